@@ -103,6 +103,27 @@ done:
     return status;
 }
 
+vt_status vt_checkpoint_check_departures(vt_tensor_file *index, const char *directory,
+                                         const vt_checkpoint_subject *subject)
+{
+    vt_status status = VT_OK;
+    char *text = NULL;
+    if (subject->departure_stds == NULL || !vt_tensor_file_has(index, "departure_stds")) return VT_OK;
+    VT_TRY(vt_tensor_file_get_text(index, "departure_stds", &text));
+    char *at = text;
+    for (int64_t c = 0; c < subject->name_count && *at != '\0'; c++) {
+        const double then = strtod(at, &at), now = (double)subject->departure_stds[c];
+        VT_CHECK(fabs(now - then) <= 1e-4 * then,
+                 "%s was trained on departures from another climatology: their standard deviation in channel %lld was "
+                 "%g, that of climatology_path %s is %g; use the climatology that it was trained with",
+                 directory, (long long)c, then, subject->config->climatology_path, now);
+        at += *at == ' ';
+    }
+done:
+    free(text);
+    return status;
+}
+
 /* ---- can a run continue? ---- */
 
 /* Do both keep the same (as Adam and AdamW do)? */
@@ -171,6 +192,7 @@ vt_status vt_checkpoint_check_run(vt_tensor_file *index, const char *directory, 
     VT_TRY(check_optimizer(index, directory, config));
     VT_TRY(vt_checkpoint_check_options(index, directory, config, vt_task_kind_of(config)->identity,
                                        "a run can't change its task; --init_from takes the parameters alone"));
+    VT_TRY(vt_checkpoint_check_departures(index, directory, subject));
     if (progress->epoch_steps > 0) VT_TRY(check_epoch(index, directory, subject, progress));
 done:
     return status;

@@ -20,6 +20,7 @@ typedef struct {
     vt_gradient_sync *sync;
     const char *const *names; /* of what the data's samples hold, [name_count], or NULL */
     int64_t name_count;
+    const float *departure_stds; /* [name_count], of the climatology that the model sees departures from; or NULL */
     /* needed only where a run continues */
     int64_t training_samples; /* that an epoch's order is made of */
     int64_t crossing_samples; /* those of them that reach from one file into the next */
@@ -56,6 +57,11 @@ vt_status vt_checkpoint_configuration(vt_tensor_file *index, const char *directo
  * and says what follows from that: `otherwise`. */
 vt_status vt_checkpoint_check_options(vt_tensor_file *index, const char *directory, const vt_config *config,
                                       const char *const *options, const char *otherwise);
+
+/* Whether the departures that the subject's model sees are from the climatology that it was trained with, as far as
+ * their standard deviations tell. */
+vt_status vt_checkpoint_check_departures(vt_tensor_file *index, const char *directory,
+                                         const vt_checkpoint_subject *subject);
 
 /* Does it hold an average of its parameters (ema_decay)? */
 bool vt_checkpoint_has_average(vt_tensor_file *index);

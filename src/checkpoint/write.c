@@ -86,13 +86,24 @@ done:
     return status;
 }
 
+/* "1.5 0.25 ", or "". */
+static char *departure_stds(const vt_checkpoint_subject *subject)
+{
+    vt_text text = {0};
+    char number[VT_NUMBER_SIZE];
+    vt_text_append(&text, "%s", "");
+    for (int64_t c = 0; subject->departure_stds != NULL && c < subject->name_count; c++)
+        vt_text_append(&text, "%s ", vt_text_float(subject->departure_stds[c], number));
+    return text.characters;
+}
+
 static vt_status write_description(vt_tensor_file *file, const vt_checkpoint_subject *subject)
 {
     vt_status status = VT_OK;
     const vt_config *config = subject->config;
     const int64_t parameters = vt_parameters_count(subject->parameters);
     const vt_optimizer_progress optimizer = vt_optimizer_progress_of(subject->optimizer);
-    char *names = vt_checkpoint_channels(subject), *yaml = vt_config_text(config);
+    char *names = vt_checkpoint_channels(subject), *yaml = vt_config_text(config), *stds = departure_stds(subject);
     vt_backend *backend = subject->backend;
     char *choices = backend->choices_text != NULL ? backend->choices_text(backend) : NULL;
     VT_TRY(vt_tensor_file_set_integers(file, "seed", 1, &config->seed));
@@ -110,10 +121,12 @@ static vt_status write_description(vt_tensor_file *file, const vt_checkpoint_sub
     VT_TRY(vt_tensor_file_set_text(file, "channels", names));
     VT_TRY(vt_tensor_file_set_text(file, "configuration", yaml));
     /* an attribute holds 64 KiB at most; choices are made again where they are missing */
+    if (stds[0] != '\0' && strlen(stds) < 60000) VT_TRY(vt_tensor_file_set_text(file, "departure_stds", stds));
     if (choices != NULL && strlen(choices) < 60000) VT_TRY(vt_tensor_file_set_text(file, "choices", choices));
 done:
     free(names);
     free(yaml);
+    free(stds);
     free(choices);
     return status;
 }

@@ -52,13 +52,18 @@ done:
     return status;
 }
 
-/* ", pad wrap, missing mask, mask_channels": those that differ from the defaults. */
-static void print_gaps(const vt_config *config)
+/* ", pad wrap, missing mask, mask_channels, normalise climatology, forcings [sin_lat], 2 static fields": those that
+ * differ from the defaults. */
+static void print_input(const vt_config *config)
 {
     char *pad = vt_config_value_text(config, "pad"), *missing = vt_config_value_text(config, "missing");
     if (config->pad != VT_PAD_NONE) printf(", pad %s", pad);
     if (config->missing != VT_GAPS_REFUSE) printf(", missing %s", missing);
     if (config->mask_channels) printf(", mask_channels");
+    if (config->normalise == VT_NORMALISE_CLIMATOLOGY) printf(", normalise climatology");
+    if (config->forcings != NULL) printf(", forcings %s", config->forcings);
+    if (config->static_fields != NULL && config->n_static_fields != VT_UNSET_INTEGER)
+        printf(", %lld static field%s", (long long)config->n_static_fields, config->n_static_fields == 1 ? "" : "s");
     free(pad);
     free(missing);
 }
@@ -73,7 +78,7 @@ static vt_status print_configuration(vt_tensor_file *index, const char *director
     printf("  configuration %s: grid [%lld, %lld], %lld → %lld channels (n_history %lld, dt %lld)", config->config,
            (long long)config->img_size[0], (long long)config->img_size[1], (long long)config->n_in_channels,
            (long long)config->n_out_channels, (long long)config->n_history, (long long)config->dt);
-    print_gaps(config);
+    print_input(config);
     model = vt_model_kind_of(config)->describe(config);
     printf("\n  model: %s\n  training: global batch %lld, lr %s, seed %lld\n", model,
            (long long)config->global_batch_size, vt_text_double(config->lr, number), (long long)config->seed);

@@ -28,6 +28,8 @@ typedef enum { VT_WEIGHTS(VT_ENUMERATOR) } vt_weights;
 typedef enum { VT_LR_SCHEDULES(VT_ENUMERATOR) } vt_schedule_kind;
 typedef enum { VT_LR_SCALINGS(VT_ENUMERATOR) } vt_lr_scaling;
 typedef enum { VT_LOADERS(VT_ENUMERATOR) } vt_loader_kind;
+typedef enum { VT_FORCINGS(VT_ENUMERATOR) VT_FORCING_COUNT } vt_forcing;
+typedef enum { VT_NORMALISES(VT_ENUMERATOR) } vt_normalise;
 typedef enum { VT_CACHES(VT_ENUMERATOR) } vt_cache;
 typedef enum { VT_GAPS(VT_ENUMERATOR) } vt_gaps; /* missing */
 typedef enum { VT_PADS(VT_ENUMERATOR) } vt_pad;

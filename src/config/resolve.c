@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "config/fit.h"
+#include "config/forcings.h"
 #include "config/option.h"
 #include "config/stages.h"
 
@@ -298,6 +299,10 @@ static vt_status check_pairs(const vt_config *config)
     VT_CHECK(!config->mask_channels || config->missing == VT_GAPS_MASK,
              "mask_channels show the model where values are missing, but with missing: refuse none is; add "
              "--missing=mask, or --mask_channels=false");
+    VT_CHECK(
+        config->augment != VT_AUGMENT_SIGN || config->normalise == VT_NORMALISE_CLIMATOLOGY,
+        "augment sign changes the sign of departures from the climatology, but with normalise mean there are none; "
+        "add --normalise=climatology, or use --augment=none");
     VT_CHECK(config->cache != VT_CACHE_DEVICE || config->device == VT_DEVICE_CUDA,
              "cache: device keeps the sets in a GPU's memory and needs --device=cuda; this machine's memory is "
              "--cache=host");
@@ -461,6 +466,7 @@ vt_status vt_config_resolve(vt_config *config)
         VT_TRY(check_parallel(config));
     }
     VT_TRY(check_pairs(config));
+    VT_TRY(vt_config_resolve_forcings(config));
     VT_TRY(check_batch(config));
     VT_TRY(check_forecast(config));
 done:

@@ -8,8 +8,9 @@
 
 typedef enum { VT_TENSOR_FLOAT32, VT_TENSOR_INT32 } vt_tensor_type;
 
-/* The first two tensors of every source: what the model sees, and what its prediction is compared with. */
-enum { VT_TENSOR_INPUT, VT_TENSOR_TARGET };
+/* The first two tensors of every source: what the model sees, and what its prediction is compared with. Then, where a
+ * source has them: what is known of the input's time and place, which the model sees, too. */
+enum { VT_TENSOR_INPUT, VT_TENSOR_TARGET, VT_TENSOR_FORCINGS };
 
 enum { VT_SPEC_DIMENSIONS = 5, VT_BATCH_TENSORS = 4 };
 

@@ -64,12 +64,12 @@ typedef struct {
     vt_file_extent (*extent)(const vt_read_plan *plan, int64_t item); /* NULL: no item reads a file */
 } vt_reading;
 
-/* A part of a sample that is kept in a cache: the first `bytes` of frame `frame`. A sample's pieces of a tensor, one
- * behind another, are the beginning of that tensor, or all of it. */
+/* A part of a sample that is kept in a cache: `bytes` of frame `frame`, from `offset` on. A sample's pieces of a
+ * tensor, one behind another, are the beginning of that tensor, or all of it. */
 typedef struct {
     int64_t frame;
     int tensor;
-    size_t bytes;
+    size_t offset, bytes;
 } vt_sample_piece;
 
 struct vt_source_kind {
@@ -85,6 +85,9 @@ struct vt_source_kind {
     /* The tensors of a sample as the configuration has them; returns how many. part: the rows that this rank reads, of
      * the second dimension. */
     int (*specs)(const vt_config *config, vt_span part, vt_tensor_spec *specs);
+    /* Bytes of the host's memory that a set takes beside the loader's and the caches', of which this rank reads the
+     * rows `part`. NULL: next to nothing. */
+    size_t (*held_bytes)(const vt_config *config, vt_span part);
     /* One set, of which this rank reads the rows `part`. */
     vt_status (*open)(const vt_config *config, vt_set set, vt_span part, vt_source **source);
 

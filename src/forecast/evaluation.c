@@ -27,6 +27,7 @@ typedef struct {
     vt_climatologies climatologies;
     vt_scores *scores;
     vt_spectra *spectra;
+    vt_date *dates;               /* of the inputs of a batch */
     int64_t *starts, start_count; /* initial times: samples whose file reaches the last lead time */
     int64_t batch, rounds;        /* initial times that a rank forecasts at once, and how often */
     int64_t plane, map_channel;
@@ -121,6 +122,7 @@ static vt_status open_data(evaluation *e)
     const int64_t minutes = vt_dataset_minutes_a_time(e->dataset) * config->dt;
     VT_CHECK(minutes % 60 == 0 || minutes >= VT_A_MONTH,
              "evaluate counts lead times in whole hours, but those of this set are %lld min apart", (long long)minutes);
+    if (vt_fields_need_dates(config) != NULL) VT_TRY(vt_dataset_check_dates(e->dataset, vt_fields_need_dates(config)));
     VT_TRY(find_starts(e));
     VT_TRY(vt_climatologies_open(config, e->dataset, e->starts, e->start_count, e->options->rollout,
                                  vt_world_rank(e->world) == 0, &e->climatologies));
@@ -146,6 +148,7 @@ static void take_memory(evaluation *e)
     const vt_config *config = e->options->config;
     size_t batch = (size_t)e->batch, plane = (size_t)e->plane * sizeof(float);
     size_t in = (size_t)config->n_in_channels * plane, out = (size_t)config->n_out_channels * plane;
+    e->dates = vt_allocate(batch, sizeof *e->dates, "the evaluation");
     e->input = vt_allocate(batch * in, 1, "the evaluation");
     e->persistence = vt_allocate(batch * out, 1, "the evaluation");
     e->forecast = vt_allocate(batch * out, 1, "the evaluation");
@@ -215,6 +218,14 @@ done:
     return status;
 }
 
+/* When the inputs of `count` samples are, `lead` steps later, as far as that is known. */
+static void take_dates(const evaluation *e, const int64_t *samples, int64_t count, int64_t lead, vt_date *dates)
+{
+    const int64_t step = vt_dataset_minutes_a_time(e->dataset) * e->options->config->dt;
+    for (int64_t i = 0; i < count; i++)
+        if (vt_dataset_date(e->dataset, samples[i], &dates[i])) dates[i] = vt_date_after(dates[i], lead * step);
+}
+
 /* Forecasts and scores the next lead time of `count` initial times from the `first`-th one on. */
 static vt_status score_lead(evaluation *e, int64_t first, int64_t count, int64_t lead)
 {
@@ -226,7 +237,8 @@ static vt_status score_lead(evaluation *e, int64_t first, int64_t count, int64_t
         VT_TRY(read_inputs(e, starts, count));
     else
         vt_forecaster_shift(config, count, e->forecast, e->input);
-    VT_TRY(vt_forecaster_step(e->forecaster, e->input, count, e->forecast));
+    take_dates(e, starts, count, lead, e->dates);
+    VT_TRY(vt_forecaster_step(e->forecaster, e->input, e->dates, count, e->forecast));
     for (int64_t i = 0; i < count; i++) {
         VT_TRY(score_forecast(e, starts[i], lead, e->forecast + i * out, e->persistence + i * out));
         if (first + i == 0)
@@ -268,11 +280,12 @@ static vt_status add_losses(evaluation *e, int64_t first, int64_t count)
     const int64_t in = config->n_in_channels * e->plane, out = config->n_out_channels * e->plane;
     if (count <= 0) return VT_OK;
     float *targets = e->forecast; /* there are no forecasts yet */
-    for (int64_t i = 0; i < count; i++)
-        VT_TRY(vt_dataset_read(e->dataset, (first + i) * e->options->every, e->input + i * in, targets + i * out));
-    const vt_batch batch = {
-        .sample_count = count, .global_count = count * vt_world_ranks(e->world), .tensors = {e->input, targets}};
-    VT_TRY(vt_step_evaluate(vt_forecaster_trainer(e->forecaster), &batch, &e->loss));
+    for (int64_t i = 0; i < count; i++) {
+        const int64_t sample = (first + i) * e->options->every;
+        VT_TRY(vt_dataset_read(e->dataset, sample, e->input + i * in, targets + i * out));
+        take_dates(e, &sample, 1, 0, &e->dates[i]);
+    }
+    VT_TRY(vt_forecaster_score(e->forecaster, e->input, e->dates, targets, count, &e->loss));
 done:
     return status;
 }
@@ -310,8 +323,9 @@ static vt_status run_phases(evaluation *e)
     vt_status status = VT_OK;
     char buffer[32];
     VT_TRY(vt_world_agree(e->world, open_data(e)));
-    VT_TRY(vt_forecaster_open(e->options->config, e->options->checkpoint, e->world, vt_dataset_latitudes(e->dataset),
-                              vt_dataset_channel_names(e->dataset), &e->forecaster));
+    const vt_forecaster_data data = {vt_dataset_latitudes(e->dataset), vt_dataset_channel_names(e->dataset),
+                                     vt_dataset_known_grid(e->dataset)};
+    VT_TRY(vt_forecaster_open(e->options->config, e->options->checkpoint, e->world, &data, &e->forecaster));
     share_out(e);
     take_memory(e);
     vt_date from = {0};
@@ -366,6 +380,7 @@ done:
     vt_forecaster_close(&e.forecaster);
     vt_dataset_close(&e.dataset);
     free(e.starts);
+    free(e.dates);
     free(e.variables);
     free(e.input);
     free(e.persistence);

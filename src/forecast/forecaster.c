@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/find.h"
+#include "source/fields/dataset.h"
 #include "source/fields/statistics.h"
 #include "source/sources.h"
 #include "storage/tensor_file.h"
@@ -21,6 +22,11 @@ struct vt_forecaster {
     vt_task *task;
     vt_trainer *trainer;
     float *means, *stds;
+    vt_known_fields *known; /* NULL: the model sees none */
+    vt_seasonal *seasonal;  /* NULL: it sees the fields, not departures */
+    int64_t step;           /* the length of dt */
+    float *forcings;        /* of a batch, or NULL */
+    float *departures;      /* of the inputs and targets of a batch, or NULL */
 };
 
 /* ---- the checkpoint ---- */
@@ -77,6 +83,7 @@ vt_status vt_forecaster_configure(const char *name, int flag_count, char *const 
              "%s: its model was trained on source %s, but only fields in files can be forecast", *checkpoint,
              vt_source_kind_of(*config)->name);
     const char *const *const fixed[] = {vt_model_kind_of(*config)->identity, vt_task_kind_of(*config)->identity};
+    VT_TRY(vt_known_fields_complete(*config));
     for (int i = 0; i < 2; i++)
         VT_TRY(
             vt_checkpoint_check_options(index, *checkpoint, *config, fixed[i], "its parameters were trained for that"));
@@ -109,6 +116,27 @@ done:
 
 /* ---- the model ---- */
 
+static int64_t plane_of(const vt_config *config)
+{
+    return config->img_size[0] * config->img_size[1];
+}
+
+/* What the model sees beside the fields, and what these are taken off. */
+static vt_status open_known(vt_forecaster *forecaster, const vt_config *config, const vt_forecaster_data *data)
+{
+    vt_status status = VT_OK;
+    const vt_known_options known = vt_known_options_of(config);
+    const vt_span rows = {0, config->img_size[0]};
+    const int64_t in = vt_config_channels_a_time(config), out = config->n_out_channels;
+    forecaster->step = data->grid.step;
+    if (vt_known_count(&known) > 0) VT_TRY(vt_known_fields_open(&known, &data->grid, rows, &forecaster->known));
+    if (config->normalise != VT_NORMALISE_CLIMATOLOGY) return VT_OK;
+    VT_TRY(vt_known_climatology_open(config->climatology_path, &data->grid, data->channel_names, in > out ? in : out,
+                                     rows, &forecaster->seasonal));
+done:
+    return status;
+}
+
 static vt_status open_task(vt_forecaster *forecaster, const vt_config *config, const double *latitudes)
 {
     vt_status status = VT_OK;
@@ -116,10 +144,11 @@ static vt_status open_task(vt_forecaster *forecaster, const vt_config *config, c
     const int64_t channels = in > out ? in : out;
     forecaster->means = vt_allocate((size_t)channels, sizeof *forecaster->means, "the forecaster");
     forecaster->stds = vt_allocate((size_t)channels, sizeof *forecaster->stds, "the forecaster");
-    VT_TRY(vt_statistics_read_pair(config->global_means_path, config->global_stds_path, channels, forecaster->means,
-                                   forecaster->stds));
+    VT_TRY(forecaster->seasonal != NULL ? vt_seasonal_stds(forecaster->seasonal, forecaster->stds)
+                                        : vt_statistics_read_pair(config->global_means_path, config->global_stds_path,
+                                                                  channels, forecaster->means, forecaster->stds));
     forecaster->task = vt_weather_open(config, forecaster->means, forecaster->stds, latitudes);
-    VT_TRY(vt_weather_read_changes(forecaster->task));
+    VT_TRY(vt_weather_read_changes(forecaster->task, forecaster->seasonal));
 done:
     return status;
 }
@@ -141,17 +170,43 @@ done:
     return status;
 }
 
-vt_status vt_forecaster_open(const vt_config *config, const char *checkpoint, vt_world *world, const double *latitudes,
-                             const char *const *channel_names, vt_forecaster **result)
+static vt_status check_departures(const char *checkpoint, const vt_checkpoint_subject *subject)
+{
+    vt_status status = VT_OK;
+    vt_tensor_file *index = NULL;
+    VT_TRY(open_index(checkpoint, &index));
+    VT_TRY(vt_checkpoint_check_departures(index, checkpoint, subject));
+done:
+    vt_tensor_file_close(&index);
+    return status;
+}
+
+/* Room for what the model sees of a batch. */
+static void take_memory(vt_forecaster *forecaster, const vt_config *config)
+{
+    const vt_known_options options = vt_known_options_of(config);
+    const int64_t points = vt_forecaster_batch(forecaster) * plane_of(config);
+    const size_t fields = (size_t)((config->n_in_channels + config->n_out_channels) * points);
+    if (forecaster->known != NULL)
+        forecaster->forcings =
+            vt_allocate((size_t)(vt_known_count(&options) * points), sizeof(float), "the forecaster");
+    if (forecaster->seasonal != NULL) forecaster->departures = vt_allocate(fields, sizeof(float), "the forecaster");
+}
+
+vt_status vt_forecaster_open(const vt_config *config, const char *checkpoint, vt_world *world,
+                             const vt_forecaster_data *data, vt_forecaster **result)
 {
     vt_status status = VT_OK;
     vt_forecaster *forecaster = vt_allocate(1, sizeof *forecaster, "the forecaster");
-    VT_TRY(vt_world_agree(world, open_task(forecaster, config, latitudes)));
+    VT_TRY(vt_world_agree(world, open_known(forecaster, config, data)));
+    VT_TRY(vt_world_agree(world, open_task(forecaster, config, data->latitudes)));
     VT_TRY(vt_world_agree(world, vt_world_open_backend(config, world, &forecaster->backend)));
     VT_TRY(vt_world_agree(world, open_model(forecaster, config, world)));
     vt_checkpoint_subject subject = vt_trainer_subject(forecaster->trainer);
-    subject.names = channel_names;
+    subject.names = data->channel_names;
+    VT_TRY(vt_world_agree(world, check_departures(checkpoint, &subject)));
     VT_TRY(vt_world_agree(world, vt_checkpoint_read_parameters(checkpoint, &subject, NULL)));
+    take_memory(forecaster, config);
 done:
     if (status != VT_OK) vt_forecaster_close(&forecaster);
     *result = forecaster;
@@ -164,6 +219,10 @@ void vt_forecaster_close(vt_forecaster **forecaster)
     vt_trainer_close(&(*forecaster)->trainer);
     vt_task_close(&(*forecaster)->task);
     vt_backend_close(&(*forecaster)->backend);
+    vt_known_fields_close(&(*forecaster)->known);
+    vt_seasonal_close(&(*forecaster)->seasonal);
+    free((*forecaster)->forcings);
+    free((*forecaster)->departures);
     free((*forecaster)->means);
     free((*forecaster)->stds);
     free(*forecaster);
@@ -180,10 +239,82 @@ const float *vt_forecaster_stds(const vt_forecaster *forecaster)
     return forecaster->stds;
 }
 
-vt_status vt_forecaster_step(vt_forecaster *forecaster, const float *input, int64_t count, float *fields)
+/* ---- what the model sees ---- */
+
+/* fields [count, channels, height, width], of the dates `later` after `dates`: departures where the model sees such. */
+static vt_status depart(const vt_forecaster *forecaster, const vt_date *dates, int64_t later, int64_t count,
+                        int64_t channels, int64_t sample, float *fields)
 {
+    vt_status status = VT_OK;
+    for (int64_t i = 0; i < count; i++) {
+        const vt_date date = vt_date_after(dates[i], later);
+        VT_TRY(vt_seasonal_check(forecaster->seasonal, date));
+        vt_seasonal_add(forecaster->seasonal, date, -1, channels, fields + i * sample);
+    }
+done:
+    return status;
+}
+
+/* *input, which is not changed, becomes what the model sees of it; and the forcings are made. */
+static vt_status make_input(vt_forecaster *forecaster, const vt_date *dates, int64_t count, const float **input)
+{
+    vt_status status = VT_OK;
+    const vt_config *config = vt_trainer_config(forecaster->trainer);
+    const int64_t channels = vt_config_channels_a_time(config), plane = plane_of(config);
+    const int64_t sample = config->n_in_channels * plane;
+    const vt_known_options known = vt_known_options_of(config);
+    for (int64_t i = 0; i < count && forecaster->known != NULL; i++)
+        vt_known_fields_take(forecaster->known, dates != NULL ? dates[i] : (vt_date){0},
+                             forecaster->forcings + i * vt_known_count(&known) * plane);
+    if (forecaster->seasonal == NULL) return VT_OK;
+    memcpy(forecaster->departures, *input, (size_t)(count * sample) * sizeof(float));
+    *input = forecaster->departures;
+    for (int64_t back = 0; back <= config->n_history; back++)
+        VT_TRY(depart(forecaster, dates, -back * forecaster->step, count, channels, sample,
+                      forecaster->departures + back * channels * plane));
+done:
+    return status;
+}
+
+vt_status vt_forecaster_step(vt_forecaster *forecaster, const float *input, const vt_date *dates, int64_t count,
+                             float *fields)
+{
+    vt_status status = VT_OK;
+    const vt_config *config = vt_trainer_config(forecaster->trainer);
     VT_ASSERT(count > 0 && count <= vt_forecaster_batch(forecaster));
-    return vt_step_predict(forecaster->trainer, input, count, fields);
+    VT_ASSERT(dates != NULL || vt_fields_need_dates(config) == NULL);
+    VT_TRY(make_input(forecaster, dates, count, &input));
+    VT_TRY(vt_step_predict(forecaster->trainer, input, forecaster->forcings, count, fields));
+    for (int64_t i = 0; i < count && forecaster->seasonal != NULL; i++) {
+        const vt_date date = vt_date_after(dates[i], forecaster->step);
+        VT_TRY(vt_seasonal_check(forecaster->seasonal, date));
+        vt_seasonal_add(forecaster->seasonal, date, 1, config->n_out_channels,
+                        fields + i * config->n_out_channels * plane_of(config));
+    }
+done:
+    return status;
+}
+
+vt_status vt_forecaster_score(vt_forecaster *forecaster, const float *input, const vt_date *dates, const float *target,
+                              int64_t count, vt_evaluation *sums)
+{
+    vt_status status = VT_OK;
+    const vt_config *config = vt_trainer_config(forecaster->trainer);
+    const int64_t in = config->n_in_channels * plane_of(config), out = config->n_out_channels * plane_of(config);
+    VT_ASSERT(count > 0 && count <= vt_forecaster_batch(forecaster));
+    VT_TRY(make_input(forecaster, dates, count, &input));
+    if (forecaster->seasonal != NULL) {
+        float *targets = forecaster->departures + vt_forecaster_batch(forecaster) * in;
+        memcpy(targets, target, (size_t)(count * out) * sizeof *targets);
+        VT_TRY(depart(forecaster, dates, forecaster->step, count, config->n_out_channels, out, targets));
+        target = targets;
+    }
+    const vt_batch batch = {.sample_count = count,
+                            .global_count = count * config->data_parallel,
+                            .tensors = {input, target, forecaster->forcings}};
+    VT_TRY(vt_step_evaluate(forecaster->trainer, &batch, sums));
+done:
+    return status;
 }
 
 vt_trainer *vt_forecaster_trainer(const vt_forecaster *forecaster)

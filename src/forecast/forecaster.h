@@ -4,6 +4,7 @@
 
 #include "config/config.h"
 #include "parallel/world.h"
+#include "source/fields/known_fields.h"
 #include "training/step.h"
 
 /* *checkpoint: the checkpoint of that name (vt_checkpoint_find), malloc'd. *config: the configuration that it was made
@@ -18,20 +19,34 @@ vt_status vt_forecaster_check_rollout(const vt_config *config, int64_t rollout);
 
 typedef struct vt_forecaster vt_forecaster;
 
-/* Collective. Takes memory and reads the parameters. latitudes [height] and channel_names (or NULL) are those of the
- * data; the names are compared with the checkpoint's. */
-vt_status vt_forecaster_open(const vt_config *config, const char *checkpoint, vt_world *world, const double *latitudes,
-                             const char *const *channel_names, vt_forecaster **forecaster);
+/* What the model has to know of the data; it outlives the forecaster. */
+typedef struct {
+    const double *latitudes;          /* that weigh the window's rows, [height] */
+    const char *const *channel_names; /* or NULL; they are compared with the checkpoint's */
+    vt_known_grid grid;
+} vt_forecaster_data;
+
+/* Collective. Takes memory, reads the parameters, and what the model sees or needs beside the fields: forcings, static
+ * fields, the climatology. */
+vt_status vt_forecaster_open(const vt_config *config, const char *checkpoint, vt_world *world,
+                             const vt_forecaster_data *data, vt_forecaster **forecaster);
 void vt_forecaster_close(vt_forecaster **forecaster);
 
 /* Samples that vt_forecaster_step takes at most. */
 int64_t vt_forecaster_batch(const vt_forecaster *forecaster);
 
 /* input [count, n_in_channels, height, width], newest time first; fields [count, n_out_channels, height, width], dt
- * later. */
-vt_status vt_forecaster_step(vt_forecaster *forecaster, const float *input, int64_t count, float *fields);
+ * later. dates [count]: of the newest times, whatever data there are of them; read where vt_fields_need_dates. The
+ * error: the climatology lacks a time of day. */
+vt_status vt_forecaster_step(vt_forecaster *forecaster, const float *input, const vt_date *dates, int64_t count,
+                             float *fields);
 
-/* For vt_step_evaluate. */
+/* Adds the training's loss of samples with their targets [count, n_out_channels, height, width] to *sums, which were
+ * opened for this trainer, on each rank for itself. */
+vt_status vt_forecaster_score(vt_forecaster *forecaster, const float *input, const vt_date *dates, const float *target,
+                              int64_t count, vt_evaluation *sums);
+
+/* For vt_step_evaluation_open and vt_step_evaluation_finish. */
 vt_trainer *vt_forecaster_trainer(const vt_forecaster *forecaster);
 
 /* Makes the next input: the older times move one place back, and the forecast becomes the newest. What is missing in

@@ -317,6 +317,20 @@ done:
     return status;
 }
 
+static vt_known_grid grid_of(const prediction *p)
+{
+    const vt_fields_shape shape = p->file->shape;
+    return (vt_known_grid){.path = p->file->path,
+                           .height = shape.height,
+                           .width = shape.width,
+                           .window = p->window,
+                           .latitudes = p->latitudes,
+                           .longitudes = p->longitudes,
+                           .rotated = p->file->rotated,
+                           .turned = p->file->turned,
+                           .step = p->minutes_a_time * p->options->config->dt};
+}
+
 /* Points that are missing in the newest time of the input, such as land in data of the ocean, get no forecast. */
 static void leave_out_missing(prediction *p)
 {
@@ -336,12 +350,13 @@ static vt_status run(prediction *p)
     VT_TRY(check_file(p));
     take_coordinates(p);
     VT_TRY(read_input(p));
-    VT_TRY(vt_forecaster_open(options->config, options->checkpoint, p->world,
-                              p->latitudes != NULL ? p->latitudes : p->no_latitudes, p->file->channel_names,
-                              &p->forecaster));
+    const vt_forecaster_data data = {p->latitudes != NULL ? p->latitudes : p->no_latitudes, p->file->channel_names,
+                                     grid_of(p)};
+    VT_TRY(vt_forecaster_open(options->config, options->checkpoint, p->world, &data, &p->forecaster));
     VT_TRY(open_result(p));
     for (int64_t step = 0; step < options->steps; step++) {
-        VT_TRY(vt_forecaster_step(p->forecaster, p->input, 1, p->fields));
+        const vt_date date = vt_date_after(p->date, step * data.grid.step);
+        VT_TRY(vt_forecaster_step(p->forecaster, p->input, &date, 1, p->fields));
         leave_out_missing(p);
         VT_TRY(vt_forecast_file_append(p->result, p->fields));
         if (step + 1 < options->steps) vt_forecaster_shift(options->config, 1, p->fields, p->input);

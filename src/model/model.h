@@ -51,7 +51,8 @@ struct vt_model_kind {
     const char *name;
     unsigned axes; /* along which a sample or the model can be split (VT_AXES) */
     const char *const
-        *identity; /* options that parameters are made for, although no shape shows them; ends with NULL */
+        *identity;       /* options that parameters are made for, although no shape shows them; ends with NULL */
+    bool takes_forcings; /* forward reads a tensor of forcings (data/batch.h), where there is one */
 
     /* ---- of a configuration ---- */
 

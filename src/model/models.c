@@ -1,6 +1,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "config/forcings.h"
 #include "model/model.h"
 
 #define DECLARE(name, help) extern const vt_model_kind vt_model_##name;
@@ -31,6 +32,8 @@ vt_status vt_model_check(const vt_config *config, const vt_backend *backend)
         VT_CHECK(ranks[i] == 1 || (kind->axes & VT_AXES(axes[i])) != 0,
                  "%s %lld: model %s can't be split this way; use --%s=1", options[i], (long long)ranks[i], kind->name,
                  options[i]);
+    VT_CHECK(kind->takes_forcings || vt_config_forcing_channels(config) == 0,
+             "forcings and static_fields: model %s takes none; leave them out", kind->name);
     if (kind->check != NULL) VT_TRY(kind->check(config, backend));
 done:
     return status;

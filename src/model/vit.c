@@ -1,12 +1,14 @@
 /* The vision transformer (Dosovitskiy et al. 2021) that maps fields to fields: patch embedding, position, blocks, norm,
  * head. Names and shapes of the parameters are those of the tutorials' PyTorch state_dict. Its units are the embedding
- * (0), the blocks (1 … depth) and the head (depth + 1); its tensors are fields, 0 the input and 1 the target. */
+ * (0), the blocks (1 … depth) and the head (depth + 1); its tensors are fields, 0 the input, 1 the target and 2 the
+ * forcings, whose channels follow the input's in each patch. */
 #include <stdlib.h>
 
 #include "base/memory.h"
 #include "base/profile.h"
 #include "base/text.h"
 #include "config/fit.h"
+#include "config/forcings.h"
 #include "model/block.h"
 #include "model/model.h"
 
@@ -47,7 +49,8 @@ done:
 static void build_patch_embed(vt_linear *linear, vt_parameters *parameters, const vt_config *config)
 {
     const int64_t dim = config->embed_dim, patch = config->patch_size;
-    const int64_t channels = config->n_in_channels * (config->mask_channels ? 2 : 1);
+    const int64_t channels =
+        config->n_in_channels * (config->mask_channels ? 2 : 1) + vt_config_forcing_channels(config);
     linear->in = channels * patch * patch;
     linear->out = dim;
     double bound = 1 / sqrt((double)linear->in); /* torch.nn.Conv2d's default */
@@ -175,18 +178,30 @@ static void load_piece(const vt_pass *pass, const vt_patch_grid *grid, const vt_
     pass->backend->patches_load(pass->backend, grid, piece->values, piece->mean, piece->inverse_std, patches);
 }
 
-static vt_matrix load_input(const vit *model, const vt_pass *pass, const vt_model_tensor *input)
+/* The last channels of the input's patches. They have no missing points, and none are shown. */
+static void load_forcings(const vit *model, const vt_pass *pass, const vt_model_tensor *forcings, vt_matrix patches)
+{
+    const vt_config *config = model->config;
+    const int64_t first = config->n_in_channels * (config->mask_channels ? 2 : 1);
+    vt_patch_grid grid = input_grid(model, pass->batch, forcings);
+    if (vt_config_forcing_channels(config) == 0) return;
+    grid.missing = VT_MISSING_STAYS;
+    load_piece(pass, &grid, forcings, piece_of(model, patches, first, forcings->channels));
+}
+
+static vt_matrix load_input(const vit *model, const vt_pass *pass, const vt_model_tensor *tensors)
 {
     const vt_config *config = model->config;
     vt_matrix patches = vt_pass_push(pass, vt_pass_rows(pass), model->patch_embed.in);
     int64_t channel = 0;
-    for (const vt_model_tensor *piece = input; piece != NULL; channel += piece->channels, piece = piece->more) {
+    for (const vt_model_tensor *piece = &tensors[0]; piece != NULL; channel += piece->channels, piece = piece->more) {
         vt_patch_grid grid = input_grid(model, pass->batch, piece);
         load_piece(pass, &grid, piece, piece_of(model, patches, channel, piece->channels));
         if (!config->mask_channels) continue;
         grid.missing = VT_MISSING_SHOWN;
         load_piece(pass, &grid, piece, piece_of(model, patches, config->n_in_channels + channel, piece->channels));
     }
+    load_forcings(model, pass, &tensors[2], patches);
     return patches;
 }
 
@@ -269,20 +284,20 @@ static vt_mask position_mask(const vit *model, const vt_pass *pass)
     return vt_pass_mask(pass, model->config->dropout, model->config->depth, VT_SITE_POSITION);
 }
 
-static vt_matrix forward_embedding(const vit *model, const vt_pass *pass, const vt_model_tensor *input)
+static vt_matrix forward_embedding(const vit *model, const vt_pass *pass, const vt_model_tensor *tensors)
 {
     vt_backend *backend = pass->backend;
     vt_mask mask = position_mask(model, pass);
     vt_matrix x = vt_pass_push_wide(pass, vt_pass_rows(pass), model->config->embed_dim);
     size_t mark = pass->arena->used;
-    vt_linear_forward(&model->patch_embed, pass, load_input(model, pass, input), x);
+    vt_linear_forward(&model->patch_embed, pass, load_input(model, pass, tensors), x);
     vt_arena_pop(pass->arena, mark);
     backend->position_add(backend, x, position(model, model->pos_embed->value));
     if (vt_mask_is_active(&mask)) backend->mask_multiply(backend, x, &mask, x);
     return x;
 }
 
-static void backward_embedding(const vit *model, const vt_pass *pass, const vt_model_tensor *input, vt_matrix dx)
+static void backward_embedding(const vit *model, const vt_pass *pass, const vt_model_tensor *tensors, vt_matrix dx)
 {
     vt_backend *backend = pass->backend;
     vt_mask mask = position_mask(model, pass);
@@ -293,8 +308,8 @@ static void backward_embedding(const vit *model, const vt_pass *pass, const vt_m
         dembedding = vt_pass_push(pass, dx.rows, dx.columns);
         backend->convert(backend, dx, dembedding);
     }
-    vt_linear_backward(&model->patch_embed, pass, load_input(model, pass, input), dembedding, (vt_matrix){0});
-    backward_input(model, pass, input, dembedding);
+    vt_linear_backward(&model->patch_embed, pass, load_input(model, pass, tensors), dembedding, (vt_matrix){0});
+    backward_input(model, pass, &tensors[0], dembedding);
 }
 
 /* ---- a block ---- */
@@ -366,7 +381,7 @@ static vt_matrix forward(const vt_model *base, const vt_pass *pass, int64_t unit
     vit_saved *saved = (vit_saved *)units;
     if (unit == units->units.first && units->units.first + units->units.count > head_unit(model))
         saved->stream_gradient = vt_pass_push_wide(pass, vt_pass_rows(pass), model->config->embed_dim);
-    if (unit == 0) return forward_embedding(model, pass, &tensors[0]);
+    if (unit == 0) return forward_embedding(model, pass, tensors);
     if (unit == head_unit(model)) return forward_head(model, pass, in, saved);
     return forward_block(model, pass, unit - 1, in, saved);
 }
@@ -381,14 +396,16 @@ static vt_matrix backward(const vt_model *base, const vt_pass *pass, int64_t uni
         backward_block(model, pass, unit - 1, dout, saved);
         return dout;
     }
-    backward_embedding(model, pass, &tensors[0], dout);
+    backward_embedding(model, pass, tensors, dout);
     return (vt_matrix){0};
 }
 
-static const char *const identity[] = {"img_size", "num_heads", "gelu", "pad", "mask_channels", NULL};
+static const char *const identity[] = {
+    "img_size", "num_heads", "gelu", "pad", "mask_channels", "forcings", "n_static_fields", "static_variables", NULL};
 
 const vt_model_kind vt_model_vit = {.name = "vit",
                                     .identity = identity,
+                                    .takes_forcings = true,
                                     .check = vit_check,
                                     .axes = VT_AXES(VT_AXIS_TENSOR) | VT_AXES(VT_AXIS_CONTEXT),
                                     .describe = describe,

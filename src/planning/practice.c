@@ -4,12 +4,13 @@
 
 #include "base/memory.h"
 #include "base/random.h"
+#include "source/sources.h"
 
 struct vt_practice {
     vt_config config; /* its strings are the caller's */
     vt_trainer *trainer;
     vt_batch batch;
-    float *fields[2];
+    float *fields[VT_BATCH_TENSORS];
 };
 
 static vt_config config_of(const vt_config *config, int64_t samples)
@@ -41,11 +42,14 @@ vt_status vt_practice_open(const vt_config *config, int64_t samples, vt_backend 
 {
     vt_status status = VT_OK;
     vt_practice *p = vt_allocate(1, sizeof *p, "a practice run");
-    const int64_t points = samples * config->img_size[0] * config->img_size[1];
+    const vt_model_kind *model = vt_model_kind_of(config);
+    vt_tensor_spec specs[VT_BATCH_TENSORS];
     p->config = config_of(config, samples);
-    p->fields[0] = vt_practice_numbers(points * config->n_in_channels, 0);
-    p->fields[1] = vt_practice_numbers(points * config->n_out_channels, 1);
-    p->batch = (vt_batch){.sample_count = samples, .global_count = samples, .tensors = {p->fields[0], p->fields[1]}};
+    p->batch = (vt_batch){.sample_count = samples, .global_count = samples};
+    const vt_span all = model->part_needed(&p->config, (vt_span){0, model->tokens(&p->config)});
+    const int count = vt_source_kind_of(config)->specs(&p->config, all, specs);
+    for (int t = 0; t < count; t++)
+        p->batch.tensors[t] = p->fields[t] = vt_practice_numbers(samples * vt_tensor_values(&specs[t]), (uint32_t)t);
     const vt_trainer_options options = {.steps = 1};
     VT_TRY(vt_trainer_open(&p->config, &options, backend, &p->trainer));
 done:
@@ -71,8 +75,7 @@ void vt_practice_close(vt_practice **practice)
     vt_practice *p = *practice;
     if (p == NULL) return;
     vt_trainer_close(&p->trainer);
-    free(p->fields[0]);
-    free(p->fields[1]);
+    for (int t = 0; t < VT_BATCH_TENSORS; t++) free(p->fields[t]);
     free(p);
     *practice = NULL;
 }

@@ -27,17 +27,15 @@ done:
     return status;
 }
 
-vt_status vt_rollout_open(const vt_task *task, const vt_model *model, vt_backend *backend, const vt_tensor_spec *specs,
-                          vt_span rows, int64_t most, vt_rollout **result)
+vt_status vt_rollout_open(const vt_task *task, const vt_model *model, vt_backend *backend, int tensor_count,
+                          const vt_tensor_spec *specs, vt_span rows, int64_t most, vt_rollout **result)
 {
     vt_status status = VT_OK;
     vt_rollout *rollout = vt_allocate(1, sizeof *rollout, "the rollout");
     const vt_config *config = task->config;
-    *rollout = (vt_rollout){.task = task,
-                            .model = model,
-                            .backend = backend,
-                            .specs = {specs[VT_TENSOR_INPUT], specs[VT_TENSOR_TARGET]},
-                            .first_row = rows.first};
+    *rollout = (vt_rollout){
+        .task = task, .model = model, .backend = backend, .tensor_count = tensor_count, .first_row = rows.first};
+    for (int t = 0; t < tensor_count; t++) rollout->specs[t] = specs[t];
     rollout->pieces = vt_allocate((size_t)config->n_history + 2, sizeof *rollout->pieces, "the rollout");
     rollout->states = vt_allocate((size_t)most, sizeof *rollout->states, "the rollout");
     rollout->gradients = vt_allocate((size_t)most, sizeof *rollout->gradients, "the rollout");
@@ -89,7 +87,7 @@ static vt_model_tensor tensor_of(const vt_rollout *rollout, const vt_batch *batc
 {
     const vt_normalisation *as = &rollout->task->normalisation[tensor];
     const vt_tensor_spec *spec = &rollout->specs[tensor];
-    const int64_t of_each = spec->dimensions > 3 ? spec->shape[0] : 1; /* a target of each step */
+    const int64_t of_each = spec->dimensions > 3 ? spec->shape[0] : 1; /* targets and forcings of each step */
     return (vt_model_tensor){.values = vt_batch_tensor(batch, rollout->specs, tensor, first),
                              .channels = as->count,
                              .mean = as->mean,
@@ -128,7 +126,7 @@ void vt_rollout_begin(vt_rollout *rollout, const vt_pass *pass, const vt_batch *
 {
     const int64_t rows = pass->batch * fields_of(rollout, VT_TENSOR_TARGET), plane = plane_of(rollout);
     const bool gradients = rollout->task->config->rollout_gradient == VT_ROLLOUT_GRADIENT_ALL;
-    for (int t = 0; t < 2; t++) rollout->read[t] = tensor_of(rollout, batch, first, t);
+    for (int t = 0; t < rollout->tensor_count; t++) rollout->read[t] = tensor_of(rollout, batch, first, t);
     if (pass->training && (rollout->task->config->augment == VT_AUGMENT_SIGN || rollout->task->noise != NULL))
         rollout->read[VT_TENSOR_INPUT] =
             disturbed(rollout, pass, &rollout->read[VT_TENSOR_INPUT], rollout->task->noise);
@@ -156,8 +154,9 @@ void vt_rollout_step(vt_rollout *rollout, int64_t step)
     const int64_t forecast = step < times ? step : times; /* times of the input that were predicted */
     vt_model_tensor *pieces = rollout->pieces;
     rollout->step = step;
-    rollout->tensors[VT_TENSOR_TARGET] =
-        from_channel(rollout, rollout->read[VT_TENSOR_TARGET], step * channels, channels);
+    for (int t = VT_TENSOR_TARGET; t < rollout->tensor_count; t++)
+        rollout->tensors[t] =
+            from_channel(rollout, rollout->read[t], step * fields_of(rollout, t), fields_of(rollout, t));
     rollout->tensors[VT_TENSOR_INPUT] = rollout->read[VT_TENSOR_INPUT];
     if (step == 0) return;
     for (int64_t i = 0; i < forecast; i++) { /* the newest first */

@@ -10,20 +10,21 @@ typedef struct {
     const vt_task *task;
     const vt_model *model;
     vt_backend *backend;
-    vt_tensor_spec specs[2]; /* of input and target of a sample, as this rank has them */
-    int64_t first_row;       /* of this rank's rows of the fields */
-    float *constants[3];     /* [fields of the input]: 0, 1 and -1, on the back end */
+    int tensor_count;                       /* of a sample */
+    vt_tensor_spec specs[VT_BATCH_TENSORS]; /* of a sample's tensors, as this rank has them */
+    int64_t first_row;                      /* of this rank's rows of the fields */
+    float *constants[3];                    /* [fields of the input]: 0, 1 and -1, on the back end */
 
-    vt_model_tensor read[2];     /* input and target of step 0: what was read, or what training made of it */
-    int64_t steps, step;         /* how many there are, and the current one: 0, 1, … */
-    vt_model_tensor tensors[2];  /* input and target of that step */
-    vt_model_tensor *pieces;     /* [times of the input + 1]: what the input consists of */
+    vt_model_tensor read[VT_BATCH_TENSORS];    /* of step 0: what was read, or what training made of it */
+    int64_t steps, step;                       /* how many there are, and the current one: 0, 1, … */
+    vt_model_tensor tensors[VT_BATCH_TENSORS]; /* of that step */
+    vt_model_tensor *pieces;                   /* [times of the input + 1]: what the input consists of */
     float **states, **gradients; /* [steps - 1]: what steps 0, 1, … predicted, and the gradients of that */
 } vt_rollout;
 
-/* For rollouts of up to `most` steps, by a model whose rank has the rows `rows`. */
-vt_status vt_rollout_open(const vt_task *task, const vt_model *model, vt_backend *backend, const vt_tensor_spec *specs,
-                          vt_span rows, int64_t most, vt_rollout **rollout);
+/* For rollouts of up to `most` steps of samples of these tensors, by a model whose rank has the rows `rows`. */
+vt_status vt_rollout_open(const vt_task *task, const vt_model *model, vt_backend *backend, int tensor_count,
+                          const vt_tensor_spec *specs, vt_span rows, int64_t most, vt_rollout **rollout);
 void vt_rollout_close(vt_rollout **rollout);
 
 /* Begins with step 0 of `steps`, for the samples first … first + pass->batch - 1 of the batch. Pushes on the arena what

@@ -43,7 +43,8 @@ typedef struct {
     vt_score_names scores;
     const char *const *field_names; /* of the data, [field_count]; NULL: they have none. A checkpoint keeps them */
     int64_t field_count;
-    vt_normalisation normalisation[2]; /* of input and target, after vt_task_kind.place */
+    const float *departure_stds; /* [field_count]: what departures from a climatology are divided by; or NULL */
+    vt_normalisation normalisation[VT_BATCH_TENSORS]; /* of input, target, …, after vt_task_kind.place */
     /* In the back end's memory, after place. tendency [fields of the target]: the model predicts the change of the
      * input's newest state, in these units; NULL: it predicts the state. noise [fields of the input]: what training
      * adds to it, as a standard deviation; NULL: none. */

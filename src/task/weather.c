@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/text.h"
+#include "config/forcings.h"
 #include "source/fields/dataset.h"
 #include "source/fields/statistics.h"
 #include "task/loss_weights.h"
@@ -47,11 +48,13 @@ static void name_scores(weather *w)
     const char *first = channel_name(w, 0);
     /* the tag of the tutorials' dashboards for their data set, whose files have no names */
     const bool is_wind = first == NULL || strcmp(first, "u10") == 0 || strcmp(first, "u10m") == 0;
-    *scores = (vt_score_names){.title = "RMSE by channel",
-                               .column = "rmse",
-                               .baseline = "persistence",
-                               .baseline_is = "nothing changes",
-                               .count = w->task.config->n_out_channels};
+    *scores =
+        (vt_score_names){.title = "RMSE by channel",
+                         .column = "rmse",
+                         .baseline = "persistence",
+                         .baseline_is = w->task.config->normalise == VT_NORMALISE_CLIMATOLOGY ? "no departure changes"
+                                                                                              : "nothing changes",
+                         .count = w->task.config->n_out_channels};
     scores->curve = vt_text_format("RMSE(%s)/valid", is_wind ? "u10m" : first);
     scores->names = vt_allocate((size_t)scores->count, sizeof *scores->names, "the scores' names");
     for (int64_t c = 0; c < scores->count; c++) {
@@ -79,6 +82,8 @@ static void weather_close(vt_task *task)
     for (size_t i = 0; w->backend != NULL && i < 2; i++) {
         w->backend->release(w->backend, placed[i]);
         w->backend->release(w->backend, w->scales[i]);
+    }
+    for (int i = 0; w->backend != NULL && i < VT_BATCH_TENSORS; i++) {
         w->backend->release(w->backend, task->normalisation[i].mean);
         w->backend->release(w->backend, task->normalisation[i].inverse_std);
     }
@@ -92,18 +97,28 @@ static void weather_close(vt_task *task)
     free(w);
 }
 
-vt_status vt_weather_read_changes(vt_task *task)
+vt_status vt_weather_read_changes(vt_task *task, const vt_seasonal *seasonal)
 {
     vt_status status = VT_OK;
     weather *w = (weather *)task;
     const vt_config *config = task->config;
     if (!vt_channel_weights_are_automatic(config) && config->predict != VT_PREDICT_TENDENCY && config->input_noise == 0)
         return VT_OK;
-    VT_TRY(vt_statistics_read(config->time_diff_stds_path, "time_diff_stds_path", task->field_count, w->changes));
+    const char *option = seasonal != NULL ? "climatology_path" : "time_diff_stds_path";
+    const char *path = seasonal != NULL ? config->climatology_path : config->time_diff_stds_path;
+    if (seasonal != NULL) {
+        const float *stds = vt_seasonal_departure_change_stds(seasonal);
+        VT_CHECK(stds != NULL,
+                 "%s: %s doesn't say how much departures change over dt; make it again with `vitrain stats`", option,
+                 path);
+        memcpy(w->changes, stds, (size_t)task->field_count * sizeof *stds);
+    } else {
+        VT_TRY(vt_statistics_read(path, option, task->field_count, w->changes));
+    }
     for (int64_t c = 0; c < task->field_count; c++) {
         VT_CHECK(w->changes[c] > 0 && isfinite(w->changes[c]),
-                 "time_diff_stds_path: %s holds %g for channel %lld, but a standard deviation is above 0",
-                 config->time_diff_stds_path, (double)w->changes[c], (long long)c);
+                 "%s: %s holds %g for channel %lld, but a standard deviation is above 0", option, path,
+                 (double)w->changes[c], (long long)c);
         w->changes[c] = (float)((double)w->changes[c] / (double)w->stds[c]);
     }
 done:
@@ -130,12 +145,15 @@ static vt_status weather_open(const vt_config *config, const vt_source *training
     w->weights = vt_allocate((size_t)config->img_size[0], sizeof *w->weights, "the task");
     w->changes = vt_allocate((size_t)task->field_count, sizeof *w->changes, "the task");
     for (int64_t c = 0; c < task->field_count; c++) w->stds[c] = w->changes[c] = 1;
+    if (config->normalise == VT_NORMALISE_CLIMATOLOGY) task->departure_stds = w->stds;
     weigh_rows(w, others != NULL ? vt_dataset_latitudes(others) : NULL);
     VT_TRY(vt_channel_weights(config, w->changes, NULL));
     if (fields != NULL && config->data_loader_config != VT_LOADER_SYNTHETIC) {
-        VT_TRY(vt_statistics_read_pair(config->global_means_path, config->global_stds_path, task->field_count, w->means,
-                                       w->stds));
-        VT_TRY(vt_weather_read_changes(task));
+        const vt_seasonal *seasonal = vt_dataset_climatology(fields);
+        VT_TRY(seasonal != NULL ? vt_seasonal_stds(seasonal, w->stds)
+                                : vt_statistics_read_pair(config->global_means_path, config->global_stds_path,
+                                                          task->field_count, w->means, w->stds));
+        VT_TRY(vt_weather_read_changes(task, seasonal));
     }
     *result = task;
 done:
@@ -227,7 +245,8 @@ static void weather_log_limits(const vt_source *training, const vt_source *valid
 
 /* ---- on the back end ---- */
 
-/* For `count` channels of a tensor; channel c of a stacked history is channel c % period of the data. */
+/* For `count` channels of a tensor; channel c of a stacked history is channel c % period of the data. period 0: the
+ * channels are normalised already. */
 static vt_status place_normalisation(weather *w, int64_t count, int64_t period, vt_normalisation *placed)
 {
     vt_status status = VT_OK;
@@ -236,8 +255,8 @@ static vt_status place_normalisation(weather *w, int64_t count, int64_t period, 
     void *memory[2] = {NULL, NULL};
     float *host = vt_allocate(2 * (size_t)count, sizeof *host, "the task");
     for (int64_t c = 0; c < count; c++) {
-        host[c] = w->means[c % period];
-        host[count + c] = (float)(1 / (double)w->stds[c % period]);
+        host[c] = period > 0 ? w->means[c % period] : 0;
+        host[count + c] = period > 0 ? (float)(1 / (double)w->stds[c % period]) : 1;
     }
     for (int i = 0; i < 2; i++) {
         VT_TRY(backend->allocate(backend, VT_MEMORY_DATA, bytes, &memory[i]));
@@ -270,6 +289,7 @@ static vt_status weather_place(vt_task *task, vt_backend *backend, const vt_mode
     vt_status status = VT_OK;
     weather *w = (weather *)task;
     const int64_t in = task->config->n_in_channels, out = task->config->n_out_channels;
+    const int64_t forcings = vt_config_forcing_channels(task->config);
     const size_t squares = 2 * (size_t)(batch * out), weights = (size_t)rows.count * sizeof(float);
     void *memory = NULL;
     float *host = vt_allocate((size_t)rows.count, sizeof *host, "the task");
@@ -281,6 +301,7 @@ static vt_status weather_place(vt_task *task, vt_backend *backend, const vt_mode
              model->kind->name);
     VT_TRY(place_normalisation(w, in, vt_config_channels_a_time(task->config), &task->normalisation[VT_TENSOR_INPUT]));
     VT_TRY(place_normalisation(w, out, out, &task->normalisation[VT_TENSOR_TARGET]));
+    if (forcings > 0) VT_TRY(place_normalisation(w, forcings, 0, &task->normalisation[VT_TENSOR_FORCINGS]));
     if (task->config->predict == VT_PREDICT_TENDENCY) VT_TRY(place_scale(w, out, out, 1, &w->scales[0]));
     if (task->config->input_noise > 0)
         VT_TRY(place_scale(w, in, vt_config_channels_a_time(task->config), task->config->input_noise, &w->scales[1]));
@@ -379,7 +400,7 @@ static int64_t weather_pictured_field(const vt_config *config)
     return config->n_out_channels > T2M ? T2M : config->n_out_channels - 1;
 }
 
-/* The date, if it is known, is the target's. */
+/* The date, if it is known, is the target's. Departures are shown as they are. */
 static void weather_describe_picture(const vt_task *task, const vt_batch *batch, const float *target,
                                      vt_picture *picture)
 {
@@ -395,7 +416,8 @@ static void weather_describe_picture(const vt_task *task, const vt_batch *batch,
     *picture = (vt_picture){.tag = vt_text_format("Visualization, %s", known != NULL ? known : "t2m"),
                             .height = config->img_size[0],
                             .width = config->img_size[1]};
-    picture->is_signed = vt_variable_is_signed(name, target, picture->height * picture->width);
+    const bool departs = config->normalise == VT_NORMALISE_CLIMATOLOGY;
+    picture->is_signed = departs || vt_variable_is_signed(name, target, picture->height * picture->width);
     if (dataset != NULL) {
         picture->latitudes = vt_dataset_known_coordinate(dataset, false);
         picture->longitudes = vt_dataset_known_coordinate(dataset, true);
@@ -403,10 +425,12 @@ static void weather_describe_picture(const vt_task *task, const vt_batch *batch,
         if (vt_dataset_date(dataset, batch->samples[0], &input))
             snprintf(date, sizeof date, ", %s UTC", vt_date_format(vt_date_after(input, ahead), text));
     }
-    picture->title = vt_text_format("%s (%s)%s", name, units[0] != '\0' ? units : "units of the data", date);
+    picture->title = vt_text_format("%s%s (%s)%s", departs ? "departure of " : "", name,
+                                    units[0] != '\0' ? units : "units of the data", date);
 }
 
-static const char *const identity[] = {"task", "n_history", "dt", "lat_range", "lon_range", "predict", NULL};
+static const char *const identity[] = {"task",      "n_history", "dt",       "lat_range", "lon_range",
+                                       "normalise", "predict",   "forcings", NULL};
 
 const vt_task_kind vt_task_weather = {.name = "weather",
                                       .identity = identity,

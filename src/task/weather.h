@@ -5,6 +5,7 @@
 #define VT_TASK_WEATHER_H
 
 #include "task/task.h"
+#include "task/weather/seasonal.h"
 
 extern const vt_task_kind vt_task_weather;
 
@@ -12,8 +13,9 @@ extern const vt_task_kind vt_task_weather;
  * latitudes of the rows in degrees (NULL: all rows count alike). */
 vt_task *vt_weather_open(const vt_config *config, const float *means, const float *stds, const double *latitudes);
 
-/* Reads the standard deviations of the channels' changes from time_diff_stds_path, if the configuration needs them: for
- * channel_weights: auto, predict: tendency and input_noise. Until then they are those of the channels. */
-vt_status vt_weather_read_changes(vt_task *task);
+/* Takes the standard deviations of the channels' changes, if the configuration needs them, for channel_weights: auto,
+ * predict: tendency and input_noise: from the climatology `seasonal`, where the model sees departures from it, else
+ * (NULL) from time_diff_stds_path. Until then they are those of the channels. */
+vt_status vt_weather_read_changes(vt_task *task, const vt_seasonal *seasonal);
 
 #endif

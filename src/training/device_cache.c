@@ -62,7 +62,7 @@ void vt_device_cache_batch(const vt_device_cache *cache, const vt_batch *batch, 
             places[t] = (char *)tensors[t] + (size_t)sample * vt_tensor_bytes(&source->specs[t]);
         for (int64_t i = 0; i < count; i++) {
             const vt_sample_piece *piece = &cache->pieces[i];
-            const char *from = cache->frames + (size_t)piece->frame * source->frame_bytes;
+            const char *from = cache->frames + (size_t)piece->frame * source->frame_bytes + piece->offset;
             cache->backend->copy(cache->backend, places[piece->tensor], from, piece->bytes);
             places[piece->tensor] += piece->bytes;
         }

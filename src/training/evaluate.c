@@ -147,10 +147,10 @@ vt_status vt_step_forecast(vt_trainer *trainer, const vt_batch *batch, int64_t f
     return backend->check(backend);
 }
 
-vt_status vt_step_predict(vt_trainer *trainer, const float *input, int64_t count, float *fields)
+vt_status vt_step_predict(vt_trainer *trainer, const float *input, const float *forcings, int64_t count, float *fields)
 {
     vt_backend *backend = trainer->backend;
-    const vt_batch batch = {.sample_count = count, .global_count = count, .tensors = {input}};
+    const vt_batch batch = {.sample_count = count, .global_count = count, .tensors = {input, NULL, forcings}};
     const vt_batch here = vt_batch_upload(trainer, &batch);
     vt_micro_batch *samples = vt_micro_batch_take(trainer, &here, 0, 0, count, false);
     vt_matrix whole = restore(trainer, samples, vt_micro_batch_state(trainer, samples));

@@ -7,18 +7,23 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "config/stages.h"
+#include "source/sources.h"
 #include "training/reader.h"
 #include "training/step.h"
 #include "training/trainer_inside.h"
 
-/* The readers' rings: the batches ahead and the one in use, for training and for validation. */
+/* The readers' rings: the batches ahead and the one in use, for training and for validation; and what both sets hold.
+ */
 static size_t ring_bytes(const vt_trainer *trainer)
 {
     const vt_config *config = trainer->config;
+    const vt_source_kind *source = vt_source_kind_of(config);
+    const vt_span rows = vt_model_kind_of(config)->part_needed(config, trainer->parallel->own);
+    const size_t held = source->held_bytes != NULL ? 2 * source->held_bytes(config, rows) : 0;
     const int64_t batches = config->prefetch + 1 + VT_VALIDATION_PREFETCH + 1;
     size_t sample = 0;
     for (int i = 0; i < trainer->tensor_count; i++) sample += vt_tensor_bytes(&trainer->specs[i]);
-    return (size_t)(batches * (config->global_batch_size / config->data_parallel)) * sample;
+    return (size_t)(batches * (config->global_batch_size / config->data_parallel)) * sample + held;
 }
 
 /* Notes the work done so far. */

@@ -19,7 +19,7 @@ enum { VT_PLAN_GROUPS = 16 };
 typedef struct {
     size_t bytes[VT_MEMORY_CATEGORY_COUNT];
     size_t arena_bytes;   /* the part of the activations that is the arena of one micro-batch in flight */
-    size_t ring_bytes;    /* the part of the data that is the readers', in the host's memory */
+    size_t ring_bytes;    /* the part of the data that is the readers' and the sets', in the host's memory */
     size_t message_bytes; /* not in `bytes`: MPI's own copies of sums over ranks, and the hole they leave; 0 on a GPU */
     double step_flops;
     vt_volume communication[VT_TRAFFIC_COUNT]; /* of one optimizer step */

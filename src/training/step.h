@@ -58,11 +58,11 @@ vt_status vt_validate(vt_trainer *trainer, vt_loader *loader, bool with_baseline
  * write them, rank 0 among them. Needs no more of the arena than vt_step_evaluate with a baseline. */
 vt_status vt_step_forecast(vt_trainer *trainer, const vt_batch *batch, int64_t field, float *prediction, float *target);
 
-/* Predicts `count` samples, at most a micro-batch, dropout off: input [count, …] on the host, fields [count, …] on the
- * host, shaped as a sample's input and target, both in the units of the data. For ranks that hold
- * whole samples (tensor_parallel and context_parallel 1, zero_stage 0). Needs no more of the arena than
- * vt_step_evaluate. */
-vt_status vt_step_predict(vt_trainer *trainer, const float *input, int64_t count, float *fields);
+/* Predicts `count` samples, at most a micro-batch, dropout off: input, forcings and fields [count, …] on the host,
+ * shaped as a sample's input, forcings (NULL where it has none) and target; input and fields in the units that the task
+ * normalises. For ranks that hold whole samples (tensor_parallel and context_parallel 1, zero_stage 0). Needs no more
+ * of the arena than vt_step_evaluate. */
+vt_status vt_step_predict(vt_trainer *trainer, const float *input, const float *forcings, int64_t count, float *fields);
 
 /* A device with memory of its own keeps this batch (whose memory may also be the device's): later batches have no
  * tensors, and the memory of batches on their way is given back. For benchmarks, whose steps are not to copy. */

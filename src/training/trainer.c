@@ -61,8 +61,8 @@ static vt_status take_flight_memory(vt_trainer *trainer, vt_span rows, size_t ar
         void *memory = NULL;
         micro_batch->index = -1;
         vt_saved_open(trainer->model, vt_model_units(trainer->model), &micro_batch->saved);
-        VT_TRY(
-            vt_rollout_open(trainer->task, trainer->model, backend, trainer->specs, rows, most, &micro_batch->rollout));
+        VT_TRY(vt_rollout_open(trainer->task, trainer->model, backend, trainer->tensor_count, trainer->specs, rows,
+                               most, &micro_batch->rollout));
         VT_TRY(backend->allocate(backend, VT_MEMORY_DATA, sums, &memory));
         micro_batch->loss_sums = memory;
         VT_TRY(vt_arena_open(backend, arena_bytes, &micro_batch->arena));
@@ -241,7 +241,8 @@ vt_checkpoint_subject vt_trainer_subject(const vt_trainer *trainer)
                                    .optimizer = trainer->optimizer,
                                    .sync = trainer->sync,
                                    .names = trainer->task->field_names,
-                                   .name_count = trainer->task->field_count};
+                                   .name_count = trainer->task->field_count,
+                                   .departure_stds = trainer->task->departure_stds};
 }
 
 void vt_trainer_exchange_average(vt_trainer *trainer)

@@ -12,18 +12,19 @@ make_data() {
 learn() { "$VITRAIN" $FORECAST --expdir=runs "$@"; }
 
 test_rollouts_are_the_same_however_they_are_read_and_resumed() {
+    local random="--normalise=climatology --augment=sign --input_noise=0.1 --dropout=0.1"
     make_data
-    learn --run_num=whole --augment=sign --input_noise=0.1 --dropout=0.1 >printed
+    learn --run_num=whole $random >printed
     grep -q "samples: 17 for training, 7 for validation; 4 epochs of 4 steps" printed
     [ "$(figures whole | wc -l)" = 17 ]
     for how in cache=host num_data_workers=0 data_loader_config=pytorch; do
-        learn --run_num=$how --augment=sign --input_noise=0.1 --dropout=0.1 --$how >/dev/null
+        learn --run_num=$how $random --$how >/dev/null
         cmp <(figures whole) <(figures $how)
     done
     # stopped in an epoch of two steps, and where the third stage and the learning rate begin anew
     for steps in 6 8; do
-        learn --run_num=cut$steps --augment=sign --input_noise=0.1 --dropout=0.1 --checkpoint_every=$steps --keep_last=9 >/dev/null
-        learn --run_num=cut$steps --augment=sign --input_noise=0.1 --dropout=0.1 \
+        learn --run_num=cut$steps $random --checkpoint_every=$steps --keep_last=9 >/dev/null
+        learn --run_num=cut$steps $random \
             --resume=runs/base/1CPU/cut$steps/checkpoints/step-0000000$steps >/dev/null
         cmp <(figures whole) <(figures cut$steps)
     done
@@ -62,6 +63,7 @@ test_forecasts_of_a_model_of_changes() {
 
 test_rollouts_that_are_refused() {
     make_data
+    refuses_once "augment sign changes the sign of departures from the climatology, but with normalise mean there are none" -- learn --augment=sign
     refuses_once "rollout '1, x': 'x' is not one of steps, and after how many epochs, like 1, 4@24, 12@26" -- learn --rollout="1, x"
     refuses_once "rollout '2@3': the first value, '2@3', must hold from the start on; write it without @" -- learn --rollout=2@3
     refuses_once "rollout '1,2@3,4@3': '4@3' must come after more epochs than the value before it" -- learn --rollout=1,2@3,4@3

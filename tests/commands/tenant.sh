@@ -7,6 +7,8 @@ test_models_of_the_table() {
     done
     fails 1 "$TENANT" layout --yaml_config="$TOP/config/ViT.yaml" --model=two_linear --ranks=2 --tensor_parallel=2
     contains "$output" "tensor_parallel 2: model two_linear can't be split this way; use --tensor_parallel=1"
+    fails 1 "$TENANT" layout --yaml_config="$TOP/config/ViT.yaml" --model=two_linear --forcings=sin_year
+    contains "$output" "forcings and static_fields: model two_linear takes none; leave them out"
     "$TENANT" options | grep -q two_linear
     refuted sh -c "'$VITRAIN' options | grep -q two_linear"
 }

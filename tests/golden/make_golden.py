@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the golden files vit.h5, gaps.h5 and operations.h5 (and, on stdout, the table for README.md).
+"""Writes the golden files vit.h5, gaps.h5, forcings.h5 and operations.h5 (and, on stdout, the table for README.md).
 
     OMP_NUM_THREADS=1 python tests/golden/make_golden.py
 
@@ -337,6 +337,94 @@ def write_vit():
             report_training(name, variant, losses32, losses64, norms32, norms64, final32, final64)
 
 
+def losses_of(prediction, wanted, there, variant):
+    """Of each sample: over its points that are there, weighted; relative_l2 without weights is the model's own."""
+    channels, height = wanted.shape[1:3]
+    channel_weights = torch.tensor(variant.get("channel_weights", [1.0] * channels), dtype=torch.float64)
+    weights = channel_weights[:, None, None] * there
+    if variant.get("latitude_weights"):
+        weights = weights * pytorch_vit.latitude_weights(height)[:, None]
+    if variant["loss"] == "relative_l2" and "channel_weights" not in variant:
+        return pytorch_vit.sample_losses(torch.where(there, prediction, 0.0), wanted)
+    errors = prediction - wanted
+    if variant["loss"] == "relative_l2":
+        squares = (weights * errors**2).sum(dim=(1, 2, 3)), (weights * wanted**2).sum(dim=(1, 2, 3))
+        return (squares[0] / squares[1]).sqrt()
+    errors = errors.abs() if variant["loss"] == "mae" else errors**2
+    return (weights * errors).sum(dim=(1, 2, 3)) / weights.sum(dim=(1, 2, 3))
+
+
+def ten_steps(model, seen, wanted, there, variant):
+    """In float64, with Adam, on one batch that may have missing points: the losses, what the first step has, its
+    gradients, and the loss of the average of the weights behind the last one."""
+    height, width = wanted.shape[-2:]
+    trained = copy.deepcopy(model)
+    averaged = torch.optim.swa_utils.AveragedModel(
+        trained, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(EMA_DECAY)
+    )
+    optimizer = make_optimizer({**ADAM, "lr": 1e-3}, trained.parameters())
+    curve = []
+    for step in range(10):
+        for group in optimizer.param_groups:
+            group["lr"] = pytorch_vit.learning_rate_at(step, 1e-3, 10)
+        optimizer.zero_grad(set_to_none=True)
+        prediction = trained(seen)[..., :height, :width]
+        losses = losses_of(prediction, wanted, there, variant)
+        losses.mean().backward()
+        if step == 0:
+            gradients = {n: p.grad.numpy(force=True).astype(np.float32) for n, p in trained.named_parameters()}
+            weights = pytorch_vit.latitude_weights(height)[:, None] * there
+            squares = (weights * (prediction - wanted) ** 2).sum(dim=(-2, -1)) / weights.sum(dim=(-2, -1))
+            first = {
+                "prediction": prediction.numpy(force=True),
+                "sample_losses": losses.numpy(force=True),
+                # the mean over those samples that have the channel
+                "channel_rmse": squares.sqrt().nanmean(dim=0).numpy(force=True),
+            }
+        optimizer.step()
+        averaged.update_parameters(trained)
+        curve.append(losses.mean().item())
+    with torch.no_grad():
+        of_average = losses_of(averaged(seen)[..., :height, :width], wanted, there, variant).mean().item()
+    return np.array(curve), first, gradients, of_average
+
+
+def write_case(name, model, tensors, seen, wanted, variants):
+    """One golden file: a model on one batch, with the default loss and with those of the variants."""
+    parameters = {n: p.numpy(force=True).copy() for n, p in model.named_parameters()}
+    model, there, wanted = model.double(), ~wanted.isnan(), wanted.nan_to_num(0.0)
+    curve, first, gradients, of_average = ten_steps(model, seen, wanted, there, {"loss": "relative_l2"})
+    with create_file(name) as file:
+        file.attrs.update(torch_version=str(torch.__version__))
+        write_all(file, {**tensors, "losses": curve, "average_loss": of_average, **first})
+        write_all(file.create_group("parameters"), parameters)
+        write_all(file.create_group("gradients"), gradients)
+        for loss, variant in variants.items():
+            losses, _, of_loss, _ = ten_steps(model, seen, wanted, there, variant)
+            group = file.create_group(f"loss/{loss}")
+            group.attrs.update(variant)
+            write_all(group, {"losses": losses})
+            if "channel_weights" in variant:
+                write_all(group.create_group("gradients"), of_loss)
+            print(f"{name}, {loss}: losses {losses[0]:.6f} ... {losses[-1]:.6f}")
+    print(f"{name}: losses {curve[0]:.6f} ... {curve[-1]:.6f}, {int(there.sum())} of {there.numel()} points")
+
+
+def make_awkward_model(seed, *sizes):
+    """The usual initial weights are small; these are not, but for the embedding's."""
+    torch.manual_seed(seed)
+    model = pytorch_vit.VisionTransformer(*sizes)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if not name.startswith("patch_embed"):
+                parameter.copy_(0.2 * torch.randn_like(parameter))
+    return model
+
+
+def with_mask(fields):
+    return torch.cat([fields.nan_to_num(0.0), (~fields.isnan()).double()], dim=1)
+
+
 def write_gaps():
     """Points that are missing, on a grid that patches do not fill: 11 x 13 in patches of 4, so the model sees 12 x 16."""
     height, width, patch, channels, batch = 11, 13, 4, 2, 3
@@ -348,91 +436,33 @@ def write_gaps():
     inputs[:, 0, 4:7, 5:10] = targets[:, 0, 4:7, 5:10] = np.nan  # land
     targets[1, 1] = np.nan  # a channel that one sample lacks
     inputs, targets = inputs.astype(np.float32), targets.astype(np.float32)
-
-    torch.manual_seed(SEED + 4)
-    model = pytorch_vit.VisionTransformer((12, 16), patch, 4 * channels, channels, 16, 1, 2)
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            if not name.startswith("patch_embed"):
-                parameter.copy_(0.2 * torch.randn_like(parameter))
-    parameters = {name: parameter.numpy(force=True).copy() for name, parameter in model.named_parameters()}
-    model = model.double()
-
-    fields, wanted = torch.from_numpy(inputs).double(), torch.from_numpy(targets).double()
-    seen = torch.cat([fields.nan_to_num(0.0), (~fields.isnan()).double()], dim=1)
+    model = make_awkward_model(SEED + 4, (12, 16), patch, 4 * channels, channels, 16, 1, 2)
+    seen = with_mask(torch.from_numpy(inputs).double())
     seen = torch.nn.functional.pad(seen, (0, 3, 0, 0), mode="circular")  # the first columns again, in the east
     seen = torch.nn.functional.pad(seen, (0, 0, 0, 1), mode="replicate")  # the last row again, in the south
-    there = ~wanted.isnan()
-    wanted = wanted.nan_to_num(0.0)
-
-    def losses_of(prediction, variant):
-        """Of each sample: over its points that are there, weighted; relative_l2 without weights is the model's own."""
-        channel_weights = torch.tensor(variant.get("channel_weights", [1.0] * channels), dtype=torch.float64)
-        weights = channel_weights[:, None, None] * there
-        if variant.get("latitude_weights"):
-            weights = weights * pytorch_vit.latitude_weights(height)[:, None]
-        if variant["loss"] == "relative_l2" and "channel_weights" not in variant:
-            return pytorch_vit.sample_losses(torch.where(there, prediction, 0.0), wanted)
-        errors = prediction - wanted
-        if variant["loss"] == "relative_l2":
-            squares = (weights * errors**2).sum(dim=(1, 2, 3)), (weights * wanted**2).sum(dim=(1, 2, 3))
-            return (squares[0] / squares[1]).sqrt()
-        errors = errors.abs() if variant["loss"] == "mae" else errors**2
-        return (weights * errors).sum(dim=(1, 2, 3)) / weights.sum(dim=(1, 2, 3))
-
-    def train_gaps(variant):
-        """Ten steps; also what the first one has, and the loss of the average of the weights behind the last."""
-        trained = copy.deepcopy(model)
-        averaged = torch.optim.swa_utils.AveragedModel(
-            trained, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(EMA_DECAY)
-        )
-        optimizer = make_optimizer({**ADAM, "lr": 1e-3}, trained.parameters())
-        curve = []
-        for step in range(10):
-            for group in optimizer.param_groups:
-                group["lr"] = pytorch_vit.learning_rate_at(step, 1e-3, 10)
-            optimizer.zero_grad(set_to_none=True)
-            prediction = trained(seen)[..., :height, :width]
-            losses = losses_of(prediction, variant)
-            losses.mean().backward()
-            if step == 0:
-                gradients = {n: p.grad.numpy(force=True).astype(np.float32) for n, p in trained.named_parameters()}
-                first = prediction.detach(), losses.numpy(force=True)
-            optimizer.step()
-            averaged.update_parameters(trained)
-            curve.append(losses.mean().item())
-        with torch.no_grad():
-            of_average = losses_of(averaged(seen)[..., :height, :width], variant).mean().item()
-        return np.array(curve), gradients, of_average, *first
-
-    curve, gradients, of_average, prediction, losses = train_gaps({"loss": "relative_l2"})
-    weights = pytorch_vit.latitude_weights(height)[:, None] * there
-    squares = (weights * (prediction - wanted) ** 2).sum(dim=(-2, -1)) / weights.sum(dim=(-2, -1))
-    first = {
-        "prediction": prediction.numpy(force=True),
-        "sample_losses": losses,
-        # the mean over those samples that have the channel
-        "channel_rmse": squares.sqrt().nanmean(dim=0).numpy(force=True),
-    }
-    with create_file("gaps.h5") as file:
-        file.attrs.update(torch_version=str(torch.__version__))
-        write_all(file, {"inputs": inputs, "targets": targets, "losses": curve, "average_loss": of_average, **first})
-        write_all(file.create_group("parameters"), parameters)
-        write_all(file.create_group("gradients"), gradients)
-        for name, variant in LOSSES.items():
-            losses, of_loss, *_ = train_gaps(variant)
-            group = file.create_group(f"loss/{name}")
-            group.attrs.update(variant)
-            write_all(group, {"losses": losses})
-            if "channel_weights" in variant:
-                write_all(group.create_group("gradients"), of_loss)
-            print(f"gaps, {name}: losses {losses[0]:.6f} ... {losses[-1]:.6f}")
-    print(f"gaps: losses {curve[0]:.6f} ... {curve[-1]:.6f}, {int(there.sum())} of {there.numel()} points")
+    tensors = {"inputs": inputs, "targets": targets}
+    write_case("gaps.h5", model, tensors, seen, torch.from_numpy(targets).double(), LOSSES)
 
 
-def write_rollout():
+def write_forcings():
+    """Forcings behind the input's channels and their mask: 9 x 7 points in patches of 3, so the model sees 9 x 9."""
+    height, width, patch, channels, forcings, batch = 9, 7, 3, 2, 3, 3
+    generator = np.random.default_rng(SEED + 5)
+    shape = (batch, channels, height, width)
+    inputs, targets = generator.normal(size=shape), generator.normal(size=shape)
+    inputs[generator.uniform(size=shape) < 0.2] = np.nan
+    known = generator.normal(size=(batch, forcings, height, width)).astype(np.float32)
+    inputs, targets = inputs.astype(np.float32), targets.astype(np.float32)
+    model = make_awkward_model(SEED + 5, (9, 9), patch, 2 * channels + forcings, channels, 16, 1, 2)
+    seen = torch.cat([with_mask(torch.from_numpy(inputs).double()), torch.from_numpy(known).double()], dim=1)
+    seen = torch.nn.functional.pad(seen, (0, 2, 0, 0), mode="replicate")  # the last column again, in the east
+    tensors = {"inputs": inputs, "targets": targets, "forcings": known}
+    write_case("forcings.h5", model, tensors, seen, torch.from_numpy(targets).double(), {})
+
+
+def write_rollout(file_name, forcings, kinds):
     """Losses over three steps of forecast, each from the one before, on the grid of write_gaps; with predict: state and
-    tendency, and with points that are missing."""
+    tendency, with points that are missing, and with forcings of each step."""
     height, width, patch, channels, batch, steps = 11, 13, 4, 2, 3, 3
     generator = np.random.default_rng(SEED + 5)
     inputs = generator.normal(size=(batch, 2 * channels, height, width))  # the newest time first
@@ -440,17 +470,13 @@ def write_rollout():
     changes = np.array([0.5, 0.25], np.float32)
     gaps_in, gaps_out = generator.uniform(size=inputs.shape) < 0.2, generator.uniform(size=targets.shape) < 0.3
     inputs, targets = inputs.astype(np.float32), targets.astype(np.float32)
+    known = generator.normal(size=(batch, steps, forcings, height, width)).astype(np.float32)
     with_gaps = np.where(gaps_in, np.float32(np.nan), inputs), np.where(gaps_out, np.float32(np.nan), targets)
 
-    torch.manual_seed(SEED + 5)
-    model32 = pytorch_vit.VisionTransformer((12, 16), patch, 2 * channels, channels, 16, 1, 2)
-    with torch.no_grad():
-        for name, parameter in model32.named_parameters():
-            if not name.startswith("patch_embed"):
-                parameter.copy_(0.2 * torch.randn_like(parameter))
+    model32 = make_awkward_model(SEED + 5, (12, 16), patch, 2 * channels + forcings, channels, 16, 1, 2)
 
-    def output_of(model, times):
-        seen = torch.cat(times, dim=1).nan_to_num(0.0)
+    def output_of(model, times, step):
+        seen = torch.cat([*times, torch.from_numpy(known[:, step]).double()], dim=1).nan_to_num(0.0)
         seen = torch.nn.functional.pad(seen, (0, 3, 0, 0), mode="circular")
         seen = torch.nn.functional.pad(seen, (0, 0, 0, 1), mode="replicate")
         return model(seen)[..., :height, :width]
@@ -460,7 +486,7 @@ def write_rollout():
         losses = []
         for step in range(steps):
             newest = times[0]
-            state = output_of(model, times)
+            state = output_of(model, times, step)
             if tendency:
                 state = newest + torch.from_numpy(changes).double()[:, None, None] * state
             target = wanted[:, step]
@@ -470,17 +496,19 @@ def write_rollout():
             times = [torch.where(newest.isnan(), torch.nan, state), newest]
         return torch.stack(losses)  # [step, sample]
 
-    with create_file("rollout.h5") as file:
+    with create_file(file_name) as file:
         file.attrs.update(torch_version=str(torch.__version__))
+        if forcings > 0:
+            write(file, "forcings", known)
         write_all(file, {"inputs": inputs, "targets": targets, "inputs_gaps": with_gaps[0], "targets_gaps": with_gaps[1],
                          "changes": changes})  # fmt: skip
         write_all(file.create_group("parameters"), {n: p.numpy(force=True) for n, p in model32.named_parameters()})
-        for name, tendency, gaps in (("state", False, False), ("tendency", True, False),
-                                     ("state_gaps", False, True), ("tendency_gaps", True, True)):  # fmt: skip
+        for kind in kinds:
+            tendency, gaps = kind.startswith("tendency"), kind.endswith("gaps")
             model = copy.deepcopy(model32).double()
             fields, wanted = (torch.from_numpy(a).double() for a in (with_gaps if gaps else (inputs, targets)))
             optimizer = make_optimizer({**ADAM, "lr": 1e-3}, model.parameters())
-            curve, group = [], file.create_group(name)
+            curve, group = [], file.create_group(kind)
             for step in range(10):
                 for rates in optimizer.param_groups:
                     rates["lr"] = pytorch_vit.learning_rate_at(step, 1e-3, 10)
@@ -494,7 +522,7 @@ def write_rollout():
                 optimizer.step()
                 curve.append(losses.mean().item())
             write(group, "losses", np.array(curve))
-            print(f"rollout/{name}: losses {curve[0]:.6f} ... {curve[-1]:.6f}")
+            print(f"{file_name}, {kind}: losses {curve[0]:.6f} ... {curve[-1]:.6f}")
 
 
 def write_operations():
@@ -562,7 +590,9 @@ def main():
     torch.use_deterministic_algorithms(True)
     write_vit()
     write_gaps()
-    write_rollout()
+    write_forcings()
+    write_rollout("rollout.h5", 0, ("state", "tendency", "state_gaps", "tendency_gaps"))
+    write_rollout("rollout_forcings.h5", 2, ("state_gaps", "tendency"))
     write_operations()
 
 

@@ -20,11 +20,11 @@ typedef struct {
     vt_batch batch;
 } fixture;
 
-static fixture open_fixture(vt_cpu_isa isa, bool tendency, bool gaps, const char *settings)
+static fixture open_fixture(vt_cpu_isa isa, bool tendency, bool gaps, bool forcings, const char *settings)
 {
     static const float means[OUT] = {0}, stds[OUT] = {1, 1};
-    fixture f = {.file = golden_open("rollout.h5")};
-    int64_t count;
+    fixture f = {.file = golden_open(forcings ? "rollout_forcings.h5" : "rollout.h5")};
+    int64_t count, known = 0;
     float *changes = golden_read_float(f.file, "changes", &count);
     const char *path = SETTINGS("%s/changes.npy", vt_test_directory());
     EXPECT_OK(vt_npy_write(path, changes, (const int64_t[]){1, OUT, 1, 1}, 4));
@@ -33,11 +33,12 @@ static fixture open_fixture(vt_cpu_isa isa, bool tendency, bool gaps, const char
                           "embed_dim=16 depth=1 num_heads=2 num_iters=10 global_batch_size=3 rollout=3");
     set_options(f.config, SETTINGS("predict=%s missing=%s time_diff_stds_path=%s", tendency ? "tendency" : "state",
                                    gaps ? "mask" : "refuse", path));
+    if (forcings) set_options(f.config, "forcings=cos_zenith,sin_day");
     set_options(f.config, settings);
     EXPECT_OK(vt_config_resolve(f.config));
     EXPECT_OK(path_open_trainers(isa, &f.backend));
     f.task = vt_weather_open(f.config, means, stds, NULL);
-    EXPECT_OK(vt_weather_read_changes(f.task));
+    EXPECT_OK(vt_weather_read_changes(f.task, NULL));
     const vt_trainer_options options = {.task = f.task, .steps = STEPS};
     EXPECT_OK(vt_trainer_open(f.config, &options, f.backend, &f.trainer));
     golden_load(f.file, f.backend, vt_trainer_parameters(f.trainer));
@@ -47,6 +48,8 @@ static fixture open_fixture(vt_cpu_isa isa, bool tendency, bool gaps, const char
                          .tensors = {golden_read_float(f.file, gaps ? "inputs_gaps" : "inputs", &count),
                                      golden_read_float(f.file, gaps ? "targets_gaps" : "targets", &count)}};
     EXPECT(count == BATCH * ROLLOUT * OUT * HEIGHT * WIDTH);
+    if (forcings) f.batch.tensors[VT_TENSOR_FORCINGS] = golden_read_float(f.file, "forcings", &known);
+    EXPECT(known == (forcings ? count : 0)); /* as many as fields */
     return f;
 }
 
@@ -85,9 +88,9 @@ static void check_gradients(fixture *f, const char *kind)
 
 static const struct {
     const char *name;
-    bool tendency, gaps;
-} kinds[] = {
-    {"state", false, false}, {"tendency", true, false}, {"state_gaps", false, true}, {"tendency_gaps", true, true}};
+    bool tendency, gaps, forcings;
+} kinds[] = {{"state", false, false, false},       {"tendency", true, false, false}, {"state_gaps", false, true, false},
+             {"tendency_gaps", true, true, false}, {"tendency", true, false, true},  {"state_gaps", false, true, true}};
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
 
 GPU_TEST(ten_steps_over_rollouts_of_three)
@@ -95,7 +98,7 @@ GPU_TEST(ten_steps_over_rollouts_of_three)
     FOR_EACH_PATH(isa)
     {
         for (int kind = 0; kind < KINDS; kind++) {
-            fixture f = open_fixture(isa, kinds[kind].tendency, kinds[kind].gaps, "lr=1e-3");
+            fixture f = open_fixture(isa, kinds[kind].tendency, kinds[kind].gaps, kinds[kind].forcings, "lr=1e-3");
             const double *losses = read_golden(&f, kinds[kind].name, "losses");
             for (int step = 0; step < STEPS; step++) {
                 vt_step_figures figures;
@@ -115,7 +118,7 @@ GPU_TEST(rollouts_in_micro_batches)
     FOR_EACH_PATH(isa)
     {
         for (int i = 0; i < 2; i++) {
-            fixture f = open_fixture(isa, true, true, settings[i]);
+            fixture f = open_fixture(isa, true, true, false, settings[i]);
             const double *losses = read_golden(&f, "tendency_gaps", "losses");
             for (int step = 0; step < STEPS; step++) {
                 vt_step_figures figures;
@@ -131,7 +134,7 @@ GPU_TEST(rollouts_in_micro_batches)
  * that loss. */
 TEST(the_last_step_alone)
 {
-    fixture f = open_fixture(VT_ISA_PLAIN, true, false, "lr=1e-3 rollout_gradient=last");
+    fixture f = open_fixture(VT_ISA_PLAIN, true, false, false, "lr=1e-3 rollout_gradient=last");
     const double *losses = read_golden(&f, "tendency", "step_losses");
     vt_step_figures figures;
     EXPECT_OK(vt_step_train(f.trainer, &f.batch, &figures));
@@ -145,7 +148,7 @@ TEST(the_last_step_alone)
 TEST(a_bad_value_in_an_early_target)
 {
     static const int64_t samples[BATCH] = {7, 8, 9};
-    fixture f = open_fixture(VT_ISA_PLAIN, true, false, "lr=1e-3 on_nonfinite=skip");
+    fixture f = open_fixture(VT_ISA_PLAIN, true, false, false, "lr=1e-3 on_nonfinite=skip");
     vt_step_figures figures;
     f.batch.samples = samples;
     ((float *)(uintptr_t)f.batch.tensors[VT_TENSOR_TARGET])[ROLLOUT * OUT * HEIGHT * WIDTH + 5] = NAN; /* of sample 8 */
@@ -168,8 +171,8 @@ static double loss_at(fixture *f, const vt_parameter *parameter, int64_t element
 
 TEST(gradients_are_finite_differences)
 {
-    fixture f =
-        open_fixture(VT_ISA_PLAIN, true, false, "lr=0 augment=sign input_noise=0.3 dropout=0.2 loss=relative_l2");
+    fixture f = open_fixture(VT_ISA_PLAIN, true, false, true,
+                             "lr=0 normalise=climatology augment=sign input_noise=0.3 dropout=0.2 loss=relative_l2");
     const vt_parameters *parameters = vt_trainer_parameters(f.trainer);
     int checked = 0;
     for (int64_t i = 0; i < vt_parameters_count(parameters); i++) {

@@ -1,8 +1,9 @@
 /* Small ViTs against PyTorch: forward, loss, every gradient, and training steps, on every path of the CPU back end, the
  * CUDA kernels on the host, and the GPU where there is one. That of vit.h5 sees whole fields; that of gaps.h5 has
  * missing points in input and target, the mask as channels, and a grid of 11 x 13 points in patches of 4, whose columns
- * wrap around. Tolerances are the contract's: losses 1e-5, gradients 1e-4, relative; rounding alone reaches 5e-7
- * (README.md). */
+ * wrap around; that of forcings.h5 has forcings behind the input and its mask, on 9 x 7 points in patches of 3, beyond
+ * which the last column is repeated. Tolerances are the contract's: losses 1e-5, gradients 1e-4, relative; rounding
+ * alone reaches 5e-7 (README.md). */
 #include "backend/cpu/cpu.h"
 #include "golden/golden_file.h"
 #include "operations/halves.h"
@@ -12,6 +13,7 @@
 typedef struct {
     const char *file, *settings;
     int64_t samples, input, target, batches; /* of a batch; values of a sample; in the file */
+    int64_t forcings;                        /* values of a sample */
 } golden_model;
 
 static const golden_model whole = {"vit.h5",
@@ -20,7 +22,8 @@ static const golden_model whole = {"vit.h5",
                                    4,
                                    6 * 20 * 12,
                                    3 * 20 * 12,
-                                   10};
+                                   10,
+                                    0};
 static const golden_model gaps = {"gaps.h5",
                                   "img_size=[11,13] patch_size=4 pad=wrap missing=mask mask_channels=true n_history=1 "
                                   "n_in_channels=4 n_out_channels=2 embed_dim=16 depth=1 num_heads=2 num_iters=10 "
@@ -28,7 +31,17 @@ static const golden_model gaps = {"gaps.h5",
                                   3,
                                   4 * 11 * 13,
                                   2 * 11 * 13,
-                                  1};
+                                  1,
+                                  0};
+static const golden_model forcings = {"forcings.h5",
+                                      "img_size=[9,7] patch_size=3 pad=edge missing=mask mask_channels=true "
+                                      "n_in_channels=2 n_out_channels=2 forcings=sin_lat,cos_zenith,cos_day "
+                                      "embed_dim=16 depth=1 num_heads=2 num_iters=10 global_batch_size=3",
+                                      3,
+                                      2 * 9 * 7,
+                                      2 * 9 * 7,
+                                      1,
+                                      3 * 9 * 7};
 enum { MOST_VALUES = 4 * 3 * 20 * 12 }; /* of a batch of targets */
 
 typedef struct {
@@ -37,6 +50,7 @@ typedef struct {
     hid_t file;
     rig rig;
     float *inputs, *targets; /* [batches, samples, …] */
+    float *forcings;         /* likewise, or NULL */
 } fixture;
 
 /* Until the test ends. */
@@ -65,6 +79,8 @@ static fixture open_fixture(const golden_model *model, vt_cpu_isa isa, const cha
     EXPECT(count == model->batches * model->samples * model->input);
     f.targets = golden_read_float(f.file, "targets", &count);
     EXPECT(count == model->batches * model->samples * model->target);
+    if (model->forcings > 0) f.forcings = golden_read_float(f.file, "forcings", &count);
+    if (model->forcings > 0) EXPECT(count == model->batches * model->samples * model->forcings);
     return f;
 }
 
@@ -80,14 +96,16 @@ static vt_batch batch_of(const fixture *f, int64_t index)
     index *= m->samples;
     return (vt_batch){.sample_count = m->samples,
                       .global_count = m->samples,
-                      .tensors = {f->inputs + index * m->input, f->targets + index * m->target}};
+                      .tensors = {f->inputs + index * m->input, f->targets + index * m->target,
+                                  f->forcings != NULL ? f->forcings + index * m->forcings : NULL}};
 }
 
 /* Tolerances are relative. Returns how far the prediction is off. */
 static double check_prediction(const fixture *f, const double *expected, double tolerance)
 {
     float fields[MOST_VALUES];
-    EXPECT_OK(vt_step_predict(f->rig.trainer, f->inputs, f->model->samples, fields)); /* means are 0, deviations 1 */
+    EXPECT_OK(vt_step_predict(f->rig.trainer, f->inputs, f->forcings, f->model->samples, fields)); /* means are 0,
+                                                                                                      deviations 1 */
     double difference = golden_difference(fields, expected, f->model->samples * f->model->target);
     EXPECT(difference < tolerance, "%s, isa %d: prediction differs by %g, allowed %g", f->model->file, (int)f->isa,
            difference, tolerance);
@@ -306,35 +324,44 @@ GPU_TEST(fifty_steps_in_16_bits)
     }
 }
 
-/* ---- gaps ---- */
+/* ---- gaps, and forcings ---- */
 
-GPU_TEST(forward_and_gradients_with_gaps)
+static const golden_model *const small[] = {&gaps, &forcings};
+
+GPU_TEST(forward_and_gradients_with_gaps_and_forcings)
 {
     FOR_EACH_PATH(isa)
     {
-        fixture f = open_fixture(&gaps, isa, "lr=0");
-        const double *losses = read_golden(&f, "sample_losses");
-        check_prediction(&f, read_golden(&f, "prediction"), 1e-5);
-        check_evaluation(&f, (losses[0] + losses[1] + losses[2]) / 3, read_golden(&f, "channel_rmse"));
-        check_gradients(&f, 1e-4);
-        close_fixture(&f);
+        for (int i = 0; i < 2; i++) {
+            fixture f = open_fixture(small[i], isa, "lr=0");
+            const double *losses = read_golden(&f, "sample_losses");
+            check_prediction(&f, read_golden(&f, "prediction"), 1e-5);
+            check_evaluation(&f, (losses[0] + losses[1] + losses[2]) / 3, read_golden(&f, "channel_rmse"));
+            check_gradients(&f, 1e-4);
+            close_fixture(&f);
+        }
     }
 }
 
 /* In float32, and in 16 bits and micro-batches. */
-GPU_TEST(ten_steps_with_gaps)
+static void check_small(const golden_model *model, vt_cpu_isa isa)
+{
+    fixture f = open_fixture(model, isa, "lr=1e-3");
+    check_losses(&f, read_golden(&f, "losses"), 1e-5);
+    close_fixture(&f);
+    FOR_EACH_HALF(type)
+    {
+        f = open_fixture(model, isa, SETTINGS("lr=1e-3 amp_mode=%s grad_accumulation=3", amp_of(type)));
+        check_losses(&f, read_golden(&f, "losses"), allowed(type, 22));
+        close_fixture(&f);
+    }
+}
+
+GPU_TEST(ten_steps_with_gaps_and_forcings)
 {
     FOR_EACH_PATH(isa)
     {
-        fixture f = open_fixture(&gaps, isa, "lr=1e-3");
-        check_losses(&f, read_golden(&f, "losses"), 1e-5);
-        close_fixture(&f);
-        FOR_EACH_HALF(type)
-        {
-            f = open_fixture(&gaps, isa, SETTINGS("lr=1e-3 amp_mode=%s grad_accumulation=3", amp_of(type)));
-            check_losses(&f, read_golden(&f, "losses"), allowed(type, 22));
-            close_fixture(&f);
-        }
+        for (int i = 0; i < 2; i++) check_small(small[i], isa);
     }
 }
 

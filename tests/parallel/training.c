@@ -296,8 +296,8 @@ TEST(layouts_with_averaged_weights)
 /* Forecasts over three steps, with everything that training draws at random. */
 TEST(layouts_with_rollouts)
 {
-    const char model[] =
-        "n_in_channels=4 n_history=1 rollout=3 predict=tendency augment=sign input_noise=0.2 dropout=0.2";
+    const char model[] = "n_in_channels=4 n_history=1 rollout=3 predict=tendency normalise=climatology "
+                         "augment=sign input_noise=0.2 dropout=0.2";
     const char states[] = "n_in_channels=4 n_history=1 rollout=3 patch_size=3 pad=edge missing=mask mask_channels=true";
     inputs = 4;
     rollout = 3;

@@ -66,11 +66,11 @@ TEST(channel_weights_from_a_file)
     vt_config *config = of_list("auto");
     EXPECT_OK(vt_config_set(config, "time_diff_stds_path", path));
     vt_task *task = vt_weather_open(config, means, stds, NULL);
-    EXPECT_ERROR(vt_weather_read_changes(task), "time_diff_stds_path (`vitrain stats` makes such a file)");
+    EXPECT_ERROR(vt_weather_read_changes(task, NULL), "time_diff_stds_path (`vitrain stats` makes such a file)");
     EXPECT_OK(vt_npy_write(path, bad, shape, 4));
-    EXPECT_ERROR(vt_weather_read_changes(task), "holds 0 for channel 1, but a standard deviation is above 0");
+    EXPECT_ERROR(vt_weather_read_changes(task, NULL), "holds 0 for channel 1, but a standard deviation is above 0");
     EXPECT_OK(vt_npy_write(path, in_units, shape, 4));
-    EXPECT_OK(vt_weather_read_changes(task));
+    EXPECT_OK(vt_weather_read_changes(task, NULL));
     vt_task_close(&task);
     vt_config_close(&config);
 }

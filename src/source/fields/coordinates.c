@@ -85,7 +85,7 @@ static bool describe(vt_coordinates *c, const vt_array *array, vt_candidate *fou
     found->is_scale = kind->is_scale_of(array, NULL, 0);
     const vt_field_source *source = c->source;
     for (int d = 0; d < source->rank && found->is_scale && found->rank == 1; d++)
-        found->along[d > 0 ? 4 - source->rank + d : 0] = kind->is_scale_of(array, source->array, d);
+        found->along[vt_field_dimension(source->rank, d)] = kind->is_scale_of(array, source->array, d);
     return true;
 }
 

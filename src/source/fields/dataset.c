@@ -219,6 +219,65 @@ done:
     return status;
 }
 
+vt_status vt_dataset_check_dates(const vt_dataset *dataset, const char *option)
+{
+    vt_status status = VT_OK;
+    for (int64_t i = 0; i < dataset->piece_count; i++)
+        VT_CHECK(dataset->pieces[i].dated,
+                 "%s: %s says no dates, neither by a time coordinate nor by its name; --coordinates=[time=NAME] names "
+                 "a coordinate, and a name like era5_2013.h5 a date",
+                 option, vt_dataset_group_path(dataset, dataset->pieces[i].file));
+done:
+    return status;
+}
+
+static bool any_changes(const vt_known_options *known)
+{
+    return vt_known_fixed_count(known) < vt_known_count(known);
+}
+
+static vt_status open_known(vt_dataset *dataset)
+{
+    vt_status status = VT_OK;
+    const vt_dataset_options *options = &dataset->options;
+    const vt_known_grid grid = vt_dataset_known_grid(dataset);
+    const vt_span rows = {options->first_row, options->rows};
+    if (vt_known_count(&options->known) == 0) return VT_OK;
+    if (any_changes(&options->known)) VT_TRY(vt_dataset_check_dates(dataset, "forcings"));
+    VT_TRY(vt_known_fields_open(&options->known, &grid, rows, &dataset->known));
+done:
+    return status;
+}
+
+/* It has to have all times of day of the set. */
+static vt_status check_climatology(const vt_dataset *dataset)
+{
+    vt_status status = VT_OK;
+    vt_date date;
+    for (int64_t s = 0; s < dataset->stretch_count; s++)
+        for (int64_t time = 0; time < dataset->stretches[s].used; time++) {
+            vt_dataset_date_of(dataset, &dataset->stretches[s], time, &date);
+            VT_TRY(vt_seasonal_check(dataset->seasonal, date));
+        }
+done:
+    return status;
+}
+
+static vt_status open_climatology(vt_dataset *dataset)
+{
+    vt_status status = VT_OK;
+    const vt_dataset_options *options = &dataset->options;
+    const vt_known_grid grid = vt_dataset_known_grid(dataset);
+    if (options->climatology == NULL) return VT_OK;
+    VT_TRY(vt_dataset_check_dates(dataset, "normalise: climatology"));
+    VT_TRY(vt_known_climatology_open(options->climatology, &grid, vt_dataset_channel_names(dataset),
+                                     vt_dataset_frame_channels(dataset), (vt_span){options->first_row, options->rows},
+                                     &dataset->seasonal));
+    VT_TRY(check_climatology(dataset));
+done:
+    return status;
+}
+
 static vt_status open_files(vt_dataset *dataset)
 {
     vt_status status = VT_OK;
@@ -240,6 +299,8 @@ static vt_status open_files(vt_dataset *dataset)
                        options->directory);
     vt_dataset_join_pieces(dataset);
     VT_TRY(check_time_step(dataset));
+    VT_TRY(open_known(dataset));
+    VT_TRY(open_climatology(dataset));
     VT_CHECK(dataset->source.sample_count > 0,
              "%s '%s': no file is long enough for one sample, which spans %lld times (n_history %lld, dt %lld%s)",
              options->option_name, options->directory,
@@ -258,14 +319,18 @@ static void open_synthetic(vt_dataset *dataset)
     vt_dataset_take_latitudes(dataset);
 }
 
-int vt_fields_specs(int64_t in_channels, int64_t out_channels, int64_t targets, int64_t rows, int64_t width,
-                    vt_tensor_spec *specs)
+int vt_fields_specs(int64_t in_channels, int64_t out_channels, int64_t known, int64_t targets, int64_t rows,
+                    int64_t width, vt_tensor_spec *specs)
 {
     specs[VT_TENSOR_INPUT] = (vt_tensor_spec){"input", VT_TENSOR_FLOAT32, 3, {in_channels, rows, width}};
     specs[VT_TENSOR_TARGET] = (vt_tensor_spec){"target", VT_TENSOR_FLOAT32, 4, {targets, out_channels, rows, width}};
     if (targets == 1)
         specs[VT_TENSOR_TARGET] = (vt_tensor_spec){"target", VT_TENSOR_FLOAT32, 3, {out_channels, rows, width}};
-    return 2;
+    if (known == 0) return 2;
+    specs[VT_TENSOR_FORCINGS] = (vt_tensor_spec){"forcings", VT_TENSOR_FLOAT32, 4, {targets, known, rows, width}};
+    if (targets == 1)
+        specs[VT_TENSOR_FORCINGS] = (vt_tensor_spec){"forcings", VT_TENSOR_FLOAT32, 3, {known, rows, width}};
+    return 3;
 }
 
 /* What the rest of the program sees of the dataset. */
@@ -279,11 +344,19 @@ static void take_source(vt_dataset *dataset)
     source->is_constant = options->synthetic;
     source->option_name = options->option_name;
     source->path = options->directory;
-    source->tensor_count =
-        vt_fields_specs(options->in_channels, options->out_channels, options->targets, rows, width, source->specs);
-    source->frame_bytes = (size_t)(vt_dataset_frame_channels(dataset) * rows * width) * sizeof(float);
+    const int64_t known = vt_known_count(&options->known), fixed = vt_known_fixed_count(&options->known);
+    int64_t frame_channels = vt_dataset_frame_channels(dataset);
+    source->tensor_count = vt_fields_specs(options->in_channels, options->out_channels, known, options->targets, rows,
+                                           width, source->specs);
+    dataset->times_used = source->frame_count;
+    if (options->known_in_frames && source->frame_count > 0) {
+        frame_channels += known - fixed;
+        frame_channels = fixed > frame_channels ? fixed : frame_channels;
+        source->frame_count += fixed > 0;
+    }
+    source->frame_bytes = (size_t)(frame_channels * rows * width) * sizeof(float);
     source->obstacle = dataset->obstacle;
-    source->pieces_per_sample = options->history + 1 + options->targets;
+    source->pieces_per_sample = options->history + 1 + options->targets * (1 + known);
 }
 
 vt_status vt_dataset_open(const vt_dataset_options *options, vt_dataset **result)
@@ -325,6 +398,8 @@ void vt_dataset_close(vt_dataset **pointer)
         close_file(dataset, &dataset->files[i]);
     vt_text_free_list(dataset->channel_names, dataset->shape.channels);
     free(dataset->latitudes);
+    vt_known_fields_close(&dataset->known);
+    vt_seasonal_close(&dataset->seasonal);
     free(dataset->files);
     free(dataset->pieces);
     free(dataset->stretches);
@@ -384,6 +459,24 @@ void vt_dataset_grid(const vt_dataset *dataset, int64_t grid[2])
 {
     grid[0] = dataset->shape.height;
     grid[1] = dataset->shape.width;
+}
+
+const vt_seasonal *vt_dataset_climatology(const vt_dataset *dataset)
+{
+    return dataset->seasonal;
+}
+
+vt_known_grid vt_dataset_known_grid(const vt_dataset *dataset)
+{
+    return (vt_known_grid){.path = dataset->options.directory,
+                           .height = dataset->shape.height,
+                           .width = dataset->shape.width,
+                           .window = dataset->window,
+                           .latitudes = dataset->stored[0],
+                           .longitudes = dataset->stored[1],
+                           .rotated = dataset->rotated,
+                           .turned = dataset->turned != NULL,
+                           .step = vt_dataset_minutes_a_time(dataset) * dataset->options.dt};
 }
 
 bool vt_dataset_has_grid(const vt_dataset *dataset, int64_t height, int64_t width)

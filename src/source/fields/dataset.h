@@ -8,6 +8,7 @@
 
 #include "base/status.h"
 #include "source/fields/fields_file.h"
+#include "source/fields/known_fields.h"
 #include "source/fields/read_plan.h"
 #include "task/weather/calendar.h"
 
@@ -21,27 +22,33 @@ typedef struct {
     int64_t first_row, rows; /* of the window: what this rank reads; rows 0: all of the height */
     int64_t in_channels;     /* channels of the input: channels of the file times (history + 1) */
     int64_t out_channels;
-    int64_t history;      /* earlier times stacked in the input */
-    int64_t dt;           /* time steps between input and target */
-    int64_t targets;      /* steps of forecast that a sample has targets of; 0: 1 */
-    int64_t reach;        /* how many of these targets the files must hold for each sample; 0: 1 */
-    int64_t sample_limit; /* only the first so many; VT_UNSET_INTEGER: all */
-    vt_fields_form form;  /* what the user says of the files */
-    bool round;           /* the window must go round the globe; checked if longitudes are known */
-    bool files_apart;     /* no sample reaches from one file into the next, even if their times follow one another */
-    bool direct;          /* reads without the HDF5 library where the files allow it */
-    bool insists;         /* the user asks for `direct` by name: the log warns if a file doesn't allow it */
-    bool tolerant;        /* a file that has changed is still read, as far as possible */
-    bool unchecked;       /* values that are only copied are not looked at, except by vt_source_kind.check */
-    bool quiet;           /* opening it warns of nothing */
-    bool synthetic;       /* no files: noise, the same in every batch; sample_limit or a year of samples */
-    uint64_t seed;        /* of the noise */
+    int64_t history;         /* earlier times stacked in the input */
+    int64_t dt;              /* time steps between input and target */
+    int64_t targets;         /* steps of forecast that a sample has targets of; 0: 1 */
+    int64_t reach;           /* how many of these targets the files must hold for each sample; 0: 1 */
+    int64_t sample_limit;    /* only the first so many; VT_UNSET_INTEGER: all */
+    vt_fields_form form;     /* what the user says of the files */
+    bool round;              /* the window must go round the globe; checked if longitudes are known */
+    bool files_apart;        /* no sample reaches from one file into the next, even if their times follow one another */
+    bool direct;             /* reads without the HDF5 library where the files allow it */
+    bool insists;            /* the user asks for `direct` by name: the log warns if a file doesn't allow it */
+    bool tolerant;           /* a file that has changed is still read, as far as possible */
+    bool unchecked;          /* values that are only copied are not looked at, except by vt_source_kind.check */
+    bool quiet;              /* opening it warns of nothing */
+    const char *climatology; /* a file (seasonal.h): samples are departures from it; NULL: values as in the files */
+    vt_known_options known;  /* what else the model sees */
+    bool known_in_frames;    /* frames, which caches keep, hold that as well */
+    bool synthetic;          /* no files: noise, the same in every batch; sample_limit or a year of samples */
+    uint64_t seed;           /* of the noise */
 } vt_dataset_options;
 
 typedef struct vt_dataset vt_dataset; /* begins with a vt_source */
 
 /* What a sample of this configuration is: window, channels, times. The caller adds the directory and how to read it. */
 vt_dataset_options vt_fields_options(const vt_config *config);
+
+/* The option that needs to know when the times are, for messages; NULL: none does. */
+const char *vt_fields_need_dates(const vt_config *config);
 
 /* Looks at every file (shapes, channel names, latitudes), reads no fields. Errors: no such directory, no files, a file
  * that is not HDF5, `fields` missing, not 4-D float, too small for the window or the channels, files that differ in
@@ -72,16 +79,26 @@ bool vt_dataset_has_grid(const vt_dataset *dataset, int64_t height, int64_t widt
 /* Latitudes [height] or longitudes [width] of the window as the files have them, or NULL. */
 const double *vt_dataset_known_coordinate(const vt_dataset *dataset, bool longitudes);
 
-/* Reads sample `sample`: input [in_channels, rows, width] = fields[t], fields[t - dt], … fields[t - history * dt]
- * stacked along the channel, target [out_channels, rows, width] = fields[t + dt], both from the window's row first_row
- * on; other rows are not read, so a NaN there goes unseen. Values as in the file. Errors name the file and the time; a
- * NaN (unless form.masked) or Inf also the channel. One thread at a time. */
+/* Reads sample `sample`, as departures where the options say so: input [in_channels, rows, width] = fields[t], fields[t
+ * - dt], … fields[t - history * dt] stacked along the channel, target [out_channels, rows, width] = fields[t + dt],
+ * both from the window's row first_row on; other rows are not read, so a NaN there goes unseen. Values as in the file.
+ * Errors name the file and the time; a NaN (unless form.masked) or Inf also the channel. One thread at a time. */
 vt_status vt_dataset_read(vt_dataset *dataset, int64_t sample, float *input, float *target);
 
 /* For forecasts of several steps: whether the sample's files reach `steps` steps of dt beyond the input's newest time,
- * and the fields there, [out_channels, rows, width]. Errors as in vt_dataset_read. */
+ * and the fields there, [out_channels, rows, width], in any case as the files have them. Errors as in vt_dataset_read.
+ */
 bool vt_dataset_reaches(const vt_dataset *dataset, int64_t sample, int64_t steps);
 vt_status vt_dataset_read_later(vt_dataset *dataset, int64_t sample, int64_t steps, float *fields);
+
+/* The grid of the window, for what is known of it: its texts and coordinates go with the dataset. */
+vt_known_grid vt_dataset_known_grid(const vt_dataset *dataset);
+
+/* Fails where a file doesn't say when its times are, which `option` needs. */
+vt_status vt_dataset_check_dates(const vt_dataset *dataset, const char *option);
+
+/* What samples are departures from, [vt_dataset_frame_channels, rows, width]; NULL: they are fields. */
+const vt_seasonal *vt_dataset_climatology(const vt_dataset *dataset);
 
 /* The date of a sample's newest input: by the file's own coordinate, else by its name. False if neither says it. */
 bool vt_dataset_date(const vt_dataset *dataset, int64_t sample, vt_date *date);
@@ -102,7 +119,9 @@ const vt_channel_meaning *vt_dataset_meaning(const vt_dataset *dataset, int64_t 
 void vt_dataset_log_coordinates(const vt_dataset *dataset);
 
 /* Frames: the times that samples use, numbered through all files. Of each the channels that input or target need,
- * [channels, rows, width]: of an input the first in_channels / (history + 1), of a target the first out_channels. */
+ * [channels, rows, width]: of an input the first in_channels / (history + 1), of a target the first out_channels. With
+ * known_in_frames the source's frames go on: each with the known fields that change; and behind the last time one frame
+ * more with those that don't, where there are some. */
 int64_t vt_dataset_frame_channels(const vt_dataset *dataset);
 
 /* How many stay in memory. Any thread. */

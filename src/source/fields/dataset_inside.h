@@ -52,10 +52,13 @@ struct vt_dataset {
     char *grid_doubt;             /* why latitudes are unknown although there is something, or NULL */
     char *turned, *unknown;       /* the first file whose rows are turned round; the first without latitudes; or NULL */
     bool rotated, no_latitudes;
-    double *latitudes; /* [options.height] */
-    double *stored[2]; /* latitudes [options.height] and longitudes [options.width] as files have them, or NULL */
-    char *obstacle;    /* of the first file that has one */
-    char *time_doubt;  /* why a file's times are unknown although it has a coordinate, or NULL */
+    double *latitudes;      /* [options.height] */
+    double *stored[2];      /* latitudes [options.height] and longitudes [options.width] as files have them, or NULL */
+    vt_seasonal *seasonal;  /* of which samples are departures, or NULL */
+    vt_known_fields *known; /* NULL: there are none */
+    int64_t times_used;     /* frames that are times */
+    char *obstacle;         /* of the first file that has one */
+    char *time_doubt;       /* why a file's times are unknown although it has a coordinate, or NULL */
     vt_chunk_cache cache;
     vt_frame_cache *kept; /* NULL: no frames are kept; guarded by `lock` */
     vt_read_plan *plan;   /* of vt_dataset_read */
@@ -101,8 +104,11 @@ vt_status vt_dataset_plan(vt_read_plan *plan, const int64_t *samples, int64_t co
 void vt_dataset_release(vt_read_plan *plan);
 
 /* The tensors of a sample; how many. */
-int vt_fields_specs(int64_t in_channels, int64_t out_channels, int64_t targets, int64_t rows, int64_t width,
-                    vt_tensor_spec *specs);
+int vt_fields_specs(int64_t in_channels, int64_t out_channels, int64_t known, int64_t targets, int64_t rows,
+                    int64_t width, vt_tensor_spec *specs);
+
+/* The date of a time of a stretch; false where it isn't known. */
+bool vt_dataset_date_of(const vt_dataset *dataset, const vt_set_stretch *stretch, int64_t time, vt_date *date);
 
 void vt_dataset_add_piece(vt_dataset *dataset, const vt_set_piece *piece);
 

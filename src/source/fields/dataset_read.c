@@ -48,6 +48,7 @@ static vt_status add_frame(vt_dataset *dataset, const vt_set_stretch *stretch, i
     }
     frame->file = find_time(dataset, stretch, time, &frame->time)->file;
     frame->kept_as = -1;
+    if (dataset->seasonal != NULL) vt_dataset_date_of(dataset, stretch, time, &frame->date);
     VT_TRY(vt_dataset_use_file(dataset, frame->file, &frame->opened));
     add_reading(dataset, frame, plan);
     if (cache == NULL || cache->states[index] != VT_FRAME_MISSING) goto done;
@@ -68,7 +69,7 @@ static int64_t steps_of(const vt_read_plan *plan)
 }
 
 static vt_status add_frames(vt_dataset *dataset, int64_t sample, int64_t place, float *input, float *target,
-                            vt_read_plan *plan)
+                            float *forcings, vt_read_plan *plan)
 {
     vt_status status = VT_OK;
     const vt_dataset_options *options = &dataset->options;
@@ -81,6 +82,12 @@ static vt_status add_frames(vt_dataset *dataset, int64_t sample, int64_t place, 
         frame.channels = back < 0 ? options->out_channels : channels;
         frame.values = back < 0 ? target - (back + 1) * target_size : input + back * size;
         VT_TRY(add_frame(dataset, stretch, time - back * options->dt, &frame, plan));
+    }
+    const int64_t known = vt_known_count(&options->known) * points;
+    for (int64_t step = 0; step < steps_of(plan) && forcings != NULL; step++) {
+        vt_date date;
+        vt_dataset_date_of(dataset, stretch, time + step * options->dt, &date);
+        vt_fields_plan_add_known(plan, dataset->known, date, forcings + step * known);
     }
 done:
     return status;
@@ -105,22 +112,25 @@ static vt_status make_items(vt_dataset *dataset, bool checked, vt_read_plan *pla
     const vt_read_manner manner = {.direct = dataset->options.direct,
                                    .tolerant = dataset->options.tolerant,
                                    .checked = checked,
+                                   .departures = dataset->seasonal,
                                    .cache = &dataset->cache};
     return vt_fields_plan_make(plan, &window, &manner);
 }
 
 static vt_status plan_samples(vt_read_plan *plan, const int64_t *samples, int64_t count, bool checked, float *input,
-                              float *target)
+                              float *target, float *forcings)
 {
     vt_status status = VT_OK;
     vt_dataset *dataset = (vt_dataset *)plan->source;
     const vt_dataset_options *options = &dataset->options;
     const int64_t points = options->rows * options->width;
+    const int64_t known = dataset->known != NULL ? options->targets * vt_known_count(&options->known) * points : 0;
     pthread_mutex_lock(&dataset->lock);
     vt_fields_plan_clear(plan);
     for (int64_t i = 0; i < count; i++)
         VT_TRY(add_frames(dataset, samples[i], i, input + i * options->in_channels * points,
-                          target + i * options->targets * options->out_channels * points, plan));
+                          target + i * options->targets * options->out_channels * points,
+                          forcings != NULL && known > 0 ? forcings + i * known : NULL, plan));
     VT_TRY(make_items(dataset, checked, plan));
 done:
     if (status != VT_OK) release_frames(dataset, plan);
@@ -132,7 +142,8 @@ vt_status vt_dataset_plan(vt_read_plan *plan, const int64_t *samples, int64_t co
 {
     const vt_dataset *dataset = (const vt_dataset *)plan->source;
     return plan_samples(plan, samples, count, !dataset->options.unchecked || dataset->kept != NULL,
-                        tensors[VT_TENSOR_INPUT], tensors[VT_TENSOR_TARGET]);
+                        tensors[VT_TENSOR_INPUT], tensors[VT_TENSOR_TARGET],
+                        dataset->known != NULL ? tensors[VT_TENSOR_FORCINGS] : NULL);
 }
 
 void vt_dataset_release(vt_read_plan *plan)
@@ -160,14 +171,19 @@ bool vt_dataset_reaches(const vt_dataset *dataset, int64_t sample, int64_t steps
     return time + steps * dataset->options.dt < stretch->times;
 }
 
+bool vt_dataset_date_of(const vt_dataset *dataset, const vt_set_stretch *stretch, int64_t time, vt_date *date)
+{
+    const vt_set_piece *piece = vt_dataset_piece(dataset, stretch, time);
+    *date = vt_date_after(piece->date, (time - piece->first) * vt_dataset_minutes_a_time(dataset));
+    return piece->dated;
+}
+
 bool vt_dataset_date(const vt_dataset *dataset, int64_t sample, vt_date *date)
 {
     int64_t time;
     if (dataset->options.synthetic) return false;
     const vt_set_stretch *stretch = vt_dataset_find_sample(dataset, sample, &time);
-    const vt_set_piece *piece = vt_dataset_piece(dataset, stretch, time);
-    *date = vt_date_after(piece->date, (time - piece->first) * vt_dataset_minutes_a_time(dataset));
-    return piece->dated;
+    return vt_dataset_date_of(dataset, stretch, time, date);
 }
 
 int64_t vt_dataset_minutes_a_time(const vt_dataset *dataset)
@@ -193,7 +209,7 @@ done:
 vt_status vt_dataset_read(vt_dataset *dataset, int64_t sample, float *input, float *target)
 {
     vt_status status = VT_OK;
-    VT_TRY(plan_samples(dataset->plan, &sample, 1, true, input, target));
+    VT_TRY(plan_samples(dataset->plan, &sample, 1, true, input, target, NULL));
     status = run_plan(dataset);
 done:
     return status;
@@ -216,6 +232,26 @@ vt_status vt_dataset_check(vt_source *source, int64_t sample)
 
 /* ---- frames ---- */
 
+/* The known fields of step `step` of forecast, of which those that lie side by side are one piece. Returns how many. */
+static int64_t add_known_pieces(const vt_dataset *dataset, int64_t frame, vt_sample_piece *list)
+{
+    const vt_dataset_options *options = &dataset->options;
+    const size_t plane = (size_t)(options->rows * options->width) * sizeof(float);
+    int64_t count = 0, place;
+    for (int64_t field = 0; field < vt_known_count(&options->known); field++) {
+        const bool changes = vt_known_field_changes(&options->known, field, &place);
+        const int64_t channel = place + (changes ? vt_dataset_frame_channels(dataset) : 0);
+        const vt_sample_piece own = {changes ? frame : dataset->times_used, VT_TENSOR_FORCINGS, (size_t)channel * plane,
+                                     plane};
+        vt_sample_piece *before = list + count - 1;
+        if (count > 0 && before->frame == own.frame && before->offset + before->bytes == own.offset)
+            before->bytes += plane;
+        else
+            list[count++] = own;
+    }
+    return count;
+}
+
 /* The newest time of the input comes first. */
 int64_t vt_dataset_pieces(const vt_source *source, int64_t sample, int64_t steps, vt_sample_piece *list)
 {
@@ -226,13 +262,16 @@ int64_t vt_dataset_pieces(const vt_source *source, int64_t sample, int64_t steps
     const vt_set_stretch *stretch = vt_dataset_find_sample(dataset, sample, &time);
     const int64_t frame = stretch->first_frame + time;
     for (int64_t back = 0; back <= options->history; back++)
-        list[back] = (vt_sample_piece){frame - back * options->dt, VT_TENSOR_INPUT,
+        list[back] = (vt_sample_piece){frame - back * options->dt, VT_TENSOR_INPUT, 0,
                                        (size_t)vt_dataset_window_channels(options) * plane};
     const int64_t targets = steps > 0 ? steps : 1;
+    int64_t count = options->history + 1;
     for (int64_t step = 1; step <= targets; step++)
-        list[options->history + step] =
-            (vt_sample_piece){frame + step * options->dt, VT_TENSOR_TARGET, (size_t)options->out_channels * plane};
-    return options->history + 1 + targets;
+        list[count++] =
+            (vt_sample_piece){frame + step * options->dt, VT_TENSOR_TARGET, 0, (size_t)options->out_channels * plane};
+    for (int64_t step = 0; step < targets && options->known_in_frames; step++)
+        count += add_known_pieces(dataset, frame + step * options->dt, list + count);
+    return count;
 }
 
 int64_t vt_dataset_frame_channels(const vt_dataset *dataset)
@@ -241,10 +280,20 @@ int64_t vt_dataset_frame_channels(const vt_dataset *dataset)
     return in > out ? in : out;
 }
 
+/* The frame behind those of times. */
+static vt_status read_fixed(const vt_dataset *dataset, float *values)
+{
+    const vt_dataset_options *options = &dataset->options;
+    const int64_t count = vt_known_fixed_count(&options->known) * options->rows * options->width;
+    memcpy(values, vt_known_fields_fixed(dataset->known), (size_t)count * sizeof *values);
+    return VT_OK;
+}
+
 vt_status vt_dataset_read_frame(vt_source *source, int64_t index, void *values)
 {
     vt_dataset *dataset = (vt_dataset *)source;
     VT_ASSERT(index >= 0 && index < source->frame_count);
+    if (index == dataset->times_used) return read_fixed(dataset, values);
     const vt_set_stretch *stretch = &dataset->stretches[dataset->stretch_count - 1];
     while (stretch->first_frame > index) stretch--;
     vt_frame frame = {.channels = vt_dataset_frame_channels(dataset), .values = values};
@@ -253,16 +302,25 @@ vt_status vt_dataset_read_frame(vt_source *source, int64_t index, void *values)
     vt_status status = add_frame(dataset, stretch, index - stretch->first_frame, &frame, dataset->plan);
     if (status == VT_OK) status = make_items(dataset, true, dataset->plan);
     pthread_mutex_unlock(&dataset->lock);
-    if (status == VT_OK) return run_plan(dataset);
-    vt_dataset_release(dataset->plan);
+    if (status == VT_OK)
+        status = run_plan(dataset);
+    else
+        vt_dataset_release(dataset->plan);
+    if (status == VT_OK && dataset->known != NULL && dataset->options.known_in_frames) {
+        const int64_t points = dataset->options.rows * dataset->options.width;
+        vt_date date;
+        vt_dataset_date_of(dataset, stretch, index - stretch->first_frame, &date);
+        vt_known_fields_take_changing(dataset->known, date, (float *)values + frame.channels * points);
+    }
     return status;
 }
 
 vt_status vt_dataset_keep_frames(vt_source *source)
 {
     vt_dataset *dataset = (vt_dataset *)source;
-    if (source->frame_count == 0 || dataset->kept != NULL) return VT_OK;
-    return vt_frame_cache_open(source->frame_count, (int64_t)(source->frame_bytes / sizeof(float)), &dataset->kept);
+    const int64_t floats = vt_dataset_frame_channels(dataset) * dataset->options.rows * dataset->options.width;
+    if (dataset->times_used == 0 || dataset->kept != NULL) return VT_OK;
+    return vt_frame_cache_open(dataset->times_used, floats, &dataset->kept);
 }
 
 int64_t vt_dataset_kept_frames(vt_dataset *dataset)

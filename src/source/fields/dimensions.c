@@ -81,19 +81,20 @@ static bool has_channels_last(const vt_array *array, const dimensions *found)
     return rows == extent[1] && columns == extent[2] && (rows != extent[2] || columns != extent[3]);
 }
 
-vt_status vt_dimensions_check(const vt_array *array)
+vt_status vt_dimensions_check(const vt_array *array, bool fixed)
 {
     vt_status status = VT_OK;
     const dimensions found = look_at(array);
     char *names = names_of(&found);
     const char *member = find_ensemble(&found), *path = array->store->path;
     const int64_t *extent = array->extent;
-    VT_CHECK(array->rank == 3 || array->rank == 4,
-             "%s: '%s' has %d dimensions%s, expected 4: [time, channel, lat, lon], or in netCDF 3: [time, lat, lon]%s",
-             path, array->name, array->rank, names,
-             member != NULL ? "; it is an ensemble, of which one member can be read: `ncks -d number,0 in.nc out.nc`, "
-                              "then `ncwa -a number out.nc one.nc`"
-                            : "");
+    VT_CHECK(
+        array->rank == 3 || array->rank == 4 || (array->rank == 2 && fixed),
+        "%s: '%s' has %d dimensions%s, expected 4: [time, channel, lat, lon], or in netCDF 3: [time, lat, lon]%s%s",
+        path, array->name, array->rank, names, fixed ? ", or 2: [lat, lon]" : "",
+        member != NULL ? "; it is an ensemble, of which one member can be read: `ncks -d number,0 in.nc out.nc`, "
+                         "then `ncwa -a number out.nc one.nc`"
+                       : "");
     VT_CHECK(member == NULL || array->rank == 3 || extent[1] == 1,
              "%s: '%s' is an ensemble%s of %lld members, of which one can be read: `ncks -d %s,0 %s one.nc`", path,
              array->name, names, (long long)extent[1], member, path);

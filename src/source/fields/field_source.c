@@ -33,17 +33,17 @@ done:
     return status;
 }
 
-/* Sizes of an array of rank 3 or 4 as [time, level, lat, lon]. */
+/* Sizes of an array of rank 2 to 4 as [time, level, lat, lon]. */
 static void spread(int rank, const int64_t *sizes, int64_t all[4])
 {
-    all[1] = 1;
-    for (int i = 0; i < rank; i++) all[i > 0 ? 4 - rank + i : 0] = sizes[i];
+    all[0] = all[1] = 1;
+    for (int i = 0; i < rank; i++) all[vt_field_dimension(rank, i)] = sizes[i];
 }
 
-static vt_status take_extent(vt_field_source *source)
+static vt_status take_extent(vt_field_source *source, bool fixed)
 {
     vt_status status = VT_OK;
-    VT_TRY(vt_dimensions_check(source->array));
+    VT_TRY(vt_dimensions_check(source->array, fixed));
     source->rank = source->array->rank;
     spread(source->rank, source->array->extent, source->extent);
     VT_CHECK(source->extent[1] > 0 && source->extent[2] > 0 && source->extent[3] > 0,
@@ -88,15 +88,16 @@ done:
     return status;
 }
 
-vt_status vt_field_source_open(const vt_store *part, const char *name, const char *given, vt_field_source *source)
+vt_status vt_field_source_open(const vt_store *part, const char *name, const vt_fields_form *form,
+                               vt_field_source *source)
 {
     vt_status status = VT_OK;
     *source = (vt_field_source){.name = vt_text_copy(name), .part = part, .packing = {.scale = 1}};
     VT_TRY(vt_array_find(part, name, &source->array));
     VT_TRY(take_type(source));
-    VT_TRY(take_extent(source));
+    VT_TRY(take_extent(source, form->fixed));
     VT_TRY(take_layout(source));
-    VT_TRY(vt_coordinates_open(source, given, &source->coordinates));
+    VT_TRY(vt_coordinates_open(source, form->coordinates, &source->coordinates));
     source->sampled = vt_allocate((size_t)source->extent[1], sizeof *source->sampled, "the levels of a file");
 done:
     return status;
@@ -151,7 +152,7 @@ vt_status vt_field_source_find_chunk(vt_field_source *source, int64_t index)
     for (int i = 3; i >= 0; rest /= source->grid[i--]) at[i] = rest % source->grid[i] * source->chunk[i];
     const int64_t time = at[0];
     if (source->rank == 3) at[1] = time; /* without the level */
-    if (source->part->kind->locate_chunk(source->array, source->rank == 3 ? at + 1 : at, entry) != VT_OK)
+    if (source->part->kind->locate_chunk(source->array, at + 4 - source->rank, entry) != VT_OK)
         status = vt_error_context("%s: can't find where '%s' at time %lld is stored (damaged or cut short?)",
                                   source->part->path, source->name, (long long)time);
 done:

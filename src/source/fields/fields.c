@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "base/log.h"
+#include "base/text.h"
 #include "config/stages.h"
 #include "source/fields/dataset_inside.h"
 #include "source/fields/file_list.h"
@@ -28,7 +29,15 @@ vt_dataset_options vt_fields_options(const vt_config *config)
         .form = {config->variables, config->coordinates, config->time_step, config->missing == VT_GAPS_MASK}};
 }
 
-static vt_status find_window(vt_config *config)
+const char *vt_fields_need_dates(const vt_config *config)
+{
+    const vt_known_options known = vt_known_options_of(config);
+    if (config->normalise == VT_NORMALISE_CLIMATOLOGY) return "normalise: climatology";
+    return vt_known_fixed_count(&known) < vt_known_count(&known) ? "forcings" : NULL;
+}
+
+/* What follows from the files: the number of static fields, and where ranges of degrees say it, the window. */
+static vt_status complete(vt_config *config)
 {
     vt_status status = VT_OK;
     vt_file_list list = {0};
@@ -37,6 +46,7 @@ static vt_status find_window(vt_config *config)
     char *advice = NULL;
     const vt_window_range range = vt_window_range_of(config->lat_range, config->lon_range);
     const vt_fields_form form = vt_fields_options(config).form;
+    VT_TRY(vt_known_fields_complete(config));
     if (!vt_config_awaits_window(config)) goto done;
     VT_CHECK(
         config->data_loader_config != VT_LOADER_SYNTHETIC,
@@ -73,8 +83,21 @@ static bool has_test_set(const vt_config *config)
 
 static int specs(const vt_config *config, vt_span part, vt_tensor_spec *list)
 {
-    return vt_fields_specs(config->n_in_channels, config->n_out_channels, vt_config_longest_rollout(config), part.count,
-                           config->img_size[1], list);
+    return vt_fields_specs(config->n_in_channels, config->n_out_channels, vt_config_forcing_channels(config),
+                           vt_config_longest_rollout(config), part.count, config->img_size[1], list);
+}
+
+/* What the forcings and the climatology keep. */
+static size_t held_bytes(const vt_config *config, vt_span part)
+{
+    const int64_t points = part.count * config->img_size[1], in = vt_config_channels_a_time(config);
+    const int64_t channels = in > config->n_out_channels ? in : config->n_out_channels;
+    const vt_known_options known = vt_known_options_of(config);
+    size_t bytes = (size_t)(vt_known_fixed_count(&known) * points) * sizeof(float);
+    if (config->data_loader_config == VT_LOADER_SYNTHETIC) return 0;
+    if (config->normalise == VT_NORMALISE_CLIMATOLOGY)
+        bytes += vt_seasonal_bytes(config->climatology_path, channels, points);
+    return bytes;
 }
 
 static vt_status open_set(const vt_config *config, vt_set set, vt_span part, vt_source **source)
@@ -96,6 +119,9 @@ static vt_status open_set(const vt_config *config, vt_set set, vt_span part, vt_
     options.insists = options.direct && config->data_loader_config != VT_LOADER_AUTO;
     options.tolerant = config->skip_bad_samples;
     options.unchecked = !config->skip_bad_samples; /* the loss tells */
+    options.known = vt_known_options_of(config);
+    if (config->normalise == VT_NORMALISE_CLIMATOLOGY) options.climatology = config->climatology_path;
+    options.known_in_frames = config->cache == VT_CACHE_DEVICE;
     options.synthetic = config->data_loader_config == VT_LOADER_SYNTHETIC;
     options.seed = (uint64_t)config->seed;
     *source = NULL;
@@ -105,12 +131,30 @@ done:
     return status;
 }
 
+/* What else the input holds, and what the fields are taken off. */
+static void log_known(const vt_dataset *dataset)
+{
+    const vt_known_options *known = &dataset->options.known;
+    vt_text text = {0};
+    for (int i = 0; i < known->forcings.count; i++)
+        vt_text_append(&text, "%s%s", i > 0 ? ", " : "", vt_forcing_name(known->forcings.kinds[i]));
+    if (known->static_count > 0)
+        vt_text_append(&text, "%s%lld static field%s of %s", known->forcings.count > 0 ? " and " : "",
+                       (long long)known->static_count, known->static_count == 1 ? "" : "s", known->static_path);
+    if (text.length > 0) vt_log_info("the input also holds %s", text.characters);
+    if (dataset->seasonal != NULL)
+        vt_log_info("fields are departures from the seasonal climatology %s: %s", dataset->options.climatology,
+                    vt_seasonal_description(dataset->seasonal));
+    vt_text_close(&text);
+}
+
 static void log_sets(const vt_source *training, const vt_source *validation, const char *threads)
 {
     const vt_dataset *dataset = (const vt_dataset *)training;
     const char *obstacle = training->obstacle;
     const bool direct = dataset->options.direct;
     vt_dataset_log_coordinates(dataset);
+    log_known(dataset);
     vt_source_warn_of_shared(training, validation);
     vt_log_info("reading: %s, %s", direct && obstacle == NULL ? "past HDF5" : "through HDF5", threads);
     if (!direct || obstacle == NULL) return;
@@ -135,9 +179,10 @@ static const vt_reading reading = {.open = vt_fields_plan_open,
                                    .extent = vt_fields_plan_extent};
 
 const vt_source_kind vt_source_fields = {.name = "fields",
-                                         .complete = find_window,
+                                         .complete = complete,
                                          .has_test_set = has_test_set,
                                          .specs = specs,
+                                         .held_bytes = held_bytes,
                                          .open = open_set,
                                          .close = vt_fields_close,
                                          .agree = vt_dataset_agree,

@@ -17,11 +17,11 @@ static vt_status open_fields(vt_fields_file *file, const vt_fields_form *form)
     vt_status status = VT_OK;
     file->sources = vt_allocate(1, sizeof *file->sources, "a file of fields");
     VT_CHECK(file->parts[0]->kind->has_array(file->parts[0], "fields"),
-             "%s has no dataset 'fields'; expected float32 'fields' [time, channel, lat, lon], or with --variables a "
-             "dataset for each of them, see docs/data.md",
-             file->path);
+             "%s has no dataset 'fields'; expected float32 'fields' [time, channel, lat, lon], or with --%s a dataset "
+             "for each of them, see docs/data.md",
+             file->path, form->fixed ? "static_variables" : "variables");
     file->source_count = 1;
-    VT_TRY(vt_field_source_open(file->parts[0], "fields", form->coordinates, file->sources));
+    VT_TRY(vt_field_source_open(file->parts[0], "fields", form, file->sources));
     const vt_field_source *fields = file->sources;
     VT_TRY(vt_cf_packing(fields->array, &file->sources->packing));
     VT_CHECK(fields->packing.element == VT_ELEMENT_FLOAT32 || fields->packing.element == VT_ELEMENT_FLOAT64 ||

@@ -25,6 +25,7 @@ typedef struct {
     const char *coordinates; /* "[lat=FNOCY, time=T]": names of coordinates; else they are recognised */
     const char *time_step;   /* "24h": between times of a file that doesn't say when they are; else 6 hours */
     bool masked;             /* NaN is a missing value, not an error */
+    bool fixed;              /* fields that don't change: a variable may lack the time, and no dates are looked for */
 } vt_fields_form;
 
 typedef struct vt_field_source vt_field_source;

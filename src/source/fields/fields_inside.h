@@ -7,13 +7,13 @@
 #include "storage/unpack.h"
 
 /* One dataset [time, level, lat, lon], where `fields` has its channels as levels; one of [time, lat, lon] has one
- * level. */
+ * level, and a fixed one of [lat, lon] one time, too. */
 struct vt_field_source {
     char *name;
     const vt_store *part; /* not owned */
     vt_array *array;
     struct vt_coordinates *coordinates; /* coordinates.h */
-    int rank;                           /* 3 or 4 */
+    int rank;                           /* 3 or 4; 2 of a fixed one */
     int64_t extent[4];
     vt_packing packing; /* of the stored bytes; those that the library reads are never swapped */
     bool latitudes_known;
@@ -23,14 +23,21 @@ struct vt_field_source {
     vt_chunk_entry *chunks; /* [vt_field_source_chunks], once looked up */
 };
 
+/* Which of [time, level, lat, lon] an array's dimension `dimension` is. */
+static inline int vt_field_dimension(int rank, int dimension)
+{
+    return rank > 2 && dimension == 0 ? 0 : 4 - rank + dimension;
+}
+
 static inline int64_t vt_field_source_chunks(const vt_field_source *source)
 {
     return source->grid[0] * source->grid[1] * source->grid[2] * source->grid[3];
 }
 
-/* Opens an array of rank 3 or 4 that holds numbers, and lists its coordinates (`given`: the option). Errors name what
- * is wrong with it. If its array has no obstacle then, it can be read without the store's library. */
-vt_status vt_field_source_open(const vt_store *part, const char *name, const char *given, vt_field_source *source);
+/* Opens an array of rank 3 or 4, or 2 where it is fixed, that holds numbers, and lists its coordinates. Errors name
+ * what is wrong with it. If its array has no obstacle then, it can be read without the store's library. */
+vt_status vt_field_source_open(const vt_store *part, const char *name, const vt_fields_form *form,
+                               vt_field_source *source);
 void vt_field_source_close(vt_field_source *source);
 
 /* Reads the box [start, start + count) of time, level, row (of the file) and column through the library, one time of
@@ -44,9 +51,9 @@ vt_status vt_field_source_enlarge_cache(vt_field_source *source, int64_t *cache_
 /* Looks up where chunk `index` lies, if that isn't known yet. With the file's lock, or before there are threads. */
 vt_status vt_field_source_find_chunk(vt_field_source *source, int64_t index);
 
-/* Fails if the array hasn't 3 or 4 dimensions, or if the file says that it is an ensemble or has its channels last
- * (dimensions.c). */
-vt_status vt_dimensions_check(const vt_array *array);
+/* Fails if the array hasn't 3 or 4 dimensions, or 2 where it is fixed, or if the file says that it is an ensemble or
+ * has its channels last (dimensions.c). */
+vt_status vt_dimensions_check(const vt_array *array, bool fixed);
 
 /* Reads when its times are (fields_time.c). */
 vt_status vt_fields_open_times(vt_fields_file *file, const vt_fields_form *form);

@@ -33,9 +33,12 @@ vt_status vt_field_source_read(const vt_field_source *source, const int64_t star
                                void *memory)
 {
     int64_t first[4] = {start[0], start[1], start[2], start[3]}, size[4] = {count[0], count[1], count[2], count[3]};
-    const int skipped = 4 - source->rank; /* dimensions: an array of rank 3 has no levels */
-    first[skipped] = start[0];
-    size[skipped] = count[0];
+    const int skipped =
+        4 - source->rank; /* dimensions: an array of rank 3 has no levels, one of rank 2 no time either */
+    if (skipped == 1) {
+        first[skipped] = start[0];
+        size[skipped] = count[0];
+    }
     if (source->part->kind->read(source->array, first + skipped, size + skipped, false, memory) == VT_OK) return VT_OK;
     return vt_error_context("%s: can't read '%s' at time %lld (damaged or cut short?)", source->part->path,
                             source->name, (long long)start[0]);

@@ -144,7 +144,7 @@ vt_status vt_fields_open_times(vt_fields_file *file, const vt_fields_form *form)
 {
     vt_status status = VT_OK;
     const int64_t times = file->shape.times;
-    for (int s = 0; s < file->source_count && times >= 1 && times <= MOST_TIMES; s++)
+    for (int s = 0; s < file->source_count && times >= 1 && times <= MOST_TIMES && !form->fixed; s++)
         VT_TRY(take_axis(file, &file->sources[s]));
     VT_TRY(take_step(file, form));
 done:

@@ -45,14 +45,22 @@ static bool note_variable(const vt_array *array, void *context)
     return true;
 }
 
+static bool note_fixed_variable(const vt_array *array, void *context)
+{
+    vt_text *text = context;
+    if (array->rank >= 2) vt_text_append(text, "%s%s", text->length > 0 ? ", " : "", array->name);
+    return true;
+}
+
 /* Lists the names as `variables` would have them, also of variables in groups: forecast/t2m. */
-static vt_status fail_missing(const vt_fields_file *file, const char *name)
+static vt_status fail_missing(const vt_fields_file *file, const vt_fields_form *form, const char *name)
 {
     vt_status status = VT_OK;
     vt_text found = {0};
     vt_text_append(&found, "%s", "");
     for (int i = 0; i < file->part_count; i++)
-        file->parts[i]->kind->visit(file->parts[i], "", true, note_variable, &found);
+        file->parts[i]->kind->visit(file->parts[i], "", true, form->fixed ? note_fixed_variable : note_variable,
+                                    &found);
     VT_FAIL("%s%s: no variable '%s'; found: %s", file->path,
             file->part_count > 1 ? " and the files of the same date" : "", name,
             found.length > 0 ? found.characters : "none");
@@ -133,11 +141,11 @@ static vt_status use_source(vt_fields_file *file, const vt_fields_form *form, co
         if (strcmp(file->sources[*index].name, wanted->name) == 0) return VT_OK;
     int p = 0;
     while (p < file->part_count && !file->parts[p]->kind->has_array(file->parts[p], wanted->name)) p++;
-    if (p == file->part_count) return fail_missing(file, wanted->name);
+    if (p == file->part_count) return fail_missing(file, form, wanted->name);
     const vt_store *part = file->parts[p];
     vt_field_source *source = &file->sources[file->source_count++];
     int64_t cache_bytes = 0;
-    VT_TRY(vt_field_source_open(part, wanted->name, form->coordinates, source));
+    VT_TRY(vt_field_source_open(part, wanted->name, form, source));
     VT_TRY(vt_field_source_enlarge_cache(source, &cache_bytes));
     file->cache_bytes += cache_bytes;
     VT_TRY(vt_cf_packing(source->array, &source->packing));

@@ -294,15 +294,28 @@ done:
     return status;
 }
 
+/* An item of the frame has come. The last one makes departures of the whole frame. */
+static void come_closer(const vt_fields_plan *plan, int64_t frame)
+{
+    const vt_frame *whole = &plan->frames[frame];
+    if (plan->manner.departures == NULL || __atomic_sub_fetch(&plan->awaited[frame], 1, __ATOMIC_ACQ_REL) > 0) return;
+    vt_seasonal_add(plan->manner.departures, whole->date, -1, whole->channels, whole->values);
+}
+
 vt_status vt_fields_plan_run(vt_read_plan *base, int64_t index, vt_decoder *decoder)
 {
     vt_status status = VT_OK;
     vt_fields_plan *plan = (vt_fields_plan *)base;
-    if (index < plan->item_count) {
-        VT_TRY(read_item(plan, &plan->items[index], decoder));
-    } else {
-        const vt_frame_copy *copy = &plan->copies[index - plan->item_count];
+    const int64_t copies = index - plan->item_count, known = copies - plan->copy_count;
+    if (known >= 0) {
+        vt_known_fields_take(plan->known[known].known, plan->known[known].date, plan->known[known].to);
+    } else if (copies >= 0) {
+        const vt_frame_copy *copy = &plan->copies[copies];
         memcpy(copy->to, copy->from, (size_t)copy->floats * sizeof(float));
+    } else {
+        const vt_read_item *item = &plan->items[index];
+        VT_TRY(read_item(plan, item, decoder));
+        for (int64_t f = 0; f < item->frame_count; f++) come_closer(plan, item->first_frame + f);
     }
     __atomic_add_fetch(&plan->done, 1, __ATOMIC_RELEASE);
 done:
@@ -332,16 +345,19 @@ void vt_fields_plan_retry(const vt_read_plan *base, int64_t index, vt_decoder *d
     const vt_frame_window *window = &plan->window;
     vt_read_manner manner = plan->manner;
     manner.direct = manner.tolerant = true;
+    manner.departures = NULL; /* come_closer makes them, of the whole frame */
     for (int64_t f = 0; f < item->frame_count; f++) {
         const vt_frame *frame = &plan->frames[item->first_frame + f];
         vt_frame copy = *frame;
         const size_t bytes = (size_t)(frame->channels * window->rows * window->width) * sizeof(float);
         /* not in its place, where another item may be at work */
         copy.values = item->kind != VT_ITEM_LIBRARY ? malloc(bytes) : NULL;
-        if (copy.values != NULL && vt_fields_read_alone(&copy, window, &manner, decoder) == VT_OK)
+        if (copy.values != NULL && vt_fields_read_alone(&copy, window, &manner, decoder) == VT_OK) {
             memcpy(frame->values, copy.values, bytes);
-        else
+            come_closer(plan, item->first_frame + f);
+        } else {
             mark(frame->sample, context);
+        }
         vt_error_clear();
         free(copy.values);
     }

@@ -28,14 +28,16 @@ void vt_fields_plan_close(vt_read_plan *base)
     free(plan->frames);
     free(plan->items);
     free(plan->copies);
+    free(plan->known);
     free(plan->chunk_numbers);
+    free(plan->awaited);
     free(plan);
 }
 
 void vt_fields_plan_clear(vt_read_plan *base)
 {
     vt_fields_plan *plan = (vt_fields_plan *)base;
-    plan->frame_count = plan->item_count = plan->copy_count = plan->done = 0;
+    plan->frame_count = plan->item_count = plan->copy_count = plan->known_count = plan->done = 0;
     base->item_count = 0;
     plan->made = false;
 }
@@ -60,6 +62,13 @@ void vt_fields_plan_add_copy(vt_read_plan *base, const float *from, float *to, i
     vt_fields_plan *plan = (vt_fields_plan *)base;
     plan->copies = with_room(plan->copies, plan->copy_count, &plan->copy_room, sizeof *plan->copies);
     plan->copies[plan->copy_count++] = (vt_frame_copy){from, to, floats};
+}
+
+void vt_fields_plan_add_known(vt_read_plan *base, const vt_known_fields *known, vt_date date, float *to)
+{
+    vt_fields_plan *plan = (vt_fields_plan *)base;
+    plan->known = with_room(plan->known, plan->known_count, &plan->known_room, sizeof *plan->known);
+    plan->known[plan->known_count++] = (vt_known_item){known, date, to};
 }
 
 bool vt_fields_plan_is_complete(const vt_read_plan *base)
@@ -295,6 +304,19 @@ done:
     return status;
 }
 
+/* Counts the items that each frame has a part in. */
+static void await_items(vt_fields_plan *plan)
+{
+    if (plan->awaited_room < plan->frame_count) {
+        plan->awaited_room = plan->frame_count;
+        plan->awaited =
+            vt_reallocate(plan->awaited, (size_t)plan->awaited_room, sizeof *plan->awaited, "the plan of a batch");
+    }
+    for (int64_t f = 0; f < plan->frame_count; f++) plan->awaited[f] = 0;
+    for (int64_t i = 0; i < plan->item_count; i++)
+        for (int64_t f = 0; f < plan->items[i].frame_count; f++) plan->awaited[plan->items[i].first_frame + f]++;
+}
+
 vt_status vt_fields_plan_make(vt_read_plan *base, const vt_frame_window *window, const vt_read_manner *manner)
 {
     vt_status status = VT_OK;
@@ -308,7 +330,8 @@ vt_status vt_fields_plan_make(vt_read_plan *base, const vt_frame_window *window,
             if (plan->frames[first + count].file != plan->frames[first].file) break;
         VT_TRY(plan_file(plan, first, count));
     }
-    base->item_count = plan->item_count + plan->copy_count;
+    if (manner->departures != NULL) await_items(plan);
+    base->item_count = plan->item_count + plan->copy_count + plan->known_count;
     plan->made = true;
 done:
     return status;

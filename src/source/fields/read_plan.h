@@ -9,15 +9,18 @@
 
 #include "data/source.h"
 #include "source/fields/fields_file.h"
+#include "source/fields/known_fields.h"
 #include "source/fields/window.h"
 #include "storage/chunk_cache.h"
 #include "storage/decode.h"
+#include "task/weather/seasonal.h"
 
 /* The fields of one time, and where they go. */
 typedef struct {
     int64_t file; /* which file of the dataset: frames are sorted by (file, time) */
     vt_fields_file *opened;
     int64_t time;
+    vt_date date; /* of the time; read where departures are wanted */
     int64_t channels;
     float *values;   /* [channels, rows, width] */
     int64_t sample;  /* of the batch: 0, 1, … */
@@ -26,11 +29,12 @@ typedef struct {
 
 /* How it is read. */
 typedef struct {
-    bool direct;           /* past HDF5 where it can be, else through it */
-    bool tolerant;         /* also of a file that has changed */
-    bool checked;          /* every value is looked at; else only those that are converted, or come through HDF5 */
-    bool as_is;            /* no value is looked at */
-    vt_chunk_cache *cache; /* keeps decoded chunks of several times */
+    bool direct;   /* past HDF5 where it can be, else through it */
+    bool tolerant; /* also of a file that has changed */
+    bool checked;  /* every value is looked at; else only those that are converted, or come through HDF5 */
+    bool as_is;    /* no value is looked at */
+    const vt_seasonal *departures; /* frames become departures from it; NULL: they stay as the files have them */
+    vt_chunk_cache *cache;         /* keeps decoded chunks of several times */
 } vt_read_manner;
 
 /* The functions of vt_reading; `close` takes NULL. Errors of items name file, variable, time and cause; of a NaN or Inf
@@ -48,6 +52,9 @@ void vt_fields_plan_add(vt_read_plan *plan, const vt_frame *frame);
 
 /* An item that is in memory already: a copy of `floats` floats. */
 void vt_fields_plan_add_copy(vt_read_plan *plan, const float *from, float *to, int64_t floats);
+
+/* An item that no file is needed for: the fields that are known of a date go to `to`, by vt_known_fields_take. */
+void vt_fields_plan_add_known(vt_read_plan *plan, const vt_known_fields *known, vt_date date, float *to);
 
 /* The frames become items. The files must stay open until the last item is done. Fails if a file has changed, unless it
  * is tolerant. One thread at a time for one set of files. */

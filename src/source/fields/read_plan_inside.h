@@ -26,13 +26,23 @@ typedef struct {
 } vt_frame_copy;
 
 typedef struct {
+    const vt_known_fields *known;
+    vt_date date;
+    float *to;
+} vt_known_item;
+
+typedef struct {
     vt_read_plan plan;
     vt_frame *frames;
     int64_t frame_count, frame_room;
     vt_read_item *items;
     int64_t item_count, item_room;
-    vt_frame_copy *copies; /* items as well: they follow the others, and plan.item_count counts both */
+    vt_frame_copy *copies; /* items as well: they follow the others, then what is known; plan.item_count counts all */
     int64_t copy_count, copy_room;
+    vt_known_item *known;
+    int64_t known_count, known_room;
+    int64_t *awaited; /* [frame_count]: items that a frame lacks until it is whole; atomic */
+    int64_t awaited_room;
     bool made;
     int64_t done;           /* items that succeeded; atomic */
     int64_t *chunk_numbers; /* scratch */

@@ -318,26 +318,72 @@ bool vt_seasonal_has(const vt_seasonal *seasonal, vt_date date)
     return find_slot(seasonal, date) >= 0;
 }
 
-vt_status vt_seasonal_at(const vt_seasonal *seasonal, vt_date date, float *values)
+vt_status vt_seasonal_check(const vt_seasonal *seasonal, vt_date date)
 {
     vt_status status = VT_OK;
-    double basis[VT_SEASONAL_BASIS] = {0};
     char text[VT_DATE_SIZE];
-    const int64_t terms = 1 + 2 * seasonal->harmonics, count = seasonal->channels * seasonal->points;
-    const int64_t slot = find_slot(seasonal, date);
-    VT_CHECK(slot >= 0,
+    VT_CHECK(vt_seasonal_has(seasonal, date),
              "%s: %s has no climatology for the time of day of %s; make it again with `vitrain stats` from files that "
              "have the times of day of this set",
              seasonal->option_name, seasonal->path, vt_date_format(date, text));
-    const float *coefficients = seasonal->coefficients + slot * terms * count;
+done:
+    return status;
+}
+
+void vt_seasonal_add(const vt_seasonal *seasonal, vt_date date, double factor, int64_t channels, float *values)
+{
+    enum { TOGETHER = 512 };
+    double basis[VT_SEASONAL_BASIS], sums[TOGETHER];
+    const int64_t terms = 1 + 2 * seasonal->harmonics, whole = seasonal->channels * seasonal->points;
+    const int64_t count = channels * seasonal->points, slot = find_slot(seasonal, date);
+    VT_ASSERT(slot >= 0 && channels <= seasonal->channels);
     vt_seasonal_basis(date, seasonal->harmonics, basis);
-    for (int64_t i = 0; i < count; i++) {
-        double sum = (double)coefficients[i];
-        for (int64_t k = 1; k < terms; k++) sum += basis[k] * (double)coefficients[k * count + i];
-        values[i] = (float)sum;
+    for (int64_t first = 0; first < count; first += TOGETHER) {
+        const float *coefficients = seasonal->coefficients + slot * terms * whole + first;
+        const int64_t some = count - first < TOGETHER ? count - first : TOGETHER;
+        for (int64_t i = 0; i < some; i++) sums[i] = 0;
+        for (int64_t k = 0; k < terms; k++, coefficients += whole)
+            for (int64_t i = 0; i < some; i++) sums[i] += basis[k] * (double)coefficients[i];
+        for (int64_t i = 0; i < some; i++) values[first + i] = (float)((double)values[first + i] + factor * sums[i]);
+    }
+}
+
+vt_status vt_seasonal_at(const vt_seasonal *seasonal, vt_date date, float *values)
+{
+    vt_status status = VT_OK;
+    VT_TRY(vt_seasonal_check(seasonal, date));
+    memset(values, 0, (size_t)(seasonal->channels * seasonal->points) * sizeof *values);
+    vt_seasonal_add(seasonal, date, 1, seasonal->channels, values);
+done:
+    return status;
+}
+
+vt_status vt_seasonal_stds(const vt_seasonal *seasonal, float *stds)
+{
+    vt_status status = VT_OK;
+    for (int64_t c = 0; c < seasonal->channels; c++) {
+        stds[c] = seasonal->departure_stds[c];
+        VT_CHECK(isfinite(stds[c]) && stds[c] > 0,
+                 "%s: %s holds %g as the standard deviation of channel %lld's departures: a channel that never departs "
+                 "from its climatology can't be normalised; leave it out, or use --normalise=mean",
+                 seasonal->option_name, seasonal->path, (double)stds[c], (long long)c);
     }
 done:
     return status;
+}
+
+size_t vt_seasonal_bytes(const char *path, int64_t channels, int64_t points)
+{
+    enum { USUAL_TERMS = 4 * 3 };
+    int64_t terms = USUAL_TERMS;
+    vt_tensor_file *file = NULL;
+    vt_tensor_shape shape;
+    if (vt_output_exists(path) && vt_tensor_file_open(path, &file) == VT_OK &&
+        vt_tensor_file_shape(file, "coefficients", &shape) == VT_OK && shape.dimensions == 5)
+        terms = shape.shape[0] * shape.shape[1];
+    vt_error_clear();
+    vt_tensor_file_close(&file);
+    return (size_t)(terms * channels * points) * sizeof(float);
 }
 
 const float *vt_seasonal_departure_stds(const vt_seasonal *seasonal)

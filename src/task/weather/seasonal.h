@@ -15,6 +15,7 @@
 #define VT_TASK_WEATHER_SEASONAL_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/status.h"
@@ -52,6 +53,21 @@ bool vt_seasonal_has(const vt_seasonal *seasonal, vt_date date);
 /* values [channels, own_rows, width]: the climatology at that date, in the units of the data. The error names the time
  * of day that the file lacks. Any thread. */
 vt_status vt_seasonal_at(const vt_seasonal *seasonal, vt_date date, float *values);
+
+/* Fails where it lacks the date's time of day. */
+vt_status vt_seasonal_check(const vt_seasonal *seasonal, vt_date date);
+
+/* values [channels, own_rows, width] of its first `channels` channels += factor times the climatology at a date that
+ * passed the check, rounded once. Any thread. */
+void vt_seasonal_add(const vt_seasonal *seasonal, vt_date date, double factor, int64_t channels, float *values);
+
+/* stds [channels] = the standard deviations of the departures. Fails where one is not above 0, so that departures can't
+ * be divided by it. */
+vt_status vt_seasonal_stds(const vt_seasonal *seasonal, float *stds);
+
+/* Bytes that a climatology of this file takes for so many channels and points; where there is no such file yet, of one
+ * harmonic for each of 4 times of day. */
+size_t vt_seasonal_bytes(const char *path, int64_t channels, int64_t points);
 
 /* Standard deviations of the departures from it, [channels]. */
 const float *vt_seasonal_departure_stds(const vt_seasonal *seasonal);

@@ -1,0 +1,302 @@
+#include "source/fields/known_fields.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/text.h"
+#include "source/fields/dataset.h"
+#include "task/weather/forcings.h"
+
+struct vt_known_fields {
+    vt_known_options options;
+    int64_t rows, width, step;
+    double *latitudes, *longitudes; /* [rows], [width], or NULL */
+    float *fixed;                   /* [fixed count, rows, width] */
+};
+
+/* ---- which ones ---- */
+
+vt_known_options vt_known_options_of(const vt_config *config)
+{
+    vt_known_options options = {.forcings = vt_config_forcings(config),
+                                .static_path = config->static_fields,
+                                .form = vt_fields_options(config).form};
+    options.form.variables = config->static_variables;
+    options.form.time_step = NULL;
+    options.form.fixed = true;
+    options.static_count = vt_config_forcing_channels(config) - options.forcings.count;
+    return options;
+}
+
+int64_t vt_known_count(const vt_known_options *options)
+{
+    return options->forcings.count + options->static_count;
+}
+
+static bool changes(const vt_known_options *options, int64_t field)
+{
+    return field < options->forcings.count && vt_forcing_changes(options->forcings.kinds[field]);
+}
+
+int64_t vt_known_fixed_count(const vt_known_options *options)
+{
+    int64_t count = 0;
+    for (int64_t f = 0; f < vt_known_count(options); f++) count += !changes(options, f);
+    return count;
+}
+
+bool vt_known_field_changes(const vt_known_options *options, int64_t field, int64_t *place)
+{
+    const bool own = changes(options, field);
+    *place = 0;
+    for (int64_t f = 0; f < field; f++) *place += changes(options, f) == own;
+    return own;
+}
+
+/* ---- the climatology ---- */
+
+vt_status vt_known_climatology_open(const char *path, const vt_known_grid *grid, const char *const *names,
+                                    int64_t channels, vt_span rows, vt_seasonal **seasonal)
+{
+    const vt_seasonal_options options = {.path = path,
+                                         .option_name = "climatology_path",
+                                         .channels = channels,
+                                         .names = names,
+                                         .grid_height = grid->height,
+                                         .grid_width = grid->width,
+                                         .first_row = grid->window.first_row,
+                                         .height = grid->window.rows,
+                                         .first_column = grid->window.first_column,
+                                         .width = grid->window.width,
+                                         .own_row = rows.first,
+                                         .own_rows = rows.count,
+                                         .latitudes = grid->latitudes,
+                                         .longitudes = grid->longitudes};
+    return vt_seasonal_open(&options, seasonal);
+}
+
+/* ---- static fields ---- */
+
+static vt_status open_static(const vt_known_options *options, vt_fields_file **file)
+{
+    vt_status status = VT_OK;
+    const char *const paths[] = {options->static_path};
+    status = vt_fields_file_open(paths, 1, &options->form, file);
+    if (status != VT_OK) return vt_error_context("static_fields");
+    VT_TRY(vt_fields_file_check_written(*file));
+    const int64_t times = (*file)->shape.times;
+    VT_CHECK(times == 1, "static_fields: %s holds %lld times; fields that don't change have one", paths[0],
+             (long long)times);
+done:
+    if (status != VT_OK) vt_fields_file_close(file);
+    return status;
+}
+
+vt_status vt_known_fields_complete(vt_config *config)
+{
+    vt_status status = VT_OK;
+    vt_fields_file *file = NULL;
+    if (config->static_fields == NULL || config->n_static_fields != VT_UNSET_INTEGER) return VT_OK;
+    const vt_known_options options = vt_known_options_of(config);
+    VT_TRY(open_static(&options, &file));
+    config->n_static_fields = file->shape.channels;
+done:
+    vt_fields_file_close(&file);
+    return status;
+}
+
+/* Where both say it: does the file's grid, or its window, lie where the data's does? */
+static vt_status check_coordinates(const vt_fields_file *file, const vt_frame_window *window, const vt_known_grid *grid)
+{
+    vt_status status = VT_OK;
+    const double *const own[2] = {file->latitudes, file->longitudes};
+    const double *const others[2] = {grid->latitudes, grid->longitudes};
+    const int64_t counts[2] = {window->rows, window->width};
+    for (int k = 0; k < 2; k++)
+        for (int64_t i = 0; own[k] != NULL && others[k] != NULL && i < counts[k]; i++) {
+            const double value = own[k][k == 0 ? window->first_row + i : vt_window_column(window, i)];
+            VT_CHECK(fabs(remainder(value - others[k][i], 360)) < 1e-3,
+                     "static_fields: %s %lld is %g degrees in %s, but %g in %s; they need the data's grid",
+                     k == 0 ? "latitude" : "longitude", (long long)i, value, file->path, others[k][i], grid->path);
+        }
+    const bool unsure = (own[0] == NULL && grid->turned) || (others[0] == NULL && file->turned);
+    VT_CHECK(!unsure,
+             "static_fields: the rows of one of %s and %s run from south to north, and the other says no latitudes, so "
+             "its rows can't be matched; write them into both",
+             file->path, grid->path);
+done:
+    return status;
+}
+
+/* The part of the file that is the data's window: the file has the data's grid, or that of the window alone. */
+static vt_status find_window(const vt_known_options *options, const vt_fields_file *file, const vt_known_grid *grid,
+                             vt_frame_window *window)
+{
+    vt_status status = VT_OK;
+    const vt_fields_shape shape = file->shape;
+    const int64_t height = grid->window.rows, width = grid->window.width;
+    const bool whole = shape.height == grid->height && shape.width == grid->width;
+    *window = whole ? grid->window : (vt_frame_window){.rows = height, .width = width};
+    VT_CHECK(whole || (shape.height == height && shape.width == width),
+             "static_fields: %s has a grid of [%lld, %lld], but the data have [%lld, %lld]; they need the same one",
+             options->static_path, (long long)shape.height, (long long)shape.width, (long long)grid->height,
+             (long long)grid->width);
+    VT_CHECK(shape.channels >= options->static_count,
+             "static_fields: %s holds %lld channels, but n_static_fields is %lld; use --n_static_fields=%lld, or less",
+             options->static_path, (long long)shape.channels, (long long)options->static_count,
+             (long long)shape.channels);
+    VT_TRY(check_coordinates(file, window, grid));
+done:
+    return status;
+}
+
+/* field [points], over its own mean and standard deviation; what is missing becomes the mean. */
+static vt_status normalise(const vt_fields_file *file, int64_t channel, int64_t points, float *field)
+{
+    vt_status status = VT_OK;
+    double sum = 0, squares = 0, there = 0;
+    const char *const *names = file->channel_names;
+    for (int64_t i = 0; i < points; i++) {
+        sum += isnan(field[i]) ? 0 : (double)field[i];
+        there += !isnan(field[i]);
+    }
+    const double mean = there > 0 ? sum / there : 0;
+    for (int64_t i = 0; i < points; i++) squares += isnan(field[i]) ? 0 : pow((double)field[i] - mean, 2);
+    const double deviation = there > 0 ? sqrt(squares / there) : 0;
+    VT_CHECK(
+        deviation > 1e-7 * fabs(mean),
+        "static_fields: channel %lld%s%s%s of %s is the same at all points of the window, so it can't be normalised "
+        "and tells a model nothing; leave it out",
+        (long long)channel, names != NULL ? " (" : "", names != NULL ? names[channel] : "", names != NULL ? ")" : "",
+        file->path);
+    for (int64_t i = 0; i < points; i++)
+        field[i] = isnan(field[i]) ? 0 : (float)(((double)field[i] - mean) / deviation);
+done:
+    return status;
+}
+
+/* places [static_count, rows, width]. Means and deviations are those of all the window's rows. */
+static vt_status read_static(const vt_known_options *options, const vt_known_grid *grid, vt_span rows, float *places)
+{
+    vt_status status = VT_OK;
+    vt_fields_file *file = NULL;
+    vt_frame_window window;
+    const int64_t points = grid->window.rows * grid->window.width, part = rows.count * grid->window.width;
+    float *fields = vt_allocate((size_t)(options->static_count * points), sizeof *fields, "the static fields");
+    VT_TRY(open_static(options, &file));
+    VT_TRY(find_window(options, file, grid, &window));
+    if (vt_fields_file_read(file, 0, options->static_count, &window, true, fields) != VT_OK) {
+        status = vt_error_context("static_fields");
+        goto done;
+    }
+    for (int64_t c = 0; c < options->static_count; c++) {
+        VT_TRY(normalise(file, c, points, fields + c * points));
+        memcpy(places + c * part, fields + c * points + rows.first * grid->window.width, (size_t)part * sizeof *places);
+    }
+done:
+    vt_fields_file_close(&file);
+    free(fields);
+    return status;
+}
+
+/* ---- all of them ---- */
+
+static vt_status check_coordinates_known(const vt_known_options *options, const vt_known_grid *grid)
+{
+    vt_status status = VT_OK;
+    for (int i = 0; i < options->forcings.count; i++) {
+        const vt_forcing forcing = options->forcings.kinds[i];
+        const bool latitudes = vt_forcing_needs_latitudes(forcing), longitudes = vt_forcing_needs_longitudes(forcing);
+        const bool lacks_latitudes = latitudes && grid->latitudes == NULL;
+        VT_CHECK(
+            !lacks_latitudes && (!longitudes || grid->longitudes != NULL),
+            "forcings: %s needs %s, but %s says none; --coordinates=[%s=NAME] names them, where the files have them "
+            "by another name",
+            vt_forcing_name(forcing), lacks_latitudes ? "latitudes" : "longitudes", grid->path,
+            lacks_latitudes ? "lat" : "lon");
+        VT_CHECK(
+            !(latitudes || longitudes) || !grid->rotated,
+            "forcings: %s needs latitudes and longitudes of the earth, but those of %s are of a rotated pole; leave "
+            "it out",
+            vt_forcing_name(forcing), grid->path);
+    }
+done:
+    return status;
+}
+
+static double *copy_of(const double *values, int64_t first, int64_t count)
+{
+    if (values == NULL) return NULL;
+    double *copy = vt_allocate((size_t)count, sizeof *copy, "the grid of a data set");
+    return memcpy(copy, values + first, (size_t)count * sizeof *copy);
+}
+
+vt_status vt_known_fields_open(const vt_known_options *options, const vt_known_grid *grid, vt_span rows,
+                               vt_known_fields **result)
+{
+    vt_status status = VT_OK;
+    const int64_t width = grid->window.width, points = rows.count * width;
+    vt_known_fields *known = vt_allocate(1, sizeof *known, "the forcings");
+    *result = NULL;
+    *known = (vt_known_fields){.options = *options, .rows = rows.count, .width = width, .step = grid->step};
+    VT_TRY(check_coordinates_known(options, grid));
+    known->latitudes = copy_of(grid->latitudes, rows.first, rows.count);
+    known->longitudes = copy_of(grid->longitudes, 0, width);
+    float *place = known->fixed =
+        vt_allocate((size_t)(vt_known_fixed_count(options) * points) + 1, sizeof *place, "the static fields");
+    for (int i = 0; i < options->forcings.count; i++) {
+        if (changes(options, i)) continue;
+        vt_forcing_field(options->forcings.kinds[i], (vt_date){0}, 0, known->latitudes, rows.count, known->longitudes,
+                         width, place);
+        place += points;
+    }
+    if (options->static_count > 0) VT_TRY(read_static(options, grid, rows, place));
+    *result = known;
+    known = NULL;
+done:
+    vt_known_fields_close(&known);
+    return status;
+}
+
+void vt_known_fields_close(vt_known_fields **known)
+{
+    if (*known == NULL) return;
+    free((*known)->latitudes);
+    free((*known)->longitudes);
+    free((*known)->fixed);
+    free(*known);
+    *known = NULL;
+}
+
+static void take(const vt_known_fields *known, vt_date date, bool changing_only, float *fields)
+{
+    const vt_known_options *options = &known->options;
+    const int64_t points = known->rows * known->width, count = vt_known_count(options);
+    for (int64_t f = 0, place; f < count; f++) {
+        const bool own = vt_known_field_changes(options, f, &place);
+        if (!own && changing_only) continue;
+        if (own)
+            vt_forcing_field(options->forcings.kinds[f], date, known->step, known->latitudes, known->rows,
+                             known->longitudes, known->width, fields);
+        else
+            memcpy(fields, known->fixed + place * points, (size_t)points * sizeof *fields);
+        fields += points;
+    }
+}
+
+void vt_known_fields_take(const vt_known_fields *known, vt_date date, float *fields)
+{
+    take(known, date, false, fields);
+}
+
+void vt_known_fields_take_changing(const vt_known_fields *known, vt_date date, float *fields)
+{
+    take(known, date, true, fields);
+}
+
+const float *vt_known_fields_fixed(const vt_known_fields *known)
+{
+    return known->fixed;
+}

@@ -1,0 +1,65 @@
+/* The fields that the model sees beside the data: forcings (task/weather/forcings.h), which follow from date and
+ * coordinates, and static fields, which a file holds once. All are normalised. They are a sample's tensor
+ * VT_TENSOR_FORCINGS: the forcings in the order of the option, then the static fields. */
+#ifndef VT_SOURCE_FIELDS_KNOWN_FIELDS_H
+#define VT_SOURCE_FIELDS_KNOWN_FIELDS_H
+
+#include "config/forcings.h"
+#include "parallel/layout.h"
+#include "source/fields/fields_file.h"
+#include "source/fields/window.h"
+#include "task/weather/seasonal.h"
+
+/* What is wished; the texts outlive what is opened with it. */
+typedef struct {
+    vt_forcing_list forcings;
+    const char *static_path; /* NULL: no static fields */
+    vt_fields_form form;     /* of that file: its variables, coordinates, gaps */
+    int64_t static_count;    /* the first so many of its channels */
+} vt_known_options;
+
+/* The grid of the data. */
+typedef struct {
+    const char *path;                     /* of a file, or of a set, for messages */
+    int64_t height, width;                /* all its points */
+    vt_frame_window window;               /* what is used of it, all rows */
+    const double *latitudes, *longitudes; /* degrees, of the window; NULL: not known */
+    bool rotated;                         /* they are those of a rotated pole */
+    bool turned;                          /* its rows run from south to north in the file */
+    int64_t step;                         /* the length of dt (calendar.h) */
+} vt_known_grid;
+
+typedef struct vt_known_fields vt_known_fields;
+
+vt_known_options vt_known_options_of(const vt_config *config);
+
+/* Of `options`: how many fields there are, and how many of them are the same at all times. */
+int64_t vt_known_count(const vt_known_options *options);
+int64_t vt_known_fixed_count(const vt_known_options *options);
+
+/* Of the window's rows `rows`. Fails where a forcing needs coordinates that are not known; where the static fields are
+ * not there, have another grid, miss values or are the same everywhere. Takes copies of the coordinates. */
+vt_status vt_known_fields_open(const vt_known_options *options, const vt_known_grid *grid, vt_span rows,
+                               vt_known_fields **known);
+void vt_known_fields_close(vt_known_fields **known);
+
+/* fields [count, rows, width] of a date. Any thread. */
+void vt_known_fields_take(const vt_known_fields *known, vt_date date, float *fields);
+
+/* The same of the fields that change alone, [count - fixed_count, rows, width]; and those that don't, [fixed_count,
+ * rows, width], which are the caller's to read only. Both in the order of all. */
+void vt_known_fields_take_changing(const vt_known_fields *known, vt_date date, float *fields);
+const float *vt_known_fields_fixed(const vt_known_fields *known);
+
+/* Does field `field` of all change? *place: its place among those that do, or that don't. */
+bool vt_known_field_changes(const vt_known_options *options, int64_t field, int64_t *place);
+
+/* The seasonal climatology of the window's rows `rows`, of the data's first `channels` channels, whose names may be
+ * NULL. Fails where the file is of another grid or other channels. */
+vt_status vt_known_climatology_open(const char *path, const vt_known_grid *grid, const char *const *names,
+                                    int64_t channels, vt_span rows, vt_seasonal **seasonal);
+
+/* Fills in n_static_fields where it isn't set: the channels that the file of static_fields holds. */
+vt_status vt_known_fields_complete(vt_config *config);
+
+#endif
