@@ -45,7 +45,7 @@ vt_status vt_practice_open(const vt_config *config, int64_t samples, vt_backend 
     const vt_model_kind *model = vt_model_kind_of(config);
     vt_tensor_spec specs[VT_BATCH_TENSORS];
     p->config = config_of(config, samples);
-    p->batch = (vt_batch){.sample_count = samples, .global_count = samples};
+    p->batch = (vt_batch){.sample_count = samples, .global_count = samples, .steps = vt_config_longest_rollout(config)};
     const vt_span all = model->part_needed(&p->config, (vt_span){0, model->tokens(&p->config)});
     const int count = vt_source_kind_of(config)->specs(&p->config, all, specs);
     for (int t = 0; t < count; t++)
