@@ -404,6 +404,14 @@ done:
     return status;
 }
 
+/* Does the epoch train over several steps of forecast? The validation, which is of one step, then doesn't tell which
+ * checkpoint forecasts best, and `best` becomes the newest. */
+static bool rolls_out(const vt_loop *loop)
+{
+    const vt_stages rollout = vt_config_rollout(vt_trainer_config(loop->trainer));
+    return vt_stages_at(&rollout, loop->progress.epoch) > 1;
+}
+
 /* Ends the epoch, with a checkpoint if one is due. The next epoch begins with all sums at 0. */
 static vt_status validate_epoch(vt_loop *loop, vt_evaluation *validation)
 {
@@ -421,7 +429,7 @@ static vt_status validate_epoch(vt_loop *loop, vt_evaluation *validation)
                                   .skipped = progress->skipped,
                                   .skipped_in_row = progress->skipped_in_row,
                                   .validation_loss = validation->loss,
-                                  .best_loss = progress->best_loss,
+                                  .best_loss = rolls_out(loop) ? INFINITY : progress->best_loss,
                                   .persistence_loss = progress->persistence_loss};
     loop->epoch_started = 0;
     VT_TRY(checkpoint(loop, status));

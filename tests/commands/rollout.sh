@@ -35,6 +35,14 @@ test_rollouts_are_the_same_however_they_are_read_and_resumed() {
     refuted cmp <(figures quiet) <(figures last)
 }
 
+# Even where training over more steps ruins the loss of one.
+test_best_is_the_newest_of_a_rollout() {
+    make_data
+    learn --run_num=ruined --lr_restarts=0.5@2 >/dev/null
+    refuted [ "$(tail -n +2 runs/base/1CPU/ruined/epochs.csv | sort -t, -g -k4 | head -n 1 | cut -d, -f2)" -gt 2 ]
+    [ "$(readlink runs/base/1CPU/ruined/checkpoints/best)" = step-00000016 ]
+}
+
 # The rate of each step: a cosine of 8 steps, then one that begins again with half the rate.
 test_restarts() {
     make_data

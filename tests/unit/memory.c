@@ -126,6 +126,24 @@ TEST(blocks_keep_what_the_formula_says)
     check_block("tensor_parallel=2 context_parallel=4 sequence_parallel=true recompute=block");
 }
 
+/* Of each sample, the forecast and its gradient; rollout_gradient: last keeps no gradients. */
+TEST(rollouts_keep_two_fields_a_step)
+{
+    static const char *const gradients[] = {"last", "all"};
+    const double field = 64.0 * CHANNELS * 360 * 720 * sizeof(float);
+    for (int kept = 1; kept <= 2; kept++) {
+        double arena[2];
+        for (int i = 0; i < 2; i++) {
+            vt_config *config;
+            const char *settings = SETTINGS("rollout=%d rollout_gradient=%s", i == 0 ? 2 : 12, gradients[kept - 1]);
+            arena[i] = (double)plan_of(&config, 1, settings).arena_bytes;
+            vt_config_close(&config);
+        }
+        EXPECT(fabs(arena[1] - arena[0] - 10 * kept * field) <= 2e-3 * field, "%s: ten steps keep %.0f bytes, not %.0f",
+               gradients[kept - 1], arena[1] - arena[0], 10 * kept * field);
+    }
+}
+
 /* ---- messages for runs that do not fit ---- */
 
 /* Plans a small run with these flags (separated by spaces, then `more`), and checks it where no memory is free. */
