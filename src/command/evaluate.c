@@ -16,14 +16,16 @@ static const char help[] =
     "  skill  1 - RMSE^2 / RMSE^2 of the climatology: below 0, the climatology is the better forecast\n"
     "  ACC    correlation of the departures from the climatology (Rasp et al. 2024, WeatherBench 2)\n"
     "  loss   of single steps, as training has it (\"Avg val loss\"), over all samples\n"
+    "and of an ensemble (--members=N), whose mean is then the forecast that is scored:\n"
+    "  spread, spread / error (1: as large as the error), fair CRPS (Zamo and Naveau 2018)\n"
     "Writes loss.csv, scores.csv, horizons.csv, spectra.csv, scores.html and maps (target, forecast,\n"
     "difference); docs/evaluation.md has the formulas.\n\n";
 static const char help_end[] =
     "\nThe configuration is the checkpoint's; every key of it is a flag, too: --data_dir=DIR,\n"
     "--limit_nsamples_val=N (only the first N initial times), --local_batch_size=N (forecasts at once: 8).\n";
 
-/* In the directory of the run that owns the checkpoint, or in the current one. */
-static vt_status default_output(const char *checkpoint, bool test, char **output)
+/* In the directory of the run that owns the checkpoint, or in the current one; an ensemble has its own. */
+static vt_status default_output(const char *checkpoint, bool test, int64_t members, char **output)
 {
     vt_status status = VT_OK;
     char *trained = NULL;
@@ -33,6 +35,11 @@ static vt_status default_output(const char *checkpoint, bool test, char **output
     VT_TRY(vt_forecaster_describe(checkpoint, VT_WEIGHTS_LIVE, &trained, &step));
     *output = vt_text_format("%.*s%sevaluation/step-%08lld-%s", run_end != NULL ? (int)(run_end - checkpoint) : 0,
                              checkpoint, run_end != NULL ? "/" : "", (long long)step, test ? "test" : "valid");
+    if (members > 0) {
+        char *single = *output;
+        *output = vt_text_format("%s-%lld-member%s", single, (long long)members, members == 1 ? "" : "s");
+        free(single);
+    }
 done:
     free(trained);
     return status;
@@ -43,11 +50,14 @@ static vt_status prepare(int argument_count, char *const *arguments, const vt_la
                          vt_evaluation_options *options)
 {
     vt_status status = VT_OK;
-    const char *named = NULL, *output = NULL;
+    const char *named = NULL, *list = NULL, *output = NULL;
+    int64_t members = 0;
     vt_argument_choice split = {"valid", "valid|test"};
     vt_words changes = {0};
     const vt_argument flags[] = {
         {"checkpoint", VT_ARGUMENT_PATH, &named, 0, 0, VT_CHECKPOINT_FLAG_HELP},
+        {"checkpoints", VT_ARGUMENT_PATH, &list, 0, 0, VT_CHECKPOINTS_FLAG_HELP},
+        {"members", VT_ARGUMENT_INTEGER, &members, 1, 100000, VT_MEMBERS_FLAG_HELP},
         {"rollout", VT_ARGUMENT_INTEGER, &options->rollout, 1, 100000, "steps of each forecast"},
         {"steps", VT_ARGUMENT_INTEGER, &options->rollout, 1, 100000, "another name for --rollout"},
         {"split", VT_ARGUMENT_CHOICE, &split, 0, 0, "which set"},
@@ -62,16 +72,18 @@ static vt_status prepare(int argument_count, char *const *arguments, const vt_la
                                   VT_FLAGS(flags),
                                   .operand_name = "CHECKPOINT",
                                   .operand = &named,
+                                  .operand_is_optional = true,
                                   .options = true};
     VT_TRY(vt_arguments_parse(&line, argument_count, arguments, &changes));
     options->test = strcmp(split.chosen, "test") == 0;
-    VT_TRY(vt_forecaster_configure(named, changes.count, changes.words, launch->world_size, &options->checkpoint,
-                                   &options->config));
+    VT_CHECK(named != NULL || list != NULL, "evaluate: no CHECKPOINT given; see `vitrain evaluate --help`");
+    VT_TRY(vt_members_configure(named, list, members, changes.count, changes.words, launch->world_size,
+                                &options->members, &options->checkpoint, &options->config));
     VT_TRY(vt_forecaster_check_rollout(options->config, options->rollout));
     if (output != NULL)
         options->output = vt_text_copy(output);
     else
-        VT_TRY(default_output(options->checkpoint, options->test, &options->output));
+        VT_TRY(default_output(options->checkpoint, options->test, options->members.count, &options->output));
 done:
     free(changes.words);
     return status;
@@ -88,6 +100,7 @@ vt_status vt_command_evaluate(int argument_count, char *const *arguments)
     if (status == VT_OK) status = vt_evaluate(&options, &launch);
 done:
     vt_config_close(&options.config);
+    vt_members_close(&options.members);
     free(options.checkpoint);
     free(options.output);
     return status;

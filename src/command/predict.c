@@ -34,12 +34,15 @@ static vt_status prepare(int argument_count, char *const *arguments, const vt_la
                          vt_prediction_options *options)
 {
     vt_status status = VT_OK;
-    const char *named = NULL;
+    const char *named = NULL, *list = NULL;
+    int64_t members = 0;
     vt_argument_choice split = {"valid", "train|valid|test"};
     vt_words changes = {0};
     bool force = false;
     const vt_argument flags[] = {
         {"checkpoint", VT_ARGUMENT_PATH, &named, 0, 0, VT_CHECKPOINT_FLAG_HELP},
+        {"checkpoints", VT_ARGUMENT_PATH, &list, 0, 0, VT_CHECKPOINTS_FLAG_HELP},
+        {"members", VT_ARGUMENT_INTEGER, &members, 1, 100000, VT_MEMBERS_FLAG_HELP},
         {"time", VT_ARGUMENT_TEXT, &options->time, 0, 0, "initial time, UTC: 2003-01-05T06:00"},
         {"rollout", VT_ARGUMENT_INTEGER, &options->steps, 1, 100000, "forecasts, each the next one's input"},
         {"steps", VT_ARGUMENT_INTEGER, &options->steps, 1, 100000, "another name for --rollout"},
@@ -56,7 +59,7 @@ static vt_status prepare(int argument_count, char *const *arguments, const vt_la
                                   .operand_is_optional = true,
                                   .options = true};
     VT_TRY(vt_arguments_parse(&line, argument_count, arguments, &changes));
-    VT_CHECK(named != NULL && options->time != NULL && options->output != NULL,
+    VT_CHECK((named != NULL || list != NULL) && options->time != NULL && options->output != NULL,
              "predict: a CHECKPOINT, --time=DATE and --output=FILE.nc are needed; see `vitrain predict --help`");
     VT_TRY(vt_output_check_file("--output", options->output));
     VT_CHECK(force || !vt_output_exists(options->output), "predict: %s exists already; give --force to replace it",
@@ -64,8 +67,8 @@ static vt_status prepare(int argument_count, char *const *arguments, const vt_la
     const size_t length = strlen(options->output);
     VT_CHECK(length > 3 && strcmp(options->output + length - 3, ".nc") == 0,
              "predict: --output=%s: expected a name that ends in .nc, as it is a NetCDF file", options->output);
-    VT_TRY(vt_forecaster_configure(named, changes.count, changes.words, launch->world_size, &options->checkpoint,
-                                   &options->config));
+    VT_TRY(vt_members_configure(named, list, members, changes.count, changes.words, launch->world_size,
+                                &options->members, &options->checkpoint, &options->config));
     VT_TRY(vt_forecaster_check_rollout(options->config, options->steps));
     choose_set(options, split.chosen);
 done:
@@ -84,6 +87,7 @@ vt_status vt_command_predict(int argument_count, char *const *arguments)
     if (status == VT_OK) status = vt_predict(&options, &launch);
 done:
     vt_config_close(&options.config);
+    vt_members_close(&options.members);
     free(options.checkpoint);
     return status;
 }

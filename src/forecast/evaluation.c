@@ -26,15 +26,20 @@ typedef struct {
     vt_forecaster *forecaster;
     vt_climatologies climatologies;
     vt_scores *scores;
+    vt_ensemble *ensemble; /* NULL: none was asked for */
     vt_spectra *spectra;
     vt_date *dates;               /* of the inputs of a batch */
     int64_t *starts, start_count; /* initial times: samples whose file reaches the last lead time */
     int64_t batch, rounds;        /* initial times that a rank forecasts at once, and how often */
+    int64_t members;              /* forecasts of each initial time */
     int64_t plane, map_channel;
-    vt_variable *variables;                         /* [out] */
-    float *input, *persistence, *forecast, *target; /* of a batch, and one target */
-    float *seasonal;                                /* at the time of the target */
-    vt_evaluation loss;                             /* the training's, over loss_count samples */
+    vt_variable *variables;      /* [out] */
+    float *input, *forecast;     /* of a batch: of member 0 of all initial times, then of member 1 */
+    float *persistence, *target; /* of a batch, and one target */
+    float *mean;                 /* of an ensemble */
+    const float **fields;        /* [members]: the forecasts of one initial time */
+    float *seasonal;             /* at the time of the target */
+    vt_evaluation loss;          /* the training's, over loss_count samples */
     int64_t loss_count;
     vt_maps maps;
 } evaluation;
@@ -134,11 +139,17 @@ done:
     return status;
 }
 
+static int64_t smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
 /* Chooses the fewest rounds that hold all initial times. In each round all ranks have the same number of them; in the
- * last one the last ranks may have fewer. */
+ * last one the last ranks may have fewer. The members of an initial time stay together, however many they are. */
 static void share_out(evaluation *e)
 {
-    const int64_t ranks = vt_world_ranks(e->world), most = vt_forecaster_batch(e->forecaster) * ranks;
+    const int64_t at_once = vt_forecaster_batch(e->forecaster) / e->members;
+    const int64_t ranks = vt_world_ranks(e->world), most = (at_once > 0 ? at_once : 1) * ranks;
     e->rounds = (e->start_count + most - 1) / most;
     e->batch = (e->start_count + e->rounds * ranks - 1) / (e->rounds * ranks);
 }
@@ -146,12 +157,14 @@ static void share_out(evaluation *e)
 static void take_memory(evaluation *e)
 {
     const vt_config *config = e->options->config;
-    size_t batch = (size_t)e->batch, plane = (size_t)e->plane * sizeof(float);
+    size_t batch = (size_t)e->batch, states = batch * (size_t)e->members, plane = (size_t)e->plane * sizeof(float);
     size_t in = (size_t)config->n_in_channels * plane, out = (size_t)config->n_out_channels * plane;
-    e->dates = vt_allocate(batch, sizeof *e->dates, "the evaluation");
-    e->input = vt_allocate(batch * in, 1, "the evaluation");
+    e->dates = vt_allocate(states, sizeof *e->dates, "the evaluation");
+    e->input = vt_allocate(states * in, 1, "the evaluation");
     e->persistence = vt_allocate(batch * out, 1, "the evaluation");
-    e->forecast = vt_allocate(batch * out, 1, "the evaluation");
+    e->forecast = vt_allocate(states * out, 1, "the evaluation");
+    e->mean = vt_allocate(out, 1, "the evaluation");
+    e->fields = vt_allocate((size_t)e->members, sizeof *e->fields, "the evaluation");
     e->target = vt_allocate(out, 1, "the evaluation");
     e->seasonal = vt_allocate(out, 1, "the evaluation");
     vt_scores_options options = {.leads = e->options->rollout,
@@ -162,6 +175,13 @@ static void take_memory(evaluation *e)
                                  .climatology = e->climatologies.mean,
                                  .stds = vt_forecaster_stds(e->forecaster)};
     vt_scores_open(&options, &e->scores);
+    const vt_ensemble_options ensemble = {.members = e->members,
+                                          .leads = options.leads,
+                                          .channels = options.channels,
+                                          .height = options.height,
+                                          .width = options.width,
+                                          .latitudes = options.latitudes};
+    if (e->options->members.count > 0) vt_ensemble_open(&ensemble, &e->ensemble);
     const double *longitudes = vt_dataset_known_coordinate(e->dataset, true);
     const vt_spectra_options spectra = {.leads = options.leads,
                                         .channels = options.channels,
@@ -175,12 +195,14 @@ static void take_memory(evaluation *e)
 
 /* ---- forecasts ---- */
 
-static int64_t smaller(int64_t a, int64_t b)
+/* What names an initial time where members are perturbed. */
+static int64_t key_of(const evaluation *e, int64_t start)
 {
-    return a < b ? a : b;
+    vt_date date = {0};
+    return vt_dataset_date(e->dataset, start, &date) ? date.minutes : start;
 }
 
-/* The inputs of some initial times, and what persistence forecasts from them. */
+/* The inputs of some initial times, for all members, and what persistence forecasts from them. */
 static vt_status read_inputs(evaluation *e, const int64_t *starts, int64_t count)
 {
     vt_status status = VT_OK;
@@ -190,12 +212,43 @@ static vt_status read_inputs(evaluation *e, const int64_t *starts, int64_t count
         VT_TRY(vt_dataset_read(e->dataset, starts[i], e->input + i * in, e->target));
         if (vt_task_weather.has_baseline(config))
             memcpy(e->persistence + i * out, e->input + i * in, (size_t)out * sizeof(float));
+        for (int64_t m = 1; m < e->members; m++) {
+            float *input = e->input + (m * count + i) * in;
+            memcpy(input, e->input + i * in, (size_t)in * sizeof(float));
+            vt_members_perturb(&e->options->members, e->forecaster, m, key_of(e, starts[i]), input);
+        }
     }
 done:
     return status;
 }
 
-/* One forecast of the initial time that is sample `start`. */
+/* When the inputs of `count` samples are, `lead` steps later, as far as that is known. */
+static void take_dates(const evaluation *e, const int64_t *samples, int64_t count, int64_t lead, vt_date *dates)
+{
+    const int64_t step = vt_dataset_minutes_a_time(e->dataset) * e->options->config->dt;
+    for (int64_t i = 0; i < count; i++)
+        if (vt_dataset_date(e->dataset, samples[i], &dates[i])) dates[i] = vt_date_after(dates[i], lead * step);
+}
+
+/* The forecasts at the next lead time of all members from `count` initial times, of one checkpoint after the other. */
+static vt_status forecast_members(evaluation *e, const int64_t *starts, int64_t count, int64_t lead)
+{
+    vt_status status = VT_OK;
+    const vt_config *config = e->options->config;
+    const int64_t in = config->n_in_channels * e->plane, out = config->n_out_channels * e->plane;
+    const int64_t most = vt_forecaster_batch(e->forecaster), each = vt_members_of_each(&e->options->members) * count;
+    for (int64_t m = 0; m < e->members; m++) take_dates(e, starts, count, lead, e->dates + m * count);
+    for (int64_t begin = 0; begin < e->members * count; begin += each) {
+        vt_forecaster_choose(e->forecaster, begin / each);
+        for (int64_t first = begin; first < begin + each; first += most)
+            VT_TRY(vt_forecaster_step(e->forecaster, e->input + first * in, e->dates + first,
+                                      smaller(most, begin + each - first), e->forecast + first * out));
+    }
+done:
+    return status;
+}
+
+/* One forecast, or the mean of e->fields, of the initial time that is sample `start`. */
 static vt_status score_forecast(evaluation *e, int64_t start, int64_t lead, const float *forecast,
                                 const float *persistence)
 {
@@ -213,17 +266,10 @@ static vt_status score_forecast(evaluation *e, int64_t start, int64_t lead, cons
         fields.seasonal = e->seasonal;
     }
     vt_scores_add(e->scores, lead, &fields);
+    if (e->ensemble != NULL) vt_ensemble_add(e->ensemble, lead, e->fields, e->target);
     vt_spectra_add(e->spectra, lead, forecast, e->target);
 done:
     return status;
-}
-
-/* When the inputs of `count` samples are, `lead` steps later, as far as that is known. */
-static void take_dates(const evaluation *e, const int64_t *samples, int64_t count, int64_t lead, vt_date *dates)
-{
-    const int64_t step = vt_dataset_minutes_a_time(e->dataset) * e->options->config->dt;
-    for (int64_t i = 0; i < count; i++)
-        if (vt_dataset_date(e->dataset, samples[i], &dates[i])) dates[i] = vt_date_after(dates[i], lead * step);
 }
 
 /* Forecasts and scores the next lead time of `count` initial times from the `first`-th one on. */
@@ -236,14 +282,16 @@ static vt_status score_lead(evaluation *e, int64_t first, int64_t count, int64_t
     if (lead == 0)
         VT_TRY(read_inputs(e, starts, count));
     else
-        vt_forecaster_shift(config, count, e->forecast, e->input);
-    take_dates(e, starts, count, lead, e->dates);
-    VT_TRY(vt_forecaster_step(e->forecaster, e->input, e->dates, count, e->forecast));
+        vt_forecaster_shift(config, count * e->members, e->forecast, e->input);
+    VT_TRY(forecast_members(e, starts, count, lead));
     for (int64_t i = 0; i < count; i++) {
-        VT_TRY(score_forecast(e, starts[i], lead, e->forecast + i * out, e->persistence + i * out));
+        const float *forecast = e->members > 1 ? e->mean : e->forecast + i * out;
+        for (int64_t m = 0; m < e->members; m++) e->fields[m] = e->forecast + (m * count + i) * out;
+        if (e->members > 1) vt_ensemble_mean(e->members, e->fields, out, e->mean);
+        VT_TRY(score_forecast(e, starts[i], lead, forecast, e->persistence + i * out));
         if (first + i == 0)
             VT_TRY(vt_maps_draw(&e->maps, lead, e->target + e->map_channel * e->plane,
-                                e->forecast + e->map_channel * e->plane));
+                                forecast + e->map_channel * e->plane));
     }
 done:
     return status;
@@ -285,23 +333,28 @@ static vt_status add_losses(evaluation *e, int64_t first, int64_t count)
         VT_TRY(vt_dataset_read(e->dataset, sample, e->input + i * in, targets + i * out));
         take_dates(e, &sample, 1, 0, &e->dates[i]);
     }
-    VT_TRY(vt_forecaster_score(e->forecaster, e->input, e->dates, targets, count, &e->loss));
+    for (int64_t k = 0; k <= e->options->members.other_count; k++) {
+        vt_forecaster_choose(e->forecaster, k);
+        VT_TRY(vt_forecaster_score(e->forecaster, e->input, e->dates, targets, count, &e->loss));
+    }
 done:
     return status;
 }
 
 /* Collective. What training logs as "Avg val loss": over all samples, also those that are too near the end of their
- * file to be initial times. */
+ * file to be initial times. Of several checkpoints the mean. */
 static vt_status find_loss(evaluation *e)
 {
     vt_status status = VT_OK;
     vt_trainer *trainer = vt_forecaster_trainer(e->forecaster);
-    const int64_t every = e->options->every, together = e->batch * vt_world_ranks(e->world);
+    const int64_t every = e->options->every;
+    const int64_t batch = smaller(e->batch * e->members, vt_forecaster_batch(e->forecaster));
+    const int64_t together = batch * vt_world_ranks(e->world);
     e->loss_count = (vt_dataset_source(e->dataset)->sample_count + every - 1) / every;
     vt_step_evaluation_open(trainer, false, &e->loss);
     for (int64_t begin = 0; begin < e->loss_count; begin += together) {
-        const int64_t first = begin + vt_world_rank(e->world) * e->batch;
-        VT_TRY(vt_world_agree(e->world, add_losses(e, first, smaller(e->batch, e->loss_count - first))));
+        const int64_t first = begin + vt_world_rank(e->world) * batch;
+        VT_TRY(vt_world_agree(e->world, add_losses(e, first, smaller(batch, e->loss_count - first))));
     }
     vt_step_evaluation_finish(trainer, &e->loss);
 done:
@@ -316,6 +369,9 @@ static void add_ranks(evaluation *e)
     vt_world_sum(e->world, sums, count);
     sums = vt_spectra_sums(e->spectra, &count);
     vt_world_sum(e->world, sums, count);
+    if (e->ensemble == NULL) return;
+    sums = vt_ensemble_sums(e->ensemble, &count);
+    vt_world_sum(e->world, sums, count);
 }
 
 static vt_status run_phases(evaluation *e)
@@ -326,6 +382,8 @@ static vt_status run_phases(evaluation *e)
     const vt_forecaster_data data = {vt_dataset_latitudes(e->dataset), vt_dataset_channel_names(e->dataset),
                                      vt_dataset_known_grid(e->dataset)};
     VT_TRY(vt_forecaster_open(e->options->config, e->options->checkpoint, e->world, &data, &e->forecaster));
+    VT_TRY(vt_members_read(&e->options->members, e->forecaster, data.channel_names));
+    e->members = vt_members_number(&e->options->members);
     share_out(e);
     take_memory(e);
     vt_date from = {0};
@@ -349,6 +407,7 @@ static vt_status run_phases(evaluation *e)
     const vt_evaluation_found found = {.options = e->options,
                                        .dataset = e->dataset,
                                        .scores = e->scores,
+                                       .ensemble = e->ensemble,
                                        .spectra = e->spectra,
                                        .seasonal = e->climatologies.seasonal,
                                        .variables = e->variables,
@@ -374,6 +433,7 @@ vt_status vt_evaluate(const vt_evaluation_options *options, const vt_launch *lau
 done:
     if (e.world != NULL && !vt_world_speaks(e.world)) vt_error_clear(); /* another rank reports it */
     vt_scores_close(&e.scores);
+    vt_ensemble_close(&e.ensemble);
     vt_spectra_close(&e.spectra);
     vt_climatologies_close(&e.climatologies);
     vt_evaluation_close(&e.loss);
@@ -385,6 +445,8 @@ done:
     free(e.input);
     free(e.persistence);
     free(e.forecast);
+    free(e.mean);
+    free(e.fields);
     free(e.target);
     free(e.seasonal);
     vt_world_close(&e.world, status == VT_ERROR);

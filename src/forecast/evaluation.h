@@ -3,11 +3,13 @@
 #define VT_FORECAST_EVALUATION_H
 
 #include "config/config.h"
+#include "forecast/members.h"
 #include "parallel/launch.h"
 
 typedef struct {
-    vt_config *config; /* both from vt_forecaster_configure */
+    vt_config *config; /* these three from vt_members_configure */
     char *checkpoint;
+    vt_members members;
     bool test;           /* the test set, else the validation set */
     int64_t rollout;     /* steps of each forecast */
     int64_t every;       /* use every N-th initial time */

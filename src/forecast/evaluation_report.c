@@ -40,6 +40,17 @@ static void print_line(const vt_scores *scores, int64_t lead, int64_t channel, b
                             : vt_scores_acc(scores, lead, channel, order[i]),
                    i == 0 ? 7 : 11, "%.3f");
     print_cell(vt_scores_bias(scores, lead, channel), 10, "%.3g");
+}
+
+/* The end of a line. */
+static void print_ensemble(const vt_evaluation_found *found, int64_t lead, int64_t channel)
+{
+    const double rmse = vt_scores_pooled_rmse(found->scores, lead, channel, VT_SCORE_MODEL);
+    if (found->ensemble != NULL) {
+        print_cell(vt_ensemble_spread(found->ensemble, lead, channel), 10, "%.4g");
+        print_cell(vt_ensemble_ratio(found->ensemble, lead, channel, rmse), 12, "%.3f");
+        print_cell(vt_ensemble_crps(found->ensemble, lead, channel), 10, "%.4g");
+    }
     printf("\n");
 }
 
@@ -72,8 +83,10 @@ static void print_table(const vt_evaluation_found *found)
 {
     char buffer[32];
     const bool seasonal = found->seasonal != NULL;
-    printf("%-12s %-8s %6s %10s %11s %11s %7s %7s %11s %10s\n", "channel", "units", "lead", "RMSE", "persistence",
+    printf("%-12s %-8s %6s %10s %11s %11s %7s %7s %11s %10s", "channel", "units", "lead", "RMSE", "persistence",
            seasonal ? "climatology" : "mean field", "skill", "ACC", "persistence", "bias");
+    if (found->ensemble != NULL) printf(" %10s %12s %10s", "spread", "spread/error", "CRPS");
+    printf("\n");
     for (int64_t c = 0; c < found->options->config->n_out_channels; c++) {
         const char *name = vt_scores_channel_name(vt_dataset_channel_names(found->dataset), c, buffer);
         for (int64_t lead = 0; lead < found->options->rollout; lead++) {
@@ -81,6 +94,7 @@ static void print_table(const vt_evaluation_found *found)
             printf("%-12s %-8s %4lld h", lead == 0 ? name : "", lead == 0 ? found->variables[c].units : "",
                    (long long)((lead + 1) * found->hours_a_step));
             print_line(found->scores, lead, c, seasonal);
+            print_ensemble(found, lead, c);
         }
     }
     if (seasonal) print_horizons(found);
@@ -92,24 +106,30 @@ vt_status vt_evaluation_report(const vt_evaluation_found *found)
     const vt_evaluation_options *options = found->options;
     const vt_config *config = options->config;
     char *trained = NULL, *title = NULL, *loss = vt_config_value_text(config, "loss"), number[VT_NUMBER_SIZE];
+    char *ensemble = options->members.count > 0 ? vt_members_describe(&options->members, config) : NULL;
     const char *set = options->test ? "test" : "validation", *weights = vt_dataset_assumed_weights(found->dataset);
     VT_TRY(vt_forecaster_describe(options->checkpoint, (vt_weights)config->weights, &trained, NULL));
     printf("%s (%s) on the %s set %s: %lld initial times, %lld step%s of %lld h%s\n", options->checkpoint, trained, set,
            vt_dataset_options_of(found->dataset)->directory, (long long)found->initial_times,
            (long long)options->rollout, options->rollout == 1 ? "" : "s", (long long)found->hours_a_step,
            vt_dataset_step_is_assumed(found->dataset) ? " (assumed: the files don't say it, nor does time_step)" : "");
+    if (ensemble != NULL) printf("ensemble: %s; its mean is the forecast that is scored\n", ensemble);
+    for (int64_t i = 0; i < options->members.other_count; i++) printf("also of %s\n", options->members.others[i]);
     if (weights != NULL) printf("RMSE and ACC weigh %s\n", weights);
     if (found->seasonal != NULL) printf("climatology: %s\n", vt_seasonal_description(found->seasonal));
-    printf("loss: %s (%s%s over %lld samples, as training logs it)\n", vt_text_float((float)found->loss, number),
+    printf("loss: %s (%s%s over %lld samples, as training logs it%s)\n", vt_text_float((float)found->loss, number),
            strcmp(loss, "relative_l2") == 0 ? "relative L2" : loss,
-           vt_loss_weights_are_set(config) ? ", weighted," : "", (long long)found->loss_samples);
+           vt_loss_weights_are_set(config) ? ", weighted," : "", (long long)found->loss_samples,
+           options->members.other_count > 0 ? "; mean of the checkpoints" : "");
     print_table(found);
-    title = vt_text_format("%s (%s) on the %s set: %lld initial times", options->checkpoint, trained, set,
-                           (long long)found->initial_times);
+    title = vt_text_format("%s (%s) on the %s set: %lld initial times%s%s", options->checkpoint, trained, set,
+                           (long long)found->initial_times, ensemble != NULL ? ", ensemble of " : "",
+                           ensemble != NULL ? ensemble : "");
     VT_TRY(vt_scorecard_write(options->output, title));
     printf("all lead times: %s/scores.csv; drawn: %s/scores.html; maps of %s: %s/map-*.png\n", options->output,
            options->output, found->map_channel, options->output);
 done:
+    free(ensemble);
     free(loss);
     free(trained);
     free(title);
@@ -128,7 +148,7 @@ vt_status vt_evaluation_write_scores(const vt_evaluation_found *found)
                                (long long)found->loss_samples, found->loss);
     for (int i = 0; i < 3; i++) paths[i] = vt_text_format("%s/%s", found->options->output, files[i]);
     VT_TRY(vt_file_write(paths[0], loss, strlen(loss)));
-    VT_TRY(vt_scores_write(found->scores, paths[1], names, found->variables, found->hours_a_step));
+    VT_TRY(vt_scores_write(found->scores, found->ensemble, paths[1], names, found->variables, found->hours_a_step));
     VT_TRY(vt_scores_write_horizons(found->scores, paths[2], names, found->hours_a_step));
 done:
     for (int i = 0; i < 3; i++) free(paths[i]);

@@ -15,6 +15,7 @@ typedef struct {
     const vt_evaluation_options *options;
     const vt_dataset *dataset;
     const vt_scores *scores;
+    const vt_ensemble *ensemble; /* NULL: each forecast is one of its own */
     const vt_spectra *spectra;
     const vt_seasonal *seasonal;  /* NULL: not known */
     const vt_variable *variables; /* [n_out_channels] */

@@ -14,15 +14,26 @@
 #include "storage/output_file.h"
 #include "task/weather/channels.h"
 
-enum { TIME, LAT, LON, DIMENSIONS };
+enum { TIME, LAT, LON, NUMBER, DIMENSIONS };
 
 struct vt_forecast_file {
     char *path, *partial;
     hid_t file;
     hid_t scales[DIMENSIONS];
-    hid_t *variables; /* [channels] */
-    int64_t extent[DIMENSIONS], channels, written;
+    hid_t *variables, *means;   /* [channels]; no means without an ensemble */
+    int64_t extent[DIMENSIONS]; /* of NUMBER 0: there is no ensemble */
+    int64_t channels, written;
 };
+
+/* The dimensions of a variable in their order, and how many there are. CF: what is neither time nor space comes first.
+ */
+static int dimensions_of(const vt_forecast_file *file, bool is_mean, int order[DIMENSIONS])
+{
+    int count = 0;
+    if (file->extent[NUMBER] > 0 && !is_mean) order[count++] = NUMBER;
+    for (int dimension = TIME; dimension <= LON; dimension++) order[count++] = dimension;
+    return count;
+}
 
 /* ---- attributes ---- */
 
@@ -90,7 +101,8 @@ static vt_status write_dimension(vt_forecast_file *file, int dimension, const ch
     const hsize_t extent = (hsize_t)file->extent[dimension];
     snprintf(no_variable, sizeof no_variable, "This is a netCDF dimension but not a netCDF variable.%10lld",
              (long long)extent);
-    hid_t scale = create_dataset(file, name, values != NULL ? H5T_IEEE_F64LE : H5T_IEEE_F32BE, 1, &extent);
+    const hid_t type = values == NULL ? H5T_IEEE_F32BE : dimension == NUMBER ? H5T_STD_I32LE : H5T_IEEE_F64LE;
+    hid_t scale = create_dataset(file, name, type, 1, &extent);
     file->scales[dimension] = scale;
     bool done = scale >= 0;
     if (done && values != NULL) done = H5Dwrite(scale, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, values) >= 0;
@@ -170,6 +182,17 @@ done:
     return status;
 }
 
+static vt_status write_numbers(vt_forecast_file *file)
+{
+    const text_attribute number[] = {
+        {"standard_name", "realization"}, {"long_name", "ensemble member"}, {"units", "1"}};
+    double *values = vt_allocate((size_t)file->extent[NUMBER], sizeof *values, "a file of forecasts");
+    for (int64_t i = 0; i < file->extent[NUMBER]; i++) values[i] = (double)i;
+    const vt_status status = write_dimension(file, NUMBER, "number", values, number, 3);
+    free(values);
+    return status;
+}
+
 /* The initial time, as CF names it: a scalar beside the coordinates. */
 static vt_status write_reference_time(vt_forecast_file *file, const vt_forecast_file_options *options)
 {
@@ -204,34 +227,43 @@ static char *variable_name(const char *channel, int64_t number)
 }
 
 static vt_status create_variable(vt_forecast_file *file, const char *channel, const vt_channel_meaning *said,
-                                 int64_t number, bool masked)
+                                 int64_t number, bool masked, bool is_mean)
 {
     vt_status status = VT_OK;
-    hsize_t extent[DIMENSIONS];
-    for (int i = 0; i < DIMENSIONS; i++) extent[i] = (hsize_t)file->extent[i];
-    const hsize_t chunk[DIMENSIONS] = {1, extent[LAT], extent[LON]};
+    int order[DIMENSIONS];
+    const int dimensions = dimensions_of(file, is_mean, order);
+    hsize_t extent[DIMENSIONS], chunk[DIMENSIONS];
+    for (int i = 0; i < dimensions; i++) {
+        extent[i] = (hsize_t)file->extent[order[i]];
+        chunk[i] = order[i] == LAT || order[i] == LON ? extent[i] : 1;
+    }
     const float fill = NAN;
-    char *name = variable_name(channel, number);
-    vt_variable meaning = vt_variable_described(channel != NULL && channel[0] != '\0' ? channel : name, said);
-    hid_t space = H5Screate_simple(DIMENSIONS, extent, NULL), properties = creation_properties(H5P_DATASET_CREATE);
-    H5Pset_chunk(properties, DIMENSIONS, chunk);
+    char *own = variable_name(channel, number), *name = vt_text_format("%s%s", own, is_mean ? "_mean" : "");
+    vt_variable meaning = vt_variable_described(channel != NULL && channel[0] != '\0' ? channel : own, said);
+    char *long_name = vt_text_format("%s%s", meaning.long_name, is_mean ? ", mean of the ensemble" : "");
+    hid_t space = H5Screate_simple(dimensions, extent, NULL), properties = creation_properties(H5P_DATASET_CREATE);
+    H5Pset_chunk(properties, dimensions, chunk);
     H5Pset_shuffle(properties);
     H5Pset_deflate(properties, 1);
     if (masked) H5Pset_fill_value(properties, H5T_NATIVE_FLOAT, &fill);
     hid_t variable = H5Dcreate2(file->file, name, H5T_IEEE_F32LE, space, H5P_DEFAULT, properties, H5P_DEFAULT);
-    file->variables[number] = variable;
-    text_attribute attributes[4] = {{"long_name", meaning.long_name}, {"coordinates", "forecast_reference_time"}};
+    (is_mean ? file->means : file->variables)[number] = variable;
+    text_attribute attributes[5] = {{"long_name", long_name}, {"coordinates", "forecast_reference_time"}};
     size_t count = 2;
     if (meaning.units[0] != '\0') attributes[count++] = (text_attribute){"units", meaning.units};
     if (meaning.standard_name != NULL) attributes[count++] = (text_attribute){"standard_name", meaning.standard_name};
+    if (is_mean) attributes[count++] = (text_attribute){"cell_methods", "realization: mean"};
     bool done = variable >= 0 && set_texts(variable, attributes, count);
     if (masked) done = done && set_attribute(variable, "_FillValue", H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, &fill);
-    for (unsigned i = 0; i < DIMENSIONS; i++) done = done && H5DSattach_scale(variable, file->scales[i], i) >= 0;
+    for (int i = 0; i < dimensions; i++)
+        done = done && H5DSattach_scale(variable, file->scales[order[i]], (unsigned)i) >= 0;
     VT_CHECK(done, "can't make the variable '%s' of %s: %s", name, file->path, vt_hdf5_reason());
 done:
     H5Sclose(space);
     H5Pclose(properties);
+    free(own);
     free(name);
+    free(long_name);
     return status;
 }
 
@@ -248,10 +280,13 @@ static vt_status create_all(vt_forecast_file *file, const vt_forecast_file_optio
     VT_CHECK(set_texts(file->file, attributes, 4), "can't write %s: %s", file->path, vt_hdf5_reason());
     VT_TRY(write_times(file, options));
     VT_TRY(write_grid(file, options));
+    if (options->members > 0) VT_TRY(write_numbers(file));
     VT_TRY(write_reference_time(file, options));
-    for (int64_t c = 0; c < options->channels; c++)
+    for (int64_t i = 0; i < (options->members > 0 ? 2 : 1) * options->channels; i++) {
+        const int64_t c = i % options->channels;
         VT_TRY(create_variable(file, options->channel_names != NULL ? options->channel_names[c] : NULL,
-                               &options->meanings[c], c, options->masked));
+                               &options->meanings[c], c, options->masked, i >= options->channels));
+    }
 done:
     H5Pclose(creation);
     if (access >= 0) H5Pclose(access);
@@ -270,9 +305,11 @@ vt_status vt_forecast_file_open(const char *path, const vt_forecast_file_options
     file->extent[TIME] = options->times;
     file->extent[LAT] = options->height;
     file->extent[LON] = options->width;
+    file->extent[NUMBER] = options->members;
     file->variables = vt_allocate((size_t)options->channels, sizeof *file->variables, "a file of forecasts");
+    file->means = vt_allocate((size_t)options->channels, sizeof *file->means, "a file of forecasts");
     for (int i = 0; i < DIMENSIONS; i++) file->scales[i] = H5I_INVALID_HID;
-    for (int64_t c = 0; c < options->channels; c++) file->variables[c] = H5I_INVALID_HID;
+    for (int64_t c = 0; c < options->channels; c++) file->variables[c] = file->means[c] = H5I_INVALID_HID;
     vt_hdf5_enter();
     vt_status status = create_all(file, options);
     vt_hdf5_leave();
@@ -281,33 +318,82 @@ vt_status vt_forecast_file_open(const char *path, const vt_forecast_file_options
     return status;
 }
 
-static vt_status append_inside(vt_forecast_file *file, const float *fields)
+/* Writes or reads one field of a channel, [height, width]. */
+static vt_status move_field(const vt_forecast_file *file, hid_t variable, bool is_mean, bool writes, int64_t member,
+                            int64_t time, float *field)
 {
     vt_status status = VT_OK;
-    const hsize_t count[DIMENSIONS] = {1, (hsize_t)file->extent[LAT], (hsize_t)file->extent[LON]};
-    const hsize_t start[DIMENSIONS] = {(hsize_t)file->written, 0, 0};
-    int64_t plane = file->extent[LAT] * file->extent[LON];
-    hid_t memory = H5Screate_simple(DIMENSIONS, count, NULL);
-    for (int64_t c = 0; c < file->channels; c++) {
-        hid_t space = H5Dget_space(file->variables[c]);
-        H5Sselect_hyperslab(space, H5S_SELECT_SET, start, NULL, count, NULL);
-        herr_t written = H5Dwrite(file->variables[c], H5T_NATIVE_FLOAT, memory, space, H5P_DEFAULT, fields + c * plane);
-        H5Sclose(space);
-        VT_CHECK(written >= 0, "can't write time %lld of %s: %s", (long long)file->written, file->path,
-                 vt_hdf5_reason());
+    int order[DIMENSIONS];
+    const int dimensions = dimensions_of(file, is_mean, order);
+    const int64_t at[DIMENSIONS] = {[TIME] = time, [NUMBER] = member};
+    hsize_t start[DIMENSIONS], count[DIMENSIONS];
+    for (int i = 0; i < dimensions; i++) {
+        start[i] = (hsize_t)at[order[i]];
+        count[i] = order[i] == LAT || order[i] == LON ? (hsize_t)file->extent[order[i]] : 1;
     }
-    file->written++;
-done:
+    hid_t memory = H5Screate_simple(dimensions, count, NULL), space = H5Dget_space(variable);
+    H5Sselect_hyperslab(space, H5S_SELECT_SET, start, NULL, count, NULL);
+    const herr_t moved = writes ? H5Dwrite(variable, H5T_NATIVE_FLOAT, memory, space, H5P_DEFAULT, field)
+                                : H5Dread(variable, H5T_NATIVE_FLOAT, memory, space, H5P_DEFAULT, field);
+    H5Sclose(space);
     H5Sclose(memory);
+    VT_CHECK(moved >= 0, "can't %s time %lld of %s: %s", writes ? "write" : "read", (long long)time, file->path,
+             vt_hdf5_reason());
+done:
     return status;
 }
 
-vt_status vt_forecast_file_append(vt_forecast_file *file, const float *fields)
+/* How many times the fields of all channels are to be written. */
+static int64_t fields_in_all(const vt_forecast_file *file)
 {
-    VT_ASSERT(file->written < file->extent[TIME]);
+    return file->extent[TIME] * (file->extent[NUMBER] > 0 ? file->extent[NUMBER] : 1);
+}
+
+vt_status vt_forecast_file_write(vt_forecast_file *file, int64_t member, int64_t time, float *fields)
+{
+    vt_status status = VT_OK;
+    const int64_t plane = file->extent[LAT] * file->extent[LON];
+    VT_ASSERT(file->written < fields_in_all(file));
     vt_hdf5_enter();
-    vt_status status = append_inside(file, fields);
+    for (int64_t c = 0; c < file->channels; c++)
+        VT_TRY(move_field(file, file->variables[c], false, true, member, time, fields + c * plane));
+    file->written++;
+done:
     vt_hdf5_leave();
+    return status;
+}
+
+/* mean [height, width] of the members' fields of channel `c` at a time, summed in float64. */
+static vt_status read_mean(const vt_forecast_file *file, int64_t c, int64_t time, double *sums, float *mean)
+{
+    vt_status status = VT_OK;
+    const int64_t plane = file->extent[LAT] * file->extent[LON], members = file->extent[NUMBER];
+    memset(sums, 0, (size_t)plane * sizeof *sums);
+    for (int64_t member = 0; member < members; member++) {
+        VT_TRY(move_field(file, file->variables[c], false, false, member, time, mean));
+        for (int64_t i = 0; i < plane; i++) sums[i] += (double)mean[i];
+    }
+    for (int64_t i = 0; i < plane; i++) mean[i] = (float)(sums[i] / (double)members);
+done:
+    return status;
+}
+
+static vt_status write_means(vt_forecast_file *file)
+{
+    vt_status status = VT_OK;
+    const size_t plane = (size_t)(file->extent[LAT] * file->extent[LON]);
+    double *sums = vt_allocate(plane, sizeof *sums, "a file of forecasts");
+    float *mean = vt_allocate(plane, sizeof *mean, "a file of forecasts");
+    vt_hdf5_enter();
+    for (int64_t c = 0; file->extent[NUMBER] > 0 && c < file->channels; c++)
+        for (int64_t time = 0; time < file->extent[TIME]; time++) {
+            VT_TRY(read_mean(file, c, time, sums, mean));
+            VT_TRY(move_field(file, file->means[c], true, true, 0, time, mean));
+        }
+done:
+    vt_hdf5_leave();
+    free(sums);
+    free(mean);
     return status;
 }
 
@@ -316,8 +402,10 @@ static bool close_handles(vt_forecast_file *file)
 {
     bool done = true;
     vt_hdf5_enter();
-    for (int64_t c = 0; c < file->channels; c++)
+    for (int64_t c = 0; c < file->channels; c++) {
         if (file->variables[c] >= 0) done = H5Dclose(file->variables[c]) >= 0 && done;
+        if (file->means[c] >= 0) done = H5Dclose(file->means[c]) >= 0 && done;
+    }
     for (int i = 0; i < DIMENSIONS; i++)
         if (file->scales[i] >= 0) done = H5Dclose(file->scales[i]) >= 0 && done;
     if (file->file >= 0) done = H5Fclose(file->file) >= 0 && done;
@@ -331,7 +419,8 @@ static bool close_handles(vt_forecast_file *file)
 vt_status vt_forecast_file_finish(vt_forecast_file **file)
 {
     vt_status status = VT_OK;
-    VT_ASSERT((*file)->written == (*file)->extent[TIME]);
+    VT_ASSERT((*file)->written == fields_in_all(*file));
+    VT_TRY(write_means(*file));
     VT_CHECK(close_handles(*file), "can't write %s: %s", (*file)->path, vt_hdf5_reason());
     VT_TRY(vt_output_publish((*file)->partial, (*file)->path));
     free((*file)->partial);
@@ -349,6 +438,7 @@ void vt_forecast_file_close(vt_forecast_file **file)
     free((*file)->partial);
     free((*file)->path);
     free((*file)->variables);
+    free((*file)->means);
     free(*file);
     *file = NULL;
 }

@@ -1,7 +1,8 @@
 /* Forecasts in a NetCDF-4 file by the CF conventions (CF-1.8): ncdump, xarray, Panoply and CDO open it. NetCDF-4 is
  * HDF5 whose dimensions are HDF5's dimension scales (docs.unidata.ucar.edu, "File Structure and Performance":
  * interoperability with HDF5), so HDF5 writes it. Each channel is a variable [time, lat, lon]. The coordinates are
- * time, lat and lon; rlat and rlon of a rotated pole; where they are not known, the dimensions y and x have none. */
+ * time, lat and lon; rlat and rlon of a rotated pole; where they are not known, the dimensions y and x have none. Of an
+ * ensemble a channel is a variable [number, time, lat, lon], and NAME_mean [time, lat, lon] is the members' mean. */
 #ifndef VT_FORECAST_FORECAST_FILE_H
 #define VT_FORECAST_FORECAST_FILE_H
 
@@ -14,6 +15,7 @@
 
 typedef struct {
     int64_t times, height, width, channels;
+    int64_t members;                      /* of an ensemble; 0: none */
     const double *latitudes, *longitudes; /* degrees, [height], [width]; NULL: a dimension without a coordinate */
     bool rotated;                         /* degrees of a rotated pole's grid */
     const char *const *channel_names;     /* [channels], or NULL; "" where there is none */
@@ -30,10 +32,12 @@ typedef struct vt_forecast_file vt_forecast_file;
 /* The file gets its name when it is finished. */
 vt_status vt_forecast_file_open(const char *path, const vt_forecast_file_options *options, vt_forecast_file **file);
 
-/* The fields of the next time, [channels, height, width]. */
-vt_status vt_forecast_file_append(vt_forecast_file *file, const float *fields);
+/* The fields [channels, height, width] of a member (without an ensemble: 0) at time 0, 1, …; in any order, each once.
+ */
+vt_status vt_forecast_file_write(vt_forecast_file *file, int64_t member, int64_t time, float *fields);
 
-/* After the last time: closes the file and gives it its name, in the place of another file of that name. */
+/* After the last one: adds the means of an ensemble, which it reads field by field, closes the file and gives it its
+ * name, in the place of another file of that name. */
 vt_status vt_forecast_file_finish(vt_forecast_file **file);
 
 /* Gives up, and removes what was written. */

@@ -15,6 +15,7 @@
 #include "source/sources.h"
 #include "storage/tensor_file.h"
 #include "task/weather.h"
+#include "task/weather/ensemble.h"
 #include "training/budget.h"
 
 struct vt_forecaster {
@@ -27,6 +28,8 @@ struct vt_forecaster {
     int64_t step;           /* the length of dt */
     float *forcings;        /* of a batch, or NULL */
     float *departures;      /* of the inputs and targets of a batch, or NULL */
+    float **weights; /* [weight_count]: the parameters of each checkpoint, on the host; none if there is only one */
+    int64_t weight_count, chosen;
 };
 
 /* ---- the checkpoint ---- */
@@ -216,6 +219,8 @@ done:
 void vt_forecaster_close(vt_forecaster **forecaster)
 {
     if (*forecaster == NULL) return;
+    for (int64_t i = 0; i < (*forecaster)->weight_count; i++) free((*forecaster)->weights[i]);
+    free((*forecaster)->weights);
     vt_trainer_close(&(*forecaster)->trainer);
     vt_task_close(&(*forecaster)->task);
     vt_backend_close(&(*forecaster)->backend);
@@ -227,6 +232,73 @@ void vt_forecaster_close(vt_forecaster **forecaster)
     free((*forecaster)->stds);
     free(*forecaster);
     *forecaster = NULL;
+}
+
+/* ---- the members of an ensemble ---- */
+
+static size_t weight_bytes(const vt_forecaster *forecaster)
+{
+    const vt_parameters *parameters = vt_trainer_parameters(forecaster->trainer);
+    return (size_t)vt_parameters_block_elements(parameters, VT_BLOCK_VALUES) * sizeof(float);
+}
+
+/* Keeps the parameters that the model has. */
+static vt_status keep_weights(vt_forecaster *forecaster, const char *checkpoint)
+{
+    vt_status status = VT_OK;
+    vt_backend *backend = forecaster->backend;
+    float *values = vt_allocate_large(weight_bytes(forecaster));
+    VT_CHECK(values != NULL, "out of memory: could not get %zu bytes for the parameters of %s",
+             weight_bytes(forecaster), checkpoint);
+    backend->copy_to_host(backend, values, vt_parameters_values(vt_trainer_parameters(forecaster->trainer)),
+                          weight_bytes(forecaster));
+    forecaster->weights =
+        vt_grow(forecaster->weights, (size_t)forecaster->weight_count, sizeof *forecaster->weights, "the forecaster");
+    forecaster->chosen = forecaster->weight_count;
+    forecaster->weights[forecaster->weight_count++] = values;
+done:
+    return status;
+}
+
+vt_status vt_forecaster_add(vt_forecaster *forecaster, const char *checkpoint, const char *const *channel_names)
+{
+    vt_status status = VT_OK;
+    vt_world *world = vt_trainer_world(forecaster->trainer);
+    vt_checkpoint_subject subject = vt_trainer_subject(forecaster->trainer);
+    subject.names = channel_names;
+    if (forecaster->weight_count == 0) VT_TRY(vt_world_agree(world, keep_weights(forecaster, "the first checkpoint")));
+    VT_TRY(vt_world_agree(world, check_departures(checkpoint, &subject)));
+    VT_TRY(vt_world_agree(world, vt_checkpoint_read_parameters(checkpoint, &subject, NULL)));
+    VT_TRY(vt_world_agree(world, keep_weights(forecaster, checkpoint)));
+done:
+    return status;
+}
+
+void vt_forecaster_choose(vt_forecaster *forecaster, int64_t index)
+{
+    vt_backend *backend = forecaster->backend;
+    if (forecaster->weight_count == 0 || index == forecaster->chosen) return;
+    backend->copy_from_host(backend, vt_parameters_values(vt_trainer_parameters(forecaster->trainer)),
+                            forecaster->weights[index], weight_bytes(forecaster));
+    vt_gradient_sync_values_changed(vt_trainer_sync(forecaster->trainer));
+    forecaster->chosen = index;
+}
+
+void vt_forecaster_perturb(const vt_forecaster *forecaster, int64_t member, int64_t start, float *input)
+{
+    const vt_config *config = vt_trainer_config(forecaster->trainer);
+    float *stds = vt_allocate((size_t)forecaster->task->field_count, sizeof *stds, "the forecaster");
+    vt_weather_noise(forecaster->task, stds);
+    const vt_perturbation how = {.seed = (uint64_t)config->seed,
+                                 .member = (uint32_t)member,
+                                 .start = (uint32_t)start,
+                                 .channels = config->n_in_channels,
+                                 .height = config->img_size[0],
+                                 .width = config->img_size[1],
+                                 .period = vt_config_channels_a_time(config),
+                                 .stds = stds};
+    vt_ensemble_perturb(&how, input);
+    free(stds);
 }
 
 int64_t vt_forecaster_batch(const vt_forecaster *forecaster)

@@ -32,6 +32,15 @@ vt_status vt_forecaster_open(const vt_config *config, const char *checkpoint, vt
                              const vt_forecaster_data *data, vt_forecaster **forecaster);
 void vt_forecaster_close(vt_forecaster **forecaster);
 
+/* Collective. Reads the parameters of one more checkpoint, which must fit the same model. They are kept in the host's
+ * memory; those of checkpoint `index` (0: vt_forecaster_open's) then make the forecasts. */
+vt_status vt_forecaster_add(vt_forecaster *forecaster, const char *checkpoint, const char *const *channel_names);
+void vt_forecaster_choose(vt_forecaster *forecaster, int64_t index);
+
+/* Adds the noise (input_noise) of this member to the input [n_in_channels, height, width] of the initial time that
+ * `start` names. */
+void vt_forecaster_perturb(const vt_forecaster *forecaster, int64_t member, int64_t start, float *input);
+
 /* Samples that vt_forecaster_step takes at most. */
 int64_t vt_forecaster_batch(const vt_forecaster *forecaster);
 

@@ -26,7 +26,10 @@ typedef struct {
     const double *latitudes; /* of the window; NULL: the file has none */
     double *longitudes;      /* likewise */
     double *no_latitudes;    /* zeros, for a model whose data have no latitudes */
-    float *input, *fields;   /* [n_in_channels, height, width], [n_out_channels, …] */
+    float *input;            /* the initial state, [n_in_channels, height, width] */
+    int64_t at_once;         /* members that are forecast at once */
+    vt_date *dates;          /* of the inputs of these: [at_once] */
+    float *inputs, *fields;  /* of these: [at_once, n_in_channels, height, width], [at_once, n_out_channels, …] */
     vt_forecaster *forecaster;
     vt_forecast_file *result;
 } prediction;
@@ -270,7 +273,6 @@ static vt_status read_input(prediction *p)
     const int64_t height = config->img_size[0], width = config->img_size[1], plane = height * width;
     const int64_t channels = vt_config_channels_a_time(config);
     p->input = vt_allocate((size_t)(config->n_in_channels * plane), sizeof *p->input, "the forecast");
-    p->fields = vt_allocate((size_t)(config->n_out_channels * plane), sizeof *p->fields, "the forecast");
     for (int64_t back = 0; back <= config->n_history; back++) {
         const int64_t times = back * config->dt;
         float *values = p->input + back * channels * plane;
@@ -295,6 +297,7 @@ static vt_status open_result(prediction *p)
     VT_TRY(vt_forecaster_describe(options->checkpoint, (vt_weights)config->weights, &trained, NULL));
     source = vt_text_format("vitrain, vision transformer %s (%s)", config->config, trained);
     vt_forecast_file_options file = {.times = options->steps,
+                                     .members = options->members.count,
                                      .height = config->img_size[0],
                                      .width = config->img_size[1],
                                      .channels = config->n_out_channels,
@@ -332,20 +335,67 @@ static vt_known_grid grid_of(const prediction *p)
 }
 
 /* Points that are missing in the newest time of the input, such as land in data of the ocean, get no forecast. */
-static void leave_out_missing(prediction *p)
+static void leave_out_missing(const prediction *p, float *fields)
 {
     const vt_config *config = p->options->config;
     const int64_t plane = config->img_size[0] * config->img_size[1];
     const int64_t in = vt_config_channels_a_time(config) * plane, out = config->n_out_channels * plane;
     for (int64_t i = 0; i < in && i < out; i++)
-        if (isnan(p->input[i])) p->fields[i] = NAN;
+        if (isnan(p->input[i])) fields[i] = NAN;
+}
+
+/* Forecasts of `count` members from the `first`-th one on, which are of one checkpoint. */
+static vt_status forecast_members(prediction *p, int64_t first, int64_t count)
+{
+    vt_status status = VT_OK;
+    const vt_prediction_options *options = p->options;
+    const vt_config *config = options->config;
+    const int64_t plane = config->img_size[0] * config->img_size[1];
+    const int64_t in = config->n_in_channels * plane, out = config->n_out_channels * plane;
+    for (int64_t i = 0; i < count; i++) {
+        memcpy(p->inputs + i * in, p->input, (size_t)in * sizeof *p->inputs);
+        vt_members_perturb(&options->members, p->forecaster, first + i, p->date.minutes, p->inputs + i * in);
+    }
+    for (int64_t step = 0; step < options->steps; step++) {
+        for (int64_t i = 0; i < count; i++) p->dates[i] = vt_date_after(p->date, step * p->minutes_a_time * config->dt);
+        VT_TRY(vt_forecaster_step(p->forecaster, p->inputs, p->dates, count, p->fields));
+        for (int64_t i = 0; i < count; i++) {
+            leave_out_missing(p, p->fields + i * out);
+            VT_TRY(vt_forecast_file_write(p->result, first + i, step, p->fields + i * out));
+        }
+        if (step + 1 < options->steps) vt_forecaster_shift(config, count, p->fields, p->inputs);
+    }
+done:
+    return status;
+}
+
+/* A few at once, so that the memory does not grow with them. */
+static vt_status forecast(prediction *p)
+{
+    vt_status status = VT_OK;
+    const vt_members *members = &p->options->members;
+    const vt_config *config = p->options->config;
+    const int64_t each = vt_members_of_each(members), batch = vt_forecaster_batch(p->forecaster);
+    const size_t plane = (size_t)(config->img_size[0] * config->img_size[1]) * sizeof(float);
+    p->at_once = each < batch ? each : batch;
+    p->dates = vt_allocate((size_t)p->at_once, sizeof *p->dates, "the forecast");
+    p->inputs = vt_allocate((size_t)(p->at_once * config->n_in_channels), plane, "the forecast");
+    p->fields = vt_allocate((size_t)(p->at_once * config->n_out_channels), plane, "the forecast");
+    for (int64_t first = 0; first < vt_members_number(members);) {
+        const int64_t left = each - first % each, count = left < p->at_once ? left : p->at_once;
+        vt_forecaster_choose(p->forecaster, first / each);
+        VT_TRY(forecast_members(p, first, count));
+        first += count;
+    }
+done:
+    return status;
 }
 
 static vt_status run(prediction *p)
 {
     vt_status status = VT_OK;
     const vt_prediction_options *options = p->options;
-    char first[VT_DATE_SIZE], last[VT_DATE_SIZE];
+    char first[VT_DATE_SIZE], last[VT_DATE_SIZE], *members = NULL;
     VT_TRY(find_file(p));
     VT_TRY(check_file(p));
     take_coordinates(p);
@@ -353,23 +403,20 @@ static vt_status run(prediction *p)
     const vt_forecaster_data data = {p->latitudes != NULL ? p->latitudes : p->no_latitudes, p->file->channel_names,
                                      grid_of(p)};
     VT_TRY(vt_forecaster_open(options->config, options->checkpoint, p->world, &data, &p->forecaster));
+    VT_TRY(vt_members_read(&options->members, p->forecaster, p->file->channel_names));
     VT_TRY(open_result(p));
-    for (int64_t step = 0; step < options->steps; step++) {
-        const vt_date date = vt_date_after(p->date, step * data.grid.step);
-        VT_TRY(vt_forecaster_step(p->forecaster, p->input, &date, 1, p->fields));
-        leave_out_missing(p);
-        VT_TRY(vt_forecast_file_append(p->result, p->fields));
-        if (step + 1 < options->steps) vt_forecaster_shift(options->config, 1, p->fields, p->input);
-    }
+    VT_TRY(forecast(p));
     VT_TRY(vt_forecast_file_finish(&p->result));
     const int64_t minutes = p->minutes_a_time * options->config->dt;
     vt_date_format(vt_date_after(p->date, minutes), first);
     vt_date_format(vt_date_after(p->date, minutes * options->steps), last);
     const int64_t channels = options->config->n_out_channels;
-    printf("%s: %lld forecast%s of %s, %s to %s UTC, %lld channel%s\n", options->output, (long long)options->steps,
+    members = options->members.count > 0 ? vt_members_describe(&options->members, options->config) : NULL;
+    printf("%s: %lld forecast%s of %s, %s to %s UTC, %lld channel%s%s%s\n", options->output, (long long)options->steps,
            options->steps == 1 ? "" : "s", options->checkpoint, first, last, (long long)channels,
-           channels == 1 ? "" : "s");
+           channels == 1 ? "" : "s", members != NULL ? "; " : "", members != NULL ? members : "");
 done:
+    free(members);
     return status;
 }
 
@@ -386,6 +433,8 @@ done:
     free(p.longitudes);
     free(p.no_latitudes);
     free(p.input);
+    free(p.inputs);
+    free(p.dates);
     free(p.fields);
     vt_world_close(&p.world, status == VT_ERROR);
     return status;

@@ -3,11 +3,13 @@
 #define VT_FORECAST_PREDICTION_H
 
 #include "config/config.h"
+#include "forecast/members.h"
 #include "parallel/launch.h"
 
 typedef struct {
-    vt_config *config; /* both from vt_forecaster_configure */
+    vt_config *config; /* these three from vt_members_configure */
     char *checkpoint;
+    vt_members members;
     const char *directory, *option_name; /* of the files *YYYY.h5 that hold the initial time, and what named it */
     const char *time;                    /* "2003-01-05T06:00", UTC */
     int64_t steps;

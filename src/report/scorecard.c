@@ -185,6 +185,27 @@ static void append_score_curves(vt_text *html, const vt_table *scores)
     append_curves(html, scores, correlations, 2, 0.6, "useful");
 }
 
+/* Of an ensemble. */
+static void append_ensemble_curves(vt_text *html, const vt_table *scores)
+{
+    static const curve errors[] = {{"rmse_pooled", "RMSE of the mean", VT_LINE_PLAIN, 0},
+                                   {"spread", "spread", VT_LINE_DASHED, 1},
+                                   {"crps", "CRPS", VT_LINE_PLAIN, 2}};
+    static const curve ratio[] = {{"spread_error_ratio", "spread / error", VT_LINE_PLAIN, 0}};
+    if (!has_numbers(scores, (rows_of){0, scores->rows}, "crps")) return;
+    vt_text_append(html,
+                   "<h2>Ensemble of %.0f</h2><p class=\"sub\">Over hours of lead time, in the units of the "
+                   "channel: the RMSE of the ensemble's mean (here the root after the mean over initial times), "
+                   "the members' spread around it, and their fair CRPS.</p>",
+                   vt_table_value(scores, 0, "members"));
+    append_curves(html, scores, errors, 3, NAN, NULL);
+    if (!has_numbers(scores, (rows_of){0, scores->rows}, "spread_error_ratio")) return;
+    vt_text_append(html,
+                   "<p class=\"sub\">Spread over error, times √((N + 1) / N): 1 is reliable; below 1, the members "
+                   "are too much alike.</p>");
+    append_curves(html, scores, ratio, 1, 1, "reliable");
+}
+
 /* ---- spectra ---- */
 
 static rows_of next_lead(const vt_table *spectra, rows_of channel, int64_t first)
@@ -255,6 +276,7 @@ vt_status vt_scorecard_append(vt_text *html, const char *directory)
     append_scorecard(html, &scores, "skill_over_persistence", "Skill against persistence");
     vt_text_append(html, "</div>\n");
     append_score_curves(html, &scores);
+    append_ensemble_curves(html, &scores);
     append_spectra(html, &spectra);
 done:
     vt_table_close(&scores);

@@ -125,6 +125,13 @@ done:
     return status;
 }
 
+void vt_weather_noise(const vt_task *task, float *stds)
+{
+    const weather *w = (const weather *)task;
+    for (int64_t c = 0; c < task->field_count; c++)
+        stds[c] = (float)(task->config->input_noise * (double)w->changes[c] * (double)w->stds[c]);
+}
+
 static vt_status weather_open(const vt_config *config, const vt_source *training, const vt_source *validation,
                               vt_task **result)
 {

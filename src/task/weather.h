@@ -18,4 +18,7 @@ vt_task *vt_weather_open(const vt_config *config, const float *means, const floa
  * (NULL) from time_diff_stds_path. Until then they are those of the channels. */
 vt_status vt_weather_read_changes(vt_task *task, const vt_seasonal *seasonal);
 
+/* stds [channels of the data]: standard deviations of input_noise, in the units of the data. */
+void vt_weather_noise(const vt_task *task, float *stds);
+
 #endif

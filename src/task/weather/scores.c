@@ -278,7 +278,6 @@ static void print_row(FILE *file, const vt_scores *scores, int64_t lead, int64_t
     vt_csv_number(file, vt_scores_skill(scores, lead, channel, VT_SCORE_PERSISTENCE));
     vt_csv_number(file, vt_scores_bias(scores, lead, channel));
     vt_csv_number(file, vt_scores_mae(scores, lead, channel));
-    fputc('\n', file);
 }
 
 /* Calls print for the file and gives it its name when it is whole. */
@@ -295,6 +294,7 @@ done:
 
 typedef struct {
     const vt_scores *scores;
+    const vt_ensemble *ensemble; /* or NULL */
     const char *const *channel_names;
     const vt_variable *variables;
     int64_t hours_a_step;
@@ -304,20 +304,27 @@ static void print_scores(FILE *file, const void *context)
 {
     const score_table *table = context;
     char buffer[32];
-    fprintf(file, "channel,units,lead_hours,initial_times,rmse,rmse_persistence,rmse_climatology,acc,acc_persistence,"
-                  "channel_std,long_name,rmse_seasonal,acc_seasonal,acc_seasonal_persistence,rmse_pooled,"
-                  "rmse_pooled_persistence,rmse_pooled_climatology,rmse_pooled_seasonal,skill,skill_over_persistence,"
-                  "bias,mae\n");
+    fprintf(file,
+            "channel,units,lead_hours,initial_times,rmse,rmse_persistence,rmse_climatology,acc,acc_persistence,"
+            "channel_std,long_name,rmse_seasonal,acc_seasonal,acc_seasonal_persistence,rmse_pooled,"
+            "rmse_pooled_persistence,rmse_pooled_climatology,rmse_pooled_seasonal,skill,skill_over_persistence,"
+            "bias,mae%s\n",
+            table->ensemble != NULL ? vt_ensemble_columns : "");
     for (int64_t c = 0; c < table->scores->options.channels; c++)
-        for (int64_t lead = 0; lead < table->scores->options.leads; lead++)
+        for (int64_t lead = 0; lead < table->scores->options.leads; lead++) {
             print_row(file, table->scores, lead, c, vt_scores_channel_name(table->channel_names, c, buffer),
                       &table->variables[c], (lead + 1) * table->hours_a_step);
+            if (table->ensemble != NULL)
+                vt_ensemble_print(file, table->ensemble, lead, c,
+                                  vt_scores_pooled_rmse(table->scores, lead, c, VT_SCORE_MODEL));
+            fputc('\n', file);
+        }
 }
 
-vt_status vt_scores_write(const vt_scores *scores, const char *path, const char *const *channel_names,
-                          const vt_variable *variables, int64_t hours_a_step)
+vt_status vt_scores_write(const vt_scores *scores, const vt_ensemble *ensemble, const char *path,
+                          const char *const *channel_names, const vt_variable *variables, int64_t hours_a_step)
 {
-    const score_table table = {scores, channel_names, variables, hours_a_step};
+    const score_table table = {scores, ensemble, channel_names, variables, hours_a_step};
     return write_file(path, print_scores, &table);
 }
 
@@ -337,6 +344,6 @@ static void print_horizons(FILE *file, const void *context)
 vt_status vt_scores_write_horizons(const vt_scores *scores, const char *path, const char *const *channel_names,
                                    int64_t hours_a_step)
 {
-    const score_table table = {scores, channel_names, NULL, hours_a_step};
+    const score_table table = {scores, NULL, channel_names, NULL, hours_a_step};
     return write_file(path, print_horizons, &table);
 }

@@ -15,6 +15,7 @@
 
 #include "base/status.h"
 #include "task/weather/channels.h"
+#include "task/weather/ensemble.h"
 
 /* What is scored: the model, the initial time's fields, the mean over time and the seasonal climatology as forecasts.
  */
@@ -62,10 +63,10 @@ double vt_scores_skill(const vt_scores *scores, int64_t lead, int64_t channel, i
 #define VT_USEFUL_ACC 0.6
 double vt_scores_horizon(const vt_scores *scores, int64_t channel, int which, int64_t hours_a_step);
 
-/* Writes a row for each channel and lead time. channel_names [channels] may be NULL; variables [channels]: what they
- * stand for; lead l is (l + 1) * hours_a_step hours. */
-vt_status vt_scores_write(const vt_scores *scores, const char *path, const char *const *channel_names,
-                          const vt_variable *variables, int64_t hours_a_step);
+/* Writes a row for each channel and lead time. ensemble: what the forecasts were the means of, or NULL. channel_names
+ * [channels] may be NULL; variables [channels]: what they stand for; lead l is (l + 1) * hours_a_step hours. */
+vt_status vt_scores_write(const vt_scores *scores, const vt_ensemble *ensemble, const char *path,
+                          const char *const *channel_names, const vt_variable *variables, int64_t hours_a_step);
 
 /* Writes a row for each channel: the skill horizons of the model and of persistence. */
 vt_status vt_scores_write_horizons(const vt_scores *scores, const char *path, const char *const *channel_names,

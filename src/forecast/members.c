@@ -1,0 +1,181 @@
+#include "forecast/members.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/text.h"
+#include "task/task.h"
+
+/* ---- the checkpoints ---- */
+
+/* What the first checkpoint's configuration says for all: its sizes, and the files by which fields are normalised. */
+static const char *const sizes[] = {"model",         "task",           "embed_dim", "depth",     "patch_size",
+                                    "n_in_channels", "n_out_channels", "missing",   "variables", NULL};
+static const char *const files[] = {"global_means_path", "global_stds_path", NULL};
+static const char *const changes[] = {"time_diff_stds_path", NULL};
+
+/* Checks that an option is the same in both. */
+static vt_status compare_option(const char *option, const char *const *names, const vt_config *const *configs,
+                                const char *advice)
+{
+    vt_status status = VT_OK;
+    char *values[2] = {vt_config_value_text(configs[0], option), vt_config_value_text(configs[1], option)};
+    VT_CHECK(strcmp(values[0], values[1]) == 0, "--checkpoints: %s has %s %s, but %s has %s: %s", names[0], option,
+             values[0], names[1], values[1], advice);
+done:
+    for (int k = 0; k < 2; k++) free(values[k]);
+    return status;
+}
+
+static vt_status compare(const char *const *options, const char *const *names, const vt_config *const *configs,
+                         const char *advice)
+{
+    vt_status status = VT_OK;
+    for (int i = 0; options[i] != NULL; i++) VT_TRY(compare_option(options[i], names, configs, advice));
+done:
+    return status;
+}
+
+static vt_status check_fits(const char *const *names, const vt_config *const *configs)
+{
+    vt_status status = VT_OK;
+    static const char weights_alone[] = "the models of an ensemble may differ in their weights alone";
+    static const char one_set[] = "the models of an ensemble must see the same data; --data_dir=DIR names it for all";
+    VT_TRY(compare(sizes, names, configs, weights_alone));
+    VT_TRY(compare(vt_model_kind_of(configs[0])->identity, names, configs, weights_alone));
+    VT_TRY(compare(vt_task_kind_of(configs[0])->identity, names, configs, weights_alone));
+    VT_TRY(compare(files, names, configs, one_set));
+    if (configs[0]->predict == VT_PREDICT_TENDENCY) VT_TRY(compare(changes, names, configs, one_set));
+done:
+    return status;
+}
+
+static bool is_same_place(const char *a, const char *b)
+{
+    char real_a[PATH_MAX], real_b[PATH_MAX];
+    return realpath(a, real_a) != NULL && realpath(b, real_b) != NULL && strcmp(real_a, real_b) == 0;
+}
+
+/* Finds one more checkpoint and compares it with the ones before it. */
+static vt_status add_checkpoint(const char *name, int flag_count, char *const *flags, int64_t ranks,
+                                vt_members *members, const char *first, const vt_config *config)
+{
+    vt_status status = VT_OK;
+    char *found = NULL;
+    vt_config *other = NULL;
+    VT_TRY(vt_forecaster_configure(name, flag_count, flags, ranks, &found, &other));
+    for (int64_t i = -1; i < members->other_count; i++)
+        VT_CHECK(!is_same_place(i < 0 ? first : members->others[i], found),
+                 "--checkpoints: %s and %s are the same checkpoint; name each one once",
+                 i < 0 ? first : members->others[i], name);
+    VT_TRY(check_fits((const char *const[]){first, found}, (const vt_config *const[]){config, other}));
+    members->others =
+        vt_grow(members->others, (size_t)members->other_count, sizeof *members->others, "the checkpoints");
+    members->others[members->other_count++] = found;
+    found = NULL;
+done:
+    vt_config_close(&other);
+    free(found);
+    return status;
+}
+
+static vt_status take_list(const char *list, int flag_count, char *const *flags, int64_t ranks, vt_members *members,
+                           char **checkpoint, vt_config **config)
+{
+    vt_status status = VT_OK;
+    char *name = NULL;
+    VT_CHECK(strchr(list, ',') != NULL,
+             "--checkpoints=%s: expected at least two checkpoints with commas between them, like --checkpoints=A,B,C",
+             list);
+    for (bool more = true; more;) {
+        const size_t length = strcspn(list, ",");
+        VT_CHECK(length > 0, "--checkpoints: there is nothing before or after a comma; expected names like A,B,C");
+        free(name);
+        name = vt_text_format("%.*s", (int)length, list);
+        if (*config == NULL)
+            VT_TRY(vt_forecaster_configure(name, flag_count, flags, ranks, checkpoint, config));
+        else
+            VT_TRY(add_checkpoint(name, flag_count, flags, ranks, members, *checkpoint, *config));
+        more = list[length] == ',';
+        list += length + more;
+    }
+done:
+    free(name);
+    return status;
+}
+
+vt_status vt_members_configure(const char *name, const char *list, int64_t count, int flag_count, char *const *flags,
+                               int64_t ranks, vt_members *members, char **checkpoint, vt_config **config)
+{
+    vt_status status = VT_OK;
+    *members = (vt_members){.count = count};
+    VT_CHECK(name == NULL || list == NULL, "CHECKPOINT %s and --checkpoints=%s: give one of the two", name, list);
+    if (list == NULL)
+        VT_TRY(vt_forecaster_configure(name, flag_count, flags, ranks, checkpoint, config));
+    else
+        VT_TRY(take_list(list, flag_count, flags, ranks, members, checkpoint, config));
+    const int64_t checkpoints = members->other_count + 1;
+    if (list != NULL && count == 0) members->count = checkpoints;
+    VT_CHECK(members->count % checkpoints == 0,
+             "--members=%lld: %lld checkpoints can't have as many members each; use a multiple of %lld, or leave "
+             "--members out",
+             (long long)count, (long long)checkpoints, (long long)checkpoints);
+    VT_CHECK(
+        members->count <= checkpoints || (*config)->input_noise > 0,
+        "--members=%lld: the members of a checkpoint differ by noise on their initial state, but input_noise is 0; "
+        "set --input_noise=S (in standard deviations of the fields' change over dt, such as 0.1), or name several "
+        "--checkpoints=A,B,C",
+        (long long)count);
+done:
+    if (status != VT_OK) vt_members_close(members);
+    return status;
+}
+
+void vt_members_close(vt_members *members)
+{
+    vt_text_free_list(members->others, members->other_count);
+    *members = (vt_members){0};
+}
+
+vt_status vt_members_read(const vt_members *members, vt_forecaster *forecaster, const char *const *channel_names)
+{
+    vt_status status = VT_OK;
+    for (int64_t i = 0; i < members->other_count; i++)
+        VT_TRY(vt_forecaster_add(forecaster, members->others[i], channel_names));
+done:
+    return status;
+}
+
+/* ---- the members ---- */
+
+int64_t vt_members_number(const vt_members *members)
+{
+    return members->count > 0 ? members->count : 1;
+}
+
+int64_t vt_members_of_each(const vt_members *members)
+{
+    return vt_members_number(members) / (members->other_count + 1);
+}
+
+void vt_members_perturb(const vt_members *members, const vt_forecaster *forecaster, int64_t member, int64_t start,
+                        float *input)
+{
+    const int64_t each = vt_members_of_each(members);
+    if (member % each > 0) vt_forecaster_perturb(forecaster, member, start, input);
+}
+
+char *vt_members_describe(const vt_members *members, const vt_config *config)
+{
+    vt_text text = {0};
+    char number[VT_NUMBER_SIZE];
+    const int64_t checkpoints = members->other_count + 1, noisy = vt_members_number(members) - checkpoints;
+    vt_text_append(&text, "%lld member%s", (long long)members->count, members->count == 1 ? "" : "s");
+    if (checkpoints > 1) vt_text_append(&text, ", of %lld checkpoints", (long long)checkpoints);
+    if (noisy > 0)
+        vt_text_append(&text, ", %lld with input_noise %s on the initial state", (long long)noisy,
+                       vt_text_double(config->input_noise, number));
+    return text.characters;
+}

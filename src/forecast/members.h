@@ -1,0 +1,42 @@
+/* The members of an ensemble of forecasts: how the command line names them, and what each one has of its own. Each of K
+ * checkpoints makes N / K of the N members, one behind another. The first of these starts from the initial state as it
+ * is; noise (input_noise) is added to the initial state of the others. */
+#ifndef VT_FORECAST_MEMBERS_H
+#define VT_FORECAST_MEMBERS_H
+
+#include "forecast/forecaster.h"
+
+typedef struct {
+    int64_t count; /* 0: one forecast, and no ensemble */
+    char **others; /* [other_count]: checkpoints beside the first one */
+    int64_t other_count;
+} vt_members;
+
+/* The help texts of the flags --members and --checkpoints. */
+#define VT_MEMBERS_FLAG_HELP                                                                                           \
+    "an ensemble of N forecasts: of several checkpoints, or with input_noise on the initial state"
+#define VT_CHECKPOINTS_FLAG_HELP                                                                                       \
+    "A,B,C: the checkpoints of an ensemble, in place of CHECKPOINT; models of the same shape"
+
+/* As vt_forecaster_configure, from the words of the command line: one checkpoint `name`, or a `list` of at least two;
+ * the other is NULL. count: 0 if it was not given. *members is to be closed. */
+vt_status vt_members_configure(const char *name, const char *list, int64_t count, int flag_count, char *const *flags,
+                               int64_t ranks, vt_members *members, char **checkpoint, vt_config **config);
+void vt_members_close(vt_members *members);
+
+/* Collective. Adds the other checkpoints to the forecaster. */
+vt_status vt_members_read(const vt_members *members, vt_forecaster *forecaster, const char *const *channel_names);
+
+/* How many forecasts there are: at least 1. And how many of them a checkpoint makes. */
+int64_t vt_members_number(const vt_members *members);
+int64_t vt_members_of_each(const vt_members *members);
+
+/* Makes member `member` of the initial time that `start` names: chooses its checkpoint, and perturbs its input, which
+ * holds the initial state. */
+void vt_members_perturb(const vt_members *members, const vt_forecaster *forecaster, int64_t member, int64_t start,
+                        float *input);
+
+/* "8 members, of 2 checkpoints, 6 with input_noise 0.1"; malloc'd. */
+char *vt_members_describe(const vt_members *members, const vt_config *config);
+
+#endif
