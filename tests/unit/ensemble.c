@@ -1,0 +1,182 @@
+/* Scores of ensembles against numbers computed by hand, against the definition, and against what statistics says of an
+ * ensemble that is right; the noise on initial states. */
+#include "task/weather/ensemble.h"
+
+#include "base/random.h"
+#include "task/weather/scores.h"
+#include "test.h"
+
+enum { MEMBERS = 5, CHANNELS = 2, HEIGHT = 7, WIDTH = 9, PLANE = HEIGHT * WIDTH, FIELDS = CHANNELS * PLANE };
+
+static const double latitudes[HEIGHT] = {75, 60, 45, 10, 0, -30, -80};
+
+/* A standard normal number that depends on these alone. */
+static double normal(uint64_t stream, int64_t index)
+{
+    return vt_random_normal_quantile(vt_random_element(7, stream, (uint64_t)index));
+}
+
+static vt_ensemble *opened(int64_t members, int64_t channels, int64_t height, int64_t width, const double *rows)
+{
+    vt_ensemble *ensemble = NULL;
+    const vt_ensemble_options options = {members, 2, channels, height, width, rows};
+    vt_ensemble_open(&options, &ensemble);
+    return ensemble;
+}
+
+/* Two rows at 60 and 0 degrees, weights 1/2 and 1, and members 1, 2, 4. The target 2: mean error (1 + 0 + 2) / 3,
+ * distances of the pairs 1 + 3 + 2 = 6, over 3 * 2; CRPS 1 - 1 = 0. The target 5: (4 + 3 + 1) / 3 - 1 = 5/3. The
+ * variance of 1, 2, 4 is 7/3. */
+TEST(ensemble_by_hand)
+{
+    const double rows[] = {60, 0};
+    const float a[] = {1, 1}, b[] = {2, 2}, c[] = {4, 4}, target[] = {2, 5}, none[] = {NAN, NAN}, part[] = {NAN, 5};
+    const float *const members[] = {a, b, c};
+    vt_ensemble *ensemble = opened(3, 1, 2, 1, rows);
+    EXPECT(isnan(vt_ensemble_crps(ensemble, 0, 0)));
+    vt_ensemble_add(ensemble, 0, members, target);
+    vt_ensemble_add(ensemble, 0, members, none); /* counts in no mean */
+    EXPECT_NEAR(vt_ensemble_crps(ensemble, 0, 0), 5 / 3. * 1 / 1.5, 1e-15);
+    EXPECT_NEAR(vt_ensemble_spread(ensemble, 0, 0), sqrt(7 / 3.), 1e-15);
+    EXPECT_NEAR(vt_ensemble_ratio(ensemble, 0, 0, 2), sqrt(4 / 3. * 7 / 3.) / 2, 1e-15);
+    EXPECT(isnan(vt_ensemble_ratio(ensemble, 0, 0, 0)));
+    vt_ensemble_add(ensemble, 1, members, part);
+    EXPECT_NEAR(vt_ensemble_crps(ensemble, 1, 0), 5 / 3., 1e-15);
+    vt_ensemble_close(&ensemble);
+    float mean[2];
+    vt_ensemble_mean(3, members, 2, mean);
+    EXPECT(mean[0] == (float)(7 / 3.) && mean[1] == (float)(7 / 3.));
+}
+
+/* All pairs of members at each point, as Zamo and Naveau write it. */
+TEST(crps_is_the_double_sum)
+{
+    float values[MEMBERS][FIELDS], target[FIELDS];
+    const float *members[MEMBERS];
+    for (int64_t m = 0; m < MEMBERS; m++) {
+        members[m] = values[m];
+        for (int64_t i = 0; i < FIELDS; i++) values[m][i] = (float)(280 + 3 * normal((uint64_t)m, i));
+    }
+    for (int64_t i = 0; i < FIELDS; i++) target[i] = i % 11 == 0 ? NAN : (float)(280 + 4 * normal(MEMBERS, i));
+    vt_ensemble *ensemble = opened(MEMBERS, CHANNELS, HEIGHT, WIDTH, latitudes);
+    vt_ensemble_add(ensemble, 1, members, target);
+    for (int64_t c = 0; c < CHANNELS; c++) {
+        double crps = 0, variance = 0, weights = 0;
+        for (int64_t i = c * PLANE; i < (c + 1) * PLANE; i++) {
+            const double weight = cos(latitudes[(i - c * PLANE) / WIDTH] * M_PI / 180);
+            double errors = 0, pairs = 0, mean = 0, squares = 0;
+            if (isnan(target[i])) continue;
+            for (int j = 0; j < MEMBERS; j++) {
+                errors += fabs((double)values[j][i] - (double)target[i]);
+                mean += (double)values[j][i] / MEMBERS;
+                for (int k = 0; k < MEMBERS; k++) pairs += fabs((double)values[j][i] - (double)values[k][i]);
+            }
+            for (int j = 0; j < MEMBERS; j++) squares += ((double)values[j][i] - mean) * ((double)values[j][i] - mean);
+            crps += weight * (errors / MEMBERS - pairs / (2. * MEMBERS * (MEMBERS - 1)));
+            variance += weight * squares / (MEMBERS - 1);
+            weights += weight;
+        }
+        EXPECT_NEAR(vt_ensemble_crps(ensemble, 1, c), crps / weights, 1e-12);
+        EXPECT_NEAR(vt_ensemble_spread(ensemble, 1, c), sqrt(variance / weights), 1e-12);
+        EXPECT(isnan(vt_ensemble_crps(ensemble, 0, c)));
+    }
+    values[2][5] = NAN; /* not a missing point: it must show */
+    vt_ensemble_add(ensemble, 0, members, target);
+    EXPECT(isnan(vt_ensemble_crps(ensemble, 0, 0)) && isfinite(vt_ensemble_crps(ensemble, 0, 1)));
+    vt_ensemble_close(&ensemble);
+}
+
+/* The CRPS of one member is its MAE, and it has no spread; equal members have that CRPS, too, and a spread of 0. */
+TEST(ensembles_of_one)
+{
+    float forecast[FIELDS], target[FIELDS];
+    const float *const equal[] = {forecast, forecast, forecast}, stds[CHANNELS] = {1, 1};
+    for (int64_t i = 0; i < FIELDS; i++) forecast[i] = (float)normal(0, i);
+    for (int64_t i = 0; i < FIELDS; i++) target[i] = (float)normal(1, i);
+    const vt_scores_options options = {2, CHANNELS, HEIGHT, WIDTH, latitudes, NULL, stds};
+    vt_scores *scores = NULL;
+    vt_scores_open(&options, &scores);
+    vt_scores_add(scores, 0, &(vt_score_fields){forecast, target, NULL, NULL});
+    vt_ensemble *one = opened(1, CHANNELS, HEIGHT, WIDTH, latitudes),
+                *three = opened(3, CHANNELS, HEIGHT, WIDTH, latitudes);
+    vt_ensemble_add(one, 0, equal, target);
+    vt_ensemble_add(three, 0, equal, target);
+    for (int64_t c = 0; c < CHANNELS; c++) {
+        EXPECT_NEAR(vt_ensemble_crps(one, 0, c), vt_scores_mae(scores, 0, c), 1e-14);
+        EXPECT_NEAR(vt_ensemble_crps(three, 0, c), vt_scores_mae(scores, 0, c), 1e-14);
+        EXPECT(isnan(vt_ensemble_spread(one, 0, c)) && isnan(vt_ensemble_ratio(one, 0, c, 1)));
+        EXPECT_NEAR(vt_ensemble_spread(three, 0, c), 0, 1e-7);
+    }
+    vt_scores_close(&scores);
+    vt_ensemble_close(&one);
+    vt_ensemble_close(&three);
+}
+
+/* Members and target from the same standard normal distribution: the ratio is 1, and whatever the number of members,
+ * the CRPS is 1 / sqrt(pi). The standard errors over 60,000 points are below 0.4 %. */
+TEST(ensembles_that_are_right)
+{
+    enum { LONG = 60000 };
+    const double equator[] = {0};
+    for (int64_t count = 2; count <= 6; count += 2) {
+        float *values = malloc((size_t)((count + 2) * LONG) * sizeof *values), *mean = values + (count + 1) * LONG;
+        const float *members[6];
+        for (int64_t i = 0; i < (count + 1) * LONG; i++) values[i] = (float)normal(3, i);
+        for (int64_t m = 0; m < count; m++) members[m] = values + (m + 1) * LONG;
+        vt_ensemble *ensemble = opened(count, 1, 1, LONG, equator);
+        vt_ensemble_add(ensemble, 0, members, values);
+        vt_ensemble_mean(count, members, LONG, mean);
+        double square = 0;
+        for (int64_t i = 0; i < LONG; i++) square += pow((double)mean[i] - (double)values[i], 2) / LONG;
+        EXPECT_NEAR(vt_ensemble_crps(ensemble, 0, 0), 1 / sqrt(M_PI), 0.008);
+        EXPECT_NEAR(vt_ensemble_ratio(ensemble, 0, 0, sqrt(square)), 1, 0.02);
+        vt_ensemble_close(&ensemble);
+        free(values);
+    }
+}
+
+/* The noise has the standard deviations that were asked for, differs between members, initial times, channels and
+ * seeds, and depends on nothing else. */
+TEST(noise_on_initial_states)
+{
+    enum { ROWS = 60, COLUMNS = 101, POINTS = ROWS * COLUMNS, TIMES = 2, STATE = TIMES * CHANNELS * POINTS };
+    const float stds[CHANNELS] = {0.5F, 20};
+    float *states = vt_test_owned(calloc((size_t)(6 * STATE), sizeof(float)));
+    const vt_perturbation how = {.seed = 5,
+                                 .member = 3,
+                                 .start = 1000,
+                                 .channels = TIMES * CHANNELS,
+                                 .height = ROWS,
+                                 .width = COLUMNS,
+                                 .period = CHANNELS,
+                                 .stds = stds};
+    vt_perturbation others[6] = {how, how, how, how, how, how};
+    others[1].member = 4;
+    others[2].start = 1001;
+    others[3].seed = 6;
+    others[5].stds = (const float[CHANNELS]){0, 0};
+    for (int64_t i = 0; i < STATE; i++) states[5 * STATE + i] = (float)i;
+    states[7] = NAN;
+    for (int k = 0; k < 6; k++) vt_ensemble_perturb(&others[k], states + k * STATE);
+    EXPECT(isnan(states[7]));
+    states[7] = states[4 * STATE + 7];
+    EXPECT(memcmp(states, states + 4 * STATE, STATE * sizeof(float)) == 0);
+    for (int64_t i = 0; i < STATE; i++)
+        if (states[5 * STATE + i] != (float)i) EXPECT(false, "no noise: %g", (double)states[5 * STATE + i]);
+    for (int64_t c = 0; c < TIMES * CHANNELS; c++) {
+        double squares[4] = {0}, products[5] = {0};
+        const float *own = states + c * POINTS, *next = states + (c + 1) % (TIMES * CHANNELS) * POINTS;
+        for (int64_t i = 0; i < POINTS; i++) {
+            for (int k = 0; k < 4; k++) {
+                squares[k] += pow((double)own[k * STATE + i], 2) / POINTS;
+                products[k] += (double)own[i] * (double)own[k * STATE + i] / POINTS;
+            }
+            products[4] += (double)own[i] * (double)next[i] / POINTS;
+        }
+        const double std = (double)stds[c % CHANNELS];
+        for (int k = 0; k < 4; k++) EXPECT_NEAR(sqrt(squares[k]) / std, 1, 0.05);
+        for (int k = 1; k < 4; k++) EXPECT_NEAR(products[k] / (std * std), 0, 0.07);
+        const double product = std * (double)stds[(c + 1) % CHANNELS];
+        EXPECT_NEAR(products[4] / product, 0, 0.07);
+    }
+}
