@@ -1,0 +1,162 @@
+# Ensembles: of noise on the initial state, and of several checkpoints.
+
+SMALL="$SMALL --num_epochs=1 --input_noise=0.2"
+
+data_and_runs() {
+    synth --valid_steps=13
+    for seed in 1 2; do train --run_num=$seed --seed=$seed >/dev/null; done
+}
+made_once data_and_runs
+A=$RUNS/1 B=$RUNS/2
+
+evaluate() { "$VITRAIN" evaluate --rollout=4 "$@" >said; }
+predict() { "$VITRAIN" predict --time=2002-01-02T06 --rollout=3 "$@" >said; }
+scores() { cut -d, -f"$2" "$1/scores.csv"; }
+
+# column FILE NAME: of its first row.
+column() { awk -F, -v name="$2" 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == name) c = i } NR == 2 { print $c }' "$1/scores.csv"; }
+
+# One member is the forecast without an ensemble, to the bit: its CRPS is the MAE, and it has no spread. Noise that is too
+# small for the numbers makes equal members.
+test_ensembles_of_one() {
+    evaluate $A --output=alone
+    evaluate $A --output=one --members=1
+    for file in loss horizons spectra; do cmp alone/$file.csv one/$file.csv; done
+    cmp alone/scores.csv <(scores one 1-22)
+    [ "$(scores one 23- | head -n 1)" = members,spread,spread_error_ratio,crps ]
+    [ "$(scores one 23-25 | sed 1d | sort -u)" = 1,, ]
+    cmp <(scores one 22 | sed 1d) <(scores one 26 | sed 1d)
+    evaluate $A --output=equal --members=3 --input_noise=1e-30
+    for name in 5 8 19 21 22; do cmp <(scores alone $name) <(scores equal $name); done # rmse, acc, skill, bias, mae
+    cmp <(scores equal 22 | sed 1d) <(scores equal 26 | sed 1d)
+    scores equal 24,25 | sed 1d | awk -F, '$1 > 1e-5 || $2 > 1e-5 { exit 1 }'
+    contains "$(cat said)" "ensemble: 3 members, 2 with input_noise 1e-30 on the initial state; its mean is the forecast that is scored"
+}
+
+# The noise depends on the seed, the member, the date and the place, and on nothing else.
+test_ensembles_are_the_same_however_they_are_made() {
+    evaluate $A --members=5
+    contains "$(cat said)" "spread/error" "CRPS" "/evaluation/step-00000007-valid-5-members/scores.csv"
+    cp -r $A/evaluation/step-00000007-valid-5-members five
+    contains "$(cat five/scores.html)" "<h2>Ensemble of 5</h2>" "RMSE of the mean" "spread / error" "ensemble of 5 members"
+    "$VITRAIN" report $A >/dev/null
+    contains "$(cat $A/report.html)" "<h2>Ensemble of 5</h2>"
+    [ "$(column five members)" = 5 ]
+    awk -v crps="$(column five crps)" -v mae="$(column five mae)" -v spread="$(column five spread)" 'BEGIN { exit !(crps > 0 && crps < mae && spread > 0) }'
+    evaluate $A --output=again --members=5 --cache=none
+    cmp five/scores.csv again/scores.csv
+    for most in 1 3 20; do # members one by one, three by three, and those of four initial times
+        evaluate $A --output=batches --members=5 --local_batch_size=$most
+        cmp five/scores.csv batches/scores.csv
+    done
+    evaluate $A --output=other --members=5 --seed=9
+    refuted cmp five/scores.csv other/scores.csv
+    evaluate $A --output=more --members=5 --input_noise=0.3
+    awk -v a="$(column five spread)" -v b="$(column more spread)" 'BEGIN { exit !(b > 1.4 * a && b < 1.6 * a) }'
+    needs_mpi
+    for ranks in 2 3; do # 9 initial times
+        "$TOP/tests/mpirun" -np $ranks "$VITRAIN" evaluate $A --rollout=4 --members=5 --output=shared >/dev/null
+        for file in loss scores horizons spectra; do cmp five/$file.csv shared/$file.csv; done
+    done
+}
+
+test_ensembles_of_checkpoints() {
+    evaluate --checkpoints=$A,$B --output=both
+    contains "$(cat said)" "ensemble: 2 members, of 2 checkpoints; its mean" "also of $B/checkpoints/best" "mean of the checkpoints)"
+    evaluate $A --output=a
+    evaluate $B --output=b
+    awk -F, 'FNR == 2 { loss[++n] = $3 } END { d = loss[1] - (loss[2] + loss[3]) / 2; exit !(n == 3 && d < 1e-6 && d > -1e-6) }' {both,a,b}/loss.csv
+    # by the definition: with two members the spread is |a - b| / sqrt(2), and the mean's bias that of both
+    awk -v m="$(column both bias)" -v a="$(column a bias)" -v b="$(column b bias)" 'BEGIN { d = m - (a + b) / 2; exit !(d < 1e-5 && d > -1e-5) }'
+    evaluate --checkpoints=$B,$A --output=turned --seed=1
+    for name in 5 8 22 24 26; do cmp <(scores both $name) <(scores turned $name); done
+    evaluate --checkpoints=$A,$B --members=6 --output=six
+    contains "$(cat said)" "ensemble: 6 members, of 2 checkpoints, 4 with input_noise 0.2 on the initial state"
+    evaluate --checkpoints=$A,$B --members=6 --local_batch_size=2 --output=batches
+    cmp six/scores.csv batches/scores.csv
+    needs_mpi
+    "$TOP/tests/mpirun" -np 2 "$VITRAIN" evaluate --checkpoints=$A,$B --members=6 --rollout=4 --output=shared >/dev/null
+    for file in loss scores; do cmp six/$file.csv shared/$file.csv; done
+}
+
+# fields FILE VARIABLE START COUNT: its numbers.
+fields() { h5dump -d "/$2[$3;;$4]" "$1" | sed -n 's/^ *([0-9]*,[0-9,]*): *//p' | tr -d ' \n'; }
+
+# member 0 is the forecast alone; each member has the bits that it has in any other ensemble and batch.
+test_predict_an_ensemble() {
+    command -v h5dump >/dev/null || skip "no h5dump"
+    predict $A --output=alone.nc
+    predict $A --members=1 --output=one.nc
+    predict $A --members=5 --output=five.nc
+    contains "$(cat said)" "five.nc: 3 forecasts of $A/checkpoints/best, 2002-01-02 12:00 to 2002-01-03 00:00 UTC, 3 channels; 5 members, 4 with input_noise 0.2"
+    predict $A --members=3 --local_batch_size=2 --output=three.nc
+    for time in 0 2; do
+        fields alone.nc t2m $time,0,0 1,16,32 >alone
+        [ "$(wc -c <alone)" -gt 3000 ]
+        for file in one five; do fields $file.nc t2m 0,$time,0,0 1,1,16,32 | cmp alone -; done
+        fields one.nc t2m_mean $time,0,0 1,16,32 | cmp alone -
+        fields five.nc t2m 2,$time,0,0 1,1,16,32 >second
+        fields three.nc t2m 2,$time,0,0 1,1,16,32 | cmp second -
+        refuted cmp alone second
+    done
+    predict --checkpoints=$A,$B --output=both.nc
+    predict $B --output=b.nc
+    fields both.nc u10 1,1,0,0 1,1,16,32 >second
+    fields b.nc u10 1,0,0 1,16,32 | cmp second -
+    h5dump -A five.nc >header
+    contains "$(cat header)" realization 'DATASET "number"' 'DATASET "t2m_mean"' "realization: mean" "H5T_STD_I32LE"
+    refuted grep -q number <(h5dump -A alone.nc)
+    command -v ncdump >/dev/null || return 0
+    ncdump -v number five.nc >dump
+    contains "$(cat dump)" "float t2m(number, time, lat, lon)" "float t2m_mean(time, lat, lon)" "int number(number)" " number = 0, 1, 2, 3, 4 ;"
+}
+
+# In xarray, where there is one: the mean of the members is NAME_mean.
+test_ensembles_in_xarray() {
+    local python; python=$(command -v python3 || true)
+    [ ! -x /opt/torch/bin/python ] || python=/opt/torch/bin/python
+    "$python" -c "import xarray, netCDF4" 2>/dev/null || skip "no Python with xarray and netCDF4"
+    predict $A --members=4 --output=four.nc
+    "$python" - <<'END'
+import numpy as np, xarray
+with xarray.open_dataset("four.nc") as f:
+    assert f.u10.dims == ("number", "time", "lat", "lon") and f.u10.shape == (4, 3, 16, 32), f.u10
+    assert f.number.values.tolist() == [0, 1, 2, 3] and f.number.attrs["standard_name"] == "realization", f.number
+    for name in "u10", "v10", "t2m":
+        mean = f[name].astype("f8").mean("number").astype("f4")
+        np.testing.assert_array_equal(mean.values, f[name + "_mean"].values)
+        spread = f[name].std("number").values
+        assert (spread > 0).mean() > 0.99, spread
+        assert f[name + "_mean"].attrs["cell_methods"] == "realization: mean"
+END
+}
+
+test_ensembles_that_are_refused() {
+    for command in "evaluate --output=x" "predict --time=2002-01-02T06 --output=x.nc"; do
+        run() { "$VITRAIN" $command "$@"; }
+        refuses_once "--members=0: expected a whole number from 1 to 100000" -- run $A --members=0
+        refuses_once "--members=-2: expected a whole number from 1 to 100000" -- run $A --members=-2
+        refuses_once "--members=4: the members of a checkpoint differ by noise on their initial state, but input_noise is 0; set --input_noise=S" \
+            -- run $A --members=4 --input_noise=0
+        refuses_once "CHECKPOINT $A and --checkpoints=$A,$B: give one of the two" -- run $A --checkpoints=$A,$B
+        refuses_once "--checkpoints=$A: expected at least two checkpoints with commas between them, like --checkpoints=A,B,C" -- run --checkpoints=$A
+        refuses_once "there is nothing before or after a comma" -- run --checkpoints=$A,
+        refuses_once "$A/checkpoints/best and $A/checkpoints/step-00000007 are the same checkpoint; name each one once" \
+            -- run --checkpoints=$A,$B,$A/checkpoints/step-00000007
+        refuses_once "--members=3: 2 checkpoints can't have as many members each; use a multiple of 2" -- run --checkpoints=$A,$B --members=3
+        refuses_once "nowhere" "expected the directory of a checkpoint" -- run --checkpoints=$A,nowhere
+    done
+    refuses_once "no CHECKPOINT given" -- "$VITRAIN" evaluate
+    run() { "$VITRAIN" evaluate --checkpoints=$A,$RUNS/other --rollout=1 --output=x; }
+    for flag in embed_dim=32 depth=1 patch_size=8 num_heads=4 dt=2 predict=tendency n_out_channels=2; do
+        rm -rf $RUNS/other
+        train --run_num=other --$flag >/dev/null
+        refuses_once "--checkpoints: $A/checkpoints/best has ${flag%=*} " ", but $RUNS/other/checkpoints/best has ${flag#*=}: the models of an ensemble may differ in their weights alone" -- run
+    done
+    rm -rf $RUNS/other
+    cp -r data moved
+    train --run_num=other --data_dir=moved >/dev/null
+    refuses_once "has global_means_path data/stats/global_means.npy, but" "must see the same data; --data_dir=DIR names it for all" -- run
+    "$VITRAIN" evaluate --checkpoints=$A,$RUNS/other --rollout=1 --output=x --data_dir=moved >/dev/null
+    [ ! -e x.nc ]
+}
