@@ -13,8 +13,9 @@
 /* What the first checkpoint's configuration says for all: its sizes, and the files by which fields are normalised. */
 static const char *const sizes[] = {"model",         "task",           "embed_dim", "depth",     "patch_size",
                                     "n_in_channels", "n_out_channels", "missing",   "variables", NULL};
-static const char *const files[] = {"global_means_path", "global_stds_path", NULL};
-static const char *const changes[] = {"time_diff_stds_path", NULL};
+static const char *const files[] = {"global_means_path", "global_stds_path", "static_fields", NULL};
+static const char *const files_of_departures[] = {"climatology_path", "static_fields", NULL};
+static const char *const files_of_changes[] = {"time_diff_stds_path", NULL};
 
 /* Checks that an option is the same in both. */
 static vt_status compare_option(const char *option, const char *const *names, const vt_config *const *configs,
@@ -46,8 +47,10 @@ static vt_status check_fits(const char *const *names, const vt_config *const *co
     VT_TRY(compare(sizes, names, configs, weights_alone));
     VT_TRY(compare(vt_model_kind_of(configs[0])->identity, names, configs, weights_alone));
     VT_TRY(compare(vt_task_kind_of(configs[0])->identity, names, configs, weights_alone));
-    VT_TRY(compare(files, names, configs, one_set));
-    if (configs[0]->predict == VT_PREDICT_TENDENCY) VT_TRY(compare(changes, names, configs, one_set));
+    const bool departs = configs[0]->normalise == VT_NORMALISE_CLIMATOLOGY;
+    VT_TRY(compare(departs ? files_of_departures : files, names, configs, one_set));
+    if (!departs && configs[0]->predict == VT_PREDICT_TENDENCY)
+        VT_TRY(compare(files_of_changes, names, configs, one_set));
 done:
     return status;
 }

@@ -200,9 +200,9 @@ static void append_ensemble_curves(vt_text *html, const vt_table *scores)
                    vt_table_value(scores, 0, "members"));
     append_curves(html, scores, errors, 3, NAN, NULL);
     if (!has_numbers(scores, (rows_of){0, scores->rows}, "spread_error_ratio")) return;
-    vt_text_append(html,
-                   "<p class=\"sub\">Spread over error, times √((N + 1) / N): 1 is reliable; below 1, the members "
-                   "are too much alike.</p>");
+    vt_text_append(
+        html, "<h2>Spread over error</h2><p class=\"sub\">Times √((N + 1) / N): 1 is reliable; below 1, the members "
+              "are too much alike.</p>");
     append_curves(html, scores, ratio, 1, 1, "reliable");
 }
 

@@ -131,6 +131,30 @@ with xarray.open_dataset("four.nc") as f:
 END
 }
 
+# Members of a model that sees departures and forcings have those of their own dates, whichever batch they are in; and those
+# of predict are those of evaluate.
+test_ensembles_of_departures() {
+    local flags="--normalise=climatology --forcings=[cos_zenith,sin_day] --n_history=1 --n_in_channels=6 --predict=tendency"
+    for seed in 3 4; do train --run_num=$seed --seed=$seed $flags >/dev/null; done
+    evaluate $RUNS/3 --members=4 --output=four
+    evaluate $RUNS/3 --members=4 --output=batches --local_batch_size=1
+    cmp four/scores.csv batches/scores.csv
+    # This model hardly changes its input yet, so that the spread of u10 is the noise's: 0.2 departure_change_stds, times the
+    # root of 3/4 because one of the members has none.
+    if command -v h5dump >/dev/null; then
+        awk -v spread="$(column four spread)" -v change="$(h5dump -d "/departure_change_stds[0;;1]" data/stats/climatology.h5 | sed -n 's/^ *(0): *//p')" \
+            'BEGIN { ratio = spread / (0.2 * sqrt(0.75) * change); print "ratio", ratio; exit !(ratio > 0.9 && ratio < 1.1) }'
+    fi
+    evaluate --checkpoints=$RUNS/3,$RUNS/4 --members=4 --output=both
+    refuted cmp four/scores.csv both/scores.csv
+    says "4 members" -- "$VITRAIN" predict $RUNS/3 --members=4 --time=2002-01-02T06 --rollout=3 --output=f.nc
+    "$VITRAIN" stats data/train --harmonics=0 --output=other >/dev/null
+    train --run_num=5 $flags --climatology_path=other/climatology.h5 >/dev/null
+    refuses_once "has climatology_path data/stats/climatology.h5, but" "must see the same data" -- evaluate --checkpoints=$RUNS/3,$RUNS/5 --output=x
+    train --run_num=6 ${flags/climatology/mean} >/dev/null
+    refuses_once "has normalise climatology, but" "may differ in their weights alone" -- evaluate --checkpoints=$RUNS/3,$RUNS/6 --output=x
+}
+
 test_ensembles_that_are_refused() {
     for command in "evaluate --output=x" "predict --time=2002-01-02T06 --output=x.nc"; do
         run() { "$VITRAIN" $command "$@"; }
