@@ -10,7 +10,7 @@
 #include "base/memory.h"
 #include "forecast/climatologies.h"
 #include "forecast/evaluation_report.h"
-#include "forecast/forecaster.h"
+#include "forecast/states.h"
 #include "report/progress.h"
 #include "source/fields/dataset.h"
 #include "storage/output_file.h"
@@ -28,16 +28,15 @@ typedef struct {
     vt_scores *scores;
     vt_ensemble *ensemble; /* NULL: none was asked for */
     vt_spectra *spectra;
-    vt_date *dates;               /* of the inputs of a batch */
     int64_t *starts, start_count; /* initial times: samples whose file reaches the last lead time */
     int64_t batch, rounds;        /* initial times that a rank forecasts at once, and how often */
-    int64_t members;              /* forecasts of each initial time */
+    int64_t loss_batch;           /* samples whose losses it computes at once: at least as many */
+    vt_date *dates;               /* of their inputs */
+    int64_t *keys;                /* [batch]: what names the initial times where members are perturbed */
+    vt_states states;
     int64_t plane, map_channel;
     vt_variable *variables;      /* [out] */
-    float *input, *forecast;     /* of a batch: of member 0 of all initial times, then of member 1 */
     float *persistence, *target; /* of a batch, and one target */
-    float *mean;                 /* of an ensemble */
-    const float **fields;        /* [members]: the forecasts of one initial time */
     float *seasonal;             /* at the time of the target */
     vt_evaluation loss;          /* the training's, over loss_count samples */
     int64_t loss_count;
@@ -148,23 +147,22 @@ static int64_t smaller(int64_t a, int64_t b)
  * last one the last ranks may have fewer. The members of an initial time stay together, however many they are. */
 static void share_out(evaluation *e)
 {
-    const int64_t at_once = vt_forecaster_batch(e->forecaster) / e->members;
-    const int64_t ranks = vt_world_ranks(e->world), most = (at_once > 0 ? at_once : 1) * ranks;
+    const int64_t ranks = vt_world_ranks(e->world), members = vt_members_number(&e->options->members);
+    const int64_t at_once = vt_forecaster_batch(e->forecaster),
+                  most = (at_once < members ? 1 : at_once / members) * ranks;
     e->rounds = (e->start_count + most - 1) / most;
     e->batch = (e->start_count + e->rounds * ranks - 1) / (e->rounds * ranks);
+    e->loss_batch = smaller(e->batch * members, at_once);
 }
 
-static void take_memory(evaluation *e)
+static vt_status take_memory(evaluation *e)
 {
+    vt_status status = VT_OK;
     const vt_config *config = e->options->config;
-    size_t batch = (size_t)e->batch, states = batch * (size_t)e->members, plane = (size_t)e->plane * sizeof(float);
-    size_t in = (size_t)config->n_in_channels * plane, out = (size_t)config->n_out_channels * plane;
-    e->dates = vt_allocate(states, sizeof *e->dates, "the evaluation");
-    e->input = vt_allocate(states * in, 1, "the evaluation");
+    const size_t batch = (size_t)e->batch, out = (size_t)(config->n_out_channels * e->plane) * sizeof(float);
+    e->dates = vt_allocate((size_t)e->loss_batch, sizeof *e->dates, "the evaluation");
+    e->keys = vt_allocate(batch, sizeof *e->keys, "the evaluation");
     e->persistence = vt_allocate(batch * out, 1, "the evaluation");
-    e->forecast = vt_allocate(states * out, 1, "the evaluation");
-    e->mean = vt_allocate(out, 1, "the evaluation");
-    e->fields = vt_allocate((size_t)e->members, sizeof *e->fields, "the evaluation");
     e->target = vt_allocate(out, 1, "the evaluation");
     e->seasonal = vt_allocate(out, 1, "the evaluation");
     vt_scores_options options = {.leads = e->options->rollout,
@@ -175,7 +173,7 @@ static void take_memory(evaluation *e)
                                  .climatology = e->climatologies.mean,
                                  .stds = vt_forecaster_stds(e->forecaster)};
     vt_scores_open(&options, &e->scores);
-    const vt_ensemble_options ensemble = {.members = e->members,
+    const vt_ensemble_options ensemble = {.members = vt_members_number(&e->options->members),
                                           .leads = options.leads,
                                           .channels = options.channels,
                                           .height = options.height,
@@ -191,64 +189,33 @@ static void take_memory(evaluation *e)
                                         .goes_round =
                                             longitudes != NULL && vt_window_goes_round(longitudes, options.width)};
     vt_spectra_open(&spectra, &e->spectra);
+    VT_TRY(vt_states_open(&e->options->members, e->forecaster, config, e->batch, e->options->output, &e->states));
+done:
+    return status;
 }
 
 /* ---- forecasts ---- */
 
-/* What names an initial time where members are perturbed. */
-static int64_t key_of(const evaluation *e, int64_t start)
-{
-    vt_date date = {0};
-    return vt_dataset_date(e->dataset, start, &date) ? date.minutes : start;
-}
-
-/* The inputs of some initial times, for all members, and what persistence forecasts from them. */
+/* The inputs of some initial times, and what persistence forecasts from them. */
 static vt_status read_inputs(evaluation *e, const int64_t *starts, int64_t count)
 {
     vt_status status = VT_OK;
     const vt_config *config = e->options->config;
     const int64_t in = config->n_in_channels * e->plane, out = config->n_out_channels * e->plane;
+    float *input = e->states.input;
     for (int64_t i = 0; i < count; i++) {
-        VT_TRY(vt_dataset_read(e->dataset, starts[i], e->input + i * in, e->target));
+        vt_date date = {0};
+        VT_TRY(vt_dataset_read(e->dataset, starts[i], input + i * in, e->target));
         if (vt_task_weather.has_baseline(config))
-            memcpy(e->persistence + i * out, e->input + i * in, (size_t)out * sizeof(float));
-        for (int64_t m = 1; m < e->members; m++) {
-            float *input = e->input + (m * count + i) * in;
-            memcpy(input, e->input + i * in, (size_t)in * sizeof(float));
-            vt_members_perturb(&e->options->members, e->forecaster, m, key_of(e, starts[i]), input);
-        }
+            memcpy(e->persistence + i * out, input + i * in, (size_t)out * sizeof(float));
+        e->keys[i] = vt_dataset_date(e->dataset, starts[i], &date) ? date.minutes : starts[i];
     }
+    vt_states_begin(&e->states, count, e->keys);
 done:
     return status;
 }
 
-/* When the inputs of `count` samples are, `lead` steps later, as far as that is known. */
-static void take_dates(const evaluation *e, const int64_t *samples, int64_t count, int64_t lead, vt_date *dates)
-{
-    const int64_t step = vt_dataset_minutes_a_time(e->dataset) * e->options->config->dt;
-    for (int64_t i = 0; i < count; i++)
-        if (vt_dataset_date(e->dataset, samples[i], &dates[i])) dates[i] = vt_date_after(dates[i], lead * step);
-}
-
-/* The forecasts at the next lead time of all members from `count` initial times, of one checkpoint after the other. */
-static vt_status forecast_members(evaluation *e, const int64_t *starts, int64_t count, int64_t lead)
-{
-    vt_status status = VT_OK;
-    const vt_config *config = e->options->config;
-    const int64_t in = config->n_in_channels * e->plane, out = config->n_out_channels * e->plane;
-    const int64_t most = vt_forecaster_batch(e->forecaster), each = vt_members_of_each(&e->options->members) * count;
-    for (int64_t m = 0; m < e->members; m++) take_dates(e, starts, count, lead, e->dates + m * count);
-    for (int64_t begin = 0; begin < e->members * count; begin += each) {
-        vt_forecaster_choose(e->forecaster, begin / each);
-        for (int64_t first = begin; first < begin + each; first += most)
-            VT_TRY(vt_forecaster_step(e->forecaster, e->input + first * in, e->dates + first,
-                                      smaller(most, begin + each - first), e->forecast + first * out));
-    }
-done:
-    return status;
-}
-
-/* One forecast, or the mean of e->fields, of the initial time that is sample `start`. */
+/* One forecast of the initial time that is sample `start`: of an ensemble the mean. */
 static vt_status score_forecast(evaluation *e, int64_t start, int64_t lead, const float *forecast,
                                 const float *persistence)
 {
@@ -266,10 +233,18 @@ static vt_status score_forecast(evaluation *e, int64_t start, int64_t lead, cons
         fields.seasonal = e->seasonal;
     }
     vt_scores_add(e->scores, lead, &fields);
-    if (e->ensemble != NULL) vt_ensemble_add(e->ensemble, lead, e->fields, e->target);
+    if (e->ensemble != NULL) vt_ensemble_add(e->ensemble, lead, e->states.fields, e->target);
     vt_spectra_add(e->spectra, lead, forecast, e->target);
 done:
     return status;
+}
+
+/* When the inputs of `count` samples are, `lead` steps later, as far as that is known. */
+static void take_dates(const evaluation *e, const int64_t *samples, int64_t count, int64_t lead, vt_date *dates)
+{
+    const int64_t step = vt_dataset_minutes_a_time(e->dataset) * e->options->config->dt;
+    for (int64_t i = 0; i < count; i++)
+        if (vt_dataset_date(e->dataset, samples[i], &dates[i])) dates[i] = vt_date_after(dates[i], lead * step);
 }
 
 /* Forecasts and scores the next lead time of `count` initial times from the `first`-th one on. */
@@ -282,12 +257,11 @@ static vt_status score_lead(evaluation *e, int64_t first, int64_t count, int64_t
     if (lead == 0)
         VT_TRY(read_inputs(e, starts, count));
     else
-        vt_forecaster_shift(config, count * e->members, e->forecast, e->input);
-    VT_TRY(forecast_members(e, starts, count, lead));
+        vt_states_shift(&e->states);
+    take_dates(e, starts, count, lead, e->dates);
+    VT_TRY(vt_states_step(&e->states, e->dates));
     for (int64_t i = 0; i < count; i++) {
-        const float *forecast = e->members > 1 ? e->mean : e->forecast + i * out;
-        for (int64_t m = 0; m < e->members; m++) e->fields[m] = e->forecast + (m * count + i) * out;
-        if (e->members > 1) vt_ensemble_mean(e->members, e->fields, out, e->mean);
+        const float *forecast = vt_states_forecast(&e->states, i);
         VT_TRY(score_forecast(e, starts[i], lead, forecast, e->persistence + i * out));
         if (first + i == 0)
             VT_TRY(vt_maps_draw(&e->maps, lead, e->target + e->map_channel * e->plane,
@@ -327,15 +301,15 @@ static vt_status add_losses(evaluation *e, int64_t first, int64_t count)
     const vt_config *config = e->options->config;
     const int64_t in = config->n_in_channels * e->plane, out = config->n_out_channels * e->plane;
     if (count <= 0) return VT_OK;
-    float *targets = e->forecast; /* there are no forecasts yet */
+    float *input = e->states.input, *targets = e->states.forecast; /* there are no forecasts yet */
     for (int64_t i = 0; i < count; i++) {
         const int64_t sample = (first + i) * e->options->every;
-        VT_TRY(vt_dataset_read(e->dataset, sample, e->input + i * in, targets + i * out));
+        VT_TRY(vt_dataset_read(e->dataset, sample, input + i * in, targets + i * out));
         take_dates(e, &sample, 1, 0, &e->dates[i]);
     }
     for (int64_t k = 0; k <= e->options->members.other_count; k++) {
         vt_forecaster_choose(e->forecaster, k);
-        VT_TRY(vt_forecaster_score(e->forecaster, e->input, e->dates, targets, count, &e->loss));
+        VT_TRY(vt_forecaster_score(e->forecaster, input, e->dates, targets, count, &e->loss));
     }
 done:
     return status;
@@ -347,14 +321,12 @@ static vt_status find_loss(evaluation *e)
 {
     vt_status status = VT_OK;
     vt_trainer *trainer = vt_forecaster_trainer(e->forecaster);
-    const int64_t every = e->options->every;
-    const int64_t batch = smaller(e->batch * e->members, vt_forecaster_batch(e->forecaster));
-    const int64_t together = batch * vt_world_ranks(e->world);
+    const int64_t every = e->options->every, together = e->loss_batch * vt_world_ranks(e->world);
     e->loss_count = (vt_dataset_source(e->dataset)->sample_count + every - 1) / every;
     vt_step_evaluation_open(trainer, false, &e->loss);
     for (int64_t begin = 0; begin < e->loss_count; begin += together) {
-        const int64_t first = begin + vt_world_rank(e->world) * batch;
-        VT_TRY(vt_world_agree(e->world, add_losses(e, first, smaller(batch, e->loss_count - first))));
+        const int64_t first = begin + vt_world_rank(e->world) * e->loss_batch;
+        VT_TRY(vt_world_agree(e->world, add_losses(e, first, smaller(e->loss_batch, e->loss_count - first))));
     }
     vt_step_evaluation_finish(trainer, &e->loss);
 done:
@@ -383,9 +355,8 @@ static vt_status run_phases(evaluation *e)
                                      vt_dataset_known_grid(e->dataset)};
     VT_TRY(vt_forecaster_open(e->options->config, e->options->checkpoint, e->world, &data, &e->forecaster));
     VT_TRY(vt_members_read(&e->options->members, e->forecaster, data.channel_names));
-    e->members = vt_members_number(&e->options->members);
     share_out(e);
-    take_memory(e);
+    VT_TRY(vt_world_agree(e->world, take_memory(e)));
     vt_date from = {0};
     const int64_t length = vt_dataset_minutes_a_time(e->dataset) * e->options->config->dt;
     const bool dated = vt_dataset_date(e->dataset, e->starts[0], &from);
@@ -437,16 +408,14 @@ done:
     vt_spectra_close(&e.spectra);
     vt_climatologies_close(&e.climatologies);
     vt_evaluation_close(&e.loss);
+    vt_states_close(&e.states);
     vt_forecaster_close(&e.forecaster);
     vt_dataset_close(&e.dataset);
     free(e.starts);
     free(e.dates);
     free(e.variables);
-    free(e.input);
+    free(e.keys);
     free(e.persistence);
-    free(e.forecast);
-    free(e.mean);
-    free(e.fields);
     free(e.target);
     free(e.seasonal);
     vt_world_close(&e.world, status == VT_ERROR);

@@ -318,82 +318,37 @@ vt_status vt_forecast_file_open(const char *path, const vt_forecast_file_options
     return status;
 }
 
-/* Writes or reads one field of a channel, [height, width]. */
-static vt_status move_field(const vt_forecast_file *file, hid_t variable, bool is_mean, bool writes, int64_t member,
-                            int64_t time, float *field)
+static vt_status write_inside(vt_forecast_file *file, int64_t member, int64_t time, const float *fields)
 {
     vt_status status = VT_OK;
+    const bool is_mean = member == VT_FORECAST_MEAN;
+    const int64_t at[DIMENSIONS] = {[TIME] = time, [NUMBER] = member}, plane = file->extent[LAT] * file->extent[LON];
     int order[DIMENSIONS];
     const int dimensions = dimensions_of(file, is_mean, order);
-    const int64_t at[DIMENSIONS] = {[TIME] = time, [NUMBER] = member};
     hsize_t start[DIMENSIONS], count[DIMENSIONS];
     for (int i = 0; i < dimensions; i++) {
         start[i] = (hsize_t)at[order[i]];
         count[i] = order[i] == LAT || order[i] == LON ? (hsize_t)file->extent[order[i]] : 1;
     }
-    hid_t memory = H5Screate_simple(dimensions, count, NULL), space = H5Dget_space(variable);
-    H5Sselect_hyperslab(space, H5S_SELECT_SET, start, NULL, count, NULL);
-    const herr_t moved = writes ? H5Dwrite(variable, H5T_NATIVE_FLOAT, memory, space, H5P_DEFAULT, field)
-                                : H5Dread(variable, H5T_NATIVE_FLOAT, memory, space, H5P_DEFAULT, field);
-    H5Sclose(space);
-    H5Sclose(memory);
-    VT_CHECK(moved >= 0, "can't %s time %lld of %s: %s", writes ? "write" : "read", (long long)time, file->path,
-             vt_hdf5_reason());
-done:
-    return status;
-}
-
-/* How many times the fields of all channels are to be written. */
-static int64_t fields_in_all(const vt_forecast_file *file)
-{
-    return file->extent[TIME] * (file->extent[NUMBER] > 0 ? file->extent[NUMBER] : 1);
-}
-
-vt_status vt_forecast_file_write(vt_forecast_file *file, int64_t member, int64_t time, float *fields)
-{
-    vt_status status = VT_OK;
-    const int64_t plane = file->extent[LAT] * file->extent[LON];
-    VT_ASSERT(file->written < fields_in_all(file));
-    vt_hdf5_enter();
-    for (int64_t c = 0; c < file->channels; c++)
-        VT_TRY(move_field(file, file->variables[c], false, true, member, time, fields + c * plane));
+    hid_t memory = H5Screate_simple(dimensions, count, NULL);
+    for (int64_t c = 0; c < file->channels; c++) {
+        hid_t variable = (is_mean ? file->means : file->variables)[c], space = H5Dget_space(variable);
+        H5Sselect_hyperslab(space, H5S_SELECT_SET, start, NULL, count, NULL);
+        herr_t written = H5Dwrite(variable, H5T_NATIVE_FLOAT, memory, space, H5P_DEFAULT, fields + c * plane);
+        H5Sclose(space);
+        VT_CHECK(written >= 0, "can't write time %lld of %s: %s", (long long)time, file->path, vt_hdf5_reason());
+    }
     file->written++;
 done:
-    vt_hdf5_leave();
+    H5Sclose(memory);
     return status;
 }
 
-/* mean [height, width] of the members' fields of channel `c` at a time, summed in float64. */
-static vt_status read_mean(const vt_forecast_file *file, int64_t c, int64_t time, double *sums, float *mean)
+vt_status vt_forecast_file_write(vt_forecast_file *file, int64_t member, int64_t time, const float *fields)
 {
-    vt_status status = VT_OK;
-    const int64_t plane = file->extent[LAT] * file->extent[LON], members = file->extent[NUMBER];
-    memset(sums, 0, (size_t)plane * sizeof *sums);
-    for (int64_t member = 0; member < members; member++) {
-        VT_TRY(move_field(file, file->variables[c], false, false, member, time, mean));
-        for (int64_t i = 0; i < plane; i++) sums[i] += (double)mean[i];
-    }
-    for (int64_t i = 0; i < plane; i++) mean[i] = (float)(sums[i] / (double)members);
-done:
-    return status;
-}
-
-static vt_status write_means(vt_forecast_file *file)
-{
-    vt_status status = VT_OK;
-    const size_t plane = (size_t)(file->extent[LAT] * file->extent[LON]);
-    double *sums = vt_allocate(plane, sizeof *sums, "a file of forecasts");
-    float *mean = vt_allocate(plane, sizeof *mean, "a file of forecasts");
     vt_hdf5_enter();
-    for (int64_t c = 0; file->extent[NUMBER] > 0 && c < file->channels; c++)
-        for (int64_t time = 0; time < file->extent[TIME]; time++) {
-            VT_TRY(read_mean(file, c, time, sums, mean));
-            VT_TRY(move_field(file, file->means[c], true, true, 0, time, mean));
-        }
-done:
+    vt_status status = write_inside(file, member, time, fields);
     vt_hdf5_leave();
-    free(sums);
-    free(mean);
     return status;
 }
 
@@ -419,8 +374,8 @@ static bool close_handles(vt_forecast_file *file)
 vt_status vt_forecast_file_finish(vt_forecast_file **file)
 {
     vt_status status = VT_OK;
-    VT_ASSERT((*file)->written == fields_in_all(*file));
-    VT_TRY(write_means(*file));
+    const int64_t members = (*file)->extent[NUMBER];
+    VT_ASSERT((*file)->written == (*file)->extent[TIME] * (members > 0 ? members + 1 : 1));
     VT_CHECK(close_handles(*file), "can't write %s: %s", (*file)->path, vt_hdf5_reason());
     VT_TRY(vt_output_publish((*file)->partial, (*file)->path));
     free((*file)->partial);

@@ -32,12 +32,12 @@ typedef struct vt_forecast_file vt_forecast_file;
 /* The file gets its name when it is finished. */
 vt_status vt_forecast_file_open(const char *path, const vt_forecast_file_options *options, vt_forecast_file **file);
 
-/* The fields [channels, height, width] of a member (without an ensemble: 0) at time 0, 1, …; in any order, each once.
- */
-vt_status vt_forecast_file_write(vt_forecast_file *file, int64_t member, int64_t time, float *fields);
+/* The fields [channels, height, width] at time 0, 1, … of a member (0 without an ensemble), or of the members' mean;
+ * each once, in any order. */
+enum { VT_FORECAST_MEAN = -1 };
+vt_status vt_forecast_file_write(vt_forecast_file *file, int64_t member, int64_t time, const float *fields);
 
-/* After the last one: adds the means of an ensemble, which it reads field by field, closes the file and gives it its
- * name, in the place of another file of that name. */
+/* After the last one: closes the file and gives it its name, in the place of another file of that name. */
 vt_status vt_forecast_file_finish(vt_forecast_file **file);
 
 /* Gives up, and removes what was written. */

@@ -9,7 +9,7 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "forecast/forecast_file.h"
-#include "forecast/forecaster.h"
+#include "forecast/states.h"
 #include "source/fields/dataset.h"
 #include "source/fields/file_list.h"
 #include "task/weather/calendar.h"
@@ -27,9 +27,7 @@ typedef struct {
     double *longitudes;      /* likewise */
     double *no_latitudes;    /* zeros, for a model whose data have no latitudes */
     float *input;            /* the initial state, [n_in_channels, height, width] */
-    int64_t at_once;         /* members that are forecast at once */
-    vt_date *dates;          /* of the inputs of these: [at_once] */
-    float *inputs, *fields;  /* of these: [at_once, n_in_channels, height, width], [at_once, n_out_channels, …] */
+    vt_states states;
     vt_forecaster *forecaster;
     vt_forecast_file *result;
 } prediction;
@@ -344,50 +342,32 @@ static void leave_out_missing(const prediction *p, float *fields)
         if (isnan(p->input[i])) fields[i] = NAN;
 }
 
-/* Forecasts of `count` members from the `first`-th one on, which are of one checkpoint. */
-static vt_status forecast_members(prediction *p, int64_t first, int64_t count)
+static vt_status forecast(prediction *p)
 {
     vt_status status = VT_OK;
     const vt_prediction_options *options = p->options;
     const vt_config *config = options->config;
     const int64_t plane = config->img_size[0] * config->img_size[1];
-    const int64_t in = config->n_in_channels * plane, out = config->n_out_channels * plane;
-    for (int64_t i = 0; i < count; i++) {
-        memcpy(p->inputs + i * in, p->input, (size_t)in * sizeof *p->inputs);
-        vt_members_perturb(&options->members, p->forecaster, first + i, p->date.minutes, p->inputs + i * in);
-    }
+    const char *name = strrchr(options->output, '/');
+    char *directory =
+        name == NULL ? vt_text_copy(".") : vt_text_format("%.*s/", (int)(name - options->output), options->output);
+    VT_TRY(vt_states_open(&options->members, p->forecaster, config, 1, directory, &p->states));
+    memcpy(p->states.input, p->input, (size_t)(config->n_in_channels * plane) * sizeof *p->input);
+    vt_states_begin(&p->states, 1, &p->date.minutes);
     for (int64_t step = 0; step < options->steps; step++) {
-        for (int64_t i = 0; i < count; i++) p->dates[i] = vt_date_after(p->date, step * p->minutes_a_time * config->dt);
-        VT_TRY(vt_forecaster_step(p->forecaster, p->inputs, p->dates, count, p->fields));
-        for (int64_t i = 0; i < count; i++) {
-            leave_out_missing(p, p->fields + i * out);
-            VT_TRY(vt_forecast_file_write(p->result, first + i, step, p->fields + i * out));
+        const vt_date date = vt_date_after(p->date, step * p->minutes_a_time * config->dt);
+        if (step > 0) vt_states_shift(&p->states);
+        VT_TRY(vt_states_step(&p->states, &date));
+        for (int64_t m = 0; m < p->states.number; m++) {
+            float *fields = p->states.forecast + m * config->n_out_channels * plane;
+            leave_out_missing(p, fields);
+            VT_TRY(vt_forecast_file_write(p->result, m, step, fields));
         }
-        if (step + 1 < options->steps) vt_forecaster_shift(config, count, p->fields, p->inputs);
+        const float *mean = vt_states_forecast(&p->states, 0);
+        if (options->members.count > 0) VT_TRY(vt_forecast_file_write(p->result, VT_FORECAST_MEAN, step, mean));
     }
 done:
-    return status;
-}
-
-/* A few at once, so that the memory does not grow with them. */
-static vt_status forecast(prediction *p)
-{
-    vt_status status = VT_OK;
-    const vt_members *members = &p->options->members;
-    const vt_config *config = p->options->config;
-    const int64_t each = vt_members_of_each(members), batch = vt_forecaster_batch(p->forecaster);
-    const size_t plane = (size_t)(config->img_size[0] * config->img_size[1]) * sizeof(float);
-    p->at_once = each < batch ? each : batch;
-    p->dates = vt_allocate((size_t)p->at_once, sizeof *p->dates, "the forecast");
-    p->inputs = vt_allocate((size_t)(p->at_once * config->n_in_channels), plane, "the forecast");
-    p->fields = vt_allocate((size_t)(p->at_once * config->n_out_channels), plane, "the forecast");
-    for (int64_t first = 0; first < vt_members_number(members);) {
-        const int64_t left = each - first % each, count = left < p->at_once ? left : p->at_once;
-        vt_forecaster_choose(p->forecaster, first / each);
-        VT_TRY(forecast_members(p, first, count));
-        first += count;
-    }
-done:
+    free(directory);
     return status;
 }
 
@@ -428,14 +408,12 @@ vt_status vt_predict(const vt_prediction_options *options, const vt_launch *laun
     status = run(&p);
 done:
     vt_forecast_file_close(&p.result);
+    vt_states_close(&p.states);
     vt_forecaster_close(&p.forecaster);
     vt_fields_file_close(&p.file);
     free(p.longitudes);
     free(p.no_latitudes);
     free(p.input);
-    free(p.inputs);
-    free(p.dates);
-    free(p.fields);
     vt_world_close(&p.world, status == VT_ERROR);
     return status;
 }

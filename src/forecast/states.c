@@ -1,0 +1,94 @@
+#include "forecast/states.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "storage/scratch.h"
+#include "task/weather/ensemble.h"
+
+static int64_t input_size(const vt_config *config)
+{
+    return config->n_in_channels * config->img_size[0] * config->img_size[1];
+}
+
+static int64_t field_size(const vt_config *config)
+{
+    return config->n_out_channels * config->img_size[0] * config->img_size[1];
+}
+
+vt_status vt_states_open(const vt_members *members, vt_forecaster *forecaster, const vt_config *config, int64_t most,
+                         const char *directory, vt_states *states)
+{
+    vt_status status = VT_OK;
+    const int64_t number = vt_members_number(members);
+    const size_t count = (size_t)(number * most), out = (size_t)field_size(config);
+    const size_t inputs = count * (size_t)input_size(config), all = (inputs + count * out) * sizeof(float);
+    *states =
+        (vt_states){.members = members, .forecaster = forecaster, .config = config, .number = number, .most = most};
+    states->dates = vt_allocate(count, sizeof *states->dates, "the forecasts");
+    states->mean = vt_allocate(out, sizeof *states->mean, "the forecasts");
+    states->fields = vt_allocate((size_t)number, sizeof *states->fields, "the forecasts");
+    if (number > vt_forecaster_batch(forecaster)) {
+        VT_TRY(vt_scratch_open(directory, all, &states->scratch));
+        states->scratch_bytes = all;
+    }
+    states->input = states->scratch != NULL ? states->scratch : vt_allocate(all, 1, "the forecasts");
+    states->forecast = states->input + inputs;
+done:
+    return status;
+}
+
+void vt_states_close(vt_states *states)
+{
+    if (states->scratch == NULL) free(states->input);
+    vt_scratch_close(&states->scratch, states->scratch_bytes);
+    free(states->dates);
+    free(states->mean);
+    free(states->fields);
+    *states = (vt_states){0};
+}
+
+void vt_states_begin(vt_states *states, int64_t count, const int64_t *starts)
+{
+    const int64_t in = input_size(states->config);
+    states->count = count;
+    for (int64_t m = 1; m < states->number; m++)
+        for (int64_t i = 0; i < count; i++) {
+            float *input = states->input + (m * count + i) * in;
+            memcpy(input, states->input + i * in, (size_t)in * sizeof *input);
+            vt_members_perturb(states->members, states->forecaster, m, starts[i], input);
+        }
+}
+
+vt_status vt_states_step(vt_states *states, const vt_date *dates)
+{
+    vt_status status = VT_OK;
+    const int64_t in = input_size(states->config), out = field_size(states->config);
+    const int64_t most = vt_forecaster_batch(states->forecaster), all = states->number * states->count;
+    const int64_t each = vt_members_of_each(states->members) * states->count; /* of one checkpoint */
+    for (int64_t i = 0; i < all; i++) states->dates[i] = dates[i % states->count];
+    for (int64_t first = 0, count = 0; first < all; first += count) {
+        const int64_t left = each - first % each;
+        count = left < most ? left : most;
+        vt_forecaster_choose(states->forecaster, first / each);
+        VT_TRY(vt_forecaster_step(states->forecaster, states->input + first * in, states->dates + first, count,
+                                  states->forecast + first * out));
+    }
+done:
+    return status;
+}
+
+void vt_states_shift(vt_states *states)
+{
+    vt_forecaster_shift(states->config, states->number * states->count, states->forecast, states->input);
+}
+
+const float *vt_states_forecast(vt_states *states, int64_t i)
+{
+    const int64_t out = field_size(states->config);
+    for (int64_t m = 0; m < states->number; m++) states->fields[m] = states->forecast + (m * states->count + i) * out;
+    if (states->number == 1) return states->fields[0];
+    vt_ensemble_mean(states->number, states->fields, out, states->mean);
+    return states->mean;
+}
