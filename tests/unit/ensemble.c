@@ -3,6 +3,8 @@
 #include "task/weather/ensemble.h"
 
 #include "base/random.h"
+#include "base/text.h"
+#include "storage/scratch.h"
 #include "task/weather/scores.h"
 #include "test.h"
 
@@ -179,4 +181,27 @@ TEST(noise_on_initial_states)
         const double product = std * (double)stds[(c + 1) % CHANNELS];
         EXPECT_NEAR(products[4] / product, 0, 0.07);
     }
+}
+
+/* The file's memory: zeros at first, then what was written; what can't be had is refused. */
+TEST(scratch_memory)
+{
+    enum { BYTES = 3 << 20 };
+    const char *directory = vt_test_directory();
+    void *memory = NULL;
+    EXPECT_OK(vt_scratch_open(directory, BYTES, &memory));
+    unsigned char *bytes = memory;
+    EXPECT(bytes != NULL && bytes[0] == 0 && bytes[BYTES - 1] == 0);
+    for (int64_t i = 0; bytes != NULL && i < BYTES; i++) bytes[i] = (unsigned char)(i % 251);
+    const int last = (BYTES - 1) % 251;
+    EXPECT(bytes != NULL && bytes[BYTES - 1] == last);
+    char *command = vt_text_format("test -z \"$(ls -A '%s')\"", directory); /* no name is left there */
+    EXPECT(system(command) == 0);
+    free(command);
+    vt_scratch_close(&memory, BYTES);
+    EXPECT(memory == NULL);
+    vt_scratch_close(&memory, BYTES);
+    EXPECT_ERROR(vt_scratch_open("/nowhere/at/all", BYTES, &memory), "/nowhere/at/all: can't make a file for 3");
+    EXPECT_ERROR(vt_scratch_open(directory, (size_t)1 << 62, &memory), "can't make a file of ");
+    EXPECT(memory == NULL);
 }
