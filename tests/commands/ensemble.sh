@@ -101,8 +101,13 @@ test_predict_an_ensemble() {
     done
     predict --checkpoints=$A,$B --output=both.nc
     predict $B --output=b.nc
-    fields both.nc u10 1,1,0,0 1,1,16,32 >second
-    fields b.nc u10 1,0,0 1,16,32 | cmp second -
+    predict $B --output=b16.nc --amp_mode=bf16
+    predict --checkpoints=$A,$B --output=both16.nc --amp_mode=bf16
+    for bits in "" 16; do
+        fields both$bits.nc u10 1,1,0,0 1,1,16,32 >second
+        fields b$bits.nc u10 1,0,0 1,16,32 | cmp second -
+    done
+    refuted cmp <(fields b.nc u10 1,0,0 1,16,32) second
     h5dump -A five.nc >header
     contains "$(cat header)" realization 'DATASET "number"' 'DATASET "t2m_mean"' "realization: mean" "H5T_STD_I32LE"
     refuted grep -q number <(h5dump -A alone.nc)
