@@ -339,6 +339,7 @@ static vt_status make_input(vt_forecaster *forecaster, const vt_date *dates, int
         vt_known_fields_take(forecaster->known, dates != NULL ? dates[i] : (vt_date){0},
                              forecaster->forcings + i * vt_known_count(&known) * plane);
     if (forecaster->seasonal == NULL) return VT_OK;
+    VT_ASSERT(dates != NULL);
     memcpy(forecaster->departures, *input, (size_t)(count * sample) * sizeof(float));
     *input = forecaster->departures;
     for (int64_t back = 0; back <= config->n_history; back++)
