@@ -99,7 +99,7 @@ test_completion_of_configurations() {
     "$VITRAIN" options --completion=bash >script
     . ./script
     cp -r "$TOP/config" config # the sanitizers' program has none beside it
-    expect_offers "$VITRAIN --config=dem" demo
+    expect_offers "$VITRAIN --config=dem" "demo demo-forecast"
     printf '%s\n' 'tiny: {lr: 1}' 'tall: {lr: 2}' "'\$(touch executed)': {lr: 3}" 'text: not a configuration' >config/ViT.yaml
     printf '%s\n' 'other: {lr: 1}' >file.yaml
     [ "$("$VITRAIN" options --configurations | head -n 2 | tr '\n' ' ')" = "tiny tall " ]
@@ -158,7 +158,7 @@ vitrain --embed^>vitrain --embed_dim=
 vitrain --device=cu^>vitrain --device=cuda 
 vitrain evaluate --split=va^>vitrain evaluate --split=valid 
 vitrain bench ke^--rou^>vitrain bench kernels --rounds=
-vitrain --config=dem^>vitrain --config=demo 
+vitrain --config=smal^>vitrain --config=small 
 vitrain --enable_j^ --shuf^fal^>vitrain --enable_jit --shuffle=false 
 vitrain stats --forc^ >vitrain stats --force 
 vitrain train --data_dir=some_d^>vitrain train --data_dir=some_directory/
