@@ -16,12 +16,13 @@
 enum { MOST_RANKS = 1 << 20, LINE_WIDTH = 100 };
 
 static const char help[] =
-    "usage: vitrain layout [--ranks=N] [--name=value ...]\n\n"
-    "Prints the grid of ranks of a run: the place of each rank on the axes tp (tensor), cp (context) and dp\n"
-    "(data), its samples and tokens, the groups of ranks along the axes, and what is sent.\n\n";
+    "usage: vitrain layout [--ranks=N] [--groups=AXES,...] [--name=value ...]\n\n"
+    "Prints the grid of ranks of a run: the place of each rank on the axes tp (tensor), cp (context), pp\n"
+    "(pipeline) and dp (data), its samples and tokens, the groups of ranks along the axes, and what is sent.\n"
+    "With --groups it prints only the groups along these axes: --groups=dp,tp-cp-pp\n\n";
 static const char help_end[] =
     "\nAll other flags are those of `vitrain train`: --config, --tensor_parallel, --context_parallel,\n"
-    "--parallel_order, --sequence_parallel, --global_batch_size, --num_heads, --img_size, ...\n";
+    "--pipeline_parallel, --parallel_order, --sequence_parallel, --global_batch_size, --num_heads, --img_size, ...\n";
 
 /* ---- what each rank has ---- */
 
@@ -92,13 +93,14 @@ static void print_table(const vt_config *config, const vt_layout *layout)
 {
     bool own = config->sequence_parallel && layout->size[VT_AXIS_TENSOR] > 1;
     char text[48];
-    printf("\n%6s %4s %4s %4s  %-13s %s\n", "rank", "tp", "cp", "dp", "samples",
-           own ? "tokens          own tokens" : "tokens");
+    printf("\n%6s %4s %4s%s %4s  %-13s %s\n", "rank", "tp", "cp", layout->size[VT_AXIS_PIPELINE] > 1 ? "   pp" : "",
+           "dp", "samples", own ? "tokens          own tokens" : "tokens");
     for (int rank = 0; rank < layout->ranks; rank++) {
         share has = share_of(config, layout, rank);
         printf("%6d", rank);
         for (vt_axis axis = VT_AXIS_TENSOR; axis < VT_AXIS_COUNT; axis++)
-            printf(" %4d", vt_layout_coordinate(layout, rank, axis));
+            if (axis != VT_AXIS_PIPELINE || layout->size[axis] > 1)
+                printf(" %4d", vt_layout_coordinate(layout, rank, axis));
         printf("  %-13s", span_text(has.samples, text));
         printf(own ? " %-15s" : " %s", span_text(has.tokens, text));
         if (own) printf(" %s", span_text(has.own, text));
@@ -132,6 +134,34 @@ static void print_groups(const vt_layout *layout, unsigned axes, const char *use
     free(members);
 }
 
+/* "dp: [[0, 4], [1, 5], …]" for each set of axes of a list as "dp,tp-cp". */
+static vt_status print_group_lists(const vt_layout *layout, const char *list)
+{
+    vt_status status = VT_OK;
+    int *members = vt_allocate((size_t)layout->ranks, sizeof(int), "the table of ranks");
+    for (const char *names = list;; names++) {
+        const size_t length = strcspn(names, ",");
+        unsigned axes = 0;
+        bool is_first = true;
+        VT_TRY(vt_layout_parse_axes(names, length, "--groups", &axes));
+        printf("%.*s: [", (int)length, names);
+        for (int rank = 0; rank < layout->ranks; rank++) {
+            const int count = vt_layout_members(layout, rank, axes, members);
+            if (members[0] != rank) continue;
+            printf(is_first ? "[" : ", [");
+            for (int i = 0; i < count; i++) printf(i == 0 ? "%d" : ", %d", members[i]);
+            printf("]");
+            is_first = false;
+        }
+        printf("]\n");
+        names += length;
+        if (*names == '\0') break;
+    }
+done:
+    free(members);
+    return status;
+}
+
 static vt_status print_communication(const vt_config *config)
 {
     vt_status status = VT_OK;
@@ -159,20 +189,26 @@ vt_status vt_command_layout(int argument_count, char *const *arguments)
     vt_layout layout;
     vt_words options = {0};
     int64_t ranks = 0;
-    const vt_argument flag = {"ranks",    VT_ARGUMENT_INTEGER,
-                              &ranks,     1,
-                              MOST_RANKS, "how many ranks (default: as the launcher says, 1 without one)"};
+    const char *groups = NULL;
+    const vt_argument flags[] = {
+        {"ranks", VT_ARGUMENT_INTEGER, &ranks, 1, MOST_RANKS,
+         "how many ranks (default: as the launcher says, 1 without one)"},
+        {"groups", VT_ARGUMENT_TEXT, &groups, 0, 0, "sets of axes, whose groups of ranks are printed as lists"}};
     const vt_command_line line = {
-        .command = "layout", .help = help, .help_end = help_end, .flags = &flag, .flag_count = 1, .options = true};
+        .command = "layout", .help = help, .help_end = help_end, .flags = flags, .flag_count = 2, .options = true};
     VT_TRY(vt_arguments_parse(&line, argument_count, arguments, &options));
     if (ranks == 0) { /* not given */
         VT_TRY(vt_launch_detect(&launch));
         ranks = launch.world_size;
     }
     VT_TRY(vt_config_open(options.count, options.words, ranks, &config));
+    VT_TRY(vt_layout_make(config, (int)ranks, &layout));
+    if (groups != NULL) {
+        VT_TRY(print_group_lists(&layout, groups));
+        goto done;
+    }
     VT_TRY(vt_source_complete(config));
     VT_TRY(vt_model_check(config, NULL));
-    VT_TRY(vt_layout_make(config, (int)ranks, &layout));
     print_sizes(config, &layout);
     print_table(config, &layout);
     unsigned tp = VT_AXES(VT_AXIS_TENSOR), cp = VT_AXES(VT_AXIS_CONTEXT), dp = VT_AXES(VT_AXIS_DATA);

@@ -37,6 +37,7 @@ typedef enum { VT_PREDICTS(VT_ENUMERATOR) } vt_predicted;
 typedef enum { VT_ROLLOUT_GRADIENTS(VT_ENUMERATOR) } vt_rollout_gradient;
 typedef enum { VT_AUGMENTS(VT_ENUMERATOR) } vt_augment;
 typedef enum { VT_CP_COMMS(VT_ENUMERATOR) } vt_cp_comm;
+typedef enum { VT_PIPELINE_SCHEDULES(VT_ENUMERATOR) } vt_pipeline_schedule;
 typedef enum { VT_ZERO_GROUPS(VT_ENUMERATOR) } vt_zero_group;
 typedef enum { VT_COMMS(VT_ENUMERATOR) } vt_comm;
 typedef enum { VT_PROFILE_RANKS(VT_ENUMERATOR) } vt_profile_ranks;
@@ -98,7 +99,7 @@ typedef struct {
     int64_t ranks;     /* of the run; no option: the launcher says how many */
     /* n_in_channels and n_out_channels of the YAML file if the count of `variables` replaced them; else 0. */
     int64_t replaced_channels[2];
-    int64_t data_parallel; /* ranks / (tensor_parallel · context_parallel), over which a global batch is split */
+    int64_t data_parallel; /* ranks / vt_config_model_ranks, over which a global batch is split */
 } vt_config;
 #undef VT_SECTION
 #undef VT_SCOPE
@@ -162,11 +163,14 @@ vt_status vt_config_resolve(vt_config *config);
 bool vt_config_awaits_window(const vt_config *config);
 vt_status vt_config_set_window(vt_config *config, int64_t height, int64_t width);
 
-/* Does tensor_parallel · context_parallel divide this number of ranks? The error names the nearest values that do. */
+/* The ranks that share a model: tensor_parallel · context_parallel · pipeline_parallel. */
+int64_t vt_config_model_ranks(const vt_config *config);
+
+/* Do they divide this number of ranks? The error names the nearest values that do. */
 vt_status vt_config_check_ranks(const vt_config *config, int64_t ranks);
 
-/* The part of vt_config_resolve that tensor_parallel, context_parallel, zero_stage, grad_accumulation and
- * sequence_parallel need: sets data_parallel and checks that all divide. Touches nothing else. */
+/* The part of vt_config_resolve that tensor_parallel, context_parallel, pipeline_parallel, zero_stage, grad_accumulation
+ * and sequence_parallel need: sets data_parallel and checks that all divide. Touches nothing else. */
 vt_status vt_config_check_layout(vt_config *config);
 
 /* lr times what lr_scaling makes of global_batch_size / base_batch_size. */

@@ -51,14 +51,19 @@ bool vt_fit_sequence(const vt_config *config)
            vt_fit_shortest_span(config) >= config->tensor_parallel;
 }
 
+int64_t vt_config_model_ranks(const vt_config *config)
+{
+    return config->tensor_parallel * config->context_parallel * config->pipeline_parallel;
+}
+
 static int64_t data_ranks(const vt_config *config)
 {
-    return config->ranks / (config->tensor_parallel * config->context_parallel);
+    return config->ranks / vt_config_model_ranks(config);
 }
 
 bool vt_fit_ranks(const vt_config *config)
 {
-    return data_ranks(config) * config->tensor_parallel * config->context_parallel == config->ranks;
+    return data_ranks(config) * vt_config_model_ranks(config) == config->ranks;
 }
 
 bool vt_fit_batch(const vt_config *config)

@@ -15,7 +15,7 @@ bool vt_fit_context(const vt_config *config);  /* each context rank has a token 
 bool vt_fit_sequence(const vt_config *config); /* each tensor rank has one, too, with sequence_parallel */
 
 /* Of every model. */
-bool vt_fit_ranks(const vt_config *config);        /* tensor · context divide the ranks */
+bool vt_fit_ranks(const vt_config *config);        /* tensor · context · pipeline divide the ranks */
 bool vt_fit_batch(const vt_config *config);        /* the data-parallel ranks divide the global batch */
 bool vt_fit_accumulation(const vt_config *config); /* grad_accumulation divides a rank's part of it */
 

@@ -27,32 +27,49 @@ static void advise_grid(const vt_config *config, vt_text *advice)
         vt_text_append(advice, "use tensor_parallel %s", values);
     } else if (VT_FIT_NEAREST(config, context_parallel, tensor_and_ranks_fit, values) != NULL) {
         vt_text_append(advice, "use context_parallel %s", values);
+    } else if (config->pipeline_parallel > 1 &&
+               VT_FIT_NEAREST(config, pipeline_parallel, tensor_and_ranks_fit, values) != NULL) {
+        vt_text_append(advice, "use pipeline_parallel %s", values);
     } else {
-        changed.context_parallel = 1;
+        changed.context_parallel = changed.pipeline_parallel = 1;
         while (!tensor_and_ranks_fit(&changed)) changed.tensor_parallel--;
         changed.context_parallel = config->context_parallel;
         while (!vt_fit_ranks(&changed)) changed.context_parallel--;
+        changed.pipeline_parallel = config->pipeline_parallel;
+        while (!vt_fit_ranks(&changed)) changed.pipeline_parallel--;
         vt_text_append(advice, "use tensor_parallel %lld and context_parallel %lld", (long long)changed.tensor_parallel,
                        (long long)changed.context_parallel);
+        if (config->pipeline_parallel > 1)
+            vt_text_append(advice, " and pipeline_parallel %lld", (long long)changed.pipeline_parallel);
     }
+}
+
+/* "tensor_parallel 3 x context_parallel 1 = 3" */
+static void describe_model_ranks(const vt_config *config, vt_text *text)
+{
+    vt_text_append(text, "tensor_parallel %lld x context_parallel %lld", (long long)config->tensor_parallel,
+                   (long long)config->context_parallel);
+    if (config->pipeline_parallel > 1)
+        vt_text_append(text, " x pipeline_parallel %lld", (long long)config->pipeline_parallel);
+    vt_text_append(text, " = %lld", (long long)vt_config_model_ranks(config));
 }
 
 vt_status vt_config_check_ranks(const vt_config *config, int64_t ranks)
 {
     vt_status status = VT_OK;
     char values[64];
-    vt_text advice = {0};
+    vt_text advice = {0}, product = {0};
     vt_config started = *config; /* its strings stay the configuration's */
     started.ranks = ranks;
     if (vt_fit_ranks(&started)) goto done;
     advise_grid(&started, &advice);
     if (VT_FIT_NEAREST(&started, ranks, tensor_and_ranks_fit, values) != NULL)
         vt_text_append(&advice, ", or start %s ranks", values);
-    VT_FAIL("tensor_parallel %lld x context_parallel %lld = %lld does not divide the %lld rank%s of this run; %s",
-            (long long)config->tensor_parallel, (long long)config->context_parallel,
-            (long long)(config->tensor_parallel * config->context_parallel), (long long)ranks, ranks == 1 ? "" : "s",
-            advice.characters);
+    describe_model_ranks(config, &product);
+    VT_FAIL("%s does not divide the %lld rank%s of this run; %s", product.characters, (long long)ranks,
+            ranks == 1 ? "" : "s", advice.characters);
 done:
+    vt_text_close(&product);
     vt_text_close(&advice);
     return status;
 }
@@ -63,7 +80,7 @@ static vt_status derive_data_parallel(vt_config *config)
 {
     vt_status status = VT_OK;
     VT_TRY(vt_config_check_ranks(config, config->ranks));
-    config->data_parallel = config->ranks / (config->tensor_parallel * config->context_parallel);
+    config->data_parallel = config->ranks / vt_config_model_ranks(config);
 done:
     return status;
 }
@@ -336,6 +353,28 @@ static bool context_and_ranks_fit(const vt_config *config)
     return vt_fit_ranks(config) && vt_fit_context(config);
 }
 
+static vt_status check_pipeline(const vt_config *config)
+{
+    vt_status status = VT_OK;
+    const long long stages = (long long)config->pipeline_parallel;
+    VT_CHECK(config->pipeline_schedule != VT_PIPELINE_INTERLEAVED,
+             "pipeline_schedule interleaved is not offered: it idles less only by sending each micro-batch through "
+             "several parts of every stage, and raising grad_accumulation does the same without these messages; use "
+             "1f1b or gpipe");
+    if (stages == 1) goto done;
+    VT_CHECK(config->zero_stage < 2,
+             "zero_stage %lld with pipeline_parallel %lld: gradients would be reduced %lld times a step; use "
+             "zero_stage 1",
+             (long long)config->zero_stage, stages, (long long)config->grad_accumulation);
+    VT_TRY(vt_config_check_stages(config));
+    VT_CHECK(vt_config_longest_rollout(config) == 1,
+             "rollout of %lld steps with pipeline_parallel %lld: a forecast would have to go back from the last stage "
+             "to the first after each step; use --rollout=1, or --pipeline_parallel=1",
+             (long long)vt_config_longest_rollout(config), stages);
+done:
+    return status;
+}
+
 /* Each rank must have a head, a token and, with sequence_parallel, a token of its context's. (That tensor_parallel
  * divides 4 · embed_dim follows: it divides num_heads, which divides embed_dim.) */
 static vt_status check_parallel(const vt_config *config)
@@ -360,6 +399,7 @@ static vt_status check_parallel(const vt_config *config)
              "--noddp leaves the gradients of the data-parallel ranks apart, but zero_stage %lld needs them summed; "
              "add --zero_stage=0",
              (long long)config->zero_stage);
+    VT_TRY(check_pipeline(config));
 done:
     return status;
 }

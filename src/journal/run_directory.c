@@ -54,7 +54,7 @@ static void hide_events(const char *run)
 /* <expdir>/<config>/<n>CPU */
 static char *directory_above(const vt_config *config, bool on_gpu)
 {
-    int64_t model_ranks = config->tensor_parallel * config->context_parallel;
+    const int64_t model_ranks = vt_config_model_ranks(config);
     return vt_text_format("%s/%s/%lld%s", config->expdir, config->config,
                           (long long)(model_ranks > 1 ? model_ranks : config->ranks),
                           model_ranks > 1 ? "MP"

@@ -25,10 +25,10 @@ vt_status vt_model_check(const vt_config *config, const vt_backend *backend)
 {
     vt_status status = VT_OK;
     const vt_model_kind *kind = vt_model_kind_of(config);
-    const int64_t ranks[] = {config->tensor_parallel, config->context_parallel};
-    static const char *const options[] = {"tensor_parallel", "context_parallel"};
-    static const vt_axis axes[] = {VT_AXIS_TENSOR, VT_AXIS_CONTEXT};
-    for (int i = 0; i < 2; i++)
+    const int64_t ranks[] = {config->tensor_parallel, config->context_parallel, config->pipeline_parallel};
+    static const char *const options[] = {"tensor_parallel", "context_parallel", "pipeline_parallel"};
+    static const vt_axis axes[] = {VT_AXIS_TENSOR, VT_AXIS_CONTEXT, VT_AXIS_PIPELINE};
+    for (int i = 0; i < 3; i++)
         VT_CHECK(ranks[i] == 1 || (kind->axes & VT_AXES(axes[i])) != 0,
                  "%s %lld: model %s can't be split this way; use --%s=1", options[i], (long long)ranks[i], kind->name,
                  options[i]);

@@ -3,43 +3,72 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
-static const char *const axis_names[] = {[VT_AXIS_TENSOR] = "tp", [VT_AXIS_CONTEXT] = "cp", [VT_AXIS_DATA] = "dp"};
+static const char *const axis_names[] = {
+    [VT_AXIS_TENSOR] = "tp", [VT_AXIS_CONTEXT] = "cp", [VT_AXIS_PIPELINE] = "pp", [VT_AXIS_DATA] = "dp"};
 
-/* The axis of a name of `length` bytes; VT_AXIS_COUNT: none. */
+/* The axis of a name of `length` bytes, in either case; VT_AXIS_COUNT: none. */
 static vt_axis find_axis(const char *name, size_t length)
 {
     vt_axis axis = VT_AXIS_TENSOR;
-    while (axis < VT_AXIS_COUNT && (strlen(axis_names[axis]) != length || strncmp(name, axis_names[axis], length) != 0))
+    while (axis < VT_AXIS_COUNT &&
+           (strlen(axis_names[axis]) != length || strncasecmp(name, axis_names[axis], length) != 0))
         axis++;
     return axis;
 }
 
-static vt_status parse_order(const char *text, vt_axis order[VT_AXIS_COUNT])
+/* order: the axes in the order in which they are named; returns how many. */
+static vt_status parse_names(const char *text, size_t length, const char *what, vt_axis order[VT_AXIS_COUNT],
+                             int *count)
 {
     vt_status status = VT_OK;
+    enum { SHOWN = 40 };
+    const int shown = length < SHOWN ? (int)length : SHOWN;
     unsigned seen = 0;
-    int count = 0;
-    for (const char *name = text;;) {
-        size_t length = strcspn(name, "-");
-        vt_axis axis = find_axis(name, length);
-        VT_CHECK(length != 2 || strncmp(name, "pp", 2) != 0,
-                 "parallel_order '%.40s': pp, splitting the blocks over ranks, is not supported yet; leave it out",
-                 text);
+    *count = 0;
+    for (size_t begin = 0, end; begin <= length; begin = end + 1) {
+        for (end = begin; end < length && text[end] != '-';) end++;
+        const vt_axis axis = find_axis(text + begin, end - begin);
         VT_CHECK(axis < VT_AXIS_COUNT,
-                 "parallel_order '%.40s': '%.*s' is no axis; expected tp, cp and dp joined by "
-                 "'-', as in tp-cp-dp",
-                 text, length < 40 ? (int)length : 40, name);
-        VT_CHECK((seen & VT_AXES(axis)) == 0,
-                 "parallel_order '%.40s' names %s twice; expected tp, cp and dp, each once", text, axis_names[axis]);
+                 "%s '%.*s': '%.*s' is no axis; expected tp, cp, pp and dp joined by '-', as in tp-cp-dp", what, shown,
+                 text, end - begin < SHOWN ? (int)(end - begin) : SHOWN, text + begin);
+        VT_CHECK((seen & VT_AXES(axis)) == 0, "%s '%.*s' names %s twice; expected each axis once", what, shown, text,
+                 axis_names[axis]);
         seen |= VT_AXES(axis);
-        order[count++] = axis;
-        if (name[length] == '\0') break;
-        name += length + 1;
+        order[(*count)++] = axis;
     }
-    for (vt_axis axis = VT_AXIS_TENSOR; axis < VT_AXIS_COUNT; axis++)
-        VT_CHECK((seen & VT_AXES(axis)) != 0, "parallel_order '%.40s' lacks %s; expected tp, cp and dp, each once",
-                 text, axis_names[axis]);
+done:
+    return status;
+}
+
+static vt_status parse_order(const char *text, const int size[VT_AXIS_COUNT], vt_axis order[VT_AXIS_COUNT])
+{
+    vt_status status = VT_OK;
+    int count = 0;
+    VT_TRY(parse_names(text, strlen(text), "parallel_order", order, &count));
+    for (vt_axis axis = VT_AXIS_TENSOR; axis < VT_AXIS_COUNT; axis++) {
+        int place = 0;
+        while (place < count && order[place] != axis) place++;
+        if (place < count) continue;
+        VT_CHECK(size[axis] == 1 || axis == VT_AXIS_PIPELINE,
+                 "parallel_order '%.40s' lacks %s, which has %d ranks; name each axis of more than one rank once", text,
+                 axis_names[axis], size[axis]);
+        /* pp lies behind all others; where an axis of one rank stands changes nothing */
+        order[count++] = axis;
+    }
+done:
+    return status;
+}
+
+vt_status vt_layout_parse_axes(const char *text, size_t length, const char *what, unsigned *axes)
+{
+    vt_status status = VT_OK;
+    vt_axis named[VT_AXIS_COUNT];
+    int count = 0;
+    VT_TRY(parse_names(text, length, what, named, &count));
+    *axes = 0;
+    for (int i = 0; i < count; i++) *axes |= VT_AXES(named[i]);
 done:
     return status;
 }
@@ -51,8 +80,9 @@ vt_status vt_layout_make(const vt_config *config, int ranks, vt_layout *layout)
     VT_TRY(vt_config_check_ranks(config, ranks));
     made.size[VT_AXIS_TENSOR] = (int)config->tensor_parallel;
     made.size[VT_AXIS_CONTEXT] = (int)config->context_parallel;
-    made.size[VT_AXIS_DATA] = (int)(ranks / (config->tensor_parallel * config->context_parallel));
-    VT_TRY(parse_order(config->parallel_order, made.order));
+    made.size[VT_AXIS_PIPELINE] = (int)config->pipeline_parallel;
+    made.size[VT_AXIS_DATA] = (int)(ranks / vt_config_model_ranks(config));
+    VT_TRY(parse_order(config->parallel_order, made.size, made.order));
     *layout = made;
 done:
     return status;
@@ -61,7 +91,8 @@ done:
 void vt_layout_axes_name(const vt_layout *layout, unsigned axes, char name[32])
 {
     name[0] = '\0';
-    if (axes == VT_AXES_ALL) {
+    const unsigned alone = layout->size[VT_AXIS_PIPELINE] == 1 ? VT_AXES(VT_AXIS_PIPELINE) : 0;
+    if ((axes | alone) == VT_AXES_ALL) {
         strcpy(name, "world");
         return;
     }

@@ -1,5 +1,6 @@
 /* The grid of ranks: which coordinates on the axes each rank has, and which ranks form a group along some of them.
- * Nothing here communicates. Axes: tensor (tp), context (cp), data (dp); dp follows from the number of ranks. */
+ * Nothing here communicates. Axes: tensor (tp), context (cp), pipeline (pp), data (dp); dp follows from the number of
+ * ranks. */
 #ifndef VT_PARALLEL_LAYOUT_H
 #define VT_PARALLEL_LAYOUT_H
 
@@ -7,7 +8,7 @@
 
 #include "config/config.h"
 
-typedef enum { VT_AXIS_TENSOR, VT_AXIS_CONTEXT, VT_AXIS_DATA, VT_AXIS_COUNT } vt_axis;
+typedef enum { VT_AXIS_TENSOR, VT_AXIS_CONTEXT, VT_AXIS_PIPELINE, VT_AXIS_DATA, VT_AXIS_COUNT } vt_axis;
 
 /* A set of axes: VT_AXES(VT_AXIS_TENSOR) | VT_AXES(VT_AXIS_DATA). */
 #define VT_AXES(axis) (1u << (axis))
@@ -20,12 +21,16 @@ typedef struct {
                                      neighbours are farthest apart */
 } vt_layout;
 
-/* config->tensor_parallel, context_parallel and parallel_order over `ranks` ranks. Errors name the numbers and the
- * nearest ones that work: tp · cp does not divide the ranks; an order that is not the axes' names, each once, joined
- * by '-' (tp, cp, dp; pp is recognised and refused). */
+/* config->tensor_parallel, context_parallel, pipeline_parallel and parallel_order over `ranks` ranks. An axis that the
+ * order does not name comes last; only pp and axes of one rank may be left out. Errors name the numbers and the nearest
+ * ones that work: tp · cp · pp does not divide the ranks; an order that is not names of axes (tp, cp, pp, dp, in either
+ * case) joined by '-', each once. */
 vt_status vt_layout_make(const vt_config *config, int ranks, vt_layout *layout);
 
-/* "tp", "cp", "dp"; of several "tp-cp", in the layout's order; "world" for all. */
+/* Names joined by '-', in any order: "dp", "tp-cp-pp"; `what` names the text in errors. */
+vt_status vt_layout_parse_axes(const char *text, size_t length, const char *what, unsigned *axes);
+
+/* "tp", "cp", "pp", "dp"; of several "tp-cp", in the layout's order; "world" for all. */
 void vt_layout_axes_name(const vt_layout *layout, unsigned axes, char name[32]);
 
 /* Where a rank stands on an axis, 0 … size - 1. */

@@ -73,7 +73,7 @@ static vt_status plan_step(vt_trainer *trainer, vt_config *config, int64_t micro
     vt_batch batch = {.sample_count = samples,
                       .global_count = samples * config->data_parallel,
                       .steps = vt_config_longest_rollout(config)};
-    config->grad_accumulation = micro_batches;
+    config->grad_accumulation = trainer->shape.micro_batches = micro_batches;
     config->global_batch_size = batch.global_count;
     VT_TRY(vt_step_train(trainer, &batch, &figures));
     note_work(trainer->world, trainer->backend, plan);
@@ -94,7 +94,7 @@ static vt_status plan_work(vt_trainer *trainer, vt_config *config, vt_plan *plan
         VT_TRY(plan_step(trainer, config, 3, &noted[1]));
         add_micro_batches(plan, &noted[0], &noted[1], micro_batches - 2);
     }
-    config->grad_accumulation = micro_batches;
+    config->grad_accumulation = trainer->shape.micro_batches = micro_batches;
     config->global_batch_size = batch;
     plan->step_flops = plan->step.flops;
     for (int i = 0; i < plan->group_count; i++) {

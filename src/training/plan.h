@@ -33,7 +33,7 @@ typedef struct {
     int rank;
     const int *node_of;         /* [config->ranks]: the node that each rank runs on, 0, 1, …; NULL: all run on one */
     bool device_memory;         /* the back end has memory of its own */
-    vt_step_schedule *schedule; /* NULL: vt_schedule_in_turn */
+    vt_step_schedule *schedule; /* NULL: the configuration's */
 } vt_plan_options;
 
 /* This rank of a run; backend NULL: in the host's memory. */

@@ -91,15 +91,15 @@ static void backward(vt_trainer *trainer, const vt_batch *batch, int64_t index, 
 /* All that the device does in a step. Nothing in it waits for the device, so it can be recorded. */
 static void step_body(vt_trainer *trainer, const vt_batch *batch)
 {
-    const int64_t micro_batches = trainer->config->grad_accumulation;
-    int64_t left = micro_batches; /* whose backward is still to come */
+    const vt_step_shape *shape = &trainer->shape;
+    int64_t left = shape->micro_batches; /* whose backward is still to come */
     vt_action action;
     charge_time(trainer, NULL);
     vt_gradient_sync_begin(trainer->sync, trainer->steps_started, false);
     trainer->backend->zero(trainer->backend, vt_parameters_gradients(trainer->parameters),
                            (size_t)vt_parameters_block_elements(trainer->parameters, VT_BLOCK_GRADIENTS) *
                                sizeof(float));
-    for (int64_t i = 0; (action = trainer->schedule(micro_batches, i)).kind != VT_STEP_ENDS; i++) {
+    for (int64_t i = 0; (action = trainer->schedule(shape, i)).kind != VT_STEP_ENDS; i++) {
         if (action.kind == VT_FORWARD)
             forward(trainer, batch, action.micro_batch);
         else

@@ -54,7 +54,7 @@ static vt_status take_flight_memory(vt_trainer *trainer, vt_span rows, size_t ar
     vt_backend *backend = trainer->backend;
     const int64_t most = vt_config_longest_rollout(trainer->config), micro = vt_trainer_micro_batch(trainer->config);
     const size_t sums = (size_t)(most * micro * trainer->loss->sums) * sizeof(double);
-    trainer->most_in_flight = vt_schedule_in_flight(trainer->schedule, trainer->config->grad_accumulation);
+    trainer->most_in_flight = vt_schedule_in_flight(trainer->schedule, &trainer->shape);
     trainer->in_flight = vt_allocate((size_t)trainer->most_in_flight, sizeof *trainer->in_flight, "the trainer");
     for (int64_t i = 0; i < trainer->most_in_flight; i++) {
         vt_micro_batch *micro_batch = &trainer->in_flight[i];
@@ -104,7 +104,8 @@ vt_status vt_trainer_build(const vt_config *config, const vt_trainer_options *op
     trainer->loss = vt_loss_kind_of(config);
     trainer->task = options->task;
     vt_parameters_storage storage;
-    trainer->schedule = options->schedule != NULL ? options->schedule : vt_schedule_in_turn;
+    trainer->schedule = options->schedule != NULL ? options->schedule : vt_schedule_of(config);
+    trainer->shape = (vt_step_shape){.stages = 1, .micro_batches = config->grad_accumulation};
     trainer->length = (vt_schedule_length){options->steps, options->steps_per_epoch};
     VT_TRY(vt_model_check(config, backend));
     VT_TRY(vt_parallel_open(config, world, backend, model->tokens(config), &trainer->parallel));

@@ -18,7 +18,7 @@ typedef struct {
     vt_world *world; /* all ranks of the run; NULL: this is the only one */
     vt_task *task;   /* outlives the trainer, which places it on its back end; NULL: one that knows nothing of data */
     int64_t steps, steps_per_epoch; /* optimizer steps of the whole run and of an epoch: for the learning rate */
-    vt_step_schedule *schedule;     /* NULL: vt_schedule_in_turn */
+    vt_step_schedule *schedule;     /* NULL: the configuration's */
 } vt_trainer_options;
 
 /* Collective. Plans, then takes all memory on `backend` and starts the parameters from the configuration's seed. */

@@ -46,6 +46,7 @@ struct vt_trainer {
     vt_optimizer *optimizer;
     vt_schedule_length length; /* of the run and its epochs, for the learning rate */
     vt_step_schedule *schedule;
+    vt_step_shape shape; /* what the schedule depends on: its micro_batches are grad_accumulation */
     vt_micro_batch *in_flight; /* [most_in_flight]; outside of training steps the first one serves */
     int64_t most_in_flight;
     int tensor_count;

@@ -28,6 +28,15 @@ test_tokens() {
     contains "$(tr -s ' ' <text)" " 2 0 0 2 2 0-4049"
 }
 
+# As the tutorials' notebook prints them.
+test_lists_of_groups() {
+    layout --ranks=16 --tensor_parallel=2 --context_parallel=2 --pipeline_parallel=2 --groups=dp-cp,pp-TP-cp >text
+    [ "$(cat text)" = "dp-cp: [[0, 2, 4, 6], [1, 3, 5, 7], [8, 10, 12, 14], [9, 11, 13, 15]]
+pp-TP-cp: [[0, 1, 2, 3, 8, 9, 10, 11], [4, 5, 6, 7, 12, 13, 14, 15]]" ]
+    contains "$(layout --ranks=32 --tensor_parallel=2 --context_parallel=2 --parallel_order=tp-cp-pp-dp --global_batch_size=32 --groups=dp)" \
+        "dp: [[0, 4, 8, 12, 16, 20, 24, 28], [1, 5, "
+}
+
 # Without --ranks: as many as the launcher says.
 test_ranks_of_the_launcher() {
     unset OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE SLURM_PROCID PMI_RANK PMI_SIZE PMIX_RANK
@@ -38,7 +47,10 @@ test_ranks_of_the_launcher() {
 
 test_layouts_that_are_refused() {
     refuses "tensor_parallel 3 x context_parallel 1 = 3 does not divide the 8 ranks" -- layout --ranks=8 --tensor_parallel=3
-    refuses "parallel_order 'tp-dp' lacks cp" -- layout --ranks=8 --parallel_order=tp-dp
+    refuses "parallel_order 'tp-dp' lacks cp, which has 2 ranks" -- layout --ranks=8 --parallel_order=tp-dp --context_parallel=2
+    refuses "--groups 'tp-xp': 'xp' is no axis" -- layout --ranks=8 --groups=dp,tp-xp
+    refuses "--groups '': '' is no axis" -- layout --ranks=8 --groups=dp,
+    refuses "pipeline_schedule interleaved is not offered" -- layout --ranks=8 --pipeline_schedule=interleaved
     refuses "layout: --ranks=none: expected a whole number from 1 to" -- layout --ranks=none
     refuses "layout: --ranks needs a value" -- layout --ranks
     contains "$("$VITRAIN" help layout)" "usage: vitrain layout [--ranks=N]"

@@ -4,14 +4,20 @@
 #include "settings.h"
 #include "unit/config_open.h"
 
-static vt_status make(vt_layout *layout, int ranks, const char *tensor, const char *context, const char *order)
+static vt_status make_of(vt_layout *layout, int ranks, const char *settings)
 {
     vt_config *config = NULL;
     EXPECT_OK(vt_config_open_default(&config));
-    set_options(config, SETTINGS("tensor_parallel=%s context_parallel=%s parallel_order=%s", tensor, context, order));
+    set_options(config, settings);
     vt_status status = vt_layout_make(config, ranks, layout);
     vt_config_close(&config);
     return status;
+}
+
+static vt_status make(vt_layout *layout, int ranks, const char *tensor, const char *context, const char *order)
+{
+    return make_of(layout, ranks,
+                   SETTINGS("tensor_parallel=%s context_parallel=%s parallel_order=%s", tensor, context, order));
 }
 
 /* The group of `rank` along `axes` is called `name` and has these members, as "0 1 2 3". */
@@ -52,16 +58,49 @@ TEST(groups_of_eight_ranks)
     check_group(&layout, 5, dp | cp, "dp-cp", "0 1 4 5");
 }
 
+/* The examples of the specification: those of the literature and of the tutorials' groups tool. */
+TEST(groups_with_stages)
+{
+    vt_layout layout;
+    const unsigned tp = VT_AXES(VT_AXIS_TENSOR), cp = VT_AXES(VT_AXIS_CONTEXT), pp = VT_AXES(VT_AXIS_PIPELINE),
+                   dp = VT_AXES(VT_AXIS_DATA);
+    EXPECT_OK(make_of(&layout, 16, "tensor_parallel=2 pipeline_parallel=4"));
+    check_group(&layout, 1, tp, "tp", "0 1");
+    check_group(&layout, 10, dp, "dp", "8 10");
+    check_group(&layout, 7, dp, "dp", "5 7");
+    check_group(&layout, 13, pp, "pp", "1 5 9 13");
+    check_group(&layout, 15, pp, "pp", "3 7 11 15");
+    EXPECT_OK(make_of(&layout, 16, "tensor_parallel=2 pipeline_parallel=4 parallel_order=TP-pp-Dp"));
+    check_group(&layout, 1, dp, "dp", "1 9");
+    check_group(&layout, 15, dp, "dp", "7 15");
+    check_group(&layout, 6, pp, "pp", "0 2 4 6");
+    check_group(&layout, 9, pp, "pp", "9 11 13 15");
+    EXPECT_OK(make_of(&layout, 16, "tensor_parallel=2 context_parallel=2 pipeline_parallel=2"));
+    check_group(&layout, 8, tp | cp | pp, "tp-cp-pp", "0 1 2 3 8 9 10 11");
+    check_group(&layout, 4, tp | cp | pp, "tp-cp-pp", "4 5 6 7 12 13 14 15");
+    check_group(&layout, 14, dp | cp, "cp-dp", "8 10 12 14");
+    check_group(&layout, 3, VT_AXES_ALL, "world", "0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15");
+    EXPECT_OK(make_of(&layout, 32, "tensor_parallel=2 context_parallel=2 parallel_order=tp-cp-pp-dp"));
+    check_group(&layout, 4, dp, "dp", "0 4 8 12 16 20 24 28");
+    check_group(&layout, 6, cp, "cp", "4 6");
+    check_group(&layout, 3, tp | cp | dp, "world",
+                "0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31");
+}
+
 /* Coordinates are unique, groups along a set of axes partition the ranks, and a member's place follows from its
  * coordinates. */
 TEST(groups_of_any_layout)
 {
-    static const char *const orders[] = {"tp-cp-dp", "tp-dp-cp", "cp-tp-dp", "cp-dp-tp", "dp-tp-cp", "dp-cp-tp"};
-    static const char *const sizes[][2] = {{"1", "1"}, {"2", "3"}, {"3", "4"}, {"4", "2"}, {"24", "1"}};
-    for (int o = 0; o < 6 * 5; o++) {
+    static const char *const orders[] = {"tp-cp-dp",    "tp-dp-cp",    "cp-tp-dp",    "cp-dp-tp", "dp-tp-cp",
+                                         "pp-tp-dp-cp", "tp-pp-cp-dp", "dp-cp-pp-tp", "dp-cp-tp"};
+    static const int sizes[][3] = {{1, 1, 1}, {2, 3, 1}, {3, 4, 2}, {4, 2, 3}, {24, 1, 1}, {1, 1, 24}, {2, 1, 4}};
+    enum { ORDERS = sizeof orders / sizeof orders[0], SIZES = sizeof sizes / sizeof sizes[0] };
+    for (int o = 0; o < ORDERS * SIZES; o++) {
         vt_layout layout;
-        const char *const *size = sizes[o / 6], *order = orders[o - 6 * (o / 6)];
-        EXPECT_OK(make(&layout, 24, size[0], size[1], order));
+        const int *size = sizes[o / ORDERS];
+        EXPECT_OK(make_of(&layout, 24,
+                          SETTINGS("tensor_parallel=%d context_parallel=%d pipeline_parallel=%d parallel_order=%s",
+                                   size[0], size[1], size[2], orders[o % ORDERS])));
         for (unsigned axes = 0; axes <= VT_AXES_ALL; axes++) {
             int member_of[24] = {0};
             for (int rank = 0; rank < 24; rank++) {
@@ -93,9 +132,15 @@ TEST(layouts_that_are_refused)
     EXPECT_ERROR(make(&layout, 8, "1", "3", "tp-cp-dp"), "use context_parallel 2 or 4, or start 6 or 12 ranks");
     EXPECT_ERROR(make(&layout, 1, "2", "2", "tp-cp-dp"), "= 4 does not divide the 1 rank of this run; use "
                                                          "tensor_parallel 1 and context_parallel 1, or start 4 ranks");
-    EXPECT_ERROR(make(&layout, 8, "1", "1", "tp-cp-pp-dp"),
-                 "pp, splitting the blocks over ranks, is not supported yet");
-    EXPECT_ERROR(make(&layout, 8, "1", "1", "tp-cp"), "lacks dp; expected tp, cp and dp, each once");
+    EXPECT_ERROR(make_of(&layout, 8, "tensor_parallel=2 pipeline_parallel=3"),
+                 "tensor_parallel 2 x context_parallel 1 x pipeline_parallel 3 = 6 does not divide the 8 ranks of this "
+                 "run; use pipeline_parallel 2 or 4, or start 6 or 12 ranks");
+    EXPECT_OK(make(&layout, 8, "8", "1", "tp-pp"));
+    EXPECT_OK(make(&layout, 8, "1", "1", "Dp"));
+    EXPECT_ERROR(make(&layout, 8, "1", "1", "tp-cp"), "'tp-cp' lacks dp, which has 8 ranks; name each axis");
+    EXPECT_ERROR(make(&layout, 8, "2", "1", "dp"), "'dp' lacks tp, which has 2 ranks");
+    EXPECT_ERROR(make(&layout, 8, "1", "1", "tp-cp-pp-dp-PP"), "names pp twice");
+    EXPECT_ERROR(make(&layout, 8, "1", "1", "-dp"), "'' is no axis; expected tp, cp, pp and dp joined by '-'");
     EXPECT_ERROR(make(&layout, 8, "1", "1", "tp-cp-tp"), "names tp twice");
     EXPECT_ERROR(make(&layout, 8, "1", "1", "tp-cp-dp-"), "'' is no axis");
     EXPECT_ERROR(make(&layout, 8, "1", "1", "tp,cp,dp"), "'tp,cp,dp' is no axis");
@@ -223,6 +268,8 @@ TEST(values_that_are_named_work)
     EXPECT_VALUES_THAT_WORK(8, "", "--tensor_parallel=4", "--context_parallel=3");
     EXPECT_VALUES_THAT_WORK(8, "", "--tensor_parallel=2", "--context_parallel=8");
     EXPECT_VALUES_THAT_WORK(12, "", "--tensor_parallel=8", "--context_parallel=3");
+    EXPECT_VALUES_THAT_WORK(8, "", "--pipeline_parallel=3");
+    EXPECT_VALUES_THAT_WORK(2, "zero_stage", "--pipeline_parallel=2", "--zero_stage=2");
     EXPECT_VALUES_THAT_WORK(12, "context_parallel", "--context_parallel=12", "--img_size=[16,32]");
     EXPECT_VALUES_THAT_WORK(4, "global_batch_size", "--global_batch_size=10", "--grad_accumulation=2");
     EXPECT_VALUES_THAT_WORK(2, "grad_accumulation", "--grad_accumulation=3");

@@ -1,0 +1,223 @@
+#include "model/split.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/memory.h"
+#include "base/text.h"
+
+/* ---- the best split ---- */
+
+typedef struct {
+    const double *before; /* [units + 1]: the cost of all units before a unit */
+    int64_t units, stages;
+    double most; /* that a stage may cost; INFINITY: it is what is searched for */
+} problem;
+
+static int64_t blocks_in(const problem *p, int64_t first, int64_t end)
+{
+    return end - first - (first == 0) - (end == p->units);
+}
+
+/* What counts of a stage that has the units first … end - 1: its cost, or when that is limited its activations. */
+static double weight_of(const problem *p, int64_t stage, int64_t first, int64_t end)
+{
+    const double cost = p->before[end] - p->before[first];
+    if (isinf(p->most)) return cost;
+    return cost > p->most ? INFINITY : (double)(blocks_in(p, first, end) * (p->stages - stage));
+}
+
+static double *entry(const problem *p, double *table, int64_t stage, int64_t first)
+{
+    return &table[stage * (p->units + 1) + first];
+}
+
+/* table [stages + 1, units + 1]: the least largest weight of the stages `stage` … when they have the units from `first`
+ * on. Returns that of all. */
+static double fill_table(const problem *p, double *table)
+{
+    for (int64_t first = 0; first <= p->units; first++)
+        *entry(p, table, p->stages, first) = first == p->units ? 0 : INFINITY;
+    for (int64_t stage = p->stages - 1; stage >= 0; stage--) {
+        for (int64_t first = 0; first <= p->units; first++) {
+            double least = INFINITY;
+            for (int64_t end = first + 1; end <= p->units; end++)
+                least = fmin(least, fmax(weight_of(p, stage, first, end), *entry(p, table, stage + 1, end)));
+            *entry(p, table, stage, first) = least;
+        }
+    }
+    return *entry(p, table, 0, 0);
+}
+
+void vt_split_balance(const double *costs, int64_t units, int64_t stages, vt_span *spans)
+{
+    double *before = vt_allocate((size_t)units + 1, sizeof *before, "the pipeline's stages");
+    double *table = vt_allocate((size_t)((stages + 1) * (units + 1)), sizeof *table, "the pipeline's stages");
+    problem p = {before, units, stages, INFINITY};
+    for (int64_t unit = 0; unit < units; unit++) before[unit + 1] = before[unit] + costs[unit];
+    p.most = fill_table(&p, table);
+    const double most = fill_table(&p, table);
+    for (int64_t stage = 0, first = 0; stage < stages; stage++) {
+        int64_t end = first + 1;
+        while (weight_of(&p, stage, first, end) > most || *entry(&p, table, stage + 1, end) > most) end++;
+        spans[stage] = (vt_span){first, end - first};
+        first = end;
+    }
+    free(table);
+    free(before);
+}
+
+/* ---- what units cost ---- */
+
+/* Runs each unit of a sample forward and backward, and counts. */
+static void count_units(const vt_model *model, const vt_config *config, vt_arena *arena, double *costs)
+{
+    vt_backend *backend = arena->backend;
+    const vt_dry_count *count = vt_backend_dry_count(backend);
+    const int64_t units = vt_parameters_unit_count(model->parameters);
+    const vt_pass pass = {
+        .backend = backend, .arena = arena, .parallel = model->parallel, .batch = 1, .training = true};
+    const vt_model_tensor tensors[2] = {{.channels = config->n_in_channels}, {.channels = config->n_out_channels}};
+    vt_saved *saved = NULL;
+    vt_matrix stream = {0};
+    vt_saved_open(model, (vt_span){0, units}, &saved);
+    for (int64_t unit = 0; unit < units; unit++) {
+        costs[unit] = -count->flops;
+        stream = model->kind->forward(model, &pass, unit, tensors, stream, saved);
+        costs[unit] += count->flops;
+    }
+    for (int64_t unit = units - 1; unit >= 0; unit--) {
+        costs[unit] -= count->flops;
+        stream = model->kind->backward(model, &pass, unit, tensors, stream, saved);
+        costs[unit] += count->flops;
+    }
+    vt_saved_close(&saved);
+}
+
+/* costs [*units]: operations of one sample's forward and backward; malloc'd. */
+static vt_status cost_units(const vt_config *config, double **costs, int64_t *units)
+{
+    vt_status status = VT_OK;
+    const vt_model_kind *kind = vt_model_kind_of(config);
+    vt_config own = *config; /* its strings stay the configuration's */
+    vt_backend *dry = NULL;
+    vt_world *world = NULL;
+    vt_parallel *parallel = NULL;
+    vt_parameters *parameters = NULL;
+    vt_model *model = NULL;
+    vt_arena arena = {0};
+    *costs = NULL;
+    own.tensor_parallel = own.context_parallel = own.pipeline_parallel = own.data_parallel = own.ranks = 1;
+    VT_TRY(vt_backend_open_dry(&dry));
+    VT_TRY(vt_world_open_dry(&own, 0, 1, NULL, &world));
+    VT_TRY(vt_parallel_open(&own, world, dry, kind->tokens(&own), &parallel));
+    VT_TRY(vt_parameters_open(dry, parallel, &parameters));
+    VT_TRY(vt_model_open(&own, parameters, &model));
+    VT_TRY(vt_parameters_allocate(parameters, VT_FLOAT32, &(vt_parameters_storage){.shards = 1, .grain = 1}));
+    VT_TRY(vt_arena_open(dry, SIZE_MAX, &arena));
+    *units = vt_parameters_unit_count(parameters);
+    *costs = vt_allocate((size_t)*units, sizeof **costs, "the pipeline's stages");
+    count_units(model, &own, &arena, *costs);
+done:
+    if (arena.backend != NULL) vt_arena_close(&arena);
+    vt_model_close(&model);
+    vt_parameters_close(&parameters);
+    vt_parallel_close(&parallel);
+    vt_world_close(&world, false);
+    vt_backend_close(&dry);
+    return status;
+}
+
+/* ---- as the configuration has it ---- */
+
+/* "[2, 3, 3, 2]": the blocks of each stage. */
+static vt_status read_split(const char *text, int64_t units, int64_t stages, vt_span *spans)
+{
+    vt_status status = VT_OK;
+    const char *rest = text, *word;
+    size_t length;
+    int64_t stage = 0, blocks = 0;
+    while ((word = vt_text_next_word(&rest, &length)) != NULL) {
+        char *end = NULL;
+        const long long own = strtoll(word, &end, 10);
+        const bool is_edge = stage == 0 || stage == stages - 1;
+        VT_CHECK(end == word + length && own >= 0 && own <= units,
+                 "pipeline_split: '%.*s' of '%.200s' is no number of the model's %lld blocks", (int)length, word, text,
+                 (long long)(units - 2));
+        VT_CHECK(own > 0 || is_edge || stage >= stages,
+                 "pipeline_split '%.200s' leaves stage %lld without a block; only the first stage, which has the "
+                 "embedding, and the last, which has the head, can do without",
+                 text, (long long)stage);
+        if (stage < stages) spans[stage] = (vt_span){blocks + (stage > 0), own + (stage == 0) + (stage == stages - 1)};
+        blocks += own;
+        stage++;
+    }
+    VT_CHECK(stage == stages,
+             "pipeline_split '%.200s' holds %lld number%s, but there are %lld stages "
+             "(pipeline_parallel)",
+             text, (long long)stage, stage == 1 ? "" : "s", (long long)stages);
+    VT_CHECK(blocks == units - 2, "pipeline_split '%.200s' adds up to %lld blocks, but the model has %lld", text,
+             (long long)blocks, (long long)(units - 2));
+done:
+    return status;
+}
+
+/* The largest number of stages up to `units` that divides the ranks. */
+static int64_t most_stages(const vt_config *config, int64_t units)
+{
+    vt_config changed = *config; /* its strings stay the configuration's */
+    for (changed.pipeline_parallel = units; config->ranks % vt_config_model_ranks(&changed) != 0;)
+        changed.pipeline_parallel--;
+    return changed.pipeline_parallel;
+}
+
+vt_status vt_split_open(const vt_config *config, vt_split *split)
+{
+    vt_status status = VT_OK;
+    const int64_t stages = config->pipeline_parallel;
+    int64_t units = 0;
+    double *costs = NULL, all = 0;
+    *split = (vt_split){.stages = stages};
+    VT_TRY(cost_units(config, &costs, &units));
+    VT_CHECK(stages <= units,
+             "pipeline_parallel %lld is more than the %lld units of the model, its embedding, %lld blocks and head; "
+             "use %lld",
+             (long long)stages, (long long)units, (long long)(units - 2), (long long)most_stages(config, units));
+    split->units = vt_allocate((size_t)stages, sizeof *split->units, "the pipeline's stages");
+    split->work = vt_allocate((size_t)stages, sizeof *split->work, "the pipeline's stages");
+    if (config->pipeline_split != NULL && stages > 1)
+        VT_TRY(read_split(config->pipeline_split, units, stages, split->units));
+    else
+        vt_split_balance(costs, units, stages, split->units);
+    for (int64_t unit = 0; unit < units; unit++) all += costs[unit];
+    for (int64_t stage = 0; stage < stages; stage++)
+        for (int64_t i = 0; i < split->units[stage].count; i++)
+            split->work[stage] += costs[split->units[stage].first + i] / all;
+done:
+    free(costs);
+    if (status != VT_OK) vt_split_close(split);
+    return status;
+}
+
+void vt_split_close(vt_split *split)
+{
+    free(split->units);
+    free(split->work);
+    *split = (vt_split){0};
+}
+
+char *vt_split_describe(const vt_split *split, int64_t stage)
+{
+    const vt_span last = split->units[split->stages - 1], own = split->units[stage];
+    const int64_t head = last.first + last.count - 1, end = own.first + own.count;
+    const int64_t first = own.first == 0 ? 0 : own.first - 1, behind = (end > head ? head : end) - 1; /* blocks */
+    vt_text text = {0};
+    if (own.first == 0) vt_text_append(&text, "embedding");
+    if (behind > first) {
+        vt_text_append(&text, "%sblock%s %lld", text.length > 0 ? ", " : "", behind - first > 1 ? "s" : "",
+                       (long long)first);
+        if (behind - first > 1) vt_text_append(&text, "-%lld", (long long)(behind - 1));
+    }
+    if (end > head) vt_text_append(&text, "%shead", text.length > 0 ? ", " : "");
+    return text.characters;
+}
