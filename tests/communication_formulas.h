@@ -5,6 +5,7 @@
 #define VT_TESTS_COMMUNICATION_FORMULAS_H
 
 #include "config/fit.h"
+#include "model/split.h"
 #include "parallel/communication.h"
 #include "parallel/region.h"
 
@@ -15,6 +16,9 @@ typedef struct {
     int64_t tokens, inner, own, next;      /* of a sample: all, between enter and leave, of the residual stream, and of
                                               the context axis's next rank */
     int64_t dim, depth;
+    vt_span units; /* of this rank's stage */
+    int64_t blocks, neighbours;
+    bool is_last;
     double element; /* bytes of what enters matrix products */
     bool sequence, recompute;
 } sizes;
@@ -38,12 +42,24 @@ static int64_t data_ranks_of_node(const vt_world *world)
     for (int rank = 0; rank < vt_world_ranks(world); rank++) {
         if (rank == own) continue;
         bool together = node_of[rank] == node_of[own];
-        for (vt_axis axis = VT_AXIS_TENSOR; axis < VT_AXIS_DATA; axis++)
-            together = together &&
-                       vt_layout_coordinate(vt_world_layout(world), rank, axis) == vt_world_coordinate(world, axis);
+        for (vt_axis axis = VT_AXIS_TENSOR; axis < VT_AXIS_COUNT; axis++)
+            together = together && (axis == VT_AXIS_DATA || vt_layout_coordinate(vt_world_layout(world), rank, axis) ==
+                                                                vt_world_coordinate(world, axis));
         count += together;
     }
     return count;
+}
+
+static void add_stage(const vt_config *config, const vt_world *world, sizes *s)
+{
+    const int64_t stage = vt_world_coordinate(world, VT_AXIS_PIPELINE), last = config->pipeline_parallel - 1;
+    vt_split split;
+    if (vt_split_open(config, &split) != VT_OK) return;
+    s->units = split.units[stage];
+    s->blocks = s->units.count - (stage == 0) - (stage == last);
+    s->neighbours = (stage > 0) + (stage < last);
+    s->is_last = stage == last;
+    vt_split_close(&split);
 }
 
 static sizes sizes_of(const vt_config *config, const vt_world *world)
@@ -59,6 +75,7 @@ static sizes sizes_of(const vt_config *config, const vt_world *world)
                .depth = config->depth,
                .element = config->amp_mode == VT_AMP_NONE ? 4 : 2,
                .recompute = config->recompute == VT_RECOMPUTE_BLOCK};
+    add_stage(config, world, &s);
     s.sequence = config->sequence_parallel && s.tensor > 1;
     s.batch = config->global_batch_size / s.data / s.parts;
     s.inner = vt_parallel_tokens(layout, vt_world_rank(world), false, s.tokens).count;
@@ -76,7 +93,7 @@ static vt_volume tensor_volume(const sizes *s)
 {
     vt_volume volume = {0};
     if (s->tensor == 1) return volume;
-    double passes = s->recompute ? 2 : 1, blocks = (double)(s->depth * s->parts);
+    double passes = s->recompute ? 2 : 1, blocks = (double)(s->blocks * s->parts);
     double stream = (double)(s->batch * s->inner * s->dim);
     double sums = 2 * passes + 2, gathers = s->sequence ? 2 * passes + 4 : 0;
     volume.operations = (int64_t)(blocks * (sums + gathers));
@@ -89,7 +106,7 @@ static vt_volume tensor_volume(const sizes *s)
 /* Two squared norms of each sample, float64, for its loss. */
 static vt_volume norm_volume(const sizes *s, int64_t ranks)
 {
-    if (ranks == 1) return (vt_volume){0};
+    if (ranks == 1 || !s->is_last) return (vt_volume){0};
     return (vt_volume){.operations = s->parts,
                        .bytes = (double)s->parts * all_reduce(ranks, 2.0 * (double)s->batch * sizeof(double))};
 }
@@ -100,7 +117,7 @@ static vt_volume context_volume(const sizes *s, bool ring)
 {
     vt_volume volume = {0};
     if (s->context == 1) return volume;
-    double forwards = s->recompute ? 2 : 1, blocks = (double)(s->depth * s->parts);
+    double forwards = s->recompute ? 2 : 1, blocks = (double)(s->blocks * s->parts);
     double row = 2 * (double)(s->batch * s->dim) / (double)s->tensor, all = row * (double)s->tokens;
     double passed = row * (double)(s->tokens - s->next);
     if (ring) {
@@ -117,6 +134,15 @@ static vt_volume context_volume(const sizes *s, bool ring)
         volume.bytes += norms.bytes;
     }
     return volume;
+}
+
+/* The stream behind the stage, and the gradient of the one in front of it. */
+static vt_volume pipeline_volume(const vt_config *config, const sizes *s)
+{
+    const double element = config->pipeline_comm == VT_PIPELINE_BF16 ? 2 : 4;
+    const int64_t messages = s->parts * s->neighbours;
+    return (vt_volume){.operations = messages,
+                       .bytes = (double)messages * element * (double)(s->batch * s->own * s->dim)};
 }
 
 /* Elements of this rank's part of a unit's parameters, by the ranks over which their gradients are partial sums besides
@@ -159,7 +185,7 @@ static double reduced_bytes(const vt_config *config, const sizes *s, double coun
 static vt_volume gradient_volume(const vt_config *config, const sizes *s)
 {
     vt_volume volume = {0};
-    for (int64_t unit = 0; unit <= s->depth + 1; unit++) {
+    for (int64_t unit = s->units.first; unit < s->units.first + s->units.count; unit++) {
         elements has = unit_elements(config, s, unit);
         volume.bytes += reduced_bytes(config, s, has.none, 1) + reduced_bytes(config, s, has.context, s->context) +
                         reduced_bytes(config, s, has.tokens, s->context * (s->sequence ? s->tensor : 1));
@@ -189,6 +215,7 @@ static inline void communication_by_formula(const vt_config *config, const vt_wo
     sizes s = sizes_of(config, world);
     expected[VT_TRAFFIC_TENSOR] = tensor_volume(&s);
     expected[VT_TRAFFIC_CONTEXT] = context_volume(&s, config->cp_comm == VT_CP_RING);
+    expected[VT_TRAFFIC_PIPELINE] = pipeline_volume(config, &s);
     expected[VT_TRAFFIC_GRADIENTS] = gradient_volume(config, &s);
     expected[VT_TRAFFIC_FIGURES] = figure_volume(&s, vt_world_ranks(world));
 }

@@ -62,8 +62,8 @@ vt_status vt_checkpoint_configuration(vt_tensor_file *index, const char *directo
     vt_status status = VT_OK;
     char *yaml = NULL;
     static char tensor[] = "--tensor_parallel=1", context[] = "--context_parallel=1", zero[] = "--zero_stage=0";
-    static char sequence[] = "--sequence_parallel=false";
-    char *const flags[] = {tensor, context, zero, sequence};
+    static char sequence[] = "--sequence_parallel=false", pipeline[] = "--pipeline_parallel=1";
+    char *const flags[] = {tensor, context, pipeline, zero, sequence};
     VT_TRY(vt_tensor_file_get_text(index, "configuration", &yaml));
     VT_TRY(vt_config_open_text(yaml, directory, sizeof flags / sizeof flags[0], flags, 1, config));
 done:

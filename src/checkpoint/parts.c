@@ -76,11 +76,11 @@ void vt_written_name(const vt_written_box *box, const char *tensor, char name[VT
         snprintf(name, VT_STORED_NAME + 8, "%s@%d", tensor, (int)box->number);
 }
 
-/* Do two ranks hold the same part of a parameter? */
+/* Do two ranks hold the same part of a parameter, of whose stage one of them is? */
 static bool is_copy(const vt_layout *layout, const vt_stored_tensor *tensor, const int *shards, int a, int b)
 {
     for (int axis = 0; axis < VT_AXIS_COUNT; axis++) {
-        bool split = (tensor->parameter->split_axes & VT_AXES(axis)) != 0;
+        bool split = axis == VT_AXIS_PIPELINE || (tensor->parameter->split_axes & VT_AXES(axis)) != 0;
         if (split && vt_layout_coordinate(layout, a, (vt_axis)axis) != vt_layout_coordinate(layout, b, (vt_axis)axis))
             return false;
     }
@@ -100,6 +100,7 @@ void vt_stored_own_boxes(const vt_checkpoint_subject *subject, vt_written_box **
     for (int64_t i = 0; i < tensors; i++) {
         vt_stored_tensor tensor = vt_stored_at(subject, i);
         int copies = 0, place = 0;
+        if (tensor.parameter->count == 0) continue; /* another stage's */
         for (int rank = 0; rank < vt_world_ranks(world); rank++) {
             if (!is_copy(vt_world_layout(world), &tensor, shards, rank, vt_world_rank(world))) continue;
             if (rank == vt_world_rank(world)) place = copies;

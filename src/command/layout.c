@@ -9,9 +9,10 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "command/arguments.h"
-#include "model/model.h"
+#include "model/split.h"
 #include "source/sources.h"
 #include "training/plan.h"
+#include "training/schedule.h"
 
 enum { MOST_RANKS = 1 << 20, LINE_WIDTH = 100 };
 
@@ -70,9 +71,10 @@ static void print_sizes(const vt_config *config, const vt_layout *layout)
     const vt_model_kind *model = vt_model_kind_of(config);
     int64_t batch = config->global_batch_size, local = batch / config->data_parallel, tokens = model->tokens(config);
     char *shares = model->describe_shares != NULL ? model->describe_shares(config) : NULL;
-    printf("%d rank%s: tp %d x cp %d x dp %d, order %s\n", layout->ranks, plural(layout->ranks),
-           layout->size[VT_AXIS_TENSOR], layout->size[VT_AXIS_CONTEXT], layout->size[VT_AXIS_DATA],
-           config->parallel_order);
+    printf("%d rank%s: tp %d x cp %d", layout->ranks, plural(layout->ranks), layout->size[VT_AXIS_TENSOR],
+           layout->size[VT_AXIS_CONTEXT]);
+    if (layout->size[VT_AXIS_PIPELINE] > 1) printf(" x pp %d", layout->size[VT_AXIS_PIPELINE]);
+    printf(" x dp %d, order %s\n", layout->size[VT_AXIS_DATA], config->parallel_order);
     printf("configuration %s:\n", config->config);
     if (shares != NULL) printf("  %s\n", shares);
     free(shares);
@@ -87,6 +89,28 @@ static void print_sizes(const vt_config *config, const vt_layout *layout)
     printf("\n");
     if (!config->sequence_parallel || layout->size[VT_AXIS_TENSOR] == 1) return;
     printf("           split again over the tp ranks for LayerNorm, residual and dropout (\"own tokens\")\n");
+}
+
+/* What each stage of a pipeline computes and keeps. */
+static vt_status print_stages(const vt_config *config)
+{
+    vt_status status = VT_OK;
+    vt_split split = {0};
+    if (config->pipeline_parallel == 1) return VT_OK;
+    VT_TRY(vt_split_open(config, &split));
+    for (int64_t stage = 0; stage < split.stages; stage++) {
+        const vt_step_shape shape = {split.stages, stage, config->grad_accumulation};
+        const int64_t kept = vt_schedule_in_flight(vt_schedule_of(config), &shape);
+        char *units = vt_split_describe(&split, stage);
+        printf("  stage %lld: %s, %.1f %% of the work, keeps %lld micro-batch%s\n", (long long)stage, units,
+               100 * split.work[stage], (long long)kept, kept == 1 ? "" : "es");
+        free(units);
+    }
+    printf("  idle     %.1f %% of the time, by (p - 1)/(m + p - 1)\n",
+           100 * vt_schedule_idle(split.stages, config->grad_accumulation));
+done:
+    vt_split_close(&split);
+    return status;
 }
 
 static void print_table(const vt_config *config, const vt_layout *layout)
@@ -210,12 +234,16 @@ vt_status vt_command_layout(int argument_count, char *const *arguments)
     VT_TRY(vt_source_complete(config));
     VT_TRY(vt_model_check(config, NULL));
     print_sizes(config, &layout);
+    VT_TRY(print_stages(config));
     print_table(config, &layout);
     unsigned tp = VT_AXES(VT_AXIS_TENSOR), cp = VT_AXES(VT_AXIS_CONTEXT), dp = VT_AXES(VT_AXIS_DATA);
+    const unsigned pp = VT_AXES(VT_AXIS_PIPELINE);
     print_groups(&layout, tp, "share each layer");
     print_groups(&layout, cp, "share each sample");
+    if (layout.size[VT_AXIS_PIPELINE] > 1) print_groups(&layout, pp, "are the stages of one model");
     print_groups(&layout, dp, "share each batch");
-    print_groups(&layout, tp | cp, "one model");
+    if (layout.size[VT_AXIS_PIPELINE] > 1) print_groups(&layout, tp | cp, "one stage");
+    print_groups(&layout, layout.size[VT_AXIS_PIPELINE] > 1 ? tp | cp | pp : tp | cp, "one model");
     print_groups(&layout, dp | cp, "have the same part of the layers: sum gradients");
     VT_TRY(print_communication(config));
 done:

@@ -38,6 +38,7 @@ typedef enum { VT_ROLLOUT_GRADIENTS(VT_ENUMERATOR) } vt_rollout_gradient;
 typedef enum { VT_AUGMENTS(VT_ENUMERATOR) } vt_augment;
 typedef enum { VT_CP_COMMS(VT_ENUMERATOR) } vt_cp_comm;
 typedef enum { VT_PIPELINE_SCHEDULES(VT_ENUMERATOR) } vt_pipeline_schedule;
+typedef enum { VT_PIPELINE_COMMS(VT_ENUMERATOR) } vt_pipeline_comm;
 typedef enum { VT_ZERO_GROUPS(VT_ENUMERATOR) } vt_zero_group;
 typedef enum { VT_COMMS(VT_ENUMERATOR) } vt_comm;
 typedef enum { VT_PROFILE_RANKS(VT_ENUMERATOR) } vt_profile_ranks;
@@ -169,8 +170,8 @@ int64_t vt_config_model_ranks(const vt_config *config);
 /* Do they divide this number of ranks? The error names the nearest values that do. */
 vt_status vt_config_check_ranks(const vt_config *config, int64_t ranks);
 
-/* The part of vt_config_resolve that tensor_parallel, context_parallel, pipeline_parallel, zero_stage, grad_accumulation
- * and sequence_parallel need: sets data_parallel and checks that all divide. Touches nothing else. */
+/* The part of vt_config_resolve that tensor_parallel, context_parallel, pipeline_parallel, zero_stage,
+ * grad_accumulation and sequence_parallel need: sets data_parallel and checks that all divide. Touches nothing else. */
 vt_status vt_config_check_layout(vt_config *config);
 
 /* lr times what lr_scaling makes of global_batch_size / base_batch_size. */

@@ -361,6 +361,9 @@ static vt_status check_pipeline(const vt_config *config)
              "pipeline_schedule interleaved is not offered: it idles less only by sending each micro-batch through "
              "several parts of every stage, and raising grad_accumulation does the same without these messages; use "
              "1f1b or gpipe");
+    VT_CHECK(config->pipeline_comm == VT_PIPELINE_FLOAT32 || config->amp_mode == VT_AMP_BF16,
+             "pipeline_comm bf16 needs amp_mode bf16, which computes in bfloat16 as well; add --amp_mode=bf16, or use "
+             "--pipeline_comm=float32");
     if (stages == 1) goto done;
     VT_CHECK(config->zero_stage < 2,
              "zero_stage %lld with pipeline_parallel %lld: gradients would be reduced %lld times a step; use "

@@ -52,10 +52,10 @@ done:
 
 /* One rank holds the whole model. These come before the user's flags, which may say something else. The last one is
  * left out if they give the global batch. */
-static const char *const forced[] = {"--tensor_parallel=1",       "--context_parallel=1", "--zero_stage=0",
-                                     "--ema_decay=None", /* of this use's own; the checkpoint's is read */
-                                     "--sequence_parallel=false", "--rollout=1",          "--grad_accumulation=1",
-                                     "--local_batch_size=8"};
+static const char *const forced[] = {
+    "--tensor_parallel=1",       "--context_parallel=1", "--pipeline_parallel=1", "--zero_stage=0",
+    "--ema_decay=None", /* of this use's own; the checkpoint's is read */
+    "--sequence_parallel=false", "--rollout=1",          "--grad_accumulation=1", "--local_batch_size=8"};
 enum { FORCED = sizeof forced / sizeof forced[0] };
 
 static bool gives_global_batch(int flag_count, char *const *flags)
@@ -79,9 +79,11 @@ vt_status vt_forecaster_configure(const char *name, int flag_count, char *const 
     VT_TRY(open_index(*checkpoint, &index));
     VT_TRY(vt_tensor_file_get_text(index, "configuration", &yaml));
     VT_TRY(vt_config_open_text(yaml, *checkpoint, flag_count + forced_count, all, ranks, config));
-    VT_CHECK((*config)->tensor_parallel == 1 && (*config)->context_parallel == 1 && (*config)->zero_stage == 0,
-             "a forecast needs the whole model on each rank, whatever it was trained on: leave tensor_parallel and "
-             "context_parallel at 1 and zero_stage at 0; more ranks then share out the initial times");
+    VT_CHECK((*config)->tensor_parallel == 1 && (*config)->context_parallel == 1 && (*config)->pipeline_parallel == 1 &&
+                 (*config)->zero_stage == 0,
+             "a forecast needs the whole model on each rank, whatever it was trained on: leave tensor_parallel, "
+             "context_parallel and pipeline_parallel at 1 and zero_stage at 0; more ranks then share out the initial "
+             "times");
     VT_CHECK(strcmp(vt_source_kind_of(*config)->name, "fields") == 0,
              "%s: its model was trained on source %s, but only fields in files can be forecast", *checkpoint,
              vt_source_kind_of(*config)->name);

@@ -11,7 +11,8 @@
 vt_status vt_sample_trace_open(const vt_world *world, const char *run_directory, int64_t steps, vt_rows **trace)
 {
     vt_status status = VT_OK;
-    if (vt_world_coordinate(world, VT_AXIS_TENSOR) != 0 || vt_world_coordinate(world, VT_AXIS_CONTEXT) != 0)
+    if (vt_world_coordinate(world, VT_AXIS_PIPELINE) != 0 || vt_world_coordinate(world, VT_AXIS_TENSOR) != 0 ||
+        vt_world_coordinate(world, VT_AXIS_CONTEXT) != 0)
         return VT_OK;
     char *logs = vt_text_format("%s/logs", run_directory);
     char *path = vt_text_format("%s/samples-%d.csv", logs, vt_world_rank(world));

@@ -126,7 +126,7 @@ vt_status vt_model_check(const vt_config *config, const vt_backend *backend);
 vt_status vt_model_open(const vt_config *config, vt_parameters *parameters, vt_model **model);
 void vt_model_close(vt_model **model);
 
-/* All units of the model. */
+/* The units of the model that this rank has. */
 vt_span vt_model_units(const vt_model *model);
 
 /* Room to keep what passes over these units need; each micro-batch in flight has its own. */

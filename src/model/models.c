@@ -55,7 +55,7 @@ void vt_model_close(vt_model **model)
 
 vt_span vt_model_units(const vt_model *model)
 {
-    return (vt_span){0, vt_parameters_unit_count(model->parameters)};
+    return vt_parameters_units(model->parameters);
 }
 
 void vt_saved_open(const vt_model *model, vt_span units, vt_saved **saved)

@@ -13,9 +13,10 @@ struct vt_parameters {
     vt_backend *backend;
     const vt_parallel *parallel;
     vt_parameter **list;   /* as registered; each allocated by itself, so that layers may keep pointers */
-    vt_parameter **stored; /* in the order of the blocks */
-    int64_t count;
-    int64_t units; /* begun so far */
+    vt_parameter **stored; /* in the order of the blocks: those of which this rank has a part */
+    int64_t count, stored_count;
+    int64_t units;     /* begun so far */
+    vt_span own_units; /* count 0: all */
     vt_bucket *buckets;
     int64_t bucket_count;
     int64_t elements; /* of a whole block, gaps included */
@@ -106,6 +107,22 @@ int64_t vt_parameters_unit_count(const vt_parameters *parameters)
     return parameters->units;
 }
 
+void vt_parameters_keep_units(vt_parameters *parameters, vt_span units)
+{
+    VT_ASSERT(parameters->values == NULL);
+    parameters->own_units = units;
+    for (int64_t i = 0; i < parameters->count; i++) {
+        vt_parameter *parameter = parameters->list[i];
+        if (parameter->unit >= units.first && parameter->unit < units.first + units.count) continue;
+        parameter->local[0] = parameter->count = 0;
+    }
+}
+
+vt_span vt_parameters_units(const vt_parameters *parameters)
+{
+    return parameters->own_units.count > 0 ? parameters->own_units : (vt_span){0, parameters->units};
+}
+
 /* ---- laying out ---- */
 
 static int64_t round_up(int64_t value, int64_t multiple)
@@ -121,16 +138,16 @@ static bool same_class(const vt_parameter *a, const vt_parameter *b)
 /* Parameters that are reduced over the same ranks lie together, else in the order of registration. */
 static void order_parameters(vt_parameters *parameters)
 {
-    int64_t filled = 0;
     parameters->stored =
         vt_allocate((size_t)parameters->count + 1, sizeof *parameters->stored, "the list of parameters");
     bool *taken = vt_allocate((size_t)parameters->count + 1, sizeof *taken, "the list of parameters");
     for (int64_t i = 0; i < parameters->count; i++) {
-        if (taken[i]) continue;
+        if (taken[i] || parameters->list[i]->count == 0) continue;
         for (int64_t j = i; j < parameters->count; j++) {
-            if (taken[j] || !same_class(parameters->list[i], parameters->list[j])) continue;
+            const vt_parameter *next = parameters->list[j];
+            if (taken[j] || next->count == 0 || !same_class(parameters->list[i], next)) continue;
             taken[j] = true;
-            parameters->stored[filled++] = parameters->list[j];
+            parameters->stored[parameters->stored_count++] = parameters->list[j];
         }
     }
     free(taken);
@@ -156,14 +173,14 @@ static void cut_buckets(vt_parameters *parameters)
         vt_allocate((size_t)parameters->count + 1, sizeof *parameters->buckets, "the list of parameters");
     const int64_t grain = parameters->storage.grain, multiple = grain > ALIGNMENT ? grain : ALIGNMENT;
     double bytes = 0, elements = 0; /* of the bucket so far */
-    for (int64_t i = parameters->count - 1; i >= 0; i--) {
+    for (int64_t i = parameters->stored_count - 1; i >= 0; i--) {
         bytes += (double)parameters->stored[i]->count * sizeof(float);
         begins[i] = begins_bucket(parameters, i, bytes);
         if (begins[i]) bytes = 0;
     }
     int64_t offset = 0;
     vt_bucket *bucket = NULL;
-    for (int64_t i = 0; i < parameters->count; i++) {
+    for (int64_t i = 0; i < parameters->stored_count; i++) {
         vt_parameter *parameter = parameters->stored[i];
         if (begins[i]) {
             bucket = &parameters->buckets[parameters->bucket_count++];
@@ -180,7 +197,7 @@ static void cut_buckets(vt_parameters *parameters)
         elements += (double)parameter->count;
         bucket->parameter_count++;
         bucket->last_unit = parameter->unit;
-        if (i + 1 == parameters->count || begins[i + 1]) {
+        if (i + 1 == parameters->stored_count || begins[i + 1]) {
             bucket->count = round_up(offset - bucket->first, multiple * parameters->storage.shards);
             offset = bucket->first + bucket->count;
             bucket->padding = 1 - elements / (double)bucket->count;
@@ -398,7 +415,7 @@ vt_piece vt_parameters_piece(const vt_parameters *parameters, const vt_parameter
 int64_t vt_parameters_copies(const vt_parameters *parameters, const vt_bucket *bucket, bool sliced)
 {
     const vt_layout *layout = vt_world_layout(parameters->parallel->world);
-    int64_t copies = layout->ranks;
+    int64_t copies = layout->ranks / layout->size[VT_AXIS_PIPELINE]; /* one stage has it */
     for (int axis = 0; axis < VT_AXIS_COUNT; axis++)
         if ((bucket->split_axes & VT_AXES(axis)) != 0) copies /= layout->size[axis];
     return sliced ? copies / parameters->storage.shards : copies;

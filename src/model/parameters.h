@@ -34,7 +34,7 @@ typedef struct {
     int64_t unit; /* the block of layers it belongs to */
     vt_start start;
     double spread;
-    int64_t count;  /* elements of this rank's part */
+    int64_t count;  /* elements of this rank's part; 0: other ranks have its unit */
     int64_t offset; /* of the first element in a whole block */
     int64_t bucket; /* that it lies in */
     float *value;   /* of this rank's part; with ZeRO stage 3 only while its unit is needed */
@@ -88,6 +88,13 @@ void vt_parameter_split(vt_parameter *parameter, int dimension, unsigned axes, v
 /* The parameters added from here on are the next unit: what is computed, and with ZeRO stage 3 gathered, together. */
 void vt_parameters_next_unit(vt_parameters *parameters);
 int64_t vt_parameters_unit_count(const vt_parameters *parameters);
+
+/* This rank has the parameters of these units only (a stage of a pipeline). The others stay in the list, with no
+ * elements here. To be called before vt_parameters_allocate. */
+void vt_parameters_keep_units(vt_parameters *parameters, vt_span units);
+
+/* The units that this rank has: all, unless fewer are kept. */
+vt_span vt_parameters_units(const vt_parameters *parameters);
 
 /* Allocates the blocks (values, gradients and, for a type of 16 bits, rounded values), zeroed. After this no
  * parameter can be added. */

@@ -69,8 +69,13 @@ void vt_split_balance(const double *costs, int64_t units, int64_t stages, vt_spa
 
 /* ---- what units cost ---- */
 
+typedef struct {
+    double cost;     /* operations of one sample's forward and backward */
+    int64_t columns; /* of the stream behind the unit */
+} unit_facts;
+
 /* Runs each unit of a sample forward and backward, and counts. */
-static void count_units(const vt_model *model, const vt_config *config, vt_arena *arena, double *costs)
+static void count_units(const vt_model *model, const vt_config *config, vt_arena *arena, unit_facts *facts)
 {
     vt_backend *backend = arena->backend;
     const vt_dry_count *count = vt_backend_dry_count(backend);
@@ -82,20 +87,21 @@ static void count_units(const vt_model *model, const vt_config *config, vt_arena
     vt_matrix stream = {0};
     vt_saved_open(model, (vt_span){0, units}, &saved);
     for (int64_t unit = 0; unit < units; unit++) {
-        costs[unit] = -count->flops;
+        facts[unit].cost = -count->flops;
         stream = model->kind->forward(model, &pass, unit, tensors, stream, saved);
-        costs[unit] += count->flops;
+        facts[unit].cost += count->flops;
+        facts[unit].columns = stream.columns;
     }
     for (int64_t unit = units - 1; unit >= 0; unit--) {
-        costs[unit] -= count->flops;
+        facts[unit].cost -= count->flops;
         stream = model->kind->backward(model, &pass, unit, tensors, stream, saved);
-        costs[unit] += count->flops;
+        facts[unit].cost += count->flops;
     }
     vt_saved_close(&saved);
 }
 
-/* costs [*units]: operations of one sample's forward and backward; malloc'd. */
-static vt_status cost_units(const vt_config *config, double **costs, int64_t *units)
+/* facts [*units]; malloc'd. */
+static vt_status learn_units(const vt_config *config, unit_facts **facts, int64_t *units)
 {
     vt_status status = VT_OK;
     const vt_model_kind *kind = vt_model_kind_of(config);
@@ -106,7 +112,7 @@ static vt_status cost_units(const vt_config *config, double **costs, int64_t *un
     vt_parameters *parameters = NULL;
     vt_model *model = NULL;
     vt_arena arena = {0};
-    *costs = NULL;
+    *facts = NULL;
     own.tensor_parallel = own.context_parallel = own.pipeline_parallel = own.data_parallel = own.ranks = 1;
     VT_TRY(vt_backend_open_dry(&dry));
     VT_TRY(vt_world_open_dry(&own, 0, 1, NULL, &world));
@@ -116,8 +122,8 @@ static vt_status cost_units(const vt_config *config, double **costs, int64_t *un
     VT_TRY(vt_parameters_allocate(parameters, VT_FLOAT32, &(vt_parameters_storage){.shards = 1, .grain = 1}));
     VT_TRY(vt_arena_open(dry, SIZE_MAX, &arena));
     *units = vt_parameters_unit_count(parameters);
-    *costs = vt_allocate((size_t)*units, sizeof **costs, "the pipeline's stages");
-    count_units(model, &own, &arena, *costs);
+    *facts = vt_allocate((size_t)*units, sizeof **facts, "the pipeline's stages");
+    count_units(model, &own, &arena, *facts);
 done:
     if (arena.backend != NULL) vt_arena_close(&arena);
     vt_model_close(&model);
@@ -176,24 +182,33 @@ vt_status vt_split_open(const vt_config *config, vt_split *split)
     vt_status status = VT_OK;
     const int64_t stages = config->pipeline_parallel;
     int64_t units = 0;
+    unit_facts *facts = NULL;
     double *costs = NULL, all = 0;
     *split = (vt_split){.stages = stages};
-    VT_TRY(cost_units(config, &costs, &units));
+    VT_TRY(learn_units(config, &facts, &units));
     VT_CHECK(stages <= units,
              "pipeline_parallel %lld is more than the %lld units of the model, its embedding, %lld blocks and head; "
              "use %lld",
              (long long)stages, (long long)units, (long long)(units - 2), (long long)most_stages(config, units));
     split->units = vt_allocate((size_t)stages, sizeof *split->units, "the pipeline's stages");
+    split->columns = vt_allocate((size_t)stages, sizeof *split->columns, "the pipeline's stages");
     split->work = vt_allocate((size_t)stages, sizeof *split->work, "the pipeline's stages");
+    costs = vt_allocate((size_t)units, sizeof *costs, "the pipeline's stages");
+    for (int64_t unit = 0; unit < units; unit++) {
+        costs[unit] = facts[unit].cost;
+        all += costs[unit];
+    }
     if (config->pipeline_split != NULL && stages > 1)
         VT_TRY(read_split(config->pipeline_split, units, stages, split->units));
     else
         vt_split_balance(costs, units, stages, split->units);
-    for (int64_t unit = 0; unit < units; unit++) all += costs[unit];
-    for (int64_t stage = 0; stage < stages; stage++)
-        for (int64_t i = 0; i < split->units[stage].count; i++)
-            split->work[stage] += costs[split->units[stage].first + i] / all;
+    for (int64_t stage = 0; stage < stages; stage++) {
+        const vt_span own = split->units[stage];
+        split->columns[stage] = facts[own.first + own.count - 1].columns;
+        for (int64_t i = 0; i < own.count; i++) split->work[stage] += costs[own.first + i] / all;
+    }
 done:
+    free(facts);
     free(costs);
     if (status != VT_OK) vt_split_close(split);
     return status;
@@ -202,6 +217,7 @@ done:
 void vt_split_close(vt_split *split)
 {
     free(split->units);
+    free(split->columns);
     free(split->work);
     *split = (vt_split){0};
 }

@@ -6,8 +6,9 @@
 
 typedef struct {
     int64_t stages;
-    vt_span *units; /* [stages] */
-    double *work;   /* [stages]: parts of the model's floating-point operations, 1 in all */
+    vt_span *units;   /* [stages] */
+    int64_t *columns; /* [stages]: of the stream behind the stage's last unit, whose rows are a pass's */
+    double *work;     /* [stages]: parts of the model's floating-point operations, 1 in all */
 } vt_split;
 
 /* As pipeline_split says, else with the least work for the stage that has most. Errors: more stages than units; a

@@ -297,11 +297,12 @@ void vt_gradient_sync_values_changed(vt_gradient_sync *sync)
 
 /* ---- opening ---- */
 
-static vt_status choose_phases(vt_gradient_sync *sync, const vt_config *config, bucket_state *state)
+/* Gradients that are partial sums over `sum`. */
+static vt_status choose_phases(vt_gradient_sync *sync, const vt_config *config, unsigned sum, bucket_state *state)
 {
     vt_status status = VT_OK;
     vt_world *world = vt_parameters_parallel(sync->parameters)->world;
-    const unsigned data = VT_AXES(VT_AXIS_DATA), sum = state->bucket->sum_axes;
+    const unsigned data = VT_AXES(VT_AXIS_DATA);
     vt_group *groups[MOST_PHASES] = {NULL};
     if (sync->shards->size == 1) {
         VT_TRY(
@@ -377,12 +378,17 @@ vt_status vt_gradient_sync_open(const vt_config *config, vt_backend *backend, vt
     bool sliced = vt_parameters_is_sliced(parameters, VT_BLOCK_MOMENTS);
     VT_TRY(vt_world_group(world, sliced ? VT_AXES(VT_AXIS_DATA) : 0, sliced ? shard_scope(config) : VT_SCOPE_ALL,
                           "gradients", backend, &sync->shards));
+    /* all ranks make all groups, those for the parameters of other stages, too */
+    for (int64_t i = 0; i < vt_parameters_count(parameters); i++) {
+        bucket_state other = {0};
+        VT_TRY(choose_phases(sync, config, vt_parameters_at(parameters, i)->sum_axes, &other));
+    }
     for (int64_t i = 0; i < sync->count; i++) {
         bucket_state *state = &sync->buckets[i];
         state->bucket = vt_parameters_bucket(parameters, i);
         if (!vt_parameters_is_sliced(parameters, VT_BLOCK_GRADIENTS))
             state->gradients = vt_parameters_gradients(parameters) + state->bucket->first;
-        VT_TRY(choose_phases(sync, config, state));
+        VT_TRY(choose_phases(sync, config, state->bucket->sum_axes, state));
     }
     if (vt_parameters_is_sliced(parameters, VT_BLOCK_GRADIENTS)) VT_TRY(take_rooms(sync));
     vt_parameters_set_hooks(parameters, &(vt_parameters_hooks){sync, needed, gradients_ready});

@@ -9,6 +9,7 @@ vt_traffic vt_traffic_of(const char *group)
 {
     if (strcmp(group, "tp") == 0) return VT_TRAFFIC_TENSOR;
     if (strcmp(group, "cp") == 0) return VT_TRAFFIC_CONTEXT;
+    if (strcmp(group, "pp") == 0 || strncmp(group, "pp ", 3) == 0) return VT_TRAFFIC_PIPELINE;
     return strstr(group, " of gradients") != NULL ? VT_TRAFFIC_GRADIENTS : VT_TRAFFIC_FIGURES;
 }
 
@@ -21,6 +22,6 @@ void vt_communication_counted(const vt_world *world, vt_volume counted[VT_TRAFFI
 
 const char *vt_traffic_name(vt_traffic traffic)
 {
-    static const char *const names[VT_TRAFFIC_COUNT] = {"tp", "cp", "gradients", "figures"};
+    static const char *const names[VT_TRAFFIC_COUNT] = {"tp", "cp", "pp", "gradients", "figures"};
     return names[traffic];
 }

@@ -8,6 +8,7 @@
 typedef enum {
     VT_TRAFFIC_TENSOR,    /* activations between the ranks of the tensor axis */
     VT_TRAFFIC_CONTEXT,   /* keys and values, and a sample's norms, between those of the context axis */
+    VT_TRAFFIC_PIPELINE,  /* activations and their gradients between neighbouring stages */
     VT_TRAFFIC_GRADIENTS, /* gradients, and with ZeRO parameters */
     VT_TRAFFIC_FIGURES,   /* losses and norms: a few numbers */
     VT_TRAFFIC_COUNT

@@ -66,18 +66,24 @@ static void move(vt_group *group, void *to, const void *from, size_t bytes)
     free(host);
 }
 
-/* Counts the operation. False: nothing has to be sent, as the engine only counts or the group has one rank. */
-static bool begin(vt_group *group, double bytes, vt_request *request)
+/* False: nothing has to be sent, as the engine only counts or the group has one rank. */
+static bool begin_uncounted(vt_group *group, vt_request *request)
 {
     if (request != NULL) {
         VT_ASSERT(request->state == NULL); /* the one before is not over */
         *request = (vt_request){.group = group};
     }
+    return group->size > 1 && !group->engine->counts_only;
+}
+
+/* The same, and counts the operation. */
+static bool begin(vt_group *group, double bytes, vt_request *request)
+{
     if (group->size > 1) {
         group->volume.operations++;
         group->volume.bytes += bytes;
     }
-    return group->size > 1 && !group->engine->counts_only;
+    return begin_uncounted(group, request);
 }
 
 /* For an engine that only counts: MPI keeps copies of a sum until it has been waited for. Those of reduce-scatters come
@@ -205,15 +211,9 @@ void vt_group_all_gather_equal(vt_group *group, const void *send, size_t bytes, 
     vt_group_all_gather(group, send, each, receive, NULL);
 }
 
-void vt_group_exchange(vt_group *group, const void *send, size_t send_bytes, int to, void *receive,
-                       size_t receive_bytes, int from, vt_request *request)
+static void exchange(vt_group *group, const void *send, size_t send_bytes, int to, void *receive, size_t receive_bytes,
+                     int from, vt_request *request)
 {
-    bool others = begin(group, (double)send_bytes, request);
-    if ((send_bytes == 0 && receive_bytes == 0) || group->engine->counts_only) return;
-    if (!others) {
-        move(group, receive, send, receive_bytes);
-        return;
-    }
     vt_request own = {.group = group}, *outer = request != NULL ? request : &own, *inner = outer;
     if (stages(group)) {
         void *out = copy_in(group, send, send_bytes), *in = take(group, receive_bytes);
@@ -223,6 +223,27 @@ void vt_group_exchange(vt_group *group, const void *send, size_t send_bytes, int
     }
     group->engine->exchange(group, send, send_bytes, to, receive, receive_bytes, from, inner);
     if (request == NULL) vt_request_wait(outer);
+}
+
+void vt_group_exchange(vt_group *group, const void *send, size_t send_bytes, int to, void *receive,
+                       size_t receive_bytes, int from, vt_request *request)
+{
+    bool others = begin(group, (double)send_bytes, request);
+    if ((send_bytes == 0 && receive_bytes == 0) || group->engine->counts_only) return;
+    if (others)
+        exchange(group, send, send_bytes, to, receive, receive_bytes, from, request);
+    else
+        move(group, receive, send, receive_bytes);
+}
+
+void vt_group_send(vt_group *group, const void *send, size_t bytes, int to, vt_request *request)
+{
+    if (begin(group, (double)bytes, request) && bytes > 0) exchange(group, send, bytes, to, NULL, 0, to, request);
+}
+
+void vt_group_receive(vt_group *group, void *receive, size_t bytes, int from, vt_request *request)
+{
+    if (begin_uncounted(group, request) && bytes > 0) exchange(group, NULL, 0, from, receive, bytes, from, request);
 }
 
 void vt_group_broadcast(vt_group *group, void *data, size_t bytes, int root, vt_request *request)

@@ -31,7 +31,7 @@ typedef struct {
 
 /* What was sent, for the ledger: operations, and the bytes that this rank handed to the others, counted as a ring
  * sends them: all-reduce of n bytes over g ranks 2 n (g - 1) / g; reduce-scatter and all-gather of n bytes in all
- * n (g - 1) / g; exchange and broadcast n. */
+ * n (g - 1) / g; exchange, send and broadcast n; a receive is not counted. */
 typedef struct {
     int64_t operations;
     double bytes;
@@ -77,6 +77,10 @@ void vt_group_all_gather_equal(vt_group *group, const void *send, size_t bytes, 
 /* Sends to the member `to` and receives from the member `from` (places in the group) at once. */
 void vt_group_exchange(vt_group *group, const void *send, size_t send_bytes, int to, void *receive,
                        size_t receive_bytes, int from, vt_request *request);
+
+/* One half of an exchange each: what is sent to the member `to`, and what the member `from` sends. */
+void vt_group_send(vt_group *group, const void *send, size_t bytes, int to, vt_request *request);
+void vt_group_receive(vt_group *group, void *receive, size_t bytes, int from, vt_request *request);
 
 /* data [bytes] of the member `root`, on every rank. */
 void vt_group_broadcast(vt_group *group, void *data, size_t bytes, int root, vt_request *request);

@@ -79,6 +79,12 @@ void vt_world_close(vt_world **world, bool failed);
 vt_status vt_world_group(vt_world *world, unsigned axes, vt_scope scope, const char *purpose, vt_backend *backend,
                          vt_group **group);
 
+/* Collective over all ranks: groups of two neighbours on an axis, of which the first has an even coordinate (parity 0)
+ * or an odd one (1); a rank without such a neighbour is a group by itself. Each call makes a new group, named `purpose`
+ * (or NULL). */
+vt_status vt_world_neighbours(vt_world *world, vt_axis axis, int parity, const char *purpose, vt_backend *backend,
+                              vt_group **group);
+
 /* Collective over all ranks, at the end of a phase: VT_OK only when all have it. The lowest rank that failed keeps its
  * note, with rank and host put before it when there are several; the others' says "all ranks: stop: " and then the
  * same, and vt_world_speaks is false on them. VT_STOPPED on any rank without an error is VT_STOPPED on all. */

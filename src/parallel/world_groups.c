@@ -45,9 +45,11 @@ static int scoped_members(const vt_world *world, int rank, unsigned axes, vt_sco
 }
 
 /* Checks the groups of all ranks, so that every rank gets the same result. */
-static vt_status check_even(const vt_world *world, unsigned axes, const char *name, int *members)
+static vt_status check_even(const vt_world *world, unsigned axes, int *members)
 {
     vt_status status = VT_OK;
+    char name[32];
+    vt_layout_axes_name(&world->layout, axes, name);
     for (int rank = 0; rank < world->ranks; rank++) {
         int total = scoped_members(world, rank, axes, VT_SCOPE_ALL, members);
         int within = scoped_members(world, rank, axes, VT_SCOPE_WITHIN_NODE, members);
@@ -62,30 +64,65 @@ done:
     return status;
 }
 
-vt_status vt_world_group(vt_world *world, unsigned axes, vt_scope scope, const char *purpose, vt_backend *backend,
-                         vt_group **result)
+/* "tp in node of gradients" */
+static void name_group(const vt_world *world, unsigned axes, vt_scope scope, const char *purpose, char name[64])
+{
+    static const char *const scope_names[] = {"", " in node", " across nodes"};
+    char axes_name[32];
+    vt_layout_axes_name(&world->layout, axes, axes_name);
+    snprintf(name, 64, "%s%s%s%s", axes_name, scope_names[scope], purpose != NULL ? " of " : "",
+             purpose != NULL ? purpose : "");
+}
+
+/* members [count]: the world's ranks, this one among them. */
+static vt_status open_group(vt_world *world, const char *name, const int *members, int count, vt_backend *backend,
+                            vt_group **group)
 {
     vt_status status = VT_OK;
-    static const char *const scope_names[] = {"", " in node", " across nodes"};
-    char axes_name[32], name[64];
-    int *members = vt_allocate((size_t)world->ranks, sizeof *members, "the table of ranks");
-    *result = NULL;
-    vt_layout_axes_name(&world->layout, axes, axes_name);
-    snprintf(name, sizeof name, "%s%s%s%s", axes_name, scope_names[scope], purpose != NULL ? " of " : "",
-             purpose != NULL ? purpose : "");
-    for (int i = 0; i < world->group_count && *result == NULL; i++)
-        if (strcmp(world->groups[i]->name, name) == 0 && world->groups[i]->backend == backend)
-            *result = world->groups[i];
-    if (*result != NULL) goto done;
-    if (scope == VT_SCOPE_ACROSS_NODES) VT_TRY(check_even(world, axes, axes_name, members));
-    int count = scoped_members(world, world->rank, axes, scope, members), place = 0, lowest = world->rank;
+    int place = 0, lowest = world->rank;
     while (members[place] != world->rank) place++;
     for (int i = 0; i < count; i++)
         if (members[i] < lowest) lowest = members[i];
     bool on_device = world->device_engine != NULL && backend != NULL && !backend->shares_host_memory;
     VT_TRY(vt_group_open(on_device ? world->device_engine : world->engine, name, members, count, place, lowest, backend,
-                         result));
-    add_group(world, *result);
+                         group));
+    add_group(world, *group);
+done:
+    return status;
+}
+
+vt_status vt_world_group(vt_world *world, unsigned axes, vt_scope scope, const char *purpose, vt_backend *backend,
+                         vt_group **result)
+{
+    vt_status status = VT_OK;
+    char name[64];
+    int *members = vt_allocate((size_t)world->ranks, sizeof *members, "the table of ranks");
+    *result = NULL;
+    name_group(world, axes, scope, purpose, name);
+    for (int i = 0; i < world->group_count && *result == NULL; i++)
+        if (strcmp(world->groups[i]->name, name) == 0 && world->groups[i]->backend == backend)
+            *result = world->groups[i];
+    if (*result != NULL) goto done;
+    if (scope == VT_SCOPE_ACROSS_NODES) VT_TRY(check_even(world, axes, members));
+    const int count = scoped_members(world, world->rank, axes, scope, members);
+    VT_TRY(open_group(world, name, members, count, backend, result));
+done:
+    free(members);
+    return status;
+}
+
+vt_status vt_world_neighbours(vt_world *world, vt_axis axis, int parity, const char *purpose, vt_backend *backend,
+                              vt_group **group)
+{
+    vt_status status = VT_OK;
+    char name[64];
+    const int own = world->coordinate[axis], size = world->layout.size[axis];
+    const int first = own % 2 == parity ? own : own - 1; /* of the two */
+    const bool is_pair = first >= 0 && first + 1 < size;
+    int *members = vt_allocate((size_t)world->ranks, sizeof *members, "the table of ranks");
+    vt_layout_members(&world->layout, world->rank, VT_AXES(axis), members); /* in the order of their coordinates */
+    name_group(world, VT_AXES(axis), VT_SCOPE_ALL, purpose, name);
+    VT_TRY(open_group(world, name, members + (is_pair ? first : own), is_pair ? 2 : 1, backend, group));
 done:
     free(members);
     return status;

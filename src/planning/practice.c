@@ -16,7 +16,7 @@ struct vt_practice {
 static vt_config config_of(const vt_config *config, int64_t samples)
 {
     vt_config own = *config;
-    own.ranks = own.data_parallel = own.tensor_parallel = own.context_parallel = 1;
+    own.ranks = own.data_parallel = own.tensor_parallel = own.context_parallel = own.pipeline_parallel = 1;
     own.sequence_parallel = false;
     own.zero_stage = 0;
     own.grad_accumulation = 1;

@@ -1,6 +1,9 @@
 /* What step.h has besides training steps: losses and scores, forecasts, predictions. */
+#include <stdlib.h>
+
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "storage/unpack.h"
 #include "training/reader.h"
 #include "training/step.h"
@@ -17,14 +20,22 @@ static void add_scores(vt_trainer *trainer, vt_micro_batch *samples, vt_matrix p
     trainer->task->kind->score(trainer->task, pass, prediction, samples->target, trainer->host_losses, sums);
 }
 
+/* The samples' predictions, on the last stage. */
+static vt_micro_batch *predict(vt_trainer *trainer, const vt_batch *batch, int64_t first, int64_t count)
+{
+    vt_micro_batch *samples = vt_micro_batch_take(trainer, batch, 0, first, count, false);
+    vt_stage_begin(&trainer->stage, 1, vt_pass_rows(&samples->pass), false);
+    vt_micro_batch_predict(trainer, samples);
+    return samples;
+}
+
 static void evaluate_micro_batch(vt_trainer *trainer, const vt_batch *batch, int64_t first, int64_t count,
                                  vt_evaluation *evaluation)
 {
     vt_task *task = trainer->task;
-    vt_micro_batch *samples = vt_micro_batch_take(trainer, batch, 0, first, count, false);
-    vt_micro_batch_predict(trainer, samples);
-    add_scores(trainer, samples, samples->prediction, &evaluation->model);
-    if (evaluation->has_baseline)
+    vt_micro_batch *samples = predict(trainer, batch, first, count);
+    if (trainer->stage.is_last) add_scores(trainer, samples, samples->prediction, &evaluation->model);
+    if (trainer->stage.is_last && evaluation->has_baseline)
         add_scores(trainer, samples, task->kind->baseline(task, &samples->pass, samples->rollout->tensors),
                    &evaluation->baseline);
     vt_micro_batch_release(samples);
@@ -69,6 +80,7 @@ vt_status vt_step_evaluate(vt_trainer *trainer, const vt_batch *batch, vt_evalua
         else
             visit(trainer);
     }
+    vt_stage_finish(&trainer->stage);
     VT_TRY(trainer->backend->check(trainer->backend));
     if (!isfinite(evaluation->model.values[0])) VT_TRY(check_batch(trainer, batch));
 done:
@@ -122,7 +134,9 @@ static vt_matrix restore(const vt_trainer *trainer, const vt_micro_batch *sample
     return trainer->model->kind->restore(trainer->model, &samples->pass, rows, as->mean, as->inverse_std);
 }
 
-vt_status vt_step_forecast(vt_trainer *trainer, const vt_batch *batch, int64_t field, float *prediction, float *target)
+/* Predicts the sample, and takes one field of it from the last stage. */
+static vt_status forecast_own(vt_trainer *trainer, const vt_batch *batch, int64_t field, float *prediction,
+                              float *target)
 {
     vt_backend *backend = trainer->backend;
     if (batch->first_in_batch > 0 || batch->sample_count == 0) { /* the sample is another rank's */
@@ -132,11 +146,11 @@ vt_status vt_step_forecast(vt_trainer *trainer, const vt_batch *batch, int64_t f
     vt_batch first = *batch;
     first.sample_count = 1;
     const vt_batch here = vt_batch_upload(trainer, &first);
-    vt_micro_batch *samples = vt_micro_batch_take(trainer, &here, 0, 0, 1, false);
-    vt_micro_batch_predict(trainer, samples);
+    vt_micro_batch *samples = predict(trainer, &here, 0, 1);
+    vt_stage_finish(&trainer->stage);
     const vt_matrix rows[2] = {samples->prediction, samples->target};
     float *const fields[2] = {prediction, target};
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 2 && trainer->stage.is_last; i++) {
         const size_t mark = samples->arena.used;
         vt_matrix whole = restore(trainer, samples, rows[i]);
         backend->copy_to_host(backend, fields[i], whole.data + field * whole.stride,
@@ -145,6 +159,21 @@ vt_status vt_step_forecast(vt_trainer *trainer, const vt_batch *batch, int64_t f
     }
     vt_micro_batch_release(samples);
     return backend->check(backend);
+}
+
+vt_status vt_step_forecast(vt_trainer *trainer, const vt_batch *batch, int64_t field, float *prediction, float *target)
+{
+    const vt_status status = forecast_own(trainer, batch, field, prediction, target);
+    const vt_config *config = trainer->config;
+    const vt_layout *layout = vt_world_layout(trainer->world);
+    const size_t bytes = (size_t)(config->img_size[0] * config->img_size[1]) * sizeof(float);
+    if (trainer->stage.is_last && trainer->stage.is_first) return status;
+    int *stages = vt_allocate((size_t)layout->ranks, sizeof *stages, "a picture");
+    const int last = stages[vt_layout_members(layout, 0, VT_AXES(VT_AXIS_PIPELINE), stages) - 1];
+    vt_group_broadcast(vt_world_everyone(trainer->world), prediction, bytes, last, NULL);
+    vt_group_broadcast(vt_world_everyone(trainer->world), target, bytes, last, NULL);
+    free(stages);
+    return status;
 }
 
 vt_status vt_step_predict(vt_trainer *trainer, const float *input, const float *forcings, int64_t count, float *fields)

@@ -65,18 +65,22 @@ void vt_micro_batch_step(vt_micro_batch *samples, int64_t step)
     vt_rollout_step(samples->rollout, step);
 }
 
-vt_matrix vt_micro_batch_state(const vt_trainer *trainer, const vt_micro_batch *samples)
+vt_matrix vt_micro_batch_state(vt_trainer *trainer, const vt_micro_batch *samples)
 {
+    vt_pipeline_stage *stage = &trainer->stage;
     const vt_pass *pass = &samples->pass;
     const vt_rollout *rollout = samples->rollout;
-    return vt_rollout_state(rollout, pass,
-                            vt_model_forward(trainer->model, pass, rollout->tensors, (vt_matrix){0}, samples->saved));
+    const vt_matrix in = vt_stage_take_stream(stage, pass);
+    const vt_matrix out = vt_model_forward(trainer->model, pass, rollout->tensors, in, samples->saved);
+    if (stage->is_last) return vt_rollout_state(rollout, pass, out);
+    vt_stage_pass_stream(stage, out);
+    return (vt_matrix){0};
 }
 
-void vt_micro_batch_predict(const vt_trainer *trainer, vt_micro_batch *samples)
+void vt_micro_batch_predict(vt_trainer *trainer, vt_micro_batch *samples)
 {
     samples->prediction = vt_micro_batch_state(trainer, samples);
-    samples->target = vt_rollout_target(samples->rollout, &samples->pass);
+    if (trainer->stage.is_last) samples->target = vt_rollout_target(samples->rollout, &samples->pass);
 }
 
 /* Those of the current step. */
@@ -96,7 +100,8 @@ void vt_micro_batch_losses(const vt_trainer *trainer, vt_micro_batch *samples, v
     loss->finish(loss, pass, sums, losses, total);
 }
 
-void vt_micro_batch_backward(const vt_trainer *trainer, vt_micro_batch *samples, float scale)
+/* The gradient of the model's output. */
+static vt_matrix output_gradient(const vt_trainer *trainer, const vt_micro_batch *samples, float scale)
 {
     const vt_pass *pass = &samples->pass;
     const vt_rollout *rollout = samples->rollout;
@@ -106,6 +111,15 @@ void vt_micro_batch_backward(const vt_trainer *trainer, vt_micro_batch *samples,
     trainer->loss->backward(trainer->loss, pass, samples->prediction, samples->target, trainer->loss_weights,
                             loss_sums(trainer, samples), scale, &vt_optimizer_state(trainer->optimizer)->loss_scale,
                             dstate);
-    vt_matrix doutput = vt_rollout_backward(rollout, pass, dstate);
-    vt_model_backward(trainer->model, pass, rollout->tensors, doutput, samples->saved);
+    return vt_rollout_backward(rollout, pass, dstate);
+}
+
+void vt_micro_batch_backward(vt_trainer *trainer, vt_micro_batch *samples, float scale)
+{
+    vt_pipeline_stage *stage = &trainer->stage;
+    const vt_pass *pass = &samples->pass;
+    const vt_matrix dout =
+        stage->is_last ? output_gradient(trainer, samples, scale) : vt_stage_take_gradient(stage, pass);
+    const vt_matrix din = vt_model_backward(trainer->model, pass, samples->rollout->tensors, dout, samples->saved);
+    vt_stage_pass_gradient(stage, din);
 }

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "journal/record.h"
+#include "model/split.h"
 #include "training/reader.h"
 
 /* ---- the lines for people ---- */
@@ -66,9 +67,45 @@ static void log_layout(const vt_config *config, const vt_world *world)
 {
     const int *size = vt_world_layout(world)->size;
     if (vt_world_ranks(world) == 1) return;
-    vt_log_info("ranks: %d (%s), communicating through %s; tensor %d × context %d × data %d, order %s",
+    char *stages = vt_text_format(size[VT_AXIS_PIPELINE] > 1 ? " × pipeline %d" : "", size[VT_AXIS_PIPELINE]);
+    vt_log_info("ranks: %d (%s), communicating through %s; tensor %d × context %d%s × data %d, order %s",
                 vt_world_ranks(world), vt_launch_name(vt_world_launch(world)->launcher), vt_world_engine(world)->name,
-                size[VT_AXIS_TENSOR], size[VT_AXIS_CONTEXT], size[VT_AXIS_DATA], config->parallel_order);
+                size[VT_AXIS_TENSOR], size[VT_AXIS_CONTEXT], stages, size[VT_AXIS_DATA], config->parallel_order);
+    free(stages);
+}
+
+/* The least number of micro-batches that keeps all stages busy for a while, and divides a rank's batch; 0: none does.
+ */
+static int64_t enough_micro_batches(const vt_config *config)
+{
+    const int64_t local = config->global_batch_size / config->data_parallel;
+    int64_t count = config->pipeline_parallel;
+    while (count <= local && local % count != 0) count++;
+    return count <= local ? count : 0;
+}
+
+static void log_pipeline(const vt_config *config)
+{
+    const int64_t stages = config->pipeline_parallel, parts = config->grad_accumulation;
+    const double idle = 100 * vt_schedule_idle(stages, parts);
+    const int64_t enough = enough_micro_batches(config);
+    if (stages == 1) return;
+    char *schedule = vt_config_value_text(config, "pipeline_schedule");
+    vt_log_info("pipeline: %lld stages, %lld micro-batch%s of %lld sample%s, %s, idle %.1f %% by (p - 1)/(m + p - 1)",
+                (long long)stages, (long long)parts, parts == 1 ? "" : "es", (long long)vt_trainer_micro_batch(config),
+                vt_trainer_micro_batch(config) == 1 ? "" : "s", schedule, idle);
+    if (parts < stages && enough > 0)
+        vt_log_warning("%lld micro-batch%s (grad_accumulation) for %lld stages: each stage idles %.1f %% of the time; "
+                       "--grad_accumulation=%lld leaves %.1f %%",
+                       (long long)parts, parts == 1 ? "" : "es", (long long)stages, idle, (long long)enough,
+                       100 * vt_schedule_idle(stages, enough));
+    else if (parts < stages)
+        vt_log_warning(
+            "%lld micro-batch%s (grad_accumulation) for %lld stages: each stage idles %.1f %% of the time; a "
+            "rank's batch of %lld samples can't be cut into as many parts as there are stages",
+            (long long)parts, parts == 1 ? "" : "es", (long long)stages, idle,
+            (long long)(config->global_batch_size / config->data_parallel));
+    free(schedule);
 }
 
 static void log_memory(const vt_plan *plan)
@@ -103,38 +140,51 @@ static const char *shape_text(const int64_t *shape, int dimensions, const char *
     return buffer;
 }
 
-static void log_parameters(const vt_parameters *parameters)
+/* "  2" or ",2": the last column of a parameter's row, its stage; of a model that is not split nothing. */
+static const char *stage_text(const vt_split *split, const vt_parameter *parameter, const char *format, char text[32])
 {
-    char shape[96], local[96], global_column[100], local_column[100];
-    vt_log_detail("%-32s %-22s %-22s %12s", "parameter", "global shape", "local shape", "bytes");
+    int64_t stage = 0;
+    text[0] = '\0';
+    if (split->stages < 2) return text;
+    while (parameter->unit >= split->units[stage].first + split->units[stage].count) stage++;
+    snprintf(text, 32, "%s%lld", format, (long long)stage);
+    return text;
+}
+
+static void log_parameters(const vt_parameters *parameters, const vt_split *split)
+{
+    char shape[96], local[96], global_column[100], local_column[100], stage[32];
+    vt_log_detail("%-32s %-22s %-22s %12s%s", "parameter", "global shape", "local shape", "bytes",
+                  split->stages > 1 ? "  stage" : "");
     for (int64_t i = 0; i < vt_parameters_count(parameters); i++) {
         const vt_parameter *parameter = vt_parameters_at(parameters, i);
         snprintf(global_column, sizeof global_column, "[%s]",
                  shape_text(parameter->shape, parameter->dimensions, ", ", shape));
         snprintf(local_column, sizeof local_column, "[%s]",
                  shape_text(parameter->local, parameter->dimensions, ", ", local));
-        vt_log_detail("%-32s %-22s %-22s %12lld", parameter->name, global_column, local_column,
-                      (long long)parameter->count * (long long)sizeof(float));
+        vt_log_detail("%-32s %-22s %-22s %12lld%s", parameter->name, global_column, local_column,
+                      (long long)parameter->count * (long long)sizeof(float),
+                      stage_text(split, parameter, "  ", stage));
     }
     vt_log_detail("number of model parameters: %lld", (long long)vt_parameters_model_elements(parameters));
 }
 
 /* A shape is written "384x1536", so that no field holds a comma. */
-static vt_status write_parameters(const vt_opening *opening)
+static vt_status write_parameters(const vt_opening *opening, const vt_split *split)
 {
     vt_status status = VT_OK;
     const vt_parameters *parameters = vt_trainer_parameters(opening->trainer);
-    char shape[96], local[96];
+    char shape[96], local[96], stage[32];
     char *path = vt_text_format("%s/parameters.csv", opening->run_directory);
     FILE *file = fopen(path, "we");
     VT_CHECK(file != NULL, "can't write %s: %s", path, strerror(errno));
-    fprintf(file, "name,global_shape,local_shape,bytes\n");
+    fprintf(file, "name,global_shape,local_shape,bytes%s\n", split->stages > 1 ? ",stage" : "");
     for (int64_t i = 0; i < vt_parameters_count(parameters); i++) {
         const vt_parameter *parameter = vt_parameters_at(parameters, i);
-        fprintf(file, "%s,%s,%s,%lld\n", parameter->name,
+        fprintf(file, "%s,%s,%s,%lld%s\n", parameter->name,
                 shape_text(parameter->shape, parameter->dimensions, "x", shape),
                 shape_text(parameter->local, parameter->dimensions, "x", local),
-                (long long)parameter->count * (long long)sizeof(float));
+                (long long)parameter->count * (long long)sizeof(float), stage_text(split, parameter, ",", stage));
     }
     VT_CHECK(vt_file_close(file, true), "can't write %s: %s", path, strerror(errno));
 done:
@@ -146,6 +196,8 @@ vt_status vt_opening_log(const vt_opening *opening)
 {
     vt_status status = VT_OK;
     const vt_config *config = opening->config;
+    vt_split split = {0};
+    if (config->pipeline_parallel > 1) VT_TRY(vt_split_open(config, &split));
     log_configuration_name(config);
     const vt_task *task = vt_trainer_task(opening->trainer);
     if (task->kind->log_data != NULL) task->kind->log_data(task);
@@ -155,6 +207,7 @@ vt_status vt_opening_log(const vt_opening *opening)
     log_model(opening);
     log_training(config);
     log_layout(config, opening->world);
+    log_pipeline(config);
     vt_log_info("computing on: %s", vt_trainer_backend(opening->trainer)->name);
     log_memory(opening->plan);
     vt_record_memory_at_start(vt_trainer_backend(opening->trainer));
@@ -166,7 +219,9 @@ vt_status vt_opening_log(const vt_opening *opening)
         vt_log_warning("cache has no effect: source %s has no frames that it could keep",
                        opening->training->kind->name);
     log_configuration(config);
-    log_parameters(vt_trainer_parameters(opening->trainer));
-    if (vt_world_rank(opening->world) == 0) status = write_parameters(opening);
+    log_parameters(vt_trainer_parameters(opening->trainer), &split);
+    if (vt_world_rank(opening->world) == 0) VT_TRY(write_parameters(opening, &split));
+done:
+    vt_split_close(&split);
     return status;
 }

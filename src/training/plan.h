@@ -15,7 +15,7 @@ typedef struct {
 
 /* Of one rank: bytes by category, and the work and messages of one optimizer step. The category of data has the batches
  * that the readers keep ready. */
-enum { VT_PLAN_GROUPS = 16 };
+enum { VT_PLAN_GROUPS = 24 };
 typedef struct {
     size_t bytes[VT_MEMORY_CATEGORY_COUNT];
     size_t arena_bytes;   /* the part of the activations that is the arena of one micro-batch in flight */

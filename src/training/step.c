@@ -57,7 +57,8 @@ static void forward(vt_trainer *trainer, const vt_batch *batch, int64_t index)
         const bool is_last = step + 1 == steps;
         vt_micro_batch_step(samples, step);
         vt_micro_batch_predict(trainer, samples);
-        if (is_last || !only_last_counts(trainer)) add_losses(trainer, samples, trainer->losses + first);
+        if (trainer->stage.is_last && (is_last || !only_last_counts(trainer)))
+            add_losses(trainer, samples, trainer->losses + first);
         if (is_last) break;
         vt_rollout_keep(samples->rollout, &samples->pass, samples->prediction);
         vt_arena_pop(&samples->arena, samples->shared);
@@ -88,6 +89,12 @@ static void backward(vt_trainer *trainer, const vt_batch *batch, int64_t index, 
     vt_range_end();
 }
 
+/* Of a micro-batch. */
+static int64_t stream_rows(const vt_trainer *trainer)
+{
+    return vt_trainer_micro_batch(trainer->config) * trainer->parallel->own.count;
+}
+
 /* All that the device does in a step. Nothing in it waits for the device, so it can be recorded. */
 static void step_body(vt_trainer *trainer, const vt_batch *batch)
 {
@@ -99,12 +106,14 @@ static void step_body(vt_trainer *trainer, const vt_batch *batch)
     trainer->backend->zero(trainer->backend, vt_parameters_gradients(trainer->parameters),
                            (size_t)vt_parameters_block_elements(trainer->parameters, VT_BLOCK_GRADIENTS) *
                                sizeof(float));
+    vt_stage_begin(&trainer->stage, shape->micro_batches, stream_rows(trainer), true);
     for (int64_t i = 0; (action = trainer->schedule(shape, i)).kind != VT_STEP_ENDS; i++) {
         if (action.kind == VT_FORWARD)
             forward(trainer, batch, action.micro_batch);
         else
             backward(trainer, batch, action.micro_batch, --left == 0);
     }
+    vt_stage_finish(&trainer->stage);
     vt_gradient_sync_finish(trainer->sync);
     charge_time(trainer, &trainer->times.communication);
     vt_range_begin("optimizer");

@@ -105,12 +105,15 @@ vt_status vt_trainer_build(const vt_config *config, const vt_trainer_options *op
     trainer->task = options->task;
     vt_parameters_storage storage;
     trainer->schedule = options->schedule != NULL ? options->schedule : vt_schedule_of(config);
-    trainer->shape = (vt_step_shape){.stages = 1, .micro_batches = config->grad_accumulation};
+    trainer->shape = (vt_step_shape){.stages = config->pipeline_parallel,
+                                     .stage = vt_world_coordinate(world, VT_AXIS_PIPELINE),
+                                     .micro_batches = config->grad_accumulation};
     trainer->length = (vt_schedule_length){options->steps, options->steps_per_epoch};
     VT_TRY(vt_model_check(config, backend));
     VT_TRY(vt_parallel_open(config, world, backend, model->tokens(config), &trainer->parallel));
     VT_TRY(vt_parameters_open(backend, trainer->parallel, &trainer->parameters));
     VT_TRY(vt_model_open(config, trainer->parameters, &trainer->model));
+    VT_TRY(vt_stage_open(config, world, trainer->parameters, &trainer->stage));
     VT_TRY(vt_gradient_sync_storage(config, world, backend, &storage));
     /* memory may be short on one rank alone, and what follows makes groups, for which all ranks must be there */
     VT_TRY(vt_world_agree(world, vt_parameters_allocate(trainer->parameters, vt_trainer_type(config), &storage)));
@@ -119,6 +122,8 @@ vt_status vt_trainer_build(const vt_config *config, const vt_trainer_options *op
     const vt_span rows = model->part_needed(config, trainer->parallel->own);
     VT_TRY(trainer->task->kind->place(trainer->task, backend, trainer->model, rows, vt_trainer_micro_batch(config)));
     trainer->tensor_count = vt_source_kind_of(config)->specs(config, rows, trainer->specs);
+    VT_TRY(vt_stage_connect(config, world, backend, vt_trainer_micro_batch(config) * trainer->parallel->own.count,
+                            &trainer->stage));
     VT_TRY(take_batch_memory(trainer));
     VT_TRY(take_flight_memory(trainer, rows, arena_bytes));
     VT_TRY(take_loss_weights(trainer));
@@ -178,6 +183,7 @@ void vt_trainer_close(vt_trainer **trainer)
         vt_arena_close(&t->in_flight[i].arena);
         vt_saved_close(&t->in_flight[i].saved);
     }
+    vt_stage_close(&t->stage);
     free(t->in_flight);
     for (int i = 0; i < VT_STEPS_AHEAD; i++) {
         t->backend->release_host(t->backend, t->started[i].state);
@@ -302,6 +308,6 @@ void vt_trainer_set_caches(vt_trainer *trainer, const vt_device_cache *training,
 
 bool vt_trainer_counts_in_sums(const vt_trainer *trainer)
 {
-    return vt_world_coordinate(trainer->world, VT_AXIS_TENSOR) == 0 &&
+    return trainer->stage.is_last && vt_world_coordinate(trainer->world, VT_AXIS_TENSOR) == 0 &&
            vt_world_coordinate(trainer->world, VT_AXIS_CONTEXT) == 0;
 }

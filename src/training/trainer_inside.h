@@ -5,6 +5,7 @@
 #include "loss/loss.h"
 #include "optimizer/schedule.h"
 #include "task/rollout.h"
+#include "training/stage.h"
 #include "training/trainer.h"
 
 /* A step that was started, until its figures are taken. */
@@ -38,6 +39,7 @@ struct vt_trainer {
     vt_parallel *parallel;
     vt_parameters *parameters;
     vt_model *model;
+    vt_pipeline_stage stage; /* this rank's stage */
     const vt_loss_kind *loss;
     vt_matrix loss_weights; /* [rows of a sample, columns] of its prediction; without memory: all count alike */
     vt_task *task;
@@ -46,7 +48,7 @@ struct vt_trainer {
     vt_optimizer *optimizer;
     vt_schedule_length length; /* of the run and its epochs, for the learning rate */
     vt_step_schedule *schedule;
-    vt_step_shape shape; /* what the schedule depends on: its micro_batches are grad_accumulation */
+    vt_step_shape shape;       /* what the schedule depends on: its micro_batches are grad_accumulation */
     vt_micro_batch *in_flight; /* [most_in_flight]; outside of training steps the first one serves */
     int64_t most_in_flight;
     int tensor_count;
@@ -76,7 +78,8 @@ struct vt_trainer {
 vt_status vt_trainer_build(const vt_config *config, const vt_trainer_options *options, vt_backend *backend,
                            size_t arena_bytes, vt_trainer **trainer);
 
-/* All ranks that share samples have the same losses and scores of them. Is this rank the one that counts in sums? */
+/* The ranks of the last stage have the losses and scores, all that share samples the same. Is this rank the one that
+ * counts in sums? */
 bool vt_trainer_counts_in_sums(const vt_trainer *trainer);
 
 /* The batch in memory that the back end can read; the loader may reuse its own. */
@@ -92,15 +95,16 @@ void vt_micro_batch_release(vt_micro_batch *samples);
 /* Makes `step` the current step of forecast. */
 void vt_micro_batch_step(vt_micro_batch *samples, int64_t step);
 
-/* The state that the current step predicts, in the rows and columns of the model's output. */
-vt_matrix vt_micro_batch_state(const vt_trainer *trainer, const vt_micro_batch *samples);
+/* The state that the current step predicts, in the rows and columns of the model's output. On stages before the last
+ * one nothing: what they computed goes to the next. */
+vt_matrix vt_micro_batch_state(vt_trainer *trainer, const vt_micro_batch *samples);
 
 /* The same as samples->prediction, with the target beside it. */
-void vt_micro_batch_predict(const vt_trainer *trainer, vt_micro_batch *samples);
+void vt_micro_batch_predict(vt_trainer *trainer, vt_micro_batch *samples);
 
 /* Adds the gradients of the current step, after its prediction: of its own loss, times `scale`, and of later steps'
- * losses through its prediction. */
-void vt_micro_batch_backward(const vt_trainer *trainer, vt_micro_batch *samples, float scale);
+ * losses through its prediction. Stages before the last one get the gradient of what they computed from the next. */
+void vt_micro_batch_backward(vt_trainer *trainer, vt_micro_batch *samples, float scale);
 
 /* losses [samples] of a prediction, over all tokens of each sample, also added to *total unless that is NULL. What they
  * were made of stays for the loss's backward. */

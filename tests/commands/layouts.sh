@@ -4,29 +4,6 @@ needs_mpi
 synth --img_size=[12,20] # 15 tokens, which two ranks split into 8 and 7
 SMALL="$SMALL --img_size=[12,20] --num_heads=4 --dropout=0.1 --num_epochs=2 --keep_last=99"
 
-directory_of() { echo "$1"/demo/*/00; }
-step_of() { printf '%s/checkpoints/step-%08d' "$(directory_of "$1")" "$2"; }
-# step, loss, learning rate, norm of the gradients
-figures() { tail -n +2 "$(directory_of "$1")/metrics.csv" | cut -d, -f1,3-5; }
-validations() { sed -n 's/.*Avg val loss=\(.*\)/\1/p' "$(directory_of "$1")/out.log"; }
-
-# near FIRST SECOND TOLERANCE...: files of numbers, a tolerance for each column (relative; the last one for the rest)
-near() {
-    local first=$1 second=$2; shift 2
-    [ -s "$first" ] && [ "$(wc -l <"$first")" -eq "$(wc -l <"$second")" ] || { echo "rows: $(wc -l "$first" "$second")"; return 1; }
-    paste -d, "$first" "$second" | awk -F, -v allowed="$*" '
-        { count = split(allowed, tolerance, " ")
-          for (i = 1; i <= NF / 2; i++) {
-              difference = $i - $(i + NF / 2); size = $(i + NF / 2) < 0 ? -$(i + NF / 2) : $(i + NF / 2)
-              if (difference < 0) difference = -difference
-              if (!(difference <= tolerance[i < count ? i : count] * size)) { print "column " i ": " $0; bad = 1 }
-          } }
-        END { exit bad }'
-}
-
-# losses to 1e-5, norms of gradients to 1e-4
-as_promised() { near "$1" "$2" 0 1e-5 1e-12 1e-4; }
-
 test_resumed_on_other_layouts() {
     ranks 1 one
     ranks 8 eight --tensor_parallel=2 --context_parallel=2 --checkpoint_every=5
@@ -36,8 +13,8 @@ test_resumed_on_other_layouts() {
     contains "$(cat two.printed)" "resuming from $(step_of four 11): step 11, epoch 2"
     contains "$(cat eight.printed)" "tensor 2 × context 2 × data 2"
     [ "$(ls "$(step_of eight 5)" | grep -c '^shard-0000[0-7]-of-00008.h5$')" -eq 8 ]
-    { figures eight | head -n 5; figures alone | head -n 3; figures four | head -n 3; figures two; } >chain
-    figures one >whole
+    { figures_of eight | head -n 5; figures_of alone | head -n 3; figures_of four | head -n 3; figures_of two; } >chain
+    figures_of one >whole
     as_promised chain whole
     { validations eight | head -n 1; validations two; } >chain
     validations one >whole
@@ -45,20 +22,9 @@ test_resumed_on_other_layouts() {
     validations alone >chain
     near chain whole 1e-5
     # the learning rate and the figures of the whole eight-rank run, too
-    figures eight >chain
-    figures one >whole
+    figures_of eight >chain
+    figures_of one >whole
     as_promised chain whole
-}
-
-same_bits() { # RANKS [flags]
-    local count=$1; shift
-    rm -rf whole parts
-    ranks "$count" whole --checkpoint_every=5 "$@"
-    ranks "$count" parts --resume="$(step_of whole 5)" --checkpoint_every=7 "$@"
-    cmp <(figures parts) <(figures whole | tail -n +6)
-    cmp <(validations parts) <(validations whole)
-    [ "$(ls "$(step_of parts 14)"/shard-*.h5 | wc -l)" -eq "$count" ]
-    cmp <(tensors "$(step_of parts 14)") <(tensors "$(step_of whole 14)")
 }
 
 test_resumed_on_the_same_layout() {
@@ -74,13 +40,13 @@ test_resumed_on_the_same_layout() {
 test_bfloat16_on_layouts() {
     local more="--amp_mode=bf16 --grad_accumulation=2"
     ranks 1 one $more
-    figures one | cut -d, -f1-3 >whole
+    figures_of one | cut -d, -f1-3 >whole
     ranks 4 a $more --tensor_parallel=2 --context_parallel=2 --sequence_parallel=true
     ranks 4 b $more --tensor_parallel=4 --recompute=block
     ranks 4 c $more --context_parallel=2 --cp_comm=ring --zero_stage=3
     local name
     for name in a b c; do
-        figures $name | cut -d, -f1-3 >parts
+        figures_of $name | cut -d, -f1-3 >parts
         near parts whole 0 5e-4 1e-12 || { echo "layout $name"; return 1; }
     done
 }

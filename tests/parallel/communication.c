@@ -60,6 +60,16 @@ TEST(steps_send_what_was_planned)
     check(SETTINGS("patch_size=5 pad=wrap missing=mask mask_channels=true context_parallel=%d", all));
 }
 
+TEST(stages_send_what_was_planned)
+{
+    const int all = vt_test_engine->size;
+    if (all == 1 || all == 3) return vt_test_skip("one rank has one stage, and the model's sizes are powers of two");
+    check(SETTINGS("pipeline_parallel=%d depth=6 grad_accumulation=8", all));
+    check("pipeline_parallel=2 grad_accumulation=2 zero_stage=1 pipeline_schedule=gpipe amp_mode=bf16");
+    if (all >= 4) check("pipeline_parallel=2 tensor_parallel=2 sequence_parallel=true grad_accumulation=4");
+    if (all == 8) check("pipeline_parallel=2 context_parallel=2 grad_accumulation=4 parallel_order=dp-pp-cp");
+}
+
 TEST(steps_on_mixed_layouts_send_what_was_planned)
 {
     if (vt_test_engine->size % 4 != 0) return vt_test_skip("needs 4 or 8 ranks");

@@ -258,6 +258,93 @@ static void over_layouts(const char *model, const char *more, tolerances allowed
     }
 }
 
+/* Every split of these ranks with stages. */
+static void over_pipelines(const char *model, const char *more)
+{
+    static const char *const orders[] = {"tp-cp-dp", "tp-pp-cp-dp", "pp-dp-cp-tp", "dp-cp-tp"};
+    const int ranks = vt_test_engine->size;
+    int layouts = 0;
+    batch_size = ranks == 3 ? 6 : 8;
+    for (int stages = 2; stages <= ranks; stages++)
+        for (int t = 1; t <= 4; t *= 2)
+            for (int c = 1; c <= ranks; c++) {
+                if (ranks % (stages * t * c) != 0) continue;
+                const int64_t local = batch_size * stages * t * c / ranks;
+                const char *layout =
+                    SETTINGS("tensor_parallel=%d context_parallel=%d pipeline_parallel=%d parallel_order=%s "
+                             "grad_accumulation=%d %s",
+                             t, c, stages, orders[layouts++ % 4], (int)local, more);
+                compare_with_one(SETTINGS("depth=6 %s", model), layout, promised);
+            }
+}
+
+TEST(layouts_with_stages)
+{
+    over_pipelines(random_model, plain);
+    over_pipelines(random_model, "sequence_parallel=true cp_comm=ring zero_stage=1");
+    inputs = 2; /* as many as are predicted */
+    over_pipelines("dropout=0.1 ema_decay=0.7 grad_clip=0.5 recompute=block predict=tendency n_in_channels=2",
+                   "zero_stage=1 pipeline_schedule=gpipe");
+    inputs = 3;
+}
+
+/* What a rank has of one that has all: to the bit. */
+static void compare_bits(const side *one, const side *many, const char *what)
+{
+    const vt_parameters *whole = rig_parameters(&one->rig), *parts = rig_parameters(&many->rig);
+    const vt_optimizer *optimizers[2] = {vt_trainer_optimizer(one->rig.trainer),
+                                         vt_trainer_optimizer(many->rig.trainer)};
+    int64_t compared = 0;
+    for (int64_t i = 0; i < vt_parameters_count(whole); i++) {
+        const vt_parameter *a = vt_parameters_at(whole, i), *b = vt_parameters_at(parts, i);
+        const size_t bytes = (size_t)b->count * sizeof(float);
+        EXPECT(strcmp(a->name, b->name) == 0 && (b->count == 0 || b->count == a->count));
+        if (b->count == 0) continue;
+        compared++;
+        EXPECT(memcmp(a->value, b->value, bytes) == 0, "%s: %s", what, a->name);
+        for (int m = 0; m < vt_optimizer_kept_count(optimizers[0]); m++)
+            EXPECT(memcmp((float *)vt_optimizer_kept(optimizers[0], m) + a->offset,
+                          (float *)vt_optimizer_kept(optimizers[1], m) + b->offset, bytes) == 0,
+                   "%s: moment %d of %s", what, m, a->name);
+    }
+    EXPECT(compared > 0);
+}
+
+/* Stages alone are one rank to the bit. */
+static void compare_pipeline(const char *model, const char *pipeline)
+{
+    enum { MANY_STEPS = 50 };
+    vt_launch launch, alone = {.world_size = 1, .local_size = 1};
+    EXPECT_OK(vt_launch_detect(&launch));
+    side one, many;
+    batch_size = 8;
+    open_side(&one, SETTINGS("depth=6 %s", model), &alone);
+    open_side(&many, SETTINGS("depth=6 pipeline_parallel=%d %s %s", launch.world_size, model, pipeline), &launch);
+    for (int step = 0; step < MANY_STEPS; step++) {
+        vt_step_figures expected, actual;
+        EXPECT_OK(vt_step_train(one.rig.trainer, &one.batch, &expected));
+        EXPECT_OK(vt_step_train(many.rig.trainer, &many.batch, &actual));
+        EXPECT(actual.loss == expected.loss, "%s: step %d: loss %.17g, expected %.17g", model, step, actual.loss,
+               expected.loss);
+    }
+    compare_bits(&one, &many, model);
+    close_side(&one);
+    close_side(&many);
+}
+
+TEST(stages_alone_are_one_rank_to_the_bit)
+{
+    static const char *const uneven[] = {[2] = "[0,6]", [3] = "[5,1,0]", [4] = "[0,1,5,0]", [8] = "[0,1,1,1,1,1,1,0]"};
+    const int ranks = vt_test_engine->size;
+    if (ranks == 1) return vt_test_skip("one rank has one stage");
+    compare_pipeline("grad_accumulation=8", plain);
+    compare_pipeline("grad_accumulation=4 dropout=0.2 recompute=block", "pipeline_schedule=gpipe");
+    compare_pipeline("grad_accumulation=2 dropout=0.2 amp_mode=bf16 ema_decay=0.9", plain);
+    compare_pipeline("grad_accumulation=8 amp_mode=fp16 recompute=block enable_jit=true",
+                     SETTINGS("pipeline_split=%s", uneven[ranks]));
+    compare_pipeline("grad_accumulation=1 optimizer=SGD", SETTINGS("pipeline_split=%s", uneven[ranks]));
+}
+
 TEST(layouts_train_as_one_rank)
 {
     over_layouts(plain, plain, promised);

@@ -58,6 +58,22 @@ TEST(activations_are_sent_as_by_the_formula)
                  "--recompute=block", "--grad_accumulation=2");
 }
 
+TEST(stages_send_as_by_the_formula)
+{
+    CHECK_LAYOUT(0, "--pipeline_parallel=4", "--grad_accumulation=8");
+    CHECK_LAYOUT(0, "--pipeline_parallel=2", "--grad_accumulation=4", "--recompute=block", "--pipeline_schedule=gpipe");
+    CHECK_LAYOUT(0, "--pipeline_parallel=4", "--grad_accumulation=8", "--tensor_parallel=4", "--context_parallel=2");
+    CHECK_LAYOUT(0, "--pipeline_parallel=4", "--grad_accumulation=8", "--tensor_parallel=4", "--sequence_parallel",
+                 "--context_parallel=2", "--cp_comm=ring", "--parallel_order=pp-tp-cp-dp");
+    CHECK_LAYOUT(0, "--pipeline_parallel=4", "--grad_accumulation=2", "--zero_stage=1", "--amp_mode=bf16",
+                 "--pipeline_comm=bf16");
+    CHECK_LAYOUT(0, "--pipeline_parallel=8", "--depth=12", "--grad_accumulation=8", "--tensor_parallel=2",
+                 "--context_parallel=2", "--parallel_order=cp-pp-tp-dp");
+    CHECK_LAYOUT(8, "--pipeline_parallel=4", "--grad_accumulation=2", "--zero_stage=1", "--zero_group=node",
+                 "--parallel_order=dp-tp-cp-pp");
+    CHECK_LAYOUT(0, "--pipeline_parallel=64", "--depth=62", "--grad_accumulation=16", "--embed_dim=64");
+}
+
 TEST(bf16_activations_are_sent_as_by_the_formula)
 {
     CHECK_LAYOUT(0, "--tensor_parallel=4", "--context_parallel=4", "--amp_mode=bf16");

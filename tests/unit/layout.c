@@ -98,9 +98,9 @@ TEST(groups_of_any_layout)
     for (int o = 0; o < ORDERS * SIZES; o++) {
         vt_layout layout;
         const int *size = sizes[o / ORDERS];
-        EXPECT_OK(make_of(&layout, 24,
-                          SETTINGS("tensor_parallel=%d context_parallel=%d pipeline_parallel=%d parallel_order=%s",
-                                   size[0], size[1], size[2], orders[o % ORDERS])));
+        const char *settings = SETTINGS("tensor_parallel=%d context_parallel=%d pipeline_parallel=%d parallel_order=%s",
+                                        size[0], size[1], size[2], orders[o % ORDERS]);
+        EXPECT_OK(make_of(&layout, 24, settings));
         for (unsigned axes = 0; axes <= VT_AXES_ALL; axes++) {
             int member_of[24] = {0};
             for (int rank = 0; rank < 24; rank++) {

@@ -1,0 +1,87 @@
+#include "training/stage.h"
+
+vt_status vt_stage_open(const vt_config *config, const vt_world *world, vt_parameters *parameters,
+                        vt_pipeline_stage *stage)
+{
+    vt_status status = VT_OK;
+    const int place = vt_world_coordinate(world, VT_AXIS_PIPELINE);
+    vt_split split = {0};
+    *stage = (vt_pipeline_stage){.units = vt_parameters_units(parameters), .is_first = true, .is_last = true};
+    if (config->pipeline_parallel == 1) return VT_OK;
+    VT_TRY(vt_split_open(config, &split));
+    stage->units = split.units[place];
+    stage->is_first = place == 0;
+    stage->is_last = place + 1 == split.stages;
+    stage->columns[0] = place > 0 ? split.columns[place - 1] : 0;
+    stage->columns[1] = split.columns[place];
+    vt_parameters_keep_units(parameters, stage->units);
+done:
+    vt_split_close(&split);
+    return status;
+}
+
+vt_status vt_stage_connect(const vt_config *config, vt_world *world, vt_backend *backend, int64_t rows,
+                           vt_pipeline_stage *stage)
+{
+    vt_status status = VT_OK;
+    const vt_type type = config->pipeline_comm == VT_PIPELINE_BF16 ? VT_BFLOAT16 : VT_FLOAT32;
+    if (config->pipeline_parallel == 1) return VT_OK;
+    for (int parity = 0; parity < 2; parity++) { /* of the first of two stages: all connect in the same order */
+        vt_group *forward = NULL, *back = NULL;
+        VT_TRY(vt_world_neighbours(world, VT_AXIS_PIPELINE, parity, NULL, backend, &forward));
+        VT_TRY(vt_world_neighbours(world, VT_AXIS_PIPELINE, parity, "gradients", backend, &back));
+        const bool is_behind = forward->rank == 0; /* the other one of the two */
+        const int64_t elements = rows * stage->columns[is_behind];
+        if (forward->size == 1) continue;
+        VT_TRY(
+            vt_link_open(forward, type, elements, "activations", is_behind ? &stage->stream_out : &stage->stream_in));
+        VT_TRY(vt_link_open(back, type, elements, "gradients", is_behind ? &stage->gradient_in : &stage->gradient_out));
+    }
+done:
+    return status;
+}
+
+void vt_stage_close(vt_pipeline_stage *stage)
+{
+    vt_link_close(&stage->stream_in);
+    vt_link_close(&stage->stream_out);
+    vt_link_close(&stage->gradient_in);
+    vt_link_close(&stage->gradient_out);
+}
+
+void vt_stage_begin(vt_pipeline_stage *stage, int64_t micro_batches, int64_t rows, bool trains)
+{
+    if (!stage->is_first) vt_link_expect(&stage->stream_in, micro_batches, rows * stage->columns[0]);
+    if (!stage->is_last && trains) vt_link_expect(&stage->gradient_in, micro_batches, rows * stage->columns[1]);
+}
+
+void vt_stage_finish(vt_pipeline_stage *stage)
+{
+    vt_link_finish(&stage->stream_out);
+    vt_link_finish(&stage->gradient_out);
+}
+
+vt_matrix vt_stage_take_stream(vt_pipeline_stage *stage, const vt_pass *pass)
+{
+    if (stage->is_first) return (vt_matrix){0};
+    vt_matrix stream = vt_pass_push_wide(pass, vt_pass_rows(pass), stage->columns[0]);
+    vt_link_receive(&stage->stream_in, stream);
+    return stream;
+}
+
+vt_matrix vt_stage_take_gradient(vt_pipeline_stage *stage, const vt_pass *pass)
+{
+    vt_matrix gradient = vt_pass_push_wide(pass, vt_pass_rows(pass), stage->columns[1]);
+    vt_link_receive(&stage->gradient_in, gradient);
+    return gradient;
+}
+
+void vt_stage_pass_stream(vt_pipeline_stage *stage, vt_matrix stream)
+{
+    vt_link_send(&stage->stream_out, stream);
+}
+
+void vt_stage_pass_gradient(vt_pipeline_stage *stage, vt_matrix gradient)
+{
+    if (!stage->is_first) vt_link_send(&stage->gradient_out, gradient);
+}

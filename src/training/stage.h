@@ -1,0 +1,38 @@
+/* A stage of a pipeline: which units of the model this rank has, and what it sends to the stages before and behind it.
+ * A model that is not split is one stage, which sends nothing. */
+#ifndef VT_TRAINING_STAGE_H
+#define VT_TRAINING_STAGE_H
+
+#include "model/split.h"
+#include "parallel/link.h"
+
+typedef struct {
+    vt_span units;
+    bool is_first, is_last;
+    int64_t columns[2]; /* of the stream in front of the stage and behind it */
+    vt_link stream_in, stream_out, gradient_in, gradient_out;
+} vt_pipeline_stage;
+
+/* The place of this rank. The parameters of other stages' units are left out of the registry's memory. */
+vt_status vt_stage_open(const vt_config *config, const vt_world *world, vt_parameters *parameters,
+                        vt_pipeline_stage *stage);
+
+/* Collective. Connects the stages; rows: of the stream of a micro-batch. */
+vt_status vt_stage_connect(const vt_config *config, vt_world *world, vt_backend *backend, int64_t rows,
+                           vt_pipeline_stage *stage);
+void vt_stage_close(vt_pipeline_stage *stage);
+
+/* A step of so many micro-batches begins and ends: what the stages around this one are going to send is received while
+ * this one computes. trains: gradients come back, too. */
+void vt_stage_begin(vt_pipeline_stage *stage, int64_t micro_batches, int64_t rows, bool trains);
+void vt_stage_finish(vt_pipeline_stage *stage);
+
+/* On the arena: the stream in front of this stage, nothing on the first one; the gradient of the one behind it. */
+vt_matrix vt_stage_take_stream(vt_pipeline_stage *stage, const vt_pass *pass);
+vt_matrix vt_stage_take_gradient(vt_pipeline_stage *stage, const vt_pass *pass);
+
+/* To the stage behind this one, which is not the last; to the one before it, if it is not the first. */
+void vt_stage_pass_stream(vt_pipeline_stage *stage, vt_matrix stream);
+void vt_stage_pass_gradient(vt_pipeline_stage *stage, vt_matrix gradient);
+
+#endif

@@ -1,0 +1,147 @@
+# Pipelines as a user runs them: checkpoints of any layout, the opening's lines, refusals, ranks that fail, memory.
+
+needs_mpi
+synth --img_size=[12,20] # 15 tokens
+SMALL="$SMALL --img_size=[12,20] --num_heads=4 --dropout=0.1 --num_epochs=2 --keep_last=99 --depth=4 --grad_accumulation=4"
+
+test_resumed_with_other_stages() {
+    ranks 1 one
+    ranks 4 four --pipeline_parallel=4 --checkpoint_every=4
+    ranks 1 alone --resume="$(step_of four 4)" --checkpoint_every=6
+    ranks 4 two --tensor_parallel=2 --pipeline_parallel=2 --resume="$(step_of alone 6)" --checkpoint_every=9
+    ranks 3 three --pipeline_parallel=3 --pipeline_split=[0,1,3] --resume="$(step_of two 9)" --checkpoint_every=11
+    ranks 2 last --zero_stage=3 --resume="$(step_of three 11)"
+    { figures_of four | head -n 4; figures_of alone | head -n 2; figures_of two | head -n 3; figures_of three | head -n 2; figures_of last; } >chain
+    figures_of one >whole
+    as_promised chain whole
+    figures_of four >chain
+    as_promised chain whole
+    validations four >chain
+    validations one >whole
+    near chain whole 1e-5
+}
+
+test_resumed_with_the_same_stages() {
+    same_bits 4 --tensor_parallel=2 --pipeline_parallel=2 --grad_clip=0.5
+    same_bits 4 --pipeline_parallel=4 --pipeline_schedule=gpipe --amp_mode=bf16 --ema_decay=0.9
+    same_bits 8 --pipeline_parallel=2 --context_parallel=2 --zero_stage=1 --parallel_order=pp-dp-cp
+}
+
+# What goes between stages in half the bytes.
+test_stages_that_send_bfloat16() {
+    local more="--amp_mode=bf16"
+    ranks 3 full --pipeline_parallel=3 $more
+    ranks 3 half --pipeline_parallel=3 $more --pipeline_comm=bf16
+    figures_of full | cut -d, -f1-3 >whole
+    figures_of half | cut -d, -f1-3 >parts
+    near parts whole 0 3e-3 1e-12
+    refuted cmp -s parts whole
+    for type in float32 bf16; do
+        "$VITRAIN" layout $SMALL --ranks=3 --pipeline_parallel=3 $more --pipeline_comm=$type | tr -s ' ' | grep '^ pp .* operations'
+    done >sent
+    [ "$(cat sent)" = " pp 7.50 KB in 4 operations
+ pp 3.75 KB in 4 operations" ]
+}
+
+# Without grad_clip, whose norm is added up in another order.
+test_export_of_stages() {
+    ranks 1 one
+    ranks 4 four --pipeline_parallel=4
+    for name in one four; do "$VITRAIN" export "$(step_of $name 14)" --output=$name.safetensors >/dev/null; done
+    cmp one.safetensors four.safetensors
+    "$VITRAIN" inspect --verify "$(step_of four 14)" >text
+    # the picture of the last epoch, whose fields rank 0 gets from the last stage
+    for epoch in 0001 0002; do cmp one/demo/1CPU/00/images/epoch-$epoch.png four/demo/4MP/00/images/epoch-$epoch.png; done
+}
+
+test_what_the_opening_says() {
+    ranks 4 many --pipeline_parallel=4 --num_epochs=1
+    contains "$(cat many.printed)" "tensor 1 × context 1 × pipeline 4 × data 1" \
+        "pipeline: 4 stages, 4 micro-batches of 2 samples, 1f1b, idle 42.9 % by (p - 1)/(m + p - 1)"
+    refuted grep -q "each stage idles" many.printed
+    contains "$(head -n 1 many/demo/4MP/00/parameters.csv)" "name,global_shape,local_shape,bytes,stage"
+    grep -qx 'patch_embed.proj.weight,16x3x4x4,16x3x4x4,3072,0' many/demo/4MP/00/parameters.csv
+    grep -qx 'head.weight,48x16,0x16,0,3' many/demo/4MP/00/parameters.csv
+    ranks 4 few --pipeline_parallel=4 --num_epochs=1 --grad_accumulation=2
+    contains "$(cat few.printed)" "2 micro-batches (grad_accumulation) for 4 stages: each stage idles 60.0 % of the time; --grad_accumulation=4 leaves 42.9 %"
+    ranks 4 small --pipeline_parallel=4 --num_epochs=1 --grad_accumulation=2 --global_batch_size=2
+    contains "$(cat small.printed)" "a rank's batch of 2 samples can't be cut into as many parts as there are stages"
+}
+
+test_layout_of_stages() {
+    "$VITRAIN" layout $SMALL --ranks=8 --tensor_parallel=2 --pipeline_parallel=4 --grad_accumulation=8 >text
+    contains "$(cat text)" "8 ranks: tp 2 x cp 1 x pp 4 x dp 1, order tp-cp-dp" \
+        "  stage 0: embedding, block 0, 26.2 % of the work, keeps 4 micro-batches" "  stage 3: block 3, head, 27.9 %" \
+        "  idle     27.3 % of the time, by (p - 1)/(m + p - 1)"
+    contains "$(tr -s ' ' <text)" " 7 1 0 3 0 0-7 0-14" " pp 7.50 KB in 8 operations"
+    contains "$(tr -s ' \n' ' ' <text)" "pp are the stages of one model [0 2 4 6] [1 3 5 7]" "tp-cp-pp one model [0 1 2 3 4 5 6 7]"
+}
+
+test_refused_pipelines() {
+    refuses "zero_stage 2 with pipeline_parallel 4: gradients would be reduced 4 times a step; use zero_stage 1" \
+        -- "$VITRAIN" layout $SMALL --ranks=4 --pipeline_parallel=4 --zero_stage=2
+    refuses "zero_stage 3 with pipeline_parallel 4: " -- "$VITRAIN" layout $SMALL --ranks=4 --pipeline_parallel=4 --zero_stage=3
+    refuses "pipeline_parallel 8 is more than the 6 units of the model, its embedding, 4 blocks and head; use 4" \
+        -- "$VITRAIN" layout $SMALL --ranks=8 --pipeline_parallel=8
+    refuses "pipeline_split '[1,1,1]' holds 3 numbers, but there are 4 stages" -- "$VITRAIN" layout $SMALL --ranks=4 --pipeline_parallel=4 --pipeline_split=[1,1,1]
+    refuses "pipeline_split '[1,1,1,2]' adds up to 5 blocks, but the model has 4" -- "$VITRAIN" layout $SMALL --ranks=4 --pipeline_parallel=4 --pipeline_split=[1,1,1,2]
+    refuses "tensor_parallel 1 x context_parallel 1 x pipeline_parallel 3 = 3 does not divide the 4 ranks of this run; use pipeline_parallel 2 or 4" \
+        -- "$VITRAIN" layout $SMALL --ranks=4 --pipeline_parallel=3
+    refuses "rollout of 2 steps with pipeline_parallel 2: a forecast would have to go back" \
+        -- "$VITRAIN" layout $SMALL --ranks=2 --pipeline_parallel=2 --rollout=2
+    refuses "pipeline_comm bf16 needs amp_mode bf16" -- "$VITRAIN" layout $SMALL --ranks=2 --pipeline_parallel=2 --pipeline_comm=bf16
+    refuses "pipeline_schedule interleaved is not offered" -- "$VITRAIN" layout $SMALL --ranks=2 --pipeline_parallel=2 --pipeline_schedule=interleaved
+}
+
+# start_stages NAME N [flags]: a long run over N ranks in the background; the ranks' processes in order are in $pids.
+start_stages() {
+    local name=$1 count=$2; shift 2
+    "$TOP/tests/mpirun" -np "$count" sh -c 'echo $$ >pid.${OMPI_COMM_WORLD_RANK:-$PMI_RANK}; exec "$0" "$@"' "$VITRAIN" $SMALL --expdir="$name" \
+        --num_epochs=100000 "$@" >"$name.printed" 2>&1 &
+    launcher=$!
+    for _ in $(seq 300); do
+        [ ! -s "$(directory_of "$name")/metrics.csv" ] || [ "$(wc -l <"$(directory_of "$name")/metrics.csv")" -lt 4 ] || break
+        sleep 0.1
+    done 2>/dev/null
+    pids=$(for ((rank = 0; rank < count; rank++)); do cat pid.$rank; done)
+}
+
+pid_of() { echo $pids | cut -d' ' -f$(($1 + 1)); }
+
+test_signal_at_any_stage() {
+    for stage in 0 1 2; do
+        local status=0
+        start_stages signal$stage 3 --pipeline_parallel=3 --checkpoint_every=0
+        kill -USR1 "$(pid_of $stage)"
+        wait $launcher || status=$?
+        [ $status -eq 75 ] || { echo "stage $stage: exit status $status"; tail -n 5 signal$stage.printed; return 1; }
+        [ "$(ls -d signal$stage/demo/3MP/00/checkpoints/step-* | wc -l)" -eq 1 ]
+        [ "$(ls signal$stage/demo/3MP/00/checkpoints/step-*/shard-* | wc -l)" -eq 3 ]
+    done
+}
+
+# Of each stage the one that does not answer is named, not the neighbour that waits for another one.
+test_stopped_stage_is_named() {
+    for stage in 0 1 2 3; do
+        local status=0
+        start_stages stopped$stage 4 --pipeline_parallel=4 --comm_timeout=3
+        kill -STOP "$(pid_of $stage)"
+        wait $launcher || status=$?
+        kill -KILL "$(pid_of $stage)" 2>/dev/null || true
+        [ $status -ne 0 ]
+        output=$(cat stopped$stage.printed)
+        says_once "rank $stage ("
+        contains "$output" "pid $(pid_of $stage)" "within 3 s (comm_timeout): it is stopped, dead or far behind"
+    done
+}
+
+test_killed_stage_ends_all() {
+    for stage in 0 1 2; do
+        local status=0
+        start_stages killed$stage 3 --pipeline_parallel=3 --comm_timeout=3
+        kill -KILL "$(pid_of $stage)"
+        wait $launcher || status=$?
+        [ $status -ne 0 ]
+        gone $pids
+    done
+}
