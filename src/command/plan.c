@@ -68,14 +68,17 @@ static vt_status open_config(const request *r, int64_t ranks, vt_config **result
     VT_TRY(vt_config_read(r->options.count, r->options.words, 1, &config));
     VT_CHECK(config->local_batch_size == VT_UNSET_INTEGER,
              "plan compares layouts of the same global batch: give --global_batch_size instead of --local_batch_size");
+    VT_CHECK(config->pipeline_parallel == 1,
+             "plan compares layouts without stages, but pipeline_parallel is %lld; `vitrain layout` shows what each "
+             "stage computes, keeps and sends",
+             (long long)config->pipeline_parallel);
     const int64_t tensor = config->tensor_parallel, context = config->context_parallel;
-    const int64_t stages = config->pipeline_parallel, parts = config->grad_accumulation;
-    config->tensor_parallel = config->context_parallel = config->pipeline_parallel = config->grad_accumulation = 1;
+    const int64_t parts = config->grad_accumulation;
+    config->tensor_parallel = config->context_parallel = config->grad_accumulation = 1;
     VT_TRY(vt_config_resolve(config));
     VT_TRY(vt_source_complete(config));
     config->tensor_parallel = tensor;
     config->context_parallel = context;
-    config->pipeline_parallel = stages;
     config->grad_accumulation = parts;
     config->ranks = ranks;
 done:
@@ -230,7 +233,7 @@ static vt_status calibrate(const request *r, const vt_launch *launch, vt_config 
     vt_backend *backend = NULL;
     vt_hardware hardware;
     char *comment = NULL;
-    config->tensor_parallel = config->context_parallel = config->pipeline_parallel = 1;
+    config->tensor_parallel = config->context_parallel = 1;
     config->ranks = launch->world_size;
     VT_TRY(vt_world_open(config, launch, &world));
     VT_TRY(vt_backend_open_cpu((vt_cpu_isa)config->cpu_isa, vt_world_threads(config, world), &backend));

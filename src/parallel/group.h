@@ -48,6 +48,7 @@ struct vt_group {
     int rank;     /* this one's place, 0 … size - 1 */
     int *members; /* the world's ranks, [size] */
     vt_volume volume;
+    char receiving[96];  /* what vt_group_receive waits for, in messages about time-outs; "": an exchange */
     vt_backend *backend; /* whose memory is moved; NULL: the host's */
     vt_engine *engine;
     void *state; /* the engine's own: its communicator */

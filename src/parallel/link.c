@@ -1,5 +1,7 @@
 #include "parallel/link.h"
 
+#include <stdio.h>
+
 /* The other end. */
 static int peer_of(const vt_link *link)
 {
@@ -48,14 +50,18 @@ void vt_link_send(vt_link *link, vt_matrix matrix)
 
 static void post(vt_link *link)
 {
+    snprintf(link->group->receiving, sizeof link->group->receiving,
+             "receive of the %s of micro-batch %lld of step %lld", link->contents,
+             (long long)(link->count - link->expected), (long long)link->step);
     vt_group_receive(link->group, link->room, (size_t)link->elements * vt_type_size(link->type), peer_of(link),
                      &link->request);
 }
 
-void vt_link_expect(vt_link *link, int64_t count, int64_t elements)
+void vt_link_expect(vt_link *link, int64_t step, int64_t count, int64_t elements)
 {
     VT_ASSERT(link->expected == 0);
-    link->expected = count;
+    link->expected = link->count = count;
+    link->step = step;
     link->elements = elements;
     if (count > 0) post(link);
 }

@@ -158,7 +158,9 @@ static void mpi_all_gather(vt_group *group, const void *send, const size_t *byte
 static void mpi_exchange(vt_group *group, const void *send, size_t send_bytes, int to, void *receive,
                          size_t receive_bytes, int from, vt_request *request)
 {
-    vt_mpi_operation *work = operation_begin("exchange", send_bytes + receive_bytes, request);
+    const bool is_receive = send_bytes == 0 && group->receiving[0] != '\0';
+    vt_mpi_operation *work =
+        operation_begin(is_receive ? group->receiving : "exchange", send_bytes + receive_bytes, request);
     transfer_parts(group, work, RECEIVE, receive, receive_bytes, from);
     transfer_parts(group, work, SEND, (void *)(uintptr_t)send, send_bytes, to);
 }

@@ -26,6 +26,10 @@ vt_status vt_stage_connect(const vt_config *config, vt_world *world, vt_backend 
     vt_status status = VT_OK;
     const vt_type type = config->pipeline_comm == VT_PIPELINE_BF16 ? VT_BFLOAT16 : VT_FLOAT32;
     if (config->pipeline_parallel == 1) return VT_OK;
+    VT_CHECK(backend->shares_host_memory || !vt_world_device_engine(world)->device_memory,
+             "pipeline_parallel %lld: stages are connected by MPI only, and this run communicates by NCCL; use "
+             "--comm=mpi, or --pipeline_parallel=1",
+             (long long)config->pipeline_parallel);
     for (int parity = 0; parity < 2; parity++) { /* of the first of two stages: all connect in the same order */
         vt_group *forward = NULL, *back = NULL;
         VT_TRY(vt_world_neighbours(world, VT_AXIS_PIPELINE, parity, NULL, backend, &forward));
@@ -49,10 +53,10 @@ void vt_stage_close(vt_pipeline_stage *stage)
     vt_link_close(&stage->gradient_out);
 }
 
-void vt_stage_begin(vt_pipeline_stage *stage, int64_t micro_batches, int64_t rows, bool trains)
+void vt_stage_begin(vt_pipeline_stage *stage, int64_t step, int64_t micro_batches, int64_t rows, bool trains)
 {
-    if (!stage->is_first) vt_link_expect(&stage->stream_in, micro_batches, rows * stage->columns[0]);
-    if (!stage->is_last && trains) vt_link_expect(&stage->gradient_in, micro_batches, rows * stage->columns[1]);
+    if (!stage->is_first) vt_link_expect(&stage->stream_in, step, micro_batches, rows * stage->columns[0]);
+    if (!stage->is_last && trains) vt_link_expect(&stage->gradient_in, step, micro_batches, rows * stage->columns[1]);
 }
 
 void vt_stage_finish(vt_pipeline_stage *stage)

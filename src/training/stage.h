@@ -22,9 +22,9 @@ vt_status vt_stage_connect(const vt_config *config, vt_world *world, vt_backend 
                            vt_pipeline_stage *stage);
 void vt_stage_close(vt_pipeline_stage *stage);
 
-/* A step of so many micro-batches begins and ends: what the stages around this one are going to send is received while
- * this one computes. trains: gradients come back, too. */
-void vt_stage_begin(vt_pipeline_stage *stage, int64_t micro_batches, int64_t rows, bool trains);
+/* Step number `step`, of so many micro-batches, begins and ends: what the stages around this one are going to send is
+ * received while this one computes. trains: gradients come back, too. */
+void vt_stage_begin(vt_pipeline_stage *stage, int64_t step, int64_t micro_batches, int64_t rows, bool trains);
 void vt_stage_finish(vt_pipeline_stage *stage);
 
 /* On the arena: the stream in front of this stage, nothing on the first one; the gradient of the one behind it. */

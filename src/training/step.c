@@ -106,7 +106,7 @@ static void step_body(vt_trainer *trainer, const vt_batch *batch)
     trainer->backend->zero(trainer->backend, vt_parameters_gradients(trainer->parameters),
                            (size_t)vt_parameters_block_elements(trainer->parameters, VT_BLOCK_GRADIENTS) *
                                sizeof(float));
-    vt_stage_begin(&trainer->stage, shape->micro_batches, stream_rows(trainer), true);
+    vt_stage_begin(&trainer->stage, trainer->steps_started + 1, shape->micro_batches, stream_rows(trainer), true);
     for (int64_t i = 0; (action = trainer->schedule(shape, i)).kind != VT_STEP_ENDS; i++) {
         if (action.kind == VT_FORWARD)
             forward(trainer, batch, action.micro_batch);

@@ -144,6 +144,43 @@ TEST(rollouts_keep_two_fields_a_step)
     }
 }
 
+/* Of every stage: room for each micro-batch that it keeps, and for messages to and from its neighbours. */
+static void check_stages(int64_t stages, int64_t parts, const char *settings)
+{
+    vt_config *config = config_with(4 * stages, "img_size=[360,720] patch_size=8 num_heads=8 depth=12 embed_dim=1024",
+                                    SETTINGS("pipeline_parallel=%d grad_accumulation=%d global_batch_size=%d %s",
+                                             (int)stages, (int)parts, (int)(4 * parts), settings));
+    const bool keeps_all = config->pipeline_schedule == VT_PIPELINE_GPIPE;
+    const double d = 1024, n = TOKENS, element = config->amp_mode == VT_AMP_BF16 ? 2 : 4;
+    const double block = config->recompute == VT_RECOMPUTE_BLOCK ? 4 * n * d : n * (8 * d + 16 + 8 * d * element + 32);
+    for (int64_t stage = 0; stage < stages; stage++) {
+        vt_plan plan = {0};
+        EXPECT_OK(vt_plan_make(config, &(vt_plan_options){.rank = (int)(4 * stage)}, &plan));
+        const int64_t few = parts < stages - stage ? parts : stages - stage, slots = keeps_all ? parts : few;
+        const double message = (config->pipeline_comm == VT_PIPELINE_BF16 ? 2 : 4) * n * d;
+        const double links = (stage == 0 || stage == stages - 1 ? 2 : 4) * message;
+        const double arenas = (double)plan.bytes[VT_MEMORY_ACTIVATIONS] - links, blocks = 12.0 / (double)stages;
+        EXPECT(arenas == (double)slots * (double)plan.arena_bytes, "stage %lld of %lld: %.0f bytes for %lld of %zu",
+               (long long)stage, (long long)stages, arenas, (long long)slots, plan.arena_bytes);
+        EXPECT((double)plan.arena_bytes >= blocks * block, "stage %lld keeps %zu bytes of %.0f", (long long)stage,
+               plan.arena_bytes, blocks * block);
+        /* its blocks, and at most the embedding with a position for each token */
+        const double most = blocks * (12 * d * d + 13 * d) + (n + CHANNELS * PATCH * PATCH + 16) * d;
+        EXPECT((double)plan.bytes[VT_MEMORY_PARAMETERS] <= (element == 2 ? 6 : 4) * most, "stage %lld: %zu bytes",
+               (long long)stage, plan.bytes[VT_MEMORY_PARAMETERS]);
+    }
+    vt_config_close(&config);
+}
+
+TEST(stages_keep_what_the_formula_says)
+{
+    check_stages(4, 8, "");
+    check_stages(4, 2, "amp_mode=bf16 pipeline_comm=bf16");
+    check_stages(4, 8, "pipeline_schedule=gpipe amp_mode=bf16");
+    check_stages(2, 4, "recompute=block");
+    check_stages(6, 4, "");
+}
+
 /* ---- messages for runs that do not fit ---- */
 
 /* Plans a small run with these flags (separated by spaces, then `more`), and checks it where no memory is free. */
