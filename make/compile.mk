@@ -35,8 +35,9 @@ KERNEL_OBJECTS = $(foreach isa,$(ISAS),$(patsubst %.c,$(BUILD)/%.$(isa).o,$(call
 $(eval $(call stamp,link,LINK_SETTINGS))
 
 # The last line of output says what the program contains.
-GPUS_SERVED = $(GPU_TARGETS) and, by its PTX, newer ones
-WITH = $(if $(HAS_MPI),MPI$(comma) )$(if $(NVCC),CUDA (for $(GPUS_SERVED))$(comma) )kernels for $(ISAS)
+GPUS_SERVED = $(if $(filter-out compute_%,$(GPU_TARGETS)),for $(filter-out compute_%,$(GPU_TARGETS)) and$(comma) by its PTX$(comma) newer \
+    ones,only PTX for $(GPU_PTX:compute_%=sm_%) and newer: the first start compiles it; make gpu avoids that)
+WITH = $(if $(HAS_MPI),MPI$(comma) )$(if $(NVCC),CUDA ($(GPUS_SERVED))$(comma) )kernels for $(ISAS)
 WITHOUT = $(if $(HAS_MPI),,; built without MPI: one rank only)$(if $(NVCC),,; built without CUDA: CPU only)
 .PHONY: vitrain
 vitrain: $(BUILD)/vitrain

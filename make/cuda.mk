@@ -1,11 +1,12 @@
 # The CUDA back end, where nvcc was found (make NVCC= leaves it out).
 
-# What to compile for: this machine's GPUs, or sm_80 if there are none, and PTX for the newest of them. The drivers of newer
-# GPUs compile this PTX when the program starts for the first time.
+# What to compile for: this machine's GPUs, and PTX for the newest of them; drivers of newer GPUs compile this PTX when the
+# program starts for the first time. If there are no GPUs, only PTX (compute_80), because ptxas takes long.
 GPU_ARCH ?= $(GPU_ARCH_FOUND)
 GPU_TARGETS = $(if $(filter all,$(GPU_ARCH)),sm_80 sm_90 sm_100,$(GPU_ARCH))
-GPU_CODE = $(foreach arch,$(GPU_TARGETS),-gencode arch=$(arch:sm_%=compute_%),code=$(arch)) \
-    -gencode arch=$(patsubst sm_%,compute_%,$(lastword $(GPU_TARGETS))),code=$(patsubst sm_%,compute_%,$(lastword $(GPU_TARGETS)))
+GPU_PTX = $(sort $(filter compute_%,$(GPU_TARGETS)) $(patsubst sm_%,compute_%,$(lastword $(GPU_TARGETS))))
+GPU_CODE = $(foreach arch,$(filter-out compute_%,$(GPU_TARGETS)),-gencode arch=$(arch:sm_%=compute_%),code=$(arch)) \
+    $(foreach arch,$(GPU_PTX),-gencode arch=$(arch),code=$(arch))
 # C++14: from C++17 on CUDA's headers include far more of the C++ library, which doubles the time of small files.
 NVCC_COMPILE = $(NVCC) -std=c++14 -O3 -ccbin $(CXX) -Xcompiler -fno-exceptions,-fno-rtti,-fno-threadsafe-statics \
     $(GPU_CODE) -Isrc -Icuda $(CPPFLAGS)

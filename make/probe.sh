@@ -82,13 +82,13 @@ fi
 if echo 'template <int n> int f() { return n; } int main() { return f<0>(); }' | \
     $CXX -std=gnu++20 -x c++ -o "$program" - >/dev/null 2>&1; then echo 'HOST_CUDA ?= yes'; fi
 
-# gpu_arch NVCC: this machine's GPUs that nvcc knows; sm_80, the oldest that is supported, if there are none.
+# gpu_arch NVCC: this machine's GPUs that nvcc knows; PTX for the oldest that is supported if there are none.
 gpu_arch() {
     known=$("$1" --list-gpu-code 2>/dev/null) found=
     for capability in $(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | tr -d . | sort -n -u); do
         case "$known " in *"sm_$capability"[!0-9a-z]*) [ "$capability" -lt 80 ] || found="$found sm_$capability" ;; esac
     done
-    echo "GPU_ARCH_FOUND ?= ${found:-sm_80}"
+    echo "GPU_ARCH_FOUND ?= ${found:-compute_80}"
 }
 
 cuda() { # NVCC

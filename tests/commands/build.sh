@@ -54,7 +54,9 @@ test_settings() {
     build
     all=$(compiled .)
     [ "$all" -gt 200 ] || { echo "only $all objects"; return 1; }
-    contains "$(printf '%s' "$output" | tail -n 1)" "built with MPI, CUDA (for sm_80 and, by its PTX, newer ones), kernels for baseline"
+    contains "$(printf '%s' "$output" | tail -n 1)" "built with MPI, CUDA (only PTX for sm_80 and newer: the first start compiles it; make gpu avoids that), kernels for baseline"
+    contains "$(cat ../calls)" "-gencode arch=compute_80,code=compute_80"
+    refuted grep code=sm_ ../calls
     contains "$(cat ../calls)" " -j$(make/jobs.sh)"
     build
     [ "$(compiled .)" -eq 0 ] || { echo "compiled again: "; cat ../calls; return 1; }
@@ -102,6 +104,10 @@ test_architectures() {
     build gpu
     contains "$output" "CUDA (for sm_80 sm_90 sm_100 and"
     [ "$(compiled .)" -eq "$(ls cuda/*.cu | wc -l)" ]
+    build GPU_ARCH="compute_80 sm_90"
+    contains "$output" "CUDA (for sm_90 and, by its PTX, newer ones)"
+    contains "$(cat ../calls)" \
+        "-gencode arch=compute_90,code=sm_90 -gencode arch=compute_80,code=compute_80 -gencode arch=compute_90,code=compute_90 "
 }
 
 test_install() {
