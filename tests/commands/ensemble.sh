@@ -118,8 +118,7 @@ test_predict_an_ensemble() {
 
 # In xarray, where there is one: the mean of the members is NAME_mean.
 test_ensembles_in_xarray() {
-    local python; python=$(command -v python3 || true)
-    [ ! -x /opt/torch/bin/python ] || python=/opt/torch/bin/python
+    local python=${PYTHON:-python3}
     "$python" -c "import xarray, netCDF4" 2>/dev/null || skip "no Python with xarray and netCDF4"
     predict $A --members=4 --output=four.nc
     "$python" - <<'END'
