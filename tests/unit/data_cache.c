@@ -166,6 +166,7 @@ TEST(a_cache_that_does_not_fit_is_left_out)
     vt_config config = {.cache = VT_CACHE_HOST,
                         .ranks = 1,
                         .tensor_parallel = 1,
+                        .pipeline_parallel = 1,
                         .context_parallel = 1,
                         .data_parallel = 1,
                         .parallel_order = order};
