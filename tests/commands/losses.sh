@@ -18,6 +18,7 @@ test_a_weighted_loss() {
 test_bad_weights() {
     refuses_once "channel_weights: '1,2' holds 2 weights, but 3 channels are forecast (n_out_channels)" -- train --channel_weights=1,2
     refuses_once "channel_weights: 'x' of '1,x,2' is no weight" -- train --channel_weights=1,x,2
+    rm data/stats/time_diff_stds.npy
     refuses_once "data/stats/time_diff_stds.npy" "time_diff_stds_path (\`vitrain stats\` makes such a file)" -- train --channel_weights=auto
     refuses_once "loss" "huber" "relative_l2|mse|mae" -- train --loss=huber
     [ ! -e runs ]
