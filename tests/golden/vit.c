@@ -23,7 +23,7 @@ static const golden_model whole = {"vit.h5",
                                    6 * 20 * 12,
                                    3 * 20 * 12,
                                    10,
-                                    0};
+                                   0};
 static const golden_model gaps = {"gaps.h5",
                                   "img_size=[11,13] patch_size=4 pad=wrap missing=mask mask_channels=true n_history=1 "
                                   "n_in_channels=4 n_out_channels=2 embed_dim=16 depth=1 num_heads=2 num_iters=10 "
