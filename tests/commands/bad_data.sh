@@ -16,7 +16,7 @@ mend() { rm -r data; cp -r good data; }
 ended() {
     [[ $output == *"vitrain: "*"$3"* ]]
     contains "$output" "; the training needs finite values everywhere"
-    [ "$(grep -c '^vitrain: ' <<<"$output")" -eq 1 ]
+    [ "$(messages <<<"$output" | wc -l)" -eq 1 ]
     contains "$output" "ending after step $1, with a checkpoint; with the data mended, the same command with --resume goes on"
     [ -d runs/base/*/"$2/checkpoints/$(printf 'step-%08d' "$1")" ]
     [ "$(cat runs/base/*/"$2"/metrics.csv | wc -l)" -eq $(($1 + 1)) ]

@@ -112,7 +112,7 @@ test_memory_that_one_rank_lacks() {
         rm -rf runs
         fails any lacking $((count * part / 10))
         contains "$output" "vitrain: rank 1 on $(hostname): " "memory"
-        [ "$(grep -c '^vitrain: ' <<<"$output")" -eq 1 ] || { echo "$output"; return 1; }
+        [ "$(messages <<<"$output" | wc -l)" -eq 1 ] || { echo "$output"; return 1; }
     done
     # alone: in the log, too
     rm -rf runs

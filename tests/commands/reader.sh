@@ -152,7 +152,7 @@ test_faults_on_two_ranks() {
         [ "$(grep -c "WARNING - 2 samples of this epoch could not be read" log)" = 2 ]
         ASAN_OPTIONS=detect_leaks=0 fails any $two $layout --run_num=ends
         contains "$output" "its fletcher32 checksum is wrong" "with a checkpoint; with the data mended"
-        [ "$(printf '%s\n' "$output" | grep -c '^vitrain: ')" -eq 1 ]
+        [ "$(messages <<<"$output" | wc -l)" -eq 1 ]
         make_data --force
         repack -l fields:CHUNK=1x3x4x16 -f fields:FLET
     done

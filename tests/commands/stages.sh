@@ -131,7 +131,7 @@ test_stopped_stage_is_named() {
         kill -KILL "$(pid_of $stage)" 2>/dev/null || true
         [ $status -ne 0 ]
         # the launcher wakes the stopped rank to end it, which may then complain as well
-        output=$(grep '^vitrain: ' stopped$stage.printed | head -n 1)
+        output=$(messages <stopped$stage.printed | head -n 1)
         contains "$output" "rank $stage (" "pid $(pid_of $stage)" "within 3 s (comm_timeout): it is stopped, dead or far behind"
     done
 }
