@@ -82,6 +82,7 @@ static void step_decide(vt_backend *backend, const vt_update *update, vt_step_st
 /* The numbers of an update that are the same for all parameters. */
 typedef struct {
     vt_optimizer_name kind;
+    bool nesterov;
     float learning_rate,
         decay; /* decay: the parameter is multiplied by this (AdamW), or this share of it is added to the gradient */
     float beta1, rest1, beta2, rest2;
@@ -99,7 +100,7 @@ __device__ static inline void update_one(const update_constants &c, float gradie
     float m = fmaf(c.beta1, *moment1, c.rest1 * gradient);
     *moment1 = m;
     if (c.kind == VT_OPTIMIZER_SGD) {
-        *parameter = fmaf(-c.learning_rate, m, p);
+        *parameter = fmaf(-c.learning_rate, c.nesterov ? fmaf(c.beta1, m, gradient) : m, p);
         return;
     }
     float v = fmaf(c.beta2, *moment2, c.rest2 * gradient * gradient);
@@ -112,6 +113,7 @@ __device__ static inline void find_constants(const vt_update &update, const vt_s
 {
     double rate = state.learning_rate, decay = update.weight_decay;
     c->kind = update.kind;
+    c->nesterov = update.nesterov;
     c->learning_rate = (float)rate;
     c->decay = (float)(c->kind == VT_OPTIMIZER_AdamW ? 1 - rate * decay : decay);
     c->beta1 = (float)update.beta1;
@@ -131,17 +133,17 @@ VT_KERNEL void update_kernel(vt_update update, const vt_step_state *state, const
     if (isnan(factor)) return;
     if (threadIdx.x == 0) find_constants(update, *state, &c);
     __syncthreads();
-    bool has_moment2 = c.kind != VT_OPTIMIZER_SGD;
+    bool has_moment2 = c.kind != VT_OPTIMIZER_SGD, has_moment1 = has_moment2 || update.beta1 > 0;
     for (int64_t at = vt_thread() * VT_GROUP; at < count; at += vt_thread_count() * VT_GROUP) {
-        float g[VT_GROUP], p[VT_GROUP], m[VT_GROUP], v[VT_GROUP] = {};
+        float g[VT_GROUP], p[VT_GROUP], m[VT_GROUP] = {}, v[VT_GROUP] = {};
         int some = vt_count(count, at);
         vt_load_floats(gradients + at, some, wide, g);
         vt_load_floats(parameters + at, some, wide, p);
-        vt_load_floats(moment1 + at, some, wide, m);
+        if (has_moment1) vt_load_floats(moment1 + at, some, wide, m);
         if (has_moment2) vt_load_floats(moment2 + at, some, wide, v);
         for (int j = 0; j < VT_GROUP; j++) update_one(c, factor * g[j], &p[j], &m[j], &v[j]);
         vt_store_floats(parameters + at, some, wide, p);
-        vt_store_floats(moment1 + at, some, wide, m);
+        if (has_moment1) vt_store_floats(moment1 + at, some, wide, m);
         if (has_moment2) vt_store_floats(moment2 + at, some, wide, v);
     }
 }

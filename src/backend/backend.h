@@ -257,13 +257,19 @@ static inline int64_t vt_ranges_end(const int64_t *ranges, int64_t count)
 /* Updates by Adam, AdamW or SGD with momentum, as PyTorch defines them (torch.optim), and when they are made. */
 typedef struct {
     vt_optimizer_name kind;
-    double beta1; /* Adam, AdamW; the momentum of SGD */
+    double beta1; /* Adam, AdamW; the momentum of SGD: 0: it has no first moment */
     double beta2;
     double epsilon;
     double weight_decay;  /* AdamW: decoupled; the others: added to the gradient */
+    bool nesterov;        /* SGD */
     double gradient_clip; /* the largest norm of all gradients together; INFINITY: no clipping */
-    bool scales_loss;     /* a dynamic loss scale (fp16), see step_state.h */
     bool stops;           /* after a step whose figures are not finite no update is made any more */
+    bool scales_loss;     /* the loss is scaled (fp16), see step_state.h; what follows is of this alone */
+    bool fixed_scale;     /* its scale never changes */
+    bool refills;         /* a clean step makes `tolerated` whole again */
+    int32_t window;       /* clean steps in a row until the scale is doubled */
+    int16_t hysteresis;   /* overflows until the scale is halved */
+    double least_scale;   /* 0: no limit */
 } vt_update;
 
 /* What changes from step to step, in the back end's memory: a recorded step can be replayed with new numbers, and the
@@ -273,7 +279,8 @@ typedef struct {
     double learning_rate;
     uint32_t step; /* its index: keys dropout */
     /* kept from step to step */
-    int32_t stopped;     /* 1: a step before was not finite, and `stops` says that none comes after it */
+    int16_t stopped;     /* 1: a step before was not finite, and `stops` says that none comes after it */
+    int16_t tolerated;   /* the last of so many overflows halves the loss scale */
     int64_t updates;     /* made so far: rule the bias correction */
     int32_t clean_steps; /* in a row since the loss scale last changed */
     int32_t averaged;    /* updates since the average of the values began; also where `updates` begins anew */

@@ -6,14 +6,34 @@
 #include "backend/backend.h"
 #include "base/random.h" /* VT_ON_DEVICE_TOO */
 
-/* The dynamic loss scale (Micikevicius et al. 2018, "Mixed Precision Training"), with the numbers of PyTorch's
- * GradScaler. */
-#define VT_LOSS_SCALE_START 65536.0
-#define VT_LOSS_SCALE_INTERVAL 2000 /* clean steps until it is doubled */
+/* A step overflowed. The loss scale is halved, unless overflows are still tolerated; at its limit the run stops. */
+VT_ON_DEVICE_TOO static inline void vt_loss_scale_lower(const vt_update *update, vt_step_state *state)
+{
+    const double half = state->loss_scale / 2;
+    if (update->fixed_scale) return;
+    if (state->tolerated > 1)
+        state->tolerated--;
+    else if (state->loss_scale <= update->least_scale)
+        state->stopped = 1;
+    else
+        state->loss_scale = half > update->least_scale ? half : update->least_scale;
+}
+
+/* A clean step. */
+VT_ON_DEVICE_TOO static inline void vt_loss_scale_raise(const vt_update *update, vt_step_state *state)
+{
+    if (update->fixed_scale) return;
+    if (update->refills) state->tolerated = update->hysteresis;
+    if (++state->clean_steps < update->window) return;
+    state->tolerated = update->hysteresis;
+    state->loss_scale *= 2;
+    state->clean_steps = 0;
+}
 
 /* The gradients are multiplied by min(1, clip / (norm + 1e-6)) (torch.nn.utils.clip_grad_norm_), after they are
- * divided by the loss scale. If the loss or the norm is not finite there is no update, and the loss scale is halved;
- * without a loss scale, and if `stops`, there is no update from then on. */
+ * divided by the loss scale. If the loss or the norm is not finite there is no update, and the loss scale falls;
+ * without a loss scale, and if `stops`, there is no update from then on. The dynamic loss scale is that of Micikevicius
+ * et al. 2018, "Mixed Precision Training". */
 VT_ON_DEVICE_TOO static inline void vt_step_decide(const vt_update *update, vt_step_state *state)
 {
     bool is_finite = isfinite(state->squares) && isfinite(state->losses);
@@ -24,7 +44,7 @@ VT_ON_DEVICE_TOO static inline void vt_step_decide(const vt_update *update, vt_s
         if (is_finite) return;
         state->clean_steps = 0;
         if (update->scales_loss)
-            state->loss_scale = scale / 2;
+            vt_loss_scale_lower(update, state);
         else if (update->stops)
             state->stopped = 1;
         return;
@@ -35,9 +55,7 @@ VT_ON_DEVICE_TOO static inline void vt_step_decide(const vt_update *update, vt_s
     if (state->averaged < INT32_MAX) state->averaged++;
     state->correction1 = 1 - pow(update->beta1, (double)state->updates);
     state->correction2 = 1 - pow(update->beta2, (double)state->updates);
-    if (!update->scales_loss || ++state->clean_steps < VT_LOSS_SCALE_INTERVAL) return;
-    state->loss_scale = 2 * scale;
-    state->clean_steps = 0;
+    if (update->scales_loss) vt_loss_scale_raise(update, state);
 }
 
 #endif

@@ -138,15 +138,19 @@ static bool same_states(const vt_optimizer_kind *a, const vt_optimizer_kind *b)
 static vt_status check_optimizer(vt_tensor_file *file, const char *directory, const vt_config *config)
 {
     vt_status status = VT_OK;
-    char *name = NULL;
-    VT_TRY(vt_tensor_file_get_text(file, "optimizer", &name));
-    const vt_optimizer_kind *then = vt_optimizer_find(name), *now = vt_optimizer_kinds[config->optimizer];
-    VT_CHECK(then != NULL && same_states(then, now),
+    vt_config *stored = NULL;
+    VT_TRY(vt_checkpoint_configuration(file, directory, &stored));
+    const vt_optimizer_kind *then = vt_optimizer_chosen(stored), *now = vt_optimizer_chosen(config);
+    VT_CHECK(stored->optimizer != config->optimizer || same_states(then, now),
+             "%s was made with %s and momentum %g, not %g: what it keeps is not what this run needs; --init_from=%s "
+             "takes the parameters alone",
+             directory, now->name, stored->momentum, config->momentum, directory);
+    VT_CHECK(same_states(then, now),
              "%s was made with the optimizer %s, whose moments %s cannot use; --init_from=%s takes the parameters "
              "alone",
-             directory, name, now->name, directory);
+             directory, then->name, now->name, directory);
 done:
-    free(name);
+    vt_config_close(&stored);
     return status;
 }
 

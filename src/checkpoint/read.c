@@ -116,6 +116,8 @@ static vt_status read_optimizer_progress(vt_tensor_file *file, vt_optimizer_prog
         VT_TRY(vt_tensor_file_get_real(file, "loss_scale", &progress->loss_scale));
         VT_TRY(vt_tensor_file_get_integer(file, "loss_scale_clean_steps", &progress->clean_steps));
     }
+    if (vt_tensor_file_has(file, "loss_scale_tolerated"))
+        VT_TRY(vt_tensor_file_get_integer(file, "loss_scale_tolerated", &progress->tolerated));
     progress->averaged = progress->updates; /* an average that begins here has its first value */
     if (vt_checkpoint_has_average(file))
         VT_TRY(vt_tensor_file_get_integer(file, "averaged_steps", &progress->averaged));

@@ -113,6 +113,7 @@ static vt_status write_description(vt_tensor_file *file, const vt_checkpoint_sub
     VT_TRY(vt_tensor_file_set_integers(file, "optimizer_steps", 1, &optimizer.updates));
     VT_TRY(vt_tensor_file_set_real(file, "loss_scale", optimizer.loss_scale));
     VT_TRY(vt_tensor_file_set_integers(file, "loss_scale_clean_steps", 1, &optimizer.clean_steps));
+    VT_TRY(vt_tensor_file_set_integers(file, "loss_scale_tolerated", 1, &optimizer.tolerated));
     if (vt_optimizer_average_place(subject->optimizer) >= 0) {
         VT_TRY(vt_tensor_file_set_real(file, "ema_decay", config->ema_decay));
         VT_TRY(vt_tensor_file_set_integers(file, "averaged_steps", 1, &optimizer.averaged));

@@ -153,18 +153,17 @@ done:
     return status;
 }
 
-static vt_status print_tensors(vt_tensor_file *index, bool brief, bool verify, int *faults)
+static vt_status print_tensors(vt_tensor_file *index, const char *directory, bool brief, bool verify, int *faults)
 {
     vt_status status = VT_OK;
     int64_t tensors = 0, elements = 0, kept = 0, more = 0, steps = 0;
-    char *optimizer = NULL, number[VT_NUMBER_SIZE];
+    char number[VT_NUMBER_SIZE];
+    vt_config *config = NULL;
     VT_TRY(look_at_group(index, "parameters", verify, &tensors, &elements, faults));
     if (!brief) printf("  parameters: %lld in %lld tensors, float32\n", (long long)elements, (long long)tensors);
-    VT_TRY(vt_tensor_file_get_text(index, "optimizer", &optimizer));
+    VT_TRY(vt_checkpoint_configuration(index, directory, &config));
     VT_TRY(vt_tensor_file_get_integer(index, "optimizer_steps", &steps));
-    const vt_optimizer_kind *kind = vt_optimizer_find(optimizer);
-    VT_CHECK(kind != NULL, "it was made with the optimizer '%.40s', which this version of vitrain does not have",
-             optimizer);
+    const vt_optimizer_kind *kind = vt_optimizer_chosen(config);
     for (int i = 0; i < vt_optimizer_state_count(kind); i++) {
         char group[64];
         snprintf(group, sizeof group, "optimizer/%s", kind->states[i].name);
@@ -181,9 +180,9 @@ static vt_status print_tensors(vt_tensor_file *index, bool brief, bool verify, i
                    (long long)elements, vt_text_double(decay, number));
     }
     if (!brief)
-        printf("  optimizer: %s after %lld steps, %lld moments\n", optimizer, (long long)steps, (long long)kept);
+        printf("  optimizer: %s after %lld steps, %lld moments\n", kind->name, (long long)steps, (long long)kept);
 done:
-    free(optimizer);
+    vt_config_close(&config);
     return status;
 }
 
@@ -219,7 +218,7 @@ void vt_inspect_checkpoint(const char *directory, bool brief, bool verify, int *
         VT_TRY(print_configuration(index, directory));
     }
     VT_TRY(print_shards(index, directory, brief, faults));
-    VT_TRY(print_tensors(index, brief, verify, faults));
+    VT_TRY(print_tensors(index, directory, brief, verify, faults));
 done:
     vt_inspect_check(faults, status);
     vt_tensor_file_close(&index);

@@ -6,6 +6,7 @@
 
 #include "config/fit.h"
 #include "config/forcings.h"
+#include "config/optimizer.h"
 #include "config/option.h"
 #include "config/stages.h"
 
@@ -196,15 +197,6 @@ static void derive_channels(vt_config *config)
     take_channel_count(config, VT_OPTION_n_in_channels, count * (config->n_history + 1), &config->n_in_channels,
                        &config->replaced_channels[0]);
     take_channel_count(config, VT_OPTION_n_out_channels, count, &config->n_out_channels, &config->replaced_channels[1]);
-}
-
-static void derive_weight_decay(vt_config *config)
-{
-#define WEIGHT_DECAY(name, help, weight_decay) weight_decay,
-    static const double presets[] = {VT_OPTIMIZERS(WEIGHT_DECAY)};
-    if (!isnan(config->weight_decay) && config->origin[VT_OPTION_weight_decay] != VT_FROM_DEFAULT) return;
-    config->weight_decay = presets[config->optimizer];
-    config->origin[VT_OPTION_weight_decay] = VT_FROM_DEFAULT;
 }
 
 /* resume_newest means resume, too, where no checkpoint is named. */
@@ -496,7 +488,6 @@ vt_status vt_config_resolve(vt_config *config)
     VT_TRY(check_task(config));
     derive_paths(config);
     derive_channels(config);
-    derive_weight_decay(config);
     derive_resume(config);
     VT_TRY(derive_length(config));
     VT_TRY(derive_data_parallel(config));
@@ -509,6 +500,7 @@ vt_status vt_config_resolve(vt_config *config)
         VT_TRY(check_parallel(config));
     }
     VT_TRY(check_pairs(config));
+    VT_TRY(vt_config_resolve_optimizer(config));
     VT_TRY(vt_config_resolve_forcings(config));
     VT_TRY(check_batch(config));
     VT_TRY(check_forecast(config));

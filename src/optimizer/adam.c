@@ -1,6 +1,13 @@
 /* Adam (Kingma, Ba 2015), and AdamW with decoupled weight decay (Loshchilov, Hutter 2019). */
 #include "optimizer/kinds.h"
 
+static void configure(const vt_config *config, vt_update *rule)
+{
+    rule->beta1 = config->betas[0];
+    rule->beta2 = config->betas[1];
+    rule->epsilon = config->eps;
+}
+
 static void update(vt_backend *backend, const vt_update *rule, const vt_step_state *state, const float *gradients,
                    float *values, void *const *states, int64_t count)
 {
@@ -12,8 +19,7 @@ static void update(vt_backend *backend, const vt_update *rule, const vt_step_sta
         .name = #name_,                                                                                                \
         .states = {{"moment1", "first moment", VT_FLOAT32, VT_BLOCK_MOMENTS},                                          \
                    {"moment2", "second moment", VT_FLOAT32, VT_BLOCK_MOMENTS}},                                        \
-        .grain = 1, .rule = {.kind = VT_OPTIMIZER_##name_, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8},              \
-        .update = update                                                                                               \
+        .grain = 1, .rule = {.kind = VT_OPTIMIZER_##name_}, .configure = configure, .update = update                   \
     }
 
 const vt_optimizer_kind vt_optimizer_Adam = ADAM(Adam), vt_optimizer_AdamW = ADAM(AdamW);

@@ -1,15 +1,12 @@
 #include "optimizer/kinds.h"
 
-#include <string.h>
-
 #define ROW(name, ...) [VT_OPTIMIZER_##name] = &vt_optimizer_##name,
 const vt_optimizer_kind *const vt_optimizer_kinds[] = {VT_OPTIMIZERS(ROW)};
 
-const vt_optimizer_kind *vt_optimizer_find(const char *name)
+const vt_optimizer_kind *vt_optimizer_chosen(const vt_config *config)
 {
-    for (size_t i = 0; i < sizeof vt_optimizer_kinds / sizeof *vt_optimizer_kinds; i++)
-        if (strcmp(vt_optimizer_kinds[i]->name, name) == 0) return vt_optimizer_kinds[i];
-    return NULL;
+    const vt_optimizer_kind *kind = vt_optimizer_kinds[config->optimizer];
+    return kind->variant != NULL ? kind->variant(config) : kind;
 }
 
 int vt_optimizer_state_count(const vt_optimizer_kind *kind)

@@ -18,6 +18,7 @@ struct vt_optimizer {
     vt_backend *backend;
     vt_parameters *parameters;
     void *kept[MOST_KEPT];           /* kind->states, then the average; NULL behind the last */
+    double first_scale;              /* of the loss, if it is scaled */
     double average_decay;            /* NAN: there is no average */
     vt_group *world;                 /* all ranks, over the back end's memory */
     vt_step_state *state;            /* in the back end's memory, as the rest is */
@@ -49,17 +50,30 @@ done:
     return status;
 }
 
+static vt_update rule_of(const vt_config *config, const vt_optimizer_kind *kind)
+{
+    vt_update rule = kind->rule;
+    if (kind->configure != NULL) kind->configure(config, &rule);
+    rule.weight_decay = config->weight_decay;
+    rule.gradient_clip = isnan(config->grad_clip) ? INFINITY : config->grad_clip;
+    rule.stops = config->on_nonfinite == VT_NONFINITE_STOP;
+    rule.scales_loss = config->amp_mode == VT_AMP_FP16;
+    rule.fixed_scale = config->loss_scale > 0;
+    rule.refills = config->loss_scale_refill;
+    rule.window = (int32_t)config->loss_scale_window;
+    rule.hysteresis = (int16_t)config->loss_scale_hysteresis;
+    rule.least_scale = isnan(config->loss_scale_min) ? 0 : config->loss_scale_min;
+    return rule;
+}
+
 vt_status vt_optimizer_open(const vt_config *config, vt_backend *backend, vt_parameters *parameters,
                             vt_optimizer **result)
 {
     vt_status status = VT_OK;
     vt_optimizer *optimizer = vt_allocate(1, sizeof *optimizer, "the optimizer");
-    optimizer->kind = vt_optimizer_kinds[config->optimizer];
-    optimizer->rule = optimizer->kind->rule;
-    optimizer->rule.weight_decay = config->weight_decay;
-    optimizer->rule.gradient_clip = isnan(config->grad_clip) ? INFINITY : config->grad_clip;
-    optimizer->rule.scales_loss = config->amp_mode == VT_AMP_FP16;
-    optimizer->rule.stops = config->on_nonfinite == VT_NONFINITE_STOP;
+    optimizer->kind = vt_optimizer_chosen(config);
+    optimizer->rule = rule_of(config, optimizer->kind);
+    optimizer->first_scale = config->loss_scale > 0 ? config->loss_scale : ldexp(1, (int)config->loss_scale_power);
     optimizer->average_decay = config->ema_decay;
     optimizer->backend = backend;
     optimizer->parameters = parameters;
@@ -264,15 +278,20 @@ vt_optimizer_progress vt_optimizer_progress_of(const vt_optimizer *optimizer)
     vt_step_state state = {0};
     optimizer->backend->copy_to_host(optimizer->backend, &state, optimizer->state, sizeof state);
     return (vt_optimizer_progress){state.updates, optimizer->rule.scales_loss ? state.loss_scale : 0, state.clean_steps,
-                                   state.averaged};
+                                   state.tolerated, state.averaged};
 }
 
 void vt_optimizer_set_progress(vt_optimizer *optimizer, const vt_optimizer_progress *progress)
 {
-    double scale = progress->loss_scale > 0 ? progress->loss_scale : VT_LOSS_SCALE_START;
+    const vt_update *rule = &optimizer->rule;
+    const bool goes_on = progress->loss_scale > 0 && !rule->fixed_scale;
+    const double scale = goes_on ? progress->loss_scale : optimizer->first_scale;
+    const int64_t tolerated =
+        progress->tolerated > 0 && progress->tolerated < rule->hysteresis ? progress->tolerated : rule->hysteresis;
     const vt_step_state state = {.updates = progress->updates,
                                  .averaged = (int32_t)progress->averaged,
-                                 .loss_scale = optimizer->rule.scales_loss ? scale : 1,
+                                 .tolerated = (int16_t)tolerated,
+                                 .loss_scale = rule->scales_loss ? scale : 1,
                                  .clean_steps = (int32_t)progress->clean_steps};
     optimizer->backend->copy_from_host(optimizer->backend, optimizer->state, &state, sizeof state);
 }

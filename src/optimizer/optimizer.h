@@ -49,7 +49,8 @@ typedef struct {
     int64_t updates;
     double loss_scale; /* 0: of a run without one */
     int64_t clean_steps;
-    int64_t averaged; /* updates since the average began */
+    int64_t tolerated; /* overflows until the loss scale is halved; 0: as many as the configuration says */
+    int64_t averaged;  /* updates since the average began */
 } vt_optimizer_progress;
 vt_optimizer_progress vt_optimizer_progress_of(const vt_optimizer *optimizer);
 void vt_optimizer_set_progress(vt_optimizer *optimizer, const vt_optimizer_progress *progress);

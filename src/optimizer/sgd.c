@@ -1,5 +1,11 @@
-/* Stochastic gradient descent with momentum, as torch.optim.SGD defines it. */
+/* Stochastic gradient descent, with or without momentum, as torch.optim.SGD defines it. */
 #include "optimizer/kinds.h"
+
+static void configure(const vt_config *config, vt_update *rule)
+{
+    rule->beta1 = config->momentum;
+    rule->nesterov = config->nesterov;
+}
 
 static void update(vt_backend *backend, const vt_update *rule, const vt_step_state *state, const float *gradients,
                    float *values, void *const *states, int64_t count)
@@ -7,8 +13,14 @@ static void update(vt_backend *backend, const vt_update *rule, const vt_step_sta
     backend->update(backend, rule, state, gradients, values, states[0], NULL, count);
 }
 
-const vt_optimizer_kind vt_optimizer_SGD = {.name = "SGD",
-                                            .states = {{"moment1", "first moment", VT_FLOAT32, VT_BLOCK_MOMENTS}},
-                                            .grain = 1,
-                                            .rule = {.kind = VT_OPTIMIZER_SGD, .beta1 = 0.9},
-                                            .update = update};
+#define SGD .name = "SGD", .grain = 1, .rule = {.kind = VT_OPTIMIZER_SGD}, .configure = configure, .update = update
+
+static const vt_optimizer_kind without_momentum = {SGD};
+
+static const vt_optimizer_kind *variant(const vt_config *config)
+{
+    return config->momentum > 0 ? &vt_optimizer_SGD : &without_momentum;
+}
+
+const vt_optimizer_kind vt_optimizer_SGD = {SGD, .states = {{"moment1", "first moment", VT_FLOAT32, VT_BLOCK_MOMENTS}},
+                                            .variant = variant};

@@ -62,15 +62,16 @@ static const char *describe_sample(const vt_loop *loop, const vt_step_figures *f
     return buffer;
 }
 
-/* A step without an update; after too many of them in a row the run ends, on all ranks alike. The loss scale of fp16 is
- * halved each time: from its start down to where nothing is gained by it any more. */
+/* A step without an update; after too many of them in a row the run ends, on all ranks alike. fp16's dynamic loss
+ * scale is halved each time, once it tolerates no more: from its start down to where nothing is gained by it. */
 static vt_status note_skipped(vt_loop *loop, const vt_step_figures *figures)
 {
     vt_status status = VT_OK;
     enum { MOST_IN_ROW = 10, MOST_HALVINGS_IN_ROW = 40 };
     vt_run_progress *progress = &loop->progress;
-    const bool scales = vt_trainer_config(loop->trainer)->amp_mode == VT_AMP_FP16;
-    const int most = scales ? MOST_HALVINGS_IN_ROW : MOST_IN_ROW;
+    const vt_config *config = vt_trainer_config(loop->trainer);
+    const bool scales = config->amp_mode == VT_AMP_FP16, follows = scales && config->loss_scale == 0;
+    const int most = follows ? MOST_HALVINGS_IN_ROW - 1 + (int)config->loss_scale_hysteresis : MOST_IN_ROW;
     char sample[4096];
     progress->epoch_skipped++;
     progress->skipped++;

@@ -240,9 +240,14 @@ static void drop_pending(vt_trainer *trainer)
                                      (int)((trainer->steps_started - trainer->pending) % VT_STEPS_AHEAD));
 }
 
-static vt_status fail_nonfinite(const vt_step_figures *figures)
+static vt_status fail_nonfinite(const vt_config *config, const vt_step_figures *figures)
 {
     vt_status status = VT_OK;
+    VT_CHECK(config->amp_mode != VT_AMP_FP16,
+             "step %lld: the gradients are not finite in fp16 (loss %g, first in %s), and the loss scale, %g, has "
+             "reached loss_scale_min, so no update was made. A lower --lr, --warmup or --grad_clip=1 often helps; "
+             "--amp_mode=bf16 needs no loss scale, and a lower --loss_scale_min lets it fall further",
+             (long long)figures->step, figures->loss, figures->bad_parameter, figures->loss_scale);
     VT_FAIL("step %lld: the gradients are not finite (loss %g, first in %s), so no update was made. A lower --lr, "
             "--warmup or --grad_clip=1 often helps; --on_nonfinite=skip leaves out single updates",
             (long long)figures->step, figures->loss, figures->bad_parameter);
@@ -253,7 +258,6 @@ done:
 vt_status vt_step_take(vt_trainer *trainer, vt_step_figures *figures)
 {
     vt_status status = VT_OK;
-    const vt_config *config = trainer->config;
     VT_ASSERT(trainer->pending > 0);
     const int slot = (int)((trainer->steps_started - trainer->pending) % VT_STEPS_AHEAD);
     const vt_started_step *started = &trainer->started[slot];
@@ -264,11 +268,11 @@ vt_status vt_step_take(vt_trainer *trainer, vt_step_figures *figures)
     figures->gradient_norm = isfinite(figures->loss) ? vt_text_plain_nan(started->state->gradient_norm) : (double)NAN;
     figures->loss_scale = started->state->loss_scale;
     if (isfinite(figures->gradient_norm)) return VT_OK;
-    const bool stops = config->on_nonfinite == VT_NONFINITE_STOP && config->amp_mode != VT_AMP_FP16;
+    const bool stops = started->state->stopped;
     find_nonfinite(trainer, started, figures);
     status = vt_world_agree(trainer->world, check_data(started));
     figures->bad_data = status != VT_OK;
-    if (status == VT_OK && stops) status = fail_nonfinite(figures);
+    if (status == VT_OK && stops) status = fail_nonfinite(trainer->config, figures);
     if (stops) drop_pending(trainer); /* none of them has made an update */
 done:
     return status;

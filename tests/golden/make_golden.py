@@ -43,6 +43,9 @@ VARIANTS = {
     "adamw": {**ADAM, "optimizer": "AdamW", "lr": 1e-3, "weight_decay": 0.05},
     "sgd": {"optimizer": "SGD", "lr": 0.05, "momentum": 0.9, "weight_decay": 1e-4},
     "adam_clip": {**ADAM, "lr": 1e-3, "grad_clip": 0.3},
+    "adamw_betas": {"optimizer": "AdamW", "lr": 1e-3, "betas": (0.8, 0.999), "eps": 1e-4, "weight_decay": 0.05},
+    "sgd_nesterov": {"optimizer": "SGD", "lr": 0.02, "momentum": 0.95, "nesterov": True, "weight_decay": 1e-4},
+    "sgd_plain": {"optimizer": "SGD", "lr": 0.2, "momentum": 0.0, "weight_decay": 1e-4},
 }
 
 # Of the model with missing points, whose two channels weigh differently.
@@ -146,7 +149,7 @@ def forward_and_gradients(model, inputs, targets):
 
 def make_optimizer(variant, parameters):
     kind = getattr(torch.optim, variant["optimizer"])
-    keys = ("lr", "betas", "eps", "momentum", "weight_decay")
+    keys = ("lr", "betas", "eps", "momentum", "nesterov", "weight_decay")
     # One tensor at a time: the plainest of PyTorch's implementations.
     return kind(parameters, foreach=False, **{key: variant[key] for key in keys if key in variant})
 

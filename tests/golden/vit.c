@@ -220,6 +220,9 @@ static const struct {
     {"adamw", "lr=1e-3 optimizer=AdamW weight_decay=0.05"},
     {"sgd", "lr=0.05 optimizer=SGD weight_decay=1e-4"},
     {"adam_clip", "lr=1e-3 grad_clip=0.3"},
+    {"adamw_betas", "lr=1e-3 optimizer=AdamW weight_decay=0.05 betas=[0.8,0.999] eps=1e-4"},
+    {"sgd_nesterov", "lr=0.02 optimizer=SGD momentum=0.95 nesterov=true weight_decay=1e-4"},
+    {"sgd_plain", "lr=0.2 optimizer=SGD momentum=0 weight_decay=1e-4"},
     {"adam", "lr=1e-3 enable_jit=true"},
     {"adam", "lr=1e-3 grad_accumulation=4"},
 };

@@ -425,10 +425,9 @@ GPU_TEST(attention_passes_nan_on)
     }
 }
 
-static void check_update(pair *p, vt_optimizer_name kind, int64_t count)
+static void check_update(pair *p, vt_update update, int64_t count)
 {
     guarded gradients = guarded_random(1, count, 1, 1), parameters[2], moment1[2], moment2[2];
-    const vt_update update = {kind, 0.9, 0.95, 1e-8, 0.1, INFINITY, false, false};
     vt_step_state state = {.learning_rate = 1e-2, .factor = 0.7f, .updates = 3};
     state.correction1 = 1 - pow(update.beta1, 3);
     state.correction2 = 1 - pow(update.beta2, 3);
@@ -462,11 +461,17 @@ static void check_update(pair *p, vt_optimizer_name kind, int64_t count)
 
 GPU_TEST(update)
 {
+    static const vt_update updates[] = {
+        {.kind = VT_OPTIMIZER_Adam, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1},
+        {.kind = VT_OPTIMIZER_AdamW, .beta1 = 0.8, .beta2 = 0.999, .epsilon = 1e-4, .weight_decay = 0.1},
+        {.kind = VT_OPTIMIZER_SGD, .beta1 = 0.9, .weight_decay = 0.1},
+        {.kind = VT_OPTIMIZER_SGD, .beta1 = 0.95, .nesterov = true, .weight_decay = 0.1},
+        {.kind = VT_OPTIMIZER_SGD, .weight_decay = 0.1}};
     FOR_EACH_PAIR(p)
     {
-        for (int kind = VT_OPTIMIZER_Adam; kind <= VT_OPTIMIZER_SGD; kind++)
-            for (int i = 0; i < 4; i++) check_update(&p, (vt_optimizer_name)kind, odd_sizes[i]);
-        check_update(&p, VT_OPTIMIZER_Adam, 300001);
+        for (size_t kind = 0; kind < sizeof updates / sizeof *updates; kind++)
+            for (int i = 0; i < 4; i++) check_update(&p, updates[kind], odd_sizes[i]);
+        check_update(&p, updates[0], 300001);
     }
 }
 

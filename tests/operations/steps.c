@@ -55,11 +55,17 @@ GPU_TEST(a_run_that_stops_makes_no_update_any_more)
 /* trainer.md's numbers: from 2^16, halved at each overflow, doubled after 2000 clean steps; never a stop. */
 GPU_TEST(the_loss_scale_follows_overflows)
 {
-    const vt_update update = {.beta1 = 0.9, .beta2 = 0.95, .gradient_clip = 0.5, .scales_loss = true, .stops = true};
+    const vt_update update = {.beta1 = 0.9,
+                              .beta2 = 0.95,
+                              .gradient_clip = 0.5,
+                              .scales_loss = true,
+                              .stops = true,
+                              .window = 2000,
+                              .hysteresis = 1};
     FOR_EACH_BACKEND(isa, b)
     {
         const double norm = 2;
-        vt_step_state state = {.loss_scale = VT_LOSS_SCALE_START, .squares = INFINITY};
+        vt_step_state state = {.loss_scale = 65536, .squares = INFINITY};
         state = decide(b, &update, state);
         EXPECT(state.loss_scale == 32768 && isnan(state.factor) && !state.stopped && state.updates == 0);
         for (int i = 0; i < 2000; i++) {
@@ -71,6 +77,53 @@ GPU_TEST(the_loss_scale_follows_overflows)
             EXPECT_NEAR((double)state.factor * scale, 0.5 / (norm + 1e-6), 1e-7);
         }
         EXPECT(state.loss_scale == 65536 && state.clean_steps == 0 && state.updates == 2000);
+    }
+}
+
+/* Each letter is a step: o overflows, c is clean. */
+static void check_scale(vt_backend *b, const vt_update *rule, const char *steps, double expected, bool stopped)
+{
+    vt_step_state state = {.loss_scale = 16, .tolerated = rule->hysteresis};
+    for (const char *step = steps; *step != '\0'; step++) {
+        state.squares = *step == 'o' ? INFINITY : 1;
+        state = decide(b, rule, state);
+        EXPECT(isnan(state.factor) == (*step == 'o' || state.stopped), "%s", steps);
+    }
+    EXPECT(state.loss_scale == expected && state.stopped == stopped, "%s: %g, not %g, stopped %d", steps,
+           state.loss_scale, expected, (int)state.stopped);
+}
+
+/* optimizers.md, section 5: with hysteresis 2 the second overflow halves the scale, and each one after it until the
+ * scale is doubled, or until a clean step where it refills. */
+GPU_TEST(the_loss_scale_tolerates_overflows_and_has_a_limit)
+{
+    const vt_update rule = {.beta1 = 0.9,
+                            .beta2 = 0.95,
+                            .gradient_clip = INFINITY,
+                            .scales_loss = true,
+                            .window = 3,
+                            .hysteresis = 2,
+                            .least_scale = 3};
+    vt_update refills = rule, fixed = rule;
+    refills.refills = true;
+    fixed.fixed_scale = true;
+    FOR_EACH_BACKEND(isa, b)
+    {
+        check_scale(b, &rule, "o", 16, false);
+        check_scale(b, &rule, "oo", 8, false);
+        check_scale(b, &rule, "occo", 8, false);
+        check_scale(b, &rule, "occoo", 4, false);
+        check_scale(b, &rule, "occoccc", 16, false);
+        check_scale(b, &rule, "occoccco", 16, false); /* doubled: one is tolerated again */
+        check_scale(b, &rule, "ccocc", 16, false);    /* the count of clean steps begins anew */
+        check_scale(b, &rule, "ccc", 32, false);
+        check_scale(b, &rule, "oooo", 3, false); /* 8, 4, and never below 3 */
+        check_scale(b, &rule, "ooooo", 3, true);
+        check_scale(b, &rule, "oooooc", 3, true); /* no update comes after that */
+        check_scale(b, &refills, "oco", 16, false);
+        check_scale(b, &refills, "ocoo", 8, false);
+        check_scale(b, &fixed, "oooooooo", 16, false);
+        check_scale(b, &fixed, "cccccc", 16, false);
     }
 }
 

@@ -111,6 +111,7 @@ TEST(a_saved_checkpoint_reads_back)
 {
     check_round_trip("optimizer", "Adam");
     check_round_trip("optimizer", "SGD"); /* one moment */
+    check_round_trip("betas", "[0.8,0.999]");
     check_round_trip("ema_decay", "0.9");
 }
 
@@ -207,6 +208,28 @@ TEST(choices_come_back)
         close_model(&saved);
         close_model(&loaded);
     }
+}
+
+/* SGD without momentum keeps nothing, so a run with momentum finds nothing there to go on with. */
+TEST(momentum_that_was_not_kept)
+{
+    model saved, loaded;
+    vt_run_progress progress = {0};
+    bool damaged = true;
+    open_model(&saved, "optimizer", "SGD momentum=0");
+    EXPECT(vt_optimizer_kept_count(vt_trainer_optimizer(saved.rig.trainer)) == 0);
+    train_steps(&saved, 3);
+    const char *path = save(&saved, "momentum");
+    open_model(&loaded, "optimizer", "SGD momentum=0");
+    EXPECT_OK(vt_checkpoint_read(path, &loaded.subject, &progress, &damaged));
+    vt_trainer_resume(loaded.rig.trainer, progress.step, (vt_schedule_length){10, 0});
+    EXPECT(same_bits(&saved, &loaded));
+    close_model(&loaded);
+    open_model(&loaded, "optimizer", "SGD");
+    EXPECT_ERROR(vt_checkpoint_read(path, &loaded.subject, &progress, &damaged),
+                 "was made with SGD and momentum 0, not 0.9");
+    close_model(&saved);
+    close_model(&loaded);
 }
 
 TEST(parameters_alone)

@@ -212,6 +212,25 @@ TEST(weight_decay_follows_from_the_optimizer)
     EXPECT_GIVES("base: {weight_decay: 0.5}\n", "weight_decay", "0.01", "--optimizer=AdamW", "--weight_decay=None");
 }
 
+/* The presets are the numbers that were fixed before there were options; what belongs to another kind is refused. */
+TEST(numbers_of_the_optimizer)
+{
+    EXPECT_GIVES(NULL, "betas", "[0.9, 0.95]");
+    EXPECT_GIVES(NULL, "eps", "1.0e-08");
+    EXPECT_GIVES(NULL, "momentum", "0.9", "--optimizer=SGD");
+    EXPECT_GIVES("base: {betas: [0.9, 0.999]}\n", "betas", "[0.9, 0.999]", "--optimizer=AdamW");
+    EXPECT_REFUSED(NULL, "--momentum=0.5 is an option of optimizer SGD, but optimizer is Adam", "--momentum=0.5");
+    EXPECT_REFUSED(NULL, "--betas=[0.8, 0.9] is an option of optimizer Adam|AdamW, but optimizer is SGD",
+                   "--betas=0.8,0.9", "--optimizer=SGD");
+    EXPECT_REFUSED(NULL, "nesterov looks ahead along the momentum, but momentum is 0", "--optimizer=SGD",
+                   "--momentum=0", "--nesterov");
+    EXPECT_REFUSED(NULL, "--loss_scale_window sets fp16's loss scale, but there is none", "--loss_scale_window=100");
+    EXPECT_GIVES("base: {loss_scale_window: 100}\n", "loss_scale_window", "100"); /* as a checkpoint's may be */
+    EXPECT_REFUSED(NULL, "loss_scale_min 2 is more than the 1 = 2^0", "--amp_mode=fp16", "--loss_scale_power=0",
+                   "--loss_scale_min=2");
+    EXPECT_REFUSED(NULL, "(expected [a, b], each 0 to 0.99999999)", "--betas=0.9,1");
+}
+
 TEST(newest_checkpoint_implies_resume)
 {
     vt_config *config = NULL;

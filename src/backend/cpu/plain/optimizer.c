@@ -65,7 +65,7 @@ static void update_adam(const vt_update *update, const vt_step_state *state, con
     }
 }
 
-/* torch.optim.SGD: the momentum buffer accumulates gradients without damping. */
+/* torch.optim.SGD: the momentum buffer accumulates gradients without damping. Without momentum there is none. */
 static void update_sgd(const vt_update *update, const vt_step_state *state, const float *gradients, float *parameters,
                        float *momentum, int64_t count)
 {
@@ -75,8 +75,12 @@ static void update_sgd(const vt_update *update, const vt_step_state *state, cons
     for (int64_t i = 0; i < count; i++) {
         double parameter = (double)parameters[i];
         double gradient = (double)scale * (double)gradients[i] + update->weight_decay * parameter;
-        double velocity = update->beta1 * (double)momentum[i] + gradient;
-        momentum[i] = (float)velocity;
+        double velocity = gradient;
+        if (update->beta1 > 0) {
+            velocity = update->beta1 * (double)momentum[i] + gradient;
+            momentum[i] = (float)velocity;
+        }
+        if (update->nesterov) velocity = gradient + update->beta1 * velocity;
         parameters[i] = (float)(parameter - rate * velocity);
     }
 }

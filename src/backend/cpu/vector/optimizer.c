@@ -57,12 +57,33 @@ static void update_sgd(const vt_update *update, const vt_step_state *state, cons
     }
 }
 
+/* Without momentum, or with Nesterov's. */
+static void update_sgd_otherwise(const vt_update *update, const vt_step_state *state, const float *gradients,
+                                 float *parameters, float *momentum, int64_t count)
+{
+    const float scale = state->factor, rate = (float)state->learning_rate, decay = (float)update->weight_decay,
+                keep = (float)update->beta1;
+    const bool has_momentum = update->beta1 > 0;
+#pragma omp parallel for simd schedule(static)
+    for (int64_t i = 0; i < count; i++) {
+        float step = scale * gradients[i] + decay * parameters[i];
+        if (has_momentum) {
+            const float velocity = keep * momentum[i] + step;
+            momentum[i] = velocity;
+            step += keep * velocity;
+        }
+        parameters[i] -= rate * step;
+    }
+}
+
 static void update_parameters(vt_backend *backend, const vt_update *update, const vt_step_state *state,
                               const float *gradients, float *parameters, float *moment1, float *moment2, int64_t count)
 {
     (void)backend;
     if (isnan(state->factor)) return;
-    if (update->kind == VT_OPTIMIZER_SGD)
+    if (update->kind == VT_OPTIMIZER_SGD && (update->nesterov || update->beta1 == 0))
+        update_sgd_otherwise(update, state, gradients, parameters, moment1, count);
+    else if (update->kind == VT_OPTIMIZER_SGD)
         update_sgd(update, state, gradients, parameters, moment1, count);
     else
         update_adam(update, state, gradients, parameters, moment1, moment2, count);

@@ -1,0 +1,46 @@
+#include "config/optimizer.h"
+
+#include <string.h>
+
+#include "config/option.h"
+
+static void derive_weight_decay(vt_config *config)
+{
+#define WEIGHT_DECAY(name, help, weight_decay) weight_decay,
+    static const double presets[] = {VT_OPTIMIZERS(WEIGHT_DECAY)};
+    if (!isnan(config->weight_decay) && config->origin[VT_OPTION_weight_decay] != VT_FROM_DEFAULT) return;
+    config->weight_decay = presets[config->optimizer];
+    config->origin[VT_OPTION_weight_decay] = VT_FROM_DEFAULT;
+}
+
+/* Flags of fp16's loss scale have no effect without it; a file may keep them for when it is used. A scale must not
+ * begin below its own limit. */
+static vt_status check_loss_scale(const vt_config *config)
+{
+    vt_status status = VT_OK;
+    char least[VT_NUMBER_SIZE];
+    const double start = ldexp(1, (int)config->loss_scale_power);
+    for (size_t i = 0; i < vt_row_count && config->amp_mode != VT_AMP_FP16; i++)
+        VT_CHECK(!vt_row_is_option(&vt_rows[i]) || strncmp(vt_rows[i].name, "loss_scale", strlen("loss_scale")) != 0 ||
+                     config->origin[vt_rows[i].id] != VT_FROM_COMMAND_LINE,
+                 "--%s sets fp16's loss scale, but there is none without amp_mode fp16; leave it out, or add "
+                 "--amp_mode=fp16",
+                 vt_rows[i].name);
+    VT_CHECK(config->loss_scale > 0 || !(config->loss_scale_min > start),
+             "loss_scale_min %s is more than the %.0f = 2^%lld at which the loss scale begins; raise loss_scale_power, "
+             "or lower loss_scale_min",
+             vt_text_double(config->loss_scale_min, least), start, (long long)config->loss_scale_power);
+done:
+    return status;
+}
+
+vt_status vt_config_resolve_optimizer(vt_config *config)
+{
+    vt_status status = VT_OK;
+    derive_weight_decay(config);
+    VT_CHECK(!config->nesterov || config->momentum > 0,
+             "nesterov looks ahead along the momentum, but momentum is 0; add --momentum=0.9, or --nesterov=false");
+    VT_TRY(check_loss_scale(config));
+done:
+    return status;
+}
