@@ -96,7 +96,9 @@ static vt_status parse_choice(const char *command, const vt_argument *flag, cons
     vt_status status = VT_OK;
     vt_argument_choice *choice = flag->value;
     char *list = list_choices(choice->choices);
-    VT_CHECK(vt_text_choice(text, choice->choices) >= 0, "%s: --%s=%s: expected %s", command, flag->name, text, list);
+    const bool alone = flag->kind == VT_ARGUMENT_SWITCH_CHOICE && text[0] == '\0';
+    VT_CHECK(alone || vt_text_choice(text, choice->choices) >= 0, "%s: --%s=%s: expected %s", command, flag->name, text,
+             list);
     choice->chosen = text;
 done:
     free(list);
@@ -140,6 +142,7 @@ static vt_status parse_value(const char *command, const vt_argument *flag, const
         memcpy(flag->value, pair, sizeof pair);
         break;
     case VT_ARGUMENT_CHOICE:
+    case VT_ARGUMENT_SWITCH_CHOICE:
         status = parse_choice(command, flag, text);
         break;
     }
@@ -170,10 +173,10 @@ static vt_status take_flag(const vt_command_line *line, const vt_argument *flag,
 {
     vt_status status = VT_OK;
     const char *equals = strchr(arguments[*i], '=');
-    const char *value = equals != NULL                          ? equals + 1
-                        : flag->kind == VT_ARGUMENT_SWITCH      ? "true"
-                        : flag->kind == VT_ARGUMENT_SWITCH_PATH ? ""
-                                                                : NULL;
+    const char *value = equals != NULL                                                                     ? equals + 1
+                        : flag->kind == VT_ARGUMENT_SWITCH                                                 ? "true"
+                        : flag->kind == VT_ARGUMENT_SWITCH_PATH || flag->kind == VT_ARGUMENT_SWITCH_CHOICE ? ""
+                                                                                                           : NULL;
     if (value == NULL) {
         VT_CHECK(*i + 1 < argument_count && strncmp(arguments[*i + 1], "--", 2) != 0, "%s: --%s needs a value",
                  line->command, flag->name);
@@ -245,8 +248,9 @@ char *vt_argument_form(const vt_argument *flag)
         [VT_ARGUMENT_PATH] = "=PATH",          [VT_ARGUMENT_TEXT] = "=TEXT", [VT_ARGUMENT_PAIR] = "=[N,N]",
         [VT_ARGUMENT_SWITCH_PATH] = "[=PATH]",
     };
-    if (flag->kind != VT_ARGUMENT_CHOICE) return vt_text_copy(forms[flag->kind]);
-    return vt_text_format("=%s", ((const vt_argument_choice *)flag->value)->choices);
+    const bool optional = flag->kind == VT_ARGUMENT_SWITCH_CHOICE;
+    if (flag->kind != VT_ARGUMENT_CHOICE && !optional) return vt_text_copy(forms[flag->kind]);
+    return vt_text_format(optional ? "[=%s]" : "=%s", ((const vt_argument_choice *)flag->value)->choices);
 }
 
 char *vt_argument_default(const vt_argument *flag)
@@ -256,7 +260,7 @@ char *vt_argument_default(const vt_argument *flag)
     const char *chosen = flag->kind == VT_ARGUMENT_CHOICE ? ((const vt_argument_choice *)flag->value)->chosen : NULL;
     if (flag->kind == VT_ARGUMENT_INTEGER && in_range(flag, (double)pair[0])) /* out of range: means "not given" */
         return vt_text_format("%lld", (long long)pair[0]);
-    if (flag->kind == VT_ARGUMENT_REAL)
+    if (flag->kind == VT_ARGUMENT_REAL && in_range(flag, *(const double *)flag->value))
         return vt_text_format("%s", vt_text_double(*(const double *)flag->value, number));
     if (flag->kind == VT_ARGUMENT_PAIR) return vt_text_format("[%lld,%lld]", (long long)pair[0], (long long)pair[1]);
     return vt_text_copy(chosen != NULL ? chosen : "");

@@ -17,7 +17,8 @@ typedef enum {
     VT_ARGUMENT_SWITCH_PATH, /* a switch that may have a path after "="; without one its value is "" */
     VT_ARGUMENT_TEXT,        /* any text that is not a path */
     VT_ARGUMENT_PAIR,
-    VT_ARGUMENT_CHOICE
+    VT_ARGUMENT_CHOICE,
+    VT_ARGUMENT_SWITCH_CHOICE /* a switch that may have one of several words after "="; without one it chooses "" */
 } vt_argument_kind;
 
 /* The value of a flag that takes one of several words. */

@@ -24,11 +24,13 @@ static void print_own(const vt_argument *argument, void *context)
     const vt_argument_kind kind = argument->kind;
     const flag own = {.name = argument->name,
                       .help = argument->help,
-                      .is_switch = kind == VT_ARGUMENT_SWITCH || kind == VT_ARGUMENT_SWITCH_PATH,
+                      .is_switch = kind == VT_ARGUMENT_SWITCH || kind == VT_ARGUMENT_SWITCH_PATH ||
+                                   kind == VT_ARGUMENT_SWITCH_CHOICE,
                       .is_path = kind == VT_ARGUMENT_PATH || kind == VT_ARGUMENT_SWITCH_PATH,
-                      .choices = kind == VT_ARGUMENT_SWITCH   ? "true|false"
-                                 : kind == VT_ARGUMENT_CHOICE ? ((const vt_argument_choice *)argument->value)->choices
-                                                              : NULL};
+                      .choices = kind == VT_ARGUMENT_SWITCH ? "true|false"
+                                 : kind == VT_ARGUMENT_CHOICE || kind == VT_ARGUMENT_SWITCH_CHOICE
+                                     ? ((const vt_argument_choice *)argument->value)->choices
+                                     : NULL};
     out->print(out->file, &own);
 }
 

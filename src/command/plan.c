@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/text.h"
-#include "command/arguments.h"
+#include "command/plan_rules.h"
 #include "planning/calibrate.h"
 #include "planning/layouts.h"
 #include "report/progress.h"
@@ -19,13 +19,15 @@ typedef struct {
     int64_t ranks; /* 0: as the launcher says */
     const char *hardware, *calibrate;
     bool all, csv;
+    vt_plan_rules_flags rules;
     vt_words options;
 } request;
 
 enum { MOST_RANKS = 1 << 14, SHOWN = 10, SHOWN_TOO_LARGE = 3 };
 
 static const char help[] =
-    "usage: vitrain plan [--config=NAME] [--ranks=N] [--hardware=NAME] [--name=value ...]\n\n"
+    "usage: vitrain plan [--config=NAME] [--ranks=N] [--hardware=NAME] [--name=value ...]\n"
+    "       vitrain plan --rules [--layers=N --hidden=N ...] [--gpus=N] [--tflops=X] [--tokens=X]\n\n"
     "For every layout of a run over N ranks (tensor, context and data parallel, ZeRO stage, sequence parallel,\n"
     "recompute, size of the micro-batch): the memory of a rank, counted in the real step, and the time of a\n"
     "step, estimated from what it computes and sends. Needs no data, no ranks and not that machine.\n\n";
@@ -45,16 +47,38 @@ static vt_status take_arguments(int count, char *const *arguments, request *r)
         {"ranks", VT_ARGUMENT_INTEGER, &r->ranks, 1, MOST_RANKS,
          "how many ranks (default: as the launcher says, 1 without one)"},
         {"hardware", VT_ARGUMENT_PATH, &r->hardware, 0, 0,
-         "entry of config/hardware.yaml, or a file like it (default: cpu)"},
+         "entry of config/hardware.yaml, or a file like it (default: cpu; with --rules a100-80)"},
         {"calibrate", VT_ARGUMENT_SWITCH_PATH, &r->calibrate, 0, 0,
          "measure this machine at the configuration's sizes, under a launcher also the messages between its ranks, "
          "into PATH (hardware-here.yaml)"},
         {"all", VT_ARGUMENT_SWITCH, &r->all, 0, 0, "every layout, not only the best of each grid of ranks"},
         {"csv", VT_ARGUMENT_SWITCH, &r->csv, 0, 0, "every layout, as CSV"},
+        {"rules", VT_ARGUMENT_SWITCH_CHOICE, &r->rules.what, 0, 0,
+         "rules of thumb instead: parameters, FLOPs, days, memory and roofline of a GPT that the flags below describe, "
+         "or else of the run's model, beside what is counted; megatron: Megatron-LM's published table"},
+        {"layers", VT_ARGUMENT_INTEGER, &r->rules.layers, 1, 1e6, "with --rules: layers of the GPT"},
+        {"hidden", VT_ARGUMENT_INTEGER, &r->rules.hidden, 1, 1e9, "its hidden size"},
+        {"sequence", VT_ARGUMENT_INTEGER, &r->rules.sequence, 1, 1e9, "tokens of a sequence (2048)"},
+        {"batch", VT_ARGUMENT_INTEGER, &r->rules.batch, 1, 1e9, "sequences of an iteration (1)"},
+        {"words", VT_ARGUMENT_INTEGER, &r->rules.words, 1, 1e9, "words of its vocabulary (51200)"},
+        {"parameters", VT_ARGUMENT_REAL, &r->rules.parameters, 1, 1e18,
+         "its parameters, instead of --layers and --hidden"},
+        {"tokens", VT_ARGUMENT_REAL, &r->rules.tokens, 1, 1e18, "tokens it is trained on: prints the days"},
+        {"gpus", VT_ARGUMENT_INTEGER, &r->rules.gpus, 1, 1e9, "GPUs, which ZeRO divides the state over (1)"},
+        {"tflops", VT_ARGUMENT_REAL, &r->rules.tflops, 1e-6, 1e6,
+         "TFLOP/s that each reaches (the highest of --hardware in bf16)"},
     };
     const vt_command_line line = {
         .command = "plan", .help = help, .help_end = help_end, VT_FLAGS(flags), .options = true};
+    r->rules.what.choices = "megatron";
     VT_TRY(vt_arguments_parse(&line, count, arguments, &r->options));
+    const char *given = vt_plan_rules_given(&r->rules);
+    VT_CHECK(r->rules.what.chosen != NULL || given == NULL, "plan: --%s goes with --rules only", given);
+    VT_CHECK(r->rules.what.chosen == NULL || (r->calibrate == NULL && !r->all && !r->csv && r->ranks == 0),
+             "plan: --rules prints rules of thumb, and no layouts: leave out --ranks, --all, --csv and --calibrate");
+    VT_CHECK(r->rules.what.chosen == NULL || r->options.count == 0 || vt_plan_rules_needs_config(&r->rules),
+             "plan: '%s' belongs to the run's model, but --rules is given another one; leave one of the two out",
+             r->options.count > 0 ? r->options.words[0] : "");
     if (r->calibrate != NULL && r->calibrate[0] == '\0') r->calibrate = "hardware-here.yaml";
 done:
     return status;
@@ -253,6 +277,19 @@ done:
     return status;
 }
 
+static vt_status print_rules(const request *r)
+{
+    vt_status status = VT_OK;
+    vt_hardware hardware;
+    vt_config *config = NULL;
+    VT_TRY(vt_hardware_read(r->hardware != NULL ? r->hardware : "a100-80", &hardware));
+    if (vt_plan_rules_needs_config(&r->rules)) VT_TRY(open_config(r, 1, &config));
+    VT_TRY(vt_plan_rules_print(&r->rules, config, &hardware));
+done:
+    vt_config_close(&config);
+    return status;
+}
+
 static vt_status plan(const request *r, const vt_config *config)
 {
     vt_status status = VT_OK;
@@ -281,6 +318,10 @@ vt_status vt_command_plan(int argument_count, char *const *arguments)
     if (r.calibrate == NULL && launch.rank > 0) { /* planning runs on the first rank, which also reports errors */
         vt_error_clear();
         status = VT_OK;
+        goto done;
+    }
+    if (status == VT_OK && r.rules.what.chosen != NULL) {
+        status = print_rules(&r);
         goto done;
     }
     if (status == VT_OK) status = open_config(&r, r.ranks > 0 ? r.ranks : launch.world_size, &config);

@@ -143,3 +143,37 @@ test_predicted_times_hold() {
     for ranks in $(rank_counts); do predicted_times_hold "$ranks"; done
     [ -z "$disturbed" ] || skip "times were not judged on$disturbed rank(s): other work took more than a tenth of the machine"
 }
+
+# The ELLIS school's figures (docs/planning.md), as printed.
+test_rules() {
+    says "parameters: 1.652e+09" "batch 512, with recomputation: 1.547e+16, in 3.528 s" -- \
+        "$VITRAIN" plan --rules --layers=24 --hidden=2304 --batch=512 --gpus=32 --tflops=137
+    says "3e+11 tokens: 72.3 days with recomputation" "values: 651.93 GiB" -- "$VITRAIN" plan --rules --parameters=175e9 --gpus=480 --tflops=140 --tokens=300e9
+    says "3e+11 tokens: 1.2 days" -- "$VITRAIN" plan --rules --parameters=2.7e9 --gpus=480 --tflops=127 --tokens=300e9
+    says "AdamW 24 GB" "first moment 12 GB" "8 bits 6 GB" -- "$VITRAIN" plan --rules --parameters=3e9
+    says "zero_stage 0: 120 GB" "zero_stage 1: 31.41 GB" "zero_stage 2: 16.64 GB" "zero_stage 3: 1.875 GB, and 2.25e+10" -- "$VITRAIN" plan --rules --parameters=7.5e9 --gpus=64
+    says "= 153.0 FLOPs a byte" "of 16 bits 0.167" "matrices 341.3" "155.9 TFLOP/s" -- "$VITRAIN" plan --rules --parameters=1e9
+    "$VITRAIN" plan --rules=megatron >table
+    [ "$(wc -l <table)" -eq 11 ]
+    contains "$(tr -s ' ' <table)" " 24 2304 24 | 32 1 16 | 512 137 | 1.652 0.01547 3.53 44 4.4 (4.4)" \
+        " 128 25600 160 | 3072 512 1 | 3072 163 | 1008 51.39 102.63 52 500.7 (502.0)"
+}
+
+# Of the run's model: the rules are close to what its step counts.
+test_rules_beside_counts() {
+    plan --rules --config=demo >text
+    sed -n 's/.*[:,] \([0-9.e+]*\), counted \([0-9.e+]*\).*/\1 \2/p' text >pairs
+    [ "$(wc -l <pairs)" -eq 2 ]
+    awk '$1 / $2 < 0.95 || $1 / $2 > 1.05 { bad = 1 } END { exit bad }' pairs || { cat text; return 1; }
+}
+
+test_rules_that_are_refused() {
+    refuses "plan: --layers goes with --rules only" -- plan --layers=3
+    refuses "needs both --layers and --hidden" -- "$VITRAIN" plan --rules --layers=3
+    refuses "give one of the two" -- "$VITRAIN" plan --rules --layers=3 --hidden=64 --parameters=1e9
+    refuses "describe a GPT: add --layers and --hidden" -- plan --rules --batch=3
+    refuses "--rules=megatron prints a table that was published, so --gpus changes nothing" -- "$VITRAIN" plan --rules=megatron --gpus=3
+    refuses "plan: --rules=gpt: expected megatron" -- plan --rules=gpt
+    refuses "no layouts: leave out --ranks" -- plan --rules --ranks=3
+    refuses "'--embed_dim=64' belongs to the run's model" -- "$VITRAIN" plan --rules --parameters=1e9 --embed_dim=64
+}
