@@ -6,9 +6,10 @@
 #include "command/arguments.h"
 #include "command/command.h"
 #include "config/config.h"
+#include "config/deepspeed.h"
 
 static const char help[] =
-    "usage: vitrain options [--markdown | --man | --completion=SHELL | --configurations]\n\n"
+    "usage: vitrain options [--markdown | --man | --completion=SHELL | --configurations | --deepspeed=FILE]\n\n"
     "Prints every option of a configuration with type, default, range and meaning; or one of these:\n\n";
 static const char help_end[] = "\nTo read the man page:              vitrain options --man | man -l -\n"
                                "Completion in this shell (bash):   source <(vitrain options --completion=bash)\n"
@@ -21,24 +22,41 @@ static void print_name(const char *name, void *context)
     puts(name);
 }
 
+/* The configuration on standard output, the notes on standard error. */
+static vt_status print_deepspeed(const char *path)
+{
+    vt_status status = VT_OK;
+    vt_text yaml = {0}, notes = {0};
+    VT_TRY(vt_deepspeed_convert(path, &yaml, &notes));
+    fputs(yaml.characters, stdout);
+    if (notes.characters != NULL) fputs(notes.characters, stderr);
+done:
+    vt_text_close(&yaml);
+    vt_text_close(&notes);
+    return status;
+}
+
 vt_status vt_command_options(int argument_count, char *const *arguments)
 {
     vt_status status = VT_OK;
     bool markdown = false, man = false, configurations = false;
     vt_argument_choice shell = {NULL, "bash|zsh"};
-    const char *yaml_config = NULL;
+    const char *yaml_config = NULL, *deepspeed = NULL;
     const vt_argument flags[] = {
         {"markdown", VT_ARGUMENT_SWITCH, &markdown, 0, 0, "the options as docs/options.md"},
         {"man", VT_ARGUMENT_SWITCH, &man, 0, 0, "the man page, in troff"},
         {"completion", VT_ARGUMENT_CHOICE, &shell, 0, 0, "completion of command lines for that shell"},
         {"configurations", VT_ARGUMENT_SWITCH, &configurations, 0, 0, "the names that --config takes"},
+        {"deepspeed", VT_ARGUMENT_PATH, &deepspeed, 0, 0,
+         "DeepSpeed's JSON file as a YAML file for --yaml_config; what has no effect here is listed on standard error"},
         {"yaml_config", VT_ARGUMENT_PATH, &yaml_config, 0, 0,
          "with --configurations: those of this file (config/ViT.yaml, as for train)"},
     };
     const vt_command_line line = {.command = "options", .help = help, .help_end = help_end, VT_FLAGS(flags)};
     VT_TRY(vt_arguments_parse(&line, argument_count, arguments, NULL));
-    VT_CHECK(markdown + man + configurations + (shell.chosen != NULL) <= 1,
-             "options: --markdown, --man, --completion and --configurations each print something else: give one");
+    VT_CHECK(markdown + man + configurations + (shell.chosen != NULL) + (deepspeed != NULL) <= 1,
+             "options: --markdown, --man, --completion, --configurations and --deepspeed each print something else: "
+             "give one");
     VT_CHECK(yaml_config == NULL || configurations, "options: --yaml_config goes with --configurations only");
     if (man)
         vt_man_page_print(stdout);
@@ -46,6 +64,8 @@ vt_status vt_command_options(int argument_count, char *const *arguments)
         vt_completion_print(stdout, strcmp(shell.chosen, "zsh") == 0);
     else if (configurations)
         VT_TRY(vt_config_names(yaml_config, print_name, NULL));
+    else if (deepspeed != NULL)
+        VT_TRY(print_deepspeed(deepspeed));
     else
         vt_options_print(stdout, markdown);
 done:
