@@ -34,6 +34,25 @@ test_resumed_on_the_same_layout() {
     same_bits 2 --zero_stage=1 --grad_accumulation=2 --recompute=block
 }
 
+# As with Adam, each optimizer's numbers and state are those of one rank, whatever the layout.
+test_other_optimizers_on_layouts() {
+    local options
+    for options in "--optimizer=SGD --momentum=0 --lr=0.05" "--optimizer=SGD --momentum=0.95 --nesterov --lr=0.01" \
+        "--optimizer=AdamW --betas=0.8,0.999 --eps=1e-6"; do
+        rm -rf one four two
+        ranks 1 one $options
+        ranks 4 four $options --tensor_parallel=2 --zero_stage=3 --checkpoint_every=5
+        ranks 2 two $options --zero_stage=1 --resume="$(step_of four 5)"
+        figures_of one >whole
+        figures_of four >parts
+        as_promised parts whole
+        { figures_of four | head -n 5; figures_of two; } >chain
+        as_promised chain whole
+    done
+    same_bits 2 --optimizer=SGD --momentum=0 --zero_stage=2
+    same_bits 2 --optimizer=SGD --nesterov --zero_stage=3 --amp_mode=fp16 --loss_scale_hysteresis=2
+}
+
 # Other orders of summation, of 2^-24 each, change the direction of some roundings to bfloat16, of 2^-8 each. If they changed
 # all, at the 12 places where two blocks round their output, a sample's loss, a mean over 15 · 48 numbers, would
 # move by 2^-8 sqrt(12 / 720) = 5e-4.

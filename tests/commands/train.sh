@@ -85,7 +85,7 @@ test_half_precision_scales_the_loss() {
     train --amp_mode=fp16 --run_num=overflows --lr=1e3 --optimizer=SGD >printed 2>&1 || true
     grep -Eq 'the gradients are not finite in fp16 .*the loss scale is 32768 from here on' printed ||
         { cat printed; return 1; }
-    # the scale goes on from the checkpoint, with the overflows that it still tolerates; at its limit the run ends
+    # the first overflow is tolerated; and one at the limit of the scale ends the run
     train --amp_mode=fp16 --run_num=tolerant --loss_scale_hysteresis=2 --lr=1e3 --optimizer=SGD >printed 2>&1 || true
     grep -m 1 'not finite in fp16' printed | grep -q 'the loss scale is 65536 from here on' || { cat printed; return 1; }
     refuses "has reached loss_scale_min" -- train --amp_mode=fp16 --run_num=limit --loss_scale_min=65536 --lr=1e3 --optimizer=SGD

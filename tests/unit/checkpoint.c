@@ -232,6 +232,35 @@ TEST(momentum_that_was_not_kept)
     close_model(&loaded);
 }
 
+/* The dynamic scale goes on where it was, with the overflows that it still tolerates; a fixed one is the
+ * configuration's. */
+TEST(the_loss_scale_goes_on)
+{
+    model saved, loaded;
+    vt_run_progress progress = {0};
+    bool damaged = true;
+    const vt_optimizer_progress then = {
+        .updates = 5, .loss_scale = 1024, .clean_steps = 7, .tolerated = 2, .averaged = 5};
+    open_model(&saved, "amp_mode", "fp16 loss_scale_hysteresis=3");
+    vt_optimizer_set_progress(vt_trainer_optimizer(saved.rig.trainer), &then);
+    const char *path = save(&saved, "scale");
+    const struct {
+        const char *more;
+        double scale;
+        int64_t tolerated;
+    } cases[] = {{"3", 1024, 2}, {"2", 1024, 2}, {"1", 1024, 1}, {"3 loss_scale=8", 8, 2}};
+    for (int i = 0; i < 4; i++) {
+        open_model(&loaded, "amp_mode", SETTINGS("fp16 loss_scale_hysteresis=%s", cases[i].more));
+        EXPECT_OK(vt_checkpoint_read(path, &loaded.subject, &progress, &damaged));
+        const vt_optimizer_progress now = vt_optimizer_progress_of(vt_trainer_optimizer(loaded.rig.trainer));
+        EXPECT(now.updates == 5 && now.loss_scale == cases[i].scale && now.clean_steps == 7 &&
+                   now.tolerated == cases[i].tolerated,
+               "%s: scale %g, %lld tolerated", cases[i].more, now.loss_scale, (long long)now.tolerated);
+        close_model(&loaded);
+    }
+    close_model(&saved);
+}
+
 TEST(parameters_alone)
 {
     model saved, loaded;

@@ -264,3 +264,23 @@ TEST(a_forecast_is_advised_fewer_samples)
     EXPECT(strstr(message, "are free. --global_batch_size=6 saves ") != NULL, "%s", message);
     EXPECT(feed_back(1, "--local_batch_size=1", false, message, sizeof message) == 0);
 }
+
+/* optimizers.md, section 5: bytes a parameter of the ViT with 23,832,960 of them, but for the buckets' padding. */
+TEST(state_of_each_optimizer)
+{
+    static const struct {
+        const char *settings;
+        double bytes;
+    } cases[] = {{"", 190663680},
+                 {"optimizer=AdamW betas=[0.9,0.999]", 190663680},
+                 {"optimizer=SGD nesterov=true", 95331840},
+                 {"optimizer=SGD momentum=0", 0},
+                 {"optimizer=SGD momentum=0 ema_decay=0.99", 95331840}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        vt_config *config;
+        const double planned = (double)plan_of(&config, 1, cases[i].settings).bytes[VT_MEMORY_OPTIMIZER];
+        EXPECT(planned >= cases[i].bytes && planned <= cases[i].bytes * 1.00001, "%s: %.0f", cases[i].settings,
+               planned);
+        vt_config_close(&config);
+    }
+}
