@@ -55,6 +55,16 @@ __device__ static inline void vt_store_shared(float *to, const float values[VT_G
     *(float4 *)(to + 4) = high;
 }
 
+template <typename half> __device__ static inline void vt_set_shared(half *to, float value)
+{
+    to->bits = vt_round(half::type, value);
+}
+
+__device__ static inline void vt_set_shared(float *to, float value)
+{
+    *to = value;
+}
+
 /* Copies rows first_row … first_row + rows - 1, columns column … column + head_dim - 1, into a tile; zeros from row
  * `end` on and after head_dim. All threads of the block take part. Data that keep their 16-bit type are copied without
  * passing through registers: wait with vt_copies_wait. */
@@ -74,10 +84,13 @@ __device__ static inline void vt_tile_load(number *tile, const vt_matrix &m, int
         number *to = tile + row * stride + first;
         if (vt_tile_holds(tile, m) && wide && count == VT_GROUP) {
             vt_copy_16(to, m.half + at);
-        } else {
+        } else if (count == 0 || (wide && count == VT_GROUP)) {
             float values[VT_GROUP] = {};
-            if (count > 0) vt_load(m, at, count, wide, values);
+            if (count > 0) vt_load(m, at, VT_GROUP, true, values);
             vt_store_shared(to, values);
+        } else {
+#pragma unroll 1
+            for (int i = 0; i < VT_GROUP; i++) vt_set_shared(to + i, i < count ? vt_element(m, at + i) : 0.0f);
         }
         row += row_step;
         group += group_step;
