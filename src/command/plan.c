@@ -28,15 +28,15 @@ enum { MOST_RANKS = 1 << 14, SHOWN = 10, SHOWN_TOO_LARGE = 3 };
 static const char help[] =
     "usage: vitrain plan [--config=NAME] [--ranks=N] [--hardware=NAME] [--name=value ...]\n"
     "       vitrain plan --rules [--layers=N --hidden=N ...] [--gpus=N] [--tflops=X] [--tokens=X]\n\n"
-    "For every layout of a run over N ranks (tensor, context and data parallel, ZeRO stage, sequence parallel,\n"
-    "recompute, size of the micro-batch): the memory of a rank, counted in the real step, and the time of a\n"
+    "For every layout of a run over N ranks (tensor, context, pipeline and data parallel, ZeRO stage, sequence\n"
+    "parallel, recompute, size of the micro-batch): the memory of a rank, counted in the real step, and the time of a\n"
     "step, estimated from what it computes and sends. Needs no data, no ranks and not that machine.\n\n";
 static const char help_end[] =
     "\nHardware: h100-sxm, h100-nvl, h200-sxm, a100-40, a100-80, cpu, or a file like config/hardware.yaml (FILE,\n"
     "FILE:NAME).\n\n"
     "All other flags are those of `vitrain train`. Those that choose a layout (--tensor_parallel,\n"
-    "--context_parallel, --zero_stage, --sequence_parallel, --recompute, --grad_accumulation) leave only layouts\n"
-    "with that value.\n";
+    "--context_parallel, --pipeline_parallel, --zero_stage, --sequence_parallel, --recompute,\n"
+    "--grad_accumulation) leave only layouts with that value.\n";
 
 /* ---- arguments ---- */
 
@@ -92,17 +92,14 @@ static vt_status open_config(const request *r, int64_t ranks, vt_config **result
     VT_TRY(vt_config_read(r->options.count, r->options.words, 1, &config));
     VT_CHECK(config->local_batch_size == VT_UNSET_INTEGER,
              "plan compares layouts of the same global batch: give --global_batch_size instead of --local_batch_size");
-    VT_CHECK(config->pipeline_parallel == 1,
-             "plan compares layouts without stages, but pipeline_parallel is %lld; `vitrain layout` shows what each "
-             "stage computes, keeps and sends",
-             (long long)config->pipeline_parallel);
     const int64_t tensor = config->tensor_parallel, context = config->context_parallel;
-    const int64_t parts = config->grad_accumulation;
-    config->tensor_parallel = config->context_parallel = config->grad_accumulation = 1;
+    const int64_t stages = config->pipeline_parallel, parts = config->grad_accumulation;
+    config->tensor_parallel = config->context_parallel = config->pipeline_parallel = config->grad_accumulation = 1;
     VT_TRY(vt_config_resolve(config));
     VT_TRY(vt_source_complete(config));
     config->tensor_parallel = tensor;
     config->context_parallel = context;
+    config->pipeline_parallel = stages;
     config->grad_accumulation = parts;
     config->ranks = ranks;
 done:
@@ -142,16 +139,19 @@ static double energy_kwh(const vt_config *config, const vt_hardware *hardware, d
 static void print_csv(const vt_config *config, const vt_hardware *hardware, const vt_layouts *layouts)
 {
     int64_t steps = steps_of(config);
-    printf("tensor_parallel,context_parallel,data_parallel,zero_stage,sequence_parallel,recompute,grad_accumulation,"
-           "micro_batch,fits,memory_bytes,parameters,gradients,optimizer,activations,data,workspace,step_seconds,"
-           "products_seconds,attention_seconds,memory_seconds,starts_seconds,messages_seconds,hidden_seconds,bound,"
+    printf("tensor_parallel,context_parallel,pipeline_parallel,data_parallel,zero_stage,sequence_parallel,recompute,"
+           "grad_accumulation,"
+           "micro_batch,fits,stage,memory_bytes,parameters,gradients,optimizer,activations,data,workspace,step_seconds,"
+           "products_seconds,attention_seconds,memory_seconds,starts_seconds,messages_seconds,bubble_seconds,hidden_"
+           "seconds,bound,"
            "samples_per_second,tflops_per_rank,run_seconds,energy_kwh\n");
     for (int64_t i = 0; i < layouts->count; i++) {
         const vt_option_cost *o = &layouts->options[i];
         double run = (double)steps * o->cost.step;
-        printf("%lld,%lld,%lld,%lld,%s,%s,%lld,%lld,%s,%.0f", (long long)o->tensor, (long long)o->context,
-               (long long)o->data, (long long)o->zero, o->sequence ? "true" : "false", o->recompute ? "block" : "none",
-               (long long)o->accumulation, (long long)o->micro_batch, o->fits ? "true" : "false", o->total);
+        printf("%lld,%lld,%lld,%lld,%lld,%s,%s,%lld,%lld,%s,%lld,%.0f", (long long)o->tensor, (long long)o->context,
+               (long long)o->pipeline, (long long)o->data, (long long)o->zero, o->sequence ? "true" : "false",
+               o->recompute ? "block" : "none", (long long)o->accumulation, (long long)o->micro_batch,
+               o->fits ? "true" : "false", (long long)o->stage, o->total);
         for (int c = 0; c < VT_MEMORY_CATEGORY_COUNT; c++) printf(",%.0f", o->bytes[c]);
         printf(",%.6g", o->cost.step);
         for (int c = 0; c < VT_COST_COUNT; c++) printf(",%.6g", o->cost.seconds[c]);
@@ -170,9 +170,11 @@ static void print_head(const vt_config *config, const vt_hardware *hardware)
     if (hardware->ranks_per_node > 0) printf(", %.0f on a node", hardware->ranks_per_node);
     printf(": batch %lld, %s; %.1f GiB a rank\n\n", (long long)config->global_batch_size,
            config->amp_mode == VT_AMP_NONE ? "float32" : "16 bits", vt_cost_available(hardware) / 1073741824);
-    printf("                  recom-  micro |  GiB a rank                       |  ms a  samples TFLOP/s\n"
-           "  tp  cp   dp zero pute   batch |  all = param  grad optim activ  data  |   step       /s  a rank  bound by"
-           "       %11s     kWh\n",
+    printf("                      recom-  micro |  GiB a rank                             |  ms a         samples "
+           "TFLOP/s\n"
+           "  tp  cp  pp   dp zero pute   batch |  all = param  grad optim activ  data of |   step bubble       /s  a "
+           "rank  "
+           "bound by       %11s     kWh\n",
            length);
 }
 
@@ -183,29 +185,34 @@ static double gib(double bytes)
 
 static void print_row(const vt_config *config, const vt_hardware *hardware, const vt_option_cost *o, bool terminal)
 {
-    char run[VT_NUMBER_SIZE], kwh[VT_NUMBER_SIZE] = "-", bound[48];
+    char run[VT_NUMBER_SIZE], kwh[VT_NUMBER_SIZE] = "-", bound[48], stage[24] = "", bubble[16] = "-";
     int64_t steps = steps_of(config) > 0 ? steps_of(config) : 1000;
     double seconds = (double)steps * o->cost.step;
     if (hardware->power_w > 0) snprintf(kwh, sizeof kwh, "%.3g", energy_kwh(config, hardware, seconds));
     snprintf(bound, sizeof bound, "%s %.0f %%", vt_cost_name(o->cost.bound),
              100 * o->cost.seconds[o->cost.bound] / o->cost.step);
+    if (o->pipeline > 1) {
+        snprintf(stage, sizeof stage, "%lld", (long long)o->stage);
+        snprintf(bubble, sizeof bubble, "%.0f %%", 100 * o->cost.seconds[VT_COST_BUBBLE] / o->cost.step);
+    }
     if (terminal && !o->fits) printf("\033[9m");
-    printf("%4lld%s %3lld %4lld %4lld %-6s %5lld | %5.1f %5.1f %5.1f %5.1f %5.1f %5.1f  | %7.*f %8.*f %7.*f  %-15s "
-           "%10s %7s",
-           (long long)o->tensor, o->sequence ? "s" : " ", (long long)o->context, (long long)o->data, (long long)o->zero,
-           o->recompute ? "block" : "-", (long long)o->micro_batch, gib(o->total), gib(o->bytes[VT_MEMORY_PARAMETERS]),
-           gib(o->bytes[VT_MEMORY_GRADIENTS]), gib(o->bytes[VT_MEMORY_OPTIMIZER]), gib(o->bytes[VT_MEMORY_ACTIVATIONS]),
-           gib(o->bytes[VT_MEMORY_DATA] + o->bytes[VT_MEMORY_WORKSPACE]), o->cost.step < 0.1 ? 1 : 0,
-           1e3 * o->cost.step, o->cost.step > 1 ? 2 : 0, (double)config->global_batch_size / o->cost.step,
-           o->flops / o->cost.step < 1e13 ? 3 : 0, 1e-12 * o->flops / o->cost.step, bound, duration_text(seconds, run),
-           kwh);
+    printf(
+        "%4lld%s %3lld %3lld %4lld %4lld %-6s %5lld | %5.1f %5.1f %5.1f %5.1f %5.1f %5.1f %2s | %7.*f %6s %8.*f %7.*f  "
+        "%-15s %10s %7s",
+        (long long)o->tensor, o->sequence ? "s" : " ", (long long)o->context, (long long)o->pipeline,
+        (long long)o->data, (long long)o->zero, o->recompute ? "block" : "-", (long long)o->micro_batch, gib(o->total),
+        gib(o->bytes[VT_MEMORY_PARAMETERS]), gib(o->bytes[VT_MEMORY_GRADIENTS]), gib(o->bytes[VT_MEMORY_OPTIMIZER]),
+        gib(o->bytes[VT_MEMORY_ACTIVATIONS]), gib(o->bytes[VT_MEMORY_DATA] + o->bytes[VT_MEMORY_WORKSPACE]), stage,
+        o->cost.step < 0.1 ? 1 : 0, 1e3 * o->cost.step, bubble, o->cost.step > 1 ? 2 : 0,
+        (double)config->global_batch_size / o->cost.step, o->flops / o->cost.step < 1e13 ? 3 : 0,
+        1e-12 * o->flops / o->cost.step, bound, duration_text(seconds, run), kwh);
     if (terminal && !o->fits) printf("\033[0m");
     printf("%s\n", o->fits ? "" : "  does not fit");
 }
 
 static bool same_grid(const vt_option_cost *a, const vt_option_cost *b)
 {
-    return a->tensor == b->tensor && a->context == b->context;
+    return a->tensor == b->tensor && a->context == b->context && a->pipeline == b->pipeline;
 }
 
 /* Is it the first of its grid that fits, or, if none does, the first of all? */
@@ -237,9 +244,9 @@ static void print_table(const vt_config *config, const vt_hardware *hardware, co
         too_large += !o->fits;
     }
     printf("\n%lld layouts, %lld of them fit%s.\n"
-           "tp with s: sequence_parallel. Time to read data is not counted.\n",
+           "tp with s: sequence_parallel; of: the stage that needs this memory. Time to read data is not counted.\n",
            (long long)layouts->count, (long long)fitting,
-           all ? "" : "; here the fastest that fits of each grid tp x cp x dp (--all: every one)");
+           all ? "" : "; here the fastest that fits of each grid tp x cp x pp x dp (--all: every one)");
     if (hardware->host_memory && hardware->ranks_per_node > 0 && (double)config->ranks > hardware->ranks_per_node)
         printf(
             "%s was measured with %.0f rank%s on a node, so these are on %.0f such nodes. Ranks that share the cores "
@@ -257,7 +264,7 @@ static vt_status calibrate(const request *r, const vt_launch *launch, vt_config 
     vt_backend *backend = NULL;
     vt_hardware hardware;
     char *comment = NULL;
-    config->tensor_parallel = config->context_parallel = 1;
+    config->tensor_parallel = config->context_parallel = config->pipeline_parallel = 1;
     config->ranks = launch->world_size;
     VT_TRY(vt_world_open(config, launch, &world));
     VT_TRY(vt_backend_open_cpu((vt_cpu_isa)config->cpu_isa, vt_world_threads(config, world), &backend));

@@ -1,6 +1,6 @@
 #include "planning/cost.h"
 
-static const char *const names[VT_COST_COUNT] = {"products", "attention", "memory", "starts", "messages"};
+static const char *const names[VT_COST_COUNT] = {"products", "attention", "memory", "starts", "messages", "bubble"};
 
 const char *vt_cost_name(vt_cost_part part)
 {
@@ -74,7 +74,9 @@ static void add_messages(const vt_config *config, const vt_hardware *hardware, c
         const vt_plan_group *group = &plan->groups[i];
         const double seconds = vt_cost_messages(hardware, group->size, group->in_node, &group->volume);
         const vt_traffic traffic = vt_traffic_of(group->name);
-        if (traffic == VT_TRAFFIC_GRADIENTS)
+        if (traffic == VT_TRAFFIC_PIPELINE)
+            cost->hop = fmax(cost->hop, group->volume.operations > 0 ? seconds / (double)group->volume.operations : 0);
+        else if (traffic == VT_TRAFFIC_GRADIENTS)
             gradients += seconds;
         else if (config->cp_comm == VT_CP_RING && traffic == VT_TRAFFIC_CONTEXT)
             ring += seconds;
@@ -88,6 +90,27 @@ static void add_messages(const vt_config *config, const vt_hardware *hardware, c
     double hidden_ring = fmin(hardware->overlap * cost->seconds[VT_COST_ATTENTION], ring);
     cost->hidden = hidden + hidden_ring;
     cost->seconds[VT_COST_COMMUNICATION] = waited + late + gradients + ring - cost->hidden;
+    const double update = plan->step.moved[VT_WORK_OPTIMIZER] /
+                          (1e9 * hardware->memory_gb_s * hardware->work_fraction[VT_WORK_OPTIMIZER]);
+    cost->pass = (compute - update + cost->seconds[VT_COST_START] + waited + ring - hidden_ring) /
+                 (double)config->grad_accumulation;
+}
+
+static void add_up(vt_cost *cost)
+{
+    cost->step = 0;
+    for (int i = 0; i < VT_COST_COUNT; i++) {
+        cost->step += cost->seconds[i];
+        if (cost->seconds[i] > cost->seconds[cost->bound]) cost->bound = (vt_cost_part)i;
+    }
+}
+
+void vt_cost_add_stages(const vt_config *config, const vt_hardware *hardware, double passes, vt_cost *cost)
+{
+    const double stages = (double)config->pipeline_parallel, micro_batches = (double)config->grad_accumulation;
+    cost->seconds[VT_COST_BUBBLE] = passes - cost->pass + 2 * (stages - 1) * cost->hop;
+    cost->seconds[VT_COST_COMMUNICATION] += 2 * (micro_batches - 1) * (1 - hardware->overlap) * cost->hop;
+    add_up(cost);
 }
 
 void vt_cost_of(const vt_config *config, const vt_hardware *hardware, const vt_plan *plan, vt_cost *cost)
@@ -100,10 +123,7 @@ void vt_cost_of(const vt_config *config, const vt_hardware *hardware, const vt_p
     cost->seconds[VT_COST_MEMORY] = memory_seconds(hardware, count);
     cost->seconds[VT_COST_START] = 1e-6 * hardware->operation_us * (double)count->operations;
     add_messages(config, hardware, plan, cost);
-    for (int i = 0; i < VT_COST_COUNT; i++) {
-        cost->step += cost->seconds[i];
-        if (cost->seconds[i] > cost->seconds[cost->bound]) cost->bound = (vt_cost_part)i;
-    }
+    add_up(cost);
 }
 
 double vt_cost_available(const vt_hardware *hardware)

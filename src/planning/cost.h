@@ -12,6 +12,7 @@ typedef enum {
     VT_COST_MEMORY,        /* operations that move bytes */
     VT_COST_START,         /* launching operations */
     VT_COST_COMMUNICATION, /* not hidden by anything */
+    VT_COST_BUBBLE,        /* of a pipeline: waiting for the other stages to fill and to empty it */
     VT_COST_COUNT
 } vt_cost_part;
 
@@ -20,12 +21,18 @@ typedef struct {
     double step;        /* the sum of these */
     double hidden;      /* communication that backward or attention hides */
     vt_cost_part bound; /* the largest */
+    double pass;        /* one micro-batch's forward and backward, with what is sent in them; a part of the step */
+    double hop;         /* one message to a neighbouring stage; in `step` only after vt_cost_add_stages */
 } vt_cost;
 
 /* `plan` is what vt_plan_make returned for the same configuration. */
 void vt_cost_of(const vt_config *config, const vt_hardware *hardware, const vt_plan *plan, vt_cost *cost);
 
-/* "products", "attention", "memory", "starts", "messages" */
+/* Of a pipeline's slowest stage: adds the bubble and the messages between stages to its step. passes: the sum of all
+ * stages' `pass`. */
+void vt_cost_add_stages(const vt_config *config, const vt_hardware *hardware, double passes, vt_cost *cost);
+
+/* "products", "attention", "memory", "starts", "messages", "bubble" */
 const char *vt_cost_name(vt_cost_part part);
 
 /* Seconds for `volume` over a group of `size` ranks, `in_node` of them on this rank's node. */

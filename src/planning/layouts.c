@@ -16,8 +16,9 @@ static int *nodes_of(const vt_config *config, const vt_hardware *hardware)
 
 /* ---- one layout ---- */
 
-/* The first rank with most tokens, of those that attend and of those of its residual stream. */
-static vt_status busiest_rank(const vt_config *config, int *busiest)
+/* A stage's first rank, and its first one with most tokens, of those that attend and of those of its residual stream.
+ */
+static vt_status ranks_of_stage(const vt_config *config, int stage, int *first, int *busiest)
 {
     vt_status status = VT_OK;
     vt_layout layout;
@@ -25,7 +26,10 @@ static vt_status busiest_rank(const vt_config *config, int *busiest)
     int64_t tokens = vt_model_kind_of(config)->tokens(config);
     VT_TRY(vt_layout_make(config, (int)config->ranks, &layout));
     for (int rank = 0; rank < layout.ranks; rank++) {
-        if (vt_layout_coordinate(&layout, rank, VT_AXIS_DATA) != 0) continue;
+        if (vt_layout_coordinate(&layout, rank, VT_AXIS_DATA) != 0 ||
+            vt_layout_coordinate(&layout, rank, VT_AXIS_PIPELINE) != stage)
+            continue;
+        if (most < 0) *first = rank;
         int64_t here = vt_parallel_tokens(&layout, rank, false, tokens).count * tokens +
                        vt_parallel_tokens(&layout, rank, config->sequence_parallel, tokens).count;
         if (here > most) *busiest = rank;
@@ -35,29 +39,41 @@ done:
     return status;
 }
 
-static void take_worst(const vt_config *config, const vt_hardware *hardware, const vt_plan *plan,
-                       vt_option_cost *option)
+/* Plans one rank of a stage. Of all ranks that it is called for, `option` keeps the largest memory and the slowest
+ * step; *pass gets the longest of the stage. */
+static vt_status take_rank(const vt_config *config, const vt_hardware *hardware, const vt_plan_options *planned,
+                           int stage, vt_option_cost *option, double *pass)
 {
+    vt_status status = VT_OK;
+    vt_plan plan;
     vt_cost cost;
-    vt_cost_of(config, hardware, plan, &cost);
-    if (vt_plan_total(plan) > option->total) {
-        option->total = vt_plan_total(plan);
+    VT_TRY(vt_plan_make(config, planned, &plan));
+    vt_cost_of(config, hardware, &plan, &cost);
+    *pass = fmax(*pass, cost.pass);
+    if (vt_plan_total(&plan) > option->total) {
+        option->stage = stage;
+        option->total = vt_plan_total(&plan);
         for (int i = 0; i < VT_MEMORY_CATEGORY_COUNT; i++)
-            option->bytes[i] = vt_plan_bytes(plan, (vt_memory_category)i);
+            option->bytes[i] = vt_plan_bytes(&plan, (vt_memory_category)i);
     }
-    if (cost.step <= option->cost.step) return;
-    option->cost = cost;
-    option->flops = plan->step_flops;
+    const double hop = fmax(cost.hop, option->cost.hop);
+    if (cost.step > option->cost.step) {
+        option->cost = cost;
+        option->flops = plan.step_flops;
+    }
+    option->cost.hop = hop;
+done:
+    return status;
 }
 
 static vt_status cost_with(const vt_config *config, const vt_hardware *hardware, const int *node_of,
                            vt_option_cost *option)
 {
     vt_status status = VT_OK;
-    vt_plan plan;
-    int busiest = 0;
+    double passes = 0;
     *option = (vt_option_cost){.tensor = config->tensor_parallel,
                                .context = config->context_parallel,
+                               .pipeline = config->pipeline_parallel,
                                .data = config->data_parallel,
                                .zero = config->zero_stage,
                                .accumulation = config->grad_accumulation,
@@ -65,14 +81,17 @@ static vt_status cost_with(const vt_config *config, const vt_hardware *hardware,
                                .sequence = config->sequence_parallel && config->tensor_parallel > 1,
                                .recompute = config->recompute == VT_RECOMPUTE_BLOCK};
     vt_plan_options planned = {.node_of = node_of, .device_memory = !hardware->host_memory};
-    VT_TRY(busiest_rank(config, &busiest));
-    VT_TRY(vt_plan_make(config, &planned, &plan));
-    take_worst(config, hardware, &plan, option);
-    if (busiest != 0) {
+    for (int stage = 0; stage < config->pipeline_parallel; stage++) {
+        double pass = 0;
+        int busiest = 0;
+        VT_TRY(ranks_of_stage(config, stage, &planned.rank, &busiest));
+        VT_TRY(take_rank(config, hardware, &planned, stage, option, &pass));
+        const bool is_first = planned.rank == busiest;
         planned.rank = busiest;
-        VT_TRY(vt_plan_make(config, &planned, &plan));
-        take_worst(config, hardware, &plan, option);
+        if (!is_first) VT_TRY(take_rank(config, hardware, &planned, stage, option, &pass));
+        passes += pass;
     }
+    if (config->pipeline_parallel > 1) vt_cost_add_stages(config, hardware, passes, &option->cost);
     option->fits = option->total <= vt_cost_available(hardware);
 done:
     return status;
@@ -144,10 +163,20 @@ static void search_micro_batches(search *s, vt_config *changed)
     }
 }
 
-/* One grid of ranks. */
-static void search_grid(search *s, vt_config *changed)
+/* One grid of ranks, if it divides them and the model. */
+static void search_grid(search *s, int64_t tensor, int64_t context, int64_t stages)
 {
     const vt_config *config = s->config;
+    vt_config grid = *config, *changed = &grid; /* its strings stay the configuration's */
+    if (config->ranks % (tensor * context * stages) != 0 || config->num_heads % tensor != 0 ||
+        !is_tried(s, VT_OPTION_tensor_parallel, config->tensor_parallel, tensor) ||
+        !is_tried(s, VT_OPTION_context_parallel, config->context_parallel, context) ||
+        !is_tried(s, VT_OPTION_pipeline_parallel, config->pipeline_parallel, stages))
+        return;
+    grid.tensor_parallel = tensor;
+    grid.context_parallel = context;
+    grid.pipeline_parallel = stages;
+    grid.data_parallel = config->ranks / (tensor * context * stages);
     for (int option = 0; option < 4 * 2 * 2; option++) {
         int zero = option / 4, sequence = option / 2 % 2, recompute = option % 2;
         bool alone = (zero > 0 && changed->data_parallel == 1) || (sequence > 0 && changed->tensor_parallel == 1);
@@ -182,19 +211,10 @@ vt_status vt_layouts_plan(const vt_config *config, const vt_hardware *hardware, 
     vt_status status = VT_OK;
     search s = {.config = config, .hardware = hardware, .node_of = nodes_of(config, hardware), .layouts = layouts};
     *layouts = (vt_layouts){NULL, 0};
-    for (int64_t tensor = 1; tensor <= config->ranks; tensor++) {
-        for (int64_t context = 1; tensor * context <= config->ranks; context++) {
-            if (config->ranks % (tensor * context) != 0 || config->num_heads % tensor != 0 ||
-                !is_tried(&s, VT_OPTION_tensor_parallel, config->tensor_parallel, tensor) ||
-                !is_tried(&s, VT_OPTION_context_parallel, config->context_parallel, context))
-                continue;
-            vt_config changed = *config; /* its strings stay the configuration's */
-            changed.tensor_parallel = tensor;
-            changed.context_parallel = context;
-            changed.data_parallel = config->ranks / (tensor * context);
-            search_grid(&s, &changed);
-        }
-    }
+    for (int64_t tensor = 1; tensor <= config->ranks; tensor++)
+        for (int64_t context = 1; tensor * context <= config->ranks; context++)
+            for (int64_t stages = 1; tensor * context * stages <= config->ranks; stages++)
+                search_grid(&s, tensor, context, stages);
     VT_CHECK(layouts->count > 0 || s.refusal.text[0] == '\0', "%lld ranks, %.0f on a node of %s: %s",
              (long long)config->ranks, hardware->ranks_per_node, hardware->name, s.refusal.text);
     VT_CHECK(layouts->count > 0,

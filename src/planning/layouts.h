@@ -5,12 +5,13 @@
 #include "planning/cost.h"
 
 typedef struct {
-    int64_t tensor, context, data, zero, micro_batch, accumulation;
+    int64_t tensor, context, pipeline, data, zero, micro_batch, accumulation;
+    int64_t stage; /* of a pipeline: that which needs most memory */
     bool sequence, recompute;
     double bytes[VT_MEMORY_CATEGORY_COUNT]; /* of the rank that needs most */
     double total;
     bool fits;
-    vt_cost cost; /* of the slowest rank */
+    vt_cost cost; /* of the slowest rank, with the bubble */
     double flops; /* of that rank */
 } vt_option_cost;
 
@@ -26,7 +27,8 @@ typedef struct {
 vt_status vt_layouts_plan(const vt_config *config, const vt_hardware *hardware, vt_layouts *layouts);
 void vt_layouts_close(vt_layouts *layouts);
 
-/* One layout, that of `config` itself (data_parallel set): the worst of rank 0 and the rank with most tokens. */
+/* One layout, that of `config` itself (data_parallel set): the worst of each stage's first rank and of its rank with
+ * most tokens. */
 vt_status vt_layouts_cost(const vt_config *config, const vt_hardware *hardware, vt_option_cost *option);
 
 #endif

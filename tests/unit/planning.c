@@ -101,6 +101,31 @@ TEST(reductions_hide_behind_backward)
     vt_config_close(&config);
 }
 
+/* Four stages, eight micro-batches: spec's step is the sum of the passes, seven times the longest, the messages that
+ * fill and empty the pipeline, and what of the others is not hidden. */
+TEST(stages_fill_and_empty)
+{
+    vt_config *config = NULL;
+    vt_hardware machine = simple_machine();
+    vt_cost cost;
+    vt_plan plan = {.group_count = 1, .groups = {{.name = "pp of stages 0", .size = 2, .in_node = 2}}};
+    EXPECT_OK(OPEN_ON(4, &config, "--pipeline_parallel=4", "--grad_accumulation=8"));
+    plan.step.moved[VT_WORK_GELU] = 8e11; /* a second for each micro-batch */
+    plan.step.moved[VT_WORK_OPTIMIZER] = 5e10;
+    plan.groups[0].volume = (vt_volume){.operations = 8, .bytes = 8e8};
+    machine.within_us = 0;
+    machine.overlap = 0.75;
+    EXPECT(vt_traffic_of(plan.groups[0].name) == VT_TRAFFIC_PIPELINE);
+    vt_cost_of(config, &machine, &plan, &cost);
+    EXPECT_NEAR(cost.pass, 1, 1e-9);
+    EXPECT_NEAR(cost.hop, 0.1, 1e-9);
+    EXPECT_NEAR(cost.step, 8.5, 1e-9);
+    vt_cost_add_stages(config, &machine, 3.75, &cost); /* the others are a little shorter */
+    EXPECT_NEAR(cost.seconds[VT_COST_BUBBLE], 2.75 + 2 * 3 * 0.1, 1e-9);
+    EXPECT_NEAR(cost.step, 3.75 + 7 * 1 + 2 * 3 * 0.1 + 2 * 7 * 0.25 * 0.1 + 0.5, 1e-9);
+    vt_config_close(&config);
+}
+
 /* ---- counts ---- */
 
 static const vt_plan_options first_rank = {0};
@@ -229,24 +254,49 @@ TEST(search_over_layouts)
     vt_layouts layouts;
     vt_hardware machine = simple_machine();
     bool seen[3] = {false};
+    int staged = 0;
     EXPECT_OK(
         OPEN_ON(4, &config, "--img_size=[16,32]", "--embed_dim=32", "--depth=2", "--num_heads=2", "--zero_stage=1"));
     EXPECT_OK(vt_layouts_plan(config, &machine, &layouts));
     for (int64_t i = 0; i < layouts.count; i++) {
         const vt_option_cost *o = &layouts.options[i];
-        EXPECT(o->tensor * o->context * o->data == 4 && o->tensor <= 2);
+        EXPECT(o->tensor * o->context * o->pipeline * o->data == 4 && o->tensor <= 2);
         EXPECT(o->zero == 1); /* as the command line says */
         EXPECT(o->data * o->accumulation * o->micro_batch == 16);
         EXPECT(i == 0 || o->cost.step >= layouts.options[i - 1].cost.step);
         EXPECT(o->fits == (o->total <= 3.0 * 1024 * 1024 * 1024));
         seen[o->tensor == 2 ? 0 : o->context == 2 ? 1 : 2] = true;
+        staged += o->pipeline > 1;
     }
-    EXPECT(layouts.count > 10 && seen[0] && seen[1] && seen[2]);
+    EXPECT(layouts.count > 10 && seen[0] && seen[1] && seen[2] && staged > 0);
     vt_layouts_close(&layouts);
     config->num_heads = 1;
+    config->pipeline_parallel = 1;
+    config->origin[VT_OPTION_pipeline_parallel] = VT_FROM_COMMAND_LINE;
     config->context_parallel = 3;
     config->origin[VT_OPTION_context_parallel] = VT_FROM_COMMAND_LINE;
     EXPECT_ERROR(vt_layouts_plan(config, &machine, &layouts), "no layout of 4 ranks divides");
+    vt_config_close(&config);
+}
+
+/* The memory of a pipeline's layout is that of the stage that needs most, which is named. */
+TEST(the_stage_that_needs_most)
+{
+    vt_config *config = NULL;
+    vt_option_cost option;
+    vt_hardware machine = simple_machine();
+    double most = 0;
+    EXPECT_OK(OPEN_ON(4, &config, "--img_size=[16,32]", "--embed_dim=32", "--depth=6", "--num_heads=2",
+                      "--pipeline_parallel=4", "--grad_accumulation=8"));
+    EXPECT_OK(vt_layouts_cost(config, &machine, &option));
+    for (int rank = 0; rank < 4; rank++) {
+        vt_plan plan = {0};
+        EXPECT_OK(vt_plan_make(config, &(vt_plan_options){.rank = rank}, &plan));
+        if (vt_plan_total(&plan) > most) EXPECT(option.stage >= rank);
+        most = fmax(most, vt_plan_total(&plan));
+    }
+    EXPECT_NEAR(option.total, most, 0);
+    EXPECT(option.pipeline == 4 && option.cost.seconds[VT_COST_BUBBLE] > 0.15 * option.cost.step);
     vt_config_close(&config);
 }
 
