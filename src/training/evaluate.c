@@ -24,7 +24,7 @@ static void add_scores(vt_trainer *trainer, vt_micro_batch *samples, vt_matrix p
 static vt_micro_batch *predict(vt_trainer *trainer, const vt_batch *batch, int64_t first, int64_t count)
 {
     vt_micro_batch *samples = vt_micro_batch_take(trainer, batch, 0, first, count, false);
-    vt_stage_begin(&trainer->stage, trainer->steps_started, 1, vt_pass_rows(&samples->pass), false);
+    vt_stage_begin(&trainer->stage, trainer->steps_started, 1, vt_pass_rows(&samples->pass), false, NULL);
     vt_micro_batch_predict(trainer, samples);
     return samples;
 }

@@ -68,6 +68,48 @@ test_what_the_opening_says() {
     contains "$(cat small.printed)" "a rank's batch of 2 samples can't be cut into as many parts as there are stages"
 }
 
+# The passes of a rank in the third step of its trace, with the messages they waited for: R0 F0 … B3.
+passes_of() { # NAME RANK
+    awk -F, '$1 == 2 && $2 ~ /^(receive|forward|backward)$/ { printf "%s%s ", toupper(substr($2, 1, 1)), $3 }' "$(directory_of $1)/logs/comm-$2.csv"
+}
+
+test_trace_and_timeline() {
+    local order=(--pipeline_parallel=4 --comm_trace --num_epochs=1)
+    ranks 4 one_each "${order[@]}"
+    ranks 4 all_first "${order[@]}" --pipeline_schedule=gpipe
+    [ "$(for rank in 0 1 2 3; do passes_of one_each $rank; echo; done)" = "F0 F1 F2 F3 R0 B0 R1 B1 R2 B2 R3 B3 
+R0 F0 R1 F1 R2 F2 R0 B0 R3 F3 R1 B1 R2 B2 R3 B3 
+R0 F0 R1 F1 R0 B0 R2 F2 R1 B1 R3 F3 R2 B2 R3 B3 
+R0 F0 B0 R1 F1 B1 R2 F2 B2 R3 F3 B3 " ]
+    [ "$(for rank in 0 1 3; do passes_of all_first $rank; echo; done)" = "F0 F1 F2 F3 R0 B0 R1 B1 R2 B2 R3 B3 
+R0 F0 R1 F1 R2 F2 R3 F3 R0 B0 R1 B1 R2 B2 R3 B3 
+R0 F0 R1 F1 R2 F2 R3 F3 B0 B1 B2 B3 " ]
+    for name in one_each all_first; do
+        # a message: 2 samples of 15 tokens; passes and waits follow one another
+        awk -F, '$2 == "receive" && $4 != 2 * 15 * 16 * 4 { print; bad = 1 } $6 < $5 { print; bad = 1 }
+            $2 ~ /^(receive|forward|backward)$/ { if ($1 == step && $5 < end) { print; bad = 1 } step = $1; end = $6 }
+            END { exit bad || NR < 100 }' "$(directory_of $name)/logs/comm-1.csv"
+        "$VITRAIN" report "$(directory_of $name)" >/dev/null
+        contains "$(cat "$(directory_of $name)/report.html")" "% of the time in the 6 steps of the trace; 42.9 % by (p - 1)/(m + p - 1), with 4 stages and 4 micro-batches"
+        for part in forward backward; do
+            [ "$(grep -o "<title>$part of micro-batch [0-3]: " "$(directory_of $name)/report.html" | sort | uniq -c | awk '$1 == 4' | wc -l)" -eq 4 ]
+        done
+        [ "$(grep -o '>stage [0-3]</text>' "$(directory_of $name)/report.html" | sort -u | wc -l)" -eq 4 ]
+    done
+    # a bar for each stage, of its first rank; without stages none, and units keep their rows' name
+    ranks 4 wide --tensor_parallel=2 --pipeline_parallel=2 --parallel_order=pp-tp --comm_trace --num_epochs=1
+    "$VITRAIN" report "$(directory_of wide)" >/dev/null
+    [ "$(grep -o '<title>waiting (rank [0-9]*)' "$(directory_of wide)/report.html" | tr -dc '0-9\n' | tr '\n' ' ')" = "0 1 " ]
+    ranks 2 flat --comm_trace --num_epochs=1
+    "$VITRAIN" report "$(directory_of flat)" >/dev/null
+    refuted grep -q '<h2>Stages' "$(directory_of flat)/report.html"
+    refuted grep -Eq ',(forward|receive|unit),' "$(directory_of flat)/logs/comm-0.csv"
+    # a trace that lacks a rank draws nothing
+    rm "$(directory_of wide)/logs/comm-3.csv"
+    "$VITRAIN" report "$(directory_of wide)" >/dev/null
+    refuted grep -q '<h2>Stages' "$(directory_of wide)/report.html"
+}
+
 test_layout_of_stages() {
     "$VITRAIN" layout $SMALL --ranks=8 --tensor_parallel=2 --pipeline_parallel=4 --grad_accumulation=8 >text
     contains "$(cat text)" "8 ranks: tp 2 x cp 1 x pp 4 x dp 1, order tp-cp-dp" \
