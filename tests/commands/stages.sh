@@ -59,6 +59,12 @@ test_what_the_opening_says() {
     contains "$(cat many.printed)" "tensor 1 × context 1 × pipeline 4 × data 1" \
         "pipeline: 4 stages, 4 micro-batches of 2 samples, 1f1b, idle 42.9 % by (p - 1)/(m + p - 1)"
     refuted grep -q "each stage idles" many.printed
+    # rank 0's is as `layout` prints it; with all micro-batches alive at once and all blocks behind, the last stage needs more
+    [ "$(grep -c 'memory the run needs: ' many.printed)" -eq 1 ]
+    contains "$(cat many.printed)" "memory that stage 0 needs, the most of all stages: $(sed -n 's/.*memory the run needs: \(.*)\);.*/\1/p' many.printed)"
+    ranks 4 behind --pipeline_parallel=4 --pipeline_split=[0,1,1,2] --pipeline_schedule=gpipe --num_epochs=1
+    contains "$(cat behind.printed)" "memory that stage 3 needs, the most of all stages: "
+    refuted grep -q "all stages: $(sed -n 's/.*memory the run needs: \([0-9.]*\) .*/\1/p' behind.printed) " behind.printed
     contains "$(head -n 1 many/demo/4MP/00/parameters.csv)" "name,global_shape,local_shape,bytes,stage"
     grep -qx 'patch_embed.proj.weight,16x3x4x4,16x3x4x4,3072,0' many/demo/4MP/00/parameters.csv
     grep -qx 'head.weight,48x16,0x16,0,3' many/demo/4MP/00/parameters.csv
@@ -163,8 +169,10 @@ test_signal_at_any_stage() {
     done
 }
 
-# Of each stage the one that does not answer is named, not the neighbour that waits for another one.
+# Of each stage the one that does not answer is named, not the neighbour that waits for another one; with what it has
+# not sent, unless it was stopped just when all ranks sum up the loss.
 test_stopped_stage_is_named() {
+    local sent=0
     for stage in 0 1 2 3; do
         local status=0
         start_stages stopped$stage 4 --pipeline_parallel=4 --comm_timeout=3
@@ -175,7 +183,10 @@ test_stopped_stage_is_named() {
         # the launcher wakes the stopped rank to end it, which may then complain as well
         output=$(messages <stopped$stage.printed | head -n 1)
         contains "$output" "rank $stage (" "pid $(pid_of $stage)" "within 3 s (comm_timeout): it is stopped, dead or far behind"
+        ! grep -Eq "pid $(pid_of $stage)\) has not sent the (activations|gradients) of micro-batch [0-3] of step [0-9]+ over pp \[($((stage - 1)) $stage|$stage $((stage + 1)))\] within " <<<"$output" ||
+            sent=$((sent + 1))
     done
+    [ $sent -gt 0 ]
 }
 
 test_killed_stage_ends_all() {
