@@ -5,7 +5,6 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "optimizer/kinds.h"
-#include "optimizer/sync_trace.h"
 
 /* A bucket's reduction: at most three operations, one after another. */
 enum { MOST_PHASES = 3 };
@@ -44,7 +43,8 @@ struct vt_gradient_sync {
     unit_room rooms[2];
     int64_t room_elements;
     double unit_begin;
-    vt_sync_trace *trace; /* or NULL */
+    vt_sync_trace *trace;      /* or NULL */
+    const char *unit_backward; /* the name of a unit's backward there */
 };
 
 /* ---- how it is split ---- */
@@ -248,7 +248,7 @@ static void needed(void *context, int64_t unit, int64_t next, bool backward)
 static void gradients_ready(void *context, int64_t unit)
 {
     vt_gradient_sync *sync = context;
-    vt_sync_trace_note(sync->trace, "backward", unit, 0, sync->unit_begin);
+    vt_sync_trace_note(sync->trace, sync->unit_backward, unit, 0, sync->unit_begin);
     bool reduce = vt_parameters_is_sliced(sync->parameters, VT_BLOCK_GRADIENTS) || sync->last;
     for (int64_t i = 0; i < sync->count; i++) {
         bucket_state *state = &sync->buckets[i];
@@ -418,5 +418,13 @@ void vt_gradient_sync_close(vt_gradient_sync **sync)
 
 vt_status vt_gradient_sync_trace(vt_gradient_sync *sync, const char *path)
 {
-    return vt_sync_trace_open(path, vt_world_rank(vt_parameters_parallel(sync->parameters)->world), &sync->trace);
+    const vt_world *world = vt_parameters_parallel(sync->parameters)->world;
+    /* "backward" is a micro-batch's where there are stages */
+    sync->unit_backward = vt_world_layout(world)->size[VT_AXIS_PIPELINE] > 1 ? "unit" : "backward";
+    return vt_sync_trace_open(path, vt_world_rank(world), &sync->trace);
+}
+
+vt_sync_trace *vt_gradient_sync_rows(const vt_gradient_sync *sync)
+{
+    return sync->trace;
 }

@@ -6,6 +6,7 @@
 #define VT_OPTIMIZER_GRADIENT_SYNC_H
 
 #include "model/parameters.h"
+#include "optimizer/sync_trace.h"
 
 typedef struct vt_gradient_sync vt_gradient_sync;
 
@@ -22,6 +23,9 @@ void vt_gradient_sync_close(vt_gradient_sync **sync);
 /* Writes into the file `path`, from the next step on, when each unit's backward and each bucket's reduction began and
  * ended. */
 vt_status vt_gradient_sync_trace(vt_gradient_sync *sync, const char *path);
+
+/* That file, for the rows of others; NULL: there is none. */
+vt_sync_trace *vt_gradient_sync_rows(const vt_gradient_sync *sync);
 
 /* A micro-batch begins; `last`: its backward completes the step's gradients. */
 void vt_gradient_sync_begin(vt_gradient_sync *sync, int64_t step, bool last);

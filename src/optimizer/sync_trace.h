@@ -1,4 +1,5 @@
-/* The file of comm_trace: when each unit's backward and each bucket's reduction began and ended. A trace that can't be
+/* The file of comm_trace: when each unit's backward and each bucket's reduction began and ended; of a
+ * pipeline also the passes of micro-batches and the waits for their messages. A trace that can't be
  * written is closed with a warning, and the run goes on without it. `trace` may be NULL: there is none. */
 #ifndef VT_OPTIMIZER_SYNC_TRACE_H
 #define VT_OPTIMIZER_SYNC_TRACE_H

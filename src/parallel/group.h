@@ -42,13 +42,17 @@ typedef struct {
 /* sum += factor * more */
 void vt_volume_add(vt_volume *sum, const vt_volume *more, int64_t factor);
 
+/* How group->receiving begins. */
+#define VT_RECEIVE_OF "receive of "
+
 struct vt_group {
     char name[64]; /* "dp", "tp-cp", "world" */
     int size;
     int rank;     /* this one's place, 0 … size - 1 */
     int *members; /* the world's ranks, [size] */
     vt_volume volume;
-    char receiving[96];  /* what vt_group_receive waits for, in messages about time-outs; "": an exchange */
+    char receiving[96];  /* what vt_group_receive waits for, "receive of the …", in messages about time-outs; "": an
+                            exchange */
     vt_backend *backend; /* whose memory is moved; NULL: the host's */
     vt_engine *engine;
     void *state; /* the engine's own: its communicator */

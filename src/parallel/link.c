@@ -51,7 +51,7 @@ void vt_link_send(vt_link *link, vt_matrix matrix)
 static void post(vt_link *link)
 {
     snprintf(link->group->receiving, sizeof link->group->receiving,
-             "receive of the %s of micro-batch %lld of step %lld", link->contents,
+             VT_RECEIVE_OF "the %s of micro-batch %lld of step %lld", link->contents,
              (long long)(link->count - link->expected), (long long)link->step);
     vt_group_receive(link->group, link->room, (size_t)link->elements * vt_type_size(link->type), peer_of(link),
                      &link->request);

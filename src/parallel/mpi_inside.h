@@ -10,6 +10,7 @@
 /* What ranks write to one another about a time-out. Small, because MPI then sends without the receiver's help. */
 typedef struct {
     char text[1024]; /* the wait that took too long; the answering rank's own wait; the sentence to print */
+    int source;      /* the rank whose message the answering rank waits for; -1: it waits for a group */
 } vt_mpi_letter;
 
 typedef struct {
@@ -22,8 +23,10 @@ typedef struct {
     MPI_Comm mail;
     MPI_Request receive; /* always posted, from any rank */
     vt_mpi_letter incoming;
-    char **answers; /* [size], while this rank asks: what each rank waits for, NULL: no answer yet */
-    char waiting[256];
+    char **answers;        /* [size], while this rank asks: what each rank waits for, NULL: no answer yet */
+    int *sources;          /* [size]: what came with these answers */
+    char waiting[256];     /* what this rank waits for, or waited for last */
+    int source;            /* the rank whose message that is; -1: a group's operation */
     double end;            /* someone asked: the time to be gone, otherwise 0 */
     int64_t largest_count; /* maximum elements and bytes of one MPI call */
     int64_t largest_bytes;
@@ -32,6 +35,7 @@ typedef struct {
 /* One operation: its parts, and the arguments that MPI reads while they run. */
 typedef struct {
     const char *name;
+    int source;            /* a receive: the rank whose message it is; otherwise -1 */
     size_t volume;         /* in bytes, over all ranks or of one */
     int count, room, over; /* requests; the first `over` have finished */
     MPI_Request *requests;

@@ -9,6 +9,7 @@
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -40,6 +41,7 @@ static void send_letter(vt_mpi_state *state, const char *text, int to, mail_tag 
     /* never freed: the job is about to end, and MPI may read it until then */
     vt_mpi_letter *sent = vt_allocate(1, sizeof *sent, "communication over MPI");
     snprintf(sent->text, sizeof sent->text, "%s", text);
+    sent->source = state->source;
     MPI_Request request;
     if (MPI_Isend(sent, sizeof *sent, MPI_BYTE, to, (int)tag, state->mail, &request) == MPI_SUCCESS)
         MPI_Request_free(&request);
@@ -68,8 +70,9 @@ void vt_mpi_read_mail(vt_engine *engine)
             if (state->end == 0) state->end = now + LINGER_SECONDS;
             break;
         case MAIL_ANSWER:
-            if (state->answers != NULL && state->answers[from.MPI_SOURCE] == NULL)
-                state->answers[from.MPI_SOURCE] = vt_text_copy(read.text);
+            if (state->answers == NULL || state->answers[from.MPI_SOURCE] != NULL) break;
+            state->answers[from.MPI_SOURCE] = vt_text_copy(read.text);
+            state->sources[from.MPI_SOURCE] = read.source;
             break;
         default:
             vt_engine_abort(engine, "%s", read.text);
@@ -119,6 +122,18 @@ static int name_silent(const vt_engine *engine, const vt_group *group, vt_text *
     return silent;
 }
 
+/* What the one rank that did not answer has not sent, by a rank that waits for just that; NULL: none does. */
+static const char *unsent(const vt_engine *engine)
+{
+    const vt_mpi_state *state = engine->state;
+    int silent = 0;
+    while (state->answers[silent] != NULL) silent++;
+    for (int rank = 0; rank < engine->size; rank++)
+        if (state->answers[rank] != NULL && state->sources[rank] == silent)
+            return state->answers[rank] + strlen(VT_RECEIVE_OF);
+    return NULL;
+}
+
 /* The sentence about a wait that took too long, from the answers. */
 static char *verdict(const vt_engine *engine, const vt_group *group)
 {
@@ -126,6 +141,7 @@ static char *verdict(const vt_engine *engine, const vt_group *group)
     vt_text names = {0}, text = {0};
     bool inside;
     int silent = name_silent(engine, group, &names, &inside);
+    const char *missing = silent == 1 ? unsent(engine) : NULL;
     const char *are = silent > 1 ? "they are" : "it is";
     if (silent == 0) { /* a bug, or a very slow network */
         vt_text_append(&text,
@@ -133,6 +149,9 @@ static char *verdict(const vt_engine *engine, const vt_group *group)
                        engine->timeout);
         for (int rank = 0; rank < engine->size && rank < 8; rank++)
             vt_text_append(&text, "%s rank %d waits for the %s", rank > 0 ? "," : "", rank, state->answers[rank]);
+    } else if (missing != NULL) {
+        vt_text_append(&text, "%s has not sent %s within %g s (comm_timeout): it is stopped, dead or far behind",
+                       names.characters, missing, engine->timeout);
     } else if (inside) {
         vt_text_append(&text, "%s %s not joined the %s within %g s (comm_timeout): %s stopped, dead or far behind",
                        names.characters, silent > 1 ? "have" : "has", state->waiting, engine->timeout, are);
@@ -151,7 +170,9 @@ __attribute__((noreturn)) static void time_out(vt_engine *engine, const vt_group
 {
     vt_mpi_state *state = engine->state;
     state->answers = vt_allocate((size_t)engine->size, sizeof *state->answers, "communication over MPI");
+    state->sources = vt_allocate((size_t)engine->size, sizeof *state->sources, "communication over MPI");
     state->answers[engine->rank] = vt_text_copy(state->waiting);
+    state->sources[engine->rank] = state->source;
     state->end = 0; /* this rank ends by itself */
     for (int rank = 0; rank < engine->size; rank++)
         if (rank != engine->rank) send_letter(state, state->waiting, rank, MAIL_ASK);
@@ -191,6 +212,7 @@ void vt_mpi_wait_for(vt_engine *engine, vt_mpi_operation *work, const vt_group *
     if (vt_mpi_is_over(engine, work, text)) return;
     if (group != NULL) vt_group_text(group, text);
     snprintf(state->waiting, sizeof state->waiting, "%s over %s", work->name, text);
+    state->source = work->source;
     double start = vt_clock_seconds(), yield = YIELD_SECONDS + YIELD_SECONDS_PER_BYTE * (double)work->volume;
     while (!vt_mpi_is_over(engine, work, text)) {
         double waited = vt_clock_seconds() - start;
@@ -202,12 +224,13 @@ void vt_mpi_wait_for(vt_engine *engine, vt_mpi_operation *work, const vt_group *
         else
             sleep_for(REST_SECONDS);
     }
+    state->source = -1;
 }
 
 void vt_mpi_meet(vt_engine *engine, const char *name)
 {
     MPI_Request request = MPI_REQUEST_NULL;
-    vt_mpi_operation work = {.name = name, .count = 1, .requests = &request};
+    vt_mpi_operation work = {.name = name, .source = -1, .count = 1, .requests = &request};
     vt_mpi_check(engine, MPI_Ibarrier(MPI_COMM_WORLD, &request), name, "all ranks");
     vt_mpi_wait_for(engine, &work, NULL);
 }

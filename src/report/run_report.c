@@ -12,6 +12,7 @@
 #include "report/page.h"
 #include "report/run_files.h"
 #include "report/scorecard.h"
+#include "report/timeline.h"
 
 static const char *seconds_text(double value, char buffer[VT_NUMBER_SIZE])
 {
@@ -243,6 +244,7 @@ static vt_status write_page(const vt_run_files *run, const char *path)
     append_time(&html, run);
     append_memory(&html, run);
     vt_text_append(&html, "</div>");
+    vt_timeline_append(&html, run);
     VT_TRY(append_forecasts(&html, run));
     VT_TRY(append_picture(&html, run));
     append_configuration(&html, run);

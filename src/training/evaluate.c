@@ -24,7 +24,7 @@ static void add_scores(vt_trainer *trainer, vt_micro_batch *samples, vt_matrix p
 static vt_micro_batch *predict(vt_trainer *trainer, const vt_batch *batch, int64_t first, int64_t count)
 {
     vt_micro_batch *samples = vt_micro_batch_take(trainer, batch, 0, first, count, false);
-    vt_stage_begin(&trainer->stage, trainer->steps_started, 1, vt_pass_rows(&samples->pass), false);
+    vt_stage_begin(&trainer->stage, trainer->steps_started, 1, vt_pass_rows(&samples->pass), false, NULL);
     vt_micro_batch_predict(trainer, samples);
     return samples;
 }
@@ -170,8 +170,12 @@ vt_status vt_step_forecast(vt_trainer *trainer, const vt_batch *batch, int64_t f
     if (trainer->stage.is_last && trainer->stage.is_first) return status;
     int *stages = vt_allocate((size_t)layout->ranks, sizeof *stages, "a picture");
     const int last = stages[vt_layout_members(layout, 0, VT_AXES(VT_AXIS_PIPELINE), stages) - 1];
-    vt_group_broadcast(vt_world_everyone(trainer->world), prediction, bytes, last, NULL);
-    vt_group_broadcast(vt_world_everyone(trainer->world), target, bytes, last, NULL);
+    vt_group *everyone = vt_world_everyone(trainer->world);
+    float *const fields[2] = {prediction, target};
+    for (int i = 0; i < 2; i++) {
+        if (everyone->rank == last) vt_group_send(everyone, fields[i], bytes, 0, NULL);
+        if (everyone->rank == 0) vt_group_receive(everyone, fields[i], bytes, last, NULL);
+    }
     free(stages);
     return status;
 }

@@ -116,6 +116,32 @@ static void log_memory(const vt_plan *plan)
                 1e-9 * plan->step_flops);
 }
 
+/* Rank 0 plans the lowest rank of each stage, which has as many tokens as any other of it. */
+static vt_status log_stage_memory(const vt_opening *opening)
+{
+    vt_status status = VT_OK;
+    const vt_layout *layout = vt_world_layout(opening->world);
+    const int stages = layout->size[VT_AXIS_PIPELINE];
+    vt_plan_options options = vt_plan_options_of(opening->world, vt_trainer_backend(opening->trainer));
+    vt_plan most = *opening->plan;
+    int largest = 0;
+    char total[VT_NUMBER_SIZE], parts[256];
+    if (stages == 1 || options.rank != 0) return VT_OK;
+    for (int stage = 1; stage < stages; stage++) {
+        vt_plan plan;
+        while (vt_layout_coordinate(layout, options.rank, VT_AXIS_PIPELINE) != stage) options.rank++;
+        VT_TRY(vt_plan_make(opening->config, &options, &plan));
+        if (vt_plan_total(&plan) <= vt_plan_total(&most)) continue;
+        most = plan;
+        largest = stage;
+    }
+    vt_plan_describe(&most, parts, sizeof parts);
+    vt_log_info("memory that stage %d needs, the most of all stages: %s (%s)", largest,
+                vt_text_bytes(vt_plan_total(&most), total), parts);
+done:
+    return status;
+}
+
 /* ---- the details ---- */
 
 static void log_key(const char *text, void *context)
@@ -210,6 +236,7 @@ vt_status vt_opening_log(const vt_opening *opening)
     log_pipeline(config);
     vt_log_info("computing on: %s", vt_trainer_backend(opening->trainer)->name);
     log_memory(opening->plan);
+    VT_TRY(log_stage_memory(opening));
     vt_record_memory_at_start(vt_trainer_backend(opening->trainer));
     vt_log_info("run directory: %s (all options in config.yaml, all tensors in parameters.csv)",
                 opening->run_directory);

@@ -1,5 +1,7 @@
 #include "training/stage.h"
 
+#include "base/clock.h"
+
 vt_status vt_stage_open(const vt_config *config, const vt_world *world, vt_parameters *parameters,
                         vt_pipeline_stage *stage)
 {
@@ -53,8 +55,11 @@ void vt_stage_close(vt_pipeline_stage *stage)
     vt_link_close(&stage->gradient_out);
 }
 
-void vt_stage_begin(vt_pipeline_stage *stage, int64_t step, int64_t micro_batches, int64_t rows, bool trains)
+void vt_stage_begin(vt_pipeline_stage *stage, int64_t step, int64_t micro_batches, int64_t rows, bool trains,
+                    vt_sync_trace *trace)
 {
+    stage->trace = stage->is_first && stage->is_last ? NULL : trace;
+    stage->since = vt_clock_seconds();
     if (!stage->is_first) vt_link_expect(&stage->stream_in, step, micro_batches, rows * stage->columns[0]);
     if (!stage->is_last && trains) vt_link_expect(&stage->gradient_in, step, micro_batches, rows * stage->columns[1]);
 }
@@ -65,18 +70,34 @@ void vt_stage_finish(vt_pipeline_stage *stage)
     vt_link_finish(&stage->gradient_out);
 }
 
+void vt_stage_note(vt_pipeline_stage *stage, const char *what, int64_t micro_batch)
+{
+    vt_sync_trace_note(stage->trace, what, micro_batch, 0, stage->since);
+    stage->since = vt_clock_seconds();
+}
+
+static void take(vt_pipeline_stage *stage, vt_link *link, vt_matrix matrix)
+{
+    const int64_t micro_batch = link->count - link->expected;
+    const int64_t bytes = link->elements * (int64_t)vt_type_size(link->type);
+    const double begin = vt_clock_seconds();
+    vt_link_receive(link, matrix);
+    vt_sync_trace_note(stage->trace, "receive", micro_batch, bytes, begin);
+    stage->since = vt_clock_seconds();
+}
+
 vt_matrix vt_stage_take_stream(vt_pipeline_stage *stage, const vt_pass *pass)
 {
     if (stage->is_first) return (vt_matrix){0};
     vt_matrix stream = vt_pass_push_wide(pass, vt_pass_rows(pass), stage->columns[0]);
-    vt_link_receive(&stage->stream_in, stream);
+    take(stage, &stage->stream_in, stream);
     return stream;
 }
 
 vt_matrix vt_stage_take_gradient(vt_pipeline_stage *stage, const vt_pass *pass)
 {
     vt_matrix gradient = vt_pass_push_wide(pass, vt_pass_rows(pass), stage->columns[1]);
-    vt_link_receive(&stage->gradient_in, gradient);
+    take(stage, &stage->gradient_in, gradient);
     return gradient;
 }
 

@@ -4,6 +4,7 @@
 #define VT_TRAINING_STAGE_H
 
 #include "model/split.h"
+#include "optimizer/sync_trace.h"
 #include "parallel/link.h"
 
 typedef struct {
@@ -11,6 +12,8 @@ typedef struct {
     bool is_first, is_last;
     int64_t columns[2]; /* of the stream in front of the stage and behind it */
     vt_link stream_in, stream_out, gradient_in, gradient_out;
+    vt_sync_trace *trace; /* of the current step; NULL: none */
+    double since;         /* the end of what the trace noted last */
 } vt_pipeline_stage;
 
 /* The place of this rank. The parameters of other stages' units are left out of the registry's memory. */
@@ -23,9 +26,15 @@ vt_status vt_stage_connect(const vt_config *config, vt_world *world, vt_backend 
 void vt_stage_close(vt_pipeline_stage *stage);
 
 /* Step number `step`, of so many micro-batches, begins and ends: what the stages around this one are going to send is
- * received while this one computes. trains: gradients come back, too. */
-void vt_stage_begin(vt_pipeline_stage *stage, int64_t step, int64_t micro_batches, int64_t rows, bool trains);
+ * received while this one computes. trains: gradients come back, too. trace: where waits and passes are noted, or NULL;
+ * of a model that is not split nothing is. */
+void vt_stage_begin(vt_pipeline_stage *stage, int64_t step, int64_t micro_batches, int64_t rows, bool trains,
+                    vt_sync_trace *trace);
 void vt_stage_finish(vt_pipeline_stage *stage);
+
+/* The "forward" or "backward" of a micro-batch ends now; it began when the pass before it, or the wait for its message,
+ * had ended. */
+void vt_stage_note(vt_pipeline_stage *stage, const char *what, int64_t micro_batch);
 
 /* On the arena: the stream in front of this stage, nothing on the first one; the gradient of the one behind it. */
 vt_matrix vt_stage_take_stream(vt_pipeline_stage *stage, const vt_pass *pass);

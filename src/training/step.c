@@ -64,6 +64,7 @@ static void forward(vt_trainer *trainer, const vt_batch *batch, int64_t index)
         vt_arena_pop(&samples->arena, samples->shared);
     }
     vt_range_end();
+    vt_stage_note(&trainer->stage, "forward", index);
     charge_time(trainer, &trainer->times.forward);
 }
 
@@ -84,6 +85,7 @@ static void backward(vt_trainer *trainer, const vt_batch *batch, int64_t index, 
         vt_micro_batch_backward(trainer, samples, scale);
         if (step > first) vt_arena_pop(&samples->arena, samples->shared);
     }
+    vt_stage_note(&trainer->stage, "backward", index);
     charge_time(trainer, &trainer->times.backward);
     vt_micro_batch_release(samples);
     vt_range_end();
@@ -106,7 +108,8 @@ static void step_body(vt_trainer *trainer, const vt_batch *batch)
     trainer->backend->zero(trainer->backend, vt_parameters_gradients(trainer->parameters),
                            (size_t)vt_parameters_block_elements(trainer->parameters, VT_BLOCK_GRADIENTS) *
                                sizeof(float));
-    vt_stage_begin(&trainer->stage, trainer->steps_started + 1, shape->micro_batches, stream_rows(trainer), true);
+    vt_stage_begin(&trainer->stage, trainer->steps_started + 1, shape->micro_batches, stream_rows(trainer), true,
+                   vt_gradient_sync_rows(trainer->sync));
     for (int64_t i = 0; (action = trainer->schedule(shape, i)).kind != VT_STEP_ENDS; i++) {
         if (action.kind == VT_FORWARD)
             forward(trainer, batch, action.micro_batch);

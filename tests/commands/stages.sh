@@ -59,6 +59,12 @@ test_what_the_opening_says() {
     contains "$(cat many.printed)" "tensor 1 × context 1 × pipeline 4 × data 1" \
         "pipeline: 4 stages, 4 micro-batches of 2 samples, 1f1b, idle 42.9 % by (p - 1)/(m + p - 1)"
     refuted grep -q "each stage idles" many.printed
+    # rank 0's is as `layout` prints it; with all micro-batches alive at once and all blocks behind, the last stage needs more
+    [ "$(grep -c 'memory the run needs: ' many.printed)" -eq 1 ]
+    contains "$(cat many.printed)" "memory that stage 0 needs, the most of all stages: $(sed -n 's/.*memory the run needs: \(.*)\);.*/\1/p' many.printed)"
+    ranks 4 behind --pipeline_parallel=4 --pipeline_split=[0,1,1,2] --pipeline_schedule=gpipe --num_epochs=1
+    contains "$(cat behind.printed)" "memory that stage 3 needs, the most of all stages: "
+    refuted grep -q "all stages: $(sed -n 's/.*memory the run needs: \([0-9.]*\) .*/\1/p' behind.printed) " behind.printed
     contains "$(head -n 1 many/demo/4MP/00/parameters.csv)" "name,global_shape,local_shape,bytes,stage"
     grep -qx 'patch_embed.proj.weight,16x3x4x4,16x3x4x4,3072,0' many/demo/4MP/00/parameters.csv
     grep -qx 'head.weight,48x16,0x16,0,3' many/demo/4MP/00/parameters.csv
@@ -66,6 +72,48 @@ test_what_the_opening_says() {
     contains "$(cat few.printed)" "2 micro-batches (grad_accumulation) for 4 stages: each stage idles 60.0 % of the time; --grad_accumulation=4 leaves 42.9 %"
     ranks 4 small --pipeline_parallel=4 --num_epochs=1 --grad_accumulation=2 --global_batch_size=2
     contains "$(cat small.printed)" "a rank's batch of 2 samples can't be cut into as many parts as there are stages"
+}
+
+# The passes of a rank in the third step of its trace, with the messages they waited for: R0 F0 … B3.
+passes_of() { # NAME RANK
+    awk -F, '$1 == 2 && $2 ~ /^(receive|forward|backward)$/ { printf "%s%s ", toupper(substr($2, 1, 1)), $3 }' "$(directory_of $1)/logs/comm-$2.csv"
+}
+
+test_trace_and_timeline() {
+    local order=(--pipeline_parallel=4 --comm_trace --num_epochs=1)
+    ranks 4 one_each "${order[@]}"
+    ranks 4 all_first "${order[@]}" --pipeline_schedule=gpipe
+    [ "$(for rank in 0 1 2 3; do passes_of one_each $rank; echo; done)" = "F0 F1 F2 F3 R0 B0 R1 B1 R2 B2 R3 B3 
+R0 F0 R1 F1 R2 F2 R0 B0 R3 F3 R1 B1 R2 B2 R3 B3 
+R0 F0 R1 F1 R0 B0 R2 F2 R1 B1 R3 F3 R2 B2 R3 B3 
+R0 F0 B0 R1 F1 B1 R2 F2 B2 R3 F3 B3 " ]
+    [ "$(for rank in 0 1 3; do passes_of all_first $rank; echo; done)" = "F0 F1 F2 F3 R0 B0 R1 B1 R2 B2 R3 B3 
+R0 F0 R1 F1 R2 F2 R3 F3 R0 B0 R1 B1 R2 B2 R3 B3 
+R0 F0 R1 F1 R2 F2 R3 F3 B0 B1 B2 B3 " ]
+    for name in one_each all_first; do
+        # a message: 2 samples of 15 tokens; passes and waits follow one another
+        awk -F, '$2 == "receive" && $4 != 2 * 15 * 16 * 4 { print; bad = 1 } $6 < $5 { print; bad = 1 }
+            $2 ~ /^(receive|forward|backward)$/ { if ($1 == step && $5 < end) { print; bad = 1 } step = $1; end = $6 }
+            END { exit bad || NR < 100 }' "$(directory_of $name)/logs/comm-1.csv"
+        "$VITRAIN" report "$(directory_of $name)" >/dev/null
+        contains "$(cat "$(directory_of $name)/report.html")" "% of the time in the 6 steps of the trace; 42.9 % by (p - 1)/(m + p - 1), with 4 stages and 4 micro-batches"
+        for part in forward backward; do
+            [ "$(grep -o "<title>$part of micro-batch [0-3]: " "$(directory_of $name)/report.html" | sort | uniq -c | awk '$1 == 4' | wc -l)" -eq 4 ]
+        done
+        [ "$(grep -o '>stage [0-3]</text>' "$(directory_of $name)/report.html" | sort -u | wc -l)" -eq 4 ]
+    done
+    # a bar for each stage, of its first rank; without stages none, and units keep their rows' name
+    ranks 4 wide --tensor_parallel=2 --pipeline_parallel=2 --parallel_order=pp-tp --comm_trace --num_epochs=1
+    "$VITRAIN" report "$(directory_of wide)" >/dev/null
+    [ "$(grep -o '<title>waiting (rank [0-9]*)' "$(directory_of wide)/report.html" | tr -dc '0-9\n' | tr '\n' ' ')" = "0 1 " ]
+    ranks 2 flat --comm_trace --num_epochs=1
+    "$VITRAIN" report "$(directory_of flat)" >/dev/null
+    refuted grep -q '<h2>Stages' "$(directory_of flat)/report.html"
+    refuted grep -Eq ',(forward|receive|unit),' "$(directory_of flat)/logs/comm-0.csv"
+    # a trace that lacks a rank draws nothing
+    rm "$(directory_of wide)/logs/comm-3.csv"
+    "$VITRAIN" report "$(directory_of wide)" >/dev/null
+    refuted grep -q '<h2>Stages' "$(directory_of wide)/report.html"
 }
 
 test_layout_of_stages() {
@@ -121,8 +169,10 @@ test_signal_at_any_stage() {
     done
 }
 
-# Of each stage the one that does not answer is named, not the neighbour that waits for another one.
+# Of each stage the one that does not answer is named, not the neighbour that waits for another one; with what it has
+# not sent, unless it was stopped just when all ranks sum up the loss.
 test_stopped_stage_is_named() {
+    local sent=0
     for stage in 0 1 2 3; do
         local status=0
         start_stages stopped$stage 4 --pipeline_parallel=4 --comm_timeout=3
@@ -133,7 +183,10 @@ test_stopped_stage_is_named() {
         # the launcher wakes the stopped rank to end it, which may then complain as well
         output=$(messages <stopped$stage.printed | head -n 1)
         contains "$output" "rank $stage (" "pid $(pid_of $stage)" "within 3 s (comm_timeout): it is stopped, dead or far behind"
+        ! grep -Eq "pid $(pid_of $stage)\) has not sent the (activations|gradients) of micro-batch [0-3] of step [0-9]+ over pp \[($((stage - 1)) $stage|$stage $((stage + 1)))\] within " <<<"$output" ||
+            sent=$((sent + 1))
     done
+    [ $sent -gt 0 ]
 }
 
 test_killed_stage_ends_all() {

@@ -1,0 +1,226 @@
+#include "report/timeline.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/memory.h"
+#include "parallel/layout.h"
+#include "report/page.h"
+
+/* In the picture's own units; the page scales them. */
+enum { WIDTH = 940, LEFT = 64, RIGHT = 8, BAR = 26, GAP = 6, FOOT = 20, ROOM_FOR_NAME = 20 };
+
+/* Colours as in "Where the time goes". */
+enum { FORWARD, BACKWARD, WAITING = 3 };
+
+typedef struct {
+    int64_t step, index;
+    bool is_forward, is_backward, ends_step;
+    double begin, end; /* seconds since the step's start on this rank */
+} trace_row;
+
+/* What all ranks' traces say about a step. */
+typedef struct {
+    int64_t step, ranks; /* those that have finished it */
+    double busy, length; /* seconds of passes, added up over the ranks; until the last rank's last pass */
+} step_sum;
+
+typedef struct {
+    vt_layout layout;
+    int64_t micro_batches;
+    step_sum *steps; /* [count] */
+    int64_t count, room;
+} timeline;
+
+/* ---- the traces ---- */
+
+static FILE *open_trace(const vt_run_files *run, int rank)
+{
+    char *path = vt_text_format("%s/logs/comm-%d.csv", run->directory, rank);
+    FILE *file = fopen(path, "re");
+    free(path);
+    return file;
+}
+
+/* The next row; other lines (the names, an unfinished last one) are left out. */
+static bool next_row(FILE *file, char **line, size_t *size, trace_row *row)
+{
+    char what[16];
+    long long step, index;
+    while (vt_file_line(file, line, size) > 0) {
+        if (sscanf(*line, "%lld,%15[a-z],%lld,%*d,%lf,%lf", &step, what, &index, &row->begin, &row->end) != 5) continue;
+        row->step = step;
+        row->index = index;
+        row->is_forward = strcmp(what, "forward") == 0;
+        row->is_backward = strcmp(what, "backward") == 0;
+        row->ends_step = strcmp(what, "finished") == 0;
+        return true;
+    }
+    return false;
+}
+
+/* All ranks have the same steps, in order: the search begins where the last one ended. */
+static step_sum *find_step(timeline *all, int64_t step, int64_t *place)
+{
+    while (*place < all->count && all->steps[*place].step < step) ++*place;
+    if (*place < all->count) return all->steps[*place].step == step ? &all->steps[*place] : NULL;
+    if (all->count == all->room) {
+        all->room = 2 * all->room + 64;
+        all->steps = vt_reallocate(all->steps, (size_t)all->room, sizeof *all->steps, "a report's timeline");
+    }
+    all->steps[all->count] = (step_sum){.step = step};
+    return &all->steps[all->count++];
+}
+
+static bool add_rank(const vt_run_files *run, int rank, timeline *all)
+{
+    FILE *file = open_trace(run, rank);
+    char *line = NULL;
+    size_t size = 0;
+    int64_t place = 0;
+    trace_row row;
+    while (file != NULL && next_row(file, &line, &size, &row)) {
+        step_sum *sum = find_step(all, row.step, &place);
+        if (sum == NULL) continue;
+        sum->ranks += row.ends_step;
+        if (!row.is_forward && !row.is_backward) continue;
+        sum->busy += row.end - row.begin;
+        sum->length = fmax(sum->length, row.end);
+    }
+    free(line);
+    if (file != NULL) fclose(file);
+    return file != NULL;
+}
+
+static int by_length(const void *a, const void *b)
+{
+    const double difference = ((const step_sum *)a)->length - ((const step_sum *)b)->length;
+    return difference > 0 ? 1 : difference < 0 ? -1 : 0;
+}
+
+/* Leaves the steps that all ranks have finished, but not the first one (it warms up), from the shortest to the longest.
+ */
+static void keep_whole_steps(timeline *all)
+{
+    int64_t kept = 0;
+    for (int64_t i = 0; i < all->count; i++)
+        if (all->steps[i].ranks == all->layout.ranks && all->steps[i].length > 0) all->steps[kept++] = all->steps[i];
+    const int64_t first = kept > 1 ? 1 : 0;
+    memmove(all->steps, all->steps + first, (size_t)(kept - first) * sizeof *all->steps);
+    all->count = kept - first;
+    qsort(all->steps, (size_t)all->count, sizeof *all->steps, by_length);
+}
+
+/* Error: the files describe no layout. */
+static vt_status read_layout(const vt_run_files *run, timeline *all)
+{
+    vt_status status = VT_OK;
+    size_t length = 0;
+    const char *quoted = vt_run_files_key(run, "parallel_order"), *order = vt_text_next_word(&quoted, &length);
+    vt_config config = {.parallel_order = vt_text_format("%.*s", (int)length, order != NULL ? order : "")};
+    const double ranks = vt_table_value(&run->plan, 0, "ranks");
+    const bool known = vt_text_to_integer(vt_run_files_key(run, "tensor_parallel"), &config.tensor_parallel) &&
+                       vt_text_to_integer(vt_run_files_key(run, "context_parallel"), &config.context_parallel) &&
+                       vt_text_to_integer(vt_run_files_key(run, "pipeline_parallel"), &config.pipeline_parallel) &&
+                       vt_text_to_integer(vt_run_files_key(run, "grad_accumulation"), &all->micro_batches);
+    VT_CHECK(known && ranks >= 1, "%s: its files describe no layout", run->directory);
+    VT_TRY(vt_layout_make(&config, (int)ranks, &all->layout));
+done:
+    free(config.parallel_order);
+    return status;
+}
+
+/* ---- the picture ---- */
+
+static void append_rectangle(vt_text *html, double x, double y, double width, int colour, const char *style)
+{
+    vt_text_append(html,
+                   "<rect class=\"c%d\" x=\"%.2f\" y=\"%.0f\" width=\"%.2f\" height=\"%d\" fill=\"currentColor\"%s",
+                   colour, x, y, width, BAR, style);
+}
+
+static void append_pass(vt_text *html, const trace_row *row, double y, double scale)
+{
+    const double x = LEFT + scale * row->begin, width = scale * (row->end - row->begin);
+    append_rectangle(html, x, y, width, row->is_forward ? FORWARD : BACKWARD, " stroke=\"var(--box)\">");
+    vt_text_append(html, "<title>%s of micro-batch %lld: %.3f to %.3f ms</title></rect>",
+                   row->is_forward ? "forward" : "backward", (long long)row->index, 1e3 * row->begin, 1e3 * row->end);
+    if (width > ROOM_FOR_NAME)
+        vt_text_append(html,
+                       "<text x=\"%.2f\" y=\"%.0f\" text-anchor=\"middle\" style=\"fill:var(--box)\">%c%lld</text>",
+                       x + width / 2, y + 17, row->is_forward ? 'F' : 'B', (long long)row->index);
+}
+
+/* The bar of a stage, of its lowest rank. */
+static void append_stage(vt_text *html, const vt_run_files *run, const timeline *all, const step_sum *drawn, int stage)
+{
+    const double y = stage * (BAR + GAP), scale = (WIDTH - LEFT - RIGHT) / drawn->length;
+    int rank = 0;
+    while (vt_layout_coordinate(&all->layout, rank, VT_AXIS_PIPELINE) != stage) rank++;
+    FILE *file = open_trace(run, rank);
+    char *line = NULL;
+    size_t size = 0;
+    trace_row row;
+    vt_text_append(html, "<g><text x=\"%d\" y=\"%.0f\" text-anchor=\"end\">stage %d</text>", LEFT - 8, y + 17, stage);
+    append_rectangle(html, LEFT, y, WIDTH - LEFT - RIGHT, WAITING, " opacity=\".35\">");
+    vt_text_append(html, "<title>waiting (rank %d)</title></rect>", rank);
+    while (file != NULL && next_row(file, &line, &size, &row))
+        if (row.step == drawn->step && (row.is_forward || row.is_backward)) append_pass(html, &row, y, scale);
+    vt_text_append(html, "</g>");
+    free(line);
+    if (file != NULL) fclose(file);
+}
+
+static void append_picture(vt_text *html, const vt_run_files *run, const timeline *all)
+{
+    const step_sum *drawn = &all->steps[all->count / 2];
+    const int stages = all->layout.size[VT_AXIS_PIPELINE], height = stages * (BAR + GAP) + FOOT;
+    double busy = 0, length = 0;
+    for (int64_t i = 0; i < all->count; i++) {
+        busy += all->steps[i].busy;
+        length += all->steps[i].length * all->layout.ranks;
+    }
+    vt_text_append(html,
+                   "<h2>Stages</h2><p class=\"sub\">Stages waited for %.1f %% of the time in the %lld steps of the "
+                   "trace; %.1f %% by (p - 1)/(m + p - 1), with %d stages and %lld micro-batches.</p>",
+                   100 * (1 - busy / length), (long long)all->count,
+                   100.0 * (stages - 1) / (double)(all->micro_batches + stages - 1), stages,
+                   (long long)all->micro_batches);
+    vt_text_append(html,
+                   "<figure><figcaption>Step %lld <small>(of median length; each bar from when its rank began "
+                   "the step)</small></figcaption>",
+                   (long long)drawn->step + 1);
+    vt_text_append(html,
+                   "<p class=\"legend\"><span class=\"c%d\"><i></i>forward</span> <span class=\"c%d\"><i></i>backward"
+                   "</span> <span class=\"c%d\"><i class=\"pale\"></i>waiting</span></p>",
+                   FORWARD, BACKWARD, WAITING);
+    vt_text_append(html, "<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"Stages in a step\">", WIDTH, height);
+    for (int stage = 0; stage < stages; stage++) append_stage(html, run, all, drawn, stage);
+    for (int i = 0; i <= 4; i++)
+        vt_text_append(html, "<text x=\"%d\" y=\"%d\" text-anchor=\"%s\">%.3g ms</text>",
+                       LEFT + (WIDTH - LEFT - RIGHT) * i / 4, height - 4,
+                       i == 0   ? "start"
+                       : i == 4 ? "end"
+                                : "middle",
+                       1e3 * drawn->length * i / 4);
+    vt_text_append(html, "</svg></figure>\n");
+}
+
+void vt_timeline_append(vt_text *html, const vt_run_files *run)
+{
+    timeline all = {0};
+    if (read_layout(run, &all) != VT_OK) {
+        vt_error_clear();
+        return;
+    }
+    if (all.layout.size[VT_AXIS_PIPELINE] > 1) {
+        int rank = 0;
+        while (rank < all.layout.ranks && add_rank(run, rank, &all)) rank++;
+        keep_whole_steps(&all);
+        if (all.count > 0) append_picture(html, run, &all);
+    }
+    free(all.steps);
+}
