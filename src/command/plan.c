@@ -170,12 +170,11 @@ static void print_head(const vt_config *config, const vt_hardware *hardware)
     if (hardware->ranks_per_node > 0) printf(", %.0f on a node", hardware->ranks_per_node);
     printf(": batch %lld, %s; %.1f GiB a rank\n\n", (long long)config->global_batch_size,
            config->amp_mode == VT_AMP_NONE ? "float32" : "16 bits", vt_cost_available(hardware) / 1073741824);
-    printf("                      recom-  micro |  GiB a rank                             |  ms a         samples "
-           "TFLOP/s\n"
-           "  tp  cp  pp   dp zero pute   batch |  all = param  grad optim activ  data of |   step bubble       /s  a "
-           "rank  "
-           "bound by       %11s     kWh\n",
-           length);
+    printf(
+        "                       recom- micro |  GiB a rank                             |  ms a        samples TFLOP/s\n"
+        " tp   cp  pp   dp zero pute   batch |  all = param  grad optim activ  data of |   step bubble"
+        "      /s a rank bound by      %11s   kWh\n",
+        length);
 }
 
 static double gib(double bytes)
@@ -197,8 +196,8 @@ static void print_row(const vt_config *config, const vt_hardware *hardware, cons
     }
     if (terminal && !o->fits) printf("\033[9m");
     printf(
-        "%4lld%s %3lld %3lld %4lld %4lld %-6s %5lld | %5.1f %5.1f %5.1f %5.1f %5.1f %5.1f %2s | %7.*f %6s %8.*f %7.*f  "
-        "%-15s %10s %7s",
+        "%3lld%s %3lld %3lld %4lld %4lld %-6s %5lld | %5.1f %5.1f %5.1f %5.1f %5.1f %5.1f %2s |%7.*f %6s %7.*f %6.*f "
+        "%-14s %10s %5s",
         (long long)o->tensor, o->sequence ? "s" : " ", (long long)o->context, (long long)o->pipeline,
         (long long)o->data, (long long)o->zero, o->recompute ? "block" : "-", (long long)o->micro_batch, gib(o->total),
         gib(o->bytes[VT_MEMORY_PARAMETERS]), gib(o->bytes[VT_MEMORY_GRADIENTS]), gib(o->bytes[VT_MEMORY_OPTIMIZER]),

@@ -7,7 +7,7 @@ plan() { "$VITRAIN" plan --yaml_config="$TOP/config/ViT.yaml" "$@"; }
 test_table() {
     plan --config=mp --ranks=16 --hardware=a100-40 >text
     contains "$(cat text)" "configuration mp on 16 ranks of a100-40, 4 on a node: batch 64, 16 bits; 38.0 GiB a rank"
-    contains "$(tr -s ' ' <text)" " tp cp dp zero pute batch |"
+    contains "$(tr -s ' ' <text)" " tp cp pp dp zero pute batch |"
     contains "$(cat text)" "30000 steps"
     [ "$(wc -L <text)" -le 140 ]
     plan --config=mp --ranks=16 --hardware=a100-40 --all >all
@@ -45,9 +45,9 @@ test_context_beats_tensor() {
 # The course's picture, 4 stages and 8 micro-batches: 27.3 % idle. What a stage keeps lets a model train that one GPU can't hold.
 test_stages() {
     plan --config=mp --ranks=4 --hardware=a100-40 --pipeline_parallel=4 --grad_accumulation=8 --recompute=none >text
-    awk '$3 == 4 { gsub(/.*of \|/, ""); found = 1 } END { exit !found }' text
-    [ "$(awk '$3 == 4 { for (i = 1; i < NF; i++) if ($(i + 1) == "%" && !done) { done = 1; print $i >= 22 && $i <= 33 } }' text)" = 1 ]
-    sed 's/^a100-40:/small:/; s/memory_gib: 40/memory_gib: 6/' "$TOP/config/hardware.yaml" >small.yaml
+    bubble=$(sed -n 's/^ *1 *1 *4 .*| *[0-9.]* *\([0-9]*\) % *[0-9.]* *[0-9.]* [a-z].*/\1/p' text)
+    [ "$bubble" -ge 22 ] && [ "$bubble" -le 33 ]
+    sed 's/^a100-40:/small:/; s/memory_gib: 40/memory_gib: 10/' "$TOP/config/hardware.yaml" >small.yaml
     fitting() { plan --config=mp --hardware=small.yaml:small --recompute=none --tensor_parallel=1 --context_parallel=1 --csv "$@" | grep -c ',true,[0-9]*,[0-9]*,' || true; }
     [ "$(fitting --ranks=1 --grad_accumulation=64)" -eq 0 ]
     [ "$(fitting --ranks=4 --pipeline_parallel=4 --grad_accumulation=64)" -gt 0 ]
@@ -58,11 +58,11 @@ test_stages() {
 # With zero_group=node: with 12 ranks on 3 nodes, cp 3 alone would have groups spread unequally over the nodes.
 test_groups_within_nodes() {
     uneven() { plan --config=mp --ranks=12 --global_batch_size=48 --hardware=a100-40 --zero_group=node --zero_stage=1 --recompute=none "$@"; }
-    uneven --csv | cut -d, -f1,2 | sort -u >grids
+    uneven --csv --pipeline_parallel=1 | cut -d, -f1,2 | sort -u >grids
     grep -qx 1,1 grids
     grep -qx 4,3 grids
     refuted grep -x 1,3 grids
-    refuses "12 ranks, 4 on a node of a100-40: the 4 ranks of a dp group lie unequally on the nodes" -- uneven --tensor_parallel=1 --context_parallel=3
+    refuses "12 ranks, 4 on a node of a100-40: the 4 ranks of a dp group lie unequally on the nodes" -- uneven --tensor_parallel=1 --context_parallel=3 --pipeline_parallel=1
 }
 
 test_calibrate() {

@@ -291,7 +291,7 @@ TEST(the_stage_that_needs_most)
     EXPECT_OK(vt_layouts_cost(config, &machine, &option));
     for (int rank = 0; rank < 4; rank++) {
         vt_plan plan = {0};
-        EXPECT_OK(vt_plan_make(config, &(vt_plan_options){.rank = rank}, &plan));
+        EXPECT_OK(vt_plan_make(config, &(vt_plan_options){.rank = rank, .device_memory = true}, &plan));
         if (vt_plan_total(&plan) > most) EXPECT(option.stage >= rank);
         most = fmax(most, vt_plan_total(&plan));
     }
