@@ -46,7 +46,8 @@ test_context_beats_tensor() {
 test_stages() {
     plan --config=mp --ranks=4 --hardware=a100-40 --pipeline_parallel=4 --grad_accumulation=8 --recompute=none >text
     bubble=$(sed -n 's/^ *1 *1 *4 .*| *[0-9.]* *\([0-9]*\) % *[0-9.]* *[0-9.]* [a-z].*/\1/p' text)
-    [ "$bubble" -ge 22 ] && [ "$bubble" -le 33 ]
+    [ "$bubble" -ge 22 ]
+    [ "$bubble" -le 33 ]
     sed 's/^a100-40:/small:/; s/memory_gib: 40/memory_gib: 10/' "$TOP/config/hardware.yaml" >small.yaml
     fitting() { plan --config=mp --hardware=small.yaml:small --recompute=none --tensor_parallel=1 --context_parallel=1 --csv "$@" | grep -c ',true,[0-9]*,[0-9]*,' || true; }
     [ "$(fitting --ranks=1 --grad_accumulation=64)" -eq 0 ]
