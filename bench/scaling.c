@@ -17,6 +17,7 @@
 #include "base/threads.h"
 #include "parallel/communication.h"
 #include "ranks.h"
+#include "training/schedule.h"
 
 enum { LAYOUTS = 24, MOST_STEPS = 1024 };
 static const char model[] = "medium: {img_size: [90, 180], patch_size: 6, embed_dim: 256, depth: 6, num_heads: 8}";
@@ -92,6 +93,7 @@ typedef struct {
     const char *flags;
     int ranks, threads;
     int64_t batch;
+    double ideal;               /* the efficiency that the wait for the first and last micro-batches leaves */
     double seconds[MOST_STEPS]; /* of all rounds' steps */
     double waited[MOST_STEPS];  /* of all rounds */
     double others[MOST_STEPS];  /* the same */
@@ -162,10 +164,11 @@ static void print_times(measured *layouts, int count, int cores, bool weak)
         double seconds = vt_median(layout->seconds, layout->count), rate = (double)layout->batch / seconds;
         if (i == 0) one = rate;
         double efficiency = weak ? rate / one / layout->ranks : rate / one;
-        printf("%-34s %5d %7d %6lld %8.3f %9.3f %10.2f %8.0f %% %10.1f %% %5.0f %%%s\n", layout->name, layout->ranks,
+        printf("%-34s %5d %7d %6lld %8.3f %9.3f %10.2f %8.0f %% %10.1f %% %5.0f %%", layout->name, layout->ranks,
                layout->threads, (long long)layout->batch, seconds, layout->seconds[0], rate, 100 * efficiency,
-               100 * vt_median(layout->waited, layout->rounds), 100 * vt_median(layout->others, layout->rounds),
-               layout->ranks > cores ? "  more ranks than cores" : "");
+               100 * vt_median(layout->waited, layout->rounds), 100 * vt_median(layout->others, layout->rounds));
+        if (layout->ideal < 1) printf("  %.2f of the ideal %.0f %%", efficiency / layout->ideal, 100 * layout->ideal);
+        printf("%s\n", layout->ranks > cores ? "  more ranks than cores" : "");
     }
 }
 
@@ -184,37 +187,41 @@ static void print_volumes(const measured *layouts, int count)
     }
 }
 
+enum { MICRO_BATCHES = 8 }; /* of stages */
 static const struct {
     const char *name, *flags; /* %d: ranks */
     int ranks;                /* 0: any number */
-} kinds[] = {{"dp", "--zero_stage=0", 0},
-             {"tp", "--tensor_parallel=%d", 0},
-             {"tp, sequence_parallel", "--tensor_parallel=%d --sequence_parallel=true", 0},
-             {"cp, allgather", "--context_parallel=%d", 0},
-             {"cp, ring", "--context_parallel=%d --cp_comm=ring", 0},
-             {"dp, zero_stage 1", "--zero_stage=1", 0},
-             {"dp, zero_stage 2", "--zero_stage=2", 0},
-             {"dp, zero_stage 3", "--zero_stage=3", 0},
-             {"tp 2, cp 2", "--tensor_parallel=2 --context_parallel=2", 4},
-             {"tp 2, dp 2", "--tensor_parallel=2", 4}};
+    bool weak, stages;        /* also timed in weak scaling; its batch is MICRO_BATCHES samples, one after another */
+} kinds[] = {{"dp", "--zero_stage=0", 0, true, false},
+             {"tp", "--tensor_parallel=%d", 0, true, false},
+             {"tp, sequence_parallel", "--tensor_parallel=%d --sequence_parallel=true", 0, true, false},
+             {"cp, allgather", "--context_parallel=%d", 0, true, false},
+             {"cp, ring", "--context_parallel=%d --cp_comm=ring", 0, true, false},
+             {"pp, 8 micro-batches", "--pipeline_parallel=%d --grad_accumulation=8", 0, true, true},
+             {"dp, zero_stage 1", "--zero_stage=1", 0, false, false},
+             {"dp, zero_stage 2", "--zero_stage=2", 0, false, false},
+             {"dp, zero_stage 3", "--zero_stage=3", 0, false, false},
+             {"tp 2, cp 2", "--tensor_parallel=2 --context_parallel=2", 4, false, false},
+             {"tp 2, dp 2", "--tensor_parallel=2", 4, false, false}};
 
 /* One rank first. Strong: the same batch on all cores; weak: as many samples and threads for each rank as one rank
- * has. */
+ * has. Stages take one sample at a time, and enough of them to be busy; samples/s compare. */
 static int make_layouts(measured *layouts, int most_ranks, int cores, bool weak)
 {
     int count = 0;
     char flags[128];
-    layouts[count++] = (measured){.name = "one rank", .flags = "", .ranks = 1, .threads = weak ? 1 : cores};
+    layouts[count++] = (measured){.name = "one rank", .flags = "", .ranks = 1, .threads = weak ? 1 : cores, .ideal = 1};
     layouts[0].batch = weak ? 2 : 4;
     for (int ranks = 2; ranks <= most_ranks; ranks *= 2) {
         for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
             bool wanted = kinds[i].ranks == 0 || kinds[i].ranks == ranks;
-            if (!wanted || count == LAYOUTS || (weak && (i > 4 || ranks > cores))) continue;
+            if (!wanted || count == LAYOUTS || (weak && (!kinds[i].weak || ranks > cores))) continue;
             measured *layout = &layouts[count++];
             snprintf(flags, sizeof flags, kinds[i].flags, ranks); /* --ranks may exclude this number */
-            *layout = (measured){.name = kinds[i].name, .flags = vt_text_copy(flags), .ranks = ranks};
+            *layout = (measured){.name = kinds[i].name, .flags = vt_text_copy(flags), .ranks = ranks, .ideal = 1};
             layout->threads = weak || ranks > cores ? 1 : cores / ranks;
-            layout->batch = weak ? 2 * ranks : 4;
+            layout->batch = kinds[i].stages ? MICRO_BATCHES : weak ? 2 * ranks : 4;
+            if (kinds[i].stages) layout->ideal = 1 - vt_schedule_idle(ranks, MICRO_BATCHES);
         }
     }
     return count;

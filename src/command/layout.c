@@ -91,19 +91,24 @@ static void print_sizes(const vt_config *config, const vt_layout *layout)
     printf("           split again over the tp ranks for LayerNorm, residual and dropout (\"own tokens\")\n");
 }
 
-/* What each stage of a pipeline computes and keeps. */
-static vt_status print_stages(const vt_config *config)
+/* What each stage of a pipeline computes and keeps, and the memory of its first rank. */
+static vt_status print_stages(const vt_config *config, const vt_layout *layout)
 {
     vt_status status = VT_OK;
     vt_split split = {0};
+    vt_plan plan;
+    char memory[VT_NUMBER_SIZE];
     if (config->pipeline_parallel == 1) return VT_OK;
     VT_TRY(vt_split_open(config, &split));
     for (int64_t stage = 0; stage < split.stages; stage++) {
         const vt_step_shape shape = {split.stages, stage, config->grad_accumulation};
         const int64_t kept = vt_schedule_in_flight(vt_schedule_of(config), &shape);
+        VT_TRY(vt_plan_make(config, &(vt_plan_options){.rank = vt_layout_first(layout, VT_AXIS_PIPELINE, (int)stage)},
+                            &plan));
         char *units = vt_split_describe(&split, stage);
-        printf("  stage %lld: %s, %.1f %% of the work, keeps %lld micro-batch%s\n", (long long)stage, units,
-               100 * split.work[stage], (long long)kept, kept == 1 ? "" : "es");
+        printf("  stage %lld: %s, %.1f %% of the work, keeps %lld micro-batch%s, needs %s\n", (long long)stage, units,
+               100 * split.work[stage], (long long)kept, kept == 1 ? "" : "es",
+               vt_text_bytes(vt_plan_total(&plan), memory));
         free(units);
     }
     printf("  idle     %.1f %% of the time, by (p - 1)/(m + p - 1)\n",
@@ -234,7 +239,7 @@ vt_status vt_command_layout(int argument_count, char *const *arguments)
     VT_TRY(vt_source_complete(config));
     VT_TRY(vt_model_check(config, NULL));
     print_sizes(config, &layout);
-    VT_TRY(print_stages(config));
+    VT_TRY(print_stages(config, &layout));
     print_table(config, &layout);
     unsigned tp = VT_AXES(VT_AXIS_TENSOR), cp = VT_AXES(VT_AXIS_CONTEXT), dp = VT_AXES(VT_AXIS_DATA);
     const unsigned pp = VT_AXES(VT_AXIS_PIPELINE);

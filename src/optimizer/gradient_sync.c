@@ -32,6 +32,7 @@ typedef struct {
 struct vt_gradient_sync {
     vt_backend *backend;
     vt_parameters *parameters;
+    vt_engine *engine; /* over all ranks */
     vt_group *shards;
     bool off; /* noddp: the data axis is left out */
     bool last;
@@ -235,6 +236,7 @@ static void clear_gradients(vt_gradient_sync *sync, int64_t unit)
 static void needed(void *context, int64_t unit, int64_t next, bool backward)
 {
     vt_gradient_sync *sync = context;
+    vt_engine_advance(sync->engine);
     if (vt_parameters_is_sliced(sync->parameters, VT_BLOCK_VALUES)) {
         gather_begin(sync, unit);
         gather_end(sync, unit);
@@ -368,6 +370,7 @@ vt_status vt_gradient_sync_open(const vt_config *config, vt_backend *backend, vt
     vt_world *world = vt_parameters_parallel(parameters)->world;
     sync->backend = backend;
     sync->parameters = parameters;
+    sync->engine = vt_world_device_engine(world);
     sync->off = config->noddp;
     sync->count = vt_parameters_bucket_count(parameters);
     sync->buckets = vt_allocate((size_t)sync->count + 1, sizeof *sync->buckets, "the gradients' buckets");

@@ -290,6 +290,11 @@ void vt_request_wait(vt_request *request)
     request->group->volume.seconds += vt_clock_seconds() - start;
 }
 
+void vt_engine_advance(vt_engine *engine)
+{
+    if (engine->advance != NULL) engine->advance(engine);
+}
+
 bool vt_request_chain(vt_request *request, const vt_group *next)
 {
     if (request->state == NULL) return true;

@@ -116,6 +116,13 @@ int vt_layout_coordinate(const vt_layout *layout, int rank, vt_axis axis)
     return rank / stride_of(layout, axis) % layout->size[axis];
 }
 
+int vt_layout_first(const vt_layout *layout, vt_axis axis, int coordinate)
+{
+    int rank = 0;
+    while (vt_layout_coordinate(layout, rank, axis) != coordinate) rank++;
+    return rank;
+}
+
 int vt_layout_members(const vt_layout *layout, int rank, unsigned axes, int *members)
 {
     int count = 1;

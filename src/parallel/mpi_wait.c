@@ -19,7 +19,8 @@
 #include "parallel/mpi_inside.h"
 
 /* The phases of a wait: spin, yield, sleep. Data is transferred only while ranks poll, and sleeping meanwhile was
- * measured to cost a factor of three, so the rank yields for as long as a transfer at 100 MB/s would take. */
+ * measured to cost a factor of three, so the rank yields for as long as a transfer at 100 MB/s would take, and as long
+ * as it waits for one rank's message. */
 static const double SPIN_SECONDS = 1e-4, YIELD_SECONDS = 0.02, YIELD_SECONDS_PER_BYTE = 1e-8, REST_SECONDS = 1e-4;
 static const double ANSWER_SECONDS = 3;  /* seconds to wait for answers after a time-out */
 static const double SPEAK_SECONDS = 3;   /* seconds for the lowest rank to report and end the job */
@@ -219,7 +220,7 @@ void vt_mpi_wait_for(vt_engine *engine, vt_mpi_operation *work, const vt_group *
         if (waited < SPIN_SECONDS) continue;
         vt_mpi_read_mail(engine);
         if (waited > engine->timeout) time_out(engine, group);
-        if (waited < yield)
+        if (waited < yield || work->source >= 0)
             sched_yield();
         else
             sleep_for(REST_SECONDS);

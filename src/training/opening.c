@@ -129,7 +129,7 @@ static vt_status log_stage_memory(const vt_opening *opening)
     if (stages == 1 || options.rank != 0) return VT_OK;
     for (int stage = 1; stage < stages; stage++) {
         vt_plan plan;
-        while (vt_layout_coordinate(layout, options.rank, VT_AXIS_PIPELINE) != stage) options.rank++;
+        options.rank = vt_layout_first(layout, VT_AXIS_PIPELINE, stage);
         VT_TRY(vt_plan_make(opening->config, &options, &plan));
         if (vt_plan_total(&plan) <= vt_plan_total(&most)) continue;
         most = plan;

@@ -119,10 +119,43 @@ R0 F0 R1 F1 R2 F2 R3 F3 B0 B1 B2 B3 " ]
 test_layout_of_stages() {
     "$VITRAIN" layout $SMALL --ranks=8 --tensor_parallel=2 --pipeline_parallel=4 --grad_accumulation=8 >text
     contains "$(cat text)" "8 ranks: tp 2 x cp 1 x pp 4 x dp 1, order tp-cp-dp" \
-        "  stage 0: embedding, block 0, 26.2 % of the work, keeps 4 micro-batches" "  stage 3: block 3, head, 27.9 %" \
+        "  stage 0: embedding, block 0, 26.2 % of the work, keeps 4 micro-batches, needs " "  stage 3: block 3, head, 27.9 %" \
         "  idle     27.3 % of the time, by (p - 1)/(m + p - 1)"
     contains "$(tr -s ' ' <text)" " 7 1 0 3 0 0-7 0-14" " pp 7.50 KB in 8 operations"
     contains "$(tr -s ' \n' ' ' <text)" "pp are the stages of one model [0 2 4 6] [1 3 5 7]" "tp-cp-pp one model [0 1 2 3 4 5 6 7]"
+}
+
+# Of each stage: the bytes it needs as `layout` says, and those it has taken at most after some steps.
+stage_memory() { # NAME [flags]
+    "$VITRAIN" layout $SMALL --ranks=4 --pipeline_parallel=4 "${@:2}" |
+        sed -n 's/^  stage .*, needs \([0-9.]*\) \([KM]B\)$/\1 \2/p' | awk '{ printf "%.0f\n", $1 * ($2 == "MB" ? 1048576 : 1024) }' >"$1.planned"
+    start_stages "$1" 4 --pipeline_parallel=4 "${@:2}"
+    for pid in $pids; do awk '$1 == "VmHWM:" { printf "%.0f\n", 1024 * $2 }' /proc/$pid/status; done >"$1.taken"
+    kill $pids
+    wait $launcher || true
+}
+
+# With what a stage takes to start, seen with a tiny model. GPipe keeps all micro-batches on each stage, 1F1B fewer the later it is.
+test_memory_of_stages_is_known_beforehand() {
+    ! grep -q __asan_init "$VITRAIN" || skip "AddressSanitizer takes memory of its own"
+    local large="--embed_dim=384 --depth=12 --patch_size=2 --grad_accumulation=8"
+    stage_memory tiny
+    for schedule in 1f1b gpipe; do
+        stage_memory $schedule $large --pipeline_schedule=$schedule
+        paste tiny.planned tiny.taken $schedule.planned $schedule.taken |
+            awk '{ print; ratio = ($4 - $2) / ($3 - $1); print ratio; if (ratio < 0.9 || ratio > 1.1) bad = 1 } END { exit bad || NR != 4 }'
+    done
+    paste 1f1b.taken gpipe.taken | awk 'NR == 1 { first = $2 - $1 } NR == 4 { exit !(first > 0 && $2 - $1 > 1.5 * first) }'
+}
+
+# What one rank has no memory for, four stages have.
+test_a_model_too_large_for_one_rank() {
+    ! grep -q __asan_init "$VITRAIN" || skip "AddressSanitizer takes address space of its own"
+    local large="--embed_dim=512 --depth=24 --num_epochs=1 --checkpoint_every=0" limit=1000000 # KiB of address space
+    fails 1 bash -c "ulimit -v $limit; exec '$VITRAIN' $(echo $SMALL) $large --run_num=one"
+    contains "$output" "memory"
+    "$TOP/tests/mpirun" -np 4 bash -c 'ulimit -v '$limit'; exec "$0" "$@"' "$VITRAIN" $SMALL $large --pipeline_parallel=4 --expdir=four >printed 2>&1
+    grep -q "DONE" printed
 }
 
 test_refused_pipelines() {
