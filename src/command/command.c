@@ -25,7 +25,7 @@ const vt_subcommand vt_subcommands[] = {
      VT_NO_OPTIONS},
     {"evaluate", NULL, "CHECKPOINT", "score forecasts of a checkpoint: RMSE and ACC by channel and lead time, maps",
      vt_command_evaluate, false, VT_CHECKPOINT_OPTIONS},
-    {"predict", NULL, "CHECKPOINT", "forecast from one initial time, into a NetCDF file", vt_command_predict, true,
+    {"predict", NULL, "CHECKPOINT", "forecast from one initial time, into a NetCDF file", vt_command_predict, false,
      VT_CHECKPOINT_OPTIONS},
     {"watch", NULL, "RUN", "show the progress of a run, also one in another terminal", vt_command_watch, false,
      VT_NO_OPTIONS},

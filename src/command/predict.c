@@ -69,6 +69,11 @@ static vt_status prepare(int argument_count, char *const *arguments, const vt_la
              "predict: --output=%s: expected a name that ends in .nc, as it is a NetCDF file", options->output);
     VT_TRY(vt_members_configure(named, list, members, changes.count, changes.words, launch->world_size,
                                 &options->members, &options->checkpoint, &options->config));
+    VT_CHECK(
+        options->config->data_parallel == 1,
+        "predict forecasts from one initial time, which the %lld ranks can only share as stages of the model: start "
+        "one rank, or give --pipeline_parallel=%lld",
+        (long long)options->config->ranks, (long long)options->config->ranks);
     VT_TRY(vt_forecaster_check_rollout(options->config, options->steps));
     choose_set(options, split.chosen);
 done:

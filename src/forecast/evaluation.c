@@ -143,11 +143,22 @@ static int64_t smaller(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* Chooses the fewest rounds that hold all initial times. In each round all ranks have the same number of them; in the
- * last one the last ranks may have fewer. The members of an initial time stay together, however many they are. */
+/* Initial times are shared out to the models that ranks, or their stages, hold: how many there are, and this rank's. */
+static int64_t models_of(const evaluation *e)
+{
+    return e->options->config->data_parallel;
+}
+
+static int64_t model_of(const evaluation *e)
+{
+    return vt_world_coordinate(e->world, VT_AXIS_DATA);
+}
+
+/* Chooses the fewest rounds that hold all initial times. In each round all models have the same number of them; in the
+ * last one the last models may have fewer. The members of an initial time stay together, however many they are. */
 static void share_out(evaluation *e)
 {
-    const int64_t ranks = vt_world_ranks(e->world), members = vt_members_number(&e->options->members);
+    const int64_t ranks = models_of(e), members = vt_members_number(&e->options->members);
     const int64_t at_once = vt_forecaster_batch(e->forecaster),
                   most = (at_once < members ? 1 : at_once / members) * ranks;
     e->rounds = (e->start_count + most - 1) / most;
@@ -260,6 +271,7 @@ static vt_status score_lead(evaluation *e, int64_t first, int64_t count, int64_t
         vt_states_shift(&e->states);
     take_dates(e, starts, count, lead, e->dates);
     VT_TRY(vt_states_step(&e->states, e->dates));
+    if (vt_world_coordinate(e->world, VT_AXIS_PIPELINE) > 0) return VT_OK; /* the first stage scores */
     for (int64_t i = 0; i < count; i++) {
         const float *forecast = vt_states_forecast(&e->states, i);
         VT_TRY(score_forecast(e, starts[i], lead, forecast, e->persistence + i * out));
@@ -276,10 +288,10 @@ done:
 static vt_status score_all(evaluation *e)
 {
     vt_status status = VT_OK;
-    const int64_t together = e->batch * vt_world_ranks(e->world);
+    const int64_t together = e->batch * models_of(e);
     bool shows = vt_world_rank(e->world) == 0 && vt_progress_is_seen(STDERR_FILENO);
     for (int64_t round = 0; round < e->rounds; round++) {
-        const int64_t first = smaller(round * together + vt_world_rank(e->world) * e->batch, e->start_count);
+        const int64_t first = smaller(round * together + model_of(e) * e->batch, e->start_count);
         const int64_t count = smaller(e->batch, e->start_count - first);
         for (int64_t lead = 0; lead < e->options->rollout; lead++)
             VT_TRY(vt_world_agree(e->world, score_lead(e, first, count, lead)));
@@ -321,11 +333,11 @@ static vt_status find_loss(evaluation *e)
 {
     vt_status status = VT_OK;
     vt_trainer *trainer = vt_forecaster_trainer(e->forecaster);
-    const int64_t every = e->options->every, together = e->loss_batch * vt_world_ranks(e->world);
+    const int64_t every = e->options->every, together = e->loss_batch * models_of(e);
     e->loss_count = (vt_dataset_source(e->dataset)->sample_count + every - 1) / every;
     vt_step_evaluation_open(trainer, false, &e->loss);
     for (int64_t begin = 0; begin < e->loss_count; begin += together) {
-        const int64_t first = begin + vt_world_rank(e->world) * e->loss_batch;
+        const int64_t first = begin + model_of(e) * e->loss_batch;
         VT_TRY(vt_world_agree(e->world, add_losses(e, first, smaller(e->loss_batch, e->loss_count - first))));
     }
     vt_step_evaluation_finish(trainer, &e->loss);

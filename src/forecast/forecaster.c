@@ -26,6 +26,7 @@ struct vt_forecaster {
     vt_known_fields *known; /* NULL: the model sees none */
     vt_seasonal *seasonal;  /* NULL: it sees the fields, not departures */
     int64_t step;           /* the length of dt */
+    vt_group *stages;       /* of the model */
     float *forcings;        /* of a batch, or NULL */
     float *departures;      /* of the inputs and targets of a batch, or NULL */
     float **weights; /* [weight_count]: the parameters of each checkpoint, on the host; none if there is only one */
@@ -50,8 +51,8 @@ done:
     return status;
 }
 
-/* One rank holds the whole model. These come before the user's flags, which may say something else. The last one is
- * left out if they give the global batch. */
+/* A model is on one rank, or in stages on several. These come before the user's flags, which may say something else.
+ * The last one is left out if they give the global batch. */
 static const char *const forced[] = {
     "--tensor_parallel=1",       "--context_parallel=1", "--pipeline_parallel=1", "--zero_stage=0",
     "--ema_decay=None", /* of this use's own; the checkpoint's is read */
@@ -79,11 +80,10 @@ vt_status vt_forecaster_configure(const char *name, int flag_count, char *const 
     VT_TRY(open_index(*checkpoint, &index));
     VT_TRY(vt_tensor_file_get_text(index, "configuration", &yaml));
     VT_TRY(vt_config_open_text(yaml, *checkpoint, flag_count + forced_count, all, ranks, config));
-    VT_CHECK((*config)->tensor_parallel == 1 && (*config)->context_parallel == 1 && (*config)->pipeline_parallel == 1 &&
-                 (*config)->zero_stage == 0,
-             "a forecast needs the whole model on each rank, whatever it was trained on: leave tensor_parallel, "
-             "context_parallel and pipeline_parallel at 1 and zero_stage at 0; more ranks then share out the initial "
-             "times");
+    VT_CHECK((*config)->tensor_parallel == 1 && (*config)->context_parallel == 1 && (*config)->zero_stage == 0,
+             "a forecast needs whole layers on each rank, whatever the model was trained on: leave tensor_parallel and "
+             "context_parallel at 1 and zero_stage at 0; --pipeline_parallel divides the model, and more ranks share "
+             "out the initial times");
     VT_CHECK(strcmp(vt_source_kind_of(*config)->name, "fields") == 0,
              "%s: its model was trained on source %s, but only fields in files can be forecast", *checkpoint,
              vt_source_kind_of(*config)->name);
@@ -207,6 +207,7 @@ vt_status vt_forecaster_open(const vt_config *config, const char *checkpoint, vt
     VT_TRY(vt_world_agree(world, open_task(forecaster, config, data->latitudes)));
     VT_TRY(vt_world_agree(world, vt_world_open_backend(config, world, &forecaster->backend)));
     VT_TRY(vt_world_agree(world, open_model(forecaster, config, world)));
+    VT_TRY(vt_world_group(world, VT_AXES(VT_AXIS_PIPELINE), VT_SCOPE_ALL, "forecasts", NULL, &forecaster->stages));
     vt_checkpoint_subject subject = vt_trainer_subject(forecaster->trainer);
     subject.names = data->channel_names;
     VT_TRY(vt_world_agree(world, check_departures(checkpoint, &subject)));
@@ -360,6 +361,9 @@ vt_status vt_forecaster_step(vt_forecaster *forecaster, const float *input, cons
     VT_ASSERT(dates != NULL || vt_fields_need_dates(config) == NULL);
     VT_TRY(make_input(forecaster, dates, count, &input));
     VT_TRY(vt_step_predict(forecaster->trainer, input, forecaster->forcings, count, fields));
+    vt_group_broadcast(forecaster->stages, fields,
+                       (size_t)(count * config->n_out_channels * plane_of(config)) * sizeof *fields,
+                       forecaster->stages->size - 1, NULL);
     for (int64_t i = 0; i < count && forecaster->seasonal != NULL; i++) {
         const vt_date date = vt_date_after(dates[i], forecaster->step);
         VT_TRY(vt_seasonal_check(forecaster->seasonal, date));

@@ -8,9 +8,9 @@
 #include "training/step.h"
 
 /* *checkpoint: the checkpoint of that name (vt_checkpoint_find), malloc'd. *config: the configuration that it was made
- * with, changed by flags. Each rank holds the whole model, whatever layout it was trained in: tensor_parallel and
- * context_parallel other than 1 are an error. local_batch_size, the samples forecast at once, is 8 unless a flag says
- * else, or global_batch_size for all ranks together. */
+ * with, changed by flags. Each rank holds the whole model, whatever layout it was trained in, or a stage of it, if a
+ * flag says pipeline_parallel: tensor_parallel and context_parallel other than 1 are an error. local_batch_size, the
+ * samples forecast at once, is 8 unless a flag says else, or global_batch_size for all ranks together. */
 vt_status vt_forecaster_configure(const char *name, int flag_count, char *const *flags, int64_t ranks,
                                   char **checkpoint, vt_config **config);
 
@@ -44,9 +44,9 @@ void vt_forecaster_perturb(const vt_forecaster *forecaster, int64_t member, int6
 /* Samples that vt_forecaster_step takes at most. */
 int64_t vt_forecaster_batch(const vt_forecaster *forecaster);
 
-/* input [count, n_in_channels, height, width], newest time first; fields [count, n_out_channels, height, width], dt
- * later. dates [count]: of the newest times, whatever data there are of them; read where vt_fields_need_dates. The
- * error: the climatology lacks a time of day. */
+/* Collective over the stages of a model. input [count, n_in_channels, height, width], newest time first; fields [count,
+ * n_out_channels, height, width], dt later. dates [count]: of the newest times, whatever data there are of them; read
+ * where vt_fields_need_dates. The error: the climatology lacks a time of day. */
 vt_status vt_forecaster_step(vt_forecaster *forecaster, const float *input, const vt_date *dates, int64_t count,
                              float *fields);
 

@@ -283,6 +283,17 @@ done:
     return status;
 }
 
+static vt_status take_input(prediction *p)
+{
+    vt_status status = VT_OK;
+    VT_TRY(find_file(p));
+    VT_TRY(check_file(p));
+    take_coordinates(p);
+    VT_TRY(read_input(p));
+done:
+    return status;
+}
+
 /* ---- the forecast ---- */
 
 static vt_status open_result(prediction *p)
@@ -342,6 +353,20 @@ static void leave_out_missing(const prediction *p, float *fields)
         if (isnan(p->input[i])) fields[i] = NAN;
 }
 
+/* All forecasts for one lead time. */
+static vt_status write_step(prediction *p, int64_t step)
+{
+    vt_status status = VT_OK;
+    const vt_config *config = p->options->config;
+    const int64_t sample = config->n_out_channels * config->img_size[0] * config->img_size[1];
+    for (int64_t m = 0; m < p->states.number; m++)
+        VT_TRY(vt_forecast_file_write(p->result, m, step, p->states.forecast + m * sample));
+    if (p->options->members.count > 0)
+        VT_TRY(vt_forecast_file_write(p->result, VT_FORECAST_MEAN, step, vt_states_forecast(&p->states, 0)));
+done:
+    return status;
+}
+
 static vt_status forecast(prediction *p)
 {
     vt_status status = VT_OK;
@@ -358,13 +383,9 @@ static vt_status forecast(prediction *p)
         const vt_date date = vt_date_after(p->date, step * p->minutes_a_time * config->dt);
         if (step > 0) vt_states_shift(&p->states);
         VT_TRY(vt_states_step(&p->states, &date));
-        for (int64_t m = 0; m < p->states.number; m++) {
-            float *fields = p->states.forecast + m * config->n_out_channels * plane;
-            leave_out_missing(p, fields);
-            VT_TRY(vt_forecast_file_write(p->result, m, step, fields));
-        }
-        const float *mean = vt_states_forecast(&p->states, 0);
-        if (options->members.count > 0) VT_TRY(vt_forecast_file_write(p->result, VT_FORECAST_MEAN, step, mean));
+        for (int64_t m = 0; m < p->states.number; m++)
+            leave_out_missing(p, p->states.forecast + m * config->n_out_channels * plane);
+        VT_TRY(vt_world_agree(p->world, p->result != NULL ? write_step(p, step) : VT_OK));
     }
 done:
     free(directory);
@@ -375,18 +396,17 @@ static vt_status run(prediction *p)
 {
     vt_status status = VT_OK;
     const vt_prediction_options *options = p->options;
+    const bool writes = vt_world_rank(p->world) == 0;
     char first[VT_DATE_SIZE], last[VT_DATE_SIZE], *members = NULL;
-    VT_TRY(find_file(p));
-    VT_TRY(check_file(p));
-    take_coordinates(p);
-    VT_TRY(read_input(p));
+    VT_TRY(vt_world_agree(p->world, take_input(p)));
     const vt_forecaster_data data = {p->latitudes != NULL ? p->latitudes : p->no_latitudes, p->file->channel_names,
                                      grid_of(p)};
     VT_TRY(vt_forecaster_open(options->config, options->checkpoint, p->world, &data, &p->forecaster));
     VT_TRY(vt_members_read(&options->members, p->forecaster, p->file->channel_names));
-    VT_TRY(open_result(p));
+    VT_TRY(vt_world_agree(p->world, writes ? open_result(p) : VT_OK));
     VT_TRY(forecast(p));
-    VT_TRY(vt_forecast_file_finish(&p->result));
+    VT_TRY(vt_world_agree(p->world, writes ? vt_forecast_file_finish(&p->result) : VT_OK));
+    if (!writes) return VT_OK;
     const int64_t minutes = p->minutes_a_time * options->config->dt;
     vt_date_format(vt_date_after(p->date, minutes), first);
     vt_date_format(vt_date_after(p->date, minutes * options->steps), last);
@@ -407,6 +427,7 @@ vt_status vt_predict(const vt_prediction_options *options, const vt_launch *laun
     VT_TRY(vt_world_open(options->config, launch, &p.world));
     status = run(&p);
 done:
+    if (p.world != NULL && !vt_world_speaks(p.world)) vt_error_clear(); /* another rank reports it */
     vt_forecast_file_close(&p.result);
     vt_states_close(&p.states);
     vt_forecaster_close(&p.forecaster);

@@ -201,13 +201,17 @@ static void exchange(vt_group *group, const void *send, size_t send_bytes, int t
     static const char what[] = "exchange";
     const vt_nccl *nccl = vt_nccl_state_of(group)->nccl;
     vt_nccl_communicator *c = begin(group, what);
-    VT_ASSERT(group->backend != NULL);
+    const bool is_host = group->backend == NULL;
+    char *room = is_host ? take_room(group, what, send_bytes + receive_bytes) : NULL;
+    const void *out = is_host ? room : send;
+    void *in = is_host ? room + send_bytes : receive;
+    if (is_host && send_bytes > 0) put(group, what, room, send, send_bytes);
     check(group, what, nccl->ncclGroupStart());
-    if (send_bytes > 0) check(group, what, nccl->ncclSend(send, send_bytes, ncclInt8, to, c->comm, c->stream));
-    if (receive_bytes > 0)
-        check(group, what, nccl->ncclRecv(receive, receive_bytes, ncclInt8, from, c->comm, c->stream));
+    if (send_bytes > 0) check(group, what, nccl->ncclSend(out, send_bytes, ncclInt8, to, c->comm, c->stream));
+    if (receive_bytes > 0) check(group, what, nccl->ncclRecv(in, receive_bytes, ncclInt8, from, c->comm, c->stream));
     check(group, what, nccl->ncclGroupEnd());
     finish(group, what, request);
+    if (is_host) get(group, what, receive, in, receive_bytes, request);
 }
 
 static void broadcast(vt_group *group, void *data, size_t bytes, int root, vt_request *request)

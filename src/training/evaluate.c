@@ -180,15 +180,33 @@ vt_status vt_step_forecast(vt_trainer *trainer, const vt_batch *batch, int64_t f
     return status;
 }
 
+/* Into how many equal parts samples are cut, so that all stages have work. */
+static int64_t parts_of(const vt_trainer *trainer, int64_t count)
+{
+    int64_t parts = trainer->config->pipeline_parallel;
+    while (count % parts != 0) parts--;
+    return parts;
+}
+
 vt_status vt_step_predict(vt_trainer *trainer, const float *input, const float *forcings, int64_t count, float *fields)
 {
     vt_backend *backend = trainer->backend;
     const vt_batch batch = {.sample_count = count, .global_count = count, .tensors = {input, NULL, forcings}};
     const vt_batch here = vt_batch_upload(trainer, &batch);
-    vt_micro_batch *samples = vt_micro_batch_take(trainer, &here, 0, 0, count, false);
-    vt_matrix whole = restore(trainer, samples, vt_micro_batch_state(trainer, samples));
-    backend->copy_to_host(backend, fields, whole.data, (size_t)(whole.rows * whole.columns) * sizeof(float));
-    vt_micro_batch_release(samples);
+    const int64_t parts = parts_of(trainer, count), each = count / parts;
+    for (int64_t part = 0; part < parts; part++) {
+        vt_micro_batch *samples = vt_micro_batch_take(trainer, &here, 0, part * each, each, false);
+        if (part == 0)
+            vt_stage_begin(&trainer->stage, trainer->steps_started, parts, vt_pass_rows(&samples->pass), false, NULL);
+        const vt_matrix state = vt_micro_batch_state(trainer, samples);
+        if (trainer->stage.is_last) {
+            const vt_matrix whole = restore(trainer, samples, state);
+            const int64_t numbers = whole.rows * whole.columns;
+            backend->copy_to_host(backend, fields + part * numbers, whole.data, (size_t)numbers * sizeof(float));
+        }
+        vt_micro_batch_release(samples);
+    }
+    vt_stage_finish(&trainer->stage);
     return backend->check(backend);
 }
 

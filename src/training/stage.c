@@ -28,10 +28,6 @@ vt_status vt_stage_connect(const vt_config *config, vt_world *world, vt_backend 
     vt_status status = VT_OK;
     const vt_type type = config->pipeline_comm == VT_PIPELINE_BF16 ? VT_BFLOAT16 : VT_FLOAT32;
     if (config->pipeline_parallel == 1) return VT_OK;
-    VT_CHECK(backend->shares_host_memory || !vt_world_device_engine(world)->device_memory,
-             "pipeline_parallel %lld: stages are connected by MPI only, and this run communicates by NCCL; use "
-             "--comm=mpi, or --pipeline_parallel=1",
-             (long long)config->pipeline_parallel);
     for (int parity = 0; parity < 2; parity++) { /* of the first of two stages: all connect in the same order */
         vt_group *forward = NULL, *back = NULL;
         VT_TRY(vt_world_neighbours(world, VT_AXIS_PIPELINE, parity, NULL, backend, &forward));

@@ -256,7 +256,7 @@ test_evaluate_what_any_layout_trained() {
         contains "$(cat said)" "2 forecasts"
     done
     fails any "$TOP/tests/mpirun" -np 2 "$VITRAIN" evaluate --checkpoint=$best --tensor_parallel=2
-    says_once "a forecast needs the whole model on each rank, whatever it was trained on"
+    says_once "a forecast needs whole layers on each rank, whatever the model was trained on"
 }
 
 # Even a few initial times are divided, and a rank without any joins the others at every lead time, so that it does not take
@@ -282,8 +282,8 @@ test_ranks_tell_once() {
     needs_mpi
     two() { "$TOP/tests/mpirun" -np 2 "$VITRAIN" "$@"; }
     two_refuse() { fails any two "${@:2}" && says_once "$1"; }
-    two_refuse "predict runs on one rank, but there are 2 ranks" predict --checkpoint=$best --time=2002-01-05T06:00 --output=two.nc
-    two_refuse "predict runs on one rank" predict --wrong=1
+    two_refuse "predict forecasts from one initial time, which the 2 ranks can only share as stages of the model: start one rank, or give --pipeline_parallel=2" predict --checkpoint=$best --time=2002-01-05T06:00 --output=two.nc
+    two_refuse "unknown flag --wrong" predict --wrong=1
     for words in "synth two" "stats data --force" "export $best --output=two.safetensors" "report $run --output=two.html"; do
         two_refuse "${words%% *} runs on one rank" $words
     done

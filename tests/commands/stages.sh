@@ -43,6 +43,32 @@ test_stages_that_send_bfloat16() {
  pp 3.75 KB in 4 operations" ]
 }
 
+# The model of a run of one rank, in stages: what evaluate and predict find is what one rank finds.
+test_forecasts_of_stages() {
+    ranks 1 one --num_epochs=1
+    local best="$(directory_of one)/checkpoints/best"
+    several() { "$TOP/tests/mpirun" -np "$1" "$VITRAIN" "${@:2}" >said 2>&1 || { cat said; return 1; }; }
+    "$VITRAIN" evaluate $best --rollout=3 --output=alone >said
+    several 4 evaluate $best --rollout=3 --output=four --pipeline_parallel=4
+    several 4 evaluate $best --rollout=3 --output=two --pipeline_parallel=2 --parallel_order=pp-dp --limit_nsamples_val=7
+    "$VITRAIN" evaluate $best --rollout=3 --output=seven --limit_nsamples_val=7 >said
+    "$VITRAIN" evaluate $best --rollout=3 --output=members --members=3 --input_noise=0.1 >said
+    several 3 evaluate $best --rollout=3 --output=members3 --members=3 --input_noise=0.1 --pipeline_parallel=3 --local_batch_size=4
+    for pair in alone,four seven,two members,members3; do
+        for file in scores spectra; do
+            sed 's/[^0-9.,eE+-]//g' ${pair%,*}/$file.csv | tail -n +2 >expected
+            sed 's/[^0-9.,eE+-]//g' ${pair#*,}/$file.csv | tail -n +2 >found
+            [ "$(wc -l <expected)" -gt 5 ]
+            near found expected 1e-5 1e-5 1e-5 1e-5 1e-5 1e-5 1e-5 1e-5 1e-5 1e-5
+        done
+    done
+    "$VITRAIN" predict $best --time=2002-01-02T06:00 --rollout=3 --output=alone.nc >said
+    several 3 predict $best --time=2002-01-02T06:00 --rollout=3 --output=three.nc --pipeline_parallel=3
+    [ "$(grep -c "3 forecasts of" said)" -eq 1 ]
+    command -v h5diff >/dev/null || return 0
+    h5diff -p 1e-4 alone.nc three.nc /u10
+}
+
 # Without grad_clip, whose norm is added up in another order.
 test_export_of_stages() {
     ranks 1 one

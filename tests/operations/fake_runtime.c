@@ -14,13 +14,19 @@
 
 typedef struct fake_stream fake_stream;
 
-/* A task, or, without `run`, a wait for the first `until` tasks of another stream. */
+/* A task; or a meeting, if there is a channel; or else, without `run`, a wait for the first `until` tasks of another
+ * stream. */
 typedef struct {
     void (*run)(const void *arguments);
     void *arguments;
     size_t bytes;
     fake_stream *other;
     int64_t until;
+    fake_channel *channel;
+    bool sends;
+    void *memory; /* of a meeting, `room` bytes */
+    size_t room;
+    int64_t place; /* among the channel's meetings */
 } task;
 
 typedef struct {
@@ -31,15 +37,41 @@ typedef struct {
 struct fake_stream {
     task_list list;
     int64_t done;
-    bool at_once;
-    task_list *capture; /* NULL: none is under way */
+    bool at_once, running;
+    task_list *capture;  /* NULL: none is under way */
+    fake_stream *origin; /* of that capture */
     fake_stream *next;
 };
 
 typedef struct {
     fake_stream *stream; /* NULL: never recorded */
     int64_t until;
+    bool captured; /* until: in the capture */
 } fake_event;
+
+/* What one end submits meets what the other end submits, in order. */
+struct fake_channel {
+    struct {
+        fake_stream *stream;
+        int64_t index; /* in that stream */
+        void *memory;
+        size_t bytes;
+    } * posts[2]; /* of the receiver, of the sender */
+    int64_t count[2], met;
+};
+
+/* The streams of a capture: the first is the one it began in. */
+typedef struct {
+    task_list list;
+    fake_stream *stream; /* where it was captured */
+    fake_stream *runs;   /* where it runs: a stream of its own for all but the first */
+} branch;
+
+enum { MOST_BRANCHES = 8 };
+typedef struct {
+    branch branches[MOST_BRANCHES];
+    int count;
+} graph;
 
 enum { PINNED = 256 };
 
@@ -47,6 +79,7 @@ static struct {
     bool first_at_once, others_at_once;
     fake_stream *streams; /* the first one created is the last of the list */
     const char *refused;
+    bool forks;  /* captures may go over to other streams */
     bool spoilt; /* the capture under way */
     int refuse_graphs;
     int64_t made; /* streams, events, graphs and memory that were not given back */
@@ -111,18 +144,79 @@ static void clear(task_list *list, int64_t first)
     *list = (task_list){0};
 }
 
-static void run_until(fake_stream *stream, int64_t until)
+/* To what a stream really does, where meetings get their places. */
+static void submit(fake_stream *stream, const task *what)
 {
-    while (stream->done < until) {
-        const task now = stream->list.tasks[stream->done++];
-        if (now.run == NULL) {
-            run_until(now.other, now.until);
-            continue;
+    fake_channel *channel = what->channel;
+    add(&stream->list, what);
+    if (channel == NULL) return;
+    const int64_t place = channel->count[what->sends]++;
+    channel->posts[what->sends] =
+        vt_reallocate(channel->posts[what->sends], (size_t)place + 1, sizeof *channel->posts[0], "a test");
+    channel->posts[what->sends][place].stream = stream;
+    channel->posts[what->sends][place].index = stream->list.count - 1;
+    channel->posts[what->sends][place].memory = what->memory;
+    channel->posts[what->sends][place].bytes = what->room;
+    stream->list.tasks[stream->list.count - 1].place = place;
+}
+
+static bool run_until(fake_stream *stream, int64_t until);
+
+/* Neither end goes on before both are here, as with NCCL's kernels. */
+static bool meet(const task *here)
+{
+    fake_channel *channel = here->channel;
+    const int64_t place = here->place;
+    if (channel->met > place) return true;
+    if (channel->count[!here->sends] <= place) return false;
+    if (!run_until(channel->posts[!here->sends][place].stream, channel->posts[!here->sends][place].index)) return false;
+    if (channel->met > place) return true;
+    VT_ASSERT(channel->met == place && channel->posts[0][place].bytes == channel->posts[1][place].bytes);
+    open_device();
+    memcpy(channel->posts[0][place].memory, channel->posts[1][place].memory, channel->posts[1][place].bytes);
+    close_device();
+    channel->met++;
+    return true;
+}
+
+static bool run_next(fake_stream *stream)
+{
+    const task now = stream->list.tasks[stream->done];
+    if (now.channel != NULL) {
+        if (!meet(&now)) return false;
+    } else if (now.run == NULL) {
+        if (!run_until(now.other, now.until)) return false;
+    }
+    stream->done++;
+    if (now.run == NULL) return true;
+    open_device();
+    now.run(now.arguments);
+    close_device();
+    free(now.arguments);
+    return true;
+}
+
+/* False: something that it waits for was not submitted yet. */
+static bool run_until(fake_stream *stream, int64_t until)
+{
+    if (stream->running) return stream->done >= until;
+    stream->running = true;
+    while (stream->done < until && run_next(stream)) {
+    }
+    stream->running = false;
+    return stream->done >= until;
+}
+
+/* All that does not wait for anyone; what was just submitted may be what something else has waited for. */
+static void run_at_once(void)
+{
+    for (bool moved = true; moved;) {
+        moved = false;
+        for (fake_stream *s = fake.streams; s != NULL; s = s->next) {
+            const int64_t before = s->done;
+            if (s->at_once) run_until(s, s->list.count);
+            moved = moved || s->done > before;
         }
-        open_device();
-        now.run(now.arguments);
-        close_device();
-        free(now.arguments);
     }
 }
 
@@ -132,13 +226,15 @@ static void give(fake_stream *stream, const task *what)
         add(stream->capture, what);
         return;
     }
-    add(&stream->list, what);
-    if (stream->at_once) run_until(stream, stream->list.count);
+    submit(stream, what);
+    if (stream->at_once) run_at_once();
 }
 
-static void run_all(void)
+static bool run_all(void)
 {
-    for (fake_stream *s = fake.streams; s != NULL; s = s->next) run_until(s, s->list.count);
+    bool all = true;
+    for (fake_stream *s = fake.streams; s != NULL; s = s->next) all = run_until(s, s->list.count) && all;
+    return all;
 }
 
 /* A call that a capture refuses invalidates it. */
@@ -162,6 +258,34 @@ void fake_runtime_begin(bool first_at_once, bool others_at_once)
     fake.others_at_once = others_at_once;
     fake.refused = NULL;
     fake.refuse_graphs = 0;
+    fake.forks = false;
+}
+
+void fake_runtime_allow_forks(void)
+{
+    fake.forks = true;
+}
+
+void fake_runtime_do_in(cudaStream_t stream, void (*run)(const void *arguments), const void *arguments, size_t bytes)
+{
+    give((fake_stream *)stream, &(task){.run = run, .arguments = (void *)(uintptr_t)arguments, .bytes = bytes});
+}
+
+fake_channel *fake_channel_open(void)
+{
+    return vt_allocate(1, sizeof(fake_channel), "a test");
+}
+
+void fake_channel_close(fake_channel *channel)
+{
+    for (int i = 0; i < 2; i++) free(channel->posts[i]);
+    free(channel);
+}
+
+void fake_runtime_meet(cudaStream_t stream, fake_channel *channel, bool sends, void *memory, size_t bytes)
+{
+    VT_ASSERT(is_on_device(memory));
+    give((fake_stream *)stream, &(task){.channel = channel, .sends = sends, .memory = memory, .room = bytes});
 }
 
 void fake_runtime_do(void (*run)(const void *arguments), const void *arguments, size_t bytes)
@@ -202,7 +326,7 @@ cudaError_t fake_stream_create(cudaStream_t *stream, unsigned flags)
 cudaError_t fake_stream_destroy(cudaStream_t stream)
 {
     fake_stream *s = (fake_stream *)stream, **place = &fake.streams;
-    run_until(s, s->list.count);
+    VT_ASSERT(run_until(s, s->list.count));
     while (*place != s) place = &(*place)->next;
     *place = s->next;
     clear(&s->list, s->done);
@@ -214,7 +338,7 @@ cudaError_t fake_stream_destroy(cudaStream_t stream)
 cudaError_t fake_stream_synchronize(cudaStream_t stream)
 {
     REFUSE("waiting for a stream");
-    run_until((fake_stream *)stream, ((fake_stream *)stream)->list.count);
+    VT_ASSERT(run_until((fake_stream *)stream, ((fake_stream *)stream)->list.count));
     return cudaSuccess;
 }
 
@@ -241,17 +365,26 @@ cudaError_t fake_event_destroy(cudaEvent_t event)
 cudaError_t fake_event_record(cudaEvent_t event, cudaStream_t stream)
 {
     fake_stream *s = (fake_stream *)stream;
-    REFUSE("recording an event that others look at");
-    *(fake_event *)event = (fake_event){s, s->list.count};
+    if (!fake.forks) REFUSE("recording an event that others look at");
+    *(fake_event *)event =
+        s->capture != NULL ? (fake_event){s, s->capture->count, true} : (fake_event){s, s->list.count, false};
     return cudaSuccess;
 }
 
+/* A stream that waits for an event of a capture belongs to it from then on. */
 cudaError_t fake_stream_wait_event(cudaStream_t stream, cudaEvent_t event, unsigned flags)
 {
     const fake_event *e = (const fake_event *)event;
+    fake_stream *s = (fake_stream *)stream;
     (void)flags;
-    REFUSE("waiting for an event from outside");
-    if (e->stream != NULL) give((fake_stream *)stream, &(task){.other = e->stream, .until = e->until});
+    if (e->stream == NULL) return cudaSuccess;
+    if (!e->captured && (s->capture != NULL || !fake.forks)) REFUSE("waiting for an event from outside");
+    if (e->captured && e->stream->capture == NULL) return cudaErrorInvalidValue; /* of a capture that is over */
+    if (e->captured && s->capture == NULL) {
+        s->capture = vt_allocate(1, sizeof *s->capture, "a test");
+        s->origin = e->stream->origin;
+    }
+    give(s, &(task){.other = e->stream, .until = e->until});
     return cudaSuccess;
 }
 
@@ -259,7 +392,25 @@ cudaError_t fake_event_synchronize(cudaEvent_t event)
 {
     const fake_event *e = (const fake_event *)event;
     REFUSE("waiting for an event");
-    if (e->stream != NULL) run_until(e->stream, e->until);
+    if (e->stream != NULL) VT_ASSERT(run_until(e->stream, e->until));
+    return cudaSuccess;
+}
+
+cudaError_t fake_event_query(cudaEvent_t event)
+{
+    const fake_event *e = (const fake_event *)event;
+    return e->stream == NULL || e->stream->done >= e->until ? cudaSuccess : cudaErrorNotReady;
+}
+
+cudaError_t fake_stream_is_capturing(cudaStream_t stream, enum cudaStreamCaptureStatus *status)
+{
+    *status = ((fake_stream *)stream)->capture != NULL ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
+    return cudaSuccess;
+}
+
+cudaError_t fake_exchange_capture_mode(enum cudaStreamCaptureMode *mode)
+{
+    *mode = cudaStreamCaptureModeGlobal;
     return cudaSuccess;
 }
 
@@ -311,7 +462,7 @@ cudaError_t fake_memcpy_async(void *to, const void *from, size_t bytes, enum cud
     VT_ASSERT(!is_down || !is_up);
     if ((is_up && !is_pinned(from)) || (is_down && !is_pinned(to))) REFUSE("a copy of pageable memory");
     give(s, &(task){.run = do_copy, .arguments = (void *)&t, .bytes = sizeof t});
-    if (is_down && !is_pinned(to)) run_until(s, s->list.count); /* such a copy waits */
+    if (is_down && !is_pinned(to)) VT_ASSERT(run_until(s, s->list.count)); /* such a copy waits */
     return cudaSuccess;
 }
 
@@ -340,7 +491,7 @@ cudaError_t fake_free(void *memory)
     if (memory == NULL) return cudaSuccess;
     REFUSE("giving memory back");
     VT_ASSERT(is_on_device(memory));
-    run_all();
+    VT_ASSERT(run_all());
     fake.made--;
     if (--fake.blocks > 0) return cudaSuccess;
     madvise(device, device_used, MADV_DONTNEED);
@@ -368,7 +519,7 @@ cudaError_t fake_host_alloc(void **memory, size_t bytes, unsigned flags)
 cudaError_t fake_free_host(void *memory)
 {
     REFUSE("giving pinned memory back");
-    run_all();
+    VT_ASSERT(run_all());
     for (int i = 0; i < PINNED; i++)
         if (fake.pinned[i].memory == memory) fake.pinned[i].memory = NULL;
     free(memory);
@@ -383,47 +534,76 @@ cudaError_t fake_stream_begin_capture(cudaStream_t stream, enum cudaStreamCaptur
     fake_stream *s = (fake_stream *)stream;
     VT_ASSERT(mode == cudaStreamCaptureModeThreadLocal && s->capture == NULL);
     s->capture = vt_allocate(1, sizeof *s->capture, "a test");
+    s->origin = s;
     fake.spoilt = false;
     return cudaSuccess;
 }
 
-static cudaError_t give_back(void *list)
+static cudaError_t give_back(graph *g)
 {
-    clear(list, 0);
-    free(list);
+    for (int i = 0; i < g->count; i++) {
+        clear(&g->branches[i].list, 0);
+        if (i > 0 && g->branches[i].runs != NULL) fake_stream_destroy((cudaStream_t)g->branches[i].runs);
+    }
+    free(g);
     fake.made--;
     return cudaSuccess;
 }
 
-cudaError_t fake_stream_end_capture(cudaStream_t stream, cudaGraph_t *graph)
+/* Does anything of the capture wait for all of that branch? */
+static bool is_joined(const graph *g, const branch *forked)
+{
+    for (int i = 0; i < g->count; i++)
+        for (int64_t t = 0; t < g->branches[i].list.count; t++) {
+            const task *one = &g->branches[i].list.tasks[t];
+            if (one->other == forked->stream && one->until == forked->list.count) return true;
+        }
+    return false;
+}
+
+cudaError_t fake_stream_end_capture(cudaStream_t stream, cudaGraph_t *result)
 {
     fake_stream *s = (fake_stream *)stream;
-    task_list *captured = s->capture;
-    s->capture = NULL;
+    graph *g = vt_allocate(1, sizeof *g, "a test");
+    bool joined = true;
     fake.made++;
-    *graph = NULL;
-    if (fake.spoilt) {
-        give_back(captured);
-        return cudaErrorStreamCaptureInvalidated;
+    *result = NULL;
+    g->branches[g->count++] = (branch){*s->capture, s, NULL};
+    for (fake_stream *other = fake.streams; other != NULL; other = other->next) {
+        if (other == s || other->capture == NULL || other->origin != s) continue;
+        VT_ASSERT(g->count < MOST_BRANCHES);
+        g->branches[g->count++] = (branch){*other->capture, other, NULL};
     }
-    *graph = (cudaGraph_t)captured;
+    for (int i = 0; i < g->count; i++) {
+        free(g->branches[i].stream->capture);
+        g->branches[i].stream->capture = NULL;
+        joined = joined && (i == 0 || is_joined(g, &g->branches[i]));
+    }
+    if (fake.spoilt || !joined) {
+        give_back(g);
+        return joined ? cudaErrorStreamCaptureInvalidated : cudaErrorStreamCaptureUnjoined;
+    }
+    *result = (cudaGraph_t)g;
     return cudaSuccess;
 }
 
-static void copy_tasks(const task_list *from, task_list *to)
+cudaError_t fake_graph_instantiate(cudaGraphExec_t *executable, cudaGraph_t from, unsigned long long flags)
 {
-    for (int64_t i = 0; i < from->count; i++) add(to, &from->tasks[i]);
-}
-
-cudaError_t fake_graph_instantiate(cudaGraphExec_t *executable, cudaGraph_t graph, unsigned long long flags)
-{
+    const graph *g = (const graph *)from;
     (void)flags;
     if (fake.refuse_graphs > 0) {
         fake.refuse_graphs--;
         return cudaErrorNotSupported;
     }
-    task_list *made = vt_allocate(1, sizeof *made, "a test");
-    copy_tasks((const task_list *)graph, made);
+    graph *made = vt_allocate(1, sizeof *made, "a test");
+    made->count = g->count;
+    for (int i = 0; i < g->count; i++) {
+        branch *b = &made->branches[i];
+        b->stream = g->branches[i].stream;
+        for (int64_t t = 0; t < g->branches[i].list.count; t++) add(&b->list, &g->branches[i].list.tasks[t]);
+        cudaStream_t own;
+        if (i > 0 && fake_stream_create(&own, cudaStreamNonBlocking) == cudaSuccess) b->runs = (fake_stream *)own;
+    }
     fake.made++;
     *executable = (cudaGraphExec_t)made;
     return cudaSuccess;
@@ -431,21 +611,35 @@ cudaError_t fake_graph_instantiate(cudaGraphExec_t *executable, cudaGraph_t grap
 
 cudaError_t fake_graph_launch(cudaGraphExec_t executable, cudaStream_t stream)
 {
-    fake_stream *s = (fake_stream *)stream;
+    graph *g = (graph *)executable;
+    int64_t before[MOST_BRANCHES];
     REFUSE("starting a graph");
-    copy_tasks((const task_list *)executable, &s->list);
-    if (s->at_once) run_until(s, s->list.count);
+    g->branches[0].runs = (fake_stream *)stream;
+    for (int i = 0; i < g->count; i++) before[i] = g->branches[i].runs->list.count;
+    for (int i = 0; i < g->count; i++) {
+        const branch *b = &g->branches[i];
+        for (int64_t t = 0; t < b->list.count; t++) {
+            task one = b->list.tasks[t];
+            for (int k = 0; k < g->count; k++)
+                if (one.other != NULL && b->list.tasks[t].other == g->branches[k].stream) {
+                    one.other = g->branches[k].runs;
+                    one.until += before[k];
+                }
+            submit(b->runs, &one);
+        }
+    }
+    run_at_once();
     return cudaSuccess;
 }
 
-cudaError_t fake_graph_destroy(cudaGraph_t graph)
+cudaError_t fake_graph_destroy(cudaGraph_t old)
 {
-    return give_back(graph);
+    return give_back((graph *)old);
 }
 
 cudaError_t fake_graph_exec_destroy(cudaGraphExec_t executable)
 {
-    return give_back(executable);
+    return give_back((graph *)executable);
 }
 
 /* ---- the device ---- */
@@ -459,6 +653,12 @@ const char *fake_error_string(cudaError_t error)
 
 cudaError_t fake_last_error(void)
 {
+    return cudaSuccess;
+}
+
+cudaError_t fake_device(int *number)
+{
+    *number = 0;
     return cudaSuccess;
 }
 

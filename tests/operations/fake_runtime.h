@@ -13,6 +13,19 @@
 void fake_runtime_begin(bool first_at_once, bool others_at_once);
 /* run(arguments [bytes, copied]), queued in the first stream. */
 void fake_runtime_do(void (*run)(const void *arguments), const void *arguments, size_t bytes);
+/* The same in a stream. */
+void fake_runtime_do_in(cudaStream_t stream, void (*run)(const void *arguments), const void *arguments, size_t bytes);
+
+/* Captures may go over to other streams by events, until fake_runtime_begin. Without this such calls are refused. */
+void fake_runtime_allow_forks(void);
+
+/* A one-way connection between two streams, as of two ranks. The n-th memory [bytes] of the receiving end gets that of
+ * the sending end once the work before both is over, and neither stream goes on before. */
+typedef struct fake_channel fake_channel;
+fake_channel *fake_channel_open(void);
+void fake_channel_close(fake_channel *channel);
+void fake_runtime_meet(cudaStream_t stream, fake_channel *channel, bool sends, void *memory, size_t bytes);
+
 /* A call that was made during a capture although CUDA refuses it there; NULL: none. */
 const char *fake_runtime_refused(void);
 /* Has everything that was created been released? */
@@ -22,6 +35,7 @@ void fake_runtime_refuse_graphs(int count);
 
 const char *fake_error_string(cudaError_t error);
 cudaError_t fake_last_error(void);
+cudaError_t fake_device(int *number);
 cudaError_t fake_device_count(int *count);
 cudaError_t fake_set_device(int device);
 cudaError_t fake_device_properties(struct cudaDeviceProp *properties, int device);
@@ -42,6 +56,9 @@ cudaError_t fake_event_create_with_flags(cudaEvent_t *event, unsigned flags);
 cudaError_t fake_event_destroy(cudaEvent_t event);
 cudaError_t fake_event_record(cudaEvent_t event, cudaStream_t stream);
 cudaError_t fake_event_synchronize(cudaEvent_t event);
+cudaError_t fake_event_query(cudaEvent_t event);
+cudaError_t fake_stream_is_capturing(cudaStream_t stream, enum cudaStreamCaptureStatus *status);
+cudaError_t fake_exchange_capture_mode(enum cudaStreamCaptureMode *mode);
 cudaError_t fake_event_elapsed_time(float *milliseconds, cudaEvent_t begin, cudaEvent_t end);
 cudaError_t fake_stream_begin_capture(cudaStream_t stream, enum cudaStreamCaptureMode mode);
 cudaError_t fake_stream_end_capture(cudaStream_t stream, cudaGraph_t *graph);
@@ -53,6 +70,10 @@ cudaError_t fake_graph_exec_destroy(cudaGraphExec_t executable);
 #ifndef VT_FAKE_RUNTIME_ITSELF
 #define cudaGetErrorString fake_error_string
 #define cudaGetLastError fake_last_error
+#define cudaGetDevice fake_device
+#define cudaEventQuery fake_event_query
+#define cudaStreamIsCapturing fake_stream_is_capturing
+#define cudaThreadExchangeStreamCaptureMode fake_exchange_capture_mode
 #define cudaGetDeviceCount fake_device_count
 #define cudaSetDevice fake_set_device
 #undef cudaGetDeviceProperties
