@@ -335,6 +335,7 @@ static void copy_sample(const vt_loader *loader, const vt_batch *batch, int64_t 
     char *saved = loader->last_good;
     for (int t = 0; t < source->tensor_count; t++) {
         const size_t bytes = vt_tensor_bytes(&source->specs[t]);
+        if (batch->tensors[t] == NULL) continue;
         /* the ring's memory, which is ours */
         char *place = to >= 0 ? (char *)vt_batch_tensor(batch, source->specs, t, to) : saved;
         memcpy(place, from >= 0 ? vt_batch_tensor(batch, source->specs, t, from) : saved, bytes);

@@ -21,6 +21,7 @@ typedef struct {
     int64_t workers;   /* threads that read; 0: none, vt_loader_next reads */
     vt_stages rollout; /* steps of forecast whose targets are read, by epoch; none: 1 */
     bool indices_only; /* nothing is read: batches have samples, but no tensors */
+    unsigned unread;   /* tensors that are not read, as bits 1 << VT_TENSOR_…; batches don't have them */
     bool skip_bad;     /* samples that cannot be read are marked in the batch instead of being an error */
     void *(*allocate)(size_t bytes, void *context); /* memory of the ring, which a device may pin; NULL: malloc */
     void (*release)(void *memory, void *context);

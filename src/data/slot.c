@@ -11,6 +11,12 @@ int64_t vt_slot_samples(const vt_loader_options *options)
     return options->global_batch_size / options->parts;
 }
 
+/* Is this tensor read? */
+static bool is_read(const vt_loader_options *options, int tensor)
+{
+    return (options->unread & 1u << tensor) == 0;
+}
+
 /* Each tensor begins on a cache line of its own. The bytes of all, and where each begins. */
 static size_t lay_out(const vt_loader_options *options, size_t offsets[VT_BATCH_TENSORS])
 {
@@ -18,9 +24,10 @@ static size_t lay_out(const vt_loader_options *options, size_t offsets[VT_BATCH_
     size_t bytes = 0;
     for (int t = 0; t < options->source->tensor_count; t++) {
         offsets[t] = (bytes + LINE - 1) / LINE * LINE;
-        bytes = offsets[t] + (size_t)vt_slot_samples(options) * vt_tensor_bytes(&options->source->specs[t]);
+        if (is_read(options, t))
+            bytes = offsets[t] + (size_t)vt_slot_samples(options) * vt_tensor_bytes(&options->source->specs[t]);
     }
-    return bytes;
+    return bytes > 0 ? bytes : LINE;
 }
 
 vt_status vt_slot_open(vt_slot *slot, const vt_loader_options *options, int64_t slots)
@@ -39,7 +46,7 @@ vt_status vt_slot_open(vt_slot *slot, const vt_loader_options *options, int64_t 
              "out of memory for batches read ahead: %lld of %.1f MB each; lower --prefetch or --global_batch_size",
              (long long)slots, (double)bytes * 1e-6);
     for (int t = 0; slot->memory != NULL && t < options->source->tensor_count; t++)
-        slot->tensors[t] = (char *)slot->memory + offsets[t];
+        slot->tensors[t] = is_read(options, t) ? (char *)slot->memory + offsets[t] : NULL;
 done:
     return status;
 }

@@ -10,6 +10,7 @@
 #include "config/stages.h"
 #include "model/model.h"
 #include "source/sources.h"
+#include "training/stage.h"
 
 enum { MOST_WORKERS = 16 }; /* of those that are chosen here: no memory keeps up with more */
 
@@ -53,6 +54,7 @@ vt_status vt_reader_open_loader(const vt_config *config, const vt_world *world, 
                                  .prefetch = training ? config->prefetch : VT_VALIDATION_PREFETCH,
                                  .workers = vt_reader_workers(config, world),
                                  .rollout = training ? vt_config_rollout(config) : (vt_stages){0},
+                                 .unread = source->kind->reading != NULL ? vt_stage_unread(config, world, training) : 0,
                                  .skip_bad = config->skip_bad_samples,
                                  .indices_only = indices_only};
     if (backend != NULL && !backend->shares_host_memory) {

@@ -1,6 +1,7 @@
 #include "training/stage.h"
 
 #include "base/clock.h"
+#include "data/batch.h"
 
 vt_status vt_stage_open(const vt_config *config, const vt_world *world, vt_parameters *parameters,
                         vt_pipeline_stage *stage)
@@ -20,6 +21,19 @@ vt_status vt_stage_open(const vt_config *config, const vt_world *world, vt_param
 done:
     vt_split_close(&split);
     return status;
+}
+
+unsigned vt_stage_unread(const vt_config *config, const vt_world *world, bool training)
+{
+    const int64_t place = vt_world_coordinate(world, VT_AXIS_PIPELINE);
+    const bool is_first = place == 0, is_last = place + 1 == config->pipeline_parallel;
+    const bool disturbs = training && (config->augment != VT_AUGMENT_NONE || config->input_noise > 0);
+    const bool adds = is_last && config->predict == VT_PREDICT_TENDENCY, compares = is_last && !training;
+    unsigned unread = 0;
+    if (!is_first && !disturbs && !adds && !compares) unread |= 1u << VT_TENSOR_INPUT;
+    if (!is_first) unread |= 1u << VT_TENSOR_FORCINGS;
+    if (!is_last) unread |= 1u << VT_TENSOR_TARGET;
+    return unread;
 }
 
 vt_status vt_stage_connect(const vt_config *config, vt_world *world, vt_backend *backend, int64_t rows,

@@ -20,6 +20,10 @@ typedef struct {
 vt_status vt_stage_open(const vt_config *config, const vt_world *world, vt_parameters *parameters,
                         vt_pipeline_stage *stage);
 
+/* The tensors that this rank does without, as bits 1 << VT_TENSOR_…: the first stage needs no targets, and others need
+ * inputs only where the last one adds to them or compares with them. */
+unsigned vt_stage_unread(const vt_config *config, const vt_world *world, bool training);
+
 /* Collective. Connects the stages; rows: of the stream of a micro-batch. */
 vt_status vt_stage_connect(const vt_config *config, vt_world *world, vt_backend *backend, int64_t rows,
                            vt_pipeline_stage *stage);

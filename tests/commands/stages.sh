@@ -213,6 +213,23 @@ start_stages() {
     pids=$(for ((rank = 0; rank < count; rank++)); do cat pid.$rank; done)
 }
 
+# The first stage reads inputs, the last one targets, those between nothing.
+test_stages_read_their_part() {
+    start_stages reading 3 --pipeline_parallel=3 --checkpoint_every=0
+    read_by() { awk '$1 == "rchar:" { print $2 }' /proc/$(pid_of $1)/io; }
+    local before=($(read_by 0) $(read_by 1) $(read_by 2))
+    for _ in $(seq 300); do [ $(($(read_by 0) - before[0])) -lt 3000000 ] || break; sleep 0.1; done
+    local after=($(read_by 0) $(read_by 1) $(read_by 2))
+    kill $pids
+    wait $launcher || true
+    echo "${before[@]} ${after[@]}"
+    [ $((after[0] - before[0])) -ge 3000000 ]
+    [ $((50 * (after[1] - before[1]))) -lt $((after[0] - before[0])) ]
+    # a validation, in which it reads both, is a fifth as long as an epoch
+    [ $((after[2] - before[2])) -lt $((2 * (after[0] - before[0]))) ]
+    [ $((2 * (after[2] - before[2]))) -gt $((after[0] - before[0])) ]
+}
+
 pid_of() { echo $pids | cut -d' ' -f$(($1 + 1)); }
 
 test_signal_at_any_stage() {

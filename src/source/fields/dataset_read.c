@@ -79,6 +79,7 @@ static vt_status add_frames(vt_dataset *dataset, int64_t sample, int64_t place, 
     const vt_set_stretch *stretch = vt_dataset_find_sample(dataset, sample, &time);
     vt_frame frame = {.sample = place};
     for (int64_t back = -steps_of(plan); back <= options->history; back++) {
+        if ((back < 0 ? target : input) == NULL) continue;
         frame.channels = back < 0 ? options->out_channels : channels;
         frame.values = back < 0 ? target - (back + 1) * target_size : input + back * size;
         VT_TRY(add_frame(dataset, stretch, time - back * options->dt, &frame, plan));
@@ -128,8 +129,8 @@ static vt_status plan_samples(vt_read_plan *plan, const int64_t *samples, int64_
     pthread_mutex_lock(&dataset->lock);
     vt_fields_plan_clear(plan);
     for (int64_t i = 0; i < count; i++)
-        VT_TRY(add_frames(dataset, samples[i], i, input + i * options->in_channels * points,
-                          target + i * options->targets * options->out_channels * points,
+        VT_TRY(add_frames(dataset, samples[i], i, input != NULL ? input + i * options->in_channels * points : NULL,
+                          target != NULL ? target + i * options->targets * options->out_channels * points : NULL,
                           forcings != NULL && known > 0 ? forcings + i * known : NULL, plan));
     VT_TRY(make_items(dataset, checked, plan));
 done:
