@@ -333,7 +333,7 @@ done:
 void vt_seasonal_add(const vt_seasonal *seasonal, vt_date date, double factor, int64_t channels, float *values)
 {
     enum { TOGETHER = 512 };
-    double basis[VT_SEASONAL_BASIS], sums[TOGETHER];
+    double basis[VT_SEASONAL_BASIS] = {0}, sums[TOGETHER];
     const int64_t terms = 1 + 2 * seasonal->harmonics, whole = seasonal->channels * seasonal->points;
     const int64_t count = channels * seasonal->points, slot = find_slot(seasonal, date);
     VT_ASSERT(slot >= 0 && channels <= seasonal->channels);
