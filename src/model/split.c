@@ -5,6 +5,7 @@
 
 #include "base/memory.h"
 #include "base/text.h"
+#include "data/batch.h"
 
 /* ---- the best split ---- */
 
@@ -82,7 +83,7 @@ static void count_units(const vt_model *model, const vt_config *config, vt_arena
     const int64_t units = vt_parameters_unit_count(model->parameters);
     const vt_pass pass = {
         .backend = backend, .arena = arena, .parallel = model->parallel, .batch = 1, .training = true};
-    const vt_model_tensor tensors[2] = {{.channels = config->n_in_channels}, {.channels = config->n_out_channels}};
+    const vt_model_tensor tensors[VT_BATCH_TENSORS] = {{.channels = config->n_in_channels}, {.channels = config->n_out_channels}};
     vt_saved *saved = NULL;
     vt_matrix stream = {0};
     vt_saved_open(model, (vt_span){0, units}, &saved);

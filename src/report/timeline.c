@@ -106,6 +106,7 @@ static int by_length(const void *a, const void *b)
 static void keep_whole_steps(timeline *all)
 {
     int64_t kept = 0;
+    if (all->count == 0) return;
     for (int64_t i = 0; i < all->count; i++)
         if (all->steps[i].ranks == all->layout.ranks && all->steps[i].length > 0) all->steps[kept++] = all->steps[i];
     const int64_t first = kept > 1 ? 1 : 0;
