@@ -55,7 +55,7 @@ class UNet(torch.nn.Module):
 
 def some(values):
     flat = values.detach().reshape(-1).double().numpy()
-    return flat[:: max(1, len(flat) // MOST)]
+    return flat[:: len(flat) // MOST | 1]  # odd, so that all taps of a kernel are among them
 
 
 def loss_of(prediction, target, weight):
