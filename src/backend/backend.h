@@ -125,6 +125,15 @@ typedef struct {
     vt_dropout dropout;
 } vt_attention_shape;
 
+/* A convolution of kernel 4, stride 2 and padding 1 over `batch` cubes, channels last: from x [batch * (2 side)³, in] to
+ * y [batch * side³, out], with weight [out, in * 64] as PyTorch stores it: [out, in, 4, 4, 4]. */
+typedef struct {
+    int64_t batch, side, in, out;
+} vt_convolution;
+
+/* Of LeakyReLU the slope below 0 is 0.01. */
+typedef enum { VT_ACTIVATION_LEAKY, VT_ACTIVATION_RELU, VT_ACTIVATION_TANH } vt_activation;
+
 /* Order of the elements in one token's patch. */
 typedef enum {
     VT_PATCH_CHANNEL_FIRST, /* [channel, patch row, patch column]: the input's, as a convolution's weight has it */

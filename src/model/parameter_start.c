@@ -36,6 +36,9 @@ void vt_parameter_start(const vt_parameter *parameter, uint64_t seed, const vt_p
         case VT_START_ONE:
             values[i] = 1;
             break;
+        case VT_START_VALUE:
+            values[i] = (float)parameter->spread;
+            break;
         case VT_START_NORMAL:
             values[i] = (float)(parameter->spread * vt_random_normal_quantile(low + (high - low) * uniform));
             break;

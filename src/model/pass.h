@@ -17,6 +17,7 @@ typedef struct {
     uint64_t seed; /* seed, step and first_sample key the dropout streams; the step is in the back end's memory */
     const uint32_t *step;
     uint32_t first_sample;
+    double density_weight; /* of the densities in the loss (lambda_rho) */
     uint32_t rollout_step; /* of the steps of forecast that a sample is trained over: each draws numbers of its own */
 } vt_pass;
 

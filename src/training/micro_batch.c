@@ -45,6 +45,7 @@ vt_micro_batch *vt_micro_batch_take(vt_trainer *trainer, const vt_batch *batch, 
                               .type = vt_trainer_type(config),
                               .fused = config->enable_jit,
                               .training = training,
+                              .density_weight = config->lambda_rho,
                               .seed = (uint64_t)config->seed,
                               .step = &vt_optimizer_state(trainer->optimizer)->step,
                               .first_sample = (uint32_t)(batch->first_in_batch + first)};

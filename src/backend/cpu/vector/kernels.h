@@ -10,9 +10,11 @@
 #define VT_KERNEL(name) VT_JOIN(name, VT_ISA)
 
 /* Each file's part of the table, for this instruction set. */
+void VT_KERNEL(vt_vector_activation_fill)(vt_backend *backend);
 void VT_KERNEL(vt_vector_attention_backward_fill)(vt_backend *backend);
 void VT_KERNEL(vt_vector_attention_forward_fill)(vt_backend *backend);
 void VT_KERNEL(vt_vector_convert_fill)(vt_backend *backend);
+void VT_KERNEL(vt_vector_convolution_fill)(vt_backend *backend);
 void VT_KERNEL(vt_vector_gelu_fill)(vt_backend *backend);
 void VT_KERNEL(vt_vector_layer_norm_fill)(vt_backend *backend);
 void VT_KERNEL(vt_vector_limits_fill)(vt_backend *backend);

@@ -4,6 +4,7 @@
  * compiled again for AMX: AVX-512's do the same. */
 #if defined(__AVX512BF16__)
 void vt_vector_attention_backward_fill_avx512(vt_backend *backend);
+void vt_vector_convolution_fill_avx512(vt_backend *backend);
 void vt_vector_attention_forward_fill_avx512(vt_backend *backend);
 void vt_vector_limits_fill_avx512(vt_backend *backend);
 void vt_vector_product_fill_avx512(vt_backend *backend);
@@ -14,9 +15,11 @@ void vt_vector_product_fill_avx512(vt_backend *backend);
 
 void VT_KERNEL(vt_vector_fill)(vt_backend *backend)
 {
+    VT_KERNEL(vt_vector_activation_fill)(backend);
     BESIDE_TILES(vt_vector_attention_backward_fill)(backend);
     BESIDE_TILES(vt_vector_attention_forward_fill)(backend);
     VT_KERNEL(vt_vector_convert_fill)(backend);
+    BESIDE_TILES(vt_vector_convolution_fill)(backend);
     VT_KERNEL(vt_vector_gelu_fill)(backend);
     VT_KERNEL(vt_vector_layer_norm_fill)(backend);
     BESIDE_TILES(vt_vector_limits_fill)(backend);

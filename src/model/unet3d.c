@@ -1,0 +1,309 @@
+/* The 3-D U-Net of the 2022 tutorial: cubes of fields, channels last, to cubes of other fields. Names and shapes of the
+ * parameters are those of its PyTorch state_dict. Each layer is a unit, in the order of computing: down 1 … depth, up
+ * depth … 2, last. What goes down at a level, and what comes up to it, lie side by side in one matrix, so that nothing
+ * has to be joined. An up layer is a convolution's data gradient with the same array of weights. */
+#include <stdlib.h>
+
+#include "base/memory.h"
+#include "base/text.h"
+#include "model/model.h"
+
+enum { IN_CHANNELS = 4, TAPS = 64, MOST_DEPTH = 6, MOST_LAYERS = 2 * MOST_DEPTH };
+
+typedef struct {
+    const vt_parameter *weight, *bias;
+    bool up;
+    int64_t level;   /* of its finer side: 0 is the whole cube */
+    int64_t in, out; /* channels of what it reads and writes */
+    vt_activation activation;
+} layer;
+
+typedef struct {
+    vt_model model;
+    const vt_config *config;
+    int64_t side, depth, count, out_channels;
+    int64_t channels[MOST_DEPTH + 1]; /* that go down to a level, from 1 on */
+    layer layers[MOST_LAYERS];
+} unet;
+
+typedef struct {
+    vt_saved saved;
+    /* Of level 1 … depth: [batch * side³, what came up and what went down], and the gradient. Nothing comes up to the
+     * lowest level. */
+    vt_matrix level[MOST_DEPTH + 1], gradient[MOST_DEPTH + 1];
+    vt_matrix input; /* in the pass's type */
+    vt_matrix prediction, output;
+} unet_saved;
+
+static int64_t depth_of(const vt_config *config)
+{
+    return config->full_scale ? 6 : 5;
+}
+
+static vt_status check(const vt_config *config, const vt_backend *backend)
+{
+    vt_status status = VT_OK;
+    const int64_t multiple = (int64_t)1 << depth_of(config);
+    VT_CHECK(config->data_size % multiple == 0, "data_size %lld: expected a multiple of %lld with full_scale %s",
+             (long long)config->data_size, (long long)multiple, config->full_scale ? "true" : "false");
+    VT_CHECK(config->recompute == VT_RECOMPUTE_NONE,
+             "recompute block: model unet3d keeps only what backward needs; use --recompute=none");
+    VT_CHECK(backend == NULL || backend->convolution_forward != NULL,
+             "model unet3d has no kernels for a GPU yet; use --device=cpu");
+done:
+    return status;
+}
+
+static char *describe(const vt_config *config)
+{
+    return vt_text_format("3-D U-Net, width %lld, %lld levels, cubes of %lld³ points, %d channels to %lld",
+                          (long long)config->unet_width, (long long)depth_of(config), (long long)config->data_size,
+                          IN_CHANNELS, (long long)config->N_out_channels);
+}
+
+static int64_t tokens(const vt_config *config)
+{
+    return config->data_size * config->data_size * config->data_size;
+}
+
+static vt_span part_needed(const vt_config *config, vt_span needed)
+{
+    (void)needed;
+    return (vt_span){0, config->data_size};
+}
+
+/* ---- parameters ---- */
+
+static void build(unet *model, vt_parameters *parameters, const char *name, layer l)
+{
+    const vt_config *config = model->config;
+    /* as PyTorch has it: [out, in] of a convolution, [in, out] of a transposed one */
+    const int64_t first = l.up ? l.in : l.out, second = l.up ? l.out : l.in;
+    const bool is_uniform = isnan(config->conv_bias);
+    if (model->count > 0) vt_parameters_next_unit(parameters);
+    l.weight = vt_parameters_add(parameters, name, "weight", 5, (const int64_t[]){first, second, 4, 4, 4},
+                                 VT_START_NORMAL, config->conv_scale);
+    l.bias = vt_parameters_add(parameters, name, "bias", 1, &l.out, is_uniform ? VT_START_UNIFORM : VT_START_VALUE,
+                               is_uniform ? 1 / sqrt((double)(TAPS * second)) : config->conv_bias);
+    model->layers[model->count++] = l;
+}
+
+static vt_status unet_open(const vt_config *config, vt_parameters *parameters, vt_model **result)
+{
+    static const int64_t widths[] = {0, 1, 2, 4, 8, 8, 8};
+    unet *model = vt_allocate(1, sizeof *model, "the model");
+    char name[VT_PARAMETER_NAME];
+    const int64_t depth = depth_of(config);
+    model->config = config;
+    model->side = config->data_size;
+    model->depth = depth;
+    model->out_channels = config->N_out_channels;
+    model->channels[0] = IN_CHANNELS;
+    int64_t *channels = model->channels;
+    for (int64_t i = 1; i <= depth; i++) {
+        channels[i] = widths[i] * config->unet_width;
+        snprintf(name, sizeof name, "conv_down%lld.0", (long long)i);
+        build(model, parameters, name,
+              (layer){.level = i - 1, .in = channels[i - 1], .out = channels[i], .activation = VT_ACTIVATION_LEAKY});
+    }
+    for (int64_t i = depth; i >= 2; i--) {
+        snprintf(name, sizeof name, "conv_up%lld.0", (long long)i);
+        build(model, parameters, name,
+              (layer){.up = true,
+                      .level = i - 1,
+                      .in = (i == depth ? 1 : 2) * channels[i],
+                      .out = channels[i - 1],
+                      .activation = VT_ACTIVATION_RELU});
+    }
+    build(model, parameters, "conv_last",
+          (layer){.up = true, .in = 2 * channels[1], .out = model->out_channels, .activation = VT_ACTIVATION_TANH});
+    *result = &model->model;
+    return VT_OK;
+}
+
+static void unet_close(vt_model *model)
+{
+    free(model);
+}
+
+static size_t saved_size(const vt_model *model)
+{
+    (void)model;
+    return sizeof(unet_saved);
+}
+
+/* ---- the units ---- */
+
+static int64_t side_of(const unet *model, int64_t level)
+{
+    return model->side >> level;
+}
+
+static vt_matrix weight_of(const layer *l)
+{
+    vt_matrix weight = vt_parameter_matrix(l->weight);
+    weight.rows = l->up ? l->in : l->out;
+    weight.columns = weight.stride = TAPS * (l->up ? l->out : l->in);
+    return weight;
+}
+
+static vt_convolution shape_of(const unet *model, const vt_pass *pass, const layer *l)
+{
+    return (vt_convolution){.batch = pass->batch,
+                            .side = side_of(model, l->level + 1),
+                            .in = l->up ? l->out : l->in,
+                            .out = l->up ? l->in : l->out};
+}
+
+/* What went down to a level, and what came up to it. */
+static vt_matrix down_part(const unet *model, vt_matrix both, int64_t level)
+{
+    return level == model->depth ? both : vt_matrix_columns(both, model->channels[level], model->channels[level]);
+}
+
+static vt_matrix up_part(const unet *model, vt_matrix both, int64_t level)
+{
+    return vt_matrix_columns(both, 0, model->channels[level]);
+}
+
+static void reserve_level(const unet *model, const vt_pass *pass, unet_saved *saved, int64_t level)
+{
+    const int64_t side = side_of(model, level), rows = pass->batch * side * side * side;
+    const int64_t columns = (level == model->depth ? 1 : 2) * model->channels[level];
+    saved->level[level] = vt_pass_push(pass, rows, columns);
+    saved->gradient[level] = vt_pass_push(pass, rows, columns);
+}
+
+static vt_matrix volume_of(const vt_pass *pass, const vt_model_tensor *tensor)
+{
+    const int64_t columns = tensor->channels, stride = vt_model_tensor_stride(tensor);
+    vt_matrix volume = vt_matrix_make((float *)(uintptr_t)tensor->values, vt_pass_rows(pass), columns);
+    volume.stride = stride; /* channels last: each point's lie together */
+    return volume;
+}
+
+static vt_matrix input_of(const vt_pass *pass, const vt_model_tensor *tensor)
+{
+    const vt_matrix volume = volume_of(pass, tensor);
+    if (pass->type == VT_FLOAT32) return volume;
+    vt_matrix rounded = vt_pass_push(pass, volume.rows, volume.columns);
+    pass->backend->convert(pass->backend, volume, rounded);
+    return rounded;
+}
+
+static vt_matrix forward(const vt_model *base, const vt_pass *pass, int64_t unit, const vt_model_tensor *tensors,
+                         vt_matrix in, vt_saved *units)
+{
+    const unet *model = (const unet *)base;
+    unet_saved *saved = (unet_saved *)units;
+    const layer *l = &model->layers[unit];
+    vt_backend *backend = pass->backend;
+    const vt_convolution shape = shape_of(model, pass, l);
+    vt_matrix out = {0};
+    (void)in;
+    if (unit == 0) saved->input = input_of(pass, &tensors[0]);
+    if (l->up) {
+        saved->prediction = out = l->level == 0 ? vt_pass_push_wide(pass, vt_pass_rows(pass), l->out)
+                                                : up_part(model, saved->level[l->level], l->level);
+        backend->convolution_backward_input(backend, &shape, saved->level[l->level + 1], weight_of(l), out);
+    } else {
+        reserve_level(model, pass, saved, l->level + 1);
+        out = down_part(model, saved->level[l->level + 1], l->level + 1);
+        backend->convolution_forward(backend, &shape,
+                                     unit == 0 ? saved->input : down_part(model, saved->level[l->level], l->level),
+                                     weight_of(l), out);
+    }
+    backend->bias_activation_forward(backend, l->activation, l->bias->value, out);
+    /* the loss's gradient may take the prediction's place, so what tanh's slope needs is kept */
+    if (l->up && l->level == 0 && pass->training) {
+        saved->output = vt_pass_push_wide(pass, out.rows, out.columns);
+        backend->convert(backend, out, saved->output);
+    }
+    return out;
+}
+
+static void up_backward(const unet *model, const vt_pass *pass, const layer *l, vt_matrix dout, unet_saved *saved)
+{
+    vt_backend *backend = pass->backend;
+    const vt_convolution shape = shape_of(model, pass, l);
+    const vt_matrix out = l->level == 0 ? saved->output : up_part(model, saved->level[l->level], l->level);
+    const vt_matrix dy = l->level == 0 ? dout : up_part(model, saved->gradient[l->level], l->level);
+    backend->bias_activation_backward(backend, l->activation, out, dy, (vt_matrix){0}, dy, l->bias->gradient);
+    backend->convolution_backward_weight(backend, &shape, dy, saved->level[l->level + 1], l->weight->gradient);
+    backend->convolution_forward(backend, &shape, dy, weight_of(l), saved->gradient[l->level + 1]);
+}
+
+static void down_backward(const unet *model, const vt_pass *pass, const layer *l, unet_saved *saved)
+{
+    vt_backend *backend = pass->backend;
+    const vt_convolution shape = shape_of(model, pass, l);
+    const int64_t level = l->level + 1;
+    const vt_matrix out = down_part(model, saved->level[level], level);
+    const vt_matrix dy = down_part(model, saved->gradient[level], level);
+    /* of the layer below, which left its gradient where that of what came up was */
+    const vt_matrix more = level == model->depth ? (vt_matrix){0} : up_part(model, saved->gradient[level], level);
+    const vt_matrix x = l->level == 0 ? saved->input : down_part(model, saved->level[l->level], l->level);
+    backend->bias_activation_backward(backend, l->activation, out, dy, more, dy, l->bias->gradient);
+    backend->convolution_backward_weight(backend, &shape, x, dy, l->weight->gradient);
+    if (l->level > 0)
+        backend->convolution_backward_input(backend, &shape, dy, weight_of(l),
+                                            up_part(model, saved->gradient[l->level], l->level));
+}
+
+static vt_matrix backward(const vt_model *base, const vt_pass *pass, int64_t unit, const vt_model_tensor *tensors,
+                          vt_matrix dout, vt_saved *units)
+{
+    const unet *model = (const unet *)base;
+    const layer *l = &model->layers[unit];
+    (void)tensors;
+    if (l->up)
+        up_backward(model, pass, l, dout, (unet_saved *)units);
+    else
+        down_backward(model, pass, l, (unet_saved *)units);
+    return (vt_matrix){0};
+}
+
+/* ---- what the prediction is compared with: the volumes as they are ---- */
+
+static vt_matrix lay_out(const vt_model *base, const vt_pass *pass, const vt_model_tensor *tensor)
+{
+    const unet *model = (const unet *)base;
+    vt_matrix volume = volume_of(pass, tensor);
+    volume.stride = volume.stride > volume.columns ? volume.stride : volume.columns;
+    volume.columns = model->out_channels;
+    return volume;
+}
+
+static vt_matrix restore(const vt_model *base, const vt_pass *pass, vt_matrix rows, const float *mean,
+                         const float *inverse_std)
+{
+    const unet *model = (const unet *)base;
+    const int64_t side = model->side, channels = rows.columns;
+    const vt_patch_grid grid = {.batch = pass->batch,
+                                .field_channels = channels,
+                                .channels = channels,
+                                .height = side * side,
+                                .width = side,
+                                .patch = 1,
+                                .order = VT_PATCH_CHANNEL_LAST,
+                                .tokens = side * side * side};
+    vt_matrix fields = vt_pass_push_wide(pass, pass->batch * channels, grid.tokens);
+    pass->backend->patches_store(pass->backend, &grid, rows, mean, inverse_std, fields.data);
+    return fields;
+}
+
+static const char *const identity[] = {"data_size", "full_scale", NULL};
+
+const vt_model_kind vt_model_unet3d = {.name = "unet3d",
+                                       .identity = identity,
+                                       .check = check,
+                                       .describe = describe,
+                                       .tokens = tokens,
+                                       .part_needed = part_needed,
+                                       .open = unet_open,
+                                       .close = unet_close,
+                                       .saved_size = saved_size,
+                                       .forward = forward,
+                                       .backward = backward,
+                                       .lay_out = lay_out,
+                                       .restore = restore};

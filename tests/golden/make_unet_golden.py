@@ -1,0 +1,100 @@
+#!/usr/bin/env python3
+"""Writes unet.h5: the 3-D U-Net of the 2022 tutorial in PyTorch, in float64 from float32 numbers.
+
+    python3 tests/golden/make_unet_golden.py
+
+needs torch, numpy and h5py. Weights and fields come from a formula that golden/unet.c has, too, so that the
+file holds only what PyTorch makes of them: losses of 50 steps of Adam, some values of the prediction, and of
+every tensor's first gradient. Values are taken at a fixed stride.
+"""
+from pathlib import Path
+
+import h5py
+import numpy as np
+import torch
+
+HERE = Path(__file__).parent
+WIDTH, STEPS, RATE, MOST = 8, 50, 2e-4, 600
+
+
+def numbers(seed, shape, scale):
+    """About normal: the sum of four uniform numbers."""
+    count = int(np.prod(shape))
+    z = (np.uint64(seed << 32) + np.arange(4 * count, dtype=np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    z = z ^ (z >> np.uint64(31))
+    uniform = (z >> np.uint64(40)).astype(np.float64) / 2**24
+    normal = (uniform.reshape(count, 4).sum(axis=1) - 2) * (np.sqrt(3.0) * scale)
+    return torch.from_numpy(normal.astype(np.float32).reshape(shape))
+
+
+class UNet(torch.nn.Module):
+    def __init__(self, full_scale):
+        super().__init__()
+        f, depth = WIDTH, 6 if full_scale else 5
+        c = [4, f, 2 * f, 4 * f, 8 * f, 8 * f, 8 * f][: depth + 1]
+        self.depth = depth
+        for i in range(1, depth + 1):
+            layer = torch.nn.Conv3d(c[i - 1], c[i], 4, stride=2, padding=1)
+            setattr(self, f"conv_down{i}", torch.nn.Sequential(layer, torch.nn.LeakyReLU(0.01)))
+        for i in range(depth, 1, -1):
+            layer = torch.nn.ConvTranspose3d((1 if i == depth else 2) * c[i], c[i - 1], 4, stride=2, padding=1)
+            setattr(self, f"conv_up{i}", torch.nn.Sequential(layer, torch.nn.ReLU()))
+        self.conv_last = torch.nn.ConvTranspose3d(2 * f, 5, 4, stride=2, padding=1)
+
+    def forward(self, x):
+        down = [x]
+        for i in range(1, self.depth + 1):
+            down.append(getattr(self, f"conv_down{i}")(down[-1]))
+        x = down[self.depth]
+        for i in range(self.depth, 1, -1):
+            x = torch.cat([getattr(self, f"conv_up{i}")(x), down[i - 1]], dim=1)
+        return torch.tanh(self.conv_last(x))
+
+
+def some(values):
+    flat = values.detach().reshape(-1).double().numpy()
+    return flat[:: len(flat) // MOST | 1]  # odd, so that all taps of a kernel are among them
+
+
+def loss_of(prediction, target, weight):
+    loss = (prediction - target).abs().mean()
+    if weight != 0:
+        loss = loss + weight * (torch.exp(14 * prediction[:, 0]) - torch.exp(14 * target[:, 0])).abs().mean()
+    return loss
+
+
+def run(group, side, batch, full_scale, weight):
+    model = UNet(full_scale)
+    for i, parameter in enumerate(model.parameters()):
+        parameter.data = numbers(1 + i, tuple(parameter.shape), 0.06)
+    model = model.double()
+    fields = [numbers(100 + i, (batch, side, side, side, c), scale).permute(0, 4, 1, 2, 3).double()
+              for i, (c, scale) in enumerate([(4, 0.3), (5, 0.15)])]
+    optimizer = torch.optim.Adam(model.parameters(), lr=RATE)
+    losses = []
+    for step in range(STEPS):
+        optimizer.zero_grad()
+        prediction = model(fields[0])
+        loss = loss_of(prediction, fields[1], weight)
+        loss.backward()
+        losses.append(loss.item())
+        if step == 0:
+            group["prediction"] = some(prediction.permute(0, 2, 3, 4, 1))
+            for name, parameter in model.named_parameters():
+                group[f"gradients/{name}"] = some(parameter.grad)
+        optimizer.step()
+    group["losses"] = np.array(losses)
+    print(group.name, losses[0], losses[-1])
+
+
+def main():
+    torch.manual_seed(0)
+    with h5py.File(HERE / "unet.h5", "w", libver=("v110", "v110")) as file:
+        for side, batch, full_scale in ((32, 2, False), (64, 1, True)):
+            for name, weight in (("l1", 0.0), ("density", 0.01)):
+                run(file.create_group(f"{side}/{name}"), side, batch, full_scale, weight)
+
+
+main()

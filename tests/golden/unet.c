@@ -1,0 +1,185 @@
+/* 3-D U-Nets against PyTorch in float64 (unet.h5, by make_unet_golden.py): prediction, every first gradient, and the
+ * losses of 50 steps of Adam, for both losses, on every path of the CPU back end. The plain loops, which are slow, take
+ * the first one. */
+#include "alone.h"
+#include "backend/cpu/cpu.h"
+#include "golden/golden_file.h"
+#include "loss/loss.h"
+#include "model/model.h"
+#include "operations/paths.h"
+#include "optimizer/optimizer.h"
+
+extern const vt_loss_kind vt_loss_l1;
+
+typedef struct {
+    const char *group;
+    int64_t side, batch;
+    bool full_scale;
+    double lambda;
+} golden_unet;
+
+static const golden_unet unets[] = {{"32/l1", 32, 2, false, 0},
+                                    {"32/density", 32, 2, false, 0.01},
+                                    {"64/l1", 64, 1, true, 0},
+                                    {"64/density", 64, 1, true, 0.01}};
+
+enum { MOST = 600, STEPS = 50 };
+
+/* About normal, as the script makes them. */
+static float *numbers(uint64_t seed, int64_t count, double scale)
+{
+    float *values = vt_test_owned(malloc((size_t)count * sizeof *values));
+    for (int64_t i = 0; i < count; i++) {
+        double sum = 0;
+        for (uint64_t part = 0; part < 4; part++) {
+            uint64_t z = ((seed << 32) + 4 * (uint64_t)i + part) * 0x9E3779B97F4A7C15u;
+            z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+            z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+            z ^= z >> 31;
+            sum += (double)(z >> 40) / (double)(1 << 24);
+        }
+        values[i] = (float)((sum - 2) * (sqrt(3) * scale));
+    }
+    return values;
+}
+
+typedef struct {
+    alone a;
+    vt_backend *backend;
+    vt_parameters *parameters;
+    vt_model *model;
+    vt_optimizer *optimizer;
+    vt_saved *saved;
+    vt_arena arena;
+    vt_pass pass;
+    vt_model_tensor tensors[2];
+} fixture;
+
+static vt_pass pass_of(fixture *f, vt_backend *backend, int64_t batch)
+{
+    return (vt_pass){.backend = backend,
+                     .arena = &f->arena,
+                     .parallel = f->a.parallel,
+                     .batch = batch,
+                     .type = VT_FLOAT32,
+                     .training = true,
+                     .density_weight = f->a.config->lambda_rho};
+}
+
+static void load_parameters(fixture *f)
+{
+    for (int64_t i = 0; i < vt_parameters_count(f->parameters); i++) {
+        const vt_parameter *parameter = vt_parameters_at(f->parameters, i);
+        float *values = numbers(1 + (uint64_t)i, parameter->count, 0.06);
+        f->backend->copy_from_host(f->backend, parameter->value, values, (size_t)parameter->count * sizeof *values);
+    }
+    vt_parameters_refresh(f->parameters);
+}
+
+static void open_fixture(fixture *f, const golden_unet *golden, vt_cpu_isa isa)
+{
+    const int64_t points = golden->side * golden->side * golden->side;
+    *f = (fixture){0};
+    EXPECT_OK(vt_backend_open_cpu(isa, 0, &f->backend));
+    f->a = open_alone(f->backend, points);
+    vt_config *config = f->a.config;
+    config->model = VT_MODEL_unet3d;
+    config->data_size = golden->side;
+    config->full_scale = golden->full_scale;
+    config->unet_width = 8;
+    config->lambda_rho = golden->lambda;
+    config->betas[0] = 0.9;
+    config->betas[1] = 0.999;
+    EXPECT_OK(vt_model_check(config, f->backend));
+    EXPECT_OK(vt_parameters_open(f->backend, f->a.parallel, &f->parameters));
+    EXPECT_OK(vt_model_open(config, f->parameters, &f->model));
+    const vt_parameters_storage storage = {.bucket_bytes = 1 << 25, .shards = 1, .grain = 16};
+    EXPECT_OK(vt_parameters_allocate(f->parameters, VT_FLOAT32, &storage));
+    EXPECT_OK(vt_optimizer_open(config, f->backend, f->parameters, &f->optimizer));
+    load_parameters(f);
+    vt_saved_open(f->model, vt_model_units(f->model), &f->saved);
+    EXPECT_OK(vt_arena_open(f->backend, (size_t)1 << 28, &f->arena));
+    f->pass = pass_of(f, f->backend, golden->batch);
+    f->tensors[0] = (vt_model_tensor){.values = numbers(100, golden->batch * points * 4, 0.3), .channels = 4};
+    f->tensors[1] = (vt_model_tensor){.values = numbers(101, golden->batch * points * 5, 0.15), .channels = 5};
+}
+
+static void close_fixture(fixture *f)
+{
+    EXPECT_OK(f->backend->check(f->backend));
+    vt_arena_close(&f->arena);
+    vt_saved_close(&f->saved);
+    vt_optimizer_close(&f->optimizer);
+    vt_model_close(&f->model);
+    vt_parameters_close(&f->parameters);
+    close_alone(&f->a);
+    vt_backend_close(&f->backend);
+}
+
+static void compare(hid_t file, const char *group, const char *name, const float *values, int64_t count,
+                    double tolerance)
+{
+    char path[160];
+    float taken[2 * MOST];
+    int64_t expected_count, stride = count / MOST | 1; /* odd: all taps */
+    snprintf(path, sizeof path, "%s/%s", group, name);
+    double *expected = golden_read(file, path, &expected_count);
+    EXPECT(expected_count == (count + stride - 1) / stride && expected_count < 2 * MOST, "%s", path);
+    for (int64_t i = 0; i < expected_count; i++) taken[i] = values[i * stride];
+    const double difference = golden_difference(taken, expected, expected_count);
+    EXPECT(difference <= tolerance, "%s differs by %.3g, allowed %.3g", path, difference, tolerance);
+}
+
+/* Returns the mean of the batch's losses; *result: the prediction, which backward overwrites. */
+static double step(fixture *f, int64_t number, hid_t file, const char *group)
+{
+    vt_pass *pass = &f->pass;
+    const vt_loss_kind *loss = &vt_loss_l1;
+    double sums[4], mean = 0;
+    float losses[2];
+    char name[VT_PARAMETER_NAME + 16];
+    vt_optimizer_begin(f->optimizer, number, 2e-4);
+    vt_matrix prediction = vt_model_forward(f->model, pass, f->tensors, (vt_matrix){0}, f->saved);
+    if (number == 0) compare(file, group, "prediction", prediction.data, prediction.rows * prediction.columns, 1e-5);
+    vt_matrix target = f->model->kind->lay_out(f->model, pass, &f->tensors[1]);
+    loss->partials(loss, pass, prediction, target, (vt_matrix){0}, sums);
+    loss->finish(loss, pass, sums, losses, NULL);
+    for (int64_t i = 0; i < pass->batch; i++) mean += (double)losses[i] / (double)pass->batch;
+    loss->backward(loss, pass, prediction, target, (vt_matrix){0}, sums, 1 / (float)pass->batch, NULL, prediction);
+    f->backend->zero(f->backend, vt_parameters_gradients(f->parameters),
+                     (size_t)vt_parameters_block_elements(f->parameters, VT_BLOCK_GRADIENTS) * sizeof(float));
+    vt_model_backward(f->model, pass, f->tensors, prediction, f->saved);
+    for (int64_t i = 0; number == 0 && i < vt_parameters_count(f->parameters); i++) {
+        const vt_parameter *parameter = vt_parameters_at(f->parameters, i);
+        snprintf(name, sizeof name, "gradients/%s", parameter->name);
+        compare(file, group, name, parameter->gradient, parameter->count, 1e-4);
+    }
+    vt_optimizer_step(f->optimizer);
+    vt_arena_pop(&f->arena, 0);
+    return mean;
+}
+
+TEST(unet_is_pytorchs)
+{
+    hid_t file = golden_open("unet.h5");
+    FOR_EACH_CPU_PATH(isa)
+    {
+        for (size_t i = 0; i < sizeof unets / sizeof *unets; i++) {
+            fixture f;
+            char path[64];
+            int64_t count;
+            open_fixture(&f, &unets[i], isa);
+            snprintf(path, sizeof path, "%s/losses", unets[i].group);
+            double *losses = golden_read(file, path, &count);
+            EXPECT(count == STEPS);
+            const int64_t steps = isa == VT_ISA_PLAIN ? 1 : i % 3 == 0 ? STEPS : 3;
+            for (int64_t s = 0; s < steps; s++) {
+                const double loss = step(&f, s, file, unets[i].group);
+                EXPECT(fabs(loss - losses[s]) <= 1e-5 * losses[s], "isa %d, %s, step %d: loss %.9g, expected %.9g",
+                       (int)isa, unets[i].group, (int)s, loss, losses[s]);
+            }
+            close_fixture(&f);
+        }
+    }
+    H5Fclose(file);
+}
