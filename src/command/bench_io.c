@@ -102,15 +102,18 @@ static vt_status add_batch(plain *p, int64_t index, const vt_sampler_slice *slic
     p->plans[index] = reading->open(b->source);
     VT_TRY(reading->make(p->plans[index], slice->samples, slice->count, tensors));
     for (int64_t i = 0; i < p->plans[index]->item_count && reading->extent != NULL; i++) {
-        vt_file_extent extent = reading->extent(p->plans[index], i);
-        p->through_library = p->through_library || extent.descriptor < 0;
-        if (extent.descriptor < 0 || extent.bytes == 0) continue;
-        if (p->count == p->room) {
-            p->room = p->room > 0 ? 2 * p->room : 1024;
-            p->pieces = vt_reallocate(p->pieces, (size_t)p->room, sizeof *p->pieces, "bench io");
+        for (int64_t k = 0;; k++) {
+            vt_file_extent extent = reading->extent(p->plans[index], i, k);
+            if (extent.bytes < 0) break;
+            p->through_library = p->through_library || extent.descriptor < 0;
+            if (extent.descriptor < 0 || extent.bytes == 0) continue;
+            if (p->count == p->room) {
+                p->room = p->room > 0 ? 2 * p->room : 1024;
+                p->pieces = vt_reallocate(p->pieces, (size_t)p->room, sizeof *p->pieces, "bench io");
+            }
+            p->pieces[p->count++] = (piece){extent, index, bytes};
+            bytes += extent.bytes;
         }
-        p->pieces[p->count++] = (piece){extent, index, bytes};
-        bytes += extent.bytes;
     }
     p->bytes += bytes;
     if (bytes > p->largest_batch) p->largest_batch = bytes;

@@ -15,6 +15,8 @@ const vt_subcommand vt_subcommands[] = {
     {"train", NULL, NULL, "train a model; the default without a subcommand", vt_command_train, false, VT_ALL_OPTIONS},
     {"synth", NULL, "DIR", "write a synthetic atmosphere in the layout of the training data", vt_command_synth, true,
      VT_NO_OPTIONS},
+    {"npy", NULL, "FILE.h5", "write the fields of a box as .npy arrays, for dali-lowmem", vt_command_npy, true,
+     VT_NO_OPTIONS},
     {"stats", NULL, "DIR", "write the means and standard deviations of a data set", vt_command_stats, true,
      VT_NO_OPTIONS},
     {"bench", "io", NULL, "measure the reader by itself, beside plain reads of the same bytes", vt_command_bench, false,

@@ -35,6 +35,7 @@ int vt_command_run(int argument_count, char *const *arguments);
 
 /* Each in a file of its name. */
 vt_status vt_command_train(int argument_count, char *const *arguments);
+vt_status vt_command_npy(int argument_count, char *const *arguments);
 vt_status vt_command_synth(int argument_count, char *const *arguments);
 vt_status vt_command_stats(int argument_count, char *const *arguments);
 vt_status vt_command_bench(int argument_count, char *const *arguments);

@@ -322,7 +322,7 @@ static void print_statistics(const char *directory, int64_t channels, int *fault
         if (i == 2 && !vt_output_exists(path)) { /* no fault: training accepts it */
             climatology = false;
         } else if (vt_npy_open(path, &array) == VT_OK) {
-            char *shape = vt_npy_shape_text(&array);
+            char *shape = vt_npy_shape_text(&array.form);
             printf("%s %s %s", missing < i ? "," : "", names[i], shape);
             free(shape);
             vt_npy_close(&array);

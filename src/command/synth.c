@@ -2,11 +2,13 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/text.h"
 #include "command/arguments.h"
 #include "source/synthetic/climate.h"
 #include "source/synthetic/synthetic_set.h"
+#include "source/synthetic/universe.h"
 
 /* malloc'd */
 static char *help_text(void)
@@ -18,8 +20,48 @@ static char *help_text(void)
         "DIR/train/2001.h5 ..., DIR/valid, DIR/test and DIR/stats (train with --data_dir=DIR). 6-hourly fields of\n"
         "travelling Rossby-Haurwitz waves in balance; docs/data.md has the physics. Channels, in order:\n ");
     for (int c = 0; c < VT_CLIMATE_CHANNELS; c++) vt_text_append(&text, " %s", vt_climate_channels[c].name);
-    vt_text_append(&text, "\n\n");
+    vt_text_append(
+        &text,
+        "\n\nWith --model=unet3d it makes a synthetic universe instead: DIR/train.h5 and DIR/valid.h5, boxes of\n"
+        "dark matter (Nbody) and of the gas that follows from it (Hydro); docs/unet3d.md has the formulas.\n\n");
     return text.characters;
+}
+
+static void report_box(const char *path, double bytes, double seconds)
+{
+    char size[VT_NUMBER_SIZE];
+    printf("%s  %s in %.2f s (%.0f MB/s)\n", path, vt_text_bytes(bytes, size), seconds, 1e-6 * bytes / seconds);
+    fflush(stdout);
+}
+
+/* Names the first of these flags that was given. */
+static vt_status refuse_flags(const char *const *names, const char *model, int argument_count, char *const *arguments)
+{
+    vt_status status = VT_OK;
+    for (int i = 0; i < argument_count; i++)
+        for (const char *const *name = names; *name != NULL; name++) {
+            const size_t length = strlen(*name);
+            VT_CHECK(strncmp(arguments[i], "--", 2) != 0 || strncmp(arguments[i] + 2, *name, length) != 0 ||
+                         (arguments[i][2 + length] != '\0' && arguments[i][2 + length] != '='),
+                     "synth: --%s is no flag of a set for model %s; leave it out", *name, model);
+        }
+done:
+    return status;
+}
+
+static vt_status make_universe(const vt_universe_options *options, int argument_count, char *const *arguments)
+{
+    vt_status status = VT_OK;
+    static const char *const others[] = {"img_size",       "channels", "years",       "valid_steps", "test_steps",
+                                         "steps_per_year", "noise",    "chunk_times", "compress",    NULL};
+    char size[VT_NUMBER_SIZE];
+    VT_TRY(refuse_flags(others, "unet3d", argument_count, arguments));
+    const int64_t largest = options->box_size[0] > options->box_size[1] ? options->box_size[0] : options->box_size[1];
+    printf("memory that a box of %lld³ points takes: %s\n", (long long)largest,
+           vt_text_bytes(vt_universe_bytes(largest), size));
+    VT_TRY(vt_universe_write(options));
+done:
+    return status;
 }
 
 static void report(const char *path, int64_t steps, double bytes, double seconds)
@@ -37,9 +79,13 @@ vt_status vt_command_synth(int argument_count, char *const *arguments)
     bool force = false;
     char *help = help_text();
     int64_t size[2] = {32, 64}, channels = 8, years = 1, steps_per_year = 1460, valid_steps = 365, test_steps = 0;
-    int64_t seed = 333, chunk_times = 0, compression = 0;
+    int64_t seed = 333, chunk_times = 0, compression = 0, box_size[2] = {128, 128}, tile = 1;
     double noise = 0.02;
+    bool npy = false;
+    vt_argument_choice model = {"vit", "vit|unet3d"};
+    static const char *const of_boxes[] = {"box_size", "npy", "tile", NULL};
     const vt_argument flags[] = {
+        {"model", VT_ARGUMENT_CHOICE, &model, 0, 0, "the model that the set is for"},
         {"img_size", VT_ARGUMENT_PAIR, size, 2, 32768, "grid: latitudes, longitudes"},
         {"channels", VT_ARGUMENT_INTEGER, &channels, 1, VT_CLIMATE_CHANNELS, "the first N of the known channels"},
         {"years", VT_ARGUMENT_INTEGER, &years, 1, 7000, "years of training, one file each"},
@@ -50,11 +96,26 @@ vt_status vt_command_synth(int argument_count, char *const *arguments)
         {"noise", VT_ARGUMENT_REAL, &noise, 0, 10, "standard deviation of the noise, in parts of the channel's"},
         {"chunk_times", VT_ARGUMENT_INTEGER, &chunk_times, 0, 100000, "HDF5 chunks of N times; 0: contiguous"},
         {"compress", VT_ARGUMENT_INTEGER, &compression, 0, 9, "gzip level, bytes shuffled; sets chunk_times to 1 if 0"},
+        {"box_size", VT_ARGUMENT_PAIR, box_size, 4, 2048, "unet3d: sides of the two boxes in points, even"},
+        {"npy", VT_ARGUMENT_SWITCH, &npy, 0, 0, "unet3d: the .npy files of dali-lowmem, too"},
+        {"tile", VT_ARGUMENT_INTEGER, &tile, 1, 64, "unet3d: each box is written so many times along each axis"},
         {"force", VT_ARGUMENT_SWITCH, &force, 0, 0, "replace files of the same names"},
     };
     const vt_command_line line = {
         .command = "synth", .help = help, VT_FLAGS(flags), .operand_name = "directory", .operand = &directory};
     VT_TRY(vt_arguments_parse(&line, argument_count, arguments, NULL));
+    if (strcmp(model.chosen, "unet3d") == 0) {
+        const vt_universe_options universe = {.directory = directory,
+                                              .box_size = {box_size[0], box_size[1]},
+                                              .seed = (uint64_t)seed,
+                                              .tile = tile,
+                                              .npy = npy,
+                                              .force = force,
+                                              .report = report_box};
+        status = make_universe(&universe, argument_count, arguments);
+        goto done;
+    }
+    VT_TRY(refuse_flags(of_boxes, "vit", argument_count, arguments));
     VT_CHECK(valid_steps <= steps_per_year && test_steps <= steps_per_year,
              "synth: --valid_steps and --test_steps are at most --steps_per_year, %lld", (long long)steps_per_year);
     const vt_synthetic_set_options options = {.directory = directory,

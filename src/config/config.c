@@ -75,12 +75,13 @@ static bool alias_says_nothing(const vt_row *row, const char *text, const vt_con
     return !on || away;
 }
 
-static vt_status apply_key(vt_config *config, const vt_config *presets, const vt_yaml *yaml, const vt_yaml_entry *entry,
-                           bool aliases)
+/* `name`: of the option; of a part of a mapping "map.part". */
+static vt_status apply_value(vt_config *config, const vt_config *presets, const vt_yaml *yaml,
+                             const vt_yaml_entry *entry, const char *name, bool aliases)
 {
     vt_status status = VT_OK;
     vt_text text = {0};
-    const char *name = entry->key->text, *path = vt_yaml_path(yaml);
+    const char *path = vt_yaml_path(yaml);
     const vt_row *row = vt_row_find(name);
     VT_CHECK(row != NULL,
              "%s:%zu:%zu: unknown key '%.200s' in configuration '%.200s'; did you mean '%s'? ('vitrain options' lists "
@@ -95,6 +96,26 @@ static vt_status apply_key(vt_config *config, const vt_config *presets, const vt
     if (status != VT_OK) vt_error_context("%s:%zu:%zu: %s", path, entry->value->line, entry->value->column, name);
 done:
     vt_text_close(&text);
+    return status;
+}
+
+static vt_status apply_key(vt_config *config, const vt_config *presets, const vt_yaml *yaml, const vt_yaml_entry *entry,
+                           bool aliases)
+{
+    vt_status status = VT_OK;
+    const char *name = entry->key->text;
+    vt_yaml_entry *parts = NULL;
+    size_t count = 0;
+    if (entry->value->kind != VT_YAML_MAPPING || !vt_row_has_parts(name))
+        return apply_value(config, presets, yaml, entry, name, aliases);
+    VT_TRY(vt_yaml_entries(yaml, entry->value, &parts, &count));
+    for (size_t i = 0; i < count && status == VT_OK; i++) {
+        char *part = vt_text_format("%s.%s", name, parts[i].key->text);
+        status = apply_value(config, presets, yaml, &parts[i], part, aliases);
+        free(part);
+    }
+done:
+    free(parts);
     return status;
 }
 
@@ -145,9 +166,11 @@ static vt_status open_source(vt_config *config, const char *text, const char *te
     vt_yaml_entry *entries = NULL;
     size_t count = 0;
     if (text == NULL) {
-        if (config->yaml_config == NULL) config->yaml_config = vt_config_find("config/ViT.yaml");
-        VT_CHECK(config->yaml_config != NULL, "there is no config/ViT.yaml here, nor beside the program; name a file "
-                                              "of configurations with --yaml_config=PATH");
+        const char *file = vt_config_model_file(config);
+        if (config->yaml_config == NULL) config->yaml_config = vt_config_find(file);
+        VT_CHECK(config->yaml_config != NULL,
+                 "there is no %s here, nor beside the program; name a file of configurations with --yaml_config=PATH",
+                 file);
         return vt_yaml_open(config->yaml_config, NULL, VT_YAML_CONFIGURATIONS, yaml);
     }
     VT_CHECK(config->origin[VT_OPTION_config] == VT_FROM_DEFAULT &&

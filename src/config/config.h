@@ -16,7 +16,7 @@
 #define VT_SWITCH_ON "true" /* a VT_SWITCH_PATH that was given no path */
 
 /* The words of kinds.def. */
-#define VT_ENUMERATOR(enumerator, word) enumerator,
+#define VT_ENUMERATOR(enumerator, word, ...) enumerator,
 typedef enum { VT_DEVICES(VT_ENUMERATOR) } vt_device;
 typedef enum { VT_CPU_ISAS(VT_ENUMERATOR) } vt_cpu_isa;
 typedef enum { VT_MODEL_BACKENDS(VT_ENUMERATOR) } vt_model_backend;
@@ -27,6 +27,7 @@ typedef enum { VT_ON_NONFINITES(VT_ENUMERATOR) } vt_on_nonfinite;
 typedef enum { VT_WEIGHTS(VT_ENUMERATOR) } vt_weights;
 typedef enum { VT_LR_SCHEDULES(VT_ENUMERATOR) } vt_schedule_kind;
 typedef enum { VT_LR_SCALINGS(VT_ENUMERATOR) } vt_lr_scaling;
+typedef enum { VT_CONV_INITS(VT_ENUMERATOR) } vt_conv_init;
 typedef enum { VT_LOADERS(VT_ENUMERATOR) } vt_loader_kind;
 typedef enum { VT_FORCINGS(VT_ENUMERATOR) VT_FORCING_COUNT } vt_forcing;
 typedef enum { VT_NORMALISES(VT_ENUMERATOR) } vt_normalise;
@@ -49,7 +50,7 @@ typedef enum { VT_PROFILE_RANKS(VT_ENUMERATOR) } vt_profile_ranks;
 typedef enum { VT_OPTIMIZERS(VT_ENUMERATOR) } vt_optimizer_name;
 #undef VT_ENUMERATOR
 #define VT_ENUMERATOR(name, ...) VT_MODEL_##name,
-typedef enum { VT_MODELS(VT_ENUMERATOR) } vt_model_name;
+typedef enum { VT_MODEL_WORDS(VT_ENUMERATOR) } vt_model_name;
 #undef VT_ENUMERATOR
 
 /* VT_OPTION_embed_dim, ...: which option. */
@@ -63,6 +64,10 @@ typedef enum { VT_MODELS(VT_ENUMERATOR) } vt_model_name;
 #define VT_PAIR(name, ...) VT_OPTION_##name,
 #define VT_RANGE(name, ...) VT_OPTION_##name,
 #define VT_KIND VT_CHOICE
+#define VT_PART_INTEGER(map, part, ...) VT_INTEGER(map##_##part, __VA_ARGS__)
+#define VT_PART_REAL(map, part, ...) VT_REAL(map##_##part, __VA_ARGS__)
+#define VT_PART_REAL_OR_NONE VT_PART_REAL
+#define VT_PART_CHOICE(map, part, ...) VT_CHOICE(map##_##part, __VA_ARGS__)
 #define VT_FLAG_INTEGER VT_INTEGER
 #define VT_FLAG_BOOLEAN VT_BOOLEAN
 #define VT_FLAG_CHOICE VT_CHOICE
@@ -112,6 +117,10 @@ typedef struct {
 #undef VT_PAIR
 #undef VT_RANGE
 #undef VT_KIND
+#undef VT_PART_INTEGER
+#undef VT_PART_REAL
+#undef VT_PART_REAL_OR_NONE
+#undef VT_PART_CHOICE
 #undef VT_FLAG_INTEGER
 #undef VT_FLAG_BOOLEAN
 #undef VT_FLAG_CHOICE
@@ -174,7 +183,11 @@ vt_status vt_config_check_ranks(const vt_config *config, int64_t ranks);
  * grad_accumulation and sequence_parallel need: sets data_parallel and checks that all divide. Touches nothing else. */
 vt_status vt_config_check_layout(vt_config *config);
 
-/* lr times what lr_scaling makes of global_batch_size / base_batch_size. */
+/* The model that the configuration chooses, also before vt_config_resolve has put it in the place of auto. */
+vt_model_name vt_config_model(const vt_config *config);
+
+/* The highest learning rate: lr or lr_schedule.start_lr, times what the scaling makes of global_batch_size /
+ * base_batch_size. */
 double vt_config_learning_rate(const vt_config *config);
 
 /* The same of another rate. */

@@ -4,10 +4,11 @@
 
 enum { MAX_GRID_POINTS = 1 << 20 }; /* on a side of img_size */
 
-#define ROW(kind_, flag, name_, preset_, help_, ...)                                                                   \
+#define ROW(kind, flag, name, ...) NAMED_ROW(kind, flag, #name, name, __VA_ARGS__)
+#define NAMED_ROW(kind_, flag, text, name_, preset_, help_, ...)                                                       \
     {.kind = kind_,                                                                                                    \
      .flag_only = flag,                                                                                                \
-     .name = #name_,                                                                                                   \
+     .name = text,                                                                                                     \
      .preset = preset_,                                                                                                \
      .help = help_,                                                                                                    \
      .id = VT_OPTION_##name_,                                                                                          \
@@ -22,12 +23,21 @@ enum { MAX_GRID_POINTS = 1 << 20 }; /* on a side of img_size */
 #define VT_REAL(name, preset, least, most, help)                                                                       \
     ROW(VT_ROW_REAL, false, name, preset, help, .least_real = least, .most_real = most)
 #define VT_BOOLEAN(name, preset, help) ROW(VT_ROW_BOOLEAN, false, name, preset, help, )
-#define WORD(enumerator, word) "|" word
+#define WORD(enumerator, word, ...) "|" word
 #define VT_CHOICE(name, preset, list, help) ROW(VT_ROW_CHOICE, false, name, preset, help, .choices = &(list(WORD))[1])
 #define KIND_WORD(word, kind_help, ...) "|" #word
 #define KIND_HELP(word, kind_help, ...) "; " #word ": " kind_help
 #define VT_KIND(name, preset, list, help)                                                                              \
     ROW(VT_ROW_CHOICE, false, name, preset, help list(KIND_HELP), .choices = &(list(KIND_WORD))[1])
+#define PART_ROW(kind, map, part, ...) NAMED_ROW(kind, false, #map "." #part, map##_##part, __VA_ARGS__)
+#define VT_PART_INTEGER(map, part, preset, least, most, help)                                                          \
+    PART_ROW(VT_ROW_INTEGER, map, part, preset, help, .least_integer = least, .most_integer = most)
+#define VT_PART_REAL(map, part, preset, least, most, help)                                                             \
+    PART_ROW(VT_ROW_REAL, map, part, preset, help, .least_real = least, .most_real = most)
+#define VT_PART_REAL_OR_NONE(map, part, preset, least, most, help)                                                     \
+    PART_ROW(VT_ROW_REAL, map, part, preset, help, .least_real = least, .most_real = most, .none_counts = true)
+#define VT_PART_CHOICE(map, part, preset, list, help)                                                                  \
+    PART_ROW(VT_ROW_CHOICE, map, part, preset, help, .choices = &(list(WORD))[1])
 #define VT_PATH(name, preset, help) ROW(VT_ROW_PATH, false, name, preset, help, )
 #define VT_TEXT(name, preset, help) ROW(VT_ROW_PATH, false, name, preset, help, .is_text = true)
 #define VT_LIST(name, preset, help) ROW(VT_ROW_PATH, false, name, preset, help, .is_text = true, .is_list = true)
@@ -60,6 +70,14 @@ const vt_row *vt_row_find(const char *name)
     return NULL;
 }
 
+bool vt_row_has_parts(const char *name)
+{
+    const size_t length = strlen(name);
+    for (size_t i = 0; i < vt_row_count; i++)
+        if (strncmp(vt_rows[i].name, name, length) == 0 && vt_rows[i].name[length] == '.') return true;
+    return false;
+}
+
 const char *vt_row_nearest(const char *name, bool flags_too)
 {
     const char *names[sizeof vt_rows / sizeof vt_rows[0]];
@@ -78,5 +96,5 @@ bool vt_row_is_switch(const vt_row *row)
 
 bool vt_row_may_be_unset(const vt_row *row)
 {
-    return strcmp(row->preset, "None") == 0;
+    return row->none_counts || strcmp(row->preset, "None") == 0;
 }

@@ -23,6 +23,7 @@ typedef struct {
     bool flag_only;     /* not in a YAML file */
     bool is_text;       /* of a path: any text, which names no file */
     bool is_list;       /* of a path: in a YAML file also a list of words */
+    bool none_counts;   /* None is a value of its own, not the default */
     bool is_switch;     /* of a path: a switch that may also be given a path */
     const char *name;   /* a section's: its title */
     const char *preset; /* the default, as text */
@@ -41,6 +42,9 @@ extern const size_t vt_row_count;
 
 /* The row of an option or alias, NULL when there is none. */
 const vt_row *vt_row_find(const char *name);
+
+/* Are there options "name.part"? */
+bool vt_row_has_parts(const char *name);
 
 /* The known name that is nearest to this one; those of flags that a YAML file may not hold only if wanted. */
 const char *vt_row_nearest(const char *name, bool flags_too);
@@ -68,6 +72,12 @@ bool vt_row_may_be_unset(const vt_row *row);
 
 /* Is the option's value "not set"? */
 bool vt_row_is_unset(const vt_row *row, const vt_config *config);
+
+/* Puts the model in the place of auto, and its own defaults in the place of those that nothing has set (presets.c). */
+void vt_config_take_presets(vt_config *config);
+
+/* The file of configurations that a run with these flags reads where none is named. */
+const char *vt_config_model_file(const vt_config *flags);
 
 /* Sets the option, or what the alias stands for, from text. The error says what is wrong with the text, without the
  * option's name. */

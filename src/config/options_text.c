@@ -5,6 +5,16 @@
 
 enum { LINE_WIDTH = 100, MEANING_COLUMN = 36 };
 
+/* Of the next word; of one that is longer than a line, of its first words between '|' that fit. */
+static size_t next_length(const char *text)
+{
+    size_t length = strcspn(text, " "), fits = 0;
+    if (MEANING_COLUMN + vt_text_columns(text, length) <= LINE_WIDTH) return length;
+    for (size_t i = 0; i < length; i++)
+        if (text[i] == '|' && MEANING_COLUMN + vt_text_columns(text, i + 1) <= LINE_WIDTH) fits = i + 1;
+    return fits > 0 ? fits : length;
+}
+
 /* Words of text from MEANING_COLUMN to LINE_WIDTH; the cursor is at `column`. */
 static void print_wrapped(FILE *file, const char *text, int column)
 {
@@ -15,7 +25,7 @@ static void print_wrapped(FILE *file, const char *text, int column)
     fprintf(file, "%*s", MEANING_COLUMN - column, "");
     column = MEANING_COLUMN;
     while (*text != '\0') {
-        size_t length = strcspn(text, " ");
+        size_t length = next_length(text);
         int width = vt_text_columns(text, length);
         if (column > MEANING_COLUMN && column + 1 + width > LINE_WIDTH) {
             fprintf(file, "\n%*s", MEANING_COLUMN, "");

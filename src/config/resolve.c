@@ -97,6 +97,12 @@ static void derive_paths(vt_config *config)
     } paths[] = {{&config->train_data_path, VT_OPTION_train_data_path, "train"},
                  {&config->valid_data_path, VT_OPTION_valid_data_path, "valid"},
                  {&config->inf_data_path, VT_OPTION_inf_data_path, "test"},
+                 {&config->train_path, VT_OPTION_train_path, "train.h5"},
+                 {&config->val_path, VT_OPTION_val_path, "valid.h5"},
+                 {&config->train_path_npy_data, VT_OPTION_train_path_npy_data, "train_data.npy"},
+                 {&config->train_path_npy_label, VT_OPTION_train_path_npy_label, "train_label.npy"},
+                 {&config->val_path_npy_data, VT_OPTION_val_path_npy_data, "valid_data.npy"},
+                 {&config->val_path_npy_label, VT_OPTION_val_path_npy_label, "valid_label.npy"},
                  {&config->global_means_path, VT_OPTION_global_means_path, "stats/global_means.npy"},
                  {&config->global_stds_path, VT_OPTION_global_stds_path, "stats/global_stds.npy"},
                  {&config->time_diff_stds_path, VT_OPTION_time_diff_stds_path, "stats/time_diff_stds.npy"},
@@ -209,16 +215,35 @@ static void derive_resume(vt_config *config)
     *origin = VT_FROM_DEFAULT;
 }
 
+/* A part of the map chooses lr_schedule parts, unless the command line chooses another over the file's map. */
+static vt_status derive_schedule(vt_config *config)
+{
+    vt_status status = VT_OK;
+    static const vt_option_id parts[] = {VT_OPTION_lr_schedule_start_lr, VT_OPTION_lr_schedule_scaling,
+                                         VT_OPTION_lr_schedule_end_lr, VT_OPTION_lr_schedule_warmup_steps};
+    const vt_origin *origin = config->origin;
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+        if (origin[parts[i]] != VT_FROM_DEFAULT && origin[parts[i]] >= origin[VT_OPTION_lr_schedule])
+            config->lr_schedule = VT_SCHEDULE_PARTS;
+    VT_CHECK(config->lr_schedule != VT_SCHEDULE_PARTS || !isnan(config->lr_schedule_start_lr),
+             "lr_schedule has parts, but no start_lr, the highest learning rate; add --lr_schedule.start_lr=2e-4");
+done:
+    return status;
+}
+
 double vt_config_scaled_rate(const vt_config *config, double rate)
 {
+    const bool by_parts = config->lr_schedule == VT_SCHEDULE_PARTS;
+    const int scaling = by_parts ? config->lr_schedule_scaling : config->lr_scaling;
     double ratio = (double)config->global_batch_size / (double)config->base_batch_size;
-    if (config->lr_scaling == VT_SCALING_SQRT) return rate * sqrt(ratio);
-    return config->lr_scaling == VT_SCALING_LINEAR ? rate * ratio : rate;
+    if (scaling == VT_SCALING_SQRT) return rate * sqrt(ratio);
+    return scaling == VT_SCALING_LINEAR ? rate * ratio : rate;
 }
 
 double vt_config_learning_rate(const vt_config *config)
 {
-    return vt_config_scaled_rate(config, config->lr);
+    const bool by_parts = config->lr_schedule == VT_SCHEDULE_PARTS;
+    return vt_config_scaled_rate(config, by_parts ? config->lr_schedule_start_lr : config->lr);
 }
 
 /* "HH:MM:SS" or seconds; false when it is neither. */
@@ -273,6 +298,27 @@ done:
     return status;
 }
 
+/* A source has certain readers. */
+static vt_status check_loader(const vt_config *config)
+{
+    vt_status status = VT_OK;
+#define SOURCES_OF(enumerator, word, sources) sources,
+#define WORD_OF(enumerator, word, sources) word,
+    static const char *const sources[] = {VT_LOADERS(SOURCES_OF)}, *const words[] = {VT_LOADERS(WORD_OF)};
+    char *source = vt_config_value_text(config, "source");
+    vt_text others = {0};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        if (vt_text_choice(source, sources[i]) >= 0)
+            vt_text_append(&others, "%s%s", others.length > 0 ? ", " : "", words[i]);
+    VT_CHECK(others.length == 0 || vt_text_choice(source, sources[config->data_loader_config]) >= 0,
+             "data_loader_config %s: source %s has no such reader; use one of %s", words[config->data_loader_config],
+             source, others.characters);
+done:
+    free(source);
+    vt_text_close(&others);
+    return status;
+}
+
 static vt_status check_shapes(const vt_config *config)
 {
     vt_status status = VT_OK;
@@ -319,6 +365,9 @@ static vt_status check_pairs(const vt_config *config)
         config->cache != VT_CACHE_DEVICE || !config->skip_bad_samples,
         "cache: device reads both sets once, whole, so that skip_bad_samples can't replace samples in batches; use "
         "--cache=host");
+    VT_CHECK(!config->enable_benchy || !config->enable_manual_profiling,
+             "enable_benchy measures instead of training, so that enable_manual_profiling has no second epoch to "
+             "record; give one of the two");
     VT_CHECK(config->max_time == NULL || parse_duration(config->max_time, &seconds),
              "max_time '%.40s': expected HH:MM:SS (01:30:00) or a number of seconds", config->max_time);
 done:
@@ -484,8 +533,11 @@ done:
 vt_status vt_config_resolve(vt_config *config)
 {
     vt_status status = VT_OK;
+    vt_config_take_presets(config);
+    VT_TRY(derive_schedule(config));
     for (size_t i = 0; i < vt_row_count; i++) VT_TRY(vt_row_check_scope(&vt_rows[i], config));
     VT_TRY(check_task(config));
+    VT_TRY(check_loader(config));
     derive_paths(config);
     derive_channels(config);
     derive_resume(config);

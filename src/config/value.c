@@ -14,10 +14,11 @@ static void *field_of(const vt_row *row, const vt_config *config)
 
 static void unset(const vt_row *row, vt_config *config)
 {
-    int64_t *integer = field_of(row, config);
+    int64_t *integers = field_of(row, config);
     double *reals = field_of(row, config);
     char **path = field_of(row, config);
-    if (row->kind == VT_ROW_INTEGER) *integer = VT_UNSET_INTEGER;
+    if (row->kind == VT_ROW_INTEGER) *integers = VT_UNSET_INTEGER;
+    if (row->kind == VT_ROW_PAIR) integers[0] = integers[1] = VT_UNSET_INTEGER;
     if (row->kind == VT_ROW_REAL) *reals = NAN;
     if (row->kind == VT_ROW_RANGE) reals[0] = reals[1] = NAN;
     if (row->kind == VT_ROW_PATH) {
@@ -29,7 +30,7 @@ static void unset(const vt_row *row, vt_config *config)
 bool vt_row_is_unset(const vt_row *row, const vt_config *config)
 {
     const void *field = field_of(row, config);
-    if (row->kind == VT_ROW_INTEGER) return *(const int64_t *)field == VT_UNSET_INTEGER;
+    if (row->kind == VT_ROW_INTEGER || row->kind == VT_ROW_PAIR) return *(const int64_t *)field == VT_UNSET_INTEGER;
     if (row->kind == VT_ROW_REAL || row->kind == VT_ROW_RANGE) return isnan(*(const double *)field);
     return row->kind == VT_ROW_PATH && *(char *const *)field == NULL;
 }
@@ -183,7 +184,7 @@ static vt_status parse_option(const vt_row *row, const char *text, vt_config *co
     vt_status status = VT_OK;
     vt_text range = {0};
     VT_ASSERT(row->kind != VT_ROW_ALIAS);
-    if (is_none(text)) text = row->preset;
+    if (is_none(text) && !row->none_counts) text = row->preset;
     /* the path that a flag names may be a variable that is not set */
     bool is_empty = text[0] == '\0' && (row->kind != VT_ROW_PATH || origin != VT_FROM_COMMAND_LINE);
     if (vt_row_may_be_unset(row) && (is_empty || is_none(text))) {

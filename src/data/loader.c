@@ -203,7 +203,8 @@ vt_status vt_loader_open(const vt_loader_options *options, vt_loader **result)
                                 .parts = options->parts,
                                 .drop_last = options->drop_last,
                                 .shuffle = options->shuffle,
-                                .seed = options->seed};
+                                .seed = options->seed,
+                                .is_drawn = source->is_drawn};
     loader->sampler = vt_sampler_open(&order);
     loader->batch_count = vt_sampler_batch_count(loader->sampler);
     VT_CHECK(loader->batch_count > 0, "%s '%s' has %lld samples, fewer than one batch of %lld; lower the batch size",

@@ -50,10 +50,11 @@ vt_sampler_slice vt_sampler_batch(vt_sampler *sampler, int64_t epoch, int64_t ba
     const vt_sampler_options *options = &sampler->options;
     VT_ASSERT(epoch >= 0 && batch >= 0 && batch < vt_sampler_batch_count(sampler));
     if (sampler->epoch != epoch) {
-        if (options->shuffle)
+        const int64_t from = options->is_drawn ? epoch * options->sample_count : 0;
+        if (options->shuffle && !options->is_drawn)
             vt_random_permutation(options->seed, (uint64_t)epoch, options->sample_count, sampler->order);
         else
-            for (int64_t i = 0; i < options->sample_count; i++) sampler->order[i] = i;
+            for (int64_t i = 0; i < options->sample_count; i++) sampler->order[i] = from + i;
         sampler->epoch = epoch;
     }
     const int64_t first = batch * options->global_batch_size;

@@ -13,6 +13,7 @@ typedef struct {
     bool drop_last;            /* true: a partial last batch is left out; false: it is kept, smaller */
     bool shuffle;              /* vt_random_permutation(seed, epoch), else in order */
     uint64_t seed;
+    bool is_drawn; /* the samples of epoch e are e · sample_count + 0, 1, …; no `shuffle` */
 } vt_sampler_options;
 
 /* This part's samples of one global batch. */

@@ -24,6 +24,7 @@ struct vt_source {
     int64_t crossing_samples; /* samples that reach from one file into the next */
     int tensor_count;
     vt_tensor_spec specs[VT_BATCH_TENSORS];
+    bool is_drawn; /* at random: sample i of epoch e is number e · sample_count + i, and no other order is made */
     /* Sample i of every batch has the same values, whichever sample it is, so that the loader reads one batch only. */
     bool is_constant;
     /* What caches keep, see vt_source_kind.pieces; 0: nothing. */
@@ -62,7 +63,8 @@ typedef struct {
      * that lacks something. */
     void (*retry)(const vt_read_plan *plan, int64_t item, vt_decoder *decoder,
                   void (*mark)(int64_t sample, void *context), void *context);
-    vt_file_extent (*extent)(const vt_read_plan *plan, int64_t item); /* NULL: no item reads a file */
+    /* The index-th extent of an item; .bytes -1 behind the last one. NULL: no item reads a file. */
+    vt_file_extent (*extent)(const vt_read_plan *plan, int64_t item, int64_t index);
 } vt_reading;
 
 /* A part of a sample that is kept in a cache: `bytes` of frame `frame`, from `offset` on. A sample's pieces of a

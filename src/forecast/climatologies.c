@@ -42,17 +42,17 @@ static vt_status read_mean(const vt_config *config, const vt_dataset *dataset, f
     status = vt_npy_open(config->time_means_path, &array);
     if (status != VT_OK) vt_error_context("time_means_path (`vitrain stats` makes such a file)");
     if (status != VT_OK) goto done;
-    shape = vt_npy_shape_text(&array);
-    VT_CHECK(array.dimensions == 4 && array.shape[0] == 1 && array.shape[1] >= channels && array.shape[2] >= height &&
-                 array.shape[3] >= width,
+    shape = vt_npy_shape_text(&array.form);
+    VT_CHECK(array.form.dimensions == 4 && array.form.shape[0] == 1 && array.form.shape[1] >= channels &&
+                 array.form.shape[2] >= height && array.form.shape[3] >= width,
              "time_means_path '%s' is %s, expected [1, C, H, W] with at least %lld channels of [%lld, %lld]",
              config->time_means_path, shape, (long long)channels, (long long)height, (long long)width);
     /* means of the window alone, or of the whole grid */
     const vt_frame_window whole = {.rows = height, .width = width};
-    const bool is_cut = array.shape[2] == height && array.shape[3] == width;
+    const bool is_cut = array.form.shape[2] == height && array.form.shape[3] == width;
     const vt_frame_window *window = is_cut ? &whole : vt_dataset_window(dataset);
     VT_CHECK(
-        is_cut || vt_dataset_has_grid(dataset, array.shape[2], array.shape[3]) || !has_range(config),
+        is_cut || vt_dataset_has_grid(dataset, array.form.shape[2], array.form.shape[3]) || !has_range(config),
         "time_means_path '%s' is %s, neither of the window [%lld, %lld] nor of the grid of the files; make it again "
         "with `vitrain stats`",
         config->time_means_path, shape, (long long)height, (long long)width);
@@ -61,7 +61,7 @@ static vt_status read_mean(const vt_config *config, const vt_dataset *dataset, f
         for (int64_t y = 0; y < height; y++)
             for (int64_t x = 0; x < width; x++)
                 values[(c * height + y) * width + x] =
-                    (float)array.values[(c * array.shape[2] + window->first_row + y) * array.shape[3] +
+                    (float)array.values[(c * array.form.shape[2] + window->first_row + y) * array.form.shape[3] +
                                         vt_window_column(window, x)];
     *mean = values;
 done:

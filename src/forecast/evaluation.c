@@ -95,7 +95,7 @@ static vt_status find_map_channel(evaluation *e)
     const char *const *names = vt_dataset_channel_names(e->dataset), *wanted = e->options->channel;
     int64_t channels = e->options->config->n_out_channels;
     char buffer[32];
-    e->map_channel = vt_task_weather.pictured_field(e->options->config);
+    e->map_channel = vt_task_weather.pictured(e->options->config).field;
     if (wanted == NULL) return VT_OK;
     e->map_channel = 0;
     while (e->map_channel < channels && strcmp(vt_scores_channel_name(names, e->map_channel, buffer), wanted) != 0)

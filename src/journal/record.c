@@ -189,9 +189,9 @@ vt_status vt_record_step(vt_record *record, const vt_record_step_figures *figure
     add_step(sums, figures);
     if (figures->step % record->config->log_every != 0) return VT_OK;
     vt_log_info("step %lld: loss %f, gradient norm %.4g, learning rate %.4g, %.2f samples/sec",
-                (long long)figures->step, mean_loss(sums), figures->gradient_norm, figures->next_learning_rate,
+                (long long)figures->step, mean_loss(sums), figures->gradient_norm, figures->shown_learning_rate,
                 (double)sums->samples / sums->seconds);
-    VT_TRY(write_training_points(record, figures->step, sums, figures->next_learning_rate));
+    VT_TRY(write_training_points(record, figures->step, sums, figures->shown_learning_rate));
     *sums = (step_sums){0};
 done:
     return status;
@@ -216,7 +216,7 @@ vt_status vt_record_epoch(vt_record *record, const vt_record_epoch_figures *figu
         sums = record->sums;
         record->sums = (step_sums){0};
     }
-    if (sums.steps > 0) VT_TRY(write_training_points(record, figures->step, &sums, figures->next_learning_rate));
+    if (sums.steps > 0) VT_TRY(write_training_points(record, figures->step, &sums, figures->shown_learning_rate));
 done:
     return status;
 }
@@ -244,6 +244,8 @@ vt_status vt_record_picture(vt_record *record, const vt_picture *picture, int64_
     vt_comparison comparison = {.title = title,
                                 .left_title = "target",
                                 .right_title = "prediction",
+                                .before_title = picture->input != NULL ? "input" : NULL,
+                                .before = picture->input,
                                 .left = target,
                                 .right = prediction,
                                 .height = picture->height,

@@ -46,8 +46,8 @@ typedef struct {
     double waited;  /* seconds, of those below */
     double seconds; /* that the step took, waiting for data included */
     double loss;
-    double gradient_norm;                     /* before clipping */
-    double learning_rate, next_learning_rate; /* that the step was made with, and after the scheduler's step */
+    double gradient_norm;                      /* before clipping */
+    double learning_rate, shown_learning_rate; /* that the step was made with; that curves show */
 } vt_record_step_figures;
 
 /* After every step: adds its row to metrics.csv, and redraws the progress bar. With log_every, every N-th step also
@@ -62,7 +62,7 @@ typedef struct {
     double waited;       /* of them, for data */
     vt_step_times times; /* of the other seconds */
     double mean_loss;    /* of the steps' losses */
-    double next_learning_rate;
+    double shown_learning_rate;
     bool told; /* the epoch was logged before the run was stopped in its validation: only epochs.csv needs it now */
 } vt_record_epoch_figures;
 

@@ -4,10 +4,10 @@
 #include "config/forcings.h"
 #include "model/model.h"
 
-#define DECLARE(name, help) extern const vt_model_kind vt_model_##name;
+#define DECLARE(name, ...) extern const vt_model_kind vt_model_##name;
 VT_MODELS(DECLARE)
 
-#define ROW(name, help) &vt_model_##name,
+#define ROW(name, ...) &vt_model_##name,
 static const vt_model_kind *const kinds[] = {VT_MODELS(ROW)};
 
 const vt_model_kind *vt_model_kind_of(const vt_config *config)

@@ -79,12 +79,12 @@ static void build(unet *model, vt_parameters *parameters, const char *name, laye
     const vt_config *config = model->config;
     /* as PyTorch has it: [out, in] of a convolution, [in, out] of a transposed one */
     const int64_t first = l.up ? l.in : l.out, second = l.up ? l.out : l.in;
-    const bool is_uniform = isnan(config->conv_bias);
+    const bool is_uniform = isnan(config->weight_init_conv_bias);
     if (model->count > 0) vt_parameters_next_unit(parameters);
     l.weight = vt_parameters_add(parameters, name, "weight", 5, (const int64_t[]){first, second, 4, 4, 4},
-                                 VT_START_NORMAL, config->conv_scale);
+                                 VT_START_NORMAL, config->weight_init_conv_scale);
     l.bias = vt_parameters_add(parameters, name, "bias", 1, &l.out, is_uniform ? VT_START_UNIFORM : VT_START_VALUE,
-                               is_uniform ? 1 / sqrt((double)(TAPS * second)) : config->conv_bias);
+                               is_uniform ? 1 / sqrt((double)(TAPS * second)) : config->weight_init_conv_bias);
     model->layers[model->count++] = l;
 }
 

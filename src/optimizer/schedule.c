@@ -1,8 +1,26 @@
 #include "optimizer/schedule.h"
 
+/* As the 2022 tutorial has it, with i = step + 1: the warm-up's steps count for the cosine, too, whose period is the
+ * run, so that with a warm-up it doesn't reach its end. */
+static double rate_by_parts(const vt_config *config, int64_t run, int64_t step)
+{
+    const double highest = vt_config_learning_rate(config), end = config->lr_schedule_end_lr, i = (double)step + 1;
+    const bool warms =
+        config->lr_schedule_scaling != VT_SCALING_NONE && config->global_batch_size > config->base_batch_size;
+    const double warmup = warms ? (double)config->lr_schedule_warmup_steps : 0;
+    if (i < warmup) return highest * i / warmup;
+    return end + 0.5 * (highest - end) * (1 + cos(M_PI * (i - warmup) / (double)run));
+}
+
+double vt_schedule_shown(const vt_config *config, vt_schedule_length length, int64_t steps)
+{
+    return vt_schedule_rate(config, length, config->lr_schedule == VT_SCHEDULE_PARTS ? steps - 1 : steps);
+}
+
 double vt_schedule_rate(const vt_config *config, vt_schedule_length length, int64_t step)
 {
     const vt_stages restarts = vt_config_restarts(config);
+    if (config->lr_schedule == VT_SCHEDULE_PARTS) return rate_by_parts(config, length.run, step);
     double factor = 1, rate = vt_config_learning_rate(config);
     int64_t begin = 0, end = length.run, warmup = config->warmup;
     for (int i = 0; i < restarts.count; i++) {

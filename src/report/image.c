@@ -244,7 +244,8 @@ void vt_image_compare(const vt_comparison *c, vt_image *image)
     int cell = larger(width, larger(text_width(c->left_title, TEXT_SCALE), text_width(c->right_title, TEXT_SCALE)));
     if (with_difference) cell = larger(cell, text_width(c->difference_title, TEXT_SCALE));
     const int top = MARGIN + line + GAP + line + GAP / 2;
-    const int left = MARGIN + axes.left, right = left + cell + MARGIN, bar = right + cell + MARGIN;
+    const int before = MARGIN + axes.left, left = before + (c->before_title != NULL ? cell + MARGIN : 0);
+    const int right = left + cell + MARGIN, bar = right + cell + MARGIN;
     const int third = bar + bar_room(&scale);
     const int end = with_difference ? third + cell + MARGIN + bar_room(&other) : third;
     image->width = larger(end, 2 * MARGIN + text_width(c->title, TEXT_SCALE));
@@ -253,7 +254,8 @@ void vt_image_compare(const vt_comparison *c, vt_image *image)
 
     fill(image, 0, 0, image->width, image->height, WHITE);
     write_text(image, MARGIN, MARGIN, TEXT_SCALE, c->title);
-    draw_map(image, left, top, zoom, c, c->left_title, c->left, &scale, &axes, true);
+    if (c->before_title != NULL) draw_map(image, before, top, zoom, c, c->before_title, c->before, &scale, &axes, true);
+    draw_map(image, left, top, zoom, c, c->left_title, c->left, &scale, &axes, c->before_title == NULL);
     draw_map(image, right, top, zoom, c, c->right_title, c->right, &scale, &axes, false);
     draw_bar(image, bar, top, height, &scale);
     if (with_difference) {

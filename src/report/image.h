@@ -19,7 +19,9 @@ void vt_image_close(vt_image *image);
 typedef struct {
     const char *title;                    /* ASCII; above both */
     const char *left_title, *right_title; /* above each */
-    const float *left, *right;            /* [height, width]; row 0 is the north */
+    const char *before_title;             /* of a field that is drawn first, at the left; NULL: none */
+    const float *before;
+    const float *left, *right; /* [height, width]; row 0 is the north */
     int64_t height, width;
     const char *difference_title; /* title of a third field, right - left, with a colour bar of its own; NULL: none */
     const double *latitudes;      /* [height], degrees, for ticks at the sides; NULL: not known */
@@ -27,7 +29,7 @@ typedef struct {
     bool is_signed;               /* 0 has a meaning, as for winds: drawn like the difference */
 } vt_comparison;
 
-/* Draws both fields in turbo's colours, with one colour bar, whose range is that of the left field: values of the right
+/* Draws these fields in turbo's colours, with one colour bar, whose range is that of the left field: values of another
  * field outside it get the bar's end colours, NaN is grey. The difference, and signed fields, are blue below 0, white
  * at 0 and red above, with a symmetric range. Small grids are enlarged by a whole factor. */
 void vt_image_compare(const vt_comparison *comparison, vt_image *image);

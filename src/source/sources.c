@@ -1,6 +1,6 @@
 #include "source/sources.h"
 
-#define DECLARE(name, help) extern const vt_source_kind vt_source_##name;
+#define DECLARE(name, ...) extern const vt_source_kind vt_source_##name;
 VT_SOURCES(DECLARE)
 
 #define ROW(name, help) &vt_source_##name,

@@ -52,7 +52,7 @@ done:
     return status;
 }
 
-static vt_status parse_shape(const char *path, const char *header, vt_npy *array)
+static vt_status parse_shape(const char *path, const char *header, vt_npy_form *array)
 {
     vt_status status = VT_OK;
     const char *value = find_value(header, "shape");
@@ -101,10 +101,10 @@ done:
 }
 
 /* Values come as they lie in the file; float32 ones are widened in place, from the last to the first. */
-static vt_status read_values(const char *path, FILE *file, size_t size, vt_npy *array)
+static vt_status read_values(const char *path, FILE *file, vt_npy *array)
 {
     vt_status status = VT_OK;
-    size_t count = (size_t)array->count;
+    const size_t count = (size_t)array->form.count, size = array->form.element_size;
     array->values = malloc(count * sizeof *array->values + 1);
     VT_CHECK(array->values != NULL, "out of memory for the %zu values of %s", count, path);
     size_t found = fread(array->values, size, count, file);
@@ -119,24 +119,43 @@ done:
     return status;
 }
 
-vt_status vt_npy_open(const char *path, vt_npy *array)
+/* The file stays open behind its header. */
+static vt_status look(const char *path, FILE **file, vt_npy_form *form)
 {
     vt_status status = VT_OK;
     char *header = NULL;
-    size_t size = 0;
-    *array = (vt_npy){0};
-    FILE *file = fopen(path, "rb");
-    VT_CHECK(file != NULL, "can't open %s: %s", path, strerror(errno));
-    VT_CHECK(fgetc(file) != EOF || !ferror(file), "can't read %s: %s", path, strerror(errno));
-    rewind(file);
-    VT_TRY(read_header(path, file, &header));
+    *form = (vt_npy_form){0};
+    *file = fopen(path, "rbe");
+    VT_CHECK(*file != NULL, "can't open %s: %s", path, strerror(errno));
+    VT_CHECK(fgetc(*file) != EOF || !ferror(*file), "can't read %s: %s", path, strerror(errno));
+    rewind(*file);
+    VT_TRY(read_header(path, *file, &header));
     VT_ASSERT(header != NULL);
-    VT_TRY(parse_type(path, header, &size));
-    VT_TRY(parse_shape(path, header, array));
-    VT_TRY(read_values(path, file, size, array));
+    VT_TRY(parse_type(path, header, &form->element_size));
+    VT_TRY(parse_shape(path, header, form));
+    form->offset = ftell(*file);
+done:
+    free(header);
+    return status;
+}
+
+vt_status vt_npy_look(const char *path, vt_npy_form *form)
+{
+    FILE *file = NULL;
+    const vt_status status = look(path, &file, form);
+    if (file != NULL) fclose(file);
+    return status;
+}
+
+vt_status vt_npy_open(const char *path, vt_npy *array)
+{
+    vt_status status = VT_OK;
+    FILE *file = NULL;
+    *array = (vt_npy){0};
+    VT_TRY(look(path, &file, &array->form));
+    VT_TRY(read_values(path, file, array));
 done:
     if (file != NULL) fclose(file);
-    free(header);
     if (status != VT_OK) vt_npy_close(array);
     return status;
 }
@@ -147,12 +166,12 @@ void vt_npy_close(vt_npy *array)
     *array = (vt_npy){0};
 }
 
-char *vt_npy_shape_text(const vt_npy *array)
+char *vt_npy_shape_text(const vt_npy_form *form)
 {
     vt_text text = {0};
     vt_text_append(&text, "[");
-    for (int i = 0; i < array->dimensions; i++)
-        vt_text_append(&text, "%s%lld", i > 0 ? ", " : "", (long long)array->shape[i]);
+    for (int i = 0; i < form->dimensions; i++)
+        vt_text_append(&text, "%s%lld", i > 0 ? ", " : "", (long long)form->shape[i]);
     vt_text_append(&text, "]");
     return text.characters;
 }
@@ -169,22 +188,27 @@ static void append_header(vt_text *text, const int64_t *shape, int dimensions)
     vt_text_close(&dictionary);
 }
 
-vt_status vt_npy_write(const char *path, const float *values, const int64_t *shape, int dimensions)
+void vt_npy_write_header(FILE *file, const int64_t *shape, int dimensions)
 {
-    vt_status status = VT_OK;
-    FILE *file = NULL;
     vt_text header = {0};
-    size_t count = 1;
-    VT_TRY(vt_output_open(path, &file));
-    for (int i = 0; i < dimensions; i++) count *= (size_t)shape[i];
     append_header(&header, shape, dimensions);
     const unsigned char start[4] = {1, 0, (unsigned char)header.length, (unsigned char)(header.length >> 8)};
     fwrite(magic, 1, sizeof magic, file);
     fwrite(start, 1, sizeof start, file);
     fwrite(header.characters, 1, header.length, file);
+    vt_text_close(&header);
+}
+
+vt_status vt_npy_write(const char *path, const float *values, const int64_t *shape, int dimensions)
+{
+    vt_status status = VT_OK;
+    FILE *file = NULL;
+    size_t count = 1;
+    VT_TRY(vt_output_open(path, &file));
+    for (int i = 0; i < dimensions; i++) count *= (size_t)shape[i];
+    vt_npy_write_header(file, shape, dimensions);
     fwrite(values, sizeof *values, count, file);
     VT_TRY(vt_output_close(file, path));
 done:
-    vt_text_close(&header);
     return status;
 }

@@ -3,6 +3,7 @@
 #define VT_STORAGE_NPY_H
 
 #include <stdint.h>
+#include <stdio.h>
 
 #include "base/status.h"
 
@@ -11,9 +12,18 @@ enum { VT_NPY_DIMENSIONS = 8 };
 typedef struct {
     int dimensions;
     int64_t shape[VT_NPY_DIMENSIONS];
-    int64_t count;  /* product of the shape */
+    int64_t count; /* product of the shape */
+    size_t element_size;
+    int64_t offset; /* of the values in the file */
+} vt_npy_form;
+
+typedef struct {
+    vt_npy_form form;
     double *values; /* [count], row-major */
 } vt_npy;
+
+/* Reads the header alone. */
+vt_status vt_npy_look(const char *path, vt_npy_form *form);
 
 /* Reads a whole array; to be closed. Errors: no such file, not .npy, another type or order, cut short. */
 vt_status vt_npy_open(const char *path, vt_npy *array);
@@ -22,7 +32,10 @@ void vt_npy_close(vt_npy *array);
 /* Writes float32 values of the given shape, version 1.0, atomically; a file of that name is replaced. */
 vt_status vt_npy_write(const char *path, const float *values, const int64_t *shape, int dimensions);
 
+/* What comes before the values [shape], float32. An error is left in the stream. */
+void vt_npy_write_header(FILE *file, const int64_t *shape, int dimensions);
+
 /* "[1, 20, 1, 1]"; malloc'd. */
-char *vt_npy_shape_text(const vt_npy *array);
+char *vt_npy_shape_text(const vt_npy_form *form);
 
 #endif

@@ -28,5 +28,6 @@ void vt_picture_close(vt_picture *picture)
 {
     free(picture->title);
     free(picture->tag);
+    free(picture->input);
     *picture = (vt_picture){0};
 }

@@ -21,10 +21,16 @@ typedef struct {
     char **names; /* [count]: "t2m", or "2" of a channel without a name */
 } vt_score_names;
 
-/* The description of an image of one field. */
+/* What pictures show of the output: numbers [first, first + height * width) of one field. */
 typedef struct {
-    char *title; /* "t2m (K), 2001-03-05 06:00 UTC" */
-    char *tag;   /* TensorBoard's name of it */
+    int64_t field, first, height, width;
+} vt_picture_part;
+
+/* The description of an image of it. */
+typedef struct {
+    char *title;  /* "t2m (K), 2001-03-05 06:00 UTC" */
+    char *tag;    /* TensorBoard's name of it */
+    float *input; /* [height, width], malloc'd: what the model saw there, shown as well; NULL: not shown */
     int64_t height, width;
     const double *latitudes, *longitudes; /* degrees, [height] and [width]; NULL: not known */
     bool is_signed;                       /* 0 separates two kinds of values, like the directions of a wind */
@@ -77,8 +83,8 @@ struct vt_task_kind {
      * output, on the arena. */
     bool (*has_baseline)(const vt_config *config);
     vt_matrix (*baseline)(const vt_task *task, const vt_pass *pass, const vt_model_tensor *tensors);
-    /* The field of the output that pictures show; NULL: no pictures. */
-    int64_t (*pictured_field)(const vt_config *config);
+    /* NULL: no pictures. */
+    vt_picture_part (*pictured)(const vt_config *config);
     /* Of the first sample of `batch`, whose target [height, width] is given in the units of the data. */
     void (*describe_picture)(const vt_task *task, const vt_batch *batch, const float *target, vt_picture *picture);
 };

@@ -401,10 +401,12 @@ static vt_matrix weather_baseline(const vt_task *task, const vt_pass *pass, cons
 /* ---- pictures ---- */
 
 /* The third channel (t2m in the tutorials' data set), or the last one if there are fewer. */
-static int64_t weather_pictured_field(const vt_config *config)
+static vt_picture_part weather_pictured(const vt_config *config)
 {
     enum { T2M = 2 };
-    return config->n_out_channels > T2M ? T2M : config->n_out_channels - 1;
+    return (vt_picture_part){.field = config->n_out_channels > T2M ? T2M : config->n_out_channels - 1,
+                             .height = config->img_size[0],
+                             .width = config->img_size[1]};
 }
 
 /* The date, if it is known, is the target's. Departures are shown as they are. */
@@ -413,7 +415,7 @@ static void weather_describe_picture(const vt_task *task, const vt_batch *batch,
 {
     const weather *w = (const weather *)task;
     const vt_config *config = task->config;
-    const int64_t channel = weather_pictured_field(config);
+    const int64_t channel = weather_pictured(config).field;
     const vt_dataset *dataset = batch->samples != NULL && batch->sample_count > 0 ? vt_dataset_of(batch->source) : NULL;
     const char *known = channel_name(w, channel);
     char text[VT_DATE_SIZE], date[VT_DATE_SIZE + 8] = "", buffer[32];
@@ -450,5 +452,5 @@ const vt_task_kind vt_task_weather = {.name = "weather",
                                       .score = weather_score,
                                       .has_baseline = weather_has_baseline,
                                       .baseline = weather_baseline,
-                                      .pictured_field = weather_pictured_field,
+                                      .pictured = weather_pictured,
                                       .describe_picture = weather_describe_picture};

@@ -134,8 +134,8 @@ static vt_matrix restore(const vt_trainer *trainer, const vt_micro_batch *sample
     return trainer->model->kind->restore(trainer->model, &samples->pass, rows, as->mean, as->inverse_std);
 }
 
-/* Predicts the sample, and takes one field of it from the last stage. */
-static vt_status forecast_own(vt_trainer *trainer, const vt_batch *batch, int64_t field, float *prediction,
+/* Predicts the sample, and takes the part of it from the last stage. */
+static vt_status forecast_own(vt_trainer *trainer, const vt_batch *batch, vt_picture_part part, float *prediction,
                               float *target)
 {
     vt_backend *backend = trainer->backend;
@@ -153,20 +153,20 @@ static vt_status forecast_own(vt_trainer *trainer, const vt_batch *batch, int64_
     for (int i = 0; i < 2 && trainer->stage.is_last; i++) {
         const size_t mark = samples->arena.used;
         vt_matrix whole = restore(trainer, samples, rows[i]);
-        backend->copy_to_host(backend, fields[i], whole.data + field * whole.stride,
-                              (size_t)whole.columns * sizeof(float));
+        backend->copy_to_host(backend, fields[i], whole.data + part.field * whole.stride + part.first,
+                              (size_t)(part.height * part.width) * sizeof(float));
         vt_arena_pop(&samples->arena, mark);
     }
     vt_micro_batch_release(samples);
     return backend->check(backend);
 }
 
-vt_status vt_step_forecast(vt_trainer *trainer, const vt_batch *batch, int64_t field, float *prediction, float *target)
+vt_status vt_step_forecast(vt_trainer *trainer, const vt_batch *batch, vt_picture_part part, float *prediction,
+                           float *target)
 {
-    const vt_status status = forecast_own(trainer, batch, field, prediction, target);
-    const vt_config *config = trainer->config;
+    const vt_status status = forecast_own(trainer, batch, part, prediction, target);
     const vt_layout *layout = vt_world_layout(trainer->world);
-    const size_t bytes = (size_t)(config->img_size[0] * config->img_size[1]) * sizeof(float);
+    const size_t bytes = (size_t)(part.height * part.width) * sizeof(float);
     if (trainer->stage.is_last && trainer->stage.is_first) return status;
     int *stages = vt_allocate((size_t)layout->ranks, sizeof *stages, "a picture");
     const int last = stages[vt_layout_members(layout, 0, VT_AXES(VT_AXIS_PIPELINE), stages) - 1];

@@ -117,7 +117,7 @@ static vt_status note_step(vt_loop *loop, const vt_step_figures *figures, double
                                    .loss = figures->loss,
                                    .gradient_norm = figures->gradient_norm,
                                    .learning_rate = figures->learning_rate,
-                                   .next_learning_rate = vt_trainer_learning_rate(trainer, figures->step)};
+                                   .shown_learning_rate = vt_trainer_shown_rate(trainer, figures->step)};
     VT_TRY(vt_record_step(loop->record, &step));
     if (isfinite(figures->gradient_norm)) {
         progress->epoch_loss += figures->loss;
@@ -289,7 +289,7 @@ static vt_status note_epoch(vt_loop *loop, bool told)
                                      .waited = progress->epoch_waited,
                                      .times = times_of_epoch(loop),
                                      .mean_loss = progress->epoch_loss / (double)(steps - progress->epoch_skipped),
-                                     .next_learning_rate = vt_trainer_learning_rate(loop->trainer, progress->step),
+                                     .shown_learning_rate = vt_trainer_shown_rate(loop->trainer, progress->step),
                                      .told = told};
     return vt_record_epoch(loop->record, &whole);
 }
@@ -301,12 +301,12 @@ static vt_status draw_picture(vt_loop *loop, int64_t epoch, const vt_batch *batc
     vt_trainer *trainer = loop->trainer;
     const vt_config *config = vt_trainer_config(trainer);
     const vt_task *task = vt_trainer_task(trainer);
-    const int64_t plane = config->img_size[0] * config->img_size[1];
     vt_picture picture = {0};
-    if (task->kind->pictured_field == NULL) return VT_OK;
-    const int64_t field = task->kind->pictured_field(config);
+    if (task->kind->pictured == NULL) return VT_OK;
+    const vt_picture_part pictured = task->kind->pictured(config);
+    const int64_t plane = pictured.height * pictured.width;
     float *prediction = vt_allocate(2 * (size_t)plane, sizeof *prediction, "a picture"), *target = prediction + plane;
-    VT_TRY(vt_step_forecast(trainer, batch, field, prediction, target));
+    VT_TRY(vt_step_forecast(trainer, batch, pictured, prediction, target));
     task->kind->describe_picture(task, batch, target, &picture);
     VT_TRY(vt_record_picture(loop->record, &picture, epoch + 1, vt_trainer_steps_started(trainer), target, prediction));
 done:

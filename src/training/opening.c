@@ -47,12 +47,19 @@ static void log_model(const vt_opening *opening)
 
 static void log_training(const vt_config *config)
 {
+    static const char *const schedules[] = {[VT_SCHEDULE_COSINE] = "falls to 0 as a cosine",
+                                            [VT_SCHEDULE_NONE] = "constant",
+                                            [VT_SCHEDULE_PARTS] = "falls as a cosine"};
+    const bool by_parts = config->lr_schedule == VT_SCHEDULE_PARTS;
+    const int64_t warmup = !by_parts ? config->warmup
+                           : vt_config_learning_rate(config) > config->lr_schedule_start_lr
+                               ? config->lr_schedule_warmup_steps
+                               : 0;
     char *optimizer = vt_config_value_text(config, "optimizer"), *precision = vt_config_value_text(config, "amp_mode");
     vt_text line = {0};
     vt_text_append(&line, "training: batches of %lld, %s, learning rate %.4g (%s", (long long)config->global_batch_size,
-                   optimizer, vt_config_learning_rate(config),
-                   config->lr_schedule == VT_SCHEDULE_COSINE ? "falls to 0 as a cosine" : "constant");
-    if (config->warmup > 0) vt_text_append(&line, " after a warm-up of %lld steps", (long long)config->warmup);
+                   optimizer, vt_config_learning_rate(config), schedules[config->lr_schedule]);
+    if (warmup > 0) vt_text_append(&line, " after a warm-up of %lld steps", (long long)warmup);
     vt_text_append(&line, ")");
     if (config->weight_decay > 0) vt_text_append(&line, ", weight decay %.4g", config->weight_decay);
     if (config->dropout > 0) vt_text_append(&line, ", dropout %.4g", config->dropout);

@@ -128,8 +128,10 @@ vt_status vt_plan_make(const vt_config *config, const vt_plan_options *options, 
     vt_task *task = NULL;
     vt_evaluation evaluation = {0};
     vt_config own = *config; /* its strings stay the configuration's */
-    int64_t plane = config->img_size[0] * config->img_size[1];
-    float *fields = vt_allocate(2 * (size_t)plane, sizeof *fields, "the plan");
+    const vt_task_kind *kind = vt_task_kind_of(config);
+    const vt_picture_part pictured = kind->pictured != NULL ? kind->pictured(config) : (vt_picture_part){0};
+    const int64_t plane = pictured.height * pictured.width;
+    float *fields = vt_allocate(2 * (size_t)plane + 1, sizeof *fields, "the plan");
     memset(plan->communication, 0, sizeof plan->communication);
     int64_t micro = vt_trainer_micro_batch(config);
     vt_batch batch = {.sample_count = micro, .global_count = micro * config->data_parallel};
@@ -142,7 +144,7 @@ vt_status vt_plan_make(const vt_config *config, const vt_plan_options *options, 
     VT_TRY(plan_work(trainer, &own, plan));
     vt_step_evaluation_open(trainer, true, &evaluation);
     VT_TRY(vt_step_evaluate(trainer, &batch, &evaluation));
-    VT_TRY(vt_step_forecast(trainer, &batch, 0, fields, fields + plane));
+    if (plane > 0) VT_TRY(vt_step_forecast(trainer, &batch, pictured, fields, fields + plane));
     for (int i = 0; i < VT_MEMORY_CATEGORY_COUNT; i++) plan->bytes[i] = vt_backend_dry_count(dry)->bytes[i];
     plan->arena_bytes = vt_trainer_activation_bytes(trainer);
     plan->message_bytes =

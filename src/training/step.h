@@ -53,10 +53,11 @@ void vt_step_evaluation_finish(const vt_trainer *trainer, vt_evaluation *evaluat
  * a failure. Ends with VT_STOPPED between two batches when the run is to stop, on any rank (stop.h). */
 vt_status vt_validate(vt_trainer *trainer, vt_loader *loader, bool with_baseline, vt_evaluation *validation);
 
-/* Collective. Predicts sample 0 of a global batch, dropout off: field `field` of the output, and what it should be,
+/* Collective. Predicts sample 0 of a global batch, dropout off: a part of the output, and what it should be,
  * into the host's prediction and target [height, width], in the units of the data. Only the ranks that hold the sample
  * write them, rank 0 among them. Needs no more of the arena than vt_step_evaluate with a baseline. */
-vt_status vt_step_forecast(vt_trainer *trainer, const vt_batch *batch, int64_t field, float *prediction, float *target);
+vt_status vt_step_forecast(vt_trainer *trainer, const vt_batch *batch, vt_picture_part part, float *prediction,
+                           float *target);
 
 /* Predicts `count` samples, at most a micro-batch, dropout off: input, forcings and fields [count, …] on the host,
  * shaped as a sample's input, forcings (NULL where it has none) and target; input and fields in the units that the task

@@ -290,6 +290,11 @@ double vt_trainer_learning_rate(const vt_trainer *trainer, int64_t step)
     return vt_schedule_rate(trainer->config, trainer->length, step);
 }
 
+double vt_trainer_shown_rate(const vt_trainer *trainer, int64_t steps)
+{
+    return vt_schedule_shown(trainer->config, trainer->length, steps);
+}
+
 vt_step_times vt_trainer_times(const vt_trainer *trainer)
 {
     return trainer->times;

@@ -59,6 +59,9 @@ int64_t vt_trainer_steps_replayed(const vt_trainer *trainer);
 /* Of step `step` (0, 1, …). */
 double vt_trainer_learning_rate(const vt_trainer *trainer, int64_t step);
 
+/* What curves show of it after so many steps: see vt_schedule_shown. */
+double vt_trainer_shown_rate(const vt_trainer *trainer, int64_t steps);
+
 /* Where the time of steps went since it was last set. On a device that works on its own only measured steps count (see
  * vt_step_prepare). */
 vt_step_times vt_trainer_times(const vt_trainer *trainer);

@@ -11,8 +11,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     double sum = 0;
     vt_error_clear();
     if (vt_npy_open(path, &array) == VT_OK) {
-        for (int64_t i = 0; i < array.count; i++) sum += array.values[i];
-        free(vt_npy_shape_text(&array));
+        for (int64_t i = 0; i < array.form.count; i++) sum += array.values[i];
+        free(vt_npy_shape_text(&array.form));
         vt_npy_close(&array);
     }
     free(path);

@@ -177,9 +177,10 @@ static void compare_evaluations(side *one, side *many, const char *what)
 static void compare_forecasts(side *one, side *many, const char *what)
 {
     side *const sides[2] = {one, many};
+    const vt_picture_part part = {.field = 1, .height = HEIGHT, .width = WIDTH};
     float fields[2][2][HEIGHT * WIDTH];
     for (int i = 0; i < 2; i++)
-        EXPECT_OK(vt_step_forecast(sides[i]->rig.trainer, &sides[i]->batch, 1, fields[i][0], fields[i][1]));
+        EXPECT_OK(vt_step_forecast(sides[i]->rig.trainer, &sides[i]->batch, part, fields[i][0], fields[i][1]));
     for (int f = 0; f < 2 && vt_world_rank(many->rig.world) == 0; f++)
         for (int i = 0; i < HEIGHT * WIDTH; i++)
             EXPECT(isnan(fields[0][f][i]) ? isnan(fields[1][f][i]) : fabs(fields[0][f][i] - fields[1][f][i]) < 1e-4,

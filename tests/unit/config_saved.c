@@ -53,7 +53,7 @@ TEST(choices_are_set_by_their_words)
         }
     }
     EXPECT(config->optimizer == VT_OPTIMIZER_SGD && config->cpu_isa == VT_ISA_AMX && config->comm == VT_COMM_NCCL);
-    EXPECT(config->data_loader_config == VT_LOADER_SYNTHETIC && config->lr_scaling == VT_SCALING_LINEAR);
+    EXPECT(config->data_loader_config == VT_LOADER_DALI_LOWMEM && config->lr_scaling == VT_SCALING_LINEAR);
     vt_config_close(&config);
 }
 

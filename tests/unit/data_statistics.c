@@ -33,9 +33,9 @@ TEST(npy_round_trip)
     vt_npy array;
     EXPECT_OK(vt_npy_write(path, values, shape, 3));
     EXPECT_OK(vt_npy_open(path, &array));
-    EXPECT(array.dimensions == 3 && array.count == 6 && memcmp(array.shape, shape, sizeof shape) == 0);
+    EXPECT(array.form.dimensions == 3 && array.form.count == 6 && memcmp(array.form.shape, shape, sizeof shape) == 0);
     for (int i = 0; array.values != NULL && i < 6; i++) EXPECT_NEAR(array.values[i], (double)values[i], 0);
-    char *text = vt_npy_shape_text(&array);
+    char *text = vt_npy_shape_text(&array.form);
     EXPECT(strcmp(text, "[2, 1, 3]") == 0, "%s", text);
     free(text);
     vt_npy_close(&array);
@@ -154,7 +154,7 @@ static void expect_two_passes(int times, float (*fields)[CHANNELS][POINTS])
     for (int t = 0; t < times; t++) vt_statistics_add(statistics, &fields[t][0][0]);
     EXPECT_OK(vt_statistics_write(statistics, test_path("new/stats")));
     EXPECT_OK(vt_npy_open(test_path("new/stats/time_means.npy"), &time_means));
-    EXPECT(time_means.dimensions == 4 && time_means.shape[2] == HEIGHT && time_means.shape[3] == WIDTH);
+    EXPECT(time_means.form.dimensions == 4 && time_means.form.shape[2] == HEIGHT && time_means.form.shape[3] == WIDTH);
     EXPECT_OK(vt_statistics_read_pair(test_path("new/stats/global_means.npy"), test_path("new/stats/global_stds.npy"),
                                       CHANNELS, means, stds));
     for (int c = 0; c < CHANNELS; c++) {

@@ -27,7 +27,7 @@ typedef struct {
     vt_matrix out;
 } flight;
 
-#define NAME(name, help) #name,
+#define NAME(name, ...) #name,
 static const char *const models[] = {VT_MODELS(NAME)};
 enum { MODELS = sizeof models / sizeof models[0] };
 

@@ -355,7 +355,8 @@ TEST(forecast_is_what_is_evaluated)
     train_steps(&m, 3);
     vt_batch one = {.sample_count = 1, .global_count = 1, .tensors = {m.input + IN, m.target + TARGET}}; /* sample 1 */
     rig_evaluate(&m.rig, &one, false, &sums);
-    EXPECT_OK(vt_step_forecast(m.rig.trainer, &one, CHANNEL, field, target));
+    const vt_picture_part pictured = {.field = CHANNEL, .height = HEIGHT, .width = WIDTH};
+    EXPECT_OK(vt_step_forecast(m.rig.trainer, &one, pictured, field, target));
     for (int i = 0; i < HEIGHT * WIDTH; i++) {
         EXPECT_NEAR(target[i], m.target[TARGET + CHANNEL * HEIGHT * WIDTH + i], 1e-5);
         double difference = ((double)field[i] - (double)target[i]) / std;

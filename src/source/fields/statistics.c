@@ -251,9 +251,10 @@ vt_status vt_statistics_read(const char *path, const char *option_name, int64_t 
         status = vt_error_context("%s (`vitrain stats` makes such a file)", option_name);
         goto done;
     }
-    shape = vt_npy_shape_text(&array);
-    bool fits = array.dimensions == 4 && array.shape[0] == 1 && array.shape[2] == 1 && array.shape[3] == 1;
-    VT_CHECK(fits && array.shape[1] >= channels,
+    shape = vt_npy_shape_text(&array.form);
+    bool fits =
+        array.form.dimensions == 4 && array.form.shape[0] == 1 && array.form.shape[2] == 1 && array.form.shape[3] == 1;
+    VT_CHECK(fits && array.form.shape[1] >= channels,
              "%s: %s has shape %s, expected [1, C, 1, 1] with C at least %lld, the channels in use", option_name, path,
              shape, (long long)channels);
     for (int64_t c = 0; c < channels; c++) {

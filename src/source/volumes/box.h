@@ -1,0 +1,55 @@
+/* One array of a box: the fields of a cube of side³ points, in a file or in memory, out of which smaller cubes are
+ * read. */
+#ifndef VT_SOURCE_VOLUMES_BOX_H
+#define VT_SOURCE_VOLUMES_BOX_H
+
+#include "data/source.h"
+#include "source/volumes/turn.h"
+#include "storage/store.h"
+
+/* How its numbers are reached: straight from the file (RUNS, of .npy and contiguous HDF5), chunk by chunk (CHUNKS), by
+ * HDF5's library, or in memory. */
+typedef enum { VT_BOX_RUNS, VT_BOX_CHUNKS, VT_BOX_LIBRARY, VT_BOX_MEMORY } vt_box_reach;
+
+typedef struct {
+    char *path;
+    const char *name;         /* of the array in its file; NULL in a .npy file */
+    int64_t side;             /* points used along each axis: of the box, or of its corner */
+    int64_t extent, channels; /* of the file: points along each axis, and fields */
+    bool channels_last;
+    vt_box_reach reach;
+    int descriptor;  /* of the file; -1 with a .npy file that is closed */
+    int64_t address; /* where the numbers begin in it */
+    vt_store *store; /* of HDF5 */
+    vt_array *array;
+    vt_chunk_entry *chunks; /* where each chunk lies, once it was looked up */
+    pthread_mutex_t lock;   /* of `chunks` */
+    const float *memory;    /* the whole array, as the file has it */
+    struct vt_shared_box *shared;
+} vt_box;
+
+/* HDF5: dataset `name` [channels, L, L, L], float32. direct: past the library, where the file allows. name NULL: a .npy
+ * file [L, L, L, channels]. At least `channels` fields must be there. side: how much is used; VT_UNSET_INTEGER: all. */
+vt_status vt_box_open(const char *path, const char *name, int64_t channels, int64_t side, bool direct, vt_box **box);
+void vt_box_close(vt_box **box);
+
+/* Has the whole array in memory from now on, which all processes of this machine share. */
+vt_status vt_box_keep(vt_box *box);
+
+/* A cube of `side` points from `corner` on, of the first `channels` fields. */
+typedef struct {
+    int64_t corner[3], side, channels;
+} vt_box_cube;
+
+/* A cube is read in parts, by any threads in any order; to [side³, channels] = the cube, turned. */
+int64_t vt_box_parts(const vt_box *box, const vt_box_cube *cube);
+vt_status vt_box_read(vt_box *box, const vt_box_cube *cube, int64_t part, const vt_turn *turn,
+                      const vt_cube_fields *fields, vt_decoder *decoder, float *to);
+
+/* The index-th run of bytes that a part reads; .bytes -1 behind the last one. */
+vt_file_extent vt_box_extent(vt_box *box, const vt_box_cube *cube, int64_t part, int64_t index);
+
+/* Why the library has to read it; NULL: it needn't. */
+const char *vt_box_obstacle(const vt_box *box);
+
+#endif

@@ -1,0 +1,20 @@
+/* Memory that all processes of a user on one machine share, which the first of them fills. */
+#ifndef VT_SOURCE_VOLUMES_SHARED_BOX_H
+#define VT_SOURCE_VOLUMES_SHARED_BOX_H
+
+#include <stddef.h>
+
+#include "base/status.h"
+
+typedef struct vt_shared_box vt_shared_box;
+
+/* The memory [bytes] of the name `key`, which says all that its contents depend on. If no other process has filled it,
+ * it is filled by fill(memory, context), while others wait. It is gone when the last process closes it; one that was
+ * killed leaves it, for the next run to use. */
+vt_status vt_shared_box_open(const char *key, size_t bytes, vt_status (*fill)(void *memory, void *context),
+                             void *context, vt_shared_box **box);
+void vt_shared_box_close(vt_shared_box **box); /* *box may be NULL */
+
+const void *vt_shared_box_memory(const vt_shared_box *box);
+
+#endif

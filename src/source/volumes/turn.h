@@ -1,0 +1,43 @@
+/* The 24 ways in which the 2022 tutorial turns a cube: 16 rotations and 8 reflections (its list is no group). */
+#ifndef VT_SOURCE_VOLUMES_TURN_H
+#define VT_SOURCE_VOLUMES_TURN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { VT_TURNS = 24 };
+
+/* Axis a of the result is axis from[a] of the cube, reversed where flipped[a]: point i of the result is point j with
+ * j[from[a]] = flipped[a] ? side - 1 - i[a] : i[a]. */
+typedef struct {
+    int from[3];
+    bool flipped[3];
+} vt_turn;
+
+/* turn 0 … 23: entry turn + 1 of the tutorial's list. */
+extern const vt_turn vt_turns[VT_TURNS];
+
+/* A part of a cube as it lies in memory: points [first, first + count) of each axis, and fields. */
+typedef struct {
+    const float *values; /* of the first point and field */
+    int64_t first[3], count[3];
+    int64_t stride[3]; /* between points along each axis */
+    int64_t first_field, fields, field_stride;
+} vt_cube_part;
+
+/* Where field c of the result comes from: field source[c], times sign[c]. */
+enum { VT_CUBE_FIELDS = 64 };
+typedef struct {
+    int count;
+    int source[VT_CUBE_FIELDS];
+    float sign[VT_CUBE_FIELDS];
+} vt_cube_fields;
+
+/* The first `count` fields as they are; with rotate_vectors fields 1 to 3, the components of a velocity, turn with the
+ * cube. */
+vt_cube_fields vt_turn_fields(const vt_turn *turn, int64_t count, bool rotate_vectors);
+
+/* to [side³, fields.count]: the points of the turned cube that the part has. */
+void vt_turn_part(const vt_turn *turn, const vt_cube_fields *fields, int64_t side, const vt_cube_part *part, float *to);
+
+#endif

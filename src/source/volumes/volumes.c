@@ -1,0 +1,259 @@
+#include "source/volumes/volumes.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/random.h"
+#include "base/text.h"
+#include "storage/unpack.h"
+
+static const char *const dataset_names[VT_VOLUME_BOXES] = {"Nbody", "Hydro"};
+
+/* ---- draws ---- */
+
+vt_volume_draw vt_volume_draw_of(uint64_t seed, vt_set set, int64_t epoch, int64_t index, int64_t box, int64_t side)
+{
+    static const char *const streams[] = {"volumes, training", "volumes, validation", "volumes, test"};
+    const uint64_t key = seed ^ vt_random_name_key(streams[set]);
+    const uint32_t words[2] = {(uint32_t)key, (uint32_t)(key >> 32)};
+    const uint32_t counter[4] = {(uint32_t)index, (uint32_t)((uint64_t)index >> 32), (uint32_t)epoch,
+                                 (uint32_t)((uint64_t)epoch >> 32)};
+    const vt_random_block block = vt_random_philox(words, counter);
+    vt_volume_draw draw;
+    for (int a = 0; a < 3; a++)
+        draw.corner[a] = (int64_t)(((unsigned __int128)block.word[a] * (uint64_t)(box - side + 1)) >> 32);
+    draw.turn = (int)(((uint64_t)block.word[3] * VT_TURNS) >> 32);
+    return draw;
+}
+
+int64_t vt_volumes_extent(const vt_volumes *volumes)
+{
+    return volumes->boxes[0] != NULL ? volumes->boxes[0]->side : 0;
+}
+
+vt_volume_draw vt_volumes_draw(const vt_volumes *volumes, int64_t sample)
+{
+    const vt_source *source = &volumes->source;
+    return vt_volume_draw_of(volumes->seed, source->set, sample / source->sample_count, sample % source->sample_count,
+                             vt_volumes_extent(volumes), volumes->side);
+}
+
+/* ---- of a configuration ---- */
+
+static int specs(const vt_config *config, vt_span part, vt_tensor_spec *list)
+{
+    const int64_t points = config->data_size * config->data_size * config->data_size;
+    (void)part;
+    list[VT_TENSOR_INPUT] = (vt_tensor_spec){"input", VT_TENSOR_FLOAT32, 2, {points, VT_VOLUME_INPUTS}};
+    list[VT_TENSOR_TARGET] = (vt_tensor_spec){"target", VT_TENSOR_FLOAT32, 2, {points, config->N_out_channels}};
+    return VT_VOLUME_BOXES;
+}
+
+static bool is_noise(const vt_config *config)
+{
+    return config->data_loader_config == VT_LOADER_SYNTHETIC;
+}
+
+/* The file of a set's input (0) or target (1); malloc'd. */
+static char *path_of(const vt_config *config, vt_set set, int target)
+{
+    const char *const volumes[] = {config->train_path, config->val_path};
+    const char *const arrays[][2] = {{config->train_path_npy_data, config->train_path_npy_label},
+                                     {config->val_path_npy_data, config->val_path_npy_label}};
+    if (config->data_loader_config == VT_LOADER_DALI_LOWMEM) return vt_text_copy(arrays[set][target]);
+    const char *path = volumes[set], *slash = strrchr(path, '/');
+    if (config->use_cache == NULL) return vt_text_copy(path);
+    return vt_text_format("%s/%s", config->use_cache, slash != NULL ? slash + 1 : path);
+}
+
+/* ---- a set ---- */
+
+static void close_volumes(vt_source *source)
+{
+    vt_volumes *volumes = (vt_volumes *)source;
+    for (int t = 0; t < VT_VOLUME_BOXES; t++) vt_box_close(&volumes->boxes[t]);
+    free((char *)(uintptr_t)source->path);
+    free(volumes);
+}
+
+static vt_status open_boxes(const vt_config *config, vt_volumes *volumes)
+{
+    vt_status status = VT_OK;
+    const int loader = config->data_loader_config;
+    const vt_set set = volumes->source.set;
+    const bool is_set = config->box_size[0] != VT_UNSET_INTEGER;
+    const int64_t used = is_set ? config->box_size[set] : VT_UNSET_INTEGER;
+    const bool direct = loader != VT_LOADER_LOWMEM && loader != VT_LOADER_NATIVE;
+    for (int t = 0; t < VT_VOLUME_BOXES; t++) {
+        char *path = path_of(config, set, t);
+        const char *name = loader == VT_LOADER_DALI_LOWMEM ? NULL : dataset_names[t];
+        const vt_status opened = vt_box_open(path, name, volumes->channels[t], used, direct, &volumes->boxes[t]);
+        free(path);
+        VT_TRY(opened);
+        if (loader == VT_LOADER_INMEM) VT_TRY(vt_box_keep(volumes->boxes[t]));
+        if (volumes->source.obstacle == NULL) volumes->source.obstacle = vt_box_obstacle(volumes->boxes[t]);
+    }
+    const vt_box *input = volumes->boxes[0], *target = volumes->boxes[1];
+    VT_CHECK(input->side == target->side, "%s has %lld points along each axis, but %s has %lld", input->path,
+             (long long)input->side, target->path, (long long)target->side);
+    VT_CHECK(input->side >= volumes->side,
+             "%s: the box has %lld points along each axis, fewer than data_size %lld; use a larger box, or a smaller "
+             "data_size",
+             input->path, (long long)input->side, (long long)volumes->side);
+done:
+    return status;
+}
+
+static vt_status open_set(const vt_config *config, vt_set set, vt_span part, vt_source **result)
+{
+    vt_status status = VT_OK;
+    const bool training = set == VT_SET_TRAINING;
+    const int64_t limit = training ? config->limit_nsamples : config->limit_nsamples_val;
+    vt_volumes *volumes = vt_allocate(1, sizeof *volumes, "a source");
+    vt_source *source = &volumes->source;
+    VT_ASSERT(set != VT_SET_TEST);
+    *source = (vt_source){.kind = is_noise(config) ? &vt_source_volume_noise : &vt_source_volumes,
+                          .set = set,
+                          .option_name = training ? "train_path" : "val_path",
+                          .path = path_of(config, set, 0),
+                          .whole_count = training ? config->Nsamples : config->Nsamples_val,
+                          .is_constant = is_noise(config),
+                          .is_drawn = true};
+    source->sample_count = source->whole_count;
+    if (limit != VT_UNSET_INTEGER && limit < source->sample_count) source->sample_count = limit;
+    source->tensor_count = specs(config, part, source->specs);
+    volumes->side = config->data_size;
+    volumes->seed = (uint64_t)config->seed;
+    volumes->rotate_vectors = config->rotate_vectors;
+    volumes->loader = config->data_loader_config;
+    for (int t = 0; t < VT_VOLUME_BOXES; t++) volumes->channels[t] = source->specs[t].shape[1];
+    if (!is_noise(config)) VT_TRY(open_boxes(config, volumes));
+done:
+    if (status != VT_OK) vt_source_close(&source);
+    *result = source;
+    return status;
+}
+
+const char *vt_volumes_reading_name(const vt_volumes *volumes)
+{
+    static const char *const names[] = {[VT_BOX_RUNS] = "past HDF5",
+                                        [VT_BOX_CHUNKS] = "chunks past HDF5",
+                                        [VT_BOX_LIBRARY] = "through HDF5",
+                                        [VT_BOX_MEMORY] = "from memory, once on each machine"};
+    if (volumes->boxes[0] == NULL) return "noise, the same in every batch";
+    return volumes->boxes[0]->name == NULL ? "from .npy files" : names[volumes->boxes[0]->reach];
+}
+
+static void log_sets(const vt_source *training, const vt_source *validation, const char *threads)
+{
+    const vt_volumes *sets[] = {(const vt_volumes *)training, (const vt_volumes *)validation};
+    vt_log_info("reading: %s%s%s", vt_volumes_reading_name(sets[0]), training->is_constant ? "" : ", ",
+                training->is_constant ? "" : threads);
+    if (training->is_constant) return;
+    vt_log_info(
+        "boxes: %s, %lld³ points, and %s, %lld³; samples are cubes of %lld³ at random places, turned in %d ways%s",
+        training->path, (long long)vt_volumes_extent(sets[0]), validation->path, (long long)vt_volumes_extent(sets[1]),
+        (long long)sets[0]->side, VT_TURNS, sets[0]->rotate_vectors ? ", velocities too" : "");
+    if (training->obstacle == NULL) return;
+    if (sets[0]->loader == VT_LOADER_DIRECT)
+        vt_log_warning("data_loader_config asks to read past HDF5, but HDF5 has to read the box: %s",
+                       training->obstacle);
+    else if (sets[0]->loader == VT_LOADER_AUTO)
+        vt_log_info("HDF5 reads what can't be read past it: %s", training->obstacle);
+}
+
+static void describe(const vt_source *source, int64_t sample, char *buffer, int64_t size)
+{
+    const vt_volumes *volumes = (const vt_volumes *)source;
+    const vt_volume_draw draw = vt_volumes_draw(volumes, sample);
+    snprintf(buffer, (size_t)size, "%s, cube from point [%lld, %lld, %lld] on, transformation %d", source->path,
+             (long long)draw.corner[0], (long long)draw.corner[1], (long long)draw.corner[2], draw.turn + 1);
+}
+
+/* ---- looking for the number that made a loss infinite ---- */
+
+/* The point of the box from which point `index` of the turned cube came. */
+static void place_of(const vt_volumes *volumes, const vt_volume_draw *draw, int64_t index, int64_t place[3])
+{
+    const vt_turn *turn = &vt_turns[draw->turn];
+    for (int a = 2; a >= 0; a--) {
+        const int64_t i = index % volumes->side;
+        index /= volumes->side;
+        place[turn->from[a]] = draw->corner[turn->from[a]] + (turn->flipped[a] ? volumes->side - 1 - i : i);
+    }
+}
+
+static vt_status check(vt_source *source, int64_t sample)
+{
+    vt_status status = VT_OK;
+    vt_volumes *volumes = (vt_volumes *)source;
+    const vt_volume_draw draw = vt_volumes_draw(volumes, sample);
+    const vt_turn *turn = &vt_turns[draw.turn];
+    float *values = NULL;
+    for (int t = 0; t < VT_VOLUME_BOXES; t++) {
+        const int64_t channels = volumes->channels[t], count = vt_tensor_values(&source->specs[t]);
+        vt_box *box = volumes->boxes[t];
+        vt_box_cube cube = {.side = volumes->side, .channels = channels};
+        memcpy(cube.corner, draw.corner, sizeof cube.corner);
+        const vt_cube_fields fields = vt_turn_fields(turn, channels, false);
+        values = vt_reallocate(values, (size_t)count, sizeof *values, "a sample");
+        for (int64_t part = 0; part < vt_box_parts(box, &cube); part++)
+            VT_TRY(vt_box_read(box, &cube, part, turn, &fields, NULL, values));
+        for (int64_t i = 0; i < count; i++) {
+            int64_t at[3];
+            place_of(volumes, &draw, i / channels, at);
+            VT_CHECK(vt_all_finite(&values[i], 1), "%s: %s%sholds %g at channel %lld, point [%lld, %lld, %lld]",
+                     box->path, box->name != NULL ? box->name : "", box->name != NULL ? " " : "", (double)values[i],
+                     (long long)(i % channels), (long long)at[0], (long long)at[1], (long long)at[2]);
+        }
+    }
+done:
+    free(values);
+    return status;
+}
+
+const vt_source_kind vt_source_volumes = {.name = "volumes",
+                                          .specs = specs,
+                                          .open = open_set,
+                                          .close = close_volumes,
+                                          .log = log_sets,
+                                          .describe = describe,
+                                          .check = check,
+                                          .reading = &vt_volumes_reading};
+
+/* ---- data_loader_config: synthetic ---- */
+
+/* Standard normal noise. A constant source: the sample is a place in the batch. */
+static vt_status read_noise(vt_source *source, int64_t sample, void *const *tensors)
+{
+    const vt_volumes *volumes = (const vt_volumes *)source;
+    for (int t = 0; t < VT_VOLUME_BOXES; t++) {
+        float *values = tensors[t];
+        const int64_t count = vt_tensor_values(&source->specs[t]);
+        for (int64_t i = 0; i < count; i += 4) {
+            float normals[4];
+            const uint32_t key[2] = {(uint32_t)volumes->seed, (uint32_t)(volumes->seed >> 32) ^ (uint32_t)t};
+            const uint32_t counter[4] = {(uint32_t)i, (uint32_t)(i >> 32), (uint32_t)sample, 0x766f6c75u /* "volu" */};
+            vt_random_normals(vt_random_philox(key, counter), normals);
+            for (int64_t k = 0; k < 4 && i + k < count; k++) values[i + k] = normals[k];
+        }
+    }
+    return VT_OK;
+}
+
+static void describe_noise(const vt_source *source, int64_t sample, char *buffer, int64_t size)
+{
+    (void)source;
+    snprintf(buffer, (size_t)size, "synthetic sample %lld", (long long)sample);
+}
+
+const vt_source_kind vt_source_volume_noise = {.name = "volume noise",
+                                               .specs = specs,
+                                               .open = open_set,
+                                               .close = close_volumes,
+                                               .log = log_sets,
+                                               .describe = describe_noise,
+                                               .read = read_noise};

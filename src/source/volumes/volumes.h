@@ -1,0 +1,42 @@
+/* The source `volumes`: cubes cut at random out of a box of N-body fields (the input) and hydrodynamic fields (the
+ * target) at the same place, each turned in one of 24 ways. Tensors are [side³, channels], the last axis of the box
+ * fastest. */
+#ifndef VT_SOURCE_VOLUMES_VOLUMES_H
+#define VT_SOURCE_VOLUMES_VOLUMES_H
+
+#include "source/volumes/box.h"
+
+enum { VT_VOLUME_INPUTS = 4, VT_VOLUME_BOXES = 2 };
+
+typedef struct {
+    vt_source source;
+    int64_t side; /* of a cube */
+    int64_t channels[VT_VOLUME_BOXES];
+    vt_box *boxes[VT_VOLUME_BOXES]; /* of input and target; NULL: noise */
+    uint64_t seed;
+    bool rotate_vectors;
+    int loader;
+} vt_volumes;
+
+/* Where draw `index` of epoch `epoch` of a set begins in a box of `box` points along each axis, and its turn: a
+ * function of these numbers alone. */
+typedef struct {
+    int64_t corner[3];
+    int turn;
+} vt_volume_draw;
+
+vt_volume_draw vt_volume_draw_of(uint64_t seed, vt_set set, int64_t epoch, int64_t index, int64_t box, int64_t side);
+
+/* The draw of sample epoch · sample_count + index. */
+vt_volume_draw vt_volumes_draw(const vt_volumes *volumes, int64_t sample);
+
+/* The points along each axis that are used of its boxes; 0: noise. */
+int64_t vt_volumes_extent(const vt_volumes *volumes);
+
+/* "dali-lowmem (.npy files, past HDF5)": how samples are read. */
+const char *vt_volumes_reading_name(const vt_volumes *volumes);
+
+extern const vt_reading vt_volumes_reading;
+extern const vt_source_kind vt_source_volumes, vt_source_volume_noise;
+
+#endif

@@ -1,0 +1,126 @@
+# The 3-D U-Net of the 2022 tutorial, as its users run it: small cubes of a small synthetic universe.
+
+"$VITRAIN" synth data --model=unet3d --box_size=[40,36] --npy >/dev/null
+SMALL="--data_dir=data --box_size=None --data_size=32 --full_scale=false --unet_width=4 --expdir=runs --num_threads=1"
+
+# unet CONFIG FLAG...
+unet() { local config=$1; shift; "$VITRAIN" --yaml_config="$TOP/config/UNet.yaml" --config="$config" $SMALL "$@"; }
+
+# What a run learnt: the losses of all steps, and of the validations.
+learnt() { cut -d, -f1,3 runs/unet_demo/*/"$1"/metrics.csv; cut -d, -f1,4 runs/unet_demo/*/"$1"/epochs.csv; }
+
+alike() { # RUN RUN: losses within 1e-5
+    paste -d, <(learnt "$1") <(learnt "$2") |
+        awk -F, '$2 + 0 > 0 { n++; if (($2 - $4) ^ 2 > (1e-5 * $2) ^ 2) { print; bad = 1 } } END { exit bad || n < 5 }'
+}
+
+DEMO="--Nsamples=16 --Nsamples_val=6 --num_epochs=1"
+
+test_all_configurations() {
+    local config configs="base short short_opt bs64_opt bs256_opt bs512_test bs512_opt bs2048_opt bs8192_opt base_sm
+        shorter_sm short_sm short_opt_sm bs32_opt_sm bs576_test_sm bs576_opt_sm bs2304_opt_sm bs9216_opt_sm"
+    for config in $configs; do
+        unet $config --local_batch_size=4 --Nsamples=8 --Nsamples_val=4 --num_epochs=1 >$config.log ||
+            { echo "$config:"; tail -1 $config.log; return 1; }
+    done
+    [ "$(wc -w <<<"$configs")" -eq 18 ]
+}
+
+test_flags_of_the_scripts() {
+    says "Time taken for epoch 4 is " "  Avg train loss=" "  Avg val loss=" "DONE ---- rank 0" \
+        "copying (dark matter's fields)" "fp16" -- unet short --num_epochs 4 --num_data_workers 8 \
+        --data_loader_config=dali-lowmem --amp_mode=fp16 --enable_apex --enable_jit --Nsamples=8 --Nsamples_val=4 \
+        --global_batch_size=4
+    contains "$output" "  Valid L1 by channel: density=0." " temperature=0." "reading: from .npy files, 8 threads"
+    says "DONE" -- unet bs64_opt --num_epochs 2 --local_batch_size 4 --enable_manual_profiling --noddp --run_num=b \
+        --disable_broadcast_buffers --bucket_cap_mb 100 --Nsamples=8 --Nsamples_val=4
+    [ -s runs/short/1CPU/00/images/epoch-0004.png ]
+    head -1 runs/short/1CPU/00/epochs.csv | grep -q ',l1_density,l1_vx,.*,copying_l1_temperature$'
+}
+
+test_readers_agree() {
+    local reader
+    mkdir chunked && cp data/*.h5 chunked
+    unet unet_demo $DEMO >/dev/null
+    for reader in lowmem native direct inmem dali-lowmem; do
+        unet unet_demo $DEMO --data_loader_config=$reader --num_data_workers=3 --run_num=$reader >/dev/null
+        cmp <(learnt 00) <(learnt $reader)
+    done
+    unet unet_demo $DEMO --use_cache=chunked --run_num=copy >/dev/null
+    cmp <(learnt 00) <(learnt copy)
+    command -v h5repack >/dev/null || skip "the rest needs h5repack"
+    for file in train valid; do h5repack -l Nbody:CHUNK=2x16x9x40 -l Hydro:CHUNK=1x7x7x7 -f Nbody:GZIP=1 -f Nbody:SHUF data/$file.h5 chunked/$file.h5; done
+    for reader in auto lowmem inmem; do
+        unet unet_demo $DEMO --use_cache=chunked --data_loader_config=$reader --run_num=c-$reader >/dev/null
+        cmp <(learnt 00) <(learnt c-$reader)
+    done
+    grep -q "chunks past HDF5" runs/unet_demo/1CPU/c-auto/out.log
+}
+
+test_learns() {
+    unet unet_demo --unet_width=8 --Nsamples=240 --Nsamples_val=8 --num_epochs=1 --num_threads=2 >/dev/null
+    grep -o '[0-9.]* of it' runs/unet_demo/1CPU/00/out.log | awk '{ exit !($1 < 1.2) }'
+}
+
+test_resumed_to_the_bit() {
+    unet unet_demo --Nsamples=16 --Nsamples_val=4 --num_epochs=2 >/dev/null
+    VITRAIN_TESTING=1 unet unet_demo --Nsamples=16 --Nsamples_val=4 --num_epochs=2 --checkpoint_every=3 --run_num=cut --num_iters=None >/dev/null
+    cp -r runs/unet_demo/1CPU/cut runs/unet_demo/1CPU/again
+    rm -rf runs/unet_demo/1CPU/again/checkpoints/*8* runs/unet_demo/1CPU/again/checkpoints/{last,best}*
+    unet unet_demo --Nsamples=16 --Nsamples_val=4 --num_epochs=2 --run_num=again --resume >/dev/null
+    cmp <(learnt 00) <(learnt again)
+}
+
+test_layouts() {
+    needs_mpi
+    local n zero
+    unet unet_demo $DEMO >/dev/null
+    unet unet_demo $DEMO --grad_accumulation=2 --run_num=parts >/dev/null
+    alike 00 parts
+    for n in 2 4; do
+        for zero in 0 1 3; do
+            "$TOP/tests/mpirun" -np $n "$VITRAIN" --yaml_config="$TOP/config/UNet.yaml" --config=unet_demo $SMALL $DEMO \
+                --zero_stage=$zero --run_num=$n-$zero >/dev/null
+            alike 00 $n-$zero
+        done
+    done
+    refuses "tensor_parallel 2: model unet3d can't be split this way; use --tensor_parallel=1" -- \
+        "$TOP/tests/mpirun" -np 2 "$VITRAIN" --yaml_config="$TOP/config/UNet.yaml" --config=unet_demo $SMALL --tensor_parallel=2
+}
+
+test_npy_command() {
+    mkdir made && cd made
+    says "train_data.npy" "train_label.npy" -- "$VITRAIN" npy -i ../data/train.h5 -d Nbody -l Hydro
+    cmp train_data.npy ../data/train_data.npy
+    cmp train_label.npy ../data/train_label.npy
+    refuses "there is no dataset 'Gas'" -- "$VITRAIN" npy ../data/train.h5 --label_field=Gas
+    [ "$(ls | wc -l)" -eq 2 ]
+}
+
+test_bad_boxes() {
+    refuses_once "the box has 40 points along each axis, fewer than data_size 64" -- unet unet_demo --data_size=64
+    refuses_once "has 40 points along each axis, but box_size says 64" -- unet unet_demo --box_size=64,32
+    refuses_once "data_size 33: expected a multiple of 32" -- unet unet_demo --data_size=33
+    refuses_once "none.h5" "No such file" -- unet unet_demo --train_path=none.h5 --data_dir=None
+    head -c 100000 data/train_data.npy >cut.npy
+    refuses_once "cut.npy: cut short" -- unet unet_demo --data_loader_config=dali-lowmem --train_path_npy_data=cut.npy
+    refuses_once "train_label.npy: the array has 5 channels, but 7 are needed" -- unet unet_demo --data_loader_config=dali-lowmem --N_out_channels=7
+    refuses_once "is there already" -- "$VITRAIN" synth data --model=unet3d
+    refuses_once "--years is no flag of a set for model unet3d" -- "$VITRAIN" synth other --model=unet3d --years=2
+    refuses_once "--tile is no flag of a set for model vit" -- "$VITRAIN" synth other --tile=2
+    refuses_once "box_size 7: expected an even number" -- "$VITRAIN" synth other --model=unet3d --box_size=8,7
+    [ ! -e runs ]
+}
+
+# A NaN in the box ends the run with its place.
+test_a_bad_number() {
+    cp data/train.h5 whole.h5
+    python3 - 2>/dev/null <<'PY' || skip "needs NumPy"
+import numpy
+a = numpy.load('data/train_data.npy')
+a[3, 4, 5, 1] = numpy.nan
+a[:, :, :, 2][7:9] = numpy.nan
+numpy.save('data/train_data.npy', a)
+PY
+    refuses "train_data.npy" "holds nan at channel" "point [" -- unet unet_demo $DEMO --data_loader_config=dali-lowmem
+}
