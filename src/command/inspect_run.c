@@ -55,6 +55,7 @@ static void print_losses(const char *directory, int *faults)
     char *steps_path = vt_text_format("%s/metrics.csv", directory);
     char *epochs_path = vt_text_format("%s/epochs.csv", directory);
     vt_table steps = {0}, epochs = {0};
+    char baseline[VT_BASELINE_NAME];
     vt_inspect_check(faults, vt_table_open(steps_path, &steps));
     if (steps.rows > 0)
         printf("  steps: %.0f done (epoch %.0f), last loss %.6g, %.4g samples/s, data wait %.0f %%\n",
@@ -65,9 +66,10 @@ static void print_losses(const char *directory, int *faults)
         printf("  steps: none yet\n");
     if (vt_output_exists(epochs_path)) vt_inspect_check(faults, vt_table_open(epochs_path, &epochs));
     if (epochs.rows > 0)
-        printf("  epochs: %lld done, last losses: training %.6g, validation %.6g (persistence %.6g)\n",
+        printf("  epochs: %lld done, last losses: training %.6g, validation %.6g (%s %.6g)\n",
                (long long)vt_table_value(&epochs, -1, "epoch"), vt_table_value(&epochs, -1, "train_loss"),
-               vt_table_value(&epochs, -1, "valid_loss"), vt_table_value(&epochs, 0, "persistence_loss"));
+               vt_table_value(&epochs, -1, "valid_loss"), vt_epochs_baseline(&epochs, baseline),
+               vt_epochs_baseline_value(&epochs, "loss"));
     if (!isfinite(vt_table_value(&steps, -1, "loss")) && steps.rows > 0)
         vt_inspect_fault(faults, "the last step's loss is not a number");
     vt_table_close(&steps);

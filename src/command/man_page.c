@@ -87,8 +87,8 @@ static const char *escape_of(unsigned character)
     static const struct {
         char character;
         const char *escape;
-    } escapes[] = {{'\\', "\\e"},  {'-', "\\-"},   {'\'', "\\(aq"}, {'"', "\\(dq"},
-                   {'`', "\\(ga"}, {'^', "\\(ha"}, {'~', "\\(ti"}};
+    } escapes[] = {{'\\', "\\e"},  {'-', "\\-"},   {'\'', "\\(aq"}, {'"', "\\(dq"}, {'`', "\\(ga"},
+                   {'^', "\\(ha"}, {'~', "\\(ti"}, {'|', "|\\:"}}; /* where a long list of words may be broken */
     for (size_t i = 0; i < sizeof escapes / sizeof escapes[0]; i++)
         if (character == (unsigned)escapes[i].character) return escapes[i].escape;
     return NULL;

@@ -67,6 +67,21 @@ static bool gives_global_batch(int flag_count, char *const *flags)
     return false;
 }
 
+/* Before flags that only forecasts of fields have. */
+static vt_status check_source(const char *yaml, const char *checkpoint)
+{
+    vt_status status = VT_OK;
+    enum { OF_LAYOUT = 4 };
+    vt_config *config = NULL;
+    VT_TRY(vt_config_open_text(yaml, checkpoint, OF_LAYOUT, (char *const *)(uintptr_t)forced, 1, &config));
+    VT_CHECK(strcmp(vt_source_kind_of(config)->name, "fields") == 0,
+             "%s: its model was trained on source %s, but only fields in files can be forecast", checkpoint,
+             vt_source_kind_of(config)->name);
+done:
+    vt_config_close(&config);
+    return status;
+}
+
 vt_status vt_forecaster_configure(const char *name, int flag_count, char *const *flags, int64_t ranks,
                                   char **checkpoint, vt_config **config)
 {
@@ -79,14 +94,12 @@ vt_status vt_forecaster_configure(const char *name, int flag_count, char *const 
     VT_TRY(vt_checkpoint_find(name, VT_CHECKPOINT_TO_SHOW, checkpoint));
     VT_TRY(open_index(*checkpoint, &index));
     VT_TRY(vt_tensor_file_get_text(index, "configuration", &yaml));
+    VT_TRY(check_source(yaml, *checkpoint));
     VT_TRY(vt_config_open_text(yaml, *checkpoint, flag_count + forced_count, all, ranks, config));
     VT_CHECK((*config)->tensor_parallel == 1 && (*config)->context_parallel == 1 && (*config)->zero_stage == 0,
              "a forecast needs whole layers on each rank, whatever the model was trained on: leave tensor_parallel and "
              "context_parallel at 1 and zero_stage at 0; --pipeline_parallel divides the model, and more ranks share "
              "out the initial times");
-    VT_CHECK(strcmp(vt_source_kind_of(*config)->name, "fields") == 0,
-             "%s: its model was trained on source %s, but only fields in files can be forecast", *checkpoint,
-             vt_source_kind_of(*config)->name);
     const char *const *const fixed[] = {vt_model_kind_of(*config)->identity, vt_task_kind_of(*config)->identity};
     VT_TRY(vt_known_fields_complete(*config));
     for (int i = 0; i < 2; i++)

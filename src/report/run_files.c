@@ -149,3 +149,22 @@ bool vt_run_is_finished(const char *last)
         if (strstr(last, ends[i]) != NULL) return true;
     return false;
 }
+
+const char *vt_epochs_baseline(const vt_table *epochs, char name[VT_BASELINE_NAME])
+{
+    const int64_t column = vt_table_find(epochs, "valid_loss") + 1;
+    const char *found = column > 0 && column < epochs->columns ? epochs->names[column] : "";
+    const size_t length = strlen(found), suffix = strlen("_loss");
+    if (length <= suffix || strcmp(found + length - suffix, "_loss") != 0) return strcpy(name, "persistence");
+    snprintf(name, VT_BASELINE_NAME, "%.*s", (int)(length - suffix), found);
+    return name;
+}
+
+double vt_epochs_baseline_value(const vt_table *epochs, const char *column)
+{
+    char baseline[VT_BASELINE_NAME];
+    char *name = vt_text_format("%s_%s", vt_epochs_baseline(epochs, baseline), column);
+    const double value = vt_table_value(epochs, 0, name);
+    free(name);
+    return value;
+}

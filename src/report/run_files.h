@@ -33,6 +33,13 @@ double vt_run_best_loss(const vt_run_files *files);
 
 /* The mean of a column of metrics.csv over the last `most` steps; NAN before the first. */
 double vt_run_recent_mean(const vt_run_files *files, const char *column, int64_t most);
+/* The baseline's name in epochs.csv: its loss, "persistence_loss", follows the validation's. */
+enum { VT_BASELINE_NAME = 64 };
+const char *vt_epochs_baseline(const vt_table *epochs, char name[VT_BASELINE_NAME]);
+
+/* Its value, or that of one of its scores, `column` ("loss", "rmse_u10"), in the first epoch; NAN: there is none. */
+double vt_epochs_baseline_value(const vt_table *epochs, const char *column);
+
 enum { VT_RUN_RECENT = 50 }; /* steps over which a loss is smoothed */
 
 /* The categories of memory in plan.csv. */

@@ -29,16 +29,18 @@ static const char *seconds_text(double value, char buffer[VT_NUMBER_SIZE])
 
 static void append_cards(vt_text *html, const vt_run_files *run)
 {
-    char number[VT_NUMBER_SIZE], other[VT_NUMBER_SIZE], detail[96];
+    char number[VT_NUMBER_SIZE], other[VT_NUMBER_SIZE], detail[96], name[VT_BASELINE_NAME], title[96];
     double valid = vt_table_value(&run->epochs, -1, "valid_loss"), best = vt_run_best_loss(run);
-    double persistence = vt_table_value(&run->epochs, 0, "persistence_loss");
+    const double baseline = vt_epochs_baseline_value(&run->epochs, "loss");
+    vt_epochs_baseline(&run->epochs, name);
     vt_text_append(html, "<div class=\"cards\">");
     snprintf(detail, sizeof detail, "best %s", vt_number_short(best, other));
     if (run->epochs.rows > 0) vt_page_append_card(html, "validation loss", vt_number_short(valid, number), detail);
-    if (isfinite(persistence)) {
-        snprintf(number, sizeof number, "%.3f", valid / persistence);
-        snprintf(detail, sizeof detail, "persistence %s", vt_number_short(persistence, other));
-        vt_page_append_card(html, "of persistence's loss", number, detail);
+    if (isfinite(baseline)) {
+        snprintf(number, sizeof number, "%.3f", valid / baseline);
+        snprintf(detail, sizeof detail, "%s %s", name, vt_number_short(baseline, other));
+        snprintf(title, sizeof title, "of %s's loss", name);
+        vt_page_append_card(html, title, number, detail);
     }
     snprintf(detail, sizeof detail, "last step %s", vt_number_short(vt_table_value(&run->steps, -1, "loss"), other));
     vt_page_append_card(html, "training loss, recent",
@@ -72,24 +74,26 @@ static vt_line line_of(const vt_table *table, const char *column, const char *na
 }
 
 /* x and y of a horizontal line over the whole run. */
-static vt_line level(const vt_run_files *run, double height, double points[4])
+/* `name`: of the baseline, for the legend. */
+static vt_line level(const vt_run_files *run, const char *name, double height, double points[4])
 {
     points[0] = 1;
     points[1] = fmax(2, vt_table_value(&run->steps, -1, "step"));
     points[2] = points[3] = height;
-    return (vt_line){"persistence", points, points + 2, 2, 1, VT_LINE_DASHED, -1};
+    return (vt_line){name, points, points + 2, 2, 1, VT_LINE_DASHED, -1};
 }
 
 static void append_loss(vt_text *html, const vt_run_files *run)
 {
     double points[4];
+    char name[VT_BASELINE_NAME];
     vt_line lines[4] = {line_of(&run->steps, "loss", "training, each step", VT_LINE_FAINT, 0)};
     int count = 1;
     if (run->epochs.rows > 0) {
         lines[count++] = line_of(&run->epochs, "train_loss", "training, epoch's mean", VT_LINE_PLAIN, 0);
         lines[count++] = line_of(&run->epochs, "valid_loss", "validation", VT_LINE_DOTS, 1);
-        double persistence = vt_table_value(&run->epochs, 0, "persistence_loss");
-        if (isfinite(persistence)) lines[count++] = level(run, persistence, points);
+        const double baseline = vt_epochs_baseline_value(&run->epochs, "loss");
+        if (isfinite(baseline)) lines[count++] = level(run, vt_epochs_baseline(&run->epochs, name), baseline, points);
     }
     const vt_chart chart = {.title = "Loss",
                             .x_name = "step",
@@ -115,32 +119,40 @@ static void append_step_chart(vt_text *html, const vt_run_files *run, const char
     vt_chart_append(html, &chart);
 }
 
-/* A small chart for each channel: the validation's RMSE over the epochs beside persistence's. */
-static void append_rmse(vt_text *html, const vt_run_files *run)
+/* A small chart for each score: of the validation over the epochs, beside the baseline's. */
+static void append_scores(vt_text *html, const vt_run_files *run)
 {
-    static const char prefix[] = "rmse_";
+    static const struct {
+        const char *prefix, *heading;
+    } kinds[] = {
+        {"rmse_", "<h2>Validation RMSE by channel</h2><p class=\"sub\">Latitude-weighted, in standard deviations "
+                  "of the channel; dashed: persistence, a forecast without change.</p>"},
+        {"l1_", "<h2>Validation L1 by channel</h2><p class=\"sub\">The mean absolute error; dashed: that of copying "
+                "the input's fields.</p>"}};
+    char baseline[VT_BASELINE_NAME];
     if (run->epochs.rows == 0) return;
-    vt_text_append(html,
-                   "<h2>Validation RMSE by channel</h2><p class=\"sub\">Latitude-weighted, in standard deviations "
-                   "of the channel; dashed: persistence, a forecast without change.</p>"
-                   "<div class=\"many\">");
-    for (int64_t c = 0; c < run->epochs.columns; c++) {
-        const char *name = run->epochs.names[c];
-        if (strncmp(name, prefix, strlen(prefix)) != 0) continue;
-        double points[4];
-        char *other = vt_text_format("persistence_%s", name);
-        double persistence = vt_table_value(&run->epochs, 0, other);
-        vt_line lines[2] = {line_of(&run->epochs, name, "validation", VT_LINE_DOTS, 1)};
-        if (isfinite(persistence)) lines[1] = level(run, persistence, points);
-        const vt_chart chart = {.title = name + strlen(prefix),
-                                .lines = lines,
-                                .line_count = isfinite(persistence) ? 2 : 1,
-                                .from_zero = true,
-                                .small = true};
-        vt_chart_append(html, &chart);
-        free(other);
+    vt_epochs_baseline(&run->epochs, baseline);
+    for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
+        const size_t length = strlen(kinds[k].prefix);
+        bool begun = false;
+        for (int64_t c = 0; c < run->epochs.columns; c++) {
+            const char *name = run->epochs.names[c];
+            if (strncmp(name, kinds[k].prefix, length) != 0) continue;
+            if (!begun) vt_text_append(html, "%s<div class=\"many\">", kinds[k].heading);
+            begun = true;
+            double points[4];
+            const double other = vt_epochs_baseline_value(&run->epochs, name);
+            vt_line lines[2] = {line_of(&run->epochs, name, "validation", VT_LINE_DOTS, 1)};
+            if (isfinite(other)) lines[1] = level(run, baseline, other, points);
+            const vt_chart chart = {.title = name + length,
+                                    .lines = lines,
+                                    .line_count = isfinite(other) ? 2 : 1,
+                                    .from_zero = true,
+                                    .small = true};
+            vt_chart_append(html, &chart);
+        }
+        if (begun) vt_text_append(html, "</div>\n");
     }
-    vt_text_append(html, "</div>\n");
 }
 
 /* ---- time and memory ---- */
@@ -239,7 +251,7 @@ static vt_status write_page(const vt_run_files *run, const char *path)
     append_step_chart(&html, run, "data_wait_fraction", "Share of the time waiting for data", 4, true);
     append_step_chart(&html, run, "grad_norm", "Norm of the gradients", 3, false);
     vt_text_append(&html, "</div>");
-    append_rmse(&html, run);
+    append_scores(&html, run);
     vt_text_append(&html, "<h2>Time and memory</h2><div class=\"charts\">");
     append_time(&html, run);
     append_memory(&html, run);

@@ -8,7 +8,7 @@ test_man_page() {
         grep -Eq "^\.SH \"?${name//\"/}\"?$" vitrain.1 || { echo "no section $name"; return 1; }
     done
     # every option and every subcommand's flag
-    for name in $("$VITRAIN" options | sed -n 's/^[* ] --\([a-z0-9_]*\).*/\1/p') map_channel chunk_times rollout interval; do
+    for name in $("$VITRAIN" options | sed -n 's/^[* ] --\([A-Za-z0-9_.]*\).*/\1/p') map_channel chunk_times rollout interval; do
         grep -q "^.fB.-.-$name.fR" vitrain.1 || { echo "--$name is not in the page"; return 1; }
     done
     for name in $("$VITRAIN" --help | sed -n 's/^  \([a-z]*\) .*/\1/p'); do
@@ -62,7 +62,7 @@ test_completion_bash() {
     expect_offers "vitrain bench io --embed" --embed_dim=
     expect_offers "vitrain --enable_j" --enable_jit
     [ "$manners" = "" ]
-    expect_offers "vitrain evaluate --r" "--recompute= --restart_warmup= --resume --resume_newest --rollout= --rollout_gradient= --row_parallel_size= --run_num="
+    expect_offers "vitrain evaluate --r" "--recompute= --restart_warmup= --resume --resume_newest --rollout= --rollout_gradient= --rotate_vectors --row_parallel_size= --run_num="
     expect_offers "vitrain stats --o" --output=
     expect_offers "vitrain stats --embed" ""
     expect_offers "vitrain evaluate --conf" ""
