@@ -38,8 +38,11 @@ static const entry variables[] = {
      "Folders whose lib64 and lib are searched for NVIDIA's libraries, after LD_LIBRARY_PATH; then /usr/local/cuda."},
     {"NVIDIA_TF32_OVERRIDE", "0: float32 products on a GPU are not computed in TF32."},
     {"NVTX_INJECTION64_PATH", "Set by profilers (nsys, ncu): parts of a step are then marked for them."},
-    {"BENCHY_OUTPUT",
-     "The JSON file that --enable_benchy writes; otherwise benchy_output.json in the run's directory."},
+    {"BENCHY_CONFIG_FILE",
+     "The YAML file of benchy that says what --enable_benchy measures: sections global, IO, synthetic, full."},
+    {"BENCHY_OUTPUT", "The JSON file that --enable_benchy writes; otherwise what BENCHY_CONFIG_FILE's output_dir and "
+                      "output_filename say, "
+                      "else benchy_output.json in the run's directory."},
     {"XDG_CACHE_HOME, HOME", "Below which the cache is: $XDG_CACHE_HOME/vitrain, else $HOME/.cache/vitrain."},
     {"LC_ALL, LC_CTYPE, LANG, TERM, NO_COLOR",
      "Whether the progress bar may use characters beyond ASCII, move, and have colours."},

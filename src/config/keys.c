@@ -83,9 +83,10 @@ vt_status vt_keys_truth(vt_keys *keys, const char *path, bool *value)
     vt_status status = VT_OK;
     const vt_yaml_node *node = vt_keys_find(keys, path);
     if (node == NULL) goto done;
-    if (!vt_yaml_is(node, "true") && !vt_yaml_is(node, "false"))
+    const bool is_true = vt_yaml_is(node, "true") || vt_yaml_is(node, "True");
+    if (!is_true && !vt_yaml_is(node, "false") && !vt_yaml_is(node, "False"))
         VT_TRY(vt_keys_refuse(keys, path, node, "true or false"));
-    *value = vt_yaml_is(node, "true");
+    *value = is_true;
 done:
     return status;
 }

@@ -144,8 +144,9 @@ char *vt_run_last_line(const char *directory)
 
 bool vt_run_is_finished(const char *last)
 {
-    static const char *const ends[] = {"; run directory ", "the run is finished", "BENCHY::SUMMARY::"};
-    for (int i = 0; i < 3; i++)
+    static const char *const ends[] = {"; run directory ", "the run is finished",
+                                       "BENCHY::INFO::Message: Tests completed"};
+    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++)
         if (strstr(last, ends[i]) != NULL) return true;
     return false;
 }

@@ -9,29 +9,39 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/memory.h"
+#include "base/profile.h"
 #include "base/text.h"
+#include "config/benchy.h"
 #include "training/reader.h"
 #include "training/step.h"
 #include "training/stop.h"
 
-enum { TRIALS = 3, BATCHES = 50, TESTS = 3 };
-
 /* The space before SYNTHETIC is the original's. */
-static const char *const names[TESTS] = {"IO", "SYNTHETIC", "FULL"};
-static const char *const shown[TESTS] = {"IO", " SYNTHETIC", "FULL"};
+static const char *const names[VT_BENCHY_TESTS] = {"IO", "SYNTHETIC", "FULL"};
+static const char *const shown[VT_BENCHY_TESTS] = {"IO", " SYNTHETIC", "FULL"};
+
+/* Samples a second, of all ranks together. */
+typedef struct {
+    double *iterations; /* [batches] */
+    double average;     /* of these */
+    double rate, seconds;
+} trial;
 
 typedef struct {
-    double warmup, trials[TRIALS]; /* samples a second, of all ranks together */
-    double average, deviation;     /* of the trials; of the population */
-} rates;
+    trial *warmups, *trials;
+    double average, deviation; /* of the trials' rates; of the population */
+} result;
 
 typedef struct {
     vt_trainer *trainer;
     vt_world *world;
     vt_loader *loader;
+    vt_benchy_settings settings;
+    result results[VT_BENCHY_TESTS];
     int64_t epoch;
     const vt_batch *batch;
-    char *path; /* of the rates; rank 0's */
+    char *path; /* of the JSON; rank 0's */
     FILE *file;
 } bench;
 
@@ -51,101 +61,232 @@ done:
     return status;
 }
 
-/* Collective; all ranks begin and end together, so that rank 0's time is that of all. */
-static vt_status run_trial(bench *b, bool reads, bool steps, double *rate)
+static vt_status take_steps(bench *b, int64_t leave)
 {
     vt_status status = VT_OK;
-    vt_world *world = b->world;
-    vt_trainer *trainer = b->trainer;
     vt_step_figures figures;
-    int64_t samples = 0;
-    VT_TRY(vt_world_agree(world, vt_stop_requested() ? VT_STOPPED : VT_OK));
-    double begin = vt_clock_seconds();
-    for (int i = 0; i < BATCHES; i++) {
-        if (reads) VT_TRY(next_batch(b));
-        if (steps) VT_TRY(vt_step_start(trainer, b->batch));
-        while (vt_trainer_steps_pending(trainer) > (i + 1 < BATCHES ? vt_step_latency(trainer) : 0))
-            VT_TRY(vt_step_take(trainer, &figures));
-        samples += b->batch->global_count;
-    }
-    VT_TRY(vt_world_agree(world, VT_OK));
-    *rate = (double)samples / (vt_clock_seconds() - begin);
+    while (vt_trainer_steps_pending(b->trainer) > leave) VT_TRY(vt_step_take(b->trainer, &figures));
 done:
     return status;
 }
 
-static vt_status run_test(bench *b, int test, rates *result)
+/* One batch: read, and a step made with it, as the test wants. */
+static vt_status run_iteration(bench *b, int test, const char *label, int64_t index)
 {
     vt_status status = VT_OK;
-    const bool reads = test != 1, steps = test != 0;
-    VT_TRY(run_trial(b, reads, steps, &result->warmup));
-    vt_log_info("BENCHY::%s warm-up throughput: %.3f samples/s", names[test], result->warmup);
-    for (int i = 0; i < TRIALS; i++) {
-        VT_TRY(run_trial(b, reads, steps, &result->trials[i]));
-        vt_log_info("BENCHY::%s trial %d throughput: %.3f samples/s", names[test], i, result->trials[i]);
-        result->average += result->trials[i] / TRIALS;
+    vt_range_begin("BENCHY::BenchmarkIterator::%s::STEP_%lld", label, (long long)index);
+    vt_range_begin("BENCHY::BenchmarkIterator::%s::DATA_%lld", label, (long long)index);
+    if (test != VT_BENCHY_SYNTHETIC) status = next_batch(b);
+    vt_range_end();
+    if (status == VT_OK && test != VT_BENCHY_IO) status = vt_step_start(b->trainer, b->batch);
+    if (status == VT_OK)
+        status = take_steps(b, index + 1 < b->settings.tests[test].batches ? vt_step_latency(b->trainer) : 0);
+    vt_range_end();
+    return status;
+}
+
+/* Collective; all ranks begin and end together, so that rank 0's time is that of all. */
+static vt_status run_trial(bench *b, int test, const char *label, trial *t)
+{
+    vt_status status = VT_OK;
+    const int64_t batches = b->settings.tests[test].batches, every = b->settings.report_every;
+    char number[VT_NUMBER_SIZE];
+    double samples = 0;
+    t->iterations = vt_allocate((size_t)batches, sizeof *t->iterations, "benchy's rates");
+    VT_TRY(vt_world_agree(b->world, vt_stop_requested() ? VT_STOPPED : VT_OK));
+    vt_range_begin("BENCHY::BenchmarkIterator::%s", label);
+    const double begin = vt_clock_seconds();
+    double last = begin;
+    for (int64_t i = 0; i < batches && status == VT_OK; i++) {
+        status = run_iteration(b, test, label, i);
+        if (status != VT_OK) break;
+        const double now = vt_clock_seconds();
+        t->iterations[i] = (double)b->batch->global_count / fmax(now - last, 1e-9);
+        t->average += t->iterations[i] / (double)batches;
+        samples += (double)b->batch->global_count;
+        last = now;
+        if ((i + 1) % every == 0)
+            vt_log_info("BENCHY::%s::Iteration Throughput: %s", label, vt_text_double(t->iterations[i], number));
     }
-    for (int i = 0; i < TRIALS; i++) result->deviation += pow(result->trials[i] - result->average, 2) / TRIALS;
-    result->deviation = sqrt(result->deviation);
+    vt_range_end();
+    VT_TRY(vt_world_agree(b->world, status));
+    t->seconds = vt_clock_seconds() - begin;
+    t->rate = samples / t->seconds;
+    vt_log_info("BENCHY::%s::Average Iteration Throughput: %s", label, vt_text_double(t->average, number));
+    vt_log_info("BENCHY::%s::Trial Throughput: %s", label, vt_text_double(t->rate, number));
 done:
     return status;
 }
 
-static void append_rates(vt_text *text, int test, const rates *r)
+/* The steps on one batch need one; their first isn't timed. */
+static vt_status prepare_synthetic(bench *b)
 {
-    vt_text_append(text, "  \"%s\": {\n    \"warmup\": %.9g,\n    \"trials\": [", names[test], r->warmup);
-    for (int i = 0; i < TRIALS; i++) vt_text_append(text, "%s%.9g", i > 0 ? ", " : "", r->trials[i]);
-    vt_text_append(text, "],\n    \"average\": %.9g,\n    \"standard_deviation\": %.9g\n  }%s\n", r->average,
-                   r->deviation, test + 1 < TESTS ? "," : "");
+    vt_status status = VT_OK;
+    if (b->batch == NULL) VT_TRY(next_batch(b));
+    VT_TRY(vt_step_start(b->trainer, b->batch));
+    VT_TRY(take_steps(b, 0));
+done:
+    return status;
+}
+
+static vt_status run_test(bench *b, int test)
+{
+    vt_status status = VT_OK;
+    const vt_benchy_test *plan = &b->settings.tests[test];
+    result *r = &b->results[test];
+    if (!plan->runs) return VT_OK;
+    r->warmups = vt_allocate((size_t)plan->warmups, sizeof *r->warmups, "benchy's rates");
+    r->trials = vt_allocate((size_t)plan->trials, sizeof *r->trials, "benchy's rates");
+    if (test == VT_BENCHY_SYNTHETIC) VT_TRY(vt_world_agree(b->world, prepare_synthetic(b)));
+    for (int64_t i = 0; i < plan->warmups + plan->trials && status == VT_OK; i++) {
+        const bool warms = i < plan->warmups;
+        char *label = warms ? vt_text_format("%s_WARMUP_%lld", names[test], (long long)i)
+                            : vt_text_format("%s_%lld", names[test], (long long)(i - plan->warmups));
+        status = run_trial(b, test, label, warms ? &r->warmups[i] : &r->trials[i - plan->warmups]);
+        free(label);
+    }
+    for (int64_t i = 0; i < plan->trials; i++) r->average += r->trials[i].rate / (double)plan->trials;
+    for (int64_t i = 0; i < plan->trials; i++)
+        r->deviation += pow(r->trials[i].rate - r->average, 2) / (double)plan->trials;
+    r->deviation = sqrt(r->deviation);
+done:
+    return status;
+}
+
+/* ---- the JSON file ---- */
+
+static void append_list(vt_text *text, const char *key, const trial *trials, int64_t count, size_t member)
+{
+    vt_text_append(text, "\"%s\": [", key);
+    for (int64_t i = 0; i < count; i++)
+        vt_text_append(text, "%s%.17g", i > 0 ? ", " : "", *(const double *)((const char *)&trials[i] + member));
+    vt_text_append(text, "], ");
+}
+
+/* benchy's keys, and after them ours. */
+static void append_test(vt_text *text, int test, const vt_benchy_test *plan, const result *r)
+{
+    vt_text_append(text, ", \"%s\": {\"rates\": [", names[test]);
+    for (int64_t i = 0; i < plan->trials; i++)
+        for (int64_t k = 0; k < plan->batches; k++)
+            vt_text_append(text, "%s%.17g%s",
+                           k > 0   ? ", "
+                           : i > 0 ? ", ["
+                                   : "[",
+                           r->trials[i].iterations[k], k + 1 < plan->batches ? "" : "]");
+    vt_text_append(text, "], ");
+    append_list(text, "avg_iter_throughput", r->trials, plan->trials, offsetof(trial, average));
+    append_list(text, "trial_throughput", r->trials, plan->trials, offsetof(trial, rate));
+    append_list(text, "trial_time", r->trials, plan->trials, offsetof(trial, seconds));
+    append_list(text, "trials", r->trials, plan->trials, offsetof(trial, rate));
+    if (plan->warmups > 0) vt_text_append(text, "\"warmup\": %.17g, ", r->warmups[0].rate);
+    vt_text_append(text, "\"average\": %.17g, \"standard_deviation\": %.17g}", r->average, r->deviation);
+}
+
+/* BENCHY_OUTPUT, else what the configuration says, else in the run directory. */
+static char *json_path(const vt_benchy_settings *settings, const char *run_directory)
+{
+    const char *chosen = getenv("BENCHY_OUTPUT");
+    if (chosen != NULL && chosen[0] != '\0') {
+        const size_t length = strlen(chosen);
+        const bool ends = length > 5 && strcmp(chosen + length - 5, ".json") == 0;
+        return vt_text_format("%s%s", chosen, ends ? "" : ".json");
+    }
+    if (settings->file == NULL && settings->directory == NULL)
+        return vt_text_format("%s/benchy_output.json", run_directory);
+    const char *directory = settings->directory != NULL ? settings->directory : ".";
+    const size_t length = strlen(directory);
+    return vt_text_format("%s%s%s", directory, length > 0 && directory[length - 1] == '/' ? "" : "/",
+                          settings->file != NULL ? settings->file : "benchy_result.json");
 }
 
 /* Before anything is measured: what can't be written should not cost the tests. */
 static vt_status open_json(bench *b, const char *run_directory)
 {
     vt_status status = VT_OK;
-    const char *chosen = getenv("BENCHY_OUTPUT");
-    b->path = chosen != NULL && chosen[0] != '\0' ? vt_text_copy(chosen)
-                                                  : vt_text_format("%s/benchy_output.json", run_directory);
-    b->file = fopen(b->path, "w");
+    b->path = json_path(&b->settings, run_directory);
+    b->file = fopen(b->path, "we");
     VT_CHECK(b->file != NULL, "BENCHY_OUTPUT: can't write %s: %s", b->path, strerror(errno));
 done:
     return status;
 }
 
-static vt_status write_json(bench *b, const rates results[TESTS])
+/* One line, as benchy writes it and the tutorials' scripts read it. */
+static vt_status write_json(bench *b)
 {
     vt_status status = VT_OK;
     vt_text text = {0};
     FILE *file = b->file;
+    const int ranks = vt_world_ranks(b->world);
     b->file = NULL;
-    vt_text_append(&text,
-                   "{\n  \"unit\": \"samples/s over all ranks\",\n  \"ranks\": %d,\n  \"global_batch_size\": %lld,\n"
-                   "  \"batches_per_trial\": %d,\n",
-                   vt_world_ranks(b->world), (long long)vt_trainer_config(b->trainer)->global_batch_size, BATCHES);
-    for (int test = 0; test < TESTS; test++) append_rates(&text, test, &results[test]);
+    vt_log_info("BENCHY::INFO::Message: Writing JSON output to %s.", b->path);
+    vt_text_append(
+        &text,
+        "{\"nranks\": %d, \"unit\": \"samples/s over all ranks\", \"ranks\": %d, \"global_batch_size\": %lld, "
+        "\"batches_per_trial\": %lld",
+        ranks, ranks, (long long)vt_trainer_config(b->trainer)->global_batch_size,
+        (long long)b->settings.tests[VT_BENCHY_FULL].batches);
+    for (int test = 0; test < VT_BENCHY_TESTS; test++)
+        if (b->settings.tests[test].runs) append_test(&text, test, &b->settings.tests[test], &b->results[test]);
     vt_text_append(&text, "}\n");
     VT_CHECK(vt_file_close(file, fputs(text.characters, file) >= 0), "BENCHY_OUTPUT: can't write %s: %s", b->path,
              strerror(errno));
-    vt_log_info("every rate: %s", b->path);
 done:
     vt_text_close(&text);
     return status;
+}
+
+/* ---- all of it ---- */
+
+static void log_settings(const char *path, vt_benchy_profile profile)
+{
+    static const char *const modes[] = {"Profiling mode single. Starting profiler on rank 0 only.",
+                                        "Profiling mode all. Starting profiler on all ranks.", NULL};
+    if (path != NULL)
+        vt_log_info("BENCHY::INFO::Message: Using benchy configuration file %s.", path);
+    else
+        vt_log_info("BENCHY::INFO::Message: Using default benchy configuration.");
+    if (modes[profile] != NULL) vt_log_info("BENCHY::INFO::Message: %s", modes[profile]);
+}
+
+static void close_bench(bench *b)
+{
+    for (int test = 0; test < VT_BENCHY_TESTS; test++) {
+        const vt_benchy_test *plan = &b->settings.tests[test];
+        result *r = &b->results[test];
+        for (int64_t i = 0; r->warmups != NULL && i < plan->warmups; i++) free(r->warmups[i].iterations);
+        for (int64_t i = 0; r->trials != NULL && i < plan->trials; i++) free(r->trials[i].iterations);
+        free(r->warmups);
+        free(r->trials);
+    }
+    if (b->file != NULL) fclose(b->file);
+    free(b->path);
+    vt_benchy_settings_close(&b->settings);
 }
 
 vt_status vt_benchy_run(vt_trainer *trainer, vt_loader *loader, const char *run_directory)
 {
     vt_status status = VT_OK;
     bench b = {.trainer = trainer, .world = vt_trainer_world(trainer), .loader = loader, .epoch = -1};
-    rates results[TESTS] = {0};
-    const bool writes = vt_world_rank(b.world) == 0;
-    VT_TRY(vt_world_agree(b.world, writes ? open_json(&b, run_directory) : VT_OK));
-    for (int test = 0; test < TESTS; test++) VT_TRY(run_test(&b, test, &results[test]));
-    VT_TRY(vt_world_agree(b.world, writes ? write_json(&b, results) : VT_OK));
-    for (int test = 0; test < TESTS; test++)
-        vt_log_info("BENCHY::SUMMARY::%s average trial throughput: %.3f +/- %.3f", shown[test], results[test].average,
-                    results[test].deviation);
+    const bool first = vt_world_rank(b.world) == 0;
+    const char *path = getenv("BENCHY_CONFIG_FILE");
+    if (path != NULL && path[0] == '\0') path = NULL;
+    VT_TRY(vt_world_agree(b.world, vt_benchy_settings_open(path, &b.settings)));
+    VT_TRY(vt_world_agree(b.world, first ? open_json(&b, run_directory) : VT_OK));
+    log_settings(path, b.settings.profile);
+    const bool profiles =
+        b.settings.profile == VT_BENCHY_PROFILE_ALL || (first && b.settings.profile == VT_BENCHY_PROFILE_SINGLE);
+    if (profiles) vt_profile_start();
+    for (int test = 0; test < VT_BENCHY_TESTS && status == VT_OK; test++) status = run_test(&b, test);
+    if (profiles) vt_profile_stop();
+    if (status != VT_OK) goto done;
+    for (int test = 0; test < VT_BENCHY_TESTS; test++)
+        if (b.settings.tests[test].runs)
+            vt_log_info("BENCHY::SUMMARY::%s average trial throughput: %.3f +/- %.3f", shown[test],
+                        b.results[test].average, b.results[test].deviation);
+    VT_TRY(vt_world_agree(b.world, first ? write_json(&b) : VT_OK));
+    vt_log_info("BENCHY::INFO::Message: Tests completed.... exiting.");
 done:
-    if (b.file != NULL) fclose(b.file);
-    free(b.path);
+    close_bench(&b);
     return status;
 }

@@ -485,7 +485,7 @@ test_watch() {
     says "ended: INFO - the run is finished: 2 epochs are done" -- timeout 20 "$VITRAIN" watch $run
     says "state: ended; the log's last line: INFO - the run is finished" -- "$VITRAIN" inspect $run
     small_run --run_num=measured --enable_benchy
-    says "ended: INFO - BENCHY::SUMMARY::FULL" -- timeout 20 "$VITRAIN" watch $RUNS/measured
+    says "ended: INFO - BENCHY::INFO::Message: Tests completed" -- timeout 20 "$VITRAIN" watch $RUNS/measured
     refuses "data/metrics.csv: No such file or directory; expected the directory of a run, like $RUNS/00" -- "$VITRAIN" watch data
     for command in watch report; do
         refuses "nowhere: No such file or directory; expected the directory of a run" -- "$VITRAIN" $command nowhere
