@@ -115,7 +115,7 @@ test_install() {
     build NVCC= PREFIX=/usr
     build install DESTDIR="$PWD/../place"
     local place=$PWD/../place/usr
-    for file in bin/vitrain share/vitrain/config/ViT.yaml share/vitrain/config/hardware.yaml share/doc/vitrain/README.md; do
+    for file in bin/vitrain share/vitrain/config/ViT.yaml share/vitrain/config/UNet.yaml share/vitrain/config/hardware.yaml share/doc/vitrain/README.md; do
         [ -e "$place/$file" ] || { echo "$file is not installed"; return 1; }
     done
     for page in --man:share/man/man1/vitrain.1 --completion=bash:share/bash-completion/completions/vitrain \
