@@ -71,3 +71,29 @@ void vt_fourier_transform(const vt_fourier *fourier, const vt_complex *from, vt_
 {
     transform(fourier, fourier->length, 1, from, to, scratch);
 }
+
+/* Along one axis, whose points lie `stride` apart. */
+static void transform_axis(const vt_fourier *fourier, int64_t stride, vt_complex *cube)
+{
+    const int64_t n = fourier->length;
+#pragma omp parallel
+    {
+        vt_complex *line = vt_allocate((size_t)(3 * n), sizeof *line, "a Fourier transform");
+#pragma omp for schedule(static)
+        for (int64_t i = 0; i < n * n; i++) {
+            vt_complex *first = cube + i / stride * stride * n + i % stride;
+            for (int64_t k = 0; k < n; k++) line[k] = first[k * stride];
+            vt_fourier_transform(fourier, line, line + n, line + 2 * n);
+            for (int64_t k = 0; k < n; k++) first[k * stride] = line[n + k];
+        }
+        free(line);
+    }
+}
+
+void vt_fourier_transform_cube(const vt_fourier *fourier, vt_complex *cube)
+{
+    const int64_t n = fourier->length;
+    transform_axis(fourier, 1, cube);
+    transform_axis(fourier, n, cube);
+    transform_axis(fourier, n * n, cube);
+}

@@ -17,4 +17,7 @@ void vt_fourier_close(vt_fourier **fourier);
  * thread. */
 void vt_fourier_transform(const vt_fourier *fourier, const vt_complex *from, vt_complex *to, vt_complex *scratch);
 
+/* The same of a cube [length, length, length], in its place; uses all threads. */
+void vt_fourier_transform_cube(const vt_fourier *fourier, vt_complex *cube);
+
 #endif

@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "command/arguments.h"
+#include "forecast/cubes.h"
 #include "forecast/evaluation.h"
 #include "forecast/forecaster.h"
 
@@ -19,7 +20,9 @@ static const char help[] =
     "and of an ensemble (--members=N), whose mean is then the forecast that is scored:\n"
     "  spread, spread / error (1: as large as the error), fair CRPS (Zamo and Naveau 2018)\n"
     "Writes loss.csv, scores.csv, horizons.csv, spectra.csv, scores.html and maps (target, forecast,\n"
-    "difference); docs/evaluation.md has the formulas.\n\n";
+    "difference); docs/evaluation.md has the formulas.\n\n"
+    "Of a U-Net (model unet3d): the mean absolute error of each channel, beside copying, and the power\n"
+    "spectrum of the density, predicted and true; writes l1.csv and spectrum.csv (docs/unet3d.md).\n\n";
 static const char help_end[] =
     "\nThe configuration is the checkpoint's; every key of it is a flag, too: --data_dir=DIR,\n"
     "--limit_nsamples_val=N (only the first N initial times), --local_batch_size=N (forecasts at once: 8).\n";
@@ -47,7 +50,7 @@ done:
 
 /* Everything before the ranks connect. */
 static vt_status prepare(int argument_count, char *const *arguments, const vt_launch *launch,
-                         vt_evaluation_options *options)
+                         vt_evaluation_options *options, bool *of_cubes)
 {
     vt_status status = VT_OK;
     const char *named = NULL, *list = NULL, *output = NULL;
@@ -77,9 +80,18 @@ static vt_status prepare(int argument_count, char *const *arguments, const vt_la
     VT_TRY(vt_arguments_parse(&line, argument_count, arguments, &changes));
     options->test = strcmp(split.chosen, "test") == 0;
     VT_CHECK(named != NULL || list != NULL, "evaluate: no CHECKPOINT given; see `vitrain evaluate --help`");
-    VT_TRY(vt_members_configure(named, list, members, changes.count, changes.words, launch->world_size,
-                                &options->members, &options->checkpoint, &options->config));
-    VT_TRY(vt_forecaster_check_rollout(options->config, options->rollout));
+    if (named != NULL && list == NULL)
+        VT_TRY(vt_cubes_configure(named, changes.count, changes.words, launch->world_size, of_cubes,
+                                  &options->checkpoint, &options->config));
+    if (*of_cubes) {
+        VT_CHECK(!options->test && members == 0 && options->channel == NULL && options->every == 1,
+                 "evaluate: a U-Net has a validation set alone, and neither members nor maps; leave out --split, "
+                 "--members, --every and --map_channel");
+    } else {
+        VT_TRY(vt_members_configure(named, list, members, changes.count, changes.words, launch->world_size,
+                                    &options->members, &options->checkpoint, &options->config));
+        VT_TRY(vt_forecaster_check_rollout(options->config, options->rollout));
+    }
     if (output != NULL)
         options->output = vt_text_copy(output);
     else
@@ -94,10 +106,13 @@ vt_status vt_command_evaluate(int argument_count, char *const *arguments)
     vt_status status = VT_OK;
     vt_evaluation_options options = {.rollout = 20, .every = 1};
     vt_launch launch;
+    bool of_cubes = false;
     VT_TRY(vt_launch_detect(&launch));
-    status = prepare(argument_count, arguments, &launch, &options);
+    status = prepare(argument_count, arguments, &launch, &options, &of_cubes);
     if (status == VT_ERROR) vt_world_fail_early(&launch);
-    if (status == VT_OK) status = vt_evaluate(&options, &launch);
+    if (status == VT_OK)
+        status = of_cubes ? vt_cubes_evaluate(options.config, options.checkpoint, options.output, &launch)
+                          : vt_evaluate(&options, &launch);
 done:
     vt_config_close(&options.config);
     vt_members_close(&options.members);

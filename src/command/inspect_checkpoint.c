@@ -75,13 +75,20 @@ static vt_status print_configuration(vt_tensor_file *index, const char *director
     vt_config *config = NULL;
     VT_TRY(vt_tensor_file_get_text(index, "channels", &channels));
     VT_TRY(vt_checkpoint_configuration(index, directory, &config));
-    printf("  configuration %s: grid [%lld, %lld], %lld → %lld channels (n_history %lld, dt %lld)", config->config,
-           (long long)config->img_size[0], (long long)config->img_size[1], (long long)config->n_in_channels,
-           (long long)config->n_out_channels, (long long)config->n_history, (long long)config->dt);
-    print_input(config);
+    char *source = vt_config_value_text(config, "source");
+    if (strcmp(source, "volumes") == 0) { /* its model says all of it */
+        printf("  configuration %s", config->config);
+    } else {
+        printf("  configuration %s: grid [%lld, %lld], %lld → %lld channels (n_history %lld, dt %lld)", config->config,
+               (long long)config->img_size[0], (long long)config->img_size[1], (long long)config->n_in_channels,
+               (long long)config->n_out_channels, (long long)config->n_history, (long long)config->dt);
+        print_input(config);
+    }
+    free(source);
     model = vt_model_kind_of(config)->describe(config);
     printf("\n  model: %s\n  training: global batch %lld, lr %s, seed %lld\n", model,
-           (long long)config->global_batch_size, vt_text_double(config->lr, number), (long long)config->seed);
+           (long long)config->global_batch_size, vt_text_double(vt_config_learning_rate(config), number),
+           (long long)config->seed);
     if (!isnan(config->lat_range[0]))
         printf("  window: lat_range [%g, %g]\n", config->lat_range[0], config->lat_range[1]);
     if (!isnan(config->lon_range[0]))

@@ -67,6 +67,18 @@ static bool gives_global_batch(int flag_count, char *const *flags)
     return false;
 }
 
+vt_status vt_forecaster_configuration(const char *checkpoint, char **yaml)
+{
+    vt_status status = VT_OK;
+    vt_tensor_file *index = NULL;
+    *yaml = NULL;
+    VT_TRY(open_index(checkpoint, &index));
+    VT_TRY(vt_tensor_file_get_text(index, "configuration", yaml));
+done:
+    vt_tensor_file_close(&index);
+    return status;
+}
+
 /* Before flags that only forecasts of fields have. */
 static vt_status check_source(const char *yaml, const char *checkpoint)
 {

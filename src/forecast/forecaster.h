@@ -65,6 +65,9 @@ void vt_forecaster_shift(const vt_config *config, int64_t count, const float *fi
 /* Standard deviations of the output's channels, [n_out_channels]. */
 const float *vt_forecaster_stds(const vt_forecaster *forecaster);
 
+/* The configuration that a checkpoint was trained with, as the text of a YAML file; malloc'd. */
+vt_status vt_forecaster_configuration(const char *checkpoint, char **yaml);
+
 /* "step 360, epoch 4": how far the checkpoint was trained, and if it has averages, which of its weights are used;
  * malloc'd. step may be NULL. */
 vt_status vt_forecaster_describe(const char *checkpoint, vt_weights weights, char **text, int64_t *step);

@@ -71,6 +71,21 @@ test_resumed_to_the_bit() {
     cmp <(learnt 00) <(learnt again)
 }
 
+test_evaluated() {
+    unet unet_demo $DEMO >/dev/null
+    says "channel" "copying" "density: waves along a cube" -- "$VITRAIN" evaluate runs/unet_demo/1CPU/00 --output=scores --num_threads=1
+    local logged; logged=$(grep -o 'Avg val loss=[0-9.]*' runs/unet_demo/1CPU/00/out.log | cut -d= -f2)
+    awk -F, -v logged="$logged" '$1 == "loss" { exit !(($2 - logged) ^ 2 < 1e-13) }' scores/l1.csv
+    [ "$(wc -l <scores/spectrum.csv)" -eq 17 ] # waves 1 to 16 of a cube of 32
+    awk -F, 'NR > 1 && !($3 > 0 && $5 <= 1 && $5 >= -1) { exit 1 }' scores/spectrum.csv
+    refuses_once "a U-Net has a validation set alone" -- "$VITRAIN" evaluate runs/unet_demo/1CPU/00 --split=test
+    refuses_once "its model was trained on source volumes" -- "$VITRAIN" predict runs/unet_demo/1CPU/00 --time=2001-01-01 --output=x.nc
+    says "model: 3-D U-Net, width 4" -- "$VITRAIN" inspect runs/unet_demo/1CPU/00/checkpoints/best
+    "$VITRAIN" export runs/unet_demo/1CPU/00/checkpoints/best --output=weights.safetensors
+    unet unet_demo $DEMO --init_from=weights.safetensors --run_num=from >/dev/null
+    awk -v logged="$logged" -F'[=,]' '/Before the first step/ { exit !($4 != "") }' runs/unet_demo/1CPU/from/out.log
+}
+
 test_layouts() {
     needs_mpi
     local n zero

@@ -70,36 +70,11 @@ static double sum_of_power(const universe *u, bool by_square)
     return sum;
 }
 
-/* ---- Fourier transforms in three dimensions ---- */
-
-/* Along one axis, whose points lie `stride` apart. */
-static void transform_axis(const universe *u, int64_t stride)
-{
-    const int64_t n = u->side;
-#pragma omp parallel
-    {
-        vt_complex *line = vt_allocate((size_t)(3 * n), sizeof *line, "a Fourier transform");
-#pragma omp for schedule(static)
-        for (int64_t i = 0; i < n * n; i++) {
-            vt_complex *first = u->work + i / stride * stride * n + i % stride;
-            for (int64_t k = 0; k < n; k++) line[k] = first[k * stride];
-            vt_fourier_transform(u->fourier, line, line + n, line + 2 * n);
-            for (int64_t k = 0; k < n; k++) first[k * stride] = line[n + k];
-        }
-        free(line);
-    }
-}
-
-static void transform(const universe *u)
-{
-    for (int64_t stride = 1; stride < u->count; stride *= u->side) transform_axis(u, stride);
-}
-
 /* work = the inverse transform of work, by way of the conjugates. */
 static void transform_back(const universe *u)
 {
     for (int64_t i = 0; i < u->count; i++) u->work[i].imaginary = -u->work[i].imaginary;
-    transform(u);
+    vt_fourier_transform_cube(u->fourier, u->work);
     for (int64_t i = 0; i < u->count; i++) {
         u->work[i].real /= (double)u->count;
         u->work[i].imaginary /= -(double)u->count;
@@ -120,7 +95,7 @@ static void fill_noise(const universe *u, uint64_t seed, int box)
 static void displace(const universe *u, uint64_t seed, int box, int axis, double *psi)
 {
     fill_noise(u, seed, box);
-    transform(u);
+    vt_fourier_transform_cube(u->fourier, u->work);
 #pragma omp parallel for schedule(static)
     for (int64_t x = 0; x < u->side; x++)
         for (int64_t y = 0; y < u->side; y++)
@@ -172,7 +147,7 @@ static void deposit(const universe *u, double *const psi[AXES], int64_t *sums)
 static void smooth(const universe *u, const int64_t *field, double *to)
 {
     for (int64_t i = 0; i < u->count; i++) u->work[i] = (vt_complex){(double)field[i] / fixed_point, 0};
-    transform(u);
+    vt_fourier_transform_cube(u->fourier, u->work);
 #pragma omp parallel for schedule(static)
     for (int64_t x = 0; x < u->side; x++)
         for (int64_t y = 0; y < u->side; y++)

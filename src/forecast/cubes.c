@@ -1,0 +1,280 @@
+#include "forecast/cubes.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fourier.h"
+#include "base/memory.h"
+#include "base/text.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/find.h"
+#include "forecast/forecaster.h"
+#include "storage/output_file.h"
+#include "training/budget.h"
+#include "training/reader.h"
+#include "training/step.h"
+
+/* Sums over samples of what the Fourier components in a shell of waves are, [count]: shell m has m waves along the
+ * cube, to the nearest whole number. */
+typedef struct {
+    int64_t side, count;
+    vt_fourier *fourier;
+    vt_complex *waves[2]; /* [side³] of prediction and target */
+    double *powers[2];    /* of each */
+    double *common;       /* the real part of one times the other's conjugate */
+    double *components;   /* how many there are */
+} spectra;
+
+typedef struct {
+    const vt_config *config;
+    vt_world *world;
+    vt_backend *backend;
+    vt_source *source;
+    vt_task *task;
+    vt_trainer *trainer;
+    vt_loader *loader;
+    vt_evaluation sums;
+    spectra spectra;
+    float *fields[2]; /* [side³]: the density of prediction and target */
+} cubes;
+
+/* ---- the configuration ---- */
+
+/* One sample at a time on each rank; whole layers. */
+static char *const forced[] = {"--tensor_parallel=1", "--context_parallel=1", "--pipeline_parallel=1",
+                               "--zero_stage=0",      "--ema_decay=None",     "--grad_accumulation=1",
+                               "--local_batch_size=1"};
+enum { FORCED = sizeof forced / sizeof forced[0], OF_LAYOUT = 4 };
+
+static bool is_of_cubes(const vt_config *config)
+{
+    char *task = vt_config_value_text(config, "task");
+    const bool is = strcmp(task, "cosmology") == 0;
+    free(task);
+    return is;
+}
+
+vt_status vt_cubes_configure(const char *name, int flag_count, char *const *flags, int64_t ranks, bool *of_cubes,
+                             char **checkpoint, vt_config **config)
+{
+    vt_status status = VT_OK;
+    char *yaml = NULL, *found = NULL, **all = vt_allocate((size_t)flag_count + FORCED, sizeof *all, "the evaluation");
+    vt_config *trained = NULL;
+    *of_cubes = false;
+    memcpy(all, forced, sizeof forced);
+    memcpy(all + FORCED, flags, (size_t)flag_count * sizeof *all);
+    VT_TRY(vt_checkpoint_find(name, VT_CHECKPOINT_TO_SHOW, &found));
+    VT_TRY(vt_forecaster_configuration(found, &yaml));
+    VT_TRY(vt_config_open_text(yaml, found, OF_LAYOUT, forced, 1, &trained));
+    *of_cubes = is_of_cubes(trained);
+    if (!*of_cubes) goto done;
+    VT_TRY(vt_config_open_text(yaml, found, flag_count + FORCED, all, ranks, config));
+    *checkpoint = found;
+    found = NULL;
+done:
+    vt_config_close(&trained);
+    free(yaml);
+    free(found);
+    free(all);
+    return status;
+}
+
+/* ---- spectra ---- */
+
+static void open_spectra(int64_t side, spectra *s)
+{
+    const char *what = "power spectra";
+    const size_t points = (size_t)(side * side * side);
+    *s = (spectra){.side = side, .count = side / 2 + 1, .fourier = vt_fourier_open(side)};
+    for (int i = 0; i < 2; i++) {
+        s->waves[i] = vt_allocate(points, sizeof *s->waves[i], what);
+        s->powers[i] = vt_allocate((size_t)s->count, sizeof(double), what);
+    }
+    s->common = vt_allocate((size_t)s->count, sizeof(double), what);
+    s->components = vt_allocate((size_t)s->count, sizeof(double), what);
+}
+
+static void close_spectra(spectra *s)
+{
+    for (int i = 0; i < 2; i++) {
+        free(s->waves[i]);
+        free(s->powers[i]);
+    }
+    free(s->common);
+    free(s->components);
+    vt_fourier_close(&s->fourier);
+}
+
+/* The density relative to its mean, less 1, as waves. */
+static void transform(const spectra *s, const float *field, vt_complex *waves)
+{
+    enum { LOGARITHM = 14 }; /* the field is the density's logarithm divided by this */
+    const int64_t points = s->side * s->side * s->side;
+    double mean = 0;
+    for (int64_t i = 0; i < points; i++) mean += exp(LOGARITHM * (double)field[i]) / (double)points;
+    for (int64_t i = 0; i < points; i++) waves[i] = (vt_complex){exp(LOGARITHM * (double)field[i]) / mean - 1, 0};
+    vt_fourier_transform_cube(s->fourier, waves);
+}
+
+static void add_spectra(spectra *s, float *const fields[2])
+{
+    const int64_t n = s->side;
+    for (int i = 0; i < 2; i++) transform(s, fields[i], s->waves[i]);
+    for (int64_t i = 0; i < n * n * n; i++) {
+        const int64_t at[3] = {i / (n * n), i / n % n, i % n};
+        double square = 0;
+        for (int a = 0; a < 3; a++) square += pow((double)(at[a] <= n / 2 ? at[a] : n - at[a]), 2);
+        const int64_t shell = (int64_t)lrint(sqrt(square));
+        const vt_complex p = s->waves[0][i], t = s->waves[1][i];
+        if (shell == 0 || shell >= s->count) continue;
+        s->powers[0][shell] += p.real * p.real + p.imaginary * p.imaginary;
+        s->powers[1][shell] += t.real * t.real + t.imaginary * t.imaginary;
+        s->common[shell] += p.real * t.real + p.imaginary * t.imaginary;
+        s->components[shell] += 1;
+    }
+}
+
+/* ---- the phases ---- */
+
+static vt_status open_model(cubes *c, const char *checkpoint)
+{
+    vt_status status = VT_OK;
+    const vt_config *config = c->config;
+    vt_world *world = c->world;
+    vt_plan plan;
+    const vt_trainer_options options = {.world = world, .task = c->task, .steps = 1};
+    VT_TRY(vt_world_agree(world, vt_world_open_backend(config, world, &c->backend)));
+    const vt_plan_options planned = vt_plan_options_of(world, c->backend);
+    VT_TRY(vt_world_agree(world, vt_world_open_device(config, world, c->backend)));
+    VT_TRY(vt_world_agree(world, vt_plan_make(config, &planned, &plan)));
+    const double available = c->backend->available_memory(c->backend) / vt_world_ranks_of_memory(world, c->backend);
+    VT_TRY(vt_world_agree(world, vt_budget_check(config, &planned, &plan, available, false)));
+    VT_TRY(vt_world_agree(world, vt_trainer_open(config, &options, c->backend, &c->trainer)));
+    const vt_checkpoint_subject subject = vt_trainer_subject(c->trainer);
+    VT_TRY(vt_world_agree(world, vt_checkpoint_read_parameters(checkpoint, &subject, NULL)));
+done:
+    return status;
+}
+
+static vt_status go_through(cubes *c)
+{
+    vt_status status = VT_OK;
+    vt_world *world = c->world;
+    const int64_t side = c->config->data_size;
+    const vt_picture_part density = {.height = side, .width = side * side};
+    int64_t replaced = 0;
+    double waited = 0;
+    vt_step_evaluation_open(c->trainer, true, &c->sums);
+    vt_loader_begin(c->loader, 0, 0);
+    for (;;) {
+        const vt_batch *batch = NULL;
+        VT_TRY(vt_reader_next(c->trainer, c->loader, &batch, &waited, &replaced));
+        if (batch == NULL) break;
+        VT_TRY(vt_world_agree(world, vt_step_evaluate(c->trainer, batch, &c->sums)));
+        VT_TRY(vt_world_agree(world, vt_step_forecast(c->trainer, batch, density, c->fields[0], c->fields[1])));
+        if (vt_world_rank(world) == 0) add_spectra(&c->spectra, c->fields);
+    }
+    vt_step_evaluation_finish(c->trainer, &c->sums);
+done:
+    return status;
+}
+
+/* ---- what is said of it ---- */
+
+static vt_status write_errors(const cubes *c, const char *output)
+{
+    vt_status status = VT_OK;
+    const vt_score_names *names = &c->task->scores;
+    FILE *file = NULL;
+    char *path = vt_text_format("%s/l1.csv", output);
+    VT_TRY(vt_output_open(path, &file));
+    fprintf(file, "channel,l1,copying\nloss,%.9g,%.9g\n", c->sums.loss, c->sums.baseline_loss);
+    printf("%-12s %10s %10s\n%-12s %10.6f %10.6f\n", "channel", "L1", "copying", "loss", c->sums.loss,
+           c->sums.baseline_loss);
+    for (int64_t i = 0; i < names->count; i++) {
+        const double model = c->sums.model.values[1 + i], copying = c->sums.baseline.values[1 + i];
+        fprintf(file, "%s,%.9g,%.9g\n", names->names[i], model, copying);
+        printf("%-12s %10.6f %10.6f\n", names->names[i], model, copying);
+    }
+    VT_TRY(vt_output_close(file, path));
+done:
+    free(path);
+    return status;
+}
+
+static vt_status write_spectra(const cubes *c, const char *output)
+{
+    vt_status status = VT_OK;
+    const spectra *s = &c->spectra;
+    const double points = pow((double)s->side, 3);
+    FILE *file = NULL;
+    char *path = vt_text_format("%s/spectrum.csv", output);
+    VT_TRY(vt_output_open(path, &file));
+    fprintf(file, "waves,predicted,true,ratio,correlation\n");
+    printf("\ndensity: waves along a cube, predicted power / true, correlation\n");
+    for (int64_t m = 1; m < s->count; m++) {
+        const double scale = 1 / (points * s->components[m]), predicted = s->powers[0][m], true_power = s->powers[1][m];
+        const double ratio = predicted / true_power, correlation = s->common[m] / sqrt(predicted * true_power);
+        fprintf(file, "%lld,%.9g,%.9g,%.9g,%.9g\n", (long long)m, predicted * scale, true_power * scale, ratio,
+                correlation);
+        printf("%4lld %8.4f %8.4f\n", (long long)m, ratio, correlation);
+    }
+    VT_TRY(vt_output_close(file, path));
+    printf("written: l1.csv and spectrum.csv in %s\n", output);
+done:
+    free(path);
+    return status;
+}
+
+static vt_status report(const cubes *c, const char *checkpoint, const char *output)
+{
+    vt_status status = VT_OK;
+    char *trained = NULL;
+    VT_TRY(vt_output_make_directory(output));
+    VT_TRY(vt_forecaster_describe(checkpoint, (vt_weights)c->config->weights, &trained, NULL));
+    printf("%s (%s), %lld cubes of %s\n", checkpoint, trained, (long long)c->source->sample_count, c->source->path);
+    VT_TRY(write_errors(c, output));
+    VT_TRY(write_spectra(c, output));
+done:
+    free(trained);
+    return status;
+}
+
+static vt_status run_phases(cubes *c, const char *checkpoint, const char *output)
+{
+    vt_status status = VT_OK;
+    const size_t points = (size_t)(c->config->data_size * c->config->data_size * c->config->data_size);
+    VT_TRY(vt_world_agree(c->world, vt_reader_open_source(c->config, c->world, VT_SET_VALIDATION, &c->source)));
+    VT_TRY(vt_world_agree(c->world, vt_task_open(c->config, NULL, c->source, &c->task)));
+    VT_TRY(open_model(c, checkpoint));
+    VT_TRY(vt_world_agree(c->world,
+                          vt_reader_open_loader(c->config, c->world, c->backend, false, false, c->source, &c->loader)));
+    for (int i = 0; i < 2; i++) c->fields[i] = vt_allocate(points, sizeof(float), "the evaluation");
+    open_spectra(c->config->data_size, &c->spectra);
+    VT_TRY(go_through(c));
+    VT_TRY(vt_world_agree(c->world, vt_world_rank(c->world) == 0 ? report(c, checkpoint, output) : VT_OK));
+done:
+    return status;
+}
+
+vt_status vt_cubes_evaluate(const vt_config *config, const char *checkpoint, const char *output,
+                            const vt_launch *launch)
+{
+    vt_status status = VT_OK;
+    cubes c = {.config = config};
+    VT_TRY(vt_world_open(config, launch, &c.world));
+    status = run_phases(&c, checkpoint, output);
+done:
+    if (c.world != NULL && !vt_world_speaks(c.world)) vt_error_clear(); /* another rank reports it */
+    vt_evaluation_close(&c.sums);
+    close_spectra(&c.spectra);
+    for (int i = 0; i < 2; i++) free(c.fields[i]);
+    vt_trainer_close(&c.trainer);
+    vt_task_close(&c.task);
+    vt_loader_close(&c.loader);
+    vt_backend_close(&c.backend);
+    vt_source_close(&c.source);
+    vt_world_close(&c.world, status == VT_ERROR);
+    return status;
+}
