@@ -104,6 +104,9 @@ test_layouts() {
 }
 
 test_npy_command() {
+    "$VITRAIN" synth volumes --model=unet3d --box_size=[40,36] >/dev/null
+    cmp volumes/train.h5 data/train.h5
+    [ "$(ls volumes | wc -l)" -eq 2 ]
     mkdir made && cd made
     says "train_data.npy" "train_label.npy" -- "$VITRAIN" npy -i ../data/train.h5 -d Nbody -l Hydro
     cmp train_data.npy ../data/train_data.npy

@@ -84,10 +84,10 @@ static vt_status check_absent(const vt_universe_options *options)
 {
     vt_status status = VT_OK;
     char *path = NULL;
-    for (int i = 0; i < FILES * (1 + ARRAYS) && !options->force; i++) {
-        free(path);
+    const int count = options->npy ? FILES * (1 + ARRAYS) : FILES;
+    for (int i = 0; i < count && !options->force; i++) {
         const char *name = names[i % FILES];
-        if (i >= FILES && !options->npy) break;
+        free(path);
         path = i < FILES ? vt_text_format("%s/%s.h5", options->directory, name)
                          : vt_text_format("%s/%s_%s.npy", options->directory, name, arrays[i / FILES - 1]);
         VT_CHECK(!vt_output_exists(path), "%s is there already; name another directory, or add --force", path);
