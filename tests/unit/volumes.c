@@ -3,6 +3,7 @@
 
 #include "optimizer/schedule.h"
 #include "settings.h"
+#include "source/volumes/shared_box.h"
 #include "test.h"
 #include "unit/config_open.h"
 
@@ -144,4 +145,27 @@ TEST(models_by_their_keys)
     EXPECT_REFUSED("base: {data_loader_config: lowmem}\n", "source fields has no such reader");
     EXPECT_REFUSED("base: {Nsamples: 5}\n", "source volumes has no such reader", "--data_loader_config=dali");
     EXPECT_REFUSED("base: {}\n", "give one of the two", "--enable_benchy", "--enable_manual_profiling");
+}
+
+static vt_status fill_with_count(void *memory, void *context)
+{
+    int *count = context;
+    *(int *)memory = ++*count;
+    return VT_OK;
+}
+
+/* As two ranks do: one that comes when the other has filled the memory neither waits nor fills it again. */
+TEST(shared_memory_is_filled_once)
+{
+    char *key = vt_test_owned(vt_text_format("test %s", vt_test_directory()));
+    vt_shared_box *boxes[2] = {NULL, NULL};
+    int count = 0;
+    for (int round = 1; round <= 2; round++) {
+        for (int i = 0; i < 2; i++) {
+            EXPECT_OK(vt_shared_box_open(key, 100, fill_with_count, &count, &boxes[i]));
+            EXPECT(boxes[i] != NULL && *(const int *)vt_shared_box_memory(boxes[i]) == round);
+        }
+        EXPECT(count == round); /* the last one that closes it removes it */
+        for (int i = 0; i < 2; i++) vt_shared_box_close(&boxes[i]);
+    }
 }

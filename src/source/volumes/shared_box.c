@@ -15,7 +15,7 @@
 #include "base/text.h"
 
 /* The file of the memory ends with a page that says whether it was filled. */
-enum { PAGE = 4096 };
+enum { PAGE = 4096, A_MOMENT = 10000 /* microseconds */ };
 
 struct vt_shared_box {
     char *name;
@@ -35,19 +35,14 @@ static bool has_its_name(const vt_shared_box *box)
     return same;
 }
 
-/* Opens it, and holds it alone. */
-static vt_status open_locked(vt_shared_box *box)
+/* Opens the file, with a lock that others may have, too. */
+static vt_status open_file(vt_shared_box *box)
 {
     vt_status status = VT_OK;
     struct stat info;
-    for (;;) {
-        box->file = shm_open(box->name, O_RDWR | O_CREAT, 0600);
-        VT_CHECK(box->file >= 0, "data_loader_config inmem: can't make shared memory: %s", strerror(errno));
-        VT_CHECK(flock(box->file, LOCK_EX) == 0, "data_loader_config inmem: can't lock shared memory: %s",
-                 strerror(errno));
-        if (has_its_name(box)) break;
-        close(box->file);
-    }
+    box->file = shm_open(box->name, O_RDWR | O_CREAT, 0600);
+    VT_CHECK(box->file >= 0, "data_loader_config inmem: can't make shared memory: %s", strerror(errno));
+    VT_CHECK(flock(box->file, LOCK_SH) == 0, "data_loader_config inmem: can't lock shared memory: %s", strerror(errno));
     VT_CHECK(fstat(box->file, &info) == 0 && info.st_uid == geteuid(),
              "data_loader_config inmem: the shared memory %s is another user's; remove it, or use "
              "--data_loader_config=auto",
@@ -56,35 +51,65 @@ done:
     return status;
 }
 
+static vt_status map_file(vt_shared_box *box)
+{
+    vt_status status = VT_OK;
+    char size[VT_NUMBER_SIZE];
+    const int refused = posix_fallocate(box->file, 0, (off_t)box->bytes);
+    VT_CHECK(refused == 0,
+             "data_loader_config inmem: %s of shared memory are refused (%s); `df /dev/shm` shows what is free; "
+             "--data_loader_config=auto reads the file instead",
+             vt_text_bytes((double)box->bytes, size), strerror(refused));
+    void *mapped = mmap(NULL, box->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, box->file, 0);
+    VT_CHECK(mapped != MAP_FAILED, "data_loader_config inmem: can't map shared memory: %s", strerror(errno));
+    box->memory = mapped;
+done:
+    return status;
+}
+
+static void close_file(vt_shared_box *box)
+{
+    if (box->memory != NULL) munmap(box->memory, box->bytes);
+    if (box->file >= 0) close(box->file);
+    box->memory = NULL;
+    box->file = -1;
+}
+
+/* Takes the lock that only one process can have, which gives up the shared one, also in vain. Waiting for it could take
+ * until another process ends, which keeps the shared one. */
+static bool lock_alone(const vt_shared_box *box)
+{
+    return flock(box->file, LOCK_EX | LOCK_NB) == 0 && has_its_name(box);
+}
+
 vt_status vt_shared_box_open(const char *key, size_t bytes, vt_status (*fill)(void *memory, void *context),
                              void *context, vt_shared_box **result)
 {
     vt_status status = VT_OK;
-    char size[VT_NUMBER_SIZE];
     vt_shared_box *box = vt_allocate(1, sizeof *box, "a box");
     *result = NULL;
     box->file = -1;
     box->bytes = (bytes + PAGE - 1) / PAGE * PAGE + PAGE;
     box->name = vt_text_format("/vitrain-%u-%016llx", (unsigned)geteuid(), (unsigned long long)vt_random_name_key(key));
-    VT_TRY(open_locked(box));
-    const int refused = posix_fallocate(box->file, 0, (off_t)box->bytes);
-    VT_CHECK(refused == 0,
-             "data_loader_config inmem: %s of shared memory are refused (%s); `df /dev/shm` shows what is free; "
-             "--data_loader_config=auto reads the file instead",
-             vt_text_bytes((double)bytes, size), strerror(refused));
-    void *mapped = mmap(NULL, box->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, box->file, 0);
-    VT_CHECK(mapped != MAP_FAILED, "data_loader_config inmem: can't map shared memory: %s", strerror(errno));
-    box->memory = mapped;
-    char *filled = box->memory + box->bytes - PAGE;
-    if (strncmp(filled, key, PAGE) != 0) {
-        VT_TRY(fill(box->memory, context));
-        snprintf(filled, PAGE, "%s", key);
+    for (;;) {
+        VT_TRY(open_file(box));
+        if (has_its_name(box)) {
+            VT_TRY(map_file(box));
+            char *filled = box->memory + box->bytes - PAGE;
+            if (strncmp(filled, key, PAGE) == 0) break;
+            if (lock_alone(box)) {
+                if (strncmp(filled, key, PAGE) != 0) VT_TRY(fill(box->memory, context));
+                snprintf(filled, PAGE, "%s", key);
+                flock(box->file, LOCK_SH);
+                break;
+            }
+        }
+        close_file(box); /* another process is about to fill it, or has just removed it */
+        usleep(A_MOMENT);
     }
-    flock(box->file, LOCK_SH);
     *result = box;
     box = NULL;
 done:
-    if (box != NULL && box->name != NULL && box->file >= 0) shm_unlink(box->name);
     vt_shared_box_close(&box);
     return status;
 }
@@ -93,9 +118,8 @@ void vt_shared_box_close(vt_shared_box **pointer)
 {
     vt_shared_box *box = *pointer;
     if (box == NULL) return;
-    if (box->memory != NULL) munmap(box->memory, box->bytes);
     if (box->file >= 0 && flock(box->file, LOCK_EX | LOCK_NB) == 0 && has_its_name(box)) shm_unlink(box->name);
-    if (box->file >= 0) close(box->file);
+    close_file(box);
     free(box->name);
     free(box);
     *pointer = NULL;
