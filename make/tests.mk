@@ -26,8 +26,8 @@ $(BUILD)/tests/vitrain-tests: $(patsubst %.c,$(BUILD)/%.o,$(filter-out tests/uni
 
 # The program and the tests of the tables with rows of the tests' own (tests/tenant): files that expand the lists of kinds.def
 # are compiled again, with tests/tenant/config/kinds.def in place of the product's.
-TENANT_TABLES := src/config/option.c src/config/presets.c src/config/optimizer.c src/config/resolve.c src/model/models.c \
-    src/loss/loss.c src/task/task.c src/source/sources.c src/storage/stores.c src/optimizer/kinds.c
+TENANT_TABLES := $(shell find src -name '*.c' -exec grep -lE \
+    'VT_(MODELS|MODEL_PRESETS|TASKS|SOURCES|STORES|LOSSES|OPTIMIZERS)[^_A-Z]|config/options.def' {} +)
 TENANT_TESTS := tests/unit/model.c tests/unit/data_source.c
 TENANT_OBJECTS := $(patsubst %.c,$(BUILD)/tenant/%.o,$(TENANT_TABLES) $(sort $(wildcard tests/tenant/*.c)))
 

@@ -41,8 +41,7 @@ static const entry variables[] = {
     {"BENCHY_CONFIG_FILE",
      "The YAML file of benchy that says what --enable_benchy measures: sections global, IO, synthetic, full."},
     {"BENCHY_OUTPUT", "The JSON file that --enable_benchy writes; otherwise what BENCHY_CONFIG_FILE's output_dir and "
-                      "output_filename say, "
-                      "else benchy_output.json in the run's directory."},
+                      "output_filename say, else benchy_output.json in the run's directory."},
     {"XDG_CACHE_HOME, HOME", "Below which the cache is: $XDG_CACHE_HOME/vitrain, else $HOME/.cache/vitrain."},
     {"LC_ALL, LC_CTYPE, LANG, TERM, NO_COLOR",
      "Whether the progress bar may use characters beyond ASCII, move, and have colours."},

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "base/text.h"
 #include "command/arguments.h"
 #include "source/volumes/convert.h"
@@ -18,8 +19,8 @@ static const char help[] =
 static char **spell_out(int argument_count, char *const *arguments)
 {
     static const char *const words[][2] = {{"-i", "--input_file"}, {"-d", "--data_field"}, {"-l", "--label_field"}};
-    char **spelt = calloc((size_t)argument_count + 1, sizeof *spelt);
-    for (int i = 0; spelt != NULL && i < argument_count; i++) {
+    char **spelt = vt_allocate((size_t)argument_count + 1, sizeof *spelt, "the command line");
+    for (int i = 0; i < argument_count; i++) {
         const char *word = arguments[i];
         for (int k = 0; k < 3; k++)
             if (strcmp(word, words[k][0]) == 0) word = words[k][1];
@@ -41,7 +42,6 @@ vt_status vt_command_npy(int argument_count, char *const *arguments)
     };
     const vt_command_line line = {
         .command = "npy", .help = help, VT_FLAGS(flags), .operand_name = "box", .operand = &from};
-    VT_CHECK(words != NULL, "out of memory for the command line");
     VT_TRY(vt_arguments_parse(&line, argument_count, words, NULL));
     const char *slash = strrchr(from, '/'), *base = slash != NULL ? slash + 1 : from, *dot = strrchr(base, '.');
     for (int i = 0; i < 2 && status == VT_OK; i++) {
@@ -52,7 +52,7 @@ vt_status vt_command_npy(int argument_count, char *const *arguments)
         free(to);
     }
 done:
-    for (int i = 0; words != NULL && i < argument_count; i++) free(words[i]);
+    for (int i = 0; i < argument_count; i++) free(words[i]);
     free(words);
     return status;
 }

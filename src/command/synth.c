@@ -98,7 +98,7 @@ vt_status vt_command_synth(int argument_count, char *const *arguments)
         {"compress", VT_ARGUMENT_INTEGER, &compression, 0, 9, "gzip level, bytes shuffled; sets chunk_times to 1 if 0"},
         {"box_size", VT_ARGUMENT_PAIR, box_size, 4, 2048, "unet3d: sides of the two boxes in points, even"},
         {"npy", VT_ARGUMENT_SWITCH, &npy, 0, 0, "unet3d: the .npy files of dali-lowmem, too"},
-        {"tile", VT_ARGUMENT_INTEGER, &tile, 1, 64, "unet3d: each box is written so many times along each axis"},
+        {"tile", VT_ARGUMENT_INTEGER, &tile, 1, 64, "unet3d: copies of the box along each axis of its file"},
         {"force", VT_ARGUMENT_SWITCH, &force, 0, 0, "replace files of the same names"},
     };
     const vt_command_line line = {

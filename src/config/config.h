@@ -193,6 +193,9 @@ double vt_config_learning_rate(const vt_config *config);
 /* The same of another rate. */
 double vt_config_scaled_rate(const vt_config *config, double rate);
 
+/* Steps of warm-up at the beginning of the run. */
+int64_t vt_config_warmup(const vt_config *config);
+
 /* Channels of one of the times that the input holds. */
 int64_t vt_config_channels_a_time(const vt_config *config);
 

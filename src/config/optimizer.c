@@ -4,6 +4,48 @@
 
 #include "config/option.h"
 
+/* ---- the learning rate ---- */
+
+vt_status vt_config_choose_schedule(vt_config *config)
+{
+    vt_status status = VT_OK;
+    static const vt_option_id parts[] = {VT_OPTION_lr_schedule_start_lr, VT_OPTION_lr_schedule_scaling,
+                                         VT_OPTION_lr_schedule_end_lr, VT_OPTION_lr_schedule_warmup_steps};
+    const vt_origin *origin = config->origin;
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+        if (origin[parts[i]] != VT_FROM_DEFAULT && origin[parts[i]] >= origin[VT_OPTION_lr_schedule])
+            config->lr_schedule = VT_SCHEDULE_PARTS;
+    VT_CHECK(config->lr_schedule != VT_SCHEDULE_PARTS || !isnan(config->lr_schedule_start_lr),
+             "lr_schedule has parts, but no start_lr, the highest learning rate; add --lr_schedule.start_lr=2e-4");
+done:
+    return status;
+}
+
+double vt_config_scaled_rate(const vt_config *config, double rate)
+{
+    const bool by_parts = config->lr_schedule == VT_SCHEDULE_PARTS;
+    const int scaling = by_parts ? config->lr_schedule_scaling : config->lr_scaling;
+    double ratio = (double)config->global_batch_size / (double)config->base_batch_size;
+    if (scaling == VT_SCALING_SQRT) return rate * sqrt(ratio);
+    return scaling == VT_SCALING_LINEAR ? rate * ratio : rate;
+}
+
+double vt_config_learning_rate(const vt_config *config)
+{
+    const bool by_parts = config->lr_schedule == VT_SCHEDULE_PARTS;
+    return vt_config_scaled_rate(config, by_parts ? config->lr_schedule_start_lr : config->lr);
+}
+
+int64_t vt_config_warmup(const vt_config *config)
+{
+    if (config->lr_schedule != VT_SCHEDULE_PARTS) return config->warmup;
+    const bool raises =
+        config->lr_schedule_scaling != VT_SCALING_NONE && config->global_batch_size > config->base_batch_size;
+    return raises ? config->lr_schedule_warmup_steps : 0;
+}
+
+/* ---- the other numbers ---- */
+
 static void derive_weight_decay(vt_config *config)
 {
 #define WEIGHT_DECAY(name, help, weight_decay) weight_decay,

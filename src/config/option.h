@@ -73,6 +73,9 @@ bool vt_row_may_be_unset(const vt_row *row);
 /* Is the option's value "not set"? */
 bool vt_row_is_unset(const vt_row *row, const vt_config *config);
 
+/* Fails when model, loss or source don't go with the task, or the reader with the source. */
+vt_status vt_config_check_kinds(const vt_config *config);
+
 /* Puts the model in the place of auto, and its own defaults in the place of those that nothing has set (presets.c). */
 void vt_config_take_presets(vt_config *config);
 

@@ -215,37 +215,6 @@ static void derive_resume(vt_config *config)
     *origin = VT_FROM_DEFAULT;
 }
 
-/* A part of the map chooses lr_schedule parts, unless the command line chooses another over the file's map. */
-static vt_status derive_schedule(vt_config *config)
-{
-    vt_status status = VT_OK;
-    static const vt_option_id parts[] = {VT_OPTION_lr_schedule_start_lr, VT_OPTION_lr_schedule_scaling,
-                                         VT_OPTION_lr_schedule_end_lr, VT_OPTION_lr_schedule_warmup_steps};
-    const vt_origin *origin = config->origin;
-    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
-        if (origin[parts[i]] != VT_FROM_DEFAULT && origin[parts[i]] >= origin[VT_OPTION_lr_schedule])
-            config->lr_schedule = VT_SCHEDULE_PARTS;
-    VT_CHECK(config->lr_schedule != VT_SCHEDULE_PARTS || !isnan(config->lr_schedule_start_lr),
-             "lr_schedule has parts, but no start_lr, the highest learning rate; add --lr_schedule.start_lr=2e-4");
-done:
-    return status;
-}
-
-double vt_config_scaled_rate(const vt_config *config, double rate)
-{
-    const bool by_parts = config->lr_schedule == VT_SCHEDULE_PARTS;
-    const int scaling = by_parts ? config->lr_schedule_scaling : config->lr_scaling;
-    double ratio = (double)config->global_batch_size / (double)config->base_batch_size;
-    if (scaling == VT_SCALING_SQRT) return rate * sqrt(ratio);
-    return scaling == VT_SCALING_LINEAR ? rate * ratio : rate;
-}
-
-double vt_config_learning_rate(const vt_config *config)
-{
-    const bool by_parts = config->lr_schedule == VT_SCHEDULE_PARTS;
-    return vt_config_scaled_rate(config, by_parts ? config->lr_schedule_start_lr : config->lr);
-}
-
 /* "HH:MM:SS" or seconds; false when it is neither. */
 static bool parse_duration(const char *text, double *seconds)
 {
@@ -277,47 +246,6 @@ double vt_config_max_seconds(const vt_config *config)
 }
 
 /* ---- checks ---- */
-
-/* A task takes certain models, losses and sources. */
-static vt_status check_task(const vt_config *config)
-{
-    vt_status status = VT_OK;
-    static const char *const options[] = {"model", "loss", "source"};
-#define TAKES(name, help, ...) {__VA_ARGS__},
-    static const char *const taken[][3] = {VT_TASKS(TAKES)};
-    char *task = vt_config_value_text(config, "task"), *word = NULL;
-    for (int i = 0; i < 3; i++) {
-        free(word);
-        word = vt_config_value_text(config, options[i]);
-        VT_CHECK(vt_text_choice(word, taken[config->task][i]) >= 0, "%s %s does not go with task %s, which takes %s",
-                 options[i], word, task, taken[config->task][i]);
-    }
-done:
-    free(task);
-    free(word);
-    return status;
-}
-
-/* A source has certain readers. */
-static vt_status check_loader(const vt_config *config)
-{
-    vt_status status = VT_OK;
-#define SOURCES_OF(enumerator, word, sources) sources,
-#define WORD_OF(enumerator, word, sources) word,
-    static const char *const sources[] = {VT_LOADERS(SOURCES_OF)}, *const words[] = {VT_LOADERS(WORD_OF)};
-    char *source = vt_config_value_text(config, "source");
-    vt_text others = {0};
-    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
-        if (vt_text_choice(source, sources[i]) >= 0)
-            vt_text_append(&others, "%s%s", others.length > 0 ? ", " : "", words[i]);
-    VT_CHECK(others.length == 0 || vt_text_choice(source, sources[config->data_loader_config]) >= 0,
-             "data_loader_config %s: source %s has no such reader; use one of %s", words[config->data_loader_config],
-             source, others.characters);
-done:
-    free(source);
-    vt_text_close(&others);
-    return status;
-}
 
 static vt_status check_shapes(const vt_config *config)
 {
@@ -534,10 +462,9 @@ vt_status vt_config_resolve(vt_config *config)
 {
     vt_status status = VT_OK;
     vt_config_take_presets(config);
-    VT_TRY(derive_schedule(config));
+    VT_TRY(vt_config_choose_schedule(config));
     for (size_t i = 0; i < vt_row_count; i++) VT_TRY(vt_row_check_scope(&vt_rows[i], config));
-    VT_TRY(check_task(config));
-    VT_TRY(check_loader(config));
+    VT_TRY(vt_config_check_kinds(config));
     derive_paths(config);
     derive_channels(config);
     derive_resume(config);

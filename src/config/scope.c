@@ -1,4 +1,6 @@
-/* Which options are for the kinds (of model, task, source, …) that a configuration chooses. */
+/* Which options are for the kinds (of model, task, source, …) that a configuration chooses, and which kinds go
+ * together.
+ */
 #include <stdlib.h>
 #include <string.h>
 
@@ -59,4 +61,51 @@ done:
     vt_text_close(&value);
     vt_text_close(&chosen);
     return status;
+}
+
+/* A task takes certain models, losses and sources. */
+static vt_status check_task(const vt_config *config)
+{
+    vt_status status = VT_OK;
+    static const char *const options[] = {"model", "loss", "source"};
+#define TAKES(name, help, ...) {__VA_ARGS__},
+    static const char *const taken[][3] = {VT_TASKS(TAKES)};
+    char *task = vt_config_value_text(config, "task"), *word = NULL;
+    for (int i = 0; i < 3; i++) {
+        free(word);
+        word = vt_config_value_text(config, options[i]);
+        VT_CHECK(vt_text_choice(word, taken[config->task][i]) >= 0, "%s %s does not go with task %s, which takes %s",
+                 options[i], word, task, taken[config->task][i]);
+    }
+done:
+    free(task);
+    free(word);
+    return status;
+}
+
+/* A source has certain readers. */
+static vt_status check_loader(const vt_config *config)
+{
+    vt_status status = VT_OK;
+#define SOURCES_OF(enumerator, word, sources) sources,
+#define WORD_OF(enumerator, word, sources) word,
+    static const char *const sources[] = {VT_LOADERS(SOURCES_OF)}, *const words[] = {VT_LOADERS(WORD_OF)};
+    char *source = vt_config_value_text(config, "source");
+    vt_text others = {0};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        if (vt_text_choice(source, sources[i]) >= 0)
+            vt_text_append(&others, "%s%s", others.length > 0 ? ", " : "", words[i]);
+    VT_CHECK(others.length == 0 || vt_text_choice(source, sources[config->data_loader_config]) >= 0,
+             "data_loader_config %s: source %s has no such reader; use one of %s", words[config->data_loader_config],
+             source, others.characters);
+done:
+    free(source);
+    vt_text_close(&others);
+    return status;
+}
+
+vt_status vt_config_check_kinds(const vt_config *config)
+{
+    const vt_status status = check_task(config);
+    return status == VT_OK ? check_loader(config) : status;
 }

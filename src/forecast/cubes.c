@@ -8,22 +8,20 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "checkpoint/checkpoint.h"
-#include "checkpoint/find.h"
 #include "forecast/forecaster.h"
 #include "storage/output_file.h"
-#include "training/budget.h"
 #include "training/reader.h"
 #include "training/step.h"
 
-/* Sums over samples of what the Fourier components in a shell of waves are, [count]: shell m has m waves along the
- * cube, to the nearest whole number. */
+/* Power spectra, summed over samples. The Fourier components of a cube are sorted into shells: shell m has those with m
+ * waves along the cube, rounded. All arrays are [count], one number for each shell. */
 typedef struct {
     int64_t side, count;
     vt_fourier *fourier;
     vt_complex *waves[2]; /* [side³] of prediction and target */
     double *powers[2];    /* of each */
     double *common;       /* the real part of one times the other's conjugate */
-    double *components;   /* how many there are */
+    double *components;   /* how many were added */
 } spectra;
 
 typedef struct {
@@ -45,7 +43,7 @@ typedef struct {
 static char *const forced[] = {"--tensor_parallel=1", "--context_parallel=1", "--pipeline_parallel=1",
                                "--zero_stage=0",      "--ema_decay=None",     "--grad_accumulation=1",
                                "--local_batch_size=1"};
-enum { FORCED = sizeof forced / sizeof forced[0], OF_LAYOUT = 4 };
+enum { FORCED = sizeof forced / sizeof forced[0] };
 
 static bool is_of_cubes(const vt_config *config)
 {
@@ -64,9 +62,7 @@ vt_status vt_cubes_configure(const char *name, int flag_count, char *const *flag
     *of_cubes = false;
     memcpy(all, forced, sizeof forced);
     memcpy(all + FORCED, flags, (size_t)flag_count * sizeof *all);
-    VT_TRY(vt_checkpoint_find(name, VT_CHECKPOINT_TO_SHOW, &found));
-    VT_TRY(vt_forecaster_configuration(found, &yaml));
-    VT_TRY(vt_config_open_text(yaml, found, OF_LAYOUT, forced, 1, &trained));
+    VT_TRY(vt_forecaster_trained(name, &found, &yaml, &trained));
     *of_cubes = is_of_cubes(trained);
     if (!*of_cubes) goto done;
     VT_TRY(vt_config_open_text(yaml, found, flag_count + FORCED, all, ranks, config));
@@ -142,15 +138,8 @@ static vt_status open_model(cubes *c, const char *checkpoint)
     vt_status status = VT_OK;
     const vt_config *config = c->config;
     vt_world *world = c->world;
-    vt_plan plan;
-    const vt_trainer_options options = {.world = world, .task = c->task, .steps = 1};
     VT_TRY(vt_world_agree(world, vt_world_open_backend(config, world, &c->backend)));
-    const vt_plan_options planned = vt_plan_options_of(world, c->backend);
-    VT_TRY(vt_world_agree(world, vt_world_open_device(config, world, c->backend)));
-    VT_TRY(vt_world_agree(world, vt_plan_make(config, &planned, &plan)));
-    const double available = c->backend->available_memory(c->backend) / vt_world_ranks_of_memory(world, c->backend);
-    VT_TRY(vt_world_agree(world, vt_budget_check(config, &planned, &plan, available, false)));
-    VT_TRY(vt_world_agree(world, vt_trainer_open(config, &options, c->backend, &c->trainer)));
+    VT_TRY(vt_world_agree(world, vt_forecaster_open_trainer(config, world, c->backend, c->task, &c->trainer)));
     const vt_checkpoint_subject subject = vt_trainer_subject(c->trainer);
     VT_TRY(vt_world_agree(world, vt_checkpoint_read_parameters(checkpoint, &subject, NULL)));
 done:

@@ -67,30 +67,29 @@ static bool gives_global_batch(int flag_count, char *const *flags)
     return false;
 }
 
-vt_status vt_forecaster_configuration(const char *checkpoint, char **yaml)
+vt_status vt_forecaster_trained(const char *name, char **checkpoint, char **yaml, vt_config **trained)
 {
     vt_status status = VT_OK;
+    enum { OF_LAYOUT = 4 };
     vt_tensor_file *index = NULL;
     *yaml = NULL;
-    VT_TRY(open_index(checkpoint, &index));
+    VT_TRY(vt_checkpoint_find(name, VT_CHECKPOINT_TO_SHOW, checkpoint));
+    VT_TRY(open_index(*checkpoint, &index));
     VT_TRY(vt_tensor_file_get_text(index, "configuration", yaml));
+    VT_TRY(vt_config_open_text(*yaml, *checkpoint, OF_LAYOUT, (char *const *)(uintptr_t)forced, 1, trained));
 done:
     vt_tensor_file_close(&index);
     return status;
 }
 
-/* Before flags that only forecasts of fields have. */
-static vt_status check_source(const char *yaml, const char *checkpoint)
+/* Before the flags are read that only forecasts of fields have. */
+static vt_status check_source(const char *checkpoint, const vt_config *trained)
 {
     vt_status status = VT_OK;
-    enum { OF_LAYOUT = 4 };
-    vt_config *config = NULL;
-    VT_TRY(vt_config_open_text(yaml, checkpoint, OF_LAYOUT, (char *const *)(uintptr_t)forced, 1, &config));
-    VT_CHECK(strcmp(vt_source_kind_of(config)->name, "fields") == 0,
+    VT_CHECK(strcmp(vt_source_kind_of(trained)->name, "fields") == 0,
              "%s: its model was trained on source %s, but only fields in files can be forecast", checkpoint,
-             vt_source_kind_of(config)->name);
+             vt_source_kind_of(trained)->name);
 done:
-    vt_config_close(&config);
     return status;
 }
 
@@ -99,14 +98,14 @@ vt_status vt_forecaster_configure(const char *name, int flag_count, char *const 
 {
     vt_status status = VT_OK;
     vt_tensor_file *index = NULL;
+    vt_config *trained = NULL;
     char *yaml = NULL, **all = vt_allocate((size_t)flag_count + FORCED, sizeof *all, "the forecaster");
     const int forced_count = gives_global_batch(flag_count, flags) ? FORCED - 1 : FORCED;
     memcpy(all, forced, sizeof forced);
     memcpy(all + forced_count, flags, (size_t)flag_count * sizeof *all);
-    VT_TRY(vt_checkpoint_find(name, VT_CHECKPOINT_TO_SHOW, checkpoint));
+    VT_TRY(vt_forecaster_trained(name, checkpoint, &yaml, &trained));
+    VT_TRY(check_source(*checkpoint, trained));
     VT_TRY(open_index(*checkpoint, &index));
-    VT_TRY(vt_tensor_file_get_text(index, "configuration", &yaml));
-    VT_TRY(check_source(yaml, *checkpoint));
     VT_TRY(vt_config_open_text(yaml, *checkpoint, flag_count + forced_count, all, ranks, config));
     VT_CHECK((*config)->tensor_parallel == 1 && (*config)->context_parallel == 1 && (*config)->zero_stage == 0,
              "a forecast needs whole layers on each rank, whatever the model was trained on: leave tensor_parallel and "
@@ -121,6 +120,7 @@ vt_status vt_forecaster_configure(const char *name, int flag_count, char *const 
         VT_TRY(vt_config_set_window(*config, (*config)->img_size[0], (*config)->img_size[1]));
 done:
     if (status != VT_OK) vt_config_close(config);
+    vt_config_close(&trained);
     vt_tensor_file_close(&index);
     free(yaml);
     free(all);
@@ -183,19 +183,19 @@ done:
     return status;
 }
 
-static vt_status open_model(vt_forecaster *forecaster, const vt_config *config, vt_world *world)
+vt_status vt_forecaster_open_trainer(const vt_config *config, vt_world *world, vt_backend *backend, vt_task *task,
+                                     vt_trainer **trainer)
 {
     vt_status status = VT_OK;
     vt_plan plan;
-    vt_backend *backend = forecaster->backend;
     const vt_plan_options planned = vt_plan_options_of(world, backend);
-    const vt_trainer_options options = {.world = world, .task = forecaster->task, .steps = 1};
+    const vt_trainer_options options = {.world = world, .task = task, .steps = 1};
     VT_TRY(vt_world_open_device(config, world, backend));
     VT_TRY(vt_plan_make(config, &planned, &plan));
     plan.message_bytes = 0; /* no gradients are summed */
     const double available = backend->available_memory(backend) / vt_world_ranks_of_memory(world, backend);
     VT_TRY(vt_budget_check(config, &planned, &plan, available, false));
-    VT_TRY(vt_trainer_open(config, &options, backend, &forecaster->trainer));
+    VT_TRY(vt_trainer_open(config, &options, backend, trainer));
 done:
     return status;
 }
@@ -231,7 +231,8 @@ vt_status vt_forecaster_open(const vt_config *config, const char *checkpoint, vt
     VT_TRY(vt_world_agree(world, open_known(forecaster, config, data)));
     VT_TRY(vt_world_agree(world, open_task(forecaster, config, data->latitudes)));
     VT_TRY(vt_world_agree(world, vt_world_open_backend(config, world, &forecaster->backend)));
-    VT_TRY(vt_world_agree(world, open_model(forecaster, config, world)));
+    VT_TRY(vt_world_agree(
+        world, vt_forecaster_open_trainer(config, world, forecaster->backend, forecaster->task, &forecaster->trainer)));
     VT_TRY(vt_world_group(world, VT_AXES(VT_AXIS_PIPELINE), VT_SCOPE_ALL, "forecasts", NULL, &forecaster->stages));
     vt_checkpoint_subject subject = vt_trainer_subject(forecaster->trainer);
     subject.names = data->channel_names;

@@ -65,8 +65,13 @@ void vt_forecaster_shift(const vt_config *config, int64_t count, const float *fi
 /* Standard deviations of the output's channels, [n_out_channels]. */
 const float *vt_forecaster_stds(const vt_forecaster *forecaster);
 
-/* The configuration that a checkpoint was trained with, as the text of a YAML file; malloc'd. */
-vt_status vt_forecaster_configuration(const char *checkpoint, char **yaml);
+/* Which checkpoint `name` means, and the configuration that it was trained with: as the text of a YAML file, and as one
+ * for one rank. Checkpoint and text are malloc'd; the caller frees all three, also after an error. */
+vt_status vt_forecaster_trained(const char *name, char **checkpoint, char **yaml, vt_config **trained);
+
+/* A trainer that only predicts, once the device is open and the plan fits into its memory. */
+vt_status vt_forecaster_open_trainer(const vt_config *config, vt_world *world, vt_backend *backend, vt_task *task,
+                                     vt_trainer **trainer);
 
 /* "step 360, epoch 4": how far the checkpoint was trained, and if it has averages, which of its weights are used;
  * malloc'd. step may be NULL. */

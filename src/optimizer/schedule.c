@@ -5,9 +5,7 @@
 static double rate_by_parts(const vt_config *config, int64_t run, int64_t step)
 {
     const double highest = vt_config_learning_rate(config), end = config->lr_schedule_end_lr, i = (double)step + 1;
-    const bool warms =
-        config->lr_schedule_scaling != VT_SCALING_NONE && config->global_batch_size > config->base_batch_size;
-    const double warmup = warms ? (double)config->lr_schedule_warmup_steps : 0;
+    const double warmup = (double)vt_config_warmup(config);
     if (i < warmup) return highest * i / warmup;
     return end + 0.5 * (highest - end) * (1 + cos(M_PI * (i - warmup) / (double)run));
 }

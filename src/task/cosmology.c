@@ -42,10 +42,7 @@ static vt_status cosmology_open(const vt_config *config, const vt_source *traini
 static void cosmology_close(vt_task *task)
 {
     cosmology *own = (cosmology *)task;
-    for (int t = 0; own->backend != NULL && t < 2; t++) {
-        own->backend->release(own->backend, task->normalisation[t].mean);
-        own->backend->release(own->backend, task->normalisation[t].inverse_std);
-    }
+    for (int t = 0; own->backend != NULL && t < 2; t++) vt_normalisation_release(own->backend, &task->normalisation[t]);
     if (own->backend != NULL) own->backend->release(own->backend, own->sums);
     vt_text_free_list(task->scores.names, task->scores.count);
     free(task->scores.curve);
@@ -56,18 +53,10 @@ static void cosmology_close(vt_task *task)
 /* Means 0 and deviations 1. */
 static vt_status place_units(vt_backend *backend, int64_t count, vt_normalisation *placed)
 {
-    vt_status status = VT_OK;
-    const size_t bytes = (size_t)count * sizeof(float);
-    void *mean = NULL, *inverse_std = NULL;
-    float *ones = vt_allocate((size_t)count, sizeof *ones, "the task");
-    for (int64_t c = 0; c < count; c++) ones[c] = 1;
-    VT_TRY(backend->allocate(backend, VT_MEMORY_DATA, bytes, &mean));
-    VT_TRY(backend->allocate(backend, VT_MEMORY_DATA, bytes, &inverse_std));
-    backend->zero(backend, mean, bytes);
-    backend->copy_from_host(backend, inverse_std, ones, bytes);
-done:
-    *placed = (vt_normalisation){count, mean, inverse_std};
-    free(ones);
+    float *host = vt_allocate(2 * (size_t)count, sizeof *host, "the task");
+    for (int64_t c = 0; c < count; c++) host[count + c] = 1;
+    const vt_status status = vt_normalisation_place(backend, host, count, placed);
+    free(host);
     return status;
 }
 

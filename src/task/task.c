@@ -24,6 +24,26 @@ void vt_task_close(vt_task **task)
     *task = NULL;
 }
 
+vt_status vt_normalisation_place(vt_backend *backend, const float *host, int64_t count, vt_normalisation *placed)
+{
+    vt_status status = VT_OK;
+    const size_t bytes = (size_t)count * sizeof *host;
+    void *memory[2] = {NULL, NULL};
+    for (int i = 0; i < 2; i++) {
+        VT_TRY(backend->allocate(backend, VT_MEMORY_DATA, bytes, &memory[i]));
+        backend->copy_from_host(backend, memory[i], host + i * count, bytes);
+    }
+done:
+    *placed = (vt_normalisation){count, memory[0], memory[1]};
+    return status;
+}
+
+void vt_normalisation_release(vt_backend *backend, vt_normalisation *placed)
+{
+    backend->release(backend, placed->mean);
+    backend->release(backend, placed->inverse_std);
+}
+
 void vt_picture_close(vt_picture *picture)
 {
     free(picture->title);

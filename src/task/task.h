@@ -42,6 +42,10 @@ typedef struct {
     float *mean, *inverse_std;
 } vt_normalisation;
 
+/* host [2, count]: means, then inverse deviations. */
+vt_status vt_normalisation_place(vt_backend *backend, const float *host, int64_t count, vt_normalisation *placed);
+void vt_normalisation_release(vt_backend *backend, vt_normalisation *placed);
+
 /* A kind's own struct begins with this one. */
 typedef struct {
     const vt_task_kind *kind;

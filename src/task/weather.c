@@ -83,10 +83,8 @@ static void weather_close(vt_task *task)
         w->backend->release(w->backend, placed[i]);
         w->backend->release(w->backend, w->scales[i]);
     }
-    for (int i = 0; w->backend != NULL && i < VT_BATCH_TENSORS; i++) {
-        w->backend->release(w->backend, task->normalisation[i].mean);
-        w->backend->release(w->backend, task->normalisation[i].inverse_std);
-    }
+    for (int i = 0; w->backend != NULL && i < VT_BATCH_TENSORS; i++)
+        vt_normalisation_release(w->backend, &task->normalisation[i]);
     vt_text_free_list(task->scores.names, task->scores.count);
     free(task->scores.curve);
     free(w->means);
@@ -256,21 +254,12 @@ static void weather_log_limits(const vt_source *training, const vt_source *valid
  * channels are normalised already. */
 static vt_status place_normalisation(weather *w, int64_t count, int64_t period, vt_normalisation *placed)
 {
-    vt_status status = VT_OK;
-    vt_backend *backend = w->backend;
-    const size_t bytes = (size_t)count * sizeof(float);
-    void *memory[2] = {NULL, NULL};
     float *host = vt_allocate(2 * (size_t)count, sizeof *host, "the task");
     for (int64_t c = 0; c < count; c++) {
         host[c] = period > 0 ? w->means[c % period] : 0;
         host[count + c] = period > 0 ? (float)(1 / (double)w->stds[c % period]) : 1;
     }
-    for (int i = 0; i < 2; i++) {
-        VT_TRY(backend->allocate(backend, VT_MEMORY_DATA, bytes, &memory[i]));
-        backend->copy_from_host(backend, memory[i], host + i * count, bytes);
-    }
-done:
-    *placed = (vt_normalisation){count, memory[0], memory[1]};
+    const vt_status status = vt_normalisation_place(w->backend, host, count, placed);
     free(host);
     return status;
 }

@@ -21,7 +21,7 @@
 static const char *const names[VT_BENCHY_TESTS] = {"IO", "SYNTHETIC", "FULL"};
 static const char *const shown[VT_BENCHY_TESTS] = {"IO", " SYNTHETIC", "FULL"};
 
-/* Samples a second, of all ranks together. */
+/* Rates are samples per second, summed over all ranks. */
 typedef struct {
     double *iterations; /* [batches] */
     double average;     /* of these */

@@ -50,11 +50,7 @@ static void log_training(const vt_config *config)
     static const char *const schedules[] = {[VT_SCHEDULE_COSINE] = "falls to 0 as a cosine",
                                             [VT_SCHEDULE_NONE] = "constant",
                                             [VT_SCHEDULE_PARTS] = "falls as a cosine"};
-    const bool by_parts = config->lr_schedule == VT_SCHEDULE_PARTS;
-    const int64_t warmup = !by_parts ? config->warmup
-                           : vt_config_learning_rate(config) > config->lr_schedule_start_lr
-                               ? config->lr_schedule_warmup_steps
-                               : 0;
+    const int64_t warmup = vt_config_warmup(config);
     char *optimizer = vt_config_value_text(config, "optimizer"), *precision = vt_config_value_text(config, "amp_mode");
     vt_text line = {0};
     vt_text_append(&line, "training: batches of %lld, %s, learning rate %.4g (%s", (long long)config->global_batch_size,

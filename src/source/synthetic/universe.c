@@ -50,9 +50,11 @@ static double power(double square)
     return pow(kappa, 0.96) * transfer * transfer * exp(-0.49 * square);
 }
 
-static double square_of(const universe *u, int64_t x, int64_t y, int64_t z)
+/* k² of wave `index` of the cube. */
+static double square_of(const universe *u, int64_t index)
 {
-    return pow(wave(u, x), 2) + pow(wave(u, y), 2) + pow(wave(u, z), 2);
+    const int64_t n = u->side;
+    return pow(wave(u, index / (n * n)), 2) + pow(wave(u, index / n % n), 2) + pow(wave(u, index % n), 2);
 }
 
 /* The sum over all waves of S, or of S / k². */
@@ -62,7 +64,7 @@ static double sum_of_power(const universe *u, bool by_square)
 #pragma omp parallel for schedule(static)
     for (int64_t x = 0; x < u->side; x++)
         for (int64_t i = 0; i < u->side * u->side; i++) {
-            const double square = square_of(u, x, i / u->side, i % u->side);
+            const double square = square_of(u, x * u->side * u->side + i);
             if (square > 0) planes[x] += by_square ? power(square) / square : power(square);
         }
     for (int64_t x = 0; x < u->side; x++) sum += planes[x];
@@ -97,17 +99,15 @@ static void displace(const universe *u, uint64_t seed, int box, int axis, double
     fill_noise(u, seed, box);
     vt_fourier_transform_cube(u->fourier, u->work);
 #pragma omp parallel for schedule(static)
-    for (int64_t x = 0; x < u->side; x++)
-        for (int64_t y = 0; y < u->side; y++)
-            for (int64_t z = 0; z < u->side; z++) {
-                vt_complex *value = &u->work[(x * u->side + y) * u->side + z];
-                const double square = square_of(u, x, y, z), size = hypot(value->real, value->imaginary);
-                const double k = component(u, axis == 0 ? x : axis == 1 ? y : z);
-                double factor = 0;
-                if (square > 0 && size > 0)
-                    factor = k / square * pow((double)u->side, 1.5) * sqrt(u->amplitude * power(square)) / size;
-                *value = (vt_complex){-factor * value->imaginary, factor * value->real}; /* i k δ / k² */
-            }
+    for (int64_t i = 0; i < u->count; i++) {
+        const int64_t n = u->side, at[AXES] = {i / (n * n), i / n % n, i % n};
+        vt_complex *value = &u->work[i];
+        const double square = square_of(u, i), size = hypot(value->real, value->imaginary);
+        double factor = 0;
+        if (square > 0 && size > 0)
+            factor = component(u, at[axis]) / square * pow((double)n, 1.5) * sqrt(u->amplitude * power(square)) / size;
+        *value = (vt_complex){-factor * value->imaginary, factor * value->real}; /* i k δ / k² */
+    }
     transform_back(u);
     for (int64_t i = 0; i < u->count; i++) psi[i] = u->work[i].real;
 }
@@ -149,13 +149,10 @@ static void smooth(const universe *u, const int64_t *field, double *to)
     for (int64_t i = 0; i < u->count; i++) u->work[i] = (vt_complex){(double)field[i] / fixed_point, 0};
     vt_fourier_transform_cube(u->fourier, u->work);
 #pragma omp parallel for schedule(static)
-    for (int64_t x = 0; x < u->side; x++)
-        for (int64_t y = 0; y < u->side; y++)
-            for (int64_t z = 0; z < u->side; z++) {
-                vt_complex *value = &u->work[(x * u->side + y) * u->side + z];
-                const double factor = exp(-0.5 * softening * softening * square_of(u, x, y, z));
-                *value = (vt_complex){value->real * factor, value->imaginary * factor};
-            }
+    for (int64_t i = 0; i < u->count; i++) {
+        const double factor = exp(-0.5 * softening * softening * square_of(u, i));
+        u->work[i] = (vt_complex){u->work[i].real * factor, u->work[i].imaginary * factor};
+    }
     transform_back(u);
     for (int64_t i = 0; i < u->count; i++) to[i] = u->work[i].real;
 }

@@ -15,9 +15,9 @@ typedef struct {
     const char *directory;
     int64_t box_size[2]; /* sides of the training and the validation box in points, even */
     uint64_t seed;
-    int64_t tile; /* each box is written so many times along each axis */
-    bool npy;     /* the .npy files, too */
-    bool force;   /* files of these names are replaced */
+    int64_t tile;                                                   /* copies of the box along each axis of the file */
+    bool npy;                                                       /* writes the .npy files as well */
+    bool force;                                                     /* replaces files that are there */
     void (*report)(const char *path, double bytes, double seconds); /* after each file */
 } vt_universe_options;
 

@@ -16,7 +16,7 @@ static const char *const names[FILES] = {"train", "valid"};
 static const char *const datasets[ARRAYS] = {"Nbody", "Hydro"};
 static const char *const arrays[ARRAYS] = {"data", "label"};
 
-/* The box's field, over and over along each axis, plane by plane. */
+/* Writes `tile` copies of the box along each axis, plane by plane. */
 static vt_status write_tiles(hid_t dataset, hid_t space, const float *fields, int64_t channels, int64_t side,
                              int64_t tile)
 {

@@ -18,7 +18,7 @@ typedef struct {
     int64_t extent, channels; /* of the file: points along each axis, and fields */
     bool channels_last;
     vt_box_reach reach;
-    int descriptor;  /* of the file; -1 with a .npy file that is closed */
+    int descriptor;  /* of the file */
     int64_t address; /* where the numbers begin in it */
     vt_store *store; /* of HDF5 */
     vt_array *array;
@@ -41,7 +41,9 @@ typedef struct {
     int64_t corner[3], side, channels;
 } vt_box_cube;
 
-/* A cube is read in parts, by any threads in any order; to [side³, channels] = the cube, turned. */
+/* A cube is read in parts, by any threads in any order. Each writes its points of the turned cube, to [side³,
+ * channels].
+ */
 int64_t vt_box_parts(const vt_box *box, const vt_box_cube *cube);
 vt_status vt_box_read(vt_box *box, const vt_box_cube *cube, int64_t part, const vt_turn *turn,
                       const vt_cube_fields *fields, vt_decoder *decoder, float *to);

@@ -9,8 +9,8 @@
 typedef struct vt_shared_box vt_shared_box;
 
 /* The memory [bytes] of the name `key`, which says all that its contents depend on. If no other process has filled it,
- * it is filled by fill(memory, context), while others wait. It is gone when the last process closes it; one that was
- * killed leaves it, for the next run to use. */
+ * fill(memory, context) fills it while others wait. The last process that closes it removes it. A killed process leaves
+ * it behind, and the next run uses it. */
 vt_status vt_shared_box_open(const char *key, size_t bytes, vt_status (*fill)(void *memory, void *context),
                              void *context, vt_shared_box **box);
 void vt_shared_box_close(vt_shared_box **box); /* *box may be NULL */

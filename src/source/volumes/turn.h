@@ -37,7 +37,7 @@ typedef struct {
  * cube. */
 vt_cube_fields vt_turn_fields(const vt_turn *turn, int64_t count, bool rotate_vectors);
 
-/* to [side³, fields.count]: the points of the turned cube that the part has. */
+/* Writes those points of the turned cube, to [side³, fields.count], that the part holds. */
 void vt_turn_part(const vt_turn *turn, const vt_cube_fields *fields, int64_t side, const vt_cube_part *part, float *to);
 
 #endif

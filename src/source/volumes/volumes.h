@@ -18,8 +18,8 @@ typedef struct {
     int loader;
 } vt_volumes;
 
-/* Where draw `index` of epoch `epoch` of a set begins in a box of `box` points along each axis, and its turn: a
- * function of these numbers alone. */
+/* A random cube: its first point, and its turn. It depends only on the arguments of vt_volume_draw_of: the sample
+ * `index` of an epoch, and the points along each axis of the box and of the cube. */
 typedef struct {
     int64_t corner[3];
     int turn;
