@@ -3,6 +3,7 @@
 
     python bench/pytorch_step.py --height 32 --width 64 --channels 20 --patch 4 --embed 128 --depth 4 \\
         --heads 4 --batch 8
+    python bench/pytorch_step.py --unet 64 --side 64 --batch 1      # the 3-D U-Net of width 64 on cubes of 64³
 
 vitrain's benchmarks start it and take turns with it, so that both sides meet the same state of the machine:
 
@@ -18,6 +19,9 @@ a step.
 
 PyTorch is set up to be fast: all cores, fused Adam (the fastest on a CPU), gradients set to None instead of zero, fused
 attention, one resident batch. The caller also sets variables of the C library, which must be set before Python starts.
+With --best it is
+also as fast as it can be made: every setting (eager and compiled; for the U-Net also both layouts, with oneDNN and
+without) is timed first in a process of its own, and the fastest one is used and named in the last line.
 By default PyTorch's large buffers go back to the system after each use, and the next use faults them in page by page.
 These variables keep large buffers in the heap, never trim it, grow it in large pieces, and use huge pages (glibc 2.35
 and later):
@@ -35,8 +39,10 @@ side, and so are the parameters with --parameters, so that losses can be compare
 import argparse
 import contextlib
 import json
+import math
 import os
 import statistics
+import subprocess
 import sys
 import time
 
@@ -49,6 +55,11 @@ def parse_arguments():
     ):  # fmt: skip
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--dtype", choices=("float32", "bf16", "fp16"), default="float32", help="16 bits: torch.autocast")
+    parser.add_argument("--unet", type=int, help="the 3-D U-Net of this width, on cubes of --side points")
+    parser.add_argument("--side", type=int, default=64)
+    parser.add_argument("--layout", choices=("channels_last", "contiguous"), default="channels_last", help="of the U-Net")
+    parser.add_argument("--no-onednn", action="store_true", help="PyTorch's own convolutions and products")
+    parser.add_argument("--best", action="store_true", help="time all settings, then use the fastest")
     parser.add_argument("--compile", action="store_true", help="torch.compile; without a compiler: eager, with a note")
     parser.add_argument("--compile-mode", default="default", help="torch.compile's mode")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
@@ -101,6 +112,35 @@ def write_safetensors(tensors, path):
             file.write(tensor.detach().cpu().contiguous().numpy().tobytes())
 
 
+def settings_of(arguments):
+    """The settings that --best chooses among."""
+    settings = [[], ["--compile"], ["--compile", "--compile-mode=max-autotune"]]
+    if arguments.unet:
+        settings = [["--layout=contiguous"], ["--layout=contiguous", "--no-onednn"], ["--no-onednn"], *settings[:2]]
+        settings.append(["--compile", "--layout=contiguous"])
+    return settings
+
+
+def seconds_with(setting, steps=3):
+    """The median of some steps with a setting, in a process of its own; infinity if it can't be run."""
+    own = [argument for argument in sys.argv[1:] if argument != "--best"]
+    requests = "step\n" * steps + "quit\n"
+    result = subprocess.run([sys.executable, __file__, *own, *setting], input=requests, capture_output=True, text=True)
+    lines = result.stdout.splitlines()
+    try:
+        summary = json.loads(lines[-1])
+        return summary["median_seconds"] if summary["compiled"] == ("--compile" in setting) else float("inf")
+    except (IndexError, ValueError):
+        return float("inf")
+
+
+def fastest_setting(arguments):
+    timings = {" ".join(setting) or "eager": seconds_with(setting) for setting in settings_of(arguments)}
+    print(f"seconds a step: {timings}", file=sys.stderr)
+    best = min(timings, key=timings.get)
+    return [] if best == "eager" else best.split()
+
+
 class TrainingStep:
     """A model, its optimizer and one batch, and the step over them."""
 
@@ -116,7 +156,8 @@ class TrainingStep:
         self.relative_loss = pytorch_vit.relative_loss
         # losses that are compared are summed as vitrain's are
         self.loss_type = torch.float64 if arguments.parameters else torch.float32
-        self.model = pytorch_vit.VisionTransformer(
+        self.compute_loss = self.l1_loss if arguments.unet else self.relative_loss
+        self.model = self.unet(arguments) if arguments.unet else pytorch_vit.VisionTransformer(
             (arguments.height, arguments.width), arguments.patch, arguments.channels, arguments.channels,
             arguments.embed, arguments.depth, arguments.heads,
         )  # fmt: skip
@@ -127,10 +168,24 @@ class TrainingStep:
         self.scaler = torch.amp.GradScaler(self.device, init_scale=65536.0) if arguments.dtype == "fp16" else None
         # On a CPU fused is one threaded pass: 24 ms for 24 million parameters on two cores, where the others take 104.
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=arguments.lr, betas=(0.9, 0.95), eps=1e-8, fused=True)
-        shape = (arguments.batch, arguments.channels, arguments.height, arguments.width)
-        count = arguments.batch * arguments.channels * arguments.height * arguments.width
-        self.inputs = wave(torch, count, 0.01, torch.sin).reshape(shape).to(self.device)
-        self.targets = wave(torch, count, 0.013, torch.cos).reshape(shape).to(self.device)
+        self.inputs = self.fields(arguments, arguments.channels, 4, 0.01, torch.sin)
+        self.targets = self.fields(arguments, arguments.channels, 5, 0.013, torch.cos)
+
+    def unet(self, arguments):
+        import pytorch_unet
+
+        self.format = self.torch.contiguous_format if arguments.layout == "contiguous" else self.torch.channels_last_3d
+        return pytorch_unet.UNet(arguments.unet).to(memory_format=self.format)
+
+    def l1_loss(self, prediction, target):
+        return (prediction - target).abs().mean()
+
+    def fields(self, arguments, channels, unet_channels, step, function):
+        shape = (arguments.batch, channels, arguments.height, arguments.width)
+        if arguments.unet:
+            shape = (arguments.batch, unet_channels, *3 * (arguments.side,))
+        fields = wave(self.torch, math.prod(shape), step, function).reshape(shape).to(self.device)
+        return fields.contiguous(memory_format=self.format) if arguments.unet else fields
 
     def usable_attention(self, arguments):
         """The attention that --attention names, if this GPU and PyTorch have it for this shape; else PyTorch's own choice."""
@@ -160,7 +215,7 @@ class TrainingStep:
     def eager_loss(self, inputs, targets):
         with self.torch.autocast(self.device, dtype=self.half, enabled=self.half is not None):
             prediction = self.model(inputs)
-        return self.relative_loss(prediction.to(self.loss_type), targets.to(self.loss_type))
+        return self.compute_loss(prediction.to(self.loss_type), targets.to(self.loss_type))
 
     def kernels(self):
         """The attention that may be used, as a context."""
@@ -272,12 +327,18 @@ def answer_requests(training_step):
 
 def main():
     arguments = parse_arguments()
+    setting = []
+    if arguments.best:
+        setting = fastest_setting(arguments)
+        sys.argv[1:] = [argument for argument in sys.argv[1:] if argument != "--best"] + setting
+        arguments = parse_arguments()
     threads = len(os.sched_getaffinity(0))
     os.environ.setdefault("OMP_NUM_THREADS", str(threads))  # read by libgomp when torch is loaded
 
     import torch
 
     torch.set_num_threads(threads)
+    torch.backends.mkldnn.enabled = not arguments.no_onednn
     taken = 0
     if arguments.device == "cuda":
         torch.backends.cudnn.benchmark = not arguments.parameters  # the patches' convolution by the fastest algorithm
@@ -313,6 +374,7 @@ def main():
         "peak_rss_bytes": peak_memory(),
         "dtype": arguments.dtype,
         "compiled": compiled,
+        "setting": " ".join(setting) or "eager",
         "parameters": sum(parameter.numel() for parameter in training_step.model.parameters()),
         "steps": len(timings),
         "median_seconds": statistics.median(timings) if timings else None,

@@ -1,8 +1,9 @@
-/* Times one training step (forward, loss, backward, Adam) of vitrain at three sizes, and of the same model in PyTorch
- * if there is a Python with torch. The two sides take turns in one run, so that both meet the same state of the
- * machine; each uses all cores. Prints medians.
+/* Times one training step (forward, loss, backward, Adam) of vitrain at three sizes of the weather transformer and two
+ * batches of the 3-D U-Net, and of the same model in PyTorch if there is a Python with torch: eager or compiled,
+ * whichever is faster here. The two sides take turns in one run, so that both meet the same state of the machine; each
+ * uses all cores. Prints medians.
  *
- *     build/bench/step [--python=PYTHON] [--size=small|medium|full] [--amp_mode=none|bf16] [--rounds=N]
+ *     build/bench/step [--python=PYTHON] [--size=small|medium|full|unet1|unet4] [--amp_mode=none|bf16] [--rounds=N]
  *                      [--name=value of vitrain: --enable_jit, --recompute=block, --cpu_isa=plain ...]
  *
  * Also prints a table of where the time of our step goes, by operation, and how far each one is from the machine's
@@ -21,6 +22,7 @@
 #include "base/median.h"
 #include "base/process_memory.h"
 #include "base/threads.h"
+#include "model/model.h"
 #include "planning/step_times.h"
 #include "training/plan.h"
 
@@ -36,6 +38,8 @@ static const bench_size sizes[] = {
      9, 3},
     {"full", "a: {img_size: [360, 720], patch_size: 8, embed_dim: 384, depth: 12, num_heads: 8, global_batch_size: 1}",
      5, 1},
+    {"unet1", "a: {model: unet3d, global_batch_size: 1}", 5, 1},
+    {"unet4", "a: {model: unet3d, global_batch_size: 4}", 3, 1},
 };
 
 /* The PyTorch process: `to` takes commands, `from` gives seconds. */
@@ -47,17 +51,22 @@ typedef struct {
 static bool rival_open(rival *r, const char *python, const vt_config *config)
 {
     int in[2], out[2];
-    char command[1024], line[256] = "";
+    char command[1024], model[256], line[256] = "";
+    if (strcmp(vt_model_kind_of(config)->name, "unet3d") == 0)
+        snprintf(model, sizeof model, "--unet %lld --side %lld", (long long)config->unet_width,
+                 (long long)config->data_size);
+    else
+        snprintf(model, sizeof model,
+                 "--height %lld --width %lld --channels %lld --patch %lld --embed %lld --depth %lld --heads %lld",
+                 (long long)config->img_size[0], (long long)config->img_size[1], (long long)config->n_in_channels,
+                 (long long)config->patch_size, (long long)config->embed_dim, (long long)config->depth,
+                 (long long)config->num_heads);
     snprintf(
         command, sizeof command,
         "unset GOMP_SPINCOUNT; export MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=17179869184 MALLOC_TOP_PAD_=268435456 "
         "GLIBC_TUNABLES=glibc.malloc.hugetlb=1; "
-        "exec %s bench/pytorch_step.py --height %lld --width %lld --channels %lld --patch %lld --embed %lld "
-        "--depth %lld --heads %lld --batch %lld --dtype %s",
-        python, (long long)config->img_size[0], (long long)config->img_size[1], (long long)config->n_in_channels,
-        (long long)config->patch_size, (long long)config->embed_dim, (long long)config->depth,
-        (long long)config->num_heads, (long long)config->global_batch_size,
-        config->amp_mode == VT_AMP_NONE ? "float32" : "bf16");
+        "exec %s bench/pytorch_step.py %s --batch %lld --dtype %s --best",
+        python, model, (long long)config->global_batch_size, config->amp_mode == VT_AMP_NONE ? "float32" : "bf16");
     if (pipe(in) != 0 || pipe(out) != 0) return false;
     r->process = fork();
     if (r->process == 0) {

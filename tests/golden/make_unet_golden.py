@@ -7,6 +7,7 @@ needs torch, numpy and h5py. Weights and fields come from a formula that golden/
 file holds only what PyTorch makes of them: losses of 50 steps of Adam, some values of the prediction, and of
 every tensor's first gradient. Values are taken at a fixed stride.
 """
+import sys
 from pathlib import Path
 
 import h5py
@@ -14,6 +15,9 @@ import numpy as np
 import torch
 
 HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parents[1] / "bench"))
+from pytorch_unet import UNet  # noqa: E402  (found through the line above)
+
 WIDTH, STEPS, RATE, MOST = 8, 50, 2e-4, 600
 
 
@@ -29,30 +33,6 @@ def numbers(seed, shape, scale):
     return torch.from_numpy(normal.astype(np.float32).reshape(shape))
 
 
-class UNet(torch.nn.Module):
-    def __init__(self, full_scale):
-        super().__init__()
-        f, depth = WIDTH, 6 if full_scale else 5
-        c = [4, f, 2 * f, 4 * f, 8 * f, 8 * f, 8 * f][: depth + 1]
-        self.depth = depth
-        for i in range(1, depth + 1):
-            layer = torch.nn.Conv3d(c[i - 1], c[i], 4, stride=2, padding=1)
-            setattr(self, f"conv_down{i}", torch.nn.Sequential(layer, torch.nn.LeakyReLU(0.01)))
-        for i in range(depth, 1, -1):
-            layer = torch.nn.ConvTranspose3d((1 if i == depth else 2) * c[i], c[i - 1], 4, stride=2, padding=1)
-            setattr(self, f"conv_up{i}", torch.nn.Sequential(layer, torch.nn.ReLU()))
-        self.conv_last = torch.nn.ConvTranspose3d(2 * f, 5, 4, stride=2, padding=1)
-
-    def forward(self, x):
-        down = [x]
-        for i in range(1, self.depth + 1):
-            down.append(getattr(self, f"conv_down{i}")(down[-1]))
-        x = down[self.depth]
-        for i in range(self.depth, 1, -1):
-            x = torch.cat([getattr(self, f"conv_up{i}")(x), down[i - 1]], dim=1)
-        return torch.tanh(self.conv_last(x))
-
-
 def some(values):
     flat = values.detach().reshape(-1).double().numpy()
     return flat[:: len(flat) // MOST | 1]  # odd, so that all taps of a kernel are among them
@@ -66,7 +46,7 @@ def loss_of(prediction, target, weight):
 
 
 def run(group, side, batch, full_scale, weight):
-    model = UNet(full_scale)
+    model = UNet(WIDTH, full_scale)
     for i, parameter in enumerate(model.parameters()):
         parameter.data = numbers(1 + i, tuple(parameter.shape), 0.06)
     model = model.double()
