@@ -59,6 +59,9 @@ TEST(convolutions_and_activations)
         check_convolution(backends, 2, 1, 64, 65);
         check_convolution(backends, 1, 3, 33, 49);
         check_convolution(backends, 1, 8, 5, 16);
+        check_convolution(backends, 2, 8, 33, 130);
+        check_convolution(backends, 5, 4, 66, 7);
+        check_convolution(backends, 3, 5, 17, 9); /* more points than are gathered at once */
         for (int kind = VT_ACTIVATION_LEAKY; kind <= VT_ACTIVATION_TANH; kind++) {
             check_activation(backends, (vt_activation)kind, 1, 1);
             check_activation(backends, (vt_activation)kind, 2100, 37);

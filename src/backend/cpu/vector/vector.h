@@ -63,14 +63,22 @@ INLINE void store(float *to, vector value)
 /* The first `count` < LANES elements; the other lanes are 0. */
 INLINE vector load_part(const float *from, int64_t count)
 {
+#if defined(__AVX512F__)
+    return (vector)_mm512_maskz_loadu_ps((__mmask16)((1u << count) - 1), from);
+#else
     vector value = {0};
     memcpy(&value, from, (size_t)count * sizeof(float));
     return value;
+#endif
 }
 
 INLINE void store_part(float *to, vector value, int64_t count)
 {
+#if defined(__AVX512F__)
+    _mm512_mask_storeu_ps(to, (__mmask16)((1u << count) - 1), (__m512)value);
+#else
     memcpy(to, &value, (size_t)count * sizeof(float));
+#endif
 }
 
 INLINE vector splat(float value)
