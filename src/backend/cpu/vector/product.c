@@ -4,6 +4,7 @@
  * block. Packing also widens 16-bit numbers and transposes, so neither needs a copy of its own.
  * Each sum is added up in runs of at most DEPTH products, and the runs in order, by one thread: the bits do not depend
  * on the number of threads. */
+#include "backend/cpu/vector/few_rows.h"
 #include "backend/cpu/vector/product_parts.h"
 #include "backend/cpu/vector/product_tile.h"
 
@@ -176,7 +177,10 @@ static void forward(vt_backend *backend, strip_work *w, vt_matrix weight)
 static void linear_forward(vt_backend *backend, vt_matrix x, vt_matrix weight, const float *bias, vt_matrix y)
 {
     strip_work w = strips_of(x, y, bias);
-    forward(backend, &w, weight);
+    if (x.rows <= FEW_ROWS)
+        VT_KERNEL(vt_few_rows_forward)(backend, x, weight, bias, y);
+    else
+        forward(backend, &w, weight);
 }
 
 static void linear_gelu_forward(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_matrix weight, const float *bias,
@@ -191,6 +195,10 @@ static void linear_gelu_forward(vt_backend *backend, vt_gelu kind, vt_matrix x, 
 static void linear_backward_input(vt_backend *backend, vt_matrix dy, vt_matrix weight, vt_matrix dx)
 {
     enum { ROWS = 16 };
+    if (dy.rows <= FEW_ROWS) {
+        VT_KERNEL(vt_few_rows_backward_input)(backend, dy, weight, dx);
+        return;
+    }
     strip_work w = strips_of(dy, dx, NULL);
     float *right = right_memory(backend, &w);
     if (right == NULL) return;
@@ -328,6 +336,10 @@ static void add_rectangle(const gradient_work *w, rectangles all, int64_t index,
 static void linear_backward_weight(vt_backend *backend, vt_matrix x, vt_matrix dy, float *dweight, float *dbias)
 {
     enum { ROWS = 16 };
+    if (x.rows <= FEW_ROWS) {
+        VT_KERNEL(vt_few_rows_backward_weight)(backend, x, dy, dweight, dbias);
+        return;
+    }
     gradient_work all = {.x = x, .dy = dy, .dweight = dweight, .dbias = dbias};
     all.panels = pieces(x.columns, PANEL);
     rectangles cuts = cut(&all, vt_cpu_threads(backend));

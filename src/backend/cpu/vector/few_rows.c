@@ -1,0 +1,158 @@
+#include "backend/cpu/vector/few_rows.h"
+
+#include "backend/cpu/vector/elements.h"
+
+enum {
+    TOGETHER = LANES == 16 ? 3 : 1, /* rows of the weight whose sums with all rows of x fit the registers */
+    CHUNK = 1024                    /* columns of dx whose sums stay in the first-level caches */
+};
+
+/* The rows as float32, FEW_ROWS of them: those that lack repeat the first one. Returns their length. */
+static int64_t widen(vt_matrix matrix, float *memory, const float *rows[FEW_ROWS])
+{
+    for (int64_t r = 0; r < FEW_ROWS; r++) {
+        const int64_t row = r < matrix.rows ? r : 0;
+        float *to = memory + row * matrix.columns;
+        rows[r] = matrix.type == VT_FLOAT32 ? matrix.data + row * matrix.stride : to;
+        if (matrix.type == VT_FLOAT32 || r >= matrix.rows) continue;
+        vt_half_widen_row(matrix.type, matrix.half + row * matrix.stride, matrix.columns, to);
+    }
+    return matrix.columns;
+}
+
+INLINE vector load_up_to(const float *from, int64_t count)
+{
+    return count >= LANES ? load(from) : load_part(from, count);
+}
+
+INLINE vector weight_up_to(const vt_matrix *weight, int64_t index, int64_t count)
+{
+    return count >= LANES ? load_elements(weight, index) : load_some(weight, index, count);
+}
+
+/* Columns o … o + TOGETHER - 1 of y, those beyond `end` left out. */
+static void forward_columns(const float *const x[FEW_ROWS], const vt_matrix *weight, int64_t o, int64_t end,
+                            const float *bias, const vt_matrix *y)
+{
+    vector sum[TOGETHER][FEW_ROWS] = {{{0}}};
+    int64_t row[TOGETHER];
+    for (int i = 0; i < TOGETHER; i++) row[i] = smaller(o + i, end - 1) * weight->stride;
+    for (int64_t k = 0; k < weight->columns; k += LANES) {
+        const int64_t count = weight->columns - k;
+        vector of[TOGETHER];
+#pragma GCC unroll 3
+        for (int i = 0; i < TOGETHER; i++) of[i] = weight_up_to(weight, row[i] + k, count);
+#pragma GCC unroll 8
+        for (int r = 0; r < FEW_ROWS; r++) {
+            const vector value = load_up_to(x[r] + k, count);
+#pragma GCC unroll 3
+            for (int i = 0; i < TOGETHER; i++) sum[i][r] += value * of[i];
+        }
+    }
+    for (int64_t i = 0; i < smaller(TOGETHER, end - o); i++)
+        for (int64_t r = 0; r < y->rows; r++)
+            store_some(y, r * y->stride + o + i, splat(sum_lanes(sum[i][r]) + (bias == NULL ? 0 : bias[o + i])), 1);
+}
+
+void VT_KERNEL(vt_few_rows_forward)(vt_backend *backend, vt_matrix x, vt_matrix weight, const float *bias, vt_matrix y)
+{
+    const float *rows[FEW_ROWS];
+    float *memory = vt_cpu_shared(backend, (size_t)(x.rows * x.columns) * sizeof *memory);
+    if (memory == NULL) return;
+    weight.columns = widen(x, memory, rows);
+#pragma omp parallel for schedule(static)
+    for (int64_t o = 0; o < y.columns; o += TOGETHER) forward_columns(rows, &weight, o, y.columns, bias, &y);
+}
+
+/* Columns first … of dx. Each pass over the sums takes four rows of the weight. */
+static void input_columns(const float *const dy[FEW_ROWS], int64_t deep, const vt_matrix *weight, int64_t first,
+                          int64_t columns, const vt_matrix *dx)
+{
+    enum { PASS = 4 };
+    float sums[FEW_ROWS][CHUNK] = {{0}};
+    for (int64_t o = 0; o < deep; o += PASS) {
+        vector factor[FEW_ROWS][PASS];
+        int64_t row[PASS];
+        for (int i = 0; i < PASS; i++) row[i] = smaller(o + i, deep - 1) * weight->stride + first;
+        for (int r = 0; r < FEW_ROWS; r++)
+            for (int i = 0; i < PASS; i++) factor[r][i] = splat(o + i < deep ? dy[r][o + i] : 0);
+        for (int64_t k = 0; k < columns; k += LANES) {
+            vector of[PASS];
+#pragma GCC unroll 4
+            for (int i = 0; i < PASS; i++) {
+                if (o + PASS + i < deep) prefetch_read(weight, row[i] + PASS * weight->stride + k);
+                of[i] = weight_up_to(weight, row[i] + k, columns - k);
+            }
+#pragma GCC unroll 8
+            for (int r = 0; r < FEW_ROWS; r++) {
+                vector sum = load(&sums[r][k]);
+#pragma GCC unroll 4
+                for (int i = 0; i < PASS; i++) sum += factor[r][i] * of[i];
+                store(&sums[r][k], sum);
+            }
+        }
+    }
+    for (int64_t r = 0; r < dx->rows; r++) {
+        for (int64_t k = 0; k < columns; k += LANES) {
+            if (columns - k >= LANES)
+                store_elements(dx, r * dx->stride + first + k, load(&sums[r][k]));
+            else
+                store_some(dx, r * dx->stride + first + k, load(&sums[r][k]), columns - k);
+        }
+    }
+}
+
+void VT_KERNEL(vt_few_rows_backward_input)(vt_backend *backend, vt_matrix dy, vt_matrix weight, vt_matrix dx)
+{
+    const float *rows[FEW_ROWS];
+    float *memory = vt_cpu_shared(backend, (size_t)(dy.rows * dy.columns) * sizeof *memory);
+    if (memory == NULL) return;
+    const int64_t deep = widen(dy, memory, rows);
+#pragma omp parallel for schedule(dynamic, 1)
+    for (int64_t first = 0; first < dx.columns; first += CHUNK)
+        input_columns(rows, deep, &weight, first, smaller(CHUNK, dx.columns - first), &dx);
+}
+
+/* Rows o and o + 1 of dweight, or o alone. */
+static void add_rows(const float *const x[FEW_ROWS], const float *const dy[FEW_ROWS], int64_t rows, int64_t o,
+                     int64_t pair, int64_t columns, float *dweight)
+{
+    vector factor[2][FEW_ROWS];
+    float *to[2] = {dweight + o * columns, dweight + (o + pair - 1) * columns};
+    for (int i = 0; i < 2; i++)
+        for (int r = 0; r < FEW_ROWS; r++) factor[i][r] = splat(r < rows && i < pair ? dy[r][o + i] : 0);
+    for (int64_t k = 0; k < columns; k += LANES) {
+        const int64_t count = columns - k;
+        vector sum[2] = {{0}};
+#pragma GCC unroll 8
+        for (int r = 0; r < FEW_ROWS; r++) {
+            const vector value = load_up_to(x[r] + k, count);
+            sum[0] += factor[0][r] * value;
+            sum[1] += factor[1][r] * value;
+        }
+        for (int i = 0; i < pair; i++) {
+            if (count >= LANES)
+                store(to[i] + k, load(to[i] + k) + sum[i]);
+            else
+                store_part(to[i] + k, load_part(to[i] + k, count) + sum[i], count);
+        }
+    }
+}
+
+void VT_KERNEL(vt_few_rows_backward_weight)(vt_backend *backend, vt_matrix x, vt_matrix dy, float *dweight,
+                                            float *dbias)
+{
+    const float *rows[FEW_ROWS], *gradients[FEW_ROWS];
+    float *memory = vt_cpu_shared(backend, (size_t)(x.rows * (x.columns + dy.columns)) * sizeof *memory);
+    if (memory == NULL) return;
+    const int64_t columns = widen(x, memory, rows);
+    widen(dy, memory + x.rows * x.columns, gradients);
+#pragma omp parallel for schedule(static)
+    for (int64_t o = 0; o < dy.columns; o += 2)
+        add_rows(rows, gradients, x.rows, o, smaller(2, dy.columns - o), columns, dweight);
+    for (int64_t o = 0; o < dy.columns && dbias != NULL; o++) {
+        double sum = 0;
+        for (int64_t r = 0; r < dy.rows; r++) sum += (double)gradients[r][o];
+        dbias[o] += (float)sum;
+    }
+}
