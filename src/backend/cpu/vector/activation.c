@@ -7,9 +7,7 @@ enum { BLOCK = 1024, RUN = 32 };
 INLINE vector activated(vt_activation kind, vector x)
 {
     if (kind != VT_ACTIVATION_TANH) return choose(x <= splat(0), x * splat(kind == VT_ACTIVATION_LEAKY ? 0.01f : 0), x);
-    vector y;
-    for (int i = 0; i < LANES; i++) y[i] = tanhf(x[i]);
-    return y;
+    return tanh_vector(x);
 }
 
 /* Where the activation gave y. */

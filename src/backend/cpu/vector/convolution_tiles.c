@@ -157,18 +157,16 @@ static void pack_for_input(const tiling *t, const vt_matrix *weight, int64_t o, 
     const int64_t count = smaller(LANES, t->shape.in - c);
     vector values[216];
     load_kernels(weight, o * weight->stride + c * TAPS, TAPS, count, values);
-    for (int j = 0; j < PRODUCTS; j++) {
-        for (int s = 0; s < SUBLATTICES; s++) {
-            float lanes[LANES];
-            const int64_t column = s * t->shape.in + c;
-            store(lanes, values[value_place(j, s)]);
-            for (int64_t i = 0; i < count;) { /* a row may go on in the next panel */
-                const int64_t panel = (column + i) / PANEL, at = (column + i) % PANEL;
-                const int64_t some = smaller(count - i, PANEL - at);
-                memcpy(to + ((panel * PRODUCTS + j) * t->shape.out + o) * PANEL + at, lanes + i,
-                       (size_t)some * sizeof *to);
-                i += some;
-            }
+    for (int s = 0; s < SUBLATTICES; s++) {
+        const int64_t column = s * t->shape.in + c, panel = column / PANEL, at = column % PANEL;
+        for (int j = 0; j < PRODUCTS; j++) {
+            const vector value = values[value_place(j, s)];
+            float *row = to + ((panel * PRODUCTS + j) * t->shape.out + o) * PANEL;
+            float *next = row + PRODUCTS * t->shape.out * PANEL; /* the same row of the next panel */
+            if (at + count <= PANEL)
+                store_count(row + at, value, count);
+            else
+                for (int64_t i = 0; i < count; i++) *(at + i < PANEL ? row + at + i : next + at + i - PANEL) = value[i];
         }
     }
 }
@@ -409,30 +407,10 @@ static int shares_of(int64_t across, int64_t p, share of[3])
     return count;
 }
 
-/* Point `row` of the cubes that begin with cube `cube`. */
-static void collect(const input_work *w, int64_t cube, int64_t row)
+/* Of one point of x: the values' first channels, and their signs. */
+static void add_terms(const input_work *w, const float *const from[27], const float sign[27], int terms, int64_t to)
 {
-    const int64_t side = 2 * w->tiles.shape.side, across = w->tiles.across, in = w->tiles.shape.in;
-    const int64_t at[3] = {row / side / side % side, row / side % side, row % side};
-    const int64_t columns = w->panels * PANEL, own = row / side / side / side;
-    share of[3][3];
-    const float *from[27];
-    float sign[27];
-    int count[3], terms = 0;
-    for (int axis = 0; axis < 3; axis++) count[axis] = shares_of(across, at[axis], of[axis]);
-    const int64_t sublattice = (~at[0] & 1) << 2 | (~at[1] & 1) << 1 | (~at[2] & 1);
-    for (int a = 0; a < count[0]; a++) {
-        for (int b = 0; b < count[1]; b++) {
-            for (int c = 0; c < count[2]; c++, terms++) {
-                const share *first = &of[0][a], *second = &of[1][b], *third = &of[2][c];
-                const int64_t tile = ((own * across + first->u) * across + second->u) * across + third->u;
-                from[terms] =
-                    w->values + (tile * PRODUCTS + 9 * first->j + 3 * second->j + third->j) * columns + sublattice * in;
-                sign[terms] = first->sign * second->sign * third->sign;
-            }
-        }
-    }
-    const int64_t to = (cube * side * side * side + row) * w->dx.stride;
+    const int64_t in = w->tiles.shape.in;
     for (int64_t c = 0; c < in; c += LANES) {
         vector sum = {0};
         for (int i = 0; i < terms; i++) sum += splat(sign[i]) * load(from[i] + c);
@@ -443,13 +421,45 @@ static void collect(const input_work *w, int64_t cube, int64_t row)
     }
 }
 
+/* Line `line` of x, of the cubes that begin with cube `cube`. */
+static void collect(const input_work *w, int64_t cube, int64_t line)
+{
+    const int64_t side = 2 * w->tiles.shape.side, across = w->tiles.across, in = w->tiles.shape.in;
+    const int64_t columns = w->panels * PANEL, own = line / side / side, at[2] = {line / side % side, line % side};
+    const int64_t sublattice = (~at[0] & 1) << 2 | (~at[1] & 1) << 1;
+    share first[3], second[3], third[3];
+    const float *begin[9];
+    float begin_sign[9];
+    int begins = 0;
+    const int count = shares_of(across, at[0], first), others = shares_of(across, at[1], second);
+    for (int a = 0; a < count; a++) {
+        for (int b = 0; b < others; b++, begins++) {
+            const int64_t tile = ((own * across + first[a].u) * across + second[b].u) * across;
+            begin[begins] = w->values + (tile * PRODUCTS + 9 * first[a].j + 3 * second[b].j) * columns;
+            begin_sign[begins] = first[a].sign * second[b].sign;
+        }
+    }
+    for (int64_t p = 0; p < side; p++) {
+        const float *from[27];
+        float sign[27];
+        int terms = 0;
+        const int last = shares_of(across, p, third);
+        for (int i = 0; i < begins; i++) {
+            for (int c = 0; c < last; c++, terms++) {
+                from[terms] = begin[i] + (third[c].u * PRODUCTS + third[c].j) * columns + (sublattice | (~p & 1)) * in;
+                sign[terms] = begin_sign[i] * third[c].sign;
+            }
+        }
+        add_terms(w, from, sign, terms, ((cube * side * side + line) * side + p) * w->dx.stride);
+    }
+}
+
 void VT_KERNEL(vt_tiled_backward_input)(vt_backend *backend, const vt_convolution *shape, vt_matrix dy,
                                         vt_matrix weight, vt_matrix dx)
 {
     enum { TILES_AT_ONCE = 512 };
     input_work w = {.tiles = tiling_of(shape), .dy = dy, .dx = dx, .panels = pieces(SUBLATTICES * shape->in, PANEL)};
-    const int64_t columns = w.panels * PANEL, row = shape->out + PADDING,
-                  rows = 8 * shape->side * shape->side * shape->side;
+    const int64_t columns = w.panels * PANEL, row = shape->out + PADDING, lines = 4 * shape->side * shape->side;
     const int64_t cubes = smaller(shape->batch, pieces(TILES_AT_ONCE, w.tiles.of_cube));
     const int64_t packed = PRODUCTS * shape->out * columns, values = cubes * w.tiles.of_cube * PRODUCTS * columns;
     float *right = vt_cpu_shared(backend, (size_t)(packed + values + LANES) * sizeof *right);
@@ -458,9 +468,11 @@ void VT_KERNEL(vt_tiled_backward_input)(vt_backend *backend, const vt_convolutio
     w.right = right;
     w.values = right + packed;
     if (SUBLATTICES * shape->in < columns) memset(right, 0, (size_t)packed * sizeof *right);
-#pragma omp parallel for collapse(2) schedule(static)
-    for (int64_t o = 0; o < shape->out; o++)
-        for (int64_t c = 0; c < shape->in; c += LANES) pack_for_input(&w.tiles, &weight, o, c, right);
+#pragma omp parallel for collapse(2) schedule(static) /* a thread writes rows of the same panels one after another */
+    for (int64_t first = 0; first < shape->in; first += PANEL)
+        for (int64_t o = 0; o < shape->out; o++)
+            for (int64_t c = first; c < smaller(first + PANEL, shape->in); c += LANES)
+                pack_for_input(&w.tiles, &weight, o, c, right);
     for (int64_t cube = 0; cube < shape->batch; cube += cubes) {
         const int64_t now = smaller(cubes, shape->batch - cube), tiles = now * w.tiles.of_cube;
 #pragma omp parallel for collapse(2) schedule(dynamic, 1)
@@ -469,7 +481,7 @@ void VT_KERNEL(vt_tiled_backward_input)(vt_backend *backend, const vt_convolutio
                 input_strip(&w, cube * w.tiles.of_cube, first, smaller(w.strip, tiles - first), j,
                             vt_cpu_scratch(backend));
 #pragma omp parallel for schedule(static)
-        for (int64_t r = 0; r < now * rows; r++) collect(&w, cube, r);
+        for (int64_t line = 0; line < now * lines; line++) collect(&w, cube, line);
     }
 }
 

@@ -54,6 +54,14 @@ INLINE void store_elements(const vt_matrix *to, int64_t index, vector value)
 INLINE vector load_some(const vt_matrix *from, int64_t index, int64_t count)
 {
     if (from->type == VT_FLOAT32) return load_part(from->data + index, count);
+#if defined(__AVX512BW__)
+    if (from->type == VT_BFLOAT16) {
+        uint16_t half[LANES];
+        const __m256i some = _mm256_maskz_loadu_epi16((__mmask16)((1u << count) - 1), from->half + index);
+        memcpy(half, &some, sizeof half);
+        return widen_bfloat16(half);
+    }
+#endif
     float wide[LANES] = {0};
     vt_half_widen_row(from->type, from->half + index, count, wide);
     return load(wide);

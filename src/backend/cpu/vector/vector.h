@@ -236,6 +236,21 @@ INLINE vector exp2_vector(vector x)
 }
 #endif
 
+/* To 3 units of the last place. |x| < 0.625: x + x³ P(x²), Cephes's polynomial (S. L. Moshier, tanhf.c); else
+ * 1 - 2 / (e^2|x| + 1) with x's sign. */
+INLINE vector tanh_vector(vector x)
+{
+    const vector size = largest(x, -x), square = x * x;
+    vector series = splat(-5.70498872745e-3f);
+    series = series * square + splat(2.06390887954e-2f);
+    series = series * square - splat(5.37397155531e-2f);
+    series = series * square + splat(1.33314422036e-1f);
+    series = series * square - splat(3.33332819422e-1f);
+    const vector power = exp2_vector(-largest(splat(-40), -size * splat(2.88539008f))); /* e^14 and more: 1 */
+    const vector far = 1 - 2 / (power + 1);
+    return choose(size < splat(0.625f), x + x * square * series, choose(x < 0, -far, far));
+}
+
 /* ln x for normal x > 0; non-finite values stay. x = 2^n m with m between the square roots of ½ and 2; ln m = 2
  * artanh(t), t = (m - 1) / (m + 1), |t| < 0.172: its series up to t^9 omits less than 1e-9. */
 INLINE vector log_vector(vector x)
