@@ -240,6 +240,56 @@ TEST(finite_differences_linear)
         &(problem){"linear weight and bias", OUT * IN + OUT, ROWS * OUT, linear_w_forward, linear_w_backward});
 }
 
+enum { CUBE_IN = 2, CUBE_OUT = 3, POINTS = 4 * 4 * 4, HALF_POINTS = 2 * 2 * 2, KERNELS = CUBE_OUT * CUBE_IN * 64 };
+static const vt_convolution cube = {.batch = 1, .side = 2, .in = CUBE_IN, .out = CUBE_OUT};
+
+static void convolve(vt_backend *b, const float *x, const float *weight, float *y)
+{
+    b->convolution_forward(b, &cube, vt_matrix_make((float *)x, POINTS, CUBE_IN),
+                           vt_matrix_make((float *)weight, CUBE_OUT, CUBE_IN * 64),
+                           vt_matrix_make(y, HALF_POINTS, CUBE_OUT));
+}
+
+static void convolution_x_forward(vt_backend *b, const float *x, float *y)
+{
+    float weight[KERNELS];
+    constants(weight, KERNELS, 1);
+    convolve(b, x, weight, y);
+}
+
+static void convolution_x_backward(vt_backend *b, const float *x, const float *dy, float *dx)
+{
+    float weight[KERNELS];
+    (void)x;
+    constants(weight, KERNELS, 1);
+    b->convolution_backward_input(b, &cube, vt_matrix_make((float *)dy, HALF_POINTS, CUBE_OUT),
+                                  vt_matrix_make(weight, CUBE_OUT, CUBE_IN * 64), vt_matrix_make(dx, POINTS, CUBE_IN));
+}
+
+static void convolution_w_forward(vt_backend *b, const float *weight, float *y)
+{
+    float x[POINTS * CUBE_IN];
+    constants(x, POINTS * CUBE_IN, 2);
+    convolve(b, x, weight, y);
+}
+
+static void convolution_w_backward(vt_backend *b, const float *weight, const float *dy, float *dweight)
+{
+    float x[POINTS * CUBE_IN];
+    (void)weight;
+    constants(x, POINTS * CUBE_IN, 2);
+    b->convolution_backward_weight(b, &cube, vt_matrix_make(x, POINTS, CUBE_IN),
+                                   vt_matrix_make((float *)dy, HALF_POINTS, CUBE_OUT), dweight);
+}
+
+TEST(finite_differences_convolution)
+{
+    check_problem(&(problem){"convolution x", POINTS * CUBE_IN, HALF_POINTS * CUBE_OUT, convolution_x_forward,
+                             convolution_x_backward});
+    check_problem(&(problem){"convolution weight", KERNELS, HALF_POINTS * CUBE_OUT, convolution_w_forward,
+                             convolution_w_backward});
+}
+
 /* x, weight and bias one after another */
 static void layer_norm_forward(vt_backend *b, const float *x, float *y)
 {
