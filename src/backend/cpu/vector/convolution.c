@@ -1,4 +1,4 @@
-/* Convolutions over cubes. Many points go by tiles (convolution_tiles.c). Where the points are so few that reading the
+/* Convolutions over cubes. Many points go by tiles (convolution_values.h). Where the points are so few that reading the
  * weight takes the time, they are gathered into rows in the weight's order, [channel, tap], and the products are a
  * linear layer's, which read the weight as it lies. */
 #include "backend/cpu/vector/convolution_tiles.h"

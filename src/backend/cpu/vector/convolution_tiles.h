@@ -1,4 +1,4 @@
-/* Convolutions by tiles of 2 × 2 × 2 points of y, with 27 products where plain sums need 64 (convolution_tiles.c). The
+/* Convolutions by tiles of 2 × 2 × 2 points of y, with 27 products where plain sums need 64 (convolution_values.h). The
  * cubes' side must be even. The arguments are those of the operations. */
 #ifndef VT_BACKEND_CPU_VECTOR_CONVOLUTION_TILES_H
 #define VT_BACKEND_CPU_VECTOR_CONVOLUTION_TILES_H

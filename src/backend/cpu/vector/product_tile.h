@@ -75,9 +75,9 @@ INLINE void product_tile(int rows, const float *a, int64_t a_row, int64_t a_colu
     PRODUCT_CASE(6)
 
 /* The same for any number of rows up to MOST_ROWS; a lies row by row. */
-static __attribute__((noinline)) void product_by_rows(int64_t rows, const float *a, int64_t a_row, const float *b,
-                                                      int64_t depth, float *to, int64_t to_stride, bool add,
-                                                      upcoming ahead)
+static __attribute__((noinline, unused)) void product_by_rows(int64_t rows, const float *a, int64_t a_row,
+                                                              const float *b, int64_t depth, float *to,
+                                                              int64_t to_stride, bool add, upcoming ahead)
 {
 #define PRODUCT_STEPS a_row, 1
     switch (rows) {
@@ -89,8 +89,9 @@ static __attribute__((noinline)) void product_by_rows(int64_t rows, const float 
 }
 
 /* a lies column by column, COLUMN_STRIDE apart. */
-static __attribute__((noinline)) void product_by_columns(int64_t rows, const float *a, const float *b, int64_t depth,
-                                                         float *to, int64_t to_stride, bool add, upcoming ahead)
+static __attribute__((noinline, unused)) void product_by_columns(int64_t rows, const float *a, const float *b,
+                                                                 int64_t depth, float *to, int64_t to_stride, bool add,
+                                                                 upcoming ahead)
 {
 #define PRODUCT_STEPS 1, COLUMN_STRIDE
     switch (rows) {
