@@ -18,11 +18,10 @@ Between steps it waits in a read and uses no processor, except that libgomp's th
 a step.
 
 PyTorch is set up to be fast: all cores, fused Adam (the fastest on a CPU), gradients set to None instead of zero, fused
-attention, one resident batch. The caller also sets variables of the C library, which must be set before Python starts.
-With --best it is
-also as fast as it can be made: every setting (eager and compiled; for the U-Net also both layouts, with oneDNN and
-without) is timed first in a process of its own, and the fastest one is used and named in the last line.
-By default PyTorch's large buffers go back to the system after each use, and the next use faults them in page by page.
+attention, one resident batch. With --best every setting (eager and compiled; for the U-Net also both layouts, with
+oneDNN and without) is first timed in a process of its own; the fastest one is used, and named in the last line.
+
+The caller also sets variables of the C library, which must be set before Python starts. By default PyTorch's large buffers go back to the system after each use, and the next use faults them in page by page.
 These variables keep large buffers in the heap, never trim it, grow it in large pieces, and use huge pages (glibc 2.35
 and later):
 
@@ -47,7 +46,7 @@ import sys
 import time
 
 
-def parse_arguments():
+def parse_arguments(words):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, default in (
         ("height", 32), ("width", 64), ("channels", 20), ("patch", 4), ("embed", 128), ("depth", 4), ("heads", 4),
@@ -59,7 +58,7 @@ def parse_arguments():
     parser.add_argument("--side", type=int, default=64)
     parser.add_argument("--layout", choices=("channels_last", "contiguous"), default="channels_last", help="of the U-Net")
     parser.add_argument("--no-onednn", action="store_true", help="PyTorch's own convolutions and products")
-    parser.add_argument("--best", action="store_true", help="time all settings, then use the fastest")
+    parser.add_argument("--best", action=argparse.BooleanOptionalAction, help="time all settings, then use the fastest")
     parser.add_argument("--compile", action="store_true", help="torch.compile; without a compiler: eager, with a note")
     parser.add_argument("--compile-mode", default="default", help="torch.compile's mode")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
@@ -68,7 +67,7 @@ def parse_arguments():
     parser.add_argument("--parameters", help="a .safetensors file with the initial parameters (from --write-parameters)")
     parser.add_argument("--write-parameters", help="write the initial parameters to this file and end")
     parser.add_argument("--warm-up", type=int, default=2, help="steps before `ready`; 0 for losses from the first")
-    return parser.parse_args()
+    return parser.parse_args(words)
 
 
 def peak_memory():
@@ -114,18 +113,16 @@ def write_safetensors(tensors, path):
 
 def settings_of(arguments):
     """The settings that --best chooses among."""
-    settings = [[], ["--compile"], ["--compile", "--compile-mode=max-autotune"]]
-    if arguments.unet:
-        settings = [["--layout=contiguous"], ["--layout=contiguous", "--no-onednn"], ["--no-onednn"], *settings[:2]]
-        settings.append(["--compile", "--layout=contiguous"])
-    return settings
+    if not arguments.unet:
+        return [[], ["--compile"], ["--compile", "--compile-mode=max-autotune"]]
+    layouts = ([], ["--layout=contiguous"])
+    return [layout + more for layout in layouts for more in ([], ["--no-onednn"], ["--compile"])]
 
 
-def seconds_with(setting, steps=3):
-    """The median of some steps with a setting, in a process of its own; infinity if it can't be run."""
-    own = [argument for argument in sys.argv[1:] if argument != "--best"]
-    requests = "step\n" * steps + "quit\n"
-    result = subprocess.run([sys.executable, __file__, *own, *setting], input=requests, capture_output=True, text=True)
+def seconds_with(setting):
+    """The median of three steps with a setting, in a process of its own; infinity if it can't be run."""
+    command = [sys.executable, __file__, *sys.argv[1:], *setting, "--no-best"]
+    result = subprocess.run(command, input="step\n" * 3 + "quit\n", capture_output=True, text=True)
     lines = result.stdout.splitlines()
     try:
         summary = json.loads(lines[-1])
@@ -135,10 +132,9 @@ def seconds_with(setting, steps=3):
 
 
 def fastest_setting(arguments):
-    timings = {" ".join(setting) or "eager": seconds_with(setting) for setting in settings_of(arguments)}
+    timings = [(seconds_with(setting), setting) for setting in settings_of(arguments)]
     print(f"seconds a step: {timings}", file=sys.stderr)
-    best = min(timings, key=timings.get)
-    return [] if best == "eager" else best.split()
+    return min(timings)[1]
 
 
 class TrainingStep:
@@ -157,6 +153,7 @@ class TrainingStep:
         # losses that are compared are summed as vitrain's are
         self.loss_type = torch.float64 if arguments.parameters else torch.float32
         self.compute_loss = self.l1_loss if arguments.unet else self.relative_loss
+        self.format = torch.channels_last_3d if arguments.unet and arguments.layout == "channels_last" else torch.contiguous_format
         self.model = self.unet(arguments) if arguments.unet else pytorch_vit.VisionTransformer(
             (arguments.height, arguments.width), arguments.patch, arguments.channels, arguments.channels,
             arguments.embed, arguments.depth, arguments.heads,
@@ -168,24 +165,22 @@ class TrainingStep:
         self.scaler = torch.amp.GradScaler(self.device, init_scale=65536.0) if arguments.dtype == "fp16" else None
         # On a CPU fused is one threaded pass: 24 ms for 24 million parameters on two cores, where the others take 104.
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=arguments.lr, betas=(0.9, 0.95), eps=1e-8, fused=True)
-        self.inputs = self.fields(arguments, arguments.channels, 4, 0.01, torch.sin)
-        self.targets = self.fields(arguments, arguments.channels, 5, 0.013, torch.cos)
+        grid = 3 * (arguments.side,) if arguments.unet else (arguments.height, arguments.width)
+        channels = (4, 5) if arguments.unet else 2 * (arguments.channels,)
+        self.inputs = self.fields((arguments.batch, channels[0], *grid), 0.01, torch.sin)
+        self.targets = self.fields((arguments.batch, channels[1], *grid), 0.013, torch.cos)
 
     def unet(self, arguments):
         import pytorch_unet
 
-        self.format = self.torch.contiguous_format if arguments.layout == "contiguous" else self.torch.channels_last_3d
         return pytorch_unet.UNet(arguments.unet).to(memory_format=self.format)
 
     def l1_loss(self, prediction, target):
         return (prediction - target).abs().mean()
 
-    def fields(self, arguments, channels, unet_channels, step, function):
-        shape = (arguments.batch, channels, arguments.height, arguments.width)
-        if arguments.unet:
-            shape = (arguments.batch, unet_channels, *3 * (arguments.side,))
-        fields = wave(self.torch, math.prod(shape), step, function).reshape(shape).to(self.device)
-        return fields.contiguous(memory_format=self.format) if arguments.unet else fields
+    def fields(self, shape, step, function):
+        fields = wave(self.torch, math.prod(shape), step, function).reshape(shape)
+        return fields.to(self.device, memory_format=self.format)
 
     def usable_attention(self, arguments):
         """The attention that --attention names, if this GPU and PyTorch have it for this shape; else PyTorch's own choice."""
@@ -326,12 +321,9 @@ def answer_requests(training_step):
 
 
 def main():
-    arguments = parse_arguments()
-    setting = []
-    if arguments.best:
-        setting = fastest_setting(arguments)
-        sys.argv[1:] = [argument for argument in sys.argv[1:] if argument != "--best"] + setting
-        arguments = parse_arguments()
+    arguments = parse_arguments(sys.argv[1:])
+    setting = fastest_setting(arguments) if arguments.best else []
+    arguments = parse_arguments(sys.argv[1:] + setting)
     threads = len(os.sched_getaffinity(0))
     os.environ.setdefault("OMP_NUM_THREADS", str(threads))  # read by libgomp when torch is loaded
 

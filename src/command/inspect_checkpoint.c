@@ -11,6 +11,7 @@
 #include "config/config.h"
 #include "model/model.h"
 #include "optimizer/kinds.h"
+#include "source/sources.h"
 
 enum { MOST_SHARDS = 8000 };
 
@@ -75,16 +76,13 @@ static vt_status print_configuration(vt_tensor_file *index, const char *director
     vt_config *config = NULL;
     VT_TRY(vt_tensor_file_get_text(index, "channels", &channels));
     VT_TRY(vt_checkpoint_configuration(index, directory, &config));
-    char *source = vt_config_value_text(config, "source");
-    if (strcmp(source, "volumes") == 0) { /* its model says all of it */
-        printf("  configuration %s", config->config);
-    } else {
-        printf("  configuration %s: grid [%lld, %lld], %lld → %lld channels (n_history %lld, dt %lld)", config->config,
-               (long long)config->img_size[0], (long long)config->img_size[1], (long long)config->n_in_channels,
-               (long long)config->n_out_channels, (long long)config->n_history, (long long)config->dt);
+    printf("  configuration %s", config->config);
+    if (strcmp(vt_source_kind_of(config)->name, "fields") == 0) { /* of others the model says all */
+        printf(": grid [%lld, %lld], %lld → %lld channels (n_history %lld, dt %lld)", (long long)config->img_size[0],
+               (long long)config->img_size[1], (long long)config->n_in_channels, (long long)config->n_out_channels,
+               (long long)config->n_history, (long long)config->dt);
         print_input(config);
     }
-    free(source);
     model = vt_model_kind_of(config)->describe(config);
     printf("\n  model: %s\n  training: global batch %lld, lr %s, seed %lld\n", model,
            (long long)config->global_batch_size, vt_text_double(vt_config_learning_rate(config), number),

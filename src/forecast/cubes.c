@@ -20,7 +20,7 @@ typedef struct {
     vt_fourier *fourier;
     vt_complex *waves[2]; /* [side³] of prediction and target */
     double *powers[2];    /* of each */
-    double *common;       /* the real part of one times the other's conjugate */
+    double *common;       /* what both have: the real part of prediction · conjugate of target */
     double *components;   /* how many were added */
 } spectra;
 
@@ -45,14 +45,6 @@ static char *const forced[] = {"--tensor_parallel=1", "--context_parallel=1", "-
                                "--local_batch_size=1"};
 enum { FORCED = sizeof forced / sizeof forced[0] };
 
-static bool is_of_cubes(const vt_config *config)
-{
-    char *task = vt_config_value_text(config, "task");
-    const bool is = strcmp(task, "cosmology") == 0;
-    free(task);
-    return is;
-}
-
 vt_status vt_cubes_configure(const char *name, int flag_count, char *const *flags, int64_t ranks, bool *of_cubes,
                              char **checkpoint, vt_config **config)
 {
@@ -63,7 +55,7 @@ vt_status vt_cubes_configure(const char *name, int flag_count, char *const *flag
     memcpy(all, forced, sizeof forced);
     memcpy(all + FORCED, flags, (size_t)flag_count * sizeof *all);
     VT_TRY(vt_forecaster_trained(name, &found, &yaml, &trained));
-    *of_cubes = is_of_cubes(trained);
+    *of_cubes = strcmp(vt_task_kind_of(trained)->name, "cosmology") == 0;
     if (!*of_cubes) goto done;
     VT_TRY(vt_config_open_text(yaml, found, flag_count + FORCED, all, ranks, config));
     *checkpoint = found;

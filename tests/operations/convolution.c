@@ -1,6 +1,7 @@
 /* Convolutions over cubes, and the activations behind them, on every fast path of the CPU against the plain loops: odd
  * sides, few and many channels, matrices beside guards, outputs full of NaN. */
 #include "operations/guarded.h"
+#include "operations/halves.h"
 #include "operations/paths.h"
 #include "test.h"
 
@@ -9,25 +10,93 @@ static double tolerance(int64_t terms)
     return 4 * sqrt((double)terms) * 0x1p-24 + 0x1p-22;
 }
 
+typedef struct {
+    guarded y, dx, dweight;
+} results;
+
+/* The same operands each time, as numbers of `type`, which weights, x and dy are first rounded to. */
+static results convolve(vt_backend *b, const vt_convolution *shape, vt_type type, vt_type round)
+{
+    const int64_t rows = shape->batch * shape->side * shape->side * shape->side, columns = shape->in * 64;
+    guarded of[] = {guarded_random(8 * rows, shape->in, 1, 1), guarded_random(rows, shape->out, 2, 1),
+                    guarded_random(shape->out, columns, 3, 1)};
+    vt_matrix operands[3], outputs[2];
+    results r = {guarded_open(rows, shape->out), guarded_open(8 * rows, shape->in),
+                 guarded_random(1, shape->out * columns, 4, 1)};
+    guarded *const made[] = {&r.y, &r.dx};
+    for (int i = 0; i < 3; i++) {
+        const vt_matrix *wide = &of[i].matrix;
+        /* a weight has no gaps between its rows */
+        const int64_t stride = i == 2 ? columns : wide->stride;
+        operands[i] = (vt_matrix){.rows = wide->rows, .columns = wide->columns, .stride = stride, .type = type};
+        operands[i].data = vt_test_owned(calloc((size_t)(wide->rows * stride), sizeof(float)));
+        operands[i].half = (uint16_t *)operands[i].data;
+        for (int64_t row = 0; row < wide->rows; row++) {
+            float *from = wide->data + row * wide->stride;
+            uint16_t half[8192];
+            EXPECT(wide->columns <= 8192);
+            if (round != VT_FLOAT32) vt_half_round_row(round, from, wide->columns, half);
+            if (type != VT_FLOAT32) {
+                memcpy(operands[i].half + row * stride, half, (size_t)wide->columns * sizeof *half);
+                continue;
+            }
+            if (round != VT_FLOAT32) vt_half_widen_row(round, half, wide->columns, from);
+            memcpy(operands[i].data + row * stride, from, (size_t)wide->columns * sizeof *from);
+        }
+    }
+    for (int i = 0; i < 2; i++) {
+        outputs[i] = made[i]->matrix;
+        outputs[i].type = type;
+        if (type != VT_FLOAT32)
+            outputs[i].half = vt_test_owned(calloc((size_t)(outputs[i].rows * outputs[i].stride), sizeof(uint16_t)));
+    }
+    b->convolution_forward(b, shape, operands[0], operands[2], outputs[0]);
+    b->convolution_backward_input(b, shape, operands[1], operands[2], outputs[1]);
+    b->convolution_backward_weight(b, shape, operands[0], operands[1], r.dweight.matrix.data);
+    for (int i = 0; i < 2 && type != VT_FLOAT32; i++)
+        for (int64_t row = 0; row < outputs[i].rows; row++)
+            vt_half_widen_row(type, outputs[i].half + row * outputs[i].stride, outputs[i].columns,
+                              made[i]->matrix.data + row * made[i]->matrix.stride);
+    return r;
+}
+
+static void compare(const results *actual, const results *expected, const double allowed[3])
+{
+    guarded_compare(&actual->y, &expected->y, allowed[0], "convolution y");
+    guarded_compare(&actual->dx, &expected->dx, allowed[1], "convolution dx");
+    guarded_compare(&actual->dweight, &expected->dweight, allowed[2], "convolution dweight");
+}
+
 static void check_convolution(vt_backend *const backends[2], int64_t batch, int64_t side, int64_t in, int64_t out)
 {
     const vt_convolution shape = {batch, side, in, out};
-    const int64_t rows = batch * side * side * side;
-    guarded x = guarded_random(8 * rows, in, 1, 1), dy = guarded_random(rows, out, 2, 1);
-    guarded weight = guarded_random(1, out * in * 64, 3, 1), y[2], dx[2], dweight[2];
-    const vt_matrix weights = vt_matrix_make(weight.matrix.data, out, in * 64);
-    for (int i = 0; i < 2; i++) {
-        vt_backend *b = backends[i];
-        y[i] = guarded_open(rows, out);
-        dx[i] = guarded_open(8 * rows, in);
-        dweight[i] = guarded_random(1, out * in * 64, 4, 1);
-        b->convolution_forward(b, &shape, x.matrix, weights, y[i].matrix);
-        b->convolution_backward_input(b, &shape, dy.matrix, weights, dx[i].matrix);
-        b->convolution_backward_weight(b, &shape, x.matrix, dy.matrix, dweight[i].matrix.data);
+    for (vt_type type = VT_FLOAT32; type <= VT_FLOAT16; type++) {
+        const results plain = convolve(backends[0], &shape, VT_FLOAT32, type);
+        const results fast = convolve(backends[1], &shape, type, type);
+        const double unit = type == VT_FLOAT32 ? 0 : half_unit(type);
+        compare(&fast, &plain,
+                (const double[]){unit + tolerance(64 * in), unit + tolerance(8 * out),
+                                 tolerance(batch * side * side * side)});
     }
-    guarded_compare(&y[1], &y[0], tolerance(64 * in), "convolution y");
-    guarded_compare(&dx[1], &dx[0], tolerance(8 * out), "convolution dx");
-    guarded_compare(&dweight[1], &dweight[0], tolerance(rows), "convolution dweight");
+}
+
+/* Many points and few, of one channel's vector and of several. */
+TEST(convolutions_do_not_depend_on_threads)
+{
+    static const vt_convolution shapes[] = {{1, 8, 33, 130}, {1, 16, 4, 64}, {1, 2, 66, 9}, {2, 3, 5, 7}};
+    static const int threads[] = {1, 2, 5, 8};
+    if (vt_test_gpu_alone()) return;
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
+        results made[4];
+        for (int i = 0; i < 4; i++) {
+            vt_backend *b = NULL;
+            EXPECT_OK(vt_backend_open_cpu(VT_ISA_AUTO, threads[i], &b));
+            made[i] = convolve(b, &shapes[s], VT_FLOAT32, VT_FLOAT32);
+            EXPECT_OK(b->check(b));
+            vt_backend_close(&b);
+            compare(&made[i], &made[0], (const double[]){0, 0, 0});
+        }
+    }
 }
 
 static void check_activation(vt_backend *const backends[2], vt_activation kind, int64_t rows, int64_t columns)
@@ -45,6 +114,9 @@ static void check_activation(vt_backend *const backends[2], vt_activation kind, 
     guarded_compare(&y[1], &y[0], tolerance(1), "activation y");
     guarded_compare(&dx[1], &dx[0], tolerance(1), "activation dx");
     guarded_compare(&dbias[1], &dbias[0], tolerance(rows), "activation dbias");
+    y[1].matrix.data[0] = NAN;
+    backends[1]->bias_activation_forward(backends[1], kind, bias.matrix.data, y[1].matrix);
+    EXPECT(isnan(y[1].matrix.data[0]));
 }
 
 TEST(convolutions_and_activations)
@@ -61,7 +133,7 @@ TEST(convolutions_and_activations)
         check_convolution(backends, 1, 8, 5, 16);
         check_convolution(backends, 2, 8, 33, 130);
         check_convolution(backends, 5, 4, 66, 7);
-        check_convolution(backends, 3, 5, 17, 9); /* more points than are gathered at once */
+        check_convolution(backends, 4, 5, 17, 9); /* more points than are gathered at once */
         for (int kind = VT_ACTIVATION_LEAKY; kind <= VT_ACTIVATION_TANH; kind++) {
             check_activation(backends, (vt_activation)kind, 1, 1);
             check_activation(backends, (vt_activation)kind, 2100, 37);

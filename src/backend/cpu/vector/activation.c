@@ -17,19 +17,6 @@ INLINE vector slope(vt_activation kind, vector y)
     return choose(y > splat(0), splat(1), splat(kind == VT_ACTIVATION_LEAKY ? 0.01f : 0));
 }
 
-INLINE vector take(const vt_matrix *from, int64_t index, int64_t count)
-{
-    return count >= LANES ? load_elements(from, index) : load_some(from, index, count);
-}
-
-INLINE void put(const vt_matrix *to, int64_t index, vector value, int64_t count)
-{
-    if (count >= LANES)
-        store_elements(to, index, value);
-    else
-        store_some(to, index, value, count);
-}
-
 static void bias_activation_forward(vt_backend *backend, vt_activation kind, const float *bias, vt_matrix y)
 {
     (void)backend;
@@ -37,8 +24,8 @@ static void bias_activation_forward(vt_backend *backend, vt_activation kind, con
     for (int64_t r = 0; r < y.rows; r++) {
         for (int64_t c = 0; c < y.columns; c += LANES) {
             const int64_t count = y.columns - c, at = r * y.stride + c;
-            const vector added = count >= LANES ? load(bias + c) : load_part(bias + c, count);
-            put(&y, at, activated(kind, take(&y, at, count) + added), count);
+            const vector added = load_up_to(bias + c, count);
+            store_elements_up_to(&y, at, activated(kind, load_elements_up_to(&y, at, count) + added), count);
         }
     }
 }
@@ -57,10 +44,10 @@ static void backward_block(const backward_work *w, int64_t first, int64_t end, d
         for (int64_t run = first; run < end; run += RUN) {
             vector sum = {0};
             for (int64_t r = run; r < smaller(run + RUN, end); r++) {
-                vector d = take(&w->dy, r * w->dy.stride + c, count);
-                if (w->more.data != NULL) d += take(&w->more, r * w->more.stride + c, count);
-                d *= slope(w->kind, take(&w->y, r * w->y.stride + c, count));
-                put(&w->dx, r * w->dx.stride + c, d, count);
+                vector d = load_elements_up_to(&w->dy, r * w->dy.stride + c, count);
+                if (w->more.data != NULL) d += load_elements_up_to(&w->more, r * w->more.stride + c, count);
+                d *= slope(w->kind, load_elements_up_to(&w->y, r * w->y.stride + c, count));
+                store_elements_up_to(&w->dx, r * w->dx.stride + c, d, count);
                 sum += d;
             }
             for (int i = 0; i < LANES; i++) total[i] += (double)sum[i];

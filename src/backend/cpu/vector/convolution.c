@@ -1,23 +1,51 @@
 /* Convolutions over cubes. Many points go by tiles (convolution_values.h). Where the points are so few that reading the
- * weight takes the time, they are gathered into rows in the weight's order, [channel, tap], and the products are a
- * linear layer's, which read the weight as it lies. */
+ * weight takes the time, they are gathered into rows in the weight's order, [channel, tap], and a linear layer's
+ * products do the rest. */
 #include "backend/cpu/vector/convolution_tiles.h"
 #include "backend/cpu/vector/elements.h"
 
 enum {
     TAPS = 64,
     LEAST_POINTS = 256, /* of y that go by tiles: these take 3.4 times the weight's memory */
-    MOST_POINTS = 256   /* gathered at once */
+    ENOUGH_POINTS = 256 /* gathered at once, in whole cubes */
 };
+
+/* Of a cube of y. */
+static int64_t points_of(const vt_convolution *shape)
+{
+    return shape->side * shape->side * shape->side;
+}
 
 static bool goes_by_tiles(const vt_convolution *shape)
 {
-    return shape->side % 2 == 0 && shape->batch * shape->side * shape->side * shape->side >= LEAST_POINTS;
+    return shape->side % 2 == 0 && shape->batch * points_of(shape) >= LEAST_POINTS;
 }
 
-static int64_t points_of(const vt_convolution *shape)
+/* Some cubes as a convolution of their own, and their rows of x, or dx, and of y, or dy. */
+typedef struct {
+    vt_convolution shape;
+    int64_t cubes_before, points;
+    vt_matrix x, y;
+} portion;
+
+static vt_matrix some_rows(vt_matrix matrix, int64_t first, int64_t rows)
 {
-    return shape->batch * shape->side * shape->side * shape->side;
+    matrix = from_row(matrix, first);
+    matrix.rows = rows;
+    return matrix;
+}
+
+/* The first portion if *p is zero, else the next one; false: that was the last. */
+static bool next_portion(const vt_convolution *shape, vt_matrix x, vt_matrix y, portion *p)
+{
+    const int64_t first = p->cubes_before + p->shape.batch, of_cube = points_of(shape);
+    p->cubes_before = first;
+    p->shape = *shape;
+    p->shape.batch = smaller(pieces(ENOUGH_POINTS, of_cube), shape->batch - first);
+    p->points = p->shape.batch * of_cube;
+    p->x = some_rows(x, 8 * first * of_cube, 8 * p->points);
+    p->y = some_rows(y, first * of_cube, p->points);
+    return p->shape.batch > 0;
 }
 
 /* A coordinate q of y meets p of x at tap p + 1 - 2 q. at: of y; the row of x at a tap, -1: padding. */
@@ -38,41 +66,33 @@ static void place_of(int64_t side, int64_t row, int64_t at[4])
     at[0] = row;
 }
 
-/* Points first … of y as rows [points, in * 64] of what they see of x. NULL: no memory. */
-static float *gather(vt_backend *backend, const vt_convolution *shape, vt_matrix x, int64_t first, int64_t points)
+/* What each point of y sees of x, as a row: [points, in * 64]. Without data: no memory. */
+static vt_matrix gather(vt_backend *backend, const portion *p)
 {
+    const vt_convolution *shape = &p->shape;
+    const vt_matrix x = p->x;
     const int64_t columns = TAPS * shape->in;
-    float *rows = vt_cpu_stand_in_memory(backend, (size_t)(points * columns) * sizeof *rows);
-    if (rows == NULL) return NULL;
+    float *rows = vt_cpu_stand_in_memory(backend, (size_t)(p->points * columns) * sizeof *rows);
+    const vt_matrix gathered = vt_matrix_make(rows, p->points, columns);
+    if (rows == NULL) return gathered;
 #pragma omp parallel for collapse(2) schedule(static)
-    for (int64_t point = 0; point < points; point++) {
+    for (int64_t point = 0; point < p->points; point++) {
         for (int64_t c = 0; c < shape->in; c += LANES) {
             const int64_t count = smaller(LANES, shape->in - c);
             int64_t at[4];
-            place_of(shape->side, first + point, at);
+            place_of(shape->side, point, at);
             for (int64_t tap = 0; tap < TAPS; tap += LANES) {
                 vector square[LANES];
                 for (int64_t i = 0; i < LANES; i++) {
                     const int64_t row = row_of_x(shape->side, at, tap + i), index = row * x.stride + c;
-                    if (row < 0)
-                        square[i] = (vector){0};
-                    else
-                        square[i] = count == LANES ? load_elements(&x, index) : load_some(&x, index, count);
+                    square[i] = row < 0 ? (vector){0} : load_elements_up_to(&x, index, count);
                 }
                 transpose(square);
                 for (int64_t i = 0; i < count; i++) store(rows + point * columns + (c + i) * TAPS + tap, square[i]);
             }
         }
     }
-    return rows;
-}
-
-/* Points first … of y as a matrix of their own. */
-static vt_matrix some_rows(vt_matrix matrix, int64_t first, int64_t rows)
-{
-    matrix = from_row(matrix, first);
-    matrix.rows = rows;
-    return matrix;
+    return gathered;
 }
 
 static void convolution_forward(vt_backend *backend, const vt_convolution *shape, vt_matrix x, vt_matrix weight,
@@ -82,22 +102,20 @@ static void convolution_forward(vt_backend *backend, const vt_convolution *shape
         VT_KERNEL(vt_tiled_forward)(backend, shape, x, weight, y);
         return;
     }
-    for (int64_t first = 0; first < points_of(shape); first += MOST_POINTS) {
-        const int64_t points = smaller(MOST_POINTS, points_of(shape) - first);
-        float *rows = gather(backend, shape, x, first, points);
-        if (rows == NULL) return;
-        backend->linear_forward(backend, vt_matrix_make(rows, points, TAPS * shape->in), weight, NULL,
-                                some_rows(y, first, points));
+    for (portion p = {0}; next_portion(shape, x, y, &p);) {
+        const vt_matrix rows = gather(backend, &p);
+        if (rows.data == NULL) return;
+        backend->linear_forward(backend, rows, weight, NULL, p.y);
     }
 }
 
-/* dx (+)= what points first … of y give, whose terms are [points, in * 64]. A coordinate p gets from q = (p + 1) / 2 at
- * tap p + 1 - 2 q, and from q - 1. */
-static void scatter(const vt_convolution *shape, const float *terms, int64_t first, int64_t points, vt_matrix dx)
+/* dx = the sums of all points' terms [points, in * 64]. A coordinate p gets from q = (p + 1) / 2 at tap p + 1 - 2 q,
+ * and from q - 1. */
+static void scatter(const vt_convolution *shape, const float *terms, vt_matrix dx)
 {
     const int64_t side = 2 * shape->side, columns = TAPS * shape->in;
 #pragma omp parallel for schedule(static)
-    for (int64_t row = 0; row < shape->batch * side * side * side; row++) {
+    for (int64_t row = 0; row < dx.rows; row++) {
         int64_t at[4];
         const float *from[8];
         int count = 0;
@@ -111,15 +129,12 @@ static void scatter(const vt_convolution *shape, const float *terms, int64_t fir
                 point = point * shape->side + q;
                 tap = 4 * tap + p + 1 - 2 * q;
             }
-            if (is_inside && point >= first && point < first + points)
-                from[count++] = terms + (point - first) * columns + tap;
+            if (is_inside) from[count++] = terms + point * columns + tap;
         }
         for (int64_t c = 0; c < shape->in; c++) {
             float sum = 0;
             for (int i = 0; i < count; i++) sum += from[i][c * TAPS];
-            const int64_t to = row * dx.stride + c;
-            if (first > 0) sum += load_some(&dx, to, 1)[0];
-            store_some(&dx, to, splat(sum), 1);
+            store_some(&dx, row * dx.stride + c, splat(sum), 1);
         }
     }
 }
@@ -132,13 +147,11 @@ static void convolution_backward_input(vt_backend *backend, const vt_convolution
         VT_KERNEL(vt_tiled_backward_input)(backend, shape, dy, weight, dx);
         return;
     }
-    for (int64_t first = 0; first < points_of(shape); first += MOST_POINTS) {
-        const int64_t points = smaller(MOST_POINTS, points_of(shape) - first);
-        float *terms = vt_cpu_stand_in_memory(backend, (size_t)(points * columns) * sizeof *terms);
+    for (portion p = {0}; next_portion(shape, dx, dy, &p);) {
+        float *terms = vt_cpu_stand_in_memory(backend, (size_t)(p.points * columns) * sizeof *terms);
         if (terms == NULL) return;
-        backend->linear_backward_input(backend, some_rows(dy, first, points), weight,
-                                       vt_matrix_make(terms, points, columns));
-        scatter(shape, terms, first, points, dx);
+        backend->linear_backward_input(backend, p.y, weight, vt_matrix_make(terms, p.points, columns));
+        scatter(&p.shape, terms, p.x);
     }
 }
 
@@ -149,12 +162,10 @@ static void convolution_backward_weight(vt_backend *backend, const vt_convolutio
         VT_KERNEL(vt_tiled_backward_weight)(backend, shape, x, dy, dweight);
         return;
     }
-    for (int64_t first = 0; first < points_of(shape); first += MOST_POINTS) {
-        const int64_t points = smaller(MOST_POINTS, points_of(shape) - first);
-        float *rows = gather(backend, shape, x, first, points);
-        if (rows == NULL) return;
-        backend->linear_backward_weight(backend, vt_matrix_make(rows, points, TAPS * shape->in),
-                                        some_rows(dy, first, points), dweight, NULL);
+    for (portion p = {0}; next_portion(shape, x, dy, &p);) {
+        const vt_matrix rows = gather(backend, &p);
+        if (rows.data == NULL) return;
+        backend->linear_backward_weight(backend, rows, p.y, dweight, NULL);
     }
 }
 

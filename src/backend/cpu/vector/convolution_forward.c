@@ -47,7 +47,7 @@ static void pack_values(const forward_work *w, int64_t first, int64_t tiles, int
             spread_tile(&w->tiles, &w->x, at, j, c, count, values);
             for (int p = 0; p < PLANE; p++)
                 for (int s = 0; s < SUBLATTICES; s++)
-                    store_count(left + (p * tiles + tile) * row + s * in + c, values[plane_place(p, s)], count);
+                    store_up_to(left + (p * tiles + tile) * row + s * in + c, values[plane_place(p, s)], count);
         }
     }
 }

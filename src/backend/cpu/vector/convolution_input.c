@@ -16,7 +16,7 @@ static void pack_for_input(const tiling *t, const vt_matrix *weight, int64_t o, 
             float *row = to + ((panel * PRODUCTS + j) * t->shape.out + o) * PANEL;
             float *next = row + PRODUCTS * t->shape.out * PANEL; /* the same row of the next panel */
             if (at + count <= PANEL)
-                store_count(row + at, value, count);
+                store_up_to(row + at, value, count);
             else
                 for (int64_t i = 0; i < count; i++) *(at + i < PANEL ? row + at + i : next + at + i - PANEL) = value[i];
         }
@@ -42,7 +42,7 @@ static void input_strip(const input_work *w, int64_t base, int64_t first, int64_
             const int64_t count = smaller(LANES, out - c);
             vector products[PLANE];
             spread_gradient(&w->tiles, &w->dy, at, j, c, count, products);
-            for (int p = 0; p < PLANE; p++) store_count(left + (p * tiles + tile) * row + c, products[p], count);
+            for (int p = 0; p < PLANE; p++) store_up_to(left + (p * tiles + tile) * row + c, products[p], count);
         }
     }
     for (int64_t panel = 0; panel < w->panels; panel++) {
@@ -84,10 +84,7 @@ static void add_terms(const input_work *w, const float *const from[27], const fl
     for (int64_t c = 0; c < in; c += LANES) {
         vector sum = {0};
         for (int i = 0; i < terms; i++) sum += splat(sign[i]) * load(from[i] + c);
-        if (in - c >= LANES)
-            store_elements(&w->dx, to + c, sum);
-        else
-            store_some(&w->dx, to + c, sum, in - c);
+        store_elements_up_to(&w->dx, to + c, sum, in - c);
     }
 }
 

@@ -60,19 +60,6 @@ static inline int64_t result_row(const tiling *t, const int64_t at[4], int place
     return row;
 }
 
-INLINE vector load_count(const vt_matrix *from, int64_t index, int64_t count)
-{
-    return count >= LANES ? load_elements(from, index) : load_some(from, index, count);
-}
-
-INLINE void store_count(float *to, vector value, int64_t count)
-{
-    if (count >= LANES)
-        store(to, value);
-    else
-        store_part(to, value, count);
-}
-
 static inline int64_t tiles_of_strip(int64_t row)
 {
     const int64_t fit = CACHED / (PLANE * row) / MOST_ROWS * MOST_ROWS;
@@ -117,13 +104,11 @@ static inline void spread_kernel(const vector taps[TAPS], vector values[216])
     for (int i = 0; i < 36; i++) spread_taps(planes + i, 36, values + i, 36);
 }
 
-/* Where a value lies among 6³, by product and sublattice. */
-static inline int value_place(int product, int sublattice)
+/* Where product j (j0, j1, j2) of sublattice s (s0, s1, s2) lies among a tile's values, [3 s0 + j0][3 s1 + j1][3 s2 +
+ * j2]. */
+INLINE int value_place(int j, int s)
 {
-    int place = 0, power = 9;
-    for (int axis = 0; axis < 3; axis++, power /= 3)
-        place = 6 * place + 3 * (sublattice >> (2 - axis) & 1) + product / power % 3;
-    return place;
+    return 36 * (j / 9) + 6 * (j / 3 % 3) + j % 3 + 108 * (s >> 2) + 18 * (s >> 1 & 1) + 3 * (s & 1);
 }
 
 /* The kernels of `rows` channels, one in each lane; in the weight the channels are `step` apart. */
@@ -174,8 +159,8 @@ static inline void spread_tile(const tiling *t, const vt_matrix *x, const int64_
             vector value = {0};
             if (a >= 0 && b >= 0) {
                 const int64_t row = cube + a + b;
-                if (plus >= 0) value = load_count(x, (row + plus) * x->stride + c, count);
-                if (minus >= 0) value -= load_count(x, (row + minus) * x->stride + c, count);
+                if (plus >= 0) value = load_elements_up_to(x, (row + plus) * x->stride + c, count);
+                if (minus >= 0) value -= load_elements_up_to(x, (row + minus) * x->stride + c, count);
             }
             values[36 * s + i] = value;
         }
@@ -184,10 +169,10 @@ static inline void spread_tile(const tiling *t, const vt_matrix *x, const int64_
     for (int i = 0; i < 12; i++) spread_points(values + i / 6 * 36 + i % 6, 6);
 }
 
-/* Of spread_tile's values, product j of a plane and sublattice s. */
+/* The same among spread_tile's values, which have one j0: [s0][3 s1 + j1][3 s2 + j2]; j counts j1 and j2. */
 INLINE int plane_place(int j, int s)
 {
-    return 36 * (s >> 2) + 6 * (3 * (s >> 1 & 1) + j / 3) + 3 * (s & 1) + j % 3;
+    return 6 * (j / 3) + j % 3 + 36 * (s >> 2) + 18 * (s >> 1 & 1) + 3 * (s & 1);
 }
 
 /* Channels c … of a tile of dy: products with one j on the first axis. */
@@ -197,8 +182,8 @@ static inline void spread_gradient(const tiling *t, const vt_matrix *dy, const i
     vector plane[4], line[2][3];
     for (int i = 0; i < 4; i++) {
         const vector zero = {0};
-        const vector first = j == 2 ? zero : load_count(dy, result_row(t, at, i) * dy->stride + c, count);
-        const vector second = j == 0 ? zero : load_count(dy, result_row(t, at, 4 + i) * dy->stride + c, count);
+        const vector first = j == 2 ? zero : load_elements_up_to(dy, result_row(t, at, i) * dy->stride + c, count);
+        const vector second = j == 0 ? zero : load_elements_up_to(dy, result_row(t, at, 4 + i) * dy->stride + c, count);
         plane[i] = j == 2 ? -second : first + second;
     }
     for (int i = 0; i < 2; i++) {

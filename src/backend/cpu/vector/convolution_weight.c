@@ -36,7 +36,7 @@ static void pack_left(const weight_work *w, int64_t first, int64_t tiles, int j,
         for (int p = 0; p < PLANE; p++) {
             for (int s = 0; s < SUBLATTICES; s++) {
                 float *to = left + ((p * w->groups + s / w->in_group) * BLOCK_TILES + tile) * COLUMN_STRIDE;
-                store_count(to + s % w->in_group * w->channels, values[plane_place(p, s)], w->channels);
+                store_up_to(to + s % w->in_group * w->channels, values[plane_place(p, s)], w->channels);
             }
         }
     }
@@ -63,7 +63,7 @@ static void pack_right(const weight_work *w, int64_t first, int64_t tiles, int j
 static void add_part(const weight_work *w, int64_t part, int j, int64_t x_block, int64_t y_block, float *memory,
                      float *sums)
 {
-    float *left = memory, *right = left + (PLANE * w->groups * BLOCK_TILES + 1) * COLUMN_STRIDE;
+    float *left = memory, *right = left + PLANE * w->groups * BLOCK_TILES * COLUMN_STRIDE;
     const int64_t begin = piece_begin(w->tiles.count, w->parts, part);
     const int64_t end = piece_begin(w->tiles.count, w->parts, part + 1);
     for (int64_t first = begin; first < end; first += BLOCK_TILES) {
@@ -148,7 +148,7 @@ void VT_KERNEL(vt_tiled_backward_weight)(vt_backend *backend, const vt_convoluti
     w.parts = smaller(smaller(most, MOST_PARTS), pieces(2 * MOST_PARTS, blocks));
     const int64_t at_once = smaller(blocks, 2 * vt_cpu_threads(backend));
     const int64_t own = 3 * w.parts * sums_of_plane(&w);
-    const int64_t packed = (PLANE * w.groups * BLOCK_TILES + 1) * COLUMN_STRIDE + PLANE * BLOCK_TILES * BLOCK;
+    const int64_t packed = PLANE * BLOCK_TILES * (w.groups * COLUMN_STRIDE + BLOCK);
     float *sums = vt_cpu_shared(backend, (size_t)(at_once * own) * sizeof *sums);
     if (sums == NULL || !vt_cpu_scratch_reserve(backend, (size_t)packed * sizeof *sums)) return;
     for (int64_t block = 0; block < blocks; block += at_once) {

@@ -78,6 +78,20 @@ INLINE void store_some(const vt_matrix *to, int64_t index, vector value, int64_t
     vt_half_round_row(to->type, wide, count, to->half + index);
 }
 
+/* The first `count` of them, but LANES at most. */
+INLINE vector load_elements_up_to(const vt_matrix *from, int64_t index, int64_t count)
+{
+    return count >= LANES ? load_elements(from, index) : load_some(from, index, count);
+}
+
+INLINE void store_elements_up_to(const vt_matrix *to, int64_t index, vector value, int64_t count)
+{
+    if (count >= LANES)
+        store_elements(to, index, value);
+    else
+        store_some(to, index, value, count);
+}
+
 /* Prefetches the cache line that holds element `index`. */
 INLINE void prefetch_read(const vt_matrix *from, int64_t index)
 {

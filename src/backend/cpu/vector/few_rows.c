@@ -7,8 +7,8 @@ enum {
     CHUNK = 1024                    /* columns of dx whose sums stay in the first-level caches */
 };
 
-/* The rows as float32, FEW_ROWS of them: those that lack repeat the first one. Returns their length. */
-static int64_t widen(vt_matrix matrix, float *memory, const float *rows[FEW_ROWS])
+/* The rows as float32, the first one also in place of those that lack. memory [rows × columns] is for 16-bit rows. */
+static void widen(vt_matrix matrix, float *memory, const float *rows[FEW_ROWS])
 {
     for (int64_t r = 0; r < FEW_ROWS; r++) {
         const int64_t row = r < matrix.rows ? r : 0;
@@ -17,17 +17,6 @@ static int64_t widen(vt_matrix matrix, float *memory, const float *rows[FEW_ROWS
         if (matrix.type == VT_FLOAT32 || r >= matrix.rows) continue;
         vt_half_widen_row(matrix.type, matrix.half + row * matrix.stride, matrix.columns, to);
     }
-    return matrix.columns;
-}
-
-INLINE vector load_up_to(const float *from, int64_t count)
-{
-    return count >= LANES ? load(from) : load_part(from, count);
-}
-
-INLINE vector weight_up_to(const vt_matrix *weight, int64_t index, int64_t count)
-{
-    return count >= LANES ? load_elements(weight, index) : load_some(weight, index, count);
 }
 
 /* Columns o … o + TOGETHER - 1 of y, those beyond `end` left out. */
@@ -41,7 +30,7 @@ static void forward_columns(const float *const x[FEW_ROWS], const vt_matrix *wei
         const int64_t count = weight->columns - k;
         vector of[TOGETHER];
 #pragma GCC unroll 3
-        for (int i = 0; i < TOGETHER; i++) of[i] = weight_up_to(weight, row[i] + k, count);
+        for (int i = 0; i < TOGETHER; i++) of[i] = load_elements_up_to(weight, row[i] + k, count);
 #pragma GCC unroll 8
         for (int r = 0; r < FEW_ROWS; r++) {
             const vector value = load_up_to(x[r] + k, count);
@@ -59,7 +48,8 @@ void VT_KERNEL(vt_few_rows_forward)(vt_backend *backend, vt_matrix x, vt_matrix 
     const float *rows[FEW_ROWS];
     float *memory = vt_cpu_shared(backend, (size_t)(x.rows * x.columns) * sizeof *memory);
     if (memory == NULL) return;
-    weight.columns = widen(x, memory, rows);
+    widen(x, memory, rows);
+    weight.columns = x.columns;
 #pragma omp parallel for schedule(static)
     for (int64_t o = 0; o < y.columns; o += TOGETHER) forward_columns(rows, &weight, o, y.columns, bias, &y);
 }
@@ -81,7 +71,7 @@ static void input_columns(const float *const dy[FEW_ROWS], int64_t deep, const v
 #pragma GCC unroll 4
             for (int i = 0; i < PASS; i++) {
                 if (o + PASS + i < deep) prefetch_read(weight, row[i] + PASS * weight->stride + k);
-                of[i] = weight_up_to(weight, row[i] + k, columns - k);
+                of[i] = load_elements_up_to(weight, row[i] + k, columns - k);
             }
 #pragma GCC unroll 8
             for (int r = 0; r < FEW_ROWS; r++) {
@@ -92,14 +82,9 @@ static void input_columns(const float *const dy[FEW_ROWS], int64_t deep, const v
             }
         }
     }
-    for (int64_t r = 0; r < dx->rows; r++) {
-        for (int64_t k = 0; k < columns; k += LANES) {
-            if (columns - k >= LANES)
-                store_elements(dx, r * dx->stride + first + k, load(&sums[r][k]));
-            else
-                store_some(dx, r * dx->stride + first + k, load(&sums[r][k]), columns - k);
-        }
-    }
+    for (int64_t r = 0; r < dx->rows; r++)
+        for (int64_t k = 0; k < columns; k += LANES)
+            store_elements_up_to(dx, r * dx->stride + first + k, load(&sums[r][k]), columns - k);
 }
 
 void VT_KERNEL(vt_few_rows_backward_input)(vt_backend *backend, vt_matrix dy, vt_matrix weight, vt_matrix dx)
@@ -107,10 +92,10 @@ void VT_KERNEL(vt_few_rows_backward_input)(vt_backend *backend, vt_matrix dy, vt
     const float *rows[FEW_ROWS];
     float *memory = vt_cpu_shared(backend, (size_t)(dy.rows * dy.columns) * sizeof *memory);
     if (memory == NULL) return;
-    const int64_t deep = widen(dy, memory, rows);
+    widen(dy, memory, rows);
 #pragma omp parallel for schedule(dynamic, 1)
     for (int64_t first = 0; first < dx.columns; first += CHUNK)
-        input_columns(rows, deep, &weight, first, smaller(CHUNK, dx.columns - first), &dx);
+        input_columns(rows, dy.columns, &weight, first, smaller(CHUNK, dx.columns - first), &dx);
 }
 
 /* Rows o and o + 1 of dweight, or o alone. */
@@ -130,12 +115,7 @@ static void add_rows(const float *const x[FEW_ROWS], const float *const dy[FEW_R
             sum[0] += factor[0][r] * value;
             sum[1] += factor[1][r] * value;
         }
-        for (int i = 0; i < pair; i++) {
-            if (count >= LANES)
-                store(to[i] + k, load(to[i] + k) + sum[i]);
-            else
-                store_part(to[i] + k, load_part(to[i] + k, count) + sum[i], count);
-        }
+        for (int i = 0; i < pair; i++) store_up_to(to[i] + k, load_up_to(to[i] + k, count) + sum[i], count);
     }
 }
 
@@ -145,11 +125,11 @@ void VT_KERNEL(vt_few_rows_backward_weight)(vt_backend *backend, vt_matrix x, vt
     const float *rows[FEW_ROWS], *gradients[FEW_ROWS];
     float *memory = vt_cpu_shared(backend, (size_t)(x.rows * (x.columns + dy.columns)) * sizeof *memory);
     if (memory == NULL) return;
-    const int64_t columns = widen(x, memory, rows);
+    widen(x, memory, rows);
     widen(dy, memory + x.rows * x.columns, gradients);
 #pragma omp parallel for schedule(static)
     for (int64_t o = 0; o < dy.columns; o += 2)
-        add_rows(rows, gradients, x.rows, o, smaller(2, dy.columns - o), columns, dweight);
+        add_rows(rows, gradients, x.rows, o, smaller(2, dy.columns - o), x.columns, dweight);
     for (int64_t o = 0; o < dy.columns && dbias != NULL; o++) {
         double sum = 0;
         for (int64_t r = 0; r < dy.rows; r++) sum += (double)gradients[r][o];

@@ -57,7 +57,7 @@ static void pack_right_transposed(const vt_matrix *weight, int64_t first, float 
                 if (i >= rows)
                     square[i] = (vector){0};
                 else
-                    square[i] = some >= LANES ? load_elements(weight, index) : load_some(weight, index, some);
+                    square[i] = load_elements_up_to(weight, index, some);
             }
             transpose(square);
             for (int64_t i = 0; i < smaller(LANES, some); i++) store(to + (k + i) * PANEL + part, square[i]);
@@ -237,9 +237,7 @@ INLINE void pack_columns(const vt_matrix *from, int64_t index, int64_t column, f
 {
     int64_t left = from->columns - column;
     for (int64_t c = 0; c < smaller(COLUMN_STRIDE, left); c += LANES) {
-        vector some =
-            left - c >= LANES ? load_elements(from, index + column + c) : load_some(from, index + column + c, left - c);
-        store(to + c, some);
+        store(to + c, load_elements_up_to(from, index + column + c, left - c));
     }
 }
 

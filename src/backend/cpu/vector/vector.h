@@ -81,6 +81,20 @@ INLINE void store_part(float *to, vector value, int64_t count)
 #endif
 }
 
+/* The first `count` elements, but LANES at most. */
+INLINE vector load_up_to(const float *from, int64_t count)
+{
+    return count >= LANES ? load(from) : load_part(from, count);
+}
+
+INLINE void store_up_to(float *to, vector value, int64_t count)
+{
+    if (count >= LANES)
+        store(to, value);
+    else
+        store_part(to, value, count);
+}
+
 INLINE vector splat(float value)
 {
     return value - (vector){0};
@@ -246,8 +260,8 @@ INLINE vector tanh_vector(vector x)
     series = series * square - splat(5.37397155531e-2f);
     series = series * square + splat(1.33314422036e-1f);
     series = series * square - splat(3.33332819422e-1f);
-    const vector power = exp2_vector(-largest(splat(-40), -size * splat(2.88539008f))); /* e^14 and more: 1 */
-    const vector far = 1 - 2 / (power + 1);
+    /* e^2|x| up to 2^40, where tanh is 1; `largest` lets a NaN through */
+    const vector power = exp2_vector(-largest(splat(-40), -size * splat(2.88539008f))), far = 1 - 2 / (power + 1);
     return choose(size < splat(0.625f), x + x * square * series, choose(x < 0, -far, far));
 }
 
