@@ -4,7 +4,7 @@
  * uses all cores. Prints medians.
  *
  *     build/bench/step [--python=PYTHON] [--size=small|medium|full|unet1|unet4] [--amp_mode=none|bf16] [--rounds=N]
- *                      [--name=value of vitrain: --enable_jit, --recompute=block, --cpu_isa=plain ...]
+ *                      [--name=value of vitrain: --enable_jit, --rollout=4, --recompute=block, --cpu_isa=plain ...]
  *
  * Also prints a table of where the time of our step goes, by operation, and how far each one is from the machine's
  * limits.

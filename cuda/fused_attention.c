@@ -178,24 +178,6 @@ static bool choose(call *c)
     return serves == 1;
 }
 
-static const char *const kept_kind = "cudnn-plan";
-
-/* The plan that an earlier run compiled, if it still runs. */
-static bool take_kept_plan(call *c)
-{
-    const vt_cuda_state *state = c->backend->state;
-    const struct vt_fused_attention *attention = state->fused_attention;
-    vt_fused_graph *graph = &c->plan->graph;
-    size_t bytes;
-    char *text = vt_choices_kept(state->choices, kept_kind, key_of(&c->plan->shape), KEY_NUMBERS, &bytes);
-    bool works = text != NULL &&
-                 vt_fused_graph_restore(attention->library, attention->handle, NULL, text, bytes, graph) &&
-                 has_room(c) && run_fused(c);
-    free(text);
-    if (!works) vt_fused_graph_close(graph);
-    return works;
-}
-
 static bool compile_plan(call *c)
 {
     struct vt_fused_attention *attention = attention_of(c->backend);
@@ -204,16 +186,6 @@ static bool compile_plan(call *c)
     snprintf(attention->failure, sizeof attention->failure, "%s",
              graph->failure[0] != '\0' ? graph->failure : "no proposals");
     return false;
-}
-
-static void keep_plan(const call *c)
-{
-    size_t bytes;
-    char *text = vt_fused_graph_text(&c->plan->graph, &bytes);
-    if (text != NULL)
-        vt_choices_keep(((vt_cuda_state *)c->backend->state)->choices, kept_kind, key_of(&c->plan->shape), KEY_NUMBERS,
-                        text, bytes);
-    free(text);
 }
 
 static fused_plan *find_plan(struct vt_fused_attention *attention, call *c, bool backward)
@@ -232,11 +204,7 @@ static fused_plan *find_plan(struct vt_fused_attention *attention, call *c, bool
     attention->plans[attention->plan_count++] = plan;
     plan->shape = shape;
     c->plan = plan;
-    if (may_serve(c, &shape)) {
-        const bool is_kept = take_kept_plan(c);
-        plan->serves = (is_kept || compile_plan(c)) && choose(c);
-        if (plan->serves && !is_kept) keep_plan(c);
-    }
+    plan->serves = may_serve(c, &shape) && compile_plan(c) && choose(c);
     if (!plan->serves) vt_fused_graph_close(&plan->graph);
     return plan;
 }

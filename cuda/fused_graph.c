@@ -3,10 +3,9 @@
 #ifdef VT_HAS_CUDNN
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "base/memory.h"
+enum { MOST_PROPOSALS = 8 };
 
 typedef cudnnBackendDescriptor_t descriptor;
 
@@ -51,16 +50,16 @@ static void finish(vt_fused_graph *g, descriptor d)
 }
 
 vt_fused_tensor vt_fused_tensor_make(vt_fused_graph *g, vt_fused_place place, int64_t id, cudnnDataType_t type,
-                                     int rank, const int64_t *dims, const int64_t *strides)
+                                     const int64_t dims[4], const int64_t strides[4])
 {
     vt_fused_tensor t = {.tensor = make(g, CUDNN_BACKEND_TENSOR_DESCRIPTOR)};
     const bool is_inside = place == VT_FUSED_INSIDE, is_value = place == VT_FUSED_VALUE;
     const int64_t alignment = is_value ? 4 : 16;
     if (is_inside) id = g->next_id++;
-    memcpy(t.dims, dims, (size_t)rank * sizeof *dims);
+    memcpy(t.dims, dims, 4 * sizeof *dims);
     set(g, t.tensor, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type);
-    set(g, t.tensor, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, rank, dims);
-    set(g, t.tensor, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, rank, strides);
+    set(g, t.tensor, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 4, dims);
+    set(g, t.tensor, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, 4, strides);
     set(g, t.tensor, CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, &id);
     set(g, t.tensor, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, 1, &alignment);
     set(g, t.tensor, CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, &is_inside);
@@ -176,8 +175,8 @@ static descriptor finish_operations(vt_fused_graph *g)
     return all;
 }
 
-int vt_fused_graph_propose(vt_fused_graph *g, cudnnBackendHeurMode_t mode,
-                           cudnnBackendDescriptor_t proposals[VT_FUSED_MOST_PROPOSALS])
+/* The proposals of one heuristic; returns their number. */
+static int propose(vt_fused_graph *g, cudnnBackendHeurMode_t mode, descriptor proposals[MOST_PROPOSALS])
 {
     if (g->all == NULL) g->all = finish_operations(g);
     if (g->failed) return 0;
@@ -187,20 +186,21 @@ int vt_fused_graph_propose(vt_fused_graph *g, cudnnBackendHeurMode_t mode,
     set(g, heuristic, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
     if (g->device != NULL) set_descriptor(g, heuristic, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, g->device);
     finish(g, heuristic);
-    for (int i = 0; i < VT_FUSED_MOST_PROPOSALS; i++) proposals[i] = make(g, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
+    for (int i = 0; i < MOST_PROPOSALS; i++) proposals[i] = make(g, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
     const bool answers =
         !g->failed && succeeds(g,
                                g->library->cudnnBackendGetAttribute(heuristic, CUDNN_ATTR_ENGINEHEUR_RESULTS,
-                                                                    CUDNN_TYPE_BACKEND_DESCRIPTOR,
-                                                                    VT_FUSED_MOST_PROPOSALS, &count, (void *)proposals),
+                                                                    CUDNN_TYPE_BACKEND_DESCRIPTOR, MOST_PROPOSALS,
+                                                                    &count, (void *)proposals),
                                "proposals of mode", (int)mode);
     g->failed = false; /* the other mode may work */
     if (!answers) return 0;
     g->proposals += (int)count;
-    return count < VT_FUSED_MOST_PROPOSALS ? (int)count : (int)VT_FUSED_MOST_PROPOSALS;
+    return count < MOST_PROPOSALS ? (int)count : (int)MOST_PROPOSALS;
 }
 
-bool vt_fused_graph_try(vt_fused_graph *g, cudnnBackendDescriptor_t proposal)
+/* Makes a plan of a proposal. False: it can't be one. */
+static bool take_proposal(vt_fused_graph *g, descriptor proposal)
 {
     g->plan = NULL;
     descriptor plan = make_plan(g);
@@ -213,42 +213,13 @@ bool vt_fused_graph_try(vt_fused_graph *g, cudnnBackendDescriptor_t proposal)
 bool vt_fused_graph_find_plan(vt_fused_graph *g)
 {
     static const cudnnBackendHeurMode_t modes[] = {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK};
-    descriptor proposals[VT_FUSED_MOST_PROPOSALS];
+    descriptor proposals[MOST_PROPOSALS];
     for (size_t mode = 0; mode < sizeof modes / sizeof *modes; mode++) {
-        const int count = vt_fused_graph_propose(g, modes[mode], proposals);
+        const int count = propose(g, modes[mode], proposals);
         for (int i = 0; i < count; i++)
-            if (vt_fused_graph_try(g, proposals[i])) return true;
+            if (take_proposal(g, proposals[i])) return true;
     }
     return false;
-}
-
-char *vt_fused_graph_text(const vt_fused_graph *graph, size_t *bytes)
-{
-    const vt_cudnn *library = graph->library;
-    int64_t size = 0;
-    if (graph->plan == NULL ||
-        library->cudnnBackendGetAttribute(graph->plan, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
-                                          0, &size, NULL) != CUDNN_STATUS_SUCCESS ||
-        size <= 0)
-        return NULL;
-    char *text = vt_allocate((size_t)size, 1, "a plan of cuDNN's as text");
-    if (library->cudnnBackendGetAttribute(graph->plan, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
-                                          size, &size, text) == CUDNN_STATUS_SUCCESS) {
-        *bytes = (size_t)size;
-        return text;
-    }
-    free(text);
-    return NULL;
-}
-
-bool vt_fused_graph_restore(const vt_cudnn *library, cudnnHandle_t handle, const char *device_text, const char *text,
-                            size_t bytes, vt_fused_graph *graph)
-{
-    vt_fused_graph_begin(library, handle, device_text, graph);
-    descriptor plan = make_plan(graph);
-    set(graph, plan, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, (int64_t)bytes, text);
-    take_plan(graph, plan);
-    return graph->plan != NULL;
 }
 
 cudnnBackendDescriptor_t vt_fused_pack_open(const vt_cudnn *library, int64_t count, const int64_t *ids,

@@ -9,7 +9,7 @@
 
 #ifdef VT_HAS_CUDNN
 
-enum { VT_FUSED_MOST_DESCRIPTORS = 256, VT_FUSED_MOST_PROPOSALS = 8 };
+enum { VT_FUSED_MOST_DESCRIPTORS = 256 };
 
 typedef struct {
     const vt_cudnn *library;
@@ -41,10 +41,10 @@ typedef enum { VT_FUSED_IN_MEMORY, VT_FUSED_INSIDE, VT_FUSED_VALUE } vt_fused_pl
 void vt_fused_graph_begin(const vt_cudnn *library, cudnnHandle_t handle, const char *device_text,
                           vt_fused_graph *graph);
 
-/* A tensor of `rank` dimensions, at most 4; strides in elements. `id` is the number under which a pack names its
- * memory; for VT_FUSED_INSIDE it is ignored. */
+/* Strides in elements. `id` is the number under which a pack names the tensor's memory; for VT_FUSED_INSIDE it is
+ * ignored. */
 vt_fused_tensor vt_fused_tensor_make(vt_fused_graph *g, vt_fused_place place, int64_t id, cudnnDataType_t type,
-                                     int rank, const int64_t *dims, const int64_t *strides);
+                                     const int64_t dims[4], const int64_t strides[4]);
 
 /* Operations, computed in float32; each returns its result. */
 /* y = mode(x, b), or y = mode(x) if b is NULL. */
@@ -59,18 +59,6 @@ vt_fused_tensor vt_fused_reshape(vt_fused_graph *g, vt_fused_tensor x, vt_fused_
 
 /* The first proposal that becomes a plan, of cuDNN's heuristic or else of its fallback. False: this cuDNN has none. */
 bool vt_fused_graph_find_plan(vt_fused_graph *g);
-/* The proposals of one heuristic; returns their number. */
-int vt_fused_graph_propose(vt_fused_graph *g, cudnnBackendHeurMode_t mode,
-                           cudnnBackendDescriptor_t proposals[VT_FUSED_MOST_PROPOSALS]);
-/* Makes a plan of a proposal. False: it can't be one. */
-bool vt_fused_graph_try(vt_fused_graph *g, cudnnBackendDescriptor_t proposal);
-
-/* The plan as text (JSON, about 100 KB: it contains the compiled kernel). The same library restores it for the same
- * kind of GPU in milliseconds; compiling takes about half a second. malloc'd; NULL: it has none. */
-char *vt_fused_graph_text(const vt_fused_graph *graph, size_t *bytes);
-/* A graph with only the plan of such a text; `handle` and `device_text` as above. False: the library rejects it. */
-bool vt_fused_graph_restore(const vt_cudnn *library, cudnnHandle_t handle, const char *device_text, const char *text,
-                            size_t bytes, vt_fused_graph *graph);
 void vt_fused_graph_close(vt_fused_graph *graph);
 
 /* What a plan runs on: the memory of tensors ids [count]. NULL: the library refuses. The caller destroys it. */

@@ -65,12 +65,4 @@ typedef struct {
  * slowly. Waits for the stream: call only in a run's first step. */
 void vt_cuda_time_all(vt_backend *backend, int count, vt_cuda_trial *trials);
 
-/* The milliseconds of one trial. */
-static inline double vt_cuda_time(vt_backend *backend, bool (*run)(void *context), void *context)
-{
-    vt_cuda_trial one = {run, context, 0};
-    vt_cuda_time_all(backend, 1, &one);
-    return one.milliseconds;
-}
-
 #endif

@@ -18,7 +18,7 @@ run-bench: $(BUILD)/vitrain $(BUILD)/bench/step $(BUILD)/bench/accuracy $(BUILD)
 	@bench/plan $(BUILD) || echo "plan: see the lines that say OUTSIDE"
 	@bench/io $(BUILD) $(PYTHON)
 
-$(BUILD)/bench/gpu_questions.o $(BUILD)/bench/gpu_step.o: $(STAMPS)/cuda
-$(BUILD)/bench/gpu_questions.o $(BUILD)/bench/gpu_step.o: LOCAL_CFLAGS += $(if $(NVCC),-DVT_HAS_CUDA -Icuda $(CUDA_CFLAGS))
+$(BUILD)/bench/gpu_step.o: $(STAMPS)/cuda
+$(BUILD)/bench/gpu_step.o: LOCAL_CFLAGS += $(if $(NVCC),-DVT_HAS_CUDA -Icuda $(CUDA_CFLAGS))
 $(BUILD)/bench/%: $(BUILD)/bench/%.o $(BUILD)/libvitrain.a $(STAMPS)/link
 	$(LINK) -o $@ $(filter %.o %.a,$^) $(LIBS)

@@ -6,13 +6,12 @@ gpu-check:
 
 # The programs without symbols, so that the archive is small.
 GPU_PROGRAMS := $(BUILD)/gpu-programs
-GPU_TOOLS := $(GPU_PROGRAMS)/gpu_step $(GPU_PROGRAMS)/gpu_questions
-gpu-programs: $(GPU_PROGRAMS)/vitrain $(GPU_PROGRAMS)/vitrain-tests $(GPU_TOOLS)
+gpu-programs: $(GPU_PROGRAMS)/vitrain $(GPU_PROGRAMS)/vitrain-tests $(GPU_PROGRAMS)/gpu_step
 
 $(GPU_PROGRAMS)/vitrain: $(BUILD)/vitrain
 $(GPU_PROGRAMS)/vitrain-tests: $(BUILD)/tests/vitrain-tests
-$(GPU_TOOLS): $(GPU_PROGRAMS)/%: $(BUILD)/bench/%
-$(GPU_PROGRAMS)/vitrain $(GPU_PROGRAMS)/vitrain-tests $(GPU_TOOLS):
+$(GPU_PROGRAMS)/gpu_step: $(BUILD)/bench/gpu_step
+$(GPU_PROGRAMS)/vitrain $(GPU_PROGRAMS)/vitrain-tests $(GPU_PROGRAMS)/gpu_step:
 	@mkdir -p $(@D)
 	strip -o $@ $<
 

@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "base/crc32c.h"
-#include "base/file.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/text.h"
@@ -173,52 +172,6 @@ void vt_choices_add(vt_choices *choices, const char *kind, const int64_t *key, i
     memcpy(c.value, value, (size_t)value_count * sizeof *value);
     put(choices, &c);
     append(choices, &c);
-}
-
-/* NULL: there is no place. */
-static char *kept_path(const vt_choices *choices, const char *kind, const int64_t *key, int key_count)
-{
-    vt_text path = {0};
-    if (choices->path == NULL) return NULL;
-    vt_text_append(&path, "%s-%s", choices->path, kind);
-    for (int i = 0; i < key_count; i++) vt_text_append(&path, "-%" PRId64, key[i]);
-    return path.characters;
-}
-
-/* The file is the data's checksum, then the data. */
-void vt_choices_keep(const vt_choices *choices, const char *kind, const int64_t *key, int key_count, const void *data,
-                     size_t bytes)
-{
-    char *path = kept_path(choices, kind, key, key_count);
-    if (path == NULL) return;
-    char *partial = vt_text_format("%s.%ld", path, (long)getpid()); /* other ranks may be writing it, too */
-    const uint32_t checksum = vt_crc32c(data, bytes);
-    FILE *file = fopen(partial, "wb");
-    bool written =
-        file != NULL && fwrite(&checksum, sizeof checksum, 1, file) == 1 && fwrite(data, 1, bytes, file) == bytes;
-    if (file != NULL && (!vt_file_close(file, written) || rename(partial, path) != 0)) unlink(partial);
-    free(partial);
-    free(path);
-}
-
-char *vt_choices_kept(const vt_choices *choices, const char *kind, const int64_t *key, int key_count, size_t *bytes)
-{
-    char *path = kept_path(choices, kind, key, key_count), *data = NULL;
-    FILE *file = path != NULL ? fopen(path, "rb") : NULL;
-    struct stat about;
-    uint32_t checksum;
-    bool whole = false;
-    if (file != NULL && fstat(fileno(file), &about) == 0 && about.st_size > (off_t)sizeof checksum &&
-        fread(&checksum, sizeof checksum, 1, file) == 1) {
-        *bytes = (size_t)about.st_size - sizeof checksum;
-        data = vt_allocate(*bytes, 1, "what was kept of a choice");
-        whole = fread(data, 1, *bytes, file) == *bytes && vt_crc32c(data, *bytes) == checksum;
-    }
-    if (file != NULL) fclose(file);
-    free(path);
-    if (whole) return data;
-    free(data);
-    return NULL;
 }
 
 char *vt_choices_text(const vt_choices *choices)

@@ -28,13 +28,6 @@ bool vt_choices_find(const vt_choices *choices, const char *kind, const int64_t 
 void vt_choices_add(vt_choices *choices, const char *kind, const int64_t *key, int key_count, const uint64_t *value,
                     int value_count);
 
-/* Keeps data that belong to a choice and are too large for a line (a compiled kernel, say) in a file of their own
- * beside that of the choices, under kind and key; does nothing where the choices have no file. */
-void vt_choices_keep(const vt_choices *choices, const char *kind, const int64_t *key, int key_count, const void *data,
-                     size_t bytes);
-/* What was kept, malloc'd; NULL: nothing was, or it is damaged. */
-char *vt_choices_kept(const vt_choices *choices, const char *kind, const int64_t *key, int key_count, size_t *bytes);
-
 /* All of them, malloc'd: a line that names the machine, then one for each. */
 char *vt_choices_text(const vt_choices *choices);
 /* Takes over the choices of a text that vt_choices_text made on the same machine; of another machine's text none.

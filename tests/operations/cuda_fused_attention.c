@@ -16,9 +16,7 @@ static struct {
     size_t version;
     double own_time, cudnn_time;
     bool refuses_plans, refuses_runs, is_full;    /* is_full: no more memory is available */
-    bool refuses_texts;                           /* refuses plans as text */
     int open, runs, timings, own_runs, questions; /* questions: how often proposals were asked for */
-    int refused_run;                              /* 1: only the next one */
     int64_t count, ids[16];                       /* of the pack that runs */
     void *pointers[16];
 } fake;
@@ -71,17 +69,11 @@ static cudnnStatus_t fake_drop(cudnnBackendDescriptor_t descriptor)
     return CUDNN_STATUS_SUCCESS;
 }
 
-static const char plan_text[] = "{a kernel}";
-
 static cudnnStatus_t fake_set(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
                               cudnnBackendAttributeType_t type, int64_t count, const void *value)
 {
     (void)type;
     if (descriptor == NULL || value == NULL || count < 1) return CUDNN_STATUS_BAD_PARAM;
-    if (name == CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION) {
-        EXPECT(count == sizeof plan_text && memcmp(value, plan_text, sizeof plan_text) == 0);
-        if (fake.refuses_texts) return CUDNN_STATUS_BAD_PARAM;
-    }
     if (name == CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS) {
         fake.count = count;
         memcpy(fake.ids, value, (size_t)count * sizeof *fake.ids);
@@ -99,10 +91,6 @@ static cudnnStatus_t fake_get(cudnnBackendDescriptor_t descriptor, cudnnBackendA
     (void)descriptor, (void)type, (void)most;
     if (count != NULL) *count = 1;
     if (name == CUDNN_ATTR_ENGINEHEUR_RESULTS) fake.questions++;
-    if (name == CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION) {
-        *count = sizeof plan_text;
-        if (value != NULL) memcpy(value, plan_text, sizeof plan_text);
-    }
     if (name == CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE) *(int64_t *)value = 1000;
     return CUDNN_STATUS_SUCCESS;
 }
@@ -117,7 +105,7 @@ static cudnnStatus_t fake_finish(cudnnBackendDescriptor_t descriptor)
 static cudnnStatus_t fake_run(cudnnHandle_t handle, cudnnBackendDescriptor_t plan, cudnnBackendDescriptor_t pack)
 {
     EXPECT(handle != NULL && plan != NULL && pack != NULL);
-    if (fake.refuses_runs || fake.refused_run-- == 1) return CUDNN_STATUS_EXECUTION_FAILED;
+    if (fake.refuses_runs) return CUDNN_STATUS_EXECUTION_FAILED;
     fake.runs++;
     return CUDNN_STATUS_SUCCESS;
 }
@@ -224,8 +212,7 @@ static void own_backward(vt_backend *backend, const vt_attention_shape *shape, v
     fake.own_runs++;
 }
 
-/* choices: the file of earlier choices, or NULL */
-static void open_fixture_with(fixture *f, bool deterministic, const char *choices)
+static void open_fixture(fixture *f, bool deterministic)
 {
     memset(f, 0, sizeof *f);
     memset(&fake, 0, sizeof fake);
@@ -233,7 +220,7 @@ static void open_fixture_with(fixture *f, bool deterministic, const char *choice
     fake.own_time = 2;
     fake.cudnn_time = 1;
     f->state.common = (vt_cuda_common){.workspace = take_workspace, .fail = note_failure};
-    f->state.choices = vt_choices_open("a test", choices);
+    f->state.choices = vt_choices_open("a test", NULL);
     f->state.fixed_choices = deterministic;
     f->backend = (vt_backend){.state = f, .attention_forward = own_forward, .attention_backward = own_backward};
     f->memory = aligned_alloc(64, 16 * TOKENS * WIDTH * sizeof *f->memory);
@@ -241,11 +228,6 @@ static void open_fixture_with(fixture *f, bool deterministic, const char *choice
     f->state.fused_attention = fused_open(&f->backend);
     VT_ASSERT(f->state.fused_attention != NULL);
     fused_fill(&f->backend, deterministic);
-}
-
-static void open_fixture(fixture *f, bool deterministic)
-{
-    open_fixture_with(f, deterministic, NULL);
 }
 
 static void close_fixture(fixture *f)
@@ -373,24 +355,6 @@ TEST(a_new_attention_ends_a_recording)
     forward(&f, 0);
     EXPECT(!f.state.recording_lacks && fake.runs == 1);
     close_fixture(&f);
-}
-
-TEST(plans_of_earlier_runs_are_not_compiled_again)
-{
-    fixture f;
-    char path[256];
-    snprintf(path, sizeof path, "%s/choices", vt_test_directory());
-    for (int run = 0; run < 5; run++) {
-        open_fixture_with(&f, false, path);
-        fake.refuses_texts = run == 2;
-        fake.refused_run = run == 3; /* forward's plan can be loaded, but does not run */
-        forward(&f, 0);
-        backward(&f);
-        const int compiled = run == 0 || run == 2 ? 2 : run == 3 ? 1 : 0;
-        EXPECT(fake.questions == compiled, "run %d: %d plans were compiled", run, fake.questions);
-        EXPECT(fake.timings == (run == 0 ? 4 : 0) && fused_served(&f.backend) == 2 && !f.state.failed, "run %d", run);
-        close_fixture(&f);
-    }
 }
 
 TEST(refusals_of_cudnn_are_reported)

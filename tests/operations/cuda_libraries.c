@@ -36,7 +36,6 @@ TEST(without_a_gpu_auto_is_the_cpu_and_cuda_an_error)
 #include <dlfcn.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "cuda/fused_attention.h"
 #include "cuda/state.h"
 
@@ -86,39 +85,6 @@ TEST(cudnn_has_kernels_for_attention)
         EXPECT(graph.operation_count == (backward ? 18 : 10), "%d operations", graph.operation_count);
         EXPECT(graph.proposals > 0 && graph.plan != NULL);
         vt_fused_graph_close(&graph);
-    }
-}
-
-/* A plan made from its text compiles nothing, and is the same. */
-TEST(cudnn_takes_its_plans_back)
-{
-    const vt_cudnn *library = library_for_plans();
-    for (int backward = 0; library != NULL && backward < 2; backward++) {
-        vt_fused_shape shape = {16,  8,   48,   4050, 4050, 1152,     1152,       1152,
-                                384, 384, 1152, 1152, 1152, backward, VT_BFLOAT16};
-        vt_fused_graph graph, again, damaged;
-        size_t bytes = 0, bytes_again = 0;
-        double begin = vt_clock_seconds(), compiled, restored;
-        EXPECT(vt_fused_graph_open(library, NULL, h200, &shape, &graph), "%s", graph.failure);
-        compiled = vt_clock_seconds() - begin;
-        char *text = vt_fused_graph_text(&graph, &bytes);
-        EXPECT(text != NULL && bytes > 1000, "%zu bytes", bytes);
-        if (text == NULL) return;
-        begin = vt_clock_seconds();
-        EXPECT(vt_fused_graph_restore(library, NULL, h200, text, bytes, &again), "%s", again.failure);
-        restored = vt_clock_seconds() - begin;
-        printf("    %s: compiled in %.3f s, made from its text in %.4f s\n", backward ? "backward" : "forward",
-               compiled, restored);
-        EXPECT(again.workspace_bytes == graph.workspace_bytes);
-        char *text_again = vt_fused_graph_text(&again, &bytes_again);
-        EXPECT(text_again != NULL && bytes_again == bytes && memcmp(text, text_again, bytes) == 0);
-        EXPECT(!vt_fused_graph_restore(library, NULL, h200, text, bytes / 2, &damaged) && damaged.plan == NULL &&
-               damaged.failure[0] != '\0');
-        vt_fused_graph_close(&graph);
-        vt_fused_graph_close(&again);
-        vt_fused_graph_close(&damaged);
-        free(text);
-        free(text_again);
     }
 }
 
@@ -252,8 +218,7 @@ GPU_TEST(cudnn_gives_the_attention_of_the_own_kernels)
         return;
     }
     vt_test_gpu_used = true;
-    setenv("XDG_CACHE_HOME", vt_test_directory(), 1); /* the second time plans are not compiled, but read from there */
-    for (int time = 0; time < 2; time++) FOR_EACH_HALF(type)
+    FOR_EACH_HALF(type)
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) check_cudnn(type, &shapes[i]);
 }
 

@@ -106,45 +106,6 @@ TEST(choices_in_a_file)
     vt_choices_close(&choices);
 }
 
-static bool is_kept(const vt_choices *choices, const void *data, size_t bytes)
-{
-    size_t found = 0;
-    char *read = vt_choices_kept(choices, "plan", key, 3, &found);
-    bool same = read != NULL && found == bytes && memcmp(read, data, bytes) == 0;
-    EXPECT(read == NULL || same, "other data than was kept");
-    free(read);
-    return same;
-}
-
-TEST(large_things_are_kept_in_files)
-{
-    char path[256], kept[300], data[] = {0, 'k', 'e', 'r', 'n', '\n', 'e', 'l'};
-    size_t bytes;
-    snprintf(path, sizeof path, "%s/choices", vt_test_directory());
-    snprintf(kept, sizeof kept, "%s-plan-65536--3-0", path);
-    vt_choices *choices = vt_choices_open("GPU 1, library 2", path), *none = vt_choices_open("GPU 1", NULL);
-    EXPECT(!is_kept(choices, data, sizeof data) && !is_kept(none, data, sizeof data));
-    vt_choices_keep(none, "plan", key, 3, data, sizeof data);
-    vt_choices_keep(choices, "plan", key, 3, data, 3);
-    vt_choices_keep(choices, "plan", key, 3, data, sizeof data); /* in its place */
-    EXPECT(is_kept(choices, data, sizeof data) && !is_kept(none, data, sizeof data) && access(kept, R_OK) == 0);
-    EXPECT(vt_choices_kept(choices, "plan", other_key, 3, &bytes) == NULL);
-    EXPECT(vt_choices_kept(choices, "other", key, 3, &bytes) == NULL);
-    for (long i = 0; i < (long)(sizeof data + 4); i++) { /* each byte changed, and changed back */
-        FILE *file = fopen(kept, "r+");
-        EXPECT(file != NULL && fseek(file, i, SEEK_SET) == 0);
-        int byte = getc(file);
-        fseek(file, i, SEEK_SET);
-        EXPECT(putc(byte ^ 4, file) != EOF && fflush(file) == 0 && !is_kept(choices, data, sizeof data), "byte %ld", i);
-        fseek(file, i, SEEK_SET);
-        EXPECT(putc(byte, file) != EOF && fclose(file) == 0 && is_kept(choices, data, sizeof data));
-    }
-    for (int length = sizeof data + 3; length >= 0; length--)
-        EXPECT(truncate(kept, length) == 0 && !is_kept(choices, data, sizeof data), "%d bytes", length);
-    vt_choices_close(&choices);
-    vt_choices_close(&none);
-}
-
 TEST(where_choices_are_kept)
 {
     const char *names[] = {"XDG_CACHE_HOME", "HOME"};
