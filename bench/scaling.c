@@ -1,5 +1,4 @@
-/* Strong and weak scaling of training steps over the ranks of this machine, and what they send beside the formulas of
- * docs/parallelism.md.
+/* Strong and weak scaling of training steps over the ranks of this machine.
  *
  *     build/bench/scaling [--rounds=N] [--steps=N] [--ranks=N] [--patience=SECONDS]
  *
@@ -11,7 +10,6 @@
 #include <omp.h>
 #include <string.h>
 
-#include "../tests/communication_formulas.h"
 #include "base/median.h"
 #include "base/text.h"
 #include "base/threads.h"
@@ -24,37 +22,28 @@ static const char model[] = "medium: {img_size: [90, 180], patch_size: 6, embed_
 
 /* ---- a rank: one layout, some steps ---- */
 
-/* What rank 0 writes as one line, followed by the seconds of each step. */
-typedef struct {
-    double waited;                                                  /* fraction of the time, mean over the ranks */
-    vt_volume counted[VT_TRAFFIC_COUNT], formula[VT_TRAFFIC_COUNT]; /* of a step of rank 0 */
-} report;
-
-/* Two steps to warm up, then `steps`; seconds [steps]. */
-static vt_status time_steps(const bench_ranks *ranks, int steps, double *seconds, report *result)
+/* Two steps to warm up, then `steps`; seconds [steps]. *waited: the fraction of that time in messages, mean over the
+ * ranks. */
+static vt_status time_steps(const bench_ranks *ranks, int steps, double *seconds, double *waited)
 {
     vt_status status = VT_OK;
     vt_world *world = ranks->world;
-    vt_volume before[VT_TRAFFIC_COUNT];
+    vt_volume before[VT_TRAFFIC_COUNT], after[VT_TRAFFIC_COUNT];
     vt_step_figures figures;
     for (int i = 0; i < 2; i++) VT_TRY(vt_step_train(ranks->trainer, &ranks->batch, &figures));
     vt_communication_counted(world, before);
-    double begin = vt_clock_seconds(), last = begin, waited = 0;
+    double begin = vt_clock_seconds(), last = begin;
     for (int i = 0; i < steps; i++) {
         VT_TRY(vt_step_train(ranks->trainer, &ranks->batch, &figures));
         double now = vt_clock_seconds();
         seconds[i] = now - last;
         last = now;
     }
-    vt_communication_counted(world, result->counted);
-    for (int i = 0; i < VT_TRAFFIC_COUNT; i++) {
-        waited += result->counted[i].seconds - before[i].seconds;
-        result->counted[i].operations = (result->counted[i].operations - before[i].operations) / steps;
-        result->counted[i].bytes = (result->counted[i].bytes - before[i].bytes) / steps;
-    }
-    communication_by_formula(ranks->config, world, result->formula);
-    result->waited = waited / (last - begin) / vt_world_ranks(world);
-    vt_world_sum(world, &result->waited, 1);
+    vt_communication_counted(world, after);
+    *waited = 0;
+    for (int i = 0; i < VT_TRAFFIC_COUNT; i++) *waited += after[i].seconds - before[i].seconds;
+    *waited /= (last - begin) * vt_world_ranks(world);
+    vt_world_sum(world, waited, 1);
 done:
     return status;
 }
@@ -65,20 +54,16 @@ static vt_status run_rank(int argument_count, char *const *arguments)
     vt_status status = VT_OK;
     vt_launch launch;
     bench_ranks ranks = {0};
-    double seconds[MOST_STEPS];
-    report result;
+    double seconds[MOST_STEPS], waited;
     int steps = atoi(arguments[0]);
     VT_CHECK(steps > 0 && steps <= MOST_STEPS, "%s steps: expected 1 to %d", arguments[0], MOST_STEPS);
     VT_TRY(vt_launch_detect(&launch));
     VT_TRY(ranks_open(model, "bench/scaling", argument_count - 2, arguments + 2, &launch, &ranks));
     VT_TRY(vt_backend_open_cpu(VT_ISA_AUTO, atoi(arguments[1]), &ranks.backend));
     VT_TRY(ranks_open_trainer(&ranks));
-    VT_TRY(time_steps(&ranks, steps, seconds, &result));
+    VT_TRY(time_steps(&ranks, steps, seconds, &waited));
     if (vt_world_rank(ranks.world) > 0) goto done;
-    printf("report %.9g", result.waited);
-    for (int i = 0; i < VT_TRAFFIC_COUNT; i++)
-        printf(" %lld %.0f %.0f", (long long)result.counted[i].operations, result.counted[i].bytes,
-               result.formula[i].bytes);
+    printf("report %.9g", waited); /* one line */
     for (int i = 0; i < steps; i++) printf(" %.6f", seconds[i]);
     printf("\n");
 done:
@@ -98,18 +83,12 @@ typedef struct {
     double waited[MOST_STEPS];  /* of all rounds */
     double others[MOST_STEPS];  /* the same */
     int count, rounds;
-    report last;
 } measured;
 
 static bool read_report(measured *layout, char *text)
 {
     char *next = NULL;
     layout->waited[layout->rounds] = strtod(text, &next);
-    for (int i = 0; i < VT_TRAFFIC_COUNT; i++) {
-        layout->last.counted[i].operations = strtoll(next, &next, 10);
-        layout->last.counted[i].bytes = strtod(next, &next);
-        layout->last.formula[i].bytes = strtod(next, &next);
-    }
     for (char *end = next;; next = end) {
         double value = strtod(next, &end);
         if (end == next) break;
@@ -169,21 +148,6 @@ static void print_times(measured *layouts, int count, int cores, bool weak)
                100 * vt_median(layout->waited, layout->rounds), 100 * vt_median(layout->others, layout->rounds));
         if (layout->ideal < 1) printf("  %.2f of the ideal %.0f %%", efficiency / layout->ideal, 100 * layout->ideal);
         printf("%s\n", layout->ranks > cores ? "  more ranks than cores" : "");
-    }
-}
-
-static void print_volumes(const measured *layouts, int count)
-{
-    printf("\n%-34s %5s %-10s %10s %14s %14s %7s\n", "sent by rank 0 in a step", "ranks", "axis", "operations", "bytes",
-           "formula", "ratio");
-    for (int i = 0; i < count; i++) {
-        for (vt_traffic t = 0; t < VT_TRAFFIC_FIGURES; t++) {
-            const vt_volume *counted = &layouts[i].last.counted[t], *formula = &layouts[i].last.formula[t];
-            if (counted->operations == 0 && formula->bytes == 0) continue;
-            printf("%-34s %5d %-10s %10lld %14.0f %14.0f %7.4f\n", layouts[i].name, layouts[i].ranks,
-                   vt_traffic_name(t), (long long)counted->operations, counted->bytes, formula->bytes,
-                   counted->bytes / formula->bytes);
-        }
     }
 }
 
@@ -270,6 +234,5 @@ int main(int argument_count, char **arguments)
                 if (!run_layout(arguments[0], &layouts[weak][i], steps, cores, patience)) return 1;
     print_load("after (this program's own included)");
     for (int weak = 0; weak < 2; weak++) print_times(layouts[weak], counts[weak], cores, weak);
-    print_volumes(layouts[0], counts[0]);
     return 0;
 }

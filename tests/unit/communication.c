@@ -1,9 +1,226 @@
 /* What a step sends, counted with the dry engine, against the formulas of docs/parallelism.md: 64 ranks of a model of
- * real size. */
-#include "communication_formulas.h"
-
+ * real size. Bytes are those that one rank hands to others, as a ring sends them (vt_volume in group.h). */
+#include "parallel/communication.h"
+#include "config/fit.h"
+#include "model/split.h"
+#include "parallel/region.h"
 #include "training/plan.h"
 #include "unit/config_open.h"
+
+/* ---- the formulas, from the configuration alone ---- */
+
+/* The sizes that the formulas speak of, under the names of docs/parallelism.md. */
+typedef struct {
+    int64_t tensor, context, data, shards; /* ranks on the axes; of the data axis those that ZeRO splits over */
+    int64_t parts, batch;                  /* micro-batches of a step, and samples of one on this rank */
+    int64_t tokens, inner, own, next;      /* of a sample: all, between enter and leave, of the residual stream, and of
+                                              the context axis's next rank */
+    int64_t dim, depth;
+    vt_span units; /* of this rank's stage */
+    int64_t blocks, neighbours;
+    bool is_last;
+    double element; /* bytes of what enters matrix products */
+    bool sequence, recompute;
+} sizes;
+
+/* Bytes that each rank of a ring of `ranks` sends for `bytes` in all. */
+static double all_reduce(int64_t ranks, double bytes)
+{
+    return 2 * bytes * (double)(ranks - 1) / (double)ranks;
+}
+
+static double scatter_or_gather(int64_t ranks, double bytes)
+{
+    return bytes * (double)(ranks - 1) / (double)ranks;
+}
+
+/* Ranks of this one's data group on its node, itself included. */
+static int64_t data_ranks_of_node(const vt_world *world)
+{
+    int64_t count = 1;
+    const int own = vt_world_rank(world), *node_of = vt_world_node_of(world);
+    for (int rank = 0; rank < vt_world_ranks(world); rank++) {
+        if (rank == own) continue;
+        bool together = node_of[rank] == node_of[own];
+        for (vt_axis axis = VT_AXIS_TENSOR; axis < VT_AXIS_COUNT; axis++)
+            together = together && (axis == VT_AXIS_DATA || vt_layout_coordinate(vt_world_layout(world), rank, axis) ==
+                                                                vt_world_coordinate(world, axis));
+        count += together;
+    }
+    return count;
+}
+
+static void add_stage(const vt_config *config, const vt_world *world, sizes *s)
+{
+    const int64_t stage = vt_world_coordinate(world, VT_AXIS_PIPELINE), last = config->pipeline_parallel - 1;
+    vt_split split;
+    if (vt_split_open(config, &split) != VT_OK) return;
+    s->units = split.units[stage];
+    s->blocks = s->units.count - (stage == 0) - (stage == last);
+    s->neighbours = (stage > 0) + (stage < last);
+    s->is_last = stage == last;
+    vt_split_close(&split);
+}
+
+static sizes sizes_of(const vt_config *config, const vt_world *world)
+{
+    const vt_layout *layout = vt_world_layout(world);
+    sizes s = {.tensor = layout->size[VT_AXIS_TENSOR],
+               .context = layout->size[VT_AXIS_CONTEXT],
+               .data = layout->size[VT_AXIS_DATA],
+               .shards = 1,
+               .parts = config->grad_accumulation,
+               .tokens = vt_fit_tokens(config),
+               .dim = config->embed_dim,
+               .depth = config->depth,
+               .element = config->amp_mode == VT_AMP_NONE ? 4 : 2,
+               .recompute = config->recompute == VT_RECOMPUTE_BLOCK};
+    add_stage(config, world, &s);
+    s.sequence = config->sequence_parallel && s.tensor > 1;
+    s.batch = config->global_batch_size / s.data / s.parts;
+    s.inner = vt_parallel_tokens(layout, vt_world_rank(world), false, s.tokens).count;
+    s.own = vt_parallel_tokens(layout, vt_world_rank(world), s.sequence, s.tokens).count;
+    int next = (int)((vt_world_coordinate(world, VT_AXIS_CONTEXT) + 1) % s.context);
+    s.next = vt_layout_run(s.tokens, (int)s.context, next).count;
+    if (config->zero_stage > 0) s.shards = config->zero_group == VT_ZERO_NODE ? data_ranks_of_node(world) : s.data;
+    return s;
+}
+
+/* A block's forward ends two row-parallel layers, its backward two column-parallel ones. With sequence_parallel each
+ * sum is a reduce-scatter, and what enters is gathered: in forward, and once more in backward, with the gradient of
+ * what left. */
+static vt_volume tensor_volume(const sizes *s)
+{
+    vt_volume volume = {0};
+    if (s->tensor == 1) return volume;
+    double passes = s->recompute ? 2 : 1, blocks = (double)(s->blocks * s->parts);
+    double stream = (double)(s->batch * s->inner * s->dim);
+    double sums = 2 * passes + 2, gathers = s->sequence ? 2 * passes + 4 : 0;
+    volume.operations = (int64_t)(blocks * (sums + gathers));
+    volume.bytes = blocks * (s->sequence ? sums * scatter_or_gather(s->tensor, 4 * stream) +
+                                               gathers * scatter_or_gather(s->tensor, s->element * stream)
+                                         : sums * all_reduce(s->tensor, 4 * stream));
+    return volume;
+}
+
+/* Two squared norms of each sample, float64, for its loss. */
+static vt_volume norm_volume(const sizes *s, int64_t ranks)
+{
+    if (ranks == 1 || !s->is_last) return (vt_volume){0};
+    return (vt_volume){.operations = s->parts,
+                       .bytes = (double)s->parts * all_reduce(ranks, 2.0 * (double)s->batch * sizeof(double))};
+}
+
+/* Keys and values of a block. Gathered: in forward, and again in backward, whose gradients are reduced. Round: each
+ * rank passes on all blocks but the one that it has last, in forward and backward, and the gradients of all. */
+static vt_volume context_volume(const sizes *s, bool ring)
+{
+    vt_volume volume = {0};
+    if (s->context == 1) return volume;
+    double forwards = s->recompute ? 2 : 1, blocks = (double)(s->blocks * s->parts);
+    double row = 2 * (double)(s->batch * s->dim) / (double)s->tensor, all = row * (double)s->tokens;
+    double passed = row * (double)(s->tokens - s->next);
+    if (ring) {
+        volume.operations = (int64_t)(blocks * ((forwards + 1) * (double)(s->context - 1) + (double)s->context));
+        volume.bytes = blocks * ((forwards + 1) * s->element * passed + 4 * all);
+    } else {
+        volume.operations = (int64_t)(blocks * (forwards + 2));
+        volume.bytes = blocks * ((forwards + 1) * scatter_or_gather(s->context, s->element * all) +
+                                 scatter_or_gather(s->context, 4 * all));
+    }
+    if (!s->sequence) {
+        vt_volume norms = norm_volume(s, s->context);
+        volume.operations += norms.operations;
+        volume.bytes += norms.bytes;
+    }
+    return volume;
+}
+
+/* The stream behind the stage, and the gradient of the one in front of it. */
+static vt_volume pipeline_volume(const vt_config *config, const sizes *s)
+{
+    const double element = config->pipeline_comm == VT_PIPELINE_BF16 ? 2 : 4;
+    const int64_t messages = s->parts * s->neighbours;
+    return (vt_volume){.operations = messages,
+                       .bytes = (double)messages * element * (double)(s->batch * s->own * s->dim)};
+}
+
+/* Elements of this rank's part of a unit's parameters, by the ranks over which their gradients are partial sums besides
+ * the data axis. */
+typedef struct {
+    double none, context, tokens;
+} elements;
+
+/* Units: 0 the embedding, then the blocks, depth + 1 the head. */
+static elements unit_elements(const vt_config *config, const sizes *s, int64_t unit)
+{
+    double d = (double)s->dim, area = (double)(config->patch_size * config->patch_size);
+    double in = (double)(config->n_in_channels * (config->mask_channels ? 2 : 1)) * area;
+    double out = (double)config->n_out_channels * area;
+    if (unit == 0) return (elements){.none = (double)s->own * d, .tokens = in * d + d};
+    if (unit == s->depth + 1) return (elements){.tokens = 2 * d + d * out};
+    return (elements){.context = (12 * d * d + 7 * d) / (double)s->tensor + 2 * d, .tokens = 4 * d};
+}
+
+/* How often ZeRO stage 3 gathers a unit in a step: forward and backward of each micro-batch, but for the units that lie
+ * in the two rooms when it turns round. */
+static double gathers_of(const sizes *s, int64_t unit)
+{
+    double parts = (double)s->parts, count = 2 * parts;
+    if (unit >= s->depth) count -= parts;
+    if (unit <= 1) count -= parts - 1;
+    return count;
+}
+
+static double reduced_bytes(const vt_config *config, const sizes *s, double count, int64_t partial)
+{
+    double bytes = 4 * count, slice = bytes / (double)s->shards;
+    if (config->noddp) return 0;
+    if (s->shards == 1) return all_reduce(partial * s->data, bytes);
+    double times = config->zero_stage >= 2 ? (double)s->parts : 1;
+    return times *
+           (scatter_or_gather(s->shards, bytes) + all_reduce(s->data / s->shards, slice) + all_reduce(partial, slice));
+}
+
+static vt_volume gradient_volume(const vt_config *config, const sizes *s)
+{
+    vt_volume volume = {0};
+    for (int64_t unit = s->units.first; unit < s->units.first + s->units.count; unit++) {
+        elements has = unit_elements(config, s, unit);
+        volume.bytes += reduced_bytes(config, s, has.none, 1) + reduced_bytes(config, s, has.context, s->context) +
+                        reduced_bytes(config, s, has.tokens, s->context * (s->sequence ? s->tensor : 1));
+        if (s->shards == 1) continue;
+        double times = config->zero_stage == 3 ? gathers_of(s, unit) : 1;
+        volume.bytes += times * scatter_or_gather(s->shards, 4 * (has.none + has.context + has.tokens));
+    }
+    return volume;
+}
+
+/* The loss and the squared norm of the gradients, both float64 and at once, over all ranks. */
+static vt_volume figure_volume(const sizes *s, int64_t ranks)
+{
+    vt_volume volume = {0};
+    if (ranks == 1) return volume;
+    if (s->sequence) volume = norm_volume(s, s->tensor * s->context);
+    volume.operations++;
+    volume.bytes += all_reduce(ranks, 2 * sizeof(double));
+    return volume;
+}
+
+/* Of one step of this rank of a world, also of a dry one. Of the gradients `operations` is 0: how many there are
+ * depends on bucket_cap_mb. Padding of buckets is not counted. */
+static void communication_by_formula(const vt_config *config, const vt_world *world,
+                                     vt_volume expected[VT_TRAFFIC_COUNT])
+{
+    sizes s = sizes_of(config, world);
+    expected[VT_TRAFFIC_TENSOR] = tensor_volume(&s);
+    expected[VT_TRAFFIC_CONTEXT] = context_volume(&s, config->cp_comm == VT_CP_RING);
+    expected[VT_TRAFFIC_PIPELINE] = pipeline_volume(config, &s);
+    expected[VT_TRAFFIC_GRADIENTS] = gradient_volume(config, &s);
+    expected[VT_TRAFFIC_FIGURES] = figure_volume(&s, vt_world_ranks(world));
+}
+
+/* ---- the tests ---- */
 
 /* Ranks with spans of tokens of every size, also next to a smaller one. */
 static const int ranks_tried[] = {0, 5, 24, 31, 47, 63};
