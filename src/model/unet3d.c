@@ -28,11 +28,12 @@ typedef struct {
 
 typedef struct {
     vt_saved saved;
-    /* Of level 1 … depth: [batch * side³, what came up and what went down], and the gradient. Nothing comes up to the
-     * lowest level. */
+    /* Of level 1 … depth: [batch * side³, what came up and what went down], and the gradient (recomputing: of what went
+     * down alone). Nothing comes up to the lowest level. */
     vt_matrix level[MOST_DEPTH + 1], gradient[MOST_DEPTH + 1];
-    vt_matrix input; /* in the pass's type */
-    vt_matrix prediction, output;
+    vt_matrix bias_sums[MOST_DEPTH + 1]; /* recomputing: the gradient of the bias of what came up, until its unit */
+    vt_matrix input;                     /* in the pass's type */
+    vt_matrix output;                    /* the prediction as forward made it */
 } unet_saved;
 
 static int64_t depth_of(const vt_config *config)
@@ -46,8 +47,6 @@ static vt_status check(const vt_config *config, const vt_backend *backend)
     const int64_t multiple = (int64_t)1 << depth_of(config);
     VT_CHECK(config->data_size % multiple == 0, "data_size %lld: expected a multiple of %lld with full_scale %s",
              (long long)config->data_size, (long long)multiple, config->full_scale ? "true" : "false");
-    VT_CHECK(config->recompute == VT_RECOMPUTE_NONE,
-             "recompute block: model unet3d keeps only what backward needs; use --recompute=none");
     VT_CHECK(backend == NULL || backend->convolution_forward != NULL,
              "model unet3d has no kernels for a GPU yet; use --device=cpu");
 done:
@@ -166,12 +165,73 @@ static vt_matrix up_part(const unet *model, vt_matrix both, int64_t level)
     return vt_matrix_columns(both, 0, model->channels[level]);
 }
 
-static void reserve_level(const unet *model, const vt_pass *pass, unet_saved *saved, int64_t level)
+static int64_t columns_of(const unet *model, int64_t level)
 {
-    const int64_t side = side_of(model, level), rows = pass->batch * side * side * side;
-    const int64_t columns = (level == model->depth ? 1 : 2) * model->channels[level];
-    saved->level[level] = vt_pass_push(pass, rows, columns);
-    saved->gradient[level] = vt_pass_push(pass, rows, columns);
+    return (level == model->depth ? 1 : 2) * model->channels[level];
+}
+
+static int64_t rows_of(const unet *model, const vt_pass *pass, int64_t level)
+{
+    const int64_t side = side_of(model, level);
+    return pass->batch * side * side * side;
+}
+
+/* ---- recomputing: backward keeps the gradient of what came up to a level in the place of what came up, of which it
+ * then needs no more than the sign, and the gradient of what went down beside the activations. The prediction, which
+ * the loss's gradient may have replaced, is computed again, where the gradients will be. ---- */
+
+static bool recomputes(const unet *model)
+{
+    return model->config->recompute == VT_RECOMPUTE_BLOCK;
+}
+
+/* Behind the last unit of forward, for backward. */
+static void reserve_gradients(const unet *model, const vt_pass *pass, unet_saved *saved)
+{
+    vt_arena *arena = pass->arena;
+    const size_t begin = arena->used;
+    size_t end = begin;
+    if (recomputes(model) && pass->type == VT_FLOAT32) {
+        saved->output = vt_pass_push_wide(pass, vt_pass_rows(pass), model->out_channels);
+        end = arena->used;
+        vt_arena_pop(arena, begin);
+    }
+    for (int64_t i = 1; i <= model->depth; i++) {
+        const int64_t columns = recomputes(model) ? model->channels[i] : columns_of(model, i);
+        saved->gradient[i] = vt_pass_push(pass, rows_of(model, pass, i), columns);
+    }
+    if (end > arena->used) vt_arena_push(arena, end - arena->used);
+    for (int64_t i = 1; recomputes(model) && i < model->depth; i++)
+        saved->bias_sums[i] = vt_pass_push_wide(pass, 1, model->channels[i]);
+}
+
+static vt_matrix up_gradient(const unet *model, const unet_saved *saved, int64_t level)
+{
+    return up_part(model, recomputes(model) ? saved->level[level] : saved->gradient[level], level);
+}
+
+static vt_matrix down_gradient(const unet *model, const unet_saved *saved, int64_t level)
+{
+    return recomputes(model) ? saved->gradient[level] : down_part(model, saved->gradient[level], level);
+}
+
+/* The gradient of what an up layer read, of which dy is the result's. */
+static void up_backward_input(const unet *model, const vt_pass *pass, const layer *l, vt_matrix dy, unet_saved *saved)
+{
+    vt_backend *backend = pass->backend;
+    vt_convolution shape = shape_of(model, pass, l);
+    const int64_t level = l->level + 1, columns = model->channels[level];
+    const vt_matrix gradient = saved->gradient[level], sums = saved->bias_sums[level];
+    vt_matrix weight = weight_of(l);
+    if (recomputes(model) && level < model->depth) { /* what came up by itself, and then what went down */
+        const vt_matrix up = up_part(model, saved->level[level], level);
+        weight.rows = shape.out = columns;
+        backend->convolution_forward(backend, &shape, dy, weight, gradient);
+        backend->zero(backend, sums.data, (size_t)columns * sizeof(float));
+        backend->bias_activation_backward(backend, VT_ACTIVATION_RELU, up, gradient, (vt_matrix){0}, up, sums.data);
+        weight = vt_matrix_columns(weight, columns * weight.stride, weight.columns); /* its second half of rows */
+    }
+    backend->convolution_forward(backend, &shape, dy, weight, gradient);
 }
 
 static vt_matrix volume_of(const vt_pass *pass, const vt_model_tensor *tensor)
@@ -191,6 +251,14 @@ static vt_matrix input_of(const vt_pass *pass, const vt_model_tensor *tensor)
     return rounded;
 }
 
+static void up_forward(const unet *model, const vt_pass *pass, const layer *l, const unet_saved *saved, vt_matrix out)
+{
+    vt_backend *backend = pass->backend;
+    const vt_convolution shape = shape_of(model, pass, l);
+    backend->convolution_backward_input(backend, &shape, saved->level[l->level + 1], weight_of(l), out);
+    backend->bias_activation_forward(backend, l->activation, l->bias->value, out);
+}
+
 static vt_matrix forward(const vt_model *base, const vt_pass *pass, int64_t unit, const vt_model_tensor *tensors,
                          vt_matrix in, vt_saved *units)
 {
@@ -203,22 +271,25 @@ static vt_matrix forward(const vt_model *base, const vt_pass *pass, int64_t unit
     (void)in;
     if (unit == 0) saved->input = input_of(pass, &tensors[0]);
     if (l->up) {
-        saved->prediction = out = l->level == 0 ? vt_pass_push_wide(pass, vt_pass_rows(pass), l->out)
-                                                : up_part(model, saved->level[l->level], l->level);
-        backend->convolution_backward_input(backend, &shape, saved->level[l->level + 1], weight_of(l), out);
+        out = l->level == 0 ? vt_pass_push_wide(pass, vt_pass_rows(pass), l->out)
+                            : up_part(model, saved->level[l->level], l->level);
+        up_forward(model, pass, l, saved, out);
     } else {
-        reserve_level(model, pass, saved, l->level + 1);
-        out = down_part(model, saved->level[l->level + 1], l->level + 1);
+        const int64_t level = l->level + 1;
+        saved->level[level] = vt_pass_push(pass, rows_of(model, pass, level), columns_of(model, level));
+        out = down_part(model, saved->level[level], level);
         backend->convolution_forward(backend, &shape,
                                      unit == 0 ? saved->input : down_part(model, saved->level[l->level], l->level),
                                      weight_of(l), out);
+        backend->bias_activation_forward(backend, l->activation, l->bias->value, out);
     }
-    backend->bias_activation_forward(backend, l->activation, l->bias->value, out);
-    /* the loss's gradient may take the prediction's place, so what tanh's slope needs is kept */
-    if (l->up && l->level == 0 && pass->training) {
+    if (l->level > 0 || !l->up || !pass->training) return out;
+    saved->output = out;
+    if (pass->type == VT_FLOAT32 && !recomputes(model)) { /* the loss's gradient may take the prediction's place */
         saved->output = vt_pass_push_wide(pass, out.rows, out.columns);
         backend->convert(backend, out, saved->output);
     }
+    reserve_gradients(model, pass, saved);
     return out;
 }
 
@@ -227,10 +298,14 @@ static void up_backward(const unet *model, const vt_pass *pass, const layer *l, 
     vt_backend *backend = pass->backend;
     const vt_convolution shape = shape_of(model, pass, l);
     const vt_matrix out = l->level == 0 ? saved->output : up_part(model, saved->level[l->level], l->level);
-    const vt_matrix dy = l->level == 0 ? dout : up_part(model, saved->gradient[l->level], l->level);
-    backend->bias_activation_backward(backend, l->activation, out, dy, (vt_matrix){0}, dy, l->bias->gradient);
+    const vt_matrix dy = l->level == 0 ? dout : up_gradient(model, saved, l->level);
+    if (recomputes(model) && l->level == 0 && pass->type == VT_FLOAT32) up_forward(model, pass, l, saved, out);
+    if (recomputes(model) && l->level > 0)
+        backend->position_backward(backend, saved->bias_sums[l->level], vt_matrix_make(l->bias->gradient, 1, l->out));
+    else
+        backend->bias_activation_backward(backend, l->activation, out, dy, (vt_matrix){0}, dy, l->bias->gradient);
     backend->convolution_backward_weight(backend, &shape, dy, saved->level[l->level + 1], l->weight->gradient);
-    backend->convolution_forward(backend, &shape, dy, weight_of(l), saved->gradient[l->level + 1]);
+    up_backward_input(model, pass, l, dy, saved);
 }
 
 static void down_backward(const unet *model, const vt_pass *pass, const layer *l, unet_saved *saved)
@@ -238,16 +313,14 @@ static void down_backward(const unet *model, const vt_pass *pass, const layer *l
     vt_backend *backend = pass->backend;
     const vt_convolution shape = shape_of(model, pass, l);
     const int64_t level = l->level + 1;
-    const vt_matrix out = down_part(model, saved->level[level], level);
-    const vt_matrix dy = down_part(model, saved->gradient[level], level);
+    const vt_matrix out = down_part(model, saved->level[level], level), dy = down_gradient(model, saved, level);
     /* of the layer below, which left its gradient where that of what came up was */
-    const vt_matrix more = level == model->depth ? (vt_matrix){0} : up_part(model, saved->gradient[level], level);
+    const vt_matrix more = level == model->depth ? (vt_matrix){0} : up_gradient(model, saved, level);
     const vt_matrix x = l->level == 0 ? saved->input : down_part(model, saved->level[l->level], l->level);
     backend->bias_activation_backward(backend, l->activation, out, dy, more, dy, l->bias->gradient);
     backend->convolution_backward_weight(backend, &shape, x, dy, l->weight->gradient);
     if (l->level > 0)
-        backend->convolution_backward_input(backend, &shape, dy, weight_of(l),
-                                            up_part(model, saved->gradient[l->level], l->level));
+        backend->convolution_backward_input(backend, &shape, dy, weight_of(l), up_gradient(model, saved, l->level));
 }
 
 static vt_matrix backward(const vt_model *base, const vt_pass *pass, int64_t unit, const vt_model_tensor *tensors,

@@ -72,6 +72,15 @@ test_resumed_to_the_bit() {
     cmp <(learnt 00) <(learnt cut)
 }
 
+test_recomputed_to_the_bit() {
+    local mode
+    for mode in none bf16; do
+        unet unet_demo $DEMO --amp_mode=$mode --run_num=$mode >/dev/null
+        unet unet_demo $DEMO --amp_mode=$mode --recompute=block --run_num=$mode-block >/dev/null
+        cmp <(learnt $mode) <(learnt $mode-block)
+    done
+}
+
 test_evaluated() {
     unet unet_demo $DEMO >/dev/null
     says "channel" "copying" "density: waves along a cube" -- "$VITRAIN" evaluate runs/unet_demo/1CPU/00 --output=scores --num_threads=1
