@@ -4,12 +4,13 @@
 CLANG_WARNINGS = $(if $(findstring clang,$(CC_VERSION)),-Wno-pass-failed)
 COMPILE = $(CC) -std=gnu11 $(WARNINGS) $(CLANG_WARNINGS) $(CFLAGS) $(SANITIZE) -Isrc $(OPENMP_CFLAGS) $(LOCAL_CFLAGS) $(CPPFLAGS) -MMD -MP
 LINK = $(CC) $(CFLAGS) $(LDFLAGS)
+HAS_UNISTRING := $(if $(filter-out undefined,$(origin UNISTRING_LIBS)),yes)
 HAS_MPI := $(if $(filter-out undefined,$(origin MPI_LIBS)),yes)
-LIBS = $(SANITIZE) $(HDF5_HL_LIBS) $(HDF5_LIBS) $(DEFLATE_LIBS) $(YAML_LIBS) $(PROTOBUF_LIBS) $(PNG_LIBS) \
+LIBS = $(SANITIZE) $(HDF5_HL_LIBS) $(HDF5_LIBS) $(DEFLATE_LIBS) $(YAML_LIBS) $(PROTOBUF_LIBS) $(PNG_LIBS) $(UNISTRING_LIBS) \
     $(if $(HAS_MPI),$(MPI_LIBS)) $(if $(NVCC),$(CUDA_LIBS)) $(OPENMP_LIBS) -lpthread -lm
 
 # The settings that objects depend on: `stamp` in make/settings.mk.
-COMPILE_SETTINGS = $(CC_VERSION) $(COMPILE) $(foreach library,HDF5 DEFLATE YAML PNG PROTOBUF AMX,$($(library)_CFLAGS))
+COMPILE_SETTINGS = $(CC_VERSION) $(COMPILE) $(foreach library,HDF5 DEFLATE YAML PNG PROTOBUF UNISTRING AMX,$($(library)_CFLAGS))
 LINK_SETTINGS = $(LINK) $(AR) $(LIBS) $(OBJECTS) $(KERNEL_OBJECTS) $(CUDA_OBJECTS)
 MPI_SETTINGS = $(HAS_MPI) $(MPI_CFLAGS)
 VERSION_SETTINGS = $(VERSION)
@@ -39,7 +40,8 @@ $(eval $(call stamp,link,LINK_SETTINGS))
 GPUS_SERVED = $(if $(filter-out compute_%,$(GPU_TARGETS)),for $(filter-out compute_%,$(GPU_TARGETS)) and$(comma) by its PTX$(comma) newer \
     ones,only PTX for $(GPU_PTX:compute_%=sm_%) and newer: the first start compiles it; make gpu avoids that)
 WITH = $(if $(HAS_MPI),MPI$(comma) )$(if $(NVCC),CUDA ($(GPUS_SERVED))$(comma) )kernels for $(ISAS)
-WITHOUT = $(if $(HAS_MPI),,; built without MPI: one rank only)$(if $(NVCC),,; built without CUDA: CPU only)
+WITHOUT = $(if $(HAS_MPI),,; built without MPI: one rank only)$(if $(HAS_UNISTRING),,; built without libunistring: lower case of A to Z \
+    only)$(if $(NVCC),,; built without CUDA: CPU only)
 .PHONY: vitrain
 vitrain: $(BUILD)/vitrain
 	@[ $(BUILD) != build ] || [ "$$(readlink vitrain)" = build/vitrain ] || ln -sf build/vitrain vitrain
@@ -57,6 +59,7 @@ $(BUILD)/src/command/version.o: $(STAMPS)/version
 $(addprefix $(BUILD)/src/parallel/,mpi.o mpi_operations.o mpi_wait.o): $(STAMPS)/mpi
 $(BUILD)/src/command/version.o: LOCAL_CFLAGS += -DVT_VERSION='"$(VERSION)"'
 $(addprefix $(BUILD)/src/,storage/%.o source/%.o forecast/%.o): LOCAL_CFLAGS += $(HDF5_CFLAGS) $(DEFLATE_CFLAGS)
+$(BUILD)/src/source/text/split.o: LOCAL_CFLAGS += $(if $(HAS_UNISTRING),-DVT_HAS_UNISTRING $(UNISTRING_CFLAGS))
 $(BUILD)/src/config/%.o: LOCAL_CFLAGS += $(YAML_CFLAGS)
 $(addprefix $(BUILD)/src/parallel/,mpi.o mpi_operations.o mpi_wait.o): LOCAL_CFLAGS += $(if $(HAS_MPI),-DVT_HAS_MPI $(MPI_CFLAGS))
 $(BUILD)/src/report/%.o: LOCAL_CFLAGS += $(PNG_CFLAGS) $(PROTOBUF_CFLAGS) -I$(BUILD)/generated

@@ -53,6 +53,8 @@ required=$missing
 
 # ---- optional ----
 
+probe UNISTRING '#include <unicase.h>
+int main(void) { size_t n = 0; return u8_tolower(0, 0, 0, 0, 0, &n) == 0; }' "$UNISTRING_CFLAGS|${UNISTRING_LIBS:--lunistring}"
 probe X86 '#ifndef __x86_64__
 #error
 #endif

@@ -5,7 +5,7 @@
 PROTOC_C ?= protoc-c
 MPICC ?= mpicc
 PKG_CONFIG ?= pkg-config
-PACKAGES := libhdf5-dev libyaml-dev libprotobuf-c-dev protobuf-c-compiler libpng-dev libdeflate-dev \
+PACKAGES := libhdf5-dev libyaml-dev libprotobuf-c-dev protobuf-c-compiler libpng-dev libdeflate-dev libunistring-dev \
     $(if $(filter-out no,$(MPI)),libopenmpi-dev openmpi-bin)
 
 # Flags that were set for a library, on the command line or in the environment, are tried first.

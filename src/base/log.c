@@ -11,10 +11,11 @@
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static FILE *file;
 static int write_error;
-static bool muted, hides_details;
+static bool muted, hides_details, bare_scripts;
 static void (*before_line)(void *context);
 static void *before_line_context;
 
+/* level NULL: the line alone. */
 static void write_line(const char *level, bool to_output, const char *format, va_list arguments)
 {
     char stamp[32];
@@ -26,8 +27,9 @@ static void write_line(const char *level, bool to_output, const char *format, va
     FILE *const targets[2] = {to_output ? stdout : NULL, file};
     for (int i = 0; i < 2; i++) {
         if (targets[i] == NULL) continue;
-        if (fprintf(targets[i], "%s - root - %s - %s\n", stamp, level, line) < 0 || fflush(targets[i]) != 0)
-            write_error = errno;
+        const int written = level != NULL ? fprintf(targets[i], "%s - root - %s - %s\n", stamp, level, line)
+                                          : fprintf(targets[i], "%s\n", line);
+        if (written < 0 || fflush(targets[i]) != 0) write_error = errno;
     }
     vt_log_unlock();
 }
@@ -40,6 +42,19 @@ void vt_log_mute(void)
 void vt_log_hide_details(bool hide)
 {
     hides_details = hide;
+}
+
+void vt_log_bare_scripts(bool bare)
+{
+    bare_scripts = bare;
+}
+
+void vt_log_script(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    write_line(bare_scripts ? NULL : "INFO", !muted, format, arguments);
+    va_end(arguments);
 }
 
 void vt_log_lock(void)

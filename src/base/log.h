@@ -32,6 +32,11 @@ void vt_log_hide_details(bool hide);
 /* Writes why the run ends as an ERROR line to the file only: the command prints it itself. */
 void vt_log_failure(const char *reason);
 
+/* vt_log_script writes lines that scripts of PyTorch print as they are; after this is called with true, they have no
+ * date and level before them. */
+void vt_log_bare_scripts(bool bare);
+void vt_log_script(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
 void vt_log_info(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void vt_log_detail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void vt_log_warning(const char *format, ...) __attribute__((format(printf, 1, 2)));

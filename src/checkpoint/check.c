@@ -1,7 +1,9 @@
 /* Whether a checkpoint fits the run, and what it says of the run that it was made by. */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "checkpoint/inside.h"
 #include "checkpoint/parts.h"
 #include "model/model.h"
@@ -27,6 +29,38 @@ done:
     return status;
 }
 
+/* The first word that differs from those of the data, and how many both have. */
+static vt_status check_vocabulary(const char *directory, const vt_checkpoint_subject *subject)
+{
+    vt_status status = VT_OK;
+    char *path = vt_checkpoint_vocabulary(directory), *line = NULL;
+    size_t size = 0, length;
+    int64_t count = 0, differs = -1, known = subject->vocabulary_size;
+    vt_text word = {0};
+    FILE *file = subject->vocabulary != NULL ? fopen(path, "re") : NULL;
+    if (subject->vocabulary == NULL) goto done;
+    VT_CHECK(file != NULL, "can't read %s: %s; the checkpoint is not whole without it", path, strerror(errno));
+    for (; (length = vt_file_line(file, &line, &size)) > 0; count++) {
+        line[length - (line[length - 1] == '\n')] = '\0';
+        if (differs >= 0 || (count < known && strcmp(line, subject->vocabulary[count]) == 0)) continue;
+        differs = count;
+        vt_text_append(&word, "%s", line);
+    }
+    if (differs < 0 && count < known) differs = count;
+    VT_CHECK(differs < 0,
+             "%s: word %lld is '%.60s' in the checkpoint's vocabulary of %lld words, '%.60s' in the training text's of "
+             "%lld; "
+             "continue with the text that it was made with, or with --vocabulary=%s",
+             directory, (long long)differs, word.characters != NULL ? word.characters : "", (long long)count,
+             differs < known ? subject->vocabulary[differs] : "", (long long)known, path);
+done:
+    if (file != NULL) fclose(file);
+    free(path);
+    free(line);
+    vt_text_close(&word);
+    return status;
+}
+
 static vt_status check_shapes(vt_tensor_file *file, const char *directory, const vt_checkpoint_subject *subject)
 {
     vt_status status = VT_OK;
@@ -36,6 +70,7 @@ static vt_status check_shapes(vt_tensor_file *file, const char *directory, const
     char *stored_names = NULL, *names = vt_checkpoint_channels(subject);
     VT_TRY(vt_tensor_file_get_text(file, "channels", &stored_names));
     VT_TRY(check_channels(directory, stored_names, names));
+    VT_TRY(check_vocabulary(directory, subject));
     VT_TRY(vt_tensor_file_get_integer(file, "parameter_count", &stored));
     VT_CHECK(stored == count, "%s holds %lld parameters, the model has %lld: their depth differs", directory,
              (long long)stored, (long long)count);

@@ -20,6 +20,8 @@ typedef struct {
     vt_gradient_sync *sync;
     const char *const *names; /* of what the data's samples hold, [name_count], or NULL */
     int64_t name_count;
+    const char *const *vocabulary; /* [vocabulary_size], the words that the model knows, or NULL */
+    int64_t vocabulary_size;
     const float *departure_stds; /* [name_count], of the climatology that the model sees departures from; or NULL */
     /* needed only where a run continues */
     int64_t training_samples; /* that an epoch's order is made of */
@@ -62,6 +64,9 @@ vt_status vt_checkpoint_check_options(vt_tensor_file *index, const char *directo
  * their standard deviations tell. */
 vt_status vt_checkpoint_check_departures(vt_tensor_file *index, const char *directory,
                                          const vt_checkpoint_subject *subject);
+
+/* The file with its words, a line each; malloc'd. Checkpoints of other tasks don't have it. */
+char *vt_checkpoint_vocabulary(const char *directory);
 
 /* Does it hold an average of its parameters (ema_decay)? */
 bool vt_checkpoint_has_average(vt_tensor_file *index);

@@ -18,6 +18,11 @@ char *vt_checkpoint_shard_name(int64_t rank, int64_t ranks)
     return vt_text_format("shard-%05lld-of-%05lld.h5", (long long)rank, (long long)ranks);
 }
 
+char *vt_checkpoint_vocabulary(const char *directory)
+{
+    return vt_text_format("%s/vocabulary", directory);
+}
+
 /* HDF5 1.10 trusts what a damaged file says of its own structures, so the index has a checksum that is looked at before
  * HDF5 is. */
 static vt_status checksum_file(const char *path, uint32_t *checksum)

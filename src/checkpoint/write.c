@@ -6,6 +6,7 @@
 #include <sys/random.h>
 #include <sys/stat.h>
 
+#include "base/file.h"
 #include "base/memory.h"
 #include "base/text.h"
 #include "checkpoint/inside.h"
@@ -161,6 +162,22 @@ done:
     return status;
 }
 
+static vt_status write_vocabulary(const char *directory, const vt_checkpoint_subject *subject)
+{
+    vt_status status = VT_OK;
+    char *path = vt_checkpoint_vocabulary(directory);
+    FILE *file = fopen(path, "we");
+    bool written = file != NULL;
+    for (int64_t i = 0; written && i < subject->vocabulary_size; i++)
+        written = fprintf(file, "%s\n", subject->vocabulary[i]) > 0;
+    written = file != NULL && vt_file_close(file, written);
+    VT_CHECK(written, "can't write %s: %s", path, strerror(errno));
+    VT_TRY(vt_output_synchronise(path));
+done:
+    free(path);
+    return status;
+}
+
 static vt_status write_index(const char *directory, const char *id, const int64_t *shard_bytes,
                              const vt_checkpoint_subject *subject, const vt_run_progress *progress,
                              const vt_written_box *boxes, int64_t count)
@@ -169,6 +186,7 @@ static vt_status write_index(const char *directory, const char *id, const int64_
     vt_tensor_file *file = NULL;
     const int64_t version = VT_CHECKPOINT_VERSION;
     char *path = vt_text_format("%s/checkpoint.h5", directory);
+    if (subject->vocabulary != NULL) VT_TRY(write_vocabulary(directory, subject));
     VT_TRY(vt_tensor_file_create(path, &file));
     VT_TRY(vt_tensor_file_set_integers(file, "format_version", 1, &version));
     VT_TRY(vt_tensor_file_set_text(file, "id", id));

@@ -173,9 +173,18 @@ static void hold_standard_files(void)
     }
 }
 
+/* In the name of a flag '-' may stand for '_': --batch-size=128. */
+static void take_dashes(int argument_count, char *const *arguments)
+{
+    for (int i = 0; i < argument_count; i++)
+        for (char *c = arguments[i] + 2; strncmp(arguments[i], "--", 2) == 0 && *c != '\0' && *c != '='; c++)
+            if (*c == '-') *c = '_';
+}
+
 int vt_command_run(int argument_count, char *const *arguments)
 {
     hold_standard_files();
+    take_dashes(argument_count, arguments);
     vt_status status = dispatch(argument_count, arguments);
     errno = 0;
     bool written = fflush(stdout) == 0 && !ferror(stdout);

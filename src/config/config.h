@@ -32,6 +32,7 @@ typedef enum { VT_LOADERS(VT_ENUMERATOR) } vt_loader_kind;
 typedef enum { VT_FORCINGS(VT_ENUMERATOR) VT_FORCING_COUNT } vt_forcing;
 typedef enum { VT_NORMALISES(VT_ENUMERATOR) } vt_normalise;
 typedef enum { VT_CACHES(VT_ENUMERATOR) } vt_cache;
+typedef enum { VT_OOVS(VT_ENUMERATOR) } vt_oov;
 typedef enum { VT_GAPS(VT_ENUMERATOR) } vt_gaps; /* missing */
 typedef enum { VT_PADS(VT_ENUMERATOR) } vt_pad;
 typedef enum { VT_PREDICTS(VT_ENUMERATOR) } vt_predicted;

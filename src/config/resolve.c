@@ -152,6 +152,11 @@ static vt_status derive_batch(vt_config *config)
 {
     vt_status status = VT_OK;
     if (config->local_batch_size == VT_UNSET_INTEGER) return VT_OK;
+    if (config->origin[VT_OPTION_local_batch_size] == VT_FROM_YAML &&
+        config->origin[VT_OPTION_global_batch_size] == VT_FROM_COMMAND_LINE) {
+        config->local_batch_size = VT_UNSET_INTEGER; /* a file's batch_size */
+        return VT_OK;
+    }
     int64_t global = config->local_batch_size * config->data_parallel;
     VT_CHECK(config->origin[VT_OPTION_global_batch_size] != VT_FROM_COMMAND_LINE || config->global_batch_size == global,
              "--local_batch_size=%lld on %lld data-parallel rank%s makes a global batch of %lld, but "

@@ -41,11 +41,11 @@ typedef struct {
     int64_t sample_count;                  /* may be fewer than in other batches, down to 0, in the last one of a set */
     int64_t first_sample;                  /* position of the first one within the epoch */
     int64_t first_in_batch;                /* and within the global batch */
-    int64_t global_count;                  /* samples of the whole global batch */
+    int64_t global_count;                  /* samples of the whole global batch, but for blank ones */
     int64_t steps;                         /* of forecast whose targets were read; 0: 1 */
     const void *tensors[VT_BATCH_TENSORS]; /* [sample_count, shape…]; NULL: it has not been read, or is not there */
     vt_source *source;                     /* NULL: not known */
-    const int64_t *samples;                /* which samples of the source, [sample_count] */
+    const int64_t *samples; /* which samples of the source, [sample_count]; -1: a blank one, which counts nothing */
     const bool *bad; /* those that could not be read and have to be replaced, [sample_count]; NULL: errors are errors */
 } vt_batch;
 

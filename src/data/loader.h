@@ -15,6 +15,7 @@ typedef struct {
     int64_t global_batch_size;
     int64_t part, parts; /* this data-parallel rank's slice of each global batch, see vt_sampler_batch; parts 0: one */
     bool drop_last;      /* training: the last partial batch of an epoch is dropped; validation: it is kept, smaller */
+    bool fill;           /* a partial batch is filled up with the source's blank samples, to the size of every other */
     bool shuffle;        /* vt_random_permutation(seed, epoch), else in order */
     uint64_t seed;
     int64_t prefetch;  /* batches ready ahead */

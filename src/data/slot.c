@@ -71,6 +71,21 @@ void vt_slot_close(vt_slot *slot)
     free(slot->bad);
 }
 
+/* Blank samples in the places behind the slice. */
+static void fill(vt_slot *slot, int64_t count)
+{
+    const vt_source *source = slot->options->source;
+    for (; count < vt_slot_samples(slot->options); count++) {
+        void *places[VT_BATCH_TENSORS] = {NULL};
+        for (int t = 0; t < source->tensor_count; t++)
+            if (slot->tensors[t] != NULL)
+                places[t] = (char *)slot->tensors[t] + (size_t)count * vt_tensor_bytes(&source->specs[t]);
+        source->kind->blank(source, places);
+        slot->samples[count] = -1;
+    }
+    slot->batch.sample_count = count;
+}
+
 vt_status vt_slot_plan(vt_slot *slot, const vt_sampler_slice *slice, int64_t first_sample, int64_t steps)
 {
     vt_status status = VT_OK;
@@ -86,7 +101,9 @@ vt_status vt_slot_plan(vt_slot *slot, const vt_sampler_slice *slice, int64_t fir
                              .source = options->source,
                              .samples = slot->samples,
                              .bad = options->skip_bad ? slot->bad : NULL};
-    for (int t = 0; slice->count > 0 && t < VT_BATCH_TENSORS; t++) slot->batch.tensors[t] = slot->tensors[t];
+    if (options->fill && slot->memory != NULL) fill(slot, slice->count);
+    for (int t = 0; slot->batch.sample_count > 0 && t < VT_BATCH_TENSORS; t++)
+        slot->batch.tensors[t] = slot->tensors[t];
     slot->items = slot->next_item = slot->done_items = 0;
     slot->failed = false;
     if (options->source->is_constant || options->indices_only) goto done;

@@ -100,6 +100,9 @@ struct vt_source_kind {
      * `reading` does more: it reads only once what samples share, or splits a sample over threads. */
     vt_status (*read)(vt_source *source, int64_t sample, void *const *tensors);
     const vt_reading *reading;
+    /* Makes a sample that counts in no loss. A partial last batch of training is filled up with such samples; NULL: it
+     * is left out. */
+    void (*blank)(const vt_source *source, void *const *tensors);
 
     void (*close)(vt_source *source);
 
@@ -107,9 +110,9 @@ struct vt_source_kind {
     vt_status (*agree)(const vt_source *training, const vt_source *other);
     /* A sentence that says which samples two sets share, malloc'd; NULL: they share none, or this is not known. */
     char *(*shared)(const vt_source *one, const vt_source *other);
-    /* Says in the log what the sets are, and how they are read by these threads ("2 threads"); warns of samples that
-     * they share. NULL: nothing is said. */
-    void (*log)(const vt_source *training, const vt_source *validation, const char *threads);
+    /* Says in the log what the sets are (test NULL: there is none), and how they are read by these threads
+     * ("2 threads"); warns of samples that they share. NULL: nothing is said. */
+    void (*log)(const vt_source *training, const vt_source *validation, const vt_source *test, const char *threads);
 
     /* Where a sample comes from ("…/2013.h5, time 17"), for messages and logs. */
     void (*describe)(const vt_source *source, int64_t sample, char *buffer, int64_t size);
@@ -130,6 +133,12 @@ void vt_source_close(vt_source **source); /* *source may be NULL */
 static inline double vt_source_frame_bytes(const vt_source *source)
 {
     return (double)source->frame_count * (double)source->frame_bytes;
+}
+
+/* Batches of an epoch of training. */
+static inline int64_t vt_source_batches(const vt_source *source, int64_t batch_size)
+{
+    return (source->sample_count + (source->kind->blank != NULL ? batch_size - 1 : 0)) / batch_size;
 }
 
 vt_status vt_source_agree(const vt_source *training, const vt_source *other);

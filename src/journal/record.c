@@ -1,5 +1,7 @@
 #include "journal/record.h"
 
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -24,6 +26,7 @@ typedef struct {
 struct vt_record {
     const vt_config *config;
     const vt_score_names *scores;
+    int64_t epoch_count; /* of the whole run */
     vt_tensorboard *tensorboard;
     char *images;           /* directory */
     vt_progress *progress;  /* NULL: no terminal */
@@ -60,15 +63,18 @@ vt_status vt_record_open(const vt_record_options *options, vt_record **result)
     vt_status status = VT_OK;
     const char *run_directory = options->run_directory;
     char *logs = vt_text_format("%s/logs", run_directory), *metrics = vt_text_format("%s/metrics.csv", run_directory);
+    const char *exponential = options->scores->exponential;
+    char *names = vt_text_format("step,epoch,loss,learning_rate,grad_norm,samples_per_sec,data_wait_fraction%s%s\n",
+                                 exponential != NULL ? "," : "", exponential != NULL ? exponential : "");
     vt_record *record = vt_allocate(1, sizeof *record, "the run's record");
     record->config = options->config;
     record->scores = options->scores;
+    record->epoch_count = options->epochs;
     record->run_directory = vt_text_copy(run_directory);
     record->history.run = 1;
     record->validation_loss = NAN;
     record->images = vt_text_format("%s/images", run_directory);
-    VT_TRY(vt_rows_open(metrics, "step,epoch,loss,learning_rate,grad_norm,samples_per_sec,data_wait_fraction\n",
-                        options->steps, &record->metrics));
+    VT_TRY(vt_rows_open(metrics, names, options->steps, &record->metrics));
     VT_TRY(vt_output_make_directory(record->images));
     VT_TRY(vt_tensorboard_open(logs, options->steps, &record->tensorboard));
     VT_TRY(vt_epochs_open(options, &record->epochs));
@@ -76,6 +82,7 @@ vt_status vt_record_open(const vt_record_options *options, vt_record **result)
 done:
     free(logs);
     free(metrics);
+    free(names);
     if (status != VT_OK) vt_record_close(&record);
     *result = record;
     return status;
@@ -122,7 +129,10 @@ static vt_status write_training_points(vt_record *record, int64_t step, const st
     VT_TRY(vt_tensorboard_scalar(board, "Loss/train", step, mean_loss(sums)));
     VT_TRY(vt_tensorboard_scalar(board, "Learning Rate", step, learning_rate));
     VT_TRY(vt_tensorboard_scalar(board, "Avg iters per sec", step, (double)sums->steps / sums->seconds));
-    VT_TRY(vt_tensorboard_scalar(board, "Avg samples per sec", step, (double)sums->samples / sums->seconds));
+    const double rate = (double)sums->samples / sums->seconds;
+    VT_TRY(vt_tensorboard_scalar(board, "Avg samples per sec", step, rate));
+    if (record->scores->tokens > 0)
+        VT_TRY(vt_tensorboard_scalar(board, "Tokens per sec", step, rate * (double)record->scores->tokens));
 done:
     return status;
 }
@@ -179,9 +189,12 @@ vt_status vt_record_step(vt_record *record, const vt_record_step_figures *figure
     vt_status status = VT_OK;
     if (record == NULL) return VT_OK;
     step_sums *sums = &record->sums;
-    VT_TRY(vt_rows_add(record->metrics, "%lld,%lld,%.9g,%.9g,%.9g,%.9g,%.9g\n", (long long)figures->step,
+    char exponential[VT_NUMBER_SIZE] = "";
+    if (record->scores->exponential != NULL)
+        snprintf(exponential, sizeof exponential, ",%.9g", vt_text_plain_nan(exp(figures->loss)));
+    VT_TRY(vt_rows_add(record->metrics, "%lld,%lld,%.9g,%.9g,%.9g,%.9g,%.9g%s\n", (long long)figures->step,
                        (long long)figures->epoch, figures->loss, figures->learning_rate, figures->gradient_norm,
-                       (double)figures->samples / figures->seconds, figures->waited / figures->seconds));
+                       (double)figures->samples / figures->seconds, figures->waited / figures->seconds, exponential));
     add_step(&record->epoch_sums, figures);
     vt_sparkline_add(&record->history, figures->loss);
     show_progress(record, figures);
@@ -269,7 +282,7 @@ done:
 static void log_scores(const vt_record *record, const vt_evaluation *validation)
 {
     vt_text line = {0};
-    if (validation->count == 0) return;
+    if (validation->count == 0 || record->scores->title == NULL) return;
     for (int64_t i = 0; i < validation->count; i++)
         vt_text_append(&line, " %s=%.4f", record->scores->names[i], validation->model.values[1 + i]);
     vt_log_info("  Valid %s:%s", record->scores->title, line.characters);
@@ -285,6 +298,8 @@ vt_status vt_record_validation(vt_record *record, int64_t step, const vt_evaluat
     vt_log_info("  Avg val loss=%s", vt_text_float((float)validation->loss, number));
     vt_log_info("  Total validation time: %s sec", vt_text_double(validation->seconds, number));
     log_scores(record, validation);
+    if (record->scores->tell_epoch != NULL)
+        record->scores->tell_epoch(record->epoch.epoch, record->epoch_count, record->epoch.mean_loss, validation);
     VT_TRY(write_validation_points(record, step, validation));
     VT_TRY(vt_epochs_add(record->epochs, &record->epoch, validation));
     if (vt_run_report_write(record->run_directory) != VT_OK) { /* no reason to end a run */

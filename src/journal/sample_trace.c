@@ -40,8 +40,10 @@ void vt_sample_trace_add(vt_rows *trace, int64_t step, int64_t epoch, const vt_b
 {
     vt_text rows = {0};
     if (trace == NULL || batch->samples == NULL || batch->sample_count == 0) return;
+    vt_text_append(&rows, "%s", "");
     for (int64_t i = 0; i < batch->sample_count; i++) {
         char place[4096];
+        if (batch->samples[i] < 0) continue;
         batch->source->kind->describe(batch->source, batch->samples[i], place, sizeof place);
         vt_text_append(&rows, "%lld,%lld,%lld,%lld,", (long long)step, (long long)epoch,
                        (long long)(batch->first_in_batch + i), (long long)batch->samples[i]);

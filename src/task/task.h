@@ -13,12 +13,19 @@ typedef struct vt_task_kind vt_task_kind;
 
 /* What the task's scores are called. */
 typedef struct {
-    const char *title;                  /* of all of them: "RMSE by channel" */
+    const char *title;                  /* of all of them: "RMSE by channel"; NULL: the log doesn't list them */
     const char *column;                 /* what their columns of epochs.csv begin with: "rmse" */
     const char *baseline, *baseline_is; /* "persistence", "nothing changes" */
     char *curve;                        /* of the first one: "RMSE(u10m)/valid" */
     int64_t count;
     char **names; /* [count]: "t2m", or "2" of a channel without a name */
+    /* Of tasks whose samples are runs of tokens, else 0 and NULL: how many tokens, what the exponential of the loss is
+     * called, the log's own lines about an epoch (1 for the first) and about the test set (best NAN: no loss of the
+     * best checkpoint is known). */
+    int64_t tokens;
+    const char *exponential;
+    void (*tell_epoch)(int64_t epoch, int64_t epochs, double training_loss, const vt_evaluation *validation);
+    void (*tell_test)(double last, double best);
 } vt_score_names;
 
 /* What pictures show of the output: numbers [first, first + height * width) of one field. */
@@ -53,6 +60,8 @@ typedef struct {
     vt_score_names scores;
     const char *const *field_names; /* of the data, [field_count]; NULL: they have none. A checkpoint keeps them */
     int64_t field_count;
+    const char *const *vocabulary; /* the words that the model knows, [vocabulary_size]; NULL: none. Kept likewise */
+    int64_t vocabulary_size;
     const float *departure_stds; /* [field_count]: what departures from a climatology are divided by; or NULL */
     vt_normalisation normalisation[VT_BATCH_TENSORS]; /* of input, target, …, after vt_task_kind.place */
     /* In the back end's memory, after place. tendency [fields of the target]: the model predicts the change of the
@@ -83,8 +92,14 @@ struct vt_task_kind {
      * with nothing to compare is left out, and so is a score of it. */
     void (*score)(vt_task *task, const vt_pass *pass, vt_matrix prediction, vt_matrix target, const float *losses,
                   vt_scores_of *sums);
+    /* The loss of a set is the mean of its batches' means, a partial batch counting as one; else of its samples. */
+    bool by_batch;
+    /* Adds what follows from the means alone; NULL: nothing does. */
+    void (*finish)(const vt_task *task, vt_evaluation *evaluation);
+    /* What the end of the log says of the last validation loss, ", …", malloc'd; NULL: nothing. */
+    char *(*remark)(const vt_task *task, double loss);
     /* Does this configuration have a baseline? NULL: no. And its prediction for a micro-batch, laid out as the model's
-     * output, on the arena. */
+     * output, on the arena; NULL: `finish` knows its loss. */
     bool (*has_baseline)(const vt_config *config);
     vt_matrix (*baseline)(const vt_task *task, const vt_pass *pass, const vt_model_tensor *tensors);
     /* NULL: no pictures. */

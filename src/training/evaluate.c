@@ -35,7 +35,7 @@ static void evaluate_micro_batch(vt_trainer *trainer, const vt_batch *batch, int
     vt_task *task = trainer->task;
     vt_micro_batch *samples = predict(trainer, batch, first, count);
     if (trainer->stage.is_last) add_scores(trainer, samples, samples->prediction, &evaluation->model);
-    if (trainer->stage.is_last && evaluation->has_baseline)
+    if (trainer->stage.is_last && evaluation->has_baseline && task->kind->baseline != NULL)
         add_scores(trainer, samples, task->kind->baseline(task, &samples->pass, samples->rollout->tensors),
                    &evaluation->baseline);
     vt_micro_batch_release(samples);
@@ -66,12 +66,20 @@ static void visit(const vt_trainer *trainer)
     vt_model_visit(trainer->model, trainer->in_flight[0].saved);
 }
 
+/* The batch's part of the loss, since it was `before`, becomes its mean, and counts as one. */
+static void take_mean(vt_scores_of *sums, const double before[2], int64_t global_count)
+{
+    sums->values[0] = before[0] + (sums->values[0] - before[0]) / (double)global_count;
+    sums->counts[0] = before[1] + (sums->counts[0] - before[1]) / (double)global_count;
+}
+
 vt_status vt_step_evaluate(vt_trainer *trainer, const vt_batch *batch, vt_evaluation *evaluation)
 {
     vt_status status = VT_OK;
     const int64_t micro = vt_trainer_micro_batch(trainer->config), parts = trainer->config->data_parallel;
     const int64_t most = (batch->global_count + parts - 1) / parts; /* samples of a rank */
     const vt_batch here = vt_batch_upload(trainer, batch);
+    const double before[2] = {evaluation->model.values[0], evaluation->model.counts[0]};
     trainer->record_anew = vt_world_ranks(trainer->world) > 1;
     for (int64_t first = 0; first < most; first += micro) {
         const int64_t left = batch->sample_count - first, count = left < micro ? left : micro;
@@ -82,6 +90,7 @@ vt_status vt_step_evaluate(vt_trainer *trainer, const vt_batch *batch, vt_evalua
     }
     vt_stage_finish(&trainer->stage);
     VT_TRY(trainer->backend->check(trainer->backend));
+    if (trainer->task->kind->by_batch) take_mean(&evaluation->model, before, batch->global_count);
     if (!isfinite(evaluation->model.values[0])) VT_TRY(check_batch(trainer, batch));
 done:
     return status;
@@ -96,7 +105,9 @@ void vt_step_evaluation_open(const vt_trainer *trainer, bool with_baseline, vt_e
 
 void vt_step_evaluation_finish(const vt_trainer *trainer, vt_evaluation *evaluation)
 {
+    const vt_task *task = trainer->task;
     vt_evaluation_finish(trainer->world, vt_trainer_counts_in_sums(trainer), evaluation);
+    if (task->kind->finish != NULL) task->kind->finish(task, evaluation);
 }
 
 vt_status vt_validate(vt_trainer *trainer, vt_loader *loader, bool with_baseline, vt_evaluation *validation)

@@ -11,10 +11,10 @@
 
 const vt_run_progress vt_run_progress_start = {.validation_loss = NAN, .best_loss = INFINITY, .persistence_loss = NAN};
 
-vt_loop_length vt_loop_length_of(const vt_config *config, int64_t samples, const vt_run_progress *progress)
+vt_loop_length vt_loop_length_of(const vt_config *config, int64_t batches, const vt_run_progress *progress)
 {
     const int64_t before = progress->step - progress->epoch_steps, left = config->num_iters - before;
-    vt_loop_length length = {.epochs = config->num_epochs, .steps_per_epoch = samples / config->global_batch_size};
+    vt_loop_length length = {.epochs = config->num_epochs, .steps_per_epoch = batches};
     if (config->num_iters != VT_UNSET_INTEGER) {
         length.epochs = progress->epoch;
         if (left >= length.steps_per_epoch && length.steps_per_epoch > 0) {
@@ -101,17 +101,16 @@ static vt_status note_step(vt_loop *loop, const vt_step_figures *figures, double
     vt_status status = VT_OK;
     vt_trainer *trainer = loop->trainer;
     vt_run_progress *progress = &loop->progress;
-    const int64_t samples = vt_trainer_config(trainer)->global_batch_size;
     progress->step = figures->step;
     progress->epoch_steps++;
-    progress->epoch_samples += samples;
+    progress->epoch_samples += figures->samples;
     progress->validation_loss = NAN;
     vt_record_step_figures step = {.step = figures->step,
                                    .epoch = progress->epoch + 1,
                                    .epochs = loop->length.epochs,
                                    .step_of_epoch = progress->epoch_steps,
                                    .steps_per_epoch = loop->length.steps_per_epoch,
-                                   .samples = samples,
+                                   .samples = figures->samples,
                                    .waited = waited,
                                    .seconds = seconds,
                                    .loss = figures->loss,
@@ -280,7 +279,7 @@ static vt_step_times times_of_epoch(const vt_loop *loop)
 static vt_status note_epoch(vt_loop *loop, bool told)
 {
     const vt_run_progress *progress = &loop->progress;
-    const int64_t steps = progress->epoch_samples / vt_trainer_config(loop->trainer)->global_batch_size;
+    const int64_t steps = progress->epoch_steps;
     vt_record_epoch_figures whole = {.epoch = progress->epoch + 1,
                                      .step = progress->step,
                                      .steps = steps,

@@ -13,10 +13,10 @@ typedef struct {
     int64_t steps_per_epoch; /* fewer than the data have when num_iters is smaller than an epoch */
 } vt_loop_length;
 
-/* From the samples of the training set: floor(samples / batch) steps an epoch, and floor(num_iters / that) epochs; if
- * that is 0, one epoch of num_iters steps. A run that continues counts from the beginning of its current epoch, since
- * the epochs before may have had another batch size, or other data. */
-vt_loop_length vt_loop_length_of(const vt_config *config, int64_t samples, const vt_run_progress *progress);
+/* From the batches of the training set: as many steps an epoch, and floor(num_iters / that) epochs; if that is 0, one
+ * epoch of num_iters steps. A run that continues counts from the beginning of its current epoch, since the epochs
+ * before may have had another batch size, or other data. */
+vt_loop_length vt_loop_length_of(const vt_config *config, int64_t batches, const vt_run_progress *progress);
 
 typedef struct {
     vt_trainer *trainer;

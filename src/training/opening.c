@@ -230,7 +230,7 @@ vt_status vt_opening_log(const vt_opening *opening)
     log_configuration_name(config);
     const vt_task *task = vt_trainer_task(opening->trainer);
     if (task->kind->log_data != NULL) task->kind->log_data(task);
-    vt_reader_log(config, opening->world, opening->training, opening->validation);
+    vt_reader_log(config, opening->world, opening->training, opening->validation, opening->test);
     if (task->kind->log_limits != NULL) task->kind->log_limits(opening->training, opening->validation);
     log_samples(opening);
     log_model(opening);

@@ -12,7 +12,7 @@ typedef struct {
     const vt_world *world;
     const vt_trainer *trainer;
     const vt_plan *plan;
-    const vt_source *training, *validation;
+    const vt_source *training, *validation, *test; /* test NULL: none */
     const char *run_directory;
     vt_loop_length length;
     int64_t batches; /* of a whole epoch */

@@ -20,10 +20,10 @@ static size_t ring_bytes(const vt_trainer *trainer)
     const vt_source_kind *source = vt_source_kind_of(config);
     const vt_span rows = vt_model_kind_of(config)->part_needed(config, trainer->parallel->own);
     const size_t held = source->held_bytes != NULL ? 2 * source->held_bytes(config, rows) : 0;
-    const int64_t samples = config->global_batch_size / config->data_parallel;
     size_t bytes = held;
     for (int training = 0; training < 2; training++) {
         const int64_t batches = (training ? config->prefetch : VT_VALIDATION_PREFETCH) + 1;
+        const int64_t samples = vt_reader_batch(config, training) / config->data_parallel;
         const unsigned unread = source->reading != NULL ? vt_stage_unread(config, trainer->world, training) : 0;
         for (int t = 0; t < trainer->tensor_count; t++)
             if ((unread & 1u << t) == 0) bytes += (size_t)(batches * samples) * vt_tensor_bytes(&trainer->specs[t]);

@@ -28,6 +28,12 @@ int64_t vt_reader_workers(const vt_config *config, const vt_world *world)
     return spare < 1 ? 1 : spare > MOST_WORKERS ? MOST_WORKERS : spare;
 }
 
+int64_t vt_reader_batch(const vt_config *config, bool training)
+{
+    const int64_t own = training ? VT_UNSET_INTEGER : config->test_batch_size;
+    return own != VT_UNSET_INTEGER ? own * config->data_parallel : config->global_batch_size;
+}
+
 static void *allocate_pinned(size_t bytes, void *context)
 {
     vt_backend *backend = context;
@@ -45,10 +51,11 @@ vt_status vt_reader_open_loader(const vt_config *config, const vt_world *world, 
                                 bool indices_only, vt_source *source, vt_loader **loader)
 {
     vt_loader_options options = {.source = source,
-                                 .global_batch_size = config->global_batch_size,
+                                 .global_batch_size = vt_reader_batch(config, training),
                                  .part = vt_world_coordinate(world, VT_AXIS_DATA),
                                  .parts = vt_world_layout(world)->size[VT_AXIS_DATA],
-                                 .drop_last = training,
+                                 .drop_last = training && source->kind->blank == NULL,
+                                 .fill = training && source->kind->blank != NULL,
                                  .shuffle = training && config->shuffle,
                                  .seed = (uint64_t)config->seed,
                                  .prefetch = training ? config->prefetch : VT_VALIDATION_PREFETCH,
@@ -66,7 +73,7 @@ vt_status vt_reader_open_loader(const vt_config *config, const vt_world *world, 
 }
 
 void vt_reader_log(const vt_config *config, const vt_world *world, const vt_source *training,
-                   const vt_source *validation)
+                   const vt_source *validation, const vt_source *test)
 {
     const long long workers = (long long)vt_reader_workers(config, world);
     if (training->kind->log == NULL) return;
@@ -75,7 +82,7 @@ void vt_reader_log(const vt_config *config, const vt_world *world, const vt_sour
                                    : config->num_data_workers == VT_UNSET_INTEGER
                                        ? " (num_data_workers is not set: the cores to spare)"
                                        : "");
-    training->kind->log(training, validation, threads);
+    training->kind->log(training, validation, test, threads);
     free(threads);
 }
 
@@ -124,15 +131,15 @@ void vt_reader_open_cache(const vt_config *config, const vt_world *world, double
 }
 
 /* What any rank that has a part of a sample couldn't read is bad for all of them. */
-static vt_status replace_bad(const vt_config *config, vt_world *world, vt_loader *loader, const vt_batch *batch,
-                             int64_t *replaced)
+static vt_status replace_bad(vt_world *world, vt_loader *loader, const vt_batch *batch, int64_t *replaced)
 {
     vt_status status = VT_OK;
-    const size_t size = (size_t)config->global_batch_size;
+    const int64_t whole = vt_loader_options_of(loader)->global_batch_size;
+    const size_t size = (size_t)whole;
     double *counts = vt_allocate(size, sizeof *counts, "a batch's bad samples");
     bool *bad = vt_allocate(size, sizeof *bad, "a batch's bad samples");
     for (int64_t i = 0; i < batch->sample_count; i++) counts[batch->first_in_batch + i] = batch->bad[i];
-    vt_world_sum(world, counts, config->global_batch_size);
+    vt_world_sum(world, counts, whole);
     for (size_t i = 0; i < size; i++) *replaced += counts[i] > 0;
     for (int64_t i = 0; i < batch->sample_count; i++) bad[i] = counts[batch->first_in_batch + i] > 0;
     status = vt_world_agree(world, vt_loader_replace_bad(loader, batch, bad));
@@ -149,7 +156,7 @@ vt_status vt_reader_next(const vt_trainer *trainer, vt_loader *loader, const vt_
     vt_status status = vt_loader_next(loader, batch, waited);
     VT_TRY(vt_world_agree(world, status));
     if (config->skip_bad_samples && *batch != NULL && (*batch)->bad != NULL)
-        VT_TRY(replace_bad(config, world, loader, *batch, replaced));
+        VT_TRY(replace_bad(world, loader, *batch, replaced));
 done:
     return status;
 }

@@ -14,6 +14,9 @@ enum { VT_VALIDATION_PREFETCH = 1 };
 /* This rank's part of a set: the rows that its tokens touch. */
 vt_status vt_reader_open_source(const vt_config *config, const vt_world *world, vt_set set, vt_source **source);
 
+/* Samples of a global batch, of training or else of validation and test. */
+int64_t vt_reader_batch(const vt_config *config, bool training);
+
 /* Reader threads: num_data_workers if it is set, otherwise one for each core of this rank that does not compute, at
  * least one. */
 int64_t vt_reader_workers(const vt_config *config, const vt_world *world);
@@ -28,9 +31,9 @@ vt_status vt_reader_open_loader(const vt_config *config, const vt_world *world, 
 void vt_reader_open_cache(const vt_config *config, const vt_world *world, double needed, vt_source *training,
                           vt_source *validation);
 
-/* Says in the log how the training set is read; warns of samples that are in both sets. */
+/* Says in the log how the training set is read; warns of samples that are in both sets. test NULL: there is none. */
 void vt_reader_log(const vt_config *config, const vt_world *world, const vt_source *training,
-                   const vt_source *validation);
+                   const vt_source *validation, const vt_source *test);
 
 /* Collective: fails on all ranks when one can't read. *batch is NULL after the epoch's last. With skip_bad_samples,
  * what could not be read is replaced, in the same way on all ranks that share a sample, and *replaced is increased by

@@ -48,7 +48,8 @@ static vt_status open_data(run_state *run)
     VT_CHECK(samples >= config->global_batch_size,
              "%s has %lld training samples, fewer than one batch (global_batch_size %lld); use a smaller batch",
              run->training->path, (long long)samples, (long long)config->global_batch_size);
-    run->length = vt_loop_length_of(config, samples, &vt_run_progress_start);
+    run->length =
+        vt_loop_length_of(config, vt_source_batches(run->training, config->global_batch_size), &vt_run_progress_start);
 done:
     return status;
 }
@@ -197,6 +198,7 @@ static vt_status log_opening(const run_state *run)
                                 .plan = &run->plan,
                                 .training = run->training,
                                 .validation = run->validation,
+                                .test = vt_test_set_source(run->test),
                                 .run_directory = run->start.directory,
                                 .length = run->length,
                                 .batches = vt_loader_batch_count(run->training_loader)};
@@ -220,15 +222,16 @@ static void log_finished(const run_state *run)
 static void log_result(const run_state *run, const vt_evaluation *last)
 {
     const vt_score_names *scores = &run->task->scores;
-    char loss[VT_NUMBER_SIZE], baseline[VT_NUMBER_SIZE];
-    if (isnan(last->baseline_loss)) {
-        vt_log_info("validation loss %s; run directory %s", vt_text_float((float)last->loss, loss),
-                    run->start.directory);
-        return;
-    }
-    vt_log_info("validation loss %s, %s (%s) %s: %.3f of it; run directory %s", vt_text_float((float)last->loss, loss),
-                scores->baseline, scores->baseline_is, vt_text_float((float)last->baseline_loss, baseline),
-                last->loss / last->baseline_loss, run->start.directory);
+    char number[VT_NUMBER_SIZE];
+    vt_text line = {0};
+    char *remark = run->task->kind->remark != NULL ? run->task->kind->remark(run->task, last->loss) : NULL;
+    vt_text_append(&line, "validation loss %s", vt_text_float((float)last->loss, number));
+    if (!isnan(last->baseline_loss))
+        vt_text_append(&line, ", %s (%s) %s: %.3f of it", scores->baseline, scores->baseline_is,
+                       vt_text_float((float)last->baseline_loss, number), last->loss / last->baseline_loss);
+    vt_log_info("%s%s; run directory %s", line.characters, remark != NULL ? remark : "", run->start.directory);
+    vt_text_close(&line);
+    free(remark);
 }
 
 static void close_run(run_state *run)
@@ -263,7 +266,8 @@ static vt_status train(run_state *run)
                     .progress = run->start.progress};
     VT_TRY(vt_loop_run(&loop, &last));
     vt_loader_close(&run->validation_loader); /* its ring makes room for the test set's */
-    VT_TRY(vt_test_set_score(run->test, run->trainer, run->start.directory));
+    VT_TRY(vt_test_set_score(run->test, run->trainer, run->start.directory,
+                             loop.progress.validation_loss <= loop.progress.best_loss));
     log_result(run, &last);
 done:
     vt_evaluation_close(&last);
@@ -284,7 +288,8 @@ static vt_status run_phases(run_state *run)
     VT_TRY(vt_start_open(&subject, !run->backend->shares_host_memory, &run->start));
     VT_TRY(vt_world_agree(world, open_trace(run)));
     VT_TRY(vt_world_agree(world, vt_start_restore(&subject, &run->start)));
-    run->length = vt_loop_length_of(run->config, run->training->sample_count, &run->start.progress);
+    run->length = vt_loop_length_of(run->config, vt_source_batches(run->training, run->config->global_batch_size),
+                                    &run->start.progress);
     if (run->start.progress.epoch >= run->length.epochs) {
         log_finished(run);
         goto done;
@@ -313,6 +318,7 @@ vt_status vt_run_training(const vt_config *config, const vt_launch *launch)
     vt_stop_watch(vt_config_max_seconds(config)); /* MPI_Init leaves the handlers alone, and may wait for long */
     VT_TRY(vt_world_open(config, launch, &run.world));
     if (vt_world_rank(run.world) != 0) vt_log_mute();
+    vt_log_bare_scripts(!config->log_prefix);
     status = run_phases(&run);
 done:
     if (status == VT_ERROR) vt_log_failure(vt_error_text());

@@ -265,7 +265,10 @@ vt_status vt_step_take(vt_trainer *trainer, vt_step_figures *figures)
     const int slot = (int)((trainer->steps_started - trainer->pending) % VT_STEPS_AHEAD);
     const vt_started_step *started = &trainer->started[slot];
     trainer->pending--;
-    *figures = (vt_step_figures){.step = started->index + 1, .learning_rate = started->learning_rate, .bad_sample = -1};
+    *figures = (vt_step_figures){.step = started->index + 1,
+                                 .samples = started->global_count,
+                                 .learning_rate = started->learning_rate,
+                                 .bad_sample = -1};
     VT_TRY(trainer->backend->wait(trainer->backend, slot));
     figures->loss = vt_text_plain_nan(started->state->losses / (double)(started->global_count * started->terms));
     figures->gradient_norm = isfinite(figures->loss) ? vt_text_plain_nan(started->state->gradient_norm) : (double)NAN;

@@ -5,8 +5,9 @@
 #include "training/trainer.h"
 
 typedef struct {
-    int64_t step; /* its number, 1 for the run's first */
-    double loss;  /* mean over the samples */
+    int64_t step;    /* its number, 1 for the run's first */
+    double loss;     /* mean over the samples */
+    int64_t samples; /* of all ranks */
     double learning_rate;
     double gradient_norm; /* before clipping; NAN or INFINITY: there was no update */
     double loss_scale;    /* of the step to come (fp16), 1 without one */

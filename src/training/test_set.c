@@ -1,11 +1,14 @@
 #include "training/test_set.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/text.h"
+#include "checkpoint/checkpoint.h"
 #include "source/sources.h"
+#include "storage/output_file.h"
 #include "training/reader.h"
 #include "training/step.h"
 #include "training/stop.h"
@@ -37,6 +40,11 @@ void vt_test_set_close(vt_test_set **set)
     *set = NULL;
 }
 
+const vt_source *vt_test_set_source(const vt_test_set *set)
+{
+    return set != NULL && set->obstacle == NULL ? set->source : NULL;
+}
+
 void vt_test_set_log(const vt_test_set *set, const vt_source *training, const vt_source *validation)
 {
     if (set == NULL) return;
@@ -48,9 +56,30 @@ void vt_test_set_log(const vt_test_set *set, const vt_source *training, const vt
     vt_source_warn_of_shared(validation, set->source);
 }
 
-vt_status vt_test_set_score(vt_test_set *set, vt_trainer *trainer, const char *run_directory)
+/* Collective. The loss with the best checkpoint's parameters; NAN: there is none. */
+static vt_status score_best(vt_trainer *trainer, vt_loader *loader, const char *run_directory, double *loss)
 {
     vt_status status = VT_OK;
+    vt_evaluation result = {0};
+    const vt_checkpoint_subject subject = vt_trainer_subject(trainer);
+    char *path = vt_text_format("%s/checkpoints/best", run_directory);
+    *loss = NAN;
+    const bool is_there = vt_world_rank(subject.world) == 0 && vt_output_exists(path);
+    if (!vt_world_any(subject.world, is_there)) goto done;
+    VT_TRY(vt_checkpoint_read_parameters(path, &subject, NULL));
+    VT_TRY(vt_validate(trainer, loader, false, &result));
+    *loss = result.loss;
+done:
+    vt_evaluation_close(&result);
+    free(path);
+    return status;
+}
+
+vt_status vt_test_set_score(vt_test_set *set, vt_trainer *trainer, const char *run_directory, bool last_is_best)
+{
+    vt_status status = VT_OK;
+    const vt_score_names *scores = &vt_trainer_task(trainer)->scores;
+    double best = NAN;
     const vt_config *config = vt_trainer_config(trainer);
     vt_world *world = vt_trainer_world(trainer);
     char number[VT_NUMBER_SIZE];
@@ -62,12 +91,17 @@ vt_status vt_test_set_score(vt_test_set *set, vt_trainer *trainer, const char *r
     VT_TRY(vt_world_agree(
         world, vt_reader_open_loader(config, world, vt_trainer_backend(trainer), false, false, set->source, &loader)));
     status = vt_validate(trainer, loader, false, &result);
-    if (status == VT_STOPPED) {
+    if (status == VT_OK) vt_log_script("Final test loss: %s", vt_text_double((double)(float)result.loss, number));
+    if (status == VT_OK && scores->tell_test != NULL) {
+        if (last_is_best)
+            best = result.loss;
+        else
+            status = score_best(trainer, loader, run_directory, &best);
+        if (status == VT_OK) scores->tell_test(result.loss, best);
+    } else if (status == VT_STOPPED) {
         vt_log_info("no final test loss: stopped by %s; `vitrain evaluate %s --split=test` computes it",
                     vt_stop_requested() ? vt_stop_reason() : "a signal to another rank", run_directory);
         status = VT_OK; /* all steps are done and saved */
-    } else if (status == VT_OK) {
-        vt_log_info("Final test loss: %s", vt_text_double((double)(float)result.loss, number));
     }
 done:
     vt_loader_close(&loader);

@@ -6,6 +6,7 @@
 #include "config/stages.h"
 #include "source/sources.h"
 #include "training/plan.h"
+#include "training/reader.h"
 #include "training/trainer_inside.h"
 
 vt_type vt_trainer_type(const vt_config *config)
@@ -38,8 +39,9 @@ static vt_status take_batch_memory(vt_trainer *trainer)
         started->losses = losses;
         started->samples = vt_allocate((size_t)own, sizeof(int64_t), "the trainer");
     }
+    const int64_t other = vt_reader_batch(config, false) / config->data_parallel, most = own > other ? own : other;
     for (int i = 0; i < trainer->tensor_count && !backend->shares_host_memory; i++) {
-        const size_t bytes = (size_t)own * vt_tensor_bytes(&trainer->specs[i]);
+        const size_t bytes = (size_t)most * vt_tensor_bytes(&trainer->specs[i]);
         VT_TRY(backend->allocate(backend, VT_MEMORY_DATA, bytes, &trainer->batch[i]));
         VT_TRY(backend->allocate(backend, VT_MEMORY_DATA, bytes, &trainer->staged[i]));
     }
@@ -249,6 +251,8 @@ vt_checkpoint_subject vt_trainer_subject(const vt_trainer *trainer)
                                    .sync = trainer->sync,
                                    .names = trainer->task->field_names,
                                    .name_count = trainer->task->field_count,
+                                   .vocabulary = trainer->task->vocabulary,
+                                   .vocabulary_size = trainer->task->vocabulary_size,
                                    .departure_stds = trainer->task->departure_stds};
 }
 

@@ -58,7 +58,7 @@ TEST(restarts_of_the_learning_rate)
 static vt_loop_length length_from(const vt_run_progress *progress, const char *settings, int64_t samples)
 {
     vt_config *config = config_with(1, settings, "");
-    vt_loop_length length = vt_loop_length_of(config, samples, progress);
+    vt_loop_length length = vt_loop_length_of(config, samples / config->global_batch_size, progress);
     vt_config_close(&config);
     return length;
 }

@@ -148,8 +148,9 @@ static void log_known(const vt_dataset *dataset)
     vt_text_close(&text);
 }
 
-static void log_sets(const vt_source *training, const vt_source *validation, const char *threads)
+static void log_sets(const vt_source *training, const vt_source *validation, const vt_source *test, const char *threads)
 {
+    (void)test;
     const vt_dataset *dataset = (const vt_dataset *)training;
     const char *obstacle = training->obstacle;
     const bool direct = dataset->options.direct;

@@ -38,9 +38,10 @@ static void describe(const vt_source *source, int64_t sample, char *buffer, int6
     snprintf(buffer, (size_t)size, "synthetic sample %lld", (long long)sample);
 }
 
-static void log_noise(const vt_source *training, const vt_source *validation, const char *threads)
+static void log_noise(const vt_source *training, const vt_source *validation, const vt_source *test,
+                      const char *threads)
 {
-    (void)training, (void)validation, (void)threads;
+    (void)training, (void)validation, (void)test, (void)threads;
     vt_log_info("reading: nothing; every batch is the same noise");
 }
 

@@ -147,8 +147,9 @@ const char *vt_volumes_reading_name(const vt_volumes *volumes)
     return volumes->boxes[0]->name == NULL ? "from .npy files" : names[volumes->boxes[0]->reach];
 }
 
-static void log_sets(const vt_source *training, const vt_source *validation, const char *threads)
+static void log_sets(const vt_source *training, const vt_source *validation, const vt_source *test, const char *threads)
 {
+    (void)test;
     const vt_volumes *sets[] = {(const vt_volumes *)training, (const vt_volumes *)validation};
     vt_log_info("reading: %s%s%s", vt_volumes_reading_name(sets[0]), training->is_constant ? "" : ", ",
                 training->is_constant ? "" : threads);

@@ -1,0 +1,41 @@
+/* A text as the numbers of its words: made once, in a file beside the text, and mapped. Nothing but the vocabulary is
+ * in memory. */
+#ifndef VT_SOURCE_TEXT_CORPUS_H
+#define VT_SOURCE_TEXT_CORPUS_H
+
+#include "source/text/vocabulary.h"
+
+typedef struct {
+    bool lower;        /* words in lower case */
+    bool unknown_word; /* words that are not in the vocabulary become <unk>; else they are left out */
+    /* Where the file goes if it can't be made beside the text; NULL: then an error. */
+    const char *other_directory;
+} vt_corpus_options;
+
+typedef struct {
+    char *path;          /* of the text */
+    int64_t token_count; /* that are kept */
+    int64_t unknown;     /* words of the text that are not in the vocabulary */
+    int64_t words;       /* of the text: token_count without the unknown words that are left out, or the same */
+    bool has_mark;       /* the text begins with a byte order mark, which is left out */
+    bool kept_upper;     /* letters beyond ASCII were left as they are, as this build can't make them lower case */
+    int bytes;           /* of a token: 2 or 4 */
+    int file;            /* its tokens lie there, from `offset` on */
+    int64_t offset;
+    const void *tokens;        /* the same, mapped */
+    vt_vocabulary *vocabulary; /* of a text that was opened without one: its words, with their counts; else NULL */
+    void *mapped;
+    size_t mapped_bytes;
+} vt_corpus;
+
+/* vocabulary NULL: the text's own words, and <unk> with unknown_word. Of several processes that open a text at once,
+ * one makes the file. Fails at what vt_split refuses, at a text without words, and at one whose vocabulary has one
+ * word. */
+vt_status vt_corpus_open(const char *path, const vt_vocabulary *vocabulary, const vt_corpus_options *options,
+                         vt_corpus **corpus);
+void vt_corpus_close(vt_corpus **corpus);
+
+/* Copies tokens as 32-bit numbers. Any thread. */
+void vt_corpus_read(const vt_corpus *corpus, int64_t first, int64_t count, int32_t *tokens);
+
+#endif

@@ -1,0 +1,141 @@
+#include "source/text/split.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+
+#ifdef VT_HAS_UNISTRING
+#include <unicase.h>
+#endif
+
+bool vt_split_lowers_all(void)
+{
+#ifdef VT_HAS_UNISTRING
+    return true;
+#else
+    return false;
+#endif
+}
+
+/* The character at `at` and its bytes; 0: not UTF-8 (too long a form, a surrogate, beyond 10FFFF, or cut off). */
+static int decode(const unsigned char *at, size_t left, uint32_t *character)
+{
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+    const int bytes = at[0] < 0x80 ? 1 : at[0] < 0xC0 ? 0 : at[0] < 0xE0 ? 2 : at[0] < 0xF0 ? 3 : at[0] < 0xF8 ? 4 : 0;
+    if (bytes == 0 || (size_t)bytes > left) return 0;
+    uint32_t value = bytes == 1 ? at[0] : at[0] & (0x7Fu >> bytes);
+    for (int i = 1; i < bytes; i++) {
+        if ((at[i] & 0xC0) != 0x80) return 0;
+        value = value << 6 | (at[i] & 0x3F);
+    }
+    *character = value;
+    return value < least[bytes] || value > 0x10FFFF || (value >= 0xD800 && value < 0xE000) ? 0 : bytes;
+}
+
+/* Those of Python's str.isspace(). */
+static bool is_space(uint32_t character)
+{
+    if (character <= 0x20) return character == 0x20 || (character >= 9 && character <= 13) || character >= 0x1C;
+    return character == 0x85 || character == 0xA0 || character == 0x1680 ||
+           (character >= 0x2000 && character <= 0x200A) || character == 0x2028 || character == 0x2029 ||
+           character == 0x202F || character == 0x205F || character == 0x3000;
+}
+
+/* Where a place of the text is, for messages. */
+static long long line_of(const char *text, size_t place)
+{
+    long long line = 1;
+    for (size_t i = 0; i < place; i++) line += text[i] == '\n';
+    return line;
+}
+
+/* One word's bytes in lower case. */
+typedef struct {
+    char *bytes;
+    size_t length, room;
+} lowered;
+
+static void lower_word(const char *word, size_t length, bool is_ascii, lowered *result)
+{
+    if (result->room <= length) {
+        result->room = 2 * length + 64;
+        result->bytes = vt_reallocate(result->bytes, result->room, 1, "a word");
+    }
+#ifdef VT_HAS_UNISTRING
+    if (!is_ascii) {
+        size_t made = 0;
+        uint8_t *lower = u8_tolower((const uint8_t *)word, length, NULL, NULL, NULL, &made);
+        if (lower == NULL) vt_memory_exhausted(length, "a word");
+        if (result->room < made) {
+            result->room = made;
+            result->bytes = vt_reallocate(result->bytes, result->room, 1, "a word");
+        }
+        memcpy(result->bytes, lower, made);
+        result->length = made;
+        free(lower);
+        return;
+    }
+#else
+    (void)is_ascii;
+#endif
+    for (size_t i = 0; i < length; i++)
+        result->bytes[i] = word[i] >= 'A' && word[i] <= 'Z' ? (char)(word[i] + ('a' - 'A')) : word[i];
+    result->length = length;
+}
+
+/* The end of the word that begins at `at`, and whether all of it is ASCII. */
+static vt_status find_end(const char *text, size_t size, const char *path, size_t at, size_t *end, bool *is_ascii)
+{
+    vt_status status = VT_OK;
+    const size_t begin = at;
+    *is_ascii = true;
+    while (at < size) {
+        uint32_t character = (unsigned char)text[at];
+        int bytes = 1;
+        if (character >= 0x80) bytes = decode((const unsigned char *)text + at, size - at, &character);
+        VT_CHECK(bytes > 0,
+                 "%s: line %lld, byte %zu of the file, 0x%02x, is not UTF-8; convert the file, for example with "
+                 "iconv -f latin1 -t utf-8",
+                 path, line_of(text, at), at, (unsigned char)text[at]);
+        VT_CHECK(character != 0, "%s: line %lld, byte %zu of the file is NUL; a text file was expected", path,
+                 line_of(text, at), at);
+        if (is_space(character)) break;
+        *is_ascii = *is_ascii && character < 0x80;
+        at += (size_t)bytes;
+        VT_CHECK(
+            at - begin <= VT_LONGEST_WORD,
+            "%s: line %lld, byte %zu of the file: a word of more than %d bytes begins here; words have blanks between "
+            "them",
+            path, line_of(text, begin), begin, VT_LONGEST_WORD);
+    }
+    *end = at;
+done:
+    return status;
+}
+
+vt_status vt_split(const char *text, size_t size, const char *path, bool lower,
+                   vt_status (*visit)(const char *word, size_t length, void *context), void *context,
+                   vt_split_facts *facts)
+{
+    static const char mark[] = "\xEF\xBB\xBF";
+    vt_status status = VT_OK;
+    lowered word = {0};
+    *facts = (vt_split_facts){.has_mark = size >= 3 && memcmp(text, mark, 3) == 0};
+    for (size_t at = facts->has_mark ? 3 : 0, end = 0; at < size; at = end) {
+        bool is_ascii = true;
+        VT_TRY(find_end(text, size, path, at, &end, &is_ascii));
+        if (end == at) { /* white space */
+            uint32_t character = 0;
+            end += (size_t)decode((const unsigned char *)text + at, size - at, &character);
+            continue;
+        }
+        facts->words++;
+        facts->kept_upper = facts->kept_upper || (lower && !is_ascii && !vt_split_lowers_all());
+        if (lower) lower_word(text + at, end - at, is_ascii, &word);
+        VT_TRY(visit(lower ? word.bytes : text + at, lower ? word.length : end - at, context));
+    }
+done:
+    free(word.bytes);
+    return status;
+}

@@ -1,0 +1,415 @@
+#include "source/text/text.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/random.h"
+#include "base/text.h"
+
+static const vt_source_kind vt_source_text_noise;
+
+enum { SETS = 3, NAMINGS = 3, WINDOWS_OF_ITEM = 64 };
+
+/* How the files of a data_dir may be called. */
+static const char *const file_names[NAMINGS][SETS] = {{"wiki.train.raw", "wiki.valid.raw", "wiki.test.raw"},
+                                                      {"wiki.train.tokens", "wiki.valid.tokens", "wiki.test.tokens"},
+                                                      {"train.txt", "valid.txt", "test.txt"}};
+static const char *const option_names[SETS] = {"train_data_path", "valid_data_path", "inf_data_path"};
+static const char *const set_names[SETS] = {"training", "validation", "test"};
+
+static bool is_noise(const vt_config *config)
+{
+    return config->data_loader_config == VT_LOADER_SYNTHETIC;
+}
+
+/* ---- files ---- */
+
+static bool is_file(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISREG(info.st_mode);
+}
+
+/* The one naming of which the directory has a file; -1: none. */
+static vt_status find_naming(const char *directory, int *naming)
+{
+    vt_status status = VT_OK;
+    *naming = -1;
+    for (int n = 0; n < NAMINGS; n++) {
+        bool any = false;
+        for (int set = 0; set < SETS; set++) {
+            char *path = vt_text_format("%s/%s", directory, file_names[n][set]);
+            any = any || is_file(path);
+            free(path);
+        }
+        VT_CHECK(!any || *naming < 0,
+                 "data_dir %s holds files of two sets, %s and %s; say which by train_data_path, "
+                 "valid_data_path and inf_data_path, or keep one there",
+                 directory, file_names[*naming][0], file_names[n][0]);
+        if (any) *naming = n;
+    }
+done:
+    return status;
+}
+
+vt_status vt_text_path(const vt_config *config, vt_set set, char **path)
+{
+    vt_status status = VT_OK;
+    const char *const options[SETS] = {config->train_data_path, config->valid_data_path, config->inf_data_path};
+    static const char *const below[SETS] = {"train", "valid", "test"};
+    size_t length = strlen(config->data_dir);
+    while (length > 0 && config->data_dir[length - 1] == '/') length--;
+    char *derived = vt_text_format("%.*s/%s", (int)length, config->data_dir, below[set]);
+    int naming = -1;
+    *path = NULL;
+    if (strcmp(options[set], derived) != 0 || is_file(derived)) { /* the option says it */
+        *path = vt_text_copy(options[set]);
+        goto done;
+    }
+    VT_TRY(find_naming(config->data_dir, &naming));
+    VT_CHECK(
+        naming >= 0 || set == VT_SET_TEST,
+        "data_dir %s: there is no text; expected wiki.train.raw, wiki.train.tokens or train.txt there, and so on "
+        "(docs/data.md says how to make them; `vitrain synth --text DIR` makes some), or files that train_data_path, "
+        "valid_data_path and inf_data_path name; `vitrain plan` needs only --vocab_size=N",
+        config->data_dir);
+    if (naming < 0) goto done;
+    *path = vt_text_format("%s/%s", config->data_dir, file_names[naming][set]);
+    if (is_file(*path)) goto done;
+    VT_CHECK(set == VT_SET_TEST, "data_dir %s has no %s file: %s is missing beside the other files of its set",
+             config->data_dir, set_names[set], file_names[naming][set]);
+    free(*path);
+    *path = NULL;
+done:
+    free(derived);
+    return status;
+}
+
+static bool has_test_set(const vt_config *config)
+{
+    char *path = NULL;
+    const bool has = !is_noise(config) && vt_text_path(config, VT_SET_TEST, &path) == VT_OK && path != NULL;
+    vt_error_clear(); /* of the other sets it is an error, too */
+    free(path);
+    return has;
+}
+
+vt_corpus_options vt_text_options(const vt_config *config)
+{
+    return (vt_corpus_options){
+        .lower = config->text_lower, .unknown_word = config->text_oov == VT_OOV_UNK, .other_directory = config->expdir};
+}
+
+static vt_status open_training(const vt_config *config, vt_corpus **corpus)
+{
+    vt_status status = VT_OK;
+    char *path = NULL;
+    const vt_corpus_options options = vt_text_options(config);
+    VT_TRY(vt_text_path(config, VT_SET_TRAINING, &path));
+    VT_TRY(vt_corpus_open(path, NULL, &options, corpus));
+done:
+    free(path);
+    return status;
+}
+
+vt_status vt_text_vocabulary(const vt_config *config, vt_vocabulary **vocabulary)
+{
+    vt_status status = VT_OK;
+    vt_corpus *corpus = NULL;
+    *vocabulary = NULL;
+    if (config->vocabulary != NULL) return vt_vocabulary_read(config->vocabulary, vocabulary);
+    VT_TRY(open_training(config, &corpus));
+    *vocabulary = corpus->vocabulary;
+    corpus->vocabulary = NULL;
+done:
+    vt_corpus_close(&corpus);
+    return status;
+}
+
+/* ---- of a configuration ---- */
+
+/* The number of words, unless it is set. */
+static vt_status complete(vt_config *config)
+{
+    vt_status status = VT_OK;
+    vt_vocabulary *vocabulary = NULL;
+    if (config->vocab_size > 0) return VT_OK; /* opening the text checks it */
+    VT_CHECK(!is_noise(config), "data_loader_config synthetic reads no text; give --vocab_size=N, the number of words");
+    VT_TRY(vt_text_vocabulary(config, &vocabulary));
+    config->vocab_size = vt_vocabulary_size(vocabulary);
+done:
+    vt_vocabulary_close(&vocabulary);
+    return status;
+}
+
+static int specs(const vt_config *config, vt_span part, vt_tensor_spec *list)
+{
+    (void)config;
+    list[VT_TENSOR_INPUT] = (vt_tensor_spec){"tokens", VT_TENSOR_INT32, 1, {part.count}};
+    list[VT_TENSOR_TARGET] = (vt_tensor_spec){"targets", VT_TENSOR_INT32, 1, {part.count}};
+    return 2;
+}
+
+/* ---- a set ---- */
+
+int64_t vt_text_windows(int64_t tokens, int64_t seq_len, int64_t stride)
+{
+    return tokens > seq_len ? (tokens - seq_len - 1) / stride + 1 : 0;
+}
+
+static void close_set(vt_source *source)
+{
+    vt_text_source *own = (vt_text_source *)source;
+    vt_corpus_close(&own->corpus);
+    vt_vocabulary_close(&own->vocabulary);
+    free((char *)(uintptr_t)source->path);
+    free(own);
+}
+
+static vt_status open_text(const vt_config *config, vt_text_source *own)
+{
+    vt_status status = VT_OK;
+    const vt_set set = own->source.set;
+    const vt_corpus_options options = vt_text_options(config);
+    char *path = NULL;
+    VT_TRY(vt_text_path(config, set, &path));
+    VT_CHECK(path != NULL, "data_dir %s has no test file; name one by inf_data_path", config->data_dir);
+    own->source.path = path;
+    VT_TRY(vt_text_vocabulary(config, &own->vocabulary));
+    const int64_t words = vt_vocabulary_size(own->vocabulary);
+    VT_CHECK(words <= own->vocab_size, "vocab_size %lld is less than the %lld words of the training text; leave it out",
+             (long long)own->vocab_size, (long long)words);
+    const bool own_words = set == VT_SET_TRAINING && config->vocabulary == NULL;
+    VT_TRY(vt_corpus_open(path, own_words ? NULL : own->vocabulary, &options, &own->corpus));
+    const vt_corpus *corpus = own->corpus;
+    own->source.whole_count = vt_text_windows(corpus->token_count, own->seq_len, own->stride);
+    VT_CHECK(own->source.whole_count > 0,
+             "%s has %lld known tokens (and %lld of words that are not in the vocabulary), but a window of seq_len "
+             "%lld needs "
+             "%lld; use a longer text, or a smaller --seq_len",
+             path, (long long)(corpus->words - corpus->unknown), (long long)corpus->unknown, (long long)own->seq_len,
+             (long long)own->seq_len + 1);
+done:
+    return status;
+}
+
+static vt_status open_set(const vt_config *config, vt_set set, vt_span part, vt_source **result)
+{
+    vt_status status = VT_OK;
+    enum { NOISE_WINDOWS = 1 << 16 };
+    const int64_t limit = set == VT_SET_TRAINING ? config->limit_nsamples : config->limit_nsamples_val;
+    vt_text_source *own = vt_allocate(1, sizeof *own, "a source");
+    vt_source *source = &own->source;
+    *source = (vt_source){.kind = is_noise(config) ? &vt_source_text_noise : &vt_source_text,
+                          .set = set,
+                          .option_name = option_names[set],
+                          .whole_count = NOISE_WINDOWS,
+                          .is_constant = is_noise(config)};
+    source->tensor_count = specs(config, part, source->specs);
+    own->seq_len = config->seq_len;
+    own->stride = config->stride;
+    own->vocab_size = config->vocab_size;
+    own->part = part;
+    own->unknown_word = config->text_oov == VT_OOV_UNK;
+    own->seed = (uint64_t)config->seed;
+    if (is_noise(config))
+        source->path = vt_text_copy("random words");
+    else
+        VT_TRY(open_text(config, own));
+    source->sample_count = source->whole_count;
+    if (limit != VT_UNSET_INTEGER && limit < source->sample_count) source->sample_count = limit;
+done:
+    if (status != VT_OK) vt_source_close(&source);
+    *result = source;
+    return status;
+}
+
+static void log_unknown(const vt_text_source *own, vt_text *line)
+{
+    const vt_corpus *corpus = own->corpus;
+    if (corpus->unknown == 0) return;
+    vt_text_append(line, "%s %lld of %lld %s tokens", strstr(line->characters, ";") == NULL ? ";" : " and",
+                   (long long)corpus->unknown, (long long)corpus->words, set_names[own->source.set]);
+}
+
+/* "text: 213886 training tokens, 12050 words; 10194 of 241211 test tokens are not among them: dropped" */
+static void log_sets(const vt_source *training, const vt_source *validation, const vt_source *test, const char *threads)
+{
+    const vt_text_source *sets[SETS] = {(const vt_text_source *)training, (const vt_text_source *)validation,
+                                        (const vt_text_source *)test};
+    vt_text line = {0};
+    bool kept_upper = false;
+    if (training->is_constant) {
+        vt_log_info("reading: random words, the same in every batch");
+        return;
+    }
+    vt_log_info("reading: %s", threads);
+    vt_text_append(&line, "text: %lld training tokens, %lld words", (long long)sets[0]->corpus->token_count,
+                   (long long)vt_vocabulary_size(sets[0]->vocabulary));
+    for (int i = 0; i < SETS; i++)
+        if (sets[i] != NULL) log_unknown(sets[i], &line);
+    if (strstr(line.characters, ";") != NULL)
+        vt_text_append(&line, " are not among them: %s", sets[0]->unknown_word ? "they become <unk>" : "dropped");
+    vt_log_info("%s", line.characters);
+    for (int i = 0; i < SETS; i++) {
+        if (sets[i] == NULL) continue;
+        if (sets[i]->corpus->has_mark)
+            vt_log_warning("%s begins with a byte order mark, which is left out", sets[i]->source.path);
+        kept_upper = kept_upper || sets[i]->corpus->kept_upper;
+    }
+    if (kept_upper)
+        vt_log_warning("this build has no libunistring: letters beyond A to Z are not made lower case; `make deps` "
+                       "installs it");
+    vt_text_close(&line);
+}
+
+static void describe(const vt_source *source, int64_t sample, char *buffer, int64_t size)
+{
+    const vt_text_source *own = (const vt_text_source *)source;
+    snprintf(buffer, (size_t)size, "%s, tokens %lld to %lld", source->path, (long long)(sample * own->stride),
+             (long long)(sample * own->stride + own->seq_len));
+}
+
+/* ---- reading: some windows at once ---- */
+
+typedef struct {
+    vt_read_plan plan;
+    const int64_t *samples;
+    int64_t count;
+    int32_t *tensors[VT_BATCH_TENSORS];
+} text_plan;
+
+static vt_read_plan *open_plan(vt_source *source)
+{
+    text_plan *own = vt_allocate(1, sizeof *own, "the plan of a batch");
+    own->plan.source = source;
+    return &own->plan;
+}
+
+static void close_plan(vt_read_plan *plan)
+{
+    free(plan);
+}
+
+static vt_status make_plan(vt_read_plan *plan, const int64_t *samples, int64_t count, void *const *tensors)
+{
+    text_plan *own = (text_plan *)plan;
+    own->samples = samples;
+    own->count = count;
+    for (int t = 0; t < 2; t++) own->tensors[t] = tensors[t];
+    plan->item_count = (count + WINDOWS_OF_ITEM - 1) / WINDOWS_OF_ITEM;
+    return VT_OK;
+}
+
+static void release_plan(vt_read_plan *plan)
+{
+    (void)plan;
+}
+
+static int64_t end_of_item(const text_plan *own, int64_t item)
+{
+    const int64_t end = (item + 1) * WINDOWS_OF_ITEM;
+    return end < own->count ? end : own->count;
+}
+
+static vt_status run_item(vt_read_plan *plan, int64_t item, vt_decoder *decoder)
+{
+    vt_status status = VT_OK;
+    const text_plan *own = (const text_plan *)plan;
+    const vt_text_source *source = (const vt_text_source *)plan->source;
+    const int64_t count = source->part.count;
+    (void)decoder;
+    for (int64_t i = item * WINDOWS_OF_ITEM; i < end_of_item(own, item); i++) {
+        const int64_t first = own->samples[i] * source->stride + source->part.first;
+        int32_t most = 0;
+        for (int t = 0; t < 2; t++) {
+            int32_t *tokens = own->tensors[t] + i * count;
+            if (own->tensors[t] == NULL) continue;
+            vt_corpus_read(source->corpus, first + t, count, tokens);
+            for (int64_t k = 0; k < count; k++) most = tokens[k] > most ? tokens[k] : most;
+        }
+        VT_CHECK(most < source->vocab_size,
+                 "%s.vitrain holds word %d, but there are %lld; remove that file, it is made anew", source->source.path,
+                 most, (long long)source->vocab_size);
+    }
+done:
+    return status;
+}
+
+static void retry_item(const vt_read_plan *plan, int64_t item, vt_decoder *decoder,
+                       void (*mark)(int64_t sample, void *context), void *context)
+{
+    const text_plan *own = (const text_plan *)plan;
+    (void)decoder;
+    for (int64_t i = item * WINDOWS_OF_ITEM; i < end_of_item(own, item); i++) mark(i, context);
+}
+
+static vt_file_extent extent_of(const vt_read_plan *plan, int64_t item, int64_t index)
+{
+    const text_plan *own = (const text_plan *)plan;
+    const vt_text_source *source = (const vt_text_source *)plan->source;
+    const vt_corpus *corpus = source->corpus;
+    const int64_t i = item * WINDOWS_OF_ITEM + index;
+    if (i >= end_of_item(own, item)) return (vt_file_extent){.bytes = -1};
+    return (vt_file_extent){.descriptor = corpus->file,
+                            .offset = corpus->offset +
+                                      (own->samples[i] * source->stride + source->part.first) * corpus->bytes,
+                            .bytes = (source->part.count + 1) * corpus->bytes};
+}
+
+/* A window that counts in no loss. */
+static void blank(const vt_source *source, void *const *tensors)
+{
+    const vt_text_source *own = (const vt_text_source *)source;
+    for (int64_t i = 0; i < own->part.count; i++) {
+        if (tensors[VT_TENSOR_INPUT] != NULL) ((int32_t *)tensors[VT_TENSOR_INPUT])[i] = 0;
+        if (tensors[VT_TENSOR_TARGET] != NULL) ((int32_t *)tensors[VT_TENSOR_TARGET])[i] = -1;
+    }
+}
+
+static const vt_reading reading = {.open = open_plan,
+                                   .close = close_plan,
+                                   .make = make_plan,
+                                   .release = release_plan,
+                                   .run = run_item,
+                                   .retry = retry_item,
+                                   .extent = extent_of};
+
+const vt_source_kind vt_source_text = {.name = "text",
+                                       .complete = complete,
+                                       .has_test_set = has_test_set,
+                                       .specs = specs,
+                                       .open = open_set,
+                                       .close = close_set,
+                                       .log = log_sets,
+                                       .describe = describe,
+                                       .blank = blank,
+                                       .reading = &reading};
+
+/* ---- data_loader_config: synthetic ---- */
+
+/* A constant source: the sample is a place in the batch. */
+static vt_status read_noise(vt_source *source, int64_t sample, void *const *tensors)
+{
+    const vt_text_source *own = (const vt_text_source *)source;
+    const uint64_t key = vt_random_name_key("random words");
+    for (int t = 0; t < 2; t++)
+        for (int64_t i = 0; i < own->part.count; i++) {
+            const uint64_t place = (uint64_t)(sample * (own->seq_len + 1) + own->part.first + i + t);
+            ((int32_t *)tensors[t])[i] = (int32_t)(vt_random_element(own->seed, key, place) * (double)own->vocab_size);
+        }
+    return VT_OK;
+}
+
+static const vt_source_kind vt_source_text_noise = {.name = "random words",
+                                                    .specs = specs,
+                                                    .open = open_set,
+                                                    .close = close_set,
+                                                    .log = log_sets,
+                                                    .describe = describe,
+                                                    .blank = blank,
+                                                    .read = read_noise};

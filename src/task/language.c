@@ -1,0 +1,162 @@
+/* The next word of a text. Its score is perplexity, the exponential of the loss. The baseline knows how often each word
+ * is used in the training text, and nothing else. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/text.h"
+#include "source/text/text.h"
+#include "task/task.h"
+
+typedef struct {
+    vt_task task;
+    double baseline_loss; /* NAN: not known */
+    double floor;         /* perplexity of the source of a synthetic text; NAN: not known */
+} language;
+
+/* How many of `windows` windows have token `place` of the text among their targets. */
+static int64_t windows_with(int64_t place, const vt_text_source *set)
+{
+    const int64_t length = set->seq_len, stride = set->stride, last = set->source.sample_count - 1;
+    const int64_t low = place > length ? (place - length + stride - 1) / stride : 0, high = (place - 1) / stride;
+    const int64_t end = high < last ? high : last;
+    return place > 0 && end >= low ? end - low + 1 : 0;
+}
+
+/* The loss of the frequencies of the training text on the windows of the validation set; what it doesn't have counts
+ * once. */
+static double loss_of_frequencies(const vt_text_source *training, const vt_text_source *validation)
+{
+    enum { BLOCK = 4096 };
+    const int64_t *counts = vt_vocabulary_counts(training->vocabulary), size = vt_vocabulary_size(training->vocabulary);
+    const int64_t tokens = (validation->source.sample_count - 1) * validation->stride + validation->seq_len + 1;
+    int32_t block[BLOCK];
+    double all = 0, sum = 0, weights = 0;
+    for (int64_t i = 0; i < size; i++) all += counts[i] > 0 ? (double)counts[i] : 1;
+    for (int64_t first = 0; first < tokens; first += BLOCK) {
+        const int64_t count = tokens - first < BLOCK ? tokens - first : BLOCK;
+        vt_corpus_read(validation->corpus, first, count, block);
+        for (int64_t i = 0; i < count; i++) {
+            const double weight = (double)windows_with(first + i, validation);
+            const int64_t found = block[i] < size ? counts[block[i]] : 0;
+            sum -= weight * log((found > 0 ? (double)found : 1) / all);
+            weights += weight;
+        }
+    }
+    return sum / weights;
+}
+
+/* "perplexity 110.5" in entropy.txt beside the training text, which `vitrain synth --text` writes. */
+static double read_floor(const char *text)
+{
+    const char *slash = strrchr(text, '/');
+    double floor = NAN;
+    char *path = vt_text_format("%.*sentropy.txt", slash != NULL ? (int)(slash - text) + 1 : 0, text);
+    FILE *file = fopen(path, "re");
+    if (file != NULL && fscanf(file, "perplexity %lf", &floor) != 1) floor = NAN;
+    if (file != NULL) fclose(file);
+    free(path);
+    return floor;
+}
+
+static void tell_epoch(int64_t epoch, int64_t epochs, double training_loss, const vt_evaluation *validation)
+{
+    vt_log_script("[%lld/%lld] Train loss: %.5f, validation loss: %.5f", (long long)epoch, (long long)epochs,
+                  vt_text_plain_nan(training_loss), validation->loss);
+    vt_log_info("  Perplexity: train %.2f, valid %.2f", exp(vt_text_plain_nan(training_loss)), exp(validation->loss));
+}
+
+static void tell_test(double last, double best)
+{
+    if (isnan(best))
+        vt_log_info("Final test perplexity: %.2f", exp(last));
+    else
+        vt_log_info("Final test perplexity: %.2f, of the best checkpoint %.2f", exp(last), exp(best));
+}
+
+static vt_status language_open(const vt_config *config, const vt_source *training, const vt_source *validation,
+                               vt_task **task)
+{
+    language *own = vt_allocate(1, sizeof *own, "the task");
+    const vt_text_source *text = (const vt_text_source *)training;
+    own->task.kind = vt_task_kind_of(config);
+    own->task.config = config;
+    own->baseline_loss = own->floor = NAN;
+    own->task.scores = (vt_score_names){.column = "perplexity",
+                                        .baseline = "unigram",
+                                        .baseline_is = "word frequencies",
+                                        .curve = vt_text_copy("Perplexity/valid"),
+                                        .count = 1,
+                                        .tokens = config->seq_len,
+                                        .exponential = "perplexity",
+                                        .tell_epoch = tell_epoch,
+                                        .tell_test = tell_test};
+    own->task.scores.names = vt_allocate(1, sizeof *own->task.scores.names, "the scores' names");
+    own->task.scores.names[0] = vt_text_copy("valid");
+    *task = &own->task;
+    if (text == NULL || text->vocabulary == NULL) return VT_OK;
+    own->task.vocabulary = vt_vocabulary_words(text->vocabulary);
+    own->task.vocabulary_size = vt_vocabulary_size(text->vocabulary);
+    own->floor = read_floor(text->source.path);
+    if (config->vocabulary == NULL && validation != NULL)
+        own->baseline_loss = loss_of_frequencies(text, (const vt_text_source *)validation);
+    return VT_OK;
+}
+
+static void language_close(vt_task *task)
+{
+    vt_text_free_list(task->scores.names, task->scores.count);
+    free(task->scores.curve);
+    free(task);
+}
+
+static vt_status language_place(vt_task *task, vt_backend *backend, const vt_model *model, vt_span rows, int64_t batch)
+{
+    (void)task, (void)backend, (void)model, (void)rows, (void)batch;
+    return VT_OK;
+}
+
+static void language_score(vt_task *task, const vt_pass *pass, vt_matrix prediction, vt_matrix target,
+                           const float *losses, vt_scores_of *sums)
+{
+    (void)task, (void)prediction, (void)target;
+    for (int64_t i = 0; i < pass->batch; i++) sums->values[0] += (double)losses[i];
+    sums->counts[0] += (double)pass->batch;
+}
+
+static bool language_has_baseline(const vt_config *config)
+{
+    return config->data_loader_config != VT_LOADER_SYNTHETIC && config->vocabulary == NULL;
+}
+
+static void language_finish(const vt_task *task, vt_evaluation *evaluation)
+{
+    const language *own = (const language *)task;
+    evaluation->model.values[1] = exp(evaluation->loss);
+    if (!evaluation->has_baseline) return;
+    evaluation->baseline_loss = evaluation->baseline.values[0] = own->baseline_loss;
+    evaluation->baseline.values[1] = exp(own->baseline_loss);
+}
+
+static char *language_remark(const vt_task *task, double loss)
+{
+    const language *own = (const language *)task;
+    if (isnan(own->floor)) return vt_text_format(", perplexity %.2f", exp(loss));
+    return vt_text_format(", perplexity %.2f, %.3f of the text's own %.2f (entropy.txt)", exp(loss),
+                          exp(loss) / own->floor, own->floor);
+}
+
+static const char *const identity[] = {"task", "seq_len", "text_lower", "text_oov", NULL};
+
+const vt_task_kind vt_task_language = {.name = "language",
+                                       .identity = identity,
+                                       .open = language_open,
+                                       .close = language_close,
+                                       .place = language_place,
+                                       .score = language_score,
+                                       .by_batch = true,
+                                       .finish = language_finish,
+                                       .remark = language_remark,
+                                       .has_baseline = language_has_baseline};
