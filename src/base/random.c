@@ -73,3 +73,21 @@ void vt_random_permutation(uint64_t seed, uint64_t epoch, int64_t count, int64_t
         order[j] = swapped;
     }
 }
+
+int64_t vt_random_permuted(uint64_t seed, uint64_t epoch, int64_t count, int64_t index)
+{
+    enum { ROUNDS = 4 };
+    const uint64_t stream = vt_random_name_key("order of many samples") + epoch;
+    int half = 1;
+    while ((uint64_t)1 << (2 * half) < (uint64_t)count) half++;
+    const uint64_t mask = ((uint64_t)1 << half) - 1;
+    uint64_t place = (uint64_t)index;
+    do { /* what falls beyond `count` goes on, and comes back in the end */
+        for (int round = 0; round < ROUNDS; round++) {
+            const uint64_t left = place >> half, right = place & mask;
+            const uint64_t bits = random_bits(seed, stream, right << 2 | (uint64_t)round);
+            place = right << half | ((left ^ bits) & mask);
+        }
+    } while (place >= (uint64_t)count);
+    return (int64_t)place;
+}

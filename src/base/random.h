@@ -66,4 +66,8 @@ double vt_random_normal_quantile(double p);
 /* Fills order[0..count-1] with a permutation of 0..count-1 that depends only on (seed, epoch) (Fisher-Yates). */
 void vt_random_permutation(uint64_t seed, uint64_t epoch, int64_t count, int64_t *order);
 
+/* Place `index` of another permutation of 0..count-1, which likewise depends only on (seed, epoch), and needs no
+ * memory: four rounds of a Feistel network (Luby, Rackoff 1988). */
+int64_t vt_random_permuted(uint64_t seed, uint64_t epoch, int64_t count, int64_t index);
+
 #endif

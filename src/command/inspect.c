@@ -62,6 +62,8 @@ static vt_status look(const char *path, const vt_fields_form *form, bool verify,
         vt_inspect_checkpoint(path, false, verify, faults);
     } else if (holds(path, "metrics.csv") || holds(path, "checkpoints") || holds(path, "out.log")) {
         vt_inspect_run(path, verify, faults);
+    } else if (vt_inspect_holds_text(path)) {
+        vt_inspect_text(path, verify, faults);
     } else if (holds(path, "train") || holds(path, "valid") || holds(path, "stats") ||
                holds_yearly_files(path, form->variables != NULL)) {
         vt_inspect_data(path, form, verify, faults);
@@ -70,7 +72,7 @@ static vt_status look(const char *path, const vt_fields_form *form, bool verify,
         vt_error_clear();
         VT_CHECK(in_run,
                  "inspect: %s is not a directory of vitrain's: a checkpoint has checkpoint.h5, a run metrics.csv, data "
-                 "train/*YYYY.h5 (netCDF: with --variables)",
+                 "train/*YYYY.h5 (netCDF: with --variables), text train.txt or wiki.train.raw",
                  path);
         vt_inspect_checkpoint(checkpoint, false, verify, faults);
     }

@@ -5,7 +5,7 @@
 #include "base/status.h"
 #include "source/fields/fields_file.h"
 
-/* The three kinds (brief: in one line), each in a file inspect_*.c. They print on standard output. Missing or damaged
+/* Three of the kinds (brief: in one line), each in a file inspect_*.c. They print on standard output. Missing or damaged
  * parts are printed and counted in *faults. `verify`: read everything. */
 void vt_inspect_checkpoint(const char *directory, bool brief, bool verify, int *faults);
 void vt_inspect_data(const char *directory, const vt_fields_form *form, bool verify, int *faults);
@@ -16,5 +16,9 @@ void vt_inspect_fault(int *faults, const char *format, ...) __attribute__((forma
 
 /* A fault with the noted error as its sentence, unless `status` is VT_OK. */
 void vt_inspect_check(int *faults, vt_status status);
+
+/* Does the directory hold a text's files, and what they hold. */
+bool vt_inspect_holds_text(const char *directory);
+void vt_inspect_text(const char *directory, bool verify, int *faults);
 
 #endif

@@ -11,7 +11,7 @@ typedef struct {
     int64_t global_batch_size; /* of all parts together, which must divide it */
     int64_t part, parts;       /* this data-parallel rank, and how many there are; parts 0: one */
     bool drop_last;            /* true: a partial last batch is left out; false: it is kept, smaller */
-    bool shuffle;              /* vt_random_permutation(seed, epoch), else in order */
+    bool shuffle; /* vt_random_permutation(seed, epoch), of many samples vt_random_permuted; else in order */
     uint64_t seed;
     bool is_drawn; /* the samples of epoch e are e · sample_count + 0, 1, …; no `shuffle` */
 } vt_sampler_options;

@@ -6,8 +6,11 @@
 #include <utime.h>
 
 #include "base/memory.h"
+#include "base/random.h"
 #include "data/loader.h"
+#include "data/sampler.h"
 #include "settings.h"
+#include "source/synthetic/synthetic_text.h"
 #include "source/text/split.h"
 #include "task/task.h"
 #include "test.h"
@@ -370,12 +373,12 @@ TEST(files_of_a_directory)
 {
     char *path = NULL;
     vt_config *config = text_config("vocab_size=9");
-    EXPECT_ERROR(vt_text_path(config, VT_SET_TRAINING, &path), "there is no text; expected wiki.train.raw");
+    EXPECT_ERROR(vt_text_path(config, VT_SET_TRAINING, &path),
+                 "has no training text; expected wiki.train.raw, wiki.train.tokens or train.txt there");
     EXPECT_OK(vt_text_path(config, VT_SET_TEST, &path));
     EXPECT(path == NULL && !vt_source_text.has_test_set(config));
     write_text("wiki.valid.raw", "a", 1);
-    EXPECT_ERROR(vt_text_path(config, VT_SET_TRAINING, &path), "has no training file");
-    free(path);
+    EXPECT_ERROR(vt_text_path(config, VT_SET_TRAINING, &path), "has no training text; expected");
     write_text("wiki.train.raw", "a b", 3);
     EXPECT_OK(vt_text_path(config, VT_SET_TRAINING, &path));
     EXPECT(path != NULL && strstr(path, "/wiki.train.raw") != NULL);
@@ -460,4 +463,62 @@ TEST(loss_of_word_frequencies)
         vt_source_close(&validation);
         vt_config_close(&config);
     }
+}
+
+/* ---- a text of a known entropy ---- */
+
+/* What the words are drawn by is what the perplexities are computed from. */
+TEST(perplexities_of_a_synthetic_language)
+{
+    enum { TOKENS = 300000 };
+    vt_text_language *language = vt_text_language_open(5);
+    const vt_text_perplexities of = vt_text_language_perplexities(language);
+    double all = 0, exact = 0, single = 0,
+           *counts = vt_test_owned(vt_allocate(VT_TEXT_WORDS, sizeof *counts, "a test"));
+    for (int w = 0; w < VT_TEXT_WORDS; w++) all += vt_text_language_probability(language, 12, 345, w);
+    EXPECT(fabs(all - 1) < 1e-12, "%g", all);
+    for (int i = 0, last_but_one = 0, last = 1; i < TOKENS; i++) {
+        const int word = vt_text_language_next(language, last_but_one, last, vt_random_element(3, 4, (uint64_t)i));
+        exact -= log(vt_text_language_probability(language, last_but_one, last, word)) / TOKENS;
+        counts[word]++;
+        last_but_one = last;
+        last = word;
+    }
+    for (int w = 0; w < VT_TEXT_WORDS; w++)
+        if (counts[w] > 0) single -= counts[w] / TOKENS * log(counts[w] / TOKENS);
+    EXPECT(fabs(exp(exact) / of.exact - 1) < 0.01, "%g, expected %g", exp(exact), of.exact);
+    EXPECT(fabs(exp(single) / of.one_word - 1) < 0.01, "%g, expected %g", exp(single), of.one_word);
+    EXPECT(of.exact < of.two_words && of.two_words < of.one_word);
+    EXPECT(strlen(vt_text_language_word(language, 999)) == 6);
+    vt_text_language_close(&language);
+}
+
+/* ---- texts with more windows than an order has memory for ---- */
+
+TEST(order_without_memory)
+{
+    static const int64_t counts[] = {1, 2, 3, 5, 64, 65, 300, 4097};
+    char *seen = vt_test_owned(vt_allocate(4097, 1, "a test"));
+    int64_t same = 0;
+    for (int c = 0; c < 8; c++) {
+        memset(seen, 0, 4097);
+        for (int64_t i = 0; i < counts[c]; i++) {
+            const int64_t place = vt_random_permuted(9, 2, counts[c], i);
+            EXPECT(place >= 0 && place < counts[c] && !seen[place], "%lld of %lld", (long long)i, (long long)counts[c]);
+            seen[place] = 1;
+        }
+    }
+    for (int64_t i = 0; i < 4097; i++)
+        same += vt_random_permuted(9, 2, 4097, i) == vt_random_permuted(9, 3, 4097, i) ||
+                vt_random_permuted(9, 2, 4097, i) == i;
+    EXPECT(same < 20, "%lld of 4097 places are the same", (long long)same);
+    const vt_sampler_options options = {
+        .sample_count = INT64_C(1) << 40, .global_batch_size = 6, .part = 1, .parts = 2, .shuffle = true, .seed = 1};
+    vt_sampler *sampler = vt_sampler_open(&options);
+    const vt_sampler_slice slice = vt_sampler_batch(sampler, 3, 1000);
+    EXPECT(slice.count == 3 && slice.first_in_batch == 3 &&
+           vt_sampler_batch_count(sampler) == ((INT64_C(1) << 40) + 5) / 6);
+    for (int64_t i = 0; i < 3; i++)
+        EXPECT(slice.samples[i] == vt_random_permuted(1, 3, options.sample_count, 6000 + 3 + i));
+    vt_sampler_close(&sampler);
 }

@@ -106,6 +106,7 @@ static bool map_file(const char *path, const header *wanted, vt_corpus *corpus)
     if (mapped == MAP_FAILED) return false;
     corpus->mapped = mapped;
     corpus->mapped_bytes = bytes;
+    corpus->text_bytes = (double)head.text_bytes;
     corpus->token_count = head.token_count;
     corpus->unknown = head.unknown;
     corpus->words = head.words;
@@ -273,20 +274,21 @@ done:
 }
 
 /* Where the file of a text may be: beside it, or where other_directory says; the second may be NULL. */
-static void name_files(const char *path, const vt_corpus_options *options, char *files[2])
+static void name_files(const char *path, const vt_corpus_options *options, char *files[3])
 {
-    char *whole = realpath(path, NULL);
+    char *whole = realpath(path, NULL), *own = vt_text_format("-%lld", (long long)getpid());
     files[0] = vt_text_format("%s.vitrain", path);
-    files[1] = NULL;
+    files[1] = files[2] = NULL;
     if (options->other_directory != NULL && whole != NULL)
-        files[1] = vt_text_format("%s/text-%016llx.vitrain", options->other_directory,
-                                  (unsigned long long)vt_random_name_key(whole));
+        files[1] = vt_text_format("%s/text-%016llx%s.vitrain", options->other_directory,
+                                  (unsigned long long)vt_random_name_key(whole), options->keep_nothing ? own : "");
     free(whole);
+    free(own);
 }
 
-static bool map_either(char *const files[2], const header *wanted, vt_corpus *corpus)
+static bool map_either(char *const *files, const header *wanted, vt_corpus *corpus)
 {
-    for (int i = 0; i < 2 && files[i] != NULL; i++) {
+    for (int i = 0; files[i] != NULL; i++) {
         if (map_file(files[i], wanted, corpus)) return true;
         unmap_file(corpus);
     }
@@ -307,7 +309,7 @@ vt_status vt_corpus_open(const char *path, const vt_vocabulary *vocabulary, cons
 {
     vt_status status = VT_OK;
     struct stat info;
-    char *files[2];
+    char *files[3]; /* NULL ends them */
     vt_corpus *corpus = vt_allocate(1, sizeof *corpus, "a text");
     const int text = open(path, O_RDONLY | O_CLOEXEC);
     *corpus = (vt_corpus){.path = vt_text_copy(path), .file = -1};
@@ -316,14 +318,15 @@ vt_status vt_corpus_open(const char *path, const vt_vocabulary *vocabulary, cons
     VT_CHECK(S_ISREG(info.st_mode), "%s is not a file; expected a text in UTF-8", path);
     VT_CHECK(info.st_size > 0, "%s is empty; expected a text in UTF-8", path);
     const header wanted = expected(&info, vocabulary, options);
-    if (map_either(files, &wanted, corpus)) goto done;
+    if (!options->anew && map_either(files, &wanted, corpus)) goto done;
     /* one process makes it and the others wait, where the file system knows locks; elsewhere each makes it */
-    if (flock(text, LOCK_EX) == 0 && map_either(files, &wanted, corpus)) goto done;
-    const bool elsewhere = files[1] != NULL && !can_write_beside(path);
+    if (!options->anew && flock(text, LOCK_EX) == 0 && map_either(files, &wanted, corpus)) goto done;
+    const bool elsewhere = files[1] != NULL && (options->keep_nothing || !can_write_beside(path));
     if (elsewhere) VT_TRY(vt_output_make_directory(options->other_directory));
     VT_TRY(make_file(files[elsewhere], corpus, text, vocabulary, options, wanted));
-    VT_CHECK(map_either(files, &wanted, corpus),
-             "%s: what was just written can't be read: the text %s is being changed", files[elsewhere], path);
+    const bool mapped = map_either(files + elsewhere, &wanted, corpus);
+    if (options->keep_nothing) unlink(files[elsewhere]);
+    VT_CHECK(mapped, "%s: what was just written can't be read: the text %s is being changed", files[elsewhere], path);
 done:
     if (text >= 0) close(text); /* and gives the lock back */
     for (int i = 0; i < 2; i++) free(files[i]);

@@ -10,10 +10,14 @@ typedef struct {
     bool unknown_word; /* words that are not in the vocabulary become <unk>; else they are left out */
     /* Where the file goes if it can't be made beside the text; NULL: then an error. */
     const char *other_directory;
+    bool keep_nothing; /* the file, which is made in other_directory then, is gone with the process; one that is beside
+                          the text and still right is used */
+    bool anew;         /* such a file isn't used either */
 } vt_corpus_options;
 
 typedef struct {
-    char *path;          /* of the text */
+    char *path; /* of the text */
+    double text_bytes;
     int64_t token_count; /* that are kept */
     int64_t unknown;     /* words of the text that are not in the vocabulary */
     int64_t words;       /* of the text: token_count without the unknown words that are left out, or the same */

@@ -34,25 +34,28 @@ static bool is_file(const char *path)
     return stat(path, &info) == 0 && S_ISREG(info.st_mode);
 }
 
-/* The one naming of which the directory has a file; -1: none. */
-static vt_status find_naming(const char *directory, int *naming)
+vt_status vt_text_find(const char *directory, vt_set set, char **path)
 {
     vt_status status = VT_OK;
-    *naming = -1;
+    int naming = -1;
+    *path = NULL;
     for (int n = 0; n < NAMINGS; n++) {
         bool any = false;
-        for (int set = 0; set < SETS; set++) {
-            char *path = vt_text_format("%s/%s", directory, file_names[n][set]);
-            any = any || is_file(path);
-            free(path);
+        for (int i = 0; i < SETS; i++) {
+            char *name = vt_text_format("%s/%s", directory, file_names[n][i]);
+            any = any || is_file(name);
+            if (i == (int)set && naming < 0 && is_file(name)) *path = vt_text_copy(name);
+            free(name);
         }
-        VT_CHECK(!any || *naming < 0,
+        VT_CHECK(!any || naming < 0,
                  "data_dir %s holds files of two sets, %s and %s; say which by train_data_path, "
                  "valid_data_path and inf_data_path, or keep one there",
-                 directory, file_names[*naming][0], file_names[n][0]);
-        if (any) *naming = n;
+                 directory, file_names[naming][0], file_names[n][0]);
+        if (any) naming = n;
     }
 done:
+    if (status != VT_OK) free(*path);
+    if (status != VT_OK) *path = NULL;
     return status;
 }
 
@@ -64,26 +67,18 @@ vt_status vt_text_path(const vt_config *config, vt_set set, char **path)
     size_t length = strlen(config->data_dir);
     while (length > 0 && config->data_dir[length - 1] == '/') length--;
     char *derived = vt_text_format("%.*s/%s", (int)length, config->data_dir, below[set]);
-    int naming = -1;
     *path = NULL;
     if (strcmp(options[set], derived) != 0 || is_file(derived)) { /* the option says it */
         *path = vt_text_copy(options[set]);
         goto done;
     }
-    VT_TRY(find_naming(config->data_dir, &naming));
+    VT_TRY(vt_text_find(config->data_dir, set, path));
     VT_CHECK(
-        naming >= 0 || set == VT_SET_TEST,
-        "data_dir %s: there is no text; expected wiki.train.raw, wiki.train.tokens or train.txt there, and so on "
-        "(docs/data.md says how to make them; `vitrain synth --text DIR` makes some), or files that train_data_path, "
-        "valid_data_path and inf_data_path name; `vitrain plan` needs only --vocab_size=N",
-        config->data_dir);
-    if (naming < 0) goto done;
-    *path = vt_text_format("%s/%s", config->data_dir, file_names[naming][set]);
-    if (is_file(*path)) goto done;
-    VT_CHECK(set == VT_SET_TEST, "data_dir %s has no %s file: %s is missing beside the other files of its set",
-             config->data_dir, set_names[set], file_names[naming][set]);
-    free(*path);
-    *path = NULL;
+        *path != NULL || set == VT_SET_TEST,
+        "data_dir %s has no %s text; expected %s, %s or %s there (docs/data.md says how to make them; `vitrain synth "
+        "--text DIR` makes some), or a file that %s names; `vitrain plan` needs only --vocab_size=N",
+        config->data_dir, set_names[set], file_names[0][set], file_names[1][set], file_names[2][set],
+        option_names[set]);
 done:
     free(derived);
     return status;

@@ -19,6 +19,9 @@ typedef struct {
 /* The file of a set; malloc'd. NULL: data_dir has none, which is an error but of a test set. */
 vt_status vt_text_path(const vt_config *config, vt_set set, char **path);
 
+/* The same of a directory, by the usual names; *path is NULL where there is none, or none of this set. */
+vt_status vt_text_find(const char *directory, vt_set set, char **path);
+
 /* The words of option `vocabulary`'s file, or else of the training text, with their counts there. */
 vt_status vt_text_vocabulary(const vt_config *config, vt_vocabulary **vocabulary);
 
