@@ -19,29 +19,6 @@ static double sum_tolerance(int64_t terms)
     return 4 * sqrt((double)terms) * unit + 4 * unit;
 }
 
-typedef struct {
-    vt_backend *plain, *fast;
-} pair;
-
-static pair open_pair(vt_cpu_isa isa)
-{
-    pair p = {0};
-    EXPECT_OK(vt_backend_open_cpu(VT_ISA_PLAIN, 0, &p.plain));
-    EXPECT_OK(path_open(isa, &p.fast));
-    return p;
-}
-
-static void close_pair(pair *p)
-{
-    EXPECT_OK(p->fast->check(p->fast));
-    vt_backend_close(&p->plain);
-    vt_backend_close(&p->fast);
-}
-
-#define FOR_EACH_PAIR(p)                                                                                               \
-    FOR_EACH_FAST_PATH(isa)                                                                                            \
-    for (pair p = open_pair(isa); p.fast != NULL; close_pair(&p))
-
 static void check_linear(pair *p, int64_t rows, int64_t in, int64_t out)
 {
     guarded x = guarded_random(rows, in, 1, 1), dy = guarded_random(rows, out, 2, 1);
@@ -158,6 +135,7 @@ GPU_TEST(layer_norm)
             for (int c = 0; c < 4; c++) check_layer_norm(&p, odd_sizes[r] % 200 + 1, odd_sizes[c], 0);
         check_layer_norm(&p, 13, 97, 100);
         check_layer_norm(&p, 65, 32, 0);
+        check_layer_norm(&p, 21, 2504, 0); /* too long for a GPU's registers */
     }
 }
 
@@ -216,20 +194,17 @@ TEST(large_numbers_make_no_denormal_ones)
             b->gelu_backward(b, (vt_gelu)kind, x.matrix, dy.matrix, dx.matrix, again.matrix);
             EXPECT(!has_underflown(), "gelu %d", kind);
         }
-        vt_attention_shape shape = {.batch = 1, .heads = 1, .head_dim = DIM, .queries = ROWS, .keys = ROWS};
-        guarded v = guarded_random(ROWS, DIM, 3, 1), k = guarded_random(ROWS, DIM, 4, 1);
-        guarded dq = guarded_open(ROWS, DIM), dk = guarded_open(ROWS, DIM), dv = guarded_open(ROWS, DIM);
-        guarded log_sum = guarded_open(1, ROWS);
+        const vt_attention_shape shape = {.batch = 1, .heads = 1, .head_dim = DIM, .queries = ROWS, .keys = ROWS};
+        guarded_attention a = guarded_attention_open(&shape, 30);
         for (int64_t d = 0; d < DIM; d++) { /* all maxima are the first key's: earlier sums are never scaled down */
-            k.matrix.data[d] = 6;
+            a.k.matrix.data[d] = 6;
             for (int64_t i = 0; i < ROWS; i++)
-                x.matrix.data[i * x.matrix.stride + d] = fabsf(x.matrix.data[i * x.matrix.stride + d]);
+                a.q.matrix.data[i * a.q.matrix.stride + d] = fabsf(a.q.matrix.data[i * a.q.matrix.stride + d]);
         }
         feclearexcept(FE_ALL_EXCEPT);
-        b->attention_forward(b, &shape, x.matrix, k.matrix, v.matrix, y.matrix, log_sum.matrix.data);
+        guarded_attention_forward(b, &a);
         EXPECT(!has_underflown(), "attention forward");
-        b->attention_backward(b, &shape, x.matrix, k.matrix, v.matrix, y.matrix, log_sum.matrix.data, dy.matrix,
-                              dq.matrix, dk.matrix, dv.matrix);
+        guarded_attention_backward(b, &a, &a);
         EXPECT(!has_underflown(), "attention backward");
         vt_backend_close(&b);
     }
@@ -270,41 +245,42 @@ GPU_TEST(fused_operations)
     }
 }
 
+/* Both sides of a pair on the same operands; backward continues from the oracle's forward. */
+static void attend(const pair *p, guarded_attention a[2])
+{
+    a[1] = a[0];
+    guarded_attention_renew(&a[1]);
+    for (int i = 0; i < 2; i++) {
+        guarded_attention_forward(i == 0 ? p->plain : p->fast, &a[i]);
+        guarded_attention_backward(i == 0 ? p->plain : p->fast, &a[i], &a[0]);
+    }
+}
+
 static void check_attention(pair *p, const vt_attention_shape *s, float scale)
 {
-    int64_t width = s->heads * s->head_dim;
-    guarded q = guarded_random(s->batch * s->queries, width, 1, scale);
-    guarded k = guarded_random(s->batch * s->keys, width, 2, 1), v = guarded_random(s->batch * s->keys, width, 3, 1);
-    guarded dout = guarded_random(s->batch * s->queries, width, 4, 1);
-    guarded out[2], log_sum[2], dq[2], dk[2], dv[2];
-    for (int i = 0; i < 2; i++) {
-        vt_backend *b = i == 0 ? p->plain : p->fast;
-        out[i] = guarded_open(s->batch * s->queries, width);
-        log_sum[i] = guarded_open(1, s->batch * s->heads * s->queries);
-        dq[i] = guarded_open(s->batch * s->queries, width);
-        dk[i] = guarded_open(s->batch * s->keys, width);
-        dv[i] = guarded_open(s->batch * s->keys, width);
-        b->attention_forward(b, s, q.matrix, k.matrix, v.matrix, out[i].matrix, log_sum[i].matrix.data);
-        b->attention_backward(b, s, q.matrix, k.matrix, v.matrix, out[0].matrix, log_sum[0].matrix.data, dout.matrix,
-                              dq[i].matrix, dk[i].matrix, dv[i].matrix);
-    }
+    guarded_attention a[2] = {guarded_attention_open(s, scale)};
+    attend(p, a);
     /* an error e in a score changes its weight by the factor 1 + e: scores of size scale · √dim are off by
      * sum_tolerance(dim) of that */
     double score_error = (double)scale * sqrt((double)s->head_dim) * sum_tolerance(s->head_dim);
-    double tolerance = sum_tolerance(s->keys) + 4 * score_error;
-    guarded_compare(&out[1], &out[0], tolerance, "attention out");
-    guarded_compare(&log_sum[1], &log_sum[0], tolerance, "attention log_sum");
-    guarded_compare(&dv[1], &dv[0], tolerance + sum_tolerance(s->queries), "attention dv");
-    if (s->keys > 1) { /* with a single key the weights are 1 and these gradients rounding noise */
-        guarded_compare(&dq[1], &dq[0], 4 * tolerance, "attention dq");
-        guarded_compare(&dk[1], &dk[0], 4 * tolerance + sum_tolerance(s->queries), "attention dk");
-    }
+    double out = sum_tolerance(s->keys) + 4 * score_error, sums = sum_tolerance(s->queries);
+    const bool one = s->keys == 1; /* then the weights are 1 and gradients of scores rounding noise */
+    guarded_attention_compare(&a[1], &a[0],
+                              (const double[]){out, out, one ? -1 : 4 * out, one ? -1 : 4 * out + sums, out + sums});
 }
 
 GPU_TEST(attention)
 {
     static const int64_t head_dims[] = {1, 5, 8, 16, 24, 40, 48, 64, 72, 80, 128};
     static const int64_t lengths[] = {1, 7, 48, 49, 97, 193, 300};
+    /* several panels in each of several units, none of them full; a long row; large scores */
+    static const vt_attention_shape others[] = {{.batch = 8, .heads = 2, .head_dim = 8, .queries = 70, .keys = 530},
+                                                {.batch = 8, .heads = 2, .head_dim = 8, .queries = 530, .keys = 70},
+                                                {.batch = 1, .heads = 1, .head_dim = 48, .queries = 97, .keys = 1013},
+                                                {.batch = 1, .heads = 2, .head_dim = 24, .queries = 50, .keys = 50}};
+    static const vt_attention_shape of_model[] = {{.batch = 1, .heads = 2, .head_dim = 40, .queries = 61, .keys = 61},
+                                                  {.batch = 1, .heads = 1, .head_dim = 16, .queries = 70, .keys = 530},
+                                                  {.batch = 1, .heads = 1, .head_dim = 24, .queries = 530, .keys = 50}};
     FOR_EACH_PAIR(p)
     {
         for (size_t i = 0; i < sizeof head_dims / sizeof *head_dims; i++) {
@@ -318,23 +294,10 @@ GPU_TEST(attention)
             shape.queries = 31; /* fewer queries than keys, or more: a rank of context parallelism has that */
             check_attention(&p, &shape, 1);
         }
-        /* several panels in each of several units, none of them full */
-        check_attention(&p, &(vt_attention_shape){.batch = 8, .heads = 2, .head_dim = 8, .queries = 70, .keys = 530},
-                        1);
-        check_attention(&p, &(vt_attention_shape){.batch = 8, .heads = 2, .head_dim = 8, .queries = 530, .keys = 70},
-                        1);
-        check_attention(&p, &(vt_attention_shape){.batch = 1, .heads = 1, .head_dim = 48, .queries = 97, .keys = 1013},
-                        1);
-        check_attention(&p, &(vt_attention_shape){.batch = 1, .heads = 2, .head_dim = 24, .queries = 50, .keys = 50},
-                        30);
+        for (int i = 0; i < 4; i++) check_attention(&p, &others[i], i < 3 ? 1 : 30);
     }
     pair model = open_pair(PATH_TILES_MODEL);
-    check_attention(&model, &(vt_attention_shape){.batch = 1, .heads = 2, .head_dim = 40, .queries = 61, .keys = 61},
-                    1);
-    check_attention(&model, &(vt_attention_shape){.batch = 1, .heads = 1, .head_dim = 16, .queries = 70, .keys = 530},
-                    1);
-    check_attention(&model, &(vt_attention_shape){.batch = 1, .heads = 1, .head_dim = 24, .queries = 530, .keys = 50},
-                    30);
+    for (int i = 0; i < 3; i++) check_attention(&model, &of_model[i], i < 2 ? 1 : 30);
     close_pair(&model);
 }
 
@@ -353,27 +316,20 @@ GPU_TEST(attention_of_scores_far_apart)
 {
     enum { QUERIES = 90, KEYS = 130, DIM = 16 };
     static const float sizes[] = {1, -1, 0.05f, -0.05f, 0.3f};
+    const vt_attention_shape shape = {.batch = 1, .heads = 1, .head_dim = DIM, .queries = QUERIES, .keys = KEYS};
     FOR_EACH_PAIR(p)
     {
-        vt_attention_shape shape = {.batch = 1, .heads = 1, .head_dim = DIM, .queries = QUERIES, .keys = KEYS};
-        guarded q = guarded_random(QUERIES, DIM, 1, 0.01f), k = guarded_random(KEYS, DIM, 2, 0.3f);
-        guarded v = guarded_random(KEYS, DIM, 3, 1), out[2], log_sum[2];
+        guarded_attention a[2] = {guarded_attention_open(&shape, 0.01f)};
         for (int64_t i = 0; i < QUERIES; i++)
-            for (int64_t d = 0; d < DIM; d++) q.matrix.data[i * q.matrix.stride + d] += sizes[i % 5];
-        for (int64_t d = 0; d < DIM; d++) { /* a score is 4 times that, times the query's size */
-            k.matrix.data[d] -= 100;
-            k.matrix.data[61 * k.matrix.stride + d] += 5;
-            k.matrix.data[100 * k.matrix.stride + d] += 40;
-            k.matrix.data[(KEYS - 1) * k.matrix.stride + d] -= 200;
-        }
-        for (int i = 0; i < 2; i++) {
-            vt_backend *b = i == 0 ? p.plain : p.fast;
-            out[i] = guarded_open(QUERIES, DIM);
-            log_sum[i] = guarded_open(1, QUERIES);
-            b->attention_forward(b, &shape, q.matrix, k.matrix, v.matrix, out[i].matrix, log_sum[i].matrix.data);
-        }
-        guarded_compare(&out[1], &out[0], 1e-4, "out of scores far apart"); /* of 800, with 7 digits */
-        guarded_compare(&log_sum[1], &log_sum[0], 1e-6, "log_sum of scores far apart");
+            for (int64_t d = 0; d < DIM; d++) a->q.matrix.data[i * a->q.matrix.stride + d] += sizes[i % 5];
+        for (int64_t i = 0; i < KEYS; i++)
+            for (int64_t d = 0; d < DIM; d++) { /* a score is 4 times that, times the query's size */
+                float *k = &a->k.matrix.data[i * a->k.matrix.stride + d];
+                *k = 0.3f * *k + (i == 0 ? -100 : i == 61 ? 5 : i == 100 ? 40 : i == KEYS - 1 ? -200 : 0);
+            }
+        attend(&p, a);
+        /* of 800, with 7 digits */
+        guarded_attention_compare(&a[1], &a[0], (const double[]){1e-4, 1e-6, -1, -1, -1});
     }
 }
 
@@ -383,24 +339,19 @@ static void check_drift(pair *p, int64_t queries, int64_t keys)
     enum { DIM = 16 };
     const double tolerance = 5e-6; /* rounded sums: 3e-6; truncated after every 8 terms: 1e-5 */
     const vt_attention_shape shape = {.batch = 1, .heads = 1, .head_dim = DIM, .queries = queries, .keys = keys};
-    guarded q = guarded_random(queries, DIM, 1, 0.3f), k = guarded_random(keys, DIM, 2, 0.3f), out[2], dv[2];
-    guarded v = guarded_random(keys, DIM, 3, 0.2f), dout = guarded_random(queries, DIM, 4, 0.2f), log_sum[2];
-    guarded dq = guarded_open(queries, DIM), dk = guarded_open(keys, DIM);
+    guarded_attention a[2] = {guarded_attention_open(&shape, 0.3f)};
     for (int64_t d = 0; d < DIM; d++) {
-        for (int64_t i = 0; i < keys; i++) v.matrix.data[i * v.matrix.stride + d] += 1;
-        for (int64_t i = 0; i < queries; i++) dout.matrix.data[i * dout.matrix.stride + d] += 1;
+        for (int64_t i = 0; i < keys; i++) {
+            a->k.matrix.data[i * a->k.matrix.stride + d] *= 0.3f;
+            a->v.matrix.data[i * a->v.matrix.stride + d] = 1 + 0.2f * a->v.matrix.data[i * a->v.matrix.stride + d];
+        }
+        for (int64_t i = 0; i < queries; i++) {
+            float *dout = &a->dout.matrix.data[i * a->dout.matrix.stride + d];
+            *dout = 1 + 0.2f * *dout;
+        }
     }
-    for (int i = 0; i < 2; i++) {
-        vt_backend *b = i == 0 ? p->plain : p->fast;
-        out[i] = guarded_open(queries, DIM);
-        dv[i] = guarded_open(keys, DIM);
-        log_sum[i] = guarded_open(1, queries);
-        b->attention_forward(b, &shape, q.matrix, k.matrix, v.matrix, out[i].matrix, log_sum[i].matrix.data);
-        b->attention_backward(b, &shape, q.matrix, k.matrix, v.matrix, out[0].matrix, log_sum[0].matrix.data,
-                              dout.matrix, dq.matrix, dk.matrix, dv[i].matrix);
-    }
-    guarded_compare(&out[1], &out[0], tolerance, "out of long rows");
-    guarded_compare(&dv[1], &dv[0], tolerance, "dv of long rows");
+    attend(p, a);
+    guarded_attention_compare(&a[1], &a[0], (const double[]){tolerance, -1, -1, -1, tolerance});
 }
 
 GPU_TEST(attention_of_long_rows_does_not_drift)
@@ -476,45 +427,29 @@ GPU_TEST(update)
     }
 }
 
-/* The same bits from one thread and from several. */
+/* The same bits from one thread and from several; attention and products have tests of their own below. */
 TEST(bits_do_not_depend_on_threads)
 {
     enum { ROWS = 193, COLUMNS = 48 };
-    guarded x = guarded_random(ROWS, COLUMNS, 1, 1), dy = guarded_random(ROWS, COLUMNS, 2, 1), dx[2], out[2], dq[2],
-            dk[2], dv[2];
-    float weight[COLUMNS], mean[ROWS], rstd[ROWS], dweight[2][COLUMNS] = {{0}}, dbias[2][COLUMNS] = {{0}},
-                                                   log_sum[4 * ROWS];
+    guarded x = guarded_random(ROWS, COLUMNS, 1, 1), dy = guarded_random(ROWS, COLUMNS, 2, 1), dx[2], y[2];
+    float weight[COLUMNS], mean[ROWS], rstd[ROWS], sums[2][2][COLUMNS] = {{{0}}}; /* of dweight and dbias */
     double squares[2] = {0}, norms[2][2];
     fill_random(weight, COLUMNS, 3, 1);
     for (int i = 0; i < 2; i++) {
-        vt_backend *b = NULL;
-        EXPECT_OK(vt_backend_open_cpu(VT_ISA_AUTO, i == 0 ? 1 : 3, &b));
-        vt_attention_shape shape = {.batch = 1, .heads = 4, .head_dim = 12, .queries = ROWS, .keys = ROWS};
+        vt_backend *b = open_with_threads(i == 0 ? 1 : 3);
         dx[i] = guarded_random(ROWS, COLUMNS, 4, 1);
-        out[i] = guarded_open(ROWS, COLUMNS);
-        b->layer_norm_forward(b, x.matrix, weight, weight, 1e-6f, out[i].matrix, mean, rstd);
-        b->layer_norm_backward(b, x.matrix, weight, mean, rstd, dy.matrix, dx[i].matrix, dweight[i], dbias[i]);
-        b->attention_forward(b, &shape, x.matrix, dy.matrix, x.matrix, out[i].matrix, log_sum);
-        dq[i] = guarded_open(ROWS, COLUMNS);
-        dk[i] = guarded_open(ROWS, COLUMNS);
-        dv[i] = guarded_open(ROWS, COLUMNS);
-        b->attention_backward(b, &shape, x.matrix, dy.matrix, x.matrix, out[i].matrix, log_sum, dy.matrix, dq[i].matrix,
-                              dk[i].matrix, dv[i].matrix);
+        y[i] = guarded_open(ROWS, COLUMNS);
+        b->layer_norm_forward(b, x.matrix, weight, weight, 1e-6f, y[i].matrix, mean, rstd);
+        b->layer_norm_backward(b, x.matrix, weight, mean, rstd, dy.matrix, dx[i].matrix, sums[i][0], sums[i][1]);
         b->sum_of_squares(b, x.matrix.data, ROWS * COLUMNS, 1, &squares[i]);
         b->loss_sums(b, VT_MEASURE_RELATIVE, 1, x.matrix, dy.matrix, dy.matrix, norms[i]);
         vt_backend_close(&b);
     }
-    EXPECT(norms[0][0] == norms[1][0] && norms[0][1] == norms[1][1]);
-    EXPECT(memcmp(dweight[0], dweight[1], sizeof dweight[0]) == 0 && memcmp(dbias[0], dbias[1], sizeof dbias[0]) == 0);
-    EXPECT(squares[0] == squares[1]);
+    EXPECT(norms[0][0] == norms[1][0] && norms[0][1] == norms[1][1] && squares[0] == squares[1]);
+    EXPECT(memcmp(sums[0], sums[1], sizeof sums[0]) == 0);
+    guarded_compare(&y[1], &y[0], 0, "layer_norm y");
     guarded_compare(&dx[1], &dx[0], 0, "layer_norm dx");
-    guarded_compare(&out[1], &out[0], 0, "attention out");
-    guarded_compare(&dq[1], &dq[0], 0, "attention dq");
-    guarded_compare(&dk[1], &dk[0], 0, "attention dk");
-    guarded_compare(&dv[1], &dv[0], 0, "attention dv");
-    vt_backend *again = NULL; /* gives later tests their threads back */
-    EXPECT_OK(vt_backend_open_cpu(VT_ISA_AUTO, 2, &again));
-    vt_backend_close(&again);
+    restore_threads();
 }
 
 /* Every measure, with weights and without. */
@@ -545,40 +480,25 @@ GPU_TEST(loss_sums)
  * second time in memory full of NaN. */
 TEST(attention_does_not_depend_on_threads)
 {
-    enum { QUERIES = 130, KEYS = 1100, HEADS = 3, DIM = 20, WIDTH = HEADS * DIM, COUNT = 5 };
+    enum { COUNT = 5 };
     static const int threads[COUNT] = {1, 2, 3, 8, 32};
     if (vt_test_gpu_alone()) return;
-    vt_attention_shape shape = {.batch = 1, .heads = HEADS, .head_dim = DIM, .queries = QUERIES, .keys = KEYS};
-    guarded q = guarded_random(QUERIES, WIDTH, 1, 1), k = guarded_random(KEYS, WIDTH, 2, 1);
-    guarded v = guarded_random(KEYS, WIDTH, 3, 1), dout = guarded_random(QUERIES, WIDTH, 4, 1);
-    guarded out[COUNT], log_sum[COUNT], dq[COUNT], dk[COUNT], dv[COUNT];
+    const vt_attention_shape shape = {.batch = 1, .heads = 3, .head_dim = 20, .queries = 130, .keys = 1100};
+    guarded_attention a[COUNT];
     for (int i = 0; i < COUNT; i++) {
-        vt_backend *b = NULL;
-        EXPECT_OK(vt_backend_open_cpu(VT_ISA_AUTO, threads[i], &b));
-        out[i] = guarded_open(QUERIES, WIDTH);
-        log_sum[i] = guarded_open(1, HEADS * QUERIES);
-        dq[i] = guarded_open(QUERIES, WIDTH);
-        dk[i] = guarded_open(KEYS, WIDTH);
-        dv[i] = guarded_open(KEYS, WIDTH);
+        vt_backend *b = open_with_threads(threads[i]);
+        a[i] = guarded_attention_open(&shape, 1);
         for (int again = 0; again < 2; again++) {
-            b->attention_forward(b, &shape, q.matrix, k.matrix, v.matrix, out[i].matrix, log_sum[i].matrix.data);
-            b->attention_backward(b, &shape, q.matrix, k.matrix, v.matrix, out[i].matrix, log_sum[i].matrix.data,
-                                  dout.matrix, dq[i].matrix, dk[i].matrix, dv[i].matrix);
+            guarded_attention_forward(b, &a[i]);
+            guarded_attention_backward(b, &a[i], &a[i]);
             vt_cpu_state *state = b->state;
             if (state->scratch != NULL) memset(state->scratch, 0xff, (size_t)state->threads * state->scratch_bytes);
             if (state->shared != NULL) memset(state->shared, 0xff, state->shared_bytes);
         }
-        EXPECT_OK(b->check(b));
-        vt_backend_close(&b);
-        guarded_compare(&out[i], &out[0], 0, "attention out");
-        guarded_compare(&log_sum[i], &log_sum[0], 0, "attention log_sum");
-        guarded_compare(&dq[i], &dq[0], 0, "attention dq");
-        guarded_compare(&dk[i], &dk[0], 0, "attention dk");
-        guarded_compare(&dv[i], &dv[0], 0, "attention dv");
+        close_path(&b);
+        guarded_attention_compare(&a[i], &a[0], (const double[]){0, 0, 0, 0, 0});
     }
-    vt_backend *again = NULL; /* gives later tests their threads back */
-    EXPECT_OK(vt_backend_open_cpu(VT_ISA_AUTO, 2, &again));
-    vt_backend_close(&again);
+    restore_threads();
 }
 
 /* Enough rows, sums and columns for several strips, runs and panels, and for idle threads. */
@@ -594,8 +514,7 @@ TEST(products_do_not_depend_on_threads)
     fill_random(bias, OUT, 4, 1);
     vt_matrix weights = vt_matrix_make(weight, OUT, IN);
     for (int i = 0; i < COUNT; i++) {
-        vt_backend *b = NULL;
-        EXPECT_OK(vt_backend_open_cpu(VT_ISA_AUTO, threads[i], &b));
+        vt_backend *b = open_with_threads(threads[i]);
         guarded *const results[] = {&y[i], &hidden[i], &active[i]};
         for (int j = 0; j < 3; j++) *results[j] = guarded_open(ROWS, OUT);
         dx[i] = guarded_open(ROWS, IN);
@@ -605,8 +524,7 @@ TEST(products_do_not_depend_on_threads)
         b->linear_gelu_forward(b, VT_GELU_ERF, x.matrix, weights, bias, hidden[i].matrix, active[i].matrix);
         b->linear_backward_input(b, dy.matrix, weights, dx[i].matrix);
         b->linear_backward_weight(b, x.matrix, dy.matrix, dweight[i].matrix.data, dbias[i].matrix.data);
-        EXPECT_OK(b->check(b));
-        vt_backend_close(&b);
+        close_path(&b);
         guarded_compare(&y[i], &y[0], 0, "linear y");
         guarded_compare(&hidden[i], &y[0], 0, "linear_gelu hidden");
         guarded_compare(&active[i], &active[0], 0, "linear_gelu active");
@@ -614,9 +532,7 @@ TEST(products_do_not_depend_on_threads)
         guarded_compare(&dweight[i], &dweight[0], 0, "linear dweight");
         guarded_compare(&dbias[i], &dbias[0], 0, "linear dbias");
     }
-    vt_backend *again = NULL; /* gives later tests their threads back */
-    EXPECT_OK(vt_backend_open_cpu(VT_ISA_AUTO, 2, &again));
-    vt_backend_close(&again);
+    restore_threads();
 }
 
 TEST(an_instruction_set_that_is_missing_is_an_error)

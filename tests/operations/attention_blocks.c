@@ -10,39 +10,17 @@ static const double unit = 0x1p-24;
 
 enum { BATCH = 2, HEADS = 4, DIM = 24, QUERIES = 61, KEYS = 203, WIDTH = HEADS * DIM };
 
-/* One attention with all of its operands; log_sum is [1, batch * heads * queries]. */
-typedef struct {
-    vt_attention_shape shape;
-    guarded q, k, v, dout, out, log_sum, dq, dk, dv;
-} attention;
-
-static void make_results(attention *a)
+static guarded_attention open_whole(float rate, float scale)
 {
-    int64_t width = a->shape.heads * a->shape.head_dim;
-    int64_t query_rows = a->shape.batch * a->shape.queries, key_rows = a->shape.batch * a->shape.keys;
-    a->out = guarded_open(query_rows, width);
-    a->log_sum = guarded_open(1, query_rows * a->shape.heads);
-    a->dq = guarded_open(query_rows, width);
-    a->dk = guarded_open(key_rows, width);
-    a->dv = guarded_open(key_rows, width);
+    vt_attention_shape shape = {.batch = BATCH, .heads = HEADS, .head_dim = DIM, .queries = QUERIES, .keys = KEYS};
+    shape.dropout = (vt_dropout){.rate = rate, .seed = 5, .step = &dropout_step, .layer = 2, .first_sample = 9};
+    return guarded_attention_open(&shape, scale);
 }
 
-static attention open_whole(float rate, float scale)
+static guarded_attention open_block(const guarded_attention *whole, int64_t first_head, int64_t heads,
+                                    int64_t first_query, int64_t queries, int64_t first_key, int64_t keys)
 {
-    attention a = {.shape = {.batch = BATCH, .heads = HEADS, .head_dim = DIM, .queries = QUERIES, .keys = KEYS}};
-    a.shape.dropout = (vt_dropout){.rate = rate, .seed = 5, .step = &dropout_step, .layer = 2, .first_sample = 9};
-    a.q = guarded_random(BATCH * QUERIES, WIDTH, 1, scale);
-    a.k = guarded_random(BATCH * KEYS, WIDTH, 2, 1);
-    a.v = guarded_random(BATCH * KEYS, WIDTH, 3, 1);
-    a.dout = guarded_random(BATCH * QUERIES, WIDTH, 4, 1);
-    make_results(&a);
-    return a;
-}
-
-static attention open_block(const attention *whole, int64_t first_head, int64_t heads, int64_t first_query,
-                            int64_t queries, int64_t first_key, int64_t keys)
-{
-    attention a = {.shape = whole->shape};
+    guarded_attention a = {.shape = whole->shape};
     a.shape.first_head = first_head;
     a.shape.heads = heads;
     a.shape.first_query = first_query;
@@ -55,29 +33,18 @@ static attention open_block(const attention *whole, int64_t first_head, int64_t 
     a.k = guarded_part(whole->k.matrix, BATCH, columns);
     a.v = guarded_part(whole->v.matrix, BATCH, columns);
     a.dout = guarded_part(whole->dout.matrix, BATCH, rows);
-    make_results(&a);
+    guarded_attention_renew(&a);
     return a;
 }
 
-static void forward(vt_backend *b, attention *a)
-{
-    b->attention_forward(b, &a->shape, a->q.matrix, a->k.matrix, a->v.matrix, a->out.matrix, a->log_sum.matrix.data);
-}
-
-static void backward(vt_backend *b, attention *a, vt_matrix out, const float *log_sum)
-{
-    b->attention_backward(b, &a->shape, a->q.matrix, a->k.matrix, a->v.matrix, out, log_sum, a->dout.matrix,
-                          a->dq.matrix, a->dk.matrix, a->dv.matrix);
-}
-
 /* A rank's heads and queries do not interact with others, so forward and dq equal the whole's to the bit. */
-static void check_heads_and_queries(vt_backend *b, attention *whole, int64_t first_head, int64_t heads,
+static void check_heads_and_queries(vt_backend *b, guarded_attention *whole, int64_t first_head, int64_t heads,
                                     int64_t first_query, int64_t queries)
 {
-    attention block = open_block(whole, first_head, heads, first_query, queries, 0, KEYS);
+    guarded_attention block = open_block(whole, first_head, heads, first_query, queries, 0, KEYS);
     part rows = {first_query, queries, first_head * DIM, heads * DIM};
-    forward(b, &block);
-    backward(b, &block, block.out.matrix, block.log_sum.matrix.data);
+    guarded_attention_forward(b, &block);
+    guarded_attention_backward(b, &block, &block);
     guarded_compare_part(&block.out, &whole->out, BATCH, rows, 0, "attention out of heads and queries");
     guarded_compare_part(&block.dq, &whole->dq, BATCH, rows, 0, "attention dq of heads and queries");
     if (queries == QUERIES) {
@@ -92,9 +59,9 @@ GPU_TEST(attention_of_some_heads_and_queries_is_the_wholes)
 {
     FOR_EACH_BACKEND(isa, b)
     {
-        attention whole = open_whole(0.3f, 1);
-        forward(b, &whole);
-        backward(b, &whole, whole.out.matrix, whole.log_sum.matrix.data);
+        guarded_attention whole = open_whole(0.3f, 1);
+        guarded_attention_forward(b, &whole);
+        guarded_attention_backward(b, &whole, &whole);
         check_heads_and_queries(b, &whole, 1, 2, 0, QUERIES);
         check_heads_and_queries(b, &whole, 3, 1, 17, 13);
         check_heads_and_queries(b, &whole, 0, HEADS, 50, 11);
@@ -142,7 +109,7 @@ static double sum_tolerance(int64_t terms)
 
 /* As in against_plain.c: an error e of a score or of a log_sum changes a weight by the factor 1 + e. Scores have the
  * size scale · √dim; each block's log_sum is stored with half a unit of its size, and so is each merged one. */
-static double attention_tolerance(const attention *whole, float scale, int blocks)
+static double attention_tolerance(const guarded_attention *whole, float scale, int blocks)
 {
     double score_error = (double)scale * sqrt(DIM) * sum_tolerance(DIM), largest = 0;
     for (int64_t i = 0; i < whole->log_sum.matrix.columns; i++)
@@ -159,14 +126,14 @@ static void add(guarded *sum, const guarded *term)
 
 static void check_key_blocks(vt_backend *b, const int64_t *ends, float rate, float scale)
 {
-    attention whole = open_whole(rate, scale), merged = open_whole(rate, scale);
+    guarded_attention whole = open_whole(rate, scale), merged = open_whole(rate, scale);
     guarded dq = guarded_random(BATCH * QUERIES, WIDTH, 1, 0);
     int blocks = 0;
-    forward(b, &whole);
-    backward(b, &whole, whole.out.matrix, whole.log_sum.matrix.data);
+    guarded_attention_forward(b, &whole);
+    guarded_attention_backward(b, &whole, &whole);
     for (int64_t first = 0; first < KEYS; first = ends[blocks++]) {
-        attention block = open_block(&whole, 0, HEADS, 0, QUERIES, first, ends[blocks] - first);
-        forward(b, &block);
+        guarded_attention block = open_block(&whole, 0, HEADS, 0, QUERIES, first, ends[blocks] - first);
+        guarded_attention_forward(b, &block);
         if (first == 0) {
             memcpy(merged.out.memory, block.out.memory, (size_t)block.out.size * sizeof(float));
             memcpy(merged.log_sum.memory, block.log_sum.memory, (size_t)block.log_sum.size * sizeof(float));
@@ -174,7 +141,7 @@ static void check_key_blocks(vt_backend *b, const int64_t *ends, float rate, flo
             b->attention_merge(b, &block.shape, block.out.matrix, block.log_sum.matrix.data, merged.out.matrix,
                                merged.log_sum.matrix.data);
         }
-        backward(b, &block, whole.out.matrix, whole.log_sum.matrix.data);
+        guarded_attention_backward(b, &block, &whole);
         part keys = {first, block.shape.keys, 0, WIDTH};
         guarded_compare_part(&block.dk, &whole.dk, BATCH, keys, 0, "attention dk of a block");
         guarded_compare_part(&block.dv, &whole.dv, BATCH, keys, 0, "attention dv of a block");

@@ -40,7 +40,7 @@ GPU_TEST(dropout_of_a_block_is_the_wholes)
     }
 }
 
-/* ---- patches, loss and metrics ---- */
+/* ---- loss and metrics (patches: gaps.c) ---- */
 
 enum { BATCH = 2, CHANNELS = 3, HEIGHT = 12, ACROSS = 3, PATCH = 3, TOKENS = HEIGHT / PATCH * ACROSS };
 enum { PLANE = HEIGHT * ACROSS * PATCH, FIELDS = BATCH * CHANNELS * PLANE, PATCH_SIZE = CHANNELS * PATCH * PATCH };
@@ -56,40 +56,6 @@ static vt_patch_grid grid_of(vt_patch_order order, int64_t first_token, int64_t 
                            .order = order,
                            .first_token = first_token,
                            .tokens = tokens};
-}
-
-/* Spans that begin and end within a row of tokens, or at its ends. */
-static const part runs[] = {{0, 12, 0, PATCH_SIZE}, {1, 4, 0, PATCH_SIZE}, {2, 8, 0, PATCH_SIZE}, {5, 1, 0, PATCH_SIZE},
-                            {4, 8, 0, PATCH_SIZE},  {3, 6, 0, PATCH_SIZE}, {0, 7, 0, PATCH_SIZE}};
-
-static void check_run(vt_backend *b, vt_patch_order order, part run)
-{
-    static const float mean[CHANNELS] = {1, -2, 300}, inverse_std[CHANNELS] = {0.5f, 4, 0.125f};
-    vt_patch_grid all = grid_of(order, 0, TOKENS), some = grid_of(order, run.first_token, run.tokens);
-    guarded whole = guarded_open(BATCH * TOKENS, PATCH_SIZE), patches = guarded_open(BATCH * run.tokens, PATCH_SIZE);
-    float fields[FIELDS], back[FIELDS];
-    for (int i = 0; i < FIELDS; i++) fields[i] = (float)i; /* powers of two above: every operation is exact */
-    for (int i = 0; i < FIELDS; i++) back[i] = NAN;
-    b->patches_load(b, &all, fields, mean, inverse_std, whole.matrix);
-    b->patches_load(b, &some, fields, mean, inverse_std, patches.matrix);
-    guarded_compare_part(&patches, &whole, BATCH, run, 0, "patches_load of a run");
-    b->patches_store(b, &some, patches.matrix, mean, inverse_std, back);
-    for (int i = 0; i < FIELDS; i++) {
-        int y = i % PLANE / (ACROSS * PATCH), x = i % (ACROSS * PATCH), token = y / PATCH * ACROSS + x / PATCH;
-        bool used = token >= run.first_token && token < run.first_token + run.tokens;
-        EXPECT(used ? back[i] == fields[i] : isnan(back[i]), "at %d: %g", i, (double)back[i]);
-    }
-}
-
-GPU_TEST(patches_of_a_run_of_tokens)
-{
-    FOR_EACH_BACKEND(isa, b)
-    {
-        for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
-            check_run(b, VT_PATCH_CHANNEL_FIRST, runs[i]);
-            check_run(b, VT_PATCH_CHANNEL_LAST, runs[i]);
-        }
-    }
 }
 
 /* Sums of a few hundred terms in float64. */

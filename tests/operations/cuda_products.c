@@ -1,12 +1,9 @@
 /* cuda/products.c and cuda/product_plans.c without a GPU: over a stand-in for cuBLASLt. */
-#include "operations/guarded.h"
-#include "operations/halves.h"
 #include "operations/paths.h"
-#include "test.h"
+#include "operations/product_case.h"
 
 #if defined(VT_HAS_CUDA) && defined(VT_HAS_HOST_CUDA)
 
-#include "base/memory.h"
 #include "cuda/libraries.h"
 #define VT_HOST_CUDA /* cuda/cuda.h: kernels on the host */
 #include "cuda/state.h"
@@ -82,69 +79,17 @@ static void close_fixture(fixture *f)
     vt_backend_close(&f->host);
 }
 
-/* Numbers of this type, a few columns of a wider matrix, and the same in float32. */
-enum { GAP = 3 };
-
-typedef struct {
-    vt_matrix own, wide;
-    void *memory;
-} operand;
-
-static operand make(vt_type type, int64_t rows, int64_t columns, uint64_t seed)
+static twins make(vt_type type, int64_t rows, int64_t columns, uint64_t seed)
 {
-    const int64_t stride = columns + GAP;
-    const size_t bytes = ((size_t)(rows * stride) * sizeof(float) + 255) / 256 * 256;
-    operand o = {.memory = vt_test_owned(aligned_alloc(256, bytes)), /* alignments are part of a choice */
-                 .wide =
-                     vt_matrix_make(vt_test_owned(malloc((size_t)(rows * columns) * sizeof(float))), rows, columns)};
-    memset(o.memory, 0, bytes);
-    o.own = (vt_matrix){.data = o.memory, .rows = rows, .columns = columns, .stride = stride, .type = type};
-    fill_random(o.wide.data, rows * columns, seed, 1);
-    for (int64_t r = 0; r < rows; r++) {
-        for (int64_t c = 0; c < columns; c++) {
-            float *value = &o.wide.data[r * columns + c];
-            if (type == VT_FLOAT32) {
-                o.own.data[r * stride + c] = *value;
-            } else {
-                o.own.half[r * stride + c] = vt_half_round(type, *value);
-                *value = vt_half_widen(type, o.own.half[r * stride + c]);
-            }
-        }
-    }
-    return o;
-}
-
-/* May be off by this many roundings of the largest. */
-static void compare(operand *o, double units, const char *what)
-{
-    const vt_type type = o->own.type;
-    double largest = 0, worst = 0;
-    for (int64_t r = 0; r < o->own.rows; r++) {
-        for (int64_t c = 0; c < o->own.stride && (r + 1 < o->own.rows || c < o->own.columns); c++) {
-            const int64_t at = r * o->own.stride + c;
-            const double is =
-                type == VT_FLOAT32 ? (double)o->own.data[at] : (double)vt_half_widen(type, o->own.half[at]);
-            if (c >= o->own.columns) {
-                EXPECT(is == 0, "%s: wrote between rows", what);
-                continue;
-            }
-            const double expected = (double)o->wide.data[r * o->wide.stride + c];
-            largest = fmax(largest, fabs(expected));
-            worst = fabs(is - expected) <= worst ? worst : fabs(is - expected);
-        }
-    }
-    const double unit = type == VT_FLOAT32 ? 0x1p-20 : half_unit(type);
-    EXPECT(worst <= units * unit * largest, "%s: off by %g of %g", what, worst, largest);
+    return twins_random(type, rows, columns, seed, 1, TWINS_APART);
 }
 
 static void check_products(vt_type type)
 {
-    enum { ROWS = 13, IN = 10, OUT = 7 };
+    enum { OUT = 7 };
     fixture f;
     open_fixture(&f);
-    const bool half = vt_type_is_half(type);
     _Alignas(64) float bias[OUT + 4];
-    float dweight[2][OUT * IN], dbias[2][OUT];
     fill_random(bias, OUT + 4, 5, 1);
     /* a bias less aligned than the one before; an unaligned one; a library that takes float32 biases, or doesn't */
     enum { AS_DOCUMENTED, LESS_ALIGNED, UNALIGNED, TAKES_WIDE, REFUSES, VARIANTS };
@@ -157,35 +102,14 @@ static void check_products(vt_type type)
         fake.refuses_bias = variant == REFUSES;
         fake.products = fake.rounded_biases = 0;
         const float *own_bias = variant == LESS_ALIGNED ? bias + 4 : variant == UNALIGNED ? bias + 1 : bias;
-        operand x = make(type, ROWS, IN, 1), weight = make(type, OUT, IN, 2), dy = make(type, ROWS, OUT, 3);
-        operand y = make(type, ROWS, OUT, 4), hidden = make(type, ROWS, OUT, 6), active = make(type, ROWS, OUT, 7);
-        operand dx = make(type, ROWS, IN, 8);
-        f.cuda.linear_forward(&f.cuda, x.own, weight.own, own_bias, y.own);
-        f.plain->linear_forward(f.plain, x.wide, weight.wide, own_bias, y.wide);
-        EXPECT(fake.products == 1, "variant %d: %d products", variant, fake.products);
-        const int rounded = half && variant < TAKES_WIDE;
-        EXPECT(fake.rounded_biases == rounded, "variant %d: %d rounded biases", variant, fake.rounded_biases);
-        f.cuda.linear_gelu_forward(&f.cuda, VT_GELU_ERF, x.own, weight.own, own_bias, hidden.own, active.own);
-        f.plain->linear_forward(f.plain, x.wide, weight.wide, own_bias, hidden.wide);
-        f.plain->gelu_forward(f.plain, VT_GELU_ERF, hidden.wide, active.wide);
-        f.cuda.linear_backward_input(&f.cuda, dy.own, weight.own, dx.own);
-        f.plain->linear_backward_input(f.plain, dy.wide, weight.wide, dx.wide);
-        for (int i = 0; i < OUT * IN; i++) dweight[0][i] = dweight[1][i] = (float)i; /* they are added to */
-        for (int i = 0; i < OUT; i++) dbias[0][i] = dbias[1][i] = (float)i;
-        f.cuda.linear_backward_weight(&f.cuda, x.own, dy.own, dweight[0], dbias[0]);
-        f.cuda.linear_backward_weight(&f.cuda, x.own, dy.own, dweight[0], NULL);
-        f.plain->linear_backward_weight(f.plain, x.wide, dy.wide, dweight[1], dbias[1]);
-        f.plain->linear_backward_weight(f.plain, x.wide, dy.wide, dweight[1], NULL);
-        for (int i = 0; i < OUT * IN; i++) EXPECT_NEAR(dweight[0][i], dweight[1][i], 1e-4);
-        for (int i = 0; i < OUT; i++) EXPECT_NEAR(dbias[0][i], dbias[1][i], 1e-4);
+        product_case c = product_case_open(type, 13, 10, OUT, TWINS_APART);
+        product_case_run(&f.cuda, &c, own_bias, false);
         EXPECT(fake.products == 5, "variant %d: %d products", variant, fake.products);
+        const int rounded = vt_type_is_half(type) && variant < TAKES_WIDE;
+        EXPECT(fake.rounded_biases == rounded, "variant %d: %d rounded biases", variant, fake.rounded_biases);
         EXPECT(!f.state.state.failed, "%s", vt_error_text());
-        compare(&y, 3, "y"); /* of the bias, of the result, and once more where they are added later */
-        compare(&hidden, 3, "hidden");
-        compare(&active, 4, "active");
-        compare(&dx, 1, "dx");
-        operand *const inputs[] = {&x, &weight, &dy};
-        for (int i = 0; i < 3; i++) compare(inputs[i], 0, "an input");
+        product_case_run(f.plain, &c, own_bias, true);
+        product_case_compare(&c);
     }
     close_fixture(&f);
 }
@@ -208,7 +132,7 @@ TEST(the_fastest_proposal_runs)
         fake.proposals = 4;
         fake.refuses_runs = 1;
         fake.times = times;
-        operand x = make(VT_FLOAT32, ROWS, IN, 1), dy = make(VT_FLOAT32, ROWS, OUT, 2);
+        twins x = make(VT_FLOAT32, ROWS, IN, 1), dy = make(VT_FLOAT32, ROWS, OUT, 2);
         float dweight[2][OUT * IN] = {{0}};
         for (int step = 0; step < 2; step++) {
             f.cuda.linear_backward_weight(&f.cuda, x.own, dy.own, dweight[0], NULL);
@@ -228,7 +152,7 @@ TEST(a_product_that_is_refused)
 {
     fixture f;
     open_fixture(&f);
-    operand x = make(VT_BFLOAT16, 5, 4, 1), weight = make(VT_FLOAT32, 3, 4, 2), y = make(VT_BFLOAT16, 5, 3, 3);
+    twins x = make(VT_BFLOAT16, 5, 4, 1), weight = make(VT_FLOAT32, 3, 4, 2), y = make(VT_BFLOAT16, 5, 3, 3);
     f.cuda.linear_forward(&f.cuda, x.own, weight.own, NULL, y.own);
     EXPECT(f.state.state.failed &&
                strstr(vt_error_text(), "no product of 3 × 5 × 4 numbers (types 0, 1, 1; rows of 7, 7, 6") != NULL &&
@@ -245,8 +169,8 @@ TEST(a_new_shape_ends_a_recording)
     enum { ROWS = 5, IN = 4, OUT = 3 };
     fixture f;
     open_fixture(&f);
-    operand x = make(VT_BFLOAT16, ROWS, IN, 1), weight = make(VT_BFLOAT16, OUT, IN, 2);
-    operand y = make(VT_BFLOAT16, ROWS, OUT, 3);
+    twins x = make(VT_BFLOAT16, ROWS, IN, 1), weight = make(VT_BFLOAT16, OUT, IN, 2);
+    twins y = make(VT_BFLOAT16, ROWS, OUT, 3);
     f.cuda.linear_forward(&f.cuda, x.own, weight.own, NULL, y.own);
     const int asked = fake.questions;
     f.state.state.recording = true;

@@ -1,5 +1,5 @@
 /* Matrices for tests of operations: unaligned, with a stride wider than the columns, filled with NaN, and surrounded by
- * guard values that must not change. */
+ * guard values that must not change; of float32, and of 16 bits beside the same numbers in float32. */
 #ifndef VT_TESTS_OPERATIONS_GUARDED_H
 #define VT_TESTS_OPERATIONS_GUARDED_H
 
@@ -37,5 +37,52 @@ void guarded_compare_part(const guarded *actual, const guarded *whole, int64_t b
 
 /* Normal numbers, the same for the same seed. */
 void fill_random(float *values, int64_t count, uint64_t seed, float scale);
+
+/* One attention with all of its operands; log_sum is [1, batch * heads * queries]. */
+typedef struct {
+    vt_attention_shape shape;
+    guarded q, k, v, dout, out, log_sum, dq, dk, dv;
+} guarded_attention;
+
+/* Normal numbers, in q times `scale`; the results are NaN. */
+guarded_attention guarded_attention_open(const vt_attention_shape *shape, float scale);
+/* New results, for its shape. */
+void guarded_attention_renew(guarded_attention *a);
+void guarded_attention_forward(vt_backend *b, guarded_attention *a);
+/* With out and log_sum of `from`. */
+void guarded_attention_backward(vt_backend *b, guarded_attention *a, const guarded_attention *from);
+/* Tolerances of out, log_sum, dq, dk and dv; below 0: not compared. */
+void guarded_attention_compare(const guarded_attention *actual, const guarded_attention *expected,
+                               const double tolerance[5]);
+
+/* How the rows of twins lie: apart, the first one at an odd address; apart, each at a 16-byte boundary; or without a
+ * gap. */
+typedef enum { TWINS_APART, TWINS_ALIGNED, TWINS_TIGHT } twins_place;
+
+/* The same numbers twice: of any type, with guards around them and between rows, and as the float32 numbers that those
+ * are, without gaps, for the oracle. */
+typedef struct {
+    vt_matrix own, wide;
+    unsigned char *memory;
+    size_t bytes;
+} twins;
+
+twins twins_open(vt_type type, int64_t rows, int64_t columns, twins_place place); /* own: NaN */
+twins twins_random(vt_type type, int64_t rows, int64_t columns, uint64_t seed, float scale, twins_place place);
+
+/* Fails the test when anything outside of the own numbers was written, or when one of them is NaN or differs from
+ * `wide` by more than this many roundings of the largest element (0: from `wide`, rounded; below 0: not compared). */
+void twins_compare(const twins *t, double units, const char *name);
+
+typedef struct {
+    vt_attention_shape shape;
+    twins q, k, v, dout, out, dq, dk, dv;
+    guarded log_sum[2]; /* of the wide ones, of the own */
+} twins_attention;
+
+twins_attention twins_attention_open(vt_type type, const vt_attention_shape *shape, float scale, twins_place place);
+void twins_attention_forward(vt_backend *b, twins_attention *a, bool wide);
+/* `out` of a forward pass that had these log_sums. */
+void twins_attention_backward(vt_backend *b, twins_attention *a, bool wide, vt_matrix out, const guarded *log_sum);
 
 #endif

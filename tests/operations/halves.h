@@ -14,7 +14,7 @@ static inline double half_unit(vt_type type)
 
 static inline const char *half_name(vt_type type)
 {
-    return type == VT_BFLOAT16 ? "bfloat16" : "float16";
+    return type == VT_FLOAT32 ? "float32" : type == VT_BFLOAT16 ? "bfloat16" : "float16";
 }
 
 #endif

@@ -119,3 +119,27 @@ void close_path(vt_backend **backend)
     EXPECT_OK((*backend)->check(*backend));
     vt_backend_close(backend);
 }
+
+pair open_pair(vt_cpu_isa isa)
+{
+    return (pair){open_path(VT_ISA_PLAIN), open_path(isa)};
+}
+
+void close_pair(pair *p)
+{
+    close_path(&p->fast);
+    vt_backend_close(&p->plain);
+}
+
+vt_backend *open_with_threads(int threads)
+{
+    vt_backend *backend = NULL;
+    EXPECT_OK(vt_backend_open_cpu(VT_ISA_AUTO, threads, &backend));
+    return backend;
+}
+
+void restore_threads(void)
+{
+    vt_backend *backend = open_with_threads(2);
+    vt_backend_close(&backend);
+}

@@ -60,6 +60,21 @@ void close_path(vt_backend **backend);
     FOR_EACH_PATH(isa)                                                                                                 \
     for (vt_backend *b = open_path(isa); b != NULL; close_path(&b))
 
+/* The oracle and another path. */
+typedef struct {
+    vt_backend *plain, *fast;
+} pair;
+
+pair open_pair(vt_cpu_isa isa);
+void close_pair(pair *p);
+#define FOR_EACH_PAIR(p)                                                                                               \
+    FOR_EACH_FAST_PATH(isa)                                                                                            \
+    for (pair p = open_pair(isa); p.fast != NULL; close_pair(&p))
+
+/* A back end of the CPU's fastest path with so many threads; `restore_threads` gives later tests theirs back. */
+vt_backend *open_with_threads(int threads);
+void restore_threads(void);
+
 /* For whole steps. */
 #define FOR_EACH_CUDA_STEP_PATH(isa)                                                                                   \
     for (vt_cpu_isa isa = PATH_HOST_CUDA; isa <= PATH_STREAMS_COPIES_LATE; isa++)                                      \

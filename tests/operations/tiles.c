@@ -10,52 +10,11 @@
 #include "test.h"
 
 static const uint32_t dropout_step = 17;
-
-/* ---- matrices of 16 bits with guards ---- */
-
-enum { GUARD = 67 };
-static const uint16_t guard_bits = 0x4afe, nan_bits = 0x7fc1;
-
-typedef struct {
-    guarded wide; /* the same numbers in float32, for the oracle */
-    vt_matrix half;
-    uint16_t *memory;
-    int64_t size;
-} twins;
-
-static twins open_twins(int64_t rows, int64_t columns)
-{
-    twins t = {.wide = guarded_open(rows, columns)};
-    t.half = t.wide.matrix;
-    t.half.type = VT_BFLOAT16;
-    t.half.stride = columns + 3;
-    t.size = 2 * GUARD + rows * t.half.stride;
-    t.memory = vt_test_owned(malloc((size_t)t.size * sizeof *t.memory));
-    for (int64_t i = 0; i < t.size; i++) t.memory[i] = guard_bits;
-    t.half.half = t.memory + GUARD;
-    for (int64_t r = 0; r < rows; r++)
-        for (int64_t c = 0; c < columns; c++) t.half.half[r * t.half.stride + c] = nan_bits;
-    return t;
-}
-
-static twins random_twins(int64_t rows, int64_t columns, uint64_t seed, float scale)
-{
-    twins t = open_twins(rows, columns);
-    float *values = vt_test_owned(malloc((size_t)(rows * columns) * sizeof *values));
-    fill_random(values, rows * columns, seed, scale);
-    for (int64_t r = 0; r < rows; r++) {
-        for (int64_t c = 0; c < columns; c++) {
-            uint16_t half = vt_bfloat16_round(values[r * columns + c]);
-            t.half.half[r * t.half.stride + c] = half;
-            t.wide.matrix.data[r * t.wide.matrix.stride + c] = vt_bfloat16_widen(half);
-        }
-    }
-    return t;
-}
+static const uint16_t nan_bits = 0x7fc1;
 
 static float half_at(const twins *t, int64_t row, int64_t column)
 {
-    return vt_bfloat16_widen(t->half.half[row * t->half.stride + column]);
+    return vt_bfloat16_widen(t->own.half[row * t->own.stride + column]);
 }
 
 /* The 16-bit side must equal the other one except for the rounding of its sums' terms and of its results. Each is off
@@ -65,156 +24,102 @@ static float half_at(const twins *t, int64_t row, int64_t column)
  * must be unchanged. */
 static void compare(const twins *t, const char *name)
 {
-    const double tolerance = 5 * half_unit(VT_BFLOAT16), on_the_whole = 2 * sqrt(2) * 0.42 * half_unit(VT_BFLOAT16);
-    double largest = 0, worst = 0, squares = 0, errors = 0;
-    const vt_matrix *wide = &t->wide.matrix;
-    for (int64_t r = 0; r < wide->rows; r++) {
-        for (int64_t c = 0; c < wide->columns; c++) {
-            double expected = (double)wide->data[r * wide->stride + c];
-            double error = fabs((double)half_at(t, r, c) - expected);
-            largest = fmax(largest, fabs(expected));
+    const double on_the_whole = 2 * sqrt(2) * 0.42 * half_unit(VT_BFLOAT16);
+    double squares = 0, errors = 0;
+    twins_compare(t, 5, name);
+    for (int64_t r = 0; r < t->wide.rows; r++)
+        for (int64_t c = 0; c < t->wide.columns; c++) {
+            const double expected = (double)t->wide.data[r * t->wide.stride + c];
             squares += expected * expected;
-            errors += error * error;
-            worst = error <= worst ? worst : error; /* a NaN counts as worst */
+            errors += pow((double)half_at(t, r, c) - expected, 2);
         }
-    }
-    EXPECT(worst <= tolerance * largest, "%s on tiles: off by %g of %g, allowed %g of it", name, worst, largest,
-           tolerance);
     EXPECT(sqrt(errors) <= on_the_whole * sqrt(squares), "%s on tiles: off by %g of it, allowed %g", name,
            sqrt(errors / squares), on_the_whole);
-    for (int64_t i = 0; i < t->size; i++) {
-        int64_t at = i - GUARD, column = at % t->half.stride;
-        bool inside = at >= 0 && at < t->half.rows * t->half.stride && column < t->half.columns;
-        if (!inside) EXPECT(t->memory[i] == guard_bits, "%s on tiles: written outside", name);
-    }
 }
 
 /* ---- against the oracle ---- */
 
-typedef struct {
-    twins q, k, v, dout, out, dq, dk, dv;
-    guarded log_sum[2];
-} attention;
-
-static attention open_attention(const vt_attention_shape *s, float scale)
+static void check_attention(const pair *p, const vt_attention_shape *s, float scale)
 {
-    int64_t width = s->heads * s->head_dim, queries = s->batch * s->queries, keys = s->batch * s->keys;
-    return (attention){.q = random_twins(queries, width, 1, scale),
-                       .k = random_twins(keys, width, 2, 1),
-                       .v = random_twins(keys, width, 3, 1),
-                       .dout = random_twins(queries, width, 4, 1),
-                       .out = open_twins(queries, width),
-                       .dq = open_twins(queries, width),
-                       .dk = open_twins(keys, width),
-                       .dv = open_twins(keys, width),
-                       .log_sum = {guarded_open(1, queries * s->heads), guarded_open(1, queries * s->heads)}};
-}
-
-static void forward_on_tiles(vt_backend *b, const vt_attention_shape *s, attention *a)
-{
-    b->attention_forward(b, s, a->q.half, a->k.half, a->v.half, a->out.half, a->log_sum[1].matrix.data);
-}
-
-static void backward_on_tiles(vt_backend *b, const vt_attention_shape *s, attention *a, vt_matrix out,
-                              const float *log_sum)
-{
-    b->attention_backward(b, s, a->q.half, a->k.half, a->v.half, out, log_sum, a->dout.half, a->dq.half, a->dk.half,
-                          a->dv.half);
-}
-
-static void check_attention(vt_backend *plain, vt_backend *b, const vt_attention_shape *s, float scale)
-{
-    const double unit = 0x1p-24;
-    attention a = open_attention(s, scale);
-    plain->attention_forward(plain, s, a.q.wide.matrix, a.k.wide.matrix, a.v.wide.matrix, a.out.wide.matrix,
-                             a.log_sum[0].matrix.data);
-    forward_on_tiles(b, s, &a);
+    twins_attention a = twins_attention_open(VT_BFLOAT16, s, scale, TWINS_APART);
+    twins_attention_forward(p->plain, &a, true);
+    twins_attention_forward(p->fast, &a, false);
     compare(&a.out, "attention out");
-    double sums = 4 * sqrt((double)(s->keys + s->head_dim)) * unit * (1 + (double)scale * sqrt((double)s->head_dim));
-    guarded_compare(&a.log_sum[1], &a.log_sum[0], sums + 8 * unit, "attention log_sum on tiles");
+    double sums = 4 * sqrt((double)(s->keys + s->head_dim)) * (1 + (double)scale * sqrt((double)s->head_dim));
+    guarded_compare(&a.log_sum[1], &a.log_sum[0], (sums + 8) * 0x1p-24, "attention log_sum on tiles");
     /* one out and log_sum for both, so that backward is compared by itself */
-    plain->attention_backward(plain, s, a.q.wide.matrix, a.k.wide.matrix, a.v.wide.matrix, a.out.wide.matrix,
-                              a.log_sum[0].matrix.data, a.dout.wide.matrix, a.dq.wide.matrix, a.dk.wide.matrix,
-                              a.dv.wide.matrix);
-    backward_on_tiles(b, s, &a, a.out.wide.matrix, a.log_sum[0].matrix.data);
+    twins_attention_backward(p->plain, &a, true, a.out.wide, &a.log_sum[0]);
+    twins_attention_backward(p->fast, &a, false, a.out.wide, &a.log_sum[0]);
     compare(&a.dv, "attention dv");
     if (s->keys > 1) { /* with a single key the weights are 1 and these gradients rounding noise */
         compare(&a.dq, "attention dq");
         compare(&a.dk, "attention dk");
     }
-    EXPECT_OK(b->check(b));
+    EXPECT_OK(p->fast->check(p->fast));
 }
+
+#define FOR_EACH_TILES_PAIR(p)                                                                                         \
+    FOR_EACH_TILES_PATH(isa)                                                                                           \
+    for (pair p = open_pair(isa); p.fast != NULL; close_pair(&p))
 
 TEST(attention_on_tiles)
 {
     static const int64_t head_dims[] = {1, 5, 8, 16, 24, 32, 40, 48, 56, 64, 72, 80, 96, 104, 128};
     static const int64_t lengths[] = {1, 2, 7, 31, 33, 97, 127, 129, 193, 300};
-    FOR_EACH_TILES_PATH(isa)
+    static const vt_attention_shape others[] = {{.batch = 1, .heads = 1, .head_dim = 48, .queries = 97, .keys = 1013},
+                                                {.batch = 1, .heads = 2, .head_dim = 24, .queries = 50, .keys = 150}};
+    FOR_EACH_TILES_PAIR(p)
     {
-        vt_backend *plain = NULL, *b = NULL;
-        EXPECT_OK(vt_backend_open_cpu(VT_ISA_PLAIN, 0, &plain));
-        EXPECT_OK(path_open(isa, &b));
-        for (size_t i = 0; i < sizeof head_dims / sizeof *head_dims; i++)
-            check_attention(
-                plain, b,
-                &(vt_attention_shape){.batch = 2, .heads = 2, .head_dim = head_dims[i], .queries = 61, .keys = 61}, 1);
-        for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
-            vt_attention_shape shape = {
-                .batch = 1, .heads = 3, .head_dim = 16, .queries = lengths[i], .keys = lengths[i]};
-            check_attention(plain, b, &shape, 1);
-            shape.queries = 131; /* a rank of context parallelism has fewer keys than queries, or more */
-            check_attention(plain, b, &shape, 1);
+        vt_attention_shape shape = {.batch = 2, .heads = 2, .queries = 61, .keys = 61};
+        for (size_t i = 0; i < sizeof head_dims / sizeof *head_dims; i++) {
+            shape.head_dim = head_dims[i];
+            check_attention(&p, &shape, 1);
         }
-        check_attention(plain, b,
-                        &(vt_attention_shape){.batch = 1, .heads = 1, .head_dim = 48, .queries = 97, .keys = 1013}, 1);
-        check_attention(plain, b,
-                        &(vt_attention_shape){.batch = 1, .heads = 2, .head_dim = 24, .queries = 50, .keys = 150}, 10);
-        vt_attention_shape shape = {.batch = 2, .heads = 3, .head_dim = 16, .queries = 61, .keys = 203};
+        for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+            shape =
+                (vt_attention_shape){.batch = 1, .heads = 3, .head_dim = 16, .queries = lengths[i], .keys = lengths[i]};
+            check_attention(&p, &shape, 1);
+            shape.queries = 131; /* a rank of context parallelism has fewer keys than queries, or more */
+            check_attention(&p, &shape, 1);
+        }
+        check_attention(&p, &others[0], 1);
+        check_attention(&p, &others[1], 10);
+        shape = (vt_attention_shape){.batch = 2, .heads = 3, .head_dim = 16, .queries = 61, .keys = 203};
         shape.dropout = (vt_dropout){.rate = 0.3f, .seed = 5, .step = &dropout_step, .layer = 2, .first_sample = 9};
-        check_attention(plain, b, &shape, 1);
-        vt_backend_close(&plain);
-        vt_backend_close(&b);
+        check_attention(&p, &shape, 1);
     }
 }
 
 /* With q = 0 all weights are 1, which bfloat16 holds, and unit vectors as values make each weight visible in out: 1 /
  * keys, or its value after dropout; two heads, several blocks. Exact except for the division. */
-static void check_every_weight(vt_backend *plain, vt_backend *b, float rate, int64_t first_key, int64_t keys)
+static void check_every_weight(const pair *p, float rate, int64_t first_key, int64_t keys)
 {
-    enum { QUERIES = 140, MOST_KEYS = 150, DIM = 80 };
+    enum { QUERIES = 140, DIM = 80 };
     vt_attention_shape s = {.batch = 1, .heads = 2, .head_dim = DIM, .queries = QUERIES, .keys = keys};
     s.dropout = (vt_dropout){.rate = rate, .seed = 5, .step = &dropout_step, .layer = 2};
     s.first_key = first_key;
-    attention a = open_attention(&s, 0);
+    twins_attention a = twins_attention_open(VT_BFLOAT16, &s, 0, TWINS_APART);
     for (int64_t key = 0; key < keys; key++) {
         for (int64_t c = 0; c < 2 * DIM; c++) {
             float one = c % DIM == key % DIM && c / DIM == key / DIM ? 1 : 0; /* head 0: the first keys; 1: the rest */
-            a.v.wide.matrix.data[key * a.v.wide.matrix.stride + c] = one;
-            a.v.half.half[key * a.v.half.stride + c] = vt_bfloat16_round(one);
+            a.v.wide.data[key * a.v.wide.stride + c] = one;
+            a.v.own.half[key * a.v.own.stride + c] = vt_bfloat16_round(one);
         }
     }
     guarded out = guarded_open(QUERIES, 2 * DIM);
-    plain->attention_forward(plain, &s, a.q.wide.matrix, a.k.wide.matrix, a.v.wide.matrix, a.out.wide.matrix,
-                             a.log_sum[0].matrix.data);
-    b->attention_forward(b, &s, a.q.half, a.k.half, a.v.half, out.matrix, a.log_sum[1].matrix.data);
-    guarded_compare(&out, &a.out.wide, 32 * 0x1p-24, "each weight on tiles");
-    EXPECT_OK(b->check(b));
+    twins_attention_forward(p->plain, &a, true);
+    p->fast->attention_forward(p->fast, &s, a.q.own, a.k.own, a.v.own, out.matrix, a.log_sum[1].matrix.data);
+    guarded_compare(&out, &(guarded){.matrix = a.out.wide}, 32 * 0x1p-24, "each weight on tiles");
+    EXPECT_OK(p->fast->check(p->fast));
 }
 
 TEST(every_weight_on_tiles)
 {
     static const int64_t firsts[] = {0, 1, 2, 3, 7, 22}, counts[] = {150, 1, 17, 128, 129, 33};
-    FOR_EACH_TILES_PATH(isa)
-    {
-        vt_backend *plain = NULL, *b = NULL;
-        EXPECT_OK(vt_backend_open_cpu(VT_ISA_PLAIN, 0, &plain));
-        EXPECT_OK(path_open(isa, &b));
-        for (size_t i = 0; i < sizeof firsts / sizeof *firsts; i++) {
-            check_every_weight(plain, b, 0, firsts[i], counts[i]);
-            check_every_weight(plain, b, 0.5f, firsts[i], counts[i]);
-        }
-        vt_backend_close(&plain);
-        vt_backend_close(&b);
+    FOR_EACH_TILES_PAIR(p)
+    for (size_t i = 0; i < sizeof firsts / sizeof *firsts; i++) {
+        check_every_weight(&p, 0, firsts[i], counts[i]);
+        check_every_weight(&p, 0.5f, firsts[i], counts[i]);
     }
 }
 
@@ -222,13 +127,12 @@ TEST(attention_on_tiles_passes_nan_on)
 {
     FOR_EACH_TILES_PATH(isa)
     {
-        vt_backend *b = NULL;
-        EXPECT_OK(path_open(isa, &b));
+        vt_backend *b = open_path(isa);
         vt_attention_shape shape = {.batch = 1, .heads = 1, .head_dim = 16, .queries = 20, .keys = 20};
-        attention a = open_attention(&shape, 1);
-        a.q.half.half[3 * a.q.half.stride + 5] = nan_bits;
-        a.v.half.half[7 * a.v.half.stride + 2] = nan_bits;
-        forward_on_tiles(b, &shape, &a);
+        twins_attention a = twins_attention_open(VT_BFLOAT16, &shape, 1, TWINS_APART);
+        a.q.own.half[3 * a.q.own.stride + 5] = nan_bits;
+        a.v.own.half[7 * a.v.own.stride + 2] = nan_bits;
+        twins_attention_forward(b, &a, false);
         EXPECT(isnan(half_at(&a.out, 3, 0)), "isa %d hides a NaN in q", (int)isa);
         EXPECT(!isnan(half_at(&a.out, 4, 0)), "isa %d spreads a NaN in q", (int)isa);
         EXPECT(isnan(half_at(&a.out, 4, 2)), "isa %d hides a NaN in v", (int)isa);
@@ -238,7 +142,7 @@ TEST(attention_on_tiles_passes_nan_on)
 
 static bool same_bits(const twins *a, const twins *b)
 {
-    return memcmp(a->memory, b->memory, (size_t)a->size * sizeof *a->memory) == 0;
+    return memcmp(a->memory, b->memory, a->bytes) == 0;
 }
 
 /* Fills all memory of the back end itself with NaN. */
@@ -259,47 +163,36 @@ TEST(bits_on_tiles_do_not_depend_on_threads)
     shape.dropout = (vt_dropout){.rate = 0.2f, .seed = 5, .step = &dropout_step, .layer = 2};
     FOR_EACH_TILES_PATH(isa)
     {
-        attention a[COUNT];
+        twins_attention a[COUNT];
         for (int i = 0; i < COUNT; i++) {
-            vt_backend *b = NULL, *enough = NULL;
-            EXPECT_OK(vt_backend_open_cpu(VT_ISA_BASELINE, threads[i], &enough)); /* which sets them */
-            EXPECT_OK(path_open(isa, &b));
-            a[i] = open_attention(&shape, 1);
+            vt_backend *enough = open_with_threads(threads[i]), *b = open_path(isa);
+            a[i] = twins_attention_open(VT_BFLOAT16, &shape, 1, TWINS_APART);
             for (int round = 0; round < 2; round++) {
                 if (round == 1) poison(b);
-                forward_on_tiles(b, &shape, &a[i]);
-                backward_on_tiles(b, &shape, &a[i], a[i].out.half, a[i].log_sum[1].matrix.data);
+                twins_attention_forward(b, &a[i], false);
+                twins_attention_backward(b, &a[i], false, a[i].out.own, &a[i].log_sum[1]);
             }
-            EXPECT_OK(b->check(b));
-            vt_backend_close(&b);
+            close_path(&b);
             vt_backend_close(&enough);
-            EXPECT(same_bits(&a[i].out, &a[0].out), "out of %d threads", threads[i]);
-            EXPECT(same_bits(&a[i].dq, &a[0].dq), "dq of %d threads", threads[i]);
-            EXPECT(same_bits(&a[i].dk, &a[0].dk), "dk of %d threads", threads[i]);
-            EXPECT(same_bits(&a[i].dv, &a[0].dv), "dv of %d threads", threads[i]);
+            const twins *const of[] = {&a[i].out, &a[i].dq, &a[i].dk, &a[i].dv};
+            const twins *const of_one[] = {&a[0].out, &a[0].dq, &a[0].dk, &a[0].dv};
+            for (int j = 0; j < 4; j++) EXPECT(same_bits(of[j], of_one[j]), "result %d of %d threads", j, threads[i]);
         }
-        vt_backend *b = NULL;
-        guarded dq = guarded_open(TOKENS, HEADS * DIM), dk = guarded_open(TOKENS, HEADS * DIM);
-        guarded dv = guarded_open(TOKENS, HEADS * DIM);
-        EXPECT_OK(path_open(isa, &b));
-        b->attention_backward(b, &shape, a[0].q.half, a[0].k.half, a[0].v.half, a[0].out.half,
-                              a[0].log_sum[1].matrix.data, a[0].dout.half, dq.matrix, dk.matrix, dv.matrix);
-        for (int64_t r = 0; r < TOKENS; r++) {
-            for (int64_t c = 0; c < HEADS * DIM; c++) {
-                int64_t at = r * dq.matrix.stride + c, half = r * a[0].dq.half.stride + c;
-                EXPECT(vt_bfloat16_round(dq.matrix.data[at]) == a[0].dq.half.half[half]);
-                EXPECT(vt_bfloat16_round(dk.matrix.data[at]) == a[0].dk.half.half[half]);
-                EXPECT(vt_bfloat16_round(dv.matrix.data[at]) == a[0].dv.half.half[half]);
-            }
+        vt_backend *b = open_path(isa);
+        const twins *const halves[] = {&a[0].dq, &a[0].dk, &a[0].dv};
+        guarded wide[3];
+        for (int j = 0; j < 3; j++) wide[j] = guarded_open(TOKENS, HEADS * DIM);
+        b->attention_backward(b, &shape, a[0].q.own, a[0].k.own, a[0].v.own, a[0].out.own, a[0].log_sum[1].matrix.data,
+                              a[0].dout.own, wide[0].matrix, wide[1].matrix, wide[2].matrix);
+        for (int j = 0; j < 3; j++) {
+            twins gradient = *halves[j];
+            gradient.wide = wide[j].matrix;
+            twins_compare(&gradient, 0, "a gradient in float32 on tiles");
+            guarded_check(&wide[j], "a gradient in float32 on tiles");
         }
-        guarded_check(&dq, "dq on tiles");
-        guarded_check(&dk, "dk on tiles");
-        guarded_check(&dv, "dv on tiles");
         vt_backend_close(&b);
     }
-    vt_backend *again = NULL; /* gives later tests their threads back */
-    EXPECT_OK(vt_backend_open_cpu(VT_ISA_AUTO, 2, &again));
-    vt_backend_close(&again);
+    restore_threads();
 }
 
 /* ---- the model ---- */
