@@ -5,7 +5,6 @@
 #ifndef VT_CUDA_LANGUAGE_H
 #define VT_CUDA_LANGUAGE_H
 
-#include <stddef.h>
 #include <stdint.h>
 
 #ifdef __CUDACC__

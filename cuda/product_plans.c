@@ -205,11 +205,7 @@ static vt_product_plan *add_plan(vt_backend *backend, const vt_product_key *key,
                                  const void *bias)
 {
     struct vt_products *products = vt_products_of(backend);
-    if (products->plan_count == products->plan_capacity) {
-        products->plan_capacity = 2 * products->plan_capacity + 32;
-        products->plans =
-            vt_reallocate(products->plans, products->plan_capacity, sizeof *products->plans, "cuBLASLt's products");
-    }
+    products->plans = vt_grow(products->plans, products->plan_count, sizeof *products->plans, "cuBLASLt's products");
     vt_product_plan *plan = &products->plans[products->plan_count++];
     memset(plan, 0, sizeof *plan);
     plan->key = *key;

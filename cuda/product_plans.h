@@ -33,7 +33,7 @@ struct vt_products {
     const vt_cublaslt *library;
     cublasLtHandle_t handle;
     void *workspace;
-    size_t plan_count, plan_capacity;
+    size_t plan_count;
     vt_product_plan *plans;
     cublasStatus_t refusal; /* the last one */
 };

@@ -4,7 +4,6 @@
 #include <ftw.h>
 #include <stdarg.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "operations/paths.h"
 #include "parallel/group.h"

@@ -25,7 +25,7 @@ typedef struct {
 
 struct vt_choices {
     char *machine, *path;
-    int count, capacity;
+    int count;
     choice *all;
 };
 
@@ -91,10 +91,7 @@ static void put(vt_choices *choices, const choice *c)
         choices->all[i] = *c;
         return;
     }
-    if (choices->count == choices->capacity) {
-        choices->capacity = 2 * choices->capacity + 16;
-        choices->all = vt_reallocate(choices->all, (size_t)choices->capacity, sizeof *choices->all, "choices");
-    }
+    choices->all = vt_grow(choices->all, (size_t)choices->count, sizeof *choices->all, "choices");
     choices->all[choices->count++] = *c;
 }
 

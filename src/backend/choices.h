@@ -5,7 +5,6 @@
 #define VT_BACKEND_CHOICES_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 enum { VT_CHOICE_MOST_NUMBERS = 32 }; /* of a key, and of a value */

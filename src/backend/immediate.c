@@ -1,7 +1,6 @@
 /* The functions of a back end that does everything at once, in the host's memory: nothing is pinned, pending or
  * recorded. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "backend/backend.h"
 #include "base/memory.h"

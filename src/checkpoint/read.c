@@ -1,6 +1,5 @@
 /* Reading a checkpoint: what goes back into the run. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/log.h"
 #include "base/memory.h"

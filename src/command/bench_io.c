@@ -9,7 +9,6 @@
 #include "base/clock.h"
 #include "base/median.h"
 #include "base/memory.h"
-#include "base/text.h"
 #include "base/threads.h"
 #include "command/arguments.h"
 #include "config/config.h"

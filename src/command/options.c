@@ -1,6 +1,5 @@
 /* vitrain options: every option, from the table that the parser uses; man page and completions, from the same table. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "command/arguments.h"

@@ -1,6 +1,5 @@
 #include "command/plan_rules.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 

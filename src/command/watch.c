@@ -7,7 +7,6 @@
 #include <time.h>
 
 #include "base/clock.h"
-#include "base/text.h"
 #include "command/arguments.h"
 #include "journal/run_directory.h"
 #include "report/progress.h"

@@ -184,9 +184,6 @@ vt_status vt_config_check_ranks(const vt_config *config, int64_t ranks);
  * grad_accumulation and sequence_parallel need: sets data_parallel and checks that all divide. Touches nothing else. */
 vt_status vt_config_check_layout(vt_config *config);
 
-/* The model that the configuration chooses, also before vt_config_resolve has put it in the place of auto. */
-vt_model_name vt_config_model(const vt_config *config);
-
 /* The highest learning rate: lr or lr_schedule.start_lr, times what the scaling makes of global_batch_size /
  * base_batch_size. */
 double vt_config_learning_rate(const vt_config *config);

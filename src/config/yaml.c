@@ -24,7 +24,7 @@ struct vt_yaml {
     size_t byte_count;
     vt_yaml_node *top;
     vt_yaml_node **nodes; /* all of them: nodes are shared, so only this list frees */
-    size_t node_count, node_capacity;
+    size_t node_count;
     anchor anchors[MAX_ANCHORS];
     size_t anchor_count;
 };
@@ -80,10 +80,7 @@ static vt_status next_event(const vt_yaml *yaml, yaml_parser_t *parser, yaml_eve
 
 static vt_yaml_node *add_node(vt_yaml *yaml, vt_yaml_kind kind, const yaml_event_t *event)
 {
-    if (yaml->node_count == yaml->node_capacity) {
-        yaml->node_capacity = 2 * yaml->node_capacity + 64;
-        yaml->nodes = vt_reallocate(yaml->nodes, yaml->node_capacity, sizeof *yaml->nodes, "a YAML file");
-    }
+    yaml->nodes = vt_grow(yaml->nodes, yaml->node_count, sizeof *yaml->nodes, "a YAML file");
     vt_yaml_node *node = vt_allocate(1, sizeof *node, "a YAML file");
     *node = (vt_yaml_node){.kind = kind,
                            .line = event->start_mark.line + 1,
@@ -95,10 +92,7 @@ static vt_yaml_node *add_node(vt_yaml *yaml, vt_yaml_kind kind, const yaml_event
 
 static void add_child(vt_yaml_node *parent, vt_yaml_node *child)
 {
-    if (parent->count == parent->capacity) {
-        parent->capacity = 2 * parent->capacity + 8;
-        parent->child = vt_reallocate(parent->child, parent->capacity, sizeof *parent->child, "a YAML file");
-    }
+    parent->child = vt_grow(parent->child, parent->count, sizeof *parent->child, "a YAML file");
     parent->child[parent->count++] = child;
 }
 
@@ -278,7 +272,7 @@ const char *vt_yaml_describe(const vt_yaml_node *node, char buffer[96])
 typedef struct {
     const vt_yaml *yaml;
     vt_yaml_entry *entries;
-    size_t count, capacity;
+    size_t count;
     /* By node: were its keys added? As the first one to set a key wins, they need not be looked at again. This keeps a
      * file whose merges double at every level from costing exponential time. */
     bool *visited;
@@ -295,11 +289,8 @@ static vt_status add_key(merged_keys *merge, const vt_yaml_node *key, const vt_y
     if (i < own) goto done; /* set by a mapping that merges this one */
     VT_CHECK(i < MAX_KEYS, "%s:%zu:%zu: more than %d keys", vt_yaml_path(merge->yaml), key->line, key->column,
              MAX_KEYS);
-    if (i == merge->capacity) {
-        merge->capacity = 2 * merge->capacity + 64;
-        merge->entries = vt_reallocate(merge->entries, merge->capacity, sizeof *merge->entries, "a YAML file");
-    }
-    if (i == merge->count) merge->count++;
+    if (i == merge->count)
+        merge->entries = vt_grow(merge->entries, merge->count++, sizeof *merge->entries, "a YAML file");
     merge->entries[i] = (vt_yaml_entry){key, value};
 done:
     return status;

@@ -16,8 +16,7 @@ typedef struct vt_yaml_node {
     size_t count;                /* children */
     struct vt_yaml_node **child; /* a mapping's are key, value, key, value, ... */
     size_t index;                /* of this node in its file */
-    size_t capacity;
-    bool complete; /* false while its own children are being read */
+    bool complete;               /* false while its own children are being read */
 } vt_yaml_node;
 
 typedef struct vt_yaml vt_yaml;

@@ -6,7 +6,8 @@
 #include "base/log.h"
 #include "base/memory.h"
 
-int64_t vt_slot_samples(const vt_loader_options *options)
+/* The most samples that one batch of this part has. */
+static int64_t samples_of(const vt_loader_options *options)
 {
     return options->global_batch_size / options->parts;
 }
@@ -25,7 +26,7 @@ static size_t lay_out(const vt_loader_options *options, size_t offsets[VT_BATCH_
     for (int t = 0; t < options->source->tensor_count; t++) {
         offsets[t] = (bytes + LINE - 1) / LINE * LINE;
         if (is_read(options, t))
-            bytes = offsets[t] + (size_t)vt_slot_samples(options) * vt_tensor_bytes(&options->source->specs[t]);
+            bytes = offsets[t] + (size_t)samples_of(options) * vt_tensor_bytes(&options->source->specs[t]);
     }
     return bytes > 0 ? bytes : LINE;
 }
@@ -34,7 +35,7 @@ vt_status vt_slot_open(vt_slot *slot, const vt_loader_options *options, int64_t 
 {
     vt_status status = VT_OK;
     size_t offsets[VT_BATCH_TENSORS];
-    const size_t bytes = lay_out(options, offsets), samples = (size_t)vt_slot_samples(options);
+    const size_t bytes = lay_out(options, offsets), samples = (size_t)samples_of(options);
     slot->options = options;
     if (!options->indices_only)
         slot->memory =
@@ -75,7 +76,7 @@ void vt_slot_close(vt_slot *slot)
 static void fill(vt_slot *slot, int64_t count)
 {
     const vt_source *source = slot->options->source;
-    for (; count < vt_slot_samples(slot->options); count++) {
+    for (; count < samples_of(slot->options); count++) {
         void *places[VT_BATCH_TENSORS] = {NULL};
         for (int t = 0; t < source->tensor_count; t++)
             if (slot->tensors[t] != NULL)
@@ -92,7 +93,7 @@ vt_status vt_slot_plan(vt_slot *slot, const vt_sampler_slice *slice, int64_t fir
     const vt_loader_options *options = slot->options;
     release_plan(slot);
     memcpy(slot->samples, slice->samples, (size_t)slice->count * sizeof *slice->samples);
-    memset(slot->bad, 0, (size_t)vt_slot_samples(options) * sizeof *slot->bad);
+    memset(slot->bad, 0, (size_t)samples_of(options) * sizeof *slot->bad);
     slot->batch = (vt_batch){.sample_count = slice->count,
                              .first_sample = first_sample,
                              .first_in_batch = slice->first_in_batch,
@@ -155,7 +156,7 @@ vt_status vt_slot_read_constant(vt_slot *slot)
     vt_status status = VT_OK;
     const vt_loader_options *options = slot->options;
     const vt_reading *reading = vt_source_reading(options->source);
-    const int64_t count = vt_slot_samples(options);
+    const int64_t count = samples_of(options);
     for (int64_t i = 0; i < count; i++) slot->samples[i] = options->part * count + i;
     VT_TRY(reading->make(slot->plan, slot->samples, count, slot->tensors));
     for (int64_t i = 0; i < slot->plan->item_count && status == VT_OK; i++) status = reading->run(slot->plan, i, NULL);

@@ -22,9 +22,6 @@ typedef struct {
     vt_error error;
 } vt_slot;
 
-/* The most samples that one batch of this part has. */
-int64_t vt_slot_samples(const vt_loader_options *options);
-
 /* `slot` starts as zeros; vt_slot_close also takes one that was opened in part. `slots`: how many there are, for the
  * message when memory is short. */
 vt_status vt_slot_open(vt_slot *slot, const vt_loader_options *options, int64_t slots);

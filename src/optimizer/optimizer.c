@@ -248,11 +248,6 @@ void vt_optimizer_step(vt_optimizer *optimizer)
     visit_ranges(optimizer, update_range);
 }
 
-const vt_optimizer_kind *vt_optimizer_kind_of(const vt_optimizer *optimizer)
-{
-    return optimizer->kind;
-}
-
 int vt_optimizer_average_place(const vt_optimizer *optimizer)
 {
     return isnan(optimizer->average_decay) ? -1 : vt_optimizer_state_count(optimizer->kind);

@@ -28,7 +28,6 @@ void vt_optimizer_step(vt_optimizer *optimizer);
 
 /* What is kept beside the values: the kind's states, and the average behind them if there is one. Each is a block in
  * the back end's memory. */
-const vt_optimizer_kind *vt_optimizer_kind_of(const vt_optimizer *optimizer);
 int vt_optimizer_kept_count(const vt_optimizer *optimizer);
 const vt_optimizer_state_kind *vt_optimizer_kept_kind(const vt_optimizer *optimizer, int place);
 void *vt_optimizer_kept(const vt_optimizer *optimizer, int place); /* NULL behind the last */

@@ -1,7 +1,5 @@
 #include "parallel/layout.h"
 
-#include <limits.h>
-#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 

@@ -34,7 +34,6 @@ vt_status vt_engine_open_nccl(const vt_launch *launch, vt_group *host, double ti
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "base/text.h"
 #include "base/threads.h"
 #include "parallel/nccl_inside.h"
 

@@ -7,7 +7,6 @@
 #include "backend/times.h"
 #include "base/clock.h"
 #include "base/median.h"
-#include "base/memory.h"
 #include "config/fit.h"
 #include "planning/practice.h"
 

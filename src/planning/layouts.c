@@ -112,7 +112,6 @@ typedef struct {
     const vt_hardware *hardware;
     int *node_of;
     vt_layouts *layouts;
-    int64_t capacity;
     vt_error refusal; /* of the first layout that the nodes don't allow; text "": they all do */
 } search;
 
@@ -132,10 +131,7 @@ static bool is_tried(const search *s, vt_option_id option, int64_t own, int64_t 
 static bool add(search *s, const vt_config *changed)
 {
     vt_layouts *all = s->layouts;
-    if (all->count == s->capacity) {
-        s->capacity = 2 * s->capacity + 64;
-        all->options = vt_reallocate(all->options, (size_t)s->capacity, sizeof *all->options, "the search for layouts");
-    }
+    all->options = vt_grow(all->options, (size_t)all->count, sizeof *all->options, "the search for layouts");
     if (cost_with(changed, s->hardware, s->node_of, &all->options[all->count]) != VT_OK) {
         if (s->refusal.text[0] == '\0') vt_error_move_out(&s->refusal);
         vt_error_clear();

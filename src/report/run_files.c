@@ -20,7 +20,6 @@ static void read_keys(const char *path, vt_run_files *files)
     FILE *file = fopen(path, "re");
     char *line = NULL;
     size_t size = 0;
-    int64_t room = 0;
     files->configuration = vt_text_copy("");
     while (file != NULL && vt_file_line(file, &line, &size) > 0) {
         line[strcspn(line, "\n")] = '\0';
@@ -32,10 +31,7 @@ static void read_keys(const char *path, vt_run_files *files)
             files->configuration = vt_text_copy(line);
             continue;
         }
-        if (files->key_count == room) {
-            room = 2 * room + 64;
-            files->keys = vt_reallocate(files->keys, (size_t)room, sizeof *files->keys, "a run's files");
-        }
+        files->keys = vt_grow(files->keys, (size_t)files->key_count, sizeof *files->keys, "a run's files");
         const char *value = colon + 1;
         files->keys[files->key_count++] =
             (vt_run_key){vt_text_copy(line + strspn(line, " ")), vt_text_copy(value + strspn(value, " "))};

@@ -2,7 +2,6 @@
 #ifndef VT_REPORT_SPARKLINE_H
 #define VT_REPORT_SPARKLINE_H
 
-#include <stddef.h>
 #include <stdint.h>
 
 enum { VT_SPARKLINE_BUCKETS = 64, VT_SPARKLINE_SIZE = 3 * VT_SPARKLINE_BUCKETS + 1 };

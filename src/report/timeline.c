@@ -32,7 +32,7 @@ typedef struct {
     vt_layout layout;
     int64_t micro_batches;
     step_sum *steps; /* [count] */
-    int64_t count, room;
+    int64_t count;
 } timeline;
 
 /* ---- the traces ---- */
@@ -67,10 +67,7 @@ static step_sum *find_step(timeline *all, int64_t step, int64_t *place)
 {
     while (*place < all->count && all->steps[*place].step < step) ++*place;
     if (*place < all->count) return all->steps[*place].step == step ? &all->steps[*place] : NULL;
-    if (all->count == all->room) {
-        all->room = 2 * all->room + 64;
-        all->steps = vt_reallocate(all->steps, (size_t)all->room, sizeof *all->steps, "a report's timeline");
-    }
+    all->steps = vt_grow(all->steps, (size_t)all->count, sizeof *all->steps, "a report's timeline");
     all->steps[all->count] = (step_sum){.step = step};
     return &all->steps[all->count++];
 }

@@ -5,7 +5,6 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/memory.h"
 #include "base/profile.h"
 #include "base/text.h"
 #include "storage/output_file.h"

@@ -3,10 +3,7 @@
 
 #if defined(VT_HAS_CUDA)
 
-#include <math.h>
-
 #include "base/clock.h"
-#include "base/status.h"
 #include "cuda/state.h"
 
 enum { MOST_RUNS = 64 };

@@ -27,11 +27,8 @@ static float *read_input(hid_t file, const char *group, const char *name, int64_
     return golden_read_float(file, path, count);
 }
 
-TEST(gelu_is_pytorchs)
+static void check_gelu(hid_t file, vt_backend *b)
 {
-    hid_t file = golden_open("operations.h5");
-    vt_backend *b = NULL;
-    EXPECT_OK(vt_backend_open_cpu(VT_ISA_PLAIN, 0, &b));
     for (int kind = VT_GELU_ERF; kind <= VT_GELU_TANH; kind++) {
         const char *group = kind == VT_GELU_ERF ? "gelu/erf" : "gelu/tanh";
         int64_t count;
@@ -44,8 +41,6 @@ TEST(gelu_is_pytorchs)
         compare(file, group, "output", y, stored);
         compare(file, group, "grad_x", dx, stored);
     }
-    vt_backend_close(&b);
-    H5Fclose(file);
 }
 
 static void check_layer_norm(hid_t file, vt_backend *b, const char *group, double tolerance)
@@ -66,19 +61,6 @@ static void check_layer_norm(hid_t file, vt_backend *b, const char *group, doubl
     compare(file, group, "grad_x", dx, tolerance);
     compare(file, group, "grad_weight", dweight, tolerance);
     compare(file, group, "grad_bias", dbias, stored);
-}
-
-TEST(layer_norm_is_pytorchs)
-{
-    hid_t file = golden_open("operations.h5");
-    vt_backend *b = NULL;
-    EXPECT_OK(vt_backend_open_cpu(VT_ISA_PLAIN, 0, &b));
-    check_layer_norm(file, b, "layer_norm/plain", 4 * stored);
-    check_layer_norm(file, b, "layer_norm/small_variance", 4 * stored);
-    check_layer_norm(file, b, "layer_norm/offset",
-                     1000 * stored); /* half a unit of the mean, 1000, against deviations of 1 */
-    vt_backend_close(&b);
-    H5Fclose(file);
 }
 
 static void check_attention(hid_t file, vt_backend *b, const char *group)
@@ -106,11 +88,15 @@ static void check_attention(hid_t file, vt_backend *b, const char *group)
     compare(file, group, "grad_v", dv, tolerance);
 }
 
-TEST(attention_is_pytorchs)
+TEST(operations_are_pytorchs)
 {
     hid_t file = golden_open("operations.h5");
-    vt_backend *b = NULL;
-    EXPECT_OK(vt_backend_open_cpu(VT_ISA_PLAIN, 0, &b));
+    vt_backend *b = open_path(VT_ISA_PLAIN);
+    check_gelu(file, b);
+    check_layer_norm(file, b, "layer_norm/plain", 4 * stored);
+    check_layer_norm(file, b, "layer_norm/small_variance", 4 * stored);
+    check_layer_norm(file, b, "layer_norm/offset",
+                     1000 * stored); /* half a unit of the mean, 1000, against deviations of 1 */
     check_attention(file, b, "attention/plain");
     check_attention(file, b, "attention/large_scores");
     vt_backend_close(&b);
@@ -313,98 +299,72 @@ TEST(finite_differences_layer_norm)
     check_problem(&(problem){"layer_norm", ROWS * IN + 2 * IN, ROWS * IN, layer_norm_forward, layer_norm_backward});
 }
 
+static vt_gelu gelu;
+
 static void gelu_forward(vt_backend *b, const float *x, float *y)
 {
-    b->gelu_forward(b, VT_GELU_ERF, vt_matrix_make((float *)x, ROWS, IN), vt_matrix_make(y, ROWS, IN));
+    b->gelu_forward(b, gelu, vt_matrix_make((float *)x, ROWS, IN), vt_matrix_make(y, ROWS, IN));
 }
 
 static void gelu_backward(vt_backend *b, const float *x, const float *dy, float *dx)
 {
-    b->gelu_backward(b, VT_GELU_ERF, vt_matrix_make((float *)x, ROWS, IN), vt_matrix_make((float *)dy, ROWS, IN),
-                     vt_matrix_make(dx, ROWS, IN), (vt_matrix){0});
-}
-
-static void gelu_tanh_forward(vt_backend *b, const float *x, float *y)
-{
-    b->gelu_forward(b, VT_GELU_TANH, vt_matrix_make((float *)x, ROWS, IN), vt_matrix_make(y, ROWS, IN));
-}
-
-static void gelu_tanh_backward(vt_backend *b, const float *x, const float *dy, float *dx)
-{
-    b->gelu_backward(b, VT_GELU_TANH, vt_matrix_make((float *)x, ROWS, IN), vt_matrix_make((float *)dy, ROWS, IN),
+    b->gelu_backward(b, gelu, vt_matrix_make((float *)x, ROWS, IN), vt_matrix_make((float *)dy, ROWS, IN),
                      vt_matrix_make(dx, ROWS, IN), (vt_matrix){0});
 }
 
 TEST(finite_differences_gelu)
 {
-    check_problem(&(problem){"gelu erf", ROWS * IN, ROWS * IN, gelu_forward, gelu_backward});
-    check_problem(&(problem){"gelu tanh", ROWS * IN, ROWS * IN, gelu_tanh_forward, gelu_tanh_backward});
+    for (gelu = VT_GELU_ERF; gelu <= VT_GELU_TANH; gelu++)
+        check_problem(&(problem){"gelu", ROWS * IN, ROWS * IN, gelu_forward, gelu_backward});
 }
 
 enum { BATCH = 2, HEADS = 2, DIM = 5, TOKENS = 6, QKV = BATCH * TOKENS * HEADS * DIM };
 
-static vt_attention_shape attention_shape(float rate)
-{
-    return (vt_attention_shape){.batch = BATCH,
-                                .heads = HEADS,
-                                .head_dim = DIM,
-                                .queries = TOKENS,
-                                .keys = TOKENS,
-                                .dropout = {.rate = rate, .seed = 3, .step = &dropout_step}};
-}
+static vt_attention_shape attention_shape = {.batch = BATCH,
+                                             .heads = HEADS,
+                                             .head_dim = DIM,
+                                             .queries = TOKENS,
+                                             .keys = TOKENS,
+                                             .dropout = {.seed = 3, .step = &dropout_step}}; /* whose rate changes */
 
 static void attention_matrices(const float *x, vt_matrix m[3])
 {
     for (int i = 0; i < 3; i++) m[i] = vt_matrix_make((float *)x + i * QKV, BATCH * TOKENS, HEADS * DIM);
 }
 
-static void attend(vt_backend *b, float rate, const float *x, float *y, float *log_sum)
+static void attend(vt_backend *b, const float *x, float *y, float *log_sum)
 {
-    vt_attention_shape shape = attention_shape(rate);
     vt_matrix m[3];
     attention_matrices(x, m);
-    b->attention_forward(b, &shape, m[0], m[1], m[2], vt_matrix_make(y, BATCH * TOKENS, HEADS * DIM), log_sum);
-}
-
-static void attend_backward(vt_backend *b, float rate, const float *x, const float *dy, float *dx)
-{
-    vt_attention_shape shape = attention_shape(rate);
-    float y[QKV], log_sum[BATCH * HEADS * TOKENS];
-    vt_matrix m[3], d[3];
-    attention_matrices(x, m);
-    attention_matrices(dx, d);
-    attend(b, rate, x, y, log_sum);
-    b->attention_backward(b, &shape, m[0], m[1], m[2], vt_matrix_make(y, BATCH * TOKENS, HEADS * DIM), log_sum,
-                          vt_matrix_make((float *)dy, BATCH * TOKENS, HEADS * DIM), d[0], d[1], d[2]);
+    b->attention_forward(b, &attention_shape, m[0], m[1], m[2], vt_matrix_make(y, BATCH * TOKENS, HEADS * DIM),
+                         log_sum);
 }
 
 static void attention_forward(vt_backend *b, const float *x, float *y)
 {
     float log_sum[BATCH * HEADS * TOKENS];
-    attend(b, 0, x, y, log_sum);
+    attend(b, x, y, log_sum);
 }
 
 static void attention_backward(vt_backend *b, const float *x, const float *dy, float *dx)
 {
-    attend_backward(b, 0, x, dy, dx);
-}
-
-static void attention_dropout_forward(vt_backend *b, const float *x, float *y)
-{
-    float log_sum[BATCH * HEADS * TOKENS];
-    attend(b, 0.4f, x, y, log_sum);
-}
-
-static void attention_dropout_backward(vt_backend *b, const float *x, const float *dy, float *dx)
-{
-    attend_backward(b, 0.4f, x, dy, dx);
+    float y[QKV], log_sum[BATCH * HEADS * TOKENS];
+    vt_matrix m[3], d[3];
+    attention_matrices(x, m);
+    attention_matrices(dx, d);
+    attend(b, x, y, log_sum);
+    b->attention_backward(b, &attention_shape, m[0], m[1], m[2], vt_matrix_make(y, BATCH * TOKENS, HEADS * DIM),
+                          log_sum, vt_matrix_make((float *)dy, BATCH * TOKENS, HEADS * DIM), d[0], d[1], d[2]);
 }
 
 TEST(finite_differences_attention)
 {
-    check_problem(&(problem){"attention", 3 * QKV, QKV, attention_forward, attention_backward});
-    check_problem(
-        &(problem){"attention with dropout", 3 * QKV, QKV, attention_dropout_forward, attention_dropout_backward});
+    static const float rates[] = {0, 0.4f};
+    for (int i = 0; i < 2; i++) {
+        attention_shape.dropout.rate = rates[i];
+        check_problem(&(problem){i == 0 ? "attention" : "attention with dropout", 3 * QKV, QKV, attention_forward,
+                                 attention_backward});
+    }
 }
 
 /* Missing points, in the target and in the prediction: every seventh, and every eleventh. */

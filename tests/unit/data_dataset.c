@@ -6,7 +6,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/log.h"
 #include "config/config.h"
 #include "test.h"
 #include "unit/data_files.h"

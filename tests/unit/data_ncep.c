@@ -2,7 +2,6 @@
  * 1996). */
 #include <unistd.h>
 
-#include "config/config.h"
 #include "data/loader.h"
 #include "source/fields/statistics.h"
 #include "test.h"

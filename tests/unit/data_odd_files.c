@@ -4,7 +4,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/log.h"
 #include "config/config.h"
 #include "source/fields/dataset.h"
 #include "test.h"

@@ -1,10 +1,8 @@
 /* The own reader: filters against HDF5's, netCDF variables, batches by many threads, faults that are skipped. */
 #include <math.h>
 
-#include "config/config.h"
 #include "data/loader.h"
 #include "storage/decode.h"
-#include "storage/hdf5_access.h"
 #include "storage/unpack.h"
 #include "test.h"
 #include "unit/data_files.h"

@@ -6,7 +6,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "config/config.h"
 #include "source/fields/dataset.h"
 #include "source/fields/fields_file.h"
 #include "source/fields/statistics.h"

@@ -1,8 +1,6 @@
 /* Sets cut into consecutive files, and times that occur twice. */
 #include <stdio.h>
-#include <unistd.h>
 
-#include "base/log.h"
 #include "config/config.h"
 #include "data/loader.h"
 #include "test.h"

@@ -1,7 +1,6 @@
 /* Windows by latitudes and longitudes, however the files are stored and read. */
 #include <hdf5.h>
 
-#include "config/config.h"
 #include "source/fields/window.h"
 #include "test.h"
 #include "unit/data_files.h"

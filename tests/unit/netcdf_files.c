@@ -2,7 +2,6 @@
 
 #include <hdf5_hl.h>
 
-#include "config/config.h"
 #include "test.h"
 #include "unit/data_files.h"
 

@@ -1,7 +1,6 @@
 /* The times of netCDF files, and samples across gaps between them. */
 #include <math.h>
 #include <stdio.h>
-#include <unistd.h>
 
 #include "base/log.h"
 #include "source/fields/fields_file.h"

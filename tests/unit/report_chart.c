@@ -1,5 +1,4 @@
 /* Charts of report.html. */
-#include <stdlib.h>
 
 #include "report/chart.h"
 #include "test.h"

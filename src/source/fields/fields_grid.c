@@ -1,6 +1,5 @@
 /* The grid of a file: the latitudes and longitudes that all of its sources have. */
 #include <math.h>
-#include <stdlib.h>
 
 #include "base/text.h"
 #include "source/fields/coordinates.h"

@@ -1,5 +1,4 @@
 /* Reads when the times of a file are from its time coordinate. */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 

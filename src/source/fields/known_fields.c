@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "base/text.h"
 #include "source/fields/dataset.h"
 #include "task/weather/forcings.h"
 

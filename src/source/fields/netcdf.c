@@ -1,7 +1,6 @@
 /* netCDF-4 files like those of the Copernicus store and NOAA: each variable is a dataset [time, lat, lon] or [time,
  * level, lat, lon], perhaps packed, in one file or in several with the same times. A netCDF-4 file is an HDF5 file;
  * attributes follow the CF conventions, "Packed Data" and "Missing Data". */
-#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

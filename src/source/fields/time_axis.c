@@ -8,7 +8,6 @@
 #include <strings.h>
 
 #include "base/memory.h"
-#include "base/text.h"
 
 /* ---- units ---- */
 

@@ -32,7 +32,8 @@ static void legendre(int degree, int order, double latitude, double values[3])
     }
 }
 
-double vt_rossby_angular_speed(int degree, double zonal_speed)
+/* 1/s; eastward is positive. */
+static double angular_speed(int degree, double zonal_speed)
 {
     return zonal_speed - 2 * (VT_EARTH_ROTATION + zonal_speed) / (degree * (degree + 1.0));
 }
@@ -55,7 +56,7 @@ void vt_rossby_profiles(int degree, int order, double latitude, double profiles[
 
 double vt_rossby_phase(const vt_rossby_wave *wave, double zonal_speed, double seconds)
 {
-    return wave->phase + wave->order * vt_rossby_angular_speed(wave->degree, zonal_speed) * seconds;
+    return wave->phase + wave->order * angular_speed(wave->degree, zonal_speed) * seconds;
 }
 
 double vt_rossby_amplitude(const vt_rossby_wave *wave, double seconds)

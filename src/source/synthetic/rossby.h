@@ -2,7 +2,7 @@
  * (Haurwitz, J. Mar. Res. 3, 1940; Holton, An Introduction to Dynamic Meteorology). One wave is the spherical harmonic
  * of degree n and order m as a stream function, psi = A P(n, m; sin latitude) cos(m longitude - phase), on an
  * atmosphere that rotates as a solid body with the zonal angular speed w0 relative to the Earth. It keeps its shape and
- * moves round the axis with the angular speed of vt_rossby_angular_speed. */
+ * moves round the axis with the angular speed w0 - 2 (Omega + w0) / (n (n + 1)). */
 #ifndef VT_SOURCE_SYNTHETIC_ROSSBY_H
 #define VT_SOURCE_SYNTHETIC_ROSSBY_H
 
@@ -29,9 +29,6 @@ typedef enum {
     VT_ROSSBY_STREAM,
     VT_ROSSBY_PROFILES
 } vt_rossby_profile;
-
-/* w0 - 2 (Omega + w0) / (n (n + 1)), 1/s; eastward is positive. */
-double vt_rossby_angular_speed(int degree, double zonal_speed);
 
 /* All profiles of (n, m) at one latitude (radians; not quite a pole), for harmonics of mean square 1 over a meridian's
  * sine: the integral of P^2 over sin(latitude) from -1 to 1 is 2. */

@@ -29,7 +29,8 @@ vt_volume_draw vt_volume_draw_of(uint64_t seed, vt_set set, int64_t epoch, int64
     return draw;
 }
 
-int64_t vt_volumes_extent(const vt_volumes *volumes)
+/* The points along each axis that are used of its boxes; 0: noise. */
+static int64_t extent_of(const vt_volumes *volumes)
 {
     return volumes->boxes[0] != NULL ? volumes->boxes[0]->side : 0;
 }
@@ -38,7 +39,7 @@ vt_volume_draw vt_volumes_draw(const vt_volumes *volumes, int64_t sample)
 {
     const vt_source *source = &volumes->source;
     return vt_volume_draw_of(volumes->seed, source->set, sample / source->sample_count, sample % source->sample_count,
-                             vt_volumes_extent(volumes), volumes->side);
+                             extent_of(volumes), volumes->side);
 }
 
 /* ---- of a configuration ---- */
@@ -137,7 +138,7 @@ done:
     return status;
 }
 
-const char *vt_volumes_reading_name(const vt_volumes *volumes)
+static const char *reading_name(const vt_volumes *volumes)
 {
     static const char *const names[] = {[VT_BOX_RUNS] = "past HDF5",
                                         [VT_BOX_CHUNKS] = "chunks past HDF5",
@@ -151,12 +152,12 @@ static void log_sets(const vt_source *training, const vt_source *validation, con
 {
     (void)test;
     const vt_volumes *sets[] = {(const vt_volumes *)training, (const vt_volumes *)validation};
-    vt_log_info("reading: %s%s%s", vt_volumes_reading_name(sets[0]), training->is_constant ? "" : ", ",
+    vt_log_info("reading: %s%s%s", reading_name(sets[0]), training->is_constant ? "" : ", ",
                 training->is_constant ? "" : threads);
     if (training->is_constant) return;
     vt_log_info(
         "boxes: %s, %lld³ points, and %s, %lld³; samples are cubes of %lld³ at random places, turned in %d ways%s",
-        training->path, (long long)vt_volumes_extent(sets[0]), validation->path, (long long)vt_volumes_extent(sets[1]),
+        training->path, (long long)extent_of(sets[0]), validation->path, (long long)extent_of(sets[1]),
         (long long)sets[0]->side, VT_TURNS, sets[0]->rotate_vectors ? ", velocities too" : "");
     if (training->obstacle == NULL) return;
     if (sets[0]->loader == VT_LOADER_DIRECT)

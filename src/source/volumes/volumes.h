@@ -30,12 +30,6 @@ vt_volume_draw vt_volume_draw_of(uint64_t seed, vt_set set, int64_t epoch, int64
 /* The draw of sample epoch · sample_count + index. */
 vt_volume_draw vt_volumes_draw(const vt_volumes *volumes, int64_t sample);
 
-/* The points along each axis that are used of its boxes; 0: noise. */
-int64_t vt_volumes_extent(const vt_volumes *volumes);
-
-/* "dali-lowmem (.npy files, past HDF5)": how samples are read. */
-const char *vt_volumes_reading_name(const vt_volumes *volumes);
-
 extern const vt_reading vt_volumes_reading;
 extern const vt_source_kind vt_source_volumes, vt_source_volume_noise;
 

@@ -7,7 +7,6 @@
 
 #include "base/csv.h"
 #include "base/memory.h"
-#include "base/text.h"
 #include "storage/output_file.h"
 #include "task/weather/channels.h"
 
