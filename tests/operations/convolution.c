@@ -83,7 +83,8 @@ static void check_convolution(vt_backend *const backends[2], int64_t batch, int6
 /* Many points and few, of one channel's vector and of several. */
 TEST(convolutions_do_not_depend_on_threads)
 {
-    static const vt_convolution shapes[] = {{1, 8, 33, 130}, {1, 16, 4, 64}, {1, 2, 66, 9}, {2, 3, 5, 7}};
+    static const vt_convolution shapes[] = {
+        {2, 8, 33, 130}, {1, 16, 4, 64}, {1, 4, 35, 300}, {1, 2, 66, 9}, {2, 3, 5, 7}};
     static const int threads[] = {1, 2, 5, 8};
     if (vt_test_gpu_alone()) return;
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
@@ -133,7 +134,8 @@ TEST(convolutions_and_activations)
         check_convolution(backends, 1, 8, 5, 16);
         check_convolution(backends, 2, 8, 33, 130);
         check_convolution(backends, 5, 4, 66, 7);
-        check_convolution(backends, 4, 5, 17, 9); /* more points than are gathered at once */
+        check_convolution(backends, 1, 4, 35, 300); /* fewer rows than the weight has */
+        check_convolution(backends, 4, 5, 17, 9);   /* more points than are gathered at once */
         for (int kind = VT_ACTIVATION_LEAKY; kind <= VT_ACTIVATION_TANH; kind++) {
             check_activation(backends, (vt_activation)kind, 1, 1);
             check_activation(backends, (vt_activation)kind, 2100, 37);

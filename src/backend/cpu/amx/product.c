@@ -1,6 +1,8 @@
 /* Linear layers' products on tiles: of bfloat16 operands, and of float32 (and float16) operands as sums of bfloat16
  * terms (terms.h). The right operand is packed for all threads; each thread packs the left operand for the strip of
- * rows that it works on, unless the rows can be read as tiles where they lie (bfloat16). For a weight's gradient, which
+ * rows that it works on, unless the rows can be read as tiles where they lie (bfloat16). If the weight is much larger
+ * than the left operand, it is the other way round: each thread packs the part of the weight that it works on. For a
+ * weight's gradient, which
  * is computed block of rows by block of rows, the operand with fewer columns is packed for all threads (by each thread
  * for itself if its own columns are few), the other by each thread for its own columns. Operands with different numbers
  * of terms go to the vector kernels.
@@ -8,12 +10,13 @@
  * threads. */
 #include <omp.h>
 
-#include "backend/cpu/amx/terms.h"
-#include "backend/cpu/vector/product_parts.h"
+#include "backend/cpu/amx/runs.h"
+#include "backend/cpu/vector/few_rows.h"
 
+/* a has the product's rows: if these are few, the vector kernels read the weight once, as it lies. */
 static bool on_tiles(const vt_matrix *a, const vt_matrix *b)
 {
-    return terms_of(a->type) == terms_of(b->type);
+    return terms_of(a->type) == terms_of(b->type) && a->rows > FEW_ROWS;
 }
 
 static const vt_backend *vectors(const vt_backend *backend)
@@ -25,56 +28,6 @@ static const vt_backend *vectors(const vt_backend *backend)
 static int64_t piece_pairs(vt_type type, int64_t steps)
 {
     return steps * terms_of(type) * TILE_PAIRS;
-}
-
-enum { BLOCK = 2 * SIDE, RUN = 12 }; /* RUN: steps that are summed in the tiles */
-
-/* Rows of memory that will be written soon: they are prefetched evenly while sums are computed. */
-typedef struct {
-    char *memory;
-    int64_t row, bytes, rows; /* bytes from row to row, of a row; number of rows */
-    int64_t step, steps;      /* counts the products done beside it */
-} upcoming;
-
-INLINE void prefetch_beside(void *work, int place)
-{
-    upcoming *ahead = work;
-    if (place != 0 || ahead->step == ahead->steps) return;
-    int64_t end = piece_begin(ahead->rows, ahead->steps, ahead->step + 1);
-    for (int64_t r = piece_begin(ahead->rows, ahead->steps, ahead->step++); r < end; r++)
-        for (int64_t byte = 0; byte < ahead->bytes; byte += 64)
-            __builtin_prefetch(ahead->memory + r * ahead->row + byte, 1);
-}
-
-/* sums [32 × 32] of the first two pieces of a and b, over any number of steps: in runs, whose sums are added in
- * order. */
-INLINE void multiply_runs(int terms, packed a, packed b, int64_t steps, float *sums, int64_t width, upcoming *ahead)
-{
-    tile_block block = {.a = a, .b = b, .steps = smaller(RUN, steps), .sums = sums, .width = width};
-    ahead->steps = steps;
-    multiply_block(terms, true, true, block, prefetch_beside, ahead);
-    for (int64_t k = RUN; k < steps; k += RUN) {
-        float more[BLOCK * BLOCK];
-        block.a.tiles = a.tiles + k * (a.row == 0 ? terms * TILE_PAIRS : SIDE);
-        block.b.tiles = b.tiles + k * terms * TILE_PAIRS;
-        block.steps = smaller(RUN, steps - k);
-        block.sums = more;
-        block.width = BLOCK;
-        multiply_block(terms, true, true, block, prefetch_beside, ahead);
-        for (int64_t r = 0; r < BLOCK; r++)
-            for (int64_t c = 0; c < BLOCK; c += LANES)
-                store(sums + r * width + c, load(sums + r * width + c) + load(more + r * BLOCK + c));
-    }
-}
-
-/* Not inlined: one copy of each is enough. */
-static __attribute__((noinline)) void multiply(int terms, packed a, packed b, int64_t steps, float *sums, int64_t width,
-                                               upcoming ahead)
-{
-    if (terms == 1)
-        multiply_runs(1, a, b, steps, sums, width, &ahead);
-    else
-        multiply_runs(TERMS, a, b, steps, sums, width, &ahead);
 }
 
 /* ---- y = x weightᵀ and dx = dy weight: strips of rows ---- */
@@ -111,7 +64,8 @@ static packed in_matrix(const vt_matrix *left, int64_t row)
     /* cppcheck-suppress invalidPointerCast ; numbers are read two at a time */
     return (packed){.tiles = (const pair *)left->data + row * left->stride / 2,
                     .piece = SIDE * left->stride / 2,
-                    .row = left->stride * (int64_t)sizeof *left->half};
+                    .row = left->stride * (int64_t)sizeof *left->half,
+                    .step = SIDE};
 }
 
 /* Rows first … of the panels begin … end - 1. */
@@ -138,7 +92,7 @@ static void multiply_strip(const strip_work *w, int64_t first, int64_t rows, int
             for (int64_t i = 0; i < wide; i++) {
                 packed right = {.tiles = w->right.tiles + 2 * (panel + i) * w->right.piece, .piece = w->right.piece};
                 int64_t r = piece_begin(count, wide, i), rows_here = piece_begin(count, wide, i + 1) - r;
-                multiply(terms, left, right, w->steps, sums + i * BLOCK, WIDE * BLOCK,
+                multiply(terms, left, right, w->steps, sums + i * BLOCK, WIDE * BLOCK, false,
                          rows_of(&w->to.result, row + r, rows_here, panel * BLOCK, wide * BLOCK));
             }
             finish_block(&w->to, sums, WIDE * BLOCK, row, count, panel * BLOCK, wide * BLOCK);
@@ -173,12 +127,100 @@ static void multiply_strips(vt_backend *backend, const strip_work *w)
     }
 }
 
+/* ---- the same for fewer rows than the weight has: the left operand is packed for all threads, and each thread packs
+ * the weight's panels that it works on, run by run, so that the weight is read once and not written again ---- */
+
+enum { SOME_ROWS = 256, SOME_PANELS = 8 };
+
+typedef struct {
+    strip_work strip;
+    vt_matrix weight;
+    bool across;      /* the columns of the right operand are rows of the weight */
+    const pair *left; /* [blocks][2][steps], unless in place */
+} panel_work;
+
+static void pack_panels(const panel_work *w, int64_t begin, int64_t end, int64_t k, int64_t steps, pair *to)
+{
+    const int64_t step = terms_of(w->weight.type) * TILE_PAIRS;
+    for (int64_t s = k; s < k + steps; s++) {
+        for (int64_t i = 2 * begin; i < 2 * end; i++) {
+            pair *tile = to + ((i - 2 * begin) * RUN + s - k) * step;
+            if (w->across) {
+                look_ahead_rows(&w->weight, i * SIDE, smaller(SIDE, w->weight.rows - i * SIDE), (s + 1) * DEPTH,
+                                smaller((s + 2) * DEPTH, w->weight.columns), 0);
+                pack_right_across(&w->weight, i * SIDE, s * DEPTH, tile);
+            } else {
+                const int64_t row = (s + 1) * DEPTH;
+                look_ahead_rows(&w->weight, row, smaller(DEPTH, w->weight.rows - row), i * SIDE,
+                                smaller((i + 1) * SIDE, w->weight.columns), 0);
+                pack_right_along(&w->weight, s * DEPTH, i * SIDE, tile);
+            }
+        }
+    }
+}
+
+/* memory: the packed panels, then the sums [rows × panels]. */
+static void multiply_panels(const panel_work *w, int64_t begin, int64_t end, pair *memory)
+{
+    const int terms = terms_of(w->weight.type);
+    const int64_t step = terms * TILE_PAIRS, rows = w->strip.to.result.rows, blocks = pieces(rows, BLOCK);
+    const int64_t in_place = blocks_in_place(&w->strip.left, rows), width = (end - begin) * BLOCK;
+    const int64_t piece = w->strip.steps * step;
+    /* cppcheck-suppress invalidPointerCast ; the memory after the pairs */
+    float *sums = (float *)(memory + SOME_PANELS * 2 * RUN * step);
+    for (int64_t k = 0; k < w->strip.steps; k += RUN) {
+        const int64_t steps = smaller(RUN, w->strip.steps - k);
+        pack_panels(w, begin, end, k, steps, memory);
+        for (int64_t block = 0; block < blocks; block++) {
+            packed left = {.tiles = w->left + 2 * block * piece + k * step, .piece = piece};
+            if (block < in_place) {
+                left = in_matrix(&w->strip.left, block * BLOCK);
+                left.tiles += k * SIDE;
+            }
+            for (int64_t panel = begin; panel < end; panel++) {
+                const packed right = {.tiles = memory + (panel - begin) * 2 * RUN * step, .piece = RUN * step};
+                multiply(terms, left, right, steps, sums + block * BLOCK * width + (panel - begin) * BLOCK, width,
+                         k > 0, (upcoming){0});
+            }
+        }
+    }
+    finish_block(&w->strip.to, sums, width, 0, rows, begin * BLOCK, width);
+}
+
+static void multiply_each_panel(vt_backend *backend, panel_work *w)
+{
+    const int64_t step = terms_of(w->weight.type) * TILE_PAIRS, rows = w->strip.to.result.rows;
+    const int64_t threads = vt_cpu_threads(backend), blocks = pieces(rows, BLOCK), piece = w->strip.steps * step;
+    const int64_t groups = pieces(w->strip.panels, smaller(SOME_PANELS, pieces(w->strip.panels, 2 * threads)));
+    const int64_t own = SOME_PANELS * (2 * RUN * step + blocks * BLOCK * BLOCK);
+    pair *left = vt_cpu_shared(backend, (size_t)(2 * blocks * piece) * sizeof *left);
+    if (left == NULL || !vt_cpu_scratch_reserve(backend, (size_t)own * sizeof *left)) return;
+    w->left = left;
+#pragma omp parallel
+    {
+        tiles_configure();
+#pragma omp for collapse(2) schedule(static)
+        for (int64_t i = 2 * blocks_in_place(&w->strip.left, rows); i < 2 * blocks; i++)
+            for (int64_t k = 0; k < w->strip.steps; k++)
+                pack_left_rows(&w->strip.left, i * SIDE, k * DEPTH, left + i * piece + k * step);
+#pragma omp for schedule(dynamic, 1)
+        for (int64_t group = 0; group < groups; group++)
+            multiply_panels(w, piece_begin(w->strip.panels, groups, group),
+                            piece_begin(w->strip.panels, groups, group + 1), vt_cpu_scratch(backend));
+        tiles_release();
+    }
+}
+
 /* across: the columns of the right operand are rows of `weight`. */
 static void multiply_weight(vt_backend *backend, vt_matrix left, vt_matrix weight, bool across, product_result to)
 {
     strip_work w = {
         .left = left, .to = to, .steps = pieces(left.columns, DEPTH), .panels = pieces(to.result.columns, BLOCK)};
     int64_t step = terms_of(weight.type) * TILE_PAIRS;
+    if (left.rows <= SOME_ROWS && 4 * left.rows <= to.result.columns) {
+        multiply_each_panel(backend, &(panel_work){.strip = w, .weight = weight, .across = across});
+        return;
+    }
     w.right.piece = piece_pairs(weight.type, w.steps);
     pair *right = vt_cpu_shared(backend, (size_t)(2 * w.panels * w.right.piece) * sizeof *right);
     if (right == NULL) return;
@@ -326,7 +368,7 @@ static void add_block(const gradient_work *w, int64_t row, int64_t panel, const 
     float sums[BLOCK * BLOCK];
     vt_matrix result = vt_matrix_make(w->dweight, w->dy.columns, columns);
     multiply(terms_of(w->x.type), (packed){.tiles = left, .piece = piece}, (packed){.tiles = right, .piece = piece},
-             w->steps, sums, BLOCK, rows_of(&result, first, rows, column, width));
+             w->steps, sums, BLOCK, false, rows_of(&result, first, rows, column, width));
     for (int64_t r = 0; r < rows; r++) {
         float *to = w->dweight + (first + r) * columns + column;
         const float *from = sums + r * BLOCK;

@@ -197,12 +197,13 @@ static void pack_left_columns(const vt_matrix *from, int64_t row, int64_t column
 /* ---- the product ---- */
 
 /* A packed operand: pieces of 16 rows (a left one) or columns (a right one); each piece has the tiles of the depth's
- * `steps` with all their terms. A left operand in bfloat16 may also be the matrix itself, whose rows are the tiles'
- * rows. */
+ * `steps` with all their terms. The tiles may also lie in a matrix of pairs, whose rows are the tiles' rows, such as a
+ * left operand in bfloat16. */
 typedef struct {
     const pair *tiles;
-    int64_t piece; /* pairs from piece to piece */
-    int64_t row;   /* if it is a matrix: bytes from row to row; 0: packed */
+    int64_t piece;      /* pairs from piece to piece */
+    int64_t row;        /* if it is a matrix: bytes from row to row; 0: packed */
+    int64_t step, term; /* in a matrix: pairs from step to step, and from term to term */
 } packed;
 
 /* Work done beside a product: vector instructions between those of tiles, which take 16 cycles each. Called after each
@@ -227,18 +228,20 @@ typedef struct {
 INLINE void multiply_block(int terms, bool two_rows, bool two_columns, tile_block c, side_work *beside, void *work)
 {
     const int64_t row = c.width * (int64_t)sizeof *c.sums, tile = 64, step = terms * TILE_PAIRS;
-    const int64_t a_row = c.a.row == 0 ? tile : c.a.row, a_step = c.a.row == 0 ? step : SIDE;
+    const int64_t a_row = c.a.row == 0 ? tile : c.a.row, a_step = c.a.row == 0 ? step : c.a.step;
+    const int64_t b_row = c.b.row == 0 ? tile : c.b.row, b_step = c.b.row == 0 ? step : c.b.step;
+    const int64_t a_term = c.a.row == 0 ? TILE_PAIRS : c.a.term, b_term = c.b.row == 0 ? TILE_PAIRS : c.b.term;
     const pair *upper = c.a.tiles, *lower = upper + c.a.piece, *left = c.b.tiles, *right = left + c.b.piece;
     float *sums = c.sums, *below = sums + SIDE * c.width;
 #define LOAD_A(term)                                                                                                   \
     do {                                                                                                               \
-        tile_load(4, upper + (term)*TILE_PAIRS, a_row);                                                                \
-        if (two_rows) tile_load(5, lower + (term)*TILE_PAIRS, a_row);                                                  \
+        tile_load(4, upper + (term)*a_term, a_row);                                                                    \
+        if (two_rows) tile_load(5, lower + (term)*a_term, a_row);                                                      \
     } while (0)
 #define LOAD_B(term)                                                                                                   \
     do {                                                                                                               \
-        tile_load(6, left + (term)*TILE_PAIRS, tile);                                                                  \
-        if (two_columns) tile_load(7, right + (term)*TILE_PAIRS, tile);                                                \
+        tile_load(6, left + (term)*b_term, b_row);                                                                     \
+        if (two_columns) tile_load(7, right + (term)*b_term, b_row);                                                   \
     } while (0)
 #define MULTIPLY(place)                                                                                                \
     do {                                                                                                               \
@@ -278,7 +281,7 @@ INLINE void multiply_block(int terms, bool two_rows, bool two_columns, tile_bloc
             LOAD_A(0);
             MULTIPLY(0);
         }
-        upper += a_step, lower += a_step, left += step, right += step;
+        upper += a_step, lower += a_step, left += b_step, right += b_step;
     }
     if (terms > 1 && c.halves) {
         LOAD_A(0);

@@ -6,8 +6,8 @@
 
 enum {
     TAPS = 64,
-    LEAST_POINTS = 256, /* of y that go by tiles: these take 3.4 times the weight's memory */
-    ENOUGH_POINTS = 256 /* gathered at once, in whole cubes */
+    LEAST_POINTS = 1024, /* of y that go by tiles */
+    ENOUGH_POINTS = 512  /* gathered at once, in whole cubes */
 };
 
 /* Of a cube of y. */
@@ -72,9 +72,10 @@ static vt_matrix gather(vt_backend *backend, const portion *p)
     const vt_convolution *shape = &p->shape;
     const vt_matrix x = p->x;
     const int64_t columns = TAPS * shape->in;
-    float *rows = vt_cpu_stand_in_memory(backend, (size_t)(p->points * columns) * sizeof *rows);
-    const vt_matrix gathered = vt_matrix_make(rows, p->points, columns);
-    if (rows == NULL) return gathered;
+    void *memory = vt_cpu_stand_in_memory(backend, (size_t)(p->points * columns) * vt_type_size(x.type));
+    const vt_matrix gathered = {
+        .data = memory, .rows = p->points, .columns = columns, .stride = columns, .type = x.type};
+    if (memory == NULL) return gathered;
 #pragma omp parallel for collapse(2) schedule(static)
     for (int64_t point = 0; point < p->points; point++) {
         for (int64_t c = 0; c < shape->in; c += LANES) {
@@ -88,7 +89,8 @@ static vt_matrix gather(vt_backend *backend, const portion *p)
                     square[i] = row < 0 ? (vector){0} : load_elements_up_to(&x, index, count);
                 }
                 transpose(square);
-                for (int64_t i = 0; i < count; i++) store(rows + point * columns + (c + i) * TAPS + tap, square[i]);
+                for (int64_t i = 0; i < count; i++)
+                    store_elements(&gathered, point * columns + (c + i) * TAPS + tap, square[i]);
             }
         }
     }
