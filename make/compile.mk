@@ -6,16 +6,21 @@ COMPILE = $(CC) -std=gnu11 $(WARNINGS) $(CLANG_WARNINGS) $(CFLAGS) $(SANITIZE) -
 LINK = $(CC) $(CFLAGS) $(LDFLAGS)
 HAS_UNISTRING := $(if $(filter-out undefined,$(origin UNISTRING_LIBS)),yes)
 HAS_MPI := $(if $(filter-out undefined,$(origin MPI_LIBS)),yes)
+# What was found of the libraries for Zarr stores; each may be missing, or left out by an empty setting (BLOSC_LIBS=).
+FOR_ZARR := $(foreach library,JANSSON BLOSC ZSTD LZ4,$(if $($(library)_LIBS),$(library)))
 LIBS = $(SANITIZE) $(HDF5_HL_LIBS) $(HDF5_LIBS) $(DEFLATE_LIBS) $(YAML_LIBS) $(PROTOBUF_LIBS) $(PNG_LIBS) $(UNISTRING_LIBS) \
+    $(foreach library,$(FOR_ZARR),$($(library)_LIBS)) \
     $(if $(HAS_MPI),$(MPI_LIBS)) $(if $(NVCC),$(CUDA_LIBS)) $(OPENMP_LIBS) -lpthread -lm
 
 # The settings that objects depend on: `stamp` in make/settings.mk.
 COMPILE_SETTINGS = $(CC_VERSION) $(COMPILE) $(foreach library,HDF5 DEFLATE YAML PNG PROTOBUF UNISTRING AMX,$($(library)_CFLAGS))
 LINK_SETTINGS = $(LINK) $(AR) $(LIBS) $(OBJECTS) $(KERNEL_OBJECTS) $(CUDA_OBJECTS)
 MPI_SETTINGS = $(HAS_MPI) $(MPI_CFLAGS)
+ZARR_FLAGS = $(foreach library,$(FOR_ZARR),-DVT_HAS_$(library) $($(library)_CFLAGS))
 VERSION_SETTINGS = $(VERSION)
 $(eval $(call stamp,compile,COMPILE_SETTINGS))
 $(eval $(call stamp,mpi,MPI_SETTINGS))
+$(eval $(call stamp,zarr,ZARR_FLAGS))
 $(eval $(call stamp,version,VERSION_SETTINGS))
 
 # The vector kernels are compiled once for each instruction set; src/backend/cpu/backend.c chooses at run time. -mprfchw: prefetches
@@ -26,7 +31,9 @@ ISA_FLAGS_avx2 := -march=x86-64-v3 -mprfchw
 ISA_FLAGS_avx512 := -march=x86-64-v4 -mprfchw -mprefer-vector-width=512
 ISA_FLAGS_amx = $(AMX_CFLAGS) -mprfchw -mprefer-vector-width=512
 
-OBJECTS := $(patsubst %.c,$(BUILD)/%.o,$(filter-out $(KERNEL_SOURCES) $(TILE_SOURCES) src/main.c,$(SOURCES)))
+# Without jansson only the row that says so is left of the Zarr store.
+WITHOUT_JANSSON = $(if $(filter JANSSON,$(FOR_ZARR)),,$(addprefix src/storage/zarr_,metadata.c chunks.c codecs.c))
+OBJECTS := $(patsubst %.c,$(BUILD)/%.o,$(filter-out $(KERNEL_SOURCES) $(TILE_SOURCES) $(WITHOUT_JANSSON) src/main.c,$(SOURCES)))
 # Kernels for which tiles have replacements are not compiled for AMX: src/backend/cpu/vector/table.c.
 BESIDE_TILES := $(addprefix src/backend/cpu/vector/,attention_backward.c attention_forward.c convolution.c \
     convolution_forward.c convolution_input.c convolution_weight.c few_rows.c limits.c product.c)
@@ -40,8 +47,10 @@ $(eval $(call stamp,link,LINK_SETTINGS))
 GPUS_SERVED = $(if $(filter-out compute_%,$(GPU_TARGETS)),for $(filter-out compute_%,$(GPU_TARGETS)) and$(comma) by its PTX$(comma) newer \
     ones,only PTX for $(GPU_PTX:compute_%=sm_%) and newer: the first start compiles it; make gpu avoids that)
 WITH = $(if $(HAS_MPI),MPI$(comma) )$(if $(NVCC),CUDA ($(GPUS_SERVED))$(comma) )kernels for $(ISAS)
+NO_ZARR = $(if $(filter JANSSON,$(FOR_ZARR)),$(if $(filter-out 4,$(words $(FOR_ZARR))),; without some codecs of Zarr stores \
+    (found: $(filter-out JANSSON,$(FOR_ZARR)))),; built without jansson: no Zarr stores)
 WITHOUT = $(if $(HAS_MPI),,; built without MPI: one rank only)$(if $(HAS_UNISTRING),,; built without libunistring: lower case of A to Z \
-    only)$(if $(NVCC),,; built without CUDA: CPU only)
+    only)$(if $(NVCC),,; built without CUDA: CPU only)$(NO_ZARR)
 .PHONY: vitrain
 vitrain: $(BUILD)/vitrain
 	@[ $(BUILD) != build ] || [ "$$(readlink vitrain)" = build/vitrain ] || ln -sf build/vitrain vitrain
@@ -60,6 +69,8 @@ $(addprefix $(BUILD)/src/parallel/,mpi.o mpi_operations.o mpi_wait.o): $(STAMPS)
 $(BUILD)/src/command/version.o: LOCAL_CFLAGS += -DVT_VERSION='"$(VERSION)"'
 $(addprefix $(BUILD)/src/,storage/%.o source/%.o forecast/%.o): LOCAL_CFLAGS += $(HDF5_CFLAGS) $(DEFLATE_CFLAGS)
 $(BUILD)/src/source/text/split.o: LOCAL_CFLAGS += $(if $(HAS_UNISTRING),-DVT_HAS_UNISTRING $(UNISTRING_CFLAGS))
+$(BUILD)/src/storage/zarr_%.o: LOCAL_CFLAGS += $(ZARR_FLAGS)
+$(addprefix $(BUILD)/src/storage/zarr_,store.o metadata.o chunks.o codecs.o): $(STAMPS)/zarr
 $(BUILD)/src/config/%.o: LOCAL_CFLAGS += $(YAML_CFLAGS)
 $(addprefix $(BUILD)/src/parallel/,mpi.o mpi_operations.o mpi_wait.o): LOCAL_CFLAGS += $(if $(HAS_MPI),-DVT_HAS_MPI $(MPI_CFLAGS))
 $(BUILD)/src/report/%.o: LOCAL_CFLAGS += $(PNG_CFLAGS) $(PROTOBUF_CFLAGS) -I$(BUILD)/generated

@@ -63,6 +63,16 @@ probe AMX '#include <immintrin.h>
 int main(int n, char **a) { if (n > 9) { _tile_zero(0); _tile_dpbf16ps(0, 1, 2); } return n + !a; }' \
     "-march=x86-64-v4 -mavx512bf16 -mamx-tile -mamx-bf16|"
 
+# For Zarr stores: their metadata, and the codecs of their chunks.
+probe JANSSON '#include <jansson.h>
+int main(void) { return json_object() == 0; }' "$JANSSON_CFLAGS|${JANSSON_LIBS:--ljansson}" "$(pc jansson)"
+probe BLOSC '#include <blosc.h>
+int main(void) { size_t n; return blosc_cbuffer_validate("", 0, &n); }' "$BLOSC_CFLAGS|${BLOSC_LIBS:--lblosc}" "$(pc blosc)"
+probe ZSTD '#include <zstd.h>
+int main(void) { return ZSTD_createDCtx() == 0; }' "$ZSTD_CFLAGS|${ZSTD_LIBS:--lzstd}" "$(pc libzstd)"
+probe LZ4 '#include <lz4.h>
+int main(void) { return LZ4_versionNumber() == 0; }' "$LZ4_CFLAGS|${LZ4_LIBS:--llz4}" "$(pc liblz4)"
+
 # From the command of MPI's compiler only the flags that find MPI, without the distribution's hardening or optimisation.
 mpi_flags() { # compile|link
     for word in $("$MPICC" -show 2>/dev/null); do

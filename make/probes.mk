@@ -6,6 +6,7 @@ PROTOC_C ?= protoc-c
 MPICC ?= mpicc
 PKG_CONFIG ?= pkg-config
 PACKAGES := libhdf5-dev libyaml-dev libprotobuf-c-dev protobuf-c-compiler libpng-dev libdeflate-dev libunistring-dev \
+    libjansson-dev libblosc-dev libzstd-dev liblz4-dev \
     $(if $(filter-out no,$(MPI)),libopenmpi-dev openmpi-bin)
 
 # Flags that were set for a library, on the command line or in the environment, are tried first.
@@ -39,11 +40,13 @@ endif
 endif
 endif
 
-# If only MPI can't be installed, the build continues without it.
+# If only optional libraries can't be installed, the build continues without them.
 deps:
 	@if $(MAKE) -s $(BUILD)/found.mk >/dev/null 2>&1; then \
-	    if [ "$(MPI)" = no ] || grep -q '^MPI_LIBS' $(BUILD)/found.mk; then exit 0; fi; \
-	    can_do_without() { echo "Continuing without MPI: only runs of one rank." >&2; exit 0; }; \
+	    lacks=; for library in $(if $(filter-out no,$(MPI)),MPI) JANSSON BLOSC ZSTD LZ4; do \
+	        grep -q "^$${library}_LIBS" $(BUILD)/found.mk || lacks="$$lacks $$library"; done; \
+	    [ -n "$$lacks" ] || exit 0; \
+	    can_do_without() { echo "Continuing without$$lacks: MPI is for several ranks, the others are for Zarr stores." >&2; exit 0; }; \
 	else can_do_without() { exit 1; }; fi; \
 	sudo=; [ "$$(id -u)" = 0 ] || sudo=sudo; \
 	command="apt-get install -y --no-install-recommends $(PACKAGES)"; \

@@ -111,6 +111,7 @@ run-faults: $(BUILD)/vitrain $(BUILD)/tests/vitrain-tests $(BUILD)/tests/fault_s
 	@tests/faults/run $(BUILD) crash 1000
 	@tests/faults/run $(BUILD) io 1
 	@tests/faults/run $(BUILD) memory 1 499
+	@tests/faults/run $(BUILD) zarr 1
 
 # A short run under valgrind.
 memcheck: deps

@@ -16,6 +16,18 @@ size_t vt_file_line(FILE *file, char **line, size_t *size)
     return length > 0 ? (size_t)length : 0;
 }
 
+bool vt_file_is_zarr(const char *path)
+{
+    static const char *const marks[] = {".zgroup", ".zmetadata", "zarr.json", ".zarray"};
+    bool is_zarr = strstr(path, "://") != NULL || vt_text_ends_with(path, ".zarr");
+    for (size_t i = 0; i < sizeof marks / sizeof marks[0] && !is_zarr; i++) {
+        char *mark = vt_text_format("%s/%s", path, marks[i]);
+        is_zarr = access(mark, F_OK) == 0;
+        free(mark);
+    }
+    return is_zarr;
+}
+
 bool vt_file_close(FILE *file, bool written)
 {
     int reason = errno;

@@ -12,6 +12,9 @@
  * is no memory for the line, which getline would report like the end of the file. */
 size_t vt_file_line(FILE *file, char **line, size_t *size);
 
+/* Is it a Zarr store: by its name, as the address of a remote one, or by the metadata in the directory? */
+bool vt_file_is_zarr(const char *path);
+
 /* Flushes and closes `file`: data that stdio still holds are only written here, and this may fail. `written` says
  * whether all earlier writes succeeded. True if everything is written; otherwise errno is the first failure's. */
 bool vt_file_close(FILE *file, bool written);

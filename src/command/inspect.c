@@ -49,7 +49,8 @@ static bool holds_yearly_files(const char *directory, bool variables)
     return any;
 }
 
-static vt_status look(const char *path, const vt_fields_form *form, bool verify, int *faults)
+static vt_status look(const char *path, const vt_fields_form *form, const char *const periods[3], bool verify,
+                      int *faults)
 {
     vt_status status = VT_OK;
     struct stat info;
@@ -66,7 +67,7 @@ static vt_status look(const char *path, const vt_fields_form *form, bool verify,
         vt_inspect_text(path, verify, faults);
     } else if (holds(path, "train") || holds(path, "valid") || holds(path, "stats") ||
                holds_yearly_files(path, form->variables != NULL)) {
-        vt_inspect_data(path, form, verify, faults);
+        vt_inspect_data(path, form, periods, verify, faults);
     } else { /* a run's checkpoints/ */
         const bool in_run = vt_checkpoint_find(path, VT_CHECKPOINT_TO_SHOW, &checkpoint) == VT_OK;
         vt_error_clear();
@@ -87,6 +88,7 @@ vt_status vt_command_inspect(int argument_count, char *const *arguments)
     const char *path = NULL;
     vt_argument_choice missing = {"refuse", "refuse|mask"};
     vt_fields_form form = {0};
+    const char *periods[3] = {NULL};
     char *trimmed = NULL;
     bool verify = false;
     int faults = 0;
@@ -97,7 +99,10 @@ vt_status vt_command_inspect(int argument_count, char *const *arguments)
          "netCDF: the variables that are the channels, [u10,z@500]"},
         {"coordinates", VT_ARGUMENT_TEXT, &form.coordinates, 0, 0, "names of coordinates, [lat=FNOCY,time=T]"},
         {"time_step", VT_ARGUMENT_TEXT, &form.time_step, 0, 0,
-         "time between two fields if the files don't say it, 24h"},
+         "as in training: 6h takes these of hourly times, or is the time between those of files that don't say it"},
+        {"train_period", VT_ARGUMENT_TEXT, &periods[0], 0, 0, "as in training: the times of each set, 1979..2015"},
+        {"valid_period", VT_ARGUMENT_TEXT, &periods[1], 0, 0, "likewise"},
+        {"test_period", VT_ARGUMENT_TEXT, &periods[2], 0, 0, "likewise"},
         {"missing", VT_ARGUMENT_CHOICE, &missing, 0, 0, "as in training: a missing value is a fault, or none"},
     };
     const vt_command_line line = {.command = "inspect",
@@ -112,7 +117,7 @@ vt_status vt_command_inspect(int argument_count, char *const *arguments)
     size_t length = strlen(path);
     while (length > 1 && path[length - 1] == '/') length--;
     trimmed = vt_text_format("%.*s", (int)length, path);
-    VT_TRY(look(trimmed, &form, verify, &faults));
+    VT_TRY(look(trimmed, &form, periods, verify, &faults));
     VT_CHECK(faults == 0, "inspect: %s: %d fault%s found", trimmed, faults, faults == 1 ? "" : "s");
     printf(verify ? "all of it was read: no faults\n" : "no faults seen (--verify reads every value)\n");
 done:

@@ -13,6 +13,7 @@
 #include "source/fields/statistics.h"
 #include "storage/npy.h"
 #include "storage/output_file.h"
+#include "storage/store.h"
 #include "storage/unpack.h"
 
 /* The range of the examined values of a channel, without missing ones. */
@@ -126,6 +127,16 @@ static void print_channels(const vt_fields_file *file, int64_t count)
     printf("\n");
 }
 
+static void print_storage(const vt_fields_file *file)
+{
+    char *text = vt_fields_file_storage(file);
+    for (char *line = text, *end; *line != '\0'; line = end + 1) {
+        end = strchr(line, '\n');
+        printf("    %.*s\n", (int)(end - line), line);
+    }
+    free(text);
+}
+
 /* The times as the files themselves describe them. */
 static vt_status look_at_times(const vt_fields_file *file, file_set *set)
 {
@@ -174,6 +185,7 @@ static vt_status look_at_file(const char *const *paths, int64_t count, int64_t i
     vt_fields_file *file = NULL;
     VT_TRY((tried ? vt_fields_file_open_again : vt_fields_file_open)(paths, count, form, &file));
     VT_TRY(vt_fields_file_check_written(file));
+    if (file->shape.times == 0 && form->period != NULL) goto done; /* other files have the period's times */
     vt_fields_shape shape = file->shape;
     if (set->readable == 0) {
         set->shape = shape;
@@ -241,10 +253,14 @@ static vt_fields_shape print_files(const char *directory, const char *label, con
                (long long)set.shape.channels, (long long)set.shape.height, (long long)set.shape.width,
                vt_text_bytes((double)(set.times * set.shape.channels * set.shape.height * set.shape.width) * 4, size));
     printf("\n");
+    if (set.readable == 0 && noted.length == 0)
+        vt_text_append(&noted, "%s '%s': none of its times lies in %s %s\n", label, directory, form->period_option,
+                       form->period);
     if (set.shape.channels > 0) print_times(&set);
     if (first != NULL) {
         print_grid(first, &set.shape);
         print_channels(first, set.shape.channels);
+        print_storage(first);
         print_ranges(first, &set, verify);
     }
     print_warning(set.doubt);
@@ -266,7 +282,7 @@ static vt_fields_shape print_files(const char *directory, const char *label, con
 enum { SETS = 3 };
 static const char *const sets[SETS] = {"train", "valid", "test"};
 
-static vt_status compare_sets(char *const *directories, const vt_fields_shape *shape, const vt_fields_form *form)
+static vt_status compare_sets(char *const *directories, const vt_fields_shape *shape, const vt_fields_form *forms)
 {
     vt_status status = VT_OK;
     vt_dataset *opened[SETS] = {NULL};
@@ -281,7 +297,7 @@ static vt_status compare_sets(char *const *directories, const vt_fields_shape *s
                                             .out_channels = shape->channels,
                                             .dt = 1,
                                             .sample_limit = VT_UNSET_INTEGER,
-                                            .form = *form};
+                                            .form = forms[i]};
         VT_TRY(vt_dataset_open(&options, &opened[i]));
     }
     for (int i = 0; i < SETS; i++)
@@ -348,20 +364,91 @@ static void print_statistics(const char *directory, int64_t channels, int *fault
     vt_text_close(&noted);
 }
 
-void vt_inspect_data(const char *directory, const vt_fields_form *form, bool verify, int *faults)
+/* ---- a Zarr store ---- */
+
+static bool note_name(const vt_array *array, void *context)
 {
-    bool any = false;
+    vt_text_append(context, "%s\n", array->name);
+    return true;
+}
+
+/* "    t2m [time 120, latitude 32, longitude 64] float, 4 bytes: chunks of [40, 32, 64], blosc (lz4)" */
+static vt_status print_array(const vt_store *store, const char *name)
+{
+    static const char *const types[] = {[VT_NUMBERS_FLOAT] = "float", [VT_NUMBERS_INTEGER] = "whole numbers"};
+    vt_status status = VT_OK;
+    vt_array *array = NULL;
+    char dimension[64];
+    VT_TRY(vt_array_find(store, name, &array));
+    printf("    %s [", name);
+    for (int i = 0; i < array->rank; i++) {
+        store->kind->dimension_name(array, i, dimension, sizeof dimension);
+        printf("%s%s%s%lld", i > 0 ? ", " : "", dimension, dimension[0] != '\0' ? " " : "",
+               (long long)array->extent[i]);
+    }
+    if (array->numbers == VT_NUMBERS_NONE) {
+        printf("] no numbers\n");
+        goto done;
+    }
+    printf("] %s, %zu byte%s", types[array->numbers], array->element_size, array->element_size > 1 ? "s" : "");
+    VT_TRY(store->kind->lay_out(array));
+    printf(": %s\n", array->storage);
+done:
+    if (status != VT_OK && array != NULL) printf("\n");
+    vt_array_close(&array);
+    return status;
+}
+
+/* The arrays of a store of whose variables none is named. */
+static void print_arrays(const char *path, int *faults)
+{
+    vt_store *store = NULL;
+    vt_text names = {0};
+    const vt_status opened = vt_store_open(path, &store);
+    vt_inspect_check(faults, opened);
+    if (opened != VT_OK) return;
+    vt_text_append(&names, "%s", "");
+    store->kind->visit(store, "", true, note_name, &names);
+    for (char *name = names.characters, *end; *name != '\0'; name = end + 1) {
+        end = strchr(name, '\n');
+        *end = '\0';
+        vt_inspect_check(faults, print_array(store, name));
+    }
+    printf("    --variables=[%s] tells more of some of them\n",
+           store->kind->has_array(store, "2m_temperature") ? "t2m,z@500" : "NAME,NAME@LEVEL");
+    vt_text_close(&names);
+    vt_store_close(&store);
+}
+
+void vt_inspect_data(const char *directory, const vt_fields_form *form, const char *const periods[3], bool verify,
+                     int *faults)
+{
+    static const char *const options[SETS] = {"train_period", "valid_period", "test_period"};
+    bool any = false, chosen = false;
     char *directories[SETS] = {NULL};
+    vt_fields_form forms[SETS];
     vt_fields_shape shape = {0};
     const int before = *faults;
+    const bool is_store = vt_store_is_directory(directory);
     printf("%s: data\n", directory);
     fflush(stdout);
-    for (int i = 0; i < 3; i++) {
-        char *path = vt_text_format("%s/%s", directory, sets[i]);
-        bool there = vt_output_exists(path), wanted = i < 2; /* a test year is optional */
+    if (is_store && form->variables == NULL) {
+        print_arrays(directory, faults);
+        return;
+    }
+    for (int i = 0; i < SETS; i++) {
+        forms[i] = *form;
+        forms[i].period = periods[i];
+        forms[i].period_option = options[i];
+        chosen = chosen || periods[i] != NULL;
+    }
+    for (int i = 0; i < SETS; i++) {
+        const bool by_period = periods[i] != NULL;
+        char *path = by_period ? vt_text_copy(directory) : vt_text_format("%s/%s", directory, sets[i]);
+        bool there = by_period || vt_output_exists(path), wanted = i < 2 && !chosen; /* a test year is optional */
         any = any || there;
         if (there) {
-            const vt_fields_shape found = print_files(path, sets[i], form, verify, faults);
+            const vt_fields_shape found = print_files(path, sets[i], &forms[i], verify, faults);
             if (shape.channels == 0) shape = found;
             directories[i] = path;
         }
@@ -370,10 +457,12 @@ void vt_inspect_data(const char *directory, const vt_fields_form *form, bool ver
     }
     if (!any) directories[0] = vt_text_copy(directory);
     if (!any) shape = print_files(directory, "files", form, verify, faults);
-    if (*faults == before) vt_inspect_check(faults, compare_sets(directories, &shape, form));
+    if (*faults == before) vt_inspect_check(faults, compare_sets(directories, &shape, forms));
     for (int i = 0; i < SETS; i++) free(directories[i]);
     if (!any) return;
-    char *statistics = vt_text_format("%s/stats", directory);
+    const size_t name = strlen(directory) - (vt_text_ends_with(directory, ".zarr") ? 5 : 0);
+    char *statistics =
+        is_store ? vt_text_format("%.*s.stats", (int)name, directory) : vt_text_format("%s/stats", directory);
     print_statistics(statistics, shape.channels, faults);
     free(statistics);
 }

@@ -18,15 +18,8 @@ static const char help_end[] =
 
 static void choose_set(vt_prediction_options *options, const char *split)
 {
-    const vt_config *config = options->config;
-    const char *const sets[3][3] = {{"train", "train_data_path", config->train_data_path},
-                                    {"valid", "valid_data_path", config->valid_data_path},
-                                    {"test", "inf_data_path", config->inf_data_path}};
-    for (int i = 0; i < 3; i++) {
-        if (strcmp(split, sets[i][0]) != 0) continue;
-        options->option_name = sets[i][1];
-        options->directory = sets[i][2];
-    }
+    static const char *const sets[] = {"train", "valid", "test", NULL};
+    options->set = (vt_set)vt_text_place(split, strlen(split), sets);
 }
 
 /* Everything before the ranks connect. */

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/file.h"
 #include "base/text.h"
 #include "command/arguments.h"
 #include "source/fields/statistics.h"
@@ -16,7 +17,8 @@ static const char help[] =
     "fields over\n"
     "time, and the seasonal climatology (docs/evaluation.md).\n"
     "DIR is a data directory: DIR/train is read, DIR/stats written. Or it is a directory of files *YYYY.h5:\n"
-    "`stats` is written beside it when it is called `train`, else inside it.\n\n";
+    "`stats` is written beside it when it is called `train`, else inside it. Of a Zarr store era5.zarr it is\n"
+    "era5.stats.\n\n";
 
 static bool is_directory(const char *path)
 {
@@ -24,8 +26,9 @@ static bool is_directory(const char *path)
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
-/* Where the files are, and where the statistics go, so that data_dir's defaults find them. Both malloc'd. */
-static void find_directories(const char *operand, const char *chosen_output, char **files, char **output)
+/* Where the files are, and where the statistics go, so that data_dir's defaults find them. Both malloc'd. `whole`: the
+ * files lie in the directory itself, of which a period chooses. */
+static void find_directories(const char *operand, const char *chosen_output, bool whole, char **files, char **output)
 {
     size_t length = strlen(operand);
     while (length > 1 && operand[length - 1] == '/') length--;
@@ -33,7 +36,13 @@ static void find_directories(const char *operand, const char *chosen_output, cha
     const char *slash = strrchr(directory, '/');
     const char *name = slash != NULL ? slash + 1 : directory;
     *files = vt_text_format("%s/train", directory);
-    if (is_directory(*files)) {
+    if (vt_file_is_zarr(directory)) { /* beside the store, not in it */
+        free(*files);
+        *files = vt_text_copy(directory);
+        *output = vt_text_format(
+            "%.*s.stats", (int)(vt_text_ends_with(directory, ".zarr") ? strlen(directory) - 5 : strlen(directory)),
+            directory);
+    } else if (!whole && is_directory(*files)) {
         *output = vt_text_format("%s/stats", directory);
     } else {
         free(*files);
@@ -91,7 +100,7 @@ vt_status vt_command_stats(int argument_count, char *const *arguments)
     vt_statistics *statistics = NULL;
     const char *operand = NULL, *chosen_output = NULL, *lat_range = NULL, *lon_range = NULL;
     vt_argument_choice missing = {"refuse", "refuse|mask"};
-    vt_statistics_source source = {.option_name = "data directory"};
+    vt_statistics_source source = {.option_name = "data directory", .form.period_option = "train_period"};
     char *files = NULL, *output = NULL, *notes = NULL;
     int64_t dt = 1, harmonics = 1;
     bool force = false, keeps = false;
@@ -101,7 +110,9 @@ vt_status vt_command_stats(int argument_count, char *const *arguments)
          "netCDF: the variables that are the channels, [u10,z@500]"},
         {"coordinates", VT_ARGUMENT_TEXT, &source.form.coordinates, 0, 0, "names of coordinates, [lat=FNOCY,time=T]"},
         {"time_step", VT_ARGUMENT_TEXT, &source.form.time_step, 0, 0,
-         "24h, 1month: between times of files that don't say it; else 6 hours"},
+         "as in training: 6h takes these of hourly times, or is the time between those of files that don't say it"},
+        {"train_period", VT_ARGUMENT_TEXT, &source.form.period, 0, 0,
+         "1979..2015: of these times; DIR then holds the files, or is a Zarr store"},
         {"harmonics", VT_ARGUMENT_INTEGER, &harmonics, 0, VT_SEASONAL_HARMONICS,
          "of the year in the seasonal climatology, beside the mean"},
         {"dt", VT_ARGUMENT_INTEGER, &dt, 1, 100000,
@@ -116,7 +127,7 @@ vt_status vt_command_stats(int argument_count, char *const *arguments)
         .command = "stats", .help = help, VT_FLAGS(flags), .operand_name = "data directory", .operand = &operand};
     VT_TRY(vt_arguments_parse(&line, argument_count, arguments, NULL));
     source.form.masked = strcmp(missing.chosen, "mask") == 0;
-    find_directories(operand, chosen_output, &files, &output);
+    find_directories(operand, chosen_output, source.form.period != NULL, &files, &output);
     source.directory = files;
     VT_TRY(vt_window_range_parse(lat_range, lon_range, &source.range));
     if (!force) VT_TRY(check_overwriting(output, &keeps));

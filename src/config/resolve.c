@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "config/fit.h"
 #include "config/forcings.h"
 #include "config/optimizer.h"
@@ -108,8 +109,11 @@ static void derive_paths(vt_config *config)
                  {&config->time_diff_stds_path, VT_OPTION_time_diff_stds_path, "stats/time_diff_stds.npy"},
                  {&config->time_means_path, VT_OPTION_time_means_path, "stats/time_means.npy"},
                  {&config->climatology_path, VT_OPTION_climatology_path, "stats/climatology.h5"}};
+    const bool is_store = vt_file_is_zarr(config->data_dir);
+    const char *const periods[] = {config->train_period, config->valid_period, config->test_period};
     size_t length = strlen(config->data_dir);
     while (length > 0 && config->data_dir[length - 1] == '/') length--;
+    const size_t name = is_store && length > 5 && strncmp(config->data_dir + length - 5, ".zarr", 5) == 0 ? 5 : 0;
     for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++) {
         char **path = paths[i].path;
         vt_origin *origin = &config->origin[paths[i].id];
@@ -117,7 +121,12 @@ static void derive_paths(vt_config *config)
         bool overruled = config->origin[VT_OPTION_data_dir] == VT_FROM_COMMAND_LINE && *origin == VT_FROM_YAML;
         if (set && !overruled) continue;
         free(*path);
-        *path = vt_text_format("%.*s/%s", (int)length, config->data_dir, paths[i].below);
+        if (i < 3 && (is_store || periods[i] != NULL)) /* the set is where its period is chosen from */
+            *path = i == 2 && periods[i] == NULL ? NULL : vt_text_format("%.*s", (int)length, config->data_dir);
+        else if (is_store) /* beside the store, not in it: era5.stats/global_means.npy */
+            *path = vt_text_format("%.*s.%s", (int)(length - name), config->data_dir, paths[i].below);
+        else
+            *path = vt_text_format("%.*s/%s", (int)length, config->data_dir, paths[i].below);
         *origin = VT_FROM_DEFAULT;
     }
 }

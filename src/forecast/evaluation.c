@@ -48,10 +48,7 @@ typedef struct {
 static vt_status open_dataset(evaluation *e)
 {
     const vt_config *config = e->options->config;
-    vt_dataset_options options = vt_fields_options(config);
-    options.set = e->options->test ? VT_SET_TEST : VT_SET_VALIDATION;
-    options.directory = e->options->test ? config->inf_data_path : config->valid_data_path;
-    options.option_name = e->options->test ? "inf_data_path" : "valid_data_path";
+    vt_dataset_options options = vt_fields_options(config, e->options->test ? VT_SET_TEST : VT_SET_VALIDATION);
     options.sample_limit = config->limit_nsamples_val;
     return vt_dataset_open(&options, &e->dataset);
 }
@@ -60,10 +57,8 @@ static vt_status open_dataset(evaluation *e)
 static void compare_with_training(const evaluation *e)
 {
     const vt_config *config = e->options->config;
-    vt_dataset_options options = vt_fields_options(config);
+    vt_dataset_options options = vt_fields_options(config, VT_SET_TRAINING);
     vt_dataset *training = NULL;
-    options.directory = config->train_data_path;
-    options.option_name = "train_data_path";
     options.sample_limit = config->limit_nsamples;
     options.quiet = true;
     if (vt_output_exists(options.directory) && vt_dataset_open(&options, &training) == VT_OK)

@@ -47,11 +47,12 @@ static vt_status open_dated(const prediction *p, const vt_file_list *list, int64
     vt_status status = VT_OK;
     const int64_t first = list->first[group], end = list->first[group + 1];
     const char *path = list->paths[first];
-    const vt_fields_form form = vt_fields_options(p->options->config).form;
+    const vt_fields_form form = vt_fields_options(p->options->config, p->options->set).form;
     VT_TRY(vt_fields_file_open((const char *const *)(list->paths + first), end - first, &form, &result->file));
     const vt_time_axis *axis = &result->file->times;
     result->stretches = axis->stretches;
     result->count = axis->count;
+    if (result->file->shape.times == 0) goto done;
     result->minutes = axis->minutes > 0 ? axis->minutes : 60 * VT_HOURS_A_TIME;
     if (axis->count > 0) goto done;
     char step[VT_DATE_SIZE];
@@ -133,10 +134,11 @@ static vt_status find_file(prediction *p)
     vt_status status = VT_OK;
     vt_file_list list = {0};
     const vt_prediction_options *options = p->options;
+    const vt_dataset_options set = vt_fields_options(options->config, options->set);
     dated_file file = {0};
     vt_date first = {0}, newest = {0};
     char text[VT_DATE_SIZE];
-    VT_TRY(vt_file_list_open(options->directory, options->option_name, options->config->variables != NULL, &list));
+    VT_TRY(vt_file_list_open(set.directory, set.option_name, set.form.variables != NULL, &list));
     const int64_t guess = guess_group(p, &list);
     for (int64_t i = guess < 0 ? 0 : -1; i < list.groups && !holds_time(p); i++) {
         if (i == guess) continue;
@@ -146,7 +148,7 @@ static vt_status find_file(prediction *p)
         file = (dated_file){0};
     }
     VT_CHECK(p->file != NULL, "--time=%s: the files of %s '%s' begin at %s (--split chooses another set)",
-             options->time, options->option_name, options->directory, vt_date_format(first, text));
+             options->time, set.option_name, set.directory, vt_date_format(first, text));
 done:
     vt_fields_file_close(&file.file);
     vt_file_list_close(&list);
@@ -252,11 +254,12 @@ static vt_status read_earlier(const prediction *p, int64_t minutes_before, int64
     vt_status status = VT_OK;
     char text[VT_DATE_SIZE];
     vt_prediction_options options = *p->options;
+    const vt_dataset_options set = vt_fields_options(options.config, options.set);
     prediction earlier = {.options = &options};
     options.time = vt_date_format(vt_date_after(p->date, -minutes_before), text);
     VT_TRY(find_file(&earlier));
     VT_CHECK(holds_time(&earlier), "--time=%s: the model also needs %s, and no file of %s '%s' has it",
-             p->options->time, text, options.option_name, options.directory);
+             p->options->time, text, set.option_name, set.directory);
     VT_TRY(check_file(&earlier));
     VT_TRY(vt_fields_file_read(earlier.file, earlier.time, channels, &earlier.window, true, values));
 done:

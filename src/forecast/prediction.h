@@ -3,6 +3,7 @@
 #define VT_FORECAST_PREDICTION_H
 
 #include "config/config.h"
+#include "data/source.h"
 #include "forecast/members.h"
 #include "parallel/launch.h"
 
@@ -10,8 +11,8 @@ typedef struct {
     vt_config *config; /* these three from vt_members_configure */
     char *checkpoint;
     vt_members members;
-    const char *directory, *option_name; /* of the files *YYYY.h5 that hold the initial time, and what named it */
-    const char *time;                    /* "2003-01-05T06:00", UTC */
+    vt_set set;       /* that holds the initial time */
+    const char *time; /* "2003-01-05T06:00", UTC */
     int64_t steps;
     const char *output;
 } vt_prediction_options;

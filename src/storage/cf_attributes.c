@@ -5,6 +5,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/float16.h"
 #include "base/text.h"
 
 /* Up to `most` numbers of an attribute; *count 0: there is no such attribute. Fails if it is something else, because
@@ -57,6 +58,7 @@ static bool drop_sign(vt_packing *packing)
 static double as_stored(const vt_packing *packing, bool no_sign, double value)
 {
     if (packing->element == VT_ELEMENT_FLOAT32) return (double)(float)value; /* float32's 1e20 is not a double's */
+    if (packing->element == VT_ELEMENT_FLOAT16) return (double)vt_float16_widen(vt_float16_round((float)value));
     if (no_sign && value < 0) value += ldexp(1, 8 * (int)vt_element_size(packing->element));
     return value;
 }
@@ -73,7 +75,7 @@ typedef struct {
 static bool default_fill(const packed_variable *variable, double *value)
 {
     static const double fills[] = {
-        9.9692099683868690e+36, 9.9692099683868690e+36, 0, 0, -32767, 65535, -2147483647, 4294967295.};
+        9.9692099683868690e+36, 9.9692099683868690e+36, 0, 0, -32767, 65535, -2147483647, 4294967295., 0};
     double stored = 0;
     *value = as_stored(variable->packing, false, fills[variable->packing->element]);
     return *value != 0 && variable->array->store->kind->fill_value(variable->array, &stored) &&
@@ -112,7 +114,7 @@ static vt_status take_limits(const packed_variable *variable, const char *name, 
     int count = 0;
     bool is_float = false;
     const vt_element element = variable->packing->element;
-    const bool whole = element != VT_ELEMENT_FLOAT32 && element != VT_ELEMENT_FLOAT64;
+    const bool whole = element != VT_ELEMENT_FLOAT32 && element != VT_ELEMENT_FLOAT64 && element != VT_ELEMENT_FLOAT16;
     VT_TRY(take_numbers(variable->array, name, most, values, &count, &is_float));
     VT_CHECK(count == 0 || count == most, "%s: the attribute '%s' of '%s' is not a pair of numbers",
              variable->array->store->path, name, variable->array->name);

@@ -12,6 +12,7 @@ void vt_decoder_close(vt_decoder *decoder)
     free(decoder->turned.bytes);
     for (int i = 0; i < 2; i++) free(decoder->buffers[i].bytes);
     if (decoder->inflater != NULL) libdeflate_free_decompressor(decoder->inflater);
+    if (decoder->context != NULL) decoder->close_context(decoder->context);
     *decoder = (vt_decoder){0};
 }
 

@@ -30,6 +30,8 @@ typedef struct {
 typedef struct {
     vt_decoder_memory stored, buffers[2], turned;
     void *inflater;
+    void *context; /* of a store's own codec, closed by close_context */
+    void (*close_context)(void *context);
 } vt_decoder;
 
 void vt_decoder_close(vt_decoder *decoder);

@@ -47,7 +47,12 @@ static void take_chunks(vt_array *array, hid_t properties)
     hid_t type = H5Dget_type(((vt_hdf5_array *)array)->dataset);
     hid_t creation = H5Fget_create_plist(((const vt_hdf5_file *)array->store)->file);
     H5Pget_chunk(properties, H5S_MAX_RANK, chunk);
-    for (int i = 0; i < array->rank && i < VT_ARRAY_RANK; i++) array->chunk[i] = (int64_t)chunk[i];
+    int64_t stride = 1;
+    for (int i = (array->rank < VT_ARRAY_RANK ? array->rank : VT_ARRAY_RANK) - 1; i >= 0; i--) {
+        array->chunk[i] = (int64_t)chunk[i];
+        array->stride[i] = stride;
+        stride = (int64_t)((uint64_t)stride * chunk[i]); /* of a damaged file, anything */
+    }
     array->pipeline.element_size = array->element_size;
     H5Pget_fill_value(properties, type, array->fill);
     H5Pget_userblock(creation, &userblock);

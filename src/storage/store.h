@@ -41,7 +41,9 @@ typedef struct {
     /* by lay_out */
     int64_t stored_bytes, address; /* of a contiguous array, -1: never written */
     int64_t chunk[VT_ARRAY_RANK];
+    int64_t stride[VT_ARRAY_RANK]; /* elements of a decoded chunk from one place along a dimension to the next */
     vt_pipeline pipeline;
+    char *storage;          /* its chunks and codecs in words; NULL: nobody asked for them */
     unsigned char fill[16]; /* an element of a chunk that was never written, as it would be stored */
 } vt_array;
 
@@ -50,9 +52,12 @@ typedef struct {
 struct vt_store_kind {
     const char *name;
     bool (*takes)(const char *path); /* does the path name one? Not asked of the table's first row */
+    bool is_directory;
 
     vt_status (*open)(const char *path, vt_store **store);
     void (*close)(vt_store *store);
+    /* Fails if the store was written anew since it was opened. NULL: the size of its file tells. */
+    vt_status (*check_unchanged)(const vt_store *store);
     bool (*has_array)(const vt_store *store, const char *name); /* finding it may still fail */
 
     /* Calls note for each array in a group ("" is the root), or with `deeper` also in those below it, until it returns
@@ -64,10 +69,18 @@ struct vt_store_kind {
     vt_status (*find_array)(const vt_store *store, const char *name, vt_array **array);
     void (*close_array)(vt_array *array);
 
+    /* Dimension i of the array becomes what was its dimension order[i]; before lay_out. NULL: none can be moved. */
+    void (*reorder)(vt_array *array, const int *order);
+
     /* How the array lies in its file. Fails when a filter is missing. */
     vt_status (*lay_out)(vt_array *array);
-    /* Where the chunk that begins with element `first` lies. The error is a cause. */
+    /* Where the chunk that begins with element `first` lies. The error is a cause. NULL: see load_chunk. */
     vt_status (*locate_chunk)(const vt_array *array, const int64_t *first, vt_chunk_entry *entry);
+    /* Reads and decodes the chunk that begins with element `first`, of `bytes` bytes, as vt_decode does; a chunk that
+     * was never written holds the fill value. Any thread. NULL: the chunk lies where locate_chunk says, and `pipeline`
+     * says how to decode it. */
+    vt_status (*load_chunk)(const vt_array *array, const int64_t *first, vt_decoder *decoder, size_t bytes, void *place,
+                            unsigned char **decoded);
     int64_t (*chunks_written)(const vt_array *array); /* -1: not known */
     /* Lets the library keep `bytes` bytes of decoded chunks; one time has `chunks` chunks. NULL: it keeps none. */
     vt_status (*keep_decoded)(vt_array *array, int64_t chunks, int64_t bytes);
@@ -92,6 +105,7 @@ struct vt_store_kind {
 
 /* Opens a store of the kind that takes the path. *store may be NULL in vt_store_close, *array in vt_array_close. */
 vt_status vt_store_open(const char *path, vt_store **store);
+bool vt_store_is_directory(const char *path); /* of a kind whose stores are directories */
 void vt_store_close(vt_store **store);
 
 vt_status vt_array_find(const vt_store *store, const char *name, vt_array **array);

@@ -7,12 +7,23 @@ VT_STORES(DECLARE)
 #define ROW(name, help) &vt_store_##name,
 static const vt_store_kind *const kinds[] = {VT_STORES(ROW)};
 
-vt_status vt_store_open(const char *path, vt_store **store)
+/* The first row takes what no other row takes. */
+static const vt_store_kind *kind_of(const char *path)
 {
-    const vt_store_kind *taker = kinds[0]; /* the first row takes what no other row takes */
+    const vt_store_kind *taker = kinds[0];
     for (size_t i = 1; i < sizeof kinds / sizeof kinds[0]; i++)
         if (kinds[i]->takes(path)) taker = kinds[i];
-    return taker->open(path, store);
+    return taker;
+}
+
+vt_status vt_store_open(const char *path, vt_store **store)
+{
+    return kind_of(path)->open(path, store);
+}
+
+bool vt_store_is_directory(const char *path)
+{
+    return kind_of(path)->is_directory;
 }
 
 void vt_store_close(vt_store **store)

@@ -3,9 +3,11 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/float16.h"
+
 int64_t vt_element_size(vt_element element)
 {
-    static const int64_t sizes[] = {4, 8, 1, 1, 2, 2, 4, 4};
+    static const int64_t sizes[] = {4, 8, 1, 1, 2, 2, 4, 4, 2};
     return sizes[element];
 }
 
@@ -58,6 +60,13 @@ static void widen(vt_element element, const unsigned char *stored, int64_t count
         WIDEN(int32_t);
     case VT_ELEMENT_UINT32:
         WIDEN(uint32_t);
+    case VT_ELEMENT_FLOAT16:
+        for (int64_t i = 0; i < count; i++) {
+            uint16_t half;
+            memcpy(&half, stored + 2 * i, sizeof half);
+            values[i] = (double)vt_float16_widen(half);
+        }
+        break;
     }
 #undef WIDEN
 }

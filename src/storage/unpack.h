@@ -16,7 +16,8 @@ typedef enum {
     VT_ELEMENT_INT16,
     VT_ELEMENT_UINT16,
     VT_ELEMENT_INT32,
-    VT_ELEMENT_UINT32
+    VT_ELEMENT_UINT32,
+    VT_ELEMENT_FLOAT16
 } vt_element;
 
 enum { VT_MISSING_VALUES = 8 }; /* _FillValue and those of missing_value */

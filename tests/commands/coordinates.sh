@@ -93,7 +93,7 @@ test_forms_train_alike() {
     contains "$(cat said)" "2 steps of 24 h"
     refuted grep assumed said
     fails 1 "$VITRAIN" evaluate --checkpoint=runs/demo/1CPU/netcdf/checkpoints/best --rollout=2 --time_step=6h --output=daily
-    contains "$output" "netcdf/valid/2002.nc: its times are 24 h apart, not 6h as time_step says"
+    contains "$output" "netcdf/valid/2002.nc: its times are 24 h apart, and 6h, as time_step says, is no multiple"
 }
 
 test_forecast_files_keep_what_files_say() {

@@ -373,7 +373,7 @@ TEST(times_of_fields)
     vt_dataset_close(&dataset);
     options.form.time_step = "6h";
     test_expect_open_error(&options,
-                           "2001.h5: its times are 24 h apart, not 6h as time_step says; leave time_step out");
+                           "2001.h5: its times are 24 h apart, and 6h, as time_step says, is no multiple of that");
     options.form.coordinates = "time=none";
     dataset = test_open(&options);
     EXPECT(vt_dataset_minutes_a_time(dataset) == 360);

@@ -351,7 +351,7 @@ TEST(forcings_of_a_rollout)
     static float input[2 * CHANNELS * POINTS], target[STEPS * CHANNELS * POINTS], forcings[STEPS * FLOATS], one[FLOATS];
     write_set("set", "standard");
     vt_config *config = config_of("forcings=cos_zenith,sin_day");
-    vt_dataset_options options = vt_fields_options(config);
+    vt_dataset_options options = vt_fields_options(config, VT_SET_TRAINING);
     options.directory = config->train_data_path;
     options.option_name = "train_data_path";
     options.known = vt_known_options_of(config);
@@ -498,7 +498,7 @@ TEST(departures_of_samples)
         if (chunked) chunk_set();
         if (bad) poison();
         vt_config *config = config_of("");
-        vt_dataset_options options = vt_fields_options(config);
+        vt_dataset_options options = vt_fields_options(config, VT_SET_TRAINING);
         options.directory = config->train_data_path;
         options.option_name = "train_data_path";
         options.form.masked = true;

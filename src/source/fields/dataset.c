@@ -119,7 +119,12 @@ static vt_status take_times(vt_dataset *dataset, int64_t index, const vt_fields_
     const vt_time_axis *axis = &file->times;
     char from[VT_DATE_SIZE], to[VT_DATE_SIZE], step[VT_DATE_SIZE];
     vt_set_piece piece = {.file = index, .times = file->shape.times};
-    dataset->files[index].times = piece.times;
+    vt_yearly_file *own = &dataset->files[index];
+    own->times = piece.times;
+    if (file->stored != NULL) {
+        own->stored = vt_allocate((size_t)own->times + 1, sizeof *own->stored, "the times of data files");
+        memcpy(own->stored, file->stored, (size_t)own->times * sizeof *own->stored);
+    }
     if (axis->doubt != NULL && dataset->time_doubt == NULL) dataset->time_doubt = vt_text_copy(axis->doubt);
     if (axis->count == 0) {
         if (dataset->minutes_a_time == 0) dataset->minutes_a_time = axis->minutes; /* by time_step */
@@ -129,18 +134,18 @@ static vt_status take_times(vt_dataset *dataset, int64_t index, const vt_fields_
         VT_TRY(vt_dataset_compare_times(dataset, path, axis));
     }
     for (int64_t i = 0; i < axis->count; i++) {
-        const vt_stretch *own = &axis->stretches[i], *last = own - 1;
+        const vt_stretch *stretch = &axis->stretches[i], *last = stretch - 1;
         piece = (vt_set_piece){.file = index,
-                               .first_time = own->first,
-                               .times = own->count,
+                               .first_time = stretch->first,
+                               .times = stretch->count,
                                .dated = true,
                                .proven = true,
-                               .date = own->date};
+                               .date = stretch->date};
         vt_dataset_add_piece(dataset, &piece);
         if (i == 1 && dataset->gaps++ == 0 && !dataset->options.quiet)
             vt_log_warning("%s has no times between %s and %s%s, where others are %s apart: no sample reaches across",
                            path, vt_date_format(vt_date_after(last->date, (last->count - 1) * axis->minutes), from),
-                           vt_date_format(own->date, to), axis->count > 2 ? ", and more such gaps" : "",
+                           vt_date_format(stretch->date, to), axis->count > 2 ? ", and more such gaps" : "",
                            vt_length_format(axis->minutes, step));
     }
 done:
@@ -149,13 +154,25 @@ done:
 
 /* ---- files ---- */
 
-static vt_status look_at_file(vt_dataset *dataset, int64_t index)
+/* Takes a file out of the list of which no time is chosen. */
+static void leave_out(vt_dataset *dataset, int64_t index)
+{
+    close_file(dataset, &dataset->files[index]);
+    vt_file_list_leave_out(&dataset->list, index);
+    memmove(&dataset->files[index], &dataset->files[index + 1],
+            (size_t)(dataset->list.groups - index) * sizeof *dataset->files);
+}
+
+/* *used: some of its times are chosen. */
+static vt_status look_at_file(vt_dataset *dataset, int64_t index, bool *used)
 {
     vt_status status = VT_OK;
     vt_fields_file *file = NULL;
     const vt_dataset_options *options = &dataset->options;
     const char *path = vt_dataset_group_path(dataset, index);
     VT_TRY(vt_dataset_use_file(dataset, index, &file));
+    *used = file->shape.times > 0 || options->form.period == NULL;
+    if (!*used) goto done;
     VT_TRY(vt_fields_file_check_written(file));
     VT_TRY(check_window(options, path, &file->shape));
     if (index == 0) {
@@ -288,10 +305,18 @@ static vt_status open_files(vt_dataset *dataset)
         vt_file_list_open(options->directory, options->option_name, options->form.variables != NULL, &dataset->list));
     if (!options->quiet) VT_TRY(vt_file_list_check(&dataset->list));
     dataset->files = vt_allocate((size_t)dataset->list.groups, sizeof *dataset->files, "the files of a data set");
-    for (int64_t i = 0; i < dataset->list.groups; i++) {
-        if (i % VT_TOGETHER == 0) try_some(dataset, i);
-        VT_TRY(look_at_file(dataset, i));
+    const int64_t all = dataset->list.groups;
+    for (int64_t i = 0, looked_at = 0; looked_at < all; looked_at++) {
+        bool used = false;
+        if (looked_at % VT_TOGETHER == 0) try_some(dataset, i);
+        VT_TRY(look_at_file(dataset, i, &used));
+        if (used)
+            i++;
+        else
+            leave_out(dataset, i);
     }
+    VT_CHECK(dataset->list.groups > 0, "%s '%s': none of its times lies in %s %s", options->option_name,
+             options->directory, options->form.period_option, options->form.period);
     VT_TRY(vt_dataset_check_round(dataset));
     vt_dataset_take_latitudes(dataset);
     if (dataset->gaps > 1 && !options->quiet)
@@ -396,6 +421,7 @@ void vt_dataset_close(vt_dataset **pointer)
     *pointer = NULL;
     for (int64_t i = 0; dataset->files != NULL && i < dataset->list.groups; i++)
         close_file(dataset, &dataset->files[i]);
+    for (int64_t i = 0; dataset->files != NULL && i < dataset->list.groups; i++) free(dataset->files[i].stored);
     vt_text_free_list(dataset->channel_names, dataset->shape.channels);
     free(dataset->latitudes);
     vt_known_fields_close(&dataset->known);

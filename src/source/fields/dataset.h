@@ -44,8 +44,9 @@ typedef struct {
 
 typedef struct vt_dataset vt_dataset; /* begins with a vt_source */
 
-/* What a sample of this configuration is: window, channels, times. The caller adds the directory and how to read it. */
-vt_dataset_options vt_fields_options(const vt_config *config);
+/* What a sample of this configuration is, and where those of the set are: window, channels, directory, times. The
+ * caller adds how to read it. */
+vt_dataset_options vt_fields_options(const vt_config *config, vt_set set);
 
 /* The option that needs to know when the times are, for messages; NULL: none does. */
 const char *vt_fields_need_dates(const vt_config *config);

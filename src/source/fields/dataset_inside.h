@@ -14,6 +14,7 @@ typedef struct {
     int64_t users; /* frames of plans that hold it open */
     bool tried;    /* it was opened before */
     int64_t times;
+    int64_t *stored; /* [times], see vt_fields_file */
 } vt_yearly_file;
 
 /* Times of a file without a gap; all of a file whose times are unknown. */

@@ -22,7 +22,8 @@ void vt_dataset_describe(const vt_source *source, int64_t sample, char *buffer, 
     int64_t time;
     const vt_set_stretch *stretch = vt_dataset_find_sample(dataset, sample, &time);
     const vt_set_piece *piece = find_time(dataset, stretch, time, &time);
-    snprintf(buffer, (size_t)size, "%s, time %lld", vt_dataset_group_path(dataset, piece->file), (long long)time);
+    snprintf(buffer, (size_t)size, "%s, time %lld", vt_dataset_group_path(dataset, piece->file),
+             (long long)vt_fields_stored_time(dataset->files[piece->file].stored, time));
 }
 
 /* ---- reading ---- */
@@ -50,6 +51,7 @@ static vt_status add_frame(vt_dataset *dataset, const vt_set_stretch *stretch, i
     frame->kept_as = -1;
     if (dataset->seasonal != NULL) vt_dataset_date_of(dataset, stretch, time, &frame->date);
     VT_TRY(vt_dataset_use_file(dataset, frame->file, &frame->opened));
+    frame->time = vt_fields_stored_time(frame->opened->stored, frame->time);
     add_reading(dataset, frame, plan);
     if (cache == NULL || cache->states[index] != VT_FRAME_MISSING) goto done;
     vt_frame kept = *frame;

@@ -71,6 +71,28 @@ static int64_t length_of(const vt_store *store, const char *name, const char *ot
     return vt_array_length(store, store->kind->has_array(store, name) ? name : other);
 }
 
+static bool is_time(const char *name)
+{
+    static const char *const words[] = {"time", "valid_time", "times", "dates", "date", "t", NULL};
+    return vt_text_place(name, strlen(name), words) >= 0;
+}
+
+void vt_dimensions_order(vt_array *array)
+{
+    const dimensions found = look_at(array);
+    int order[VT_ARRAY_RANK], count = 0, seen[3] = {0};
+    if (array->store->kind->reorder == NULL || array->rank > VT_ARRAY_RANK) return;
+    for (int place = 0; place < 4; place++) /* the second takes what is neither of the others */
+        for (int i = 0; i < found.rank; i++) {
+            const char *name = found.name[i];
+            const int own = is_time(name) ? 0 : is_latitude(name) ? 2 : is_longitude(name) ? 3 : 1;
+            if (own != place) continue;
+            order[count++] = i;
+            if (own != 1) seen[own == 0 ? 0 : own - 1]++;
+        }
+    if (seen[0] <= 1 && seen[1] == 1 && seen[2] == 1) array->store->kind->reorder(array, order);
+}
+
 static bool has_channels_last(const vt_array *array, const dimensions *found)
 {
     const int64_t *extent = array->extent;

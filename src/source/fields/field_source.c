@@ -21,14 +21,14 @@ static vt_status take_type(vt_field_source *source)
              "type",
              source->part->path, source->name);
     if (array->numbers == VT_NUMBERS_FLOAT) {
-        source->packing.element = size == 8 ? VT_ELEMENT_FLOAT64 : VT_ELEMENT_FLOAT32;
+        const bool is_half = size == 2 && array->obstacle == NULL; /* else the library makes float32 of it */
+        source->packing.element = size == 8 ? VT_ELEMENT_FLOAT64 : is_half ? VT_ELEMENT_FLOAT16 : VT_ELEMENT_FLOAT32;
     } else {
         VT_CHECK(size == 1 || size == 2 || size == 4, "%s: '%s' holds integers of %zu bytes; 1, 2 and 4 can be read",
                  source->part->path, source->name, size);
         const vt_element of_size = size == 1 ? VT_ELEMENT_INT8 : size == 2 ? VT_ELEMENT_INT16 : VT_ELEMENT_INT32;
         source->packing.element = (vt_element)(of_size + (array->is_signed ? 0 : 1));
     }
-    source->packing.swapped = array->swapped;
 done:
     return status;
 }
@@ -43,6 +43,7 @@ static void spread(int rank, const int64_t *sizes, int64_t all[4])
 static vt_status take_extent(vt_field_source *source, bool fixed)
 {
     vt_status status = VT_OK;
+    vt_dimensions_order(source->array);
     VT_TRY(vt_dimensions_check(source->array, fixed));
     source->rank = source->array->rank;
     spread(source->rank, source->array->extent, source->extent);
@@ -82,6 +83,8 @@ static vt_status take_layout(vt_field_source *source)
              "%s: '%s' is damaged: %lld bytes are stored, %lld expected", source->part->path, source->name,
              (long long)stored, (long long)bytes);
     if (is_chunked) spread(source->rank, array->chunk, source->chunk);
+    if (is_chunked) spread(source->rank, array->stride, source->stride);
+    source->packing.swapped = array->swapped;
     for (int i = 0; i < 4 && is_chunked; i++)
         source->grid[i] = (source->extent[i] + source->chunk[i] - 1) / source->chunk[i];
 done:
@@ -148,7 +151,7 @@ vt_status vt_field_source_find_chunk(vt_field_source *source, int64_t index)
                  source->part->path);
     }
     vt_chunk_entry *entry = &source->chunks[index];
-    if (entry->size != 0 || entry->address < 0) goto done;
+    if (entry->size != 0 || entry->address < 0 || source->part->kind->locate_chunk == NULL) goto done;
     for (int i = 3; i >= 0; rest /= source->grid[i--]) at[i] = rest % source->grid[i] * source->chunk[i];
     const int64_t time = at[0];
     if (source->rank == 3) at[1] = time; /* without the level */

@@ -1,5 +1,6 @@
 /* The source `fields`: what the configuration says of the files. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/log.h"
 #include "base/text.h"
@@ -13,20 +14,31 @@ static bool is_direct(const vt_config *config)
     return kind == VT_LOADER_AUTO || kind == VT_LOADER_DALI || kind == VT_LOADER_DIRECT;
 }
 
-vt_dataset_options vt_fields_options(const vt_config *config)
+vt_dataset_options vt_fields_options(const vt_config *config, vt_set set)
 {
-    return (vt_dataset_options){
-        .height = config->img_size[0],
-        .width = config->img_size[1],
-        .range = vt_window_range_of(config->lat_range, config->lon_range),
-        .in_channels = config->n_in_channels,
-        .out_channels = config->n_out_channels,
-        .history = config->n_history,
-        .dt = config->dt,
-        .sample_limit = VT_UNSET_INTEGER,
-        .round = config->pad == VT_PAD_WRAP,
-        .files_apart = !config->cross_files,
-        .form = {config->variables, config->coordinates, config->time_step, config->missing == VT_GAPS_MASK}};
+    static const char *const names[][2] = {
+        {"train_data_path", "train_period"}, {"valid_data_path", "valid_period"}, {"inf_data_path", "test_period"}};
+    const char *const directories[] = {config->train_data_path, config->valid_data_path, config->inf_data_path};
+    const char *const periods[] = {config->train_period, config->valid_period, config->test_period};
+    return (vt_dataset_options){.set = set,
+                                .directory = directories[set],
+                                .option_name = names[set][0],
+                                .height = config->img_size[0],
+                                .width = config->img_size[1],
+                                .range = vt_window_range_of(config->lat_range, config->lon_range),
+                                .in_channels = config->n_in_channels,
+                                .out_channels = config->n_out_channels,
+                                .history = config->n_history,
+                                .dt = config->dt,
+                                .sample_limit = VT_UNSET_INTEGER,
+                                .round = config->pad == VT_PAD_WRAP,
+                                .files_apart = !config->cross_files,
+                                .form = {.variables = config->variables,
+                                         .coordinates = config->coordinates,
+                                         .time_step = config->time_step,
+                                         .period = periods[set],
+                                         .period_option = names[set][1],
+                                         .masked = config->missing == VT_GAPS_MASK}};
 }
 
 const char *vt_fields_need_dates(const vt_config *config)
@@ -45,7 +57,7 @@ static vt_status complete(vt_config *config)
     vt_frame_window window;
     char *advice = NULL;
     const vt_window_range range = vt_window_range_of(config->lat_range, config->lon_range);
-    const vt_fields_form form = vt_fields_options(config).form;
+    const vt_fields_form form = vt_fields_options(config, VT_SET_TRAINING).form;
     VT_TRY(vt_known_fields_complete(config));
     if (!vt_config_awaits_window(config)) goto done;
     VT_CHECK(
@@ -104,12 +116,7 @@ static vt_status open_set(const vt_config *config, vt_set set, vt_span part, vt_
 {
     vt_status status = VT_OK;
     vt_dataset *dataset = NULL;
-    vt_dataset_options options = vt_fields_options(config);
-    const char *const directories[] = {config->train_data_path, config->valid_data_path, config->inf_data_path};
-    static const char *const names[] = {"train_data_path", "valid_data_path", "inf_data_path"};
-    options.set = set;
-    options.directory = directories[set];
-    options.option_name = names[set];
+    vt_dataset_options options = vt_fields_options(config, set);
     options.first_row = part.first;
     options.rows = part.count;
     options.targets = vt_config_longest_rollout(config);
@@ -125,6 +132,11 @@ static vt_status open_set(const vt_config *config, vt_set set, vt_span part, vt_
     options.synthetic = config->data_loader_config == VT_LOADER_SYNTHETIC;
     options.seed = (uint64_t)config->seed;
     *source = NULL;
+    VT_CHECK(options.synthetic || options.form.period != NULL || !vt_store_is_directory(options.directory) ||
+                 strcmp(config->train_data_path, config->valid_data_path) != 0,
+             "%s '%s' is one store for all sets: --train_period=1979..2015 and --valid_period=2016..2017 say which of "
+             "its times are whose",
+             options.option_name, options.directory);
     VT_TRY(vt_dataset_open(&options, &dataset));
     *source = &dataset->source;
 done:
@@ -157,7 +169,11 @@ static void log_sets(const vt_source *training, const vt_source *validation, con
     vt_dataset_log_coordinates(dataset);
     log_known(dataset);
     vt_source_warn_of_shared(training, validation);
-    vt_log_info("reading: %s, %s", direct && obstacle == NULL ? "past HDF5" : "through HDF5", threads);
+    vt_log_info("reading: %s, %s",
+                dataset->list.groups > 0 && vt_store_is_directory(dataset->list.paths[0]) ? "chunk by chunk"
+                : direct && obstacle == NULL                                              ? "past HDF5"
+                                                                                          : "through HDF5",
+                threads);
     if (!direct || obstacle == NULL) return;
     if (dataset->options.insists)
         vt_log_warning("data_loader_config asks to read past HDF5, but HDF5 has to read some files: %s", obstacle);

@@ -242,6 +242,7 @@ void vt_fields_file_close(vt_fields_file **pointer)
     vt_text_free_list((char **)file->channel_names, file->shape.channels);
     free(file->meanings);
     vt_time_axis_close(&file->times);
+    free(file->stored);
     free(file->latitudes);
     free(file->longitudes);
     for (int k = 0; k < 2; k++) free(file->doubts[k]);
@@ -258,6 +259,10 @@ vt_status vt_fields_file_check_size(const vt_fields_file *file, int64_t time)
     for (int i = 0; i < file->part_count; i++) {
         const vt_store *part = file->parts[i];
         struct stat info;
+        if (part->kind->check_unchanged != NULL) {
+            VT_TRY(part->kind->check_unchanged(part));
+            continue;
+        }
         if (fstat(part->descriptor, &info) != 0) continue; /* reading will say why */
         VT_CHECK(info.st_size == part->size,
                  "%s %s while it was in use: it had %lld bytes when it was opened, now %lld (noticed before reading "
@@ -289,6 +294,23 @@ vt_status vt_fields_file_check_written(const vt_fields_file *file)
     }
 done:
     return status;
+}
+
+char *vt_fields_file_storage(const vt_fields_file *file)
+{
+    vt_text text = {0};
+    vt_text_append(&text, "%s", "");
+    for (int i = 0; i < file->source_count; i++) {
+        const vt_array *array = file->sources[i].array;
+        if (array->storage == NULL) continue;
+        const int64_t written = array->store->kind->chunks_written(array);
+        vt_text_append(&text, "%s: %s, %s", array->name, array->store->kind->name, array->storage);
+        if (written >= 0)
+            vt_text_append(&text, ", %lld of %lld chunks written", (long long)written,
+                           (long long)vt_field_source_chunks(&file->sources[i]));
+        vt_text_append(&text, "\n");
+    }
+    return text.characters;
 }
 
 void vt_fields_file_forget(vt_fields_file *file, vt_chunk_cache *cache)

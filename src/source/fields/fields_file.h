@@ -21,11 +21,14 @@ typedef struct {
 
 /* What a user says of files; NULL: nothing. */
 typedef struct {
-    const char *variables;   /* "[u10, z@500]": datasets that are the channels; else there is `fields` */
-    const char *coordinates; /* "[lat=FNOCY, time=T]": names of coordinates; else they are recognised */
-    const char *time_step;   /* "24h": between times of a file that doesn't say when they are; else 6 hours */
-    bool masked;             /* NaN is a missing value, not an error */
-    bool fixed;              /* fields that don't change: a variable may lack the time, and no dates are looked for */
+    const char *variables;     /* "[u10, z@500]": datasets that are the channels; else there is `fields` */
+    const char *coordinates;   /* "[lat=FNOCY, time=T]": names of coordinates; else they are recognised */
+    const char *time_step;     /* "24h": between times of a file that doesn't say when they are, else 6 hours; of other
+                                  files every n-th time is used */
+    const char *period;        /* "1979..2015": only these times are used */
+    const char *period_option; /* that says so, for messages: "train_period" */
+    bool masked;               /* NaN is a missing value, not an error */
+    bool fixed;                /* fields that don't change: a variable may lack the time, and no dates are looked for */
 } vt_fields_form;
 
 typedef struct vt_field_source vt_field_source;
@@ -51,11 +54,13 @@ typedef struct {
     bool rotated;         /* the grid's pole is elsewhere (CF's rotated_latitude_longitude) */
     bool no_latitudes;    /* its rows are known to run along no latitudes */
     bool turned;          /* some of its rows run from south to north in the file, and are turned round */
-    vt_time_axis times;   /* by its time coordinate; `count` 0: it has none, `minutes` then is form->time_step or 0 */
+    vt_time_axis times;   /* those that are used, by its time coordinate; `count` 0: it has none, `minutes` then is
+                             form->time_step or 0 */
     int64_t cache_bytes;  /* decoded chunks that HDF5 may hold; 0 for contiguous storage */
     const char *obstacle; /* why it can't be read past HDF5 ("'fields' is compressed with 'lzf'"), or NULL */
 
     bool masked;                /* see vt_fields_form */
+    int64_t *stored;            /* [shape.times]: which times of the file are used; NULL: all */
     const vt_store *times_part; /* the one that says the times */
     int part_count, source_count;
     vt_store **parts;
@@ -82,6 +87,12 @@ vt_status vt_fields_file_open_again(const char *const *paths, int64_t path_count
                                     vt_fields_file **file);
 void vt_fields_file_close(vt_fields_file **file);
 
+/* The place in the file of time `time` of those that are used. */
+static inline int64_t vt_fields_stored_time(const int64_t *stored, int64_t time)
+{
+    return stored != NULL ? stored[time] : time;
+}
+
 /* Its grid, for the functions of window.h. */
 static inline vt_window_grid vt_fields_file_grid(const vt_fields_file *file)
 {
@@ -97,6 +108,10 @@ vt_status vt_fields_file_check_written(const vt_fields_file *file);
 
 /* Fails if the size of one of its files has changed since it was opened. `time` is for the message. */
 vt_status vt_fields_file_check_size(const vt_fields_file *file, int64_t time);
+
+/* How its arrays are stored, a line each ("t2m: zarr, chunks of [1, 64, 32], blosc (lz4)"), malloc'd; "": nothing to
+ * tell. */
+char *vt_fields_file_storage(const vt_fields_file *file);
 
 /* values [channels, rows, width] = the window of the first `channels` channels at `time`, as float32. The window must
  * lie within the shape; nothing else is read (of chunked files: only the chunks that it touches). If `checked`, a value

@@ -19,7 +19,7 @@ struct vt_field_source {
     bool latitudes_known;
     bool south_first; /* rows run from south to north, and are turned round */
     int64_t *sampled; /* [extent[1]]: 1 + the time of the level whose values are always looked at; atomic */
-    int64_t chunk[4], grid[4];
+    int64_t chunk[4], stride[4], grid[4];
     vt_chunk_entry *chunks; /* [vt_field_source_chunks], once looked up */
 };
 
@@ -48,8 +48,12 @@ vt_status vt_field_source_read(const vt_field_source *source, const int64_t star
 /* Bytes of decoded chunks that the library may hold of it. */
 vt_status vt_field_source_enlarge_cache(vt_field_source *source, int64_t *cache_bytes);
 
-/* Looks up where chunk `index` lies, if that isn't known yet. With the file's lock, or before there are threads. */
+/* Looks up where chunk `index` lies, if that isn't known yet and the store doesn't find it itself. With the file's
+ * lock, or before there are threads. */
 vt_status vt_field_source_find_chunk(vt_field_source *source, int64_t index);
+
+/* Moves the dimensions to [time, level, lat, lon] where their names say which they are and the store can move them. */
+void vt_dimensions_order(vt_array *array);
 
 /* Fails if the array hasn't 3 or 4 dimensions, or 2 where it is fixed, or if the file says that it is an ensemble or
  * has its channels last (dimensions.c). */
@@ -57,6 +61,9 @@ vt_status vt_dimensions_check(const vt_array *array, bool fixed);
 
 /* Reads when its times are (fields_time.c). */
 vt_status vt_fields_open_times(vt_fields_file *file, const vt_fields_form *form);
+
+/* Leaves the times that the form chooses: perhaps none (period.c). */
+vt_status vt_fields_choose_times(vt_fields_file *file, const vt_fields_form *form);
 
 /* Finds which way the rows of a source run, and its grid, which must be that of the file's other sources
  * (fields_grid.c). */

@@ -47,7 +47,8 @@ vt_status vt_field_source_read(const vt_field_source *source, const int64_t star
 vt_status vt_fields_file_read(vt_fields_file *file, int64_t time, int64_t channels, const vt_frame_window *window,
                               bool checked, float *values)
 {
-    const vt_frame frame = {.opened = file, .time = time, .channels = channels, .values = values};
+    const vt_frame frame = {
+        .opened = file, .time = vt_fields_stored_time(file->stored, time), .channels = channels, .values = values};
     const vt_read_manner manner = {.tolerant = true, .as_is = !checked};
     vt_decoder decoder = {0};
     VT_ASSERT(time >= 0 && time < file->shape.times && channels <= file->shape.channels && window->first_row >= 0 &&

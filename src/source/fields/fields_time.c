@@ -119,7 +119,7 @@ done:
 }
 
 /* The option says how far apart times are if the file doesn't, because it has no times or a single one. It must not
- * contradict a file. */
+ * contradict a file of whose times every n-th was chosen. */
 static vt_status take_step(vt_fields_file *file, const vt_fields_form *form)
 {
     vt_status status = VT_OK;
@@ -131,8 +131,8 @@ static vt_status take_step(vt_fields_file *file, const vt_fields_form *form)
              "30min, 1d or 1month",
              form->time_step);
     VT_CHECK(file->times.minutes == 0 || file->times.minutes == length,
-             "%s: its times are %s apart, not %s as time_step says; leave time_step out, or, where the file is wrong, "
-             "add --coordinates=[time=none]",
+             "%s: its times are %s apart, and %s, as time_step says, is no multiple of that; leave time_step out, or, "
+             "where the file is wrong, add --coordinates=[time=none]",
              file->path, vt_length_format(file->times.minutes, step), form->time_step);
     file->times.minutes = length;
 done:
@@ -145,6 +145,7 @@ vt_status vt_fields_open_times(vt_fields_file *file, const vt_fields_form *form)
     const int64_t times = file->shape.times;
     for (int s = 0; s < file->source_count && times >= 1 && times <= MOST_TIMES && !form->fixed; s++)
         VT_TRY(take_axis(file, &file->sources[s]));
+    if (!form->fixed) VT_TRY(vt_fields_choose_times(file, form));
     VT_TRY(take_step(file, form));
 done:
     return status;

@@ -6,16 +6,16 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <unistd.h>
 
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/text.h"
+#include "storage/store.h"
 
 /* Where the extension begins, or NULL if the file has no extension of data. */
 static const char *find_extension(const char *name, bool variables)
 {
-    static const char *const hdf5[] = {".h5", ".hdf5", NULL}, *const netcdf[] = {".nc", ".nc4", NULL};
+    static const char *const hdf5[] = {".h5", ".hdf5", ".zarr", NULL}, *const netcdf[] = {".nc", ".nc4", NULL};
     const char *dot = strrchr(name, '.');
     if (name[0] == '.' || dot == NULL) return NULL;
     if (vt_text_place(dot, strlen(dot), hdf5) >= 0) return dot;
@@ -73,38 +73,10 @@ static bool has_year(const char *name)
     return false;
 }
 
-/* Is it the directory of a Zarr store? */
-static bool is_zarr_store(const char *directory)
-{
-    static const char *const marks[] = {".zgroup", ".zarray", ".zmetadata", "zarr.json"};
-    bool is_zarr = false;
-    for (size_t i = 0; i < sizeof marks / sizeof marks[0] && !is_zarr; i++) {
-        char *path = vt_text_format("%s/%s", directory, marks[i]);
-        is_zarr = access(path, F_OK) == 0;
-        free(path);
-    }
-    return is_zarr;
-}
-
-/* Fails if the directory is a Zarr store, or in one. */
-static vt_status check_zarr(const char *directory, const char *option_name)
-{
-    vt_status status = VT_OK;
-    char *above = vt_text_copy(directory), *slash = strrchr(above, '/');
-    if (slash != NULL && slash > above) *slash = '\0';
-    const char *store = is_zarr_store(directory) ? directory : is_zarr_store(above) ? above : NULL;
-    VT_CHECK(store == NULL,
-             "%s '%s': %s is a Zarr store, which is not read; make netCDF files of it that end in their date: "
-             "python3 -c \"import xarray; xarray.open_zarr('%s').to_netcdf('2013.nc')\"",
-             option_name, directory, store, store);
-done:
-    free(above);
-    return status;
-}
-
 static const char *base_name(const char *path)
 {
-    return strrchr(path, '/') + 1;
+    const char *slash = strrchr(path, '/');
+    return slash != NULL ? slash + 1 : path;
 }
 
 static int by_name(const void *a, const void *b)
@@ -216,7 +188,11 @@ vt_status vt_file_list_open(const char *directory, const char *option_name, bool
     name_list others[KINDS] = {{0}};
     char *instead = NULL;
     *list = (vt_file_list){0};
-    VT_TRY(check_zarr(directory, option_name));
+    if (vt_store_is_directory(directory)) {
+        append(&list->paths, &list->count, vt_text_copy(directory));
+        find_groups(list, false);
+        goto done;
+    }
     opened = opendir(directory);
     VT_CHECK(opened != NULL || errno != ENOENT,
              "%s '%s': no such directory. %sMake a synthetic set with `vitrain synth`, or see docs/data.md",
@@ -236,8 +212,6 @@ vt_status vt_file_list_open(const char *directory, const char *option_name, bool
     for (int kind = 0; kind < KINDS; kind++)
         if (others[kind].count > 0)
             qsort(others[kind].paths, (size_t)others[kind].count, sizeof *others[kind].paths, by_name);
-    for (int64_t i = 0; list->count == 0 && i < others[DOUBTFUL].count; i++)
-        VT_TRY(check_zarr(others[DOUBTFUL].paths[i], option_name));
     if (list->count == 0) instead = say_what_is_there(others);
     VT_CHECK(list->count > 0 || variables || !netcdf,
              "%s '%s': no files *YYYY.h5 in it, but netCDF files: say which of their variables are the channels, "
@@ -270,6 +244,17 @@ vt_status vt_file_list_check(const vt_file_list *list)
     if (list->left_alone != NULL) vt_log_info("%s", list->left_alone);
 done:
     return status;
+}
+
+void vt_file_list_leave_out(vt_file_list *list, int64_t group)
+{
+    const int64_t first = list->first[group], end = list->first[group + 1];
+    for (int64_t i = first; i < end; i++) free(list->paths[i]);
+    memmove(list->paths + first, list->paths + end, (size_t)(list->count - end) * sizeof *list->paths);
+    memmove(list->first + group, list->first + group + 1, (size_t)(list->groups - group) * sizeof *list->first);
+    list->count -= end - first;
+    list->groups--;
+    for (int64_t g = group; g <= list->groups; g++) list->first[g] -= end - first;
 }
 
 void vt_file_list_close(vt_file_list *list)

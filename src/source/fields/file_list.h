@@ -20,12 +20,14 @@ typedef struct {
     char *left_alone; /* all other files but hidden ones */
 } vt_file_list;
 
-/* All files of `directory` whose name ends in four digits and ".h5" or ".hdf5" in any case (2013.h5, era5_2013.H5),
- * hidden ones left out; each is a group by itself. With `variables`, files that end in a date (2013, 201301, 2013-01,
- * 2013_01) and ".nc", ".nc4" or these; those of one date are a group, and groups are in the order of their dates.
- * option_name ("train_data_path") is named in messages: no such directory, not a directory, no permission, no such file
- * in it. */
+/* A Zarr store is a list of itself alone. Else all files of `directory` whose name ends in four digits and ".h5" or
+ * ".hdf5" in any case (2013.h5, era5_2013.H5), and Zarr stores *YYYY.zarr, hidden ones left out; each is a group by
+ * itself. With `variables`, files that end in a date (2013, 201301, 2013-01, 2013_01) and ".nc", ".nc4" or these; those
+ * of one date are a group, and groups are in the order of their dates. option_name ("train_data_path") is named in
+ * messages: no such directory, not a directory, no permission, no such file in it. */
 vt_status vt_file_list_open(const char *directory, const char *option_name, bool variables, vt_file_list *list);
+/* Takes a group out of the list. */
+void vt_file_list_leave_out(vt_file_list *list, int64_t group);
 void vt_file_list_close(vt_file_list *list);
 
 /* Fails if a file is misnamed; logs what is not read. */

@@ -21,7 +21,7 @@ vt_known_options vt_known_options_of(const vt_config *config)
 {
     vt_known_options options = {.forcings = vt_config_forcings(config),
                                 .static_path = config->static_fields,
-                                .form = vt_fields_options(config).form};
+                                .form = vt_fields_options(config, VT_SET_TRAINING).form};
     options.form.variables = config->static_variables;
     options.form.time_step = NULL;
     options.form.fixed = true;

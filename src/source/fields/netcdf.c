@@ -132,19 +132,32 @@ done:
     return status;
 }
 
-/* The source of a variable; its first channel opens it. */
+/* The part that holds the array; part_count: none does. */
+static int find_part(const vt_fields_file *file, const char *name)
+{
+    int p = 0;
+    while (p < file->part_count && !file->parts[p]->kind->has_array(file->parts[p], name)) p++;
+    return p;
+}
+
+/* The source of a variable, also by another of its names; its first channel opens it. */
 static vt_status use_source(vt_fields_file *file, const vt_fields_form *form, const variable *wanted, int *index)
 {
     vt_status status = VT_OK;
-    for (*index = 0; *index < file->source_count; ++*index)
-        if (strcmp(file->sources[*index].name, wanted->name) == 0) return VT_OK;
-    int p = 0;
-    while (p < file->part_count && !file->parts[p]->kind->has_array(file->parts[p], wanted->name)) p++;
+    int p = find_part(file, wanted->name);
+    const char *name = wanted->name;
+    const char *const *others = p == file->part_count ? vt_variable_aliases(wanted->name) : NULL;
+    for (; others != NULL && *others != NULL && p == file->part_count; others++) {
+        name = *others;
+        p = find_part(file, name);
+    }
     if (p == file->part_count) return fail_missing(file, form, wanted->name);
+    for (*index = 0; *index < file->source_count; ++*index)
+        if (strcmp(file->sources[*index].name, name) == 0) return VT_OK;
     const vt_store *part = file->parts[p];
     vt_field_source *source = &file->sources[file->source_count++];
     int64_t cache_bytes = 0;
-    VT_TRY(vt_field_source_open(part, wanted->name, form, source));
+    VT_TRY(vt_field_source_open(part, name, form, source));
     VT_TRY(vt_field_source_enlarge_cache(source, &cache_bytes));
     file->cache_bytes += cache_bytes;
     VT_TRY(vt_cf_packing(source->array, &source->packing));

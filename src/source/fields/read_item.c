@@ -117,19 +117,63 @@ static vt_status place_span(const vt_fields_plan *plan, const vt_read_item *item
     return check_rows(plan, item, frame, channel, row, rows, column, columns);
 }
 
+/* Elements of an item's box from one place along a dimension to the next. */
+static void find_strides(const vt_read_item *item, int64_t stride[4])
+{
+    stride[3] = 1;
+    for (int d = 2; d >= 0; d--) stride[d] = stride[d + 1] * item->count[d + 1];
+    if (item->kind == VT_ITEM_CHUNK) memcpy(stride, item->source->stride, 4 * sizeof *stride);
+}
+
+/* Are the rows of a plane of it one after another? */
+static bool has_plain_planes(const vt_read_item *item, const int64_t stride[4])
+{
+    return stride[3] == 1 && (stride[2] == item->count[3] || item->count[2] == 1);
+}
+
+/* plane [rows, columns] of those elements in the box: of a chunk with another order of dimensions. */
+static void gather_plane(const unsigned char *box, int64_t rows, int64_t columns, const int64_t stride[4], int64_t size,
+                         unsigned char *plane)
+{
+    enum { TILE = 16 };
+#define GATHER(TYPE)                                                                                                   \
+    for (int64_t row = 0; row < rows; row += TILE)                                                                     \
+        for (int64_t column = 0; column < columns; column += TILE)                                                     \
+            for (int64_t r = row; r < rows && r < row + TILE; r++)                                                     \
+                for (int64_t c = column; c < columns && c < column + TILE; c++)                                        \
+                    memcpy(plane + (r * columns + c) * (int64_t)sizeof(TYPE),                                          \
+                           box + (r * stride[2] + c * stride[3]) * (int64_t)sizeof(TYPE), sizeof(TYPE));               \
+    break
+    switch (size) {
+    case 1:
+        GATHER(uint8_t);
+    case 2:
+        GATHER(uint16_t);
+    case 4:
+        GATHER(uint32_t);
+    default:
+        GATHER(uint64_t);
+    }
+#undef GATHER
+}
+
 /* Copies the item's box to all frames that hold a part of it. */
 static vt_status place_box(const vt_fields_plan *plan, const vt_read_item *item, unsigned char *box,
                            vt_decoder *decoder)
 {
     vt_status status = VT_OK;
     const vt_field_source *source = item->source;
-    const int64_t plane_bytes = item->count[2] * item->count[3] * vt_element_size(source->packing.element);
+    const int64_t size = vt_element_size(source->packing.element);
+    const int64_t plane_bytes = item->count[2] * item->count[3] * size;
+    int64_t stride[4];
     unsigned char *copy = NULL; /* of a plane, whose bytes are swapped in place although others need it unchanged */
+    find_strides(item, stride);
+    const bool plain = has_plain_planes(item, stride);
     const int source_index = (int)(source - item->file->sources);
     const bool checked = is_checked(plan, item);
     vt_column_span spans[2];
     const int span_count = vt_window_spans(&plan->window, spans);
-    if (packing_of(item).swapped && item->frame_count > 0)
+    if ((packing_of(item).swapped || !plain) && item->frame_count > 0)
         VT_TRY(vt_decoder_reserve(&decoder->turned, (size_t)plane_bytes, &copy));
     for (int64_t f = 0; f < item->frame_count; f++) {
         const vt_frame *frame = &plan->frames[item->first_frame + f];
@@ -137,8 +181,9 @@ static vt_status place_box(const vt_fields_plan *plan, const vt_read_item *item,
             const vt_field_channel *channel = &item->file->channels[c];
             int64_t level = channel->level - item->start[1];
             if (channel->source != source_index || level < 0 || level >= item->count[1]) continue;
-            unsigned char *plane = box + ((frame->time - item->start[0]) * item->count[1] + level) * plane_bytes;
-            if (copy != NULL) plane = memcpy(copy, plane, (size_t)plane_bytes);
+            unsigned char *plane = box + ((frame->time - item->start[0]) * stride[0] + level * stride[1]) * size;
+            if (!plain) gather_plane(plane, item->count[2], item->count[3], stride, size, copy);
+            if (copy != NULL) plane = plain ? memcpy(copy, plane, (size_t)plane_bytes) : copy;
             for (int s = 0; s < span_count; s++) VT_TRY(place_span(plan, item, frame, c, &spans[s], checked, plane));
         }
     }
@@ -156,9 +201,12 @@ static int64_t straight_channel(const vt_fields_plan *plan, const vt_read_item *
     const vt_field_source *source = item->source;
     const vt_field_channel *channels = item->file->channels;
     const int source_index = (int)(source - item->file->sources);
-    int64_t first = 0, levels = 0;
+    int64_t first = 0, levels = 0, stride[4];
     vt_column_span spans[2];
     const vt_packing packing = packing_of(item);
+    find_strides(item, stride);
+    if (!has_plain_planes(item, stride) || (stride[1] != item->count[2] * item->count[3] && item->count[1] > 1))
+        return -1;
     if (!vt_packing_is_plain(&packing) || source->south_first || item->count[0] > 1) return -1;
     if (item->start[2] != plan->window.first_row || item->count[2] != plan->window.rows) return -1;
     if (item->start[3] != plan->window.first_column || item->count[3] != plan->window.width) return -1;
@@ -244,6 +292,20 @@ done:
     return status;
 }
 
+/* The same where the store finds the chunk itself. */
+static vt_status load_from_store(const vt_read_item *item, int64_t bytes, vt_decoder *decoder, void *place,
+                                 unsigned char **box)
+{
+    const vt_field_source *source = item->source;
+    int64_t first[4];
+    memcpy(first, item->start, sizeof first);
+    if (source->rank == 3) first[1] = first[0]; /* without the level */
+    const vt_status status =
+        source->part->kind->load_chunk(source->array, first + 4 - source->rank, decoder, (size_t)bytes, place, box);
+    if (status == VT_OK) return VT_OK;
+    return vt_error_context("'%s' from time %lld on", source->name, (long long)item->start[0]);
+}
+
 /* The same for any item, whose box has so many bytes. A chunk that was never written holds the fill value everywhere.
  */
 static vt_status load_box(const vt_read_item *item, int64_t bytes, vt_decoder *decoder, void *place,
@@ -252,6 +314,8 @@ static vt_status load_box(const vt_read_item *item, int64_t bytes, vt_decoder *d
     vt_status status = VT_OK;
     const vt_field_source *source = item->source;
     const int64_t size = vt_element_size(source->packing.element);
+    if (item->kind == VT_ITEM_CHUNK && source->part->kind->load_chunk != NULL)
+        return load_from_store(item, bytes, decoder, place, box);
     if (item->kind == VT_ITEM_CHUNK && item->offset >= 0) return load_chunk(item, bytes, decoder, place, box);
     *box = place;
     if (place == NULL) VT_TRY(vt_decoder_reserve(&decoder->stored, (size_t)bytes, box));

@@ -342,7 +342,9 @@ vt_file_extent vt_fields_plan_extent(const vt_read_plan *base, int64_t index, in
     const vt_fields_plan *plan = (const vt_fields_plan *)base;
     const vt_read_item *item = &plan->items[index];
     if (further > 0) return (vt_file_extent){.bytes = -1};
-    if (index >= plan->item_count || item->kind == VT_ITEM_LIBRARY) return (vt_file_extent){.descriptor = -1};
+    if (index >= plan->item_count || item->kind == VT_ITEM_LIBRARY ||
+        (item->kind == VT_ITEM_CHUNK && item->source->part->kind->load_chunk != NULL))
+        return (vt_file_extent){.descriptor = -1};
     vt_file_extent extent = {item->source->part->descriptor, item->offset, item->bytes, 0};
     if (item->kind == VT_ITEM_CHUNK && item->bytes > 0 && item->chunk->skipped_filters == 0 &&
         vt_pipeline_is_gzip(&item->source->array->pipeline)) {

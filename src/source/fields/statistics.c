@@ -152,6 +152,7 @@ static vt_status gather_file(const vt_statistics_source *source, const vt_file_l
     vt_frame_window window;
     const char *const *paths = (const char *const *)list->paths + list->first[group], *path = paths[0];
     VT_TRY(vt_fields_file_open(paths, list->first[group + 1] - list->first[group], &source->form, &file));
+    if (file->shape.times == 0 && source->form.period != NULL) goto done;
     VT_TRY(vt_fields_file_check_written(file));
     vt_fields_shape shape = file->shape;
     const vt_window_grid grid = vt_fields_file_grid(file);
@@ -201,7 +202,8 @@ vt_status vt_statistics_gather(const vt_statistics_source *source, vt_statistics
     VT_TRY(vt_file_list_open(source->directory, source->option_name, source->form.variables != NULL, &list));
     VT_TRY(vt_file_list_check(&list));
     for (int64_t i = 0; i < list.groups; i++) VT_TRY(gather_file(source, &list, i, &statistics));
-    VT_ASSERT(statistics != NULL);
+    VT_CHECK(statistics != NULL, "%s '%s': none of its times lies in %s %s", source->option_name, source->directory,
+             source->form.period_option, source->form.period);
     VT_CHECK(statistics->times > 0, "%s '%s': its files hold no time %s", source->option_name, source->directory,
              statistics->left_out > 0 ? "that can be read" : "at all");
     for (int64_t c = 0; c < statistics->channels; c++)

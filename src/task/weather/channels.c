@@ -90,3 +90,41 @@ vt_variable vt_variable_described(const char *name, const vt_channel_meaning *sa
         snprintf(variable.long_name, sizeof variable.long_name, "%s", name);
     return variable;
 }
+
+const char *const *vt_variable_aliases(const char *name)
+{
+    static const char *const groups[][6] = {
+        {"u10", "10u", "u10m", "10m_u_component_of_wind", NULL},
+        {"v10", "10v", "v10m", "10m_v_component_of_wind", NULL},
+        {"u100", "100u", "u100m", "100m_u_component_of_wind", NULL},
+        {"v100", "100v", "v100m", "100m_v_component_of_wind", NULL},
+        {"t2m", "2t", "2m_temperature", NULL},
+        {"d2m", "2d", "2m_dewpoint_temperature", NULL},
+        {"sp", "surface_pressure", NULL},
+        {"msl", "mslp", "mean_sea_level_pressure", NULL},
+        {"tcwv", "total_column_water_vapour", NULL},
+        {"tcc", "total_cloud_cover", NULL},
+        {"tp", "total_precipitation", NULL},
+        {"tp6h", "total_precipitation_6hr", NULL},
+        {"sst", "sea_surface_temperature", NULL},
+        {"siconc", "ci", "sea_ice_cover", NULL},
+        {"sd", "snow_depth", NULL},
+        {"skt", "skin_temperature", NULL},
+        {"tisr", "toa_incident_solar_radiation", NULL},
+        {"lsm", "land_sea_mask", NULL},
+        {"zs", "geopotential_at_surface", NULL},
+        {"u", "u_component_of_wind", NULL},
+        {"v", "v_component_of_wind", NULL},
+        {"t", "temperature", NULL},
+        {"z", "geopotential", NULL},
+        {"r", "relative_humidity", NULL},
+        {"q", "specific_humidity", NULL},
+        {"w", "vertical_velocity", NULL},
+        {"vo", "vorticity", NULL},
+        {"d", "divergence", NULL},
+    };
+    for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++)
+        for (int n = 0; groups[i][n] != NULL; n++)
+            if (strcmp(groups[i][n], name) == 0) return groups[i];
+    return NULL;
+}

@@ -20,6 +20,10 @@ typedef struct {
 /* "t850", "z500", "u10", "air_sig995", …; nothing is known of other names. */
 vt_variable vt_variable_of(const char *name);
 
+/* Other names of a variable, without levels, in the files of ECMWF, Copernicus and WeatherBench 2 (t2m, 2t,
+ * 2m_temperature), ended by NULL, perhaps with its own among them; NULL: none are known. */
+const char *const *vt_variable_aliases(const char *name);
+
 /* Does 0 separate two kinds of values, like the directions of a wind? A known variable's kind tells; otherwise the
  * values [count] must reach at least half as far to one side of 0 as to the other. */
 bool vt_variable_is_signed(const char *name, const float *values, int64_t count);

@@ -24,6 +24,10 @@ class Vitrain(MakefilePackage, CudaPackage):
     depends_on("libyaml")
     depends_on("libdeflate")
     depends_on("libpng")
+    depends_on("jansson")  # Zarr: its metadata, and the codecs of its chunks
+    depends_on("c-blosc")
+    depends_on("zstd")
+    depends_on("lz4")
     depends_on("mpi", when="+mpi")
     depends_on("cuda@12:", when="+cuda")
     depends_on("cudnn", when="+cuda")

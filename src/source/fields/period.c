@@ -1,0 +1,142 @@
+/* Which times of a file are used: those of a period, and every n-th. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/text.h"
+#include "source/fields/fields_inside.h"
+
+/* ---- a period ---- */
+
+typedef struct {
+    int64_t from, to; /* minutes of dates, both included */
+} period;
+
+/* The first and the last minute of "1979", "1979-03", "1979-03-05" or "1979-03-05T06:00". */
+static bool parse_end(const char *text, vt_calendar calendar, int64_t *first, int64_t *last)
+{
+    int64_t year, month = 1;
+    vt_date begin, end;
+    const size_t length = strlen(text);
+    char part[5] = "";
+    memcpy(part, text, length < 4 ? length : 4);
+    if (length < 4 || !vt_text_to_integer(part, &year)) return false;
+    if (length == 7 && text[4] == '-') {
+        if (!vt_text_to_integer(text + 5, &month) || month < 1 || month > 12) return false;
+    } else if (length != 4) {
+        if (!vt_date_parse(text, calendar, &begin)) return false;
+        *first = begin.minutes;
+        *last = *first + (length > 10 ? 0 : 24 * 60 - 1);
+        return true;
+    }
+    if (!vt_date_make(calendar, year, month, 1, &begin)) return false;
+    end = vt_date_after(begin, (length == 4 ? 12 : 1) * VT_A_MONTH);
+    *first = begin.minutes;
+    *last = end.minutes - 1;
+    return true;
+}
+
+/* "1979..2015", or one end alone, or "2016" for all of it. */
+static vt_status parse_period(const vt_fields_form *form, vt_calendar calendar, period *result)
+{
+    vt_status status = VT_OK;
+    int64_t other;
+    const char *text = form->period, *dots = strstr(text, "..");
+    char *begin = vt_text_format("%.*s", (int)(dots != NULL ? dots - text : (ptrdiff_t)strlen(text)), text);
+    const char *end = dots != NULL ? dots + 2 : begin;
+    *result = (period){INT64_MIN, INT64_MAX};
+    const bool known = (begin[0] == '\0' || parse_end(begin, calendar, &result->from, &other)) &&
+                       (end[0] == '\0' || parse_end(end, calendar, &other, &result->to)) && strlen(text) > 2;
+    VT_CHECK(known,
+             "%s: '%s' is no period; expected one like 1979..2015 or 2016-01-01..2017-12-31, both ends included%s%s",
+             form->period_option, text, calendar > VT_CALENDAR_PROLEPTIC ? ", in the calendar " : "",
+             calendar > VT_CALENDAR_PROLEPTIC ? vt_calendar_name(calendar) : "");
+    VT_CHECK(result->from <= result->to, "%s: '%s' ends before it begins", form->period_option, text);
+done:
+    free(begin);
+    return status;
+}
+
+/* ---- the choice ---- */
+
+/* Does `length` lead from a time to the n-th after it, n > 1? */
+static bool is_multiple(int64_t length, int64_t step)
+{
+    const bool months = step >= VT_A_MONTH;
+    return step > 0 && length > step && months == (length >= VT_A_MONTH) && length % step == 0;
+}
+
+/* Is it one of those that are multiples of `length` after the beginning of the calendar? Where the times of the file
+ * lie between such multiples of its own step, so do they: of the times 3, 9, 15 and 21 h every 12 h those at 3 and 15.
+ */
+static bool is_due(vt_date date, vt_date first, int64_t step, int64_t length)
+{
+    int64_t day;
+    if (length >= VT_A_MONTH) return vt_date_month(date, &day) % (length / VT_A_MONTH) == 0;
+    return (date.minutes - first.minutes % step) % length == 0;
+}
+
+/* The stretches of the chosen times, which are `step` apart. */
+static void add_time(vt_time_axis *axis, int64_t index, vt_date date)
+{
+    vt_stretch *last = axis->stretches + axis->count - 1;
+    if (axis->count == 0 || vt_date_steps(last->date, date, axis->minutes) != last->count) {
+        axis->stretches = vt_grow(axis->stretches, (size_t)axis->count, sizeof *last, "the times of a file");
+        axis->stretches[axis->count++] = (vt_stretch){index, 1, date};
+    } else {
+        last->count++;
+    }
+}
+
+/* A file whose name alone says a date is used as a whole, or not at all. */
+static vt_status choose_by_name(vt_fields_file *file, const vt_fields_form *form)
+{
+    vt_status status = VT_OK;
+    vt_date begin;
+    period wanted;
+    const int64_t length = vt_date_of_file_name(file->path, &begin);
+    VT_CHECK(length > 0, "%s: it has no time coordinate, and its name ends in no date, so %s can't choose its times",
+             file->path, form->period_option);
+    VT_TRY(parse_period(form, begin.calendar, &wanted));
+    const int64_t last = vt_date_after(begin, length).minutes - 1;
+    const bool outside = last < wanted.from || begin.minutes > wanted.to;
+    VT_CHECK(outside || (begin.minutes >= wanted.from && last <= wanted.to),
+             "%s: it has no time coordinate, so %s can only choose all of it or nothing, but '%s' ends within it",
+             file->path, form->period_option, form->period);
+    if (outside) file->shape.times = 0;
+done:
+    return status;
+}
+
+vt_status vt_fields_choose_times(vt_fields_file *file, const vt_fields_form *form)
+{
+    vt_status status = VT_OK;
+    const vt_time_axis *axis = &file->times;
+    const int64_t step = axis->minutes;
+    int64_t length = 0;
+    period wanted = {INT64_MIN, INT64_MAX};
+    vt_time_axis chosen = {.minutes = step};
+    if (form->time_step != NULL && vt_length_parse(form->time_step, &length) && is_multiple(length, step))
+        chosen.minutes = length;
+    if (axis->count == 0 && form->period != NULL && file->shape.times > 0) return choose_by_name(file, form);
+    if (axis->count == 0 || (form->period == NULL && chosen.minutes == step)) return VT_OK;
+    const vt_date first = axis->stretches[0].date;
+    if (form->period != NULL) VT_TRY(parse_period(form, first.calendar, &wanted));
+    file->stored = vt_allocate((size_t)file->shape.times, sizeof *file->stored, "the times of a file");
+    int64_t count = 0;
+    for (int64_t s = 0; s < axis->count; s++)
+        for (int64_t i = 0; i < axis->stretches[s].count; i++) {
+            const vt_date date = vt_date_after(axis->stretches[s].date, i * step);
+            if (date.minutes < wanted.from || date.minutes > wanted.to) continue;
+            if (chosen.minutes != step && !is_due(date, first, step, chosen.minutes)) continue;
+            file->stored[count] = axis->stretches[s].first + i;
+            add_time(&chosen, count++, date);
+        }
+    file->shape.times = count;
+    free(file->times.stretches);
+    file->times.stretches = chosen.stretches;
+    file->times.count = chosen.count;
+    file->times.minutes = chosen.minutes;
+done:
+    return status;
+}

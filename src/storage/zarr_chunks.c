@@ -1,0 +1,303 @@
+/* Reading a Zarr store's chunks: each is a file of its own, or a part of a shard. A chunk that isn't there holds the
+ * fill value everywhere. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/float16.h"
+#include "base/memory.h"
+#include "storage/zarr_inside.h"
+
+enum { MOST_COUNTED = 1 << 14 }; /* files that are looked for to count the chunks that were written */
+#define NOWHERE UINT64_MAX       /* in a shard's index: the chunk was never written */
+
+/* The name of the file that holds the chunk or shard `place` (counted in each of the store's dimensions), from the root
+ * on. */
+static void name_file(const vt_zarr_array *own, const int64_t *place, char name[VT_ZARR_KEY])
+{
+    const int rank = own->array.rank;
+    size_t length = (size_t)snprintf(name, VT_ZARR_KEY, "%s/%s", own->node->name,
+                                     own->has_prefix ? "c"
+                                     : rank == 0     ? "0"
+                                                     : "");
+    for (int i = 0; i < rank && length < VT_ZARR_KEY; i++) {
+        const char separator[2] = {i > 0 || own->has_prefix ? own->separator : '\0'};
+        length += (size_t)snprintf(name + length, VT_ZARR_KEY - length, "%s%lld", separator, (long long)place[i]);
+    }
+}
+
+/* *descriptor -1: there is no such file. */
+static vt_status open_file(const vt_zarr_array *own, const char *name, int *descriptor, struct stat *info)
+{
+    vt_status status = VT_OK;
+    const vt_store *store = own->array.store;
+    *descriptor = openat(store->descriptor, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (*descriptor < 0 && errno == ENOENT) return VT_OK;
+    VT_CHECK(*descriptor >= 0 && fstat(*descriptor, info) == 0, "%s/%s: can't open the chunk: %s", store->path, name,
+             strerror(errno));
+    VT_CHECK(S_ISREG(info->st_mode), "%s/%s should be a chunk, but is no file", store->path, name);
+done:
+    return status;
+}
+
+static vt_status read_bytes(const vt_zarr_array *own, const char *name, int descriptor, int64_t offset, size_t bytes,
+                            void *memory)
+{
+    vt_status status = VT_OK;
+    for (size_t done = 0; done < bytes;) {
+        const ssize_t count = pread(descriptor, (char *)memory + done, bytes - done, offset + (int64_t)done);
+        if (count < 0 && errno == EINTR) continue;
+        VT_CHECK(count > 0, "%s/%s: can't read the chunk: %s", own->array.store->path, name,
+                 count < 0 ? strerror(errno) : "its file ends before it (was it cut short?)");
+        done += (size_t)count;
+    }
+done:
+    return status;
+}
+
+/* ---- shards ---- */
+
+static uint64_t little_endian(const unsigned char *bytes)
+{
+    uint64_t value = 0;
+    for (int i = 7; i >= 0; i--) value = value << 8 | bytes[i];
+    return value;
+}
+
+static vt_status read_index(const vt_zarr_array *own, const char *name, int descriptor, const struct stat *info,
+                            int64_t chunks, vt_shard_index *index)
+{
+    vt_status status = VT_OK;
+    const char *path = own->array.store->path;
+    const size_t plain = (size_t)chunks * 16, bytes = plain + 4 * (size_t)own->index_codecs.count;
+    unsigned char *stored = malloc(bytes), *decoded = NULL;
+    uint64_t *places = malloc(plain);
+    vt_decoder decoder = {0};
+    VT_CHECK(stored != NULL && places != NULL, "%s/%s: out of memory for the index of %lld chunks", path, name,
+             (long long)chunks);
+    VT_CHECK(info->st_size >= (int64_t)bytes,
+             "%s/%s: the shard has %lld bytes, fewer than its index needs (was it cut short?)", path, name,
+             (long long)info->st_size);
+    VT_TRY(read_bytes(own, name, descriptor, own->index_first ? 0 : info->st_size - (int64_t)bytes, bytes, stored));
+    if (vt_codecs_decode(&own->index_codecs, &decoder, stored, bytes, plain, NULL, &decoded) != VT_OK) {
+        status = vt_error_context("%s/%s: the index of the shard is damaged", path, name);
+        goto done;
+    }
+    for (int64_t i = 0; i < 2 * chunks; i++) places[i] = little_endian(decoded + 8 * i);
+    index->places = places;
+    places = NULL;
+done:
+    vt_decoder_close(&decoder);
+    free(stored);
+    free(places);
+    return status;
+}
+
+/* Where the chunk `place` is; *offset -1: it was never written. *descriptor is the open shard, or -1. */
+static vt_status find_in_shard(vt_zarr_array *own, const int64_t *place, char name[VT_ZARR_KEY], int *descriptor,
+                               int64_t *offset, int64_t *bytes)
+{
+    vt_status status = VT_OK;
+    int64_t shard[VT_ARRAY_RANK] = {0}, number = 0, within = 0, chunks = 1;
+    struct stat info = {0};
+    const char *path = own->array.store->path;
+    for (int i = 0; i < own->array.rank; i++) {
+        const int64_t each = own->shard[i] / own->chunk[i];
+        shard[i] = place[i] / each;
+        number = number * ((own->extent[i] + own->shard[i] - 1) / own->shard[i]) + shard[i];
+        within = within * each + place[i] % each;
+        chunks *= each;
+    }
+    name_file(own, shard, name);
+    *offset = -1;
+    VT_TRY(open_file(own, name, descriptor, &info));
+    if (*descriptor < 0) goto done;
+    pthread_mutex_lock(&own->lock);
+    if (own->shards == NULL) own->shards = calloc((size_t)own->shard_count, sizeof *own->shards);
+    vt_shard_index *index = own->shards != NULL ? &own->shards[number] : NULL;
+    if (index != NULL && !index->known) {
+        status = read_index(own, name, *descriptor, &info, chunks, index);
+        index->known = status == VT_OK;
+        index->bytes = info.st_size;
+        index->changed = info.st_mtim;
+    }
+    pthread_mutex_unlock(&own->lock);
+    if (status != VT_OK) goto done;
+    VT_CHECK(index != NULL, "%s: out of memory for the indices of %lld shards", path, (long long)own->shard_count);
+    VT_CHECK(index->bytes == info.st_size && index->changed.tv_sec == info.st_mtim.tv_sec &&
+                 index->changed.tv_nsec == info.st_mtim.tv_nsec,
+             "%s/%s: the shard was written anew while it was in use; data must not change during a run", path, name);
+    const uint64_t from = index->places[2 * within], size = index->places[2 * within + 1];
+    if (from == NOWHERE && size == NOWHERE) goto done;
+    VT_CHECK(from <= (uint64_t)info.st_size && size <= (uint64_t)info.st_size - from,
+             "%s/%s: by its index a chunk lies at bytes %llu to %llu, but the shard has %lld (was it cut short?)", path,
+             name, (unsigned long long)from, (unsigned long long)(from + size), (long long)info.st_size);
+    *offset = (int64_t)from;
+    *bytes = (int64_t)size;
+done:
+    return status;
+}
+
+/* ---- chunks ---- */
+
+static vt_status find_chunk(vt_zarr_array *own, const int64_t *place, char name[VT_ZARR_KEY], int *descriptor,
+                            int64_t *offset, int64_t *bytes)
+{
+    vt_status status = VT_OK;
+    struct stat info = {0};
+    *descriptor = -1;
+    if (own->is_sharded) return find_in_shard(own, place, name, descriptor, offset, bytes);
+    name_file(own, place, name);
+    VT_TRY(open_file(own, name, descriptor, &info));
+    *offset = *descriptor < 0 ? -1 : 0;
+    *bytes = info.st_size;
+done:
+    return status;
+}
+
+static void fill(const vt_array *array, size_t bytes, unsigned char *memory)
+{
+    for (size_t i = 0; i < bytes; i += array->element_size) memcpy(memory + i, array->fill, array->element_size);
+}
+
+vt_status vt_zarr_load_chunk(const vt_array *array, const int64_t *first, vt_decoder *decoder, size_t bytes,
+                             void *place, unsigned char **decoded)
+{
+    vt_status status = VT_OK;
+    vt_zarr_array *own = (vt_zarr_array *)array; /* the lock guards what changes in it */
+    int64_t at[VT_ARRAY_RANK] = {0}, offset = -1, size = 0;
+    char name[VT_ZARR_KEY];
+    int descriptor = -1;
+    unsigned char *stored = place;
+    for (int i = 0; i < array->rank; i++) at[own->stored_as[i]] = first[i] / own->chunk[own->stored_as[i]];
+    VT_TRY(find_chunk(own, at, name, &descriptor, &offset, &size));
+    const bool as_is =
+        offset < 0 || (own->codecs.count == 0 && size == (int64_t)bytes); /* can be read into its place */
+    if (!as_is || place == NULL)
+        VT_TRY(vt_decoder_reserve(&decoder->stored, offset < 0 ? bytes : (size_t)size + 1, &stored));
+    *decoded = stored;
+    if (offset < 0) {
+        fill(array, bytes, stored);
+        goto done;
+    }
+    VT_TRY(read_bytes(own, name, descriptor, offset, (size_t)size, stored));
+    if (!as_is && vt_codecs_decode(&own->codecs, decoder, stored, (size_t)size, bytes, place, decoded) != VT_OK)
+        status = own->is_sharded ? vt_error_context("%s/%s: the chunk at byte %lld is damaged", array->store->path,
+                                                    name, (long long)offset)
+                                 : vt_error_context("%s/%s: the chunk is damaged", array->store->path, name);
+done:
+    if (descriptor >= 0) close(descriptor);
+    return status;
+}
+
+int64_t vt_zarr_chunks_written(const vt_array *array)
+{
+    const vt_zarr_array *own = (const vt_zarr_array *)array;
+    int64_t files = 1, count = 0, place[VT_ARRAY_RANK] = {0};
+    char name[VT_ZARR_KEY];
+    for (int i = 0; i < array->rank; i++) {
+        const int64_t along = (own->extent[i] + own->shard[i] - 1) / own->shard[i];
+        if (__builtin_mul_overflow(files, along, &files) || files > MOST_COUNTED) return -1;
+    }
+    for (int64_t f = 0; f < files; f++) {
+        int64_t rest = f, chunks = 1;
+        for (int i = array->rank - 1; i >= 0; i--) {
+            const int64_t along = (own->extent[i] + own->shard[i] - 1) / own->shard[i];
+            place[i] = rest % along;
+            rest /= along;
+            const int64_t left = own->extent[i] - place[i] * own->shard[i]; /* of the last shard, a part */
+            const int64_t size = left < own->shard[i] ? left : own->shard[i];
+            chunks *= (size + own->chunk[i] - 1) / own->chunk[i];
+        }
+        name_file(own, place, name);
+        if (faccessat(array->store->descriptor, name, F_OK, 0) == 0 || errno != ENOENT) count += chunks;
+    }
+    return count;
+}
+
+/* ---- boxes ---- */
+
+/* An element in this machine's byte order. */
+static void take_element(const vt_array *array, const unsigned char *from, unsigned char *to)
+{
+    const size_t size = array->element_size;
+    for (size_t i = 0; i < size; i++) to[i] = from[array->swapped ? size - 1 - i : i];
+}
+
+static double as_double(const vt_array *array, const unsigned char *bytes)
+{
+    int64_t whole = 0;
+    uint16_t half;
+    float single;
+    double value;
+    const size_t size = array->element_size;
+    if (array->numbers == VT_NUMBERS_INTEGER) {
+        memcpy(&whole, bytes, size);
+        if (size == 8) return array->is_signed ? (double)whole : (double)(uint64_t)whole;
+        const int64_t beyond = INT64_C(1) << (8 * size);
+        return (double)(array->is_signed && whole >= beyond / 2 ? whole - beyond : whole);
+    }
+    memcpy(&half, bytes, sizeof half);
+    memcpy(&single, bytes, size == 2 ? 2 : sizeof single);
+    memcpy(&value, bytes, size < 8 ? 2 : sizeof value);
+    return size == 8 ? value : size == 4 ? (double)single : (double)vt_float16_widen(half);
+}
+
+/* Copies what the chunk that begins at `first` holds of the box; all in the array's order of dimensions. */
+static void copy_part(const vt_array *array, const unsigned char *chunk, const int64_t *first, const int64_t *start,
+                      const int64_t *count, bool as_doubles, unsigned char *values)
+{
+    const size_t size = array->element_size, result = as_doubles ? sizeof(double) : size;
+    int64_t low[VT_ARRAY_RANK], high[VT_ARRAY_RANK], at[VT_ARRAY_RANK];
+    unsigned char bytes[8];
+    for (int i = 0; i < array->rank; i++) {
+        low[i] = at[i] = first[i] > start[i] ? first[i] : start[i];
+        const int64_t end = first[i] + array->chunk[i], last = start[i] + count[i];
+        high[i] = end < last ? end : last;
+    }
+    for (int d = 0; d >= 0;) {
+        int64_t from = 0, to = 0;
+        for (int i = 0; i < array->rank; i++) {
+            from += (at[i] - first[i]) * array->stride[i];
+            to = to * count[i] + at[i] - start[i];
+        }
+        take_element(array, chunk + (size_t)from * size, bytes);
+        const double number = as_doubles ? as_double(array, bytes) : 0;
+        memcpy(values + (size_t)to * result, as_doubles ? (const void *)&number : bytes, result);
+        for (d = array->rank - 1; d >= 0; d--) {
+            if (++at[d] < high[d]) break;
+            at[d] = low[d];
+        }
+    }
+}
+
+vt_status vt_zarr_read(const vt_array *array, const int64_t *start, const int64_t *count, bool as_doubles, void *values)
+{
+    vt_status status = VT_OK;
+    vt_decoder decoder = {0};
+    size_t bytes = array->element_size;
+    int64_t first[VT_ARRAY_RANK] = {0};
+    VT_ASSERT(array->numbers != VT_NUMBERS_NONE);
+    if (array->storage == NULL) VT_TRY(array->store->kind->lay_out((vt_array *)array)); /* a coordinate */
+    for (int i = 0; i < array->rank; i++) {
+        if (count[i] == 0) return VT_OK;
+        bytes *= (size_t)array->chunk[i];
+        first[i] = start[i] / array->chunk[i] * array->chunk[i];
+    }
+    for (int d = 0; d >= 0;) {
+        unsigned char *chunk = NULL;
+        VT_TRY(vt_zarr_load_chunk(array, first, &decoder, bytes, NULL, &chunk));
+        copy_part(array, chunk, first, start, count, as_doubles, values);
+        for (d = array->rank - 1; d >= 0; d--) {
+            if ((first[d] += array->chunk[d]) < start[d] + count[d]) break;
+            first[d] = start[d] / array->chunk[d] * array->chunk[d];
+        }
+    }
+done:
+    vt_decoder_close(&decoder);
+    return status;
+}

@@ -1,0 +1,105 @@
+/* The inside of a Zarr store, for zarr_store.c (what it holds), zarr_metadata.c (how its arrays are stored),
+ * zarr_chunks.c (reading) and zarr_codecs.c (decoding). The formats are those of the Zarr specifications, versions 2
+ * and 3 (zarr-specs.readthedocs.io), and of numcodecs. */
+#ifndef VT_STORAGE_ZARR_INSIDE_H
+#define VT_STORAGE_ZARR_INSIDE_H
+
+#include <jansson.h>
+#include <pthread.h>
+#include <time.h>
+
+#include "storage/store.h"
+
+typedef enum {
+    VT_CODEC_BLOSC,
+    VT_CODEC_ZSTD,
+    VT_CODEC_LZ4,
+    VT_CODEC_GZIP,
+    VT_CODEC_ZLIB,
+    VT_CODEC_CRC32C,
+    VT_CODEC_KINDS
+} vt_codec_kind;
+
+enum { VT_CODECS = 8, VT_ZARR_KEY = 512 };
+
+/* In the order in which they were applied. */
+typedef struct {
+    int count;
+    vt_codec_kind kinds[VT_CODECS];
+} vt_codecs;
+
+/* An array or a group of a store, as its metadata describe it. */
+typedef struct {
+    char *name;         /* from the root on: "forecast/t2m" */
+    json_t *metadata;   /* of an array: .zarray or zarr.json */
+    json_t *attributes; /* NULL: none */
+} vt_zarr_node;
+
+typedef struct {
+    vt_store store; /* the descriptor is the directory's */
+    int version;
+    vt_zarr_node *nodes;
+    int64_t node_count;
+    char *metadata_name;     /* the file of the root's metadata: they must stay what they were */
+    int64_t metadata_bytes;  /* its size … */
+    struct timespec changed; /* … and when it was written */
+} vt_zarr_store;
+
+/* Where the chunks of a shard lie: pairs of offset and size. */
+typedef struct {
+    int64_t bytes; /* the shard's, when this was read */
+    struct timespec changed;
+    uint64_t *places; /* [2 · chunks of a shard]; NULL: the shard isn't there */
+    bool known;
+} vt_shard_index;
+
+typedef struct {
+    vt_array array;
+    const vt_zarr_node *node;
+    int stored_as[VT_ARRAY_RANK]; /* dimension i of the array is dimension stored_as[i] of the store */
+    /* in the store's order of dimensions: */
+    int64_t extent[VT_ARRAY_RANK], chunk[VT_ARRAY_RANK], stride[VT_ARRAY_RANK];
+    int64_t shard[VT_ARRAY_RANK]; /* of a file: like `chunk` unless is_sharded */
+    char separator;
+    bool has_prefix;   /* "c/0/0" */
+    const char *dates; /* the type is numpy's datetime64 in these units; else NULL */
+    vt_codecs codecs;
+    bool is_sharded, index_first;
+    vt_codecs index_codecs;
+    vt_shard_index *shards; /* [shard_count], made when the first is needed */
+    int64_t shard_count;
+    pthread_mutex_t lock; /* guards `shards` */
+} vt_zarr_array;
+
+/* Reads what is in the store: from consolidated metadata, or from the files of each array. */
+vt_status vt_zarr_read_nodes(vt_zarr_store *store);
+void vt_zarr_close_nodes(vt_zarr_store *store);
+
+/* Shape and type of an array; an unknown type becomes VT_NUMBERS_NONE. The error is a cause. */
+vt_status vt_zarr_take_form(vt_zarr_array *own, int version);
+/* Chunks, codecs and fill value of an array that holds numbers, in words in *storage (malloc'd). The error is a cause.
+ */
+vt_status vt_zarr_take_storage(vt_zarr_array *own, int version, char **storage);
+
+/* Is the name of an attribute or dimension; NULL: there is none. */
+const json_t *vt_zarr_attribute(const vt_zarr_array *own, const char *name);
+const char *vt_zarr_dimension(const vt_zarr_array *own, int stored_dimension);
+
+/* A number of the metadata: also "NaN", "Infinity", "-Infinity", "0x7fc00000" (its bits) and, as xarray writes them,
+ * its eight bytes in base64. */
+bool vt_zarr_number(const json_t *json, const vt_array *array, double *value);
+
+/* See vt_store_kind. */
+vt_status vt_zarr_load_chunk(const vt_array *array, const int64_t *first, vt_decoder *decoder, size_t bytes,
+                             void *place, unsigned char **decoded);
+int64_t vt_zarr_chunks_written(const vt_array *array);
+vt_status vt_zarr_read(const vt_array *array, const int64_t *start, const int64_t *count, bool as_doubles,
+                       void *values);
+
+/* Fails where the program was built without the library. The error is a cause. */
+vt_status vt_codecs_check(const vt_codecs *codecs);
+/* decoded [decoded_size] = what `stored` [stored_size] holds, like vt_decode. */
+vt_status vt_codecs_decode(const vt_codecs *codecs, vt_decoder *decoder, unsigned char *stored, size_t stored_size,
+                           size_t decoded_size, void *place, unsigned char **decoded);
+
+#endif

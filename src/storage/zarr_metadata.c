@@ -1,0 +1,639 @@
+/* The JSON files of a Zarr store: what it holds, and how its arrays are stored. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/float16.h"
+#include "base/memory.h"
+#include "base/text.h"
+#include "storage/zarr_inside.h"
+
+#define MOST_METADATA (INT64_C(256) << 20) /* bytes of a file of metadata */
+enum { MOST_NODES = 65536, DEEPEST = 16 };
+
+/* ---- files ---- */
+
+/* Python writes NaN and infinities as bare words, which JSON doesn't have: they become strings. [2 · length + 1] is
+ * room enough for the result. */
+static void quote_numbers(const char *text, size_t length, char *result)
+{
+    static const char *const words[] = {"NaN", "-Infinity", "Infinity"};
+    bool in_string = false;
+    for (size_t i = 0; i < length; i++) {
+        size_t taken = 0;
+        if (text[i] == '"') in_string = !in_string;
+        for (int w = 0; w < 3 && !in_string && taken == 0; w++)
+            if (strncmp(text + i, words[w], strlen(words[w])) == 0) taken = strlen(words[w]);
+        if (taken > 0) {
+            result += sprintf(result, "\"%.*s\"", (int)taken, text + i);
+            i += taken - 1;
+            continue;
+        }
+        *result++ = text[i];
+        if (in_string && text[i] == '\\' && i + 1 < length) *result++ = text[++i];
+    }
+    *result = '\0';
+}
+
+/* *json NULL: there is no such file. */
+static vt_status load(const char *directory, const char *name, json_t **json)
+{
+    vt_status status = VT_OK;
+    struct stat info;
+    json_error_t error;
+    char *text = NULL, *quoted = NULL, *path = vt_text_format("%s/%s", directory, name);
+    size_t done = 0;
+    *json = NULL;
+    const int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (descriptor < 0 && errno == ENOENT) goto done;
+    VT_CHECK(descriptor >= 0 && fstat(descriptor, &info) == 0, "can't open %s: %s", path, strerror(errno));
+    VT_CHECK(S_ISREG(info.st_mode) && info.st_size <= MOST_METADATA, "%s is no file of Zarr metadata", path);
+    text = calloc((size_t)info.st_size + 1, 1);
+    quoted = malloc(2 * (size_t)info.st_size + 1);
+    VT_CHECK(text != NULL && quoted != NULL, "out of memory for %s", path);
+    for (ssize_t count; done < (size_t)info.st_size; done += (size_t)count) {
+        count = read(descriptor, text + done, (size_t)info.st_size - done);
+        if (count < 0 && errno == EINTR)
+            count = 0;
+        else if (count <= 0)
+            VT_FAIL("can't read %s: %s", path, count < 0 ? strerror(errno) : "it was cut short");
+    }
+    VT_CHECK(memchr(text, '\0', done) == NULL, "%s is not JSON: it holds a zero byte", path);
+    quote_numbers(text, done, quoted);
+    *json = json_loads(quoted, 0, &error);
+    VT_CHECK(*json != NULL, "%s is not JSON (damaged or cut short?): line %d: %s", path, error.line, error.text);
+    VT_CHECK(json_is_object(*json), "%s is no Zarr metadata: it is not a JSON object", path);
+done:
+    if (descriptor >= 0) close(descriptor);
+    free(text);
+    free(quoted);
+    free(path);
+    return status;
+}
+
+static vt_status add_node(vt_zarr_store *store, const char *name, json_t *metadata, json_t *attributes)
+{
+    vt_status status = VT_OK;
+    VT_CHECK(name[0] != '/' && strstr(name, "..") == NULL && strlen(name) < VT_ZARR_KEY / 2,
+             "%s: its metadata name the array '%s', which would lie elsewhere", store->store.path, name);
+    VT_CHECK(store->node_count < MOST_NODES, "%s holds more than %d arrays", store->store.path, MOST_NODES);
+    store->nodes = vt_grow(store->nodes, (size_t)store->node_count, sizeof *store->nodes, "the arrays of a Zarr store");
+    store->nodes[store->node_count++] =
+        (vt_zarr_node){vt_text_copy(name), json_incref(metadata), json_incref(attributes)};
+done:
+    return status;
+}
+
+static bool is_array(const json_t *metadata)
+{
+    const char *type = json_string_value(json_object_get(metadata, "node_type"));
+    return type == NULL || strcmp(type, "array") == 0; /* .zarray has no node_type */
+}
+
+/* ---- consolidated metadata ---- */
+
+/* {"t2m/.zarray": …, "t2m/.zattrs": …} */
+static vt_status take_consolidated_2(vt_zarr_store *store, json_t *all)
+{
+    vt_status status = VT_OK;
+    const char *key;
+    json_t *value;
+    json_object_foreach(all, key, value)
+    {
+        if (!vt_text_ends_with(key, "/.zarray")) continue;
+        char *name = vt_text_format("%.*s", (int)(strlen(key) - strlen("/.zarray")), key);
+        char *attributes = vt_text_format("%s/.zattrs", name);
+        status = add_node(store, name, value, json_object_get(all, attributes));
+        free(attributes);
+        free(name);
+        if (status != VT_OK) break;
+    }
+    return status;
+}
+
+/* {"t2m": {"node_type": "array", …}} */
+static vt_status take_consolidated_3(vt_zarr_store *store, json_t *all)
+{
+    vt_status status = VT_OK;
+    const char *key;
+    json_t *value;
+    json_object_foreach(all, key, value) if (status == VT_OK && is_array(value)) status =
+        add_node(store, key, value, json_object_get(value, "attributes"));
+    return status;
+}
+
+/* ---- metadata beside each array ---- */
+
+static vt_status walk(vt_zarr_store *store, const char *group, int depth);
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const vt_zarr_node *)a)->name, ((const vt_zarr_node *)b)->name);
+}
+
+/* An array, or a group in which there may be some. Directories that are neither hold no metadata below them. */
+static vt_status look_into(vt_zarr_store *store, const char *name, int depth)
+{
+    vt_status status = VT_OK;
+    json_t *metadata = NULL, *attributes = NULL;
+    char *directory = vt_text_format("%s/%s", store->store.path, name);
+    VT_TRY(load(directory, store->version == 2 ? ".zarray" : "zarr.json", &metadata));
+    if (metadata != NULL && is_array(metadata)) {
+        if (store->version == 2)
+            VT_TRY(load(directory, ".zattrs", &attributes));
+        else
+            attributes = json_incref(json_object_get(metadata, "attributes"));
+        VT_TRY(add_node(store, name, metadata, attributes));
+    } else {
+        json_t *group = NULL;
+        if (metadata == NULL && store->version == 2) VT_TRY(load(directory, ".zgroup", &group));
+        const bool is_group = metadata != NULL || group != NULL;
+        json_decref(group);
+        if (is_group) VT_TRY(walk(store, name, depth + 1));
+    }
+done:
+    json_decref(metadata);
+    json_decref(attributes);
+    free(directory);
+    return status;
+}
+
+static vt_status walk(vt_zarr_store *store, const char *group, int depth)
+{
+    vt_status status = VT_OK;
+    char *directory = vt_text_format("%s/%s", store->store.path, group);
+    DIR *opened = opendir(directory);
+    VT_CHECK(opened != NULL, "can't read the directory %s: %s", directory, strerror(errno));
+    VT_CHECK(depth < DEEPEST, "%s: groups lie more than %d deep in one another", store->store.path, DEEPEST);
+    errno = 0;
+    for (struct dirent *entry; (entry = readdir(opened)) != NULL; errno = 0) {
+        if (entry->d_name[0] == '.' || entry->d_type == DT_REG) continue;
+        char *name = vt_text_format("%s%s%s", group, group[0] != '\0' ? "/" : "", entry->d_name);
+        status = look_into(store, name, depth);
+        free(name);
+        if (status != VT_OK) goto done;
+    }
+    VT_CHECK(errno == 0, "can't read the directory %s: %s", directory, strerror(errno));
+done:
+    if (opened != NULL) closedir(opened);
+    free(directory);
+    return status;
+}
+
+/* ---- the root ---- */
+
+/* Which file says what the store is, and of which version. */
+static vt_status find_root(vt_zarr_store *store, json_t **root)
+{
+    static const struct {
+        const char *name;
+        int version;
+    } files[] = {{"zarr.json", 3}, {".zmetadata", 2}, {".zgroup", 2}};
+    vt_status status = VT_OK;
+    const char *path = store->store.path;
+    struct stat info;
+    for (size_t i = 0; i < sizeof files / sizeof files[0] && *root == NULL; i++) {
+        VT_TRY(load(path, files[i].name, root));
+        if (*root == NULL) continue;
+        store->version = files[i].version;
+        store->metadata_name = vt_text_copy(files[i].name);
+        VT_CHECK(fstatat(store->store.descriptor, files[i].name, &info, 0) == 0, "can't look at %s/%s: %s", path,
+                 files[i].name, strerror(errno));
+        store->metadata_bytes = info.st_size;
+        store->changed = info.st_mtim;
+    }
+    VT_CHECK(*root != NULL || faccessat(store->store.descriptor, ".zarray", F_OK, 0) != 0,
+             "%s is a single Zarr array; a store is a group of arrays that have names (variables, times, latitudes)",
+             path);
+    VT_CHECK(*root != NULL, "%s is no Zarr store: it has none of .zmetadata, .zgroup and zarr.json", path);
+    const json_int_t format = json_integer_value(json_object_get(*root, "zarr_format"));
+    VT_CHECK(store->version != 3 || format == 3, "%s/zarr.json: its zarr_format is not 3", path);
+    VT_CHECK(store->version != 3 || strcmp(json_string_value(json_object_get(*root, "node_type")) ?: "", "group") == 0,
+             "%s is a single Zarr array; a store is a group of arrays that have names (variables, times, latitudes)",
+             path);
+done:
+    return status;
+}
+
+vt_status vt_zarr_read_nodes(vt_zarr_store *store)
+{
+    vt_status status = VT_OK;
+    json_t *root = NULL;
+    VT_TRY(find_root(store, &root));
+    json_t *all =
+        json_object_get(store->version == 3 ? json_object_get(root, "consolidated_metadata") : root, "metadata");
+    if (json_is_object(all))
+        VT_TRY((store->version == 3 ? take_consolidated_3 : take_consolidated_2)(store, all));
+    else
+        VT_TRY(walk(store, "", 0));
+    if (store->node_count > 0) qsort(store->nodes, (size_t)store->node_count, sizeof *store->nodes, by_name);
+done:
+    json_decref(root);
+    return status;
+}
+
+void vt_zarr_close_nodes(vt_zarr_store *store)
+{
+    for (int64_t i = 0; i < store->node_count; i++) {
+        free(store->nodes[i].name);
+        json_decref(store->nodes[i].metadata);
+        json_decref(store->nodes[i].attributes);
+    }
+    free(store->nodes);
+    free(store->metadata_name);
+}
+
+/* ---- an array: shape and type ---- */
+
+const json_t *vt_zarr_attribute(const vt_zarr_array *own, const char *name)
+{
+    return json_object_get(own->node->attributes, name);
+}
+
+const char *vt_zarr_dimension(const vt_zarr_array *own, int stored_dimension)
+{
+    const json_t *names = json_object_get(own->node->metadata, "dimension_names");
+    if (!json_is_array(names)) names = vt_zarr_attribute(own, "_ARRAY_DIMENSIONS");
+    return json_string_value(json_array_get(names, (size_t)stored_dimension));
+}
+
+static vt_status take_sizes(const json_t *list, int rank, int64_t least, const char *what, int64_t *sizes)
+{
+    vt_status status = VT_OK;
+    VT_CHECK(json_is_array(list) && json_array_size(list) == (size_t)rank, "its %s is no list of %d numbers", what,
+             rank);
+    for (int i = 0; i < rank; i++) {
+        const json_t *size = json_array_get(list, (size_t)i);
+        VT_CHECK(json_is_integer(size) && json_integer_value(size) >= least &&
+                     json_integer_value(size) < INT64_MAX / 16,
+                 "its %s has no number of at least %lld at place %d", what, (long long)least, i);
+        sizes[i] = json_integer_value(size);
+    }
+done:
+    return status;
+}
+
+static void take_type_of(vt_array *array, vt_numbers numbers, bool is_signed, size_t size)
+{
+    array->numbers = numbers;
+    array->is_signed = is_signed;
+    array->element_size = size;
+}
+
+/* NumPy's "<f4", "|u1", "<M8[ns]" */
+static void take_type_2(vt_zarr_array *own, const char *type)
+{
+    vt_array *array = &own->array;
+    static const struct {
+        const char *brackets, *units;
+    } dates[] = {{"[ns]", "nanoseconds since 1970-01-01"},  {"[us]", "microseconds since 1970-01-01"},
+                 {"[ms]", "milliseconds since 1970-01-01"}, {"[s]", "seconds since 1970-01-01"},
+                 {"[m]", "minutes since 1970-01-01"},       {"[h]", "hours since 1970-01-01"},
+                 {"[D]", "days since 1970-01-01"}};
+    if (strlen(type) < 3 || strchr("<>|", type[0]) == NULL) return;
+    const int size = type[2] - '0';
+    const bool whole = size == 1 || size == 2 || size == 4 || size == 8;
+    array->swapped = type[0] == '>' && size > 1;
+    if (type[1] == 'M' && size == 8) {
+        for (size_t i = 0; i < sizeof dates / sizeof dates[0]; i++)
+            if (strcmp(type + 3, dates[i].brackets) == 0) own->dates = dates[i].units;
+        if (own->dates != NULL) take_type_of(array, VT_NUMBERS_INTEGER, true, 8);
+    } else if (type[3] != '\0' || !whole) {
+        return;
+    } else if (type[1] == 'f' && size > 1) {
+        take_type_of(array, VT_NUMBERS_FLOAT, true, (size_t)size);
+    } else if (strchr("iub", type[1]) != NULL) {
+        take_type_of(array, VT_NUMBERS_INTEGER, type[1] == 'i', (size_t)size);
+    }
+}
+
+/* "float32", or an object that describes a type, like numpy.datetime64. */
+static void take_type_3(vt_zarr_array *own, const json_t *type)
+{
+    static const char *const names[][2] = {{"float16", "<f2"}, {"float32", "<f4"}, {"float64", "<f8"}, {"int8", "<i1"},
+                                           {"int16", "<i2"},   {"int32", "<i4"},   {"int64", "<i8"},   {"uint8", "<u1"},
+                                           {"uint16", "<u2"},  {"uint32", "<u4"},  {"uint64", "<u8"},  {"bool", "<b1"}};
+    const char *name = json_string_value(type);
+    for (size_t i = 0; name != NULL && i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(name, names[i][0]) == 0) take_type_2(own, names[i][1]);
+    const char *object = json_string_value(json_object_get(type, "name"));
+    const json_t *settings = json_object_get(type, "configuration");
+    if (object != NULL && strcmp(object, "numpy.datetime64") == 0 &&
+        json_integer_value(json_object_get(settings, "scale_factor")) == 1) {
+        char *as_numpy = vt_text_format("<M8[%s]", json_string_value(json_object_get(settings, "unit")) ?: "");
+        take_type_2(own, as_numpy);
+        free(as_numpy);
+    }
+}
+
+vt_status vt_zarr_take_form(vt_zarr_array *own, int version)
+{
+    vt_status status = VT_OK;
+    vt_array *array = &own->array;
+    const json_t *metadata = own->node->metadata, *shape = json_object_get(metadata, "shape");
+    VT_CHECK(json_is_array(shape), "its metadata have no shape");
+    array->rank = (int)json_array_size(shape);
+    VT_CHECK(array->rank <= VT_ARRAY_RANK, "it has %d dimensions, and %d at most can be read", array->rank,
+             VT_ARRAY_RANK);
+    VT_TRY(take_sizes(shape, array->rank, 0, "shape", own->extent));
+    for (int i = 0; i < array->rank; i++) {
+        own->stored_as[i] = i;
+        array->extent[i] = own->extent[i];
+    }
+    array->layout = VT_LAYOUT_CHUNKED;
+    array->element_size = 1;
+    const json_t *type = json_object_get(metadata, version == 3 ? "data_type" : "dtype");
+    if (version == 3)
+        take_type_3(own, type);
+    else if (json_is_string(type))
+        take_type_2(own, json_string_value(type));
+done:
+    return status;
+}
+
+/* ---- an array: how it is stored ---- */
+
+static const char *const codec_names[] = {
+    [VT_CODEC_BLOSC] = "blosc", [VT_CODEC_ZSTD] = "zstd",     [VT_CODEC_LZ4] = "lz4", [VT_CODEC_GZIP] = "gzip",
+    [VT_CODEC_ZLIB] = "zlib",   [VT_CODEC_CRC32C] = "crc32c", [VT_CODEC_KINDS] = NULL};
+
+/* A codec that makes bytes of bytes, with its settings. */
+static vt_status add_codec(const char *name, const json_t *settings, vt_codecs *codecs, vt_text *words)
+{
+    vt_status status = VT_OK;
+    const char *place = name != NULL && strncmp(name, "numcodecs.", 10) == 0 ? name + 10 : name;
+    const int kind = place != NULL ? vt_text_place(place, strlen(place), codec_names) : -1;
+    VT_CHECK(kind >= 0,
+             "it is compressed with the codec or filter '%s', which is not read; blosc, zstd, lz4, gzip, zlib and "
+             "crc32c are",
+             name != NULL ? name : "(without a name)");
+    VT_CHECK(codecs->count < VT_CODECS, "it has more than %d codecs", VT_CODECS);
+    codecs->kinds[codecs->count++] = (vt_codec_kind)kind;
+    vt_text_append(words, ", %s", place);
+    const char *inner = json_string_value(json_object_get(settings, "cname"));
+    VT_CHECK(inner == NULL || strcmp(inner, "snappy") != 0, "it is compressed with blosc's snappy, which is not read");
+    if (inner != NULL) vt_text_append(words, " (%s)", inner);
+done:
+    return status;
+}
+
+/* Strides of a chunk whose dimension order[0] is the slowest. */
+static void take_strides(vt_zarr_array *own, const int *order)
+{
+    int64_t stride = 1;
+    for (int i = own->array.rank - 1; i >= 0; i--) {
+        own->stride[order[i]] = stride;
+        stride *= own->chunk[order[i]];
+    }
+}
+
+static vt_status take_storage_2(vt_zarr_array *own, vt_text *words)
+{
+    vt_status status = VT_OK;
+    const json_t *metadata = own->node->metadata, *filters = json_object_get(metadata, "filters");
+    const json_t *compressor = json_object_get(metadata, "compressor");
+    const char *order = json_string_value(json_object_get(metadata, "order"));
+    const char *separator = json_string_value(json_object_get(metadata, "dimension_separator"));
+    const int rank = own->array.rank;
+    int dimensions[VT_ARRAY_RANK];
+    VT_TRY(take_sizes(json_object_get(metadata, "chunks"), rank, 1, "chunks", own->chunk));
+    const bool reversed = order != NULL && strcmp(order, "F") == 0;
+    for (int i = 0; i < rank; i++) dimensions[i] = reversed ? rank - 1 - i : i;
+    take_strides(own, dimensions);
+    memcpy(own->shard, own->chunk, sizeof own->shard);
+    own->separator = separator != NULL && strcmp(separator, "/") == 0 ? '/' : '.';
+    for (size_t i = 0; i < json_array_size(filters); i++) {
+        const json_t *filter = json_array_get(filters, i);
+        VT_TRY(add_codec(json_string_value(json_object_get(filter, "id")), filter, &own->codecs, words));
+    }
+    if (json_is_object(compressor))
+        VT_TRY(add_codec(json_string_value(json_object_get(compressor, "id")), compressor, &own->codecs, words));
+    if (reversed) vt_text_append(words, ", the first dimension fastest");
+done:
+    return status;
+}
+
+/* The order of dimensions that `transpose` gives: a permutation. */
+static vt_status take_transpose(const json_t *settings, int rank, int *order)
+{
+    vt_status status = VT_OK;
+    const json_t *list = json_object_get(settings, "order");
+    int64_t places[VT_ARRAY_RANK];
+    int before[VT_ARRAY_RANK];
+    unsigned seen = 0;
+    VT_TRY(take_sizes(list, rank, 0, "transpose's order", places));
+    memcpy(before, order, sizeof before);
+    for (int i = 0; i < rank; i++) {
+        VT_CHECK(places[i] < rank && (seen >> places[i] & 1) == 0, "its transpose's order is no permutation");
+        seen |= 1U << places[i];
+        order[i] = before[places[i]];
+    }
+done:
+    return status;
+}
+
+static vt_status take_codecs_3(vt_zarr_array *own, const json_t *list, bool in_shard, vt_codecs *codecs, int *order,
+                               vt_text *words);
+
+static vt_status take_sharding(vt_zarr_array *own, const json_t *settings, int *order, vt_text *words)
+{
+    vt_status status = VT_OK;
+    const int rank = own->array.rank;
+    const char *place = json_string_value(json_object_get(settings, "index_location"));
+    vt_text unused = {0};
+    int64_t count = 2;
+    VT_TRY(take_sizes(json_object_get(settings, "chunk_shape"), rank, 1, "chunk_shape", own->chunk));
+    for (int i = 0; i < rank; i++) {
+        VT_CHECK(own->shard[i] % own->chunk[i] == 0, "its shards hold no whole number of chunks");
+        VT_CHECK(!__builtin_mul_overflow(count, own->shard[i] / own->chunk[i], &count) && count < INT32_MAX,
+                 "its shards hold too many chunks");
+    }
+    own->is_sharded = true;
+    own->index_first = place != NULL && strcmp(place, "start") == 0;
+    vt_text_append(words, " in shards of [");
+    for (int i = 0; i < rank; i++) vt_text_append(words, "%s%lld", i > 0 ? ", " : "", (long long)own->shard[i]);
+    vt_text_append(words, "]");
+    VT_TRY(take_codecs_3(own, json_object_get(settings, "codecs"), true, &own->codecs, order, words));
+    VT_TRY(take_codecs_3(own, json_object_get(settings, "index_codecs"), true, &own->index_codecs, NULL, &unused));
+    for (int i = 0; i < own->index_codecs.count; i++)
+        VT_CHECK(own->index_codecs.kinds[i] == VT_CODEC_CRC32C, "the index of its shards is compressed");
+done:
+    vt_text_close(&unused);
+    return status;
+}
+
+/* `order` NULL: of an index, whose numbers are always little endian here. */
+static vt_status take_codecs_3(vt_zarr_array *own, const json_t *list, bool in_shard, vt_codecs *codecs, int *order,
+                               vt_text *words)
+{
+    vt_status status = VT_OK;
+    bool are_bytes = false;
+    VT_CHECK(json_is_array(list), "its metadata have no list of codecs");
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *codec = json_array_get(list, i), *settings = json_object_get(codec, "configuration");
+        const char *name = json_string_value(json_is_string(codec) ? codec : json_object_get(codec, "name"));
+        const bool is_bytes = name != NULL && strcmp(name, "bytes") == 0;
+        if (name != NULL && strcmp(name, "transpose") == 0 && order != NULL && !are_bytes) {
+            VT_TRY(take_transpose(settings, own->array.rank, order));
+            vt_text_append(words, ", transposed");
+        } else if (is_bytes && !are_bytes) {
+            const char *endian = json_string_value(json_object_get(settings, "endian"));
+            const bool big = endian != NULL && strcmp(endian, "big") == 0;
+            VT_CHECK(order != NULL || !big, "the index of its shards is big endian");
+            if (order != NULL) own->array.swapped = big && own->array.element_size > 1;
+            are_bytes = true;
+        } else if (name != NULL && strcmp(name, "sharding_indexed") == 0 && !in_shard && !are_bytes) {
+            for (int d = 0; d < own->array.rank; d++)
+                VT_CHECK(order[d] == d, "its shards are transposed as a whole, which is not read");
+            VT_TRY(take_sharding(own, settings, order, words));
+            are_bytes = true;
+        } else {
+            VT_CHECK(are_bytes && (in_shard || !own->is_sharded), "its codec or filter '%s' is not read there",
+                     name != NULL ? name : "(without a name)");
+            VT_TRY(add_codec(name, settings, codecs, words));
+        }
+    }
+    VT_CHECK(are_bytes, "its codecs lack 'bytes'");
+done:
+    return status;
+}
+
+static vt_status take_storage_3(vt_zarr_array *own, vt_text *words)
+{
+    vt_status status = VT_OK;
+    const json_t *metadata = own->node->metadata, *grid = json_object_get(metadata, "chunk_grid");
+    const json_t *keys = json_object_get(metadata, "chunk_key_encoding");
+    const char *grid_name = json_string_value(json_object_get(grid, "name"));
+    const char *key_name = json_string_value(json_object_get(keys, "name"));
+    const char *separator = json_string_value(json_object_get(json_object_get(keys, "configuration"), "separator"));
+    const json_t *transformers = json_object_get(metadata, "storage_transformers");
+    int order[VT_ARRAY_RANK];
+    VT_CHECK(grid_name != NULL && strcmp(grid_name, "regular") == 0, "its chunk grid '%s' is not read; 'regular' is",
+             grid_name != NULL ? grid_name : "(without a name)");
+    VT_CHECK(json_array_size(transformers) == 0, "it has a storage transformer, which is not read");
+    VT_TRY(take_sizes(json_object_get(json_object_get(grid, "configuration"), "chunk_shape"), own->array.rank, 1,
+                      "chunk_shape", own->chunk));
+    memcpy(own->shard, own->chunk, sizeof own->shard);
+    own->has_prefix = key_name == NULL || strcmp(key_name, "v2") != 0;
+    VT_CHECK(key_name == NULL || !own->has_prefix || strcmp(key_name, "default") == 0,
+             "its chunk_key_encoding '%s' is not read", key_name);
+    own->separator = separator != NULL ? separator[0] : own->has_prefix ? '/' : '.';
+    VT_CHECK(own->separator == '/' || own->separator == '.', "the separator of its chunks' names is not . or /");
+    for (int i = 0; i < own->array.rank; i++) order[i] = i;
+    VT_TRY(take_codecs_3(own, json_object_get(metadata, "codecs"), false, &own->codecs, order, words));
+    take_strides(own, order);
+done:
+    return status;
+}
+
+static int base64_digit(char c)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    const char *place = c != '\0' ? strchr(digits, c) : NULL;
+    return place != NULL ? (int)(place - digits) : -1;
+}
+
+static bool from_base64(const char *text, double *value)
+{
+    unsigned char bytes[9] = {0};
+    if (strlen(text) != 12 || text[11] != '=') return false;
+    for (int i = 0; i < 11; i++) {
+        const int digit = base64_digit(text[i]);
+        if (digit < 0) return false;
+        for (int bit = 0; bit < 6; bit++) {
+            const int at = 6 * i + bit;
+            if ((digit >> (5 - bit) & 1) != 0) bytes[at / 8] |= (unsigned char)(0x80 >> at % 8);
+        }
+    }
+    memcpy(value, bytes, sizeof *value);
+    return true;
+}
+
+/* The bits of a float type as a number. */
+static bool from_bits(const char *text, size_t size, double *value)
+{
+    char *end = NULL;
+    const unsigned long long bits = strtoull(text, &end, 16);
+    if (strncmp(text, "0x", 2) != 0 || *end != '\0') return false;
+    float single;
+    const uint32_t low = (uint32_t)bits;
+    memcpy(&single, &low, sizeof single);
+    *value = (double)single;
+    if (size == 8) memcpy(value, &bits, sizeof *value);
+    if (size == 2) *value = (double)vt_float16_widen((uint16_t)bits);
+    return true;
+}
+
+bool vt_zarr_number(const json_t *json, const vt_array *array, double *value)
+{
+    const char *text = json_string_value(json);
+    *value = json_is_true(json) ? 1 : json_number_value(json);
+    if (json_is_number(json) || json_is_boolean(json)) return true;
+    if (text == NULL) return false;
+    *value = strcmp(text, "NaN") == 0         ? (double)NAN
+             : strcmp(text, "Infinity") == 0  ? (double)INFINITY
+             : strcmp(text, "-Infinity") == 0 ? -(double)INFINITY
+                                              : 0;
+    return *value != 0 || from_bits(text, array->element_size, value) || from_base64(text, value);
+}
+
+/* The fill value as an element is stored; null is 0. */
+static vt_status take_fill(vt_zarr_array *own)
+{
+    vt_status status = VT_OK;
+    vt_array *array = &own->array;
+    const json_t *fill = json_object_get(own->node->metadata, "fill_value");
+    unsigned char *bytes = array->fill;
+    double value = 0;
+    VT_CHECK(fill == NULL || json_is_null(fill) || vt_zarr_number(fill, array, &value), "its fill_value is no number");
+    const float single = (float)value;
+    const uint16_t half = vt_float16_round(single);
+    const int64_t whole = json_is_integer(fill) ? json_integer_value(fill) : fabs(value) < 9e18 ? (int64_t)value : 0;
+    if (array->numbers == VT_NUMBERS_INTEGER)
+        memcpy(bytes, &whole, sizeof whole); /* little endian: the low bytes come first */
+    else if (array->element_size == 8)
+        memcpy(bytes, &value, sizeof value);
+    else if (array->element_size == 4)
+        memcpy(bytes, &single, sizeof single);
+    else
+        memcpy(bytes, &half, sizeof half);
+    for (size_t i = 0; array->swapped && i < array->element_size / 2; i++) {
+        const unsigned char byte = bytes[i];
+        bytes[i] = bytes[array->element_size - 1 - i];
+        bytes[array->element_size - 1 - i] = byte;
+    }
+done:
+    return status;
+}
+
+vt_status vt_zarr_take_storage(vt_zarr_array *own, int version, char **storage)
+{
+    vt_status status = VT_OK;
+    vt_text words = {0}, sizes = {0};
+    int64_t bytes = (int64_t)own->array.element_size;
+    own->codecs = own->index_codecs = (vt_codecs){0};
+    own->is_sharded = false;
+    vt_text_append(&words, "%s", "");
+    VT_TRY((version == 3 ? take_storage_3 : take_storage_2)(own, &words));
+    for (int i = 0; i < own->array.rank; i++)
+        VT_CHECK(!__builtin_mul_overflow(bytes, own->chunk[i], &bytes) && bytes <= INT64_C(1) << 40,
+                 "its chunks are larger than can be");
+    VT_TRY(vt_codecs_check(&own->codecs));
+    VT_TRY(take_fill(own));
+    vt_text_append(&sizes, "chunks of [");
+    for (int i = 0; i < own->array.rank; i++)
+        vt_text_append(&sizes, "%s%lld", i > 0 ? ", " : "", (long long)own->chunk[i]);
+    vt_text_append(&sizes, "]%s%s", words.characters, own->codecs.count == 0 ? ", not compressed" : "");
+    *storage = sizes.characters;
+    sizes = (vt_text){0};
+done:
+    vt_text_close(&words);
+    vt_text_close(&sizes);
+    return status;
+}

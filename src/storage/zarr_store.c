@@ -1,0 +1,285 @@
+/* Zarr stores, versions 2 and 3, in a directory. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/memory.h"
+#include "base/text.h"
+#include "storage/store.h"
+
+extern const vt_store_kind vt_store_zarr;
+
+static bool is_remote(const char *path)
+{
+    return strstr(path, "://") != NULL;
+}
+
+/* What any build says of a path that it can't read. */
+static vt_status check_place(const char *path)
+{
+    vt_status status = VT_OK;
+    struct stat info;
+    VT_CHECK(!is_remote(path),
+             "%s is a remote store, and only files on disk are read; copy the part that you need first: "
+             "xarray.open_zarr('%s').sel(time=slice('2015', '2020'))[['2m_temperature']].to_zarr('era5.zarr') "
+             "(docs/data.md, \"Zarr\")",
+             path, path);
+    VT_CHECK(stat(path, &info) == 0, "can't open %s: %s", path, strerror(errno));
+    VT_CHECK(S_ISDIR(info.st_mode), "%s is a file, but a Zarr store is a directory%s", path,
+             vt_text_ends_with(path, ".zip") ? "; unzip it" : "");
+done:
+    return status;
+}
+
+#ifndef VT_HAS_JANSSON
+
+static vt_status open_store(const char *path, vt_store **store)
+{
+    vt_status status = VT_OK;
+    *store = NULL;
+    VT_TRY(check_place(path));
+    VT_FAIL("%s is a Zarr store, and this vitrain was built without jansson, which reads its metadata; install it "
+            "(libjansson-dev on Debian) and build it again",
+            path);
+done:
+    return status;
+}
+
+const vt_store_kind vt_store_zarr = {
+    .name = "zarr", .takes = vt_file_is_zarr, .is_directory = true, .open = open_store};
+
+#else
+#include "storage/zarr_inside.h"
+
+/* ---- the store ---- */
+
+static void close_store(vt_store *store)
+{
+    vt_zarr_store *own = (vt_zarr_store *)store;
+    vt_zarr_close_nodes(own);
+    if (store->descriptor >= 0) close(store->descriptor);
+    free(store->path);
+    free(own);
+}
+
+static vt_status open_store(const char *path, vt_store **store)
+{
+    vt_status status = VT_OK;
+    *store = NULL;
+    VT_TRY(check_place(path));
+    vt_zarr_store *own = vt_allocate(1, sizeof *own, "a Zarr store");
+    own->store = (vt_store){.kind = &vt_store_zarr, .path = vt_text_copy(path)};
+    own->store.descriptor = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    *store = &own->store;
+    VT_CHECK(own->store.descriptor >= 0, "can't open %s: %s", path, strerror(errno));
+    VT_TRY(vt_zarr_read_nodes(own));
+done:
+    if (status != VT_OK) vt_store_close(store);
+    return status;
+}
+
+static vt_status check_unchanged(const vt_store *store)
+{
+    vt_status status = VT_OK;
+    const vt_zarr_store *own = (const vt_zarr_store *)store;
+    struct stat info;
+    if (fstatat(store->descriptor, own->metadata_name, &info, 0) != 0) return VT_OK; /* reading will say why */
+    VT_CHECK(info.st_size == own->metadata_bytes && info.st_mtim.tv_sec == own->changed.tv_sec &&
+                 info.st_mtim.tv_nsec == own->changed.tv_nsec,
+             "%s/%s was written anew while it was in use; data must not change during a run", store->path,
+             own->metadata_name);
+done:
+    return status;
+}
+
+static const vt_zarr_node *find_node(const vt_store *store, const char *name)
+{
+    const vt_zarr_store *own = (const vt_zarr_store *)store;
+    for (int64_t i = 0; i < own->node_count; i++)
+        if (strcmp(own->nodes[i].name, name) == 0) return &own->nodes[i];
+    return NULL;
+}
+
+static bool has_array(const vt_store *store, const char *name)
+{
+    return find_node(store, name) != NULL;
+}
+
+/* ---- an array ---- */
+
+static void close_array(vt_array *array)
+{
+    vt_zarr_array *own = (vt_zarr_array *)array;
+    for (int64_t i = 0; own->shards != NULL && i < own->shard_count; i++) free(own->shards[i].places);
+    free(own->shards);
+    pthread_mutex_destroy(&own->lock);
+    free(array->storage);
+    free(array->name);
+    free(own);
+}
+
+static vt_status make_array(const vt_store *store, const vt_zarr_node *node, const char *name, vt_array **array)
+{
+    vt_zarr_array *own = vt_allocate(1, sizeof *own, "an array of a Zarr store");
+    own->array = (vt_array){.store = store, .name = vt_text_copy(name)};
+    own->node = node;
+    pthread_mutex_init(&own->lock, NULL);
+    *array = &own->array;
+    if (vt_zarr_take_form(own, ((const vt_zarr_store *)store)->version) == VT_OK) return VT_OK;
+    vt_array_close(array);
+    return vt_error_context("%s: '%s'", store->path, node->name);
+}
+
+static vt_status find_array(const vt_store *store, const char *name, vt_array **array)
+{
+    vt_status status = VT_OK;
+    const vt_zarr_node *node = find_node(store, name);
+    *array = NULL;
+    VT_CHECK(node != NULL, "%s has no array '%s'", store->path, name);
+    VT_TRY(make_array(store, node, name, array));
+done:
+    return status;
+}
+
+static void visit(const vt_store *store, const char *group, bool deeper,
+                  bool (*note)(const vt_array *array, void *context), void *context)
+{
+    const vt_zarr_store *own = (const vt_zarr_store *)store;
+    const size_t length = strlen(group), before = length > 0 ? length + 1 : 0;
+    bool goes_on = true;
+    for (int64_t i = 0; i < own->node_count && goes_on; i++) {
+        const char *name = own->nodes[i].name;
+        vt_array *array = NULL;
+        if (length > 0 && (strncmp(name, group, length) != 0 || name[length] != '/')) continue;
+        if (!deeper && strchr(name + before, '/') != NULL) continue;
+        if (make_array(store, &own->nodes[i], name + before, &array) == VT_OK)
+            goes_on = note(array, context);
+        else
+            vt_error_clear(); /* finding it by name says why */
+        vt_array_close(&array);
+    }
+}
+
+static void reorder(vt_array *array, const int *order)
+{
+    vt_zarr_array *own = (vt_zarr_array *)array;
+    for (int i = 0; i < array->rank; i++) {
+        own->stored_as[i] = order[i];
+        array->extent[i] = own->extent[order[i]];
+    }
+}
+
+static vt_status lay_out(vt_array *array)
+{
+    vt_status status = VT_OK;
+    vt_zarr_array *own = (vt_zarr_array *)array;
+    free(array->storage);
+    array->storage = NULL;
+    own->shard_count = 1;
+    if (vt_zarr_take_storage(own, ((const vt_zarr_store *)array->store)->version, &array->storage) != VT_OK)
+        return vt_error_context("%s: '%s'", array->store->path, own->node->name);
+    array->pipeline.element_size = array->element_size;
+    for (int i = 0; i < array->rank; i++) {
+        array->chunk[i] = own->chunk[own->stored_as[i]];
+        array->stride[i] = own->stride[own->stored_as[i]];
+        VT_CHECK(!__builtin_mul_overflow(own->shard_count, (own->extent[i] + own->shard[i] - 1) / own->shard[i],
+                                         &own->shard_count),
+                 "%s: '%s' has more chunks than can be", array->store->path, own->node->name);
+    }
+done:
+    return status;
+}
+
+/* ---- attributes ---- */
+
+static int attribute_numbers(const vt_array *array, const char *name, int most, double *values, bool *is_float)
+{
+    const vt_zarr_array *own = (const vt_zarr_array *)array;
+    const json_t *value = vt_zarr_attribute(own, name);
+    const bool of_version_2 = ((const vt_zarr_store *)array->store)->version == 2;
+    *is_float = false;
+    /* xarray's convention for version 2. Coordinates have no gaps: there it would take the first time for one */
+    if (value == NULL && of_version_2 && array->rank > 1 && strcmp(name, "_FillValue") == 0)
+        value = json_object_get(own->node->metadata, "fill_value");
+    if (value == NULL || json_is_null(value)) return 0;
+    const int count = json_is_array(value) ? (int)json_array_size(value) : 1;
+    if (count < 1 || count > most) return -1;
+    for (int i = 0; i < count; i++) {
+        const json_t *one = json_is_array(value) ? json_array_get(value, (size_t)i) : value;
+        if (!vt_zarr_number(one, array, &values[i])) return -1;
+        *is_float = *is_float || !json_is_integer(one);
+    }
+    return count;
+}
+
+static vt_status attribute_texts(const vt_array *array, const char *name, char ***texts, int64_t *count)
+{
+    const vt_zarr_array *own = (const vt_zarr_array *)array;
+    const json_t *value = vt_zarr_attribute(own, name);
+    const char *dates = strcmp(name, "units") == 0 ? own->dates : NULL;
+    *texts = NULL;
+    *count = value == NULL ? dates != NULL : json_is_array(value) ? (int64_t)json_array_size(value) : 1;
+    for (int64_t i = 0; i < *count; i++)
+        if (value != NULL && !json_is_string(json_is_array(value) ? json_array_get(value, (size_t)i) : value))
+            *count = -1;
+    if (*count <= 0) return VT_OK;
+    *texts = vt_allocate((size_t)*count, sizeof **texts, "the texts of a Zarr store");
+    for (int64_t i = 0; i < *count; i++)
+        (*texts)[i] = vt_text_copy(
+            value == NULL ? dates : json_string_value(json_is_array(value) ? json_array_get(value, (size_t)i) : value));
+    return VT_OK;
+}
+
+static bool fill_value(const vt_array *array, double *value)
+{
+    const json_t *fill = json_object_get(((const vt_zarr_array *)array)->node->metadata, "fill_value");
+    return fill != NULL && vt_zarr_number(fill, array, value);
+}
+
+/* ---- dimensions ---- */
+
+static void dimension_name(const vt_array *array, int dimension, char *name, size_t size)
+{
+    const vt_zarr_array *own = (const vt_zarr_array *)array;
+    snprintf(name, size, "%s", vt_zarr_dimension(own, own->stored_as[dimension]) ?: "");
+}
+
+/* A one-dimensional array that is called like its dimension. */
+static bool is_scale_of(const vt_array *scale, const vt_array *array, int dimension)
+{
+    char own[VT_ZARR_KEY], other[VT_ZARR_KEY];
+    const char *slash = strrchr(scale->name, '/'), *name = slash != NULL ? slash + 1 : scale->name;
+    if (scale->rank != 1) return false;
+    dimension_name(scale, 0, own, sizeof own);
+    if (strcmp(own, name) != 0) return false;
+    if (array == NULL) return true;
+    dimension_name(array, dimension, other, sizeof other);
+    return strcmp(own, other) == 0;
+}
+
+const vt_store_kind vt_store_zarr = {.name = "zarr",
+                                     .takes = vt_file_is_zarr,
+                                     .is_directory = true,
+                                     .open = open_store,
+                                     .close = close_store,
+                                     .check_unchanged = check_unchanged,
+                                     .has_array = has_array,
+                                     .visit = visit,
+                                     .find_array = find_array,
+                                     .close_array = close_array,
+                                     .reorder = reorder,
+                                     .lay_out = lay_out,
+                                     .load_chunk = vt_zarr_load_chunk,
+                                     .chunks_written = vt_zarr_chunks_written,
+                                     .read = vt_zarr_read,
+                                     .attribute_numbers = attribute_numbers,
+                                     .attribute_texts = attribute_texts,
+                                     .fill_value = fill_value,
+                                     .dimension_name = dimension_name,
+                                     .is_scale_of = is_scale_of};
+#endif

@@ -1,0 +1,321 @@
+/* Zarr stores that Python's zarr and xarray wrote (tests/zarr/make_stores.py): their values are to the bit those of the
+ * netCDF copies, and what is damaged, missing or unknown in them becomes one sentence. */
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/text.h"
+#include "source/fields/dataset.h"
+#include "source/fields/fields_file.h"
+#include "storage/store.h"
+#include "test.h"
+#include "unit/data_files.h"
+
+enum { ROWS = 8, COLUMNS = 12, POINTS = ROWS * COLUMNS };
+
+/* The archive's `names`, in the test's directory; false, and the test is skipped, without the libraries. */
+static bool unpack(const char *names)
+{
+    char *command = vt_test_owned(
+        vt_text_format("tar -xzf tests/zarr/stores.tar.gz -C '%s' v2_blosc_lz4_1.zarr v2_zstd.zarr v2_lz4.zarr %s",
+                       vt_test_directory(), names));
+    EXPECT(system(command) == 0, "%s", command);
+    static const char *const probes[] = {"v2_blosc_lz4_1.zarr", "v2_zstd.zarr", "v2_lz4.zarr"};
+    for (int i = 0; i < 3; i++) {
+        vt_fields_file *file = NULL;
+        const char *path = test_path(probes[i]);
+        const vt_status status = vt_fields_file_open_again(&path, 1, &(vt_fields_form){.variables = "t2m"}, &file);
+        vt_fields_file_close(&file);
+        if (status != VT_OK && strstr(vt_error_text(), "was built without") != NULL) {
+            vt_test_skip("%s", vt_error_text());
+            return false;
+        }
+        vt_error_clear();
+    }
+    return true;
+}
+
+static vt_fields_file *open_one(const char *name, const vt_fields_form *form)
+{
+    vt_fields_file *file = NULL;
+    const char *path = test_path(name);
+    EXPECT(vt_fields_file_open_again(&path, 1, form, &file) == VT_OK, "%s: %s", name, vt_error_text());
+    return file;
+}
+
+/* All times of all channels must be the same numbers, and missing in the same places. Read past the library, as
+ * training does, and through the store's own function. */
+static void expect_alike(const char *name, const char *variables, const char *reference, const char *of_reference)
+{
+    vt_fields_file *own = open_one(name, &(vt_fields_form){.variables = variables, .masked = true});
+    vt_fields_file *other = open_one(reference, &(vt_fields_form){.variables = of_reference, .masked = true});
+    const int64_t size = own != NULL && other != NULL ? own->shape.channels * POINTS : 0;
+    float *values[3];
+    vt_chunk_cache cache;
+    vt_chunk_cache_open(&cache, 4000); /* not all of them */
+    for (int i = 0; i < 3; i++) values[i] = vt_test_owned(malloc((size_t)size * sizeof(float) + 1));
+    const vt_frame_window whole = {.rows = ROWS, .width = COLUMNS}, part = {2, 4, 10, 5, COLUMNS};
+    for (int64_t time = 0; size > 0 && time < own->shape.times; time++) {
+        for (int windowed = 0; windowed < 2; windowed++) {
+            const vt_frame_window *window = windowed ? &part : &whole;
+            const size_t bytes = (size_t)(own->shape.channels * window->rows * window->width) * sizeof(float);
+            const vt_read_manner direct = {.direct = true, .tolerant = true, .checked = true, .cache = &cache};
+            vt_decoder decoder = {0};
+            vt_read_plan *plan = vt_fields_plan_open(NULL);
+            vt_fields_plan_add(
+                plan, &(vt_frame){.opened = own, .time = time, .channels = own->shape.channels, .values = values[0]});
+            EXPECT_OK(vt_fields_plan_make(plan, window, &direct));
+            for (int64_t i = 0; i < plan->item_count; i++) EXPECT_OK(vt_fields_plan_run(plan, i, &decoder));
+            vt_fields_plan_close(plan);
+            vt_decoder_close(&decoder);
+            EXPECT_OK(vt_fields_file_read(own, time, own->shape.channels, window, true, values[1]));
+            EXPECT_OK(vt_fields_file_read(other, time, own->shape.channels, window, true, values[2]));
+            EXPECT(memcmp(values[0], values[2], bytes) == 0, "%s, time %lld, window %d: other values", name,
+                   (long long)time, windowed);
+            EXPECT(memcmp(values[1], values[2], bytes) == 0, "%s, time %lld, window %d: the store reads others", name,
+                   (long long)time, windowed);
+        }
+    }
+    for (int64_t row = 0; size > 0 && row < ROWS; row++) EXPECT(own->latitudes[row] == other->latitudes[row]);
+    EXPECT(size == 0 || (own->times.count == other->times.count &&
+                         own->times.stretches[0].date.minutes == other->times.stretches[0].date.minutes &&
+                         own->times.minutes == other->times.minutes),
+           "%s: other times", name);
+    if (own != NULL) vt_fields_file_forget(own, &cache);
+    vt_chunk_cache_close(&cache);
+    vt_fields_file_close(&own);
+    vt_fields_file_close(&other);
+}
+
+TEST(zarr_codecs_and_orders)
+{
+    static const char *const stores[] = {"v2_blosc_lz4_0",
+                                         "v2_blosc_lz4_1",
+                                         "v2_blosc_lz4_2",
+                                         "v2_blosc_zstd_0",
+                                         "v2_blosc_zstd_1",
+                                         "v2_blosc_zstd_2",
+                                         "v2_blosc_zlib_0",
+                                         "v2_blosc_zlib_1",
+                                         "v2_blosc_zlib_2",
+                                         "v2_blosc_blosclz_0",
+                                         "v2_blosc_blosclz_1",
+                                         "v2_blosc_blosclz_2",
+                                         "v2_blosc_lz4hc_0",
+                                         "v2_blosc_lz4hc_1",
+                                         "v2_blosc_lz4hc_2",
+                                         "v2_zstd",
+                                         "v2_lz4",
+                                         "v2_gzip",
+                                         "v2_zlib",
+                                         "v2_none",
+                                         "v2_crc32c",
+                                         "v2_crc32c_last",
+                                         "v2_F",
+                                         "v2_big",
+                                         "v2_slash",
+                                         "v2_apart",
+                                         "v2_lon_lat",
+                                         "v2_level_last",
+                                         "v2_whole",
+                                         "v2_south",
+                                         "v2_xarray",
+                                         "v3_blosc_noshuffle",
+                                         "v3_blosc_shuffle",
+                                         "v3_blosc_bitshuffle",
+                                         "v3_zstd",
+                                         "v3_gzip",
+                                         "v3_none",
+                                         "v3_crc32c",
+                                         "v3_lz4",
+                                         "v3_zlib",
+                                         "v3_big",
+                                         "v3_apart",
+                                         "v3_keys",
+                                         "v3_lon_lat",
+                                         "v3_shards_start",
+                                         "v3_shards_end",
+                                         "v3_transposed",
+                                         "v3_xarray"};
+    if (!unpack("--wildcards 'v2_*' 'v3_*' small_2001.nc")) return;
+    for (size_t i = 0; i < sizeof stores / sizeof stores[0]; i++) {
+        char *name = vt_test_owned(vt_text_format("%s.zarr", stores[i]));
+        expect_alike(name, "[t2m, z@850, z@500]", "small_2001.nc", "[t2m, z@850, z@500]");
+    }
+    expect_alike("v2_xarray.zarr", "[geopotential@500, 2t, z@850]", "small_2001.nc", "[z@500, t2m, z@850]");
+}
+
+TEST(zarr_types)
+{
+    static const char types[] = "[f2, f4, f8, i2, i4, u1, i1]";
+    if (!unpack("v2_types.zarr v3_types.zarr types_2001.nc v2_hourly.zarr v3_hourly.zarr hourly_2001.nc")) return;
+    expect_alike("v2_types.zarr", types, "types_2001.nc", types);
+    expect_alike("v3_types.zarr", types, "types_2001.nc", types);
+    expect_alike("v2_types.zarr", "[big_f2, big_f4, big_f8, big_i2, big_i4]", "types_2001.nc", "[f2, f4, f8, i2, i4]");
+    expect_alike("v2_hourly.zarr", "t", "hourly_2001.nc", "t");
+    expect_alike("v3_hourly.zarr", "t", "hourly_2001.nc", "t");
+}
+
+TEST(zarr_periods_and_every_nth_time)
+{
+    if (!unpack("v2_hourly.zarr hourly_2001.nc")) return;
+    static const char *const stores[] = {"v2_hourly.zarr", "hourly_2001.nc"};
+    static const struct {
+        const char *period, *step, *from;
+        int64_t times, first, minutes;
+    } rows[] = {{NULL, NULL, "2001-12-31 00:00", 48, 0, 60},
+                {"2001", NULL, "2001-12-31 00:00", 24, 0, 60},
+                {"2002..", NULL, "2002-01-01 00:00", 24, 24, 60},
+                {"..2001-12-31T05:00", NULL, "2001-12-31 00:00", 6, 0, 60},
+                {"2001-12-31T05..2002-01-01", NULL, "2001-12-31 05:00", 43, 5, 60},
+                {"2001-12", NULL, "2001-12-31 00:00", 24, 0, 60},
+                {NULL, "6h", "2001-12-31 00:00", 8, 0, 360},
+                {"2001-12-31T05:00..2001-12-31T19:00", "6h", "2001-12-31 06:00", 3, 6, 360},
+                {"1979..2000", NULL, NULL, 0, 0, 60}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        for (int s = 0; s < 2; s++) {
+            vt_fields_file *file = open_one(stores[s], &(vt_fields_form){.variables = "t",
+                                                                         .period = rows[i].period,
+                                                                         .period_option = "train_period",
+                                                                         .time_step = rows[i].step,
+                                                                         .masked = true});
+            char text[VT_DATE_SIZE];
+            float chosen[POINTS], expected[POINTS];
+            const vt_frame_window whole = {.rows = ROWS, .width = COLUMNS};
+            EXPECT(file->shape.times == rows[i].times, "row %zu: %lld times", i, (long long)file->shape.times);
+            EXPECT(file->times.minutes == rows[i].minutes, "row %zu", i);
+            if (rows[i].times > 0 && file->shape.times > 0) {
+                vt_fields_file *all = open_one(stores[s], &(vt_fields_form){.variables = "t", .masked = true});
+                vt_date_format(file->times.stretches[0].date, text);
+                EXPECT(strcmp(text, rows[i].from) == 0, "row %zu begins at %s", i, text);
+                EXPECT(file->times.count == 1, "row %zu", i);
+                EXPECT_OK(vt_fields_file_read(file, 1, 1, &whole, false, chosen));
+                EXPECT_OK(vt_fields_file_read(all, rows[i].first + rows[i].minutes / 60, 1, &whole, false, expected));
+                EXPECT(memcmp(chosen, expected, sizeof chosen) == 0, "row %zu", i);
+                vt_fields_file_close(&all);
+            }
+            vt_fields_file_close(&file);
+        }
+    static const char *const wrong[][2] = {{"soon", "train_period: 'soon' is no period; expected one like 1979..2015"},
+                                           {"2001-13", "is no period"},
+                                           {"2002..2001", "'2002..2001' ends before it begins"},
+                                           {"..", "is no period"}};
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        vt_fields_file *file = NULL;
+        const char *path = test_path("v2_hourly.zarr");
+        const vt_fields_form form = {.variables = "t", .period = wrong[i][0], .period_option = "train_period"};
+        EXPECT_ERROR(vt_fields_file_open_again(&path, 1, &form, &file), wrong[i][1]);
+    }
+}
+
+/* ---- what is wrong ---- */
+
+static void write_text(const char *name, const char *text)
+{
+    FILE *file = fopen(test_path(name), "w");
+    EXPECT(file != NULL && fputs(text, file) >= 0 && fclose(file) == 0, "%s", name);
+}
+
+/* The first (or last) byte of a file is changed, or the file cut by one. */
+static void damage(const char *name, bool cut)
+{
+    const char *path = test_path(name);
+    struct stat info;
+    unsigned char byte;
+    EXPECT(stat(path, &info) == 0, "%s", name);
+    if (cut) {
+        EXPECT(truncate(path, info.st_size - 1) == 0);
+        return;
+    }
+    const int file = open(path, O_RDWR);
+    EXPECT(pread(file, &byte, 1, info.st_size / 2) == 1);
+    byte ^= 0x55;
+    EXPECT(pwrite(file, &byte, 1, info.st_size / 2) == 1);
+    close(file);
+}
+
+/* Opening the store, or reading all of it, fails with the message. */
+static void expect_error(const char *name, const char *variables, const char *message)
+{
+    vt_fields_file *file = NULL;
+    float *values = vt_test_owned(malloc(POINTS * sizeof(float)));
+    const char *path = test_path(name);
+    const vt_frame_window whole = {.rows = ROWS, .width = COLUMNS};
+    vt_status status = vt_fields_file_open_again(&path, 1, &(vt_fields_form){.variables = variables}, &file);
+    for (int64_t time = 0; status == VT_OK && time < file->shape.times; time++)
+        status = vt_fields_file_read(file, time, 1, &whole, true, values);
+    EXPECT(status != VT_OK && strstr(vt_error_text(), message) != NULL, "%s: '%s', expected '%s'", name,
+           status != VT_OK ? vt_error_text() : "no error", message);
+    vt_error_clear();
+    vt_fields_file_close(&file);
+}
+
+TEST(zarr_damaged_and_unknown)
+{
+    if (!unpack("--wildcards 'v2_*' 'v3_*'")) return;
+    expect_error("v2_filter.zarr", "t2m",
+                 "'t2m': it is compressed with the codec or filter 'delta', which is not read");
+    expect_error("v2_bz2.zarr", "t2m", "'t2m': it is compressed with the codec or filter 'bz2', which is not read");
+    expect_error("v2_zstd.zarr", "q", "no variable 'q'; found: t2m, z");
+    static const char *const damaged[][2] = {
+        {"v2_zstd.zarr/t2m/0.0.0", "t2m/0.0.0: the chunk is damaged: its zstd data"},
+        {"v2_lz4.zarr/t2m/0.0.0", "t2m/0.0.0: the chunk is damaged"},
+        {"v2_gzip.zarr/t2m/0.0.0", "the chunk is damaged: its gzip data"},
+        {"v2_zlib.zarr/t2m/0.0.0", "the chunk is damaged: its zlib data"},
+        {"v2_none.zarr/t2m/0.0.0", "the chunk is damaged: it holds 719 bytes, but its shape needs 720"},
+        {"v2_blosc_lz4_1.zarr/t2m/0.0.0", "the chunk is damaged: its blosc data"},
+        {"v3_crc32c.zarr/t2m/c/0/0/0", "t2m/c/0/0/0: the chunk is damaged: its crc32c checksum is wrong"},
+        {"v3_shards_start.zarr/t2m/c/0/0/0", "(was it cut short?)"},
+        {"v3_shards_end.zarr/t2m/c/0/0/0", "the index of the shard is damaged: its crc32c checksum is wrong"}};
+    for (size_t i = 0; i < sizeof damaged / sizeof damaged[0]; i++) {
+        char *store = vt_test_owned(vt_text_copy(damaged[i][0]));
+        damage(store, true);
+        *strstr(store, "/t2m") = '\0';
+        expect_error(store, "t2m", damaged[i][1]);
+    }
+    damage("v3_zlib.zarr/t2m/c/0/0/0", false);
+    expect_error("v3_zlib.zarr", "t2m", "the chunk is damaged: its zlib data");
+    damage("v3_shards_start.zarr/z/c/0/0/0/0", false);
+    expect_error("v3_shards_start.zarr", "z@850", "is damaged");
+    EXPECT(truncate(test_path("v3_shards_end.zarr/z/c/0/0/0/0"), 5) == 0);
+    expect_error("v3_shards_end.zarr", "z@850", "the shard has 5 bytes, fewer than its index needs");
+    write_text("v2_lz4.zarr/.zmetadata", "{\"metadata\": {");
+    expect_error("v2_lz4.zarr", "t2m", "v2_lz4.zarr/.zmetadata is not JSON (damaged or cut short?): line 1");
+    write_text("v3_zstd.zarr/zarr.json", "[]");
+    expect_error("v3_zstd.zarr", "t2m", "v3_zstd.zarr/zarr.json is no Zarr metadata: it is not a JSON object");
+    EXPECT(mkdir(test_path("empty.zarr"), 0777) == 0);
+    expect_error("empty.zarr", "t2m", "empty.zarr is no Zarr store: it has none of .zmetadata, .zgroup and zarr.json");
+    write_text("file.zarr", "");
+    expect_error("file.zarr", "t2m", "file.zarr is a file, but a Zarr store is a directory");
+    vt_store *store = NULL;
+    EXPECT_ERROR(vt_store_open("gs://weatherbench2/era5.zarr", &store),
+                 "gs://weatherbench2/era5.zarr is a remote store, and only files on disk are read; copy the part");
+}
+
+/* NaN, Infinity and escapes in attributes; a missing chunk; fill values of any form. */
+TEST(zarr_missing_chunks_and_words_of_python)
+{
+    if (!unpack("v2_missing.zarr v2_apart.zarr small_2001.nc")) return;
+    vt_fields_file *file = open_one("v2_missing.zarr", &(vt_fields_form){.variables = "t2m", .masked = true});
+    float values[POINTS];
+    const vt_frame_window whole = {.rows = ROWS, .width = COLUMNS};
+    EXPECT_OK(vt_fields_file_read(file, 3, 1, &whole, true, values));
+    EXPECT(isnan(values[0]) && isnan(values[4 * COLUMNS + 11]) && !isnan(values[5 * COLUMNS]));
+    char *storage = vt_test_owned(vt_fields_file_storage(file));
+    EXPECT(strstr(storage, "5 of 6 chunks written") != NULL, "%s", storage);
+    vt_fields_file_close(&file);
+    write_text("v2_apart.zarr/t2m/.zattrs",
+               "{\"_ARRAY_DIMENSIONS\": [\"time\", \"lat\", \"lon\"], \"valid_min\": -Infinity, "
+               "\"a\": \"NaN \\\" NaN\", \"missing_value\": NaN, \"units\": \"K\"}");
+    expect_alike("v2_apart.zarr", "t2m", "small_2001.nc", "t2m");
+    /* a store that changes */
+    file = open_one("v2_zstd.zarr", &(vt_fields_form){.variables = "t2m"});
+    EXPECT_OK(vt_fields_file_check_size(file, 0));
+    write_text("v2_zstd.zarr/.zmetadata", "{}");
+    EXPECT_ERROR(vt_fields_file_check_size(file, 0), "v2_zstd.zarr/.zmetadata was written anew while it was in use");
+    vt_fields_file_close(&file);
+}
