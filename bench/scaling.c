@@ -185,7 +185,8 @@ static int make_layouts(measured *layouts, int most_ranks, int cores, bool weak)
             *layout = (measured){.name = kinds[i].name, .flags = vt_text_copy(flags), .ranks = ranks, .ideal = 1};
             layout->threads = weak || ranks > cores ? 1 : cores / ranks;
             layout->batch = kinds[i].stages ? MICRO_BATCHES : weak ? 2 * ranks : 4;
-            if (kinds[i].stages) layout->ideal = 1 - vt_schedule_idle(ranks, MICRO_BATCHES);
+            const vt_step_shape shape = {.stages = ranks, .micro_batches = MICRO_BATCHES};
+            if (kinds[i].stages) layout->ideal = 1 - vt_schedule_idle(vt_schedule_1f1b, &shape);
         }
     }
     return count;

@@ -9,6 +9,7 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "command/arguments.h"
+#include "config/stages.h"
 #include "model/split.h"
 #include "source/sources.h"
 #include "training/plan.h"
@@ -97,11 +98,12 @@ static vt_status print_stages(const vt_config *config, const vt_layout *layout)
     vt_status status = VT_OK;
     vt_split split = {0};
     vt_plan plan;
+    vt_step_shape shape = {0};
     char memory[VT_NUMBER_SIZE];
     if (config->pipeline_parallel == 1) return VT_OK;
     VT_TRY(vt_split_open(config, &split));
     for (int64_t stage = 0; stage < split.stages; stage++) {
-        const vt_step_shape shape = {split.stages, stage, config->grad_accumulation};
+        shape = vt_schedule_shape(config, stage, vt_config_longest_rollout(config));
         const int64_t kept = vt_schedule_in_flight(vt_schedule_of(config), &shape);
         VT_TRY(vt_plan_make(config, &(vt_plan_options){.rank = vt_layout_first(layout, VT_AXIS_PIPELINE, (int)stage)},
                             &plan));
@@ -111,8 +113,8 @@ static vt_status print_stages(const vt_config *config, const vt_layout *layout)
                vt_text_bytes(vt_plan_total(&plan), memory));
         free(units);
     }
-    printf("  idle     %.1f %% of the time, by (p - 1)/(m + p - 1)\n",
-           100 * vt_schedule_idle(split.stages, config->grad_accumulation));
+    printf("  idle     %.1f %% of the time%s\n", 100 * vt_schedule_idle(vt_schedule_of(config), &shape),
+           shape.rollout > 1 ? "" : ", by (p - 1)/(m + p - 1)");
 done:
     vt_split_close(&split);
     return status;

@@ -353,10 +353,6 @@ static vt_status check_pipeline(const vt_config *config)
              "zero_stage 1",
              (long long)config->zero_stage, stages, (long long)config->grad_accumulation);
     VT_TRY(vt_config_check_stages(config));
-    VT_CHECK(vt_config_longest_rollout(config) == 1,
-             "rollout of %lld steps with pipeline_parallel %lld: a forecast would have to go back from the last stage "
-             "to the first after each step; use --rollout=1, or --pipeline_parallel=1",
-             (long long)vt_config_longest_rollout(config), stages);
 done:
     return status;
 }

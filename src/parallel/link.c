@@ -25,6 +25,7 @@ vt_status vt_link_open(vt_group *group, vt_type type, int64_t elements, const ch
     if (group->size == 1) return VT_OK;
     VT_TRY(backend->allocate(backend, VT_MEMORY_ACTIVATIONS, (size_t)elements * vt_type_size(type), &link->room));
     link->type = type;
+    link->elements = elements;
     link->group = group;
 done:
     return status;
@@ -48,19 +49,25 @@ void vt_link_send(vt_link *link, vt_matrix matrix)
                   peer_of(link), &link->request);
 }
 
+int64_t vt_link_next(const vt_link *link)
+{
+    return (link->count - link->expected) % link->cycle;
+}
+
 static void post(vt_link *link)
 {
     snprintf(link->group->receiving, sizeof link->group->receiving,
-             VT_RECEIVE_OF "the %s of micro-batch %lld of step %lld", link->contents,
-             (long long)(link->count - link->expected), (long long)link->step);
+             VT_RECEIVE_OF "the %s of micro-batch %lld of step %lld", link->contents, (long long)vt_link_next(link),
+             (long long)link->step);
     vt_group_receive(link->group, link->room, (size_t)link->elements * vt_type_size(link->type), peer_of(link),
                      &link->request);
 }
 
-void vt_link_expect(vt_link *link, int64_t step, int64_t count, int64_t elements)
+void vt_link_expect(vt_link *link, int64_t step, int64_t count, int64_t cycle, int64_t elements)
 {
     VT_ASSERT(link->expected == 0);
     link->expected = link->count = count;
+    link->cycle = cycle;
     link->step = step;
     link->elements = elements;
     if (count > 0) post(link);

@@ -13,6 +13,7 @@ typedef struct {
     vt_request request; /* of the matrix in `room` */
     int64_t expected;   /* matrices that are still to come, the one on its way included */
     int64_t count;      /* of this step, in all */
+    int64_t cycle;      /* micro-batches, which these matrices are of in turn */
     int64_t elements;   /* of each of them */
     int64_t step;
     const char *contents; /* "activations", in messages */
@@ -25,8 +26,11 @@ void vt_link_close(vt_link *link);
 /* matrix: float32, rows one behind another. Waits until the last one has been sent. */
 void vt_link_send(vt_link *link, vt_matrix matrix);
 
-/* `count` matrices of this size are going to come, of the micro-batches 0, 1, … of step `step`. */
-void vt_link_expect(vt_link *link, int64_t step, int64_t count, int64_t elements);
+/* `count` matrices of this size are going to come in step `step`, of the micro-batches 0, 1, … cycle - 1, 0, 1, … */
+void vt_link_expect(vt_link *link, int64_t step, int64_t count, int64_t cycle, int64_t elements);
+
+/* Which micro-batch's matrix comes next. */
+int64_t vt_link_next(const vt_link *link);
 
 /* The next matrix. The one behind it, if any, is then received meanwhile. */
 void vt_link_receive(vt_link *link, vt_matrix matrix);

@@ -85,6 +85,9 @@ vt_status vt_world_group(vt_world *world, unsigned axes, vt_scope scope, const c
 vt_status vt_world_neighbours(vt_world *world, vt_axis axis, int parity, const char *purpose, vt_backend *backend,
                               vt_group **group);
 
+/* The same with the first rank of the axis and the last. */
+vt_status vt_world_ends(vt_world *world, vt_axis axis, const char *purpose, vt_backend *backend, vt_group **group);
+
 /* Collective over all ranks, at the end of a phase: VT_OK only when all have it. The lowest rank that failed keeps its
  * note, with rank and host put before it when there are several; the others' says "all ranks: stop: " and then the
  * same, and vt_world_speaks is false on them. VT_STOPPED on any rank without an error is VT_STOPPED on all. */

@@ -111,19 +111,32 @@ done:
     return status;
 }
 
-vt_status vt_world_neighbours(vt_world *world, vt_axis axis, int parity, const char *purpose, vt_backend *backend,
-                              vt_group **group)
+/* The group of the ranks in the places `pair` of an axis, or of this one alone if it is not one of them. */
+static vt_status open_pair(vt_world *world, vt_axis axis, const int pair[2], const char *purpose, vt_backend *backend,
+                           vt_group **group)
 {
     vt_status status = VT_OK;
     char name[64];
     const int own = world->coordinate[axis], size = world->layout.size[axis];
-    const int first = own % 2 == parity ? own : own - 1; /* of the two */
-    const bool is_pair = first >= 0 && first + 1 < size;
+    const bool is_pair = (own == pair[0] || own == pair[1]) && pair[0] >= 0 && pair[1] < size && pair[0] < pair[1];
     int *members = vt_allocate((size_t)world->ranks, sizeof *members, "the table of ranks");
     vt_layout_members(&world->layout, world->rank, VT_AXES(axis), members); /* in the order of their coordinates */
+    const int both[2] = {members[is_pair ? pair[0] : own], members[is_pair ? pair[1] : own]};
     name_group(world, VT_AXES(axis), VT_SCOPE_ALL, purpose, name);
-    VT_TRY(open_group(world, name, members + (is_pair ? first : own), is_pair ? 2 : 1, backend, group));
+    VT_TRY(open_group(world, name, both, is_pair ? 2 : 1, backend, group));
 done:
     free(members);
     return status;
+}
+
+vt_status vt_world_neighbours(vt_world *world, vt_axis axis, int parity, const char *purpose, vt_backend *backend,
+                              vt_group **group)
+{
+    const int own = world->coordinate[axis], first = own % 2 == parity ? own : own - 1;
+    return open_pair(world, axis, (const int[]){first, first + 1}, purpose, backend, group);
+}
+
+vt_status vt_world_ends(vt_world *world, vt_axis axis, const char *purpose, vt_backend *backend, vt_group **group)
+{
+    return open_pair(world, axis, (const int[]){0, world->layout.size[axis] - 1}, purpose, backend, group);
 }

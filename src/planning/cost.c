@@ -1,5 +1,8 @@
 #include "planning/cost.h"
 
+#include "config/stages.h"
+#include "training/schedule.h"
+
 static const char *const names[VT_COST_COUNT] = {"products", "attention", "memory", "starts", "messages", "bubble"};
 
 const char *vt_cost_name(vt_cost_part part)
@@ -56,13 +59,16 @@ static double behind_update(const vt_config *config)
     return config->zero_stage == 2 ? 1.0 / (double)(config->grad_accumulation + 1) : 0;
 }
 
-/* Time that can hide reductions of gradients: backward, with ZeRO 2 and 3 of every micro-batch, otherwise of the last
- * one; stage 3 also gathers ahead during forward. */
+/* Time that can hide reductions of gradients: with ZeRO 2 every backward, otherwise the last one; stage 3 also gathers
+ * ahead during forward. */
 static double window(const vt_config *config, double compute)
 {
-    double backward = config->recompute == VT_RECOMPUTE_BLOCK ? 0.75 : 2.0 / 3; /* of one pass */
+    const vt_step_shape shape = vt_schedule_shape(config, 0, vt_config_longest_rollout(config));
+    const vt_step_counts counts = vt_schedule_counts(&shape);
+    const double backward = config->recompute == VT_RECOMPUTE_BLOCK ? 3 : 2; /* in times of a forward */
+    const double backwards = (double)counts.backwards * backward, all = (double)counts.forwards + backwards;
     if (config->zero_stage == 3) return compute;
-    return config->zero_stage == 2 ? backward * compute : backward * compute / (double)config->grad_accumulation;
+    return compute * (config->zero_stage == 2 ? backwards : backward) / all;
 }
 
 static void add_messages(const vt_config *config, const vt_hardware *hardware, const vt_plan *plan, vt_cost *cost)
@@ -107,9 +113,13 @@ static void add_up(vt_cost *cost)
 
 void vt_cost_add_stages(const vt_config *config, const vt_hardware *hardware, double passes, vt_cost *cost)
 {
-    const double stages = (double)config->pipeline_parallel, micro_batches = (double)config->grad_accumulation;
-    cost->seconds[VT_COST_BUBBLE] = passes - cost->pass + 2 * (stages - 1) * cost->hop;
-    cost->seconds[VT_COST_COMMUNICATION] += 2 * (micro_batches - 1) * (1 - hardware->overlap) * cost->hop;
+    const double others = (double)(config->pipeline_parallel - 1);
+    const vt_step_shape shape = vt_schedule_shape(config, 0, vt_config_longest_rollout(config));
+    const vt_step_counts counts = vt_schedule_counts(&shape);
+    const double bubble = vt_schedule_bubble(vt_schedule_of(config), &shape) / others; /* 1 without a rollout */
+    cost->seconds[VT_COST_BUBBLE] = bubble * (passes - cost->pass) + 2 * others * cost->hop;
+    cost->seconds[VT_COST_COMMUNICATION] +=
+        (double)(counts.forwards + counts.backwards - 2) * (1 - hardware->overlap) * cost->hop;
     add_up(cost);
 }
 

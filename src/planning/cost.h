@@ -21,7 +21,7 @@ typedef struct {
     double step;        /* the sum of these */
     double hidden;      /* communication that backward or attention hides */
     vt_cost_part bound; /* the largest */
-    double pass;        /* one micro-batch's forward and backward, with what is sent in them; a part of the step */
+    double pass;        /* one micro-batch's passes, with what is sent in them; a part of the step */
     double hop;         /* one message to a neighbouring stage; in `step` only after vt_cost_add_stages */
 } vt_cost;
 
@@ -29,7 +29,7 @@ typedef struct {
 void vt_cost_of(const vt_config *config, const vt_hardware *hardware, const vt_plan *plan, vt_cost *cost);
 
 /* Of a pipeline's slowest stage: adds the bubble and the messages between stages to its step. passes: the sum of all
- * stages' `pass`. */
+ * stages' `pass`. Of a rollout the longest is meant. */
 void vt_cost_add_stages(const vt_config *config, const vt_hardware *hardware, double passes, vt_cost *cost);
 
 /* "products", "attention", "memory", "starts", "messages", "bubble" */

@@ -176,6 +176,8 @@ static void append_picture(vt_text *html, const vt_run_files *run, const timelin
 {
     const step_sum *drawn = &all->steps[all->count / 2];
     const int stages = all->layout.size[VT_AXIS_PIPELINE], height = stages * (BAR + GAP) + FOOT;
+    const char *rollout = vt_run_files_key(run, "rollout");
+    const bool rolls = rollout[0] != '\0' && strcmp(rollout, "1") != 0;
     double busy = 0, length = 0;
     for (int64_t i = 0; i < all->count; i++) {
         busy += all->steps[i].busy;
@@ -183,10 +185,10 @@ static void append_picture(vt_text *html, const vt_run_files *run, const timelin
     }
     vt_text_append(html,
                    "<h2>Stages</h2><p class=\"sub\">Stages waited for %.1f %% of the time in the %lld steps of the "
-                   "trace; %.1f %% by (p - 1)/(m + p - 1), with %d stages and %lld micro-batches.</p>",
+                   "trace; %.1f %% by (p - 1)/(m + p - 1), with %d stages and %lld micro-batches%s.</p>",
                    100 * (1 - busy / length), (long long)all->count,
                    100.0 * (stages - 1) / (double)(all->micro_batches + stages - 1), stages,
-                   (long long)all->micro_batches);
+                   (long long)all->micro_batches, rolls ? ", in steps without a rollout" : "");
     vt_text_append(html,
                    "<figure><figcaption>Step %lld <small>(of median length; each bar from when its rank began "
                    "the step)</small></figcaption>",

@@ -3,8 +3,22 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "config/stages.h"
 
 enum { ZERO, ONE, MINUS_ONE };
+
+/* What is missing in the newest state stays missing in the forecast. */
+static bool marks_missing(const vt_config *config)
+{
+    return config->missing == VT_GAPS_MASK && config->predict != VT_PREDICT_TENDENCY;
+}
+
+bool vt_rollout_reads_input(const vt_config *config, vt_rollout_place place)
+{
+    const bool adds = config->predict == VT_PREDICT_TENDENCY;
+    return place.is_first ||
+           (place.is_last && (adds || (marks_missing(config) && vt_config_longest_rollout(config) > 1)));
+}
 
 /* ---- opening ---- */
 
@@ -28,13 +42,18 @@ done:
 }
 
 vt_status vt_rollout_open(const vt_task *task, const vt_model *model, vt_backend *backend, int tensor_count,
-                          const vt_tensor_spec *specs, vt_span rows, int64_t most, vt_rollout **result)
+                          const vt_tensor_spec *specs, vt_span rows, int64_t most, vt_rollout_place place,
+                          vt_rollout **result)
 {
     vt_status status = VT_OK;
     vt_rollout *rollout = vt_allocate(1, sizeof *rollout, "the rollout");
     const vt_config *config = task->config;
-    *rollout = (vt_rollout){
-        .task = task, .model = model, .backend = backend, .tensor_count = tensor_count, .first_row = rows.first};
+    *rollout = (vt_rollout){.task = task,
+                            .model = model,
+                            .backend = backend,
+                            .place = place,
+                            .tensor_count = tensor_count,
+                            .first_row = rows.first};
     for (int t = 0; t < tensor_count; t++) rollout->specs[t] = specs[t];
     rollout->pieces = vt_allocate((size_t)config->n_history + 2, sizeof *rollout->pieces, "the rollout");
     rollout->states = vt_allocate((size_t)most, sizeof *rollout->states, "the rollout");
@@ -115,24 +134,27 @@ static vt_model_tensor disturbed(const vt_rollout *rollout, const vt_pass *pass,
     return normalised(rollout, fields.data, tensor->channels);
 }
 
-static float *push_zeros(const vt_pass *pass, int64_t rows, int64_t plane)
+static float *push_zeros(const vt_rollout *rollout, const vt_pass *pass)
 {
-    vt_matrix fields = vt_pass_push_wide(pass, rows, plane);
-    pass->backend->zero(pass->backend, fields.data, (size_t)(rows * plane) * sizeof(float));
+    vt_matrix fields = vt_pass_push_wide(pass, pass->batch * fields_of(rollout, VT_TENSOR_TARGET), plane_of(rollout));
+    pass->backend->zero(pass->backend, fields.data, (size_t)(fields.rows * fields.columns) * sizeof(float));
     return fields.data;
 }
 
 void vt_rollout_begin(vt_rollout *rollout, const vt_pass *pass, const vt_batch *batch, int64_t first, int64_t steps)
 {
-    const int64_t rows = pass->batch * fields_of(rollout, VT_TENSOR_TARGET), plane = plane_of(rollout);
-    const bool gradients = rollout->task->config->rollout_gradient == VT_ROLLOUT_GRADIENT_ALL;
+    const vt_config *config = rollout->task->config;
+    const bool reads = vt_rollout_reads_input(config, rollout->place);
+    const bool gradients =
+        config->rollout_gradient == VT_ROLLOUT_GRADIENT_ALL && (rollout->place.is_first || rollout->place.is_last);
     for (int t = 0; t < rollout->tensor_count; t++) rollout->read[t] = tensor_of(rollout, batch, first, t);
-    if (pass->training && (rollout->task->config->augment == VT_AUGMENT_SIGN || rollout->task->noise != NULL))
+    if (pass->training && reads && (config->augment == VT_AUGMENT_SIGN || rollout->task->noise != NULL))
         rollout->read[VT_TENSOR_INPUT] =
             disturbed(rollout, pass, &rollout->read[VT_TENSOR_INPUT], rollout->task->noise);
     for (int64_t i = 0; i + 1 < steps; i++) {
-        rollout->states[i] = push_zeros(pass, rows, plane); /* nothing is NaN among the rows of other ranks' tokens */
-        rollout->gradients[i] = gradients ? push_zeros(pass, rows, plane) : NULL;
+        /* nothing is NaN among the rows of other ranks' tokens */
+        rollout->states[i] = reads ? push_zeros(rollout, pass) : NULL;
+        rollout->gradients[i] = gradients ? push_zeros(rollout, pass) : NULL;
     }
     rollout->steps = steps;
     vt_rollout_step(rollout, 0);
@@ -194,24 +216,34 @@ vt_matrix vt_rollout_target(const vt_rollout *rollout, const vt_pass *pass)
     return rollout->model->kind->lay_out(rollout->model, pass, &target);
 }
 
-void vt_rollout_keep(const vt_rollout *rollout, const vt_pass *pass, vt_matrix state)
+vt_matrix vt_rollout_fields(const vt_rollout *rollout, const vt_pass *pass, float *fields)
+{
+    return vt_matrix_make(fields, pass->batch * fields_of(rollout, VT_TENSOR_TARGET), plane_of(rollout));
+}
+
+vt_matrix vt_rollout_keep(const vt_rollout *rollout, const vt_pass *pass, vt_matrix state)
 {
     vt_backend *backend = pass->backend;
-    float *const *constants = rollout->constants;
-    const size_t mark = pass->arena->used;
-    if (rollout->task->config->missing == VT_GAPS_MASK && rollout->task->tendency == NULL) {
-        /* what is missing in the newest state stays missing: newest + (state - newest) */
+    float *const *constants = rollout->constants, *fields = rollout->states[rollout->step];
+    if (marks_missing(rollout->task->config)) { /* newest + (state - newest) */
         const vt_matrix now = newest(rollout, pass), change = vt_pass_push_wide(pass, now.rows, now.columns);
         backend->scaled_add(backend, now, constants[MINUS_ONE], 1, state, change);
         backend->scaled_add(backend, change, constants[ONE], 1, now, change);
         state = change;
     }
-    rollout->model->kind->lay_back(rollout->model, pass, state, constants[ZERO], constants[ONE],
-                                   rollout->states[rollout->step]);
-    vt_arena_pop(pass->arena, mark);
+    if (fields == NULL) fields = push_zeros(rollout, pass);
+    rollout->model->kind->lay_back(rollout->model, pass, state, constants[ZERO], constants[ONE], fields);
+    return vt_rollout_fields(rollout, pass, fields);
 }
 
 /* ---- backward ---- */
+
+void vt_rollout_add_gradient(const vt_rollout *rollout, const vt_pass *pass, int64_t step, vt_matrix found)
+{
+    const vt_mask none = {.tokens = 1};
+    const vt_matrix sum = vt_rollout_fields(rollout, pass, rollout->gradients[step]);
+    pass->backend->residual_add(pass->backend, sum, found, &none, sum);
+}
 
 bool vt_rollout_adds_gradients(const vt_rollout *rollout)
 {

@@ -6,10 +6,16 @@
 
 #include "task/task.h"
 
+/* A model in stages: the first one sees the fields, the last one predicts; others keep nothing. */
+typedef struct {
+    bool is_first, is_last;
+} vt_rollout_place;
+
 typedef struct {
     const vt_task *task;
     const vt_model *model;
     vt_backend *backend;
+    vt_rollout_place place;
     int tensor_count;                       /* of a sample */
     vt_tensor_spec specs[VT_BATCH_TENSORS]; /* of a sample's tensors, as this rank has them */
     int64_t first_row;                      /* of this rank's rows of the fields */
@@ -19,12 +25,18 @@ typedef struct {
     int64_t steps, step;                       /* how many there are, and the current one: 0, 1, … */
     vt_model_tensor tensors[VT_BATCH_TENSORS]; /* of that step */
     vt_model_tensor *pieces;                   /* [times of the input + 1]: what the input consists of */
-    float **states, **gradients; /* [steps - 1]: what steps 0, 1, … predicted, and the gradients of that */
+    /* [steps - 1]: what steps 0, 1, … predicted, and the gradients of that; NULL: not needed in this place */
+    float **states, **gradients;
 } vt_rollout;
 
-/* For rollouts of up to `most` steps of samples of these tensors, by a model whose rank has the rows `rows`. */
+/* Does training need the input that was read, in this place? */
+bool vt_rollout_reads_input(const vt_config *config, vt_rollout_place place);
+
+/* For rollouts of up to `most` steps of samples of these tensors, by a model whose rank has the rows `rows`. On the
+ * first and the last place the states and gradients of all steps are kept, as far as they are needed there. */
 vt_status vt_rollout_open(const vt_task *task, const vt_model *model, vt_backend *backend, int tensor_count,
-                          const vt_tensor_spec *specs, vt_span rows, int64_t most, vt_rollout **rollout);
+                          const vt_tensor_spec *specs, vt_span rows, int64_t most, vt_rollout_place place,
+                          vt_rollout **rollout);
 void vt_rollout_close(vt_rollout **rollout);
 
 /* Begins with step 0 of `steps`, for the samples first … first + pass->batch - 1 of the batch. Pushes on the arena what
@@ -38,8 +50,15 @@ void vt_rollout_step(vt_rollout *rollout, int64_t step);
 vt_matrix vt_rollout_state(const vt_rollout *rollout, const vt_pass *pass, vt_matrix output);
 vt_matrix vt_rollout_target(const vt_rollout *rollout, const vt_pass *pass);
 
-/* Keeps the state that the current step predicts, as input of later steps. */
-void vt_rollout_keep(const vt_rollout *rollout, const vt_pass *pass, vt_matrix state);
+/* Keeps the state that the current step predicts, as input of later steps, and returns its fields. Pushes on the
+ * arena. */
+vt_matrix vt_rollout_keep(const vt_rollout *rollout, const vt_pass *pass, vt_matrix state);
+
+/* The fields that step `step` predicted, or their gradients: [samples and channels, plane]. */
+vt_matrix vt_rollout_fields(const vt_rollout *rollout, const vt_pass *pass, float *fields);
+
+/* gradients[step] += what the other end of a pipeline found. */
+void vt_rollout_add_gradient(const vt_rollout *rollout, const vt_pass *pass, int64_t step, vt_matrix found);
 
 /* dstate: the gradient of the current step's loss with respect to its state; float32. Adds the gradients of later
  * steps' losses. With predict: tendency the state is also the input's newest state plus a change: that state's gradient

@@ -24,7 +24,8 @@ static void add_scores(vt_trainer *trainer, vt_micro_batch *samples, vt_matrix p
 static vt_micro_batch *predict(vt_trainer *trainer, const vt_batch *batch, int64_t first, int64_t count)
 {
     vt_micro_batch *samples = vt_micro_batch_take(trainer, batch, 0, first, count, false);
-    vt_stage_begin(&trainer->stage, trainer->steps_started, 1, vt_pass_rows(&samples->pass), false, NULL);
+    const vt_step_counts once = {.micro_batches = 1, .forwards = 1};
+    vt_stage_begin(&trainer->stage, trainer->steps_started, &once, vt_pass_rows(&samples->pass), NULL);
     vt_micro_batch_predict(trainer, samples);
     return samples;
 }
@@ -34,8 +35,8 @@ static void evaluate_micro_batch(vt_trainer *trainer, const vt_batch *batch, int
 {
     vt_task *task = trainer->task;
     vt_micro_batch *samples = predict(trainer, batch, first, count);
-    if (trainer->stage.is_last) add_scores(trainer, samples, samples->prediction, &evaluation->model);
-    if (trainer->stage.is_last && evaluation->has_baseline && task->kind->baseline != NULL)
+    if (trainer->stage.place.is_last) add_scores(trainer, samples, samples->prediction, &evaluation->model);
+    if (trainer->stage.place.is_last && evaluation->has_baseline && task->kind->baseline != NULL)
         add_scores(trainer, samples, task->kind->baseline(task, &samples->pass, samples->rollout->tensors),
                    &evaluation->baseline);
     vt_micro_batch_release(samples);
@@ -63,7 +64,7 @@ done:
 /* Asks for all parameters: other ranks need this one's part of them. */
 static void visit(const vt_trainer *trainer)
 {
-    vt_model_visit(trainer->model, trainer->in_flight[0].saved);
+    vt_model_visit(trainer->model, trainer->rooms[0].saved);
 }
 
 /* The batch's part of the loss, since it was `before`, becomes its mean, and counts as one. */
@@ -161,12 +162,12 @@ static vt_status forecast_own(vt_trainer *trainer, const vt_batch *batch, vt_pic
     vt_stage_finish(&trainer->stage);
     const vt_matrix rows[2] = {samples->prediction, samples->target};
     float *const fields[2] = {prediction, target};
-    for (int i = 0; i < 2 && trainer->stage.is_last; i++) {
-        const size_t mark = samples->arena.used;
+    for (int i = 0; i < 2 && trainer->stage.place.is_last; i++) {
+        const size_t mark = samples->pass.arena->used;
         vt_matrix whole = restore(trainer, samples, rows[i]);
         backend->copy_to_host(backend, fields[i], whole.data + part.field * whole.stride + part.first,
                               (size_t)(part.height * part.width) * sizeof(float));
-        vt_arena_pop(&samples->arena, mark);
+        vt_arena_pop(samples->pass.arena, mark);
     }
     vt_micro_batch_release(samples);
     return backend->check(backend);
@@ -178,7 +179,7 @@ vt_status vt_step_forecast(vt_trainer *trainer, const vt_batch *batch, vt_pictur
     const vt_status status = forecast_own(trainer, batch, part, prediction, target);
     const vt_layout *layout = vt_world_layout(trainer->world);
     const size_t bytes = (size_t)(part.height * part.width) * sizeof(float);
-    if (trainer->stage.is_last && trainer->stage.is_first) return status;
+    if (trainer->stage.place.is_last && trainer->stage.place.is_first) return status;
     int *stages = vt_allocate((size_t)layout->ranks, sizeof *stages, "a picture");
     const int last = stages[vt_layout_members(layout, 0, VT_AXES(VT_AXIS_PIPELINE), stages) - 1];
     vt_group *everyone = vt_world_everyone(trainer->world);
@@ -205,12 +206,13 @@ vt_status vt_step_predict(vt_trainer *trainer, const float *input, const float *
     const vt_batch batch = {.sample_count = count, .global_count = count, .tensors = {input, NULL, forcings}};
     const vt_batch here = vt_batch_upload(trainer, &batch);
     const int64_t parts = parts_of(trainer, count), each = count / parts;
+    const vt_step_counts forwards = {.micro_batches = parts, .forwards = parts};
     for (int64_t part = 0; part < parts; part++) {
         vt_micro_batch *samples = vt_micro_batch_take(trainer, &here, 0, part * each, each, false);
         if (part == 0)
-            vt_stage_begin(&trainer->stage, trainer->steps_started, parts, vt_pass_rows(&samples->pass), false, NULL);
+            vt_stage_begin(&trainer->stage, trainer->steps_started, &forwards, vt_pass_rows(&samples->pass), NULL);
         const vt_matrix state = vt_micro_batch_state(trainer, samples);
-        if (trainer->stage.is_last) {
+        if (trainer->stage.place.is_last) {
             const vt_matrix whole = restore(trainer, samples, state);
             const int64_t numbers = whole.rows * whole.columns;
             backend->copy_to_host(backend, fields + part * numbers, whole.data, (size_t)numbers * sizeof(float));

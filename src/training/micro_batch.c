@@ -23,23 +23,22 @@ vt_batch vt_batch_upload(vt_trainer *trainer, const vt_batch *batch)
     return here;
 }
 
-/* The micro-batch `index` that is in flight; -1: a free place for one. */
-vt_micro_batch *vt_micro_batch_in_flight(vt_trainer *trainer, int64_t index)
+vt_micro_batch *vt_micro_batch_find(vt_trainer *trainer, int64_t index)
 {
-    int64_t i = 0;
-    while (i < trainer->most_in_flight && trainer->in_flight[i].index != index) i++;
-    VT_ASSERT(i < trainer->most_in_flight);
-    return &trainer->in_flight[i];
+    for (int64_t i = 0; i < trainer->micro_batch_count; i++)
+        if (trainer->micro_batches[i].index == index) return &trainer->micro_batches[i];
+    return NULL;
 }
 
 vt_micro_batch *vt_micro_batch_take(vt_trainer *trainer, const vt_batch *batch, int64_t index, int64_t first,
                                     int64_t count, bool training)
 {
     const vt_config *config = trainer->config;
-    vt_micro_batch *samples = vt_micro_batch_in_flight(trainer, -1);
+    vt_micro_batch *samples = vt_micro_batch_find(trainer, -1);
+    VT_ASSERT(samples != NULL);
     samples->index = index;
     samples->pass = (vt_pass){.backend = trainer->backend,
-                              .arena = &samples->arena,
+                              .arena = &samples->shared,
                               .parallel = trainer->parallel,
                               .batch = count,
                               .type = vt_trainer_type(config),
@@ -50,18 +49,32 @@ vt_micro_batch *vt_micro_batch_take(vt_trainer *trainer, const vt_batch *batch, 
                               .step = &vt_optimizer_state(trainer->optimizer)->step,
                               .first_sample = (uint32_t)(batch->first_in_batch + first)};
     vt_rollout_begin(samples->rollout, &samples->pass, batch, first, training && batch->steps > 1 ? batch->steps : 1);
-    samples->shared = samples->arena.used;
+    vt_micro_batch_step(trainer, samples, 0);
     return samples;
 }
 
 void vt_micro_batch_release(vt_micro_batch *samples)
 {
-    vt_arena_pop(&samples->arena, 0);
+    vt_micro_batch_end_step(samples);
+    vt_arena_pop(&samples->shared, 0);
     samples->index = -1;
 }
 
-void vt_micro_batch_step(vt_micro_batch *samples, int64_t step)
+void vt_micro_batch_end_step(vt_micro_batch *samples)
 {
+    if (samples->room == NULL) return;
+    vt_arena_pop(&samples->room->arena, 0);
+    samples->room->is_taken = false;
+    samples->room = NULL;
+}
+
+void vt_micro_batch_step(vt_trainer *trainer, vt_micro_batch *samples, int64_t step)
+{
+    for (int64_t i = 0; i < trainer->room_count && samples->room == NULL; i++)
+        if (!trainer->rooms[i].is_taken) samples->room = &trainer->rooms[i];
+    VT_ASSERT(samples->room != NULL);
+    samples->room->is_taken = true;
+    samples->pass.arena = &samples->room->arena;
     samples->pass.rollout_step = (uint32_t)step;
     vt_rollout_step(samples->rollout, step);
 }
@@ -72,8 +85,8 @@ vt_matrix vt_micro_batch_state(vt_trainer *trainer, const vt_micro_batch *sample
     const vt_pass *pass = &samples->pass;
     const vt_rollout *rollout = samples->rollout;
     const vt_matrix in = vt_stage_take_stream(stage, pass);
-    const vt_matrix out = vt_model_forward(trainer->model, pass, rollout->tensors, in, samples->saved);
-    if (stage->is_last) return vt_rollout_state(rollout, pass, out);
+    const vt_matrix out = vt_model_forward(trainer->model, pass, rollout->tensors, in, samples->room->saved);
+    if (stage->place.is_last) return vt_rollout_state(rollout, pass, out);
     vt_stage_pass_stream(stage, out);
     return (vt_matrix){0};
 }
@@ -81,7 +94,7 @@ vt_matrix vt_micro_batch_state(vt_trainer *trainer, const vt_micro_batch *sample
 void vt_micro_batch_predict(vt_trainer *trainer, vt_micro_batch *samples)
 {
     samples->prediction = vt_micro_batch_state(trainer, samples);
-    if (trainer->stage.is_last) samples->target = vt_rollout_target(samples->rollout, &samples->pass);
+    if (trainer->stage.place.is_last) samples->target = vt_rollout_target(samples->rollout, &samples->pass);
 }
 
 /* Those of the current step. */
@@ -119,8 +132,11 @@ void vt_micro_batch_backward(vt_trainer *trainer, vt_micro_batch *samples, float
 {
     vt_pipeline_stage *stage = &trainer->stage;
     const vt_pass *pass = &samples->pass;
+    const vt_rollout *rollout = samples->rollout;
     const vt_matrix dout =
-        stage->is_last ? output_gradient(trainer, samples, scale) : vt_stage_take_gradient(stage, pass);
-    const vt_matrix din = vt_model_backward(trainer->model, pass, samples->rollout->tensors, dout, samples->saved);
+        stage->place.is_last ? output_gradient(trainer, samples, scale) : vt_stage_take_gradient(stage, pass);
+    const vt_matrix din = vt_model_backward(trainer->model, pass, rollout->tensors, dout, samples->room->saved);
     vt_stage_pass_gradient(stage, din);
+    if (stage->place.is_first && rollout->step > 0 && rollout->gradients[rollout->step - 1] != NULL)
+        vt_stage_pass_forecast_gradient(stage, vt_rollout_fields(rollout, pass, rollout->gradients[rollout->step - 1]));
 }

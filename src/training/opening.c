@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "config/stages.h"
 #include "journal/record.h"
 #include "model/split.h"
 #include "training/reader.h"
@@ -87,21 +88,32 @@ static int64_t enough_micro_batches(const vt_config *config)
     return count <= local ? count : 0;
 }
 
+/* Per cent, with so many micro-batches and steps of forecast. */
+static double idle_with(const vt_config *config, int64_t parts, int64_t rollout)
+{
+    vt_step_shape shape = vt_schedule_shape(config, 0, rollout);
+    shape.micro_batches = parts;
+    return 100 * vt_schedule_idle(vt_schedule_of(config), &shape);
+}
+
 static void log_pipeline(const vt_config *config)
 {
     const int64_t stages = config->pipeline_parallel, parts = config->grad_accumulation;
-    const double idle = 100 * vt_schedule_idle(stages, parts);
-    const int64_t enough = enough_micro_batches(config);
+    const int64_t enough = enough_micro_batches(config), rollout = vt_config_longest_rollout(config);
     if (stages == 1) return;
+    const double idle = idle_with(config, parts, 1);
     char *schedule = vt_config_value_text(config, "pipeline_schedule");
-    vt_log_info("pipeline: %lld stages, %lld micro-batch%s of %lld sample%s, %s, idle %.1f %% by (p - 1)/(m + p - 1)",
+    char *longest = vt_text_format(rollout > 1 ? "; %.1f %% in rollouts of %lld steps" : "",
+                                   idle_with(config, parts, rollout), (long long)rollout);
+    vt_log_info("pipeline: %lld stages, %lld micro-batch%s of %lld sample%s, %s, idle %.1f %% by (p - 1)/(m + p - 1)%s",
                 (long long)stages, (long long)parts, parts == 1 ? "" : "es", (long long)vt_trainer_micro_batch(config),
-                vt_trainer_micro_batch(config) == 1 ? "" : "s", schedule, idle);
+                vt_trainer_micro_batch(config) == 1 ? "" : "s", schedule, idle, longest);
+    free(longest);
     if (parts < stages && enough > 0)
         vt_log_warning("%lld micro-batch%s (grad_accumulation) for %lld stages: each stage idles %.1f %% of the time; "
                        "--grad_accumulation=%lld leaves %.1f %%",
                        (long long)parts, parts == 1 ? "" : "es", (long long)stages, idle, (long long)enough,
-                       100 * vt_schedule_idle(stages, enough));
+                       idle_with(config, enough, 1));
     else if (parts < stages)
         vt_log_warning(
             "%lld micro-batch%s (grad_accumulation) for %lld stages: each stage idles %.1f %% of the time; a "

@@ -140,16 +140,18 @@ vt_status vt_plan_make(const vt_config *config, const vt_plan_options *options, 
     VT_TRY(vt_world_open_dry(config, options->rank, (int)config->ranks, options->node_of, &world));
     VT_TRY(vt_task_open(config, NULL, NULL, &task));
     const vt_trainer_options built = {.world = world, .task = task, .steps = 1, .schedule = options->schedule};
-    VT_TRY(vt_trainer_build(&own, &built, dry, SIZE_MAX, &trainer));
+    VT_TRY(vt_trainer_build(&own, &built, dry, (vt_arena_sizes){SIZE_MAX, SIZE_MAX}, &trainer));
     VT_TRY(plan_work(trainer, &own, plan));
     vt_step_evaluation_open(trainer, true, &evaluation);
     VT_TRY(vt_step_evaluate(trainer, &batch, &evaluation));
     if (plane > 0) VT_TRY(vt_step_forecast(trainer, &batch, pictured, fields, fields + plane));
     for (int i = 0; i < VT_MEMORY_CATEGORY_COUNT; i++) plan->bytes[i] = vt_backend_dry_count(dry)->bytes[i];
-    plan->arena_bytes = vt_trainer_activation_bytes(trainer);
+    plan->arena_bytes = trainer->rooms[0].arena.peak;
+    plan->shared_bytes = trainer->micro_batches[0].shared.peak;
     plan->message_bytes =
         options->device_memory ? 0 : vt_world_engine(world)->most_copies + vt_world_engine(world)->hole;
-    plan->bytes[VT_MEMORY_ACTIVATIONS] += (size_t)trainer->most_in_flight * plan->arena_bytes;
+    plan->bytes[VT_MEMORY_ACTIVATIONS] +=
+        (size_t)trainer->room_count * plan->arena_bytes + (size_t)trainer->micro_batch_count * plan->shared_bytes;
     plan->ring_bytes = ring_bytes(trainer);
     if (!options->device_memory) plan->bytes[VT_MEMORY_DATA] += plan->ring_bytes;
 done:

@@ -19,6 +19,7 @@ enum { VT_PLAN_GROUPS = 24 };
 typedef struct {
     size_t bytes[VT_MEMORY_CATEGORY_COUNT];
     size_t arena_bytes;   /* the part of the activations that is the arena of one micro-batch in flight */
+    size_t shared_bytes;  /* that which all steps of forecast of one micro-batch share */
     size_t ring_bytes;    /* the part of the data that is the readers' and the sets', in the host's memory */
     size_t message_bytes; /* not in `bytes`: MPI's own copies of sums over ranks, and the hole they leave; 0 on a GPU */
     double step_flops;

@@ -1,24 +1,89 @@
 #include "training/schedule.h"
 
-/* `first` forwards, then a forward and a backward in turn, then the backwards that are left. */
-static vt_action action_of(int64_t micro_batches, int64_t first, int64_t index)
+static int64_t least(int64_t a, int64_t b)
 {
-    const int64_t turns = 2 * (micro_batches - first), in_turn = index - first;
-    if (index == 2 * micro_batches) return (vt_action){.kind = VT_STEP_ENDS};
-    if (index < first) return (vt_action){VT_FORWARD, index};
-    if (in_turn >= turns) return (vt_action){VT_BACKWARD, index - micro_batches};
-    return in_turn % 2 == 0 ? (vt_action){VT_FORWARD, first + in_turn / 2} : (vt_action){VT_BACKWARD, in_turn / 2};
+    return a < b ? a : b;
+}
+
+static int64_t rollout_of(const vt_step_shape *shape)
+{
+    return shape->rollout > 1 ? shape->rollout : 1;
+}
+
+static int64_t steps_with_backward(const vt_step_shape *shape)
+{
+    return shape->last_alone ? 1 : rollout_of(shape);
+}
+
+/* The micro-batches that take their steps of forecast together. */
+static int64_t together(const vt_step_shape *shape)
+{
+    return shape->stages == 1 && rollout_of(shape) > 1 ? 1 : shape->micro_batches;
+}
+
+/* Does each step of forecast end its backwards before the forwards of the one before it are made again? With fewer
+ * micro-batches than stages that waits less. */
+static bool goes_by_steps(vt_step_schedule *schedule, const vt_step_shape *shape)
+{
+    return schedule == vt_schedule_gpipe || shape->micro_batches < shape->stages;
+}
+
+/* How many messages have come, when stages work in step, before pass `pass` of those whose messages are awaited; of
+ * `all`. */
+static int64_t come_before(const vt_step_shape *shape, int64_t pass, int64_t all)
+{
+    const int64_t come = pass + 1 - least(shape->stages, shape->micro_batches);
+    return come < 0 ? 0 : least(come, all);
+}
+
+/* What happens in place `index` of `passes` forwards and as many backwards: `first` forwards, then a forward and a
+ * backward in turn, then the backwards that are left. *pass: which one. */
+static vt_action_kind turn_of(int64_t passes, int64_t first, int64_t index, int64_t *pass)
+{
+    const int64_t in_turn = index - first, turns = 2 * (passes - first);
+    if (index < first) {
+        *pass = index;
+        return VT_FORWARD;
+    }
+    const bool is_forward = in_turn < turns && in_turn % 2 == 0;
+    *pass = is_forward ? first + in_turn / 2 : in_turn < turns ? in_turn / 2 : index - passes;
+    return is_forward ? VT_FORWARD : VT_BACKWARD;
+}
+
+/* `ahead`: forwards before the first backward, at most. */
+static vt_action action_of(vt_step_schedule *schedule, const vt_step_shape *shape, int64_t ahead, int64_t index)
+{
+    const int64_t group = together(shape), steps = rollout_of(shape), behind = steps_with_backward(shape) * group;
+    const int64_t predicted = (steps - 1) * group, passes = goes_by_steps(schedule, shape) ? group : behind;
+    const int64_t length = predicted + 2 * behind, first_of_group = index / length * group;
+    const bool is_first = shape->stages > 1 && shape->stage == 0;
+    const bool is_last = shape->stages > 1 && shape->stage + 1 == shape->stages;
+    int64_t pass = index % length;
+    vt_action action = {.kind = VT_PREDICT, .step = pass / group};
+    if (first_of_group >= shape->micro_batches) return (vt_action){.kind = VT_STEP_ENDS};
+    if (pass < predicted) {
+        if (is_first) action.taken = come_before(shape, pass, predicted);
+    } else {
+        const int64_t place = pass - predicted, round = place / (2 * passes) * passes;
+        action.kind = turn_of(passes, least(ahead, group - 1), place % (2 * passes), &pass);
+        pass += round;
+        action.step = steps - 1 - pass / group;
+        if (is_first) action.taken = come_before(shape, predicted + pass, predicted);
+        if (is_last && action.kind == VT_BACKWARD) action.taken = come_before(shape, pass, behind - group);
+        if (is_last && action.taken < round) action.taken = round;
+    }
+    action.micro_batch = first_of_group + pass % group;
+    return action;
 }
 
 vt_action vt_schedule_1f1b(const vt_step_shape *shape, int64_t index)
 {
-    const int64_t behind = shape->stages - 1 - shape->stage;
-    return action_of(shape->micro_batches, behind < shape->micro_batches ? behind : shape->micro_batches, index);
+    return action_of(vt_schedule_1f1b, shape, shape->stages - 1 - shape->stage, index);
 }
 
 vt_action vt_schedule_gpipe(const vt_step_shape *shape, int64_t index)
 {
-    return action_of(shape->micro_batches, shape->micro_batches, index);
+    return action_of(vt_schedule_gpipe, shape, shape->micro_batches, index);
 }
 
 vt_step_schedule *vt_schedule_of(const vt_config *config)
@@ -27,18 +92,65 @@ vt_step_schedule *vt_schedule_of(const vt_config *config)
     return keeps_all ? vt_schedule_gpipe : vt_schedule_1f1b;
 }
 
+vt_step_shape vt_schedule_shape(const vt_config *config, int64_t stage, int64_t rollout)
+{
+    return (vt_step_shape){.stages = config->pipeline_parallel,
+                           .stage = stage,
+                           .micro_batches = config->grad_accumulation,
+                           .rollout = rollout,
+                           .last_alone = config->rollout_gradient == VT_ROLLOUT_GRADIENT_LAST};
+}
+
+vt_step_counts vt_schedule_counts(const vt_step_shape *shape)
+{
+    const int64_t count = shape->micro_batches, steps = rollout_of(shape), backwards = steps_with_backward(shape);
+    return (vt_step_counts){.micro_batches = count,
+                            .forwards = (steps - 1 + backwards) * count,
+                            .backwards = backwards * count,
+                            .forecasts = (steps - 1) * count,
+                            .gradients = (backwards - 1) * count};
+}
+
+vt_action vt_schedule_forecast(const vt_step_shape *shape, int64_t index)
+{
+    return (vt_action){VT_PREDICT, index % shape->micro_batches, index / shape->micro_batches, 0};
+}
+
+vt_action vt_schedule_gradient(const vt_step_shape *shape, int64_t index)
+{
+    return (vt_action){VT_BACKWARD, index % shape->micro_batches, rollout_of(shape) - 2 - index / shape->micro_batches,
+                       0};
+}
+
 int64_t vt_schedule_in_flight(vt_step_schedule *schedule, const vt_step_shape *shape)
 {
     int64_t flying = 0, most = 0;
     vt_action action;
     for (int64_t i = 0; (action = schedule(shape, i)).kind != VT_STEP_ENDS; i++) {
-        flying += action.kind == VT_FORWARD ? 1 : -1;
+        flying += action.kind == VT_BACKWARD ? -1 : action.kind == VT_FORWARD;
         if (flying > most) most = flying;
     }
     return most;
 }
 
-double vt_schedule_idle(int64_t stages, int64_t micro_batches)
+int64_t vt_schedule_begun(vt_step_schedule *schedule, const vt_step_shape *shape)
 {
-    return (double)(stages - 1) / (double)(micro_batches + stages - 1);
+    return rollout_of(shape) > 1 ? together(shape) : vt_schedule_in_flight(schedule, shape);
+}
+
+double vt_schedule_bubble(vt_step_schedule *schedule, const vt_step_shape *shape)
+{
+    enum { FORWARD = 1, PAIR = 3 }; /* the time of a forward; that of a forward and its backward */
+    const double stages = (double)shape->stages, parts = (double)shape->micro_batches;
+    const double more = (double)(rollout_of(shape) - 1), again = (double)(steps_with_backward(shape) - 1);
+    const double pairs = goes_by_steps(schedule, shape) ? parts + stages - 1 : parts; /* of one more step of forecast */
+    const double length = PAIR * (parts + stages - 1 + again * pairs) + FORWARD * more * fmax(parts, stages);
+    const double own = PAIR * (1 + again) + FORWARD * more; /* of a micro-batch */
+    return shape->stages == 1 ? 0 : length / own - parts;
+}
+
+double vt_schedule_idle(vt_step_schedule *schedule, const vt_step_shape *shape)
+{
+    const double bubble = vt_schedule_bubble(schedule, shape);
+    return bubble / ((double)shape->micro_batches + bubble);
 }

@@ -1,26 +1,44 @@
 /* The schedule of a step: in which order a stage of a pipeline makes the forward and backward passes of the step's
  * micro-batches. One rank with the whole model is a pipeline of one stage. Backwards run in the order 0, 1, … in every
- * schedule, so that gradients are added up alike. */
+ * schedule, so that gradients are added up alike.
+ *
+ * Trained over several steps of forecast (rollout), a micro-batch goes through the stages once for each of them: what
+ * the last stage predicts goes back to the first, as its next input, and in backward the gradient of that input goes
+ * from the first stage to the last. All micro-batches make the first step of forecast, then all the second, and so on,
+ * so that no stage waits as long as there are as many of them as stages. Backward begins with the last step of
+ * forecast; that of an earlier one computes its forward again. On one stage a micro-batch's backwards end before the
+ * next one begins. */
 #ifndef VT_TRAINING_SCHEDULE_H
 #define VT_TRAINING_SCHEDULE_H
 
 #include "config/config.h"
 
-typedef enum { VT_STEP_ENDS, VT_FORWARD, VT_BACKWARD } vt_action_kind;
+typedef enum {
+    VT_STEP_ENDS,
+    VT_PREDICT, /* a forward of which the prediction alone is kept */
+    VT_FORWARD, /* one of which backward's needs are kept */
+    VT_BACKWARD
+} vt_action_kind;
 
 typedef struct {
     vt_action_kind kind;
     int64_t micro_batch; /* 0, 1, … */
+    int64_t step;        /* of the forecast: 0, 1, … */
+    /* Of the messages between the ends of the pipeline, so many have to be taken before: forecasts on the first stage,
+     * gradients on the last, in the order of the passes that they come from. All are taken as soon as the order allows,
+     * since a stage whose last message is still on its way can't go on. */
+    int64_t taken;
 } vt_action;
 
 /* What the order depends on. */
 typedef struct {
     int64_t stages, stage; /* how many there are, and which one this is */
     int64_t micro_batches;
+    int64_t rollout; /* steps of forecast; 0: 1 */
+    bool last_alone; /* only the last of them has a backward (rollout_gradient: last) */
 } vt_step_shape;
 
-/* Action `index` (0, 1, …) of a step; VT_STEP_ENDS behind the last one. Each micro-batch has one forward, and one
- * backward after it. */
+/* Action `index` (0, 1, …) of a step; VT_STEP_ENDS behind the last one. */
 typedef vt_action vt_step_schedule(const vt_step_shape *shape, int64_t index);
 
 /* 1F1B (Narayanan et al. 2021, "PipeDream-flush"): a stage makes as many forwards as there are stages behind it, then
@@ -28,16 +46,37 @@ typedef vt_action vt_step_schedule(const vt_step_shape *shape, int64_t index);
  * backward. */
 vt_step_schedule vt_schedule_1f1b;
 
-/* All forwards, then all backwards (Huang et al. 2019, "GPipe"). */
+/* All forwards, then all backwards (Huang et al. 2019, "GPipe"); of a rollout, for each step of forecast. */
 vt_step_schedule vt_schedule_gpipe;
 
 /* The one that the configuration chooses. */
 vt_step_schedule *vt_schedule_of(const vt_config *config);
 
+/* The shape of a step over `rollout` steps of forecast; of this stage. */
+vt_step_shape vt_schedule_shape(const vt_config *config, int64_t stage, int64_t rollout);
+
+/* How many passes a stage makes, and how many messages go from the last stage to the first, and back. */
+typedef struct {
+    int64_t micro_batches, forwards, backwards, forecasts, gradients;
+} vt_step_counts;
+
+vt_step_counts vt_schedule_counts(const vt_step_shape *shape);
+
+/* The micro-batch and step of forecast whose prediction is message `index` (0, 1, …) of the forecasts, or whose
+ * gradient is that of the gradients. */
+vt_action vt_schedule_forecast(const vt_step_shape *shape, int64_t index);
+vt_action vt_schedule_gradient(const vt_step_shape *shape, int64_t index);
+
 /* How many micro-batches are in flight at once, at most: between their forward and the end of their backward. */
 int64_t vt_schedule_in_flight(vt_step_schedule *schedule, const vt_step_shape *shape);
 
-/* The part of a step in which a stage waits, if all stages take equally long. */
-double vt_schedule_idle(int64_t stages, int64_t micro_batches);
+/* How many are at once between their first pass and their last. */
+int64_t vt_schedule_begun(vt_step_schedule *schedule, const vt_step_shape *shape);
+
+/* How long a stage waits in a step, in the time that all passes of one micro-batch take it, if all stages take equally
+ * long and a backward takes as long as two forwards: stages - 1 without a rollout. And the part of the step that this
+ * is. */
+double vt_schedule_bubble(vt_step_schedule *schedule, const vt_step_shape *shape);
+double vt_schedule_idle(vt_step_schedule *schedule, const vt_step_shape *shape);
 
 #endif

@@ -45,49 +45,69 @@ static void add_losses(vt_trainer *trainer, vt_micro_batch *samples, float *loss
     if (!is_first) backend->residual_add(backend, sum, own, &none, sum);
 }
 
-/* Forward and losses of a micro-batch, which then is in flight. A rollout goes from its first step to its last, whose
- * activations alone are kept. */
-static void forward(vt_trainer *trainer, const vt_batch *batch, int64_t index)
+/* Of a rollout: what the other end of the pipeline has sent, until `count` messages are there. */
+static void take_messages(vt_trainer *trainer, const vt_pass *pass, int64_t count)
 {
-    const int64_t count = batch->sample_count / trainer->config->grad_accumulation, first = index * count;
+    vt_pipeline_stage *stage = &trainer->stage;
+    const vt_step_shape *shape = &trainer->shape;
+    for (; stage->taken < count; stage->taken++) {
+        const vt_action made = stage->place.is_first ? vt_schedule_forecast(shape, stage->taken)
+                                                     : vt_schedule_gradient(shape, stage->taken);
+        const vt_rollout *rollout = vt_micro_batch_find(trainer, made.micro_batch)->rollout;
+        if (stage->place.is_first) {
+            vt_stage_take_forecast(stage, vt_rollout_fields(rollout, pass, rollout->states[made.step]));
+            continue;
+        }
+        const size_t mark = pass->arena->used;
+        const vt_matrix like = vt_rollout_fields(rollout, pass, NULL);
+        const vt_matrix found = vt_pass_push_wide(pass, like.rows, like.columns);
+        vt_stage_take_forecast_gradient(stage, found);
+        vt_rollout_add_gradient(rollout, pass, made.step, found);
+        vt_arena_pop(pass->arena, mark);
+    }
+}
+
+/* A step of forecast of a micro-batch, and its losses when it is made for the first time. */
+static void forward(vt_trainer *trainer, const vt_batch *batch, const vt_action *action)
+{
+    const int64_t index = action->micro_batch, count = batch->sample_count / trainer->config->grad_accumulation;
+    const bool is_first_time = action->kind == VT_PREDICT || action->step + 1 == trainer->shape.rollout;
     vt_range_begin("forward");
-    vt_micro_batch *samples = vt_micro_batch_take(trainer, batch, index, first, count, true);
-    const int64_t steps = samples->rollout->steps;
-    for (int64_t step = 0; step < steps; step++) {
-        const bool is_last = step + 1 == steps;
-        vt_micro_batch_step(samples, step);
-        vt_micro_batch_predict(trainer, samples);
-        if (trainer->stage.is_last && (is_last || !only_last_counts(trainer)))
-            add_losses(trainer, samples, trainer->losses + first);
-        if (is_last) break;
-        vt_rollout_keep(samples->rollout, &samples->pass, samples->prediction);
-        vt_arena_pop(&samples->arena, samples->shared);
+    vt_micro_batch *samples = vt_micro_batch_find(trainer, index);
+    if (samples == NULL) samples = vt_micro_batch_take(trainer, batch, index, index * count, count, true);
+    vt_micro_batch_step(trainer, samples, action->step);
+    take_messages(trainer, &samples->pass, action->taken);
+    vt_micro_batch_predict(trainer, samples);
+    if (trainer->stage.place.is_last && is_first_time && !(only_last_counts(trainer) && action->kind == VT_PREDICT))
+        add_losses(trainer, samples, trainer->losses + index * count);
+    if (action->kind == VT_PREDICT) {
+        if (trainer->stage.place.is_last)
+            vt_stage_pass_forecast(&trainer->stage,
+                                   vt_rollout_keep(samples->rollout, &samples->pass, samples->prediction));
+        vt_micro_batch_end_step(samples);
     }
     vt_range_end();
     vt_stage_note(&trainer->stage, "forward", index);
     charge_time(trainer, &trainer->times.forward);
 }
 
-/* Adds the micro-batch's gradients and ends its flight. A rollout goes from its last step to its first; the activations
- * of all but the last step are computed again. `last`: this is the training step's last micro-batch. */
-static void backward(vt_trainer *trainer, const vt_batch *batch, int64_t index, bool last)
+/* Adds the gradients of a micro-batch's step of forecast, whose activations then go. `last`: this is the training
+ * step's last backward. */
+static void backward(vt_trainer *trainer, const vt_batch *batch, const vt_action *action, bool last)
 {
-    vt_micro_batch *samples = vt_micro_batch_in_flight(trainer, index);
-    const int64_t steps = samples->rollout->steps, first = only_last_counts(trainer) ? steps - 1 : 0;
-    const float scale = 1.0f / (float)(batch->global_count * (steps - first));
+    vt_micro_batch *samples = vt_micro_batch_find(trainer, action->micro_batch);
+    const int64_t rollout = trainer->shape.rollout, first = only_last_counts(trainer) ? rollout - 1 : 0;
+    const float scale = 1.0f / (float)(batch->global_count * (rollout - first));
     vt_range_begin("backward");
-    for (int64_t step = steps - 1; step >= first; step--) {
-        vt_gradient_sync_begin(trainer->sync, trainer->steps_started, last && step == first);
-        if (step + 1 < steps) {
-            vt_micro_batch_step(samples, step);
-            vt_micro_batch_predict(trainer, samples);
-        }
-        vt_micro_batch_backward(trainer, samples, scale);
-        if (step > first) vt_arena_pop(&samples->arena, samples->shared);
-    }
-    vt_stage_note(&trainer->stage, "backward", index);
+    take_messages(trainer, &samples->pass, action->taken);
+    vt_gradient_sync_begin(trainer->sync, trainer->steps_started, last);
+    vt_micro_batch_backward(trainer, samples, scale);
+    vt_stage_note(&trainer->stage, "backward", action->micro_batch);
     charge_time(trainer, &trainer->times.backward);
-    vt_micro_batch_release(samples);
+    if (action->step > first)
+        vt_micro_batch_end_step(samples);
+    else
+        vt_micro_batch_release(samples);
     vt_range_end();
 }
 
@@ -101,20 +121,21 @@ static int64_t stream_rows(const vt_trainer *trainer)
 static void step_body(vt_trainer *trainer, const vt_batch *batch)
 {
     const vt_step_shape *shape = &trainer->shape;
-    int64_t left = shape->micro_batches; /* whose backward is still to come */
+    const vt_step_counts counts = vt_schedule_counts(shape);
+    int64_t left = counts.backwards; /* that are still to come */
     vt_action action;
     charge_time(trainer, NULL);
     vt_gradient_sync_begin(trainer->sync, trainer->steps_started, false);
     trainer->backend->zero(trainer->backend, vt_parameters_gradients(trainer->parameters),
                            (size_t)vt_parameters_block_elements(trainer->parameters, VT_BLOCK_GRADIENTS) *
                                sizeof(float));
-    vt_stage_begin(&trainer->stage, trainer->steps_started + 1, shape->micro_batches, stream_rows(trainer), true,
+    vt_stage_begin(&trainer->stage, trainer->steps_started + 1, &counts, stream_rows(trainer),
                    vt_gradient_sync_rows(trainer->sync));
     for (int64_t i = 0; (action = trainer->schedule(shape, i)).kind != VT_STEP_ENDS; i++) {
-        if (action.kind == VT_FORWARD)
-            forward(trainer, batch, action.micro_batch);
+        if (action.kind == VT_BACKWARD)
+            backward(trainer, batch, &action, --left == 0);
         else
-            backward(trainer, batch, action.micro_batch, --left == 0);
+            forward(trainer, batch, &action);
     }
     vt_stage_finish(&trainer->stage);
     vt_gradient_sync_finish(trainer->sync);
@@ -184,9 +205,10 @@ vt_status vt_step_start(vt_trainer *trainer, const vt_batch *batch)
     started->index = trainer->steps_started;
     started->sample_count = batch->sample_count;
     started->global_count = batch->global_count;
-    started->terms = batch->steps > 1 && !only_last_counts(trainer) ? batch->steps : 1;
-    trainer->record_anew = trainer->record_anew || batch->steps != trainer->rollout;
-    trainer->rollout = batch->steps;
+    const int64_t rollout = batch->steps > 1 ? batch->steps : 1;
+    trainer->record_anew = trainer->record_anew || rollout != trainer->shape.rollout;
+    trainer->shape.rollout = rollout;
+    started->terms = only_last_counts(trainer) ? 1 : rollout;
     started->source = batch->source;
     started->learning_rate = vt_trainer_learning_rate(trainer, trainer->steps_started);
     for (int64_t i = 0; i < batch->sample_count; i++) started->samples[i] = batch->samples ? batch->samples[i] : -1;

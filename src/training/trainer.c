@@ -49,25 +49,31 @@ done:
     return status;
 }
 
-/* Room for as many micro-batches as the schedule has in flight at once. */
-static vt_status take_flight_memory(vt_trainer *trainer, vt_span rows, size_t arena_bytes)
+/* Room for as many micro-batches as the schedule has at once. */
+static vt_status take_micro_batch_memory(vt_trainer *trainer, vt_span rows, vt_arena_sizes sizes)
 {
     vt_status status = VT_OK;
     vt_backend *backend = trainer->backend;
     const int64_t most = vt_config_longest_rollout(trainer->config), micro = vt_trainer_micro_batch(trainer->config);
     const size_t sums = (size_t)(most * micro * trainer->loss->sums) * sizeof(double);
-    trainer->most_in_flight = vt_schedule_in_flight(trainer->schedule, &trainer->shape);
-    trainer->in_flight = vt_allocate((size_t)trainer->most_in_flight, sizeof *trainer->in_flight, "the trainer");
-    for (int64_t i = 0; i < trainer->most_in_flight; i++) {
-        vt_micro_batch *micro_batch = &trainer->in_flight[i];
+    trainer->room_count = vt_schedule_in_flight(trainer->schedule, &trainer->shape);
+    trainer->rooms = vt_allocate((size_t)trainer->room_count, sizeof *trainer->rooms, "the trainer");
+    for (int64_t i = 0; i < trainer->room_count; i++) {
+        vt_saved_open(trainer->model, vt_model_units(trainer->model), &trainer->rooms[i].saved);
+        VT_TRY(vt_arena_open(backend, sizes.room, &trainer->rooms[i].arena));
+    }
+    trainer->micro_batch_count = vt_schedule_begun(trainer->schedule, &trainer->shape);
+    trainer->micro_batches =
+        vt_allocate((size_t)trainer->micro_batch_count, sizeof *trainer->micro_batches, "the trainer");
+    for (int64_t i = 0; i < trainer->micro_batch_count; i++) {
+        vt_micro_batch *micro_batch = &trainer->micro_batches[i];
         void *memory = NULL;
         micro_batch->index = -1;
-        vt_saved_open(trainer->model, vt_model_units(trainer->model), &micro_batch->saved);
         VT_TRY(vt_rollout_open(trainer->task, trainer->model, backend, trainer->tensor_count, trainer->specs, rows,
-                               most, &micro_batch->rollout));
+                               most, trainer->stage.place, &micro_batch->rollout));
         VT_TRY(backend->allocate(backend, VT_MEMORY_DATA, sums, &memory));
         micro_batch->loss_sums = memory;
-        VT_TRY(vt_arena_open(backend, arena_bytes, &micro_batch->arena));
+        VT_TRY(vt_arena_open(backend, sizes.shared, &micro_batch->shared));
     }
 done:
     return status;
@@ -78,7 +84,7 @@ static vt_status take_loss_weights(vt_trainer *trainer)
 {
     vt_status status = VT_OK;
     vt_backend *backend = trainer->backend;
-    vt_arena *arena = &trainer->in_flight[0].arena;
+    vt_arena *arena = &trainer->rooms[0].arena;
     const vt_pass pass = {.backend = backend, .arena = arena, .parallel = trainer->parallel, .batch = 1};
     void *memory = NULL;
     if (trainer->task->kind->weigh == NULL) return VT_OK;
@@ -93,8 +99,17 @@ done:
     return status;
 }
 
+/* Of a micro-batch's predicted fields, if they are the input of a next step. */
+static int64_t forecast_numbers(const vt_trainer *trainer)
+{
+    const vt_tensor_spec *input = &trainer->specs[VT_TENSOR_INPUT];
+    if (vt_config_longest_rollout(trainer->config) == 1) return 0;
+    return vt_trainer_micro_batch(trainer->config) * trainer->task->normalisation[VT_TENSOR_TARGET].count *
+           (vt_tensor_values(input) / input->shape[0]);
+}
+
 vt_status vt_trainer_build(const vt_config *config, const vt_trainer_options *options, vt_backend *backend,
-                           size_t arena_bytes, vt_trainer **result)
+                           vt_arena_sizes sizes, vt_trainer **result)
 {
     vt_status status = VT_OK;
     vt_world *world = options->world;
@@ -107,9 +122,8 @@ vt_status vt_trainer_build(const vt_config *config, const vt_trainer_options *op
     trainer->task = options->task;
     vt_parameters_storage storage;
     trainer->schedule = options->schedule != NULL ? options->schedule : vt_schedule_of(config);
-    trainer->shape = (vt_step_shape){.stages = config->pipeline_parallel,
-                                     .stage = vt_world_coordinate(world, VT_AXIS_PIPELINE),
-                                     .micro_batches = config->grad_accumulation};
+    trainer->shape =
+        vt_schedule_shape(config, vt_world_coordinate(world, VT_AXIS_PIPELINE), vt_config_longest_rollout(config));
     trainer->length = (vt_schedule_length){options->steps, options->steps_per_epoch};
     VT_TRY(vt_model_check(config, backend));
     VT_TRY(vt_parallel_open(config, world, backend, model->tokens(config), &trainer->parallel));
@@ -125,9 +139,9 @@ vt_status vt_trainer_build(const vt_config *config, const vt_trainer_options *op
     VT_TRY(trainer->task->kind->place(trainer->task, backend, trainer->model, rows, vt_trainer_micro_batch(config)));
     trainer->tensor_count = vt_source_kind_of(config)->specs(config, rows, trainer->specs);
     VT_TRY(vt_stage_connect(config, world, backend, vt_trainer_micro_batch(config) * trainer->parallel->own.count,
-                            &trainer->stage));
+                            forecast_numbers(trainer), &trainer->stage));
     VT_TRY(take_batch_memory(trainer));
-    VT_TRY(take_flight_memory(trainer, rows, arena_bytes));
+    VT_TRY(take_micro_batch_memory(trainer, rows, sizes));
     VT_TRY(take_loss_weights(trainer));
 done:
     if (status != VT_OK) vt_trainer_close(&trainer);
@@ -156,7 +170,7 @@ vt_status vt_trainer_open(const vt_config *config, const vt_trainer_options *opt
     vt_plan_options planned = vt_plan_options_of(whole.world, backend);
     planned.schedule = whole.schedule;
     VT_TRY(vt_plan_make(config, &planned, &plan));
-    VT_TRY(vt_trainer_build(config, &whole, backend, plan.arena_bytes, trainer));
+    VT_TRY(vt_trainer_build(config, &whole, backend, (vt_arena_sizes){plan.arena_bytes, plan.shared_bytes}, trainer));
     (*trainer)->own_world = own_world;
     (*trainer)->own_task = own_task;
     vt_parameters_start((*trainer)->parameters, (uint64_t)config->seed);
@@ -179,14 +193,18 @@ void vt_trainer_close(vt_trainer **trainer)
         t->backend->release(t->backend, t->batch[i]);
         t->backend->release(t->backend, t->staged[i]);
     }
-    for (int64_t i = 0; i < t->most_in_flight; i++) {
-        t->backend->release(t->backend, t->in_flight[i].loss_sums);
-        vt_rollout_close(&t->in_flight[i].rollout);
-        vt_arena_close(&t->in_flight[i].arena);
-        vt_saved_close(&t->in_flight[i].saved);
+    for (int64_t i = 0; i < t->micro_batch_count; i++) {
+        t->backend->release(t->backend, t->micro_batches[i].loss_sums);
+        vt_rollout_close(&t->micro_batches[i].rollout);
+        vt_arena_close(&t->micro_batches[i].shared);
+    }
+    for (int64_t i = 0; i < t->room_count; i++) {
+        vt_arena_close(&t->rooms[i].arena);
+        vt_saved_close(&t->rooms[i].saved);
     }
     vt_stage_close(&t->stage);
-    free(t->in_flight);
+    free(t->micro_batches);
+    free(t->rooms);
     for (int i = 0; i < VT_STEPS_AHEAD; i++) {
         t->backend->release_host(t->backend, t->started[i].state);
         t->backend->release_host(t->backend, t->started[i].losses);
@@ -265,7 +283,7 @@ void vt_trainer_exchange_average(vt_trainer *trainer)
 
 size_t vt_trainer_activation_bytes(const vt_trainer *trainer)
 {
-    return trainer->in_flight[0].arena.peak;
+    return trainer->rooms[0].arena.peak + trainer->micro_batches[0].shared.peak;
 }
 
 int64_t vt_trainer_steps_started(const vt_trainer *trainer)
@@ -317,6 +335,6 @@ void vt_trainer_set_caches(vt_trainer *trainer, const vt_device_cache *training,
 
 bool vt_trainer_counts_in_sums(const vt_trainer *trainer)
 {
-    return trainer->stage.is_last && vt_world_coordinate(trainer->world, VT_AXIS_TENSOR) == 0 &&
+    return trainer->stage.place.is_last && vt_world_coordinate(trainer->world, VT_AXIS_TENSOR) == 0 &&
            vt_world_coordinate(trainer->world, VT_AXIS_CONTEXT) == 0;
 }

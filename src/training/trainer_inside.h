@@ -19,14 +19,20 @@ typedef struct {
     double learning_rate;
 } vt_started_step;
 
-/* A micro-batch in flight: between its forward and the end of its backward. */
+/* Where a micro-batch in flight is: between a forward and the end of its backward. */
+typedef struct {
+    bool is_taken;
+    vt_arena arena;  /* of its activations */
+    vt_saved *saved; /* that the model keeps for backward */
+} vt_room;
+
+/* A micro-batch, from its first pass to its last. */
 typedef struct {
     int64_t index; /* of the step's micro-batches; -1: none is here */
     vt_pass pass;
     vt_rollout *rollout; /* the steps of forecast that it is trained over, and their tensors */
-    vt_arena arena;      /* of its activations */
-    size_t shared;       /* bytes of the arena that all steps use */
-    vt_saved *saved;     /* that the model keeps for backward */
+    vt_arena shared;     /* what all these steps use */
+    vt_room *room;       /* of its current step of forecast; NULL: that has ended */
     double *loss_sums;   /* [longest rollout, samples, loss->sums], which the loss keeps for backward */
     vt_matrix prediction, target;
 } vt_micro_batch;
@@ -48,9 +54,11 @@ struct vt_trainer {
     vt_optimizer *optimizer;
     vt_schedule_length length; /* of the run and its epochs, for the learning rate */
     vt_step_schedule *schedule;
-    vt_step_shape shape;       /* what the schedule depends on: its micro_batches are grad_accumulation */
-    vt_micro_batch *in_flight; /* [most_in_flight]; outside of training steps the first one serves */
-    int64_t most_in_flight;
+    vt_step_shape shape; /* what the schedule depends on: its micro_batches are grad_accumulation */
+    /* As many as the schedule needs at once; outside of training steps the first ones serve. */
+    vt_room *rooms;
+    vt_micro_batch *micro_batches;
+    int64_t room_count, micro_batch_count;
     int tensor_count;
     vt_tensor_spec specs[VT_BATCH_TENSORS];  /* of this rank's part of a sample */
     int64_t steps_started;                   /* of the whole run */
@@ -62,8 +70,7 @@ struct vt_trainer {
     /* The step is to be recorded again, on all ranks at once: what came between its steps may have cost one of them
      * its recording, and NCCL lets the ranks talk while they record. */
     bool record_anew;
-    int64_t rollout; /* steps of forecast of the last training step */
-    bool measured;   /* the next step's parts are waited for and timed */
+    bool measured; /* the next step's parts are waited for and timed */
     vt_step_times times;
     double part_begin, part_waited;   /* when the current part of the step began, and what had been waited until then */
     void *batch[VT_BATCH_TENSORS];    /* where a back end with memory of its own keeps a batch; else NULL */
@@ -73,10 +80,14 @@ struct vt_trainer {
     float *host_losses;               /* of a micro-batch */
 };
 
-/* Collective. As vt_trainer_open, but world and task must be given, and the parameters have no values yet. arena_bytes:
- * for the activations of one micro-batch; SIZE_MAX, over the dry back end: any number. */
+typedef struct {
+    size_t room, shared; /* bytes for a micro-batch's activations, and for what its steps of forecast share */
+} vt_arena_sizes;
+
+/* Collective. As vt_trainer_open, but world and task must be given, and the parameters have no values yet. Sizes
+ * SIZE_MAX, over the dry back end: any number of bytes. */
 vt_status vt_trainer_build(const vt_config *config, const vt_trainer_options *options, vt_backend *backend,
-                           size_t arena_bytes, vt_trainer **trainer);
+                           vt_arena_sizes sizes, vt_trainer **trainer);
 
 /* The ranks of the last stage have the losses and scores, all that share samples the same. Is this rank the one that
  * counts in sums? */
@@ -85,15 +96,17 @@ bool vt_trainer_counts_in_sums(const vt_trainer *trainer);
 /* The batch in memory that the back end can read; the loader may reuse its own. */
 vt_batch vt_batch_upload(vt_trainer *trainer, const vt_batch *batch);
 
-/* Samples first … first + count - 1 of this rank's part of a batch, as micro-batch `index`, which is then in flight
- * until it is released; what it pushed on its arena goes with it. */
+/* Samples first … first + count - 1 of this rank's part of a batch, as micro-batch `index`, which is there until it is
+ * released. Its current step of forecast is 0. */
 vt_micro_batch *vt_micro_batch_take(vt_trainer *trainer, const vt_batch *batch, int64_t index, int64_t first,
                                     int64_t count, bool training);
-vt_micro_batch *vt_micro_batch_in_flight(vt_trainer *trainer, int64_t index);
+vt_micro_batch *vt_micro_batch_find(vt_trainer *trainer, int64_t index); /* NULL: it is not there */
 void vt_micro_batch_release(vt_micro_batch *samples);
 
-/* Makes `step` the current step of forecast. */
-void vt_micro_batch_step(vt_micro_batch *samples, int64_t step);
+/* Makes `step` the current step of forecast, whose activations get a room. The second function ends it: what it pushed
+ * on the room's arena goes. */
+void vt_micro_batch_step(vt_trainer *trainer, vt_micro_batch *samples, int64_t step);
+void vt_micro_batch_end_step(vt_micro_batch *samples);
 
 /* The state that the current step predicts, in the rows and columns of the model's output. On stages before the last
  * one nothing: what they computed goes to the next. */

@@ -232,9 +232,10 @@ static void run_backward(stage *s, int64_t part)
 
 static void run_step(stage *s, int64_t step, bool finishes)
 {
-    const vt_step_shape shape = {s->stages, s->rank, s->parts};
+    const vt_step_shape shape = {.stages = s->stages, .stage = s->rank, .micro_batches = s->parts};
     vt_action action;
-    vt_stage_begin(&s->place, step, s->parts, ROWS, true, NULL);
+    const vt_step_counts counts = vt_schedule_counts(&shape);
+    vt_stage_begin(&s->place, step, &counts, ROWS, NULL);
     for (int64_t i = 0; (action = vt_schedule_1f1b(&shape, i)).kind != VT_STEP_ENDS; i++)
         (action.kind == VT_FORWARD ? run_forward : run_backward)(s, action.micro_batch);
     if (finishes) vt_stage_finish(&s->place);
@@ -265,7 +266,7 @@ static void open_stage(stage *s, int rank, int stages, int parts)
     s->rank = rank;
     s->stages = stages;
     s->parts = parts;
-    s->place = (vt_pipeline_stage){.is_first = rank == 0, .is_last = rank + 1 == stages, .columns = {COLUMNS, COLUMNS}};
+    s->place = (vt_pipeline_stage){.place = {rank == 0, rank + 1 == stages}, .columns = {COLUMNS, COLUMNS}};
     EXPECT(fake_stream_create(&stream, cudaStreamNonBlocking) == cudaSuccess);
     s->backend = (vt_backend){.stream = stream, .allocate = take_memory, .release = release_memory, .convert = convert};
     EXPECT(fake_malloc(&memory, (4 * MOST_PARTS + 1) * COUNT * sizeof(float)) == cudaSuccess);

@@ -2,10 +2,11 @@
  * unit/communication.c compares that with the formulas of docs/parallelism.md. */
 #include "parallel/communication.h"
 
+#include "config/stages.h"
 #include "rig.h"
 #include "training/plan.h"
 
-enum { HEIGHT = 36, WIDTH = 36, CHANNELS = 2, BATCH = 8, PATCH = 4 };
+enum { HEIGHT = 36, WIDTH = 36, CHANNELS = 2, BATCH = 8, PATCH = 4, LONGEST = 3 };
 
 static void compare(const vt_volume *counted, const vt_volume *planned, const char *what)
 {
@@ -21,7 +22,7 @@ static void check(const char *settings)
 {
     static const char common[] = "img_size=[36,36] patch_size=4 n_in_channels=2 n_out_channels=2 embed_dim=192 depth=2 "
                                  "num_heads=24 num_iters=10 bucket_cap_mb=0.1 global_batch_size=8";
-    static float fields[BATCH * CHANNELS * HEIGHT * WIDTH];
+    static float fields[BATCH * LONGEST * CHANNELS * HEIGHT * WIDTH];
     rig r = {.config = config_with(vt_test_engine->size, common, settings)};
     vt_launch launch;
     vt_plan plan;
@@ -33,8 +34,10 @@ static void check(const char *settings)
     const vt_plan_options planned = vt_plan_options_of(r.world, r.backend);
     EXPECT_OK(vt_plan_make(r.config, &planned, &plan));
     EXPECT_OK(rig_open(&r, NULL, NULL, NULL));
-    vt_batch batch = {
-        .sample_count = BATCH / r.config->data_parallel, .global_count = BATCH, .tensors = {fields, fields}};
+    vt_batch batch = {.sample_count = BATCH / r.config->data_parallel,
+                      .global_count = BATCH,
+                      .steps = vt_config_longest_rollout(r.config),
+                      .tensors = {fields, fields}};
     for (int step = 0; step < 2; step++) { /* the second is as the first */
         vt_communication_counted(r.world, before);
         rig_train(&r, &batch, 1);
@@ -68,6 +71,9 @@ TEST(stages_send_what_was_planned)
     check("pipeline_parallel=2 grad_accumulation=2 zero_stage=1 pipeline_schedule=gpipe amp_mode=bf16");
     if (all >= 4) check("pipeline_parallel=2 tensor_parallel=2 sequence_parallel=true grad_accumulation=4");
     if (all == 8) check("pipeline_parallel=2 context_parallel=2 grad_accumulation=4 parallel_order=dp-pp-cp");
+    check("pipeline_parallel=2 grad_accumulation=2 rollout=3 predict=tendency zero_stage=1");
+    if (all >= 4) check("pipeline_parallel=2 tensor_parallel=2 grad_accumulation=2 rollout=2 recompute=block");
+    if (all == 8) check("pipeline_parallel=4 context_parallel=2 grad_accumulation=8 rollout=3 rollout_gradient=last");
 }
 
 TEST(steps_on_mixed_layouts_send_what_was_planned)

@@ -399,6 +399,25 @@ TEST(layouts_with_rollouts)
     rollout = 1;
 }
 
+/* Whose forecasts go back to the first stage, and gradients from there to the last. Four input times: some of the last
+ * step's are still those that were read. */
+TEST(pipelines_with_rollouts)
+{
+    const char model[] = "n_in_channels=4 n_history=1 rollout=3 predict=tendency normalise=climatology augment=sign "
+                         "input_noise=0.2 dropout=0.2 ema_decay=0.7";
+    const char states[] = "n_in_channels=4 n_history=1 rollout=3 patch_size=3 pad=edge missing=mask mask_channels=true";
+    if (vt_test_engine->size == 1) return vt_test_skip("one rank has one stage");
+    inputs = 4;
+    rollout = 3;
+    over_pipelines(model, "recompute=block zero_stage=1");
+    over_pipelines(SETTINGS("%s rollout_gradient=last", model), "sequence_parallel=true cp_comm=ring");
+    gaps = true;
+    over_pipelines(states, "pipeline_schedule=gpipe");
+    gaps = false;
+    inputs = 3;
+    rollout = 1;
+}
+
 TEST(layouts_with_sequence_parallel)
 {
     over_layouts(random_model, "sequence_parallel=true", promised);

@@ -2,6 +2,7 @@
  * real size. Bytes are those that one rank hands to others, as a ring sends them (vt_volume in group.h). */
 #include "parallel/communication.h"
 #include "config/fit.h"
+#include "config/stages.h"
 #include "model/split.h"
 #include "parallel/region.h"
 #include "training/plan.h"
@@ -17,8 +18,10 @@ typedef struct {
                                               the context axis's next rank */
     int64_t dim, depth;
     vt_span units; /* of this rank's stage */
-    int64_t blocks, neighbours;
-    bool is_last;
+    int64_t blocks;
+    int64_t ahead, behind; /* forwards of a micro-batch in all steps of forecast, and backwards */
+    double forecast;       /* numbers of its predicted fields */
+    bool is_first, is_last;
     double element; /* bytes of what enters matrix products */
     bool sequence, recompute;
 } sizes;
@@ -57,7 +60,7 @@ static void add_stage(const vt_config *config, const vt_world *world, sizes *s)
     if (vt_split_open(config, &split) != VT_OK) return;
     s->units = split.units[stage];
     s->blocks = s->units.count - (stage == 0) - (stage == last);
-    s->neighbours = (stage > 0) + (stage < last);
+    s->is_first = stage == 0;
     s->is_last = stage == last;
     vt_split_close(&split);
 }
@@ -76,10 +79,15 @@ static sizes sizes_of(const vt_config *config, const vt_world *world)
                .element = config->amp_mode == VT_AMP_NONE ? 4 : 2,
                .recompute = config->recompute == VT_RECOMPUTE_BLOCK};
     add_stage(config, world, &s);
+    const int64_t rollout = vt_config_longest_rollout(config);
+    s.behind = config->rollout_gradient == VT_ROLLOUT_GRADIENT_LAST ? 1 : rollout;
+    s.ahead = rollout - 1 + s.behind;
     s.sequence = config->sequence_parallel && s.tensor > 1;
     s.batch = config->global_batch_size / s.data / s.parts;
     s.inner = vt_parallel_tokens(layout, vt_world_rank(world), false, s.tokens).count;
     s.own = vt_parallel_tokens(layout, vt_world_rank(world), s.sequence, s.tokens).count;
+    const vt_span rows = vt_model_part(config, layout, vt_world_rank(world));
+    s.forecast = (double)(s.batch * config->n_out_channels * rows.count * config->img_size[1]);
     int next = (int)((vt_world_coordinate(world, VT_AXIS_CONTEXT) + 1) % s.context);
     s.next = vt_layout_run(s.tokens, (int)s.context, next).count;
     if (config->zero_stage > 0) s.shards = config->zero_group == VT_ZERO_NODE ? data_ranks_of_node(world) : s.data;
@@ -136,13 +144,18 @@ static vt_volume context_volume(const sizes *s, bool ring)
     return volume;
 }
 
-/* The stream behind the stage, and the gradient of the one in front of it. */
+/* The stream behind the stage, and the gradient of the one in front of it; of a rollout the last stage's forecasts, and
+ * the first one's gradients of them. */
 static vt_volume pipeline_volume(const vt_config *config, const sizes *s)
 {
     const double element = config->pipeline_comm == VT_PIPELINE_BF16 ? 2 : 4;
-    const int64_t messages = s->parts * s->neighbours;
-    return (vt_volume){.operations = messages,
-                       .bytes = (double)messages * element * (double)(s->batch * s->own * s->dim)};
+    const int64_t messages = s->parts * ((s->is_last ? 0 : s->ahead) + (s->is_first ? 0 : s->behind));
+    const int64_t rollout = vt_config_longest_rollout(config);
+    const int64_t back = s->is_last ? rollout - 1 : s->is_first ? s->behind - 1 : 0;
+    const int64_t round = s->is_first && s->is_last ? 0 : s->parts * back;
+    return (vt_volume){.operations = messages + round,
+                       .bytes = (double)messages * element * (double)(s->batch * s->own * s->dim) +
+                                (double)round * 4 * s->forecast};
 }
 
 /* Elements of this rank's part of a unit's parameters, by the ranks over which their gradients are partial sums besides
@@ -289,6 +302,9 @@ TEST(stages_send_as_by_the_formula)
     CHECK_LAYOUT(8, "--pipeline_parallel=4", "--grad_accumulation=2", "--zero_stage=1", "--zero_group=node",
                  "--parallel_order=dp-tp-cp-pp");
     CHECK_LAYOUT(0, "--pipeline_parallel=64", "--depth=62", "--grad_accumulation=16", "--embed_dim=64");
+    CHECK_LAYOUT(0, "--pipeline_parallel=4", "--grad_accumulation=8", "--rollout=3", "--predict=tendency");
+    CHECK_LAYOUT(0, "--pipeline_parallel=2", "--grad_accumulation=2", "--rollout=1,4@2", "--rollout_gradient=last",
+                 "--amp_mode=bf16", "--pipeline_comm=bf16", "--pipeline_schedule=gpipe");
 }
 
 TEST(bf16_activations_are_sent_as_by_the_formula)

@@ -1,5 +1,6 @@
 /* What a rank's memory must hold, as the plan (the dry back end's count) says it, against the formulas of
  * docs/parallelism.md, at sizes that are trained in earnest. */
+#include "config/stages.h"
 #include "settings.h"
 #include "training/budget.h"
 
@@ -136,7 +137,7 @@ TEST(rollouts_keep_two_fields_a_step)
         for (int i = 0; i < 2; i++) {
             vt_config *config;
             const char *settings = SETTINGS("rollout=%d rollout_gradient=%s", i == 0 ? 2 : 12, gradients[kept - 1]);
-            arena[i] = (double)plan_of(&config, 1, settings).arena_bytes;
+            arena[i] = (double)plan_of(&config, 1, settings).shared_bytes;
             vt_config_close(&config);
         }
         EXPECT(fabs(arena[1] - arena[0] - 10 * kept * field) <= 2e-3 * field, "%s: ten steps keep %.0f bytes, not %.0f",
@@ -151,6 +152,7 @@ static void check_stages(int64_t stages, int64_t parts, const char *settings)
                                     SETTINGS("pipeline_parallel=%d grad_accumulation=%d global_batch_size=%d %s",
                                              (int)stages, (int)parts, (int)(4 * parts), settings));
     const bool keeps_all = config->pipeline_schedule == VT_PIPELINE_GPIPE;
+    const double fields_a_step = config->rollout_gradient == VT_ROLLOUT_GRADIENT_LAST ? 1 : 2;
     const double d = 1024, n = TOKENS, element = config->amp_mode == VT_AMP_BF16 ? 2 : 4;
     const double block = config->recompute == VT_RECOMPUTE_BLOCK ? 4 * n * d : n * (8 * d + 16 + 8 * d * element + 32);
     for (int64_t stage = 0; stage < stages; stage++) {
@@ -159,7 +161,14 @@ static void check_stages(int64_t stages, int64_t parts, const char *settings)
         const int64_t few = parts < stages - stage ? parts : stages - stage, slots = keeps_all ? parts : few;
         const double message = (config->pipeline_comm == VT_PIPELINE_BF16 ? 2 : 4) * n * d;
         const double links = (stage == 0 || stage == stages - 1 ? 2 : 4) * message;
-        const double arenas = (double)plan.bytes[VT_MEMORY_ACTIVATIONS] - links, blocks = 12.0 / (double)stages;
+        /* of a rollout at both ends: two messages, and of each micro-batch the fields of all steps but the last */
+        const int64_t more = stage == 0 || stage == stages - 1 ? vt_config_longest_rollout(config) - 1 : 0;
+        const double field = (double)CHANNELS * 360 * 720 * sizeof(float);
+        const double fields = more > 0 ? 2 * field + (double)parts * (double)plan.shared_bytes : 0;
+        const double arenas = (double)plan.bytes[VT_MEMORY_ACTIVATIONS] - links - fields,
+                     blocks = 12.0 / (double)stages;
+        EXPECT(plan.shared_bytes == (size_t)(fields_a_step * (double)more * field), "stage %lld: %zu bytes of fields",
+               (long long)stage, plan.shared_bytes);
         EXPECT(arenas == (double)slots * (double)plan.arena_bytes, "stage %lld of %lld: %.0f bytes for %lld of %zu",
                (long long)stage, (long long)stages, arenas, (long long)slots, plan.arena_bytes);
         EXPECT((double)plan.arena_bytes >= blocks * block, "stage %lld keeps %zu bytes of %.0f", (long long)stage,
@@ -179,6 +188,8 @@ TEST(stages_keep_what_the_formula_says)
     check_stages(4, 8, "pipeline_schedule=gpipe amp_mode=bf16");
     check_stages(2, 4, "recompute=block");
     check_stages(6, 4, "");
+    check_stages(4, 8, "rollout=3 predict=tendency");
+    check_stages(2, 4, "rollout=2 predict=tendency rollout_gradient=last");
 }
 
 /* ---- messages for runs that do not fit ---- */

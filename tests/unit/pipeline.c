@@ -4,104 +4,236 @@
 #include "settings.h"
 #include "training/schedule.h"
 
-/* "F0 F1 B0 …" */
-static void check_actions(vt_step_schedule *schedule, int64_t stages, int64_t stage, int64_t count, const char *wanted)
+/* "F0 F1 B0 …"; of a rollout P0.1 is a prediction of micro-batch 0 in step 1, and <2 says that two messages from the
+ * other end of the pipeline have to be there. */
+static void check_actions(vt_step_schedule *schedule, vt_step_shape shape, const char *wanted)
 {
-    const vt_step_shape shape = {stages, stage, count};
+    static const char letters[] = {[VT_PREDICT] = 'P', [VT_FORWARD] = 'F', [VT_BACKWARD] = 'B'};
     vt_text text = {0};
     vt_action action;
-    for (int64_t i = 0; (action = schedule(&shape, i)).kind != VT_STEP_ENDS; i++)
-        vt_text_append(&text, "%s%c%lld", i > 0 ? " " : "", action.kind == VT_FORWARD ? 'F' : 'B',
-                       (long long)action.micro_batch);
-    EXPECT(strcmp(text.characters, wanted) == 0, "stage %lld: %s", (long long)stage, text.characters);
+    int64_t taken = 0;
+    for (int64_t i = 0; (action = schedule(&shape, i)).kind != VT_STEP_ENDS; i++) {
+        vt_text_append(&text, i > 0 ? " " : "");
+        if (action.taken > taken) vt_text_append(&text, "<%lld ", (long long)action.taken);
+        if (action.taken > taken) taken = action.taken;
+        vt_text_append(&text, "%c%lld", letters[action.kind], (long long)action.micro_batch);
+        if (shape.rollout > 1) vt_text_append(&text, ".%lld", (long long)action.step);
+    }
+    EXPECT(strcmp(text.characters, wanted) == 0, "stage %lld: %s", (long long)shape.stage, text.characters);
     vt_text_close(&text);
 }
 
 TEST(actions_of_a_stage)
 {
-    check_actions(vt_schedule_1f1b, 4, 0, 8, "F0 F1 F2 F3 B0 F4 B1 F5 B2 F6 B3 F7 B4 B5 B6 B7");
-    check_actions(vt_schedule_1f1b, 4, 1, 8, "F0 F1 F2 B0 F3 B1 F4 B2 F5 B3 F6 B4 F7 B5 B6 B7");
-    check_actions(vt_schedule_1f1b, 4, 2, 8, "F0 F1 B0 F2 B1 F3 B2 F4 B3 F5 B4 F6 B5 F7 B6 B7");
-    check_actions(vt_schedule_1f1b, 4, 3, 8, "F0 B0 F1 B1 F2 B2 F3 B3 F4 B4 F5 B5 F6 B6 F7 B7");
-    check_actions(vt_schedule_1f1b, 4, 0, 2, "F0 F1 B0 B1");
-    check_actions(vt_schedule_1f1b, 1, 0, 3, "F0 B0 F1 B1 F2 B2");
-    check_actions(vt_schedule_gpipe, 4, 2, 3, "F0 F1 F2 B0 B1 B2");
+    check_actions(vt_schedule_1f1b, (vt_step_shape){4, 0, 8, 1, false},
+                  "F0 F1 F2 F3 B0 F4 B1 F5 B2 F6 B3 F7 B4 B5 B6 B7");
+    check_actions(vt_schedule_1f1b, (vt_step_shape){4, 1, 8, 1, false},
+                  "F0 F1 F2 B0 F3 B1 F4 B2 F5 B3 F6 B4 F7 B5 B6 B7");
+    check_actions(vt_schedule_1f1b, (vt_step_shape){4, 2, 8, 1, false},
+                  "F0 F1 B0 F2 B1 F3 B2 F4 B3 F5 B4 F6 B5 F7 B6 B7");
+    check_actions(vt_schedule_1f1b, (vt_step_shape){4, 3, 8, 1, false},
+                  "F0 B0 F1 B1 F2 B2 F3 B3 F4 B4 F5 B5 F6 B6 F7 B7");
+    check_actions(vt_schedule_1f1b, (vt_step_shape){4, 0, 2, 1, false}, "F0 F1 B0 B1");
+    check_actions(vt_schedule_1f1b, (vt_step_shape){1, 0, 3, 0, false}, "F0 B0 F1 B1 F2 B2");
+    check_actions(vt_schedule_gpipe, (vt_step_shape){4, 2, 3, 1, false}, "F0 F1 F2 B0 B1 B2");
+}
+
+TEST(actions_of_a_rollout)
+{
+    check_actions(vt_schedule_1f1b, (vt_step_shape){1, 0, 2, 2, false},
+                  "P0.0 F0.1 B0.1 F0.0 B0.0 P1.0 F1.1 B1.1 F1.0 B1.0");
+    check_actions(vt_schedule_1f1b, (vt_step_shape){1, 0, 2, 2, true}, "P0.0 F0.1 B0.1 P1.0 F1.1 B1.1");
+    check_actions(vt_schedule_1f1b, (vt_step_shape){2, 0, 3, 2, false},
+                  "P0.0 P1.0 <1 P2.0 <2 F0.1 <3 F1.1 B0.1 F2.1 B1.1 F0.0 B2.1 F1.0 B0.0 F2.0 B1.0 B2.0");
+    check_actions(vt_schedule_1f1b, (vt_step_shape){2, 1, 3, 2, false},
+                  "P0.0 P1.0 P2.0 F0.1 B0.1 F1.1 B1.1 F2.1 <1 B2.1 F0.0 <2 B0.0 F1.0 <3 B1.0 F2.0 B2.0");
+    check_actions(vt_schedule_1f1b, (vt_step_shape){2, 0, 3, 2, true},
+                  "P0.0 P1.0 <1 P2.0 <2 F0.1 <3 F1.1 B0.1 F2.1 B1.1 B2.1");
+    check_actions(vt_schedule_gpipe, (vt_step_shape){2, 1, 3, 2, false},
+                  "P0.0 P1.0 P2.0 F0.1 F1.1 F2.1 B0.1 B1.1 <1 B2.1 <3 F0.0 F1.0 F2.0 B0.0 B1.0 B2.0");
 }
 
 /* ---- all stages together ---- */
 
-enum { MOST_STAGES = 8, MOST_PARTS = 32, FORWARD_TIME = 1, BACKWARD_TIME = 2 };
+enum { MOST_STAGES = 8, MOST_PARTS = 32, MOST_ROLLOUT = 4, FORWARD_TIME = 1, BACKWARD_TIME = 2 };
 
-/* When each action of each stage ends, in the time of a forward; 0: not yet. */
+/* What one stage sends another, in order. A send ends when the receiver has posted its receive, which it does when it
+ * takes the message before: a rank may not be farther ahead. */
 typedef struct {
-    int64_t end[MOST_STAGES][2][MOST_PARTS];
-} times;
+    int64_t sent, taken;
+    struct {
+        int64_t time, micro_batch, step; /* in the time of a forward */
+    } messages[2 * MOST_ROLLOUT * MOST_PARTS];
+} channel;
 
-/* Walks the stages until each has ended or none can go on. A send ends when the next stage has posted its receive,
- * which it does when it begins to compute the message before: a rank may not be farther ahead. *peaks [stages]: the
- * most micro-batches that a stage kept, in `slots` rooms that it takes in turn. Returns the length; -1: they lock up,
- * -2: a room was taken twice, -3: gradients were added in another order. */
-static int64_t walk(vt_step_schedule *schedule, int64_t stages, int64_t parts, int64_t slots, int64_t *peaks)
+static bool may_send(const channel *c)
 {
-    times t = {0};
-    int64_t place[MOST_STAGES] = {0}, now[MOST_STAGES] = {0}, done[MOST_STAGES] = {0}, left = stages, length = 0;
-    bool taken[MOST_STAGES][MOST_PARTS] = {{false}};
-    memset(peaks, 0, (size_t)stages * sizeof *peaks);
-    for (bool moved = true; moved && left > 0;) {
+    return c->sent < 2 || c->taken >= c->sent - 1;
+}
+
+static void send(channel *c, int64_t time, int64_t micro_batch, int64_t step)
+{
+    c->messages[c->sent].time = time;
+    c->messages[c->sent].micro_batch = micro_batch;
+    c->messages[c->sent++].step = step;
+}
+
+/* The next message, which is that of this micro-batch and step; *now moves on to its time. False: it is not there. */
+static bool take(channel *c, int64_t micro_batch, int64_t step, int64_t *now)
+{
+    if (c->taken == c->sent) return false;
+    EXPECT(c->messages[c->taken].micro_batch == micro_batch && c->messages[c->taken].step == step);
+    if (c->messages[c->taken].time > *now) *now = c->messages[c->taken].time;
+    c->taken++;
+    return true;
+}
+
+typedef struct {
+    vt_step_schedule *schedule;
+    vt_step_shape shape;
+    int64_t slots;
+    channel forward[MOST_STAGES], back[MOST_STAGES]; /* from this stage to its neighbour */
+    channel forecasts, gradients;                    /* from the last stage to the first, and back */
+    struct {
+        int64_t place, now, kept, peak, done, taken;
+        bool has_forward[MOST_PARTS], has_input;
+    } stages[MOST_STAGES];
+} walker;
+
+enum { WAITS = 0, GOES_ON = 1, LOCKS = -1, TAKES_A_ROOM_TWICE = -2, IN_ANOTHER_ORDER = -3, LACKS_A_MESSAGE = -4 };
+
+/* The messages between the ends that the action asks for. */
+static bool take_from_the_end(walker *w, int64_t s, const vt_action *action)
+{
+    for (; w->stages[s].taken < action->taken; w->stages[s].taken++) {
+        const vt_action made = s == 0 ? vt_schedule_forecast(&w->shape, w->stages[s].taken)
+                                      : vt_schedule_gradient(&w->shape, w->stages[s].taken);
+        channel *from = s == 0 ? &w->forecasts : &w->gradients;
+        if (!take(from, made.micro_batch, made.step, &w->stages[s].now)) return false;
+    }
+    return true;
+}
+
+/* Does stage s have what the other end of the pipeline must have sent before? */
+static bool has_messages(const walker *w, int64_t s, const vt_action *action)
+{
+    const int64_t parts = w->shape.micro_batches, last = w->shape.rollout - 1;
+    if (w->shape.stages == 1) return true;
+    if (s == 0 && action->kind != VT_BACKWARD && action->step > 0)
+        return w->stages[s].taken > (action->step - 1) * parts + action->micro_batch;
+    if (s + 1 == w->shape.stages && action->kind == VT_BACKWARD && action->step < last)
+        return w->stages[s].taken > (last - 1 - action->step) * parts + action->micro_batch;
+    return true;
+}
+
+static bool comes_in_order(const walker *w, int64_t s, const vt_action *action)
+{
+    const int64_t done = w->stages[s].done, parts = w->shape.micro_batches, last = w->shape.rollout - 1;
+    const int64_t each = w->shape.last_alone ? 1 : w->shape.rollout;
+    if (w->shape.stages == 1) return action->micro_batch == done / each && action->step == last - done % each;
+    return action->micro_batch == done % parts && action->step == last - done / parts;
+}
+
+/* Stage s does its next action, if it can. */
+static int64_t go_on(walker *w, int64_t s)
+{
+    w->shape.stage = s;
+    const vt_action action = w->schedule(&w->shape, w->stages[s].place);
+    const bool is_backward = action.kind == VT_BACKWARD, is_last = s + 1 == w->shape.stages;
+    const int64_t k = action.micro_batch, step = action.step;
+    channel *from = is_backward ? (is_last ? NULL : &w->back[s + 1]) : s == 0 ? NULL : &w->forward[s - 1];
+    channel *to = is_backward ? (s == 0 ? NULL : &w->back[s]) : is_last ? NULL : &w->forward[s], *to_end = NULL;
+    if (action.kind == VT_STEP_ENDS || !take_from_the_end(w, s, &action)) return WAITS;
+    if (!has_messages(w, s, &action)) return LACKS_A_MESSAGE;
+    if (!w->stages[s].has_input && from != NULL && !take(from, k, step, &w->stages[s].now)) return WAITS;
+    w->stages[s].has_input = true;
+    if (w->shape.stages > 1 && is_last && action.kind == VT_PREDICT) to_end = &w->forecasts;
+    if (w->shape.stages > 1 && s == 0 && is_backward && step > 0 && !w->shape.last_alone) to_end = &w->gradients;
+    if ((to != NULL && !may_send(to)) || (to_end != NULL && !may_send(to_end))) return WAITS;
+    if (is_backward && (!comes_in_order(w, s, &action) || !w->stages[s].has_forward[k])) return IN_ANOTHER_ORDER;
+    if (action.kind == VT_FORWARD && (w->stages[s].has_forward[k] || w->stages[s].kept == w->slots))
+        return TAKES_A_ROOM_TWICE;
+    w->stages[s].now += is_backward ? BACKWARD_TIME : FORWARD_TIME;
+    if (to != NULL) send(to, w->stages[s].now, k, step);
+    if (to_end != NULL) send(to_end, w->stages[s].now, k, is_backward ? step - 1 : step);
+    w->stages[s].kept += is_backward ? -1 : action.kind == VT_FORWARD;
+    if (w->stages[s].kept > w->stages[s].peak) w->stages[s].peak = w->stages[s].kept;
+    if (action.kind != VT_PREDICT) w->stages[s].has_forward[k] = !is_backward;
+    w->stages[s].done += is_backward;
+    w->stages[s].has_input = false;
+    w->stages[s].place++;
+    return GOES_ON;
+}
+
+/* Walks the stages until each has ended or none can go on. *peaks [stages]: the most micro-batches that a stage kept,
+ * in at most `slots` rooms. Returns the length, or what went wrong. */
+static int64_t walk(vt_step_schedule *schedule, vt_step_shape shape, int64_t slots, int64_t *peaks)
+{
+    int64_t length = 0, left = 0, result = 0;
+    walker *w = calloc(1, sizeof *w);
+    VT_ASSERT(w != NULL);
+    *w = (walker){.schedule = schedule, .shape = shape, .slots = slots};
+    if (shape.rollout == 0) w->shape.rollout = 1;
+    for (bool moved = true; moved && result >= 0;) {
         moved = false;
-        for (int64_t s = 0; s < stages; s++) {
-            const vt_step_shape shape = {stages, s, parts};
-            const vt_action action = schedule(&shape, place[s]);
-            const bool is_backward = action.kind == VT_BACKWARD;
-            const int64_t k = action.micro_batch, from = is_backward ? s + 1 : s - 1, to = is_backward ? s - 1 : s + 1;
-            if (action.kind == VT_STEP_ENDS) continue;
-            const bool receives = from >= 0 && from < stages, sends = to >= 0 && to < stages;
-            if (receives && t.end[from][is_backward][k] == 0) continue;
-            if (sends && k >= 2 && t.end[to][is_backward][k - 2] == 0) continue; /* its last message is on its way */
-            if (is_backward && k != done[s]) return -3;
-            const int64_t begin =
-                receives && t.end[from][is_backward][k] > now[s] ? t.end[from][is_backward][k] : now[s];
-            now[s] = begin + (is_backward ? BACKWARD_TIME : FORWARD_TIME);
-            t.end[s][is_backward][k] = now[s];
-            if (!is_backward && taken[s][k % slots]) return -2;
-            taken[s][k % slots] = !is_backward;
-            done[s] += is_backward;
-            const int64_t kept = is_backward ? 0 : k + 1 - done[s];
-            if (kept > peaks[s]) peaks[s] = kept;
-            place[s]++;
-            left -= schedule(&shape, place[s]).kind == VT_STEP_ENDS;
-            if (now[s] > length) length = now[s];
-            moved = true;
+        for (int64_t s = 0; s < shape.stages && result >= 0; s++) {
+            const int64_t before = w->forecasts.taken + w->gradients.taken;
+            result = go_on(w, s);
+            moved = moved || result == GOES_ON || w->forecasts.taken + w->gradients.taken > before;
         }
     }
-    return left > 0 ? -1 : length;
+    for (int64_t s = 0; s < shape.stages; s++) {
+        w->shape.stage = s;
+        left += schedule(&w->shape, w->stages[s].place).kind != VT_STEP_ENDS;
+        peaks[s] = w->stages[s].peak;
+        if (w->stages[s].now > length) length = w->stages[s].now;
+    }
+    left += w->forecasts.sent - w->forecasts.taken + w->gradients.sent - w->gradients.taken;
+    free(w);
+    return result < 0 ? result : left > 0 ? LOCKS : length;
+}
+
+/* Its length and peaks. */
+static void check_walk(vt_step_schedule *schedule, vt_step_shape shape)
+{
+    const int64_t stages = shape.stages, parts = shape.micro_batches;
+    const bool keeps_all = schedule == vt_schedule_gpipe;
+    const vt_step_counts counts = vt_schedule_counts(&shape);
+    const int64_t work = FORWARD_TIME * counts.forwards + BACKWARD_TIME * counts.backwards;
+    int64_t peaks[MOST_STAGES];
+    const int64_t length = walk(schedule, shape, parts < stages || keeps_all ? parts : stages, peaks);
+    const double idle = vt_schedule_idle(schedule, &shape);
+    EXPECT(fabs((double)length * (1 - idle) - (double)work) < 1e-9 * (double)length,
+           "%lld stages, %lld parts, rollout %lld: %lld of work takes %lld, but %g should be idle", (long long)stages,
+           (long long)parts, (long long)shape.rollout, (long long)work, (long long)length, idle);
+    for (shape.stage = 0; shape.stage < stages; shape.stage++) {
+        const int64_t at_once = stages == 1 ? 1 : parts,
+                      few = parts < stages - shape.stage ? parts : stages - shape.stage;
+        const int64_t most = keeps_all ? at_once : few, kept = vt_schedule_in_flight(schedule, &shape);
+        EXPECT(peaks[shape.stage] == most && kept == most, "stage %lld of %lld keeps %lld, %lld, expected %lld",
+               (long long)shape.stage, (long long)stages, (long long)peaks[shape.stage], (long long)kept,
+               (long long)most);
+    }
 }
 
 TEST(stages_that_work_together)
 {
-    int64_t peaks[MOST_STAGES];
-    for (int64_t stages = 1; stages <= MOST_STAGES; stages++) {
-        for (int64_t parts = 1; parts <= MOST_PARTS; parts++) {
-            const int64_t ideal = (FORWARD_TIME + BACKWARD_TIME) * (parts + stages - 1);
-            const int64_t slots = parts < stages ? parts : stages;
-            int64_t length = walk(vt_schedule_1f1b, stages, parts, slots, peaks);
-            EXPECT(length == ideal, "1f1b of %lld stages, %lld parts: %lld, expected %lld", (long long)stages,
-                   (long long)parts, (long long)length, (long long)ideal);
-            for (int64_t s = 0; s < stages; s++) {
-                const vt_step_shape shape = {stages, s, parts};
-                const int64_t most = parts < stages - s ? parts : stages - s;
-                EXPECT(peaks[s] == most && vt_schedule_in_flight(vt_schedule_1f1b, &shape) == most,
-                       "stage %lld of %lld keeps %lld, expected %lld", (long long)s, (long long)stages,
-                       (long long)peaks[s], (long long)most);
-                EXPECT(vt_schedule_in_flight(vt_schedule_gpipe, &shape) == parts);
-            }
-            length = walk(vt_schedule_gpipe, stages, parts, parts, peaks);
-            EXPECT(length == ideal && peaks[0] == parts, "gpipe of %lld stages, %lld parts: %lld", (long long)stages,
-                   (long long)parts, (long long)length);
-        }
-    }
-    EXPECT_NEAR(vt_schedule_idle(4, 8), 3.0 / 11, 1e-15);
-    EXPECT_NEAR(vt_schedule_idle(4, 1), 0.75, 1e-15);
+    for (int64_t stages = 1; stages <= MOST_STAGES; stages++)
+        for (int64_t parts = 1; parts <= MOST_PARTS; parts++)
+            for (int64_t rollout = 1; rollout <= MOST_ROLLOUT; rollout++)
+                for (int last_alone = 0; last_alone < 2; last_alone++) {
+                    const vt_step_shape shape = {stages, 0, parts, rollout, last_alone};
+                    check_walk(vt_schedule_1f1b, shape);
+                    if (stages > 1) check_walk(vt_schedule_gpipe, shape);
+                }
+}
+
+TEST(idle_parts_of_a_step)
+{
+    EXPECT_NEAR(vt_schedule_idle(vt_schedule_1f1b, &(vt_step_shape){4, 0, 8, 1, false}), 3.0 / 11, 1e-15);
+    EXPECT_NEAR(vt_schedule_idle(vt_schedule_1f1b, &(vt_step_shape){4, 0, 1, 1, false}), 0.75, 1e-15);
+    /* a rollout is as a step of more micro-batches: 4 forwards and backwards of 3, and 3 forwards more */
+    EXPECT_NEAR(vt_schedule_idle(vt_schedule_1f1b, &(vt_step_shape){4, 0, 8, 4, false}), 9.0 / (8 * 15 + 9), 1e-15);
 }
 
 /* Two backwards change places. */
@@ -115,25 +247,47 @@ static vt_action swapped(const vt_step_shape *shape, int64_t index)
 /* The last stage begins backward before its forward. */
 static vt_action too_early(const vt_step_shape *shape, int64_t index)
 {
-    if (shape->stage + 1 == shape->stages && index < 2) return (vt_action){index == 0 ? VT_BACKWARD : VT_FORWARD, 0};
-    return vt_schedule_1f1b(shape, index);
+    vt_action action = vt_schedule_1f1b(shape, index);
+    if (shape->stage + 1 == shape->stages && index < 2) action.kind = index == 0 ? VT_BACKWARD : VT_FORWARD;
+    return action;
 }
 
 /* A stage that waits for a gradient before it has sent all forwards that lead to it. */
 static vt_action locked(const vt_step_shape *shape, int64_t index)
 {
-    const vt_step_shape last = {shape->stages, shape->stages - 1, shape->micro_batches};
+    const vt_step_shape last = {shape->stages, shape->stages - 1, shape->micro_batches, 1, false};
     return shape->stage == 1 ? vt_schedule_gpipe(shape, index) : vt_schedule_1f1b(&last, index);
+}
+
+/* The ends of the pipeline take what the other one has sent only when they need it. */
+static vt_action taken_late(const vt_step_shape *shape, int64_t index)
+{
+    const int64_t parts = shape->micro_batches, last = shape->rollout - 1;
+    vt_action action = vt_schedule_1f1b(shape, index);
+    const bool needs = action.kind == VT_BACKWARD ? action.step < last : action.step > 0;
+    const int64_t before = action.kind == VT_BACKWARD ? last - 1 - action.step : action.step - 1;
+    if (action.taken > 0) action.taken = needs ? before * parts + action.micro_batch + 1 : 0;
+    return action;
+}
+
+/* The ends of the pipeline never take anything. */
+static vt_action never_taken(const vt_step_shape *shape, int64_t index)
+{
+    vt_action action = vt_schedule_1f1b(shape, index);
+    action.taken = 0;
+    return action;
 }
 
 TEST(mistakes_of_a_schedule_are_noticed)
 {
     int64_t peaks[MOST_STAGES];
-    EXPECT(walk(swapped, 4, 8, 4, peaks) < 0);
-    EXPECT(walk(too_early, 1, 4, 1, peaks) != 3 * 4 || peaks[0] != 1);
-    EXPECT(walk(locked, 3, 4, 4, peaks) == -1);
-    EXPECT(walk(vt_schedule_1f1b, 4, 8, 3, peaks) == -2);
-    EXPECT(walk(vt_schedule_gpipe, 2, 4, 3, peaks) == -2);
+    EXPECT(walk(swapped, (vt_step_shape){4, 0, 8, 1, false}, 4, peaks) == IN_ANOTHER_ORDER);
+    EXPECT(walk(too_early, (vt_step_shape){1, 0, 4, 1, false}, 1, peaks) == IN_ANOTHER_ORDER);
+    EXPECT(walk(locked, (vt_step_shape){3, 0, 4, 1, false}, 4, peaks) == LOCKS);
+    EXPECT(walk(vt_schedule_1f1b, (vt_step_shape){4, 0, 8, 1, false}, 3, peaks) == TAKES_A_ROOM_TWICE);
+    EXPECT(walk(vt_schedule_gpipe, (vt_step_shape){2, 0, 4, 1, false}, 3, peaks) == TAKES_A_ROOM_TWICE);
+    EXPECT(walk(taken_late, (vt_step_shape){2, 0, 32, 3, false}, 2, peaks) == LOCKS);
+    EXPECT(walk(never_taken, (vt_step_shape){2, 0, 2, 2, false}, 2, peaks) == LACKS_A_MESSAGE);
 }
 
 /* ---- units ---- */

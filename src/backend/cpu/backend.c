@@ -35,7 +35,10 @@ static vt_status cpu_allocate(vt_backend *backend, vt_memory_category category, 
         "%s need %s of memory, %s are free. A smaller batch (--local_batch_size), a larger --patch_size or a smaller "
         "--embed_dim need less",
         vt_memory_category_name(category), vt_text_bytes((double)bytes, needed), vt_text_bytes(available, free_memory));
-    VT_ASSERT(state->mapping_count < sizeof state->mappings / sizeof state->mappings[0]);
+    if (state->mapping_count == state->mapping_room) {
+        state->mapping_room = 2 * state->mapping_room + 64;
+        state->mappings = vt_reallocate(state->mappings, state->mapping_room, sizeof *state->mappings, "the back end");
+    }
     void *mapped = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     VT_CHECK(mapped != MAP_FAILED, "no memory for %s (%s): %s", vt_memory_category_name(category),
              vt_text_bytes((double)bytes, needed), strerror(errno));
@@ -146,6 +149,7 @@ static void cpu_close(vt_backend *backend)
 {
     vt_cpu_state *state = backend->state;
     while (state->mapping_count > 0) cpu_release(backend, state->mappings[0].memory);
+    free(state->mappings);
     free(state);
 }
 

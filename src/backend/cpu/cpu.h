@@ -17,11 +17,11 @@ typedef struct {
     bool failed;        /* an operation found no memory (noted) */
     char *scratch;      /* threads pieces of scratch_bytes */
     size_t scratch_bytes;
-    size_t mapping_count;
     struct {
         void *memory;
         size_t bytes;
-    } mappings[64];
+    } * mappings; /* what it has allocated */
+    size_t mapping_count, mapping_room;
 } vt_cpu_state;
 
 /* Makes at least `bytes` of scratch memory for each thread; call before a parallel region. It grows only in a run's
