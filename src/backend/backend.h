@@ -81,6 +81,14 @@ static inline vt_matrix vt_matrix_columns(vt_matrix matrix, int64_t first, int64
     return matrix;
 }
 
+/* Rows first … first + count - 1. */
+static inline vt_matrix vt_matrix_rows(vt_matrix matrix, int64_t first, int64_t count)
+{
+    matrix = vt_matrix_columns(matrix, first * matrix.stride, matrix.columns);
+    matrix.rows = count;
+    return matrix;
+}
+
 /* How a loss measures the errors of a sample: loss_measure.h. */
 typedef enum { VT_MEASURE_RELATIVE, VT_MEASURE_SQUARE, VT_MEASURE_ABSOLUTE } vt_loss_measure;
 
@@ -112,21 +120,64 @@ static inline bool vt_mask_is_active(const vt_mask *mask)
 }
 
 /* q [batch * queries, heads * head_dim], k and v [batch * keys, heads * head_dim]; head h is columns
- * h * head_dim … (h + 1) * head_dim - 1. Scores are scaled by 1 / sqrt(head_dim). `dropout` acts on the weights; heads,
- * queries and keys may be a block of a larger attention, whose weight (first_head + h, first_query + q, first_key + k)
- * then gives the random number (any values, not only multiples of 4). */
+ * h * head_dim … (h + 1) * head_dim - 1. Scores are scaled by 1 / sqrt(head_dim), or not at all. `dropout` acts on the
+ * weights; heads, queries and keys may be a block of a larger attention, whose weight (first_head + h, first_query + q,
+ * first_key + k) then gives the random number (any values, not only multiples of 4), and whose places `causal`
+ * compares: a key behind the query has weight 0. A query that sees no key has out = 0 and log_sum = -INFINITY. */
 typedef struct {
     int64_t batch;
     int64_t heads;
     int64_t head_dim;
     int64_t queries;
     int64_t keys;
-    int64_t first_head, first_query, first_key; /* of the whole attention's, for dropout only */
+    int64_t first_head, first_query, first_key; /* of the whole attention's */
+    bool causal, unscaled;
     vt_dropout dropout;
 } vt_attention_shape;
 
-/* A convolution of kernel 4, stride 2 and padding 1 over `batch` cubes, channels last: from x [batch * (2 side)³, in] to
- * y [batch * side³, out], with weight [out, in * 64] as PyTorch stores it: [out, in, 4, 4, 4]. */
+/* What scores are multiplied by. */
+static inline float vt_attention_scale(const vt_attention_shape *shape)
+{
+    return shape->unscaled ? 1.0f : 1.0f / sqrtf((float)shape->head_dim);
+}
+
+/* How many of the first keys query `query` sees. */
+VT_ON_DEVICE_TOO static inline int64_t vt_attention_seen(const vt_attention_shape *shape, int64_t query)
+{
+    if (!shape->causal) return shape->keys;
+    const int64_t seen = shape->first_query + query - shape->first_key + 1;
+    return seen < 0 ? 0 : seen < shape->keys ? seen : shape->keys;
+}
+
+/* Samples are windows of `window` words, in memory as their numbers [samples, window]. All rows are the places first …
+ * first + tokens - 1 of each sample, sample after sample; a matrix has those from first_row on. Of the vocabulary this
+ * rank has the words first_word … first_word + count - 1. */
+typedef struct {
+    int64_t window, first, tokens;
+    int64_t first_row, rows;
+    int64_t first_word, count;
+} vt_word_rows;
+
+/* Where in the numbers the word of a row of the matrix stands. */
+VT_ON_DEVICE_TOO static inline int64_t vt_word_place(const vt_word_rows *words, int64_t row)
+{
+    row += words->first_row;
+    return row / words->tokens * words->window + words->first + row % words->tokens;
+}
+
+/* One behind the last number that is read, and the last sample. */
+static inline int64_t vt_word_rows_end(const vt_word_rows *words)
+{
+    return vt_word_place(words, words->rows - 1) + 1;
+}
+
+static inline int64_t vt_word_rows_samples(const vt_word_rows *words)
+{
+    return (words->first_row + words->rows - 1) / words->tokens + 1;
+}
+
+/* A convolution of kernel 4, stride 2 and padding 1 over `batch` cubes, channels last: from x [batch * (2 side)³, in]
+ * to y [batch * side³, out], with weight [out, in * 64] as PyTorch stores it: [out, in, 4, 4, 4]. */
 typedef struct {
     int64_t batch, side, in, out;
 } vt_convolution;

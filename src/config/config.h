@@ -33,6 +33,8 @@ typedef enum { VT_FORCINGS(VT_ENUMERATOR) VT_FORCING_COUNT } vt_forcing;
 typedef enum { VT_NORMALISES(VT_ENUMERATOR) } vt_normalise;
 typedef enum { VT_CACHES(VT_ENUMERATOR) } vt_cache;
 typedef enum { VT_OOVS(VT_ENUMERATOR) } vt_oov;
+typedef enum { VT_SCALES(VT_ENUMERATOR) } vt_scale;
+typedef enum { VT_EMBED_STARTS(VT_ENUMERATOR) } vt_embed_start;
 typedef enum { VT_GAPS(VT_ENUMERATOR) } vt_gaps; /* missing */
 typedef enum { VT_PADS(VT_ENUMERATOR) } vt_pad;
 typedef enum { VT_PREDICTS(VT_ENUMERATOR) } vt_predicted;

@@ -9,9 +9,15 @@ static bool is_other_model(const vt_config *config)
     return config->model != VT_MODEL_vit;
 }
 
+/* Does the option belong to the model, or to its source? */
+static bool has(const vt_config *config, const char *option)
+{
+    return vt_row_belongs(vt_row_find(option), config);
+}
+
 bool vt_fit_heads(const vt_config *config)
 {
-    return is_other_model(config) || config->embed_dim % config->num_heads == 0;
+    return !has(config, "num_heads") || config->embed_dim % config->num_heads == 0;
 }
 
 bool vt_fit_patch(const vt_config *config)
@@ -22,12 +28,13 @@ bool vt_fit_patch(const vt_config *config)
 
 bool vt_fit_tensor(const vt_config *config)
 {
-    return is_other_model(config) || config->num_heads % config->tensor_parallel == 0;
+    return !has(config, "num_heads") || config->num_heads % config->tensor_parallel == 0;
 }
 
 int64_t vt_fit_tokens(const vt_config *config)
 {
     const int64_t patch = config->patch_size;
+    if (has(config, "seq_len")) return config->seq_len;
     return (config->img_size[0] + patch - 1) / patch * ((config->img_size[1] + patch - 1) / patch);
 }
 
@@ -42,12 +49,12 @@ int64_t vt_fit_shortest_span(const vt_config *config)
 
 bool vt_fit_context(const vt_config *config)
 {
-    return is_other_model(config) || config->context_parallel <= vt_fit_tokens(config);
+    return !has(config, "num_heads") || config->context_parallel <= vt_fit_tokens(config);
 }
 
 bool vt_fit_sequence(const vt_config *config)
 {
-    return is_other_model(config) || !config->sequence_parallel ||
+    return !has(config, "num_heads") || !config->sequence_parallel ||
            vt_fit_shortest_span(config) >= config->tensor_parallel;
 }
 

@@ -13,8 +13,7 @@ static void finish(const vt_loss_kind *loss, const vt_pass *pass, const double *
 }
 
 static void backward(const vt_loss_kind *loss, const vt_pass *pass, vt_matrix prediction, vt_matrix target,
-                     vt_matrix weights, const double *sums, float scale, const double *loss_scale,
-                     vt_matrix dprediction)
+                     vt_matrix weights, double *sums, float scale, const double *loss_scale, vt_matrix dprediction)
 {
     pass->backend->loss_backward(pass->backend, loss->measure, pass->batch, prediction, target, weights, sums, scale,
                                  loss_scale, dprediction);

@@ -15,8 +15,7 @@ static void finish(const vt_loss_kind *loss, const vt_pass *pass, const double *
 }
 
 static void backward(const vt_loss_kind *loss, const vt_pass *pass, vt_matrix prediction, vt_matrix target,
-                     vt_matrix weights, const double *sums, float scale, const double *loss_scale,
-                     vt_matrix dprediction)
+                     vt_matrix weights, double *sums, float scale, const double *loss_scale, vt_matrix dprediction)
 {
     (void)loss, (void)weights, (void)sums;
     pass->backend->density_loss_backward(pass->backend, pass->density_weight, pass->batch, prediction, target, scale,

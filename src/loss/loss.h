@@ -14,15 +14,18 @@ struct vt_loss_kind {
     const char *name;
     int64_t sums; /* float64 numbers that a sample's loss is made of, each a sum over the ranks that share the sample */
     vt_loss_measure measure; /* of the losses of errors.c */
+    /* Training has the sums of `backward`, which computes them together with the gradient: partials is for evaluation.
+     */
+    bool sums_in_backward;
     /* sums [batch, .sums] = this rank's part of them. */
     void (*partials)(const vt_loss_kind *loss, const vt_pass *pass, vt_matrix prediction, vt_matrix target,
                      vt_matrix weights, double *sums);
     /* losses [batch], from the whole sums; also added to *total unless that is NULL. */
     void (*finish)(const vt_loss_kind *loss, const vt_pass *pass, const double *sums, float *losses, double *total);
-    /* dprediction = scale * *loss_scale * the loss's gradient; in the pass's type; may be the prediction itself. */
+    /* dprediction = scale * *loss_scale * the loss's gradient; in the pass's type; may be the prediction itself. With
+     * sums_in_backward it also makes the sums, and adds to the gradients of pass->head. */
     void (*backward)(const vt_loss_kind *loss, const vt_pass *pass, vt_matrix prediction, vt_matrix target,
-                     vt_matrix weights, const double *sums, float scale, const double *loss_scale,
-                     vt_matrix dprediction);
+                     vt_matrix weights, double *sums, float scale, const double *loss_scale, vt_matrix dprediction);
 };
 
 /* The row of the table that the configuration names. */

@@ -2,44 +2,59 @@
 
 #include <stdio.h>
 
+/* One of the three weights or biases. */
+static vt_parameter *add_part(vt_parameters *parameters, const char *prefix, const vt_attention_options *options,
+                              bool is_weight, int part)
+{
+    char full[VT_PARAMETER_NAME];
+    const int64_t dim = options->dim;
+    const double bound = is_weight ? options->weight_bound : options->bias_bound;
+    const vt_start start = options->weight_bound > 0 ? VT_START_UNIFORM : is_weight ? VT_START_NORMAL : VT_START_ZERO;
+    snprintf(full, sizeof full, "%s.%s", prefix, options->names[part]);
+    vt_parameter *parameter =
+        vt_parameters_add(parameters, full, is_weight ? "weight" : "bias", is_weight ? 2 : 1,
+                          (const int64_t[]){dim, dim}, start, options->weight_bound > 0 ? bound : 0.02);
+    if (!options->in_one) return parameter;
+    snprintf(parameter->file_name, sizeof parameter->file_name, "%s.in_proj_%s", prefix, is_weight ? "weight" : "bias");
+    parameter->file_row = part * dim;
+    parameter->file_rows = 3 * dim;
+    return parameter;
+}
+
 /* Registers the three weights, then the three biases, so that they are one matrix [3 width, dim] and one vector
  * [3 width]. */
-static void build_qkv(vt_linear *qkv, vt_parameters *parameters, const char *prefix, int64_t dim, vt_span share)
+static void build_qkv(vt_attention *attention, vt_parameters *parameters, const char *prefix, vt_span share)
 {
-    static const char *const names[3] = {"q", "k", "v"};
+    const vt_attention_options *options = &attention->options;
     vt_parameter *added[6];
-    char full[VT_PARAMETER_NAME];
     for (int i = 0; i < 6; i++) {
-        snprintf(full, sizeof full, "%s.%s", prefix, names[i % 3]);
-        added[i] =
-            i < 3 ? vt_parameters_add(parameters, full, "weight", 2, (const int64_t[]){dim, dim}, VT_START_NORMAL, 0.02)
-                  : vt_parameters_add(parameters, full, "bias", 1, &dim, VT_START_ZERO, 0);
+        added[i] = add_part(parameters, prefix, options, i < 3, i % 3);
         vt_parameter_split(added[i], 0, VT_AXES(VT_AXIS_TENSOR), share);
         added[i]->joined = i % 3 > 0;
     }
-    *qkv = (vt_linear){.weight = added[0], .bias = added[3], .in = dim, .out = 3 * share.count};
+    attention->qkv = (vt_linear){
+        .weight = added[0], .bias = added[3], .in = options->dim, .out = (options->crosses ? 1 : 3) * share.count};
+    attention->kv = (vt_linear){.weight = added[1], .bias = added[4], .in = options->dim, .out = 2 * share.count};
 }
 
-void vt_attention_build(vt_attention *attention, vt_parameters *parameters, const char *prefix, int64_t layer,
-                        int64_t dim, int64_t heads, double dropout)
+void vt_attention_build(vt_attention *attention, vt_parameters *parameters, const char *prefix,
+                        const vt_attention_options *options)
 {
     char name[VT_PARAMETER_NAME];
     const vt_parallel *parallel = vt_parameters_parallel(parameters);
-    vt_span share = vt_parallel_share(parallel, heads); /* whole heads */
-    int64_t head_dim = dim / heads;
-    attention->width = share.count * head_dim;
+    vt_span share = vt_parallel_share(parallel, options->heads); /* whole heads */
+    attention->options = *options;
+    attention->width = share.count * (options->dim / options->heads);
     attention->heads = share.count;
     attention->first_head = share.first;
-    attention->layer = layer;
-    attention->dropout = dropout;
-    build_qkv(&attention->qkv, parameters, prefix, dim, vt_parallel_share(parallel, dim));
-    snprintf(name, sizeof name, "%s.proj", prefix);
-    vt_linear_build(&attention->proj, parameters, name, dim, dim, VT_LINEAR_BY_INPUT, true);
+    build_qkv(attention, parameters, prefix, vt_parallel_share(parallel, options->dim));
+    snprintf(name, sizeof name, "%s.%s", prefix, options->names[3]);
+    vt_linear_build(&attention->proj, parameters, name, options->dim, options->dim, VT_LINEAR_BY_INPUT, true);
 }
 
 vt_attention_saved vt_attention_reserve(const vt_attention *attention, const vt_pass *pass)
 {
-    vt_attention_saved saved;
+    vt_attention_saved saved = {.log_sum = NULL};
     int64_t rows = vt_pass_inner_rows(pass);
     saved.qkv_out = vt_pass_push(pass, rows, 3 * attention->width);
     saved.out = vt_pass_push(pass, rows, attention->width);
@@ -68,16 +83,18 @@ static parts parts_of_kv(vt_matrix kv, int64_t width)
 /* This rank's queries and a span of keys. */
 static vt_attention_shape shape_of(const vt_attention *attention, const vt_pass *pass, vt_span keys)
 {
-    return (vt_attention_shape){.batch = pass->batch,
-                                .heads = attention->heads,
-                                .head_dim = attention->width / attention->heads,
-                                .queries = pass->parallel->inner.count,
-                                .keys = keys.count,
-                                .first_head = attention->first_head,
-                                .first_query = pass->parallel->inner.first,
-                                .first_key = keys.first,
-                                .dropout =
-                                    vt_pass_dropout(pass, attention->dropout, attention->layer, VT_SITE_ATTENTION)};
+    return (vt_attention_shape){
+        .batch = pass->batch,
+        .heads = attention->heads,
+        .head_dim = attention->width / attention->heads,
+        .queries = pass->parallel->inner.count,
+        .keys = keys.count,
+        .first_head = attention->first_head,
+        .first_query = pass->parallel->inner.first,
+        .first_key = keys.first,
+        .causal = attention->options.causal,
+        .unscaled = attention->options.unscaled,
+        .dropout = vt_pass_dropout(pass, attention->options.dropout, attention->options.layer, VT_SITE_ATTENTION)};
 }
 
 static vt_span all_keys(const vt_pass *pass)
@@ -99,9 +116,17 @@ static void forward_gathered(const vt_attention *attention, const vt_pass *pass,
 {
     vt_backend *backend = pass->backend;
     size_t mark = pass->arena->used;
-    vt_attention_shape shape = shape_of(attention, pass, all_keys(pass));
     parts own = parts_of(saved->qkv_out, attention->width), keys = own;
-    if (pass->parallel->context->size > 1) keys = parts_of_kv(gather_keys(pass, own.kv), attention->width);
+    vt_span span = all_keys(pass);
+    if (saved->cache.data != NULL) {
+        const vt_span inner = pass->parallel->inner;
+        backend->convert(backend, own.kv, vt_matrix_rows(saved->cache, inner.first, inner.count));
+        keys = parts_of_kv(saved->cache, attention->width);
+        span.count = inner.first + inner.count;
+    } else if (pass->parallel->context->size > 1) {
+        keys = parts_of_kv(gather_keys(pass, own.kv), attention->width);
+    }
+    vt_attention_shape shape = shape_of(attention, pass, span);
     backend->attention_forward(backend, &shape, own.q, keys.k, keys.v, saved->out, saved->log_sum);
     vt_arena_pop(pass->arena, mark);
 }
@@ -271,12 +296,28 @@ static bool uses_ring(const vt_pass *pass)
     return pass->parallel->ring && pass->parallel->context->size > 1;
 }
 
-void vt_attention_forward(const vt_attention *attention, const vt_pass *pass, vt_matrix x, vt_matrix y,
-                          const vt_attention_saved *saved)
+/* q of the stream, and keys and values of the memory. */
+static void project(const vt_attention *attention, const vt_pass *pass, vt_matrix x, vt_matrix memory,
+                    const vt_attention_saved *saved)
+{
+    const vt_parallel *parallel = pass->parallel;
+    const size_t mark = pass->arena->used;
+    const parts own = parts_of(saved->qkv_out, attention->width);
+    const bool crosses = attention->options.crosses;
+    vt_matrix input = vt_region_enter(parallel, pass->arena, pass->batch, x);
+    vt_linear_forward(&attention->qkv, pass, input, crosses ? own.q : saved->qkv_out);
+    if (crosses) {
+        input = vt_region_enter(parallel, pass->arena, pass->batch, memory);
+        vt_linear_forward(&attention->kv, pass, input, own.kv);
+    }
+    vt_arena_pop(pass->arena, mark);
+}
+
+void vt_attention_forward(const vt_attention *attention, const vt_pass *pass, vt_matrix x, vt_matrix memory,
+                          vt_matrix y, const vt_attention_saved *saved)
 {
     size_t mark = pass->arena->used;
-    vt_matrix input = vt_region_enter(pass->parallel, pass->arena, pass->batch, x);
-    vt_linear_forward(&attention->qkv, pass, input, saved->qkv_out);
+    project(attention, pass, x, memory, saved);
     if (uses_ring(pass))
         forward_ring(attention, pass, saved);
     else
@@ -287,22 +328,33 @@ void vt_attention_forward(const vt_attention *attention, const vt_pass *pass, vt
     vt_arena_pop(pass->arena, mark);
 }
 
-void vt_attention_backward(const vt_attention *attention, const vt_pass *pass, vt_matrix x, vt_matrix dy, vt_matrix dx,
-                           const vt_attention_saved *saved)
+/* From the gradient of what a linear layer made of x to that of x. */
+static void backward_input(const vt_linear *linear, const vt_pass *pass, vt_matrix x, vt_matrix dy, vt_matrix dx)
 {
     const vt_parallel *parallel = pass->parallel;
+    const size_t mark = pass->arena->used;
+    vt_matrix input = vt_region_enter(parallel, pass->arena, pass->batch, x);
+    vt_matrix dinput = vt_region_room(parallel, pass->arena, pass->batch, dx);
+    vt_linear_backward(linear, pass, input, dy, dinput);
+    vt_region_leave(parallel, pass->arena, pass->batch, dinput, dx);
+    vt_arena_pop(pass->arena, mark);
+}
+
+void vt_attention_backward(const vt_attention *attention, const vt_pass *pass, vt_matrix x, vt_matrix memory,
+                           vt_matrix dy, vt_matrix dx, vt_matrix dmemory, const vt_attention_saved *saved)
+{
+    const bool crosses = attention->options.crosses;
     size_t mark = pass->arena->used;
     vt_matrix dout = vt_pass_push(pass, saved->out.rows, attention->width);
     vt_matrix dqkv = vt_pass_push(pass, saved->out.rows, 3 * attention->width);
-    vt_matrix doutput = vt_region_enter(parallel, pass->arena, pass->batch, dy);
+    vt_matrix doutput = vt_region_enter(pass->parallel, pass->arena, pass->batch, dy);
     vt_linear_backward(&attention->proj, pass, saved->out, doutput, dout);
     if (uses_ring(pass))
         backward_ring(attention, pass, saved, dout, dqkv);
     else
         backward_gathered(attention, pass, saved, dout, dqkv);
-    vt_matrix input = vt_region_enter(parallel, pass->arena, pass->batch, x);
-    vt_matrix dinput = vt_region_room(parallel, pass->arena, pass->batch, dx);
-    vt_linear_backward(&attention->qkv, pass, input, dqkv, dinput);
-    vt_region_leave(parallel, pass->arena, pass->batch, dinput, dx);
+    const parts down = parts_of(dqkv, attention->width);
+    backward_input(&attention->qkv, pass, x, crosses ? down.q : dqkv, dx);
+    if (crosses) backward_input(&attention->kv, pass, memory, down.kv, dmemory);
     vt_arena_pop(pass->arena, mark);
 }

@@ -10,11 +10,16 @@ void vt_block_build(vt_block *block, vt_parameters *parameters, int64_t layer, c
     block->dropout = options->dropout;
     block->path_rate = options->path_rate;
     snprintf(name, sizeof name, "blocks.%lld.norm1", (long long)layer);
-    vt_layer_norm_build(&block->norm1, parameters, name, options->dim);
+    vt_layer_norm_build(&block->norm1, parameters, name, options->dim, 1e-6f);
     snprintf(name, sizeof name, "blocks.%lld.attn", (long long)layer);
-    vt_attention_build(&block->attention, parameters, name, layer, options->dim, options->heads, options->dropout);
+    vt_attention_build(&block->attention, parameters, name,
+                       &(vt_attention_options){.layer = layer,
+                                               .dim = options->dim,
+                                               .heads = options->heads,
+                                               .dropout = options->dropout,
+                                               .names = {"q", "k", "v", "proj"}});
     snprintf(name, sizeof name, "blocks.%lld.norm2", (long long)layer);
-    vt_layer_norm_build(&block->norm2, parameters, name, options->dim);
+    vt_layer_norm_build(&block->norm2, parameters, name, options->dim, 1e-6f);
     snprintf(name, sizeof name, "blocks.%lld.mlp", (long long)layer);
     vt_mlp_build(&block->mlp, parameters, name, layer, options->dim, options->gelu, options->dropout);
 }
@@ -44,7 +49,7 @@ void vt_block_forward(const vt_block *block, const vt_pass *pass, vt_matrix x, v
     vt_matrix branch = vt_pass_push_wide(pass, x.rows, block->dim);
     vt_matrix normed = pass->type == VT_FLOAT32 ? branch : vt_pass_push(pass, x.rows, block->dim);
     vt_layer_norm_forward(&block->norm1, pass, x, normed, &saved->norm1);
-    vt_attention_forward(&block->attention, pass, normed, branch, &saved->attention);
+    vt_attention_forward(&block->attention, pass, normed, (vt_matrix){0}, branch, &saved->attention);
     vt_layer_norm_residual(&block->norm2, pass, x, branch, &attention_mask, saved->middle, normed, &saved->norm2);
     vt_mlp_forward(&block->mlp, pass, normed, branch, &saved->mlp);
     backend->residual_add(backend, saved->middle, branch, &mlp_mask, output);
@@ -77,7 +82,8 @@ void vt_block_backward(const vt_block *block, const vt_pass *pass, vt_matrix dx,
     vt_layer_norm_backward(&block->norm2, pass, saved->middle, gradient, dx, &saved->norm2);
 
     vt_layer_norm_forward(&block->norm1, pass, saved->input, normed, &saved->norm1);
-    vt_attention_backward(&block->attention, pass, normed, branch_gradient(pass, &attention_mask, dx, room), gradient,
+    vt_attention_backward(&block->attention, pass, normed, (vt_matrix){0},
+                          branch_gradient(pass, &attention_mask, dx, room), gradient, (vt_matrix){0},
                           &saved->attention);
     vt_layer_norm_backward(&block->norm1, pass, saved->input, gradient, dx, &saved->norm1);
     vt_arena_pop(pass->arena, mark);

@@ -1,9 +1,8 @@
 #include "model/layer_norm.h"
 
-static const float epsilon = 1e-6f;
-
-void vt_layer_norm_build(vt_layer_norm *norm, vt_parameters *parameters, const char *prefix, int64_t dim)
+void vt_layer_norm_build(vt_layer_norm *norm, vt_parameters *parameters, const char *prefix, int64_t dim, float epsilon)
 {
+    norm->epsilon = epsilon;
     norm->dim = dim;
     norm->weight = vt_parameters_add(parameters, prefix, "weight", 1, &dim, VT_START_ONE, 0);
     norm->bias = vt_parameters_add(parameters, prefix, "bias", 1, &dim, VT_START_ZERO, 0);
@@ -21,8 +20,8 @@ vt_layer_norm_saved vt_layer_norm_reserve(const vt_pass *pass)
 void vt_layer_norm_forward(const vt_layer_norm *norm, const vt_pass *pass, vt_matrix x, vt_matrix y,
                            const vt_layer_norm_saved *saved)
 {
-    pass->backend->layer_norm_forward(pass->backend, x, norm->weight->value, norm->bias->value, epsilon, y, saved->mean,
-                                      saved->rstd);
+    pass->backend->layer_norm_forward(pass->backend, x, norm->weight->value, norm->bias->value, norm->epsilon, y,
+                                      saved->mean, saved->rstd);
 }
 
 void vt_layer_norm_residual(const vt_layer_norm *norm, const vt_pass *pass, vt_matrix x, vt_matrix branch,
@@ -30,7 +29,7 @@ void vt_layer_norm_residual(const vt_layer_norm *norm, const vt_pass *pass, vt_m
 {
     vt_backend *backend = pass->backend;
     if (pass->fused) {
-        backend->residual_layer_norm(backend, x, branch, mask, norm->weight->value, norm->bias->value, epsilon, y,
+        backend->residual_layer_norm(backend, x, branch, mask, norm->weight->value, norm->bias->value, norm->epsilon, y,
                                      normed, saved->mean, saved->rstd);
     } else {
         backend->residual_add(backend, x, branch, mask, y);

@@ -1,4 +1,4 @@
-/* LayerNorm over the last dimension, eps 1e-6, with weight and bias. */
+/* LayerNorm over the last dimension, with weight and bias. */
 #ifndef VT_MODEL_LAYER_NORM_H
 #define VT_MODEL_LAYER_NORM_H
 
@@ -9,6 +9,7 @@ typedef struct {
     const vt_parameter *weight;
     const vt_parameter *bias;
     int64_t dim;
+    float epsilon;
 } vt_layer_norm;
 
 /* What forward keeps for backward. */
@@ -16,7 +17,8 @@ typedef struct {
     float *mean, *rstd; /* [rows], in the arena */
 } vt_layer_norm_saved;
 
-void vt_layer_norm_build(vt_layer_norm *norm, vt_parameters *parameters, const char *prefix, int64_t dim);
+void vt_layer_norm_build(vt_layer_norm *norm, vt_parameters *parameters, const char *prefix, int64_t dim,
+                         float epsilon);
 
 /* Pushes mean and rstd on the arena, before forward. */
 vt_layer_norm_saved vt_layer_norm_reserve(const vt_pass *pass);

@@ -23,6 +23,13 @@ void vt_linear_build(vt_linear *linear, vt_parameters *parameters, const char *p
     }
 }
 
+void vt_linear_start(vt_linear *linear, double weight_bound, double bias_bound)
+{
+    linear->weight->start = linear->bias->start = VT_START_UNIFORM;
+    linear->weight->spread = weight_bound;
+    linear->bias->spread = bias_bound;
+}
+
 vt_matrix vt_linear_weight(const vt_linear *linear)
 {
     vt_matrix weight = vt_parameter_matrix(linear->weight);

@@ -7,11 +7,10 @@
 #include "model/parameters.h"
 #include "model/pass.h"
 
-typedef struct {
-    const vt_parameter *weight;
-    const vt_parameter *bias; /* NULL: none */
-    int64_t in, out;          /* of this rank's part */
-    bool without_bias;        /* another rank of the tensor axis adds it */
+typedef struct vt_linear {
+    vt_parameter *weight, *bias; /* bias NULL: none */
+    int64_t in, out;             /* of this rank's part */
+    bool without_bias;           /* another rank of the tensor axis adds it */
 } vt_linear;
 
 typedef enum { VT_LINEAR_WHOLE, VT_LINEAR_BY_OUTPUT, VT_LINEAR_BY_INPUT } vt_linear_split;
@@ -19,6 +18,9 @@ typedef enum { VT_LINEAR_WHOLE, VT_LINEAR_BY_OUTPUT, VT_LINEAR_BY_INPUT } vt_lin
 /* Registers prefix.weight [out, in] (normal, std 0.02) and, with_bias, prefix.bias (0). */
 void vt_linear_build(vt_linear *linear, vt_parameters *parameters, const char *prefix, int64_t in, int64_t out,
                      vt_linear_split split, bool with_bias);
+
+/* Both start uniform, in ±weight_bound and ±bias_bound. */
+void vt_linear_start(vt_linear *linear, double weight_bound, double bias_bound);
 
 /* The weight [out, in] of this rank, in the type that matrix products take. */
 vt_matrix vt_linear_weight(const vt_linear *linear);

@@ -8,8 +8,7 @@
 #ifndef VT_MODEL_MODEL_H
 #define VT_MODEL_MODEL_H
 
-#include "model/parameters.h"
-#include "model/pass.h"
+#include "model/linear.h"
 
 typedef struct vt_model_kind vt_model_kind;
 
@@ -87,6 +86,11 @@ struct vt_model_kind {
     vt_matrix (*backward)(const vt_model *model, const vt_pass *pass, int64_t unit, const vt_model_tensor *tensors,
                           vt_matrix dout, vt_saved *saved);
 
+    /* A last linear layer that `forward` leaves to the loss, because what it makes of the prediction is too large to be
+     * whole in memory: the loss runs it over some rows at a time (pass->head), backward too. It belongs to the last
+     * unit. NULL: there is none. */
+    const vt_linear *(*head)(const vt_model *model);
+
     /* ---- what the prediction is compared with ---- */
 
     /* A tensor in the rows and columns of the prediction, normalised, float32: the target, say. Of more channels than
@@ -138,9 +142,15 @@ void vt_saved_close(vt_saved **saved);
 vt_matrix vt_model_forward(const vt_model *model, const vt_pass *pass, const vt_model_tensor *tensors, vt_matrix in,
                            vt_saved *saved);
 
-/* Runs them backward, after vt_model_forward with the same pass, tensors and saved; adds to their parameters'
- * gradients. dout: the gradient of what forward returned, which is used up; of the prediction in the pass's type, else
- * float32. Returns the gradient of `in`, nothing when the units begin with unit 0. */
+/* The head of the model, or NULL. */
+const vt_linear *vt_model_head(const vt_model *model);
+
+/* Asks for the parameters of the last of these units, and their gradients, which making `dout` below may need. */
+void vt_model_backward_begin(const vt_model *model, const vt_saved *saved);
+
+/* Runs them backward, after vt_model_forward with the same pass, tensors and saved, and vt_model_backward_begin; adds
+ * to their parameters' gradients. dout: the gradient of what forward returned, which is used up; of the prediction in
+ * the pass's type, else float32. Returns the gradient of `in`, nothing when the units begin with unit 0. */
 vt_matrix vt_model_backward(const vt_model *model, const vt_pass *pass, const vt_model_tensor *tensors, vt_matrix dout,
                             vt_saved *saved);
 

@@ -89,13 +89,24 @@ vt_matrix vt_model_forward(const vt_model *model, const vt_pass *pass, const vt_
     return in;
 }
 
+const vt_linear *vt_model_head(const vt_model *model)
+{
+    return model->kind->head != NULL ? model->kind->head(model) : NULL;
+}
+
+void vt_model_backward_begin(const vt_model *model, const vt_saved *saved)
+{
+    need(model, saved->units, saved->units.first + saved->units.count - 1, true);
+}
+
 vt_matrix vt_model_backward(const vt_model *model, const vt_pass *pass, const vt_model_tensor *tensors, vt_matrix dout,
                             vt_saved *saved)
 {
     const vt_span units = saved->units;
-    for (int64_t unit = units.first + units.count - 1; unit >= units.first; unit--) {
+    const int64_t last = units.first + units.count - 1;
+    for (int64_t unit = last; unit >= units.first; unit--) {
         size_t mark = pass->arena->used;
-        need(model, units, unit, true);
+        if (unit < last) need(model, units, unit, true);
         dout = model->kind->backward(model, pass, unit, tensors, dout, saved);
         vt_parameters_gradients_ready(model->parameters, unit);
         vt_arena_pop(pass->arena, mark);

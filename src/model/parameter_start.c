@@ -42,6 +42,9 @@ void vt_parameter_start(const vt_parameter *parameter, uint64_t seed, const vt_p
         case VT_START_NORMAL:
             values[i] = (float)(parameter->spread * vt_random_normal_quantile(low + (high - low) * uniform));
             break;
+        case VT_START_UNCUT:
+            values[i] = (float)(parameter->spread * vt_random_normal_quantile(uniform));
+            break;
         case VT_START_UNIFORM:
             values[i] = (float)(parameter->spread * (2 * uniform - 1));
             break;

@@ -16,6 +16,7 @@ typedef enum {
     VT_START_ONE,
     VT_START_VALUE,  /* `spread` itself */
     VT_START_NORMAL, /* normal with standard deviation `spread`, cut at ±2 (absolute) */
+    VT_START_UNCUT,  /* the same, not cut */
     VT_START_UNIFORM /* uniform in ±spread */
 } vt_start;
 
@@ -32,6 +33,9 @@ typedef struct {
     unsigned sum_axes;                      /* its gradient is a partial sum over these, besides the data axis */
     bool
         joined; /* lies right behind the one registered before, with the same split, so that a layer uses both as one */
+    /* The tensor that files have, of which this is the rows from file_row on, and its rows; "": this one. */
+    char file_name[VT_PARAMETER_NAME];
+    int64_t file_row, file_rows;
     int64_t unit; /* the block of layers it belongs to */
     vt_start start;
     double spread;

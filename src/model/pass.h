@@ -6,6 +6,8 @@
 #include "backend/dropout.h"
 #include "parallel/region.h"
 
+struct vt_linear;
+
 typedef struct {
     vt_backend *backend;
     vt_arena *arena; /* of this micro-batch */
@@ -17,7 +19,8 @@ typedef struct {
     uint64_t seed; /* seed, step and first_sample key the dropout streams; the step is in the back end's memory */
     const uint32_t *step;
     uint32_t first_sample;
-    double density_weight; /* of the densities in the loss (lambda_rho) */
+    const struct vt_linear *head; /* of the model: vt_model_kind.head; for the loss */
+    double density_weight;        /* of the densities in the loss (lambda_rho) */
     uint32_t rollout_step; /* of the steps of forecast that a sample is trained over: each draws numbers of its own */
 } vt_pass;
 

@@ -75,6 +75,14 @@ typedef struct {
     int64_t columns; /* of the stream behind the unit */
 } unit_facts;
 
+/* Runs the layer that the model leaves to the loss. */
+static void count_head(const vt_linear *head, const vt_pass *pass, vt_matrix prediction)
+{
+    vt_matrix made = vt_pass_push_wide(pass, prediction.rows, head->out);
+    vt_linear_forward(head, pass, prediction, made);
+    vt_linear_backward(head, pass, prediction, made, prediction);
+}
+
 /* Runs each unit of a sample forward and backward, and counts. */
 static void count_units(const vt_model *model, const vt_config *config, vt_arena *arena, unit_facts *facts)
 {
@@ -83,7 +91,8 @@ static void count_units(const vt_model *model, const vt_config *config, vt_arena
     const int64_t units = vt_parameters_unit_count(model->parameters);
     const vt_pass pass = {
         .backend = backend, .arena = arena, .parallel = model->parallel, .batch = 1, .training = true};
-    const vt_model_tensor tensors[VT_BATCH_TENSORS] = {{.channels = config->n_in_channels}, {.channels = config->n_out_channels}};
+    const vt_model_tensor tensors[VT_BATCH_TENSORS] = {{.channels = config->n_in_channels},
+                                                       {.channels = config->n_out_channels}};
     vt_saved *saved = NULL;
     vt_matrix stream = {0};
     vt_saved_open(model, (vt_span){0, units}, &saved);
@@ -93,6 +102,9 @@ static void count_units(const vt_model *model, const vt_config *config, vt_arena
         facts[unit].cost += count->flops;
         facts[unit].columns = stream.columns;
     }
+    facts[units - 1].cost -= count->flops;
+    if (vt_model_head(model) != NULL) count_head(vt_model_head(model), &pass, stream);
+    facts[units - 1].cost += count->flops;
     for (int64_t unit = units - 1; unit >= 0; unit--) {
         facts[unit].cost -= count->flops;
         stream = model->kind->backward(model, &pass, unit, tensors, stream, saved);

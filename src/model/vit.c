@@ -79,7 +79,7 @@ static vt_status vit_open(const vt_config *config, vt_parameters *parameters, vt
         vt_block_build(&model->blocks[i], parameters, i, &block);
     }
     vt_parameters_next_unit(parameters);
-    vt_layer_norm_build(&model->norm, parameters, "norm", dim);
+    vt_layer_norm_build(&model->norm, parameters, "norm", dim, 1e-6f);
     vt_linear_build(&model->head, parameters, "head", dim,
                     config->n_out_channels * config->patch_size * config->patch_size, VT_LINEAR_WHOLE, false);
     *result = &model->model;

@@ -42,7 +42,6 @@ void vt_link_close(vt_link *link)
 void vt_link_send(vt_link *link, vt_matrix matrix)
 {
     vt_backend *backend = link->group->backend;
-    VT_ASSERT(matrix.stride == matrix.columns);
     vt_request_wait(&link->request);
     backend->convert(backend, matrix, room_of(link, matrix));
     vt_group_send(link->group, link->room, (size_t)(matrix.rows * matrix.columns) * vt_type_size(link->type),

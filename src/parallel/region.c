@@ -54,22 +54,10 @@ void vt_parallel_close(vt_parallel **parallel)
 
 vt_span vt_parallel_share(const vt_parallel *parallel, int64_t whole)
 {
-    int64_t share = whole / parallel->tensor->size;
-    return (vt_span){parallel->tensor->rank * share, share};
+    return vt_layout_run(whole, parallel->tensor->size, parallel->tensor->rank);
 }
 
 /* ---- tokens ---- */
-
-/* Rows first … first + count - 1 of a matrix. */
-static vt_matrix rows_of(vt_matrix matrix, int64_t first, int64_t count)
-{
-    if (matrix.type == VT_FLOAT32)
-        matrix.data += first * matrix.stride;
-    else
-        matrix.half += first * matrix.stride;
-    matrix.rows = count;
-    return matrix;
-}
 
 static int64_t token_sum(const vt_group *group, const vt_span *runs)
 {
@@ -90,8 +78,8 @@ static void reorder(vt_group *group, const vt_span *runs, vt_backend *backend, i
     }
     for (int rank = 0; rank < group->size; rank++) {
         for (int64_t sample = 0; sample < batch; sample++) {
-            vt_matrix a = rows_of(staged, before * batch + sample * runs[rank].count, runs[rank].count);
-            vt_matrix b = rows_of(whole, sample * tokens + before, runs[rank].count);
+            vt_matrix a = vt_matrix_rows(staged, before * batch + sample * runs[rank].count, runs[rank].count);
+            vt_matrix b = vt_matrix_rows(whole, sample * tokens + before, runs[rank].count);
             backend->convert(backend, to_whole ? a : b, to_whole ? b : a);
         }
         before += runs[rank].count;
@@ -112,7 +100,7 @@ void vt_region_gather(vt_group *group, const vt_span *runs, vt_arena *arena, int
     size_t mark = arena->used, bytes[group->size];
     bool in_place = batch == 1 && whole.stride == whole.columns; /* the ranks' rows are then one behind another */
     vt_matrix staged = in_place ? whole : vt_arena_push_matrix(arena, x.type, whole.rows, whole.columns);
-    vt_matrix own = rows_of(staged, tokens_before(group, runs) * batch, x.rows);
+    vt_matrix own = vt_matrix_rows(staged, tokens_before(group, runs) * batch, x.rows);
     for (int i = 0; i < group->size; i++) bytes[i] = (size_t)(runs[i].count * batch * x.columns) * vt_type_size(x.type);
     backend->convert(backend, x, own);
     vt_group_all_gather(group, own.data, bytes, staged.data, NULL);
@@ -128,7 +116,7 @@ void vt_region_reduce(vt_group *group, const vt_span *runs, vt_arena *arena, int
     int64_t counts[group->size];
     bool in_place = batch == 1 && whole.stride == whole.columns;
     vt_matrix staged = in_place ? whole : vt_arena_push_matrix(arena, VT_FLOAT32, whole.rows, whole.columns);
-    vt_matrix own = rows_of(staged, tokens_before(group, runs) * batch, x.rows);
+    vt_matrix own = vt_matrix_rows(staged, tokens_before(group, runs) * batch, x.rows);
     for (int i = 0; i < group->size; i++) counts[i] = runs[i].count * batch * x.columns;
     if (!in_place) reorder(group, runs, backend, batch, staged, whole, false);
     vt_group_reduce_scatter(group, staged.data, counts, own.data, NULL);

@@ -30,7 +30,7 @@ void vt_parallel_close(vt_parallel **parallel);
 /* The tokens of any rank's residual stream: `own` above. */
 vt_span vt_parallel_tokens(const vt_layout *layout, int rank, bool sequence, int64_t tokens);
 
-/* This rank's share of a dimension of the tensor axis, which divides it. */
+/* This rank's share of a dimension of the tensor axis. */
 vt_span vt_parallel_share(const vt_parallel *parallel, int64_t whole);
 
 /* ---- between enter and leave ---- */

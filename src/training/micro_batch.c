@@ -44,6 +44,7 @@ vt_micro_batch *vt_micro_batch_take(vt_trainer *trainer, const vt_batch *batch, 
                               .type = vt_trainer_type(config),
                               .fused = config->enable_jit,
                               .training = training,
+                              .head = vt_model_head(trainer->model),
                               .density_weight = config->lambda_rho,
                               .seed = (uint64_t)config->seed,
                               .step = &vt_optimizer_state(trainer->optimizer)->step,
@@ -103,15 +104,26 @@ static double *loss_sums(const vt_trainer *trainer, const vt_micro_batch *sample
     return samples->loss_sums + samples->rollout->step * samples->pass.batch * trainer->loss->sums;
 }
 
+/* From this rank's part of the sums. */
+static void finish_losses(const vt_trainer *trainer, const vt_micro_batch *samples, float *losses, double *total)
+{
+    const vt_loss_kind *loss = trainer->loss;
+    const vt_pass *pass = &samples->pass;
+    double *sums = loss_sums(trainer, samples);
+    vt_group_all_reduce(trainer->parallel->tokens, VT_SUM_FLOAT64, sums, loss->sums * pass->batch, NULL);
+    loss->finish(loss, pass, sums, losses, total);
+}
+
 void vt_micro_batch_losses(const vt_trainer *trainer, vt_micro_batch *samples, vt_matrix prediction, float *losses,
                            double *total)
 {
     const vt_loss_kind *loss = trainer->loss;
     const vt_pass *pass = &samples->pass;
-    double *sums = loss_sums(trainer, samples);
-    loss->partials(loss, pass, prediction, samples->target, trainer->loss_weights, sums);
-    vt_group_all_reduce(trainer->parallel->tokens, VT_SUM_FLOAT64, sums, loss->sums * pass->batch, NULL);
-    loss->finish(loss, pass, sums, losses, total);
+    samples->losses = losses;
+    samples->total = total;
+    if (loss->sums_in_backward && pass->training) return;
+    loss->partials(loss, pass, prediction, samples->target, trainer->loss_weights, loss_sums(trainer, samples));
+    finish_losses(trainer, samples, losses, total);
 }
 
 /* The gradient of the model's output. */
@@ -125,6 +137,7 @@ static vt_matrix output_gradient(const vt_trainer *trainer, const vt_micro_batch
     trainer->loss->backward(trainer->loss, pass, samples->prediction, samples->target, trainer->loss_weights,
                             loss_sums(trainer, samples), scale, &vt_optimizer_state(trainer->optimizer)->loss_scale,
                             dstate);
+    if (trainer->loss->sums_in_backward) finish_losses(trainer, samples, samples->losses, samples->total);
     return vt_rollout_backward(rollout, pass, dstate);
 }
 
@@ -133,6 +146,7 @@ void vt_micro_batch_backward(vt_trainer *trainer, vt_micro_batch *samples, float
     vt_pipeline_stage *stage = &trainer->stage;
     const vt_pass *pass = &samples->pass;
     const vt_rollout *rollout = samples->rollout;
+    vt_model_backward_begin(trainer->model, samples->room->saved);
     const vt_matrix dout =
         stage->place.is_last ? output_gradient(trainer, samples, scale) : vt_stage_take_gradient(stage, pass);
     const vt_matrix din = vt_model_backward(trainer->model, pass, rollout->tensors, dout, samples->room->saved);

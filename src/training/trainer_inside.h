@@ -35,6 +35,8 @@ typedef struct {
     vt_room *room;       /* of its current step of forecast; NULL: that has ended */
     double *loss_sums;   /* [longest rollout, samples, loss->sums], which the loss keeps for backward */
     vt_matrix prediction, target;
+    float *losses; /* where the loss's backward puts them, and what they are added to; with loss->sums_in_backward */
+    double *total;
 } vt_micro_batch;
 
 struct vt_trainer {
@@ -119,8 +121,9 @@ void vt_micro_batch_predict(vt_trainer *trainer, vt_micro_batch *samples);
  * losses through its prediction. Stages before the last one get the gradient of what they computed from the next. */
 void vt_micro_batch_backward(vt_trainer *trainer, vt_micro_batch *samples, float scale);
 
-/* losses [samples] of a prediction, over all tokens of each sample, also added to *total unless that is NULL. What they
- * were made of stays for the loss's backward. */
+/* losses [samples] of a prediction, over all tokens of each sample, also added to *total unless that is NULL; in
+ * training with loss->sums_in_backward not yet, but in vt_micro_batch_backward. What they were made of stays for the
+ * loss's backward. */
 void vt_micro_batch_losses(const vt_trainer *trainer, vt_micro_batch *samples, vt_matrix prediction, float *losses,
                            double *total);
 

@@ -29,8 +29,7 @@ static void finish(const vt_loss_kind *loss, const vt_pass *pass, const double *
 }
 
 static void backward(const vt_loss_kind *loss, const vt_pass *pass, vt_matrix prediction, vt_matrix target,
-                     vt_matrix weights, const double *sums, float scale, const double *loss_scale,
-                     vt_matrix dprediction)
+                     vt_matrix weights, double *sums, float scale, const double *loss_scale, vt_matrix dprediction)
 {
     vt_loss_relative_l2.backward(loss, pass, prediction, target, weights, sums, 2 * scale, loss_scale, dprediction);
 }

@@ -31,10 +31,11 @@ typedef struct {
 static const char *const models[] = {VT_MODELS(NAME)};
 enum { MODELS = sizeof models / sizeof models[0] };
 
-/* The U-Net takes cubes, and its activations are kept in units of its own: golden/unet. */
+/* The U-Net takes cubes, and its activations are kept in units of its own: golden/unet. Others take text:
+ * golden/language. */
 static bool takes_fields(const char *model)
 {
-    return strcmp(model, "unet3d") != 0;
+    return strcmp(model, "unet3d") != 0 && strcmp(model, "transformer") != 0 && strcmp(model, "encoder") != 0;
 }
 
 /* settings: the vit's own. */

@@ -384,6 +384,10 @@ static void attention_backward(vt_backend *backend, const vt_attention_shape *sh
                                vt_matrix v, vt_matrix out, const float *log_sum, vt_matrix dout, vt_matrix dq,
                                vt_matrix dk, vt_matrix dv)
 {
+    if (shape->causal) {
+        vt_plain_attention_backward(backend, shape, q, k, v, out, log_sum, dout, dq, dk, dv);
+        return;
+    }
     head_view any = view_head(shape, 0);
     backward_arguments a = {.q = q, .k = k, .v = v, .dout = dout, .dq = dq, .dk = dk, .dv = dv, .log_sum = log_sum};
     pile count = {NULL, 0};

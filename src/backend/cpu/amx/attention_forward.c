@@ -231,6 +231,10 @@ static void forward_unit(const head_view *h, const forward_arguments *a, const f
 static void attention_forward(vt_backend *backend, const vt_attention_shape *shape, vt_matrix q, vt_matrix k,
                               vt_matrix v, vt_matrix out, float *log_sum)
 {
+    if (shape->causal) {
+        vt_plain_attention_forward(backend, shape, q, k, v, out, log_sum);
+        return;
+    }
     head_view any = view_head(shape, 0);
     int64_t blocks = pieces(shape->queries, QUERIES), of_unit = blocks_of_unit(backend, shape, blocks, MOST_BLOCKS);
     forward_arguments arguments = {q, k, v, out, log_sum, terms_of(q.type), of_unit * QUERIES};

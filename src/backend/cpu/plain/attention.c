@@ -38,11 +38,16 @@ static double dot(const float *a, const float *b, int64_t count)
     return sum;
 }
 
-/* scores[j] = scaled q_i·k_j; returns their largest. */
+static double scale_of(const vt_attention_shape *shape)
+{
+    return shape->unscaled ? 1 : 1 / sqrt((double)shape->head_dim);
+}
+
+/* scores[j] = scaled q_i·k_j of the keys that the query sees; returns their largest. */
 static double score_row(const head_view *view, int64_t query, double *scores)
 {
-    double scale = 1 / sqrt((double)view->shape->head_dim), largest = -INFINITY;
-    for (int64_t j = 0; j < view->shape->keys; j++) {
+    double scale = scale_of(view->shape), largest = -INFINITY;
+    for (int64_t j = 0; j < vt_attention_seen(view->shape, query); j++) {
         scores[j] = scale * dot(view->q + query * view->q_stride, view->k + j * view->k_stride, view->shape->head_dim);
         if (scores[j] > largest) largest = scores[j];
     }
@@ -59,15 +64,16 @@ static double keep_factor(const head_view *view, int64_t query, int64_t key)
 
 static void forward_row(const head_view *view, int64_t query, double *weights, float *out, float *log_sum)
 {
+    const int64_t seen = vt_attention_seen(view->shape, query);
     double largest = score_row(view, query, weights), sum = 0;
-    for (int64_t j = 0; j < view->shape->keys; j++) {
+    for (int64_t j = 0; j < seen; j++) {
         weights[j] = exp(weights[j] - largest);
         sum += weights[j];
     }
-    for (int64_t j = 0; j < view->shape->keys; j++) weights[j] *= keep_factor(view, query, j) / sum;
+    for (int64_t j = 0; j < seen; j++) weights[j] *= keep_factor(view, query, j) / sum;
     for (int64_t d = 0; d < view->shape->head_dim; d++) {
         double value = 0;
-        for (int64_t j = 0; j < view->shape->keys; j++) value += weights[j] * (double)view->v[j * view->v_stride + d];
+        for (int64_t j = 0; j < seen; j++) value += weights[j] * (double)view->v[j * view->v_stride + d];
         out[d] = (float)value;
     }
     *log_sum = (float)(largest + log(sum));
@@ -95,6 +101,7 @@ void vt_plain_attention_forward(vt_backend *backend, const vt_attention_shape *s
 static void merge_row(int64_t dim, const float *part, double part_log_sum, float *out, float *log_sum)
 {
     double own = (double)*log_sum, largest = fmax(own, part_log_sum);
+    if (isinf(part_log_sum)) return; /* the query sees none of the part's keys */
     double both = largest + log(exp(own - largest) + exp(part_log_sum - largest));
     double own_share = exp(own - both), part_share = exp(part_log_sum - both);
     for (int64_t d = 0; d < dim; d++) out[d] = (float)(own_share * (double)out[d] + part_share * (double)part[d]);
@@ -120,11 +127,11 @@ void vt_plain_attention_merge(vt_backend *backend, const vt_attention_shape *sha
 static void backward_row(const head_view *view, int64_t query, const float *out, const float *dout, double log_sum,
                          double *weights, float *dq, double *dk, double *dv)
 {
-    int64_t dim = view->shape->head_dim;
-    double scale = 1 / sqrt((double)dim), delta = dot(out, dout, dim);
+    const int64_t dim = view->shape->head_dim, seen = vt_attention_seen(view->shape, query);
+    double scale = scale_of(view->shape), delta = dot(out, dout, dim);
     score_row(view, query, weights);
     for (int64_t d = 0; d < dim; d++) dq[d] = 0;
-    for (int64_t j = 0; j < view->shape->keys; j++) {
+    for (int64_t j = 0; j < seen; j++) {
         double weight = exp(weights[j] - log_sum), keep = keep_factor(view, query, j);
         double score_gradient = weight * (keep * dot(dout, view->v + j * view->v_stride, dim) - delta) * scale;
         for (int64_t d = 0; d < dim; d++) {
@@ -135,7 +142,7 @@ static void backward_row(const head_view *view, int64_t query, const float *out,
     }
     for (int64_t d = 0; d < dim; d++) {
         double value = 0;
-        for (int64_t j = 0; j < view->shape->keys; j++) value += weights[j] * (double)view->k[j * view->k_stride + d];
+        for (int64_t j = 0; j < seen; j++) value += weights[j] * (double)view->k[j * view->k_stride + d];
         dq[d] = (float)value;
     }
 }

@@ -266,6 +266,10 @@ static void attention_backward(vt_backend *backend, const vt_attention_shape *sh
                                vt_matrix v, vt_matrix out, const float *log_sum, vt_matrix dout, vt_matrix dq,
                                vt_matrix dk, vt_matrix dv)
 {
+    if (shape->causal) {
+        vt_plain_attention_backward(backend, shape, q, k, v, out, log_sum, dout, dq, dk, dv);
+        return;
+    }
     head_view any = view_head(shape, 0);
     backward_arguments a = {q, k, v, dout, dq, dk, dv, .log_sum = log_sum};
     a.keys = divide_keys(shape);

@@ -199,6 +199,10 @@ static void forward_block(const head_view *h, const forward_arguments *a, const 
 static void attention_forward(vt_backend *backend, const vt_attention_shape *shape, vt_matrix q, vt_matrix k,
                               vt_matrix v, vt_matrix out, float *log_sum)
 {
+    if (shape->causal) {
+        vt_plain_attention_forward(backend, shape, q, k, v, out, log_sum);
+        return;
+    }
     head_view any = view_head(shape, 0);
     int64_t heads = shape->batch * shape->heads, panels = MOST_PANELS;
     forward_arguments arguments = {q, k, v, out, log_sum, divide(shape->queries, panels)};

@@ -20,7 +20,7 @@ typedef struct {
     const vt_attention_shape *shape;
     int64_t unit, batch, head, column; /* its first column */
     int64_t dim, width;                /* head_dim, and padded to whole vectors */
-    float scale;                       /* 1 / sqrt(head_dim) */
+    float scale;                       /* of scores */
 } head_view;
 
 static inline head_view view_head(const vt_attention_shape *shape, int64_t unit)
@@ -33,7 +33,7 @@ static inline head_view view_head(const vt_attention_shape *shape, int64_t unit)
                        .column = head * shape->head_dim,
                        .dim = shape->head_dim,
                        .width = round_up(shape->head_dim, LANES),
-                       .scale = 1.0f / sqrtf((float)shape->head_dim)};
+                       .scale = vt_attention_scale(shape)};
 }
 
 /* ---- rows of a head, in and out ---- */

@@ -1,0 +1,234 @@
+#include "model/transformer_layer.h"
+
+#include <stdio.h>
+
+double vt_xavier_bound(int64_t rows, int64_t columns)
+{
+    return sqrt(6.0 / (double)(rows + columns));
+}
+
+static void build_attention(vt_attention *attention, vt_parameters *parameters, const char *prefix, const char *name,
+                            int64_t layer, bool crosses, const vt_transformer_layer_options *options)
+{
+    char full[VT_PARAMETER_NAME];
+    const int64_t dim = options->dim;
+    const double default_bound = 1 / sqrt((double)dim); /* of torch.nn.Linear's biases */
+    snprintf(full, sizeof full, "%s.%s", prefix, name);
+    vt_attention_options own = {.layer = layer,
+                                .dim = dim,
+                                .heads = options->heads,
+                                .dropout = options->dropout,
+                                .crosses = crosses,
+                                .causal = options->causal,
+                                .unscaled = options->unscaled,
+                                .names = {"linear_Q", "linear_K", "linear_V", "out_proj"},
+                                .in_one = options->in_one,
+                                .weight_bound = vt_xavier_bound(options->in_one ? 3 * dim : dim, dim),
+                                .bias_bound = options->in_one ? 0 : default_bound};
+    vt_attention_build(attention, parameters, full, &own);
+    vt_linear_start(&attention->proj, vt_xavier_bound(dim, dim), options->in_one ? 0 : default_bound);
+}
+
+void vt_transformer_layer_build(vt_transformer_layer *layer, vt_parameters *parameters, const char *prefix,
+                                const vt_transformer_layer_options *options)
+{
+    char name[VT_PARAMETER_NAME];
+    const int64_t dim = options->dim, hidden = options->hidden;
+    layer->dim = dim;
+    layer->layer = options->layer;
+    layer->dropout = options->dropout;
+    layer->is_decoder = options->cross_layer >= 0;
+    layer->first_column = vt_parallel_share(vt_parameters_parallel(parameters), hidden).first;
+    build_attention(&layer->attention, parameters, prefix, "self_attn", options->layer, false, options);
+    if (layer->is_decoder)
+        build_attention(&layer->cross, parameters, prefix, "multihead_attn", options->cross_layer, true, options);
+    snprintf(name, sizeof name, "%s.linear1", prefix);
+    vt_linear_build(&layer->linear1, parameters, name, dim, hidden, VT_LINEAR_BY_OUTPUT, true);
+    vt_linear_start(&layer->linear1, vt_xavier_bound(hidden, dim), 1 / sqrt((double)dim));
+    snprintf(name, sizeof name, "%s.linear2", prefix);
+    vt_linear_build(&layer->linear2, parameters, name, hidden, dim, VT_LINEAR_BY_INPUT, true);
+    vt_linear_start(&layer->linear2, vt_xavier_bound(dim, hidden), 1 / sqrt((double)hidden));
+    for (int i = 0, number = 1; i < 3; i++) {
+        if (i == 1 && !layer->is_decoder) continue;
+        snprintf(name, sizeof name, "%s.norm%d", prefix, number++);
+        vt_layer_norm_build(&layer->norms[i], parameters, name, dim, 1e-5f);
+    }
+}
+
+vt_matrix vt_pass_typed(const vt_pass *pass, vt_matrix matrix)
+{
+    if (matrix.type == pass->type) return matrix;
+    vt_matrix typed = vt_pass_push(pass, matrix.rows, matrix.columns);
+    pass->backend->convert(pass->backend, matrix, typed);
+    return typed;
+}
+
+/* ---- the two linear layers ---- */
+
+static vt_mask hidden_mask(const vt_transformer_layer *layer, const vt_pass *pass)
+{
+    return (vt_mask){.elements = vt_pass_dropout(pass, layer->dropout, layer->layer, VT_SITE_GELU),
+                     .tokens = pass->parallel->inner.count,
+                     .first_token = pass->parallel->inner.first,
+                     .first_column = layer->first_column};
+}
+
+static void forward_linears(const vt_transformer_layer *layer, const vt_pass *pass, vt_matrix x, vt_matrix y,
+                            vt_matrix hidden)
+{
+    vt_backend *backend = pass->backend;
+    const vt_parallel *parallel = pass->parallel;
+    const vt_mask mask = hidden_mask(layer, pass);
+    const size_t mark = pass->arena->used;
+    vt_matrix input = vt_region_enter(parallel, pass->arena, pass->batch, vt_pass_typed(pass, x));
+    vt_matrix output = vt_region_room(parallel, pass->arena, pass->batch, y);
+    backend->linear_forward(backend, input, vt_linear_weight(&layer->linear1), NULL, hidden);
+    backend->bias_activation_forward(backend, VT_ACTIVATION_RELU, layer->linear1.bias->value, hidden);
+    if (vt_mask_is_active(&mask)) backend->mask_multiply(backend, hidden, &mask, hidden);
+    vt_linear_forward(&layer->linear2, pass, hidden, output);
+    vt_region_leave(parallel, pass->arena, pass->batch, output, y);
+    vt_arena_pop(pass->arena, mark);
+}
+
+/* What dropout made 0 has no gradient, so what is kept of it tells where ReLU had one, too. */
+static void backward_linears(const vt_transformer_layer *layer, const vt_pass *pass, vt_matrix x, vt_matrix dy,
+                             vt_matrix dx, vt_matrix hidden)
+{
+    vt_backend *backend = pass->backend;
+    const vt_parallel *parallel = pass->parallel;
+    const vt_mask mask = hidden_mask(layer, pass);
+    const size_t mark = pass->arena->used;
+    const vt_matrix none = {0};
+    vt_linear linear1 = layer->linear1;
+    vt_matrix input = vt_region_enter(parallel, pass->arena, pass->batch, vt_pass_typed(pass, x));
+    vt_matrix doutput = vt_region_enter(parallel, pass->arena, pass->batch, dy);
+    vt_matrix dinput = vt_region_room(parallel, pass->arena, pass->batch, dx);
+    vt_matrix dhidden = vt_pass_push(pass, hidden.rows, hidden.columns);
+    backend->linear_backward_input(backend, doutput, vt_linear_weight(&layer->linear2), dhidden);
+    if (vt_mask_is_active(&mask)) backend->mask_multiply(backend, dhidden, &mask, dhidden);
+    backend->bias_activation_backward(backend, VT_ACTIVATION_RELU, hidden, dhidden, none, dhidden,
+                                      linear1.bias->gradient);
+    linear1.bias = NULL; /* its gradient is complete */
+    vt_linear_backward(&layer->linear2, pass, hidden, doutput, none);
+    vt_linear_backward(&linear1, pass, input, dhidden, dinput);
+    vt_region_leave(parallel, pass->arena, pass->batch, dinput, dx);
+    vt_arena_pop(pass->arena, mark);
+}
+
+/* ---- the layer ---- */
+
+/* The dropout of what is added to the stream in front of norm `i`. */
+static vt_mask branch_mask(const vt_transformer_layer *layer, const vt_pass *pass, int i)
+{
+    const int64_t number = i == 1 ? layer->cross.options.layer : layer->layer;
+    return vt_pass_mask(pass, layer->dropout, number, i == 2 ? VT_SITE_FC2 : VT_SITE_PROJECTION);
+}
+
+/* output = norms[i](x + masked(branch)) */
+static void add_and_norm(const vt_transformer_layer *layer, const vt_pass *pass, int i, vt_matrix x, vt_matrix branch,
+                         vt_matrix output, const vt_transformer_layer_saved *saved)
+{
+    const vt_mask mask = branch_mask(layer, pass, i);
+    vt_layer_norm_residual(&layer->norms[i], pass, x, branch, &mask, saved->sums[i], output, &saved->norms[i]);
+}
+
+static void reserve(const vt_transformer_layer *layer, const vt_pass *pass, int64_t rows,
+                    vt_transformer_layer_saved *saved)
+{
+    for (int i = 0; i < 3; i++) {
+        if (i == 1 && !layer->is_decoder) continue;
+        saved->sums[i] = vt_pass_push_wide(pass, rows, layer->dim);
+        saved->norms[i] = vt_layer_norm_reserve(pass);
+    }
+    saved->attention = vt_attention_reserve(&layer->attention, pass);
+    if (layer->is_decoder) saved->cross = vt_attention_reserve(&layer->cross, pass);
+    saved->hidden = vt_pass_push(pass, vt_pass_inner_rows(pass), layer->linear1.out);
+}
+
+void vt_transformer_layer_forward(const vt_transformer_layer *layer, const vt_pass *pass, vt_matrix x, vt_matrix memory,
+                                  vt_matrix output, const vt_matrix cache[2], vt_transformer_layer_saved *saved)
+{
+    saved->input = x;
+    reserve(layer, pass, x.rows, saved);
+    if (cache != NULL) {
+        saved->attention.cache = cache[0];
+        saved->cross.cache = cache[1];
+    }
+    const size_t mark = pass->arena->used;
+    vt_matrix branch = vt_pass_push_wide(pass, x.rows, layer->dim);
+    vt_matrix stream = vt_pass_push_wide(pass, x.rows, layer->dim);
+    const size_t inner = pass->arena->used;
+    vt_attention_forward(&layer->attention, pass, vt_pass_typed(pass, x), (vt_matrix){0}, branch, &saved->attention);
+    vt_arena_pop(pass->arena, inner);
+    add_and_norm(layer, pass, 0, x, branch, stream, saved);
+    if (layer->is_decoder) {
+        vt_matrix query = vt_pass_typed(pass, stream);
+        vt_attention_forward(&layer->cross, pass, query, vt_pass_typed(pass, memory), branch, &saved->cross);
+        vt_arena_pop(pass->arena, inner);
+        add_and_norm(layer, pass, 1, stream, branch, stream, saved);
+    }
+    forward_linears(layer, pass, stream, branch, saved->hidden);
+    add_and_norm(layer, pass, 2, stream, branch, output, saved);
+    vt_arena_pop(pass->arena, mark);
+}
+
+/* The gradient of the branch in front of norm `i`, in the pass's type: dsum itself, or masked or rounded on the arena.
+ */
+static vt_matrix branch_gradient(const vt_transformer_layer *layer, const vt_pass *pass, int i, vt_matrix dsum)
+{
+    const vt_mask mask = branch_mask(layer, pass, i);
+    if (!vt_mask_is_active(&mask)) return vt_pass_typed(pass, dsum);
+    vt_matrix masked = vt_pass_push(pass, dsum.rows, dsum.columns);
+    pass->backend->mask_multiply(pass->backend, dsum, &mask, masked);
+    return masked;
+}
+
+/* dsum = the gradient of what norm `i` normalises, from that of its output. */
+static void norm_backward(const vt_transformer_layer *layer, const vt_pass *pass, int i, vt_matrix doutput,
+                          vt_matrix dsum, const vt_transformer_layer_saved *saved)
+{
+    pass->backend->zero(pass->backend, dsum.data, (size_t)(dsum.rows * dsum.columns) * sizeof(float));
+    vt_layer_norm_backward(&layer->norms[i], pass, saved->sums[i], doutput, dsum, &saved->norms[i]);
+}
+
+/* sum = a + b */
+static void add(const vt_pass *pass, vt_matrix a, vt_matrix b, vt_matrix sum)
+{
+    const vt_mask none = {.tokens = 1};
+    pass->backend->residual_add(pass->backend, a, b, &none, sum);
+}
+
+void vt_transformer_layer_backward(const vt_transformer_layer *layer, const vt_pass *pass, vt_matrix memory,
+                                   vt_matrix dx, vt_matrix dmemory, const vt_transformer_layer_saved *saved)
+{
+    const size_t mark = pass->arena->used;
+    vt_matrix dsum = vt_pass_push_wide(pass, dx.rows, layer->dim);
+    vt_matrix dbranch = vt_pass_push_wide(pass, dx.rows, layer->dim);
+    vt_matrix stream = vt_pass_push_wide(pass, dx.rows, layer->dim); /* in front of a branch; made again, not kept */
+    const int before = layer->is_decoder ? 1 : 0;
+    const size_t inner = pass->arena->used;
+
+    norm_backward(layer, pass, 2, dx, dsum, saved);
+    vt_layer_norm_forward(&layer->norms[before], pass, saved->sums[before], stream, &saved->norms[before]);
+    backward_linears(layer, pass, stream, branch_gradient(layer, pass, 2, dsum), dbranch, saved->hidden);
+    add(pass, dsum, dbranch, dx);
+    vt_arena_pop(pass->arena, inner);
+
+    if (layer->is_decoder) {
+        norm_backward(layer, pass, 1, dx, dsum, saved);
+        vt_layer_norm_forward(&layer->norms[0], pass, saved->sums[0], stream, &saved->norms[0]);
+        vt_matrix dout = branch_gradient(layer, pass, 1, dsum), dkeys = vt_pass_push_wide(pass, dx.rows, layer->dim);
+        vt_attention_backward(&layer->cross, pass, vt_pass_typed(pass, stream), vt_pass_typed(pass, memory), dout,
+                              dbranch, dkeys, &saved->cross);
+        add(pass, dsum, dbranch, dx);
+        add(pass, dmemory, dkeys, dmemory);
+        vt_arena_pop(pass->arena, inner);
+    }
+
+    norm_backward(layer, pass, 0, dx, dsum, saved);
+    vt_matrix dout = branch_gradient(layer, pass, 0, dsum);
+    vt_attention_backward(&layer->attention, pass, vt_pass_typed(pass, saved->input), (vt_matrix){0}, dout, dbranch,
+                          (vt_matrix){0}, &saved->attention);
+    add(pass, dsum, dbranch, dx);
+    vt_arena_pop(pass->arena, mark);
+}

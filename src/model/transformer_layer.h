@@ -1,0 +1,59 @@
+/* One post-norm layer of a transformer (Vaswani et al. 2017), an encoder's or a decoder's:
+ * x = norm(x + dropout(attention(x))); a decoder's also x = norm(x + dropout(attention to the memory)); and at last
+ * x = norm(x + dropout(linear2(dropout(relu(linear1(x)))))). */
+#ifndef VT_MODEL_TRANSFORMER_LAYER_H
+#define VT_MODEL_TRANSFORMER_LAYER_H
+
+#include "model/attention.h"
+#include "model/layer_norm.h"
+
+typedef struct {
+    vt_attention attention, cross;
+    vt_layer_norm norms[3]; /* behind attention, a decoder's cross attention, and the linear layers */
+    vt_linear linear1, linear2;
+    int64_t dim, layer;
+    int64_t first_column; /* where this rank's columns of what linear1 makes begin */
+    bool is_decoder;
+    double dropout;
+} vt_transformer_layer;
+
+typedef struct {
+    int64_t dim, heads, hidden;
+    int64_t layer;       /* its dropout's */
+    int64_t cross_layer; /* that of the decoder's second attention; -1: an encoder's layer */
+    double dropout;
+    bool causal, unscaled;
+    bool in_one; /* as torch.nn.Transformer names and starts its parameters; else each linear layer has a name */
+} vt_transformer_layer_options;
+
+/* What forward keeps for backward, in the arena. */
+typedef struct {
+    vt_matrix input;   /* [vt_pass_rows, dim] */
+    vt_matrix sums[3]; /* what each norm normalises, float32 */
+    vt_layer_norm_saved norms[3];
+    vt_attention_saved attention, cross;
+    vt_matrix hidden; /* [vt_pass_inner_rows, this rank's columns]: what linear2 reads, in the pass's type */
+} vt_transformer_layer_saved;
+
+/* Registers prefix.… */
+void vt_transformer_layer_build(vt_transformer_layer *layer, vt_parameters *parameters, const char *prefix,
+                                const vt_transformer_layer_options *options);
+
+/* output = layer(x), and of a decoder layer(x, memory); all [vt_pass_rows, dim] float32. x and memory must stay as they
+ * are until backward. Pushes what backward needs on the arena. cache: of attention and of the decoder's cross attention
+ * (vt_attention_saved); NULL: none. */
+void vt_transformer_layer_forward(const vt_transformer_layer *layer, const vt_pass *pass, vt_matrix x, vt_matrix memory,
+                                  vt_matrix output, const vt_matrix cache[2], vt_transformer_layer_saved *saved);
+
+/* dx [vt_pass_rows, dim] float32: on entry the gradient of the output, on return that of x. The memory's gradient is
+ * added to dmemory. */
+void vt_transformer_layer_backward(const vt_transformer_layer *layer, const vt_pass *pass, vt_matrix memory,
+                                   vt_matrix dx, vt_matrix dmemory, const vt_transformer_layer_saved *saved);
+
+/* A float32 matrix in the pass's type: itself, or rounded on the arena. */
+vt_matrix vt_pass_typed(const vt_pass *pass, vt_matrix matrix);
+
+/* The bound of Xavier's uniform start (Glorot, Bengio 2010). */
+double vt_xavier_bound(int64_t rows, int64_t columns);
+
+#endif

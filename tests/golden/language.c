@@ -1,0 +1,258 @@
+/* The two transformers on text against PyTorch in float64 (language.h5, by make_language_golden.py), with and without
+ * the causal mask: scores, every first gradient, and the losses of 50 steps of AdamW, on every path of the CPU back
+ * end. The plain loops, which are slow, take the first ones. */
+#include "alone.h"
+#include "backend/cpu/cpu.h"
+#include "golden/golden_file.h"
+#include "loss/loss.h"
+#include "model/model.h"
+#include "operations/paths.h"
+#include "optimizer/optimizer.h"
+
+extern const vt_loss_kind vt_loss_cross_entropy;
+
+enum { WORDS = 101, DIM = 32, LENGTH = 16, BATCH = 8, MOST = 200, STEPS = 50 };
+
+typedef struct {
+    const char *group;
+    vt_model_name model;
+    bool causal;
+} golden_model;
+
+static const golden_model models[] = {{"transformer/plain", VT_MODEL_transformer, false},
+                                      {"transformer/causal", VT_MODEL_transformer, true},
+                                      {"encoder/plain", VT_MODEL_encoder, false},
+                                      {"encoder/causal", VT_MODEL_encoder, true}};
+
+/* ---- the script's formulas ---- */
+
+static double uniform(uint64_t seed, uint64_t index)
+{
+    uint64_t z = ((seed << 32) + index) * 0x9E3779B97F4A7C15u;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    z ^= z >> 31;
+    return (double)(z >> 40) / (double)(1 << 24);
+}
+
+/* Numbers first … of the tensor with this name. */
+static void start(const char *name, int dimensions, int64_t columns, int64_t first, int64_t count, float *values)
+{
+    const size_t length = strlen(name);
+    const bool is_vector = dimensions == 1, is_weight = length >= 6 && strcmp(name + length - 6, "weight") == 0;
+    const double scale = is_vector ? 0.1 : strcmp(name, "embed.weight") == 0 ? 1 : 1 / sqrt((double)columns);
+    for (int64_t i = 0; i < count; i++) {
+        double sum = 0;
+        for (uint64_t part = 0; part < 4; part++)
+            sum += uniform((uint32_t)vt_random_name_key(name), 4 * (uint64_t)(first + i) + part);
+        values[i] = (float)((is_vector && is_weight) + scale * ((sum - 2) * sqrt(3)));
+    }
+}
+
+/* The batch of a step: words, and the words behind them. */
+static void words_of(int64_t step, int32_t words[BATCH * LENGTH], int32_t targets[BATCH * LENGTH])
+{
+    for (uint64_t i = 0; i < BATCH * (LENGTH + 1); i++) {
+        const double u = uniform(1000 + (uint64_t)step, i);
+        const int32_t word = (int32_t)(u * u * WORDS);
+        const uint64_t row = i / (LENGTH + 1), place = i % (LENGTH + 1);
+        if (place < LENGTH) words[row * LENGTH + place] = word;
+        if (place > 0) targets[row * LENGTH + place - 1] = word;
+    }
+}
+
+/* ---- the model ---- */
+
+typedef struct {
+    alone a;
+    vt_backend *backend;
+    vt_parameters *parameters;
+    vt_model *model;
+    vt_optimizer *optimizer;
+    vt_saved *saved;
+    vt_arena arena;
+    vt_pass pass;
+    int32_t words[BATCH * LENGTH], targets[BATCH * LENGTH];
+    vt_model_tensor tensors[2];
+    int64_t first; /* batch of words: of the first step */
+} fixture;
+
+static const char *file_name(const vt_parameter *parameter)
+{
+    return parameter->file_name[0] != '\0' ? parameter->file_name : parameter->name;
+}
+
+static void load_parameters(fixture *f)
+{
+    for (int64_t i = 0; i < vt_parameters_count(f->parameters); i++) {
+        const vt_parameter *p = vt_parameters_at(f->parameters, i);
+        float *values = vt_test_owned(malloc((size_t)p->count * sizeof *values));
+        const int64_t columns = p->dimensions > 1 ? p->shape[1] : 1;
+        start(file_name(p), p->dimensions, columns, p->file_row * columns, p->count, values);
+        f->backend->copy_from_host(f->backend, p->value, values, (size_t)p->count * sizeof *values);
+    }
+    vt_parameters_refresh(f->parameters);
+}
+
+static void open_fixture(fixture *f, const golden_model *golden, vt_cpu_isa isa)
+{
+    *f = (fixture){.first = golden->causal ? 0 : 100};
+    EXPECT_OK(vt_backend_open_cpu(isa, 0, &f->backend));
+    f->a = open_alone(f->backend, LENGTH);
+    vt_config *config = f->a.config;
+    config->model = (int)golden->model;
+    config->causal = golden->causal;
+    config->attention_scale = golden->model == VT_MODEL_encoder && !golden->causal ? VT_SCALE_NONE : VT_SCALE_SQRT;
+    config->vocab_size = WORDS;
+    config->seq_len = LENGTH;
+    config->embed_dim = DIM;
+    config->ffn_dim = golden->model == VT_MODEL_encoder ? 512 : 128;
+    config->num_heads = 4;
+    config->depth = 2;
+    config->optimizer = VT_OPTIMIZER_AdamW;
+    config->weight_decay = 0.01;
+    config->betas[0] = 0.9;
+    config->betas[1] = 0.999;
+    EXPECT_OK(vt_model_check(config, f->backend));
+    EXPECT_OK(vt_parameters_open(f->backend, f->a.parallel, &f->parameters));
+    EXPECT_OK(vt_model_open(config, f->parameters, &f->model));
+    const vt_parameters_storage storage = {.bucket_bytes = 1 << 25, .shards = 1, .grain = 16};
+    EXPECT_OK(vt_parameters_allocate(f->parameters, VT_FLOAT32, &storage));
+    EXPECT_OK(vt_optimizer_open(config, f->backend, f->parameters, &f->optimizer));
+    load_parameters(f);
+    vt_saved_open(f->model, vt_model_units(f->model), &f->saved);
+    EXPECT_OK(vt_arena_open(f->backend, (size_t)1 << 26, &f->arena));
+    f->pass = (vt_pass){.backend = f->backend,
+                        .arena = &f->arena,
+                        .parallel = f->a.parallel,
+                        .batch = BATCH,
+                        .type = VT_FLOAT32,
+                        .training = true,
+                        .head = vt_model_head(f->model)};
+    f->tensors[0].values = f->words;
+    f->tensors[1].values = f->targets;
+}
+
+static void close_fixture(fixture *f)
+{
+    EXPECT_OK(f->backend->check(f->backend));
+    vt_arena_close(&f->arena);
+    vt_saved_close(&f->saved);
+    vt_optimizer_close(&f->optimizer);
+    vt_model_close(&f->model);
+    vt_parameters_close(&f->parameters);
+    close_alone(&f->a);
+    vt_backend_close(&f->backend);
+}
+
+/* ---- comparing ---- */
+
+static void compare(hid_t file, const char *group, const char *name, const float *values, int64_t count)
+{
+    char path[200];
+    float taken[2 * MOST];
+    int64_t expected_count, stride = count / MOST + 1;
+    snprintf(path, sizeof path, "%s/%s", group, name);
+    double *expected = golden_read(file, path, &expected_count);
+    EXPECT(expected_count == (count + stride - 1) / stride && expected_count < 2 * MOST, "%s", path);
+    for (int64_t i = 0; i < expected_count; i++) taken[i] = values[i * stride];
+    const double difference = golden_difference(taken, expected, expected_count);
+    EXPECT(difference <= 1e-5, "%s differs by %.3g", path, difference);
+}
+
+static double norm(const float *values, int64_t count)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < count; i++) sum += (double)values[i] * (double)values[i];
+    return sqrt(sum);
+}
+
+static bool is_key_bias(const vt_parameter *p)
+{
+    return strstr(p->name, "linear_K.bias") != NULL;
+}
+
+/* The gradient of a parameter, or of the tensor of which it is the first part. A key's bias adds the same number to all
+ * scores of a query: its gradient is 0, but for noise, which only has to be small. */
+static void compare_gradient(const fixture *f, hid_t file, const char *group, int64_t i)
+{
+    const vt_parameter *p = vt_parameters_at(f->parameters, i);
+    const bool in_one = p->file_rows > 0;
+    char name[VT_PARAMETER_NAME + 16];
+    if (in_one && p->file_row > 0) return;
+    const int64_t parts = in_one ? 3 : 1, count = parts * p->count;
+    float *gradient = vt_test_owned(calloc((size_t)count, sizeof *gradient));
+    for (int64_t part = 0; part < parts; part++)
+        memcpy(gradient + part * p->count, vt_parameters_at(f->parameters, i + part)->gradient,
+               (size_t)p->count * sizeof *gradient);
+    if (in_one && p->dimensions == 1) {
+        EXPECT(norm(gradient + p->count, p->count) < 1e-5 * norm(gradient, count), "%s", p->file_name);
+        memset(gradient + p->count, 0, (size_t)p->count * sizeof *gradient);
+    }
+    if (is_key_bias(p)) {
+        const vt_parameter *query = vt_parameters_at(f->parameters, i - 1);
+        EXPECT(norm(gradient, count) < 1e-5 * norm(query->gradient, query->count), "%s", p->name);
+        return;
+    }
+    snprintf(name, sizeof name, "gradients/%s", file_name(p));
+    compare(file, group, name, gradient, count);
+}
+
+static void compare_scores(fixture *f, hid_t file, const char *group, vt_matrix prediction)
+{
+    vt_matrix scores = vt_pass_push_wide(&f->pass, prediction.rows, WORDS);
+    vt_linear_forward(f->pass.head, &f->pass, prediction, scores);
+    compare(file, group, "scores", scores.data, scores.rows * scores.columns);
+}
+
+/* Returns the mean of the batch's losses. */
+static double step(fixture *f, int64_t number, hid_t file, const char *group)
+{
+    vt_pass *pass = &f->pass;
+    const vt_loss_kind *loss = &vt_loss_cross_entropy;
+    const vt_matrix none = {0};
+    double sums[2 * BATCH], before[2 * BATCH], mean = 0;
+    float losses[BATCH];
+    words_of(f->first + number, f->words, f->targets);
+    vt_optimizer_begin(f->optimizer, number, 2e-4);
+    vt_matrix prediction = vt_model_forward(f->model, pass, f->tensors, none, f->saved);
+    vt_matrix target = f->model->kind->lay_out(f->model, pass, &f->tensors[1]);
+    if (number == 0) compare_scores(f, file, group, prediction);
+    loss->partials(loss, pass, prediction, target, none, before);
+    f->backend->zero(f->backend, vt_parameters_gradients(f->parameters),
+                     (size_t)vt_parameters_block_elements(f->parameters, VT_BLOCK_GRADIENTS) * sizeof(float));
+    vt_model_backward_begin(f->model, f->saved);
+    loss->backward(loss, pass, prediction, target, none, sums, 1 / (float)BATCH, NULL, prediction);
+    EXPECT(memcmp(sums, before, sizeof sums) == 0);
+    loss->finish(loss, pass, sums, losses, NULL);
+    for (int i = 0; i < BATCH; i++) mean += (double)losses[i] / BATCH;
+    vt_model_backward(f->model, pass, f->tensors, prediction, f->saved);
+    for (int64_t i = 0; number == 0 && i < vt_parameters_count(f->parameters); i++) compare_gradient(f, file, group, i);
+    vt_optimizer_step(f->optimizer);
+    vt_arena_pop(&f->arena, 0);
+    return mean;
+}
+
+TEST(transformers_on_text_are_pytorchs)
+{
+    hid_t file = golden_open("language.h5");
+    FOR_EACH_CPU_PATH(isa)
+    {
+        for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+            fixture f;
+            char path[64];
+            int64_t count;
+            open_fixture(&f, &models[i], isa);
+            snprintf(path, sizeof path, "%s/losses", models[i].group);
+            double *losses = golden_read(file, path, &count);
+            EXPECT(count == STEPS);
+            for (int64_t s = 0; s < (isa == VT_ISA_PLAIN ? 5 : STEPS); s++) {
+                const double loss = step(&f, s, file, models[i].group);
+                EXPECT(fabs(loss - losses[s]) <= 1e-5 * losses[s], "isa %d, %s, step %d: loss %.9g, expected %.9g",
+                       (int)isa, models[i].group, (int)s, loss, losses[s]);
+            }
+            close_fixture(&f);
+        }
+    }
+    H5Fclose(file);
+}
