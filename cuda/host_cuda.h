@@ -2,8 +2,12 @@
  * and run here. Every thread of a block has a small stack; barriers and shuffles switch between them; blocks run one
  * after another on each OpenMP thread. It finds wrong indices (AddressSanitizer sees all memory), missing and divergent
  * barriers, partial warps, and shared memory that is read before it was written (it begins as NaN). It says nothing
- * about speed, and it does not find races that depend on a real warp's timing.
- * A barrier that only some threads of a warp or block reach ends the program with a message. */
+ * about speed.
+ * A barrier that only some threads of a warp or block reach ends the program with a message.
+ *
+ * Compiled for ThreadSanitizer it finds races, too, whatever the order in which threads run here. Each CUDA thread is
+ * one of its fibers, and nothing orders two of them but what orders them on a GPU: barriers of the block and of the
+ * warp. Shuffles order nothing. Blocks are not ordered either: every second one has fibers and shared memory of its own. */
 #ifndef VT_CUDA_HOST_CUDA_H
 #define VT_CUDA_HOST_CUDA_H
 
@@ -16,6 +20,16 @@
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
+#endif
+#if defined(__SANITIZE_THREAD__)
+#include <sanitizer/tsan_interface.h>
+extern "C" void __tsan_read_range(void *address, long bytes);
+extern "C" void __tsan_write_range(void *address, long bytes);
+#define VT_UNSEEN __attribute__((no_sanitize("thread"), noinline, unused))
+#define VT_FOR_EACH_BLOCK _Pragma("omp parallel for schedule(static, 1) num_threads(2)")
+#else
+#define VT_UNSEEN inline
+#define VT_FOR_EACH_BLOCK _Pragma("omp parallel for schedule(dynamic)")
 #endif
 #if !defined(__x86_64__)
 #include <ucontext.h>
@@ -63,7 +77,7 @@ namespace host_cuda
 {
 
 enum wait_for { RUNNING, BLOCK, WARP, ENDED };
-constexpr int WARP_SIZE = 32, MOST_THREADS = 1024;
+constexpr int WARP_SIZE = 32, MOST_THREADS = 1024, MOST_COPIES = 64;
 constexpr size_t STACK_BYTES = 64 << 10, SLOT_BYTES = 64;
 
 struct thread {
@@ -76,6 +90,13 @@ struct thread {
     ucontext_t context;
 #endif
     void *fake_stack; /* AddressSanitizer's */
+    void *fiber;      /* ThreadSanitizer's */
+    int block_barriers, warp_barriers; /* how many it has reached */
+    int copy_count;                    /* cp.async that are not complete yet */
+    struct {
+        void *to;
+        const void *from;
+    } copies[MOST_COPIES];
 };
 
 /* The state of the block that runs on this OpenMP thread. */
@@ -91,9 +112,33 @@ struct block_state {
     char *shared;
     size_t shared_bytes;
     char (*slots)[SLOT_BYTES]; /* what the lanes of a warp exchange */
+    /* Tokens of order_before and order_after. Barriers take two in turn, because some threads reach the next barrier
+     * before others have left this one. */
+    char begun, ended, at_block[2], at_warp[MOST_THREADS / WARP_SIZE][2];
 };
 
 inline thread_local block_state block;
+inline char launched, completed; /* tokens, too */
+
+/* Tells ThreadSanitizer that what a thread did before order_before(token) comes before what any thread does after
+ * a later order_after(token). */
+static inline void order_before(char *token)
+{
+#if defined(__SANITIZE_THREAD__)
+    __tsan_release(token);
+#else
+    (void)token;
+#endif
+}
+
+static inline void order_after(char *token)
+{
+#if defined(__SANITIZE_THREAD__)
+    __tsan_acquire(token);
+#else
+    (void)token;
+#endif
+}
 
 [[noreturn]] static inline void fail(const char *sentence)
 {
@@ -111,12 +156,15 @@ __asm__(".text\n.weak vt_host_cuda_switch\n.type vt_host_cuda_switch,@function\n
         ".size vt_host_cuda_switch,.-vt_host_cuda_switch\n");
 #endif
 
-static inline void switch_stacks(thread *from, thread *to, const void *stack, size_t bytes)
+VT_UNSEEN static void switch_stacks(thread *from, thread *to, const void *stack, size_t bytes)
 {
 #if defined(__SANITIZE_ADDRESS__)
     __sanitizer_start_switch_fiber(from->state == ENDED ? nullptr : &from->fake_stack, stack, bytes);
 #else
     (void)stack, (void)bytes;
+#endif
+#if defined(__SANITIZE_THREAD__)
+    __tsan_switch_to_fiber(to->fiber, __tsan_switch_to_fiber_no_sync);
 #endif
 #if defined(__x86_64__)
     vt_host_cuda_switch(&from->saved, to->saved);
@@ -134,24 +182,29 @@ static inline void switch_stacks(thread *from, thread *to, const void *stack, si
 }
 
 /* Switches to the scheduler until this thread may continue. */
-static inline void wait(wait_for what)
+VT_UNSEEN static void wait(wait_for what)
 {
     thread *self = block.current;
     self->state = what;
     switch_stacks(self, &block.scheduler, block.scheduler_stack, block.scheduler_stack_bytes);
 }
 
-inline void thread_main()
+VT_UNSEEN static void thread_main()
 {
 #if defined(__SANITIZE_ADDRESS__)
     __sanitizer_finish_switch_fiber(nullptr, &block.scheduler_stack, &block.scheduler_stack_bytes);
 #endif
+    order_after(&launched);
+    order_after(&block.begun);
     block.body(block.argument);
+    if (block.current->copy_count > 0) fail("a thread ends before its cp.async are complete");
+    order_before(&block.ended);
+    order_before(&completed);
     wait(ENDED);
     fail("an ended thread runs on");
 }
 
-static inline void prepare(thread *t)
+VT_UNSEEN static void prepare(thread *t)
 {
     if (t->stack == nullptr) t->stack = (char *)aligned_alloc(64, STACK_BYTES);
     if (t->stack == nullptr) fail("no memory");
@@ -170,12 +223,16 @@ static inline void prepare(thread *t)
     t->context.uc_stack.ss_size = STACK_BYTES;
     makecontext(&t->context, thread_main, 0);
 #endif
+#if defined(__SANITIZE_THREAD__)
+    if (t->fiber == nullptr) t->fiber = __tsan_create_fiber(0);
+#endif
     t->state = RUNNING;
     t->fake_stack = nullptr;
+    t->block_barriers = t->warp_barriers = 0;
 }
 
 /* Runs threads first … end - 1 of one warp until all wait at the block's barrier or have ended. */
-static inline bool run_warp(int first, int end)
+VT_UNSEEN static bool run_warp(int first, int end)
 {
     bool ran = false;
     for (;;) {
@@ -199,8 +256,11 @@ static inline bool run_warp(int first, int end)
     }
 }
 
-static inline void run_block()
+VT_UNSEEN static void run_block()
 {
+#if defined(__SANITIZE_THREAD__)
+    block.scheduler.fiber = __tsan_get_current_fiber();
+#endif
     for (int i = 0; i < block.count; i++) {
         thread *t = &block.threads[i];
         prepare(t);
@@ -208,6 +268,7 @@ static inline void run_block()
                         (unsigned)i / blockDim.x / blockDim.y);
     }
     memset(block.shared, 0xff, block.shared_bytes); /* NaN */
+    order_before(&block.begun);
     for (;;) {
         int at_block = 0, ended = 0;
         for (int w = 0; w < block.count; w += WARP_SIZE) run_warp(w, min(w + WARP_SIZE, block.count));
@@ -215,20 +276,24 @@ static inline void run_block()
             at_block += block.threads[i].state == BLOCK;
             ended += block.threads[i].state == ENDED;
         }
-        if (ended == block.count) return;
+        if (ended == block.count) {
+            order_after(&block.ended);
+            return;
+        }
         if (at_block != block.count) fail("some threads of a block never reach __syncthreads");
         for (int i = 0; i < block.count; i++) block.threads[i].state = RUNNING;
     }
 }
 
-template <typename function> static void launch(dim3 grid, dim3 threads, size_t shared_bytes, const function &run)
+template <typename function> VT_UNSEEN static void launch(dim3 grid, dim3 threads, size_t shared_bytes, const function &run)
 {
     int64_t blocks = (int64_t)grid.x * grid.y * grid.z;
     unsigned count = threads.x * threads.y * threads.z;
     if (grid.y > 65535 || grid.z > 65535) fail("a grid that CUDA refuses");
     if (count < 1 || count > MOST_THREADS) fail("a block that CUDA refuses");
     if (shared_bytes > 99 * 1024) fail("more shared memory than every GPU of compute capability 8.x has");
-#pragma omp parallel for schedule(dynamic)
+    order_before(&launched);
+    VT_FOR_EACH_BLOCK
     for (int64_t i = 0; i < blocks; i++) {
         gridDim = grid;
         blockDim = threads;
@@ -253,6 +318,7 @@ template <typename function> static void launch(dim3 grid, dim3 threads, size_t 
         block.argument = &run;
         run_block();
     }
+    order_after(&completed);
 }
 
 /* ---- what is launched later: by whoever took it, or when a recording is replayed, as CUDA graphs do it. The arguments
@@ -350,7 +416,7 @@ static inline int warp_start()
 }
 
 /* Publishes `own` to the other lanes of the warp; lane(i) then reads lane i's value until leave(). */
-template <typename type> static inline void publish(const type &own)
+template <typename type> VT_UNSEEN static void publish(const type &own)
 {
     static_assert(sizeof own <= SLOT_BYTES, "a slot's size");
     *(type *)block.slots[place()] = own;
@@ -375,16 +441,47 @@ template <typename type> static inline type shuffle(type value, int source)
     return result;
 }
 
+/* Waits for all threads of the block or warp, and orders what they did before what they do next. */
+static inline void barrier(wait_for what, char tokens[2], int *reached)
+{
+    char *token = &tokens[(*reached)++ % 2];
+    order_before(token);
+    wait(what);
+    order_after(token);
+}
+
+/* cp.async: 16 bytes from global to shared memory, copied when this thread waits for its copies. */
+static inline void copy_later(void *to, const void *from)
+{
+    thread *self = block.current;
+    if (((uintptr_t)to | (uintptr_t)from) % 16 != 0) fail("cp.async of unaligned memory");
+    if (self->copy_count == MOST_COPIES) fail("more cp.async of one thread than host_cuda.h expects");
+#if defined(__SANITIZE_THREAD__) /* from now on another thread may not touch either */
+    __tsan_read_range((void *)from, 16);
+    __tsan_write_range(to, 16);
+#endif
+    self->copies[self->copy_count].to = to;
+    self->copies[self->copy_count++].from = from;
+}
+
+static inline void copies_wait()
+{
+    thread *self = block.current;
+    for (int i = 0; i < self->copy_count; i++) memcpy(self->copies[i].to, self->copies[i].from, 16);
+    self->copy_count = 0;
+}
+
 } // namespace host_cuda
 
 static inline void __syncthreads()
 {
-    host_cuda::wait(host_cuda::BLOCK);
+    host_cuda::barrier(host_cuda::BLOCK, host_cuda::block.at_block, &host_cuda::block.current->block_barriers);
 }
 
 static inline void __syncwarp(unsigned = 0xffffffffu)
 {
-    host_cuda::wait(host_cuda::WARP);
+    host_cuda::barrier(host_cuda::WARP, host_cuda::block.at_warp[host_cuda::place() / host_cuda::WARP_SIZE],
+                       &host_cuda::block.current->warp_barriers);
 }
 
 template <typename type> static inline type __shfl_xor_sync(unsigned, type value, int mask)

@@ -175,12 +175,12 @@ __device__ static inline uint32_t vt_to_tf32(float value)
 
 __device__ static inline void vt_copy_16(void *shared, const void *global)
 {
-    if (((uintptr_t)shared | (uintptr_t)global) % 16 != 0) host_cuda::fail("cp.async of unaligned memory");
-    memcpy(shared, global, 16);
+    host_cuda::copy_later(shared, global);
 }
 
 __device__ static inline void vt_copies_wait()
 {
+    host_cuda::copies_wait();
 }
 
 #endif

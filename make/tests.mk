@@ -21,8 +21,21 @@ $(BUILD)/tests/tiles/%.o: src/backend/cpu/amx/%.c $(STAMPS)/compile
 	@mkdir -p $(@D)
 	$(COMPILE) -O3 -fno-math-errno -Itests -DVT_TILES_MODEL -DVT_ISA=model -c $< -o $@
 
-$(BUILD)/tests/vitrain-tests: $(patsubst %.c,$(BUILD)/%.o,$(filter-out tests/unit/data_source.c,$(TEST_SOURCES))) $(HOST_CUDA_OBJECTS) $(TILES_MODEL_OBJECTS) $(BUILD)/libvitrain.a $(STAMPS)/link $(STAMPS)/host
+TESTS_OF_C = $(patsubst %.c,$(BUILD)/%.o,$(filter-out tests/unit/data_source.c,$(TEST_SOURCES))) $(TILES_MODEL_OBJECTS)
+$(BUILD)/tests/vitrain-tests: $(TESTS_OF_C) $(HOST_CUDA_OBJECTS) $(BUILD)/libvitrain.a $(STAMPS)/link $(STAMPS)/host
 	$(LINK) -o $@ $(filter %.o %.a,$^) $(LIBS)
+
+# The same tests with the CUDA kernels under ThreadSanitizer, for tests/races, which sets the folders for its mutants.
+RACES ?= $(BUILD)/races
+RACE_KERNELS ?= cuda
+RACE_OBJECTS = $(patsubst cuda/%.cu,$(RACES)/%.o,$(CUDA_KERNELS))
+
+$(RACES)/%.o: $(RACE_KERNELS)/%.cu $(STAMPS)/host
+	@mkdir -p $(@D)
+	$(HOST_COMPILE) -O1 -w -fsanitize=thread -MMD -MP -c $< -o $@
+
+$(RACES)/race-tests: $(TESTS_OF_C) $(RACE_OBJECTS) $(BUILD)/libvitrain.a $(STAMPS)/link $(STAMPS)/host
+	$(LINK) -fsanitize=thread -o $@ $(filter %.o %.a,$^) $(LIBS)
 
 # The program and the tests of the tables with rows of the tests' own (tests/tenant): files that expand the lists of kinds.def
 # are compiled again, with tests/tenant/config/kinds.def in place of the product's.
@@ -94,14 +107,15 @@ sanitize: deps
 	@$(MAKE) --no-print-directory run-tests BUILD=$(BUILD)/sanitize NVCC= CFLAGS='-O1 -g -fno-omit-frame-pointer' \
 	    SANITIZE='-fsanitize=address,undefined -fno-sanitize-recover=undefined'
 
-# The loader's, the log's and the communication's threads under ThreadSanitizer. OpenMP has one thread: libgomp is not
-# built for TSan, which would take its barriers for races (tests/tsan.supp).
+# The loader's, the log's and the communication's threads under ThreadSanitizer, and the CUDA kernels (tests/races). OpenMP
+# has one thread: libgomp is not built for TSan, which would take its barriers for races (tests/tsan.supp).
 TSAN_TESTS ?= data_loader data_cache report_ unit/training unit/checkpoint commands/checkpoint/stopped commands/train/log \
     commands/reader/cache_on_two_ranks
 tsan: deps
 	@OMP_NUM_THREADS=1 TSAN_OPTIONS="suppressions=$(CURDIR)/tests/tsan.supp:halt_on_error=0:exitcode=66:history_size=4" \
 	    $(MAKE) --no-print-directory run-tests BUILD=$(BUILD)/tsan NVCC= HOST_CUDA= CFLAGS='-O1 -g -fno-omit-frame-pointer' \
 	    SANITIZE=-fsanitize=thread FILTER='$(or $(FILTER),$(TSAN_TESTS))'
+	@tests/races $(BUILD)
 
 # All faults of tests/faults; `make test` tries some of them.
 faults: deps
