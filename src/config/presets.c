@@ -36,7 +36,8 @@ static bool is_of(int model, const vt_row *row)
 static bool names_own(int model, const vt_row *row, const vt_config *config)
 {
     vt_text value = {0};
-    if (row->kind != VT_ROW_CHOICE || preset_of(model, row) == row->preset) return false;
+    if (row->id != VT_OPTION_task && row->id != VT_OPTION_source && row->id != VT_OPTION_loss) return false;
+    if (preset_of(model, row) == row->preset) return false;
     vt_row_format(row, config, &value);
     const bool names = strcmp(value.characters, preset_of(model, row)) == 0;
     vt_text_close(&value);
