@@ -10,7 +10,7 @@ bench: deps
 # PyTorch's side needs a Python with torch: make bench PYTHON=/path/to/venv/bin/python
 PYTHON ?= $(shell python3 -c 'import torch' 2>/dev/null && echo python3)
 run-bench: $(BUILD)/vitrain $(BUILD)/bench/step $(BUILD)/bench/accuracy $(BUILD)/bench/scaling \
-    $(BUILD)/bench/plan_layout
+    $(BUILD)/bench/plan_layout $(BUILD)/bench/zarr_chunks
 	@[ -n "$(PYTHON)" ] || echo "no Python with torch found (PYTHON=...): timing vitrain alone"
 	@$(BUILD)/bench/step --python=$(PYTHON)
 	@$(BUILD)/bench/accuracy
@@ -18,6 +18,8 @@ run-bench: $(BUILD)/vitrain $(BUILD)/bench/step $(BUILD)/bench/accuracy $(BUILD)
 	@bench/plan $(BUILD) || echo "plan: see the lines that say OUTSIDE"
 	@bench/io $(BUILD) $(PYTHON)
 
+$(BUILD)/bench/zarr_chunks.o: $(STAMPS)/zarr
+$(BUILD)/bench/zarr_chunks.o: LOCAL_CFLAGS += $(ZARR_FLAGS)
 $(BUILD)/bench/gpu_step.o: $(STAMPS)/cuda
 $(BUILD)/bench/gpu_step.o: LOCAL_CFLAGS += $(if $(NVCC),-DVT_HAS_CUDA -Icuda $(CUDA_CFLAGS))
 $(BUILD)/bench/%: $(BUILD)/bench/%.o $(BUILD)/libvitrain.a $(STAMPS)/link

@@ -342,7 +342,7 @@ static vt_status measure(bench *b)
     print_rate("reader", middle, samples, delivered);
     if (!compared) {
         const char *obstacle = b->source->obstacle;
-        printf("no plain pread beside it: HDF5 reads%s%s\n", obstacle != NULL ? ", as " : "",
+        printf("no plain pread beside it: a library reads%s%s\n", obstacle != NULL ? ", as " : "",
                obstacle != NULL ? obstacle : "");
         goto done;
     }

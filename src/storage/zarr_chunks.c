@@ -19,7 +19,7 @@ enum { MOST_COUNTED = 1 << 14 }; /* files that are looked for to count the chunk
  * on. */
 static void name_file(const vt_zarr_array *own, const int64_t *place, char name[VT_ZARR_KEY])
 {
-    const int rank = own->array.rank;
+    const int rank = own->array.rank - (own->has_cells && own->array.rank == 2); /* [cells] has one dimension */
     size_t length = (size_t)snprintf(name, VT_ZARR_KEY, "%s/%s", own->node->name,
                                      own->has_prefix ? "c"
                                      : rank == 0     ? "0"

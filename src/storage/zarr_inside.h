@@ -38,6 +38,7 @@ typedef struct {
 typedef struct {
     vt_store store; /* the descriptor is the directory's */
     int version;
+    json_t *attributes; /* of the root; NULL: none */
     vt_zarr_node *nodes;
     int64_t node_count;
     char *metadata_name;     /* the file of the root's metadata: they must stay what they were */
@@ -62,6 +63,7 @@ typedef struct {
     int64_t shard[VT_ARRAY_RANK]; /* of a file: like `chunk` unless is_sharded */
     char separator;
     bool has_prefix;   /* "c/0/0" */
+    bool has_cells;    /* anemoi's array: its last two dimensions, [1, cells], are read as a grid */
     const char *dates; /* the type is numpy's datetime64 in these units; else NULL */
     vt_codecs codecs;
     bool is_sharded, index_first;
@@ -81,7 +83,10 @@ vt_status vt_zarr_take_form(vt_zarr_array *own, int version);
  */
 vt_status vt_zarr_take_storage(vt_zarr_array *own, int version, char **storage);
 
-/* Is the name of an attribute or dimension; NULL: there is none. */
+/* Rows and columns of the grid that anemoi's stores lay out as cells; false: the store is another one. */
+bool vt_zarr_cells(const vt_zarr_store *store, int64_t *rows, int64_t *columns);
+
+/* An attribute; the name of a dimension; NULL: there is none. */
 const json_t *vt_zarr_attribute(const vt_zarr_array *own, const char *name);
 const char *vt_zarr_dimension(const vt_zarr_array *own, int stored_dimension);
 

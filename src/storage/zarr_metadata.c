@@ -228,6 +228,12 @@ vt_status vt_zarr_read_nodes(vt_zarr_store *store)
     VT_TRY(find_root(store, &root));
     json_t *all =
         json_object_get(store->version == 3 ? json_object_get(root, "consolidated_metadata") : root, "metadata");
+    if (store->version == 3)
+        store->attributes = json_incref(json_object_get(root, "attributes"));
+    else if (json_is_object(all))
+        store->attributes = json_incref(json_object_get(all, ".zattrs"));
+    else
+        VT_TRY(load(store->store.path, ".zattrs", &store->attributes));
     if (json_is_object(all))
         VT_TRY((store->version == 3 ? take_consolidated_3 : take_consolidated_2)(store, all));
     else
@@ -246,6 +252,7 @@ void vt_zarr_close_nodes(vt_zarr_store *store)
         json_decref(store->nodes[i].attributes);
     }
     free(store->nodes);
+    json_decref(store->attributes);
     free(store->metadata_name);
 }
 
@@ -275,6 +282,45 @@ static vt_status take_sizes(const json_t *list, int rank, int64_t least, const c
                  "its %s has no number of at least %lld at place %d", what, (long long)least, i);
         sizes[i] = json_integer_value(size);
     }
+done:
+    return status;
+}
+
+bool vt_zarr_cells(const vt_zarr_store *store, int64_t *rows, int64_t *columns)
+{
+    const json_t *shape = json_object_get(store->attributes, "field_shape");
+    *rows = json_integer_value(json_array_get(shape, 0));
+    *columns = json_integer_value(json_array_get(shape, 1));
+    return json_array_size(shape) == 2 && json_is_array(json_object_get(store->attributes, "variables")) && *rows > 0 &&
+           *columns > 0 && *rows < INT32_MAX && *columns < INT32_MAX;
+}
+
+/* anemoi's arrays: data [dates, variables, 1, cells] becomes [dates, variables, rows, columns], and latitudes and
+ * longitudes [cells] become [rows, columns]. */
+static void take_cells(vt_zarr_array *own)
+{
+    vt_array *array = &own->array;
+    int64_t grid[2];
+    const bool is_data = strcmp(own->node->name, "data") == 0 && array->rank == 4 && own->extent[2] == 1;
+    const bool is_place =
+        array->rank == 1 && (strcmp(own->node->name, "latitudes") == 0 || strcmp(own->node->name, "longitudes") == 0);
+    if ((!is_data && !is_place) || !vt_zarr_cells((const vt_zarr_store *)array->store, &grid[0], &grid[1])) return;
+    if (own->extent[array->rank - 1] != grid[0] * grid[1]) return;
+    own->has_cells = true;
+    if (is_place) array->rank = 2;
+    memcpy(own->extent + array->rank - 2, grid, sizeof grid);
+}
+
+/* The chunks of such an array hold whole grids. */
+static vt_status take_cell_chunks(vt_zarr_array *own, int version)
+{
+    vt_status status = VT_OK;
+    const int64_t *grid = own->extent + own->array.rank - 2;
+    const json_t *chunks = json_object_get(own->node->metadata, "chunks");
+    const json_int_t cells = json_integer_value(json_array_get(chunks, json_array_size(chunks) - 1));
+    VT_CHECK(
+        version == 2 && cells == grid[0] * grid[1],
+        "its chunks hold parts of a grid, which is not read; anemoi's own are of version 2, with all cells in each");
 done:
     return status;
 }
@@ -342,6 +388,7 @@ vt_status vt_zarr_take_form(vt_zarr_array *own, int version)
     VT_CHECK(array->rank <= VT_ARRAY_RANK, "it has %d dimensions, and %d at most can be read", array->rank,
              VT_ARRAY_RANK);
     VT_TRY(take_sizes(shape, array->rank, 0, "shape", own->extent));
+    take_cells(own);
     for (int i = 0; i < array->rank; i++) {
         own->stored_as[i] = i;
         array->extent[i] = own->extent[i];
@@ -402,7 +449,11 @@ static vt_status take_storage_2(vt_zarr_array *own, vt_text *words)
     const char *separator = json_string_value(json_object_get(metadata, "dimension_separator"));
     const int rank = own->array.rank;
     int dimensions[VT_ARRAY_RANK];
-    VT_TRY(take_sizes(json_object_get(metadata, "chunks"), rank, 1, "chunks", own->chunk));
+    if (own->has_cells && rank == 2)
+        memcpy(own->chunk, own->extent, 2 * sizeof *own->chunk);
+    else
+        VT_TRY(take_sizes(json_object_get(metadata, "chunks"), rank, 1, "chunks", own->chunk));
+    if (own->has_cells) memcpy(own->chunk + rank - 2, own->extent + rank - 2, 2 * sizeof *own->chunk);
     const bool reversed = order != NULL && strcmp(order, "F") == 0;
     for (int i = 0; i < rank; i++) dimensions[i] = reversed ? rank - 1 - i : i;
     take_strides(own, dimensions);
@@ -621,9 +672,10 @@ vt_status vt_zarr_take_storage(vt_zarr_array *own, int version, char **storage)
     own->is_sharded = false;
     vt_text_append(&words, "%s", "");
     VT_TRY((version == 3 ? take_storage_3 : take_storage_2)(own, &words));
+    if (own->has_cells) VT_TRY(take_cell_chunks(own, version));
     for (int i = 0; i < own->array.rank; i++)
-        VT_CHECK(!__builtin_mul_overflow(bytes, own->chunk[i], &bytes) && bytes <= INT64_C(1) << 40,
-                 "its chunks are larger than can be");
+        VT_CHECK(!__builtin_mul_overflow(bytes, own->chunk[i], &bytes) && bytes <= INT32_MAX,
+                 "its chunks are larger than 2 GB");
     VT_TRY(vt_codecs_check(&own->codecs));
     VT_TRY(take_fill(own));
     vt_text_append(&sizes, "chunks of [");

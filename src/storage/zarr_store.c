@@ -97,9 +97,12 @@ done:
     return status;
 }
 
+/* anemoi's `data` is what `fields` is elsewhere. */
 static const vt_zarr_node *find_node(const vt_store *store, const char *name)
 {
     const vt_zarr_store *own = (const vt_zarr_store *)store;
+    int64_t rows, columns;
+    if (strcmp(name, "fields") == 0 && vt_zarr_cells(own, &rows, &columns)) name = "data";
     for (int64_t i = 0; i < own->node_count; i++)
         if (strcmp(own->nodes[i].name, name) == 0) return &own->nodes[i];
     return NULL;
@@ -221,6 +224,8 @@ static vt_status attribute_texts(const vt_array *array, const char *name, char *
 {
     const vt_zarr_array *own = (const vt_zarr_array *)array;
     const json_t *value = vt_zarr_attribute(own, name);
+    if (own->has_cells && array->rank == 4 && strcmp(name, "channels") == 0)
+        value = json_object_get(((const vt_zarr_store *)array->store)->attributes, "variables");
     const char *dates = strcmp(name, "units") == 0 ? own->dates : NULL;
     *texts = NULL;
     *count = value == NULL ? dates != NULL : json_is_array(value) ? (int64_t)json_array_size(value) : 1;

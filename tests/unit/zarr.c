@@ -149,6 +149,16 @@ TEST(zarr_codecs_and_orders)
     expect_alike("v2_xarray.zarr", "[geopotential@500, 2t, z@850]", "small_2001.nc", "[z@500, t2m, z@850]");
 }
 
+TEST(zarr_cells_of_anemoi)
+{
+    if (!unpack("v2_anemoi.zarr small_2001.nc")) return;
+    expect_alike("v2_anemoi.zarr", NULL, "small_2001.nc", "[t2m, z@500, z@850]");
+    vt_fields_file *file = open_one("v2_anemoi.zarr", &(vt_fields_form){.masked = true});
+    EXPECT(strcmp(file->channel_names[0], "2t") == 0 && strcmp(file->channel_names[2], "z_850") == 0);
+    EXPECT(file->longitudes != NULL && file->longitudes[1] == 30);
+    vt_fields_file_close(&file);
+}
+
 TEST(zarr_types)
 {
     static const char types[] = "[f2, f4, f8, i2, i4, u1, i1]";

@@ -1,0 +1,93 @@
+/* zarr_chunks THREADS ROUNDS FILE...: reads the files of a Zarr store's chunks and decodes them with the codec's own
+ * library (c-blosc, else libzstd), in a loop on so many threads, into one buffer a thread. Prints chunks and decoded
+ * bytes a second, of the best round: what the reader is compared with (bench/io). */
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+#ifdef VT_HAS_BLOSC
+#include <blosc.h>
+#endif
+#ifdef VT_HAS_ZSTD
+#include <zstd.h>
+#endif
+
+enum { LARGEST = 64 << 20 };
+
+static char **files;
+static long count, next;
+static long long decoded;
+
+static size_t decode(const unsigned char *stored, size_t bytes, unsigned char *result)
+{
+    size_t made = 0;
+#ifdef VT_HAS_BLOSC
+    if (blosc_cbuffer_validate(stored, bytes, &made) == 0 && made <= LARGEST &&
+        blosc_decompress_ctx(stored, result, made, 1) == (int)made)
+        return made;
+#endif
+#ifdef VT_HAS_ZSTD
+    made = ZSTD_decompress(result, LARGEST, stored, bytes);
+    if (!ZSTD_isError(made)) return made;
+#endif
+    fprintf(stderr, "zarr_chunks: neither blosc nor zstd\n");
+    exit(1);
+}
+
+static void *work(void *unused)
+{
+    (void)unused;
+    unsigned char *stored = malloc(LARGEST), *result = malloc(LARGEST);
+    for (;;) {
+        const long i = __atomic_fetch_add(&next, 1, __ATOMIC_RELAXED);
+        if (i >= count) break;
+        struct stat info;
+        const int file = open(files[i], O_RDONLY);
+        if (file < 0 || fstat(file, &info) != 0 || info.st_size > LARGEST ||
+            pread(file, stored, (size_t)info.st_size, 0) != info.st_size) {
+            fprintf(stderr, "zarr_chunks: can't read %s\n", files[i]);
+            exit(1);
+        }
+        close(file);
+        __atomic_add_fetch(&decoded, (long long)decode(stored, (size_t)info.st_size, result), __ATOMIC_RELAXED);
+    }
+    free(stored);
+    free(result);
+    return NULL;
+}
+
+static double seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+int main(int argument_count, char **arguments)
+{
+    if (argument_count < 4) {
+        fprintf(stderr, "zarr_chunks THREADS ROUNDS FILE...\n");
+        return 1;
+    }
+    const long threads = atol(arguments[1]), rounds = atol(arguments[2]);
+    double best = 0, bytes = 0;
+    pthread_t started[64];
+    files = arguments + 3;
+    count = argument_count - 3;
+    for (long round = 0; round < rounds; round++) {
+        next = decoded = 0;
+        const double begin = seconds();
+        for (long t = 0; t < threads && t < 64; t++) pthread_create(&started[t], NULL, work, NULL);
+        for (long t = 0; t < threads && t < 64; t++) pthread_join(started[t], NULL);
+        const double rate = (double)count / (seconds() - begin);
+        if (rate > best) best = rate;
+        bytes = (double)decoded / (double)count;
+    }
+    printf("bare loop %10.1f chunks/s %8.2f GB/s decoded\n", best, best * bytes / 1e9);
+    return 0;
+}
