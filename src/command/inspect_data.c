@@ -399,14 +399,14 @@ done:
     return status;
 }
 
-/* The arrays of a store of whose variables none is named. */
-static void print_arrays(const char *path, int *faults)
+/* The arrays of a store of whose variables none is named; whether there are `fields`, of which more can be told. */
+static bool print_arrays(const char *path, int *faults)
 {
     vt_store *store = NULL;
     vt_text names = {0};
     const vt_status opened = vt_store_open(path, &store);
     vt_inspect_check(faults, opened);
-    if (opened != VT_OK) return;
+    if (opened != VT_OK) return false;
     vt_text_append(&names, "%s", "");
     store->kind->visit(store, "", true, note_name, &names);
     for (char *name = names.characters, *end; *name != '\0'; name = end + 1) {
@@ -414,10 +414,13 @@ static void print_arrays(const char *path, int *faults)
         *end = '\0';
         vt_inspect_check(faults, print_array(store, name));
     }
-    printf("    --variables=[%s] tells more of some of them\n",
-           store->kind->has_array(store, "2m_temperature") ? "t2m,z@500" : "NAME,NAME@LEVEL");
+    const bool has_fields = store->kind->has_array(store, "fields");
+    if (!has_fields)
+        printf("    --variables=[%s] tells more of some of them\n",
+               store->kind->has_array(store, "2m_temperature") ? "t2m,z@500" : "NAME,NAME@LEVEL");
     vt_text_close(&names);
     vt_store_close(&store);
+    return has_fields;
 }
 
 void vt_inspect_data(const char *directory, const vt_fields_form *form, const char *const periods[3], bool verify,
@@ -432,10 +435,7 @@ void vt_inspect_data(const char *directory, const vt_fields_form *form, const ch
     const bool is_store = vt_store_is_directory(directory);
     printf("%s: data\n", directory);
     fflush(stdout);
-    if (is_store && form->variables == NULL) {
-        print_arrays(directory, faults);
-        return;
-    }
+    if (is_store && form->variables == NULL && !print_arrays(directory, faults)) return;
     for (int i = 0; i < SETS; i++) {
         forms[i] = *form;
         forms[i].period = periods[i];

@@ -205,9 +205,10 @@ static int attribute_numbers(const vt_array *array, const char *name, int most, 
     const vt_zarr_array *own = (const vt_zarr_array *)array;
     const json_t *value = vt_zarr_attribute(own, name);
     const bool of_version_2 = ((const vt_zarr_store *)array->store)->version == 2;
+    const bool is_field = json_array_size(json_object_get(own->node->metadata, "shape")) > 1;
     *is_float = false;
     /* xarray's convention for version 2. Coordinates have no gaps: there it would take the first time for one */
-    if (value == NULL && of_version_2 && array->rank > 1 && strcmp(name, "_FillValue") == 0)
+    if (value == NULL && of_version_2 && is_field && strcmp(name, "_FillValue") == 0)
         value = json_object_get(own->node->metadata, "fill_value");
     if (value == NULL || json_is_null(value)) return 0;
     const int count = json_is_array(value) ? (int)json_array_size(value) : 1;

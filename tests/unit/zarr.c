@@ -80,7 +80,8 @@ static void expect_alike(const char *name, const char *variables, const char *re
                    (long long)time, windowed);
         }
     }
-    for (int64_t row = 0; size > 0 && row < ROWS; row++) EXPECT(own->latitudes[row] == other->latitudes[row]);
+    for (int64_t row = 0; size > 0 && row < ROWS; row++)
+        EXPECT(own->latitudes != NULL && own->latitudes[row] == other->latitudes[row]);
     EXPECT(size == 0 || (own->times.count == other->times.count &&
                          own->times.stretches[0].date.minutes == other->times.stretches[0].date.minutes &&
                          own->times.minutes == other->times.minutes),
