@@ -9,6 +9,7 @@
 #include "forecast/cubes.h"
 #include "forecast/evaluation.h"
 #include "forecast/forecaster.h"
+#include "forecast/language.h"
 
 static const char help[] =
     "vitrain evaluate CHECKPOINT [flags]: forecasts from every initial time of the validation or test\n"
@@ -22,7 +23,9 @@ static const char help[] =
     "Writes loss.csv, scores.csv, horizons.csv, spectra.csv, scores.html and maps (target, forecast,\n"
     "difference); docs/evaluation.md has the formulas.\n\n"
     "Of a U-Net (model unet3d): the mean absolute error of each channel, beside copying, and the power\n"
-    "spectrum of the density, predicted and true; writes l1.csv and spectrum.csv (docs/unet3d.md).\n\n";
+    "spectrum of the density, predicted and true; writes l1.csv and spectrum.csv (docs/unet3d.md).\n\n"
+    "Of a language model: loss, perplexity and bits a token, of windows side by side and of those of the\n"
+    "run's stride; writes perplexity.csv (docs/lm.md).\n\n";
 static const char help_end[] =
     "\nThe configuration is the checkpoint's; every key of it is a flag, too: --data_dir=DIR,\n"
     "--limit_nsamples_val=N (only the first N initial times), --local_batch_size=N (forecasts at once: 8).\n";
@@ -48,9 +51,13 @@ done:
     return status;
 }
 
+typedef struct {
+    bool of_cubes, of_text; /* neither: forecasts of fields */
+} evaluated;
+
 /* Everything before the ranks connect. */
 static vt_status prepare(int argument_count, char *const *arguments, const vt_launch *launch,
-                         vt_evaluation_options *options, bool *of_cubes)
+                         vt_evaluation_options *options, evaluated *what)
 {
     vt_status status = VT_OK;
     const char *named = NULL, *list = NULL, *output = NULL;
@@ -81,9 +88,16 @@ static vt_status prepare(int argument_count, char *const *arguments, const vt_la
     options->test = strcmp(split.chosen, "test") == 0;
     VT_CHECK(named != NULL || list != NULL, "evaluate: no CHECKPOINT given; see `vitrain evaluate --help`");
     if (named != NULL && list == NULL)
-        VT_TRY(vt_cubes_configure(named, changes.count, changes.words, launch->world_size, of_cubes,
+        VT_TRY(vt_cubes_configure(named, changes.count, changes.words, launch->world_size, &what->of_cubes,
                                   &options->checkpoint, &options->config));
-    if (*of_cubes) {
+    if (named != NULL && list == NULL && !what->of_cubes)
+        VT_TRY(vt_language_configure(named, changes.count, changes.words, launch->world_size, &what->of_text,
+                                     &options->checkpoint, &options->config));
+    if (what->of_text) {
+        VT_CHECK(members == 0 && options->channel == NULL && options->every == 1,
+                 "evaluate: a language model has neither members nor maps; leave out --members, --every and "
+                 "--map_channel");
+    } else if (what->of_cubes) {
         VT_CHECK(!options->test && members == 0 && options->channel == NULL && options->every == 1,
                  "evaluate: a U-Net has a validation set alone, and neither members nor maps; leave out --split, "
                  "--members, --every and --map_channel");
@@ -106,13 +120,15 @@ vt_status vt_command_evaluate(int argument_count, char *const *arguments)
     vt_status status = VT_OK;
     vt_evaluation_options options = {.rollout = 20, .every = 1};
     vt_launch launch;
-    bool of_cubes = false;
+    evaluated what = {0};
     VT_TRY(vt_launch_detect(&launch));
-    status = prepare(argument_count, arguments, &launch, &options, &of_cubes);
+    status = prepare(argument_count, arguments, &launch, &options, &what);
     if (status == VT_ERROR) vt_world_fail_early(&launch);
-    if (status == VT_OK)
-        status = of_cubes ? vt_cubes_evaluate(options.config, options.checkpoint, options.output, &launch)
-                          : vt_evaluate(&options, &launch);
+    if (status == VT_OK && what.of_text)
+        status = vt_language_evaluate(options.config, options.checkpoint, options.test, options.output, &launch);
+    else if (status == VT_OK)
+        status = what.of_cubes ? vt_cubes_evaluate(options.config, options.checkpoint, options.output, &launch)
+                               : vt_evaluate(&options, &launch);
 done:
     vt_config_close(&options.config);
     vt_members_close(&options.members);

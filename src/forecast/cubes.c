@@ -39,33 +39,15 @@ typedef struct {
 
 /* ---- the configuration ---- */
 
-/* One sample at a time on each rank; whole layers. */
-static char *const forced[] = {"--tensor_parallel=1", "--context_parallel=1", "--pipeline_parallel=1",
-                               "--zero_stage=0",      "--ema_decay=None",     "--grad_accumulation=1",
-                               "--local_batch_size=1"};
-enum { FORCED = sizeof forced / sizeof forced[0] };
-
 vt_status vt_cubes_configure(const char *name, int flag_count, char *const *flags, int64_t ranks, bool *of_cubes,
                              char **checkpoint, vt_config **config)
 {
-    vt_status status = VT_OK;
-    char *yaml = NULL, *found = NULL, **all = vt_allocate((size_t)flag_count + FORCED, sizeof *all, "the evaluation");
-    vt_config *trained = NULL;
-    *of_cubes = false;
-    memcpy(all, forced, sizeof forced);
-    memcpy(all + FORCED, flags, (size_t)flag_count * sizeof *all);
-    VT_TRY(vt_forecaster_trained(name, &found, &yaml, &trained));
-    *of_cubes = strcmp(vt_task_kind_of(trained)->name, "cosmology") == 0;
-    if (!*of_cubes) goto done;
-    VT_TRY(vt_config_open_text(yaml, found, flag_count + FORCED, all, ranks, config));
-    *checkpoint = found;
-    found = NULL;
-done:
-    vt_config_close(&trained);
-    free(yaml);
-    free(found);
-    free(all);
-    return status;
+    /* One sample at a time on each rank; whole layers. */
+    static char *const forced[] = {"--tensor_parallel=1", "--context_parallel=1", "--pipeline_parallel=1",
+                                   "--zero_stage=0",      "--ema_decay=None",     "--grad_accumulation=1",
+                                   "--local_batch_size=1"};
+    const vt_configured_task own = {"cosmology", sizeof forced / sizeof forced[0], forced};
+    return vt_forecaster_configure_task(&own, name, flag_count, flags, ranks, of_cubes, checkpoint, config);
 }
 
 /* ---- spectra ---- */

@@ -82,6 +82,31 @@ done:
     return status;
 }
 
+vt_status vt_forecaster_configure_task(const vt_configured_task *task, const char *name, int flag_count,
+                                       char *const *flags, int64_t ranks, bool *is_so, char **checkpoint,
+                                       vt_config **config)
+{
+    vt_status status = VT_OK;
+    const int count = task->flag_count + flag_count;
+    char *yaml = NULL, *found = NULL, **all = vt_allocate((size_t)count + 1, sizeof *all, "the evaluation");
+    vt_config *trained = NULL;
+    *is_so = false;
+    memcpy(all, task->flags, (size_t)task->flag_count * sizeof *all);
+    memcpy(all + task->flag_count, flags, (size_t)flag_count * sizeof *all);
+    VT_TRY(vt_forecaster_trained(name, &found, &yaml, &trained));
+    *is_so = strcmp(vt_task_kind_of(trained)->name, task->name) == 0;
+    if (!*is_so) goto done;
+    VT_TRY(vt_config_open_text(yaml, found, count, all, ranks, config));
+    *checkpoint = found;
+    found = NULL;
+done:
+    vt_config_close(&trained);
+    free(yaml);
+    free(found);
+    free(all);
+    return status;
+}
+
 /* Before the flags are read that only forecasts of fields have. */
 static vt_status check_source(const char *checkpoint, const vt_config *trained)
 {

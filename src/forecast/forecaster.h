@@ -14,6 +14,19 @@
 vt_status vt_forecaster_configure(const char *name, int flag_count, char *const *flags, int64_t ranks,
                                   char **checkpoint, vt_config **config);
 
+/* A task whose evaluation is its own, and the flags that come before the user's. */
+typedef struct {
+    const char *name;
+    int flag_count;
+    char *const *flags;
+} vt_configured_task;
+
+/* Which checkpoint `name` means, was it trained on this task, and if so, its configuration with these flags for `ranks`
+ * ranks. Otherwise *checkpoint and *config stay NULL. */
+vt_status vt_forecaster_configure_task(const vt_configured_task *task, const char *name, int flag_count,
+                                       char *const *flags, int64_t ranks, bool *is_so, char **checkpoint,
+                                       vt_config **config);
+
 /* Can each forecast of a rollout be the next one's input: does it have all channels of the input? */
 vt_status vt_forecaster_check_rollout(const vt_config *config, int64_t rollout);
 

@@ -1,0 +1,134 @@
+#include "forecast/language.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "checkpoint/checkpoint.h"
+#include "forecast/forecaster.h"
+#include "source/text/text.h"
+#include "storage/output_file.h"
+#include "training/reader.h"
+
+typedef struct {
+    const vt_config *config;
+    vt_world *world;
+    vt_backend *backend;
+    vt_task *task;
+    vt_trainer *trainer;
+} language;
+
+vt_status vt_language_configure(const char *name, int flag_count, char *const *flags, int64_t ranks, bool *of_text,
+                                char **checkpoint, vt_config **config)
+{
+    vt_status status = VT_OK;
+    static char *const forced[] = {"--tensor_parallel=1",  "--context_parallel=1",      "--pipeline_parallel=1",
+                                   "--zero_stage=0",       "--sequence_parallel=false", "--ema_decay=None",
+                                   "--grad_accumulation=1"};
+    const vt_configured_task own = {"language", sizeof forced / sizeof forced[0], forced};
+    char *words = NULL;
+    VT_TRY(vt_forecaster_configure_task(&own, name, flag_count, flags, ranks, of_text, checkpoint, config));
+    if (!*of_text || (*config)->vocabulary != NULL) goto done;
+    words = vt_checkpoint_vocabulary(*checkpoint);
+    VT_TRY(vt_config_set(*config, "vocabulary", words));
+done:
+    free(words);
+    return status;
+}
+
+static vt_status open_language(const vt_config *config, const char *checkpoint, const vt_launch *launch, language *own)
+{
+    vt_status status = VT_OK;
+    *own = (language){.config = config};
+    VT_TRY(vt_world_open(config, launch, &own->world));
+    VT_TRY(vt_world_agree(own->world, vt_task_open(config, NULL, NULL, &own->task)));
+    VT_TRY(vt_world_agree(own->world, vt_world_open_backend(config, own->world, &own->backend)));
+    VT_TRY(vt_world_agree(own->world,
+                          vt_forecaster_open_trainer(config, own->world, own->backend, own->task, &own->trainer)));
+    const vt_checkpoint_subject subject = vt_trainer_subject(own->trainer);
+    VT_TRY(vt_world_agree(own->world, vt_checkpoint_read_parameters(checkpoint, &subject, NULL)));
+done:
+    return status;
+}
+
+static void close_language(language *own, vt_status status)
+{
+    if (own->world != NULL && !vt_world_speaks(own->world)) vt_error_clear(); /* another rank reports it */
+    vt_trainer_close(&own->trainer);
+    vt_task_close(&own->task);
+    vt_backend_close(&own->backend);
+    vt_world_close(&own->world, status == VT_ERROR);
+}
+
+/* ---- evaluate ---- */
+
+/* The set's loss in windows that begin every config->stride words. */
+static vt_status score(language *own, vt_set set, FILE *file)
+{
+    vt_status status = VT_OK;
+    vt_world *world = own->world;
+    vt_source *source = NULL;
+    vt_loader *loader = NULL;
+    vt_evaluation result = {0};
+    VT_TRY(vt_world_agree(world, vt_reader_open_source(own->config, world, set, &source)));
+    VT_TRY(
+        vt_world_agree(world, vt_reader_open_loader(own->config, world, own->backend, false, false, source, &loader)));
+    VT_TRY(vt_validate(own->trainer, loader, false, &result));
+    if (file == NULL) goto done;
+    const double loss = result.loss, bits = loss / log(2);
+    fprintf(file, "%lld,%lld,%.9g,%.9g,%.9g\n", (long long)own->config->stride, (long long)source->sample_count, loss,
+            exp(loss), bits);
+    printf("%8lld %10lld %10.6f %11.3f %10.5f\n", (long long)own->config->stride, (long long)source->sample_count, loss,
+           exp(loss), bits);
+done:
+    vt_evaluation_close(&result);
+    vt_loader_close(&loader);
+    vt_source_close(&source);
+    return status;
+}
+
+static vt_status open_report(const vt_config *config, const char *checkpoint, bool test, const char *output,
+                             const char *path, FILE **file)
+{
+    vt_status status = VT_OK;
+    char *trained = NULL, *text = NULL;
+    VT_TRY(vt_output_make_directory(output));
+    VT_TRY(vt_forecaster_describe(checkpoint, (vt_weights)config->weights, &trained, NULL));
+    VT_TRY(vt_text_path(config, test ? VT_SET_TEST : VT_SET_VALIDATION, &text));
+    VT_TRY(vt_output_open(path, file));
+    fprintf(*file, "stride,windows,loss,perplexity,bits\n");
+    printf("%s (%s), windows of %lld words of %s\n", checkpoint, trained, (long long)config->seq_len, text);
+    printf("%8s %10s %10s %11s %10s\n", "stride", "windows", "loss", "perplexity", "bits/token");
+done:
+    free(trained);
+    free(text);
+    return status;
+}
+
+vt_status vt_language_evaluate(vt_config *config, const char *checkpoint, bool test, const char *output,
+                               const vt_launch *launch)
+{
+    vt_status status = VT_OK;
+    language own;
+    FILE *file = NULL;
+    const vt_set set = test ? VT_SET_TEST : VT_SET_VALIDATION;
+    const int64_t strides[2] = {config->seq_len, config->stride};
+    char *path = vt_text_format("%s/perplexity.csv", output);
+    VT_TRY(open_language(config, checkpoint, launch, &own));
+    const bool is_first = vt_world_rank(own.world) == 0;
+    VT_TRY(vt_world_agree(own.world, is_first ? open_report(config, checkpoint, test, output, path, &file) : VT_OK));
+    for (int i = 0; i < 2 && (i == 0 || strides[1] != strides[0]); i++) {
+        config->stride = strides[i];
+        VT_TRY(score(&own, set, file));
+    }
+    if (is_first) {
+        VT_TRY(vt_output_close(file, path));
+        printf("written: %s\n", path);
+    }
+done:
+    close_language(&own, status);
+    free(path);
+    return status;
+}
