@@ -90,6 +90,11 @@ static vt_status open_config(const request *r, int64_t ranks, vt_config **result
     vt_status status = VT_OK;
     vt_config *config = NULL;
     VT_TRY(vt_config_read(r->options.count, r->options.words, 1, &config));
+    if (config->origin[VT_OPTION_local_batch_size] == VT_FROM_YAML) { /* a file's batch_size, on as many ranks */
+        if (config->origin[VT_OPTION_global_batch_size] != VT_FROM_COMMAND_LINE)
+            config->global_batch_size = config->local_batch_size * ranks;
+        config->local_batch_size = VT_UNSET_INTEGER;
+    }
     VT_CHECK(config->local_batch_size == VT_UNSET_INTEGER,
              "plan compares layouts of the same global batch: give --global_batch_size instead of --local_batch_size");
     const int64_t tensor = config->tensor_parallel, context = config->context_parallel;

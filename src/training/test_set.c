@@ -86,7 +86,7 @@ vt_status vt_test_set_score(vt_test_set *set, vt_trainer *trainer, const char *r
     vt_loader *loader = NULL;
     vt_evaluation result = {0};
     if (set == NULL || set->obstacle != NULL) return VT_OK;
-    vt_log_info("test set %s: going once through its %lld samples", config->inf_data_path,
+    vt_log_info("test set %s: going once through its %lld samples", set->source->path,
                 (long long)set->source->sample_count);
     VT_TRY(vt_world_agree(
         world, vt_reader_open_loader(config, world, vt_trainer_backend(trainer), false, false, set->source, &loader)));

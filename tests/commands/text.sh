@@ -31,3 +31,99 @@ test_inspect() {
     printf 'two three one' >bad/valid.txt
     says "begins with a byte order mark" "3 words, 1 of which are not in the training text" -- "$VITRAIN" inspect bad
 }
+
+# lm CONFIG FLAG...
+SMALL="--data_dir=data --expdir=runs --embed_dim=16 --ffn_dim=32 --num_heads=2 --seq_len=8 --num_threads=1"
+lm() { local config=$1; shift; "$VITRAIN" --yaml_config="$TOP/config/LM.yaml" --config="$config" $SMALL "$@"; }
+
+# What a run learnt: the losses of all steps, and of the validations.
+learnt() { cut -d, -f1,3 runs/*/*/"$1"/metrics.csv; cut -d, -f1,4 runs/*/*/"$1"/epochs.csv; }
+
+# 62 windows in batches of 12: five whole ones and one of two.
+SHORT="--stride=1 --limit_nsamples=62 --limit_nsamples_val=30 --batch-size=12"
+
+test_lines_of_the_course() {
+    local config
+    for config in wikitext_a wikitext_b; do
+        says "text: 6000 training tokens, 843 words; 22 of 601 validation tokens and 18 of 601 test tokens are not among them: dropped" \
+            "- root - INFO - [1/2] Train loss: " "- root - INFO - Final test loss: " "Final test perplexity: " \
+            ", of the best checkpoint " "Starting Training Loop..." "Time taken for epoch 2 is " "DONE ---- rank 0" \
+            "unigram (word frequencies) " ", perplexity " " of the text's own 107.71 (entropy.txt)" \
+            "samples: 62 for training, 30 for validation; 2 epochs of 6 steps" -- lm $config $SHORT --epochs=2 --lr=.002
+    done
+    grep -E 'INFO - \[2/2\] Train loss: [0-9]\.[0-9]{5}, validation loss: [0-9]\.[0-9]{5}$' runs/wikitext_b/1CPU/00/out.log
+    grep -E 'INFO -   Perplexity: train [0-9]+\.[0-9]{2}, valid [0-9]+\.[0-9]{2}$' runs/wikitext_b/1CPU/00/out.log
+    says "DONE" -- lm wikitext_b $SHORT --epochs=1 --log-prefix=false --run_num=bare
+    grep -qE '^\[1/1\] Train loss: [0-9.]+, validation loss: [0-9.]+$' runs/wikitext_b/1CPU/bare/out.log
+    grep -qE '^Final test loss: [0-9.]+$' runs/wikitext_b/1CPU/bare/out.log
+    [ "$(head -1 runs/wikitext_b/1CPU/bare/metrics.csv)" = \
+        "step,epoch,loss,learning_rate,grad_norm,samples_per_sec,data_wait_fraction,perplexity" ]
+    awk -F, 'NR > 1 { n++; if (($8 / exp($3) - 1) ^ 2 > 1e-12) exit 1 } END { exit n != 6 }' runs/wikitext_b/1CPU/bare/metrics.csv
+}
+
+# The partial last batch is kept: its windows, and no others, are in the sixth step of an epoch.
+test_every_window_once_an_epoch() {
+    lm wikitext_b $SHORT --epochs=2 --sample_trace >/dev/null
+    awk -F, 'NR > 1 { seen[$2 "," $4]++; n[$1]++ } END { for (i in seen) { k++; if (seen[i] != 1) exit 1 } exit !(k == 124 && n[6] == 2 && n[12] == 2 && n[5] == 12) }' \
+        runs/wikitext_b/1CPU/00/logs/samples-0.csv
+}
+
+# Stopped in an epoch and gone on with, the same numbers; another text is refused.
+test_resume() {
+    lm wikitext_a $SHORT --epochs=2 --checkpoint_every=4 --keep_last=9 --run_num=whole >/dev/null
+    cmp runs/wikitext_a/1CPU/whole/checkpoints/best/vocabulary <(tr ' ' '\n' <data/train.txt | LC_ALL=C sort -u)
+    lm wikitext_a $SHORT --epochs=2 --run_num=rest --resume=runs/wikitext_a/1CPU/whole/checkpoints/step-00000008 >/dev/null
+    cmp <(learnt whole | awk -F, '$1 > 8') <(learnt rest | awk -F, '$1 > 8')
+    cp -r data other
+    sed -i 's/\<bababa\>/zzz/g; 1s/^/bababb /' other/train.txt
+    refuses "in the checkpoint's vocabulary of 843 words" "continue with the text that it was made with" -- \
+        lm wikitext_a $SHORT --epochs=3 --run_num=more --resume=runs/wikitext_a/1CPU/whole/checkpoints/best --data_dir=other
+}
+
+test_batches() {
+    lm wikitext_b $SHORT --epochs=1 --run_num=one >/dev/null
+    lm wikitext_b $SHORT --epochs=1 --run_num=two --test-batch-size=7 --global_batch_size=12 --batch-size=12 >/dev/null
+    cmp <(cut -d, -f3 runs/*/*/one/metrics.csv) <(cut -d, -f3 runs/*/*/two/metrics.csv)
+    refuted cmp -s <(cut -d, -f4 runs/*/*/one/epochs.csv) <(cut -d, -f4 runs/*/*/two/epochs.csv) # means of other batches
+    says "training: batches of 5, AdamW, learning rate 0.002 (constant), weight decay 0.01, dropout 0.1, float32" -- \
+        lm wikitext_b $SHORT --epochs=1 --global_batch_size=5 --batch-size=5
+}
+
+test_bad_text() {
+    mkdir bad
+    refuses "data_dir bad has no training text; expected wiki.train.raw, wiki.train.tokens or train.txt there" -- \
+        lm wikitext_b --data_dir=bad
+    printf 'a b c a b c a b\n' >bad/train.txt
+    printf 'a b\n' >bad/valid.txt
+    refuses "bad/train.txt has 8 known tokens" "a window of seq_len 8 needs 9" -- lm wikitext_b --data_dir=bad
+    printf 'a b c a b c a b a a\n' >bad/train.txt
+    refuses "bad/valid.txt has 2 known tokens" -- lm wikitext_b --data_dir=bad
+    printf 'a \377 c\n' >bad/valid.txt
+    refuses "bad/valid.txt: line 1, byte 2 of the file, 0xff, is not UTF-8" -- lm wikitext_b --data_dir=bad
+    refuses "seq_len" "5000" -- lm wikitext_b --seq_len=5001
+    refuses "img_size" "is an option of task weather" -- lm wikitext_b --img_size=[8,8]
+    refuses "seq_len" "is an option of source text" -- "$VITRAIN" --config=demo --model=vit --seq_len=8
+    says "MiB" -- "$VITRAIN" plan --yaml_config="$TOP/config/LM.yaml" --config=wikitext_b --ranks=1 \
+        --vocab_size=30000 --data_dir=nowhere
+    refuses "vitrain plan\` needs only --vocab_size=N" -- "$VITRAIN" plan --yaml_config="$TOP/config/LM.yaml" \
+        --config=wikitext_b --ranks=1 --data_dir=nowhere
+}
+
+test_evaluate() {
+    lm wikitext_b $SHORT --epochs=1 >run.log
+    local run=runs/wikitext_b/1CPU/00
+    says "windows of 8 words of data/test.txt" "bits/token" -- "$VITRAIN" evaluate $run --split=test --limit_nsamples_val=30
+    local test=$(sed -n 's/.*Final test loss: //p' run.log)
+    awk -F, -v test=$test '$1 == 1 { exit !($2 == 30 && ($3 / test - 1) ^ 2 < 1e-10 && ($4 / exp($3) - 1) ^ 2 < 1e-10 && ($5 * log(2) / $3 - 1) ^ 2 < 1e-10) }' \
+        $run/evaluation/step-00000006-test/perplexity.csv
+    mv data/train.txt away # the words are the checkpoint's
+    says "windows of 8 words of data/valid.txt" -- "$VITRAIN" evaluate $run
+    mv away data/train.txt
+    refuses "has neither members nor maps" -- "$VITRAIN" evaluate $run --members=2
+}
+
+test_reader() {
+    says "reader " "ratio " "of the plain preads' samples/s" -- "$VITRAIN" bench io --yaml_config="$TOP/config/LM.yaml" \
+        --config=wikitext_b --data_dir=data --num_iters=20
+    says "reading: random words" "DONE" -- lm wikitext_b $SHORT --epochs=1 --data_loader_config=synthetic --vocab_size=50
+}

@@ -23,6 +23,7 @@ class Vitrain(MakefilePackage, CudaPackage):
     depends_on("hdf5+hl~mpi")  # each rank opens files of its own; hdf5+mpi would want MPI's headers everywhere
     depends_on("libyaml")
     depends_on("libdeflate")
+    depends_on("libunistring")
     depends_on("libpng")
     depends_on("jansson")  # Zarr: its metadata, and the codecs of its chunks
     depends_on("c-blosc")
