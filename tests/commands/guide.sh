@@ -56,15 +56,15 @@ test_completion_bash() {
     expect_offers "vitrain bench " "--help io kernels"
     expect_offers "vitrain help lay" layout
     # names of flags, with '=' where a value must follow
-    expect_offers "vitrain --embed" --embed_dim=
+    expect_offers "vitrain --embed_d" --embed_dim=
     [ "$manners" = " nospace" ]
-    expect_offers "vitrain train --embed" --embed_dim=
-    expect_offers "vitrain bench io --embed" --embed_dim=
+    expect_offers "vitrain train --embed_d" --embed_dim=
+    expect_offers "vitrain bench io --embed_d" --embed_dim=
     expect_offers "vitrain --enable_j" --enable_jit
     [ "$manners" = "" ]
     expect_offers "vitrain evaluate --r" "--recompute= --restart_warmup= --resume --resume_newest --rollout= --rollout_gradient= --rotate_vectors --row_parallel_size= --run_num="
     expect_offers "vitrain stats --o" --output=
-    expect_offers "vitrain stats --embed" ""
+    expect_offers "vitrain stats --embed_d" ""
     expect_offers "vitrain evaluate --conf" ""
     expect_offers "vitrain plan --conf" --config=
     # values
@@ -154,7 +154,7 @@ DRIVE
     mkdir some_directory
     timeout 60 zsh -f drive.zsh <<'LINES'
 vitrain predi^>vitrain predict 
-vitrain --embed^>vitrain --embed_dim=
+vitrain --embed_d^>vitrain --embed_dim=
 vitrain --device=cu^>vitrain --device=cuda 
 vitrain evaluate --split=va^>vitrain evaluate --split=valid 
 vitrain bench ke^--rou^>vitrain bench kernels --rounds=

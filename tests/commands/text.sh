@@ -103,7 +103,7 @@ test_bad_text() {
     refuses "seq_len" "5000" -- lm wikitext_b --seq_len=5001
     refuses "img_size" "is an option of task weather" -- lm wikitext_b --img_size=[8,8]
     refuses "seq_len" "is an option of source text" -- "$VITRAIN" --config=demo --model=vit --seq_len=8
-    says "MiB" -- "$VITRAIN" plan --yaml_config="$TOP/config/LM.yaml" --config=wikitext_b --ranks=1 \
+    says "16 layouts, 16 of them fit" -- "$VITRAIN" plan --yaml_config="$TOP/config/LM.yaml" --config=wikitext_b --ranks=1 \
         --vocab_size=30000 --data_dir=nowhere
     refuses "vitrain plan\` needs only --vocab_size=N" -- "$VITRAIN" plan --yaml_config="$TOP/config/LM.yaml" \
         --config=wikitext_b --ranks=1 --data_dir=nowhere
