@@ -56,6 +56,11 @@ def parse_arguments(words):
     parser.add_argument("--dtype", choices=("float32", "bf16", "fp16"), default="float32", help="16 bits: torch.autocast")
     parser.add_argument("--unet", type=int, help="the 3-D U-Net of this width, on cubes of --side points")
     parser.add_argument("--side", type=int, default=64)
+    parser.add_argument("--language", choices=("transformer", "encoder"), help="a transformer on text")
+    for name, default in (("words", 30000), ("tokens", 32), ("hidden", 2048)):
+        parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--causal", action="store_true")
+    parser.add_argument("--dropout", type=float, default=0.0)
     parser.add_argument("--layout", choices=("channels_last", "contiguous"), default="channels_last", help="of the U-Net")
     parser.add_argument("--no-onednn", action="store_true", help="PyTorch's own convolutions and products")
     parser.add_argument("--best", action=argparse.BooleanOptionalAction, help="time all settings, then use the fastest")
@@ -152,9 +157,9 @@ class TrainingStep:
         self.relative_loss = pytorch_vit.relative_loss
         # losses that are compared are summed as vitrain's are
         self.loss_type = torch.float64 if arguments.parameters else torch.float32
-        self.compute_loss = self.l1_loss if arguments.unet else self.relative_loss
+        self.compute_loss = self.l1_loss if arguments.unet else self.cross_entropy if arguments.language else self.relative_loss
         self.format = torch.channels_last_3d if arguments.unet and arguments.layout == "channels_last" else torch.contiguous_format
-        self.model = self.unet(arguments) if arguments.unet else pytorch_vit.VisionTransformer(
+        self.model = self.unet(arguments) if arguments.unet else self.language(arguments) if arguments.language else pytorch_vit.VisionTransformer(
             (arguments.height, arguments.width), arguments.patch, arguments.channels, arguments.channels,
             arguments.embed, arguments.depth, arguments.heads,
         )  # fmt: skip
@@ -165,6 +170,9 @@ class TrainingStep:
         self.scaler = torch.amp.GradScaler(self.device, init_scale=65536.0) if arguments.dtype == "fp16" else None
         # On a CPU fused is one threaded pass: 24 ms for 24 million parameters on two cores, where the others take 104.
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=arguments.lr, betas=(0.9, 0.95), eps=1e-8, fused=True)
+        if arguments.language:
+            self.inputs, self.targets = torch.randint(arguments.words, (2, arguments.batch, arguments.tokens), device=self.device)
+            return
         grid = 3 * (arguments.side,) if arguments.unet else (arguments.height, arguments.width)
         channels = (4, 5) if arguments.unet else 2 * (arguments.channels,)
         self.inputs = self.fields((arguments.batch, channels[0], *grid), 0.01, torch.sin)
@@ -174,6 +182,16 @@ class TrainingStep:
         import pytorch_unet
 
         return pytorch_unet.UNet(arguments.unet).to(memory_format=self.format)
+
+    def language(self, arguments):
+        import pytorch_language
+
+        kind = {"transformer": pytorch_language.EncoderDecoder, "encoder": pytorch_language.Encoder}[arguments.language]
+        return kind(arguments.words, arguments.embed, arguments.heads, arguments.depth, arguments.hidden,
+                    arguments.dropout, arguments.causal)  # fmt: skip
+
+    def cross_entropy(self, scores, targets):
+        return self.torch.nn.functional.cross_entropy(scores.flatten(0, 1), targets.flatten())
 
     def l1_loss(self, prediction, target):
         return (prediction - target).abs().mean()
@@ -210,7 +228,8 @@ class TrainingStep:
     def eager_loss(self, inputs, targets):
         with self.torch.autocast(self.device, dtype=self.half, enabled=self.half is not None):
             prediction = self.model(inputs)
-        return self.compute_loss(prediction.to(self.loss_type), targets.to(self.loss_type))
+        targets = targets if targets.dtype == self.torch.int64 else targets.to(self.loss_type)
+        return self.compute_loss(prediction.to(self.loss_type), targets)
 
     def kernels(self):
         """The attention that may be used, as a context."""

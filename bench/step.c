@@ -1,9 +1,10 @@
-/* Times one training step (forward, loss, backward, Adam) of vitrain at three sizes of the weather transformer and two
- * batches of the 3-D U-Net, and of the same model in PyTorch if there is a Python with torch: eager or compiled,
- * whichever is faster here. The two sides take turns in one run, so that both meet the same state of the machine; each
- * uses all cores. Prints medians.
+/* Times one training step (forward, loss, backward, Adam) of vitrain at three sizes of the weather transformer, of two
+ * on text, and two batches of the 3-D U-Net, and of the same model in PyTorch if there is a Python with torch: eager or
+ * compiled, whichever is faster here. The two sides take turns in one run, so that both meet the same state of the
+ * machine; each uses all cores. Prints medians.
  *
- *     build/bench/step [--python=PYTHON] [--size=small|medium|full|unet1|unet4] [--amp_mode=none|bf16] [--rounds=N]
+ *     build/bench/step [--python=PYTHON] [--size=small|medium|full|lm_a|lm|unet1|unet4] [--amp_mode=none|bf16]
+ * [--rounds=N]
  *                      [--name=value of vitrain: --enable_jit, --rollout=4, --recompute=block, --cpu_isa=plain ...]
  *
  * Also prints a table of where the time of our step goes, by operation, and how far each one is from the machine's
@@ -38,6 +39,12 @@ static const bench_size sizes[] = {
      9, 3},
     {"full", "a: {img_size: [360, 720], patch_size: 8, embed_dim: 384, depth: 12, num_heads: 8, global_batch_size: 1}",
      5, 1},
+    {"lm_a", "a: {model: transformer, vocab_size: 30000, global_batch_size: 128}", 5, 1},
+    {"lm",
+     "a: {model: encoder, causal: true, attention_scale: sqrt, vocab_size: 30000, embed_dim: 256, depth: 6, seq_len: "
+     "256, "
+     "global_batch_size: 16}",
+     5, 1},
     {"unet1", "a: {model: unet3d, global_batch_size: 1}", 5, 1},
     {"unet4", "a: {model: unet3d, global_batch_size: 4}", 3, 1},
 };
@@ -55,6 +62,13 @@ static bool rival_open(rival *r, const char *python, const vt_config *config)
     if (strcmp(vt_model_kind_of(config)->name, "unet3d") == 0)
         snprintf(model, sizeof model, "--unet %lld --side %lld", (long long)config->unet_width,
                  (long long)config->data_size);
+    else if (vt_model_kind_of(config)->head != NULL)
+        snprintf(model, sizeof model,
+                 "--language %s --words %lld --tokens %lld --embed %lld --depth %lld --heads %lld --hidden %lld "
+                 "--dropout %g%s",
+                 vt_model_kind_of(config)->name, (long long)config->vocab_size, (long long)config->seq_len,
+                 (long long)config->embed_dim, (long long)config->depth, (long long)config->num_heads,
+                 (long long)config->ffn_dim, config->dropout, config->causal ? " --causal" : "");
     else
         snprintf(model, sizeof model,
                  "--height %lld --width %lld --channels %lld --patch %lld --embed %lld --depth %lld --heads %lld",

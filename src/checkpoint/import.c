@@ -120,7 +120,8 @@ static bool has_part(const vt_parameters *parameters, const char *name)
 
 static bool is_used(const vt_safetensors *file, const vt_parameters *parameters, const char *name)
 {
-    if (vt_parameters_find(parameters, name) != NULL) return true;
+    for (int64_t i = 0; i < vt_parameters_count(parameters); i++)
+        if (strcmp(vt_stored_name(vt_parameters_at(parameters, i)), name) == 0) return true;
     if (strstr(name, ".attn.qkv.") == NULL) return false;
     for (int64_t i = 0; i < vt_parameters_count(parameters); i++)
         if (is_source_of(file, name, vt_parameters_at(parameters, i)->name)) return true;
@@ -172,7 +173,7 @@ vt_status vt_checkpoint_import(const char *path, const vt_checkpoint_subject *su
         vt_tensor_shape shape = vt_stored_shape(tensor.parameter);
         free(whole);
         whole = vt_allocate((size_t)vt_tensor_count(&shape), sizeof *whole, "a checkpoint");
-        VT_TRY(read_whole(file, tensor.parameter->name, &shape, whole, &rounded, &split));
+        VT_TRY(read_whole(file, vt_stored_name(tensor.parameter), &shape, whole, &rounded, &split));
         float *next = room;
         int number = vt_stored_boxes(&tensor, boxes);
         for (int j = 0; j < number; j++) {

@@ -14,6 +14,7 @@ int64_t vt_stored_count(const vt_checkpoint_subject *subject)
 vt_stored_tensor vt_stored_at(const vt_checkpoint_subject *subject, int64_t index)
 {
     vt_stored_tensor tensor;
+    char prefix[VT_STORED_NAME - VT_PARAMETER_NAME];
     const vt_parameters *parameters = subject->parameters;
     int64_t count = vt_parameters_count(parameters);
     int place = (int)(index / count) - 1; /* of the state; -1: the parameters themselves */
@@ -24,15 +25,16 @@ vt_stored_tensor vt_stored_at(const vt_checkpoint_subject *subject, int64_t inde
     tensor.piece = vt_parameters_piece(parameters, tensor.parameter, block);
     tensor.sliced = vt_parameters_is_sliced(parameters, block);
     if (state == NULL) {
-        snprintf(tensor.name, sizeof tensor.name, "parameters/%s", tensor.parameter->name);
+        snprintf(prefix, sizeof prefix, "parameters");
         tensor.memory = vt_parameters_values(parameters) + tensor.piece.offset;
     } else {
-        snprintf(tensor.name, sizeof tensor.name, "%s%s/%s",
-                 place == vt_optimizer_average_place(optimizer) ? "" : "optimizer/", state->name,
-                 tensor.parameter->name);
+        snprintf(prefix, sizeof prefix, "%s%s", place == vt_optimizer_average_place(optimizer) ? "" : "optimizer/",
+                 state->name);
         VT_ASSERT(state->type == VT_FLOAT32);
         tensor.memory = (float *)vt_optimizer_kept(optimizer, place) + tensor.piece.offset;
     }
+    snprintf(tensor.name, sizeof tensor.name, "%s/%s", prefix, vt_stored_name(tensor.parameter));
+    snprintf(tensor.own, sizeof tensor.own, "%s/%s", prefix, tensor.parameter->name);
     return tensor;
 }
 
@@ -43,9 +45,16 @@ static vt_tensor_shape shape_of(const int64_t *shape, int dimensions)
     return result;
 }
 
+const char *vt_stored_name(const vt_parameter *parameter)
+{
+    return parameter->file_rows > 0 ? parameter->file_name : parameter->name;
+}
+
 vt_tensor_shape vt_stored_shape(const vt_parameter *parameter)
 {
-    return shape_of(parameter->shape, parameter->dimensions);
+    vt_tensor_shape shape = shape_of(parameter->shape, parameter->dimensions);
+    if (parameter->file_rows > 0) shape.shape[0] = parameter->file_rows;
+    return shape;
 }
 
 int vt_stored_boxes(const vt_stored_tensor *tensor, vt_tensor_box boxes[VT_TENSOR_BOXES])
@@ -53,7 +62,10 @@ int vt_stored_boxes(const vt_stored_tensor *tensor, vt_tensor_box boxes[VT_TENSO
     const vt_parameter *parameter = tensor->parameter;
     vt_tensor_shape local = shape_of(parameter->local, parameter->dimensions);
     int count = vt_tensor_boxes(&local, tensor->piece.first, tensor->piece.count, boxes);
-    for (int i = 0; i < count && parameter->split >= 0; i++) boxes[i].first[parameter->split] += parameter->first;
+    for (int i = 0; i < count; i++) {
+        boxes[i].first[0] += parameter->file_row;
+        if (parameter->split >= 0) boxes[i].first[parameter->split] += parameter->first;
+    }
     return count;
 }
 

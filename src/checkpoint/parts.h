@@ -9,7 +9,9 @@
 enum { VT_STORED_NAME = VT_PARAMETER_NAME + 32 };
 
 typedef struct {
-    char name[VT_STORED_NAME]; /* "parameters/head.weight", "optimizer/moment1/head.weight", "average/…" */
+    char name[VT_STORED_NAME]; /* "parameters/head.weight", "optimizer/moment1/head.weight", "average/…"; several
+                                  parameters may be rows of one (vt_parameter.file_name) */
+    char own[VT_STORED_NAME];  /* the same of the parameter's own name */
     const vt_parameter *parameter;
     vt_piece piece; /* what this rank keeps of its part of the parameter */
     float *memory;  /* the first element of the piece, in the back end's memory */
@@ -20,7 +22,9 @@ typedef struct {
 int64_t vt_stored_count(const vt_checkpoint_subject *subject);
 vt_stored_tensor vt_stored_at(const vt_checkpoint_subject *subject, int64_t index);
 
-vt_tensor_shape vt_stored_shape(const vt_parameter *parameter); /* of the whole tensor */
+/* The name and the shape of the whole tensor in files. */
+const char *vt_stored_name(const vt_parameter *parameter);
+vt_tensor_shape vt_stored_shape(const vt_parameter *parameter);
 
 /* The piece as boxes of the whole tensor, in the order of its elements; returns how many. */
 int vt_stored_boxes(const vt_stored_tensor *tensor, vt_tensor_box boxes[VT_TENSOR_BOXES]);
@@ -35,7 +39,7 @@ typedef struct {
     vt_tensor_box box;
 } vt_written_box;
 
-/* Its name in the rank's shard: the tensor's, with "@number" when there are several. */
+/* Its name in the rank's shard: the tensor's `own`, with "@number" when there are several. */
 void vt_written_name(const vt_written_box *box, const char *tensor, char name[VT_STORED_NAME + 8]);
 
 /* Collective. The boxes that this rank is to write, so that each element is written once, and the copies of a tensor

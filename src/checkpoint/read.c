@@ -1,5 +1,6 @@
 /* Reading a checkpoint: what goes back into the run. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/log.h"
 #include "base/memory.h"
@@ -71,7 +72,7 @@ static vt_status read_tensors(vt_tensor_file *index, const vt_checkpoint_subject
         vt_stored_tensor tensor = vt_stored_at(subject, i);
         int number = vt_stored_boxes(&tensor, boxes);
         float *next = room;
-        if (group != NULL) snprintf(tensor.name, sizeof tensor.name, "%s/%s", group, tensor.parameter->name);
+        if (group != NULL) snprintf(tensor.name, sizeof tensor.name, "%s/%s", group, vt_stored_name(tensor.parameter));
         for (int j = 0; j < number; j++) {
             VT_TRY(vt_tensor_file_read_box(index, tensor.name, &boxes[j], next));
             next += vt_tensor_count(&boxes[j].shape);
@@ -202,6 +203,22 @@ done:
     return status;
 }
 
+/* What PyTorch's side keeps of a language model beside its parameters: the sines of 5000 places. */
+static vt_status make_places(int64_t dim, vt_named_tensor *tensor)
+{
+    vt_status status = VT_OK;
+    enum { PLACES = 5000 };
+    vt_backend *plain = NULL;
+    float *values = vt_allocate((size_t)(PLACES * dim), sizeof *values, "a checkpoint");
+    const vt_word_rows words = {.window = PLACES, .tokens = PLACES, .rows = PLACES};
+    *tensor = (vt_named_tensor){"pos_encoder.pe", {.dimensions = 3, .shape = {PLACES, 1, dim}}, values};
+    VT_TRY(vt_backend_open_cpu(VT_ISA_PLAIN, 0, &plain));
+    plain->sinusoid_add(plain, &words, vt_matrix_make(values, PLACES, dim));
+done:
+    vt_backend_close(&plain);
+    return status;
+}
+
 vt_status vt_checkpoint_export(const char *directory, const char *path, vt_weights weights, bool *averaged)
 {
     vt_status status = VT_OK;
@@ -209,6 +226,7 @@ vt_status vt_checkpoint_export(const char *directory, const char *path, vt_weigh
     bool damaged = false;
     char **names = NULL;
     int64_t count = 0;
+    int64_t more = 0;
     vt_named_tensor *tensors = NULL;
     VT_TRY(vt_checkpoint_check_index(directory));
     VT_TRY(vt_checkpoint_open(directory, NULL, &index, &damaged));
@@ -216,10 +234,14 @@ vt_status vt_checkpoint_export(const char *directory, const char *path, vt_weigh
     const char *group = *averaged ? "average" : "parameters";
     VT_TRY(vt_tensor_file_list(index, group, &names, &count));
     tensors = vt_allocate((size_t)count + 1, sizeof *tensors, "a checkpoint");
-    for (int64_t i = 0; i < count; i++) VT_TRY(read_named(index, group, names[i], &tensors[i]));
-    VT_TRY(vt_safetensors_write(path, tensors, count));
+    for (int64_t i = 0; i < count; i++) {
+        VT_TRY(read_named(index, group, names[i], &tensors[i]));
+        if (strcmp(names[i], "embed.weight") == 0)
+            VT_TRY(make_places(tensors[i].shape.shape[1], &tensors[count + more++]));
+    }
+    VT_TRY(vt_safetensors_write(path, tensors, count + more));
 done:
-    for (int64_t i = 0; i < count && tensors != NULL; i++) free((float *)(uintptr_t)tensors[i].values);
+    for (int64_t i = 0; i < count + more && tensors != NULL; i++) free((float *)(uintptr_t)tensors[i].values);
     vt_text_free_list(names, count);
     free(tensors);
     vt_tensor_file_close(&index);

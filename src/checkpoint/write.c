@@ -52,7 +52,7 @@ static vt_status write_shard(const char *path, const char *id, const vt_checkpoi
             done = 0;
             backend->copy_to_host(backend, room, tensor.memory, (size_t)tensor.piece.count * sizeof *room);
         }
-        vt_written_name(&boxes[i], tensor.name, name);
+        vt_written_name(&boxes[i], tensor.own, name);
         VT_TRY(vt_tensor_file_write(file, name, &boxes[i].box.shape, room + done));
         done += elements;
     }
@@ -138,7 +138,7 @@ static vt_status link_tensors(vt_tensor_file *file, const vt_checkpoint_subject 
                               int64_t count)
 {
     vt_status status = VT_OK;
-    int64_t ranks = vt_world_ranks(subject->world), begin = 0;
+    int64_t ranks = vt_world_ranks(subject->world), begin = 0, end = 0;
     char **shards = vt_allocate((size_t)ranks, sizeof *shards, "a checkpoint");
     vt_tensor_part *parts = vt_allocate((size_t)(count + 1), sizeof *parts, "a checkpoint");
     char(*names)[VT_STORED_NAME + 8] = vt_allocate((size_t)(count + 1), sizeof *names, "a checkpoint");
@@ -146,11 +146,11 @@ static vt_status link_tensors(vt_tensor_file *file, const vt_checkpoint_subject 
     for (int64_t i = 0; i < vt_stored_count(subject); i++) {
         vt_stored_tensor tensor = vt_stored_at(subject, i);
         vt_tensor_shape shape = vt_stored_shape(tensor.parameter);
-        int64_t end = begin;
         for (; end < count && boxes[end].tensor == i; end++) {
-            vt_written_name(&boxes[end], tensor.name, names[end]);
+            vt_written_name(&boxes[end], tensor.own, names[end]);
             parts[end] = (vt_tensor_part){shards[boxes[end].rank], names[end], boxes[end].box};
         }
+        if (i + 1 < vt_stored_count(subject) && strcmp(vt_stored_at(subject, i + 1).name, tensor.name) == 0) continue;
         VT_TRY(vt_tensor_file_link(file, tensor.name, &shape, end - begin, parts + begin));
         begin = end;
     }

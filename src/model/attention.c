@@ -182,7 +182,7 @@ static size_t matrix_bytes(vt_matrix matrix)
     return (size_t)(matrix.rows * matrix.columns) * vt_type_size(matrix.type);
 }
 
-/* Sends to the next rank and receives from the previous one. */
+/* Sends to the next rank and receives from the previous one; a matrix without rows does not go. */
 static void pass_on(const vt_pass *pass, vt_matrix send, vt_matrix receive, vt_request *request)
 {
     vt_group *group = pass->parallel->context;
@@ -207,16 +207,26 @@ static ring ring_begin(const vt_attention *attention, const vt_pass *pass, const
     return r;
 }
 
-/* Waits for the block of this step and starts the exchange for the next one. *keys: which keys the block has. */
+/* In how many steps this rank's queries see some of the keys: causal ones see no later ranks'. */
+static int ring_steps(const vt_attention *attention, const vt_group *group)
+{
+    return attention->options.causal ? group->rank + 1 : group->size;
+}
+
+/* Waits for the block of this step and starts the exchange for the next one, as far as somebody needs it. *keys: which
+ * keys the block has. */
 static parts ring_next(ring *r, vt_span *keys)
 {
     const vt_parallel *parallel = r->pass->parallel;
+    const vt_group *group = parallel->context;
     vt_request_wait(&r->request);
-    vt_matrix here = ring_block(r, r->room[r->step % 2], r->step);
-    *keys = parallel->context_runs[ring_source(parallel->context, r->step)];
-    if (r->step + 1 < parallel->context->size)
-        pass_on(r->pass, here, ring_block(r, r->room[(r->step + 1) % 2], r->step + 1), &r->request);
+    vt_matrix here = ring_block(r, r->room[r->step % 2], r->step), send = here;
+    vt_matrix next = ring_block(r, r->room[(r->step + 1) % 2], r->step + 1);
+    *keys = parallel->context_runs[ring_source(group, r->step)];
     r->step++;
+    if (r->step >= ring_steps(r->attention, group)) next.rows = 0;
+    if (r->attention->options.causal ? group->rank + 1 == group->size : r->step == group->size) send.rows = 0;
+    if (send.rows + next.rows > 0) pass_on(r->pass, send, next, &r->request);
     return parts_of_kv(here, r->attention->width);
 }
 
@@ -229,7 +239,7 @@ static void forward_ring(const vt_attention *attention, const vt_pass *pass, con
     vt_matrix part = vt_pass_push_wide(pass, q.rows, q.columns);
     float *part_log_sum = vt_arena_push(pass->arena, (size_t)(q.rows * attention->heads) * sizeof(float));
     ring r = ring_begin(attention, pass, saved);
-    for (int step = 0; step < pass->parallel->context->size; step++) {
+    for (int step = 0; step < ring_steps(attention, pass->parallel->context); step++) {
         vt_span span;
         parts keys = ring_next(&r, &span);
         vt_attention_shape shape = shape_of(attention, pass, span);
@@ -240,6 +250,7 @@ static void forward_ring(const vt_attention *attention, const vt_pass *pass, con
             backend->attention_merge(backend, &shape, part, part_log_sum, out, saved->log_sum);
         }
     }
+    vt_request_wait(&r.request);
     if (out.data != saved->out.data) backend->convert(backend, out, saved->out);
     vt_arena_pop(pass->arena, mark);
 }
@@ -251,8 +262,8 @@ static void add(vt_backend *backend, vt_matrix sum, vt_matrix part)
     backend->residual_add(backend, sum, part, &none, sum);
 }
 
-/* The gradient of a block of keys travels with the block: each rank adds its part, and after the last step it is back
- * at the rank that owns the block. */
+/* The gradient of a block of keys travels with the block: each rank adds its part, if its queries see the keys, and
+ * after the last step it is back at the rank that owns the block. */
 static void backward_ring(const vt_attention *attention, const vt_pass *pass, const vt_attention_saved *saved,
                           vt_matrix dout, vt_matrix dqkv)
 {
@@ -269,10 +280,15 @@ static void backward_ring(const vt_attention *attention, const vt_pass *pass, co
     vt_request request = {0};
     ring r = ring_begin(attention, pass, saved);
     for (int step = 0; step < ranks; step++) {
+        vt_matrix here = ring_block(&r, room[step % 2], step);
+        if (step >= ring_steps(attention, pass->parallel->context)) {
+            vt_request_wait(&request);
+            pass_on(pass, here, ring_block(&r, room[(step + 1) % 2], step + 1), &request);
+            continue;
+        }
         vt_span span;
         parts keys = ring_next(&r, &span);
         vt_attention_shape shape = shape_of(attention, pass, span);
-        vt_matrix here = ring_block(&r, room[step % 2], step);
         parts dkeys = parts_of_kv(step == 0 ? here : ring_block(&r, part, step), width);
         backend->attention_backward(backend, &shape, q, keys.k, keys.v, saved->out, saved->log_sum, dout,
                                     step == 0 ? dq : dq_part, dkeys.k, dkeys.v);
@@ -284,6 +300,7 @@ static void backward_ring(const vt_attention *attention, const vt_pass *pass, co
         pass_on(pass, here, ring_block(&r, room[(step + 1) % 2], step + 1), &request);
     }
     vt_request_wait(&request);
+    vt_request_wait(&r.request);
     backend->convert(backend, dq, down.q);
     backend->convert(backend, ring_block(&r, room[ranks % 2], ranks), down.kv);
     vt_arena_pop(pass->arena, mark);

@@ -251,7 +251,8 @@ static void run_layer(const transformer *model, const vt_pass *pass, int64_t i, 
         made = saved->x = vt_pass_push_wide(pass, x.rows, model->dim);
         saved->norm = vt_layer_norm_reserve(pass);
     }
-    vt_transformer_layer_forward(&model->layers[i], pass, x, memory, made, NULL, &saved->layer);
+    vt_transformer_layer_forward(&model->layers[i], pass, x, memory, made,
+                                 pass->caches != NULL ? pass->caches + 2 * (i + 1) : NULL, &saved->layer);
     if (is_last_encoder(model, i)) vt_layer_norm_forward(&model->encoder_norm, pass, made, own, &saved->norm);
     if (to_pair) /* what is handed on */
         copy(pass, in_decoder ? memory : half_of(model, in, 0), half_of(model, saved->out, in_decoder));

@@ -38,6 +38,16 @@ float *vt_practice_numbers(int64_t count, uint32_t stream)
     return numbers;
 }
 
+/* Words of the vocabulary in the place of these numbers. */
+static void make_words(float *numbers, int64_t count, int64_t vocabulary)
+{
+    int32_t *words = (int32_t *)(void *)numbers;
+    for (int64_t i = 0; i < count; i++) {
+        const int64_t word = (int64_t)(0.5 * ((double)numbers[i] + 1) * (double)vocabulary);
+        words[i] = (int32_t)(word < vocabulary ? word : vocabulary - 1);
+    }
+}
+
 vt_status vt_practice_open(const vt_config *config, int64_t samples, vt_backend *backend, vt_practice **practice)
 {
     vt_status status = VT_OK;
@@ -48,8 +58,11 @@ vt_status vt_practice_open(const vt_config *config, int64_t samples, vt_backend 
     p->batch = (vt_batch){.sample_count = samples, .global_count = samples, .steps = vt_config_longest_rollout(config)};
     const vt_span all = model->part_needed(&p->config, (vt_span){0, model->tokens(&p->config)});
     const int count = vt_source_kind_of(config)->specs(&p->config, all, specs);
-    for (int t = 0; t < count; t++)
-        p->batch.tensors[t] = p->fields[t] = vt_practice_numbers(samples * vt_tensor_values(&specs[t]), (uint32_t)t);
+    for (int t = 0; t < count; t++) {
+        const int64_t values = samples * vt_tensor_values(&specs[t]);
+        p->batch.tensors[t] = p->fields[t] = vt_practice_numbers(values, (uint32_t)t);
+        if (specs[t].type == VT_TENSOR_INT32) make_words(p->fields[t], values, config->vocab_size);
+    }
     const vt_trainer_options options = {.steps = 1};
     VT_TRY(vt_trainer_open(&p->config, &options, backend, &p->trainer));
 done:

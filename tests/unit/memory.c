@@ -295,3 +295,24 @@ TEST(state_of_each_optimizer)
         vt_config_close(&config);
     }
 }
+
+/* A large vocabulary adds at most 64 MB to what a batch needs, where its scores would take 1 GB. */
+TEST(scores_of_words_are_never_whole)
+{
+    static const char *const precisions[] = {"none", "bf16"};
+    for (int half = 0; half < 2; half++) {
+        double arena[2];
+        for (int large = 0; large < 2; large++) {
+            vt_plan plan = {0};
+            vt_config *config =
+                config_with(1, "model=transformer num_iters=10 num_epochs=None",
+                            SETTINGS("vocab_size=%d amp_mode=%s", large ? 66000 : 100, precisions[half]));
+            EXPECT(config->global_batch_size * config->seq_len == 4096);
+            EXPECT_OK(vt_plan_make(config, &(vt_plan_options){0}, &plan));
+            arena[large] = (double)plan.arena_bytes;
+            vt_config_close(&config);
+        }
+        EXPECT(arena[1] - arena[0] <= (64 << 20) + (1 << 20), "%s: %.0f bytes more", precisions[half],
+               arena[1] - arena[0]);
+    }
+}

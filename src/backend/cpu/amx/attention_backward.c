@@ -76,7 +76,7 @@ static void pack_queries(const head_view *h, const backward_arguments *a, const 
     pack_right(&dout, first, QUERIES, to.depth, b->dout_across);
     pack_depth_in_rows(pack_right_along, &dout, first, QUERIES, to.width, b->dout_along);
     for (int64_t i = 0; i < QUERIES; i++) {
-        b->high[i] = i < queries ? a->log_sum[index + i] * log2_e : 1e30f;
+        b->high[i] = i < queries ? log_sum_in_powers(a->log_sum[index + i]) : 1e30f;
         b->delta[i] = i < queries ? a->shared.delta[index + i] : 0;
     }
 }
@@ -240,9 +240,12 @@ static pairing pairing_at(const backward_buffers *b, int64_t index, int64_t quer
     return (pairing){b->blocks + index / panels, b->panels + index % 2, first, smaller(PANEL, queries - first)};
 }
 
+/* first_query: of the block. */
 static differentiation begin_differentiation(const head_view *h, const backward_buffers *b, const pairing *p,
-                                             int64_t places)
+                                             int64_t first_query, int64_t places)
 {
+    mask_block(h, first_query + p->first, p->queries, p->keys->first, p->keys->count, p->buffers->weights_panel, 1,
+               PANEL, -3e38f);
     differentiation d = {.to = *p->buffers,
                          .scale = h->scale * log2_e,
                          .high = b->high + p->first,
@@ -324,8 +327,8 @@ static void begin_keys(const head_view *h, const backward_arguments *a, key_bloc
     memset(k->dvalues, 0, gradient_bytes);
 }
 
-/* A unit's blocks of keys against one block of queries, panel by panel. dq is the sum for these queries; the units
- * before this one must add to it first. */
+/* A unit's first blocks of keys against one block of queries, panel by panel. dq is the sum for these queries; the
+ * units before this one must add to it first. */
 static void backward_queries(const head_view *h, const backward_arguments *a, const backward_buffers *b, int64_t index,
                              int64_t blocks, int64_t first, int64_t queries, float *dq)
 {
@@ -345,7 +348,7 @@ static void backward_queries(const head_view *h, const backward_arguments *a, co
         }
         if (i >= 0 && i < all) {
             pairing now = pairing_at(b, i, queries);
-            d = begin_differentiation(h, b, &now, places_beside(b->terms, products, count));
+            d = begin_differentiation(h, b, &now, first, places_beside(b->terms, products, count));
             if (h->shape->dropout.rate > 0)
                 differentiate_dropped(h, b->terms, &d, b->kept, first + now.first, now.queries, now.keys->first);
         }
@@ -367,8 +370,14 @@ static void backward_unit(const head_view *h, const backward_arguments *a, backw
         int64_t queries = smaller(QUERIES, h->shape->queries - first);
         int64_t block = h->unit * a->shared.query_blocks + first / QUERIES;
         float *sum = a->shared.dq_sum + block * width * QUERIES;
-        pack_queries(h, a, b, first, queries);
-        backward_queries(h, a, b, index, blocks, first, queries, sum);
+        const int64_t seen = keys_seen(h, first + queries - 1, first_key, h->shape->keys - first_key);
+        if (seen > 0) {
+            pack_queries(h, a, b, first, queries);
+            backward_queries(h, a, b, index, smaller(blocks, pieces(seen, KEYS)), first, queries, sum);
+        } else {
+            wait_for(a->shared.added + block, (int)index);
+            if (index == 0) memset(sum, 0, (size_t)(width * QUERIES) * sizeof *sum);
+        }
         if (index + 1 == a->shared.key_blocks)
             unpack_transposed(h, sum, QUERIES, h->batch * h->shape->queries + first, queries, h->scale, &a->dq);
         __atomic_store_n(a->shared.added + block, (int)index + 1, __ATOMIC_RELEASE);
@@ -384,10 +393,6 @@ static void attention_backward(vt_backend *backend, const vt_attention_shape *sh
                                vt_matrix v, vt_matrix out, const float *log_sum, vt_matrix dout, vt_matrix dq,
                                vt_matrix dk, vt_matrix dv)
 {
-    if (shape->causal) {
-        vt_plain_attention_backward(backend, shape, q, k, v, out, log_sum, dout, dq, dk, dv);
-        return;
-    }
     head_view any = view_head(shape, 0);
     backward_arguments a = {.q = q, .k = k, .v = v, .dout = dout, .dq = dq, .dk = dk, .dv = dv, .log_sum = log_sum};
     pile count = {NULL, 0};

@@ -129,8 +129,8 @@ static void soften_rest(int terms, softening *s)
         soften(TERMS, s, s->pace.left);
 }
 
-static softening begin_softening(const head_view *h, int terms, const forward_buffers *b, int64_t panel, int64_t keys,
-                                 int64_t places)
+static softening begin_softening(const head_view *h, int terms, const forward_buffers *b, int64_t panel,
+                                 int64_t first_query, int64_t first_key, int64_t keys, int64_t places)
 {
     softening s = {.scores = b->scores[panel % 2],
                    .weights = b->weights[panel % 2],
@@ -141,6 +141,7 @@ static softening begin_softening(const head_view *h, int terms, const forward_bu
                    .keys = keys,
                    .pairs = round_up(keys, DEPTH) / 2};
     s.pace = spread(s.pairs * (PANEL / LANES), places);
+    mask_block(h, first_query, PANEL, first_key, keys, s.scores, 1, PANEL, -3e38f);
     for (int64_t query = 0; query < PANEL; query += LANES) follow_maximum(&s, query, h->dim);
     return s;
 }
@@ -170,7 +171,10 @@ static void forward_keys(const head_view *h, const forward_arguments *a, const f
     vt_matrix k = head_matrix(h, a->k, h->shape->keys), v = head_matrix(h, a->v, h->shape->keys);
     pack_left(&k, first_key, KEYS, to.depth, b->keys);
     pack_depth_in_rows(pack_left_columns, &v, first_key, KEYS, to.width, b->values);
-    for (int64_t panel = -1; panel <= panels; panel++) {
+    int64_t begin = 0; /* the first panel that sees some of the keys */
+    while (begin < panels && keys_seen(h, first_query + smaller(queries, (begin + 1) * PANEL) - 1, first_key, 1) == 0)
+        begin++;
+    for (int64_t panel = begin - 1; panel <= panels; panel++) {
         int64_t next = panel + 1, last = panel - 1;
         tile_product products[2];
         int count = 0;
@@ -183,7 +187,7 @@ static void forward_keys(const head_view *h, const forward_arguments *a, const f
                                                .b = from_piece(b->queries, next * PANEL),
                                                .sums = b->scores[next % 2],
                                                .width = PANEL};
-        if (last >= 0)
+        if (last >= begin)
             products[count++] = (tile_product){.rows = to.width,
                                                .columns = PANEL,
                                                .depth = round_up(keys, DEPTH),
@@ -192,8 +196,9 @@ static void forward_keys(const head_view *h, const forward_arguments *a, const f
                                                .sums = b->out + last * PANEL * to.width,
                                                .width = PANEL,
                                                .add = true};
-        if (panel >= 0 && panel < panels) {
-            s = begin_softening(h, a->terms, b, panel, keys, places_beside(a->terms, products, count));
+        if (panel >= begin && panel < panels) {
+            s = begin_softening(h, a->terms, b, panel, first_query + panel * PANEL, first_key, keys,
+                                places_beside(a->terms, products, count));
             if (h->shape->dropout.rate > 0)
                 soften_dropped(h, a->terms, &s, first_query + panel * PANEL, smaller(PANEL, queries - panel * PANEL),
                                first_key);
@@ -215,7 +220,8 @@ static void forward_unit(const head_view *h, const forward_arguments *a, const f
         b->maximum[i] = -1e30f;
         b->sum[i] = 0;
     }
-    for (int64_t key = 0; key < h->shape->keys; key += KEYS) forward_keys(h, a, b, first, queries, key);
+    const int64_t keys = keys_seen(h, first + queries - 1, 0, h->shape->keys);
+    for (int64_t key = 0; key < keys; key += KEYS) forward_keys(h, a, b, first, queries, key);
     for (int64_t panel = 0; panel * PANEL < queries; panel++) {
         float *out = b->out + panel * PANEL * to.width;
         for (int64_t i = 0; i < PANEL; i += LANES) {
@@ -226,15 +232,12 @@ static void forward_unit(const head_view *h, const forward_arguments *a, const f
     }
     for (int64_t i = 0; i < queries; i++)
         a->log_sum[h->unit * h->shape->queries + first + i] = b->maximum[i] / log2_e + logf(b->sum[i]);
+    blank_unseeing(h, first, queries, &a->out, a->log_sum + h->unit * h->shape->queries + first);
 }
 
 static void attention_forward(vt_backend *backend, const vt_attention_shape *shape, vt_matrix q, vt_matrix k,
                               vt_matrix v, vt_matrix out, float *log_sum)
 {
-    if (shape->causal) {
-        vt_plain_attention_forward(backend, shape, q, k, v, out, log_sum);
-        return;
-    }
     head_view any = view_head(shape, 0);
     int64_t blocks = pieces(shape->queries, QUERIES), of_unit = blocks_of_unit(backend, shape, blocks, MOST_BLOCKS);
     forward_arguments arguments = {q, k, v, out, log_sum, terms_of(q.type), of_unit * QUERIES};

@@ -37,9 +37,7 @@ void vt_plain_mask_multiply(vt_backend *backend, vt_matrix x, const vt_mask *mas
 
 void vt_plain_residual_add(vt_backend *backend, vt_matrix x, vt_matrix branch, const vt_mask *mask, vt_matrix y)
 {
-    if (vt_mask_is_active(mask)) {
-        vt_plain_mask_multiply(backend, branch, mask, branch);
-    }
+    if (vt_mask_is_active(mask)) backend->mask_multiply(backend, branch, mask, branch);
 #pragma omp parallel for schedule(static)
     for (int64_t r = 0; r < x.rows; r++) {
         const float *a = x.data + r * x.stride, *b = branch.data + r * branch.stride;

@@ -82,9 +82,11 @@ static backward_buffers panel_of_keys(const head_view *h, backward_buffers b, in
 
 /* The weights of queries × keys, and their scores' gradients: weights · (d - delta). */
 static void differentiate(const head_view *h, const backward_buffers *b, const float *log_sum, const float *delta,
-                          int64_t queries, int64_t vectors)
+                          int64_t first_query, int64_t queries, int64_t first_key, int64_t keys)
 {
+    const int64_t vectors = pieces(keys, LANES);
     multiply_power(queries, vectors, b->queries, b->keys_transposed, b->weights, h->dim, log_sum);
+    mask_block(h, first_query, queries, first_key, keys, b->weights, PANEL, 1, 0);
     multiply_times(queries, vectors, b->dout, b->values_transposed, b->dscores, h->dim, delta, b->weights);
 }
 
@@ -96,6 +98,7 @@ static void differentiate_dropped(const head_view *h, const backward_buffers *b,
 {
     int64_t vectors = pieces(keys, LANES);
     multiply_power(queries, vectors, b->queries, b->keys_transposed, b->weights, h->dim, log_sum);
+    mask_block(h, first_query, queries, first_key, keys, b->weights, PANEL, 1, 0);
     multiply_scores(queries, vectors, b->dout, b->values_transposed, b->dscores, h->dim);
     memcpy(b->kept, b->weights, (size_t)(queries * PANEL) * sizeof(float));
     apply_dropout(h, first_query, queries, first_key, keys, b->kept, PANEL, 1);
@@ -182,11 +185,11 @@ static void backward_panel(const head_view *h, const backward_arguments *a, cons
     const float *delta = a->shared.delta + h->unit * h->shape->queries + first_query;
     float log_sum[BACKWARD_QUERIES];
     for (int64_t i = 0; i < queries; i++)
-        log_sum[i] = a->log_sum[h->unit * h->shape->queries + first_query + i] * log2_e;
+        log_sum[i] = log_sum_in_powers(a->log_sum[h->unit * h->shape->queries + first_query + i]);
     if (h->shape->dropout.rate > 0)
         differentiate_dropped(h, b, log_sum, delta, first_query, queries, first_key, keys);
     else
-        differentiate(h, b, log_sum, delta, queries, vectors);
+        differentiate(h, b, log_sum, delta, first_query, queries, first_key, keys);
     add_transposed(dim, vectors, b->dout, b->kept, b->dvalues, queries);
     add_transposed(dim, vectors, b->queries, b->dscores, b->dkeys, queries);
     multiply_panel(queries, h->width / LANES, b->dscores, b->keys, b->dqueries, keys, add);
@@ -199,16 +202,19 @@ static void backward_queries(const head_view *h, const backward_arguments *a, ba
     int64_t queries = smaller(BACKWARD_QUERIES, h->shape->queries - first);
     int *added = a->shared.added + h->unit * a->shared.query_blocks + first / BACKWARD_QUERIES;
     bool last_keys = key_block + 1 == a->keys.blocks;
+    const int64_t seen = keys_seen(h, first + queries - 1, block->first, block->count);
     pack_queries(h, a, packed, first);
     b.queries = packed->queries + first * h->dim;
     b.dout = packed->dout + first * h->dim;
     if (a->shared.dq_sum != NULL) b.dqueries = a->shared.dq_sum + (h->unit * h->shape->queries + first) * h->width;
     wait_for(added, (int)key_block);
+    if (seen == 0 && key_block == 0) memset(b.dqueries, 0, (size_t)(queries * h->width) * sizeof(float));
     for (int64_t panel = 0; panel < block->panels; panel++) {
         backward_buffers part = panel_of_keys(h, b, panel);
         int64_t keys, key = block->first + view_panel(block, panel, &keys);
         look_ahead_queries(h, a, packed, panel, block->panels);
         look_ahead_results(h, a, block, panel, first, queries, last_keys);
+        if (key - block->first >= seen) continue; /* the queries see none of these */
         backward_panel(h, a, &part, first, queries, key, keys, key_block + panel > 0);
     }
     if (last_keys) store_dqueries(h, a, b.dqueries, first, queries);
@@ -266,10 +272,6 @@ static void attention_backward(vt_backend *backend, const vt_attention_shape *sh
                                vt_matrix v, vt_matrix out, const float *log_sum, vt_matrix dout, vt_matrix dq,
                                vt_matrix dk, vt_matrix dv)
 {
-    if (shape->causal) {
-        vt_plain_attention_backward(backend, shape, q, k, v, out, log_sum, dout, dq, dk, dv);
-        return;
-    }
     head_view any = view_head(shape, 0);
     backward_arguments a = {q, k, v, dout, dq, dk, dv, .log_sum = log_sum};
     a.keys = divide_keys(shape);

@@ -15,6 +15,7 @@ typedef struct {
     float *queries;       /* [dim × PANEL], scaled by log2(e) / sqrt(dim) */
     float *out;           /* [dim × PANEL] */
     float *maximum, *sum; /* [PANEL]: weights are relative to the maximum */
+    float *seen;          /* [PANEL]: how many of the keys at hand a query sees; of the panel at hand */
 } forward_buffers;
 
 static forward_buffers forward_layout(const head_view *h, int64_t panels, pile *memory)
@@ -23,6 +24,7 @@ static forward_buffers forward_layout(const head_view *h, int64_t panels, pile *
     return (forward_buffers){.keys = take(memory, h->dim * FORWARD_KEYS),
                              .values = take(memory, h->dim * FORWARD_KEYS),
                              .scores = take(memory, FORWARD_KEYS * PANEL),
+                             .seen = take(memory, PANEL),
                              .queries = take(memory, h->dim * queries),
                              .out = take(memory, h->dim * queries),
                              .maximum = take(memory, queries),
@@ -65,8 +67,9 @@ static __attribute__((noinline)) void follow_maximum(const head_view *h, const f
 /* Weights of `rows` keys from first on and `vectors` of queries (constants), added to their sums: 2^(score - maximum),
  * computed where the product's sums end. The maximum need not be the largest score: weights up to 2^8 are as exact.
  * Beyond that it is raised and the tile is computed again. A query's result does not depend on the queries beside it:
- * each has its own maximum, and all have their keys in the same tiles. */
-INLINE void weigh_tile(int rows, int vectors, const head_view *h, const forward_buffers *b, int64_t query,
+ * each has its own maximum, and all have their keys in the same tiles. masked (a constant): not all queries see all
+ * keys. */
+INLINE void weigh_tile(int rows, int vectors, bool masked, const head_view *h, const forward_buffers *b, int64_t query,
                        int64_t first)
 {
     vector sum[8][4];
@@ -78,6 +81,14 @@ INLINE void weigh_tile(int rows, int vectors, const head_view *h, const forward_
 #pragma GCC unroll 4
             for (int j = 0; j < vectors; j++) sum[i][j] = -load(b->maximum + query + j * LANES);
         tile_products(rows, vectors, b->keys + first * h->dim, h->dim, 1, b->queries + query, PANEL, h->dim, sum);
+        if (masked) {
+#pragma GCC unroll 8
+            for (int i = 0; i < rows; i++)
+#pragma GCC unroll 4
+                for (int j = 0; j < vectors; j++)
+                    sum[i][j] =
+                        choose(splat((float)(first + i)) < load(b->seen + query + j * LANES), sum[i][j], splat(-1e30f));
+        }
         if (again) break;
 #pragma GCC unroll 4
         for (int j = 0; j < vectors; j++) {
@@ -107,23 +118,35 @@ INLINE void weigh_tile(int rows, int vectors, const head_view *h, const forward_
 }
 
 /* `vectors` (a constant) of queries against all keys of a block. */
-INLINE void weigh_column(int vectors, const head_view *h, const forward_buffers *b, int64_t query, int64_t keys)
+INLINE void weigh_column(int vectors, bool masked, const head_view *h, const forward_buffers *b, int64_t query,
+                         int64_t keys)
 {
     int64_t k = 0;
-    for (; k + TILE_ROWS <= keys; k += TILE_ROWS) weigh_tile(TILE_ROWS, vectors, h, b, query, k);
-    for (; k < keys; k++) weigh_tile(1, vectors, h, b, query, k);
+    for (; k + TILE_ROWS <= keys; k += TILE_ROWS) weigh_tile(TILE_ROWS, vectors, masked, h, b, query, k);
+    for (; k < keys; k++) weigh_tile(1, vectors, masked, h, b, query, k);
+}
+
+INLINE void weigh_columns(bool masked, const head_view *h, const forward_buffers *b, int64_t vectors, int64_t keys)
+{
+    int64_t i = 0;
+    for (; i + TILE_VECTORS <= vectors; i += TILE_VECTORS) weigh_column(TILE_VECTORS, masked, h, b, i * LANES, keys);
+    if (TILE_VECTORS > 3 && vectors - i == 3)
+        weigh_column(3, masked, h, b, i * LANES, keys);
+    else if (TILE_VECTORS > 2 && vectors - i == 2)
+        weigh_column(2, masked, h, b, i * LANES, keys);
+    else if (vectors - i == 1)
+        weigh_column(1, masked, h, b, i * LANES, keys);
 }
 
 static __attribute__((noinline)) void weigh(const head_view *h, const forward_buffers *b, int64_t vectors, int64_t keys)
 {
-    int64_t i = 0;
-    for (; i + TILE_VECTORS <= vectors; i += TILE_VECTORS) weigh_column(TILE_VECTORS, h, b, i * LANES, keys);
-    if (TILE_VECTORS > 3 && vectors - i == 3)
-        weigh_column(3, h, b, i * LANES, keys);
-    else if (TILE_VECTORS > 2 && vectors - i == 2)
-        weigh_column(2, h, b, i * LANES, keys);
-    else if (vectors - i == 1)
-        weigh_column(1, h, b, i * LANES, keys);
+    weigh_columns(false, h, b, vectors, keys);
+}
+
+static __attribute__((noinline)) void weigh_masked(const head_view *h, const forward_buffers *b, int64_t vectors,
+                                                   int64_t keys)
+{
+    weigh_columns(true, h, b, vectors, keys);
 }
 
 /* Maxima begin with the scores of the first key. */
@@ -139,7 +162,14 @@ static void forward_panel(const head_view *h, const forward_buffers *b, int64_t 
 {
     int64_t vectors = pieces(queries, LANES);
     if (first_key == 0) begin_maximum(h, b, vectors);
-    weigh(h, b, vectors, keys);
+    keys = keys_seen(h, first_query + queries - 1, first_key, keys);
+    if (is_masked(h, first_query, first_key + keys)) {
+        for (int64_t i = 0; i < vectors * LANES; i++)
+            b->seen[i] = (float)(vt_attention_seen(h->shape, first_query + i) - first_key);
+        weigh_masked(h, b, vectors, keys);
+    } else {
+        weigh(h, b, vectors, keys);
+    }
     if (h->shape->dropout.rate > 0) apply_dropout(h, first_query, queries, first_key, keys, b->scores, 1, PANEL);
     add_transposed(h->dim, vectors, b->values, b->scores, b->out, keys);
 }
@@ -175,6 +205,7 @@ static void finish_panel(const head_view *h, const forward_arguments *a, const f
     }
     unpack_transposed(h, b->out, PANEL, h->batch * h->shape->queries + query, queries, 1, &a->out);
     memcpy(log_sum, b->sum, (size_t)queries * sizeof(float));
+    blank_unseeing(h, query, queries, &a->out, log_sum);
 }
 
 static void forward_block(const head_view *h, const forward_arguments *a, const forward_buffers *b,
@@ -187,7 +218,8 @@ static void forward_block(const head_view *h, const forward_arguments *a, const 
     }
     memset(b->out, 0, (size_t)(h->dim * most) * sizeof(float));
     memset(b->sum, 0, (size_t)most * sizeof(float));
-    for (int64_t key = 0; key < h->shape->keys; key += FORWARD_KEYS)
+    const int64_t keys = keys_seen(h, block->first + block->count - 1, 0, h->shape->keys);
+    for (int64_t key = 0; key < keys; key += FORWARD_KEYS)
         forward_keys(h, a, b, block, key, smaller(FORWARD_KEYS, h->shape->keys - key));
     for (int64_t panel = 0; panel < block->panels; panel++) {
         forward_buffers part = panel_of(h, *b, panel);
@@ -199,10 +231,6 @@ static void forward_block(const head_view *h, const forward_arguments *a, const 
 static void attention_forward(vt_backend *backend, const vt_attention_shape *shape, vt_matrix q, vt_matrix k,
                               vt_matrix v, vt_matrix out, float *log_sum)
 {
-    if (shape->causal) {
-        vt_plain_attention_forward(backend, shape, q, k, v, out, log_sum);
-        return;
-    }
     head_view any = view_head(shape, 0);
     int64_t heads = shape->batch * shape->heads, panels = MOST_PANELS;
     forward_arguments arguments = {q, k, v, out, log_sum, divide(shape->queries, panels)};

@@ -120,6 +120,49 @@ static inline void apply_dropout(const head_view *h, int64_t first_query, int64_
     }
 }
 
+/* ---- the causal mask ---- */
+
+/* How many of `keys` keys from first_key on are seen by some of the queries up to `last`. */
+static inline int64_t keys_seen(const head_view *h, int64_t last, int64_t first_key, int64_t keys)
+{
+    const int64_t seen = vt_attention_seen(h->shape, last) - first_key;
+    return seen < 0 ? 0 : smaller(seen, keys);
+}
+
+/* Does a query from `first` on not see some of the keys before `end`? */
+static inline bool is_masked(const head_view *h, int64_t first, int64_t end)
+{
+    return h->shape->causal && vt_attention_seen(h->shape, first) < end;
+}
+
+/* Sets what belongs to query first_query + i and key first_key + j, at i·query_stride + j·key_stride, to `value` where
+ * the query does not see the key. */
+static inline void mask_block(const head_view *h, int64_t first_query, int64_t queries, int64_t first_key, int64_t keys,
+                              float *numbers, int64_t query_stride, int64_t key_stride, float value)
+{
+    if (!is_masked(h, first_query, first_key + keys)) return;
+    const int64_t apart = h->shape->first_key + first_key - h->shape->first_query - first_query;
+    for (int64_t j = 0; j < keys; j++)
+        for (int64_t i = 0; i < smaller(queries, apart + j); i++) numbers[i * query_stride + j * key_stride] = value;
+}
+
+/* Queries that see no key have out = 0 and log_sum [queries] = -INFINITY. */
+static inline void blank_unseeing(const head_view *h, int64_t first, int64_t queries, const vt_matrix *out,
+                                  float *log_sum)
+{
+    for (int64_t i = 0; i < queries && vt_attention_seen(h->shape, first + i) == 0; i++) {
+        const int64_t row = (h->batch * h->shape->queries + first + i) * out->stride + h->column;
+        for (int64_t d = 0; d < h->dim; d++) set_element(out, row + d, 0);
+        log_sum[i] = -INFINITY;
+    }
+}
+
+/* A query's log_sum in powers of two; where it sees no key, one that makes all weights 0. */
+INLINE float log_sum_in_powers(float log_sum)
+{
+    return log_sum == -INFINITY ? 1e30f : log_sum * log2_e;
+}
+
 /* ---- memory ---- */
 
 /* Memory dealt out from one allocation, in numbers of 4 bytes; from NULL it only counts. */

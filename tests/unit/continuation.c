@@ -1,0 +1,96 @@
+/* A continued text has the scores that the model gives the whole window, however the words are fed: one or some at a
+ * time, and again after a restart. */
+#include "model/continuation.h"
+#include "alone.h"
+#include "settings.h"
+
+enum { WORDS = 57, WINDOW = 12 };
+
+typedef struct {
+    vt_config *config;
+    vt_backend *backend;
+    alone rank;
+    vt_parameters *parameters;
+    vt_model *model;
+    int32_t words[WINDOW];
+    float scores[WINDOW][WORDS]; /* of the whole window */
+} fixture;
+
+/* All scores of the window at once. */
+static void forward_whole(fixture *f)
+{
+    vt_arena arena = {0};
+    vt_saved *saved = NULL;
+    const vt_model_tensor tensor = {.values = f->words};
+    EXPECT_OK(vt_arena_open(f->backend, 1 << 24, &arena));
+    vt_saved_open(f->model, vt_model_units(f->model), &saved);
+    const vt_pass pass = {.backend = f->backend, .arena = &arena, .parallel = f->rank.parallel, .batch = 1};
+    vt_matrix prediction = vt_model_forward(f->model, &pass, &tensor, (vt_matrix){0}, saved);
+    vt_linear_forward(vt_model_head(f->model), &pass, prediction, vt_matrix_make(f->scores[0], WINDOW, WORDS));
+    vt_saved_close(&saved);
+    vt_arena_close(&arena);
+}
+
+static void open_fixture(fixture *f, const char *settings)
+{
+    *f = (fixture){0};
+    EXPECT_OK(vt_backend_open_cpu(VT_ISA_AUTO, 0, &f->backend));
+    EXPECT_OK(vt_config_open_default(&f->config));
+    set_options(f->config, "vocab_size=57 seq_len=12 embed_dim=24 num_heads=3 depth=2 ffn_dim=40");
+    set_options(f->config, settings);
+    f->rank = open_alone(f->backend, WINDOW);
+    EXPECT_OK(vt_parameters_open(f->backend, f->rank.parallel, &f->parameters));
+    EXPECT_OK(vt_model_open(f->config, f->parameters, &f->model));
+    const vt_parameters_storage storage = {.bucket_bytes = 1e6, .shards = 1, .grain = 16};
+    EXPECT_OK(vt_parameters_allocate(f->parameters, VT_FLOAT32, &storage));
+    vt_parameters_start(f->parameters, 333);
+    for (int i = 0; i < WINDOW; i++) f->words[i] = i * i % WORDS;
+    forward_whole(f);
+}
+
+static void close_fixture(fixture *f)
+{
+    vt_model_close(&f->model);
+    vt_parameters_close(&f->parameters);
+    close_alone(&f->rank);
+    vt_config_close(&f->config);
+    vt_backend_close(&f->backend);
+}
+
+/* Feeds the window in such pieces. */
+static void check(fixture *f, vt_continuation *c, const int64_t *pieces)
+{
+    float scores[WORDS];
+    vt_continuation_restart(c);
+    for (; *pieces > 0; pieces++) {
+        EXPECT_OK(vt_continuation_feed(c, f->words + vt_continuation_count(c), *pieces, scores));
+        for (int w = 0; w < WORDS; w++) EXPECT_NEAR(scores[w], f->scores[vt_continuation_count(c) - 1][w], 2e-5);
+    }
+    EXPECT(vt_continuation_count(c) == WINDOW);
+}
+
+TEST(continued_texts_have_the_scores_of_whole_windows)
+{
+    static const char *const models[] = {"model=transformer causal=true", "model=encoder causal=true"};
+    static const int64_t pieces[][WINDOW + 1] = {{1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}, {5, 1, 1, 4, 1}, {12}};
+    for (int m = 0; m < 2; m++) {
+        fixture f;
+        vt_continuation *c = NULL;
+        open_fixture(&f, models[m]);
+        EXPECT_OK(vt_continuation_open(f.config, f.model, f.backend, &c));
+        for (int i = 0; i < 3; i++) check(&f, c, pieces[i]);
+        vt_continuation_close(&c);
+        close_fixture(&f);
+    }
+}
+
+TEST(only_causal_models_continue_texts)
+{
+    fixture f;
+    vt_continuation *c = NULL;
+    open_fixture(&f, "model=encoder");
+    EXPECT_ERROR(vt_continuation_open(f.config, f.model, f.backend, &c),
+                 "the model was trained without `causal`: each place has seen the words behind it, so it can't write; "
+                 "train it with --causal=true");
+    close_fixture(&f);
+}
