@@ -132,6 +132,7 @@ static vt_status parse_value(const char *command, const vt_argument *flag, const
         VT_CHECK(text[0] != '\0', "%s: --%s= has no value; see `vitrain %s --help`", command, flag->name, command);
         *(const char **)flag->value = text;
         break;
+    case VT_ARGUMENT_ANY_TEXT:
     case VT_ARGUMENT_SWITCH_PATH:
         *(const char **)flag->value = text;
         break;
@@ -244,9 +245,9 @@ done:
 char *vt_argument_form(const vt_argument *flag)
 {
     static const char *const forms[] = {
-        [VT_ARGUMENT_INTEGER] = "=N",          [VT_ARGUMENT_REAL] = "=X",    [VT_ARGUMENT_SWITCH] = "",
-        [VT_ARGUMENT_PATH] = "=PATH",          [VT_ARGUMENT_TEXT] = "=TEXT", [VT_ARGUMENT_PAIR] = "=[N,N]",
-        [VT_ARGUMENT_SWITCH_PATH] = "[=PATH]",
+        [VT_ARGUMENT_INTEGER] = "=N",          [VT_ARGUMENT_REAL] = "=X",        [VT_ARGUMENT_SWITCH] = "",
+        [VT_ARGUMENT_PATH] = "=PATH",          [VT_ARGUMENT_TEXT] = "=TEXT",     [VT_ARGUMENT_PAIR] = "=[N,N]",
+        [VT_ARGUMENT_SWITCH_PATH] = "[=PATH]", [VT_ARGUMENT_ANY_TEXT] = "=TEXT",
     };
     const bool optional = flag->kind == VT_ARGUMENT_SWITCH_CHOICE;
     if (flag->kind != VT_ARGUMENT_CHOICE && !optional) return vt_text_copy(forms[flag->kind]);

@@ -16,6 +16,7 @@ typedef enum {
     VT_ARGUMENT_PATH,
     VT_ARGUMENT_SWITCH_PATH, /* a switch that may have a path after "="; without one its value is "" */
     VT_ARGUMENT_TEXT,        /* any text that is not a path */
+    VT_ARGUMENT_ANY_TEXT,    /* the same, and it may be empty */
     VT_ARGUMENT_PAIR,
     VT_ARGUMENT_CHOICE,
     VT_ARGUMENT_SWITCH_CHOICE /* a switch that may have one of several words after "="; without one it chooses "" */

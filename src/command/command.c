@@ -29,6 +29,8 @@ const vt_subcommand vt_subcommands[] = {
      vt_command_evaluate, false, VT_CHECKPOINT_OPTIONS},
     {"predict", NULL, "CHECKPOINT", "forecast from one initial time, into a NetCDF file", vt_command_predict, false,
      VT_CHECKPOINT_OPTIONS},
+    {"generate", NULL, "CHECKPOINT", "continue a text with a language model", vt_command_generate, false,
+     VT_CHECKPOINT_OPTIONS},
     {"watch", NULL, "RUN", "show the progress of a run, also one in another terminal", vt_command_watch, false,
      VT_NO_OPTIONS},
     {"report", NULL, "RUN [RUN ...]", "write a run's report.html, or a page that compares several runs",

@@ -44,6 +44,7 @@ vt_status vt_command_bench_kernels(int argument_count, char *const *arguments);
 vt_status vt_command_export(int argument_count, char *const *arguments);
 vt_status vt_command_evaluate(int argument_count, char *const *arguments);
 vt_status vt_command_predict(int argument_count, char *const *arguments);
+vt_status vt_command_generate(int argument_count, char *const *arguments);
 vt_status vt_command_watch(int argument_count, char *const *arguments);
 vt_status vt_command_report(int argument_count, char *const *arguments);
 vt_status vt_command_inspect(int argument_count, char *const *arguments);

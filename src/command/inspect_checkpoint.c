@@ -12,6 +12,7 @@
 #include "model/model.h"
 #include "optimizer/kinds.h"
 #include "source/sources.h"
+#include "source/text/vocabulary.h"
 
 enum { MOST_SHARDS = 8000 };
 
@@ -26,6 +27,18 @@ static void print_channels(const char *names)
         name += length + (name[length] == '\n');
     }
     printf("\n");
+}
+
+/* Of a language model. */
+static void print_words(const char *directory, int *faults)
+{
+    vt_vocabulary *words = NULL;
+    char *path = vt_checkpoint_vocabulary(directory);
+    const bool is_there = access(path, F_OK) == 0;
+    if (is_there) vt_inspect_check(faults, vt_vocabulary_read(path, &words));
+    if (words != NULL) printf("  vocabulary: %lld words\n", (long long)vt_vocabulary_size(words));
+    vt_vocabulary_close(&words);
+    free(path);
 }
 
 static const char *loss_text(double loss, char number[VT_NUMBER_SIZE])
@@ -221,6 +234,7 @@ void vt_inspect_checkpoint(const char *directory, bool brief, bool verify, int *
     } else {
         VT_TRY(print_progress(index));
         VT_TRY(print_configuration(index, directory));
+        print_words(directory, faults);
     }
     VT_TRY(print_shards(index, directory, brief, faults));
     VT_TRY(print_tensors(index, directory, brief, verify, faults));

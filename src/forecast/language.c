@@ -1,4 +1,4 @@
-#include "forecast/language.h"
+#include "forecast/language_inside.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -11,14 +11,6 @@
 #include "source/text/text.h"
 #include "storage/output_file.h"
 #include "training/reader.h"
-
-typedef struct {
-    const vt_config *config;
-    vt_world *world;
-    vt_backend *backend;
-    vt_task *task;
-    vt_trainer *trainer;
-} language;
 
 vt_status vt_language_configure(const char *name, int flag_count, char *const *flags, int64_t ranks, bool *of_text,
                                 char **checkpoint, vt_config **config)
@@ -38,10 +30,10 @@ done:
     return status;
 }
 
-static vt_status open_language(const vt_config *config, const char *checkpoint, const vt_launch *launch, language *own)
+vt_status vt_language_open(const vt_config *config, const char *checkpoint, const vt_launch *launch, vt_language *own)
 {
     vt_status status = VT_OK;
-    *own = (language){.config = config};
+    *own = (vt_language){.config = config};
     VT_TRY(vt_world_open(config, launch, &own->world));
     VT_TRY(vt_world_agree(own->world, vt_task_open(config, NULL, NULL, &own->task)));
     VT_TRY(vt_world_agree(own->world, vt_world_open_backend(config, own->world, &own->backend)));
@@ -53,7 +45,7 @@ done:
     return status;
 }
 
-static void close_language(language *own, vt_status status)
+void vt_language_close(vt_language *own, vt_status status)
 {
     if (own->world != NULL && !vt_world_speaks(own->world)) vt_error_clear(); /* another rank reports it */
     vt_trainer_close(&own->trainer);
@@ -65,7 +57,7 @@ static void close_language(language *own, vt_status status)
 /* ---- evaluate ---- */
 
 /* The set's loss in windows that begin every config->stride words. */
-static vt_status score(language *own, vt_set set, FILE *file)
+static vt_status score(vt_language *own, vt_set set, FILE *file)
 {
     vt_status status = VT_OK;
     vt_world *world = own->world;
@@ -111,12 +103,12 @@ vt_status vt_language_evaluate(vt_config *config, const char *checkpoint, bool t
                                const vt_launch *launch)
 {
     vt_status status = VT_OK;
-    language own;
+    vt_language own = {0};
     FILE *file = NULL;
     const vt_set set = test ? VT_SET_TEST : VT_SET_VALIDATION;
     const int64_t strides[2] = {config->seq_len, config->stride};
     char *path = vt_text_format("%s/perplexity.csv", output);
-    VT_TRY(open_language(config, checkpoint, launch, &own));
+    VT_TRY(vt_language_open(config, checkpoint, launch, &own));
     const bool is_first = vt_world_rank(own.world) == 0;
     VT_TRY(vt_world_agree(own.world, is_first ? open_report(config, checkpoint, test, output, path, &file) : VT_OK));
     for (int i = 0; i < 2 && (i == 0 || strides[1] != strides[0]); i++) {
@@ -128,7 +120,7 @@ vt_status vt_language_evaluate(vt_config *config, const char *checkpoint, bool t
         printf("written: %s\n", path);
     }
 done:
-    close_language(&own, status);
+    vt_language_close(&own, status);
     free(path);
     return status;
 }

@@ -15,4 +15,29 @@ vt_status vt_language_configure(const char *name, int flag_count, char *const *f
 vt_status vt_language_evaluate(vt_config *config, const char *checkpoint, bool test, const char *output,
                                const vt_launch *launch);
 
+typedef struct {
+    const char *prompt; /* without words: a word drawn by its frequency in the training text */
+    int64_t tokens;     /* words behind the prompt */
+    double temperature; /* 0: the likeliest word; else scores are divided by it */
+    int64_t top_k;      /* only so many of the likeliest words; 0: all */
+    uint64_t seed;
+    int64_t count; /* of texts */
+} vt_generation;
+
+typedef struct {
+    float score;
+    int32_t number;
+} vt_scored_word;
+
+/* Draws one of `count` words by their scores, which softmax makes probabilities of; random is uniform in (0, 1). order
+ * [count]: room. */
+int32_t vt_generation_draw(const vt_generation *how, const float *scores, int64_t count, double random,
+                           vt_scored_word *order);
+
+/* Collective. Prints prompts and continuations, a line each, and on standard error how many words were made a second.
+ * The errors: words of the prompt that the model doesn't know; a model that can't write; a layout other than tensor
+ * parallel. */
+vt_status vt_language_generate(const vt_config *config, const char *checkpoint, const vt_generation *how,
+                               const vt_launch *launch);
+
 #endif

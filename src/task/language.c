@@ -105,6 +105,14 @@ static vt_status language_open(const vt_config *config, const vt_source *trainin
     return VT_OK;
 }
 
+static void language_log_data(const vt_task *task)
+{
+    if (!task->config->causal)
+        vt_log_warning(
+            "causal is false: the model sees the words that it has to predict, but for the last, so its loss is "
+            "no measure of how well it knows the language, and it can't write; --causal masks them");
+}
+
 static void language_close(vt_task *task)
 {
     vt_text_free_list(task->scores.names, task->scores.count);
@@ -154,6 +162,7 @@ const vt_task_kind vt_task_language = {.name = "language",
                                        .identity = identity,
                                        .open = language_open,
                                        .close = language_close,
+                                       .log_data = language_log_data,
                                        .place = language_place,
                                        .score = language_score,
                                        .by_batch = true,

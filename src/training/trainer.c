@@ -244,6 +244,11 @@ vt_task *vt_trainer_task(const vt_trainer *trainer)
     return trainer->task;
 }
 
+const vt_model *vt_trainer_model(const vt_trainer *trainer)
+{
+    return trainer->model;
+}
+
 vt_parameters *vt_trainer_parameters(const vt_trainer *trainer)
 {
     return trainer->parameters;

@@ -31,6 +31,7 @@ const vt_config *vt_trainer_config(const vt_trainer *trainer);
 vt_backend *vt_trainer_backend(const vt_trainer *trainer);
 vt_world *vt_trainer_world(const vt_trainer *trainer);
 vt_task *vt_trainer_task(const vt_trainer *trainer);
+const vt_model *vt_trainer_model(const vt_trainer *trainer);
 vt_parameters *vt_trainer_parameters(const vt_trainer *trainer);
 vt_optimizer *vt_trainer_optimizer(const vt_trainer *trainer);
 vt_gradient_sync *vt_trainer_sync(const vt_trainer *trainer);

@@ -49,6 +49,7 @@ test_lines_of_the_course() {
             "- root - INFO - [1/2] Train loss: " "- root - INFO - Final test loss: " "Final test perplexity: " \
             ", of the best checkpoint " "Starting Training Loop..." "Time taken for epoch 2 is " "DONE ---- rank 0" \
             "unigram (word frequencies) " ", perplexity " " of the text's own 107.71 (entropy.txt)" \
+            "- root - WARNING - causal is false: the model sees the words that it has to predict" \
             "samples: 62 for training, 30 for validation; 2 epochs of 6 steps" -- lm $config $SHORT --epochs=2 --lr=.002
     done
     grep -E 'INFO - \[2/2\] Train loss: [0-9]\.[0-9]{5}, validation loss: [0-9]\.[0-9]{5}$' runs/wikitext_b/1CPU/00/out.log
@@ -74,6 +75,7 @@ test_resume() {
     cmp runs/wikitext_a/1CPU/whole/checkpoints/best/vocabulary <(tr ' ' '\n' <data/train.txt | LC_ALL=C sort -u)
     lm wikitext_a $SHORT --epochs=2 --run_num=rest --resume=runs/wikitext_a/1CPU/whole/checkpoints/step-00000008 >/dev/null
     cmp <(learnt whole | awk -F, '$1 > 8') <(learnt rest | awk -F, '$1 > 8')
+    says "  vocabulary: 843 words" -- "$VITRAIN" inspect runs/wikitext_a/1CPU/whole/checkpoints/best
     cp -r data other
     sed -i 's/\<bababa\>/zzz/g; 1s/^/bababb /' other/train.txt
     refuses "in the checkpoint's vocabulary of 843 words" "continue with the text that it was made with" -- \
@@ -126,4 +128,55 @@ test_reader() {
     says "reader " "ratio " "of the plain preads' samples/s" -- "$VITRAIN" bench io --yaml_config="$TOP/config/LM.yaml" \
         --config=wikitext_b --data_dir=data --num_iters=20
     says "reading: random words" "DONE" -- lm wikitext_b $SHORT --epochs=1 --data_loader_config=synthetic --vocab_size=50
+}
+
+test_generate() {
+    local run=runs/lm/1CPU/00
+    lm lm $SHORT --epochs=1 --attention_scale=sqrt >/dev/null
+    local prompt=$(head -c 13 data/train.txt) # two words
+    generate() { "$VITRAIN" generate $run --prompt="$prompt" --tokens=20 "$@" 2>speed; }
+    generate >one
+    contains "$(cat one)" "$prompt "
+    [ "$(wc -w <one)" = 22 ]
+    grep -qE '^20 words in [0-9.]+ s: [0-9]+ words a second$' speed
+    generate --num_threads=2 >again && cmp one again
+    generate --seed=4 >other && refuted cmp -s one other
+    generate --count=3 >three && cmp one <(head -1 three)
+    [ "$(sort -u three | wc -l)" = 3 ]
+    generate --temperature=0 >likeliest && cmp likeliest <(generate --top_k=1 --seed=5)
+    [ "$("$VITRAIN" generate --checkpoint=$run --prompt= --tokens=3 2>/dev/null | wc -w)" = 4 ]
+    refuses "--prompt: the model doesn't know 'zebra', 'quagga'; it knows the 843 words of $run/checkpoints/best/vocabulary" \
+        -- "$VITRAIN" generate $run --prompt="$prompt Zebra quagga"
+    mv data away
+    cmp one <(generate)
+    refuses "a text without a prompt begins with a word drawn by its frequency" -- "$VITRAIN" generate $run
+    mv away data
+    refuses "leave context_parallel and pipeline_parallel at 1" -- "$VITRAIN" generate $run --prompt="$prompt" --zero_stage=1
+    lm wikitext_b $SHORT --epochs=1 >/dev/null
+    refuses "was trained without causal: true" "can't write" -- "$VITRAIN" generate runs/wikitext_b/1CPU/00 --prompt="$prompt"
+    "$VITRAIN" synth fields --img_size=[8,16] --channels=2 --steps_per_year=24 --valid_steps=8 >/dev/null
+    "$VITRAIN" --yaml_config="$TOP/config/ViT.yaml" --config=demo --data_dir=fields --img_size=[8,16] --n_in_channels=2 \
+        --n_out_channels=2 --embed_dim=8 --depth=1 --num_heads=1 --num_epochs=1 --expdir=runs >/dev/null
+    refuses "was not trained on text" -- "$VITRAIN" generate runs/demo/1CPU/00 --prompt=a
+}
+
+# Of two ranks one makes the file of tokens; a partial last batch of two windows leaves one rank of three without any.
+test_ranks() {
+    local mpirun="$TOP/tests/mpirun" ranks
+    needs_mpi
+    lm lm $SHORT --epochs=2 --batch-size=12 --dropout=0 >/dev/null
+    for ranks in 2 3; do
+        rm data/*.vitrain
+        lm() { local config=$1; shift; "$mpirun" -np $ranks "$VITRAIN" --yaml_config="$TOP/config/LM.yaml" --config="$config" $SMALL "$@"; }
+        lm lm $SHORT --epochs=2 --batch-size=$((12 / ranks)) --dropout=0 >/dev/null
+        paste -d, <(cut -d, -f3 runs/lm/1CPU/00/metrics.csv) <(cut -d, -f3 runs/lm/${ranks}CPU/00/metrics.csv) |
+            awk -F, 'NR > 1 { n++; if (($1 / $2 - 1) ^ 2 > 1e-10) { print; exit 1 } } END { exit n != 12 }'
+        paste -d, <(cut -d, -f4 runs/lm/1CPU/00/epochs.csv) <(cut -d, -f4 runs/lm/${ranks}CPU/00/epochs.csv) |
+            awk -F, 'NR > 1 { n++; if (($1 / $2 - 1) ^ 2 > 1e-10) { print; exit 1 } } END { exit n != 2 }'
+    done
+    [ "$(ls data | grep -c vitrain)" = 3 ]
+    local prompt=$(head -c 13 data/train.txt)
+    "$VITRAIN" generate runs/lm/1CPU/00 --prompt="$prompt" --num_threads=1 >one 2>/dev/null
+    "$mpirun" -np 2 "$VITRAIN" generate runs/lm/1CPU/00 --prompt="$prompt" --num_threads=1 --tensor_parallel=2 2>/dev/null |
+        cmp one -
 }

@@ -322,8 +322,8 @@ static vt_status run_item(vt_read_plan *plan, int64_t item, vt_decoder *decoder)
         const int64_t first = own->samples[i] * source->stride + source->part.first;
         int32_t most = 0;
         for (int t = 0; t < 2; t++) {
-            int32_t *tokens = own->tensors[t] + i * count;
             if (own->tensors[t] == NULL) continue;
+            int32_t *tokens = own->tensors[t] + i * count;
             vt_corpus_read(source->corpus, first + t, count, tokens);
             for (int64_t k = 0; k < count; k++) most = tokens[k] > most ? tokens[k] : most;
         }
@@ -406,5 +406,4 @@ static const vt_source_kind vt_source_text_noise = {.name = "random words",
                                                     .close = close_set,
                                                     .log = log_sets,
                                                     .describe = describe,
-                                                    .blank = blank,
                                                     .read = read_noise};
