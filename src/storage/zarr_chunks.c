@@ -252,7 +252,7 @@ static void copy_part(const vt_array *array, const unsigned char *chunk, const i
                       const int64_t *count, bool as_doubles, unsigned char *values)
 {
     const size_t size = array->element_size, result = as_doubles ? sizeof(double) : size;
-    int64_t low[VT_ARRAY_RANK], high[VT_ARRAY_RANK], at[VT_ARRAY_RANK];
+    int64_t low[VT_ARRAY_RANK] = {0}, high[VT_ARRAY_RANK] = {0}, at[VT_ARRAY_RANK] = {0};
     unsigned char bytes[8];
     for (int i = 0; i < array->rank; i++) {
         low[i] = at[i] = first[i] > start[i] ? first[i] : start[i];

@@ -448,7 +448,7 @@ static vt_status take_storage_2(vt_zarr_array *own, vt_text *words)
     const char *order = json_string_value(json_object_get(metadata, "order"));
     const char *separator = json_string_value(json_object_get(metadata, "dimension_separator"));
     const int rank = own->array.rank;
-    int dimensions[VT_ARRAY_RANK];
+    int dimensions[VT_ARRAY_RANK] = {0};
     if (own->has_cells && rank == 2)
         memcpy(own->chunk, own->extent, 2 * sizeof *own->chunk);
     else
@@ -564,7 +564,7 @@ static vt_status take_storage_3(vt_zarr_array *own, vt_text *words)
     const char *key_name = json_string_value(json_object_get(keys, "name"));
     const char *separator = json_string_value(json_object_get(json_object_get(keys, "configuration"), "separator"));
     const json_t *transformers = json_object_get(metadata, "storage_transformers");
-    int order[VT_ARRAY_RANK];
+    int order[VT_ARRAY_RANK] = {0};
     VT_CHECK(grid_name != NULL && strcmp(grid_name, "regular") == 0, "its chunk grid '%s' is not read; 'regular' is",
              grid_name != NULL ? grid_name : "(without a name)");
     VT_CHECK(json_array_size(transformers) == 0, "it has a storage transformer, which is not read");
