@@ -12,8 +12,8 @@
 #include "base/memory.h"
 #include "storage/zarr_inside.h"
 
-enum { MOST_COUNTED = 1 << 14 }; /* files that are looked for to count the chunks that were written */
-#define NOWHERE UINT64_MAX       /* in a shard's index: the chunk was never written */
+enum { MOST_COUNTED = 1024 }; /* files of an array that are looked for to count those that were written */
+#define NOWHERE UINT64_MAX    /* in a shard's index: the chunk was never written */
 
 /* The name of the file that holds the chunk or shard `place` (counted in each of the store's dimensions), from the root
  * on. */
