@@ -121,10 +121,11 @@ void vt_plain_scaled_add(vt_backend *backend, vt_matrix x, const float *scale, i
     (void)backend;
 #pragma omp parallel for schedule(static)
     for (int64_t r = 0; r < x.rows; r++)
-        for (int64_t c = 0; c < x.columns; c++) {
+        for (int64_t c = 0, channel = 0; c < x.columns; c++) {
             const float from = base.data != NULL ? base.data[r * base.stride + c] : 0;
             const float own = x.data[r * x.stride + c], by = own == VT_NO_POINT ? 0 : own;
-            y.data[r * y.stride + c] = from == VT_NO_POINT ? VT_NO_POINT : from + scale[c % channels] * by;
+            y.data[r * y.stride + c] = from == VT_NO_POINT ? VT_NO_POINT : from + scale[channel] * by;
+            if (++channel == channels) channel = 0; /* a division takes longer than all else here */
         }
 }
 
