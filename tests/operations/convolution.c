@@ -87,17 +87,30 @@ TEST(convolutions_do_not_depend_on_threads)
         {2, 8, 33, 130}, {1, 16, 4, 64}, {1, 4, 35, 300}, {1, 2, 66, 9}, {2, 3, 5, 7}};
     static const int threads[] = {1, 2, 5, 8};
     if (vt_test_gpu_alone()) return;
-    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
+    for (size_t s = 0; s < 2 * sizeof shapes / sizeof *shapes; s++) {
+        const vt_type type = s % 2 == 0 ? VT_FLOAT32 : VT_BFLOAT16;
         results made[4];
         for (int i = 0; i < 4; i++) {
             vt_backend *b = NULL;
             EXPECT_OK(vt_backend_open_cpu(VT_ISA_AUTO, threads[i], &b));
-            made[i] = convolve(b, &shapes[s], VT_FLOAT32, VT_FLOAT32);
+            made[i] = convolve(b, &shapes[s / 2], type, type);
             EXPECT_OK(b->check(b));
             vt_backend_close(&b);
             compare(&made[i], &made[0], (const double[]){0, 0, 0});
         }
     }
+}
+
+TEST(convolutions_on_the_model_of_tiles)
+{
+    vt_backend *backends[2] = {NULL, NULL};
+    if (!path_is_available(PATH_TILES_MODEL)) return;
+    EXPECT_OK(vt_backend_open_cpu(VT_ISA_PLAIN, 0, &backends[0]));
+    EXPECT_OK(path_open(PATH_TILES_MODEL, &backends[1]));
+    check_convolution(backends, 2, 8, 32, 33);
+    EXPECT_OK(backends[1]->check(backends[1]));
+    vt_backend_close(&backends[0]);
+    vt_backend_close(&backends[1]);
 }
 
 static void check_activation(vt_backend *const backends[2], vt_activation kind, int64_t rows, int64_t columns)

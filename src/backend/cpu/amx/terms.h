@@ -119,7 +119,7 @@ INLINE void left_rows(bool whole, const vt_matrix *from, int64_t row, int64_t co
 }
 
 /* A left operand's tile of 16 rows. */
-static void pack_left_rows(const vt_matrix *from, int64_t row, int64_t column, pair *to)
+static inline void pack_left_rows(const vt_matrix *from, int64_t row, int64_t column, pair *to)
 {
     if (lies_within(from, row, column, SIDE, DEPTH))
         left_rows(true, from, row, column, to);
@@ -128,7 +128,7 @@ static void pack_left_rows(const vt_matrix *from, int64_t row, int64_t column, p
 }
 
 /* A right operand's tile; its columns are rows of the matrix. */
-static void pack_right_across(const vt_matrix *from, int64_t row, int64_t column, pair *to)
+static inline void pack_right_across(const vt_matrix *from, int64_t row, int64_t column, pair *to)
 {
     pair rows[TERMS * TILE_PAIRS];
     pack_left_rows(from, row, column, rows);
@@ -197,13 +197,12 @@ static void pack_left_columns(const vt_matrix *from, int64_t row, int64_t column
 /* ---- the product ---- */
 
 /* A packed operand: pieces of 16 rows (a left one) or columns (a right one); each piece has the tiles of the depth's
- * `steps` with all their terms. The tiles may also lie in a matrix of pairs, whose rows are the tiles' rows, such as a
- * left operand in bfloat16. */
+ * `steps` with all their terms. With one term the tiles may also lie in a matrix, whose rows are the tiles' rows. */
 typedef struct {
     const pair *tiles;
-    int64_t piece;      /* pairs from piece to piece */
-    int64_t row;        /* if it is a matrix: bytes from row to row; 0: packed */
-    int64_t step, term; /* in a matrix: pairs from step to step, and from term to term */
+    int64_t piece; /* pairs from piece to piece */
+    int64_t row;   /* if it is a matrix: bytes from row to row; 0: packed */
+    int64_t step;  /* in a matrix: pairs from step to step */
 } packed;
 
 /* Work done beside a product: vector instructions between those of tiles, which take 16 cycles each. Called after each
@@ -230,18 +229,17 @@ INLINE void multiply_block(int terms, bool two_rows, bool two_columns, tile_bloc
     const int64_t row = c.width * (int64_t)sizeof *c.sums, tile = 64, step = terms * TILE_PAIRS;
     const int64_t a_row = c.a.row == 0 ? tile : c.a.row, a_step = c.a.row == 0 ? step : c.a.step;
     const int64_t b_row = c.b.row == 0 ? tile : c.b.row, b_step = c.b.row == 0 ? step : c.b.step;
-    const int64_t a_term = c.a.row == 0 ? TILE_PAIRS : c.a.term, b_term = c.b.row == 0 ? TILE_PAIRS : c.b.term;
     const pair *upper = c.a.tiles, *lower = upper + c.a.piece, *left = c.b.tiles, *right = left + c.b.piece;
     float *sums = c.sums, *below = sums + SIDE * c.width;
 #define LOAD_A(term)                                                                                                   \
     do {                                                                                                               \
-        tile_load(4, upper + (term)*a_term, a_row);                                                                    \
-        if (two_rows) tile_load(5, lower + (term)*a_term, a_row);                                                      \
+        tile_load(4, upper + (term)*TILE_PAIRS, a_row);                                                                \
+        if (two_rows) tile_load(5, lower + (term)*TILE_PAIRS, a_row);                                                  \
     } while (0)
 #define LOAD_B(term)                                                                                                   \
     do {                                                                                                               \
-        tile_load(6, left + (term)*b_term, b_row);                                                                     \
-        if (two_columns) tile_load(7, right + (term)*b_term, b_row);                                                   \
+        tile_load(6, left + (term)*TILE_PAIRS, b_row);                                                                 \
+        if (two_columns) tile_load(7, right + (term)*TILE_PAIRS, b_row);                                               \
     } while (0)
 #define MULTIPLY(place)                                                                                                \
     do {                                                                                                               \

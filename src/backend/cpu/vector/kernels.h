@@ -28,6 +28,7 @@ void VT_KERNEL(vt_vector_words_fill)(vt_backend *backend);
 /* Those on tiles. */
 void VT_KERNEL(vt_tiles_attention_backward_fill)(vt_backend *backend);
 void VT_KERNEL(vt_tiles_attention_forward_fill)(vt_backend *backend);
+void VT_KERNEL(vt_tiles_convolution_fill)(vt_backend *backend);
 void VT_KERNEL(vt_tiles_limits_fill)(vt_backend *backend);
 void VT_KERNEL(vt_tiles_product_fill)(vt_backend *backend);
 

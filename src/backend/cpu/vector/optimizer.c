@@ -6,16 +6,19 @@
 static void sum_of_squares(vt_backend *backend, const float *x, int64_t count, double weight, double *result)
 {
     (void)backend;
-    enum { RUNS = 256 };
+    enum { RUNS = 256, SUMS = 32 }; /* so many sums that none waits for the one before */
     double partial[RUNS] = {0};
     int64_t length = (count + RUNS - 1) / RUNS;
 #pragma omp parallel for schedule(static)
     for (int64_t run = 0; run < RUNS; run++) {
         int64_t end = (run + 1) * length < count ? (run + 1) * length : count;
-        double sum = 0;
-#pragma omp simd reduction(+ : sum)
-        for (int64_t i = run * length; i < end; i++) sum += (double)x[i] * (double)x[i];
-        partial[run] = sum;
+        int64_t i = run * length;
+        double sum[SUMS] = {0};
+        for (; i + SUMS <= end; i += SUMS)
+#pragma GCC unroll 32
+            for (int j = 0; j < SUMS; j++) sum[j] += (double)x[i + j] * (double)x[i + j];
+        for (; i < end; i++) sum[0] += (double)x[i] * (double)x[i];
+        for (int j = 0; j < SUMS; j++) partial[run] += sum[j];
     }
     double total = 0;
     for (int run = 0; run < RUNS; run++) total += partial[run];
