@@ -1,5 +1,8 @@
 #include "elements.h"
 
+extern "C" {
+#include "backend/codes.h"
+}
 #include "backend/step_state.h"
 
 enum { MOST_BLOCKS = 1024 };
@@ -159,6 +162,87 @@ static void update_parameters(vt_backend *backend, const vt_update *update, cons
               *update, state, gradients, parameters, moment1, moment2, count, wide);
 }
 
+/* Both maps, as a kernel takes them. */
+typedef struct {
+    vt_code_lines first, second;
+} code_lines;
+
+/* The positive code at this place of a map whose last decade has 2^last codes, by the formula of codes.h. */
+__device__ static inline float code_value(int place, int last)
+{
+    const float tenths[] = {1e-6f, 1e-5f, 1e-4f, 1e-3f, 1e-2f, 1e-1f, 1.0f};
+    int least = 1 << (last - 6), at = place - 1 + least, log2 = (int)(vt_bits((float)at) >> 23) - 127;
+    if (place == 0) return 0;
+    if (log2 > last) return 1;
+    return tenths[log2 - last + 6] * (0.1f + 0.9f * ((float)(at - (1 << log2)) + 0.5f) / (float)(1 << log2));
+}
+
+__device__ static inline float block_most(float value, float *shared)
+{
+    int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32, warps = (int)blockDim.x / 32;
+    for (int step = 16; step > 0; step /= 2) value = fmaxf(value, __shfl_xor_sync(0xffffffffu, value, step));
+    if (lane == 0) shared[warp] = value;
+    __syncthreads();
+    for (int w = 0; w < warps; w++) value = fmaxf(value, shared[w]);
+    __syncthreads();
+    return value;
+}
+
+enum { MOST_IN_CODES = 16 }; /* elements of a thread: blocks have up to 4096 */
+
+/* A block of threads handles a block of elements: thread i elements i, i + blockDim.x, … */
+VT_KERNEL void update_in_codes_kernel(vt_update update, code_lines lines, const vt_step_state *state,
+                                      const float *gradients, float *parameters, uint8_t *moment1, float *scale1,
+                                      uint8_t *moment2, float *scale2, int64_t count)
+{
+    __shared__ update_constants c;
+    __shared__ float shared[32];
+    float factor = state->factor, m[MOST_IN_CODES], v[MOST_IN_CODES];
+    if (isnan(factor)) return;
+    if (threadIdx.x == 0) find_constants(update, *state, &c);
+    __syncthreads();
+    int64_t begin = (int64_t)blockIdx.x * update.block;
+    int length = (int)min((int64_t)update.block, count - begin);
+    float old1 = scale1[blockIdx.x], old2 = scale2[blockIdx.x], largest1 = -INFINITY, least1 = INFINITY, largest2 = 0;
+#pragma unroll
+    for (int j = 0; j < MOST_IN_CODES; j++) {
+        int i = (int)(threadIdx.x + j * blockDim.x);
+        if (i >= length) break;
+        int code = moment1[begin + i];
+        float p = parameters[begin + i];
+        m[j] = (code < 127 ? -code_value(127 - code, 6) : code_value(code - 127, 6)) * old1;
+        v[j] = code_value(moment2[begin + i], 7) * old2;
+        update_one(c, factor * gradients[begin + i], &p, &m[j], &v[j]);
+        parameters[begin + i] = p;
+        largest1 = fmaxf(largest1, m[j]), least1 = fminf(least1, m[j]), largest2 = fmaxf(largest2, v[j]);
+    }
+    largest1 = block_most(largest1, shared);
+    least1 = -block_most(-least1, shared);
+    largest2 = block_most(largest2, shared);
+    float new1 = vt_code_scale(largest1, least1), new2 = vt_code_scale(largest2, largest2);
+#pragma unroll
+    for (int j = 0; j < MOST_IN_CODES; j++) {
+        int i = (int)(threadIdx.x + j * blockDim.x);
+        if (i >= length) break;
+        moment1[begin + i] = (uint8_t)(new1 == 0 ? 127 : vt_code_signed(&lines.first, m[j] / new1));
+        moment2[begin + i] = (uint8_t)(new2 == 0 ? 0 : vt_code_unsigned(&lines.second, v[j] / new2));
+    }
+    if (threadIdx.x > 0) return;
+    scale1[blockIdx.x] = new1;
+    scale2[blockIdx.x] = new2;
+}
+
+static void update_in_codes(vt_backend *backend, const vt_update *update, const vt_step_state *state,
+                            const float *gradients, float *parameters, uint8_t *moment1, float *scale1,
+                            uint8_t *moment2, float *scale2, int64_t count)
+{
+    if (count == 0) return;
+    code_lines lines = {vt_code_map_signed()->lines, vt_code_map_unsigned()->lines};
+    VT_LAUNCH(update_in_codes_kernel, dim3((unsigned)vt_update_blocks(update, count)),
+              min(update->block, (int32_t)VT_BLOCK_THREADS), 0, backend, *update, lines, state, gradients, parameters,
+              moment1, scale1, moment2, scale2, count);
+}
+
 VT_KERNEL void average_kernel(double decay, const vt_step_state *state, const float *values, float *average,
                               int64_t count, bool wide)
 {
@@ -208,6 +292,7 @@ void VT_CUDA_NAME(optimizer_fill)(vt_backend *backend)
     backend->first_nonfinite = first_nonfinite;
     backend->step_decide = step_decide;
     backend->update = update_parameters;
+    backend->update_in_codes = update_in_codes;
     backend->average = average;
     backend->exchange = exchange;
 }

@@ -4,6 +4,8 @@
 # `make test` compiles all of them, because some only run on a GPU.
 BENCH_OBJECTS := $(patsubst %.c,$(BUILD)/%.o,$(sort $(wildcard bench/*.c)))
 
+run-bench: $(BUILD)/bench/optimizers
+
 bench: deps
 	@$(MAKE) --no-print-directory run-bench
 
@@ -14,6 +16,7 @@ run-bench: $(BUILD)/vitrain $(BUILD)/bench/step $(BUILD)/bench/accuracy $(BUILD)
 	@[ -n "$(PYTHON)" ] || echo "no Python with torch found (PYTHON=...): timing vitrain alone"
 	@$(BUILD)/bench/step --python=$(PYTHON)
 	@$(BUILD)/bench/accuracy
+	@$(BUILD)/bench/optimizers
 	@if reason=$$(tests/mpirun -np 1 true 2>&1); then $(BUILD)/bench/scaling; else echo "scaling over ranks: not timed: $$reason"; fi
 	@bench/plan $(BUILD) || echo "plan: see the lines that say OUTSIDE"
 	@bench/io $(BUILD) $(PYTHON)

@@ -322,6 +322,7 @@ typedef struct {
     double epsilon;
     double weight_decay;  /* AdamW: decoupled; the others: added to the gradient */
     bool nesterov;        /* SGD */
+    int32_t block;        /* elements that share a scale where moments are kept in 8 bits */
     double gradient_clip; /* the largest norm of all gradients together; INFINITY: no clipping */
     bool stops;           /* after a step whose figures are not finite no update is made any more */
     bool scales_loss;     /* the loss is scaled (fp16), see step_state.h; what follows is of this alone */
@@ -331,6 +332,11 @@ typedef struct {
     int16_t hysteresis;   /* overflows until the scale is halved */
     double least_scale;   /* 0: no limit */
 } vt_update;
+
+static inline int64_t vt_update_blocks(const vt_update *update, int64_t count)
+{
+    return (count + update->block - 1) / update->block;
+}
 
 /* What changes from step to step, in the back end's memory: a recorded step can be replayed with new numbers, and the
  * device decides by itself whether there is an update (step_decide). */

@@ -161,13 +161,14 @@ done:
 
 /* ---- can a run continue? ---- */
 
-/* Do both keep the same (as Adam and AdamW do)? */
+/* Do both keep the same, if in other forms (as Adam, AdamW and Adam8bit do)? */
 static bool same_states(const vt_optimizer_kind *a, const vt_optimizer_kind *b)
 {
     bool same = vt_optimizer_state_count(a) == vt_optimizer_state_count(b);
     for (int i = 0; same && i < vt_optimizer_state_count(a); i++)
         same = strcmp(a->states[i].name, b->states[i].name) == 0;
-    return same;
+    if (!same || (a->rest == NULL && b->rest == NULL)) return same;
+    return same_states(a->rest != NULL ? a->rest : a, b->rest != NULL ? b->rest : b);
 }
 
 static vt_status check_optimizer(vt_tensor_file *file, const char *directory, const vt_config *config)

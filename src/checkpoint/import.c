@@ -181,7 +181,7 @@ vt_status vt_checkpoint_import(const char *path, const vt_checkpoint_subject *su
             next += vt_tensor_count(&boxes[j].shape);
         }
         if (number > 0)
-            backend->copy_from_host(backend, tensor.memory, room, (size_t)tensor.piece.count * sizeof *room);
+            backend->copy_from_host(backend, tensor.part.numbers, room, (size_t)tensor.part.piece.count * sizeof *room);
     }
     if (split) vt_text_append(changes, "; its attn.qkv was split into q, k and v");
     if (rounded > 0)

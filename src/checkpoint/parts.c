@@ -8,33 +8,30 @@
 
 int64_t vt_stored_count(const vt_checkpoint_subject *subject)
 {
-    return (1 + vt_optimizer_kept_count(subject->optimizer)) * vt_parameters_count(subject->parameters);
+    return (1 + vt_kept_count(vt_optimizer_kept(subject->optimizer))) * vt_parameters_count(subject->parameters);
 }
 
 vt_stored_tensor vt_stored_at(const vt_checkpoint_subject *subject, int64_t index)
 {
-    vt_stored_tensor tensor;
-    char prefix[VT_STORED_NAME - VT_PARAMETER_NAME];
+    vt_stored_tensor tensor = {.parameter = NULL};
+    char prefix[VT_STORED_NAME - VT_PARAMETER_NAME] = "parameters";
     const vt_parameters *parameters = subject->parameters;
-    int64_t count = vt_parameters_count(parameters);
-    int place = (int)(index / count) - 1; /* of the state; -1: the parameters themselves */
-    const vt_optimizer *optimizer = subject->optimizer;
-    const vt_optimizer_state_kind *state = place < 0 ? NULL : vt_optimizer_kept_kind(optimizer, place);
-    const vt_block_kind block = state == NULL ? VT_BLOCK_VALUES : state->block;
-    tensor.parameter = vt_parameters_at(parameters, index % count);
-    tensor.piece = vt_parameters_piece(parameters, tensor.parameter, block);
-    tensor.sliced = vt_parameters_is_sliced(parameters, block);
-    if (state == NULL) {
-        snprintf(prefix, sizeof prefix, "parameters");
-        tensor.memory = vt_parameters_values(parameters) + tensor.piece.offset;
+    const vt_kept *kept = vt_optimizer_kept(subject->optimizer);
+    const int64_t count = vt_parameters_count(parameters);
+    const int place = (int)(index / count) - 1; /* of what is kept; -1: the parameters themselves */
+    const vt_parameter *parameter = vt_parameters_at(parameters, index % count);
+    if (place < 0) {
+        tensor.part.piece = vt_parameters_piece(parameters, parameter, VT_BLOCK_VALUES);
+        tensor.part.numbers = vt_parameters_values(parameters) + tensor.part.piece.offset;
     } else {
-        snprintf(prefix, sizeof prefix, "%s%s", place == vt_optimizer_average_place(optimizer) ? "" : "optimizer/",
-                 state->name);
-        VT_ASSERT(state->type == VT_FLOAT32);
-        tensor.memory = (float *)vt_optimizer_kept(optimizer, place) + tensor.piece.offset;
+        if (!vt_kept_part_of(kept, place, parameter, &tensor.part)) return tensor;
+        snprintf(prefix, sizeof prefix, "%s%s", place == vt_kept_average(kept) ? "" : "optimizer/",
+                 vt_kept_name(kept, place));
     }
-    snprintf(tensor.name, sizeof tensor.name, "%s/%s", prefix, vt_stored_name(tensor.parameter));
-    snprintf(tensor.own, sizeof tensor.own, "%s/%s", prefix, tensor.parameter->name);
+    snprintf(tensor.name, sizeof tensor.name, "%s/%s", prefix, vt_stored_name(parameter));
+    snprintf(tensor.own, sizeof tensor.own, "%s/%s", prefix, parameter->name);
+    tensor.parameter = parameter;
+    tensor.sliced = vt_parameters_is_sliced(parameters, place < 0 ? VT_BLOCK_VALUES : VT_BLOCK_MOMENTS);
     return tensor;
 }
 
@@ -61,7 +58,7 @@ int vt_stored_boxes(const vt_stored_tensor *tensor, vt_tensor_box boxes[VT_TENSO
 {
     const vt_parameter *parameter = tensor->parameter;
     vt_tensor_shape local = shape_of(parameter->local, parameter->dimensions);
-    int count = vt_tensor_boxes(&local, tensor->piece.first, tensor->piece.count, boxes);
+    int count = vt_tensor_boxes(&local, tensor->part.piece.first, tensor->part.piece.count, boxes);
     for (int i = 0; i < count; i++) {
         boxes[i].first[0] += parameter->file_row;
         if (parameter->split >= 0) boxes[i].first[parameter->split] += parameter->first;
@@ -74,7 +71,7 @@ float *vt_stored_room(const vt_checkpoint_subject *subject)
     int64_t largest = 1;
     for (int64_t i = 0; i < vt_stored_count(subject); i++) {
         vt_stored_tensor tensor = vt_stored_at(subject, i);
-        if (tensor.piece.count > largest) largest = tensor.piece.count;
+        if (tensor.part.piece.count > largest) largest = tensor.part.piece.count;
     }
     float *room = vt_allocate((size_t)largest, sizeof *room, "a checkpoint's tensors");
     return room;
@@ -112,7 +109,7 @@ void vt_stored_own_boxes(const vt_checkpoint_subject *subject, vt_written_box **
     for (int64_t i = 0; i < tensors; i++) {
         vt_stored_tensor tensor = vt_stored_at(subject, i);
         int copies = 0, place = 0;
-        if (tensor.parameter->count == 0) continue; /* another stage's */
+        if (tensor.parameter == NULL || tensor.parameter->count == 0) continue; /* another stage's */
         for (int rank = 0; rank < vt_world_ranks(world); rank++) {
             if (!is_copy(vt_world_layout(world), &tensor, shards, rank, vt_world_rank(world))) continue;
             if (rank == vt_world_rank(world)) place = copies;

@@ -9,12 +9,11 @@
 enum { VT_STORED_NAME = VT_PARAMETER_NAME + 32 };
 
 typedef struct {
-    char name[VT_STORED_NAME]; /* "parameters/head.weight", "optimizer/moment1/head.weight", "average/…"; several
-                                  parameters may be rows of one (vt_parameter.file_name) */
-    char own[VT_STORED_NAME];  /* the same of the parameter's own name */
-    const vt_parameter *parameter;
-    vt_piece piece; /* what this rank keeps of its part of the parameter */
-    float *memory;  /* the first element of the piece, in the back end's memory */
+    char name[VT_STORED_NAME];     /* "parameters/head.weight", "optimizer/moment1/head.weight", "average/…"; several
+                                      parameters may be rows of one (vt_parameter.file_name) */
+    char own[VT_STORED_NAME];      /* the same of the parameter's own name */
+    const vt_parameter *parameter; /* NULL: there is no such tensor, nothing of this name is kept of the parameter */
+    vt_kept_part part;             /* what this rank keeps of it, in the back end's memory */
     bool sliced;
 } vt_stored_tensor;
 

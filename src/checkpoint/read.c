@@ -65,11 +65,11 @@ static vt_status read_tensors(vt_tensor_file *index, const vt_checkpoint_subject
                               const char *group)
 {
     vt_status status = VT_OK;
-    vt_backend *backend = subject->backend;
     float *room = vt_stored_room(subject);
     for (int64_t i = 0; i < count; i++) {
         vt_tensor_box boxes[VT_TENSOR_BOXES];
         vt_stored_tensor tensor = vt_stored_at(subject, i);
+        if (tensor.parameter == NULL) continue;
         int number = vt_stored_boxes(&tensor, boxes);
         float *next = room;
         if (group != NULL) snprintf(tensor.name, sizeof tensor.name, "%s/%s", group, vt_stored_name(tensor.parameter));
@@ -77,8 +77,7 @@ static vt_status read_tensors(vt_tensor_file *index, const vt_checkpoint_subject
             VT_TRY(vt_tensor_file_read_box(index, tensor.name, &boxes[j], next));
             next += vt_tensor_count(&boxes[j].shape);
         }
-        if (number > 0)
-            backend->copy_from_host(backend, tensor.memory, room, (size_t)tensor.piece.count * sizeof *room);
+        if (number > 0) vt_kept_put(vt_optimizer_kept(subject->optimizer), &tensor.part, room);
     }
 done:
     free(room);
@@ -140,7 +139,8 @@ static vt_status read_own_parts(const char *directory, const vt_checkpoint_subje
     VT_TRY(read_optimizer_progress(index, &optimizer));
     *damaged = true;
     const int64_t parameters = vt_parameters_count(subject->parameters);
-    const bool begins = vt_optimizer_average_place(subject->optimizer) >= 0 && !vt_checkpoint_has_average(index);
+    const bool begins =
+        vt_kept_average(vt_optimizer_kept(subject->optimizer)) >= 0 && !vt_checkpoint_has_average(index);
     VT_TRY(read_tensors(index, subject, vt_stored_count(subject) - (begins ? parameters : 0), NULL));
     *damaged = false;
     vt_optimizer_set_progress(subject->optimizer, &optimizer);

@@ -39,7 +39,6 @@ static vt_status write_shard(const char *path, const char *id, const vt_checkpoi
 {
     vt_status status = VT_OK;
     vt_tensor_file *file = NULL;
-    vt_backend *backend = subject->backend;
     float *room = vt_stored_room(subject);
     char name[VT_STORED_NAME + 8];
     VT_TRY(vt_tensor_file_create(path, &file));
@@ -50,7 +49,7 @@ static vt_status write_shard(const char *path, const char *id, const vt_checkpoi
         int64_t elements = vt_tensor_count(&boxes[i].box.shape);
         if (boxes[i].number == 0) {
             done = 0;
-            backend->copy_to_host(backend, room, tensor.memory, (size_t)tensor.piece.count * sizeof *room);
+            vt_kept_fetch(vt_optimizer_kept(subject->optimizer), &tensor.part, room);
         }
         vt_written_name(&boxes[i], tensor.own, name);
         VT_TRY(vt_tensor_file_write(file, name, &boxes[i].box.shape, room + done));
@@ -115,7 +114,7 @@ static vt_status write_description(vt_tensor_file *file, const vt_checkpoint_sub
     VT_TRY(vt_tensor_file_set_real(file, "loss_scale", optimizer.loss_scale));
     VT_TRY(vt_tensor_file_set_integers(file, "loss_scale_clean_steps", 1, &optimizer.clean_steps));
     VT_TRY(vt_tensor_file_set_integers(file, "loss_scale_tolerated", 1, &optimizer.tolerated));
-    if (vt_optimizer_average_place(subject->optimizer) >= 0) {
+    if (vt_kept_average(vt_optimizer_kept(subject->optimizer)) >= 0) {
         VT_TRY(vt_tensor_file_set_real(file, "ema_decay", config->ema_decay));
         VT_TRY(vt_tensor_file_set_integers(file, "averaged_steps", 1, &optimizer.averaged));
     }
@@ -145,6 +144,7 @@ static vt_status link_tensors(vt_tensor_file *file, const vt_checkpoint_subject 
     for (int64_t rank = 0; rank < ranks; rank++) shards[rank] = vt_checkpoint_shard_name(rank, ranks);
     for (int64_t i = 0; i < vt_stored_count(subject); i++) {
         vt_stored_tensor tensor = vt_stored_at(subject, i);
+        if (tensor.parameter == NULL) continue;
         vt_tensor_shape shape = vt_stored_shape(tensor.parameter);
         for (; end < count && boxes[end].tensor == i; end++) {
             vt_written_name(&boxes[end], tensor.own, names[end]);

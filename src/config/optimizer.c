@@ -82,6 +82,8 @@ vt_status vt_config_resolve_optimizer(vt_config *config)
     derive_weight_decay(config);
     VT_CHECK(!config->nesterov || config->momentum > 0,
              "nesterov looks ahead along the momentum, but momentum is 0; add --momentum=0.9, or --nesterov=false");
+    VT_CHECK((config->optimizer_block & (config->optimizer_block - 1)) == 0,
+             "optimizer_block %lld is no power of two; 256 is usual", (long long)config->optimizer_block);
     VT_TRY(check_loss_scale(config));
 done:
     return status;

@@ -73,6 +73,7 @@ vt_parameter *vt_parameters_add(vt_parameters *parameters, const char *prefix, c
     vt_parameter **list =
         vt_reallocate(parameters->list, (size_t)(parameters->count + 1), sizeof *list, "the list of parameters");
     snprintf(parameter->name, sizeof parameter->name, "%s%s%s", prefix, prefix[0] != '\0' ? "." : "", name);
+    parameter->index = parameters->count;
     parameter->dimensions = dimensions;
     parameter->split = -1;
     parameter->sum_axes = parameters->parallel->token_axes;

@@ -24,6 +24,7 @@ enum { VT_PARAMETER_DIMENSIONS = 5, VT_PARAMETER_NAME = 96 }; /* five: the weigh
 
 typedef struct {
     char name[VT_PARAMETER_NAME]; /* as in the PyTorch state_dict */
+    int64_t index;                /* among the registered ones */
     int dimensions;
     int64_t shape[VT_PARAMETER_DIMENSIONS]; /* of the whole tensor */
     int64_t local[VT_PARAMETER_DIMENSIONS]; /* of this rank's part */

@@ -1,7 +1,7 @@
 /* Adam (Kingma, Ba 2015), and AdamW with decoupled weight decay (Loshchilov, Hutter 2019). */
 #include "optimizer/kinds.h"
 
-static void configure(const vt_config *config, vt_update *rule)
+void vt_adam_configure(const vt_config *config, vt_update *rule)
 {
     rule->beta1 = config->betas[0];
     rule->beta2 = config->betas[1];
@@ -17,9 +17,8 @@ static void update(vt_backend *backend, const vt_update *rule, const vt_step_sta
 #define ADAM(name_)                                                                                                    \
     {                                                                                                                  \
         .name = #name_,                                                                                                \
-        .states = {{"moment1", "first moment", VT_FLOAT32, VT_BLOCK_MOMENTS},                                          \
-                   {"moment2", "second moment", VT_FLOAT32, VT_BLOCK_MOMENTS}},                                        \
-        .grain = 1, .rule = {.kind = VT_OPTIMIZER_##name_}, .configure = configure, .update = update                   \
+        .states = {{"moment1", "first moment", VT_KEPT_NUMBERS}, {"moment2", "second moment", VT_KEPT_NUMBERS}},       \
+        .rule = {.kind = VT_OPTIMIZER_##name_}, .configure = vt_adam_configure, .update = update                       \
     }
 
 const vt_optimizer_kind vt_optimizer_Adam = ADAM(Adam), vt_optimizer_AdamW = ADAM(AdamW);

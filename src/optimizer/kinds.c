@@ -9,6 +9,17 @@ const vt_optimizer_kind *vt_optimizer_chosen(const vt_config *config)
     return kind->variant != NULL ? kind->variant(config) : kind;
 }
 
+int64_t vt_optimizer_grain(const vt_config *config)
+{
+    const vt_optimizer_kind *kind = vt_optimizer_chosen(config);
+    return kind->grain != NULL ? kind->grain(config) : 1;
+}
+
+const vt_optimizer_kind *vt_optimizer_kind_for(const vt_optimizer_kind *kind, const vt_parameter *parameter)
+{
+    return kind->takes == NULL || kind->takes(parameter) ? kind : kind->rest;
+}
+
 int vt_optimizer_state_count(const vt_optimizer_kind *kind)
 {
     int count = 0;

@@ -9,21 +9,32 @@
 enum { BEGUN = 4, BEGUN_BYTES = offsetof(vt_step_state, step) + sizeof(uint32_t) };
 _Static_assert(offsetof(vt_step_state, learning_rate) == 0, "what begins a step comes first");
 
-enum { MOST_KEPT = VT_OPTIMIZER_STATES + 1 };
-static const vt_optimizer_state_kind average = {"average", "average of", VT_FLOAT32, VT_BLOCK_MOMENTS};
+/* Neighbours that one call changes: where they begin in each block, and what is kept of them. */
+typedef struct {
+    const vt_optimizer_kind *kind; /* NULL: of several */
+    int64_t offset[VT_BLOCK_COUNT], count;
+    void *states[2 * VT_OPTIMIZER_STATES]; /* as the kind's update takes them */
+} run;
+
+typedef struct {
+    run *all;
+    int64_t count;
+} run_list;
 
 struct vt_optimizer {
     const vt_optimizer_kind *kind;
     vt_update rule;
     vt_backend *backend;
     vt_parameters *parameters;
-    void *kept[MOST_KEPT];           /* kind->states, then the average; NULL behind the last */
-    double first_scale;              /* of the loss, if it is scaled */
-    double average_decay;            /* NAN: there is no average */
-    vt_group *world;                 /* all ranks, over the back end's memory */
-    vt_step_state *state;            /* in the back end's memory, as the rest is */
-    vt_step_state *begun;            /* [BEGUN], host memory that the device reaches by itself */
-    int64_t *ranges[VT_BLOCK_COUNT]; /* offset and length of each parameter in a block */
+    vt_kept *kept;
+    run_list whole;                    /* all that this rank updates: its part of all buckets */
+    run_list own;                      /* the same cut by kinds */
+    double first_scale;                /* of the loss, if it is scaled */
+    double average_decay;              /* NAN: there is no average */
+    vt_group *world;                   /* all ranks, over the back end's memory */
+    vt_step_state *state;              /* in the back end's memory, as the rest is */
+    vt_step_state *begun;              /* [BEGUN], host memory that the device reaches by itself */
+    int64_t *ranges[VT_BLOCK_MOMENTS]; /* offset and length of each parameter among the values, and the gradients */
     int32_t *first;
 };
 
@@ -66,6 +77,96 @@ static vt_update rule_of(const vt_config *config, const vt_optimizer_kind *kind)
     return rule;
 }
 
+/* ---- runs ---- */
+
+static run run_of_bucket(const vt_optimizer *optimizer, const vt_bucket *bucket)
+{
+    const vt_parameters *parameters = optimizer->parameters;
+    int shards =
+        vt_parameters_is_sliced(parameters, VT_BLOCK_MOMENTS) ? vt_parameters_storage_of(parameters)->shards : 1;
+    run r = {.kind = optimizer->kind, .count = bucket->count / shards};
+    for (int block = 0; block < VT_BLOCK_COUNT; block++)
+        r.offset[block] = vt_parameters_slice_offset(parameters, bucket, (vt_block_kind)block);
+    for (int i = 0; i < vt_optimizer_state_count(r.kind) && vt_kept_block(optimizer->kept, i) != NULL; i++)
+        r.states[i] = vt_kept_block(optimizer->kept, i) + r.offset[VT_BLOCK_MOMENTS];
+    return r;
+}
+
+/* What this rank updates of a parameter. */
+static run run_of_parameter(const vt_optimizer *optimizer, const vt_parameter *parameter)
+{
+    const vt_parameters *parameters = optimizer->parameters;
+    const vt_piece piece = vt_parameters_piece(parameters, parameter, VT_BLOCK_MOMENTS);
+    run r = {.kind = vt_optimizer_kind_for(optimizer->kind, parameter), .count = piece.count};
+    int pointers = 0;
+    for (int block = 0; block < VT_BLOCK_COUNT; block++) {
+        const bool sliced = vt_parameters_is_sliced(parameters, (vt_block_kind)block);
+        r.offset[block] = sliced ? vt_parameters_piece(parameters, parameter, (vt_block_kind)block).offset
+                                 : parameter->offset + piece.first;
+    }
+    for (int i = 0; i < vt_optimizer_state_count(r.kind); i++) {
+        vt_kept_part part;
+        VT_ASSERT(
+            vt_kept_part_of(optimizer->kept, vt_kept_place(optimizer->kept, r.kind->states[i].name), parameter, &part));
+        if (part.codes == NULL) {
+            r.states[pointers++] = part.numbers;
+        } else {
+            r.states[pointers++] = part.codes;
+            r.states[pointers++] = part.scales;
+        }
+    }
+    return r;
+}
+
+/* Does `next` begin where `last` ends, in all memory? */
+static bool follows(const run *last, const run *next, int64_t code_block)
+{
+    if (next->kind != last->kind) return false;
+    for (int block = 0; block < VT_BLOCK_COUNT; block++)
+        if (next->offset[block] != last->offset[block] + last->count) return false;
+    const int states = last->kind != NULL ? vt_optimizer_state_count(last->kind) : 0;
+    for (int i = 0, pointer = 0; i < states; i++, pointer++) {
+        const char *from = last->states[pointer];
+        const bool codes = last->kind->states[i].form != VT_KEPT_NUMBERS;
+        if ((const char *)next->states[pointer] != from + last->count * (int64_t)(codes ? 1 : sizeof(float)))
+            return false;
+        if (codes && last->count % code_block != 0) return false;
+        pointer += codes; /* scales follow where codes do */
+    }
+    return true;
+}
+
+static void add_run(run_list *list, const run *next, int64_t code_block)
+{
+    run *last = list->count > 0 ? &list->all[list->count - 1] : NULL;
+    if (next->count == 0) return;
+    if (last != NULL && follows(last, next, code_block))
+        last->count += next->count;
+    else
+        list->all[list->count++] = *next;
+}
+
+/* Buckets that follow one another become one run: without ZeRO all of them. Where all parameters are of one kind, runs
+ * include the gaps between them, whose numbers are 0 and stay so. */
+static void find_runs(vt_optimizer *optimizer)
+{
+    const vt_parameters *parameters = optimizer->parameters;
+    const int64_t code_block = optimizer->rule.block, buckets = vt_parameters_bucket_count(parameters);
+    optimizer->whole.all = vt_allocate((size_t)buckets + 1, sizeof(run), "the optimizer");
+    optimizer->own.all =
+        vt_allocate((size_t)(buckets + vt_parameters_count(parameters)) + 1, sizeof(run), "the optimizer");
+    for (int64_t i = 0; i < buckets; i++) {
+        run r = run_of_bucket(optimizer, vt_parameters_bucket(parameters, i));
+        if (optimizer->kind->rest == NULL) add_run(&optimizer->own, &r, code_block);
+        r.kind = NULL;
+        add_run(&optimizer->whole, &r, code_block);
+    }
+    for (int64_t i = 0; optimizer->kind->rest != NULL && i < vt_parameters_count(parameters); i++) {
+        const run r = run_of_parameter(optimizer, vt_parameters_at(parameters, i));
+        add_run(&optimizer->own, &r, code_block);
+    }
+}
+
 vt_status vt_optimizer_open(const vt_config *config, vt_backend *backend, vt_parameters *parameters,
                             vt_optimizer **result)
 {
@@ -80,18 +181,16 @@ vt_status vt_optimizer_open(const vt_config *config, vt_backend *backend, vt_par
     void *memory = NULL;
     VT_TRY(vt_world_group(vt_parameters_parallel(parameters)->world, VT_AXES_ALL, VT_SCOPE_ALL, NULL, backend,
                           &optimizer->world));
-    for (int i = 0; i < vt_optimizer_kept_count(optimizer); i++) {
-        const vt_optimizer_state_kind *state = vt_optimizer_kept_kind(optimizer, i);
-        size_t bytes = (size_t)vt_parameters_block_elements(parameters, state->block) * vt_type_size(state->type);
-        VT_TRY(backend->allocate(backend, VT_MEMORY_OPTIMIZER, bytes, &optimizer->kept[i]));
-    }
+    VT_TRY(vt_kept_open(optimizer->kind, !isnan(config->ema_decay), config->optimizer_block, backend, parameters,
+                        &optimizer->kept));
+    find_runs(optimizer);
     VT_TRY(backend->allocate(backend, VT_MEMORY_WORKSPACE, sizeof(vt_step_state), &memory));
     optimizer->state = memory;
     VT_TRY(backend->allocate(backend, VT_MEMORY_WORKSPACE, sizeof(int32_t), &memory));
     optimizer->first = memory;
     VT_TRY(backend->allocate_host(backend, BEGUN * sizeof *optimizer->begun, &memory));
     optimizer->begun = memory;
-    for (int block = 0; block < VT_BLOCK_COUNT; block++) VT_TRY(upload_ranges(optimizer, (vt_block_kind)block));
+    for (int block = 0; block < VT_BLOCK_MOMENTS; block++) VT_TRY(upload_ranges(optimizer, (vt_block_kind)block));
     vt_optimizer_set_progress(optimizer, &(vt_optimizer_progress){0});
 done:
     if (status != VT_OK) vt_optimizer_close(&optimizer);
@@ -103,28 +202,15 @@ void vt_optimizer_close(vt_optimizer **optimizer)
 {
     vt_optimizer *o = *optimizer;
     if (o == NULL) return;
-    for (int i = 0; i < MOST_KEPT; i++) o->backend->release(o->backend, o->kept[i]);
-    for (int i = 0; i < VT_BLOCK_COUNT; i++) o->backend->release(o->backend, o->ranges[i]);
+    vt_kept_close(&o->kept);
+    for (int i = 0; i < VT_BLOCK_MOMENTS; i++) o->backend->release(o->backend, o->ranges[i]);
+    free(o->whole.all);
+    free(o->own.all);
     o->backend->release(o->backend, o->state);
     o->backend->release(o->backend, o->first);
     if (o->begun != NULL) o->backend->release_host(o->backend, o->begun);
     free(o);
     *optimizer = NULL;
-}
-
-/* What this rank updates of a bucket: where it begins in each block. */
-typedef struct {
-    int64_t offset[VT_BLOCK_COUNT], count;
-} range;
-
-static range range_of(const vt_parameters *parameters, const vt_bucket *bucket)
-{
-    int shards =
-        vt_parameters_is_sliced(parameters, VT_BLOCK_MOMENTS) ? vt_parameters_storage_of(parameters)->shards : 1;
-    range r = {.count = bucket->count / shards};
-    for (int block = 0; block < VT_BLOCK_COUNT; block++)
-        r.offset[block] = vt_parameters_slice_offset(parameters, bucket, (vt_block_kind)block);
-    return r;
 }
 
 /* The sum over the model: each element counts once, however many ranks hold it. */
@@ -136,85 +222,54 @@ static void sum_squares(vt_optimizer *optimizer)
     bool sliced = vt_parameters_is_sliced(parameters, VT_BLOCK_MOMENTS);
     for (int64_t i = 0; i < vt_parameters_bucket_count(parameters); i++) {
         const vt_bucket *bucket = vt_parameters_bucket(parameters, i);
-        range r = range_of(parameters, bucket);
+        const run r = run_of_bucket(optimizer, bucket);
         backend->sum_of_squares(backend, gradients + r.offset[VT_BLOCK_GRADIENTS], r.count,
                                 1 / (double)vt_parameters_copies(parameters, bucket, sliced),
                                 &optimizer->state->squares);
     }
 }
 
-/* The values of a range, and its part of the average. */
-static float *values_of(const vt_optimizer *optimizer, const range *r)
+static float *values_of(const vt_optimizer *optimizer, const run *r)
 {
     return vt_parameters_values(optimizer->parameters) + r->offset[VT_BLOCK_VALUES];
 }
 
-static float *average_of(const vt_optimizer *optimizer, const range *r)
+static float *average_of(const vt_optimizer *optimizer, const run *r)
 {
-    return (float *)optimizer->kept[vt_optimizer_average_place(optimizer)] + r->offset[average.block];
+    return vt_kept_block(optimizer->kept, vt_kept_average(optimizer->kept)) + r->offset[VT_BLOCK_MOMENTS];
 }
 
-static void update_range(vt_optimizer *optimizer, const range *r)
+static void update_runs(vt_optimizer *optimizer)
 {
     vt_backend *backend = optimizer->backend;
-    float *values = values_of(optimizer, r);
-    void *states[VT_OPTIMIZER_STATES] = {NULL};
-    for (int i = 0; i < vt_optimizer_state_count(optimizer->kind); i++) {
-        const vt_optimizer_state_kind *state = &optimizer->kind->states[i];
-        states[i] = (char *)optimizer->kept[i] + (size_t)r->offset[state->block] * vt_type_size(state->type);
+    const float *gradients = vt_parameters_gradients(optimizer->parameters);
+    for (int64_t i = 0; i < optimizer->own.count; i++) {
+        const run *r = &optimizer->own.all[i];
+        r->kind->update(backend, &optimizer->rule, optimizer->state, gradients + r->offset[VT_BLOCK_GRADIENTS],
+                        values_of(optimizer, r), r->states, r->count);
     }
-    optimizer->kind->update(backend, &optimizer->rule, optimizer->state,
-                            vt_parameters_gradients(optimizer->parameters) + r->offset[VT_BLOCK_GRADIENTS], values,
-                            states, r->count);
-    if (vt_optimizer_average_place(optimizer) >= 0)
-        backend->average(backend, optimizer->average_decay, optimizer->state, values, average_of(optimizer, r),
-                         r->count);
-}
-
-static void begin_range(vt_optimizer *optimizer, const range *r)
-{
-    optimizer->backend->copy(optimizer->backend, average_of(optimizer, r), values_of(optimizer, r),
-                             (size_t)r->count * sizeof(float));
-}
-
-static void exchange_range(vt_optimizer *optimizer, const range *r)
-{
-    optimizer->backend->exchange(optimizer->backend, values_of(optimizer, r), average_of(optimizer, r), r->count);
-}
-
-/* Does `next` begin where `r` ends, in all blocks? */
-static bool follows(const range *r, const range *next)
-{
-    for (int block = 0; block < VT_BLOCK_COUNT; block++)
-        if (next->offset[block] != r->offset[block] + r->count) return false;
-    return true;
-}
-
-/* Visits all that this rank updates; buckets that follow one another at once: without ZeRO all of them. */
-static void visit_ranges(vt_optimizer *optimizer, void (*visit)(vt_optimizer *optimizer, const range *r))
-{
-    const vt_parameters *parameters = optimizer->parameters;
-    range whole = {0};
-    for (int64_t i = 0; i < vt_parameters_bucket_count(parameters); i++) {
-        range r = range_of(parameters, vt_parameters_bucket(parameters, i));
-        if (follows(&whole, &r)) {
-            whole.count += r.count;
-            continue;
-        }
-        if (whole.count > 0) visit(optimizer, &whole);
-        whole = r;
+    for (int64_t i = 0; i < optimizer->whole.count && vt_kept_average(optimizer->kept) >= 0; i++) {
+        const run *r = &optimizer->whole.all[i];
+        backend->average(backend, optimizer->average_decay, optimizer->state, values_of(optimizer, r),
+                         average_of(optimizer, r), r->count);
     }
-    if (whole.count > 0) visit(optimizer, &whole);
 }
 
 void vt_optimizer_average_begin(vt_optimizer *optimizer)
 {
-    if (vt_optimizer_average_place(optimizer) >= 0) visit_ranges(optimizer, begin_range);
+    for (int64_t i = 0; i < optimizer->whole.count && vt_kept_average(optimizer->kept) >= 0; i++) {
+        const run *r = &optimizer->whole.all[i];
+        optimizer->backend->copy(optimizer->backend, average_of(optimizer, r), values_of(optimizer, r),
+                                 (size_t)r->count * sizeof(float));
+    }
 }
 
 void vt_optimizer_average_exchange(vt_optimizer *optimizer)
 {
-    visit_ranges(optimizer, exchange_range);
+    for (int64_t i = 0; i < optimizer->whole.count; i++) {
+        const run *r = &optimizer->whole.all[i];
+        optimizer->backend->exchange(optimizer->backend, values_of(optimizer, r), average_of(optimizer, r), r->count);
+    }
 }
 
 vt_step_state *vt_optimizer_state(const vt_optimizer *optimizer)
@@ -245,27 +300,12 @@ void vt_optimizer_step(vt_optimizer *optimizer)
     backend->step_decide(backend, &optimizer->rule, state);
     backend->first_nonfinite(backend, vt_parameters_gradients(parameters), optimizer->ranges[VT_BLOCK_GRADIENTS],
                              vt_parameters_count(parameters), &state->squares, &state->first_nonfinite);
-    visit_ranges(optimizer, update_range);
+    update_runs(optimizer);
 }
 
-int vt_optimizer_average_place(const vt_optimizer *optimizer)
+const vt_kept *vt_optimizer_kept(const vt_optimizer *optimizer)
 {
-    return isnan(optimizer->average_decay) ? -1 : vt_optimizer_state_count(optimizer->kind);
-}
-
-int vt_optimizer_kept_count(const vt_optimizer *optimizer)
-{
-    return vt_optimizer_state_count(optimizer->kind) + (vt_optimizer_average_place(optimizer) >= 0);
-}
-
-const vt_optimizer_state_kind *vt_optimizer_kept_kind(const vt_optimizer *optimizer, int place)
-{
-    return place < vt_optimizer_state_count(optimizer->kind) ? &optimizer->kind->states[place] : &average;
-}
-
-void *vt_optimizer_kept(const vt_optimizer *optimizer, int place)
-{
-    return optimizer->kept[place];
+    return optimizer->kept;
 }
 
 vt_optimizer_progress vt_optimizer_progress_of(const vt_optimizer *optimizer)
@@ -309,13 +349,10 @@ const char *vt_optimizer_first_nonfinite(vt_optimizer *optimizer, int place)
 {
     vt_backend *backend = optimizer->backend;
     const vt_parameters *parameters = optimizer->parameters;
-    const vt_optimizer_state_kind *state = place < 0 ? NULL : vt_optimizer_kept_kind(optimizer, place);
-    const vt_block_kind block = state != NULL ? state->block : VT_BLOCK_VALUES;
-    const float *numbers = state != NULL ? optimizer->kept[place] : vt_parameters_values(parameters);
     int32_t first = 0;
-    VT_ASSERT(state == NULL || state->type == VT_FLOAT32);
-    backend->first_nonfinite(backend, numbers, optimizer->ranges[block], vt_parameters_count(parameters), NULL,
-                             optimizer->first);
+    if (place >= 0) return vt_optimizer_nonfinite_name(optimizer, vt_kept_first_nonfinite(optimizer->kept, place));
+    backend->first_nonfinite(backend, vt_parameters_values(parameters), optimizer->ranges[VT_BLOCK_VALUES],
+                             vt_parameters_count(parameters), NULL, optimizer->first);
     backend->copy_to_host(backend, &first, optimizer->first, sizeof first);
     return vt_optimizer_nonfinite_name(optimizer, first);
 }
@@ -323,12 +360,7 @@ const char *vt_optimizer_first_nonfinite(vt_optimizer *optimizer, int place)
 void vt_optimizer_restart(vt_optimizer *optimizer)
 {
     vt_optimizer_progress progress = vt_optimizer_progress_of(optimizer);
-    for (int i = 0; i < vt_optimizer_state_count(optimizer->kind); i++) {
-        const vt_optimizer_state_kind *state = &optimizer->kind->states[i];
-        optimizer->backend->zero(optimizer->backend, optimizer->kept[i],
-                                 (size_t)vt_parameters_block_elements(optimizer->parameters, state->block) *
-                                     vt_type_size(state->type));
-    }
+    vt_kept_clear(optimizer->kept);
     progress.updates = 0;
     vt_optimizer_set_progress(optimizer, &progress);
 }

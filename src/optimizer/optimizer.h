@@ -2,7 +2,7 @@
 #ifndef VT_OPTIMIZER_OPTIMIZER_H
 #define VT_OPTIMIZER_OPTIMIZER_H
 
-#include "optimizer/kinds.h"
+#include "optimizer/kept.h"
 
 typedef struct vt_optimizer vt_optimizer;
 
@@ -26,17 +26,12 @@ void vt_optimizer_begin(vt_optimizer *optimizer, int64_t step, double learning_r
  * it stands in the state (vt_step_decide), with the first of this rank's gradients that is not finite. */
 void vt_optimizer_step(vt_optimizer *optimizer);
 
-/* What is kept beside the values: the kind's states, and the average behind them if there is one. Each is a block in
- * the back end's memory. */
-int vt_optimizer_kept_count(const vt_optimizer *optimizer);
-const vt_optimizer_state_kind *vt_optimizer_kept_kind(const vt_optimizer *optimizer, int place);
-void *vt_optimizer_kept(const vt_optimizer *optimizer, int place); /* NULL behind the last */
+/* What is kept beside the values. */
+const vt_kept *vt_optimizer_kept(const vt_optimizer *optimizer);
 
 /* The average of the values (ema_decay): e is the values after the first update, and then
- * e += (1 - decay) (values - e) after each. Its place among what is kept; -1: there is none. */
-int vt_optimizer_average_place(const vt_optimizer *optimizer);
-
-/* The average begins as the values are now: they were set, not updated. Without an average nothing happens. */
+ * e += (1 - decay) (values - e) after each. Here it begins as the values are now: they were set, not updated. Without
+ * an average nothing happens. */
 void vt_optimizer_average_begin(vt_optimizer *optimizer);
 
 /* Average and values change places, of what this rank keeps; once more: they are back, to the bit. The caller tells the

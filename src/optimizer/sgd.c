@@ -13,7 +13,7 @@ static void update(vt_backend *backend, const vt_update *rule, const vt_step_sta
     backend->update(backend, rule, state, gradients, values, states[0], NULL, count);
 }
 
-#define SGD .name = "SGD", .grain = 1, .rule = {.kind = VT_OPTIMIZER_SGD}, .configure = configure, .update = update
+#define SGD .name = "SGD", .rule = {.kind = VT_OPTIMIZER_SGD}, .configure = configure, .update = update
 
 static const vt_optimizer_kind without_momentum = {SGD};
 
@@ -22,5 +22,5 @@ static const vt_optimizer_kind *variant(const vt_config *config)
     return config->momentum > 0 ? &vt_optimizer_SGD : &without_momentum;
 }
 
-const vt_optimizer_kind vt_optimizer_SGD = {SGD, .states = {{"moment1", "first moment", VT_FLOAT32, VT_BLOCK_MOMENTS}},
+const vt_optimizer_kind vt_optimizer_SGD = {SGD, .states = {{"moment1", "first moment", VT_KEPT_NUMBERS}},
                                             .variant = variant};

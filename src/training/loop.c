@@ -188,13 +188,13 @@ static vt_status check_finite(vt_loop *loop)
 {
     vt_status status = VT_OK;
     vt_optimizer *optimizer = vt_trainer_optimizer(loop->trainer);
-    for (int i = -1; i < vt_optimizer_kept_count(optimizer); i++) {
+    const vt_kept *kept = vt_optimizer_kept(optimizer);
+    for (int i = -1; i < vt_kept_count(kept); i++) {
         const char *name = vt_optimizer_first_nonfinite(optimizer, i);
         VT_CHECK(name == NULL,
                  "step %lld: the %s %s is not finite, so no checkpoint was made; the one before is the last. A lower "
                  "--lr or --grad_clip=1 often helps",
-                 (long long)loop->progress.step, i < 0 ? "parameter" : vt_optimizer_kept_kind(optimizer, i)->meaning,
-                 name);
+                 (long long)loop->progress.step, i < 0 ? "parameter" : vt_kept_meaning(kept, i), name);
     }
 done:
     return status;

@@ -58,7 +58,7 @@ static float *kept(const rig *r, const float *from)
 static const float *average_of(const rig *r)
 {
     vt_optimizer *optimizer = vt_trainer_optimizer(r->trainer);
-    return kept(r, vt_optimizer_kept(optimizer, vt_optimizer_average_place(optimizer)));
+    return kept(r, vt_kept_block(vt_optimizer_kept(optimizer), vt_kept_average(vt_optimizer_kept(optimizer))));
 }
 
 /* Each step, also a recorded one (enable_jit) and one that is left out, against the definition in float64; and at the

@@ -52,4 +52,4 @@ static void update(vt_backend *backend, const vt_update *rule, const vt_step_sta
 }
 
 const vt_optimizer_kind vt_optimizer_descent = {
-    .name = "descent", .grain = 1, .rule = {.kind = VT_OPTIMIZER_SGD}, .update = update};
+    .name = "descent", .rule = {.kind = VT_OPTIMIZER_SGD}, .update = update};

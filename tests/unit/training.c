@@ -246,7 +246,7 @@ TEST(the_table_of_optimizers)
 {
     vt_config *config = NULL;
     EXPECT_OK(vt_config_open_default(&config));
-    for (int i = VT_OPTIMIZER_Adam; i <= VT_OPTIMIZER_SGD; i++) {
+    for (int i = VT_OPTIMIZER_Adam; i <= VT_OPTIMIZER_SGD; i++) { /* the last */
         EXPECT_OK(vt_config_set(config, "optimizer", vt_optimizer_kinds[i]->name));
         EXPECT(config->optimizer == i && vt_optimizer_chosen(config) == vt_optimizer_kinds[i]);
     }

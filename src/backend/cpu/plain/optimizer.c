@@ -1,3 +1,4 @@
+#include "backend/codes.h"
 #include "backend/cpu/cpu.h"
 #include "backend/step_state.h"
 
@@ -94,6 +95,26 @@ void vt_plain_update(vt_backend *backend, const vt_update *update, const vt_step
         update_sgd(update, state, gradients, parameters, moment1, count);
     else
         update_adam(update, state, gradients, parameters, moment1, moment2, count);
+}
+
+void vt_plain_update_in_codes(vt_backend *backend, const vt_update *update, const vt_step_state *state,
+                              const float *gradients, float *parameters, uint8_t *moment1, float *scale1,
+                              uint8_t *moment2, float *scale2, int64_t count)
+{
+    (void)backend;
+    const vt_code_map *first = vt_code_map_signed(), *second = vt_code_map_unsigned();
+    if (isnan(state->factor)) return;
+#pragma omp parallel for schedule(static)
+    for (int64_t b = 0; b < vt_update_blocks(update, count); b++) {
+        const int64_t begin = b * update->block, rest = count - begin;
+        const int64_t length = rest < update->block ? rest : update->block;
+        float m[length], v[length];
+        vt_codes_decode(first, moment1 + begin, &scale1[b], length, length, m);
+        vt_codes_decode(second, moment2 + begin, &scale2[b], length, length, v);
+        update_adam(update, state, gradients + begin, parameters + begin, m, v, length);
+        vt_codes_encode(first, m, length, length, moment1 + begin, &scale1[b]);
+        vt_codes_encode(second, v, length, length, moment2 + begin, &scale2[b]);
+    }
 }
 
 void vt_plain_average(vt_backend *backend, double decay, const vt_step_state *state, const float *values,

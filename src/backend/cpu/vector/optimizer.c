@@ -1,5 +1,6 @@
 #include <math.h>
 
+#include "backend/codes.h"
 #include "backend/cpu/vector/vector.h"
 
 /* Sums are taken over a fixed number of runs, then over the runs in order: the same bits for any number of threads. */
@@ -25,25 +26,38 @@ static void sum_of_squares(vt_backend *backend, const float *x, int64_t count, d
     *result += weight * total;
 }
 
+/* Numbers that are the same for all elements. */
+typedef struct {
+    float scale, beta1, beta2, rest1, rest2, epsilon, step_size, root_correction, shrink, decay;
+} adam_numbers;
+
+static adam_numbers adam_numbers_of(const vt_update *update, const vt_step_state *state)
+{
+    const bool decoupled = update->kind == VT_OPTIMIZER_AdamW;
+    return (adam_numbers){.scale = state->factor,
+                          .beta1 = (float)update->beta1,
+                          .beta2 = (float)update->beta2,
+                          .rest1 = (float)(1 - update->beta1),
+                          .rest2 = (float)(1 - update->beta2),
+                          .epsilon = (float)update->epsilon,
+                          .step_size = (float)(state->learning_rate / state->correction1),
+                          .root_correction = (float)(1 / sqrt(state->correction2)),
+                          .shrink = decoupled ? (float)(state->learning_rate * update->weight_decay) : 0.0f,
+                          .decay = decoupled ? 0.0f : (float)update->weight_decay};
+}
+
 static void update_adam(const vt_update *update, const vt_step_state *state, const float *gradients, float *parameters,
                         float *moment1, float *moment2, int64_t count)
 {
-    float scale = state->factor;
-    float beta1 = (float)update->beta1, beta2 = (float)update->beta2, epsilon = (float)update->epsilon;
-    float rest1 = (float)(1 - update->beta1), rest2 = (float)(1 - update->beta2);
-    float step_size = (float)(state->learning_rate / state->correction1);
-    float root_correction = (float)(1 / sqrt(state->correction2));
-    bool decoupled = update->kind == VT_OPTIMIZER_AdamW;
-    float shrink = decoupled ? (float)(state->learning_rate * update->weight_decay) : 0.0f;
-    float decay = decoupled ? 0.0f : (float)update->weight_decay;
+    const adam_numbers n = adam_numbers_of(update, state);
 #pragma omp parallel for simd schedule(static)
     for (int64_t i = 0; i < count; i++) {
-        float parameter = parameters[i], gradient = scale * gradients[i] + decay * parameter;
-        float m = beta1 * moment1[i] + rest1 * gradient;
-        float v = beta2 * moment2[i] + rest2 * gradient * gradient;
+        float parameter = parameters[i], gradient = n.scale * gradients[i] + n.decay * parameter;
+        float m = n.beta1 * moment1[i] + n.rest1 * gradient;
+        float v = n.beta2 * moment2[i] + n.rest2 * gradient * gradient;
         moment1[i] = m;
         moment2[i] = v;
-        parameters[i] = parameter - shrink * parameter - step_size * m / (sqrtf(v) * root_correction + epsilon);
+        parameters[i] = parameter - n.shrink * parameter - n.step_size * m / (sqrtf(v) * n.root_correction + n.epsilon);
     }
 }
 
@@ -79,6 +93,251 @@ static void update_sgd_otherwise(const vt_update *update, const vt_step_state *s
     }
 }
 
+/* ---- moments in 8 bits ---- */
+
+typedef uint8_t vector_codes __attribute__((vector_size(LANES)));
+
+/* The root of x >= 0, to 2e-7: with AVX-512 by a Newton step after the processor's estimate, because this loop waits
+ * for arithmetic more than for memory. */
+INLINE vector root(vector x)
+{
+#if defined(__AVX512F__)
+    const vector some = largest(x, splat(FLT_MIN)), near = (vector)_mm512_rsqrt14_ps((__m512)some);
+    return x * (near * (1.5f - 0.5f * some * near * near));
+#elif defined(__AVX__)
+    return (vector)_mm256_sqrt_ps((__m256)x);
+#elif defined(__SSE__)
+    return (vector)_mm_sqrt_ps((__m128)x);
+#else
+    for (int i = 0; i < LANES; i++) x[i] = sqrtf(x[i]);
+    return x;
+#endif
+}
+
+INLINE float most_lane(vector x)
+{
+    float most = x[0];
+    for (int i = 1; i < LANES; i++) most = x[i] > most ? x[i] : most;
+    return most;
+}
+
+#if defined(__AVX512F__)
+/* A map by the highest bit of a place, and by the exponent of a size: tables that fit into registers. */
+typedef struct {
+    float base[16], step[16];               /* by the place's leading zeros: the first value there, and between two */
+    float slope[16], offset[16], limit[16]; /* vt_code_lines behind a line of 0 */
+    float edge[32];                         /* by the exponent, of 2^-23 … 1: up to where `line` holds, */
+    int32_t line[32];                       /* one of the 9 */
+} code_tables;
+
+/* `more` is added to a place so that the codes of each decade begin at a power of two. */
+static code_tables code_tables_of(const vt_code_map *map, int more)
+{
+    const vt_code_lines *lines = &map->lines;
+    code_tables t = {.slope = {0}};
+    for (int high = 1; high <= 256; high *= 2) {
+        const int zeros = (__builtin_clz((unsigned)high)) % 16, last = map->zero + 2 * high - 1 - more;
+        const float *first = &map->value[map->zero + high - more];
+        if (high - more + map->zero >= VT_CODES) break;
+        t.base[zeros] = *first;
+        if (high > 1 && last < VT_CODES - 1)
+            t.step[zeros] = (float)(((double)map->value[last] - (double)*first) / (high - 1));
+    }
+    for (int k = 0; k < VT_CODE_DECADES; k++) {
+        t.slope[k + 1] = lines->slope[k];
+        t.offset[k + 1] = lines->offset[k];
+        t.limit[k + 1] = lines->limit[k];
+    }
+    for (int i = 0; i < 32; i++) {
+        const int32_t bits = (i + 127 - 23) << 23;
+        float power;
+        memcpy(&power, &bits, sizeof power);
+        while (t.line[i] < VT_CODE_DECADES && lines->edge[t.line[i]] <= power) t.line[i]++;
+        t.edge[i] = t.line[i] < VT_CODE_DECADES ? lines->edge[t.line[i]] : INFINITY;
+    }
+    return t;
+}
+
+INLINE __m512 pick(const float *table, __m512i index)
+{
+    return _mm512_permutexvar_ps(index, _mm512_loadu_ps(table));
+}
+
+INLINE __m512i load_codes(const uint8_t *codes)
+{
+    return _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)codes));
+}
+
+INLINE __m512 value_of(const code_tables *t, __m512i place)
+{
+    const __m512i zeros = _mm512_lzcnt_epi32(place), highest = _mm512_set1_epi32(INT32_MIN);
+    const __m512i rest = _mm512_andnot_si512(_mm512_srlv_epi32(highest, zeros), place);
+    return _mm512_fmadd_ps(_mm512_cvtepi32_ps(rest), pick(t->step, zeros), pick(t->base, zeros));
+}
+
+INLINE vector decode_signed(const code_tables *t, const uint8_t *codes)
+{
+    const __m512i place = _mm512_sub_epi32(load_codes(codes), _mm512_set1_epi32(127));
+    const __m512i sign = _mm512_and_si512(place, _mm512_set1_epi32(INT32_MIN));
+    return (vector)_mm512_xor_si512((__m512i)value_of(t, _mm512_abs_epi32(place)), sign);
+}
+
+INLINE vector decode_unsigned(const code_tables *t, const uint8_t *codes)
+{
+    return (vector)value_of(t, _mm512_add_epi32(load_codes(codes), _mm512_set1_epi32(1)));
+}
+
+/* vt_code_place */
+INLINE vector_bits place_of(const code_tables *t, vector size)
+{
+    const __m512i exponent = _mm512_srli_epi32((__m512i)size, 23);
+    const __m512i at =
+        _mm512_max_epi32(_mm512_sub_epi32(exponent, _mm512_set1_epi32(127 - 23)), _mm512_setzero_si512());
+    const __m512 edge = _mm512_permutex2var_ps(_mm512_loadu_ps(t->edge), at, _mm512_loadu_ps(t->edge + 16));
+    const __m512i line = _mm512_permutex2var_epi32(_mm512_loadu_si512(t->line), at, _mm512_loadu_si512(t->line + 16));
+    const __mmask16 beyond = _mm512_cmp_ps_mask((__m512)size, edge, _CMP_GE_OQ);
+    const __m512i own = _mm512_mask_add_epi32(line, beyond, line, _mm512_set1_epi32(1));
+    const __m512 place = _mm512_fmadd_ps(pick(t->slope, own), (__m512)size, pick(t->offset, own));
+    return (vector_bits)_mm512_cvttps_epi32(_mm512_min_ps(place, pick(t->limit, own)));
+}
+#else
+typedef struct {
+    const float *value;
+    vt_code_lines lines;
+} code_tables;
+
+static code_tables code_tables_of(const vt_code_map *map, int more)
+{
+    (void)more;
+    return (code_tables){map->value, map->lines};
+}
+
+INLINE vector decode_signed(const code_tables *t, const uint8_t *codes)
+{
+    vector value;
+    for (int i = 0; i < LANES; i++) value[i] = t->value[codes[i]];
+    return value;
+}
+
+INLINE vector decode_unsigned(const code_tables *t, const uint8_t *codes)
+{
+    return decode_signed(t, codes);
+}
+
+/* vt_code_place */
+INLINE vector_bits place_of(const code_tables *t, vector size)
+{
+    vector slope = {0}, offset = {0}, limit = {0};
+#pragma GCC unroll 8
+    for (int k = 0; k < VT_CODE_DECADES; k++) {
+        const vector_bits above = size >= splat(t->lines.edge[k]);
+        slope = choose(above, splat(t->lines.slope[k]), slope);
+        offset = choose(above, splat(t->lines.offset[k]), offset);
+        limit = choose(above, splat(t->lines.limit[k]), limit);
+    }
+    return __builtin_convertvector(-largest(-(slope * size + offset), -limit), vector_bits);
+}
+#endif
+
+INLINE void store_codes(uint8_t *codes, vector_bits values)
+{
+#if defined(__AVX512F__)
+    _mm_storeu_si128((__m128i *)(void *)codes, _mm512_cvtepi32_epi8((__m512i)values));
+#else
+    const vector_codes bytes = __builtin_convertvector(values, vector_codes);
+    memcpy(codes, &bytes, sizeof bytes);
+#endif
+}
+
+/* vt_code_signed; true is -1 in vectors. */
+INLINE void encode_signed(const code_tables *t, vector ratio, uint8_t *codes)
+{
+    const vector_bits negative = ratio < splat(0), place = place_of(t, largest(ratio, -ratio));
+    const vector_bits below = 127 - place - (place > 127);
+    store_codes(codes, (below & negative) | ((127 + place) & ~negative));
+}
+
+/* vt_code_unsigned */
+INLINE void encode_unsigned(const code_tables *t, vector ratio, uint8_t *codes)
+{
+    const vector_bits place = place_of(t, ratio);
+    store_codes(codes, place - ((place < 1) & (ratio > splat(0))));
+}
+
+typedef struct {
+    adam_numbers adam;
+    code_tables first, second;
+} code_numbers;
+
+/* LANES neighbours' update; m, v are their new moments. */
+INLINE void update_lanes(const code_numbers *c, const float *gradients, float *parameters, const uint8_t *moment1,
+                         float scale1, const uint8_t *moment2, float scale2, vector *m, vector *v)
+{
+    const adam_numbers *n = &c->adam;
+    const vector parameter = load(parameters), gradient = n->scale * load(gradients) + n->decay * parameter;
+    *m = n->beta1 * (decode_signed(&c->first, moment1) * scale1) + n->rest1 * gradient;
+    *v = n->beta2 * (decode_unsigned(&c->second, moment2) * scale2) + n->rest2 * gradient * gradient;
+    store(parameters, parameter - n->shrink * parameter -
+                          n->step_size * *m * reciprocal(root(*v) * n->root_correction + n->epsilon));
+}
+
+/* One block. m, v: scratch memory of whole vectors. */
+static void update_block(const code_numbers *n, const float *gradients, float *parameters, uint8_t *moment1,
+                         float *scale1, uint8_t *moment2, float *scale2, int64_t count, float *m, float *v)
+{
+    const int64_t whole = count / LANES * LANES;
+    const size_t rest = (size_t)(count - whole);
+    float end_gradients[LANES] = {0}, end_parameters[LANES] = {0}; /* what is beyond whole vectors, and zeros */
+    uint8_t end1[LANES], end2[LANES] = {0};
+    vector largest1 = {0}, least1 = {0}, largest2 = {0}, new1, new2; /* signs of the extremes matter, zeros don't */
+    memset(end1, 127, sizeof end1);
+    memcpy(end_gradients, gradients + whole, rest * sizeof(float));
+    memcpy(end_parameters, parameters + whole, rest * sizeof(float));
+    memcpy(end1, moment1 + whole, rest);
+    memcpy(end2, moment2 + whole, rest);
+    for (int64_t i = 0; i < count; i += LANES) {
+        const bool end = i == whole;
+        update_lanes(n, end ? end_gradients : gradients + i, end ? end_parameters : parameters + i,
+                     end ? end1 : moment1 + i, *scale1, end ? end2 : moment2 + i, *scale2, &new1, &new2);
+        store(m + i, new1);
+        store(v + i, new2);
+        largest1 = largest(largest1, new1);
+        least1 = largest(least1, -new1);
+        largest2 = largest(largest2, new2);
+    }
+    memcpy(parameters + whole, end_parameters, rest * sizeof(float));
+    *scale1 = vt_code_scale(most_lane(largest1), -most_lane(least1));
+    *scale2 = vt_code_scale(most_lane(largest2), 0);
+    const float inverse1 = *scale1 == 0 ? 0 : 1 / *scale1, inverse2 = *scale2 == 0 ? 0 : 1 / *scale2;
+    const code_tables first = n->first, second = n->second; /* which no store to codes can change */
+    for (int64_t i = 0; i < count; i += LANES)
+        encode_signed(&first, load(m + i) * inverse1, i == whole ? end1 : moment1 + i);
+    for (int64_t i = 0; i < count; i += LANES)
+        encode_unsigned(&second, load(v + i) * inverse2, i == whole ? end2 : moment2 + i);
+    memcpy(moment1 + whole, end1, rest);
+    memcpy(moment2 + whole, end2, rest);
+}
+
+static void update_in_codes(vt_backend *backend, const vt_update *update, const vt_step_state *state,
+                            const float *gradients, float *parameters, uint8_t *moment1, float *scale1,
+                            uint8_t *moment2, float *scale2, int64_t count)
+{
+    const int64_t blocks = vt_update_blocks(update, count), most = update->block;
+    if (isnan(state->factor) || !vt_cpu_scratch_reserve(backend, 2 * (size_t)most * sizeof(float))) return;
+    const code_numbers numbers = {adam_numbers_of(update, state), code_tables_of(vt_code_map_signed(), 0),
+                                  code_tables_of(vt_code_map_unsigned(), 1)};
+#pragma omp parallel
+    {
+        float *m = vt_cpu_scratch(backend), *v = m + most;
+#pragma omp for schedule(static)
+        for (int64_t b = 0; b < blocks; b++) {
+            const int64_t at = b * most;
+            update_block(&numbers, gradients + at, parameters + at, moment1 + at, &scale1[b], moment2 + at, &scale2[b],
+                         smaller(most, count - at), m, v);
+        }
+    }
+}
+
 static void update_parameters(vt_backend *backend, const vt_update *update, const vt_step_state *state,
                               const float *gradients, float *parameters, float *moment1, float *moment2, int64_t count)
 {
@@ -96,4 +355,5 @@ void VT_KERNEL(vt_vector_optimizer_fill)(vt_backend *backend)
 {
     backend->sum_of_squares = sum_of_squares;
     backend->update = update_parameters;
+    backend->update_in_codes = update_in_codes;
 }

@@ -1,0 +1,143 @@
+/* The time of each optimizer's step (norm of the gradients, and update) beside loops that move as many bytes, in turn:
+ *
+ *     build/bench/optimizers [rounds]
+ *
+ * 24 matrices of 1024 × 1024 numbers, which no cache holds. Bytes are those that the planner counts: each operand read
+ * or written once. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/median.h"
+#include "optimizer/optimizer.h"
+#include "parallel/region.h"
+
+enum { MATRICES = 24, SIDE = 1024, MOST_ROUNDS = 99 };
+
+static const char *const flags[][2] = {
+    {"--optimizer=Adam", NULL}, {"--optimizer=Adam8bit", NULL}, {"--optimizer=SGD", NULL}};
+enum { KINDS = sizeof flags / sizeof flags[0] };
+
+typedef struct {
+    vt_config *config;
+    vt_world *world;
+    vt_parallel *parallel;
+    vt_parameters *parameters;
+    vt_optimizer *optimizer;
+} side;
+
+static void check(vt_status status)
+{
+    if (status == VT_OK) return;
+    fprintf(stderr, "bench/optimizers: %s\n", vt_error_text());
+    exit(1);
+}
+
+static void open_side(side *s, vt_backend *backend, const char *const *words)
+{
+    const vt_launch launch = {.world_size = 1, .local_size = 1};
+    char *arguments[4] = {NULL};
+    int count = 0;
+    for (int i = 0; i < 2 && words[i] != NULL; i++) arguments[count++] = (char *)(uintptr_t)words[i];
+    check(vt_config_open_text("bench: {}", "bench", count, arguments, 1, &s->config));
+    check(vt_world_open(s->config, &launch, &s->world));
+    check(vt_parallel_open(s->config, s->world, backend, 1, &s->parallel));
+    check(vt_parameters_open(backend, s->parallel, &s->parameters));
+    for (int i = 0; i < MATRICES; i++) {
+        char name[32];
+        const int64_t shape[2] = {SIDE, SIDE};
+        snprintf(name, sizeof name, "blocks.%d.weight", i);
+        (void)vt_parameters_add(s->parameters, "", name, 2, shape, VT_START_NORMAL, 0.02);
+    }
+    const vt_parameters_storage storage = {25e6, 0, 1, 0, vt_optimizer_grain(s->config)};
+    check(vt_parameters_allocate(s->parameters, VT_FLOAT32, &storage));
+    check(vt_optimizer_open(s->config, backend, s->parameters, &s->optimizer));
+    vt_parameters_start(s->parameters, 1);
+    backend->copy(backend, vt_parameters_gradients(s->parameters), vt_parameters_values(s->parameters),
+                  (size_t)MATRICES * SIDE * SIDE * sizeof(float));
+}
+
+static void close_side(side *s)
+{
+    vt_optimizer_close(&s->optimizer);
+    vt_parameters_close(&s->parameters);
+    vt_parallel_close(&s->parallel);
+    vt_world_close(&s->world, false);
+    vt_config_close(&s->config);
+}
+
+static double step_seconds(side *s, int64_t step)
+{
+    const double begin = vt_clock_seconds();
+    vt_optimizer_begin(s->optimizer, step, 1e-4);
+    vt_optimizer_step(s->optimizer);
+    return vt_clock_seconds() - begin;
+}
+
+/* What a step reads and writes, by the planner. */
+static double step_bytes(const char *const *words)
+{
+    vt_backend *dry = NULL;
+    side s = {0};
+    check(vt_backend_open_dry(&dry));
+    open_side(&s, dry, words);
+    const double before = vt_backend_dry_count(dry)->moved[VT_WORK_OPTIMIZER];
+    (void)step_seconds(&s, 0);
+    const double bytes = vt_backend_dry_count(dry)->moved[VT_WORK_OPTIMIZER] - before;
+    close_side(&s);
+    vt_backend_close(&dry);
+    return bytes;
+}
+
+/* a += b over whole arrays until so many bytes have moved. */
+static double loop_seconds(float *a, const float *b, int64_t count, double bytes)
+{
+    const double begin = vt_clock_seconds();
+    for (int64_t left = (int64_t)(bytes / 12); left > 0; left -= count) {
+        const int64_t length = left < count ? left : count;
+#pragma omp parallel for simd schedule(static)
+        for (int64_t i = 0; i < length; i++) a[i] += b[i];
+    }
+    return vt_clock_seconds() - begin;
+}
+
+int main(int argc, char **argv)
+{
+    const int rounds = argc > 1 && atoi(argv[1]) > 0 && atoi(argv[1]) <= MOST_ROUNDS ? atoi(argv[1]) : 7;
+    const int64_t count = (int64_t)MATRICES * SIDE * SIDE;
+    static double steps[KINDS][MOST_ROUNDS], loops[KINDS][MOST_ROUNDS];
+    double bytes[KINDS], adam = 0;
+    side sides[KINDS] = {{0}};
+    vt_backend *backend = NULL;
+    float *a = calloc((size_t)count, sizeof *a), *b = calloc((size_t)count, sizeof *b);
+    if (a == NULL || b == NULL) {
+        fputs("bench/optimizers: no memory\n", stderr);
+        return 1;
+    }
+    check(vt_backend_open_cpu(VT_ISA_AUTO, 0, &backend));
+    printf("%s, %d rounds\n%-24s %8s %10s %10s %6s %8s\n", backend->name, rounds, "step of", "MB", "s", "loop s",
+           "share", "/ Adam");
+    for (int k = 0; k < KINDS; k++) {
+        bytes[k] = step_bytes(flags[k]);
+        open_side(&sides[k], backend, flags[k]);
+        (void)step_seconds(&sides[k], 0);
+    }
+    (void)loop_seconds(a, b, count, 12.0 * (double)count);
+    for (int round = 0; round < rounds; round++)
+        for (int k = 0; k < KINDS; k++) {
+            steps[k][round] = step_seconds(&sides[k], round + 1);
+            loops[k][round] = loop_seconds(a, b, count, bytes[k]);
+        }
+    for (int k = 0; k < KINDS; k++) {
+        const double step = vt_median(steps[k], rounds), loop = vt_median(loops[k], rounds);
+        if (k == 0) adam = step;
+        printf("%-24s %8.0f %10.4f %10.4f %6.2f %8.2f\n", flags[k][0] + 12, bytes[k] / 1e6, step, loop, loop / step,
+               step / adam);
+        close_side(&sides[k]);
+    }
+    check(backend->check(backend));
+    vt_backend_close(&backend);
+    free(a);
+    free(b);
+    return 0;
+}

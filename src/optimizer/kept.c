@@ -1,0 +1,291 @@
+#include "optimizer/kept.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/codes.h"
+#include "base/memory.h"
+
+enum { MOST_PLACES = 2 * VT_OPTIMIZER_STATES + 1, ALIGNMENT = 16 };
+
+static const vt_optimizer_state_kind average = {"average", "average of", VT_KEPT_NUMBERS};
+
+/* What all parameters keep under one name: numbers of some, codes of others. */
+typedef struct {
+    const char *name, *meaning;
+    bool is_block;  /* numbers of all, laid out as VT_BLOCK_MOMENTS */
+    int64_t *first; /* [parameter] where its part begins among the numbers, or the codes; -1: it has none */
+    int64_t number_count, code_count;
+    float *numbers;
+    uint8_t *codes;
+    float *scales;
+    int64_t *ranges[2]; /* [parameter, 2] in the back end's memory: its numbers, its scales */
+} place_of;
+
+struct vt_kept {
+    const vt_optimizer_kind *kind;
+    vt_backend *backend;
+    const vt_parameters *parameters;
+    int64_t code_block;
+    bool averages;
+    int count;
+    place_of places[MOST_PLACES];
+    int32_t *found; /* in the back end's memory */
+};
+
+static bool is_in_codes(vt_kept_form form)
+{
+    return form == VT_KEPT_SIGNED_CODES || form == VT_KEPT_UNSIGNED_CODES;
+}
+
+/* What the parameter's kind keeps under this name; NULL: nothing. */
+static const vt_optimizer_state_kind *state_of(const vt_kept *kept, const char *name, const vt_parameter *parameter)
+{
+    const vt_optimizer_kind *kind = vt_optimizer_kind_for(kept->kind, parameter);
+    if (kept->averages && strcmp(name, average.name) == 0) return &average;
+    for (int i = 0; i < vt_optimizer_state_count(kind); i++)
+        if (strcmp(kind->states[i].name, name) == 0) return &kind->states[i];
+    return NULL;
+}
+
+static void add_place(vt_kept *kept, const vt_optimizer_state_kind *state)
+{
+    for (int i = 0; i < kept->count; i++)
+        if (strcmp(kept->places[i].name, state->name) == 0) return;
+    VT_ASSERT(kept->count < MOST_PLACES);
+    kept->places[kept->count++] = (place_of){.name = state->name, .meaning = state->meaning};
+}
+
+static int64_t blocks_of(const vt_kept *kept, int64_t count)
+{
+    return (count + kept->code_block - 1) / kept->code_block;
+}
+
+/* Where each parameter's part begins. Those of codes begin with a block. */
+static void lay_out(const vt_kept *kept, place_of *place)
+{
+    const vt_parameters *parameters = kept->parameters;
+    place->first = vt_allocate((size_t)vt_parameters_count(parameters) + 1, sizeof *place->first, "the optimizer");
+    place->is_block = true;
+    for (int64_t i = 0; i < vt_parameters_count(parameters); i++) {
+        const vt_optimizer_state_kind *state = state_of(kept, place->name, vt_parameters_at(parameters, i));
+        place->is_block = place->is_block && state != NULL && state->form == VT_KEPT_NUMBERS;
+    }
+    for (int64_t i = 0; i < vt_parameters_count(parameters); i++) {
+        const vt_parameter *parameter = vt_parameters_at(parameters, i);
+        const vt_optimizer_state_kind *state = state_of(kept, place->name, parameter);
+        const vt_piece piece = vt_parameters_piece(parameters, parameter, VT_BLOCK_MOMENTS);
+        place->first[i] = -1;
+        if (state == NULL) continue;
+        const bool codes = is_in_codes(state->form);
+        int64_t *next = codes ? &place->code_count : &place->number_count;
+        place->first[i] = place->is_block ? piece.offset : *next;
+        *next += codes ? blocks_of(kept, piece.count) * kept->code_block
+                       : (piece.count + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    }
+    if (place->is_block) place->number_count = vt_parameters_block_elements(parameters, VT_BLOCK_MOMENTS);
+}
+
+/* Where vt_kept_first_nonfinite looks: a block of codes is finite if its scale is. */
+static vt_status upload_ranges(vt_kept *kept, place_of *place, bool scales)
+{
+    vt_status status = VT_OK;
+    vt_backend *backend = kept->backend;
+    const int64_t count = vt_parameters_count(kept->parameters);
+    const int index = (int)(place - kept->places);
+    int64_t *host = vt_allocate(2 * (size_t)count + 1, sizeof *host, "the optimizer");
+    void *memory = NULL;
+    for (int64_t i = 0; i < count; i++) {
+        vt_kept_part part;
+        const bool has = vt_kept_part_of(kept, index, vt_parameters_at(kept->parameters, i), &part);
+        if (!has || is_in_codes(part.form) != scales) continue;
+        host[2 * i] = scales ? place->first[i] / kept->code_block : place->first[i];
+        host[2 * i + 1] = scales ? blocks_of(kept, part.piece.count) : part.piece.count;
+    }
+    VT_TRY(backend->allocate(backend, VT_MEMORY_WORKSPACE, 2 * (size_t)count * sizeof *host, &memory));
+    place->ranges[scales] = memory;
+    backend->copy_from_host(backend, memory, host, 2 * (size_t)count * sizeof *host);
+done:
+    free(host);
+    return status;
+}
+
+static vt_status take_memory(vt_kept *kept, place_of *place)
+{
+    vt_status status = VT_OK;
+    vt_backend *backend = kept->backend;
+    void *memory = NULL;
+    lay_out(kept, place);
+    if (place->number_count > 0) {
+        VT_TRY(backend->allocate(backend, VT_MEMORY_OPTIMIZER, (size_t)place->number_count * sizeof(float), &memory));
+        place->numbers = memory;
+        VT_TRY(upload_ranges(kept, place, false));
+    }
+    if (place->code_count > 0) {
+        VT_TRY(backend->allocate(backend, VT_MEMORY_OPTIMIZER, (size_t)place->code_count, &memory));
+        place->codes = memory;
+        VT_TRY(backend->allocate(backend, VT_MEMORY_OPTIMIZER,
+                                 (size_t)blocks_of(kept, place->code_count) * sizeof(float), &memory));
+        place->scales = memory;
+        VT_TRY(upload_ranges(kept, place, true));
+    }
+done:
+    return status;
+}
+
+vt_status vt_kept_open(const vt_optimizer_kind *kind, bool averages, int64_t code_block, vt_backend *backend,
+                       const vt_parameters *parameters, vt_kept **result)
+{
+    vt_status status = VT_OK;
+    vt_kept *kept = vt_allocate(1, sizeof *kept, "the optimizer");
+    void *memory = NULL;
+    *kept = (vt_kept){kind, backend, parameters, code_block, averages, 0, {{0}}, NULL};
+    for (int i = 0; i < vt_optimizer_state_count(kind); i++) add_place(kept, &kind->states[i]);
+    for (int i = 0; kind->rest != NULL && i < vt_optimizer_state_count(kind->rest); i++)
+        add_place(kept, &kind->rest->states[i]);
+    if (averages) add_place(kept, &average);
+    for (int i = 0; i < kept->count; i++) VT_TRY(take_memory(kept, &kept->places[i]));
+    VT_TRY(backend->allocate(backend, VT_MEMORY_WORKSPACE, sizeof *kept->found, &memory));
+    kept->found = memory;
+done:
+    if (status != VT_OK) vt_kept_close(&kept);
+    *result = kept;
+    return status;
+}
+
+void vt_kept_close(vt_kept **kept)
+{
+    vt_kept *k = *kept;
+    if (k == NULL) return;
+    for (int i = 0; i < k->count; i++) {
+        place_of *place = &k->places[i];
+        k->backend->release(k->backend, place->numbers);
+        k->backend->release(k->backend, place->codes);
+        k->backend->release(k->backend, place->scales);
+        k->backend->release(k->backend, place->ranges[0]);
+        k->backend->release(k->backend, place->ranges[1]);
+        free(place->first);
+    }
+    k->backend->release(k->backend, k->found);
+    free(k);
+    *kept = NULL;
+}
+
+int vt_kept_count(const vt_kept *kept)
+{
+    return kept->count;
+}
+
+const char *vt_kept_name(const vt_kept *kept, int place)
+{
+    return kept->places[place].name;
+}
+
+const char *vt_kept_meaning(const vt_kept *kept, int place)
+{
+    return kept->places[place].meaning;
+}
+
+int vt_kept_place(const vt_kept *kept, const char *name)
+{
+    int place = 0;
+    while (place < kept->count && strcmp(kept->places[place].name, name) != 0) place++;
+    VT_ASSERT(place < kept->count);
+    return place;
+}
+
+int vt_kept_average(const vt_kept *kept)
+{
+    return kept->averages ? kept->count - 1 : -1;
+}
+
+float *vt_kept_block(const vt_kept *kept, int place)
+{
+    return place < kept->count && kept->places[place].is_block ? kept->places[place].numbers : NULL;
+}
+
+bool vt_kept_part_of(const vt_kept *kept, int index, const vt_parameter *parameter, vt_kept_part *part)
+{
+    const place_of *place = &kept->places[index];
+    const vt_optimizer_state_kind *state = state_of(kept, place->name, parameter);
+    if (state == NULL) return false;
+    const int64_t first = place->first[parameter->index];
+    *part = (vt_kept_part){.form = state->form,
+                           .piece = vt_parameters_piece(kept->parameters, parameter, VT_BLOCK_MOMENTS)};
+    if (is_in_codes(state->form)) {
+        part->codes = place->codes + first;
+        part->scales = place->scales + first / kept->code_block;
+    } else {
+        part->numbers = place->numbers + first;
+    }
+    return true;
+}
+
+static const vt_code_map *map_of(const vt_kept_part *part)
+{
+    return part->form == VT_KEPT_SIGNED_CODES ? vt_code_map_signed() : vt_code_map_unsigned();
+}
+
+void vt_kept_fetch(const vt_kept *kept, const vt_kept_part *part, float *host)
+{
+    vt_backend *backend = kept->backend;
+    const int64_t count = part->piece.count, blocks = blocks_of(kept, count);
+    if (!is_in_codes(part->form)) {
+        backend->copy_to_host(backend, host, part->numbers, (size_t)count * sizeof *host);
+        return;
+    }
+    uint8_t *codes = vt_allocate((size_t)count + 1, 1, "the optimizer");
+    float *scales = vt_allocate((size_t)blocks + 1, sizeof *scales, "the optimizer");
+    backend->copy_to_host(backend, codes, part->codes, (size_t)count);
+    backend->copy_to_host(backend, scales, part->scales, (size_t)blocks * sizeof *scales);
+    vt_codes_decode(map_of(part), codes, scales, count, kept->code_block, host);
+    free(codes);
+    free(scales);
+}
+
+void vt_kept_put(const vt_kept *kept, const vt_kept_part *part, const float *host)
+{
+    vt_backend *backend = kept->backend;
+    const int64_t count = part->piece.count, blocks = blocks_of(kept, count);
+    if (!is_in_codes(part->form)) {
+        backend->copy_from_host(backend, part->numbers, host, (size_t)count * sizeof *host);
+        return;
+    }
+    uint8_t *codes = vt_allocate((size_t)count + 1, 1, "the optimizer");
+    float *scales = vt_allocate((size_t)blocks + 1, sizeof *scales, "the optimizer");
+    vt_codes_encode(map_of(part), host, count, kept->code_block, codes, scales);
+    backend->copy_from_host(backend, part->codes, codes, (size_t)count);
+    backend->copy_from_host(backend, part->scales, scales, (size_t)blocks * sizeof *scales);
+    free(codes);
+    free(scales);
+}
+
+int32_t vt_kept_first_nonfinite(const vt_kept *kept, int index)
+{
+    vt_backend *backend = kept->backend;
+    const place_of *place = &kept->places[index];
+    const float *const numbers[2] = {place->numbers, place->scales};
+    const int64_t count = vt_parameters_count(kept->parameters);
+    int32_t least = (int32_t)count;
+    for (int i = 0; i < 2; i++) {
+        int32_t first = 0;
+        if (numbers[i] == NULL) continue;
+        backend->first_nonfinite(backend, numbers[i], place->ranges[i], count, NULL, kept->found);
+        backend->copy_to_host(backend, &first, kept->found, sizeof first);
+        if (first < least) least = first;
+    }
+    return least;
+}
+
+void vt_kept_clear(const vt_kept *kept)
+{
+    for (int i = 0; i < kept->count; i++) {
+        const place_of *place = &kept->places[i];
+        vt_backend *backend = kept->backend;
+        if (i == vt_kept_average(kept)) continue;
+        if (place->number_count > 0)
+            backend->zero(backend, place->numbers, (size_t)place->number_count * sizeof(float));
+        if (place->code_count == 0) continue; /* with a scale of 0 all codes are 0 */
+        backend->zero(backend, place->scales, (size_t)blocks_of(kept, place->code_count) * sizeof(float));
+    }
+}
