@@ -15,7 +15,7 @@
 enum { MATRICES = 24, SIDE = 1024, MOST_ROUNDS = 99 };
 
 static const char *const flags[][2] = {
-    {"--optimizer=Adam", NULL}, {"--optimizer=Adam8bit", NULL}, {"--optimizer=SGD", NULL}};
+    {"--optimizer=Adam", NULL}, {"--optimizer=Adam8bit", NULL}, {"--optimizer=SGD", NULL}, {"--optimizer=Muon", NULL}};
 enum { KINDS = sizeof flags / sizeof flags[0] };
 
 typedef struct {

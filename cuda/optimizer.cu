@@ -267,6 +267,66 @@ static void average(vt_backend *backend, double decay, const vt_step_state *stat
               count, vt_is_wide(values) && vt_is_wide(average));
 }
 
+VT_KERNEL void muon_momentum_kernel(vt_update update, const vt_step_state *state, const float *gradients, float *moment,
+                                    float *x, int64_t count)
+{
+    float factor = state->factor, keep = (float)update.momentum, rest = (float)(1 - update.momentum);
+    if (isnan(factor)) return;
+    for (int64_t i = vt_thread(); i < count; i += vt_thread_count()) {
+        float gradient = factor * gradients[i], m = fmaf(rest, gradient - moment[i], moment[i]);
+        moment[i] = m;
+        x[i] = update.nesterov ? fmaf(keep, m - gradient, gradient) : m;
+    }
+}
+
+static void muon_momentum(vt_backend *backend, const vt_update *update, const vt_step_state *state,
+                          const float *gradients, float *moment, float *x, int64_t count)
+{
+    if (count == 0) return;
+    VT_LAUNCH(muon_momentum_kernel, vt_blocks(count), VT_BLOCK_THREADS, 0, backend, *update, state, gradients, moment,
+              x, count);
+}
+
+VT_KERNEL void muon_apply_kernel(vt_update update, const vt_step_state *state, double scale, const float *x,
+                                 float *values, int64_t count)
+{
+    float shrink = (float)(1 - state->learning_rate * update.weight_decay);
+    float step = (float)(state->learning_rate * scale);
+    if (isnan(state->factor)) return;
+    for (int64_t i = vt_thread(); i < count; i += vt_thread_count()) values[i] = fmaf(-step, x[i], values[i] * shrink);
+}
+
+static void muon_apply(vt_backend *backend, const vt_update *update, const vt_step_state *state, double scale,
+                       const float *x, float *values, int64_t count)
+{
+    if (count == 0) return;
+    VT_LAUNCH(muon_apply_kernel, vt_blocks(count), VT_BLOCK_THREADS, 0, backend, *update, state, scale, x, values,
+              count);
+}
+
+VT_KERNEL void divide_by_norm_kernel(const double *squares, float least, float *x, int64_t count)
+{
+    float factor = (float)(1 / fmax(sqrt(*squares), (double)least));
+    for (int64_t i = vt_thread(); i < count; i += vt_thread_count()) x[i] *= factor;
+}
+
+static void divide_by_norm(vt_backend *backend, const double *squares, float least, float *x, int64_t count)
+{
+    if (count == 0) return;
+    VT_LAUNCH(divide_by_norm_kernel, vt_blocks(count), VT_BLOCK_THREADS, 0, backend, squares, least, x, count);
+}
+
+VT_KERNEL void combine_kernel(float a, const float *x, float b, const float *z, float *y, int64_t count)
+{
+    for (int64_t i = vt_thread(); i < count; i += vt_thread_count()) y[i] = fmaf(a, x[i], b * z[i]);
+}
+
+static void combine(vt_backend *backend, float a, const float *x, float b, const float *z, float *y, int64_t count)
+{
+    if (count == 0) return;
+    VT_LAUNCH(combine_kernel, vt_blocks(count), VT_BLOCK_THREADS, 0, backend, a, x, b, z, y, count);
+}
+
 VT_KERNEL void exchange_kernel(float *a, float *b, int64_t count, bool wide)
 {
     for (int64_t at = vt_thread() * VT_GROUP; at < count; at += vt_thread_count() * VT_GROUP) {
@@ -293,6 +353,10 @@ void VT_CUDA_NAME(optimizer_fill)(vt_backend *backend)
     backend->step_decide = step_decide;
     backend->update = update_parameters;
     backend->update_in_codes = update_in_codes;
+    backend->muon_momentum = muon_momentum;
+    backend->muon_apply = muon_apply;
+    backend->divide_by_norm = divide_by_norm;
+    backend->combine = combine;
     backend->average = average;
     backend->exchange = exchange;
 }

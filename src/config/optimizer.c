@@ -55,6 +55,14 @@ static void derive_weight_decay(vt_config *config)
     config->origin[VT_OPTION_weight_decay] = VT_FROM_DEFAULT;
 }
 
+/* What differs from the other optimizers' defaults. */
+static void derive_momentum(vt_config *config)
+{
+    const bool muon = config->optimizer == VT_OPTIMIZER_Muon;
+    if (config->origin[VT_OPTION_momentum] == VT_FROM_DEFAULT) config->momentum = muon ? 0.95 : 0.9;
+    if (config->origin[VT_OPTION_nesterov] == VT_FROM_DEFAULT) config->nesterov = muon;
+}
+
 /* Flags of fp16's loss scale have no effect without it; a file may keep them for when it is used. A scale must not
  * begin below its own limit. */
 static vt_status check_loss_scale(const vt_config *config)
@@ -80,6 +88,7 @@ vt_status vt_config_resolve_optimizer(vt_config *config)
 {
     vt_status status = VT_OK;
     derive_weight_decay(config);
+    derive_momentum(config);
     VT_CHECK(!config->nesterov || config->momentum > 0,
              "nesterov looks ahead along the momentum, but momentum is 0; add --momentum=0.9, or --nesterov=false");
     VT_CHECK((config->optimizer_block & (config->optimizer_block - 1)) == 0,

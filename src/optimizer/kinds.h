@@ -21,6 +21,7 @@ typedef struct {
 } vt_optimizer_state_kind;
 
 typedef struct vt_optimizer_kind vt_optimizer_kind;
+typedef struct vt_whole_update vt_whole_update; /* whole.h */
 struct vt_optimizer_kind {
     const char *name;
     vt_optimizer_state_kind states[VT_OPTIMIZER_STATES]; /* of which the last have no name */
@@ -38,6 +39,7 @@ struct vt_optimizer_kind {
      */
     void (*update)(vt_backend *backend, const vt_update *rule, const vt_step_state *state, const float *gradients,
                    float *values, void *const *states, int64_t count);
+    const vt_whole_update *whole; /* in place of `update`, which then is NULL */
 };
 
 #define VT_OPTIMIZER_ROW(name, ...) extern const vt_optimizer_kind vt_optimizer_##name;

@@ -4,6 +4,7 @@
 
 #include "backend/step_state.h"
 #include "base/memory.h"
+#include "optimizer/whole.h"
 
 /* What begins a step, as vt_step_state has it. More of them than steps can be pending: a device may read one late. */
 enum { BEGUN = 4, BEGUN_BYTES = offsetof(vt_step_state, step) + sizeof(uint32_t) };
@@ -27,8 +28,10 @@ struct vt_optimizer {
     vt_backend *backend;
     vt_parameters *parameters;
     vt_kept *kept;
-    run_list whole;                    /* all that this rank updates: its part of all buckets */
-    run_list own;                      /* the same cut by kinds */
+    run_list whole; /* all that this rank updates: its part of all buckets */
+    run_list own;   /* the same cut by kinds, without tensors that are updated as wholes: */
+    vt_whole whole_tensors;
+    void *whole_memory;                /* their kind's */
     double first_scale;                /* of the loss, if it is scaled */
     double average_decay;              /* NAN: there is no average */
     vt_group *world;                   /* all ranks, over the back end's memory */
@@ -163,8 +166,59 @@ static void find_runs(vt_optimizer *optimizer)
     }
     for (int64_t i = 0; optimizer->kind->rest != NULL && i < vt_parameters_count(parameters); i++) {
         const run r = run_of_parameter(optimizer, vt_parameters_at(parameters, i));
-        add_run(&optimizer->own, &r, code_block);
+        if (r.kind->whole == NULL) add_run(&optimizer->own, &r, code_block);
     }
+}
+
+/* ---- whole tensors ---- */
+
+static vt_whole_part whole_part_of(const vt_optimizer *optimizer, const vt_parameter *parameter)
+{
+    const vt_parameters *parameters = optimizer->parameters;
+    const vt_world *world = vt_parameters_parallel(parameters)->world;
+    const run r = run_of_parameter(optimizer, parameter);
+    const bool is_split = (parameter->split_axes & VT_AXES(VT_AXIS_TENSOR)) != 0;
+    return (vt_whole_part){.parameter = parameter,
+                           .piece = vt_parameters_piece(parameters, parameter, VT_BLOCK_MOMENTS),
+                           .value = r.offset[VT_BLOCK_VALUES],
+                           .gradient = r.offset[VT_BLOCK_GRADIENTS],
+                           .counts = is_split || vt_world_coordinate(world, VT_AXIS_TENSOR) == 0};
+}
+
+/* Collective. */
+static vt_status open_whole_tensors(const vt_config *config, vt_optimizer *optimizer)
+{
+    vt_status status = VT_OK;
+    const vt_parameters *parameters = optimizer->parameters;
+    vt_world *world = vt_parameters_parallel(parameters)->world;
+    if (optimizer->kind->whole == NULL) return VT_OK;
+    const bool sliced = vt_parameters_is_sliced(parameters, VT_BLOCK_MOMENTS);
+    const bool within = sliced && config->zero_group == VT_ZERO_NODE;
+    const int shards = sliced ? vt_parameters_storage_of(parameters)->shards : 1;
+    vt_whole_part *parts = vt_allocate((size_t)vt_parameters_count(parameters) + 1, sizeof *parts, "the optimizer");
+    vt_whole *whole = &optimizer->whole_tensors;
+    *whole = (vt_whole){.config = config,
+                        .backend = optimizer->backend,
+                        .rule = &optimizer->rule,
+                        .state = optimizer->state,
+                        .parameters = parameters,
+                        .kept = optimizer->kept,
+                        .parts = parts};
+    VT_TRY(vt_world_group(world, VT_AXES(VT_AXIS_TENSOR) | (sliced ? VT_AXES(VT_AXIS_DATA) : 0),
+                          within ? VT_SCOPE_WITHIN_NODE : VT_SCOPE_ALL, "optimizer", optimizer->backend,
+                          &whole->group));
+    VT_CHECK(
+        whole->group->size == shards * config->tensor_parallel,
+        "optimizer %s needs all %lld ranks of tensor_parallel on one node with zero_group node; use zero_group all",
+        optimizer->kind->name, (long long)config->tensor_parallel);
+    for (int64_t i = 0; i < vt_parameters_count(parameters); i++) {
+        const vt_parameter *parameter = vt_parameters_at(parameters, i);
+        if (parameter->count > 0 && vt_optimizer_kind_for(optimizer->kind, parameter)->whole != NULL)
+            parts[whole->count++] = whole_part_of(optimizer, parameter);
+    }
+    VT_TRY(optimizer->kind->whole->open(whole, &optimizer->whole_memory));
+done:
+    return status;
 }
 
 vt_status vt_optimizer_open(const vt_config *config, vt_backend *backend, vt_parameters *parameters,
@@ -192,6 +246,7 @@ vt_status vt_optimizer_open(const vt_config *config, vt_backend *backend, vt_par
     optimizer->begun = memory;
     for (int block = 0; block < VT_BLOCK_MOMENTS; block++) VT_TRY(upload_ranges(optimizer, (vt_block_kind)block));
     vt_optimizer_set_progress(optimizer, &(vt_optimizer_progress){0});
+    VT_TRY(open_whole_tensors(config, optimizer));
 done:
     if (status != VT_OK) vt_optimizer_close(&optimizer);
     *result = optimizer;
@@ -202,6 +257,8 @@ void vt_optimizer_close(vt_optimizer **optimizer)
 {
     vt_optimizer *o = *optimizer;
     if (o == NULL) return;
+    if (o->whole_memory != NULL) o->kind->whole->close(&o->whole_tensors, o->whole_memory);
+    free((vt_whole_part *)(uintptr_t)o->whole_tensors.parts);
     vt_kept_close(&o->kept);
     for (int i = 0; i < VT_BLOCK_MOMENTS; i++) o->backend->release(o->backend, o->ranges[i]);
     free(o->whole.all);
@@ -248,6 +305,8 @@ static void update_runs(vt_optimizer *optimizer)
         r->kind->update(backend, &optimizer->rule, optimizer->state, gradients + r->offset[VT_BLOCK_GRADIENTS],
                         values_of(optimizer, r), r->states, r->count);
     }
+    if (optimizer->kind->whole != NULL)
+        optimizer->kind->whole->step(&optimizer->whole_tensors, optimizer->whole_memory);
     for (int64_t i = 0; i < optimizer->whole.count && vt_kept_average(optimizer->kept) >= 0; i++) {
         const run *r = &optimizer->whole.all[i];
         backend->average(backend, optimizer->average_decay, optimizer->state, values_of(optimizer, r),

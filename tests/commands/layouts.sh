@@ -51,6 +51,7 @@ test_other_optimizers_on_layouts() {
     done
     same_bits 2 --optimizer=SGD --momentum=0 --zero_stage=2
     same_bits 4 --optimizer=AdamW8bit --embed_dim=32 --tensor_parallel=2 --zero_stage=3 --amp_mode=fp16
+    same_bits 4 --optimizer=Muon --tensor_parallel=2 --zero_stage=3 --amp_mode=fp16
     same_bits 2 --optimizer=SGD --nesterov --zero_stage=3 --amp_mode=fp16 --loss_scale_hysteresis=2
 }
 

@@ -394,6 +394,19 @@ TEST(layouts_with_moments_in_8_bits)
     }
 }
 
+/* Each matrix is stepped by one rank. */
+TEST(layouts_with_muon)
+{
+    static const tolerances of_matrices = {1e-4, 1e-3};
+    for (int stage = 0; stage <= 3; stage++)
+        over_layouts("optimizer=Muon grad_clip=0.5", SETTINGS("zero_stage=%d", stage), of_matrices);
+    over_pipelines("optimizer=Muon", "zero_stage=1");
+    if (vt_test_engine->size < 4) return;
+    setenv("VITRAIN_RANKS_PER_NODE", vt_test_engine->size == 4 ? "2" : "4", 1);
+    compare_with_one("optimizer=Muon", "zero_group=node zero_stage=2 tensor_parallel=2", of_matrices);
+    unsetenv("VITRAIN_RANKS_PER_NODE");
+}
+
 /* Forecasts over three steps, with everything that training draws at random. */
 TEST(layouts_with_rollouts)
 {

@@ -286,6 +286,7 @@ TEST(state_of_each_optimizer)
                  {"optimizer=AdamW betas=[0.9,0.999]", 190663680},
                  {"optimizer=Adam8bit", 48775128},
                  {"optimizer=AdamW8bit", 48775128},
+                 {"optimizer=Muon", 105729024},
                  {"optimizer=SGD nesterov=true", 95331840},
                  {"optimizer=SGD momentum=0", 0},
                  {"optimizer=SGD momentum=0 ema_decay=0.99", 95331840}};

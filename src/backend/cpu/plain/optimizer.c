@@ -117,6 +117,47 @@ void vt_plain_update_in_codes(vt_backend *backend, const vt_update *update, cons
     }
 }
 
+void vt_plain_muon_momentum(vt_backend *backend, const vt_update *update, const vt_step_state *state,
+                            const float *gradients, float *moment, float *x, int64_t count)
+{
+    (void)backend;
+    const float factor = state->factor, keep = (float)update->momentum, rest = (float)(1 - update->momentum);
+    if (isnan(factor)) return;
+#pragma omp parallel for simd schedule(static)
+    for (int64_t i = 0; i < count; i++) {
+        const float gradient = factor * gradients[i], m = moment[i] + rest * (gradient - moment[i]);
+        moment[i] = m;
+        x[i] = update->nesterov ? gradient + keep * (m - gradient) : m;
+    }
+}
+
+void vt_plain_muon_apply(vt_backend *backend, const vt_update *update, const vt_step_state *state, double scale,
+                         const float *x, float *values, int64_t count)
+{
+    (void)backend;
+    const float shrink = (float)(1 - state->learning_rate * update->weight_decay);
+    const float step = (float)(state->learning_rate * scale);
+    if (isnan(state->factor)) return;
+#pragma omp parallel for simd schedule(static)
+    for (int64_t i = 0; i < count; i++) values[i] = values[i] * shrink - step * x[i];
+}
+
+void vt_plain_divide_by_norm(vt_backend *backend, const double *squares, float least, float *x, int64_t count)
+{
+    (void)backend;
+    const double norm = sqrt(*squares);
+    const float factor = (float)(1 / (norm > (double)least ? norm : (double)least));
+#pragma omp parallel for simd schedule(static)
+    for (int64_t i = 0; i < count; i++) x[i] *= factor;
+}
+
+void vt_plain_combine(vt_backend *backend, float a, const float *x, float b, const float *z, float *y, int64_t count)
+{
+    (void)backend;
+#pragma omp parallel for simd schedule(static)
+    for (int64_t i = 0; i < count; i++) y[i] = a * x[i] + b * z[i];
+}
+
 void vt_plain_average(vt_backend *backend, double decay, const vt_step_state *state, const float *values,
                       float *average, int64_t count)
 {

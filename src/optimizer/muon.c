@@ -1,0 +1,223 @@
+/* Muon (Jordan et al. 2024; Liu et al. 2025, arXiv 2502.16982): the momentum of a matrix, of which all singular values
+ * are made nearly 1, is its step. Its own are the weights of layers inside the model; the others are AdamW's. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "optimizer/whole.h"
+#include "storage/tensor_box.h"
+
+typedef struct {
+    int64_t part;     /* among the whole's */
+    int64_t elements; /* of the tensor */
+    int64_t offset;   /* of the tensor in the memory of its round */
+} matrix_of;
+
+/* Matrices are dealt out by their cost: in each round every rank of the group steps one, and a round's cost alike. */
+typedef struct {
+    matrix_of *matrices;     /* [count], the dearest first */
+    float *round;            /* a round's matrices, whole */
+    float *piece;            /* of one matrix, this rank's */
+    float *product;          /* as large as a matrix */
+    float *square, *square2; /* side × side, of the shorter side */
+    double *norm;
+} muon;
+
+static bool takes(const vt_parameter *parameter)
+{
+    return parameter->dimensions == 2 &&
+           (strncmp(parameter->name, "blocks.", 7) == 0 || strncmp(parameter->name, "layers.", 7) == 0);
+}
+
+static void configure(const vt_config *config, vt_update *rule)
+{
+    vt_adam_configure(config, rule);
+    rule->momentum = config->momentum;
+    rule->nesterov = config->nesterov;
+}
+
+static int64_t shorter(const vt_parameter *p)
+{
+    return p->shape[0] < p->shape[1] ? p->shape[0] : p->shape[1];
+}
+
+static double cost(const vt_whole *whole, const matrix_of *m)
+{
+    return (double)m->elements * (double)shorter(whole->parts[m->part].parameter);
+}
+
+static void sort_by_cost(const vt_whole *whole, matrix_of *matrices)
+{
+    for (int64_t i = 1; i < whole->count; i++)
+        for (int64_t j = i; j > 0 && cost(whole, &matrices[j]) > cost(whole, &matrices[j - 1]); j--) {
+            const matrix_of swap = matrices[j];
+            matrices[j] = matrices[j - 1];
+            matrices[j - 1] = swap;
+        }
+}
+
+static void close_muon(const vt_whole *whole, void *own)
+{
+    muon *m = own;
+    vt_backend *backend = whole->backend;
+    float *const memory[] = {m->round, m->piece, m->product, m->square, m->square2};
+    for (size_t i = 0; i < sizeof memory / sizeof memory[0]; i++) backend->release(backend, memory[i]);
+    backend->release(backend, m->norm);
+    free(m->matrices);
+    free(m);
+}
+
+static vt_status open_muon(const vt_whole *whole, void **own)
+{
+    vt_status status = VT_OK;
+    vt_backend *backend = whole->backend;
+    muon *m = vt_allocate(1, sizeof *m, "the optimizer");
+    int64_t largest = 0, side = 0, piece = 0, round = 0, in_round = 0;
+    void *memory = NULL;
+    *own = m;
+    m->matrices = vt_allocate((size_t)whole->count + 1, sizeof *m->matrices, "the optimizer");
+    for (int64_t i = 0; i < whole->count; i++) {
+        const vt_parameter *p = whole->parts[i].parameter;
+        m->matrices[i] = (matrix_of){.part = i, .elements = p->shape[0] * p->shape[1]};
+        if (m->matrices[i].elements > largest) largest = m->matrices[i].elements;
+        if (shorter(p) > side) side = shorter(p);
+        if (whole->parts[i].piece.count > piece) piece = whole->parts[i].piece.count;
+    }
+    sort_by_cost(whole, m->matrices);
+    for (int64_t i = 0; i < whole->count; i++) {
+        if (i % whole->group->size == 0) in_round = 0;
+        m->matrices[i].offset = in_round;
+        in_round += m->matrices[i].elements;
+        if (in_round > round) round = in_round;
+    }
+    const struct {
+        float **memory;
+        int64_t elements;
+    } wanted[] = {{&m->round, round},
+                  {&m->piece, piece},
+                  {&m->product, largest},
+                  {&m->square, side * side},
+                  {&m->square2, side * side}};
+    for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
+        VT_TRY(backend->allocate(backend, VT_MEMORY_WORKSPACE, (size_t)wanted[i].elements * sizeof(float), &memory));
+        *wanted[i].memory = memory;
+    }
+    VT_TRY(backend->allocate(backend, VT_MEMORY_WORKSPACE, sizeof *m->norm, &memory));
+    m->norm = memory;
+done:
+    return status;
+}
+
+/* Copies this rank's piece of a matrix into the whole one, or out of it. */
+static void copy_piece(vt_backend *backend, const vt_whole_part *part, float *matrix, float *piece, bool out)
+{
+    const vt_parameter *p = part->parameter;
+    const vt_tensor_shape local = {.dimensions = 2, .shape = {p->local[0], p->local[1]}};
+    vt_tensor_box boxes[VT_TENSOR_BOXES];
+    const int count = vt_tensor_boxes(&local, part->piece.first, part->piece.count, boxes);
+    for (int i = 0; i < count; i++) {
+        const int64_t rows = boxes[i].shape.shape[0], columns = boxes[i].shape.shape[1];
+        int64_t first[2] = {boxes[i].first[0], boxes[i].first[1]};
+        if (p->split >= 0) first[p->split] += p->first;
+        const vt_matrix flat = vt_matrix_make(piece, rows, columns);
+        const vt_matrix there = {.data = matrix + first[0] * p->shape[1] + first[1],
+                                 .rows = rows,
+                                 .columns = columns,
+                                 .stride = p->shape[1]};
+        backend->convert(backend, out ? there : flat, out ? flat : there);
+        piece += rows * columns;
+    }
+}
+
+/* Singular values of x, scaled to a norm of 1, become about 1, by Newton and Schulz's iteration. */
+static void orthogonalise(const vt_whole *whole, muon *m, float *data, int64_t rows, int64_t columns)
+{
+    static const float a = 3.4445f, b = -4.7750f, c = 2.0315f;
+    vt_backend *backend = whole->backend;
+    const bool wide = rows <= columns;
+    const int64_t side = wide ? rows : columns;
+    const vt_matrix x = vt_matrix_make(data, rows, columns), product = vt_matrix_make(m->product, rows, columns);
+    const vt_matrix square = vt_matrix_make(m->square, side, side), square2 = vt_matrix_make(m->square2, side, side);
+    backend->zero(backend, m->norm, sizeof *m->norm);
+    backend->sum_of_squares(backend, data, rows * columns, 1, m->norm);
+    backend->divide_by_norm(backend, m->norm, 1e-7f, data, rows * columns);
+    for (int64_t step = 0; step < whole->config->muon_steps; step++) {
+        if (wide) { /* x xᵀ */
+            backend->linear_forward(backend, x, x, NULL, square);
+        } else { /* xᵀ x */
+            backend->zero(backend, m->square, (size_t)(side * side) * sizeof(float));
+            backend->linear_backward_weight(backend, x, x, m->square, NULL);
+        }
+        backend->linear_forward(backend, square, square, NULL, square2); /* it is symmetric */
+        backend->combine(backend, b, m->square, c, m->square2, m->square, side * side);
+        if (wide)
+            backend->linear_backward_input(backend, square, x, product);
+        else
+            backend->linear_backward_input(backend, x, square, product);
+        backend->combine(backend, a, data, 1, m->product, data, rows * columns);
+    }
+}
+
+/* What makes a step of one lr suit all shapes. */
+static double step_scale(const vt_config *config, const vt_parameter *p)
+{
+    const double out = (double)p->shape[0], in = (double)p->shape[1];
+    if (config->muon_adjust == VT_MUON_MATCH_RMS_ADAMW) return 0.2 * sqrt(out > in ? out : in);
+    if (config->muon_adjust == VT_MUON_SPECTRAL_UNCLAMPED) return sqrt(out / in);
+    return out > in ? sqrt(out / in) : 1;
+}
+
+/* The momenta of a round's matrices, whole, each at its owner; then their steps, all on every rank. */
+static void step_round(const vt_whole *whole, muon *m, int64_t first, int64_t count)
+{
+    vt_backend *backend = whole->backend;
+    vt_group *group = whole->group;
+    const float *gradients = vt_parameters_gradients(whole->parameters);
+    int64_t elements[group->size], total = 0;
+    size_t bytes[group->size];
+    for (int64_t i = 0; i < group->size; i++) {
+        elements[i] = i < count ? m->matrices[first + i].elements : 0;
+        bytes[i] = (size_t)elements[i] * sizeof(float);
+        total += elements[i];
+    }
+    if (group->size > 1) backend->zero(backend, m->round, (size_t)total * sizeof(float));
+    for (int64_t i = first; i < first + count; i++) {
+        const vt_whole_part *part = &whole->parts[m->matrices[i].part];
+        vt_kept_part momentum;
+        VT_ASSERT(vt_kept_part_of(whole->kept, vt_kept_place(whole->kept, "moment1"), part->parameter, &momentum));
+        backend->muon_momentum(backend, whole->rule, whole->state, gradients + part->gradient, momentum.numbers,
+                               m->piece, part->piece.count);
+        if (part->counts) copy_piece(backend, part, m->round + m->matrices[i].offset, m->piece, false);
+    }
+    float *own = m->round + (group->rank < count ? m->matrices[first + group->rank].offset : 0);
+    if (group->size > 1) vt_group_reduce_scatter(group, m->round, elements, own, NULL);
+    if (group->rank < count) {
+        const vt_parameter *p = whole->parts[m->matrices[first + group->rank].part].parameter;
+        orthogonalise(whole, m, own, p->shape[0], p->shape[1]);
+    }
+    if (group->size > 1) vt_group_all_gather(group, own, bytes, m->round, NULL);
+    for (int64_t i = first; i < first + count; i++) {
+        const vt_whole_part *part = &whole->parts[m->matrices[i].part];
+        copy_piece(backend, part, m->round + m->matrices[i].offset, m->piece, true);
+        backend->muon_apply(backend, whole->rule, whole->state, step_scale(whole->config, part->parameter), m->piece,
+                            vt_parameters_values(whole->parameters) + part->value, part->piece.count);
+    }
+}
+
+static void step_muon(const vt_whole *whole, void *own)
+{
+    muon *m = own;
+    const int64_t size = whole->group->size;
+    for (int64_t first = 0; first < whole->count; first += size)
+        step_round(whole, m, first, whole->count - first < size ? whole->count - first : size);
+}
+
+static const vt_whole_update whole_matrices = {open_muon, step_muon, close_muon};
+
+const vt_optimizer_kind vt_optimizer_Muon = {.name = "Muon",
+                                             .states = {{"moment1", "first moment", VT_KEPT_NUMBERS}},
+                                             .rule = {.kind = VT_OPTIMIZER_AdamW},
+                                             .takes = takes,
+                                             .rest = &vt_optimizer_AdamW,
+                                             .configure = configure,
+                                             .whole = &whole_matrices};

@@ -1,0 +1,36 @@
+/* Updates of whole tensors, of which a rank may have parts only: for kinds whose step of an element depends on others
+ * of its tensor. */
+#ifndef VT_OPTIMIZER_WHOLE_H
+#define VT_OPTIMIZER_WHOLE_H
+
+#include "optimizer/kept.h"
+
+/* What this rank updates of a tensor. */
+typedef struct {
+    const vt_parameter *parameter;
+    vt_piece piece;          /* of this rank's part; its count may be 0 */
+    int64_t value, gradient; /* where it begins in the block of values, of gradients */
+    bool counts;             /* of the ranks of the group that have the same piece, this is the first */
+} vt_whole_part;
+
+typedef struct {
+    const vt_config *config;
+    vt_backend *backend;
+    const vt_update *rule;
+    const vt_step_state *state; /* back end's memory */
+    const vt_parameters *parameters;
+    const vt_kept *kept;
+    vt_group *group; /* all ranks that share these tensors: along the tensor axis, and the shards of ZeRO */
+    int64_t count;
+    const vt_whole_part *parts; /* [count], of the tensors that the kind takes; those of this rank's stage */
+} vt_whole;
+
+struct vt_whole_update {
+    /* Takes the memory it needs. *own: its own, for the other two. */
+    vt_status (*open)(const vt_whole *whole, void **own);
+    /* Collective over the group: one update, none if the state's factor is NaN. */
+    void (*step)(const vt_whole *whole, void *own);
+    void (*close)(const vt_whole *whole, void *own);
+};
+
+#endif
