@@ -182,9 +182,11 @@ static vt_status print_tensors(vt_tensor_file *index, const char *directory, boo
     VT_TRY(vt_checkpoint_configuration(index, directory, &config));
     VT_TRY(vt_tensor_file_get_integer(index, "optimizer_steps", &steps));
     const vt_optimizer_kind *kind = vt_optimizer_chosen(config);
-    for (int i = 0; i < vt_optimizer_state_count(kind); i++) {
+    for (int i = 0; i < VT_OPTIMIZER_KEPT; i++) {
+        const char *name = vt_optimizer_kept_name(kind, i);
+        if (name == NULL) break;
         char group[64];
-        snprintf(group, sizeof group, "optimizer/%s", kind->states[i].name);
+        snprintf(group, sizeof group, "optimizer/%s", name);
         VT_TRY(look_at_group(index, group, verify, &tensors, &more, faults));
         kept += more;
     }

@@ -58,6 +58,10 @@ const vt_optimizer_kind *vt_optimizer_chosen(const vt_config *config);
 int vt_optimizer_state_count(const vt_optimizer_kind *kind);
 int64_t vt_optimizer_grain(const vt_config *config);
 
+/* The names of all that the kind and its `rest` keep, each once: the i-th, or NULL behind the last. */
+enum { VT_OPTIMIZER_KEPT = 2 * VT_OPTIMIZER_STATES };
+const char *vt_optimizer_kept_name(const vt_optimizer_kind *kind, int i);
+
 /* The kind that updates a parameter: itself, or its `rest`. */
 const vt_optimizer_kind *vt_optimizer_kind_for(const vt_optimizer_kind *kind, const vt_parameter *parameter);
 
