@@ -26,7 +26,7 @@ typedef struct {
 static bool takes(const vt_parameter *parameter)
 {
     return parameter->dimensions == 2 &&
-           (strncmp(parameter->name, "blocks.", 7) == 0 || strncmp(parameter->name, "layers.", 7) == 0);
+           (strstr(parameter->name, "blocks.") != NULL || strstr(parameter->name, "layers.") != NULL);
 }
 
 static void configure(const vt_config *config, vt_update *rule)
