@@ -48,7 +48,7 @@ int64_t vt_config_warmup(const vt_config *config)
 
 static void derive_weight_decay(vt_config *config)
 {
-#define WEIGHT_DECAY(name, help, weight_decay) weight_decay,
+#define WEIGHT_DECAY(name, help, weight_decay, momentum, nesterov) weight_decay,
     static const double presets[] = {VT_OPTIMIZERS(WEIGHT_DECAY)};
     if (!isnan(config->weight_decay) && config->origin[VT_OPTION_weight_decay] != VT_FROM_DEFAULT) return;
     config->weight_decay = presets[config->optimizer];
@@ -58,9 +58,12 @@ static void derive_weight_decay(vt_config *config)
 /* What differs from the other optimizers' defaults. */
 static void derive_momentum(vt_config *config)
 {
-    const bool muon = config->optimizer == VT_OPTIMIZER_Muon;
-    if (config->origin[VT_OPTION_momentum] == VT_FROM_DEFAULT) config->momentum = muon ? 0.95 : 0.9;
-    if (config->origin[VT_OPTION_nesterov] == VT_FROM_DEFAULT) config->nesterov = muon;
+#define MOMENTUM(name, help, weight_decay, momentum, nesterov) momentum,
+#define NESTEROV(name, help, weight_decay, momentum, nesterov) nesterov,
+    static const double momenta[] = {VT_OPTIMIZERS(MOMENTUM)};
+    static const bool nesterovs[] = {VT_OPTIMIZERS(NESTEROV)};
+    if (config->origin[VT_OPTION_momentum] == VT_FROM_DEFAULT) config->momentum = momenta[config->optimizer];
+    if (config->origin[VT_OPTION_nesterov] == VT_FROM_DEFAULT) config->nesterov = nesterovs[config->optimizer];
 }
 
 /* Flags of fp16's loss scale have no effect without it; a file may keep them for when it is used. A scale must not
