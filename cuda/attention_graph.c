@@ -14,7 +14,7 @@ static tensor inside(vt_fused_graph *g, const vt_fused_shape *s, int64_t rows, i
 {
     const int64_t dims[4] = {s->batch, s->heads, rows, columns};
     const int64_t strides[4] = {s->heads * rows * columns, rows * columns, columns, 1};
-    return vt_fused_tensor_make(g, VT_FUSED_INSIDE, 0, type, dims, strides);
+    return vt_fused_tensor_make(g, VT_FUSED_INSIDE, 0, type, 4, dims, strides);
 }
 
 /* Heads side by side in the rows of a matrix; transposed: [batch, heads, head_dim, rows]. */
@@ -23,7 +23,7 @@ static tensor heads_of(vt_fused_graph *g, const vt_fused_shape *s, int64_t id, i
 {
     const int64_t dims[4] = {s->batch, s->heads, transposed ? s->head_dim : rows, transposed ? rows : s->head_dim};
     const int64_t strides[4] = {rows * stride, s->head_dim, transposed ? 1 : stride, transposed ? stride : 1};
-    return vt_fused_tensor_make(g, VT_FUSED_IN_MEMORY, id, half_type(s), dims, strides);
+    return vt_fused_tensor_make(g, VT_FUSED_IN_MEMORY, id, half_type(s), 4, dims, strides);
 }
 
 /* [batch, heads, queries, columns], float32. */
@@ -31,13 +31,13 @@ static tensor query_rows(vt_fused_graph *g, const vt_fused_shape *s, int64_t id,
 {
     const int64_t dims[4] = {s->batch, s->heads, s->queries, columns};
     const int64_t strides[4] = {s->heads * s->queries * columns, s->queries * columns, columns, 1};
-    return vt_fused_tensor_make(g, VT_FUSED_IN_MEMORY, id, CUDNN_DATA_FLOAT, dims, strides);
+    return vt_fused_tensor_make(g, VT_FUSED_IN_MEMORY, id, CUDNN_DATA_FLOAT, 4, dims, strides);
 }
 
 static tensor value_of(vt_fused_graph *g, int64_t id)
 {
     static const int64_t one[4] = {1, 1, 1, 1};
-    return vt_fused_tensor_make(g, VT_FUSED_VALUE, id, CUDNN_DATA_FLOAT, one, one);
+    return vt_fused_tensor_make(g, VT_FUSED_VALUE, id, CUDNN_DATA_FLOAT, 4, one, one);
 }
 
 /* x with rows and columns exchanged. */
@@ -46,7 +46,7 @@ static tensor transpose(vt_fused_graph *g, const vt_fused_shape *s, tensor x)
     const int64_t rows = x.dims[3], columns = x.dims[2];
     const int64_t dims[4] = {x.dims[0], x.dims[1], rows, columns};
     const int64_t strides[4] = {x.dims[1] * rows * columns, rows * columns, 1, rows};
-    return vt_fused_reshape(g, x, vt_fused_tensor_make(g, VT_FUSED_INSIDE, 0, half_type(s), dims, strides));
+    return vt_fused_reshape(g, x, vt_fused_tensor_make(g, VT_FUSED_INSIDE, 0, half_type(s), 4, dims, strides));
 }
 
 /* scale * q kᵀ */
@@ -114,7 +114,7 @@ static void describe_backward(vt_fused_graph *g, const vt_fused_shape *s)
 
     const int64_t k_dims[4] = {s->batch, s->heads, s->keys, s->head_dim};
     const int64_t k_strides[4] = {s->keys * s->k_stride, s->head_dim, s->k_stride, 1};
-    tensor k = vt_fused_tensor_make(g, VT_FUSED_INSIDE, 0, half_type(s), k_dims, k_strides);
+    tensor k = vt_fused_tensor_make(g, VT_FUSED_INSIDE, 0, half_type(s), 4, k_dims, k_strides);
     vt_fused_multiply(g, scaled, vt_fused_reshape(g, k_transposed, k), dq_sum);
     vt_fused_pointwise(g, CUDNN_POINTWISE_IDENTITY, dq_sum, NULL, dq);
 }

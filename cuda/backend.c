@@ -311,6 +311,7 @@ static void cuda_close(vt_backend *backend)
     if (state->stream != NULL) cudaStreamSynchronize(state->stream);
     if (state->copy_stream != NULL) cudaStreamSynchronize(state->copy_stream);
     drop_recording(state);
+    vt_convolutions_close(&state->convolutions);
     vt_fused_attention_close(&state->fused_attention);
     vt_products_close(&state->products);
     vt_choices_close(&state->choices);
@@ -434,7 +435,11 @@ vt_status vt_backend_open_cuda(int local_rank, bool deterministic, vt_backend **
     VT_TRY(open_device(backend, local_rank));
     VT_TRY(vt_products_open(backend, &state->products));
     state->fused_attention = vt_fused_attention_open(backend);
-    if (state->fused_attention != NULL) vt_fused_attention_fill(backend, deterministic);
+    if (state->fused_attention != NULL) {
+        vt_fused_attention_fill(backend, deterministic);
+        state->convolutions = vt_convolutions_open(backend);
+        vt_convolutions_fill(backend);
+    }
     open_choices(state);
     const size_t cudnn = vt_fused_attention_version(state->fused_attention);
     int length = snprintf(backend->name, sizeof backend->name, "GPU %d, %.60s, %s", state->device, state->device_name,

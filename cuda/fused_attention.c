@@ -299,6 +299,13 @@ size_t vt_fused_attention_version(const struct vt_fused_attention *attention)
     return attention != NULL ? attention->library->cudnnGetVersion() : 0;
 }
 
+void vt_fused_attention_library(vt_backend *backend, const vt_cudnn **library, cudnnHandle_t *handle)
+{
+    const struct vt_fused_attention *attention = attention_of(backend);
+    *library = attention->library;
+    *handle = attention->handle;
+}
+
 void vt_fused_attention_prefer(vt_backend *backend, vt_attention_choice choice)
 {
     if (attention_of(backend) != NULL) attention_of(backend)->preference = choice;

@@ -46,5 +46,8 @@ int vt_fused_attention_served(vt_backend *backend);
 /* Why the last plan that was tried could not be made; "": none failed. */
 const char *vt_fused_attention_failure(vt_backend *backend);
 
+/* The library that attention uses, for other operations. */
+void vt_fused_attention_library(vt_backend *backend, const vt_cudnn **library, cudnnHandle_t *handle);
+
 #endif
 #endif

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MOST_PROPOSALS = 8 };
+enum { MOST_PROPOSALS = VT_FUSED_MOST_PLANS };
 
 typedef cudnnBackendDescriptor_t descriptor;
 
@@ -50,16 +50,16 @@ static void finish(vt_fused_graph *g, descriptor d)
 }
 
 vt_fused_tensor vt_fused_tensor_make(vt_fused_graph *g, vt_fused_place place, int64_t id, cudnnDataType_t type,
-                                     const int64_t dims[4], const int64_t strides[4])
+                                     int rank, const int64_t *dims, const int64_t *strides)
 {
     vt_fused_tensor t = {.tensor = make(g, CUDNN_BACKEND_TENSOR_DESCRIPTOR)};
     const bool is_inside = place == VT_FUSED_INSIDE, is_value = place == VT_FUSED_VALUE;
     const int64_t alignment = is_value ? 4 : 16;
     if (is_inside) id = g->next_id++;
-    memcpy(t.dims, dims, 4 * sizeof *dims);
+    memcpy(t.dims, dims, (size_t)rank * sizeof *dims);
     set(g, t.tensor, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type);
-    set(g, t.tensor, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 4, dims);
-    set(g, t.tensor, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, 4, strides);
+    set(g, t.tensor, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, rank, dims);
+    set(g, t.tensor, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, rank, strides);
     set(g, t.tensor, CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, &id);
     set(g, t.tensor, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, 1, &alignment);
     set(g, t.tensor, CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, &is_inside);
@@ -128,6 +128,42 @@ vt_fused_tensor vt_fused_reshape(vt_fused_graph *g, vt_fused_tensor x, vt_fused_
     set_descriptor(g, operation, CUDNN_ATTR_OPERATION_RESHAPE_YDESC, y.tensor);
     add_operation(g, operation);
     return y;
+}
+
+void vt_fused_convolve(vt_fused_graph *g, cudnnBackendDescriptorType_t operation, vt_fused_tensor x,
+                       vt_fused_tensor weight, vt_fused_tensor y)
+{
+#define NAMES(what, x_name, w_name, y_name)                                                                            \
+    {                                                                                                                  \
+        CUDNN_ATTR_OPERATION_CONVOLUTION_##what##_CONV_DESC, CUDNN_ATTR_OPERATION_CONVOLUTION_##what##_##x_name,       \
+            CUDNN_ATTR_OPERATION_CONVOLUTION_##what##_##w_name, CUDNN_ATTR_OPERATION_CONVOLUTION_##what##_##y_name,    \
+            CUDNN_ATTR_OPERATION_CONVOLUTION_##what##_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_##what##_BETA            \
+    }
+    static const cudnnBackendAttributeName_t all[3][6] = {NAMES(FORWARD, X, W, Y), NAMES(BWD_DATA, DX, W, DY),
+                                                          NAMES(BWD_FILTER, X, DW, DY)};
+    const cudnnBackendAttributeName_t *names =
+        all[operation == CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR         ? 0
+            : operation == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR ? 1
+                                                                                        : 2];
+    const cudnnDataType_t precision = CUDNN_DATA_FLOAT;
+    const cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
+    const int64_t dimensions = 3, ones[3] = {1, 1, 1}, twos[3] = {2, 2, 2};
+    const float one = 1, zero = 0;
+    descriptor what = make(g, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
+    set(g, what, CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &precision);
+    set(g, what, CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1, &mode);
+    set(g, what, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, 1, &dimensions);
+    set(g, what, CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, dimensions, ones);
+    set(g, what, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, dimensions, twos);
+    set(g, what, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, dimensions, ones);
+    set(g, what, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, dimensions, ones);
+    finish(g, what);
+    descriptor made = make(g, operation);
+    const descriptor operands[] = {what, x.tensor, weight.tensor, y.tensor};
+    for (int i = 0; i < 4; i++) set_descriptor(g, made, names[i], operands[i]);
+    set(g, made, names[4], CUDNN_TYPE_FLOAT, 1, &one);
+    set(g, made, names[5], CUDNN_TYPE_FLOAT, 1, &zero);
+    add_operation(g, made);
 }
 
 /* A plan for the device that is described, or else for the handle's. */
@@ -199,6 +235,27 @@ static int propose(vt_fused_graph *g, cudnnBackendHeurMode_t mode, descriptor pr
     return count < MOST_PROPOSALS ? (int)count : (int)MOST_PROPOSALS;
 }
 
+/* Whether a proposal's engine computes as it should. */
+static bool meets(vt_fused_graph *g, descriptor proposal, vt_fused_needs needs)
+{
+    cudnnBackendNumericalNote_t notes[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
+    int64_t count = 0;
+    descriptor engine = make(g, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+    if (engine == NULL ||
+        g->library->cudnnBackendGetAttribute(proposal, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
+                                             &count, (void *)&engine) != CUDNN_STATUS_SUCCESS ||
+        g->library->cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
+                                             CUDNN_NUMERICAL_NOTE_TYPE_COUNT, &count, notes) != CUDNN_STATUS_SUCCESS)
+        return false;
+    for (int64_t i = 0; i < count; i++)
+        if (notes[i] == CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS ||
+            notes[i] == CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION ||
+            (needs.exact && notes[i] == CUDNN_NUMERICAL_NOTE_TENSOR_CORE) ||
+            (needs.same_bits && notes[i] == CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC))
+            return false;
+    return true;
+}
+
 /* Makes a plan of a proposal. False: it can't be one. */
 static bool take_proposal(vt_fused_graph *g, descriptor proposal)
 {
@@ -210,11 +267,31 @@ static bool take_proposal(vt_fused_graph *g, descriptor proposal)
     return g->plan != NULL;
 }
 
+static const cudnnBackendHeurMode_t modes[] = {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK};
+enum { MODES = sizeof modes / sizeof *modes };
+
+int vt_fused_graph_find_plans(vt_fused_graph *g, vt_fused_needs needs, int64_t proposal, int most,
+                              vt_fused_plan found[VT_FUSED_MOST_PLANS])
+{
+    descriptor proposals[MOST_PROPOSALS];
+    int made = 0;
+    for (int mode = 0; mode < MODES && made == 0; mode++) {
+        const int count = propose(g, modes[mode], proposals);
+        for (int i = 0; i < count && made < most; i++) {
+            const int64_t number = mode * MOST_PROPOSALS + i;
+            if ((proposal != VT_FUSED_ANY_PROPOSAL && proposal != number) || !meets(g, proposals[i], needs) ||
+                !take_proposal(g, proposals[i]))
+                continue;
+            found[made++] = (vt_fused_plan){g->plan, g->workspace_bytes, number};
+        }
+    }
+    return made;
+}
+
 bool vt_fused_graph_find_plan(vt_fused_graph *g)
 {
-    static const cudnnBackendHeurMode_t modes[] = {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK};
     descriptor proposals[MOST_PROPOSALS];
-    for (size_t mode = 0; mode < sizeof modes / sizeof *modes; mode++) {
+    for (int mode = 0; mode < MODES; mode++) {
         const int count = propose(g, modes[mode], proposals);
         for (int i = 0; i < count; i++)
             if (take_proposal(g, proposals[i])) return true;

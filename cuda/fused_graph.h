@@ -9,7 +9,7 @@
 
 #ifdef VT_HAS_CUDNN
 
-enum { VT_FUSED_MOST_DESCRIPTORS = 256 };
+enum { VT_FUSED_MOST_DESCRIPTORS = 256, VT_FUSED_MOST_PLANS = 8, VT_FUSED_ANY_PROPOSAL = -1 };
 
 typedef struct {
     const vt_cudnn *library;
@@ -29,7 +29,7 @@ typedef struct {
 
 typedef struct {
     cudnnBackendDescriptor_t tensor;
-    int64_t dims[4];
+    int64_t dims[5];
 } vt_fused_tensor;
 
 /* Memory of the GPU aligned to 16 bytes, inside the kernel, or one float on the host. */
@@ -41,10 +41,10 @@ typedef enum { VT_FUSED_IN_MEMORY, VT_FUSED_INSIDE, VT_FUSED_VALUE } vt_fused_pl
 void vt_fused_graph_begin(const vt_cudnn *library, cudnnHandle_t handle, const char *device_text,
                           vt_fused_graph *graph);
 
-/* Strides in elements. `id` is the number under which a pack names the tensor's memory; for VT_FUSED_INSIDE it is
- * ignored. */
+/* A tensor of 4 or 5 dimensions; strides in elements. `id` is the number under which a pack names the tensor's memory;
+ * for VT_FUSED_INSIDE it is ignored. */
 vt_fused_tensor vt_fused_tensor_make(vt_fused_graph *g, vt_fused_place place, int64_t id, cudnnDataType_t type,
-                                     const int64_t dims[4], const int64_t strides[4]);
+                                     int rank, const int64_t *dims, const int64_t *strides);
 
 /* Operations, computed in float32; each returns its result. */
 /* y = mode(x, b), or y = mode(x) if b is NULL. */
@@ -56,8 +56,28 @@ vt_fused_tensor vt_fused_multiply(vt_fused_graph *g, vt_fused_tensor a, vt_fused
 vt_fused_tensor vt_fused_reduce(vt_fused_graph *g, cudnnReduceTensorOp_t how, vt_fused_tensor x, vt_fused_tensor y);
 /* y is x with y's dimensions and strides. */
 vt_fused_tensor vt_fused_reshape(vt_fused_graph *g, vt_fused_tensor x, vt_fused_tensor y);
+/* A convolution over three dimensions with stride 2 and padding 1: y of x and weight, or the gradient of one of these
+ * three, whose descriptor's type `operation` is. */
+void vt_fused_convolve(vt_fused_graph *g, cudnnBackendDescriptorType_t operation, vt_fused_tensor x,
+                       vt_fused_tensor weight, vt_fused_tensor y);
 
-/* The first proposal that becomes a plan, of cuDNN's heuristic or else of its fallback. False: this cuDNN has none. */
+typedef struct {
+    cudnnBackendDescriptor_t plan;
+    int64_t workspace_bytes;
+    int64_t proposal; /* its number, the same each time that the same library is asked */
+} vt_fused_plan;
+
+/* What a plan must not do, besides adding parts of sums in 16 bits and rounding operands to fewer bits: */
+typedef struct {
+    bool exact;     /* round float32 operands to TF32 */
+    bool same_bits; /* add in an order that changes from run to run */
+} vt_fused_needs;
+
+/* Plans of the proposals of cuDNN's heuristic, or else of its fallback, in their order: up to `most`, or only that of
+ * one proposal. Returns their number. */
+int vt_fused_graph_find_plans(vt_fused_graph *g, vt_fused_needs needs, int64_t proposal, int most,
+                              vt_fused_plan found[VT_FUSED_MOST_PLANS]);
+/* The first of all, as the graph's plan. False: this cuDNN has none. */
 bool vt_fused_graph_find_plan(vt_fused_graph *g);
 void vt_fused_graph_close(vt_fused_graph *graph);
 

@@ -34,6 +34,7 @@ typedef struct {
     size_t least_free;   /* of the GPU's memory, while something was timed; 0: nothing was timed */
     struct vt_products *products;
     struct vt_fused_attention *fused_attention; /* cuDNN's; NULL: not found */
+    struct vt_convolutions *convolutions;       /* the same */
 } vt_cuda_state;
 
 /* Notes a failure of the runtime or a library, with `what` naming the operation, unless one was noted before. False if
@@ -53,6 +54,11 @@ void vt_fused_attention_close(struct vt_fused_attention **attention);
 /* Replaces the attention in the table by one that chooses; deterministic: forward only. */
 void vt_fused_attention_fill(vt_backend *backend, bool deterministic);
 size_t vt_fused_attention_version(const struct vt_fused_attention *attention); /* NULL: 0 */
+
+/* convolution.c: convolutions by cuDNN, which vt_fused_attention_open has opened. */
+struct vt_convolutions *vt_convolutions_open(vt_backend *backend);
+void vt_convolutions_close(struct vt_convolutions **convolutions);
+void vt_convolutions_fill(vt_backend *backend);
 
 /* One way to do something; run returns false if it fails. */
 typedef struct {

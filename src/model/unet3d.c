@@ -48,7 +48,7 @@ static vt_status check(const vt_config *config, const vt_backend *backend)
     VT_CHECK(config->data_size % multiple == 0, "data_size %lld: expected a multiple of %lld with full_scale %s",
              (long long)config->data_size, (long long)multiple, config->full_scale ? "true" : "false");
     VT_CHECK(backend == NULL || backend->convolution_forward != NULL,
-             "model unet3d has no kernels for a GPU yet; use --device=cpu");
+             "model unet3d needs cuDNN on a GPU, and there is none that can be used; --device=cpu runs without it");
 done:
     return status;
 }

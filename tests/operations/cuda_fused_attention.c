@@ -160,6 +160,7 @@ static cudaError_t fake_peek(void)
 #define vt_fused_attention_fill fused_fill
 #define vt_fused_attention_version fused_version
 #define vt_fused_attention_prefer fused_prefer
+#define vt_fused_attention_library fused_library
 #define vt_fused_attention_served fused_served
 #define vt_fused_attention_failure fused_failure
 struct vt_fused_attention *fused_open(vt_backend *backend);
@@ -167,6 +168,7 @@ void fused_close(struct vt_fused_attention **attention);
 void fused_fill(vt_backend *backend, bool deterministic);
 size_t fused_version(const struct vt_fused_attention *attention);
 void fused_prefer(vt_backend *backend, vt_attention_choice choice);
+void fused_library(vt_backend *backend, const vt_cudnn **library, cudnnHandle_t *handle);
 int fused_served(vt_backend *backend);
 const char *fused_failure(vt_backend *backend);
 #include "cuda/fused_attention.c"

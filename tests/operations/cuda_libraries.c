@@ -36,6 +36,7 @@ TEST(without_a_gpu_auto_is_the_cpu_and_cuda_an_error)
 #include <dlfcn.h>
 #include <unistd.h>
 
+#include "cuda/convolution.h"
 #include "cuda/fused_attention.h"
 #include "cuda/state.h"
 
@@ -85,6 +86,31 @@ TEST(cudnn_has_kernels_for_attention)
         EXPECT(graph.operation_count == (backward ? 18 : 10), "%d operations", graph.operation_count);
         EXPECT(graph.proposals > 0 && graph.plan != NULL);
         vt_fused_graph_close(&graph);
+    }
+}
+
+/* The U-Net's layers at width 64, of every type: level 0 of the joined matrices and down to the last points. */
+TEST(cudnn_has_kernels_for_convolutions)
+{
+    static const int64_t shapes[][5] = {{32, 4, 64, 4, 128},     {32, 8, 128, 8, 128},     {16, 64, 128, 128, 256},
+                                        {8, 128, 256, 256, 512}, {4, 256, 512, 512, 1024}, {2, 512, 512, 1024, 1024},
+                                        {1, 512, 512, 1024, 512}};
+    const vt_cudnn *library = library_for_plans();
+    for (size_t i = 0; library != NULL && i < sizeof shapes / sizeof *shapes; i++) {
+        for (int64_t variant = 0; variant < 18; variant++) {
+            const int64_t *s = shapes[i];
+            const vt_type type = (vt_type)(variant / 6);
+            const int64_t in = s[1] == 4 && type != VT_FLOAT32 ? 8 : s[1]; /* 16-byte pieces */
+            const vt_convolution_key key = {variant % 3, type, 2, s[0], in, s[2], s[3] == s[1] ? in : s[3], s[4]};
+            const vt_fused_needs needs = {.same_bits = variant / 3 % 2 == 0,
+                                          .exact = type == VT_FLOAT32 && variant < 3};
+            vt_fused_graph graph;
+            vt_fused_plan found[VT_FUSED_MOST_PLANS];
+            vt_convolution_describe(library, NULL, h200, &key, &graph);
+            EXPECT(vt_fused_graph_find_plans(&graph, needs, VT_FUSED_ANY_PROPOSAL, 1, found) == 1,
+                   "shape %zu, variant %d: %s", i, (int)variant, graph.failure);
+            vt_fused_graph_close(&graph);
+        }
     }
 }
 

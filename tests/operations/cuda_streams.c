@@ -104,6 +104,9 @@ void vt_host_cuda_hand_to(void (*taker)(void (*run)(const void *), const void *,
 #define vt_fused_attention_close(attention) (void)(attention)
 #define vt_fused_attention_fill(backend, deterministic) (void)(deterministic)
 #define vt_fused_attention_version(attention) ((size_t)0)
+#define vt_convolutions_open(backend) NULL
+#define vt_convolutions_close(convolutions) (void)(convolutions)
+#define vt_convolutions_fill(backend) (void)(backend)
 #define vt_cuda_succeeds streams_succeeds
 #define vt_backend_open_cuda streams_open
 #define vt_backend_choose_gpu streams_choose

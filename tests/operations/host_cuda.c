@@ -194,6 +194,54 @@ static void host_linear_gelu_forward(vt_backend *backend, vt_gelu kind, vt_matri
     vt_host_cuda_bias_gelu(backend, kind, hidden, bias, active);
 }
 
+/* ---- convolutions, by the oracle ---- */
+
+typedef struct {
+    vt_backend *plain;
+    vt_convolution shape;
+    vt_matrix a, b, c;
+    float *sums;
+} convolution_arguments;
+
+static void do_convolution_forward(const void *arguments)
+{
+    const convolution_arguments *a = arguments;
+    a->plain->convolution_forward(a->plain, &a->shape, a->a, a->b, a->c);
+}
+
+static void do_convolution_backward_input(const void *arguments)
+{
+    const convolution_arguments *a = arguments;
+    a->plain->convolution_backward_input(a->plain, &a->shape, a->a, a->b, a->c);
+}
+
+static void do_convolution_backward_weight(const void *arguments)
+{
+    const convolution_arguments *a = arguments;
+    a->plain->convolution_backward_weight(a->plain, &a->shape, a->a, a->b, a->sums);
+}
+
+static void host_convolution_forward(vt_backend *backend, const vt_convolution *shape, vt_matrix x, vt_matrix weight,
+                                     vt_matrix y)
+{
+    const convolution_arguments arguments = {state_of(backend)->plain, *shape, x, weight, y, NULL};
+    vt_host_cuda_do(do_convolution_forward, &arguments, sizeof arguments);
+}
+
+static void host_convolution_backward_input(vt_backend *backend, const vt_convolution *shape, vt_matrix dy,
+                                            vt_matrix weight, vt_matrix dx)
+{
+    const convolution_arguments arguments = {state_of(backend)->plain, *shape, dy, weight, dx, NULL};
+    vt_host_cuda_do(do_convolution_backward_input, &arguments, sizeof arguments);
+}
+
+static void host_convolution_backward_weight(vt_backend *backend, const vt_convolution *shape, vt_matrix x,
+                                             vt_matrix dy, float *dweight)
+{
+    const convolution_arguments arguments = {state_of(backend)->plain, *shape, x, dy, {.data = NULL}, dweight};
+    vt_host_cuda_do(do_convolution_backward_weight, &arguments, sizeof arguments);
+}
+
 bool has_host_cuda(void)
 {
     return true;
@@ -220,6 +268,9 @@ vt_status open_host_cuda(vt_backend **result)
                             .linear_backward_input = host_linear_backward_input,
                             .linear_backward_weight = host_linear_backward_weight,
                             .linear_gelu_forward = host_linear_gelu_forward,
+                            .convolution_forward = host_convolution_forward,
+                            .convolution_backward_input = host_convolution_backward_input,
+                            .convolution_backward_weight = host_convolution_backward_weight,
                             .record_begin = host_record_begin,
                             .record_end = host_record_end,
                             .replay = host_replay};

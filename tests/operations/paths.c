@@ -72,6 +72,7 @@ vt_status path_open_trainers(vt_cpu_isa isa, vt_backend **backend)
 {
     if (isa == PATH_HOST_CUDA) return open_host_cuda(backend);
     if (isa == PATH_TILES_MODEL) return open_tiles_model(backend);
+    if (isa == PATH_CUDNN) return open_cudnn_path(backend);
     if (isa >= PATH_STREAMS_LATE) return open_streams_path(isa, backend);
     if (isa != PATH_GPU) return vt_backend_open_cpu(isa, 0, backend);
     vt_test_gpu_used = true;
@@ -99,6 +100,7 @@ bool path_is_available(vt_cpu_isa isa)
     }
     if (vt_test_gpu_alone()) return false;
     if (isa == PATH_HOST_CUDA) return has_host_cuda();
+    if (isa == PATH_CUDNN) return has_cudnn_path();
     if (isa >= PATH_STREAMS_LATE) return has_streams();
     if (isa == PATH_TILES_MODEL) return true;
     bool available = vt_backend_open_cpu(isa, 0, &backend) == VT_OK;

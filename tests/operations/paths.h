@@ -31,6 +31,11 @@ bool has_streams(void); /* in this build */
 vt_status open_streams_path(vt_cpu_isa path, vt_backend **backend);
 void refuse_graphs(int count); /* on these paths: the next `count` */
 
+/* Convolutions alone: cuda/convolution.c over a stand-in for cuDNN that computes what it is described. */
+#define PATH_CUDNN ((vt_cpu_isa)(VT_ISA_AMX + 7))
+bool has_cudnn_path(void); /* in this build */
+vt_status open_cudnn_path(vt_backend **backend);
+
 /* For operations, whose operands may lie anywhere in the host's memory (on the GPU by operations/mirror.h). */
 vt_status path_open(vt_cpu_isa isa, vt_backend **backend);
 /* For a trainer, which takes its memory from the back end. */

@@ -1,0 +1,79 @@
+/* The loss of cosmological fields: one thread handles a point, with all of its fields. */
+#include "elements.h"
+
+enum { MOST_BLOCKS = 128 };
+
+/* Of a field that is ln ρ / 14. */
+__device__ static inline double density(float field)
+{
+    return exp(14 * (double)field);
+}
+
+/* Block (part, sample) adds one part of a sample's points: partial [batch, gridDim.x]. */
+VT_KERNEL void density_loss_kernel(double lambda, vt_matrix prediction, vt_matrix target, int64_t points,
+                                   double *partial)
+{
+    __shared__ double shared[32];
+    double fields = 0, densities = 0;
+    for (int64_t i = vt_thread(); i < points; i += vt_thread_count()) {
+        const int64_t p = (blockIdx.y * points + i) * prediction.stride, t = (blockIdx.y * points + i) * target.stride;
+        for (int64_t c = 0; c < prediction.columns; c++)
+            fields += fabs((double)prediction.data[p + c] - (double)target.data[t + c]);
+        if (lambda > 0) densities += fabs(density(prediction.data[p]) - density(target.data[t]));
+    }
+    fields = vt_block_sum(fields + lambda * (double)prediction.columns * densities, shared);
+    if (threadIdx.x == 0) partial[(int64_t)blockIdx.y * gridDim.x + blockIdx.x] = fields;
+}
+
+/* sums [batch, 2]: the parts, added in order, and the count of numbers. */
+VT_KERNEL void density_loss_end(const double *partial, int64_t batch, int64_t parts, double numbers, double *sums)
+{
+    for (int64_t i = vt_thread(); i < batch; i += vt_thread_count()) {
+        double sum = 0;
+        for (int64_t p = 0; p < parts; p++) sum += partial[i * parts + p];
+        sums[2 * i] = sum;
+        sums[2 * i + 1] = numbers;
+    }
+}
+
+static void density_loss_sums(vt_backend *backend, double lambda, int64_t batch, vt_matrix prediction, vt_matrix target,
+                              double *sums)
+{
+    const int64_t points = prediction.rows / batch, parts = min((int64_t)vt_blocks(points).x, (int64_t)MOST_BLOCKS);
+    double *partial = (double *)vt_common(backend)->workspace(backend, (size_t)(batch * parts) * sizeof *partial);
+    if (partial == NULL) return;
+    VT_LAUNCH(density_loss_kernel, dim3((unsigned)parts, (unsigned)batch), VT_BLOCK_THREADS, 0, backend, lambda,
+              prediction, target, points, partial);
+    VT_LAUNCH(density_loss_end, vt_blocks(batch), VT_BLOCK_THREADS, 0, backend, partial, batch, parts,
+              (double)(points * prediction.columns), sums);
+}
+
+VT_KERNEL void density_loss_backward_kernel(double lambda, vt_matrix prediction, vt_matrix target, double factor,
+                                            const double *loss_scale, vt_matrix dprediction)
+{
+    if (loss_scale != NULL) factor *= *loss_scale;
+    const double of_density = factor * (double)prediction.columns * lambda * 14;
+    for (int64_t i = vt_thread(); i < prediction.rows; i += vt_thread_count()) {
+        for (int64_t c = 0; c < prediction.columns; c++) {
+            const float value = prediction.data[i * prediction.stride + c];
+            const double difference = (double)value - (double)target.data[i * target.stride + c];
+            const double sign = isnan(difference) ? difference : (double)((difference > 0) - (difference < 0));
+            const double own = factor + (c == 0 && lambda > 0 ? of_density * density(value) : 0.0);
+            vt_set_element(dprediction, i * dprediction.stride + c, (float)(own * sign));
+        }
+    }
+}
+
+static void density_loss_backward(vt_backend *backend, double lambda, int64_t batch, vt_matrix prediction,
+                                  vt_matrix target, float scale, const double *loss_scale, vt_matrix dprediction)
+{
+    const double factor = (double)scale / (double)(prediction.rows / batch * prediction.columns);
+    VT_LAUNCH(density_loss_backward_kernel, vt_blocks(prediction.rows), VT_BLOCK_THREADS, 0, backend, lambda,
+              prediction, target, factor, loss_scale, dprediction);
+}
+
+void VT_CUDA_NAME(density_loss_fill)(vt_backend *backend)
+{
+    backend->density_loss_sums = density_loss_sums;
+    backend->density_loss_backward = density_loss_backward;
+}
