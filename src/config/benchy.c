@@ -45,9 +45,7 @@ static vt_status take_global(vt_keys *keys, vt_benchy_settings *settings)
     VT_TRY(take_whole_number(keys, "global", "report_freq", 1, &settings->report_every));
     VT_TRY(vt_keys_truth(keys, "global.exit_after_tests", &exits));
     VT_TRY(vt_keys_truth(keys, "global.use_distributed_barrier", &has_barrier)); /* ranks always begin together */
-    if (!exits)
-        VT_TRY(vt_keys_refuse(keys, "global.exit_after_tests", vt_keys_find(keys, "global.exit_after_tests"),
-                              "true: --enable_benchy measures and ends; a run without it trains"));
+    settings->trains_on = !exits;
     if (mode != NULL) {
         const int word = mode->kind == VT_YAML_SCALAR ? vt_text_choice(mode->text, VT_BENCHY_PROFILES) : -1;
         if (word < 0) VT_TRY(vt_keys_refuse(keys, "global.profiler_mode", mode, VT_BENCHY_PROFILES));

@@ -20,6 +20,7 @@ typedef struct {
 
 typedef struct {
     int64_t report_every; /* batches between lines of the log */
+    bool trains_on;       /* the run goes on behind the tests, and trains */
     vt_benchy_profile profile;
     char *directory, *file; /* of the JSON; NULL: not said */
     vt_benchy_test tests[VT_BENCHY_TESTS];

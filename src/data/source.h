@@ -88,8 +88,8 @@ struct vt_source_kind {
     /* The tensors of a sample as the configuration has them; returns how many. part: the rows that this rank reads, of
      * the second dimension. */
     int (*specs)(const vt_config *config, vt_span part, vt_tensor_spec *specs);
-    /* Bytes of the host's memory that a set takes beside the loader's and the caches', of which this rank reads the
-     * rows `part`. NULL: next to nothing. */
+    /* Bytes of the host's memory that training and validation set take, once they are open, beside the loader's and the
+     * caches', of which this rank reads the rows `part`. NULL: next to nothing. */
     size_t (*held_bytes)(const vt_config *config, vt_span part);
     /* One set, of which this rank reads the rows `part`. */
     vt_status (*open)(const vt_config *config, vt_set set, vt_span part, vt_source **source);

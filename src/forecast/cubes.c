@@ -19,6 +19,7 @@ typedef struct {
     int64_t side, count;
     vt_fourier *fourier;
     vt_complex *waves[2]; /* [side³] of prediction and target */
+    double *sums;         /* the next four, one behind another, which ranks add up */
     double *powers[2];    /* of each */
     double *common;       /* what both have: the real part of prediction · conjugate of target */
     double *components;   /* how many were added */
@@ -34,7 +35,8 @@ typedef struct {
     vt_loader *loader;
     vt_evaluation sums;
     spectra spectra;
-    float *fields[2]; /* [side³]: the density of prediction and target */
+    float *prediction;   /* [channels, side³] */
+    float *densities[2]; /* [side³], of prediction (its first channel) and target */
 } cubes;
 
 /* ---- the configuration ---- */
@@ -57,22 +59,19 @@ static void open_spectra(int64_t side, spectra *s)
     const char *what = "power spectra";
     const size_t points = (size_t)(side * side * side);
     *s = (spectra){.side = side, .count = side / 2 + 1, .fourier = vt_fourier_open(side)};
+    s->sums = vt_allocate(4 * (size_t)s->count, sizeof(double), what);
     for (int i = 0; i < 2; i++) {
         s->waves[i] = vt_allocate(points, sizeof *s->waves[i], what);
-        s->powers[i] = vt_allocate((size_t)s->count, sizeof(double), what);
+        s->powers[i] = s->sums + i * s->count;
     }
-    s->common = vt_allocate((size_t)s->count, sizeof(double), what);
-    s->components = vt_allocate((size_t)s->count, sizeof(double), what);
+    s->common = s->sums + 2 * s->count;
+    s->components = s->sums + 3 * s->count;
 }
 
 static void close_spectra(spectra *s)
 {
-    for (int i = 0; i < 2; i++) {
-        free(s->waves[i]);
-        free(s->powers[i]);
-    }
-    free(s->common);
-    free(s->components);
+    for (int i = 0; i < 2; i++) free(s->waves[i]);
+    free(s->sums);
     vt_fourier_close(&s->fourier);
 }
 
@@ -120,12 +119,27 @@ done:
     return status;
 }
 
+/* The spectra of this rank's cubes. */
+static vt_status add_own_spectra(cubes *c, const vt_batch *batch)
+{
+    vt_status status = VT_OK;
+    const int64_t points = c->spectra.side * c->spectra.side * c->spectra.side, channels = c->config->N_out_channels;
+    const int64_t inputs = vt_tensor_values(&c->source->specs[VT_TENSOR_INPUT]);
+    for (int64_t i = 0; i < batch->sample_count; i++) {
+        const float *target = (const float *)batch->tensors[VT_TENSOR_TARGET] + i * points * channels;
+        VT_TRY(vt_step_predict(c->trainer, (const float *)batch->tensors[VT_TENSOR_INPUT] + i * inputs, NULL, 1,
+                               c->prediction));
+        for (int64_t p = 0; p < points; p++) c->densities[1][p] = target[p * channels];
+        add_spectra(&c->spectra, c->densities);
+    }
+done:
+    return status;
+}
+
 static vt_status go_through(cubes *c)
 {
     vt_status status = VT_OK;
     vt_world *world = c->world;
-    const int64_t side = c->config->data_size;
-    const vt_picture_part density = {.height = side, .width = side * side};
     int64_t replaced = 0;
     double waited = 0;
     vt_step_evaluation_open(c->trainer, true, &c->sums);
@@ -135,9 +149,9 @@ static vt_status go_through(cubes *c)
         VT_TRY(vt_reader_next(c->trainer, c->loader, &batch, &waited, &replaced));
         if (batch == NULL) break;
         VT_TRY(vt_world_agree(world, vt_step_evaluate(c->trainer, batch, &c->sums)));
-        VT_TRY(vt_world_agree(world, vt_step_forecast(c->trainer, batch, density, c->fields[0], c->fields[1])));
-        if (vt_world_rank(world) == 0) add_spectra(&c->spectra, c->fields);
+        VT_TRY(vt_world_agree(world, add_own_spectra(c, batch)));
     }
+    vt_world_sum(world, c->spectra.sums, 4 * c->spectra.count);
     vt_step_evaluation_finish(c->trainer, &c->sums);
 done:
     return status;
@@ -213,7 +227,9 @@ static vt_status run_phases(cubes *c, const char *checkpoint, const char *output
     VT_TRY(open_model(c, checkpoint));
     VT_TRY(vt_world_agree(c->world,
                           vt_reader_open_loader(c->config, c->world, c->backend, false, false, c->source, &c->loader)));
-    for (int i = 0; i < 2; i++) c->fields[i] = vt_allocate(points, sizeof(float), "the evaluation");
+    c->prediction = vt_allocate((size_t)c->config->N_out_channels * points, sizeof(float), "the evaluation");
+    c->densities[0] = c->prediction;
+    c->densities[1] = vt_allocate(points, sizeof(float), "the evaluation");
     open_spectra(c->config->data_size, &c->spectra);
     VT_TRY(go_through(c));
     VT_TRY(vt_world_agree(c->world, vt_world_rank(c->world) == 0 ? report(c, checkpoint, output) : VT_OK));
@@ -232,7 +248,8 @@ done:
     if (c.world != NULL && !vt_world_speaks(c.world)) vt_error_clear(); /* another rank reports it */
     vt_evaluation_close(&c.sums);
     close_spectra(&c.spectra);
-    for (int i = 0; i < 2; i++) free(c.fields[i]);
+    free(c.prediction);
+    free(c.densities[1]);
     vt_trainer_close(&c.trainer);
     vt_task_close(&c.task);
     vt_loader_close(&c.loader);

@@ -264,7 +264,7 @@ static void close_bench(bench *b)
     vt_benchy_settings_close(&b->settings);
 }
 
-vt_status vt_benchy_run(vt_trainer *trainer, vt_loader *loader, const char *run_directory)
+vt_status vt_benchy_run(vt_trainer *trainer, vt_loader *loader, const char *run_directory, bool *trains_on)
 {
     vt_status status = VT_OK;
     bench b = {.trainer = trainer, .world = vt_trainer_world(trainer), .loader = loader, .epoch = -1};
@@ -285,7 +285,8 @@ vt_status vt_benchy_run(vt_trainer *trainer, vt_loader *loader, const char *run_
             vt_log_info("BENCHY::SUMMARY::%s average trial throughput: %.3f +/- %.3f", shown[test],
                         b.results[test].average, b.results[test].deviation);
     VT_TRY(vt_world_agree(b.world, first ? write_json(&b) : VT_OK));
-    vt_log_info("BENCHY::INFO::Message: Tests completed.... exiting.");
+    *trains_on = b.settings.trains_on;
+    vt_log_info("BENCHY::INFO::Message: Tests completed....%s", *trains_on ? "" : " exiting.");
 done:
     close_bench(&b);
     return status;

@@ -87,7 +87,10 @@ vt_status vt_budget_check(const vt_config *config, const vt_plan_options *option
     vt_status status = VT_OK;
     char needed[VT_NUMBER_SIZE], left[VT_NUMBER_SIZE], saved[VT_NUMBER_SIZE], parts[256];
     vt_text help = {0};
-    if (available < 0 || vt_plan_total(plan) <= available) return VT_OK;
+    if (available < 0) return VT_OK;
+    if (!options->device_memory)
+        available += (double)plan->held_bytes; /* the sets are open, so this is taken already */
+    if (vt_plan_total(plan) <= available) return VT_OK;
     remedies known = {.options = options, .needed = vt_plan_total(plan)};
     add_batch(&known, config);
     if (trains) add_training(&known, config);

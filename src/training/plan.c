@@ -12,15 +12,21 @@
 #include "training/step.h"
 #include "training/trainer_inside.h"
 
-/* The readers' rings: the batches ahead and the one in use, for training and for validation; and what both sets hold.
- */
-static size_t ring_bytes(const vt_trainer *trainer)
+/* What both sets hold. */
+static size_t held_bytes(const vt_trainer *trainer)
 {
     const vt_config *config = trainer->config;
     const vt_source_kind *source = vt_source_kind_of(config);
     const vt_span rows = vt_model_kind_of(config)->part_needed(config, trainer->parallel->own);
-    const size_t held = source->held_bytes != NULL ? 2 * source->held_bytes(config, rows) : 0;
-    size_t bytes = held;
+    return source->held_bytes != NULL ? source->held_bytes(config, rows) : 0;
+}
+
+/* The readers' rings: the batches ahead and the one in use, for training and for validation. */
+static size_t ring_bytes(const vt_trainer *trainer)
+{
+    const vt_config *config = trainer->config;
+    const vt_source_kind *source = vt_source_kind_of(config);
+    size_t bytes = 0;
     for (int training = 0; training < 2; training++) {
         const int64_t batches = (training ? config->prefetch : VT_VALIDATION_PREFETCH) + 1;
         const int64_t samples = vt_reader_batch(config, training) / config->data_parallel;
@@ -152,7 +158,8 @@ vt_status vt_plan_make(const vt_config *config, const vt_plan_options *options, 
         options->device_memory ? 0 : vt_world_engine(world)->most_copies + vt_world_engine(world)->hole;
     plan->bytes[VT_MEMORY_ACTIVATIONS] +=
         (size_t)trainer->room_count * plan->arena_bytes + (size_t)trainer->micro_batch_count * plan->shared_bytes;
-    plan->ring_bytes = ring_bytes(trainer);
+    plan->held_bytes = held_bytes(trainer);
+    plan->ring_bytes = ring_bytes(trainer) + plan->held_bytes;
     if (!options->device_memory) plan->bytes[VT_MEMORY_DATA] += plan->ring_bytes;
 done:
     free(fields);

@@ -21,6 +21,7 @@ typedef struct {
     size_t arena_bytes;   /* the part of the activations that is the arena of one micro-batch in flight */
     size_t shared_bytes;  /* that which all steps of forecast of one micro-batch share */
     size_t ring_bytes;    /* the part of the data that is the readers' and the sets', in the host's memory */
+    size_t held_bytes;    /* the part of those that is the sets' */
     size_t message_bytes; /* not in `bytes`: MPI's own copies of sums over ranks, and the hole they leave; 0 on a GPU */
     double step_flops;
     vt_volume communication[VT_TRAFFIC_COUNT]; /* of one optimizer step */

@@ -279,7 +279,7 @@ static vt_status run_phases(run_state *run)
     vt_status status = VT_OK;
     vt_world *world = run->world;
     VT_TRY(vt_world_agree(world, open_data(run))); /* before the directory: a run that can't start leaves nothing */
-    if (!run->config->enable_benchy) vt_test_set_open(run->config, world, run->training, &run->test);
+    vt_test_set_open(run->config, world, run->training, &run->test);
     VT_TRY(vt_world_agree(world, vt_world_open_backend(run->config, world, &run->backend)));
     VT_TRY(vt_world_agree(world, open_device(run)));
     VT_TRY(vt_world_agree(world, open_trainer(run)));
@@ -304,8 +304,12 @@ static vt_status run_phases(run_state *run)
                          run->backend->shares_host_memory ? vt_plan_total(&run->plan) : (double)run->plan.ring_bytes,
                          run->training, run->validation);
     VT_TRY(vt_world_agree(world, open_caches(run)));
-    VT_TRY(run->config->enable_benchy ? vt_benchy_run(run->trainer, run->training_loader, run->start.directory)
-                                      : train(run));
+    bool trains = true;
+    if (run->config->enable_benchy) {
+        VT_TRY(vt_benchy_run(run->trainer, run->training_loader, run->start.directory, &trains));
+        vt_trainer_resume(run->trainer, run->start.progress.step, length); /* its steps don't count */
+    }
+    if (trains) VT_TRY(train(run));
 done:
     return status;
 }

@@ -139,6 +139,10 @@ YAML
     refuted grep '"IO"' mine.json
     BENCHY_OUTPUT=other BENCHY_CONFIG_FILE=benchy.yaml train --enable_benchy --run_num=b >/dev/null
     [ -s other.json ]
+    sed -i 's/report_freq: 2/report_freq: 2, exit_after_tests: False/' benchy.yaml
+    BENCHY_CONFIG_FILE=benchy.yaml train --enable_benchy --run_num=on >log
+    contains "$(cat log)" "Tests completed...." "Time taken for epoch 1 is" "Time taken for epoch 2 is" "DONE ---- rank 0"
+    refuted grep "exiting" log
     echo "full: {batches: 3}" >bad.yaml
     BENCHY_CONFIG_FILE=bad.yaml refuses "bad.yaml:1:" "full.batches" "nbatches" -- train --enable_benchy
     echo "global: {profiler_mode: some}" >bad.yaml

@@ -99,7 +99,7 @@ static int specs(const vt_config *config, vt_span part, vt_tensor_spec *list)
                            vt_config_longest_rollout(config), part.count, config->img_size[1], list);
 }
 
-/* What the forcings and the climatology keep. */
+/* What the forcings and the climatology keep, in both sets. */
 static size_t held_bytes(const vt_config *config, vt_span part)
 {
     const int64_t points = part.count * config->img_size[1], in = vt_config_channels_a_time(config);
@@ -109,7 +109,7 @@ static size_t held_bytes(const vt_config *config, vt_span part)
     if (config->data_loader_config == VT_LOADER_SYNTHETIC) return 0;
     if (config->normalise == VT_NORMALISE_CLIMATOLOGY)
         bytes += vt_seasonal_bytes(config->climatology_path, channels, points);
-    return bytes;
+    return 2 * bytes;
 }
 
 static vt_status open_set(const vt_config *config, vt_set set, vt_span part, vt_source **source)

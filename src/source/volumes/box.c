@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "source/volumes/shared_box.h"
 #include "storage/npy.h"
+#include "storage/trial.h"
 
 /* Points along the first axis of a part that is read in runs: four rows of one cache line each. */
 enum { PLANES = 4, AXES = 3 };
@@ -94,7 +95,8 @@ done:
     return status;
 }
 
-vt_status vt_box_open(const char *path, const char *name, int64_t channels, int64_t side, bool direct, vt_box **result)
+static vt_status open_again(const char *path, const char *name, int64_t channels, int64_t side, bool direct,
+                            vt_box **result)
 {
     vt_status status = VT_OK;
     vt_box *box = vt_allocate(1, sizeof *box, "a box");
@@ -108,6 +110,48 @@ vt_status vt_box_open(const char *path, const char *name, int64_t channels, int6
 done:
     if (status != VT_OK) vt_box_close(&box);
     *result = box;
+    return status;
+}
+
+/* ---- the first try ---- */
+
+typedef struct {
+    const char *path, *name;
+    int64_t channels, side;
+    bool direct;
+} attempt;
+
+/* Does what HDF5 will do later: opens the box, looks up its first and last chunk, and reads its first and last point.
+ */
+static void try_out(void *context)
+{
+    const attempt *a = context;
+    vt_box *box = NULL;
+    if (open_again(a->path, a->name, a->channels, a->side, a->direct, &box) != VT_OK) return;
+    const int64_t last[] = {box->channels - 1, box->extent - 1, box->extent - 1, box->extent - 1};
+    const int64_t first[1 + AXES] = {0}, one[] = {1, 1, 1, 1};
+    const vt_store_kind *kind = box->store->kind;
+    float value;
+    vt_chunk_entry entry;
+    for (int i = 0; i < 2; i++) {
+        const int64_t *point = i == 0 ? first : last;
+        int64_t at[1 + AXES];
+        for (int d = 0; d <= AXES && box->reach == VT_BOX_CHUNKS; d++)
+            at[d] = point[d] / box->array->chunk[d] * box->array->chunk[d];
+        if (box->reach == VT_BOX_CHUNKS) kind->locate_chunk(box->array, at, &entry);
+        kind->read(box->array, point, one, false, &value);
+    }
+    vt_box_close(&box);
+}
+
+vt_status vt_box_open(const char *path, const char *name, int64_t channels, int64_t side, bool direct, vt_box **result)
+{
+    vt_status status = VT_OK;
+    attempt wanted = {path, name, channels, side, direct};
+    *result = NULL;
+    if (name != NULL) VT_TRY(vt_trial(path, try_out, &wanted));
+    VT_TRY(open_again(path, name, channels, side, direct, result));
+done:
     return status;
 }
 

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/log.h"
 #include "base/memory.h"
@@ -68,6 +69,24 @@ static char *path_of(const vt_config *config, vt_set set, int target)
     const char *path = volumes[set], *slash = strrchr(path, '/');
     if (config->use_cache == NULL) return vt_text_copy(path);
     return vt_text_format("%s/%s", config->use_cache, slash != NULL ? slash + 1 : path);
+}
+
+/* The boxes that inmem keeps, of which a machine has one copy: the files' bytes, or the numbers of boxes of box_size
+ * where these are more, as of a compressed file. */
+static size_t held_bytes(const vt_config *config, vt_span part)
+{
+    double bytes = 0;
+    (void)part;
+    for (vt_set set = VT_SET_TRAINING; config->data_loader_config == VT_LOADER_INMEM && set <= VT_SET_VALIDATION;
+         set++) {
+        const double side = config->box_size[0] != VT_UNSET_INTEGER ? (double)config->box_size[set] : 0;
+        struct stat info;
+        char *path = path_of(config, set, 0);
+        const double stored = stat(path, &info) == 0 ? (double)info.st_size : 0;
+        bytes += fmax(stored, pow(side, 3) * (double)(VT_VOLUME_INPUTS + config->N_out_channels) * sizeof(float));
+        free(path);
+    }
+    return (size_t)bytes;
 }
 
 /* ---- a set ---- */
@@ -219,6 +238,7 @@ done:
 
 const vt_source_kind vt_source_volumes = {.name = "volumes",
                                           .specs = specs,
+                                          .held_bytes = held_bytes,
                                           .open = open_set,
                                           .close = close_volumes,
                                           .log = log_sets,
