@@ -13,15 +13,21 @@
  * Exit status 3: memory is off by more than 15 %; 4: a time is, by more than 30 %, in a layout during whose steps and
  * measurements others had no more than a tenth of the machine; 5: only times of other layouts are. bench/plan and
  * tests/commands/plan.sh run it, with tests/mpirun on several ranks. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
+#include "base/clock.h"
 #include "base/median.h"
 #include "base/process_memory.h"
 #include "base/text.h"
 #include "base/threads.h"
 #include "planning/calibrate.h"
 #include "planning/layouts.h"
-#include "ranks.h"
+#include "planning/practice.h"
 
 enum { MOST_STEPS = 101, ROUNDS = 3, MOST_LAYOUTS = 16, MOST_SETTINGS = 64 };
 enum { WITHIN = 0, MEMORY_OUTSIDE = 3, TIME_OUTSIDE = 4, TIME_OUTSIDE_BUSY = 5 };
@@ -29,23 +35,97 @@ enum { WITHIN = 0, MEMORY_OUTSIDE = 3, TIME_OUTSIDE = 4, TIME_OUTSIDE_BUSY = 5 }
 #define TIME_MARGIN 0.3
 #define BUSY_SHARE 0.1
 
-typedef struct {
-    bench_ranks ranks;
-    double measured[ROUNDS], predicted[ROUNDS + 1]; /* seconds of a step; one prediction a measurement */
-} layout;
+/* ---- the ranks of one layout, which make training steps on random numbers ---- */
 
-static vt_status layout_open(char *const *settings, const vt_launch *launch, bench_ranks *r)
+/* This rank's part. */
+typedef struct {
+    vt_config *config;
+    vt_world *world;
+    vt_backend *backend;
+    vt_trainer *trainer;
+    vt_batch batch;
+    float *fields[2]; /* of the batch */
+} bench_ranks;
+
+/* Configuration, world, batch and back end; the trainer is opened after them. Collective. */
+static vt_status ranks_open(char *const *settings, const vt_launch *launch, bench_ranks *r)
 {
     static const char usual[] =
         "usual: {img_size: [64, 128], patch_size: 4, embed_dim: 192, depth: 6, num_heads: 8, global_batch_size: 8}";
     vt_status status = VT_OK;
     int count = 0;
     while (settings[count] != NULL) count++;
-    VT_TRY(ranks_open(usual, "bench/plan_layout", count, settings, launch, r));
+    VT_TRY(vt_config_open_text(usual, "bench/plan_layout", count, settings, launch->world_size, &r->config));
+    VT_TRY(vt_world_open(r->config, launch, &r->world));
+    const vt_config *config = r->config;
+    const vt_span rows = vt_model_part(config, vt_world_layout(r->world), vt_world_rank(r->world));
+    const int64_t samples = config->global_batch_size / config->data_parallel;
+    const int64_t points = samples * rows.count * config->img_size[1];
+    r->fields[0] = vt_practice_numbers(points * config->n_in_channels, 0);
+    r->fields[1] = vt_practice_numbers(points * config->n_out_channels, 1);
+    r->batch = (vt_batch){.sample_count = samples,
+                          .global_count = config->global_batch_size,
+                          .first_in_batch = samples * vt_world_coordinate(r->world, VT_AXIS_DATA),
+                          .tensors = {r->fields[0], r->fields[1]}};
     VT_TRY(vt_backend_open_cpu(VT_ISA_AUTO, vt_world_ranks(r->world) == 1 ? 0 : vt_world_cores(r->world), &r->backend));
 done:
     return status;
 }
+
+/* The trainer, whose learning rate stays almost constant. Collective. */
+static vt_status ranks_open_trainer(bench_ranks *r)
+{
+    const vt_trainer_options options = {.world = r->world, .steps = 100000};
+    return vt_trainer_open(r->config, &options, r->backend, &r->trainer);
+}
+
+static void ranks_close(bench_ranks *r, bool failed)
+{
+    vt_trainer_close(&r->trainer);
+    vt_backend_close(&r->backend);
+    vt_world_close(&r->world, failed);
+    vt_config_close(&r->config);
+    for (int i = 0; i < 2; i++) free(r->fields[i]);
+}
+
+/* Seconds since some moment in the past. */
+typedef struct {
+    double wall, busy, own; /* the clock's, those of all cores together, and those of the measured processes */
+} processor_use;
+
+/* Seconds that all cores have worked since the machine started, including other guests of the same host; 0 if the
+ * system doesn't say. */
+static double busy_seconds(void)
+{
+    double user = 0, nice = 0, system = 0, idle = 0, waiting = 0, interrupts = 0, soft = 0, stolen = 0;
+    FILE *file = fopen("/proc/stat", "r");
+    if (file == NULL) return 0;
+    int read = fscanf(file, "cpu %lf %lf %lf %lf %lf %lf %lf %lf", &user, &nice, &system, &idle, &waiting, &interrupts,
+                      &soft, &stolen);
+    fclose(file);
+    return read < 8 ? 0 : (user + nice + system + interrupts + soft + stolen) / (double)sysconf(_SC_CLK_TCK);
+}
+
+static processor_use processor_use_now(void)
+{
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    return (processor_use){vt_clock_seconds(), busy_seconds(),
+                           (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+                               1e-6 * (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec)};
+}
+
+/* The share of the machine that other processes had in between. */
+static double others_share(processor_use begin, processor_use end)
+{
+    const double all = (end.wall - begin.wall) * (double)sysconf(_SC_NPROCESSORS_ONLN);
+    return fmax(0, (end.busy - begin.busy) - (end.own - begin.own)) / all;
+}
+
+typedef struct {
+    bench_ranks ranks;
+    double measured[ROUNDS], predicted[ROUNDS + 1]; /* seconds of a step; one prediction a measurement */
+} layout;
 
 static void print_layout(const bench_ranks *l)
 {
@@ -120,7 +200,7 @@ done:
 
 static processor_use used_by_ranks(vt_world *world)
 {
-    processor_use used = processor_use_of(RUSAGE_SELF);
+    processor_use used = processor_use_now();
     vt_world_sum(world, &used.own, 1);
     return used;
 }
@@ -249,7 +329,7 @@ int main(int argument_count, char **arguments)
     }
     vt_threads_wait_shortly(arguments);
     VT_TRY(vt_launch_detect(&launch));
-    for (; opened < count; opened++) VT_TRY(layout_open(settings[opened], &launch, &layouts[opened].ranks));
+    for (; opened < count; opened++) VT_TRY(ranks_open(settings[opened], &launch, &layouts[opened].ranks));
     VT_TRY(memory ? compare_memory(&layouts[0].ranks, &verdict) : compare_times(layouts, count, (int)steps, &verdict));
 done:
     if (status != VT_OK) fprintf(stderr, "plan_layout: %s\n", vt_error_text());
