@@ -211,20 +211,6 @@ test_a_model_too_large_for_one_rank() {
     grep -q "DONE" printed
 }
 
-test_refused_pipelines() {
-    refuses "zero_stage 2 with pipeline_parallel 4: gradients would be reduced 4 times a step; use zero_stage 1" \
-        -- "$VITRAIN" layout $SMALL --ranks=4 --pipeline_parallel=4 --zero_stage=2
-    refuses "zero_stage 3 with pipeline_parallel 4: " -- "$VITRAIN" layout $SMALL --ranks=4 --pipeline_parallel=4 --zero_stage=3
-    refuses "pipeline_parallel 8 is more than the 6 units of the model, its embedding, 4 blocks and head; use 4" \
-        -- "$VITRAIN" layout $SMALL --ranks=8 --pipeline_parallel=8
-    refuses "pipeline_split '[1,1,1]' holds 3 numbers, but there are 4 stages" -- "$VITRAIN" layout $SMALL --ranks=4 --pipeline_parallel=4 --pipeline_split=[1,1,1]
-    refuses "pipeline_split '[1,1,1,2]' adds up to 5 blocks, but the model has 4" -- "$VITRAIN" layout $SMALL --ranks=4 --pipeline_parallel=4 --pipeline_split=[1,1,1,2]
-    refuses "tensor_parallel 1 x context_parallel 1 x pipeline_parallel 3 = 3 does not divide the 4 ranks of this run; use pipeline_parallel 2 or 4" \
-        -- "$VITRAIN" layout $SMALL --ranks=4 --pipeline_parallel=3
-    refuses "pipeline_comm bf16 needs amp_mode bf16" -- "$VITRAIN" layout $SMALL --ranks=2 --pipeline_parallel=2 --pipeline_comm=bf16
-    refuses "pipeline_schedule interleaved is not offered" -- "$VITRAIN" layout $SMALL --ranks=2 --pipeline_parallel=2 --pipeline_schedule=interleaved
-}
-
 # start_stages NAME N [flags]: a long run over N ranks in the background; the ranks' processes in order are in $pids.
 start_stages() {
     local name=$1 count=$2; shift 2

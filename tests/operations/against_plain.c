@@ -453,26 +453,36 @@ TEST(bits_do_not_depend_on_threads)
 }
 
 /* Every measure, with weights and without. */
-GPU_TEST(loss_sums)
+static void check_loss(const pair *p, int64_t tokens, int64_t columns)
+{
+    guarded x = guarded_random(3 * tokens, columns, 1, 1), y = guarded_random(3 * tokens, columns, 2, 1);
+    guarded weights = guarded_random(tokens, columns, 3, 1);
+    for (int64_t i = 0; i < tokens * columns; i++) {
+        float *weight = weights.matrix.data + i / columns * weights.matrix.stride + i % columns;
+        *weight = fabsf(*weight);
+    }
+    for (int kind = 0; kind < 6; kind++) {
+        const vt_loss_measure measure = (vt_loss_measure)(kind / 2);
+        const vt_matrix w = kind % 2 == 0 ? weights.matrix : (vt_matrix){0};
+        guarded gradient[2];
+        double sums[2][6];
+        for (int i = 0; i < 2; i++) {
+            vt_backend *b = i == 0 ? p->plain : p->fast;
+            gradient[i] = guarded_open(3 * tokens, columns);
+            b->loss_sums(b, measure, 3, x.matrix, y.matrix, w, sums[i]);
+            b->loss_backward(b, measure, 3, x.matrix, y.matrix, w, sums[0], 0.25f, NULL, gradient[i].matrix);
+        }
+        for (int i = 0; i < 6; i++) EXPECT_NEAR(sums[1][i], sums[0][i], 1e-12 * sums[0][i]); /* none below 0 */
+        guarded_compare(&gradient[1], &gradient[0], 8 * unit, "gradient of the loss");
+    }
+}
+
+GPU_TEST(losses)
 {
     FOR_EACH_PAIR(p)
     {
-        for (int64_t tokens = 1; tokens < 60; tokens += 19) {
-            guarded x = guarded_random(3 * tokens, 37, 1, 1), y = guarded_random(3 * tokens, 37, 2, 1);
-            guarded weights = guarded_random(tokens, 37, 3, 1);
-            for (int64_t i = 0; i < tokens * 37; i++) {
-                float *weight = weights.matrix.data + i / 37 * weights.matrix.stride + i % 37;
-                *weight = fabsf(*weight);
-            }
-            for (int kind = 0; kind < 6; kind++) {
-                const vt_loss_measure measure = (vt_loss_measure)(kind / 2);
-                const vt_matrix w = kind % 2 == 0 ? weights.matrix : (vt_matrix){0};
-                double expected[6], actual[6];
-                p.plain->loss_sums(p.plain, measure, 3, x.matrix, y.matrix, w, expected);
-                p.fast->loss_sums(p.fast, measure, 3, x.matrix, y.matrix, w, actual);
-                for (int i = 0; i < 6; i++) EXPECT_NEAR(actual[i], expected[i], 1e-12 * expected[i]); /* none below 0 */
-            }
-        }
+        for (int64_t tokens = 1; tokens < 60; tokens += 19) check_loss(&p, tokens, 37);
+        check_loss(&p, 6, 1200);
     }
 }
 

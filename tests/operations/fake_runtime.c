@@ -311,7 +311,7 @@ void fake_runtime_refuse_graphs(int count)
     fake.refuse_graphs = count;
 }
 
-cudaError_t fake_stream_create(cudaStream_t *stream, unsigned flags)
+cudaError_t fake_cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags)
 {
     VT_ASSERT(flags == cudaStreamNonBlocking); /* otherwise the default stream would wait for it */
     fake_stream *made = vt_allocate(1, sizeof *made, "a test");
@@ -323,7 +323,7 @@ cudaError_t fake_stream_create(cudaStream_t *stream, unsigned flags)
     return cudaSuccess;
 }
 
-cudaError_t fake_stream_destroy(cudaStream_t stream)
+cudaError_t fake_cudaStreamDestroy(cudaStream_t stream)
 {
     fake_stream *s = (fake_stream *)stream, **place = &fake.streams;
     VT_ASSERT(run_until(s, s->list.count));
@@ -335,14 +335,14 @@ cudaError_t fake_stream_destroy(cudaStream_t stream)
     return cudaSuccess;
 }
 
-cudaError_t fake_stream_synchronize(cudaStream_t stream)
+cudaError_t fake_cudaStreamSynchronize(cudaStream_t stream)
 {
     REFUSE("waiting for a stream");
     VT_ASSERT(run_until((fake_stream *)stream, ((fake_stream *)stream)->list.count));
     return cudaSuccess;
 }
 
-cudaError_t fake_event_create_with_flags(cudaEvent_t *event, unsigned flags)
+cudaError_t fake_cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags)
 {
     (void)flags;
     *event = vt_allocate(1, sizeof(fake_event), "a test");
@@ -350,19 +350,19 @@ cudaError_t fake_event_create_with_flags(cudaEvent_t *event, unsigned flags)
     return cudaSuccess;
 }
 
-cudaError_t fake_event_create(cudaEvent_t *event)
+cudaError_t fake_cudaEventCreate(cudaEvent_t *event)
 {
-    return fake_event_create_with_flags(event, 0);
+    return fake_cudaEventCreateWithFlags(event, 0);
 }
 
-cudaError_t fake_event_destroy(cudaEvent_t event)
+cudaError_t fake_cudaEventDestroy(cudaEvent_t event)
 {
     free(event);
     fake.made--;
     return cudaSuccess;
 }
 
-cudaError_t fake_event_record(cudaEvent_t event, cudaStream_t stream)
+cudaError_t fake_cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 {
     fake_stream *s = (fake_stream *)stream;
     if (!fake.forks) REFUSE("recording an event that others look at");
@@ -372,7 +372,7 @@ cudaError_t fake_event_record(cudaEvent_t event, cudaStream_t stream)
 }
 
 /* A stream that waits for an event of a capture belongs to it from then on. */
-cudaError_t fake_stream_wait_event(cudaStream_t stream, cudaEvent_t event, unsigned flags)
+cudaError_t fake_cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags)
 {
     const fake_event *e = (const fake_event *)event;
     fake_stream *s = (fake_stream *)stream;
@@ -388,7 +388,7 @@ cudaError_t fake_stream_wait_event(cudaStream_t stream, cudaEvent_t event, unsig
     return cudaSuccess;
 }
 
-cudaError_t fake_event_synchronize(cudaEvent_t event)
+cudaError_t fake_cudaEventSynchronize(cudaEvent_t event)
 {
     const fake_event *e = (const fake_event *)event;
     REFUSE("waiting for an event");
@@ -396,25 +396,25 @@ cudaError_t fake_event_synchronize(cudaEvent_t event)
     return cudaSuccess;
 }
 
-cudaError_t fake_event_query(cudaEvent_t event)
+cudaError_t fake_cudaEventQuery(cudaEvent_t event)
 {
     const fake_event *e = (const fake_event *)event;
     return e->stream == NULL || e->stream->done >= e->until ? cudaSuccess : cudaErrorNotReady;
 }
 
-cudaError_t fake_stream_is_capturing(cudaStream_t stream, enum cudaStreamCaptureStatus *status)
+cudaError_t fake_cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureStatus *status)
 {
     *status = ((fake_stream *)stream)->capture != NULL ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
     return cudaSuccess;
 }
 
-cudaError_t fake_exchange_capture_mode(enum cudaStreamCaptureMode *mode)
+cudaError_t fake_cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode *mode)
 {
     *mode = cudaStreamCaptureModeGlobal;
     return cudaSuccess;
 }
 
-cudaError_t fake_event_elapsed_time(float *milliseconds, cudaEvent_t begin, cudaEvent_t end)
+cudaError_t fake_cudaEventElapsedTime(float *milliseconds, cudaEvent_t begin, cudaEvent_t end)
 {
     (void)begin, (void)end;
     *milliseconds = 1;
@@ -442,7 +442,7 @@ static void do_copy(const void *arguments)
     memcpy(t->to, t->from, t->bytes);
 }
 
-cudaError_t fake_memset_async(void *memory, int value, size_t bytes, cudaStream_t stream)
+cudaError_t fake_cudaMemsetAsync(void *memory, int value, size_t bytes, cudaStream_t stream)
 {
     memory_task t = {.to = memory, .bytes = bytes, .value = value};
     VT_ASSERT(is_on_device(memory));
@@ -451,7 +451,8 @@ cudaError_t fake_memset_async(void *memory, int value, size_t bytes, cudaStream_
 }
 
 /* Pageable memory, too, may be read only when the copy runs: CUDA promises nothing else. */
-cudaError_t fake_memcpy_async(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream)
+cudaError_t fake_cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
+                                 cudaStream_t stream)
 {
     fake_stream *s = (fake_stream *)stream;
     const memory_task t = {.to = to, .from = from, .bytes = bytes};
@@ -466,7 +467,7 @@ cudaError_t fake_memcpy_async(void *to, const void *from, size_t bytes, enum cud
     return cudaSuccess;
 }
 
-cudaError_t fake_malloc(void **memory, size_t bytes)
+cudaError_t fake_cudaMalloc(void **memory, size_t bytes)
 {
     REFUSE("taking memory");
     const size_t page = 4096, rounded = (bytes + page - 1) / page * page;
@@ -486,7 +487,7 @@ cudaError_t fake_malloc(void **memory, size_t bytes)
 }
 
 /* Waits for the device, as CUDA does. */
-cudaError_t fake_free(void *memory)
+cudaError_t fake_cudaFree(void *memory)
 {
     if (memory == NULL) return cudaSuccess;
     REFUSE("giving memory back");
@@ -499,7 +500,7 @@ cudaError_t fake_free(void *memory)
     return cudaSuccess;
 }
 
-cudaError_t fake_host_alloc(void **memory, size_t bytes, unsigned flags)
+cudaError_t fake_cudaHostAlloc(void **memory, size_t bytes, unsigned flags)
 {
     (void)flags;
     REFUSE("pinning memory");
@@ -516,7 +517,7 @@ cudaError_t fake_host_alloc(void **memory, size_t bytes, unsigned flags)
     return cudaErrorMemoryAllocation;
 }
 
-cudaError_t fake_free_host(void *memory)
+cudaError_t fake_cudaFreeHost(void *memory)
 {
     REFUSE("giving pinned memory back");
     VT_ASSERT(run_all());
@@ -529,7 +530,7 @@ cudaError_t fake_free_host(void *memory)
 
 /* ---- graphs ---- */
 
-cudaError_t fake_stream_begin_capture(cudaStream_t stream, enum cudaStreamCaptureMode mode)
+cudaError_t fake_cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode mode)
 {
     fake_stream *s = (fake_stream *)stream;
     VT_ASSERT(mode == cudaStreamCaptureModeThreadLocal && s->capture == NULL);
@@ -543,7 +544,7 @@ static cudaError_t give_back(graph *g)
 {
     for (int i = 0; i < g->count; i++) {
         clear(&g->branches[i].list, 0);
-        if (i > 0 && g->branches[i].runs != NULL) fake_stream_destroy((cudaStream_t)g->branches[i].runs);
+        if (i > 0 && g->branches[i].runs != NULL) fake_cudaStreamDestroy((cudaStream_t)g->branches[i].runs);
     }
     free(g);
     fake.made--;
@@ -561,7 +562,7 @@ static bool is_joined(const graph *g, const branch *forked)
     return false;
 }
 
-cudaError_t fake_stream_end_capture(cudaStream_t stream, cudaGraph_t *result)
+cudaError_t fake_cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *result)
 {
     fake_stream *s = (fake_stream *)stream;
     graph *g = vt_allocate(1, sizeof *g, "a test");
@@ -587,7 +588,7 @@ cudaError_t fake_stream_end_capture(cudaStream_t stream, cudaGraph_t *result)
     return cudaSuccess;
 }
 
-cudaError_t fake_graph_instantiate(cudaGraphExec_t *executable, cudaGraph_t from, unsigned long long flags)
+cudaError_t fake_cudaGraphInstantiate(cudaGraphExec_t *executable, cudaGraph_t from, unsigned long long flags)
 {
     const graph *g = (const graph *)from;
     (void)flags;
@@ -602,14 +603,15 @@ cudaError_t fake_graph_instantiate(cudaGraphExec_t *executable, cudaGraph_t from
         b->stream = g->branches[i].stream;
         for (int64_t t = 0; t < g->branches[i].list.count; t++) add(&b->list, &g->branches[i].list.tasks[t]);
         cudaStream_t own;
-        if (i > 0 && fake_stream_create(&own, cudaStreamNonBlocking) == cudaSuccess) b->runs = (fake_stream *)own;
+        if (i > 0 && fake_cudaStreamCreateWithFlags(&own, cudaStreamNonBlocking) == cudaSuccess)
+            b->runs = (fake_stream *)own;
     }
     fake.made++;
     *executable = (cudaGraphExec_t)made;
     return cudaSuccess;
 }
 
-cudaError_t fake_graph_launch(cudaGraphExec_t executable, cudaStream_t stream)
+cudaError_t fake_cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream)
 {
     graph *g = (graph *)executable;
     int64_t before[MOST_BRANCHES];
@@ -632,55 +634,55 @@ cudaError_t fake_graph_launch(cudaGraphExec_t executable, cudaStream_t stream)
     return cudaSuccess;
 }
 
-cudaError_t fake_graph_destroy(cudaGraph_t old)
+cudaError_t fake_cudaGraphDestroy(cudaGraph_t old)
 {
     return give_back((graph *)old);
 }
 
-cudaError_t fake_graph_exec_destroy(cudaGraphExec_t executable)
+cudaError_t fake_cudaGraphExecDestroy(cudaGraphExec_t executable)
 {
     return give_back((graph *)executable);
 }
 
 /* ---- the device ---- */
 
-const char *fake_error_string(cudaError_t error)
+const char *fake_cudaGetErrorString(cudaError_t error)
 {
     static char text[32];
     snprintf(text, sizeof text, "error %d", (int)error);
     return text;
 }
 
-cudaError_t fake_last_error(void)
+cudaError_t fake_cudaGetLastError(void)
 {
     return cudaSuccess;
 }
 
-cudaError_t fake_device(int *number)
+cudaError_t fake_cudaGetDevice(int *number)
 {
     *number = 0;
     return cudaSuccess;
 }
 
-cudaError_t fake_device_count(int *count)
+cudaError_t fake_cudaGetDeviceCount(int *count)
 {
     *count = 1;
     return cudaSuccess;
 }
 
-cudaError_t fake_set_device(int number)
+cudaError_t fake_cudaSetDevice(int number)
 {
     return number == 0 ? cudaSuccess : cudaErrorInvalidDevice;
 }
 
-cudaError_t fake_device_properties(struct cudaDeviceProp *properties, int number)
+cudaError_t fake_cudaGetDeviceProperties(struct cudaDeviceProp *properties, int number)
 {
     (void)number;
     *properties = (struct cudaDeviceProp){.name = "a stand-in", .major = 9, .multiProcessorCount = 4};
     return cudaSuccess;
 }
 
-cudaError_t fake_pointer_get_attributes(struct cudaPointerAttributes *attributes, const void *memory)
+cudaError_t fake_cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, const void *memory)
 {
     *attributes = (struct cudaPointerAttributes){.type = is_on_device(memory) ? cudaMemoryTypeDevice
                                                          : is_pinned(memory)  ? cudaMemoryTypeHost
@@ -688,7 +690,7 @@ cudaError_t fake_pointer_get_attributes(struct cudaPointerAttributes *attributes
     return cudaSuccess;
 }
 
-cudaError_t fake_mem_info(size_t *available, size_t *total)
+cudaError_t fake_cudaMemGetInfo(size_t *available, size_t *total)
 {
     *available = device_bytes - device_used;
     *total = device_bytes;

@@ -33,75 +33,55 @@ bool fake_runtime_is_clean(void);
 /* The next `count` graphs can't be instantiated. */
 void fake_runtime_refuse_graphs(int count);
 
-const char *fake_error_string(cudaError_t error);
-cudaError_t fake_last_error(void);
-cudaError_t fake_device(int *number);
-cudaError_t fake_device_count(int *count);
-cudaError_t fake_set_device(int device);
-cudaError_t fake_device_properties(struct cudaDeviceProp *properties, int device);
-cudaError_t fake_mem_info(size_t *available, size_t *total);
-cudaError_t fake_pointer_get_attributes(struct cudaPointerAttributes *attributes, const void *memory);
-cudaError_t fake_malloc(void **memory, size_t bytes);
-cudaError_t fake_free(void *memory);
-cudaError_t fake_host_alloc(void **memory, size_t bytes, unsigned flags);
-cudaError_t fake_free_host(void *memory);
-cudaError_t fake_memset_async(void *memory, int value, size_t bytes, cudaStream_t stream);
-cudaError_t fake_memcpy_async(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream);
-cudaError_t fake_stream_create(cudaStream_t *stream, unsigned flags);
-cudaError_t fake_stream_destroy(cudaStream_t stream);
-cudaError_t fake_stream_synchronize(cudaStream_t stream);
-cudaError_t fake_stream_wait_event(cudaStream_t stream, cudaEvent_t event, unsigned flags);
-cudaError_t fake_event_create(cudaEvent_t *event);
-cudaError_t fake_event_create_with_flags(cudaEvent_t *event, unsigned flags);
-cudaError_t fake_event_destroy(cudaEvent_t event);
-cudaError_t fake_event_record(cudaEvent_t event, cudaStream_t stream);
-cudaError_t fake_event_synchronize(cudaEvent_t event);
-cudaError_t fake_event_query(cudaEvent_t event);
-cudaError_t fake_stream_is_capturing(cudaStream_t stream, enum cudaStreamCaptureStatus *status);
-cudaError_t fake_exchange_capture_mode(enum cudaStreamCaptureMode *mode);
-cudaError_t fake_event_elapsed_time(float *milliseconds, cudaEvent_t begin, cudaEvent_t end);
-cudaError_t fake_stream_begin_capture(cudaStream_t stream, enum cudaStreamCaptureMode mode);
-cudaError_t fake_stream_end_capture(cudaStream_t stream, cudaGraph_t *graph);
-cudaError_t fake_graph_instantiate(cudaGraphExec_t *executable, cudaGraph_t graph, unsigned long long flags);
-cudaError_t fake_graph_launch(cudaGraphExec_t executable, cudaStream_t stream);
-cudaError_t fake_graph_destroy(cudaGraph_t graph);
-cudaError_t fake_graph_exec_destroy(cudaGraphExec_t executable);
+/* The calls that it knows, each by its own name behind fake_. */
+/* clang-format off */
+#define FAKE_CALLS(F) \
+    F(cudaGetErrorString) F(cudaGetLastError) F(cudaGetDevice) F(cudaEventQuery) F(cudaStreamIsCapturing) \
+    F(cudaThreadExchangeStreamCaptureMode) F(cudaGetDeviceCount) F(cudaSetDevice) F(cudaGetDeviceProperties) \
+    F(cudaMemGetInfo) F(cudaPointerGetAttributes) F(cudaMalloc) F(cudaFree) F(cudaHostAlloc) F(cudaFreeHost) \
+    F(cudaMemsetAsync) F(cudaMemcpyAsync) F(cudaStreamCreateWithFlags) F(cudaStreamDestroy) F(cudaStreamSynchronize) \
+    F(cudaStreamWaitEvent) F(cudaEventCreate) F(cudaEventCreateWithFlags) F(cudaEventDestroy) F(cudaEventRecord) \
+    F(cudaEventSynchronize) F(cudaEventElapsedTime) F(cudaStreamBeginCapture) F(cudaStreamEndCapture) \
+    F(cudaGraphInstantiate) F(cudaGraphLaunch) F(cudaGraphDestroy) F(cudaGraphExecDestroy)
+/* clang-format on */
+#define FAKE_DECLARE(name) extern __typeof__(name) fake_##name;
+FAKE_CALLS(FAKE_DECLARE)
 
 #ifndef VT_FAKE_RUNTIME_ITSELF
-#define cudaGetErrorString fake_error_string
-#define cudaGetLastError fake_last_error
-#define cudaGetDevice fake_device
-#define cudaEventQuery fake_event_query
-#define cudaStreamIsCapturing fake_stream_is_capturing
-#define cudaThreadExchangeStreamCaptureMode fake_exchange_capture_mode
-#define cudaGetDeviceCount fake_device_count
-#define cudaSetDevice fake_set_device
+#define cudaGetErrorString fake_cudaGetErrorString
+#define cudaGetLastError fake_cudaGetLastError
+#define cudaGetDevice fake_cudaGetDevice
+#define cudaEventQuery fake_cudaEventQuery
+#define cudaStreamIsCapturing fake_cudaStreamIsCapturing
+#define cudaThreadExchangeStreamCaptureMode fake_cudaThreadExchangeStreamCaptureMode
+#define cudaGetDeviceCount fake_cudaGetDeviceCount
+#define cudaSetDevice fake_cudaSetDevice
 #undef cudaGetDeviceProperties
-#define cudaGetDeviceProperties fake_device_properties
-#define cudaMemGetInfo fake_mem_info
-#define cudaPointerGetAttributes fake_pointer_get_attributes
-#define cudaMalloc fake_malloc
-#define cudaFree fake_free
-#define cudaHostAlloc fake_host_alloc
-#define cudaFreeHost fake_free_host
-#define cudaMemsetAsync fake_memset_async
-#define cudaMemcpyAsync fake_memcpy_async
-#define cudaStreamCreateWithFlags fake_stream_create
-#define cudaStreamDestroy fake_stream_destroy
-#define cudaStreamSynchronize fake_stream_synchronize
-#define cudaStreamWaitEvent fake_stream_wait_event
-#define cudaEventCreate fake_event_create
-#define cudaEventCreateWithFlags fake_event_create_with_flags
-#define cudaEventDestroy fake_event_destroy
-#define cudaEventRecord fake_event_record
-#define cudaEventSynchronize fake_event_synchronize
-#define cudaEventElapsedTime fake_event_elapsed_time
-#define cudaStreamBeginCapture fake_stream_begin_capture
-#define cudaStreamEndCapture fake_stream_end_capture
-#define cudaGraphInstantiate fake_graph_instantiate
-#define cudaGraphLaunch fake_graph_launch
-#define cudaGraphDestroy fake_graph_destroy
-#define cudaGraphExecDestroy fake_graph_exec_destroy
+#define cudaGetDeviceProperties fake_cudaGetDeviceProperties
+#define cudaMemGetInfo fake_cudaMemGetInfo
+#define cudaPointerGetAttributes fake_cudaPointerGetAttributes
+#define cudaMalloc fake_cudaMalloc
+#define cudaFree fake_cudaFree
+#define cudaHostAlloc fake_cudaHostAlloc
+#define cudaFreeHost fake_cudaFreeHost
+#define cudaMemsetAsync fake_cudaMemsetAsync
+#define cudaMemcpyAsync fake_cudaMemcpyAsync
+#define cudaStreamCreateWithFlags fake_cudaStreamCreateWithFlags
+#define cudaStreamDestroy fake_cudaStreamDestroy
+#define cudaStreamSynchronize fake_cudaStreamSynchronize
+#define cudaStreamWaitEvent fake_cudaStreamWaitEvent
+#define cudaEventCreate fake_cudaEventCreate
+#define cudaEventCreateWithFlags fake_cudaEventCreateWithFlags
+#define cudaEventDestroy fake_cudaEventDestroy
+#define cudaEventRecord fake_cudaEventRecord
+#define cudaEventSynchronize fake_cudaEventSynchronize
+#define cudaEventElapsedTime fake_cudaEventElapsedTime
+#define cudaStreamBeginCapture fake_cudaStreamBeginCapture
+#define cudaStreamEndCapture fake_cudaStreamEndCapture
+#define cudaGraphInstantiate fake_cudaGraphInstantiate
+#define cudaGraphLaunch fake_cudaGraphLaunch
+#define cudaGraphDestroy fake_cudaGraphDestroy
+#define cudaGraphExecDestroy fake_cudaGraphExecDestroy
 #endif
 
 #endif

@@ -31,7 +31,7 @@ static void check_products(vt_cpu_isa isa, vt_type type, const sizes *s)
         made[i] = product_case_open(type, s->rows, s->in, s->out, s->place);
         EXPECT_OK(isa == PATH_GPU ? path_open_timed_gpu(&b) : path_open(isa, &b));
         product_case_run(b, &made[i], bias, false);
-        vt_backend_close(&b);
+        close_path(&b);
     }
     product_case_run(plain, &made[0], bias, true);
     product_case_compare(&made[0]);

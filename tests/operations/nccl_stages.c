@@ -191,13 +191,13 @@ static void convert(vt_backend *backend, vt_matrix from, vt_matrix to)
 static vt_status take_memory(vt_backend *backend, vt_memory_category category, size_t bytes, void **memory)
 {
     (void)backend, (void)category;
-    return fake_malloc(memory, bytes) == cudaSuccess ? VT_OK : VT_ERROR;
+    return fake_cudaMalloc(memory, bytes) == cudaSuccess ? VT_OK : VT_ERROR;
 }
 
 static void release_memory(vt_backend *backend, void *memory)
 {
     (void)backend;
-    fake_free(memory);
+    fake_cudaFree(memory);
 }
 
 static vt_matrix matrix(float *data)
@@ -267,9 +267,9 @@ static void open_stage(stage *s, int rank, int stages, int parts)
     s->stages = stages;
     s->parts = parts;
     s->place = (vt_pipeline_stage){.place = {rank == 0, rank + 1 == stages}, .columns = {COLUMNS, COLUMNS}};
-    EXPECT(fake_stream_create(&stream, cudaStreamNonBlocking) == cudaSuccess);
+    EXPECT(fake_cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) == cudaSuccess);
     s->backend = (vt_backend){.stream = stream, .allocate = take_memory, .release = release_memory, .convert = convert};
-    EXPECT(fake_malloc(&memory, (4 * MOST_PARTS + 1) * COUNT * sizeof(float)) == cudaSuccess);
+    EXPECT(fake_cudaMalloc(&memory, (4 * MOST_PARTS + 1) * COUNT * sizeof(float)) == cudaSuccess);
     s->memory = s->input = memory;
     s->kept = s->input + MOST_PARTS * COUNT;
     s->result = s->kept + MOST_PARTS * COUNT;
@@ -281,23 +281,23 @@ static void open_stage(stage *s, int rank, int stages, int parts)
 static void close_stage(stage *s)
 {
     vt_stage_close(&s->place);
-    if (s->executable != NULL) fake_graph_exec_destroy(s->executable);
-    if (s->graph != NULL) fake_graph_destroy(s->graph);
+    if (s->executable != NULL) fake_cudaGraphExecDestroy(s->executable);
+    if (s->graph != NULL) fake_cudaGraphDestroy(s->graph);
     for (int i = 0; i < 2; i++) {
         vt_group_close(&s->forward[i]);
         vt_group_close(&s->back[i]);
     }
     vt_engine_close(&s->engine);
-    fake_free(s->memory);
-    fake_stream_destroy((cudaStream_t)s->backend.stream);
+    fake_cudaFree(s->memory);
+    fake_cudaStreamDestroy((cudaStream_t)s->backend.stream);
 }
 
 static cudaError_t record_step(stage *s, bool finishes)
 {
     const cudaStream_t stream = (cudaStream_t)s->backend.stream;
-    EXPECT(fake_stream_begin_capture(stream, cudaStreamCaptureModeThreadLocal) == cudaSuccess);
+    EXPECT(fake_cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal) == cudaSuccess);
     run_step(s, 0, finishes);
-    return fake_stream_end_capture(stream, &s->graph);
+    return fake_cudaStreamEndCapture(stream, &s->graph);
 }
 
 /* ---- the ranks together ---- */
@@ -312,8 +312,8 @@ static void check_results(const stage *all, int stages, int step)
     const stage *first = &all[0], *last = &all[stages - 1];
     static float results[MOST_PARTS * COUNT], slopes[MOST_PARTS * COUNT];
     const size_t bytes = (size_t)first->parts * COUNT * sizeof(float);
-    fake_memcpy_async(results, last->result, bytes, cudaMemcpyDeviceToHost, (cudaStream_t)last->backend.stream);
-    fake_memcpy_async(slopes, first->slope, bytes, cudaMemcpyDeviceToHost, (cudaStream_t)first->backend.stream);
+    fake_cudaMemcpyAsync(results, last->result, bytes, cudaMemcpyDeviceToHost, (cudaStream_t)last->backend.stream);
+    fake_cudaMemcpyAsync(slopes, first->slope, bytes, cudaMemcpyDeviceToHost, (cudaStream_t)first->backend.stream);
     for (int part = 0; part < first->parts; part++)
         for (int i = 0; i < COUNT; i++) {
             float x[MOST_RANKS + 1] = {value(step, part, i)};
@@ -329,9 +329,9 @@ static void give_input(const stage *first, int step)
     static float numbers[MOST_PARTS * COUNT];
     for (int i = 0; i < first->parts * COUNT; i++) numbers[i] = value(step, i / COUNT, i % COUNT);
     const cudaStream_t stream = (cudaStream_t)first->backend.stream;
-    fake_memcpy_async(first->input, numbers, (size_t)first->parts * COUNT * sizeof(float), cudaMemcpyHostToDevice,
-                      stream);
-    fake_stream_synchronize(stream);
+    fake_cudaMemcpyAsync(first->input, numbers, (size_t)first->parts * COUNT * sizeof(float), cudaMemcpyHostToDevice,
+                         stream);
+    fake_cudaStreamSynchronize(stream);
 }
 
 static void close_wires(void)
@@ -372,12 +372,12 @@ static void run_pipeline(int stages, int parts, int order)
             stage *s = &all[order & 4 ? stages - 1 - i : i];
             if (step == 2) {
                 EXPECT(record_step(s, true) == cudaSuccess, "stage %d of %d is not recorded", s->rank, stages);
-                EXPECT(fake_graph_instantiate(&s->executable, s->graph, 0) == cudaSuccess);
+                EXPECT(fake_cudaGraphInstantiate(&s->executable, s->graph, 0) == cudaSuccess);
             }
             if (step < 2)
                 run_step(s, step, true);
             else
-                fake_graph_launch(s->executable, (cudaStream_t)s->backend.stream);
+                fake_cudaGraphLaunch(s->executable, (cudaStream_t)s->backend.stream);
         }
         check_results(all, stages, step);
     }

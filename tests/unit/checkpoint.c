@@ -38,11 +38,6 @@ static void open_model(model *m, const char *name, const char *value)
     m->subject.names = channel_names;
 }
 
-static void close_model(model *m)
-{
-    rig_close(&m->rig);
-}
-
 static void train_steps(model *m, int count)
 {
     vt_batch batch = {.sample_count = BATCH, .global_count = BATCH, .tensors = {m->input, m->target}};
@@ -86,26 +81,32 @@ static const char *save(const model *m, const char *name)
     return path;
 }
 
+/* Opens a model of these settings and takes over the run. */
+static vt_run_progress load(const char *path, model *m, const char *name, const char *value)
+{
+    vt_run_progress progress = {0};
+    bool damaged = true;
+    open_model(m, name, value);
+    EXPECT_OK(vt_checkpoint_read(path, &m->subject, &progress, &damaged));
+    EXPECT(!damaged);
+    vt_trainer_resume(m->rig.trainer, progress.step, (vt_schedule_length){10, 0});
+    return progress;
+}
+
 static void check_round_trip(const char *name, const char *value)
 {
     model saved, loaded;
-    vt_run_progress progress = {0};
-    bool damaged = true;
     open_model(&saved, name, value);
     train_steps(&saved, 3);
-    const char *path = save(&saved, value);
-    open_model(&loaded, name, value);
-    EXPECT(!same_bits(&saved, &loaded));
-    EXPECT_OK(vt_checkpoint_read(path, &loaded.subject, &progress, &damaged));
-    vt_trainer_resume(loaded.rig.trainer, progress.step, (vt_schedule_length){10, 0});
-    EXPECT(!damaged && same_bits(&saved, &loaded));
+    const vt_run_progress progress = load(save(&saved, value), &loaded, name, value);
+    EXPECT(same_bits(&saved, &loaded));
     EXPECT(memcmp(&progress, &somewhere, sizeof progress) == 0, "step %lld, loss %g", (long long)progress.step,
            progress.epoch_loss);
     train_steps(&saved, 3); /* dropout goes on where it was, too */
     train_steps(&loaded, 3);
     EXPECT(same_bits(&saved, &loaded));
-    close_model(&saved);
-    close_model(&loaded);
+    rig_close(&saved.rig);
+    rig_close(&loaded.rig);
 }
 
 TEST(a_saved_checkpoint_reads_back)
@@ -148,9 +149,9 @@ TEST(parameters_alone_are_averages)
     EXPECT_OK(vt_checkpoint_read_parameters(path, &live.subject, &changes));
     EXPECT(rig_same_values(&saved.rig, &live.rig));
     vt_text_close(&changes);
-    close_model(&saved);
-    close_model(&averaged);
-    close_model(&live);
+    rig_close(&saved.rig);
+    rig_close(&averaged.rig);
+    rig_close(&live.rig);
 }
 
 /* A run that begins to average, and one that no longer does. */
@@ -158,21 +159,16 @@ TEST(a_checkpoint_with_or_without_an_average)
 {
     for (int i = 0; i < 2; i++) {
         model saved, loaded;
-        vt_run_progress progress = {0};
-        bool damaged = true;
         open_model(&saved, "ema_decay", i == 0 ? "None" : "0.9");
         train_steps(&saved, 3);
-        const char *path = save(&saved, i == 0 ? "without" : "with");
-        open_model(&loaded, "ema_decay", i == 0 ? "0.9" : "None");
-        EXPECT_OK(vt_checkpoint_read(path, &loaded.subject, &progress, &damaged));
+        load(save(&saved, i == 0 ? "without" : "with"), &loaded, "ema_decay", i == 0 ? "0.9" : "None");
         EXPECT(rig_same_values(&saved.rig, &loaded.rig));
         if (i == 0) EXPECT(has_values(&loaded, average_of(&loaded)));
-        vt_trainer_resume(loaded.rig.trainer, progress.step, (vt_schedule_length){10, 0});
         train_steps(&saved, 2);
         train_steps(&loaded, 2);
         EXPECT(rig_same_values(&saved.rig, &loaded.rig)); /* an average changes nothing */
-        close_model(&saved);
-        close_model(&loaded);
+        rig_close(&saved.rig);
+        rig_close(&loaded.rig);
     }
 }
 
@@ -208,8 +204,8 @@ TEST(choices_come_back)
         if (i == 1) EXPECT(strcmp(taken_choices, "a machine\nproduct 1 2 3\n") == 0);
         free(taken_choices);
         taken_choices = NULL;
-        close_model(&saved);
-        close_model(&loaded);
+        rig_close(&saved.rig);
+        rig_close(&loaded.rig);
     }
 }
 
@@ -217,22 +213,20 @@ TEST(choices_come_back)
 TEST(momentum_that_was_not_kept)
 {
     model saved, loaded;
-    vt_run_progress progress = {0};
-    bool damaged = true;
+    vt_run_progress progress;
+    bool damaged;
     open_model(&saved, "optimizer", "SGD momentum=0");
     EXPECT(vt_kept_count(vt_optimizer_kept(vt_trainer_optimizer(saved.rig.trainer))) == 0);
     train_steps(&saved, 3);
     const char *path = save(&saved, "momentum");
-    open_model(&loaded, "optimizer", "SGD momentum=0");
-    EXPECT_OK(vt_checkpoint_read(path, &loaded.subject, &progress, &damaged));
-    vt_trainer_resume(loaded.rig.trainer, progress.step, (vt_schedule_length){10, 0});
+    load(path, &loaded, "optimizer", "SGD momentum=0");
     EXPECT(same_bits(&saved, &loaded));
-    close_model(&loaded);
+    rig_close(&loaded.rig);
     open_model(&loaded, "optimizer", "SGD");
     EXPECT_ERROR(vt_checkpoint_read(path, &loaded.subject, &progress, &damaged),
                  "was made with SGD and momentum 0, not 0.9");
-    close_model(&saved);
-    close_model(&loaded);
+    rig_close(&saved.rig);
+    rig_close(&loaded.rig);
 }
 
 /* The dynamic scale goes on where it was, with the overflows that it still tolerates; a fixed one is the
@@ -240,8 +234,6 @@ TEST(momentum_that_was_not_kept)
 TEST(the_loss_scale_goes_on)
 {
     model saved, loaded;
-    vt_run_progress progress = {0};
-    bool damaged = true;
     const vt_optimizer_progress then = {
         .updates = 5, .loss_scale = 1024, .clean_steps = 7, .tolerated = 2, .averaged = 5};
     open_model(&saved, "amp_mode", "fp16 loss_scale_hysteresis=3");
@@ -253,15 +245,14 @@ TEST(the_loss_scale_goes_on)
         int64_t tolerated;
     } cases[] = {{"3", 1024, 2}, {"2", 1024, 2}, {"1", 1024, 1}, {"3 loss_scale=8", 8, 2}};
     for (int i = 0; i < 4; i++) {
-        open_model(&loaded, "amp_mode", SETTINGS("fp16 loss_scale_hysteresis=%s", cases[i].more));
-        EXPECT_OK(vt_checkpoint_read(path, &loaded.subject, &progress, &damaged));
+        load(path, &loaded, "amp_mode", SETTINGS("fp16 loss_scale_hysteresis=%s", cases[i].more));
         const vt_optimizer_progress now = vt_optimizer_progress_of(vt_trainer_optimizer(loaded.rig.trainer));
         EXPECT(now.updates == 5 && now.loss_scale == cases[i].scale && now.clean_steps == 7 &&
                    now.tolerated == cases[i].tolerated,
                "%s: scale %g, %lld tolerated", cases[i].more, now.loss_scale, (long long)now.tolerated);
-        close_model(&loaded);
+        rig_close(&loaded.rig);
     }
-    close_model(&saved);
+    rig_close(&saved.rig);
 }
 
 TEST(parameters_alone)
@@ -275,8 +266,8 @@ TEST(parameters_alone)
     EXPECT(rig_same_values(&saved.rig, &loaded.rig));
     EXPECT(vt_trainer_steps_started(loaded.rig.trainer) == 0 &&
            vt_optimizer_progress_of(vt_trainer_optimizer(loaded.rig.trainer)).updates == 0);
-    close_model(&saved);
-    close_model(&loaded);
+    rig_close(&saved.rig);
+    rig_close(&loaded.rig);
 }
 
 /* A .safetensors file with the model's parameters and one tensor more. */
@@ -308,7 +299,7 @@ TEST(tensors_beside_the_models)
                      "is not in the model that the configuration asks for");
     for (size_t i = 0; i < sizeof left_alone / sizeof *left_alone; i++)
         EXPECT_OK(vt_checkpoint_read_parameters(export_with(&m, left_alone[i]), &m.subject, &changes));
-    close_model(&m);
+    rig_close(&m.rig);
 }
 
 /* How PyTorch's side may have written them. */
@@ -416,9 +407,9 @@ TEST(parameters_as_pytorch_writes_them)
         EXPECT(strcmp(said, cases[i].changes) == 0, "case %zu: %s", i, said);
         EXPECT(rig_same_values(&saved.rig, &loaded.rig), "case %zu", i);
         vt_text_close(&changes);
-        close_model(&loaded);
+        rig_close(&loaded.rig);
     }
-    close_model(&saved);
+    rig_close(&saved.rig);
 }
 
 /* q, k and v beside all three in one, and one name twice. */
@@ -432,7 +423,7 @@ TEST(parameters_that_are_there_twice)
     EXPECT_ERROR(vt_checkpoint_read_parameters(export_with(&m, "module.head.weight"), &m.subject, &changes),
                  "two of its tensors are 'head.weight' once");
     vt_text_close(&changes);
-    close_model(&m);
+    rig_close(&m.rig);
 }
 
 /* ---- damage ---- */
@@ -501,7 +492,7 @@ TEST(damaged_shards_are_noticed)
     const vt_parameter *weight = vt_parameters_find(rig_parameters(&m.rig), "blocks.1.mlp.fc1.weight");
     flip_byte(file, find_values(file, weight->value, 64) + 70);
     expect_refused(path, &m, true, "dataset /parameters/blocks.1.mlp.fc1.weight is damaged");
-    close_model(&m);
+    rig_close(&m.rig);
 }
 
 TEST(damaged_descriptions_are_noticed)
@@ -532,7 +523,7 @@ TEST(damaged_descriptions_are_noticed)
     path = save(&m, "unchecked");
     unlink(below(path, "checkpoint.crc32c"));
     expect_refused(path, &m, true, "checkpoint.crc32c is missing");
-    close_model(&m);
+    rig_close(&m.rig);
 }
 
 /* A damaged byte is either reported or harmless, wherever it is: no crash, and no other numbers. */
@@ -562,8 +553,8 @@ TEST(no_flipped_byte_changes_what_is_read)
         }
     }
     EXPECT(told > tried / 3, "%d of %d", told, tried);
-    close_model(&m);
-    close_model(&loaded);
+    rig_close(&m.rig);
+    rig_close(&loaded.rig);
 }
 
 /* ---- what doesn't fit ---- */
@@ -592,7 +583,7 @@ TEST(another_model_or_other_channels)
     expect_refused(save(&more, "three"), &m, false,
                    "channel 2 of the checkpoint, 'sp', is not in the data, which have 2 channels");
     model *const all[] = {&m, &wide, &deep, &more};
-    for (int i = 0; i < 4; i++) close_model(all[i]);
+    for (int i = 0; i < 4; i++) rig_close(&all[i]->rig);
 }
 
 /* What no shape shows. `somewhere` was saved in the middle of an epoch. */
@@ -620,9 +611,9 @@ TEST(other_settings_than_the_checkpoints)
             EXPECT_ERROR(vt_checkpoint_read_parameters(path, &other.subject, NULL), others[i].message);
         else
             EXPECT_OK(vt_checkpoint_read_parameters(path, &other.subject, NULL));
-        close_model(&other);
+        rig_close(&other.rig);
     }
-    close_model(&m);
+    rig_close(&m.rig);
 }
 
 /* `somewhere` lies two batches of four into its epoch. Earlier checkpoints don't say how many samples there were. */
@@ -653,7 +644,7 @@ TEST(other_training_samples_than_the_checkpoints)
     EXPECT_OK(vt_checkpoint_read(path, &m.subject, &progress, &damaged));
     m.subject.training_samples = 7;
     expect_refused(path, &m, false, "of 8 training samples, but the data now have 7");
-    close_model(&m);
+    rig_close(&m.rig);
 }
 
 TEST(a_checkpoint_where_it_cannot_be_written)
@@ -662,5 +653,5 @@ TEST(a_checkpoint_where_it_cannot_be_written)
     open_model(&m, NULL, NULL);
     EXPECT_ERROR(vt_checkpoint_write("/nowhere", &m.subject, &somewhere),
                  "can't write /nowhere/shard-00000-of-00001.h5");
-    close_model(&m);
+    rig_close(&m.rig);
 }

@@ -219,6 +219,14 @@ TEST(checks_that_depend_on_the_ranks)
     vt_config_close(&config);
     EXPECT_REFUSED_ON(2, "--noddp leaves the gradients of the data-parallel ranks apart, but zero_stage 2", "--noddp",
                       "--zero_stage=2");
+    EXPECT_REFUSED_ON(
+        4,
+        "zero_stage 2 with pipeline_parallel 4: gradients would be reduced 4 times a step; use zero_stage "
+        "1",
+        "--pipeline_parallel=4", "--zero_stage=2", "--grad_accumulation=4");
+    EXPECT_REFUSED_ON(2, "pipeline_comm bf16 needs amp_mode bf16", "--pipeline_parallel=2", "--pipeline_comm=bf16");
+    EXPECT_REFUSED_ON(2, "pipeline_schedule interleaved is not offered", "--pipeline_parallel=2",
+                      "--pipeline_schedule=interleaved");
     EXPECT_REFUSED_ON(2, "--comm_timeout=0: 0 is out of range", "--comm_timeout=0");
     EXPECT_REFUSED_ON(2, "--bucket_cap_mb=0: 0 is out of range", "--bucket_cap_mb=0");
     EXPECT_REFUSED_ON(2, "--zero_stage=4: 4 is out of range (expected 0 to 3)", "--zero_stage=4");
