@@ -68,19 +68,11 @@ test_what_a_checkpoint_was_trained_with() {
     forecast --static_fields=moved.h5 >/dev/null
 }
 
-test_what_is_refused() {
+# tests/unit/forcings.c has what else is refused.
+test_data_without_dates() {
     made
-    refuses_once "forcings: there is no 'sun'; did you mean " -- train --forcings=sun
-    static "[8,32]" 1
-    refuses_once "other/train/2001.h5 has a grid of [8, 32], but the data have [16, 32]; they need the same one" -- train --static_fields=other/train/2001.h5
-    refuses_once "static_fields: data/train/2001.h5 holds 61 times; fields that don't change have one" -- train --static_fields=data/train/2001.h5
-    "$VITRAIN" synth apart --img_size=[8,32] --channels=3 --years=1 --steps_per_year=30 --valid_steps=0 >/dev/null
-    refuses_once "climatology_path: apart/stats/climatology.h5 is of a grid of [8, 32]" -- train --normalise=climatology --climatology_path=apart/stats/climatology.h5
-    "$VITRAIN" synth less --img_size=[16,32] --channels=2 --years=1 --steps_per_year=30 --valid_steps=0 >/dev/null
-    refuses_once "climatology_path: /coefficients of less/stats/climatology.h5 is" -- train --normalise=climatology --climatology_path=less/stats/climatology.h5
     mv data/train/2001.h5 data/train/x9999.h5
     refuses_once "forcings: data/train/x9999.h5 says no dates, neither by a time coordinate nor by its name" -- train --forcings=cos_year
-    refuses_once "normalise: climatology: data/train/x9999.h5 says no dates" -- train --normalise=climatology
     train --forcings=sin_lon --num_epochs=1 >/dev/null # which needs none
 }
 

@@ -38,7 +38,7 @@ TEST(without_a_gpu_auto_is_the_cpu_and_cuda_an_error)
 
 #include "cuda/convolution.h"
 #include "cuda/fused_attention.h"
-#include "cuda/state.h"
+#include "operations/mirror.h"
 
 /* What cuDNN says of an H200. */
 static const char *const h200 =
@@ -116,120 +116,71 @@ TEST(cudnn_has_kernels_for_convolutions)
 
 /* ---- cuDNN's attention on a GPU, against our own kernels, which other tests compare with the oracle ---- */
 
+/* Queries, keys and values side by side, as the model has them. */
 typedef struct {
     vt_backend *backend;
-    vt_matrix qkv, out, dout, dqkv; /* of 16 bits, in its memory */
-    float *log_sum;
-} gpu_attention;
+    twins qkv, dout, out, dqkv;
+    guarded log_sum;
+} side;
 
-static vt_matrix gpu_matrix(vt_backend *backend, vt_type type, int64_t rows, int64_t columns, uint64_t seed)
+static side open_side(vt_attention_choice choice, vt_type type, const vt_attention_shape *s)
 {
-    size_t bytes = (size_t)(rows * columns) * sizeof(uint16_t);
-    uint16_t *host = vt_test_owned(malloc(bytes));
-    float *values = vt_test_owned(malloc(2 * bytes));
-    void *memory = NULL;
-    fill_random(values, rows * columns, seed, 1);
-    for (int64_t i = 0; i < rows * columns; i++) host[i] = vt_half_round(type, values[i]);
-    EXPECT_OK(backend->allocate(backend, VT_MEMORY_WORKSPACE, bytes, &memory));
-    backend->copy_from_host(backend, memory, host, bytes);
-    EXPECT_OK(backend->check(backend));
-    return (vt_matrix){.half = memory, .rows = rows, .columns = columns, .stride = columns, .type = type};
-}
-
-static gpu_attention open_gpu_attention(vt_attention_choice choice, vt_type type, int64_t rows, int64_t width,
-                                        int64_t heads)
-{
-    gpu_attention a = {0};
-    void *memory = NULL;
-    EXPECT_OK(vt_backend_open_cuda(0, false, &a.backend));
-    vt_fused_attention_prefer(a.backend, choice);
-    a.qkv = gpu_matrix(a.backend, type, rows, 3 * width, 1);
-    a.dout = gpu_matrix(a.backend, type, rows, width, 2);
-    a.out = gpu_matrix(a.backend, type, rows, width, 3);
-    a.dqkv = gpu_matrix(a.backend, type, rows, 3 * width, 4);
-    EXPECT_OK(a.backend->allocate(a.backend, VT_MEMORY_WORKSPACE, (size_t)(rows * heads) * sizeof(float), &memory));
-    a.log_sum = memory;
+    const int64_t rows = s->batch * s->queries, width = s->heads * s->head_dim;
+    side a = {.qkv = twins_random(type, rows, 3 * width, 1, 1, TWINS_TIGHT),
+              .dout = twins_random(type, rows, width, 2, 1, TWINS_TIGHT),
+              .out = twins_open(type, rows, width, TWINS_TIGHT),
+              .dqkv = twins_open(type, rows, 3 * width, TWINS_TIGHT),
+              .log_sum = guarded_open(1, rows * s->heads)};
+    EXPECT_OK(path_open_timed_gpu(&a.backend));
+    vt_fused_attention_prefer(mirror_inner(a.backend), choice);
     return a;
 }
 
-/* `from`: the forward pass that backward continues from. */
-static void backward_from(const gpu_attention *a, const vt_attention_shape *shape, const gpu_attention *from)
+static vt_matrix third(const twins *t, int i)
 {
-    int64_t width = a->out.columns;
-    a->backend->attention_backward(a->backend, shape, vt_matrix_columns(a->qkv, 0, width),
-                                   vt_matrix_columns(a->qkv, width, width), vt_matrix_columns(a->qkv, 2 * width, width),
-                                   from->out, from->log_sum, a->dout, vt_matrix_columns(a->dqkv, 0, width),
-                                   vt_matrix_columns(a->dqkv, width, width),
-                                   vt_matrix_columns(a->dqkv, 2 * width, width));
-    EXPECT_OK(a->backend->check(a->backend));
+    return vt_matrix_columns(t->own, i * t->own.columns / 3, t->own.columns / 3);
 }
 
-static void forward(const gpu_attention *a, const vt_attention_shape *shape)
+static void forward(const side *a, const vt_attention_shape *s)
 {
-    int64_t width = a->out.columns;
-    a->backend->attention_forward(a->backend, shape, vt_matrix_columns(a->qkv, 0, width),
-                                  vt_matrix_columns(a->qkv, width, width), vt_matrix_columns(a->qkv, 2 * width, width),
-                                  a->out, a->log_sum);
-    EXPECT_OK(a->backend->check(a->backend));
+    a->backend->attention_forward(a->backend, s, third(&a->qkv, 0), third(&a->qkv, 1), third(&a->qkv, 2), a->out.own,
+                                  a->log_sum.matrix.data);
+}
+
+/* `from`: the forward pass that backward continues from. */
+static void backward_from(const side *a, const vt_attention_shape *s, const side *from)
+{
+    a->backend->attention_backward(a->backend, s, third(&a->qkv, 0), third(&a->qkv, 1), third(&a->qkv, 2),
+                                   from->out.own, from->log_sum.matrix.data, a->dout.own, third(&a->dqkv, 0),
+                                   third(&a->dqkv, 1), third(&a->dqkv, 2));
 }
 
 /* May be off by this many roundings of the largest; both round weights and results (cuda_kernels.c). */
-static void compare_halves(const gpu_attention *a, const gpu_attention *b, bool gradients, double units)
+static void compare(twins *actual, const twins *expected, double units, const char *name)
 {
-    const vt_matrix *const both[] = {gradients ? &a->dqkv : &a->out, gradients ? &b->dqkv : &b->out};
-    int64_t count = both[0]->rows * both[0]->columns;
-    double largest = 0, worst = 0;
-    uint16_t *values[2];
-    for (int i = 0; i < 2; i++) {
-        vt_backend *backend = i == 0 ? a->backend : b->backend;
-        values[i] = vt_test_owned(malloc((size_t)count * sizeof(uint16_t)));
-        VT_ASSERT(values[i] != NULL);
-        backend->copy_to_host(backend, values[i], both[i]->half, (size_t)count * sizeof(uint16_t));
-    }
-    for (int64_t i = 0; i < count; i++) {
-        double one = (double)vt_half_widen(both[0]->type, values[0][i]);
-        double other = (double)vt_half_widen(both[0]->type, values[1][i]);
-        largest = fmax(largest, fabs(one));
-        worst = fabs(one - other) <= worst ? worst : fabs(one - other); /* a NaN counts as worst */
-    }
-    EXPECT(worst <= units * half_unit(both[0]->type) * largest, "%s in %s: off by %g of %g",
-           gradients ? "gradients" : "out", half_name(both[0]->type), worst, largest);
-}
-
-static void compare_log_sums(const gpu_attention *a, const gpu_attention *b, int64_t count)
-{
-    float *values = vt_test_owned(malloc(2 * (size_t)count * sizeof *values));
-    a->backend->copy_to_host(a->backend, values, a->log_sum, (size_t)count * sizeof *values);
-    b->backend->copy_to_host(b->backend, values + count, b->log_sum, (size_t)count * sizeof *values);
-    for (int64_t i = 0; i < count; i++) EXPECT_NEAR(values[count + i], values[i], 1e-4 * (1 + fabs((double)values[i])));
-}
-
-static void close_gpu_attention(gpu_attention *a)
-{
-    void *const memory[] = {a->qkv.data, a->out.data, a->dout.data, a->dqkv.data, a->log_sum};
-    for (size_t i = 0; i < sizeof memory / sizeof memory[0]; i++) a->backend->release(a->backend, memory[i]);
-    vt_backend_close(&a->backend);
+    for (int64_t i = 0; i < expected->own.rows * expected->own.columns; i++)
+        actual->wide.data[i] = vt_half_widen(expected->own.type, expected->own.half[i]);
+    twins_compare(actual, units, name);
 }
 
 static void check_cudnn(vt_type type, const vt_attention_shape *shape)
 {
-    int64_t rows = shape->batch * shape->queries, width = shape->heads * shape->head_dim;
-    gpu_attention own = open_gpu_attention(VT_ATTENTION_OWN, type, rows, width, shape->heads);
-    gpu_attention cudnn = open_gpu_attention(VT_ATTENTION_CUDNN, type, rows, width, shape->heads);
+    side own = open_side(VT_ATTENTION_OWN, type, shape), cudnn = open_side(VT_ATTENTION_CUDNN, type, shape);
     forward(&own, shape);
     forward(&cudnn, shape);
-    compare_halves(&own, &cudnn, false, 4);
-    compare_log_sums(&own, &cudnn, rows * shape->heads);
+    compare(&cudnn.out, &own.out, 4, "cuDNN's out");
+    guarded_compare(&cudnn.log_sum, &own.log_sum, 1e-4, "cuDNN's log_sum");
     backward_from(&own, shape, &own);
     backward_from(&cudnn, shape, &cudnn);
-    compare_halves(&own, &cudnn, true, 8);
+    compare(&cudnn.dqkv, &own.dqkv, 8, "cuDNN's gradients");
     backward_from(&own, shape, &cudnn); /* each is chosen for itself */
-    compare_halves(&own, &cudnn, true, 8);
+    compare(&cudnn.dqkv, &own.dqkv, 8, "gradients of the own backward behind cuDNN's forward");
     printf("    %s, %lld tokens, head size %lld: cuDNN serves %d of forward and backward %s\n", half_name(type),
-           (long long)shape->queries, (long long)shape->head_dim, vt_fused_attention_served(cudnn.backend),
-           vt_fused_attention_failure(cudnn.backend));
-    close_gpu_attention(&own);
-    close_gpu_attention(&cudnn);
+           (long long)shape->queries, (long long)shape->head_dim,
+           vt_fused_attention_served(mirror_inner(cudnn.backend)),
+           vt_fused_attention_failure(mirror_inner(cudnn.backend)));
+    close_path(&own.backend);
+    close_path(&cudnn.backend);
 }
 
 GPU_TEST(cudnn_gives_the_attention_of_the_own_kernels)
