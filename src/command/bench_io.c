@@ -80,7 +80,7 @@ typedef struct {
     bench *bench;
     vt_read_plan **plans; /* [batches]; they keep the files open */
     piece *pieces;        /* [count] */
-    int64_t count, room, bytes, largest_batch;
+    int64_t count, bytes, largest_batch;
     int64_t next; /* the next one to take, shared by the threads */
     bool failed;
     bool through_library;
@@ -106,10 +106,7 @@ static vt_status add_batch(plain *p, int64_t index, const vt_sampler_slice *slic
             if (extent.bytes < 0) break;
             p->through_library = p->through_library || extent.descriptor < 0;
             if (extent.descriptor < 0 || extent.bytes == 0) continue;
-            if (p->count == p->room) {
-                p->room = p->room > 0 ? 2 * p->room : 1024;
-                p->pieces = vt_reallocate(p->pieces, (size_t)p->room, sizeof *p->pieces, "bench io");
-            }
+            p->pieces = vt_grow(p->pieces, (size_t)p->count, sizeof *p->pieces, "bench io");
             p->pieces[p->count++] = (piece){extent, index, bytes};
             bytes += extent.bytes;
         }

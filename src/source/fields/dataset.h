@@ -17,7 +17,7 @@ typedef struct {
     vt_set set;
     const char *directory;   /* holds *YYYY.h5 */
     const char *option_name; /* the option that named it, for messages: "train_data_path" */
-    int64_t height, width;   /* the window: at the top left, or where `range` is, which must hold so many points */
+    int64_t height, width;   /* the window: at the top left, or where `range` is, which must then have this size */
     vt_window_range range;
     int64_t first_row, rows; /* of the window: what this rank reads; rows 0: all of the height */
     int64_t in_channels;     /* channels of the input: channels of the file times (history + 1) */
@@ -26,7 +26,7 @@ typedef struct {
     int64_t dt;              /* time steps between input and target */
     int64_t targets;         /* steps of forecast that a sample has targets of; 0: 1 */
     int64_t reach;           /* how many of these targets the files must hold for each sample; 0: 1 */
-    int64_t sample_limit;    /* only the first so many; VT_UNSET_INTEGER: all */
+    int64_t sample_limit;    /* only the first of them; VT_UNSET_INTEGER: all */
     vt_fields_form form;     /* what the user says of the files */
     bool round;              /* the window must go round the globe; checked if longitudes are known */
     bool files_apart;        /* no sample reaches from one file into the next, even if their times follow one another */

@@ -235,9 +235,8 @@ static bool is_cached(int descriptor, int64_t offset)
 #endif
 }
 
-/* Lets the kernel begin to fetch the item's bytes. Not if it has them: then the advice would cost a walk over its
- * pages.
- */
+/* Lets the kernel begin to fetch the item's bytes, unless it has them: then the advice would only cost a walk over its
+ * pages. */
 static void advise(const vt_read_item *item)
 {
     if (item->kind == VT_ITEM_LIBRARY || item->bytes == 0) return;

@@ -27,7 +27,7 @@ vt_status vt_time_statistics_add(vt_time_statistics *statistics, const vt_date *
                                  const float *fields);
 
 /* The same for the times of files: their dates are those of the time coordinate, else they follow from the name, with
- * 6 hours between two times unless time_step says else. The first file begins; the others have its shape. */
+ * 6 hours between two times unless time_step says otherwise. The first file begins; the others have its shape. */
 void vt_time_statistics_begin_file(vt_time_statistics *statistics, const vt_fields_file *file,
                                    const vt_frame_window *window, bool masked);
 vt_status vt_time_statistics_add_of_file(vt_time_statistics *statistics, const vt_fields_file *file, int64_t time,
