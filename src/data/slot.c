@@ -34,7 +34,7 @@ static size_t lay_out(const vt_loader_options *options, size_t offsets[VT_BATCH_
 vt_status vt_slot_open(vt_slot *slot, const vt_loader_options *options, int64_t slots)
 {
     vt_status status = VT_OK;
-    size_t offsets[VT_BATCH_TENSORS];
+    size_t offsets[VT_BATCH_TENSORS] = {0};
     const size_t bytes = lay_out(options, offsets), samples = (size_t)samples_of(options);
     slot->options = options;
     if (!options->indices_only)

@@ -44,7 +44,7 @@ void vt_fields_plan_close(vt_read_plan *plan);
 vt_status vt_fields_plan_run(vt_read_plan *plan, int64_t item, vt_decoder *decoder);
 void vt_fields_plan_retry(const vt_read_plan *plan, int64_t item, vt_decoder *decoder,
                           void (*mark)(int64_t sample, void *context), void *context);
-vt_file_extent vt_fields_plan_extent(const vt_read_plan *plan, int64_t item, int64_t index);
+vt_file_extent vt_fields_plan_extent(const vt_read_plan *plan, int64_t item, int64_t further);
 
 /* Begins anew, with no frames. */
 void vt_fields_plan_clear(vt_read_plan *plan);
