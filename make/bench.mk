@@ -4,8 +4,6 @@
 # `make test` compiles all of them, because some only run on a GPU.
 BENCH_OBJECTS := $(patsubst %.c,$(BUILD)/%.o,$(sort $(wildcard bench/*.c)))
 
-run-bench: $(BUILD)/bench/optimizers
-
 bench: deps
 	@$(MAKE) --no-print-directory run-bench
 
