@@ -159,7 +159,40 @@ done:
     return status;
 }
 
-/* Opens `text`, which holds one configuration; NULL: the file that the flags name. */
+static bool holds(const vt_yaml *yaml, const char *name)
+{
+    vt_yaml_entry *entries = NULL;
+    size_t count = 0, i = 0;
+    if (vt_yaml_entries(yaml, vt_yaml_top(yaml), &entries, &count) != VT_OK) return false;
+    while (i < count && strcmp(entries[i].key->text, name) != 0) i++;
+    free(entries);
+    return i < count;
+}
+
+/* Takes the file of another model in place of `yaml` if that one holds the configuration. */
+static void look_elsewhere(vt_config *config, vt_yaml **yaml)
+{
+#define FILE_OF(name, help, file) file,
+    static const char *const files[] = {VT_MODELS(FILE_OF)};
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        vt_yaml *other = NULL;
+        char *path = vt_config_find(files[i]);
+        const bool opens = path != NULL && vt_yaml_open(path, NULL, VT_YAML_CONFIGURATIONS, &other) == VT_OK;
+        if (opens && holds(other, config->config)) {
+            vt_yaml_close(yaml);
+            free(config->yaml_config);
+            *yaml = other;
+            config->yaml_config = path;
+            return;
+        }
+        vt_yaml_close(&other);
+        free(path);
+    }
+    vt_error_clear();
+}
+
+/* Opens `text`, which holds one configuration; NULL: the file that the flags name, or that of the model, or of another
+ * model if only that one has the configuration. */
 static vt_status open_source(vt_config *config, const char *text, const char *text_name, vt_yaml **yaml)
 {
     vt_status status = VT_OK;
@@ -167,11 +200,14 @@ static vt_status open_source(vt_config *config, const char *text, const char *te
     size_t count = 0;
     if (text == NULL) {
         const char *file = vt_config_model_file(config);
-        if (config->yaml_config == NULL) config->yaml_config = vt_config_find(file);
+        const bool named = config->yaml_config != NULL;
+        if (!named) config->yaml_config = vt_config_find(file);
         VT_CHECK(config->yaml_config != NULL,
                  "there is no %s here, nor beside the program; name a file of configurations with --yaml_config=PATH",
                  file);
-        return vt_yaml_open(config->yaml_config, NULL, VT_YAML_CONFIGURATIONS, yaml);
+        VT_TRY(vt_yaml_open(config->yaml_config, NULL, VT_YAML_CONFIGURATIONS, yaml));
+        if (!named && !holds(*yaml, config->config)) look_elsewhere(config, yaml);
+        goto done;
     }
     VT_CHECK(config->origin[VT_OPTION_config] == VT_FROM_DEFAULT &&
                  config->origin[VT_OPTION_yaml_config] == VT_FROM_DEFAULT,

@@ -109,7 +109,7 @@ TEST(convolutions_on_the_model_of_tiles)
     if (!path_is_available(PATH_TILES_MODEL)) return;
     EXPECT_OK(vt_backend_open_cpu(VT_ISA_PLAIN, 0, &backends[0]));
     EXPECT_OK(path_open(PATH_TILES_MODEL, &backends[1]));
-    check_convolution(backends, 2, 8, 32, 33);
+    check_convolution(backends, false, 2, 8, 32, 33);
     EXPECT_OK(backends[1]->check(backends[1]));
     vt_backend_close(&backends[0]);
     vt_backend_close(&backends[1]);
