@@ -1,0 +1,255 @@
+/* Which arrays a Zarr store holds, and their metadata, which are JSON. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+#include "base/text.h"
+#include "storage/zarr_inside.h"
+
+#define MOST_METADATA (INT64_C(256) << 20) /* bytes of a file of metadata */
+enum { MOST_NODES = 65536, DEEPEST = 16 };
+
+/* ---- files ---- */
+
+/* Python writes NaN and infinities as bare words, which JSON doesn't have: they become strings. [2 · length + 1] is
+ * room enough for the result. */
+static void quote_numbers(const char *text, size_t length, char *result)
+{
+    static const char *const words[] = {"NaN", "-Infinity", "Infinity"};
+    bool in_string = false;
+    for (size_t i = 0; i < length; i++) {
+        size_t taken = 0;
+        if (text[i] == '"') in_string = !in_string;
+        for (int w = 0; w < 3 && !in_string && taken == 0; w++)
+            if (strncmp(text + i, words[w], strlen(words[w])) == 0) taken = strlen(words[w]);
+        if (taken > 0) {
+            result += sprintf(result, "\"%.*s\"", (int)taken, text + i);
+            i += taken - 1;
+            continue;
+        }
+        *result++ = text[i];
+        if (in_string && text[i] == '\\' && i + 1 < length) *result++ = text[++i];
+    }
+    *result = '\0';
+}
+
+/* *json NULL: there is no such file. */
+static vt_status load(const char *directory, const char *name, json_t **json)
+{
+    vt_status status = VT_OK;
+    struct stat info;
+    json_error_t error;
+    char *text = NULL, *quoted = NULL, *path = vt_text_format("%s/%s", directory, name);
+    size_t done = 0;
+    *json = NULL;
+    const int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (descriptor < 0 && errno == ENOENT) goto done;
+    VT_CHECK(descriptor >= 0 && fstat(descriptor, &info) == 0, "can't open %s: %s", path, strerror(errno));
+    VT_CHECK(S_ISREG(info.st_mode) && info.st_size <= MOST_METADATA, "%s is no file of Zarr metadata", path);
+    text = calloc((size_t)info.st_size + 1, 1);
+    quoted = malloc(2 * (size_t)info.st_size + 1);
+    VT_CHECK(text != NULL && quoted != NULL, "out of memory for %s", path);
+    for (ssize_t count; done < (size_t)info.st_size; done += (size_t)count) {
+        count = read(descriptor, text + done, (size_t)info.st_size - done);
+        if (count < 0 && errno == EINTR)
+            count = 0;
+        else if (count <= 0)
+            VT_FAIL("can't read %s: %s", path, count < 0 ? strerror(errno) : "it was cut short");
+    }
+    VT_CHECK(memchr(text, '\0', done) == NULL, "%s is not JSON: it holds a zero byte", path);
+    quote_numbers(text, done, quoted);
+    *json = json_loads(quoted, 0, &error);
+    VT_CHECK(*json != NULL, "%s is not JSON (damaged or cut short?): line %d: %s", path, error.line, error.text);
+    VT_CHECK(json_is_object(*json), "%s is no Zarr metadata: it is not a JSON object", path);
+done:
+    if (descriptor >= 0) close(descriptor);
+    free(text);
+    free(quoted);
+    free(path);
+    return status;
+}
+
+static vt_status add_node(vt_zarr_store *store, const char *name, json_t *metadata, json_t *attributes)
+{
+    vt_status status = VT_OK;
+    VT_CHECK(name[0] != '/' && strstr(name, "..") == NULL && strlen(name) < VT_ZARR_KEY / 2,
+             "%s: its metadata name the array '%s', which would lie elsewhere", store->store.path, name);
+    VT_CHECK(store->node_count < MOST_NODES, "%s holds more than %d arrays", store->store.path, MOST_NODES);
+    store->nodes = vt_grow(store->nodes, (size_t)store->node_count, sizeof *store->nodes, "the arrays of a Zarr store");
+    store->nodes[store->node_count++] =
+        (vt_zarr_node){vt_text_copy(name), json_incref(metadata), json_incref(attributes)};
+done:
+    return status;
+}
+
+static bool is_array(const json_t *metadata)
+{
+    const char *type = json_string_value(json_object_get(metadata, "node_type"));
+    return type == NULL || strcmp(type, "array") == 0; /* .zarray has no node_type */
+}
+
+/* ---- consolidated metadata ---- */
+
+/* {"t2m/.zarray": …, "t2m/.zattrs": …} */
+static vt_status take_consolidated_2(vt_zarr_store *store, json_t *all)
+{
+    vt_status status = VT_OK;
+    const char *key;
+    json_t *value;
+    json_object_foreach(all, key, value)
+    {
+        if (!vt_text_ends_with(key, "/.zarray")) continue;
+        char *name = vt_text_format("%.*s", (int)(strlen(key) - strlen("/.zarray")), key);
+        char *attributes = vt_text_format("%s/.zattrs", name);
+        status = add_node(store, name, value, json_object_get(all, attributes));
+        free(attributes);
+        free(name);
+        if (status != VT_OK) break;
+    }
+    return status;
+}
+
+/* {"t2m": {"node_type": "array", …}} */
+static vt_status take_consolidated_3(vt_zarr_store *store, json_t *all)
+{
+    vt_status status = VT_OK;
+    const char *key;
+    json_t *value;
+    json_object_foreach(all, key, value) if (status == VT_OK && is_array(value)) status =
+        add_node(store, key, value, json_object_get(value, "attributes"));
+    return status;
+}
+
+/* ---- metadata beside each array ---- */
+
+static vt_status walk(vt_zarr_store *store, const char *group, int depth);
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const vt_zarr_node *)a)->name, ((const vt_zarr_node *)b)->name);
+}
+
+/* An array, or a group in which there may be some. Directories that are neither hold no metadata below them. */
+static vt_status look_into(vt_zarr_store *store, const char *name, int depth)
+{
+    vt_status status = VT_OK;
+    json_t *metadata = NULL, *attributes = NULL;
+    char *directory = vt_text_format("%s/%s", store->store.path, name);
+    VT_TRY(load(directory, store->version == 2 ? ".zarray" : "zarr.json", &metadata));
+    if (metadata != NULL && is_array(metadata)) {
+        if (store->version == 2)
+            VT_TRY(load(directory, ".zattrs", &attributes));
+        else
+            attributes = json_incref(json_object_get(metadata, "attributes"));
+        VT_TRY(add_node(store, name, metadata, attributes));
+    } else {
+        json_t *group = NULL;
+        if (metadata == NULL && store->version == 2) VT_TRY(load(directory, ".zgroup", &group));
+        const bool is_group = metadata != NULL || group != NULL;
+        json_decref(group);
+        if (is_group) VT_TRY(walk(store, name, depth + 1));
+    }
+done:
+    json_decref(metadata);
+    json_decref(attributes);
+    free(directory);
+    return status;
+}
+
+static vt_status walk(vt_zarr_store *store, const char *group, int depth)
+{
+    vt_status status = VT_OK;
+    char *directory = vt_text_format("%s/%s", store->store.path, group);
+    DIR *opened = opendir(directory);
+    VT_CHECK(opened != NULL, "can't read the directory %s: %s", directory, strerror(errno));
+    VT_CHECK(depth < DEEPEST, "%s: groups lie more than %d deep in one another", store->store.path, DEEPEST);
+    errno = 0;
+    for (struct dirent *entry; (entry = readdir(opened)) != NULL; errno = 0) {
+        if (entry->d_name[0] == '.' || entry->d_type == DT_REG) continue;
+        char *name = vt_text_format("%s%s%s", group, group[0] != '\0' ? "/" : "", entry->d_name);
+        status = look_into(store, name, depth);
+        free(name);
+        if (status != VT_OK) goto done;
+    }
+    VT_CHECK(errno == 0, "can't read the directory %s: %s", directory, strerror(errno));
+done:
+    if (opened != NULL) closedir(opened);
+    free(directory);
+    return status;
+}
+
+/* ---- the root ---- */
+
+/* Which file says what the store is, and of which version. */
+static vt_status find_root(vt_zarr_store *store, json_t **root)
+{
+    static const struct {
+        const char *name;
+        int version;
+    } files[] = {{"zarr.json", 3}, {".zmetadata", 2}, {".zgroup", 2}};
+    vt_status status = VT_OK;
+    const char *path = store->store.path;
+    struct stat info;
+    for (size_t i = 0; i < sizeof files / sizeof files[0] && *root == NULL; i++) {
+        VT_TRY(load(path, files[i].name, root));
+        if (*root == NULL) continue;
+        store->version = files[i].version;
+        store->metadata_name = vt_text_copy(files[i].name);
+        VT_CHECK(fstatat(store->store.descriptor, files[i].name, &info, 0) == 0, "can't look at %s/%s: %s", path,
+                 files[i].name, strerror(errno));
+        store->metadata_bytes = info.st_size;
+        store->changed = info.st_mtim;
+    }
+    VT_CHECK(*root != NULL || faccessat(store->store.descriptor, ".zarray", F_OK, 0) != 0,
+             "%s is a single Zarr array; a store is a group of arrays that have names (variables, times, latitudes)",
+             path);
+    VT_CHECK(*root != NULL, "%s is no Zarr store: it has none of .zmetadata, .zgroup and zarr.json", path);
+    const json_int_t format = json_integer_value(json_object_get(*root, "zarr_format"));
+    VT_CHECK(store->version != 3 || format == 3, "%s/zarr.json: its zarr_format is not 3", path);
+    VT_CHECK(store->version != 3 || strcmp(json_string_value(json_object_get(*root, "node_type")) ?: "", "group") == 0,
+             "%s is a single Zarr array; a store is a group of arrays that have names (variables, times, latitudes)",
+             path);
+done:
+    return status;
+}
+
+vt_status vt_zarr_read_nodes(vt_zarr_store *store)
+{
+    vt_status status = VT_OK;
+    json_t *root = NULL;
+    VT_TRY(find_root(store, &root));
+    json_t *all =
+        json_object_get(store->version == 3 ? json_object_get(root, "consolidated_metadata") : root, "metadata");
+    if (store->version == 3)
+        store->attributes = json_incref(json_object_get(root, "attributes"));
+    else if (json_is_object(all))
+        store->attributes = json_incref(json_object_get(all, ".zattrs"));
+    else
+        VT_TRY(load(store->store.path, ".zattrs", &store->attributes));
+    if (json_is_object(all))
+        VT_TRY((store->version == 3 ? take_consolidated_3 : take_consolidated_2)(store, all));
+    else
+        VT_TRY(walk(store, "", 0));
+    if (store->node_count > 0) qsort(store->nodes, (size_t)store->node_count, sizeof *store->nodes, by_name);
+done:
+    json_decref(root);
+    return status;
+}
+
+void vt_zarr_close_nodes(vt_zarr_store *store)
+{
+    for (int64_t i = 0; i < store->node_count; i++) {
+        free(store->nodes[i].name);
+        json_decref(store->nodes[i].metadata);
+        json_decref(store->nodes[i].attributes);
+    }
+    free(store->nodes);
+    json_decref(store->attributes);
+    free(store->metadata_name);
+}
