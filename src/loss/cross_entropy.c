@@ -23,7 +23,8 @@ typedef struct {
 static int64_t rows_at_once(const vt_pass *pass)
 {
     const int64_t ranks = pass->parallel->tensor->size, words = pass->head->weight->shape[0];
-    const int64_t bytes = (words + ranks - 1) / ranks * (int64_t)(sizeof(float) + vt_type_size(pass->type));
+    const size_t rounded = pass->type != VT_FLOAT32 ? vt_type_size(pass->type) : 0; /* a copy of the gradients */
+    const int64_t bytes = (words + ranks - 1) / ranks * (int64_t)(sizeof(float) + rounded);
     return bytes < MOST_BYTES ? MOST_BYTES / bytes : 1;
 }
 

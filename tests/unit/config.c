@@ -219,9 +219,10 @@ TEST(numbers_of_the_optimizer)
     EXPECT_GIVES(NULL, "eps", "1.0e-08");
     EXPECT_GIVES(NULL, "momentum", "0.9", "--optimizer=SGD");
     EXPECT_GIVES("base: {betas: [0.9, 0.999]}\n", "betas", "[0.9, 0.999]", "--optimizer=AdamW");
-    EXPECT_REFUSED(NULL, "--momentum=0.5 is an option of optimizer SGD, but optimizer is Adam", "--momentum=0.5");
-    EXPECT_REFUSED(NULL, "--betas=[0.8, 0.9] is an option of optimizer Adam|AdamW, but optimizer is SGD",
-                   "--betas=0.8,0.9", "--optimizer=SGD");
+    EXPECT_REFUSED(NULL, "--momentum=0.5 is an option of optimizer SGD|Muon, but optimizer is Adam", "--momentum=0.5");
+    EXPECT_REFUSED(
+        NULL, "--betas=[0.8, 0.9] is an option of optimizer Adam|AdamW|Adam8bit|AdamW8bit|Muon, but optimizer is SGD",
+        "--betas=0.8,0.9", "--optimizer=SGD");
     EXPECT_REFUSED(NULL, "nesterov looks ahead along the momentum, but momentum is 0", "--optimizer=SGD",
                    "--momentum=0", "--nesterov");
     EXPECT_REFUSED(NULL, "--loss_scale_window sets fp16's loss scale, but there is none", "--loss_scale_window=100");

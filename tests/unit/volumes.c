@@ -137,7 +137,7 @@ TEST(models_by_their_keys)
                    "--lr_schedule=cosine");
     EXPECT_GIVES("base: {lr_schedule: {start_lr: 1}}\n", "lr_schedule.start_lr", "0.25", "--lr_schedule.start_lr=0.25");
     EXPECT_REFUSED("base: {Nsamples: 5, embed_dim: 8}\n",
-                   "embed_dim: 8 is an option of model vit, but model is unet3d");
+                   "embed_dim: 8 is an option of model vit|transformer|encoder, but model is unet3d");
     EXPECT_REFUSED("base: {lr_schedule: {start: 1}}\n", "unknown key 'lr_schedule.start'");
     EXPECT_REFUSED("base: {lr_schedule: {scaling: sqrt}}\n", "no start_lr");
     EXPECT_REFUSED("base: {lr_schedule: {start_lr: 1, scaling: cubic}}\n", "lr_schedule.scaling");
