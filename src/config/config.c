@@ -206,7 +206,8 @@ static vt_status open_source(vt_config *config, const char *text, const char *te
                  "there is no %s here, nor beside the program; name a file of configurations with --yaml_config=PATH",
                  file);
         VT_TRY(vt_yaml_open(config->yaml_config, NULL, VT_YAML_CONFIGURATIONS, yaml));
-        if (!named && !holds(*yaml, config->config)) look_elsewhere(config, yaml);
+        if (!named && config->origin[VT_OPTION_config] != VT_FROM_DEFAULT && !holds(*yaml, config->config))
+            look_elsewhere(config, yaml);
         goto done;
     }
     VT_CHECK(config->origin[VT_OPTION_config] == VT_FROM_DEFAULT &&
