@@ -104,11 +104,12 @@ test_bad_text() {
     refuses "bad/valid.txt: line 1, byte 2 of the file, 0xff, is not UTF-8" -- lm wikitext_b --data_dir=bad
     refuses "seq_len" "5000" -- lm wikitext_b --seq_len=5001
     refuses "img_size" "is an option of task weather" -- lm wikitext_b --img_size=[8,8]
-    refuses "seq_len" "is an option of source text" -- "$VITRAIN" --config=demo --model=vit --seq_len=8
+    refuses "seq_len" "is an option of source text" -- "$VITRAIN" --yaml_config="$TOP/config/ViT.yaml" \
+        --config=demo --seq_len=8 --model=vit
     says "16 layouts, 16 of them fit" -- "$VITRAIN" plan --yaml_config="$TOP/config/LM.yaml" --config=wikitext_b --ranks=1 \
         --vocab_size=30000 --data_dir=nowhere
-    refuses "vitrain plan\` needs only --vocab_size=N" -- "$VITRAIN" plan --yaml_config="$TOP/config/LM.yaml" \
-        --config=wikitext_b --ranks=1 --data_dir=nowhere
+    cp -r "$TOP/config" config # its LM.yaml has the configuration that ViT.yaml lacks
+    refuses "vitrain plan\` needs only --vocab_size=N" -- "$VITRAIN" plan --config=wikitext_b --ranks=1 --data_dir=nowhere
 }
 
 test_evaluate() {

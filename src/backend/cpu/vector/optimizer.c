@@ -136,12 +136,12 @@ static code_tables code_tables_of(const vt_code_map *map, int more)
     const vt_code_lines *lines = &map->lines;
     code_tables t = {.slope = {0}};
     for (int high = 1; high <= 256; high *= 2) {
-        const int zeros = (__builtin_clz((unsigned)high)) % 16, last = map->zero + 2 * high - 1 - more;
-        const float *first = &map->value[map->zero + high - more];
-        if (high - more + map->zero >= VT_CODES) break;
-        t.base[zeros] = *first;
+        const int zeros = (__builtin_clz((unsigned)high)) % 16;
+        const int first = map->zero + high - more, last = first + high - 1;
+        if (first >= VT_CODES) break;
+        t.base[zeros] = map->value[first];
         if (high > 1 && last < VT_CODES - 1)
-            t.step[zeros] = (float)(((double)map->value[last] - (double)*first) / (high - 1));
+            t.step[zeros] = (float)(((double)map->value[last] - (double)map->value[first]) / (high - 1));
     }
     for (int k = 0; k < VT_CODE_DECADES; k++) {
         t.slope[k + 1] = lines->slope[k];
