@@ -79,8 +79,8 @@ static bool is_due(vt_date date, vt_date first, int64_t step, int64_t length)
 /* The stretches of the chosen times, which are `step` apart. */
 static void add_time(vt_time_axis *axis, int64_t index, vt_date date)
 {
-    vt_stretch *last = axis->stretches + axis->count - 1;
-    if (axis->count == 0 || vt_date_steps(last->date, date, axis->minutes) != last->count) {
+    vt_stretch *last = axis->count > 0 ? &axis->stretches[axis->count - 1] : NULL;
+    if (last == NULL || vt_date_steps(last->date, date, axis->minutes) != last->count) {
         axis->stretches = vt_grow(axis->stretches, (size_t)axis->count, sizeof *last, "the times of a file");
         axis->stretches[axis->count++] = (vt_stretch){index, 1, date};
     } else {
