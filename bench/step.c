@@ -3,8 +3,8 @@
  * compiled, whichever is faster here. The two sides take turns in one run, so that both meet the same state of the
  * machine; each uses all cores. Prints medians.
  *
- *     build/bench/step [--python=PYTHON] [--size=small|medium|full|lm_a|lm|unet1|unet4] [--amp_mode=none|bf16]
- * [--rounds=N]
+ *     build/bench/step [--python=PYTHON] [--size=small|medium|full|lm_a|lm|unet1|unet4]
+ *                      [--amp_mode=none|bf16] [--rounds=N]
  *                      [--name=value of vitrain: --enable_jit, --rollout=4, --recompute=block, --cpu_isa=plain ...]
  *
  * Also prints a table of where the time of our step goes, by operation, and how far each one is from the machine's
@@ -41,9 +41,8 @@ static const bench_size sizes[] = {
      5, 1},
     {"lm_a", "a: {model: transformer, vocab_size: 30000, global_batch_size: 128}", 5, 1},
     {"lm",
-     "a: {model: encoder, causal: true, attention_scale: sqrt, vocab_size: 30000, embed_dim: 256, depth: 6, seq_len: "
-     "256, "
-     "global_batch_size: 16}",
+     "a: {model: encoder, causal: true, attention_scale: sqrt, vocab_size: 30000, embed_dim: 256, depth: 6, "
+     "seq_len: 256, global_batch_size: 16}",
      5, 1},
     {"unet1", "a: {model: unet3d, global_batch_size: 1}", 5, 1},
     {"unet4", "a: {model: unet3d, global_batch_size: 4}", 3, 1},

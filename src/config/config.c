@@ -141,32 +141,40 @@ done:
     return status;
 }
 
-static vt_status find_configuration(const vt_config *config, const vt_yaml *yaml, const vt_yaml_node **mapping)
+/* The entry of that name; NULL: there is none. */
+static const vt_yaml_entry *entry_of(const vt_yaml_entry *entries, size_t count, const char *name)
 {
-    vt_status status = VT_OK;
-    vt_yaml_entry *entries = NULL;
-    size_t count = 0, i = 0;
-    char found[96];
-    VT_TRY(vt_yaml_entries(yaml, vt_yaml_top(yaml), &entries, &count));
-    while (i < count && strcmp(entries[i].key->text, config->config) != 0) i++;
-    if (i == count) VT_TRY(no_such_configuration(config, entries, count));
-    *mapping = entries[i].value;
-    VT_CHECK((*mapping)->kind == VT_YAML_MAPPING,
-             "%s:%zu:%zu: configuration '%s' should be a mapping of keys, found %s", vt_yaml_path(yaml),
-             entries[i].key->line, entries[i].key->column, config->config, vt_yaml_describe(*mapping, found));
-done:
-    free(entries);
-    return status;
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(entries[i].key->text, name) == 0) return &entries[i];
+    return NULL;
 }
 
 static bool holds(const vt_yaml *yaml, const char *name)
 {
     vt_yaml_entry *entries = NULL;
-    size_t count = 0, i = 0;
-    if (vt_yaml_entries(yaml, vt_yaml_top(yaml), &entries, &count) != VT_OK) return false;
-    while (i < count && strcmp(entries[i].key->text, name) != 0) i++;
+    size_t count = 0;
+    const bool found =
+        vt_yaml_entries(yaml, vt_yaml_top(yaml), &entries, &count) == VT_OK && entry_of(entries, count, name) != NULL;
     free(entries);
-    return i < count;
+    return found;
+}
+
+static vt_status find_configuration(const vt_config *config, const vt_yaml *yaml, const vt_yaml_node **mapping)
+{
+    vt_status status = VT_OK;
+    vt_yaml_entry *entries = NULL;
+    size_t count = 0;
+    char found[96];
+    VT_TRY(vt_yaml_entries(yaml, vt_yaml_top(yaml), &entries, &count));
+    const vt_yaml_entry *entry = entry_of(entries, count, config->config);
+    if (entry == NULL) VT_TRY(no_such_configuration(config, entries, count));
+    *mapping = entry->value;
+    VT_CHECK((*mapping)->kind == VT_YAML_MAPPING,
+             "%s:%zu:%zu: configuration '%s' should be a mapping of keys, found %s", vt_yaml_path(yaml),
+             entry->key->line, entry->key->column, config->config, vt_yaml_describe(*mapping, found));
+done:
+    free(entries);
+    return status;
 }
 
 /* Takes the file of another model in place of `yaml` if that one holds the configuration. */

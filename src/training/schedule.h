@@ -70,7 +70,7 @@ vt_action vt_schedule_gradient(const vt_step_shape *shape, int64_t index);
 /* How many micro-batches are in flight at once, at most: between their forward and the end of their backward. */
 int64_t vt_schedule_in_flight(vt_step_schedule *schedule, const vt_step_shape *shape);
 
-/* How many are at once between their first pass and their last. */
+/* How many micro-batches, at most, have begun their first pass and not ended their last. */
 int64_t vt_schedule_begun(vt_step_schedule *schedule, const vt_step_shape *shape);
 
 /* How long a stage waits in a step, in the time that all passes of one micro-batch take it, if all stages take equally

@@ -52,7 +52,7 @@ static bool is_tie(const vt_code_map *map, double ratio, int a, int b)
     return abs(a - b) == 1 && fabs(ratio - middle) <= 0x1p-21 * fabs(middle);
 }
 
-/* Both ways to a code find the nearest. */
+/* The search and the lines both find the nearest code. */
 TEST(codes_are_the_nearest)
 {
     const vt_code_map *maps[2] = {vt_code_map_unsigned(), vt_code_map_signed()};
