@@ -45,21 +45,6 @@ void vt_plain_loss_values(vt_backend *backend, vt_loss_measure measure, int64_t 
     }
 }
 
-/* `measure` is known where it is called, so that each measure has loops of its own. */
-static inline void slopes(vt_loss_measure measure, float factor, const float *p, const float *t, const float *w,
-                          int64_t columns, float *to)
-{
-    if (w == NULL) {
-#pragma omp simd
-        for (int64_t c = 0; c < columns; c++)
-            to[c] = is_there(p[c], t[c]) ? factor * vt_measure_direction(measure, p[c] - t[c]) : 0;
-    } else {
-#pragma omp simd
-        for (int64_t c = 0; c < columns; c++)
-            to[c] = is_there(p[c], t[c]) ? w[c] * factor * vt_measure_direction(measure, p[c] - t[c]) : 0;
-    }
-}
-
 void vt_plain_loss_backward(vt_backend *backend, vt_loss_measure measure, int64_t batch, vt_matrix prediction,
                             vt_matrix target, vt_matrix weights, const double *sums, float scale,
                             const double *loss_scale, vt_matrix dprediction)
@@ -73,10 +58,10 @@ void vt_plain_loss_backward(vt_backend *backend, vt_loss_measure measure, int64_
         const float *p = prediction.data + r * prediction.stride, *t = target.data + r * target.stride;
         const float *w = weights_of(weights, r);
         float *to = dprediction.data + r * dprediction.stride;
-        if (measure == VT_MEASURE_ABSOLUTE)
-            slopes(VT_MEASURE_ABSOLUTE, factor, p, t, w, target.columns, to);
-        else /* the two have one direction */
-            slopes(VT_MEASURE_SQUARE, factor, p, t, w, target.columns, to);
+        for (int64_t c = 0; c < target.columns; c++) {
+            const float weighted = w != NULL ? w[c] * factor : factor;
+            to[c] = is_there(p[c], t[c]) ? weighted * vt_measure_direction(measure, p[c] - t[c]) : 0;
+        }
     }
 }
 

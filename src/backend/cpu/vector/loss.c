@@ -1,4 +1,4 @@
-#include "backend/cpu/vector/vector.h"
+#include "backend/cpu/vector/elements.h"
 #include "backend/loss_measure.h"
 
 enum { RUN = 16 }; /* rows */
@@ -114,7 +114,45 @@ static void loss_sums(vt_backend *backend, vt_loss_measure measure, int64_t batc
     }
 }
 
+/* The gradient of a row; `factor` and the rest as in loss_measure.h. The difference is 0, or no number, where it has no
+ * sign. */
+INLINE void slopes(vt_loss_measure measure, float factor, const float *prediction, const float *target,
+                   const float *weights, int64_t columns, const vt_matrix *to, int64_t index)
+{
+    for (int64_t c = 0; c < columns; c += LANES) {
+        const int64_t count = columns - c;
+        const vector p = load_up_to(prediction + c, count), t = load_up_to(target + c, count), difference = p - t;
+        const vector weighted = weights != NULL ? load_up_to(weights + c, count) * factor : splat(factor);
+        vector direction = difference;
+        if (measure == VT_MEASURE_ABSOLUTE)
+            direction = choose(difference > 0, splat(1), choose(difference < 0, splat(-1), difference));
+        const vector_bits there = (p != VT_NO_POINT) & (t != VT_NO_POINT);
+        store_elements_up_to(to, index + c, choose(there, weighted * direction, splat(0)), count);
+    }
+}
+
+static void loss_backward(vt_backend *backend, vt_loss_measure measure, int64_t batch, vt_matrix prediction,
+                          vt_matrix target, vt_matrix weights, const double *sums, float scale,
+                          const double *loss_scale, vt_matrix dprediction)
+{
+    (void)backend;
+    if (loss_scale != NULL) scale *= (float)*loss_scale;
+    const int64_t tokens = prediction.rows / batch;
+#pragma omp parallel for schedule(static)
+    for (int64_t r = 0; r < prediction.rows; r++) {
+        const float factor = vt_measure_factor(measure, sums + 2 * (r / tokens), scale);
+        const float *p = prediction.data + r * prediction.stride, *t = target.data + r * target.stride;
+        const float *w = weights.data != NULL ? weights.data + r % weights.rows * weights.stride : NULL;
+        const int64_t index = r * dprediction.stride;
+        if (measure == VT_MEASURE_ABSOLUTE)
+            slopes(VT_MEASURE_ABSOLUTE, factor, p, t, w, target.columns, &dprediction, index);
+        else /* the two have one direction */
+            slopes(VT_MEASURE_SQUARE, factor, p, t, w, target.columns, &dprediction, index);
+    }
+}
+
 void VT_KERNEL(vt_vector_loss_fill)(vt_backend *backend)
 {
+    backend->loss_backward = loss_backward;
     backend->loss_sums = loss_sums;
 }
