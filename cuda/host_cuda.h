@@ -7,7 +7,8 @@
  *
  * Compiled for ThreadSanitizer it finds races, too, whatever the order in which threads run here. Each CUDA thread is
  * one of its fibers, and nothing orders two of them but what orders them on a GPU: barriers of the block and of the
- * warp. Shuffles order nothing. Blocks are not ordered either: every second one has fibers and shared memory of its own. */
+ * warp. Shuffles order nothing. Blocks are not ordered either: every second one has fibers and shared memory of its
+ * own. */
 #ifndef VT_CUDA_HOST_CUDA_H
 #define VT_CUDA_HOST_CUDA_H
 
@@ -89,8 +90,8 @@ struct thread {
 #else
     ucontext_t context;
 #endif
-    void *fake_stack; /* AddressSanitizer's */
-    void *fiber;      /* ThreadSanitizer's */
+    void *fake_stack;                  /* AddressSanitizer's */
+    void *fiber;                       /* ThreadSanitizer's */
     int block_barriers, warp_barriers; /* how many it has reached */
     int copy_count;                    /* cp.async that are not complete yet */
     struct {
@@ -285,7 +286,8 @@ VT_UNSEEN static void run_block()
     }
 }
 
-template <typename function> VT_UNSEEN static void launch(dim3 grid, dim3 threads, size_t shared_bytes, const function &run)
+template <typename function>
+VT_UNSEEN static void launch(dim3 grid, dim3 threads, size_t shared_bytes, const function &run)
 {
     int64_t blocks = (int64_t)grid.x * grid.y * grid.z;
     unsigned count = threads.x * threads.y * threads.z;

@@ -35,7 +35,8 @@ void vt_error_move_in(const vt_error *error);
 /* All three need `vt_status status = VT_OK;` and a label `done:` in the function. */
 #define VT_FAIL(...)                                                                                                   \
     do {                                                                                                               \
-        status = vt_error_note(__FILE__, __LINE__, __VA_ARGS__);                                                       \
+        vt_error_note(__FILE__, __LINE__, __VA_ARGS__);                                                                \
+        status = VT_ERROR; /* said here, where analysers see it */                                                     \
         goto done;                                                                                                     \
     } while (0)
 

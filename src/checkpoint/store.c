@@ -345,8 +345,9 @@ static vt_status read_newest(const vt_checkpoint_store *store, const vt_checkpoi
 {
     vt_status status = VT_OK;
     vt_world *world = subject->world;
+    const bool lists = vt_world_rank(world) == 0;
     step_list list = {0};
-    VT_TRY(vt_world_agree(world, vt_world_rank(world) == 0 ? list_steps(store, WHOLE, &list) : VT_OK));
+    VT_TRY(vt_world_agree(world, lists ? list_steps(store, WHOLE, &list) : VT_OK));
     double count = (double)list.count;
     vt_world_sum(world, &count, 1);
     VT_CHECK(count > 0, "there is no checkpoint in %s any more", store->directory);
@@ -354,8 +355,8 @@ static vt_status read_newest(const vt_checkpoint_store *store, const vt_checkpoi
     for (int64_t i = 0; i < (int64_t)count && status != VT_OK; i++) {
         bool damaged = false;
         free(*path);
-        VT_ASSERT(vt_world_rank(world) != 0 || list.steps != NULL);
-        *path = vt_world_rank(world) == 0 ? step_path(store, list.steps[i], "") : NULL;
+        VT_ASSERT(!lists || list.steps != NULL);
+        *path = lists ? step_path(store, list.steps[i], "") : NULL;
         vt_world_broadcast_text(world, path);
         status = vt_checkpoint_read(*path, subject, progress, &damaged);
         if (status == VT_OK || !damaged) break;

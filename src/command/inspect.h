@@ -5,8 +5,8 @@
 #include "base/status.h"
 #include "source/fields/fields_file.h"
 
-/* Three of the kinds (brief: in one line), each in a file inspect_*.c. They print on standard output. Missing or damaged
- * parts are printed and counted in *faults. `verify`: read everything. */
+/* Three of the kinds (brief: in one line), each in a file inspect_*.c. They print on standard output. Missing or
+ * damaged parts are printed and counted in *faults. `verify`: read everything. */
 void vt_inspect_checkpoint(const char *directory, bool brief, bool verify, int *faults);
 void vt_inspect_data(const char *directory, const vt_fields_form *form, const char *const periods[3], bool verify,
                      int *faults); /* periods of train, valid and test set, or NULL */

@@ -36,7 +36,7 @@ static void print_configuration(const char *path, int *faults)
     if (status == VT_OK && top_count == 1) status = vt_yaml_entries(yaml, top[0].value, &entries, &count);
     vt_inspect_check(faults, status);
     if (entries != NULL) printf("  configuration %s:", top[0].key->text);
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; entries != NULL && i < count; i++) {
         const vt_yaml_node *value = entries[i].value;
         const char *key = entries[i].key->text;
         if (!is_shown(key)) continue;

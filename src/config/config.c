@@ -167,7 +167,10 @@ static vt_status find_configuration(const vt_config *config, const vt_yaml *yaml
     char found[96];
     VT_TRY(vt_yaml_entries(yaml, vt_yaml_top(yaml), &entries, &count));
     const vt_yaml_entry *entry = entry_of(entries, count, config->config);
-    if (entry == NULL) VT_TRY(no_such_configuration(config, entries, count));
+    if (entry == NULL) {
+        status = no_such_configuration(config, entries, count);
+        goto done;
+    }
     *mapping = entry->value;
     VT_CHECK((*mapping)->kind == VT_YAML_MAPPING,
              "%s:%zu:%zu: configuration '%s' should be a mapping of keys, found %s", vt_yaml_path(yaml),

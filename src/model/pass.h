@@ -23,7 +23,7 @@ typedef struct {
     /* Of passes without a backward that go on where others ended (continuation.h), [units, 2]: keys and values of the
      * tokens before these, as vt_attention_saved has them. NULL: there are none. */
     const vt_matrix *caches;
-    double density_weight;        /* of the densities in the loss (lambda_rho) */
+    double density_weight; /* of the densities in the loss (lambda_rho) */
     uint32_t rollout_step; /* of the steps of forecast that a sample is trained over: each draws numbers of its own */
 } vt_pass;
 

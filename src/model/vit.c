@@ -183,8 +183,8 @@ static void load_forcings(const vit *model, const vt_pass *pass, const vt_model_
 {
     const vt_config *config = model->config;
     const int64_t first = config->n_in_channels * (config->mask_channels ? 2 : 1);
-    vt_patch_grid grid = input_grid(model, pass->batch, forcings);
     if (vt_config_forcing_channels(config) == 0) return;
+    vt_patch_grid grid = input_grid(model, pass->batch, forcings);
     grid.missing = VT_MISSING_STAYS;
     load_piece(pass, &grid, forcings, piece_of(model, patches, first, forcings->channels));
 }
@@ -194,6 +194,7 @@ static vt_matrix load_input(const vit *model, const vt_pass *pass, const vt_mode
     const vt_config *config = model->config;
     vt_matrix patches = vt_pass_push(pass, vt_pass_rows(pass), model->patch_embed.in);
     int64_t channel = 0;
+    VT_ASSERT(tensors != NULL);
     for (const vt_model_tensor *piece = &tensors[0]; piece != NULL; channel += piece->channels, piece = piece->more) {
         vt_patch_grid grid = input_grid(model, pass->batch, piece);
         load_piece(pass, &grid, piece, piece_of(model, patches, channel, piece->channels));

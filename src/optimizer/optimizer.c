@@ -141,6 +141,7 @@ static bool follows(const run *last, const run *next, int64_t code_block)
 
 static void add_run(run_list *list, const run *next, int64_t code_block)
 {
+    VT_ASSERT(list->all != NULL);
     run *last = list->count > 0 ? &list->all[list->count - 1] : NULL;
     if (next->count == 0) return;
     if (last != NULL && follows(last, next, code_block))

@@ -80,7 +80,7 @@ static vt_status open_group(vt_world *world, const char *name, const int *member
 {
     vt_status status = VT_OK;
     int place = 0, lowest = world->rank;
-    while (members[place] != world->rank) place++;
+    while (place < count - 1 && members[place] != world->rank) place++;
     for (int i = 0; i < count; i++)
         if (members[i] < lowest) lowest = members[i];
     bool on_device = world->device_engine != NULL && backend != NULL && !backend->shares_host_memory;

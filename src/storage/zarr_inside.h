@@ -1,6 +1,6 @@
 /* The inside of a Zarr store, for zarr_store.c, zarr_nodes.c (which arrays it holds), zarr_array.c (how an
- * array is stored), zarr_chunks.c (reading) and zarr_codecs.c (decoding). The formats are those of the Zarr specifications, versions 2
- * and 3 (zarr-specs.readthedocs.io), and of numcodecs. */
+ * array is stored), zarr_chunks.c (reading) and zarr_codecs.c (decoding). The formats are those of the Zarr
+ * specifications, versions 2 and 3 (zarr-specs.readthedocs.io), and of numcodecs. */
 #ifndef VT_STORAGE_ZARR_INSIDE_H
 #define VT_STORAGE_ZARR_INSIDE_H
 

@@ -87,7 +87,7 @@ static vt_status add_change(vt_time_statistics *statistics, const vt_date *date,
     if (statistics->changes == NULL) {
         statistics->changes =
             vt_statistics_open(statistics->shape.channels, statistics->shape.height, statistics->shape.width);
-        statistics->recent = malloc((size_t)(dt * values) * sizeof(float));
+        statistics->recent = calloc((size_t)(dt * values), sizeof(float));
         VT_CHECK(statistics->recent != NULL, "out of memory for the last %lld times; a smaller --dt needs less",
                  (long long)dt);
     }

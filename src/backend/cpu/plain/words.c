@@ -55,7 +55,7 @@ void vt_plain_sinusoid_add(vt_backend *backend, const vt_word_rows *words, vt_ma
 #pragma omp parallel for schedule(static)
     for (int64_t token = 0; token < words->tokens; token++) {
         for (int64_t c = 0; c < x.columns; c++) {
-            const float exponent = (float)(c / 2 * 2) * (float)(-log(10000.0) / (double)x.columns);
+            const float exponent = (float)(c - c % 2) * (float)(-log(10000.0) / (double)x.columns);
             const float angle = (float)(words->first + token) * (float)exp((double)exponent);
             const float value = (float)(c % 2 == 0 ? sin((double)angle) : cos((double)angle));
             for (int64_t r = token; r < x.rows; r += words->tokens) x.data[r * x.stride + c] += value;
