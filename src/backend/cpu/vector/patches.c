@@ -91,55 +91,177 @@ static void fill_missing(const vt_patch_grid *grid, int64_t count, float *values
         for (int64_t i = 0; i < count; i++) values[i] = values[i] != values[i] ? fill : values[i];
 }
 
-/* to [point, channel] = values [channel, point], transposed in squares; the last ones overlap those before them. */
-static void put_channels_last(const vt_patch_grid *grid, const float *values, float *to)
+/* to [columns, rows] = the transpose of from [rows, columns], in squares; the last ones overlap those before them. */
+static void put_transposed(const float *from, int64_t rows, int64_t columns, float *to)
 {
-    int64_t points = grid->patch * grid->patch, channels = grid->channels;
-    if (points < LANES || channels < LANES) {
-        for (int64_t point = 0; point < points; point++)
-            for (int64_t c = 0; c < channels; c++) to[point * channels + c] = values[c * points + point];
+    if (columns < LANES || rows < LANES) {
+        for (int64_t column = 0; column < columns; column++)
+            for (int64_t row = 0; row < rows; row++) to[column * rows + row] = from[row * columns + column];
         return;
     }
-    for (int64_t i = 0; i < points; i += LANES) {
-        for (int64_t j = 0; j < channels; j += LANES) {
-            int64_t point = i + LANES <= points ? i : points - LANES;
-            int64_t channel = j + LANES <= channels ? j : channels - LANES;
+    for (int64_t i = 0; i < columns; i += LANES) {
+        for (int64_t j = 0; j < rows; j += LANES) {
+            int64_t column = i + LANES <= columns ? i : columns - LANES;
+            int64_t row = j + LANES <= rows ? j : rows - LANES;
             vector square[LANES];
-            for (int k = 0; k < LANES; k++) square[k] = load(values + (channel + k) * points + point);
+            for (int k = 0; k < LANES; k++) square[k] = load(from + (row + k) * columns + column);
             transpose(square);
-            for (int k = 0; k < LANES; k++) store(to + (point + k) * channels + channel, square[k]);
+            for (int k = 0; k < LANES; k++) store(to + (column + k) * rows + row, square[k]);
         }
     }
+}
+
+/* Whether all points of a token are points of the fields; and the first one's place in them. */
+static bool lies_within(const vt_patch_grid *grid, int64_t token, int64_t *corner)
+{
+    const int64_t down = token / vt_patch_grid_across(grid), right = token % vt_patch_grid_across(grid);
+    *corner = (down * grid->width + right) * grid->patch;
+    return down < grid->height / grid->patch && right < grid->width / grid->patch;
 }
 
 static void patches_load(vt_backend *backend, const vt_patch_grid *grid, const float *fields, const float *mean,
                          const float *inverse_std, vt_matrix patches)
 {
     int64_t count = patches.columns, points = grid->channels * grid->patch * grid->patch;
-    int64_t across = vt_patch_grid_across(grid), whole = grid->width / grid->patch, down = grid->height / grid->patch;
     bool in_place = patches.type == VT_FLOAT32 && grid->order == VT_PATCH_CHANNEL_FIRST;
     if (!vt_cpu_scratch_reserve(backend, 2 * (size_t)count * sizeof(float))) return;
 #pragma omp parallel for schedule(static)
     for (int64_t r = 0; r < patches.rows; r++) {
-        int64_t sample = r / grid->tokens, token = grid->first_token + r % grid->tokens;
+        int64_t sample = r / grid->tokens, token = grid->first_token + r % grid->tokens, corner;
         const float *from = fields + sample * grid->field_channels * grid->height * grid->width;
-        int64_t corner = token / across * grid->patch * grid->width + token % across * grid->patch;
         float *scratch = vt_cpu_scratch(backend), *values = in_place ? patches.data + r * patches.stride : scratch;
-        if (token / across < down && token % across < whole)
+        if (lies_within(grid, token, &corner))
             load_token(grid, from + corner, mean, inverse_std, values);
         else
             gather_beyond(grid, from, token, mean, inverse_std, values);
         if (grid->missing != VT_MISSING_STAYS) fill_missing(grid, points, values);
         if (grid->order == VT_PATCH_CHANNEL_LAST) {
             values = patches.type == VT_FLOAT32 ? patches.data + r * patches.stride : scratch + count;
-            put_channels_last(grid, scratch, values);
+            put_transposed(scratch, grid->channels, grid->patch * grid->patch, values);
         }
         if (patches.type != VT_FLOAT32)
             vt_half_round_row(patches.type, values, count, patches.half + r * patches.stride);
     }
 }
 
+/* ---- backward ---- */
+
+/* dfields += values at a channel's points of a token, where fields has numbers. */
+INLINE void scatter_patch(const float *values, int64_t width, int64_t patch, const float *fields, float *dfields)
+{
+    for (int64_t row = 0; row < patch; row++, values += patch, fields += width, dfields += width) {
+        int64_t column = 0;
+        for (; column + 4 <= patch; column += 4) {
+            quad value, field, sum;
+            memcpy(&value, values + column, sizeof value);
+            memcpy(&field, fields + column, sizeof field);
+            memcpy(&sum, dfields + column, sizeof sum);
+            sum += (quad)((quad_bits)value & (field == field));
+            memcpy(dfields + column, &sum, sizeof sum);
+        }
+        for (; column < patch; column++)
+            if (fields[column] == fields[column]) dfields[column] += values[column];
+    }
+}
+
+/* values [channel, point]. patch is a constant where this is inlined. */
+INLINE void scatter_token(const vt_patch_grid *grid, int64_t patch, const float *values, const float *fields,
+                          float *dfields)
+{
+    const int64_t plane = grid->height * grid->width;
+    for (int64_t c = 0; c < grid->channels; c++)
+        scatter_patch(values + c * patch * patch, grid->width, patch, fields + c * plane, dfields + c * plane);
+}
+
+static void add_token(const vt_patch_grid *grid, const float *values, const float *fields, float *dfields)
+{
+    switch (grid->patch) {
+    case 4:
+        scatter_token(grid, 4, values, fields, dfields);
+        break;
+    case 8:
+        scatter_token(grid, 8, values, fields, dfields);
+        break;
+    default:
+        scatter_token(grid, grid->patch, values, fields, dfields);
+    }
+}
+
+/* The same for a token that may reach beyond the fields. */
+static void add_beyond(const vt_patch_grid *grid, int64_t token, const float *values, const float *fields,
+                       float *dfields)
+{
+    const int64_t patch = grid->patch, across = vt_patch_grid_across(grid), plane = grid->height * grid->width;
+    for (int64_t i = 0; i < patch * patch; i++) {
+        const int64_t point =
+            vt_patch_grid_point(grid, token / across * patch + i / patch, token % across * patch + i % patch);
+        for (int64_t c = 0; point >= 0 && c < grid->channels; c++)
+            if (fields[c * plane + point] == fields[c * plane + point])
+                dfields[c * plane + point] += values[c * patch * patch + i];
+    }
+}
+
+/* Row r as float32 [channel, point]: where it lies, or in scratch memory. */
+static const float *channels_first(vt_backend *backend, const vt_patch_grid *grid, vt_matrix patches, int64_t r)
+{
+    const int64_t points = grid->patch * grid->patch;
+    float *scratch = vt_cpu_scratch(backend);
+    const float *values = patches.data + r * patches.stride;
+    if (patches.type != VT_FLOAT32) {
+        vt_half_widen_row(patches.type, patches.half + r * patches.stride, patches.columns, scratch);
+        values = scratch;
+    }
+    if (grid->order == VT_PATCH_CHANNEL_FIRST) return values;
+    put_transposed(values, points, grid->channels, scratch + patches.columns);
+    return scratch + patches.columns;
+}
+
+/* Tokens within the fields share no points, so that all threads can add them; then come those that reach beyond. */
+static void patches_load_backward(vt_backend *backend, const vt_patch_grid *grid, vt_matrix dpatches,
+                                  const float *fields, float *dfields)
+{
+    const int64_t volume = grid->field_channels * grid->height * grid->width;
+    if (!vt_cpu_scratch_reserve(backend, 2 * (size_t)dpatches.columns * sizeof(float))) return;
+#pragma omp parallel for schedule(static)
+    for (int64_t r = 0; r < dpatches.rows; r++) {
+        const int64_t token = grid->first_token + r % grid->tokens;
+        int64_t at = r / grid->tokens * volume, corner;
+        if (!lies_within(grid, token, &corner)) continue;
+        at += corner;
+        add_token(grid, channels_first(backend, grid, dpatches, r), fields + at, dfields + at);
+    }
+    if (grid->height % grid->patch == 0 && grid->width % grid->patch == 0) return;
+#pragma omp parallel for schedule(static)
+    for (int64_t sample = 0; sample < grid->batch; sample++)
+        for (int64_t r = sample * grid->tokens; r < (sample + 1) * grid->tokens; r++) {
+            const int64_t token = grid->first_token + r % grid->tokens, at = sample * volume;
+            int64_t corner;
+            if (lies_within(grid, token, &corner)) continue;
+            add_beyond(grid, token, channels_first(backend, grid, dpatches, r), fields + at, dfields + at);
+        }
+}
+
+static void scaled_add(vt_backend *backend, vt_matrix x, const float *scale, int64_t channels, vt_matrix base,
+                       vt_matrix y)
+{
+    float *factors = vt_cpu_shared(backend, (size_t)x.columns * sizeof(float)); /* of the columns */
+    if (factors == NULL) return;
+    for (int64_t c = 0; c < x.columns; c++) factors[c] = scale[c % channels];
+#pragma omp parallel for schedule(static)
+    for (int64_t r = 0; r < x.rows; r++)
+        for (int64_t c = 0; c < x.columns; c += LANES) {
+            const int64_t count = x.columns - c;
+            const vector own = load_elements_up_to(&x, r * x.stride + c, count);
+            vector from = splat(0), by = choose(own == VT_NO_POINT, splat(0), own);
+            if (base.data != NULL) from = load_elements_up_to(&base, r * base.stride + c, count);
+            by = choose(from == VT_NO_POINT, from, from + load_up_to(factors + c, count) * by);
+            store_elements_up_to(&y, r * y.stride + c, by, count);
+        }
+}
+
 void VT_KERNEL(vt_vector_patches_fill)(vt_backend *backend)
 {
     backend->patches_load = patches_load;
+    backend->patches_load_backward = patches_load_backward;
+    backend->scaled_add = scaled_add;
 }
