@@ -41,28 +41,28 @@ VT_KERNEL void delta_kernel(attention_arguments a)
     }
 }
 
-/* One weight and the gradient of its score; scale is 1 / √dim. *score becomes the weight (after dropout, which keeps
- * `keep` of it), *gradient the gradient of the score without its factor 1 / √dim. */
-__device__ static inline void backward_one(const attention_arguments &a, int64_t query, int64_t key, float scale,
-                                           float log_sum, float delta, float keep, float *score, float *gradient)
+/* One weight and the gradient of its score; scale is that of scores. *score becomes the weight (after dropout, which
+ * keeps `keep` of it), *gradient the gradient of the score without its scale. seen: the query sees the key, and both
+ * exist. */
+__device__ static inline void backward_one(bool seen, float scale, float log_sum, float delta, float keep, float *score,
+                                           float *gradient)
 {
-    bool inside = query < a.shape.queries && key < a.shape.keys;
-    float weight = inside ? expf(*score * scale - log_sum) : 0.0f;
-    *gradient = inside ? weight * (keep * *gradient - delta) : 0.0f;
+    float weight = seen ? expf(*score * scale - log_sum) : 0.0f;
+    *gradient = seen ? weight * (keep * *gradient - delta) : 0.0f;
     *score = keep * weight;
 }
 
 /* Heads up to 32 columns: four blocks on a multiprocessor, which ptxas otherwise misses by six registers. 0: ptxas
- * chooses. */
-template <typename number, int MOST, int TILES>
-VT_KERNEL void __launch_bounds__(THREADS, MOST <= 4 ? 4 : 0) query_gradient_kernel(attention_arguments a)
+ * chooses. DROPS: with dropout. */
+template <typename number, int MOST, int TILES, bool DROPS>
+VT_KERNEL void __launch_bounds__(THREADS, MOST <= 4 && !DROPS ? 4 : 0) query_gradient_kernel(attention_arguments a)
 {
     VT_DYNAMIC_SHARED(number, shared);
     int dim = (int)a.shape.head_dim, stride = vt_tile_stride<number>(dim), depth = vt_tile_depth<number>(dim);
     int columns = (dim + 7) / 8, lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
     number *queries = shared, *dout = queries + ROWS * stride, *keys = dout + ROWS * stride;
     number *values = keys + 8 * TILES * stride;
-    int64_t blocks = (a.shape.queries + ROWS - 1) / ROWS, first = blockIdx.x % blocks * ROWS;
+    int64_t blocks = (a.shape.queries + ROWS - 1) / ROWS, first = first_query_of(blocks), end = end_of_keys(a, first);
     head_place h = find_head(a, blockIdx.x / blocks);
     int64_t query = first + 16 * warp + lane / 4;
     float sums[MOST][4] = {}, log_sum[2] = {}, delta[2] = {};
@@ -73,8 +73,7 @@ VT_KERNEL void __launch_bounds__(THREADS, MOST <= 4 ? 4 : 0) query_gradient_kern
     }
     vt_tile_load(queries, a.q, h.first_query + first, h.last_query, ROWS, h.column, dim, a.wide);
     vt_tile_load(dout, a.dout, h.first_query + first, h.last_query, ROWS, h.column, dim, a.wide);
-    const float scale = 1 / sqrtf((float)dim);
-    for (int64_t key = 0; key < a.shape.keys; key += 8 * TILES) {
+    for (int64_t key = 0; key < end; key += 8 * TILES) {
         vt_tile_load(keys, a.k, h.first_key + key, h.last_key, 8 * TILES, h.column, dim, a.wide);
         vt_tile_load(values, a.v, h.first_key + key, h.last_key, 8 * TILES, h.column, dim, a.wide);
         vt_copies_wait();
@@ -83,25 +82,45 @@ VT_KERNEL void __launch_bounds__(THREADS, MOST <= 4 ? 4 : 0) query_gradient_kern
         vt_scores<TILES>(queries + 16 * warp * stride, keys, depth, stride, a.exact, scores);
         vt_scores<TILES>(dout + 16 * warp * stride, values, depth, stride, a.exact, gradients);
         uint32_t kept = 0;
-        if (h.dropout.rate > 0) kept = kept_of_queries<TILES>(a, h, query, key + lane % 4 * 2);
+        int seen[2];
+        if (DROPS) kept = kept_of_queries<TILES>(a, h, query, key + lane % 4 * 2);
+        find_seen<TILES>(a, query, key, seen);
 #pragma unroll
         for (int n = 0; n < TILES; n++) {
             for (int i = 0; i < 4; i++) {
-                int64_t row = query + i / 2 * 8, column = key + 8 * n + lane % 4 * 2 + i % 2;
-                float keep = h.dropout.rate > 0 ? keep_of(h, kept, n, i) : 1.0f;
-                backward_one(a, row, column, scale, log_sum[i / 2], delta[i / 2], keep, &scores[n][i],
+                float keep = DROPS ? keep_of(h, kept, n, i) : 1.0f;
+                backward_one(8 * n + i % 2 < seen[i / 2], a.scale, log_sum[i / 2], delta[i / 2], keep, &scores[n][i],
                              &gradients[n][i]);
             }
         }
         vt_accumulate<TILES, MOST>(gradients, keys, columns, stride, a.exact, sums);
         __syncthreads();
     }
-    const float factor[2] = {scale, scale};
+    if (end == 0) vt_copies_wait(); /* the loop has not */
+    const float factor[2] = {a.scale, a.scale};
     vt_tile_store<MOST>(a.dq, h.first_query + query, h.last_query, h.column, dim, a.wide, factor, sums);
 }
 
+/* The first query that sees a key; queries that are not there, below 0, count as well. */
+__device__ static inline int64_t first_seeing(const attention_arguments &a, int64_t key)
+{
+    return a.shape.causal ? a.shape.first_key + key - a.shape.first_query : 0;
+}
+
+/* How many of the queries from `query` on do not see this thread's two keys, key and key + 8; at most a tile's, which
+ * is all for a key that is not there. A thread's columns 8 n + i of a row begin at its own column, which is taken off.
+ */
+template <int TILES>
+__device__ static inline void find_blind(const attention_arguments &a, int64_t query, int64_t key, int blind[2])
+{
+    for (int half = 0; half < 2; half++) {
+        const int64_t own = key + 8 * half, first = own < a.shape.keys ? first_seeing(a, own) - query : 8 * TILES;
+        blind[half] = (int)max(min(first, (int64_t)(8 * TILES)), (int64_t)0) - (int)threadIdx.x % 4 * 2;
+    }
+}
+
 /* The same with rows and columns exchanged: a warp's rows are keys. */
-template <typename number, int MOST, int TILES>
+template <typename number, int MOST, int TILES, bool DROPS>
 VT_KERNEL void __launch_bounds__(THREADS) key_gradient_kernel(attention_arguments a)
 {
     VT_DYNAMIC_SHARED(number, shared);
@@ -116,8 +135,8 @@ VT_KERNEL void __launch_bounds__(THREADS) key_gradient_kernel(attention_argument
     float dk[MOST][4] = {}, dv[MOST][4] = {};
     vt_tile_load(keys, a.k, h.first_key + first, h.last_key, ROWS, h.column, dim, a.wide);
     vt_tile_load(values, a.v, h.first_key + first, h.last_key, ROWS, h.column, dim, a.wide);
-    const float scale = 1 / sqrtf((float)dim);
-    for (int64_t query = 0; query < a.shape.queries; query += 8 * TILES) {
+    const int64_t begin = max(first_seeing(a, first), (int64_t)0) / (8 * TILES) * (8 * TILES);
+    for (int64_t query = begin; query < a.shape.queries; query += 8 * TILES) {
         vt_tile_load(queries, a.q, h.first_query + query, h.last_query, 8 * TILES, h.column, dim, a.wide);
         vt_tile_load(dout, a.dout, h.first_query + query, h.last_query, 8 * TILES, h.column, dim, a.wide);
         if ((int)threadIdx.x < 8 * TILES && query + threadIdx.x < a.shape.queries) {
@@ -130,32 +149,44 @@ VT_KERNEL void __launch_bounds__(THREADS) key_gradient_kernel(attention_argument
         vt_scores<TILES>(keys + 16 * warp * stride, queries, depth, stride, a.exact, scores);
         vt_scores<TILES>(values + 16 * warp * stride, dout, depth, stride, a.exact, gradients);
         uint32_t kept = 0;
-        if (h.dropout.rate > 0) kept = kept_of_keys<TILES>(a, h, query + lane % 4 * 2, key);
+        int blind[2], last = (int)min(a.shape.queries - query, (int64_t)(8 * TILES)) - lane % 4 * 2;
+        if (DROPS) kept = kept_of_keys<TILES>(a, h, query + lane % 4 * 2, key);
+        find_blind<TILES>(a, query, key, blind);
 #pragma unroll
         for (int n = 0; n < TILES; n++) {
             for (int i = 0; i < 4; i++) {
-                int column = 8 * n + lane % 4 * 2 + i % 2;
-                int64_t row = key + i / 2 * 8;
-                float keep = h.dropout.rate > 0 ? keep_of(h, kept, n, i) : 1.0f;
-                backward_one(a, query + column, row, scale, log_sums[column], deltas[column], keep, &scores[n][i],
-                             &gradients[n][i]);
+                int own = 8 * n + i % 2, column = own + lane % 4 * 2;
+                float keep = DROPS ? keep_of(h, kept, n, i) : 1.0f;
+                backward_one(own >= blind[i / 2] && own < last, a.scale, log_sums[column], deltas[column], keep,
+                             &scores[n][i], &gradients[n][i]);
             }
         }
         vt_accumulate<TILES, MOST>(scores, dout, columns, stride, a.exact, dv);
         vt_accumulate<TILES, MOST>(gradients, queries, columns, stride, a.exact, dk);
         __syncthreads();
     }
-    const float factor[2] = {scale, scale}, one[2] = {1, 1};
+    if (begin >= a.shape.queries) vt_copies_wait(); /* the loop has not */
+    const float factor[2] = {a.scale, a.scale}, one[2] = {1, 1};
     vt_tile_store<MOST>(a.dk, h.first_key + key, h.last_key, h.column, dim, a.wide, factor, dk);
     vt_tile_store<MOST>(a.dv, h.first_key + key, h.last_key, h.column, dim, a.wide, one, dv);
+}
+
+template <typename number, int MOST, int TILES, bool DROPS>
+static void launch_gradients(vt_backend *backend, const attention_arguments &a)
+{
+    const size_t bytes = shared_bytes<number>(&a, 2 * ROWS + 2 * 8 * TILES);
+    const dim3 of_queries = blocks_of(&a, a.shape.queries), of_keys = blocks_of(&a, a.shape.keys);
+    VT_LAUNCH((query_gradient_kernel<number, MOST, TILES, DROPS>), of_queries, THREADS, bytes, backend, a);
+    VT_LAUNCH((key_gradient_kernel<number, MOST, TILES, DROPS>), of_keys, THREADS, bytes, backend, a);
 }
 
 template <typename number, int MOST, int TILES>
 static void launch_backward(vt_backend *backend, const attention_arguments &a)
 {
-    size_t bytes = shared_bytes<number>(&a, 2 * ROWS + 2 * 8 * TILES);
-    VT_LAUNCH((query_gradient_kernel<number, MOST, TILES>), blocks_of(&a, a.shape.queries), THREADS, bytes, backend, a);
-    VT_LAUNCH((key_gradient_kernel<number, MOST, TILES>), blocks_of(&a, a.shape.keys), THREADS, bytes, backend, a);
+    if (a.shape.dropout.rate > 0)
+        launch_gradients<number, MOST, TILES, true>(backend, a);
+    else
+        launch_gradients<number, MOST, TILES, false>(backend, a);
 }
 
 static void attention_backward(vt_backend *backend, const vt_attention_shape *shape, vt_matrix q, vt_matrix k,

@@ -14,31 +14,31 @@ __device__ static inline float quad_sum(float value)
     return value + __shfl_xor_sync(0xffffffffu, value, 2);
 }
 
-/* Turns the scores of keys first_key … into weights relative to each row's running maximum. When a maximum grows,
- * `rescale` scales the sums and the accumulated output to the new one. */
+/* Turns scores into weights relative to each row's running maximum; of keys that a row does not see (find_seen) they
+ * are 0. When a maximum grows, `rescale` scales the sums and the accumulated output to the new one. */
 template <int TILES>
-__device__ static inline void soften(const attention_arguments &a, int64_t first_key, float exponent, float maximum[2],
-                                     float sum[2], float rescale[2], float scores[TILES][4])
+__device__ static inline void soften(const int seen[2], float exponent, float maximum[2], float sum[2],
+                                     float rescale[2], float scores[TILES][4])
 {
-    int t = (int)threadIdx.x % 4;
     for (int half = 0; half < 2; half++) {
         float largest = maximum[half], part = 0;
 #pragma unroll
         for (int n = 0; n < TILES; n++) {
             for (int i = 0; i < 2; i++) {
                 float *score = &scores[n][2 * half + i];
-                if (first_key + 8 * n + 2 * t + i >= a.shape.keys) *score = -INFINITY;
+                if (8 * n + i >= seen[half]) *score = -INFINITY;
                 largest = fmaxf(largest, *score);
             }
         }
         largest = quad_max(largest);
-        rescale[half] = exp2f((maximum[half] - largest) * exponent);
+        const float base = largest == -INFINITY ? 0 : largest; /* no key is seen yet */
+        rescale[half] = exp2f((maximum[half] - base) * exponent);
         maximum[half] = largest;
 #pragma unroll
         for (int n = 0; n < TILES; n++) {
             for (int i = 0; i < 2; i++) {
                 float *score = &scores[n][2 * half + i];
-                *score = exp2f((*score - largest) * exponent);
+                *score = exp2f((*score - base) * exponent);
                 part += *score;
             }
         }
@@ -46,38 +46,40 @@ __device__ static inline void soften(const attention_arguments &a, int64_t first
     }
 }
 
-/* As many blocks on a multiprocessor as fit without dropout, whose random numbers would take more registers. 0: ptxas
- * chooses. */
-template <typename number> static constexpr int forward_blocks(int most)
+/* As many blocks on a multiprocessor as fit; random numbers take more registers. 0: ptxas chooses. */
+template <typename number> static constexpr int forward_blocks(int most, bool drops)
 {
-    return sizeof(number) == 2 ? (most <= 4 ? 5 : 0) : most <= 8 ? 5 : 4;
+    return drops ? 0 : sizeof(number) == 2 ? (most <= 4 ? 5 : 0) : most <= 8 ? 5 : 4;
 }
 
-template <typename number, int MOST, int TILES>
-VT_KERNEL void __launch_bounds__(THREADS, forward_blocks<number>(MOST)) forward_kernel(attention_arguments a)
+/* DROPS: with dropout. */
+template <typename number, int MOST, int TILES, bool DROPS>
+VT_KERNEL void __launch_bounds__(THREADS, forward_blocks<number>(MOST, DROPS)) forward_kernel(attention_arguments a)
 {
     VT_DYNAMIC_SHARED(number, shared);
     int dim = (int)a.shape.head_dim, stride = vt_tile_stride<number>(dim), depth = vt_tile_depth<number>(dim);
     int columns = (dim + 7) / 8, lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
     number *queries = shared, *keys = queries + ROWS * stride, *values = keys + 8 * TILES * stride;
-    int64_t blocks = (a.shape.queries + ROWS - 1) / ROWS, first = blockIdx.x % blocks * ROWS;
+    int64_t blocks = (a.shape.queries + ROWS - 1) / ROWS, first = first_query_of(blocks), end = end_of_keys(a, first);
     head_place h = find_head(a, blockIdx.x / blocks);
     int64_t query = first + 16 * warp + lane / 4;
     float sums[MOST][4] = {}, maximum[2] = {-INFINITY, -INFINITY}, sum[2] = {}, rescale[2];
-    const float exponent = 1.44269504f / sqrtf((float)dim);
+    const float exponent = 1.44269504f * a.scale;
     vt_tile_load(queries, a.q, h.first_query + first, h.last_query, ROWS, h.column, dim, a.wide);
-    for (int64_t key = 0; key < a.shape.keys; key += 8 * TILES) {
+    for (int64_t key = 0; key < end; key += 8 * TILES) {
         vt_tile_load(keys, a.k, h.first_key + key, h.last_key, 8 * TILES, h.column, dim, a.wide);
         vt_tile_load(values, a.v, h.first_key + key, h.last_key, 8 * TILES, h.column, dim, a.wide);
         vt_copies_wait();
         __syncthreads();
         float scores[TILES][4] = {};
+        int seen[2];
         vt_scores<TILES>(queries + 16 * warp * stride, keys, depth, stride, a.exact, scores);
-        soften<TILES>(a, key, exponent, maximum, sum, rescale, scores);
+        find_seen<TILES>(a, query, key, seen);
+        soften<TILES>(seen, exponent, maximum, sum, rescale, scores);
 #pragma unroll
         for (int n = 0; n < MOST; n++)
             for (int i = 0; i < 4; i++) sums[n][i] *= rescale[i / 2];
-        if (h.dropout.rate > 0) {
+        if (DROPS) {
             uint32_t kept = kept_of_queries<TILES>(a, h, query, key + lane % 4 * 2);
 #pragma unroll
             for (int n = 0; n < TILES; n++)
@@ -86,20 +88,24 @@ VT_KERNEL void __launch_bounds__(THREADS, forward_blocks<number>(MOST)) forward_
         vt_accumulate<TILES, MOST>(scores, values, columns, stride, a.exact, sums);
         __syncthreads();
     }
-    const float factor[2] = {1 / sum[0], 1 / sum[1]};
+    if (end == 0) vt_copies_wait();                                                       /* the loop has not */
+    const float factor[2] = {sum[0] != 0 ? 1 / sum[0] : 0, sum[1] != 0 ? 1 / sum[1] : 0}; /* 0: no key is seen */
     vt_tile_store<MOST>(a.out, h.first_query + query, h.last_query, h.column, dim, a.wide, factor, sums);
     if (lane % 4 != 0) return;
     for (int half = 0; half < 2; half++)
         if (query + 8 * half < a.shape.queries)
-            a.log_sum[h.unit * a.shape.queries + query + 8 * half] =
-                maximum[half] / sqrtf((float)dim) + logf(sum[half]);
+            a.log_sum[h.unit * a.shape.queries + query + 8 * half] = maximum[half] * a.scale + logf(sum[half]);
 }
 
 template <typename number, int MOST, int TILES>
 static void launch_forward(vt_backend *backend, const attention_arguments &a)
 {
     size_t bytes = shared_bytes<number>(&a, ROWS + 2 * 8 * TILES);
-    VT_LAUNCH((forward_kernel<number, MOST, TILES>), blocks_of(&a, a.shape.queries), THREADS, bytes, backend, a);
+    const dim3 blocks = blocks_of(&a, a.shape.queries);
+    if (a.shape.dropout.rate > 0)
+        VT_LAUNCH((forward_kernel<number, MOST, TILES, true>), blocks, THREADS, bytes, backend, a);
+    else
+        VT_LAUNCH((forward_kernel<number, MOST, TILES, false>), blocks, THREADS, bytes, backend, a);
 }
 
 static void attention_forward(vt_backend *backend, const vt_attention_shape *shape, vt_matrix q, vt_matrix k,
@@ -111,7 +117,7 @@ static void attention_forward(vt_backend *backend, const vt_attention_shape *sha
 }
 
 /* A thread merges eight columns of one head and query. A second launch writes the row's log_sum, after every thread has
- * read it. */
+ * read it. Queries that see none of the part's keys stay as they are. */
 VT_KERNEL void merge_kernel(vt_attention_shape shape, vt_matrix part, const float *part_log_sum, vt_matrix out,
                             const float *log_sum, bool wide)
 {
@@ -123,6 +129,7 @@ VT_KERNEL void merge_kernel(vt_attention_shape shape, vt_matrix part, const floa
         int64_t column = unit % shape.heads * shape.head_dim + group * VT_GROUP;
         int count = vt_count(shape.head_dim, group * VT_GROUP);
         float own = log_sum[place], other = part_log_sum[place], largest = fmaxf(own, other);
+        if (other == -INFINITY) continue;
         float own_share = expf(own - largest), other_share = expf(other - largest);
         float scale = 1 / (own_share + other_share), mine[VT_GROUP], theirs[VT_GROUP];
         vt_load(out, row * out.stride + column, count, wide, mine);
@@ -136,7 +143,7 @@ VT_KERNEL void merge_log_sum_kernel(int64_t count, const float *part_log_sum, fl
 {
     for (int64_t i = vt_thread(); i < count; i += vt_thread_count()) {
         float own = log_sum[i], other = part_log_sum[i], largest = fmaxf(own, other);
-        log_sum[i] = largest + logf(expf(own - largest) + expf(other - largest));
+        if (other != -INFINITY) log_sum[i] = largest + logf(expf(own - largest) + expf(other - largest));
     }
 }
 

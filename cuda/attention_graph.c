@@ -49,12 +49,19 @@ static tensor transpose(vt_fused_graph *g, const vt_fused_shape *s, tensor x)
     return vt_fused_reshape(g, x, vt_fused_tensor_make(g, VT_FUSED_INSIDE, 0, half_type(s), 4, dims, strides));
 }
 
-/* scale * q kᵀ */
+/* scale * q kᵀ; of keys that are not seen the lowest number. */
 static tensor scores_of(vt_fused_graph *g, const vt_fused_shape *s, tensor q, tensor k_transposed, tensor scale)
 {
+    enum { QUERIES = 2, KEYS }; /* dimensions */
     tensor products = vt_fused_multiply(g, q, k_transposed, inside(g, s, s->queries, s->keys, CUDNN_DATA_FLOAT));
-    return vt_fused_pointwise(g, CUDNN_POINTWISE_MUL, products, &scale,
-                              inside(g, s, s->queries, s->keys, CUDNN_DATA_FLOAT));
+    tensor scores = vt_fused_pointwise(g, CUDNN_POINTWISE_MUL, products, &scale,
+                                       inside(g, s, s->queries, s->keys, CUDNN_DATA_FLOAT));
+    if (!s->causal) return scores;
+    tensor query = vt_fused_index(g, scores, QUERIES, inside(g, s, s->queries, s->keys, CUDNN_DATA_INT32));
+    tensor key = vt_fused_index(g, scores, KEYS, inside(g, s, s->queries, s->keys, CUDNN_DATA_INT32));
+    tensor seen = vt_fused_at_least(g, query, key, inside(g, s, s->queries, s->keys, CUDNN_DATA_BOOLEAN));
+    return vt_fused_choose(g, seen, scores, value_of(g, VT_FUSED_UNSEEN),
+                           inside(g, s, s->queries, s->keys, CUDNN_DATA_FLOAT));
 }
 
 static void describe_forward(vt_fused_graph *g, const vt_fused_shape *s)

@@ -12,6 +12,7 @@ typedef struct {
     vt_attention_shape shape;
     vt_matrix q, k, v, out, dout, dq, dk, dv;
     float *log_sum, *delta; /* [batch, heads, queries] */
+    float scale;            /* of scores */
     bool wide, exact;
 } attention_arguments;
 
@@ -36,6 +37,30 @@ __device__ static inline head_place find_head(const attention_arguments &a, int6
     h.dropout.site = VT_SITE_ATTENTION + (uint32_t)(a.shape.first_head + h.head);
     h.dropout.first_sample += (uint32_t)h.sample;
     return h;
+}
+
+/* The first row of a block of queries. The last queries, which see the most keys under a causal mask, come first. */
+__device__ static inline int64_t first_query_of(int64_t blocks)
+{
+    return (blocks - 1 - blockIdx.x % blocks) * ROWS;
+}
+
+/* Where the keys end that some query of a block sees. */
+__device__ static inline int64_t end_of_keys(const attention_arguments &a, int64_t first)
+{
+    return vt_attention_seen(&a.shape, min(first + ROWS, a.shape.queries) - 1);
+}
+
+/* How many of the keys from `key` on this thread's two queries, query and query + 8, see; at most a tile's. A thread's
+ * columns 8 n + i of a row begin at its own column, which is taken off. */
+template <int TILES>
+__device__ static inline void find_seen(const attention_arguments &a, int64_t query, int64_t key, int seen[2])
+{
+    for (int half = 0; half < 2; half++) {
+        const int64_t own = query + 8 * half;
+        const int64_t all = own < a.shape.queries ? vt_attention_seen(&a.shape, own) - key : 0;
+        seen[half] = (int)max(min(all, (int64_t)(8 * TILES)), (int64_t)0) - (int)threadIdx.x % 4 * 2;
+    }
 }
 
 /* Which of a thread's weights dropout keeps, as bits: bit 4 * n + i for element i of tile n. Random numbers take many
@@ -121,6 +146,7 @@ static attention_arguments arguments_of(vt_backend *backend, const vt_attention_
     attention_arguments a = {};
     a.shape = *shape;
     a.q = q, a.k = k, a.v = v, a.out = out;
+    a.scale = vt_attention_scale(shape);
     a.exact = vt_common(backend)->exact_float32;
     a.wide = shape->head_dim % 8 == 0 && vt_is_wide(q) && vt_is_wide(k) && vt_is_wide(v) && vt_is_wide(out);
     return a;

@@ -102,7 +102,7 @@ __device__ static inline void vt_tile_load(number *tile, const vt_matrix &m, int
 }
 
 /* scores [16, 8 * TILES] += a [16, depth] bᵀ, b [8 * TILES, depth]: both tiles have this stride, `a` are the warp's
- * rows. */
+ * rows. The loop over the depth is short: left alone, nvcc unrolls it 16 times. */
 template <int TILES, typename half>
 __device__ static inline void vt_scores(const half *a, const half *b, int depth, int stride, bool,
                                         float scores[TILES][4])
@@ -110,6 +110,7 @@ __device__ static inline void vt_scores(const half *a, const half *b, int depth,
     int lane = (int)threadIdx.x % 32;
     const half *a_row = a + lane % 16 * stride + lane / 16 * 8;
     const half *b_row = b + (lane % 8 + lane / 16 * 8) * stride + lane / 8 % 2 * 8;
+#pragma unroll 2
     for (int k = 0; k < depth; k += 16) {
         uint32_t left[4], right[4];
         vt_load_tiles(left, &a_row[k].bits);
@@ -127,6 +128,7 @@ __device__ static inline void vt_scores(const float *a, const float *b, int dept
                                         float scores[TILES][4])
 {
     int lane = (int)threadIdx.x % 32, g = lane / 4, t = lane % 4;
+#pragma unroll 2
     for (int k = 0; k < depth; k += 8) {
         const float *a_at = a + g * stride + k + t;
         const float left[4] = {a_at[0], a_at[8 * stride], a_at[4], a_at[8 * stride + 4]};

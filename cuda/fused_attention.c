@@ -3,6 +3,7 @@
  * types only, and dropout always uses our own kernels, because cuDNN's random numbers differ from the CPU's. */
 #include "fused_attention.h"
 
+#include <float.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,11 +51,23 @@ static size_t rounded(int64_t bytes)
     return ((size_t)bytes + 255) / 256 * 256;
 }
 
-static bool execute(const call *c, int64_t count, const int64_t *ids, void *const *pointers, void *workspace)
+/* A plan's tensors, by their ids. */
+typedef struct {
+    int64_t count, ids[VT_FUSED_ID_COUNT];
+    void *pointers[VT_FUSED_ID_COUNT];
+} tensors;
+
+static void add_tensor(tensors *of, int64_t id, void *memory)
+{
+    of->ids[of->count] = id;
+    of->pointers[of->count++] = memory;
+}
+
+static bool execute(const call *c, const tensors *of, void *workspace)
 {
     struct vt_fused_attention *attention = attention_of(c->backend);
     const vt_cudnn *library = attention->library;
-    cudnnBackendDescriptor_t pack = vt_fused_pack_open(library, count, ids, pointers, workspace);
+    cudnnBackendDescriptor_t pack = vt_fused_pack_open(library, of->count, of->ids, of->pointers, workspace);
     bool done = pack != NULL &&
                 library->cudnnBackendExecute(attention->handle, c->plan->graph.plan, pack) == CUDNN_STATUS_SUCCESS;
     if (!done) {
@@ -94,18 +107,28 @@ static bool run_fused(void *context)
     const call *c = context;
     vt_cuda_common *common = c->backend->state;
     const fused_room room = room_of(c);
-    float scale = 1 / sqrtf((float)c->shape->head_dim), one = 1;
-    bool backward = c->plan->shape.backward != 0;
+    const fused_plan *plan = c->plan;
+    float scale = vt_attention_scale(c->shape), one = 1, unseen = -FLT_MAX;
     char *workspace = common->workspace(c->backend, room.own + room.delta + room.sums + 1);
     if (workspace == NULL) return false;
-    const int64_t ids[] = {VT_FUSED_Q,     VT_FUSED_K,      VT_FUSED_V,  VT_FUSED_OUT, VT_FUSED_LOG_SUM,
-                           VT_FUSED_SCALE, VT_FUSED_DOUT,   VT_FUSED_DQ, VT_FUSED_DK,  VT_FUSED_DV,
-                           VT_FUSED_DELTA, VT_FUSED_DQ_SUM, VT_FUSED_ONE};
-    void *const pointers[] = {
-        c->q.data,    c->k.data,  c->v.data,  c->out.data, c->log_sum,           &scale,
-        c->dout.data, c->dq.data, c->dk.data, c->dv.data,  workspace + room.own, workspace + room.own + room.delta,
-        &one};
-    return execute(c, backward ? VT_FUSED_ID_COUNT - 1 : VT_FUSED_SCALE, ids, pointers, workspace);
+    tensors of = {0};
+    add_tensor(&of, VT_FUSED_Q, c->q.data);
+    add_tensor(&of, VT_FUSED_K, c->k.data);
+    add_tensor(&of, VT_FUSED_V, c->v.data);
+    add_tensor(&of, VT_FUSED_OUT, c->out.data);
+    add_tensor(&of, VT_FUSED_LOG_SUM, c->log_sum);
+    add_tensor(&of, VT_FUSED_SCALE, &scale);
+    if (plan->shape.causal) add_tensor(&of, VT_FUSED_UNSEEN, &unseen);
+    if (plan->shape.backward) {
+        add_tensor(&of, VT_FUSED_DOUT, c->dout.data);
+        add_tensor(&of, VT_FUSED_DQ, c->dq.data);
+        add_tensor(&of, VT_FUSED_DK, c->dk.data);
+        add_tensor(&of, VT_FUSED_DV, c->dv.data);
+        add_tensor(&of, VT_FUSED_DELTA, workspace + room.own);
+        add_tensor(&of, VT_FUSED_DQ_SUM, workspace + room.own + room.delta);
+        add_tensor(&of, VT_FUSED_ONE, &one);
+    }
+    return execute(c, &of, workspace);
 }
 
 static bool run_own(void *context)
@@ -125,12 +148,19 @@ static bool is_fit(vt_matrix m, vt_type type)
     return m.data == NULL || (m.type == type && m.stride % 8 == 0 && (uintptr_t)m.data % 16 == 0);
 }
 
-/* Could cuDNN do it at all? */
+/* Is there a key that some query does not see? */
+static bool is_masked(const vt_attention_shape *s)
+{
+    return vt_attention_seen(s, 0) < s->keys;
+}
+
+/* Could cuDNN do it at all? Its mask is that of queries and keys that begin at the same place. */
 static bool is_possible(const call *c)
 {
     const vt_attention_shape *s = c->shape;
     const vt_matrix *const all[] = {&c->q, &c->k, &c->v, &c->out, &c->dout, &c->dq, &c->dk, &c->dv};
-    bool fit = s->dropout.rate <= 0 && s->head_dim % 8 == 0 && s->head_dim <= 128 && vt_type_is_half(c->q.type);
+    bool fit = s->dropout.rate <= 0 && (!is_masked(s) || s->first_query == s->first_key);
+    fit = fit && s->head_dim % 8 == 0 && s->head_dim <= 128 && vt_type_is_half(c->q.type);
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) fit = fit && is_fit(*all[i], c->q.type);
     return fit && (uintptr_t)c->log_sum % 16 == 0;
 }
@@ -191,9 +221,9 @@ static bool compile_plan(call *c)
 static fused_plan *find_plan(struct vt_fused_attention *attention, call *c, bool backward)
 {
     const vt_attention_shape *s = c->shape;
-    const vt_fused_shape shape = {s->batch,     s->heads,     s->head_dim,  s->queries,    s->keys,
-                                  c->q.stride,  c->k.stride,  c->v.stride,  c->out.stride, c->dout.stride,
-                                  c->dq.stride, c->dk.stride, c->dv.stride, backward,      c->q.type};
+    const vt_fused_shape shape = {s->batch,     s->heads,    s->head_dim,   s->queries,     s->keys,      c->q.stride,
+                                  c->k.stride,  c->v.stride, c->out.stride, c->dout.stride, c->dq.stride, c->dk.stride,
+                                  c->dv.stride, backward,    c->q.type,     is_masked(s)};
     for (size_t i = 0; i < attention->plan_count; i++)
         if (memcmp(&attention->plans[i]->shape, &shape, sizeof shape) == 0) return attention->plans[i];
     vt_cuda_state *state = c->backend->state;

@@ -12,7 +12,8 @@ typedef struct {
     int64_t batch, heads, head_dim, queries, keys;
     int64_t q_stride, k_stride, v_stride, out_stride, dout_stride, dq_stride, dk_stride, dv_stride;
     int64_t backward;
-    int64_t type; /* vt_type */
+    int64_t type;   /* vt_type */
+    int64_t causal; /* query i sees the keys up to i */
 } vt_fused_shape;
 
 /* The tensors of a plan by their unique ids. */
@@ -22,7 +23,7 @@ enum {
     VT_FUSED_V,
     VT_FUSED_OUT,
     VT_FUSED_LOG_SUM,
-    VT_FUSED_SCALE, /* one float on the host: 1 / √head_dim */
+    VT_FUSED_SCALE, /* one float on the host: what scores are multiplied by */
     VT_FUSED_DOUT,
     VT_FUSED_DQ,
     VT_FUSED_DK,
@@ -30,6 +31,7 @@ enum {
     VT_FUSED_DELTA,  /* [batch, heads, queries] float32, scratch */
     VT_FUSED_DQ_SUM, /* [batch, heads, queries, head_dim] float32; cuDNN clears it itself since 9.6 */
     VT_FUSED_ONE,    /* one float on the host: 1 */
+    VT_FUSED_UNSEEN, /* causal: one float on the host, the score of a key that is not seen: -FLT_MAX */
     VT_FUSED_ID_COUNT
 };
 

@@ -74,21 +74,46 @@ static void add_operation(vt_fused_graph *g, descriptor operation)
     if (!g->failed) g->operations[g->operation_count++] = operation;
 }
 
-vt_fused_tensor vt_fused_pointwise(vt_fused_graph *g, cudnnPointwiseMode_t mode, vt_fused_tensor x,
-                                   const vt_fused_tensor *b, vt_fused_tensor y)
+/* y = mode(x, b, which), computed in `precision`; b and which NULL: not there; dimension -1: no mode that has one. */
+static vt_fused_tensor pointwise(vt_fused_graph *g, cudnnPointwiseMode_t mode, cudnnDataType_t precision,
+                                 int64_t dimension, vt_fused_tensor x, const vt_fused_tensor *b,
+                                 const vt_fused_tensor *which, vt_fused_tensor y)
 {
-    const cudnnDataType_t precision = CUDNN_DATA_FLOAT;
     descriptor what = make(g, CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
     set(g, what, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode);
     set(g, what, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &precision);
+    if (dimension >= 0) set(g, what, CUDNN_ATTR_POINTWISE_AXIS, CUDNN_TYPE_INT64, 1, &dimension);
     finish(g, what);
     descriptor operation = make(g, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
     set_descriptor(g, operation, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, what);
     set_descriptor(g, operation, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x.tensor);
     if (b != NULL) set_descriptor(g, operation, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, b->tensor);
+    if (which != NULL) set_descriptor(g, operation, CUDNN_ATTR_OPERATION_POINTWISE_TDESC, which->tensor);
     set_descriptor(g, operation, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y.tensor);
     add_operation(g, operation);
     return y;
+}
+
+vt_fused_tensor vt_fused_pointwise(vt_fused_graph *g, cudnnPointwiseMode_t mode, vt_fused_tensor x,
+                                   const vt_fused_tensor *b, vt_fused_tensor y)
+{
+    return pointwise(g, mode, CUDNN_DATA_FLOAT, -1, x, b, NULL, y);
+}
+
+vt_fused_tensor vt_fused_index(vt_fused_graph *g, vt_fused_tensor x, int64_t dimension, vt_fused_tensor y)
+{
+    return pointwise(g, CUDNN_POINTWISE_GEN_INDEX, CUDNN_DATA_INT32, dimension, x, NULL, NULL, y);
+}
+
+vt_fused_tensor vt_fused_at_least(vt_fused_graph *g, vt_fused_tensor a, vt_fused_tensor b, vt_fused_tensor y)
+{
+    return pointwise(g, CUDNN_POINTWISE_CMP_GE, CUDNN_DATA_BOOLEAN, -1, a, &b, NULL, y);
+}
+
+vt_fused_tensor vt_fused_choose(vt_fused_graph *g, vt_fused_tensor which, vt_fused_tensor x, vt_fused_tensor b,
+                                vt_fused_tensor y)
+{
+    return pointwise(g, CUDNN_POINTWISE_BINARY_SELECT, CUDNN_DATA_FLOAT, -1, x, &b, &which, y);
 }
 
 vt_fused_tensor vt_fused_multiply(vt_fused_graph *g, vt_fused_tensor a, vt_fused_tensor b, vt_fused_tensor c)

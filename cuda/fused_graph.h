@@ -50,6 +50,13 @@ vt_fused_tensor vt_fused_tensor_make(vt_fused_graph *g, vt_fused_place place, in
 /* y = mode(x, b), or y = mode(x) if b is NULL. */
 vt_fused_tensor vt_fused_pointwise(vt_fused_graph *g, cudnnPointwiseMode_t mode, vt_fused_tensor x,
                                    const vt_fused_tensor *b, vt_fused_tensor y);
+/* y, of x's size: each element's place along a dimension, CUDNN_DATA_INT32. */
+vt_fused_tensor vt_fused_index(vt_fused_graph *g, vt_fused_tensor x, int64_t dimension, vt_fused_tensor y);
+/* y = (a >= b), CUDNN_DATA_BOOLEAN. */
+vt_fused_tensor vt_fused_at_least(vt_fused_graph *g, vt_fused_tensor a, vt_fused_tensor b, vt_fused_tensor y);
+/* y = x where `which` holds, b elsewhere. */
+vt_fused_tensor vt_fused_choose(vt_fused_graph *g, vt_fused_tensor which, vt_fused_tensor x, vt_fused_tensor b,
+                                vt_fused_tensor y);
 /* c = a b, matrices in the last two dimensions. */
 vt_fused_tensor vt_fused_multiply(vt_fused_graph *g, vt_fused_tensor a, vt_fused_tensor b, vt_fused_tensor c);
 /* y is x reduced over the dimensions in which y has size 1. */

@@ -17,13 +17,13 @@
 #define VT_DYNAMIC_SHARED(type, name)                                                                                  \
     extern __shared__ __align__(128) unsigned char vt_dynamic_shared[];                                                \
     type *name = (type *)vt_dynamic_shared
-/* Does nothing for a grid without blocks, which CUDA would call an error. More than 48 KiB of shared memory must be
- * requested once for each kernel and device. */
+/* Does nothing for a grid without blocks, which CUDA would call an error. More than 48 KiB of shared memory, with that
+ * which the kernel declares, must be requested once for each kernel and device. */
 #define VT_LAUNCH(kernel, grid, block, shared_bytes, backend, ...)                                                     \
     do {                                                                                                               \
         const dim3 grid_ = dim3(grid);                                                                                 \
         if (grid_.x == 0 || grid_.y == 0 || grid_.z == 0) break;                                                       \
-        if ((shared_bytes) > 48 * 1024)                                                                                \
+        if ((shared_bytes) > 40 * 1024)                                                                                \
             cudaFuncSetAttribute((const void *)(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize,                  \
                                  (int)(shared_bytes));                                                                 \
         kernel<<<grid_, (block), (shared_bytes), (cudaStream_t)(backend)->stream>>>(__VA_ARGS__);                      \
@@ -128,16 +128,36 @@ __device__ static inline double vt_warp_sum(double value)
     return value;
 }
 
-/* The sum over a block of whole warps (at most 1024 threads), on all threads; `shared` has room for 32 numbers. All
- * must call. */
-template <typename number> __device__ static inline number vt_block_sum(number value, number *shared)
+template <typename number> __device__ static inline number vt_warp_max(number value)
+{
+    for (int lanes = 16; lanes > 0; lanes /= 2) {
+        const number other = __shfl_xor_sync(0xffffffffu, value, lanes);
+        if (other > value) value = other;
+    }
+    return value;
+}
+
+/* The sum, or the largest, over a block of whole warps (at most 1024 threads), on all threads; `shared` has room for 32
+ * numbers. All must call. */
+template <bool LARGEST, typename number> __device__ static inline number vt_block_fold(number value, number *shared)
 {
     int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32, warps = (int)blockDim.x / 32;
-    value = vt_warp_sum(value);
-    __syncthreads(); /* until all have read the sums of an earlier call */
+    value = LARGEST ? vt_warp_max(value) : vt_warp_sum(value);
+    __syncthreads(); /* until all have read the numbers of an earlier call */
     if (lane == 0) shared[warp] = value;
     __syncthreads();
-    return vt_warp_sum(lane < warps ? shared[lane] : (number)0);
+    value = lane < warps ? shared[lane] : LARGEST ? -(number)INFINITY : (number)0;
+    return LARGEST ? vt_warp_max(value) : vt_warp_sum(value);
+}
+
+template <typename number> __device__ static inline number vt_block_sum(number value, number *shared)
+{
+    return vt_block_fold<false>(value, shared);
+}
+
+template <typename number> __device__ static inline number vt_block_max(number value, number *shared)
+{
+    return vt_block_fold<true>(value, shared);
 }
 
 #endif

@@ -125,6 +125,8 @@ vt_span vt_model_part(const vt_config *config, const vt_layout *layout, int rank
 /* Fails when the model can't be split as the configuration asks, when its sizes don't go together, or when the back end
  * (NULL: any) can't compute it. */
 vt_status vt_model_check(const vt_config *config, const vt_backend *backend);
+/* The part of it that models with attention share: on a GPU, its kernels are made for heads up to a width. */
+vt_status vt_model_check_heads(const vt_config *config, const vt_backend *backend);
 
 /* Registers all parameters; the caller allocates the registry. Registry and configuration outlive the model. */
 vt_status vt_model_open(const vt_config *config, vt_parameters *parameters, vt_model **model);

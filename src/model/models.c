@@ -21,6 +21,21 @@ vt_span vt_model_part(const vt_config *config, const vt_layout *layout, int rank
     return kind->part_needed(config, vt_parallel_tokens(layout, rank, config->sequence_parallel, kind->tokens(config)));
 }
 
+vt_status vt_model_check_heads(const vt_config *config, const vt_backend *backend)
+{
+    vt_status status = VT_OK;
+    const int64_t dim = config->embed_dim, heads = config->num_heads;
+    const int64_t most = backend != NULL ? backend->most_head_columns : 0;
+    if (most == 0 || dim <= most * heads) return VT_OK;
+    int64_t enough = (dim + most - 1) / most;
+    while (dim % enough != 0 || enough % config->tensor_parallel != 0) enough++;
+    VT_FAIL("num_heads %lld cuts embed_dim %lld into heads of %lld columns; attention on a GPU takes heads of up to "
+            "%lld: use --num_heads=%lld, or --device=cpu",
+            (long long)heads, (long long)dim, (long long)(dim / heads), (long long)most, (long long)enough);
+done:
+    return status;
+}
+
 vt_status vt_model_check(const vt_config *config, const vt_backend *backend)
 {
     vt_status status = VT_OK;

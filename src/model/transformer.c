@@ -66,8 +66,7 @@ static vt_status check(const vt_config *config, const vt_backend *backend)
              (long long)config->tensor_parallel, words, words);
     VT_CHECK(config->ffn_dim >= config->tensor_parallel, "tensor_parallel %lld is more than ffn_dim %lld; use %lld",
              (long long)config->tensor_parallel, (long long)config->ffn_dim, (long long)config->ffn_dim);
-    VT_CHECK(backend == NULL || backend->embedding_forward != NULL,
-             "model %s has no kernels for a GPU yet; use --device=cpu", vt_model_kind_of(config)->name);
+    VT_TRY(vt_model_check_heads(config, backend));
 done:
     return status;
 }

@@ -30,22 +30,6 @@ typedef struct {
     vt_block_saved blocks[]; /* [depth] */
 } vit_saved;
 
-/* Attention's kernels on a GPU are made for heads up to a width. */
-static vt_status vit_check(const vt_config *config, const vt_backend *backend)
-{
-    vt_status status = VT_OK;
-    const int64_t dim = config->embed_dim, heads = config->num_heads;
-    const int64_t most = backend != NULL ? backend->most_head_columns : 0;
-    if (most == 0 || dim <= most * heads) return VT_OK;
-    int64_t enough = (dim + most - 1) / most;
-    while (dim % enough != 0 || enough % config->tensor_parallel != 0) enough++;
-    VT_FAIL("num_heads %lld cuts embed_dim %lld into heads of %lld columns; attention on a GPU takes heads of up to "
-            "%lld: use --num_heads=%lld, or --device=cpu",
-            (long long)heads, (long long)dim, (long long)(dim / heads), (long long)most, (long long)enough);
-done:
-    return status;
-}
-
 static void build_patch_embed(vt_linear *linear, vt_parameters *parameters, const vt_config *config)
 {
     const int64_t dim = config->embed_dim, patch = config->patch_size;
@@ -407,7 +391,7 @@ static const char *const identity[] = {
 const vt_model_kind vt_model_vit = {.name = "vit",
                                     .identity = identity,
                                     .takes_forcings = true,
-                                    .check = vit_check,
+                                    .check = vt_model_check_heads,
                                     .axes =
                                         VT_AXES(VT_AXIS_TENSOR) | VT_AXES(VT_AXIS_CONTEXT) | VT_AXES(VT_AXIS_PIPELINE),
                                     .describe = describe,

@@ -1,6 +1,6 @@
 /* The two transformers on text against PyTorch in float64 (language.h5, by make_language_golden.py), with and without
- * the causal mask: scores, every first gradient, and the losses of 50 steps of AdamW, on every path of the CPU back
- * end. The plain loops, which are slow, take the first ones. */
+ * the causal mask: scores, every first gradient, and the losses of 50 steps of AdamW, on every path. The slow ones take
+ * the first steps. */
 #include "alone.h"
 #include "backend/cpu/cpu.h"
 #include "golden/golden_file.h"
@@ -72,10 +72,25 @@ typedef struct {
     vt_saved *saved;
     vt_arena arena;
     vt_pass pass;
-    int32_t words[BATCH * LENGTH], targets[BATCH * LENGTH];
-    vt_model_tensor tensors[2];
+    vt_model_tensor tensors[2]; /* words, and targets */
+    double *sums, *sums_before;
+    float *losses;
     int64_t first; /* batch of words: of the first step */
 } fixture;
+
+static void *room(fixture *f, size_t bytes)
+{
+    void *memory = NULL;
+    EXPECT_OK(f->backend->allocate(f->backend, VT_MEMORY_DATA, bytes, &memory));
+    return memory;
+}
+
+static void *fetch(const fixture *f, const void *memory, size_t bytes)
+{
+    void *host = vt_test_owned(malloc(bytes));
+    f->backend->copy_to_host(f->backend, host, memory, bytes);
+    return host;
+}
 
 static const char *file_name(const vt_parameter *parameter)
 {
@@ -97,7 +112,7 @@ static void load_parameters(fixture *f)
 static void open_fixture(fixture *f, const golden_model *golden, vt_cpu_isa isa)
 {
     *f = (fixture){.first = golden->causal ? 0 : 100};
-    EXPECT_OK(vt_backend_open_cpu(isa, 0, &f->backend));
+    EXPECT_OK(path_open_trainers(isa, &f->backend));
     f->a = open_alone(f->backend, LENGTH);
     vt_config *config = f->a.config;
     config->model = (int)golden->model;
@@ -129,13 +144,19 @@ static void open_fixture(fixture *f, const golden_model *golden, vt_cpu_isa isa)
                         .type = VT_FLOAT32,
                         .training = true,
                         .head = vt_model_head(f->model)};
-    f->tensors[0].values = f->words;
-    f->tensors[1].values = f->targets;
+    for (int t = 0; t < 2; t++) f->tensors[t].values = room(f, BATCH * LENGTH * sizeof(int32_t));
+    f->sums = room(f, 2 * BATCH * sizeof *f->sums);
+    f->sums_before = room(f, 2 * BATCH * sizeof *f->sums_before);
+    f->losses = room(f, BATCH * sizeof *f->losses);
 }
 
 static void close_fixture(fixture *f)
 {
     EXPECT_OK(f->backend->check(f->backend));
+    for (int t = 0; t < 2; t++) f->backend->release(f->backend, (void *)(uintptr_t)f->tensors[t].values);
+    f->backend->release(f->backend, f->sums);
+    f->backend->release(f->backend, f->sums_before);
+    f->backend->release(f->backend, f->losses);
     vt_arena_close(&f->arena);
     vt_saved_close(&f->saved);
     vt_optimizer_close(&f->optimizer);
@@ -183,15 +204,17 @@ static void compare_gradient(const fixture *f, hid_t file, const char *group, in
     const int64_t parts = in_one ? 3 : 1, count = parts * p->count;
     float *gradient = vt_test_owned(calloc((size_t)count, sizeof *gradient));
     for (int64_t part = 0; part < parts; part++)
-        memcpy(gradient + part * p->count, vt_parameters_at(f->parameters, i + part)->gradient,
-               (size_t)p->count * sizeof *gradient);
+        f->backend->copy_to_host(f->backend, gradient + part * p->count,
+                                 vt_parameters_at(f->parameters, i + part)->gradient,
+                                 (size_t)p->count * sizeof *gradient);
     if (in_one && p->dimensions == 1) {
         EXPECT(norm(gradient + p->count, p->count) < 1e-5 * norm(gradient, count), "%s", p->file_name);
         memset(gradient + p->count, 0, (size_t)p->count * sizeof *gradient);
     }
     if (is_key_bias(p)) {
         const vt_parameter *query = vt_parameters_at(f->parameters, i - 1);
-        EXPECT(norm(gradient, count) < 1e-5 * norm(query->gradient, query->count), "%s", p->name);
+        const float *whole = fetch(f, query->gradient, (size_t)query->count * sizeof *whole);
+        EXPECT(norm(gradient, count) < 1e-5 * norm(whole, query->count), "%s", p->name);
         return;
     }
     snprintf(name, sizeof name, "gradients/%s", file_name(p));
@@ -202,7 +225,8 @@ static void compare_scores(fixture *f, hid_t file, const char *group, vt_matrix 
 {
     vt_matrix scores = vt_pass_push_wide(&f->pass, prediction.rows, WORDS);
     vt_linear_forward(f->pass.head, &f->pass, prediction, scores);
-    compare(file, group, "scores", scores.data, scores.rows * scores.columns);
+    const int64_t count = scores.rows * scores.columns;
+    compare(file, group, "scores", fetch(f, scores.data, (size_t)count * sizeof(float)), count);
 }
 
 /* Returns the mean of the batch's losses. */
@@ -211,20 +235,24 @@ static double step(fixture *f, int64_t number, hid_t file, const char *group)
     vt_pass *pass = &f->pass;
     const vt_loss_kind *loss = &vt_loss_cross_entropy;
     const vt_matrix none = {0};
-    double sums[2 * BATCH], before[2 * BATCH], mean = 0;
-    float losses[BATCH];
-    words_of(f->first + number, f->words, f->targets);
+    int32_t words[2][BATCH * LENGTH];
+    double mean = 0;
+    words_of(f->first + number, words[0], words[1]);
+    for (int t = 0; t < 2; t++)
+        f->backend->copy_from_host(f->backend, (void *)(uintptr_t)f->tensors[t].values, words[t], sizeof words[t]);
     vt_optimizer_begin(f->optimizer, number, 2e-4);
     vt_matrix prediction = vt_model_forward(f->model, pass, f->tensors, none, f->saved);
     vt_matrix target = f->model->kind->lay_out(f->model, pass, &f->tensors[1]);
     if (number == 0) compare_scores(f, file, group, prediction);
-    loss->partials(loss, pass, prediction, target, none, before);
+    loss->partials(loss, pass, prediction, target, none, f->sums_before);
     f->backend->zero(f->backend, vt_parameters_gradients(f->parameters),
                      (size_t)vt_parameters_block_elements(f->parameters, VT_BLOCK_GRADIENTS) * sizeof(float));
     vt_model_backward_begin(f->model, f->saved);
-    loss->backward(loss, pass, prediction, target, none, sums, 1 / (float)BATCH, NULL, prediction);
-    EXPECT(memcmp(sums, before, sizeof sums) == 0);
-    loss->finish(loss, pass, sums, losses, NULL);
+    loss->backward(loss, pass, prediction, target, none, f->sums, 1 / (float)BATCH, NULL, prediction);
+    const size_t bytes = 2 * BATCH * sizeof(double);
+    EXPECT(memcmp(fetch(f, f->sums, bytes), fetch(f, f->sums_before, bytes), bytes) == 0);
+    loss->finish(loss, pass, f->sums, f->losses, NULL);
+    const float *losses = fetch(f, f->losses, BATCH * sizeof *losses);
     for (int i = 0; i < BATCH; i++) mean += (double)losses[i] / BATCH;
     vt_model_backward(f->model, pass, f->tensors, prediction, f->saved);
     for (int64_t i = 0; number == 0 && i < vt_parameters_count(f->parameters); i++) compare_gradient(f, file, group, i);
@@ -233,11 +261,12 @@ static double step(fixture *f, int64_t number, hid_t file, const char *group)
     return mean;
 }
 
-TEST(transformers_on_text_are_pytorchs)
+GPU_TEST(transformers_on_text_are_pytorchs)
 {
     hid_t file = golden_open("language.h5");
-    FOR_EACH_CPU_PATH(isa)
+    FOR_EACH_STEP_PATH(isa)
     {
+        const int steps = isa == VT_ISA_PLAIN || isa == PATH_HOST_CUDA ? 5 : isa <= PATH_GPU ? STEPS : 2;
         for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
             fixture f;
             char path[64];
@@ -246,7 +275,7 @@ TEST(transformers_on_text_are_pytorchs)
             snprintf(path, sizeof path, "%s/losses", models[i].group);
             double *losses = golden_read(file, path, &count);
             EXPECT(count == STEPS);
-            for (int64_t s = 0; s < (isa == VT_ISA_PLAIN ? 5 : STEPS); s++) {
+            for (int64_t s = 0; s < steps; s++) {
                 const double loss = step(&f, s, file, models[i].group);
                 EXPECT(fabs(loss - losses[s]) <= 1e-5 * losses[s], "isa %d, %s, step %d: loss %.9g, expected %.9g",
                        (int)isa, models[i].group, (int)s, loss, losses[s]);

@@ -11,25 +11,7 @@
 #include "cuda/convolution.h"
 #include "cuda/state.h"
 
-/* ---- the stand-in: descriptors keep their attributes ---- */
-
-typedef struct {
-    cudnnBackendAttributeName_t name;
-    cudnnBackendAttributeType_t type;
-    int64_t count;
-    union {
-        int64_t numbers[5];
-        int32_t word;
-        float value;
-        void *pointers[3];
-    };
-} attribute;
-
-typedef struct {
-    cudnnBackendDescriptorType_t type;
-    int count, number; /* number: of a proposal */
-    attribute attributes[16];
-} fake_descriptor;
+#include "operations/fake_cudnn.h"
 
 enum { PROPOSALS = 4, OWN_BYTES = 1000 };
 
@@ -37,63 +19,8 @@ static struct {
     cudnnBackendNumericalNote_t notes[PROPOSALS];
     double times[PROPOSALS];
     bool refuses_plans, refuses_runs, is_full;
-    int open, runs, timings, last; /* last: the proposal that ran last */
+    int runs, timings, last; /* last: the proposal that ran last */
 } fake;
-
-static size_t bytes_of(cudnnBackendAttributeType_t type)
-{
-    switch ((int)type) {
-    case CUDNN_TYPE_INT64:
-    case CUDNN_TYPE_HANDLE:
-    case CUDNN_TYPE_VOID_PTR:
-    case CUDNN_TYPE_BACKEND_DESCRIPTOR:
-        return 8;
-    case CUDNN_TYPE_BOOLEAN:
-        return sizeof(bool);
-    default:
-        return 4;
-    }
-}
-
-static const attribute *find(const fake_descriptor *d, cudnnBackendAttributeName_t name)
-{
-    for (int i = 0; i < d->count; i++)
-        if (d->attributes[i].name == name) return &d->attributes[i];
-    EXPECT(false, "descriptor %d has no attribute %d", (int)d->type, (int)name);
-    return NULL;
-}
-
-static const fake_descriptor *find_descriptor(const fake_descriptor *d, cudnnBackendAttributeName_t name)
-{
-    return find(d, name)->pointers[0];
-}
-
-static cudnnStatus_t fake_make(cudnnBackendDescriptorType_t type, cudnnBackendDescriptor_t *made)
-{
-    fake_descriptor *d = vt_allocate(1, sizeof *d, "a test");
-    d->type = type;
-    *made = d;
-    fake.open++;
-    return CUDNN_STATUS_SUCCESS;
-}
-
-static cudnnStatus_t fake_drop(cudnnBackendDescriptor_t descriptor)
-{
-    free(descriptor);
-    fake.open--;
-    return CUDNN_STATUS_SUCCESS;
-}
-
-static cudnnStatus_t fake_set(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
-                              cudnnBackendAttributeType_t type, int64_t count, const void *value)
-{
-    fake_descriptor *d = descriptor;
-    if (d == NULL || value == NULL || count < 1 || count > 5 || d->count == 16) return CUDNN_STATUS_BAD_PARAM;
-    attribute *a = &d->attributes[d->count++];
-    *a = (attribute){.name = name, .type = type, .count = count};
-    memcpy(a->numbers, value, (size_t)count * bytes_of(type));
-    return CUDNN_STATUS_SUCCESS;
-}
 
 static cudnnStatus_t fake_get(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
                               cudnnBackendAttributeType_t type, int64_t most, int64_t *count, void *value)
@@ -362,7 +289,7 @@ static void close_path_of_cudnn(vt_backend *backend)
 {
     own_state *own = backend->state;
     close_convolutions(&own->state.convolutions);
-    EXPECT(fake.open == 0, "%d descriptors are left", fake.open);
+    EXPECT(fake_descriptors == 0, "%d descriptors are left", fake_descriptors);
     vt_choices_close(&own->state.choices);
     free(own->workspace);
     free(own);

@@ -1,5 +1,5 @@
-/* cuda/fused_attention.c without a GPU, over a stand-in for cuDNN that accepts every description and computes nothing:
- * which of the two attentions runs, what is kept, and what is reported if the library refuses. */
+/* cuda/fused_attention.c without a GPU, over a stand-in for cuDNN that computes what it is described: what its graphs
+ * compute, which of the two attentions runs, what is kept, and what is reported if the library refuses. */
 #include "operations/guarded.h"
 #include "operations/paths.h"
 #include "test.h"
@@ -9,21 +9,17 @@
 #include "base/memory.h"
 #include "cuda/fused_attention.h"
 #include "cuda/state.h"
+#include "operations/fake_graph.h"
 
 /* ---- the stand-in ---- */
 
 static struct {
     size_t version;
     double own_time, cudnn_time;
-    bool refuses_plans, refuses_runs, is_full;    /* is_full: no more memory is available */
-    int open, runs, timings, own_runs, questions; /* questions: how often proposals were asked for */
-    int64_t count, ids[16];                       /* of the pack that runs */
-    void *pointers[16];
+    bool refuses_plans, refuses_runs, is_full; /* is_full: no more memory is available */
+    int runs, timings, own_runs, questions;    /* questions: how often proposals were asked for */
+    attribute ids, pointers;                   /* of the pack that ran last */
 } fake;
-
-typedef struct {
-    cudnnBackendDescriptorType_t type;
-} fake_descriptor;
 
 static cudnnStatus_t fake_create(cudnnHandle_t *handle)
 {
@@ -53,44 +49,17 @@ static void fake_error(char *text, size_t size)
     snprintf(text, size, "the library's own words");
 }
 
-static cudnnStatus_t fake_make(cudnnBackendDescriptorType_t type, cudnnBackendDescriptor_t *made)
-{
-    fake_descriptor *d = vt_allocate(1, sizeof *d, "a test");
-    d->type = type;
-    *made = d;
-    fake.open++;
-    return CUDNN_STATUS_SUCCESS;
-}
-
-static cudnnStatus_t fake_drop(cudnnBackendDescriptor_t descriptor)
-{
-    free(descriptor);
-    fake.open--;
-    return CUDNN_STATUS_SUCCESS;
-}
-
-static cudnnStatus_t fake_set(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
-                              cudnnBackendAttributeType_t type, int64_t count, const void *value)
-{
-    (void)type;
-    if (descriptor == NULL || value == NULL || count < 1) return CUDNN_STATUS_BAD_PARAM;
-    if (name == CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS) {
-        fake.count = count;
-        memcpy(fake.ids, value, (size_t)count * sizeof *fake.ids);
-    }
-    if (name == CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS) {
-        EXPECT(count == fake.count);
-        memcpy(fake.pointers, value, (size_t)count * sizeof *fake.pointers);
-    }
-    return CUDNN_STATUS_SUCCESS;
-}
-
+/* One proposal, which knows its graph. */
 static cudnnStatus_t fake_get(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
                               cudnnBackendAttributeType_t type, int64_t most, int64_t *count, void *value)
 {
-    (void)descriptor, (void)type, (void)most;
+    (void)type, (void)most;
     if (count != NULL) *count = 1;
-    if (name == CUDNN_ATTR_ENGINEHEUR_RESULTS) fake.questions++;
+    if (name == CUDNN_ATTR_ENGINEHEUR_RESULTS) {
+        fake.questions++;
+        fake_set(*(void **)value, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
+                 find(descriptor, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH)->pointers);
+    }
     if (name == CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE) *(int64_t *)value = 1000;
     return CUDNN_STATUS_SUCCESS;
 }
@@ -107,6 +76,11 @@ static cudnnStatus_t fake_run(cudnnHandle_t handle, cudnnBackendDescriptor_t pla
     EXPECT(handle != NULL && plan != NULL && pack != NULL);
     if (fake.refuses_runs) return CUDNN_STATUS_EXECUTION_FAILED;
     fake.runs++;
+    fake.ids = *find(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);
+    fake.pointers = *find(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS);
+    fake_graph_run(find_descriptor(find_descriptor(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG),
+                                   CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH),
+                   pack);
     return CUDNN_STATUS_SUCCESS;
 }
 
@@ -235,7 +209,7 @@ static void open_fixture(fixture *f, bool deterministic)
 static void close_fixture(fixture *f)
 {
     fused_close(&f->state.fused_attention);
-    EXPECT(fake.open == 0, "%d descriptors are left", fake.open);
+    EXPECT(fake_descriptors == 0, "%d descriptors are left", fake_descriptors);
     vt_choices_close(&f->state.choices);
     free(f->workspace);
     free(f->memory);
@@ -277,8 +251,8 @@ static void backward(fixture *f)
 /* That of `id` in the pack that ran last. */
 static const void *pointer_of(int64_t id)
 {
-    for (int64_t i = 0; i < fake.count; i++)
-        if (fake.ids[i] == id) return fake.pointers[i];
+    for (int64_t i = 0; i < fake.ids.count; i++)
+        if (fake.ids.numbers[i] == id) return fake.pointers.pointers[i];
     return NULL;
 }
 
@@ -308,19 +282,70 @@ TEST(a_plan_gets_each_tensor)
     fixture f;
     open_fixture(&f, false);
     forward(&f, 0);
-    EXPECT(fake.count == VT_FUSED_SCALE && pointer_of(VT_FUSED_Q) == matrix(&f, 0).half &&
+    EXPECT(fake.ids.count == VT_FUSED_SCALE && pointer_of(VT_FUSED_Q) == matrix(&f, 0).half &&
            pointer_of(VT_FUSED_K) == matrix(&f, 1).half && pointer_of(VT_FUSED_V) == matrix(&f, 2).half &&
            pointer_of(VT_FUSED_OUT) == matrix(&f, 3).half && pointer_of(VT_FUSED_LOG_SUM) == f.log_sum);
     backward(&f);
     static const int64_t places[] = {VT_FUSED_Q,    VT_FUSED_K,  VT_FUSED_V,  VT_FUSED_OUT,
                                      VT_FUSED_DOUT, VT_FUSED_DQ, VT_FUSED_DK, VT_FUSED_DV};
-    EXPECT(fake.count == VT_FUSED_ID_COUNT - 1);
+    EXPECT(fake.ids.count == VT_FUSED_UNSEEN - 1);
     for (int i = 0; i < 8; i++) EXPECT(pointer_of(places[i]) == matrix(&f, i).half, "tensor %d", i);
-    /* behind the library's own workspace, each at a multiple of 256, and the sums are clear */
+    /* behind the library's own workspace, each at a multiple of 256 */
     const char *delta = pointer_of(VT_FUSED_DELTA), *sums = pointer_of(VT_FUSED_DQ_SUM);
     EXPECT(delta == f.workspace + 1024 && sums == delta + 256);
-    for (int i = 0; i < HEADS * TOKENS * HEAD_DIM * 4; i++) EXPECT(sums[i] == 0);
     close_fixture(&f);
+}
+
+/* Against the plain loops on the same numbers; what is rounded: cuda_kernels.c. */
+static void check_graphs(vt_type type, const vt_attention_shape *shape, bool is_served)
+{
+    fixture f;
+    vt_backend *plain = NULL;
+    float *log_sum = vt_test_owned(aligned_alloc(16, 4096));
+    EXPECT_OK(vt_backend_open_cpu(VT_ISA_PLAIN, 0, &plain));
+    VT_ASSERT(log_sum != NULL && shape->batch * shape->heads * shape->queries <= 1024);
+    open_fixture(&f, false);
+    twins_attention a = twins_attention_open(type, shape, 1, TWINS_ALIGNED);
+    twins_attention_forward(plain, &a, true);
+    f.backend.attention_forward(&f.backend, shape, a.q.own, a.k.own, a.v.own, a.out.own, log_sum);
+    EXPECT(fused_served(&f.backend) == is_served, "%s", fused_failure(&f.backend));
+    if (is_served) {
+        for (int64_t i = 0; i < a.log_sum[0].matrix.columns; i++)
+            EXPECT_NEAR(log_sum[i], a.log_sum[0].matrix.data[i], 1e-5);
+        twins_compare(&a.out, 2, "out");
+        twins_attention_backward(plain, &a, true, a.out.wide, &a.log_sum[0]);
+        f.backend.attention_backward(&f.backend, shape, a.q.own, a.k.own, a.v.own, a.out.own, log_sum, a.dout.own,
+                                     a.dq.own, a.dk.own, a.dv.own);
+        twins_compare(&a.dq, 4, "dq");
+        twins_compare(&a.dk, 4, "dk");
+        twins_compare(&a.dv, 4, "dv");
+        EXPECT(fused_served(&f.backend) == 2 && !f.state.failed);
+    }
+    close_fixture(&f);
+    vt_backend_close(&plain);
+}
+
+TEST(graphs_are_attention)
+{
+    static const vt_attention_shape shapes[] = {
+        {.batch = 2, .heads = 3, .head_dim = 16, .queries = 13, .keys = 21},
+        {.batch = 2, .heads = 2, .head_dim = 24, .queries = 19, .keys = 19, .causal = true},
+        {.batch = 1, .heads = 2, .head_dim = 8, .queries = 9, .keys = 14, .causal = true, .unscaled = true},
+        {.batch = 1,
+         .heads = 2,
+         .head_dim = 8,
+         .queries = 12,
+         .keys = 7,
+         .first_query = 5,
+         .first_key = 5,
+         .causal = true},
+        /* all keys are seen */
+        {.batch = 1, .heads = 2, .head_dim = 8, .queries = 12, .keys = 7, .first_query = 7, .causal = true},
+        /* a mask that the graphs don't have */
+        {.batch = 1, .heads = 2, .head_dim = 8, .queries = 12, .keys = 12, .first_query = 5, .causal = true}};
+    FOR_EACH_HALF(type)
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        check_graphs(type, &shapes[i], i + 1 < sizeof shapes / sizeof *shapes);
 }
 
 TEST(choices_of_a_checkpoint_are_used)

@@ -72,18 +72,20 @@ static const vt_cudnn *library_for_plans(void)
     return NULL;
 }
 
-/* The reference model's attention: the library takes the graphs and compiles kernels for them. */
+/* The reference model's attention, and a language model's: the library takes the graphs and compiles kernels for them.
+ */
 TEST(cudnn_has_kernels_for_attention)
 {
     const vt_cudnn *library = library_for_plans();
-    for (int kind = 0; library != NULL && kind < 4; kind++) {
-        int backward = kind % 2;
-        vt_type type = kind < 2 ? VT_BFLOAT16 : VT_FLOAT16;
-        vt_fused_shape shape = {16, 8, 48, 4050, 4050, 384, 384, 384, 384, 384, 384, 384, 384, backward, type};
+    for (int kind = 0; library != NULL && kind < 8; kind++) {
+        const int backward = kind % 2, causal = kind / 4;
+        const vt_type type = kind / 2 % 2 == 0 ? VT_BFLOAT16 : VT_FLOAT16;
+        vt_fused_shape shape = {16, 8, 48, 4050, 4050, 384, 384, 384, 384, 384, 384, 384, 384, backward, type, causal};
+        if (causal) shape.queries = shape.keys = 256;
         vt_fused_graph graph;
-        EXPECT(vt_fused_graph_open(library, NULL, h200, &shape, &graph), "backward %d, type %d: %s", backward, type,
-               graph.failure);
-        EXPECT(graph.operation_count == (backward ? 18 : 10), "%d operations", graph.operation_count);
+        EXPECT(vt_fused_graph_open(library, NULL, h200, &shape, &graph), "backward %d, type %d, causal %d: %s",
+               backward, type, causal, graph.failure);
+        EXPECT(graph.operation_count == (backward ? 18 : 10) + 4 * causal, "%d operations", graph.operation_count);
         EXPECT(graph.proposals > 0 && graph.plan != NULL);
         vt_fused_graph_close(&graph);
     }
@@ -189,6 +191,7 @@ GPU_TEST(cudnn_gives_the_attention_of_the_own_kernels)
         {.batch = 2, .heads = 8, .head_dim = 48, .queries = 333, .keys = 333},
         {.batch = 1, .heads = 3, .head_dim = 64, .queries = 256, .keys = 256},
         {.batch = 1, .heads = 2, .head_dim = 128, .queries = 190, .keys = 190},
+        {.batch = 2, .heads = 4, .head_dim = 32, .queries = 256, .keys = 256, .causal = true},
         {.batch = 2, .heads = 8, .head_dim = 48, .queries = 4050, .keys = 4050}};
     if (!has_gpu()) {
         vt_test_skip("this machine has no GPU");

@@ -57,17 +57,72 @@ GPU_TEST(embedding)
     make_numbers(false);
     FOR_EACH_BACKEND(isa, b)
     {
-        if (b->embedding_forward == NULL) continue;
         check_embedding(b, 0, WORDS);
         check_embedding(b, 17, 9);
     }
+}
+
+/* Of the objective x · dx. The embedding is linear in its table, so the differences are exact but for rounding. */
+TEST(gradient_of_the_embedding_is_that_of_finite_differences)
+{
+    const float h = 0.25f;
+    vt_backend *b = open_path(VT_ISA_PLAIN);
+    make_numbers(false);
+    for (int half = 0; half < 2; half++) {
+        const vt_word_rows words = word_rows(0, ROWS, half ? 17 : 0, half ? 9 : WORDS);
+        const int64_t count = words.count * COLUMNS;
+        guarded table = guarded_random(words.count, COLUMNS, 1, 1), dx = guarded_random(ROWS, COLUMNS, 2, 1);
+        guarded x = guarded_open(ROWS, COLUMNS);
+        float *gradient = vt_test_owned(calloc((size_t)count, sizeof *gradient));
+        b->embedding_backward(b, &words, numbers, dx.matrix, gradient);
+        for (int64_t i = 0; i < count; i++) {
+            float *at = table.matrix.data + i / COLUMNS * table.matrix.stride + i % COLUMNS, old = *at;
+            double slope = 0;
+            for (int side = -1; side <= 1; side += 2) {
+                *at = old + (float)side * h;
+                b->embedding_forward(b, &words, numbers, table.matrix, x.matrix);
+                for (int64_t r = 0; r < ROWS; r++)
+                    for (int64_t c = 0; c < COLUMNS; c++)
+                        slope += side * (double)x.matrix.data[r * x.matrix.stride + c] *
+                                 (double)dx.matrix.data[r * dx.matrix.stride + c] / (2 * (double)h);
+            }
+            *at = old;
+            EXPECT_NEAR(gradient[i], slope, 1e-5);
+        }
+    }
+    close_path(&b);
+}
+
+/* More places than a kernel looks at in one go, most of them of one word, and more words and columns than a block has.
+ */
+GPU_TEST(embedding_of_many_words)
+{
+    enum { MANY = 2 * 1300, LARGE = 700, WIDE = 150 };
+    int32_t *many = vt_test_owned(malloc(MANY * sizeof *many));
+    const vt_word_rows words = {MANY / 2, 0, MANY / 2, 0, MANY, 0, LARGE};
+    for (int i = 0; i < MANY; i++) many[i] = i % 3 == 0 ? 333 : i * i % LARGE;
+    guarded table = guarded_random(LARGE, WIDE, 1, 1), dx = guarded_random(MANY, WIDE, 2, 1), x[2], dtable[2];
+    vt_backend *plain = open_path(VT_ISA_PLAIN);
+    FOR_EACH_BACKEND(isa, b)
+    {
+        for (int i = 0; i < 2; i++) {
+            vt_backend *own = i == 0 ? plain : b;
+            x[i] = guarded_open(MANY, WIDE);
+            dtable[i] = guarded_random(1, LARGE * WIDE, 3, 1);
+            own->embedding_forward(own, &words, many, table.matrix, x[i].matrix);
+            own->embedding_backward(own, &words, many, dx.matrix, dtable[i].matrix.data);
+            guarded_check(&dtable[i], "dtable");
+        }
+        guarded_compare(&x[1], &x[0], 0, "x");
+        guarded_compare(&dtable[1], &dtable[0], 2e-6, "dtable");
+    }
+    close_path(&plain);
 }
 
 GPU_TEST(places_have_sines)
 {
     FOR_EACH_BACKEND(isa, b)
     {
-        if (b->embedding_forward == NULL) continue;
         const vt_word_rows words = word_rows(0, ROWS, 0, WORDS);
         guarded x = guarded_random(ROWS, COLUMNS, 1, 1), before = guarded_copy(&x);
         b->sinusoid_add(b, &words, x.matrix);
@@ -135,11 +190,48 @@ GPU_TEST(cross_entropy)
     make_numbers(true);
     FOR_EACH_BACKEND(isa, b)
     {
-        if (b->embedding_forward == NULL) continue;
         guarded scores = guarded_random(ROWS, WORDS, 1, 3);
         scores.matrix.data[4] = 200; /* of no use to exp by itself */
         check_cross_entropy(b, &scores, 0, ROWS, WORDS);
         check_cross_entropy(b, &scores, 0, ROWS, 21);
         check_cross_entropy(b, &scores, 3, 9, 40);
     }
+}
+
+/* Rows that are longer than what the threads of a kernel read in one go, at 16-byte boundaries and not; the gradient in
+ * the scores' place. */
+GPU_TEST(cross_entropy_of_many_words)
+{
+    enum { LARGE = 5003, PLACES = 6 };
+    static const int32_t targets[PLACES] = {0, LARGE - 1, -1, 77, 2048, 4999};
+    const vt_word_rows words = {PLACES, 0, PLACES, 0, PLACES, 0, LARGE};
+    const double loss_scale = 2;
+    vt_backend *plain = open_path(VT_ISA_PLAIN);
+    FOR_EACH_BACKEND(isa, b)
+    {
+        for (int gap = 0; gap < 2; gap++) {
+            float parts[2][3 * PLACES], log_sum[2][PLACES], *scores[2];
+            double sums[2][2] = {{0}};
+            vt_matrix m[2];
+            for (int i = 0; i < 2; i++) {
+                vt_backend *own = i == 0 ? plain : b;
+                const int64_t stride = gap ? LARGE : LARGE + 1; /* 16 bytes are 4 numbers: 5004 is a multiple */
+                scores[i] = vt_test_owned(aligned_alloc(64, (PLACES * (LARGE + 1) * sizeof(float) + 63) / 64 * 64));
+                fill_random(scores[i], PLACES * stride, 4, 3);
+                m[i] = vt_matrix_make(scores[i], PLACES, LARGE);
+                m[i].stride = stride;
+                own->cross_entropy_parts(own, &words, targets, m[i], parts[i]);
+                own->cross_entropy_sums(own, &words, 1, targets, parts[i], sums[i], log_sum[i]);
+                own->cross_entropy_backward(own, &words, targets, m[i], log_sum[i], 0.5f, &loss_scale, m[i]);
+            }
+            EXPECT_NEAR(sums[1][0], sums[0][0], 1e-5);
+            EXPECT(sums[1][1] == PLACES);
+            for (int64_t r = 0; r < PLACES; r++) {
+                EXPECT_NEAR(log_sum[1][r], log_sum[0][r], 2e-6);
+                for (int64_t c = 0; c < LARGE; c++)
+                    EXPECT_NEAR(scores[1][r * m[1].stride + c], scores[0][r * m[0].stride + c], 2e-6);
+            }
+        }
+    }
+    close_path(&plain);
 }
