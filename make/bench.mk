@@ -9,10 +9,11 @@ bench: deps
 
 # PyTorch's side needs a Python with torch: make bench PYTHON=/path/to/venv/bin/python
 PYTHON ?= $(shell python3 -c 'import torch' 2>/dev/null && echo python3)
-run-bench: $(BUILD)/vitrain $(BUILD)/bench/step $(BUILD)/bench/optimizers $(BUILD)/bench/plan_layout $(BUILD)/bench/zarr_chunks
+run-bench: $(BUILD)/vitrain $(BUILD)/bench/step $(BUILD)/bench/optimizers $(BUILD)/bench/attention $(BUILD)/bench/plan_layout $(BUILD)/bench/zarr_chunks
 	@[ -n "$(PYTHON)" ] || echo "no Python with torch found (PYTHON=...): timing vitrain alone"
 	@$(BUILD)/bench/step --python=$(PYTHON)
 	@$(BUILD)/bench/optimizers
+	@$(BUILD)/bench/attention
 	@if reason=$$(tests/mpirun -np 1 true 2>&1); then bench/scaling $(BUILD); else echo "scaling over ranks: not timed: $$reason"; fi
 	@bench/plan $(BUILD) || echo "plan: see the lines that say OUTSIDE"
 	@bench/io $(BUILD) $(PYTHON)

@@ -53,7 +53,9 @@ static void check_linear_sizes(vt_cpu_isa isa)
     check_linear(&p, 97, 1013, 70); /* sums in several runs */
     check_linear(&p, 1013, 400, 129);
     check_linear(&p, 7, 97, 1);
-    check_linear(&p, 8, 2100, 9); /* few rows, more than a chunk of columns */
+    check_linear(&p, 8, 2100, 9);   /* few rows, more than a chunk of columns */
+    check_linear(&p, 70, 40, 5600); /* so deep that no block of rows fits the cache with them */
+    check_linear(&p, 41, 5500, 97);
     close_pair(&p);
 }
 

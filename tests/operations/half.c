@@ -167,7 +167,8 @@ TEST(products_do_not_depend_on_where_rows_lie)
     FOR_EACH_TILES_PATH(isa)
     {
         check_places(isa, 64);
-        check_places(isa, 416); /* two runs of sums */
-        check_places(isa, 80);  /* no whole tiles */
+        check_places(isa, 416);   /* two runs of sums */
+        check_places(isa, 80);    /* no whole tiles */
+        check_places(isa, 16640); /* no block of rows fits the cache with all of them */
     }
 }

@@ -244,7 +244,8 @@ static void attention_forward(vt_backend *backend, const vt_attention_shape *sha
 #pragma omp parallel for schedule(dynamic, 1)
     for (int64_t work = 0; work < heads * blocks; work++) {
         head_view h = view_head(shape, work / blocks);
-        block_view block = view_block(&arguments.queries, work % blocks);
+        /* the last queries first: under a causal mask they take longest */
+        block_view block = view_block(&arguments.queries, blocks - 1 - work % blocks);
         pile memory = {vt_cpu_scratch(backend), 0};
         forward_buffers b = forward_layout(&h, panels, &memory);
         forward_block(&h, &arguments, &b, &block);

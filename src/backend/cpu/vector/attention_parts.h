@@ -5,8 +5,7 @@
 #include <math.h>
 #include <sched.h>
 
-#include "backend/cpu/vector/elements.h"
-#include "backend/dropout.h"
+#include "backend/cpu/vector/random_vectors.h"
 
 static const float log2_e = 1.44269504f;
 
@@ -98,26 +97,92 @@ INLINE void look_ahead(const head_view *h, const vt_matrix *from, int64_t first,
 
 /* ---- dropout ---- */
 
+/* What apply_dropout works on: weights of `queries` queries and `keys` keys (at most MOST_DROPPED), of which the
+ * first ones have these places in the whole attention. */
+typedef struct {
+    vt_dropout dropout;
+    uint32_t sample;
+    float keep;
+    int64_t first_query, queries, first_key, keys;
+} dropped_block;
+
+enum { MOST_DROPPED = 128 };
+
+#if defined(__SSE2__)
+
+/* Vectors of queries: key by key, rows `stride` apart, whose last vector may be filled up by queries that are none. */
+static inline void drop_along_queries(const dropped_block *b, float *weights, int64_t stride)
+{
+    const int64_t end = b->first_key + b->keys;
+    for (int64_t quad = b->first_key / 4; 4 * quad < end; quad++) {
+        for (int64_t i = 0; i < b->queries; i += LANES) {
+            vector_word words[4];
+            random_blocks(&b->dropout, b->sample, count_from((uint32_t)(b->first_query + i)),
+                          (vector_word){0} + (uint32_t)quad, words);
+            for (int w = 0; w < 4; w++) {
+                const int64_t key = 4 * quad + w;
+                float *at = weights + (key - b->first_key) * stride + i;
+                if (key >= b->first_key && key < end) store(at, load(at) * factor_of(&b->dropout, words[w], b->keep));
+            }
+        }
+    }
+}
+
+/* The same with vectors of keys, query by query. */
+static inline void drop_along_keys(const dropped_block *b, float *weights, int64_t stride)
+{
+    const int64_t first = b->first_key / 4, skipped = b->first_key % 4;
+    float factors[MOST_DROPPED + 8 * LANES];
+    for (int64_t i = 0; i < b->queries; i++, weights += stride) {
+        for (int64_t at = 0; at < skipped + b->keys; at += 4 * LANES) {
+            vector made[4];
+            make_factors(&b->dropout, b->sample, (uint32_t)(b->first_query + i), (uint32_t)(first + at / 4), b->keep,
+                         made);
+            memcpy(factors + at, made, sizeof made);
+        }
+        for (int64_t j = 0; j < b->keys; j += LANES)
+            store(weights + j, load(weights + j) * load(factors + skipped + j));
+    }
+}
+
+#else
+
+static inline void drop(const dropped_block *b, float *weights, int64_t query_stride, int64_t key_stride)
+{
+    for (int64_t i = 0; i < b->queries; i++)
+        for (int64_t quad = b->first_key / 4; 4 * quad < b->first_key + b->keys; quad++) {
+            const vt_random_block block =
+                vt_dropout_block(&b->dropout, b->sample, (uint32_t)(b->first_query + i), (uint32_t)quad);
+            for (int64_t w = 0, j = 4 * quad - b->first_key; w < 4; w++, j++)
+                if (j >= 0 && j < b->keys)
+                    weights[i * query_stride + j * key_stride] *=
+                        vt_random_uniform(block.word[w]) < b->dropout.rate ? 0.0f : b->keep;
+        }
+}
+
+#endif
+
 /* Multiplies the weight of query first_query + i and key first_key + j, at i·query_stride + j·key_stride, by dropout's
- * factor. */
+ * factor. One stride is 1; along it, whole vectors are touched. */
 static inline void apply_dropout(const head_view *h, int64_t first_query, int64_t queries, int64_t first_key,
                                  int64_t keys, float *weights, int64_t query_stride, int64_t key_stride)
 {
-    vt_dropout dropout = h->shape->dropout;
-    dropout.site = VT_SITE_ATTENTION + (uint32_t)(h->shape->first_head + h->head);
-    uint32_t sample = dropout.first_sample + (uint32_t)h->batch;
-    float keep = 1.0f / (1.0f - dropout.rate);
-    int64_t begin = h->shape->first_key + first_key, end = begin + keys;
-    for (int64_t i = 0; i < queries; i++) {
-        uint32_t query = (uint32_t)(h->shape->first_query + first_query + i);
-        for (int64_t quad = begin / 4; 4 * quad < end; quad++) {
-            vt_random_block block = vt_dropout_block(&dropout, sample, query, (uint32_t)quad);
-            int64_t from = 4 * quad < begin ? begin : 4 * quad, until = smaller(4 * quad + 4, end);
-            for (int64_t key = from; key < until; key++)
-                weights[i * query_stride + (key - begin) * key_stride] *=
-                    vt_random_uniform(block.word[key - 4 * quad]) < dropout.rate ? 0.0f : keep;
-        }
-    }
+    dropped_block b = {.dropout = h->shape->dropout,
+                       .sample = h->shape->dropout.first_sample + (uint32_t)h->batch,
+                       .keep = 1.0f / (1.0f - h->shape->dropout.rate),
+                       .first_query = h->shape->first_query + first_query,
+                       .queries = queries,
+                       .first_key = h->shape->first_key + first_key,
+                       .keys = keys};
+    b.dropout.site = VT_SITE_ATTENTION + (uint32_t)(h->shape->first_head + h->head);
+#if defined(__SSE2__)
+    if (query_stride == 1)
+        drop_along_queries(&b, weights, key_stride);
+    else
+        drop_along_keys(&b, weights, query_stride);
+#else
+    drop(&b, weights, query_stride, key_stride);
+#endif
 }
 
 /* ---- the causal mask ---- */
