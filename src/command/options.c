@@ -49,7 +49,7 @@ vt_status vt_command_options(int argument_count, char *const *arguments)
         {"deepspeed", VT_ARGUMENT_PATH, &deepspeed, 0, 0,
          "DeepSpeed's JSON file as a YAML file for --yaml_config; what has no effect here is listed on standard error"},
         {"yaml_config", VT_ARGUMENT_PATH, &yaml_config, 0, 0,
-         "with --configurations: those of this file (config/ViT.yaml, as for train)"},
+         "with --configurations: those of this file (else of every model's, as for train)"},
     };
     const vt_command_line line = {.command = "options", .help = help, .help_end = help_end, VT_FLAGS(flags)};
     VT_TRY(vt_arguments_parse(&line, argument_count, arguments, NULL));

@@ -180,14 +180,16 @@ done:
     return status;
 }
 
+#define FILE_OF(name, help, file) file,
+static const char *const model_files[] = {VT_MODELS(FILE_OF)};
+enum { MODEL_FILES = sizeof model_files / sizeof model_files[0] };
+
 /* Takes the file of another model in place of `yaml` if that one holds the configuration. */
 static void look_elsewhere(vt_config *config, vt_yaml **yaml)
 {
-#define FILE_OF(name, help, file) file,
-    static const char *const files[] = {VT_MODELS(FILE_OF)};
-    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+    for (size_t i = 0; i < MODEL_FILES; i++) {
         vt_yaml *other = NULL;
-        char *path = vt_config_find(files[i]);
+        char *path = vt_config_find(model_files[i]);
         const bool opens = path != NULL && vt_yaml_open(path, NULL, VT_YAML_CONFIGURATIONS, &other) == VT_OK;
         if (opens && holds(other, config->config)) {
             vt_yaml_close(yaml);
@@ -346,21 +348,42 @@ vt_status vt_config_set(vt_config *config, const char *name, const char *value)
     return status;
 }
 
+/* Visits the names in one file that none of the `before` files has. */
+static vt_status visit_names(const vt_yaml *yaml, vt_yaml *const *before, size_t before_count,
+                             void (*visit)(const char *name, void *context), void *context)
+{
+    vt_status status = VT_OK;
+    vt_yaml_entry *entries = NULL;
+    size_t count = 0;
+    VT_TRY(vt_yaml_entries(yaml, vt_yaml_top(yaml), &entries, &count));
+    for (size_t i = 0; i < count; i++) {
+        bool is_new = entries[i].value->kind == VT_YAML_MAPPING;
+        for (size_t k = 0; k < before_count && is_new; k++)
+            is_new = before[k] == NULL || !holds(before[k], entries[i].key->text);
+        if (is_new) visit(entries[i].key->text, context);
+    }
+done:
+    free(entries);
+    return status;
+}
+
 vt_status vt_config_names(const char *path, void (*visit)(const char *name, void *context), void *context)
 {
     vt_status status = VT_OK;
     vt_config *config = make_default();
-    vt_yaml *yaml = NULL;
-    vt_yaml_entry *entries = NULL;
-    size_t count = 0;
+    vt_yaml *files[1 + MODEL_FILES] = {NULL}; /* the named one or the default model's, and then all models' */
     if (path != NULL) VT_TRY(vt_config_set(config, "yaml_config", path));
-    VT_TRY(open_source(config, NULL, NULL, &yaml));
-    VT_TRY(vt_yaml_entries(yaml, vt_yaml_top(yaml), &entries, &count));
-    for (size_t i = 0; i < count; i++)
-        if (entries[i].value->kind == VT_YAML_MAPPING) visit(entries[i].key->text, context);
+    VT_TRY(open_source(config, NULL, NULL, &files[0]));
+    VT_TRY(visit_names(files[0], NULL, 0, visit, context));
+    for (size_t i = 0; i < MODEL_FILES && path == NULL; i++) {
+        char *found = vt_config_find(model_files[i]);
+        const bool opens = found != NULL && vt_yaml_open(found, NULL, VT_YAML_CONFIGURATIONS, &files[1 + i]) == VT_OK;
+        free(found);
+        if (opens) VT_TRY(visit_names(files[1 + i], files, 1 + i, visit, context));
+    }
+    vt_error_clear(); /* of files that do not open, which a run would not read either */
 done:
-    free(entries);
-    vt_yaml_close(&yaml);
+    for (size_t i = 0; i < 1 + MODEL_FILES; i++) vt_yaml_close(&files[i]);
     vt_config_close(&config);
     return status;
 }

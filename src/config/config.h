@@ -238,8 +238,8 @@ bool vt_options_row(size_t index, vt_option_row *row);
 /* "whole number, 1 to 65536": type and range of that row; malloc'd. */
 char *vt_options_value(size_t index);
 
-/* Calls visit(NAME, context) for every configuration of the YAML file; path NULL: of the file that --config is looked
- * up in when no --yaml_config is given. */
+/* Calls visit(NAME, context) once for every configuration of the YAML file; path NULL: of the files that --config is
+ * looked up in when no --yaml_config is given. */
 vt_status vt_config_names(const char *path, void (*visit)(const char *name, void *context), void *context);
 
 #endif

@@ -94,18 +94,22 @@ test_completion_of_paths() {
     expect_offers "vitrain --expdir=nothing_like_it" ""
 }
 
-# The names in the file in which --config would be looked up.
+# The names in the files in which --config would be looked up, each once.
 test_completion_of_configurations() {
     "$VITRAIN" options --completion=bash >script
     . ./script
     cp -r "$TOP/config" config # the sanitizers' program has none beside it
     expect_offers "$VITRAIN --config=dem" "demo demo-forecast"
+    expect_offers "$VITRAIN --config=l" "lab lm lm_demo"
+    expect_offers "$VITRAIN --config=unet" unet_demo
+    [ "$("$VITRAIN" options --configurations | sort | uniq -d)" = "" ]
     printf '%s\n' 'tiny: {lr: 1}' 'tall: {lr: 2}' "'\$(touch executed)': {lr: 3}" 'text: not a configuration' >config/ViT.yaml
+    printf '%s\n' 'tiny: {lr: 1}' 'unet: {lr: 2}' >config/UNet.yaml
+    printf '%s\n' 'words: {lr: 1}' >config/LM.yaml
     printf '%s\n' 'other: {lr: 1}' >file.yaml
-    [ "$("$VITRAIN" options --configurations | head -n 2 | tr '\n' ' ')" = "tiny tall " ]
-    refuted contains "$("$VITRAIN" options --configurations)" text
+    [ "$("$VITRAIN" options --configurations | tr '\n' ' ')" = "tiny tall \$(touch executed) unet words " ] # each once, and no text
     expect_offers "$VITRAIN --config=t" "tall tiny"
-    expect_offers "$VITRAIN --config " '\$\(touch\ executed\) tall tiny'
+    expect_offers "$VITRAIN --config " '\$\(touch\ executed\) tall tiny unet words'
     [ ! -e executed ] || { echo "the name of a configuration was executed"; return 1; }
     expect_offers "$VITRAIN --yaml_config=file.yaml --config=" other
     expect_offers "$VITRAIN plan --yaml_config file.yaml --config=" other
