@@ -91,6 +91,24 @@ test_batches() {
         lm wikitext_b $SHORT --epochs=1 --global_batch_size=5 --batch-size=5
 }
 
+# MB that the log says: what the run will need, and what it took.
+needed() { sed -n 's/.*memory the run needs: \([0-9.]*\) MB.*/\1/p' "$1"; }
+taken() { sed -n 's/.*Memory usage after forward pass: \([0-9.]*\) GB.*/\1/p' "$1" | awk 'NR == 1 { print 1024 * $1 }'; }
+
+# The memory known beforehand, with what the program takes to start (seen in a small run), is what a larger run takes.
+test_memory_is_known_beforehand() {
+    ! grep -q '__[at]san_init' "$VITRAIN" || skip "a sanitizer's memory is its own"
+    local config
+    for config in wikitext_a lm; do
+        lm $config $SHORT --epochs=1 --embed_dim=64 --ffn_dim=256 >small
+        lm $config $SHORT --epochs=1 --embed_dim=256 --num_heads=8 --ffn_dim=1024 --depth=8 --seq_len=64 --run_num=large >large
+        echo "$config: $(needed small) $(taken small) $(needed large) $(taken large)"
+        awk -v n0="$(needed small)" -v t0="$(taken small)" -v n1="$(needed large)" -v t1="$(taken large)" \
+            'BEGIN { expected = n1 + t0 - n0; ratio = t1 / expected; print "ratio", ratio
+                     exit !(n1 > 150 && ratio > 0.9 && ratio < 1.1) }'
+    done
+}
+
 test_bad_text() {
     mkdir bad
     refuses "data_dir bad has no training text; expected wiki.train.raw, wiki.train.tokens or train.txt there" -- \
@@ -103,6 +121,8 @@ test_bad_text() {
     printf 'a \377 c\n' >bad/valid.txt
     refuses "bad/valid.txt: line 1, byte 2 of the file, 0xff, is not UTF-8" -- lm wikitext_b --data_dir=bad
     refuses "seq_len" "5000" -- lm wikitext_b --seq_len=5001
+    refuses "embed_dim 15 is odd" "use 16" -- lm wikitext_b --embed_dim=15 --num_heads=1
+    refuses "num_heads" "embed_dim" -- lm wikitext_b --num_heads=3
     refuses "img_size" "is an option of task weather" -- lm wikitext_b --img_size=[8,8]
     refuses "seq_len" "is an option of source text" -- "$VITRAIN" --yaml_config="$TOP/config/ViT.yaml" \
         --config=demo --seq_len=8 --model=vit
