@@ -14,8 +14,11 @@
 
 enum { MATRICES = 24, SIDE = 1024, MOST_ROUNDS = 99 };
 
-static const char *const flags[][2] = {
-    {"--optimizer=Adam", NULL}, {"--optimizer=Adam8bit", NULL}, {"--optimizer=SGD", NULL}, {"--optimizer=Muon", NULL}};
+static const char *const flags[][2] = {{"--optimizer=Adam", NULL},
+                                       {"--optimizer=Adam8bit", NULL},
+                                       {"--optimizer=SGD", NULL},
+                                       {"--optimizer=Muon", NULL},
+                                       {"--optimizer=Adafactor", NULL}};
 enum { KINDS = sizeof flags / sizeof flags[0] };
 
 typedef struct {

@@ -1,4 +1,4 @@
-#include "elements.h"
+#include "sums.h"
 
 extern "C" {
 #include "backend/codes.h"
@@ -20,16 +20,6 @@ VT_KERNEL void squares_kernel(const float *x, int64_t count, double *partial, bo
     if (threadIdx.x == 0) partial[blockIdx.x] = sum;
 }
 
-/* One block. */
-VT_KERNEL void add_squares(const double *partial, int64_t parts, double weight, double *result)
-{
-    __shared__ double shared[32];
-    double sum = 0;
-    for (int64_t p = threadIdx.x; p < parts; p += blockDim.x) sum += partial[p];
-    sum = vt_block_sum(sum, shared);
-    if (threadIdx.x == 0) *result += weight * sum;
-}
-
 static void sum_of_squares(vt_backend *backend, const float *x, int64_t count, double weight, double *result)
 {
     if (count == 0) return;
@@ -38,7 +28,7 @@ static void sum_of_squares(vt_backend *backend, const float *x, int64_t count, d
     double *partial = (double *)vt_common(backend)->workspace(backend, (size_t)blocks * sizeof *partial);
     if (partial == NULL) return;
     VT_LAUNCH(squares_kernel, dim3((unsigned)blocks), VT_BLOCK_THREADS, 0, backend, x, count, partial, vt_is_wide(x));
-    VT_LAUNCH(add_squares, 1, VT_BLOCK_THREADS, 0, backend, partial, blocks, weight, result);
+    vt_add_partial(backend, partial, blocks, weight, result);
 }
 
 /* found [gridDim.x]: whether range blockIdx.x holds a NaN or Inf. */

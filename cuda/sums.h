@@ -34,6 +34,22 @@ static inline void vt_add_partial_sums(vt_backend *backend, const float *partial
               parts, stride, columns, sums);
 }
 
+/* *result += weight * the sum of partial [parts]. One block. */
+VT_KERNEL void add_partial_kernel(const double *partial, int64_t parts, double weight, double *result)
+{
+    __shared__ double shared[32];
+    double sum = 0;
+    for (int64_t p = threadIdx.x; p < parts; p += blockDim.x) sum += partial[p];
+    sum = vt_block_sum(sum, shared);
+    if (threadIdx.x == 0) *result += weight * sum;
+}
+
+static inline void vt_add_partial(vt_backend *backend, const double *partial, int64_t parts, double weight,
+                                  double *result)
+{
+    VT_LAUNCH(add_partial_kernel, 1, VT_BLOCK_THREADS, 0, backend, partial, parts, weight, result);
+}
+
 /* The first half, for kernels whose blocks of 32 × VT_SUM_LANES threads handle 256 columns of a group of rows (a part):
  * each thread has eight neighbouring columns, each warp every VT_SUM_LANES-th row. A part has at least VT_SUM_ROWS
  * rows. A wide matrix has up to VT_SUM_PARTS parts; a narrow one has more, for VT_SUM_BLOCKS blocks in all: what 132

@@ -314,6 +314,28 @@ static inline int64_t vt_ranges_end(const int64_t *ranges, int64_t count)
     return end;
 }
 
+/* Adafactor's numbers. */
+typedef struct {
+    bool original; /* the paper's: eps[0] is added to squares; else as torch.optim.Adafactor has it */
+    double beta1;  /* 0: it has no first moment */
+    double decay, clip, eps[2];
+} vt_adafactor;
+
+/* A tensor whose last two dimensions are those of matrices, and what operands hold of it (factored.h). */
+typedef struct {
+    double elements;                               /* of the whole tensor */
+    int64_t matrices, rows, columns;               /* of the whole tensor; 0: it has one dimension */
+    int64_t first_matrix, first_row, first_column; /* where the rank's part begins, */
+    int64_t part_rows, part_columns;               /* whose matrices have so many */
+    int64_t first, count;                          /* the operands: elements of that part, in order */
+} vt_factored;
+
+/* The numbers in its `sums` and `scales`: of the rows of all matrices, and behind them of the columns. */
+static inline int64_t vt_factored_sums(const vt_factored *shape)
+{
+    return shape->matrices * (shape->rows + shape->columns);
+}
+
 /* Updates by Adam, AdamW or SGD with momentum, as PyTorch defines them (torch.optim), and when they are made. */
 typedef struct {
     vt_optimizer_name kind;
@@ -324,6 +346,7 @@ typedef struct {
     bool nesterov;        /* SGD, Muon */
     double momentum;      /* Muon */
     int32_t block;        /* elements that share a scale where moments are kept in 8 bits */
+    vt_adafactor adafactor;
     double gradient_clip; /* the largest norm of all gradients together; INFINITY: no clipping */
     bool stops;           /* after a step whose figures are not finite no update is made any more */
     bool scales_loss;     /* the loss is scaled (fp16), see step_state.h; what follows is of this alone */

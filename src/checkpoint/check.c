@@ -76,7 +76,7 @@ static vt_status check_shapes(vt_tensor_file *file, const char *directory, const
              (long long)stored, (long long)count);
     for (int64_t i = 0; i < count; i++) {
         vt_stored_tensor tensor = vt_stored_at(subject, i);
-        vt_tensor_shape wanted = vt_stored_shape(tensor.parameter), found = {0};
+        vt_tensor_shape wanted = tensor.shape, found = {0};
         VT_TRY(vt_tensor_file_shape(file, tensor.name, &found));
         vt_tensor_shape_text(&found, found_text);
         vt_tensor_shape_text(&wanted, wanted_text);
@@ -177,10 +177,13 @@ static vt_status check_optimizer(vt_tensor_file *file, const char *directory, co
     vt_config *stored = NULL;
     VT_TRY(vt_checkpoint_configuration(file, directory, &stored));
     const vt_optimizer_kind *then = vt_optimizer_chosen(stored), *now = vt_optimizer_chosen(config);
+    const bool of_adafactor = config->optimizer == VT_OPTIMIZER_Adafactor; /* which option decides what is kept */
     VT_CHECK(stored->optimizer != config->optimizer || same_states(then, now),
-             "%s was made with %s and momentum %g, not %g: what it keeps is not what this run needs; --init_from=%s "
+             "%s was made with %s and %s %g, not %g: what it keeps is not what this run needs; --init_from=%s "
              "takes the parameters alone",
-             directory, now->name, stored->momentum, config->momentum, directory);
+             directory, now->name, of_adafactor ? "adafactor_beta1" : "momentum",
+             of_adafactor ? stored->adafactor_beta1 : stored->momentum,
+             of_adafactor ? config->adafactor_beta1 : config->momentum, directory);
     VT_CHECK(same_states(then, now),
              "%s was made with the optimizer %s, whose moments %s cannot use; --init_from=%s takes the parameters "
              "alone",

@@ -170,7 +170,7 @@ vt_status vt_checkpoint_import(const char *path, const vt_checkpoint_subject *su
     for (int64_t i = 0; i < vt_parameters_count(subject->parameters); i++) {
         vt_tensor_box boxes[VT_TENSOR_BOXES];
         vt_stored_tensor tensor = vt_stored_at(subject, i);
-        vt_tensor_shape shape = vt_stored_shape(tensor.parameter);
+        vt_tensor_shape shape = tensor.shape;
         free(whole);
         whole = vt_allocate((size_t)vt_tensor_count(&shape), sizeof *whole, "a checkpoint");
         VT_TRY(read_whole(file, vt_stored_name(tensor.parameter), &shape, whole, &rounded, &split));

@@ -6,6 +6,35 @@
 
 #include "base/memory.h"
 
+const char *vt_stored_name(const vt_parameter *parameter)
+{
+    return parameter->file_rows > 0 ? parameter->file_name : parameter->name;
+}
+
+static vt_tensor_shape shape_of(const int64_t *shape, int dimensions)
+{
+    vt_tensor_shape result = {.dimensions = dimensions};
+    memcpy(result.shape, shape, (size_t)dimensions * sizeof *shape);
+    return result;
+}
+
+/* Is there one of these for all rows of a matrix, whichever tensor of files they are rows of? */
+static bool is_by_column(const vt_stored_tensor *tensor)
+{
+    return tensor->part.form == VT_KEPT_COLUMNS && tensor->parameter->dimensions == 2;
+}
+
+/* Rows and columns: without the dimension that their means are over. */
+static vt_tensor_shape whole_shape(const vt_stored_tensor *tensor)
+{
+    const vt_parameter *parameter = tensor->parameter;
+    vt_tensor_shape shape = shape_of(parameter->shape, parameter->dimensions);
+    if (parameter->file_rows > 0) shape.shape[0] = parameter->file_rows;
+    if (tensor->part.form == VT_KEPT_COLUMNS) shape.shape[shape.dimensions - 2] = shape.shape[shape.dimensions - 1];
+    if (tensor->part.form == VT_KEPT_ROWS || tensor->part.form == VT_KEPT_COLUMNS) shape.dimensions--;
+    return shape;
+}
+
 int64_t vt_stored_count(const vt_checkpoint_subject *subject)
 {
     return (1 + vt_kept_count(vt_optimizer_kept(subject->optimizer))) * vt_parameters_count(subject->parameters);
@@ -28,40 +57,29 @@ vt_stored_tensor vt_stored_at(const vt_checkpoint_subject *subject, int64_t inde
         snprintf(prefix, sizeof prefix, "%s%s", place == vt_kept_average(kept) ? "" : "optimizer/",
                  vt_kept_name(kept, place));
     }
-    snprintf(tensor.name, sizeof tensor.name, "%s/%s", prefix, vt_stored_name(parameter));
-    snprintf(tensor.own, sizeof tensor.own, "%s/%s", prefix, parameter->name);
     tensor.parameter = parameter;
-    tensor.sliced = vt_parameters_is_sliced(parameters, place < 0 ? VT_BLOCK_VALUES : VT_BLOCK_MOMENTS);
+    tensor.shape = whole_shape(&tensor);
+    snprintf(tensor.name, sizeof tensor.name, "%s/%s", prefix,
+             is_by_column(&tensor) ? parameter->name : vt_stored_name(parameter));
+    snprintf(tensor.own, sizeof tensor.own, "%s/%s", prefix, parameter->name);
+    tensor.is_whole = tensor.part.form == VT_KEPT_ROWS || tensor.part.form == VT_KEPT_COLUMNS;
+    tensor.sliced =
+        !tensor.is_whole && vt_parameters_is_sliced(parameters, place < 0 ? VT_BLOCK_VALUES : VT_BLOCK_MOMENTS);
     return tensor;
-}
-
-static vt_tensor_shape shape_of(const int64_t *shape, int dimensions)
-{
-    vt_tensor_shape result = {.dimensions = dimensions};
-    memcpy(result.shape, shape, (size_t)dimensions * sizeof *shape);
-    return result;
-}
-
-const char *vt_stored_name(const vt_parameter *parameter)
-{
-    return parameter->file_rows > 0 ? parameter->file_name : parameter->name;
-}
-
-vt_tensor_shape vt_stored_shape(const vt_parameter *parameter)
-{
-    vt_tensor_shape shape = shape_of(parameter->shape, parameter->dimensions);
-    if (parameter->file_rows > 0) shape.shape[0] = parameter->file_rows;
-    return shape;
 }
 
 int vt_stored_boxes(const vt_stored_tensor *tensor, vt_tensor_box boxes[VT_TENSOR_BOXES])
 {
     const vt_parameter *parameter = tensor->parameter;
     vt_tensor_shape local = shape_of(parameter->local, parameter->dimensions);
+    if (tensor->is_whole) {
+        local = tensor->shape;
+        if (parameter->file_rows > 0 && !is_by_column(tensor)) local.shape[0] = parameter->shape[0];
+    }
     int count = vt_tensor_boxes(&local, tensor->part.piece.first, tensor->part.piece.count, boxes);
     for (int i = 0; i < count; i++) {
-        boxes[i].first[0] += parameter->file_row;
-        if (parameter->split >= 0) boxes[i].first[parameter->split] += parameter->first;
+        if (!is_by_column(tensor)) boxes[i].first[0] += parameter->file_row;
+        if (parameter->split >= 0 && !tensor->is_whole) boxes[i].first[parameter->split] += parameter->first;
     }
     return count;
 }
@@ -89,7 +107,8 @@ void vt_written_name(const vt_written_box *box, const char *tensor, char name[VT
 static bool is_copy(const vt_layout *layout, const vt_stored_tensor *tensor, const int *shards, int a, int b)
 {
     for (int axis = 0; axis < VT_AXIS_COUNT; axis++) {
-        bool split = axis == VT_AXIS_PIPELINE || (tensor->parameter->split_axes & VT_AXES(axis)) != 0;
+        bool split =
+            axis == VT_AXIS_PIPELINE || (!tensor->is_whole && (tensor->parameter->split_axes & VT_AXES(axis)) != 0);
         if (split && vt_layout_coordinate(layout, a, (vt_axis)axis) != vt_layout_coordinate(layout, b, (vt_axis)axis))
             return false;
     }

@@ -13,7 +13,9 @@ typedef struct {
                                       parameters may be rows of one (vt_parameter.file_name) */
     char own[VT_STORED_NAME];      /* the same of the parameter's own name */
     const vt_parameter *parameter; /* NULL: there is no such tensor, nothing of this name is kept of the parameter */
+    vt_tensor_shape shape;         /* of the whole tensor in files */
     vt_kept_part part;             /* what this rank keeps of it, in the back end's memory */
+    bool is_whole; /* every rank of its stage keeps all of it */
     bool sliced;
 } vt_stored_tensor;
 
@@ -21,9 +23,8 @@ typedef struct {
 int64_t vt_stored_count(const vt_checkpoint_subject *subject);
 vt_stored_tensor vt_stored_at(const vt_checkpoint_subject *subject, int64_t index);
 
-/* The name and the shape of the whole tensor in files. */
+/* The parameter's name in files. */
 const char *vt_stored_name(const vt_parameter *parameter);
-vt_tensor_shape vt_stored_shape(const vt_parameter *parameter);
 
 /* The piece as boxes of the whole tensor, in the order of its elements; returns how many. */
 int vt_stored_boxes(const vt_stored_tensor *tensor, vt_tensor_box boxes[VT_TENSOR_BOXES]);

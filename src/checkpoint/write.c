@@ -145,7 +145,7 @@ static vt_status link_tensors(vt_tensor_file *file, const vt_checkpoint_subject 
     for (int64_t i = 0; i < vt_stored_count(subject); i++) {
         vt_stored_tensor tensor = vt_stored_at(subject, i);
         if (tensor.parameter == NULL) continue;
-        vt_tensor_shape shape = vt_stored_shape(tensor.parameter);
+        vt_tensor_shape shape = tensor.shape;
         for (; end < count && boxes[end].tensor == i; end++) {
             vt_written_name(&boxes[end], tensor.own, names[end]);
             parts[end] = (vt_tensor_part){shards[boxes[end].rank], names[end], boxes[end].box};

@@ -42,6 +42,7 @@ typedef enum { VT_ROLLOUT_GRADIENTS(VT_ENUMERATOR) } vt_rollout_gradient;
 typedef enum { VT_AUGMENTS(VT_ENUMERATOR) } vt_augment;
 typedef enum { VT_CP_COMMS(VT_ENUMERATOR) } vt_cp_comm;
 typedef enum { VT_MUON_ADJUSTS(VT_ENUMERATOR) } vt_muon_adjust;
+typedef enum { VT_ADAFACTORS(VT_ENUMERATOR) } vt_adafactor_form;
 typedef enum { VT_PIPELINE_SCHEDULES(VT_ENUMERATOR) } vt_pipeline_schedule;
 typedef enum { VT_PIPELINE_COMMS(VT_ENUMERATOR) } vt_pipeline_comm;
 typedef enum { VT_ZERO_GROUPS(VT_ENUMERATOR) } vt_zero_group;

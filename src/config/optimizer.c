@@ -66,6 +66,12 @@ static void derive_momentum(vt_config *config)
     if (config->origin[VT_OPTION_nesterov] == VT_FROM_DEFAULT) config->nesterov = nesterovs[config->optimizer];
 }
 
+static void derive_adafactor(vt_config *config)
+{
+    if (config->adafactor == VT_ADAFACTOR_ORIGINAL && config->origin[VT_OPTION_adafactor_eps] == VT_FROM_DEFAULT)
+        config->adafactor_eps[0] = 1e-30;
+}
+
 /* Flags of fp16's loss scale have no effect without it; a file may keep them for when it is used. A scale must not
  * begin below its own limit. */
 static vt_status check_loss_scale(const vt_config *config)
@@ -92,6 +98,7 @@ vt_status vt_config_resolve_optimizer(vt_config *config)
     vt_status status = VT_OK;
     derive_weight_decay(config);
     derive_momentum(config);
+    derive_adafactor(config);
     VT_CHECK(!config->nesterov || config->momentum > 0,
              "nesterov looks ahead along the momentum, but momentum is 0; add --momentum=0.9, or --nesterov=false");
     VT_CHECK((config->optimizer_block & (config->optimizer_block - 1)) == 0,

@@ -61,6 +61,17 @@ static int64_t blocks_of(const vt_kept *kept, int64_t count)
     return (count + kept->code_block - 1) / kept->code_block;
 }
 
+/* What this rank keeps in this form. */
+static vt_piece piece_of(const vt_kept *kept, vt_kept_form form, const vt_parameter *parameter)
+{
+    const int left_out = parameter->dimensions - (form == VT_KEPT_ROWS ? 1 : 2);
+    vt_piece piece = {.count = parameter->count > 0 ? 1 : 0}; /* 0: another stage has it */
+    if (form != VT_KEPT_ROWS && form != VT_KEPT_COLUMNS)
+        return vt_parameters_piece(kept->parameters, parameter, VT_BLOCK_MOMENTS);
+    for (int i = 0; i < parameter->dimensions; i++) piece.count *= i == left_out ? 1 : parameter->shape[i];
+    return piece;
+}
+
 /* Where each parameter's part begins. Those of codes begin with a block. */
 static void lay_out(const vt_kept *kept, place_of *place)
 {
@@ -74,9 +85,9 @@ static void lay_out(const vt_kept *kept, place_of *place)
     for (int64_t i = 0; i < vt_parameters_count(parameters); i++) {
         const vt_parameter *parameter = vt_parameters_at(parameters, i);
         const vt_optimizer_state_kind *state = state_of(kept, place->name, parameter);
-        const vt_piece piece = vt_parameters_piece(parameters, parameter, VT_BLOCK_MOMENTS);
         place->first[i] = -1;
         if (state == NULL) continue;
+        const vt_piece piece = piece_of(kept, state->form, parameter);
         const bool codes = is_in_codes(state->form);
         int64_t *next = codes ? &place->code_count : &place->number_count;
         place->first[i] = place->is_block ? piece.offset : *next;
@@ -210,8 +221,7 @@ bool vt_kept_part_of(const vt_kept *kept, int index, const vt_parameter *paramet
     const vt_optimizer_state_kind *state = state_of(kept, place->name, parameter);
     if (state == NULL) return false;
     const int64_t first = place->first[parameter->index];
-    *part = (vt_kept_part){.form = state->form,
-                           .piece = vt_parameters_piece(kept->parameters, parameter, VT_BLOCK_MOMENTS)};
+    *part = (vt_kept_part){.form = state->form, .piece = piece_of(kept, state->form, parameter)};
     if (is_in_codes(state->form)) {
         part->codes = place->codes + first;
         part->scales = place->scales + first / kept->code_block;

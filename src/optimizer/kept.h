@@ -21,7 +21,7 @@ int vt_kept_place(const vt_kept *kept, const char *name);
 /* What is kept of a parameter at one place. In the host's memory it is float32, whatever its form is. */
 typedef struct {
     vt_kept_form form;
-    vt_piece piece; /* of the parameter; `offset` of the block VT_BLOCK_MOMENTS */
+    vt_piece piece; /* of the parameter; `offset` of the block VT_BLOCK_MOMENTS. Of rows and columns: all of them */
     float *numbers; /* back end's memory, of the piece */
     uint8_t *codes; /* in place of numbers, */
     float *scales;  /* of the piece's blocks */

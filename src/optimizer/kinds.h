@@ -8,9 +8,11 @@ enum { VT_OPTIMIZER_STATES = 4 };
 
 /* How what is kept lies in memory, of the elements that a rank updates. */
 typedef enum {
-    VT_KEPT_NUMBERS,       /* a float32 for each */
-    VT_KEPT_SIGNED_CODES,  /* a code of 8 bits for each, and a scale for each block (backend/codes.h) */
-    VT_KEPT_UNSIGNED_CODES /* the same of numbers that are not negative */
+    VT_KEPT_NUMBERS,        /* a float32 for each */
+    VT_KEPT_SIGNED_CODES,   /* a code of 8 bits for each, and a scale for each block (backend/codes.h) */
+    VT_KEPT_UNSIGNED_CODES, /* the same of numbers that are not negative */
+    VT_KEPT_ROWS,           /* a float32 for each row of the last two dimensions, of the whole tensor on every rank */
+    VT_KEPT_COLUMNS         /* the same of columns */
 } vt_kept_form;
 
 /* What is kept beside a parameter. */

@@ -178,12 +178,15 @@ static vt_whole_part whole_part_of(const vt_optimizer *optimizer, const vt_param
     const vt_parameters *parameters = optimizer->parameters;
     const vt_world *world = vt_parameters_parallel(parameters)->world;
     const run r = run_of_parameter(optimizer, parameter);
-    const bool is_split = (parameter->split_axes & VT_AXES(VT_AXIS_TENSOR)) != 0;
+    bool counts = true;
+    for (int axis = 0; axis < VT_AXIS_COUNT; axis++)
+        if ((optimizer->kind->whole->axes & ~parameter->split_axes & VT_AXES(axis)) != 0)
+            counts = counts && vt_world_coordinate(world, (vt_axis)axis) == 0;
     return (vt_whole_part){.parameter = parameter,
                            .piece = vt_parameters_piece(parameters, parameter, VT_BLOCK_MOMENTS),
                            .value = r.offset[VT_BLOCK_VALUES],
                            .gradient = r.offset[VT_BLOCK_GRADIENTS],
-                           .counts = is_split || vt_world_coordinate(world, VT_AXIS_TENSOR) == 0};
+                           .counts = counts};
 }
 
 /* Collective. */
@@ -205,13 +208,17 @@ static vt_status open_whole_tensors(const vt_config *config, vt_optimizer *optim
                         .parameters = parameters,
                         .kept = optimizer->kept,
                         .parts = parts};
-    VT_TRY(vt_world_group(world, VT_AXES(VT_AXIS_TENSOR) | (sliced ? VT_AXES(VT_AXIS_DATA) : 0),
+    const unsigned axes = optimizer->kind->whole->axes;
+    int64_t ranks = shards;
+    for (int axis = 0; axis < VT_AXIS_COUNT; axis++)
+        if ((axes & VT_AXES(axis)) != 0) ranks *= vt_world_layout(world)->size[axis];
+    VT_TRY(vt_world_group(world, axes | (sliced ? VT_AXES(VT_AXIS_DATA) : 0),
                           within ? VT_SCOPE_WITHIN_NODE : VT_SCOPE_ALL, "optimizer", optimizer->backend,
                           &whole->group));
-    VT_CHECK(
-        whole->group->size == shards * config->tensor_parallel,
-        "optimizer %s needs all %lld ranks of tensor_parallel on one node with zero_group node; use zero_group all",
-        optimizer->kind->name, (long long)config->tensor_parallel);
+    VT_CHECK(whole->group->size == ranks,
+             "optimizer %s needs all %lld ranks that share a tensor on one node with zero_group node; use zero_group "
+             "all",
+             optimizer->kind->name, (long long)ranks);
     for (int64_t i = 0; i < vt_parameters_count(parameters); i++) {
         const vt_parameter *parameter = vt_parameters_at(parameters, i);
         if (parameter->count > 0 && vt_optimizer_kind_for(optimizer->kind, parameter)->whole != NULL)

@@ -20,12 +20,13 @@ typedef struct {
     const vt_step_state *state; /* back end's memory */
     const vt_parameters *parameters;
     const vt_kept *kept;
-    vt_group *group; /* all ranks that share these tensors: along the tensor axis, and the shards of ZeRO */
+    vt_group *group; /* all ranks that share these tensors: along the kind's axes, and the shards of ZeRO */
     int64_t count;
     const vt_whole_part *parts; /* [count], of the tensors that the kind takes; those of this rank's stage */
 } vt_whole;
 
 struct vt_whole_update {
+    unsigned axes; /* over which tensors that the kind takes may be split */
     /* Takes the memory it needs. *own: its own, for the other two. */
     vt_status (*open)(const vt_whole *whole, void **own);
     /* Collective over the group: one update, none if the state's factor is NaN. */

@@ -255,6 +255,9 @@ vt_status vt_opening_log(const vt_opening *opening)
     vt_record_memory_at_start(vt_trainer_backend(opening->trainer));
     vt_log_info("run directory: %s (all options in config.yaml, all tensors in parameters.csv)",
                 opening->run_directory);
+    if (config->optimizer == VT_OPTIMIZER_Adafactor && vt_config_learning_rate(config) > 0.1)
+        vt_log_warning("Adafactor's learning rate is %g, a share of the weights' own size; 1e-2 is usual",
+                       vt_config_learning_rate(config));
     if (config->disable_broadcast_buffers)
         vt_log_info("disable_broadcast_buffers has no effect: the model has no buffers");
     if (config->cache != VT_CACHE_NONE && opening->training->frame_count == 0)

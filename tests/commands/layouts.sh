@@ -38,7 +38,8 @@ test_resumed_on_the_same_layout() {
 test_other_optimizers_on_layouts() {
     local options
     for options in "--optimizer=SGD --momentum=0 --lr=0.05" "--optimizer=SGD --momentum=0.95 --nesterov --lr=0.01" \
-        "--optimizer=AdamW --betas=0.8,0.999 --eps=1e-6" "--optimizer=Adam8bit --embed_dim=32 --lr=1e-4"; do
+        "--optimizer=AdamW --betas=0.8,0.999 --eps=1e-6" "--optimizer=Adam8bit --embed_dim=32 --lr=1e-4" \
+        "--optimizer=Adafactor --adafactor_beta1=0.9 --lr=1e-2"; do
         rm -rf one four two
         ranks 1 one $options
         ranks 4 four $options --tensor_parallel=2 --zero_stage=3 --checkpoint_every=5
@@ -52,6 +53,7 @@ test_other_optimizers_on_layouts() {
     same_bits 2 --optimizer=SGD --momentum=0 --zero_stage=2
     same_bits 4 --optimizer=AdamW8bit --embed_dim=32 --tensor_parallel=2 --zero_stage=3 --amp_mode=fp16
     same_bits 4 --optimizer=Muon --tensor_parallel=2 --zero_stage=3 --amp_mode=fp16
+    same_bits 4 --optimizer=Adafactor --tensor_parallel=2 --zero_stage=3 --amp_mode=fp16
     same_bits 2 --optimizer=SGD --nesterov --zero_stage=3 --amp_mode=fp16 --loss_scale_hysteresis=2
 }
 

@@ -227,6 +227,11 @@ static const struct {
     {"muon", "lr=1e-3 optimizer=Muon grad_accumulation=4"},
     {"muon_original",
      "lr=2e-3 optimizer=Muon weight_decay=0 momentum=0.9 nesterov=false muon_adjust=original muon_steps=4"},
+    {"adafactor", "lr=2e-2 optimizer=Adafactor weight_decay=0.1"},
+    {"adafactor", "lr=2e-2 optimizer=Adafactor weight_decay=0.1 grad_accumulation=4"},
+    {"adafactor_numbers",
+     "lr=5e-2 optimizer=Adafactor adafactor_decay=-0.5 adafactor_clip=1.2 adafactor_eps=[1e-4,0.1]"},
+    {"adafactor_original", "lr=2e-2 optimizer=Adafactor weight_decay=0.1 adafactor=original adafactor_beta1=0.9"},
     {"adam", "lr=1e-3 enable_jit=true"},
     {"adam", "lr=1e-3 grad_accumulation=4"},
 };
@@ -239,7 +244,7 @@ static void expect_near(double actual, double expected, double tolerance, const 
 static void check_training(vt_cpu_isa isa, const char *variant, const char *settings)
 {
     fixture f = open_fixture(&whole, isa, settings);
-    if (strncmp(variant, "muon", 4) == 0) {
+    if (strncmp(variant, "muon", 4) == 0 || strncmp(variant, "adafactor", 9) == 0) {
         H5Fclose(f.file);
         f.file = golden_open("optimizers.h5");
     }
@@ -271,7 +276,8 @@ GPU_TEST(fifty_steps)
     for (size_t i = 0; i < sizeof trainings / sizeof *trainings; i++) {
         const char *variant = trainings[i].variant, *settings = trainings[i].settings;
         FOR_EACH_CPU_PATH(isa) check_training(isa, variant, settings);
-        const bool on_host = strcmp(variant, "adam") == 0 || strcmp(variant, "muon_original") == 0; /* it is slow */
+        const bool on_host = strcmp(variant, "adam") == 0 || strcmp(variant, "muon_original") == 0 ||
+                             strcmp(variant, "adafactor_original") == 0; /* it is slow */
         if (on_host && path_is_available(PATH_HOST_CUDA)) check_training(PATH_HOST_CUDA, variant, settings);
         if (path_is_available(PATH_GPU)) check_training(PATH_GPU, variant, settings);
     }

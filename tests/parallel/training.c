@@ -407,6 +407,15 @@ TEST(layouts_with_muon)
     unsetenv("VITRAIN_RANKS_PER_NODE");
 }
 
+/* Sums over tensors of which ranks have parts. */
+TEST(layouts_with_adafactor)
+{
+    for (int stage = 0; stage <= 3; stage++)
+        over_layouts("optimizer=Adafactor lr=1e-2 grad_clip=0.5", SETTINGS("zero_stage=%d", stage), promised);
+    over_layouts("optimizer=Adafactor lr=1e-2 adafactor=original adafactor_beta1=0.9", "zero_stage=2", promised);
+    over_pipelines("optimizer=Adafactor lr=1e-2 adafactor_beta1=0.9", "zero_stage=1");
+}
+
 /* Forecasts over three steps, with everything that training draws at random. */
 TEST(layouts_with_rollouts)
 {

@@ -115,6 +115,8 @@ TEST(a_saved_checkpoint_reads_back)
     check_round_trip("optimizer", "SGD"); /* one moment */
     check_round_trip("optimizer", "Adam8bit embed_dim=64");
     check_round_trip("optimizer", "Muon");
+    check_round_trip("optimizer", "Adafactor lr=1e-2");
+    check_round_trip("optimizer", "Adafactor lr=1e-2 adafactor_beta1=0.9");
     check_round_trip("betas", "[0.8,0.999]");
     check_round_trip("ema_decay", "0.9");
 }

@@ -25,6 +25,7 @@ void VT_KERNEL(vt_vector_fill)(vt_backend *backend)
     BESIDE_TILES(vt_vector_limits_fill)(backend);
     VT_KERNEL(vt_vector_loss_fill)(backend);
     VT_KERNEL(vt_vector_mask_fill)(backend);
+    VT_KERNEL(vt_vector_adafactor_fill)(backend);
     VT_KERNEL(vt_vector_optimizer_fill)(backend);
     VT_KERNEL(vt_vector_patches_fill)(backend);
     BESIDE_TILES(vt_vector_product_fill)(backend);

@@ -1,0 +1,203 @@
+/* Adafactor (Shazeer, Stern 2018, arXiv 1804.04235; torch.optim.Adafactor). Of a matrix's second moments only the means
+ * of rows and of columns are kept, whole on every rank. A step of a tensor needs sums over all of it, twice: ranks that
+ * have parts of tensors add them up together. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "optimizer/whole.h"
+
+/* Of one tensor. */
+typedef struct {
+    vt_factored shape;
+    double *sums; /* of squared gradients by rows and columns; in the memory of all tensors, as the others are */
+    float *scales;
+    double *squares; /* of its values */
+    double *steps;   /* of its gradients divided by the roots of their means */
+    const float *gradients;
+    float *values, *row, *column, *moment1, *moment2;
+} tensor_of;
+
+typedef struct {
+    tensor_of *tensors; /* [count] */
+    int64_t count;      /* numbers in `sums`: those of all tensors, then the squares and the steps of each */
+    double *sums;
+    float *scales;
+} adafactor;
+
+static bool is_factored(const vt_parameter *parameter)
+{
+    return parameter->dimensions > 1;
+}
+
+static void configure(const vt_config *config, vt_update *rule)
+{
+    rule->adafactor = (vt_adafactor){.original = config->adafactor == VT_ADAFACTOR_ORIGINAL,
+                                     .beta1 = config->adafactor_beta1,
+                                     .decay = config->adafactor_decay,
+                                     .clip = config->adafactor_clip,
+                                     .eps = {config->adafactor_eps[0], config->adafactor_eps[1]}};
+}
+
+/* The parameter's part begins at `first` of the dimension that is split, if one is: one of the last two, or the first,
+ * whose matrices lie one behind another. */
+static vt_factored shape_of(const vt_whole_part *part)
+{
+    const vt_parameter *p = part->parameter;
+    const int last = p->dimensions - 1;
+    vt_factored shape = {.elements = 1, .first = part->piece.first, .count = part->piece.count};
+    for (int i = 0; i <= last; i++) shape.elements *= (double)p->shape[i];
+    if (!is_factored(p)) return shape;
+    shape.matrices = 1;
+    for (int i = 0; i < last - 1; i++) shape.matrices *= p->shape[i];
+    shape.rows = p->shape[last - 1];
+    shape.columns = p->shape[last];
+    shape.part_rows = p->local[last - 1];
+    shape.part_columns = p->local[last];
+    if (p->split == last)
+        shape.first_column = p->first;
+    else if (p->split == last - 1)
+        shape.first_row = p->first;
+    else if (p->split == 0)
+        shape.first_matrix = p->first * (shape.matrices / p->shape[0]);
+    else
+        VT_ASSERT(p->split < 0);
+    return shape;
+}
+
+static float *kept_of(const vt_whole *whole, const vt_parameter *parameter, const char *name)
+{
+    vt_kept_part part;
+    for (int i = 0; i < vt_kept_count(whole->kept); i++)
+        if (strcmp(vt_kept_name(whole->kept, i), name) == 0 && vt_kept_part_of(whole->kept, i, parameter, &part))
+            return part.numbers;
+    return NULL;
+}
+
+static void close_adafactor(const vt_whole *whole, void *own)
+{
+    adafactor *a = own;
+    whole->backend->release(whole->backend, a->sums);
+    whole->backend->release(whole->backend, a->scales);
+    free(a->tensors);
+    free(a);
+}
+
+static vt_status open_adafactor(const vt_whole *whole, void **own)
+{
+    vt_status status = VT_OK;
+    vt_backend *backend = whole->backend;
+    adafactor *a = vt_allocate(1, sizeof *a, "the optimizer");
+    int64_t sums = 0;
+    void *memory = NULL;
+    *own = a;
+    a->tensors = vt_allocate((size_t)whole->count + 1, sizeof *a->tensors, "the optimizer");
+    for (int64_t i = 0; i < whole->count; i++) {
+        a->tensors[i].shape = shape_of(&whole->parts[i]);
+        sums += vt_factored_sums(&a->tensors[i].shape);
+    }
+    a->count = sums + 2 * whole->count;
+    VT_TRY(backend->allocate(backend, VT_MEMORY_WORKSPACE, (size_t)a->count * sizeof(double), &memory));
+    a->sums = memory;
+    VT_TRY(backend->allocate(backend, VT_MEMORY_WORKSPACE, (size_t)sums * sizeof(float), &memory));
+    a->scales = memory;
+    int64_t next = 0;
+    for (int64_t i = 0; i < whole->count; i++) {
+        const vt_whole_part *part = &whole->parts[i];
+        tensor_of *t = &a->tensors[i];
+        t->sums = a->sums + next;
+        t->scales = a->scales + next;
+        next += vt_factored_sums(&t->shape);
+        t->squares = a->sums + sums + i;
+        t->steps = t->squares + whole->count;
+        t->gradients = vt_parameters_gradients(whole->parameters) + part->gradient;
+        t->values = vt_parameters_values(whole->parameters) + part->value;
+        t->row = kept_of(whole, part->parameter, "row");
+        t->column = kept_of(whole, part->parameter, "column");
+        t->moment1 = kept_of(whole, part->parameter, "moment1");
+        t->moment2 = kept_of(whole, part->parameter, "moment2");
+    }
+done:
+    return status;
+}
+
+/* The three phases of a step. Between them the ranks add up what each has of the sums. */
+static void add_squares(const vt_whole *whole, const tensor_of *t, bool counts)
+{
+    vt_backend *backend = whole->backend;
+    if (!counts || t->shape.count == 0) return;
+    backend->sum_of_squares(backend, t->values, t->shape.count, 1, t->squares);
+    if (t->shape.rows > 0) backend->factored_squares(backend, &t->shape, t->gradients, t->sums);
+}
+
+static void find_scales(const vt_whole *whole, const tensor_of *t, bool counts)
+{
+    vt_backend *backend = whole->backend;
+    if (t->shape.rows > 0)
+        backend->adafactor_means(backend, whole->rule, whole->state, &t->shape, t->sums, t->row, t->column, t->scales);
+    if (t->shape.count > 0)
+        backend->adafactor_norm(backend, whole->rule, whole->state, &t->shape, t->gradients, t->scales, t->moment2,
+                                counts ? t->steps : NULL);
+}
+
+static void apply(const vt_whole *whole, const tensor_of *t)
+{
+    vt_backend *backend = whole->backend;
+    if (t->shape.count > 0)
+        backend->adafactor_apply(backend, whole->rule, whole->state, &t->shape, t->gradients, t->scales, t->moment2,
+                                 t->squares, t->steps, t->values, t->moment1);
+}
+
+static void step_adafactor(const vt_whole *whole, void *own)
+{
+    const adafactor *a = own;
+    vt_backend *backend = whole->backend;
+    const int64_t count = whole->count;
+    backend->zero(backend, a->sums, (size_t)a->count * sizeof(double));
+    if (whole->group->size == 1) { /* tensor by tensor, which then lies in a cache */
+        for (int64_t i = 0; i < count; i++) {
+            add_squares(whole, &a->tensors[i], true);
+            find_scales(whole, &a->tensors[i], true);
+            apply(whole, &a->tensors[i]);
+        }
+        return;
+    }
+    for (int64_t i = 0; i < count; i++) add_squares(whole, &a->tensors[i], whole->parts[i].counts);
+    vt_group_all_reduce(whole->group, VT_SUM_FLOAT64, a->sums, a->count - count, NULL);
+    for (int64_t i = 0; i < count; i++) find_scales(whole, &a->tensors[i], whole->parts[i].counts);
+    vt_group_all_reduce(whole->group, VT_SUM_FLOAT64, a->sums + a->count - count, count, NULL);
+    for (int64_t i = 0; i < count; i++) apply(whole, &a->tensors[i]);
+}
+
+static const vt_optimizer_kind *variant(const vt_config *config);
+
+/* pos_embed is split over the context axis, too. */
+static const vt_whole_update whole_tensors = {VT_AXES(VT_AXIS_TENSOR) | VT_AXES(VT_AXIS_CONTEXT), open_adafactor,
+                                              step_adafactor, close_adafactor};
+
+#define ADAFACTOR(...)                                                                                                 \
+    .name = "Adafactor", .states = {__VA_ARGS__}, .rule = {.kind = VT_OPTIMIZER_Adafactor}, .configure = configure,    \
+    .variant = variant, .whole = &whole_tensors
+#define MEANS                                                                                                          \
+    {"row", "row means of", VT_KEPT_ROWS},                                                                             \
+    {                                                                                                                  \
+        "column", "column means of", VT_KEPT_COLUMNS                                                                   \
+    }
+#define MOMENT1                                                                                                        \
+    {                                                                                                                  \
+        "moment1", "first moment", VT_KEPT_NUMBERS                                                                     \
+    }
+#define MOMENT2                                                                                                        \
+    {                                                                                                                  \
+        "moment2", "second moment", VT_KEPT_NUMBERS                                                                    \
+    }
+
+static const vt_optimizer_kind vectors = {ADAFACTOR(MOMENT2)}, vectors_with_moment1 = {ADAFACTOR(MOMENT2, MOMENT1)};
+static const vt_optimizer_kind with_moment1 = {ADAFACTOR(MEANS, MOMENT1), .takes = is_factored,
+                                               .rest = &vectors_with_moment1};
+const vt_optimizer_kind vt_optimizer_Adafactor = {ADAFACTOR(MEANS), .takes = is_factored, .rest = &vectors};
+
+static const vt_optimizer_kind *variant(const vt_config *config)
+{
+    return config->adafactor_beta1 > 0 ? &with_moment1 : &vt_optimizer_Adafactor;
+}
