@@ -9,7 +9,7 @@ bench: deps
 
 # PyTorch's side needs a Python with torch: make bench PYTHON=/path/to/venv/bin/python
 PYTHON ?= $(shell python3 -c 'import torch' 2>/dev/null && echo python3)
-run-bench: $(BUILD)/vitrain $(BUILD)/bench/step $(BUILD)/bench/optimizers $(BUILD)/bench/attention $(BUILD)/bench/plan_layout $(BUILD)/bench/zarr_chunks
+run-bench: $(BUILD)/vitrain $(BUILD)/bench/step $(BUILD)/bench/optimizers $(BUILD)/bench/checkpoint $(BUILD)/bench/attention $(BUILD)/bench/plan_layout $(BUILD)/bench/zarr_chunks
 	@[ -n "$(PYTHON)" ] || echo "no Python with torch found (PYTHON=...): timing vitrain alone"
 	@$(BUILD)/bench/step --python=$(PYTHON)
 	@$(BUILD)/bench/optimizers

@@ -32,6 +32,9 @@ typedef struct {
 vt_status vt_checkpoint_write(const char *directory, const vt_checkpoint_subject *subject,
                               const vt_run_progress *progress);
 
+/* Host memory for a copy of what this rank writes (async_checkpoint). */
+size_t vt_checkpoint_copy_bytes(const vt_checkpoint_subject *subject);
+
 /* Collective. Checks the files, that they fit the model and the data, and reads everything back. *damaged tells, of a
  * failure, whether the files are at fault: then another checkpoint may do. The subject is half read after a failure. A
  * rank that fails only because another one does notes nothing. */

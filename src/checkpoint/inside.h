@@ -3,7 +3,7 @@
 #ifndef VT_CHECKPOINT_INSIDE_H
 #define VT_CHECKPOINT_INSIDE_H
 
-#include "checkpoint/checkpoint.h"
+#include "checkpoint/parts.h"
 
 /* 1: one shard, whole tensors. 2: several shards, tensors made of boxes, and a checksum beside checkpoint.h5. */
 enum { VT_CHECKPOINT_VERSION = 2 };
@@ -30,5 +30,34 @@ vt_status vt_checkpoint_import(const char *path, const vt_checkpoint_subject *su
 /* Opens a whole checkpoint of a known version; the ranks share the check of the shards (world may be NULL). *damaged
  * tells, of a failure, whether the files are at fault. */
 vt_status vt_checkpoint_open(const char *directory, const vt_world *world, vt_tensor_file **index, bool *damaged);
+
+/* ---- one checkpoint on its way to the disk (write.c) ---- */
+
+typedef struct {
+    const vt_checkpoint_subject *subject; /* its configuration, shapes and names; the numbers are those of `copy` */
+    char *directory, *id;
+    vt_run_progress progress; /* as it is written, as the next two are */
+    vt_optimizer_progress optimizer;
+    char *choices; /* or NULL */
+    void *copy;    /* NULL: the shard is written from the back end's memory */
+    vt_written_box *own, *all;
+    int64_t own_count, all_count;
+    int64_t own_bytes, *shard_bytes; /* of this rank's shard; of all ranks' */
+} vt_checkpoint_work;
+
+/* Collective. copy: NULL, or host memory for a copy, which is made; the model may then change. To be closed, also after
+ * a failure. */
+vt_status vt_checkpoint_work_begin(const char *directory, const vt_checkpoint_subject *subject,
+                                   const vt_run_progress *progress, void *copy, vt_checkpoint_work *work);
+void vt_checkpoint_work_close(vt_checkpoint_work *work);
+
+/* Writes this rank's shard; with a copy in any thread. Not collective, as the index isn't. */
+vt_status vt_checkpoint_work_shard(vt_checkpoint_work *work);
+
+/* Collective, when all shards are there: what the index says of them. */
+void vt_checkpoint_work_gather(vt_checkpoint_work *work);
+
+/* The index, by rank 0; in any thread. */
+vt_status vt_checkpoint_work_index(const vt_checkpoint_work *work);
 
 #endif

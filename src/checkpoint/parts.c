@@ -115,13 +115,25 @@ static bool is_copy(const vt_layout *layout, const vt_stored_tensor *tensor, con
     return !tensor->sliced || shards[a] == shards[b];
 }
 
+/* Which of ZeRO's slices a rank keeps: its place among those that share it. */
+static int shard_of(const vt_world *world, bool within_node, int rank)
+{
+    const vt_layout *layout = vt_world_layout(world);
+    const int *node_of = vt_world_node_of(world);
+    int *members = vt_allocate((size_t)layout->ranks, sizeof *members, "a checkpoint's tensors"), shard = 0;
+    vt_layout_members(layout, rank, VT_AXES(VT_AXIS_DATA), members);
+    for (int i = 0; members[i] != rank; i++) shard += !within_node || node_of[members[i]] == node_of[rank];
+    free(members);
+    return shard;
+}
+
 void vt_stored_own_boxes(const vt_checkpoint_subject *subject, vt_written_box **result, int64_t *count)
 {
     const vt_world *world = subject->world;
     int64_t tensors = vt_stored_count(subject);
     int *shards = vt_allocate((size_t)vt_world_ranks(world), sizeof *shards, "a checkpoint's tensors");
-    vt_group_all_gather_equal(vt_world_everyone(world), &vt_parameters_storage_of(subject->parameters)->shard,
-                              sizeof *shards, shards);
+    for (int rank = 0; rank < vt_world_ranks(world); rank++)
+        shards[rank] = shard_of(world, subject->config->zero_group == VT_ZERO_NODE, rank);
     vt_written_box *boxes =
         vt_allocate((size_t)(tensors * VT_TENSOR_BOXES + 1), sizeof *boxes, "a checkpoint's tensors");
     *count = 0;

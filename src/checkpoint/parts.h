@@ -15,7 +15,7 @@ typedef struct {
     const vt_parameter *parameter; /* NULL: there is no such tensor, nothing of this name is kept of the parameter */
     vt_tensor_shape shape;         /* of the whole tensor in files */
     vt_kept_part part;             /* what this rank keeps of it, in the back end's memory */
-    bool is_whole; /* every rank of its stage keeps all of it */
+    bool is_whole;                 /* every rank of its stage keeps all of it */
     bool sliced;
 } vt_stored_tensor;
 
@@ -42,7 +42,7 @@ typedef struct {
 /* Its name in the rank's shard: the tensor's `own`, with "@number" when there are several. */
 void vt_written_name(const vt_written_box *box, const char *tensor, char name[VT_STORED_NAME + 8]);
 
-/* Collective. The boxes that this rank is to write, so that each element is written once, and the copies of a tensor
+/* The boxes that this rank is to write, so that each element is written once, and the copies of a tensor
  * take turns (with noddp, the first one writes): *boxes is malloc'd. */
 void vt_stored_own_boxes(const vt_checkpoint_subject *subject, vt_written_box **boxes, int64_t *count);
 

@@ -214,19 +214,19 @@ done:
     return status;
 }
 
-/* An empty directory for it. */
-static vt_status make_room(const vt_checkpoint_store *store, const char *unfinished)
+vt_status vt_checkpoint_store_begin(const vt_checkpoint_store *store, int64_t step, char **unfinished)
 {
     vt_status status = VT_OK;
+    *unfinished = step_path(store, step, unfinished_end);
     VT_TRY(vt_output_make_directory(store->directory));
-    remove_tree(unfinished);
-    VT_TRY(vt_output_make_directory(unfinished));
+    remove_tree(*unfinished);
+    VT_TRY(vt_output_make_directory(*unfinished));
 done:
     return status;
 }
 
-/* Gives it its name, corrects `best`, and removes the ones that are no longer kept. */
-static vt_status settle(const vt_checkpoint_store *store, const char *unfinished, int64_t step, bool is_best)
+vt_status vt_checkpoint_store_settle(const vt_checkpoint_store *store, const char *unfinished, int64_t step,
+                                     bool is_best)
 {
     vt_status status = VT_OK;
     VT_TRY(publish(store, unfinished, step));
@@ -236,25 +236,9 @@ done:
     return status;
 }
 
-vt_status vt_checkpoint_store_save(vt_checkpoint_store *store, const vt_checkpoint_subject *subject,
-                                   vt_run_progress *progress)
+void vt_checkpoint_store_discard(const char *unfinished)
 {
-    vt_status status = VT_OK;
-    vt_world *world = subject->world;
-    bool is_first = vt_world_rank(world) == 0, is_best = progress->validation_loss < progress->best_loss;
-    char *unfinished = step_path(store, progress->step, unfinished_end);
-    if (is_best) progress->best_loss = progress->validation_loss;
-    VT_TRY(vt_world_agree(world, is_first ? make_room(store, unfinished) : VT_OK));
-    status = vt_checkpoint_write(unfinished, subject, progress);
-    if (status != VT_OK) {
-        vt_error_context("checkpoint of step %lld", (long long)progress->step);
-        if (is_first) remove_tree(unfinished);
-        goto done;
-    }
-    VT_TRY(vt_world_agree(world, is_first ? settle(store, unfinished, progress->step, is_best) : VT_OK));
-done:
-    free(unfinished);
-    return status;
+    remove_tree(unfinished);
 }
 
 /* ---- going on ---- */

@@ -17,10 +17,17 @@ vt_status vt_checkpoint_store_has_any(const vt_checkpoint_store *store, bool *an
 /* Is the directory `path` one of them (also one that was set aside, or by way of a link)? */
 bool vt_checkpoint_store_owns(const vt_checkpoint_store *store, const char *path);
 
-/* Collective. Saves the subject as step-<progress->step>; makes it `best` when its validation is the best so far (which
- * progress->best_loss then says); removes the ones that are no longer kept. */
-vt_status vt_checkpoint_store_save(vt_checkpoint_store *store, const vt_checkpoint_subject *subject,
-                                   vt_run_progress *progress);
+/* ---- for the saver (saver.h), on rank 0 ---- */
+
+/* An empty directory for the checkpoint of this step; *unfinished, its name until it is whole, is malloc'd. */
+vt_status vt_checkpoint_store_begin(const vt_checkpoint_store *store, int64_t step, char **unfinished);
+
+/* Gives the whole checkpoint its name, makes it `best` if it is, and removes the ones that are no longer kept. */
+vt_status vt_checkpoint_store_settle(const vt_checkpoint_store *store, const char *unfinished, int64_t step,
+                                     bool is_best);
+
+/* Removes one that will not be finished. */
+void vt_checkpoint_store_discard(const char *unfinished);
 
 /* Collective. Reads the checkpoint directory `chosen`, which is one of them, or when that is NULL the newest that is
  * not damaged, and says so in the log. Removes what an interrupted save left, and sets aside checkpoints that are newer

@@ -1,4 +1,5 @@
-/* Writing a checkpoint: every rank its shard, then rank 0 the index. */
+/* Writing a checkpoint: every rank its shard, then rank 0 the index. Both may be done by another thread, when what the
+ * shard holds has been copied. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,27 +34,66 @@ done:
     return status;
 }
 
+/* ---- a copy of what this rank writes ---- */
+
+enum { COPY_ALIGNMENT = 64 };
+
+/* Of the tensor that the box is of: where it begins in the copy is the sum of those before. */
+static size_t copied_bytes(const vt_checkpoint_subject *subject, const vt_written_box *box)
+{
+    const vt_stored_tensor tensor = vt_stored_at(subject, box->tensor);
+    const size_t bytes = vt_kept_raw_bytes(vt_optimizer_kept(subject->optimizer), &tensor.part);
+    return box->number == 0 ? (bytes + COPY_ALIGNMENT - 1) / COPY_ALIGNMENT * COPY_ALIGNMENT : 0;
+}
+
+size_t vt_checkpoint_copy_bytes(const vt_checkpoint_subject *subject)
+{
+    vt_written_box *boxes = NULL;
+    int64_t count = 0;
+    size_t bytes = 0;
+    vt_stored_own_boxes(subject, &boxes, &count);
+    for (int64_t i = 0; i < count; i++) bytes += copied_bytes(subject, &boxes[i]);
+    free(boxes);
+    return bytes;
+}
+
+static void make_copy(const vt_checkpoint_work *work)
+{
+    const vt_checkpoint_subject *subject = work->subject;
+    char *next = work->copy;
+    for (int64_t i = 0; i < work->own_count; i++) {
+        const vt_stored_tensor tensor = vt_stored_at(subject, work->own[i].tensor);
+        if (work->own[i].number == 0) vt_kept_copy_raw(vt_optimizer_kept(subject->optimizer), &tensor.part, next);
+        next += copied_bytes(subject, &work->own[i]);
+    }
+}
+
 /* This rank's boxes. */
-static vt_status write_shard(const char *path, const char *id, const vt_checkpoint_subject *subject,
-                             const vt_written_box *boxes, int64_t count)
+static vt_status write_shard(const char *path, const vt_checkpoint_work *work)
 {
     vt_status status = VT_OK;
+    const vt_checkpoint_subject *subject = work->subject;
+    const vt_kept *kept = vt_optimizer_kept(subject->optimizer);
     vt_tensor_file *file = NULL;
     float *room = vt_stored_room(subject);
+    const float *numbers = room; /* of the piece: those that are not written yet */
+    const char *copy = work->copy;
     char name[VT_STORED_NAME + 8];
     VT_TRY(vt_tensor_file_create(path, &file));
-    VT_TRY(vt_tensor_file_set_text(file, "id", id));
-    int64_t done = 0; /* elements of the piece */
-    for (int64_t i = 0; i < count; i++) {
-        vt_stored_tensor tensor = vt_stored_at(subject, boxes[i].tensor);
-        int64_t elements = vt_tensor_count(&boxes[i].box.shape);
-        if (boxes[i].number == 0) {
-            done = 0;
-            vt_kept_fetch(vt_optimizer_kept(subject->optimizer), &tensor.part, room);
+    VT_TRY(vt_tensor_file_set_text(file, "id", work->id));
+    for (int64_t i = 0; i < work->own_count; i++) {
+        const vt_written_box *box = &work->own[i];
+        const vt_stored_tensor tensor = vt_stored_at(subject, box->tensor);
+        if (box->number == 0 && copy != NULL) {
+            numbers = vt_kept_decode(kept, &tensor.part, copy, room);
+            copy += copied_bytes(subject, box);
+        } else if (box->number == 0) {
+            vt_kept_fetch(kept, &tensor.part, room);
+            numbers = room;
         }
-        vt_written_name(&boxes[i], tensor.own, name);
-        VT_TRY(vt_tensor_file_write(file, name, &boxes[i].box.shape, room + done));
-        done += elements;
+        vt_written_name(box, tensor.own, name);
+        VT_TRY(vt_tensor_file_write(file, name, &box->box.shape, numbers));
+        numbers += vt_tensor_count(&box->box.shape);
     }
     VT_TRY(vt_tensor_file_finish(&file));
 done:
@@ -61,6 +101,8 @@ done:
     free(room);
     return status;
 }
+
+/* ---- the index ---- */
 
 static vt_status write_progress(vt_tensor_file *file, const vt_run_progress *progress)
 {
@@ -97,15 +139,15 @@ static char *departure_stds(const vt_checkpoint_subject *subject)
     return text.characters;
 }
 
-static vt_status write_description(vt_tensor_file *file, const vt_checkpoint_subject *subject)
+static vt_status write_description(vt_tensor_file *file, const vt_checkpoint_work *work)
 {
     vt_status status = VT_OK;
+    const vt_checkpoint_subject *subject = work->subject;
     const vt_config *config = subject->config;
     const int64_t parameters = vt_parameters_count(subject->parameters);
-    const vt_optimizer_progress optimizer = vt_optimizer_progress_of(subject->optimizer);
+    const vt_optimizer_progress optimizer = work->optimizer;
+    const char *choices = work->choices;
     char *names = vt_checkpoint_channels(subject), *yaml = vt_config_text(config), *stds = departure_stds(subject);
-    vt_backend *backend = subject->backend;
-    char *choices = backend->choices_text != NULL ? backend->choices_text(backend) : NULL;
     VT_TRY(vt_tensor_file_set_integers(file, "seed", 1, &config->seed));
     VT_TRY(vt_tensor_file_set_integers(file, "global_batch_size", 1, &config->global_batch_size));
     VT_TRY(vt_tensor_file_set_integers(file, "training_samples", 1, &subject->training_samples));
@@ -128,7 +170,6 @@ done:
     free(names);
     free(yaml);
     free(stds);
-    free(choices);
     return status;
 }
 
@@ -178,46 +219,89 @@ done:
     return status;
 }
 
-static vt_status write_index(const char *directory, const char *id, const int64_t *shard_bytes,
-                             const vt_checkpoint_subject *subject, const vt_run_progress *progress,
-                             const vt_written_box *boxes, int64_t count)
+vt_status vt_checkpoint_work_index(const vt_checkpoint_work *work)
 {
     vt_status status = VT_OK;
+    const vt_checkpoint_subject *subject = work->subject;
     vt_tensor_file *file = NULL;
     const int64_t version = VT_CHECKPOINT_VERSION;
-    char *path = vt_text_format("%s/checkpoint.h5", directory);
-    if (subject->vocabulary != NULL) VT_TRY(write_vocabulary(directory, subject));
+    char *path = vt_text_format("%s/checkpoint.h5", work->directory);
+    if (subject->vocabulary != NULL) VT_TRY(write_vocabulary(work->directory, subject));
     VT_TRY(vt_tensor_file_create(path, &file));
     VT_TRY(vt_tensor_file_set_integers(file, "format_version", 1, &version));
-    VT_TRY(vt_tensor_file_set_text(file, "id", id));
-    VT_TRY(vt_tensor_file_set_integers(file, "shard_bytes", vt_world_ranks(subject->world), shard_bytes));
-    VT_TRY(write_progress(file, progress));
-    VT_TRY(write_description(file, subject));
-    VT_TRY(link_tensors(file, subject, boxes, count));
+    VT_TRY(vt_tensor_file_set_text(file, "id", work->id));
+    VT_TRY(vt_tensor_file_set_integers(file, "shard_bytes", vt_world_ranks(subject->world), work->shard_bytes));
+    VT_TRY(write_progress(file, &work->progress));
+    VT_TRY(write_description(file, work));
+    VT_TRY(link_tensors(file, subject, work->all, work->all_count));
     VT_TRY(vt_tensor_file_finish(&file));
-    VT_TRY(vt_checkpoint_write_checksum(directory, path));
-    VT_TRY(vt_output_synchronise(directory));
+    VT_TRY(vt_checkpoint_write_checksum(work->directory, path));
+    VT_TRY(vt_output_synchronise(work->directory));
 done:
     vt_tensor_file_close(&file);
     free(path);
     return status;
 }
 
-/* Its size, once it is written. */
-static vt_status write_own_shard(const char *directory, const char *id, const vt_checkpoint_subject *subject,
-                                 const vt_written_box *boxes, int64_t count, int64_t *bytes)
+/* ---- the whole ---- */
+
+vt_status vt_checkpoint_work_begin(const char *directory, const vt_checkpoint_subject *subject,
+                                   const vt_run_progress *progress, void *copy, vt_checkpoint_work *work)
 {
     vt_status status = VT_OK;
+    vt_world *world = subject->world;
+    vt_backend *backend = subject->backend;
+    *work = (vt_checkpoint_work){.subject = subject,
+                                 .directory = vt_text_copy(directory),
+                                 .id = vt_world_rank(world) == 0 ? vt_allocate(1, 33, "a checkpoint") : NULL,
+                                 .progress = *progress,
+                                 .optimizer = vt_optimizer_progress_of(subject->optimizer),
+                                 .copy = copy};
+    if (backend->choices_text != NULL) work->choices = backend->choices_text(backend);
+    work->shard_bytes = vt_allocate((size_t)vt_world_ranks(world), sizeof *work->shard_bytes, "a checkpoint");
+    VT_TRY(vt_world_agree(world, vt_world_rank(world) == 0 ? choose_id(work->id) : VT_OK));
+    vt_world_broadcast_text(world, &work->id);
+    vt_stored_own_boxes(subject, &work->own, &work->own_count);
+    if (copy != NULL) {
+        make_copy(work);
+        VT_TRY(vt_world_agree(world, backend->check(backend)));
+    }
+done:
+    return status;
+}
+
+vt_status vt_checkpoint_work_shard(vt_checkpoint_work *work)
+{
+    vt_status status = VT_OK;
+    const vt_world *world = work->subject->world;
     struct stat info;
-    char *shard = vt_checkpoint_shard_name(vt_world_rank(subject->world), vt_world_ranks(subject->world));
-    char *path = vt_text_format("%s/%s", directory, shard);
-    VT_TRY(write_shard(path, id, subject, boxes, count));
+    char *shard = vt_checkpoint_shard_name(vt_world_rank(world), vt_world_ranks(world));
+    char *path = vt_text_format("%s/%s", work->directory, shard);
+    VT_TRY(write_shard(path, work));
     VT_CHECK(stat(path, &info) == 0, "can't look at %s: %s", path, strerror(errno));
-    *bytes = (int64_t)info.st_size;
+    work->own_bytes = (int64_t)info.st_size;
 done:
     free(shard);
     free(path);
     return status;
+}
+
+void vt_checkpoint_work_gather(vt_checkpoint_work *work)
+{
+    const vt_world *world = work->subject->world;
+    vt_group_all_gather_equal(vt_world_everyone(world), &work->own_bytes, sizeof work->own_bytes, work->shard_bytes);
+    vt_stored_all_boxes(world, work->own, work->own_count, &work->all, &work->all_count);
+}
+
+void vt_checkpoint_work_close(vt_checkpoint_work *work)
+{
+    free(work->directory);
+    free(work->id);
+    free(work->choices);
+    free(work->shard_bytes);
+    free(work->own);
+    free(work->all);
+    *work = (vt_checkpoint_work){0};
 }
 
 vt_status vt_checkpoint_write(const char *directory, const vt_checkpoint_subject *subject,
@@ -225,23 +309,12 @@ vt_status vt_checkpoint_write(const char *directory, const vt_checkpoint_subject
 {
     vt_status status = VT_OK;
     vt_world *world = subject->world;
-    char *id = vt_world_rank(world) == 0 ? vt_allocate(1, 33, "a checkpoint") : NULL;
-    vt_written_box *own = NULL, *all = NULL;
-    int64_t own_count = 0, all_count = 0, own_bytes = 0;
-    int64_t *shard_bytes = vt_allocate((size_t)vt_world_ranks(world), sizeof *shard_bytes, "a checkpoint");
-    VT_TRY(vt_world_agree(world, vt_world_rank(world) == 0 ? choose_id(id) : VT_OK));
-    vt_world_broadcast_text(world, &id);
-    vt_stored_own_boxes(subject, &own, &own_count);
-    status = write_own_shard(directory, id, subject, own, own_count, &own_bytes);
-    VT_TRY(vt_world_agree(world, status));
-    vt_group_all_gather_equal(vt_world_everyone(world), &own_bytes, sizeof own_bytes, shard_bytes);
-    vt_stored_all_boxes(world, own, own_count, &all, &all_count);
-    if (vt_world_rank(world) == 0) status = write_index(directory, id, shard_bytes, subject, progress, all, all_count);
-    VT_TRY(vt_world_agree(world, status));
+    vt_checkpoint_work work;
+    VT_TRY(vt_checkpoint_work_begin(directory, subject, progress, NULL, &work));
+    VT_TRY(vt_world_agree(world, vt_checkpoint_work_shard(&work)));
+    vt_checkpoint_work_gather(&work);
+    VT_TRY(vt_world_agree(world, vt_world_rank(world) == 0 ? vt_checkpoint_work_index(&work) : VT_OK));
 done:
-    free(id);
-    free(shard_bytes);
-    free(own);
-    free(all);
+    vt_checkpoint_work_close(&work);
     return status;
 }

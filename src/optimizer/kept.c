@@ -236,21 +236,50 @@ static const vt_code_map *map_of(const vt_kept_part *part)
     return part->form == VT_KEPT_SIGNED_CODES ? vt_code_map_signed() : vt_code_map_unsigned();
 }
 
+/* Scales lie behind codes. */
+static size_t code_bytes(const vt_kept_part *part)
+{
+    return ((size_t)part->piece.count + sizeof(float) - 1) / sizeof(float) * sizeof(float);
+}
+
+size_t vt_kept_raw_bytes(const vt_kept *kept, const vt_kept_part *part)
+{
+    if (!is_in_codes(part->form)) return (size_t)part->piece.count * sizeof(float);
+    return code_bytes(part) + (size_t)blocks_of(kept, part->piece.count) * sizeof(float);
+}
+
+void vt_kept_copy_raw(const vt_kept *kept, const vt_kept_part *part, void *raw)
+{
+    vt_backend *backend = kept->backend;
+    const bool codes = is_in_codes(part->form);
+    const size_t count = (size_t)part->piece.count, scales = (size_t)blocks_of(kept, part->piece.count);
+    backend->copy_to_host_later(backend, raw, codes ? (const void *)part->codes : part->numbers,
+                                count * (codes ? 1 : sizeof(float)));
+    if (codes)
+        backend->copy_to_host_later(backend, (char *)raw + code_bytes(part), part->scales, scales * sizeof(float));
+}
+
+const float *vt_kept_decode(const vt_kept *kept, const vt_kept_part *part, const void *raw, float *room)
+{
+    if (!is_in_codes(part->form)) return raw;
+    const float *scales = (const float *)(const void *)((const char *)raw + code_bytes(part));
+    vt_codes_decode(map_of(part), raw, scales, part->piece.count, kept->code_block, room);
+    return room;
+}
+
 void vt_kept_fetch(const vt_kept *kept, const vt_kept_part *part, float *host)
 {
     vt_backend *backend = kept->backend;
-    const int64_t count = part->piece.count, blocks = blocks_of(kept, count);
+    const size_t count = (size_t)part->piece.count, scales = (size_t)blocks_of(kept, part->piece.count);
     if (!is_in_codes(part->form)) {
-        backend->copy_to_host(backend, host, part->numbers, (size_t)count * sizeof *host);
+        backend->copy_to_host(backend, host, part->numbers, count * sizeof *host);
         return;
     }
-    uint8_t *codes = vt_allocate((size_t)count + 1, 1, "the optimizer");
-    float *scales = vt_allocate((size_t)blocks + 1, sizeof *scales, "the optimizer");
-    backend->copy_to_host(backend, codes, part->codes, (size_t)count);
-    backend->copy_to_host(backend, scales, part->scales, (size_t)blocks * sizeof *scales);
-    vt_codes_decode(map_of(part), codes, scales, count, kept->code_block, host);
-    free(codes);
-    free(scales);
+    char *raw = vt_allocate(vt_kept_raw_bytes(kept, part) + 1, 1, "the optimizer");
+    backend->copy_to_host(backend, raw, part->codes, count);
+    backend->copy_to_host(backend, raw + code_bytes(part), part->scales, scales * sizeof(float));
+    (void)vt_kept_decode(kept, part, raw, host);
+    free(raw);
 }
 
 void vt_kept_put(const vt_kept *kept, const vt_kept_part *part, const float *host)

@@ -34,6 +34,13 @@ bool vt_kept_part_of(const vt_kept *kept, int place, const vt_parameter *paramet
 void vt_kept_fetch(const vt_kept *kept, const vt_kept_part *part, float *host);
 void vt_kept_put(const vt_kept *kept, const vt_kept_part *part, const float *host);
 
+/* The part as it lies in memory, in `bytes`, a multiple of 4: a copy of it in host memory, which is whole once the back
+ * end has done what was asked for so far; and later, in any thread, its numbers: in the copy itself, or decoded into
+ * `room` [piece.count]. */
+size_t vt_kept_raw_bytes(const vt_kept *kept, const vt_kept_part *part);
+void vt_kept_copy_raw(const vt_kept *kept, const vt_kept_part *part, void *raw);
+const float *vt_kept_decode(const vt_kept *kept, const vt_kept_part *part, const void *raw, float *room);
+
 /* The numbers of a place, laid out as block VT_BLOCK_MOMENTS is; NULL: not every parameter has numbers there. */
 float *vt_kept_block(const vt_kept *kept, int place);
 

@@ -2,9 +2,11 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 /* H5Pset_file_locking came with 1.10.7 and, on the next branch, with 1.12.1. */
 #if H5_VERSION_GE(1, 12, 1) || (H5_VERSION_GE(1, 10, 7) && !H5_VERSION_GE(1, 12, 0))
@@ -16,6 +18,7 @@
 static _Thread_local int entered; /* how often this thread has; a recursive mutex would lose its owner in a fork */
 static pthread_mutex_t library = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t preparation = PTHREAD_ONCE_INIT;
+static atomic_int waiting;                  /* threads that wait for it */
 static char reason[512], refused_file[256]; /* guarded by `library` */
 
 /* Called before the library starts, which is when older versions read the variable; a value that the user has set is
@@ -30,13 +33,29 @@ void vt_hdf5_enter(void)
 {
     if (entered++ > 0) return;
     pthread_once(&preparation, prepare_library);
-    pthread_mutex_lock(&library);
+    if (pthread_mutex_trylock(&library) != 0) {
+        atomic_fetch_add(&waiting, 1);
+        pthread_mutex_lock(&library);
+        atomic_fetch_sub(&waiting, 1);
+    }
     H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
 }
 
 void vt_hdf5_leave(void)
 {
     if (--entered == 0) pthread_mutex_unlock(&library);
+}
+
+/* A mutex prefers who has just left it, so this waits until one of them has it. */
+void vt_hdf5_let_others(void)
+{
+    enum { MOST_WAITS = 100, NANOSECONDS = 50000 };
+    if (entered != 1 || atomic_load(&waiting) == 0) return;
+    const int before = atomic_load(&waiting);
+    vt_hdf5_leave();
+    for (int i = 0; i < MOST_WAITS && atomic_load(&waiting) >= before; i++)
+        nanosleep(&(struct timespec){0, NANOSECONDS}, NULL);
+    vt_hdf5_enter();
 }
 
 static herr_t take_first(unsigned depth, const H5E_error2_t *error, void *context)

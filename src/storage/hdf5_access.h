@@ -11,6 +11,9 @@
 void vt_hdf5_enter(void);
 void vt_hdf5_leave(void);
 
+/* For a thread that has entered once, and will do much: lets those in that wait. */
+void vt_hdf5_let_others(void);
+
 /* The innermost message of the HDF5 call that has just failed: the root cause. Valid until the next call of HDF5, so
  * take it at once. Without a message, the text of errno. */
 const char *vt_hdf5_reason(void);

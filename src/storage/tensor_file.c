@@ -186,6 +186,30 @@ done:
     return status;
 }
 
+/* Rows of the first dimension from `first` on, as many as lie in one row of chunks; *rows: how many. */
+static vt_status write_rows(vt_tensor_file *file, const char *name, hid_t dataset, const vt_tensor_shape *shape,
+                            const float *values, int64_t first, int64_t *rows)
+{
+    vt_status status = VT_OK;
+    hsize_t chunk[VT_TENSOR_DIMENSIONS];
+    vt_tensor_box box = vt_tensor_whole(shape);
+    hid_t storage = H5Dget_create_plist(dataset);
+    H5Pget_chunk(storage, shape->dimensions, chunk);
+    H5Pclose(storage);
+    box.first[0] = first;
+    box.shape.shape[0] = shape->shape[0] - first < (int64_t)chunk[0] ? shape->shape[0] - first : (int64_t)chunk[0];
+    *rows = box.shape.shape[0];
+    hid_t there = vt_tensor_select(shape, NULL, &box), here = make_space(&box.shape);
+    const int64_t stride = vt_tensor_count(shape) / shape->shape[0];
+    errno = 0;
+    VT_CHECK(H5Dwrite(dataset, H5T_NATIVE_FLOAT, here, there, H5P_DEFAULT, values + first * stride) >= 0,
+             "can't write %s: dataset /%s: %s", file->path, name, write_reason());
+done:
+    H5Sclose(here);
+    H5Sclose(there);
+    return status;
+}
+
 vt_status vt_tensor_file_write(vt_tensor_file *file, const char *name, const vt_tensor_shape *shape,
                                const float *values)
 {
@@ -193,9 +217,10 @@ vt_status vt_tensor_file_write(vt_tensor_file *file, const char *name, const vt_
     hid_t dataset = H5I_INVALID_HID;
     vt_hdf5_enter();
     VT_TRY(create_dataset(file, name, shape, 0, NULL, &dataset));
-    errno = 0;
-    VT_CHECK(H5Dwrite(dataset, H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, values) >= 0,
-             "can't write %s: dataset /%s: %s", file->path, name, write_reason());
+    for (int64_t row = 0, rows = 0; row < shape->shape[0]; row += rows) {
+        vt_hdf5_let_others(); /* who reads data need not wait for all of it */
+        VT_TRY(write_rows(file, name, dataset, shape, values, row, &rows));
+    }
     errno = 0;
     herr_t closed = H5Dclose(dataset); /* chunks may be written only now */
     dataset = H5I_INVALID_HID;

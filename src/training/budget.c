@@ -11,7 +11,7 @@ typedef struct {
     double saved; /* bytes */
 } remedy;
 
-enum { MOST_REMEDIES = 7 };
+enum { MOST_REMEDIES = 8 };
 
 typedef struct {
     const vt_plan_options *options;
@@ -66,6 +66,7 @@ static int64_t next_divisor(int64_t whole, int64_t divisor)
 /* All else that would need less, each setting by itself. */
 static void add_training(remedies *known, const vt_config *config)
 {
+    if (config->async_checkpoint) add_remedy(known, *config, "async_checkpoint", "false");
     add_remedy(known, *config, "recompute", "block");
     add_number(known, config, "prefetch", 1);
     add_number(known, config, "grad_accumulation",

@@ -204,9 +204,10 @@ done:
 static vt_status save(vt_loop *loop)
 {
     vt_status status = VT_OK;
+    const double begin = vt_clock_seconds();
     VT_TRY(check_finite(loop));
     VT_TRY(vt_world_agree(vt_trainer_world(loop->trainer), vt_record_synchronise(loop->record)));
-    VT_TRY(vt_checkpoint_store_save(loop->checkpoints, &loop->subject, &loop->progress));
+    VT_TRY(vt_checkpoint_saver_save(loop->saver, &loop->progress, begin));
     loop->saved_step = loop->progress.step;
 done:
     return status;
@@ -220,11 +221,13 @@ static vt_status checkpoint(vt_loop *loop, vt_status earlier)
     if (earlier == VT_OK && vt_stop_requested()) earlier = VT_STOPPED;
     earlier = vt_world_agree(vt_trainer_world(loop->trainer), earlier);
     if (earlier == VT_ERROR) return earlier;
+    VT_TRY(vt_checkpoint_saver_look(loop->saver));
     bool stop = earlier == VT_STOPPED && !is_finished(loop);
     if (!stop && !is_checkpoint_due(loop)) return VT_OK;
     VT_TRY(vt_world_agree(vt_trainer_world(loop->trainer), take_steps(loop, 0)));
     VT_TRY(save(loop));
     if (!stop) return VT_OK;
+    VT_TRY(vt_checkpoint_saver_wait(loop->saver));
     vt_log_info("Stopped by %s after step %lld, with a checkpoint; the same command with --resume goes on from there",
                 vt_stop_requested() ? vt_stop_reason() : "a signal to another rank", (long long)loop->progress.step);
     status = VT_STOPPED;
@@ -249,12 +252,28 @@ static void save_after_fault(vt_loop *loop)
     }
     const bool is_new = loop->progress.step != loop->saved_step;
     if (status == VT_OK && is_new) status = save(loop);
+    if (status == VT_OK) status = vt_checkpoint_saver_wait(loop->saver);
     if (status == VT_OK && is_new)
         vt_log_info("The data can't be read any further: ending after step %lld, with a checkpoint; with the data "
                     "mended, the same command with --resume goes on from there",
                     (long long)loop->progress.step);
     else if (status != VT_OK)
         vt_log_warning("the data can't be read any further, and no checkpoint could be saved: %s", vt_error_text());
+    vt_error_clear();
+    vt_world_restore_failure(world, speaker);
+    vt_error_move_in(&cause);
+}
+
+/* Collective, after all ranks have agreed on a failure: the checkpoint that is still being written. The error stays
+ * noted. */
+static void finish_saving(vt_loop *loop)
+{
+    vt_world *world = vt_trainer_world(loop->trainer);
+    vt_error cause;
+    if (vt_checkpoint_saver_busy(loop->saver) < 0) return;
+    vt_error_move_out(&cause);
+    const int speaker = vt_world_lift_failure(world);
+    if (vt_checkpoint_saver_wait(loop->saver) != VT_OK) vt_log_warning("%s", vt_error_text());
     vt_error_clear();
     vt_world_restore_failure(world, speaker);
     vt_error_move_in(&cause);
@@ -447,8 +466,11 @@ vt_status vt_loop_run(vt_loop *loop, vt_evaluation *last)
         VT_TRY(train_epoch(loop));
         VT_TRY(validate_epoch(loop, last));
     }
+    VT_TRY(vt_checkpoint_saver_wait(loop->saver));
     last->baseline_loss = loop->progress.persistence_loss;
     vt_log_info("DONE ---- rank 0");
 done:
+    if (status == VT_STOPPED && vt_checkpoint_saver_wait(loop->saver) != VT_OK) status = VT_ERROR;
+    if (status == VT_ERROR) finish_saving(loop);
     return status;
 }

@@ -2,7 +2,7 @@
 #ifndef VT_TRAINING_LOOP_H
 #define VT_TRAINING_LOOP_H
 
-#include "checkpoint/store.h"
+#include "checkpoint/saver.h"
 #include "journal/record.h"
 #include "journal/sample_trace.h"
 #include "training/step.h"
@@ -24,8 +24,7 @@ typedef struct {
     vt_rows *sample_trace; /* NULL: none */
     vt_record *record;     /* NULL on all ranks but the first, which writes for all */
     vt_loop_length length;
-    vt_checkpoint_store *checkpoints;
-    vt_checkpoint_subject subject; /* of the checkpoints */
+    vt_checkpoint_saver *saver;
     int64_t saved_step;            /* of the newest checkpoint that this run wrote or began from */
     bool bad_data;                 /* a step failed because its data are bad */
     int64_t replaced;              /* samples of this epoch that could not be read (skip_bad_samples) */

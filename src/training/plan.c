@@ -152,6 +152,10 @@ vt_status vt_plan_make(const vt_config *config, const vt_plan_options *options, 
     VT_TRY(vt_step_evaluate(trainer, &batch, &evaluation));
     if (plane > 0) VT_TRY(vt_step_forecast(trainer, &batch, pictured, fields, fields + plane));
     for (int i = 0; i < VT_MEMORY_CATEGORY_COUNT; i++) plan->bytes[i] = vt_backend_dry_count(dry)->bytes[i];
+    if (config->async_checkpoint && !options->device_memory) {
+        const vt_checkpoint_subject subject = vt_trainer_subject(trainer);
+        plan->bytes[VT_MEMORY_WORKSPACE] += vt_checkpoint_copy_bytes(&subject);
+    }
     plan->arena_bytes = trainer->rooms[0].arena.peak;
     plan->shared_bytes = trainer->micro_batches[0].shared.peak;
     plan->message_bytes =

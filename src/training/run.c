@@ -31,6 +31,8 @@ typedef struct {
     vt_run_start start;
     vt_backend *backend;
     vt_trainer *trainer;
+    vt_checkpoint_subject subject;
+    vt_checkpoint_saver *saver;
     vt_rows *sample_trace;
     vt_record *record;
 } run_state;
@@ -155,10 +157,8 @@ static vt_status open_trainer(run_state *run)
                                         .steps = whole_length(run),
                                         .steps_per_epoch = run->length.steps_per_epoch};
     VT_TRY(vt_trainer_open(run->config, &options, run->backend, &run->trainer));
-    if (run->config->resume == NULL) {
-        const vt_checkpoint_subject subject = subject_of(run);
-        VT_TRY(vt_start_read_initial(&subject, &run->start));
-    }
+    run->subject = subject_of(run);
+    if (run->config->resume == NULL) VT_TRY(vt_start_read_initial(&run->subject, &run->start));
 done:
     return status;
 }
@@ -237,6 +237,7 @@ static void close_run(run_state *run)
 {
     vt_rows_close(&run->sample_trace);
     vt_record_close(&run->record);
+    vt_checkpoint_saver_close(&run->saver);
     vt_trainer_close(&run->trainer);
     vt_task_close(&run->task);
     vt_device_cache_close(&run->training_cache);
@@ -260,8 +261,7 @@ static vt_status train(run_state *run)
                     .sample_trace = run->sample_trace,
                     .record = run->record,
                     .length = run->length,
-                    .checkpoints = run->start.checkpoints,
-                    .subject = subject_of(run),
+                    .saver = run->saver,
                     .progress = run->start.progress};
     VT_TRY(vt_loop_run(&loop, &last));
     vt_loader_close(&run->validation_loader); /* its ring makes room for the test set's */
@@ -283,10 +283,9 @@ static vt_status run_phases(run_state *run)
     VT_TRY(vt_world_agree(world, vt_world_open_backend(run->config, world, &run->backend)));
     VT_TRY(vt_world_agree(world, open_device(run)));
     VT_TRY(vt_world_agree(world, open_trainer(run)));
-    const vt_checkpoint_subject subject = subject_of(run);
-    VT_TRY(vt_start_open(&subject, !run->backend->shares_host_memory, &run->start));
+    VT_TRY(vt_start_open(&run->subject, !run->backend->shares_host_memory, &run->start));
     VT_TRY(vt_world_agree(world, open_trace(run)));
-    VT_TRY(vt_world_agree(world, vt_start_restore(&subject, &run->start)));
+    VT_TRY(vt_world_agree(world, vt_start_restore(&run->subject, &run->start)));
     run->length = vt_loop_length_of(run->config, vt_source_batches(run->training, run->config->global_batch_size),
                                     &run->start.progress);
     if (run->start.progress.epoch >= run->length.epochs) {
@@ -295,6 +294,7 @@ static vt_status run_phases(run_state *run)
     }
     const vt_schedule_length length = {whole_length(run), run->length.steps_per_epoch};
     vt_trainer_resume(run->trainer, run->start.progress.step, length);
+    VT_TRY(vt_world_agree(world, vt_checkpoint_saver_open(&run->subject, run->start.checkpoints, &run->saver)));
     VT_TRY(vt_world_agree(world, open_output(run)));
     if (run->config->sample_trace)
         VT_TRY(vt_world_agree(

@@ -75,6 +75,25 @@ test_every_checkpoint_leads_to_the_same_end() {
     [ -d $RUNS/parts/checkpoints/step-00000014.aside ]
 }
 
+# Checkpoints that are written while training goes on hold what they would have held.
+test_written_beside_the_steps() {
+    train --num_epochs=2 --run_num=whole --ema_decay=0.9 --optimizer=AdamW8bit --embed_dim=64 --checkpoint_every=3 --keep_last=99 >/dev/null
+    train --num_epochs=2 --run_num=beside --ema_decay=0.9 --optimizer=AdamW8bit --embed_dim=64 --checkpoint_every=3 --keep_last=99 \
+        --async_checkpoint >printed
+    same_run beside whole
+    cmp <(ls $RUNS/whole/checkpoints) <(ls $RUNS/beside/checkpoints)
+    local step
+    for step in 3 6 9 12 14; do
+        cmp <(tensors $RUNS/whole/checkpoints/step-$(printf %08d $step)) <(tensors $RUNS/beside/checkpoints/step-$(printf %08d $step))
+    done
+    [ "$(readlink $RUNS/whole/checkpoints/best)" = "$(readlink $RUNS/beside/checkpoints/best)" ]
+    [ "$(grep -cE 'checkpoint step [0-9]+: [0-9.]+ s blocked, [0-9.]+ s writing$' printed)" -eq 5 ]
+    start_run stopped 9 --num_epochs=40 --async_checkpoint
+    kill -TERM $run
+    ended 75
+    [ -z "$(find $RUNS/stopped -name '*.tmp')" ]
+}
+
 test_stopped_by_a_signal_and_resumed() {
     train --num_epochs=40 --run_num=whole >/dev/null
     local signal

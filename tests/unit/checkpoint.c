@@ -9,6 +9,7 @@
 
 #include "base/text.h"
 #include "checkpoint/inside.h"
+#include "checkpoint/saver.h"
 #include "operations/guarded.h"
 #include "rig.h"
 #include "storage/safetensors.h"
@@ -107,6 +108,58 @@ static void check_round_trip(const char *name, const char *value)
     EXPECT(same_bits(&saved, &loaded));
     rig_close(&saved.rig);
     rig_close(&loaded.rig);
+}
+
+/* What is written while the model already changes is the model that it was copied from; the next one waits for it. */
+TEST(checkpoints_written_beside_steps)
+{
+    static const char *const kinds[] = {"Adam", "Adam8bit embed_dim=64", "Adafactor adafactor_beta1=0.9"};
+    for (int i = 0; i < 3; i++) {
+        model saved, then, loaded;
+        vt_checkpoint_store *store = NULL;
+        vt_checkpoint_saver *saver = NULL;
+        vt_run_progress progress = somewhere;
+        char path[600], elsewhere[600], run[500];
+        const char *settings = SETTINGS("%s async_checkpoint=true ema_decay=0.9", kinds[i]);
+        snprintf(run, sizeof run, "%s/%d", vt_test_directory(), i);
+        EXPECT(mkdir(run, 0777) == 0);
+        open_model(&saved, "optimizer", settings);
+        EXPECT_OK(vt_checkpoint_store_open(run, 2, &store));
+        EXPECT_OK(vt_checkpoint_saver_open(&saved.subject, store, &saver));
+        train_steps(&saved, 3);
+        EXPECT_OK(vt_checkpoint_saver_save(saver, &progress, 0));
+        EXPECT(vt_checkpoint_saver_busy(saver) == 3);
+        train_steps(&saved, 2);
+        progress.step = 5;
+        progress.validation_loss = 0.5; /* the best so far */
+        EXPECT_OK(vt_checkpoint_saver_save(saver, &progress, 0));
+        EXPECT(progress.best_loss == 0.5 && vt_checkpoint_saver_busy(saver) == 5);
+        while (vt_checkpoint_saver_busy(saver) >= 0) EXPECT_OK(vt_checkpoint_saver_look(saver));
+        for (int step = 3; step <= 5; step += 2) {
+            open_model(&then, "optimizer", settings);
+            train_steps(&then, step);
+            snprintf(path, sizeof path, "%s/checkpoints/%s", run, step == 3 ? "step-00000003" : "best");
+            load(path, &loaded, "optimizer", settings);
+            EXPECT(same_bits(&then, &loaded), "%s, step %d", kinds[i], step);
+            rig_close(&then.rig);
+            rig_close(&loaded.rig);
+        }
+        progress.step = 7; /* its directory goes before the index is written */
+        snprintf(path, sizeof path, "%s/checkpoints", run);
+        EXPECT_OK(vt_checkpoint_saver_save(saver, &progress, 0));
+        snprintf(elsewhere, sizeof elsewhere, "%s/elsewhere", run);
+        EXPECT(rename(path, elsewhere) == 0);
+        EXPECT_ERROR(vt_checkpoint_saver_wait(saver), "checkpoint of step 7");
+        vt_checkpoint_saver_close(&saver);
+        vt_checkpoint_store_close(&store);
+        EXPECT_OK(vt_checkpoint_store_open("/dev/null/run", 2, &store));
+        EXPECT_OK(vt_checkpoint_saver_open(&saved.subject, store, &saver));
+        EXPECT_ERROR(vt_checkpoint_saver_save(saver, &progress, 0), "/dev/null/run");
+        EXPECT(vt_checkpoint_saver_busy(saver) < 0);
+        vt_checkpoint_saver_close(&saver);
+        vt_checkpoint_store_close(&store);
+        rig_close(&saved.rig);
+    }
 }
 
 TEST(a_saved_checkpoint_reads_back)

@@ -1,0 +1,210 @@
+#define _GNU_SOURCE /* gettid */
+#include "checkpoint/saver.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/text.h"
+#include "base/threads.h"
+#include "checkpoint/inside.h"
+
+/* What is under way. */
+typedef enum { NOTHING, SHARDS, INDEX } stage;
+
+struct vt_checkpoint_saver {
+    const vt_checkpoint_subject *subject;
+    vt_checkpoint_store *store;
+    bool copies; /* else checkpoints are written at once */
+    void *copy;  /* NULL: this rank writes nothing */
+    /* the one under way */
+    stage stage;
+    vt_checkpoint_work work;
+    char *unfinished;
+    bool is_best, has_index;
+    double blocked, begin; /* seconds: of training, and when writing began */
+    pthread_t thread;
+    bool has_thread;
+    atomic_bool done;
+    vt_status status; /* of the thread, once it is done; with its error */
+    vt_error error;
+};
+
+static bool is_first(const vt_checkpoint_saver *saver)
+{
+    return vt_world_rank(saver->subject->world) == 0;
+}
+
+vt_status vt_checkpoint_saver_open(const vt_checkpoint_subject *subject, vt_checkpoint_store *store,
+                                   vt_checkpoint_saver **result)
+{
+    vt_status status = VT_OK;
+    vt_checkpoint_saver *saver = vt_allocate(1, sizeof *saver, "the checkpoints");
+    vt_backend *backend = subject->backend;
+    saver->subject = subject;
+    saver->store = store;
+    saver->copies = subject->config->async_checkpoint;
+    const size_t bytes = saver->copies ? vt_checkpoint_copy_bytes(subject) : 0;
+    if (bytes > 0)
+        VT_TRY(backend->shares_host_memory ? backend->allocate(backend, VT_MEMORY_WORKSPACE, bytes, &saver->copy)
+                                           : backend->allocate_host(backend, bytes, &saver->copy));
+done:
+    if (status != VT_OK) vt_checkpoint_saver_close(&saver);
+    *result = saver;
+    return status;
+}
+
+static void join(vt_checkpoint_saver *saver)
+{
+    if (saver->has_thread) pthread_join(saver->thread, NULL);
+    saver->has_thread = false;
+}
+
+static void forget(vt_checkpoint_saver *saver)
+{
+    vt_checkpoint_work_close(&saver->work);
+    free(saver->unfinished);
+    saver->unfinished = NULL;
+    saver->stage = NOTHING;
+    saver->has_index = false;
+}
+
+void vt_checkpoint_saver_close(vt_checkpoint_saver **saver)
+{
+    vt_checkpoint_saver *s = *saver;
+    if (s == NULL) return;
+    vt_backend *backend = s->subject->backend;
+    join(s);
+    if (s->stage != NOTHING) forget(s);
+    if (s->copy != NULL && backend->shares_host_memory) backend->release(backend, s->copy);
+    if (s->copy != NULL && !backend->shares_host_memory) backend->release_host(backend, s->copy);
+    free(s);
+    *saver = NULL;
+}
+
+/* ---- what threads do ---- */
+
+static vt_status write_index(vt_checkpoint_saver *saver)
+{
+    vt_status status = VT_OK;
+    VT_TRY(vt_checkpoint_work_index(&saver->work));
+    saver->has_index = true;
+    VT_TRY(vt_checkpoint_store_settle(saver->store, saver->unfinished, saver->work.progress.step, saver->is_best));
+done:
+    return status;
+}
+
+static vt_status write_stage(vt_checkpoint_saver *saver)
+{
+    return saver->stage == SHARDS ? vt_checkpoint_work_shard(&saver->work) : write_index(saver);
+}
+
+/* Behind the threads that train, where they want the same cores. */
+static void *run_thread(void *context)
+{
+    enum { NICE = 10 };
+    vt_checkpoint_saver *saver = context;
+    vt_threads_roam();
+    (void)setpriority(PRIO_PROCESS, (id_t)gettid(), getpriority(PRIO_PROCESS, 0) + NICE);
+    saver->status = write_stage(saver);
+    vt_error_move_out(&saver->error);
+    atomic_store(&saver->done, true);
+    return NULL;
+}
+
+/* Without a thread, if none can be had, or none is to be, the stage is done when this returns. */
+static void start_stage(vt_checkpoint_saver *saver, stage next)
+{
+    const bool takes_part = next == SHARDS || is_first(saver);
+    saver->stage = next;
+    saver->status = VT_OK;
+    atomic_store(&saver->done, !takes_part);
+    if (!takes_part) return;
+    saver->has_thread = saver->copies && pthread_create(&saver->thread, NULL, run_thread, saver) == 0;
+    if (saver->has_thread) return;
+    saver->status = write_stage(saver);
+    vt_error_move_out(&saver->error);
+    atomic_store(&saver->done, true);
+}
+
+/* ---- what ranks do together ---- */
+
+/* Collective. The stage is over on all ranks: the next one begins, or the checkpoint is whole. */
+static vt_status end_stage(vt_checkpoint_saver *saver)
+{
+    vt_status status = VT_OK;
+    vt_world *world = saver->subject->world;
+    const int64_t step = saver->work.progress.step;
+    join(saver);
+    if (saver->status == VT_ERROR) vt_error_move_in(&saver->error);
+    VT_TRY(vt_world_agree(world, saver->status));
+    if (saver->stage == SHARDS) {
+        vt_checkpoint_work_gather(&saver->work);
+        start_stage(saver, INDEX);
+        return VT_OK;
+    }
+    if (saver->copies)
+        vt_log_info("checkpoint step %lld: %.3f s blocked, %.2f s writing", (long long)step, saver->blocked,
+                    vt_clock_seconds() - saver->begin);
+done:
+    if (status != VT_OK) {
+        vt_error_context("checkpoint of step %lld", (long long)step);
+        if (is_first(saver) && !saver->has_index) vt_checkpoint_store_discard(saver->unfinished);
+    }
+    forget(saver);
+    return status;
+}
+
+int64_t vt_checkpoint_saver_busy(const vt_checkpoint_saver *saver)
+{
+    return saver->stage != NOTHING ? saver->work.progress.step : -1;
+}
+
+vt_status vt_checkpoint_saver_look(vt_checkpoint_saver *saver)
+{
+    if (saver->stage == NOTHING) return VT_OK;
+    return vt_world_any(saver->subject->world, !atomic_load(&saver->done)) ? VT_OK : end_stage(saver);
+}
+
+vt_status vt_checkpoint_saver_wait(vt_checkpoint_saver *saver)
+{
+    vt_status status = VT_OK;
+    while (saver->stage != NOTHING) VT_TRY(end_stage(saver));
+done:
+    return status;
+}
+
+vt_status vt_checkpoint_saver_save(vt_checkpoint_saver *saver, vt_run_progress *progress, double begin)
+{
+    vt_status status = VT_OK;
+    vt_world *world = saver->subject->world;
+    const int64_t before = vt_checkpoint_saver_busy(saver);
+    double waits = vt_clock_seconds();
+    VT_TRY(vt_checkpoint_saver_wait(saver));
+    waits = vt_clock_seconds() - waits;
+    if (before >= 0)
+        vt_log_info("checkpoint step %lld: waited %.2f s for that of step %lld", (long long)progress->step, waits,
+                    (long long)before);
+    saver->is_best = progress->validation_loss < progress->best_loss;
+    if (saver->is_best) progress->best_loss = progress->validation_loss;
+    if (is_first(saver)) status = vt_checkpoint_store_begin(saver->store, progress->step, &saver->unfinished);
+    VT_TRY(vt_world_agree(world, status));
+    vt_world_broadcast_text(world, &saver->unfinished);
+    saver->stage = SHARDS;
+    VT_TRY(vt_checkpoint_work_begin(saver->unfinished, saver->subject, progress, saver->copy, &saver->work));
+    saver->begin = vt_clock_seconds();
+    saver->blocked = saver->begin - begin - waits;
+    start_stage(saver, SHARDS);
+    if (!saver->copies) status = vt_checkpoint_saver_wait(saver);
+done:
+    if (status != VT_OK && saver->unfinished != NULL && is_first(saver)) vt_checkpoint_store_discard(saver->unfinished);
+    if (status != VT_OK) forget(saver);
+    return status;
+}
