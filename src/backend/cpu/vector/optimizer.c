@@ -95,8 +95,6 @@ static void update_sgd_otherwise(const vt_update *update, const vt_step_state *s
 
 /* ---- moments in 8 bits ---- */
 
-typedef uint8_t vector_codes __attribute__((vector_size(LANES)));
-
 /* The root of x >= 0, to 2e-7: with AVX-512 by a Newton step after the processor's estimate, because this loop waits
  * for arithmetic more than for memory. */
 INLINE vector root(vector x)
@@ -122,38 +120,42 @@ INLINE float most_lane(vector x)
 }
 
 #if defined(__AVX512F__)
-/* A map by the highest bit of a place, and by the exponent of a size: tables that fit into registers. */
+/* A map by the highest bit of a place, and by the exponent of a size: tables that fit into registers, read at the
+ * lowest bits of a float32's exponent. */
 typedef struct {
-    float base[16], step[16];               /* by the place's leading zeros: the first value there, and between two */
+    float base[16], step[16];               /* of a place, which is a float32: value = step * place + base */
     float slope[16], offset[16], limit[16]; /* vt_code_lines behind a line of 0 */
-    float edge[32];                         /* by the exponent, of 2^-23 … 1: up to where `line` holds, */
-    int32_t line[32];                       /* one of the 9 */
+    uint32_t line[32]; /* added to the bits of a size, 2^-23 … 1, gives its line (one of the 9) above bit 23 */
 } code_tables;
+
+enum { MANTISSA = 23, BIAS = 127, LEAST_EXPONENT = -23 };
 
 /* `more` is added to a place so that the codes of each decade begin at a power of two. */
 static code_tables code_tables_of(const vt_code_map *map, int more)
 {
     const vt_code_lines *lines = &map->lines;
     code_tables t = {.slope = {0}};
-    for (int high = 1; high <= 256; high *= 2) {
-        const int zeros = (__builtin_clz((unsigned)high)) % 16;
+    for (int exponent = 0; exponent <= 8; exponent++) {
+        const int high = 1 << exponent, at = (BIAS + exponent) % 16;
         const int first = map->zero + high - more, last = first + high - 1;
         if (first >= VT_CODES) break;
-        t.base[zeros] = map->value[first];
         if (high > 1 && last < VT_CODES - 1)
-            t.step[zeros] = (float)(((double)map->value[last] - (double)map->value[first]) / (high - 1));
+            t.step[at] = (float)(((double)map->value[last] - (double)map->value[first]) / (high - 1));
+        t.base[at] = (float)((double)map->value[first] - high * (double)t.step[at]);
     }
     for (int k = 0; k < VT_CODE_DECADES; k++) {
         t.slope[k + 1] = lines->slope[k];
         t.offset[k + 1] = lines->offset[k];
         t.limit[k + 1] = lines->limit[k];
     }
-    for (int i = 0; i < 32; i++) {
-        const int32_t bits = (i + 127 - 23) << 23;
-        float power;
-        memcpy(&power, &bits, sizeof power);
-        while (t.line[i] < VT_CODE_DECADES && lines->edge[t.line[i]] <= power) t.line[i]++;
-        t.edge[i] = t.line[i] < VT_CODE_DECADES ? lines->edge[t.line[i]] : INFINITY;
+    for (int exponent = LEAST_EXPONENT, line = 0; exponent <= 0; exponent++) {
+        const uint32_t own = (uint32_t)(exponent + BIAS);
+        uint32_t edge = 0;
+        while (line < VT_CODE_DECADES && (double)lines->edge[line] <= ldexp(1, exponent)) line++;
+        t.line[own % 32] = ((uint32_t)line - own) << MANTISSA;
+        if (line == VT_CODE_DECADES || (double)lines->edge[line] >= ldexp(2, exponent)) continue;
+        memcpy(&edge, &lines->edge[line], sizeof edge); /* from here on the next line: a carry */
+        t.line[own % 32] += (1u << MANTISSA) - (edge & ((1u << MANTISSA) - 1));
     }
     return t;
 }
@@ -168,39 +170,63 @@ INLINE __m512i load_codes(const uint8_t *codes)
     return _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)codes));
 }
 
-INLINE __m512 value_of(const code_tables *t, __m512i place)
+/* The exponent's lowest bits are an index; what is above them is ignored. */
+INLINE __m512i exponent_of(__m512 x)
 {
-    const __m512i zeros = _mm512_lzcnt_epi32(place), highest = _mm512_set1_epi32(INT32_MIN);
-    const __m512i rest = _mm512_andnot_si512(_mm512_srlv_epi32(highest, zeros), place);
-    return _mm512_fmadd_ps(_mm512_cvtepi32_ps(rest), pick(t->step, zeros), pick(t->base, zeros));
+    return _mm512_srli_epi32(_mm512_castps_si512(x), MANTISSA);
 }
 
 INLINE vector decode_signed(const code_tables *t, const uint8_t *codes)
 {
-    const __m512i place = _mm512_sub_epi32(load_codes(codes), _mm512_set1_epi32(127));
-    const __m512i sign = _mm512_and_si512(place, _mm512_set1_epi32(INT32_MIN));
-    return (vector)_mm512_xor_si512((__m512i)value_of(t, _mm512_abs_epi32(place)), sign);
+    const __m512i code = _mm512_sub_epi32(load_codes(codes), _mm512_set1_epi32(127));
+    const __m512 place = _mm512_cvtepi32_ps(code);
+    const __m512i at = exponent_of(place), sign = _mm512_and_si512(code, _mm512_set1_epi32(INT32_MIN));
+    const __m512 base = _mm512_castsi512_ps(_mm512_xor_si512(_mm512_castps_si512(pick(t->base, at)), sign));
+    return (vector)_mm512_maskz_fmadd_ps(_mm512_test_epi32_mask(code, code), place, pick(t->step, at), base);
 }
 
 INLINE vector decode_unsigned(const code_tables *t, const uint8_t *codes)
 {
-    return (vector)value_of(t, _mm512_add_epi32(load_codes(codes), _mm512_set1_epi32(1)));
+    const __m512 place = _mm512_cvtepi32_ps(_mm512_add_epi32(load_codes(codes), _mm512_set1_epi32(1)));
+    const __m512i at = exponent_of(place);
+    return (vector)_mm512_fmadd_ps(place, pick(t->step, at), pick(t->base, at));
 }
 
 /* vt_code_place */
-INLINE vector_bits place_of(const code_tables *t, vector size)
+INLINE __m512i place_of(const code_tables *t, __m512 size)
 {
-    const __m512i exponent = _mm512_srli_epi32((__m512i)size, 23);
-    const __m512i at =
-        _mm512_max_epi32(_mm512_sub_epi32(exponent, _mm512_set1_epi32(127 - 23)), _mm512_setzero_si512());
-    const __m512 edge = _mm512_permutex2var_ps(_mm512_loadu_ps(t->edge), at, _mm512_loadu_ps(t->edge + 16));
-    const __m512i line = _mm512_permutex2var_epi32(_mm512_loadu_si512(t->line), at, _mm512_loadu_si512(t->line + 16));
-    const __mmask16 beyond = _mm512_cmp_ps_mask((__m512)size, edge, _CMP_GE_OQ);
-    const __m512i own = _mm512_mask_add_epi32(line, beyond, line, _mm512_set1_epi32(1));
-    const __m512 place = _mm512_fmadd_ps(pick(t->slope, own), (__m512)size, pick(t->offset, own));
-    return (vector_bits)_mm512_cvttps_epi32(_mm512_min_ps(place, pick(t->limit, own)));
+    const __m512 some = _mm512_max_ps(size, _mm512_set1_ps(0x1p-23f));
+    const __m512i line =
+        _mm512_permutex2var_epi32(_mm512_loadu_si512(t->line), exponent_of(some), _mm512_loadu_si512(t->line + 16));
+    const __m512i own = _mm512_srli_epi32(_mm512_add_epi32(line, _mm512_castps_si512(some)), MANTISSA);
+    const __m512 place = _mm512_fmadd_ps(pick(t->slope, own), size, pick(t->offset, own));
+    return _mm512_cvttps_epi32(_mm512_min_ps(place, pick(t->limit, own)));
+}
+
+INLINE void store_codes(uint8_t *codes, __m512i values)
+{
+    _mm_storeu_si128((__m128i *)(void *)codes, _mm512_cvtepi32_epi8(values));
+}
+
+/* vt_code_signed */
+INLINE void encode_signed(const code_tables *t, vector ratio, uint8_t *codes)
+{
+    const __m512i zero = _mm512_set1_epi32(127), place = place_of(t, _mm512_abs_ps((__m512)ratio));
+    const __mmask16 negative = _mm512_movepi32_mask((__m512i)ratio);
+    const __m512i code = _mm512_mask_sub_epi32(_mm512_add_epi32(zero, place), negative, zero, place);
+    store_codes(codes, _mm512_max_epi32(code, _mm512_setzero_si512()));
+}
+
+/* vt_code_unsigned */
+INLINE void encode_unsigned(const code_tables *t, vector ratio, uint8_t *codes)
+{
+    const __m512i place = place_of(t, (__m512)ratio);
+    const __mmask16 more = _mm512_cmp_ps_mask((__m512)ratio, _mm512_setzero_ps(), _CMP_GT_OQ);
+    store_codes(codes, _mm512_mask_max_epi32(place, more, place, _mm512_set1_epi32(1)));
 }
 #else
+typedef uint8_t vector_codes __attribute__((vector_size(LANES)));
+
 typedef struct {
     const float *value;
     vt_code_lines lines;
@@ -237,16 +263,11 @@ INLINE vector_bits place_of(const code_tables *t, vector size)
     }
     return __builtin_convertvector(-largest(-(slope * size + offset), -limit), vector_bits);
 }
-#endif
 
 INLINE void store_codes(uint8_t *codes, vector_bits values)
 {
-#if defined(__AVX512F__)
-    _mm_storeu_si128((__m128i *)(void *)codes, _mm512_cvtepi32_epi8((__m512i)values));
-#else
     const vector_codes bytes = __builtin_convertvector(values, vector_codes);
     memcpy(codes, &bytes, sizeof bytes);
-#endif
 }
 
 /* vt_code_signed; true is -1 in vectors. */
@@ -263,6 +284,7 @@ INLINE void encode_unsigned(const code_tables *t, vector ratio, uint8_t *codes)
     const vector_bits place = place_of(t, ratio);
     store_codes(codes, place - ((place < 1) & (ratio > splat(0))));
 }
+#endif
 
 typedef struct {
     adam_numbers adam;
