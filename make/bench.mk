@@ -13,6 +13,7 @@ run-bench: $(BUILD)/vitrain $(BUILD)/bench/step $(BUILD)/bench/optimizers $(BUIL
 	@[ -n "$(PYTHON)" ] || echo "no Python with torch found (PYTHON=...): timing vitrain alone"
 	@$(BUILD)/bench/step --python=$(PYTHON)
 	@$(BUILD)/bench/optimizers
+	@scratch=$$(mktemp -d); $(BUILD)/bench/checkpoint "$$scratch" || echo "checkpoint: training stopped for too long"; rm -rf "$$scratch"
 	@$(BUILD)/bench/attention
 	@if reason=$$(tests/mpirun -np 1 true 2>&1); then bench/scaling $(BUILD); else echo "scaling over ranks: not timed: $$reason"; fi
 	@bench/plan $(BUILD) || echo "plan: see the lines that say OUTSIDE"

@@ -154,7 +154,7 @@ TEST(checkpoints_written_beside_steps)
         vt_checkpoint_store_close(&store);
         EXPECT_OK(vt_checkpoint_store_open("/dev/null/run", 2, &store));
         EXPECT_OK(vt_checkpoint_saver_open(&saved.subject, store, &saver));
-        EXPECT_ERROR(vt_checkpoint_saver_save(saver, &progress, 0), "/dev/null/run");
+        EXPECT_ERROR(vt_checkpoint_saver_save(saver, &progress, 0), "can't make the directory /dev/null");
         EXPECT(vt_checkpoint_saver_busy(saver) < 0);
         vt_checkpoint_saver_close(&saver);
         vt_checkpoint_store_close(&store);
