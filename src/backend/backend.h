@@ -342,10 +342,10 @@ typedef struct {
     double beta1; /* Adam, AdamW; the momentum of SGD: 0: it has no first moment */
     double beta2;
     double epsilon;
-    double weight_decay;  /* AdamW: decoupled; the others: added to the gradient */
-    bool nesterov;        /* SGD, Muon */
-    double momentum;      /* Muon */
-    int32_t block;        /* elements that share a scale where moments are kept in 8 bits */
+    double weight_decay; /* AdamW: decoupled; the others: added to the gradient */
+    bool nesterov;       /* SGD, Muon */
+    double momentum;     /* Muon */
+    int32_t block;       /* elements that share a scale where moments are kept in 8 bits */
     vt_adafactor adafactor;
     double gradient_clip; /* the largest norm of all gradients together; INFINITY: no clipping */
     bool stops;           /* after a step whose figures are not finite no update is made any more */

@@ -25,11 +25,11 @@ typedef struct {
     vt_record *record;     /* NULL on all ranks but the first, which writes for all */
     vt_loop_length length;
     vt_checkpoint_saver *saver;
-    int64_t saved_step;            /* of the newest checkpoint that this run wrote or began from */
-    bool bad_data;                 /* a step failed because its data are bad */
-    int64_t replaced;              /* samples of this epoch that could not be read (skip_bad_samples) */
-    bool told_of_waiting;          /* the warning that steps wait for data was logged */
-    vt_run_progress progress;      /* where to continue; vt_run_progress_start for the beginning */
+    int64_t saved_step;       /* of the newest checkpoint that this run wrote or began from */
+    bool bad_data;            /* a step failed because its data are bad */
+    int64_t replaced;         /* samples of this epoch that could not be read (skip_bad_samples) */
+    bool told_of_waiting;     /* the warning that steps wait for data was logged */
+    vt_run_progress progress; /* where to continue; vt_run_progress_start for the beginning */
     /* the current epoch; set by vt_loop_run */
     int64_t epoch_started;                         /* its steps that were started; `progress` has those taken */
     double waited[VT_STEPS_AHEAD];                 /* for the batches of steps that are pending, by step */

@@ -64,7 +64,8 @@ static void check_update(vt_backend *b, vt_cpu_isa isa, const vt_factored *shape
         EXPECT(fabs(sums[i] - expected[i]) <= 1e-6 * fabs(expected[i]), "isa %d: sum %lld is %.9g, expected %.9g",
                (int)isa, (long long)i, sums[i], expected[i]);
 
-    if (!is_vector) b->adafactor_means(b, update, &state, shape, sums, r.matrix.data, c.matrix.data, scales.matrix.data);
+    if (!is_vector)
+        b->adafactor_means(b, update, &state, shape, sums, r.matrix.data, c.matrix.data, scales.matrix.data);
     for (int64_t i = 0; i < rows; i++) {
         r0.matrix.data[i] = (float)(keep * (double)r0.matrix.data[i] +
                                     (1 - keep) * (0.25 * expected[i] / (double)shape->columns + more));
@@ -127,8 +128,8 @@ static void check_left_out(vt_backend *b, const vt_factored *shape, const vt_upd
     b->factored_squares(b, shape, g.matrix.data, sums);
     b->adafactor_means(b, update, &none, shape, sums, r.matrix.data, c.matrix.data, scales.matrix.data);
     b->adafactor_norm(b, update, &none, shape, g.matrix.data, scales.matrix.data, NULL, &steps);
-    b->adafactor_apply(b, update, &none, shape, g.matrix.data, scales.matrix.data, NULL, &squares, &steps, w.matrix.data,
-                       NULL);
+    b->adafactor_apply(b, update, &none, shape, g.matrix.data, scales.matrix.data, NULL, &squares, &steps,
+                       w.matrix.data, NULL);
     guarded_compare(&w, &w0, 0, "values without an update");
     guarded_compare(&r, &r0, 0, "means of rows without an update");
     guarded_compare(&c, &c0, 0, "means of columns without an update");

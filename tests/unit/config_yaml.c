@@ -132,8 +132,9 @@ TEST(yaml_values_that_are_refused)
                    "img_size: '[0, 2]' is not two whole numbers (expected [a, b], each 1 to");
     EXPECT_REFUSED("base: {enable_jit: maybe}\n", "enable_jit: 'maybe' is not a switch (expected true or false)");
     EXPECT_REFUSED("base: {enable_amp: maybe}\n", "enable_amp: 'maybe' is not a switch (expected true or false)");
-    EXPECT_REFUSED("base: {optimizer: adam}\n",
-                   "optimizer: 'adam' is not one of the choices (expected Adam|AdamW|Adam8bit|AdamW8bit|Muon|Adafactor|SGD)");
+    EXPECT_REFUSED(
+        "base: {optimizer: adam}\n",
+        "optimizer: 'adam' is not one of the choices (expected Adam|AdamW|Adam8bit|AdamW8bit|Muon|Adafactor|SGD)");
     EXPECT_REFUSED("base: {lr: fast}\n", "lr: 'fast' is not a number (expected 0 to 1000000)");
     EXPECT_REFUSED("base: {lr: -1}\n", "lr: -1 is out of range");
     EXPECT_REFUSED("base: {lr: nan}\n", "lr: 'nan' is not a number");

@@ -295,8 +295,7 @@ TEST(state_of_each_optimizer)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         vt_config *config;
         const double planned = (double)plan_of(&config, 1, cases[i].settings).bytes[VT_MEMORY_OPTIMIZER];
-        EXPECT(planned >= cases[i].bytes && planned <= cases[i].bytes * 1.0001, "%s: %.0f", cases[i].settings,
-               planned);
+        EXPECT(planned >= cases[i].bytes && planned <= cases[i].bytes * 1.0001, "%s: %.0f", cases[i].settings, planned);
         vt_config_close(&config);
     }
 }
