@@ -1,7 +1,7 @@
 /* Convolutions over cubes of bfloat16 on tiles. The operand with points is laid out once as a volume in which a tile's
  * 16 rows follow one another wherever it begins, so that all 64 taps are products of tiles that are read in place.
- * Products of float32's terms are not faster than the vectors' 27 products instead of 64 (vector/convolution_values.h),
- * so float32 stays there; so do few points and few channels.
+ * Float32 takes 27 products of terms instead of 64 (convolution_values.c). Few points and few channels stay with
+ * vector/.
  *
  * On each axis, tap s + 2 d (s, d: 0 or 1) of point q of y sees point 2 (q + d) - 1 + s of x: point q + d of sublattice
  * s. A row of x's volume is a cell, with the channels of all eight sublattices (y, and the weight's gradient); a row of
@@ -9,6 +9,7 @@
  * each sum runs over eight offsets d, and a volume has a copy for each offset on the last axis: then the lines of a
  * plane follow one another without a gap. Beyond the cube all is 0.
  * Sums run in a fixed order, by one thread each: the bits do not depend on the number of threads. */
+#include "backend/cpu/amx/convolution_values.h"
 #include "backend/cpu/amx/runs.h"
 
 enum { TAPS = 64, CORNERS = 8, LEAST_POINTS = 1024, LEAST_CHANNELS = 32, GROUP = DEPTH };
@@ -26,10 +27,15 @@ static int tap_of(int s, int d)
     return tap;
 }
 
-static bool goes_by_tiles(const vt_convolution *shape, const vt_matrix *a, const vt_matrix *b)
+/* The terms of the operands, if these go by tiles here; 0: the vectors have them. */
+static int terms_on_tiles(const vt_convolution *shape, const vt_matrix *a, const vt_matrix *b)
 {
-    return a->type == VT_BFLOAT16 && b->type == VT_BFLOAT16 && smaller(shape->in, shape->out) >= LEAST_CHANNELS &&
-           shape->batch * shape->side * shape->side * shape->side >= LEAST_POINTS;
+    const int terms = terms_of(a->type);
+    if (terms != terms_of(b->type) || (terms > 1 && shape->side % 2 != 0) ||
+        smaller(shape->in, shape->out) < LEAST_CHANNELS ||
+        shape->batch * shape->side * shape->side * shape->side < LEAST_POINTS)
+        return 0;
+    return terms;
 }
 
 /* The row of x at point h of a sublattice: 2 h - 1 + s on each axis; -1: beyond the cube. */
@@ -256,7 +262,10 @@ static const vt_backend *vectors(const vt_backend *backend)
 static void convolution_forward(vt_backend *backend, const vt_convolution *shape, vt_matrix x, vt_matrix weight,
                                 vt_matrix y)
 {
-    if (goes_by_tiles(shape, &x, &weight))
+    const int terms = terms_on_tiles(shape, &x, &weight);
+    if (terms > 1)
+        VT_KERNEL(vt_tiles_convolution_forward)(backend, shape, x, weight, y);
+    else if (terms == 1)
         convolve(backend, shape, x, weight, y, true);
     else
         vectors(backend)->convolution_forward(backend, shape, x, weight, y);
@@ -265,7 +274,10 @@ static void convolution_forward(vt_backend *backend, const vt_convolution *shape
 static void convolution_backward_input(vt_backend *backend, const vt_convolution *shape, vt_matrix dy, vt_matrix weight,
                                        vt_matrix dx)
 {
-    if (goes_by_tiles(shape, &dy, &weight))
+    const int terms = terms_on_tiles(shape, &dy, &weight);
+    if (terms > 1)
+        VT_KERNEL(vt_tiles_convolution_backward_input)(backend, shape, dy, weight, dx);
+    else if (terms == 1)
         convolve(backend, shape, dy, weight, dx, false);
     else
         vectors(backend)->convolution_backward_input(backend, shape, dy, weight, dx);
@@ -334,10 +346,10 @@ static void add_gradient(const gradient_work *w, int s, int64_t c, float *sums, 
 static void convolution_backward_weight(vt_backend *backend, const vt_convolution *shape, vt_matrix x, vt_matrix dy,
                                         float *dweight)
 {
-    if (!goes_by_tiles(shape, &x, &dy)) {
-        vectors(backend)->convolution_backward_weight(backend, shape, x, dy, dweight);
-        return;
-    }
+    const int terms = terms_on_tiles(shape, &x, &dy);
+    if (terms > 1) VT_KERNEL(vt_tiles_convolution_backward_weight)(backend, shape, x, dy, dweight);
+    if (terms == 0) vectors(backend)->convolution_backward_weight(backend, shape, x, dy, dweight);
+    if (terms != 1) return;
     const int64_t side = shape->side, plane = side * side, groups = pieces(shape->in, BLOCK);
     gradient_work w = {.shape = *shape, .dweight = dweight};
     w.plane_steps = pieces(plane, DEPTH);

@@ -168,62 +168,94 @@ static void multiply_strips(vt_backend *backend, const strip_work *w)
     }
 }
 
-/* ---- the same for fewer rows than the weight has: the left operand is packed for all threads, and each thread packs
- * the weight's panels that it works on, run by run, so that the weight is read once and not written again ---- */
+/* ---- the same for fewer rows than the weight has: the rows are packed for all threads, and each thread packs the
+ * weight's panels that it works on, run by run, so that the weight is read once and not written again. Terms of the
+ * weight's rows are packed as they lie, as a left operand: then the sums are transposed, not the weight. ---- */
 
-enum { SOME_ROWS = 256, SOME_PANELS = 8 };
+enum { SOME_ROWS = 512, SOME_PANELS = 8 };
 
 typedef struct {
     strip_work strip;
     vt_matrix weight;
-    bool across;      /* the columns of the right operand are rows of the weight */
-    const pair *left; /* [blocks][2][steps], unless in place */
+    bool across;      /* the result's columns are rows of the weight */
+    bool transposed;  /* the weight's panels are left operands */
+    const pair *rows; /* packed: [blocks][2][steps], unless in place */
 } panel_work;
 
 static void pack_panels(const panel_work *w, int64_t begin, int64_t end, int64_t k, int64_t steps, pair *to)
 {
+    enum { AHEAD = 4 }; /* steps that a row is read ahead */
     const int64_t step = terms_of(w->weight.type) * TILE_PAIRS;
+    if (w->across) {
+        for (int64_t i = 2 * begin; i < 2 * end; i++) {
+            const int64_t rows = smaller(SIDE, w->weight.rows - i * SIDE);
+            for (int64_t s = k; s < k + steps; s++) {
+                pair *tile = to + ((i - 2 * begin) * RUN + s - k) * step;
+                look_ahead_rows(&w->weight, i * SIDE, rows, (s + AHEAD) * DEPTH,
+                                smaller((s + AHEAD + 1) * DEPTH, w->weight.columns), 0);
+                if (w->transposed)
+                    pack_left_rows(&w->weight, i * SIDE, s * DEPTH, tile);
+                else
+                    pack_right_across(&w->weight, i * SIDE, s * DEPTH, tile);
+            }
+        }
+        return;
+    }
     for (int64_t s = k; s < k + steps; s++) {
         for (int64_t i = 2 * begin; i < 2 * end; i++) {
-            pair *tile = to + ((i - 2 * begin) * RUN + s - k) * step;
-            if (w->across) {
-                look_ahead_rows(&w->weight, i * SIDE, smaller(SIDE, w->weight.rows - i * SIDE), (s + 1) * DEPTH,
-                                smaller((s + 2) * DEPTH, w->weight.columns), 0);
-                pack_right_across(&w->weight, i * SIDE, s * DEPTH, tile);
-            } else {
-                const int64_t row = (s + 1) * DEPTH;
-                look_ahead_rows(&w->weight, row, smaller(DEPTH, w->weight.rows - row), i * SIDE,
-                                smaller((i + 1) * SIDE, w->weight.columns), 0);
-                pack_right_along(&w->weight, s * DEPTH, i * SIDE, tile);
-            }
+            const int64_t row = (s + 1) * DEPTH;
+            look_ahead_rows(&w->weight, row, smaller(DEPTH, w->weight.rows - row), i * SIDE,
+                            smaller((i + 1) * SIDE, w->weight.columns), 0);
+            pack_right_along(&w->weight, s * DEPTH, i * SIDE, to + ((i - 2 * begin) * RUN + s - k) * step);
         }
     }
 }
 
-/* memory: the packed panels, then the sums [rows × panels]. */
+/* to [columns × rows] = transposed from [rows × columns], whole tiles. */
+static void transpose_sums(const float *from, int64_t rows, int64_t columns, float *to)
+{
+    for (int64_t r = 0; r < rows; r += LANES) {
+        for (int64_t c = 0; c < columns; c += LANES) {
+            vector square[LANES];
+            for (int64_t i = 0; i < LANES; i++) square[i] = load(from + (r + i) * columns + c);
+            transpose(square);
+            for (int64_t i = 0; i < LANES; i++) store(to + (c + i) * rows + r, square[i]);
+        }
+    }
+}
+
+/* memory: the packed panels, then the sums [rows × panels], and transposed. */
 static void multiply_panels(const panel_work *w, int64_t begin, int64_t end, pair *memory)
 {
     const int terms = terms_of(w->weight.type);
     const int64_t step = terms * TILE_PAIRS, rows = w->strip.to.result.rows, blocks = pieces(rows, BLOCK);
-    const int64_t in_place = blocks_in_place(&w->strip.left, rows), width = (end - begin) * BLOCK;
-    const int64_t piece = w->strip.steps * step;
+    const int64_t in_place = w->transposed ? 0 : blocks_in_place(&w->strip.left, rows);
+    const int64_t piece = w->strip.steps * step, width = (end - begin) * BLOCK, across = blocks * BLOCK;
     /* cppcheck-suppress invalidPointerCast ; the memory after the pairs */
     float *sums = (float *)(memory + SOME_PANELS * 2 * RUN * step);
     for (int64_t k = 0; k < w->strip.steps; k += RUN) {
         const int64_t steps = smaller(RUN, w->strip.steps - k);
         pack_panels(w, begin, end, k, steps, memory);
         for (int64_t block = 0; block < blocks; block++) {
-            packed left = {.tiles = w->left + 2 * block * piece + k * step, .piece = piece};
+            packed of_rows = {.tiles = w->rows + 2 * block * piece + k * step, .piece = piece};
             if (block < in_place) {
-                left = in_matrix(&w->strip.left, block * BLOCK);
-                left.tiles += k * SIDE;
+                of_rows = in_matrix(&w->strip.left, block * BLOCK);
+                of_rows.tiles += k * SIDE;
             }
-            for (int64_t panel = begin; panel < end; panel++) {
-                const packed right = {.tiles = memory + (panel - begin) * 2 * RUN * step, .piece = RUN * step};
-                multiply(terms, left, right, steps, sums + block * BLOCK * width + (panel - begin) * BLOCK, width,
-                         k > 0, (upcoming){0});
+            for (int64_t panel = 0; panel < end - begin; panel++) {
+                const packed of_weight = {.tiles = memory + panel * 2 * RUN * step, .piece = RUN * step};
+                if (w->transposed)
+                    multiply(terms, of_weight, of_rows, steps, sums + panel * BLOCK * across + block * BLOCK, across,
+                             k > 0, (upcoming){0});
+                else
+                    multiply(terms, of_rows, of_weight, steps, sums + block * BLOCK * width + panel * BLOCK, width,
+                             k > 0, (upcoming){0});
             }
         }
+    }
+    if (w->transposed) {
+        transpose_sums(sums, width, across, sums + width * across);
+        sums += width * across;
     }
     finish_block(&w->strip.to, sums, width, 0, rows, begin * BLOCK, width);
 }
@@ -233,17 +265,24 @@ static void multiply_each_panel(vt_backend *backend, panel_work *w)
     const int64_t step = terms_of(w->weight.type) * TILE_PAIRS, rows = w->strip.to.result.rows;
     const int64_t threads = vt_cpu_threads(backend), blocks = pieces(rows, BLOCK), piece = w->strip.steps * step;
     const int64_t groups = pieces(w->strip.panels, smaller(SOME_PANELS, pieces(w->strip.panels, 2 * threads)));
-    const int64_t own = SOME_PANELS * (2 * RUN * step + blocks * BLOCK * BLOCK);
-    pair *left = vt_cpu_shared(backend, (size_t)(2 * blocks * piece) * sizeof *left);
-    if (left == NULL || !vt_cpu_scratch_reserve(backend, (size_t)own * sizeof *left)) return;
-    w->left = left;
+    w->transposed = w->across && terms_of(w->weight.type) > 1;
+    const int64_t first = w->transposed ? 0 : 2 * blocks_in_place(&w->strip.left, rows);
+    const int64_t own = SOME_PANELS * (2 * RUN * step + (w->transposed ? 2 : 1) * blocks * BLOCK * BLOCK);
+    pair *packed_rows = vt_cpu_shared(backend, (size_t)(2 * blocks * piece) * sizeof *packed_rows);
+    if (packed_rows == NULL || !vt_cpu_scratch_reserve(backend, (size_t)own * sizeof *packed_rows)) return;
+    w->rows = packed_rows;
 #pragma omp parallel
     {
         tiles_configure();
 #pragma omp for collapse(2) schedule(static)
-        for (int64_t i = 2 * blocks_in_place(&w->strip.left, rows); i < 2 * blocks; i++)
-            for (int64_t k = 0; k < w->strip.steps; k++)
-                pack_left_rows(&w->strip.left, i * SIDE, k * DEPTH, left + i * piece + k * step);
+        for (int64_t i = first; i < 2 * blocks; i++) {
+            for (int64_t k = 0; k < w->strip.steps; k++) {
+                if (w->transposed)
+                    pack_right_across(&w->strip.left, i * SIDE, k * DEPTH, packed_rows + i * piece + k * step);
+                else
+                    pack_left_rows(&w->strip.left, i * SIDE, k * DEPTH, packed_rows + i * piece + k * step);
+            }
+        }
 #pragma omp for schedule(dynamic, 1)
         for (int64_t group = 0; group < groups; group++)
             multiply_panels(w, piece_begin(w->strip.panels, groups, group),
@@ -258,7 +297,7 @@ static void multiply_weight(vt_backend *backend, vt_matrix left, vt_matrix weigh
     strip_work w = {
         .left = left, .to = to, .steps = pieces(left.columns, DEPTH), .panels = pieces(to.result.columns, BLOCK)};
     int64_t step = terms_of(weight.type) * TILE_PAIRS;
-    if (left.rows <= SOME_ROWS && 4 * left.rows <= to.result.columns) {
+    if (left.rows <= SOME_ROWS && (4 * left.rows <= to.result.columns || (across && 8 * left.rows <= weight.columns))) {
         multiply_each_panel(backend, &(panel_work){.strip = w, .weight = weight, .across = across});
         return;
     }

@@ -17,9 +17,31 @@ INLINE vector slope(vt_activation kind, vector y)
     return choose(y > splat(0), splat(1), splat(kind == VT_ACTIVATION_LEAKY ? 0.01f : 0));
 }
 
+/* Rows shorter than a vector that lie without gaps are taken LANES at a time, as one row. Returns 1 or LANES. */
+static int64_t rows_together(const vt_matrix *a, const vt_matrix *b, const vt_matrix *c)
+{
+    const bool is_dense = a->stride == a->columns && b->stride == a->columns && c->stride == a->columns;
+    return is_dense && a->columns < LANES && a->rows >= LANES ? LANES : 1;
+}
+
+static vt_matrix as_long_rows(vt_matrix matrix, int64_t together)
+{
+    matrix.rows /= together;
+    matrix.columns *= together;
+    matrix.stride *= together;
+    return matrix;
+}
+
 static void bias_activation_forward(vt_backend *backend, vt_activation kind, const float *bias, vt_matrix y)
 {
-    (void)backend;
+    const int64_t together = rows_together(&y, &y, &y), folded = y.rows / together * together;
+    float many[LANES * LANES];
+    if (together > 1) {
+        for (int64_t i = 0; i < together * y.columns; i++) many[i] = bias[i % y.columns];
+        bias_activation_forward(backend, kind, bias, from_row(y, folded));
+        bias = many;
+        y = as_long_rows(y, together);
+    }
 #pragma omp parallel for schedule(static)
     for (int64_t r = 0; r < y.rows; r++) {
         for (int64_t c = 0; c < y.columns; c += LANES) {
@@ -38,10 +60,10 @@ typedef struct {
 /* Rows first … end - 1; sums [columns, rounded up to whole vectors] = their sums. */
 static void backward_block(const backward_work *w, int64_t first, int64_t end, double *sums)
 {
-    for (int64_t c = 0; c < w->dx.columns; c += LANES) {
-        const int64_t count = w->dx.columns - c;
-        double total[LANES] = {0};
-        for (int64_t run = first; run < end; run += RUN) {
+    memset(sums, 0, (size_t)(pieces(w->dx.columns, LANES) * LANES) * sizeof *sums);
+    for (int64_t run = first; run < end; run += RUN) {
+        for (int64_t c = 0; c < w->dx.columns; c += LANES) {
+            const int64_t count = w->dx.columns - c;
             vector sum = {0};
             for (int64_t r = run; r < smaller(run + RUN, end); r++) {
                 vector d = load_elements_up_to(&w->dy, r * w->dy.stride + c, count);
@@ -50,15 +72,24 @@ static void backward_block(const backward_work *w, int64_t first, int64_t end, d
                 store_elements_up_to(&w->dx, r * w->dx.stride + c, d, count);
                 sum += d;
             }
-            for (int i = 0; i < LANES; i++) total[i] += (double)sum[i];
+            for (int i = 0; i < LANES; i++) sums[c + i] += (double)sum[i];
         }
-        memcpy(sums + c, total, sizeof total);
     }
 }
 
 static void bias_activation_backward(vt_backend *backend, vt_activation kind, vt_matrix y, vt_matrix dy, vt_matrix more,
                                      vt_matrix dx, float *dbias)
 {
+    const int64_t columns = dx.columns, together = more.data == NULL ? rows_together(&dx, &dy, &y) : 1;
+    if (together > 1) {
+        const int64_t whole = dx.rows / together * together;
+        if (whole < dx.rows)
+            bias_activation_backward(backend, kind, from_row(y, whole), from_row(dy, whole), more, from_row(dx, whole),
+                                     dbias);
+        y = as_long_rows(y, together);
+        dy = as_long_rows(dy, together);
+        dx = as_long_rows(dx, together);
+    }
     const backward_work w = {kind, y, dy, more, dx};
     const int64_t blocks = pieces(dx.rows, BLOCK), width = pieces(dx.columns, LANES) * LANES;
     double *sums = vt_cpu_shared(backend, (size_t)(blocks * width) * sizeof *sums);
@@ -66,9 +97,10 @@ static void bias_activation_backward(vt_backend *backend, vt_activation kind, vt
 #pragma omp parallel for schedule(static)
     for (int64_t block = 0; block < blocks; block++)
         backward_block(&w, block * BLOCK, smaller(dx.rows, (block + 1) * BLOCK), sums + block * width);
-    for (int64_t c = 0; c < dx.columns; c++) {
+    for (int64_t c = 0; c < columns; c++) {
         double sum = 0;
-        for (int64_t block = 0; block < blocks; block++) sum += sums[block * width + c];
+        for (int64_t block = 0; block < blocks; block++)
+            for (int64_t i = c; i < dx.columns; i += columns) sum += sums[block * width + i];
         dbias[c] += (float)sum;
     }
 }

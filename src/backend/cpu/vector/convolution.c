@@ -2,10 +2,8 @@
  * weight takes the time, they are gathered into rows in the weight's order, [channel, tap], and a linear layer's
  * products do the rest. */
 #include "backend/cpu/vector/convolution_tiles.h"
-#include "backend/cpu/vector/elements.h"
 
 enum {
-    TAPS = 64,
     LEAST_POINTS = 256,         /* of y that go by tiles */
     LEAST_POINTS_BESIDE = 1024, /* the same where rows go by AMX's tiles */
     ENOUGH_POINTS = 512         /* gathered at once, in whole cubes */

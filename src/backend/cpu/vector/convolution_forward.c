@@ -1,6 +1,5 @@
 /* Convolutions by tiles: y (convolution_values.h). */
 #include "backend/cpu/vector/convolution_tiles.h"
-#include "backend/cpu/vector/convolution_values.h"
 
 /* For y: row (sublattice, channel c of x), columns of panel `panel`. */
 static void pack_for_result(const tiling *t, const vt_matrix *weight, int64_t panel, int64_t c, float *to)
@@ -52,27 +51,6 @@ static void pack_values(const forward_work *w, int64_t first, int64_t tiles, int
     }
 }
 
-/* Adds a plane's sums [PLANE][tiles][PANEL] to results [tiles][8][columns]. */
-static void add_results(const float *sums, int64_t tiles, int j, float *results, int64_t columns)
-{
-    for (int64_t tile = 0; tile < tiles; tile++, results += 8 * columns) {
-        for (int64_t part = 0; part < PANEL; part += LANES) {
-            vector m[PLANE], line[6];
-            for (int p = 0; p < PLANE; p++) m[p] = load(sums + (p * tiles + tile) * PANEL + part);
-            for (int i = 0; i < 3; i++) {
-                line[i] = m[i] + m[3 + i];
-                line[3 + i] = m[3 + i] - m[6 + i];
-            }
-            for (int i = 0; i < 4; i++) {
-                const vector *of = line + i / 2 * 3, value = i % 2 == 0 ? of[0] + of[1] : of[1] - of[2];
-                float *first = results + i * columns + part, *second = first + 4 * columns;
-                if (j < 2) store(first, load(first) + value);
-                if (j > 0) store(second, load(second) + (j == 1 ? value : -value));
-            }
-        }
-    }
-}
-
 static void forward_strip(const forward_work *w, int64_t strip, int64_t group, float *memory)
 {
     const int64_t first = strip * w->strip, tiles = smaller(w->strip, w->tiles.count - first), row = left_row(w);
@@ -87,7 +65,7 @@ static void forward_strip(const forward_work *w, int64_t strip, int64_t group, f
                 multiply(left + p * tiles * row, row, tiles,
                          w->right + (panel * PRODUCTS + PLANE * j + p) * deep * PANEL, deep, sums + p * tiles * PANEL,
                          PANEL);
-            add_results(sums, tiles, j, results + (panel - begin) * PANEL, columns);
+            add_results(sums, tiles, PANEL, PANEL, tiles, j, results + (panel - begin) * PANEL, columns);
         }
     }
     const product_result to = {.result = w->y};

@@ -3,7 +3,8 @@
 #ifndef VT_BACKEND_CPU_VECTOR_CONVOLUTION_TILES_H
 #define VT_BACKEND_CPU_VECTOR_CONVOLUTION_TILES_H
 
-#include "backend/cpu/vector/kernels.h"
+#include "backend/cpu/vector/convolution_values.h"
+#include "backend/cpu/vector/product_tile.h"
 
 void VT_KERNEL(vt_tiled_forward)(vt_backend *backend, const vt_convolution *shape, vt_matrix x, vt_matrix weight,
                                  vt_matrix y);
@@ -11,5 +12,34 @@ void VT_KERNEL(vt_tiled_backward_input)(vt_backend *backend, const vt_convolutio
                                         vt_matrix weight, vt_matrix dx);
 void VT_KERNEL(vt_tiled_backward_weight)(vt_backend *backend, const vt_convolution *shape, vt_matrix x, vt_matrix dy,
                                          float *dweight);
+
+/* ---- what these share ---- */
+
+enum {
+    CACHED = 150000,           /* floats of a left operand that stay in the second-level cache */
+    MOST_TILES = 8 * MOST_ROWS /* of a strip */
+};
+
+static inline int64_t tiles_of_strip(int64_t row)
+{
+    const int64_t fit = CACHED / (PLANE * row) / MOST_ROWS * MOST_ROWS;
+    return fit < 2 * MOST_ROWS ? 2 * MOST_ROWS : smaller(fit, MOST_TILES);
+}
+
+/* to [rows × PANEL] = left right. */
+static inline void multiply(const float *left, int64_t left_stride, int64_t rows, const float *right, int64_t deep,
+                            float *to, int64_t to_stride)
+{
+    const int64_t runs = pieces(deep, DEPTH), tiles = pieces(rows, MOST_ROWS);
+    for (int64_t run = 0; run < runs; run++) {
+        const int64_t k = piece_begin(deep, runs, run), depth = piece_begin(deep, runs, run + 1) - k;
+        upcoming next = {(const char *)(right + (k + depth) * PANEL), (int64_t)sizeof(float) * PANEL / tiles};
+        for (int64_t tile = 0; tile < tiles; tile++, next.memory += depth * next.step) {
+            const int64_t r = piece_begin(rows, tiles, tile);
+            product_by_rows(piece_begin(rows, tiles, tile + 1) - r, left + r * left_stride + k, left_stride,
+                            right + k * PANEL, depth, to + r * to_stride, to_stride, run > 0, next);
+        }
+    }
+}
 
 #endif

@@ -16,16 +16,13 @@
 #define VT_BACKEND_CPU_VECTOR_CONVOLUTION_VALUES_H
 
 #include "backend/cpu/vector/product_parts.h"
-#include "backend/cpu/vector/product_tile.h"
 
 enum {
     TAPS = 64,
     SUBLATTICES = 8,
-    PRODUCTS = 27,              /* of a tile */
-    PLANE = 9,                  /* products with one j on the first axis */
-    CACHED = 150000,            /* floats of a left operand that stay in the second-level cache */
-    MOST_TILES = 8 * MOST_ROWS, /* of a strip */
-    PADDING = 16                /* after a row of the left operand, so that rows do not compete for cache lines */
+    PRODUCTS = 27, /* of a tile */
+    PLANE = 9,     /* products with one j on the first axis */
+    PADDING = 16   /* floats after a row of the left operand, so that rows do not compete for cache lines */
 };
 
 typedef struct {
@@ -60,29 +57,7 @@ static inline int64_t result_row(const tiling *t, const int64_t at[4], int place
     return row;
 }
 
-static inline int64_t tiles_of_strip(int64_t row)
-{
-    const int64_t fit = CACHED / (PLANE * row) / MOST_ROWS * MOST_ROWS;
-    return fit < 2 * MOST_ROWS ? 2 * MOST_ROWS : smaller(fit, MOST_TILES);
-}
-
-/* to [rows × PANEL] = left right. */
-static inline void multiply(const float *left, int64_t left_stride, int64_t rows, const float *right, int64_t deep,
-                            float *to, int64_t to_stride)
-{
-    const int64_t runs = pieces(deep, DEPTH), tiles = pieces(rows, MOST_ROWS);
-    for (int64_t run = 0; run < runs; run++) {
-        const int64_t k = piece_begin(deep, runs, run), depth = piece_begin(deep, runs, run + 1) - k;
-        upcoming next = {(const char *)(right + (k + depth) * PANEL), (int64_t)sizeof(float) * PANEL / tiles};
-        for (int64_t tile = 0; tile < tiles; tile++, next.memory += depth * next.step) {
-            const int64_t r = piece_begin(rows, tiles, tile);
-            product_by_rows(piece_begin(rows, tiles, tile + 1) - r, left + r * left_stride + k, left_stride,
-                            right + k * PANEL, depth, to + r * to_stride, to_stride, run > 0, next);
-        }
-    }
-}
-
-/* ---- the weight: [panels][PRODUCTS][depth × PANEL] ---- */
+/* ---- values of the weight ---- */
 
 /* Four taps become six values. */
 INLINE void spread_taps(const vector *from, int64_t from_step, vector *to, int64_t to_step)
@@ -195,6 +170,170 @@ static inline void spread_gradient(const tiling *t, const vt_matrix *dy, const i
         products[i] = line[0][i];
         products[3 + i] = line[0][i] + line[1][i];
         products[6 + i] = -line[1][i];
+    }
+}
+
+/* ---- y, dx and dweight from sums ---- */
+
+/* Adds a plane's sums [PLANE][rows][width] to results [tiles][8][columns]; the first `tiles` rows, `count` columns. */
+static inline void add_results(const float *sums, int64_t rows, int64_t width, int64_t count, int64_t tiles, int j,
+                               float *results, int64_t columns)
+{
+    for (int64_t tile = 0; tile < tiles; tile++, results += 8 * columns) {
+        for (int64_t part = 0; part < count; part += LANES) {
+            vector m[PLANE], line[6];
+            for (int p = 0; p < PLANE; p++) m[p] = load(sums + (p * rows + tile) * width + part);
+            for (int i = 0; i < 3; i++) {
+                line[i] = m[i] + m[3 + i];
+                line[3 + i] = m[3 + i] - m[6 + i];
+            }
+            for (int i = 0; i < 4; i++) {
+                const vector *of = line + i / 2 * 3, value = i % 2 == 0 ? of[0] + of[1] : of[1] - of[2];
+                float *first = results + i * columns + part, *second = first + 4 * columns;
+                if (j < 2) store(first, load(first) + value);
+                if (j > 0) store(second, load(second) + (j == 1 ? value : -value));
+            }
+        }
+    }
+}
+
+/* On one axis, the values that a point of x is in: of tile u, product j, with a sign. */
+typedef struct {
+    int64_t u;
+    int j;
+    float sign;
+} share;
+
+/* Returns how many, at most 3. Point 0 of a tile is point 4 of the one before, and 1 is 5. */
+static inline int shares_of(int64_t across, int64_t p, share of[3])
+{
+    const int64_t s = ~p & 1, m = (p + 1 - s) / 2, u = m / 2;
+    int count = 0;
+    if (m % 2 == 1) {
+        of[0] = (share){u, 0, -1};
+        of[1] = (share){u, 1, 1};
+        of[2] = (share){u, 2, 1};
+        return 3;
+    }
+    if (u < across) of[count++] = (share){u, 0, 1};
+    if (u > 0) of[count++] = (share){u - 1, 2, -1};
+    return count;
+}
+
+/* Of one point of x: the values' first channels, and their signs. */
+static inline void add_terms(const float *const from[27], const float sign[27], int terms, const vt_matrix *dx,
+                             int64_t to)
+{
+    const int64_t in = dx->columns;
+    for (int64_t c = 0; c < in; c += LANES) {
+        vector sum = {0};
+        for (int i = 0; i < terms; i++) sum += splat(sign[i]) * load(from[i] + c);
+        store_elements_up_to(dx, to + c, sum, in - c);
+    }
+}
+
+/* Of the cubes that begin with cube `cube`, what each tile gives its points: [tiles][PRODUCTS][columns], of which
+ * sublattice s has those from s * channels on. */
+typedef struct {
+    const float *values;
+    int64_t cube, columns, channels;
+} given_values;
+
+/* Line `line` of x, of these cubes. */
+static inline void collect(const tiling *t, const given_values *g, int64_t line, const vt_matrix *dx)
+{
+    const int64_t side = 2 * t->shape.side, across = t->across, columns = g->columns;
+    const int64_t own = line / side / side, at[2] = {line / side % side, line % side};
+    const int64_t sublattice = (~at[0] & 1) << 2 | (~at[1] & 1) << 1;
+    share first[3], second[3], third[3];
+    const float *begin[9];
+    float begin_sign[9];
+    int begins = 0;
+    const int count = shares_of(across, at[0], first), others = shares_of(across, at[1], second);
+    for (int a = 0; a < count; a++) {
+        for (int b = 0; b < others; b++, begins++) {
+            const int64_t tile = ((own * across + first[a].u) * across + second[b].u) * across;
+            begin[begins] = g->values + (tile * PRODUCTS + 9 * first[a].j + 3 * second[b].j) * columns;
+            begin_sign[begins] = first[a].sign * second[b].sign;
+        }
+    }
+    for (int64_t p = 0; p < side; p++) {
+        const float *from[27];
+        float sign[27];
+        int terms = 0;
+        const int last = shares_of(across, p, third);
+        for (int i = 0; i < begins; i++) {
+            for (int c = 0; c < last; c++, terms++) {
+                from[terms] =
+                    begin[i] + (third[c].u * PRODUCTS + third[c].j) * columns + (sublattice | (~p & 1)) * g->channels;
+                sign[terms] = begin_sign[i] * third[c].sign;
+            }
+        }
+        add_terms(from, sign, terms, dx, ((g->cube * side * side + line) * side + p) * dx->stride);
+    }
+}
+
+/* A block of channels of x × a block of channels of dy at a time. */
+typedef struct {
+    tiling tiles;
+    vt_matrix x, dy;
+    float *dweight;
+    int64_t parts, x_blocks, y_blocks;
+    int64_t channels, block; /* of a block of x, and of dy */
+    int64_t rows;            /* of the sums: (sublattice, channel) */
+    int64_t in_group;        /* vectors: sublattices whose channels fit in COLUMN_STRIDE */
+    int64_t groups;          /* of sublattices */
+} weight_work;
+
+static inline int64_t sums_of_plane(const weight_work *w)
+{
+    return PLANE * w->rows * w->block;
+}
+
+/* Six values become four taps. */
+INLINE void gather_taps(const vector *from, int64_t from_step, vector *to, int64_t to_step)
+{
+#pragma GCC unroll 2
+    for (int s = 0; s < 2; s++) {
+        const vector middle = from[(3 * s + 1) * from_step];
+        to[s * to_step] = from[3 * s * from_step] + middle;
+        to[(s + 2) * to_step] = middle + from[(3 * s + 2) * from_step];
+    }
+}
+
+/* dweight += the kernels of channel c of x and LANES channels of dy from o on, whose values lie in the lanes. */
+static inline void add_kernels(const weight_work *w, const vector values[216], int64_t c, int64_t o)
+{
+    vector planes[144], lines[96], taps[TAPS];
+    for (int i = 0; i < 36; i++) gather_taps(values + i, 36, planes + i, 36);
+    for (int i = 0; i < 24; i++) gather_taps(planes + i / 6 * 36 + i % 6, 6, lines + i / 6 * 24 + i % 6, 6);
+    for (int i = 0; i < 16; i++) gather_taps(lines + 6 * i, 1, taps + 4 * i, 1);
+    for (int64_t tap = 0; tap < TAPS; tap += LANES) {
+        transpose(taps + tap);
+        for (int64_t i = 0; i < smaller(LANES, w->tiles.shape.out - o); i++) {
+            float *to = w->dweight + ((o + i) * w->tiles.shape.in + c) * TAPS + tap;
+            store(to, load(to) + taps[tap + i]);
+        }
+    }
+}
+
+/* A channel of a block of x: sums [3][parts][PLANE][rows][block]. */
+static inline void add_channel(const weight_work *w, const float *sums, int64_t x_block, int64_t y_block,
+                               int64_t channel)
+{
+    const int64_t c = x_block * w->channels + channel, o = y_block * w->block;
+    vector values[216];
+    for (int64_t i = 0; i < w->block && c < w->tiles.shape.in && o + i < w->tiles.shape.out; i += LANES) {
+        for (int product = 0; product < PRODUCTS; product++) {
+            for (int s = 0; s < SUBLATTICES; s++) {
+                vector sum = {0};
+                for (int64_t part = 0; part < w->parts; part++)
+                    sum += load(sums + (product / PLANE * w->parts + part) * sums_of_plane(w) +
+                                (product % PLANE * w->rows + s * w->channels + channel) * w->block + i);
+                values[value_place(product, s)] = sum;
+            }
+        }
+        add_kernels(w, values, c, o + i);
     }
 }
 

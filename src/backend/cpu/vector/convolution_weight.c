@@ -1,28 +1,12 @@
 /* Convolutions by tiles: dweight (convolution_values.h). A block of channels of x × a block of channels of dy at a
  * time, its products summed over all tiles. */
 #include "backend/cpu/vector/convolution_tiles.h"
-#include "backend/cpu/vector/convolution_values.h"
 
 enum {
     BLOCK = 64,       /* channels of dy */
     BLOCK_TILES = 64, /* whose values are packed at once */
     MOST_PARTS = 8    /* of the tiles, each with sums of its own */
 };
-
-typedef struct {
-    tiling tiles;
-    vt_matrix x, dy;
-    float *dweight;
-    int64_t parts, x_blocks, y_blocks;
-    int64_t channels;     /* of a block of x */
-    int64_t in_group;     /* sublattices whose channels fit in COLUMN_STRIDE */
-    int64_t groups, rows; /* of sublattices, and of the sums: (sublattice, channel) */
-} weight_work;
-
-static int64_t sums_of_plane(const weight_work *w)
-{
-    return PLANE * w->rows * BLOCK;
-}
 
 /* left [PLANE][groups][BLOCK_TILES][COLUMN_STRIDE]. */
 static void pack_left(const weight_work *w, int64_t first, int64_t tiles, int j, int64_t c, float *left)
@@ -87,56 +71,10 @@ static void add_part(const weight_work *w, int64_t part, int j, int64_t x_block,
     }
 }
 
-/* Six values become four taps. */
-INLINE void gather_taps(const vector *from, int64_t from_step, vector *to, int64_t to_step)
-{
-#pragma GCC unroll 2
-    for (int s = 0; s < 2; s++) {
-        const vector middle = from[(3 * s + 1) * from_step];
-        to[s * to_step] = from[3 * s * from_step] + middle;
-        to[(s + 2) * to_step] = middle + from[(3 * s + 2) * from_step];
-    }
-}
-
-/* dweight += the kernels of channel c of x and LANES channels of dy from o on, whose values lie in the lanes. */
-static void add_kernels(const weight_work *w, const vector values[216], int64_t c, int64_t o)
-{
-    vector planes[144], lines[96], taps[TAPS];
-    for (int i = 0; i < 36; i++) gather_taps(values + i, 36, planes + i, 36);
-    for (int i = 0; i < 24; i++) gather_taps(planes + i / 6 * 36 + i % 6, 6, lines + i / 6 * 24 + i % 6, 6);
-    for (int i = 0; i < 16; i++) gather_taps(lines + 6 * i, 1, taps + 4 * i, 1);
-    for (int64_t tap = 0; tap < TAPS; tap += LANES) {
-        transpose(taps + tap);
-        for (int64_t i = 0; i < smaller(LANES, w->tiles.shape.out - o); i++) {
-            float *to = w->dweight + ((o + i) * w->tiles.shape.in + c) * TAPS + tap;
-            store(to, load(to) + taps[tap + i]);
-        }
-    }
-}
-
-/* A channel of a block of x: sums [3][parts][PLANE][rows][BLOCK]. */
-static void add_channel(const weight_work *w, const float *sums, int64_t x_block, int64_t y_block, int64_t channel)
-{
-    const int64_t c = x_block * w->channels + channel, o = y_block * BLOCK;
-    vector values[216];
-    for (int64_t i = 0; i < BLOCK && c < w->tiles.shape.in && o + i < w->tiles.shape.out; i += LANES) {
-        for (int product = 0; product < PRODUCTS; product++) {
-            for (int s = 0; s < SUBLATTICES; s++) {
-                vector sum = {0};
-                for (int64_t part = 0; part < w->parts; part++)
-                    sum += load(sums + (product / PLANE * w->parts + part) * sums_of_plane(w) +
-                                (product % PLANE * w->rows + s * w->channels + channel) * BLOCK + i);
-                values[value_place(product, s)] = sum;
-            }
-        }
-        add_kernels(w, values, c, o + i);
-    }
-}
-
 void VT_KERNEL(vt_tiled_backward_weight)(vt_backend *backend, const vt_convolution *shape, vt_matrix x, vt_matrix dy,
                                          float *dweight)
 {
-    weight_work w = {.tiles = tiling_of(shape), .x = x, .dy = dy, .dweight = dweight};
+    weight_work w = {.tiles = tiling_of(shape), .x = x, .dy = dy, .dweight = dweight, .block = BLOCK};
     w.channels = smaller(LANES, shape->in);
     w.in_group = smaller(SUBLATTICES, COLUMN_STRIDE / w.channels);
     w.groups = pieces(SUBLATTICES, w.in_group);

@@ -4,7 +4,8 @@
 
 enum {
     TOGETHER = LANES == 16 ? 3 : 1, /* rows of the weight whose sums with all rows of x fit the registers */
-    CHUNK = 1024                    /* columns of dx whose sums stay in the first-level caches */
+    CHUNK = 1024,                   /* columns of dx whose sums stay in the first-level caches */
+    AHEAD = 512                     /* columns that a row of the weight is read ahead */
 };
 
 /* The rows as float32, the first one also in place of those that lack. memory [rows × columns] is for 16-bit rows. */
@@ -30,7 +31,10 @@ static void forward_columns(const float *const x[FEW_ROWS], const vt_matrix *wei
         const int64_t count = weight->columns - k;
         vector of[TOGETHER];
 #pragma GCC unroll 3
-        for (int i = 0; i < TOGETHER; i++) of[i] = load_elements_up_to(weight, row[i] + k, count);
+        for (int i = 0; i < TOGETHER; i++) {
+            if (count > AHEAD) prefetch_read(weight, row[i] + k + AHEAD);
+            of[i] = load_elements_up_to(weight, row[i] + k, count);
+        }
 #pragma GCC unroll 8
         for (int r = 0; r < FEW_ROWS; r++) {
             const vector value = load_up_to(x[r] + k, count);
