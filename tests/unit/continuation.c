@@ -94,3 +94,16 @@ TEST(only_causal_models_continue_texts)
                  "train it with --causal=true");
     close_fixture(&f);
 }
+
+TEST(sizes_that_text_models_refuse)
+{
+    vt_config *config = NULL;
+    const vt_backend gpu = {.most_head_columns = 128}, any = {.most_head_columns = 0};
+    EXPECT_OK(vt_config_open_default(&config));
+    set_options(config, "model=encoder vocab_size=100 embed_dim=516 num_heads=4");
+    EXPECT_ERROR(vt_model_check(config, &gpu), "heads of 129 columns");
+    set_options(config, "vocab_size=3 tensor_parallel=4");
+    EXPECT_ERROR(vt_model_check(config, &any),
+                 "tensor_parallel 4 is more than the 3 words of the vocabulary, which it shares out; use 3");
+    vt_config_close(&config);
+}
