@@ -24,7 +24,7 @@ static bool parse_stage(const char *text, size_t length, bool are_steps, vt_stag
 static vt_status parse(const char *name, const char *text, bool are_steps, vt_stages *stages)
 {
     vt_status status = VT_OK;
-    const char *expected = are_steps ? "steps, and after how many epochs, like 1, 4@24, 12@26"
+    const char *expected = are_steps ? "steps (1 to 1000), and after how many epochs, like 1, 4@24, 12@26"
                                      : "learning rates, each after so many epochs, like 1e-3@24, 7e-4@26";
     const char *rest = text, *word;
     size_t size;

@@ -72,7 +72,7 @@ test_forecasts_of_a_model_of_changes() {
 test_rollouts_that_are_refused() {
     make_data
     refuses_once "augment sign changes the sign of departures from the climatology, but with normalise mean there are none" -- learn --augment=sign
-    refuses_once "rollout '1, x': 'x' is not one of steps, and after how many epochs, like 1, 4@24, 12@26" -- learn --rollout="1, x"
+    refuses_once "rollout '1, x': 'x' is not one of steps (1 to 1000), and after how many epochs, like 1, 4@24, 12@26" -- learn --rollout="1, x"
     refuses_once "rollout '2@3': the first value, '2@3', must hold from the start on; write it without @" -- learn --rollout=2@3
     refuses_once "rollout '1,2@3,4@3': '4@3' must come after more epochs than the value before it" -- learn --rollout=1,2@3,4@3
     refuses_once "lr_restarts '1e-3': '1e-3' must come after more epochs" -- learn --lr_restarts=1e-3
