@@ -20,13 +20,27 @@ test_gpu_check_without_a_gpu() {
 test_gpu_check_on_the_host() {
     programs
     export GPU_CHECK_TRIAL=1
-    refuses "'nonsense' is no step; steps are ops parity layouts sanitize bench" -- "$TOP/tests/gpu/check" nonsense
+    refuses "'nonsense' is no step; steps are smoke ops parity layouts sanitize bench nccl" -- "$TOP/tests/gpu/check" nonsense
     VITRAIN_TEST_GPU=host "$TESTS" --has-gpu >/dev/null || skip "no C++ compiler was found"
     "$TOP/tests/gpu/check" ops >printed
     contains "$(cat printed)" "gpu-check: all of ops passed"
     contains "$(cat out/ops.txt)" "ok   operations/blocks/dropout_of_a_block_is_the_wholes ("
     refuted grep a_perfect_forecast_has_no_gradient out/ops.txt # that does not use a GPU
     contains "$(cat printed)" "gpu-check: ops: 5 ok, 0 failed, 0 skipped"
+    # a step that is the same each time; then one that isn't
+    cat >programs/gpu_step <<'PROGRAM'
+#!/bin/sh
+echo "attention 2 7 8 1 1 12345678" >"$XDG_CACHE_HOME/gpu.txt"
+echo 'ready {"device": "none"}'
+n=0; while read -r request; do n=$((n + 1)); echo "0.050000 1.$n"; done
+echo '{"steps": 14}'
+PROGRAM
+    chmod +x programs/gpu_step
+    "$TOP/tests/gpu/check" smoke >printed
+    contains "$(cat printed)" "ok   smoke replayed: 40.00 samples/s, last loss 1.10, cuDNN's attention
+ok   bits once" "gpu-check: smoke: 5 ok, 0 failed, 0 skipped"
+    sed -i 's/^n=0/n=$$/' programs/gpu_step
+    refuses "FAIL bits again: other losses than those of the first run: 1." "gpu-check: smoke: 3 ok, 2 failed" -- "$TOP/tests/gpu/check" smoke
     # no time for more
     GPU_CHECK_SECONDS=0 refuses "FAIL operations/blocks/sum_of_squares_adds: no time is left in this step" -- "$TOP/tests/gpu/check" ops layouts
     contains "$output" "FAIL layout one: no time is left in this step"
@@ -79,7 +93,7 @@ FAIL racecheck: operations/passes: exit status 9"
     contains "$output" "    file.c:7: 1 is not 2
 FAIL racecheck: operations/fails
 " # though the tool ended well
-    contains "$output" "FAIL racecheck: operations/dies: ended early" "gpu-check: sanitize: 1 ok, 5 failed, 0 skipped"
+    contains "$output" "FAIL racecheck: operations/dies: ended early" "gpu-check: sanitize: 3 ok, 9 failed, 0 skipped"
     # if the machine refuses the tool, nothing more is tried
     cat >programs/compute-sanitizer <<'PROGRAM'
 #!/bin/sh
