@@ -56,14 +56,10 @@ static void *take(vt_group *group, size_t bytes)
 static void move(vt_group *group, void *to, const void *from, size_t bytes)
 {
     if (to == from || bytes == 0) return;
-    if (!is_device_memory(group)) {
+    if (is_device_memory(group))
+        group->backend->copy(group->backend, to, from, bytes);
+    else
         memmove(to, from, bytes);
-        return;
-    }
-    void *host = take(group, bytes);
-    group->backend->copy_to_host(group->backend, host, from, bytes);
-    group->backend->copy_from_host(group->backend, to, host, bytes);
-    free(host);
 }
 
 /* False: nothing has to be sent, as the engine only counts or the group has one rank. */

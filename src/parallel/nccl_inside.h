@@ -45,8 +45,9 @@ static inline vt_nccl_state *vt_nccl_state_of(const vt_group *group)
     return group->engine->state;
 }
 
-/* A fifth of a millisecond. */
-void vt_nccl_rest(void);
+/* Between two looks at what has been waited for since `since` (vt_clock_seconds): a fifth of a millisecond, but nothing
+ * in the first tenth of one. */
+void vt_nccl_rest(double since);
 
 /* The engine's operations over groups. */
 void vt_nccl_operations_fill(vt_engine *engine);

@@ -56,12 +56,12 @@ static void finish(vt_group *group, const char *what, vt_request *request)
 {
     vt_nccl_communicator *c = group->state;
     vt_nccl_state *state = vt_nccl_state_of(group);
-    const double end = vt_clock_seconds() + group->engine->timeout;
+    const double begin = vt_clock_seconds();
     ncclResult_t result =
         ncclInProgress; /* a nonblocking call may continue in the background: it connects to its peers */
     while (state->nccl->ncclCommGetAsyncError(c->comm, &result) == ncclSuccess && result == ncclInProgress) {
-        if (vt_clock_seconds() > end) fail(group, what, late);
-        vt_nccl_rest();
+        if (vt_clock_seconds() > begin + group->engine->timeout) fail(group, what, late);
+        vt_nccl_rest(begin);
     }
     check(group, what, result);
     vt_nccl_operation *one = vt_allocate(1, sizeof *one, "communication by NCCL");
@@ -107,10 +107,10 @@ static void put(vt_group *group, const char *what, void *device, const void *hos
 static void get(vt_group *group, const char *what, void *host, const void *device, size_t bytes, vt_request *request)
 {
     vt_nccl_operation *one = request->state;
-    double end = vt_clock_seconds() + group->engine->timeout;
+    const double begin = vt_clock_seconds();
     while (cudaEventQuery(one->end) == cudaErrorNotReady) {
-        if (vt_clock_seconds() > end) fail(group, what, late);
-        vt_nccl_rest();
+        if (vt_clock_seconds() > begin + group->engine->timeout) fail(group, what, late);
+        vt_nccl_rest(begin);
     }
     check_cuda(group, what, cudaMemcpy(host, device, bytes, cudaMemcpyDeviceToHost));
     close_operation(request);
