@@ -75,7 +75,7 @@ static vt_status read_index(const vt_zarr_array *own, const char *name, int desc
     const char *path = own->array.store->path;
     const size_t plain = (size_t)chunks * 16, bytes = plain + 4 * (size_t)own->index_codecs.count;
     unsigned char *stored = malloc(bytes), *decoded = NULL;
-    uint64_t *places = malloc(plain);
+    uint64_t *places = calloc((size_t)chunks, 16);
     vt_decoder decoder = {0};
     VT_CHECK(stored != NULL && places != NULL, "%s/%s: out of memory for the index of %lld chunks", path, name,
              (long long)chunks);

@@ -109,7 +109,7 @@ static void apply(const vt_update *update, double shrink, double rate, double st
 {
     const double keep = update->adafactor.beta1;
     double change = rate * step;
-    if (keep > 0) {
+    if (keep > 0 && moment1 != NULL) {
         change = keep * (double)*moment1 + (1 - keep) * change;
         *moment1 = (float)change;
     }
