@@ -192,7 +192,8 @@ GPU_TEST(cudnn_gives_the_attention_of_the_own_kernels)
         {.batch = 1, .heads = 3, .head_dim = 64, .queries = 256, .keys = 256},
         {.batch = 1, .heads = 2, .head_dim = 128, .queries = 190, .keys = 190},
         {.batch = 2, .heads = 4, .head_dim = 32, .queries = 256, .keys = 256, .causal = true},
-        {.batch = 2, .heads = 8, .head_dim = 48, .queries = 4050, .keys = 4050}};
+        {.batch = 2, .heads = 8, .head_dim = 48, .queries = 320, .keys = 320},
+        {.batch = 16, .heads = 8, .head_dim = 48, .queries = 4050, .keys = 4050}}; /* the full size's */
     if (!has_gpu()) {
         vt_test_skip("this machine has no GPU");
         return;
