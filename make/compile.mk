@@ -36,7 +36,7 @@ WITHOUT_JANSSON = $(if $(filter JANSSON,$(FOR_ZARR)),,$(addprefix src/storage/za
 OBJECTS := $(patsubst %.c,$(BUILD)/%.o,$(filter-out $(KERNEL_SOURCES) $(TILE_SOURCES) $(WITHOUT_JANSSON) src/main.c,$(SOURCES)))
 # Kernels for which tiles have replacements are not compiled for AMX: src/backend/cpu/vector/table.c.
 BESIDE_TILES := $(addprefix src/backend/cpu/vector/,attention_backward.c attention_forward.c convolution.c \
-    convolution_forward.c convolution_input.c convolution_weight.c few_rows.c limits.c product.c)
+    convolution_forward.c convolution_input.c convolution_weight.c few_rows.c limits.c product.c product_panels.c)
 kernels_of = $(filter-out $(if $(filter amx,$(1)),$(BESIDE_TILES)),$(KERNEL_SOURCES))
 KERNEL_OBJECTS = $(foreach isa,$(ISAS),$(patsubst %.c,$(BUILD)/%.$(isa).o,$(call kernels_of,$(isa)))) \
     $(if $(AMX_CFLAGS),$(TILE_SOURCES:%.c=$(BUILD)/%.amx.o))

@@ -4,9 +4,8 @@
 #include "backend/cpu/vector/convolution_tiles.h"
 
 enum {
-    LEAST_POINTS = 256,         /* of y that go by tiles */
-    LEAST_POINTS_BESIDE = 1024, /* the same where rows go by AMX's tiles */
-    ENOUGH_POINTS = 512         /* gathered at once, in whole cubes */
+    LEAST_POINTS = 1024, /* of y that go by tiles */
+    ENOUGH_POINTS = 512  /* gathered at once, in whole cubes */
 };
 
 /* Of a cube of y. */
@@ -15,11 +14,9 @@ static int64_t points_of(const vt_convolution *shape)
     return shape->side * shape->side * shape->side;
 }
 
-static bool goes_by_tiles(const vt_backend *backend, const vt_convolution *shape)
+static bool goes_by_tiles(const vt_convolution *shape)
 {
-    const bool has_amx = ((const vt_cpu_state *)backend->state)->vectors.linear_forward != NULL;
-    const int64_t least = has_amx ? LEAST_POINTS_BESIDE : LEAST_POINTS;
-    return shape->side % 2 == 0 && shape->batch * points_of(shape) >= least;
+    return shape->side % 2 == 0 && shape->batch * points_of(shape) >= LEAST_POINTS;
 }
 
 /* Some cubes as a convolution of their own, and their rows of x, or dx, and of y, or dy. */
@@ -101,7 +98,7 @@ static vt_matrix gather(vt_backend *backend, const portion *p)
 static void convolution_forward(vt_backend *backend, const vt_convolution *shape, vt_matrix x, vt_matrix weight,
                                 vt_matrix y)
 {
-    if (goes_by_tiles(backend, shape)) {
+    if (goes_by_tiles(shape)) {
         VT_KERNEL(vt_tiled_forward)(backend, shape, x, weight, y);
         return;
     }
@@ -146,7 +143,7 @@ static void convolution_backward_input(vt_backend *backend, const vt_convolution
                                        vt_matrix dx)
 {
     const int64_t columns = TAPS * shape->in;
-    if (goes_by_tiles(backend, shape)) {
+    if (goes_by_tiles(shape)) {
         VT_KERNEL(vt_tiled_backward_input)(backend, shape, dy, weight, dx);
         return;
     }
@@ -161,7 +158,7 @@ static void convolution_backward_input(vt_backend *backend, const vt_convolution
 static void convolution_backward_weight(vt_backend *backend, const vt_convolution *shape, vt_matrix x, vt_matrix dy,
                                         float *dweight)
 {
-    if (goes_by_tiles(backend, shape)) {
+    if (goes_by_tiles(shape)) {
         VT_KERNEL(vt_tiled_backward_weight)(backend, shape, x, dy, dweight);
         return;
     }

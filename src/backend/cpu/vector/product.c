@@ -5,64 +5,14 @@
  * Each sum is added up in runs of at most DEPTH products, and the runs in order, by one thread: the bits do not depend
  * on the number of threads. */
 #include "backend/cpu/vector/few_rows.h"
+#include "backend/cpu/vector/product_pack.h"
+#include "backend/cpu/vector/product_panels.h"
 #include "backend/cpu/vector/product_parts.h"
-#include "backend/cpu/vector/product_tile.h"
 
 /* Prefetches a tile of the result while its last sums are computed. */
 static void look_ahead(const vt_matrix *result, int64_t first, int64_t rows, int64_t column)
 {
     look_ahead_rows(result, first, rows, column, smaller(column + PANEL, result->columns), 1);
-}
-
-/* ---- the right operand: panels of PANEL columns, one after another ---- */
-
-/* Floats from panel to panel; padded a little, so that panels do not compete for the same cache lines. */
-static int64_t panel_stride(int64_t deep)
-{
-    return (deep + 1) * PANEL;
-}
-
-/* Rows first … end - 1 of right [deep × columns], row by row. `right` begins at block row 0. */
-static void pack_right_rows(const vt_matrix *right, int64_t first, int64_t end, int64_t stride, float *to)
-{
-    int64_t whole = right->columns / PANEL * PANEL;
-    for (int64_t k = first; k < end; k++) {
-        int64_t index = k * right->stride, c = 0;
-        float *row = to + k * PANEL;
-        for (; c < whole; c += PANEL, row += stride) {
-#pragma GCC unroll 4
-            for (int64_t part = 0; part < PANEL; part += LANES)
-                store(row + part, load_elements(right, index + c + part));
-        }
-        for (int64_t part = 0; part < PANEL && whole < right->columns; part += LANES) {
-            int64_t left = right->columns - whole - part;
-            vector some = left >= LANES ? load_elements(right, index + whole + part)
-                          : left > 0    ? load_some(right, index + whole + part, left)
-                                        : (vector){0};
-            store(row + part, some);
-        }
-    }
-}
-
-/* One panel of weightᵀ: columns first … of the product are rows of weight [columns × deep]. */
-static void pack_right_transposed(const vt_matrix *weight, int64_t first, float *to)
-{
-    for (int64_t part = 0; part < PANEL; part += LANES) {
-        int64_t rows = smaller(LANES, weight->rows - first - part), k = 0;
-        for (; k < weight->columns; k += LANES) {
-            vector square[LANES];
-            int64_t some = weight->columns - k;
-            for (int64_t i = 0; i < LANES; i++) {
-                int64_t index = (first + part + i) * weight->stride + k;
-                if (i >= rows)
-                    square[i] = (vector){0};
-                else
-                    square[i] = load_elements_up_to(weight, index, some);
-            }
-            transpose(square);
-            for (int64_t i = 0; i < smaller(LANES, some); i++) store(to + (k + i) * PANEL + part, square[i]);
-        }
-    }
 }
 
 /* ---- y = x weightᵀ and dx = dy weight: strips of rows ---- */
@@ -164,9 +114,13 @@ static float *right_memory(vt_backend *backend, const strip_work *w)
 
 static void forward(vt_backend *backend, strip_work *w, vt_matrix weight)
 {
+    weight.rows = w->to.result.columns;
+    if (VT_KERNEL(vt_panels_suit)(&w->left, w->to.result.columns)) {
+        VT_KERNEL(vt_panels_multiply)(backend, w->left, weight, true, w->to);
+        return;
+    }
     float *right = right_memory(backend, w);
     if (right == NULL) return;
-    weight.rows = w->to.result.columns;
 #pragma omp parallel for schedule(static)
     for (int64_t panel = 0; panel < w->panels; panel++)
         pack_right_transposed(&weight, panel * PANEL, right + panel * panel_stride(w->deep));
@@ -200,9 +154,13 @@ static void linear_backward_input(vt_backend *backend, vt_matrix dy, vt_matrix w
         return;
     }
     strip_work w = strips_of(dy, dx, NULL);
+    weight.columns = dx.columns;
+    if (VT_KERNEL(vt_panels_suit)(&dy, dx.columns)) {
+        VT_KERNEL(vt_panels_multiply)(backend, dy, weight, false, w.to);
+        return;
+    }
     float *right = right_memory(backend, &w);
     if (right == NULL) return;
-    weight.columns = dx.columns;
 #pragma omp parallel for schedule(static)
     for (int64_t k = 0; k < w.deep; k += ROWS)
         pack_right_rows(&weight, k, smaller(k + ROWS, w.deep), panel_stride(w.deep), right);

@@ -1,0 +1,15 @@
+/* Linear layers' products over some rows and a weight that is much larger. */
+#ifndef VT_BACKEND_CPU_VECTOR_PRODUCT_PANELS_H
+#define VT_BACKEND_CPU_VECTOR_PRODUCT_PANELS_H
+
+#include "backend/cpu/vector/kernels.h"
+#include "backend/cpu/vector/product_parts.h"
+
+/* Whether vt_panels_multiply is faster for these rows and `columns` columns of the result. */
+bool VT_KERNEL(vt_panels_suit)(const vt_matrix *left, int64_t columns);
+
+/* to = left weightᵀ if `across`, else left weight. Each sum runs in the same order as elsewhere. */
+void VT_KERNEL(vt_panels_multiply)(vt_backend *backend, vt_matrix left, vt_matrix weight, bool across,
+                                   product_result to);
+
+#endif
