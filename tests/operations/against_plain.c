@@ -56,6 +56,7 @@ static void check_linear_sizes(vt_cpu_isa isa)
     check_linear(&p, 8, 2100, 9);   /* few rows, more than a chunk of columns */
     check_linear(&p, 70, 40, 5600); /* so deep that no block of rows fits the cache with them */
     check_linear(&p, 41, 5500, 97);
+    check_linear(&p, 61, 1030, 1101); /* the weight is packed by each thread for itself */
     close_pair(&p);
 }
 
@@ -514,24 +515,22 @@ TEST(attention_does_not_depend_on_threads)
 }
 
 /* Enough rows, sums and columns for several strips, runs and panels, and for idle threads. */
-TEST(products_do_not_depend_on_threads)
+static void check_threads(int64_t rows, int64_t in, int64_t out)
 {
-    enum { ROWS = 801, IN = 411, OUT = 75, COUNT = 5 };
+    enum { COUNT = 5 };
     static const int threads[COUNT] = {1, 2, 3, 8, 32};
-    if (vt_test_gpu_alone()) return;
-    guarded x = guarded_random(ROWS, IN, 1, 1), dy = guarded_random(ROWS, OUT, 2, 1);
+    guarded x = guarded_random(rows, in, 1, 1), dy = guarded_random(rows, out, 2, 1);
     guarded y[COUNT], hidden[COUNT], active[COUNT], dx[COUNT], dweight[COUNT], dbias[COUNT];
-    float *weight = vt_test_owned(malloc(sizeof *weight * OUT * IN)), bias[OUT];
-    fill_random(weight, OUT * IN, 3, 1);
-    fill_random(bias, OUT, 4, 1);
-    vt_matrix weights = vt_matrix_make(weight, OUT, IN);
+    const guarded weight = guarded_random(1, out * in, 3, 1), biases = guarded_random(1, out, 4, 1);
+    const float *bias = biases.matrix.data;
+    vt_matrix weights = vt_matrix_make(weight.matrix.data, out, in);
     for (int i = 0; i < COUNT; i++) {
         vt_backend *b = open_with_threads(threads[i]);
         guarded *const results[] = {&y[i], &hidden[i], &active[i]};
-        for (int j = 0; j < 3; j++) *results[j] = guarded_open(ROWS, OUT);
-        dx[i] = guarded_open(ROWS, IN);
-        dweight[i] = guarded_random(1, OUT * IN, 5, 1);
-        dbias[i] = guarded_random(1, OUT, 6, 1);
+        for (int j = 0; j < 3; j++) *results[j] = guarded_open(rows, out);
+        dx[i] = guarded_open(rows, in);
+        dweight[i] = guarded_random(1, out * in, 5, 1);
+        dbias[i] = guarded_random(1, out, 6, 1);
         b->linear_forward(b, x.matrix, weights, bias, y[i].matrix);
         b->linear_gelu_forward(b, VT_GELU_ERF, x.matrix, weights, bias, hidden[i].matrix, active[i].matrix);
         b->linear_backward_input(b, dy.matrix, weights, dx[i].matrix);
@@ -545,6 +544,13 @@ TEST(products_do_not_depend_on_threads)
         guarded_compare(&dbias[i], &dbias[0], 0, "linear dbias");
     }
     restore_threads();
+}
+
+TEST(products_do_not_depend_on_threads)
+{
+    if (vt_test_gpu_alone()) return;
+    check_threads(801, 411, 75);
+    check_threads(61, 1030, 1101);
 }
 
 TEST(an_instruction_set_that_is_missing_is_an_error)

@@ -85,6 +85,32 @@ TEST(operations_are_those_of_float32)
     }
 }
 
+/* Some rows, and a weight that each thread packs for itself. */
+static void check_large_weight(vt_cpu_isa isa, vt_type type)
+{
+    enum { ROWS = 21, IN = 1030, OUT = 1101 };
+    const int order = isa == VT_ISA_AMX && type == VT_BFLOAT16 ? 2 : 0;
+    vt_backend *b = NULL;
+    EXPECT_OK(path_open(isa, &b));
+    twins x = open_twins(type, ROWS, IN, 1), weight = open_twins(type, OUT, IN, 2), y = open_twins(type, ROWS, OUT, 3);
+    b->linear_forward(b, x.own, weight.own, NULL, y.own);
+    b->linear_forward(b, x.wide, weight.wide, NULL, y.wide);
+    twins_compare(&y, order, "linear y");
+    for (int64_t i = 0; i < ROWS * OUT; i++) y.wide.data[i] = vt_half_widen(type, y.own.half[i]);
+    b->linear_backward_input(b, y.own, weight.own, x.own);
+    b->linear_backward_input(b, y.wide, weight.wide, x.wide);
+    twins_compare(&x, order, "linear dx");
+    vt_backend_close(&b);
+}
+
+TEST(a_large_weight_is_that_of_float32)
+{
+    FOR_EACH_CPU_PATH(isa)
+    {
+        FOR_EACH_HALF(type) check_large_weight(isa, type);
+    }
+}
+
 /* Attention may mix types: q, k, v, dout of 16 bits, and float32 results, which sums over ranks need. */
 static void check_mixed_attention(vt_cpu_isa isa, vt_type type)
 {
