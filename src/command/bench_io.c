@@ -41,10 +41,13 @@ static const char help[] =
     "stays in a cache; then into as much as the reader fills), 5 times; prints the medians. Flags are those of\n"
     "`vitrain train`: --data_dir, --global_batch_size, --img_size, --n_in_channels, --n_out_channels,\n"
     "--data_loader_config, --num_data_workers, --prefetch, --variables, --shuffle ...; --num_iters is the number\n"
-    "of batches of a round.\n";
+    "of batches of a round. Several ranks (mpirun) read as those of a run, batch by batch; only their rate is "
+    "printed,\n"
+    "and how many chunks they have decoded.\n";
 
 /* ---- the reader ---- */
 
+/* Collective. */
 static vt_status read_round(bench *b, int64_t epoch, double *seconds)
 {
     vt_status status = VT_OK;
@@ -55,9 +58,9 @@ static vt_status read_round(bench *b, int64_t epoch, double *seconds)
     double begin = vt_clock_seconds();
     for (int64_t i = 0; i < b->batches; i++) {
         if (i > 0 && i % of_epoch == 0) vt_loader_begin(b->loader, epoch + i / of_epoch, 0);
-        VT_TRY(vt_loader_next(b->loader, &batch, &waited));
+        VT_TRY(vt_world_agree(b->world, vt_loader_next(b->loader, &batch, &waited)));
     }
-    *seconds = vt_clock_seconds() - begin;
+    *seconds = vt_world_most(b->world, vt_clock_seconds() - begin);
     vt_loader_rest(b->loader); /* only the next batch is read ahead */
 done:
     return status;
@@ -311,6 +314,33 @@ static void print_inflating(const inflating *g, double *rounds, double reader, c
            seconds * (double)b->batches / reader, where);
 }
 
+static void print_reader(const bench *b, double seconds)
+{
+    const double samples = (double)(b->batches * b->config->global_batch_size);
+    const long long ranks = vt_world_ranks(b->world), workers = (long long)vt_reader_workers(b->config, b->world);
+    printf(
+        "%lld batches of %lld samples of %.3f MB, %lld reader thread%s%s, %lld batches ahead; medians of %d rounds\n",
+        (long long)b->batches, (long long)b->config->global_batch_size, 1e-6 * (double)b->sample_bytes, workers,
+        workers == 1 ? "" : "s", ranks > 1 ? " on each rank" : "", (long long)b->config->prefetch, ROUNDS);
+    print_rate("reader", seconds, samples, samples * (double)b->sample_bytes);
+}
+
+/* Several ranks, which may share samples. */
+static vt_status measure_ranks(bench *b)
+{
+    vt_status status = VT_OK;
+    double rounds[ROUNDS], seconds = 0;
+    char *chunks = NULL;
+    VT_TRY(read_round(b, 0, &seconds));
+    for (int i = 0; i < ROUNDS; i++) VT_TRY(read_round(b, 0, &rounds[i]));
+    chunks = vt_reader_chunks(b->world, b->source);
+    if (vt_world_rank(b->world) == 0) print_reader(b, vt_median(rounds, ROUNDS));
+    if (vt_world_rank(b->world) == 0 && chunks != NULL) printf("%s\n", chunks);
+done:
+    free(chunks);
+    return status;
+}
+
 static vt_status measure(bench *b)
 {
     vt_status status = VT_OK;
@@ -332,11 +362,7 @@ static vt_status measure(bench *b)
         if (placed) VT_TRY(inflate_round(&g, true, &places[i]));
     }
     const double middle = vt_median(reader, ROUNDS), delivered = samples * (double)b->sample_bytes;
-    printf("%lld batches of %lld samples of %.3f MB, %lld reader thread%s, %lld batches ahead; medians of %d rounds\n",
-           (long long)b->batches, (long long)b->config->global_batch_size, 1e-6 * (double)b->sample_bytes,
-           (long long)vt_reader_workers(b->config, b->world), vt_reader_workers(b->config, b->world) == 1 ? "" : "s",
-           (long long)b->config->prefetch, ROUNDS);
-    print_rate("reader", middle, samples, delivered);
+    print_reader(b, middle);
     if (!compared) {
         const char *obstacle = b->source->obstacle;
         printf("no plain pread beside it: a library reads%s%s\n", obstacle != NULL ? ", as " : "",
@@ -361,16 +387,12 @@ static vt_status open_bench(bench *b, int argument_count, char *const *arguments
     vt_status status = VT_OK;
     vt_launch launch;
     VT_TRY(vt_launch_detect(&launch));
-    if (launch.world_size != 1) {
-        vt_error_note(__FILE__, __LINE__, "bench io runs on one rank, but was started on %d", launch.world_size);
-        vt_world_fail_early(&launch);
-        return VT_ERROR;
-    }
-    VT_TRY(vt_config_open(argument_count, arguments, 1, &b->config));
+    VT_TRY(vt_config_open(argument_count, arguments, launch.world_size, &b->config));
     VT_TRY(vt_source_complete(b->config));
     VT_CHECK(b->config->data_loader_config != VT_LOADER_SYNTHETIC, "bench io: the synthetic reader reads nothing");
     VT_TRY(vt_world_open(b->config, &launch, &b->world));
-    VT_TRY(vt_reader_open_source(b->config, b->world, VT_SET_TRAINING, &b->source));
+    VT_TRY(vt_world_agree(b->world, vt_reader_open_source(b->config, b->world, VT_SET_TRAINING, &b->source)));
+    vt_reader_share(b->world, b->source);
     VT_TRY(vt_reader_open_loader(b->config, b->world, NULL, true, false, b->source, &b->loader));
     for (int t = 0; t < b->source->tensor_count; t++) b->sample_bytes += (int64_t)vt_tensor_bytes(&b->source->specs[t]);
     b->batch_floats = b->sample_bytes / (int64_t)sizeof(float) * b->config->global_batch_size;
@@ -383,6 +405,7 @@ static vt_status open_bench(bench *b, int argument_count, char *const *arguments
     if (b->batches > 4096) b->batches = 4096;
     if (b->config->origin[VT_OPTION_num_iters] == VT_FROM_COMMAND_LINE) b->batches = b->config->num_iters;
 done:
+    if (b->world == NULL && status == VT_ERROR) vt_world_fail_early(&launch);
     return status;
 }
 
@@ -394,7 +417,7 @@ vt_status vt_command_bench_io(int argument_count, char *const *arguments)
     const vt_command_line line = {.command = "bench", .help = help, .options = true};
     VT_TRY(vt_arguments_parse(&line, argument_count, arguments, &options));
     VT_TRY(open_bench(&b, options.count, options.words));
-    VT_TRY(measure(&b));
+    VT_TRY((vt_world_ranks(b.world) > 1 ? measure_ranks : measure)(&b));
 done:
     vt_loader_close(&b.loader);
     vt_source_close(&b.source);

@@ -8,6 +8,7 @@
 #include "config/config.h"
 #include "data/batch.h"
 #include "parallel/layout.h"
+#include "storage/chunk_cache.h"
 #include "storage/decode.h"
 
 typedef struct vt_source_kind vt_source_kind;
@@ -126,6 +127,9 @@ struct vt_source_kind {
     int64_t (*pieces)(const vt_source *source, int64_t sample, int64_t steps, vt_sample_piece *pieces);
     vt_status (*read_frame)(vt_source *source, int64_t frame, void *values);
     vt_status (*keep_frames)(vt_source *source); /* from here on in memory, once read; before any reading */
+
+    /* Where its reading keeps decoded chunks. NULL: nowhere. */
+    vt_chunk_cache *(*chunks)(vt_source *source);
 };
 
 void vt_source_close(vt_source **source); /* *source may be NULL */

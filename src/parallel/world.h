@@ -63,6 +63,11 @@ vt_status vt_world_open_backend(const vt_config *config, const vt_world *world, 
 /* Ranks that share the back end's memory (NULL: the host's) with this one, itself included; a GPU has its own. */
 int vt_world_ranks_of_memory(const vt_world *world, const vt_backend *backend);
 
+/* Collective over all ranks. Memory that the ranks of this node share, after the first of them has asked for *bytes and
+ * prepared it, which was all zeros; *bytes becomes its size, and munmap frees it. NULL on all ranks of a node that has
+ * only one, or where the system refuses. It takes no place before it is written to. */
+void *vt_world_share_memory(vt_world *world, size_t *bytes, void (*prepare)(void *memory, size_t bytes));
+
 /* As any rank of any layout, over the dry engine. node_of [ranks]: which node each rank runs on (0, 1, …); NULL: all on
  * one. */
 vt_status vt_world_open_dry(const vt_config *config, int rank, int ranks, const int *node_of, vt_world **world);

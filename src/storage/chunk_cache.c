@@ -1,92 +1,263 @@
 #include "storage/chunk_cache.h"
 
-#include <stdlib.h>
-#include <string.h>
+#include <errno.h>
+#include <sys/mman.h>
+#include <time.h>
 
+#include "base/process_memory.h"
 #include "base/status.h"
+
+enum { SLOTS = 1 << 16, ALIGNMENT = 64 };
+
+/* A part of the memory. Those in use lie one behind another in the order of their age, round and round. */
+typedef struct {
+    vt_chunk_key key;
+    int64_t offset, bytes;
+    uint32_t next;        /* 1 + the next slot with this hash; 0: there is none */
+    int32_t users;        /* who decode it or read it now, of any rank */
+    vt_chunk_state state; /* NOT_KEPT: decoding it failed */
+} chunk_slot;
+
+/* Lies before the chunks, perhaps in memory that ranks share. */
+struct vt_chunk_table {
+    pthread_mutex_t lock; /* guards what follows */
+    bool is_broken;       /* a rank ended while it had the lock: nothing is kept any more */
+    int64_t bytes;        /* of the chunks */
+    int64_t head;         /* where the next chunk goes */
+    uint32_t oldest, count;
+    uint32_t by_hash[SLOTS]; /* 1 + the first slot */
+    chunk_slot slots[SLOTS];
+};
+
+/* An eighth of what is free may be shared, but so many bytes in any case. */
+static const int64_t LEAST_SHARED = INT64_C(16) << 20;
+
+/* ---- memory ---- */
+
+static size_t table_bytes(void)
+{
+    return (sizeof(struct vt_chunk_table) + 4095) / 4096 * 4096;
+}
+
+static unsigned char *bytes_of(struct vt_chunk_table *table, const chunk_slot *slot)
+{
+    return (unsigned char *)table + table_bytes() + slot->offset;
+}
+
+/* Of memory that is all zeros. */
+static void prepare(void *memory, size_t bytes)
+{
+    struct vt_chunk_table *table = memory;
+    pthread_mutexattr_t attributes;
+    pthread_mutexattr_init(&attributes);
+    pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
+    pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
+    pthread_mutex_init(&table->lock, &attributes);
+    pthread_mutexattr_destroy(&attributes);
+    table->bytes = (int64_t)(bytes - table_bytes());
+}
+
+static void close_table(vt_chunk_cache *cache)
+{
+    if (cache->table != NULL) munmap(cache->table, cache->mapped);
+    cache->table = NULL;
+}
+
+/* Memory of this rank's own, which takes no place before it is used. */
+static bool open_table(vt_chunk_cache *cache)
+{
+    pthread_mutex_lock(&cache->opening);
+    if (cache->table == NULL) {
+        cache->mapped = table_bytes() + (size_t)cache->budget;
+        void *mapped =
+            mmap(NULL, cache->mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (mapped != MAP_FAILED) {
+            prepare(mapped, cache->mapped);
+            cache->table = mapped;
+        }
+    }
+    pthread_mutex_unlock(&cache->opening);
+    return cache->table != NULL;
+}
 
 void vt_chunk_cache_open(vt_chunk_cache *cache, int64_t budget)
 {
-    *cache = (vt_chunk_cache){.budget = budget};
-    pthread_mutex_init(&cache->lock, NULL);
+    *cache = (vt_chunk_cache){.budget = budget, .sharers = 1};
+    pthread_mutex_init(&cache->opening, NULL);
 }
 
 void vt_chunk_cache_close(vt_chunk_cache *cache)
 {
-    VT_ASSERT(cache->used == 0);
-    pthread_mutex_destroy(&cache->lock);
+    close_table(cache);
+    pthread_mutex_destroy(&cache->opening);
 }
 
-static void unlink_entry(vt_chunk_cache *cache, vt_chunk_entry *entry)
+/* Tensor and context parallel ranks have parts of the same samples. */
+static void find_sharers(vt_chunk_cache *cache, const vt_world *world)
 {
-    *(entry->newer != NULL ? &entry->newer->older : &cache->newest) = entry->older;
-    *(entry->older != NULL ? &entry->older->newer : &cache->oldest) = entry->newer;
-    entry->newer = entry->older = NULL;
-}
-
-static void link_newest(vt_chunk_cache *cache, vt_chunk_entry *entry)
-{
-    entry->older = cache->newest;
-    entry->newer = NULL;
-    *(cache->newest != NULL ? &cache->newest->newer : &cache->oldest) = entry;
-    cache->newest = entry;
-}
-
-static void drop(vt_chunk_cache *cache, vt_chunk_entry *entry)
-{
-    unlink_entry(cache, entry);
-    cache->used -= entry->kept_size;
-    free(entry->bytes);
-    entry->bytes = NULL;
-}
-
-const unsigned char *vt_chunk_cache_take(vt_chunk_cache *cache, vt_chunk_entry *entry)
-{
-    pthread_mutex_lock(&cache->lock);
-    const unsigned char *bytes = entry->bytes;
-    if (bytes != NULL) {
-        entry->users++;
-        unlink_entry(cache, entry);
-        link_newest(cache, entry);
+    static const vt_axis apart[] = {VT_AXIS_DATA, VT_AXIS_PIPELINE};
+    const vt_layout *layout = vt_world_layout(world);
+    const int *node_of = vt_world_node_of(world), own = vt_world_rank(world);
+    cache->place = cache->sharers = 0;
+    for (int rank = 0; rank < vt_world_ranks(world); rank++) {
+        bool shares = node_of[rank] == node_of[own];
+        for (size_t i = 0; i < sizeof apart / sizeof apart[0]; i++)
+            shares = shares && vt_layout_coordinate(layout, rank, apart[i]) == vt_world_coordinate(world, apart[i]);
+        cache->place += shares && rank < own;
+        cache->sharers += shares;
     }
-    pthread_mutex_unlock(&cache->lock);
-    return bytes;
 }
 
-void vt_chunk_cache_keep(vt_chunk_cache *cache, vt_chunk_entry *entry, const unsigned char *bytes, int64_t size)
+void vt_chunk_cache_share(vt_chunk_cache *cache, vt_world *world)
 {
-    unsigned char *copy = size <= cache->budget ? malloc((size_t)size) : NULL;
-    if (copy == NULL) return;
-    memcpy(copy, bytes, (size_t)size);
-    pthread_mutex_lock(&cache->lock);
-    for (vt_chunk_entry *old = cache->oldest, *next; old != NULL && cache->used + size > cache->budget; old = next) {
-        next = old->newer;
-        if (old->users == 0) drop(cache, old);
+    const double available = vt_memory_available();
+    find_sharers(cache, world);
+    int64_t bytes = cache->budget * cache->sharers;
+    if (available >= 0 && (double)bytes > available / 8) bytes = (int64_t)(available / 8);
+    if (bytes < LEAST_SHARED) bytes = LEAST_SHARED;
+    size_t mapped = table_bytes() + (size_t)bytes / 4096 * 4096;
+    void *shared = vt_world_share_memory(world, &mapped, prepare);
+    if (shared == NULL) {
+        cache->place = 0;
+        cache->sharers = 1;
+        return;
     }
-    if (entry->bytes == NULL && cache->used + size <= cache->budget) {
-        entry->bytes = copy;
-        entry->kept_size = size;
-        cache->used += size;
-        link_newest(cache, entry);
-        copy = NULL;
-    }
-    pthread_mutex_unlock(&cache->lock);
-    free(copy);
+    close_table(cache);
+    cache->table = shared;
+    cache->mapped = mapped;
 }
 
-void vt_chunk_cache_release(vt_chunk_cache *cache, vt_chunk_entry *entry)
+/* ---- slots ---- */
+
+/* False: nothing is kept any more. */
+static bool lock(struct vt_chunk_table *table)
 {
-    pthread_mutex_lock(&cache->lock);
-    entry->users--;
-    pthread_mutex_unlock(&cache->lock);
+    if (pthread_mutex_lock(&table->lock) == EOWNERDEAD) {
+        table->is_broken = true;
+        pthread_mutex_consistent(&table->lock);
+    }
+    if (!table->is_broken) return true;
+    pthread_mutex_unlock(&table->lock);
+    return false;
 }
 
-void vt_chunk_cache_drop(vt_chunk_cache *cache, vt_chunk_entry *entries, int64_t count)
+static uint32_t *first_of(struct vt_chunk_table *table, vt_chunk_key key)
 {
-    pthread_mutex_lock(&cache->lock);
-    for (int64_t i = 0; i < count; i++) {
-        VT_ASSERT(entries[i].users == 0);
-        if (entries[i].bytes != NULL) drop(cache, &entries[i]);
+    const uint64_t mixed = (key.array ^ (uint64_t)key.number) * UINT64_C(0x9E3779B97F4A7C15);
+    return &table->by_hash[mixed >> 48];
+}
+
+static chunk_slot *find(struct vt_chunk_table *table, vt_chunk_key key)
+{
+    for (uint32_t i = *first_of(table, key); i > 0; i = table->slots[i - 1].next) {
+        chunk_slot *slot = &table->slots[i - 1];
+        if (slot->key.array == key.array && slot->key.number == key.number) return slot;
     }
-    pthread_mutex_unlock(&cache->lock);
+    return NULL;
+}
+
+static void link_slot(struct vt_chunk_table *table, chunk_slot *slot)
+{
+    uint32_t *first = first_of(table, slot->key);
+    slot->next = *first;
+    *first = (uint32_t)(slot - table->slots) + 1;
+}
+
+/* From here on nobody finds it. */
+static void unlink_slot(struct vt_chunk_table *table, chunk_slot *slot)
+{
+    uint32_t *place = first_of(table, slot->key);
+    if (slot->state == VT_CHUNK_NOT_KEPT) return;
+    while (*place != (uint32_t)(slot - table->slots) + 1) place = &table->slots[*place - 1].next;
+    *place = slot->next;
+    slot->state = VT_CHUNK_NOT_KEPT;
+}
+
+/* Is the oldest slot's memory within [begin, end)? */
+static bool oldest_is_within(const struct vt_chunk_table *table, int64_t begin, int64_t end)
+{
+    const int64_t offset = table->slots[table->oldest].offset;
+    return table->count > 0 && offset >= begin && offset < end;
+}
+
+static bool drop_oldest(struct vt_chunk_table *table)
+{
+    chunk_slot *slot = &table->slots[table->oldest];
+    if (slot->users > 0) return false;
+    unlink_slot(table, slot);
+    table->oldest = (table->oldest + 1) % SLOTS;
+    table->count--;
+    return true;
+}
+
+/* NULL: too large, or what would have to be dropped is in use. */
+static chunk_slot *make_slot(struct vt_chunk_table *table, vt_chunk_key key, int64_t bytes)
+{
+    const int64_t room = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    if (room > table->bytes) return NULL;
+    if (table->count == SLOTS && !drop_oldest(table)) return NULL;
+    if (table->head + room > table->bytes) {
+        while (oldest_is_within(table, table->head, table->bytes))
+            if (!drop_oldest(table)) return NULL;
+        table->head = 0;
+    }
+    while (oldest_is_within(table, table->head, table->head + room))
+        if (!drop_oldest(table)) return NULL;
+    chunk_slot *slot = &table->slots[(table->oldest + table->count++) % SLOTS];
+    *slot = (chunk_slot){.key = key, .offset = table->head, .bytes = bytes, .users = 1, .state = VT_CHUNK_WANTED};
+    table->head += room;
+    link_slot(table, slot);
+    return slot;
+}
+
+/* ---- chunks ---- */
+
+/* Somewhat longer each time; false: it has been too long. */
+static bool rest(int round)
+{
+    enum { ROUNDS = 2500, LONGEST = 2000000 /* nanoseconds: in all about five seconds */ };
+    const long nanoseconds = 20000L * (round + 1);
+    nanosleep(&(struct timespec){.tv_nsec = nanoseconds < LONGEST ? nanoseconds : LONGEST}, NULL);
+    return round < ROUNDS;
+}
+
+vt_chunk_state vt_chunk_cache_take(vt_chunk_cache *cache, vt_chunk_key key, int64_t size, vt_kept_chunk *chunk)
+{
+    *chunk = (vt_kept_chunk){0};
+    if (!open_table(cache)) return VT_CHUNK_NOT_KEPT;
+    struct vt_chunk_table *table = cache->table;
+    for (int round = 0;; round++) {
+        if (!lock(table)) return VT_CHUNK_NOT_KEPT;
+        chunk_slot *slot = find(table, key);
+        const bool is_new = slot == NULL;
+        if (is_new) slot = make_slot(table, key, size);
+        const bool fits = slot != NULL && slot->bytes == size, is_found = fits && slot->state == VT_CHUNK_FOUND;
+        if (is_found) slot->users++;
+        pthread_mutex_unlock(&table->lock);
+        if (is_new || is_found) {
+            if (slot != NULL) *chunk = (vt_kept_chunk){bytes_of(table, slot), (uint32_t)(slot - table->slots)};
+            if (is_found) __atomic_add_fetch(&cache->counts.found, 1, __ATOMIC_RELAXED);
+            return is_found ? VT_CHUNK_FOUND : slot != NULL ? VT_CHUNK_WANTED : VT_CHUNK_NOT_KEPT;
+        }
+        if (!fits || !rest(round)) return VT_CHUNK_NOT_KEPT;
+    }
+}
+
+void vt_chunk_cache_settle(vt_chunk_cache *cache, const vt_kept_chunk *chunk, bool decoded)
+{
+    struct vt_chunk_table *table = cache->table;
+    chunk_slot *slot = &table->slots[chunk->slot];
+    if (!lock(table)) return;
+    if (decoded)
+        slot->state = VT_CHUNK_FOUND;
+    else
+        unlink_slot(table, slot);
+    pthread_mutex_unlock(&table->lock);
+}
+
+void vt_chunk_cache_release(vt_chunk_cache *cache, const vt_kept_chunk *chunk)
+{
+    if (!lock(cache->table)) return;
+    cache->table->slots[chunk->slot].users--;
+    pthread_mutex_unlock(&cache->table->lock);
 }

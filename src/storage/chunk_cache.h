@@ -1,4 +1,5 @@
-/* Decoded chunks of several times, kept for later batches; the least recently used ones are dropped first. */
+/* Decoded chunks that are kept: for later batches, and for the other ranks of this node, which then need not read and
+ * decode them, too. The oldest ones are dropped first. */
 #ifndef VT_STORAGE_CHUNK_CACHE_H
 #define VT_STORAGE_CHUNK_CACHE_H
 
@@ -6,34 +7,61 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Where a chunk lies, and what is kept of it. */
-typedef struct vt_chunk_entry {
-    int64_t address; /* -1: never written */
-    uint32_t size;   /* 0: not looked up yet */
-    uint32_t skipped_filters;
-    int users;            /* threads that read `bytes` now */
-    unsigned char *bytes; /* decoded, [kept_size]; NULL: not kept */
-    int64_t kept_size;
-    struct vt_chunk_entry *newer, *older; /* of those kept */
-} vt_chunk_entry;
+#include "parallel/world.h"
 
 typedef struct {
-    pthread_mutex_t lock;
-    int64_t budget, used; /* bytes */
-    vt_chunk_entry *newest, *oldest;
+    int64_t decoded, bytes; /* chunks that this rank has read and decoded, and their decoded bytes */
+    int64_t found;          /* how often it found one decoded already */
+} vt_chunk_counts;
+
+typedef struct {
+    int64_t budget;               /* bytes of chunks */
+    int place, sharers;           /* this rank among those of its node that need the same chunks; mostly 0 of 1 */
+    struct vt_chunk_table *table; /* NULL: nothing has been kept yet */
+    size_t mapped;                /* bytes of `table` and of the chunks behind it */
+    pthread_mutex_t opening;      /* guards `table` */
+    vt_chunk_counts counts;       /* atomic */
 } vt_chunk_cache;
+
+/* Which chunk: number `number` of the array that vt_array_key tells from all others. */
+typedef struct {
+    uint64_t array;
+    int64_t number;
+} vt_chunk_key;
+
+typedef struct {
+    unsigned char *bytes;
+    uint32_t slot;
+} vt_kept_chunk;
+
+typedef enum { VT_CHUNK_NOT_KEPT, VT_CHUNK_FOUND, VT_CHUNK_WANTED } vt_chunk_state;
 
 void vt_chunk_cache_open(vt_chunk_cache *cache, int64_t budget);
 void vt_chunk_cache_close(vt_chunk_cache *cache);
 
-/* The chunk's bytes, to be returned with vt_chunk_cache_release; NULL when they are not kept. */
-const unsigned char *vt_chunk_cache_take(vt_chunk_cache *cache, vt_chunk_entry *entry);
+/* Collective, before threads use the cache: all ranks of a node keep chunks in the same memory, if the system allows
+ * it. What was kept before is dropped. */
+void vt_chunk_cache_share(vt_chunk_cache *cache, vt_world *world);
 
-/* Keeps a copy, if there is room for it beside what is in use. */
-void vt_chunk_cache_keep(vt_chunk_cache *cache, vt_chunk_entry *entry, const unsigned char *bytes, int64_t size);
-void vt_chunk_cache_release(vt_chunk_cache *cache, vt_chunk_entry *entry);
+/* Is a chunk worth keeping that no other batch of this rank will need? */
+static inline bool vt_chunk_cache_is_for_others(const vt_chunk_cache *cache)
+{
+    return cache->sharers > 1;
+}
 
-/* Drops what is kept of entries [count], none of which is in use; before they are freed. */
-void vt_chunk_cache_drop(vt_chunk_cache *cache, vt_chunk_entry *entries, int64_t count);
+/* A chunk was read and decoded. */
+static inline void vt_chunk_cache_count(vt_chunk_cache *cache, int64_t bytes)
+{
+    __atomic_add_fetch(&cache->counts.decoded, 1, __ATOMIC_RELAXED);
+    __atomic_add_fetch(&cache->counts.bytes, bytes, __ATOMIC_RELAXED);
+}
+
+/* FOUND: chunk->bytes [size] are the chunk's. WANTED: the caller has to decode it, to chunk->bytes, and to call
+ * vt_chunk_cache_settle; others who need it wait for that. NOT_KEPT: the caller decodes it for itself, because there is
+ * no room, or another rank takes too long. After the first two the chunk is in use until vt_chunk_cache_release. */
+vt_chunk_state vt_chunk_cache_take(vt_chunk_cache *cache, vt_chunk_key key, int64_t size, vt_kept_chunk *chunk);
+/* Not `decoded`: whoever waits for it tries for himself. */
+void vt_chunk_cache_settle(vt_chunk_cache *cache, const vt_kept_chunk *chunk, bool decoded);
+void vt_chunk_cache_release(vt_chunk_cache *cache, const vt_kept_chunk *chunk);
 
 #endif

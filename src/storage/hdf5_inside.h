@@ -21,7 +21,7 @@ extern const vt_store_kind vt_store_hdf5;
 
 /* See vt_store_kind. */
 vt_status vt_hdf5_lay_out(vt_array *array);
-vt_status vt_hdf5_locate_chunk(const vt_array *array, const int64_t *first, vt_chunk_entry *entry);
+vt_status vt_hdf5_locate_chunk(const vt_array *array, const int64_t *first, vt_chunk_place *entry);
 int64_t vt_hdf5_chunks_written(const vt_array *array);
 int vt_hdf5_attribute_numbers(const vt_array *array, const char *name, int most, double *values, bool *is_float);
 vt_status vt_hdf5_attribute_texts(const vt_array *array, const char *name, char ***texts, int64_t *count);

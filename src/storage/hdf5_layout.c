@@ -90,7 +90,7 @@ done:
     return status;
 }
 
-vt_status vt_hdf5_locate_chunk(const vt_array *array, const int64_t *first, vt_chunk_entry *entry)
+vt_status vt_hdf5_locate_chunk(const vt_array *array, const int64_t *first, vt_chunk_place *entry)
 {
     vt_status status = VT_OK;
 #if H5_VERSION_GE(1, 10, 5)

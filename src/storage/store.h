@@ -8,10 +8,16 @@
 #include <stdint.h>
 
 #include "base/status.h"
-#include "storage/chunk_cache.h"
 #include "storage/decode.h"
 
 typedef struct vt_store_kind vt_store_kind;
+
+/* Where a chunk lies. */
+typedef struct {
+    int64_t address; /* -1: never written */
+    uint32_t size;   /* 0: not looked up yet */
+    uint32_t skipped_filters;
+} vt_chunk_place;
 
 /* What every kind's own struct begins with. */
 typedef struct {
@@ -75,7 +81,7 @@ struct vt_store_kind {
     /* How the array lies in its file. Fails when a filter is missing. */
     vt_status (*lay_out)(vt_array *array);
     /* Where the chunk that begins with element `first` lies. The error is a cause. NULL: see load_chunk. */
-    vt_status (*locate_chunk)(const vt_array *array, const int64_t *first, vt_chunk_entry *entry);
+    vt_status (*locate_chunk)(const vt_array *array, const int64_t *first, vt_chunk_place *entry);
     /* Reads and decodes the chunk that begins with element `first`, of `bytes` bytes, as vt_decode does; a chunk that
      * was never written holds the fill value. Any thread. NULL: the chunk lies where locate_chunk says, and `pipeline`
      * says how to decode it. */
@@ -110,6 +116,9 @@ void vt_store_close(vt_store **store);
 
 vt_status vt_array_find(const vt_store *store, const char *name, vt_array **array);
 void vt_array_close(vt_array **array);
+
+/* Tells an array from those of other stores, and of this one in another state: a hash. */
+uint64_t vt_array_key(const vt_array *array);
 
 /* The length of a one-dimensional array; 0 if there is none, or it can't be read. */
 int64_t vt_array_length(const vt_store *store, const char *name);

@@ -1,3 +1,8 @@
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include "base/random.h"
+#include "base/text.h"
 #include "config/kinds.def"
 #include "storage/store.h"
 
@@ -41,6 +46,18 @@ void vt_array_close(vt_array **array)
 {
     if (*array != NULL) (*array)->store->kind->close_array(*array);
     *array = NULL;
+}
+
+uint64_t vt_array_key(const vt_array *array)
+{
+    struct stat info = {0};
+    fstat(array->store->descriptor, &info);
+    char *text = vt_text_format("%s\n%s\n%llu %llu %lld %lld %ld", array->store->path, array->name,
+                                (unsigned long long)info.st_dev, (unsigned long long)info.st_ino,
+                                (long long)info.st_size, (long long)info.st_mtim.tv_sec, info.st_mtim.tv_nsec);
+    const uint64_t key = vt_random_name_key(text);
+    free(text);
+    return key;
 }
 
 int64_t vt_array_length(const vt_store *store, const char *name)

@@ -86,6 +86,23 @@ void vt_reader_log(const vt_config *config, const vt_world *world, const vt_sour
     free(threads);
 }
 
+void vt_reader_share(vt_world *world, vt_source *source)
+{
+    if (source->kind->chunks != NULL) vt_chunk_cache_share(source->kind->chunks(source), world);
+}
+
+char *vt_reader_chunks(vt_world *world, vt_source *source)
+{
+    if (source->kind->chunks == NULL) return NULL;
+    const vt_chunk_counts *own = &source->kind->chunks(source)->counts;
+    double counts[] = {(double)own->decoded, (double)own->bytes, (double)own->found};
+    char size[VT_NUMBER_SIZE];
+    vt_world_sum(world, counts, 3);
+    if (counts[0] == 0) return NULL;
+    return vt_text_format("chunks: %.0f were decoded, to %s; %.0f times a chunk was needed that was decoded already",
+                          counts[0], vt_text_bytes(counts[1], size), counts[2]);
+}
+
 /* This rank's share of what is free, less what it will need. */
 static double memory_left(const vt_world *world, double needed)
 {

@@ -31,6 +31,12 @@ vt_status vt_reader_open_loader(const vt_config *config, const vt_world *world, 
 void vt_reader_open_cache(const vt_config *config, const vt_world *world, double needed, vt_source *training,
                           vt_source *validation);
 
+/* Collective, before anything is read: what one rank of a node decodes of a set's files serves the others, too. */
+void vt_reader_share(vt_world *world, vt_source *source);
+
+/* Collective. How many chunks of the set all ranks have decoded, in words, malloc'd; NULL: none. */
+char *vt_reader_chunks(vt_world *world, vt_source *source);
+
 /* Says in the log how the training set is read; warns of samples that are in both sets. test NULL: there is none. */
 void vt_reader_log(const vt_config *config, const vt_world *world, const vt_source *training,
                    const vt_source *validation, const vt_source *test);

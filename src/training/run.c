@@ -255,6 +255,7 @@ static vt_status train(run_state *run)
 {
     vt_status status = VT_OK;
     vt_evaluation last = {0};
+    char *chunks = NULL;
     vt_loop loop = {.trainer = run->trainer,
                     .training_loader = run->training_loader,
                     .validation_loader = run->validation_loader,
@@ -264,11 +265,14 @@ static vt_status train(run_state *run)
                     .saver = run->saver,
                     .progress = run->start.progress};
     VT_TRY(vt_loop_run(&loop, &last));
+    chunks = vt_reader_chunks(run->world, run->training);
+    if (chunks != NULL) vt_log_info("%s", chunks);
     vt_loader_close(&run->validation_loader); /* its ring makes room for the test set's */
     VT_TRY(vt_test_set_score(run->test, run->trainer, run->start.directory,
                              loop.progress.validation_loss <= loop.progress.best_loss));
     log_result(run, &last);
 done:
+    free(chunks);
     vt_evaluation_close(&last);
     return status;
 }
@@ -279,6 +283,8 @@ static vt_status run_phases(run_state *run)
     vt_status status = VT_OK;
     vt_world *world = run->world;
     VT_TRY(vt_world_agree(world, open_data(run))); /* before the directory: a run that can't start leaves nothing */
+    vt_reader_share(world, run->training);
+    vt_reader_share(world, run->validation);
     vt_test_set_open(run->config, world, run->training, &run->test);
     VT_TRY(vt_world_agree(world, vt_world_open_backend(run->config, world, &run->backend)));
     VT_TRY(vt_world_agree(world, open_device(run)));

@@ -27,6 +27,7 @@ void vt_test_set_open(const vt_config *config, vt_world *world, const vt_source 
     vt_status status = vt_reader_open_source(config, world, VT_SET_TEST, &set->source);
     if (status == VT_OK) status = vt_source_agree(training, set->source);
     set->obstacle = vt_world_cause(world, status);
+    if (set->obstacle == NULL) vt_reader_share(world, set->source);
     vt_error_clear();
     *result = set;
 }

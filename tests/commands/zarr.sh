@@ -58,6 +58,36 @@ test_a_store_on_several_ranks() {
     done
 }
 
+test_ranks_share_what_one_decodes() {
+    needs_mpi
+    # 17 chunks, of HDF5 and of one time each: one rank decodes each for every batch that needs it
+    "$VITRAIN" synth data --img_size=[8,12] --channels=2 --steps_per_year=17 --years=1 --valid_steps=5 --compress=1 >/dev/null
+    ranks() { # RANKS FLAG...: prints how many chunks they decode together
+        rm -rf runs
+        "$TOP/tests/mpirun" -np "$1" "$VITRAIN" --device=cpu --yaml_config="$TOP/config/ViT.yaml" --config=demo --img_size=[8,12] --embed_dim=8 --depth=1 --num_heads=2 \
+            --patch_size=4 --global_batch_size=4 --num_epochs=2 --n_in_channels=2 --n_out_channels=2 --num_threads=1 --expdir=runs "${@:2}" >said 2>&1 || { cat said; return 1; }
+        sed -n 's/.*chunks: \([0-9]*\) were decoded, .*/\1/p' said
+    }
+    [ "$(ranks 1 --data_dir=data)" -ge 34 ] # in each epoch
+    for layout in "2 --tensor_parallel=2" "2 --context_parallel=2" "4 --tensor_parallel=2 --context_parallel=2"; do
+        [ "$(ranks $layout --data_dir=data)" -eq 17 ]
+    done
+    export VITRAIN_RANKS_PER_NODE=1
+    [ "$(ranks 2 --tensor_parallel=2 --data_dir=data)" -ge 68 ] # on two nodes they share no memory
+    unset VITRAIN_RANKS_PER_NODE
+    says "reader " "chunks: 17 were decoded" -- "$TOP/tests/mpirun" -np 2 "$VITRAIN" bench io --yaml_config="$TOP/config/ViT.yaml" --config=demo --img_size=[8,12] --patch_size=4 \
+        --n_in_channels=2 --n_out_channels=2 --global_batch_size=4 --num_iters=4 --data_dir=data --context_parallel=2
+    # damaged: one sentence, and no rank waits
+    stores v2_train.zarr
+    "$VITRAIN" stats v2_train.zarr $VARIABLES --train_period=2001 >/dev/null
+    printf x >>v2_train.zarr/t2m/2.0.0
+    STORE="--data_dir=v2_train.zarr $VARIABLES $PERIODS"
+    fails any ranks 2 $STORE --tensor_parallel=2
+    says_once "v2_train.zarr/t2m/2.0.0: the chunk is damaged"
+    ranks 2 $STORE --tensor_parallel=2 --skip_bad_samples >/dev/null
+    contains "$(cat said)" "skipped: "
+}
+
 test_stores_beside_one_another() {
     stores v2_train.zarr v2_zstd.zarr
     mkdir -p years

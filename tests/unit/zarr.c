@@ -86,7 +86,6 @@ static void expect_alike(const char *name, const char *variables, const char *re
                          own->times.stretches[0].date.minutes == other->times.stretches[0].date.minutes &&
                          own->times.minutes == other->times.minutes),
            "%s: other times", name);
-    if (own != NULL) vt_fields_file_forget(own, &cache);
     vt_chunk_cache_close(&cache);
     vt_fields_file_close(&own);
     vt_fields_file_close(&other);

@@ -24,7 +24,6 @@ enum { SYNTHETIC_SAMPLES = 1459 }; /* a year */
 static void close_file(vt_dataset *dataset, vt_yearly_file *file)
 {
     if (file->file == NULL) return;
-    vt_fields_file_forget(file->file, &dataset->cache);
     vt_fields_file_close(&file->file);
     dataset->open_files--;
 }

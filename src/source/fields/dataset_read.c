@@ -326,6 +326,11 @@ vt_status vt_dataset_keep_frames(vt_source *source)
     return vt_frame_cache_open(dataset->times_used, floats, &dataset->kept);
 }
 
+vt_chunk_cache *vt_dataset_chunks(vt_source *source)
+{
+    return &((vt_dataset *)source)->cache;
+}
+
 int64_t vt_dataset_kept_frames(vt_dataset *dataset)
 {
     pthread_mutex_lock(&dataset->lock);

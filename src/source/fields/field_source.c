@@ -100,6 +100,7 @@ vt_status vt_field_source_open(const vt_store *part, const char *name, const vt_
     VT_TRY(take_type(source));
     VT_TRY(take_extent(source, form->fixed));
     VT_TRY(take_layout(source));
+    source->key = vt_array_key(source->array);
     VT_TRY(vt_coordinates_open(source, form->coordinates, &source->coordinates));
     source->sampled = vt_allocate((size_t)source->extent[1], sizeof *source->sampled, "the levels of a file");
 done:
@@ -150,7 +151,7 @@ vt_status vt_field_source_find_chunk(vt_field_source *source, int64_t index)
         VT_CHECK(source->chunks != NULL, "out of memory for the places of %lld chunks of %s", (long long)count,
                  source->part->path);
     }
-    vt_chunk_entry *entry = &source->chunks[index];
+    vt_chunk_place *entry = &source->chunks[index];
     if (entry->size != 0 || entry->address < 0 || source->part->kind->locate_chunk == NULL) goto done;
     for (int i = 3; i >= 0; rest /= source->grid[i--]) at[i] = rest % source->grid[i] * source->chunk[i];
     const int64_t time = at[0];

@@ -210,4 +210,5 @@ const vt_source_kind vt_source_fields = {.name = "fields",
                                          .reading = &reading,
                                          .pieces = vt_dataset_pieces,
                                          .read_frame = vt_dataset_read_frame,
-                                         .keep_frames = vt_dataset_keep_frames};
+                                         .keep_frames = vt_dataset_keep_frames,
+                                         .chunks = vt_dataset_chunks};

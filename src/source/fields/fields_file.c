@@ -312,11 +312,3 @@ char *vt_fields_file_storage(const vt_fields_file *file)
     }
     return text.characters;
 }
-
-void vt_fields_file_forget(vt_fields_file *file, vt_chunk_cache *cache)
-{
-    for (int i = 0; i < file->source_count; i++) {
-        vt_field_source *source = &file->sources[i];
-        if (source->chunks != NULL) vt_chunk_cache_drop(cache, source->chunks, vt_field_source_chunks(source));
-    }
-}

@@ -10,7 +10,6 @@
 #include "base/status.h"
 #include "source/fields/time_axis.h"
 #include "source/fields/window.h"
-#include "storage/chunk_cache.h"
 #include "storage/store.h"
 #include "task/weather/channels.h"
 
@@ -98,9 +97,6 @@ static inline vt_window_grid vt_fields_file_grid(const vt_fields_file *file)
 {
     return (vt_window_grid){file->path, file->shape.height, file->shape.width, file->latitudes, file->longitudes};
 }
-
-/* Drops what the cache keeps of the file's chunks; before it is closed. */
-void vt_fields_file_forget(vt_fields_file *file, vt_chunk_cache *cache);
 
 /* Values that were never written, because the program that wrote the file was ended early, read as the fill value
  * (mostly 0), as if they were data. Fails if nothing at all was written, and warns if chunks are missing. */

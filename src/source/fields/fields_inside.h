@@ -20,7 +20,8 @@ struct vt_field_source {
     bool south_first; /* rows run from south to north, and are turned round */
     int64_t *sampled; /* [extent[1]]: 1 + the time of the level whose values are always looked at; atomic */
     int64_t chunk[4], stride[4], grid[4];
-    vt_chunk_entry *chunks; /* [vt_field_source_chunks], once looked up */
+    vt_chunk_place *chunks; /* [vt_field_source_chunks], once looked up */
+    uint64_t key;           /* vt_array_key of `array` */
 };
 
 /* Which of [time, level, lat, lon] an array's dimension `dimension` is. */

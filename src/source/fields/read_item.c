@@ -328,34 +328,50 @@ done:
     return status;
 }
 
+/* Reads and decodes the item's box, unless it is kept: `chunk` then holds it. `place` is as in load_box. */
+static vt_status take_box(const vt_fields_plan *plan, const vt_read_item *item, vt_decoder *decoder, void *place,
+                          vt_kept_chunk *chunk, unsigned char **box)
+{
+    vt_status status = VT_OK;
+    vt_chunk_cache *cache = item->kind == VT_ITEM_CHUNK ? plan->manner.cache : NULL;
+    vt_chunk_state state = VT_CHUNK_NOT_KEPT;
+    int64_t bytes = vt_element_size(item->source->packing.element);
+    for (int i = 0; i < 4; i++) bytes *= item->count[i];
+    if (cache != NULL && (item->count[0] > 1 || vt_chunk_cache_is_for_others(cache)))
+        state = vt_chunk_cache_take(cache, (vt_chunk_key){item->source->key, item->chunk - item->source->chunks}, bytes,
+                                    chunk);
+    *box = chunk->bytes;
+    if (state == VT_CHUNK_FOUND) return VT_OK;
+    status = load_box(item, bytes, decoder, state == VT_CHUNK_WANTED ? chunk->bytes : place, box);
+    if (state == VT_CHUNK_WANTED) vt_chunk_cache_settle(cache, chunk, status == VT_OK);
+    if (cache != NULL && status == VT_OK) vt_chunk_cache_count(cache, bytes);
+    return status;
+}
+
 static vt_status read_item(const vt_fields_plan *plan, const vt_read_item *item, vt_decoder *decoder)
 {
     vt_status status = VT_OK;
-    int64_t bytes = vt_element_size(item->source->packing.element);
-    for (int i = 0; i < 4; i++) bytes *= item->count[i];
-    const bool worth_keeping = item->kind == VT_ITEM_CHUNK && item->count[0] > 1;
-    const unsigned char *kept = worth_keeping ? vt_chunk_cache_take(plan->manner.cache, item->chunk) : NULL;
+    vt_kept_chunk chunk = {0};
     unsigned char *box = NULL;
     const int64_t channel = straight_channel(plan, item);
     if (channel >= 0) {
         float *place = straight_place(plan, item, channel);
+        const int64_t rows = item->count[1] * item->count[2];
         const bool checked = is_checked(plan, item);
         if (checked && item->kind == VT_ITEM_RUN) {
             VT_TRY(read_checked(plan, item, channel));
         } else {
-            VT_TRY(load_box(item, bytes, decoder, place, &box));
-            if (checked) VT_TRY(check_straight(plan, item, channel, place, 0, item->count[1] * item->count[2]));
+            VT_TRY(take_box(plan, item, decoder, place, &chunk, &box));
+            if (chunk.bytes != NULL) memcpy(place, box, (size_t)(rows * item->count[3]) * sizeof *place);
+            if (checked) VT_TRY(check_straight(plan, item, channel, place, 0, rows));
         }
         copy_straight(plan, item, channel);
-    } else if (kept != NULL) { /* place_box copies what it has to change */
-        status = place_box(plan, item, (unsigned char *)kept, decoder);
-        vt_chunk_cache_release(plan->manner.cache, item->chunk);
     } else {
-        VT_TRY(load_box(item, bytes, decoder, NULL, &box));
-        if (worth_keeping) vt_chunk_cache_keep(plan->manner.cache, item->chunk, box, bytes);
-        VT_TRY(place_box(plan, item, box, decoder));
+        VT_TRY(take_box(plan, item, decoder, NULL, &chunk, &box));
+        VT_TRY(place_box(plan, item, box, decoder)); /* it copies what it has to change */
     }
 done:
+    if (chunk.bytes != NULL) vt_chunk_cache_release(plan->manner.cache, &chunk);
     return status;
 }
 
@@ -378,7 +394,7 @@ vt_status vt_fields_plan_run(vt_read_plan *base, int64_t index, vt_decoder *deco
         const vt_frame_copy *copy = &plan->copies[copies];
         memcpy(copy->to, copy->from, (size_t)copy->floats * sizeof(float));
     } else {
-        const vt_read_item *item = &plan->items[index];
+        const vt_read_item *item = vt_plan_item(plan, index);
         VT_TRY(read_item(plan, item, decoder));
         for (int64_t f = 0; f < item->frame_count; f++) finish_part(plan, item->first_frame + f);
     }
@@ -406,7 +422,7 @@ void vt_fields_plan_retry(const vt_read_plan *base, int64_t index, vt_decoder *d
                           void (*mark)(int64_t sample, void *context), void *context)
 {
     const vt_fields_plan *plan = (const vt_fields_plan *)base;
-    const vt_read_item *item = &plan->items[index];
+    const vt_read_item *item = vt_plan_item(plan, index);
     const vt_frame_window *window = &plan->window;
     vt_read_manner manner = plan->manner;
     manner.direct = manner.tolerant = true;

@@ -303,6 +303,24 @@ done:
     return status;
 }
 
+/* Groups of up to 8 items for each rank that needs the same chunks: fewer if they are so large that the cache couldn't
+ * hold them until all ranks have used them. */
+static void share_items(vt_fields_plan *plan)
+{
+    enum { MOST = 8 };
+    const vt_chunk_cache *cache = plan->manner.cache;
+    int64_t each = 1, largest = 1;
+    for (int64_t i = 0; i < plan->item_count; i++) {
+        int64_t bytes = vt_element_size(plan->items[i].source->packing.element);
+        for (int d = 0; d < 4; d++) bytes *= plan->items[i].count[d];
+        largest = bytes > largest ? bytes : largest;
+    }
+    if (cache != NULL) each = (int64_t)cache->mapped / 4 / cache->sharers / largest;
+    each = each < 1 ? 1 : each > MOST ? MOST : each;
+    plan->group = cache != NULL ? cache->sharers * each : 1;
+    plan->first_of_group = cache != NULL ? cache->place * each : 0;
+}
+
 /* Counts the items that each frame has a part in. */
 static void await_items(vt_fields_plan *plan)
 {
@@ -329,6 +347,7 @@ vt_status vt_fields_plan_make(vt_read_plan *base, const vt_frame_window *window,
             if (plan->frames[first + count].file != plan->frames[first].file) break;
         VT_TRY(plan_file(plan, first, count));
     }
+    share_items(plan);
     if (manner->departures != NULL) await_items(plan);
     base->item_count = plan->item_count + plan->copy_count + plan->known_count;
     plan->made = true;
@@ -339,9 +358,9 @@ done:
 vt_file_extent vt_fields_plan_extent(const vt_read_plan *base, int64_t index, int64_t further)
 {
     const vt_fields_plan *plan = (const vt_fields_plan *)base;
-    const vt_read_item *item = &plan->items[index];
     if (further > 0) return (vt_file_extent){.bytes = -1};
-    if (index >= plan->item_count || item->kind == VT_ITEM_LIBRARY ||
+    const vt_read_item *item = index < plan->item_count ? vt_plan_item(plan, index) : NULL;
+    if (item == NULL || item->kind == VT_ITEM_LIBRARY ||
         (item->kind == VT_ITEM_CHUNK && item->source->part->kind->load_chunk != NULL))
         return (vt_file_extent){.descriptor = -1};
     vt_file_extent extent = {item->source->part->descriptor, item->offset, item->bytes, 0};

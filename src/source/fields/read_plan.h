@@ -34,7 +34,7 @@ typedef struct {
     bool checked;  /* every value is looked at; else only those that are converted, or come through HDF5 */
     bool as_is;    /* no value is looked at */
     const vt_seasonal *departures; /* frames become departures from it; NULL: they stay as the files have them */
-    vt_chunk_cache *cache;         /* keeps decoded chunks of several times */
+    vt_chunk_cache *cache;         /* keeps decoded chunks that are needed again; NULL: none are */
 } vt_read_manner;
 
 /* The functions of vt_reading; `close` takes NULL. Errors of items name file, variable, time and cause; of a NaN or Inf

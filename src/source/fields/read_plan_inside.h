@@ -15,7 +15,7 @@ typedef struct {
     vt_field_source *source;
     int64_t start[4], count[4];
     int64_t offset, bytes; /* in the file; of no use for the library */
-    vt_chunk_entry *chunk;
+    vt_chunk_place *chunk;
     int64_t first_frame, frame_count;
 } vt_read_item;
 
@@ -37,6 +37,7 @@ typedef struct {
     int64_t frame_count, frame_room;
     vt_read_item *items;
     int64_t item_count, item_room;
+    int64_t group, first_of_group; /* see vt_plan_item */
     vt_frame_copy *copies; /* items as well: they follow the others, then what is known; plan.item_count counts all */
     int64_t copy_count, copy_room;
     vt_known_item *known;
@@ -50,6 +51,15 @@ typedef struct {
     vt_frame_window window;
     vt_read_manner manner;
 } vt_fields_plan;
+
+/* Item `index` in the order in which this rank does them. Ranks that need the same chunks do the items of each `group`
+ * beginning with another one, so that each of them decodes some, instead of waiting for what the first one decodes. */
+static inline const vt_read_item *vt_plan_item(const vt_fields_plan *plan, int64_t index)
+{
+    const int64_t begin = index / plan->group * plan->group, left = plan->item_count - begin;
+    const int64_t count = left < plan->group ? left : plan->group;
+    return &plan->items[begin + (index - begin + plan->first_of_group) % count];
+}
 
 /* Reads one frame by itself. */
 vt_status vt_fields_read_alone(const vt_frame *frame, const vt_frame_window *window, const vt_read_manner *manner,

@@ -132,7 +132,7 @@ static void try_out(void *context)
     const int64_t first[1 + AXES] = {0}, one[] = {1, 1, 1, 1};
     const vt_store_kind *kind = box->store->kind;
     float value;
-    vt_chunk_entry entry;
+    vt_chunk_place entry;
     for (int i = 0; i < 2; i++) {
         const int64_t *point = i == 0 ? first : last;
         int64_t at[1 + AXES];
@@ -287,7 +287,7 @@ static int64_t chunks_of(const vt_box *box, const vt_box_cube *cube, int64_t fir
 
 /* The `part`-th of them: its first element, and where it lies in the file. */
 static vt_status find_chunk(vt_box *box, const vt_box_cube *cube, int64_t part, int64_t at[1 + AXES],
-                            vt_chunk_entry *found)
+                            vt_chunk_place *found)
 {
     vt_status status = VT_OK;
     int64_t first[1 + AXES], count[1 + AXES], index = 0;
@@ -302,7 +302,7 @@ static vt_status find_chunk(vt_box *box, const vt_box_cube *cube, int64_t part, 
         at[d] *= array->chunk[d];
     }
     pthread_mutex_lock(&box->lock);
-    vt_chunk_entry *entry = &box->chunks[index];
+    vt_chunk_place *entry = &box->chunks[index];
     if (entry->size == 0) status = box->store->kind->locate_chunk(array, at, entry);
     *found = *entry;
     pthread_mutex_unlock(&box->lock);
@@ -317,7 +317,7 @@ static int64_t chunk_bytes(const vt_box *box)
     return bytes;
 }
 
-static vt_status decode_chunk(vt_box *box, const vt_chunk_entry *entry, vt_decoder *decoder, unsigned char **values)
+static vt_status decode_chunk(vt_box *box, const vt_chunk_place *entry, vt_decoder *decoder, unsigned char **values)
 {
     vt_status status = VT_OK;
     const int64_t bytes = chunk_bytes(box);
@@ -342,7 +342,7 @@ static vt_status read_chunk(vt_box *box, const vt_box_cube *cube, int64_t part, 
 {
     vt_status status = VT_OK;
     int64_t at[1 + AXES], stride[1 + AXES];
-    vt_chunk_entry entry;
+    vt_chunk_place entry;
     unsigned char *bytes = NULL;
     const int64_t *chunk = box->array->chunk;
     VT_TRY(find_chunk(box, cube, part, at, &entry));
@@ -439,7 +439,7 @@ vt_file_extent vt_box_extent(vt_box *box, const vt_box_cube *cube, int64_t part,
 {
     vt_file_extent extent = {.descriptor = box->descriptor};
     int64_t at[1 + AXES];
-    vt_chunk_entry entry;
+    vt_chunk_place entry;
     if (box->reach == VT_BOX_RUNS) {
         const run_plan plan = runs_of(box, cube, part);
         if (!find_run(box, cube, &plan, index, &extent.offset, &extent.bytes)) extent.bytes = -1;

@@ -1,0 +1,117 @@
+/* Decoded chunks that are kept: what is dropped, and who waits for whom. */
+#include "storage/chunk_cache.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include "test.h"
+
+enum { SIZE = 4096 };
+
+static vt_chunk_state take(vt_chunk_cache *cache, int64_t number, vt_kept_chunk *chunk)
+{
+    return vt_chunk_cache_take(cache, (vt_chunk_key){7, number}, SIZE, chunk);
+}
+
+/* As a reader does: 1 if it had to decode the chunk. */
+static int use(vt_chunk_cache *cache, int64_t number)
+{
+    vt_kept_chunk chunk;
+    const int byte = (int)(number % 251);
+    const vt_chunk_state state = take(cache, number, &chunk);
+    if (state == VT_CHUNK_NOT_KEPT) return 1;
+    if (state == VT_CHUNK_WANTED) {
+        memset(chunk.bytes, byte, SIZE);
+        vt_chunk_cache_settle(cache, &chunk, true);
+    }
+    EXPECT(chunk.bytes[0] == byte && chunk.bytes[SIZE - 1] == byte, "chunk %lld", (long long)number);
+    vt_chunk_cache_release(cache, &chunk);
+    return state == VT_CHUNK_WANTED;
+}
+
+TEST(chunks_the_oldest_are_dropped)
+{
+    vt_chunk_cache cache;
+    vt_kept_chunk held, other, large;
+    vt_chunk_cache_open(&cache, 4 * SIZE);
+    for (int64_t i = 0; i < 4; i++) EXPECT(use(&cache, i) == 1);
+    for (int64_t i = 0; i < 4; i++) EXPECT(use(&cache, i) == 0);
+    EXPECT(use(&cache, 4) == 1 && use(&cache, 1) == 0 && use(&cache, 0) == 1 && use(&cache, 1) == 1);
+    /* now 3, 4, 0, 1, of which 3 is the next to go: not while it is in use */
+    EXPECT(take(&cache, 3, &held) == VT_CHUNK_FOUND);
+    EXPECT(take(&cache, 9, &other) == VT_CHUNK_NOT_KEPT && other.bytes == NULL);
+    vt_chunk_cache_release(&cache, &held);
+    EXPECT(use(&cache, 9) == 1 && use(&cache, 3) == 1);
+    /* larger than all of it; of another size than it was; of another array */
+    EXPECT(vt_chunk_cache_take(&cache, (vt_chunk_key){7, 20}, 5 * SIZE, &large) == VT_CHUNK_NOT_KEPT);
+    EXPECT(vt_chunk_cache_take(&cache, (vt_chunk_key){7, 3}, SIZE - 1, &large) == VT_CHUNK_NOT_KEPT);
+    EXPECT(vt_chunk_cache_take(&cache, (vt_chunk_key){8, 3}, SIZE, &large) == VT_CHUNK_WANTED);
+    /* failed: nobody finds it */
+    vt_chunk_cache_settle(&cache, &large, false);
+    vt_chunk_cache_release(&cache, &large);
+    EXPECT(vt_chunk_cache_take(&cache, (vt_chunk_key){8, 3}, SIZE, &large) == VT_CHUNK_WANTED);
+    vt_chunk_cache_settle(&cache, &large, true);
+    vt_chunk_cache_release(&cache, &large);
+    for (int64_t i = 0; i < 1000; i++) use(&cache, i * i % 13); /* round and round */
+    vt_chunk_cache_close(&cache);
+}
+
+TEST(chunks_of_many_sizes)
+{
+    enum { BUDGET = 100000, ROUNDS = 20000 };
+    vt_chunk_cache cache;
+    int64_t found = 0;
+    vt_chunk_cache_open(&cache, BUDGET);
+    for (uint32_t i = 0, x = 1; i < ROUNDS; i++) {
+        x = x * 1664525u + 1013904223u;
+        const int64_t number = x >> 27, size = 1 + number * number * 37; /* 0 … 31 */
+        vt_kept_chunk chunk;
+        const vt_chunk_state state = vt_chunk_cache_take(&cache, (vt_chunk_key){3, number}, size, &chunk);
+        EXPECT(state != VT_CHUNK_NOT_KEPT);
+        if (state == VT_CHUNK_WANTED) memset(chunk.bytes, (int)number, (size_t)size);
+        if (state == VT_CHUNK_WANTED) vt_chunk_cache_settle(&cache, &chunk, true);
+        for (int64_t b = 0; b < size; b++)
+            if (chunk.bytes[b] != number)
+                EXPECT(false, "chunk %lld of %lld, byte %lld", (long long)number, (long long)size, (long long)b);
+        found += state == VT_CHUNK_FOUND;
+        vt_chunk_cache_release(&cache, &chunk);
+    }
+    EXPECT(found > ROUNDS / 5 && cache.counts.found == found, "%lld found", (long long)found);
+    vt_chunk_cache_close(&cache);
+}
+
+typedef struct {
+    vt_chunk_cache *cache;
+    vt_chunk_state state;
+    vt_kept_chunk chunk;
+} waiting;
+
+static void *wait_for(void *context)
+{
+    waiting *own = context;
+    own->state = take(own->cache, 5, &own->chunk);
+    return NULL;
+}
+
+TEST(chunks_are_waited_for)
+{
+    for (int good = 0; good < 2; good++) {
+        vt_chunk_cache cache;
+        vt_kept_chunk chunk;
+        pthread_t thread;
+        vt_chunk_cache_open(&cache, 8 * SIZE);
+        EXPECT(take(&cache, 5, &chunk) == VT_CHUNK_WANTED);
+        waiting other = {.cache = &cache};
+        EXPECT(pthread_create(&thread, NULL, wait_for, &other) == 0);
+        usleep(20000);
+        memset(chunk.bytes, 1, SIZE);
+        vt_chunk_cache_settle(&cache, &chunk, good);
+        pthread_join(thread, NULL);
+        EXPECT(other.state == (good ? VT_CHUNK_FOUND : VT_CHUNK_WANTED), "%d", (int)other.state);
+        EXPECT((other.chunk.bytes == chunk.bytes) == good);
+        if (!good) vt_chunk_cache_settle(&cache, &other.chunk, false);
+        vt_chunk_cache_release(&cache, &other.chunk);
+        vt_chunk_cache_release(&cache, &chunk);
+        vt_chunk_cache_close(&cache);
+    }
+}
