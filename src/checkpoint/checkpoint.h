@@ -28,10 +28,6 @@ typedef struct {
     int64_t crossing_samples; /* those of them that reach from one file into the next */
 } vt_checkpoint_subject;
 
-/* Collective. Writes all files into the directory, which is there and empty, and waits until they are on the disk. */
-vt_status vt_checkpoint_write(const char *directory, const vt_checkpoint_subject *subject,
-                              const vt_run_progress *progress);
-
 /* Host memory for a copy of what this rank writes (async_checkpoint). */
 size_t vt_checkpoint_copy_bytes(const vt_checkpoint_subject *subject);
 

@@ -119,7 +119,7 @@ static void *run_thread(void *context)
     return NULL;
 }
 
-/* Without a thread, if none can be had, or none is to be, the stage is done when this returns. */
+/* If no thread is wanted, or none can be had, the stage is written before this returns. */
 static void start_stage(vt_checkpoint_saver *saver, stage next)
 {
     const bool takes_part = next == SHARDS || is_first(saver);
@@ -156,6 +156,7 @@ static vt_status end_stage(vt_checkpoint_saver *saver)
 done:
     if (status != VT_OK) {
         vt_error_context("checkpoint of step %lld", (long long)step);
+        /* with an index the directory may bear its final name already */
         if (is_first(saver) && !saver->has_index) vt_checkpoint_store_discard(saver->unfinished);
     }
     forget(saver);

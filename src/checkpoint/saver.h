@@ -12,7 +12,7 @@ typedef struct vt_checkpoint_saver vt_checkpoint_saver;
 vt_status vt_checkpoint_saver_open(const vt_checkpoint_subject *subject, vt_checkpoint_store *store,
                                    vt_checkpoint_saver **saver);
 
-/* Waits for this rank's thread, and leaves unfinished what the ranks have not finished. */
+/* Waits for this rank's thread. A checkpoint that is not whole on all ranks stays an unfinished step-N.tmp. */
 void vt_checkpoint_saver_close(vt_checkpoint_saver **saver);
 
 /* Collective. Saves the subject as step-<progress->step>, which is `best` when its validation is the best so far (as

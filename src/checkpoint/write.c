@@ -303,18 +303,3 @@ void vt_checkpoint_work_close(vt_checkpoint_work *work)
     free(work->all);
     *work = (vt_checkpoint_work){0};
 }
-
-vt_status vt_checkpoint_write(const char *directory, const vt_checkpoint_subject *subject,
-                              const vt_run_progress *progress)
-{
-    vt_status status = VT_OK;
-    vt_world *world = subject->world;
-    vt_checkpoint_work work;
-    VT_TRY(vt_checkpoint_work_begin(directory, subject, progress, NULL, &work));
-    VT_TRY(vt_world_agree(world, vt_checkpoint_work_shard(&work)));
-    vt_checkpoint_work_gather(&work);
-    VT_TRY(vt_world_agree(world, vt_world_rank(world) == 0 ? vt_checkpoint_work_index(&work) : VT_OK));
-done:
-    vt_checkpoint_work_close(&work);
-    return status;
-}

@@ -79,7 +79,7 @@ static void print_train_flags(void)
 static void print_train_help(void)
 {
     printf("usage: vitrain [train] [--config=NAME] [--name=value ...]\n\n"
-           "Trains a vision transformer to forecast the weather, as the named configuration says.\n\n");
+           "Trains a model (of the weather, of cosmological fields, of text) as the named configuration says.\n\n");
     print_train_flags();
 }
 

@@ -1,5 +1,5 @@
 /* Where samples come from. A source is one set of samples: for training, validation or test. Each kind of source is one
- * row of the table in source/sources.c; the loader, the caches and the training loop know a source only by what stands
+ * row of the table in config/kinds.def; the loader, the caches and the training loop know a source only by what stands
  * here. */
 #ifndef VT_DATA_SOURCE_H
 #define VT_DATA_SOURCE_H

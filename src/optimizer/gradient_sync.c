@@ -299,7 +299,8 @@ void vt_gradient_sync_values_changed(vt_gradient_sync *sync)
 
 /* ---- opening ---- */
 
-/* Gradients that are partial sums over `sum`. */
+/* Which groups of ranks sum a bucket's gradients, one after another. sum: the axes along which they must be summed,
+ * besides data. */
 static vt_status choose_phases(vt_gradient_sync *sync, const vt_config *config, unsigned sum, bucket_state *state)
 {
     vt_status status = VT_OK;

@@ -30,7 +30,7 @@ struct vt_optimizer_kind {
     vt_update rule;                                      /* of which the kind is set here */
     /* So many neighbours are updated together, a power of two: ZeRO's slices begin at its multiples. NULL: 1. */
     int64_t (*grain)(const vt_config *config);
-    /* Which parameters are its own (NULL: all), and whose the others are: that of a kind with the same rule. */
+    /* Which parameters this kind updates (NULL: all); `rest`, which must have the same rule, updates the others. */
     bool (*takes)(const vt_parameter *parameter);
     const vt_optimizer_kind *rest;
     /* Adds to the rule what the configuration says for this kind alone; NULL: nothing. */

@@ -1,6 +1,6 @@
 /* Stores: files, or directories, that hold named arrays of numbers with attributes. Each kind of store is one file and
- * one row of the table in stores.c. Any thread may call any of these functions; those that a library allows one thread
- * at a time wait for each other. */
+ * one row of the table in config/kinds.def. Any thread may call any of these functions; those that a library allows one
+ * thread at a time wait for each other. */
 #ifndef VT_STORAGE_STORE_H
 #define VT_STORAGE_STORE_H
 

@@ -62,8 +62,9 @@ static const char *describe_sample(const vt_loop *loop, const vt_step_figures *f
     return buffer;
 }
 
-/* A step without an update; after too many of them in a row the run ends, on all ranks alike. fp16's dynamic loss
- * scale is halved each time, once it tolerates no more: from its start down to where nothing is gained by it. */
+/* A step without an update; after too many of them in a row the run ends, on all ranks alike. With fp16's dynamic loss
+ * scale more are allowed: behind loss_scale_hysteresis of them each one halves the scale, until it is too small to
+ * help. */
 static vt_status note_skipped(vt_loop *loop, const vt_step_figures *figures)
 {
     vt_status status = VT_OK;
@@ -128,8 +129,8 @@ done:
     return status;
 }
 
-/* A step whose data are bad. The run ends as if the step had never begun, unless a later one has made its update; then
- * the bad one counts as skipped. The error stays noted. */
+/* A step whose data are bad. If a later step has been started, the bad one counts as skipped; otherwise the run ends as
+ * if it had never begun. The error stays noted. */
 static void note_bad_data(vt_loop *loop, const vt_step_figures *figures, double seconds, double waited)
 {
     vt_error cause;
@@ -172,8 +173,8 @@ static bool is_finished(const vt_loop *loop)
     return loop->progress.epoch >= loop->length.epochs;
 }
 
-/* To be asked after each step that is not its epoch's last, and after each validation, when no step of the next epoch
- * is done. A checkpoint that is due at an epoch's last step is made after the validation, so that it has its loss. */
+/* Ask after each step but an epoch's last, and after its validation, with epoch_started = 0. A checkpoint that is due
+ * at an epoch's last step is made after the validation, so that it has its loss. */
 static bool is_checkpoint_due(const vt_loop *loop)
 {
     int64_t every = vt_trainer_config(loop->trainer)->checkpoint_every;

@@ -8,7 +8,7 @@
 #include "base/text.h"
 #include "training/trainer_inside.h"
 
-/* Charges the time since the last call to `part` of the step; NULL: to none of them. */
+/* Adds the time since this function was last called to *part; NULL: only begins anew. */
 static void charge_time(vt_trainer *trainer, double *part)
 {
     if (!trainer->backend->shares_host_memory) {

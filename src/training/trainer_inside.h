@@ -35,7 +35,9 @@ typedef struct {
     vt_room *room;       /* of its current step of forecast; NULL: that has ended */
     double *loss_sums;   /* [longest rollout, samples, loss->sums], which the loss keeps for backward */
     vt_matrix prediction, target;
-    float *losses; /* where the loss's backward puts them, and what they are added to; with loss->sums_in_backward */
+    /* Only with loss->sums_in_backward: where the loss's backward puts the samples' losses, and what it adds them to.
+     */
+    float *losses;
     double *total;
 } vt_micro_batch;
 
@@ -91,8 +93,8 @@ typedef struct {
 vt_status vt_trainer_build(const vt_config *config, const vt_trainer_options *options, vt_backend *backend,
                            vt_arena_sizes sizes, vt_trainer **trainer);
 
-/* The ranks of the last stage have the losses and scores, all that share samples the same. Is this rank the one that
- * counts in sums? */
+/* The ranks of the last stage have the losses and scores; those that share samples have equal copies. Is this rank the
+ * one of them that counts in sums? */
 bool vt_trainer_counts_in_sums(const vt_trainer *trainer);
 
 /* The batch in memory that the back end can read; the loader may reuse its own. */

@@ -24,8 +24,8 @@ vt_variable vt_variable_of(const char *name);
  * 2m_temperature), ended by NULL, perhaps with its own among them; NULL: none are known. */
 const char *const *vt_variable_aliases(const char *name);
 
-/* Does 0 separate two kinds of values, like the directions of a wind? A known variable's kind tells; otherwise the
- * values [count] must reach at least half as far to one side of 0 as to the other. */
+/* Does the sign of the values mean something, as of a wind's components? (Chooses the colours.) A known variable's kind
+ * tells; otherwise the values [count] must reach at least half as far to one side of 0 as to the other. */
 bool vt_variable_is_signed(const char *name, const float *values, int64_t count);
 
 /* The same, but what the files say comes first: then only the standard name follows from the name, if its units are
