@@ -134,6 +134,9 @@ vt_status vt_zarr_take_form(vt_zarr_array *own, int version)
     vt_status status = VT_OK;
     vt_array *array = &own->array;
     const json_t *metadata = own->node->metadata, *shape = json_object_get(metadata, "shape");
+    const json_t *format = json_object_get(metadata, "zarr_format");
+    VT_CHECK(format == NULL || json_integer_value(format) == version, "its zarr_format is not %d, as the store's is",
+             version);
     VT_CHECK(json_is_array(shape), "its metadata have no shape");
     array->rank = (int)json_array_size(shape);
     VT_CHECK(array->rank <= VT_ARRAY_RANK, "it has %d dimensions, and %d at most can be read", array->rank,
@@ -206,6 +209,12 @@ static vt_status take_storage_2(vt_zarr_array *own, vt_text *words)
         VT_TRY(take_sizes(json_object_get(metadata, "chunks"), rank, 1, "chunks", own->chunk));
     if (own->has_cells) memcpy(own->chunk + rank - 2, own->extent + rank - 2, 2 * sizeof *own->chunk);
     const bool reversed = order != NULL && strcmp(order, "F") == 0;
+    VT_CHECK(reversed || (order != NULL && strcmp(order, "C") == 0), "its order is neither C nor F");
+    VT_CHECK(separator == NULL || strcmp(separator, ".") == 0 || strcmp(separator, "/") == 0,
+             "the separator of its chunks' names is not . or /");
+    VT_CHECK(filters == NULL || json_is_null(filters) || json_is_array(filters), "its filters are no list");
+    VT_CHECK(compressor == NULL || json_is_null(compressor) || json_is_object(compressor),
+             "its compressor has no settings");
     for (int i = 0; i < rank; i++) dimensions[i] = reversed ? rank - 1 - i : i;
     take_strides(own, dimensions);
     memcpy(own->shard, own->chunk, sizeof own->shard);

@@ -226,6 +226,8 @@ vt_status vt_zarr_read_nodes(vt_zarr_store *store)
     VT_TRY(find_root(store, &root));
     json_t *all =
         json_object_get(store->version == 3 ? json_object_get(root, "consolidated_metadata") : root, "metadata");
+    VT_CHECK(strcmp(store->metadata_name, ".zmetadata") != 0 || json_is_object(all),
+             "%s/.zmetadata is no Zarr metadata: it has no object 'metadata'", store->store.path);
     if (store->version == 3)
         store->attributes = json_incref(json_object_get(root, "attributes"));
     else if (json_is_object(all))

@@ -101,6 +101,27 @@ test_stores_beside_one_another() {
     refuses "years/era5_2002.zarr: 'fields' is [7, 2, 5, 12]" "all files need the same grid and channels" -- "$VITRAIN" stats years $VARIABLES --output=b
 }
 
+test_metadata_that_no_version_has() {
+    stores v2_apart.zarr v2_zstd.zarr
+    cp v2_apart.zarr/t2m/.zarray good
+    while IFS='|' read -r from to message; do
+        sed "s#$from#$to#" good >v2_apart.zarr/t2m/.zarray
+        refuted cmp -s good v2_apart.zarr/t2m/.zarray
+        refuses "v2_apart.zarr: 't2m': $message" -- "$VITRAIN" stats v2_apart.zarr $VARIABLES --output=a
+    done <<'END'
+"order": "C"|"order": "Z"|its order is neither C nor F
+"filters": null|"filters": "delta"|its filters are no list
+"zarr_format": 2|"zarr_format": 4|its zarr_format is not 2, as the store's is
+"zarr_format": 2|"dimension_separator": "-", "zarr_format": 2|the separator of its chunks' names is not . or /
+"compressor": {|"compressor": "zstd", "else": {|its compressor has no settings
+END
+    echo '{"metadata": []}' >v2_zstd.zarr/.zmetadata
+    refuses "v2_zstd.zarr/.zmetadata is no Zarr metadata: it has no object 'metadata'" -- "$VITRAIN" stats v2_zstd.zarr $VARIABLES --output=b
+    cp good v2_apart.zarr/t2m/.zarray
+    sed -i 's/proleptic_gregorian/julian/' v2_apart.zarr/time/.zattrs
+    refuses "train_period can't choose its times: v2_apart.zarr: 'time' has the calendar 'julian'; standard" -- "$VITRAIN" stats v2_apart.zarr $VARIABLES --train_period=2001 --output=c
+}
+
 test_what_is_refused() {
     stores v2_train.zarr v2_filter.zarr v2_anemoi.zarr
     says "channels: 2t z_500 z_850" "grid: latitudes 70 to 0, longitudes 0 to 330" -- "$VITRAIN" inspect v2_anemoi.zarr --verify

@@ -95,6 +95,8 @@ static vt_status choose_by_name(vt_fields_file *file, const vt_fields_form *form
     vt_date begin;
     period wanted;
     const int64_t length = vt_date_of_file_name(file->path, &begin);
+    VT_CHECK(length > 0 || file->times.doubt == NULL, "%s can't choose its times: %s", form->period_option,
+             file->times.doubt);
     VT_CHECK(length > 0, "%s: it has no time coordinate, and its name ends in no date, so %s can't choose its times",
              file->path, form->period_option);
     VT_TRY(parse_period(form, begin.calendar, &wanted));
