@@ -33,6 +33,10 @@ typedef struct {
     char *name;         /* from the root on: "forecast/t2m" */
     json_t *metadata;   /* of an array: .zarray or zarr.json */
     json_t *attributes; /* NULL: none */
+    /* Somebody found it by name: when its directory had changed last, and `c` in it, where version 3 has its chunks.
+     * Chunks that are removed, or replaced as zarr does it, change one of them, if they lie right in it. */
+    bool is_used;
+    struct timespec changed[2];
 } vt_zarr_node;
 
 typedef struct {

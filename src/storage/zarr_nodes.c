@@ -82,8 +82,8 @@ static vt_status add_node(vt_zarr_store *store, const char *name, json_t *metada
              "%s: its metadata name the array '%s', which would lie elsewhere", store->store.path, name);
     VT_CHECK(store->node_count < MOST_NODES, "%s holds more than %d arrays", store->store.path, MOST_NODES);
     store->nodes = vt_grow(store->nodes, (size_t)store->node_count, sizeof *store->nodes, "the arrays of a Zarr store");
-    store->nodes[store->node_count++] =
-        (vt_zarr_node){vt_text_copy(name), json_incref(metadata), json_incref(attributes)};
+    store->nodes[store->node_count++] = (vt_zarr_node){
+        .name = vt_text_copy(name), .metadata = json_incref(metadata), .attributes = json_incref(attributes)};
 done:
     return status;
 }

@@ -83,6 +83,29 @@ done:
     return status;
 }
 
+/* tv_nsec -1: there is no such directory. */
+static struct timespec time_of(const vt_store *store, const vt_zarr_node *node, int which)
+{
+    struct stat info;
+    char *name = vt_text_format("%s%s", node->name, which == 0 ? "" : "/c");
+    const bool is_there = fstatat(store->descriptor, name, &info, 0) == 0;
+    free(name);
+    return is_there ? info.st_mtim : (struct timespec){.tv_nsec = -1};
+}
+
+static vt_status check_array(const vt_store *store, const vt_zarr_node *node)
+{
+    vt_status status = VT_OK;
+    for (int i = 0; i < 2 && node->is_used; i++) {
+        const struct timespec before = node->changed[i], now = time_of(store, node, i);
+        VT_CHECK(now.tv_sec == before.tv_sec && now.tv_nsec == before.tv_nsec,
+                 "%s/%s: files in it were written or removed while it was in use; data must not change during a run",
+                 store->path, node->name);
+    }
+done:
+    return status;
+}
+
 static vt_status check_unchanged(const vt_store *store)
 {
     vt_status status = VT_OK;
@@ -93,12 +116,13 @@ static vt_status check_unchanged(const vt_store *store)
                  info.st_mtim.tv_nsec == own->changed.tv_nsec,
              "%s/%s was written anew while it was in use; data must not change during a run", store->path,
              own->metadata_name);
+    for (int64_t i = 0; i < own->node_count; i++) VT_TRY(check_array(store, &own->nodes[i]));
 done:
     return status;
 }
 
 /* anemoi's `data` is what `fields` is elsewhere. */
-static const vt_zarr_node *find_node(const vt_store *store, const char *name)
+static vt_zarr_node *find_node(const vt_store *store, const char *name)
 {
     const vt_zarr_store *own = (const vt_zarr_store *)store;
     int64_t rows, columns;
@@ -141,9 +165,11 @@ static vt_status make_array(const vt_store *store, const vt_zarr_node *node, con
 static vt_status find_array(const vt_store *store, const char *name, vt_array **array)
 {
     vt_status status = VT_OK;
-    const vt_zarr_node *node = find_node(store, name);
+    vt_zarr_node *node = find_node(store, name);
     *array = NULL;
     VT_CHECK(node != NULL, "%s has no array '%s'", store->path, name);
+    for (int i = 0; i < 2 && !node->is_used; i++) node->changed[i] = time_of(store, node, i);
+    node->is_used = true;
     VT_TRY(make_array(store, node, name, array));
 done:
     return status;

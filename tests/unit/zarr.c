@@ -309,7 +309,7 @@ TEST(zarr_damaged_and_unknown)
 /* NaN, Infinity and escapes in attributes; a missing chunk; fill values of any form. */
 TEST(zarr_missing_chunks_and_words_of_python)
 {
-    if (!unpack("v2_missing.zarr v2_apart.zarr small_2001.nc")) return;
+    if (!unpack("v2_missing.zarr v2_apart.zarr v3_none.zarr small_2001.nc")) return;
     vt_fields_file *file = open_one("v2_missing.zarr", &(vt_fields_form){.variables = "t2m", .masked = true});
     float values[POINTS];
     const vt_frame_window whole = {.rows = ROWS, .width = COLUMNS};
@@ -328,4 +328,15 @@ TEST(zarr_missing_chunks_and_words_of_python)
     write_text("v2_zstd.zarr/.zmetadata", "{}");
     EXPECT_ERROR(vt_fields_file_check_size(file, 0), "v2_zstd.zarr/.zmetadata was written anew while it was in use");
     vt_fields_file_close(&file);
+    static const char *const removed[][2] = {{"v2_lz4.zarr", "v2_lz4.zarr/t2m/1.0.0"},
+                                             {"v3_none.zarr", "v3_none.zarr/t2m/c/new"}};
+    for (int i = 0; i < 2; i++) { /* a chunk that is removed; a file beside those of version 3 */
+        file = open_one(removed[i][0], &(vt_fields_form){.variables = "t2m"});
+        EXPECT_OK(vt_fields_file_check_size(file, 0));
+        if (i == 0) EXPECT(unlink(test_path(removed[i][1])) == 0);
+        if (i == 1) write_text(removed[i][1], "x");
+        EXPECT_ERROR(vt_fields_file_check_size(file, 0),
+                     "/t2m: files in it were written or removed while it was in use");
+        vt_fields_file_close(&file);
+    }
 }
