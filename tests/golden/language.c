@@ -1,6 +1,6 @@
 /* The two transformers on text against PyTorch in float64 (language.h5, by make_language_golden.py), with and without
  * the causal mask: scores, every first gradient, and the losses of 50 steps of AdamW, on every path. The slow ones take
- * the first steps. */
+ * the first steps. At the course's full size: the losses alone, on the fastest path. */
 #include "alone.h"
 #include "backend/cpu/cpu.h"
 #include "golden/golden_file.h"
@@ -11,18 +11,29 @@
 
 extern const vt_loss_kind vt_loss_cross_entropy;
 
-enum { WORDS = 101, DIM = 32, LENGTH = 16, BATCH = 8, MOST = 200, STEPS = 50 };
+enum { MOST_PLACES = 512, MOST = 200, STEPS = 50 };
+
+typedef struct {
+    int64_t words, dim, length, batch;
+    double rate;
+} model_size;
+
+static const model_size small = {101, 32, 16, 8, 2e-4}, full = {6000, 128, 32, 16, 2e-3};
 
 typedef struct {
     const char *group;
     vt_model_name model;
     bool causal;
+    int64_t ffn_dim, first; /* first: batch of words of the first step */
+    const model_size *size;
 } golden_model;
 
-static const golden_model models[] = {{"transformer/plain", VT_MODEL_transformer, false},
-                                      {"transformer/causal", VT_MODEL_transformer, true},
-                                      {"encoder/plain", VT_MODEL_encoder, false},
-                                      {"encoder/causal", VT_MODEL_encoder, true}};
+static const golden_model small_models[] = {{"transformer/plain", VT_MODEL_transformer, false, 128, 100, &small},
+                                            {"transformer/causal", VT_MODEL_transformer, true, 128, 0, &small},
+                                            {"encoder/plain", VT_MODEL_encoder, false, 512, 100, &small},
+                                            {"encoder/causal", VT_MODEL_encoder, true, 512, 0, &small}};
+static const golden_model full_models[] = {{"transformer/full", VT_MODEL_transformer, false, 2048, 0, &full},
+                                           {"encoder/full", VT_MODEL_encoder, false, 2048, 0, &full}};
 
 /* ---- the script's formulas ---- */
 
@@ -50,14 +61,15 @@ static void start(const char *name, int dimensions, int64_t columns, int64_t fir
 }
 
 /* The batch of a step: words, and the words behind them. */
-static void words_of(int64_t step, int32_t words[BATCH * LENGTH], int32_t targets[BATCH * LENGTH])
+static void words_of(const model_size *size, int64_t step, int32_t words[MOST_PLACES], int32_t targets[MOST_PLACES])
 {
-    for (uint64_t i = 0; i < BATCH * (LENGTH + 1); i++) {
-        const double u = uniform(1000 + (uint64_t)step, i);
-        const int32_t word = (int32_t)(u * u * WORDS);
-        const uint64_t row = i / (LENGTH + 1), place = i % (LENGTH + 1);
-        if (place < LENGTH) words[row * LENGTH + place] = word;
-        if (place > 0) targets[row * LENGTH + place - 1] = word;
+    const int64_t length = size->length;
+    for (int64_t i = 0; i < size->batch * (length + 1); i++) {
+        const double u = uniform(1000 + (uint64_t)step, (uint64_t)i);
+        const int32_t word = (int32_t)(u * u * (double)size->words);
+        const int64_t row = i / (length + 1), place = i % (length + 1);
+        if (place < length) words[row * length + place] = word;
+        if (place > 0) targets[row * length + place - 1] = word;
     }
 }
 
@@ -75,7 +87,7 @@ typedef struct {
     vt_model_tensor tensors[2]; /* words, and targets */
     double *sums, *sums_before;
     float *losses;
-    int64_t first; /* batch of words: of the first step */
+    const golden_model *golden;
 } fixture;
 
 static void *room(fixture *f, size_t bytes)
@@ -111,17 +123,19 @@ static void load_parameters(fixture *f)
 
 static void open_fixture(fixture *f, const golden_model *golden, vt_cpu_isa isa)
 {
-    *f = (fixture){.first = golden->causal ? 0 : 100};
+    const model_size *size = golden->size;
+    const size_t batch = (size_t)size->batch;
+    *f = (fixture){.golden = golden};
     EXPECT_OK(path_open_trainers(isa, &f->backend));
-    f->a = open_alone(f->backend, LENGTH);
+    f->a = open_alone(f->backend, size->length);
     vt_config *config = f->a.config;
     config->model = (int)golden->model;
     config->causal = golden->causal;
     config->attention_scale = golden->model == VT_MODEL_encoder && !golden->causal ? VT_SCALE_NONE : VT_SCALE_SQRT;
-    config->vocab_size = WORDS;
-    config->seq_len = LENGTH;
-    config->embed_dim = DIM;
-    config->ffn_dim = golden->model == VT_MODEL_encoder ? 512 : 128;
+    config->vocab_size = size->words;
+    config->seq_len = size->length;
+    config->embed_dim = size->dim;
+    config->ffn_dim = golden->ffn_dim;
     config->num_heads = 4;
     config->depth = 2;
     config->optimizer = VT_OPTIMIZER_AdamW;
@@ -136,18 +150,18 @@ static void open_fixture(fixture *f, const golden_model *golden, vt_cpu_isa isa)
     EXPECT_OK(vt_optimizer_open(config, f->backend, f->parameters, &f->optimizer));
     load_parameters(f);
     vt_saved_open(f->model, vt_model_units(f->model), &f->saved);
-    EXPECT_OK(vt_arena_open(f->backend, (size_t)1 << 26, &f->arena));
+    EXPECT_OK(vt_arena_open(f->backend, (size_t)1 << 28, &f->arena));
     f->pass = (vt_pass){.backend = f->backend,
                         .arena = &f->arena,
                         .parallel = f->a.parallel,
-                        .batch = BATCH,
+                        .batch = size->batch,
                         .type = VT_FLOAT32,
                         .training = true,
                         .head = vt_model_head(f->model)};
-    for (int t = 0; t < 2; t++) f->tensors[t].values = room(f, BATCH * LENGTH * sizeof(int32_t));
-    f->sums = room(f, 2 * BATCH * sizeof *f->sums);
-    f->sums_before = room(f, 2 * BATCH * sizeof *f->sums_before);
-    f->losses = room(f, BATCH * sizeof *f->losses);
+    for (int t = 0; t < 2; t++) f->tensors[t].values = room(f, batch * (size_t)size->length * sizeof(int32_t));
+    f->sums = room(f, 2 * batch * sizeof *f->sums);
+    f->sums_before = room(f, 2 * batch * sizeof *f->sums_before);
+    f->losses = room(f, batch * sizeof *f->losses);
 }
 
 static void close_fixture(fixture *f)
@@ -195,7 +209,7 @@ static bool is_key_bias(const vt_parameter *p)
 
 /* The gradient of a parameter, or of the tensor of which it is the first part. A key's bias adds the same number to all
  * scores of a query: its gradient is 0, but for noise, which only has to be small. */
-static void compare_gradient(const fixture *f, hid_t file, const char *group, int64_t i)
+static void compare_gradient(const fixture *f, hid_t file, int64_t i)
 {
     const vt_parameter *p = vt_parameters_at(f->parameters, i);
     const bool in_one = p->file_rows > 0;
@@ -218,47 +232,69 @@ static void compare_gradient(const fixture *f, hid_t file, const char *group, in
         return;
     }
     snprintf(name, sizeof name, "gradients/%s", file_name(p));
-    compare(file, group, name, gradient, count);
+    compare(file, f->golden->group, name, gradient, count);
 }
 
-static void compare_scores(fixture *f, hid_t file, const char *group, vt_matrix prediction)
+static void compare_scores(fixture *f, hid_t file, vt_matrix prediction)
 {
-    vt_matrix scores = vt_pass_push_wide(&f->pass, prediction.rows, WORDS);
+    vt_matrix scores = vt_pass_push_wide(&f->pass, prediction.rows, f->golden->size->words);
     vt_linear_forward(f->pass.head, &f->pass, prediction, scores);
     const int64_t count = scores.rows * scores.columns;
-    compare(file, group, "scores", fetch(f, scores.data, (size_t)count * sizeof(float)), count);
+    compare(file, f->golden->group, "scores", fetch(f, scores.data, (size_t)count * sizeof(float)), count);
 }
 
-/* Returns the mean of the batch's losses. */
-static double step(fixture *f, int64_t number, hid_t file, const char *group)
+/* Returns the mean of the batch's losses. with_tensors: compares scores and gradients. */
+static double step(fixture *f, int64_t number, hid_t file, bool with_tensors)
 {
+    const model_size *size = f->golden->size;
+    const size_t batch = (size_t)size->batch;
     vt_pass *pass = &f->pass;
     const vt_loss_kind *loss = &vt_loss_cross_entropy;
     const vt_matrix none = {0};
-    int32_t words[2][BATCH * LENGTH];
+    int32_t words[2][MOST_PLACES];
     double mean = 0;
-    words_of(f->first + number, words[0], words[1]);
+    words_of(size, f->golden->first + number, words[0], words[1]);
     for (int t = 0; t < 2; t++)
-        f->backend->copy_from_host(f->backend, (void *)(uintptr_t)f->tensors[t].values, words[t], sizeof words[t]);
-    vt_optimizer_begin(f->optimizer, number, 2e-4);
+        f->backend->copy_from_host(f->backend, (void *)(uintptr_t)f->tensors[t].values, words[t],
+                                   batch * (size_t)size->length * sizeof **words);
+    vt_optimizer_begin(f->optimizer, number, size->rate);
     vt_matrix prediction = vt_model_forward(f->model, pass, f->tensors, none, f->saved);
     vt_matrix target = f->model->kind->lay_out(f->model, pass, &f->tensors[1]);
-    if (number == 0) compare_scores(f, file, group, prediction);
+    if (with_tensors) compare_scores(f, file, prediction);
     loss->partials(loss, pass, prediction, target, none, f->sums_before);
     f->backend->zero(f->backend, vt_parameters_gradients(f->parameters),
                      (size_t)vt_parameters_block_elements(f->parameters, VT_BLOCK_GRADIENTS) * sizeof(float));
     vt_model_backward_begin(f->model, f->saved);
-    loss->backward(loss, pass, prediction, target, none, f->sums, 1 / (float)BATCH, NULL, prediction);
-    const size_t bytes = 2 * BATCH * sizeof(double);
+    loss->backward(loss, pass, prediction, target, none, f->sums, 1 / (float)batch, NULL, prediction);
+    const size_t bytes = 2 * batch * sizeof(double);
     EXPECT(memcmp(fetch(f, f->sums, bytes), fetch(f, f->sums_before, bytes), bytes) == 0);
     loss->finish(loss, pass, f->sums, f->losses, NULL);
-    const float *losses = fetch(f, f->losses, BATCH * sizeof *losses);
-    for (int i = 0; i < BATCH; i++) mean += (double)losses[i] / BATCH;
+    const float *losses = fetch(f, f->losses, batch * sizeof *losses);
+    for (size_t i = 0; i < batch; i++) mean += (double)losses[i] / (double)batch;
     vt_model_backward(f->model, pass, f->tensors, prediction, f->saved);
-    for (int64_t i = 0; number == 0 && i < vt_parameters_count(f->parameters); i++) compare_gradient(f, file, group, i);
+    for (int64_t i = 0; with_tensors && i < vt_parameters_count(f->parameters); i++) compare_gradient(f, file, i);
     vt_optimizer_step(f->optimizer);
     vt_arena_pop(&f->arena, 0);
     return mean;
+}
+
+/* bounds: of the losses of the first ten steps, and of the later ones. */
+static void check(hid_t file, const golden_model *golden, vt_cpu_isa isa, int64_t steps, bool with_tensors,
+                  const double bounds[2])
+{
+    fixture f;
+    char path[64];
+    int64_t count;
+    open_fixture(&f, golden, isa);
+    snprintf(path, sizeof path, "%s/losses", golden->group);
+    double *losses = golden_read(file, path, &count);
+    EXPECT(count == STEPS);
+    for (int64_t s = 0; s < steps; s++) {
+        const double loss = step(&f, s, file, with_tensors && s == 0);
+        EXPECT(fabs(loss - losses[s]) <= bounds[s >= 10] * losses[s], "isa %d, %s, step %d: loss %.9g, expected %.9g",
+               (int)isa, golden->group, (int)s, loss, losses[s]);
+    }
+    close_fixture(&f);
 }
 
 GPU_TEST(transformers_on_text_are_pytorchs)
@@ -267,21 +303,17 @@ GPU_TEST(transformers_on_text_are_pytorchs)
     FOR_EACH_STEP_PATH(isa)
     {
         const int steps = isa == VT_ISA_PLAIN || isa == PATH_HOST_CUDA ? 5 : isa <= PATH_GPU ? STEPS : 2;
-        for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
-            fixture f;
-            char path[64];
-            int64_t count;
-            open_fixture(&f, &models[i], isa);
-            snprintf(path, sizeof path, "%s/losses", models[i].group);
-            double *losses = golden_read(file, path, &count);
-            EXPECT(count == STEPS);
-            for (int64_t s = 0; s < steps; s++) {
-                const double loss = step(&f, s, file, models[i].group);
-                EXPECT(fabs(loss - losses[s]) <= 1e-5 * losses[s], "isa %d, %s, step %d: loss %.9g, expected %.9g",
-                       (int)isa, models[i].group, (int)s, loss, losses[s]);
-            }
-            close_fixture(&f);
-        }
+        for (size_t i = 0; i < sizeof small_models / sizeof *small_models; i++)
+            check(file, &small_models[i], isa, steps, true, (const double[]){1e-5, 1e-5});
     }
+    H5Fclose(file);
+}
+
+/* No float32 can do better here, with a ReLU's units near 0: PyTorch's own is up to 1.1e-5 and 1.5e-4 off. */
+TEST(transformers_of_the_courses_size_are_pytorchs)
+{
+    hid_t file = golden_open("language.h5");
+    for (size_t i = 0; i < sizeof full_models / sizeof *full_models; i++)
+        check(file, &full_models[i], VT_ISA_AUTO, STEPS, false, (const double[]){5e-5, 3e-4});
     H5Fclose(file);
 }

@@ -5,10 +5,12 @@
 
 needs torch, numpy and h5py. Weights and words come from formulas that golden/language.c has, too, so that the file
 holds only what PyTorch makes of them: losses of 50 steps of AdamW, some of the first step's scores and of every
-tensor's first gradient. Values are taken at a fixed stride.
+tensor's first gradient. Values are taken at a fixed stride. Of the course's full size there are losses alone: near 0 a
+ReLU unit flips by a rounding, which changes gradients by up to 1e-3 there.
 """
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 import h5py
 import numpy as np
@@ -19,7 +21,18 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parents[1] / "bench"))
 from pytorch_language import Encoder, EncoderDecoder  # noqa: E402  (found through the line above)
 
-WORDS, DIM, HEADS, DEPTH, LENGTH, BATCH, STEPS, RATE, MOST = 101, 32, 4, 2, 16, 8, 50, 2e-4, 200
+HEADS, DEPTH, STEPS, MOST = 4, 2, 50, 200
+
+
+class Size(NamedTuple):
+    words: int
+    dim: int
+    length: int
+    batch: int
+    rate: float
+
+
+SMALL, FULL = Size(101, 32, 16, 8, 2e-4), Size(6000, 128, 32, 16, 2e-3)
 
 
 def hashed(seed, count):
@@ -48,10 +61,10 @@ def start(name, shape):
     return torch.from_numpy((middle + scale * normal).astype(np.float32).reshape(shape))
 
 
-def words_of(step):
-    """Small numbers are frequent. [BATCH, LENGTH + 1]"""
-    uniform = (hashed(1000 + step, BATCH * (LENGTH + 1)) >> np.uint64(40)).astype(np.float64) / 2**24
-    return torch.from_numpy((uniform**2 * WORDS).astype(np.int64).reshape(BATCH, LENGTH + 1))
+def words_of(size, step):
+    """Small numbers are frequent. [batch, length + 1]"""
+    uniform = (hashed(1000 + step, size.batch * (size.length + 1)) >> np.uint64(40)).astype(np.float64) / 2**24
+    return torch.from_numpy((uniform**2 * size.words).astype(np.int64).reshape(size.batch, size.length + 1))
 
 
 def some(values):
@@ -59,21 +72,21 @@ def some(values):
     return flat[:: len(flat) // MOST + 1]
 
 
-def run(group, model, first):
+def run(group, model, size, first):
     for name, parameter in model.named_parameters():
         parameter.data = start(name, tuple(parameter.shape))
     model = model.double()
     model.pos_encoder.pe = model.pos_encoder.pe.float().double()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, betas=(0.9, 0.999), weight_decay=0.01)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=size.rate, betas=(0.9, 0.999), weight_decay=0.01)
     losses = []
     for step in range(STEPS):
-        words = words_of(first + step)
+        words = words_of(size, first + step)
         optimizer.zero_grad()
         scores = model(words[:, :-1])
-        loss = functional.cross_entropy(scores.reshape(-1, WORDS), words[:, 1:].reshape(-1))
+        loss = functional.cross_entropy(scores.reshape(-1, size.words), words[:, 1:].reshape(-1))
         loss.backward()
         losses.append(loss.item())
-        if step == 0:
+        if step == 0 and size is SMALL:
             group["scores"] = some(scores)
             for name, parameter in model.named_parameters():
                 group[f"gradients/{name}"] = some(parameter.grad)
@@ -89,9 +102,11 @@ def main():
             # with these words PyTorch's float32 is within 2e-6 of its float64; with others a ReLU unit near 0 flips
             first = 0 if causal else 100
             run(file.create_group(f"transformer/{kind}"),
-                EncoderDecoder(WORDS, DIM, HEADS, DEPTH, 128, causal=causal), first)
+                EncoderDecoder(SMALL.words, SMALL.dim, HEADS, DEPTH, 128, causal=causal), SMALL, first)
             run(file.create_group(f"encoder/{kind}"),
-                Encoder(WORDS, DIM, HEADS, DEPTH, 512, causal=causal, scaled=causal), first)
+                Encoder(SMALL.words, SMALL.dim, HEADS, DEPTH, 512, causal=causal, scaled=causal), SMALL, first)
+        run(file.create_group("transformer/full"), EncoderDecoder(FULL.words, FULL.dim, HEADS, DEPTH, 2048), FULL, 0)
+        run(file.create_group("encoder/full"), Encoder(FULL.words, FULL.dim, HEADS, DEPTH, 2048), FULL, 0)
 
 
 main()
