@@ -1,5 +1,5 @@
-/* y = x weightᵀ and dx = dy weight where the weight has more elements than the rows: each thread packs the panels of the
- * weight that it works on, run by run, so that the weight is read once, and what is packed stays in the cache. */
+/* y = x weightᵀ and dx = dy weight where the weight has more elements than the rows: each thread packs the panels of
+ * the weight that it works on, run by run, so that the weight is read once, and what is packed stays in the cache. */
 #include "backend/cpu/vector/product_panels.h"
 
 #include "backend/cpu/vector/product_pack.h"
@@ -90,8 +90,7 @@ void VT_KERNEL(vt_panels_multiply)(vt_backend *backend, vt_matrix left, vt_matri
     const int64_t columns = to.result.columns, each = GROUP * PANEL, groups = pieces(columns, each);
     w.runs = pieces(w.deep, DEPTH);
     if (!widen(backend, &w.left) ||
-        !vt_cpu_scratch_reserve(backend,
-                                (size_t)(GROUP * panel_stride(DEPTH) + left.rows * each) * sizeof(float)))
+        !vt_cpu_scratch_reserve(backend, (size_t)(GROUP * panel_stride(DEPTH) + left.rows * each) * sizeof(float)))
         return;
 #pragma omp parallel for schedule(dynamic, 1)
     for (int64_t group = 0; group < groups; group++)
