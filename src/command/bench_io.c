@@ -41,9 +41,8 @@ static const char help[] =
     "stays in a cache; then into as much as the reader fills), 5 times; prints the medians. Flags are those of\n"
     "`vitrain train`: --data_dir, --global_batch_size, --img_size, --n_in_channels, --n_out_channels,\n"
     "--data_loader_config, --num_data_workers, --prefetch, --variables, --shuffle ...; --num_iters is the number\n"
-    "of batches of a round. Several ranks (mpirun) read as those of a run, batch by batch; only their rate is "
-    "printed,\n"
-    "and how many chunks they have decoded.\n";
+    "of batches of a round. Several ranks (mpirun) read their parts of each batch as in a run; of them only the\n"
+    "rate is printed, and how many chunks they have decoded.\n";
 
 /* ---- the reader ---- */
 
@@ -382,14 +381,24 @@ done:
     return status;
 }
 
+static vt_status read_options(bench *b, int argument_count, char *const *arguments, int ranks)
+{
+    vt_status status = VT_OK;
+    VT_TRY(vt_config_open(argument_count, arguments, ranks, &b->config));
+    VT_TRY(vt_source_complete(b->config));
+    VT_CHECK(b->config->data_loader_config != VT_LOADER_SYNTHETIC, "bench io: the synthetic reader reads nothing");
+done:
+    return status;
+}
+
 static vt_status open_bench(bench *b, int argument_count, char *const *arguments)
 {
     vt_status status = VT_OK;
     vt_launch launch;
     VT_TRY(vt_launch_detect(&launch));
-    VT_TRY(vt_config_open(argument_count, arguments, launch.world_size, &b->config));
-    VT_TRY(vt_source_complete(b->config));
-    VT_CHECK(b->config->data_loader_config != VT_LOADER_SYNTHETIC, "bench io: the synthetic reader reads nothing");
+    status = read_options(b, argument_count, arguments, launch.world_size);
+    if (status == VT_ERROR) vt_world_fail_early(&launch);
+    VT_TRY(status);
     VT_TRY(vt_world_open(b->config, &launch, &b->world));
     VT_TRY(vt_world_agree(b->world, vt_reader_open_source(b->config, b->world, VT_SET_TRAINING, &b->source)));
     vt_reader_share(b->world, b->source);
@@ -405,7 +414,6 @@ static vt_status open_bench(bench *b, int argument_count, char *const *arguments
     if (b->batches > 4096) b->batches = 4096;
     if (b->config->origin[VT_OPTION_num_iters] == VT_FROM_COMMAND_LINE) b->batches = b->config->num_iters;
 done:
-    if (b->world == NULL && status == VT_ERROR) vt_world_fail_early(&launch);
     return status;
 }
 

@@ -63,9 +63,10 @@ vt_status vt_world_open_backend(const vt_config *config, const vt_world *world, 
 /* Ranks that share the back end's memory (NULL: the host's) with this one, itself included; a GPU has its own. */
 int vt_world_ranks_of_memory(const vt_world *world, const vt_backend *backend);
 
-/* Collective over all ranks. Memory that the ranks of this node share, after the first of them has asked for *bytes and
- * prepared it, which was all zeros; *bytes becomes its size, and munmap frees it. NULL on all ranks of a node that has
- * only one, or where the system refuses. It takes no place before it is written to. */
+/* Collective over all ranks. Returns memory that the ranks of this node share, or NULL on all of them: the node has one
+ * rank, or the system refuses. The node's first rank says how large it is, and *bytes becomes that on all; it is zeros
+ * when that rank calls `prepare`, which returns before the others have it. Pages take no place before they are written
+ * to. munmap frees it. */
 void *vt_world_share_memory(vt_world *world, size_t *bytes, void (*prepare)(void *memory, size_t bytes));
 
 /* As any rank of any layout, over the dry engine. node_of [ranks]: which node each rank runs on (0, 1, …); NULL: all on

@@ -14,7 +14,7 @@
 /* What the first rank of a node tells the others. */
 typedef struct {
     int64_t process, file;   /* an open file of that process; file -1: there is none */
-    uint64_t device, number; /* of the file: the process may be another one where the ranks don't see each other's */
+    uint64_t device, number; /* of the file: in a container the process's number may be another process's */
     uint64_t bytes;
 } offer;
 
@@ -24,7 +24,7 @@ static void *map(int file, size_t bytes)
     return mapped != MAP_FAILED ? mapped : NULL;
 }
 
-/* Nobody may cut it short. */
+/* The first rank's memory, and what it tells the others. The file is sealed: nobody can cut it short. */
 static void *make(size_t bytes, offer *own)
 {
     struct stat info;
@@ -54,7 +54,7 @@ static void *open_offered(const offer *offered)
     return memory;
 }
 
-/* Do all ranks of this one's node say so? */
+/* Collective. Whether `own` is true on all ranks of this rank's node. */
 static bool node_agrees(vt_world *world, bool own)
 {
     bool *all = vt_allocate((size_t)world->ranks, sizeof *all, "the table of ranks"), agrees = true;

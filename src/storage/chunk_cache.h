@@ -49,7 +49,7 @@ static inline bool vt_chunk_cache_is_for_others(const vt_chunk_cache *cache)
     return cache->sharers > 1;
 }
 
-/* A chunk was read and decoded. */
+/* Counts a chunk that this rank has read and decoded. */
 static inline void vt_chunk_cache_count(vt_chunk_cache *cache, int64_t bytes)
 {
     __atomic_add_fetch(&cache->counts.decoded, 1, __ATOMIC_RELAXED);
@@ -60,7 +60,8 @@ static inline void vt_chunk_cache_count(vt_chunk_cache *cache, int64_t bytes)
  * vt_chunk_cache_settle; others who need it wait for that. NOT_KEPT: the caller decodes it for itself, because there is
  * no room, or another rank takes too long. After the first two the chunk is in use until vt_chunk_cache_release. */
 vt_chunk_state vt_chunk_cache_take(vt_chunk_cache *cache, vt_chunk_key key, int64_t size, vt_kept_chunk *chunk);
-/* Not `decoded`: whoever waits for it tries for himself. */
+/* The caller has decoded a chunk that was WANTED. Not `decoded`: it failed, and each caller that waits for the chunk
+ * decodes it for itself. */
 void vt_chunk_cache_settle(vt_chunk_cache *cache, const vt_kept_chunk *chunk, bool decoded);
 void vt_chunk_cache_release(vt_chunk_cache *cache, const vt_kept_chunk *chunk);
 

@@ -35,8 +35,7 @@ typedef struct {
     vt_room *room;       /* of its current step of forecast; NULL: that has ended */
     double *loss_sums;   /* [longest rollout, samples, loss->sums], which the loss keeps for backward */
     vt_matrix prediction, target;
-    /* Only with loss->sums_in_backward: where the loss's backward puts the samples' losses, and what it adds them to.
-     */
+    /* With loss->sums_in_backward: where the loss's backward puts the samples' losses, and what it adds them to. */
     float *losses;
     double *total;
 } vt_micro_batch;

@@ -1,14 +1,12 @@
 /* Chunks that the ranks of a node need: each is decoded once, and a rank that is killed does the others no harm. */
 #include <signal.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "chunks.h"
 #include "settings.h"
-#include "storage/chunk_cache.h"
-#include "test.h"
 
-enum { SIZE = 1000, CHUNKS = 300 };
+enum { CHUNKS = 300 };
 
 static vt_world *open_world(const char *per_node, const char *settings)
 {
@@ -25,27 +23,11 @@ static vt_world *open_world(const char *per_node, const char *settings)
     return world;
 }
 
-/* Whether it had to decode the chunk. */
-static bool use(vt_chunk_cache *cache, int64_t number)
-{
-    vt_kept_chunk chunk;
-    const int byte = (int)(number % 251);
-    const vt_chunk_state state = vt_chunk_cache_take(cache, (vt_chunk_key){1, number}, SIZE, &chunk);
-    if (state == VT_CHUNK_NOT_KEPT) return true;
-    if (state == VT_CHUNK_WANTED) {
-        memset(chunk.bytes, byte, SIZE);
-        vt_chunk_cache_settle(cache, &chunk, true);
-    }
-    EXPECT(chunk.bytes[0] == byte && chunk.bytes[SIZE - 1] == byte, "chunk %lld", (long long)number);
-    vt_chunk_cache_release(cache, &chunk);
-    return state == VT_CHUNK_WANTED;
-}
-
 /* How many chunks all ranks decode. */
 static double decoded_by_all(vt_world *world, vt_chunk_cache *cache)
 {
     double decoded = 0;
-    for (int64_t i = 0; i < CHUNKS; i++) decoded += use(cache, (i + vt_world_rank(world) * 7) % CHUNKS);
+    for (int64_t i = 0; i < CHUNKS; i++) decoded += use_chunk(cache, (i + vt_world_rank(world) * 7) % CHUNKS);
     vt_world_sum(world, &decoded, 1);
     return decoded;
 }
@@ -58,7 +40,7 @@ TEST(chunks_are_decoded_once_on_a_node)
         vt_world *world = open_world(number, SETTINGS("tensor_parallel=%d num_heads=2", tensor));
         vt_chunk_cache cache;
         vt_chunk_cache_open(&cache, 1 << 20);
-        use(&cache, CHUNKS); /* in memory of its own */
+        use_chunk(&cache, CHUNKS); /* in memory of its own */
         vt_chunk_cache_share(&cache, world);
         const int sharers = per_node > 1 ? tensor : 1, place = sharers > 1 ? vt_world_rank(world) % 2 : 0;
         EXPECT(cache.sharers == sharers && cache.place == place, "%d of %d", cache.place, cache.sharers);
@@ -80,8 +62,8 @@ TEST(chunks_of_a_rank_that_is_killed)
     for (int i = 0; i < KILLS && vt_world_rank(world) == 0; i++) {
         const pid_t other = fork(); /* another rank, as far as the memory knows */
         if (other == 0)
-            for (int64_t n = 1000;; n++) use(&cache, n);
-        for (int64_t n = 0; n < 100 * (i + 1); n++) use(&cache, n % 500);
+            for (int64_t n = 1000;; n++) use_chunk(&cache, n);
+        for (int64_t n = 0; n < 100 * (i + 1); n++) use_chunk(&cache, n % 500);
         kill(other, SIGKILL);
         waitpid(other, NULL, 0);
     }

@@ -1,58 +1,33 @@
 /* Decoded chunks that are kept: what is dropped, and who waits for whom. */
-#include "storage/chunk_cache.h"
+#include "chunks.h"
 
-#include <string.h>
 #include <unistd.h>
-
-#include "test.h"
-
-enum { SIZE = 4096 };
-
-static vt_chunk_state take(vt_chunk_cache *cache, int64_t number, vt_kept_chunk *chunk)
-{
-    return vt_chunk_cache_take(cache, (vt_chunk_key){7, number}, SIZE, chunk);
-}
-
-/* As a reader does: 1 if it had to decode the chunk. */
-static int use(vt_chunk_cache *cache, int64_t number)
-{
-    vt_kept_chunk chunk;
-    const int byte = (int)(number % 251);
-    const vt_chunk_state state = take(cache, number, &chunk);
-    if (state == VT_CHUNK_NOT_KEPT) return 1;
-    if (state == VT_CHUNK_WANTED) {
-        memset(chunk.bytes, byte, SIZE);
-        vt_chunk_cache_settle(cache, &chunk, true);
-    }
-    EXPECT(chunk.bytes[0] == byte && chunk.bytes[SIZE - 1] == byte, "chunk %lld", (long long)number);
-    vt_chunk_cache_release(cache, &chunk);
-    return state == VT_CHUNK_WANTED;
-}
 
 TEST(chunks_the_oldest_are_dropped)
 {
     vt_chunk_cache cache;
     vt_kept_chunk held, other, large;
-    vt_chunk_cache_open(&cache, 4 * SIZE);
-    for (int64_t i = 0; i < 4; i++) EXPECT(use(&cache, i) == 1);
-    for (int64_t i = 0; i < 4; i++) EXPECT(use(&cache, i) == 0);
-    EXPECT(use(&cache, 4) == 1 && use(&cache, 1) == 0 && use(&cache, 0) == 1 && use(&cache, 1) == 1);
+    vt_chunk_cache_open(&cache, 4 * CHUNK_BYTES);
+    for (int64_t i = 0; i < 4; i++) EXPECT(use_chunk(&cache, i) == 1);
+    for (int64_t i = 0; i < 4; i++) EXPECT(use_chunk(&cache, i) == 0);
+    EXPECT(use_chunk(&cache, 4) == 1 && use_chunk(&cache, 1) == 0 && use_chunk(&cache, 0) == 1 &&
+           use_chunk(&cache, 1) == 1);
     /* now 3, 4, 0, 1, of which 3 is the next to go: not while it is in use */
-    EXPECT(take(&cache, 3, &held) == VT_CHUNK_FOUND);
-    EXPECT(take(&cache, 9, &other) == VT_CHUNK_NOT_KEPT && other.bytes == NULL);
+    EXPECT(take_chunk(&cache, 3, &held) == VT_CHUNK_FOUND);
+    EXPECT(take_chunk(&cache, 9, &other) == VT_CHUNK_NOT_KEPT && other.bytes == NULL);
     vt_chunk_cache_release(&cache, &held);
-    EXPECT(use(&cache, 9) == 1 && use(&cache, 3) == 1);
+    EXPECT(use_chunk(&cache, 9) == 1 && use_chunk(&cache, 3) == 1);
     /* larger than all of it; of another size than it was; of another array */
-    EXPECT(vt_chunk_cache_take(&cache, (vt_chunk_key){7, 20}, 5 * SIZE, &large) == VT_CHUNK_NOT_KEPT);
-    EXPECT(vt_chunk_cache_take(&cache, (vt_chunk_key){7, 3}, SIZE - 1, &large) == VT_CHUNK_NOT_KEPT);
-    EXPECT(vt_chunk_cache_take(&cache, (vt_chunk_key){8, 3}, SIZE, &large) == VT_CHUNK_WANTED);
+    EXPECT(vt_chunk_cache_take(&cache, (vt_chunk_key){7, 20}, 5 * CHUNK_BYTES, &large) == VT_CHUNK_NOT_KEPT);
+    EXPECT(vt_chunk_cache_take(&cache, (vt_chunk_key){7, 3}, CHUNK_BYTES - 1, &large) == VT_CHUNK_NOT_KEPT);
+    EXPECT(vt_chunk_cache_take(&cache, (vt_chunk_key){8, 3}, CHUNK_BYTES, &large) == VT_CHUNK_WANTED);
     /* failed: nobody finds it */
     vt_chunk_cache_settle(&cache, &large, false);
     vt_chunk_cache_release(&cache, &large);
-    EXPECT(vt_chunk_cache_take(&cache, (vt_chunk_key){8, 3}, SIZE, &large) == VT_CHUNK_WANTED);
+    EXPECT(vt_chunk_cache_take(&cache, (vt_chunk_key){8, 3}, CHUNK_BYTES, &large) == VT_CHUNK_WANTED);
     vt_chunk_cache_settle(&cache, &large, true);
     vt_chunk_cache_release(&cache, &large);
-    for (int64_t i = 0; i < 1000; i++) use(&cache, i * i % 13); /* round and round */
+    for (int64_t i = 0; i < 1000; i++) use_chunk(&cache, i * i % 13); /* round and round */
     vt_chunk_cache_close(&cache);
 }
 
@@ -89,7 +64,7 @@ typedef struct {
 static void *wait_for(void *context)
 {
     waiting *own = context;
-    own->state = take(own->cache, 5, &own->chunk);
+    own->state = take_chunk(own->cache, 5, &own->chunk);
     return NULL;
 }
 
@@ -99,12 +74,12 @@ TEST(chunks_are_waited_for)
         vt_chunk_cache cache;
         vt_kept_chunk chunk;
         pthread_t thread;
-        vt_chunk_cache_open(&cache, 8 * SIZE);
-        EXPECT(take(&cache, 5, &chunk) == VT_CHUNK_WANTED);
+        vt_chunk_cache_open(&cache, 8 * CHUNK_BYTES);
+        EXPECT(take_chunk(&cache, 5, &chunk) == VT_CHUNK_WANTED);
         waiting other = {.cache = &cache};
         EXPECT(pthread_create(&thread, NULL, wait_for, &other) == 0);
         usleep(20000);
-        memset(chunk.bytes, 1, SIZE);
+        memset(chunk.bytes, 1, CHUNK_BYTES);
         vt_chunk_cache_settle(&cache, &chunk, good);
         pthread_join(thread, NULL);
         EXPECT(other.state == (good ? VT_CHUNK_FOUND : VT_CHUNK_WANTED), "%d", (int)other.state);

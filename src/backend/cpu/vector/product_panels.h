@@ -8,7 +8,7 @@
 /* Whether vt_panels_multiply is faster for these rows and `columns` columns of the result. */
 bool VT_KERNEL(vt_panels_suit)(const vt_matrix *left, int64_t columns);
 
-/* to = left weightᵀ if `across`, else left weight. Each sum runs in the same order as elsewhere. */
+/* to = left weightᵀ if `across`, else left weight. The sums have the bits that they have without panels. */
 void VT_KERNEL(vt_panels_multiply)(vt_backend *backend, vt_matrix left, vt_matrix weight, bool across,
                                    product_result to);
 
