@@ -128,7 +128,7 @@ struct vt_source_kind {
     vt_status (*read_frame)(vt_source *source, int64_t frame, void *values);
     vt_status (*keep_frames)(vt_source *source); /* from here on in memory, once read; before any reading */
 
-    /* Where its reading keeps decoded chunks. NULL: nowhere. */
+    /* Where its reading keeps decoded chunks; NULL: it has none to decode. The function itself may be NULL, too. */
     vt_chunk_cache *(*chunks)(vt_source *source);
 };
 

@@ -86,15 +86,22 @@ void vt_reader_log(const vt_config *config, const vt_world *world, const vt_sour
     free(threads);
 }
 
+static vt_chunk_cache *chunks_of(vt_source *source)
+{
+    return source->kind->chunks != NULL ? source->kind->chunks(source) : NULL;
+}
+
 void vt_reader_share(vt_world *world, vt_source *source)
 {
-    if (source->kind->chunks != NULL) vt_chunk_cache_share(source->kind->chunks(source), world);
+    vt_chunk_cache *cache = chunks_of(source);
+    if (cache != NULL) vt_chunk_cache_share(cache, world);
 }
 
 char *vt_reader_chunks(vt_world *world, vt_source *source)
 {
-    if (source->kind->chunks == NULL) return NULL;
-    const vt_chunk_counts *own = &source->kind->chunks(source)->counts;
+    const vt_chunk_cache *cache = chunks_of(source);
+    if (cache == NULL) return NULL;
+    const vt_chunk_counts *own = &cache->counts;
     double counts[] = {(double)own->decoded, (double)own->bytes, (double)own->found};
     char size[VT_NUMBER_SIZE];
     vt_world_sum(world, counts, 3);

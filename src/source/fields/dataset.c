@@ -184,6 +184,7 @@ static vt_status look_at_file(vt_dataset *dataset, int64_t index, bool *used)
     VT_TRY(vt_dataset_agree_on_rows(dataset, file));
     if (file->obstacle != NULL && dataset->obstacle == NULL)
         dataset->obstacle = vt_text_format("%s: %s", path, file->obstacle);
+    dataset->has_chunks = dataset->has_chunks || vt_fields_file_has_chunks(file);
     int64_t cache = options->direct && file->obstacle == NULL ? 0 : file->cache_bytes;
     while (dataset->open_limit > 1 && cache * dataset->open_limit > CACHE_BUDGET) dataset->open_limit--;
     VT_TRY(take_times(dataset, index, file));

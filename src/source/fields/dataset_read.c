@@ -328,7 +328,8 @@ vt_status vt_dataset_keep_frames(vt_source *source)
 
 vt_chunk_cache *vt_dataset_chunks(vt_source *source)
 {
-    return &((vt_dataset *)source)->cache;
+    vt_dataset *dataset = (vt_dataset *)source;
+    return dataset->has_chunks ? &dataset->cache : NULL;
 }
 
 int64_t vt_dataset_kept_frames(vt_dataset *dataset)

@@ -312,3 +312,10 @@ char *vt_fields_file_storage(const vt_fields_file *file)
     }
     return text.characters;
 }
+
+bool vt_fields_file_has_chunks(const vt_fields_file *file)
+{
+    for (int i = 0; i < file->source_count; i++)
+        if (file->sources[i].array->layout == VT_LAYOUT_CHUNKED) return true;
+    return false;
+}
