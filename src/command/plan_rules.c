@@ -94,9 +94,11 @@ static void print_memory(double parameters, double shards)
            "  mixed precision, 16 bytes a parameter, on each of %.0f GPU%s:\n",
            4 * parameters / 1073741824, 8e-9 * parameters, 4e-9 * parameters, 2e-9 * parameters, shards,
            shards > 1 ? "s" : "");
-    for (int stage = 0; stage <= (shards > 1 ? 3 : 0); stage++)
-        printf("    zero_stage %d: %.4g GB, and %.4g elements sent an iteration\n", stage,
-               1e-9 * vt_rules_memory(parameters, stage, shards), shards > 1 ? vt_rules_sent(parameters, stage) : 0);
+    for (int stage = 0; stage <= (shards > 1 ? 3 : 0); stage++) {
+        const double bytes = vt_rules_memory(parameters, stage, shards);
+        printf("    zero_stage %d: %.4g GB = %.2f GiB, and %.4g elements sent an iteration\n", stage, 1e-9 * bytes,
+               bytes / 1073741824, shards > 1 ? vt_rules_sent(parameters, stage) : 0);
+    }
 }
 
 static void print_roofline(const vt_hardware *hardware, const vt_rules_model *model)

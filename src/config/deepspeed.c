@@ -133,6 +133,10 @@ static vt_status convert_precision(conversion *c)
     put_text(c, "amp_mode", fp16 ? "fp16" : bf16 ? "bf16" : "none");
     if (!fp16) goto done;
     put(c, "loss_scale", scale);
+    if (scale > 0) {
+        vt_text_append(c->notes, "fp16.loss_scale: one for good, so fp16's other settings have no effect\n");
+        goto done;
+    }
     put(c, "loss_scale_power", power);
     put(c, "loss_scale_window", window);
     put(c, "loss_scale_hysteresis", hysteresis);

@@ -72,19 +72,27 @@ static void derive_adafactor(vt_config *config)
         config->adafactor_eps[0] = 1e-30;
 }
 
-/* Flags of fp16's loss scale have no effect without it; a file may keep them for when it is used. A scale must not
- * begin below its own limit. */
+/* Flags of fp16's loss scale have no effect without it, nor those of a dynamic scale with a fixed one; a file may keep
+ * them for when they are used. A scale must not begin below its own limit. */
 static vt_status check_loss_scale(const vt_config *config)
 {
     vt_status status = VT_OK;
-    char least[VT_NUMBER_SIZE];
+    char least[VT_NUMBER_SIZE], fixed[VT_NUMBER_SIZE];
     const double start = ldexp(1, (int)config->loss_scale_power);
-    for (size_t i = 0; i < vt_row_count && config->amp_mode != VT_AMP_FP16; i++)
-        VT_CHECK(!vt_row_is_option(&vt_rows[i]) || strncmp(vt_rows[i].name, "loss_scale", strlen("loss_scale")) != 0 ||
-                     config->origin[vt_rows[i].id] != VT_FROM_COMMAND_LINE,
+    for (size_t i = 0; i < vt_row_count; i++) {
+        const vt_row *row = &vt_rows[i];
+        if (!vt_row_is_option(row) || strncmp(row->name, "loss_scale", strlen("loss_scale")) != 0 ||
+            config->origin[row->id] != VT_FROM_COMMAND_LINE)
+            continue;
+        VT_CHECK(config->amp_mode == VT_AMP_FP16,
                  "--%s sets fp16's loss scale, but there is none without amp_mode fp16; leave it out, or add "
                  "--amp_mode=fp16",
-                 vt_rows[i].name);
+                 row->name);
+        VT_CHECK(config->loss_scale == 0 || row->id == VT_OPTION_loss_scale,
+                 "--%s is of a loss scale that follows overflows, but loss_scale %s is one for good; leave it out, or "
+                 "make it --loss_scale=0",
+                 row->name, vt_text_double(config->loss_scale, fixed));
+    }
     VT_CHECK(config->loss_scale > 0 || !(config->loss_scale_min > start),
              "loss_scale_min %s is more than the %.0f = 2^%lld at which the loss scale begins; raise loss_scale_power, "
              "or lower loss_scale_min",

@@ -93,6 +93,16 @@ test_defaults() {
     says "optimizer: AdamW" "weight_decay: 0.01" -- convert
 }
 
+# With a loss scale for good, fp16's other settings have no effect there nor here.
+test_loss_scale_for_good() {
+    echo '{"train_batch_size": 8, "fp16": {"enabled": true, "loss_scale": 128, "initial_scale_power": 40, "hysteresis": 3}}' >ds.json
+    convert >mine.yaml 2>notes
+    contains "$(cat mine.yaml)" "loss_scale: 128"
+    refuted grep -q loss_scale_ mine.yaml
+    contains "$(cat notes)" "fp16's other settings have no effect"
+    "$VITRAIN" layout --yaml_config=mine.yaml --ranks=1 >layout
+}
+
 # refuses_json JSON PART...: ds.json with these keys beside the batch.
 refuses_json() {
     echo "{\"train_batch_size\": 8, $1}" >ds.json

@@ -167,8 +167,8 @@ test_rules() {
     says "3e+11 tokens: 72.3 days with recomputation" "values: 651.93 GiB" -- "$VITRAIN" plan --rules --parameters=175e9 --gpus=480 --tflops=140 --tokens=300e9
     says "3e+11 tokens: 1.2 days" -- "$VITRAIN" plan --rules --parameters=2.7e9 --gpus=480 --tflops=127 --tokens=300e9
     says "AdamW 24 GB" "first moment 12 GB" "8 bits 6 GB" -- "$VITRAIN" plan --rules --parameters=3e9
-    says "zero_stage 0: 120 GB" "zero_stage 1: 31.41 GB" "zero_stage 2: 16.64 GB" "zero_stage 3: 1.875 GB, and 2.25e+10" -- "$VITRAIN" plan --rules --parameters=7.5e9 --gpus=64
-    says "= 153.0 FLOPs a byte" "of 16 bits 0.167" "matrices 341.3" "155.9 TFLOP/s" -- "$VITRAIN" plan --rules --parameters=1e9
+    says "zero_stage 0: 120 GB" "zero_stage 1: 31.41 GB" "zero_stage 2: 16.64 GB" "zero_stage 3: 1.875 GB = 1.75 GiB, and 2.25e+10" -- "$VITRAIN" plan --rules --parameters=7.5e9 --gpus=64
+    says "zero_stage 0: 16 GB = 14.90 GiB" "= 153.0 FLOPs a byte" "of 16 bits 0.167" "matrices 341.3" "155.9 TFLOP/s" -- "$VITRAIN" plan --rules --parameters=1e9
     "$VITRAIN" plan --rules=megatron >table
     [ "$(wc -l <table)" -eq 11 ]
     contains "$(tr -s ' ' <table)" " 24 2304 24 | 32 1 16 | 512 137 | 1.652 0.01547 3.53 44 4.4 (4.4)" \
