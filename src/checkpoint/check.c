@@ -48,9 +48,8 @@ static vt_status check_vocabulary(const char *directory, const vt_checkpoint_sub
     }
     if (differs < 0 && count < known) differs = count;
     VT_CHECK(differs < 0,
-             "%s: word %lld is '%.60s' in the checkpoint's vocabulary of %lld words, '%.60s' in the training text's of "
-             "%lld; "
-             "continue with the text that it was made with, or with --vocabulary=%s",
+             "%s: word %lld is '%.60s' in the checkpoint's vocabulary of %lld words, '%.60s' in the one of %lld words "
+             "that is used here; continue with the text that it was made with, or with --vocabulary=%s",
              directory, (long long)differs, word.characters != NULL ? word.characters : "", (long long)count,
              differs < known ? subject->vocabulary[differs] : "", (long long)known, path);
 done:

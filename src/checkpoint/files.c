@@ -25,7 +25,7 @@ char *vt_checkpoint_vocabulary(const char *directory)
 
 /* HDF5 1.10 trusts what a damaged file says of its own structures, so the index has a checksum that is looked at before
  * HDF5 is. */
-static vt_status checksum_file(const char *path, uint32_t *checksum)
+vt_status vt_checkpoint_checksum(const char *path, uint32_t *checksum)
 {
     vt_status status = VT_OK;
     FILE *file = fopen(path, "rb");
@@ -50,7 +50,7 @@ vt_status vt_checkpoint_write_checksum(const char *directory, const char *index)
     uint32_t checksum = 0;
     char *path = vt_text_format("%s/checkpoint.crc32c", directory);
     FILE *file = NULL;
-    VT_TRY(checksum_file(index, &checksum));
+    VT_TRY(vt_checkpoint_checksum(index, &checksum));
     file = fopen(path, "w");
     bool written = file != NULL && vt_file_close(file, fprintf(file, "%08x  checkpoint.h5\n", (unsigned)checksum) > 0);
     VT_CHECK(written, "can't write %s: %s", path, strerror(errno));
@@ -115,10 +115,26 @@ static vt_status check_index(const char *directory, const char *index, bool *has
     VT_CHECK(file != NULL || errno == ENOENT, "can't read %s: %s", path, strerror(errno));
     if (file == NULL) goto done;
     VT_CHECK(fscanf(file, "%8x", &expected) == 1, "%s is damaged: it holds no checksum", path);
-    VT_TRY(checksum_file(index, &found));
+    VT_TRY(vt_checkpoint_checksum(index, &found));
     VT_CHECK(found == expected, "%s is damaged: its checksum is %08x, expected %08x", index, (unsigned)found, expected);
 done:
     if (file != NULL) fclose(file);
+    free(path);
+    return status;
+}
+
+vt_status vt_checkpoint_check_vocabulary(vt_tensor_file *index, const char *directory)
+{
+    vt_status status = VT_OK;
+    int64_t expected = 0;
+    uint32_t found = 0;
+    char *path = vt_checkpoint_vocabulary(directory);
+    if (!vt_tensor_file_has(index, "vocabulary_crc32c")) goto done; /* a model of no text, or an old checkpoint */
+    VT_TRY(vt_tensor_file_get_integer(index, "vocabulary_crc32c", &expected));
+    VT_TRY(vt_checkpoint_checksum(path, &found));
+    VT_CHECK(found == expected, "%s is damaged: its checksum is %08x, expected %08x", path, (unsigned)found,
+             (unsigned)expected);
+done:
     free(path);
     return status;
 }
@@ -142,6 +158,7 @@ vt_status vt_checkpoint_open(const char *directory, const vt_world *world, vt_te
              directory);
     VT_TRY(check_shards(*index, directory, world != NULL ? vt_world_rank(world) : 0,
                         world != NULL ? vt_world_ranks(world) : 1));
+    VT_TRY(vt_checkpoint_check_vocabulary(*index, directory));
     *damaged = false;
 done:
     free(path);

@@ -15,6 +15,8 @@ char *vt_checkpoint_shard_name(int64_t rank, int64_t ranks);
 char *vt_checkpoint_channels(const vt_checkpoint_subject *subject);
 
 /* checkpoint.crc32c, of the index. */
+/* CRC-32C of a whole file. */
+vt_status vt_checkpoint_checksum(const char *path, uint32_t *checksum);
 vt_status vt_checkpoint_write_checksum(const char *directory, const char *index);
 
 /* Whether its parameters are those of the subject's model, over channels of the same names. */

@@ -203,9 +203,10 @@ done:
     return status;
 }
 
-static vt_status write_vocabulary(const char *directory, const vt_checkpoint_subject *subject)
+static vt_status write_vocabulary(vt_tensor_file *index, const char *directory, const vt_checkpoint_subject *subject)
 {
     vt_status status = VT_OK;
+    uint32_t checksum = 0;
     char *path = vt_checkpoint_vocabulary(directory);
     FILE *file = fopen(path, "we");
     bool written = file != NULL;
@@ -214,6 +215,8 @@ static vt_status write_vocabulary(const char *directory, const vt_checkpoint_sub
     written = file != NULL && vt_file_close(file, written);
     VT_CHECK(written, "can't write %s: %s", path, strerror(errno));
     VT_TRY(vt_output_synchronise(path));
+    VT_TRY(vt_checkpoint_checksum(path, &checksum));
+    VT_TRY(vt_tensor_file_set_integers(index, "vocabulary_crc32c", 1, &(int64_t){checksum}));
 done:
     free(path);
     return status;
@@ -226,8 +229,8 @@ vt_status vt_checkpoint_work_index(const vt_checkpoint_work *work)
     vt_tensor_file *file = NULL;
     const int64_t version = VT_CHECKPOINT_VERSION;
     char *path = vt_text_format("%s/checkpoint.h5", work->directory);
-    if (subject->vocabulary != NULL) VT_TRY(write_vocabulary(work->directory, subject));
     VT_TRY(vt_tensor_file_create(path, &file));
+    if (subject->vocabulary != NULL) VT_TRY(write_vocabulary(file, work->directory, subject));
     VT_TRY(vt_tensor_file_set_integers(file, "format_version", 1, &version));
     VT_TRY(vt_tensor_file_set_text(file, "id", work->id));
     VT_TRY(vt_tensor_file_set_integers(file, "shard_bytes", vt_world_ranks(subject->world), work->shard_bytes));

@@ -30,11 +30,12 @@ static void print_channels(const char *names)
 }
 
 /* Of a language model. */
-static void print_words(const char *directory, int *faults)
+static void print_words(vt_tensor_file *index, const char *directory, int *faults)
 {
     vt_vocabulary *words = NULL;
     char *path = vt_checkpoint_vocabulary(directory);
     const bool is_there = access(path, F_OK) == 0;
+    vt_inspect_check(faults, vt_checkpoint_check_vocabulary(index, directory));
     if (is_there) vt_inspect_check(faults, vt_vocabulary_read(path, &words));
     if (words != NULL) printf("  vocabulary: %lld words\n", (long long)vt_vocabulary_size(words));
     vt_vocabulary_close(&words);
@@ -236,7 +237,7 @@ void vt_inspect_checkpoint(const char *directory, bool brief, bool verify, int *
     } else {
         VT_TRY(print_progress(index));
         VT_TRY(print_configuration(index, directory));
-        print_words(directory, faults);
+        print_words(index, directory, faults);
     }
     VT_TRY(print_shards(index, directory, brief, faults));
     VT_TRY(print_tensors(index, directory, brief, verify, faults));

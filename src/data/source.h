@@ -86,6 +86,7 @@ struct vt_source_kind {
     vt_status (*complete)(vt_config *config);
     /* Is there a test set? NULL: no. The other sets have to be there. */
     bool (*has_test_set)(const vt_config *config);
+    bool needs_test_set; /* a test set that is there, but can't be used, is an error, not a warning */
     /* The tensors of a sample as the configuration has them; returns how many. part: the rows that this rank reads, of
      * the second dimension. */
     int (*specs)(const vt_config *config, vt_span part, vt_tensor_spec *specs);

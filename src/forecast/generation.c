@@ -21,9 +21,9 @@ typedef struct {
     vt_continuation *continuation;
     int32_t *words; /* of the text so far, [count] */
     int64_t count;
-    float *scores;         /* [vocab_size] */
-    vt_scored_word *order; /* [vocab_size] */
-    vt_text unknown;       /* words of the prompt that are not in the vocabulary */
+    float *scores;          /* [vocab_size] */
+    vt_scored_word *order;  /* [vocab_size] */
+    vt_vocabulary *unknown; /* words of the prompt that the model doesn't know */
 } writing;
 
 /* ---- a word ---- */
@@ -83,9 +83,7 @@ static vt_status add_word(const char *word, size_t length, void *context)
 {
     writing *w = context;
     const int32_t number = vt_vocabulary_find(w->vocabulary, word, length);
-    if (number < 0)
-        vt_text_append(&w->unknown, "%s'%.*s'", w->unknown.length > 0 ? ", " : "", (int)(length < 60 ? length : 60),
-                       word);
+    if (number < 0) vt_vocabulary_add(w->unknown, word, length, 1);
     w->words = vt_grow(w->words, (size_t)w->count, sizeof *w->words, "a text");
     w->words[w->count++] = number;
     return VT_OK;
@@ -117,6 +115,22 @@ done:
     return status;
 }
 
+static vt_status check_known(const writing *w)
+{
+    enum { NAMED = 8 };
+    vt_status status = VT_OK;
+    const int64_t count = vt_vocabulary_size(w->unknown);
+    vt_text names = {0};
+    for (int64_t i = 0; i < count && i < NAMED; i++)
+        vt_text_append(&names, "%s'%.60s'", i > 0 ? ", " : "", vt_vocabulary_words(w->unknown)[i]);
+    if (count > NAMED) vt_text_append(&names, " and %lld others", (long long)(count - NAMED));
+    VT_CHECK(count == 0, "--prompt: the model doesn't know %s; it knows the %lld words of %s", names.characters,
+             (long long)vt_vocabulary_size(w->vocabulary), w->config->vocabulary);
+done:
+    vt_text_close(&names);
+    return status;
+}
+
 static vt_status begin_text(writing *w, int64_t text)
 {
     vt_status status = VT_OK;
@@ -125,8 +139,7 @@ static vt_status begin_text(writing *w, int64_t text)
     w->count = 0;
     VT_TRY(vt_split(prompt, strlen(prompt), "--prompt", w->config->text_lower, add_word, w, &facts));
     if (facts.words == 0) VT_TRY(draw_first_word(w, text));
-    VT_CHECK(w->unknown.length == 0, "--prompt: the model doesn't know %s; it knows the %lld words of %s",
-             w->unknown.characters, (long long)vt_vocabulary_size(w->vocabulary), w->config->vocabulary);
+    VT_TRY(check_known(w));
 done:
     return status;
 }
@@ -170,7 +183,7 @@ vt_status vt_language_generate(const vt_config *config, const char *checkpoint, 
 {
     vt_status status = VT_OK;
     vt_language own = {0};
-    writing w = {.config = config, .how = how};
+    writing w = {.config = config, .how = how, .unknown = vt_vocabulary_open()};
     double seconds = 0;
     VT_TRY(check_layout(config));
     VT_TRY(vt_vocabulary_read(config->vocabulary, &w.vocabulary));
@@ -197,7 +210,7 @@ done:
     vt_continuation_close(&w.continuation);
     vt_language_close(&own, status);
     vt_vocabulary_close(&w.vocabulary);
-    vt_text_close(&w.unknown);
+    vt_vocabulary_close(&w.unknown);
     free(w.words);
     free(w.scores);
     free(w.order);

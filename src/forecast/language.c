@@ -16,9 +16,9 @@ vt_status vt_language_configure(const char *name, int flag_count, char *const *f
                                 char **checkpoint, vt_config **config)
 {
     vt_status status = VT_OK;
-    static char *const forced[] = {"--tensor_parallel=1",  "--context_parallel=1",      "--pipeline_parallel=1",
-                                   "--zero_stage=0",       "--sequence_parallel=false", "--ema_decay=None",
-                                   "--grad_accumulation=1"};
+    static char *const forced[] = {"--tensor_parallel=1",   "--context_parallel=1",      "--pipeline_parallel=1",
+                                   "--zero_stage=0",        "--sequence_parallel=false", "--ema_decay=None",
+                                   "--grad_accumulation=1", "--vocabulary=None"};
     const vt_configured_task own = {"language", sizeof forced / sizeof forced[0], forced};
     char *words = NULL;
     VT_TRY(vt_forecaster_configure_task(&own, name, flag_count, flags, ranks, of_text, checkpoint, config));
@@ -33,15 +33,20 @@ done:
 vt_status vt_language_open(const vt_config *config, const char *checkpoint, const vt_launch *launch, vt_language *own)
 {
     vt_status status = VT_OK;
+    vt_vocabulary *words = NULL;
     *own = (vt_language){.config = config};
     VT_TRY(vt_world_open(config, launch, &own->world));
     VT_TRY(vt_world_agree(own->world, vt_task_open(config, NULL, NULL, &own->task)));
     VT_TRY(vt_world_agree(own->world, vt_world_open_backend(config, own->world, &own->backend)));
     VT_TRY(vt_world_agree(own->world,
                           vt_forecaster_open_trainer(config, own->world, own->backend, own->task, &own->trainer)));
-    const vt_checkpoint_subject subject = vt_trainer_subject(own->trainer);
+    vt_checkpoint_subject subject = vt_trainer_subject(own->trainer);
+    VT_TRY(vt_world_agree(own->world, vt_vocabulary_read(config->vocabulary, &words)));
+    subject.vocabulary = vt_vocabulary_words(words); /* have to be the checkpoint's */
+    subject.vocabulary_size = vt_vocabulary_size(words);
     VT_TRY(vt_world_agree(own->world, vt_checkpoint_read_parameters(checkpoint, &subject, NULL)));
 done:
+    vt_vocabulary_close(&words);
     return status;
 }
 
@@ -86,9 +91,10 @@ static vt_status open_report(const vt_config *config, const char *checkpoint, bo
 {
     vt_status status = VT_OK;
     char *trained = NULL, *text = NULL;
-    VT_TRY(vt_output_make_directory(output));
     VT_TRY(vt_forecaster_describe(checkpoint, (vt_weights)config->weights, &trained, NULL));
     VT_TRY(vt_text_path(config, test ? VT_SET_TEST : VT_SET_VALIDATION, &text));
+    VT_CHECK(text != NULL, "data_dir %s has no test file; name one by inf_data_path", config->data_dir);
+    VT_TRY(vt_output_make_directory(output));
     VT_TRY(vt_output_open(path, file));
     fprintf(*file, "stride,windows,loss,perplexity,bits\n");
     printf("%s (%s), windows of %lld words of %s\n", checkpoint, trained, (long long)config->seq_len, text);

@@ -45,8 +45,8 @@ static vt_status open_data(run_state *run)
     VT_TRY(vt_reader_open_source(config, run->world, VT_SET_VALIDATION, &run->validation));
     VT_TRY(vt_source_agree(run->training, run->validation));
     VT_TRY(vt_task_open(config, run->training, run->validation, &run->task));
-    int64_t samples = run->training->sample_count;
-    VT_CHECK(samples >= config->global_batch_size,
+    const int64_t samples = run->training->sample_count;
+    VT_CHECK(vt_source_batches(run->training, config->global_batch_size) > 0,
              "%s has %lld training samples, fewer than one batch (global_batch_size %lld); use a smaller batch",
              run->training->path, (long long)samples, (long long)config->global_batch_size);
     run->length =
@@ -285,7 +285,7 @@ static vt_status run_phases(run_state *run)
     VT_TRY(vt_world_agree(world, open_data(run))); /* before the directory: a run that can't start leaves nothing */
     vt_reader_share(world, run->training);
     vt_reader_share(world, run->validation);
-    vt_test_set_open(run->config, world, run->training, &run->test);
+    VT_TRY(vt_test_set_open(run->config, world, run->training, &run->test));
     VT_TRY(vt_world_agree(world, vt_world_open_backend(run->config, world, &run->backend)));
     VT_TRY(vt_world_agree(world, open_device(run)));
     VT_TRY(vt_world_agree(world, open_trainer(run)));

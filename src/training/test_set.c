@@ -18,18 +18,26 @@ struct vt_test_set {
     char *obstacle; /* why it can't be used; of one that can, NULL */
 };
 
-void vt_test_set_open(const vt_config *config, vt_world *world, const vt_source *training, vt_test_set **result)
+vt_status vt_test_set_open(const vt_config *config, vt_world *world, const vt_source *training, vt_test_set **result)
 {
+    vt_status status = VT_OK;
     *result = NULL;
     const vt_source_kind *kind = vt_source_kind_of(config);
-    if (!vt_world_any(world, kind->has_test_set != NULL && kind->has_test_set(config))) return;
+    if (!vt_world_any(world, kind->has_test_set != NULL && kind->has_test_set(config))) return VT_OK;
     vt_test_set *set = vt_allocate(1, sizeof *set, "the test set");
-    vt_status status = vt_reader_open_source(config, world, VT_SET_TEST, &set->source);
-    if (status == VT_OK) status = vt_source_agree(training, set->source);
-    set->obstacle = vt_world_cause(world, status);
-    if (set->obstacle == NULL) vt_reader_share(world, set->source);
-    vt_error_clear();
     *result = set;
+    status = vt_reader_open_source(config, world, VT_SET_TEST, &set->source);
+    if (status == VT_OK) status = vt_source_agree(training, set->source);
+    if (kind->needs_test_set) {
+        VT_TRY(vt_world_agree(world, status));
+    } else {
+        set->obstacle = vt_world_cause(world, status);
+        vt_error_clear();
+        status = VT_OK;
+    }
+    if (set->obstacle == NULL) vt_reader_share(world, set->source);
+done:
+    return status;
 }
 
 void vt_test_set_close(vt_test_set **set)

@@ -7,9 +7,9 @@
 
 typedef struct vt_test_set vt_test_set;
 
-/* Collective. *set is NULL if there is no test set. The run goes on if the test set can't be used, or doesn't go with
- * `training`. */
-void vt_test_set_open(const vt_config *config, vt_world *world, const vt_source *training, vt_test_set **set);
+/* Collective. *set is NULL if there is no test set. Unless the source needs it (vt_source_kind.needs_test_set), the run
+ * goes on if the test set can't be used, or doesn't go with `training`. */
+vt_status vt_test_set_open(const vt_config *config, vt_world *world, const vt_source *training, vt_test_set **set);
 void vt_test_set_close(vt_test_set **set);
 
 /* NULL: there is none that can be used. */

@@ -120,6 +120,15 @@ test_bad_text() {
     refuses "bad/valid.txt has 2 known tokens" -- lm wikitext_b --data_dir=bad
     printf 'a \377 c\n' >bad/valid.txt
     refuses "bad/valid.txt: line 1, byte 2 of the file, 0xff, is not UTF-8" -- lm wikitext_b --data_dir=bad
+    printf 'a b c a b c a b a a\n' | tee bad/valid.txt >bad/test.txt
+    printf 'a \377 c\n' >>bad/test.txt # a test file that is there has to be whole, too
+    refuses "bad/test.txt: line 2, byte 22 of the file, 0xff, is not UTF-8" -- lm wikitext_b --data_dir=bad
+    refuses "nowhere.txt: can't read it" -- lm wikitext_b --data_dir=bad --inf_data_path=nowhere.txt
+    rm bad/test.txt
+    says "2 epochs of 1 step" "DONE" -- lm wikitext_b --data_dir=bad --epochs=2 # fewer windows than a batch of 128
+    printf 'a a a a a a a a a a\n' >bad/train.txt
+    refuses "bad/train.txt: its only word is 'a'" -- lm wikitext_b --data_dir=bad
+    refuses "bad/train.txt: its only word is 'a'" -- lm wikitext_b --data_dir=bad --text_oov=unk
     refuses "seq_len" "5000" -- lm wikitext_b --seq_len=5001
     refuses "embed_dim 15 is odd" "use 16" -- lm wikitext_b --embed_dim=15 --num_heads=1
     refuses "num_heads" "embed_dim" -- lm wikitext_b --num_heads=3
@@ -142,6 +151,13 @@ test_evaluate() {
     says "windows of 8 words of data/valid.txt" -- "$VITRAIN" evaluate $run
     mv away data/train.txt
     refuses "has neither members nor maps" -- "$VITRAIN" evaluate $run --members=2
+    mv data/test.txt away
+    refuses "data_dir data has no test file; name one by inf_data_path" -- "$VITRAIN" evaluate $run --split=test --output=none
+    [ ! -e none ]
+    mv away data/test.txt
+    sed -i '7s/.*/zebra/' $run/checkpoints/best/vocabulary
+    refuses "best/vocabulary is damaged: its checksum is" -- "$VITRAIN" evaluate $run
+    refuses "FAULT: " "best/vocabulary is damaged" -- "$VITRAIN" inspect $run/checkpoints/best
 }
 
 test_reader() {
@@ -166,7 +182,13 @@ test_generate() {
     generate --temperature=0 >likeliest && cmp likeliest <(generate --top_k=1 --seed=5)
     [ "$("$VITRAIN" generate --checkpoint=$run --prompt= --tokens=3 2>/dev/null | wc -w)" = 4 ]
     refuses "--prompt: the model doesn't know 'zebra', 'quagga'; it knows the 843 words of $run/checkpoints/best/vocabulary" \
-        -- "$VITRAIN" generate $run --prompt="$prompt Zebra quagga"
+        -- "$VITRAIN" generate $run --prompt="$prompt Zebra quagga zebra"
+    refuses "'1', '2', '3', '4', '5', '6', '7', '8' and 2 others; it knows" -- "$VITRAIN" generate $run --prompt="$(seq 10)"
+    sort -r $run/checkpoints/best/vocabulary >other
+    refuses "in the checkpoint's vocabulary of 843 words" "in the one of 843 words that is used here" -- \
+        "$VITRAIN" generate $run --prompt="$prompt" --vocabulary=other
+    head -800 $run/checkpoints/best/vocabulary >other
+    refuses "word 800 is" "in the one of 800 words" -- "$VITRAIN" evaluate $run --vocabulary=other
     mv data away
     cmp one <(generate)
     refuses "a text without a prompt begins with a word drawn by its frequency" -- "$VITRAIN" generate $run

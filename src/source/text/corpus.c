@@ -218,11 +218,11 @@ static vt_status write_tokens(const char *text, const vt_corpus *corpus, const v
     VT_CHECK(fseeko(m->file, HEADER_BYTES, SEEK_SET) == 0, "can't write %s: %s", m->path, strerror(errno));
     VT_TRY(vt_split(text, (size_t)head->text_bytes, corpus->path, options->lower, add_word, m, &facts));
     VT_CHECK(facts.words > 0, "%s: there is no word in it, only white space; give a file with text", corpus->path);
-    if (options->unknown_word && m->own != NULL) vt_vocabulary_add(m->own, UNKNOWN_WORD, unknown, 0);
-    const int64_t size = vt_vocabulary_size(m->own != NULL ? m->own : m->given);
-    VT_CHECK(m->own == NULL || size > 1,
+    VT_CHECK(m->own == NULL || vt_vocabulary_size(m->own) > 1,
              "%s: its only word is '%.40s', so that there is nothing to learn; give a file with text", corpus->path,
              vt_vocabulary_words(m->own)[0]);
+    if (options->unknown_word && m->own != NULL) vt_vocabulary_add(m->own, UNKNOWN_WORD, unknown, 0);
+    const int64_t size = vt_vocabulary_size(m->own != NULL ? m->own : m->given);
     if (m->own != NULL) vt_vocabulary_sort(m->own, &places);
     head->words = facts.words;
     head->has_mark = facts.has_mark;
