@@ -192,8 +192,11 @@ done:
 static vt_status convert_optimizer(conversion *c)
 {
     vt_status status = VT_OK;
+    const vt_yaml_node *section = vt_keys_find(&c->keys, "optimizer");
     const vt_yaml_node *type = vt_keys_find(&c->keys, "optimizer.type");
     double rate = 1e-3;
+    if (type == NULL && section != NULL)
+        VT_TRY(vt_keys_refuse(&c->keys, "optimizer", section, "an object with type Adam, AdamW or SGD, and params"));
     if (type == NULL) {
         vt_text_append(c->notes,
                        "optimizer: not in the file, so it stays that of vitrain, as do lr and weight_decay\n");
@@ -215,8 +218,11 @@ done:
 static vt_status convert_scheduler(conversion *c)
 {
     vt_status status = VT_OK;
+    const vt_yaml_node *section = vt_keys_find(&c->keys, "scheduler");
     const vt_yaml_node *type = vt_keys_find(&c->keys, "scheduler.type");
     double steps = 0, warmup = 1000;
+    if (type == NULL && section != NULL)
+        VT_TRY(vt_keys_refuse(&c->keys, "scheduler", section, "an object with type WarmupCosineLR, and params"));
     if (type == NULL) {
         vt_text_append(c->notes, "scheduler: not in the file, so lr_schedule stays that of vitrain, cosine; none is a "
                                  "constant rate\n");
@@ -250,10 +256,7 @@ static vt_status convert_rest(conversion *c)
     put(c, "zero_stage", stage);
     VT_TRY(vt_keys_whole_number(&c->keys, "zero_optimization.reduce_bucket_size", 1, &bucket));
     if (bucket > 0) put(c, "bucket_cap_mb", 4 * bucket / 1048576);
-    const vt_yaml_node *recompute = vt_keys_find(&c->keys, "activation_checkpointing");
-    if (recompute != NULL && recompute->kind != VT_YAML_MAPPING)
-        VT_TRY(vt_keys_refuse(&c->keys, "activation_checkpointing", recompute, "an object with its settings"));
-    if (recompute != NULL) put_text(c, "recompute", "block");
+    if (vt_keys_find(&c->keys, "activation_checkpointing") != NULL) put_text(c, "recompute", "block");
 done:
     return status;
 }
@@ -273,15 +276,34 @@ static bool is_harmless(const vt_key *k)
     return vt_yaml_is(k->node, "null");
 }
 
-/* Is it in a section that its "enabled": false switches off? */
+/* Is it in a section that its "enabled": false switches off, or in one that offloads to no device? */
 static bool is_switched_off(const conversion *c, const vt_key *k)
 {
-    const size_t section = strcspn(k->path, ".");
-    for (size_t i = 0; i < c->keys.count; i++)
-        if (strncmp(c->keys.keys[i].path, k->path, section) == 0 &&
-            strcmp(c->keys.keys[i].path + section, ".enabled") == 0)
-            return vt_yaml_is(c->keys.keys[i].node, "false");
+    const char *last = strrchr(k->path, '.');
+    const size_t section = strcspn(k->path, "."), inner = last != NULL ? (size_t)(last - k->path) : section;
+    for (size_t i = 0; i < c->keys.count; i++) {
+        const vt_key *other = &c->keys.keys[i];
+        if (strncmp(other->path, k->path, section) == 0 && strcmp(other->path + section, ".enabled") == 0)
+            return vt_yaml_is(other->node, "false");
+        if (strncmp(other->path, k->path, inner) == 0 && strcmp(other->path + inner, ".device") == 0)
+            return vt_yaml_is(other->node, "none");
+    }
     return false;
+}
+
+/* A section that is something else would look like a key without counterpart. */
+static vt_status check_sections(conversion *c)
+{
+    vt_status status = VT_OK;
+    static const char *const sections[] = {"fp16",      "bf16",      "bfloat16",         "zero_optimization",
+                                           "optimizer", "scheduler", "activation_checkpointing"};
+    for (size_t i = 0; i < sizeof sections / sizeof *sections; i++) {
+        const vt_yaml_node *section = vt_keys_find(&c->keys, sections[i]);
+        if (section != NULL && section->kind != VT_YAML_MAPPING)
+            VT_TRY(vt_keys_refuse(&c->keys, sections[i], section, "an object with its settings"));
+    }
+done:
+    return status;
 }
 
 static vt_status check_rest(conversion *c)
@@ -328,6 +350,7 @@ vt_status vt_deepspeed_convert(const char *path, vt_text *yaml, vt_text *notes)
     conversion c = {.yaml = yaml, .notes = notes, .local_batch = vt_text_copy("")};
     VT_TRY(vt_keys_open(path, "DeepSpeed's settings ({\"train_batch_size\": 16, ...})", &c.keys));
     vt_text_append(yaml, "base:\n");
+    VT_TRY(check_sections(&c));
     VT_TRY(convert_batch(&c));
     VT_TRY(convert_precision(&c));
     VT_TRY(convert_optimizer(&c));

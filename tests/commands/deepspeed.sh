@@ -16,7 +16,7 @@ whole() {
   "scheduler": {"type": "WarmupCosineLR", "params": {"total_num_steps": 1000, "warmup_num_steps": 50, "cos_min_ratio": 0.0}},
   "zero_optimization": {"stage": 2, "contiguous_gradients": true, "overlap_comm": true, "reduce_scatter": true,
                         "reduce_bucket_size": 1e7, "allgather_partitions": true, "allgather_bucket_size": 5e8,
-                        "stage3_max_live_parameters": 1e9, "offload_optimizer": {"device": "none"}},
+                        "stage3_max_live_parameters": 1e9, "offload_optimizer": {"device": "none", "pin_memory": true}},
   "activation_checkpointing": {"partition_activations": false, "cpu_checkpointing": false}
 }
 JSON
@@ -68,6 +68,7 @@ zero_optimization.allgather_partitions
 zero_optimization.allgather_bucket_size
 zero_optimization.stage3_max_live_parameters
 zero_optimization.offload_optimizer.device
+zero_optimization.offload_optimizer.pin_memory
 activation_checkpointing.partition_activations
 activation_checkpointing.cpu_checkpointing
 KEYS
@@ -116,6 +117,10 @@ test_what_is_refused() {
     refuses_json '"zero_optimization": {"offload_param": {"device": "nvme"}}' "remove offload_optimizer and offload_param"
     refuses_json '"activation_checkpointing": {"cpu_checkpointing": true}' "keeps activations in the host's memory"
     refuses_json '"activation_checkpointing": true' "activation_checkpointing is the text 'true'; expected an object"
+    refuses_json '"fp16": true' "ds.json:1:33: fp16 is the text 'true'; expected an object with its settings"
+    refuses_json '"optimizer": {"params": {"lr": 1e-3}}' "optimizer is a mapping; expected an object with type Adam, AdamW or SGD"
+    refuses_json '"scheduler": {"params": {}}' "expected an object with type WarmupCosineLR"
+    refuses_json '"train_batch_size": 16' "ds.json:1:25: the key train_batch_size stands twice"
     refuses_json '"zero_optimization": {"stage": 4}' "zero_stage"
     refuses_json '"zero_optimization": {"stage": "auto"}' "zero_optimization.stage is \"auto\"" "write the value itself"
     refuses_json '"optimizer": {"type": "OneBitAdam", "params": {"lr": 1}}' "optimizer.type is the text 'OneBitAdam'; expected Adam, AdamW or SGD"

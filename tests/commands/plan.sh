@@ -181,10 +181,16 @@ test_rules_beside_counts() {
     sed -n 's/.*[:,] \([0-9.e+]*\), counted \([0-9.e+]*\).*/\1 \2/p' text >pairs
     [ "$(wc -l <pairs)" -eq 2 ]
     awk '$1 / $2 < 0.95 || $1 / $2 > 1.05 { bad = 1 } END { exit bad }' pairs || { cat text; return 1; }
+    # of a text's model words count once, in the head that the rules have (and ffn_dim is 4 embed_dim there)
+    says "2 layers, hidden size 256, 32 tokens a sample, 50000 words" -- \
+        "$VITRAIN" plan --rules --model=encoder --config=lm --vocab_size=50000 --embed_dim=256 --ffn_dim=1024
+    sed -n 's/.*FLOPs.*: \([0-9.e+]*\), counted \([0-9.e+]*\).*/\1 \2/p' <<<"$output" >pairs
+    awk '$1 / $2 < 0.95 || $1 / $2 > 1.05 { bad = 1 } END { exit bad || NR != 1 }' pairs || { echo "$output"; return 1; }
 }
 
 test_rules_that_are_refused() {
     refuses "plan: --layers goes with --rules only" -- plan --layers=3
+    refuses "rules are those of transformers" -- "$VITRAIN" plan --rules --model=unet3d
     refuses "needs both --layers and --hidden" -- "$VITRAIN" plan --rules --layers=3
     refuses "give one of the two" -- "$VITRAIN" plan --rules --layers=3 --hidden=64 --parameters=1e9
     refuses "describe a GPT: add --layers and --hidden" -- plan --rules --batch=3
