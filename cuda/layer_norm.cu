@@ -20,8 +20,11 @@ __device__ static inline int count_of(int64_t columns, int64_t column)
  * registers. */
 typedef enum {
     ANY,
-    FLOAT32, /* all but normed rows are float32, as in every model's residual stream, and all accesses are of 16 bytes
-              */
+    /* As in every model's residual stream: all but normed rows, branches and dy are float32, branches and dy have the
+     * form's type, and all accesses are of 16 bytes. */
+    FLOAT32,
+    BFLOAT16,
+    FLOAT16
 } form;
 
 __device__ static inline int count_of(form made_for, int64_t columns, int64_t column)
@@ -30,9 +33,25 @@ __device__ static inline int count_of(form made_for, int64_t columns, int64_t co
     return column < columns ? (int)VT_GROUP : 0;
 }
 
+/* Of the stream. */
 __device__ static inline constexpr vt_type type_of(form made_for, vt_type type)
 {
     return made_for == ANY ? type : VT_FLOAT32;
+}
+
+/* Of a branch or dy. */
+__host__ __device__ static inline constexpr vt_type type_beside(form made_for, vt_type type)
+{
+    return made_for == BFLOAT16  ? VT_BFLOAT16
+           : made_for == FLOAT16 ? VT_FLOAT16
+           : made_for == FLOAT32 ? VT_FLOAT32
+                                 : type;
+}
+
+/* The form for a branch, or dy, of this type. */
+static form form_of(bool fits, vt_type type)
+{
+    return !fits ? ANY : type == VT_BFLOAT16 ? BFLOAT16 : type == VT_FLOAT16 ? FLOAT16 : FLOAT32;
 }
 
 typedef struct {
@@ -71,6 +90,7 @@ __device__ static inline void make_input(const forward_arguments &a, const input
     vt_widen_eight(a.branch.type, part.branch, added);
     if (a.active) {
         vt_mask_apply(a.mask, row, column, added);
+        vt_as_stored(a.branch.type, added);
         vt_store(a.branch, row * a.branch.stride + column, count, a.wide, added);
     }
     for (int i = 0; i < VT_GROUP; i++) values[i] = values[i] + added[i];
@@ -99,7 +119,7 @@ VT_KERNEL void __launch_bounds__(32 * WARPS, FORM == ANY ? 0 : forward_blocks(GR
     forward_kernel(const forward_arguments given)
 {
     forward_arguments a = given;
-    a.x.type = type_of(FORM, a.x.type), a.branch.type = type_of(FORM, a.branch.type);
+    a.x.type = type_of(FORM, a.x.type), a.branch.type = type_beside(FORM, a.branch.type);
     a.sum.type = type_of(FORM, a.sum.type);
     a.wide = FORM != ANY || a.wide;
     int64_t row = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32, columns = a.x.columns;
@@ -177,20 +197,29 @@ template <form FORM> static void launch_forward_of(vt_backend *backend, forward_
         VT_LAUNCH((forward_kernel<2, FORM>), blocks, 32 * WARPS, 0, backend, a);
     else if (groups <= 4)
         VT_LAUNCH((forward_kernel<4, FORM>), blocks, 32 * WARPS, 0, backend, a);
-    else if (groups <= 8 && FORM == FLOAT32) /* of other forms: read three times */
-        VT_LAUNCH((forward_kernel<8, FLOAT32>), blocks, 32 * WARPS, 0, backend, a);
+    else if (groups <= 8 && FORM != ANY) /* otherwise: read three times */
+        VT_LAUNCH((forward_kernel < 8, FORM == ANY ? FLOAT32 : FORM >), blocks, 32 * WARPS, 0, backend, a);
     else
         VT_LAUNCH(forward_long_kernel, blocks, 32 * WARPS, 0, backend, a);
 }
 
 static void launch_forward(vt_backend *backend, forward_arguments a)
 {
-    bool floats =
-        a.x.type == VT_FLOAT32 && (a.branch.data == NULL || (a.branch.type == VT_FLOAT32 && a.sum.type == VT_FLOAT32));
-    if (floats && a.wide && a.x.columns % VT_GROUP == 0)
-        launch_forward_of<FLOAT32>(backend, a);
-    else
+    const bool floats = a.x.type == VT_FLOAT32 && (a.branch.data == NULL || a.sum.type == VT_FLOAT32);
+    switch (form_of(floats && a.wide && a.x.columns % VT_GROUP == 0, a.branch.type)) {
+    case ANY:
         launch_forward_of<ANY>(backend, a);
+        break;
+    case FLOAT32:
+        launch_forward_of<FLOAT32>(backend, a);
+        break;
+    case BFLOAT16:
+        launch_forward_of<BFLOAT16>(backend, a);
+        break;
+    case FLOAT16:
+        launch_forward_of<FLOAT16>(backend, a);
+        break;
+    }
 }
 
 static void layer_norm_forward(vt_backend *backend, vt_matrix x, const float *weight, const float *bias, float epsilon,
@@ -215,7 +244,7 @@ static void residual_layer_norm(vt_backend *backend, vt_matrix x, vt_matrix bran
 }
 
 typedef struct {
-    vt_matrix x, dy, dx;
+    vt_matrix x, dy, dx, rounded; /* rounded.data NULL: not wanted */
     const float *weight, *mean, *rstd;
     int64_t rows_a_block;
     float *partial; /* [blocks, 2, columns]: of dweight and dbias */
@@ -246,6 +275,7 @@ __device__ static inline void add_input_gradient(const backward_arguments &a, co
     vt_widen_eight(a.dx.type, part.dx, dx);
     for (int i = 0; i < VT_GROUP; i++) dx[i] = fmaf(rstd, g[i] - g_mean - h[i] * product_mean, dx[i]);
     vt_store(a.dx, row * a.dx.stride + column, count, a.wide, dx);
+    if (a.rounded.data != NULL) vt_store(a.rounded, row * a.rounded.stride + column, count, a.wide, dx);
 }
 
 /* Warps of a block, and the blocks on a multiprocessor that registers allow. */
@@ -268,7 +298,9 @@ VT_KERNEL void __launch_bounds__(32 * backward_warps(GROUPS), FORM == ANY ? 0 : 
     VT_DYNAMIC_SHARED(float, shared); /* [2, GROUPS, VT_GROUP, 32]: neighbouring lanes in neighbouring banks */
     const int warps = backward_warps(GROUPS), half = GROUPS * VT_GROUP * 32;
     backward_arguments a = given;
-    a.x.type = type_of(FORM, a.x.type), a.dy.type = type_of(FORM, a.dy.type), a.dx.type = type_of(FORM, a.dx.type);
+    a.x.type = type_of(FORM, a.x.type), a.dy.type = type_beside(FORM, a.dy.type), a.dx.type = type_of(FORM, a.dx.type);
+    a.rounded.type = type_beside(FORM, a.rounded.type);
+    if (FORM == FLOAT32) a.rounded.data = NULL;
     a.wide = FORM != ANY || a.wide;
     int64_t columns = a.x.columns, first = (int64_t)blockIdx.x * a.rows_a_block;
     int64_t end = first + a.rows_a_block < a.x.rows ? first + a.rows_a_block : a.x.rows;
@@ -385,12 +417,15 @@ static void launch_backward(vt_backend *backend, const backward_arguments &a, in
 }
 
 static void layer_norm_backward(vt_backend *backend, vt_matrix x, const float *weight, const float *mean,
-                                const float *rstd, vt_matrix dy, vt_matrix dx, float *dweight, float *dbias)
+                                const float *rstd, vt_matrix dy, vt_matrix dx, vt_matrix rounded, float *dweight,
+                                float *dbias)
 {
+    const bool rounds = rounded.data != NULL;
     backward_arguments a = {};
-    a.x = x, a.dy = dy, a.dx = dx, a.weight = weight, a.mean = mean, a.rstd = rstd;
-    a.wide = vt_is_wide(x) && vt_is_wide(dy) && vt_is_wide(dx) && vt_is_wide(weight);
-    bool floats = x.type == VT_FLOAT32 && dy.type == VT_FLOAT32 && dx.type == VT_FLOAT32;
+    a.x = x, a.dy = dy, a.dx = dx, a.rounded = rounded, a.weight = weight, a.mean = mean, a.rstd = rstd;
+    a.wide =
+        vt_is_wide(x) && vt_is_wide(dy) && vt_is_wide(dx) && vt_is_wide(weight) && (!rounds || vt_is_wide(rounded));
+    const bool floats = x.type == VT_FLOAT32 && dx.type == VT_FLOAT32 && (!rounds || rounded.type == dy.type);
     int64_t columns = x.columns, groups = (vt_groups(columns) + 31) / 32;
     /* as many as 128 multiprocessors run at once, on every GPU: the order of the sums depends on it */
     int64_t blocks = min((x.rows + WARPS - 1) / WARPS, (int64_t)128 * backward_blocks((int)min(groups, (int64_t)4)));
@@ -402,10 +437,21 @@ static void layer_norm_backward(vt_backend *backend, vt_matrix x, const float *w
         VT_LAUNCH(backward_long_kernel, dim3((unsigned)((x.rows + WARPS - 1) / WARPS)), 32 * WARPS, 0, backend, a);
         VT_LAUNCH(weight_gradient_kernel, dim3((unsigned)((columns + 127) / 128), (unsigned)blocks), 128, 0, backend,
                   a);
-    } else if (floats && a.wide && columns % VT_GROUP == 0) {
-        launch_backward<FLOAT32>(backend, a, groups, (unsigned)blocks);
     } else {
-        launch_backward<ANY>(backend, a, groups, (unsigned)blocks);
+        switch (form_of(floats && a.wide && columns % VT_GROUP == 0, dy.type)) {
+        case ANY:
+            launch_backward<ANY>(backend, a, groups, (unsigned)blocks);
+            break;
+        case FLOAT32:
+            launch_backward<FLOAT32>(backend, a, groups, (unsigned)blocks);
+            break;
+        case BFLOAT16:
+            launch_backward<BFLOAT16>(backend, a, groups, (unsigned)blocks);
+            break;
+        case FLOAT16:
+            launch_backward<FLOAT16>(backend, a, groups, (unsigned)blocks);
+            break;
+        }
     }
     vt_add_partial_sums(backend, a.partial, blocks, 2 * columns, columns, dweight);
     vt_add_partial_sums(backend, a.partial + columns, blocks, 2 * columns, columns, dbias);

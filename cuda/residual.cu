@@ -1,6 +1,6 @@
 #include "mask.h"
 
-/* y = masked(x), and sum = base + masked(x) if there is a base; x may be y, and sum may be base or x. */
+/* y = masked(x), and sum = base + masked(x), as y has it, if there is a base; x may be y, and sum may be base or x. */
 VT_KERNEL void __launch_bounds__(VT_BLOCK_THREADS, 5)
     mask_kernel(vt_matrix x, vt_mask mask, vt_matrix y, vt_matrix base, vt_matrix sum, bool active, bool wide)
 {
@@ -15,6 +15,7 @@ VT_KERNEL void __launch_bounds__(VT_BLOCK_THREADS, 5)
         vt_widen_eight(x.type, own, values);
         if (active) {
             vt_mask_apply(mask, row, column, values);
+            if (base.data != NULL) vt_as_stored(y.type, values);
             vt_store(y, row * y.stride + column, count, wide, values);
         }
         if (base.data == NULL) continue;

@@ -45,11 +45,11 @@ void vt_attention_build(vt_attention *attention, vt_parameters *parameters, cons
 /* Pushes what forward keeps on the arena. */
 vt_attention_saved vt_attention_reserve(const vt_attention *attention, const vt_pass *pass);
 
-/* x and, with `crosses`, memory [vt_pass_rows, dim] in the pass's type, y [vt_pass_rows, dim] in float32. */
+/* x and, with `crosses`, memory [vt_pass_rows, dim] in the pass's type, y [vt_pass_rows, dim]. */
 void vt_attention_forward(const vt_attention *attention, const vt_pass *pass, vt_matrix x, vt_matrix memory,
                           vt_matrix y, const vt_attention_saved *saved);
 
-/* x and memory as in forward; dy as x; dx and dmemory [vt_pass_rows, dim] float32 are overwritten; dx may be dy. */
+/* x and memory as in forward; dy as x; dx and dmemory [vt_pass_rows, dim] are overwritten; dx may be dy. */
 void vt_attention_backward(const vt_attention *attention, const vt_pass *pass, vt_matrix x, vt_matrix memory,
                            vt_matrix dy, vt_matrix dx, vt_matrix dmemory, const vt_attention_saved *saved);
 

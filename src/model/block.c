@@ -32,59 +32,63 @@ static vt_mask branch_mask(const vt_block *block, const vt_pass *pass, uint32_t 
     return mask;
 }
 
-void vt_block_forward(const vt_block *block, const vt_pass *pass, vt_matrix x, vt_matrix output, vt_block_saved *saved)
+void vt_block_forward(const vt_block *block, const vt_pass *pass, vt_residual *stream, vt_matrix output,
+                      vt_matrix branch, bool keep, vt_block_saved *saved)
 {
-    vt_backend *backend = pass->backend;
-    vt_mask attention_mask = branch_mask(block, pass, VT_SITE_PROJECTION, VT_SITE_PATH_ATTENTION);
-    vt_mask mlp_mask = branch_mask(block, pass, VT_SITE_FC2, VT_SITE_PATH_MLP);
-    saved->input = x;
-    saved->output = output;
+    const int64_t rows = output.rows;
+    saved->input = stream->sum;
     saved->norm1 = vt_layer_norm_reserve(pass);
     saved->norm2 = vt_layer_norm_reserve(pass);
     saved->attention = vt_attention_reserve(&block->attention, pass);
     saved->mlp = vt_mlp_reserve(&block->mlp, pass);
-    saved->middle = vt_pass_push_wide(pass, x.rows, block->dim);
+    saved->middle = keep ? vt_pass_push_wide(pass, rows, block->dim) : output;
+    saved->normed1 = pass->keeps ? vt_pass_push(pass, rows, block->dim) : (vt_matrix){0};
+    saved->normed2 = pass->keeps ? vt_pass_push(pass, rows, block->dim) : (vt_matrix){0};
 
-    size_t mark = pass->arena->used;
-    vt_matrix branch = vt_pass_push_wide(pass, x.rows, block->dim);
-    vt_matrix normed = pass->type == VT_FLOAT32 ? branch : vt_pass_push(pass, x.rows, block->dim);
-    vt_layer_norm_forward(&block->norm1, pass, x, normed, &saved->norm1);
-    vt_attention_forward(&block->attention, pass, normed, (vt_matrix){0}, branch, &saved->attention);
-    vt_layer_norm_residual(&block->norm2, pass, x, branch, &attention_mask, saved->middle, normed, &saved->norm2);
-    vt_mlp_forward(&block->mlp, pass, normed, branch, &saved->mlp);
-    backend->residual_add(backend, saved->middle, branch, &mlp_mask, output);
-    vt_arena_pop(pass->arena, mark);
+    /* where they are not kept, a branch takes the place of the rows that it was made of */
+    const vt_matrix normed1 = pass->keeps ? saved->normed1 : branch, normed2 = pass->keeps ? saved->normed2 : branch;
+    vt_layer_norm_residual(&block->norm1, pass, stream, normed1, &saved->norm1);
+    vt_attention_forward(&block->attention, pass, normed1, (vt_matrix){0}, branch, &saved->attention);
+    *stream = (vt_residual){saved->middle, saved->input, branch,
+                            branch_mask(block, pass, VT_SITE_PROJECTION, VT_SITE_PATH_ATTENTION)};
+    vt_layer_norm_residual(&block->norm2, pass, stream, normed2, &saved->norm2);
+    vt_mlp_forward(&block->mlp, pass, normed2, branch, &saved->mlp);
+    *stream = (vt_residual){output, saved->middle, branch, branch_mask(block, pass, VT_SITE_FC2, VT_SITE_PATH_MLP)};
 }
 
-/* The gradient of a branch's output, in the pass's type: dx itself, or masked or converted into `room`. */
-static vt_matrix branch_gradient(const vt_pass *pass, const vt_mask *mask, vt_matrix dx, vt_matrix room)
+bool vt_pass_rounds_gradient(const vt_pass *pass, double dropout)
 {
-    if (vt_mask_is_active(mask))
-        pass->backend->mask_multiply(pass->backend, dx, mask, room);
-    else if (pass->type == VT_FLOAT32)
-        return dx;
-    else
-        pass->backend->convert(pass->backend, dx, room);
+    return pass->type != VT_FLOAT32 && !(pass->training && dropout > 0);
+}
+
+/* The gradient of a branch's output, in the pass's type: dx, masked if need be. */
+static vt_matrix branch_gradient(const vt_pass *pass, const vt_mask *mask, vt_matrix dx, vt_matrix gradient)
+{
+    if (vt_mask_is_active(mask)) pass->backend->mask_multiply(pass->backend, dx, mask, gradient);
+    return pass->type == VT_FLOAT32 && !vt_mask_is_active(mask) ? dx : gradient;
+}
+
+/* What a LayerNorm made of x, kept or made again. */
+static vt_matrix normed_again(const vt_layer_norm *norm, const vt_pass *pass, vt_matrix x, vt_matrix kept,
+                              vt_matrix room, const vt_layer_norm_saved *saved)
+{
+    if (kept.data != NULL) return kept;
+    vt_layer_norm_forward(norm, pass, x, room, saved);
     return room;
 }
 
-void vt_block_backward(const vt_block *block, const vt_pass *pass, vt_matrix dx, const vt_block_saved *saved)
+void vt_block_backward(const vt_block *block, const vt_pass *pass, vt_matrix dx, vt_matrix gradient, vt_matrix room,
+                       const vt_block_saved *saved)
 {
-    vt_mask attention_mask = branch_mask(block, pass, VT_SITE_PROJECTION, VT_SITE_PATH_ATTENTION);
-    vt_mask mlp_mask = branch_mask(block, pass, VT_SITE_FC2, VT_SITE_PATH_MLP);
-    size_t mark = pass->arena->used;
-    vt_matrix normed = vt_pass_push(pass, dx.rows, block->dim);
-    vt_matrix gradient = vt_pass_push_wide(pass, dx.rows, block->dim);
-    vt_matrix room = pass->type == VT_FLOAT32 ? gradient : vt_pass_push(pass, dx.rows, block->dim);
+    const vt_mask attention_mask = branch_mask(block, pass, VT_SITE_PROJECTION, VT_SITE_PATH_ATTENTION);
+    const vt_mask mlp_mask = branch_mask(block, pass, VT_SITE_FC2, VT_SITE_PATH_MLP);
+    const vt_matrix none = {0}, rounded = vt_pass_rounds_gradient(pass, block->dropout) ? gradient : none;
+    vt_matrix normed = normed_again(&block->norm2, pass, saved->middle, saved->normed2, room, &saved->norm2);
+    vt_mlp_backward(&block->mlp, pass, normed, branch_gradient(pass, &mlp_mask, dx, gradient), gradient, &saved->mlp);
+    vt_layer_norm_backward(&block->norm2, pass, saved->middle, gradient, dx, rounded, &saved->norm2);
 
-    vt_layer_norm_forward(&block->norm2, pass, saved->middle, normed, &saved->norm2); /* recomputed, not kept */
-    vt_mlp_backward(&block->mlp, pass, normed, branch_gradient(pass, &mlp_mask, dx, room), gradient, &saved->mlp);
-    vt_layer_norm_backward(&block->norm2, pass, saved->middle, gradient, dx, &saved->norm2);
-
-    vt_layer_norm_forward(&block->norm1, pass, saved->input, normed, &saved->norm1);
-    vt_attention_backward(&block->attention, pass, normed, (vt_matrix){0},
-                          branch_gradient(pass, &attention_mask, dx, room), gradient, (vt_matrix){0},
-                          &saved->attention);
-    vt_layer_norm_backward(&block->norm1, pass, saved->input, gradient, dx, &saved->norm1);
-    vt_arena_pop(pass->arena, mark);
+    normed = normed_again(&block->norm1, pass, saved->input, saved->normed1, room, &saved->norm1);
+    vt_attention_backward(&block->attention, pass, normed, none, branch_gradient(pass, &attention_mask, dx, gradient),
+                          gradient, none, &saved->attention);
+    vt_layer_norm_backward(&block->norm1, pass, saved->input, gradient, dx, rounded, &saved->norm1);
 }

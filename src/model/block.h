@@ -16,8 +16,9 @@ typedef struct {
 
 /* What forward keeps for backward, in the arena. */
 typedef struct {
-    vt_matrix input, middle, output; /* the residual stream before attention, before the MLP and behind it */
+    vt_matrix input, middle; /* the residual stream before attention and before the MLP */
     vt_layer_norm_saved norm1, norm2;
+    vt_matrix normed1, normed2; /* what they made; data NULL: it is computed again */
     vt_attention_saved attention;
     vt_mlp_saved mlp;
 } vt_block_saved;
@@ -32,11 +33,19 @@ typedef struct {
 /* Registers blocks.<layer>.… */
 void vt_block_build(vt_block *block, vt_parameters *parameters, int64_t layer, const vt_block_options *options);
 
-/* output = block(x), both [vt_pass_rows, dim] float32; both must stay as they are until backward. Pushes what backward
- * needs on the arena. */
-void vt_block_forward(const vt_block *block, const vt_pass *pass, vt_matrix x, vt_matrix output, vt_block_saved *saved);
+/* The stream goes through the block; its sum is left to whoever reads it next, in `output`, where until then what the
+ * block added first may stand. The sum that it came with must stay as it is until backward. All matrices are
+ * [vt_pass_rows, dim], `output` in float32, `branch`, which the stream takes along, in the pass's type. Pushes what
+ * backward needs on the arena; without `keep` no more than the caller gives back before the next unit. */
+void vt_block_forward(const vt_block *block, const vt_pass *pass, vt_residual *stream, vt_matrix output,
+                      vt_matrix branch, bool keep, vt_block_saved *saved);
 
-/* dx [vt_pass_rows, dim] float32: on entry the gradient of the output, on return that of the input. */
-void vt_block_backward(const vt_block *block, const vt_pass *pass, vt_matrix dx, const vt_block_saved *saved);
+/* Whether a pass in 16 bits has the gradient of the stream in 16 bits, too: dropout masks it first. */
+bool vt_pass_rounds_gradient(const vt_pass *pass, double dropout);
+
+/* dx [vt_pass_rows, dim] float32: on entry the gradient of the output, on return that of the input. gradient, in the
+ * pass's type: the same where vt_pass_rounds_gradient says so, and otherwise room. room: in the pass's type, too. */
+void vt_block_backward(const vt_block *block, const vt_pass *pass, vt_matrix dx, vt_matrix gradient, vt_matrix room,
+                       const vt_block_saved *saved);
 
 #endif

@@ -24,22 +24,30 @@ void vt_layer_norm_forward(const vt_layer_norm *norm, const vt_pass *pass, vt_ma
                                       saved->mean, saved->rstd);
 }
 
-void vt_layer_norm_residual(const vt_layer_norm *norm, const vt_pass *pass, vt_matrix x, vt_matrix branch,
-                            const vt_mask *mask, vt_matrix y, vt_matrix normed, const vt_layer_norm_saved *saved)
+void vt_residual_finish(const vt_pass *pass, vt_residual *stream)
 {
-    vt_backend *backend = pass->backend;
-    if (pass->fused) {
-        backend->residual_layer_norm(backend, x, branch, mask, norm->weight->value, norm->bias->value, norm->epsilon, y,
-                                     normed, saved->mean, saved->rstd);
+    if (stream->branch.data != NULL)
+        pass->backend->residual_add(pass->backend, stream->x, stream->branch, &stream->mask, stream->sum);
+    stream->branch.data = NULL;
+}
+
+void vt_layer_norm_residual(const vt_layer_norm *norm, const vt_pass *pass, vt_residual *stream, vt_matrix normed,
+                            const vt_layer_norm_saved *saved)
+{
+    if (pass->fused && stream->branch.data != NULL) {
+        pass->backend->residual_layer_norm(pass->backend, stream->x, stream->branch, &stream->mask, norm->weight->value,
+                                           norm->bias->value, norm->epsilon, stream->sum, normed, saved->mean,
+                                           saved->rstd);
+        stream->branch.data = NULL;
     } else {
-        backend->residual_add(backend, x, branch, mask, y);
-        vt_layer_norm_forward(norm, pass, y, normed, saved);
+        vt_residual_finish(pass, stream);
+        vt_layer_norm_forward(norm, pass, stream->sum, normed, saved);
     }
 }
 
 void vt_layer_norm_backward(const vt_layer_norm *norm, const vt_pass *pass, vt_matrix x, vt_matrix dy, vt_matrix dx,
-                            const vt_layer_norm_saved *saved)
+                            vt_matrix rounded, const vt_layer_norm_saved *saved)
 {
-    pass->backend->layer_norm_backward(pass->backend, x, norm->weight->value, saved->mean, saved->rstd, dy, dx,
+    pass->backend->layer_norm_backward(pass->backend, x, norm->weight->value, saved->mean, saved->rstd, dy, dx, rounded,
                                        norm->weight->gradient, norm->bias->gradient);
 }

@@ -1,4 +1,4 @@
-/* LayerNorm over the last dimension, with weight and bias. */
+/* LayerNorm over the last dimension, with weight and bias, and the residual stream that it reads. */
 #ifndef VT_MODEL_LAYER_NORM_H
 #define VT_MODEL_LAYER_NORM_H
 
@@ -17,6 +17,16 @@ typedef struct {
     float *mean, *rstd; /* [rows], in the arena */
 } vt_layer_norm_saved;
 
+/* The residual stream behind a branch. What reads it next also makes the sum: a LayerNorm, in the same pass over memory
+ * where the pass is fused, or vt_residual_finish. */
+typedef struct {
+    vt_matrix sum;       /* [rows, dim] float32: the stream, or where x + masked(branch) goes */
+    vt_matrix x, branch; /* branch.data NULL: `sum` is complete. x may be `sum` */
+    vt_mask mask;
+} vt_residual;
+
+void vt_residual_finish(const vt_pass *pass, vt_residual *stream);
+
 void vt_layer_norm_build(vt_layer_norm *norm, vt_parameters *parameters, const char *prefix, int64_t dim,
                          float epsilon);
 
@@ -28,13 +38,13 @@ vt_layer_norm_saved vt_layer_norm_reserve(const vt_pass *pass);
 void vt_layer_norm_forward(const vt_layer_norm *norm, const vt_pass *pass, vt_matrix x, vt_matrix y,
                            const vt_layer_norm_saved *saved);
 
-/* y = x + masked(branch), normed = norm(y): in one pass over memory where the pass is fused. All [rows, dim]; normed is
- * in the pass's type, the others are float32. */
-void vt_layer_norm_residual(const vt_layer_norm *norm, const vt_pass *pass, vt_matrix x, vt_matrix branch,
-                            const vt_mask *mask, vt_matrix y, vt_matrix normed, const vt_layer_norm_saved *saved);
-
-/* Adds the gradient of x to dx, and those of weight and bias to theirs. x as in forward; dy, dx [rows, dim] float32. */
-void vt_layer_norm_backward(const vt_layer_norm *norm, const vt_pass *pass, vt_matrix x, vt_matrix dy, vt_matrix dx,
+/* normed [rows, dim] = norm(stream->sum), which is complete then; in the pass's type, and may be the branch. */
+void vt_layer_norm_residual(const vt_layer_norm *norm, const vt_pass *pass, vt_residual *stream, vt_matrix normed,
                             const vt_layer_norm_saved *saved);
+
+/* Adds the gradient of x to dx, and those of weight and bias to theirs. x as in forward; dy, dx [rows, dim], dx
+ * float32. rounded: dx once more, in 16 bits, unless rounded.data is NULL; may be dy. */
+void vt_layer_norm_backward(const vt_layer_norm *norm, const vt_pass *pass, vt_matrix x, vt_matrix dy, vt_matrix dx,
+                            vt_matrix rounded, const vt_layer_norm_saved *saved);
 
 #endif

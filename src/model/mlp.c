@@ -18,7 +18,10 @@ void vt_mlp_build(vt_mlp *mlp, vt_parameters *parameters, const char *prefix, in
 
 vt_mlp_saved vt_mlp_reserve(const vt_mlp *mlp, const vt_pass *pass)
 {
-    return (vt_mlp_saved){.hidden = vt_pass_push(pass, vt_pass_inner_rows(pass), mlp->fc1.out)};
+    const int64_t rows = vt_pass_inner_rows(pass), columns = mlp->fc1.out;
+    vt_mlp_saved saved = {.hidden = vt_pass_push(pass, rows, columns)};
+    if (pass->keeps) saved.active = vt_pass_push(pass, rows, columns);
+    return saved;
 }
 
 static vt_mask hidden_mask(const vt_mlp *mlp, const vt_pass *pass)
@@ -37,7 +40,7 @@ void vt_mlp_forward(const vt_mlp *mlp, const vt_pass *pass, vt_matrix x, vt_matr
     size_t mark = pass->arena->used;
     vt_matrix input = vt_region_enter(parallel, pass->arena, pass->batch, x);
     vt_matrix output = vt_region_room(parallel, pass->arena, pass->batch, y);
-    vt_matrix active = vt_pass_push(pass, input.rows, mlp->fc1.out);
+    vt_matrix active = pass->keeps ? saved->active : vt_pass_push(pass, input.rows, mlp->fc1.out);
     if (pass->fused) {
         backend->linear_gelu_forward(backend, mlp->gelu, input, vt_linear_weight(&mlp->fc1), mlp->fc1.bias->value,
                                      saved->hidden, active);
@@ -61,18 +64,19 @@ void vt_mlp_backward(const vt_mlp *mlp, const vt_pass *pass, vt_matrix x, vt_mat
     vt_matrix input = vt_region_enter(parallel, pass->arena, pass->batch, x);
     vt_matrix doutput = vt_region_enter(parallel, pass->arena, pass->batch, dy);
     vt_matrix dinput = vt_region_room(parallel, pass->arena, pass->batch, dx);
-    vt_matrix active = vt_pass_push(pass, input.rows, mlp->fc1.out);
+    vt_matrix again = pass->keeps ? (vt_matrix){0} : vt_pass_push(pass, input.rows, mlp->fc1.out);
+    vt_matrix active = pass->keeps ? saved->active : again;
     vt_matrix dhidden = vt_pass_push(pass, input.rows, mlp->fc1.out);
     backend->linear_backward_input(backend, doutput, vt_linear_weight(&mlp->fc2), dhidden);
     if (vt_mask_is_active(&mask)) backend->mask_multiply(backend, dhidden, &mask, dhidden);
     vt_linear fc1 = mlp->fc1;
     if (pass->fused && backend->gelu_backward_bias != NULL) {
-        backend->gelu_backward_bias(backend, mlp->gelu, saved->hidden, dhidden, dhidden, active, fc1.bias->gradient);
+        backend->gelu_backward_bias(backend, mlp->gelu, saved->hidden, dhidden, dhidden, again, fc1.bias->gradient);
         fc1.bias = NULL; /* its gradient is complete */
     } else {
-        backend->gelu_backward(backend, mlp->gelu, saved->hidden, dhidden, dhidden, active);
+        backend->gelu_backward(backend, mlp->gelu, saved->hidden, dhidden, dhidden, again);
     }
-    if (vt_mask_is_active(&mask)) backend->mask_multiply(backend, active, &mask, active);
+    if (vt_mask_is_active(&mask) && !pass->keeps) backend->mask_multiply(backend, active, &mask, active);
     vt_linear_backward(&mlp->fc2, pass, active, doutput,
                        (vt_matrix){0}); /* the gradient of its input was computed above */
     vt_linear_backward(&fc1, pass, input, dhidden, dinput);

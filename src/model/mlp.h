@@ -14,7 +14,9 @@ typedef struct {
 
 /* What forward keeps for backward. */
 typedef struct {
-    vt_matrix hidden; /* [vt_pass_inner_rows, this rank's columns]: fc1's output before GELU, in the arena */
+    /* [vt_pass_inner_rows, this rank's columns]: fc1's output before GELU, and what goes into fc2 (active.data NULL: it
+     * is computed again), in the arena */
+    vt_matrix hidden, active;
 } vt_mlp_saved;
 
 /* Registers prefix.fc1.{weight,bias} and prefix.fc2.{weight,bias}. */
@@ -24,11 +26,10 @@ void vt_mlp_build(vt_mlp *mlp, vt_parameters *parameters, const char *prefix, in
 /* Pushes what forward keeps on the arena. */
 vt_mlp_saved vt_mlp_reserve(const vt_mlp *mlp, const vt_pass *pass);
 
-/* x [vt_pass_rows, dim] in the pass's type, y [vt_pass_rows, dim] in float32; y may be x. */
+/* x [vt_pass_rows, dim] in the pass's type, y [vt_pass_rows, dim]; y may be x. */
 void vt_mlp_forward(const vt_mlp *mlp, const vt_pass *pass, vt_matrix x, vt_matrix y, const vt_mlp_saved *saved);
 
-/* x as in forward; dy as x; dx [vt_pass_rows, dim] float32 is overwritten and may be dy. GELU's output is computed once
- * more instead of being kept. */
+/* x as in forward; dy as x; dx [vt_pass_rows, dim] is overwritten and may be dy. */
 void vt_mlp_backward(const vt_mlp *mlp, const vt_pass *pass, vt_matrix x, vt_matrix dy, vt_matrix dx,
                      const vt_mlp_saved *saved);
 

@@ -16,6 +16,7 @@ typedef struct {
     vt_type type;  /* of what enters matrix products and attention; the residual stream is always float32 */
     bool fused;    /* use operations that do two things in one pass over memory (enable_jit) */
     bool training; /* dropout and drop path are on */
+    bool keeps;    /* for backward, what it could also compute again at little cost (keep_outputs) */
     uint64_t seed; /* seed, step and first_sample key the dropout streams; the step is in the back end's memory */
     const uint32_t *step;
     uint32_t first_sample;

@@ -281,7 +281,7 @@ static void backward_encoder_norm(const transformer *model, const vt_pass *pass,
     const size_t mark = pass->arena->used;
     vt_matrix gradient = vt_pass_push_wide(pass, dx.rows, model->dim);
     pass->backend->zero(pass->backend, gradient.data, (size_t)(dx.rows * model->dim) * sizeof(float));
-    vt_layer_norm_backward(&model->encoder_norm, pass, saved->x, dx, gradient, &saved->norm);
+    vt_layer_norm_backward(&model->encoder_norm, pass, saved->x, dx, gradient, (vt_matrix){0}, &saved->norm);
     copy(pass, gradient, dx);
     vt_arena_pop(pass->arena, mark);
 }
@@ -337,7 +337,7 @@ static vt_matrix backward_head(const transformer *model, const vt_pass *pass, vt
         copy(pass, dprediction, wide);
     }
     pass->backend->zero(pass->backend, dx.data, (size_t)(dx.rows * dx.columns) * sizeof(float));
-    vt_layer_norm_backward(&model->norm, pass, saved->stream, wide, dx, &saved->norm);
+    vt_layer_norm_backward(&model->norm, pass, saved->stream, wide, dx, (vt_matrix){0}, &saved->norm);
     return dx;
 }
 

@@ -128,8 +128,8 @@ static vt_mask branch_mask(const vt_transformer_layer *layer, const vt_pass *pas
 static void add_and_norm(const vt_transformer_layer *layer, const vt_pass *pass, int i, vt_matrix x, vt_matrix branch,
                          vt_matrix output, const vt_transformer_layer_saved *saved)
 {
-    const vt_mask mask = branch_mask(layer, pass, i);
-    vt_layer_norm_residual(&layer->norms[i], pass, x, branch, &mask, saved->sums[i], output, &saved->norms[i]);
+    vt_residual stream = {saved->sums[i], x, branch, branch_mask(layer, pass, i)};
+    vt_layer_norm_residual(&layer->norms[i], pass, &stream, output, &saved->norms[i]);
 }
 
 static void reserve(const vt_transformer_layer *layer, const vt_pass *pass, int64_t rows,
@@ -188,7 +188,7 @@ static void norm_backward(const vt_transformer_layer *layer, const vt_pass *pass
                           vt_matrix dsum, const vt_transformer_layer_saved *saved)
 {
     pass->backend->zero(pass->backend, dsum.data, (size_t)(dsum.rows * dsum.columns) * sizeof(float));
-    vt_layer_norm_backward(&layer->norms[i], pass, saved->sums[i], doutput, dsum, &saved->norms[i]);
+    vt_layer_norm_backward(&layer->norms[i], pass, saved->sums[i], doutput, dsum, (vt_matrix){0}, &saved->norms[i]);
 }
 
 /* sum = a + b */

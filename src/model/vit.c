@@ -24,8 +24,11 @@ typedef struct {
 
 typedef struct {
     vt_saved saved;
-    vt_matrix stream;          /* behind the last block: [vt_pass_rows, dim] float32 */
-    vt_matrix stream_gradient; /* of the same shape, on its way down from the head */
+    vt_residual stream;        /* behind the last unit that has run: [vt_pass_rows, dim] */
+    vt_matrix stream_gradient; /* of the same shape, float32, on its way down from the head */
+    /* In the pass's type: what goes into a branch and comes out of it; in backward, what went in, made again, and the
+     * branch's gradient. */
+    vt_matrix branch, gradient;
     vt_layer_norm_saved norm;
     vt_block_saved blocks[]; /* [depth] */
 } vit_saved;
@@ -282,17 +285,16 @@ static vt_matrix forward_embedding(const vit *model, const vt_pass *pass, const 
     return x;
 }
 
-static void backward_embedding(const vit *model, const vt_pass *pass, const vt_model_tensor *tensors, vt_matrix dx)
+static void backward_embedding(const vit *model, const vt_pass *pass, const vt_model_tensor *tensors, vt_matrix dx,
+                               const vit_saved *saved)
 {
     vt_backend *backend = pass->backend;
     vt_mask mask = position_mask(model, pass);
     if (vt_mask_is_active(&mask)) backend->mask_multiply(backend, dx, &mask, dx);
     backend->position_backward(backend, dx, position(model, model->pos_embed->gradient));
-    vt_matrix dembedding = dx;
-    if (pass->type != VT_FLOAT32) {
-        dembedding = vt_pass_push(pass, dx.rows, dx.columns);
+    vt_matrix dembedding = pass->type == VT_FLOAT32 ? dx : saved->gradient;
+    if (pass->type != VT_FLOAT32 && !vt_pass_rounds_gradient(pass, model->config->dropout))
         backend->convert(backend, dx, dembedding);
-    }
     vt_linear_backward(&model->patch_embed, pass, load_input(model, pass, tensors), dembedding, (vt_matrix){0});
     backward_input(model, pass, &tensors[0], dembedding);
 }
@@ -306,16 +308,15 @@ static bool recomputes(const vit *model)
     return model->config->recompute == VT_RECOMPUTE_BLOCK;
 }
 
-static vt_matrix forward_block(const vit *model, const vt_pass *pass, int64_t i, vt_matrix x, vit_saved *saved)
+static void forward_block(const vit *model, const vt_pass *pass, int64_t i, vit_saved *saved)
 {
     bool keep = pass->training && !recomputes(model); /* without a backward nothing has to be kept */
-    vt_matrix output = vt_pass_push_wide(pass, x.rows, model->config->embed_dim);
+    vt_matrix output = vt_pass_push_wide(pass, vt_pass_rows(pass), model->config->embed_dim);
     size_t mark = pass->arena->used;
     vt_range_begin("block %lld", (long long)i);
-    vt_block_forward(&model->blocks[i], pass, x, output, &saved->blocks[i]);
+    vt_block_forward(&model->blocks[i], pass, &saved->stream, output, saved->branch, keep, &saved->blocks[i]);
     vt_range_end();
     if (!keep) vt_arena_pop(pass->arena, mark);
-    return output;
 }
 
 static void backward_block(const vit *model, const vt_pass *pass, int64_t i, vt_matrix dx, vit_saved *saved)
@@ -323,24 +324,22 @@ static void backward_block(const vit *model, const vt_pass *pass, int64_t i, vt_
     const vt_block *block = &model->blocks[i];
     vt_block_saved *kept = &saved->blocks[i];
     vt_range_begin("block %lld backward", (long long)i);
-    if (recomputes(model)) /* the output is there already: it is overwritten with the same bits */
-        vt_block_forward(block, pass, kept->input, kept->output, kept);
-    vt_block_backward(block, pass, dx, kept);
+    if (recomputes(model)) { /* but not its output */
+        vt_residual stream = {.sum = kept->input};
+        vt_block_forward(block, pass, &stream, dx, saved->branch, true, kept);
+    }
+    vt_block_backward(block, pass, dx, saved->gradient, saved->branch, kept);
     vt_range_end();
 }
 
 /* ---- the head ---- */
 
-static vt_matrix forward_head(const vit *model, const vt_pass *pass, vt_matrix x, vit_saved *saved)
+static vt_matrix forward_head(const vit *model, const vt_pass *pass, vit_saved *saved)
 {
-    saved->stream = x;
     saved->norm = vt_layer_norm_reserve(pass);
-    vt_matrix prediction = vt_pass_push_wide(pass, x.rows, model->head.out);
-    size_t mark = pass->arena->used;
-    vt_matrix normed = vt_pass_push(pass, x.rows, x.columns);
-    vt_layer_norm_forward(&model->norm, pass, x, normed, &saved->norm);
-    vt_linear_forward(&model->head, pass, normed, prediction);
-    vt_arena_pop(pass->arena, mark);
+    vt_matrix prediction = vt_pass_push_wide(pass, vt_pass_rows(pass), model->head.out);
+    vt_layer_norm_residual(&model->norm, pass, &saved->stream, saved->branch, &saved->norm);
+    vt_linear_forward(&model->head, pass, saved->branch, prediction);
     return prediction;
 }
 
@@ -349,26 +348,44 @@ static vt_matrix backward_head(const vit *model, const vt_pass *pass, vt_matrix 
     vt_backend *backend = pass->backend;
     vt_matrix dx = saved->stream_gradient;
     backend->zero(backend, dx.data, (size_t)(dx.rows * dx.columns) * sizeof(float));
-    vt_matrix normed = vt_pass_push(pass, dx.rows, dx.columns);
-    vt_matrix gradient = vt_pass_push_wide(pass, dx.rows, dx.columns);
-    vt_layer_norm_forward(&model->norm, pass, saved->stream, normed, &saved->norm); /* recomputed, not kept */
-    vt_linear_backward(&model->head, pass, normed, dprediction, gradient);
-    vt_layer_norm_backward(&model->norm, pass, saved->stream, gradient, dx, &saved->norm);
+    const bool rounds = vt_pass_rounds_gradient(pass, model->config->dropout);
+    vt_linear_backward(&model->head, pass, saved->branch, dprediction, saved->gradient); /* read by nothing since */
+    vt_layer_norm_backward(&model->norm, pass, saved->stream.sum, saved->gradient, dx,
+                           rounds ? saved->gradient : (vt_matrix){0}, &saved->norm);
     return dx;
 }
 
 /* ---- the units ---- */
+
+static bool is_last(const vt_saved *saved, int64_t unit)
+{
+    return unit == saved->units.first + saved->units.count - 1;
+}
+
+/* What all units use. in: the stream from another stage, or nothing. */
+static void begin(const vit *model, const vt_pass *pass, vt_matrix in, vit_saved *saved)
+{
+    const int64_t rows = vt_pass_rows(pass), dim = model->config->embed_dim;
+    saved->stream = (vt_residual){.sum = in};
+    saved->branch = vt_pass_push(pass, rows, dim);
+    if (pass->training) saved->gradient = vt_pass_push(pass, rows, dim);
+    if (pass->training && is_last(&saved->saved, head_unit(model)))
+        saved->stream_gradient = vt_pass_push_wide(pass, rows, dim);
+}
 
 static vt_matrix forward(const vt_model *base, const vt_pass *pass, int64_t unit, const vt_model_tensor *tensors,
                          vt_matrix in, vt_saved *units)
 {
     const vit *model = (const vit *)base;
     vit_saved *saved = (vit_saved *)units;
-    if (unit == units->units.first && units->units.first + units->units.count > head_unit(model))
-        saved->stream_gradient = vt_pass_push_wide(pass, vt_pass_rows(pass), model->config->embed_dim);
-    if (unit == 0) return forward_embedding(model, pass, tensors);
-    if (unit == head_unit(model)) return forward_head(model, pass, in, saved);
-    return forward_block(model, pass, unit - 1, in, saved);
+    if (unit == units->units.first) begin(model, pass, in, saved);
+    if (unit == head_unit(model)) return forward_head(model, pass, saved);
+    if (unit == 0)
+        saved->stream = (vt_residual){.sum = forward_embedding(model, pass, tensors)};
+    else
+        forward_block(model, pass, unit - 1, saved);
+    if (is_last(units, unit)) vt_residual_finish(pass, &saved->stream);
+    return saved->stream.sum;
 }
 
 static vt_matrix backward(const vt_model *base, const vt_pass *pass, int64_t unit, const vt_model_tensor *tensors,
@@ -377,11 +394,13 @@ static vt_matrix backward(const vt_model *base, const vt_pass *pass, int64_t uni
     const vit *model = (const vit *)base;
     vit_saved *saved = (vit_saved *)units;
     if (unit == head_unit(model)) return backward_head(model, pass, dout, saved);
+    if (is_last(units, unit) && vt_pass_rounds_gradient(pass, model->config->dropout)) /* it is from another stage */
+        pass->backend->convert(pass->backend, dout, saved->gradient);
     if (unit > 0) {
         backward_block(model, pass, unit - 1, dout, saved);
         return dout;
     }
-    backward_embedding(model, pass, tensors, dout);
+    backward_embedding(model, pass, tensors, dout, saved);
     return (vt_matrix){0};
 }
 

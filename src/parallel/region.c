@@ -144,17 +144,17 @@ vt_matrix vt_region_enter(const vt_parallel *parallel, vt_arena *arena, int64_t 
 
 vt_matrix vt_region_room(const vt_parallel *parallel, vt_arena *arena, int64_t batch, vt_matrix y)
 {
-    if (!parallel->sequence) return y;
+    if (!parallel->sequence && (parallel->tensor->size == 1 || y.type == VT_FLOAT32)) return y;
     return vt_arena_push_matrix(arena, VT_FLOAT32, batch * parallel->inner.count, y.columns);
 }
 
-/* Without `sequence`, partial is y. */
 void vt_region_leave(const vt_parallel *parallel, vt_arena *arena, int64_t batch, vt_matrix partial, vt_matrix y)
 {
     if (parallel->sequence) {
         vt_region_reduce(parallel->tensor, parallel->tensor_runs, arena, batch, partial, y);
     } else if (parallel->tensor->size > 1) {
-        VT_ASSERT(y.type == VT_FLOAT32 && y.stride == y.columns);
-        vt_group_all_reduce(parallel->tensor, VT_SUM_FLOAT32, y.data, y.rows * y.columns, NULL);
+        VT_ASSERT(partial.type == VT_FLOAT32 && partial.stride == partial.columns);
+        vt_group_all_reduce(parallel->tensor, VT_SUM_FLOAT32, partial.data, partial.rows * partial.columns, NULL);
+        if (partial.data != y.data) arena->backend->convert(arena->backend, partial, y);
     }
 }

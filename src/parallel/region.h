@@ -38,7 +38,8 @@ vt_span vt_parallel_share(const vt_parallel *parallel, int64_t whole);
 /* x [batch * own, columns] to [batch * inner, columns]: x itself, or gathered on the arena. Backward: dy. */
 vt_matrix vt_region_enter(const vt_parallel *parallel, vt_arena *arena, int64_t batch, vt_matrix x);
 
-/* Room for a partial sum [batch * inner, columns] of y, float32: y itself, or on the arena. Backward: of dx. */
+/* Room for a partial sum [batch * inner, columns] of y: y itself where it is the sum, or in float32, which ranks add,
+ * on the arena. Backward: of dx. */
 vt_matrix vt_region_room(const vt_parallel *parallel, vt_arena *arena, int64_t batch, vt_matrix y);
 
 /* y [batch * own, columns] = the sum of `partial` (vt_region_room's) over the tensor axis. Backward: dx. */

@@ -116,7 +116,7 @@ static void check_layer_norm(pair *p, int64_t rows, int64_t columns, float offse
                               mean[i].matrix.data, rstd[i].matrix.data);
         /* one mean and rstd for both, so that backward is compared by itself */
         b->layer_norm_backward(b, x.matrix, weight.matrix.data, mean[0].matrix.data, rstd[0].matrix.data, dy.matrix,
-                               dx[i].matrix, dweight[i].matrix.data, dbias[i].matrix.data);
+                               dx[i].matrix, (vt_matrix){0}, dweight[i].matrix.data, dbias[i].matrix.data);
     }
     /* what an error of half a unit in x and its mean does to a value of size 1 */
     double conditioning = 8 * unit * (1 + (double)fabsf(offset));
@@ -443,7 +443,8 @@ TEST(bits_do_not_depend_on_threads)
         dx[i] = guarded_random(ROWS, COLUMNS, 4, 1);
         y[i] = guarded_open(ROWS, COLUMNS);
         b->layer_norm_forward(b, x.matrix, weight, weight, 1e-6f, y[i].matrix, mean, rstd);
-        b->layer_norm_backward(b, x.matrix, weight, mean, rstd, dy.matrix, dx[i].matrix, sums[i][0], sums[i][1]);
+        b->layer_norm_backward(b, x.matrix, weight, mean, rstd, dy.matrix, dx[i].matrix, (vt_matrix){0}, sums[i][0],
+                               sums[i][1]);
         b->sum_of_squares(b, x.matrix.data, ROWS * COLUMNS, 1, &squares[i]);
         b->loss_sums(b, VT_MEASURE_RELATIVE, 1, x.matrix, dy.matrix, dy.matrix, norms[i]);
         vt_backend_close(&b);

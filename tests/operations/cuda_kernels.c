@@ -109,6 +109,9 @@ static void check_elementwise(const pair *p, vt_type type, int64_t columns, twin
     twins masked = twins_open(type, ROWS, columns, place), normed = twins_open(type, ROWS, columns, place);
     twins branch = twins_random(type, ROWS, columns, 7, 1, place); /* becomes the normed rows of residual_layer_norm */
     guarded weights = guarded_random(1, columns, 5, 1), bias = guarded_random(1, columns, 6, 1), sum[2], position[2];
+    guarded stream[2], sums[2];
+    twins rounded = twins_open(type, ROWS, columns, place); /* the gradient of the stream once more */
+    const vt_mask none = {.tokens = 1};
     const float *weight = weights.matrix.data;
     float mean[ROWS], rstd[ROWS];
     for (int i = 0; i < 2; i++) {
@@ -120,12 +123,25 @@ static void check_elementwise(const pair *p, vt_type type, int64_t columns, twin
                          wide ? y.wide : y.own);
         b->mask_multiply(b, wide ? x.wide : x.own, &mask, wide ? masked.wide : masked.own);
         b->layer_norm_forward(b, x.wide, weight, bias.matrix.data, 1e-6f, wide ? normed.wide : normed.own, mean, rstd);
-        b->residual_layer_norm(b, x.wide, wide ? branch.wide : branch.own, &mask, weight, bias.matrix.data, 1e-6f,
-                               sum[i].matrix, wide ? branch.wide : branch.own, mean, rstd);
+        if (wide) { /* the masked branch is rounded before it is added */
+            b->mask_multiply(b, branch.wide, &mask, branch.wide);
+            b->convert(b, branch.wide, rounded.own);
+            b->convert(b, rounded.own, branch.wide);
+        }
+        b->residual_layer_norm(b, x.wide, wide ? branch.wide : branch.own, wide ? &none : &mask, weight,
+                               bias.matrix.data, 1e-6f, sum[i].matrix, wide ? branch.wide : branch.own, mean, rstd);
+        stream[i] = guarded_random(ROWS, columns, 9, 1);
+        sums[i] = guarded_random(2, columns, 10, 1);
+        b->layer_norm_backward(b, sum[0].matrix, weight, mean, rstd, wide ? dy.wide : dy.own, stream[i].matrix,
+                               rounded.own, sums[i].matrix.data, sums[i].matrix.data + sums[i].matrix.stride);
         b->position_backward(b, wide ? dy.wide : dy.own, position[i].matrix);
     }
     guarded_compare(&sum[1], &sum[0], 1e-6, "residual_layer_norm, the sum");
     guarded_compare(&position[1], &position[0], 1e-5, "position_backward");
+    guarded_compare(&stream[1], &stream[0], 1e-5, "layer_norm_backward");
+    guarded_compare(&sums[1], &sums[0], 1e-5, "layer_norm_backward's sums");
+    rounded.wide = stream[1].matrix;
+    twins_compare(&rounded, 0, "layer_norm_backward, dx in 16 bits");
     twins_compare(&y, 1, "gelu");
     twins_compare(&dx, 1, "gelu dx");
     twins_compare(&masked, 1, "mask_multiply");
@@ -149,10 +165,11 @@ CUDA_TEST(elementwise_operations_in_16_bits)
     }
 }
 
-/* float32 at 16-byte boundaries, for which LayerNorm has special kernels: forward, over a residual and backward. */
-static void check_aligned_norms(const pair *both, int64_t rows, int64_t columns)
+/* A float32 stream at 16-byte boundaries, for which LayerNorm has special kernels: forward, over a residual and
+ * backward, with a branch and gradients of this type beside it. */
+static void check_aligned_norms(const pair *both, vt_type type, int64_t rows, int64_t columns)
 {
-    enum { X, BRANCH, SUM, NORMED, DX, MATRICES };
+    enum { X, BRANCH, SUM, NORMED, DX, ROUNDED, MATRICES };
     vt_mask mask = {.path = {.rate = 0.2f, .seed = 4, .step = &dropout_step, .site = 4}, .tokens = rows};
     int64_t size = (rows * columns + 15) / 16 * 16, width = (columns + 15) / 16 * 16, tall = (rows + 15) / 16 * 16;
     int64_t all = MATRICES * size + 3 * width + 2 * tall;
@@ -165,10 +182,24 @@ static void check_aligned_norms(const pair *both, int64_t rows, int64_t columns)
         fill_random(m, all, 6, 1);
         vt_matrix matrix[MATRICES];
         for (int k = 0; k < MATRICES; k++) matrix[k] = vt_matrix_make(m + k * size, rows, columns);
-        p->residual_layer_norm(p, matrix[X], matrix[BRANCH], &mask, weight, weight + width, 1e-6f, matrix[SUM],
-                               matrix[NORMED], mean, rstd);
-        p->layer_norm_backward(p, matrix[SUM], weight, mean, rstd, matrix[NORMED], matrix[DX], weight + width,
-                               weight + 2 * width);
+        vt_matrix branch = matrix[BRANCH], rounded = matrix[ROUNDED], again = matrix[BRANCH];
+        branch.type = rounded.type = type; /* in the first half of their memory */
+        if (type != VT_FLOAT32) p->convert(p, matrix[X], branch);
+        p->residual_layer_norm(p, matrix[X], branch, &mask, weight, weight + width, 1e-6f, matrix[SUM], matrix[NORMED],
+                               mean, rstd);
+        if (type != VT_FLOAT32) p->convert(p, matrix[X], branch);
+        if (type == VT_FLOAT32) rounded.data = NULL;
+        p->layer_norm_backward(p, matrix[SUM], weight, mean, rstd, type == VT_FLOAT32 ? matrix[NORMED] : branch,
+                               matrix[DX], rounded, weight + width, weight + 2 * width);
+        if (type != VT_FLOAT32) { /* compared as numbers: the stream's gradient to the bit, which is what was rounded */
+            vt_matrix expected = branch;
+            p->convert(p, matrix[DX], expected);
+            EXPECT(memcmp(expected.half, rounded.half, (size_t)(rows * columns) * sizeof(uint16_t)) == 0,
+                   "%lld x %lld in %s: what is rounded is not dx", (long long)rows, (long long)columns,
+                   half_name(type));
+            memset(again.data, 0, (size_t)size * sizeof(float));
+            memset(rounded.data, 0, (size_t)size * sizeof(float));
+        }
         p->layer_norm_forward(p, matrix[SUM], weight, weight, 1e-6f, matrix[X], mean, rstd);
     }
     /* sums of `rows` terms, and of `columns`, in another order */
@@ -179,11 +210,12 @@ static void check_aligned_norms(const pair *both, int64_t rows, int64_t columns)
                (double)memory[1][i], (double)memory[0][i]);
 }
 
-CUDA_TEST(aligned_norms_in_float32)
+CUDA_TEST(aligned_norms_of_a_stream)
 {
     static const int64_t sizes[][2] = {{29, 8}, {29, 200}, {61, 384}, {61, 1024}, {13, 1200}, {3500, 16}};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) /* the last: more rows than warps */
-        check_aligned_norms(p, sizes[i][0], sizes[i][1]);
+        for (int type = VT_FLOAT32; type <= VT_FLOAT16; type++)
+            check_aligned_norms(p, (vt_type)type, sizes[i][0], sizes[i][1]);
 }
 
 /* dx and y equal gelu_backward's to the bit; the sums are those of dx as it is stored, in another order; in place,

@@ -5,9 +5,78 @@
 #include "operations/paths.h"
 #include "test.h"
 
+/* What a 16-bit matrix holds of these numbers. */
+static void round_twin(twins *t)
+{
+    for (int64_t r = 0; r < t->wide.rows; r++)
+        for (int64_t c = 0; c < t->wide.columns; c++) {
+            float *value = t->wide.data + r * t->wide.stride + c;
+            *value = vt_half_widen(t->own.type, vt_half_round(t->own.type, *value));
+        }
+}
+
 static twins open_twins(vt_type type, int64_t rows, int64_t columns, uint64_t seed)
 {
     return twins_random(type, rows, columns, seed, 1, TWINS_TIGHT);
+}
+
+/* The residual stream is float32; the branch, LayerNorm's result and its gradient have 16 bits, and so has, once more,
+ * the gradient of the stream. An active mask's result is rounded before it is added. */
+static void check_stream(vt_cpu_isa isa, vt_type type, int64_t columns, float rate)
+{
+    enum { ROWS = 71 };
+    vt_backend *b = NULL;
+    EXPECT_OK(path_open(isa, &b));
+    const vt_mask mask = {.elements = {.rate = rate, .seed = 4, .step = &(const uint32_t){3}}, .tokens = ROWS};
+    const vt_mask none = {.tokens = 1};
+    guarded x = guarded_random(ROWS, columns, 1, 1), weight = guarded_random(1, columns, 2, 1), sum[4], dx[2];
+    guarded dweight[2], dbias[2];
+    float mean[ROWS], rstd[ROWS];
+    const float *w = weight.matrix.data;
+    twins branch = open_twins(type, ROWS, columns, 3), again = open_twins(type, ROWS, columns, 3);
+    twins normed = open_twins(type, ROWS, columns, 4), dy = open_twins(type, ROWS, columns, 5);
+    twins rounded = open_twins(type, ROWS, columns, 6);
+    for (int i = 0; i < 4; i++) sum[i] = guarded_open(ROWS, columns);
+    for (int i = 0; i < 2; i++) {
+        const bool wide = i == 0;
+        dx[i] = guarded_random(ROWS, columns, 7, 1);
+        dweight[i] = guarded_random(1, columns, 8, 1);
+        dbias[i] = guarded_random(1, columns, 9, 1);
+        if (wide && rate > 0) {
+            b->mask_multiply(b, branch.wide, &mask, branch.wide);
+            round_twin(&branch);
+            b->convert(b, branch.wide, again.wide);
+        }
+        b->residual_add(b, x.matrix, wide ? branch.wide : branch.own, wide ? &none : &mask, sum[i].matrix);
+        b->residual_layer_norm(b, x.matrix, wide ? again.wide : again.own, wide ? &none : &mask, w, w, 1e-6f,
+                               sum[2 + i].matrix, wide ? normed.wide : normed.own, mean, rstd);
+        b->layer_norm_backward(b, sum[0].matrix, w, mean, rstd, wide ? dy.wide : dy.own, dx[i].matrix,
+                               wide ? (vt_matrix){0} : rounded.own, dweight[i].matrix.data, dbias[i].matrix.data);
+    }
+    rounded.wide = dx[0].matrix;
+    guarded_compare(&sum[1], &sum[0], 0, "residual_add of 16 bits");
+    guarded_compare(&sum[3], &sum[2], 0, "residual_layer_norm of 16 bits, the sum");
+    guarded_compare(&dx[1], &dx[0], 0, "layer_norm_backward of 16 bits, dx");
+    guarded_compare(&dweight[1], &dweight[0], 0, "layer_norm_backward of 16 bits, dweight");
+    guarded_compare(&dbias[1], &dbias[0], 0, "layer_norm_backward of 16 bits, dbias");
+    twins_compare(&branch, 0, "the masked branch of residual_add");
+    twins_compare(&again, 0, "the masked branch of residual_layer_norm");
+    twins_compare(&normed, 0, "residual_layer_norm of 16 bits");
+    twins_compare(&rounded, 0, "layer_norm_backward, dx in 16 bits");
+    b->layer_norm_backward(b, sum[0].matrix, w, mean, rstd, dy.wide, dx[0].matrix, rounded.own, dweight[0].matrix.data,
+                           dbias[0].matrix.data);
+    twins_compare(&rounded, 0, "layer_norm_backward of float32, dx in 16 bits");
+    EXPECT_OK(b->check(b));
+    vt_backend_close(&b);
+}
+
+TEST(residual_stream_beside_16_bits)
+{
+    static const int64_t columns[] = {1, 7, 40, 97, 384};
+    FOR_EACH_CPU_PATH(isa)
+    FOR_EACH_HALF(type)
+    for (size_t i = 0; i < sizeof columns / sizeof *columns; i++)
+        for (int masked = 0; masked < 2; masked++) check_stream(isa, type, columns[i], masked ? 0.3f : 0);
 }
 
 /* Operations on 16-bit operands give, to the bit, the rounded results of the same numbers in float32. The exception are

@@ -53,7 +53,8 @@ static void check_layer_norm(hid_t file, vt_backend *b, const char *group, doubl
                                        rstd[ROWS];
     vt_matrix input = vt_matrix_make(x, ROWS, COLUMNS), gradient = vt_matrix_make(dy, ROWS, COLUMNS);
     b->layer_norm_forward(b, input, weight, bias, 1e-6f, vt_matrix_make(y, ROWS, COLUMNS), mean, rstd);
-    b->layer_norm_backward(b, input, weight, mean, rstd, gradient, vt_matrix_make(dx, ROWS, COLUMNS), dweight, dbias);
+    b->layer_norm_backward(b, input, weight, mean, rstd, gradient, vt_matrix_make(dx, ROWS, COLUMNS), (vt_matrix){0},
+                           dweight, dbias);
     compare(file, group, "output", y, stored);
     compare(file, group, "mean", mean, stored);
     compare(file, group, "rstd", rstd, stored);
@@ -291,7 +292,7 @@ static void layer_norm_backward(vt_backend *b, const float *x, const float *dy, 
     const float *weight = x + ROWS * IN;
     b->layer_norm_forward(b, input, weight, weight + IN, 1e-6f, vt_matrix_make(y, ROWS, IN), mean, rstd);
     b->layer_norm_backward(b, input, weight, mean, rstd, vt_matrix_make((float *)dy, ROWS, IN),
-                           vt_matrix_make(dx, ROWS, IN), dx + ROWS * IN, dx + ROWS * IN + IN);
+                           vt_matrix_make(dx, ROWS, IN), (vt_matrix){0}, dx + ROWS * IN, dx + ROWS * IN + IN);
 }
 
 TEST(finite_differences_layer_norm)

@@ -111,6 +111,7 @@ static void check_block(const char *settings)
         config->recompute == VT_RECOMPUTE_BLOCK
             ? 4 * own_rows * d
             : own_rows * (8 * d + 16) + all_rows * (8 * d * element + 4 * (double)config->num_heads) / tensor;
+    if (config->keep_outputs == VT_KEEP_TRUE) expected += (2 * own_rows + 4 * all_rows / tensor) * d * element;
     EXPECT(fabs(arena[1] - arena[0] - expected) <= 2e-3 * expected, "%s: a block keeps %.0f bytes, expected %.0f",
            settings, arena[1] - arena[0], expected);
     vt_config_close(&config);
@@ -120,6 +121,8 @@ TEST(blocks_keep_what_the_formula_says)
 {
     check_block("zero_stage=0");
     check_block("amp_mode=bf16");
+    check_block("amp_mode=bf16 keep_outputs=true");
+    check_block("tensor_parallel=4 sequence_parallel=true keep_outputs=true");
     check_block("tensor_parallel=4");
     check_block("tensor_parallel=4 sequence_parallel=true");
     check_block("context_parallel=8");

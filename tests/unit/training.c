@@ -396,6 +396,23 @@ TEST(recompute_gives_the_same_bits_in_less_memory)
     close_small(&again);
 }
 
+TEST(outputs_that_are_kept_give_the_same_bits)
+{
+    static const char *const variants[] = {"", "dropout=0.2", "enable_jit=true amp_mode=bf16",
+                                           "enable_jit=true amp_mode=fp16 dropout=0.2",
+                                           "recompute=block amp_mode=bf16"};
+    for (size_t i = 0; i < sizeof variants / sizeof *variants; i++) {
+        small_model kept, again;
+        open_small(&again, variants[i]);
+        open_small(&kept, SETTINGS("keep_outputs=true %s", variants[i]));
+        EXPECT(train_steps(&kept, 5) == train_steps(&again, 5), "%s", variants[i]);
+        EXPECT(rig_same_values(&kept.rig, &again.rig), "%s", variants[i]);
+        EXPECT(vt_trainer_activation_bytes(kept.rig.trainer) > vt_trainer_activation_bytes(again.rig.trainer));
+        close_small(&kept);
+        close_small(&again);
+    }
+}
+
 TEST(micro_batches_in_flight_give_the_same_bits)
 {
     static const char *const variants[] = {"amp_mode=none recompute=none", "amp_mode=bf16 recompute=block"};

@@ -91,6 +91,14 @@ static void half_linear_then_gelu(vt_backend *backend, vt_gelu kind, vt_matrix x
     half_gelu_forward(backend, kind, hidden, active);
 }
 
+/* The masked branch is rounded before it is added. */
+static void half_masked_residual(vt_backend *backend, vt_matrix x, vt_matrix branch, const vt_mask *mask, vt_matrix y)
+{
+    const vt_mask none = {.tokens = 1};
+    if (vt_mask_is_active(mask)) half_mask_multiply(backend, branch, mask, branch);
+    half_residual_add(backend, x, branch, &none, y);
+}
+
 void vt_cpu_half_fill(vt_backend *backend)
 {
     const vt_backend wide = *backend;
@@ -101,4 +109,6 @@ void vt_cpu_half_fill(vt_backend *backend)
 #include "backend/operations.def"
     backend->convert = wide.convert;
     if (wide.linear_gelu_forward == vt_plain_linear_gelu_forward) backend->linear_gelu_forward = half_linear_then_gelu;
+    if (wide.residual_add == vt_plain_residual_add) backend->residual_add = half_masked_residual;
+    backend->residual_layer_norm = wide.residual_layer_norm; /* the plain one is made of two operations */
 }

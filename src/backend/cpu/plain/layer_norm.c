@@ -21,9 +21,9 @@ void vt_plain_layer_norm_forward(vt_backend *backend, vt_matrix x, const float *
 
 /* With h = (x - mean) * rstd and g = dy * weight: dx += rstd * (g - mean(g) - h * mean(g * h)). */
 void vt_plain_layer_norm_backward(vt_backend *backend, vt_matrix x, const float *weight, const float *mean,
-                                  const float *rstd, vt_matrix dy, vt_matrix dx, float *dweight, float *dbias)
+                                  const float *rstd, vt_matrix dy, vt_matrix dx, vt_matrix rounded, float *dweight,
+                                  float *dbias)
 {
-    (void)backend;
 #pragma omp parallel for schedule(static)
     for (int64_t r = 0; r < x.rows; r++) {
         const float *x_row = x.data + r * x.stride, *dy_row = dy.data + r * dy.stride;
@@ -51,6 +51,7 @@ void vt_plain_layer_norm_backward(vt_backend *backend, vt_matrix x, const float 
         dweight[c] += (float)weight_sum;
         dbias[c] += (float)bias_sum;
     }
+    if (rounded.data != NULL) backend->convert(backend, dx, rounded);
 }
 
 void vt_plain_residual_layer_norm(vt_backend *backend, vt_matrix x, vt_matrix branch, const vt_mask *mask,

@@ -75,6 +75,24 @@ static void layer_norm_forward(vt_backend *backend, vt_matrix x, const float *we
     }
 }
 
+/* sum = stream + a row of the branch, which begins at `added`; `type`, a constant, is the branch's. */
+INLINE void add_row(vt_type type, const float *stream, vt_matrix branch, int64_t added, float *sum)
+{
+    int64_t c = 0, left = branch.columns % LANES;
+    branch.type = type;
+    for (; c + LANES <= branch.columns; c += LANES)
+        store(sum + c, load(stream + c) + load_elements(&branch, added + c));
+    if (left > 0) store_part(sum + c, load_part(stream + c, left) + load_some(&branch, added + c, left), left);
+}
+
+static void residual_add(vt_backend *backend, vt_matrix x, vt_matrix branch, const vt_mask *mask, vt_matrix y)
+{
+    if (vt_mask_is_active(mask)) backend->mask_multiply(backend, branch, mask, branch);
+#pragma omp parallel for schedule(static)
+    for (int64_t r = 0; r < x.rows; r++)
+        FOR_EACH_TYPE(branch.type, add_row, x.data + r * x.stride, branch, r * branch.stride, y.data + r * y.stride);
+}
+
 static void residual_layer_norm(vt_backend *backend, vt_matrix x, vt_matrix branch, const vt_mask *mask,
                                 const float *weight, const float *bias, float epsilon, vt_matrix y, vt_matrix normed,
                                 float *mean, float *rstd)
@@ -82,10 +100,9 @@ static void residual_layer_norm(vt_backend *backend, vt_matrix x, vt_matrix bran
     if (vt_mask_is_active(mask)) backend->mask_multiply(backend, branch, mask, branch);
 #pragma omp parallel for schedule(static)
     for (int64_t r = 0; r < x.rows; r++) {
-        const float *stream = x.data + r * x.stride, *added = branch.data + r * branch.stride;
+        const float *stream = x.data + r * x.stride;
         float *sum = y.data + r * y.stride;
-#pragma omp simd
-        for (int64_t c = 0; c < x.columns; c++) sum[c] = stream[c] + added[c];
+        FOR_EACH_TYPE(branch.type, add_row, stream, branch, r * branch.stride, sum);
         FOR_EACH_TYPE(normed.type, forward_row, sum, stream + AHEAD * x.stride, weight, bias, epsilon, normed,
                       r * normed.stride, mean + r, rstd + r);
     }
@@ -95,45 +112,53 @@ static void residual_layer_norm(vt_backend *backend, vt_matrix x, vt_matrix bran
 enum { ROWS = 64 };
 
 typedef struct {
-    vt_matrix x, dy, dx;
+    vt_matrix x, dy, dx, rounded;
     const float *weight, *mean, *rstd;
     float *partial; /* [ranges of ROWS][2 * columns]: of dweight and dbias */
 } backward_arguments;
 
 /* With h = (x - mean) * rstd and g = dy * weight: dx += rstd * (g - mean(g) - h * mean(g * h)), dweight += dy * h,
- * dbias += dy. The second loop finds the row in the first-level cache. */
-static void backward_row(const backward_arguments *a, int64_t r, float *dweight, float *dbias)
+ * dbias += dy. The second loop finds the row in the first-level cache. `type`, a constant, is dy's; `rounds`, another:
+ * dx is also written in 16 bits. */
+INLINE void backward_row(vt_type type, bool rounds, const backward_arguments *a, int64_t r, float *dweight,
+                         float *dbias)
 {
-    const float *x = a->x.data + r * a->x.stride, *dy = a->dy.data + r * a->dy.stride, *weight = a->weight;
+    vt_matrix dy = vt_matrix_rows(a->dy, r, 1), rounded = rounds ? vt_matrix_rows(a->rounded, r, 1) : a->rounded;
+    const float *x = a->x.data + r * a->x.stride, *weight = a->weight;
     float *dx = a->dx.data + r * a->dx.stride, mean = a->mean[r], rstd = a->rstd[r];
     int64_t columns = a->x.columns, c = 0, left = columns % LANES;
     vector sums = {0}, products = {0};
+    dy.type = type;
+    if (type != VT_FLOAT32) rounded.type = type;
     for (; c + LANES <= columns; c += LANES) {
         __builtin_prefetch(x + AHEAD * a->x.stride + c);
-        __builtin_prefetch(dy + AHEAD * a->dy.stride + c);
+        prefetch_read(&dy, AHEAD * dy.stride + c);
         __builtin_prefetch(dx + AHEAD * a->dx.stride + c, 1);
-        vector gradient = load(dy + c) * load(weight + c);
+        vector gradient = load_elements(&dy, c) * load(weight + c);
         sums += gradient;
         products += gradient * (load(x + c) - mean);
     }
     if (left > 0) {
-        vector gradient = load_part(dy + c, left) * load_part(weight + c, left);
+        vector gradient = load_some(&dy, c, left) * load_part(weight + c, left);
         sums += gradient;
         products += gradient * (load_part(x + c, left) - mean);
     }
     float sum = sum_lanes(sums) / (float)columns, product = sum_lanes(products) * rstd * rstd / (float)columns;
     for (c = 0; c + LANES <= columns; c += LANES) {
-        vector outer = load(dy + c), centred = load(x + c) - mean;
-        store(dx + c, load(dx + c) + rstd * (outer * load(weight + c) - sum - centred * product));
+        vector outer = load_elements(&dy, c), centred = load(x + c) - mean;
+        vector result = load(dx + c) + rstd * (outer * load(weight + c) - sum - centred * product);
+        store(dx + c, result);
+        if (rounds) store_elements(&rounded, c, result);
         store(dweight + c, load(dweight + c) + outer * (centred * rstd));
         store(dbias + c, load(dbias + c) + outer);
     }
-    for (; c < columns; c++) {
-        float centred = x[c] - mean;
-        dx[c] += rstd * (dy[c] * weight[c] - sum - centred * product);
-        dweight[c] += dy[c] * (centred * rstd);
-        dbias[c] += dy[c];
-    }
+    if (left == 0) return;
+    vector outer = load_some(&dy, c, left), centred = load_part(x + c, left) - mean;
+    vector result = load_part(dx + c, left) + rstd * (outer * load_part(weight + c, left) - sum - centred * product);
+    store_part(dx + c, result, left);
+    if (rounds) store_some(&rounded, c, result, left);
+    store_part(dweight + c, load_part(dweight + c, left) + outer * (centred * rstd), left);
+    store_part(dbias + c, load_part(dbias + c, left) + outer, left);
 }
 
 /* Adds up the parts of columns first … of dweight and dbias, which lie side by side, in order, in float64. */
@@ -151,10 +176,12 @@ static void add_runs(const backward_arguments *a, int64_t runs, int64_t first, f
 
 /* One pass over the rows; its ranges of rows do not depend on the number of threads. */
 static void layer_norm_backward(vt_backend *backend, vt_matrix x, const float *weight, const float *mean,
-                                const float *rstd, vt_matrix dy, vt_matrix dx, float *dweight, float *dbias)
+                                const float *rstd, vt_matrix dy, vt_matrix dx, vt_matrix rounded, float *dweight,
+                                float *dbias)
 {
     int64_t runs = (x.rows + ROWS - 1) / ROWS, columns = x.columns;
-    backward_arguments a = {x, dy, dx, weight, mean, rstd, NULL};
+    const bool rounds = rounded.data != NULL;
+    backward_arguments a = {x, dy, dx, rounded, weight, mean, rstd, NULL};
     a.partial = vt_cpu_shared(backend, (size_t)(runs * 2 * columns) * sizeof(float));
     if (a.partial == NULL) return;
 #pragma omp parallel
@@ -164,7 +191,13 @@ static void layer_norm_backward(vt_backend *backend, vt_matrix x, const float *w
             float *sums = a.partial + run * 2 * columns;
             int64_t end = (run + 1) * ROWS < x.rows ? (run + 1) * ROWS : x.rows;
             memset(sums, 0, (size_t)(2 * columns) * sizeof(float));
-            for (int64_t r = run * ROWS; r < end; r++) backward_row(&a, r, sums, sums + columns);
+            for (int64_t r = run * ROWS; r < end; r++) {
+                if (rounds) {
+                    FOR_EACH_TYPE(dy.type, backward_row, true, &a, r, sums, sums + columns);
+                } else {
+                    FOR_EACH_TYPE(dy.type, backward_row, false, &a, r, sums, sums + columns);
+                }
+            }
         }
 #pragma omp for schedule(static)
         for (int64_t first = 0; first < 2 * columns; first += LANES) add_runs(&a, runs, first, dweight, dbias);
@@ -175,5 +208,6 @@ void VT_KERNEL(vt_vector_layer_norm_fill)(vt_backend *backend)
 {
     backend->layer_norm_forward = layer_norm_forward;
     backend->layer_norm_backward = layer_norm_backward;
+    backend->residual_add = residual_add;
     backend->residual_layer_norm = residual_layer_norm;
 }
