@@ -358,7 +358,7 @@ VT_KERNEL void __launch_bounds__(32 * backward_warps(GROUPS), FORM == ANY ? 0 : 
     }
 }
 
-/* Long rows: first the input's gradient, one row per warp; then the columns' sums. */
+/* Long rows: the input's gradient, one row per warp. */
 VT_KERNEL void __launch_bounds__(32 * WARPS) backward_long_kernel(backward_arguments a)
 {
     int64_t row = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32, columns = a.x.columns;
@@ -434,9 +434,10 @@ static void layer_norm_backward(vt_backend *backend, vt_matrix x, const float *w
     a.partial = (float *)vt_common(backend)->workspace(backend, (size_t)(2 * blocks * columns) * sizeof *a.partial);
     if (a.partial == NULL) return;
     if (groups > 4) {
-        VT_LAUNCH(backward_long_kernel, dim3((unsigned)((x.rows + WARPS - 1) / WARPS)), 32 * WARPS, 0, backend, a);
+        /* first what only reads dy: the other may overwrite it with what it rounds */
         VT_LAUNCH(weight_gradient_kernel, dim3((unsigned)((columns + 127) / 128), (unsigned)blocks), 128, 0, backend,
                   a);
+        VT_LAUNCH(backward_long_kernel, dim3((unsigned)((x.rows + WARPS - 1) / WARPS)), 32 * WARPS, 0, backend, a);
     } else {
         switch (form_of(floats && a.wide && columns % VT_GROUP == 0, dy.type)) {
         case ANY:

@@ -106,3 +106,19 @@ done:
     vt_text_close(&help);
     return status;
 }
+
+vt_status vt_budget_keep_outputs(vt_config *config, const vt_plan_options *options, double taken, double available,
+                                 vt_plan *plan)
+{
+    vt_status status = VT_OK;
+    vt_plan more;
+    if (config->keep_outputs != VT_KEEP_AUTO || !options->device_memory || available < 0) return VT_OK;
+    config->keep_outputs = VT_KEEP_TRUE;
+    VT_TRY(vt_plan_make(config, options, &more));
+    if (vt_plan_total(&more) + taken <= 0.9 * available)
+        *plan = more;
+    else
+        config->keep_outputs = VT_KEEP_AUTO;
+done:
+    return status;
+}

@@ -10,4 +10,10 @@
 vt_status vt_budget_check(const vt_config *config, const vt_plan_options *options, const vt_plan *plan,
                           double available, bool trains);
 
+/* With keep_outputs: auto, `config` keeps them where device memory of `available` bytes then holds the run beside
+ * `taken` bytes, with a tenth to spare for what libraries take; *plan is then the plan with them. The bits of the run
+ * are the same. */
+vt_status vt_budget_keep_outputs(vt_config *config, const vt_plan_options *options, double taken, double available,
+                                 vt_plan *plan);
+
 #endif

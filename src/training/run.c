@@ -81,23 +81,10 @@ static void plan_caches(run_state *run, double available)
         vt_text_bytes(fmax(left, 0), sizes[2]), run->caches_training ? "only the training set is" : "nothing is");
 }
 
-/* keep_outputs: auto keeps them on a GPU where the run then fits beside the sets in its memory, with a tenth to spare
- * for what libraries take. The bits are the same. */
-static vt_status settle_outputs(run_state *run, const vt_plan_options *planned, double available)
+static double cached_bytes(const run_state *run)
 {
-    vt_status status = VT_OK;
-    vt_plan more;
-    const double sets = (run->caches_training ? vt_source_frame_bytes(run->training) : 0) +
-                        (run->caches_validation ? vt_source_frame_bytes(run->validation) : 0);
-    if (run->config->keep_outputs != VT_KEEP_AUTO || run->backend->shares_host_memory || available < 0) return VT_OK;
-    run->settled = *run->config; /* its strings stay the configuration's */
-    run->settled.keep_outputs = VT_KEEP_TRUE;
-    VT_TRY(vt_plan_make(&run->settled, planned, &more));
-    if (vt_plan_total(&more) + sets > 0.9 * available) return VT_OK;
-    run->config = &run->settled;
-    run->plan = more;
-done:
-    return status;
+    return (run->caches_training ? vt_source_frame_bytes(run->training) : 0) +
+           (run->caches_validation ? vt_source_frame_bytes(run->validation) : 0);
 }
 
 /* How the ranks reach its memory, and whether the run fits into it; only then are the readers' rings taken. */
@@ -112,8 +99,9 @@ static vt_status open_device(run_state *run)
         run->backend->available_memory(run->backend) / vt_world_ranks_of_memory(run->world, run->backend);
     VT_TRY(vt_budget_check(config, &planned, &run->plan, available, true));
     plan_caches(run, available);
-    VT_TRY(settle_outputs(run, &planned, available));
-    config = run->config;
+    run->settled = *config; /* its strings stay the configuration's */
+    VT_TRY(vt_budget_keep_outputs(&run->settled, &planned, cached_bytes(run), available, &run->plan));
+    config = run->config = &run->settled;
     VT_TRY(vt_reader_open_loader(config, run->world, run->backend, true, run->caches_training, run->training,
                                  &run->training_loader));
     VT_TRY(vt_reader_open_loader(config, run->world, run->backend, false, run->caches_validation, run->validation,

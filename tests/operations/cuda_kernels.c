@@ -166,7 +166,7 @@ CUDA_TEST(elementwise_operations_in_16_bits)
 }
 
 /* A float32 stream at 16-byte boundaries, for which LayerNorm has special kernels: forward, over a residual and
- * backward, with a branch and gradients of this type beside it. */
+ * backward, with a branch and gradients of this type beside it; what is rounded takes the place of dy. */
 static void check_aligned_norms(const pair *both, vt_type type, int64_t rows, int64_t columns)
 {
     enum { X, BRANCH, SUM, NORMED, DX, ROUNDED, MATRICES };
@@ -182,23 +182,22 @@ static void check_aligned_norms(const pair *both, vt_type type, int64_t rows, in
         fill_random(m, all, 6, 1);
         vt_matrix matrix[MATRICES];
         for (int k = 0; k < MATRICES; k++) matrix[k] = vt_matrix_make(m + k * size, rows, columns);
-        vt_matrix branch = matrix[BRANCH], rounded = matrix[ROUNDED], again = matrix[BRANCH];
+        vt_matrix branch = matrix[BRANCH], rounded = matrix[ROUNDED];
         branch.type = rounded.type = type; /* in the first half of their memory */
         if (type != VT_FLOAT32) p->convert(p, matrix[X], branch);
         p->residual_layer_norm(p, matrix[X], branch, &mask, weight, weight + width, 1e-6f, matrix[SUM], matrix[NORMED],
                                mean, rstd);
         if (type != VT_FLOAT32) p->convert(p, matrix[X], branch);
-        if (type == VT_FLOAT32) rounded.data = NULL;
+        const vt_matrix none = {0};
         p->layer_norm_backward(p, matrix[SUM], weight, mean, rstd, type == VT_FLOAT32 ? matrix[NORMED] : branch,
-                               matrix[DX], rounded, weight + width, weight + 2 * width);
+                               matrix[DX], type == VT_FLOAT32 ? none : branch, weight + width, weight + 2 * width);
         if (type != VT_FLOAT32) { /* compared as numbers: the stream's gradient to the bit, which is what was rounded */
-            vt_matrix expected = branch;
-            p->convert(p, matrix[DX], expected);
-            EXPECT(memcmp(expected.half, rounded.half, (size_t)(rows * columns) * sizeof(uint16_t)) == 0,
+            p->convert(p, matrix[DX], rounded);
+            EXPECT(memcmp(branch.half, rounded.half, (size_t)(rows * columns) * sizeof(uint16_t)) == 0,
                    "%lld x %lld in %s: what is rounded is not dx", (long long)rows, (long long)columns,
                    half_name(type));
-            memset(again.data, 0, (size_t)size * sizeof(float));
-            memset(rounded.data, 0, (size_t)size * sizeof(float));
+            memset(branch.half, 0, (size_t)size * sizeof(float));
+            memset(rounded.half, 0, (size_t)size * sizeof(float));
         }
         p->layer_norm_forward(p, matrix[SUM], weight, weight, 1e-6f, matrix[X], mean, rstd);
     }

@@ -156,6 +156,36 @@ TEST(a_run_needs_what_is_planned)
     vt_config_close(&config);
 }
 
+/* keep_outputs: auto keeps them on a GPU that has room for them, beside the data and a tenth. */
+TEST(outputs_are_kept_where_they_fit)
+{
+    static const char *const set[] = {"auto", "true", "false"};
+    const vt_plan_options on_gpu = {.device_memory = true};
+    for (int i = 0; i < 3; i++) {
+        vt_config *config =
+            config_with(1, "img_size=[16,32] embed_dim=32 depth=2", SETTINGS("keep_outputs=%s", set[i]));
+        const vt_keep given = config->keep_outputs, kept = VT_KEEP_TRUE;
+        vt_config with = *config;
+        vt_plan least, most, plan;
+        with.keep_outputs = kept;
+        EXPECT_OK(vt_plan_make(config, &on_gpu, &least));
+        EXPECT_OK(vt_plan_make(&with, &on_gpu, &most));
+        const double data = 5e6, enough = (vt_plan_total(&most) + data) / 0.9 + 1;
+        EXPECT((vt_plan_total(&most) > vt_plan_total(&least)) == (i != 1));
+        for (int fits = 0; fits < 2; fits++) {
+            plan = least;
+            config->keep_outputs = given;
+            EXPECT_OK(vt_budget_keep_outputs(config, &on_gpu, data, fits ? enough : enough - 2, &plan));
+            EXPECT(config->keep_outputs == (fits && i == 0 ? kept : given));
+            EXPECT_NEAR(vt_plan_total(&plan), vt_plan_total(fits && i == 0 ? &most : &least), 0);
+        }
+        config->keep_outputs = given;
+        EXPECT_OK(vt_budget_keep_outputs(config, &first_rank, data, enough, &plan)); /* a CPU: as it was */
+        EXPECT(config->keep_outputs == given);
+        vt_config_close(&config);
+    }
+}
+
 /* What would save memory is named only if the run would be accepted with it: 8 tokens are too few for 16 ranks. */
 TEST(a_larger_patch_leaves_each_rank_a_token)
 {
