@@ -164,7 +164,7 @@ TEST(outputs_are_kept_where_they_fit)
     for (int i = 0; i < 3; i++) {
         vt_config *config =
             config_with(1, "img_size=[16,32] embed_dim=32 depth=2", SETTINGS("keep_outputs=%s", set[i]));
-        const vt_keep given = config->keep_outputs, kept = VT_KEEP_TRUE;
+        const int given = config->keep_outputs, kept = VT_KEEP_TRUE;
         vt_config with = *config;
         vt_plan least, most, plan;
         with.keep_outputs = kept;
