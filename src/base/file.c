@@ -16,6 +16,14 @@ size_t vt_file_line(FILE *file, char **line, size_t *size)
     return length > 0 ? (size_t)length : 0;
 }
 
+const char *vt_file_of_address(const char *address)
+{
+    static const char *const hosts[] = {"file://localhost/", "file:///"};
+    for (size_t i = 0; i < sizeof hosts / sizeof hosts[0]; i++)
+        if (strncmp(address, hosts[i], strlen(hosts[i])) == 0) return address + strlen(hosts[i]) - 1;
+    return address;
+}
+
 bool vt_file_is_zarr(const char *path)
 {
     static const char *const marks[] = {".zgroup", ".zmetadata", "zarr.json", ".zarray"};

@@ -12,6 +12,9 @@
  * is no memory for the line, which getline would report like the end of the file. */
 size_t vt_file_line(FILE *file, char **line, size_t *size);
 
+/* The path in "file:///path"; every other text is one already. */
+const char *vt_file_of_address(const char *address);
+
 /* Is it a Zarr store: by its name, as the address of a remote one, or by the metadata in the directory? */
 bool vt_file_is_zarr(const char *path);
 

@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <sys/resource.h>
 
 /* The number after `format` in the first line of a system file that matches, or -1. */
 static double system_number(const char *path, const char *format)
@@ -50,4 +51,11 @@ double vt_memory_peak(void)
 double vt_memory_address_space(void)
 {
     return status_bytes("VmSize: %lf kB");
+}
+
+double vt_memory_address_space_left(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return INFINITY;
+    return fmax(0, (double)limit.rlim_cur - vt_memory_address_space());
 }

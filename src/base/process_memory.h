@@ -10,8 +10,9 @@ double vt_memory_peak(void);
  * through which MPI passes messages within a node. */
 double vt_memory_shared(void);
 
-/* Bytes of address space; 0 if the system doesn't say. */
+/* Bytes of address space; 0 if the system doesn't say. And those that `ulimit -v` leaves; INFINITY without a limit. */
 double vt_memory_address_space(void);
+double vt_memory_address_space_left(void);
 
 /* What the machine could give without swapping, or what the control group allows (a container, a batch job) if that is
  * less; -1 if the system doesn't say. */

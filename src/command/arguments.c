@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/memory.h"
 #include "base/text.h"
 #include "config/config.h"
@@ -163,7 +164,7 @@ static vt_status take_operand(const vt_command_line *line, const char *word)
     vt_status status = VT_OK;
     VT_CHECK(*line->operand == NULL, "%s: '%s' after '%s': expected one %s", line->command, word, *line->operand,
              line->operand_name);
-    *line->operand = word;
+    *line->operand = vt_file_of_address(word);
 done:
     return status;
 }

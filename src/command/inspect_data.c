@@ -387,7 +387,7 @@ static vt_status print_array(const vt_store *store, const char *name)
                (long long)array->extent[i]);
     }
     if (array->numbers == VT_NUMBERS_NONE) {
-        printf("] no numbers\n");
+        printf("] %s\n", array->type != NULL ? array->type : "no numbers");
         goto done;
     }
     printf("] %s, %zu byte%s", types[array->numbers], array->element_size, array->element_size > 1 ? "s" : "");

@@ -87,10 +87,18 @@ done:
     return status;
 }
 
+/* "file:///path" becomes "/path". */
+static void take_address(char *path)
+{
+    const char *place = vt_file_of_address(path);
+    memmove(path, place, strlen(place) + 1);
+}
+
 /* data_dir gives the paths that are not set. A data_dir from the command line also replaces the file's paths, which may
  * be those of another machine. */
 static void derive_paths(vt_config *config)
 {
+    enum { SETS = 3 }; /* the first paths */
     const struct {
         char **path;
         vt_option_id id;
@@ -109,6 +117,7 @@ static void derive_paths(vt_config *config)
                  {&config->time_diff_stds_path, VT_OPTION_time_diff_stds_path, "stats/time_diff_stds.npy"},
                  {&config->time_means_path, VT_OPTION_time_means_path, "stats/time_means.npy"},
                  {&config->climatology_path, VT_OPTION_climatology_path, "stats/climatology.h5"}};
+    take_address(config->data_dir);
     const bool is_store = vt_file_is_zarr(config->data_dir);
     const char *const periods[] = {config->train_period, config->valid_period, config->test_period};
     size_t length = strlen(config->data_dir);
@@ -119,9 +128,10 @@ static void derive_paths(vt_config *config)
         vt_origin *origin = &config->origin[paths[i].id];
         bool set = *path != NULL && *origin != VT_FROM_DEFAULT;
         bool overruled = config->origin[VT_OPTION_data_dir] == VT_FROM_COMMAND_LINE && *origin == VT_FROM_YAML;
+        if (i < SETS && *path != NULL) take_address(*path);
         if (set && !overruled) continue;
         free(*path);
-        if (i < 3 && (is_store || periods[i] != NULL)) /* the set is where its period is chosen from */
+        if (i < SETS && (is_store || periods[i] != NULL)) /* the set is where its period is chosen from */
             *path = i == 2 && periods[i] == NULL ? NULL : vt_text_format("%.*s", (int)length, config->data_dir);
         else if (is_store) /* beside the store, not in it: era5.stats/global_means.npy */
             *path = vt_text_format("%.*s.%s", (int)(length - name), config->data_dir, paths[i].below);

@@ -1,13 +1,14 @@
 #include "storage/chunk_cache.h"
 
 #include <errno.h>
+#include <math.h>
 #include <sys/mman.h>
 #include <time.h>
 
 #include "base/process_memory.h"
 #include "base/status.h"
 
-enum { SLOTS = 1 << 16, ALIGNMENT = 64 };
+enum { SLOTS = 1 << 16, ALIGNMENT = VT_CHUNK_ALIGNMENT };
 
 /* A part of the memory. Those in use lie one behind another in the order of their age, round and round. */
 typedef struct {
@@ -29,8 +30,9 @@ struct vt_chunk_table {
     chunk_slot slots[SLOTS];
 };
 
-/* An eighth of what is free may be shared, but so many bytes in any case. */
-static const int64_t LEAST_SHARED = INT64_C(16) << 20;
+/* An eighth of what is free may be shared, and an eighth of the address space that is left be mapped, but so many bytes
+ * in any case. */
+static const double LEAST_SHARED = 16 << 20;
 
 /* ---- memory ---- */
 
@@ -63,12 +65,24 @@ static void close_table(vt_chunk_cache *cache)
     cache->table = NULL;
 }
 
+/* `wanted`, as far as `left` bytes allow; negative: it is not known how many are. */
+static double allowed(double wanted, double left)
+{
+    return left < 0 ? wanted : fmin(wanted, fmax(left / 8, LEAST_SHARED));
+}
+
+/* What this rank keeps for itself. */
+static double own_bytes(const vt_chunk_cache *cache)
+{
+    return allowed(fmin((double)cache->budget, cache->own), vt_memory_address_space_left());
+}
+
 /* Memory of this rank's own, which takes no place before it is used. */
 static bool open_table(vt_chunk_cache *cache)
 {
     pthread_mutex_lock(&cache->opening);
     if (cache->table == NULL) {
-        cache->mapped = table_bytes() + (size_t)cache->budget;
+        cache->mapped = table_bytes() + (size_t)own_bytes(cache);
         void *mapped =
             mmap(NULL, cache->mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (mapped != MAP_FAILED) {
@@ -82,7 +96,7 @@ static bool open_table(vt_chunk_cache *cache)
 
 void vt_chunk_cache_open(vt_chunk_cache *cache, int64_t budget)
 {
-    *cache = (vt_chunk_cache){.budget = budget, .sharers = 1};
+    *cache = (vt_chunk_cache){.budget = budget, .own = INFINITY, .all = INFINITY, .sharers = 1};
     pthread_mutex_init(&cache->opening, NULL);
 }
 
@@ -90,6 +104,18 @@ void vt_chunk_cache_close(vt_chunk_cache *cache)
 {
     close_table(cache);
     pthread_mutex_destroy(&cache->opening);
+}
+
+void vt_chunk_cache_expect(vt_chunk_cache *cache, double own, double all)
+{
+    cache->own = own;
+    cache->all = all;
+}
+
+size_t vt_chunk_cache_bytes(const vt_chunk_cache *cache)
+{
+    if (cache->table != NULL) return cache->mapped / (size_t)cache->sharers;
+    return (size_t)own_bytes(cache);
 }
 
 /* Tensor and context parallel ranks have parts of the same samples. */
@@ -110,12 +136,10 @@ static void find_sharers(vt_chunk_cache *cache, const vt_world *world)
 
 void vt_chunk_cache_share(vt_chunk_cache *cache, vt_world *world)
 {
-    const double available = vt_memory_available();
     find_sharers(cache, world);
-    int64_t bytes = cache->budget * cache->sharers;
-    if (available >= 0 && (double)bytes > available / 8) bytes = (int64_t)(available / 8);
-    if (bytes < LEAST_SHARED) bytes = LEAST_SHARED;
-    size_t mapped = table_bytes() + (size_t)bytes / 4096 * 4096;
+    const double wanted = fmin((double)cache->budget * cache->sharers, cache->all);
+    const double bytes = allowed(allowed(wanted, vt_memory_available()), vt_memory_address_space_left());
+    size_t mapped = table_bytes() + ((size_t)bytes + 4095) / 4096 * 4096;
     void *shared = vt_world_share_memory(world, &mapped, prepare);
     if (shared == NULL) {
         cache->place = 0;

@@ -15,7 +15,8 @@ typedef struct {
 } vt_chunk_counts;
 
 typedef struct {
-    int64_t budget;               /* bytes of chunks */
+    int64_t budget;               /* bytes of chunks, for each sharer */
+    double own, all;              /* decoded bytes of chunks: that this rank keeps for itself; of all that there are */
     int place, sharers;           /* this rank among those of its node that need the same chunks; mostly 0 of 1 */
     struct vt_chunk_table *table; /* NULL: nothing has been kept yet */
     size_t mapped;                /* bytes of `table` and of the chunks behind it */
@@ -38,6 +39,14 @@ typedef enum { VT_CHUNK_NOT_KEPT, VT_CHUNK_FOUND, VT_CHUNK_WANTED } vt_chunk_sta
 
 void vt_chunk_cache_open(vt_chunk_cache *cache, int64_t budget);
 void vt_chunk_cache_close(vt_chunk_cache *cache);
+
+/* Before the cache is used or shared: how many decoded bytes there are to keep at most, of chunks that later batches
+ * may need, and of all, which sharers may need. Each chunk takes a multiple of VT_CHUNK_ALIGNMENT. */
+enum { VT_CHUNK_ALIGNMENT = 64 };
+void vt_chunk_cache_expect(vt_chunk_cache *cache, double own, double all);
+
+/* The memory that it may come to take, of this rank's share. */
+size_t vt_chunk_cache_bytes(const vt_chunk_cache *cache);
 
 /* Collective, before threads use the cache: all ranks of a node keep chunks in the same memory, if the system allows
  * it. What was kept before is dropped. */

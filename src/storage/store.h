@@ -38,7 +38,8 @@ typedef struct {
     char *name;
     int rank; /* may be more than VT_ARRAY_RANK; `extent` then has the first ones */
     int64_t extent[VT_ARRAY_RANK];
-    vt_numbers numbers; /* NONE: it holds something else */
+    vt_numbers numbers; /* NONE: it holds something else … */
+    const char *type;   /* … which the store calls so; NULL: it has no short name */
     bool is_signed, swapped;
     size_t element_size; /* bytes, as stored */
     vt_layout_kind layout;

@@ -1,6 +1,6 @@
-/* The inside of a Zarr store, for zarr_store.c, zarr_nodes.c (which arrays it holds), zarr_array.c (how an
- * array is stored), zarr_chunks.c (reading) and zarr_codecs.c (decoding). The formats are those of the Zarr
- * specifications, versions 2 and 3 (zarr-specs.readthedocs.io), and of numcodecs. */
+/* The inside of a Zarr store, for zarr_store.c, zarr_nodes.c (which arrays it holds), zarr_array.c (an array's shape
+ * and type), zarr_storage.c (how it is stored), zarr_chunks.c (reading) and zarr_codecs.c (decoding). The formats are
+ * those of the Zarr specifications, versions 2 and 3 (zarr-specs.readthedocs.io), and of numcodecs. */
 #ifndef VT_STORAGE_ZARR_INSIDE_H
 #define VT_STORAGE_ZARR_INSIDE_H
 
@@ -83,6 +83,10 @@ void vt_zarr_close_nodes(vt_zarr_store *store);
 
 /* Shape and type of an array; an unknown type becomes VT_NUMBERS_NONE. The error is a cause. */
 vt_status vt_zarr_take_form(vt_zarr_array *own, int version);
+/* A list of `rank` whole numbers from `least` on; `what` it is, for the cause. */
+vt_status vt_zarr_sizes(const json_t *list, int rank, int64_t least, const char *what, int64_t *sizes);
+/* The fill value as an element is stored; null is 0. The error is a cause. */
+vt_status vt_zarr_take_fill(vt_zarr_array *own);
 /* Chunks, codecs and fill value of an array that holds numbers, in words in *storage (malloc'd). The error is a cause.
  */
 vt_status vt_zarr_take_storage(vt_zarr_array *own, int version, char **storage);

@@ -138,6 +138,7 @@ static vt_status log_stage_memory(const vt_opening *opening)
     const vt_layout *layout = vt_world_layout(opening->world);
     const int stages = layout->size[VT_AXIS_PIPELINE];
     vt_plan_options options = vt_plan_options_of(opening->world, vt_trainer_backend(opening->trainer));
+    options.chunk_bytes = opening->plan->chunk_bytes;
     vt_plan most = *opening->plan;
     int largest = 0;
     char total[VT_NUMBER_SIZE], parts[256];

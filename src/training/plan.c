@@ -121,8 +121,9 @@ done:
 
 vt_plan_options vt_plan_options_of(const vt_world *world, const vt_backend *backend)
 {
-    return (vt_plan_options){vt_world_rank(world), vt_world_node_of(world),
-                             backend != NULL && !backend->shares_host_memory, NULL};
+    return (vt_plan_options){.rank = vt_world_rank(world),
+                             .node_of = vt_world_node_of(world),
+                             .device_memory = backend != NULL && !backend->shares_host_memory};
 }
 
 vt_status vt_plan_make(const vt_config *config, const vt_plan_options *options, vt_plan *plan)
@@ -163,7 +164,8 @@ vt_status vt_plan_make(const vt_config *config, const vt_plan_options *options, 
     plan->bytes[VT_MEMORY_ACTIVATIONS] +=
         (size_t)trainer->room_count * plan->arena_bytes + (size_t)trainer->micro_batch_count * plan->shared_bytes;
     plan->held_bytes = held_bytes(trainer);
-    plan->ring_bytes = ring_bytes(trainer) + plan->held_bytes;
+    plan->chunk_bytes = options->chunk_bytes;
+    plan->ring_bytes = ring_bytes(trainer) + plan->held_bytes + plan->chunk_bytes;
     if (!options->device_memory) plan->bytes[VT_MEMORY_DATA] += plan->ring_bytes;
 done:
     free(fields);

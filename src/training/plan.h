@@ -22,6 +22,7 @@ typedef struct {
     size_t shared_bytes;  /* that which all steps of forecast of one micro-batch share */
     size_t ring_bytes;    /* the part of the data that is the readers' and the sets', in the host's memory */
     size_t held_bytes;    /* the part of those that is the sets' */
+    size_t chunk_bytes;   /* the part of those that decoded chunks may come to take */
     size_t message_bytes; /* not in `bytes`: MPI's own copies of sums over ranks, and the hole they leave; 0 on a GPU */
     double step_flops;
     vt_volume communication[VT_TRAFFIC_COUNT]; /* of one optimizer step */
@@ -35,6 +36,7 @@ typedef struct {
     int rank;
     const int *node_of;         /* [config->ranks]: the node that each rank runs on, 0, 1, …; NULL: all run on one */
     bool device_memory;         /* the back end has memory of its own */
+    size_t chunk_bytes;         /* decoded chunks that the open sets may come to keep */
     vt_step_schedule *schedule; /* NULL: the configuration's */
 } vt_plan_options;
 

@@ -97,6 +97,12 @@ void vt_reader_share(vt_world *world, vt_source *source)
     if (cache != NULL) vt_chunk_cache_share(cache, world);
 }
 
+size_t vt_reader_chunk_bytes(const vt_source *source)
+{
+    const vt_chunk_cache *cache = source != NULL ? chunks_of((vt_source *)(uintptr_t)source) : NULL;
+    return cache != NULL ? vt_chunk_cache_bytes(cache) : 0;
+}
+
 char *vt_reader_chunks(vt_world *world, vt_source *source)
 {
     const vt_chunk_cache *cache = chunks_of(source);

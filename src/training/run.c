@@ -92,7 +92,9 @@ static vt_status open_device(run_state *run)
 {
     vt_status status = VT_OK;
     const vt_config *config = run->config;
-    const vt_plan_options planned = vt_plan_options_of(run->world, run->backend);
+    vt_plan_options planned = vt_plan_options_of(run->world, run->backend);
+    const vt_source *const sets[] = {run->training, run->validation, vt_test_set_source(run->test)};
+    for (int i = 0; i < 3; i++) planned.chunk_bytes += vt_reader_chunk_bytes(sets[i]);
     VT_TRY(vt_world_open_device(config, run->world, run->backend));
     VT_TRY(vt_plan_make(config, &planned, &run->plan));
     const double available =

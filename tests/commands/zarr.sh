@@ -98,7 +98,24 @@ test_stores_beside_one_another() {
     tr -d ' \n' <years/era5_2002.zarr/.zmetadata |
         sed 's/"shape":\[8\]/"shape":[5]/; s/"shape":\[7,8,12\]/"shape":[7,5,12]/; s/"shape":\[7,2,8,12\]/"shape":[7,2,5,12]/' >metadata
     cp metadata years/era5_2002.zarr/.zmetadata
-    refuses "years/era5_2002.zarr: 'fields' is [7, 2, 5, 12]" "all files need the same grid and channels" -- "$VITRAIN" stats years $VARIABLES --output=b
+    refuses "years/era5_2002.zarr has a grid of [5, 12], but years/era5_2001.zarr has [8, 12]; all files need the same one" -- "$VITRAIN" stats years $VARIABLES --output=b
+}
+
+# What the log says of data, in bytes.
+planned() {
+    sed -n 's/.*memory the run needs: .* data \([0-9.]* [KM]B\).*/\1/p' "$1.said" | head -1 | awk '{ print $1 * ($2 == "MB" ? 1024 : 1) * 1024 }'
+}
+
+# Chunks of 8 times stay decoded: 6 in training and 2 in validation, each of three times 8 x (12 x 8, or 10 with what lies
+# behind the edge) numbers of 4 bytes, 92160 bytes in all
+test_decoded_chunks_are_in_the_plan() {
+    stores v2_train.zarr v2_apart.zarr
+    "$VITRAIN" stats netcdf $VARIABLES --train_period=2001 >/dev/null
+    STATS="--global_means_path=netcdf/stats/global_means.npy --global_stds_path=netcdf/stats/global_stds.npy"
+    train store --data_dir=v2_train.zarr $STATS
+    train library --data_dir=v2_train.zarr $STATS --data_loader_config=native # keeps none itself
+    planned store >a; planned library >b; paste a b
+    awk -v more=$(($(cat a | cut -d. -f1) - $(cat b | cut -d. -f1))) 'BEGIN { print more; exit !(more > 91000 && more < 93500) }'
 }
 
 test_metadata_that_no_version_has() {
@@ -115,6 +132,12 @@ test_metadata_that_no_version_has() {
 "zarr_format": 2|"dimension_separator": "-", "zarr_format": 2|the separator of its chunks' names is not . or /
 "compressor": {|"compressor": "zstd", "else": {|its compressor has no settings
 END
+    for type in '|b1' '<c8'; do # types of other things than numbers
+        sed "s/<f4/$type/" good >v2_apart.zarr/t2m/.zarray
+        refuses "packed integers, but holds $type" -- "$VITRAIN" stats v2_apart.zarr $VARIABLES --output=a
+    done
+    sed "s/<f4/|b1/" good >v2_apart.zarr/t2m/.zarray
+    says "t2m [time 7, lat 8, lon 12] |b1" -- "$VITRAIN" inspect v2_apart.zarr
     echo '{"metadata": []}' >v2_zstd.zarr/.zmetadata
     refuses "v2_zstd.zarr/.zmetadata is no Zarr metadata: it has no object 'metadata'" -- "$VITRAIN" stats v2_zstd.zarr $VARIABLES --output=b
     cp good v2_apart.zarr/t2m/.zarray
@@ -130,7 +153,15 @@ test_what_is_refused() {
     refuses "train_data_path 'v2_train.zarr' is one store for all sets: --train_period=1979..2015 and --valid_period=2016..2017" -- \
         "$VITRAIN" $flags --data_dir=v2_train.zarr --global_means_path=a --global_stds_path=b
     says_remote() { refuses "$1 is a remote store, and only files on disk are read; copy the part that you need first" -- "$VITRAIN" stats "$1" $VARIABLES --output=c; }
-    for address in gs://weatherbench2/era5.zarr s3://era5/a.zarr https://example.org/a.zarr; do says_remote $address; done
+    for address in gs://weatherbench2/era5.zarr s3://era5/a.zarr https://example.org/a.zarr file://host/a.zarr; do says_remote $address; done
+    # but that of a file on this machine is a path
+    says "48 times of $PWD/v2_train.zarr; written to $PWD/v2_train.stats" -- "$VITRAIN" stats "file://$PWD/v2_train.zarr" $VARIABLES --train_period=2001
+    says "2 channels of [8, 12]" -- "$VITRAIN" inspect "file://localhost$PWD/v2_train.zarr" $VARIABLES
+    train address --data_dir="file://$PWD/v2_train.zarr"
+    train paths --train_data_path="file://$PWD/v2_train.zarr" --valid_data_path="file://$PWD/v2_train.zarr" \
+        --global_means_path=v2_train.stats/global_means.npy --global_stds_path=v2_train.stats/global_stds.npy
+    cmp <(losses address) <(losses paths)
+    rm -r runs/demo
     refuses "train_data_path 'v2_train.zarr': none of its times lies in train_period 1979..2000" -- \
         "$VITRAIN" $flags --data_dir=v2_train.zarr --train_period=1979..2000 --valid_period=2002 --global_means_path=a --global_stds_path=b
     refuses "data directory 'netcdf': none of its times lies in train_period 1950" -- "$VITRAIN" stats netcdf $VARIABLES --train_period=1950 --output=d

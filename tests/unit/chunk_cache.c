@@ -1,7 +1,10 @@
 /* Decoded chunks that are kept: what is dropped, and who waits for whom. */
 #include "chunks.h"
 
+#include <sys/resource.h>
 #include <unistd.h>
+
+#include "base/process_memory.h"
 
 TEST(chunks_the_oldest_are_dropped)
 {
@@ -89,4 +92,29 @@ TEST(chunks_are_waited_for)
         vt_chunk_cache_release(&cache, &chunk);
         vt_chunk_cache_close(&cache);
     }
+}
+
+/* No more than there is to keep, and no more than a part of the address space that `ulimit -v` leaves. */
+TEST(chunks_take_the_memory_that_is_planned)
+{
+    const size_t budget = 1 << 28, most = 1 << 27;
+    struct rlimit before, limit;
+    vt_chunk_cache cache;
+    vt_chunk_cache_open(&cache, (int64_t)budget);
+    EXPECT(vt_chunk_cache_bytes(&cache) == budget);
+    vt_chunk_cache_expect(&cache, 3 * CHUNK_BYTES, 9 * CHUNK_BYTES);
+    EXPECT(vt_chunk_cache_bytes(&cache) == 3 * CHUNK_BYTES);
+    for (int64_t i = 0; i < 4; i++) EXPECT(use_chunk(&cache, i) == 1);
+    EXPECT(use_chunk(&cache, 3) == 0 && use_chunk(&cache, 0) == 1);
+    vt_chunk_cache_close(&cache);
+    EXPECT(getrlimit(RLIMIT_AS, &before) == 0);
+    limit = before;
+    limit.rlim_cur = (rlim_t)vt_memory_address_space() + 8 * most;
+    vt_chunk_cache_open(&cache, (int64_t)budget);
+    EXPECT(setrlimit(RLIMIT_AS, &limit) == 0);
+    const size_t allowed = vt_chunk_cache_bytes(&cache);
+    const int64_t made = use_chunk(&cache, 0);
+    EXPECT(setrlimit(RLIMIT_AS, &before) == 0);
+    EXPECT(made == 1 && allowed <= most && allowed > most / 2, "%zu bytes", allowed);
+    vt_chunk_cache_close(&cache);
 }

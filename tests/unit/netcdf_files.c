@@ -2,6 +2,7 @@
 
 #include <hdf5_hl.h>
 
+#include "source/fields/statistics.h"
 #include "test.h"
 #include "unit/data_files.h"
 
@@ -104,6 +105,15 @@ void test_nc_expect_error(const char *variables, const char *message)
 {
     vt_dataset_options options = test_nc_options(variables);
     test_expect_open_error(&options, message);
+}
+
+void test_nc_expect_error_of_both(const char *variables, const char *message)
+{
+    vt_statistics *statistics = NULL;
+    const vt_statistics_source source = {
+        .directory = vt_test_directory(), .option_name = "data directory", .form.variables = variables};
+    test_nc_expect_error(variables, message);
+    EXPECT_ERROR(vt_statistics_gather(&source, &statistics), message);
 }
 
 void test_nc_expect_unlike(const char *variables, const char *directory, const char *message)

@@ -52,6 +52,9 @@ vt_dataset *test_nc_open_set(const char *variables);
 /* Opening it must fail with the message. */
 void test_nc_expect_error(const char *variables, const char *message);
 
+/* So must its statistics. */
+void test_nc_expect_error_of_both(const char *variables, const char *message);
+
 /* Training on it with the validation set in the test's `directory` must fail with that message. */
 void test_nc_expect_unlike(const char *variables, const char *directory, const char *message);
 

@@ -169,6 +169,7 @@ static vt_status look_at_file(vt_dataset *dataset, int64_t index, bool *used)
     vt_fields_file *file = NULL;
     const vt_dataset_options *options = &dataset->options;
     const char *path = vt_dataset_group_path(dataset, index);
+    double several, all;
     VT_TRY(vt_dataset_use_file(dataset, index, &file));
     *used = file->shape.times > 0 || options->form.period == NULL;
     if (!*used) goto done;
@@ -184,7 +185,11 @@ static vt_status look_at_file(vt_dataset *dataset, int64_t index, bool *used)
     VT_TRY(vt_dataset_agree_on_rows(dataset, file));
     if (file->obstacle != NULL && dataset->obstacle == NULL)
         dataset->obstacle = vt_text_format("%s: %s", path, file->obstacle);
-    dataset->has_chunks = dataset->has_chunks || vt_fields_file_has_chunks(file);
+    vt_fields_file_chunk_bytes(file, &several, &all);
+    if (options->direct && file->obstacle == NULL) {
+        dataset->chunk_bytes[0] += several;
+        dataset->chunk_bytes[1] += all;
+    }
     int64_t cache = options->direct && file->obstacle == NULL ? 0 : file->cache_bytes;
     while (dataset->open_limit > 1 && cache * dataset->open_limit > CACHE_BUDGET) dataset->open_limit--;
     VT_TRY(take_times(dataset, index, file));
@@ -403,6 +408,7 @@ vt_status vt_dataset_open(const vt_dataset_options *options, vt_dataset **result
         open_synthetic(dataset);
     else
         VT_TRY(open_files(dataset));
+    vt_chunk_cache_expect(&dataset->cache, dataset->chunk_bytes[0], dataset->chunk_bytes[1]);
     dataset->source.whole_count = dataset->source.sample_count;
     if (options->sample_limit != VT_UNSET_INTEGER && options->sample_limit < dataset->source.sample_count)
         dataset->source.sample_count = options->sample_limit;

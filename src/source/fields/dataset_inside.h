@@ -53,7 +53,7 @@ struct vt_dataset {
     char *grid_doubt;             /* why latitudes are unknown although there is something, or NULL */
     char *turned, *unknown;       /* the first file whose rows are turned round; the first without latitudes; or NULL */
     bool rotated, no_latitudes;
-    bool has_chunks;        /* some file has */
+    double chunk_bytes[2];  /* vt_fields_file_chunk_bytes of all files */
     double *latitudes;      /* [options.height] */
     double *stored[2];      /* latitudes [options.height] and longitudes [options.width] as files have them, or NULL */
     vt_seasonal *seasonal;  /* of which samples are departures, or NULL */

@@ -329,7 +329,7 @@ vt_status vt_dataset_keep_frames(vt_source *source)
 vt_chunk_cache *vt_dataset_chunks(vt_source *source)
 {
     vt_dataset *dataset = (vt_dataset *)source;
-    return dataset->has_chunks ? &dataset->cache : NULL;
+    return dataset->chunk_bytes[1] > 0 ? &dataset->cache : NULL;
 }
 
 int64_t vt_dataset_kept_frames(vt_dataset *dataset)

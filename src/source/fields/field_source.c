@@ -17,9 +17,8 @@ static vt_status take_type(vt_field_source *source)
     const vt_array *array = source->array;
     const size_t size = array->element_size;
     VT_CHECK(array->numbers != VT_NUMBERS_NONE,
-             "%s: '%s' must hold floating-point numbers (float32) or, in netCDF, packed integers, but holds another "
-             "type",
-             source->part->path, source->name);
+             "%s: '%s' must hold floating-point numbers (float32) or, in netCDF, packed integers, but holds %s",
+             source->part->path, source->name, array->type != NULL ? array->type : "another type");
     if (array->numbers == VT_NUMBERS_FLOAT) {
         const bool is_half = size == 2 && array->obstacle == NULL; /* else the library makes float32 of it */
         source->packing.element = size == 8 ? VT_ELEMENT_FLOAT64 : is_half ? VT_ELEMENT_FLOAT16 : VT_ELEMENT_FLOAT32;

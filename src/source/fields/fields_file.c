@@ -1,5 +1,6 @@
 #include "source/fields/fields_file.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,7 @@
 #include "base/text.h"
 #include "source/fields/fields_inside.h"
 #include "storage/cf_attributes.h"
+#include "storage/chunk_cache.h"
 #include "storage/trial.h"
 
 static vt_status open_fields(vt_fields_file *file, const vt_fields_form *form)
@@ -313,9 +315,30 @@ char *vt_fields_file_storage(const vt_fields_file *file)
     return text.characters;
 }
 
-bool vt_fields_file_has_chunks(const vt_fields_file *file)
+/* How many chunks along the time hold times that are used. */
+static int64_t used_chunks(const vt_fields_file *file, int64_t chunk)
 {
-    for (int i = 0; i < file->source_count; i++)
-        if (file->sources[i].array->layout == VT_LAYOUT_CHUNKED) return true;
-    return false;
+    int64_t count = 0, before = -1;
+    for (int64_t time = 0; time < file->shape.times; time++) {
+        const int64_t place = vt_fields_stored_time(file->stored, time) / chunk;
+        count += place != before;
+        before = place;
+    }
+    return count;
+}
+
+void vt_fields_file_chunk_bytes(const vt_fields_file *file, double *several, double *all)
+{
+    *several = *all = 0;
+    for (int i = 0; i < file->source_count; i++) {
+        const vt_field_source *source = &file->sources[i];
+        double bytes = (double)vt_element_size(source->packing.element);
+        if (source->array->layout != VT_LAYOUT_CHUNKED) continue;
+        for (int d = 0; d < 4; d++) bytes *= (double)source->chunk[d];
+        bytes = ceil(bytes / VT_CHUNK_ALIGNMENT) * VT_CHUNK_ALIGNMENT;
+        for (int d = 1; d < 4; d++) bytes *= (double)source->grid[d];
+        bytes *= (double)used_chunks(file, source->chunk[0]);
+        *all += bytes;
+        if (source->chunk[0] > 1) *several += bytes;
+    }
 }

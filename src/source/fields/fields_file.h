@@ -98,8 +98,9 @@ static inline vt_window_grid vt_fields_file_grid(const vt_fields_file *file)
     return (vt_window_grid){file->path, file->shape.height, file->shape.width, file->latitudes, file->longitudes};
 }
 
-/* Whether any of its arrays lies in chunks, which have to be decoded whole. */
-bool vt_fields_file_has_chunks(const vt_fields_file *file);
+/* Decoded bytes of the chunks that its times touch, which are decoded whole: of those that hold several times, and of
+ * all. */
+void vt_fields_file_chunk_bytes(const vt_fields_file *file, double *several, double *all);
 
 /* Values that were never written, because the program that wrote the file was ended early, read as the fill value
  * (mostly 0), as if they were data. Fails if nothing at all was written, and warns if chunks are missing. */

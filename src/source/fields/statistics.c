@@ -7,8 +7,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/text.h"
-#include "source/fields/fields_file.h"
-#include "source/fields/file_list.h"
+#include "source/fields/dataset_inside.h"
 #include "storage/npy.h"
 #include "storage/output_file.h"
 
@@ -142,37 +141,66 @@ static vt_status gather_time(const vt_statistics_source *source, vt_fields_file 
     return status;
 }
 
+/* Checks that the file goes together with those before it, which `common` describes; the first one begins it. */
+static vt_status agree(vt_dataset *common, const vt_file_list *list, int64_t group, const vt_fields_file *file,
+                       const vt_frame_window *window)
+{
+    vt_status status = VT_OK;
+    const bool is_first = common->meanings == NULL;
+    if (is_first) {
+        common->list = (vt_file_list){.paths = list->paths, .first = list->first + group, .groups = 1};
+        common->shape = file->shape;
+        common->window = *window;
+        common->options.height = window->rows;
+        common->options.width = window->width;
+        vt_dataset_take_channels(common, file);
+    }
+    VT_TRY(vt_dataset_compare_with_first(common, file));
+    VT_TRY(vt_dataset_agree_on_grid(common, file));
+    VT_TRY(vt_dataset_agree_on_rows(common, file));
+    if (file->times.count == 0) goto done;
+    VT_TRY(vt_dataset_compare_times(common, file->path, &file->times));
+    if (common->piece_count > 0) goto done;
+    common->pieces = vt_allocate(1, sizeof *common->pieces, "the statistics");
+    common->pieces[common->piece_count++] = (vt_set_piece){.dated = true, .date = file->times.stretches[0].date};
+done:
+    return status;
+}
+
+static void close_common(vt_dataset *common)
+{
+    vt_text_free_list(common->channel_names, common->shape.channels);
+    for (int k = 0; k < 2; k++) free(common->stored[k]);
+    free(common->meanings);
+    free(common->pieces);
+    free(common->turned);
+    free(common->unknown);
+    free(common->grid_doubt);
+}
+
 /* All times of one file; the first file determines the shape. */
 static vt_status gather_file(const vt_statistics_source *source, const vt_file_list *list, int64_t group,
-                             vt_statistics **statistics)
+                             vt_dataset *common, vt_statistics **statistics)
 {
     vt_status status = VT_OK;
     vt_fields_file *file = NULL;
     float *fields = NULL;
     vt_frame_window window;
-    const char *const *paths = (const char *const *)list->paths + list->first[group], *path = paths[0];
+    const char *const *paths = (const char *const *)list->paths + list->first[group];
     VT_TRY(vt_fields_file_open(paths, list->first[group + 1] - list->first[group], &source->form, &file));
     if (file->shape.times == 0 && source->form.period != NULL) goto done;
     VT_TRY(vt_fields_file_check_written(file));
-    vt_fields_shape shape = file->shape;
+    const int64_t channels = file->shape.channels;
     const vt_window_grid grid = vt_fields_file_grid(file);
     VT_TRY(vt_window_find(&source->range, &grid, &window));
-    shape.height = window.rows;
-    shape.width = window.width;
+    VT_TRY(agree(common, list, group, file, &window));
     if (*statistics == NULL) {
-        *statistics = vt_statistics_open(shape.channels, shape.height, shape.width);
+        *statistics = vt_statistics_open(channels, window.rows, window.width);
         take_names(*statistics, file->channel_names);
     }
-    VT_CHECK(shape.channels == (*statistics)->channels && shape.height == (*statistics)->height &&
-                 shape.width == (*statistics)->width,
-             "%s: 'fields' is [%lld, %lld, %lld, %lld] (time, channel, lat, lon), but the files before it have [%lld, "
-             "%lld, %lld] per time; all files need the same grid and channels",
-             path, (long long)shape.times, (long long)shape.channels, (long long)shape.height, (long long)shape.width,
-             (long long)(*statistics)->channels, (long long)(*statistics)->height, (long long)(*statistics)->width);
-    fields =
-        vt_allocate((size_t)(shape.channels * shape.height * shape.width), sizeof *fields, "the fields of one time");
+    fields = vt_allocate((size_t)(channels * window.rows * window.width), sizeof *fields, "the fields of one time");
     if (source->times != NULL) vt_time_statistics_begin_file(source->times, file, &window, source->form.masked);
-    for (int64_t time = 0; time < shape.times; time++)
+    for (int64_t time = 0; time < file->shape.times; time++)
         VT_TRY(gather_time(source, file, time, &window, fields, *statistics));
 done:
     free(fields);
@@ -198,10 +226,11 @@ vt_status vt_statistics_gather(const vt_statistics_source *source, vt_statistics
     vt_status status = VT_OK;
     vt_statistics *statistics = NULL;
     vt_file_list list = {0};
+    vt_dataset common = {0};
     *result = NULL;
     VT_TRY(vt_file_list_open(source->directory, source->option_name, source->form.variables != NULL, &list));
     VT_TRY(vt_file_list_check(&list));
-    for (int64_t i = 0; i < list.groups; i++) VT_TRY(gather_file(source, &list, i, &statistics));
+    for (int64_t i = 0; i < list.groups; i++) VT_TRY(gather_file(source, &list, i, &common, &statistics));
     VT_CHECK(statistics != NULL, "%s '%s': none of its times lies in %s %s", source->option_name, source->directory,
              source->form.period_option, source->form.period);
     VT_CHECK(statistics->times > 0, "%s '%s': its files hold no time %s", source->option_name, source->directory,
@@ -211,6 +240,7 @@ vt_status vt_statistics_gather(const vt_statistics_source *source, vt_statistics
     *result = statistics;
     statistics = NULL;
 done:
+    close_common(&common);
     vt_file_list_close(&list);
     vt_statistics_close(&statistics);
     return status;
