@@ -32,7 +32,8 @@ ISA_FLAGS_avx512 := -march=x86-64-v4 -mprfchw -mprefer-vector-width=512
 ISA_FLAGS_amx = $(AMX_CFLAGS) -mprfchw -mprefer-vector-width=512
 
 # Without jansson only the row that says so is left of the Zarr store.
-WITHOUT_JANSSON = $(if $(filter JANSSON,$(FOR_ZARR)),,$(addprefix src/storage/zarr_,metadata.c chunks.c codecs.c))
+ZARR_SOURCES := $(filter src/storage/zarr_%.c,$(SOURCES))
+WITHOUT_JANSSON = $(if $(filter JANSSON,$(FOR_ZARR)),,$(filter-out %/zarr_store.c,$(ZARR_SOURCES)))
 OBJECTS := $(patsubst %.c,$(BUILD)/%.o,$(filter-out $(KERNEL_SOURCES) $(TILE_SOURCES) $(WITHOUT_JANSSON) src/main.c,$(SOURCES)))
 # Kernels for which tiles have replacements are not compiled for AMX: src/backend/cpu/vector/table.c.
 BESIDE_TILES := $(addprefix src/backend/cpu/vector/,attention_backward.c attention_forward.c convolution.c \
@@ -70,7 +71,7 @@ $(BUILD)/src/command/version.o: LOCAL_CFLAGS += -DVT_VERSION='"$(VERSION)"'
 $(addprefix $(BUILD)/src/,storage/%.o source/%.o forecast/%.o): LOCAL_CFLAGS += $(HDF5_CFLAGS) $(DEFLATE_CFLAGS)
 $(BUILD)/src/source/text/split.o: LOCAL_CFLAGS += $(if $(HAS_UNISTRING),-DVT_HAS_UNISTRING $(UNISTRING_CFLAGS))
 $(BUILD)/src/storage/zarr_%.o: LOCAL_CFLAGS += $(ZARR_FLAGS)
-$(addprefix $(BUILD)/src/storage/zarr_,store.o metadata.o chunks.o codecs.o): $(STAMPS)/zarr
+$(ZARR_SOURCES:%.c=$(BUILD)/%.o): $(STAMPS)/zarr
 $(BUILD)/src/config/%.o: LOCAL_CFLAGS += $(YAML_CFLAGS)
 $(addprefix $(BUILD)/src/parallel/,mpi.o mpi_operations.o mpi_wait.o): LOCAL_CFLAGS += $(if $(HAS_MPI),-DVT_HAS_MPI $(MPI_CFLAGS))
 $(BUILD)/src/report/%.o: LOCAL_CFLAGS += $(PNG_CFLAGS) $(PROTOBUF_CFLAGS) -I$(BUILD)/generated
