@@ -152,6 +152,8 @@ const char *vt_text_closest(const char *name, const char *const *candidates, siz
     size_t least = SIZE_MAX;
     for (size_t i = 0; i < count; i++) {
         size_t distance = edit_distance(name, candidates[i]);
+        const bool begins = strncmp(candidates[i], name, strlen(name)) == 0; /* as num_ep of num_epochs: two edits */
+        if (begins && distance > 2) distance = 2;
         if (distance < least) {
             least = distance;
             nearest = candidates[i];

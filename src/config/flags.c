@@ -20,6 +20,12 @@ done:
     return status;
 }
 
+/* 0, with which the 2022 tutorial's scripts leave the choice to the file. */
+static bool is_left_to_file(const vt_row *row, const char *value)
+{
+    return strcmp(value, "0") == 0 && (row->id == VT_OPTION_num_epochs || row->id == VT_OPTION_local_batch_size);
+}
+
 /* The flag at arguments[*at]; *at moves to its last word. */
 static vt_status apply_flag(vt_config *config, int argument_count, char *const *arguments, int *at)
 {
@@ -42,6 +48,7 @@ static vt_status apply_flag(vt_config *config, int argument_count, char *const *
                  "--%s: its value is missing (expected %s)", name, range.characters);
         value = arguments[++*at];
     }
+    if (is_left_to_file(row, value)) goto done;
     status = vt_row_assign(row, value, config, VT_FROM_COMMAND_LINE);
     if (status != VT_OK) vt_error_context("--%s=%.200s", name, value);
 done:

@@ -1,5 +1,6 @@
 #include "planning/layouts.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/memory.h"
@@ -206,7 +207,11 @@ vt_status vt_layouts_plan(const vt_config *config, const vt_hardware *hardware, 
 {
     vt_status status = VT_OK;
     search s = {.config = config, .hardware = hardware, .node_of = nodes_of(config, hardware), .layouts = layouts};
+    char heads[64] = "";
     *layouts = (vt_layouts){NULL, 0};
+    if ((vt_model_kind_of(config)->axes & VT_AXES(VT_AXIS_TENSOR)) != 0)
+        snprintf(heads, sizeof heads, "the model's %lld heads and ", (long long)config->num_heads);
+    VT_TRY(vt_model_check(config, NULL)); /* in one sentence, what no layout can change */
     for (int64_t tensor = 1; tensor <= config->ranks; tensor++)
         for (int64_t context = 1; tensor * context <= config->ranks; context++)
             for (int64_t stages = 1; tensor * context * stages <= config->ranks; stages++)
@@ -214,9 +219,9 @@ vt_status vt_layouts_plan(const vt_config *config, const vt_hardware *hardware, 
     VT_CHECK(layouts->count > 0 || s.refusal.text[0] == '\0', "%lld ranks, %.0f on a node of %s: %s",
              (long long)config->ranks, hardware->ranks_per_node, hardware->name, s.refusal.text);
     VT_CHECK(layouts->count > 0,
-             "no layout of %lld ranks divides the model's %lld heads and the batch of %lld samples as the flags ask; "
-             "try other --ranks or --global_batch_size",
-             (long long)config->ranks, (long long)config->num_heads, (long long)config->global_batch_size);
+             "no layout of %lld ranks divides %sthe batch of %lld samples as the flags ask; try other --ranks or "
+             "--global_batch_size",
+             (long long)config->ranks, heads, (long long)config->global_batch_size);
     qsort(layouts->options, (size_t)layouts->count, sizeof *layouts->options, by_time);
 done:
     free(s.node_of);

@@ -88,6 +88,8 @@ test_plans_that_are_refused() {
     refuses "plan: --ranks needs a value" -- plan --csv --calibrate --ranks
     refuses "plan: --ranks=0: expected a whole number" -- plan --ranks=0
     refuses "no layout of 7 ranks divides the model's 8 heads and the batch of 16 samples" -- plan --ranks=7 --context_parallel=1 --pipeline_parallel=1
+    refuses "tensor_parallel 2: model unet3d can't be split this way" -- plan --model=unet3d --ranks=2 --tensor_parallel=2
+    refuses "no layout of 7 ranks divides the batch of" -- plan --model=unet3d --ranks=7
     entry() { sed -n '/^cpu:/,$p' "$TOP/config/hardware.yaml" | sed "s/^  $1:.*/  $1: $2/" >machine.yaml; }
     entry ranks_per_node 0.5
     refuses "machine.yaml:1:1: 'cpu': ranks_per_node is 0.5, expected a whole number" -- plan --hardware=machine.yaml

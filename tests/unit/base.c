@@ -225,6 +225,8 @@ TEST(nearest_name)
     EXPECT(vt_text_closest("completely_different", names, 5) != NULL);
     nearest = vt_text_nearest("LR", names, 5);
     EXPECT(nearest != NULL && strcmp(nearest, "lr") == 0, "%s", nearest);
+    nearest = vt_text_closest("num", names, 5); /* "lr" and "dt" are nearer by edits */
+    EXPECT(nearest != NULL && strcmp(nearest, "num_heads") == 0, "%s", nearest);
     EXPECT(vt_text_nearest("x", names, 0) == NULL && vt_text_closest("x", names, 0) == NULL);
 }
 

@@ -31,6 +31,7 @@ TEST(flags_that_are_refused)
     EXPECT_REFUSED(NULL, "unknown flag --run_nm; did you mean --run_num?", "--run_nm", "x");
     EXPECT_REFUSED(NULL, "unknown flag --completely_different; did you mean --", "--completely_different");
     EXPECT_REFUSED(NULL, "unknown flag --LR; did you mean --lr?", "--LR=2");
+    EXPECT_REFUSED(NULL, "unknown flag --num_ep; did you mean --num_epochs?", "--num_ep", "1");
     EXPECT_REFUSED(NULL, "--resume=: has no value", "--resume=");
     EXPECT_REFUSED(NULL, "--init_from=: has no value", "--init_from", "");
     EXPECT_REFUSED(NULL, "--embed_dim=abc: 'abc' is not a whole number (expected 1 to 65536)", "--embed_dim", "abc");
@@ -126,6 +127,8 @@ TEST(length_of_the_run)
     EXPECT_GIVES(epochs, "num_epochs", "None", "--num_iters=9");
     EXPECT_GIVES(epochs, "num_iters", "9", "--num_iters=9");
     EXPECT_GIVES(epochs, "num_iters", "30000", "--num_epochs=None");
+    EXPECT_GIVES(epochs, "num_epochs", "3", "--num_epochs", "0", "--local_batch_size=0");
+    EXPECT_REFUSED(NULL, "--num_iters=0: 0 is out of range", "--num_iters=0");
     EXPECT_GIVES("base: {num_iters: 7, num_epochs: 3}\n", "num_iters", "9", "--num_iters=9", "--num_epochs=None");
     EXPECT_REFUSED("base: {num_iters: 7, num_epochs: 3}\n",
                    "configuration 'base' gives the length of the run by num_iters 7 and by num_epochs 3");

@@ -3,9 +3,11 @@
 
 #include "optimizer/schedule.h"
 #include "settings.h"
+#include "source/volumes/box.h"
 #include "source/volumes/shared_box.h"
 #include "test.h"
 #include "unit/config_open.h"
+#include "unit/data_files.h"
 
 /* What each entry of the tutorial's list makes of the cube 01234567 (the last axis fastest), as its code does. */
 TEST(turns_of_the_tutorial)
@@ -144,7 +146,35 @@ TEST(models_by_their_keys)
     EXPECT_REFUSED("base: {weight_init: {conv_init: uniform}}\n", "weight_init.conv_init");
     EXPECT_REFUSED("base: {data_loader_config: lowmem}\n", "source fields has no such reader");
     EXPECT_REFUSED("base: {Nsamples: 5}\n", "source volumes has no such reader", "--data_loader_config=dali");
+    EXPECT_REFUSED("base: {weight_init: 0.02}\n", "did you mean 'weight_init.conv_init'?");
+    EXPECT_GIVES("base: {Nsamples: 5}\n", "lr", "0.0002");
     EXPECT_REFUSED("base: {}\n", "give one of the two", "--enable_benchy", "--enable_manual_profiling");
+}
+
+TEST(boxes_that_do_not_fit)
+{
+    const hsize_t four[] = {4, 2, 2, 2}, five[] = {5, 4, 4, 4};
+    char *path = vt_test_owned(vt_text_format("%s/box.h5", vt_test_directory()));
+    vt_box *box = NULL;
+    vt_config *config = NULL;
+    vt_source *source = NULL;
+    hid_t file = test_create(path);
+    test_dataset(file, "Nbody", H5T_NATIVE_FLOAT, 4, four, H5T_NATIVE_FLOAT, NULL);
+    test_dataset(file, "Hydro", H5T_NATIVE_FLOAT, 4, five, H5T_NATIVE_FLOAT, NULL);
+    test_dataset(file, "wide", H5T_NATIVE_DOUBLE, 4, four, H5T_NATIVE_DOUBLE, NULL);
+    test_dataset(file, "whole", H5T_NATIVE_SHORT, 4, four, H5T_NATIVE_SHORT, NULL);
+    test_dataset(file, "text", H5T_C_S1, 4, four, H5T_C_S1, NULL);
+    H5Fclose(file);
+    EXPECT_ERROR(vt_box_open(path, "wide", 4, VT_UNSET_INTEGER, true, &box),
+                 "'wide' holds floating-point numbers (8 bytes each), expected float32");
+    EXPECT_ERROR(vt_box_open(path, "whole", 4, VT_UNSET_INTEGER, true, &box), "whole numbers (2 bytes each)");
+    EXPECT_ERROR(vt_box_open(path, "text", 4, VT_UNSET_INTEGER, true, &box), "values that are no numbers");
+    char *flag = vt_test_owned(vt_text_format("--train_path=%s", path));
+    EXPECT_OK(OPEN(NULL, &config, "--data_size=32", flag));
+    if (config == NULL) return;
+    EXPECT_ERROR(vt_source_volumes.open(config, VT_SET_TRAINING, (vt_span){0}, &source),
+                 "box.h5: Nbody has 2 points along each axis, but Hydro has 4");
+    vt_config_close(&config);
 }
 
 static vt_status fill_with_count(void *memory, void *context)

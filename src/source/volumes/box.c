@@ -43,8 +43,12 @@ static vt_status open_hdf5(vt_box *box, int64_t channels, bool direct)
     const vt_array *array = box->array;
     VT_CHECK(array->rank == 1 + AXES, "%s: '%s' has %d dimensions, expected [channels, L, L, L]", box->path, box->name,
              array->rank);
+    static const char *const held[] = {[VT_NUMBERS_NONE] = "values that are no numbers",
+                                       [VT_NUMBERS_FLOAT] = "floating-point numbers",
+                                       [VT_NUMBERS_INTEGER] = "whole numbers"};
     VT_CHECK(array->numbers == VT_NUMBERS_FLOAT && array->element_size == sizeof(float),
-             "%s: '%s' holds numbers of another type, expected float32", box->path, box->name);
+             "%s: '%s' holds %s (%zu bytes each), expected float32; write the file anew with numbers of that type",
+             box->path, box->name, held[array->numbers], array->element_size);
     box->channels = array->extent[0];
     box->extent = array->extent[1];
     VT_TRY(check_shape(box, box->name, &array->extent[1], channels));
@@ -77,7 +81,8 @@ static vt_status open_npy(vt_box *box, int64_t channels)
     shape = vt_npy_shape_text(&form);
     VT_CHECK(form.dimensions == 1 + AXES, "%s: the array's shape is %s, expected [L, L, L, channels]", box->path,
              shape);
-    VT_CHECK(form.element_size == sizeof(float), "%s: the array's type is '<f8', expected '<f4'", box->path);
+    VT_CHECK(form.element_size == sizeof(float),
+             "%s: the array's type is '<f8', expected '<f4' (save it with .astype('float32'))", box->path);
     box->channels_last = true;
     box->channels = form.shape[AXES];
     box->extent = form.shape[0];

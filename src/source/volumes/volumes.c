@@ -117,8 +117,10 @@ static vt_status open_boxes(const vt_config *config, vt_volumes *volumes)
         if (volumes->source.obstacle == NULL) volumes->source.obstacle = vt_box_obstacle(volumes->boxes[t]);
     }
     const vt_box *input = volumes->boxes[0], *target = volumes->boxes[1];
-    VT_CHECK(input->side == target->side, "%s has %lld points along each axis, but %s has %lld", input->path,
-             (long long)input->side, target->path, (long long)target->side);
+    const bool of_one_file = input->name != NULL;
+    VT_CHECK(input->side == target->side, "%s%s%s has %lld points along each axis, but %s has %lld", input->path,
+             of_one_file ? ": " : "", of_one_file ? input->name : "", (long long)input->side,
+             of_one_file ? target->name : target->path, (long long)target->side);
     VT_CHECK(input->side >= volumes->side,
              "%s: the box has %lld points along each axis, fewer than data_size %lld; use a larger box, or a smaller "
              "data_size",
