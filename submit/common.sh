@@ -41,6 +41,14 @@ program() {
     command=("${nsys[@]}" "${command[@]}")
 }
 
+# check_bind: is BIND none (or not set) or numa?
+check_bind() {
+    case ${BIND:-none} in
+    none | numa) ;;
+    *) fail "BIND=$BIND: expected numa (a rank stays in a NUMA domain) or none" ;;
+    esac
+}
+
 # mpi_of_program: prints the MPI that the program is linked with: openmpi, mpich or none.
 mpi_of_program() {
     case $(ldd "${VITRAIN:-$top/vitrain}" 2>/dev/null) in
@@ -52,13 +60,16 @@ mpi_of_program() {
 
 # mpirun_command [FLAG...]: sets `mpirun`, the command up to the number of ranks, for the mpirun in the PATH, with
 # MPIRUN_FLAGS. Only Open MPI gets the FLAGs, and also: no binding (it would pin a rank with all its threads to one core),
-# permission to run as root (for containers), and the names of the variables that other hosts need.
+# permission to run as root (for containers), and the names of the variables that other hosts need. BIND=numa: ranks are
+# dealt out to NUMA domains, and each stays on the cores of its own.
 mpirun_command() {
-    local flags=() name
+    local flags=() name bind=(--bind-to none)
+    check_bind
     command -v mpirun >/dev/null || fail "there is no mpirun in the PATH: install or load Open MPI or MPICH"
     case $(mpirun --version 2>&1) in
     *"Open MPI"* | *OpenRTE* | *PRRTE*)
-        flags=(--bind-to none "$@")
+        [ "${BIND:-none}" = none ] || bind=(--map-by numa --bind-to numa)
+        flags=("${bind[@]}" "$@")
         [ "$(id -u)" -ne 0 ] || flags+=(--allow-run-as-root)
         for name in $(compgen -e); do
             case $name in # variables of the program and its libraries, and paths of these
@@ -67,6 +78,7 @@ mpirun_command() {
             esac
         done
         ;;
+    *) [ "${BIND:-none}" = none ] || flags=(-bind-to numa -map-by numa) ;; # MPICH
     esac
     # shellcheck disable=SC2206 # words on purpose
     mpirun=(mpirun "${flags[@]}" ${MPIRUN_FLAGS-})

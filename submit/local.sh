@@ -8,6 +8,7 @@
 # LOCAL_RANK, WORLD_SIZE, ...), which is enough for GPUs and NCCL.
 #
 #   VITRAIN=PATH           the program (./vitrain beside submit/)
+#   BIND=numa              each rank stays in a NUMA domain of its machine: start as many ranks as there are
 #   ENABLE_PROFILING=1     runs it under Nsight Systems; PROFILE_OUTPUT, PROFILE_DIR: see submit/common.sh
 #
 # Ends with vitrain's exit status: 75 means that the run was stopped and can be continued with --resume.
@@ -27,6 +28,7 @@ if command -v mpirun >/dev/null; then
     exec "${mpirun[@]}" -n "$ranks" "${command[@]}"
 fi
 
+[ "${BIND:-none}" = none ] || fail "BIND=$BIND needs mpirun, which is not in the PATH: install or load an MPI, or unset BIND"
 export WORLD_SIZE=$ranks LOCAL_WORLD_SIZE=$ranks MASTER_ADDR=${MASTER_ADDR:-localhost} MASTER_PORT=${MASTER_PORT:-29500}
 processes=()
 for ((rank = 0; rank < ranks; rank++)); do

@@ -7,6 +7,7 @@
 #
 #   MPIRUN_FLAGS="..."     more flags for mpirun: "--hostfile hosts", "--oversubscribe"
 #   VITRAIN=PATH           the program (./vitrain beside submit/)
+#   BIND=numa              each rank stays in a NUMA domain of its machine: start as many ranks as there are
 #   ENABLE_PROFILING=1     runs it under Nsight Systems; PROFILE_OUTPUT, PROFILE_DIR: see submit/common.sh
 #
 # Ends with vitrain's exit status: 75 means that the run was stopped and can be continued with --resume.

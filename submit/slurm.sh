@@ -12,6 +12,7 @@
 #   SRUN_MPI=TYPE          srun's --mpi (default: SLURM_MPI_TYPE, or else by the program's MPI: pmix for Open MPI, pmi2 for MPICH)
 #   LAUNCHER=mpirun        uses mpirun inside the job instead of srun. This is also the fallback if this Slurm has no pmix
 #                          for Open MPI. Slurm doesn't signal mpirun by itself: submit with --signal=B:USR1@120
+#   BIND=numa              each task stays in a NUMA domain of its node (srun's --cpu-bind=ldoms)
 #   ENABLE_PROFILING=1     runs it under Nsight Systems; PROFILE_OUTPUT, PROFILE_DIR: see submit/common.sh
 #SBATCH --job-name=vitrain
 #SBATCH --signal=USR1@120
@@ -60,6 +61,8 @@ choose_mpi() {
 # --kill-on-bad-exit=0: ranks that end with 75 don't end at the same moment, and Slurm must not kill the last ones. A rank
 # that fails ends the others itself. --cpus-per-task: since Slurm 22.05 srun no longer inherits it from sbatch.
 flags=(--kill-on-bad-exit=0)
+check_bind
+[ "${BIND:-none}" = none ] || flags+=(--cpu-bind=ldoms)
 [ -z "${SLURM_CPUS_PER_TASK:-}" ] || flags+=("--cpus-per-task=$SLURM_CPUS_PER_TASK")
 if [ "${LAUNCHER:-srun}" != mpirun ] && choose_mpi; then
     launch=(srun "${flags[@]}")

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -62,6 +63,39 @@ void vt_threads_cores(unsigned char cores[VT_CORES_BYTES])
 {
     process_cores();
     memcpy(cores, process.bytes, VT_CORES_BYTES);
+}
+
+/* Has the process one of the cores of a list like "0-15,32-47"? */
+static bool has_one_of(FILE *list)
+{
+    size_t first, last;
+    while (fscanf(list, "%zu", &first) == 1) {
+        int next = fgetc(list);
+        last = first;
+        if (next == '-') {
+            if (fscanf(list, "%zu", &last) != 1) return false;
+            next = fgetc(list);
+        }
+        for (size_t core = first; core <= last && core < 8 * VT_CORES_BYTES; core++)
+            if (CPU_ISSET_S(core, VT_CORES_BYTES, process_cores())) return true;
+        if (next != ',') return false;
+    }
+    return false;
+}
+
+int vt_threads_domains(const char *directory)
+{
+    enum { MOST = 1024 };
+    int count = 0;
+    for (int domain = 0; domain < MOST; domain++) {
+        char path[4096];
+        snprintf(path, sizeof path, "%s/node%d/cpulist", directory, domain);
+        FILE *list = fopen(path, "r");
+        if (list == NULL) continue;
+        count += has_one_of(list);
+        fclose(list);
+    }
+    return count > 0 ? count : 1;
 }
 
 /* Core number `index` of the process's cores, as a set. */

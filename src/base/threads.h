@@ -15,6 +15,11 @@ void vt_threads_wait_shortly(char *const *arguments);
  * one of them. All 0: unknown. */
 void vt_threads_cores(unsigned char cores[VT_CORES_BYTES]);
 
+/* In how many NUMA domains these cores lie; 1 if the system does not tell. Memory is nearest to the cores of its own
+ * domain. `directory`: /sys/devices/system/node, which has a file node<number>/cpulist for each domain ("0-15,32-47").
+ */
+int vt_threads_domains(const char *directory);
+
 /* Binds each of the calling thread's `count` OpenMP threads to a core of its own: what a thread has written stays in
  * its core's caches, and near it in memory. Only if the process has exactly as many cores as threads (if there are more
  * cores, other processes may share them, so threads may move); otherwise the threads may run on any core. Does nothing

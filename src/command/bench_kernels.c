@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/threads.h"
 #include "command/arguments.h"
 #include "command/command.h"
 #include "planning/step_times.h"
@@ -12,6 +13,28 @@ enum { BLOCKS = 2, SAMPLES = 1, SAMPLES_ON_GPU = 32 };
 static vt_status open_device(bool on_gpu, int64_t threads, vt_backend **backend)
 {
     return on_gpu ? vt_backend_open_cuda(0, false, backend) : vt_backend_open_cpu(VT_ISA_AUTO, (int)threads, backend);
+}
+
+/* What a table of rates is worth little without. */
+static void print_processor(void)
+{
+    unsigned char cores[VT_CORES_BYTES];
+    char line[512] = "", *name = NULL;
+    int count = 0;
+    FILE *file = fopen("/proc/cpuinfo", "r");
+    while (file != NULL && name == NULL && fgets(line, sizeof line, file) != NULL)
+        if (strncmp(line, "model name", 10) == 0) name = strchr(line, ':');
+    if (file != NULL) fclose(file);
+    line[strcspn(line, "\n")] = '\0';
+    vt_threads_cores(cores);
+    for (int i = 0; i < VT_CORES_BYTES; i++) count += __builtin_popcount(cores[i]);
+    const int domains = vt_threads_domains("/sys/devices/system/node");
+    printf("processor: %s; %d core%s for this process in %d NUMA domain%s\n", name == NULL ? "unknown" : name + 2,
+           count, count == 1 ? "" : "s", domains, domains == 1 ? "" : "s");
+    if (count > 2)
+        printf("No such machine was measured yet: please send in this table, and those with --threads=1 and "
+               "--threads=%d.\n",
+               (count + 1) / 2);
 }
 
 static vt_status measure(vt_config *config, bool on_gpu, vt_backend *backend, int64_t rounds)
@@ -51,6 +74,7 @@ vt_status vt_command_bench_kernels(int argument_count, char *const *arguments)
     VT_TRY(vt_arguments_parse(&line, argument_count, arguments, NULL));
     const bool on_gpu = strcmp(device.chosen, "cuda") == 0;
     VT_TRY(vt_config_open_default(&config));
+    if (!on_gpu) print_processor();
     VT_TRY(open_device(on_gpu, threads, &backend));
     VT_TRY(measure(config, on_gpu, backend, rounds));
 done:

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/text.h"
+#include "base/threads.h"
 #include "command/plan_rules.h"
 #include "planning/calibrate.h"
 #include "planning/layouts.h"
@@ -251,6 +252,11 @@ static void print_table(const vt_config *config, const vt_hardware *hardware, co
            "tp with s: sequence_parallel; of: the stage that needs this memory. Time to read data is not counted.\n",
            (long long)layouts->count, (long long)fitting,
            all ? "" : "; here the fastest that fits of each grid tp x cp x pp x dp (--all: every one)");
+    const int domains = vt_threads_domains("/sys/devices/system/node");
+    if (hardware->host_memory && config->ranks < domains)
+        printf("This machine's cores lie in %d NUMA domains. A rank in each has its memory nearby: BIND=numa "
+               "submit/local.sh %d (docs/performance.md).\n",
+               domains, domains);
     if (hardware->host_memory && hardware->ranks_per_node > 0 && (double)config->ranks > hardware->ranks_per_node)
         printf(
             "%s was measured with %.0f rank%s on a node, so these are on %.0f such nodes. Ranks that share the cores "

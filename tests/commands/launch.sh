@@ -27,7 +27,7 @@ EOF
         "$PWD" "$PWD" >fake/vitrain
     chmod +x fake/*
     export PATH=$PWD/fake:$PATH VITRAIN=$PWD/fake/vitrain FAKE_LINKED="libmpi.so.40 => libmpi.so.40"
-    unset SLURM_JOB_ID SLURM_RESTART_COUNT SLURM_CPUS_PER_TASK SLURM_MPI_TYPE NRANKS ENABLE_PROFILING PROFILE_OUTPUT \
+    unset BIND SLURM_JOB_ID SLURM_RESTART_COUNT SLURM_CPUS_PER_TASK SLURM_MPI_TYPE NRANKS ENABLE_PROFILING PROFILE_OUTPUT \
         PROFILE_DIR SRUN_MPI LAUNCHER MPIRUN_FLAGS RANK WORLD_SIZE
 }
 
@@ -50,6 +50,8 @@ test_slurm() {
     rm calls
     SLURM_MPI_TYPE=site "$TOP/submit/slurm.sh"
     called "srun --kill-on-bad-exit=0 $VITRAIN"
+    BIND=numa "$TOP/submit/slurm.sh"
+    called "srun --kill-on-bad-exit=0 --cpu-bind=ldoms"
     output=$(LAUNCHER=mpirun "$TOP/submit/slurm.sh" --depth=2 2>&1)
     called "mpirun --bind-to none"
     contains "$output" "unless this job was submitted with --signal=B:USR1@120"
@@ -117,6 +119,11 @@ test_mpirun() {
     "$TOP/submit/mpirun.sh" 8 --config=short
     called "-n 8 $VITRAIN --config=short"
     called "mpirun --bind-to none"
+    BIND=numa "$TOP/submit/mpirun.sh" 2
+    called "mpirun --map-by numa --bind-to numa"
+    FAKE_MPI="HYDRA build details:" BIND=numa "$TOP/submit/mpirun.sh" 2
+    called "mpirun -bind-to numa -map-by numa -n 2"
+    BIND=socket refuses "BIND=socket: expected numa" -- "$TOP/submit/mpirun.sh" 2
     FAKE_MPI="HYDRA build details:" NRANKS=3 MPIRUN_FLAGS="-hosts a,b" "$TOP/submit/mpirun.sh" --depth=2
     called "mpirun -hosts a,b -n 3 $VITRAIN --depth=2"
     BENCHY_OUTPUT=x "$TOP/submit/mpirun.sh" 2

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE /* sched_getcpu */
 #include <omp.h>
 #include <pthread.h>
+#include <sys/stat.h>
 
 #include "base/memory.h"
 #include "base/random.h"
@@ -296,6 +297,30 @@ static void *reader(void *context)
     vt_threads_roam();
     counts[1] = cores_of_caller();
     return NULL;
+}
+
+static void write_cores(const char *domain, const char *list)
+{
+    char path[4096];
+    snprintf(path, sizeof path, "%s/%s", vt_test_directory(), domain);
+    EXPECT(mkdir(path, 0777) == 0);
+    snprintf(path, sizeof path, "%s/%s/cpulist", vt_test_directory(), domain);
+    FILE *file = fopen(path, "w");
+    VT_ASSERT(file != NULL);
+    fputs(list, file);
+    fclose(file);
+}
+
+TEST(domains_without_cores_of_the_process_do_not_count)
+{
+    EXPECT(vt_threads_domains(vt_test_directory()) == 1, "without any");
+    write_cores("node0", "0-4095\n");
+    EXPECT(vt_threads_domains(vt_test_directory()) == 1);
+    write_cores("node1", "\n"); /* memory only */
+    write_cores("node2", "8190-8191,99999\n");
+    EXPECT(vt_threads_domains(vt_test_directory()) == 1);
+    write_cores("node40", "8190,0-8191\n");
+    EXPECT(vt_threads_domains(vt_test_directory()) == 2);
 }
 
 TEST(threads_stay_on_cores_of_their_own_and_readers_roam)
