@@ -142,6 +142,9 @@ static double energy_kwh(const vt_config *config, const vt_hardware *hardware, d
     return (double)config->ranks * hardware->power_w * seconds / 3.6e6;
 }
 
+#define WORD(enumerator, word) word,
+static const char *const recompute_words[] = {VT_RECOMPUTES(WORD)};
+
 static void print_csv(const vt_config *config, const vt_hardware *hardware, const vt_layouts *layouts)
 {
     int64_t steps = steps_of(config);
@@ -156,7 +159,7 @@ static void print_csv(const vt_config *config, const vt_hardware *hardware, cons
         double run = (double)steps * o->cost.step;
         printf("%lld,%lld,%lld,%lld,%lld,%s,%s,%lld,%lld,%s,%lld,%.0f", (long long)o->tensor, (long long)o->context,
                (long long)o->pipeline, (long long)o->data, (long long)o->zero, o->sequence ? "true" : "false",
-               o->recompute ? "block" : "none", (long long)o->accumulation, (long long)o->micro_batch,
+               recompute_words[o->recompute], (long long)o->accumulation, (long long)o->micro_batch,
                o->fits ? "true" : "false", (long long)o->stage, o->total);
         for (int c = 0; c < VT_MEMORY_CATEGORY_COUNT; c++) printf(",%.0f", o->bytes[c]);
         printf(",%.6g", o->cost.step);
@@ -205,12 +208,13 @@ static void print_row(const vt_config *config, const vt_hardware *hardware, cons
         "%3lld%s %3lld %3lld %4lld %4lld %-6s %5lld | %5.1f %5.1f %5.1f %5.1f %5.1f %5.1f %2s |%7.*f %6s %7.*f %6.*f "
         "%-14s %10s %5s",
         (long long)o->tensor, o->sequence ? "s" : " ", (long long)o->context, (long long)o->pipeline,
-        (long long)o->data, (long long)o->zero, o->recompute ? "block" : "-", (long long)o->micro_batch, gib(o->total),
-        gib(o->bytes[VT_MEMORY_PARAMETERS]), gib(o->bytes[VT_MEMORY_GRADIENTS]), gib(o->bytes[VT_MEMORY_OPTIMIZER]),
-        gib(o->bytes[VT_MEMORY_ACTIVATIONS]), gib(o->bytes[VT_MEMORY_DATA] + o->bytes[VT_MEMORY_WORKSPACE]), stage,
-        o->cost.step < 0.1 ? 1 : 0, 1e3 * o->cost.step, bubble, o->cost.step > 1 ? 2 : 0,
-        (double)config->global_batch_size / o->cost.step, o->flops / o->cost.step < 1e13 ? 3 : 0,
-        1e-12 * o->flops / o->cost.step, bound, duration_text(seconds, run), kwh);
+        (long long)o->data, (long long)o->zero, o->recompute != VT_RECOMPUTE_NONE ? recompute_words[o->recompute] : "-",
+        (long long)o->micro_batch, gib(o->total), gib(o->bytes[VT_MEMORY_PARAMETERS]),
+        gib(o->bytes[VT_MEMORY_GRADIENTS]), gib(o->bytes[VT_MEMORY_OPTIMIZER]), gib(o->bytes[VT_MEMORY_ACTIVATIONS]),
+        gib(o->bytes[VT_MEMORY_DATA] + o->bytes[VT_MEMORY_WORKSPACE]), stage, o->cost.step < 0.1 ? 1 : 0,
+        1e3 * o->cost.step, bubble, o->cost.step > 1 ? 2 : 0, (double)config->global_batch_size / o->cost.step,
+        o->flops / o->cost.step < 1e13 ? 3 : 0, 1e-12 * o->flops / o->cost.step, bound, duration_text(seconds, run),
+        kwh);
     if (terminal && !o->fits) printf("\033[0m");
     printf("%s\n", o->fits ? "" : "  does not fit");
 }

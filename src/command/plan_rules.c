@@ -141,7 +141,7 @@ static vt_status print_run(vt_config *config, const vt_rules_model *model, doubl
     config->zero_stage = 0;
     config->sequence_parallel = false;
     VT_TRY(vt_plan_make(config, &options, &plan));
-    const bool recompute = config->recompute == VT_RECOMPUTE_BLOCK;
+    const bool recompute = config->recompute != VT_RECOMPUTE_NONE;
     const double batch = (double)config->global_batch_size, flops = vt_rules_flops(model, batch, recompute);
     const double counted = (double)plan.bytes[VT_MEMORY_GRADIENTS] / sizeof(float);
     printf("configuration %s: %.0f layers, hidden size %.0f, %.0f tokens a sample, %.0f %s\n"

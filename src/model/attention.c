@@ -52,14 +52,23 @@ void vt_attention_build(vt_attention *attention, vt_parameters *parameters, cons
     vt_linear_build(&attention->proj, parameters, name, options->dim, options->dim, VT_LINEAR_BY_INPUT, true);
 }
 
-vt_attention_saved vt_attention_reserve(const vt_attention *attention, const vt_pass *pass)
+static void reserve_out(const vt_attention *attention, const vt_pass *pass, vt_attention_saved *saved)
 {
-    vt_attention_saved saved = {.log_sum = NULL};
-    int64_t rows = vt_pass_inner_rows(pass);
-    saved.qkv_out = vt_pass_push(pass, rows, 3 * attention->width);
-    saved.out = vt_pass_push(pass, rows, attention->width);
-    saved.log_sum = vt_arena_push(pass->arena, (size_t)(rows * attention->heads) * sizeof(float));
-    return saved;
+    const int64_t rows = vt_pass_inner_rows(pass);
+    saved->out = vt_pass_push(pass, rows, attention->width);
+    saved->log_sum = vt_arena_push(pass->arena, (size_t)(rows * attention->heads) * sizeof(float));
+}
+
+void vt_attention_keep(const vt_attention *attention, const vt_pass *pass, vt_attention_saved *saved)
+{
+    *saved = (vt_attention_saved){.kept = true};
+    reserve_out(attention, pass, saved);
+}
+
+void vt_attention_reserve(const vt_attention *attention, const vt_pass *pass, vt_attention_saved *saved)
+{
+    saved->qkv_out = vt_pass_push(pass, vt_pass_inner_rows(pass), 3 * attention->width);
+    if (!saved->kept) reserve_out(attention, pass, saved);
 }
 
 /* The columns of q, k and v, or of their gradients, as separate matrices; kv: k and v as one. */
@@ -335,9 +344,9 @@ void vt_attention_forward(const vt_attention *attention, const vt_pass *pass, vt
 {
     size_t mark = pass->arena->used;
     project(attention, pass, x, memory, saved);
-    if (uses_ring(pass))
+    if (uses_ring(pass) && !saved->made)
         forward_ring(attention, pass, saved);
-    else
+    else if (!saved->made)
         forward_gathered(attention, pass, saved);
     vt_matrix output = vt_region_room(pass->parallel, pass->arena, pass->batch, y);
     vt_linear_forward(&attention->proj, pass, saved->out, output);

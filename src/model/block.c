@@ -39,7 +39,7 @@ void vt_block_forward(const vt_block *block, const vt_pass *pass, vt_residual *s
     saved->input = stream->sum;
     saved->norm1 = vt_layer_norm_reserve(pass);
     saved->norm2 = vt_layer_norm_reserve(pass);
-    saved->attention = vt_attention_reserve(&block->attention, pass);
+    vt_attention_reserve(&block->attention, pass, &saved->attention);
     saved->mlp = vt_mlp_reserve(&block->mlp, pass);
     saved->middle = keep ? vt_pass_push_wide(pass, rows, block->dim) : output;
     saved->normed1 = pass->keeps ? vt_pass_push(pass, rows, block->dim) : (vt_matrix){0};

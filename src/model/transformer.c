@@ -260,7 +260,7 @@ static void run_layer(const transformer *model, const vt_pass *pass, int64_t i, 
 /* Keeps only each layer's input, and computes the rest again in backward. */
 static bool recomputes(const transformer *model)
 {
-    return model->config->recompute == VT_RECOMPUTE_BLOCK;
+    return model->config->recompute != VT_RECOMPUTE_NONE;
 }
 
 static vt_matrix forward_layer(const transformer *model, const vt_pass *pass, int64_t i, vt_matrix in,
@@ -268,6 +268,7 @@ static vt_matrix forward_layer(const transformer *model, const vt_pass *pass, in
 {
     saved->in = in;
     saved->out = vt_pass_push_wide(pass, in.rows, (is_pair(model, i + 1) ? 2 : 1) * model->dim);
+    vt_transformer_layer_begin(&model->layers[i], pass, model->config->recompute == VT_RECOMPUTE_LINEAR, &saved->layer);
     const size_t mark = pass->arena->used;
     vt_range_begin("layer %lld", (long long)i);
     run_layer(model, pass, i, saved);
@@ -301,6 +302,7 @@ static vt_matrix backward_layer(const transformer *model, const vt_pass *pass, i
     const vt_mask none = {.tokens = 1};
     const bool in_decoder = i >= model->config->depth;
     vt_range_begin("layer %lld backward", (long long)i);
+    saved->layer.attention.made = saved->layer.cross.made = saved->layer.attention.kept;
     if (recomputes(model)) run_layer(model, pass, i, saved); /* the output is overwritten with the same bits */
     if (in_decoder && !is_pair(model, i + 1)) dout = beside_zero(model, pass, dout, units->decoder_gradient);
     const vt_matrix dx = model->decodes ? half_of(model, dout, !in_decoder) : dout;

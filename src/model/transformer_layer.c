@@ -132,6 +132,15 @@ static void add_and_norm(const vt_transformer_layer *layer, const vt_pass *pass,
     vt_layer_norm_residual(&layer->norms[i], pass, &stream, output, &saved->norms[i]);
 }
 
+void vt_transformer_layer_begin(const vt_transformer_layer *layer, const vt_pass *pass, bool keeps,
+                                vt_transformer_layer_saved *saved)
+{
+    saved->attention = saved->cross = (vt_attention_saved){0};
+    if (!keeps || !pass->training) return;
+    vt_attention_keep(&layer->attention, pass, &saved->attention);
+    if (layer->is_decoder) vt_attention_keep(&layer->cross, pass, &saved->cross);
+}
+
 static void reserve(const vt_transformer_layer *layer, const vt_pass *pass, int64_t rows,
                     vt_transformer_layer_saved *saved)
 {
@@ -140,8 +149,8 @@ static void reserve(const vt_transformer_layer *layer, const vt_pass *pass, int6
         saved->sums[i] = vt_pass_push_wide(pass, rows, layer->dim);
         saved->norms[i] = vt_layer_norm_reserve(pass);
     }
-    saved->attention = vt_attention_reserve(&layer->attention, pass);
-    if (layer->is_decoder) saved->cross = vt_attention_reserve(&layer->cross, pass);
+    vt_attention_reserve(&layer->attention, pass, &saved->attention);
+    if (layer->is_decoder) vt_attention_reserve(&layer->cross, pass, &saved->cross);
     saved->hidden = vt_pass_push(pass, vt_pass_inner_rows(pass), layer->linear1.out);
 }
 

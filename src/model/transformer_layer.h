@@ -39,6 +39,10 @@ typedef struct {
 void vt_transformer_layer_build(vt_transformer_layer *layer, vt_parameters *parameters, const char *prefix,
                                 const vt_transformer_layer_options *options);
 
+/* Called once before forward. keeps: what attention makes outlives the rest (vt_attention_keep). */
+void vt_transformer_layer_begin(const vt_transformer_layer *layer, const vt_pass *pass, bool keeps,
+                                vt_transformer_layer_saved *saved);
+
 /* output = layer(x), and of a decoder layer(x, memory); all [vt_pass_rows, dim] float32. x and memory must stay as they
  * are until backward. Pushes what backward needs on the arena. cache: of attention and of the decoder's cross attention
  * (vt_attention_saved); NULL: none. */

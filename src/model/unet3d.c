@@ -182,7 +182,7 @@ static int64_t rows_of(const unet *model, const vt_pass *pass, int64_t level)
 
 static bool recomputes(const unet *model)
 {
-    return model->config->recompute == VT_RECOMPUTE_BLOCK;
+    return model->config->recompute != VT_RECOMPUTE_NONE;
 }
 
 /* Behind the last unit of forward, for backward. */

@@ -305,13 +305,17 @@ static void backward_embedding(const vit *model, const vt_pass *pass, const vt_m
  * sublinear memory cost"). */
 static bool recomputes(const vit *model)
 {
-    return model->config->recompute == VT_RECOMPUTE_BLOCK;
+    return model->config->recompute != VT_RECOMPUTE_NONE;
 }
 
 static void forward_block(const vit *model, const vt_pass *pass, int64_t i, vit_saved *saved)
 {
     bool keep = pass->training && !recomputes(model); /* without a backward nothing has to be kept */
+    vt_attention_saved *attention = &saved->blocks[i].attention;
     vt_matrix output = vt_pass_push_wide(pass, vt_pass_rows(pass), model->config->embed_dim);
+    *attention = (vt_attention_saved){0};
+    if (pass->training && model->config->recompute == VT_RECOMPUTE_LINEAR)
+        vt_attention_keep(&model->blocks[i].attention, pass, attention);
     size_t mark = pass->arena->used;
     vt_range_begin("block %lld", (long long)i);
     vt_block_forward(&model->blocks[i], pass, &saved->stream, output, saved->branch, keep, &saved->blocks[i]);
@@ -326,6 +330,7 @@ static void backward_block(const vit *model, const vt_pass *pass, int64_t i, vt_
     vt_range_begin("block %lld backward", (long long)i);
     if (recomputes(model)) { /* but not its output */
         vt_residual stream = {.sum = kept->input};
+        kept->attention.made = kept->attention.kept;
         vt_block_forward(block, pass, &stream, dx, saved->branch, true, kept);
     }
     vt_block_backward(block, pass, dx, saved->gradient, saved->branch, kept);

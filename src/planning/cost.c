@@ -65,7 +65,7 @@ static double window(const vt_config *config, double compute)
 {
     const vt_step_shape shape = vt_schedule_shape(config, 0, vt_config_longest_rollout(config));
     const vt_step_counts counts = vt_schedule_counts(&shape);
-    const double backward = config->recompute == VT_RECOMPUTE_BLOCK ? 3 : 2; /* in times of a forward */
+    const double backward = config->recompute != VT_RECOMPUTE_NONE ? 3 : 2; /* in times of a forward */
     const double backwards = (double)counts.backwards * backward, all = (double)counts.forwards + backwards;
     if (config->zero_stage == 3) return compute;
     return compute * (config->zero_stage == 2 ? backwards : backward) / all;

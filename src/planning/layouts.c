@@ -80,7 +80,7 @@ static vt_status cost_with(const vt_config *config, const vt_hardware *hardware,
                                .accumulation = config->grad_accumulation,
                                .micro_batch = vt_trainer_micro_batch(config),
                                .sequence = config->sequence_parallel && config->tensor_parallel > 1,
-                               .recompute = config->recompute == VT_RECOMPUTE_BLOCK};
+                               .recompute = (vt_recompute)config->recompute};
     vt_plan_options planned = {.node_of = node_of, .device_memory = !hardware->host_memory};
     for (int stage = 0; stage < config->pipeline_parallel; stage++) {
         double pass = 0;
@@ -174,8 +174,8 @@ static void search_grid(search *s, int64_t tensor, int64_t context, int64_t stag
     grid.context_parallel = context;
     grid.pipeline_parallel = stages;
     grid.data_parallel = config->ranks / (tensor * context * stages);
-    for (int option = 0; option < 4 * 2 * 2; option++) {
-        int zero = option / 4, sequence = option / 2 % 2, recompute = option % 2;
+    for (int option = 0; option < 4 * 2 * 3; option++) {
+        int zero = option / 6, sequence = option / 3 % 2, recompute = option % 3;
         bool alone = (zero > 0 && changed->data_parallel == 1) || (sequence > 0 && changed->tensor_parallel == 1);
         if (zero == 0 && changed->data_parallel == 1 && is_pinned(s, VT_OPTION_zero_stage))
             zero = (int)config->zero_stage;

@@ -7,7 +7,8 @@
 typedef struct {
     int64_t tensor, context, pipeline, data, zero, micro_batch, accumulation;
     int64_t stage; /* of a pipeline: that which needs most memory */
-    bool sequence, recompute;
+    bool sequence;
+    vt_recompute recompute;
     double bytes[VT_MEMORY_CATEGORY_COUNT]; /* of the rank that needs most */
     double total;
     bool fits;

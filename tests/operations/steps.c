@@ -222,7 +222,8 @@ static vt_status train(rig *m, int steps, vt_step_figures *figures)
 GPU_TEST(replayed_steps_are_the_same)
 {
     static const char *const settings[] = {"enable_jit=true", "enable_jit=true grad_accumulation=2",
-                                           "enable_jit=true recompute=block", "enable_jit=true keep_outputs=true"};
+                                           "enable_jit=true recompute=block", "enable_jit=true recompute=linear",
+                                           "enable_jit=true keep_outputs=true"};
     for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++) {
         vt_step_figures expected[BATCHES], actual[BATCHES];
         rig plain;

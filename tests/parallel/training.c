@@ -503,6 +503,7 @@ TEST(layouts_with_recompute_accumulation_and_fusion)
     over_layouts(model, plain, promised);
     over_layouts(model, "zero_stage=2 sequence_parallel=true", promised);
     over_layouts(model, "zero_stage=3 cp_comm=ring", promised);
+    over_layouts("recompute=linear", "zero_stage=3 cp_comm=ring", promised);
 }
 
 static vt_status (*real_allocate)(vt_backend *backend, vt_memory_category category, size_t bytes, void **memory);

@@ -23,7 +23,8 @@ typedef struct {
     double forecast;       /* numbers of its predicted fields */
     bool is_first, is_last;
     double element; /* bytes of what enters matrix products */
-    bool sequence, recompute;
+    bool sequence;
+    vt_recompute recompute;
 } sizes;
 
 /* Bytes that each rank of a ring of `ranks` sends for `bytes` in all. */
@@ -77,7 +78,7 @@ static sizes sizes_of(const vt_config *config, const vt_world *world)
                .dim = config->embed_dim,
                .depth = config->depth,
                .element = config->amp_mode == VT_AMP_NONE ? 4 : 2,
-               .recompute = config->recompute == VT_RECOMPUTE_BLOCK};
+               .recompute = (vt_recompute)config->recompute};
     add_stage(config, world, &s);
     const int64_t rollout = vt_config_longest_rollout(config);
     s.behind = config->rollout_gradient == VT_ROLLOUT_GRADIENT_LAST ? 1 : rollout;
@@ -101,7 +102,7 @@ static vt_volume tensor_volume(const sizes *s)
 {
     vt_volume volume = {0};
     if (s->tensor == 1) return volume;
-    double passes = s->recompute ? 2 : 1, blocks = (double)(s->blocks * s->parts);
+    double passes = s->recompute != VT_RECOMPUTE_NONE ? 2 : 1, blocks = (double)(s->blocks * s->parts);
     double stream = (double)(s->batch * s->inner * s->dim);
     double sums = 2 * passes + 2, gathers = s->sequence ? 2 * passes + 4 : 0;
     volume.operations = (int64_t)(blocks * (sums + gathers));
@@ -125,7 +126,7 @@ static vt_volume context_volume(const sizes *s, bool ring)
 {
     vt_volume volume = {0};
     if (s->context == 1) return volume;
-    double forwards = s->recompute ? 2 : 1, blocks = (double)(s->blocks * s->parts);
+    double forwards = s->recompute == VT_RECOMPUTE_BLOCK ? 2 : 1, blocks = (double)(s->blocks * s->parts);
     double row = 2 * (double)(s->batch * s->dim) / (double)s->tensor, all = row * (double)s->tokens;
     double passed = row * (double)(s->tokens - s->next);
     if (ring) {
@@ -286,6 +287,8 @@ TEST(activations_are_sent_as_by_the_formula)
     CHECK_LAYOUT(0, "--tensor_parallel=4", "--context_parallel=8", "--recompute=block");
     CHECK_LAYOUT(0, "--tensor_parallel=2", "--context_parallel=8", "--sequence_parallel", "--cp_comm=ring",
                  "--recompute=block", "--grad_accumulation=2");
+    CHECK_LAYOUT(0, "--tensor_parallel=2", "--context_parallel=8", "--cp_comm=ring", "--recompute=linear");
+    CHECK_LAYOUT(0, "--tensor_parallel=2", "--context_parallel=8", "--sequence_parallel", "--recompute=linear");
 }
 
 TEST(stages_send_as_by_the_formula)

@@ -75,7 +75,10 @@ TEST(micro_batches_of_windows)
 TEST(layers_that_are_recomputed)
 {
     make_words();
-    for (int i = 0; i < MODELS; i++) compare(models[i], "recompute=block", 0, 0);
+    for (int i = 0; i < MODELS; i++) {
+        compare(models[i], "recompute=block", 0, 0);
+        compare(models[i], "recompute=linear", 0, 0);
+    }
 }
 
 /* bfloat16 rounds by 2^-9, fp16 by 2^-12; the losses are near log 211 = 5.4. */

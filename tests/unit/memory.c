@@ -107,10 +107,10 @@ static void check_block(const char *settings)
     const int64_t inner = vt_layout_run(TOKENS, (int)config->context_parallel, 0).count;
     const int64_t own = config->sequence_parallel ? vt_layout_run(inner, (int)tensor, 0).count : inner;
     double all_rows = (double)(batch * inner), own_rows = (double)(batch * own);
-    double expected =
-        config->recompute == VT_RECOMPUTE_BLOCK
-            ? 4 * own_rows * d
-            : own_rows * (8 * d + 16) + all_rows * (8 * d * element + 4 * (double)config->num_heads) / tensor;
+    const double sums = 4 * (double)config->num_heads;
+    double expected = own_rows * (8 * d + 16) + all_rows * (8 * d * element + sums) / tensor;
+    if (config->recompute != VT_RECOMPUTE_NONE) expected = 4 * own_rows * d;
+    if (config->recompute == VT_RECOMPUTE_LINEAR) expected += all_rows * (d * element + sums) / tensor;
     if (config->keep_outputs == VT_KEEP_TRUE) expected += (2 * own_rows + 4 * all_rows / tensor) * d * element;
     EXPECT(fabs(arena[1] - arena[0] - expected) <= 2e-3 * expected, "%s: a block keeps %.0f bytes, expected %.0f",
            settings, arena[1] - arena[0], expected);
@@ -128,6 +128,8 @@ TEST(blocks_keep_what_the_formula_says)
     check_block("context_parallel=8");
     check_block("context_parallel=8 cp_comm=ring amp_mode=bf16");
     check_block("tensor_parallel=2 context_parallel=4 sequence_parallel=true recompute=block");
+    check_block("tensor_parallel=2 context_parallel=4 sequence_parallel=true recompute=linear");
+    check_block("amp_mode=bf16 recompute=linear");
 }
 
 /* Of each sample, the forecast and its gradient; rollout_gradient: last keeps no gradients. */

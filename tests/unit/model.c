@@ -177,6 +177,7 @@ TEST(micro_batches_in_flight_give_the_gradients_of_one_after_the_other)
             check_orders(models[m], types[i], "dropout=0");
             check_orders(models[m], types[i], "dropout=0.2");
             check_orders(models[m], types[i], "dropout=0.2 recompute=block");
+            check_orders(models[m], types[i], "dropout=0.2 recompute=linear");
         }
     }
 }
