@@ -4,7 +4,8 @@
  * mix: "tiles" of points are called cells here.)
  *
  * For y and dx, the weight's values are packed once for all threads, [PRODUCTS][pieces of 16 columns][steps] tiles. For
- * dweight, both operands are made of points; their depth is the cells.
+ * dweight, whose depth is the cells, nine products of some hundred cells lie in memory at a time, and linear layers'
+ * gradients take them.
  * Channels of x are rounded up to 16, so that a piece of 16 columns has one sublattice.
  * Sums run in a fixed order, by one thread each: the bits do not depend on the number of threads. */
 #include "backend/cpu/amx/convolution_values.h"
@@ -14,10 +15,7 @@
 enum {
     STRIP = 128,   /* cells that are worked on together */
     GROUP = DEPTH, /* channels of y whose kernels are packed together for dx */
-    STEP = TERMS * TILE_PAIRS,
-    WEIGHT_CELLS = 96, /* the same for dweight */
-    WEIGHT_BLOCK = 128,
-    MOST_PARTS = 8
+    STEP = TERMS * TILE_PAIRS
 };
 
 static int64_t rounded_up(int64_t count, int64_t multiple)
@@ -67,16 +65,16 @@ static void pack_for_result(const value_work *w, const vt_matrix *weight, int64_
     for (int j = 0; j < PRODUCTS; j++) pack_piece(w, j, piece, 0, w->deep, numbers + j * w->deep * SIDE);
 }
 
-/* Values of `count` cells of x, of all channels from c on: to [PLANE][STRIP][row]. */
-static void fill_values(const tiling *cells, const vt_matrix *x, int64_t first, int64_t count, int j, int64_t c,
-                        int64_t channels, int64_t strip, int64_t row, float *to)
+/* Values of `count` cells of x, of all channels: to [PLANE][STRIP][row]. */
+static void fill_values(const tiling *cells, const vt_matrix *x, int64_t first, int64_t count, int j, int64_t channels,
+                        int64_t strip, int64_t row, float *to)
 {
     for (int64_t cell = 0; cell < count; cell++) {
         int64_t at[4];
         tile_place(cells, first + cell, at);
         for (int64_t i = 0; i < channels; i += LANES) {
             vector values[72] = {{0}};
-            if (c + i < cells->shape.in) spread_tile(cells, x, at, j, c + i, cells->shape.in - c - i, values);
+            if (i < cells->shape.in) spread_tile(cells, x, at, j, i, cells->shape.in - i, values);
             for (int p = 0; p < PLANE; p++)
                 for (int s = 0; s < SUBLATTICES; s++)
                     store(to + (p * strip + cell) * row + s * channels + i, values[plane_place(p, s)]);
@@ -85,7 +83,7 @@ static void fill_values(const tiling *cells, const vt_matrix *x, int64_t first, 
 }
 
 /* The same of dy: products. */
-static void fill_products(const tiling *cells, const vt_matrix *dy, int64_t first, int64_t count, int j, int64_t c,
+static void fill_products(const tiling *cells, const vt_matrix *dy, int64_t first, int64_t count, int j,
                           int64_t channels, int64_t strip, int64_t row, float *to)
 {
     for (int64_t cell = 0; cell < count; cell++) {
@@ -93,7 +91,7 @@ static void fill_products(const tiling *cells, const vt_matrix *dy, int64_t firs
         tile_place(cells, first + cell, at);
         for (int64_t i = 0; i < channels; i += LANES) {
             vector products[PLANE] = {{0}};
-            if (c + i < cells->shape.out) spread_gradient(cells, dy, at, j, c + i, cells->shape.out - c - i, products);
+            if (i < cells->shape.out) spread_gradient(cells, dy, at, j, i, cells->shape.out - i, products);
             for (int p = 0; p < PLANE; p++) store(to + (p * strip + cell) * row + i, products[p]);
         }
     }
@@ -125,7 +123,7 @@ static void result_strip(const value_work *w, int64_t first, int64_t count, floa
     pair *left = (pair *)(results + STRIP * 8 * w->columns);
     memset(results, 0, (size_t)(count * 8 * w->columns) * sizeof *results);
     for (int j = 0; j < 3; j++) {
-        fill_values(&w->cells, &w->from, first, count, j, 0, w->in, STRIP, row, values);
+        fill_values(&w->cells, &w->from, first, count, j, w->in, STRIP, row, values);
         for (int p = 0; p < PLANE; p++)
             multiply_values(w, PLANE * j + p, values + p * STRIP * row, row, count, left, sums + p * STRIP * w->columns,
                             w->columns);
@@ -194,7 +192,7 @@ static void input_strip(const value_work *w, int64_t base, int64_t first, int64_
     const int64_t row = w->deep + PADDING, width = PRODUCTS * w->columns;
     /* cppcheck-suppress invalidPointerCast ; the memory after the numbers */
     pair *left = (pair *)(memory + PLANE * STRIP * row);
-    fill_products(&w->cells, &w->from, base + first, count, j, 0, w->deep, STRIP, row, memory);
+    fill_products(&w->cells, &w->from, base + first, count, j, w->deep, STRIP, row, memory);
     for (int p = 0; p < PLANE; p++)
         multiply_values(w, PLANE * j + p, memory + p * STRIP * row, row, count, left,
                         w->values + first * width + (PLANE * j + p) * w->columns, width);
@@ -241,81 +239,47 @@ void VT_KERNEL(vt_tiles_convolution_backward_input)(vt_backend *backend, const v
     }
 }
 
-/* ---- dweight ---- */
+/* ---- dweight: of product j, sums [out][sublattice, channel of x] = the products of dyᵀ times the values of x ---- */
 
-/* Adds up part `part` of the cells: sums [PLANE][rows][block]. */
-static void add_part(const weight_work *w, int64_t part, int j, int64_t x_block, int64_t y_block, float *memory,
-                     float *sums)
-{
-    const int64_t row = w->rows + PADDING, y_row = w->block + PADDING, most = pieces(WEIGHT_CELLS, DEPTH) * STEP;
-    float *x_values = memory, *y_values = x_values + PLANE * WEIGHT_CELLS * row;
-    /* cppcheck-suppress invalidPointerCast ; the memory after the numbers */
-    pair *left = (pair *)(y_values + PLANE * WEIGHT_CELLS * y_row), *right = left + w->rows / SIDE * most;
-    const int64_t begin = piece_begin(w->tiles.count, w->parts, part);
-    const int64_t end = piece_begin(w->tiles.count, w->parts, part + 1);
-    for (int64_t first = begin; first < end; first += WEIGHT_CELLS) {
-        const int64_t cells = smaller(WEIGHT_CELLS, end - first), steps = pieces(cells, DEPTH), piece = steps * STEP;
-        fill_values(&w->tiles, &w->x, first, cells, j, x_block * w->channels, w->channels, WEIGHT_CELLS, row, x_values);
-        fill_products(&w->tiles, &w->dy, first, cells, j, y_block * w->block, w->block, WEIGHT_CELLS, y_row, y_values);
-        for (int p = 0; p < PLANE; p++) {
-            const vt_matrix a = {.data = x_values + p * WEIGHT_CELLS * row,
-                                 .rows = cells,
-                                 .columns = w->rows,
-                                 .stride = row,
-                                 .type = VT_FLOAT32};
-            const vt_matrix b = {.data = y_values + p * WEIGHT_CELLS * y_row,
-                                 .rows = cells,
-                                 .columns = w->block,
-                                 .stride = y_row,
-                                 .type = VT_FLOAT32};
-            for (int64_t k = 0; k < steps; k++) {
-                for (int64_t i = 0; i < w->rows / SIDE; i++)
-                    pack_left_columns(&a, k * DEPTH, i * SIDE, left + i * piece + k * STEP);
-                for (int64_t i = 0; i < w->block / SIDE; i++)
-                    pack_right_along(&b, k * DEPTH, i * SIDE, right + i * piece + k * STEP);
-            }
-            for (int64_t r = 0; r < w->rows; r += BLOCK)
-                for (int64_t c = 0; c < w->block; c += BLOCK)
-                    multiply(TERMS, (packed){.tiles = left + r / SIDE * piece, .piece = piece},
-                             (packed){.tiles = right + c / SIDE * piece, .piece = piece}, steps,
-                             sums + (p * w->rows + r) * w->block + c, w->block, first > begin, (upcoming){0});
-        }
-    }
-}
+enum { CELLS = 768, SOME_CELLS = 8 }; /* whose values are in memory; that a thread fills at a time */
 
 void VT_KERNEL(vt_tiles_convolution_backward_weight)(vt_backend *backend, const vt_convolution *shape, vt_matrix x,
                                                      vt_matrix dy, float *dweight)
 {
-    weight_work w = {.tiles = tiling_of(shape), .x = x, .dy = dy, .dweight = dweight, .channels = SIDE};
-    w.block = smaller(WEIGHT_BLOCK, rounded_up(shape->out, BLOCK));
-    w.rows = SUBLATTICES * SIDE;
-    w.x_blocks = pieces(shape->in, SIDE);
-    w.y_blocks = pieces(shape->out, w.block);
-    /* few blocks: the cells are divided, too, by the shape alone */
-    const int64_t blocks = w.x_blocks * w.y_blocks, most = pieces(w.tiles.count, 4 * WEIGHT_CELLS);
-    w.parts = smaller(smaller(most, MOST_PARTS), pieces(2 * MOST_PARTS, blocks));
-    const int64_t at_once = smaller(blocks, 2 * vt_cpu_threads(backend)), own = 3 * w.parts * sums_of_plane(&w);
-    const int64_t packed_pairs = pieces(WEIGHT_CELLS, DEPTH) * STEP * (w.rows + w.block) / SIDE;
-    const int64_t numbers = PLANE * WEIGHT_CELLS * (w.rows + w.block + 2 * PADDING);
-    float *sums = vt_cpu_shared(backend, (size_t)(at_once * own) * sizeof *sums);
-    if (sums == NULL || !vt_cpu_scratch_reserve(backend, (size_t)(numbers + packed_pairs) * sizeof *sums)) return;
-#pragma omp parallel
-    {
-        float *memory = vt_cpu_scratch(backend);
-        tiles_configure();
-        for (int64_t block = 0; block < blocks; block += at_once) {
-            const int64_t now = smaller(at_once, blocks - block);
-#pragma omp for schedule(dynamic, 1)
-            for (int64_t item = 0; item < now * 3 * w.parts; item++) {
-                const int64_t b = block + item / (3 * w.parts), part = item % w.parts;
-                add_part(&w, part, (int)(item / w.parts % 3), b / w.y_blocks, b % w.y_blocks, memory,
-                         sums + item * sums_of_plane(&w));
+    const tiling cells = tiling_of(shape);
+    const int64_t in = rounded_up(shape->in, SIDE), out = rounded_up(shape->out, SIDE);
+    const int64_t row = SUBLATTICES * in + PADDING, y_row = out + PADDING, of_product = out * SUBLATTICES * in;
+    const int64_t most = smaller(CELLS, cells.count), numbers = PRODUCTS * of_product + PLANE * most * (row + y_row);
+    float *sums = vt_cpu_stand_in_memory(backend, (size_t)numbers * sizeof *sums);
+    if (sums == NULL) return;
+    float *x_values = sums + PRODUCTS * of_product, *y_values = x_values + PLANE * most * row;
+    backend->zero(backend, sums, (size_t)(PRODUCTS * of_product) * sizeof *sums);
+    for (int64_t first = 0; first < cells.count; first += most) {
+        const int64_t now = smaller(most, cells.count - first);
+        for (int j = 0; j < 3; j++) {
+#pragma omp parallel for schedule(static)
+            for (int64_t cell = 0; cell < now; cell += SOME_CELLS) {
+                const int64_t count = smaller(SOME_CELLS, now - cell);
+                fill_values(&cells, &x, first + cell, count, j, in, most, row, x_values + cell * row);
+                fill_products(&cells, &dy, first + cell, count, j, out, most, y_row, y_values + cell * y_row);
             }
-#pragma omp for collapse(2) schedule(static)
-            for (int64_t b = 0; b < now; b++)
-                for (int64_t channel = 0; channel < w.channels; channel++)
-                    add_channel(&w, sums + b * own, (block + b) / w.y_blocks, (block + b) % w.y_blocks, channel);
+            for (int64_t p = 0; p < PLANE; p++) {
+                vt_matrix left = vt_matrix_make(y_values + p * most * y_row, now, out);
+                vt_matrix right = vt_matrix_make(x_values + p * most * row, now, SUBLATTICES * in);
+                left.stride = y_row;
+                right.stride = row;
+                backend->linear_backward_weight(backend, right, left, sums + (PLANE * j + p) * of_product, NULL);
+            }
         }
-        tiles_release();
+    }
+#pragma omp parallel for collapse(2) schedule(static)
+    for (int64_t o = 0; o < shape->out; o++) {
+        for (int64_t c = 0; c < shape->in; c += LANES) {
+            vector values[216];
+            for (int p = 0; p < PRODUCTS; p++)
+                for (int s = 0; s < SUBLATTICES; s++)
+                    values[value_place(p, s)] = load(sums + p * of_product + (o * SUBLATTICES + s) * in + c);
+            add_kernels(values, dweight + (o * shape->in + c) * TAPS, TAPS, shape->in - c);
+        }
     }
 }

@@ -181,7 +181,7 @@ INLINE void left_columns(bool whole, const vt_matrix *from, int64_t row, int64_t
 }
 
 /* A left operand's tile; its rows are columns of the matrix. */
-static void pack_left_columns(const vt_matrix *from, int64_t row, int64_t column, pair *to)
+static inline void pack_left_columns(const vt_matrix *from, int64_t row, int64_t column, pair *to)
 {
     if (from->type == VT_BFLOAT16) {
         pair along[TILE_PAIRS];

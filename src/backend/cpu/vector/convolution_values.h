@@ -273,23 +273,6 @@ static inline void collect(const tiling *t, const given_values *g, int64_t line,
     }
 }
 
-/* A block of channels of x × a block of channels of dy at a time. */
-typedef struct {
-    tiling tiles;
-    vt_matrix x, dy;
-    float *dweight;
-    int64_t parts, x_blocks, y_blocks;
-    int64_t channels, block; /* of a block of x, and of dy */
-    int64_t rows;            /* of the sums: (sublattice, channel) */
-    int64_t in_group;        /* vectors: sublattices whose channels fit in COLUMN_STRIDE */
-    int64_t groups;          /* of sublattices */
-} weight_work;
-
-static inline int64_t sums_of_plane(const weight_work *w)
-{
-    return PLANE * w->rows * w->block;
-}
-
 /* Six values become four taps. */
 INLINE void gather_taps(const vector *from, int64_t from_step, vector *to, int64_t to_step)
 {
@@ -301,8 +284,8 @@ INLINE void gather_taps(const vector *from, int64_t from_step, vector *to, int64
     }
 }
 
-/* dweight += the kernels of channel c of x and LANES channels of dy from o on, whose values lie in the lanes. */
-static inline void add_kernels(const weight_work *w, const vector values[216], int64_t c, int64_t o)
+/* Adds the kernels whose values lie in the first `count` lanes to dweight, `step` floats from one to the next. */
+static inline void add_kernels(const vector values[216], float *dweight, int64_t step, int64_t count)
 {
     vector planes[144], lines[96], taps[TAPS];
     for (int i = 0; i < 36; i++) gather_taps(values + i, 36, planes + i, 36);
@@ -310,30 +293,10 @@ static inline void add_kernels(const weight_work *w, const vector values[216], i
     for (int i = 0; i < 16; i++) gather_taps(lines + 6 * i, 1, taps + 4 * i, 1);
     for (int64_t tap = 0; tap < TAPS; tap += LANES) {
         transpose(taps + tap);
-        for (int64_t i = 0; i < smaller(LANES, w->tiles.shape.out - o); i++) {
-            float *to = w->dweight + ((o + i) * w->tiles.shape.in + c) * TAPS + tap;
+        for (int64_t i = 0; i < smaller(LANES, count); i++) {
+            float *to = dweight + i * step + tap;
             store(to, load(to) + taps[tap + i]);
         }
-    }
-}
-
-/* A channel of a block of x: sums [3][parts][PLANE][rows][block]. */
-static inline void add_channel(const weight_work *w, const float *sums, int64_t x_block, int64_t y_block,
-                               int64_t channel)
-{
-    const int64_t c = x_block * w->channels + channel, o = y_block * w->block;
-    vector values[216];
-    for (int64_t i = 0; i < w->block && c < w->tiles.shape.in && o + i < w->tiles.shape.out; i += LANES) {
-        for (int product = 0; product < PRODUCTS; product++) {
-            for (int s = 0; s < SUBLATTICES; s++) {
-                vector sum = {0};
-                for (int64_t part = 0; part < w->parts; part++)
-                    sum += load(sums + (product / PLANE * w->parts + part) * sums_of_plane(w) +
-                                (product % PLANE * w->rows + s * w->channels + channel) * w->block + i);
-                values[value_place(product, s)] = sum;
-            }
-        }
-        add_kernels(w, values, c, o + i);
     }
 }
 

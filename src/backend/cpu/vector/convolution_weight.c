@@ -8,6 +8,23 @@ enum {
     MOST_PARTS = 8    /* of the tiles, each with sums of its own */
 };
 
+/* A block of channels of x × a block of channels of dy at a time. */
+typedef struct {
+    tiling tiles;
+    vt_matrix x, dy;
+    float *dweight;
+    int64_t parts, x_blocks, y_blocks;
+    int64_t channels, block; /* of a block of x, and of dy */
+    int64_t rows;            /* of the sums: (sublattice, channel) */
+    int64_t in_group;        /* sublattices whose channels fit in COLUMN_STRIDE */
+    int64_t groups;          /* of sublattices */
+} weight_work;
+
+static int64_t sums_of_plane(const weight_work *w)
+{
+    return PLANE * w->rows * w->block;
+}
+
 /* left [PLANE][groups][BLOCK_TILES][COLUMN_STRIDE]. */
 static void pack_left(const weight_work *w, int64_t first, int64_t tiles, int j, int64_t c, float *left)
 {
@@ -68,6 +85,26 @@ static void add_part(const weight_work *w, int64_t part, int j, int64_t x_block,
                                    first > begin, (upcoming){(const char *)(to + (r + MOST_ROWS) * BLOCK), 0});
             }
         }
+    }
+}
+
+/* A channel of a block of x: sums [3][parts][PLANE][rows][block]. */
+static void add_channel(const weight_work *w, const float *sums, int64_t x_block, int64_t y_block, int64_t channel)
+{
+    const int64_t c = x_block * w->channels + channel, o = y_block * w->block;
+    vector values[216];
+    for (int64_t i = 0; i < w->block && c < w->tiles.shape.in && o + i < w->tiles.shape.out; i += LANES) {
+        for (int product = 0; product < PRODUCTS; product++) {
+            for (int s = 0; s < SUBLATTICES; s++) {
+                vector sum = {0};
+                for (int64_t part = 0; part < w->parts; part++)
+                    sum += load(sums + (product / PLANE * w->parts + part) * sums_of_plane(w) +
+                                (product % PLANE * w->rows + s * w->channels + channel) * w->block + i);
+                values[value_place(product, s)] = sum;
+            }
+        }
+        add_kernels(values, w->dweight + ((o + i) * w->tiles.shape.in + c) * TAPS, w->tiles.shape.in * TAPS,
+                    w->tiles.shape.out - o - i);
     }
 }
 
