@@ -11,8 +11,7 @@ vt_status vt_cubes_configure(const char *name, int flag_count, char *const *flag
                              char **checkpoint, vt_config **config);
 
 /* Collective. Goes once through the validation samples. Prints the loss and the L1 of each channel beside those of
- * copying, and the power spectra of the density; writes l1.csv and spectrum.csv into the directory `output`. Of several
- * ranks only the first one's samples are in the spectra. */
+ * copying, and the power spectra of the density; writes l1.csv and spectrum.csv into the directory `output`. */
 vt_status vt_cubes_evaluate(const vt_config *config, const char *checkpoint, const char *output,
                             const vt_launch *launch);
 
