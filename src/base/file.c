@@ -27,7 +27,8 @@ const char *vt_file_of_address(const char *address)
 bool vt_file_is_zarr(const char *path)
 {
     static const char *const marks[] = {".zgroup", ".zmetadata", "zarr.json", ".zarray"};
-    bool is_zarr = strstr(path, "://") != NULL || vt_text_ends_with(path, ".zarr");
+    bool is_zarr =
+        strstr(path, "://") != NULL || vt_text_ends_with(path, ".zarr") || vt_text_ends_with(path, ".zarr.zip");
     for (size_t i = 0; i < sizeof marks / sizeof marks[0] && !is_zarr; i++) {
         char *mark = vt_text_format("%s/%s", path, marks[i]);
         is_zarr = access(mark, F_OK) == 0;

@@ -15,7 +15,8 @@ size_t vt_file_line(FILE *file, char **line, size_t *size);
 /* The path in "file:///path"; every other text is one already. */
 const char *vt_file_of_address(const char *address);
 
-/* Is it a Zarr store: by its name, as the address of a remote one, or by the metadata in the directory? */
+/* Is it a Zarr store: by its name (also of one that is zipped), as the address of a remote one, or by the metadata in
+ * the directory? */
 bool vt_file_is_zarr(const char *path);
 
 /* Flushes and closes `file`: data that stdio still holds are only written here, and this may fail. `written` says

@@ -154,6 +154,8 @@ test_what_is_refused() {
         "$VITRAIN" $flags --data_dir=v2_train.zarr --global_means_path=a --global_stds_path=b
     says_remote() { refuses "$1 is a remote store, and only files on disk are read; copy the part that you need first" -- "$VITRAIN" stats "$1" $VARIABLES --output=c; }
     for address in gs://weatherbench2/era5.zarr s3://era5/a.zarr https://example.org/a.zarr file://host/a.zarr; do says_remote $address; done
+    echo x >era5.zarr.zip
+    refuses "era5.zarr.zip is a file, but a Zarr store is a directory; unzip it" -- "$VITRAIN" stats era5.zarr.zip $VARIABLES --output=c
     # but that of a file on this machine is a path
     says "48 times of $PWD/v2_train.zarr; written to $PWD/v2_train.stats" -- "$VITRAIN" stats "file://$PWD/v2_train.zarr" $VARIABLES --train_period=2001
     says "2 channels of [8, 12]" -- "$VITRAIN" inspect "file://localhost$PWD/v2_train.zarr" $VARIABLES
