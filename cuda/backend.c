@@ -204,6 +204,24 @@ static void cuda_upload_end(vt_backend *backend, void *memory, const void *stagi
     vt_cuda_succeeds(backend, cudaEventSynchronize(state->uploaded), what);
 }
 
+/* ---- copies beside other work, on a third stream. In a recording they are a branch of the graph. ---- */
+
+static void cuda_copy_beside(vt_backend *backend, int place, void *to, const void *from, size_t bytes)
+{
+    vt_cuda_state *state = state_of(backend);
+    static const char what[] = "copying activations";
+    vt_cuda_succeeds(backend, cudaEventRecord(state->asked, state->stream), what);
+    vt_cuda_succeeds(backend, cudaStreamWaitEvent(state->beside_stream, state->asked, 0), what);
+    vt_cuda_succeeds(backend, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, state->beside_stream), what);
+    vt_cuda_succeeds(backend, cudaEventRecord(state->beside[place], state->beside_stream), what);
+}
+
+static void cuda_copy_beside_end(vt_backend *backend, int place)
+{
+    vt_cuda_state *state = state_of(backend);
+    vt_cuda_succeeds(backend, cudaStreamWaitEvent(state->stream, state->beside[place], 0), "copying activations");
+}
+
 /* ---- recording: a CUDA graph of what is submitted to the stream ---- */
 
 static void drop_recording(vt_cuda_state *state)
@@ -305,23 +323,41 @@ static void cuda_choices_take(vt_backend *backend, const char *text)
     vt_choices_take(state_of(backend)->choices, text);
 }
 
+enum { STREAMS = 3, EVENTS = VT_MARKS + VT_BESIDE + 3 };
+
+static void list_streams(vt_cuda_state *state, cudaStream_t *streams[STREAMS], cudaEvent_t *events[EVENTS])
+{
+    int count = 0;
+    streams[0] = &state->stream;
+    streams[1] = &state->copy_stream;
+    streams[2] = &state->beside_stream;
+    for (int i = 0; i < VT_MARKS; i++) events[count++] = &state->marks[i];
+    for (int i = 0; i < VT_BESIDE; i++) events[count++] = &state->beside[i];
+    events[count++] = &state->uploaded;
+    events[count++] = &state->staging_free;
+    events[count++] = &state->asked;
+    VT_ASSERT(count == EVENTS);
+}
+
 static void cuda_close(vt_backend *backend)
 {
     vt_cuda_state *state = state_of(backend);
     if (state->stream != NULL) cudaStreamSynchronize(state->stream);
     if (state->copy_stream != NULL) cudaStreamSynchronize(state->copy_stream);
+    if (state->beside_stream != NULL) cudaStreamSynchronize(state->beside_stream);
     drop_recording(state);
     vt_convolutions_close(&state->convolutions);
     vt_fused_attention_close(&state->fused_attention);
     vt_products_close(&state->products);
     vt_choices_close(&state->choices);
     while (state->allocation_count > 0) cuda_release(backend, state->allocations[0]);
-    for (int i = 0; i < VT_MARKS; i++)
-        if (state->marks[i] != NULL) cudaEventDestroy(state->marks[i]);
-    if (state->uploaded != NULL) cudaEventDestroy(state->uploaded);
-    if (state->staging_free != NULL) cudaEventDestroy(state->staging_free);
-    if (state->copy_stream != NULL) cudaStreamDestroy(state->copy_stream);
-    if (state->stream != NULL) cudaStreamDestroy(state->stream);
+    cudaEvent_t *events[EVENTS];
+    cudaStream_t *streams[STREAMS];
+    list_streams(state, streams, events);
+    for (int i = 0; i < EVENTS; i++)
+        if (*events[i] != NULL) cudaEventDestroy(*events[i]);
+    for (int i = STREAMS - 1; i >= 0; i--)
+        if (*streams[i] != NULL) cudaStreamDestroy(*streams[i]);
     free(state);
 }
 
@@ -358,12 +394,13 @@ vt_status vt_backend_choose_gpu(int local_rank)
 static vt_status open_streams(vt_cuda_state *state)
 {
     vt_status status = VT_OK;
-    cudaError_t error = cudaStreamCreateWithFlags(&state->stream, cudaStreamNonBlocking);
-    if (error == cudaSuccess) error = cudaStreamCreateWithFlags(&state->copy_stream, cudaStreamNonBlocking);
-    cudaEvent_t *const events[] = {&state->uploaded, &state->staging_free, &state->marks[0],
-                                   &state->marks[1], &state->marks[2],     &state->marks[3]};
-    _Static_assert(sizeof events / sizeof events[0] == VT_MARKS + 2, "all events");
-    for (size_t i = 0; i < sizeof events / sizeof events[0] && error == cudaSuccess; i++)
+    cudaError_t error = cudaSuccess;
+    cudaEvent_t *events[EVENTS];
+    cudaStream_t *streams[STREAMS];
+    list_streams(state, streams, events);
+    for (int i = 0; i < STREAMS && error == cudaSuccess; i++)
+        error = cudaStreamCreateWithFlags(streams[i], cudaStreamNonBlocking);
+    for (int i = 0; i < EVENTS && error == cudaSuccess; i++)
         error = cudaEventCreateWithFlags(events[i], cudaEventDisableTiming);
     VT_CHECK(error == cudaSuccess, "GPU %d has no stream: %s", state->device, cudaGetErrorString(error));
 done:
@@ -414,6 +451,8 @@ static void fill(vt_backend *backend)
     backend->wait = cuda_wait;
     backend->upload = cuda_upload;
     backend->upload_end = cuda_upload_end;
+    backend->copy_beside = cuda_copy_beside;
+    backend->copy_beside_end = cuda_copy_beside_end;
     backend->record_begin = cuda_record_begin;
     backend->record_end = cuda_record_end;
     backend->replay = cuda_replay;

@@ -15,10 +15,13 @@ typedef struct {
     char device_name[256];
     int device;
     bool failed;
-    cudaStream_t copy_stream; /* the stream of the batches' uploads */
+    cudaStream_t copy_stream;   /* the stream of the batches' uploads */
+    cudaStream_t beside_stream; /* that of copy_beside */
     cudaEvent_t marks[VT_MARKS];
-    cudaEvent_t uploaded;     /* on the upload stream: the last upload is in its staging memory */
-    cudaEvent_t staging_free; /* on the main stream: the staging memory of all uploads has been read */
+    cudaEvent_t asked;             /* on the main stream: what copy_beside comes after */
+    cudaEvent_t beside[VT_BESIDE]; /* on beside_stream: the copies of each place are made */
+    cudaEvent_t uploaded;          /* on the upload stream: the last upload is in its staging memory */
+    cudaEvent_t staging_free;      /* on the main stream: the staging memory of all uploads has been read */
     bool recording;
     bool recording_lacks;        /* the step needed memory or a choice that can't be made while recording */
     const char *recording_fault; /* what of it failed */

@@ -389,6 +389,9 @@ typedef struct {
 /* How many places in a back end's work can be marked; see `mark`. */
 enum { VT_MARKS = 4 };
 
+/* Copies beside other work are waited for by their place, 0 … VT_BESIDE - 1; see `copy_beside`. */
+enum { VT_BESIDE = 2 };
+
 typedef struct vt_backend vt_backend;
 struct vt_backend {
     char name[128];            /* "CPU, 2 threads, avx512" */
@@ -445,6 +448,11 @@ struct vt_backend {
     /* memory = staging, after all that was asked for, once all uploads so far have arrived; returns when their host
      * memory has been read. */
     void (*upload_end)(vt_backend *backend, void *memory, const void *staging, size_t bytes);
+    /* Starts the copy to = from [bytes], one of which is memory of allocate_host: after all that was asked for so far,
+     * and beside what is asked for next. These copies are made in their order. */
+    void (*copy_beside)(vt_backend *backend, int place, void *to, const void *from, size_t bytes);
+    /* What is asked for next waits until the copies of this place are made. */
+    void (*copy_beside_end)(vt_backend *backend, int place);
 
     /* ---- recording: NULL where the back end can't ---- */
 

@@ -34,6 +34,17 @@ static void upload_end(vt_backend *backend, void *memory, const void *staging, s
     backend->copy_from_host(backend, memory, staging, bytes);
 }
 
+static void copy_beside(vt_backend *backend, int place, void *to, const void *from, size_t bytes)
+{
+    (void)place;
+    backend->copy(backend, to, from, bytes);
+}
+
+static void copy_beside_end(vt_backend *backend, int place)
+{
+    (void)backend, (void)place;
+}
+
 void vt_backend_fill_immediate(vt_backend *backend)
 {
     backend->allocate_host = allocate_host;
@@ -44,4 +55,6 @@ void vt_backend_fill_immediate(vt_backend *backend)
     backend->wait = wait;
     backend->upload = backend->copy_from_host;
     backend->upload_end = upload_end;
+    backend->copy_beside = copy_beside;
+    backend->copy_beside_end = copy_beside_end;
 }

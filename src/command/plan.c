@@ -151,8 +151,8 @@ static void print_csv(const vt_config *config, const vt_hardware *hardware, cons
     printf("tensor_parallel,context_parallel,pipeline_parallel,data_parallel,zero_stage,sequence_parallel,recompute,"
            "grad_accumulation,"
            "micro_batch,fits,stage,memory_bytes,parameters,gradients,optimizer,activations,data,workspace,step_seconds,"
-           "products_seconds,attention_seconds,memory_seconds,starts_seconds,messages_seconds,bubble_seconds,hidden_"
-           "seconds,bound,"
+           "products_seconds,attention_seconds,memory_seconds,starts_seconds,messages_seconds,link_seconds,bubble_"
+           "seconds,hidden_seconds,bound,host_bytes,"
            "samples_per_second,tflops_per_rank,run_seconds,energy_kwh\n");
     for (int64_t i = 0; i < layouts->count; i++) {
         const vt_option_cost *o = &layouts->options[i];
@@ -164,7 +164,7 @@ static void print_csv(const vt_config *config, const vt_hardware *hardware, cons
         for (int c = 0; c < VT_MEMORY_CATEGORY_COUNT; c++) printf(",%.0f", o->bytes[c]);
         printf(",%.6g", o->cost.step);
         for (int c = 0; c < VT_COST_COUNT; c++) printf(",%.6g", o->cost.seconds[c]);
-        printf(",%.6g,%s,%.6g,%.6g,%.6g,%.6g\n", o->cost.hidden, vt_cost_name(o->cost.bound),
+        printf(",%.6g,%s,%.0f,%.6g,%.6g,%.6g,%.6g\n", o->cost.hidden, vt_cost_name(o->cost.bound), o->waiting,
                (double)config->global_batch_size / o->cost.step, 1e-12 * o->flops / o->cost.step, run,
                energy_kwh(config, hardware, run));
     }
@@ -269,6 +269,27 @@ static void print_table(const vt_config *config, const vt_hardware *hardware, co
             ceil((double)config->ranks / hardware->ranks_per_node));
 }
 
+/* Of the fastest layout that fits: what offload_activations takes away, and what the step waits for it. */
+static void print_offload(const vt_config *config, const vt_hardware *hardware, const vt_layouts *layouts)
+{
+    char waiting[VT_NUMBER_SIZE], sent[VT_NUMBER_SIZE];
+    const vt_option_cost *o = &layouts->options[0];
+    for (int64_t i = 0; i < layouts->count && !o->fits; i++)
+        if (layouts->options[i].fits) o = &layouts->options[i];
+    if (config->offload_activations == VT_OFFLOAD_NONE) return;
+    printf(
+        "offload_activations: with the fastest layout that fits, activations take %s of pinned host memory a rank, and "
+        "%s go there and return in each step.\n",
+        vt_text_bytes(o->waiting, waiting), vt_text_bytes(o->sent, sent));
+    if (hardware->host_gb_s == 0)
+        printf("How long that takes is not known: %s has no host_gb_s (GB/s between a GPU and its host).\n",
+               hardware->name);
+    else if (o->cost.seconds[VT_COST_LINK] > 0)
+        printf("WARNING: the link to the host (%g GB/s) is the bound: a step waits %.3g ms for it.%s\n",
+               hardware->host_gb_s, 1e3 * o->cost.seconds[VT_COST_LINK],
+               o->recompute ? "" : " With --recompute=block only blocks' inputs go there.");
+}
+
 /* ---- measuring ---- */
 
 static vt_status calibrate(const request *r, const vt_launch *launch, vt_config *config)
@@ -322,6 +343,7 @@ static vt_status plan(const request *r, const vt_config *config)
         print_csv(config, &hardware, &layouts);
     else
         print_table(config, &hardware, &layouts, r->all);
+    if (!r->csv) print_offload(config, &hardware, &layouts);
 done:
     vt_layouts_close(&layouts);
     return status;

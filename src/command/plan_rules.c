@@ -117,15 +117,16 @@ static void print_roofline(const vt_hardware *hardware, const vt_rules_model *mo
            1e-12 * vt_rules_peak(108, 512, 1.41e9));
 }
 
-/* The run's model as a GPT: a patch's numbers, in and out, take the place of words, and decoder layers count as others. */
+/* The run's model as a GPT: a patch's numbers, in and out, take the place of words, and decoder layers count as others.
+ */
 static vt_rules_model model_of(const vt_config *config)
 {
     const int64_t patch = config->patch_size * config->patch_size;
     const int64_t words =
         config->vocab_size > 0 ? config->vocab_size : patch * (config->n_in_channels + config->n_out_channels);
     const int64_t layers = config->model == VT_MODEL_transformer ? 2 * config->depth : config->depth;
-    return (vt_rules_model){(double)layers, (double)config->embed_dim,
-                            (double)vt_model_kind_of(config)->tokens(config), (double)words};
+    return (vt_rules_model){(double)layers, (double)config->embed_dim, (double)vt_model_kind_of(config)->tokens(config),
+                            (double)words};
 }
 
 /* Beside what the real step of one rank counts over the dry back end. */
@@ -134,8 +135,9 @@ static vt_status print_run(vt_config *config, const vt_rules_model *model, doubl
     vt_status status = VT_OK;
     vt_plan plan;
     const vt_plan_options options = {0};
-    VT_CHECK(config->model != VT_MODEL_unet3d,
-             "plan: --rules are those of transformers, and model unet3d is none; leave --rules out, or give --parameters");
+    VT_CHECK(
+        config->model != VT_MODEL_unet3d,
+        "plan: --rules are those of transformers, and model unet3d is none; leave --rules out, or give --parameters");
     config->ranks = config->tensor_parallel = config->context_parallel = config->data_parallel = 1;
     config->grad_accumulation = 1;
     config->zero_stage = 0;
@@ -148,7 +150,8 @@ static vt_status print_run(vt_config *config, const vt_rules_model *model, doubl
            "  parameters: %.4g, counted %.4g\n"
            "  FLOPs a step, batch %.0f, %s recomputation: %.4g, counted %.4g; in %.4g s\n",
            config->config, model->layers, model->hidden, model->sequence, model->words,
-           config->vocab_size > 0 ? "words" : "numbers of a token in and out", vt_rules_parameters(model), counted, batch, recompute ? "with" : "without", flops, plan.step_flops, plan.step_flops / speed);
+           config->vocab_size > 0 ? "words" : "numbers of a token in and out", vt_rules_parameters(model), counted,
+           batch, recompute ? "with" : "without", flops, plan.step_flops, plan.step_flops / speed);
 done:
     return status;
 }

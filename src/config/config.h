@@ -24,6 +24,7 @@ typedef enum { VT_GELUS(VT_ENUMERATOR) } vt_gelu;
 typedef enum { VT_AMP_MODES(VT_ENUMERATOR) } vt_amp_mode;
 typedef enum { VT_RECOMPUTES(VT_ENUMERATOR) } vt_recompute;
 typedef enum { VT_KEEPS(VT_ENUMERATOR) } vt_keep;
+typedef enum { VT_OFFLOADS(VT_ENUMERATOR) } vt_offload_place;
 typedef enum { VT_ON_NONFINITES(VT_ENUMERATOR) } vt_on_nonfinite;
 typedef enum { VT_WEIGHTS(VT_ENUMERATOR) } vt_weights;
 typedef enum { VT_LR_SCHEDULES(VT_ENUMERATOR) } vt_schedule_kind;

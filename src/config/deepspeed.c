@@ -52,7 +52,6 @@ static const struct {
                 {"sparse_gradients", "false"},
                 {"fp16.auto_cast", "false"},
                 {"fp16.fp16_master_weights_and_grads", "false"},
-                {"activation_checkpointing.cpu_checkpointing", "false"},
                 {"zero_optimization.offload_optimizer.device", "none"},
                 {"zero_optimization.offload_param.device", "none"},
                 {"zero_optimization.cpu_offload", "false"},
@@ -244,6 +243,7 @@ static vt_status convert_rest(conversion *c)
 {
     vt_status status = VT_OK;
     double clip = 1, print = 0, stage = 0, bucket = 0;
+    bool offload = false;
     VT_TRY(vt_keys_number(&c->keys, "gradient_clipping", 0, &clip));
     if (vt_keys_find(&c->keys, "gradient_clipping") == NULL)
         vt_text_append(c->notes, "gradient_clipping: not in the file, so it is 1.0, as in new versions of DeepSpeed; "
@@ -257,6 +257,8 @@ static vt_status convert_rest(conversion *c)
     VT_TRY(vt_keys_whole_number(&c->keys, "zero_optimization.reduce_bucket_size", 1, &bucket));
     if (bucket > 0) put(c, "bucket_cap_mb", 4 * bucket / 1048576);
     if (vt_keys_find(&c->keys, "activation_checkpointing") != NULL) put_text(c, "recompute", "block");
+    VT_TRY(vt_keys_truth(&c->keys, "activation_checkpointing.cpu_checkpointing", &offload));
+    if (offload) put_text(c, "offload_activations", "host");
 done:
     return status;
 }
@@ -295,8 +297,8 @@ static bool is_switched_off(const conversion *c, const vt_key *k)
 static vt_status check_sections(conversion *c)
 {
     vt_status status = VT_OK;
-    static const char *const sections[] = {"fp16",      "bf16",      "bfloat16",         "zero_optimization",
-                                           "optimizer", "scheduler", "activation_checkpointing"};
+    static const char *const sections[] = {
+        "fp16", "bf16", "bfloat16", "zero_optimization", "optimizer", "scheduler", "activation_checkpointing"};
     for (size_t i = 0; i < sizeof sections / sizeof *sections; i++) {
         const vt_yaml_node *section = vt_keys_find(&c->keys, sections[i]);
         if (section != NULL && section->kind != VT_YAML_MAPPING)
@@ -312,10 +314,6 @@ static vt_status check_rest(conversion *c)
     for (size_t i = 0; i < c->keys.count; i++) {
         const vt_key *k = &c->keys.keys[i];
         if (k->known) continue;
-        VT_CHECK(strcmp(k->path, "activation_checkpointing.cpu_checkpointing") != 0 || is_harmless(k),
-                 "%s:%zu:%zu: cpu_checkpointing keeps activations in the host's memory, which vitrain does not do; "
-                 "remove it: activation_checkpointing alone becomes recompute: block",
-                 vt_yaml_path(c->keys.file), k->node->line, k->node->column);
         VT_CHECK(strstr(k->path, ".offload_") == NULL || is_harmless(k) || is_switched_off(c, k),
                  "%s:%zu:%zu: %s: vitrain keeps values and state where it computes; remove offload_optimizer and "
                  "offload_param, and split them over more ranks (zero_stage)",

@@ -54,9 +54,10 @@ done:
 /* A model is on one rank, or in stages on several. These come before the user's flags, which may say something else.
  * The last one is left out if they give the global batch. */
 static const char *const forced[] = {
-    "--tensor_parallel=1",       "--context_parallel=1", "--pipeline_parallel=1", "--zero_stage=0",
+    "--tensor_parallel=1",       "--context_parallel=1",       "--pipeline_parallel=1", "--zero_stage=0",
     "--ema_decay=None", /* of this use's own; the checkpoint's is read */
-    "--sequence_parallel=false", "--rollout=1",          "--grad_accumulation=1", "--local_batch_size=8"};
+    "--sequence_parallel=false", "--offload_activations=none", "--rollout=1",           "--grad_accumulation=1",
+    "--local_batch_size=8"};
 enum { FORCED = sizeof forced / sizeof forced[0] };
 
 static bool gives_global_batch(int flag_count, char *const *flags)

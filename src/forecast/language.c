@@ -18,7 +18,7 @@ vt_status vt_language_configure(const char *name, int flag_count, char *const *f
     vt_status status = VT_OK;
     static char *const forced[] = {"--tensor_parallel=1",   "--context_parallel=1",      "--pipeline_parallel=1",
                                    "--zero_stage=0",        "--sequence_parallel=false", "--ema_decay=None",
-                                   "--grad_accumulation=1", "--vocabulary=None"};
+                                   "--grad_accumulation=1", "--vocabulary=None",         "--offload_activations=none"};
     const vt_configured_task own = {"language", sizeof forced / sizeof forced[0], forced};
     char *words = NULL;
     VT_TRY(vt_forecaster_configure_task(&own, name, flag_count, flags, ranks, of_text, checkpoint, config));

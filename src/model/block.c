@@ -32,11 +32,9 @@ static vt_mask branch_mask(const vt_block *block, const vt_pass *pass, uint32_t 
     return mask;
 }
 
-void vt_block_forward(const vt_block *block, const vt_pass *pass, vt_residual *stream, vt_matrix output,
-                      vt_matrix branch, bool keep, vt_block_saved *saved)
+void vt_block_reserve(const vt_block *block, const vt_pass *pass, vt_matrix output, bool keep, vt_block_saved *saved)
 {
     const int64_t rows = output.rows;
-    saved->input = stream->sum;
     saved->norm1 = vt_layer_norm_reserve(pass);
     saved->norm2 = vt_layer_norm_reserve(pass);
     vt_attention_reserve(&block->attention, pass, &saved->attention);
@@ -44,7 +42,12 @@ void vt_block_forward(const vt_block *block, const vt_pass *pass, vt_residual *s
     saved->middle = keep ? vt_pass_push_wide(pass, rows, block->dim) : output;
     saved->normed1 = pass->keeps ? vt_pass_push(pass, rows, block->dim) : (vt_matrix){0};
     saved->normed2 = pass->keeps ? vt_pass_push(pass, rows, block->dim) : (vt_matrix){0};
+}
 
+void vt_block_forward(const vt_block *block, const vt_pass *pass, vt_residual *stream, vt_matrix output,
+                      vt_matrix branch, vt_block_saved *saved)
+{
+    saved->input = stream->sum;
     /* where they are not kept, a branch takes the place of the rows that it was made of */
     const vt_matrix normed1 = pass->keeps ? saved->normed1 : branch, normed2 = pass->keeps ? saved->normed2 : branch;
     vt_layer_norm_residual(&block->norm1, pass, stream, normed1, &saved->norm1);

@@ -14,7 +14,7 @@ typedef struct {
     double dropout, path_rate;
 } vt_block;
 
-/* What forward keeps for backward, in the arena. */
+/* What forward keeps for backward. */
 typedef struct {
     vt_matrix input, middle; /* the residual stream before attention and before the MLP */
     vt_layer_norm_saved norm1, norm2;
@@ -33,12 +33,15 @@ typedef struct {
 /* Registers blocks.<layer>.… */
 void vt_block_build(vt_block *block, vt_parameters *parameters, int64_t layer, const vt_block_options *options);
 
+/* Pushes what forward keeps on the arena. output [vt_pass_rows, dim] float32: what forward will be given; without
+ * `keep` it also has the place of what the block added first. */
+void vt_block_reserve(const vt_block *block, const vt_pass *pass, vt_matrix output, bool keep, vt_block_saved *saved);
+
 /* The stream goes through the block; its sum is left to whoever reads it next, in `output`, where until then what the
  * block added first may stand. The sum that it came with must stay as it is until backward. All matrices are
- * [vt_pass_rows, dim], `output` in float32, `branch`, which the stream takes along, in the pass's type. Pushes what
- * backward needs on the arena; without `keep` no more than the caller gives back before the next unit. */
+ * [vt_pass_rows, dim], `branch`, which the stream takes along, in the pass's type. */
 void vt_block_forward(const vt_block *block, const vt_pass *pass, vt_residual *stream, vt_matrix output,
-                      vt_matrix branch, bool keep, vt_block_saved *saved);
+                      vt_matrix branch, vt_block_saved *saved);
 
 /* Whether a pass in 16 bits has the gradient of the stream in 16 bits, too: dropout masks it first. */
 bool vt_pass_rounds_gradient(const vt_pass *pass, double dropout);

@@ -61,6 +61,9 @@ struct vt_model_kind {
     char *(*describe)(const vt_config *config);
     /* What each rank of the tensor axis has of the model, "heads    8, 2 on each rank"; malloc'd. NULL: nothing. */
     char *(*describe_shares)(const vt_config *config);
+    /* How many units, from the first on behind unit 0, are blocks, whose activations offload_activations takes away.
+     * NULL: none. */
+    int64_t (*blocks)(const vt_config *config);
     /* How many tokens a sample has: what the context axis shares out. */
     int64_t (*tokens)(const vt_config *config);
     /* The rows of a sample's tensors that are needed for these of its tokens. */
@@ -134,6 +137,9 @@ void vt_model_close(vt_model **model);
 
 /* The units of the model that this rank has. */
 vt_span vt_model_units(const vt_model *model);
+
+/* Those of them that are blocks (vt_model_kind.blocks). */
+vt_span vt_model_blocks(const vt_model *model, const vt_config *config);
 
 /* Room to keep what passes over these units need; each micro-batch in flight has its own. */
 void vt_saved_open(const vt_model *model, vt_span units, vt_saved **saved);

@@ -49,6 +49,13 @@ vt_status vt_model_check(const vt_config *config, const vt_backend *backend)
                  options[i]);
     VT_CHECK(kind->takes_forcings || vt_config_forcing_channels(config) == 0,
              "forcings and static_fields: model %s takes none; leave them out", kind->name);
+    VT_CHECK(config->offload_activations == VT_OFFLOAD_NONE || kind->blocks != NULL,
+             "offload_activations host: model %s has no blocks, whose activations could be taken away; use "
+             "--offload_activations=none",
+             kind->name);
+    VT_CHECK(config->offload_activations == VT_OFFLOAD_NONE || backend == NULL || !backend->shares_host_memory,
+             "offload_activations host takes activations from a GPU's memory to the host's, where the CPU has them "
+             "anyway; use --offload_activations=none, or --device=cuda");
     if (kind->check != NULL) VT_TRY(kind->check(config, backend));
 done:
     return status;
@@ -71,6 +78,14 @@ void vt_model_close(vt_model **model)
 vt_span vt_model_units(const vt_model *model)
 {
     return vt_parameters_units(model->parameters);
+}
+
+vt_span vt_model_blocks(const vt_model *model, const vt_config *config)
+{
+    const vt_span units = vt_model_units(model);
+    const int64_t blocks = model->kind->blocks != NULL ? model->kind->blocks(config) : 0;
+    const int64_t first = units.first > 1 ? units.first : 1, end = units.first + units.count;
+    return (vt_span){first, (end < blocks + 1 ? end : blocks + 1) - first};
 }
 
 void vt_saved_open(const vt_model *model, vt_span units, vt_saved **saved)
@@ -99,7 +114,9 @@ vt_matrix vt_model_forward(const vt_model *model, const vt_pass *pass, const vt_
     const vt_span units = saved->units;
     for (int64_t unit = units.first; unit < units.first + units.count; unit++) {
         need(model, units, unit, false);
+        vt_offload_begin_forward(pass->offload, unit);
         in = model->kind->forward(model, pass, unit, tensors, in, saved);
+        if (pass->has_backward) vt_offload_end_forward(pass->offload, unit);
     }
     return in;
 }
@@ -122,6 +139,7 @@ vt_matrix vt_model_backward(const vt_model *model, const vt_pass *pass, const vt
     for (int64_t unit = last; unit >= units.first; unit--) {
         size_t mark = pass->arena->used;
         if (unit < last) need(model, units, unit, true);
+        vt_offload_begin_backward(pass->offload, unit);
         dout = model->kind->backward(model, pass, unit, tensors, dout, saved);
         vt_parameters_gradients_ready(model->parameters, unit);
         vt_arena_pop(pass->arena, mark);

@@ -4,20 +4,23 @@
 
 #include "backend/arena.h"
 #include "backend/dropout.h"
+#include "model/offload.h"
 #include "parallel/region.h"
 
 struct vt_linear;
 
 typedef struct {
     vt_backend *backend;
-    vt_arena *arena; /* of this micro-batch */
+    vt_arena *arena;     /* of this micro-batch */
+    vt_offload *offload; /* where blocks keep what backward needs, and the streams between units are; NULL: the arena */
     const vt_parallel *parallel;
-    int64_t batch; /* samples */
-    vt_type type;  /* of what enters matrix products and attention; the residual stream is always float32 */
-    bool fused;    /* use operations that do two things in one pass over memory (enable_jit) */
-    bool training; /* dropout and drop path are on */
-    bool keeps;    /* for backward, what it could also compute again at little cost (keep_outputs) */
-    uint64_t seed; /* seed, step and first_sample key the dropout streams; the step is in the back end's memory */
+    int64_t batch;     /* samples */
+    vt_type type;      /* of what enters matrix products and attention; the residual stream is always float32 */
+    bool fused;        /* use operations that do two things in one pass over memory (enable_jit) */
+    bool training;     /* dropout and drop path are on */
+    bool has_backward; /* one follows: forward keeps what it needs */
+    bool keeps;        /* and what it could also compute again at little cost (keep_outputs) */
+    uint64_t seed;     /* seed, step and first_sample key the dropout streams; the step is in the back end's memory */
     const uint32_t *step;
     uint32_t first_sample;
     const struct vt_linear *head; /* of the model: vt_model_kind.head; for the loss */
@@ -48,6 +51,21 @@ static inline vt_matrix vt_pass_push(const vt_pass *pass, int64_t rows, int64_t 
 static inline vt_matrix vt_pass_push_wide(const vt_pass *pass, int64_t rows, int64_t columns)
 {
     return vt_arena_push_matrix(pass->arena, VT_FLOAT32, rows, columns);
+}
+
+/* Pushes the stream behind a unit, float32: it stays unchanged until the backward of the unit behind it. */
+static inline vt_matrix vt_pass_push_stream(const vt_pass *pass, int64_t unit, int64_t rows, int64_t columns)
+{
+    vt_arena *arena = pass->offload != NULL ? vt_offload_stream(pass->offload, unit) : pass->arena;
+    return vt_arena_push_matrix(arena, VT_FLOAT32, rows, columns);
+}
+
+/* The same pass, for the pushes of what a block keeps until its backward. */
+static inline vt_pass vt_pass_keeping(const vt_pass *pass, int64_t unit)
+{
+    vt_pass keeping = *pass;
+    if (pass->offload != NULL) keeping.arena = vt_offload_kept(pass->offload, unit);
+    return keeping;
 }
 
 static inline vt_dropout vt_pass_dropout(const vt_pass *pass, double rate, int64_t layer, uint32_t site)

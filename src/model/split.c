@@ -89,8 +89,12 @@ static void count_units(const vt_model *model, const vt_config *config, vt_arena
     vt_backend *backend = arena->backend;
     const vt_dry_count *count = vt_backend_dry_count(backend);
     const int64_t units = vt_parameters_unit_count(model->parameters);
-    const vt_pass pass = {
-        .backend = backend, .arena = arena, .parallel = model->parallel, .batch = 1, .training = true};
+    const vt_pass pass = {.backend = backend,
+                          .arena = arena,
+                          .parallel = model->parallel,
+                          .batch = 1,
+                          .training = true,
+                          .has_backward = true};
     const vt_model_tensor tensors[VT_BATCH_TENSORS] = {{.channels = config->n_in_channels},
                                                        {.channels = config->n_out_channels}};
     vt_saved *saved = NULL;

@@ -196,7 +196,7 @@ static vt_matrix forward_embedding(const transformer *model, const vt_pass *pass
     vt_backend *backend = pass->backend;
     const vt_parallel *parallel = pass->parallel;
     const vt_word_rows inner = words_of(model, pass, parallel->inner), own = words_of(model, pass, parallel->own);
-    vt_matrix x = vt_pass_push_wide(pass, vt_pass_rows(pass), model->dim);
+    vt_matrix x = vt_pass_push_stream(pass, 0, vt_pass_rows(pass), model->dim);
     const size_t mark = pass->arena->used;
     vt_matrix part = vt_region_room(parallel, pass->arena, pass->batch, x);
     backend->embedding_forward(backend, &inner, tensors[0].values,
@@ -238,18 +238,24 @@ static bool is_last_encoder(const transformer *model, int64_t i)
     return model->decodes && i == model->config->depth - 1;
 }
 
-/* Pushes what backward needs, and makes the stream behind layer i. */
+/* Pushes what backward needs. */
+static void reserve_layer(const transformer *model, const vt_pass *pass, int64_t i, layer_saved *saved)
+{
+    if (is_last_encoder(model, i)) {
+        saved->x = vt_pass_push_wide(pass, saved->in.rows, model->dim);
+        saved->norm = vt_layer_norm_reserve(pass);
+    }
+    vt_transformer_layer_reserve(&model->layers[i], pass, saved->in.rows, &saved->layer);
+}
+
+/* Makes the stream behind layer i. */
 static void run_layer(const transformer *model, const vt_pass *pass, int64_t i, layer_saved *saved)
 {
     const bool in_decoder = i >= model->config->depth, from_pair = is_pair(model, i), to_pair = is_pair(model, i + 1);
     const vt_matrix in = saved->in, x = from_pair ? half_of(model, in, !in_decoder) : in;
     const vt_matrix memory = in_decoder ? half_of(model, in, 1) : (vt_matrix){0};
     const vt_matrix own = to_pair ? half_of(model, saved->out, !in_decoder) : saved->out;
-    vt_matrix made = own;
-    if (is_last_encoder(model, i)) {
-        made = saved->x = vt_pass_push_wide(pass, x.rows, model->dim);
-        saved->norm = vt_layer_norm_reserve(pass);
-    }
+    const vt_matrix made = is_last_encoder(model, i) ? saved->x : own;
     vt_transformer_layer_forward(&model->layers[i], pass, x, memory, made,
                                  pass->caches != NULL ? pass->caches + 2 * (i + 1) : NULL, &saved->layer);
     if (is_last_encoder(model, i)) vt_layer_norm_forward(&model->encoder_norm, pass, made, own, &saved->norm);
@@ -267,13 +273,16 @@ static vt_matrix forward_layer(const transformer *model, const vt_pass *pass, in
                                layer_saved *saved)
 {
     saved->in = in;
-    saved->out = vt_pass_push_wide(pass, in.rows, (is_pair(model, i + 1) ? 2 : 1) * model->dim);
-    vt_transformer_layer_begin(&model->layers[i], pass, model->config->recompute == VT_RECOMPUTE_LINEAR, &saved->layer);
+    saved->out = vt_pass_push_stream(pass, i + 1, in.rows, (is_pair(model, i + 1) ? 2 : 1) * model->dim);
+    const vt_pass keeping = vt_pass_keeping(pass, i + 1);
+    vt_transformer_layer_begin(&model->layers[i], &keeping, model->config->recompute == VT_RECOMPUTE_LINEAR,
+                               &saved->layer);
     const size_t mark = pass->arena->used;
     vt_range_begin("layer %lld", (long long)i);
+    reserve_layer(model, recomputes(model) ? pass : &keeping, i, saved);
     run_layer(model, pass, i, saved);
     vt_range_end();
-    if (!pass->training || recomputes(model)) vt_arena_pop(pass->arena, mark);
+    if (!pass->has_backward || recomputes(model)) vt_arena_pop(pass->arena, mark);
     return saved->out;
 }
 
@@ -303,7 +312,10 @@ static vt_matrix backward_layer(const transformer *model, const vt_pass *pass, i
     const bool in_decoder = i >= model->config->depth;
     vt_range_begin("layer %lld backward", (long long)i);
     saved->layer.attention.made = saved->layer.cross.made = saved->layer.attention.kept;
-    if (recomputes(model)) run_layer(model, pass, i, saved); /* the output is overwritten with the same bits */
+    if (recomputes(model)) { /* the output is overwritten with the same bits */
+        reserve_layer(model, pass, i, saved);
+        run_layer(model, pass, i, saved);
+    }
     if (in_decoder && !is_pair(model, i + 1)) dout = beside_zero(model, pass, dout, units->decoder_gradient);
     const vt_matrix dx = model->decodes ? half_of(model, dout, !in_decoder) : dout;
     const vt_matrix memory = in_decoder ? half_of(model, saved->in, 1) : (vt_matrix){0};
@@ -360,7 +372,7 @@ static vt_matrix forward(const vt_model *base, const vt_pass *pass, int64_t unit
 {
     const transformer *model = (const transformer *)base;
     transformer_saved *saved = (transformer_saved *)units;
-    if (unit == units->units.first && pass->training) reserve_gradients(model, pass, saved);
+    if (unit == units->units.first && pass->has_backward) reserve_gradients(model, pass, saved);
     if (unit == 0) return forward_embedding(model, pass, tensors);
     if (unit > model->count) return forward_head(model, pass, in, saved);
     return forward_layer(model, pass, unit - 1, in, &saved->layers[unit - 1]);
@@ -390,9 +402,9 @@ static const char *const identity[] = {"num_heads", "causal", "attention_scale",
     {                                                                                                                  \
         .name = name_, .identity = identity,                                                                           \
         .axes = VT_AXES(VT_AXIS_TENSOR) | VT_AXES(VT_AXIS_CONTEXT) | VT_AXES(VT_AXIS_PIPELINE), .check = check,        \
-        .describe = describe, .describe_shares = describe_shares, .tokens = tokens, .part_needed = part_needed,        \
-        .open = transformer_open, .close = transformer_close, .saved_size = saved_size, .forward = forward,            \
-        .backward = backward, .head = head, .lay_out = lay_out                                                         \
+        .describe = describe, .describe_shares = describe_shares, .blocks = layers_of, .tokens = tokens,               \
+        .part_needed = part_needed, .open = transformer_open, .close = transformer_close, .saved_size = saved_size,    \
+        .forward = forward, .backward = backward, .head = head, .lay_out = lay_out                                     \
     }
 
 const vt_model_kind vt_model_transformer = KIND("transformer");

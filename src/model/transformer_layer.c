@@ -136,13 +136,13 @@ void vt_transformer_layer_begin(const vt_transformer_layer *layer, const vt_pass
                                 vt_transformer_layer_saved *saved)
 {
     saved->attention = saved->cross = (vt_attention_saved){0};
-    if (!keeps || !pass->training) return;
+    if (!keeps || !pass->has_backward) return;
     vt_attention_keep(&layer->attention, pass, &saved->attention);
     if (layer->is_decoder) vt_attention_keep(&layer->cross, pass, &saved->cross);
 }
 
-static void reserve(const vt_transformer_layer *layer, const vt_pass *pass, int64_t rows,
-                    vt_transformer_layer_saved *saved)
+void vt_transformer_layer_reserve(const vt_transformer_layer *layer, const vt_pass *pass, int64_t rows,
+                                  vt_transformer_layer_saved *saved)
 {
     for (int i = 0; i < 3; i++) {
         if (i == 1 && !layer->is_decoder) continue;
@@ -158,7 +158,6 @@ void vt_transformer_layer_forward(const vt_transformer_layer *layer, const vt_pa
                                   vt_matrix output, const vt_matrix cache[2], vt_transformer_layer_saved *saved)
 {
     saved->input = x;
-    reserve(layer, pass, x.rows, saved);
     if (cache != NULL) {
         saved->attention.cache = cache[0];
         saved->cross.cache = cache[1];

@@ -26,7 +26,7 @@ typedef struct {
     bool in_one; /* as torch.nn.Transformer names and starts its parameters; else each linear layer has a name */
 } vt_transformer_layer_options;
 
-/* What forward keeps for backward, in the arena. */
+/* What forward keeps for backward. */
 typedef struct {
     vt_matrix input;   /* [vt_pass_rows, dim] */
     vt_matrix sums[3]; /* what each norm normalises, float32 */
@@ -43,8 +43,12 @@ void vt_transformer_layer_build(vt_transformer_layer *layer, vt_parameters *para
 void vt_transformer_layer_begin(const vt_transformer_layer *layer, const vt_pass *pass, bool keeps,
                                 vt_transformer_layer_saved *saved);
 
+/* Pushes what forward keeps on the arena; rows: vt_pass_rows. */
+void vt_transformer_layer_reserve(const vt_transformer_layer *layer, const vt_pass *pass, int64_t rows,
+                                  vt_transformer_layer_saved *saved);
+
 /* output = layer(x), and of a decoder layer(x, memory); all [vt_pass_rows, dim] float32. x and memory must stay as they
- * are until backward. Pushes what backward needs on the arena. cache: of attention and of the decoder's cross attention
+ * are until backward. cache: of attention and of the decoder's cross attention
  * (vt_attention_saved); NULL: none. */
 void vt_transformer_layer_forward(const vt_transformer_layer *layer, const vt_pass *pass, vt_matrix x, vt_matrix memory,
                                   vt_matrix output, const vt_matrix cache[2], vt_transformer_layer_saved *saved);

@@ -283,7 +283,7 @@ static vt_matrix forward(const vt_model *base, const vt_pass *pass, int64_t unit
                                      weight_of(l), out);
         backend->bias_activation_forward(backend, l->activation, l->bias->value, out);
     }
-    if (l->level > 0 || !l->up || !pass->training) return out;
+    if (l->level > 0 || !l->up || !pass->has_backward) return out;
     saved->output = out;
     if (pass->type == VT_FLOAT32 && !recomputes(model)) { /* the loss's gradient may take the prediction's place */
         saved->output = vt_pass_push_wide(pass, out.rows, out.columns);

@@ -101,6 +101,11 @@ static char *describe_shares(const vt_config *config)
                           (long long)(columns / ranks), (long long)columns);
 }
 
+static int64_t blocks(const vt_config *config)
+{
+    return config->depth;
+}
+
 static int64_t head_unit(const vit *model)
 {
     return model->config->depth + 1;
@@ -276,7 +281,7 @@ static vt_matrix forward_embedding(const vit *model, const vt_pass *pass, const 
 {
     vt_backend *backend = pass->backend;
     vt_mask mask = position_mask(model, pass);
-    vt_matrix x = vt_pass_push_wide(pass, vt_pass_rows(pass), model->config->embed_dim);
+    vt_matrix x = vt_pass_push_stream(pass, 0, vt_pass_rows(pass), model->config->embed_dim);
     size_t mark = pass->arena->used;
     vt_linear_forward(&model->patch_embed, pass, load_input(model, pass, tensors), x);
     vt_arena_pop(pass->arena, mark);
@@ -310,15 +315,17 @@ static bool recomputes(const vit *model)
 
 static void forward_block(const vit *model, const vt_pass *pass, int64_t i, vit_saved *saved)
 {
-    bool keep = pass->training && !recomputes(model); /* without a backward nothing has to be kept */
-    vt_attention_saved *attention = &saved->blocks[i].attention;
-    vt_matrix output = vt_pass_push_wide(pass, vt_pass_rows(pass), model->config->embed_dim);
-    *attention = (vt_attention_saved){0};
-    if (pass->training && model->config->recompute == VT_RECOMPUTE_LINEAR)
-        vt_attention_keep(&model->blocks[i].attention, pass, attention);
+    const bool keep = pass->has_backward && !recomputes(model);
+    vt_block_saved *kept = &saved->blocks[i];
+    vt_matrix output = vt_pass_push_stream(pass, i + 1, vt_pass_rows(pass), model->config->embed_dim);
+    const vt_pass keeping = vt_pass_keeping(pass, i + 1);
+    kept->attention = (vt_attention_saved){0};
+    if (pass->has_backward && model->config->recompute == VT_RECOMPUTE_LINEAR)
+        vt_attention_keep(&model->blocks[i].attention, &keeping, &kept->attention);
     size_t mark = pass->arena->used;
     vt_range_begin("block %lld", (long long)i);
-    vt_block_forward(&model->blocks[i], pass, &saved->stream, output, saved->branch, keep, &saved->blocks[i]);
+    vt_block_reserve(&model->blocks[i], recomputes(model) ? pass : &keeping, output, keep, kept);
+    vt_block_forward(&model->blocks[i], pass, &saved->stream, output, saved->branch, kept);
     vt_range_end();
     if (!keep) vt_arena_pop(pass->arena, mark);
 }
@@ -331,7 +338,8 @@ static void backward_block(const vit *model, const vt_pass *pass, int64_t i, vt_
     if (recomputes(model)) { /* but not its output */
         vt_residual stream = {.sum = kept->input};
         kept->attention.made = kept->attention.kept;
-        vt_block_forward(block, pass, &stream, dx, saved->branch, true, kept);
+        vt_block_reserve(block, pass, dx, true, kept);
+        vt_block_forward(block, pass, &stream, dx, saved->branch, kept);
     }
     vt_block_backward(block, pass, dx, saved->gradient, saved->branch, kept);
     vt_range_end();
@@ -373,8 +381,8 @@ static void begin(const vit *model, const vt_pass *pass, vt_matrix in, vit_saved
     const int64_t rows = vt_pass_rows(pass), dim = model->config->embed_dim;
     saved->stream = (vt_residual){.sum = in};
     saved->branch = vt_pass_push(pass, rows, dim);
-    if (pass->training) saved->gradient = vt_pass_push(pass, rows, dim);
-    if (pass->training && is_last(&saved->saved, head_unit(model)))
+    if (pass->has_backward) saved->gradient = vt_pass_push(pass, rows, dim);
+    if (pass->has_backward && is_last(&saved->saved, head_unit(model)))
         saved->stream_gradient = vt_pass_push_wide(pass, rows, dim);
 }
 
@@ -420,6 +428,7 @@ const vt_model_kind vt_model_vit = {.name = "vit",
                                         VT_AXES(VT_AXIS_TENSOR) | VT_AXES(VT_AXIS_CONTEXT) | VT_AXES(VT_AXIS_PIPELINE),
                                     .describe = describe,
                                     .describe_shares = describe_shares,
+                                    .blocks = blocks,
                                     .tokens = vt_fit_tokens,
                                     .part_needed = part_needed,
                                     .open = vit_open,

@@ -3,7 +3,8 @@
 #include "config/stages.h"
 #include "training/schedule.h"
 
-static const char *const names[VT_COST_COUNT] = {"products", "attention", "memory", "starts", "messages", "bubble"};
+static const char *const names[VT_COST_COUNT] = {"products", "attention", "memory", "starts",
+                                                 "messages", "link",      "bubble"};
 
 const char *vt_cost_name(vt_cost_part part)
 {
@@ -71,6 +72,28 @@ static double window(const vt_config *config, double compute)
     return compute * (config->zero_stage == 2 ? backwards : backward) / all;
 }
 
+static double update_seconds(const vt_hardware *hardware, const vt_plan *plan)
+{
+    return plan->step.moved[VT_WORK_OPTIMIZER] /
+           (1e9 * hardware->memory_gb_s * hardware->work_fraction[VT_WORK_OPTIMIZER]);
+}
+
+/* Activations leave for the host's memory while forward computes, and return while backward does. */
+static void add_link(const vt_config *config, const vt_hardware *hardware, const vt_plan *plan, vt_cost *cost)
+{
+    const vt_step_shape shape = vt_schedule_shape(config, 0, vt_config_longest_rollout(config));
+    const vt_step_counts counts = vt_schedule_counts(&shape);
+    const double backward = config->recompute == VT_RECOMPUTE_BLOCK ? 3 : 2; /* in times of a forward */
+    const double all = (double)counts.forwards + backward * (double)counts.backwards;
+    const double computing = cost->seconds[VT_COST_MATRIX] + cost->seconds[VT_COST_ATTENTION] +
+                             cost->seconds[VT_COST_MEMORY] - update_seconds(hardware, plan);
+    const double hides = computing * (double)counts.backwards / all; /* of the forwards that keep something */
+    if (plan->offloaded_bytes == 0 || hardware->host_gb_s == 0) return;
+    const double each_way = plan->offloaded_bytes / (1e9 * hardware->host_gb_s);
+    cost->seconds[VT_COST_LINK] = fmax(0, each_way - hides) + fmax(0, each_way - backward * hides);
+    cost->pass += cost->seconds[VT_COST_LINK] / (double)config->grad_accumulation;
+}
+
 static void add_messages(const vt_config *config, const vt_hardware *hardware, const vt_plan *plan, vt_cost *cost)
 {
     double gradients = 0, ring = 0, waited = 0, late;
@@ -96,10 +119,9 @@ static void add_messages(const vt_config *config, const vt_hardware *hardware, c
     double hidden_ring = fmin(hardware->overlap * cost->seconds[VT_COST_ATTENTION], ring);
     cost->hidden = hidden + hidden_ring;
     cost->seconds[VT_COST_COMMUNICATION] = waited + late + gradients + ring - cost->hidden;
-    const double update = plan->step.moved[VT_WORK_OPTIMIZER] /
-                          (1e9 * hardware->memory_gb_s * hardware->work_fraction[VT_WORK_OPTIMIZER]);
-    cost->pass = (compute - update + cost->seconds[VT_COST_START] + waited + ring - hidden_ring) /
-                 (double)config->grad_accumulation;
+    cost->pass =
+        (compute - update_seconds(hardware, plan) + cost->seconds[VT_COST_START] + waited + ring - hidden_ring) /
+        (double)config->grad_accumulation;
 }
 
 static void add_up(vt_cost *cost)
@@ -133,6 +155,7 @@ void vt_cost_of(const vt_config *config, const vt_hardware *hardware, const vt_p
     cost->seconds[VT_COST_MEMORY] = memory_seconds(hardware, count);
     cost->seconds[VT_COST_START] = 1e-6 * hardware->operation_us * (double)count->operations;
     add_messages(config, hardware, plan, cost);
+    add_link(config, hardware, plan, cost);
     add_up(cost);
 }
 

@@ -12,6 +12,7 @@ typedef enum {
     VT_COST_MEMORY,        /* operations that move bytes */
     VT_COST_START,         /* launching operations */
     VT_COST_COMMUNICATION, /* not hidden by anything */
+    VT_COST_LINK,          /* waiting for activations on their way to the host's memory and back */
     VT_COST_BUBBLE,        /* of a pipeline: waiting for the other stages to fill and to empty it */
     VT_COST_COUNT
 } vt_cost_part;
@@ -32,7 +33,7 @@ void vt_cost_of(const vt_config *config, const vt_hardware *hardware, const vt_p
  * stages' `pass`. Of a rollout the longest is meant. */
 void vt_cost_add_stages(const vt_config *config, const vt_hardware *hardware, double passes, vt_cost *cost);
 
-/* "products", "attention", "memory", "starts", "messages", "bubble" */
+/* "products", "attention", "memory", "starts", "messages", "link", "bubble" */
 const char *vt_cost_name(vt_cost_part part);
 
 /* Seconds for `volume` over a group of `size` ranks, `in_node` of them on this rank's node. */

@@ -43,6 +43,7 @@ static const field fields[] = {
     {"within_us", FIELD(within_us), true, 0, 1e6},
     {"between_gb_s", FIELD(between_gb_s), true, 1e-6, 1e6},
     {"between_us", FIELD(between_us), true, 0, 1e6},
+    {"host_gb_s", FIELD(host_gb_s), false, 0, 1e6},
     {"overlap", FIELD(overlap), true, 0, 1},
 };
 enum { FIELD_COUNT = sizeof fields / sizeof fields[0] };

@@ -25,6 +25,7 @@ typedef struct {
     double within_gb_s,
         within_us; /* from a rank to others on its node; an operation's latency for each doubling of ranks */
     double between_gb_s, between_us; /* a rank's part of its node's bandwidth to other nodes */
+    double host_gb_s;                /* between a GPU's memory and the host's, each way; 0: not known */
     double overlap;                  /* fraction of backward's time that hides sums of gradients */
 } vt_hardware;
 

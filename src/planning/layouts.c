@@ -54,6 +54,7 @@ static vt_status take_rank(const vt_config *config, const vt_hardware *hardware,
     if (vt_plan_total(&plan) > option->total) {
         option->stage = stage;
         option->total = vt_plan_total(&plan);
+        option->waiting = (double)plan.offload.host * (double)plan.in_flight;
         for (int i = 0; i < VT_MEMORY_CATEGORY_COUNT; i++)
             option->bytes[i] = vt_plan_bytes(&plan, (vt_memory_category)i);
     }
@@ -61,6 +62,7 @@ static vt_status take_rank(const vt_config *config, const vt_hardware *hardware,
     if (cost.step > option->cost.step) {
         option->cost = cost;
         option->flops = plan.step_flops;
+        option->sent = plan.offloaded_bytes;
     }
     option->cost.hop = hop;
 done:

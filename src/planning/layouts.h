@@ -12,8 +12,9 @@ typedef struct {
     double bytes[VT_MEMORY_CATEGORY_COUNT]; /* of the rank that needs most */
     double total;
     bool fits;
-    vt_cost cost; /* of the slowest rank, with the bubble */
-    double flops; /* of that rank */
+    vt_cost cost;         /* of the slowest rank, with the bubble */
+    double flops;         /* of that rank */
+    double waiting, sent; /* offload_activations: bytes in the host's memory, and bytes that go there in a step */
 } vt_option_cost;
 
 typedef struct {

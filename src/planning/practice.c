@@ -20,6 +20,7 @@ static vt_config config_of(const vt_config *config, int64_t samples)
     own.sequence_parallel = false;
     own.zero_stage = 0;
     own.grad_accumulation = 1;
+    own.offload_activations = VT_OFFLOAD_NONE;
     own.global_batch_size = samples;
     own.lr = 0;
     own.on_nonfinite = VT_NONFINITE_SKIP; /* fp16 may begin with a loss scale that is too large */

@@ -67,6 +67,7 @@ static int64_t next_divisor(int64_t whole, int64_t divisor)
 static void add_training(remedies *known, const vt_config *config)
 {
     if (config->async_checkpoint) add_remedy(known, *config, "async_checkpoint", "false");
+    if (known->options->device_memory) add_remedy(known, *config, "offload_activations", "host");
     add_remedy(known, *config, "recompute", "block");
     add_number(known, config, "prefetch", 1);
     add_number(known, config, "grad_accumulation",
@@ -112,13 +113,33 @@ vt_status vt_budget_keep_outputs(vt_config *config, const vt_plan_options *optio
 {
     vt_status status = VT_OK;
     vt_plan more;
-    if (config->keep_outputs != VT_KEEP_AUTO || !options->device_memory || available < 0) return VT_OK;
+    const bool waits = config->offload_activations == VT_OFFLOAD_HOST; /* then they would take the link's time */
+    if (config->keep_outputs != VT_KEEP_AUTO || waits || !options->device_memory || available < 0) return VT_OK;
     config->keep_outputs = VT_KEEP_TRUE;
     VT_TRY(vt_plan_make(config, options, &more));
     if (vt_plan_total(&more) + taken <= 0.9 * available)
         *plan = more;
     else
         config->keep_outputs = VT_KEEP_AUTO;
+done:
+    return status;
+}
+
+vt_status vt_budget_check_host(const vt_config *config, const vt_plan *plan, double available)
+{
+    vt_status status = VT_OK;
+    char needed[VT_NUMBER_SIZE], left[VT_NUMBER_SIZE], pinned[VT_NUMBER_SIZE], rings[VT_NUMBER_SIZE];
+    const bool waits = config->offload_activations == VT_OFFLOAD_HOST;
+    const double all = (double)(plan->pinned_bytes + plan->ring_bytes);
+    if (plan->pinned_bytes == 0 || available < 0 || all <= available + (double)plan->held_bytes) return VT_OK;
+    VT_FAIL(
+        "the run needs %s of the host's memory (%s pinned for %s%s%s, %s for batches), %s are free for each rank. %s "
+        "needs less",
+        vt_text_bytes(all, needed), vt_text_bytes((double)plan->pinned_bytes, pinned), waits ? "activations" : "",
+        waits && config->async_checkpoint ? " and " : "", config->async_checkpoint ? "checkpoints" : "",
+        vt_text_bytes((double)plan->ring_bytes, rings), vt_text_bytes(available, left),
+        waits ? config->recompute == VT_RECOMPUTE_BLOCK ? "--offload_activations=none" : "--recompute=block"
+              : "--async_checkpoint=false");
 done:
     return status;
 }

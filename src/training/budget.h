@@ -16,4 +16,8 @@ vt_status vt_budget_check(const vt_config *config, const vt_plan_options *option
 vt_status vt_budget_keep_outputs(vt_config *config, const vt_plan_options *options, double taken, double available,
                                  vt_plan *plan);
 
+/* Fails when a run on a device needs more than `available` bytes of the host's memory: for the readers' batches, for
+ * activations that wait there, and for the copy that checkpoints are written from. */
+vt_status vt_budget_check_host(const vt_config *config, const vt_plan *plan, double available);
+
 #endif

@@ -44,6 +44,7 @@ vt_micro_batch *vt_micro_batch_take(vt_trainer *trainer, const vt_batch *batch, 
                               .type = vt_trainer_type(config),
                               .fused = config->enable_jit,
                               .training = training,
+                              .has_backward = training,
                               .keeps = config->keep_outputs == VT_KEEP_TRUE,
                               .head = vt_model_head(trainer->model),
                               .density_weight = config->lambda_rho,
@@ -77,6 +78,7 @@ void vt_micro_batch_step(vt_trainer *trainer, vt_micro_batch *samples, int64_t s
     VT_ASSERT(samples->room != NULL);
     samples->room->is_taken = true;
     samples->pass.arena = &samples->room->arena;
+    samples->pass.offload = samples->room->offload;
     samples->pass.rollout_step = (uint32_t)step;
     vt_rollout_step(samples->rollout, step);
 }

@@ -129,6 +129,27 @@ static void log_memory(const vt_plan *plan)
     vt_plan_describe(plan, parts, sizeof parts);
     vt_log_info("memory the run needs: %s (%s); %.4g GFLOP a step", vt_text_bytes(vt_plan_total(plan), total), parts,
                 1e-9 * plan->step_flops);
+    if (plan->pinned_bytes > 0)
+        vt_log_info("host memory pinned for the GPU's copies: %s", vt_text_bytes((double)plan->pinned_bytes, total));
+}
+
+/* Which part of the activations waits in the host's memory. */
+static void log_offload(const vt_opening *opening)
+{
+    const vt_config *config = opening->config;
+    const vt_offload_sizes *sizes = &opening->plan->offload;
+    const int64_t blocks = vt_model_blocks(vt_trainer_model(opening->trainer), config).count;
+    char bytes[2][VT_NUMBER_SIZE];
+    if (config->offload_activations == VT_OFFLOAD_NONE) return;
+    if (blocks <= 2)
+        vt_log_warning(
+            "offload_activations has no effect: this rank has %lld block%s, and the last two stay on the GPU",
+            (long long)blocks, blocks == 1 ? "" : "s");
+    else
+        vt_log_info("offload_activations: of %lld blocks all but the last two wait in the host's memory, %s of a "
+                    "micro-batch; on the GPU are rooms of %s",
+                    (long long)blocks, vt_text_bytes((double)sizes->host, bytes[0]),
+                    vt_text_bytes((double)vt_offload_device_bytes(*sizes), bytes[1]));
 }
 
 /* Rank 0 plans the lowest rank of each stage, which has as many tokens as any other of it. */
@@ -252,6 +273,7 @@ vt_status vt_opening_log(const vt_opening *opening)
     log_pipeline(config);
     vt_log_info("computing on: %s", vt_trainer_backend(opening->trainer)->name);
     log_memory(opening->plan);
+    log_offload(opening);
     VT_TRY(log_stage_memory(opening));
     vt_record_memory_at_start(vt_trainer_backend(opening->trainer));
     vt_log_info("run directory: %s (all options in config.yaml, all tensors in parameters.csv)",

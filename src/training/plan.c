@@ -126,6 +126,17 @@ vt_plan_options vt_plan_options_of(const vt_world *world, const vt_backend *back
                              .device_memory = backend != NULL && !backend->shares_host_memory};
 }
 
+static void plan_offload(const vt_trainer *trainer, vt_plan *plan)
+{
+    const vt_offload *offload = trainer->rooms[0].offload;
+    const size_t rooms = (size_t)trainer->room_count;
+    plan->in_flight = trainer->room_count;
+    plan->offload = offload != NULL ? vt_offload_needed(offload) : (vt_offload_sizes){0};
+    plan->offloaded_bytes = (double)plan->offload.host * (double)vt_schedule_counts(&trainer->shape).backwards;
+    plan->bytes[VT_MEMORY_ACTIVATIONS] += rooms * vt_offload_device_bytes(plan->offload);
+    plan->pinned_bytes += rooms * plan->offload.host;
+}
+
 vt_status vt_plan_make(const vt_config *config, const vt_plan_options *options, vt_plan *plan)
 {
     vt_status status = VT_OK;
@@ -147,16 +158,20 @@ vt_status vt_plan_make(const vt_config *config, const vt_plan_options *options, 
     VT_TRY(vt_world_open_dry(config, options->rank, (int)config->ranks, options->node_of, &world));
     VT_TRY(vt_task_open(config, NULL, NULL, &task));
     const vt_trainer_options built = {.world = world, .task = task, .steps = 1, .schedule = options->schedule};
-    VT_TRY(vt_trainer_build(&own, &built, dry, (vt_arena_sizes){SIZE_MAX, SIZE_MAX}, &trainer));
+    VT_TRY(vt_trainer_build(&own, &built, dry, (vt_arena_sizes){SIZE_MAX, SIZE_MAX, {SIZE_MAX, SIZE_MAX, SIZE_MAX}},
+                            &trainer));
     VT_TRY(plan_work(trainer, &own, plan));
     vt_step_evaluation_open(trainer, true, &evaluation);
     VT_TRY(vt_step_evaluate(trainer, &batch, &evaluation));
     if (plane > 0) VT_TRY(vt_step_forecast(trainer, &batch, pictured, fields, fields + plane));
     for (int i = 0; i < VT_MEMORY_CATEGORY_COUNT; i++) plan->bytes[i] = vt_backend_dry_count(dry)->bytes[i];
-    if (config->async_checkpoint && !options->device_memory) {
+    plan->pinned_bytes = 0;
+    if (config->async_checkpoint) {
         const vt_checkpoint_subject subject = vt_trainer_subject(trainer);
-        plan->bytes[VT_MEMORY_WORKSPACE] += vt_checkpoint_copy_bytes(&subject);
+        *(options->device_memory ? &plan->pinned_bytes : &plan->bytes[VT_MEMORY_WORKSPACE]) +=
+            vt_checkpoint_copy_bytes(&subject);
     }
+    plan_offload(trainer, plan);
     plan->arena_bytes = trainer->rooms[0].arena.peak;
     plan->shared_bytes = trainer->micro_batches[0].shared.peak;
     plan->message_bytes =

@@ -18,8 +18,12 @@ typedef struct {
 enum { VT_PLAN_GROUPS = 24 };
 typedef struct {
     size_t bytes[VT_MEMORY_CATEGORY_COUNT];
-    size_t arena_bytes;   /* the part of the activations that is the arena of one micro-batch in flight */
-    size_t shared_bytes;  /* that which all steps of forecast of one micro-batch share */
+    size_t arena_bytes;       /* the part of the activations that is the arena of one micro-batch in flight */
+    size_t shared_bytes;      /* that which all steps of forecast of one micro-batch share */
+    vt_offload_sizes offload; /* of one micro-batch in flight; its rooms on the device are in the activations */
+    int64_t in_flight;        /* micro-batches */
+    double offloaded_bytes;   /* that leave for the host's memory in one optimizer step, and as many return */
+    size_t pinned_bytes;  /* not in `bytes`: of a device's run, the host's memory for activations and for checkpoints */
     size_t ring_bytes;    /* the part of the data that is the readers' and the sets', in the host's memory */
     size_t held_bytes;    /* the part of those that is the sets' */
     size_t chunk_bytes;   /* the part of those that decoded chunks may come to take */

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/process_memory.h"
 #include "base/profile.h"
 #include "base/text.h"
 #include "storage/output_file.h"
@@ -100,6 +101,9 @@ static vt_status open_device(run_state *run)
     const double available =
         run->backend->available_memory(run->backend) / vt_world_ranks_of_memory(run->world, run->backend);
     VT_TRY(vt_budget_check(config, &planned, &run->plan, available, true));
+    if (planned.device_memory)
+        VT_TRY(vt_budget_check_host(config, &run->plan,
+                                    vt_memory_available() / vt_world_ranks_of_memory(run->world, NULL)));
     plan_caches(run, available);
     run->settled = *config; /* its strings stay the configuration's */
     VT_TRY(vt_budget_keep_outputs(&run->settled, &planned, cached_bytes(run), available, &run->plan));

@@ -76,6 +76,7 @@ static void forward(vt_trainer *trainer, const vt_batch *batch, const vt_action 
     vt_micro_batch *samples = vt_micro_batch_find(trainer, index);
     if (samples == NULL) samples = vt_micro_batch_take(trainer, batch, index, index * count, count, true);
     vt_micro_batch_step(trainer, samples, action->step);
+    samples->pass.has_backward = action->kind == VT_FORWARD;
     take_messages(trainer, &samples->pass, action->taken);
     vt_micro_batch_predict(trainer, samples);
     if (trainer->stage.place.is_last && is_first_time && !(only_last_counts(trainer) && action->kind == VT_PREDICT))

@@ -61,6 +61,10 @@ static vt_status take_micro_batch_memory(vt_trainer *trainer, vt_span rows, vt_a
     for (int64_t i = 0; i < trainer->room_count; i++) {
         vt_saved_open(trainer->model, vt_model_units(trainer->model), &trainer->rooms[i].saved);
         VT_TRY(vt_arena_open(backend, sizes.room, &trainer->rooms[i].arena));
+        if (trainer->config->offload_activations == VT_OFFLOAD_HOST)
+            VT_TRY(vt_offload_open(backend, vt_model_units(trainer->model),
+                                   vt_model_blocks(trainer->model, trainer->config), sizes.offload,
+                                   &trainer->rooms[i].offload));
     }
     trainer->micro_batch_count = vt_schedule_begun(trainer->schedule, &trainer->shape);
     trainer->micro_batches =
@@ -170,7 +174,8 @@ vt_status vt_trainer_open(const vt_config *config, const vt_trainer_options *opt
     vt_plan_options planned = vt_plan_options_of(whole.world, backend);
     planned.schedule = whole.schedule;
     VT_TRY(vt_plan_make(config, &planned, &plan));
-    VT_TRY(vt_trainer_build(config, &whole, backend, (vt_arena_sizes){plan.arena_bytes, plan.shared_bytes}, trainer));
+    VT_TRY(vt_trainer_build(config, &whole, backend,
+                            (vt_arena_sizes){plan.arena_bytes, plan.shared_bytes, plan.offload}, trainer));
     (*trainer)->own_world = own_world;
     (*trainer)->own_task = own_task;
     vt_parameters_start((*trainer)->parameters, (uint64_t)config->seed);
@@ -200,6 +205,7 @@ void vt_trainer_close(vt_trainer **trainer)
     }
     for (int64_t i = 0; i < t->room_count; i++) {
         vt_arena_close(&t->rooms[i].arena);
+        vt_offload_close(&t->rooms[i].offload);
         vt_saved_close(&t->rooms[i].saved);
     }
     vt_stage_close(&t->stage);
@@ -288,7 +294,9 @@ void vt_trainer_exchange_average(vt_trainer *trainer)
 
 size_t vt_trainer_activation_bytes(const vt_trainer *trainer)
 {
-    return trainer->rooms[0].arena.peak + trainer->micro_batches[0].shared.peak;
+    const vt_offload *offload = trainer->rooms[0].offload;
+    const size_t rooms = offload != NULL ? vt_offload_device_bytes(vt_offload_needed(offload)) : 0;
+    return trainer->rooms[0].arena.peak + trainer->micro_batches[0].shared.peak + rooms;
 }
 
 int64_t vt_trainer_steps_started(const vt_trainer *trainer)

@@ -22,8 +22,9 @@ typedef struct {
 /* Where a micro-batch in flight is: between a forward and the end of its backward. */
 typedef struct {
     bool is_taken;
-    vt_arena arena;  /* of its activations */
-    vt_saved *saved; /* that the model keeps for backward */
+    vt_arena arena;      /* of its activations */
+    vt_offload *offload; /* of those that wait in the host's memory; NULL: none */
+    vt_saved *saved;     /* that the model keeps for backward */
 } vt_room;
 
 /* A micro-batch, from its first pass to its last. */
@@ -85,6 +86,7 @@ struct vt_trainer {
 
 typedef struct {
     size_t room, shared; /* bytes for a micro-batch's activations, and for what its steps of forecast share */
+    vt_offload_sizes offload;
 } vt_arena_sizes;
 
 /* Collective. As vt_trainer_open, but world and task must be given, and the parameters have no values yet. Sizes

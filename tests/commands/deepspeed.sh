@@ -70,7 +70,6 @@ zero_optimization.stage3_max_live_parameters
 zero_optimization.offload_optimizer.device
 zero_optimization.offload_optimizer.pin_memory
 activation_checkpointing.partition_activations
-activation_checkpointing.cpu_checkpointing
 KEYS
     diff silent expected
     contains "$(cat notes)" "means 8 data-parallel ranks"
@@ -92,6 +91,11 @@ test_defaults() {
     refuted grep -q AdamW <<<"$output"
     echo '{"train_batch_size": 8, "optimizer": {"type": "Adam", "params": {"torch_adam": true}}}' >ds.json
     says "optimizer: AdamW" "weight_decay: 0.01" -- convert
+    echo '{"train_batch_size": 8, "activation_checkpointing": {"cpu_checkpointing": true}}' >ds.json
+    says "recompute: block" "offload_activations: host" -- convert
+    echo '{"train_batch_size": 8, "activation_checkpointing": {"cpu_checkpointing": false}}' >ds.json
+    says "recompute: block" -- convert
+    refuted contains "$output" offload
 }
 
 # With a loss scale for good, fp16's other settings have no effect there nor here.
@@ -115,7 +119,7 @@ refuses_json() {
 test_what_is_refused() {
     refuses_json '"zero_optimization": {"offload_optimizer": {"device": "cpu"}}' "ds.json:1:79: zero_optimization.offload_optimizer.device: vitrain keeps" "split them over more ranks"
     refuses_json '"zero_optimization": {"offload_param": {"device": "nvme"}}' "remove offload_optimizer and offload_param"
-    refuses_json '"activation_checkpointing": {"cpu_checkpointing": true}' "keeps activations in the host's memory"
+    refuses_json '"activation_checkpointing": {"cpu_checkpointing": 1}' "cpu_checkpointing"
     refuses_json '"activation_checkpointing": true' "activation_checkpointing is the text 'true'; expected an object"
     refuses_json '"fp16": true' "ds.json:1:33: fp16 is the text 'true'; expected an object with its settings"
     refuses_json '"optimizer": {"params": {"lr": 1e-3}}' "optimizer is a mapping; expected an object with type Adam, AdamW or SGD"

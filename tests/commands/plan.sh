@@ -37,9 +37,26 @@ test_csv_and_pinned_flags() {
 
 # cp before tp, as was published (165.9 against 126.4 samples/s).
 test_context_beats_tensor() {
-    samples() { plan --config=mp --ranks=16 --hardware=a100-40 --recompute=none --zero_stage=0 --grad_accumulation=1 --pipeline_parallel=1 --csv "$@" | sed -n 2p | cut -d, -f28; }
+    samples() { plan --config=mp --ranks=16 --hardware=a100-40 --recompute=none --zero_stage=0 --grad_accumulation=1 --pipeline_parallel=1 --csv "$@" | sed -n 2p | cut -d, -f30; }
     cp=$(samples --context_parallel=4 --tensor_parallel=1) tp=$(samples --tensor_parallel=4 --context_parallel=1)
     awk -v cp="$cp" -v tp="$tp" 'BEGIN { exit !(cp > 1.1 * tp && cp < 1.4 * tp) }'
+}
+
+# What waits in the host's memory is not on the GPU. The step waits where the link is slower than forward: none is, some are.
+test_offloaded_activations() {
+    own() { plan --config=mp --ranks=1 --hardware="$1" --global_batch_size=16 --grad_accumulation=1 --offload_activations=host "${@:2}"; }
+    number() { sed -n 2p | cut -d, -f"$1"; }
+    kept=$(own h100-sxm --recompute=none --offload_activations=none --csv | number 16)
+    left=$(own h100-sxm --recompute=none --csv | number 16)
+    [ "$left" -lt $((kept / 2)) ]
+    [ "$(own h100-sxm --recompute=none --csv | number 29)" -gt $((kept / 2)) ]
+    [ "$(own h100-sxm --recompute=block --csv | number 29)" -lt $((kept / 5)) ]
+    says "activations take " "the link to the host (50 GB/s) is the bound: a step waits " "With --recompute=block only blocks' inputs go there" -- own h100-sxm --recompute=none
+    says "and return in each step." -- own h100-sxm --recompute=block
+    refuted contains "$output" WARNING
+    sed '/host_gb_s/d' "$TOP/config/hardware.yaml" >unknown.yaml
+    says "a100-40 has no host_gb_s" -- own unknown.yaml:a100-40
+    refuses "takes activations from a GPU's memory to the host's, where the CPU has them anyway" "--offload_activations=none" -- own cpu
 }
 
 # The course's picture, 4 stages and 8 micro-batches: 27.3 % idle. What a stage keeps lets a model train that one GPU can't hold.

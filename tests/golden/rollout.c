@@ -41,7 +41,7 @@ static fixture open_fixture(vt_cpu_isa isa, bool tendency, bool gaps, bool forci
     EXPECT_OK(vt_weather_read_changes(f.task, NULL));
     const vt_trainer_options options = {.task = f.task, .steps = STEPS};
     EXPECT_OK(vt_trainer_open(f.config, &options, f.backend, &f.trainer));
-    golden_load(f.file, f.backend, vt_trainer_parameters(f.trainer));
+    if (f.config->depth == 1) golden_load(f.file, f.backend, vt_trainer_parameters(f.trainer));
     f.batch = (vt_batch){.sample_count = BATCH,
                          .global_count = BATCH,
                          .steps = ROLLOUT,
@@ -126,6 +126,34 @@ GPU_TEST(rollouts_in_micro_batches)
                 EXPECT_NEAR(figures.loss, losses[step], 1e-5 * losses[step]);
             }
             close_fixture(&f);
+        }
+    }
+}
+
+/* Where blocks' activations wait in the host's memory: the bits of a run where they stay. */
+GPU_TEST(offloaded_rollouts_change_no_bit)
+{
+    static const char *const settings[] = {"lr=1e-3 depth=5 grad_accumulation=3",
+                                           "lr=1e-3 depth=4 recompute=block rollout_gradient=last"};
+    FOR_EACH_CUDA_STEP_PATH(isa)
+    {
+        for (int i = 0; i < 2; i++) {
+            vt_step_figures figures[2][3];
+            size_t bytes[2];
+            for (int offloads = 0; offloads < 2; offloads++) {
+                fixture f = open_fixture(isa, true, true, false,
+                                         SETTINGS("%s%s", settings[i], offloads ? " offload_activations=host" : ""));
+                for (int step = 0; step < 3; step++)
+                    EXPECT_OK(vt_step_train(f.trainer, &f.batch, &figures[offloads][step]));
+                bytes[offloads] = vt_trainer_activation_bytes(f.trainer);
+                close_fixture(&f);
+            }
+            EXPECT(bytes[1] < bytes[0], "%s: %zu bytes instead of %zu", settings[i], bytes[1], bytes[0]);
+            for (int step = 0; step < 3; step++)
+                EXPECT(figures[0][step].loss == figures[1][step].loss &&
+                           figures[0][step].gradient_norm == figures[1][step].gradient_norm,
+                       "path %d, %s, step %d: %.9g instead of %.9g", (int)isa, settings[i], step, figures[1][step].loss,
+                       figures[0][step].loss);
         }
     }
 }

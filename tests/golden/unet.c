@@ -67,6 +67,7 @@ static vt_pass pass_of(fixture *f, vt_backend *backend, int64_t batch)
                      .batch = batch,
                      .type = VT_FLOAT32,
                      .training = true,
+                     .has_backward = true,
                      .density_weight = f->a.config->lambda_rho};
 }
 

@@ -134,6 +134,7 @@ vt_status open_streams_path(vt_cpu_isa path, vt_backend **backend)
 {
     vt_status status = VT_OK;
     fake_runtime_begin(path == PATH_STREAMS_COPIES_LATE, path == PATH_STREAMS_COPIES_EARLY);
+    fake_runtime_allow_forks();
     vt_host_cuda_hand_to(fake_runtime_do);
     VT_TRY(streams_open(0, true, backend));
     ((vt_cuda_state *)(*backend)->state)->common.exact_float32 = true;

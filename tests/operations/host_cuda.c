@@ -120,6 +120,25 @@ static void host_copy(vt_backend *backend, void *to, const void *from, size_t by
     memcpy(to, from, bytes);
 }
 
+typedef struct {
+    void *to;
+    const void *from;
+    size_t bytes;
+} copy_arguments;
+
+static void do_copy(const void *arguments)
+{
+    const copy_arguments *a = arguments;
+    memcpy(a->to, a->from, a->bytes);
+}
+
+static void host_copy_beside(vt_backend *backend, int place, void *to, const void *from, size_t bytes)
+{
+    (void)backend, (void)place;
+    const copy_arguments arguments = {to, from, bytes};
+    vt_host_cuda_do(do_copy, &arguments, sizeof arguments);
+}
+
 static bool host_record_begin(vt_backend *backend)
 {
     (void)backend;
@@ -275,6 +294,7 @@ vt_status open_host_cuda(vt_backend **result)
                             .record_end = host_record_end,
                             .replay = host_replay};
     vt_backend_fill_immediate(backend);
+    backend->copy_beside = host_copy_beside;
     state->common =
         (vt_cuda_common){.workspace = host_workspace, .fail = host_fail, .exact_float32 = true, .multiprocessors = 4};
     vt_cuda_fill_kernels(backend);

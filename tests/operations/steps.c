@@ -6,6 +6,7 @@
 #include "backend/step_state.h"
 #include "operations/paths.h"
 #include "rig.h"
+#include "training/plan.h"
 #include "unit/data_files.h"
 
 /* ---- decisions ---- */
@@ -248,6 +249,64 @@ GPU_TEST(replayed_steps_are_the_same)
             rig_close(&m);
         }
         rig_close(&plain);
+    }
+}
+
+/* Trains and evaluates; losses and norms, and the values at last. */
+static float *train_and_evaluate(rig *m, vt_step_figures *figures, double *validation)
+{
+    vt_evaluation evaluation = {0};
+    const vt_batch batch = batch_of(9);
+    vt_parameters *parameters = rig_parameters(m);
+    const size_t bytes = rig_value_bytes(m);
+    float *values = vt_test_owned(malloc(bytes));
+    EXPECT_OK(train_from(m, 0, 5, figures));
+    rig_evaluate(m, &batch, false, &evaluation);
+    *validation = evaluation.loss;
+    vt_evaluation_close(&evaluation);
+    EXPECT_OK(train_from(m, 5, BATCHES, figures));
+    m->backend->copy_to_host(m->backend, values, vt_parameters_values(parameters), bytes);
+    return values;
+}
+
+/* Whenever the copies are made: the bits of a run whose activations stay, and the memory that was planned. */
+GPU_TEST(offloaded_activations_change_no_bit)
+{
+    static const char *const settings[] = {"depth=5 amp_mode=bf16", "enable_jit=true depth=5 grad_accumulation=2",
+                                           "enable_jit=true depth=4 recompute=block"};
+    for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++) {
+        FOR_EACH_CUDA_STEP_PATH(isa)
+        {
+            vt_step_figures figures[2][BATCHES];
+            double validation[2];
+            float *values[2];
+            int64_t replayed[2];
+            size_t bytes[2];
+            for (int offloads = 0; offloads < 2; offloads++) {
+                rig m;
+                vt_plan plan;
+                open_model(&m, isa, SETTINGS("%s%s", settings[i], offloads ? " offload_activations=host" : ""));
+                values[offloads] = train_and_evaluate(&m, figures[offloads], &validation[offloads]);
+                replayed[offloads] = vt_trainer_steps_replayed(m.trainer);
+                const vt_plan_options options = {.device_memory = true};
+                EXPECT_OK(vt_plan_make(m.config, &options, &plan));
+                bytes[offloads] = vt_trainer_activation_bytes(m.trainer);
+                EXPECT(bytes[offloads] == plan.arena_bytes + plan.shared_bytes + vt_offload_device_bytes(plan.offload),
+                       "%s: %zu bytes", settings[i], bytes[offloads]);
+                EXPECT((plan.pinned_bytes > 0) == (offloads == 1));
+                if (offloads == 1)
+                    EXPECT(memcmp(values[0], values[1], rig_value_bytes(&m)) == 0, "path %d, %s: other values",
+                           (int)isa, settings[i]);
+                rig_close(&m);
+            }
+            EXPECT(validation[0] == validation[1] && replayed[0] == replayed[1]);
+            EXPECT(bytes[1] < bytes[0], "%s: %zu bytes instead of %zu", settings[i], bytes[1], bytes[0]);
+            for (int step = 0; step < BATCHES; step++)
+                EXPECT(figures[0][step].loss == figures[1][step].loss &&
+                           figures[0][step].gradient_norm == figures[1][step].gradient_norm,
+                       "path %d, %s, step %d: %.9g instead of %.9g", (int)isa, settings[i], step, figures[1][step].loss,
+                       figures[0][step].loss);
+        }
     }
 }
 

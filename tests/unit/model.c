@@ -15,6 +15,7 @@ typedef struct {
     vt_parameters *parameters;
     vt_model *model;
     vt_type type;
+    bool offloads; /* its blocks' activations */
     float input[MICRO_BATCHES][VALUES], mean[CHANNELS], inverse_std[CHANNELS];
 } fixture;
 
@@ -66,10 +67,18 @@ static void close_fixture(fixture *f)
     vt_backend_close(&f->backend);
 }
 
+static vt_span blocks_of(const fixture *f, vt_span units)
+{
+    const vt_span all = vt_model_blocks(f->model, f->config);
+    const int64_t first = units.first > all.first ? units.first : all.first, last = units.first + units.count;
+    return (vt_span){first, (last < all.first + all.count ? last : all.first + all.count) - first};
+}
+
 static flight open_flight(fixture *f, int micro_batch, vt_span units)
 {
     static const uint32_t step = 7;
     flight a = {0};
+    const vt_offload_sizes rooms = {1 << 20, 1 << 20, 1 << 22};
     EXPECT_OK(vt_arena_open(f->backend, arena_bytes, &a.arena));
     vt_saved_open(f->model, units, &a.saved);
     a.input = (vt_model_tensor){
@@ -79,14 +88,17 @@ static flight open_flight(fixture *f, int micro_batch, vt_span units)
                        .batch = SAMPLES,
                        .type = f->type,
                        .training = true,
+                       .has_backward = true,
                        .seed = 5,
                        .step = &step,
                        .first_sample = (uint32_t)(micro_batch * SAMPLES)};
+    if (f->offloads) EXPECT_OK(vt_offload_open(f->backend, units, blocks_of(f, units), rooms, &a.pass.offload));
     return a;
 }
 
 static void close_flight(flight *a)
 {
+    vt_offload_close(&a->pass.offload);
     vt_saved_close(&a->saved);
     vt_arena_close(&a->arena);
 }
@@ -180,6 +192,74 @@ TEST(micro_batches_in_flight_give_the_gradients_of_one_after_the_other)
             check_orders(models[m], types[i], "dropout=0.2 recompute=linear");
         }
     }
+}
+
+/* What a block kept comes back to where it was; of what a block of so many columns keeps nothing else is left. */
+static void check_offload(const char *settings, int64_t first_stage)
+{
+    fixture f;
+    open_fixture(&f, "vit", VT_FLOAT32, SETTINGS("depth=7 dropout=0.2 %s", settings));
+    float *usual = gradients(&f, false, first_stage);
+    f.offloads = true;
+    expect_same(&f, usual, gradients(&f, false, first_stage), "offloaded");
+    expect_same(&f, usual, gradients(&f, true, first_stage), "offloaded, two micro-batches in flight");
+    free(usual);
+    close_fixture(&f);
+}
+
+TEST(offloaded_activations_give_the_same_gradients)
+{
+    for (int64_t first_stage = 0; first_stage <= 8; first_stage++) {
+        check_offload("", first_stage);
+        check_offload("recompute=block", first_stage);
+        check_offload("recompute=linear", first_stage);
+    }
+}
+
+/* All that is away after a forward is overwritten on the device meanwhile, and both its rooms and the host's memory are
+ * as large as the sums of what is kept say: of 5 blocks the first 3 leave. */
+TEST(offloaded_bytes_are_those_of_all_but_the_last_two_blocks)
+{
+    enum { DIM = 16, TOKENS = 8, HEADS = 2 };
+    static const char *const settings[] = {"recompute=none", "recompute=block"};
+    const size_t rows = SAMPLES * TOKENS, stream = (rows * DIM * sizeof(float) + 255) / 256 * 256;
+    for (int i = 0; i < 2; i++) {
+        fixture f;
+        open_fixture(&f, "vit", VT_FLOAT32, SETTINGS("depth=5 %s", settings[i]));
+        f.offloads = true;
+        flight a = open_flight(&f, 0, vt_model_units(f.model));
+        forward(&f, &a, 1);
+        const vt_offload_sizes sizes = vt_offload_needed(a.pass.offload);
+        EXPECT(sizes.stream == stream);
+        EXPECT(i == 1 ? sizes.kept == 0 : sizes.kept >= rows * (9 * DIM + 4 + HEADS) * sizeof(float));
+        EXPECT(sizes.host == 3 * (sizes.kept + sizes.stream), "%zu", sizes.host);
+        const size_t used = a.arena.used;
+        EXPECT(vt_offload_needed(a.pass.offload).host > 0 && used < arena_bytes);
+        close_flight(&a);
+        close_fixture(&f);
+    }
+}
+
+TEST(offloading_is_for_models_with_blocks_on_a_device)
+{
+    vt_backend *cpu = NULL;
+    EXPECT_OK(vt_backend_open_cpu(VT_ISA_AUTO, 0, &cpu));
+    for (int m = 0; m < MODELS; m++) {
+        if (!takes_fields(models[m]) || strcmp(models[m], "vit") == 0) continue;
+        vt_config *config = config_with(1, SETTINGS("model=%s", models[m]), "offload_activations=host");
+        if (vt_model_kind_of(config)->blocks == NULL)
+            EXPECT_ERROR(vt_model_check(config, NULL), "has no blocks, whose activations could be taken away");
+        vt_config_close(&config);
+    }
+    vt_config *config = config_with(1, "", "offload_activations=host");
+    EXPECT_OK(vt_model_check(config, NULL));
+    EXPECT_ERROR(vt_model_check(config, cpu), "use --offload_activations=none, or --device=cuda");
+    vt_config_close(&config);
+    config =
+        config_with(1, "task=cosmology model=unet3d source=volumes loss=l1 num_iters=None", "offload_activations=host");
+    EXPECT_ERROR(vt_model_check(config, NULL), "model unet3d has no blocks");
+    vt_config_close(&config);
+    vt_backend_close(&cpu);
 }
 
 /* The loss of both micro-batches with `parameter` moved by `distance` along `direction`. */

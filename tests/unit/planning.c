@@ -60,6 +60,36 @@ TEST(products_attention_and_memory)
     vt_config_close(&config);
 }
 
+/* Of 9 s of computing the forward is a third, with recompute a quarter; what goes each way hides behind it. */
+TEST(offloaded_activations_hide_behind_computing)
+{
+    vt_config *config = NULL;
+    vt_hardware machine = simple_machine();
+    vt_plan plan = {.offloaded_bytes = 4e9};
+    vt_cost cost;
+    EXPECT_OK(OPEN_ON(1, &config, "--offload_activations=host"));
+    plan.step.moved[VT_WORK_GELU] = 9e11;
+    plan.step.moved[VT_WORK_OPTIMIZER] = 5e11; /* hides nothing */
+    vt_cost_of(config, &machine, &plan, &cost);
+    EXPECT(cost.seconds[VT_COST_LINK] == 0); /* not known */
+    machine.host_gb_s = 1;                   /* 4 s out beside 3, 4 s back beside 6 */
+    vt_cost_of(config, &machine, &plan, &cost);
+    EXPECT_NEAR(cost.seconds[VT_COST_LINK], 1, 1e-9);
+    EXPECT_NEAR(cost.step, 9 + 5 + 1, 1e-9);
+    EXPECT_NEAR(cost.pass, 9 + 1, 1e-9);
+    config->recompute = VT_RECOMPUTE_BLOCK; /* beside 2.25 and 6.75 */
+    vt_cost_of(config, &machine, &plan, &cost);
+    EXPECT_NEAR(cost.seconds[VT_COST_LINK], 1.75, 1e-9);
+    machine.host_gb_s = 0.25; /* 16 s each way */
+    vt_cost_of(config, &machine, &plan, &cost);
+    EXPECT_NEAR(cost.seconds[VT_COST_LINK], 2 * 16 - 9, 1e-9);
+    EXPECT(cost.bound == VT_COST_LINK && strcmp(vt_cost_name(cost.bound), "link") == 0);
+    machine.host_gb_s = 4;
+    vt_cost_of(config, &machine, &plan, &cost);
+    EXPECT(cost.seconds[VT_COST_LINK] == 0);
+    vt_config_close(&config);
+}
+
 TEST(messages_within_and_between_nodes)
 {
     vt_hardware machine = simple_machine();
