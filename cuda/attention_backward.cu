@@ -43,11 +43,12 @@ VT_KERNEL void delta_kernel(attention_arguments a)
 
 /* One weight and the gradient of its score; scale is that of scores. *score becomes the weight (after dropout, which
  * keeps `keep` of it), *gradient the gradient of the score without its scale. seen: the query sees the key, and both
- * exist. */
+ * exist. Only numbers depend on it, so that there is no branch for each weight: log_sum and delta are anything where
+ * the query does not exist. */
 __device__ static inline void backward_one(bool seen, float scale, float log_sum, float delta, float keep, float *score,
                                            float *gradient)
 {
-    float weight = seen ? expf(*score * scale - log_sum) : 0.0f;
+    float weight = expf(seen ? *score * scale - log_sum : -INFINITY);
     *gradient = seen ? weight * (keep * *gradient - delta) : 0.0f;
     *score = keep * weight;
 }

@@ -2,7 +2,7 @@
 # it is looked for in PATH, and beside nvcc).
 
 # A line a kernel: its mangled name, and how many instructions load and store 16 bytes of global memory, multiply on tensor
-# cores, and use local memory (registers that did not suffice, or arrays).
+# cores, use local memory (registers that did not suffice, or arrays), and make a power of two in a branch.
 kernels_of() { # OBJECT ARCHITECTURE
     "$cuobjdump" -sass -arch "$2" "$1" | awk '
         /Function : / { name = $NF; names[++count] = name }
@@ -10,7 +10,10 @@ kernels_of() { # OBJECT ARCHITECTURE
         /STG\.E[A-Z0-9.]*\.128/ { store[name]++ }
         /HMMA/ { multiply[name]++ }
         / (LDL|STL)/ { local[name]++ }
-        END { for (i = 1; i <= count; i++) { name = names[i]; print name, load[name] + 0, store[name] + 0, multiply[name] + 0, local[name] + 0 } }'
+        /BSSY/ { inside[name]++ }
+        /BSYNC/ { if (inside[name] > 0) inside[name]-- }
+        /MUFU\.EX2/ { if (inside[name] > 0) power[name]++ }
+        END { for (i = 1; i <= count; i++) { name = names[i]; print name, load[name] + 0, store[name] + 0, multiply[name] + 0, local[name] + 0, power[name] + 0 } }'
 }
 
 # Kernels whose rows are read and written 16 bytes at a time (read: only read so).
@@ -23,7 +26,7 @@ read='parts_kernel delta_kernel loss_sums_kernel squares_kernel partial_column_s
 arrays='sinusoid_kernel fields_disturb_kernel'
 
 test_compiled_kernels() {
-    local build=$(dirname "$VITRAIN") object name loads stores multiplies locals plain architecture count=0
+    local build=$(dirname "$VITRAIN") object name loads stores multiplies locals powers plain architecture count=0
     ls "$build"/cuda/*.cu.o >/dev/null 2>&1 || skip "built without CUDA"
     cuobjdump=${CUOBJDUMP:-$(PATH=$PATH:/usr/local/cuda/bin command -v cuobjdump)} || skip "no cuobjdump"
     architecture=$("$cuobjdump" -lelf "$build/cuda/words.cu.o" | sed -n 's/.*\.\(sm_[0-9]*\)\.cubin.*/\1/p' | head -n 1)
@@ -32,14 +35,17 @@ test_compiled_kernels() {
     for name in $wide $read $arrays forward_kernel query_gradient_kernel key_gradient_kernel; do
         grep -qE "^_Z[0-9]+$name" kernels || { echo "no kernel $name"; return 1; }
     done
-    while read -r name loads stores multiplies locals; do
+    while read -r name loads stores multiplies locals powers; do
         plain=$(sed 's/^_Z[0-9]*\([a-z_]*\).*/\1/' <<<"$name") count=$((count + 1))
         case " $(echo $arrays) " in *" $plain "*) ;; *) [ "$locals" -eq 0 ] || { echo "$name: $locals accesses to local memory"; return 1; } ;; esac
         case " $(echo $wide) " in *" $plain "*) [ "$loads" -gt 0 ] && [ "$stores" -gt 0 ] || { echo "$name: no accesses of 16 bytes"; return 1; } ;; esac
         case " $(echo $read) " in *" $plain "*) [ "$loads" -gt 0 ] || { echo "$name: no loads of 16 bytes"; return 1; } ;; esac
         case $name in
         *attention_arguments) # tiles of a head's width and of the keys' that are multiplied at once: both products, once
-            [ "$plain" = delta_kernel ] || [ "$multiplies" -ge 12 ] || { echo "$name: $multiplies products"; return 1; } ;;
+            [ "$plain" = delta_kernel ] || [ "$multiplies" -ge 12 ] || { echo "$name: $multiplies products"; return 1; }
+            [ "$powers" -eq 0 ] || { echo "$name: $powers weights are made in branches"; return 1; } ;;
+        *L4form*) # LayerNorm
+            [ "$loads" -gt 0 ] && [ "$stores" -gt 0 ] || { echo "$name: no accesses of 16 bytes"; return 1; } ;;
         esac
     done <kernels
     echo "$count kernels for $architecture"
