@@ -97,7 +97,6 @@ static void describe_backward(vt_fused_graph *g, const vt_fused_shape *s)
     tensor dk = heads_of(g, s, VT_FUSED_DK, s->keys, s->dk_stride, false);
     tensor dv = heads_of(g, s, VT_FUSED_DV, s->keys, s->dv_stride, false);
     tensor log_sum = query_rows(g, s, VT_FUSED_LOG_SUM, 1), delta = query_rows(g, s, VT_FUSED_DELTA, 1);
-    tensor dq_sum = query_rows(g, s, VT_FUSED_DQ_SUM, s->head_dim);
     tensor scale = value_of(g, VT_FUSED_SCALE), one = value_of(g, VT_FUSED_ONE);
 
     tensor both = vt_fused_pointwise(g, CUDNN_POINTWISE_MUL, dout, &out, inside(g, s, s->queries, s->head_dim, wide));
@@ -122,18 +121,23 @@ static void describe_backward(vt_fused_graph *g, const vt_fused_shape *s)
     const int64_t k_dims[4] = {s->batch, s->heads, s->keys, s->head_dim};
     const int64_t k_strides[4] = {s->keys * s->k_stride, s->head_dim, s->k_stride, 1};
     tensor k = vt_fused_tensor_make(g, VT_FUSED_INSIDE, 0, half_type(s), 4, k_dims, k_strides);
-    vt_fused_multiply(g, scaled, vt_fused_reshape(g, k_transposed, k), dq_sum);
-    vt_fused_pointwise(g, CUDNN_POINTWISE_IDENTITY, dq_sum, NULL, dq);
+    k = vt_fused_reshape(g, k_transposed, k);
+    if (s->pass == VT_FUSED_REPEATABLE) {
+        vt_fused_multiply(g, scaled, k, dq);
+    } else {
+        tensor sum = vt_fused_multiply(g, scaled, k, query_rows(g, s, VT_FUSED_DQ_SUM, s->head_dim));
+        vt_fused_pointwise(g, CUDNN_POINTWISE_IDENTITY, sum, NULL, dq);
+    }
 }
 
 bool vt_fused_graph_open(const vt_cudnn *library, cudnnHandle_t handle, const char *device_text,
                          const vt_fused_shape *shape, vt_fused_graph *graph)
 {
     vt_fused_graph_begin(library, handle, device_text, graph);
-    if (shape->backward)
-        describe_backward(graph, shape);
-    else
+    if (shape->pass == VT_FUSED_FORWARD)
         describe_forward(graph, shape);
+    else
+        describe_backward(graph, shape);
     return vt_fused_graph_find_plan(graph);
 }
 

@@ -475,7 +475,7 @@ vt_status vt_backend_open_cuda(int local_rank, bool deterministic, vt_backend **
     VT_TRY(vt_products_open(backend, &state->products));
     state->fused_attention = vt_fused_attention_open(backend);
     if (state->fused_attention != NULL) {
-        vt_fused_attention_fill(backend, deterministic);
+        vt_fused_attention_fill(backend);
         state->convolutions = vt_convolutions_open(backend);
         vt_convolutions_fill(backend);
     }

@@ -1,6 +1,7 @@
 /* Attention by cuDNN, for shapes where it is faster than our own kernels. Both are timed once, and the choice is kept
- * (backend/choices.h). With `deterministic` our own kernels run, unless a checkpoint says otherwise. cuDNN takes 16-bit
- * types only, and dropout always uses our own kernels, because cuDNN's random numbers differ from the CPU's. */
+ * (backend/choices.h). With `deterministic` nothing is timed: cuDNN runs where its bits are the same every time. It
+ * takes 16-bit types only, and dropout always uses our own kernels, because cuDNN's random numbers differ from the
+ * CPU's. */
 #include "fused_attention.h"
 
 #include <float.h>
@@ -79,27 +80,36 @@ static bool execute(const call *c, const tensors *of, void *workspace)
     return done;
 }
 
-/* The parts of the workspace, in bytes. */
+/* Where the parts of the workspace end, in bytes. */
 typedef struct {
-    size_t own, delta, sums; /* cuDNN's own; backward's, else 0 */
+    size_t own, delta, all; /* cuDNN's own; backward's, else empty */
 } fused_room;
 
 static fused_room room_of(const call *c)
 {
     const vt_attention_shape *s = c->shape;
-    int64_t rows = c->plan->shape.backward ? s->batch * s->heads * s->queries : 0;
-    return (fused_room){rounded(c->plan->graph.workspace_bytes), rounded(rows * 4), rounded(rows * s->head_dim * 4)};
+    const int64_t pass = c->plan->shape.pass;
+    const int64_t rows = pass == VT_FUSED_FORWARD ? 0 : s->batch * s->heads * s->queries;
+    const int64_t sums = pass == VT_FUSED_BACKWARD ? rows * s->head_dim : 0;
+    const size_t own = rounded(c->plan->graph.workspace_bytes), delta = own + rounded(rows * 4);
+    return (fused_room){own, delta, delta + rounded(sums * 4)};
 }
 
 /* Can the workspace be allocated? Trying cuDNN in vain must not end a run that fits without it. */
 static bool has_room(const call *c)
 {
     const vt_cuda_state *state = c->backend->state;
-    const fused_room room = room_of(c);
-    size_t bytes = room.own + room.delta + room.sums, free_bytes = 0, total;
+    size_t bytes = room_of(c).all, free_bytes = 0, total;
     if (bytes < state->workspace_bytes) return true;
     enum { SPARE = 64 << 20 }; /* memory comes in pieces of some MB */
     return cudaMemGetInfo(&free_bytes, &total) == cudaSuccess && bytes + SPARE < free_bytes + state->workspace_bytes;
+}
+
+/* May the workspace be as large, by a rule that does not ask what is free? */
+static bool is_moderate(const call *c)
+{
+    size_t free_bytes, total = 0;
+    return cudaMemGetInfo(&free_bytes, &total) == cudaSuccess && room_of(c).all <= total / 16;
 }
 
 static bool run_fused(void *context)
@@ -109,7 +119,7 @@ static bool run_fused(void *context)
     const fused_room room = room_of(c);
     const fused_plan *plan = c->plan;
     float scale = vt_attention_scale(c->shape), one = 1, unseen = -FLT_MAX;
-    char *workspace = common->workspace(c->backend, room.own + room.delta + room.sums + 1);
+    char *workspace = common->workspace(c->backend, room.all + 1);
     if (workspace == NULL) return false;
     tensors of = {0};
     add_tensor(&of, VT_FUSED_Q, c->q.data);
@@ -119,14 +129,14 @@ static bool run_fused(void *context)
     add_tensor(&of, VT_FUSED_LOG_SUM, c->log_sum);
     add_tensor(&of, VT_FUSED_SCALE, &scale);
     if (plan->shape.causal) add_tensor(&of, VT_FUSED_UNSEEN, &unseen);
-    if (plan->shape.backward) {
+    if (plan->shape.pass != VT_FUSED_FORWARD) {
         add_tensor(&of, VT_FUSED_DOUT, c->dout.data);
         add_tensor(&of, VT_FUSED_DQ, c->dq.data);
         add_tensor(&of, VT_FUSED_DK, c->dk.data);
         add_tensor(&of, VT_FUSED_DV, c->dv.data);
         add_tensor(&of, VT_FUSED_DELTA, workspace + room.own);
-        add_tensor(&of, VT_FUSED_DQ_SUM, workspace + room.own + room.delta);
         add_tensor(&of, VT_FUSED_ONE, &one);
+        if (plan->shape.pass == VT_FUSED_BACKWARD) add_tensor(&of, VT_FUSED_DQ_SUM, workspace + room.delta);
     }
     return execute(c, &of, workspace);
 }
@@ -135,7 +145,7 @@ static bool run_own(void *context)
 {
     const call *c = context;
     const vt_backend *own = &attention_of(c->backend)->own;
-    if (c->plan->shape.backward)
+    if (c->plan->shape.pass != VT_FUSED_FORWARD)
         own->attention_backward(c->backend, c->shape, c->q, c->k, c->v, c->out, c->log_sum, c->dout, c->dq, c->dk,
                                 c->dv);
     else
@@ -179,6 +189,16 @@ static bool kept_choice(const call *c, const vt_fused_shape *shape, uint64_t *se
     return vt_choices_find(choices, "attention", key_of(shape), KEY_NUMBERS, serves, 1);
 }
 
+/* Has cuDNN a backward whose bits are the same every time? NVIDIA's front end (cudnn-frontend,
+ * scaled_dot_product_flash_attention.h, set_deterministic_algorithm) describes the graph of VT_FUSED_REPEATABLE for
+ * GPUs of compute capability 9, and chooses engines by their numbers for newer ones. */
+static bool can_repeat_bits(void)
+{
+    int device = 0, major = 0;
+    return cudaGetDevice(&device) == cudaSuccess &&
+           cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) == cudaSuccess && major == 9;
+}
+
 /* Whether the plan is worth building. */
 static bool may_serve(const call *c, const vt_fused_shape *shape)
 {
@@ -187,7 +207,7 @@ static bool may_serve(const call *c, const vt_fused_shape *shape)
     if (state->fused_attention->preference != VT_ATTENTION_BY_TIME)
         return state->fused_attention->preference == VT_ATTENTION_CUDNN;
     if (kept_choice(c, shape, &serves)) return serves == 1;
-    return !state->fixed_choices;
+    return !state->fixed_choices || can_repeat_bits();
 }
 
 /* Whether cuDNN's plan, which exists, is the one to use. */
@@ -197,13 +217,18 @@ static bool choose(call *c)
     uint64_t serves;
     if (state->fused_attention->preference == VT_ATTENTION_CUDNN) return true;
     if (kept_choice(c, &c->plan->shape, &serves)) return serves == 1;
-    if (!has_room(c)) {
+    const bool moderate = !state->fixed_choices || is_moderate(c);
+    if (moderate && !has_room(c)) {
         snprintf(state->fused_attention->failure, sizeof state->fused_attention->failure, "no memory to try it");
+        if (state->fixed_choices)
+            vt_log_warning(
+                "deterministic: the GPU has no memory left for the workspace of cuDNN's attention; vitrain's "
+                "own runs, which rounds in other places than a run with cuDNN's");
         return false;
     }
     vt_cuda_trial trials[] = {{run_own, c, 0}, {run_fused, c, 0}};
-    vt_cuda_time_all(c->backend, 2, trials);
-    serves = trials[1].milliseconds < trials[0].milliseconds;
+    if (!state->fixed_choices) vt_cuda_time_all(c->backend, 2, trials);
+    serves = state->fixed_choices ? moderate : trials[1].milliseconds < trials[0].milliseconds;
     vt_choices_add(state->choices, "attention", key_of(&c->plan->shape), KEY_NUMBERS, &serves, 1);
     return serves == 1;
 }
@@ -218,12 +243,12 @@ static bool compile_plan(call *c)
     return false;
 }
 
-static fused_plan *find_plan(struct vt_fused_attention *attention, call *c, bool backward)
+static fused_plan *find_plan(struct vt_fused_attention *attention, call *c, vt_fused_pass pass)
 {
     const vt_attention_shape *s = c->shape;
     const vt_fused_shape shape = {s->batch,     s->heads,    s->head_dim,   s->queries,     s->keys,      c->q.stride,
                                   c->k.stride,  c->v.stride, c->out.stride, c->dout.stride, c->dq.stride, c->dk.stride,
-                                  c->dv.stride, backward,    c->q.type,     is_masked(s)};
+                                  c->dv.stride, pass,        c->q.type,     is_masked(s)};
     for (size_t i = 0; i < attention->plan_count; i++)
         if (memcmp(&attention->plans[i]->shape, &shape, sizeof shape) == 0) return attention->plans[i];
     vt_cuda_state *state = c->backend->state;
@@ -239,11 +264,11 @@ static fused_plan *find_plan(struct vt_fused_attention *attention, call *c, bool
     return plan;
 }
 
-static void attend(call *c, bool backward)
+static void attend(call *c, vt_fused_pass pass)
 {
     struct vt_fused_attention *attention = attention_of(c->backend);
-    fused_plan none = {.shape.backward = backward};
-    c->plan = is_possible(c) ? find_plan(attention, c, backward) : NULL;
+    fused_plan none = {.shape.pass = pass};
+    c->plan = is_possible(c) ? find_plan(attention, c, pass) : NULL;
     if (c->plan == NULL) c->plan = &none;
     if (!c->plan->serves)
         run_own(c);
@@ -259,7 +284,7 @@ static void attention_forward(vt_backend *backend, const vt_attention_shape *sha
                               vt_matrix v, vt_matrix out, float *log_sum)
 {
     call c = {.backend = backend, .shape = shape, .q = q, .k = k, .v = v, .out = out, .log_sum = log_sum};
-    attend(&c, false);
+    attend(&c, VT_FUSED_FORWARD);
 }
 
 static void attention_backward(vt_backend *backend, const vt_attention_shape *shape, vt_matrix q, vt_matrix k,
@@ -267,7 +292,7 @@ static void attention_backward(vt_backend *backend, const vt_attention_shape *sh
                                vt_matrix dk, vt_matrix dv)
 {
     call c = {backend, shape, NULL, q, k, v, out, dout, dq, dk, dv, (float *)log_sum};
-    attend(&c, true);
+    attend(&c, ((vt_cuda_state *)backend->state)->fixed_choices ? VT_FUSED_REPEATABLE : VT_FUSED_BACKWARD);
 }
 
 /* Once in a process. */
@@ -355,12 +380,11 @@ const char *vt_fused_attention_failure(vt_backend *backend)
     return attention != NULL ? attention->failure : "cuDNN was not found";
 }
 
-/* cuDNN's backward adds to dq in an order that changes from run to run: it is used only where that is allowed. */
-void vt_fused_attention_fill(vt_backend *backend, bool deterministic)
+void vt_fused_attention_fill(vt_backend *backend)
 {
     attention_of(backend)->own = *backend;
     backend->attention_forward = attention_forward;
-    if (!deterministic) backend->attention_backward = attention_backward;
+    backend->attention_backward = attention_backward;
 }
 
 #else
@@ -376,9 +400,9 @@ void vt_fused_attention_close(struct vt_fused_attention **attention)
     *attention = NULL;
 }
 
-void vt_fused_attention_fill(vt_backend *backend, bool deterministic)
+void vt_fused_attention_fill(vt_backend *backend)
 {
-    (void)backend, (void)deterministic;
+    (void)backend;
 }
 
 size_t vt_fused_attention_version(const struct vt_fused_attention *attention)

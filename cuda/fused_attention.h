@@ -7,11 +7,15 @@
 
 #ifdef VT_HAS_CUDNN
 
+/* VT_FUSED_REPEATABLE: dq is made at once, of all gradients of scores, which go through the library's workspace;
+ * VT_FUSED_BACKWARD adds parts of it in an order that changes from run to run. */
+typedef enum { VT_FUSED_FORWARD, VT_FUSED_BACKWARD, VT_FUSED_REPEATABLE } vt_fused_pass;
+
 /* What a plan depends on. Strides in elements, from row to row; all have the same 16-bit type except log_sum. */
 typedef struct {
     int64_t batch, heads, head_dim, queries, keys;
     int64_t q_stride, k_stride, v_stride, out_stride, dout_stride, dq_stride, dk_stride, dv_stride;
-    int64_t backward;
+    int64_t pass;   /* vt_fused_pass */
     int64_t type;   /* vt_type */
     int64_t causal; /* query i sees the keys up to i */
 } vt_fused_shape;
@@ -29,8 +33,8 @@ enum {
     VT_FUSED_DK,
     VT_FUSED_DV,
     VT_FUSED_DELTA,  /* [batch, heads, queries] float32, scratch */
-    VT_FUSED_DQ_SUM, /* [batch, heads, queries, head_dim] float32; cuDNN clears it itself since 9.6 */
     VT_FUSED_ONE,    /* one float on the host: 1 */
+    VT_FUSED_DQ_SUM, /* VT_FUSED_BACKWARD's [batch, heads, queries, head_dim] float32; cuDNN clears it since 9.6 */
     VT_FUSED_UNSEEN, /* causal: one float on the host, the score of a key that is not seen: -FLT_MAX */
     VT_FUSED_ID_COUNT
 };

@@ -54,8 +54,8 @@ size_t vt_products_version(const struct vt_products *products);
  * missing at build time. */
 struct vt_fused_attention *vt_fused_attention_open(vt_backend *backend);
 void vt_fused_attention_close(struct vt_fused_attention **attention);
-/* Replaces the attention in the table by one that chooses; deterministic: forward only. */
-void vt_fused_attention_fill(vt_backend *backend, bool deterministic);
+/* Replaces the attention in the table by one that chooses. */
+void vt_fused_attention_fill(vt_backend *backend);
 size_t vt_fused_attention_version(const struct vt_fused_attention *attention); /* NULL: 0 */
 
 /* convolution.c: convolutions by cuDNN, which vt_fused_attention_open has opened. */

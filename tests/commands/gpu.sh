@@ -38,9 +38,9 @@ PROGRAM
     chmod +x programs/gpu_step
     "$TOP/tests/gpu/check" smoke >printed
     contains "$(cat printed)" "ok   smoke replayed: 40.00 samples/s, last loss 1.10, cuDNN's attention
-ok   bits once" "gpu-check: smoke: 5 ok, 0 failed, 0 skipped"
+ok   bits once, dropout 0.1" "gpu-check: smoke: 8 ok, 0 failed, 0 skipped"
     sed -i 's/^n=0/n=$$/' programs/gpu_step
-    refuses "FAIL bits again: other losses than those of the first run: 1." "gpu-check: smoke: 3 ok, 2 failed" -- "$TOP/tests/gpu/check" smoke
+    refuses "FAIL bits again, dropout 0: other losses than those of the first run: 1." "gpu-check: smoke: 4 ok, 4 failed" -- "$TOP/tests/gpu/check" smoke
     # no time for more
     GPU_CHECK_SECONDS=0 refuses "FAIL operations/blocks/sum_of_squares_adds: no time is left in this step" -- "$TOP/tests/gpu/check" ops layouts
     contains "$output" "FAIL layout one: no time is left in this step"

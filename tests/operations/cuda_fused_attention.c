@@ -17,6 +17,8 @@ static struct {
     size_t version;
     double own_time, cudnn_time;
     bool refuses_plans, refuses_runs, is_full; /* is_full: no more memory is available */
+    size_t memory;                             /* of the GPU, all of it free unless is_full */
+    int capability;                            /* its compute capability */
     int runs, timings, own_runs, questions;    /* questions: how often proposals were asked for */
     attribute ids, pointers;                   /* of the pack that ran last */
 } fake;
@@ -114,8 +116,21 @@ static void fake_time_all(vt_backend *backend, int count, vt_cuda_trial *trials)
 
 static cudaError_t fake_mem_info(size_t *available, size_t *total)
 {
-    *total = (size_t)1 << 30;
+    *total = fake.memory;
     *available = fake.is_full ? 0 : *total;
+    return cudaSuccess;
+}
+
+static cudaError_t fake_device(int *device)
+{
+    *device = 0;
+    return cudaSuccess;
+}
+
+static cudaError_t fake_attribute(int *value, enum cudaDeviceAttr name, int device)
+{
+    EXPECT(name == cudaDevAttrComputeCapabilityMajor && device == 0);
+    *value = fake.capability;
     return cudaSuccess;
 }
 
@@ -129,6 +144,8 @@ static cudaError_t fake_peek(void)
 #define vt_cuda_time_all fake_time_all
 #define cudaPeekAtLastError fake_peek
 #define cudaMemGetInfo fake_mem_info
+#define cudaGetDevice fake_device
+#define cudaDeviceGetAttribute fake_attribute
 #define vt_fused_attention_open fused_open
 #define vt_fused_attention_close fused_close
 #define vt_fused_attention_fill fused_fill
@@ -139,7 +156,7 @@ static cudaError_t fake_peek(void)
 #define vt_fused_attention_failure fused_failure
 struct vt_fused_attention *fused_open(vt_backend *backend);
 void fused_close(struct vt_fused_attention **attention);
-void fused_fill(vt_backend *backend, bool deterministic);
+void fused_fill(vt_backend *backend);
 size_t fused_version(const struct vt_fused_attention *attention);
 void fused_prefer(vt_backend *backend, vt_attention_choice choice);
 void fused_library(vt_backend *backend, const vt_cudnn **library, cudnnHandle_t *handle);
@@ -195,6 +212,8 @@ static void open_fixture(fixture *f, bool deterministic)
     fake.version = FIRST_RIGHT_VERSION;
     fake.own_time = 2;
     fake.cudnn_time = 1;
+    fake.memory = (size_t)1 << 30;
+    fake.capability = 9;
     f->state.common = (vt_cuda_common){.workspace = take_workspace, .fail = note_failure};
     f->state.choices = vt_choices_open("a test", NULL);
     f->state.fixed_choices = deterministic;
@@ -203,7 +222,7 @@ static void open_fixture(fixture *f, bool deterministic)
     VT_ASSERT(f->memory != NULL);
     f->state.fused_attention = fused_open(&f->backend);
     VT_ASSERT(f->state.fused_attention != NULL);
-    fused_fill(&f->backend, deterministic);
+    fused_fill(&f->backend);
 }
 
 static void close_fixture(fixture *f)
@@ -297,14 +316,14 @@ TEST(a_plan_gets_each_tensor)
 }
 
 /* Against the plain loops on the same numbers; what is rounded: cuda_kernels.c. */
-static void check_graphs(vt_type type, const vt_attention_shape *shape, bool is_served)
+static void check_graphs(vt_type type, const vt_attention_shape *shape, bool deterministic, bool is_served)
 {
     fixture f;
     vt_backend *plain = NULL;
     float *log_sum = vt_test_owned(aligned_alloc(16, 4096));
     EXPECT_OK(vt_backend_open_cpu(VT_ISA_PLAIN, 0, &plain));
     VT_ASSERT(log_sum != NULL && shape->batch * shape->heads * shape->queries <= 1024);
-    open_fixture(&f, false);
+    open_fixture(&f, deterministic);
     twins_attention a = twins_attention_open(type, shape, 1, TWINS_ALIGNED);
     twins_attention_forward(plain, &a, true);
     f.backend.attention_forward(&f.backend, shape, a.q.own, a.k.own, a.v.own, a.out.own, log_sum);
@@ -345,7 +364,42 @@ TEST(graphs_are_attention)
         {.batch = 1, .heads = 2, .head_dim = 8, .queries = 12, .keys = 12, .first_query = 5, .causal = true}};
     FOR_EACH_HALF(type)
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
-        check_graphs(type, &shapes[i], i + 1 < sizeof shapes / sizeof *shapes);
+        for (int deterministic = 0; deterministic < 2; deterministic++)
+            check_graphs(type, &shapes[i], deterministic, i + 1 < sizeof shapes / sizeof *shapes);
+}
+
+/* By a rule, nothing being timed: on GPUs whose plan gives the same bits every time, if its workspace is no more than a
+ * sixteenth of the memory. */
+TEST(with_deterministic_a_rule_chooses)
+{
+    fixture f;
+    open_fixture(&f, true);
+    fake.cudnn_time = 3;
+    forward(&f, 0);
+    backward(&f);
+    EXPECT(fake.runs == 2 && fake.own_runs == 0 && fake.timings == 0 && !f.state.failed);
+    EXPECT(fake.ids.count == VT_FUSED_DQ_SUM - 1 && pointer_of(VT_FUSED_DQ_SUM) == NULL);
+    close_fixture(&f);
+    open_fixture(&f, true);
+    fake.capability = 10;
+    forward(&f, 0);
+    EXPECT(fake.own_runs == 1 && fake.questions == 0);
+    close_fixture(&f);
+    open_fixture(&f, true);
+    fake.memory = 16 * 1024; /* the library's part, rounded, fits; what backward needs beside it does not */
+    f.state.workspace_bytes = 1 << 20;
+    forward(&f, 0);
+    backward(&f);
+    EXPECT(fake.runs == 1 && fake.own_runs == 1 && fake.timings == 0 && f.state.choices != NULL);
+    char *kept = vt_choices_text(f.state.choices);
+    close_fixture(&f);
+    open_fixture(&f, true); /* a GPU with more memory keeps to it */
+    EXPECT(vt_choices_take(f.state.choices, kept) == 2);
+    forward(&f, 0);
+    backward(&f);
+    EXPECT(fake.runs == 1 && fake.own_runs == 1);
+    close_fixture(&f);
+    free(kept);
 }
 
 TEST(choices_of_a_checkpoint_are_used)
@@ -356,14 +410,12 @@ TEST(choices_of_a_checkpoint_are_used)
     char *kept = vt_choices_text(f.state.choices);
     close_fixture(&f);
     open_fixture(&f, true);
-    forward(&f, 0);
-    EXPECT(fake.own_runs == 1 && fake.runs == 0 && fake.questions == 0, "deterministic: nothing is tried");
-    close_fixture(&f);
-    open_fixture(&f, true);
+    fake.capability = 8;
     EXPECT(vt_choices_take(f.state.choices, kept) == 1);
     forward(&f, 0);
     EXPECT(fake.own_runs == 0 && fake.runs == 1 && fake.timings == 0);
-    EXPECT(f.backend.attention_backward == own_backward, "its backward changes from run to run");
+    backward(&f); /* the checkpoint has none whose bits are the same every time */
+    EXPECT(fake.own_runs == 1 && fake.runs == 1 && fake.timings == 0);
     close_fixture(&f);
     free(kept);
 }

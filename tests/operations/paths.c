@@ -5,6 +5,10 @@
 #include "operations/tiles_model.h"
 #include "test.h"
 
+#if defined(VT_HAS_CUDA) && defined(VT_HAS_CUDNN)
+#include "cuda/fused_attention.h"
+#endif
+
 /* VITRAIN_TEST_GPU=host in the environment: the CUDA kernels on the host take the GPU's place, to try what tests do
  * with one. */
 static vt_status open_gpu(bool deterministic, vt_backend **backend)
@@ -13,7 +17,12 @@ static vt_status open_gpu(bool deterministic, vt_backend **backend)
     if (which != NULL && strcmp(which, "host") == 0) return open_host_cuda(backend);
     /* NVIDIA's libraries read it when they start */
     setenv("NVIDIA_TF32_OVERRIDE", "0", 1);
-    return vt_backend_open_cuda(0, deterministic, backend);
+    const vt_status status = vt_backend_open_cuda(0, deterministic, backend);
+#if defined(VT_HAS_CUDA) && defined(VT_HAS_CUDNN)
+    /* our own attention is compared with the oracle, and cuDNN's with it (cuda_libraries.c) */
+    if (status == VT_OK && deterministic) vt_fused_attention_prefer(*backend, VT_ATTENTION_OWN);
+#endif
+    return status;
 }
 
 vt_status path_open_gpu(vt_backend **backend)
