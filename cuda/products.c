@@ -37,30 +37,31 @@ static vt_product_key forward_key(vt_matrix x, vt_matrix weight, vt_matrix y)
 }
 
 /* y = x weightᵀ + bias in one call if the library can: otherwise false, and nothing was done. The library is documented
- * to take a bias of the result's type only, so for a 16-bit result a rounded copy of the bias is used unless float32
- * works, too. Its kernels may read 16 bytes of the bias at a time, whatever its address, so a copy also replaces a bias
- * with a smaller alignment. */
-static bool add_bias_in_product(vt_backend *backend, vt_matrix x, vt_matrix weight, const float *bias, vt_matrix y)
+ * to take a bias of the result's type only. Its kernels may read 16 bytes of the bias at a time, whatever its address,
+ * so a copy replaces a bias with a smaller alignment, or one that is not there in that type. */
+static bool add_bias_in_product(vt_backend *backend, vt_matrix x, vt_matrix weight, const float *bias,
+                                const uint16_t *rounded, vt_matrix y)
 {
-    const bool is_aligned = vt_alignment_of(bias) >= 16;
+    const void *own = vt_type_is_half(y.type) ? (const void *)rounded : bias;
     vt_product_key key = forward_key(x, weight, y);
     key.epilogue = CUBLASLT_EPILOGUE_BIAS;
-    key.type_bias = VT_FLOAT32;
-    if (is_aligned && vt_product_multiply(backend, &key, weight.data, x.data, y.data, bias)) return true;
-    if (is_aligned && !vt_type_is_half(y.type)) return false;
-    vt_cuda_common *common = backend->state;
-    vt_matrix copy = {.rows = 1, .columns = y.columns, .stride = y.columns, .type = y.type};
-    copy.data = common->workspace(backend, (size_t)y.columns * sizeof *copy.data);
-    if (copy.data == NULL) return false;
-    backend->convert(backend, vt_matrix_make((float *)bias, 1, y.columns), copy);
     key.type_bias = y.type;
-    return vt_product_multiply(backend, &key, weight.data, x.data, y.data, copy.data);
+    if (own == NULL || vt_alignment_of(own) < 16) {
+        vt_cuda_common *common = backend->state;
+        vt_matrix copy = {.rows = 1, .columns = y.columns, .stride = y.columns, .type = y.type};
+        copy.data = common->workspace(backend, (size_t)y.columns * sizeof *copy.data);
+        if (copy.data == NULL) return false;
+        backend->convert(backend, vt_matrix_make((float *)bias, 1, y.columns), copy);
+        own = copy.data;
+    }
+    return vt_product_multiply(backend, &key, weight.data, x.data, y.data, own);
 }
 
-static void linear_forward(vt_backend *backend, vt_matrix x, vt_matrix weight, const float *bias, vt_matrix y)
+static void linear_forward(vt_backend *backend, vt_matrix x, vt_matrix weight, const float *bias,
+                           const uint16_t *rounded, vt_matrix y)
 {
     vt_product_key key = forward_key(x, weight, y);
-    if (bias != NULL && add_bias_in_product(backend, x, weight, bias, y)) return;
+    if (bias != NULL && add_bias_in_product(backend, x, weight, bias, rounded, y)) return;
     if (!vt_product_multiply(backend, &key, weight.data, x.data, y.data, NULL)) {
         fail(backend, "product", &key);
         return;
@@ -104,10 +105,10 @@ static void linear_backward_weight(vt_backend *backend, vt_matrix x, vt_matrix d
 /* The product adds the bias if the library can, otherwise GELU's kernel does. (The library's own GELU is the tanh
  * form.) */
 static void linear_gelu_forward(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_matrix weight, const float *bias,
-                                vt_matrix hidden, vt_matrix active)
+                                const uint16_t *rounded, vt_matrix hidden, vt_matrix active)
 {
     vt_product_key key = forward_key(x, weight, hidden);
-    if (add_bias_in_product(backend, x, weight, bias, hidden)) {
+    if (add_bias_in_product(backend, x, weight, bias, rounded, hidden)) {
         VT_CUDA_NAME(bias_gelu)(backend, kind, hidden, NULL, active);
         return;
     }

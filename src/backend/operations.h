@@ -2,7 +2,7 @@
  * the order of the parameters:
  *
  *     OPERATION(linear_forward, PRODUCT(y.rows, y.columns, x.columns, matrices),
- *               IN(x), IN(weight), IN_ARRAY(float, bias, y.columns), OUT(y))
+ *               IN(x), IN(weight), IN_ARRAY(float, bias, y.columns), IN_ARRAY(uint16_t, rounded, y.columns), OUT(y))
  *
  * Operands: a matrix is IN (read), OUT (written) or IN_OUT (both); IN_OUT_IF(matrix, condition) is read, and written
  * where the condition holds. IN_ARRAY, OUT_ARRAY, IN_OUT_ARRAY(type, name, count) are arrays of the back end's memory;
@@ -12,8 +12,8 @@
  * Whoever includes operations.def defines OPERATION(name, work, ...), and may define OPTIONAL_OPERATION for those that
  * a back end may leave NULL. These macros make code of the operands, `...`:
  *
- *     VT_PARAMETERS(...)    , vt_matrix x, vt_matrix weight, const float *bias, vt_matrix y
- *     VT_ARGUMENTS(...)     , x, weight, bias, y
+ *     VT_PARAMETERS(...)    , vt_matrix x, vt_matrix weight, const float *bias, const uint16_t *rounded, vt_matrix y
+ *     VT_ARGUMENTS(...)     , x, weight, bias, rounded, y
  *     VT_EACH(DO, ...)      DO(IN(x)) DO(IN(weight)) …, in which DO joins a prefix to the operand: `MINE_##operand` */
 #ifndef VT_BACKEND_OPERATIONS_H
 #define VT_BACKEND_OPERATIONS_H

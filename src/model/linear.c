@@ -40,8 +40,9 @@ vt_matrix vt_linear_weight(const vt_linear *linear)
 
 void vt_linear_forward(const vt_linear *linear, const vt_pass *pass, vt_matrix x, vt_matrix y)
 {
-    const float *bias = linear->bias != NULL && !linear->without_bias ? linear->bias->value : NULL;
-    pass->backend->linear_forward(pass->backend, x, vt_linear_weight(linear), bias, y);
+    const vt_parameter *bias = linear->without_bias ? NULL : linear->bias;
+    pass->backend->linear_forward(pass->backend, x, vt_linear_weight(linear), bias != NULL ? bias->value : NULL,
+                                  bias != NULL ? bias->half : NULL, y);
 }
 
 void vt_linear_backward(const vt_linear *linear, const vt_pass *pass, vt_matrix x, vt_matrix dy, vt_matrix dx)

@@ -43,7 +43,7 @@ void vt_mlp_forward(const vt_mlp *mlp, const vt_pass *pass, vt_matrix x, vt_matr
     vt_matrix active = pass->keeps ? saved->active : vt_pass_push(pass, input.rows, mlp->fc1.out);
     if (pass->fused) {
         backend->linear_gelu_forward(backend, mlp->gelu, input, vt_linear_weight(&mlp->fc1), mlp->fc1.bias->value,
-                                     saved->hidden, active);
+                                     mlp->fc1.bias->half, saved->hidden, active);
     } else {
         vt_linear_forward(&mlp->fc1, pass, input, saved->hidden);
         backend->gelu_forward(backend, mlp->gelu, saved->hidden, active);

@@ -82,7 +82,7 @@ static void forward_linears(const vt_transformer_layer *layer, const vt_pass *pa
     const size_t mark = pass->arena->used;
     vt_matrix input = vt_region_enter(parallel, pass->arena, pass->batch, vt_pass_typed(pass, x));
     vt_matrix output = vt_region_room(parallel, pass->arena, pass->batch, y);
-    backend->linear_forward(backend, input, vt_linear_weight(&layer->linear1), NULL, hidden);
+    backend->linear_forward(backend, input, vt_linear_weight(&layer->linear1), NULL, NULL, hidden);
     backend->bias_activation_forward(backend, VT_ACTIVATION_RELU, layer->linear1.bias->value, hidden);
     if (vt_mask_is_active(&mask)) backend->mask_multiply(backend, hidden, &mask, hidden);
     vt_linear_forward(&layer->linear2, pass, hidden, output);

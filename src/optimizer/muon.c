@@ -143,12 +143,12 @@ static void orthogonalise(const vt_whole *whole, muon *m, float *data, int64_t r
     backend->divide_by_norm(backend, m->norm, 1e-7f, data, rows * columns);
     for (int64_t step = 0; step < whole->config->muon_steps; step++) {
         if (wide) { /* x xᵀ */
-            backend->linear_forward(backend, x, x, NULL, square);
+            backend->linear_forward(backend, x, x, NULL, NULL, square);
         } else { /* xᵀ x */
             backend->zero(backend, m->square, (size_t)(side * side) * sizeof(float));
             backend->linear_backward_weight(backend, x, x, m->square, NULL);
         }
-        backend->linear_forward(backend, square, square, NULL, square2); /* it is symmetric */
+        backend->linear_forward(backend, square, square, NULL, NULL, square2); /* it is symmetric */
         backend->combine(backend, b, m->square, c, m->square2, m->square, side * side);
         if (wide)
             backend->linear_backward_input(backend, square, x, product);

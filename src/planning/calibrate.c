@@ -198,7 +198,7 @@ static double meeting_seconds(const bench *b, vt_group *group)
         vt_world_most(b->world, 0);
         double begin = vt_clock_seconds();
         for (int turn = 0; turn < TURNS; turn++) {
-            b->backend->linear_forward(b->backend, x, weight, NULL, y);
+            b->backend->linear_forward(b->backend, x, weight, NULL, NULL, y);
             if (meets) vt_group_all_reduce(group, VT_SUM_FLOAT32, b->wide, 1, NULL);
         }
         seconds[meets][i / 2] = vt_world_most(b->world, vt_clock_seconds() - begin) / TURNS;

@@ -81,7 +81,7 @@ static vt_status measure_gpu(limits *l)
     for (int i = 0; i < 3; i++) matrix[i].type = l->type;
     VT_TRY(l->backend->check(l->backend));
     const double begin = vt_clock_seconds();
-    l->backend->linear_forward(l->backend, matrix[0], matrix[1], NULL, matrix[2]);
+    l->backend->linear_forward(l->backend, matrix[0], matrix[1], NULL, NULL, matrix[2]);
     VT_TRY(l->backend->check(l->backend));
     const double middle = vt_clock_seconds();
     l->backend->copy(l->backend, l->y, l->x, bytes);

@@ -32,7 +32,7 @@ static void check_linear(pair *p, int64_t rows, int64_t in, int64_t out)
         dx[i] = guarded_open(rows, in);
         dweight[i] = guarded_random(1, in * out, 5, 1);
         dbias[i] = guarded_random(1, out, 6, 1);
-        b->linear_forward(b, x.matrix, weights, bias.matrix.data, y[i].matrix);
+        b->linear_forward(b, x.matrix, weights, bias.matrix.data, NULL, y[i].matrix);
         b->linear_backward_input(b, dy.matrix, weights, dx[i].matrix);
         b->linear_backward_weight(b, x.matrix, dy.matrix, dweight[i].matrix.data, dbias[i].matrix.data);
     }
@@ -40,8 +40,8 @@ static void check_linear(pair *p, int64_t rows, int64_t in, int64_t out)
     guarded_compare(&dx[1], &dx[0], sum_tolerance(out), "linear dx");
     guarded_compare(&dweight[1], &dweight[0], sum_tolerance(rows), "linear dweight");
     guarded_compare(&dbias[1], &dbias[0], sum_tolerance(rows), "linear dbias");
-    p->fast->linear_forward(p->fast, x.matrix, weights, NULL, y[1].matrix);
-    p->plain->linear_forward(p->plain, x.matrix, weights, NULL, y[0].matrix);
+    p->fast->linear_forward(p->fast, x.matrix, weights, NULL, NULL, y[1].matrix);
+    p->plain->linear_forward(p->plain, x.matrix, weights, NULL, NULL, y[0].matrix);
     guarded_compare(&y[1], &y[0], sum_tolerance(in), "linear y without bias");
 }
 
@@ -75,7 +75,7 @@ static void check_nan_in_products(vt_cpu_isa isa, uint32_t bits)
     guarded weight = guarded_random(OUT, IN, 3, 1);
     float *dweight = vt_test_owned(calloc((size_t)OUT * IN, sizeof *dweight));
     memcpy(x.matrix.data + ROW * x.matrix.stride + COLUMN, &bits, sizeof bits);
-    p.fast->linear_forward(p.fast, x.matrix, weight.matrix, NULL, y.matrix);
+    p.fast->linear_forward(p.fast, x.matrix, weight.matrix, NULL, NULL, y.matrix);
     p.fast->linear_backward_weight(p.fast, x.matrix, dy.matrix, dweight, NULL);
     for (int64_t r = 0; r < ROWS; r++)
         for (int64_t c = 0; c < OUT; c++)
@@ -231,7 +231,8 @@ static void check_fused(pair *p, int64_t rows, int64_t columns, float rate)
         rstd[i] = guarded_open(1, rows);
         b->residual_layer_norm(b, x.matrix, normed[i].matrix, &mask, bias.matrix.data, bias.matrix.data, 1e-6f,
                                y[i].matrix, normed[i].matrix, mean[i].matrix.data, rstd[i].matrix.data);
-        b->linear_gelu_forward(b, VT_GELU_ERF, x.matrix, weights, bias.matrix.data, hidden[i].matrix, active[i].matrix);
+        b->linear_gelu_forward(b, VT_GELU_ERF, x.matrix, weights, bias.matrix.data, NULL, hidden[i].matrix,
+                               active[i].matrix);
     }
     guarded_compare(&y[1], &y[0], 4 * unit, "residual_layer_norm y");
     if (columns > 1) guarded_compare(&normed[1], &normed[0], sum_tolerance(columns) + 8 * unit, "residual_layer_norm");
@@ -532,8 +533,8 @@ static void check_threads(int64_t rows, int64_t in, int64_t out)
         dx[i] = guarded_open(rows, in);
         dweight[i] = guarded_random(1, out * in, 5, 1);
         dbias[i] = guarded_random(1, out, 6, 1);
-        b->linear_forward(b, x.matrix, weights, bias, y[i].matrix);
-        b->linear_gelu_forward(b, VT_GELU_ERF, x.matrix, weights, bias, hidden[i].matrix, active[i].matrix);
+        b->linear_forward(b, x.matrix, weights, bias, NULL, y[i].matrix);
+        b->linear_gelu_forward(b, VT_GELU_ERF, x.matrix, weights, bias, NULL, hidden[i].matrix, active[i].matrix);
         b->linear_backward_input(b, dy.matrix, weights, dx[i].matrix);
         b->linear_backward_weight(b, x.matrix, dy.matrix, dweight[i].matrix.data, dbias[i].matrix.data);
         close_path(&b);

@@ -90,25 +90,31 @@ static void check_products(vt_type type)
     fixture f;
     open_fixture(&f);
     _Alignas(64) float bias[OUT + 4];
+    _Alignas(64) uint16_t halves[OUT + 1];
     fill_random(bias, OUT + 4, 5, 1);
-    /* a bias less aligned than the one before; an unaligned one; a library that takes float32 biases, or doesn't */
-    enum { AS_DOCUMENTED, LESS_ALIGNED, UNALIGNED, TAKES_WIDE, REFUSES, VARIANTS };
+    /* a bias less aligned than the one before; an unaligned one; one that is there in 16 bits, too, and where those are
+     * unaligned; a library that takes none */
+    enum { AS_DOCUMENTED, LESS_ALIGNED, UNALIGNED, ROUNDED, ROUNDED_UNALIGNED, REFUSES, VARIANTS };
     for (int variant = 0; variant < VARIANTS; variant++) {
-        if (variant >= TAKES_WIDE) { /* the library is asked again */
+        if (variant == REFUSES) { /* the library is asked again */
             close_fixture(&f);
             open_fixture(&f);
         }
-        fake.takes_wide_bias = variant == TAKES_WIDE;
         fake.refuses_bias = variant == REFUSES;
-        fake.products = fake.rounded_biases = 0;
+        fake.products = fake.rounded_biases = 0, fake.bias = NULL;
         const float *own_bias = variant == LESS_ALIGNED ? bias + 4 : variant == UNALIGNED ? bias + 1 : bias;
+        uint16_t *kept = variant == ROUNDED ? halves : variant == ROUNDED_UNALIGNED ? halves + 1 : NULL;
+        for (int i = 0; kept != NULL && vt_type_is_half(type) && i < OUT; i++)
+            kept[i] = vt_half_round(type, own_bias[i]);
         product_case c = product_case_open(type, 13, 10, OUT, TWINS_APART);
-        product_case_run(&f.cuda, &c, own_bias, false);
+        product_case_run(&f.cuda, &c, own_bias, vt_type_is_half(type) ? kept : NULL, false);
         EXPECT(fake.products == 5, "variant %d: %d products", variant, fake.products);
-        const int rounded = vt_type_is_half(type) && variant < TAKES_WIDE ? 2 : 0; /* with GELU and without */
+        const int rounded = vt_type_is_half(type) && variant != REFUSES ? 2 : 0; /* with GELU and without */
         EXPECT(fake.rounded_biases == rounded, "variant %d: %d rounded biases", variant, fake.rounded_biases);
+        EXPECT((fake.bias == halves) == (vt_type_is_half(type) && variant == ROUNDED), "variant %d: another bias",
+               variant);
         EXPECT(!f.state.state.failed, "%s", vt_error_text());
-        product_case_run(f.plain, &c, own_bias, true);
+        product_case_run(f.plain, &c, own_bias, NULL, true);
         product_case_compare(&c);
     }
     close_fixture(&f);
@@ -153,7 +159,7 @@ TEST(a_product_that_is_refused)
     fixture f;
     open_fixture(&f);
     twins x = make(VT_BFLOAT16, 5, 4, 1), weight = make(VT_FLOAT32, 3, 4, 2), y = make(VT_BFLOAT16, 5, 3, 3);
-    f.cuda.linear_forward(&f.cuda, x.own, weight.own, NULL, y.own);
+    f.cuda.linear_forward(&f.cuda, x.own, weight.own, NULL, NULL, y.own);
     EXPECT(f.state.state.failed &&
                strstr(vt_error_text(), "no product of 3 × 5 × 4 numbers (types 0, 1, 1; rows of 7, 7, 6") != NULL &&
                strstr(vt_error_text(), ": a status; report it") != NULL,
@@ -171,17 +177,17 @@ TEST(a_new_shape_ends_a_recording)
     open_fixture(&f);
     twins x = make(VT_BFLOAT16, ROWS, IN, 1), weight = make(VT_BFLOAT16, OUT, IN, 2);
     twins y = make(VT_BFLOAT16, ROWS, OUT, 3);
-    f.cuda.linear_forward(&f.cuda, x.own, weight.own, NULL, y.own);
+    f.cuda.linear_forward(&f.cuda, x.own, weight.own, NULL, NULL, y.own);
     const int asked = fake.questions;
     f.state.state.recording = true;
-    f.cuda.linear_forward(&f.cuda, x.own, weight.own, NULL, y.own);
+    f.cuda.linear_forward(&f.cuda, x.own, weight.own, NULL, NULL, y.own);
     EXPECT(fake.products == 2 && !f.state.state.recording_lacks);
     vt_matrix less = x.own, fewer = y.own;
     less.rows = fewer.rows = ROWS - 1;
-    f.cuda.linear_forward(&f.cuda, less, weight.own, NULL, fewer);
+    f.cuda.linear_forward(&f.cuda, less, weight.own, NULL, NULL, fewer);
     EXPECT(f.state.state.recording_lacks && fake.products == 2 && fake.questions == asked && !f.state.state.failed);
     f.state.state.recording = false;
-    f.cuda.linear_forward(&f.cuda, less, weight.own, NULL, fewer);
+    f.cuda.linear_forward(&f.cuda, less, weight.own, NULL, NULL, fewer);
     EXPECT(fake.products == 3 && fake.questions > asked);
     close_fixture(&f);
 }

@@ -22,7 +22,7 @@ static vt_backend *plain;
 static void do_forward(const void *arguments)
 {
     const product *p = arguments;
-    plain->linear_forward(plain, p->a, p->b, p->bias, p->c);
+    plain->linear_forward(plain, p->a, p->b, p->bias, NULL, p->c);
 }
 
 static void do_backward_input(const void *arguments)
@@ -37,9 +37,10 @@ static void do_backward_weight(const void *arguments)
     plain->linear_backward_weight(plain, p->a, p->b, p->sums, p->bias_sums);
 }
 
-static void linear_forward(vt_backend *backend, vt_matrix x, vt_matrix weight, const float *bias, vt_matrix y)
+static void linear_forward(vt_backend *backend, vt_matrix x, vt_matrix weight, const float *bias,
+                           const uint16_t *rounded, vt_matrix y)
 {
-    (void)backend;
+    (void)backend, (void)rounded;
     fake_runtime_do(do_forward, &(product){.a = x, .b = weight, .c = y, .bias = bias}, sizeof(product));
 }
 
@@ -59,9 +60,10 @@ static void linear_backward_weight(vt_backend *backend, vt_matrix x, vt_matrix d
 void vt_host_cuda_bias_gelu(vt_backend *backend, vt_gelu kind, vt_matrix hidden, const float *bias, vt_matrix y);
 
 static void linear_gelu_forward(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_matrix weight, const float *bias,
-                                vt_matrix hidden, vt_matrix active)
+                                const uint16_t *rounded, vt_matrix hidden, vt_matrix active)
 {
-    linear_forward(backend, x, weight, NULL, hidden);
+    linear_forward(backend, x, weight, NULL, NULL, hidden);
+    (void)rounded;
     vt_host_cuda_bias_gelu(backend, kind, hidden, bias, active);
 }
 

@@ -23,7 +23,8 @@ typedef struct {
 } fake_layout;
 
 static struct {
-    bool refuses_bias, takes_wide_bias;
+    bool refuses_bias;
+    const void *bias; /* that was added last */
     int products, rounded_biases, questions;
     uint32_t sums;       /* how parts of a sum may be added, as of the last query */
     int64_t open;        /* descriptors */
@@ -143,7 +144,7 @@ static bool is_supported(const fake_operation *o, const fake_layout *a, const fa
     EXPECT(a_rows == d->rows && b_columns == d->columns && inner == b_rows, "the sizes don't go together");
     EXPECT(!o->tf32 || a->type == CUDA_R_32F);
     if (a->type != b->type) return false;
-    return !has_bias(o) || (!fake.refuses_bias && (o->bias_type == (int32_t)d->type || fake.takes_wide_bias));
+    return !has_bias(o) || (!fake.refuses_bias && o->bias_type == (int32_t)d->type);
 }
 
 static int64_t alignment(const void *memory)
@@ -222,6 +223,7 @@ static cublasStatus_t fake_matmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t 
     EXPECT(!has_bias(o) || alignment(o->bias) >= (int64_t)algorithm->data[0],
            "a bias less aligned than what was chosen");
     fake.products++;
+    if (has_bias(o)) fake.bias = o->bias;
     fake.rounded_biases += has_bias(o) && o->bias_type != CUDA_R_32F;
     for (int64_t n = 0; n < ld->columns; n++) {
         for (int64_t m = 0; m < ld->rows; m++) {

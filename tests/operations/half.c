@@ -112,8 +112,8 @@ static void check_operations(vt_cpu_isa isa, vt_type type)
         twins_compare(&dk, 0, "attention dk");
         twins_compare(&dv, 0, "attention dv");
     }
-    b->linear_forward(b, x.own, weight.own, bias, y.own);
-    b->linear_forward(b, x.wide, weight.wide, bias, y.wide);
+    b->linear_forward(b, x.own, weight.own, bias, NULL, y.own);
+    b->linear_forward(b, x.wide, weight.wide, bias, NULL, y.wide);
     twins_compare(&y, order, "linear y");
     for (int64_t i = 0; i < ROWS * WIDE; i++) y.wide.data[i] = vt_half_widen(type, y.own.half[i]);
     b->linear_backward_weight(b, x.own, y.own, dweight[0], dbias[0]);
@@ -162,8 +162,8 @@ static void check_large_weight(vt_cpu_isa isa, vt_type type)
     vt_backend *b = NULL;
     EXPECT_OK(path_open(isa, &b));
     twins x = open_twins(type, ROWS, IN, 1), weight = open_twins(type, OUT, IN, 2), y = open_twins(type, ROWS, OUT, 3);
-    b->linear_forward(b, x.own, weight.own, NULL, y.own);
-    b->linear_forward(b, x.wide, weight.wide, NULL, y.wide);
+    b->linear_forward(b, x.own, weight.own, NULL, NULL, y.own);
+    b->linear_forward(b, x.wide, weight.wide, NULL, NULL, y.wide);
     twins_compare(&y, order, "linear y");
     for (int64_t i = 0; i < ROWS * OUT; i++) y.wide.data[i] = vt_half_widen(type, y.own.half[i]);
     b->linear_backward_input(b, y.own, weight.own, x.own);
@@ -248,7 +248,7 @@ static void check_places(vt_cpu_isa isa, int64_t columns)
         for (int j = 0; j < 3; j++)
             result[j] =
                 (vt_matrix){.half = results[i][j], .rows = ROWS, .columns = WIDE, .stride = WIDE, .type = VT_BFLOAT16};
-        b->linear_gelu_forward(b, VT_GELU_ERF, left, weight.own, bias, result[0], result[1]);
+        b->linear_gelu_forward(b, VT_GELU_ERF, left, weight.own, bias, NULL, result[0], result[1]);
         b->linear_backward_input(b, left, across.own, result[2]);
         EXPECT(memcmp(results[i], results[0], sizeof results[0]) == 0, "%lld columns, %lld apart", (long long)columns,
                (long long)left.stride);

@@ -172,7 +172,7 @@ typedef struct {
 static void do_forward(const void *arguments)
 {
     const product_arguments *p = arguments;
-    p->plain->linear_forward(p->plain, p->a, p->b, p->bias, p->c);
+    p->plain->linear_forward(p->plain, p->a, p->b, p->bias, NULL, p->c);
 }
 
 static void do_backward_input(const void *arguments)
@@ -187,8 +187,10 @@ static void do_backward_weight(const void *arguments)
     p->plain->linear_backward_weight(p->plain, p->a, p->b, p->sums, NULL);
 }
 
-static void host_linear_forward(vt_backend *backend, vt_matrix x, vt_matrix weight, const float *bias, vt_matrix y)
+static void host_linear_forward(vt_backend *backend, vt_matrix x, vt_matrix weight, const float *bias,
+                                const uint16_t *rounded, vt_matrix y)
 {
+    (void)rounded;
     const product_arguments arguments = {state_of(backend)->plain, x, weight, y, bias, NULL};
     vt_host_cuda_do(do_forward, &arguments, sizeof arguments);
 }
@@ -207,9 +209,10 @@ static void host_linear_backward_weight(vt_backend *backend, vt_matrix x, vt_mat
 }
 
 static void host_linear_gelu_forward(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_matrix weight,
-                                     const float *bias, vt_matrix hidden, vt_matrix active)
+                                     const float *bias, const uint16_t *rounded, vt_matrix hidden, vt_matrix active)
 {
-    host_linear_forward(backend, x, weight, NULL, hidden);
+    host_linear_forward(backend, x, weight, NULL, NULL, hidden);
+    (void)rounded;
     vt_host_cuda_bias_gelu(backend, kind, hidden, bias, active);
 }
 

@@ -279,7 +279,7 @@ TEST(the_mirror_changes_nothing)
         vt_matrix out = vt_matrix_columns(whole, 3 * COLUMNS, COLUMNS);
         b->gelu_forward(b, VT_GELU_ERF, q, q);
         b->attention_forward(b, &shape, q, k, v, out, log_sum[i]);
-        b->linear_forward(b, out, vt_matrix_make(weight, COLUMNS, COLUMNS), NULL, v);
+        b->linear_forward(b, out, vt_matrix_make(weight, COLUMNS, COLUMNS), NULL, NULL, v);
         b->linear_backward_weight(b, q, v, gradient[i], NULL);
         EXPECT_OK(b->check(b));
     }

@@ -28,13 +28,15 @@ static inline product_case product_case_open(vt_type type, int64_t rows, int64_t
     return c;
 }
 
-static inline void product_case_run(vt_backend *b, product_case *c, const float *bias, bool wide)
+/* rounded: the bias in the own ones' 16 bits, or NULL. */
+static inline void product_case_run(vt_backend *b, product_case *c, const float *bias, const uint16_t *rounded,
+                                    bool wide)
 {
     const vt_matrix x = wide ? c->x.wide : c->x.own, weight = wide ? c->weight.wide : c->weight.own;
     const vt_matrix dy = wide ? c->dy.wide : c->dy.own;
     float *dweight = c->dweight[!wide].matrix.data, *dbias = c->dbias[!wide].matrix.data;
-    b->linear_forward(b, x, weight, bias, wide ? c->y.wide : c->y.own);
-    b->linear_gelu_forward(b, VT_GELU_ERF, x, weight, bias, wide ? c->hidden.wide : c->hidden.own,
+    b->linear_forward(b, x, weight, bias, rounded, wide ? c->y.wide : c->y.own);
+    b->linear_gelu_forward(b, VT_GELU_ERF, x, weight, bias, rounded, wide ? c->hidden.wide : c->hidden.own,
                            wide ? c->active.wide : c->active.own);
     b->linear_backward_input(b, dy, weight, wide ? c->dx.wide : c->dx.own);
     b->linear_backward_weight(b, x, dy, dweight, dbias);

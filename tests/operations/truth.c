@@ -189,7 +189,7 @@ static void linear_x_forward(vt_backend *b, const float *x, float *y)
     float weight[OUT * IN], bias[OUT];
     constants(weight, OUT * IN, 1);
     constants(bias, OUT, 2);
-    b->linear_forward(b, vt_matrix_make((float *)x, ROWS, IN), vt_matrix_make(weight, OUT, IN), bias,
+    b->linear_forward(b, vt_matrix_make((float *)x, ROWS, IN), vt_matrix_make(weight, OUT, IN), bias, NULL,
                       vt_matrix_make(y, ROWS, OUT));
 }
 
@@ -207,7 +207,7 @@ static void linear_w_forward(vt_backend *b, const float *w, float *y)
 {
     float x[ROWS * IN];
     constants(x, ROWS * IN, 3);
-    b->linear_forward(b, vt_matrix_make(x, ROWS, IN), vt_matrix_make((float *)w, OUT, IN), w + OUT * IN,
+    b->linear_forward(b, vt_matrix_make(x, ROWS, IN), vt_matrix_make((float *)w, OUT, IN), w + OUT * IN, NULL,
                       vt_matrix_make(y, ROWS, OUT));
 }
 

@@ -85,9 +85,9 @@ static void narrow(vt_backend *backend, const stand_ins *s)
 
 /* The product's result is rounded before GELU. */
 static void half_linear_then_gelu(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_matrix weight, const float *bias,
-                                  vt_matrix hidden, vt_matrix active)
+                                  const uint16_t *rounded, vt_matrix hidden, vt_matrix active)
 {
-    half_linear_forward(backend, x, weight, bias, hidden);
+    half_linear_forward(backend, x, weight, bias, rounded, hidden);
     half_gelu_forward(backend, kind, hidden, active);
 }
 

@@ -24,10 +24,11 @@ static const vt_backend *vectors(const vt_backend *backend)
     return &((const vt_cpu_state *)backend->state)->vectors;
 }
 
-static void linear_forward(vt_backend *backend, vt_matrix x, vt_matrix weight, const float *bias, vt_matrix y)
+static void linear_forward(vt_backend *backend, vt_matrix x, vt_matrix weight, const float *bias,
+                           const uint16_t *rounded, vt_matrix y)
 {
     if (!on_tiles(&x, &weight)) {
-        vectors(backend)->linear_forward(backend, x, weight, bias, y);
+        vectors(backend)->linear_forward(backend, x, weight, bias, rounded, y);
         return;
     }
     weight.rows = y.columns;
@@ -35,10 +36,10 @@ static void linear_forward(vt_backend *backend, vt_matrix x, vt_matrix weight, c
 }
 
 static void linear_gelu_forward(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_matrix weight, const float *bias,
-                                vt_matrix hidden, vt_matrix active)
+                                const uint16_t *rounded, vt_matrix hidden, vt_matrix active)
 {
     if (!on_tiles(&x, &weight)) {
-        vectors(backend)->linear_gelu_forward(backend, kind, x, weight, bias, hidden, active);
+        vectors(backend)->linear_gelu_forward(backend, kind, x, weight, bias, rounded, hidden, active);
         return;
     }
     product_result to = {hidden, active, bias, kind == VT_GELU_ERF ? FINISH_ERF : FINISH_TANH};

@@ -40,8 +40,8 @@ void vt_plain_gelu_backward(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_m
 }
 
 void vt_plain_linear_gelu_forward(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_matrix weight, const float *bias,
-                                  vt_matrix hidden, vt_matrix active)
+                                  const uint16_t *rounded, vt_matrix hidden, vt_matrix active)
 {
-    backend->linear_forward(backend, x, weight, bias, hidden);
+    backend->linear_forward(backend, x, weight, bias, rounded, hidden);
     backend->gelu_forward(backend, kind, hidden, active);
 }

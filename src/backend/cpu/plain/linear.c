@@ -1,8 +1,9 @@
 #include "backend/cpu/cpu.h"
 
-void vt_plain_linear_forward(vt_backend *backend, vt_matrix x, vt_matrix weight, const float *bias, vt_matrix y)
+void vt_plain_linear_forward(vt_backend *backend, vt_matrix x, vt_matrix weight, const float *bias,
+                             const uint16_t *rounded, vt_matrix y)
 {
-    (void)backend;
+    (void)backend, (void)rounded;
 #pragma omp parallel for schedule(static)
     for (int64_t r = 0; r < x.rows; r++) {
         for (int64_t o = 0; o < y.columns; o++) {

@@ -105,7 +105,7 @@ static void convolution_forward(vt_backend *backend, const vt_convolution *shape
     for (portion p = {0}; next_portion(shape, x, y, &p);) {
         const vt_matrix rows = gather(backend, &p);
         if (rows.data == NULL) return;
-        backend->linear_forward(backend, rows, weight, NULL, p.y);
+        backend->linear_forward(backend, rows, weight, NULL, NULL, p.y);
     }
 }
 

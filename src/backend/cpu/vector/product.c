@@ -128,8 +128,10 @@ static void forward(vt_backend *backend, strip_work *w, vt_matrix weight)
     multiply_strips(backend, w);
 }
 
-static void linear_forward(vt_backend *backend, vt_matrix x, vt_matrix weight, const float *bias, vt_matrix y)
+static void linear_forward(vt_backend *backend, vt_matrix x, vt_matrix weight, const float *bias,
+                           const uint16_t *rounded, vt_matrix y)
 {
+    (void)rounded;
     strip_work w = strips_of(x, y, bias);
     if (x.rows <= FEW_ROWS)
         VT_KERNEL(vt_few_rows_forward)(backend, x, weight, bias, y);
@@ -138,8 +140,9 @@ static void linear_forward(vt_backend *backend, vt_matrix x, vt_matrix weight, c
 }
 
 static void linear_gelu_forward(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_matrix weight, const float *bias,
-                                vt_matrix hidden, vt_matrix active)
+                                const uint16_t *rounded, vt_matrix hidden, vt_matrix active)
 {
+    (void)rounded;
     strip_work w = strips_of(x, hidden, bias);
     w.to.active = active;
     w.to.finish = kind == VT_GELU_ERF ? FINISH_ERF : FINISH_TANH;
