@@ -108,7 +108,10 @@ char *vt_reader_chunks(vt_world *world, vt_source *source)
     const vt_chunk_cache *cache = chunks_of(source);
     if (cache == NULL) return NULL;
     const vt_chunk_counts *own = &cache->counts;
-    double counts[] = {(double)own->decoded, (double)own->bytes, (double)own->found};
+    /* the loader's threads may already be at batches that nobody takes any more */
+    double counts[] = {(double)__atomic_load_n(&own->decoded, __ATOMIC_RELAXED),
+                       (double)__atomic_load_n(&own->bytes, __ATOMIC_RELAXED),
+                       (double)__atomic_load_n(&own->found, __ATOMIC_RELAXED)};
     char size[VT_NUMBER_SIZE];
     vt_world_sum(world, counts, 3);
     if (counts[0] == 0) return NULL;
