@@ -49,6 +49,7 @@ static void add_batch(remedies *known, const vt_config *config)
 {
     const bool is_local = config->local_batch_size != VT_UNSET_INTEGER; /* then the two must agree */
     const int64_t local = vt_trainer_micro_batch(config) / 2 * config->grad_accumulation;
+    if (local == 0) return; /* a flag of 0 counts as not given */
     vt_config changed = *config;
     changed.global_batch_size = local * config->data_parallel;
     add_number(known, &changed, is_local ? "local_batch_size" : "global_batch_size",
