@@ -314,9 +314,12 @@ TEST(the_loss_scale_goes_on)
         const char *more;
         double scale;
         int64_t tolerated;
-    } cases[] = {{"3", 1024, 2}, {"2", 1024, 2}, {"1", 1024, 1}, {"3 loss_scale=8", 8, 2}};
+    } cases[] = {{"loss_scale_hysteresis=3", 1024, 2},
+                 {"loss_scale_hysteresis=2", 1024, 2},
+                 {"loss_scale_hysteresis=1", 1024, 1},
+                 {"loss_scale=8", 8, 1}};
     for (int i = 0; i < 4; i++) {
-        load(path, &loaded, "amp_mode", SETTINGS("fp16 loss_scale_hysteresis=%s", cases[i].more));
+        load(path, &loaded, "amp_mode", SETTINGS("fp16 %s", cases[i].more));
         const vt_optimizer_progress now = vt_optimizer_progress_of(vt_trainer_optimizer(loaded.rig.trainer));
         EXPECT(now.updates == 5 && now.loss_scale == cases[i].scale && now.clean_steps == 7 &&
                    now.tolerated == cases[i].tolerated,
