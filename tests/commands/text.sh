@@ -136,7 +136,7 @@ test_bad_text() {
     refuses "seq_len" "is an option of source text" -- "$VITRAIN" --yaml_config="$TOP/config/ViT.yaml" \
         --config=demo --seq_len=8 --model=vit
     cp -r "$TOP/config" config # its LM.yaml has the configuration that ViT.yaml lacks
-    says "16 layouts, 16 of them fit" -- "$VITRAIN" plan --config=wikitext_b --ranks=1 --vocab_size=30000 --data_dir=nowhere
+    says "24 layouts, 24 of them fit" -- "$VITRAIN" plan --config=wikitext_b --ranks=1 --vocab_size=30000 --data_dir=nowhere
     refuses "vitrain plan\` needs only --vocab_size=N" -- "$VITRAIN" plan --config=wikitext_b --ranks=1 --data_dir=nowhere
 }
 
