@@ -34,7 +34,8 @@ enum {
     VT_FUSED_DV,
     VT_FUSED_DELTA,  /* [batch, heads, queries] float32, scratch */
     VT_FUSED_ONE,    /* one float on the host: 1 */
-    VT_FUSED_DQ_SUM, /* VT_FUSED_BACKWARD's [batch, heads, queries, head_dim] float32; cuDNN clears it since 9.6 */
+    VT_FUSED_DQ_SUM, /* of VT_FUSED_BACKWARD: [batch, heads, queries, head_dim] float32, which cuDNN clears (since 9.6)
+                      */
     VT_FUSED_UNSEEN, /* causal: one float on the host, the score of a key that is not seen: -FLT_MAX */
     VT_FUSED_ID_COUNT
 };

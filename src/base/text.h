@@ -55,7 +55,7 @@ bool vt_text_to_double(const char *string, double *value);
  * half of the letters. */
 const char *vt_text_nearest(const char *name, const char *const *candidates, size_t count);
 
-/* The same without a limit, where the rest of a name counts as two edits: NULL only when there are no candidates. */
+/* The same without a limit: NULL only when there are no candidates. A name that begins one counts as two edits. */
 const char *vt_text_closest(const char *name, const char *const *candidates, size_t count);
 
 /* The index of the word in "a|b|c"; -1: it is not among them. */

@@ -15,9 +15,9 @@ void vt_threads_wait_shortly(char *const *arguments);
  * one of them. All 0: unknown. */
 void vt_threads_cores(unsigned char cores[VT_CORES_BYTES]);
 
-/* In how many NUMA domains these cores lie; 1 if the system does not tell. Memory is nearest to the cores of its own
- * domain. `directory`: /sys/devices/system/node, which has a file node<number>/cpulist for each domain ("0-15,32-47").
- */
+/* In how many NUMA domains these cores lie; 1 if the system does not tell. `directory`, VT_NUMA_DOMAINS but in tests,
+ * has a file node<number>/cpulist for each domain ("0-15,32-47"). */
+#define VT_NUMA_DOMAINS "/sys/devices/system/node"
 int vt_threads_domains(const char *directory);
 
 /* Binds each of the calling thread's `count` OpenMP threads to a core of its own: what a thread has written stays in

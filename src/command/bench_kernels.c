@@ -15,7 +15,7 @@ static vt_status open_device(bool on_gpu, int64_t threads, vt_backend **backend)
     return on_gpu ? vt_backend_open_cuda(0, false, backend) : vt_backend_open_cpu(VT_ISA_AUTO, (int)threads, backend);
 }
 
-/* What a table of rates is worth little without. */
+/* The machine that the table is of. */
 static void print_processor(void)
 {
     unsigned char cores[VT_CORES_BYTES];
@@ -28,7 +28,7 @@ static void print_processor(void)
     line[strcspn(line, "\n")] = '\0';
     vt_threads_cores(cores);
     for (int i = 0; i < VT_CORES_BYTES; i++) count += __builtin_popcount(cores[i]);
-    const int domains = vt_threads_domains("/sys/devices/system/node");
+    const int domains = vt_threads_domains(VT_NUMA_DOMAINS);
     printf("processor: %s; %d core%s for this process in %d NUMA domain%s\n", name == NULL ? "unknown" : name + 2,
            count, count == 1 ? "" : "s", domains, domains == 1 ? "" : "s");
     if (count > 2)

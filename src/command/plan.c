@@ -256,7 +256,7 @@ static void print_table(const vt_config *config, const vt_hardware *hardware, co
            "tp with s: sequence_parallel; of: the stage that needs this memory. Time to read data is not counted.\n",
            (long long)layouts->count, (long long)fitting,
            all ? "" : "; here the fastest that fits of each grid tp x cp x pp x dp (--all: every one)");
-    const int domains = vt_threads_domains("/sys/devices/system/node");
+    const int domains = vt_threads_domains(VT_NUMA_DOMAINS);
     if (hardware->host_memory && config->ranks < domains)
         printf("This machine's cores lie in %d NUMA domains. A rank in each has its memory nearby: BIND=numa "
                "submit/local.sh %d (docs/performance.md).\n",

@@ -117,8 +117,8 @@ static void print_roofline(const vt_hardware *hardware, const vt_rules_model *mo
            1e-12 * vt_rules_peak(108, 512, 1.41e9));
 }
 
-/* The run's model as a GPT: a patch's numbers, in and out, take the place of words, and decoder layers count as others.
- */
+/* The run's model as a GPT: a patch's numbers, in and out, take the place of words, and a decoder's layers count
+ * like an encoder's. */
 static vt_rules_model model_of(const vt_config *config)
 {
     const int64_t patch = config->patch_size * config->patch_size;

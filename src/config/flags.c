@@ -20,7 +20,7 @@ done:
     return status;
 }
 
-/* 0, with which the 2022 tutorial's scripts leave the choice to the file. */
+/* The 2022 tutorial's scripts take 0 as "not given": the file's value counts. */
 static bool is_left_to_file(const vt_row *row, const char *value)
 {
     return strcmp(value, "0") == 0 && (row->id == VT_OPTION_num_epochs || row->id == VT_OPTION_local_batch_size);

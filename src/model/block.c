@@ -32,14 +32,15 @@ static vt_mask branch_mask(const vt_block *block, const vt_pass *pass, uint32_t 
     return mask;
 }
 
-void vt_block_reserve(const vt_block *block, const vt_pass *pass, vt_matrix output, bool keep, vt_block_saved *saved)
+void vt_block_reserve(const vt_block *block, const vt_pass *pass, vt_matrix output, bool for_backward,
+                      vt_block_saved *saved)
 {
     const int64_t rows = output.rows;
     saved->norm1 = vt_layer_norm_reserve(pass);
     saved->norm2 = vt_layer_norm_reserve(pass);
     vt_attention_reserve(&block->attention, pass, &saved->attention);
     saved->mlp = vt_mlp_reserve(&block->mlp, pass);
-    saved->middle = keep ? vt_pass_push_wide(pass, rows, block->dim) : output;
+    saved->middle = for_backward ? vt_pass_push_wide(pass, rows, block->dim) : output;
     saved->normed1 = pass->keeps ? vt_pass_push(pass, rows, block->dim) : (vt_matrix){0};
     saved->normed2 = pass->keeps ? vt_pass_push(pass, rows, block->dim) : (vt_matrix){0};
 }
@@ -64,7 +65,7 @@ bool vt_pass_rounds_gradient(const vt_pass *pass, double dropout)
     return pass->type != VT_FLOAT32 && !(pass->training && dropout > 0);
 }
 
-/* The gradient of a branch's output, in the pass's type: dx, masked if need be. */
+/* The gradient of a branch's output, in the pass's type: dx itself, or in `gradient`, masked or rounded. */
 static vt_matrix branch_gradient(const vt_pass *pass, const vt_mask *mask, vt_matrix dx, vt_matrix gradient)
 {
     if (vt_mask_is_active(mask)) pass->backend->mask_multiply(pass->backend, dx, mask, gradient);

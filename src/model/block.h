@@ -33,21 +33,24 @@ typedef struct {
 /* Registers blocks.<layer>.… */
 void vt_block_build(vt_block *block, vt_parameters *parameters, int64_t layer, const vt_block_options *options);
 
-/* Pushes what forward keeps on the arena. output [vt_pass_rows, dim] float32: what forward will be given; without
- * `keep` it also has the place of what the block added first. */
-void vt_block_reserve(const vt_block *block, const vt_pass *pass, vt_matrix output, bool keep, vt_block_saved *saved);
+/* Pushes what forward keeps on the arena. output [vt_pass_rows, dim] float32: the one that forward will be given.
+ * for_backward: the stream before the MLP gets memory of its own; otherwise it is made in `output`. */
+void vt_block_reserve(const vt_block *block, const vt_pass *pass, vt_matrix output, bool for_backward,
+                      vt_block_saved *saved);
 
-/* The stream goes through the block; its sum is left to whoever reads it next, in `output`, where until then what the
- * block added first may stand. The sum that it came with must stay as it is until backward. All matrices are
- * [vt_pass_rows, dim], `branch`, which the stream takes along, in the pass's type. */
+/* Takes the stream through the block. Its last branch is not added yet: who reads the stream next does that, into
+ * `output`. The sum that the stream came with must stay as it is until backward. All matrices are [vt_pass_rows, dim];
+ * `branch`, the room for both branches, is in the pass's type. */
 void vt_block_forward(const vt_block *block, const vt_pass *pass, vt_residual *stream, vt_matrix output,
                       vt_matrix branch, vt_block_saved *saved);
 
-/* Whether a pass in 16 bits has the gradient of the stream in 16 bits, too: dropout masks it first. */
+/* Does LayerNorm's backward also write the stream's gradient in 16 bits? Not in float32, nor with dropout, which masks
+ * it first. */
 bool vt_pass_rounds_gradient(const vt_pass *pass, double dropout);
 
-/* dx [vt_pass_rows, dim] float32: on entry the gradient of the output, on return that of the input. gradient, in the
- * pass's type: the same where vt_pass_rounds_gradient says so, and otherwise room. room: in the pass's type, too. */
+/* dx [vt_pass_rows, dim] float32: on entry the gradient of the output, on return that of the input. gradient and
+ * room, in the pass's type, are scratch; where vt_pass_rounds_gradient says so, `gradient` always holds a rounded dx.
+ */
 void vt_block_backward(const vt_block *block, const vt_pass *pass, vt_matrix dx, vt_matrix gradient, vt_matrix room,
                        const vt_block_saved *saved);
 

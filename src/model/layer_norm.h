@@ -17,8 +17,8 @@ typedef struct {
     float *mean, *rstd; /* [rows], in the arena */
 } vt_layer_norm_saved;
 
-/* The residual stream behind a branch. What reads it next also makes the sum: a LayerNorm, in the same pass over memory
- * where the pass is fused, or vt_residual_finish. */
+/* The residual stream, to which a branch may still have to be added. The LayerNorm that reads it next does that, where
+ * the pass is fused in the same pass over memory; vt_residual_finish does it alone. */
 typedef struct {
     vt_matrix sum;       /* [rows, dim] float32: the stream, or where x + masked(branch) goes */
     vt_matrix x, branch; /* branch.data NULL: `sum` is complete. x may be `sum` */

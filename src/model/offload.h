@@ -1,6 +1,6 @@
 /* Activations that wait in the host's memory (offload_activations), of one micro-batch in flight. What a block keeps
- * for backward lies in one of two rooms of the device's memory, and the stream behind a unit in one of three: those
- * that the block before it and the one behind it do not use. After a block's forward both leave for pinned memory while
+ * for backward lies in one of two rooms of the device's memory, and the stream behind a unit in one of three, which
+ * its neighbours do not use. After a block's forward both leave for pinned memory while
  * the next block computes, and in backward they return to the same places, so that pointers to them stay as they are.
  *
  * Units are numbered as the model's (model.h). The last two blocks' rooms are never needed by another block: nothing of
@@ -25,7 +25,7 @@ vt_status vt_offload_open(vt_backend *backend, vt_span units, vt_span blocks, vt
                           vt_offload **offload);
 void vt_offload_close(vt_offload **offload);
 
-/* What passes have needed so far. */
+/* The largest sizes that passes have needed so far. */
 vt_offload_sizes vt_offload_needed(const vt_offload *offload);
 /* Bytes of the device's memory. */
 size_t vt_offload_device_bytes(vt_offload_sizes sizes);

@@ -60,14 +60,20 @@ static double behind_update(const vt_config *config)
     return config->zero_stage == 2 ? 1.0 / (double)(config->grad_accumulation + 1) : 0;
 }
 
+/* A backward, in times of a forward. */
+static double backward_of(const vt_config *config)
+{
+    return config->recompute != VT_RECOMPUTE_NONE ? 3 : 2;
+}
+
 /* Time that can hide reductions of gradients: with ZeRO 2 every backward, otherwise the last one; stage 3 also gathers
  * ahead during forward. */
 static double window(const vt_config *config, double compute)
 {
     const vt_step_shape shape = vt_schedule_shape(config, 0, vt_config_longest_rollout(config));
     const vt_step_counts counts = vt_schedule_counts(&shape);
-    const double backward = config->recompute != VT_RECOMPUTE_NONE ? 3 : 2; /* in times of a forward */
-    const double backwards = (double)counts.backwards * backward, all = (double)counts.forwards + backwards;
+    const double backward = backward_of(config), backwards = (double)counts.backwards * backward;
+    const double all = (double)counts.forwards + backwards;
     if (config->zero_stage == 3) return compute;
     return compute * (config->zero_stage == 2 ? backwards : backward) / all;
 }
@@ -83,7 +89,7 @@ static void add_link(const vt_config *config, const vt_hardware *hardware, const
 {
     const vt_step_shape shape = vt_schedule_shape(config, 0, vt_config_longest_rollout(config));
     const vt_step_counts counts = vt_schedule_counts(&shape);
-    const double backward = config->recompute == VT_RECOMPUTE_BLOCK ? 3 : 2; /* in times of a forward */
+    const double backward = backward_of(config);
     const double all = (double)counts.forwards + backward * (double)counts.backwards;
     const double computing = cost->seconds[VT_COST_MATRIX] + cost->seconds[VT_COST_ATTENTION] +
                              cost->seconds[VT_COST_MEMORY] - update_seconds(hardware, plan);

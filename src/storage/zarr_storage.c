@@ -8,7 +8,7 @@ static const char *const codec_names[] = {
     [VT_CODEC_BLOSC] = "blosc", [VT_CODEC_ZSTD] = "zstd",     [VT_CODEC_LZ4] = "lz4", [VT_CODEC_GZIP] = "gzip",
     [VT_CODEC_ZLIB] = "zlib",   [VT_CODEC_CRC32C] = "crc32c", [VT_CODEC_KINDS] = NULL};
 
-/* A codec that makes bytes of bytes, with its settings. */
+/* Adds a codec from bytes to bytes, with its settings. */
 static vt_status add_codec(const char *name, const json_t *settings, vt_codecs *codecs, vt_text *words)
 {
     vt_status status = VT_OK;

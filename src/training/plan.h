@@ -23,10 +23,10 @@ typedef struct {
     vt_offload_sizes offload; /* of one micro-batch in flight; its rooms on the device are in the activations */
     int64_t in_flight;        /* micro-batches */
     double offloaded_bytes;   /* that leave for the host's memory in one optimizer step, and as many return */
-    size_t pinned_bytes;  /* not in `bytes`: of a device's run, the host's memory for activations and for checkpoints */
-    size_t ring_bytes;    /* the part of the data that is the readers' and the sets', in the host's memory */
-    size_t held_bytes;    /* the part of those that is the sets' */
-    size_t chunk_bytes;   /* the part of those that decoded chunks may come to take */
+    size_t pinned_bytes;      /* of the host, for a GPU's activations and checkpoints; not in `bytes` */
+    size_t ring_bytes;        /* the part of the data that is the readers' and the sets', in the host's memory */
+    size_t held_bytes;        /* the part of those that is the sets' */
+    size_t chunk_bytes;       /* the part of those that decoded chunks may come to take */
     size_t message_bytes; /* not in `bytes`: MPI's own copies of sums over ranks, and the hole they leave; 0 on a GPU */
     double step_flops;
     vt_volume communication[VT_TRAFFIC_COUNT]; /* of one optimizer step */

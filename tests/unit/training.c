@@ -384,8 +384,8 @@ TEST(recompute_gives_the_same_bits_in_less_memory)
 {
     static const char *const settings[] = {"dropout=0.2", "dropout=0.2 recompute=linear",
                                            "dropout=0.2 recompute=block"};
-    /* 3 blocks of 10 units each against 3 inputs, with attention's results for `linear`, and one block; both add the
-     * same for the rest */
+    /* kept: three blocks' 10 matrices each; with block three inputs, with linear also what attention made, and with
+     * both one block at a time; the rest is the same */
     static const double most[] = {1, 0.85, 0.7};
     small_model kept;
     open_small(&kept, settings[0]);

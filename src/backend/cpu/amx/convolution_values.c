@@ -1,11 +1,10 @@
 /* Convolutions of float32 over many points on tiles: the 27 products of vector/convolution_values.h are products of
- * terms (terms.h). The vectors make the values of some tiles of points (a strip), which stay in the second-level cache
- * as float32 numbers; each of the 27 operands is then split into terms just before its product. (So that names don't
- * mix: "tiles" of points are called cells here.)
+ * terms (terms.h). ("Tiles" of points are called cells here, because tiles are registers.)
  *
- * For y and dx, the weight's values are packed once for all threads, [PRODUCTS][pieces of 16 columns][steps] tiles. For
- * dweight, whose depth is the cells, nine products of some hundred cells lie in memory at a time, and linear layers'
- * gradients take them.
+ * For y and dx, the weight's values are packed once for all threads, [PRODUCTS][pieces of 16 columns][steps] tiles. The
+ * vectors make the values of some cells (a strip), which stay in the second-level cache as float32 numbers; each of the
+ * 27 operands is then split into terms just before its product. The depth of dweight's products is the cells: nine
+ * products' values of some hundred cells lie in memory at a time, and linear_backward_weight multiplies them.
  * Channels of x are rounded up to 16, so that a piece of 16 columns has one sublattice.
  * Sums run in a fixed order, by one thread each: the bits do not depend on the number of threads. */
 #include "backend/cpu/amx/convolution_values.h"
@@ -239,9 +238,9 @@ void VT_KERNEL(vt_tiles_convolution_backward_input)(vt_backend *backend, const v
     }
 }
 
-/* ---- dweight: of product j, sums [out][sublattice, channel of x] = the products of dyᵀ times the values of x ---- */
+/* ---- dweight: of each product, sums [out][sublattice, channel of x] over all cells ---- */
 
-enum { CELLS = 768, SOME_CELLS = 8 }; /* whose values are in memory; that a thread fills at a time */
+enum { CELLS = 768, SOME_CELLS = 8 }; /* whose values are in memory; that a thread makes at a time */
 
 void VT_KERNEL(vt_tiles_convolution_backward_weight)(vt_backend *backend, const vt_convolution *shape, vt_matrix x,
                                                      vt_matrix dy, float *dweight)
@@ -264,11 +263,11 @@ void VT_KERNEL(vt_tiles_convolution_backward_weight)(vt_backend *backend, const 
                 fill_products(&cells, &dy, first + cell, count, j, out, most, y_row, y_values + cell * y_row);
             }
             for (int64_t p = 0; p < PLANE; p++) {
-                vt_matrix left = vt_matrix_make(y_values + p * most * y_row, now, out);
-                vt_matrix right = vt_matrix_make(x_values + p * most * row, now, SUBLATTICES * in);
-                left.stride = y_row;
-                right.stride = row;
-                backend->linear_backward_weight(backend, right, left, sums + (PLANE * j + p) * of_product, NULL);
+                const vt_matrix of_y = vt_matrix_make(y_values + p * most * y_row, now, y_row);
+                const vt_matrix of_x = vt_matrix_make(x_values + p * most * row, now, row);
+                backend->linear_backward_weight(backend, vt_matrix_columns(of_x, 0, SUBLATTICES * in),
+                                                vt_matrix_columns(of_y, 0, out), sums + (PLANE * j + p) * of_product,
+                                                NULL);
             }
         }
     }
