@@ -38,6 +38,7 @@ static vt_status parse_type(const char *path, const char *header, size_t *size)
     const char *value = find_value(header, "descr");
     VT_CHECK(value != NULL, "%s: damaged .npy header: no 'descr' in \"%s\"", path, header);
     int length = (int)strcspn(value, ",}");
+    VT_CHECK(*value != '[', "%s: each element of the array has several parts; save one of them (array['name'])", path);
     bool is_float32 = length == 5 && strncmp(value + 1, "<f4", 3) == 0;
     bool is_float64 = length == 5 && strncmp(value + 1, "<f8", 3) == 0;
     VT_CHECK(is_float32 || is_float64,

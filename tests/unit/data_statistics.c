@@ -79,7 +79,7 @@ TEST(npy_malformed)
         {"{'descr': ", "the array's type is , expected"},
         {"{'descr': '<i8', 'fortran_order': False, 'shape': (1,)}", "the array's type is '<i8', expected '<f4' or"},
         {"{'descr': '>f4', 'fortran_order': False, 'shape': (1,)}", "the array's type is '>f4'"},
-        {"{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,)}", "the array's type is [('a'"},
+        {"{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,)}", "each element of the array has several parts"},
         {"{'descr': '<f4', 'shape': (1,)}", "no 'fortran_order'"},
         {"{'descr': '<f4', 'fortran_order': True, 'shape': (1,)}", "the array is in Fortran order"},
         {"{'descr': '<f4', 'fortran_order': False}", "no 'shape'"},
