@@ -230,7 +230,8 @@ TEST(numbers_of_the_optimizer)
                    "--momentum=0", "--nesterov");
     EXPECT_REFUSED(NULL, "--loss_scale_window sets fp16's loss scale, but there is none", "--loss_scale_window=100");
     EXPECT_GIVES("base: {loss_scale_window: 100}\n", "loss_scale_window", "100"); /* as a checkpoint's may be */
-    EXPECT_REFUSED(NULL, "--loss_scale_power is of a loss scale that follows overflows, but loss_scale 8 is one for good",
+    EXPECT_REFUSED(NULL,
+                   "--loss_scale_power is of a loss scale that follows overflows, but loss_scale 8 is one for good",
                    "--amp_mode=fp16", "--loss_scale=8", "--loss_scale_power=3");
     EXPECT_GIVES("base: {amp_mode: fp16, loss_scale: 8, loss_scale_power: 3}\n", "loss_scale", "8");
     EXPECT_REFUSED(NULL, "loss_scale_min 2 is more than the 1 = 2^0", "--amp_mode=fp16", "--loss_scale_power=0",
