@@ -19,4 +19,4 @@ test-arm: deps
 	@[ $(ARM_SYSROOT) != $(ARM_BUILD)/sysroot/root ] || tests/arm/sysroot $(ARM_BUILD)/sysroot
 	@$(MAKE) --no-print-directory vitrain
 	@$(MAKE) --no-print-directory $(ARM_BUILD)/vitrain $(ARM_BUILD)/tests/vitrain-tests $(ARM_SETTINGS)
-	@tests/arm/run $(BUILD) '$(ARM_QEMU) -L $(abspath $(ARM_SYSROOT))' $(or $(FILTER),$(ARM_TESTS))
+	@tests/arm/run $(BUILD) '$(ARM_QEMU) -L $(abspath $(ARM_SYSROOT))' $(ARM_CC:%gcc=%objdump) $(or $(FILTER),$(ARM_TESTS))

@@ -26,7 +26,8 @@ $(eval $(call stamp,version,VERSION_SETTINGS))
 # The vector kernels are compiled once for each instruction set; src/backend/cpu/backend.c chooses at run time. -mprfchw: prefetches
 # for writing; processors that don't know the instruction ignore it.
 ISAS := baseline $(if $(X86_CFLAGS),avx2 avx512) $(if $(AMX_CFLAGS),amx)
-ISA_FLAGS_baseline :=
+# 32 registers hold a tile's sums only if gcc neither loads numbers far ahead (which it does on ARM) nor keeps constants in registers.
+ISA_FLAGS_baseline := $(if $(X86_CFLAGS)$(findstring clang,$(CC_VERSION)),,-fno-schedule-insns -fira-loop-pressure)
 ISA_FLAGS_avx2 := -march=x86-64-v3 -mprfchw
 ISA_FLAGS_avx512 := -march=x86-64-v4 -mprfchw -mprefer-vector-width=512
 ISA_FLAGS_amx = $(AMX_CFLAGS) -mprfchw -mprefer-vector-width=512

@@ -1,8 +1,12 @@
 /* Conversion of 16-bit numbers, one or a row at a time. Compiled into each file that uses it, with that file's
- * instruction set: rows of half precision are converted by F16C or AVX-512 where the file has them, everything else by
- * loops that the compiler vectorises. */
+ * instruction set: rows of half precision are converted by F16C, AVX-512 or NEON where the file has them, everything
+ * else by loops that the compiler vectorises. */
 #ifndef VT_BACKEND_HALF_H
 #define VT_BACKEND_HALF_H
+
+#if defined(__aarch64__)
+#include <arm_neon.h>
+#endif
 
 #include "base/bfloat16.h"
 #include "base/float16.h"
@@ -36,6 +40,9 @@ static inline void vt_half_widen_row(vt_type type, const uint16_t *from, int64_t
     for (; i + 8 <= count; i += 8)
         _mm256_storeu_ps(to + i, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(from + i))));
 #endif
+#if defined(__aarch64__)
+    for (; i + 4 <= count; i += 4) vst1q_f32(to + i, vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(from + i))));
+#endif
 #pragma omp simd
     for (int64_t j = i; j < count; j++) to[j] = vt_float16_widen(from[j]);
 }
@@ -58,6 +65,9 @@ static inline void vt_half_round_row(vt_type type, const float *from, int64_t co
     for (; i + 8 <= count; i += 8)
         _mm_storeu_si128((__m128i *)(void *)(to + i),
                          _mm256_cvtps_ph(_mm256_loadu_ps(from + i), _MM_FROUND_TO_NEAREST_INT));
+#endif
+#if defined(__aarch64__)
+    for (; i + 4 <= count; i += 4) vst1_u16(to + i, vreinterpret_u16_f16(vcvt_f16_f32(vld1q_f32(from + i))));
 #endif
 #pragma omp simd
     for (int64_t j = i; j < count; j++) to[j] = vt_float16_round(from[j]);

@@ -1,6 +1,6 @@
 /* IEEE 754 half precision: 5 bits of exponent, 10 of mantissa. The largest number is 65504, the smallest normal one
- * 2^-14, subnormal ones are multiples of 2^-24. Uses the processor's instructions if the compiler may (F16C), otherwise
- * the code below: both give the same bits, for a NaN, too. */
+ * 2^-14, subnormal ones are multiples of 2^-24. Uses the processor's instructions if the compiler may (F16C; always on
+ * 64-bit ARM), otherwise the code below: both give the same bits, for a NaN, too. */
 #ifndef VT_BASE_FLOAT16_H
 #define VT_BASE_FLOAT16_H
 
@@ -15,6 +15,11 @@ static inline uint16_t vt_float16_round(float value)
 {
 #if defined(__F16C__)
     return (uint16_t)_cvtss_sh(value, _MM_FROUND_TO_NEAREST_INT);
+#elif defined(__aarch64__)
+    const __fp16 half = (__fp16)value;
+    uint16_t bits;
+    memcpy(&bits, &half, sizeof bits);
+    return bits;
 #else
     const uint32_t least_normal = 0x38800000, least_infinite = 0x477ff000, infinity = 0x7f800000;
     const uint32_t other_bias = 112u << 23; /* 127 - 15 */
@@ -38,6 +43,10 @@ static inline float vt_float16_widen(uint16_t half)
 {
 #if defined(__F16C__)
     return _cvtsh_ss(half);
+#elif defined(__aarch64__)
+    __fp16 number;
+    memcpy(&number, &half, sizeof number);
+    return number;
 #else
     const uint32_t other_bias = 112u << 23, least_normal = 113u << 23;
     uint32_t sign = (uint32_t)(half & 0x8000) << 16, size = half & 0x7fff, subnormal_bits;

@@ -11,7 +11,8 @@ vt_status vt_command_bench(int argument_count, char *const *arguments)
     if (strcmp(what, "kernels") == 0) return vt_command_bench_kernels(argument_count - 1, arguments + 1);
     if (strcmp(what, "--help") == 0 || strcmp(what, "-h") == 0) {
         printf("usage: vitrain bench io [--config=NAME] [--name=value ...]\n"
-               "       vitrain bench kernels [--device=cpu|cuda] [--threads=N] [--rounds=N]\n\n"
+               "       vitrain bench kernels [--device=cpu|cuda] [--amp_mode=none|bf16] [--threads=N]\n"
+               "                             [--rounds=N]\n\n"
                "io: the reader alone, beside plain preads of the same bytes\n"
                "kernels: the operations of a training step beside the machine's limits\n\n"
                "`vitrain bench io --help` says more.\n");

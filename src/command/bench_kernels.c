@@ -15,38 +15,55 @@ static vt_status open_device(bool on_gpu, int64_t threads, vt_backend **backend)
     return on_gpu ? vt_backend_open_cuda(0, false, backend) : vt_backend_open_cpu(VT_ISA_AUTO, (int)threads, backend);
 }
 
+/* What Linux calls the processor: its "model name", or on ARM the numbers of its implementer and part. */
+static void processor_name(char *name, size_t size)
+{
+    static const char *const fields[] = {"model name", "CPU implementer", "CPU part"};
+    char line[512];
+    FILE *file = fopen("/proc/cpuinfo", "r");
+    name[0] = '\0';
+    while (file != NULL && fgets(line, sizeof line, file) != NULL && line[0] != '\n') { /* of the first core */
+        line[strcspn(line, "\n")] = '\0';
+        const char *value = strchr(line, ':');
+        for (size_t i = 0; i < sizeof fields / sizeof fields[0] && value != NULL; i++) {
+            if (strncmp(line, fields[i], strlen(fields[i])) != 0) continue;
+            const size_t used = strlen(name);
+            snprintf(name + used, size - used, "%s%s%s", used == 0 ? "" : ", ", i == 0 ? "" : fields[i],
+                     i == 0 ? value + 2 : value + 1);
+        }
+    }
+    if (file != NULL) fclose(file);
+    if (name[0] == '\0') snprintf(name, size, "unknown");
+}
+
 /* The machine that the table is of. */
 static void print_processor(void)
 {
     unsigned char cores[VT_CORES_BYTES];
-    char line[512] = "", *name = NULL;
+    char name[256];
     int count = 0;
-    FILE *file = fopen("/proc/cpuinfo", "r");
-    while (file != NULL && name == NULL && fgets(line, sizeof line, file) != NULL)
-        if (strncmp(line, "model name", 10) == 0) name = strchr(line, ':');
-    if (file != NULL) fclose(file);
-    line[strcspn(line, "\n")] = '\0';
+    processor_name(name, sizeof name);
     vt_threads_cores(cores);
     for (int i = 0; i < VT_CORES_BYTES; i++) count += __builtin_popcount(cores[i]);
     const int domains = vt_threads_domains(VT_NUMA_DOMAINS);
-    printf("processor: %s; %d core%s for this process in %d NUMA domain%s\n", name == NULL ? "unknown" : name + 2,
-           count, count == 1 ? "" : "s", domains, domains == 1 ? "" : "s");
+    printf("processor: %s; %d core%s for this process in %d NUMA domain%s\n", name, count, count == 1 ? "" : "s",
+           domains, domains == 1 ? "" : "s");
     if (count > 2)
-        printf("No such machine was measured yet: please send in this table, and those with --threads=1 and "
-               "--threads=%d.\n",
+        printf("No such machine was measured yet: please send in this table, and those with --amp_mode=bf16, with "
+               "--threads=1 and with --threads=%d.\n",
                (count + 1) / 2);
 }
 
-static vt_status measure(vt_config *config, bool on_gpu, vt_backend *backend, int64_t rounds)
+static vt_status measure(vt_config *config, bool on_gpu, bool half, vt_backend *backend, int64_t rounds)
 {
     vt_status status = VT_OK;
     vt_practice *practice = NULL;
     config->depth = BLOCKS;
-    config->amp_mode = on_gpu ? VT_AMP_BF16 : VT_AMP_NONE;
+    config->amp_mode = half ? VT_AMP_BF16 : VT_AMP_NONE;
     VT_TRY(vt_config_resolve(config));
     VT_TRY(vt_practice_open(config, on_gpu ? SAMPLES_ON_GPU : SAMPLES, backend, &practice));
     printf("%s; %d blocks of the large model, %s, %d sample%s; %lld step%s\n", backend->name, BLOCKS,
-           on_gpu ? "bfloat16" : "float32", on_gpu ? SAMPLES_ON_GPU : SAMPLES, on_gpu ? "s" : "", (long long)rounds,
+           half ? "bfloat16" : "float32", on_gpu ? SAMPLES_ON_GPU : SAMPLES, on_gpu ? "s" : "", (long long)rounds,
            rounds == 1 ? "" : "s");
     VT_TRY(vt_step_times_print(practice, backend, vt_trainer_type(config), rounds));
 done:
@@ -60,9 +77,10 @@ vt_status vt_command_bench_kernels(int argument_count, char *const *arguments)
     int64_t threads = 0, rounds = 5;
     vt_config *config = NULL;
     vt_backend *backend = NULL;
-    vt_argument_choice device = {"cpu", "cpu|cuda"};
+    vt_argument_choice device = {"cpu", "cpu|cuda"}, type = {"none", "none|bf16"};
     const vt_argument flags[] = {
         {"device", VT_ARGUMENT_CHOICE, &device, 0, 0, "where to compute"},
+        {"amp_mode", VT_ARGUMENT_CHOICE, &type, 0, 0, "the type of products and attention; on a GPU always bf16"},
         {"threads", VT_ARGUMENT_INTEGER, &threads, 0, 4096, "0: one a core"},
         {"rounds", VT_ARGUMENT_INTEGER, &rounds, 1, 1000, "steps that are timed"},
     };
@@ -76,7 +94,7 @@ vt_status vt_command_bench_kernels(int argument_count, char *const *arguments)
     VT_TRY(vt_config_open_default(&config));
     if (!on_gpu) print_processor();
     VT_TRY(open_device(on_gpu, threads, &backend));
-    VT_TRY(measure(config, on_gpu, backend, rounds));
+    VT_TRY(measure(config, on_gpu, on_gpu || strcmp(type.chosen, "bf16") == 0, backend, rounds));
 done:
     vt_backend_close(&backend);
     vt_config_close(&config);

@@ -176,3 +176,40 @@ GPU_TEST(convert_on_every_path)
         FOR_EACH_HALF(type) check_convert(b, b->name, type);
     }
 }
+
+/* A kernel rounds its sums to the bits of `convert`: here sums of nothing but the bias, around the middle between every
+ * two neighbours, and NaNs of all kinds. */
+static void check_rounded_sums(vt_backend *b, vt_type type)
+{
+    enum { ROWS = 9, DEEP = 16, COLUMNS = 1536 }; /* more rows than those that have kernels of their own */
+    static const uint32_t below[] = {0x0000, 0x7fff, 0x8000, 0x8001, 0x0fff, 0x1000, 0x1001, 0xffff};
+    uint16_t *zeros = vt_test_owned(calloc(COLUMNS * DEEP, sizeof *zeros)),
+             *sums = vt_test_owned(malloc(ROWS * COLUMNS * sizeof *sums));
+    float *bias = vt_test_owned(malloc(COLUMNS * sizeof *bias));
+    const vt_matrix x = {.half = zeros, .rows = ROWS, .columns = DEEP, .stride = DEEP, .type = type};
+    const vt_matrix weight = {.half = zeros, .rows = COLUMNS, .columns = DEEP, .stride = DEEP, .type = type};
+    const vt_matrix y = {.half = sums, .rows = ROWS, .columns = COLUMNS, .stride = COLUMNS, .type = type};
+    for (uint32_t first = 0; first < 0x10000; first += COLUMNS / 8) {
+        for (uint32_t c = 0; c < COLUMNS; c++) {
+            const uint32_t bits = (first + c / 8) << 16 | below[c % 8];
+            bias[c] = (bits & 0x7f800000) == 0 ? 0 : float_of(bits); /* some processors take denormals for 0 */
+        }
+        b->linear_forward(b, x, weight, bias, NULL, y);
+        for (int i = 0; i < ROWS * COLUMNS; i++) {
+            const float sum = bias[i % COLUMNS] + 0.0f;
+            const bool same = isnan(sum) ? isnan(vt_half_widen(type, sums[i])) : sums[i] == vt_half_round(type, sum);
+            if (!same) EXPECT(false, "%s, %s: %a becomes 0x%04x", b->name, half_name(type), (double)sum, sums[i]);
+        }
+    }
+    EXPECT_OK(b->check(b));
+}
+
+TEST(sums_round_as_convert_does)
+{
+    FOR_EACH_CPU_PATH(isa)
+    {
+        vt_backend *b = open_path(isa);
+        FOR_EACH_HALF(type) check_rounded_sums(b, type);
+        close_path(&b);
+    }
+}

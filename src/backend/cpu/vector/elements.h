@@ -2,6 +2,10 @@
 #ifndef VT_BACKEND_CPU_VECTOR_ELEMENTS_H
 #define VT_BACKEND_CPU_VECTOR_ELEMENTS_H
 
+#if defined(__SSE2__) && !defined(__AVX__)
+#include <emmintrin.h>
+#endif
+
 #include "backend/cpu/vector/vector.h"
 #include "backend/half.h"
 
@@ -11,18 +15,52 @@ INLINE vector widen_bfloat16(const uint16_t *from)
 {
     vector_half half;
     memcpy(&half, from, sizeof half);
+#if defined(__AVX512F__) /* gcc 12 would widen two halves, one after the other */
+    return (vector)_mm512_slli_epi32(_mm512_cvtepu16_epi32((__m256i)half), 16);
+#elif defined(__AVX2__)
+    return (vector)_mm256_slli_epi32(_mm256_cvtepu16_epi32((__m128i)half), 16);
+#else
     return (vector)(__builtin_convertvector(half, vector_word) << 16);
+#endif
 }
 
-/* As vt_bfloat16_round; denormals become 0 where the processor rounds. */
+/* The upper halves of the lanes. */
+INLINE vector_half upper_halves(vector_word bits)
+{
+#if defined(__AVX512BW__)
+    const __m512i odd = _mm512_set_epi16(31, 29, 27, 25, 23, 21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1, 31, 29, 27, 25, 23,
+                                         21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1);
+    return (vector_half)_mm512_castsi512_si256(_mm512_permutexvar_epi16(odd, (__m512i)bits));
+#elif defined(__AVX2__)
+    const __m256i odd =
+        _mm256_broadcastsi128_si256(_mm_set_epi8(15, 14, 11, 10, 7, 6, 3, 2, 15, 14, 11, 10, 7, 6, 3, 2));
+    const __m256i both = _mm256_shuffle_epi8((__m256i)bits, odd);
+    return (vector_half)_mm256_castsi256_si128(_mm256_permute4x64_epi64(both, 0x08));
+#elif defined(__SSE2__)
+    const __m128i high = _mm_srai_epi32((__m128i)bits, 16), packed = _mm_packs_epi32(high, high);
+    vector_half half;
+    memcpy(&half, &packed, sizeof half);
+    return half;
+#else
+    return __builtin_convertvector(bits >> 16, vector_half);
+#endif
+}
+
+/* As vt_bfloat16_round of a result of arithmetic, whose NaNs are quiet; denormals become 0 where the processor
+ * rounds. */
 INLINE void round_bfloat16(vector value, uint16_t *to)
 {
 #if defined(__AVX512BF16__)
     __m256bh half = _mm512_cvtneps_pbh((__m512)value);
 #else
-    vector_word bits = (vector_word)value, nan = (vector_word)(value != value);
-    vector_word rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16, quiet = bits >> 16 | 0x40;
-    vector_half half = __builtin_convertvector((quiet & nan) | (rounded & ~nan), vector_half);
+    vector_word bits = (vector_word)value, half_unit = (bits >> 16 & 1) + 0x7fff;
+#if defined(__AVX512F__)
+    const __mmask16 number = _mm512_cmp_ps_mask((__m512)value, (__m512)value, _CMP_ORD_Q);
+    vector_half half =
+        upper_halves((vector_word)_mm512_mask_add_epi32((__m512i)bits, number, (__m512i)bits, (__m512i)half_unit));
+#else
+    vector_half half = upper_halves(bits + (half_unit & (vector_word)(value == value)));
+#endif
 #endif
     memcpy(to, &half, sizeof half);
 }

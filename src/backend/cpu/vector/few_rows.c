@@ -3,9 +3,9 @@
 #include "backend/cpu/vector/elements.h"
 
 enum {
-    TOGETHER = LANES == 16 ? 3 : 1, /* rows of the weight whose sums with all rows of x fit the registers */
-    CHUNK = 1024,                   /* columns of dx whose sums stay in the first-level caches */
-    AHEAD = 512                     /* columns that a row of the weight is read ahead */
+    TOGETHER = REGISTERS == 32 ? 3 : 1, /* rows of the weight whose sums with all rows of x fit the registers */
+    CHUNK = 1024,                       /* columns of dx whose sums stay in the first-level caches */
+    AHEAD = 512                         /* columns that a row of the weight is read ahead */
 };
 
 /* The rows as float32, the first one also in place of those that lack. memory [rows × columns] is for 16-bit rows. */
@@ -20,31 +20,43 @@ static void widen(vt_matrix matrix, float *memory, const float *rows[FEW_ROWS])
     }
 }
 
-/* Columns o … o + TOGETHER - 1 of y, those beyond `end` left out. */
-static void forward_columns(const float *const x[FEW_ROWS], const vt_matrix *weight, int64_t o, int64_t end,
+/* Adds the products of numbers k … of the rows, `count` (up to LANES), with those of the weight's rows. */
+INLINE void add_products(const float *const x[FEW_ROWS], const vt_matrix *weight, const int64_t row[TOGETHER],
+                         int64_t k, int64_t count, vector sum[TOGETHER][FEW_ROWS])
+{
+    vector of[TOGETHER];
+#pragma GCC unroll 3
+    for (int i = 0; i < TOGETHER; i++) of[i] = load_elements_up_to(weight, row[i] + k, count);
+#pragma GCC unroll 8
+    for (int r = 0; r < FEW_ROWS; r++) {
+        const vector value = load_up_to(x[r] + k, count);
+#pragma GCC unroll 3
+        for (int i = 0; i < TOGETHER; i++) sum[i][r] += value * of[i];
+    }
+}
+
+/* Columns o … o + TOGETHER - 1 of y, those beyond `end` left out. `type`, a constant, is the weight's. */
+INLINE void forward_columns(vt_type type, const float *const x[FEW_ROWS], vt_matrix weight, int64_t o, int64_t end,
                             const float *bias, const vt_matrix *y)
 {
     vector sum[TOGETHER][FEW_ROWS] = {{{0}}};
-    int64_t row[TOGETHER];
-    for (int i = 0; i < TOGETHER; i++) row[i] = smaller(o + i, end - 1) * weight->stride;
-    for (int64_t k = 0; k < weight->columns; k += LANES) {
-        const int64_t count = weight->columns - k;
-        vector of[TOGETHER];
+    float sums[TOGETHER][FEW_ROWS];
+    int64_t row[TOGETHER], k = 0;
+    weight.type = type;
+    for (int i = 0; i < TOGETHER; i++) row[i] = smaller(o + i, end - 1) * weight.stride;
+    for (; k + LANES <= weight.columns; k += LANES) {
 #pragma GCC unroll 3
-        for (int i = 0; i < TOGETHER; i++) {
-            if (count > AHEAD) prefetch_read(weight, row[i] + k + AHEAD);
-            of[i] = load_elements_up_to(weight, row[i] + k, count);
-        }
-#pragma GCC unroll 8
-        for (int r = 0; r < FEW_ROWS; r++) {
-            const vector value = load_up_to(x[r] + k, count);
-#pragma GCC unroll 3
-            for (int i = 0; i < TOGETHER; i++) sum[i][r] += value * of[i];
-        }
+        for (int i = 0; i < TOGETHER; i++) prefetch_read(&weight, row[i] + k + AHEAD);
+        add_products(x, &weight, row, k, LANES, sum);
     }
+    if (k < weight.columns) add_products(x, &weight, row, k, weight.columns - k, sum);
+#pragma GCC unroll 3
+    for (int i = 0; i < TOGETHER; i++) /* a vector of a varying index would keep all of them in memory */
+#pragma GCC unroll 8
+        for (int r = 0; r < FEW_ROWS; r++) sums[i][r] = sum_lanes(sum[i][r]);
     for (int64_t i = 0; i < smaller(TOGETHER, end - o); i++)
         for (int64_t r = 0; r < y->rows; r++)
-            store_some(y, r * y->stride + o + i, splat(sum_lanes(sum[i][r]) + (bias == NULL ? 0 : bias[o + i])), 1);
+            store_some(y, r * y->stride + o + i, splat(sums[i][r] + (bias == NULL ? 0 : bias[o + i])), 1);
 }
 
 void VT_KERNEL(vt_few_rows_forward)(vt_backend *backend, vt_matrix x, vt_matrix weight, const float *bias, vt_matrix y)
@@ -55,7 +67,9 @@ void VT_KERNEL(vt_few_rows_forward)(vt_backend *backend, vt_matrix x, vt_matrix 
     widen(x, memory, rows);
     weight.columns = x.columns;
 #pragma omp parallel for schedule(static)
-    for (int64_t o = 0; o < y.columns; o += TOGETHER) forward_columns(rows, &weight, o, y.columns, bias, &y);
+    for (int64_t o = 0; o < y.columns; o += TOGETHER) {
+        FOR_EACH_TYPE(weight.type, forward_columns, rows, weight, o, y.columns, bias, &y);
+    }
 }
 
 /* Columns first … of dx. Each pass over the sums takes four rows of the weight. */

@@ -2,9 +2,14 @@
 
 #include "backend/cpu/vector/elements.h"
 
-/* Elements: how far ahead cache lines are prefetched. These loops compute so much for each line that the processor's
- * own prefetching is too late. (In backward, 512 would be as fast within the caches and slower beyond them.) */
-enum { FORWARD_AHEAD = 512, BACKWARD_AHEAD = 128 };
+/* Bytes: how far ahead cache lines are prefetched. These loops compute so much for each line that the processor's own
+ * prefetching is too late. */
+enum { AHEAD = 2048 };
+
+INLINE int64_t elements_ahead(vt_type type)
+{
+    return AHEAD / (int64_t)vt_type_size(type);
+}
 
 /* `type`, a constant, is the type of all the matrices. */
 INLINE void forward_row(vt_type type, vt_gelu kind, vt_matrix x, int64_t from, vt_matrix y, int64_t to)
@@ -12,7 +17,7 @@ INLINE void forward_row(vt_type type, vt_gelu kind, vt_matrix x, int64_t from, v
     int64_t c = 0, left = x.columns % LANES;
     x.type = y.type = type;
     for (; c + LANES <= x.columns; c += LANES) {
-        prefetch_read(&x, from + c + FORWARD_AHEAD);
+        prefetch_read(&x, from + c + elements_ahead(type));
         store_elements(&y, to + c, gelu(kind, load_elements(&x, from + c)).value);
     }
     if (left > 0) store_some(&y, to + c, gelu(kind, load_some(&x, from + c, left)).value, left);
@@ -41,8 +46,8 @@ INLINE void backward_row(vt_type type, vt_gelu kind, backward_arguments a, int64
     int64_t c = 0, left = a.x.columns % LANES;
     a.x.type = a.dy.type = a.dx.type = a.y.type = type;
     for (; c + LANES <= a.x.columns; c += LANES) {
-        prefetch_read(&a.x, x + c + BACKWARD_AHEAD);
-        prefetch_read(&a.dy, dy + c + BACKWARD_AHEAD);
+        prefetch_read(&a.x, x + c + elements_ahead(type));
+        prefetch_read(&a.dy, dy + c + elements_ahead(type));
         gelu_result result = gelu(kind, load_elements(&a.x, x + c));
         store_elements(&a.dx, dx + c, load_elements(&a.dy, dy + c) * result.slope);
         if (a.y.data != NULL) store_elements(&a.y, y + c, result.value);

@@ -7,13 +7,13 @@
 #include "backend/cpu/vector/vector.h"
 
 enum {
-    WIDE = LANES == 16 ? 4 : 2, /* vectors in a tile's row */
-    PANEL = WIDE * LANES,       /* columns of the result that are computed at once */
-    MOST_ROWS = 6,              /* rows of a tile: 24 sums in 32 registers, 12 in 16 */
-    COLUMN_STRIDE = 48,         /* row length of a left operand packed by columns: full tiles side by side */
-    DEPTH = 384,                /* maximum number of products that are added up before the sum is added to others */
-    ROW_STRIDE = DEPTH + 16,    /* row length of a left operand packed by rows: no power of two */
-    STEPS = 4                   /* unrolled steps of the depth */
+    WIDE = REGISTERS == 32 ? 4 : 2, /* vectors in a tile's row */
+    PANEL = WIDE * LANES,           /* columns of the result that are computed at once */
+    MOST_ROWS = 6,                  /* rows of a tile: 24 sums in 32 registers, 12 in 16 */
+    COLUMN_STRIDE = 48,             /* row length of a left operand packed by columns: full tiles side by side */
+    DEPTH = 384,                    /* maximum number of products that are added up before the sum is added to others */
+    ROW_STRIDE = DEPTH + 16,        /* row length of a left operand packed by rows: no power of two */
+    STEPS = 4                       /* unrolled steps of the depth */
 };
 
 /* Memory that is read soon: prefetched while a tile is computed, `step` bytes for each step of its depth. */

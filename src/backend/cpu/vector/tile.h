@@ -7,7 +7,7 @@
 #include "backend/cpu/vector/vector.h"
 
 enum {
-    TILE_VECTORS = LANES == 16 ? 4 : 2, /* rows of a full tile: with 32 registers 6 × 4 sums, with 16 6 × 2 */
+    TILE_VECTORS = REGISTERS == 32 ? 4 : 2, /* rows of a full tile: with 32 registers 6 × 4 sums, with 16 6 × 2 */
     TILE_ROWS = 6
 };
 

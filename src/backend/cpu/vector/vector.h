@@ -9,6 +9,8 @@
 #include <immintrin.h>
 #elif defined(__SSE__)
 #include <xmmintrin.h> /* immintrin.h takes longer to read than most kernels to compile */
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 
 #include "backend/cpu/vector/kernels.h"
@@ -19,6 +21,12 @@ enum { LANES = 16 };
 enum { LANES = 8 };
 #else
 enum { LANES = 4 };
+#endif
+
+#if defined(__AVX512F__) || defined(__aarch64__)
+enum { REGISTERS = 32 };
+#else
+enum { REGISTERS = 16 };
 #endif
 
 typedef float vector __attribute__((vector_size(LANES * 4)));
@@ -50,14 +58,22 @@ static inline int64_t piece_begin(int64_t count, int64_t parts, int64_t index)
 
 INLINE vector load(const float *from)
 {
+#if defined(__aarch64__) /* gcc 12 copies 16 bytes by way of the stack and two registers of 64 bits */
+    return (vector)vld1q_f32(from);
+#else
     vector value;
     memcpy(&value, from, sizeof value);
     return value;
+#endif
 }
 
 INLINE void store(float *to, vector value)
 {
+#if defined(__aarch64__)
+    vst1q_f32(to, (float32x4_t)value);
+#else
     memcpy(to, &value, sizeof value);
+#endif
 }
 
 /* The first `count` < LANES elements; the other lanes are 0. */
@@ -136,6 +152,8 @@ INLINE vector size_up_to(float most, vector x)
 {
 #if defined(__AVX512DQ__)
     return (vector)_mm512_range_ps((__m512)x, (__m512)splat(most), 10); /* the smaller size, with a plus */
+#elif defined(__AVX__)
+    return (vector)_mm256_min_ps((__m256)splat(most), _mm256_andnot_ps((__m256)splat(-0.0f), (__m256)x));
 #else
     return -largest(splat(-most), -largest(x, -x));
 #endif
