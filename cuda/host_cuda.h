@@ -7,8 +7,8 @@
  *
  * Compiled for ThreadSanitizer it finds races, too, whatever the order in which threads run here. Each CUDA thread is
  * one of its fibers, and nothing orders two of them but what orders them on a GPU: barriers of the block and of the
- * warp. Shuffles order nothing. Blocks are not ordered either: every second one has fibers and shared memory of its
- * own. */
+ * warp. Shuffles order nothing. Blocks are not ordered either: half of them have fibers and shared memory of their
+ * own, and which half differs from launch to launch. */
 #ifndef VT_CUDA_HOST_CUDA_H
 #define VT_CUDA_HOST_CUDA_H
 
@@ -27,7 +27,7 @@
 extern "C" void __tsan_read_range(void *address, long bytes);
 extern "C" void __tsan_write_range(void *address, long bytes);
 #define VT_UNSEEN __attribute__((no_sanitize("thread"), noinline, unused))
-#define VT_FOR_EACH_BLOCK _Pragma("omp parallel for schedule(static, 1) num_threads(2)")
+#define VT_FOR_EACH_BLOCK _Pragma("omp parallel for schedule(static, neighbours) num_threads(2)")
 #else
 #define VT_UNSEEN inline
 #define VT_FOR_EACH_BLOCK _Pragma("omp parallel for schedule(dynamic)")
@@ -39,8 +39,6 @@ extern "C" void __tsan_write_range(void *address, long bytes);
 #define VT_KERNEL static
 #define __device__
 #define __host__
-#define __forceinline__ inline
-#define __restrict__ __restrict
 #define __launch_bounds__(...)
 #define __shared__ static thread_local
 
@@ -84,7 +82,6 @@ constexpr size_t STACK_BYTES = 64 << 10, SLOT_BYTES = 64;
 struct thread {
     char *stack;
     wait_for state;
-    dim3 index;
 #if defined(__x86_64__)
     void *saved;
 #else
@@ -233,25 +230,23 @@ VT_UNSEEN static void prepare(thread *t)
 }
 
 /* Runs threads first … end - 1 of one warp until all wait at the block's barrier or have ended. */
-VT_UNSEEN static bool run_warp(int first, int end)
+VT_UNSEEN static void run_warp(int first, int end)
 {
-    bool ran = false;
     for (;;) {
         int at_warp = 0, running = 0;
         for (int i = first; i < end; i++) {
             thread *t = &block.threads[i];
             if (t->state != RUNNING) continue;
             block.current = t;
-            threadIdx = t->index;
+            threadIdx.x = (unsigned)i;
             switch_stacks(&block.scheduler, t, t->stack, STACK_BYTES);
-            ran = true;
         }
         for (int i = first; i < end; i++) {
             at_warp += block.threads[i].state == WARP;
             running += block.threads[i].state == RUNNING;
         }
         if (running > 0) continue;
-        if (at_warp == 0) return ran;
+        if (at_warp == 0) return;
         if (at_warp < end - first) fail("some threads of a warp never reach a shuffle or barrier of the warp");
         for (int i = first; i < end; i++) block.threads[i].state = RUNNING;
     }
@@ -262,12 +257,7 @@ VT_UNSEEN static void run_block()
 #if defined(__SANITIZE_THREAD__)
     block.scheduler.fiber = __tsan_get_current_fiber();
 #endif
-    for (int i = 0; i < block.count; i++) {
-        thread *t = &block.threads[i];
-        prepare(t);
-        t->index = dim3((unsigned)i % blockDim.x, (unsigned)i / blockDim.x % blockDim.y,
-                        (unsigned)i / blockDim.x / blockDim.y);
-    }
+    for (int i = 0; i < block.count; i++) prepare(&block.threads[i]);
     memset(block.shared, 0xff, block.shared_bytes); /* NaN */
     order_before(&block.begun);
     for (;;) {
@@ -286,21 +276,32 @@ VT_UNSEEN static void run_block()
     }
 }
 
+/* How many blocks that follow one another run on the same OpenMP thread (for ThreadSanitizer): 1, 2, 4 or 8 by turns,
+ * but fewer than there are. So two blocks are on different ones in some of a kernel's launches, unless they are a
+ * multiple of 16 apart. */
+static inline int64_t choose_neighbours(int64_t blocks)
+{
+    static uint32_t launches;
+    int64_t count = (int64_t)1 << (launches++ * 2654435769u >> 30);
+    while (count > 1 && count >= blocks) count /= 2;
+    return count;
+}
+
 template <typename function>
-VT_UNSEEN static void launch(dim3 grid, dim3 threads, size_t shared_bytes, const function &run)
+VT_UNSEEN static void launch(dim3 grid, unsigned threads, size_t shared_bytes, const function &run)
 {
     int64_t blocks = (int64_t)grid.x * grid.y * grid.z;
-    unsigned count = threads.x * threads.y * threads.z;
     if (grid.y > 65535 || grid.z > 65535) fail("a grid that CUDA refuses");
-    if (count < 1 || count > MOST_THREADS) fail("a block that CUDA refuses");
+    if (threads < 1 || threads > MOST_THREADS) fail("a block that CUDA refuses");
     if (shared_bytes > 99 * 1024) fail("more shared memory than every GPU of compute capability 8.x has");
+    [[maybe_unused]] const int64_t neighbours = choose_neighbours(blocks);
     order_before(&launched);
     VT_FOR_EACH_BLOCK
     for (int64_t i = 0; i < blocks; i++) {
         gridDim = grid;
-        blockDim = threads;
+        blockDim.x = threads;
         blockIdx = dim3((unsigned)(i % grid.x), (unsigned)(i / grid.x % grid.y), (unsigned)(i / grid.x / grid.y));
-        block.count = (int)count;
+        block.count = (int)threads;
         if (block.threads == nullptr) {
             block.threads = (thread *)calloc(MOST_THREADS, sizeof(thread));
             block.slots = (char(*)[SLOT_BYTES])aligned_alloc(64, MOST_THREADS * SLOT_BYTES);
@@ -392,29 +393,20 @@ inline __attribute__((used)) void vt_host_cuda_do(void (*run)(const void *argume
 }
 }
 
-template <typename function> static void launch_now_or_later(const function &what)
-{
-    static_assert(__is_trivially_copyable(function), "a kernel's arguments");
-    vt_host_cuda_do([](const void *kept) { (*(const function *)kept)(); }, &what, sizeof what);
-}
-
 /* The arguments are captured now, whenever the kernel runs. */
 template <typename function, typename... types>
-static void start(dim3 grid, dim3 threads, size_t shared_bytes, function *kernel, types... arguments)
+static void start(dim3 grid, unsigned threads, size_t shared_bytes, function *kernel, types... arguments)
 {
     if (grid.x == 0 || grid.y == 0 || grid.z == 0) return; /* as in VT_LAUNCH of language.h */
-    launch_now_or_later([=] { launch(grid, threads, shared_bytes, [=] { kernel(arguments...); }); });
+    const auto what = [=] { launch(grid, threads, shared_bytes, [=] { kernel(arguments...); }); };
+    static_assert(__is_trivially_copyable(decltype(what)), "a kernel's arguments");
+    vt_host_cuda_do([](const void *kept) { (*(decltype(what) *)kept)(); }, &what, sizeof what);
 }
 
-/* This thread's place in its block, and the first of its warp. */
+/* This thread's place in its block. */
 static inline int place()
 {
     return (int)(block.current - block.threads);
-}
-
-static inline int warp_start()
-{
-    return place() / WARP_SIZE * WARP_SIZE;
 }
 
 /* Publishes `own` to the other lanes of the warp; lane(i) then reads lane i's value until leave(). */
@@ -427,7 +419,7 @@ template <typename type> VT_UNSEEN static void publish(const type &own)
 
 template <typename type> static inline const type &lane(int index)
 {
-    return *(const type *)block.slots[warp_start() + index];
+    return *(const type *)block.slots[place() / WARP_SIZE * WARP_SIZE + index];
 }
 
 static inline void leave()

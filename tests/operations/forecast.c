@@ -65,7 +65,7 @@ GPU_TEST(gradients_of_patches)
 
 GPU_TEST(scaled_sums)
 {
-    enum { ROWS = 5, COLUMNS = 12, SCALES = 3 };
+    enum { ROWS = 30, COLUMNS = 12, SCALES = 3 };
     static const float scale[SCALES] = {0.5f, -2, 4};
     FOR_EACH_BACKEND(isa, b)
     {
