@@ -2,8 +2,8 @@
  *
  *     build/bench/optimizers [rounds]
  *
- * 24 matrices of 1024 × 1024 numbers, which no cache holds. Bytes are those that the planner counts: each operand read
- * or written once. */
+ * 24 matrices of 1024 × 1024 numbers. Bytes are those that the planner counts: each operand read or written once. What
+ * a step and a loop read was last touched gigabytes ago, so that no cache holds it, however large. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -12,7 +12,7 @@
 #include "optimizer/optimizer.h"
 #include "parallel/region.h"
 
-enum { MATRICES = 24, SIDE = 1024, MOST_ROUNDS = 99 };
+enum { MATRICES = 24, SIDE = 1024, MOST_ROUNDS = 99, LOOP = 128 << 20 };
 
 static const char *const flags[][2] = {{"--optimizer=Adam", NULL},
                                        {"--optimizer=Adam8bit", NULL},
@@ -92,14 +92,16 @@ static double step_bytes(const char *const *words)
     return bytes;
 }
 
-/* a += b over whole arrays until so many bytes have moved. */
-static double loop_seconds(float *a, const float *b, int64_t count, double bytes)
+/* a += b, from where the last call ended, until so many bytes have moved. a, b [LOOP] */
+static double loop_seconds(float *a, const float *b, int64_t *place, double bytes)
 {
     const double begin = vt_clock_seconds();
-    for (int64_t left = (int64_t)(bytes / 12); left > 0; left -= count) {
-        const int64_t length = left < count ? left : count;
+    for (int64_t left = (int64_t)(bytes / 12); left > 0;) {
+        const int64_t first = *place, end = left < LOOP - first ? first + left : LOOP;
 #pragma omp parallel for simd schedule(static)
-        for (int64_t i = 0; i < length; i++) a[i] += b[i];
+        for (int64_t i = first; i < end; i++) a[i] += b[i];
+        left -= end - first;
+        *place = end % LOOP;
     }
     return vt_clock_seconds() - begin;
 }
@@ -107,17 +109,15 @@ static double loop_seconds(float *a, const float *b, int64_t count, double bytes
 int main(int argc, char **argv)
 {
     const int rounds = argc > 1 && atoi(argv[1]) > 0 && atoi(argv[1]) <= MOST_ROUNDS ? atoi(argv[1]) : 7;
-    const int64_t count = (int64_t)MATRICES * SIDE * SIDE;
     static double steps[KINDS][MOST_ROUNDS], loops[KINDS][MOST_ROUNDS];
     double bytes[KINDS], adam = 0;
     side sides[KINDS] = {{0}};
     vt_backend *backend = NULL;
-    float *a = calloc((size_t)count, sizeof *a), *b = calloc((size_t)count, sizeof *b);
-    if (a == NULL || b == NULL) {
-        fputs("bench/optimizers: no memory\n", stderr);
-        return 1;
-    }
+    void *a = NULL, *b = NULL;
+    int64_t place = 0;
     check(vt_backend_open_cpu(VT_ISA_AUTO, 0, &backend));
+    check(backend->allocate(backend, VT_MEMORY_WORKSPACE, LOOP * sizeof(float), &a));
+    check(backend->allocate(backend, VT_MEMORY_WORKSPACE, LOOP * sizeof(float), &b));
     printf("%s, %d rounds\n%-24s %8s %10s %10s %6s %8s\n", backend->name, rounds, "step of", "MB", "s", "loop s",
            "share", "/ Adam");
     for (int k = 0; k < KINDS; k++) {
@@ -125,11 +125,11 @@ int main(int argc, char **argv)
         open_side(&sides[k], backend, flags[k]);
         (void)step_seconds(&sides[k], 0);
     }
-    (void)loop_seconds(a, b, count, 12.0 * (double)count);
+    (void)loop_seconds(a, b, &place, 12.0 * LOOP);
     for (int round = 0; round < rounds; round++)
         for (int k = 0; k < KINDS; k++) {
             steps[k][round] = step_seconds(&sides[k], round + 1);
-            loops[k][round] = loop_seconds(a, b, count, bytes[k]);
+            loops[k][round] = loop_seconds(a, b, &place, bytes[k]);
         }
     for (int k = 0; k < KINDS; k++) {
         const double step = vt_median(steps[k], rounds), loop = vt_median(loops[k], rounds);
@@ -139,8 +139,8 @@ int main(int argc, char **argv)
         close_side(&sides[k]);
     }
     check(backend->check(backend));
+    backend->release(backend, a);
+    backend->release(backend, b);
     vt_backend_close(&backend);
-    free(a);
-    free(b);
     return 0;
 }

@@ -5,17 +5,21 @@
 
 enum { MOST_BLOCKS = 1024, PART_ROWS = 64 };
 
-/* A warp for each line. */
-VT_KERNEL void row_squares_kernel(vt_factored shape, const float *x, double *sums)
+/* A warp for each line. totals [blocks]: of a block's lines. */
+VT_KERNEL void row_squares_kernel(vt_factored shape, const float *x, double *sums, double *totals)
 {
+    __shared__ double shared[32];
     int lane = (int)threadIdx.x % 32;
     int64_t index = vt_factored_first_line(&shape) + vt_thread() / 32;
     double sum = 0;
-    if (index >= vt_factored_end_line(&shape)) return;
-    const vt_factored_line line = vt_factored_line_at(&shape, index);
-    for (int64_t j = lane; j < line.length; j += 32) sum += (double)x[line.begin + j] * (double)x[line.begin + j];
-    sum = vt_warp_sum(sum);
-    if (lane == 0) sums[line.row] += sum;
+    if (index < vt_factored_end_line(&shape)) {
+        const vt_factored_line line = vt_factored_line_at(&shape, index);
+        for (int64_t j = lane; j < line.length; j += 32) sum += (double)x[line.begin + j] * (double)x[line.begin + j];
+        sum = vt_warp_sum(sum);
+        if (lane == 0) sums[line.row] += sum;
+    }
+    sum = vt_block_sum(lane == 0 ? sum : 0, shared);
+    if (threadIdx.x == 0) totals[blockIdx.x] = sum;
 }
 
 /* The columns of the matrices that the operands reach into: the number of the first of these matrices, in the part. */
@@ -49,17 +53,20 @@ VT_KERNEL void add_columns_kernel(vt_factored shape, column_range range, const d
     sums[shape.matrices * shape.rows + matrix * shape.columns + column] += sum;
 }
 
-static void factored_squares(vt_backend *backend, const vt_factored *shape, const float *x, double *sums)
+static void factored_squares(vt_backend *backend, const vt_factored *shape, const float *x, double *sums, double weight,
+                             double *result)
 {
     int64_t first = vt_factored_first_line(shape), end = vt_factored_end_line(shape);
     if (shape->count == 0) return;
     column_range range = {first / shape->part_rows, 0, (shape->part_rows + PART_ROWS - 1) / PART_ROWS};
     range.count = ((end - 1) / shape->part_rows - range.first_matrix + 1) * shape->part_columns;
-    double *partial =
-        (double *)vt_common(backend)->workspace(backend, (size_t)(range.parts * range.count) * sizeof *partial);
+    dim3 columns = vt_blocks(range.count), lines = vt_blocks(32 * (end - first));
+    double *partial = (double *)vt_common(backend)->workspace(
+        backend, (size_t)(range.parts * range.count + lines.x) * sizeof *partial);
     if (partial == NULL) return;
-    dim3 columns = vt_blocks(range.count);
-    VT_LAUNCH(row_squares_kernel, vt_blocks(32 * (end - first)), VT_BLOCK_THREADS, 0, backend, *shape, x, sums);
+    double *totals = partial + range.parts * range.count;
+    VT_LAUNCH(row_squares_kernel, lines, VT_BLOCK_THREADS, 0, backend, *shape, x, sums, totals);
+    vt_add_partial(backend, totals, lines.x, weight, result);
     VT_LAUNCH(column_squares_kernel, dim3(columns.x, (unsigned)range.parts), VT_BLOCK_THREADS, 0, backend, *shape,
               range, x, partial);
     VT_LAUNCH(add_columns_kernel, columns, VT_BLOCK_THREADS, 0, backend, *shape, range, partial, sums);
@@ -109,15 +116,17 @@ __device__ static inline float scale_of(const vt_factored &shape, const float *s
                  most);
 }
 
+/* partial [2, blocks]: of the squares of values, and of steps. */
 VT_KERNEL void norm_kernel(vt_update update, const vt_step_state *state, vt_factored shape, const float *gradients,
-                           const float *scales, float *moment2, double *partial)
+                           const float *values, const float *scales, float *moment2, double *partial)
 {
     __shared__ double shared[32];
     float factor = state->factor, most = (float)(1 / vt_adafactor_least(&update));
     float more = (float)vt_adafactor_more(&update);
     float keep = (float)vt_adafactor_keep(&update, state);
-    double sum = 0;
+    double sum = 0, of_values = 0;
     for (int64_t i = vt_thread(); i < shape.count && !isnan(factor); i += vt_thread_count()) {
+        of_values += (double)values[i] * (double)values[i];
         float gradient = factor * gradients[i], scale;
         if (shape.rows == 0) {
             moment2[i] = fmaf(keep, moment2[i], (1 - keep) * fmaf(gradient, gradient, more));
@@ -128,31 +137,35 @@ VT_KERNEL void norm_kernel(vt_update update, const vt_step_state *state, vt_fact
         sum += (double)(gradient * scale) * (double)(gradient * scale);
     }
     sum = vt_block_sum(sum, shared);
-    if (threadIdx.x == 0) partial[blockIdx.x] = sum;
+    of_values = vt_block_sum(of_values, shared);
+    if (threadIdx.x > 0) return;
+    partial[blockIdx.x] = of_values;
+    partial[gridDim.x + blockIdx.x] = sum;
 }
 
 static void adafactor_norm(vt_backend *backend, const vt_update *update, const vt_step_state *state,
-                           const vt_factored *shape, const float *gradients, const float *scales, float *moment2,
-                           double *steps)
+                           const vt_factored *shape, const float *gradients, const float *values, const float *scales,
+                           float *moment2, double *sizes)
 {
     if (shape->count == 0) return;
     int64_t blocks = min((int64_t)vt_blocks(shape->count).x, (int64_t)MOST_BLOCKS);
-    double *partial = (double *)vt_common(backend)->workspace(backend, (size_t)blocks * sizeof *partial);
+    double *partial = (double *)vt_common(backend)->workspace(backend, 2 * (size_t)blocks * sizeof *partial);
     if (partial == NULL) return;
     VT_LAUNCH(norm_kernel, dim3((unsigned)blocks), VT_BLOCK_THREADS, 0, backend, *update, state, *shape, gradients,
-              scales, moment2, partial);
-    if (steps != NULL) vt_add_partial(backend, partial, blocks, 1, steps);
+              values, scales, moment2, partial);
+    for (int k = 0; k < 2 && sizes != NULL; k++)
+        vt_add_partial(backend, partial + k * blocks, blocks, 1, &sizes[k]);
 }
 
 VT_KERNEL void apply_kernel(vt_update update, const vt_step_state *state, vt_factored shape, const float *gradients,
-                            const float *scales, const float *moment2, const double *squares, const double *steps,
-                            float *values, float *moment1)
+                            const float *scales, const float *moment2, const double *sizes, float *values,
+                            float *moment1)
 {
     __shared__ float shared_rate;
     float factor = state->factor, most = (float)(1 / vt_adafactor_least(&update)), keep = (float)update.adafactor.beta1;
     float shrink = (float)(1 - state->learning_rate * update.weight_decay);
     if (isnan(factor)) return;
-    if (threadIdx.x == 0) shared_rate = (float)vt_adafactor_rate(&update, state, &shape, *squares, *steps);
+    if (threadIdx.x == 0) shared_rate = (float)vt_adafactor_rate(&update, state, &shape, sizes);
     __syncthreads();
     float rate = shared_rate;
     for (int64_t i = vt_thread(); i < shape.count; i += vt_thread_count()) {
@@ -165,10 +178,10 @@ VT_KERNEL void apply_kernel(vt_update update, const vt_step_state *state, vt_fac
 
 static void adafactor_apply(vt_backend *backend, const vt_update *update, const vt_step_state *state,
                             const vt_factored *shape, const float *gradients, const float *scales, const float *moment2,
-                            const double *squares, const double *steps, float *values, float *moment1)
+                            const double *sizes, float *values, float *moment1)
 {
     VT_LAUNCH(apply_kernel, vt_blocks(shape->count), VT_BLOCK_THREADS, 0, backend, *update, state, *shape, gradients,
-              scales, moment2, squares, steps, values, moment1);
+              scales, moment2, sizes, values, moment1);
 }
 
 void VT_CUDA_NAME(adafactor_fill)(vt_backend *backend)

@@ -57,15 +57,15 @@ VT_ON_DEVICE_TOO static inline double vt_adafactor_more(const vt_update *update)
     return update->adafactor.original ? update->adafactor.eps[0] : 0;
 }
 
-/* What the gradients divided by their roots are multiplied by: `values` and `steps` are the sums of the squares of the
- * tensor's values, and of these quotients. */
+/* What the gradients divided by their roots are multiplied by: sizes [2] are the sums of the squares of the tensor's
+ * values, and of these quotients. */
 VT_ON_DEVICE_TOO static inline double vt_adafactor_rate(const vt_update *update, const vt_step_state *state,
-                                                        const vt_factored *shape, double values, double steps)
+                                                        const vt_factored *shape, const double *sizes)
 {
     const vt_adafactor *a = &update->adafactor;
-    const double slow = 1 / sqrt((double)state->updates), size = sqrt(values / shape->elements);
+    const double slow = 1 / sqrt((double)state->updates), size = sqrt(sizes[0] / shape->elements);
     const double rate = state->learning_rate < slow ? state->learning_rate : slow;
-    const double excess = sqrt(steps / shape->elements) / a->clip;
+    const double excess = sqrt(sizes[1] / shape->elements) / a->clip;
     return (size > a->eps[1] ? size : a->eps[1]) * rate / (excess > 1 ? excess : 1);
 }
 

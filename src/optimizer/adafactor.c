@@ -12,15 +12,14 @@ typedef struct {
     vt_factored shape;
     double *sums; /* of squared gradients by rows and columns; in the memory of all tensors, as the others are */
     float *scales;
-    double *squares; /* of its values */
-    double *steps;   /* of its gradients divided by the roots of their means */
+    double *sizes; /* [2], sums of squares: of its values, and of its gradients divided by the roots of their means */
     const float *gradients;
     float *values, *row, *column, *moment1, *moment2;
 } tensor_of;
 
 typedef struct {
     tensor_of *tensors; /* [count] */
-    int64_t count;      /* numbers in `sums`: those of all tensors, then the squares and the steps of each */
+    int64_t count;      /* numbers in `sums`: those of all tensors, then the sizes of each */
     double *sums;
     float *scales;
 } adafactor;
@@ -108,8 +107,7 @@ static vt_status open_adafactor(const vt_whole *whole, void **own)
         t->sums = a->sums + next;
         t->scales = a->scales + next;
         next += vt_factored_sums(&t->shape);
-        t->squares = a->sums + sums + i;
-        t->steps = t->squares + whole->count;
+        t->sizes = a->sums + sums + 2 * i;
         t->gradients = vt_parameters_gradients(whole->parameters) + part->gradient;
         t->values = vt_parameters_values(whole->parameters) + part->value;
         t->row = kept_of(whole, part->parameter, "row");
@@ -121,13 +119,21 @@ done:
     return status;
 }
 
-/* The three phases of a step. Between them the ranks add up what each has of the sums. */
-static void add_squares(const vt_whole *whole, const tensor_of *t, bool counts)
+/* The three phases of a step. Between them the ranks add up what each has of the sums. The first, whose sums contain
+ * the norm of all gradients, comes before it is decided what they are multiplied by. */
+static void add_squares(const vt_whole *whole, void *own, double *result)
 {
+    const adafactor *a = own;
     vt_backend *backend = whole->backend;
-    if (!counts || t->shape.count == 0) return;
-    backend->sum_of_squares(backend, t->values, t->shape.count, 1, t->squares);
-    if (t->shape.rows > 0) backend->factored_squares(backend, &t->shape, t->gradients, t->sums);
+    backend->zero(backend, a->sums, (size_t)a->count * sizeof(double));
+    for (int64_t i = 0; i < whole->count; i++) {
+        const tensor_of *t = &a->tensors[i];
+        const vt_whole_part *part = &whole->parts[i];
+        if (t->shape.rows > 0 && part->counts)
+            backend->factored_squares(backend, &t->shape, t->gradients, t->sums, part->share, result);
+        else
+            backend->sum_of_squares(backend, t->gradients, t->shape.count, part->share, result);
+    }
 }
 
 static void find_scales(const vt_whole *whole, const tensor_of *t, bool counts)
@@ -136,8 +142,8 @@ static void find_scales(const vt_whole *whole, const tensor_of *t, bool counts)
     if (t->shape.rows > 0)
         backend->adafactor_means(backend, whole->rule, whole->state, &t->shape, t->sums, t->row, t->column, t->scales);
     if (t->shape.count > 0)
-        backend->adafactor_norm(backend, whole->rule, whole->state, &t->shape, t->gradients, t->scales, t->moment2,
-                                counts ? t->steps : NULL);
+        backend->adafactor_norm(backend, whole->rule, whole->state, &t->shape, t->gradients, t->values, t->scales,
+                                t->moment2, counts ? t->sizes : NULL);
 }
 
 static void apply(const vt_whole *whole, const tensor_of *t)
@@ -145,27 +151,23 @@ static void apply(const vt_whole *whole, const tensor_of *t)
     vt_backend *backend = whole->backend;
     if (t->shape.count > 0)
         backend->adafactor_apply(backend, whole->rule, whole->state, &t->shape, t->gradients, t->scales, t->moment2,
-                                 t->squares, t->steps, t->values, t->moment1);
+                                 t->sizes, t->values, t->moment1);
 }
 
 static void step_adafactor(const vt_whole *whole, void *own)
 {
     const adafactor *a = own;
-    vt_backend *backend = whole->backend;
-    const int64_t count = whole->count;
-    backend->zero(backend, a->sums, (size_t)a->count * sizeof(double));
+    const int64_t count = whole->count, sums = a->count - 2 * count;
     if (whole->group->size == 1) { /* tensor by tensor, which then lies in a cache */
         for (int64_t i = 0; i < count; i++) {
-            add_squares(whole, &a->tensors[i], true);
             find_scales(whole, &a->tensors[i], true);
             apply(whole, &a->tensors[i]);
         }
         return;
     }
-    for (int64_t i = 0; i < count; i++) add_squares(whole, &a->tensors[i], whole->parts[i].counts);
-    vt_group_all_reduce(whole->group, VT_SUM_FLOAT64, a->sums, a->count - count, NULL);
+    vt_group_all_reduce(whole->group, VT_SUM_FLOAT64, a->sums, sums, NULL);
     for (int64_t i = 0; i < count; i++) find_scales(whole, &a->tensors[i], whole->parts[i].counts);
-    vt_group_all_reduce(whole->group, VT_SUM_FLOAT64, a->sums + a->count - count, count, NULL);
+    vt_group_all_reduce(whole->group, VT_SUM_FLOAT64, a->sums + sums, 2 * count, NULL);
     for (int64_t i = 0; i < count; i++) apply(whole, &a->tensors[i]);
 }
 
@@ -173,7 +175,7 @@ static const vt_optimizer_kind *variant(const vt_config *config);
 
 /* pos_embed is split over the context axis, too. */
 static const vt_whole_update whole_tensors = {VT_AXES(VT_AXIS_TENSOR) | VT_AXES(VT_AXIS_CONTEXT), open_adafactor,
-                                              step_adafactor, close_adafactor};
+                                              add_squares, step_adafactor, close_adafactor};
 
 #define ADAFACTOR(...)                                                                                                 \
     .name = "Adafactor", .states = {__VA_ARGS__}, .rule = {.kind = VT_OPTIMIZER_Adafactor}, .configure = configure,    \

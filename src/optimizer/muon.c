@@ -212,7 +212,7 @@ static void step_muon(const vt_whole *whole, void *own)
         step_round(whole, m, first, whole->count - first < size ? whole->count - first : size);
 }
 
-static const vt_whole_update whole_matrices = {VT_AXES(VT_AXIS_TENSOR), open_muon, step_muon, close_muon};
+static const vt_whole_update whole_matrices = {VT_AXES(VT_AXIS_TENSOR), open_muon, NULL, step_muon, close_muon};
 
 const vt_optimizer_kind vt_optimizer_Muon = {.name = "Muon",
                                              .states = {{"moment1", "first moment", VT_KEPT_NUMBERS}},

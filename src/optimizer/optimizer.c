@@ -171,6 +171,13 @@ static void find_runs(vt_optimizer *optimizer)
     }
 }
 
+/* 1 / the number of ranks that update the same elements of a bucket. */
+static double share_of(const vt_optimizer *optimizer, const vt_bucket *bucket)
+{
+    const vt_parameters *parameters = optimizer->parameters;
+    return 1 / (double)vt_parameters_copies(parameters, bucket, vt_parameters_is_sliced(parameters, VT_BLOCK_MOMENTS));
+}
+
 /* ---- whole tensors ---- */
 
 static vt_whole_part whole_part_of(const vt_optimizer *optimizer, const vt_parameter *parameter)
@@ -186,7 +193,8 @@ static vt_whole_part whole_part_of(const vt_optimizer *optimizer, const vt_param
                            .piece = vt_parameters_piece(parameters, parameter, VT_BLOCK_MOMENTS),
                            .value = r.offset[VT_BLOCK_VALUES],
                            .gradient = r.offset[VT_BLOCK_GRADIENTS],
-                           .counts = counts};
+                           .counts = counts,
+                           .share = share_of(optimizer, vt_parameters_bucket(parameters, parameter->bucket))};
 }
 
 /* Collective. */
@@ -284,13 +292,16 @@ static void sum_squares(vt_optimizer *optimizer)
     vt_backend *backend = optimizer->backend;
     const vt_parameters *parameters = optimizer->parameters;
     const float *gradients = vt_parameters_gradients(parameters);
-    bool sliced = vt_parameters_is_sliced(parameters, VT_BLOCK_MOMENTS);
+    const vt_whole_update *whole = optimizer->kind->whole;
+    if (whole != NULL && whole->squares != NULL) {
+        whole->squares(&optimizer->whole_tensors, optimizer->whole_memory, &optimizer->state->squares);
+        return;
+    }
     for (int64_t i = 0; i < vt_parameters_bucket_count(parameters); i++) {
         const vt_bucket *bucket = vt_parameters_bucket(parameters, i);
         const run r = run_of_bucket(optimizer, bucket);
         backend->sum_of_squares(backend, gradients + r.offset[VT_BLOCK_GRADIENTS], r.count,
-                                1 / (double)vt_parameters_copies(parameters, bucket, sliced),
-                                &optimizer->state->squares);
+                                share_of(optimizer, bucket), &optimizer->state->squares);
     }
 }
 

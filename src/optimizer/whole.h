@@ -11,6 +11,7 @@ typedef struct {
     vt_piece piece;          /* of this rank's part; its count may be 0 */
     int64_t value, gradient; /* where it begins in the block of values, of gradients */
     bool counts;             /* of the ranks of the group that have the same piece, this is the first */
+    double share;            /* 1 / the number of ranks, of all, that have the same piece */
 } vt_whole_part;
 
 typedef struct {
@@ -29,6 +30,9 @@ struct vt_whole_update {
     unsigned axes; /* over which tensors that the kind takes may be split */
     /* Takes the memory it needs. *own: its own, for the other two. */
     vt_status (*open)(const vt_whole *whole, void **own);
+    /* *result += this rank's share of the squares of all gradients, which begins a step; NULL: the kind's first pass over
+     * the gradients has no use for their squares, or the kind doesn't take all tensors. */
+    void (*squares)(const vt_whole *whole, void *own, double *result);
     /* Collective over the group: one update, none if the state's factor is NaN. */
     void (*step)(const vt_whole *whole, void *own);
     void (*close)(const vt_whole *whole, void *own);

@@ -51,18 +51,21 @@ static void check_update(vt_backend *b, vt_cpu_isa isa, const vt_factored *shape
     double *sums = doubles(sums_count), *expected = doubles(sums_count), *mean = doubles(shape->matrices);
     float *moment1 = a->beta1 > 0 ? m.matrix.data : NULL, *moment2 = is_vector ? v.matrix.data : NULL;
     const double keep = 1 - pow(7, a->decay), more = a->original ? a->eps[0] : 0, least = a->original ? 0 : a->eps[0];
-    double steps = 0, expected_steps = 0;
+    double norm = 1, expected_norm = 0, expected_steps = 0, expected_values = 0;
 
     for (int64_t i = 0; i < count && !is_vector; i++) {
         const double square = (double)g.matrix.data[i] * (double)g.matrix.data[i];
         expected[place_of(shape, i).row] += square;
         expected[rows + place_of(shape, i).column] += square;
+        expected_norm += square;
     }
-    if (!is_vector) b->factored_squares(b, shape, g.matrix.data, sums);
+    if (!is_vector) b->factored_squares(b, shape, g.matrix.data, sums, 0.25, &norm);
     EXPECT_OK(b->check(b));
     for (int64_t i = 0; i < sums_count; i++)
         EXPECT(fabs(sums[i] - expected[i]) <= 1e-6 * fabs(expected[i]), "isa %d: sum %lld is %.9g, expected %.9g",
                (int)isa, (long long)i, sums[i], expected[i]);
+    EXPECT(fabs(norm - (1 + 0.25 * expected_norm)) <= 1e-6 * norm, "isa %d: all squares are %.9g, expected %.9g",
+           (int)isa, norm, 1 + 0.25 * expected_norm);
 
     if (!is_vector)
         b->adafactor_means(b, update, &state, shape, sums, r.matrix.data, c.matrix.data, scales.matrix.data);
@@ -77,9 +80,10 @@ static void check_update(vt_backend *b, vt_cpu_isa isa, const vt_factored *shape
     guarded_compare(&r, &r0, is_vector ? 0 : 1e-6, "means of rows");
     guarded_compare(&c, &c0, is_vector ? 0 : 1e-6, "means of columns");
 
-    b->adafactor_norm(b, update, &state, shape, g.matrix.data, scales.matrix.data, moment2, &steps);
+    double sizes[2] = {1, 2};
+    b->adafactor_norm(b, update, &state, shape, g.matrix.data, w.matrix.data, scales.matrix.data, moment2, sizes);
     EXPECT_OK(b->check(b));
-    double *quotients = doubles(count), squares = 123;
+    double *quotients = doubles(count);
     for (int64_t i = 0; i < count; i++) {
         const double gradient = 0.5 * (double)g.matrix.data[i];
         double square;
@@ -93,16 +97,20 @@ static void check_update(vt_backend *b, vt_cpu_isa isa, const vt_factored *shape
         }
         quotients[i] = gradient / fmax(sqrt(square), least);
         expected_steps += quotients[i] * quotients[i];
+        expected_values += (double)w.matrix.data[i] * (double)w.matrix.data[i];
     }
     guarded_compare(&v, &v0, is_vector ? 1e-6 : 0, "second moments");
-    EXPECT(fabs(steps - expected_steps) <= 1e-5 * expected_steps, "isa %d: %.9g, expected %.9g", (int)isa, steps,
-           expected_steps);
+    EXPECT(fabs(sizes[0] - 1 - expected_values) <= 1e-5 * sizes[0], "isa %d: %.9g, expected 1 + %.9g", (int)isa,
+           sizes[0], expected_values);
+    EXPECT(fabs(sizes[1] - 2 - expected_steps) <= 1e-5 * sizes[1], "isa %d: %.9g, expected 2 + %.9g", (int)isa,
+           sizes[1], expected_steps);
 
-    b->adafactor_apply(b, update, &state, shape, g.matrix.data, scales.matrix.data, moment2, &squares, &steps,
-                       w.matrix.data, moment1);
+    sizes[0] = 123;
+    b->adafactor_apply(b, update, &state, shape, g.matrix.data, scales.matrix.data, moment2, sizes, w.matrix.data,
+                       moment1);
     EXPECT_OK(b->check(b));
-    const double rate = fmax(a->eps[1], sqrt(squares / shape->elements)) * fmin(0.02, 1 / sqrt(7)) /
-                        fmax(1, sqrt(expected_steps / shape->elements) / a->clip);
+    const double rate = fmax(a->eps[1], sqrt(123 / shape->elements)) * fmin(0.02, 1 / sqrt(7)) /
+                        fmax(1, sqrt((2 + expected_steps) / shape->elements) / a->clip);
     for (int64_t i = 0; i < count; i++) {
         double change = rate * quotients[i];
         if (moment1 != NULL)
@@ -124,12 +132,11 @@ static void check_left_out(vt_backend *b, const vt_factored *shape, const vt_upd
     guarded r = guarded_random(1, rows, 2, 1), r0 = guarded_copy(&r),
             c = guarded_random(1, vt_factored_sums(shape) - rows, 3, 1);
     guarded c0 = guarded_copy(&c), scales = guarded_open(1, vt_factored_sums(shape));
-    double *sums = doubles(vt_factored_sums(shape)), steps = 0, squares = 1;
-    b->factored_squares(b, shape, g.matrix.data, sums);
+    double *sums = doubles(vt_factored_sums(shape)), norm = 0, sizes[2] = {1, 0};
+    b->factored_squares(b, shape, g.matrix.data, sums, 1, &norm);
     b->adafactor_means(b, update, &none, shape, sums, r.matrix.data, c.matrix.data, scales.matrix.data);
-    b->adafactor_norm(b, update, &none, shape, g.matrix.data, scales.matrix.data, NULL, &steps);
-    b->adafactor_apply(b, update, &none, shape, g.matrix.data, scales.matrix.data, NULL, &squares, &steps,
-                       w.matrix.data, NULL);
+    b->adafactor_norm(b, update, &none, shape, g.matrix.data, w.matrix.data, scales.matrix.data, NULL, sizes);
+    b->adafactor_apply(b, update, &none, shape, g.matrix.data, scales.matrix.data, NULL, sizes, w.matrix.data, NULL);
     guarded_compare(&w, &w0, 0, "values without an update");
     guarded_compare(&r, &r0, 0, "means of rows without an update");
     guarded_compare(&c, &c0, 0, "means of columns without an update");

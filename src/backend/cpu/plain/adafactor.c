@@ -2,9 +2,10 @@
 #include "backend/cpu/cpu.h"
 #include "backend/factored.h"
 
-void vt_plain_factored_squares(vt_backend *backend, const vt_factored *shape, const float *x, double *sums)
+void vt_plain_factored_squares(vt_backend *backend, const vt_factored *shape, const float *x, double *sums,
+                               double weight, double *result)
 {
-    (void)backend;
+    vt_plain_sum_of_squares(backend, x, shape->count, weight, result);
     double *columns = sums + shape->matrices * shape->rows;
     const int64_t first = vt_factored_first_line(shape), end = vt_factored_end_line(shape);
 #pragma omp parallel for schedule(static)
@@ -75,17 +76,16 @@ static double norm_of_vector(const vt_update *update, const vt_step_state *state
 }
 
 void vt_plain_adafactor_norm(vt_backend *backend, const vt_update *update, const vt_step_state *state,
-                             const vt_factored *shape, const float *gradients, const float *scales, float *moment2,
-                             double *steps)
+                             const vt_factored *shape, const float *gradients, const float *values,
+                             const float *scales, float *moment2, double *sizes)
 {
-    (void)backend;
     const float *columns = scales + shape->matrices * shape->rows;
     const double least = vt_adafactor_least(update);
     double total = 0;
     if (isnan(state->factor)) return;
     if (shape->rows == 0) {
         total = norm_of_vector(update, state, shape, gradients, moment2);
-    } else if (steps != NULL) {
+    } else if (sizes != NULL) {
         const int64_t end = vt_factored_end_line(shape);
 #pragma omp parallel for ordered schedule(static, 1)
         for (int64_t i = vt_factored_first_line(shape); i < end; i++) {
@@ -101,7 +101,9 @@ void vt_plain_adafactor_norm(vt_backend *backend, const vt_update *update, const
             total += sum;
         }
     }
-    if (steps != NULL) *steps += total;
+    if (sizes == NULL) return;
+    vt_plain_sum_of_squares(backend, values, shape->count, 1, &sizes[0]);
+    sizes[1] += total;
 }
 
 /* One element. */
@@ -118,14 +120,13 @@ static void apply(const vt_update *update, double shrink, double rate, double st
 
 void vt_plain_adafactor_apply(vt_backend *backend, const vt_update *update, const vt_step_state *state,
                               const vt_factored *shape, const float *gradients, const float *scales,
-                              const float *moment2, const double *squares, const double *steps, float *values,
-                              float *moment1)
+                              const float *moment2, const double *sizes, float *values, float *moment1)
 {
     (void)backend;
     const float *columns = scales + shape->matrices * shape->rows;
     const double least = vt_adafactor_least(update), shrink = 1 - state->learning_rate * update->weight_decay;
     if (isnan(state->factor)) return;
-    const double rate = vt_adafactor_rate(update, state, shape, *squares, *steps);
+    const double rate = vt_adafactor_rate(update, state, shape, sizes);
     if (shape->rows == 0) {
         for (int64_t i = 0; i < shape->count; i++) {
             const double gradient = (double)state->factor * (double)gradients[i];

@@ -1,32 +1,41 @@
 /* Adafactor in float32. Sums are taken over a fixed number of runs of lines, then over the runs in order: the same bits
  * for any number of threads. */
 #include <math.h>
+#include <omp.h>
 
 #include "backend/cpu/vector/vector.h"
 #include "backend/factored.h"
 
-enum { RUNS = 32 };
+enum { RUNS = 32, TOGETHER = 4 };
 
-/* The sum of the squares of x; those of its numbers are added to `columns`. */
-INLINE float add_line(const float *x, int64_t count, float *columns)
+/* How many lines are read side by side, which is faster than one after another: TOGETHER, if so many whole ones of one
+ * matrix come before line `end`, or 1. */
+static int64_t lines_together(const vt_factored *shape, int64_t index, int64_t end)
 {
-    vector sum = {0};
-    int64_t j = 0;
-    for (; j + LANES <= count; j += LANES) {
-        const vector square = load(x + j) * load(x + j);
-        sum += square;
-        store(columns + j, load(columns + j) + square);
-    }
-    if (j < count) {
-        const vector last = load_part(x + j, count - j), square = last * last;
-        sum += square;
-        store_part(columns + j, load_part(columns + j, count - j) + square, count - j);
-    }
-    return sum_lanes(sum);
+    const int64_t begin = index * shape->part_columns, behind = begin + TOGETHER * shape->part_columns;
+    const bool whole = begin >= shape->first && behind <= shape->first + shape->count;
+    return whole && index + TOGETHER <= end && index % shape->part_rows + TOGETHER <= shape->part_rows ? TOGETHER : 1;
 }
 
-/* Lines of one matrix. */
-static void squares_of_one(vt_backend *backend, const vt_factored *shape, const float *x, double *sums)
+/* sums [lines] = the sums of the squares of x [lines, count]; those of its columns are added to `columns`. */
+INLINE void add_lines(const float *x, int64_t lines, int64_t count, float *columns, double *sums)
+{
+    vector sum[TOGETHER] = {{0}};
+    for (int64_t j = 0; j < count; j += LANES) {
+        vector column = load_up_to(columns + j, count - j);
+#pragma GCC unroll 4
+        for (int64_t i = 0; i < lines; i++) {
+            const vector number = load_up_to(x + i * count + j, count - j);
+            sum[i] += number * number;
+            column += number * number;
+        }
+        store_up_to(columns + j, column, count - j);
+    }
+    for (int64_t i = 0; i < lines; i++) sums[i] = (double)sum_lanes(sum[i]);
+}
+
+/* Lines of one matrix. totals [RUNS]: of all that a run has. */
+static void squares_of_one(vt_backend *backend, const vt_factored *shape, const float *x, double *sums, double *totals)
 {
     const int64_t first = vt_factored_first_line(shape), lines = vt_factored_end_line(shape) - first;
     const int64_t columns = shape->part_columns, length = (lines + RUNS - 1) / RUNS;
@@ -40,9 +49,19 @@ static void squares_of_one(vt_backend *backend, const vt_factored *shape, const 
         for (int64_t run = 0; run < RUNS; run++) {
             float *own = partial + run * columns;
             memset(own, 0, (size_t)columns * sizeof *own);
-            for (int64_t i = run * length; i < smaller((run + 1) * length, lines); i++) {
-                const vt_factored_line line = vt_factored_line_at(shape, first + i);
-                sums[line.row] += (double)add_line(x + line.begin, line.length, own + line.column - begin);
+            const int64_t end = first + smaller((run + 1) * length, lines);
+            for (int64_t i = first + run * length, some; i < end; i += some) {
+                const vt_factored_line line = vt_factored_line_at(shape, i);
+                double of_lines[TOGETHER];
+                some = lines_together(shape, i, end);
+                if (some > 1)
+                    add_lines(x + line.begin, TOGETHER, line.length, own, of_lines);
+                else
+                    add_lines(x + line.begin, 1, line.length, own + line.column - begin, of_lines);
+                for (int64_t k = 0; k < some; k++) {
+                    sums[line.row + k] += of_lines[k];
+                    totals[run] += of_lines[k];
+                }
             }
         }
 #pragma omp for schedule(static)
@@ -54,33 +73,40 @@ static void squares_of_one(vt_backend *backend, const vt_factored *shape, const 
     }
 }
 
-/* Each thread has whole matrices, which are small. */
-static void squares_of_many(const vt_factored *shape, const float *x, double *sums)
+/* Each run has whole matrices, which are small. */
+static void squares_of_many(const vt_factored *shape, const float *x, double *sums, double *totals)
 {
     const int64_t first = vt_factored_first_line(shape), end = vt_factored_end_line(shape), rows = shape->part_rows;
+    const int64_t first_matrix = first / rows, matrices = (end - 1) / rows + 1 - first_matrix;
     double *of_columns = sums + shape->matrices * shape->rows;
 #pragma omp parallel for schedule(static)
-    for (int64_t matrix = first / rows; matrix <= (end - 1) / rows; matrix++) {
-        const int64_t last = smaller((matrix + 1) * rows, end);
-        for (int64_t i = matrix * rows > first ? matrix * rows : first; i < last; i++) {
+    for (int64_t run = 0; run < RUNS; run++) {
+        const int64_t begin = (first_matrix + piece_begin(matrices, RUNS, run)) * rows;
+        const int64_t last = smaller((first_matrix + piece_begin(matrices, RUNS, run + 1)) * rows, end);
+        for (int64_t i = begin > first ? begin : first; i < last; i++) {
             const vt_factored_line line = vt_factored_line_at(shape, i);
             for (int64_t j = 0; j < line.length; j++) {
                 const double square = (double)x[line.begin + j] * (double)x[line.begin + j];
                 sums[line.row] += square;
                 of_columns[line.column + j] += square;
+                totals[run] += square;
             }
         }
     }
 }
 
-static void factored_squares(vt_backend *backend, const vt_factored *shape, const float *x, double *sums)
+static void factored_squares(vt_backend *backend, const vt_factored *shape, const float *x, double *sums, double weight,
+                             double *result)
 {
     const int64_t first = vt_factored_first_line(shape), last = vt_factored_end_line(shape) - 1;
+    double totals[RUNS] = {0}, total = 0;
     if (shape->count == 0) return;
     if (first / shape->part_rows != last / shape->part_rows)
-        squares_of_many(shape, x, sums);
+        squares_of_many(shape, x, sums, totals);
     else if (vt_cpu_scratch_reserve(backend, (size_t)(RUNS * shape->part_columns) * sizeof(float)))
-        squares_of_one(backend, shape, x, sums);
+        squares_of_one(backend, shape, x, sums, totals);
+    for (int run = 0; run < RUNS; run++) total += totals[run];
+    *result += weight * total;
 }
 
 /* Gradients divided by their roots. */
@@ -104,38 +130,60 @@ static numbers numbers_of(const vt_update *update, const vt_step_state *state)
                      .keep = (float)update->adafactor.beta1};
 }
 
+/* sums [2] += the sums of the squares of w, and of the quotients of g; both [lines, count]. */
+INLINE void add_sizes(const numbers *n, const float *g, const float *w, int64_t lines, int64_t count, const float *rows,
+                      const float *columns, double *sums)
+{
+    vector values[TOGETHER] = {{0}}, steps[TOGETHER] = {{0}};
+    for (int64_t j = 0; j < count; j += LANES) {
+        const vector column = load_up_to(columns + j, count - j);
+#pragma GCC unroll 4
+        for (int64_t i = 0; i < lines; i++) {
+            const vector value = load_up_to(w + i * count + j, count - j);
+            const vector step =
+                quotients(n->factor * load_up_to(g + i * count + j, count - j), rows[i], column, n->most);
+            values[i] += value * value;
+            steps[i] += step * step;
+        }
+    }
+    for (int64_t i = 0; i < lines; i++) {
+        sums[0] += (double)sum_lanes(values[i]);
+        sums[1] += (double)sum_lanes(steps[i]);
+    }
+}
+
 static void adafactor_norm(vt_backend *backend, const vt_update *update, const vt_step_state *state,
-                           const vt_factored *shape, const float *gradients, const float *scales, float *moment2,
-                           double *steps)
+                           const vt_factored *shape, const float *gradients, const float *values, const float *scales,
+                           float *moment2, double *sizes)
 {
     if (shape->rows == 0) { /* few numbers */
-        vt_plain_adafactor_norm(backend, update, state, shape, gradients, scales, moment2, steps);
+        vt_plain_adafactor_norm(backend, update, state, shape, gradients, values, scales, moment2, sizes);
         return;
     }
-    if (isnan(state->factor) || steps == NULL) return;
+    if (isnan(state->factor) || sizes == NULL) return;
     const numbers n = numbers_of(update, state);
     const float *columns = scales + shape->matrices * shape->rows;
     const int64_t first = vt_factored_first_line(shape), lines = vt_factored_end_line(shape) - first;
     const int64_t length = (lines + RUNS - 1) / RUNS;
-    double partial[RUNS] = {0};
+    double partial[RUNS][2] = {{0}};
 #pragma omp parallel for schedule(static)
     for (int64_t run = 0; run < RUNS; run++) {
-        double total = 0;
-        for (int64_t i = run * length; i < smaller((run + 1) * length, lines); i++) {
-            const vt_factored_line line = vt_factored_line_at(shape, first + i);
-            const float *g = gradients + line.begin, *c = columns + line.column;
-            vector sum = {0};
-            for (int64_t j = 0; j < line.length; j += LANES) {
-                const int64_t left = line.length - j;
-                const vector step =
-                    quotients(n.factor * load_up_to(g + j, left), scales[line.row], load_up_to(c + j, left), n.most);
-                sum += step * step;
-            }
-            total += (double)sum_lanes(sum);
+        const int64_t end = first + smaller((run + 1) * length, lines);
+        double own[2] = {0};
+        for (int64_t i = first + run * length, some; i < end; i += some) {
+            const vt_factored_line line = vt_factored_line_at(shape, i);
+            const float *g = gradients + line.begin, *w = values + line.begin;
+            const float *r = scales + line.row, *c = columns + line.column;
+            some = lines_together(shape, i, end);
+            if (some > 1)
+                add_sizes(&n, g, w, TOGETHER, line.length, r, c, own);
+            else
+                add_sizes(&n, g, w, 1, line.length, r, c, own);
         }
-        partial[run] = total;
+        memcpy(partial[run], own, sizeof own);
     }
-    for (int run = 0; run < RUNS; run++) *steps += partial[run];
+    for (int run = 0; run < RUNS; run++)
+        for (int k = 0; k < 2; k++) sizes[k] += partial[run][k];
 }
 
 INLINE void apply_lanes(const numbers *n, vector step, float *values, float *moment1, int64_t count)
@@ -148,23 +196,26 @@ INLINE void apply_lanes(const numbers *n, vector step, float *values, float *mom
     store_up_to(values, load_up_to(values, count) * n->shrink - change, count);
 }
 
+/* Each thread has nearly the lines that it had in adafactor_norm, from the last to the first: those that it read last
+ * are still in its second-level cache. */
 static void adafactor_apply(vt_backend *backend, const vt_update *update, const vt_step_state *state,
                             const vt_factored *shape, const float *gradients, const float *scales, const float *moment2,
-                            const double *squares, const double *steps, float *values, float *moment1)
+                            const double *sizes, float *values, float *moment1)
 {
     if (shape->rows == 0) {
-        vt_plain_adafactor_apply(backend, update, state, shape, gradients, scales, moment2, squares, steps, values,
-                                 moment1);
+        vt_plain_adafactor_apply(backend, update, state, shape, gradients, scales, moment2, sizes, values, moment1);
         return;
     }
     if (isnan(state->factor)) return;
     numbers n = numbers_of(update, state);
-    n.rate = (float)vt_adafactor_rate(update, state, shape, *squares, *steps);
+    n.rate = (float)vt_adafactor_rate(update, state, shape, sizes);
     const float *columns = scales + shape->matrices * shape->rows;
-    const int64_t end = vt_factored_end_line(shape);
-#pragma omp parallel for schedule(static)
-    for (int64_t i = vt_factored_first_line(shape); i < end; i++) {
-        const vt_factored_line line = vt_factored_line_at(shape, i);
+    const int64_t first = vt_factored_first_line(shape), lines = vt_factored_end_line(shape) - first;
+#pragma omp parallel
+    for (int64_t begin = piece_begin(lines, omp_get_num_threads(), omp_get_thread_num()),
+                 i = piece_begin(lines, omp_get_num_threads(), omp_get_thread_num() + 1);
+         i-- > begin;) {
+        const vt_factored_line line = vt_factored_line_at(shape, first + i);
         for (int64_t j = 0; j < line.length; j += LANES) {
             const int64_t left = line.length - j, at = line.begin + j;
             const vector step = quotients(n.factor * load_up_to(gradients + at, left), scales[line.row],
