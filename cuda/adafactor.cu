@@ -61,8 +61,8 @@ static void factored_squares(vt_backend *backend, const vt_factored *shape, cons
     column_range range = {first / shape->part_rows, 0, (shape->part_rows + PART_ROWS - 1) / PART_ROWS};
     range.count = ((end - 1) / shape->part_rows - range.first_matrix + 1) * shape->part_columns;
     dim3 columns = vt_blocks(range.count), lines = vt_blocks(32 * (end - first));
-    double *partial = (double *)vt_common(backend)->workspace(
-        backend, (size_t)(range.parts * range.count + lines.x) * sizeof *partial);
+    double *partial = (double *)vt_common(backend)->workspace(backend, (size_t)(range.parts * range.count + lines.x) *
+                                                                           sizeof *partial);
     if (partial == NULL) return;
     double *totals = partial + range.parts * range.count;
     VT_LAUNCH(row_squares_kernel, lines, VT_BLOCK_THREADS, 0, backend, *shape, x, sums, totals);
@@ -153,13 +153,12 @@ static void adafactor_norm(vt_backend *backend, const vt_update *update, const v
     if (partial == NULL) return;
     VT_LAUNCH(norm_kernel, dim3((unsigned)blocks), VT_BLOCK_THREADS, 0, backend, *update, state, *shape, gradients,
               values, scales, moment2, partial);
-    for (int k = 0; k < 2 && sizes != NULL; k++)
-        vt_add_partial(backend, partial + k * blocks, blocks, 1, &sizes[k]);
+    for (int k = 0; k < 2 && sizes != NULL; k++) vt_add_partial(backend, partial + k * blocks, blocks, 1, &sizes[k]);
 }
 
 VT_KERNEL void apply_kernel(vt_update update, const vt_step_state *state, vt_factored shape, const float *gradients,
                             const float *scales, const float *moment2, const double *sizes, float *values,
-                            float *moment1)
+                            vt_matrix rounded, float *moment1)
 {
     __shared__ float shared_rate;
     float factor = state->factor, most = (float)(1 / vt_adafactor_least(&update)), keep = (float)update.adafactor.beta1;
@@ -172,16 +171,18 @@ VT_KERNEL void apply_kernel(vt_update update, const vt_step_state *state, vt_fac
         float scale = shape.rows == 0 ? fminf(1 / sqrtf(moment2[i]), most) : scale_of(shape, scales, i, most);
         float change = rate * (factor * gradients[i] * scale);
         if (moment1 != NULL) moment1[i] = change = fmaf(keep, moment1[i], (1 - keep) * change);
-        values[i] = fmaf(values[i], shrink, -change);
+        float value = fmaf(values[i], shrink, -change);
+        values[i] = value;
+        if (rounded.data != NULL) vt_set_element(rounded, i, value);
     }
 }
 
 static void adafactor_apply(vt_backend *backend, const vt_update *update, const vt_step_state *state,
                             const vt_factored *shape, const float *gradients, const float *scales, const float *moment2,
-                            const double *sizes, float *values, float *moment1)
+                            const double *sizes, float *values, uint16_t *rounded, float *moment1)
 {
     VT_LAUNCH(apply_kernel, vt_blocks(shape->count), VT_BLOCK_THREADS, 0, backend, *update, state, *shape, gradients,
-              scales, moment2, sizes, values, moment1);
+              scales, moment2, sizes, values, vt_rounded(update, rounded, shape->count), moment1);
 }
 
 void VT_CUDA_NAME(adafactor_fill)(vt_backend *backend)

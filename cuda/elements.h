@@ -201,6 +201,15 @@ static inline vt_matrix vt_as_row(vt_matrix m)
     return m;
 }
 
+/* Where an update rounds its values; without memory: nowhere. */
+static inline vt_matrix vt_rounded(const vt_update *update, uint16_t *rounded, int64_t count)
+{
+    vt_matrix matrix = vt_matrix_make((float *)NULL, 1, count);
+    matrix.half = rounded;
+    matrix.type = update->rounded;
+    return matrix;
+}
+
 static inline int64_t vt_groups(int64_t columns)
 {
     return (columns + VT_GROUP - 1) / VT_GROUP;

@@ -119,7 +119,7 @@ __device__ static inline void find_constants(const vt_update &update, const vt_s
 }
 
 VT_KERNEL void update_kernel(vt_update update, const vt_step_state *state, const float *gradients, float *parameters,
-                             float *moment1, float *moment2, int64_t count, bool wide)
+                             vt_matrix rounded, float *moment1, float *moment2, int64_t count, bool wide)
 {
     __shared__ update_constants c;
     float factor = state->factor;
@@ -136,20 +136,23 @@ VT_KERNEL void update_kernel(vt_update update, const vt_step_state *state, const
         if (has_moment2) vt_load_floats(moment2 + at, some, wide, v);
         for (int j = 0; j < VT_GROUP; j++) update_one(c, factor * g[j], &p[j], &m[j], &v[j]);
         vt_store_floats(parameters + at, some, wide, p);
+        if (rounded.data != NULL) vt_store(rounded, at, some, wide, p);
         if (has_moment1) vt_store_floats(moment1 + at, some, wide, m);
         if (has_moment2) vt_store_floats(moment2 + at, some, wide, v);
     }
 }
 
 static void update_parameters(vt_backend *backend, const vt_update *update, const vt_step_state *state,
-                              const float *gradients, float *parameters, float *moment1, float *moment2, int64_t count)
+                              const float *gradients, float *parameters, uint16_t *rounded, float *moment1,
+                              float *moment2, int64_t count)
 {
     if (count == 0) return;
-    bool wide = vt_is_wide(gradients) && vt_is_wide(parameters) && vt_is_wide(moment1) &&
+    const vt_matrix halves = vt_rounded(update, rounded, count);
+    bool wide = vt_is_wide(gradients) && vt_is_wide(parameters) && vt_is_wide(halves) && vt_is_wide(moment1) &&
                 (update->kind == VT_OPTIMIZER_SGD || vt_is_wide(moment2));
     int64_t blocks = vt_blocks(vt_groups(count)).x, most = 16 * vt_common(backend)->multiprocessors;
     VT_LAUNCH(update_kernel, dim3((unsigned)(blocks < most || most == 0 ? blocks : most)), VT_BLOCK_THREADS, 0, backend,
-              *update, state, gradients, parameters, moment1, moment2, count, wide);
+              *update, state, gradients, parameters, halves, moment1, moment2, count, wide);
 }
 
 /* Both maps, as a kernel takes them. */
@@ -182,8 +185,8 @@ enum { MOST_IN_CODES = 16 }; /* elements of a thread: blocks have up to 4096 */
 
 /* A block of threads handles a block of elements: thread i elements i, i + blockDim.x, … */
 VT_KERNEL void update_in_codes_kernel(vt_update update, code_lines lines, const vt_step_state *state,
-                                      const float *gradients, float *parameters, uint8_t *moment1, float *scale1,
-                                      uint8_t *moment2, float *scale2, int64_t count)
+                                      const float *gradients, float *parameters, vt_matrix rounded, uint8_t *moment1,
+                                      float *scale1, uint8_t *moment2, float *scale2, int64_t count)
 {
     __shared__ update_constants c;
     __shared__ float shared[32];
@@ -204,6 +207,7 @@ VT_KERNEL void update_in_codes_kernel(vt_update update, code_lines lines, const 
         v[j] = code_value(moment2[begin + i], 7) * old2;
         update_one(c, factor * gradients[begin + i], &p, &m[j], &v[j]);
         parameters[begin + i] = p;
+        if (rounded.data != NULL) vt_set_element(rounded, begin + i, p);
         largest1 = fmaxf(largest1, m[j]), least1 = fminf(least1, m[j]), largest2 = fmaxf(largest2, v[j]);
     }
     largest1 = block_most(largest1, shared);
@@ -223,14 +227,14 @@ VT_KERNEL void update_in_codes_kernel(vt_update update, code_lines lines, const 
 }
 
 static void update_in_codes(vt_backend *backend, const vt_update *update, const vt_step_state *state,
-                            const float *gradients, float *parameters, uint8_t *moment1, float *scale1,
-                            uint8_t *moment2, float *scale2, int64_t count)
+                            const float *gradients, float *parameters, uint16_t *rounded, uint8_t *moment1,
+                            float *scale1, uint8_t *moment2, float *scale2, int64_t count)
 {
     if (count == 0) return;
     code_lines lines = {vt_code_map_signed()->lines, vt_code_map_unsigned()->lines};
     VT_LAUNCH(update_in_codes_kernel, dim3((unsigned)vt_update_blocks(update, count)),
               min(update->block, (int32_t)VT_BLOCK_THREADS), 0, backend, *update, lines, state, gradients, parameters,
-              moment1, scale1, moment2, scale2, count);
+              vt_rounded(update, rounded, count), moment1, scale1, moment2, scale2, count);
 }
 
 VT_KERNEL void average_kernel(double decay, const vt_step_state *state, const float *values, float *average,
@@ -278,20 +282,24 @@ static void muon_momentum(vt_backend *backend, const vt_update *update, const vt
 }
 
 VT_KERNEL void muon_apply_kernel(vt_update update, const vt_step_state *state, double scale, const float *x,
-                                 float *values, int64_t count)
+                                 float *values, vt_matrix rounded, int64_t count)
 {
     float shrink = (float)(1 - state->learning_rate * update.weight_decay);
     float step = (float)(state->learning_rate * scale);
     if (isnan(state->factor)) return;
-    for (int64_t i = vt_thread(); i < count; i += vt_thread_count()) values[i] = fmaf(-step, x[i], values[i] * shrink);
+    for (int64_t i = vt_thread(); i < count; i += vt_thread_count()) {
+        float value = fmaf(-step, x[i], values[i] * shrink);
+        values[i] = value;
+        if (rounded.data != NULL) vt_set_element(rounded, i, value);
+    }
 }
 
 static void muon_apply(vt_backend *backend, const vt_update *update, const vt_step_state *state, double scale,
-                       const float *x, float *values, int64_t count)
+                       const float *x, float *values, uint16_t *rounded, int64_t count)
 {
     if (count == 0) return;
     VT_LAUNCH(muon_apply_kernel, vt_blocks(count), VT_BLOCK_THREADS, 0, backend, *update, state, scale, x, values,
-              count);
+              vt_rounded(update, rounded, count), count);
 }
 
 VT_KERNEL void divide_by_norm_kernel(const double *squares, float least, float *x, int64_t count)

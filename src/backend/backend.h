@@ -346,6 +346,7 @@ typedef struct {
     bool nesterov;       /* SGD, Muon */
     double momentum;     /* Muon */
     int32_t block;       /* elements that share a scale where moments are kept in 8 bits */
+    vt_type rounded;     /* of the values' copy in 16 bits, where there is one */
     vt_adafactor adafactor;
     double gradient_clip; /* the largest norm of all gradients together; INFINITY: no clipping */
     bool stops;           /* after a step whose figures are not finite no update is made any more */

@@ -293,6 +293,12 @@ void vt_parameters_refresh(vt_parameters *parameters)
                         parameters->halves + rows * COLUMNS);
 }
 
+uint16_t *vt_parameters_rounded(const vt_parameters *parameters, int64_t offset)
+{
+    const bool sent = vt_parameters_is_sliced(parameters, VT_BLOCK_MOMENTS);
+    return parameters->halves != NULL && !sent ? parameters->halves + offset : NULL;
+}
+
 vt_matrix vt_parameter_matrix(const vt_parameter *parameter)
 {
     vt_matrix matrix = vt_matrix_make(parameter->value, 1, parameter->count);

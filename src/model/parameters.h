@@ -122,8 +122,13 @@ void vt_parameters_set_hooks(vt_parameters *parameters, const vt_parameters_hook
 void vt_parameters_place_values(vt_parameters *parameters, const vt_bucket *bucket, float *memory, uint16_t *half);
 void vt_parameters_place_gradients(vt_parameters *parameters, const vt_bucket *bucket, float *memory);
 
-/* Rounds all values to 16 bits again where such copies are kept. To be called after every change of the values. */
+/* Rounds all values to 16 bits again where such copies are kept. To be called after every change of the values, but for
+ * those that an update rounds itself. */
 void vt_parameters_refresh(vt_parameters *parameters);
+
+/* Where an update rounds the values from `offset` of the block on, in the same pass over memory. NULL: nowhere. There
+ * is no such copy, or with ZeRO values are sent first. */
+uint16_t *vt_parameters_rounded(const vt_parameters *parameters, int64_t offset);
 
 /* Rounds some values to 16 bits, into `half`. */
 void vt_parameters_round(const vt_parameters *parameters, vt_matrix values, uint16_t *half);

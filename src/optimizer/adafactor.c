@@ -14,6 +14,7 @@ typedef struct {
     float *scales;
     double *sizes; /* [2], sums of squares: of its values, and of its gradients divided by the roots of their means */
     const float *gradients;
+    uint16_t *rounded; /* values; or NULL */
     float *values, *row, *column, *moment1, *moment2;
 } tensor_of;
 
@@ -110,6 +111,7 @@ static vt_status open_adafactor(const vt_whole *whole, void **own)
         t->sizes = a->sums + sums + 2 * i;
         t->gradients = vt_parameters_gradients(whole->parameters) + part->gradient;
         t->values = vt_parameters_values(whole->parameters) + part->value;
+        t->rounded = vt_parameters_rounded(whole->parameters, part->value);
         t->row = kept_of(whole, part->parameter, "row");
         t->column = kept_of(whole, part->parameter, "column");
         t->moment1 = kept_of(whole, part->parameter, "moment1");
@@ -151,7 +153,7 @@ static void apply(const vt_whole *whole, const tensor_of *t)
     vt_backend *backend = whole->backend;
     if (t->shape.count > 0)
         backend->adafactor_apply(backend, whole->rule, whole->state, &t->shape, t->gradients, t->scales, t->moment2,
-                                 t->sizes, t->values, t->moment1);
+                                 t->sizes, t->values, t->rounded, t->moment1);
 }
 
 static void step_adafactor(const vt_whole *whole, void *own)

@@ -25,10 +25,10 @@ static void configure(const vt_config *config, vt_update *rule)
 }
 
 static void update(vt_backend *backend, const vt_update *rule, const vt_step_state *state, const float *gradients,
-                   float *values, void *const *states, int64_t count)
+                   float *values, uint16_t *rounded, void *const *states, int64_t count)
 {
-    backend->update_in_codes(backend, rule, state, gradients, values, states[0], states[1], states[2], states[3],
-                             count);
+    backend->update_in_codes(backend, rule, state, gradients, values, rounded, states[0], states[1], states[2],
+                             states[3], count);
 }
 
 #define IN_8_BITS(wide)                                                                                                \

@@ -297,6 +297,11 @@ void vt_gradient_sync_values_changed(vt_gradient_sync *sync)
     vt_parameters_refresh(sync->parameters);
 }
 
+void vt_gradient_sync_values_updated(vt_gradient_sync *sync)
+{
+    if (vt_parameters_rounded(sync->parameters, 0) == NULL) vt_gradient_sync_values_changed(sync);
+}
+
 /* ---- opening ---- */
 
 /* Which groups of ranks sum a bucket's gradients, one after another. sum: the axes along which they must be summed,

@@ -33,9 +33,12 @@ void vt_gradient_sync_begin(vt_gradient_sync *sync, int64_t step, bool last);
 /* After the last micro-batch's backward: waits until every gradient that this rank keeps is the sum over all ranks. */
 void vt_gradient_sync_finish(vt_gradient_sync *sync);
 
-/* To be called after the values that this rank keeps have changed (by an update, or read from a file): sends them to
- * where they are used, and rounds them. */
+/* To be called after the values that this rank keeps have changed (read from a file, say): sends them to where they are
+ * used, and rounds them. */
 void vt_gradient_sync_values_changed(vt_gradient_sync *sync);
+
+/* The same after an update, which has rounded what is not sent (vt_parameters_rounded). */
+void vt_gradient_sync_values_updated(vt_gradient_sync *sync);
 
 /* Forgets which values were gathered (ZeRO stage 3), so that they are gathered again. To be called before a step is
  * recorded, because the record must hold all gathers, and after a replay, which this code does not see. */

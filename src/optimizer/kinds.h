@@ -37,10 +37,10 @@ struct vt_optimizer_kind {
     void (*configure)(const vt_config *config, vt_update *rule);
     /* The row in its place where the configuration changes what it keeps; NULL: always this one. */
     const vt_optimizer_kind *(*variant)(const vt_config *config);
-    /* Changes `count` elements; states: the memory of those above, in that order: of codes, and then of their scales.
-     */
+    /* Changes `count` elements, and rounds them to rule->rounded unless `rounded` is NULL; states: the memory of those
+     * above, in that order: of codes, and then of their scales. */
     void (*update)(vt_backend *backend, const vt_update *rule, const vt_step_state *state, const float *gradients,
-                   float *values, void *const *states, int64_t count);
+                   float *values, uint16_t *rounded, void *const *states, int64_t count);
     const vt_whole_update *whole; /* in place of `update`, which then is NULL */
 };
 

@@ -200,7 +200,8 @@ static void step_round(const vt_whole *whole, muon *m, int64_t first, int64_t co
         const vt_whole_part *part = &whole->parts[m->matrices[i].part];
         copy_piece(backend, part, m->round + m->matrices[i].offset, m->piece, true);
         backend->muon_apply(backend, whole->rule, whole->state, step_scale(whole->config, part->parameter), m->piece,
-                            vt_parameters_values(whole->parameters) + part->value, part->piece.count);
+                            vt_parameters_values(whole->parameters) + part->value,
+                            vt_parameters_rounded(whole->parameters, part->value), part->piece.count);
     }
 }
 

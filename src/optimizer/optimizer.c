@@ -244,6 +244,7 @@ vt_status vt_optimizer_open(const vt_config *config, vt_backend *backend, vt_par
     vt_optimizer *optimizer = vt_allocate(1, sizeof *optimizer, "the optimizer");
     optimizer->kind = vt_optimizer_chosen(config);
     optimizer->rule = rule_of(config, optimizer->kind);
+    optimizer->rule.rounded = vt_parameters_type(parameters);
     optimizer->first_scale = config->loss_scale > 0 ? config->loss_scale : ldexp(1, (int)config->loss_scale_power);
     optimizer->average_decay = config->ema_decay;
     optimizer->backend = backend;
@@ -300,8 +301,8 @@ static void sum_squares(vt_optimizer *optimizer)
     for (int64_t i = 0; i < vt_parameters_bucket_count(parameters); i++) {
         const vt_bucket *bucket = vt_parameters_bucket(parameters, i);
         const run r = run_of_bucket(optimizer, bucket);
-        backend->sum_of_squares(backend, gradients + r.offset[VT_BLOCK_GRADIENTS], r.count,
-                                share_of(optimizer, bucket), &optimizer->state->squares);
+        backend->sum_of_squares(backend, gradients + r.offset[VT_BLOCK_GRADIENTS], r.count, share_of(optimizer, bucket),
+                                &optimizer->state->squares);
     }
 }
 
@@ -322,7 +323,8 @@ static void update_runs(vt_optimizer *optimizer)
     for (int64_t i = 0; i < optimizer->own.count; i++) {
         const run *r = &optimizer->own.all[i];
         r->kind->update(backend, &optimizer->rule, optimizer->state, gradients + r->offset[VT_BLOCK_GRADIENTS],
-                        values_of(optimizer, r), r->states, r->count);
+                        values_of(optimizer, r),
+                        vt_parameters_rounded(optimizer->parameters, r->offset[VT_BLOCK_VALUES]), r->states, r->count);
     }
     if (optimizer->kind->whole != NULL)
         optimizer->kind->whole->step(&optimizer->whole_tensors, optimizer->whole_memory);

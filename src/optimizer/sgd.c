@@ -8,9 +8,9 @@ static void configure(const vt_config *config, vt_update *rule)
 }
 
 static void update(vt_backend *backend, const vt_update *rule, const vt_step_state *state, const float *gradients,
-                   float *values, void *const *states, int64_t count)
+                   float *values, uint16_t *rounded, void *const *states, int64_t count)
 {
-    backend->update(backend, rule, state, gradients, values, states[0], NULL, count);
+    backend->update(backend, rule, state, gradients, values, rounded, states[0], NULL, count);
 }
 
 #define SGD .name = "SGD", .rule = {.kind = VT_OPTIMIZER_SGD}, .configure = configure, .update = update

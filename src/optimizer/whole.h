@@ -30,10 +30,11 @@ struct vt_whole_update {
     unsigned axes; /* over which tensors that the kind takes may be split */
     /* Takes the memory it needs. *own: its own, for the other two. */
     vt_status (*open)(const vt_whole *whole, void **own);
-    /* *result += this rank's share of the squares of all gradients, which begins a step; NULL: the kind's first pass over
-     * the gradients has no use for their squares, or the kind doesn't take all tensors. */
+    /* *result += this rank's share of the squares of all gradients, which begins a step; NULL: the kind's first pass
+     * over the gradients has no use for their squares, or the kind doesn't take all tensors. */
     void (*squares)(const vt_whole *whole, void *own, double *result);
-    /* Collective over the group: one update, none if the state's factor is NaN. */
+    /* Collective over the group: one update, none if the state's factor is NaN. It rounds the values, too, where
+     * vt_parameters_rounded says so. */
     void (*step)(const vt_whole *whole, void *own);
     void (*close)(const vt_whole *whole, void *own);
 };

@@ -143,7 +143,7 @@ static void step_body(vt_trainer *trainer, const vt_batch *batch)
     charge_time(trainer, &trainer->times.communication);
     vt_range_begin("optimizer");
     vt_optimizer_step(trainer->optimizer);
-    vt_gradient_sync_values_changed(trainer->sync);
+    vt_gradient_sync_values_updated(trainer->sync);
     charge_time(trainer, &trainer->times.optimizer);
     vt_range_end();
 }

@@ -35,6 +35,7 @@ static double *doubles(int64_t count)
 /* One update from random numbers. */
 static void check_update(vt_backend *b, vt_cpu_isa isa, const vt_factored *shape, const vt_update *update)
 {
+    const guarded_rounded rounded = guarded_rounded_open(update->rounded, shape->count);
     const int64_t count = shape->count, rows = shape->matrices * shape->rows, sums_count = vt_factored_sums(shape);
     const int64_t columns = sums_count - rows;
     const bool is_vector = shape->rows == 0;
@@ -107,8 +108,9 @@ static void check_update(vt_backend *b, vt_cpu_isa isa, const vt_factored *shape
 
     sizes[0] = 123;
     b->adafactor_apply(b, update, &state, shape, g.matrix.data, scales.matrix.data, moment2, sizes, w.matrix.data,
-                       moment1);
+                       rounded.at, moment1);
     EXPECT_OK(b->check(b));
+    guarded_rounded_check(&rounded, w.matrix.data, "an update by Adafactor");
     const double rate = fmax(a->eps[1], sqrt(123 / shape->elements)) * fmin(0.02, 1 / sqrt(7)) /
                         fmax(1, sqrt((2 + expected_steps) / shape->elements) / a->clip);
     for (int64_t i = 0; i < count; i++) {
@@ -126,6 +128,7 @@ static void check_update(vt_backend *b, vt_cpu_isa isa, const vt_factored *shape
 /* Without an update nothing changes. */
 static void check_left_out(vt_backend *b, const vt_factored *shape, const vt_update *update)
 {
+    const guarded_rounded rounded = guarded_rounded_open(update->rounded, shape->count);
     const vt_step_state none = {.learning_rate = 0.02, .factor = NAN, .updates = 7};
     const int64_t rows = shape->matrices * shape->rows;
     guarded g = guarded_random(1, shape->count, 1, 1), w = guarded_copy(&g), w0 = guarded_copy(&w);
@@ -136,7 +139,9 @@ static void check_left_out(vt_backend *b, const vt_factored *shape, const vt_upd
     b->factored_squares(b, shape, g.matrix.data, sums, 1, &norm);
     b->adafactor_means(b, update, &none, shape, sums, r.matrix.data, c.matrix.data, scales.matrix.data);
     b->adafactor_norm(b, update, &none, shape, g.matrix.data, w.matrix.data, scales.matrix.data, NULL, sizes);
-    b->adafactor_apply(b, update, &none, shape, g.matrix.data, scales.matrix.data, NULL, sizes, w.matrix.data, NULL);
+    b->adafactor_apply(b, update, &none, shape, g.matrix.data, scales.matrix.data, NULL, sizes, w.matrix.data,
+                       rounded.at, NULL);
+    guarded_rounded_check(&rounded, NULL, "no update by Adafactor");
     guarded_compare(&w, &w0, 0, "values without an update");
     guarded_compare(&r, &r0, 0, "means of rows without an update");
     guarded_compare(&c, &c0, 0, "means of columns without an update");
@@ -152,6 +157,7 @@ GPU_TEST(adafactor_operations)
     FOR_EACH_BACKEND(isa, b)
     for (int original = 0; original < 2; original++) {
         update.adafactor.original = original;
+        update.rounded = original ? VT_FLOAT16 : VT_BFLOAT16;
         update.adafactor.beta1 = original ? 0.9 : 0;
         update.adafactor.eps[0] = original ? 1e-30 : 0x1p-23;
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {

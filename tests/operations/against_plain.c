@@ -381,8 +381,9 @@ GPU_TEST(attention_passes_nan_on)
     }
 }
 
-static void check_update(pair *p, vt_update update, int64_t count)
+static void check_update(pair *p, vt_update update, vt_type type, int64_t count)
 {
+    update.rounded = type;
     guarded gradients = guarded_random(1, count, 1, 1), parameters[2], moment1[2], moment2[2];
     vt_step_state state = {.learning_rate = 1e-2, .factor = 0.7f, .updates = 3};
     state.correction1 = 1 - pow(update.beta1, 3);
@@ -398,15 +399,19 @@ static void check_update(pair *p, vt_update update, int64_t count)
             moment1[i].matrix.data[j] = fabsf(moment1[i].matrix.data[j]);
             moment2[i].matrix.data[j] = fabsf(moment2[i].matrix.data[j]);
         }
-        b->update(b, &update, &state, gradients.matrix.data, parameters[i].matrix.data, moment1[i].matrix.data,
-                  moment2[i].matrix.data, count);
+        const guarded_rounded rounded = guarded_rounded_open(type, count),
+                              untouched = guarded_rounded_open(type, count);
+        b->update(b, &update, &state, gradients.matrix.data, parameters[i].matrix.data, rounded.at,
+                  moment1[i].matrix.data, moment2[i].matrix.data, count);
+        guarded_rounded_check(&rounded, parameters[i].matrix.data, "update");
         squares[i] = 0;
         b->sum_of_squares(b, gradients.matrix.data, count, 1, &squares[i]);
         vt_step_state not_finite = state;
         not_finite.factor = NAN;
         guarded before = guarded_copy(&parameters[i]);
-        b->update(b, &update, &not_finite, gradients.matrix.data, parameters[i].matrix.data, moment1[i].matrix.data,
-                  moment2[i].matrix.data, count);
+        b->update(b, &update, &not_finite, gradients.matrix.data, parameters[i].matrix.data, untouched.at,
+                  moment1[i].matrix.data, moment2[i].matrix.data, count);
+        guarded_rounded_check(&untouched, NULL, "an update that is not finite");
         guarded_compare(&parameters[i], &before, 0, "parameters after an update that is not finite");
     }
     guarded_compare(&parameters[1], &parameters[0], 16 * unit, "update parameters");
@@ -426,8 +431,9 @@ GPU_TEST(update)
     FOR_EACH_PAIR(p)
     {
         for (size_t kind = 0; kind < sizeof updates / sizeof *updates; kind++)
-            for (int i = 0; i < 4; i++) check_update(&p, updates[kind], odd_sizes[i]);
-        check_update(&p, updates[0], 300001);
+            for (int type = VT_FLOAT32; type <= VT_FLOAT16; type++)
+                for (int i = 0; i < 4; i++) check_update(&p, updates[kind], (vt_type)type, odd_sizes[i]);
+        check_update(&p, updates[0], VT_BFLOAT16, 300001);
     }
 }
 

@@ -155,9 +155,11 @@ static void check_guards(const state_of *s, const vt_update *update, int64_t cou
 static void run_update(vt_backend *b, const vt_update *update, const vt_step_state *state, const float *gradients,
                        state_of *s, int64_t count)
 {
-    b->update_in_codes(b, update, state, gradients, s->parameters, s->codes[0], s->scales[0], s->codes[1], s->scales[1],
-                       count);
+    const guarded_rounded rounded = guarded_rounded_open(update->rounded, count);
+    b->update_in_codes(b, update, state, gradients, s->parameters, rounded.at, s->codes[0], s->scales[0], s->codes[1],
+                       s->scales[1], count);
     EXPECT_OK(b->check(b));
+    guarded_rounded_check(&rounded, isnan(state->factor) ? NULL : s->parameters, "update_in_codes");
 }
 
 /* From the state before, in float64: the parameters, scales and codes after it. */
@@ -222,6 +224,7 @@ static void check_updates(vt_cpu_isa isa, vt_backend *b, vt_update update, int64
         state.updates = step;
         state.correction1 = 1 - pow(update.beta1, step);
         state.correction2 = 1 - pow(update.beta2, step);
+        update.rounded = (vt_type)(step % 3);
         state.factor = NAN; /* no update */
         run_update(b, &update, &state, gradients, &s, count);
         EXPECT(memcmp(before.parameters, s.parameters, (size_t)count * sizeof(float)) == 0 &&

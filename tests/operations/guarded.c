@@ -52,6 +52,26 @@ void guarded_check(const guarded *g, const char *name)
     }
 }
 
+guarded_rounded guarded_rounded_open(vt_type type, int64_t count)
+{
+    guarded_rounded r = {.type = type, .count = count};
+    if (!vt_type_is_half(type)) return r;
+    r.memory = vt_test_owned(malloc((size_t)(count + 2 * AROUND) * sizeof *r.memory));
+    memset(r.memory, 0x5a, (size_t)(count + 2 * AROUND) * sizeof *r.memory);
+    r.at = r.memory + AROUND;
+    return r;
+}
+
+void guarded_rounded_check(const guarded_rounded *r, const float *values, const char *name)
+{
+    for (int64_t i = -AROUND; i < r->count + AROUND && r->at != NULL; i++) {
+        const bool inside = i >= 0 && i < r->count && values != NULL;
+        const uint16_t expected = inside ? vt_half_round(r->type, values[i]) : 0x5a5a;
+        EXPECT(r->at[i] == expected, "%s: rounded value %lld of %lld is %04x, expected %04x", name, (long long)i,
+               (long long)r->count, r->at[i], expected);
+    }
+}
+
 void guarded_compare(const guarded *actual, const guarded *expected, double tolerance, const char *name)
 {
     double largest = 0, worst = 0;

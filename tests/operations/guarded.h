@@ -22,6 +22,20 @@ void guarded_check(const guarded *g, const char *name);
 /* Fails the test when an element differs by more than `tolerance` of the largest element (of `expected`), or is NaN. */
 void guarded_compare(const guarded *actual, const guarded *expected, double tolerance, const char *name);
 
+/* Where an update rounds `count` values to 16 bits: at an odd address, between guards. With float32 nowhere: at is
+ * NULL. Its memory is freed when the test has ended. */
+typedef struct {
+    vt_type type;
+    int64_t count;
+    uint16_t *memory, *at;
+} guarded_rounded;
+
+guarded_rounded guarded_rounded_open(vt_type type, int64_t count);
+
+/* Fails the test unless it holds the values, rounded to the bit (NULL: nothing was written), and nothing outside of it
+ * was written. */
+void guarded_rounded_check(const guarded_rounded *r, const float *values, const char *name);
+
 /* What one rank holds of a matrix of `tokens` rows a sample. */
 typedef struct {
     int64_t first_token, tokens;

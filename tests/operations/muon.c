@@ -12,18 +12,21 @@ GPU_TEST(muon_operations)
     FOR_EACH_BACKEND(isa, b)
     for (int i = 0; i < 8; i++) {
         const int64_t count = counts[i % 4];
-        const vt_update update = {.momentum = 0.9, .nesterov = i < 4, .weight_decay = 0.2};
+        const vt_update update = {.momentum = 0.9, .nesterov = i < 4, .weight_decay = 0.2, .rounded = (vt_type)(i % 3)};
+        const guarded_rounded rounded = guarded_rounded_open(update.rounded, count);
         guarded g = guarded_random(1, count, 1, 1), m = guarded_random(1, count, 2, 1),
                 x = guarded_random(1, count, 3, 1);
         guarded w = guarded_random(1, count, 4, 1), m0 = guarded_copy(&m), w0 = guarded_copy(&w), x0 = guarded_copy(&x);
         guarded y = guarded_open(1, count), n = guarded_copy(&x);
         const double squares = 6.25;
         b->muon_momentum(b, &update, &none, g.matrix.data, m.matrix.data, x.matrix.data, count);
-        b->muon_apply(b, &update, &none, 3, x.matrix.data, w.matrix.data, count);
+        b->muon_apply(b, &update, &none, 3, x.matrix.data, w.matrix.data, rounded.at, count);
+        guarded_rounded_check(&rounded, NULL, "no update by Muon");
         guarded_compare(&m, &m0, 0, "a momentum without an update");
         guarded_compare(&w, &w0, 0, "values without an update");
         b->muon_momentum(b, &update, &state, g.matrix.data, m.matrix.data, x.matrix.data, count);
-        b->muon_apply(b, &update, &state, 3, x0.matrix.data, w.matrix.data, count);
+        b->muon_apply(b, &update, &state, 3, x0.matrix.data, w.matrix.data, rounded.at, count);
+        guarded_rounded_check(&rounded, w.matrix.data, "an update by Muon");
         b->divide_by_norm(b, &squares, 1e-7f, n.matrix.data, count);
         b->combine(b, 2, x0.matrix.data, -0.5f, g.matrix.data, y.matrix.data, count);
         for (int64_t j = 0; j < count; j++) {

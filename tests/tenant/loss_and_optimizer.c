@@ -2,6 +2,7 @@
  * tables. They compute in the host's memory, which is the CPU back end's. */
 #include <string.h>
 
+#include "backend/half.h"
 #include "loss/loss.h"
 #include "optimizer/kinds.h"
 
@@ -43,12 +44,13 @@ const vt_loss_kind vt_loss_twice_relative_l2 = {.name = "twice_relative_l2",
 
 /* values -= learning rate * gradients. It keeps nothing from step to step. */
 static void update(vt_backend *backend, const vt_update *rule, const vt_step_state *state, const float *gradients,
-                   float *values, void *const *states, int64_t count)
+                   float *values, uint16_t *rounded, void *const *states, int64_t count)
 {
-    (void)rule, (void)states;
+    (void)states;
     if (is_dry(backend) || isnan(state->factor)) return;
     const float rate = (float)state->learning_rate * state->factor;
     for (int64_t i = 0; i < count; i++) values[i] -= rate * gradients[i];
+    if (rounded != NULL) vt_half_round_row(rule->rounded, values, count, rounded);
 }
 
 const vt_optimizer_kind vt_optimizer_descent = {

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "alone.h"
+#include "backend/half.h"
 #include "journal/run_directory.h"
 #include "operations/guarded.h"
 #include "optimizer/schedule.h"
@@ -378,6 +379,45 @@ TEST(training_learns_one_batch)
     double after = evaluate(&m);
     EXPECT(after < 0.5 * before, "loss %g, was %g", after, before);
     close_small(&m);
+}
+
+static void check_rounded(const small_model *m, const char *settings)
+{
+    const vt_parameters *parameters = rig_parameters(&m->rig);
+    for (int64_t i = 0; i < vt_parameters_count(parameters); i++) {
+        const vt_parameter *p = vt_parameters_at(parameters, i);
+        const vt_matrix weight = vt_parameter_matrix(p);
+        int64_t wrong = 0;
+        for (int64_t j = 0; j < p->count; j++) wrong += weight.half[j] != vt_half_round(weight.type, p->value[j]);
+        EXPECT(vt_type_is_half(weight.type) && wrong == 0, "%s: %lld of %s are not its values, rounded", settings,
+               (long long)wrong, p->name);
+    }
+}
+
+/* What products take is what the values are after an update, and after they changed places with their average. The
+ * norm of the gradients is the same by whatever pass it is found. */
+TEST(every_optimizer_rounds_what_it_updates)
+{
+    for (int half = 0; half < 2; half++) {
+        double norm = 0;
+        for (int i = VT_OPTIMIZER_Adam; i <= VT_OPTIMIZER_SGD; i++) { /* the last */
+            char settings[96];
+            small_model m;
+            vt_step_figures figures;
+            snprintf(settings, sizeof settings, "optimizer=%s amp_mode=%s lr=1e-3 ema_decay=0.5",
+                     vt_optimizer_kinds[i]->name, half == 0 ? "bf16" : "fp16");
+            open_small(&m, settings);
+            check_rounded(&m, settings);
+            EXPECT_OK(vt_step_train(m.rig.trainer, &m.batch, &figures));
+            if (i == VT_OPTIMIZER_Adam) norm = figures.gradient_norm;
+            EXPECT_NEAR(figures.gradient_norm, norm, 1e-6 * norm);
+            train_steps(&m, 1);
+            check_rounded(&m, settings);
+            vt_trainer_exchange_average(m.rig.trainer);
+            check_rounded(&m, settings);
+            close_small(&m);
+        }
+    }
 }
 
 TEST(recompute_gives_the_same_bits_in_less_memory)

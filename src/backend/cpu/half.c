@@ -11,6 +11,14 @@ void vt_plain_convert(vt_backend *backend, vt_matrix from, vt_matrix to)
     vt_half_convert(from, to);
 }
 
+void vt_cpu_round_values(const vt_update *update, const float *values, uint16_t *rounded, int64_t count)
+{
+    enum { PIECE = 4096 };
+#pragma omp parallel for schedule(static)
+    for (int64_t at = 0; at < (rounded != NULL ? count : 0); at += PIECE)
+        vt_half_round_row(update->rounded, values + at, count - at < PIECE ? count - at : PIECE, rounded + at);
+}
+
 /* The 16-bit operands of a call, each of which has a float32 stand-in meanwhile. */
 enum { MOST_OPERANDS = 12 };
 typedef struct {

@@ -76,8 +76,8 @@ static double norm_of_vector(const vt_update *update, const vt_step_state *state
 }
 
 void vt_plain_adafactor_norm(vt_backend *backend, const vt_update *update, const vt_step_state *state,
-                             const vt_factored *shape, const float *gradients, const float *values,
-                             const float *scales, float *moment2, double *sizes)
+                             const vt_factored *shape, const float *gradients, const float *values, const float *scales,
+                             float *moment2, double *sizes)
 {
     const float *columns = scales + shape->matrices * shape->rows;
     const double least = vt_adafactor_least(update);
@@ -120,7 +120,8 @@ static void apply(const vt_update *update, double shrink, double rate, double st
 
 void vt_plain_adafactor_apply(vt_backend *backend, const vt_update *update, const vt_step_state *state,
                               const vt_factored *shape, const float *gradients, const float *scales,
-                              const float *moment2, const double *sizes, float *values, float *moment1)
+                              const float *moment2, const double *sizes, float *values, uint16_t *rounded,
+                              float *moment1)
 {
     (void)backend;
     const float *columns = scales + shape->matrices * shape->rows;
@@ -133,6 +134,7 @@ void vt_plain_adafactor_apply(vt_backend *backend, const vt_update *update, cons
             apply(update, shrink, rate, quotient(gradient, 1 / sqrt((double)moment2[i]), least), &values[i],
                   moment1 != NULL ? moment1 + i : NULL);
         }
+        vt_cpu_round_values(update, values, rounded, shape->count);
         return;
     }
     const int64_t end = vt_factored_end_line(shape);
@@ -147,4 +149,5 @@ void vt_plain_adafactor_apply(vt_backend *backend, const vt_update *update, cons
                   moment1 != NULL ? moment1 + at : NULL);
         }
     }
+    vt_cpu_round_values(update, values, rounded, shape->count);
 }

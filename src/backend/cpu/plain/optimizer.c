@@ -87,7 +87,7 @@ static void update_sgd(const vt_update *update, const vt_step_state *state, cons
 }
 
 void vt_plain_update(vt_backend *backend, const vt_update *update, const vt_step_state *state, const float *gradients,
-                     float *parameters, float *moment1, float *moment2, int64_t count)
+                     float *parameters, uint16_t *rounded, float *moment1, float *moment2, int64_t count)
 {
     (void)backend;
     if (isnan(state->factor)) return;
@@ -95,11 +95,12 @@ void vt_plain_update(vt_backend *backend, const vt_update *update, const vt_step
         update_sgd(update, state, gradients, parameters, moment1, count);
     else
         update_adam(update, state, gradients, parameters, moment1, moment2, count);
+    vt_cpu_round_values(update, parameters, rounded, count);
 }
 
 void vt_plain_update_in_codes(vt_backend *backend, const vt_update *update, const vt_step_state *state,
-                              const float *gradients, float *parameters, uint8_t *moment1, float *scale1,
-                              uint8_t *moment2, float *scale2, int64_t count)
+                              const float *gradients, float *parameters, uint16_t *rounded, uint8_t *moment1,
+                              float *scale1, uint8_t *moment2, float *scale2, int64_t count)
 {
     (void)backend;
     const vt_code_map *first = vt_code_map_signed(), *second = vt_code_map_unsigned();
@@ -115,6 +116,7 @@ void vt_plain_update_in_codes(vt_backend *backend, const vt_update *update, cons
         vt_codes_encode(first, m, length, length, moment1 + begin, &scale1[b]);
         vt_codes_encode(second, v, length, length, moment2 + begin, &scale2[b]);
     }
+    vt_cpu_round_values(update, parameters, rounded, count);
 }
 
 void vt_plain_muon_momentum(vt_backend *backend, const vt_update *update, const vt_step_state *state,
@@ -132,7 +134,7 @@ void vt_plain_muon_momentum(vt_backend *backend, const vt_update *update, const 
 }
 
 void vt_plain_muon_apply(vt_backend *backend, const vt_update *update, const vt_step_state *state, double scale,
-                         const float *x, float *values, int64_t count)
+                         const float *x, float *values, uint16_t *rounded, int64_t count)
 {
     (void)backend;
     const float shrink = (float)(1 - state->learning_rate * update->weight_decay);
@@ -140,6 +142,7 @@ void vt_plain_muon_apply(vt_backend *backend, const vt_update *update, const vt_
     if (isnan(state->factor)) return;
 #pragma omp parallel for simd schedule(static)
     for (int64_t i = 0; i < count; i++) values[i] = values[i] * shrink - step * x[i];
+    vt_cpu_round_values(update, values, rounded, count);
 }
 
 void vt_plain_divide_by_norm(vt_backend *backend, const double *squares, float least, float *x, int64_t count)

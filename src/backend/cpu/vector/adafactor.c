@@ -5,6 +5,7 @@
 
 #include "backend/cpu/vector/vector.h"
 #include "backend/factored.h"
+#include "backend/half.h"
 
 enum { RUNS = 32, TOGETHER = 4 };
 
@@ -200,10 +201,11 @@ INLINE void apply_lanes(const numbers *n, vector step, float *values, float *mom
  * are still in its second-level cache. */
 static void adafactor_apply(vt_backend *backend, const vt_update *update, const vt_step_state *state,
                             const vt_factored *shape, const float *gradients, const float *scales, const float *moment2,
-                            const double *sizes, float *values, float *moment1)
+                            const double *sizes, float *values, uint16_t *rounded, float *moment1)
 {
     if (shape->rows == 0) {
-        vt_plain_adafactor_apply(backend, update, state, shape, gradients, scales, moment2, sizes, values, moment1);
+        vt_plain_adafactor_apply(backend, update, state, shape, gradients, scales, moment2, sizes, values, rounded,
+                                 moment1);
         return;
     }
     if (isnan(state->factor)) return;
@@ -222,6 +224,7 @@ static void adafactor_apply(vt_backend *backend, const vt_update *update, const 
                                           load_up_to(columns + line.column + j, left), n.most);
             apply_lanes(&n, step, values + at, moment1 != NULL ? moment1 + at : NULL, left);
         }
+        if (rounded != NULL) vt_half_round_row(update->rounded, values + line.begin, line.length, rounded + line.begin);
     }
 }
 

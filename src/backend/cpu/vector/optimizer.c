@@ -2,6 +2,7 @@
 
 #include "backend/codes.h"
 #include "backend/cpu/vector/vector.h"
+#include "backend/half.h"
 
 /* Sums are taken over a fixed number of runs, then over the runs in order: the same bits for any number of threads. */
 static void sum_of_squares(vt_backend *backend, const float *x, int64_t count, double weight, double *result)
@@ -46,11 +47,12 @@ static adam_numbers adam_numbers_of(const vt_update *update, const vt_step_state
                           .decay = decoupled ? 0.0f : (float)update->weight_decay};
 }
 
-static void update_adam(const vt_update *update, const vt_step_state *state, const float *gradients, float *parameters,
-                        float *moment1, float *moment2, int64_t count)
+/* A thread's piece, as those that follow. */
+static void update_adam(const adam_numbers *numbers, const float *gradients, float *parameters, float *moment1,
+                        float *moment2, int64_t count)
 {
-    const adam_numbers n = adam_numbers_of(update, state);
-#pragma omp parallel for simd schedule(static)
+    const adam_numbers n = *numbers;
+#pragma omp simd
     for (int64_t i = 0; i < count; i++) {
         float parameter = parameters[i], gradient = n.scale * gradients[i] + n.decay * parameter;
         float m = n.beta1 * moment1[i] + n.rest1 * gradient;
@@ -66,7 +68,7 @@ static void update_sgd(const vt_update *update, const vt_step_state *state, cons
 {
     float scale = state->factor, rate = (float)state->learning_rate, decay = (float)update->weight_decay,
           keep = (float)update->beta1;
-#pragma omp parallel for simd schedule(static)
+#pragma omp simd
     for (int64_t i = 0; i < count; i++) {
         float velocity = keep * momentum[i] + scale * gradients[i] + decay * parameters[i];
         momentum[i] = velocity;
@@ -81,7 +83,7 @@ static void update_sgd_otherwise(const vt_update *update, const vt_step_state *s
     const float scale = state->factor, rate = (float)state->learning_rate, decay = (float)update->weight_decay,
                 keep = (float)update->beta1;
     const bool has_momentum = update->beta1 > 0;
-#pragma omp parallel for simd schedule(static)
+#pragma omp simd
     for (int64_t i = 0; i < count; i++) {
         float step = scale * gradients[i] + decay * parameters[i];
         if (has_momentum) {
@@ -341,8 +343,8 @@ static void update_block(const code_numbers *n, const float *gradients, float *p
 }
 
 static void update_in_codes(vt_backend *backend, const vt_update *update, const vt_step_state *state,
-                            const float *gradients, float *parameters, uint8_t *moment1, float *scale1,
-                            uint8_t *moment2, float *scale2, int64_t count)
+                            const float *gradients, float *parameters, uint16_t *rounded, uint8_t *moment1,
+                            float *scale1, uint8_t *moment2, float *scale2, int64_t count)
 {
     const int64_t blocks = vt_update_blocks(update, count), most = update->block;
     if (isnan(state->factor) || !vt_cpu_scratch_reserve(backend, 2 * (size_t)most * sizeof(float))) return;
@@ -353,24 +355,36 @@ static void update_in_codes(vt_backend *backend, const vt_update *update, const 
         float *m = vt_cpu_scratch(backend), *v = m + most;
 #pragma omp for schedule(static)
         for (int64_t b = 0; b < blocks; b++) {
-            const int64_t at = b * most;
+            const int64_t at = b * most, some = smaller(most, count - at);
             update_block(&numbers, gradients + at, parameters + at, moment1 + at, &scale1[b], moment2 + at, &scale2[b],
-                         smaller(most, count - at), m, v);
+                         some, m, v);
+            if (rounded != NULL) vt_half_round_row(update->rounded, parameters + at, some, rounded + at);
         }
     }
 }
 
 static void update_parameters(vt_backend *backend, const vt_update *update, const vt_step_state *state,
-                              const float *gradients, float *parameters, float *moment1, float *moment2, int64_t count)
+                              const float *gradients, float *parameters, uint16_t *rounded, float *moment1,
+                              float *moment2, int64_t count)
 {
+    enum { PIECE = 2048 }; /* rounded while it lies in the first-level cache */
     (void)backend;
     if (isnan(state->factor)) return;
-    if (update->kind == VT_OPTIMIZER_SGD && (update->nesterov || update->beta1 == 0))
-        update_sgd_otherwise(update, state, gradients, parameters, moment1, count);
-    else if (update->kind == VT_OPTIMIZER_SGD)
-        update_sgd(update, state, gradients, parameters, moment1, count);
-    else
-        update_adam(update, state, gradients, parameters, moment1, moment2, count);
+    const adam_numbers numbers = adam_numbers_of(update, state);
+    const bool is_sgd = update->kind == VT_OPTIMIZER_SGD;
+#pragma omp parallel for schedule(static)
+    for (int64_t at = 0; at < count; at += PIECE) {
+        const int64_t some = smaller(PIECE, count - at);
+        if (is_sgd && update->beta1 == 0)
+            update_sgd_otherwise(update, state, gradients + at, parameters + at, NULL, some);
+        else if (is_sgd && update->nesterov)
+            update_sgd_otherwise(update, state, gradients + at, parameters + at, moment1 + at, some);
+        else if (is_sgd)
+            update_sgd(update, state, gradients + at, parameters + at, moment1 + at, some);
+        else
+            update_adam(&numbers, gradients + at, parameters + at, moment1 + at, moment2 + at, some);
+        if (rounded != NULL) vt_half_round_row(update->rounded, parameters + at, some, rounded + at);
+    }
 }
 
 void VT_KERNEL(vt_vector_optimizer_fill)(vt_backend *backend)
