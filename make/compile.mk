@@ -13,7 +13,7 @@ LIBS = $(SANITIZE) $(HDF5_HL_LIBS) $(HDF5_LIBS) $(DEFLATE_LIBS) $(YAML_LIBS) $(P
     $(if $(HAS_MPI),$(MPI_LIBS)) $(if $(NVCC),$(CUDA_LIBS)) $(OPENMP_LIBS) -lpthread -lm
 
 # The settings that objects depend on: `stamp` in make/settings.mk.
-COMPILE_SETTINGS = $(CC_VERSION) $(COMPILE) $(foreach library,HDF5 DEFLATE YAML PNG PROTOBUF UNISTRING AMX,$($(library)_CFLAGS))
+COMPILE_SETTINGS = $(CC_VERSION) $(COMPILE) $(foreach library,HDF5 DEFLATE YAML PNG PROTOBUF UNISTRING BF16 AMX,$($(library)_CFLAGS))
 LINK_SETTINGS = $(LINK) $(AR) $(LIBS) $(OBJECTS) $(KERNEL_OBJECTS) $(CUDA_OBJECTS)
 MPI_SETTINGS = $(HAS_MPI) $(MPI_CFLAGS)
 ZARR_FLAGS = $(foreach library,$(FOR_ZARR),-DVT_HAS_$(library) $($(library)_CFLAGS))
@@ -25,11 +25,12 @@ $(eval $(call stamp,version,VERSION_SETTINGS))
 
 # The vector kernels are compiled once for each instruction set; src/backend/cpu/backend.c chooses at run time. -mprfchw: prefetches
 # for writing; processors that don't know the instruction ignore it.
-ISAS := baseline $(if $(X86_CFLAGS),avx2 avx512) $(if $(AMX_CFLAGS),amx)
+ISAS := baseline $(if $(X86_CFLAGS),avx2 avx512) $(if $(BF16_CFLAGS),bf16) $(if $(AMX_CFLAGS),amx)
 # 32 registers hold a tile's sums only if gcc neither loads numbers far ahead (which it does on ARM) nor keeps constants in registers.
 ISA_FLAGS_baseline := $(if $(X86_CFLAGS)$(findstring clang,$(CC_VERSION)),,-fno-schedule-insns -fira-loop-pressure)
 ISA_FLAGS_avx2 := -march=x86-64-v3 -mprfchw
 ISA_FLAGS_avx512 := -march=x86-64-v4 -mprfchw -mprefer-vector-width=512
+ISA_FLAGS_bf16 = $(BF16_CFLAGS) $(if $(X86_CFLAGS),-mprfchw -mprefer-vector-width=512,$(ISA_FLAGS_baseline)) -DVT_PAIRS
 ISA_FLAGS_amx = $(AMX_CFLAGS) -mprfchw -mprefer-vector-width=512
 
 # Without jansson only the row that says so is left of the Zarr store.
@@ -39,7 +40,9 @@ OBJECTS := $(patsubst %.c,$(BUILD)/%.o,$(filter-out $(KERNEL_SOURCES) $(TILE_SOU
 # Kernels for which tiles have replacements are not compiled for AMX: src/backend/cpu/vector/table.c.
 BESIDE_TILES := $(addprefix src/backend/cpu/vector/,attention_backward.c attention_forward.c convolution.c \
     convolution_forward.c convolution_input.c convolution_weight.c few_rows.c limits.c product.c product_panels.c)
-kernels_of = $(filter-out $(if $(filter amx,$(1)),$(BESIDE_TILES)),$(KERNEL_SOURCES))
+# Only products are compiled for pairs of bfloat16.
+FOR_PAIRS := $(addprefix src/backend/cpu/vector/,few_rows.c limits.c product.c product_panels.c table.c)
+kernels_of = $(if $(filter bf16,$(1)),$(FOR_PAIRS),$(filter-out $(if $(filter amx,$(1)),$(BESIDE_TILES)),$(KERNEL_SOURCES)))
 KERNEL_OBJECTS = $(foreach isa,$(ISAS),$(patsubst %.c,$(BUILD)/%.$(isa).o,$(call kernels_of,$(isa)))) \
     $(if $(AMX_CFLAGS),$(TILE_SOURCES:%.c=$(BUILD)/%.amx.o))
 
@@ -98,13 +101,13 @@ $$(BUILD)/src/backend/cpu/vector/%.$(1).o: src/backend/cpu/vector/%.c $$(STAMPS)
 	@mkdir -p $$(@D)
 	$$(COMPILE) -O3 -fno-math-errno $$(ISA_FLAGS_$(1)) -DVT_ISA=$(1) -c $$< -o $$@
 endef
-$(foreach isa,baseline avx2 avx512 amx,$(eval $(call ISA_RULE,$(isa))))
+$(foreach isa,baseline avx2 avx512 bf16 amx,$(eval $(call ISA_RULE,$(isa))))
 
 # The kernels on AMX's tiles, where the compiler knows them.
 $(BUILD)/src/backend/cpu/amx/%.amx.o: src/backend/cpu/amx/%.c $(STAMPS)/compile
 	@mkdir -p $(@D)
 	$(COMPILE) -O3 -fno-math-errno $(ISA_FLAGS_amx) -DVT_ISA=amx -c $< -o $@
 
-$(BUILD)/src/backend/cpu/backend.o: LOCAL_CFLAGS += $(if $(AMX_CFLAGS),-DVT_HAS_AMX)
+$(BUILD)/src/backend/cpu/backend.o: LOCAL_CFLAGS += $(if $(BF16_CFLAGS),-DVT_HAS_BF16) $(if $(AMX_CFLAGS),-DVT_HAS_AMX)
 
 -include $(shell find $(BUILD) -name sysroot -prune -o -name '*.d' -print 2>/dev/null)

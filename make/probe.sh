@@ -59,6 +59,15 @@ probe X86 '#ifndef __x86_64__
 #error
 #endif
 int main(void) { return __builtin_cpu_supports("avx512f"); }' "-march=x86-64-v4|"
+probe BF16 '#if defined(__aarch64__)
+#include <arm_neon.h>
+int main(int n, char **a) { float32x4_t s = vdupq_n_f32((float)n); bfloat16x8_t b = vreinterpretq_bf16_f32(s);
+    return n + !a + (int)vgetq_lane_f32(vbfdotq_f32(s, b, b), 0); }
+#else
+#include <immintrin.h>
+int main(int n, char **a) { __m512 s = _mm512_set1_ps((float)n);
+    return n + !a + (int)_mm512_cvtss_f32(_mm512_dpbf16_ps(s, (__m512bh)s, (__m512bh)s)); }
+#endif' "-march=x86-64-v4 -mavx512bf16|" "-march=armv8.2-a+bf16|"
 probe AMX '#include <immintrin.h>
 int main(int n, char **a) { if (n > 9) { _tile_zero(0); _tile_dpbf16ps(0, 1, 2); } return n + !a; }' \
     "-march=x86-64-v4 -mavx512bf16 -mamx-tile -mamx-bf16|"

@@ -1,5 +1,9 @@
-#if defined(VT_HAS_AMX)
+#if defined(__x86_64__)
 #include <cpuid.h>
+#elif defined(VT_HAS_BF16)
+#include <sys/auxv.h>
+#endif
+#if defined(VT_HAS_AMX)
 #include <sys/syscall.h>
 #include <unistd.h>
 #endif
@@ -14,6 +18,7 @@
 #include <sys/mman.h>
 
 #include "backend/cpu/cpu.h"
+#include "base/clock.h"
 #include "base/memory.h"
 #include "base/process_memory.h"
 #include "base/text.h"
@@ -197,7 +202,7 @@ typedef struct {
     void (*fill)(vt_backend *backend);
 } vector_choice;
 
-enum { VECTOR_CHOICES = 4 };
+enum { VECTOR_CHOICES = 5 };
 
 #if defined(__x86_64__)
 
@@ -209,17 +214,68 @@ static bool has_avx512(void)
 
 #endif
 
+#if defined(VT_HAS_BF16)
+
+static bool has_bf16(void)
+{
+#if defined(__x86_64__)
+    enum { AVX512_BF16 = 1 << 5 }; /* CPUID leaf 7, subleaf 1 */
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    return has_avx512() && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & AVX512_BF16) != 0;
+#else
+    return (getauxval(AT_HWCAP2) & HWCAP2_BF16) != 0;
+#endif
+}
+
+/* Multiply-adds a second: the best of a few turns of a few hundredths of a millisecond. */
+static double best_rate(const vt_backend *backend, vt_type type)
+{
+    enum { TURNS = 8, ROUNDS = 10000 };
+    double best = 0;
+    for (int turn = 0; turn < TURNS; turn++) {
+        const double begin = vt_clock_seconds();
+        const double rate = vt_backend_cpu_multiply_adds(backend, type, ROUNDS) / (vt_clock_seconds() - begin);
+        if (rate > best) best = rate;
+    }
+    return best;
+}
+
+/* Whether products of pairs are faster than float32's. On processors where they are, they take half the instructions;
+ * on an Intel Xeon (Sapphire Rapids class) they have half the rate. In between the choice could differ from run to
+ * run, and with it the bits. */
+static bool pairs_pay(vt_backend *backend)
+{
+    vt_vector_fill_bf16(backend);
+    return best_rate(backend, VT_BFLOAT16) > 1.3 * best_rate(backend, VT_FLOAT32);
+}
+
+#else
+
+#define vt_vector_fill_bf16 NULL
+
+static bool has_bf16(void)
+{
+    return false;
+}
+
+static bool pairs_pay(vt_backend *backend)
+{
+    (void)backend;
+    return false;
+}
+
+#endif
+
 #if defined(VT_HAS_AMX)
 
-/* The processor has bfloat16 tiles and rounding to bfloat16 (CPUID leaf 7), and Linux lets this process use the tiles,
+/* The processor has bfloat16 tiles (CPUID leaf 7), and Linux lets this process use the tiles,
  * for which it must ask once (Documentation/arch/x86/xstate.rst; since 5.16). The threads inherit the permission. */
 static bool has_amx(void)
 {
-    enum { AMX_BF16 = 1 << 22, AMX_TILE = 1 << 24, AVX512_BF16 = 1 << 5, REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 };
+    enum { AMX_BF16 = 1 << 22, AMX_TILE = 1 << 24, REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 };
     unsigned a = 0, b = 0, c = 0, d = 0;
-    if (!has_avx512() || !__get_cpuid_count(7, 0, &a, &b, &c, &d)) return false;
+    if (!has_bf16() || !__get_cpuid_count(7, 0, &a, &b, &c, &d)) return false;
     if ((d & AMX_BF16) == 0 || (d & AMX_TILE) == 0) return false;
-    if (!__get_cpuid_count(7, 1, &a, &b, &c, &d) || (a & AVX512_BF16) == 0) return false;
     return syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
 }
 
@@ -243,7 +299,7 @@ static void fill_amx(vt_backend *backend)
 
 #endif
 
-static const vector_choice *choose_vectors(vt_cpu_isa isa, vector_choice choices[VECTOR_CHOICES])
+static const vector_choice *choose_vectors(vt_backend *backend, vt_cpu_isa isa, vector_choice choices[VECTOR_CHOICES])
 {
     choices[0] = (vector_choice){VT_ISA_BASELINE, "baseline", true, vt_vector_fill_baseline};
 #if defined(__x86_64__)
@@ -255,8 +311,10 @@ static const vector_choice *choose_vectors(vt_cpu_isa isa, vector_choice choices
     choices[1] = (vector_choice){VT_ISA_AVX2, "avx2", false, NULL};
     choices[2] = (vector_choice){VT_ISA_AVX512, "avx512", false, NULL};
 #endif
-    bool asked = isa == VT_ISA_AUTO || isa == VT_ISA_AMX; /* otherwise the process need not ask the system */
-    choices[3] = (vector_choice){VT_ISA_AMX, "amx", asked && has_amx(), fill_amx};
+    const bool asked = isa == VT_ISA_AUTO || isa == VT_ISA_AMX; /* otherwise the process need not ask the system */
+    choices[4] = (vector_choice){VT_ISA_AMX, "amx", asked && has_amx(), fill_amx};
+    const bool best = isa == VT_ISA_AUTO && !choices[4].available && has_bf16() && pairs_pay(backend);
+    choices[3] = (vector_choice){VT_ISA_BF16, "bf16", best || (isa == VT_ISA_BF16 && has_bf16()), vt_vector_fill_bf16};
     for (int i = VECTOR_CHOICES - 1; i >= 0; i--)
         if (isa == VT_ISA_AUTO ? choices[i].available : choices[i].isa == isa) return &choices[i];
     return NULL;
@@ -279,7 +337,7 @@ vt_status vt_backend_open_cpu(vt_cpu_isa isa, int threads, vt_backend **result)
     vector_choice choices[VECTOR_CHOICES];
     const char *isa_name = "plain";
     if (isa != VT_ISA_PLAIN) {
-        const vector_choice *chosen = choose_vectors(isa, choices);
+        const vector_choice *chosen = choose_vectors(backend, isa, choices);
         VT_CHECK(chosen->available, "cpu_isa %s: this processor has no such instructions%s; leave it at auto",
                  chosen->name, isa == VT_ISA_AMX ? " (or the system or this build leaves them out)" : "");
         chosen->fill(backend);

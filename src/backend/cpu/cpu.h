@@ -13,7 +13,7 @@ typedef struct {
     double (*multiply_adds)(vt_type type, int64_t rounds); /* see vt_backend_cpu_multiply_adds */
     void *shared;                                          /* one operation's, for all threads */
     size_t shared_bytes;
-    vt_backend vectors; /* the table before amx/ replaced rows: for operands that tiles cannot take */
+    vt_backend vectors; /* the table before tiles or pairs replaced rows: for operands that these cannot take */
     bool failed;        /* an operation found no memory (noted) */
     char *scratch;      /* threads pieces of scratch_bytes */
     size_t scratch_bytes;
@@ -57,6 +57,7 @@ void vt_cpu_half_fill(vt_backend *backend);
 void vt_vector_fill_baseline(vt_backend *backend);
 void vt_vector_fill_avx2(vt_backend *backend);
 void vt_vector_fill_avx512(vt_backend *backend);
+void vt_vector_fill_bf16(vt_backend *backend); /* products of pairs of bfloat16 (VT_HAS_BF16) */
 void vt_vector_fill_amx(vt_backend *backend); /* AVX-512 with rounding to bfloat16 */
 
 /* amx/: attention and products on tiles; call after the vector kernels. Compiled for processors with AMX (VT_HAS_AMX),

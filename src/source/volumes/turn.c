@@ -49,9 +49,9 @@ static inline __attribute__((always_inline)) void copy_row(const float *from, in
 
 void vt_turn_part(const vt_turn *turn, const vt_cube_fields *fields, int64_t side, const vt_cube_part *part, float *to)
 {
-    int64_t first[3], count[3], step[3], offsets[VT_CUBE_FIELDS], start = 0;
+    int64_t first[3], count[3], step[3], offsets[VT_CUBE_FIELDS] = {0}, start = 0;
     int here[VT_CUBE_FIELDS], found = 0;
-    float signs[VT_CUBE_FIELDS];
+    float signs[VT_CUBE_FIELDS] = {0};
     for (int a = 0; a < 3; a++) {
         const int q = turn->from[a];
         count[a] = part->count[q];

@@ -1,9 +1,10 @@
-#include "backend/cpu/vector/vector.h"
+#include <math.h>
 
-/* Multiply-adds in registers only, on every thread: in float32, whatever type numbers are stored in. */
-static double multiply_adds(vt_type type, int64_t rounds)
+#include "backend/cpu/vector/product_tile.h"
+
+/* `pairs`, a constant: of bfloat16 (product_tile.h), else of float32. */
+INLINE double multiply_adds_of(bool pairs, int64_t rounds)
 {
-    (void)type;
     enum { SUMS = 10 }; /* more than latency × units; fits 16 registers */
     float kept = 0;
     int threads = 0;
@@ -13,12 +14,19 @@ static double multiply_adds(vt_type type, int64_t rounds)
         for (int i = 0; i < SUMS; i++) sum[i] = splat((float)i);
         for (int64_t round = 0; round < rounds; round++) {
 #pragma GCC unroll 10
-            for (int i = 0; i < SUMS; i++) sum[i] = sum[i] * factor + term;
+            for (int i = 0; i < SUMS; i++) sum[i] = pairs ? add_product(sum[i], factor, term) : sum[i] * factor + term;
         }
         for (int i = 0; i < SUMS; i++) kept += sum_lanes(sum[i]);
         threads++;
     }
-    return kept < 0 ? 0 : 2.0 * LANES * SUMS * (double)rounds * threads;
+    return isnan(kept) ? 0 : 2.0 * LANES * SUMS * (pairs ? NUMBERS : 1) * (double)rounds * threads;
+}
+
+/* Multiply-adds in registers only, on every thread: in float32, whatever type numbers are stored in, but of bfloat16 in
+ * pairs where these kernels are for pairs. */
+static double multiply_adds(vt_type type, int64_t rounds)
+{
+    return NUMBERS == 2 && type == VT_BFLOAT16 ? multiply_adds_of(true, rounds) : multiply_adds_of(false, rounds);
 }
 
 void VT_KERNEL(vt_vector_limits_fill)(vt_backend *backend)

@@ -2,12 +2,43 @@
  * (product_tile.h) reads in order. The left operand is read in place, or, if it has 16 bits, packed by each thread for
  * the strip of rows that it works on; for a weight's gradient, whose sums run over the rows, it is packed block by
  * block. Packing also widens 16-bit numbers and transposes, so neither needs a copy of its own.
+ * This file is also compiled for pairs of bfloat16 numbers (product_tile.h); other operands then go to the kernels
+ * without pairs.
  * Each sum is added up in runs of at most DEPTH products, and the runs in order, by one thread: the bits do not depend
  * on the number of threads. */
 #include "backend/cpu/vector/few_rows.h"
 #include "backend/cpu/vector/product_pack.h"
 #include "backend/cpu/vector/product_panels.h"
 #include "backend/cpu/vector/product_parts.h"
+
+/* Whether the operation is computed here, and not by the kernels without pairs. `along` of both: the depth lies along
+ * the rows, whose pairs can be read where they lie. */
+static bool is_taken(const vt_matrix *a, bool along_a, const vt_matrix *b, bool along_b)
+{
+    const vt_matrix *const both[] = {a, b};
+    const bool along[] = {along_a, along_b};
+    for (int i = 0; i < 2 && NUMBERS == 2; i++) {
+        if (both[i]->type != VT_BFLOAT16) return false;
+        if (along[i] && (both[i]->columns % 2 != 0 || both[i]->stride % 2 != 0 || (uintptr_t)both[i]->half % 4 != 0))
+            return false;
+    }
+    return true;
+}
+
+/* The matrix as the tile reads it: with pairs along its rows, half as many columns. */
+static vt_matrix lanes_of(vt_matrix matrix)
+{
+    if (NUMBERS == 1) return matrix;
+    matrix.type = VT_FLOAT32;
+    matrix.columns /= NUMBERS;
+    matrix.stride /= NUMBERS;
+    return matrix;
+}
+
+static const vt_backend *without_pairs(const vt_backend *backend)
+{
+    return &((const vt_cpu_state *)backend->state)->vectors;
+}
 
 /* Prefetches a tile of the result while its last sums are computed. */
 static void look_ahead(const vt_matrix *result, int64_t first, int64_t rows, int64_t column)
@@ -131,22 +162,27 @@ static void forward(vt_backend *backend, strip_work *w, vt_matrix weight)
 static void linear_forward(vt_backend *backend, vt_matrix x, vt_matrix weight, const float *bias,
                            const uint16_t *rounded, vt_matrix y)
 {
-    (void)rounded;
-    strip_work w = strips_of(x, y, bias);
-    if (x.rows <= FEW_ROWS)
+    if (x.rows <= FEW_ROWS) {
         VT_KERNEL(vt_few_rows_forward)(backend, x, weight, bias, y);
-    else
-        forward(backend, &w, weight);
+    } else if (!is_taken(&x, true, &weight, true)) {
+        without_pairs(backend)->linear_forward(backend, x, weight, bias, rounded, y);
+    } else {
+        strip_work w = strips_of(lanes_of(x), y, bias);
+        forward(backend, &w, lanes_of(weight));
+    }
 }
 
 static void linear_gelu_forward(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_matrix weight, const float *bias,
                                 const uint16_t *rounded, vt_matrix hidden, vt_matrix active)
 {
-    (void)rounded;
-    strip_work w = strips_of(x, hidden, bias);
+    if (!is_taken(&x, true, &weight, true)) {
+        without_pairs(backend)->linear_gelu_forward(backend, kind, x, weight, bias, rounded, hidden, active);
+        return;
+    }
+    strip_work w = strips_of(lanes_of(x), hidden, bias);
     w.to.active = active;
     w.to.finish = kind == VT_GELU_ERF ? FINISH_ERF : FINISH_TANH;
-    forward(backend, &w, weight);
+    forward(backend, &w, lanes_of(weight));
 }
 
 static void linear_backward_input(vt_backend *backend, vt_matrix dy, vt_matrix weight, vt_matrix dx)
@@ -156,10 +192,14 @@ static void linear_backward_input(vt_backend *backend, vt_matrix dy, vt_matrix w
         VT_KERNEL(vt_few_rows_backward_input)(backend, dy, weight, dx);
         return;
     }
-    strip_work w = strips_of(dy, dx, NULL);
+    if (!is_taken(&dy, true, &weight, false)) {
+        without_pairs(backend)->linear_backward_input(backend, dy, weight, dx);
+        return;
+    }
+    strip_work w = strips_of(lanes_of(dy), dx, NULL);
     weight.columns = dx.columns;
-    if (VT_KERNEL(vt_panels_suit)(&dy, dx.columns)) {
-        VT_KERNEL(vt_panels_multiply)(backend, dy, weight, false, w.to);
+    if (VT_KERNEL(vt_panels_suit)(&w.left, dx.columns)) {
+        VT_KERNEL(vt_panels_multiply)(backend, w.left, weight, false, w.to);
         return;
     }
     float *right = right_memory(backend, &w);
@@ -178,7 +218,7 @@ typedef struct {
     float *dweight, *dbias;
     double *bias_sums;     /* [dy.columns] */
     int64_t tiles, panels; /* of dweight's rows (at most COLUMN_STRIDE each) and columns */
-    int64_t begin, depth;  /* rows of this block */
+    int64_t depth;         /* steps of this block */
     bool last;             /* of the blocks */
     const float *right;    /* [panels][panel_stride(depth)]: this block of x */
 } gradient_work;
@@ -193,12 +233,12 @@ enum {
     LEAST_COLUMNS = COLUMN_STRIDE - 2 * MOST_ROWS /* of a tile that is reduced so that all threads have equally many */
 };
 
-/* Up to COLUMN_STRIDE columns of the row at `index`. */
-INLINE void pack_columns(const vt_matrix *from, int64_t index, int64_t column, float *to)
+/* Up to COLUMN_STRIDE columns of step k. */
+INLINE void pack_columns(const vt_matrix *from, int64_t k, int64_t column, float *to)
 {
     int64_t left = from->columns - column;
     for (int64_t c = 0; c < smaller(COLUMN_STRIDE, left); c += LANES) {
-        store(to + c, load_elements_up_to(from, index + column + c, left - c));
+        store(to + c, load_step(from, k, column + c, left - c));
     }
 }
 
@@ -210,10 +250,21 @@ static void pack_left_columns(const gradient_work *w, int64_t first, int64_t end
     int64_t begin[MOST_TILES + 1], count = end - first, tile_floats = w->depth * COLUMN_STRIDE;
     for (int64_t t = 0; t <= count; t++) begin[t] = tile_begin(w, first + t);
     for (int64_t k = 0; k < w->depth; k++, to += COLUMN_STRIDE) {
-        int64_t index = (w->begin + k) * w->dy.stride;
-        if (k + AHEAD < w->depth) look_ahead_rows(&w->dy, w->begin + k + AHEAD, 1, begin[0], begin[count], 0);
-        for (int64_t t = 0; t < count; t++) pack_columns(&w->dy, index, begin[t], to + t * tile_floats);
+        if (k + AHEAD < w->depth) look_ahead_rows(&w->dy, NUMBERS * (k + AHEAD), NUMBERS, begin[0], begin[count], 0);
+        for (int64_t t = 0; t < count; t++) pack_columns(&w->dy, k, begin[t], to + t * tile_floats);
     }
+}
+
+/* The numbers of a lane, added. */
+INLINE float sum_of_lane(const float *lane)
+{
+#if defined(VT_PAIRS)
+    uint16_t pair[2];
+    memcpy(pair, lane, sizeof pair);
+    return vt_bfloat16_widen(pair[0]) + vt_bfloat16_widen(pair[1]);
+#else
+    return *lane;
+#endif
 }
 
 /* The bias's sums of a tile's columns, from the packed block: runs of 64 in float32, their sums in float64. */
@@ -223,7 +274,7 @@ static void add_bias_sums(const gradient_work *w, int64_t tile, const float *lef
     for (int64_t begin = 0; begin < w->depth; begin += 64) {
         float sum[COLUMN_STRIDE] = {0};
         for (int64_t k = begin; k < smaller(begin + 64, w->depth); k++)
-            for (int64_t i = 0; i < COLUMN_STRIDE; i++) sum[i] += left[k * COLUMN_STRIDE + i];
+            for (int64_t i = 0; i < COLUMN_STRIDE; i++) sum[i] += sum_of_lane(left + k * COLUMN_STRIDE + i);
         for (int64_t i = 0; i < count; i++) w->bias_sums[c + i] += (double)sum[i];
     }
     for (int64_t i = 0; i < count && w->last; i++) w->dbias[c + i] += (float)w->bias_sums[c + i];
@@ -299,10 +350,14 @@ static void linear_backward_weight(vt_backend *backend, vt_matrix x, vt_matrix d
         VT_KERNEL(vt_few_rows_backward_weight)(backend, x, dy, dweight, dbias);
         return;
     }
+    if (!is_taken(&x, false, &dy, false)) {
+        without_pairs(backend)->linear_backward_weight(backend, x, dy, dweight, dbias);
+        return;
+    }
     gradient_work all = {.x = x, .dy = dy, .dweight = dweight, .dbias = dbias};
     all.panels = pieces(x.columns, PANEL);
     rectangles cuts = cut(&all, vt_cpu_threads(backend));
-    int64_t blocks = pieces(x.rows, DEPTH), most = pieces(x.rows, blocks);
+    const int64_t deep = pieces(x.rows, NUMBERS), blocks = pieces(deep, DEPTH), most = pieces(deep, blocks);
     int64_t bias_room = (dy.columns + 7) / 8 * 8, right = all.panels * panel_stride(most);
     size_t scratch = (size_t)(pieces(all.tiles, cuts.tile_groups) * most * COLUMN_STRIDE) * sizeof(float);
     double *shared = vt_cpu_shared(backend, (size_t)bias_room * sizeof(double) + (size_t)(2 * right) * sizeof(float));
@@ -315,14 +370,15 @@ static void linear_backward_weight(vt_backend *backend, vt_matrix x, vt_matrix d
     for (int64_t block = 0; block < blocks; block++) { /* while one block is read, the next is packed: two alternate */
         gradient_work w = all;
         float *to = packed + block % 2 * right;
-        w.begin = piece_begin(x.rows, blocks, block);
-        w.depth = piece_begin(x.rows, blocks, block + 1) - w.begin;
+        const int64_t begin = piece_begin(deep, blocks, block);
+        w.depth = piece_begin(deep, blocks, block + 1) - begin;
         w.last = block + 1 == blocks;
         w.right = to;
-        vt_matrix rows = from_row(x, w.begin);
+        w.x = from_row(x, NUMBERS * begin);
+        w.dy = from_row(dy, NUMBERS * begin);
 #pragma omp for schedule(static)
         for (int64_t k = 0; k < w.depth; k += ROWS)
-            pack_right_rows(&rows, k, smaller(k + ROWS, w.depth), panel_stride(w.depth), to);
+            pack_right_rows(&w.x, k, smaller(k + ROWS, w.depth), panel_stride(w.depth), to);
 #pragma omp for schedule(dynamic, 1) nowait
         for (int64_t index = 0; index < cuts.tile_groups * cuts.panel_groups; index++)
             add_rectangle(&w, cuts, index, vt_cpu_scratch(backend));

@@ -6,30 +6,39 @@
 #include "backend/cpu/vector/elements.h"
 #include "backend/cpu/vector/product_tile.h"
 
+/* Up to LANES lanes of the depth's step k (rows of the matrix), columns column …; with pairs rows 2 k and 2 k + 1. */
+INLINE vector load_step(const vt_matrix *from, int64_t k, int64_t column, int64_t count)
+{
+#if defined(VT_PAIRS)
+    const int64_t index = 2 * k * from->stride + column;
+    const vector lower = load_elements_up_to(from, index, count);
+    const vector upper = 2 * k + 1 < from->rows ? load_elements_up_to(from, index + from->stride, count) : (vector){0};
+    return (vector)((vector_word)upper | (vector_word)lower >> 16);
+#else
+    return load_elements_up_to(from, k * from->stride + column, count);
+#endif
+}
+
 /* Floats from panel to panel; padded a little, so that panels do not compete for the same cache lines. */
 static inline int64_t panel_stride(int64_t deep)
 {
     return (deep + 1) * PANEL;
 }
 
-/* Rows first … end - 1 of right [deep × columns], row by row. `right` begins at block row 0. */
+/* Steps first … end - 1 of right [deep × columns], row by row. `right` begins at the block's first row. */
 static inline void pack_right_rows(const vt_matrix *right, int64_t first, int64_t end, int64_t stride, float *to)
 {
     int64_t whole = right->columns / PANEL * PANEL;
     for (int64_t k = first; k < end; k++) {
-        int64_t index = k * right->stride, c = 0;
+        int64_t c = 0;
         float *row = to + k * PANEL;
         for (; c < whole; c += PANEL, row += stride) {
 #pragma GCC unroll 4
-            for (int64_t part = 0; part < PANEL; part += LANES)
-                store(row + part, load_elements(right, index + c + part));
+            for (int64_t part = 0; part < PANEL; part += LANES) store(row + part, load_step(right, k, c + part, LANES));
         }
         for (int64_t part = 0; part < PANEL && whole < right->columns; part += LANES) {
             int64_t left = right->columns - whole - part;
-            vector some = left >= LANES ? load_elements(right, index + whole + part)
-                          : left > 0    ? load_some(right, index + whole + part, left)
-                                        : (vector){0};
-            store(row + part, some);
+            store(row + part, left > 0 ? load_step(right, k, whole + part, left) : (vector){0});
         }
     }
 }

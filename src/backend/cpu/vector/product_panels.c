@@ -29,10 +29,10 @@ static void pack_group(const panel_work *w, int64_t column, int64_t columns, int
         for (int64_t c = 0; c < columns; c += PANEL) pack_right_transposed(&run, column + c, to + c / PANEL * stride);
         return;
     }
-    const vt_matrix run = from_row(vt_matrix_columns(w->weight, column, columns), k);
+    const vt_matrix run = from_row(vt_matrix_columns(w->weight, column, columns), NUMBERS * k);
     for (int64_t i = 0; i < depth; i++) {
         enum { AHEAD = 16 };
-        if (i + AHEAD < run.rows) look_ahead_rows(&run, i + AHEAD, 1, 0, columns, 0);
+        if (NUMBERS * (i + AHEAD) < run.rows) look_ahead_rows(&run, NUMBERS * (i + AHEAD), NUMBERS, 0, columns, 0);
         pack_right_rows(&run, i, i + 1, stride, to);
     }
 }

@@ -5,6 +5,18 @@
 #define VT_BACKEND_CPU_VECTOR_PRODUCT_TILE_H
 
 #include "backend/cpu/vector/vector.h"
+#if defined(VT_PAIRS) && defined(__aarch64__)
+#include <arm_neon.h>
+#endif
+
+/* The kernels compiled with VT_PAIRS multiply bfloat16 numbers by the processor's own instruction: each lane holds a
+ * pair of them, neighbours along the depth, and gets the sum of two products. So to these kernels a matrix of pairs is
+ * one of float32 with half the depth, whose lanes are moved but never computed with. */
+#if defined(VT_PAIRS)
+enum { NUMBERS = 2 }; /* in a lane */
+#else
+enum { NUMBERS = 1 };
+#endif
 
 enum {
     WIDE = REGISTERS == 32 ? 4 : 2, /* vectors in a tile's row */
@@ -22,6 +34,29 @@ typedef struct {
     int64_t step;
 } upcoming;
 
+/* `from` in each lane. */
+INLINE vector broadcast(const float *from)
+{
+#if defined(VT_PAIRS)
+    uint32_t bits;
+    memcpy(&bits, from, sizeof bits);
+    return (vector)(bits - (vector_word){0});
+#else
+    return splat(*from);
+#endif
+}
+
+INLINE vector add_product(vector sum, vector a, vector b)
+{
+#if defined(VT_PAIRS) && defined(__aarch64__)
+    return (vector)vbfdotq_f32((float32x4_t)sum, (bfloat16x8_t)a, (bfloat16x8_t)b);
+#elif defined(VT_PAIRS)
+    return (vector)_mm512_dpbf16_ps((__m512)sum, (__m512bh)a, (__m512bh)b);
+#else
+    return sum + a * b;
+#endif
+}
+
 /* One step of the depth. */
 INLINE void add_products(int rows, const float *a, int64_t a_row, const float *b, vector sum[MOST_ROWS][WIDE])
 {
@@ -30,9 +65,9 @@ INLINE void add_products(int rows, const float *a, int64_t a_row, const float *b
     for (int j = 0; j < WIDE; j++) row[j] = load(b + j * LANES);
 #pragma GCC unroll 6
     for (int i = 0; i < rows; i++) {
-        vector value = splat(a[i * a_row]);
+        vector value = broadcast(a + i * a_row);
 #pragma GCC unroll 4
-        for (int j = 0; j < WIDE; j++) sum[i][j] += value * row[j];
+        for (int j = 0; j < WIDE; j++) sum[i][j] = add_product(sum[i][j], value, row[j]);
     }
 }
 

@@ -1,5 +1,22 @@
 #include "backend/cpu/vector/kernels.h"
 
+#if defined(VT_PAIRS)
+
+/* The products of bfloat16 by pairs (product_tile.h), and all else as without them. */
+void VT_KERNEL(vt_vector_fill)(vt_backend *backend)
+{
+#if defined(__x86_64__)
+    vt_vector_fill_avx512(backend);
+#else
+    vt_vector_fill_baseline(backend);
+#endif
+    ((vt_cpu_state *)backend->state)->vectors = *backend;
+    VT_KERNEL(vt_vector_limits_fill)(backend);
+    VT_KERNEL(vt_vector_product_fill)(backend);
+}
+
+#else
+
 /* Beside tiles, which take over products and attention, these serve only operands that tiles do not take. They are not
  * compiled again for AMX: AVX-512's do the same. */
 #if defined(__AVX512BF16__)
@@ -31,3 +48,5 @@ void VT_KERNEL(vt_vector_fill)(vt_backend *backend)
     BESIDE_TILES(vt_vector_product_fill)(backend);
     VT_KERNEL(vt_vector_words_fill)(backend);
 }
+
+#endif
