@@ -1,4 +1,5 @@
-/* The time of each optimizer's step (norm of the gradients, and update) beside loops that move as many bytes, in turn:
+/* The time of each optimizer's step (norm of the gradients, and update) beside plain loops that read and write as many
+ * bytes, in turn:
  *
  *     build/bench/optimizers [rounds]
  *
@@ -12,14 +13,21 @@
 #include "optimizer/optimizer.h"
 #include "parallel/region.h"
 
-enum { MATRICES = 24, SIDE = 1024, MOST_ROUNDS = 99, LOOP = 128 << 20 };
+enum { MATRICES = 24, SIDE = 1024, MOST_ROUNDS = 99, LOOP = 256 << 20, MOST_ARRAYS = 7 };
 
-static const char *const flags[][2] = {{"--optimizer=Adam", NULL},
-                                       {"--optimizer=Adam8bit", NULL},
-                                       {"--optimizer=SGD", NULL},
-                                       {"--optimizer=Muon", NULL},
-                                       {"--optimizer=Adafactor", NULL}};
-enum { KINDS = sizeof flags / sizeof flags[0] };
+/* An optimizer, and the loop beside it: of arrays that are only read, and of such that are also written (of codes of 8
+ * bits, a part each). */
+static const struct {
+    const char *flags[2];
+    int read, updated;
+} kinds[] = {
+    {{"--optimizer=Adam"}, 2, 3},      /* gradients twice; values and two moments */
+    {{"--optimizer=Adam8bit"}, 4, 3},  /* gradients twice; values and two bytes: 8 and 6 bytes a number */
+    {{"--optimizer=SGD"}, 2, 2},       /* gradients twice; values and momentum */
+    {{"--optimizer=Muon"}, 1, 1},      /* products, which read more than they write */
+    {{"--optimizer=Adafactor"}, 4, 1}, /* gradients three times, values once; values */
+};
+enum { KINDS = sizeof kinds / sizeof kinds[0] };
 
 typedef struct {
     vt_config *config;
@@ -92,16 +100,44 @@ static double step_bytes(const char *const *words)
     return bytes;
 }
 
-/* a += b, from where the last call ended, until so many bytes have moved. a, b [LOOP] */
-static double loop_seconds(float *a, const float *b, int64_t *place, double bytes)
+#define EACH(sum, ...)                                                                                                 \
+    do {                                                                                                               \
+        _Pragma("omp parallel for simd schedule(static)") for (int64_t i = first; i < end; i++)                        \
+        {                                                                                                              \
+            const float term = sum;                                                                                    \
+            __VA_ARGS__;                                                                                               \
+        }                                                                                                              \
+    } while (0)
+
+/* Adds the sum of some arrays to each of others. */
+static void add_arrays(int kind, float *const *a, int64_t first, int64_t end)
 {
+    const int read = kinds[kind].read, updated = kinds[kind].updated;
+    if (read == 1)
+        EACH(a[0][i], a[1][i] += term);
+    else if (read == 2 && updated == 2)
+        EACH(a[0][i] + a[1][i], a[2][i] += term, a[3][i] += term);
+    else if (read == 2)
+        EACH(a[0][i] + a[1][i], a[2][i] += term, a[3][i] += term, a[4][i] += term);
+    else if (updated == 1)
+        EACH(a[0][i] + a[1][i] + a[2][i] + a[3][i], a[4][i] += term);
+    else
+        EACH(a[0][i] + a[1][i] + a[2][i] + a[3][i], a[4][i] += term, a[5][i] += term, a[6][i] += term);
+}
+
+/* Goes on from where the kind's last call ended, until so many bytes have moved. memory [LOOP]: the arrays. */
+static double loop_seconds(int kind, float *memory, int64_t *place, double bytes)
+{
+    const int arrays = kinds[kind].read + kinds[kind].updated, moved = arrays + kinds[kind].updated;
+    const int64_t length = LOOP / arrays;
+    float *a[MOST_ARRAYS];
+    for (int k = 0; k < arrays; k++) a[k] = memory + k * length;
     const double begin = vt_clock_seconds();
-    for (int64_t left = (int64_t)(bytes / 12); left > 0;) {
-        const int64_t first = *place, end = left < LOOP - first ? first + left : LOOP;
-#pragma omp parallel for simd schedule(static)
-        for (int64_t i = first; i < end; i++) a[i] += b[i];
+    for (int64_t left = (int64_t)(bytes / moved / 4); left > 0;) {
+        const int64_t first = *place, end = left < length - first ? first + left : length;
+        add_arrays(kind, a, first, end);
         left -= end - first;
-        *place = end % LOOP;
+        *place = end % length;
     }
     return vt_clock_seconds() - begin;
 }
@@ -113,34 +149,32 @@ int main(int argc, char **argv)
     double bytes[KINDS], adam = 0;
     side sides[KINDS] = {{0}};
     vt_backend *backend = NULL;
-    void *a = NULL, *b = NULL;
-    int64_t place = 0;
+    void *memory = NULL;
+    int64_t places[KINDS] = {0};
     check(vt_backend_open_cpu(VT_ISA_AUTO, 0, &backend));
-    check(backend->allocate(backend, VT_MEMORY_WORKSPACE, LOOP * sizeof(float), &a));
-    check(backend->allocate(backend, VT_MEMORY_WORKSPACE, LOOP * sizeof(float), &b));
+    check(backend->allocate(backend, VT_MEMORY_WORKSPACE, LOOP * sizeof(float), &memory));
+    backend->zero(backend, memory, LOOP * sizeof(float));
     printf("%s, %d rounds\n%-24s %8s %10s %10s %6s %8s\n", backend->name, rounds, "step of", "MB", "s", "loop s",
            "share", "/ Adam");
     for (int k = 0; k < KINDS; k++) {
-        bytes[k] = step_bytes(flags[k]);
-        open_side(&sides[k], backend, flags[k]);
+        bytes[k] = step_bytes(kinds[k].flags);
+        open_side(&sides[k], backend, kinds[k].flags);
         (void)step_seconds(&sides[k], 0);
     }
-    (void)loop_seconds(a, b, &place, 12.0 * LOOP);
     for (int round = 0; round < rounds; round++)
         for (int k = 0; k < KINDS; k++) {
             steps[k][round] = step_seconds(&sides[k], round + 1);
-            loops[k][round] = loop_seconds(a, b, &place, bytes[k]);
+            loops[k][round] = loop_seconds(k, memory, &places[k], bytes[k]);
         }
     for (int k = 0; k < KINDS; k++) {
         const double step = vt_median(steps[k], rounds), loop = vt_median(loops[k], rounds);
         if (k == 0) adam = step;
-        printf("%-24s %8.0f %10.4f %10.4f %6.2f %8.2f\n", flags[k][0] + 12, bytes[k] / 1e6, step, loop, loop / step,
-               step / adam);
+        printf("%-24s %8.0f %10.4f %10.4f %6.2f %8.2f\n", kinds[k].flags[0] + 12, bytes[k] / 1e6, step, loop,
+               loop / step, step / adam);
         close_side(&sides[k]);
     }
     check(backend->check(backend));
-    backend->release(backend, a);
-    backend->release(backend, b);
+    backend->release(backend, memory);
     vt_backend_close(&backend);
     return 0;
 }
