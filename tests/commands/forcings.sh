@@ -17,6 +17,7 @@ made() { made_once make_all; }
 validation() { tail -n 1 "$RUNS/$1/epochs.csv" | cut -d, -f4; }
 
 test_from_the_files_to_the_forecast() {
+    command -v h5dump >/dev/null || skip "no h5dump"
     made
     says "the input also holds cos_zenith, sin_lat, cos_year, sin_day and 2 static fields of static.h5" \
         "fields are departures from the seasonal climatology data/stats/climatology.h5: " "persistence (no departure changes)" "Final test loss" -- train $ALL
@@ -112,6 +113,7 @@ test_over_ranks() {
 
 # The readers' batches hold five more fields, and both sets the climatology and what is fixed of the forcings.
 test_planned_bytes() {
+    command -v h5dump >/dev/null || skip "no h5dump"
     made
     data_bytes() { sed -n 's/.*data \([0-9.]*\) \([KM]\)B.*/\1 \2/p' "$1" | awk '{ print $1 * ($2 == "M" ? 1048576 : 1024) }'; }
     train --num_epochs=1 --run_num=plain >plain
