@@ -15,17 +15,17 @@
 
 enum { MATRICES = 24, SIDE = 1024, MOST_ROUNDS = 99, LOOP = 256 << 20, MOST_ARRAYS = 7 };
 
-/* An optimizer, and the loop beside it: of arrays that are only read, and of such that are also written (of codes of 8
- * bits, a part each). */
+/* An optimizer, and how many arrays the loop beside it only reads, and how many it reads and writes: in the proportion
+ * in which the optimizer reads and writes bytes. */
 static const struct {
     const char *flags[2];
     int read, updated;
 } kinds[] = {
-    {{"--optimizer=Adam"}, 2, 3},      /* gradients twice; values and two moments */
-    {{"--optimizer=Adam8bit"}, 4, 3},  /* gradients twice; values and two bytes: 8 and 6 bytes a number */
-    {{"--optimizer=SGD"}, 2, 2},       /* gradients twice; values and momentum */
-    {{"--optimizer=Muon"}, 1, 1},      /* products, which read more than they write */
-    {{"--optimizer=Adafactor"}, 4, 1}, /* gradients three times, values once; values */
+    {{"--optimizer=Adam"}, 2, 3},      /* reads gradients twice; updates values and two moments */
+    {{"--optimizer=Adam8bit"}, 4, 3},  /* a number: reads 8 bytes of gradients; updates 4 of values, 2 of codes */
+    {{"--optimizer=SGD"}, 2, 2},       /* reads gradients twice; updates values and momentum */
+    {{"--optimizer=Muon"}, 1, 1},      /* mostly products, which no such loop resembles */
+    {{"--optimizer=Adafactor"}, 4, 1}, /* reads gradients three times, values once; updates values */
 };
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
 
@@ -109,7 +109,7 @@ static double step_bytes(const char *const *words)
         }                                                                                                              \
     } while (0)
 
-/* Adds the sum of some arrays to each of others. */
+/* Adds the sum of the arrays that are only read to each of the others. */
 static void add_arrays(int kind, float *const *a, int64_t first, int64_t end)
 {
     const int read = kinds[kind].read, updated = kinds[kind].updated;

@@ -171,7 +171,8 @@ static void find_runs(vt_optimizer *optimizer)
     }
 }
 
-/* 1 / the number of ranks that update the same elements of a bucket. */
+/* Several ranks may update the same elements of a bucket. Each adds this share of their squares to the norm: 1 / the
+ * number of these ranks. */
 static double share_of(const vt_optimizer *optimizer, const vt_bucket *bucket)
 {
     const vt_parameters *parameters = optimizer->parameters;

@@ -79,7 +79,7 @@ TEST(residual_stream_beside_16_bits)
         for (int masked = 0; masked < 2; masked++) check_stream(isa, type, columns[i], masked ? 0.3f : 0);
 }
 
-/* Whether products of bfloat16 are not those of float32, but sums in another order: of pairs, or on tiles. */
+/* Whether bfloat16 products add up in another order than float32 products: pairs and tiles do. */
 static bool has_own_products(vt_cpu_isa isa, vt_type type)
 {
     return type == VT_BFLOAT16 && (isa == VT_ISA_BF16 || isa == VT_ISA_AMX);

@@ -177,11 +177,11 @@ GPU_TEST(convert_on_every_path)
     }
 }
 
-/* A kernel rounds its sums to the bits of `convert`: here sums of nothing but the bias, around the middle between every
- * two neighbours, and NaNs of all kinds. */
+/* Products round their sums as `convert` does. All operands are 0, so the sums are the bias: numbers beside and at the
+ * middle between any two neighbours, and NaNs of all kinds. */
 static void check_rounded_sums(vt_backend *b, vt_type type)
 {
-    enum { ROWS = 9, DEEP = 16, COLUMNS = 1536 }; /* more rows than those that have kernels of their own */
+    enum { ROWS = 9, DEEP = 16, COLUMNS = 1536 }; /* ROWS: up to 8 rows have a kernel of their own */
     static const uint32_t below[] = {0x0000, 0x7fff, 0x8000, 0x8001, 0x0fff, 0x1000, 0x1001, 0xffff};
     uint16_t *zeros = vt_test_owned(calloc(COLUMNS * DEEP, sizeof *zeros)),
              *sums = vt_test_owned(malloc(ROWS * COLUMNS * sizeof *sums));

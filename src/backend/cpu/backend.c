@@ -11,6 +11,7 @@
 #include <emmintrin.h>
 #endif
 #include <errno.h>
+#include <math.h>
 #include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -227,31 +228,33 @@ static bool has_bf16(void)
 #endif
 }
 
-/* Multiply-adds a second: the best of a few turns of a few hundredths of a millisecond. */
-static double best_rate(const vt_backend *backend, vt_type type)
-{
-    enum { TURNS = 8, ROUNDS = 10000 };
-    double best = 0;
-    for (int turn = 0; turn < TURNS; turn++) {
-        const double begin = vt_clock_seconds();
-        const double rate = vt_backend_cpu_multiply_adds(backend, type, ROUNDS) / (vt_clock_seconds() - begin);
-        if (rate > best) best = rate;
-    }
-    return best;
-}
-
-/* Whether products of pairs are faster than float32's. On processors where they are, they take half the instructions;
- * on an Intel Xeon (Sapphire Rapids class) they have half the rate. In between the choice could differ from run to
- * run, and with it the bits. */
+/* Whether pairs multiply clearly faster than float32 numbers: by turns, the best of a few turns of some hundredths of a
+ * millisecond, on one thread, so that what other cores do does not matter. With a smaller difference the choice could
+ * change from run to run, and with it the bits. (On an Intel Xeon of the Sapphire Rapids class pairs have half the
+ * rate.) */
 static bool pairs_pay(vt_backend *backend)
 {
+    enum { TURNS = 8, ROUNDS = 10000 };
+    static const vt_type types[2] = {VT_FLOAT32, VT_BFLOAT16};
+    double best[2] = {0};
     vt_vector_fill_bf16(backend);
-    return best_rate(backend, VT_BFLOAT16) > 1.3 * best_rate(backend, VT_FLOAT32);
+    omp_set_num_threads(1);
+    for (int turn = 0; turn < 2 * TURNS; turn++) {
+        double *rate = &best[turn % 2];
+        const double begin = vt_clock_seconds();
+        const double flops = vt_backend_cpu_multiply_adds(backend, types[turn % 2], ROUNDS);
+        *rate = fmax(*rate, flops / (vt_clock_seconds() - begin));
+    }
+    omp_set_num_threads(vt_cpu_threads(backend));
+    return best[1] > 1.3 * best[0];
+}
+
+static void fill_bf16(vt_backend *backend)
+{
+    vt_vector_fill_bf16(backend);
 }
 
 #else
-
-#define vt_vector_fill_bf16 NULL
 
 static bool has_bf16(void)
 {
@@ -264,12 +267,17 @@ static bool pairs_pay(vt_backend *backend)
     return false;
 }
 
+static void fill_bf16(vt_backend *backend)
+{
+    (void)backend;
+}
+
 #endif
 
 #if defined(VT_HAS_AMX)
 
-/* The processor has bfloat16 tiles (CPUID leaf 7), and Linux lets this process use the tiles,
- * for which it must ask once (Documentation/arch/x86/xstate.rst; since 5.16). The threads inherit the permission. */
+/* The processor has bfloat16 tiles (CPUID leaf 7), and Linux lets this process use them, for which it must ask once
+ * (Documentation/arch/x86/xstate.rst; since 5.16). The threads inherit the permission. */
 static bool has_amx(void)
 {
     enum { AMX_BF16 = 1 << 22, AMX_TILE = 1 << 24, REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 };
@@ -313,8 +321,9 @@ static const vector_choice *choose_vectors(vt_backend *backend, vt_cpu_isa isa, 
 #endif
     const bool asked = isa == VT_ISA_AUTO || isa == VT_ISA_AMX; /* otherwise the process need not ask the system */
     choices[4] = (vector_choice){VT_ISA_AMX, "amx", asked && has_amx(), fill_amx};
-    const bool best = isa == VT_ISA_AUTO && !choices[4].available && has_bf16() && pairs_pay(backend);
-    choices[3] = (vector_choice){VT_ISA_BF16, "bf16", best || (isa == VT_ISA_BF16 && has_bf16()), vt_vector_fill_bf16};
+    const bool timed = isa == VT_ISA_AUTO && !choices[4].available; /* whether pairs pay must be known */
+    const bool pairs = (timed || isa == VT_ISA_BF16) && has_bf16() && (!timed || pairs_pay(backend));
+    choices[3] = (vector_choice){VT_ISA_BF16, "bf16", pairs, fill_bf16};
     for (int i = VECTOR_CHOICES - 1; i >= 0; i--)
         if (isa == VT_ISA_AUTO ? choices[i].available : choices[i].isa == isa) return &choices[i];
     return NULL;

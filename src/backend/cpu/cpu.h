@@ -42,7 +42,8 @@ static inline int vt_cpu_threads(const vt_backend *backend)
 /* Memory for float32 stand-ins of 16-bit operands, aligned to 64 bytes, valid until the next call. NULL as above. */
 void *vt_cpu_stand_in_memory(vt_backend *backend, size_t bytes);
 
-/* half.c: rounded [count] = the values in 16 bits, as an update leaves them; nothing if `rounded` is NULL. */
+/* half.c: what updates of the plain back end do last: rounded [count] = values, rounded to the 16 bits of
+ * update->rounded. Does nothing if `rounded` is NULL. */
 void vt_cpu_round_values(const vt_update *update, const float *values, uint16_t *rounded, int64_t count);
 
 /* half.c: makes the operations that are still the plain loops take 16-bit matrices. */

@@ -9,8 +9,8 @@
 
 enum { RUNS = 32, TOGETHER = 4 };
 
-/* How many lines are read side by side, which is faster than one after another: TOGETHER, if so many whole ones of one
- * matrix come before line `end`, or 1. */
+/* How many lines to read side by side, which is faster than one after another: TOGETHER if the next TOGETHER lines are
+ * whole, of one matrix, and before line `end`; otherwise 1. */
 static int64_t lines_together(const vt_factored *shape, int64_t index, int64_t end)
 {
     const int64_t begin = index * shape->part_columns, behind = begin + TOGETHER * shape->part_columns;

@@ -1,4 +1,4 @@
-/* Who fills which rows of the back end's table for one instruction set (VT_ISA: baseline, avx2, avx512, amx). */
+/* Who fills which rows of the back end's table for one instruction set (VT_ISA: baseline, avx2, avx512, bf16, amx). */
 #ifndef VT_BACKEND_CPU_VECTOR_KERNELS_H
 #define VT_BACKEND_CPU_VECTOR_KERNELS_H
 

@@ -2,7 +2,8 @@
 
 #include "backend/cpu/vector/product_tile.h"
 
-/* `pairs`, a constant: of bfloat16 (product_tile.h), else of float32. */
+/* Floating-point operations of all threads. `pairs`, a constant: multiplies pairs of bfloat16 numbers (product_tile.h),
+ * otherwise float32 numbers. */
 INLINE double multiply_adds_of(bool pairs, int64_t rounds)
 {
     enum { SUMS = 10 }; /* more than latency × units; fits 16 registers */
@@ -22,8 +23,8 @@ INLINE double multiply_adds_of(bool pairs, int64_t rounds)
     return isnan(kept) ? 0 : 2.0 * LANES * SUMS * (pairs ? NUMBERS : 1) * (double)rounds * threads;
 }
 
-/* Multiply-adds in registers only, on every thread: in float32, whatever type numbers are stored in, but of bfloat16 in
- * pairs where these kernels are for pairs. */
+/* Multiply-adds in registers only, on every thread: of float32 numbers, whatever type is stored; kernels for pairs
+ * multiply bfloat16 numbers as pairs. */
 static double multiply_adds(vt_type type, int64_t rounds)
 {
     return NUMBERS == 2 && type == VT_BFLOAT16 ? multiply_adds_of(true, rounds) : multiply_adds_of(false, rounds);

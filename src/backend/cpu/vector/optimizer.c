@@ -47,7 +47,7 @@ static adam_numbers adam_numbers_of(const vt_update *update, const vt_step_state
                           .decay = decoupled ? 0.0f : (float)update->weight_decay};
 }
 
-/* A thread's piece, as those that follow. */
+/* This and the next two update one piece, on one thread. */
 static void update_adam(const adam_numbers *numbers, const float *gradients, float *parameters, float *moment1,
                         float *moment2, int64_t count)
 {
@@ -367,7 +367,7 @@ static void update_parameters(vt_backend *backend, const vt_update *update, cons
                               const float *gradients, float *parameters, uint16_t *rounded, float *moment1,
                               float *moment2, int64_t count)
 {
-    enum { PIECE = 2048 }; /* rounded while it lies in the first-level cache */
+    enum { PIECE = 2048 }; /* values, which are rounded while they are still in the first-level cache */
     (void)backend;
     if (isnan(state->factor)) return;
     const adam_numbers numbers = adam_numbers_of(update, state);

@@ -11,8 +11,9 @@
 #include "backend/cpu/vector/product_panels.h"
 #include "backend/cpu/vector/product_parts.h"
 
-/* Whether the operation is computed here, and not by the kernels without pairs. `along` of both: the depth lies along
- * the rows, whose pairs can be read where they lie. */
+/* Whether these kernels take the operands; otherwise the kernels without pairs do. along_a, along_b: the depth runs
+ * along the matrix's rows. Then pairs are read where they lie, so rows must have an even length and begin at a multiple
+ * of 4 bytes. */
 static bool is_taken(const vt_matrix *a, bool along_a, const vt_matrix *b, bool along_b)
 {
     const vt_matrix *const both[] = {a, b};
@@ -25,7 +26,7 @@ static bool is_taken(const vt_matrix *a, bool along_a, const vt_matrix *b, bool 
     return true;
 }
 
-/* The matrix as the tile reads it: with pairs along its rows, half as many columns. */
+/* The same memory as the tile reads it: a matrix of float32, for pairs with half as many columns. */
 static vt_matrix lanes_of(vt_matrix matrix)
 {
     if (NUMBERS == 1) return matrix;
@@ -255,7 +256,7 @@ static void pack_left_columns(const gradient_work *w, int64_t first, int64_t end
     }
 }
 
-/* The numbers of a lane, added. */
+/* The sum of the numbers in a lane. */
 INLINE float sum_of_lane(const float *lane)
 {
 #if defined(VT_PAIRS)

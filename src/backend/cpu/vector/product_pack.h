@@ -6,7 +6,8 @@
 #include "backend/cpu/vector/elements.h"
 #include "backend/cpu/vector/product_tile.h"
 
-/* Up to LANES lanes of the depth's step k (rows of the matrix), columns column …; with pairs rows 2 k and 2 k + 1. */
+/* What step k of the depth has in columns column … (up to LANES of them): row k of the matrix, or with pairs rows 2 k
+ * and 2 k + 1, joined column by column. */
 INLINE vector load_step(const vt_matrix *from, int64_t k, int64_t column, int64_t count)
 {
 #if defined(VT_PAIRS)
