@@ -258,6 +258,44 @@ void vt_parameters_place_gradients(vt_parameters *parameters, const vt_bucket *b
     }
 }
 
+void vt_parameters_clear_bucket(vt_parameters *parameters, const vt_bucket *bucket)
+{
+    vt_backend *backend = parameters->backend;
+    vt_parameter *const *list = parameters->stored + bucket->first_parameter;
+    float *const memory = list[0]->gradient - (list[0]->offset - bucket->first);
+    int64_t cleared = 0;
+    for (int64_t i = 0; i <= bucket->parameter_count; i++) {
+        vt_parameter *next = i < bucket->parameter_count ? list[i] : NULL;
+        if (next != NULL && !next->is_stored) continue;
+        const int64_t end = next != NULL ? next->offset - bucket->first : bucket->count;
+        if (end > cleared) backend->zero(backend, memory + cleared, (size_t)(end - cleared) * sizeof(float));
+        if (next == NULL) break;
+        cleared = end + next->count;
+        next->is_new = true;
+    }
+}
+
+void vt_parameters_clear_gradients(vt_parameters *parameters)
+{
+    vt_backend *backend = parameters->backend;
+    const int64_t elements = vt_parameters_block_elements(parameters, VT_BLOCK_GRADIENTS);
+    bool stores = false;
+    for (int64_t i = 0; i < parameters->stored_count; i++) stores = stores || parameters->stored[i]->is_stored;
+    if (vt_parameters_is_sliced(parameters, VT_BLOCK_GRADIENTS) || !stores) {
+        backend->zero(backend, parameters->gradients, (size_t)elements * sizeof(float));
+        return;
+    }
+    for (int64_t i = 0; i < parameters->bucket_count; i++)
+        vt_parameters_clear_bucket(parameters, &parameters->buckets[i]);
+}
+
+bool vt_parameter_is_new(vt_parameter *parameter)
+{
+    const bool is_new = parameter->is_new;
+    parameter->is_new = false;
+    return is_new;
+}
+
 /* ---- while a pass runs ---- */
 
 void vt_parameters_set_hooks(vt_parameters *parameters, const vt_parameters_hooks *hooks)
@@ -272,6 +310,8 @@ void vt_parameters_need(const vt_parameters *parameters, int64_t unit, int64_t n
 
 void vt_parameters_gradients_ready(const vt_parameters *parameters, int64_t unit)
 {
+    for (int64_t i = 0; i < parameters->stored_count; i++)
+        VT_ASSERT(parameters->stored[i]->unit != unit || !parameters->stored[i]->is_new);
     if (parameters->hooks.gradients_ready != NULL) parameters->hooks.gradients_ready(parameters->hooks.context, unit);
 }
 

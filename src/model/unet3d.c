@@ -11,7 +11,8 @@
 enum { IN_CHANNELS = 4, TAPS = 64, MOST_DEPTH = 6, MOST_LAYERS = 2 * MOST_DEPTH };
 
 typedef struct {
-    const vt_parameter *weight, *bias;
+    vt_parameter *weight;
+    const vt_parameter *bias;
     bool up;
     int64_t level;   /* of its finer side: 0 is the whole cube */
     int64_t in, out; /* channels of what it reads and writes */
@@ -82,6 +83,7 @@ static void build(unet *model, vt_parameters *parameters, const char *name, laye
     if (model->count > 0) vt_parameters_next_unit(parameters);
     l.weight = vt_parameters_add(parameters, name, "weight", 5, (const int64_t[]){first, second, 4, 4, 4},
                                  VT_START_NORMAL, config->weight_init_conv_scale);
+    l.weight->is_stored = true;
     l.bias = vt_parameters_add(parameters, name, "bias", 1, &l.out, is_uniform ? VT_START_UNIFORM : VT_START_VALUE,
                                is_uniform ? 1 / sqrt((double)(TAPS * second)) : config->weight_init_conv_bias);
     model->layers[model->count++] = l;
@@ -152,6 +154,15 @@ static vt_convolution shape_of(const unet *model, const vt_pass *pass, const lay
                             .side = side_of(model, l->level + 1),
                             .in = l->up ? l->out : l->in,
                             .out = l->up ? l->in : l->out};
+}
+
+/* The weights are most of the model's memory: their first gradient of a step is stored, so that it need not be zeroed
+ * and read. */
+static void backward_weight(const unet *model, const vt_pass *pass, const layer *l, vt_matrix x, vt_matrix dy)
+{
+    vt_convolution shape = shape_of(model, pass, l);
+    shape.stores = vt_parameter_is_new(l->weight);
+    pass->backend->convolution_backward_weight(pass->backend, &shape, x, dy, l->weight->gradient);
 }
 
 /* What went down to a level, and what came up to it. */
@@ -296,7 +307,6 @@ static vt_matrix forward(const vt_model *base, const vt_pass *pass, int64_t unit
 static void up_backward(const unet *model, const vt_pass *pass, const layer *l, vt_matrix dout, unet_saved *saved)
 {
     vt_backend *backend = pass->backend;
-    const vt_convolution shape = shape_of(model, pass, l);
     const vt_matrix out = l->level == 0 ? saved->output : up_part(model, saved->level[l->level], l->level);
     const vt_matrix dy = l->level == 0 ? dout : up_gradient(model, saved, l->level);
     if (recomputes(model) && l->level == 0 && pass->type == VT_FLOAT32) up_forward(model, pass, l, saved, out);
@@ -304,7 +314,7 @@ static void up_backward(const unet *model, const vt_pass *pass, const layer *l, 
         backend->position_backward(backend, saved->bias_sums[l->level], vt_matrix_make(l->bias->gradient, 1, l->out));
     else
         backend->bias_activation_backward(backend, l->activation, out, dy, (vt_matrix){0}, dy, l->bias->gradient);
-    backend->convolution_backward_weight(backend, &shape, dy, saved->level[l->level + 1], l->weight->gradient);
+    backward_weight(model, pass, l, dy, saved->level[l->level + 1]);
     up_backward_input(model, pass, l, dy, saved);
 }
 
@@ -318,7 +328,7 @@ static void down_backward(const unet *model, const vt_pass *pass, const layer *l
     const vt_matrix more = level == model->depth ? (vt_matrix){0} : up_gradient(model, saved, level);
     const vt_matrix x = l->level == 0 ? saved->input : down_part(model, saved->level[l->level], l->level);
     backend->bias_activation_backward(backend, l->activation, out, dy, more, dy, l->bias->gradient);
-    backend->convolution_backward_weight(backend, &shape, x, dy, l->weight->gradient);
+    backward_weight(model, pass, l, x, dy);
     if (l->level > 0)
         backend->convolution_backward_input(backend, &shape, dy, weight_of(l), up_gradient(model, saved, l->level));
 }

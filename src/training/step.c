@@ -127,9 +127,7 @@ static void step_body(vt_trainer *trainer, const vt_batch *batch)
     vt_action action;
     charge_time(trainer, NULL);
     vt_gradient_sync_begin(trainer->sync, trainer->steps_started, false);
-    trainer->backend->zero(trainer->backend, vt_parameters_gradients(trainer->parameters),
-                           (size_t)vt_parameters_block_elements(trainer->parameters, VT_BLOCK_GRADIENTS) *
-                               sizeof(float));
+    vt_parameters_clear_gradients(trainer->parameters);
     vt_stage_begin(&trainer->stage, trainer->steps_started + 1, &counts, stream_rows(trainer),
                    vt_gradient_sync_rows(trainer->sync));
     for (int64_t i = 0; (action = trainer->schedule(shape, i)).kind != VT_STEP_ENDS; i++) {

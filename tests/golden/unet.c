@@ -197,8 +197,7 @@ static double step(fixture *f, int64_t number, hid_t file, const char *group)
     vt_matrix gradient = prediction;
     if (pass->type != VT_FLOAT32) gradient = vt_pass_push(pass, prediction.rows, prediction.columns);
     loss->backward(loss, pass, prediction, target, (vt_matrix){0}, f->sums, 1 / (float)pass->batch, NULL, gradient);
-    f->backend->zero(f->backend, vt_parameters_gradients(f->parameters),
-                     (size_t)vt_parameters_block_elements(f->parameters, VT_BLOCK_GRADIENTS) * sizeof(float));
+    vt_parameters_clear_gradients(f->parameters);
     vt_model_backward(f->model, pass, f->tensors, gradient, f->saved);
     for (int64_t i = 0; number == 0 && file != 0 && i < vt_parameters_count(f->parameters); i++) {
         const vt_parameter *parameter = vt_parameters_at(f->parameters, i);
@@ -289,8 +288,7 @@ TEST(unet_has_the_gradients_of_finite_differences)
     float *weights = numbers(300, count, 1);
     vt_matrix prediction = vt_model_forward(f.model, &f.pass, f.tensors, (vt_matrix){0}, f.saved);
     f.backend->copy_from_host(f.backend, prediction.data, weights, (size_t)count * sizeof *weights);
-    f.backend->zero(f.backend, vt_parameters_gradients(f.parameters),
-                    (size_t)vt_parameters_block_elements(f.parameters, VT_BLOCK_GRADIENTS) * sizeof(float));
+    vt_parameters_clear_gradients(f.parameters);
     vt_model_backward(f.model, &f.pass, f.tensors, prediction, f.saved);
     vt_arena_pop(&f.arena, 0);
     for (int64_t i = 0; i < vt_parameters_count(f.parameters); i++) {

@@ -14,7 +14,8 @@ typedef struct {
     guarded y, dx, dweight;
 } results;
 
-/* The same operands each time, as numbers of `type`, which weights, x and dy are first rounded to. */
+/* The same operands each time, as numbers of `type`, which weights, x and dy are first rounded to. A weight's gradient
+ * that is stored comes into memory full of NaN. */
 static results convolve(vt_backend *b, const vt_convolution *shape, vt_type type, vt_type round)
 {
     const int64_t rows = shape->batch * shape->side * shape->side * shape->side, columns = shape->in * 64;
@@ -22,7 +23,7 @@ static results convolve(vt_backend *b, const vt_convolution *shape, vt_type type
                     guarded_random(shape->out, columns, 3, 1)};
     vt_matrix operands[3], outputs[2];
     results r = {guarded_open(rows, shape->out), guarded_open(8 * rows, shape->in),
-                 guarded_random(1, shape->out * columns, 4, 1)};
+                 shape->stores ? guarded_open(1, shape->out * columns) : guarded_random(1, shape->out * columns, 4, 1)};
     guarded *const made[] = {&r.y, &r.dx};
     for (int i = 0; i < 3; i++) {
         const vt_matrix *wide = &of[i].matrix;
@@ -71,8 +72,10 @@ static void compare(const results *actual, const results *expected, const double
 static void check_convolution(vt_backend *const backends[2], bool rounds, int64_t batch, int64_t side, int64_t in,
                               int64_t out)
 {
-    const vt_convolution shape = {batch, side, in, out};
-    for (vt_type type = VT_FLOAT32; type <= VT_FLOAT16; type++) {
+    vt_convolution shape = {batch, side, in, out, false};
+    for (int i = 0; i < 2 * VT_TYPE_COUNT; i++) {
+        const vt_type type = (vt_type)(i / 2);
+        shape.stores = i % 2 == 1;
         const results plain = convolve(backends[0], &shape, VT_FLOAT32, type);
         const results fast = convolve(backends[1], &shape, type, type);
         const double unit = type == VT_FLOAT32 ? 0 : half_unit(type);
@@ -86,7 +89,7 @@ static void check_convolution(vt_backend *const backends[2], bool rounds, int64_
 TEST(convolutions_do_not_depend_on_threads)
 {
     static const vt_convolution shapes[] = {
-        {2, 8, 33, 130}, {1, 16, 4, 64}, {1, 4, 35, 300}, {1, 2, 66, 9}, {2, 3, 5, 7}};
+        {2, 8, 33, 130, true}, {1, 16, 4, 64, false}, {1, 4, 35, 300, true}, {1, 2, 66, 9, false}, {2, 3, 5, 7, true}};
     static const int threads[] = {1, 2, 5, 8};
     if (vt_test_gpu_alone()) return;
     for (size_t s = 0; s < 2 * sizeof shapes / sizeof *shapes; s++) {
@@ -100,6 +103,37 @@ TEST(convolutions_do_not_depend_on_threads)
             vt_backend_close(&b);
             compare(&made[i], &made[0], (const double[]){0, 0, 0});
         }
+    }
+}
+
+/* Gradients that are stored past the caches are those that are added to 0: over 1, 8 and 64 points. */
+TEST(large_gradients_are_stored)
+{
+    enum { IN = 128, OUT = 131 };
+    const size_t count = (size_t)IN * 64 * OUT;
+    if (vt_test_gpu_alone()) return;
+    for (vt_cpu_isa isa = VT_ISA_BASELINE; isa <= PATH_TILES_MODEL; isa++) {
+        vt_backend *b = NULL;
+        void *made[2];
+        if ((isa > VT_ISA_AMX && isa != PATH_TILES_MODEL) || !path_is_available(isa)) continue;
+        EXPECT_OK(path_open(isa, &b));
+        for (int i = 0; i < 2; i++) EXPECT_OK(b->allocate(b, VT_MEMORY_WORKSPACE, count * sizeof(float), &made[i]));
+        for (int64_t side = 1; side <= 4; side *= 2) {
+            const int64_t points = side * side * side;
+            const guarded x = guarded_random(8 * points, IN, 1, 1), dy = guarded_random(points, OUT, 2, 1);
+            vt_convolution shape = {1, side, IN, OUT, false};
+            float *const added = made[0], *const stored = made[1];
+            memset(added, 0, count * sizeof *added);
+            memset(stored, 0xff, count * sizeof *stored); /* NaN */
+            b->convolution_backward_weight(b, &shape, x.matrix, dy.matrix, added);
+            shape.stores = true;
+            b->convolution_backward_weight(b, &shape, x.matrix, dy.matrix, stored);
+            size_t different = 0;
+            for (size_t i = 0; i < count; i++) different += !(added[i] == stored[i]);
+            EXPECT(different == 0);
+        }
+        EXPECT_OK(b->check(b));
+        vt_backend_close(&b);
     }
 }
 

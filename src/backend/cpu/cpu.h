@@ -5,17 +5,23 @@
 
 #include "backend/backend.h"
 
+/* The operation linear_backward_weight, which with `stores` overwrites dweight instead of adding to it. */
+typedef void vt_weight_gradient(vt_backend *backend, vt_matrix x, vt_matrix dy, float *dweight, float *dbias,
+                                bool stores);
+
 typedef struct {
     int threads;
     vt_backend wide; /* the table before half.c took its rows */
     void *stand_ins; /* half.c's memory */
     size_t stand_in_bytes;
     double (*multiply_adds)(vt_type type, int64_t rounds); /* see vt_backend_cpu_multiply_adds */
-    void *shared;                                          /* one operation's, for all threads */
+    vt_weight_gradient *weight_gradient;
+    void *shared; /* one operation's, for all threads */
     size_t shared_bytes;
     vt_backend vectors; /* the table before tiles or pairs replaced rows: for operands that these cannot take */
-    bool failed;        /* an operation found no memory (noted) */
-    char *scratch;      /* threads pieces of scratch_bytes */
+    vt_weight_gradient *vectors_weight_gradient;
+    bool failed;   /* an operation found no memory (noted) */
+    char *scratch; /* threads pieces of scratch_bytes */
     size_t scratch_bytes;
     struct {
         void *memory;
@@ -59,7 +65,7 @@ void vt_vector_fill_baseline(vt_backend *backend);
 void vt_vector_fill_avx2(vt_backend *backend);
 void vt_vector_fill_avx512(vt_backend *backend);
 void vt_vector_fill_bf16(vt_backend *backend); /* products of pairs of bfloat16 (VT_HAS_BF16) */
-void vt_vector_fill_amx(vt_backend *backend); /* AVX-512 with rounding to bfloat16 */
+void vt_vector_fill_amx(vt_backend *backend);  /* AVX-512 with rounding to bfloat16 */
 
 /* amx/: attention and products on tiles; call after the vector kernels. Compiled for processors with AMX (VT_HAS_AMX),
  * and for tests over a software model of the tiles. */

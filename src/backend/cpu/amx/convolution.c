@@ -347,6 +347,8 @@ static void convolution_backward_weight(vt_backend *backend, const vt_convolutio
                                         float *dweight)
 {
     const int terms = terms_on_tiles(shape, &x, &dy);
+    if (terms > 0 && shape->stores)
+        backend->zero(backend, dweight, (size_t)(TAPS * shape->in * shape->out) * sizeof *dweight);
     if (terms > 1) VT_KERNEL(vt_tiles_convolution_backward_weight)(backend, shape, x, dy, dweight);
     if (terms == 0) vectors(backend)->convolution_backward_weight(backend, shape, x, dy, dweight);
     if (terms != 1) return;

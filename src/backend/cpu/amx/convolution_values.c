@@ -252,7 +252,6 @@ void VT_KERNEL(vt_tiles_convolution_backward_weight)(vt_backend *backend, const 
     float *sums = vt_cpu_stand_in_memory(backend, (size_t)numbers * sizeof *sums);
     if (sums == NULL) return;
     float *x_values = sums + PRODUCTS * of_product, *y_values = x_values + PLANE * most * row;
-    backend->zero(backend, sums, (size_t)(PRODUCTS * of_product) * sizeof *sums);
     for (int64_t first = 0; first < cells.count; first += most) {
         const int64_t now = smaller(most, cells.count - first);
         for (int j = 0; j < 3; j++) {
@@ -265,9 +264,10 @@ void VT_KERNEL(vt_tiles_convolution_backward_weight)(vt_backend *backend, const 
             for (int64_t p = 0; p < PLANE; p++) {
                 const vt_matrix of_y = vt_matrix_make(y_values + p * most * y_row, now, y_row);
                 const vt_matrix of_x = vt_matrix_make(x_values + p * most * row, now, row);
-                backend->linear_backward_weight(backend, vt_matrix_columns(of_x, 0, SUBLATTICES * in),
-                                                vt_matrix_columns(of_y, 0, out), sums + (PLANE * j + p) * of_product,
-                                                NULL);
+                ((vt_cpu_state *)backend->state)
+                    ->weight_gradient(backend, vt_matrix_columns(of_x, 0, SUBLATTICES * in),
+                                      vt_matrix_columns(of_y, 0, out), sums + (PLANE * j + p) * of_product, NULL,
+                                      first == 0);
             }
         }
     }

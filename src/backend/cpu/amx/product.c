@@ -76,6 +76,7 @@ typedef struct {
     int64_t steps;        /* the current block's */
     int64_t rows, panels; /* of dweight, in blocks of BLOCK */
     bool left_is_shared;  /* dy is, else x */
+    bool adds, streams;   /* to dweight; past the caches */
     const pair *shared;
 } gradient_work;
 
@@ -155,13 +156,14 @@ static void add_block(const gradient_work *w, int64_t row, int64_t panel, const 
     float sums[BLOCK * BLOCK];
     vt_matrix result = vt_matrix_make(w->dweight, w->dy.columns, columns);
     multiply(terms_of(w->x.type), (packed){.tiles = left, .piece = piece}, (packed){.tiles = right, .piece = piece},
-             w->steps, sums, BLOCK, false, rows_of(&result, first, rows, column, width));
+             w->steps, sums, BLOCK, false, w->streams ? (upcoming){0} : rows_of(&result, first, rows, column, width));
     for (int64_t r = 0; r < rows; r++) {
         float *to = w->dweight + (first + r) * columns + column;
         const float *from = sums + r * BLOCK;
         int64_t c = 0;
-        for (; c + LANES <= width; c += LANES) store(to + c, load(to + c) + load(from + c));
-        for (; c < width; c++) to[c] += from[c];
+        for (; w->streams && c + LANES <= width; c += LANES) stream(to + c, load(from + c));
+        for (; c + LANES <= width; c += LANES) store(to + c, w->adds ? load(to + c) + load(from + c) : load(from + c));
+        for (; c < width; c++) to[c] = (w->adds ? to[c] : 0) + from[c];
     }
 }
 
@@ -200,10 +202,10 @@ static void add_rectangle(const gradient_work *w, const rectangles *all, int64_t
     }
 }
 
-static void linear_backward_weight(vt_backend *backend, vt_matrix x, vt_matrix dy, float *dweight, float *dbias)
+static void weight_gradient(vt_backend *backend, vt_matrix x, vt_matrix dy, float *dweight, float *dbias, bool stores)
 {
     if (!on_tiles(&x, &dy)) {
-        vectors(backend)->linear_backward_weight(backend, x, dy, dweight, dbias);
+        ((const vt_cpu_state *)backend->state)->vectors_weight_gradient(backend, x, dy, dweight, dbias, stores);
         return;
     }
     gradient_work all = {.dweight = dweight, .left_is_shared = dy.columns < x.columns};
@@ -235,6 +237,8 @@ static void linear_backward_weight(vt_backend *backend, vt_matrix x, vt_matrix d
             w.x.rows = w.dy.rows = rows;
             w.steps = pieces(rows, DEPTH);
             w.shared = to;
+            w.adds = !stores || block > 0;
+            w.streams = !w.adds && blocks == 1 && may_stream(dweight, dy.columns, x.columns);
             if (alone) {
                 for (int64_t group = 0; group < groups; group++)
                     pack_shared(&w, group, size, group % team == thread, to);
@@ -247,9 +251,15 @@ static void linear_backward_weight(vt_backend *backend, vt_matrix x, vt_matrix d
             for (int64_t index = 0; index < cuts.own_groups * cuts.shared_groups; index++)
                 add_rectangle(&w, &cuts, index, vt_cpu_scratch(backend));
         }
+        stream_end();
         tiles_release();
     }
     for (int64_t c = 0; c < dy.columns && dbias != NULL; c++) dbias[c] += (float)all.bias_sums[c];
+}
+
+static void linear_backward_weight(vt_backend *backend, vt_matrix x, vt_matrix dy, float *dweight, float *dbias)
+{
+    weight_gradient(backend, x, dy, dweight, dbias, false);
 }
 
 void VT_KERNEL(vt_tiles_product_fill)(vt_backend *backend)
@@ -258,4 +268,5 @@ void VT_KERNEL(vt_tiles_product_fill)(vt_backend *backend)
     backend->linear_backward_input = linear_backward_input;
     backend->linear_backward_weight = linear_backward_weight;
     backend->linear_gelu_forward = linear_gelu_forward;
+    ((vt_cpu_state *)backend->state)->weight_gradient = weight_gradient;
 }

@@ -83,7 +83,8 @@ void vt_plain_convolution_backward_weight(vt_backend *backend, const vt_convolut
                     const int64_t from = seen(shape, r, tap);
                     if (from >= 0) sum += (double)dy.data[r * dy.stride + o] * (double)x.data[from * x.stride + i];
                 }
-                dweight[(o * shape->in + i) * TAPS + tap] += (float)sum;
+                float *to = &dweight[(o * shape->in + i) * TAPS + tap];
+                *to = (shape->stores ? 0 : *to) + (float)sum;
             }
         }
     }

@@ -159,13 +159,15 @@ static void convolution_backward_weight(vt_backend *backend, const vt_convolutio
                                         float *dweight)
 {
     if (goes_by_tiles(shape)) {
+        if (shape->stores) backend->zero(backend, dweight, (size_t)(TAPS * shape->in * shape->out) * sizeof *dweight);
         VT_KERNEL(vt_tiled_backward_weight)(backend, shape, x, dy, dweight);
         return;
     }
     for (portion p = {0}; next_portion(shape, x, dy, &p);) {
         const vt_matrix rows = gather(backend, &p);
         if (rows.data == NULL) return;
-        backend->linear_backward_weight(backend, rows, p.y, dweight, NULL);
+        ((vt_cpu_state *)backend->state)
+            ->weight_gradient(backend, rows, p.y, dweight, NULL, shape->stores && p.cubes_before == 0);
     }
 }
 

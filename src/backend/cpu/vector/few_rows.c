@@ -116,16 +116,19 @@ void VT_KERNEL(vt_few_rows_backward_input)(vt_backend *backend, vt_matrix dy, vt
         input_columns(rows, dy.columns, &weight, first, smaller(CHUNK, dx.columns - first), &dx);
 }
 
-/* Rows o and o + 1 of dweight, or o alone. */
-static void add_rows(const float *const x[FEW_ROWS], const float *const dy[FEW_ROWS], int64_t rows, int64_t o,
-                     int64_t pair, int64_t columns, float *dweight)
+/* What becomes of the sums in a weight's gradient. */
+typedef enum { ADDED, STORED, STREAMED } sums_use;
+
+/* Rows o and o + 1 of dweight, or o alone, columns k … end - 1. `use` is a constant. */
+INLINE void make_rows(const float *const x[FEW_ROWS], const float *const dy[FEW_ROWS], int64_t rows, int64_t o,
+                      int64_t pair, int64_t columns, int64_t k, int64_t end, float *dweight, sums_use use)
 {
     vector factor[2][FEW_ROWS];
     float *to[2] = {dweight + o * columns, dweight + (o + pair - 1) * columns};
     for (int i = 0; i < 2; i++)
         for (int r = 0; r < FEW_ROWS; r++) factor[i][r] = splat(r < rows && i < pair ? dy[r][o + i] : 0);
-    for (int64_t k = 0; k < columns; k += LANES) {
-        const int64_t count = columns - k;
+    for (; k < end; k += LANES) {
+        const int64_t count = end - k;
         vector sum[2] = {{0}};
 #pragma GCC unroll 8
         for (int r = 0; r < FEW_ROWS; r++) {
@@ -133,21 +136,44 @@ static void add_rows(const float *const x[FEW_ROWS], const float *const dy[FEW_R
             sum[0] += factor[0][r] * value;
             sum[1] += factor[1][r] * value;
         }
-        for (int i = 0; i < pair; i++) store_up_to(to[i] + k, load_up_to(to[i] + k, count) + sum[i], count);
+        for (int i = 0; i < pair; i++) {
+            if (use == STREAMED)
+                stream(to[i] + k, sum[i]);
+            else
+                store_up_to(to[i] + k, use == ADDED ? load_up_to(to[i] + k, count) + sum[i] : sum[i], count);
+        }
     }
 }
 
 void VT_KERNEL(vt_few_rows_backward_weight)(vt_backend *backend, vt_matrix x, vt_matrix dy, float *dweight,
-                                            float *dbias)
+                                            float *dbias, bool stores)
 {
+    /* Of dweight, a piece of work. If it streams, these columns of x stay in the first-level cache; if not, long rows
+     * are faster. */
+    enum { ROWS = 64, COLUMNS = 512 };
+    const bool streams = stores && may_stream(dweight, dy.columns, x.columns);
+    const int64_t wide = streams ? COLUMNS : x.columns;
     const float *rows[FEW_ROWS], *gradients[FEW_ROWS];
     float *memory = vt_cpu_shared(backend, (size_t)(x.rows * (x.columns + dy.columns)) * sizeof *memory);
     if (memory == NULL) return;
     widen(x, memory, rows);
     widen(dy, memory + x.rows * x.columns, gradients);
-#pragma omp parallel for schedule(static)
-    for (int64_t o = 0; o < dy.columns; o += 2)
-        add_rows(rows, gradients, x.rows, o, smaller(2, dy.columns - o), x.columns, dweight);
+#pragma omp parallel for collapse(2) schedule(static)
+    for (int64_t first = 0; first < dy.columns; first += ROWS) {
+        for (int64_t k = 0; k < x.columns; k += wide) {
+            const int64_t end = smaller(k + wide, x.columns), last = smaller(first + ROWS, dy.columns);
+            for (int64_t o = first; o < last; o += 2) {
+                const int64_t pair = smaller(2, last - o);
+                if (streams)
+                    make_rows(rows, gradients, x.rows, o, pair, x.columns, k, end, dweight, STREAMED);
+                else if (stores)
+                    make_rows(rows, gradients, x.rows, o, pair, x.columns, k, end, dweight, STORED);
+                else
+                    make_rows(rows, gradients, x.rows, o, pair, x.columns, k, end, dweight, ADDED);
+            }
+            if (streams) stream_end();
+        }
+    }
     for (int64_t o = 0; o < dy.columns && dbias != NULL; o++) {
         double sum = 0;
         for (int64_t r = 0; r < dy.rows; r++) sum += (double)gradients[r][o];

@@ -221,6 +221,7 @@ typedef struct {
     int64_t tiles, panels; /* of dweight's rows (at most COLUMN_STRIDE each) and columns */
     int64_t depth;         /* steps of this block */
     bool last;             /* of the blocks */
+    bool adds;             /* to dweight */
     const float *right;    /* [panels][panel_stride(depth)]: this block of x */
 } gradient_work;
 
@@ -291,13 +292,14 @@ static void add_rows(const gradient_work *w, int64_t first, int64_t rows, const 
     if (column + PANEL <= columns) {
         vt_matrix result = vt_matrix_make(w->dweight, w->dy.columns, columns);
         look_ahead(&result, first, rows, column);
-        product_by_columns(rows, left, right, w->depth, to, columns, true, next);
+        product_by_columns(rows, left, right, w->depth, to, columns, w->adds, next);
         return;
     }
     float sums[MOST_ROWS * PANEL];
     product_by_columns(rows, left, right, w->depth, sums, PANEL, false, next);
     for (int64_t r = 0; r < rows; r++)
-        for (int64_t c = 0; column + c < columns; c++) to[r * columns + c] += sums[r * PANEL + c];
+        for (int64_t c = 0; column + c < columns; c++)
+            to[r * columns + c] = (w->adds ? to[r * columns + c] : 0) + sums[r * PANEL + c];
 }
 
 static void add_tile(const gradient_work *w, int64_t tile, const float *left, int64_t panel, upcoming next)
@@ -344,15 +346,15 @@ static void add_rectangle(const gradient_work *w, rectangles all, int64_t index,
         add_bias_sums(w, tile, left + (tile - first) * tile_floats);
 }
 
-static void linear_backward_weight(vt_backend *backend, vt_matrix x, vt_matrix dy, float *dweight, float *dbias)
+static void weight_gradient(vt_backend *backend, vt_matrix x, vt_matrix dy, float *dweight, float *dbias, bool stores)
 {
     enum { ROWS = 16 };
     if (x.rows <= FEW_ROWS) {
-        VT_KERNEL(vt_few_rows_backward_weight)(backend, x, dy, dweight, dbias);
+        VT_KERNEL(vt_few_rows_backward_weight)(backend, x, dy, dweight, dbias, stores);
         return;
     }
     if (!is_taken(&x, false, &dy, false)) {
-        without_pairs(backend)->linear_backward_weight(backend, x, dy, dweight, dbias);
+        ((const vt_cpu_state *)backend->state)->vectors_weight_gradient(backend, x, dy, dweight, dbias, stores);
         return;
     }
     gradient_work all = {.x = x, .dy = dy, .dweight = dweight, .dbias = dbias};
@@ -374,6 +376,7 @@ static void linear_backward_weight(vt_backend *backend, vt_matrix x, vt_matrix d
         const int64_t begin = piece_begin(deep, blocks, block);
         w.depth = piece_begin(deep, blocks, block + 1) - begin;
         w.last = block + 1 == blocks;
+        w.adds = !stores || block > 0;
         w.right = to;
         w.x = from_row(x, NUMBERS * begin);
         w.dy = from_row(dy, NUMBERS * begin);
@@ -386,10 +389,16 @@ static void linear_backward_weight(vt_backend *backend, vt_matrix x, vt_matrix d
     }
 }
 
+static void linear_backward_weight(vt_backend *backend, vt_matrix x, vt_matrix dy, float *dweight, float *dbias)
+{
+    weight_gradient(backend, x, dy, dweight, dbias, false);
+}
+
 void VT_KERNEL(vt_vector_product_fill)(vt_backend *backend)
 {
     backend->linear_forward = linear_forward;
     backend->linear_backward_input = linear_backward_input;
     backend->linear_backward_weight = linear_backward_weight;
     backend->linear_gelu_forward = linear_gelu_forward;
+    ((vt_cpu_state *)backend->state)->weight_gradient = weight_gradient;
 }

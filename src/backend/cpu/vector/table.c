@@ -10,7 +10,9 @@ void VT_KERNEL(vt_vector_fill)(vt_backend *backend)
 #else
     vt_vector_fill_baseline(backend);
 #endif
-    ((vt_cpu_state *)backend->state)->vectors = *backend;
+    vt_cpu_state *state = backend->state;
+    state->vectors = *backend;
+    state->vectors_weight_gradient = state->weight_gradient;
     VT_KERNEL(vt_vector_limits_fill)(backend);
     VT_KERNEL(vt_vector_product_fill)(backend);
 }
