@@ -144,6 +144,11 @@ TEST(convolutions_on_the_model_of_tiles)
     EXPECT_OK(vt_backend_open_cpu(VT_ISA_PLAIN, 0, &backends[0]));
     EXPECT_OK(path_open(PATH_TILES_MODEL, &backends[1]));
     check_convolution(backends, false, 2, 8, 32, 33);
+    /* more cells than are in memory at once */
+    const vt_convolution shape = {1, 14, 33, 34, true};
+    const results plain = convolve(backends[0], &shape, VT_FLOAT32, VT_FLOAT32);
+    const results fast = convolve(backends[1], &shape, VT_FLOAT32, VT_FLOAT32);
+    compare(&fast, &plain, (const double[]){tolerance(64 * 33), tolerance(8 * 34), tolerance(14 * 14 * 14)});
     EXPECT_OK(backends[1]->check(backends[1]));
     vt_backend_close(&backends[0]);
     vt_backend_close(&backends[1]);

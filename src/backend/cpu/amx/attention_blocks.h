@@ -264,27 +264,6 @@ static inline int64_t places_beside(int terms, const tile_product *products, int
     return places;
 }
 
-/* Spreads units of work evenly over the places between products. */
-typedef struct {
-    int64_t left;       /* units */
-    uint64_t due, each; /* in 2^-16 units: what is due, and the increase at each place */
-} pace;
-
-static inline pace spread(int64_t units, int64_t places)
-{
-    return (pace){.left = units, .each = places > 0 ? (uint64_t)((units << 16) / places + 1) : 0};
-}
-
-/* How many units to do at this place, at most `most`. */
-INLINE int64_t take_due(pace *p, int64_t most)
-{
-    p->due += p->each;
-    int64_t units = smaller(smaller((int64_t)(p->due >> 16), p->left), most);
-    p->due -= (uint64_t)units << 16;
-    p->left -= units;
-    return units;
-}
-
 /* ---- units of work ---- */
 
 /* How many blocks of queries (backward: of keys) a unit of work has, at most `most`: all of them use the same packed

@@ -2,13 +2,13 @@
  * terms (terms.h). ("Tiles" of points are called cells here, because tiles are registers.)
  *
  * For y and dx, the weight's values are packed once for all threads, [PRODUCTS][pieces of 16 columns][steps] tiles. The
- * vectors make the values of some cells (a strip), which stay in the second-level cache as float32 numbers; each of the
- * 27 operands is then split into terms just before its product. The depth of dweight's products is the cells: nine
- * products' values of some hundred cells lie in memory at a time, and linear_backward_weight multiplies them.
+ * vectors make the values of some cells (a strip) as float32 numbers; each of the 27 operands is split into terms
+ * beside the product before it. The depth of dweight's products is the cells: the terms of dy's values of some hundred
+ * cells lie in memory, and each thread makes those of x for three products at a time, beside the three before.
  * Channels of x are rounded up to 16, so that a piece of 16 columns has one sublattice.
  * Sums run in a fixed order, by one thread each: the bits do not depend on the number of threads. */
 #include "backend/cpu/amx/convolution_values.h"
-#include "backend/cpu/amx/runs.h"
+#include "backend/cpu/amx/terms.h"
 #include "backend/cpu/vector/convolution_values.h"
 
 enum {
@@ -66,7 +66,7 @@ static void pack_for_result(const value_work *w, const vt_matrix *weight, int64_
 
 /* Values of `count` cells of x, of all channels: to [PLANE][STRIP][row]. */
 static void fill_values(const tiling *cells, const vt_matrix *x, int64_t first, int64_t count, int j, int64_t channels,
-                        int64_t strip, int64_t row, float *to)
+                        int64_t row, float *to)
 {
     for (int64_t cell = 0; cell < count; cell++) {
         int64_t at[4];
@@ -76,14 +76,14 @@ static void fill_values(const tiling *cells, const vt_matrix *x, int64_t first, 
             if (i < cells->shape.in) spread_tile(cells, x, at, j, i, cells->shape.in - i, values);
             for (int p = 0; p < PLANE; p++)
                 for (int s = 0; s < SUBLATTICES; s++)
-                    store(to + (p * strip + cell) * row + s * channels + i, values[plane_place(p, s)]);
+                    store(to + (p * STRIP + cell) * row + s * channels + i, values[plane_place(p, s)]);
         }
     }
 }
 
 /* The same of dy: products. */
 static void fill_products(const tiling *cells, const vt_matrix *dy, int64_t first, int64_t count, int j,
-                          int64_t channels, int64_t strip, int64_t row, float *to)
+                          int64_t channels, int64_t row, float *to)
 {
     for (int64_t cell = 0; cell < count; cell++) {
         int64_t at[4];
@@ -91,29 +91,96 @@ static void fill_products(const tiling *cells, const vt_matrix *dy, int64_t firs
         for (int64_t i = 0; i < channels; i += LANES) {
             vector products[PLANE] = {{0}};
             if (i < cells->shape.out) spread_gradient(cells, dy, at, j, i, cells->shape.out - i, products);
-            for (int p = 0; p < PLANE; p++) store(to + (p * strip + cell) * row + i, products[p]);
+            for (int p = 0; p < PLANE; p++) store(to + (p * STRIP + cell) * row + i, products[p]);
         }
     }
 }
 
-/* sums [count × columns] = one product. from [count][row] becomes terms in `left`. */
-static void multiply_values(const value_work *w, int product, float *from, int64_t row, int64_t count, pair *left,
-                            float *sums, int64_t width)
+/* ---- products of packed operands ---- */
+
+/* What is done beside a product: units of the next operand's packing, and lines of an operand that are needed soon
+ * come to the second-level cache. */
+typedef struct {
+    void (*pack)(const void *work, int64_t unit);
+    const void *work;
+    int64_t unit;
+    pace pace;
+    const char *ahead, *end;
+} beside_product;
+
+INLINE void pack_units(beside_product *b, int64_t count)
 {
-    const vt_matrix numbers = {.data = from, .rows = count, .columns = w->deep, .stride = row, .type = VT_FLOAT32};
-    const int64_t blocks = pieces(count, BLOCK), piece = w->steps * STEP;
-    for (int64_t i = 0; i < 2 * blocks; i++)
-        for (int64_t k = 0; k < w->steps; k++)
-            pack_left_rows(&numbers, i * SIDE, k * DEPTH, left + i * piece + k * STEP);
-    for (int64_t panel = 0; panel < w->columns / BLOCK; panel++) {
-        const packed b = {.tiles = right_piece(w, product, 2 * panel), .piece = piece};
-        for (int64_t block = 0; block < blocks; block++)
-            multiply(TERMS, (packed){.tiles = left + 2 * block * piece, .piece = piece}, b, w->steps,
-                     sums + block * BLOCK * width + panel * BLOCK, width, false, (upcoming){0});
+    for (; count > 0; count--) b->pack(b->work, b->unit++);
+}
+
+INLINE void do_beside(void *work, int place)
+{
+    beside_product *b = work;
+    (void)place;
+    pack_units(b, take_due(&b->pace, b->pace.left));
+    for (int i = 0; i < 4 && b->ahead < b->end; i++, b->ahead += 64) __builtin_prefetch(b->ahead, 0, 2);
+}
+
+/* sums [blocks × 32][panels × 32], `width` apart, (+)= left × right; both [pieces][steps] tiles. The operand that is
+ * `streamed`, block by block, is fetched beside. */
+INLINE void multiply_packed(bool streams_left, const pair *left, int64_t blocks, const pair *right, int64_t panels,
+                            int64_t steps, float *sums, int64_t width, bool add, beside_product *beside)
+{
+    const int64_t piece = steps * STEP, outer = streams_left ? blocks : panels, inner = streams_left ? panels : blocks;
+    for (int64_t n = 0; n < outer; n++) {
+        const pair *next = (streams_left ? left : right) + 2 * (n + 1) * piece;
+        beside->ahead = (const char *)next;
+        beside->end = (const char *)(n + 1 < outer ? next + 2 * piece : next);
+        for (int64_t i = 0; i < inner; i++) {
+            const int64_t row = streams_left ? n : i, panel = streams_left ? i : n;
+            const tile_block block = {.a = {.tiles = left + 2 * row * piece, .piece = piece},
+                                      .b = {.tiles = right + 2 * panel * piece, .piece = piece},
+                                      .steps = steps,
+                                      .sums = sums + row * BLOCK * width + panel * BLOCK,
+                                      .width = width,
+                                      .add = add};
+            multiply_block(TERMS, true, true, block, do_beside, beside);
+        }
     }
 }
 
-/* memory: a plane of values, a product's terms, the plane's sums and the results. */
+/* Numbers [rows][row] that become terms. */
+typedef struct {
+    const float *from;
+    int64_t row, steps;
+    pair *to;
+} split_work;
+
+/* A row's numbers of a step. */
+static void split_unit(const void *work, int64_t unit)
+{
+    const split_work *w = work;
+    const int64_t r = unit / w->steps, k = unit % w->steps;
+    const float *from = w->from + r * w->row + k * DEPTH;
+    pair *to = w->to + (r / SIDE * w->steps + k) * STEP + r % SIDE * SIDE;
+    for (int64_t p = 0; p < SIDE; p += LANES) store_terms(load(from + p), load(from + SIDE + p), to + p);
+}
+
+/* The products of plane j: sums [count × columns] of each, `of_sums` from one to the next. values [PLANE][STRIP][row]
+ * become terms in `left`, which has room for two operands. */
+static void multiply_plane(const value_work *w, int j, const float *values, int64_t row, int64_t count, pair *left,
+                           float *sums, int64_t of_sums, int64_t width)
+{
+    const int64_t blocks = pieces(count, BLOCK), panels = w->columns / BLOCK, of_left = STRIP / SIDE * w->steps * STEP;
+    split_work next = {.from = values, .row = row, .steps = w->steps, .to = left};
+    for (int64_t unit = 0; unit < count * w->steps; unit++) split_unit(&next, unit);
+    for (int p = 0; p < PLANE; p++) {
+        beside_product beside = {.pack = split_unit, .work = &next};
+        next.from += STRIP * row;
+        next.to = left + (p + 1) % 2 * of_left;
+        if (p + 1 < PLANE) beside.pace = spread(count * w->steps, blocks * panels * w->steps * PLACES);
+        multiply_packed(false, left + p % 2 * of_left, blocks, right_piece(w, PLANE * j + p, 0), panels, w->steps,
+                        sums + p * of_sums, width, false, &beside);
+        pack_units(&beside, beside.pace.left);
+    }
+}
+
+/* memory: a plane of values, the plane's sums, the results, and two products' terms. */
 static void result_strip(const value_work *w, int64_t first, int64_t count, float *memory)
 {
     const int64_t row = w->deep + PADDING;
@@ -122,10 +189,8 @@ static void result_strip(const value_work *w, int64_t first, int64_t count, floa
     pair *left = (pair *)(results + STRIP * 8 * w->columns);
     memset(results, 0, (size_t)(count * 8 * w->columns) * sizeof *results);
     for (int j = 0; j < 3; j++) {
-        fill_values(&w->cells, &w->from, first, count, j, w->in, STRIP, row, values);
-        for (int p = 0; p < PLANE; p++)
-            multiply_values(w, PLANE * j + p, values + p * STRIP * row, row, count, left, sums + p * STRIP * w->columns,
-                            w->columns);
+        fill_values(&w->cells, &w->from, first, count, j, w->in, row, values);
+        multiply_plane(w, j, values, row, count, left, sums, STRIP * w->columns, w->columns);
         add_results(sums, STRIP, w->columns, w->columns, count, j, results, w->columns);
     }
     const product_result to = {.result = w->to};
@@ -145,7 +210,7 @@ void VT_KERNEL(vt_tiles_convolution_forward)(vt_backend *backend, const vt_convo
     w.deep = SUBLATTICES * w.in;
     w.steps = w.deep / DEPTH;
     w.columns = rounded_up(shape->out, BLOCK);
-    const int64_t strip = STRIP * (PLANE * (w.deep + PADDING + w.columns) + 8 * w.columns + w.steps * STEP / SIDE);
+    const int64_t strip = STRIP * (PLANE * (w.deep + PADDING + w.columns) + 8 * w.columns + 2 * w.steps * STEP / SIDE);
     const int64_t packing = PRODUCTS * w.deep * SIDE;
     w.right = vt_cpu_shared(backend, (size_t)(PRODUCTS * w.columns / SIDE * w.steps * STEP) * sizeof *w.right);
     if (w.right == NULL || !vt_cpu_scratch_reserve(backend, (size_t)(strip + packing) * sizeof(float))) return;
@@ -191,10 +256,9 @@ static void input_strip(const value_work *w, int64_t base, int64_t first, int64_
     const int64_t row = w->deep + PADDING, width = PRODUCTS * w->columns;
     /* cppcheck-suppress invalidPointerCast ; the memory after the numbers */
     pair *left = (pair *)(memory + PLANE * STRIP * row);
-    fill_products(&w->cells, &w->from, base + first, count, j, w->deep, STRIP, row, memory);
-    for (int p = 0; p < PLANE; p++)
-        multiply_values(w, PLANE * j + p, memory + p * STRIP * row, row, count, left,
-                        w->values + first * width + (PLANE * j + p) * w->columns, width);
+    fill_products(&w->cells, &w->from, base + first, count, j, w->deep, row, memory);
+    multiply_plane(w, j, memory, row, count, left, w->values + first * width + PLANE * j * w->columns, w->columns,
+                   width);
 }
 
 void VT_KERNEL(vt_tiles_convolution_backward_input)(vt_backend *backend, const vt_convolution *shape, vt_matrix dy,
@@ -207,7 +271,7 @@ void VT_KERNEL(vt_tiles_convolution_backward_input)(vt_backend *backend, const v
     w.columns = SUBLATTICES * w.in;
     const int64_t cubes = smaller(shape->batch, pieces(AT_ONCE, w.cells.of_cube)),
                   lines = 4 * shape->side * shape->side;
-    const int64_t strip = STRIP * (PLANE * (w.deep + PADDING) + w.steps * STEP / SIDE);
+    const int64_t strip = STRIP * (PLANE * (w.deep + PADDING) + 2 * w.steps * STEP / SIDE);
     const int64_t packing = PRODUCTS * SUBLATTICES * GROUP * SIDE;
     const int64_t right = PRODUCTS * w.columns / SIDE * w.steps * STEP;
     const int64_t values = rounded_up(cubes * w.cells.of_cube, BLOCK) * PRODUCTS * w.columns;
@@ -238,47 +302,160 @@ void VT_KERNEL(vt_tiles_convolution_backward_input)(vt_backend *backend, const v
     }
 }
 
-/* ---- dweight: of each product, sums [out][sublattice, channel of x] over all cells ---- */
+/* ---- dweight: of each product, sums [channel of y][sublattice, channel of x] over all cells. A piece of work is the
+ * three products of a j0 and a j1, with some channels of the two sublattices of an s0 and an s1: its values of x, and
+ * those of the next, stay in the second-level cache. ---- */
 
-enum { CELLS = 768, SOME_CELLS = 8 }; /* whose values are in memory; that a thread makes at a time */
+enum { CELLS = 256, PAIRS = 4, LINE = 3 }; /* CELLS: whose terms are in memory */
+
+typedef struct {
+    tiling cells;
+    vt_matrix x, dy;
+    int64_t out;                   /* channels of y, rounded up */
+    int64_t some, groups, columns; /* channels of x in a piece of work; how many such groups; columns of a piece */
+    int64_t first, steps;          /* of the cells whose terms are in memory */
+    pair *left;                    /* terms of the values of dy: [PRODUCTS][pieces of 16][steps] tiles */
+    float *sums;                   /* [PLANE][groups][PAIRS][LINE][out][columns] */
+} gradient_work;
+
+/* 32 cells of 16 channels of dy. */
+static void pack_gradient(const gradient_work *w, int j, int64_t step, int64_t piece)
+{
+    float numbers[PLANE][DEPTH * SIDE] = {{0}};
+    const int64_t first = w->first + step * DEPTH, c = piece * SIDE;
+    for (int64_t i = 0; i < smaller(DEPTH, w->cells.count - first); i++) {
+        int64_t at[4];
+        tile_place(&w->cells, first + i + 4, at);
+        for (int place = 0; place < 8; place++)
+            look_ahead_rows(&w->dy, result_row(&w->cells, at, place), 1, c, smaller(c + SIDE, w->dy.columns), 0);
+        tile_place(&w->cells, first + i, at);
+        for (int64_t part = 0; part < smaller(SIDE, w->cells.shape.out - c); part += LANES) {
+            vector products[PLANE];
+            spread_gradient(&w->cells, &w->dy, at, j, c + part, w->cells.shape.out - c - part, products);
+            for (int p = 0; p < PLANE; p++) store(numbers[p] + i * SIDE + part, products[p]);
+        }
+    }
+    for (int p = 0; p < PLANE; p++) {
+        const vt_matrix matrix = vt_matrix_make(numbers[p], DEPTH, SIDE);
+        pack_left_columns(&matrix, 0, 0,
+                          w->left + (((PLANE * j + p) * w->out / SIDE + piece) * w->steps + step) * STEP);
+    }
+}
+
+/* A piece of work, and the memory for its values: [LINE][two sublattices, pieces of 16 channels][steps] tiles. */
+typedef struct {
+    const gradient_work *all;
+    int64_t index;
+    pair *right;
+} line_work;
+
+/* What values of a cell are made of; nothing beyond the last. */
+static line_sources sources_of(const line_work *w, int64_t cell)
+{
+    const int64_t plane = w->index / PAIRS / w->all->groups, of = w->index % PAIRS;
+    const int j[2] = {(int)(plane / 3), (int)(plane % 3)}, s[2] = {(int)(of / 2), (int)(of % 2)};
+    int64_t at[4];
+    if (cell >= w->all->cells.count) return (line_sources){0};
+    tile_place(&w->all->cells, cell, at);
+    return find_lines(&w->all->cells, at, j, s);
+}
+
+/* Two cells, a row of pairs; those that come later are fetched. */
+static void pack_cells(const void *work, int64_t unit)
+{
+    enum { AHEAD = 2 };
+    const line_work *w = work;
+    const gradient_work *all = w->all;
+    const int64_t step = unit / SIDE, row = unit % SIDE, cell = all->first + step * DEPTH + row, steps = all->steps;
+    const int64_t later = all->first + (unit + AHEAD) / SIDE * DEPTH + (unit + AHEAD) % SIDE;
+    const int64_t channel = w->index / PAIRS % all->groups * all->some, left = all->x.columns - channel;
+    line_sources from[2] = {sources_of(w, later), sources_of(w, later + SIDE)};
+    for (int half = 0; half < 2; half++) {
+        prefetch_lines(&all->cells, &all->x, &from[half], channel, all->some);
+        from[half] = sources_of(w, cell + half * SIDE);
+    }
+    for (int64_t c = 0; c < all->some; c += LANES) {
+        vector values[2][6];
+        for (int half = 0; half < 2; half++)
+            spread_line(&all->cells, &all->x, &from[half], channel + c, left > c ? left - c : 0, values[half]);
+        for (int k = 0; k < 6; k++) { /* sublattice k / 3, product k % 3 */
+            const int64_t piece = (k % 3 * 2 + k / 3) * all->some / SIDE + c / SIDE;
+            store_terms(values[0][k], values[1][k], w->right + (piece * steps + step) * STEP + row * SIDE + c % SIDE);
+        }
+    }
+}
+
+static float *sums_of(const gradient_work *w, int64_t index, int product)
+{
+    return w->sums + (index * LINE + product) * w->out * (w->columns + PADDING);
+}
+
+/* Pieces of work begin … end - 1; values of the next are packed beside the products. right: room for two. */
+static void add_lines(const gradient_work *all, int64_t begin, int64_t end, pair *right)
+{
+    const int64_t of_left = all->out / SIDE * all->steps * STEP, of_right = all->columns / SIDE * all->steps * STEP;
+    const int64_t places = all->out / BLOCK * all->columns / BLOCK * all->steps * PLACES, units = all->steps * SIDE;
+    line_work next = {all, begin, right};
+    for (int64_t unit = 0; unit < units && begin < end; unit++) pack_cells(&next, unit);
+    for (int64_t index = begin; index < end; index++) {
+        const pair *now = next.right;
+        beside_product beside = {.pack = pack_cells, .work = &next};
+        next.index++;
+        next.right = right + (index + 1 - begin) % 2 * LINE * of_right;
+        if (next.index < end) beside.pace = spread(units, LINE * places);
+        for (int p = 0; p < LINE; p++)
+            multiply_packed(true, all->left + (index / PAIRS / all->groups * LINE + p) * of_left, all->out / BLOCK,
+                            now + p * of_right, all->columns / BLOCK, all->steps, sums_of(all, index, p),
+                            all->columns + PADDING, all->first > 0, &beside);
+        pack_units(&beside, beside.pace.left);
+    }
+}
+
+/* Channels c … c + LANES - 1 of x, channel o of y. */
+static void gather_kernels(const gradient_work *w, int64_t o, int64_t c, float *dweight)
+{
+    const int64_t row = w->columns + PADDING;
+    vector values[216];
+    for (int p = 0; p < PRODUCTS; p++)
+        for (int s = 0; s < SUBLATTICES; s++)
+            values[value_place(p, s)] =
+                load(sums_of(w, (p / LINE * w->groups + c / w->some) * PAIRS + s / 2, p % LINE) + o * row +
+                     s % 2 * w->some + c % w->some);
+    add_kernels(values, dweight + (o * w->cells.shape.in + c) * TAPS, TAPS, w->cells.shape.in - c);
+}
 
 void VT_KERNEL(vt_tiles_convolution_backward_weight)(vt_backend *backend, const vt_convolution *shape, vt_matrix x,
                                                      vt_matrix dy, float *dweight)
 {
-    const tiling cells = tiling_of(shape);
-    const int64_t in = rounded_up(shape->in, SIDE), out = rounded_up(shape->out, SIDE);
-    const int64_t row = SUBLATTICES * in + PADDING, y_row = out + PADDING, of_product = out * SUBLATTICES * in;
-    const int64_t most = smaller(CELLS, cells.count), numbers = PRODUCTS * of_product + PLANE * most * (row + y_row);
-    float *sums = vt_cpu_stand_in_memory(backend, (size_t)numbers * sizeof *sums);
-    if (sums == NULL) return;
-    float *x_values = sums + PRODUCTS * of_product, *y_values = x_values + PLANE * most * row;
-    for (int64_t first = 0; first < cells.count; first += most) {
-        const int64_t now = smaller(most, cells.count - first);
-        for (int j = 0; j < 3; j++) {
-#pragma omp parallel for schedule(static)
-            for (int64_t cell = 0; cell < now; cell += SOME_CELLS) {
-                const int64_t count = smaller(SOME_CELLS, now - cell);
-                fill_values(&cells, &x, first + cell, count, j, in, most, row, x_values + cell * row);
-                fill_products(&cells, &dy, first + cell, count, j, out, most, y_row, y_values + cell * y_row);
-            }
-            for (int64_t p = 0; p < PLANE; p++) {
-                const vt_matrix of_y = vt_matrix_make(y_values + p * most * y_row, now, y_row);
-                const vt_matrix of_x = vt_matrix_make(x_values + p * most * row, now, row);
-                ((vt_cpu_state *)backend->state)
-                    ->weight_gradient(backend, vt_matrix_columns(of_x, 0, SUBLATTICES * in),
-                                      vt_matrix_columns(of_y, 0, out), sums + (PLANE * j + p) * of_product, NULL,
-                                      first == 0);
-            }
+    gradient_work w = {.cells = tiling_of(shape), .x = x, .dy = dy, .out = rounded_up(shape->out, BLOCK)};
+    w.some = shape->in > BLOCK ? 2 * BLOCK : BLOCK;
+    w.groups = pieces(shape->in, w.some);
+    w.columns = 2 * w.some;
+    const int64_t most = smaller(CELLS, rounded_up(w.cells.count, DEPTH)) / DEPTH * STEP; /* pairs of 16 channels */
+    const int64_t parts = smaller(vt_cpu_threads(backend), PLANE * w.groups * PAIRS);
+    const int64_t sums = PLANE * PAIRS * w.groups * LINE * w.out * (w.columns + PADDING);
+    w.sums = vt_cpu_stand_in_memory(backend, (size_t)(sums + PRODUCTS * w.out / SIDE * most) * sizeof *w.sums);
+    if (w.sums == NULL || !vt_cpu_scratch_reserve(backend, (size_t)(2 * LINE * w.columns / SIDE * most) * sizeof(pair)))
+        return;
+    /* cppcheck-suppress invalidPointerCast ; the memory after the sums */
+    w.left = (pair *)(w.sums + sums);
+#pragma omp parallel firstprivate(w)
+    {
+        tiles_configure();
+        for (w.first = 0; w.first < w.cells.count; w.first += CELLS) {
+            w.steps = pieces(smaller(CELLS, w.cells.count - w.first), DEPTH);
+#pragma omp for collapse(3) schedule(static)
+            for (int j = 0; j < 3; j++)
+                for (int64_t step = 0; step < w.steps; step++)
+                    for (int64_t piece = 0; piece < w.out / SIDE; piece++) pack_gradient(&w, j, step, piece);
+#pragma omp for schedule(static)
+            for (int64_t part = 0; part < parts; part++)
+                add_lines(&w, piece_begin(PLANE * w.groups * PAIRS, parts, part),
+                          piece_begin(PLANE * w.groups * PAIRS, parts, part + 1), vt_cpu_scratch(backend));
         }
-    }
-#pragma omp parallel for collapse(2) schedule(static)
-    for (int64_t o = 0; o < shape->out; o++) {
-        for (int64_t c = 0; c < shape->in; c += LANES) {
-            vector values[216];
-            for (int p = 0; p < PRODUCTS; p++)
-                for (int s = 0; s < SUBLATTICES; s++)
-                    values[value_place(p, s)] = load(sums + p * of_product + (o * SUBLATTICES + s) * in + c);
-            add_kernels(values, dweight + (o * shape->in + c) * TAPS, TAPS, shape->in - c);
-        }
+        tiles_release();
+#pragma omp for collapse(2) schedule(static)
+        for (int64_t o = 0; o < shape->out; o++)
+            for (int64_t c = 0; c < shape->in; c += LANES) gather_kernels(&w, o, c, dweight);
     }
 }

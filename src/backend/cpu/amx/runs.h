@@ -6,7 +6,7 @@
 #include "backend/cpu/amx/terms.h"
 #include "backend/cpu/vector/product_parts.h"
 
-enum { BLOCK = 2 * SIDE, RUN = 12 }; /* RUN: steps that are summed in the tiles */
+enum { RUN = 12 }; /* steps that are summed in the tiles */
 
 /* Rows of memory that will be written soon: they are prefetched evenly while sums are computed. */
 typedef struct {

@@ -209,7 +209,28 @@ typedef struct {
  * product of terms; `place`, a constant, is its number within a step (of six, or of one). */
 typedef void side_work(void *work, int place);
 
-enum { PLACES = 6 };
+enum { PLACES = 6, BLOCK = 2 * SIDE };
+
+/* Spreads units of work evenly over the places between products. */
+typedef struct {
+    int64_t left;       /* units */
+    uint64_t due, each; /* in 2^-16 units: what is due, and the increase at each place */
+} pace;
+
+static inline pace spread(int64_t units, int64_t places)
+{
+    return (pace){.left = units, .each = places > 0 ? (uint64_t)((units << 16) / places + 1) : 0};
+}
+
+/* How many units to do at this place, at most `most`. */
+INLINE int64_t take_due(pace *p, int64_t most)
+{
+    p->due += p->each;
+    int64_t units = smaller(smaller((int64_t)(p->due >> 16), p->left), most);
+    p->due -= (uint64_t)units << 16;
+    p->left -= units;
+    return units;
+}
 
 /* Up to 32 × 32 sums: of the first one or two pieces of a and b, over `steps` depths, and the halves after them. */
 typedef struct {

@@ -150,6 +150,58 @@ INLINE int plane_place(int j, int s)
     return 6 * (j / 3) + j % 3 + 36 * (s >> 2) + 18 * (s >> 1 & 1) + 3 * (s & 1);
 }
 
+/* What a tile's values are made of, for one sublattice s and product j on the first two axes: lines of six points of
+ * x. */
+typedef struct {
+    int64_t lines[2][2]; /* rows of x where the lines begin: of those that are added, and that are subtracted */
+    int counts[2];       /* how many are inside the cube */
+    int64_t point;       /* on the last axis */
+} line_sources;
+
+static inline line_sources find_lines(const tiling *t, const int64_t at[4], const int j[2], const int s[2])
+{
+    const int64_t side = 2 * t->shape.side;
+    line_sources from = {.point = 4 * at[3] - 1};
+    for (int which = 0; which < 4; which++) {
+        const int seconds[2] = {which >> 1, which & 1}, minus = seconds[0] != seconds[1];
+        int64_t line = at[0];
+        bool inside = true;
+        for (int axis = 0; axis < 2; axis++) {
+            const int64_t p = 4 * at[1 + axis] - 1 + s[axis] + (j[axis] == 0 ? 0 : 2) + 2 * seconds[axis];
+            inside = inside && p >= 0 && p < side && (j[axis] != 1 || !seconds[axis]);
+            line = line * side + p;
+        }
+        if (inside) from.lines[minus][from.counts[minus]++] = line * side;
+    }
+    return from;
+}
+
+/* Channels c … c + count - 1 of the points. */
+static inline void prefetch_lines(const tiling *t, const vt_matrix *x, const line_sources *from, int64_t c,
+                                  int64_t count)
+{
+    const int64_t first = from->point < 0 ? 0 : from->point, end = smaller(2 * t->shape.side, from->point + 6);
+    for (int minus = 0; minus < 2; minus++)
+        for (int i = 0; i < from->counts[minus]; i++)
+            look_ahead_rows(x, from->lines[minus][i] + first, end - first, c, smaller(c + count, x->columns), 0);
+}
+
+/* Channels c …: values (s, j) on the last axis, in their place. */
+INLINE void spread_line(const tiling *t, const vt_matrix *x, const line_sources *from, int64_t c, int64_t count,
+                        vector values[6])
+{
+    for (int i = 0; i < 6; i++) {
+        const int64_t p = from->point + i;
+        values[i] = (vector){0};
+        if (p < 0 || p >= 2 * t->shape.side) continue;
+        for (int n = 0; n < from->counts[0]; n++)
+            values[i] += load_elements_up_to(x, (from->lines[0][n] + p) * x->stride + c, count);
+        for (int n = 0; n < from->counts[1]; n++)
+            values[i] -= load_elements_up_to(x, (from->lines[1][n] + p) * x->stride + c, count);
+    }
+    spread_points(values, 1);
+}
+
 /* Channels c … of a tile of dy: products with one j on the first axis. */
 static inline void spread_gradient(const tiling *t, const vt_matrix *dy, const int64_t at[4], int j, int64_t c,
                                    int64_t count, vector products[PLANE])
