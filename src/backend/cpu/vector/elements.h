@@ -136,6 +136,13 @@ INLINE void prefetch_read(const vt_matrix *from, int64_t index)
     __builtin_prefetch(from->type == VT_FLOAT32 ? (const void *)(from->data + index) : from->half + index);
 }
 
+/* The same into the second-level cache: of data that would push out of the first one what is used before. */
+INLINE void prefetch_second(const vt_matrix *from, int64_t index)
+{
+    const void *place = from->type == VT_FLOAT32 ? (const void *)(from->data + index) : from->half + index;
+    __builtin_prefetch(place, 0, 2);
+}
+
 INLINE void prefetch_write(const vt_matrix *to, int64_t index)
 {
     __builtin_prefetch(to->type == VT_FLOAT32 ? (const void *)(to->data + index) : to->half + index, 1);

@@ -4,7 +4,7 @@
 
 enum {
     TOGETHER = REGISTERS == 32 ? 3 : 1, /* rows of the weight whose sums with all rows of x fit the registers */
-    CHUNK = 1024,                       /* columns of dx whose sums stay in the first-level caches */
+    SUMS = 8192,                        /* of columns of dx, that stay in the first-level cache */
     AHEAD = 512                         /* columns that a row of the weight is read ahead */
 };
 
@@ -72,37 +72,39 @@ void VT_KERNEL(vt_few_rows_forward)(vt_backend *backend, vt_matrix x, vt_matrix 
     }
 }
 
-/* Columns first … of dx. Each pass over the sums takes four rows of the weight. */
-static void input_columns(const float *const dy[FEW_ROWS], int64_t deep, const vt_matrix *weight, int64_t first,
-                          int64_t columns, const vt_matrix *dx)
+/* Columns first … of dx, SUMS / rows at most. Each pass over the sums takes four rows of the weight. `rows`, a
+ * constant: at least dy's. */
+INLINE void input_columns(int rows, const float *const dy[FEW_ROWS], int64_t deep, const vt_matrix *weight,
+                          int64_t first, int64_t columns, const vt_matrix *dx)
 {
     enum { PASS = 4 };
-    float sums[FEW_ROWS][CHUNK] = {{0}};
+    const int64_t chunk = SUMS / rows;
+    float sums[SUMS] = {0};
     for (int64_t o = 0; o < deep; o += PASS) {
         vector factor[FEW_ROWS][PASS];
         int64_t row[PASS];
         for (int i = 0; i < PASS; i++) row[i] = smaller(o + i, deep - 1) * weight->stride + first;
-        for (int r = 0; r < FEW_ROWS; r++)
+        for (int r = 0; r < rows; r++)
             for (int i = 0; i < PASS; i++) factor[r][i] = splat(o + i < deep ? dy[r][o + i] : 0);
         for (int64_t k = 0; k < columns; k += LANES) {
             vector of[PASS];
 #pragma GCC unroll 4
             for (int i = 0; i < PASS; i++) {
-                if (o + PASS + i < deep) prefetch_read(weight, row[i] + PASS * weight->stride + k);
+                if (o + PASS + i < deep) prefetch_second(weight, row[i] + PASS * weight->stride + k);
                 of[i] = load_elements_up_to(weight, row[i] + k, columns - k);
             }
 #pragma GCC unroll 8
-            for (int r = 0; r < FEW_ROWS; r++) {
-                vector sum = load(&sums[r][k]);
+            for (int r = 0; r < rows; r++) {
+                vector sum = load(&sums[r * chunk + k]);
 #pragma GCC unroll 4
                 for (int i = 0; i < PASS; i++) sum += factor[r][i] * of[i];
-                store(&sums[r][k], sum);
+                store(&sums[r * chunk + k], sum);
             }
         }
     }
     for (int64_t r = 0; r < dx->rows; r++)
         for (int64_t k = 0; k < columns; k += LANES)
-            store_elements_up_to(dx, r * dx->stride + first + k, load(&sums[r][k]), columns - k);
+            store_elements_up_to(dx, r * dx->stride + first + k, load(&sums[r * chunk + k]), columns - k);
 }
 
 void VT_KERNEL(vt_few_rows_backward_input)(vt_backend *backend, vt_matrix dy, vt_matrix weight, vt_matrix dx)
@@ -111,9 +113,16 @@ void VT_KERNEL(vt_few_rows_backward_input)(vt_backend *backend, vt_matrix dy, vt
     float *memory = vt_cpu_shared(backend, (size_t)(dy.rows * dy.columns) * sizeof *memory);
     if (memory == NULL) return;
     widen(dy, memory, rows);
+    const int64_t most = SUMS / (dy.rows == 1 ? 1 : FEW_ROWS), share = pieces(dx.columns, 2 * vt_cpu_threads(backend));
+    const int64_t chunk = smaller(most, pieces(share, 64) * 64);
 #pragma omp parallel for schedule(dynamic, 1)
-    for (int64_t first = 0; first < dx.columns; first += CHUNK)
-        input_columns(rows, dy.columns, &weight, first, smaller(CHUNK, dx.columns - first), &dx);
+    for (int64_t first = 0; first < dx.columns; first += chunk) {
+        const int64_t columns = smaller(chunk, dx.columns - first);
+        if (dy.rows == 1)
+            input_columns(1, rows, dy.columns, &weight, first, columns, &dx);
+        else
+            input_columns(FEW_ROWS, rows, dy.columns, &weight, first, columns, &dx);
+    }
 }
 
 /* What becomes of the sums in a weight's gradient. */
