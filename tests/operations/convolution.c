@@ -69,27 +69,39 @@ static void compare(const results *actual, const results *expected, const double
 }
 
 /* rounds: a weight's gradient comes in the operands' type, too. */
+static void check_type(vt_backend *const backends[2], bool rounds, const vt_convolution *shape, vt_type type)
+{
+    const results plain = convolve(backends[0], shape, VT_FLOAT32, type);
+    const results fast = convolve(backends[1], shape, type, type);
+    const double unit = type == VT_FLOAT32 ? 0 : half_unit(type);
+    const int64_t points = shape->batch * shape->side * shape->side * shape->side;
+    compare(&fast, &plain,
+            (const double[]){unit + tolerance(64 * shape->in), unit + tolerance(8 * shape->out),
+                             (rounds ? unit : 0) + tolerance(points)});
+}
+
 static void check_convolution(vt_backend *const backends[2], bool rounds, int64_t batch, int64_t side, int64_t in,
                               int64_t out)
 {
     vt_convolution shape = {batch, side, in, out, false};
     for (int i = 0; i < 2 * VT_TYPE_COUNT; i++) {
-        const vt_type type = (vt_type)(i / 2);
         shape.stores = i % 2 == 1;
-        const results plain = convolve(backends[0], &shape, VT_FLOAT32, type);
-        const results fast = convolve(backends[1], &shape, type, type);
-        const double unit = type == VT_FLOAT32 ? 0 : half_unit(type);
-        compare(&fast, &plain,
-                (const double[]){unit + tolerance(64 * in), unit + tolerance(8 * out),
-                                 (rounds ? unit : 0) + tolerance(batch * side * side * side)});
+        check_type(backends, rounds, &shape, (vt_type)(i / 2));
     }
+}
+
+/* Few channels of x, on tiles: the smallest side that has kernels of its own. */
+static void check_thin(vt_backend *const backends[2], int64_t in, int64_t out)
+{
+    check_type(backends, false, &(vt_convolution){1, 32, in, out, false}, VT_FLOAT32);
+    check_type(backends, false, &(vt_convolution){1, 32, in, out, true}, VT_BFLOAT16);
 }
 
 /* Many points and few, of one channel's vector and of several. */
 TEST(convolutions_do_not_depend_on_threads)
 {
-    static const vt_convolution shapes[] = {
-        {2, 8, 33, 130, true}, {1, 16, 4, 64, false}, {1, 4, 35, 300, true}, {1, 2, 66, 9, false}, {2, 3, 5, 7, true}};
+    static const vt_convolution shapes[] = {{2, 8, 33, 130, true}, {1, 16, 4, 64, false}, {1, 32, 3, 40, true},
+                                            {1, 4, 35, 300, true}, {1, 2, 66, 9, false},  {2, 3, 5, 7, true}};
     static const int threads[] = {1, 2, 5, 8};
     if (vt_test_gpu_alone()) return;
     for (size_t s = 0; s < 2 * sizeof shapes / sizeof *shapes; s++) {
@@ -144,6 +156,7 @@ TEST(convolutions_on_the_model_of_tiles)
     EXPECT_OK(vt_backend_open_cpu(VT_ISA_PLAIN, 0, &backends[0]));
     EXPECT_OK(path_open(PATH_TILES_MODEL, &backends[1]));
     check_convolution(backends, false, 2, 8, 32, 33);
+    check_thin(backends, 1, 33);
     /* more cells than are in memory at once */
     const vt_convolution shape = {1, 14, 33, 34, true};
     const results plain = convolve(backends[0], &shape, VT_FLOAT32, VT_FLOAT32);
@@ -200,6 +213,7 @@ GPU_TEST(convolutions_and_activations)
             check_convolution(backends, rounds, 1, 4, 35, 300); /* fewer rows than the weight has */
             check_convolution(backends, rounds, 4, 5, 17, 9);   /* more points than are gathered at once */
         }
+        if (isa == VT_ISA_AMX) check_thin(backends, 5, 33);
         for (int kind = VT_ACTIVATION_LEAKY; kind <= VT_ACTIVATION_TANH; kind++) {
             check_activation(backends, (vt_activation)kind, 1, 1);
             check_activation(backends, (vt_activation)kind, 2100, 37);

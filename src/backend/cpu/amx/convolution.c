@@ -1,7 +1,7 @@
 /* Convolutions over cubes of bfloat16 on tiles. The operand with points is laid out once as a volume in which a tile's
  * 16 rows follow one another wherever it begins, so that all 64 taps are products of tiles that are read in place.
- * Float32 takes 27 products of terms instead of 64 (convolution_values.c). Few points and few channels stay with
- * vector/.
+ * Float32 takes 27 products of terms instead of 64 (convolution_values.c). Few channels of x, as in the first layer and
+ * the last: convolution_thin.c. Few points stay with vector/.
  *
  * On each axis, tap s + 2 d (s, d: 0 or 1) of point q of y sees point 2 (q + d) - 1 + s of x: point q + d of sublattice
  * s. A row of x's volume is a cell, with the channels of all eight sublattices (y, and the weight's gradient); a row of
@@ -9,6 +9,7 @@
  * each sum runs over eight offsets d, and a volume has a copy for each offset on the last axis: then the lines of a
  * plane follow one another without a gap. Beyond the cube all is 0.
  * Sums run in a fixed order, by one thread each: the bits do not depend on the number of threads. */
+#include "backend/cpu/amx/convolution_thin.h"
 #include "backend/cpu/amx/convolution_values.h"
 #include "backend/cpu/amx/runs.h"
 
@@ -36,6 +37,13 @@ static int terms_on_tiles(const vt_convolution *shape, const vt_matrix *a, const
         shape->batch * shape->side * shape->side * shape->side < LEAST_POINTS)
         return 0;
     return terms;
+}
+
+/* Whether x (or dx) has few channels, and convolution_thin.c takes the operands. */
+static bool is_thin(const vt_convolution *shape, const vt_matrix *a, const vt_matrix *b)
+{
+    return terms_of(a->type) == terms_of(b->type) && shape->in <= MOST_THIN && shape->out >= LEAST_CHANNELS &&
+           shape->side % 32 == 0;
 }
 
 /* The row of x at point h of a sublattice: 2 h - 1 + s on each axis; -1: beyond the cube. */
@@ -263,7 +271,9 @@ static void convolution_forward(vt_backend *backend, const vt_convolution *shape
                                 vt_matrix y)
 {
     const int terms = terms_on_tiles(shape, &x, &weight);
-    if (terms > 1)
+    if (is_thin(shape, &x, &weight) && terms_of(x.type) == 1)
+        VT_KERNEL(vt_thin_convolution_forward)(backend, shape, x, weight, y);
+    else if (terms > 1)
         VT_KERNEL(vt_tiles_convolution_forward)(backend, shape, x, weight, y);
     else if (terms == 1)
         convolve(backend, shape, x, weight, y, true);
@@ -275,7 +285,9 @@ static void convolution_backward_input(vt_backend *backend, const vt_convolution
                                        vt_matrix dx)
 {
     const int terms = terms_on_tiles(shape, &dy, &weight);
-    if (terms > 1)
+    if (is_thin(shape, &dy, &weight))
+        VT_KERNEL(vt_thin_convolution_backward_input)(backend, shape, dy, weight, dx);
+    else if (terms > 1)
         VT_KERNEL(vt_tiles_convolution_backward_input)(backend, shape, dy, weight, dx);
     else if (terms == 1)
         convolve(backend, shape, dy, weight, dx, false);
@@ -347,6 +359,10 @@ static void convolution_backward_weight(vt_backend *backend, const vt_convolutio
                                         float *dweight)
 {
     const int terms = terms_on_tiles(shape, &x, &dy);
+    if (is_thin(shape, &x, &dy)) {
+        VT_KERNEL(vt_thin_convolution_backward_weight)(backend, shape, x, dy, dweight);
+        return;
+    }
     if (terms > 0 && shape->stores)
         backend->zero(backend, dweight, (size_t)(TAPS * shape->in * shape->out) * sizeof *dweight);
     if (terms > 1) VT_KERNEL(vt_tiles_convolution_backward_weight)(backend, shape, x, dy, dweight);

@@ -5,7 +5,7 @@
 #define VT_BACKEND_CPU_AMX_PAIRS_H
 
 #include "backend/cpu/amx/tiles.h"
-#include "backend/cpu/vector/vector.h"
+#include "backend/cpu/vector/elements.h"
 
 typedef uint32_t pair;
 
@@ -77,10 +77,12 @@ static inline void transpose_pairs(const pair *from, pair *to)
 /* Pairs of two rows of 16 numbers. */
 INLINE void join_rows(const pair *first, const pair *second, pair *to)
 {
-    uint16_t rows[2][SIDE];
-    memcpy(rows[0], first, sizeof rows[0]);
-    memcpy(rows[1], second, sizeof rows[1]);
-    for (int c = 0; c < SIDE; c++) to[c] = rows[0][c] | (pair)rows[1][c] << 16;
+    for (int c = 0; c < SIDE; c += LANES) {
+        const vector lower = widen_bfloat16((const uint16_t *)first + c);
+        const vector upper = widen_bfloat16((const uint16_t *)second + c);
+        const vector_word pairs = (vector_word)lower >> 16 | (vector_word)upper;
+        memcpy(to + c, &pairs, sizeof pairs);
+    }
 }
 
 #endif

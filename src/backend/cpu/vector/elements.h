@@ -111,6 +111,14 @@ INLINE void store_some(const vt_matrix *to, int64_t index, vector value, int64_t
         store_part(to->data + index, value, count);
         return;
     }
+#if defined(__AVX512BW__)
+    if (to->type == VT_BFLOAT16) {
+        __m256i half;
+        round_bfloat16(value, (uint16_t *)&half);
+        _mm256_mask_storeu_epi16(to->half + index, (__mmask16)((1u << count) - 1), half);
+        return;
+    }
+#endif
     float wide[LANES];
     store(wide, value);
     vt_half_round_row(to->type, wide, count, to->half + index);
