@@ -81,8 +81,9 @@ static void add_part(const weight_work *w, int64_t part, int j, int64_t x_block,
             float *to = sums + (p * w->rows + sublattice * w->channels) * BLOCK + panel * PANEL;
             for (int64_t i = 0; i < parts; i++) {
                 const int64_t r = piece_begin(rows, parts, i);
-                product_by_columns(piece_begin(rows, parts, i + 1) - r, a + r, b, tiles, to + r * BLOCK, BLOCK,
-                                   first > begin, (upcoming){(const char *)(to + (r + MOST_ROWS) * BLOCK), 0});
+                product_by_columns(piece_begin(rows, parts, i + 1) - r, a + r, COLUMN_STRIDE, b, PANEL, tiles,
+                                   to + r * BLOCK, BLOCK, first > begin,
+                                   (upcoming){(const char *)(to + (r + MOST_ROWS) * BLOCK), 0});
             }
         }
     }

@@ -1,11 +1,10 @@
 /* Linear layers' products. The right operand is packed once, for all threads, into blocks that the tile
  * (product_tile.h) reads in order. The left operand is read in place, or, if it has 16 bits, packed by each thread for
- * the strip of rows that it works on; for a weight's gradient, whose sums run over the rows, it is packed block by
- * block. Packing also widens 16-bit numbers and transposes, so neither needs a copy of its own.
- * This file is also compiled for pairs of bfloat16 numbers (product_tile.h); other operands then go to the kernels
- * without pairs.
- * Each sum is added up in runs of at most DEPTH products, and the runs in order, by one thread: the bits do not depend
- * on the number of threads. */
+ * the strip of rows that it works on; for a weight's gradient, whose sums run over the rows, both are packed block by
+ * block, except short rows of float32. Packing also widens 16-bit numbers and transposes, so neither needs a copy of
+ * its own. This file is also compiled for pairs of bfloat16 numbers (product_tile.h); other operands then go to the
+ * kernels without pairs. Each sum is added up in runs of at most DEPTH products, and the runs in order, by one thread:
+ * the bits do not depend on the number of threads. */
 #include "backend/cpu/vector/few_rows.h"
 #include "backend/cpu/vector/product_pack.h"
 #include "backend/cpu/vector/product_panels.h"
@@ -212,7 +211,8 @@ static void linear_backward_input(vt_backend *backend, vt_matrix dy, vt_matrix w
     multiply_strips(backend, &w);
 }
 
-/* ---- dweight += dyᵀ x: the rows in blocks; x is packed for all threads, dy by each thread for its own columns ---- */
+/* ---- dweight += dyᵀ x: the rows in blocks; x is packed for all threads, dy by each thread for its own columns, or
+ * both are read in place ---- */
 
 typedef struct {
     vt_matrix x, dy;
@@ -222,7 +222,8 @@ typedef struct {
     int64_t depth;         /* steps of this block */
     bool last;             /* of the blocks */
     bool adds;             /* to dweight */
-    const float *right;    /* [panels][panel_stride(depth)]: this block of x */
+    bool in_place;         /* neither operand is packed */
+    const float *right;    /* [panels][panel_stride(depth)]: this block of x, packed */
 } gradient_work;
 
 static int64_t tile_begin(const gradient_work *w, int64_t tile)
@@ -257,6 +258,17 @@ static void pack_left_columns(const gradient_work *w, int64_t first, int64_t end
     }
 }
 
+/* A tile's columns of dy, packed behind those of tile `first` or in place; steps are left_stride apart. */
+static const float *left_of(const gradient_work *w, int64_t tile, int64_t first, const float *packed)
+{
+    return w->in_place ? w->dy.data + tile_begin(w, tile) : packed + (tile - first) * w->depth * COLUMN_STRIDE;
+}
+
+static int64_t left_stride(const gradient_work *w)
+{
+    return w->in_place ? w->dy.stride : COLUMN_STRIDE;
+}
+
 /* The sum of the numbers in a lane. */
 INLINE float sum_of_lane(const float *lane)
 {
@@ -269,14 +281,14 @@ INLINE float sum_of_lane(const float *lane)
 #endif
 }
 
-/* The bias's sums of a tile's columns, from the packed block: runs of 64 in float32, their sums in float64. */
+/* The bias's sums of a tile's columns, from the block: runs of 64 in float32, their sums in float64. */
 static void add_bias_sums(const gradient_work *w, int64_t tile, const float *left)
 {
-    int64_t c = tile_begin(w, tile), count = tile_begin(w, tile + 1) - c;
+    int64_t stride = left_stride(w), c = tile_begin(w, tile), count = tile_begin(w, tile + 1) - c;
     for (int64_t begin = 0; begin < w->depth; begin += 64) {
         float sum[COLUMN_STRIDE] = {0};
         for (int64_t k = begin; k < smaller(begin + 64, w->depth); k++)
-            for (int64_t i = 0; i < COLUMN_STRIDE; i++) sum[i] += sum_of_lane(left + k * COLUMN_STRIDE + i);
+            for (int64_t i = 0; i < count; i++) sum[i] += sum_of_lane(left + k * stride + i);
         for (int64_t i = 0; i < count; i++) w->bias_sums[c + i] += (double)sum[i];
     }
     for (int64_t i = 0; i < count && w->last; i++) w->dbias[c + i] += (float)w->bias_sums[c + i];
@@ -287,16 +299,17 @@ static void add_rows(const gradient_work *w, int64_t first, int64_t rows, const 
                      upcoming next)
 {
     int64_t columns = w->x.columns, column = panel * PANEL;
-    const float *right = w->right + panel * panel_stride(w->depth);
+    const float *right = w->in_place ? w->x.data + column : w->right + panel * panel_stride(w->depth);
+    int64_t right_stride = w->in_place ? w->x.stride : PANEL;
     float *to = w->dweight + first * columns + column;
     if (column + PANEL <= columns) {
         vt_matrix result = vt_matrix_make(w->dweight, w->dy.columns, columns);
         look_ahead(&result, first, rows, column);
-        product_by_columns(rows, left, right, w->depth, to, columns, w->adds, next);
+        product_by_columns(rows, left, left_stride(w), right, right_stride, w->depth, to, columns, w->adds, next);
         return;
     }
     float sums[MOST_ROWS * PANEL];
-    product_by_columns(rows, left, right, w->depth, sums, PANEL, false, next);
+    product_by_columns(rows, left, left_stride(w), right, right_stride, w->depth, sums, PANEL, false, next);
     for (int64_t r = 0; r < rows; r++)
         for (int64_t c = 0; column + c < columns; c++)
             to[r * columns + c] = (w->adds ? to[r * columns + c] : 0) + sums[r * PANEL + c];
@@ -328,22 +341,32 @@ static rectangles cut(gradient_work *w, int64_t threads)
     return (rectangles){groups, groups < 3 * threads ? smaller(w->panels, pieces(3 * threads, groups)) : 1};
 }
 
-static void add_rectangle(const gradient_work *w, rectangles all, int64_t index, float *left)
+static void add_rectangle(const gradient_work *w, rectangles all, int64_t index, float *packed)
 {
     int64_t tile_group = index / all.panel_groups, panel_group = index % all.panel_groups;
     int64_t first = piece_begin(w->tiles, all.tile_groups, tile_group);
     int64_t end = piece_begin(w->tiles, all.tile_groups, tile_group + 1);
     int64_t last_panel = piece_begin(w->panels, all.panel_groups, panel_group + 1);
-    int64_t stride = panel_stride(w->depth), tile_floats = w->depth * COLUMN_STRIDE;
-    pack_left_columns(w, first, end, left);
+    int64_t stride = panel_stride(w->depth);
+    if (!w->in_place) pack_left_columns(w, first, end, packed);
     for (int64_t panel = piece_begin(w->panels, all.panel_groups, panel_group); panel < last_panel; panel++) {
         upcoming next = {(const char *)(w->right + (panel + 1) * stride),
                          (int64_t)sizeof(float) * PANEL / (end - first)};
         for (int64_t tile = first; tile < end; tile++, next.memory += w->depth * next.step)
-            add_tile(w, tile, left + (tile - first) * tile_floats, panel, next);
+            add_tile(w, tile, left_of(w, tile, first, packed), panel, next);
     }
     for (int64_t tile = first; tile < end && panel_group == 0 && w->dbias != NULL; tile++)
-        add_bias_sums(w, tile, left + (tile - first) * tile_floats);
+        add_bias_sums(w, tile, left_of(w, tile, first, packed));
+}
+
+/* With AVX-512, whether both operands are read in place (with AVX2 that was slower): blocks of rows that fill less than
+ * half of the second-level cache stay there, and rows that are short do not compete for the same lines. Tiles read
+ * whole panels. */
+static bool is_in_place(const vt_matrix *x, const vt_matrix *dy)
+{
+    enum { MOST_COLUMNS = 640 };
+    return LANES == 16 && NUMBERS == 1 && x->type == VT_FLOAT32 && dy->type == VT_FLOAT32 && x->columns % PANEL == 0 &&
+           x->stride + dy->stride <= MOST_COLUMNS;
 }
 
 static void weight_gradient(vt_backend *backend, vt_matrix x, vt_matrix dy, float *dweight, float *dbias, bool stores)
@@ -357,11 +380,11 @@ static void weight_gradient(vt_backend *backend, vt_matrix x, vt_matrix dy, floa
         ((const vt_cpu_state *)backend->state)->vectors_weight_gradient(backend, x, dy, dweight, dbias, stores);
         return;
     }
-    gradient_work all = {.x = x, .dy = dy, .dweight = dweight, .dbias = dbias};
+    gradient_work all = {.x = x, .dy = dy, .dweight = dweight, .dbias = dbias, .in_place = is_in_place(&x, &dy)};
     all.panels = pieces(x.columns, PANEL);
     rectangles cuts = cut(&all, vt_cpu_threads(backend));
     const int64_t deep = pieces(x.rows, NUMBERS), blocks = pieces(deep, DEPTH), most = pieces(deep, blocks);
-    int64_t bias_room = (dy.columns + 7) / 8 * 8, right = all.panels * panel_stride(most);
+    int64_t bias_room = (dy.columns + 7) / 8 * 8, right = all.in_place ? 0 : all.panels * panel_stride(most);
     size_t scratch = (size_t)(pieces(all.tiles, cuts.tile_groups) * most * COLUMN_STRIDE) * sizeof(float);
     double *shared = vt_cpu_shared(backend, (size_t)bias_room * sizeof(double) + (size_t)(2 * right) * sizeof(float));
     if (shared == NULL || !vt_cpu_scratch_reserve(backend, scratch)) return;
@@ -381,7 +404,7 @@ static void weight_gradient(vt_backend *backend, vt_matrix x, vt_matrix dy, floa
         w.x = from_row(x, NUMBERS * begin);
         w.dy = from_row(dy, NUMBERS * begin);
 #pragma omp for schedule(static)
-        for (int64_t k = 0; k < w.depth; k += ROWS)
+        for (int64_t k = 0; k < (w.in_place ? 0 : w.depth); k += ROWS)
             pack_right_rows(&w.x, k, smaller(k + ROWS, w.depth), panel_stride(w.depth), to);
 #pragma omp for schedule(dynamic, 1) nowait
         for (int64_t index = 0; index < cuts.tile_groups * cuts.panel_groups; index++)

@@ -71,10 +71,10 @@ INLINE void add_products(int rows, const float *a, int64_t a_row, const float *b
     }
 }
 
-/* to [rows × PANEL] (+)= a b: a's element (i, k) is a[i·a_row + k·a_column], b lies in rows of PANEL. rows is a
+/* to [rows × PANEL] (+)= a b: a's element (i, k) is a[i·a_row + k·a_column], b's rows are b_row apart. rows is a
  * constant where this is inlined. */
-INLINE void product_tile(int rows, const float *a, int64_t a_row, int64_t a_column, const float *b, int64_t depth,
-                         float *to, int64_t to_stride, bool add, upcoming ahead)
+INLINE void product_tile(int rows, const float *a, int64_t a_row, int64_t a_column, const float *b, int64_t b_row,
+                         int64_t depth, float *to, int64_t to_stride, bool add, upcoming ahead)
 {
     vector sum[MOST_ROWS][WIDE];
 #pragma GCC unroll 6
@@ -86,9 +86,9 @@ INLINE void product_tile(int rows, const float *a, int64_t a_row, int64_t a_colu
         __builtin_prefetch(ahead.memory + k * ahead.step, 0, 2);
 #pragma GCC unroll 4
         for (int64_t step = k; step < k + STEPS; step++)
-            add_products(rows, a + step * a_column, a_row, b + step * PANEL, sum);
+            add_products(rows, a + step * a_column, a_row, b + step * b_row, sum);
     }
-    for (; k < depth; k++) add_products(rows, a + k * a_column, a_row, b + k * PANEL, sum);
+    for (; k < depth; k++) add_products(rows, a + k * a_column, a_row, b + k * b_row, sum);
 #pragma GCC unroll 6
     for (int i = 0; i < rows; i++) {
         float *row = to + i * to_stride;
@@ -99,7 +99,7 @@ INLINE void product_tile(int rows, const float *a, int64_t a_row, int64_t a_colu
 
 #define PRODUCT_CASE(rows)                                                                                             \
     case rows:                                                                                                         \
-        product_tile(rows, a, PRODUCT_STEPS, b, depth, to, to_stride, add, ahead);                                     \
+        product_tile(rows, a, PRODUCT_STEPS, depth, to, to_stride, add, ahead);                                        \
         return
 #define PRODUCT_CASES                                                                                                  \
     PRODUCT_CASE(1);                                                                                                   \
@@ -114,7 +114,7 @@ static __attribute__((noinline, unused)) void product_by_rows(int64_t rows, cons
                                                               const float *b, int64_t depth, float *to,
                                                               int64_t to_stride, bool add, upcoming ahead)
 {
-#define PRODUCT_STEPS a_row, 1
+#define PRODUCT_STEPS a_row, 1, b, PANEL
     switch (rows) {
         PRODUCT_CASES;
     default:
@@ -123,12 +123,12 @@ static __attribute__((noinline, unused)) void product_by_rows(int64_t rows, cons
 #undef PRODUCT_STEPS
 }
 
-/* a lies column by column, COLUMN_STRIDE apart. */
-static __attribute__((noinline, unused)) void product_by_columns(int64_t rows, const float *a, const float *b,
-                                                                 int64_t depth, float *to, int64_t to_stride, bool add,
-                                                                 upcoming ahead)
+/* a lies column by column, a_column apart. */
+static __attribute__((noinline, unused)) void product_by_columns(int64_t rows, const float *a, int64_t a_column,
+                                                                 const float *b, int64_t b_row, int64_t depth,
+                                                                 float *to, int64_t to_stride, bool add, upcoming ahead)
 {
-#define PRODUCT_STEPS 1, COLUMN_STRIDE
+#define PRODUCT_STEPS 1, a_column, b, b_row
     switch (rows) {
         PRODUCT_CASES;
     default:
