@@ -84,10 +84,11 @@ static void check_convolution(vt_backend *const backends[2], bool rounds, int64_
                               int64_t out)
 {
     vt_convolution shape = {batch, side, in, out, false};
-    for (int i = 0; i < 2 * VT_TYPE_COUNT; i++) {
-        shape.stores = i % 2 == 1;
-        check_type(backends, rounds, &shape, (vt_type)(i / 2));
-    }
+    check_type(backends, rounds, &shape, VT_FLOAT32);
+    check_type(backends, rounds, &shape, VT_BFLOAT16);
+    shape.stores = true;
+    check_type(backends, rounds, &shape, VT_FLOAT32);
+    check_type(backends, rounds, &shape, VT_FLOAT16);
 }
 
 /* Few channels of x, on tiles: the smallest side that has kernels of its own. */
@@ -158,10 +159,7 @@ TEST(convolutions_on_the_model_of_tiles)
     check_convolution(backends, false, 2, 8, 32, 33);
     check_thin(backends, 1, 33);
     /* more cells than are in memory at once */
-    const vt_convolution shape = {1, 14, 33, 34, true};
-    const results plain = convolve(backends[0], &shape, VT_FLOAT32, VT_FLOAT32);
-    const results fast = convolve(backends[1], &shape, VT_FLOAT32, VT_FLOAT32);
-    compare(&fast, &plain, (const double[]){tolerance(64 * 33), tolerance(8 * 34), tolerance(14 * 14 * 14)});
+    check_type(backends, false, &(vt_convolution){1, 14, 33, 34, true}, VT_FLOAT32);
     EXPECT_OK(backends[1]->check(backends[1]));
     vt_backend_close(&backends[0]);
     vt_backend_close(&backends[1]);
