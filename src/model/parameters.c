@@ -266,7 +266,7 @@ void vt_parameters_clear_bucket(vt_parameters *parameters, const vt_bucket *buck
     int64_t cleared = 0;
     for (int64_t i = 0; i <= bucket->parameter_count; i++) {
         vt_parameter *next = i < bucket->parameter_count ? list[i] : NULL;
-        if (next != NULL && !next->is_stored) continue;
+        if (next != NULL && !next->stores_first) continue;
         const int64_t end = next != NULL ? next->offset - bucket->first : bucket->count;
         if (end > cleared) backend->zero(backend, memory + cleared, (size_t)(end - cleared) * sizeof(float));
         if (next == NULL) break;
@@ -278,10 +278,8 @@ void vt_parameters_clear_bucket(vt_parameters *parameters, const vt_bucket *buck
 void vt_parameters_clear_gradients(vt_parameters *parameters)
 {
     vt_backend *backend = parameters->backend;
-    const int64_t elements = vt_parameters_block_elements(parameters, VT_BLOCK_GRADIENTS);
-    bool stores = false;
-    for (int64_t i = 0; i < parameters->stored_count; i++) stores = stores || parameters->stored[i]->is_stored;
-    if (vt_parameters_is_sliced(parameters, VT_BLOCK_GRADIENTS) || !stores) {
+    if (vt_parameters_is_sliced(parameters, VT_BLOCK_GRADIENTS)) {
+        const int64_t elements = vt_parameters_block_elements(parameters, VT_BLOCK_GRADIENTS);
         backend->zero(backend, parameters->gradients, (size_t)elements * sizeof(float));
         return;
     }
@@ -289,7 +287,7 @@ void vt_parameters_clear_gradients(vt_parameters *parameters)
         vt_parameters_clear_bucket(parameters, &parameters->buckets[i]);
 }
 
-bool vt_parameter_is_new(vt_parameter *parameter)
+bool vt_parameter_take_new(vt_parameter *parameter)
 {
     const bool is_new = parameter->is_new;
     parameter->is_new = false;

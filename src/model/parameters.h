@@ -46,9 +46,9 @@ typedef struct {
     float *value;   /* of this rank's part; with ZeRO stage 3 only while its unit is needed */
     uint16_t *half; /* the value in 16 bits, of the last vt_parameters_refresh; NULL: not kept */
     vt_type half_type;
-    float *gradient; /* with ZeRO stage 2 and 3 only in its unit's backward */
-    bool is_stored;  /* its layer asks vt_parameter_is_new, so its gradient need not be zeroed */
-    bool is_new;     /* nothing has been written to the gradient since it was cleared */
+    float *gradient;   /* with ZeRO stage 2 and 3 only in its unit's backward */
+    bool stores_first; /* its layer overwrites the first gradient of a step, which so need not be zeroed */
+    bool is_new;       /* the gradient was cleared, and its layer has not overwritten it yet */
 } vt_parameter;
 
 typedef struct {
@@ -125,13 +125,13 @@ void vt_parameters_place_values(vt_parameters *parameters, const vt_bucket *buck
 void vt_parameters_place_gradients(vt_parameters *parameters, const vt_bucket *bucket, float *memory);
 
 /* Sets gradients to 0: all that this rank keeps, or those of a bucket that lies whole where they are placed. Where they
- * lie whole, those of `is_stored` parameters are only marked as new. */
+ * lie whole, those of `stores_first` parameters are only marked as new. */
 void vt_parameters_clear_gradients(vt_parameters *parameters);
 void vt_parameters_clear_bucket(vt_parameters *parameters, const vt_bucket *bucket);
 
-/* For the layer of an `is_stored` parameter, once in each backward: whether it has to overwrite the gradient instead of
- * adding to it. Every gradient that is new must be written before vt_parameters_gradients_ready. */
-bool vt_parameter_is_new(vt_parameter *parameter);
+/* For the layer of a `stores_first` parameter, once in each backward: whether it has to overwrite the gradient instead
+ * of adding to it. The gradient is not new afterwards. None may be new in vt_parameters_gradients_ready. */
+bool vt_parameter_take_new(vt_parameter *parameter);
 
 /* Rounds all values to 16 bits again where such copies are kept. To be called after every change of the values, but for
  * those that an update rounds itself. */

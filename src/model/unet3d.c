@@ -83,7 +83,7 @@ static void build(unet *model, vt_parameters *parameters, const char *name, laye
     if (model->count > 0) vt_parameters_next_unit(parameters);
     l.weight = vt_parameters_add(parameters, name, "weight", 5, (const int64_t[]){first, second, 4, 4, 4},
                                  VT_START_NORMAL, config->weight_init_conv_scale);
-    l.weight->is_stored = true;
+    l.weight->stores_first = true;
     l.bias = vt_parameters_add(parameters, name, "bias", 1, &l.out, is_uniform ? VT_START_UNIFORM : VT_START_VALUE,
                                is_uniform ? 1 / sqrt((double)(TAPS * second)) : config->weight_init_conv_bias);
     model->layers[model->count++] = l;
@@ -161,7 +161,7 @@ static vt_convolution shape_of(const unet *model, const vt_pass *pass, const lay
 static void backward_weight(const unet *model, const vt_pass *pass, const layer *l, vt_matrix x, vt_matrix dy)
 {
     vt_convolution shape = shape_of(model, pass, l);
-    shape.stores = vt_parameter_is_new(l->weight);
+    shape.stores = vt_parameter_take_new(l->weight);
     pass->backend->convolution_backward_weight(pass->backend, &shape, x, dy, l->weight->gradient);
 }
 

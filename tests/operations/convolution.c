@@ -91,7 +91,7 @@ static void check_convolution(vt_backend *const backends[2], bool rounds, int64_
     check_type(backends, rounds, &shape, VT_FLOAT16);
 }
 
-/* Few channels of x, on tiles: the smallest side that has kernels of its own. */
+/* Few channels of x (amx/convolution_thin.c), with the smallest side that this file takes. */
 static void check_thin(vt_backend *const backends[2], int64_t in, int64_t out)
 {
     check_type(backends, false, &(vt_convolution){1, 32, in, out, false}, VT_FLOAT32);

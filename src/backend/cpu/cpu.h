@@ -5,7 +5,7 @@
 
 #include "backend/backend.h"
 
-/* The operation linear_backward_weight, which with `stores` overwrites dweight instead of adding to it. */
+/* As the operation linear_backward_weight; stores: dweight is overwritten, not added to. */
 typedef void vt_weight_gradient(vt_backend *backend, vt_matrix x, vt_matrix dy, float *dweight, float *dbias,
                                 bool stores);
 

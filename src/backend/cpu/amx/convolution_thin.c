@@ -1,13 +1,14 @@
 /* Convolutions between few channels of x and many of y: plain sums over the 64 taps on tiles, of bfloat16 or of terms
  * (terms.h).
  *
- * Planes 2 u - 1 and 2 u of x are seen by planes u - 1 and u of y; of these two planes, points 2 q - 1 … 2 q + 2 of a
- * line of y's point q. So the terms of both planes are laid out with what one line of y sees of a point side by side:
- * [lines of y][terms][points of x, and one more at each end][2 planes][4 lines][channels]. A point of y then sees 32 in
- * numbers that follow one another, 16 in numbers after the point before, and bfloat16 tiles are read in place. Beyond
- * the cube all is 0. For dweight, such rows are packed as a right operand.
- * For dx, the depth is the channels of two planes of dy; the product gives what each point of dy adds to planes
- * 2 u - 1 and 2 u, and a point of x is the sum of four.
+ * Planes 2 u - 1 and 2 u of x are seen by planes u - 1 and u of y. In each of these two planes of x, point q of a line
+ * of y sees points 2 q - 1 … 2 q + 2 of four lines. So the terms of both planes are copied, for each line of y, in this
+ * order: [lines of y][terms][points of x, and one more at each end][2 planes][4 lines][channels]. What a point of y
+ * sees of them then lies in one piece of 32 numbers for each channel, which begins 16 numbers for each channel after
+ * that of the point before; bfloat16 tiles are read in place. Beyond the cube all is 0. For dweight, these pieces are
+ * packed as the rows of a right operand.
+ * For dx, the depth is the channels of two planes of dy. The products are what each point of dy adds to planes 2 u - 1
+ * and 2 u of dx; a point of dx is the sum of four of them.
  * Sums run in a fixed order: the bits do not depend on the number of threads. */
 #include "backend/cpu/amx/convolution_thin.h"
 #include "backend/cpu/amx/runs.h"

@@ -5,7 +5,7 @@
  * vectors make the values of some cells (a strip) as float32 numbers; each of the 27 operands is split into terms
  * beside the product before it. The depth of dweight's products is the cells: the terms of dy's values of some hundred
  * cells lie in memory, and each thread makes those of x for three products at a time, beside the three before.
- * Channels of x are rounded up to 16, so that a piece of 16 columns has one sublattice.
+ * Channels of x are rounded up, so that a piece of 16 columns has one sublattice.
  * Sums run in a fixed order, by one thread each: the bits do not depend on the number of threads. */
 #include "backend/cpu/amx/convolution_values.h"
 #include "backend/cpu/amx/terms.h"
@@ -64,33 +64,39 @@ static void pack_for_result(const value_work *w, const vt_matrix *weight, int64_
     for (int j = 0; j < PRODUCTS; j++) pack_piece(w, j, piece, 0, w->deep, numbers + j * w->deep * SIDE);
 }
 
-/* Values of `count` cells of x, of all channels: to [PLANE][STRIP][row]. */
-static void fill_values(const tiling *cells, const vt_matrix *x, int64_t first, int64_t count, int j, int64_t channels,
-                        int64_t row, float *to)
+/* Numbers of a row of values. */
+static int64_t row_of(const value_work *w)
 {
+    return w->deep + PADDING;
+}
+
+/* Values of `count` cells of x, of all channels: to [PLANE][STRIP][row]. */
+static void fill_values(const value_work *w, int64_t first, int64_t count, int j, float *to)
+{
+    const int64_t in = w->cells.shape.in, row = row_of(w);
     for (int64_t cell = 0; cell < count; cell++) {
         int64_t at[4];
-        tile_place(cells, first + cell, at);
-        for (int64_t i = 0; i < channels; i += LANES) {
+        tile_place(&w->cells, first + cell, at);
+        for (int64_t i = 0; i < w->in; i += LANES) {
             vector values[72] = {{0}};
-            if (i < cells->shape.in) spread_tile(cells, x, at, j, i, cells->shape.in - i, values);
+            if (i < in) spread_tile(&w->cells, &w->from, at, j, i, in - i, values);
             for (int p = 0; p < PLANE; p++)
                 for (int s = 0; s < SUBLATTICES; s++)
-                    store(to + (p * STRIP + cell) * row + s * channels + i, values[plane_place(p, s)]);
+                    store(to + (p * STRIP + cell) * row + s * w->in + i, values[plane_place(p, s)]);
         }
     }
 }
 
 /* The same of dy: products. */
-static void fill_products(const tiling *cells, const vt_matrix *dy, int64_t first, int64_t count, int j,
-                          int64_t channels, int64_t row, float *to)
+static void fill_products(const value_work *w, int64_t first, int64_t count, int j, float *to)
 {
+    const int64_t out = w->cells.shape.out, row = row_of(w);
     for (int64_t cell = 0; cell < count; cell++) {
         int64_t at[4];
-        tile_place(cells, first + cell, at);
-        for (int64_t i = 0; i < channels; i += LANES) {
+        tile_place(&w->cells, first + cell, at);
+        for (int64_t i = 0; i < w->deep; i += LANES) {
             vector products[PLANE] = {{0}};
-            if (i < cells->shape.out) spread_gradient(cells, dy, at, j, i, cells->shape.out - i, products);
+            if (i < out) spread_gradient(&w->cells, &w->from, at, j, i, out - i, products);
             for (int p = 0; p < PLANE; p++) store(to + (p * STRIP + cell) * row + i, products[p]);
         }
     }
@@ -98,14 +104,14 @@ static void fill_products(const tiling *cells, const vt_matrix *dy, int64_t firs
 
 /* ---- products of packed operands ---- */
 
-/* What is done beside a product: units of the next operand's packing, and lines of an operand that are needed soon
- * come to the second-level cache. */
+/* What is done beside a product: the next operand is packed, unit by unit, and cache lines that are needed soon are
+ * prefetched into the second level. */
 typedef struct {
     void (*pack)(const void *work, int64_t unit);
     const void *work;
-    int64_t unit;
+    int64_t unit; /* the next one */
     pace pace;
-    const char *ahead, *end;
+    const char *ahead, *end; /* what is still to be prefetched */
 } beside_product;
 
 INLINE void pack_units(beside_product *b, int64_t count)
@@ -115,14 +121,16 @@ INLINE void pack_units(beside_product *b, int64_t count)
 
 INLINE void do_beside(void *work, int place)
 {
+    enum { LINES_AT_A_PLACE = 4 };
     beside_product *b = work;
     (void)place;
     pack_units(b, take_due(&b->pace, b->pace.left));
-    for (int i = 0; i < 4 && b->ahead < b->end; i++, b->ahead += 64) __builtin_prefetch(b->ahead, 0, 2);
+    for (int i = 0; i < LINES_AT_A_PLACE && b->ahead < b->end; i++, b->ahead += 64) __builtin_prefetch(b->ahead, 0, 2);
 }
 
-/* sums [blocks × 32][panels × 32], `width` apart, (+)= left × right; both [pieces][steps] tiles. The operand that is
- * `streamed`, block by block, is fetched beside. */
+/* sums [blocks × 32][panels × 32], `width` apart, (+)= left × right; both [pieces][steps] tiles. One operand is read
+ * once, 32 rows or columns at a time, the next of which are prefetched; the other one is read again for each of them.
+ * streams_left, a constant: the left one is read once. */
 INLINE void multiply_packed(bool streams_left, const pair *left, int64_t blocks, const pair *right, int64_t panels,
                             int64_t steps, float *sums, int64_t width, bool add, beside_product *beside)
 {
@@ -144,7 +152,7 @@ INLINE void multiply_packed(bool streams_left, const pair *left, int64_t blocks,
     }
 }
 
-/* Numbers [rows][row] that become terms. */
+/* float32 numbers, and the tiles for their terms. */
 typedef struct {
     const float *from;
     int64_t row, steps;
@@ -161,17 +169,17 @@ static void split_unit(const void *work, int64_t unit)
     for (int64_t p = 0; p < SIDE; p += LANES) store_terms(load(from + p), load(from + SIDE + p), to + p);
 }
 
-/* The products of plane j: sums [count × columns] of each, `of_sums` from one to the next. values [PLANE][STRIP][row]
- * become terms in `left`, which has room for two operands. */
-static void multiply_plane(const value_work *w, int j, const float *values, int64_t row, int64_t count, pair *left,
-                           float *sums, int64_t of_sums, int64_t width)
+/* The nine products of plane j. Those of product p go to sums + p * of_sums, [count × columns] with rows `width` apart.
+ * values: [PLANE][STRIP][row]. left: room for the terms of two products. */
+static void multiply_plane(const value_work *w, int j, const float *values, int64_t count, pair *left, float *sums,
+                           int64_t of_sums, int64_t width)
 {
     const int64_t blocks = pieces(count, BLOCK), panels = w->columns / BLOCK, of_left = STRIP / SIDE * w->steps * STEP;
-    split_work next = {.from = values, .row = row, .steps = w->steps, .to = left};
+    split_work next = {.from = values, .row = row_of(w), .steps = w->steps, .to = left};
     for (int64_t unit = 0; unit < count * w->steps; unit++) split_unit(&next, unit);
     for (int p = 0; p < PLANE; p++) {
         beside_product beside = {.pack = split_unit, .work = &next};
-        next.from += STRIP * row;
+        next.from += STRIP * next.row;
         next.to = left + (p + 1) % 2 * of_left;
         if (p + 1 < PLANE) beside.pace = spread(count * w->steps, blocks * panels * w->steps * PLACES);
         multiply_packed(false, left + p % 2 * of_left, blocks, right_piece(w, PLANE * j + p, 0), panels, w->steps,
@@ -183,14 +191,13 @@ static void multiply_plane(const value_work *w, int j, const float *values, int6
 /* memory: a plane of values, the plane's sums, the results, and two products' terms. */
 static void result_strip(const value_work *w, int64_t first, int64_t count, float *memory)
 {
-    const int64_t row = w->deep + PADDING;
-    float *values = memory, *sums = values + PLANE * STRIP * row, *results = sums + PLANE * STRIP * w->columns;
+    float *values = memory, *sums = values + PLANE * STRIP * row_of(w), *results = sums + PLANE * STRIP * w->columns;
     /* cppcheck-suppress invalidPointerCast ; the memory after the numbers */
     pair *left = (pair *)(results + STRIP * 8 * w->columns);
     memset(results, 0, (size_t)(count * 8 * w->columns) * sizeof *results);
     for (int j = 0; j < 3; j++) {
-        fill_values(&w->cells, &w->from, first, count, j, w->in, row, values);
-        multiply_plane(w, j, values, row, count, left, sums, STRIP * w->columns, w->columns);
+        fill_values(w, first, count, j, values);
+        multiply_plane(w, j, values, count, left, sums, STRIP * w->columns, w->columns);
         add_results(sums, STRIP, w->columns, w->columns, count, j, results, w->columns);
     }
     const product_result to = {.result = w->to};
@@ -210,7 +217,7 @@ void VT_KERNEL(vt_tiles_convolution_forward)(vt_backend *backend, const vt_convo
     w.deep = SUBLATTICES * w.in;
     w.steps = w.deep / DEPTH;
     w.columns = rounded_up(shape->out, BLOCK);
-    const int64_t strip = STRIP * (PLANE * (w.deep + PADDING + w.columns) + 8 * w.columns + 2 * w.steps * STEP / SIDE);
+    const int64_t strip = STRIP * (PLANE * (row_of(&w) + w.columns) + 8 * w.columns + 2 * w.steps * STEP / SIDE);
     const int64_t packing = PRODUCTS * w.deep * SIDE;
     w.right = vt_cpu_shared(backend, (size_t)(PRODUCTS * w.columns / SIDE * w.steps * STEP) * sizeof *w.right);
     if (w.right == NULL || !vt_cpu_scratch_reserve(backend, (size_t)(strip + packing) * sizeof(float))) return;
@@ -253,12 +260,11 @@ static void pack_for_input(const value_work *w, const vt_matrix *weight, int64_t
 /* Of the cells that begin with cell `base`. */
 static void input_strip(const value_work *w, int64_t base, int64_t first, int64_t count, int j, float *memory)
 {
-    const int64_t row = w->deep + PADDING, width = PRODUCTS * w->columns;
+    const int64_t width = PRODUCTS * w->columns;
     /* cppcheck-suppress invalidPointerCast ; the memory after the numbers */
-    pair *left = (pair *)(memory + PLANE * STRIP * row);
-    fill_products(&w->cells, &w->from, base + first, count, j, w->deep, row, memory);
-    multiply_plane(w, j, memory, row, count, left, w->values + first * width + PLANE * j * w->columns, w->columns,
-                   width);
+    pair *left = (pair *)(memory + PLANE * STRIP * row_of(w));
+    fill_products(w, base + first, count, j, memory);
+    multiply_plane(w, j, memory, count, left, w->values + first * width + PLANE * j * w->columns, w->columns, width);
 }
 
 void VT_KERNEL(vt_tiles_convolution_backward_input)(vt_backend *backend, const vt_convolution *shape, vt_matrix dy,
@@ -271,7 +277,7 @@ void VT_KERNEL(vt_tiles_convolution_backward_input)(vt_backend *backend, const v
     w.columns = SUBLATTICES * w.in;
     const int64_t cubes = smaller(shape->batch, pieces(AT_ONCE, w.cells.of_cube)),
                   lines = 4 * shape->side * shape->side;
-    const int64_t strip = STRIP * (PLANE * (w.deep + PADDING) + 2 * w.steps * STEP / SIDE);
+    const int64_t strip = STRIP * (PLANE * row_of(&w) + 2 * w.steps * STEP / SIDE);
     const int64_t packing = PRODUCTS * SUBLATTICES * GROUP * SIDE;
     const int64_t right = PRODUCTS * w.columns / SIDE * w.steps * STEP;
     const int64_t values = rounded_up(cubes * w.cells.of_cube, BLOCK) * PRODUCTS * w.columns;
@@ -302,30 +308,37 @@ void VT_KERNEL(vt_tiles_convolution_backward_input)(vt_backend *backend, const v
     }
 }
 
-/* ---- dweight: of each product, sums [channel of y][sublattice, channel of x] over all cells. A piece of work is the
- * three products of a j0 and a j1, with some channels of the two sublattices of an s0 and an s1: its values of x, and
- * those of the next, stay in the second-level cache. ---- */
+/* ---- dweight: of each product, sums [channel of y][sublattice, channel of x] over all cells. A piece of work is a
+ * line, the three products with one j0 and one j1, of some channels of x in the two sublattices with one s0 and one s1.
+ * Its values of x, and those of the next piece, stay in the second-level cache. ---- */
 
-enum { CELLS = 256, PAIRS = 4, LINE = 3 }; /* CELLS: whose terms are in memory */
+enum {
+    CELLS = 256, /* whose terms are in memory */
+    LINE = 3,    /* products of a line */
+    LINES = PRODUCTS / LINE,
+    PAIRS = SUBLATTICES / 2
+};
 
 typedef struct {
     tiling cells;
     vt_matrix x, dy;
-    int64_t out;                   /* channels of y, rounded up */
-    int64_t some, groups, columns; /* channels of x in a piece of work; how many such groups; columns of a piece */
-    int64_t first, steps;          /* of the cells whose terms are in memory */
-    pair *left;                    /* terms of the values of dy: [PRODUCTS][pieces of 16][steps] tiles */
-    float *sums;                   /* [PLANE][groups][PAIRS][LINE][out][columns] */
+    int64_t out;          /* channels of y, rounded up */
+    int64_t some, groups; /* channels of x in a piece of work; how many such groups */
+    int64_t columns;      /* of a piece: some channels of two sublattices */
+    int64_t first, steps; /* of the cells whose terms are in memory */
+    pair *left;           /* terms of the values of dy: [PRODUCTS][pieces of 16][steps] tiles */
+    float *sums;          /* of the pieces of work [LINES][groups][PAIRS], each [LINE][out][columns + PADDING] */
 } gradient_work;
 
 /* 32 cells of 16 channels of dy. */
 static void pack_gradient(const gradient_work *w, int j, int64_t step, int64_t piece)
 {
+    enum { AHEAD = 4 };
     float numbers[PLANE][DEPTH * SIDE] = {{0}};
     const int64_t first = w->first + step * DEPTH, c = piece * SIDE;
     for (int64_t i = 0; i < smaller(DEPTH, w->cells.count - first); i++) {
         int64_t at[4];
-        tile_place(&w->cells, first + i + 4, at);
+        tile_place(&w->cells, smaller(first + i + AHEAD, w->cells.count - 1), at);
         for (int place = 0; place < 8; place++)
             look_ahead_rows(&w->dy, result_row(&w->cells, at, place), 1, c, smaller(c + SIDE, w->dy.columns), 0);
         tile_place(&w->cells, first + i, at);
@@ -345,22 +358,32 @@ static void pack_gradient(const gradient_work *w, int j, int64_t step, int64_t p
 /* A piece of work, and the memory for its values: [LINE][two sublattices, pieces of 16 channels][steps] tiles. */
 typedef struct {
     const gradient_work *all;
-    int64_t index;
+    int64_t line, channel; /* channel: its first */
+    int j[2], s[2];        /* on the first two axes */
     pair *right;
 } line_work;
+
+static line_work piece_of_work(const gradient_work *all, int64_t index, pair *right)
+{
+    const int64_t line = index / PAIRS / all->groups, group = index / PAIRS % all->groups;
+    return (line_work){.all = all,
+                       .line = line,
+                       .channel = group * all->some,
+                       .j = {(int)(line / 3), (int)(line % 3)},
+                       .s = {(int)(index % PAIRS / 2), (int)(index % 2)},
+                       .right = right};
+}
 
 /* What values of a cell are made of; nothing beyond the last. */
 static line_sources sources_of(const line_work *w, int64_t cell)
 {
-    const int64_t plane = w->index / PAIRS / w->all->groups, of = w->index % PAIRS;
-    const int j[2] = {(int)(plane / 3), (int)(plane % 3)}, s[2] = {(int)(of / 2), (int)(of % 2)};
     int64_t at[4];
     if (cell >= w->all->cells.count) return (line_sources){0};
     tile_place(&w->all->cells, cell, at);
-    return find_lines(&w->all->cells, at, j, s);
+    return find_lines(&w->all->cells, at, w->j, w->s);
 }
 
-/* Two cells, a row of pairs; those that come later are fetched. */
+/* A row of pairs, of two cells; the points of those that come later are prefetched. */
 static void pack_cells(const void *work, int64_t unit)
 {
     enum { AHEAD = 2 };
@@ -368,16 +391,17 @@ static void pack_cells(const void *work, int64_t unit)
     const gradient_work *all = w->all;
     const int64_t step = unit / SIDE, row = unit % SIDE, cell = all->first + step * DEPTH + row, steps = all->steps;
     const int64_t later = all->first + (unit + AHEAD) / SIDE * DEPTH + (unit + AHEAD) % SIDE;
-    const int64_t channel = w->index / PAIRS % all->groups * all->some, left = all->x.columns - channel;
-    line_sources from[2] = {sources_of(w, later), sources_of(w, later + SIDE)};
+    line_sources from[2];
     for (int half = 0; half < 2; half++) {
-        prefetch_lines(&all->cells, &all->x, &from[half], channel, all->some);
+        const line_sources soon = sources_of(w, later + half * SIDE);
+        prefetch_lines(&all->cells, &all->x, &soon, w->channel, all->some);
         from[half] = sources_of(w, cell + half * SIDE);
     }
     for (int64_t c = 0; c < all->some; c += LANES) {
+        const int64_t channel = w->channel + c, left = all->x.columns - channel;
         vector values[2][6];
         for (int half = 0; half < 2; half++)
-            spread_line(&all->cells, &all->x, &from[half], channel + c, left > c ? left - c : 0, values[half]);
+            spread_line(&all->cells, &all->x, &from[half], channel, left > 0 ? left : 0, values[half]);
         for (int k = 0; k < 6; k++) { /* sublattice k / 3, product k % 3 */
             const int64_t piece = (k % 3 * 2 + k / 3) * all->some / SIDE + c / SIDE;
             store_terms(values[0][k], values[1][k], w->right + (piece * steps + step) * STEP + row * SIDE + c % SIDE);
@@ -385,28 +409,28 @@ static void pack_cells(const void *work, int64_t unit)
     }
 }
 
+/* Where the sums of a product of piece `index` begin. */
 static float *sums_of(const gradient_work *w, int64_t index, int product)
 {
     return w->sums + (index * LINE + product) * w->out * (w->columns + PADDING);
 }
 
-/* Pieces of work begin … end - 1; values of the next are packed beside the products. right: room for two. */
-static void add_lines(const gradient_work *all, int64_t begin, int64_t end, pair *right)
+/* Pieces of work begin … end - 1; the values of each are packed beside the products of the one before. right: room for
+ * two. */
+static void add_pieces(const gradient_work *all, int64_t begin, int64_t end, pair *right)
 {
     const int64_t of_left = all->out / SIDE * all->steps * STEP, of_right = all->columns / SIDE * all->steps * STEP;
-    const int64_t places = all->out / BLOCK * all->columns / BLOCK * all->steps * PLACES, units = all->steps * SIDE;
-    line_work next = {all, begin, right};
-    for (int64_t unit = 0; unit < units && begin < end; unit++) pack_cells(&next, unit);
+    const int64_t blocks = all->out / BLOCK, panels = all->columns / BLOCK, units = all->steps * SIDE;
+    line_work next = piece_of_work(all, begin, right);
+    for (int64_t unit = 0; unit < units; unit++) pack_cells(&next, unit);
     for (int64_t index = begin; index < end; index++) {
-        const pair *now = next.right;
+        const line_work now = next;
         beside_product beside = {.pack = pack_cells, .work = &next};
-        next.index++;
-        next.right = right + (index + 1 - begin) % 2 * LINE * of_right;
-        if (next.index < end) beside.pace = spread(units, LINE * places);
+        next = piece_of_work(all, index + 1, right + (index + 1 - begin) % 2 * LINE * of_right);
+        if (index + 1 < end) beside.pace = spread(units, LINE * blocks * panels * all->steps * PLACES);
         for (int p = 0; p < LINE; p++)
-            multiply_packed(true, all->left + (index / PAIRS / all->groups * LINE + p) * of_left, all->out / BLOCK,
-                            now + p * of_right, all->columns / BLOCK, all->steps, sums_of(all, index, p),
-                            all->columns + PADDING, all->first > 0, &beside);
+            multiply_packed(true, all->left + (now.line * LINE + p) * of_left, blocks, now.right + p * of_right, panels,
+                            all->steps, sums_of(all, index, p), all->columns + PADDING, all->first > 0, &beside);
         pack_units(&beside, beside.pace.left);
     }
 }
@@ -432,9 +456,9 @@ void VT_KERNEL(vt_tiles_convolution_backward_weight)(vt_backend *backend, const 
     w.groups = pieces(shape->in, w.some);
     w.columns = 2 * w.some;
     const int64_t most = smaller(CELLS, rounded_up(w.cells.count, DEPTH)) / DEPTH * STEP; /* pairs of 16 channels */
-    const int64_t parts = smaller(vt_cpu_threads(backend), PLANE * w.groups * PAIRS);
-    const int64_t sums = PLANE * PAIRS * w.groups * LINE * w.out * (w.columns + PADDING);
-    w.sums = vt_cpu_stand_in_memory(backend, (size_t)(sums + PRODUCTS * w.out / SIDE * most) * sizeof *w.sums);
+    const int64_t work = LINES * w.groups * PAIRS, parts = smaller(vt_cpu_threads(backend), work);
+    const int64_t sums = work * LINE * w.out * (w.columns + PADDING);
+    w.sums = vt_cpu_shared(backend, (size_t)(sums + PRODUCTS * w.out / SIDE * most) * sizeof *w.sums);
     if (w.sums == NULL || !vt_cpu_scratch_reserve(backend, (size_t)(2 * LINE * w.columns / SIDE * most) * sizeof(pair)))
         return;
     /* cppcheck-suppress invalidPointerCast ; the memory after the sums */
@@ -450,8 +474,8 @@ void VT_KERNEL(vt_tiles_convolution_backward_weight)(vt_backend *backend, const 
                     for (int64_t piece = 0; piece < w.out / SIDE; piece++) pack_gradient(&w, j, step, piece);
 #pragma omp for schedule(static)
             for (int64_t part = 0; part < parts; part++)
-                add_lines(&w, piece_begin(PLANE * w.groups * PAIRS, parts, part),
-                          piece_begin(PLANE * w.groups * PAIRS, parts, part + 1), vt_cpu_scratch(backend));
+                add_pieces(&w, piece_begin(work, parts, part), piece_begin(work, parts, part + 1),
+                           vt_cpu_scratch(backend));
         }
         tiles_release();
 #pragma omp for collapse(2) schedule(static)

@@ -209,7 +209,7 @@ typedef struct {
  * product of terms; `place`, a constant, is its number within a step (of six, or of one). */
 typedef void side_work(void *work, int place);
 
-enum { PLACES = 6, BLOCK = 2 * SIDE };
+enum { PLACES = 6, BLOCK = 2 * SIDE /* rows and columns of sums that are computed together */ };
 
 /* Spreads units of work evenly over the places between products. */
 typedef struct {

@@ -144,7 +144,7 @@ INLINE void prefetch_read(const vt_matrix *from, int64_t index)
     __builtin_prefetch(from->type == VT_FLOAT32 ? (const void *)(from->data + index) : from->half + index);
 }
 
-/* The same into the second-level cache: of data that would push out of the first one what is used before. */
+/* The same into the second-level cache, where the first one has no room. */
 INLINE void prefetch_second(const vt_matrix *from, int64_t index)
 {
     const void *place = from->type == VT_FLOAT32 ? (const void *)(from->data + index) : from->half + index;

@@ -8,7 +8,7 @@
 enum { FEW_ROWS = 8 };
 
 /* As the operations linear_forward, linear_backward_input and linear_backward_weight, for at most FEW_ROWS rows;
- * stores: as weight_gradient of cpu.h. */
+ * stores: dweight is overwritten, not added to. */
 void VT_KERNEL(vt_few_rows_forward)(vt_backend *backend, vt_matrix x, vt_matrix weight, const float *bias, vt_matrix y);
 void VT_KERNEL(vt_few_rows_backward_input)(vt_backend *backend, vt_matrix dy, vt_matrix weight, vt_matrix dx);
 void VT_KERNEL(vt_few_rows_backward_weight)(vt_backend *backend, vt_matrix x, vt_matrix dy, float *dweight,

@@ -258,7 +258,8 @@ static void pack_left_columns(const gradient_work *w, int64_t first, int64_t end
     }
 }
 
-/* A tile's columns of dy, packed behind those of tile `first` or in place; steps are left_stride apart. */
+/* Where a tile's columns of dy begin: behind those of the tiles that were packed from `first` on, or in place. Rows are
+ * left_stride apart. */
 static const float *left_of(const gradient_work *w, int64_t tile, int64_t first, const float *packed)
 {
     return w->in_place ? w->dy.data + tile_begin(w, tile) : packed + (tile - first) * w->depth * COLUMN_STRIDE;
@@ -359,9 +360,9 @@ static void add_rectangle(const gradient_work *w, rectangles all, int64_t index,
         add_bias_sums(w, tile, left_of(w, tile, first, packed));
 }
 
-/* With AVX-512, whether both operands are read in place (with AVX2 that was slower): blocks of rows that fill less than
- * half of the second-level cache stay there, and rows that are short do not compete for the same lines. Tiles read
- * whole panels. */
+/* Whether both operands are read in place: with AVX-512 (with AVX2 it was slower), if rows are short. Then a block of
+ * them fills less than half of the second-level cache, and they do not compete for the same cache lines. x must consist
+ * of whole panels, because a tile reads whole ones. */
 static bool is_in_place(const vt_matrix *x, const vt_matrix *dy)
 {
     enum { MOST_COLUMNS = 640 };
