@@ -8,28 +8,33 @@ enum { BACKWARD_QUERIES = 48 }; /* queries that a panel of keys is multiplied wi
 
 /* weights [rows × vectors·LANES] = 2^(a b - the row's `less`). */
 static __attribute__((noinline)) void multiply_power(int64_t rows, int64_t vectors, const float *a, const float *b,
-                                                     float *weights, int64_t depth, const float *less)
+                                                     float *weights, int64_t depth, const float *less,
+                                                     lines_ahead *ahead)
 {
-    tile_columns(TILE_POWER, rows, vectors, a, depth, 1, b, PANEL, weights, PANEL, depth, (tile_beside){less, weights});
+    tile_columns(TILE_POWER, rows, vectors, a, depth, 1, b, PANEL, weights, PANEL, depth,
+                 (tile_beside){ahead, less, weights});
 }
 
 /* dscores [rows × vectors·LANES] = weights · (a b - the row's `less`). */
 static __attribute__((noinline)) void multiply_times(int64_t rows, int64_t vectors, const float *a, const float *b,
                                                      float *dscores, int64_t depth, const float *less,
-                                                     const float *weights)
+                                                     const float *weights, lines_ahead *ahead)
 {
-    tile_columns(TILE_TIMES, rows, vectors, a, depth, 1, b, PANEL, dscores, PANEL, depth, (tile_beside){less, weights});
+    tile_columns(TILE_TIMES, rows, vectors, a, depth, 1, b, PANEL, dscores, PANEL, depth,
+                 (tile_beside){ahead, less, weights});
 }
 
 /* sums [rows × vectors·LANES] (+)= a b: a [rows × depth] lies in a panel, b and the sums do not. */
 static __attribute__((noinline)) void multiply_panel(int64_t rows, int64_t vectors, const float *a, const float *b,
-                                                     float *sums, int64_t depth, bool add)
+                                                     float *sums, int64_t depth, bool add, lines_ahead *ahead)
 {
     int64_t width = vectors * LANES;
     if (add)
-        tile_columns(TILE_ADD, rows, vectors, a, PANEL, 1, b, width, sums, width, depth, (tile_beside){0});
+        tile_columns(TILE_ADD, rows, vectors, a, PANEL, 1, b, width, sums, width, depth,
+                     (tile_beside){ahead, NULL, NULL});
     else
-        tile_columns(TILE_SET, rows, vectors, a, PANEL, 1, b, width, sums, width, depth, (tile_beside){0});
+        tile_columns(TILE_SET, rows, vectors, a, PANEL, 1, b, width, sums, width, depth,
+                     (tile_beside){ahead, NULL, NULL});
 }
 
 /* ---- blocks ---- */
@@ -52,6 +57,7 @@ typedef struct {
     float *keys_transposed;   /* [dim × PANEL], scaled by log2(e) / sqrt(dim) */
     float *values_transposed; /* [dim × PANEL] */
     float *dkeys, *dvalues;   /* [dim × PANEL] */
+    lines_ahead *ahead;       /* what is prefetched beside the tiles of a block of queries */
 } backward_buffers;
 
 static backward_buffers backward_layout(const head_view *h, int64_t panels, pile *memory)
@@ -85,9 +91,9 @@ static void differentiate(const head_view *h, const backward_buffers *b, const f
                           int64_t first_query, int64_t queries, int64_t first_key, int64_t keys)
 {
     const int64_t vectors = pieces(keys, LANES);
-    multiply_power(queries, vectors, b->queries, b->keys_transposed, b->weights, h->dim, log_sum);
+    multiply_power(queries, vectors, b->queries, b->keys_transposed, b->weights, h->dim, log_sum, b->ahead);
     mask_block(h, first_query, queries, first_key, keys, b->weights, PANEL, 1, 0);
-    multiply_times(queries, vectors, b->dout, b->values_transposed, b->dscores, h->dim, delta, b->weights);
+    multiply_times(queries, vectors, b->dout, b->values_transposed, b->dscores, h->dim, delta, b->weights, b->ahead);
 }
 
 /* With dropout: the kept weights' gradient d passes through the same factors, and dscores = weights · (factor · d -
@@ -97,9 +103,9 @@ static void differentiate_dropped(const head_view *h, const backward_buffers *b,
                                   int64_t keys)
 {
     int64_t vectors = pieces(keys, LANES);
-    multiply_power(queries, vectors, b->queries, b->keys_transposed, b->weights, h->dim, log_sum);
+    multiply_power(queries, vectors, b->queries, b->keys_transposed, b->weights, h->dim, log_sum, b->ahead);
     mask_block(h, first_query, queries, first_key, keys, b->weights, PANEL, 1, 0);
-    multiply_scores(queries, vectors, b->dout, b->values_transposed, b->dscores, h->dim);
+    multiply_scores(queries, vectors, b->dout, b->values_transposed, b->dscores, h->dim, b->ahead);
     memcpy(b->kept, b->weights, (size_t)(queries * PANEL) * sizeof(float));
     apply_dropout(h, first_query, queries, first_key, keys, b->kept, PANEL, 1);
     for (int64_t i = 0; i < queries; i++) { /* whole vectors: the last keys are rounded like all others */
@@ -135,34 +141,58 @@ static void pack_queries(const head_view *h, const backward_arguments *a, packed
     packed->count = first + rows;
 }
 
-/* While one of `parts` panels is computed, prefetches its part of the rows that are packed next. */
-static void look_ahead_queries(const head_view *h, const backward_arguments *a, const packed_queries *packed,
-                               int64_t part, int64_t parts)
+/* A unit of work: a block of a head's keys. */
+typedef struct {
+    head_view h;
+    block_view block;
+    int64_t index; /* of the block within its head */
+} backward_unit;
+
+static backward_unit view_unit(const backward_arguments *a, const vt_attention_shape *shape, int64_t head,
+                               int64_t block)
 {
-    int64_t next = smaller(BACKWARD_QUERIES, h->shape->queries - packed->count);
-    int64_t begin = piece_begin(next, parts, part), rows = piece_begin(next, parts, part + 1) - begin;
-    int64_t row = h->batch * h->shape->queries + packed->count + begin;
-    look_ahead(h, &a->q, row, rows);
-    look_ahead(h, &a->dout, row, rows);
+    return (backward_unit){view_head(shape, head), view_block(&a->keys, block), block};
 }
 
-/* A panel's rows of k, v or their gradients. */
-INLINE void look_ahead_panel(const head_view *h, const vt_matrix *matrix, const block_view *block, int64_t panel)
+/* Rows of a unit's block of keys: their part beside block `index` of the head's queries. */
+static void add_keys_ahead(lines_ahead *ahead, const backward_unit *u, const vt_matrix *matrix, int64_t index,
+                           int64_t blocks)
 {
-    int64_t keys, key = block->first + view_panel(block, panel, &keys);
-    look_ahead(h, matrix, h->batch * h->shape->keys + key, keys);
+    const int64_t begin = piece_begin(u->block.count, blocks, index),
+                  end = piece_begin(u->block.count, blocks, index + 1);
+    add_head_ahead(ahead, &u->h, matrix, u->h.batch * u->h.shape->keys + u->block.first + begin, end - begin);
 }
 
-/* The same for rows that are written when all panels are done: dq's beside the last block of keys, and the panel's own
- * of dk and dv beside the last queries. Stores to rows that are not in a cache would delay everything after them. */
-INLINE void look_ahead_results(const head_view *h, const backward_arguments *a, const block_view *block, int64_t panel,
-                               int64_t first, int64_t queries, bool last_keys)
+static void add_queries_ahead(lines_ahead *ahead, const backward_unit *u, const backward_arguments *a, int64_t first)
 {
-    int64_t begin = piece_begin(queries, block->panels, panel), end = piece_begin(queries, block->panels, panel + 1);
-    if (last_keys) look_ahead(h, &a->dq, h->batch * h->shape->queries + first + begin, end - begin);
-    if (first + queries < h->shape->queries) return;
-    look_ahead_panel(h, &a->dk, block, panel);
-    look_ahead_panel(h, &a->dv, block, panel);
+    const int64_t row = u->h.batch * u->h.shape->queries + first;
+    const int64_t rows = smaller(BACKWARD_QUERIES, u->h.shape->queries - first);
+    add_head_ahead(ahead, &u->h, &a->q, row, rows);
+    add_head_ahead(ahead, &u->h, &a->dout, row, rows);
+}
+
+/* What is read and written soon, beside the block of queries from `first` on: the queries that are packed next, this
+ * block of dq if it is complete then, and parts of dk, dv, and of the next unit's keys and values (NULL: there is
+ * none). Stores to rows that are not in a cache would delay everything after them. */
+static lines_ahead ahead_of_queries(const backward_unit *u, const backward_arguments *a, const packed_queries *packed,
+                                    const backward_unit *next, int64_t first, int64_t queries)
+{
+    const int64_t index = first / BACKWARD_QUERIES, blocks = a->shared.query_blocks;
+    lines_ahead ahead = {0};
+    if (packed->count < u->h.shape->queries)
+        add_queries_ahead(&ahead, u, a, packed->count);
+    else if (next != NULL && next->h.unit != u->h.unit && index + 1 == blocks)
+        add_queries_ahead(&ahead, next, a, 0);
+    if (u->index + 1 == a->keys.blocks)
+        add_head_ahead(&ahead, &u->h, &a->dq, u->h.batch * u->h.shape->queries + first, queries);
+    add_keys_ahead(&ahead, u, &a->dk, index, blocks);
+    add_keys_ahead(&ahead, u, &a->dv, index, blocks);
+    if (next != NULL) {
+        add_keys_ahead(&ahead, next, &a->k, index, blocks);
+        add_keys_ahead(&ahead, next, &a->v, index, blocks);
+    }
+    pace_ahead(&ahead, u->block.panels * (3 * pieces(queries, TILE_ROWS) + 2 * pieces(u->h.dim, TILE_ROWS)));
+    return ahead;
 }
 
 /* dq = scale · dqueries. */
@@ -190,50 +220,44 @@ static void backward_panel(const head_view *h, const backward_arguments *a, cons
         differentiate_dropped(h, b, log_sum, delta, first_query, queries, first_key, keys);
     else
         differentiate(h, b, log_sum, delta, first_query, queries, first_key, keys);
-    add_transposed(dim, vectors, b->dout, b->kept, b->dvalues, queries);
-    add_transposed(dim, vectors, b->queries, b->dscores, b->dkeys, queries);
-    multiply_panel(queries, h->width / LANES, b->dscores, b->keys, b->dqueries, keys, add);
+    add_transposed(dim, vectors, b->dout, b->kept, b->dvalues, queries, b->ahead);
+    add_transposed(dim, vectors, b->queries, b->dscores, b->dkeys, queries, b->ahead);
+    multiply_panel(queries, h->width / LANES, b->dscores, b->keys, b->dqueries, keys, add, b->ahead);
 }
 
-/* All panels of a block of keys against one block of queries; meanwhile the next one is prefetched. */
-static void backward_queries(const head_view *h, const backward_arguments *a, backward_buffers b,
-                             packed_queries *packed, const block_view *block, int64_t first, int64_t key_block)
+/* All panels of a block of keys against one block of queries. */
+static void backward_queries(const backward_unit *u, const backward_arguments *a, backward_buffers b,
+                             packed_queries *packed, const backward_unit *next, int64_t first)
 {
+    const head_view *h = &u->h;
+    const block_view *block = &u->block;
     int64_t queries = smaller(BACKWARD_QUERIES, h->shape->queries - first);
     int *added = a->shared.added + h->unit * a->shared.query_blocks + first / BACKWARD_QUERIES;
-    bool last_keys = key_block + 1 == a->keys.blocks;
     const int64_t seen = keys_seen(h, first + queries - 1, block->first, block->count);
     pack_queries(h, a, packed, first);
+    lines_ahead ahead = ahead_of_queries(u, a, packed, next, first, queries);
+    b.ahead = &ahead;
     b.queries = packed->queries + first * h->dim;
     b.dout = packed->dout + first * h->dim;
     if (a->shared.dq_sum != NULL) b.dqueries = a->shared.dq_sum + (h->unit * h->shape->queries + first) * h->width;
-    wait_for(added, (int)key_block);
-    if (seen == 0 && key_block == 0) memset(b.dqueries, 0, (size_t)(queries * h->width) * sizeof(float));
+    wait_for(added, (int)u->index);
+    if (seen == 0 && u->index == 0) memset(b.dqueries, 0, (size_t)(queries * h->width) * sizeof(float));
     for (int64_t panel = 0; panel < block->panels; panel++) {
         backward_buffers part = panel_of_keys(h, b, panel);
         int64_t keys, key = block->first + view_panel(block, panel, &keys);
-        look_ahead_queries(h, a, packed, panel, block->panels);
-        look_ahead_results(h, a, block, panel, first, queries, last_keys);
         if (key - block->first >= seen) continue; /* the queries see none of these */
-        backward_panel(h, a, &part, first, queries, key, keys, key_block + panel > 0);
+        backward_panel(h, a, &part, first, queries, key, keys, u->index + panel > 0);
     }
-    if (last_keys) store_dqueries(h, a, b.dqueries, first, queries);
-    __atomic_store_n(added, (int)key_block + 1, __ATOMIC_RELEASE);
+    if (u->index + 1 == a->keys.blocks) store_dqueries(h, a, b.dqueries, first, queries);
+    __atomic_store_n(added, (int)u->index + 1, __ATOMIC_RELEASE);
 }
 
-/* Packs a block's keys and values; each panel's rows are prefetched while the panels before it are packed. */
 INLINE void pack_keys(const head_view *h, const backward_arguments *a, const backward_buffers *b,
                       const block_view *block)
 {
-    look_ahead_panel(h, &a->k, block, 0);
-    look_ahead_panel(h, &a->v, block, 0);
     for (int64_t panel = 0; panel < block->panels; panel++) {
         backward_buffers part = panel_of_keys(h, *b, panel);
         int64_t keys, row = h->batch * h->shape->keys + block->first + view_panel(block, panel, &keys);
-        if (panel + 1 < block->panels) {
-            look_ahead_panel(h, &a->k, block, panel + 1);
-            look_ahead_panel(h, &a->v, block, panel + 1);
-        }
         pack_rows(h, &a->k, row, keys, h->width, part.keys);
         pack_transposed(h, &a->k, row, keys, PANEL, h->scale * log2_e, part.keys_transposed);
         pack_transposed(h, &a->v, row, keys, PANEL, 1, part.values_transposed);
@@ -241,19 +265,19 @@ INLINE void pack_keys(const head_view *h, const backward_arguments *a, const bac
 }
 
 /* One block of keys against all queries. */
-static void backward_block(const head_view *h, const backward_arguments *a, const backward_buffers *b,
-                           packed_queries *packed, int64_t key_block)
+static void backward_block(const backward_unit *u, const backward_arguments *a, const backward_buffers *b,
+                           packed_queries *packed, const backward_unit *next)
 {
-    block_view block = view_block(&a->keys, key_block);
-    int64_t dim = h->dim, key_row = h->batch * h->shape->keys + block.first, keys;
-    pack_keys(h, a, b, &block);
-    memset(b->dkeys, 0, (size_t)(dim * block.panels * PANEL) * sizeof(float));
-    memset(b->dvalues, 0, (size_t)(dim * block.panels * PANEL) * sizeof(float));
+    const head_view *h = &u->h;
+    int64_t dim = h->dim, key_row = h->batch * h->shape->keys + u->block.first, keys;
+    pack_keys(h, a, b, &u->block);
+    memset(b->dkeys, 0, (size_t)(dim * u->block.panels * PANEL) * sizeof(float));
+    memset(b->dvalues, 0, (size_t)(dim * u->block.panels * PANEL) * sizeof(float));
     for (int64_t first = 0; first < h->shape->queries; first += BACKWARD_QUERIES)
-        backward_queries(h, a, *b, packed, &block, first, key_block);
-    for (int64_t panel = 0; panel < block.panels; panel++) {
+        backward_queries(u, a, *b, packed, next, first);
+    for (int64_t panel = 0; panel < u->block.panels; panel++) {
         backward_buffers part = panel_of_keys(h, *b, panel);
-        int64_t row = key_row + view_panel(&block, panel, &keys);
+        int64_t row = key_row + view_panel(&u->block, panel, &keys);
         unpack_transposed(h, part.dkeys, PANEL, row, keys, h->scale, &a->dk);
         unpack_transposed(h, part.dvalues, PANEL, row, keys, 1, &a->dv);
     }
@@ -287,13 +311,20 @@ static void attention_backward(vt_backend *backend, const vt_attention_shape *sh
 #pragma omp parallel
     {
         make_delta(shape, &out, &dout, a.shared.delta);
-        int64_t unit = -1, block;
+        int64_t head = -1, block;
         pile memory = {vt_cpu_scratch(backend), 0};
         backward_buffers b = backward_layout(&any, panels, &memory);
         packed_queries packed = packed_layout(&any, &memory);
-        while (take_block(&a.shared, &unit, &block)) {
-            head_view h = view_head(shape, unit);
-            backward_block(&h, &a, &b, &packed, block);
+        /* A thread takes its next unit before it computes one, so that it can prefetch it meanwhile. No thread waits
+         * forever: a unit waits only for units that were taken before it, and each thread computes its own in order. */
+        bool more = take_block(&a.shared, &head, &block);
+        backward_unit u, next;
+        if (more) next = view_unit(&a, shape, head, block);
+        while (more) {
+            u = next;
+            more = take_block(&a.shared, &head, &block);
+            if (more) next = view_unit(&a, shape, head, block);
+            backward_block(&u, &a, &b, &packed, more ? &next : NULL);
         }
     }
 }

@@ -16,6 +16,7 @@ typedef struct {
     float *out;           /* [dim × PANEL] */
     float *maximum, *sum; /* [PANEL]: weights are relative to the maximum */
     float *seen;          /* [PANEL]: how many of the keys at hand a query sees; of the panel at hand */
+    lines_ahead *ahead;   /* what is prefetched beside the tiles of a block of keys */
 } forward_buffers;
 
 static forward_buffers forward_layout(const head_view *h, int64_t panels, pile *memory)
@@ -74,6 +75,7 @@ INLINE void weigh_tile(int rows, int vectors, bool masked, const head_view *h, c
 {
     vector sum[8][4];
     float *weights = b->scores + first * PANEL + query;
+    look_ahead_some(b->ahead);
     for (bool again = false;; again = true) {
         vector_bits exceeds = {0};
 #pragma GCC unroll 8
@@ -152,7 +154,7 @@ static __attribute__((noinline)) void weigh_masked(const head_view *h, const for
 /* Maxima begin with the scores of the first key. */
 static void begin_maximum(const head_view *h, const forward_buffers *b, int64_t vectors)
 {
-    multiply_scores(1, vectors, b->keys, b->queries, b->maximum, h->dim);
+    multiply_scores(1, vectors, b->keys, b->queries, b->maximum, h->dim, b->ahead);
     for (int64_t i = 0; i < vectors * LANES; i += LANES)
         store(b->maximum + i, largest(splat(-1e30f), load(b->maximum + i))); /* a NaN stays NaN */
 }
@@ -171,25 +173,62 @@ static void forward_panel(const head_view *h, const forward_buffers *b, int64_t 
         weigh(h, b, vectors, keys);
     }
     if (h->shape->dropout.rate > 0) apply_dropout(h, first_query, queries, first_key, keys, b->scores, 1, PANEL);
-    add_transposed(h->dim, vectors, b->values, b->scores, b->out, keys);
+    add_transposed(h->dim, vectors, b->values, b->scores, b->out, keys, b->ahead);
 }
 
-/* All panels against one block of keys; meanwhile the next block is prefetched. */
-static void forward_keys(const head_view *h, const forward_arguments *a, const forward_buffers *b,
-                         const block_view *block, int64_t first, int64_t keys)
+/* A unit of work. */
+typedef struct {
+    head_view h;
+    block_view block;
+} forward_unit;
+
+static forward_unit view_unit(const forward_arguments *a, const vt_attention_shape *shape, int64_t index)
 {
-    int64_t row = h->batch * h->shape->keys + first, next = smaller(FORWARD_KEYS, h->shape->keys - first - keys);
+    const int64_t blocks = a->queries.blocks;
+    /* the last queries first: under a causal mask they take longest */
+    return (forward_unit){view_head(shape, index / blocks), view_block(&a->queries, blocks - 1 - index % blocks)};
+}
+
+/* What is read and written soon: the next block of keys, or behind the last one the unit's results and the first keys
+ * of the next unit (NULL: there is none), and a part of the next unit's queries. */
+static lines_ahead ahead_of_keys(const forward_unit *u, const forward_arguments *a, const forward_unit *next,
+                                 int64_t first, int64_t keys)
+{
+    const vt_attention_shape *shape = u->h.shape;
+    const int64_t row = u->h.batch * shape->keys + first + keys, blocks = pieces(shape->keys, FORWARD_KEYS);
+    const int64_t rows = smaller(FORWARD_KEYS, shape->keys - first - keys), tiles = pieces(keys, TILE_ROWS);
+    lines_ahead ahead = {0};
+    add_head_ahead(&ahead, &u->h, &a->k, row, rows);
+    add_head_ahead(&ahead, &u->h, &a->v, row, rows);
+    if (rows == 0) add_head_ahead(&ahead, &u->h, &a->out, u->h.batch * shape->queries + u->block.first, u->block.count);
+    if (next != NULL) {
+        const int64_t begin = piece_begin(next->block.count, blocks, first / FORWARD_KEYS);
+        const int64_t end = piece_begin(next->block.count, blocks, first / FORWARD_KEYS + 1);
+        add_head_ahead(&ahead, &next->h, &a->q, next->h.batch * shape->queries + next->block.first + begin,
+                       end - begin);
+        if (rows == 0) {
+            add_head_ahead(&ahead, &next->h, &a->k, next->h.batch * shape->keys, smaller(FORWARD_KEYS, shape->keys));
+            add_head_ahead(&ahead, &next->h, &a->v, next->h.batch * shape->keys, smaller(FORWARD_KEYS, shape->keys));
+        }
+    }
+    pace_ahead(&ahead, u->block.panels * (tiles + pieces(u->h.dim, TILE_ROWS)));
+    return ahead;
+}
+
+/* All panels against one block of keys. */
+static void forward_keys(const forward_unit *u, const forward_arguments *a, const forward_buffers *b,
+                         const forward_unit *next, int64_t first, int64_t keys)
+{
+    const head_view *h = &u->h;
+    int64_t row = h->batch * h->shape->keys + first, queries;
+    lines_ahead ahead = ahead_of_keys(u, a, next, first, keys);
     pack_rows(h, &a->k, row, keys, h->dim, b->keys);
     pack_rows(h, &a->v, row, keys, h->dim, b->values);
-    for (int64_t panel = 0; panel < block->panels; panel++) {
+    for (int64_t panel = 0; panel < u->block.panels; panel++) {
         forward_buffers part = panel_of(h, *b, panel);
-        int64_t queries, from = piece_begin(next, block->panels, panel);
-        int64_t rows = piece_begin(next, block->panels, panel + 1) - from, query = view_panel(block, panel, &queries);
-        look_ahead(h, &a->k, row + keys + from, rows);
-        look_ahead(h, &a->v, row + keys + from, rows);
-        if (first + keys == h->shape->keys) /* out will be written upcoming */
-            look_ahead(h, &a->out, h->batch * h->shape->queries + block->first + query, queries);
-        forward_panel(h, &part, block->first + query, queries, first, keys);
+        int64_t query = view_panel(&u->block, panel, &queries);
+        part.ahead = &ahead;
+        forward_panel(h, &part, u->block.first + query, queries, first, keys);
     }
 }
 
@@ -208,9 +247,11 @@ static void finish_panel(const head_view *h, const forward_arguments *a, const f
     blank_unseeing(h, query, queries, &a->out, log_sum);
 }
 
-static void forward_block(const head_view *h, const forward_arguments *a, const forward_buffers *b,
-                          const block_view *block)
+static void forward_block(const forward_unit *u, const forward_arguments *a, const forward_buffers *b,
+                          const forward_unit *next)
 {
+    const head_view *h = &u->h;
+    const block_view *block = &u->block;
     int64_t row = h->batch * h->shape->queries + block->first, most = block->panels * PANEL, queries;
     for (int64_t panel = 0; panel < block->panels; panel++) {
         int64_t query = view_panel(block, panel, &queries);
@@ -220,7 +261,7 @@ static void forward_block(const head_view *h, const forward_arguments *a, const 
     memset(b->sum, 0, (size_t)most * sizeof(float));
     const int64_t keys = keys_seen(h, block->first + block->count - 1, 0, h->shape->keys);
     for (int64_t key = 0; key < keys; key += FORWARD_KEYS)
-        forward_keys(h, a, b, block, key, smaller(FORWARD_KEYS, h->shape->keys - key));
+        forward_keys(u, a, b, next, key, smaller(FORWARD_KEYS, h->shape->keys - key));
     for (int64_t panel = 0; panel < block->panels; panel++) {
         forward_buffers part = panel_of(h, *b, panel);
         int64_t query = view_panel(block, panel, &queries);
@@ -240,15 +281,19 @@ static void attention_forward(vt_backend *backend, const vt_attention_shape *sha
     pile count = {NULL, 0};
     forward_layout(&any, panels, &count);
     if (!vt_cpu_scratch_reserve(backend, (size_t)count.used * sizeof(float))) return;
-    int64_t blocks = arguments.queries.blocks;
-#pragma omp parallel for schedule(dynamic, 1)
-    for (int64_t work = 0; work < heads * blocks; work++) {
-        head_view h = view_head(shape, work / blocks);
-        /* the last queries first: under a causal mask they take longest */
-        block_view block = view_block(&arguments.queries, blocks - 1 - work % blocks);
-        pile memory = {vt_cpu_scratch(backend), 0};
-        forward_buffers b = forward_layout(&h, panels, &memory);
-        forward_block(&h, &arguments, &b, &block);
+    int64_t units = heads * arguments.queries.blocks, taken = 0;
+#pragma omp parallel
+    {
+        /* a thread takes its next unit before it computes one, so that it can prefetch it meanwhile */
+        int64_t unit = __atomic_fetch_add(&taken, 1, __ATOMIC_RELAXED);
+        while (unit < units) {
+            int64_t after = __atomic_fetch_add(&taken, 1, __ATOMIC_RELAXED);
+            forward_unit u = view_unit(&arguments, shape, unit), next = view_unit(&arguments, shape, after);
+            pile memory = {vt_cpu_scratch(backend), 0};
+            forward_buffers b = forward_layout(&u.h, panels, &memory);
+            forward_block(&u, &arguments, &b, after < units ? &next : NULL);
+            unit = after;
+        }
     }
 }
 

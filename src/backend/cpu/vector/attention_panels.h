@@ -62,19 +62,25 @@ static int64_t view_panel(const block_view *b, int64_t index, int64_t *count)
 
 /* scores [rows × vectors·LANES] = a [rows × depth] b. */
 static __attribute__((noinline)) void multiply_scores(int64_t rows, int64_t vectors, const float *a, const float *b,
-                                                      float *scores, int64_t depth)
+                                                      float *scores, int64_t depth, lines_ahead *ahead)
 {
-    tile_columns(TILE_SET, rows, vectors, a, depth, 1, b, PANEL, scores, PANEL, depth, (tile_beside){0});
+    tile_columns(TILE_SET, rows, vectors, a, depth, 1, b, PANEL, scores, PANEL, depth,
+                 (tile_beside){ahead, NULL, NULL});
 }
 
 /* sums [rows × vectors·LANES] += aᵀ b, a [depth × rows]. */
 static __attribute__((noinline)) void add_transposed(int64_t rows, int64_t vectors, const float *a, const float *b,
-                                                     float *sums, int64_t depth)
+                                                     float *sums, int64_t depth, lines_ahead *ahead)
 {
-    tile_columns(TILE_ADD, rows, vectors, a, 1, rows, b, PANEL, sums, PANEL, depth, (tile_beside){0});
+    tile_columns(TILE_ADD, rows, vectors, a, 1, rows, b, PANEL, sums, PANEL, depth, (tile_beside){ahead, NULL, NULL});
 }
 
 /* ---- rows of a head, in and out ---- */
+
+INLINE void add_head_ahead(lines_ahead *ahead, const head_view *h, const vt_matrix *matrix, int64_t first, int64_t rows)
+{
+    add_ahead(ahead, matrix, first, rows, h->column, h->dim);
+}
 
 /* to [rows × width] = the head's columns of rows first …, the rest of each row 0. */
 static void pack_rows(const head_view *h, const vt_matrix *from, int64_t first, int64_t rows, int64_t width, float *to)

@@ -4,7 +4,7 @@
 #ifndef VT_BACKEND_CPU_VECTOR_TILE_H
 #define VT_BACKEND_CPU_VECTOR_TILE_H
 
-#include "backend/cpu/vector/vector.h"
+#include "backend/cpu/vector/ahead.h"
 
 enum {
     TILE_VECTORS = REGISTERS == 32 ? 4 : 2, /* rows of a full tile: with 32 registers 6 × 4 sums, with 16 6 × 2 */
@@ -21,6 +21,7 @@ typedef enum {
 
 /* For TILE_POWER and TILE_TIMES: a number for each row, and a factor for each element with the same strides as c. */
 typedef struct {
+    lines_ahead *ahead; /* what is prefetched meanwhile */
     const float *less, *factor;
 } tile_beside;
 
@@ -62,6 +63,7 @@ INLINE void tile(int rows, int vectors, tile_finish finish, const float *a, int6
                  const float *b, int64_t b_stride, float *c, int64_t c_stride, int64_t depth, tile_beside beside)
 {
     vector sum[8][4];
+    look_ahead_some(beside.ahead);
 #pragma GCC unroll 8
     for (int i = 0; i < rows; i++)
 #pragma GCC unroll 4
@@ -82,7 +84,7 @@ INLINE void tile_column(int full, int vectors, tile_finish finish, int64_t rows,
 {
 #define TILES(count)                                                                                                   \
     tile(count, vectors, finish, a + i * a_row, a_row, a_column, b, b_stride, c + i * c_stride, c_stride, depth,       \
-         (tile_beside){beside.less + i, beside.factor + i * c_stride})
+         (tile_beside){beside.ahead, beside.less + i, beside.factor + i * c_stride})
     int64_t i = 0;
     for (; i + full <= rows; i += full) TILES(full);
     if (i + 4 <= rows) {
@@ -104,7 +106,7 @@ INLINE void tile_columns(tile_finish finish, int64_t rows, int64_t vectors, cons
 {
 #define COLUMN(full, count)                                                                                            \
     tile_column(full, count, finish, rows, a, a_row, a_column, b + j * LANES, b_stride, c + j * LANES, c_stride,       \
-                depth, (tile_beside){beside.less, beside.factor + j * LANES})
+                depth, (tile_beside){beside.ahead, beside.less, beside.factor + j * LANES})
     int64_t j = 0;
     for (; j + TILE_VECTORS <= vectors; j += TILE_VECTORS) COLUMN(TILE_ROWS, TILE_VECTORS);
     if (TILE_VECTORS > 3 && vectors - j == 3)
