@@ -497,6 +497,49 @@ GPU_TEST(losses)
     }
 }
 
+/* Rows without gaps (`dense`) and with. */
+static void check_densities(const pair *p, double lambda, int64_t columns, bool dense)
+{
+    enum { BATCH = 2, POINTS = 1013, ROWS = BATCH * POINTS };
+    const int64_t rows = dense ? 1 : ROWS, width = dense ? ROWS * columns : columns;
+    guarded from[2] = {guarded_random(rows, width, 1, 1), guarded_random(rows, width, 2, 1)}, gradient[2];
+    vt_matrix fields[2], slopes[2];
+    double sums[2][2 * BATCH];
+    const double loss_scale = 8;
+    from[1].matrix.data[0] = from[0].matrix.data[0]; /* no gradient */
+    for (int i = 0; i < 2; i++) {
+        fields[i] = dense ? vt_matrix_make(from[i].matrix.data, ROWS, columns) : from[i].matrix;
+        gradient[i] = guarded_open(rows, width);
+        slopes[i] = dense ? vt_matrix_make(gradient[i].matrix.data, ROWS, columns) : gradient[i].matrix;
+    }
+    for (int i = 0; i < 2; i++) {
+        vt_backend *b = i == 0 ? p->plain : p->fast;
+        b->density_loss_sums(b, lambda, BATCH, fields[0], fields[1], sums[i]);
+        b->density_loss_backward(b, lambda, BATCH, fields[0], fields[1], 0.25f, &loss_scale, slopes[i]);
+    }
+    for (int i = 0; i < 2 * BATCH; i++) EXPECT_NEAR(sums[1][i], sums[0][i], 1e-12 * sums[0][i]);
+    for (int64_t i = 0; i < ROWS * columns; i++) { /* each by itself: densities differ by powers of ten */
+        const int64_t r = i / columns, c = i % columns;
+        const double expected = (double)slopes[0].data[r * slopes[0].stride + c];
+        EXPECT_NEAR((double)slopes[1].data[r * slopes[1].stride + c], expected, 3e-7 * fabs(expected));
+    }
+    guarded_compare(&gradient[1], &gradient[0], 0x1p-22, "gradient of the densities' loss");
+    EXPECT(gradient[1].matrix.data[0] == 0);
+    fields[0].data[0] = NAN;
+    p->fast->density_loss_sums(p->fast, lambda, BATCH, fields[0], fields[1], sums[1]);
+    p->fast->density_loss_backward(p->fast, lambda, BATCH, fields[0], fields[1], 0.25f, &loss_scale, fields[0]);
+    EXPECT(isnan(sums[1][0]) && !isnan(sums[1][2]) && isnan(fields[0].data[0]));
+}
+
+/* Of one channel and of several, with and without the densities' part. */
+GPU_TEST(losses_of_densities)
+{
+    FOR_EACH_PAIR(p)
+    {
+        for (int kind = 0; kind < 8; kind++) check_densities(&p, kind & 1 ? 0.01 : 0, kind & 2 ? 5 : 1, kind & 4);
+    }
+}
+
 /* Several blocks of keys add to each dq; some threads have a head, some help with another's and some are idle, the
  * second time in memory full of NaN. */
 TEST(attention_does_not_depend_on_threads)

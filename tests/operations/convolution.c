@@ -211,7 +211,10 @@ GPU_TEST(convolutions_and_activations)
             check_convolution(backends, rounds, 1, 4, 35, 300); /* fewer rows than the weight has */
             check_convolution(backends, rounds, 4, 5, 17, 9);   /* more points than are gathered at once */
         }
-        if (isa == VT_ISA_AMX) check_thin(backends, 5, 33);
+        if (isa == VT_ISA_AMX) {
+            check_thin(backends, 5, 33);
+            check_thin(backends, 8, 32);
+        }
         for (int kind = VT_ACTIVATION_LEAKY; kind <= VT_ACTIVATION_TANH; kind++) {
             check_activation(backends, (vt_activation)kind, 1, 1);
             check_activation(backends, (vt_activation)kind, 2100, 37);

@@ -292,29 +292,3 @@ CUDA_TEST(squares_of_many_channels)
     for (int i = 0; i < 2 * BATCH * CHANNELS; i++) EXPECT_NEAR(squares[1][i], squares[0][i], 1e-12 * squares[0][i]);
 }
 
-/* Of one channel and of several, with and without the densities' part. */
-CUDA_TEST(loss_of_densities)
-{
-    enum { BATCH = 2, POINTS = 1013 };
-    for (int kind = 0; kind < 4; kind++) {
-        const double lambda = kind % 2 == 0 ? 0 : 0.01, loss_scale = 8;
-        const int64_t columns = kind < 2 ? 1 : 5;
-        guarded prediction = guarded_random(BATCH * POINTS, columns, 1, 1), gradient[2];
-        guarded target = guarded_random(BATCH * POINTS, columns, 2, 1);
-        double sums[2][2 * BATCH];
-        target.matrix.data[0] = prediction.matrix.data[0]; /* no gradient */
-        for (int i = 0; i < 2; i++) {
-            vt_backend *b = i == 0 ? p->plain : p->fast;
-            gradient[i] = guarded_open(BATCH * POINTS, columns);
-            b->density_loss_sums(b, lambda, BATCH, prediction.matrix, target.matrix, sums[i]);
-            b->density_loss_backward(b, lambda, BATCH, prediction.matrix, target.matrix, 0.25f, &loss_scale,
-                                     gradient[i].matrix);
-        }
-        for (int i = 0; i < 2 * BATCH; i++) EXPECT_NEAR(sums[1][i], sums[0][i], 1e-12 * sums[0][i]);
-        guarded_compare(&gradient[1], &gradient[0], 0x1p-23, "gradient of the densities' loss");
-        EXPECT(gradient[1].matrix.data[0] == 0);
-        prediction.matrix.data[0] = NAN;
-        p->fast->density_loss_sums(p->fast, lambda, BATCH, prediction.matrix, target.matrix, sums[1]);
-        EXPECT(isnan(sums[1][0]) && !isnan(sums[1][2]));
-    }
-}

@@ -271,7 +271,7 @@ static void convolution_forward(vt_backend *backend, const vt_convolution *shape
                                 vt_matrix y)
 {
     const int terms = terms_on_tiles(shape, &x, &weight);
-    if (is_thin(shape, &x, &weight) && terms_of(x.type) == 1)
+    if (is_thin(shape, &x, &weight))
         VT_KERNEL(vt_thin_convolution_forward)(backend, shape, x, weight, y);
     else if (terms > 1)
         VT_KERNEL(vt_tiles_convolution_forward)(backend, shape, x, weight, y);

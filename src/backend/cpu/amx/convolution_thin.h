@@ -1,6 +1,6 @@
 /* Convolutions between at most MOST_THIN channels of x and any number of y on tiles (convolution_thin.c). The cubes'
- * side must be a multiple of 32, and the operands must have the same number of terms; y is computed from bfloat16 only.
- * The arguments are those of the operations. */
+ * side must be a multiple of 32, and the operands must have the same number of terms. The arguments are those of the
+ * operations. */
 #ifndef VT_BACKEND_CPU_AMX_CONVOLUTION_THIN_H
 #define VT_BACKEND_CPU_AMX_CONVOLUTION_THIN_H
 

@@ -409,6 +409,13 @@ static void pack_cells(const void *work, int64_t unit)
     }
 }
 
+/* Whether x is part of longer rows, as a skip connection's channels are: it is read many times, and each time the
+ * processor fetches the other parts, too. So it is first copied, in rows without gaps. */
+static bool is_copied(const vt_matrix *x)
+{
+    return x->type == VT_FLOAT32 && x->stride >= x->columns + SIDE;
+}
+
 /* Where the sums of a product of piece `index` begin. */
 static float *sums_of(const gradient_work *w, int64_t index, int product)
 {
@@ -457,15 +464,20 @@ void VT_KERNEL(vt_tiles_convolution_backward_weight)(vt_backend *backend, const 
     w.columns = 2 * w.some;
     const int64_t most = smaller(CELLS, rounded_up(w.cells.count, DEPTH)) / DEPTH * STEP; /* pairs of 16 channels */
     const int64_t work = LINES * w.groups * PAIRS, parts = smaller(vt_cpu_threads(backend), work);
-    const int64_t sums = work * LINE * w.out * (w.columns + PADDING);
-    w.sums = vt_cpu_shared(backend, (size_t)(sums + PRODUCTS * w.out / SIDE * most) * sizeof *w.sums);
+    const int64_t sums = work * LINE * w.out * (w.columns + PADDING), left = PRODUCTS * w.out / SIDE * most;
+    const int64_t copied = is_copied(&x) ? x.rows * x.columns : 0;
+    w.sums = vt_cpu_shared(backend, (size_t)(sums + left + copied) * sizeof *w.sums);
     if (w.sums == NULL || !vt_cpu_scratch_reserve(backend, (size_t)(2 * LINE * w.columns / SIDE * most) * sizeof(pair)))
         return;
     /* cppcheck-suppress invalidPointerCast ; the memory after the sums */
     w.left = (pair *)(w.sums + sums);
+    if (copied > 0) w.x = vt_matrix_make(w.sums + sums + left, x.rows, x.columns);
 #pragma omp parallel firstprivate(w)
     {
         tiles_configure();
+#pragma omp for schedule(static)
+        for (int64_t r = 0; r < (copied > 0 ? x.rows : 0); r++)
+            memcpy(w.x.data + r * x.columns, x.data + r * x.stride, (size_t)x.columns * sizeof(float));
         for (w.first = 0; w.first < w.cells.count; w.first += CELLS) {
             w.steps = pieces(smaller(CELLS, w.cells.count - w.first), DEPTH);
 #pragma omp for collapse(3) schedule(static)

@@ -49,8 +49,8 @@ INLINE void multiply_runs(int terms, packed a, packed b, int64_t steps, float *s
 }
 
 /* sums [32 × 32], or += if `add`, of the first two pieces of a and b. Not inlined: one copy of each is enough. */
-static __attribute__((noinline)) void multiply(int terms, packed a, packed b, int64_t steps, float *sums, int64_t width,
-                                               bool add, upcoming ahead)
+static __attribute__((noinline, unused)) void multiply(int terms, packed a, packed b, int64_t steps, float *sums,
+                                                       int64_t width, bool add, upcoming ahead)
 {
     if (terms == 1)
         multiply_runs(1, a, b, steps, sums, width, add, &ahead);

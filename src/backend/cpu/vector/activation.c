@@ -2,7 +2,7 @@
  * gradient are added up in order: runs in float32, their sums in float64. */
 #include "backend/cpu/vector/elements.h"
 
-enum { BLOCK = 1024, RUN = 32 };
+enum { BLOCK = 1024, RUN = 32, SUMS = 4 };
 
 INLINE vector activated(vt_activation kind, vector x)
 {
@@ -57,23 +57,37 @@ typedef struct {
     vt_matrix y, dy, more, dx;
 } backward_work;
 
+/* `count` columns, up to SUMS vectors, from column c on, of rows first … end - 1: sums [SUMS * LANES] += their sums. */
+INLINE void backward_columns(const backward_work *w, int64_t first, int64_t end, int64_t c, int64_t count, int vectors,
+                             double *sums)
+{
+    vector sum[SUMS] = {{0}};
+    for (int64_t r = first; r < end; r++) {
+#pragma GCC unroll 4
+        for (int i = 0; i < vectors; i++) {
+            const int64_t at = c + i * LANES, left = count - i * LANES;
+            vector d = load_elements_up_to(&w->dy, r * w->dy.stride + at, left);
+            if (w->more.data != NULL) d += load_elements_up_to(&w->more, r * w->more.stride + at, left);
+            d *= slope(w->kind, load_elements_up_to(&w->y, r * w->y.stride + at, left));
+            store_elements_up_to(&w->dx, r * w->dx.stride + at, d, left);
+            sum[i] += d;
+        }
+    }
+    for (int i = 0; i < vectors; i++)
+        for (int lane = 0; lane < LANES; lane++) sums[i * LANES + lane] += (double)sum[i][lane];
+}
+
 /* Rows first … end - 1; sums [columns, rounded up to whole vectors] = their sums. */
 static void backward_block(const backward_work *w, int64_t first, int64_t end, double *sums)
 {
-    memset(sums, 0, (size_t)(pieces(w->dx.columns, LANES) * LANES) * sizeof *sums);
+    const int64_t columns = w->dx.columns;
+    memset(sums, 0, (size_t)(pieces(columns, LANES) * LANES) * sizeof *sums);
     for (int64_t run = first; run < end; run += RUN) {
-        for (int64_t c = 0; c < w->dx.columns; c += LANES) {
-            const int64_t count = w->dx.columns - c;
-            vector sum = {0};
-            for (int64_t r = run; r < smaller(run + RUN, end); r++) {
-                vector d = load_elements_up_to(&w->dy, r * w->dy.stride + c, count);
-                if (w->more.data != NULL) d += load_elements_up_to(&w->more, r * w->more.stride + c, count);
-                d *= slope(w->kind, load_elements_up_to(&w->y, r * w->y.stride + c, count));
-                store_elements_up_to(&w->dx, r * w->dx.stride + c, d, count);
-                sum += d;
-            }
-            for (int i = 0; i < LANES; i++) sums[c + i] += (double)sum[i];
-        }
+        const int64_t last = smaller(run + RUN, end);
+        int64_t c = 0;
+        for (; c + SUMS * LANES <= columns; c += SUMS * LANES)
+            backward_columns(w, run, last, c, SUMS * LANES, SUMS, sums + c);
+        for (; c < columns; c += LANES) backward_columns(w, run, last, c, columns - c, 1, sums + c);
     }
 }
 
