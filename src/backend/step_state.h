@@ -3,6 +3,8 @@
 #ifndef VT_BACKEND_STEP_STATE_H
 #define VT_BACKEND_STEP_STATE_H
 
+#include <float.h>
+
 #include "backend/backend.h"
 #include "base/random.h" /* VT_ON_DEVICE_TOO */
 
@@ -36,7 +38,8 @@ VT_ON_DEVICE_TOO static inline void vt_loss_scale_raise(const vt_update *update,
  * et al. 2018, "Mixed Precision Training". */
 VT_ON_DEVICE_TOO static inline void vt_step_decide(const vt_update *update, vt_step_state *state)
 {
-    bool is_finite = isfinite(state->squares) && isfinite(state->losses);
+    const double most = (double)FLT_MAX * (double)FLT_MAX; /* a gradient whose square is larger is infinite */
+    bool is_finite = state->squares <= most && isfinite(state->losses);
     double scale = state->loss_scale, ratio;
     state->gradient_norm = sqrt(state->squares) / scale;
     if (!is_finite || state->stopped) {

@@ -258,26 +258,46 @@ void vt_parameters_place_gradients(vt_parameters *parameters, const vt_bucket *b
     }
 }
 
+bool vt_parameters_next_run(const vt_parameters *parameters, const vt_bucket *bucket,
+                            bool (*left_out)(const vt_parameter *parameter), vt_span *run)
+{
+    int64_t begin = run->first + run->count, end = bucket->count;
+    for (int64_t i = bucket->first_parameter; i < bucket->first_parameter + bucket->parameter_count; i++) {
+        const vt_parameter *parameter = parameters->stored[i];
+        const int64_t first = parameter->offset - bucket->first;
+        if (first < begin || !left_out(parameter)) continue;
+        if (first > begin) {
+            end = first;
+            break;
+        }
+        begin = first + parameter->count;
+    }
+    *run = (vt_span){begin, end - begin};
+    return run->count > 0;
+}
+
+static bool stores_first(const vt_parameter *parameter)
+{
+    return parameter->stores_first;
+}
+
 void vt_parameters_clear_bucket(vt_parameters *parameters, const vt_bucket *bucket)
 {
     vt_backend *backend = parameters->backend;
     vt_parameter *const *list = parameters->stored + bucket->first_parameter;
     float *const memory = list[0]->gradient - (list[0]->offset - bucket->first);
-    int64_t cleared = 0;
-    for (int64_t i = 0; i <= bucket->parameter_count; i++) {
-        vt_parameter *next = i < bucket->parameter_count ? list[i] : NULL;
-        if (next != NULL && !next->stores_first) continue;
-        const int64_t end = next != NULL ? next->offset - bucket->first : bucket->count;
-        if (end > cleared) backend->zero(backend, memory + cleared, (size_t)(end - cleared) * sizeof(float));
-        if (next == NULL) break;
-        cleared = end + next->count;
-        next->is_new = true;
-    }
+    for (vt_span run = {0}; vt_parameters_next_run(parameters, bucket, stores_first, &run);)
+        backend->zero(backend, memory + run.first, (size_t)run.count * sizeof(float));
+    for (int64_t i = 0; i < bucket->parameter_count; i++) list[i]->is_new = list[i]->stores_first;
 }
 
-void vt_parameters_clear_gradients(vt_parameters *parameters)
+void vt_parameters_clear_gradients(vt_parameters *parameters, double *squares)
 {
     vt_backend *backend = parameters->backend;
+    for (int64_t i = 0; i < parameters->stored_count; i++) {
+        parameters->stored[i]->squares = squares;
+        parameters->stored[i]->counted = false;
+    }
     if (vt_parameters_is_sliced(parameters, VT_BLOCK_GRADIENTS)) {
         const int64_t elements = vt_parameters_block_elements(parameters, VT_BLOCK_GRADIENTS);
         backend->zero(backend, parameters->gradients, (size_t)elements * sizeof(float));

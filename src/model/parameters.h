@@ -49,6 +49,9 @@ typedef struct {
     float *gradient;   /* with ZeRO stage 2 and 3 only in its unit's backward */
     bool stores_first; /* its layer overwrites the first gradient of a step, which so need not be zeroed */
     bool is_new;       /* the gradient was cleared, and its layer has not overwritten it yet */
+    double
+        *squares; /* where its layer may add the gradient's squares, if it knows them without reading it; NULL: not */
+    bool counted; /* it has done so in this step */
 } vt_parameter;
 
 typedef struct {
@@ -125,9 +128,15 @@ void vt_parameters_place_values(vt_parameters *parameters, const vt_bucket *buck
 void vt_parameters_place_gradients(vt_parameters *parameters, const vt_bucket *bucket, float *memory);
 
 /* Sets gradients to 0: all that this rank keeps, or those of a bucket that lies whole where they are placed. Where they
- * lie whole, those of `stores_first` parameters are only marked as new. */
-void vt_parameters_clear_gradients(vt_parameters *parameters);
+ * lie whole, those of `stores_first` parameters are only marked as new. squares: see vt_parameter; NULL, unless one
+ * backward makes all of the step's gradients, and no other rank adds to them. */
+void vt_parameters_clear_gradients(vt_parameters *parameters, double *squares);
 void vt_parameters_clear_bucket(vt_parameters *parameters, const vt_bucket *bucket);
+
+/* The runs of a bucket's elements, gaps included, that `left_out` parameters leave over. *run: zero at first, then the
+ * run before, and now the next one. False: there was none left. */
+bool vt_parameters_next_run(const vt_parameters *parameters, const vt_bucket *bucket,
+                            bool (*left_out)(const vt_parameter *parameter), vt_span *run);
 
 /* For the layer of a `stores_first` parameter, once in each backward: whether it has to overwrite the gradient instead
  * of adding to it. The gradient is not new afterwards. None may be new in vt_parameters_gradients_ready. */

@@ -288,22 +288,42 @@ void vt_optimizer_close(vt_optimizer **optimizer)
     *optimizer = NULL;
 }
 
+static bool sums_by_itself(const vt_optimizer *optimizer)
+{
+    return optimizer->kind->whole != NULL && optimizer->kind->whole->squares != NULL;
+}
+
+double *vt_optimizer_squares(const vt_optimizer *optimizer)
+{
+    const bool alone = vt_world_ranks(vt_parameters_parallel(optimizer->parameters)->world) == 1;
+    return alone && !sums_by_itself(optimizer) ? &optimizer->state->squares : NULL;
+}
+
+static bool is_counted(const vt_parameter *parameter)
+{
+    return parameter->counted;
+}
+
 /* The sum over the model: each element counts once, however many ranks hold it. */
 static void sum_squares(vt_optimizer *optimizer)
 {
     vt_backend *backend = optimizer->backend;
     const vt_parameters *parameters = optimizer->parameters;
     const float *gradients = vt_parameters_gradients(parameters);
-    const vt_whole_update *whole = optimizer->kind->whole;
-    if (whole != NULL && whole->squares != NULL) {
-        whole->squares(&optimizer->whole_tensors, optimizer->whole_memory, &optimizer->state->squares);
+    if (sums_by_itself(optimizer)) {
+        optimizer->kind->whole->squares(&optimizer->whole_tensors, optimizer->whole_memory, &optimizer->state->squares);
         return;
     }
     for (int64_t i = 0; i < vt_parameters_bucket_count(parameters); i++) {
         const vt_bucket *bucket = vt_parameters_bucket(parameters, i);
         const run r = run_of_bucket(optimizer, bucket);
-        backend->sum_of_squares(backend, gradients + r.offset[VT_BLOCK_GRADIENTS], r.count, share_of(optimizer, bucket),
-                                &optimizer->state->squares);
+        const float *own = gradients + r.offset[VT_BLOCK_GRADIENTS];
+        const double share = share_of(optimizer, bucket);
+        double *squares = &optimizer->state->squares;
+        if (r.count < bucket->count) backend->sum_of_squares(backend, own, r.count, share, squares);
+        if (r.count < bucket->count) continue;
+        for (vt_span some = {0}; vt_parameters_next_run(parameters, bucket, is_counted, &some);)
+            backend->sum_of_squares(backend, own + some.first, some.count, share, squares);
     }
 }
 

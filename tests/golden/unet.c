@@ -176,6 +176,17 @@ static void compare(fixture *f, hid_t file, const char *group, const char *name,
     EXPECT(difference <= tolerance, "%s differs by %.3g, allowed %.3g", path, difference, tolerance);
 }
 
+static double norm_of_gradients(fixture *f)
+{
+    double squares = 0;
+    for (int64_t i = 0; i < vt_parameters_count(f->parameters); i++) {
+        const vt_parameter *parameter = vt_parameters_at(f->parameters, i);
+        const float *values = fetch(f, parameter->gradient, parameter->count);
+        for (int64_t k = 0; k < parameter->count; k++) squares += (double)values[k] * (double)values[k];
+    }
+    return sqrt(squares);
+}
+
 /* Returns the mean of the batch's losses. file 0: nothing is compared. */
 static double step(fixture *f, int64_t number, hid_t file, const char *group)
 {
@@ -197,14 +208,20 @@ static double step(fixture *f, int64_t number, hid_t file, const char *group)
     vt_matrix gradient = prediction;
     if (pass->type != VT_FLOAT32) gradient = vt_pass_push(pass, prediction.rows, prediction.columns);
     loss->backward(loss, pass, prediction, target, (vt_matrix){0}, f->sums, 1 / (float)pass->batch, NULL, gradient);
-    vt_parameters_clear_gradients(f->parameters);
+    vt_parameters_clear_gradients(f->parameters, vt_optimizer_squares(f->optimizer));
     vt_model_backward(f->model, pass, f->tensors, gradient, f->saved);
+    const double norm = number == 0 ? norm_of_gradients(f) : 0;
     for (int64_t i = 0; number == 0 && file != 0 && i < vt_parameters_count(f->parameters); i++) {
         const vt_parameter *parameter = vt_parameters_at(f->parameters, i);
         snprintf(name, sizeof name, "gradients/%s", parameter->name);
         compare(f, file, group, name, parameter->gradient, parameter->count, is_half ? HALF_GRADIENT : 1e-4);
     }
     vt_optimizer_step(f->optimizer);
+    if (number == 0) {
+        vt_step_state state;
+        f->backend->copy_to_host(f->backend, &state, vt_optimizer_state(f->optimizer), sizeof state);
+        EXPECT_NEAR(state.gradient_norm, norm, (is_half ? 1e-3 : 1e-6) * norm);
+    }
     vt_parameters_refresh(f->parameters);
     vt_arena_pop(&f->arena, 0);
     return mean;
@@ -288,7 +305,7 @@ TEST(unet_has_the_gradients_of_finite_differences)
     float *weights = numbers(300, count, 1);
     vt_matrix prediction = vt_model_forward(f.model, &f.pass, f.tensors, (vt_matrix){0}, f.saved);
     f.backend->copy_from_host(f.backend, prediction.data, weights, (size_t)count * sizeof *weights);
-    vt_parameters_clear_gradients(f.parameters);
+    vt_parameters_clear_gradients(f.parameters, NULL);
     vt_model_backward(f.model, &f.pass, f.tensors, prediction, f.saved);
     vt_arena_pop(&f.arena, 0);
     for (int64_t i = 0; i < vt_parameters_count(f.parameters); i++) {

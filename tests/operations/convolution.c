@@ -1,5 +1,6 @@
 /* Convolutions over cubes, and the activations behind them, on every fast path against the plain loops: odd sides, few
  * and many channels, matrices beside guards, outputs full of NaN. */
+#include "backend/cpu/cpu.h"
 #include "operations/guarded.h"
 #include "operations/halves.h"
 #include "operations/paths.h"
@@ -145,6 +146,42 @@ TEST(large_gradients_are_stored)
             for (size_t i = 0; i < count; i++) different += !(added[i] == stored[i]);
             EXPECT(different == 0);
         }
+        EXPECT_OK(b->check(b));
+        vt_backend_close(&b);
+    }
+}
+
+/* The squares of a gradient, of the points alone: also where the gradient is 0, because one point's cancels the
+ * other's.
+ */
+TEST(squares_of_few_points)
+{
+    static const vt_convolution shapes[] = {
+        {1, 1, 5, 3, true}, {2, 1, 33, 49, true}, {1, 2, 16, 130, true}, {1, 3, 7, 9, true}, {4, 2, 20, 8, true}};
+    if (vt_test_gpu_alone()) return;
+    for (vt_cpu_isa isa = VT_ISA_BASELINE; isa <= VT_ISA_AMX; isa++) {
+        vt_backend *b = NULL;
+        if (!path_is_available(isa)) continue;
+        EXPECT_OK(path_open(isa, &b));
+        for (size_t i = 0; i < 3 * sizeof shapes / sizeof *shapes; i++) {
+            const vt_convolution *s = &shapes[i / 3];
+            const vt_type type = (vt_type[]){VT_FLOAT32, VT_BFLOAT16, VT_FLOAT16}[i % 3];
+            const int64_t points = s->batch * s->side * s->side * s->side, count = 64 * s->in * s->out;
+            const twins x = twins_random(type, 8 * points, s->in, 1, 1, TWINS_APART);
+            const twins dy = twins_random(type, points, s->out, 2, 1, TWINS_APART);
+            float *dweight = vt_test_owned(calloc((size_t)count, sizeof *dweight));
+            double squares = 7, expected = 7;
+            vt_plain_convolution_backward_weight(b, s, x.wide, dy.wide, dweight);
+            vt_plain_sum_of_squares(b, dweight, count, 1, &expected);
+            b->convolution_squares(b, s, x.own, dy.own, &squares);
+            EXPECT_NEAR(squares, expected, 1e-6 * expected);
+        }
+        float same[16], apart[2] = {0.7f, -0.7f};
+        double squares = 0;
+        for (int i = 0; i < 16; i++) same[i] = 0.3f;
+        b->convolution_squares(b, &(vt_convolution){2, 1, 1, 1, true}, vt_matrix_make(same, 16, 1),
+                               vt_matrix_make(apart, 2, 1), &squares);
+        EXPECT(squares >= 0 && squares < 1e-12);
         EXPECT_OK(b->check(b));
         vt_backend_close(&b);
     }

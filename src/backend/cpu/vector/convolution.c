@@ -46,24 +46,6 @@ static bool next_portion(const vt_convolution *shape, vt_matrix x, vt_matrix y, 
     return p->shape.batch > 0;
 }
 
-/* A coordinate q of y meets p of x at tap p + 1 - 2 q. at: of y; the row of x at a tap, -1: padding. */
-static int64_t row_of_x(int64_t side, const int64_t at[4], int64_t tap)
-{
-    int64_t row = at[0];
-    for (int axis = 0; axis < 3; axis++) {
-        const int64_t p = 2 * at[1 + axis] - 1 + (tap >> (4 - 2 * axis) & 3);
-        if (p < 0 || p >= 2 * side) return -1;
-        row = row * 2 * side + p;
-    }
-    return row;
-}
-
-static void place_of(int64_t side, int64_t row, int64_t at[4])
-{
-    for (int axis = 3; axis > 0; axis--, row /= side) at[axis] = row % side;
-    at[0] = row;
-}
-
 /* What each point of y sees of x, as a row: [points, in * 64]. Without data: no memory. */
 static vt_matrix gather(vt_backend *backend, const portion *p)
 {
@@ -79,7 +61,7 @@ static vt_matrix gather(vt_backend *backend, const portion *p)
         for (int64_t c = 0; c < shape->in; c += LANES) {
             const int64_t count = smaller(LANES, shape->in - c);
             int64_t at[4];
-            place_of(shape->side, point, at);
+            point_place(shape->side, point, at);
             for (int64_t tap = 0; tap < TAPS; tap += LANES) {
                 vector square[LANES];
                 for (int64_t i = 0; i < LANES; i++) {
@@ -119,7 +101,7 @@ static void scatter(const vt_convolution *shape, const float *terms, vt_matrix d
         int64_t at[4];
         const float *from[8];
         int count = 0;
-        place_of(side, row, at);
+        point_place(side, row, at);
         for (int term = 0; term < 8; term++) {
             int64_t point = at[0], tap = 0;
             bool is_inside = true;

@@ -15,6 +15,24 @@ void VT_KERNEL(vt_tiled_backward_weight)(vt_backend *backend, const vt_convoluti
 
 /* ---- what these share ---- */
 
+/* A coordinate q of y meets p of x at tap p + 1 - 2 q. at: of y; the row of x at a tap, -1: padding. */
+static inline int64_t row_of_x(int64_t side, const int64_t at[4], int64_t tap)
+{
+    int64_t row = at[0];
+    for (int axis = 0; axis < 3; axis++) {
+        const int64_t p = 2 * at[1 + axis] - 1 + (tap >> (4 - 2 * axis) & 3);
+        if (p < 0 || p >= 2 * side) return -1;
+        row = row * 2 * side + p;
+    }
+    return row;
+}
+
+static inline void point_place(int64_t side, int64_t row, int64_t at[4])
+{
+    for (int axis = 3; axis > 0; axis--, row /= side) at[axis] = row % side;
+    at[0] = row;
+}
+
 enum {
     CACHED = 150000,           /* floats of a left operand that stay in the second-level cache */
     MOST_TILES = 8 * MOST_ROWS /* of a strip */

@@ -20,6 +20,7 @@ void VT_KERNEL(vt_vector_layer_norm_fill)(vt_backend *backend);
 void VT_KERNEL(vt_vector_limits_fill)(vt_backend *backend);
 void VT_KERNEL(vt_vector_loss_fill)(vt_backend *backend);
 void VT_KERNEL(vt_vector_density_loss_fill)(vt_backend *backend);
+void VT_KERNEL(vt_vector_convolution_squares_fill)(vt_backend *backend);
 void VT_KERNEL(vt_vector_mask_fill)(vt_backend *backend);
 void VT_KERNEL(vt_vector_adafactor_fill)(vt_backend *backend);
 void VT_KERNEL(vt_vector_optimizer_fill)(vt_backend *backend);

@@ -44,6 +44,7 @@ void VT_KERNEL(vt_vector_fill)(vt_backend *backend)
     BESIDE_TILES(vt_vector_limits_fill)(backend);
     VT_KERNEL(vt_vector_loss_fill)(backend);
     VT_KERNEL(vt_vector_density_loss_fill)(backend);
+    VT_KERNEL(vt_vector_convolution_squares_fill)(backend);
     VT_KERNEL(vt_vector_mask_fill)(backend);
     VT_KERNEL(vt_vector_adafactor_fill)(backend);
     VT_KERNEL(vt_vector_optimizer_fill)(backend);
