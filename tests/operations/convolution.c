@@ -187,6 +187,36 @@ TEST(squares_of_few_points)
     }
 }
 
+/* A large y goes past the caches if its rows begin where vectors do, as those of the first one here do, and not those
+ * of the second. */
+TEST(a_large_y_is_stored)
+{
+    enum { SIDE = 32, OUT = 32, ROWS = SIDE * SIDE * SIDE };
+    const vt_convolution shape = {1, SIDE, 1, OUT, false};
+    if (vt_test_gpu_alone()) return;
+    for (vt_cpu_isa isa = VT_ISA_AMX; isa <= PATH_TILES_MODEL; isa++) {
+        vt_backend *b = NULL;
+        void *made[2];
+        size_t different = 0;
+        if ((isa != VT_ISA_AMX && isa != PATH_TILES_MODEL) || !path_is_available(isa)) continue;
+        EXPECT_OK(path_open(isa, &b));
+        const guarded x = guarded_random(8 * ROWS, 1, 1, 1), numbers = guarded_random(1, 64 * OUT, 2, 1);
+        const vt_matrix weight = {.data = numbers.matrix.data, .rows = OUT, .columns = 64, .stride = 64};
+        for (int i = 0; i < 2; i++) {
+            EXPECT_OK(b->allocate(b, VT_MEMORY_WORKSPACE, (2 * OUT * ROWS + 1) * sizeof(float), &made[i]));
+            made[i] = (float *)made[i] + i;
+            memset(made[i], 0xff, 2 * OUT * ROWS * sizeof(float));
+            const vt_matrix y = {.data = made[i], .rows = ROWS, .columns = OUT, .stride = 2 * OUT};
+            b->convolution_forward(b, &shape, x.matrix, weight, y);
+        }
+        for (size_t i = 0; i < 2 * OUT * ROWS; i++)
+            different += (i % (2 * OUT) < OUT) != (((float *)made[0])[i] == ((float *)made[1])[i]);
+        EXPECT(different == 0);
+        EXPECT_OK(b->check(b));
+        vt_backend_close(&b);
+    }
+}
+
 TEST(convolutions_on_the_model_of_tiles)
 {
     vt_backend *backends[2] = {NULL, NULL};

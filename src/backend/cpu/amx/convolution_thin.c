@@ -21,6 +21,7 @@ typedef struct {
     int64_t parts, singles; /* parts of four channels, of one */
     int64_t part, single;   /* numbers of such a part of a line's cells */
     int64_t cell;           /* of all parts */
+    bool streams;           /* y goes past the caches: it is large, and has whole vectors of float32 */
 } forward_work;
 
 /* Where a tap (four on each axis) of a channel lies in the depth. The numbers of pairs of terms are 16 apart where the
@@ -208,10 +209,18 @@ static void forward_planes(const forward_work *w, int64_t first, int64_t end, fl
             const int64_t point = block * BLOCK, row = q0 * side * side + point;
             const uint16_t *own = cells_of(w, cells, q0) + point / side * line;
             for (int64_t panel = 0; panel < w->all.panels; panel++) {
+                upcoming ahead = {0};
+                if (!w->streams) ahead = rows_ahead(&w->all.y, row, panel, w->all.panels);
                 multiply_parts(w, own, cells_of(w, cells, q0 + 1) - cells_of(w, cells, q0), point % side, panel,
-                               sums + panel * BLOCK, width, rows_ahead(&w->all.y, row, panel, w->all.panels));
+                               sums + panel * BLOCK, width, ahead);
             }
-            finish_block(&to, sums, width, row, BLOCK, 0, width);
+            if (w->streams) {
+                for (int64_t r = 0; r < BLOCK; r++)
+                    for (int64_t c = 0; c < w->all.y.columns; c += LANES)
+                        stream(w->all.y.data + (row + r) * w->all.y.stride + c, load(sums + r * width + c));
+            } else {
+                finish_block(&to, sums, width, row, BLOCK, 0, width);
+            }
         }
     }
 }
@@ -220,6 +229,7 @@ void VT_KERNEL(vt_thin_convolution_forward)(vt_backend *backend, const vt_convol
                                             vt_matrix weight, vt_matrix y)
 {
     forward_work w = {.all = work_of(shape, x.type), .parts = shape->in / PART, .singles = shape->in % PART};
+    w.streams = y.type == VT_FLOAT32 && y.stride % LANES == 0 && may_stream(y.data, y.rows, y.columns);
     w.all.steps = 2 * shape->in;
     w.all.panels = pieces(shape->out, BLOCK);
     w.part = w.all.across * LINES * PART;
@@ -245,6 +255,7 @@ void VT_KERNEL(vt_thin_convolution_forward)(vt_backend *backend, const vt_convol
             forward_planes(&cube, item % groups * PLANES, smaller(item % groups * PLANES + PLANES, shape->side),
                            vt_cpu_scratch(backend));
         }
+        if (w.streams) stream_end();
         tiles_release();
     }
 }

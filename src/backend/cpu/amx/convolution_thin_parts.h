@@ -50,9 +50,13 @@ static inline void load_line(const thin_work *w, int64_t p0, int64_t p1, float *
     const int64_t points = w->x.stride == in ? side : 1; /* whose numbers follow one another */
     memset(to, 0, (size_t)w->line * sizeof *to);
     if (p0 < 0 || p0 >= side || p1 < 0 || p1 >= side) return;
-    for (int64_t p2 = 0; p2 < side; p2 += points)
-        for (int64_t i = 0, count = points * in; i < count; i += LANES)
-            store(to + (p2 + 1) * in + i, load_elements_up_to(&w->x, (row + p2) * w->x.stride + i, count - i));
+    for (int64_t p2 = 0; p2 < side; p2 += points) {
+        for (int64_t i = 0, count = points * in; i < count; i += LANES) {
+            const int64_t index = (row + p2) * w->x.stride + i;
+            prefetch_second(&w->x, index + 2 * side * w->x.stride);
+            store(to + (p2 + 1) * in + i, load_elements_up_to(&w->x, index, count - i));
+        }
+    }
 }
 
 /* LANES numbers' terms: to[0 … terms - 1]. */
