@@ -1,17 +1,47 @@
 /* Linear layers' products on tiles: of bfloat16 operands, and of float32 (and float16) operands as sums of bfloat16
  * terms (terms.h). The right operand is packed for all threads; each thread packs the left operand for the strip of
  * rows that it works on, unless the rows can be read as tiles where they lie (bfloat16); of deep products run by run,
- * so that a run's part of both operands stays in the cache. If the weight is much larger than the left operand, it is
- * the other way round: each thread packs the part of the weight that it works on. For a weight's gradient, which is
- * computed block of rows by block of rows, the operand with fewer columns is packed for all threads (by each thread
- * for itself if its own columns are few), the other by each thread for its own columns. Operands with different numbers
- * of terms go to the vector kernels.
+ * so that a run's part of both operands stays in the cache. If the weight is much larger than the left operand, each
+ * thread packs the part of the weight that it works on (panels.h). For a weight's gradient, which is computed block of
+ * rows by block of rows, the operand with fewer columns is packed for all threads (by each thread for itself if its own
+ * columns are few), the other by each thread for its own columns. Operands with different numbers of terms go to the
+ * vector kernels.
  * Each sum is added up in runs, and the runs in order, by one thread: the bits do not depend on the number of
  * threads. */
 #include <omp.h>
 
-#include "backend/cpu/amx/strips.h"
+#include "backend/cpu/amx/panels.h"
 #include "backend/cpu/vector/few_rows.h"
+
+/* across: the columns of the right operand are rows of `weight`. */
+static void multiply_weight(vt_backend *backend, vt_matrix left, vt_matrix weight, bool across, product_result to)
+{
+    strip_work w = {
+        .left = left, .to = to, .steps = pieces(left.columns, DEPTH), .panels = pieces(to.result.columns, BLOCK)};
+    int64_t step = terms_of(weight.type) * TILE_PAIRS;
+    if (left.rows <= SOME_ROWS && (4 * left.rows <= to.result.columns || (across && 8 * left.rows <= weight.columns))) {
+        multiply_panels(backend, &(panel_work){.strip = w, .weight = weight, .across = across});
+        return;
+    }
+    w.right.piece = piece_pairs(weight.type, w.steps);
+    pair *right = vt_cpu_shared(backend, (size_t)(2 * w.panels * w.right.piece) * sizeof *right);
+    if (right == NULL) return;
+#pragma omp parallel for schedule(static)
+    for (int64_t k = 0; k < w.steps; k++) {
+        for (int64_t i = 0; i < 2 * w.panels; i++) {
+            pair *tile = right + i * w.right.piece + k * step;
+            if (across)
+                pack_right_across(&weight, i * SIDE, k * DEPTH, tile);
+            else
+                pack_right_along(&weight, k * DEPTH, i * SIDE, tile);
+        }
+    }
+    w.right.tiles = right;
+    if (2 * w.right.piece * (int64_t)sizeof *right > CACHE && w.panels <= MOST_DEEP_PANELS)
+        multiply_deep_strips(backend, &w);
+    else
+        multiply_strips(backend, &w);
+}
 
 /* a has the product's rows: if these are few, the vector kernels read the weight once, as it lies. */
 static bool on_tiles(const vt_matrix *a, const vt_matrix *b)
@@ -61,7 +91,7 @@ static void linear_backward_input(vt_backend *backend, vt_matrix dy, vt_matrix w
  * each thread for its own columns ---- */
 
 enum {
-    BLOCK_ROWS = RUN * DEPTH, /* of x and dy, packed at once */
+    BLOCK_ROWS = RUN * DEPTH, /* of x and dy, packed at once; up to SOME_ROWS are one block */
     GROUP = 8,                /* maximum number of pieces of columns that are packed side by side */
     MOST_BLOCKS = 8,          /* of a thread's own operand */
     /* From so many columns of its own on a thread packs the other operand for itself, too: what another core has just
@@ -212,7 +242,8 @@ static void weight_gradient(vt_backend *backend, vt_matrix x, vt_matrix dy, floa
     all.rows = pieces(dy.columns, BLOCK);
     all.panels = pieces(x.columns, BLOCK);
     rectangles cuts = cut(&all, vt_cpu_threads(backend));
-    int64_t blocks = pieces(x.rows, BLOCK_ROWS), most = 2 * piece_pairs(x.type, smaller(RUN, pieces(x.rows, DEPTH)));
+    const int64_t block_rows = x.rows <= SOME_ROWS ? SOME_ROWS : BLOCK_ROWS, blocks = pieces(x.rows, block_rows);
+    const int64_t most = 2 * piece_pairs(x.type, pieces(smaller(block_rows, x.rows), DEPTH));
     int64_t threads = vt_cpu_threads(backend), bias_room = (dy.columns + 7) / 8 * 8, pairs = cuts.shared * most;
     const bool alone = cuts.own * BLOCK >= COLUMNS_ALONE * threads;
     size_t bytes = (size_t)bias_room * sizeof(double) + (size_t)((alone ? threads : 2) * pairs) * sizeof(pair);
@@ -230,7 +261,7 @@ static void weight_gradient(vt_backend *backend, vt_matrix x, vt_matrix dy, floa
         tiles_configure();
         for (int64_t block = 0; block < blocks; block++) {
             gradient_work w = all;
-            int64_t begin = block * BLOCK_ROWS, rows = smaller(BLOCK_ROWS, x.rows - begin);
+            int64_t begin = block * block_rows, rows = smaller(block_rows, x.rows - begin);
             pair *to = memory + (alone ? thread : block % 2) * pairs; /* while one is read, the next is packed */
             w.x = from_row(x, begin);
             w.dy = from_row(dy, begin);
