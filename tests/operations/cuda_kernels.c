@@ -291,4 +291,3 @@ CUDA_TEST(squares_of_many_channels)
     }
     for (int i = 0; i < 2 * BATCH * CHANNELS; i++) EXPECT_NEAR(squares[1][i], squares[0][i], 1e-12 * squares[0][i]);
 }
-
