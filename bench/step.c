@@ -44,8 +44,8 @@ static const bench_size sizes[] = {
      "a: {model: encoder, causal: true, attention_scale: sqrt, vocab_size: 30000, embed_dim: 256, depth: 6, "
      "seq_len: 256, global_batch_size: 16}",
      5, 1},
-    {"unet1", "a: {model: unet3d, global_batch_size: 1}", 5, 1},
-    {"unet4", "a: {model: unet3d, global_batch_size: 4}", 3, 1},
+    {"unet1", "a: {model: unet3d, global_batch_size: 1}", 5, 3},
+    {"unet4", "a: {model: unet3d, global_batch_size: 4}", 3, 3},
 };
 
 /* The PyTorch process: `to` takes commands, `from` gives seconds. */
