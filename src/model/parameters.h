@@ -49,9 +49,8 @@ typedef struct {
     float *gradient;   /* with ZeRO stage 2 and 3 only in its unit's backward */
     bool stores_first; /* its layer overwrites the first gradient of a step, which so need not be zeroed */
     bool is_new;       /* the gradient was cleared, and its layer has not overwritten it yet */
-    double
-        *squares; /* where its layer may add the gradient's squares, if it knows them without reading it; NULL: not */
-    bool counted; /* it has done so in this step */
+    double *squares;   /* where its layer may add the gradient's squares, if it knows them; NULL: nowhere */
+    bool counted;      /* it has done so in this step */
 } vt_parameter;
 
 typedef struct {

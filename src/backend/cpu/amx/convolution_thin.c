@@ -11,10 +11,34 @@
 
 enum { LINES = 8, PART = 4, OF_PAIR = LINES / 2 };
 
-typedef float four __attribute__((vector_size(4 * sizeof(float))));
-typedef float sixteen __attribute__((vector_size(SIDE * sizeof(float))));
-typedef uint64_t points __attribute__((vector_size(4 * sizeof(uint64_t)))); /* of one channel of a pair of lines */
-typedef uint64_t both_points __attribute__((vector_size(8 * sizeof(uint64_t))));
+/* numbers = four of each line of a pair. (Intrinsics here and below: gcc 11 lacks __builtin_shufflevector.) */
+INLINE void take_part(const float *lines, int64_t line, float numbers[SIDE])
+{
+#if defined(__AVX512F__)
+    const __m256 lower = _mm256_set_m128(_mm_loadu_ps(lines + line), _mm_loadu_ps(lines));
+    const __m256 upper = _mm256_set_m128(_mm_loadu_ps(lines + 3 * line), _mm_loadu_ps(lines + 2 * line));
+    _mm512_storeu_ps(numbers, _mm512_insertf32x8(_mm512_castps256_ps512(lower), upper, 1));
+#else
+    for (int l = 0; l < OF_PAIR; l++) memcpy(numbers + l * PART, lines + l * line, PART * sizeof *numbers);
+#endif
+}
+
+/* to = four points of each of two pairs of lines, by turns; a point has OF_PAIR numbers. */
+INLINE void join_points(const uint16_t *first, const uint16_t *second, uint16_t *to)
+{
+#if defined(__AVX512F__)
+    const __m512i turns = _mm512_set_epi64(11, 3, 10, 2, 9, 1, 8, 0);
+    const __m256i lower = _mm256_loadu_si256((const __m256i *)(const void *)first);
+    const __m256i upper = _mm256_loadu_si256((const __m256i *)(const void *)second);
+    _mm512_storeu_si512(to,
+                        _mm512_permutex2var_epi64(_mm512_castsi256_si512(lower), turns, _mm512_castsi256_si512(upper)));
+#else
+    for (int i = 0; i < 4; i++) {
+        memcpy(to + 2 * i * OF_PAIR, first + i * OF_PAIR, OF_PAIR * sizeof *to);
+        memcpy(to + (2 * i + 1) * OF_PAIR, second + i * OF_PAIR, OF_PAIR * sizeof *to);
+    }
+#endif
+}
 
 typedef struct {
     thin_work all;
@@ -81,16 +105,11 @@ static void fill_part(const forward_work *w, const float *lines, uint16_t *upper
 {
     const int64_t in = w->all.shape.in, line = w->all.line;
     for (int64_t p2 = 0; p2 < w->all.across; p2++, lines += in) {
-        four of[OF_PAIR];
-        for (int l = 0; l < OF_PAIR; l++) memcpy(&of[l], lines + l * line, sizeof of[l]);
-        const sixteen numbers = __builtin_shufflevector(__builtin_shufflevector(of[0], of[1], 0, 1, 2, 3, 4, 5, 6, 7),
-                                                        __builtin_shufflevector(of[2], of[3], 0, 1, 2, 3, 4, 5, 6, 7),
-                                                        0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+        float numbers[SIDE];
+        take_part(lines, line, numbers);
         for (int64_t i = 0; i < SIDE; i += LANES) {
-            vector value;
             vector_half half[TERMS];
-            memcpy(&value, (const float *)&numbers + i, sizeof value);
-            halves_of_terms(w->all.terms, value, half);
+            halves_of_terms(w->all.terms, load(numbers + i), half);
             for (int64_t t = 0; t < w->all.terms; t++) {
                 const int64_t at = t * w->cell + p2 * 2 * SIDE + i;
                 if (upper != NULL) memcpy(upper + SIDE + at, &half[t], sizeof half[t]);
@@ -115,13 +134,8 @@ static void fill_single(const forward_work *w, const float *lines, const uint16_
             for (int64_t t = 0; t < w->all.terms; t++)
                 memcpy(own + t * w->single / 2 + at + i, &half[t], sizeof half[t]);
         }
-        for (int64_t t = 0; t < w->all.terms && to != NULL; t++) {
-            points first, second;
-            memcpy(&first, before + t * w->single / 2 + at, sizeof first);
-            memcpy(&second, own + t * w->single / 2 + at, sizeof second);
-            const both_points both = __builtin_shufflevector(first, second, 0, 4, 1, 5, 2, 6, 3, 7);
-            memcpy(to + t * w->cell + 2 * at, &both, sizeof both);
-        }
+        for (int64_t t = 0; t < w->all.terms && to != NULL; t++)
+            join_points(before + t * w->single / 2 + at, own + t * w->single / 2 + at, to + t * w->cell + 2 * at);
     }
 }
 
