@@ -320,8 +320,10 @@ static void sum_squares(vt_optimizer *optimizer)
         const float *own = gradients + r.offset[VT_BLOCK_GRADIENTS];
         const double share = share_of(optimizer, bucket);
         double *squares = &optimizer->state->squares;
-        if (r.count < bucket->count) backend->sum_of_squares(backend, own, r.count, share, squares);
-        if (r.count < bucket->count) continue;
+        if (r.count < bucket->count) { /* of a slice nothing is counted yet */
+            backend->sum_of_squares(backend, own, r.count, share, squares);
+            continue;
+        }
         for (vt_span some = {0}; vt_parameters_next_run(parameters, bucket, is_counted, &some);)
             backend->sum_of_squares(backend, own + some.first, some.count, share, squares);
     }

@@ -518,7 +518,7 @@ static void check_densities(const pair *p, double lambda, int64_t columns, bool 
         b->density_loss_backward(b, lambda, BATCH, fields[0], fields[1], 0.25f, &loss_scale, slopes[i]);
     }
     for (int i = 0; i < 2 * BATCH; i++) EXPECT_NEAR(sums[1][i], sums[0][i], 1e-12 * sums[0][i]);
-    for (int64_t i = 0; i < ROWS * columns; i++) { /* each by itself: densities differ by powers of ten */
+    for (int64_t i = 0; i < ROWS * columns; i++) { /* one by one: densities differ by powers of ten */
         const int64_t r = i / columns, c = i % columns;
         const double expected = (double)slopes[0].data[r * slopes[0].stride + c];
         EXPECT_NEAR((double)slopes[1].data[r * slopes[1].stride + c], expected, 3e-7 * fabs(expected));

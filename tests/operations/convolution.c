@@ -151,8 +151,7 @@ TEST(large_gradients_are_stored)
     }
 }
 
-/* The squares of a gradient, of the points alone: also where the gradient is 0, because one point's cancels the
- * other's.
+/* Against the squares of the plain loops' gradient. In the last case the gradient is 0: two points cancel each other.
  */
 TEST(squares_of_few_points)
 {
@@ -187,8 +186,8 @@ TEST(squares_of_few_points)
     }
 }
 
-/* A large y goes past the caches if its rows begin where vectors do, as those of the first one here do, and not those
- * of the second. */
+/* A large y goes past the caches if its rows are aligned. Here the first y is and the second is not: both get the same
+ * numbers, and nothing is written between their rows. */
 TEST(a_large_y_is_stored)
 {
     enum { SIDE = 32, OUT = 32, ROWS = SIDE * SIDE * SIDE };

@@ -62,7 +62,8 @@ static void add_up_line(const thin_work *w, int64_t row, const float *own, const
     }
 }
 
-/* Lines 2 q1 - 1 and 2 q1 of planes 2 u - 1 and 2 u of dx, from what lines q1 and q1 - 1 of dy add. */
+/* Stores four lines of dx: 2 q1 - 1 and 2 q1 of the planes 2 u - 1 and 2 u. They are the sum of what line q1 of dy adds
+ * to them (own), and of what line q1 - 1 adds (before). */
 static void add_up_lines(const thin_work *w, int64_t u, int64_t q1, const float *own, const float *before)
 {
     const int64_t side = 2 * w->shape.side, line = 4 * w->shape.in;

@@ -59,7 +59,7 @@ static inline void load_line(const thin_work *w, int64_t p0, int64_t p1, float *
     }
 }
 
-/* LANES numbers' terms: to[0 … terms - 1]. */
+/* to[0 … terms - 1] = the terms of LANES numbers, as bfloat16. */
 INLINE void halves_of_terms(int terms, vector value, vector_half to[TERMS])
 {
     vector term[TERMS] = {value};

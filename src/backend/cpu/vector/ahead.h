@@ -9,14 +9,14 @@
 /* The rows of one matrix that are still to be prefetched. */
 typedef struct {
     const char *row;
-    int64_t rows, stride, bytes; /* how many, from row to row, and of a row; */
+    int64_t rows, stride, bytes; /* how many; from one to the next; of one */
     int64_t done;                /* bytes of the first row that are prefetched */
 } rows_ahead;
 
 typedef struct {
     rows_ahead all[8];
-    int64_t first, count; /* in `all` */
-    int64_t lines;        /* of all of them */
+    int64_t first, count; /* of `all`: the one at hand, and how many were added */
+    int64_t lines;        /* of all that were added */
     int64_t pace;         /* lines beside a tile */
 } lines_ahead;
 

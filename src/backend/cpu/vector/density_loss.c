@@ -61,7 +61,7 @@ INLINE wide widened(const float *from)
 
 static double sum_of_differences(const float *p, const float *t, int64_t count)
 {
-    enum { SUMS = 2 }; /* so many that none waits long for the one before */
+    enum { SUMS = 2 }; /* two, so that an addition need not wait for the one before */
     wide sums[SUMS] = {{0}};
     double total = 0;
     int64_t i = 0;
