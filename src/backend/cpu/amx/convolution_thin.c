@@ -200,16 +200,6 @@ static void multiply_parts(const forward_work *w, const uint16_t *cells, int64_t
     /* cppcheck-suppress-end invalidPointerCast */
 }
 
-/* Rows of a block of y, in as many parts as there are panels. */
-static upcoming rows_ahead(const vt_matrix *y, int64_t row, int64_t part, int64_t parts)
-{
-    const int64_t size = (int64_t)vt_type_size(y->type), first = piece_begin(BLOCK, parts, part);
-    return (upcoming){.memory = (char *)y->data + (row + first) * y->stride * size,
-                      .row = y->stride * size,
-                      .bytes = y->columns * size,
-                      .rows = piece_begin(BLOCK, parts, part + 1) - first};
-}
-
 /* Planes first … of y. memory: sums, cells, lines. */
 static void forward_planes(const forward_work *w, int64_t first, int64_t end, float *sums)
 {
@@ -224,7 +214,10 @@ static void forward_planes(const forward_work *w, int64_t first, int64_t end, fl
             const uint16_t *own = cells_of(w, cells, q0) + point / side * line;
             for (int64_t panel = 0; panel < w->all.panels; panel++) {
                 upcoming ahead = {0};
-                if (!w->streams) ahead = rows_ahead(&w->all.y, row, panel, w->all.panels);
+                if (!w->streams) { /* a part of the block's rows beside each panel */
+                    const int64_t r = piece_begin(BLOCK, w->all.panels, panel);
+                    ahead = rows_of(&w->all.y, row + r, piece_begin(BLOCK, w->all.panels, panel + 1) - r, 0, width);
+                }
                 multiply_parts(w, own, cells_of(w, cells, q0 + 1) - cells_of(w, cells, q0), point % side, panel,
                                sums + panel * BLOCK, width, ahead);
             }

@@ -15,6 +15,16 @@ typedef struct {
     int64_t step, steps;      /* counts the products done beside it */
 } upcoming;
 
+/* Rows of a matrix of results, `columns` columns. */
+static inline upcoming rows_of(const vt_matrix *matrix, int64_t first, int64_t rows, int64_t column, int64_t columns)
+{
+    int64_t size = (int64_t)vt_type_size(matrix->type), count = smaller(columns, matrix->columns - column);
+    return (upcoming){.memory = (char *)matrix->data + (first * matrix->stride + column) * size,
+                      .row = matrix->stride * size,
+                      .bytes = count * size,
+                      .rows = rows};
+}
+
 INLINE void prefetch_beside(void *work, int place)
 {
     upcoming *ahead = work;

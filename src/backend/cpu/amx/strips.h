@@ -19,16 +19,6 @@ typedef struct {
 
 enum { WIDE = 4 }; /* panels that are stored together, for longer pieces of the result's rows */
 
-/* Rows of a matrix of results, `columns` columns. */
-static upcoming rows_of(const vt_matrix *matrix, int64_t first, int64_t rows, int64_t column, int64_t columns)
-{
-    int64_t size = (int64_t)vt_type_size(matrix->type), count = smaller(columns, matrix->columns - column);
-    return (upcoming){.memory = (char *)matrix->data + (first * matrix->stride + column) * size,
-                      .row = matrix->stride * size,
-                      .bytes = count * size,
-                      .rows = rows};
-}
-
 /* How many blocks of a strip with this many rows need no packing: those of whole tiles in bfloat16. */
 static int64_t blocks_in_place(const vt_matrix *left, int64_t rows)
 {
