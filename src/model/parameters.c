@@ -258,22 +258,27 @@ void vt_parameters_place_gradients(vt_parameters *parameters, const vt_bucket *b
     }
 }
 
-bool vt_parameters_next_run(const vt_parameters *parameters, const vt_bucket *bucket,
+bool vt_parameters_next_run(const vt_parameters *parameters, int64_t first, int64_t count,
                             bool (*left_out)(const vt_parameter *parameter), vt_span *run)
 {
-    int64_t begin = run->first + run->count, end = bucket->count;
-    for (int64_t i = bucket->first_parameter; i < bucket->first_parameter + bucket->parameter_count; i++) {
+    const int64_t last = first + count;
+    int64_t begin = run->count > 0 ? run->first + run->count : first, end = last;
+    for (int64_t i = 0; i < parameters->stored_count; i++) {
         const vt_parameter *parameter = parameters->stored[i];
-        const int64_t first = parameter->offset - bucket->first;
-        if (first < begin || !left_out(parameter)) continue;
-        if (first > begin) {
-            end = first;
+        if (parameter->offset < begin || parameter->offset >= last || !left_out(parameter)) continue;
+        if (parameter->offset > begin) {
+            end = parameter->offset;
             break;
         }
-        begin = first + parameter->count;
+        begin = parameter->offset + parameter->count;
     }
     *run = (vt_span){begin, end - begin};
     return run->count > 0;
+}
+
+bool vt_parameter_has_factors(const vt_parameter *parameter)
+{
+    return parameter->factors.dy.rows > 0;
 }
 
 static bool stores_first(const vt_parameter *parameter)
@@ -286,8 +291,8 @@ void vt_parameters_clear_bucket(vt_parameters *parameters, const vt_bucket *buck
     vt_backend *backend = parameters->backend;
     vt_parameter *const *list = parameters->stored + bucket->first_parameter;
     float *const memory = list[0]->gradient - (list[0]->offset - bucket->first);
-    for (vt_span run = {0}; vt_parameters_next_run(parameters, bucket, stores_first, &run);)
-        backend->zero(backend, memory + run.first, (size_t)run.count * sizeof(float));
+    for (vt_span run = {0}; vt_parameters_next_run(parameters, bucket->first, bucket->count, stores_first, &run);)
+        backend->zero(backend, memory + (run.first - bucket->first), (size_t)run.count * sizeof(float));
     for (int64_t i = 0; i < bucket->parameter_count; i++) list[i]->is_new = list[i]->stores_first;
 }
 
@@ -296,7 +301,7 @@ void vt_parameters_clear_gradients(vt_parameters *parameters, double *squares)
     vt_backend *backend = parameters->backend;
     for (int64_t i = 0; i < parameters->stored_count; i++) {
         parameters->stored[i]->squares = squares;
-        parameters->stored[i]->counted = false;
+        parameters->stored[i]->factors = (vt_gradient_factors){0};
     }
     if (vt_parameters_is_sliced(parameters, VT_BLOCK_GRADIENTS)) {
         const int64_t elements = vt_parameters_block_elements(parameters, VT_BLOCK_GRADIENTS);

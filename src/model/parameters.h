@@ -22,6 +22,13 @@ typedef enum {
 
 enum { VT_PARAMETER_DIMENSIONS = 5, VT_PARAMETER_NAME = 96 }; /* five: the weight of a convolution in 3-D */
 
+/* What the gradient of a convolution's weight is the product of, where there are so few points that the update makes
+ * the gradient by itself. */
+typedef struct {
+    vt_convolution shape;
+    vt_matrix x, dy;
+} vt_gradient_factors;
+
 typedef struct {
     char name[VT_PARAMETER_NAME]; /* as in the PyTorch state_dict */
     int64_t index;                /* among the registered ones */
@@ -49,8 +56,8 @@ typedef struct {
     float *gradient;   /* with ZeRO stage 2 and 3 only in its unit's backward */
     bool stores_first; /* its layer overwrites the first gradient of a step, which so need not be zeroed */
     bool is_new;       /* the gradient was cleared, and its layer has not overwritten it yet */
-    double *squares;   /* where its layer may add the gradient's squares, if it knows them; NULL: nowhere */
-    bool counted;      /* it has done so in this step */
+    double *squares;   /* where its layer may add the gradient's squares if it then leaves the factors; NULL: nowhere */
+    vt_gradient_factors factors; /* left in this step; without rows: the gradient is in memory */
 } vt_parameter;
 
 typedef struct {
@@ -132,10 +139,12 @@ void vt_parameters_place_gradients(vt_parameters *parameters, const vt_bucket *b
 void vt_parameters_clear_gradients(vt_parameters *parameters, double *squares);
 void vt_parameters_clear_bucket(vt_parameters *parameters, const vt_bucket *bucket);
 
-/* The runs of a bucket's elements, gaps included, that `left_out` parameters leave over. *run: zero at first, then the
- * run before, and now the next one. False: there was none left. */
-bool vt_parameters_next_run(const vt_parameters *parameters, const vt_bucket *bucket,
+/* The runs of elements of a whole block between `first` and first + count, gaps included, that `left_out` parameters
+ * leave over. *run: zero at first, then the run before, and now the next one. False: there was none left. */
+bool vt_parameters_next_run(const vt_parameters *parameters, int64_t first, int64_t count,
                             bool (*left_out)(const vt_parameter *parameter), vt_span *run);
+
+bool vt_parameter_has_factors(const vt_parameter *parameter);
 
 /* For the layer of a `stores_first` parameter, once in each backward: whether it has to overwrite the gradient instead
  * of adding to it. The gradient is not new afterwards. None may be new in vt_parameters_gradients_ready. */

@@ -296,12 +296,29 @@ static bool sums_by_itself(const vt_optimizer *optimizer)
 double *vt_optimizer_squares(const vt_optimizer *optimizer)
 {
     const bool alone = vt_world_ranks(vt_parameters_parallel(optimizer->parameters)->world) == 1;
-    return alone && !sums_by_itself(optimizer) ? &optimizer->state->squares : NULL;
+    const bool can = optimizer->backend->convolution_update != NULL && optimizer->backend->convolution_squares != NULL;
+    return alone && can && optimizer->kind->update_by_factors != NULL ? &optimizer->state->squares : NULL;
 }
 
-static bool is_counted(const vt_parameter *parameter)
+/* The elements of a run whose gradients are in memory, as vt_parameters_next_run, by their places in the block of
+ * gradients. Other ones are among whole gradients only. */
+static bool next_in_memory(const vt_optimizer *optimizer, const run *r, vt_span *some)
 {
-    return parameter->counted;
+    return vt_parameters_next_run(optimizer->parameters, r->offset[VT_BLOCK_GRADIENTS], r->count,
+                                  vt_parameter_has_factors, some);
+}
+
+/* Those that are not in memory are stored after all, if one of them is to be found that is not finite. */
+static void store_gradients(const vt_optimizer *optimizer)
+{
+    vt_backend *backend = optimizer->backend;
+    for (int64_t i = 0; i < vt_parameters_count(optimizer->parameters); i++) {
+        const vt_parameter *parameter = vt_parameters_at(optimizer->parameters, i);
+        const vt_gradient_factors *factors = &parameter->factors;
+        if (vt_parameter_has_factors(parameter) && !isfinite(optimizer->state->squares))
+            backend->convolution_backward_weight(backend, &factors->shape, factors->x, factors->dy,
+                                                 parameter->gradient);
+    }
 }
 
 /* The sum over the model: each element counts once, however many ranks hold it. */
@@ -317,15 +334,9 @@ static void sum_squares(vt_optimizer *optimizer)
     for (int64_t i = 0; i < vt_parameters_bucket_count(parameters); i++) {
         const vt_bucket *bucket = vt_parameters_bucket(parameters, i);
         const run r = run_of_bucket(optimizer, bucket);
-        const float *own = gradients + r.offset[VT_BLOCK_GRADIENTS];
         const double share = share_of(optimizer, bucket);
-        double *squares = &optimizer->state->squares;
-        if (r.count < bucket->count) { /* of a slice nothing is counted yet */
-            backend->sum_of_squares(backend, own, r.count, share, squares);
-            continue;
-        }
-        for (vt_span some = {0}; vt_parameters_next_run(parameters, bucket, is_counted, &some);)
-            backend->sum_of_squares(backend, own + some.first, some.count, share, squares);
+        for (vt_span some = {0}; next_in_memory(optimizer, &r, &some);)
+            backend->sum_of_squares(backend, gradients + some.first, some.count, share, &optimizer->state->squares);
     }
 }
 
@@ -339,16 +350,38 @@ static float *average_of(const vt_optimizer *optimizer, const run *r)
     return vt_kept_block(optimizer->kept, vt_kept_average(optimizer->kept)) + r->offset[VT_BLOCK_MOMENTS];
 }
 
+/* `first` is 0 where the kind's states are not all numbers. */
+static void update_some(const vt_optimizer *optimizer, const run *r, int64_t first, int64_t count)
+{
+    const float *gradients = vt_parameters_gradients(optimizer->parameters) + r->offset[VT_BLOCK_GRADIENTS];
+    void *states[2 * VT_OPTIMIZER_STATES];
+    for (int i = 0; i < 2 * VT_OPTIMIZER_STATES; i++)
+        states[i] = first == 0 ? r->states[i] : (float *)r->states[i] + first;
+    r->kind->update(optimizer->backend, &optimizer->rule, optimizer->state, gradients + first,
+                    values_of(optimizer, r) + first,
+                    vt_parameters_rounded(optimizer->parameters, r->offset[VT_BLOCK_VALUES] + first), states, count);
+}
+
+static void update_by_factors(const vt_optimizer *optimizer, const vt_parameter *parameter)
+{
+    const run r = run_of_parameter(optimizer, parameter);
+    r.kind->update_by_factors(optimizer->backend, &optimizer->rule, optimizer->state, &parameter->factors,
+                              parameter->value, vt_parameters_rounded(optimizer->parameters, parameter->offset),
+                              r.states);
+}
+
 static void update_runs(vt_optimizer *optimizer)
 {
     vt_backend *backend = optimizer->backend;
-    const float *gradients = vt_parameters_gradients(optimizer->parameters);
+    const vt_parameters *parameters = optimizer->parameters;
     for (int64_t i = 0; i < optimizer->own.count; i++) {
         const run *r = &optimizer->own.all[i];
-        r->kind->update(backend, &optimizer->rule, optimizer->state, gradients + r->offset[VT_BLOCK_GRADIENTS],
-                        values_of(optimizer, r),
-                        vt_parameters_rounded(optimizer->parameters, r->offset[VT_BLOCK_VALUES]), r->states, r->count);
+        for (vt_span some = {0}; next_in_memory(optimizer, r, &some);)
+            update_some(optimizer, r, some.first - r->offset[VT_BLOCK_GRADIENTS], some.count);
     }
+    for (int64_t i = 0; i < vt_parameters_count(parameters); i++)
+        if (vt_parameter_has_factors(vt_parameters_at(parameters, i)))
+            update_by_factors(optimizer, vt_parameters_at(parameters, i));
     if (optimizer->kind->whole != NULL)
         optimizer->kind->whole->step(&optimizer->whole_tensors, optimizer->whole_memory);
     for (int64_t i = 0; i < optimizer->whole.count && vt_kept_average(optimizer->kept) >= 0; i++) {
@@ -401,6 +434,7 @@ void vt_optimizer_step(vt_optimizer *optimizer)
     sum_squares(optimizer);
     vt_group_all_reduce(optimizer->world, VT_SUM_FLOAT64, &state->squares, 2, NULL);
     backend->step_decide(backend, &optimizer->rule, state);
+    store_gradients(optimizer);
     backend->first_nonfinite(backend, vt_parameters_gradients(parameters), optimizer->ranges[VT_BLOCK_GRADIENTS],
                              vt_parameters_count(parameters), &state->squares, &state->first_nonfinite);
     update_runs(optimizer);

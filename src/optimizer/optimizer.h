@@ -22,7 +22,7 @@ void vt_optimizer_restart(vt_optimizer *optimizer);
 void vt_optimizer_begin(vt_optimizer *optimizer, int64_t step, double learning_rate);
 
 /* Where the layers may add squares of the gradients of a step with one backward (vt_parameters_clear_gradients). NULL:
- * other ranks add to the gradients, or the kind of optimizer needs its own sums. */
+ * other ranks add to the gradients, or the back end or the kind of optimizer has no update by factors. */
 double *vt_optimizer_squares(const vt_optimizer *optimizer);
 
 /* Collective. Sums the squares of all gradients, and the losses, over all ranks; decides by them whether there is an

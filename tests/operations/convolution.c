@@ -186,6 +186,58 @@ TEST(squares_of_few_points)
     }
 }
 
+/* Of the updated numbers: as the update by a gradient that the plain loops stored. */
+static void check_update(vt_backend *b, const vt_convolution *shape, vt_type type, const vt_update *update)
+{
+    static const char *const names[] = {"weight", "moment1", "moment2"};
+    const int64_t points = shape->batch * shape->side * shape->side * shape->side, count = 64 * shape->in * shape->out;
+    const twins x = twins_random(type, 8 * points, shape->in, 1, 1, TWINS_APART);
+    const twins dy = twins_random(type, points, shape->out, 2, 1, TWINS_APART);
+    const vt_step_state state = {.learning_rate = 1e-2, .factor = 0.7f, .correction1 = 0.3, .correction2 = 0.2},
+                        not_finite = {.factor = NAN};
+    const guarded gradient = guarded_open(1, count);
+    guarded numbers[2][3];
+    vt_plain_convolution_backward_weight(b, shape, x.wide, dy.wide, gradient.matrix.data);
+    for (int i = 0; i < 2; i++) {
+        const guarded_rounded rounded = guarded_rounded_open(update->rounded, count);
+        float *of[3];
+        for (int k = 0; k < 3; k++) {
+            numbers[i][k] = guarded_random(1, count, 3 + (uint64_t)k, 0.1f);
+            of[k] = numbers[i][k].matrix.data;
+        }
+        for (int64_t j = 0; j < count; j++) of[2][j] = fabsf(of[2][j]);
+        if (i == 0) {
+            vt_plain_update(b, update, &state, gradient.matrix.data, of[0], rounded.at, of[1], of[2], count);
+        } else {
+            b->convolution_update(b, shape, x.own, dy.own, update, &not_finite, of[0], NULL, of[1], of[2]);
+            b->convolution_update(b, shape, x.own, dy.own, update, &state, of[0], rounded.at, of[1], of[2]);
+        }
+        guarded_rounded_check(&rounded, of[0], "an update of few points");
+    }
+    for (int k = 0; k < 3; k++) guarded_compare(&numbers[1][k], &numbers[0][k], 1e-5, names[k]);
+}
+
+TEST(updates_of_few_points)
+{
+    static const vt_convolution shapes[] = {{1, 1, 5, 3, true}, {1, 2, 16, 130, true}, {4, 2, 70, 8, true}};
+    static const vt_update updates[] = {
+        {.kind = VT_OPTIMIZER_Adam, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1},
+        {.kind = VT_OPTIMIZER_AdamW, .beta1 = 0.8, .beta2 = 0.999, .epsilon = 1e-4, .weight_decay = 0.1}};
+    if (vt_test_gpu_alone()) return;
+    for (vt_cpu_isa isa = VT_ISA_BASELINE; isa <= VT_ISA_AMX; isa++) {
+        vt_backend *b = NULL;
+        if (!path_is_available(isa)) continue;
+        EXPECT_OK(path_open(isa, &b));
+        for (size_t i = 0; i < 6 * sizeof shapes / sizeof *shapes; i++) {
+            vt_update update = updates[i % 2];
+            update.rounded = (vt_type[]){VT_FLOAT32, VT_BFLOAT16, VT_FLOAT16}[i / 2 % 3];
+            check_update(b, &shapes[i / 6], update.rounded, &update);
+        }
+        EXPECT_OK(b->check(b));
+        vt_backend_close(&b);
+    }
+}
+
 /* A large y goes past the caches if its rows are aligned. Here the first y is and the second is not: both get the same
  * numbers, and nothing is written between their rows. */
 TEST(a_large_y_is_stored)

@@ -2,6 +2,7 @@
  * weight takes the time, they are gathered into rows in the weight's order, [channel, tap], and a linear layer's
  * products do the rest. */
 #include "backend/cpu/vector/convolution_tiles.h"
+#include "backend/cpu/vector/few_rows.h"
 
 enum {
     LEAST_POINTS = 1024, /* of y that go by tiles */
@@ -47,17 +48,14 @@ static bool next_portion(const vt_convolution *shape, vt_matrix x, vt_matrix y, 
 }
 
 /* What each point of y sees of x, as a row: [points, in * 64]. Without data: no memory. */
-static vt_matrix gather(vt_backend *backend, const portion *p)
+static vt_matrix gather(vt_backend *backend, const vt_convolution *shape, vt_matrix x, vt_type type)
 {
-    const vt_convolution *shape = &p->shape;
-    const vt_matrix x = p->x;
-    const int64_t columns = TAPS * shape->in;
-    void *memory = vt_cpu_stand_in_memory(backend, (size_t)(p->points * columns) * vt_type_size(x.type));
-    const vt_matrix gathered = {
-        .data = memory, .rows = p->points, .columns = columns, .stride = columns, .type = x.type};
+    const int64_t columns = TAPS * shape->in, points = shape->batch * points_of(shape);
+    void *memory = vt_cpu_stand_in_memory(backend, (size_t)(points * columns) * vt_type_size(type));
+    const vt_matrix gathered = {.data = memory, .rows = points, .columns = columns, .stride = columns, .type = type};
     if (memory == NULL) return gathered;
 #pragma omp parallel for collapse(2) schedule(static)
-    for (int64_t point = 0; point < p->points; point++) {
+    for (int64_t point = 0; point < points; point++) {
         for (int64_t c = 0; c < shape->in; c += LANES) {
             const int64_t count = smaller(LANES, shape->in - c);
             int64_t at[4];
@@ -85,7 +83,7 @@ static void convolution_forward(vt_backend *backend, const vt_convolution *shape
         return;
     }
     for (portion p = {0}; next_portion(shape, x, y, &p);) {
-        const vt_matrix rows = gather(backend, &p);
+        const vt_matrix rows = gather(backend, &p.shape, p.x, x.type);
         if (rows.data == NULL) return;
         backend->linear_forward(backend, rows, weight, NULL, NULL, p.y);
     }
@@ -146,11 +144,20 @@ static void convolution_backward_weight(vt_backend *backend, const vt_convolutio
         return;
     }
     for (portion p = {0}; next_portion(shape, x, dy, &p);) {
-        const vt_matrix rows = gather(backend, &p);
+        const vt_matrix rows = gather(backend, &p.shape, p.x, x.type);
         if (rows.data == NULL) return;
         ((vt_cpu_state *)backend->state)
             ->weight_gradient(backend, rows, p.y, dweight, NULL, shape->stores && p.cubes_before == 0);
     }
+}
+
+static void convolution_update(vt_backend *backend, const vt_convolution *shape, vt_matrix x, vt_matrix dy,
+                               const vt_update *update, const vt_step_state *state, float *weight, uint16_t *rounded,
+                               float *moment1, float *moment2)
+{
+    const vt_matrix rows = gather(backend, shape, x, VT_FLOAT32);
+    if (rows.data == NULL) return;
+    VT_KERNEL(vt_few_rows_update)(backend, rows, dy, update, state, weight, rounded, moment1, moment2);
 }
 
 void VT_KERNEL(vt_vector_convolution_fill)(vt_backend *backend)
@@ -158,4 +165,5 @@ void VT_KERNEL(vt_vector_convolution_fill)(vt_backend *backend)
     backend->convolution_forward = convolution_forward;
     backend->convolution_backward_input = convolution_backward_input;
     backend->convolution_backward_weight = convolution_backward_weight;
+    backend->convolution_update = convolution_update;
 }

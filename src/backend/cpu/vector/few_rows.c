@@ -1,5 +1,6 @@
 #include "backend/cpu/vector/few_rows.h"
 
+#include "backend/cpu/vector/adam.h"
 #include "backend/cpu/vector/elements.h"
 
 enum {
@@ -187,5 +188,65 @@ void VT_KERNEL(vt_few_rows_backward_weight)(vt_backend *backend, vt_matrix x, vt
         double sum = 0;
         for (int64_t r = 0; r < dy.rows; r++) sum += (double)gradients[r][o];
         dbias[o] += (float)sum;
+    }
+}
+
+/* What an update changes: a weight and its moments, and its copy in 16 bits, if it has memory. */
+typedef struct {
+    float *value, *moment1, *moment2;
+    vt_matrix rounded;
+} moving;
+
+/* Columns k … end - 1 of row o of the weight. factor: column o of dy. `type`, a constant, is the copy's. */
+INLINE void update_row(vt_type type, const adam_numbers *numbers, const vt_matrix *x, const float *factor, int64_t o,
+                       int64_t k, int64_t end, const moving *weight)
+{
+    enum { VECTORS = 2, READ_AHEAD = 256 };
+    const adam_numbers n = *numbers;
+    const int64_t row = o * x->columns, columns = end - k;
+    vt_matrix rounded = weight->rounded;
+    rounded.type = type;
+    for (; k < end; k += VECTORS * LANES) {
+        vector gradient[VECTORS] = {{0}};
+        /* behind the end come the same columns of the next row */
+        const int64_t ahead = row + k + READ_AHEAD + (k + READ_AHEAD < end ? 0 : x->columns - columns);
+#pragma GCC unroll 4
+        for (int i = 0; i < VECTORS; i++) {
+            __builtin_prefetch(weight->value + ahead + i * LANES, 0, 3);
+            __builtin_prefetch(weight->moment1 + ahead + i * LANES, 0, 3);
+            __builtin_prefetch(weight->moment2 + ahead + i * LANES, 0, 3);
+            if (type != VT_FLOAT32 && i % 2 == 0) __builtin_prefetch(rounded.half + ahead + i * LANES, 1, 3);
+        }
+        for (int64_t r = 0; r < x->rows; r++)
+#pragma GCC unroll 4
+            for (int i = 0; i < VECTORS; i++) gradient[i] += factor[r] * load(x->data + r * x->stride + k + i * LANES);
+#pragma GCC unroll 4
+        for (int i = 0; i < VECTORS; i++) {
+            const int64_t at = row + k + i * LANES;
+            const vector value =
+                update_adam(&n, gradient[i], weight->value + at, weight->moment1 + at, weight->moment2 + at, LANES);
+            if (type != VT_FLOAT32) store_elements(&rounded, at, value);
+        }
+    }
+}
+
+void VT_KERNEL(vt_few_rows_update)(vt_backend *backend, vt_matrix x, vt_matrix dy, const vt_update *update,
+                                   const vt_step_state *state, float *weight, uint16_t *rounded, float *moment1,
+                                   float *moment2)
+{
+    enum { CACHED = 1 << 17 }; /* numbers of x that stay in the second-level cache; long pieces of rows are faster */
+    const int64_t most = smaller(x.columns, CACHED / x.rows / 64 * 64);
+    const adam_numbers numbers = adam_numbers_of(update, state);
+    const vt_type type = rounded == NULL ? VT_FLOAT32 : update->rounded;
+    const moving all = {weight, moment1, moment2, {.half = rounded}};
+    float *factors = vt_cpu_shared(backend, (size_t)(dy.rows * dy.columns) * sizeof *factors);
+    if (factors == NULL || isnan(state->factor)) return;
+    for (int64_t r = 0; r < dy.rows; r++)
+        for (int64_t o = 0; o < dy.columns; o++) factors[o * dy.rows + r] = load_some(&dy, r * dy.stride + o, 1)[0];
+#pragma omp parallel for collapse(2) schedule(static)
+    for (int64_t k = 0; k < x.columns; k += most) {
+        for (int64_t o = 0; o < dy.columns; o++)
+            FOR_EACH_TYPE(type, update_row, &numbers, &x, factors + o * dy.rows, o, k, smaller(k + most, x.columns),
+                          &all);
     }
 }

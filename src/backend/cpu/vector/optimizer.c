@@ -1,7 +1,5 @@
-#include <math.h>
-
 #include "backend/codes.h"
-#include "backend/cpu/vector/vector.h"
+#include "backend/cpu/vector/adam.h"
 #include "backend/half.h"
 
 /* Sums are taken over a fixed number of runs, then over the runs in order: the same bits for any number of threads. */
@@ -27,39 +25,19 @@ static void sum_of_squares(vt_backend *backend, const float *x, int64_t count, d
     *result += weight * total;
 }
 
-/* Numbers that are the same for all elements. */
-typedef struct {
-    float scale, beta1, beta2, rest1, rest2, epsilon, step_size, root_correction, shrink, decay;
-} adam_numbers;
-
-static adam_numbers adam_numbers_of(const vt_update *update, const vt_step_state *state)
+/* This and the next two update one piece, on one thread. The processor's own prefetching leaves a tenth of memory's
+ * rate unused. */
+static void update_adam_piece(const adam_numbers *numbers, const float *gradients, float *parameters, float *moment1,
+                              float *moment2, int64_t count)
 {
-    const bool decoupled = update->kind == VT_OPTIMIZER_AdamW;
-    return (adam_numbers){.scale = state->factor,
-                          .beta1 = (float)update->beta1,
-                          .beta2 = (float)update->beta2,
-                          .rest1 = (float)(1 - update->beta1),
-                          .rest2 = (float)(1 - update->beta2),
-                          .epsilon = (float)update->epsilon,
-                          .step_size = (float)(state->learning_rate / state->correction1),
-                          .root_correction = (float)(1 / sqrt(state->correction2)),
-                          .shrink = decoupled ? (float)(state->learning_rate * update->weight_decay) : 0.0f,
-                          .decay = decoupled ? 0.0f : (float)update->weight_decay};
-}
-
-/* This and the next two update one piece, on one thread. */
-static void update_adam(const adam_numbers *numbers, const float *gradients, float *parameters, float *moment1,
-                        float *moment2, int64_t count)
-{
+    enum { AHEAD = 512 };
     const adam_numbers n = *numbers;
-#pragma omp simd
-    for (int64_t i = 0; i < count; i++) {
-        float parameter = parameters[i], gradient = n.scale * gradients[i] + n.decay * parameter;
-        float m = n.beta1 * moment1[i] + n.rest1 * gradient;
-        float v = n.beta2 * moment2[i] + n.rest2 * gradient * gradient;
-        moment1[i] = m;
-        moment2[i] = v;
-        parameters[i] = parameter - n.shrink * parameter - n.step_size * m / (sqrtf(v) * n.root_correction + n.epsilon);
+    for (int64_t i = 0; i < count; i += LANES) {
+        __builtin_prefetch(gradients + i + AHEAD, 0, 2);
+        __builtin_prefetch(parameters + i + AHEAD, 0, 2);
+        __builtin_prefetch(moment1 + i + AHEAD, 0, 2);
+        __builtin_prefetch(moment2 + i + AHEAD, 0, 2);
+        update_adam(&n, load_up_to(gradients + i, count - i), parameters + i, moment1 + i, moment2 + i, count - i);
     }
 }
 
@@ -104,13 +82,8 @@ INLINE vector root(vector x)
 #if defined(__AVX512F__)
     const vector some = largest(x, splat(FLT_MIN)), near = (vector)_mm512_rsqrt14_ps((__m512)some);
     return x * (near * (1.5f - 0.5f * some * near * near));
-#elif defined(__AVX__)
-    return (vector)_mm256_sqrt_ps((__m256)x);
-#elif defined(__SSE__)
-    return (vector)_mm_sqrt_ps((__m128)x);
 #else
-    for (int i = 0; i < LANES; i++) x[i] = sqrtf(x[i]);
-    return x;
+    return square_root(x);
 #endif
 }
 
@@ -382,7 +355,7 @@ static void update_parameters(vt_backend *backend, const vt_update *update, cons
         else if (is_sgd)
             update_sgd(update, state, gradients + at, parameters + at, moment1 + at, some);
         else
-            update_adam(&numbers, gradients + at, parameters + at, moment1 + at, moment2 + at, some);
+            update_adam_piece(&numbers, gradients + at, parameters + at, moment1 + at, moment2 + at, some);
         if (rounded != NULL) vt_half_round_row(update->rounded, parameters + at, some, rounded + at);
     }
 }

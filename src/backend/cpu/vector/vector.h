@@ -200,6 +200,20 @@ INLINE vector reciprocal(vector x)
 #endif
 }
 
+INLINE vector square_root(vector x)
+{
+#if defined(__AVX512F__)
+    return (vector)_mm512_sqrt_ps((__m512)x);
+#elif defined(__AVX__)
+    return (vector)_mm256_sqrt_ps((__m256)x);
+#elif defined(__SSE__)
+    return (vector)_mm_sqrt_ps((__m128)x);
+#else
+    for (int i = 0; i < LANES; i++) x[i] = __builtin_sqrtf(x[i]);
+    return x;
+#endif
+}
+
 /* The sum of the lanes, always in the same order: lanes are added half to half until one is left. */
 INLINE float sum_lanes(vector value)
 {
