@@ -30,13 +30,12 @@ static void sum_of_squares(vt_backend *backend, const float *x, int64_t count, d
 static void update_adam_piece(const adam_numbers *numbers, const float *gradients, float *parameters, float *moment1,
                               float *moment2, int64_t count)
 {
-    enum { AHEAD = 512 };
     const adam_numbers n = *numbers;
     for (int64_t i = 0; i < count; i += LANES) {
-        __builtin_prefetch(gradients + i + AHEAD, 0, 2);
-        __builtin_prefetch(parameters + i + AHEAD, 0, 2);
-        __builtin_prefetch(moment1 + i + AHEAD, 0, 2);
-        __builtin_prefetch(moment2 + i + AHEAD, 0, 2);
+        __builtin_prefetch(parameters + i + 512, 0, 2);
+        __builtin_prefetch(moment1 + i + 448, 0, 2);
+        __builtin_prefetch(moment2 + i + 384, 0, 2);
+        __builtin_prefetch(gradients + i + 320, 0, 2);
         update_adam(&n, load_up_to(gradients + i, count - i), parameters + i, moment1 + i, moment2 + i, count - i);
     }
 }
