@@ -2,7 +2,12 @@
  * gradient are added up in order: runs in float32, their sums in float64. */
 #include "backend/cpu/vector/elements.h"
 
-enum { BLOCK = 1024, RUN = 32, SUMS = 4 };
+enum {
+    BLOCK = 1024,
+    RUN = 32,
+    SUMS = 4,
+    AHEAD = 16 /* rows that are prefetched: of halves of rows the processor itself would fetch the other halves, too */
+};
 
 INLINE vector activated(vt_activation kind, vector x)
 {
@@ -47,6 +52,7 @@ static void bias_activation_forward(vt_backend *backend, vt_activation kind, con
         for (int64_t c = 0; c < y.columns; c += LANES) {
             const int64_t count = y.columns - c, at = r * y.stride + c;
             const vector added = load_up_to(bias + c, count);
+            prefetch_read(&y, at + AHEAD * y.stride);
             store_elements_up_to(&y, at, activated(kind, load_elements_up_to(&y, at, count) + added), count);
         }
     }
@@ -67,6 +73,8 @@ INLINE void backward_columns(const backward_work *w, int64_t first, int64_t end,
         for (int i = 0; i < vectors; i++) {
             const int64_t at = c + i * LANES, left = count - i * LANES;
             vector d = load_elements_up_to(&w->dy, r * w->dy.stride + at, left);
+            prefetch_read(&w->dy, (r + AHEAD) * w->dy.stride + at);
+            prefetch_read(&w->y, (r + AHEAD) * w->y.stride + at);
             if (w->more.data != NULL) d += load_elements_up_to(&w->more, r * w->more.stride + at, left);
             d *= slope(w->kind, load_elements_up_to(&w->y, r * w->y.stride + at, left));
             store_elements_up_to(&w->dx, r * w->dx.stride + at, d, left);
