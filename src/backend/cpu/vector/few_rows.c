@@ -191,42 +191,56 @@ void VT_KERNEL(vt_few_rows_backward_weight)(vt_backend *backend, vt_matrix x, vt
     }
 }
 
+enum { UPDATED_TOGETHER = 2 }; /* rows of a weight, so that each number of x is loaded once for both */
+
 /* What an update changes: a weight and its moments, and its copy in 16 bits, if it has memory. */
 typedef struct {
     float *value, *moment1, *moment2;
     vt_matrix rounded;
 } moving;
 
-/* Columns k … end - 1 of row o of the weight. factor: column o of dy. `type`, a constant, is the copy's. */
-INLINE void update_row(vt_type type, const adam_numbers *numbers, const vt_matrix *x, const float *factor, int64_t o,
-                       int64_t k, int64_t end, const moving *weight)
+/* Columns k … end - 1 of `together` rows of the weight, from row o on. factor [rows of the weight, rows of x]: dy's.
+ * `type`, the copy's, and `together` are constants. */
+INLINE void update_rows(vt_type type, int together, const adam_numbers *numbers, const vt_matrix *x,
+                        const float *factor, int64_t o, int64_t k, int64_t end, const moving *weight)
 {
-    enum { VECTORS = 2, READ_AHEAD = 256 };
+    enum { VECTORS = 2, READ_AHEAD = 128 };
     const adam_numbers n = *numbers;
-    const int64_t row = o * x->columns, columns = end - k;
+    const int64_t width = x->columns, next = together * width - (end - k);
     vt_matrix rounded = weight->rounded;
     rounded.type = type;
     for (; k < end; k += VECTORS * LANES) {
-        vector gradient[VECTORS] = {{0}};
-        /* behind the end come the same columns of the next row */
-        const int64_t ahead = row + k + READ_AHEAD + (k + READ_AHEAD < end ? 0 : x->columns - columns);
-#pragma GCC unroll 4
-        for (int i = 0; i < VECTORS; i++) {
-            __builtin_prefetch(weight->value + ahead + i * LANES, 0, 3);
-            __builtin_prefetch(weight->moment1 + ahead + i * LANES, 0, 3);
-            __builtin_prefetch(weight->moment2 + ahead + i * LANES, 0, 3);
-            if (type != VT_FLOAT32 && i % 2 == 0) __builtin_prefetch(rounded.half + ahead + i * LANES, 1, 3);
+        vector gradient[UPDATED_TOGETHER][VECTORS] = {{{0}}};
+#pragma GCC unroll 2
+        for (int i = 0; i < together; i++) {
+            /* behind the end come the same columns of the next rows */
+            const int64_t ahead = (o + i) * width + k + READ_AHEAD + (k + READ_AHEAD < end ? 0 : next);
+#pragma GCC unroll 2
+            for (int64_t j = 0; j < VECTORS * LANES; j += LANES) {
+                __builtin_prefetch(weight->value + ahead + j, 0, 3);
+                __builtin_prefetch(weight->moment1 + ahead + j, 0, 3);
+                __builtin_prefetch(weight->moment2 + ahead + j, 0, 3);
+            }
+            if (type != VT_FLOAT32) __builtin_prefetch(rounded.half + ahead, 1, 3);
         }
-        for (int64_t r = 0; r < x->rows; r++)
-#pragma GCC unroll 4
-            for (int i = 0; i < VECTORS; i++) gradient[i] += factor[r] * load(x->data + r * x->stride + k + i * LANES);
-#pragma GCC unroll 4
-        for (int i = 0; i < VECTORS; i++) {
-            const int64_t at = row + k + i * LANES;
-            const vector value =
-                update_adam(&n, gradient[i], weight->value + at, weight->moment1 + at, weight->moment2 + at, LANES);
-            if (type != VT_FLOAT32) store_elements(&rounded, at, value);
+        for (int64_t r = 0; r < x->rows; r++) {
+            vector number[VECTORS];
+#pragma GCC unroll 2
+            for (int j = 0; j < VECTORS; j++) number[j] = load(x->data + r * x->stride + k + j * LANES);
+#pragma GCC unroll 2
+            for (int i = 0; i < together; i++)
+#pragma GCC unroll 2
+                for (int j = 0; j < VECTORS; j++) gradient[i][j] += factor[(o + i) * x->rows + r] * number[j];
         }
+#pragma GCC unroll 2
+        for (int i = 0; i < together; i++)
+#pragma GCC unroll 2
+            for (int j = 0; j < VECTORS; j++) {
+                const int64_t at = (o + i) * width + k + j * LANES;
+                const vector value = update_adam(&n, gradient[i][j], weight->value + at, weight->moment1 + at,
+                                                 weight->moment2 + at, LANES);
+                if (type != VT_FLOAT32) store_elements(&rounded, at, value);
+            }
     }
 }
 
@@ -245,8 +259,12 @@ void VT_KERNEL(vt_few_rows_update)(vt_backend *backend, vt_matrix x, vt_matrix d
         for (int64_t o = 0; o < dy.columns; o++) factors[o * dy.rows + r] = load_some(&dy, r * dy.stride + o, 1)[0];
 #pragma omp parallel for collapse(2) schedule(static)
     for (int64_t k = 0; k < x.columns; k += most) {
-        for (int64_t o = 0; o < dy.columns; o++)
-            FOR_EACH_TYPE(type, update_row, &numbers, &x, factors + o * dy.rows, o, k, smaller(k + most, x.columns),
-                          &all);
+        for (int64_t o = 0; o < dy.columns; o += UPDATED_TOGETHER) {
+            const int64_t end = smaller(k + most, x.columns);
+            if (o + UPDATED_TOGETHER <= dy.columns)
+                FOR_EACH_TYPE(type, update_rows, UPDATED_TOGETHER, &numbers, &x, factors, o, k, end, &all);
+            else
+                FOR_EACH_TYPE(type, update_rows, 1, &numbers, &x, factors, o, k, end, &all);
+        }
     }
 }
