@@ -301,6 +301,7 @@ void vt_parameters_clear_gradients(vt_parameters *parameters, double *squares)
     vt_backend *backend = parameters->backend;
     for (int64_t i = 0; i < parameters->stored_count; i++) {
         parameters->stored[i]->squares = squares;
+        parameters->stored[i]->counted = false;
         parameters->stored[i]->factors = (vt_gradient_factors){0};
     }
     if (vt_parameters_is_sliced(parameters, VT_BLOCK_GRADIENTS)) {

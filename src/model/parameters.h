@@ -56,8 +56,9 @@ typedef struct {
     float *gradient;   /* with ZeRO stage 2 and 3 only in its unit's backward */
     bool stores_first; /* its layer overwrites the first gradient of a step, which so need not be zeroed */
     bool is_new;       /* the gradient was cleared, and its layer has not overwritten it yet */
-    double *squares;   /* where its layer may add the gradient's squares if it then leaves the factors; NULL: nowhere */
-    vt_gradient_factors factors; /* left in this step; without rows: the gradient is in memory */
+    double *squares; /* where its layer may add the gradient's squares, and then may leave the factors; NULL: nowhere */
+    bool counted;    /* it has added them in this step */
+    vt_gradient_factors factors; /* that it left; without rows: the gradient is in memory */
 } vt_parameter;
 
 typedef struct {

@@ -168,11 +168,18 @@ static void backward_weight(const unet *model, const vt_pass *pass, const layer 
     vt_backend *backend = pass->backend;
     vt_convolution shape = shape_of(model, pass, l);
     shape.stores = vt_parameter_take_new(l->weight);
-    if (l->weight->squares != NULL && dy.rows <= FEW_POINTS) {
+    if (l->weight->squares == NULL) {
+        backend->convolution_backward_weight(backend, &shape, x, dy, l->weight->gradient);
+    } else if (dy.rows <= FEW_POINTS) {
         backend->convolution_squares(backend, &shape, x, dy, l->weight->squares);
         l->weight->factors = (vt_gradient_factors){shape, x, dy};
+        l->weight->counted = true;
     } else {
+        double squares = -1;
+        shape.squares = &squares;
         backend->convolution_backward_weight(backend, &shape, x, dy, l->weight->gradient);
+        l->weight->counted = squares >= 0;
+        if (l->weight->counted) *l->weight->squares += squares;
     }
 }
 

@@ -300,12 +300,17 @@ double *vt_optimizer_squares(const vt_optimizer *optimizer)
     return alone && can && optimizer->kind->update_by_factors != NULL ? &optimizer->state->squares : NULL;
 }
 
-/* The elements of a run whose gradients are in memory, as vt_parameters_next_run, by their places in the block of
- * gradients. Other ones are among whole gradients only. */
-static bool next_in_memory(const vt_optimizer *optimizer, const run *r, vt_span *some)
+static bool is_counted(const vt_parameter *parameter)
 {
-    return vt_parameters_next_run(optimizer->parameters, r->offset[VT_BLOCK_GRADIENTS], r->count,
-                                  vt_parameter_has_factors, some);
+    return parameter->counted;
+}
+
+/* Elements of a run, as vt_parameters_next_run, by their places in the block of gradients. Where this is sliced, no
+ * parameter is left out. */
+static bool next_part(const vt_optimizer *optimizer, const run *r, bool (*left_out)(const vt_parameter *parameter),
+                      vt_span *some)
+{
+    return vt_parameters_next_run(optimizer->parameters, r->offset[VT_BLOCK_GRADIENTS], r->count, left_out, some);
 }
 
 /* Those that are not in memory are stored after all, if one of them is to be found that is not finite. */
@@ -335,7 +340,7 @@ static void sum_squares(vt_optimizer *optimizer)
         const vt_bucket *bucket = vt_parameters_bucket(parameters, i);
         const run r = run_of_bucket(optimizer, bucket);
         const double share = share_of(optimizer, bucket);
-        for (vt_span some = {0}; next_in_memory(optimizer, &r, &some);)
+        for (vt_span some = {0}; next_part(optimizer, &r, is_counted, &some);)
             backend->sum_of_squares(backend, gradients + some.first, some.count, share, &optimizer->state->squares);
     }
 }
@@ -376,7 +381,7 @@ static void update_runs(vt_optimizer *optimizer)
     const vt_parameters *parameters = optimizer->parameters;
     for (int64_t i = 0; i < optimizer->own.count; i++) {
         const run *r = &optimizer->own.all[i];
-        for (vt_span some = {0}; next_in_memory(optimizer, r, &some);)
+        for (vt_span some = {0}; next_part(optimizer, r, vt_parameter_has_factors, &some);)
             update_some(optimizer, r, some.first - r->offset[VT_BLOCK_GRADIENTS], some.count);
     }
     for (int64_t i = 0; i < vt_parameters_count(parameters); i++)

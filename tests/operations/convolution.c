@@ -54,7 +54,12 @@ static results convolve(vt_backend *b, const vt_convolution *shape, vt_type type
     }
     b->convolution_forward(b, shape, operands[0], operands[2], outputs[0]);
     b->convolution_backward_input(b, shape, operands[1], operands[2], outputs[1]);
-    b->convolution_backward_weight(b, shape, operands[0], operands[1], r.dweight.matrix.data);
+    vt_convolution with_squares = *shape;
+    double squares = -1, expected = 0;
+    with_squares.squares = shape->stores ? &squares : NULL;
+    b->convolution_backward_weight(b, &with_squares, operands[0], operands[1], r.dweight.matrix.data);
+    vt_plain_sum_of_squares(b, r.dweight.matrix.data, shape->out * columns, 1, &expected);
+    EXPECT(squares < 0 || fabs(squares - expected) <= 1e-6 * expected, "%s: %g, %g", b->name, squares, expected);
     for (int i = 0; i < 2 && type != VT_FLOAT32; i++)
         for (int64_t row = 0; row < outputs[i].rows; row++)
             vt_half_widen_row(type, outputs[i].half + row * outputs[i].stride, outputs[i].columns,
@@ -84,7 +89,7 @@ static void check_type(vt_backend *const backends[2], bool rounds, const vt_conv
 static void check_convolution(vt_backend *const backends[2], bool rounds, int64_t batch, int64_t side, int64_t in,
                               int64_t out)
 {
-    vt_convolution shape = {batch, side, in, out, false};
+    vt_convolution shape = {batch, side, in, out, false, NULL};
     check_type(backends, rounds, &shape, VT_FLOAT32);
     check_type(backends, rounds, &shape, VT_BFLOAT16);
     shape.stores = true;
@@ -95,15 +100,16 @@ static void check_convolution(vt_backend *const backends[2], bool rounds, int64_
 /* Few channels of x (amx/convolution_thin.c), with the smallest side that this file takes. */
 static void check_thin(vt_backend *const backends[2], int64_t in, int64_t out)
 {
-    check_type(backends, false, &(vt_convolution){1, 32, in, out, false}, VT_FLOAT32);
-    check_type(backends, false, &(vt_convolution){1, 32, in, out, true}, VT_BFLOAT16);
+    check_type(backends, false, &(vt_convolution){1, 32, in, out, false, NULL}, VT_FLOAT32);
+    check_type(backends, false, &(vt_convolution){1, 32, in, out, true, NULL}, VT_BFLOAT16);
 }
 
 /* Many points and few, of one channel's vector and of several. */
 TEST(convolutions_do_not_depend_on_threads)
 {
-    static const vt_convolution shapes[] = {{2, 8, 33, 130, true}, {1, 16, 4, 64, false}, {1, 32, 3, 40, true},
-                                            {1, 4, 35, 300, true}, {1, 2, 66, 9, false},  {2, 3, 5, 7, true}};
+    static const vt_convolution shapes[] = {{2, 8, 33, 130, true, NULL}, {1, 16, 4, 64, false, NULL},
+                                            {1, 32, 3, 40, true, NULL},  {1, 4, 35, 300, true, NULL},
+                                            {1, 2, 66, 9, false, NULL},  {2, 3, 5, 7, true, NULL}};
     static const int threads[] = {1, 2, 5, 8};
     if (vt_test_gpu_alone()) return;
     for (size_t s = 0; s < 2 * sizeof shapes / sizeof *shapes; s++) {
@@ -135,7 +141,7 @@ TEST(large_gradients_are_stored)
         for (int64_t side = 1; side <= 4; side *= 2) {
             const int64_t points = side * side * side;
             const guarded x = guarded_random(8 * points, IN, 1, 1), dy = guarded_random(points, OUT, 2, 1);
-            vt_convolution shape = {1, side, IN, OUT, false};
+            vt_convolution shape = {1, side, IN, OUT, false, NULL};
             float *const added = made[0], *const stored = made[1];
             memset(added, 0, count * sizeof *added);
             memset(stored, 0xff, count * sizeof *stored); /* NaN */
@@ -155,8 +161,11 @@ TEST(large_gradients_are_stored)
  */
 TEST(squares_of_few_points)
 {
-    static const vt_convolution shapes[] = {
-        {1, 1, 5, 3, true}, {2, 1, 33, 49, true}, {1, 2, 16, 130, true}, {1, 3, 7, 9, true}, {4, 2, 20, 8, true}};
+    static const vt_convolution shapes[] = {{1, 1, 5, 3, true, NULL},
+                                            {2, 1, 33, 49, true, NULL},
+                                            {1, 2, 16, 130, true, NULL},
+                                            {1, 3, 7, 9, true, NULL},
+                                            {4, 2, 20, 8, true, NULL}};
     if (vt_test_gpu_alone()) return;
     for (vt_cpu_isa isa = VT_ISA_BASELINE; isa <= VT_ISA_AMX; isa++) {
         vt_backend *b = NULL;
@@ -178,7 +187,7 @@ TEST(squares_of_few_points)
         float same[16], apart[2] = {0.7f, -0.7f};
         double squares = 0;
         for (int i = 0; i < 16; i++) same[i] = 0.3f;
-        b->convolution_squares(b, &(vt_convolution){2, 1, 1, 1, true}, vt_matrix_make(same, 16, 1),
+        b->convolution_squares(b, &(vt_convolution){2, 1, 1, 1, true, NULL}, vt_matrix_make(same, 16, 1),
                                vt_matrix_make(apart, 2, 1), &squares);
         EXPECT(squares >= 0 && squares < 1e-12);
         EXPECT_OK(b->check(b));
@@ -219,7 +228,8 @@ static void check_update(vt_backend *b, const vt_convolution *shape, vt_type typ
 
 TEST(updates_of_few_points)
 {
-    static const vt_convolution shapes[] = {{1, 1, 5, 3, true}, {1, 2, 16, 130, true}, {4, 2, 70, 8, true}};
+    static const vt_convolution shapes[] = {
+        {1, 1, 5, 3, true, NULL}, {1, 2, 16, 130, true, NULL}, {4, 2, 70, 8, true, NULL}};
     static const vt_update updates[] = {
         {.kind = VT_OPTIMIZER_Adam, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1},
         {.kind = VT_OPTIMIZER_AdamW, .beta1 = 0.8, .beta2 = 0.999, .epsilon = 1e-4, .weight_decay = 0.1}};
@@ -243,7 +253,7 @@ TEST(updates_of_few_points)
 TEST(a_large_y_is_stored)
 {
     enum { SIDE = 32, OUT = 32, ROWS = SIDE * SIDE * SIDE };
-    const vt_convolution shape = {1, SIDE, 1, OUT, false};
+    const vt_convolution shape = {1, SIDE, 1, OUT, false, NULL};
     if (vt_test_gpu_alone()) return;
     for (vt_cpu_isa isa = VT_ISA_AMX; isa <= PATH_TILES_MODEL; isa++) {
         vt_backend *b = NULL;
@@ -277,7 +287,7 @@ TEST(convolutions_on_the_model_of_tiles)
     check_convolution(backends, false, 2, 8, 32, 33);
     check_thin(backends, 1, 33);
     /* more cells than are in memory at once */
-    check_type(backends, false, &(vt_convolution){1, 14, 33, 34, true}, VT_FLOAT32);
+    check_type(backends, false, &(vt_convolution){1, 14, 33, 34, true, NULL}, VT_FLOAT32);
     EXPECT_OK(backends[1]->check(backends[1]));
     vt_backend_close(&backends[0]);
     vt_backend_close(&backends[1]);

@@ -5,9 +5,10 @@
 
 #include "backend/backend.h"
 
-/* As the operation linear_backward_weight; stores: dweight is overwritten, not added to. */
+/* As the operation linear_backward_weight; stores: dweight is overwritten, not added to. *squares may then become the
+ * sum of its squares (NULL: it is not wanted). */
 typedef void vt_weight_gradient(vt_backend *backend, vt_matrix x, vt_matrix dy, float *dweight, float *dbias,
-                                bool stores);
+                                bool stores, double *squares);
 
 typedef struct {
     int threads;

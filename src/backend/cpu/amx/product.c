@@ -108,6 +108,7 @@ typedef struct {
     bool left_is_shared;  /* dy is, else x */
     bool adds, streams;   /* to dweight; past the caches */
     const pair *shared;
+    double *squares; /* [rows, panels]: of each block; NULL: not wanted */
 } gradient_work;
 
 /* Sums over the rows of a tile (its type is a constant) of columns column … column + 15: in float32, alternating among
@@ -177,6 +178,20 @@ static void pack_shared(const gradient_work *w, int64_t group, int64_t size, boo
                  to + first * piece_pairs(w->x.type, w->steps));
 }
 
+/* Of a block's sums, which are 0 beyond dweight. */
+static double squares_of_block(const float *sums)
+{
+    enum { TOGETHER = 4 };
+    vector total[TOGETHER] = {{0}};
+    for (int64_t i = 0; i < BLOCK * BLOCK; i += TOGETHER * LANES)
+#pragma GCC unroll 4
+        for (int64_t j = 0; j < TOGETHER; j++) {
+            const vector sum = load(sums + i + j * LANES);
+            total[j] += sum * sum;
+        }
+    return (double)sum_lanes((total[0] + total[1]) + (total[2] + total[3]));
+}
+
 /* A block of dweight, from the pieces at left and right. */
 static void add_block(const gradient_work *w, int64_t row, int64_t panel, const pair *left, const pair *right)
 {
@@ -187,6 +202,7 @@ static void add_block(const gradient_work *w, int64_t row, int64_t panel, const 
     vt_matrix result = vt_matrix_make(w->dweight, w->dy.columns, columns);
     multiply(terms_of(w->x.type), (packed){.tiles = left, .piece = piece}, (packed){.tiles = right, .piece = piece},
              w->steps, sums, BLOCK, false, w->streams ? (upcoming){0} : rows_of(&result, first, rows, column, width));
+    if (w->squares != NULL) w->squares[row * w->panels + panel] = squares_of_block(sums);
     for (int64_t r = 0; r < rows; r++) {
         float *to = w->dweight + (first + r) * columns + column;
         const float *from = sums + r * BLOCK;
@@ -232,10 +248,12 @@ static void add_rectangle(const gradient_work *w, const rectangles *all, int64_t
     }
 }
 
-static void weight_gradient(vt_backend *backend, vt_matrix x, vt_matrix dy, float *dweight, float *dbias, bool stores)
+static void weight_gradient(vt_backend *backend, vt_matrix x, vt_matrix dy, float *dweight, float *dbias, bool stores,
+                            double *squares)
 {
     if (!on_tiles(&x, &dy)) {
-        ((const vt_cpu_state *)backend->state)->vectors_weight_gradient(backend, x, dy, dweight, dbias, stores);
+        ((const vt_cpu_state *)backend->state)
+            ->vectors_weight_gradient(backend, x, dy, dweight, dbias, stores, squares);
         return;
     }
     gradient_work all = {.dweight = dweight, .left_is_shared = dy.columns < x.columns};
@@ -246,13 +264,16 @@ static void weight_gradient(vt_backend *backend, vt_matrix x, vt_matrix dy, floa
     const int64_t most = 2 * piece_pairs(x.type, pieces(smaller(block_rows, x.rows), DEPTH));
     int64_t threads = vt_cpu_threads(backend), bias_room = (dy.columns + 7) / 8 * 8, pairs = cuts.shared * most;
     const bool alone = cuts.own * BLOCK >= COLUMNS_ALONE * threads;
-    size_t bytes = (size_t)bias_room * sizeof(double) + (size_t)((alone ? threads : 2) * pairs) * sizeof(pair);
+    const int64_t parts = stores && blocks == 1 && squares != NULL ? (all.rows * all.panels + 7) / 8 * 8 : 0;
+    size_t bytes =
+        (size_t)(bias_room + parts) * sizeof(double) + (size_t)((alone ? threads : 2) * pairs) * sizeof(pair);
     double *shared = vt_cpu_shared(backend, bytes);
     if (shared == NULL || !vt_cpu_scratch_reserve(backend, (size_t)(MOST_BLOCKS * most) * sizeof(pair))) return;
     memset(shared, 0, (size_t)dy.columns * sizeof(double));
     if (dbias != NULL) all.bias_sums = shared;
+    if (parts > 0) all.squares = shared + bias_room;
     /* cppcheck-suppress invalidPointerCast ; the memory after the sums */
-    pair *memory = (pair *)(shared + bias_room);
+    pair *memory = (pair *)(shared + bias_room + parts);
     int64_t size = smaller(GROUP, pieces(2 * cuts.shared, alone ? 1 : threads)); /* a group for each thread */
     int64_t groups = pieces(2 * cuts.shared, size);
 #pragma omp parallel
@@ -286,11 +307,13 @@ static void weight_gradient(vt_backend *backend, vt_matrix x, vt_matrix dy, floa
         tiles_release();
     }
     for (int64_t c = 0; c < dy.columns && dbias != NULL; c++) dbias[c] += (float)all.bias_sums[c];
+    if (parts > 0) *squares = 0;
+    for (int64_t i = 0; i < (parts > 0 ? all.rows * all.panels : 0); i++) *squares += all.squares[i];
 }
 
 static void linear_backward_weight(vt_backend *backend, vt_matrix x, vt_matrix dy, float *dweight, float *dbias)
 {
-    weight_gradient(backend, x, dy, dweight, dbias, false);
+    weight_gradient(backend, x, dy, dweight, dbias, false, NULL);
 }
 
 void VT_KERNEL(vt_tiles_product_fill)(vt_backend *backend)

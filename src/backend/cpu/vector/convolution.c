@@ -147,7 +147,8 @@ static void convolution_backward_weight(vt_backend *backend, const vt_convolutio
         const vt_matrix rows = gather(backend, &p.shape, p.x, x.type);
         if (rows.data == NULL) return;
         ((vt_cpu_state *)backend->state)
-            ->weight_gradient(backend, rows, p.y, dweight, NULL, shape->stores && p.cubes_before == 0);
+            ->weight_gradient(backend, rows, p.y, dweight, NULL, shape->stores && p.cubes_before == 0,
+                              p.shape.batch == shape->batch ? shape->squares : NULL);
     }
 }
 

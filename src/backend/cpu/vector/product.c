@@ -370,7 +370,8 @@ static bool is_in_place(const vt_matrix *x, const vt_matrix *dy)
            x->stride + dy->stride <= MOST_COLUMNS;
 }
 
-static void weight_gradient(vt_backend *backend, vt_matrix x, vt_matrix dy, float *dweight, float *dbias, bool stores)
+static void weight_gradient(vt_backend *backend, vt_matrix x, vt_matrix dy, float *dweight, float *dbias, bool stores,
+                            double *squares)
 {
     enum { ROWS = 16 };
     if (x.rows <= FEW_ROWS) {
@@ -378,7 +379,8 @@ static void weight_gradient(vt_backend *backend, vt_matrix x, vt_matrix dy, floa
         return;
     }
     if (!is_taken(&x, false, &dy, false)) {
-        ((const vt_cpu_state *)backend->state)->vectors_weight_gradient(backend, x, dy, dweight, dbias, stores);
+        ((const vt_cpu_state *)backend->state)
+            ->vectors_weight_gradient(backend, x, dy, dweight, dbias, stores, squares);
         return;
     }
     gradient_work all = {.x = x, .dy = dy, .dweight = dweight, .dbias = dbias, .in_place = is_in_place(&x, &dy)};
@@ -415,7 +417,7 @@ static void weight_gradient(vt_backend *backend, vt_matrix x, vt_matrix dy, floa
 
 static void linear_backward_weight(vt_backend *backend, vt_matrix x, vt_matrix dy, float *dweight, float *dbias)
 {
-    weight_gradient(backend, x, dy, dweight, dbias, false);
+    weight_gradient(backend, x, dy, dweight, dbias, false, NULL);
 }
 
 void VT_KERNEL(vt_vector_product_fill)(vt_backend *backend)
