@@ -18,6 +18,7 @@ INLINE void forward_row(vt_type type, vt_gelu kind, vt_matrix x, int64_t from, v
     x.type = y.type = type;
     for (; c + LANES <= x.columns; c += LANES) {
         prefetch_read(&x, from + c + elements_ahead(type));
+        prefetch_write(&y, to + c + elements_ahead(type) / 2);
         store_elements(&y, to + c, gelu(kind, load_elements(&x, from + c)).value);
     }
     if (left > 0) store_some(&y, to + c, gelu(kind, load_some(&x, from + c, left)).value, left);
