@@ -109,7 +109,8 @@ TEST(convolutions_do_not_depend_on_threads)
 {
     static const vt_convolution shapes[] = {{2, 8, 33, 130, true, NULL}, {1, 16, 4, 64, false, NULL},
                                             {1, 32, 3, 40, true, NULL},  {1, 4, 35, 300, true, NULL},
-                                            {1, 2, 66, 9, false, NULL},  {2, 3, 5, 7, true, NULL}};
+                                            {1, 2, 66, 9, false, NULL},  {2, 3, 5, 7, true, NULL},
+                                            {1, 8, 64, 192, false, NULL}};
     static const int threads[] = {1, 2, 5, 8};
     if (vt_test_gpu_alone()) return;
     for (size_t s = 0; s < 2 * sizeof shapes / sizeof *shapes; s++) {
@@ -285,6 +286,7 @@ TEST(convolutions_on_the_model_of_tiles)
     EXPECT_OK(vt_backend_open_cpu(VT_ISA_PLAIN, 0, &backends[0]));
     EXPECT_OK(path_open(PATH_TILES_MODEL, &backends[1]));
     check_convolution(backends, false, 2, 8, 32, 33);
+    check_type(backends, false, &(vt_convolution){1, 8, 32, 64, false, NULL}, VT_FLOAT32); /* convolution_few.c */
     check_thin(backends, 1, 33);
     /* more cells than are in memory at once */
     check_type(backends, false, &(vt_convolution){1, 14, 33, 34, true, NULL}, VT_FLOAT32);
@@ -340,6 +342,7 @@ GPU_TEST(convolutions_and_activations)
             check_convolution(backends, rounds, 4, 5, 17, 9);   /* more points than are gathered at once */
         }
         if (isa == VT_ISA_AMX) {
+            check_convolution(backends, rounds, 1, 8, 96, 128);
             check_thin(backends, 5, 33);
             check_thin(backends, 8, 32);
         }

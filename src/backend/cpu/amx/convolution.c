@@ -1,7 +1,7 @@
 /* Convolutions over cubes of bfloat16 on tiles. The operand with points is laid out once as a volume in which a tile's
  * 16 rows follow one another wherever it begins, so that all 64 taps are products of tiles that are read in place.
  * Float32 takes 27 products of terms instead of 64 (convolution_values.c). Few channels of x, as in the first layer and
- * the last: convolution_thin.c. Few points stay with vector/.
+ * the last: convolution_thin.c. Few points stay with vector/, but for a cube of 8³ (convolution_few.c).
  *
  * On each axis, tap s + 2 d (s, d: 0 or 1) of point q of y sees point 2 (q + d) - 1 + s of x: point q + d of sublattice
  * s. A row of x's volume is a cell, with the channels of all eight sublattices (y, and the weight's gradient); a row of
@@ -9,24 +9,13 @@
  * each sum runs over eight offsets d, and a volume has a copy for each offset on the last axis: then the lines of a
  * plane follow one another without a gap. Beyond the cube all is 0.
  * Sums run in a fixed order, by one thread each: the bits do not depend on the number of threads. */
+#include "backend/cpu/amx/convolution_few.h"
 #include "backend/cpu/amx/convolution_thin.h"
 #include "backend/cpu/amx/convolution_values.h"
+#include "backend/cpu/amx/convolution_volume.h"
 #include "backend/cpu/amx/runs.h"
 
-enum { TAPS = 64, CORNERS = 8, LEAST_POINTS = 1024, LEAST_CHANNELS = 32, GROUP = DEPTH };
-
-/* Bit of an axis in s or d, which count 0 … 7, first axis first. */
-static int on_axis(int corner, int axis)
-{
-    return corner >> (2 - axis) & 1;
-}
-
-static int tap_of(int s, int d)
-{
-    int tap = 0;
-    for (int axis = 0; axis < 3; axis++) tap = 4 * tap + on_axis(s, axis) + 2 * on_axis(d, axis);
-    return tap;
-}
+enum { LEAST_POINTS = 1024, LEAST_CHANNELS = 32, GROUP = DEPTH };
 
 /* The terms of the operands, if these go by tiles here; 0: the vectors have them. */
 static int terms_on_tiles(const vt_convolution *shape, const vt_matrix *a, const vt_matrix *b)
@@ -44,28 +33,6 @@ static bool is_thin(const vt_convolution *shape, const vt_matrix *a, const vt_ma
 {
     return terms_of(a->type) == terms_of(b->type) && shape->in <= MOST_THIN && shape->out >= LEAST_CHANNELS &&
            shape->side % 32 == 0;
-}
-
-/* The row of x at point h of a sublattice: 2 h - 1 + s on each axis; -1: beyond the cube. */
-static int64_t row_of_cell(int64_t side, const int64_t h[3], int s)
-{
-    int64_t row = 0;
-    for (int axis = 0; axis < 3; axis++) {
-        const int64_t p = 2 * h[axis] - 1 + on_axis(s, axis);
-        if (p < 0 || p >= 2 * side) return -1;
-        row = 2 * side * row + p;
-    }
-    return row;
-}
-
-static int64_t row_of_point(int64_t side, const int64_t q[3])
-{
-    int64_t row = 0;
-    for (int axis = 0; axis < 3; axis++) {
-        if (q[axis] < 0 || q[axis] >= side) return -1;
-        row = side * row + q[axis];
-    }
-    return row;
 }
 
 /* ---- the weight: [classes][CORNERS][pieces of 16 columns][steps] tiles ---- */
@@ -179,10 +146,7 @@ static const pair *volume_row(const volume_work *w, int kind, int d, int64_t h, 
 static int64_t result_row(const volume_work *w, int kind, int64_t h, int64_t i)
 {
     const int64_t side = w->shape.side, at[3] = {h, i / side, i % side};
-    int64_t row = 0;
-    for (int axis = 0; axis < 3; axis++)
-        row = w->forward ? side * row + at[axis] : 2 * side * row + 2 * at[axis] + 1 - on_axis(kind, axis);
-    return row;
+    return w->forward ? row_of_point(side, at) : row_of_result(side, at, kind);
 }
 
 enum { STRIP = 8, SLAB = 1 << 19 }; /* blocks of rows that are computed together; bytes of the weight beside them */
@@ -277,6 +241,8 @@ static void convolution_forward(vt_backend *backend, const vt_convolution *shape
         VT_KERNEL(vt_tiles_convolution_forward)(backend, shape, x, weight, y);
     else if (terms == 1)
         convolve(backend, shape, x, weight, y, true);
+    else if (VT_KERNEL(vt_few_points_suit)(shape, x, weight, y))
+        VT_KERNEL(vt_few_points_convolve)(backend, shape, x, weight, y, true);
     else
         vectors(backend)->convolution_forward(backend, shape, x, weight, y);
 }
@@ -291,6 +257,8 @@ static void convolution_backward_input(vt_backend *backend, const vt_convolution
         VT_KERNEL(vt_tiles_convolution_backward_input)(backend, shape, dy, weight, dx);
     else if (terms == 1)
         convolve(backend, shape, dy, weight, dx, false);
+    else if (VT_KERNEL(vt_few_points_suit)(shape, dy, weight, dx))
+        VT_KERNEL(vt_few_points_convolve)(backend, shape, dy, weight, dx, false);
     else
         vectors(backend)->convolution_backward_input(backend, shape, dy, weight, dx);
 }
