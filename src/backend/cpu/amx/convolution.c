@@ -1,7 +1,8 @@
 /* Convolutions over cubes of bfloat16 on tiles. The operand with points is laid out once as a volume in which a tile's
  * 16 rows follow one another wherever it begins, so that all 64 taps are products of tiles that are read in place.
  * Float32 takes 27 products of terms instead of 64 (convolution_values.c). Few channels of x, as in the first layer and
- * the last: convolution_thin.c. Few points stay with vector/, but for a cube of 8³ (convolution_few.c).
+ * the last: convolution_thin.c. Few points stay with vector/, but for y and dx of a cube of 8³ (float32:
+ * convolution_few.c).
  *
  * On each axis, tap s + 2 d (s, d: 0 or 1) of point q of y sees point 2 (q + d) - 1 + s of x: point q + d of sublattice
  * s. A row of x's volume is a cell, with the channels of all eight sublattices (y, and the weight's gradient); a row of
@@ -17,13 +18,15 @@
 
 enum { LEAST_POINTS = 1024, LEAST_CHANNELS = 32, GROUP = DEPTH };
 
-/* The terms of the operands, if these go by tiles here; 0: the vectors have them. */
-static int terms_on_tiles(const vt_convolution *shape, const vt_matrix *a, const vt_matrix *b)
+/* The terms of the operands, if these go by tiles here; 0: the vectors have them. Small cubes in bfloat16 gain in y and
+ * dx, but not in dweight. */
+static int terms_on_tiles(const vt_convolution *shape, const vt_matrix *a, const vt_matrix *b, bool for_weight)
 {
     const int terms = terms_of(a->type);
+    const int64_t least = terms == 1 && !for_weight && shape->side >= 8 ? LEAST_POINTS / 2 : LEAST_POINTS;
     if (terms != terms_of(b->type) || (terms > 1 && shape->side % 2 != 0) ||
         smaller(shape->in, shape->out) < LEAST_CHANNELS ||
-        shape->batch * shape->side * shape->side * shape->side < LEAST_POINTS)
+        shape->batch * shape->side * shape->side * shape->side < least)
         return 0;
     return terms;
 }
@@ -234,7 +237,7 @@ static const vt_backend *vectors(const vt_backend *backend)
 static void convolution_forward(vt_backend *backend, const vt_convolution *shape, vt_matrix x, vt_matrix weight,
                                 vt_matrix y)
 {
-    const int terms = terms_on_tiles(shape, &x, &weight);
+    const int terms = terms_on_tiles(shape, &x, &weight, false);
     if (is_thin(shape, &x, &weight))
         VT_KERNEL(vt_thin_convolution_forward)(backend, shape, x, weight, y);
     else if (terms > 1)
@@ -250,7 +253,7 @@ static void convolution_forward(vt_backend *backend, const vt_convolution *shape
 static void convolution_backward_input(vt_backend *backend, const vt_convolution *shape, vt_matrix dy, vt_matrix weight,
                                        vt_matrix dx)
 {
-    const int terms = terms_on_tiles(shape, &dy, &weight);
+    const int terms = terms_on_tiles(shape, &dy, &weight, false);
     if (is_thin(shape, &dy, &weight))
         VT_KERNEL(vt_thin_convolution_backward_input)(backend, shape, dy, weight, dx);
     else if (terms > 1)
@@ -326,7 +329,7 @@ static void add_gradient(const gradient_work *w, int s, int64_t c, float *sums, 
 static void convolution_backward_weight(vt_backend *backend, const vt_convolution *shape, vt_matrix x, vt_matrix dy,
                                         float *dweight)
 {
-    const int terms = terms_on_tiles(shape, &x, &dy);
+    const int terms = terms_on_tiles(shape, &x, &dy, true);
     if (is_thin(shape, &x, &dy)) {
         VT_KERNEL(vt_thin_convolution_backward_weight)(backend, shape, x, dy, dweight);
         return;
