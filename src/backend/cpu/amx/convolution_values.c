@@ -8,7 +8,7 @@
  * Channels of x are rounded up, so that a piece of 16 columns has one sublattice.
  * Sums run in a fixed order, by one thread each: the bits do not depend on the number of threads. */
 #include "backend/cpu/amx/convolution_values.h"
-#include "backend/cpu/amx/terms.h"
+#include "backend/cpu/amx/beside.h"
 #include "backend/cpu/vector/convolution_values.h"
 
 enum {
@@ -104,30 +104,6 @@ static void fill_products(const value_work *w, int64_t first, int64_t count, int
 
 /* ---- products of packed operands ---- */
 
-/* What is done beside a product: the next operand is packed, unit by unit, and cache lines that are needed soon are
- * prefetched into the second level. */
-typedef struct {
-    void (*pack)(const void *work, int64_t unit);
-    const void *work;
-    int64_t unit; /* the next one */
-    pace pace;
-    const char *ahead, *end; /* what is still to be prefetched */
-} beside_product;
-
-INLINE void pack_units(beside_product *b, int64_t count)
-{
-    for (; count > 0; count--) b->pack(b->work, b->unit++);
-}
-
-INLINE void do_beside(void *work, int place)
-{
-    enum { LINES_AT_A_PLACE = 4 };
-    beside_product *b = work;
-    (void)place;
-    pack_units(b, take_due(&b->pace, b->pace.left));
-    for (int i = 0; i < LINES_AT_A_PLACE && b->ahead < b->end; i++, b->ahead += 64) __builtin_prefetch(b->ahead, 0, 2);
-}
-
 /* sums [blocks × 32][panels × 32], `width` apart, (+)= left × right; both [pieces][steps] tiles. One operand is read
  * once, 32 rows or columns at a time, the next of which are prefetched; the other one is read again for each of them.
  * streams_left, a constant: the left one is read once. */
@@ -157,16 +133,18 @@ typedef struct {
     const float *from;
     int64_t row, steps;
     pair *to;
+    int64_t r, k; /* of the next unit: a row's numbers of a step */
 } split_work;
 
-/* A row's numbers of a step. */
-static void split_unit(const void *work, int64_t unit)
+static void split_units(void *work, int64_t count)
 {
-    const split_work *w = work;
-    const int64_t r = unit / w->steps, k = unit % w->steps;
-    const float *from = w->from + r * w->row + k * DEPTH;
-    pair *to = w->to + (r / SIDE * w->steps + k) * STEP + r % SIDE * SIDE;
-    for (int64_t p = 0; p < SIDE; p += LANES) store_terms(load(from + p), load(from + SIDE + p), to + p);
+    split_work *w = work;
+    for (; count > 0; count--) {
+        const float *from = w->from + w->r * w->row + w->k * DEPTH;
+        pair *to = w->to + (w->r / SIDE * w->steps + w->k) * STEP + w->r % SIDE * SIDE;
+        for (int64_t p = 0; p < SIDE; p += LANES) store_terms(load(from + p), load(from + SIDE + p), to + p);
+        if (++w->k == w->steps) w->k = 0, w->r++;
+    }
 }
 
 /* The nine products of plane j. Those of product p go to sums + p * of_sums, [count × columns] with rows `width` apart.
@@ -176,15 +154,16 @@ static void multiply_plane(const value_work *w, int j, const float *values, int6
 {
     const int64_t blocks = pieces(count, BLOCK), panels = w->columns / BLOCK, of_left = STRIP / SIDE * w->steps * STEP;
     split_work next = {.from = values, .row = row_of(w), .steps = w->steps, .to = left};
-    for (int64_t unit = 0; unit < count * w->steps; unit++) split_unit(&next, unit);
+    split_units(&next, count * w->steps);
     for (int p = 0; p < PLANE; p++) {
-        beside_product beside = {.pack = split_unit, .work = &next};
+        beside_product beside = {.pack = split_units, .work = &next};
         next.from += STRIP * next.row;
         next.to = left + (p + 1) % 2 * of_left;
+        next.r = 0;
         if (p + 1 < PLANE) beside.pace = spread(count * w->steps, blocks * panels * w->steps * PLACES);
         multiply_packed(false, left + p % 2 * of_left, blocks, right_piece(w, PLANE * j + p, 0), panels, w->steps,
                         sums + p * of_sums, width, false, &beside);
-        pack_units(&beside, beside.pace.left);
+        finish_beside(&beside);
     }
 }
 
@@ -360,6 +339,7 @@ typedef struct {
     const gradient_work *all;
     int64_t line, channel; /* channel: its first */
     int j[2], s[2];        /* on the first two axes */
+    int64_t unit;          /* the next one: a row of pairs, of two cells */
     pair *right;
 } line_work;
 
@@ -384,10 +364,9 @@ static line_sources sources_of(const line_work *w, int64_t cell)
 }
 
 /* A row of pairs, of two cells; the points of those that come later are prefetched. */
-static void pack_cells(const void *work, int64_t unit)
+static void pack_cells(const line_work *w, int64_t unit)
 {
     enum { AHEAD = 2 };
-    const line_work *w = work;
     const gradient_work *all = w->all;
     const int64_t step = unit / SIDE, row = unit % SIDE, cell = all->first + step * DEPTH + row, steps = all->steps;
     const int64_t later = all->first + (unit + AHEAD) / SIDE * DEPTH + (unit + AHEAD) % SIDE;
@@ -407,6 +386,12 @@ static void pack_cells(const void *work, int64_t unit)
             store_terms(values[0][k], values[1][k], w->right + (piece * steps + step) * STEP + row * SIDE + c % SIDE);
         }
     }
+}
+
+static void pack_next_cells(void *work, int64_t count)
+{
+    line_work *w = work;
+    for (; count > 0; count--) pack_cells(w, w->unit++);
 }
 
 /* Whether x is part of longer rows, as a skip connection's channels are: it is read many times, and each time the
@@ -429,16 +414,16 @@ static void add_pieces(const gradient_work *all, int64_t begin, int64_t end, pai
     const int64_t of_left = all->out / SIDE * all->steps * STEP, of_right = all->columns / SIDE * all->steps * STEP;
     const int64_t blocks = all->out / BLOCK, panels = all->columns / BLOCK, units = all->steps * SIDE;
     line_work next = piece_of_work(all, begin, right);
-    for (int64_t unit = 0; unit < units; unit++) pack_cells(&next, unit);
+    pack_next_cells(&next, units);
     for (int64_t index = begin; index < end; index++) {
         const line_work now = next;
-        beside_product beside = {.pack = pack_cells, .work = &next};
+        beside_product beside = {.pack = pack_next_cells, .work = &next};
         next = piece_of_work(all, index + 1, right + (index + 1 - begin) % 2 * LINE * of_right);
         if (index + 1 < end) beside.pace = spread(units, LINE * blocks * panels * all->steps * PLACES);
         for (int p = 0; p < LINE; p++)
             multiply_packed(true, all->left + (now.line * LINE + p) * of_left, blocks, now.right + p * of_right, panels,
                             all->steps, sums_of(all, index, p), all->columns + PADDING, all->first > 0, &beside);
-        pack_units(&beside, beside.pace.left);
+        finish_beside(&beside);
     }
 }
 

@@ -6,9 +6,10 @@
 #ifndef VT_BACKEND_CPU_AMX_PANELS_H
 #define VT_BACKEND_CPU_AMX_PANELS_H
 
+#include "backend/cpu/amx/beside.h"
 #include "backend/cpu/amx/strips.h"
 
-enum { SOME_ROWS = 512 };
+enum { SOME_ROWS = 512, STEP = TERMS * TILE_PAIRS };
 
 typedef struct {
     strip_work strip;
@@ -18,6 +19,7 @@ typedef struct {
     int64_t blocks;       /* of BLOCK rows */
     int64_t first_packed; /* pieces of SIDE rows before it are read in place */
     int64_t run, runs;    /* steps of a slice; slices of the depth */
+    int64_t piece;        /* pairs of `run` tiles */
     int64_t wide, groups; /* most panels of a group; groups */
     pair *rows;           /* [runs][2 blocks][run] tiles */
 } panel_work;
@@ -28,7 +30,33 @@ typedef struct {
     int64_t panel, panels, step, steps, run; /* its first, and how many; run: of the depth */
     int64_t outer, inner, inners;            /* counts the units */
     pair *to;                                /* [2 panels][all->run] tiles */
+    pair *at;                                /* where the next unit of terms goes */
+    const float *from;                       /* its numbers; NULL: not all of the slice lies in a matrix of float32 */
+    int64_t second, ahead;                   /* from `from` to the unit's second vector, and to what is prefetched */
 } slice;
+
+/* The units of a slice's next row of terms. What is prefetched is some rows later, in this slice or the next. */
+static void begin_row(slice *s)
+{
+    enum { ROWS_AHEAD = 4 };
+    const panel_work *w = s->all;
+    const vt_matrix *weight = &w->weight;
+    const int64_t tile = s->outer / SIDE, r = s->outer % SIDE, stride = weight->stride;
+    int64_t row = s->step * DEPTH + tile * DEPTH + r, column = s->panel * BLOCK;
+    s->inner = 0;
+    if (w->across) {
+        const int64_t rows = s->panels * BLOCK;
+        row = s->panel * BLOCK + s->outer, column = s->step * DEPTH;
+        s->at = s->to + tile * w->piece + r * SIDE;
+        s->ahead = ROWS_AHEAD * stride;
+        if (s->outer + ROWS_AHEAD >= rows)
+            s->ahead += s->run + 1 < w->runs ? s->steps * DEPTH - rows * stride : -s->step * DEPTH;
+    } else {
+        s->at = s->to + tile * STEP + r * SIDE;
+        s->ahead = (r + 1 < SIDE ? 1 : SIDE + 1) * stride;
+    }
+    if (s->from != NULL) s->from = weight->data + row * stride + column;
+}
 
 static slice slice_of(const panel_work *w, int64_t index, pair *to)
 {
@@ -38,6 +66,14 @@ static slice slice_of(const panel_work *w, int64_t index, pair *to)
     s.panels = piece_begin(w->strip.panels, w->groups, group + 1) - panel;
     s.steps = smaller(w->run, w->strip.steps - s.step);
     s.inners = w->across ? s.steps : 2 * s.panels;
+    if (terms_of(w->weight.type) == 1) return s;
+    const int64_t rows = s.panels * BLOCK, deep = s.steps * DEPTH;
+    if (w->weight.type == VT_FLOAT32 &&
+        (w->across ? lies_within(&w->weight, panel * BLOCK, s.step * DEPTH, rows, deep)
+                   : lies_within(&w->weight, s.step * DEPTH, panel * BLOCK, deep, rows)))
+        s.from = w->weight.data;
+    s.second = w->across ? SIDE : SIDE * w->weight.stride;
+    begin_row(&s);
     return s;
 }
 
@@ -47,87 +83,63 @@ static int64_t units_of(const slice *s)
     return terms_of(s->all->weight.type) > 1 ? SIDE * tiles : tiles;
 }
 
-/* A unit of terms is a row of pairs of a tile, a unit of bfloat16 a tile. Units follow the weight's rows. */
-INLINE void pack_unit(int terms, bool across, slice *s)
+/* A unit of a slice that is not all inside the matrix. */
+static __attribute__((noinline)) void pack_terms_outside(const slice *s)
 {
-    enum { ROWS_AHEAD = 4, STEPS_AHEAD = 4 };
-    const vt_matrix *weight = &s->all->weight;
-    const int64_t step = terms * TILE_PAIRS, run = s->all->run;
-    if (across && terms > 1) {
-        const int64_t row = s->panel * BLOCK + s->outer, column = (s->step + s->inner) * DEPTH;
-        const bool whole = lies_within(weight, row, column, 1, DEPTH);
-        pair *to = s->to + (s->outer / SIDE * run + s->inner) * step + s->outer % SIDE * SIDE;
-        if (lies_within(weight, row + ROWS_AHEAD, column, 1, DEPTH))
-            look_ahead_rows(weight, row + ROWS_AHEAD, 1, column, column + DEPTH, 0);
-        for (int64_t p = 0; p < SIDE; p += LANES)
-            store_terms(load_inside(whole, weight, row, column + p), load_inside(whole, weight, row, column + SIDE + p),
-                        to + p);
-    } else if (across) {
-        const int64_t row = s->panel * BLOCK + s->outer * SIDE, column = (s->step + s->inner) * DEPTH;
-        look_ahead_rows(weight, row, smaller(SIDE, weight->rows - row), column + STEPS_AHEAD * DEPTH,
-                        smaller(column + (STEPS_AHEAD + 1) * DEPTH, weight->columns), 0);
-        pack_right_across(weight, row, column, s->to + (s->outer * run + s->inner) * step);
-    } else if (terms > 1) {
-        const int64_t row = s->step * DEPTH + s->outer / SIDE * DEPTH + s->outer % SIDE;
-        const int64_t column = s->panel * BLOCK + s->inner * SIDE;
-        const bool whole = lies_within(weight, row, column, SIDE + 1, SIDE);
-        pair *to = s->to + (s->inner * run + s->outer / SIDE) * step + s->outer % SIDE * SIDE;
-        for (int64_t r = row + 1; r <= row + 1 + SIDE; r += SIDE)
-            if (lies_within(weight, r, column, 1, SIDE)) look_ahead_rows(weight, r, 1, column, column + SIDE, 0);
-        for (int64_t c = 0; c < SIDE; c += LANES)
-            store_terms(load_inside(whole, weight, row, column + c), load_inside(whole, weight, row + SIDE, column + c),
-                        to + c);
-    } else {
-        const int64_t row = (s->step + s->outer) * DEPTH, column = s->panel * BLOCK + s->inner * SIDE;
-        look_ahead_rows(weight, row + DEPTH, smaller(DEPTH, weight->rows - row - DEPTH), column,
-                        smaller(column + SIDE, weight->columns), 0);
-        pack_right_along(weight, row, column, s->to + (s->inner * run + s->outer) * step);
+    const panel_work *w = s->all;
+    int64_t row = s->panel * BLOCK + s->outer, column = (s->step + s->inner) * DEPTH, second = row;
+    if (!w->across) {
+        row = s->step * DEPTH + s->outer / SIDE * DEPTH + s->outer % SIDE, second = row + SIDE;
+        column = s->panel * BLOCK + s->inner * SIDE;
     }
-    if (++s->inner == s->inners) s->inner = 0, s->outer++;
+    for (int64_t p = 0; p < SIDE; p += LANES)
+        store_terms(load_inside(false, &w->weight, row, column + p),
+                    load_inside(false, &w->weight, second, column + (w->across ? SIDE : 0) + p), s->at + p);
 }
 
-/* Beside a product the next slice is packed, and its rows are fetched from the third level. */
-typedef struct {
-    slice next;
-    pace pace;
-    const char *ahead, *end; /* of its rows: what is still to be fetched */
-} beside_panels;
-
-INLINE void pack_units(int terms, bool across, beside_panels *b, int64_t count)
+/* A unit of terms is a row of pairs of a tile. Units follow the weight's rows. */
+static void pack_terms(void *work, int64_t count)
 {
-    for (; count > 0; count--) pack_unit(terms, across, &b->next);
+    slice *s = work;
+    const int64_t from_unit = s->all->across ? DEPTH : SIDE, to_unit = s->all->across ? STEP : s->all->piece;
+    for (; count > 0; count--) {
+        if (s->from != NULL) {
+            const float *soon = s->from + s->ahead;
+            __builtin_prefetch(soon);
+            __builtin_prefetch(soon + s->second);
+            for (int64_t p = 0; p < SIDE; p += LANES)
+                store_terms(load(s->from + p), load(s->from + s->second + p), s->at + p);
+            s->from += from_unit;
+        } else {
+            pack_terms_outside(s);
+        }
+        s->at += to_unit;
+        if (++s->inner < s->inners) continue;
+        s->outer++;
+        begin_row(s);
+    }
 }
 
-INLINE void do_beside_panels(int terms, bool across, void *work)
+/* A unit of bfloat16 is a tile. */
+static void pack_pairs(void *work, int64_t count)
 {
-    enum { LINES_AT_A_PLACE = 4 };
-    beside_panels *b = work;
-    pack_units(terms, across, b, take_due(&b->pace, b->pace.left));
-    for (int i = 0; i < LINES_AT_A_PLACE && b->ahead < b->end; i++, b->ahead += 64) __builtin_prefetch(b->ahead, 0, 2);
-}
-
-INLINE void terms_across(void *work, int place)
-{
-    (void)place;
-    do_beside_panels(TERMS, true, work);
-}
-
-INLINE void terms_along(void *work, int place)
-{
-    (void)place;
-    do_beside_panels(TERMS, false, work);
-}
-
-INLINE void pairs_across(void *work, int place)
-{
-    (void)place;
-    do_beside_panels(1, true, work);
-}
-
-INLINE void pairs_along(void *work, int place)
-{
-    (void)place;
-    do_beside_panels(1, false, work);
+    enum { STEPS_AHEAD = 4 };
+    slice *s = work;
+    const vt_matrix *weight = &s->all->weight;
+    for (; count > 0; count--) {
+        if (s->all->across) {
+            const int64_t row = s->panel * BLOCK + s->outer * SIDE, column = (s->step + s->inner) * DEPTH;
+            look_ahead_rows(weight, row, smaller(SIDE, weight->rows - row), column + STEPS_AHEAD * DEPTH,
+                            smaller(column + (STEPS_AHEAD + 1) * DEPTH, weight->columns), 0);
+            pack_right_across(weight, row, column, s->to + s->outer * s->all->piece + s->inner * TILE_PAIRS);
+        } else {
+            const int64_t row = (s->step + s->outer) * DEPTH, column = s->panel * BLOCK + s->inner * SIDE;
+            look_ahead_rows(weight, row + DEPTH, smaller(DEPTH, weight->rows - row - DEPTH), column,
+                            smaller(column + SIDE, weight->columns), 0);
+            pack_right_along(weight, row, column, s->to + s->inner * s->all->piece + s->outer * TILE_PAIRS);
+        }
+        if (++s->inner == s->inners) s->inner = 0, s->outer++;
+    }
 }
 
 /* to [columns × rows] = transposed from [rows × columns], whole tiles. */
@@ -144,10 +156,10 @@ static void transpose_sums(const float *from, int64_t rows, int64_t columns, flo
 }
 
 /* Adds the products of slice s to the sums [rows × columns of the group], or those transposed. */
-INLINE void multiply_slice(int terms, bool across, const slice *s, float *sums, beside_panels *beside)
+INLINE void multiply_slice(int terms, const slice *s, float *sums, beside_product *beside)
 {
     const panel_work *w = s->all;
-    const int64_t piece = w->run * terms * TILE_PAIRS;
+    const int64_t piece = w->piece;
     const int64_t width = w->transposed ? w->blocks * BLOCK : s->panels * BLOCK;
     for (int64_t panel = 0; panel < s->panels; panel++) {
         const packed of_weight = {.tiles = s->to + 2 * panel * piece, .piece = piece};
@@ -165,9 +177,7 @@ INLINE void multiply_slice(int terms, bool across, const slice *s, float *sums, 
                                          .steps = s->steps,
                                          .sums = add ? more : to,
                                          .width = add ? BLOCK : width};
-            multiply_block(terms, true, true, products,
-                           terms > 1 ? (across ? terms_across : terms_along) : (across ? pairs_across : pairs_along),
-                           beside);
+            multiply_block(terms, true, true, products, do_beside, beside);
             for (int64_t r = 0; r < BLOCK && add; r++)
                 for (int64_t c = 0; c < BLOCK; c += LANES)
                     store(to + r * width + c, load(to + r * width + c) + load(more + r * BLOCK + c));
@@ -176,28 +186,26 @@ INLINE void multiply_slice(int terms, bool across, const slice *s, float *sums, 
 }
 
 /* Slices begin … end - 1, of whole groups. memory: two slices, then the sums [rows × panels], and transposed. */
-INLINE void multiply_slices(int terms, bool across, const panel_work *w, int64_t begin, int64_t end, pair *memory)
+INLINE void multiply_slices(int terms, const panel_work *w, int64_t begin, int64_t end, pair *memory)
 {
-    const int64_t of_slice = 2 * w->wide * w->run * terms * TILE_PAIRS, rows = w->strip.to.result.rows,
-                  across_rows = w->blocks * BLOCK;
+    const int64_t of_slice = 2 * w->wide * w->piece, rows = w->strip.to.result.rows, across_rows = w->blocks * BLOCK;
+    const int64_t of_rows = 2 * w->blocks * w->piece;
     /* cppcheck-suppress invalidPointerCast ; the memory after the pairs */
     float *sums = (float *)(memory + 2 * of_slice);
     if (begin == end) return;
-    beside_panels beside = {.next = slice_of(w, begin, memory)};
-    pack_units(terms, across, &beside, units_of(&beside.next));
+    slice next = slice_of(w, begin, memory);
+    beside_product beside = {.pack = terms > 1 ? pack_terms : pack_pairs, .work = &next};
+    beside.pack(&next, units_of(&next));
     for (int64_t index = begin; index < end; index++) {
-        const slice now = beside.next;
-        beside = (beside_panels){0};
+        const slice now = next;
         if (index + 1 < end) {
-            beside.next = slice_of(w, index + 1, memory + (index + 1 - begin) % 2 * of_slice);
-            beside.pace = spread(units_of(&beside.next), now.panels * w->blocks * now.steps * (terms > 1 ? PLACES : 1));
-            const int64_t of_rows = 2 * w->blocks * w->run * terms * TILE_PAIRS;
-            beside.ahead = (const char *)(w->rows + beside.next.run * of_rows);
-            beside.end =
-                w->first_packed < 2 * w->blocks ? beside.ahead + of_rows * (int64_t)sizeof(pair) : beside.ahead;
+            next = slice_of(w, index + 1, memory + (index + 1 - begin) % 2 * of_slice);
+            beside.pace = spread(units_of(&next), now.panels * w->blocks * now.steps * (terms > 1 ? PLACES : 1));
+            beside.ahead = (const char *)(w->rows + next.run * of_rows);
+            beside.end = beside.ahead + (w->first_packed < 2 * w->blocks ? of_rows * (int64_t)sizeof(pair) : 0);
         }
-        multiply_slice(terms, across, &now, sums, &beside);
-        pack_units(terms, across, &beside, beside.pace.left);
+        multiply_slice(terms, &now, sums, &beside);
+        finish_beside(&beside);
         if (now.run + 1 < w->runs) continue;
         const int64_t width = now.panels * BLOCK;
         float *finished = w->transposed ? sums + width * across_rows : sums;
@@ -209,7 +217,7 @@ INLINE void multiply_slices(int terms, bool across, const panel_work *w, int64_t
 static void pack_rows(const panel_work *w, int64_t piece, int64_t k)
 {
     const int64_t step = terms_of(w->weight.type) * TILE_PAIRS;
-    pair *to = w->rows + ((k / w->run * 2 * w->blocks + piece) * w->run + k % w->run) * step;
+    pair *to = w->rows + (k / w->run * 2 * w->blocks + piece) * w->piece + k % w->run * step;
     if (w->transposed)
         pack_right_across(&w->strip.left, piece * SIDE, k * DEPTH, to);
     else
@@ -223,15 +231,17 @@ static void multiply_panels(vt_backend *backend, panel_work *w)
     w->blocks = pieces(rows, BLOCK);
     w->transposed = w->across && terms > 1;
     /* Rows of the weight are read in long pieces; the terms of a run of both operands, and the sums, fit the cache. */
-    const int64_t least = terms > 1 ? RUN / TERMS : RUN, wide = !w->across && w->blocks <= 4 ? 4 * WIDE : WIDE;
-    const int64_t fit = w->across ? SOME_ROWS / (w->blocks * BLOCK) * least : 0;
-    w->runs = pieces(w->strip.steps, fit > least ? smaller(RUN, fit) : least);
+    const int64_t least = terms > 1 ? RUN / TERMS : RUN, long_rows = terms > 1 ? 2 * WIDE : 4 * WIDE;
+    const int64_t wide = !w->across && w->blocks <= 4 ? long_rows : WIDE;
+    const bool is_deep = w->transposed && w->blocks * BLOCK <= SOME_ROWS / 2;
+    w->runs = pieces(w->strip.steps, is_deep ? 2 * least : least);
     w->run = pieces(w->strip.steps, w->runs);
+    w->piece = w->run * step;
     w->groups = pieces(w->strip.panels, smaller(wide, pieces(w->strip.panels, 2 * threads)));
     w->wide = pieces(w->strip.panels, w->groups);
     w->first_packed = w->transposed ? 0 : 2 * blocks_in_place(&w->strip.left, rows);
-    const int64_t own = w->wide * (4 * w->run * step + (w->transposed ? 2 : 1) * w->blocks * BLOCK * BLOCK);
-    w->rows = vt_cpu_shared(backend, (size_t)(2 * w->blocks * w->runs * w->run * step) * sizeof(pair));
+    const int64_t own = w->wide * (4 * w->piece + (w->transposed ? 2 : 1) * w->blocks * BLOCK * BLOCK);
+    w->rows = vt_cpu_shared(backend, (size_t)(2 * w->blocks * w->runs * w->piece) * sizeof(pair));
     if (w->rows == NULL || !vt_cpu_scratch_reserve(backend, (size_t)own * sizeof(pair))) return;
 #pragma omp parallel
     {
@@ -244,14 +254,10 @@ static void multiply_panels(vt_backend *backend, panel_work *w)
         for (int64_t part = 0; part < threads; part++) {
             const int64_t begin = w->runs * piece_begin(w->groups, threads, part),
                           end = w->runs * piece_begin(w->groups, threads, part + 1);
-            if (terms > 1 && w->across)
-                multiply_slices(TERMS, true, w, begin, end, memory);
-            else if (terms > 1)
-                multiply_slices(TERMS, false, w, begin, end, memory);
-            else if (w->across)
-                multiply_slices(1, true, w, begin, end, memory);
+            if (terms > 1)
+                multiply_slices(TERMS, w, begin, end, memory);
             else
-                multiply_slices(1, false, w, begin, end, memory);
+                multiply_slices(1, w, begin, end, memory);
         }
         tiles_release();
     }
