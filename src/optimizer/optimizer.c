@@ -313,7 +313,8 @@ static bool next_part(const vt_optimizer *optimizer, const run *r, bool (*left_o
     return vt_parameters_next_run(optimizer->parameters, r->offset[VT_BLOCK_GRADIENTS], r->count, left_out, some);
 }
 
-/* Those that are not in memory are stored after all, if one of them is to be found that is not finite. */
+/* Gradients that are not in memory are stored after all, if one of them is to be found that is not finite. There are
+ * such gradients only where the host reaches the state. */
 static void store_gradients(const vt_optimizer *optimizer)
 {
     vt_backend *backend = optimizer->backend;

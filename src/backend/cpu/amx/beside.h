@@ -21,7 +21,7 @@ INLINE void do_beside(void *work, int place)
     for (int i = 0; i < LINES_AT_A_PLACE && b->ahead < b->end; i++, b->ahead += 64) __builtin_prefetch(b->ahead, 0, 2);
 }
 
-/* The units that are left. */
+/* Packs the units that are left. */
 static inline void finish_beside(beside_product *b)
 {
     b->pack(b->work, b->pace.left);

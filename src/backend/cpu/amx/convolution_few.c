@@ -4,16 +4,18 @@
  * the volume that they meet, and their sums stay in the second-level cache. */
 #include "backend/cpu/amx/convolution_few.h"
 
+#include "backend/cpu/amx/beside.h"
 #include "backend/cpu/amx/convolution_volume.h"
 #include "backend/cpu/amx/runs.h"
 
 enum {
     OF_LINE = 16,    /* taps with one place on the first axis: a cache line of the weight */
-    OFFSETS = 4,     /* on the other two axes */
-    SLICE_ROWS = 64, /* of pairs of OF_LINE tiles, in a slice */
+    OFFSETS = 4,     /* of a sublattice's taps on the other two axes */
+    SLICE_ROWS = 64, /* rows of pairs in a slice, each in OF_LINE tiles */
     SLICE_PAIRS = SLICE_ROWS * TERMS * TILE_PAIRS,
     TAPS_AT_ONCE = 2,
-    UNITS_OF_ROW = 2 + OF_LINE / TAPS_AT_ONCE
+    UNITS_OF_ROW = 2 + OF_LINE / TAPS_AT_ONCE,
+    UNITS = SLICE_ROWS * UNITS_OF_ROW
 };
 
 /* A slice is OF_LINE taps of
@@ -32,9 +34,8 @@ typedef struct {
 /* A slice, which is packed unit by unit. */
 typedef struct {
     const few_work *all;
-    int64_t group, part, tap; /* of the first axis */
-    int64_t unit;
-    pace pace;
+    int64_t group, part, tap;         /* of the first axis */
+    int64_t unit;                     /* the next one */
     float numbers[2][OF_LINE * SIDE]; /* of the row of pairs that is being packed: [tap][column] */
     pair *to;                         /* [panels][OFFSETS][2][steps] tiles */
 } slice;
@@ -49,7 +50,8 @@ static slice slice_of(const few_work *w, int64_t first, int64_t groups, int64_t 
     return s;
 }
 
-/* A row of pairs consists of 16 numbers and 16 others, which lie `deep` further on in the weight, at each tap. */
+/* A row of pairs joins 16 numbers with 16 others, at each tap. Where the first ones begin in the weight (deep 0), or
+ * the others, which lie `deep` numbers further on. */
 static const float *row_place(const slice *s, int64_t row, int64_t deep)
 {
     const few_work *w = s->all;
@@ -92,18 +94,9 @@ static void pack_unit(slice *s)
     }
 }
 
-/* What is left. */
-static void pack_units(slice *s)
+static void pack_units(void *work, int64_t count)
 {
-    while (s->unit < SLICE_ROWS * UNITS_OF_ROW) pack_unit(s);
-    s->pace.left = 0;
-}
-
-INLINE void pack_beside(void *work, int place)
-{
-    slice *s = work;
-    (void)place;
-    for (int64_t units = take_due(&s->pace, s->pace.left); units > 0; units--) pack_unit(s);
+    for (; count > 0; count--) pack_unit(work);
 }
 
 /* A line of the volume; `line` counts those of all parts and copies. */
@@ -130,7 +123,8 @@ static void fill_line(const few_work *w, int64_t line)
 }
 
 /* to [32 × 32] += the products of a slice's panel, at an offset, and 32 rows of the volume. */
-static void multiply_tiles(const slice *s, int64_t panel, int64_t offset, const pair *rows, float *to, slice *next)
+static void multiply_tiles(const slice *s, int64_t panel, int64_t offset, const pair *rows, float *to,
+                           beside_product *beside)
 {
     const few_work *w = s->all;
     const int64_t piece = w->steps * TERMS * TILE_PAIRS, width = w->panels * BLOCK;
@@ -144,7 +138,7 @@ static void multiply_tiles(const slice *s, int64_t panel, int64_t offset, const 
                               .steps = w->steps,
                               .sums = more,
                               .width = BLOCK};
-    multiply_block(TERMS, true, true, block, pack_beside, next);
+    multiply_block(TERMS, true, true, block, do_beside, beside);
     for (int64_t r = 0; r < BLOCK; r++)
         for (int64_t c = 0; c < BLOCK; c += LANES)
             store(to + r * width + c, load(to + r * width + c) + load(more + r * BLOCK + c));
@@ -152,7 +146,7 @@ static void multiply_tiles(const slice *s, int64_t panel, int64_t offset, const 
 
 /* Planes begin … end - 1 of sums [points × panels] += the products of a slice. Point q of y needs cell q + d of the
  * volume, point h of sublattice s of dx needs point h + 1 - s - d. */
-static void multiply_slice(const slice *s, int64_t begin, int64_t end, float *sums, slice *next)
+static void multiply_slice(const slice *s, int64_t begin, int64_t end, float *sums, beside_product *beside)
 {
     const few_work *w = s->all;
     const int64_t side = w->shape.side, plane = side * side, width = w->panels * BLOCK;
@@ -165,7 +159,7 @@ static void multiply_slice(const slice *s, int64_t begin, int64_t end, float *su
                 for (int64_t panel = 0; panel < w->panels; panel++) {
                     const int64_t d1 = w->forward ? e1 : 2 - panel / 2 - e1, d2 = w->forward ? e2 : 2 - panel % 2 - e2;
                     if (d1 >= 0 && d1 < 2 && d2 >= 0 && d2 < 2)
-                        multiply_tiles(s, panel, 2 * d1 + d2, rows, sums + point * width + panel * BLOCK, next);
+                        multiply_tiles(s, panel, 2 * d1 + d2, rows, sums + point * width + panel * BLOCK, beside);
                 }
             }
         }
@@ -198,16 +192,17 @@ static void multiply_groups(const few_work *w, int64_t first, int64_t groups, in
     if (groups == 0) return;
     memset(sums, 0, (size_t)(groups * of_group) * sizeof *sums);
     slice next = slice_of(w, first, groups, 0, memory);
-    pack_units(&next);
+    pack_units(&next, UNITS);
     for (int64_t index = 0; index < count; index++) {
         float *of_slice = sums + index / 2 % groups * of_group;
         const slice now = next;
+        beside_product beside = {.pack = pack_units, .work = &next};
         if (index + 1 < count) {
             next = slice_of(w, first, groups, index + 1, memory);
-            next.pace = spread(SLICE_ROWS * UNITS_OF_ROW, places);
+            beside.pace = spread(UNITS, places);
         }
-        multiply_slice(&now, begin, end, of_slice, &next);
-        pack_units(&next);
+        multiply_slice(&now, begin, end, of_slice, &beside);
+        finish_beside(&beside);
         if (now.part == w->parts - 1 && index % 2 == 1) store_sums(&now, begin, end, of_slice);
     }
 }

@@ -32,7 +32,7 @@ typedef struct {
     pair *to;                                /* [2 panels][all->run] tiles */
     pair *at;                                /* where the next unit of terms goes */
     const float *from;                       /* its numbers; NULL: not all of the slice lies in a matrix of float32 */
-    int64_t second, ahead;                   /* from `from` to the unit's second vector, and to what is prefetched */
+    int64_t second, ahead; /* how far behind `from` the unit's second vector is, and what is prefetched */
 } slice;
 
 /* The units of a slice's next row of terms. What is prefetched is some rows later, in this slice or the next. */

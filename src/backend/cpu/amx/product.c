@@ -307,8 +307,9 @@ static void weight_gradient(vt_backend *backend, vt_matrix x, vt_matrix dy, floa
         tiles_release();
     }
     for (int64_t c = 0; c < dy.columns && dbias != NULL; c++) dbias[c] += (float)all.bias_sums[c];
-    if (parts > 0) *squares = 0;
-    for (int64_t i = 0; i < (parts > 0 ? all.rows * all.panels : 0); i++) *squares += all.squares[i];
+    if (all.squares == NULL) return;
+    *squares = 0;
+    for (int64_t i = 0; i < all.rows * all.panels; i++) *squares += all.squares[i];
 }
 
 static void linear_backward_weight(vt_backend *backend, vt_matrix x, vt_matrix dy, float *dweight, float *dbias)

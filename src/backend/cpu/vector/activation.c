@@ -6,7 +6,7 @@ enum {
     BLOCK = 1024,
     RUN = 32,
     SUMS = 4,
-    AHEAD = 16 /* rows that are prefetched: of halves of rows the processor itself would fetch the other halves, too */
+    AHEAD = 16 /* rows: where a layer has half of each row, the processor's own prefetching reads the other half, too */
 };
 
 INLINE vector activated(vt_activation kind, vector x)

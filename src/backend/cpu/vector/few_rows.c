@@ -191,7 +191,7 @@ void VT_KERNEL(vt_few_rows_backward_weight)(vt_backend *backend, vt_matrix x, vt
     }
 }
 
-enum { UPDATED_TOGETHER = 2 }; /* rows of a weight, so that each number of x is loaded once for both */
+enum { UPDATED_TOGETHER = 2 }; /* rows of a weight, so that a number of x serves both */
 
 /* What an update changes: a weight and its moments, and its copy in 16 bits, if it has memory. */
 typedef struct {
