@@ -45,6 +45,7 @@ static vt_status make_wave(vt_backend *backend, int64_t count, double step, doub
 {
     vt_status status = VT_OK;
     float *values = vt_allocate((size_t)count, sizeof *values, "the batch");
+#pragma omp parallel for
     for (int64_t i = 0; i < count; i++) values[i] = (float)function(step * (double)i);
     VT_TRY(backend->allocate(backend, VT_MEMORY_DATA, (size_t)count * sizeof *values, memory));
     backend->copy_from_host(backend, *memory, values, (size_t)count * sizeof *values);

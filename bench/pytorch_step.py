@@ -70,6 +70,8 @@ def parse_arguments(words):
     parser.add_argument("--attention", choices=("default", "cudnn", "flash"), default="default", help="on a GPU")
     parser.add_argument("--lr", type=float, default=5e-4)
     parser.add_argument("--parameters", help="a .safetensors file with the initial parameters (from --write-parameters)")
+    parser.add_argument("--perturb", type=float, default=0.0, help="relative size of a random change of the parameters")
+    parser.add_argument("--data", help="data directory of vitrain's, whose samples the steps take in order of time, instead of one batch")
     parser.add_argument("--write-parameters", help="write the initial parameters to this file and end")
     parser.add_argument("--warm-up", type=int, default=2, help="steps before `ready`; 0 for losses from the first")
     return parser.parse_args(words)
@@ -116,6 +118,23 @@ def write_safetensors(tensors, path):
             file.write(tensor.detach().cpu().contiguous().numpy().tobytes())
 
 
+def batches_of(torch, arguments):
+    """Yields inputs and targets [batch, channels, height, width]: the normalised fields of the first training file, and
+    those of the next time, as vitrain reads them with shuffle: false."""
+    import glob
+
+    import h5py
+    import numpy
+
+    path = sorted(glob.glob(os.path.join(arguments.data, "train", "*.h5")))[0]
+    mean, std = (numpy.load(os.path.join(arguments.data, "stats", f"global_{name}.npy")) for name in ("means", "stds"))
+    with h5py.File(path) as file:
+        fields = file["fields"]
+        for begin in range(0, fields.shape[0] - arguments.batch, arguments.batch):
+            times = torch.from_numpy((fields[begin : begin + arguments.batch + 1, : arguments.channels] - mean) / std).to(torch.float32)
+            yield times[:-1], times[1:]
+
+
 def settings_of(arguments):
     """The settings that --best chooses among."""
     if not arguments.unet:
@@ -153,6 +172,7 @@ class TrainingStep:
         self.torch = torch
         self.device = arguments.device
         self.notes = []
+        self.batches = None
         self.half = {"float32": None, "bf16": torch.bfloat16, "fp16": torch.float16}[arguments.dtype]
         self.attention = self.usable_attention(arguments)
         self.relative_loss = pytorch_vit.relative_loss
@@ -166,6 +186,10 @@ class TrainingStep:
         )  # fmt: skip
         if arguments.parameters:
             self.model.load_state_dict(read_safetensors(torch, arguments.parameters))
+        if arguments.perturb:
+            with torch.no_grad():
+                for parameter in self.model.parameters():
+                    parameter.mul_(1 + arguments.perturb * torch.randn_like(parameter))
         self.model.to(self.device)
         self.loss_of = self.eager_loss
         self.scaler = torch.amp.GradScaler(self.device, init_scale=65536.0) if arguments.dtype == "fp16" else None
@@ -173,6 +197,9 @@ class TrainingStep:
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=arguments.lr, betas=(0.9, 0.95), eps=1e-8, fused=True)
         if arguments.language:
             self.inputs, self.targets = torch.randint(arguments.words, (2, arguments.batch, arguments.tokens), device=self.device)
+            return
+        self.batches = batches_of(torch, arguments) if arguments.data else None
+        if self.batches:
             return
         grid = 3 * (arguments.side,) if arguments.unet else (arguments.height, arguments.width)
         channels = (4, 5) if arguments.unet else 2 * (arguments.channels,)
@@ -244,6 +271,8 @@ class TrainingStep:
     def run(self):
         """Makes a step and returns its seconds. It reads the loss, as a training loop's log does, and on a GPU it ends when
         the GPU is done."""
+        if self.batches:
+            self.inputs, self.targets = (fields.to(self.device) for fields in next(self.batches))
         start = time.perf_counter()
         self.optimizer.zero_grad(set_to_none=True)
         with self.kernels():

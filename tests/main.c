@@ -2,8 +2,10 @@
 #include "test.h"
 
 #include <ftw.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "operations/paths.h"
 #include "parallel/group.h"
@@ -110,15 +112,62 @@ static int remove_one(const char *path, const struct stat *info, int kind, struc
     return remove(path);
 }
 
+/* The operations that the running test called on the GPU; names are constants. */
+static const char *operations[256];
+static int operation_count;
+
+void vt_test_operation(const char *name)
+{
+    int i = 0;
+    while (i < operation_count && operations[i] != name) i++;
+    if (i < operation_count || operation_count == 256) return;
+    operations[operation_count++] = name;
+}
+
+static void print_operations(void)
+{
+    if (operation_count == 0 || !vt_test_gpu_alone()) return;
+    printf("    operations:");
+    for (int i = 0; i < operation_count; i++) printf(" %s", operations[i]);
+    printf("\n");
+}
+
+static const char *running;
+static const char *seconds_allowed; /* VITRAIN_TEST_SECONDS */
+
+/* Ends this process, because a call that hangs in the driver can't be continued. */
+static void give_up(int number)
+{
+    static const char *const words[] = {"FAIL ", NULL, ": not done after ", NULL, " s\n"};
+    (void)number;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        const char *word = i == 1 ? running : i == 3 ? seconds_allowed : words[i];
+        if (write(STDOUT_FILENO, word, strlen(word)) < 0) break;
+    }
+    _exit(1);
+}
+
+static void limit_time(const char *test)
+{
+    running = test;
+    seconds_allowed = getenv("VITRAIN_TEST_SECONDS");
+    if (seconds_allowed == NULL) return;
+    signal(SIGALRM, give_up);
+    alarm((unsigned)atoi(seconds_allowed));
+}
+
 static void run(const test_entry *test)
 {
     failures_of_test = 0;
     skipped = false;
     vt_test_gpu_used = vt_test_gpu_wanted = false;
+    operation_count = 0;
     vt_error_clear();
     fflush(stdout);
+    limit_time(test->name);
     test->function();
     free_owned();
+    print_operations();
     if ((vt_test_gpu_used || vt_test_gpu_wanted) && !test->on_gpu)
         vt_test_fail(__FILE__, __LINE__, "the test uses the GPU where there is one: it must be a GPU_TEST");
     if (vt_test_gpu_alone() && !vt_test_gpu_used && !skipped) vt_test_skip("does not use the GPU");
@@ -218,12 +267,14 @@ int main(int argument_count, char **arguments)
     for (int i = 0; i < test_count; i++) {
         if (!is_wanted(&tests[i], argument_count - first, arguments + first, parallel)) continue;
         run(&tests[i]);
-        if (failures_of_test > 0)
+        if (failures_of_test > 0) {
             failed++;
-        else if (skipped)
+            if (getenv("VITRAIN_TEST_UNTIL_FAILURE") != NULL) break;
+        } else if (skipped) {
             skips++;
-        else
+        } else {
             passed++;
+        }
     }
     if (ranks == NULL || ranks->rank == 0) printf("%d passed, %d failed, %d skipped\n", passed, failed, skips);
     vt_group_close(&ranks);

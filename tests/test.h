@@ -5,7 +5,10 @@
  * Tests in tests/parallel run only with --parallel as the first argument, and then only they run: on all ranks of a
  * launcher (tests/mpirun -np 4 build/tests/vitrain-tests --parallel), the same tests on each; a failure on any rank
  * counts. --has-mpi says whether that works, --has-gpu names the GPU that tests of operations would use, --fault NAME
- * runs a rank's part in a fault (tests/parallel/faults.c). */
+ * runs a rank's part in a fault (tests/parallel/faults.c).
+ * In the environment: VITRAIN_TEST_SECONDS=N ends the program in a test that takes longer, VITRAIN_TEST_UNTIL_FAILURE
+ * after the first test that fails (it may have damaged the GPU's context). With VITRAIN_TEST_PATHS=gpu the operations
+ * that a test called on the GPU are printed before its last line. */
 #ifndef VT_TESTS_TEST_H
 #define VT_TESTS_TEST_H
 
@@ -38,6 +41,9 @@ bool vt_test_gpu_alone(void);
 bool vt_test_gpu_known(void);
 extern bool vt_test_gpu_used;   /* by the running test */
 extern bool vt_test_gpu_wanted; /* the running test would use it if there were one */
+
+/* Notes an operation that the running test called on the GPU. `name` must stay. */
+void vt_test_operation(const char *name);
 
 /* A fresh empty directory for the running test, removed when it passes. */
 const char *vt_test_directory(void);

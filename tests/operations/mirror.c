@@ -38,6 +38,7 @@ typedef struct {
 static call begin(vt_backend *backend, const char *name)
 {
     mirror_state *state = backend->state;
+    vt_test_operation(name);
     return (call){.state = state, .inner = state->inner, .name = name};
 }
 
