@@ -36,7 +36,7 @@ typedef struct {
     vt_trainer *trainer;
     vt_batch batch;
     void *input, *target; /* in the back end's memory */
-    double step_flops, free_before;
+    double step_flops, planned_bytes, free_before;
     const char *parameters; /* a file */
 } side;
 
@@ -79,6 +79,7 @@ static vt_status open_trainer(side *s)
     const vt_plan_options planned = {.device_memory = !s->backend->shares_host_memory};
     VT_TRY(vt_plan_make(config, &planned, &plan));
     s->step_flops = plan.step_flops;
+    s->planned_bytes = vt_plan_total(&plan);
     VT_TRY(vt_trainer_open(config, &options, s->backend, &s->trainer));
     if (s->parameters != NULL) {
         const vt_checkpoint_subject subject = vt_trainer_subject(s->trainer);
@@ -251,8 +252,8 @@ int main(int argument_count, char **arguments)
     }
     double steady, taken = memory_taken(&s, &steady);
     printf("ready {\"device\": \"%s\", \"open_seconds\": %.3f, \"first_step_seconds\": %.3f, \"memory_bytes\": %.0f, "
-           "\"steady_bytes\": %.0f, \"step_flops\": %.6g}\n",
-           s.backend->name, opened, seconds, taken, steady, s.step_flops);
+           "\"steady_bytes\": %.0f, \"planned_bytes\": %.0f, \"step_flops\": %.6g}\n",
+           s.backend->name, opened, seconds, taken, steady, s.planned_bytes, s.step_flops);
     fflush(stdout);
     VT_TRY(answer(&s));
     printf("{\"parameters\": %lld, \"steps\": %lld, \"replayed\": %lld}\n",
