@@ -8,7 +8,8 @@
 #include "planning/step_times.h"
 
 /* A GPU needs work that takes long beside starting it and waiting for it. */
-enum { BLOCKS = 2, SAMPLES = 1, SAMPLES_ON_GPU = 32 };
+static const char BLOCKS[] = "2";
+enum { SAMPLES = 1, SAMPLES_ON_GPU = 32 };
 
 static vt_status open_device(bool on_gpu, int64_t threads, vt_backend **backend)
 {
@@ -58,11 +59,11 @@ static vt_status measure(vt_config *config, bool on_gpu, bool half, vt_backend *
 {
     vt_status status = VT_OK;
     vt_practice *practice = NULL;
-    config->depth = BLOCKS;
+    VT_TRY(vt_config_set(config, "depth", BLOCKS));
     config->amp_mode = half ? VT_AMP_BF16 : VT_AMP_NONE;
     VT_TRY(vt_config_resolve(config));
     VT_TRY(vt_practice_open(config, on_gpu ? SAMPLES_ON_GPU : SAMPLES, backend, &practice));
-    printf("%s; %d blocks of the large model, %s, %d sample%s; %lld step%s\n", backend->name, BLOCKS,
+    printf("%s; %s blocks of the large model, %s, %d sample%s; %lld step%s\n", backend->name, BLOCKS,
            half ? "bfloat16" : "float32", on_gpu ? SAMPLES_ON_GPU : SAMPLES, on_gpu ? "s" : "", (long long)rounds,
            rounds == 1 ? "" : "s");
     VT_TRY(vt_step_times_print(practice, backend, vt_trainer_type(config), rounds));

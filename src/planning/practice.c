@@ -66,6 +66,9 @@ vt_status vt_practice_open(const vt_config *config, int64_t samples, vt_backend 
     }
     const vt_trainer_options options = {.steps = 1};
     VT_TRY(vt_trainer_open(&p->config, &options, backend, &p->trainer));
+    if (backend->shares_host_memory) goto done;
+    VT_TRY(vt_step_keep_batch(p->trainer, &p->batch)); /* a run's copies go on beside its steps */
+    for (int t = 0; t < count; t++) p->batch.tensors[t] = NULL;
 done:
     if (status != VT_OK) vt_practice_close(&p);
     *practice = p;
