@@ -218,3 +218,9 @@ test_rules_that_are_refused() {
     refuses "no layouts: leave out --ranks" -- plan --rules --ranks=3
     refuses "'--embed_dim=64' belongs to the run's model" -- "$VITRAIN" plan --rules --parameters=1e9 --embed_dim=64
 }
+
+test_bench_kernels_times_two_blocks() {
+    "$VITRAIN" bench kernels --rounds=1 >table
+    contains "$(cat table)" "2 blocks of the large model, float32, 1 sample; 1 step"
+    grep -qE '^  attention_forward +2 ' table
+}
