@@ -27,6 +27,8 @@
 #include "base/profile.h"
 #include "base/threads.h"
 #include "checkpoint/checkpoint.h"
+#include "planning/practice.h"
+#include "source/sources.h"
 #include "training/budget.h"
 #include "training/plan.h"
 #include "training/step.h"
@@ -36,24 +38,73 @@ typedef struct {
     vt_backend *backend;
     vt_trainer *trainer;
     vt_batch batch;
-    void *input, *target; /* in the back end's memory */
+    void *tensors[VT_BATCH_TENSORS]; /* the batch's, in the back end's memory */
     double step_flops, planned_bytes, free_before;
     const char *parameters; /* a file */
 } side;
 
-/* count numbers function(step * i), as bench/pytorch_step.py makes them, in the back end's memory. */
-static vt_status make_wave(vt_backend *backend, int64_t count, double step, double (*function)(double), void **memory)
+/* count numbers function(step * i), as bench/pytorch_step.py makes them. */
+static void make_wave(float *values, int64_t count, double step, double (*function)(double))
 {
-    vt_status status = VT_OK;
-    float *values = vt_allocate((size_t)count, sizeof *values, "the batch");
 #pragma omp parallel for
     for (int64_t i = 0; i < count; i++) values[i] = (float)function(step * (double)i);
-    VT_TRY(backend->allocate(backend, VT_MEMORY_DATA, (size_t)count * sizeof *values, memory));
-    backend->copy_from_host(backend, *memory, values, (size_t)count * sizeof *values);
+}
+
+/* Random words. */
+static void make_words(int32_t *words, int64_t count, int64_t vocabulary, uint32_t stream)
+{
+    float *numbers = vt_practice_numbers(count, stream); /* between -1 and 1 */
+    for (int64_t i = 0; i < count; i++) {
+        const int64_t word = (int64_t)(0.5 * ((double)numbers[i] + 1) * (double)vocabulary);
+        words[i] = (int32_t)(word < vocabulary ? word : vocabulary - 1);
+    }
+    free(numbers);
+}
+
+/* A tensor of the batch, in the back end's memory. */
+static vt_status make_tensor(side *s, int index, const vt_tensor_spec *spec)
+{
+    vt_status status = VT_OK;
+    vt_backend *backend = s->backend;
+    const int64_t samples = s->batch.sample_count, count = samples * vt_tensor_values(spec);
+    const size_t bytes = (size_t)samples * vt_tensor_bytes(spec);
+    void *values = vt_allocate(bytes, 1, "the batch");
+    if (spec->type == VT_TENSOR_INT32)
+        make_words(values, count, s->config->vocab_size, (uint32_t)index);
+    else if (index == VT_TENSOR_INPUT)
+        make_wave(values, count, 0.01, sin);
+    else
+        make_wave(values, count, 0.013, cos);
+    VT_TRY(backend->allocate(backend, VT_MEMORY_DATA, bytes, &s->tensors[index]));
+    backend->copy_from_host(backend, s->tensors[index], values, bytes);
     VT_TRY(backend->check(backend));
+    s->batch.tensors[index] = s->tensors[index];
 done:
     free(values);
     return status;
+}
+
+static vt_status make_batch(side *s)
+{
+    vt_status status = VT_OK;
+    const vt_config *config = s->config;
+    const vt_model_kind *model = vt_model_kind_of(config);
+    const int64_t samples = config->global_batch_size;
+    vt_tensor_spec specs[VT_BATCH_TENSORS];
+    const vt_span all = model->part_needed(config, (vt_span){0, model->tokens(config)});
+    const int count = vt_source_kind_of(config)->specs(config, all, specs);
+    s->batch = (vt_batch){.sample_count = samples, .global_count = samples};
+    for (int i = 0; i < count; i++) VT_TRY(make_tensor(s, i, &specs[i]));
+done:
+    return status;
+}
+
+static void release_batch(side *s)
+{
+    for (int i = 0; i < VT_BATCH_TENSORS; i++) {
+        s->backend->release(s->backend, s->tensors[i]);
+        s->batch.tensors[i] = s->tensors[i] = NULL;
+    }
 }
 
 /* All flags but --parameters are vitrain's. */
@@ -96,13 +147,9 @@ done:
 static vt_status place_batch(side *s)
 {
     vt_status status = VT_OK;
-    vt_backend *backend = s->backend;
-    if (backend->shares_host_memory) return VT_OK;
+    if (s->backend->shares_host_memory) return VT_OK;
     VT_TRY(vt_step_keep_batch(s->trainer, &s->batch));
-    backend->release(backend, s->input);
-    backend->release(backend, s->target);
-    s->input = s->target = NULL;
-    s->batch.tensors[0] = s->batch.tensors[1] = NULL;
+    release_batch(s);
 done:
     return status;
 }
@@ -140,14 +187,9 @@ static vt_status open_side(side *s, int count, char **arguments)
 {
     vt_status status = VT_OK;
     VT_TRY(configure(s, count, arguments));
-    vt_config *config = s->config;
-    int64_t plane = config->img_size[0] * config->img_size[1], batch = config->global_batch_size;
-    s->free_before = free_beside_context(config);
-    VT_TRY(vt_backend_open(config, 0, 0, &s->backend));
-    int64_t input_count = batch * config->n_in_channels * plane, target_count = batch * config->n_out_channels * plane;
-    VT_TRY(make_wave(s->backend, input_count, 0.01, sin, &s->input));
-    VT_TRY(make_wave(s->backend, target_count, 0.013, cos, &s->target));
-    s->batch = (vt_batch){.sample_count = batch, .global_count = batch, .tensors = {s->input, s->target}};
+    s->free_before = free_beside_context(s->config);
+    VT_TRY(vt_backend_open(s->config, 0, 0, &s->backend));
+    VT_TRY(make_batch(s));
     VT_TRY(open_trainer(s));
     VT_TRY(place_batch(s));
 done:
@@ -168,14 +210,18 @@ done:
 }
 
 /* Classes of operations by the beginning of their names; the first match counts, and the others are the last class's.
- * Forward's GELU is part of linear_gelu_forward, so of the products' time. */
+ * Forward's GELU is part of linear_gelu_forward, so of the products' time; on a CPU the update of the U-Net's largest
+ * weights is part of a convolution. */
 static const struct {
     const char *name, *operations[5];
 } classes[] = {{"products and forward's GELU", {"linear"}},
+               {"convolutions", {"convolution"}},
                {"attention", {"attention"}},
                {"LayerNorm", {"layer_norm", "residual_layer_norm"}},
                {"backward's GELU", {"gelu"}},
-               {"patches and loss", {"patches", "squared", "relative"}},
+               {"bias and activation", {"bias_activation"}},
+               {"words and cross entropy", {"embedding", "sinusoid", "cross_entropy"}},
+               {"patches and loss", {"patches", "loss", "density_loss"}},
                {"optimizer", {"sum_of_squares", "step_decide", "first_nonfinite", "update"}},
                {"copies", {"zero", "copy"}},
                {"residual", {NULL}}};
@@ -201,7 +247,8 @@ static void print_times(const vt_trainer *trainer, double step_seconds)
         calls += times[i].calls;
     }
     printf("{");
-    for (size_t i = 0; i < CLASS_COUNT; i++) printf("\"%s\": %.6f, ", classes[i].name, seconds[i]);
+    for (size_t i = 0; i < CLASS_COUNT; i++)
+        if (seconds[i] > 0) printf("\"%s\": %.6f, ", classes[i].name, seconds[i]);
     printf(
         "\"between operations\": %.6f, \"step_seconds\": %.6f, \"calls\": %lld, \"steps\": %lld, \"replayed\": %lld}\n",
         step_seconds - sum, step_seconds, calls, (long long)vt_trainer_steps_started(trainer),
@@ -264,10 +311,7 @@ int main(int argument_count, char **arguments)
 done:
     if (status != VT_OK) fprintf(stderr, "bench/gpu_step: %s\n", vt_error_text());
     vt_trainer_close(&s.trainer);
-    if (s.backend != NULL) {
-        s.backend->release(s.backend, s.input);
-        s.backend->release(s.backend, s.target);
-    }
+    if (s.backend != NULL) release_batch(&s);
     vt_backend_close(&s.backend);
     vt_config_close(&s.config);
     return status == VT_OK ? 0 : 1;

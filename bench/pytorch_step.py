@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""Times one training step of the reference model in PyTorch, on request.
+"""Times one training step of one of vitrain's models in PyTorch, on request.
 
     python bench/pytorch_step.py --height 32 --width 64 --channels 20 --patch 4 --embed 128 --depth 4 \\
         --heads 4 --batch 8
     python bench/pytorch_step.py --unet 64 --side 64 --batch 1      # the 3-D U-Net of width 64 on cubes of 64³
+    python bench/pytorch_step.py --language encoder --causal --words 30000 --tokens 256 --embed 256 --depth 6 \\
+        --heads 8 --hidden 2048 --batch 16                          # a language model
 
 vitrain's benchmarks start it and take turns with it, so that both sides meet the same state of the machine:
 
@@ -32,7 +34,7 @@ They save up to a fifth of a step's time and cost up to 50 MB, so don't set them
 
 With --device=cuda (for bench/gpu) model, batch and optimizer are on the GPU; model and loss are compiled together,
 --attention chooses among PyTorch's fused kernels, and a step ends when the GPU is done. The batch is that of vitrain's
-side, and so are the parameters with --parameters, so that losses can be compared.
+side (random words for a language model), and so are the parameters with --parameters, so that losses can be compared.
 """
 
 import argparse
@@ -60,6 +62,7 @@ def parse_arguments(words):
     for name, default in (("words", 30000), ("tokens", 32), ("hidden", 2048)):
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--causal", action="store_true")
+    parser.add_argument("--scaled", action="store_true", help="--language encoder: scores over the root of a head's width")
     parser.add_argument("--dropout", type=float, default=0.0)
     parser.add_argument("--layout", choices=("channels_last", "contiguous"), default="channels_last", help="of the U-Net")
     parser.add_argument("--no-onednn", action="store_true", help="PyTorch's own convolutions and products")
@@ -214,9 +217,10 @@ class TrainingStep:
     def language(self, arguments):
         import pytorch_language
 
-        kind = {"transformer": pytorch_language.EncoderDecoder, "encoder": pytorch_language.Encoder}[arguments.language]
-        return kind(arguments.words, arguments.embed, arguments.heads, arguments.depth, arguments.hidden,
-                    arguments.dropout, arguments.causal)  # fmt: skip
+        sizes = (arguments.words, arguments.embed, arguments.heads, arguments.depth, arguments.hidden, arguments.dropout, arguments.causal)
+        if arguments.language == "transformer":
+            return pytorch_language.EncoderDecoder(*sizes)
+        return pytorch_language.Encoder(*sizes, scaled=arguments.scaled)
 
     def cross_entropy(self, scores, targets):
         return self.torch.nn.functional.cross_entropy(scores.flatten(0, 1), targets.flatten())
@@ -230,15 +234,15 @@ class TrainingStep:
 
     def usable_attention(self, arguments):
         """The attention that --attention names, if this GPU and PyTorch have it for this shape; else PyTorch's own choice."""
-        if arguments.device == "cpu" or arguments.attention == "default":
-            return arguments.attention
+        if arguments.device == "cpu" or arguments.attention == "default" or arguments.unet:
+            return "default"
         self.attention = arguments.attention
-        tokens = (arguments.height // arguments.patch) * (arguments.width // arguments.patch)
+        tokens = arguments.tokens if arguments.language else (arguments.height // arguments.patch) * (arguments.width // arguments.patch)
         shape = (1, tokens, arguments.heads, arguments.embed // arguments.heads)
         numbers = self.torch.randn(shape, device="cuda", dtype=self.half or self.torch.float32, requires_grad=True).transpose(1, 2)
         try:
             with self.kernels():
-                result = self.torch.nn.functional.scaled_dot_product_attention(numbers, numbers, numbers)
+                result = self.torch.nn.functional.scaled_dot_product_attention(numbers, numbers, numbers, is_causal=arguments.causal)
                 result.backward(self.torch.ones_like(result))
             self.torch.cuda.synchronize()
         except RuntimeError as error:
@@ -334,11 +338,15 @@ class TrainingStep:
 
 # Parts of kernels' names; the first match counts. Inductor names a kernel after all operations around it, also after
 # attention and convolutions that it does not contain, so its kernels come first, after the products of its templates.
+# cuDNN calls a forward "fprop", in convolutions as in attention.
 CLASSES = (
     ("products", ("triton_tem", "triton_mm")),
-    ("triton: norms, GELU, residual, loss", ("triton",)),
+    ("triton: norms, activations, residual, loss", ("triton",)),
+    ("convolutions", ("convol", "implicit_gemm", "dgrad", "wgrad", "nhwc", "ndhwc")),
     ("attention", ("flash", "fmha", "sdpa", "attention", "cudnn_generated")),
-    ("products", ("gemm", "nvjet", "cutlass", "cublas", "splitk", "conv", "xmma", "wgrad", "dgrad")),
+    ("convolutions", ("fprop", "conv", "cudnn")),
+    ("products", ("gemm", "nvjet", "cutlass", "cublas", "splitk", "xmma")),
+    ("words and cross entropy", ("embedding", "indexing_backward", "radixsort", "softmax", "nll_loss")),
     ("optimizer", ("adam", "multi_tensor")),
     ("copies", ("memcpy", "memset")),
 )

@@ -187,6 +187,9 @@ test_classes_of_pytorchs_kernels() {
     PYTHONPATH=$TOP/bench PYTHONDONTWRITEBYTECODE=1 python3 -c '
 from pytorch_step import class_of
 assert class_of("triton_per_fused__scaled_dot_product_cudnn_attention_native_layer_norm_convolution_7").startswith("triton")
+assert class_of("sm80_xmma_fprop_implicit_gemm_indexed_bf16bf16_bf16f32_f32_nhwckrsc_nhwc_tilesize128x128x32") == "convolutions"
+assert class_of("void cudnn::ops::nchwToNhwcKernel<float>") == "convolutions"
+assert class_of("pytorch_flash::flash_bwd_convert_dq_kernel") == "attention"
 assert class_of("triton_tem_fused_addmm_2") == "products" and class_of("nvjet_hsh_128x256_64x4_1x2_h_bz_coopa_nnt") == "products"
 assert class_of("cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16") == "attention"
 assert class_of("void at::native::multi_tensor_apply_kernel<fusedadam>") == "optimizer" and class_of("void other") == "others"'
@@ -232,6 +235,24 @@ PROGRAM
     KERNEL=pytorch_flash::flash_fwd fails 1 python3 "$TOP/bench/gpu" --embed 384 --once --rounds 2 --json figures.json
     contains "$output" "FAIL embed 384: no kernel of PyTorch's attention bears cuDNN's name, though cuDNN's was asked for"
     grep -q '"failed": "no kernel' figures.json
+    # the other models; each side is given its flags
+    printf '#!/bin/sh\necho "$*" >own-flags\nexec %s/gpu_step\n' "$PWD" >own; printf '#!/bin/sh\necho "$*" >torch-flags\nexec %s/python\n' "$PWD" >torch
+    chmod +x own torch
+    VITRAIN_GPU_STEP=$PWD/own PYTHON=$PWD/torch says "causal language model, embed 512, depth 8, batch 64, 256 tokens, 30000 words, bf16" "ratio 2.000" -- \
+        python3 "$TOP/bench/gpu" --model lm --once --rounds 2 --json figures.json
+    grep -q '"model": "lm"' figures.json
+    contains "$(cat own-flags)" "--model=encoder --causal=true --attention_scale=sqrt --seq_len=256 --vocab_size=30000 --embed_dim=512"
+    contains "$(cat torch-flags)" "--language encoder --causal --scaled --tokens 256 --words 30000 --embed 512"
+    VITRAIN_GPU_STEP=$PWD/own PYTHON=$PWD/torch EXPECTED_ATTENTION=default KERNEL='' says "batch 16, cubes of 64 x 64 x 64, PyTorch's layout contiguous" "ratio 2.000" -- \
+        python3 "$TOP/bench/gpu" --model unet --batch 16 --layout contiguous --once --rounds 2
+    contains "$(cat own-flags)" "--model=unet3d --unet_width=64 --data_size=64 --global_batch_size=16"
+    contains "$(cat torch-flags)" "--unet 64 --side 64 --layout contiguous --batch 16"
+    fails 2 python3 "$TOP/bench/gpu" --model unet --embed 384
+    contains "$output" "--embed is no size of the model unet, which has features, side, batch"
+    sed -i 's/"torch": "2.0"/&, "parameters": 2/' python # vitrain's stand-in has 1
+    fails 1 python3 "$TOP/bench/gpu" --model lm --once --rounds 2
+    contains "$output" "FAIL lm, embed 512: the models differ: 1 parameters, PyTorch's has 2"
+    sed -i 's/"parameters": 2/"parameters": 1/' python
     KERNEL=pytorch_flash::flash_fwd EXPECTED_ATTENTION=flash python3 "$TOP/bench/gpu" --embed 384 --once --rounds 2 --attention flash >/dev/null
 }
 
