@@ -154,3 +154,9 @@ void restore_threads(void)
     vt_backend *backend = open_with_threads(2);
     vt_backend_close(&backend);
 }
+
+bool path_use_wgmma(vt_backend *backend)
+{
+    (void)backend;
+    return false;
+}

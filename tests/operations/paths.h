@@ -70,6 +70,9 @@ typedef struct {
     vt_backend *plain, *fast;
 } pair;
 
+/* On PATH_GPU: attention over wgmma from now on; false: this GPU or build has none. */
+bool path_use_wgmma(vt_backend *backend);
+
 pair open_pair(vt_cpu_isa isa);
 void close_pair(pair *p);
 #define FOR_EACH_PAIR(p)                                                                                               \
