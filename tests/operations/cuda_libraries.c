@@ -129,7 +129,7 @@ typedef struct {
     twins qkv, dout, out, dqkv, log_sum;
 } side;
 
-static side open_side(vt_attention_choice choice, bool deterministic, vt_type type, const vt_attention_shape *s)
+static side open_side(vt_attention_engine engine, bool deterministic, vt_type type, const vt_attention_shape *s)
 {
     const int64_t rows = s->batch * s->queries, width = s->heads * s->head_dim;
     side a = {.qkv = twins_random(type, rows, 3 * width, 1, 1, TWINS_TIGHT),
@@ -138,7 +138,7 @@ static side open_side(vt_attention_choice choice, bool deterministic, vt_type ty
               .dqkv = twins_open(type, rows, 3 * width, TWINS_TIGHT),
               .log_sum = twins_open(VT_FLOAT32, 1, rows * s->heads, TWINS_TIGHT)};
     EXPECT_OK(deterministic ? path_open(PATH_GPU, &a.backend) : path_open_timed_gpu(&a.backend));
-    vt_fused_attention_prefer(mirror_inner(a.backend), choice);
+    vt_attention_prefer(mirror_inner(a.backend), engine);
     return a;
 }
 
@@ -171,8 +171,7 @@ static void compare(twins *actual, const twins *expected, double units, const ch
 
 static void compare_log_sums(const twins *actual, const twins *expected)
 {
-    for (int64_t i = 0; i < expected->own.columns; i++)
-        EXPECT_NEAR(actual->own.data[i], expected->own.data[i], 1e-4);
+    for (int64_t i = 0; i < expected->own.columns; i++) EXPECT_NEAR(actual->own.data[i], expected->own.data[i], 1e-4);
 }
 
 static void check_cudnn(bool deterministic, vt_type type, const vt_attention_shape *shape)
@@ -194,7 +193,7 @@ static void check_cudnn(bool deterministic, vt_type type, const vt_attention_sha
     }
     backward_from(&own, shape, &cudnn); /* each is chosen for itself */
     compare(&cudnn.dqkv, &own.dqkv, 8, "gradients of the own backward behind cuDNN's forward");
-    const int served = vt_fused_attention_served(mirror_inner(cudnn.backend));
+    const int served = vt_attention_served(mirror_inner(cudnn.backend), VT_ATTENTION_CUDNN);
     const char *failure = vt_fused_attention_failure(mirror_inner(cudnn.backend));
     printf("    %s, %s, %lld tokens, head size %lld: cuDNN serves %d of forward and backward %s\n", half_name(type),
            deterministic ? "deterministic" : "timed", (long long)shape->queries, (long long)shape->head_dim, served,

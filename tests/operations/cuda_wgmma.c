@@ -48,22 +48,25 @@ static void use_host_kernels(vt_backend *b)
 
 /* A test on every path that has these kernels. */
 #define WGMMA_TEST(name)                                                                                               \
-    static void name(const pair *p, vt_cpu_isa path);                                                                  \
+    static void name(const pair *p, bool is_card);                                                                     \
     GPU_TEST(name)                                                                                                     \
     {                                                                                                                  \
         bool runs = false;                                                                                             \
         FOR_EACH_CUDA_PATH(path)                                                                                       \
         for (pair p = open_pair(path); p.fast != NULL; close_pair(&p)) {                                               \
             if (path == PATH_HOST_CUDA) use_host_kernels(p.fast);                                                      \
-            if (path == PATH_GPU && !path_use_wgmma(p.fast)) continue;                                                 \
-            name(&p, path);                                                                                            \
+            if (path == PATH_GPU && path_gpu_is_host())                                                                \
+                use_host_kernels(mirror_inner(p.fast));                                                                \
+            else if (path == PATH_GPU && !path_use_wgmma(p.fast))                                                      \
+                continue;                                                                                              \
+            name(&p, path == PATH_GPU && !path_gpu_is_host());                                                         \
             runs = true;                                                                                               \
         }                                                                                                              \
         host_wgmma_choose(HOST_WGMMA_LATE, 0);                                                                         \
         if (!runs)                                                                                                     \
             vt_test_skip("no C++ compiler was found, nor a GPU of compute capability 9 that this build is for");       \
     }                                                                                                                  \
-    static void name(const pair *p, __attribute__((unused)) vt_cpu_isa path)
+    static void name(const pair *p, __attribute__((unused)) bool is_card)
 
 /* Weights, their gradients and the sums' operands are rounded once more than on the CPU: cuda_kernels.c. */
 static void compare(const twins_attention *a, bool backward, const char *name)
@@ -86,12 +89,12 @@ static void compare(const twins_attention *a, bool backward, const char *name)
 }
 
 /* As the oracle, and with the same bits in every order of copies and products. */
-static void check(const pair *p, vt_cpu_isa path, const vt_attention_shape *s, float scale)
+static void check(const pair *p, bool is_card, const vt_attention_shape *s, float scale)
 {
     char name[120];
     const bool backward = s->head_dim <= 96;
     twins_attention a[HOST_WGMMA_ORDERS];
-    for (int i = 0; i < (path == PATH_HOST_CUDA ? HOST_WGMMA_ORDERS : 2); i++) {
+    for (int i = 0; i < (is_card ? 2 : HOST_WGMMA_ORDERS); i++) {
         snprintf(name, sizeof name, "%lld queries, %lld keys, head size %lld, order %d", (long long)s->queries,
                  (long long)s->keys, (long long)s->head_dim, i);
         a[i] = twins_attention_open(VT_BFLOAT16, s, scale, TWINS_ALIGNED);
@@ -124,7 +127,7 @@ WGMMA_TEST(wgmma_attention_of_48_columns)
                                     .queries = lengths[i][0],
                                     .keys = lengths[i][1],
                                     .unscaled = i == 4};
-        check(p, path, &shape, i == 4 ? 0.1f : 1.0f);
+        check(p, is_card, &shape, i == 4 ? 0.1f : 1.0f);
     }
 }
 
@@ -133,11 +136,11 @@ WGMMA_TEST(wgmma_attention_of_other_heads)
     static const int64_t dims[] = {32, 64, 96, 128};
     for (int i = 0; i < 4; i++) {
         vt_attention_shape shape = {.batch = 1, .heads = 2, .head_dim = dims[i], .queries = 70, .keys = 37};
-        check(p, path, &shape, 1);
+        check(p, is_card, &shape, 1);
         shape.heads = 1, shape.queries = 33, shape.keys = 460;
-        check(p, path, &shape, 1);
+        check(p, is_card, &shape, 1);
         shape.queries = 300, shape.keys = 65;
-        check(p, path, &shape, 1);
+        check(p, is_card, &shape, 1);
     }
 }
 
@@ -145,9 +148,9 @@ WGMMA_TEST(wgmma_attention_of_other_heads)
 WGMMA_TEST(wgmma_attention_with_large_scores)
 {
     vt_attention_shape shape = {.batch = 1, .heads = 1, .head_dim = 48, .queries = 65, .keys = 520};
-    check(p, path, &shape, 12);
+    check(p, is_card, &shape, 12);
     shape.head_dim = 64;
-    check(p, path, &shape, 12);
+    check(p, is_card, &shape, 12);
 }
 
 /* What is not finite in one sample's head stays there, and is not hidden. */
@@ -180,7 +183,7 @@ WGMMA_TEST(wgmma_attention_passes_on_what_is_not_finite)
 WGMMA_TEST(wgmma_attention_of_the_reference_model)
 {
     const vt_attention_shape shape = {.batch = 1, .heads = 1, .head_dim = 48, .queries = 4050, .keys = 4050};
-    if (path == PATH_GPU) check(p, path, &shape, 1);
+    if (is_card) check(p, is_card, &shape, 1);
 }
 
 TEST(wgmma_attention_is_refused_what_it_cannot_do)

@@ -70,7 +70,10 @@ typedef struct {
     vt_backend *plain, *fast;
 } pair;
 
-/* On PATH_GPU: attention over wgmma from now on; false: this GPU or build has none. */
+/* VITRAIN_TEST_GPU=host in the environment: the CUDA kernels on the host take the GPU's place, to try what tests do
+ * with one. */
+bool path_gpu_is_host(void);
+/* On PATH_GPU and a GPU: attention over wgmma from now on; false: this GPU or build has none. */
 bool path_use_wgmma(vt_backend *backend);
 
 pair open_pair(vt_cpu_isa isa);
