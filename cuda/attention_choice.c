@@ -27,7 +27,8 @@ typedef struct {
 struct vt_attention_choices {
     vt_backend own; /* the table of operations before this file replaced its rows */
     vt_attention_engine preference;
-    int capability; /* the GPU's compute capability, its major number; 0: not asked yet */
+    vt_attention_engine ran; /* last */
+    int capability;          /* the GPU's compute capability, its major number; 0: not asked yet */
     size_t count;
     shape_choice *all[64];
 };
@@ -110,12 +111,13 @@ static bool run_wgmma(void *context)
 #endif
 
 static const struct {
-    const char *title;
+    const char *name, *title;
     bool (*fits)(const vt_attention_call *call); /* whether it could run the call at all; NULL: always */
     bool (*run)(void *context);                  /* an attempt */
-} engines[VT_ATTENTION_ENGINES] = {[VT_ATTENTION_OWN] = {"vitrain's attention for every GPU", NULL, run_own},
-                                   [VT_ATTENTION_CUDNN] = {"cuDNN's attention", vt_fused_attention_fits, run_cudnn},
-                                   [VT_ATTENTION_WGMMA] = {"vitrain's attention over wgmma", wgmma_fits, run_wgmma}};
+} engines[VT_ATTENTION_ENGINES] = {
+    [VT_ATTENTION_OWN] = {"own", "vitrain's attention for every GPU", NULL, run_own},
+    [VT_ATTENTION_CUDNN] = {"cuDNN", "cuDNN's attention", vt_fused_attention_fits, run_cudnn},
+    [VT_ATTENTION_WGMMA] = {"wgmma", "vitrain's attention over wgmma", wgmma_fits, run_wgmma}};
 
 /* ---- the choice ---- */
 
@@ -261,11 +263,12 @@ static void attend(const vt_attention_call *c)
     struct vt_attention_choices *choices = choices_of(c->backend);
     attempt a = {.call = c};
     if (engines[VT_ATTENTION_CUDNN].fits(c) || engines[VT_ATTENTION_WGMMA].fits(c)) a.of = find_shape(choices, c);
+    choices->ran = VT_ATTENTION_OWN;
     if (a.of == NULL) {
         run_own(&a);
         return;
     }
-    const vt_attention_engine engine = a.of->ran = engine_of(&a, choices->preference);
+    const vt_attention_engine engine = choices->ran = a.of->ran = engine_of(&a, choices->preference);
     if (engines[engine].run(&a) || engine == VT_ATTENTION_OWN) return;
     char sentence[400];
     snprintf(sentence, sizeof sentence, "%s, which had worked before, failed%s%s", engines[engine].title,
@@ -298,6 +301,22 @@ static void attention_backward(vt_backend *backend, const vt_attention_shape *sh
     attend(&c);
 }
 
+static const char *prefer_by_number(vt_backend *backend, int number)
+{
+    vt_attention_prefer(backend, VT_ATTENTION_BY_TIME);
+    for (int i = 0; i < VT_ATTENTION_ENGINES && number >= 0; i++) {
+        if (!vt_attention_has(backend, (vt_attention_engine)i) || number-- > 0) continue;
+        vt_attention_prefer(backend, (vt_attention_engine)i);
+        return engines[i].name;
+    }
+    return NULL;
+}
+
+static const char *name_of_last(vt_backend *backend)
+{
+    return engines[choices_of(backend)->ran].name;
+}
+
 struct vt_attention_choices *vt_attention_open(vt_backend *backend)
 {
     struct vt_attention_choices *choices = vt_allocate(1, sizeof *choices, "the choice of attention");
@@ -305,6 +324,8 @@ struct vt_attention_choices *vt_attention_open(vt_backend *backend)
     choices->own = *backend;
     backend->attention_forward = attention_forward;
     backend->attention_backward = attention_backward;
+    backend->prefer_attention = prefer_by_number;
+    backend->attention_ran = name_of_last;
     return choices;
 }
 

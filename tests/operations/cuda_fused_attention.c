@@ -541,9 +541,13 @@ TEST(an_attention_can_be_preferred)
         EXPECT(choice_served(&f.backend, (vt_attention_engine)engine) == 2 && fake.timings == 0);
     }
     EXPECT(fake.own_runs == 2 && fake.runs == 2 && fake.wgmma_runs == 2);
-    choice_prefer(&f.backend, VT_ATTENTION_BY_TIME);
+    EXPECT(f.backend.prefer_attention(&f.backend, VT_ATTENTION_ENGINES) == NULL);
+    EXPECT(strcmp(f.backend.prefer_attention(&f.backend, 2), "wgmma") == 0);
+    forward(&f, 0); /* which it can't */
+    EXPECT(strcmp(f.backend.attention_ran(&f.backend), "own") == 0 && fake.own_runs == 3);
+    f.backend.prefer_attention(&f.backend, -1);
     attend_wide(&f);
-    EXPECT(fake.timings == 6);
+    EXPECT(fake.timings == 6 && strcmp(f.backend.attention_ran(&f.backend), "wgmma") == 0);
     fake.wgmma_refuses = true;
     attend_wide(&f);
     EXPECT(f.state.failed && strstr(vt_error_text(), "over wgmma, which had worked before, failed") != NULL, "%s",

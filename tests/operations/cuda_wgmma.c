@@ -60,6 +60,7 @@ static void use_host_kernels(vt_backend *b)
             else if (path == PATH_GPU && !path_use_wgmma(p.fast))                                                      \
                 continue;                                                                                              \
             name(&p, path == PATH_GPU && !path_gpu_is_host());                                                         \
+            if (path == PATH_GPU && !path_gpu_is_host()) EXPECT(path_wgmma_served(p.fast));                            \
             runs = true;                                                                                               \
         }                                                                                                              \
         host_wgmma_choose(HOST_WGMMA_LATE, 0);                                                                         \

@@ -170,3 +170,13 @@ bool path_use_wgmma(vt_backend *backend)
     return false;
 #endif
 }
+
+bool path_wgmma_served(vt_backend *backend)
+{
+#ifdef VT_HAS_CUDA
+    return vt_attention_served(mirror_inner(backend), VT_ATTENTION_WGMMA) > 0;
+#else
+    (void)backend;
+    return false;
+#endif
+}
