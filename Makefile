@@ -39,7 +39,7 @@ KERNEL_SOURCES := $(filter src/backend/cpu/vector/%,$(SOURCES))
 TILE_SOURCES := $(filter src/backend/cpu/amx/%,$(SOURCES))
 TEST_SOURCES := $(sort $(shell find tests -name '*.c' -not -path 'tests/fuzz/*' -not -path tests/faults/shim.c -not -path tests/faults/eio.c -not -path 'tests/gpu/*' -not -path 'tests/tenant/*'))
 CUDA_KERNELS := $(sort $(wildcard cuda/*.cu))
-CUDA_OBJECTS = $(if $(NVCC),$(patsubst cuda/%,$(BUILD)/cuda/%.o,$(CUDA_KERNELS) $(wildcard cuda/*.c)))
+CUDA_OBJECTS = $(if $(NVCC),$(patsubst cuda/%,$(BUILD)/cuda/%.o,$(CUDA_KERNELS_BUILT) $(wildcard cuda/*.c)))
 
 # `make clean vitrain` cleans before it builds.
 ifneq ($(and $(filter clean,$(MAKECMDGOALS)),$(filter-out clean,$(MAKECMDGOALS))),)
@@ -50,9 +50,9 @@ endif
 all: vitrain
 .DEFAULT_GOAL := vitrain
 
-# The probes come first, because the lists of the other files depend on what was found.
-include make/probes.mk
-include $(filter-out make/settings.mk make/probes.mk,$(sort $(wildcard make/*.mk)))
+# The probes come first, because the lists of the other files depend on what was found, and on the GPUs.
+include make/probes.mk make/cuda.mk
+include $(filter-out make/settings.mk make/probes.mk make/cuda.mk,$(sort $(wildcard make/*.mk)))
 
 help:
 	@sed -n '/^\#/!q; s/^\# \{0,1\}//p' Makefile

@@ -1,5 +1,5 @@
 /* The CUDA back end: memory, the stream, errors. The operations are in the kernels' files, products.c and
- * fused_attention.c. */
+ * attention_choice.c. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -347,6 +347,7 @@ static void cuda_close(vt_backend *backend)
     if (state->beside_stream != NULL) cudaStreamSynchronize(state->beside_stream);
     drop_recording(state);
     vt_convolutions_close(&state->convolutions);
+    vt_attention_close(&state->attention);
     vt_fused_attention_close(&state->fused_attention);
     vt_products_close(&state->products);
     vt_choices_close(&state->choices);
@@ -474,8 +475,8 @@ vt_status vt_backend_open_cuda(int local_rank, bool deterministic, vt_backend **
     VT_TRY(open_device(backend, local_rank));
     VT_TRY(vt_products_open(backend, &state->products));
     state->fused_attention = vt_fused_attention_open(backend);
+    state->attention = vt_attention_open(backend);
     if (state->fused_attention != NULL) {
-        vt_fused_attention_fill(backend);
         state->convolutions = vt_convolutions_open(backend);
         vt_convolutions_fill(backend);
     }

@@ -1,24 +1,28 @@
 /* cuDNN's attention, built with its C graph API: forward and backward composed of products, pointwise operations and
- * reductions, which the library fuses into one kernel each. (Its one-node backward does not build from C.) */
+ * reductions, which the library fuses into one kernel each. (Its one-node backward does not build from C.) Where cuDNN
+ * is missing, nothing fits. */
 #ifndef VT_CUDA_FUSED_ATTENTION_H
 #define VT_CUDA_FUSED_ATTENTION_H
 
+#include "attention_choice.h"
 #include "fused_graph.h"
 
+/* A plan for a shape; NULL: this cuDNN has none (vt_fused_attention_failure says why). */
+struct vt_attention_plan *vt_fused_attention_plan_open(vt_backend *backend, const vt_fused_shape *shape);
+void vt_fused_attention_plan_close(struct vt_attention_plan **plan);
+
+/* Could cuDNN run the call at all? It takes 16-bit types only; its mask is that of queries and keys that begin at the
+ * same place, and its random numbers differ from the CPU's. */
+bool vt_fused_attention_fits(const vt_attention_call *call);
+/* Bytes of workspace that the call takes. */
+size_t vt_fused_attention_workspace(const vt_attention_call *call, const struct vt_attention_plan *plan);
+bool vt_fused_attention_run(const vt_attention_call *call, const struct vt_attention_plan *plan);
+
+/* Why the last plan that was tried could not be made or run; "": none failed. */
+const char *vt_fused_attention_failure(vt_backend *backend);
+void vt_fused_attention_note(vt_backend *backend, const char *failure);
+
 #ifdef VT_HAS_CUDNN
-
-/* VT_FUSED_REPEATABLE: dq is made at once, of all gradients of scores, which go through the library's workspace;
- * VT_FUSED_BACKWARD adds parts of it in an order that changes from run to run. */
-typedef enum { VT_FUSED_FORWARD, VT_FUSED_BACKWARD, VT_FUSED_REPEATABLE } vt_fused_pass;
-
-/* What a plan depends on. Strides in elements, from row to row; all have the same 16-bit type except log_sum. */
-typedef struct {
-    int64_t batch, heads, head_dim, queries, keys;
-    int64_t q_stride, k_stride, v_stride, out_stride, dout_stride, dq_stride, dk_stride, dv_stride;
-    int64_t pass;   /* vt_fused_pass */
-    int64_t type;   /* vt_type */
-    int64_t causal; /* query i sees the keys up to i */
-} vt_fused_shape;
 
 /* The tensors of a plan by their unique ids. */
 enum {
@@ -44,14 +48,6 @@ enum {
  * has no such plan. */
 bool vt_fused_graph_open(const vt_cudnn *library, cudnnHandle_t handle, const char *device_text,
                          const vt_fused_shape *shape, vt_fused_graph *graph);
-
-/* For tests and measurements: attention chosen by timing, or always the named one if both exist. */
-typedef enum { VT_ATTENTION_BY_TIME, VT_ATTENTION_OWN, VT_ATTENTION_CUDNN } vt_attention_choice;
-void vt_fused_attention_prefer(vt_backend *backend, vt_attention_choice choice);
-/* How many shapes cuDNN has run so far; forward and backward count separately. */
-int vt_fused_attention_served(vt_backend *backend);
-/* Why the last plan that was tried could not be made; "": none failed. */
-const char *vt_fused_attention_failure(vt_backend *backend);
 
 /* The library that attention uses, for other operations. */
 void vt_fused_attention_library(vt_backend *backend, const vt_cudnn **library, cudnnHandle_t *handle);

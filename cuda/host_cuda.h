@@ -54,6 +54,9 @@ struct alignas(16) float4 {
 struct alignas(16) uint4 {
     uint32_t x, y, z, w;
 };
+struct alignas(8) float2 {
+    float x, y;
+};
 
 inline thread_local dim3 threadIdx, blockIdx, blockDim, gridDim;
 
@@ -75,9 +78,13 @@ template <typename number> static inline number max(number a, number b)
 namespace host_cuda
 {
 
-enum wait_for { RUNNING, BLOCK, WARP, ENDED };
+enum wait_for { RUNNING, BLOCK, WARP, CONDITION, ENDED };
 constexpr int WARP_SIZE = 32, MOST_THREADS = 1024, MOST_COPIES = 64;
 constexpr size_t STACK_BYTES = 64 << 10, SLOT_BYTES = 64;
+/* Of compute capability 8.x, unless a file is for another one. */
+#if !defined(VT_MOST_SHARED_BYTES)
+#define VT_MOST_SHARED_BYTES (99 * 1024)
+#endif
 
 struct thread {
     char *stack;
@@ -87,14 +94,24 @@ struct thread {
 #else
     ucontext_t context;
 #endif
-    void *fake_stack;                  /* AddressSanitizer's */
-    void *fiber;                       /* ThreadSanitizer's */
-    int block_barriers, warp_barriers; /* how many it has reached */
-    int copy_count;                    /* cp.async that are not complete yet */
+    void *fake_stack;                            /* AddressSanitizer's */
+    void *fiber;                                 /* ThreadSanitizer's */
+    int block_barriers, warp_barriers;           /* how many it has reached */
+    bool (*is_met)(int64_t what, int64_t until); /* of CONDITION, with its arguments */
+    int64_t what, until;
+    int copy_count; /* cp.async that are not complete yet */
     struct {
         void *to;
         const void *from;
     } copies[MOST_COPIES];
+};
+
+/* What happens beside a block's threads, of its own accord: host_wgmma.h. */
+struct work_beside {
+    bool (*advances)(); /* completes something; false: there is nothing */
+    bool (*skips)();    /* whether a warp's turn is left out */
+    void (*thread_ends)(int thread);
+    void (*block_ends)();
 };
 
 /* The state of the block that runs on this OpenMP thread. */
@@ -102,6 +119,8 @@ struct block_state {
     thread *threads; /* MOST_THREADS; lives as long as the OpenMP thread */
     thread *current;
     int count;
+    int64_t turns;             /* of threads */
+    const work_beside *beside; /* NULL: none */
     thread scheduler;
     const void *scheduler_stack;
     size_t scheduler_stack_bytes;
@@ -187,6 +206,15 @@ VT_UNSEEN static void wait(wait_for what)
     switch_stacks(self, &block.scheduler, block.scheduler_stack, block.scheduler_stack_bytes);
 }
 
+/* Until is_met(what, until). */
+VT_UNSEEN static void wait_until(bool (*is_met)(int64_t, int64_t), int64_t what, int64_t until)
+{
+    thread *self = block.current;
+    if (is_met(what, until)) return;
+    self->is_met = is_met, self->what = what, self->until = until;
+    wait(CONDITION);
+}
+
 VT_UNSEEN static void thread_main()
 {
 #if defined(__SANITIZE_ADDRESS__)
@@ -196,6 +224,7 @@ VT_UNSEEN static void thread_main()
     order_after(&block.begun);
     block.body(block.argument);
     if (block.current->copy_count > 0) fail("a thread ends before its cp.async are complete");
+    if (block.beside != nullptr) block.beside->thread_ends((int)(block.current - block.threads));
     order_before(&block.ended);
     order_before(&completed);
     wait(ENDED);
@@ -229,24 +258,34 @@ VT_UNSEEN static void prepare(thread *t)
     t->block_barriers = t->warp_barriers = 0;
 }
 
-/* Runs threads first … end - 1 of one warp until all wait at the block's barrier or have ended. */
+/* Whether a thread can go on, now that others have run. */
+VT_UNSEEN static bool can_run(thread *t)
+{
+    if (t->state == CONDITION && t->is_met(t->what, t->until)) t->state = RUNNING;
+    return t->state == RUNNING;
+}
+
+/* Runs threads first … end - 1 of one warp until all wait at the block's barrier or for something else, or have ended.
+ */
 VT_UNSEEN static void run_warp(int first, int end)
 {
     for (;;) {
-        int at_warp = 0, running = 0;
+        int at_warp = 0, running = 0, waiting = 0;
         for (int i = first; i < end; i++) {
             thread *t = &block.threads[i];
-            if (t->state != RUNNING) continue;
+            if (!can_run(t)) continue;
             block.current = t;
+            block.turns++;
             threadIdx.x = (unsigned)i;
             switch_stacks(&block.scheduler, t, t->stack, STACK_BYTES);
         }
         for (int i = first; i < end; i++) {
+            running += can_run(&block.threads[i]);
             at_warp += block.threads[i].state == WARP;
-            running += block.threads[i].state == RUNNING;
+            waiting += block.threads[i].state == CONDITION;
         }
         if (running > 0) continue;
-        if (at_warp == 0) return;
+        if (at_warp == 0 || waiting > 0) return;
         if (at_warp < end - first) fail("some threads of a warp never reach a shuffle or barrier of the warp");
         for (int i = first; i < end; i++) block.threads[i].state = RUNNING;
     }
@@ -259,21 +298,33 @@ VT_UNSEEN static void run_block()
 #endif
     for (int i = 0; i < block.count; i++) prepare(&block.threads[i]);
     memset(block.shared, 0xff, block.shared_bytes); /* NaN */
+    block.beside = nullptr;
     order_before(&block.begun);
     for (;;) {
-        int at_block = 0, ended = 0;
-        for (int w = 0; w < block.count; w += WARP_SIZE) run_warp(w, min(w + WARP_SIZE, block.count));
+        int at_block = 0, ended = 0, waiting = 0;
+        bool skipped = false;
+        const int64_t turns = block.turns;
+        for (int w = 0; w < block.count; w += WARP_SIZE) {
+            if (block.beside != nullptr && block.beside->skips())
+                skipped = true;
+            else
+                run_warp(w, min(w + WARP_SIZE, block.count));
+        }
         for (int i = 0; i < block.count; i++) {
             at_block += block.threads[i].state == BLOCK;
             ended += block.threads[i].state == ENDED;
+            waiting += block.threads[i].state == CONDITION;
         }
-        if (ended == block.count) {
-            order_after(&block.ended);
-            return;
+        if (ended == block.count) break;
+        if (at_block == block.count) {
+            for (int i = 0; i < block.count; i++) block.threads[i].state = RUNNING;
+        } else if (block.turns == turns && !skipped) {
+            if (waiting == 0) fail("some threads of a block never reach __syncthreads");
+            if (!block.beside->advances()) fail("threads wait for what never happens");
         }
-        if (at_block != block.count) fail("some threads of a block never reach __syncthreads");
-        for (int i = 0; i < block.count; i++) block.threads[i].state = RUNNING;
     }
+    if (block.beside != nullptr) block.beside->block_ends();
+    order_after(&block.ended);
 }
 
 /* How many blocks that follow one another run on the same OpenMP thread (for ThreadSanitizer): 1, 2, 4 or 8 by turns,
@@ -293,7 +344,7 @@ VT_UNSEEN static void launch(dim3 grid, unsigned threads, size_t shared_bytes, c
     int64_t blocks = (int64_t)grid.x * grid.y * grid.z;
     if (grid.y > 65535 || grid.z > 65535) fail("a grid that CUDA refuses");
     if (threads < 1 || threads > MOST_THREADS) fail("a block that CUDA refuses");
-    if (shared_bytes > 99 * 1024) fail("more shared memory than every GPU of compute capability 8.x has");
+    if (shared_bytes > VT_MOST_SHARED_BYTES) fail("more shared memory than every GPU that the kernel is for has");
     [[maybe_unused]] const int64_t neighbours = choose_neighbours(blocks);
     order_before(&launched);
     VT_FOR_EACH_BLOCK
@@ -486,6 +537,15 @@ template <typename type> static inline type __shfl_xor_sync(unsigned, type value
 template <typename type> static inline type __shfl_sync(unsigned, type value, int source)
 {
     return host_cuda::shuffle(value, source);
+}
+
+static inline bool __any_sync(unsigned, bool value)
+{
+    bool any = false;
+    host_cuda::publish(value);
+    for (int i = 0; i < host_cuda::WARP_SIZE; i++) any |= host_cuda::lane<bool>(i);
+    host_cuda::leave();
+    return any;
 }
 
 #define VT_DYNAMIC_SHARED(type, name) type *name = (type *)host_cuda::block.shared

@@ -36,6 +36,7 @@ typedef struct {
     bool fixed_choices;  /* choices are fixed: the first that works, or what a checkpoint says */
     size_t least_free;   /* of the GPU's memory, while something was timed; 0: nothing was timed */
     struct vt_products *products;
+    struct vt_attention_choices *attention;     /* whose runs */
     struct vt_fused_attention *fused_attention; /* cuDNN's; NULL: not found */
     struct vt_convolutions *convolutions;       /* the same */
 } vt_cuda_state;
@@ -50,12 +51,14 @@ void vt_products_close(struct vt_products **products);
 void vt_products_fill(vt_backend *backend);
 size_t vt_products_version(const struct vt_products *products);
 
-/* fused_attention.c: attention by cuDNN, if it was built in and is faster. NULL: cuDNN is missing, too old, or was
- * missing at build time. */
+/* attention_choice.c: whose attention runs. Replaces the attention in the table by one that chooses; opened after
+ * cuDNN's. */
+struct vt_attention_choices *vt_attention_open(vt_backend *backend);
+void vt_attention_close(struct vt_attention_choices **choices);
+
+/* fused_attention.c: attention by cuDNN. NULL: cuDNN is missing, too old, or was missing at build time. */
 struct vt_fused_attention *vt_fused_attention_open(vt_backend *backend);
 void vt_fused_attention_close(struct vt_fused_attention **attention);
-/* Replaces the attention in the table by one that chooses. */
-void vt_fused_attention_fill(vt_backend *backend);
 size_t vt_fused_attention_version(const struct vt_fused_attention *attention); /* NULL: 0 */
 
 /* convolution.c: convolutions by cuDNN, which vt_fused_attention_open has opened. */

@@ -11,8 +11,16 @@ GPU_CODE = $(foreach arch,$(filter-out compute_%,$(GPU_TARGETS)),-gencode arch=$
 NVCC_COMPILE = $(NVCC) -std=c++14 -O3 -ccbin $(CXX) -Xcompiler -fno-exceptions,-fno-rtti,-fno-threadsafe-statics \
     $(GPU_CODE) -Isrc -Icuda $(CPPFLAGS)
 
+
+# Kernels for wgmma exist only for compute capability 9.0: their instructions need code of architecture sm_90a, and there is
+# no PTX for newer GPUs. Here no -Icuda: <cuda.h> is the driver's header, not cuda/cuda.h.
+WGMMA_KERNELS := $(filter cuda/wgmma_%,$(CUDA_KERNELS))
+HAS_WGMMA = $(if $(NVCC),$(filter sm_90 sm_90a,$(GPU_TARGETS)))
+WGMMA_COMPILE = $(filter-out -Icuda,$(subst $(GPU_CODE),-gencode arch=compute_90a$(comma)code=sm_90a,$(NVCC_COMPILE)))
+CUDA_KERNELS_BUILT = $(filter-out $(if $(HAS_WGMMA),,$(WGMMA_KERNELS)),$(CUDA_KERNELS))
+
 NVCC_SETTINGS = $(NVCC_COMPILE)
-CUDA_SETTINGS = $(if $(NVCC),$(CUDA_CFLAGS) -DVT_HAS_CUDA)
+CUDA_SETTINGS = $(if $(NVCC),$(CUDA_CFLAGS) -DVT_HAS_CUDA $(if $(HAS_WGMMA),-DVT_HAS_WGMMA))
 $(eval $(call stamp,nvcc,NVCC_SETTINGS))
 $(eval $(call stamp,cuda,CUDA_SETTINGS))
 
@@ -20,9 +28,13 @@ $(BUILD)/cuda/%.cu.o: cuda/%.cu $(STAMPS)/nvcc
 	@mkdir -p $(@D)
 	$(NVCC_COMPILE) -MMD -MP -c $< -o $@
 
+$(WGMMA_KERNELS:cuda/%=$(BUILD)/cuda/%.o): $(BUILD)/cuda/%.o: cuda/% $(STAMPS)/nvcc
+	@mkdir -p $(@D)
+	$(WGMMA_COMPILE) -MMD -MP -c $< -o $@
+
 $(BUILD)/cuda/%.c.o: cuda/%.c $(STAMPS)/compile $(STAMPS)/cuda
 	@mkdir -p $(@D)
-	$(COMPILE) -Icuda $(CUDA_CFLAGS) -c $< -o $@
+	$(COMPILE) -Icuda $(CUDA_CFLAGS) $(if $(HAS_WGMMA),-DVT_HAS_WGMMA) -c $< -o $@
 
 USE_CUDA := $(addprefix $(BUILD)/src/,backend/open.o base/profile.o parallel/nccl.o parallel/nccl_operations.o)
 $(USE_CUDA): $(STAMPS)/cuda

@@ -408,6 +408,12 @@ struct vt_backend {
     char *(*choices_text)(vt_backend *backend);
     void (*choices_take)(vt_backend *backend, const char *text);
 
+    /* For measurements: from now on the back end's engine of attention with this number (0, 1, …) runs wherever it can,
+     * and its name is returned; NULL: there are no more. Below 0: the fastest again. NULL: there is one engine. */
+    const char *(*prefer_attention)(vt_backend *backend, int number);
+    /* The name of the engine that ran last. */
+    const char *(*attention_ran)(vt_backend *backend);
+
     /* Bytes in use on the device, by this process and all others; NULL: the back end uses the host's memory. */
     double (*used_memory)(vt_backend *backend);
 

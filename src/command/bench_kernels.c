@@ -5,6 +5,7 @@
 #include "base/threads.h"
 #include "command/arguments.h"
 #include "command/command.h"
+#include "planning/attention_times.h"
 #include "planning/step_times.h"
 
 /* A GPU needs work that takes long beside starting it and waiting for it. */
@@ -92,10 +93,13 @@ vt_status vt_command_bench_kernels(int argument_count, char *const *arguments)
                                   VT_FLAGS(flags)};
     VT_TRY(vt_arguments_parse(&line, argument_count, arguments, NULL));
     const bool on_gpu = strcmp(device.chosen, "cuda") == 0;
+    /* of the reference model with batch 16 */
+    const vt_attention_shape attention = {.batch = 16, .heads = 8, .head_dim = 48, .queries = 4050, .keys = 4050};
     VT_TRY(vt_config_open_default(&config));
     if (!on_gpu) print_processor();
     VT_TRY(open_device(on_gpu, threads, &backend));
     VT_TRY(measure(config, on_gpu, on_gpu || strcmp(type.chosen, "bf16") == 0, backend, rounds));
+    VT_TRY(vt_attention_times_print(backend, &attention, 4 * rounds));
 done:
     vt_backend_close(&backend);
     vt_config_close(&config);

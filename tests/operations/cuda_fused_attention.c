@@ -1,5 +1,6 @@
-/* cuda/fused_attention.c without a GPU, over a stand-in for cuDNN that computes what it is described: what its graphs
- * compute, which of the two attentions runs, what is kept, and what is reported if the library refuses. */
+/* cuda/attention_choice.c and cuda/fused_attention.c without a GPU, over a stand-in for cuDNN that computes what it is
+ * described: what its graphs compute, whose attention runs, what is kept, and what is reported if the library refuses.
+ */
 #include "operations/guarded.h"
 #include "operations/paths.h"
 #include "test.h"
@@ -9,18 +10,21 @@
 #include "base/memory.h"
 #include "cuda/fused_attention.h"
 #include "cuda/state.h"
+#include "cuda/wgmma_attention.h"
 #include "operations/fake_graph.h"
 
 /* ---- the stand-in ---- */
 
 static struct {
     size_t version;
-    double own_time, cudnn_time;
+    double own_time, cudnn_time, wgmma_time;
     bool refuses_plans, refuses_runs, is_full; /* is_full: no more memory is available */
-    size_t memory;                             /* of the GPU, all of it free unless is_full */
-    int capability;                            /* its compute capability */
-    int runs, timings, own_runs, questions;    /* questions: how often proposals were asked for */
-    attribute ids, pointers;                   /* of the pack that ran last */
+    bool wgmma_refuses;
+    size_t memory;  /* of the GPU, all of it free unless is_full */
+    int capability; /* its compute capability */
+    int runs, timings, own_runs, wgmma_runs;
+    int questions;           /* how often proposals were asked for */
+    attribute ids, pointers; /* of the pack that ran last */
 } fake;
 
 static cudnnStatus_t fake_create(cudnnHandle_t *handle)
@@ -107,10 +111,13 @@ static void fake_time_all(vt_backend *backend, int count, vt_cuda_trial *trials)
 {
     (void)backend;
     for (int i = 0; i < count; i++) {
-        const int runs = fake.runs;
+        const int runs = fake.runs, wgmma_runs = fake.wgmma_runs;
         fake.timings++;
         const bool works = trials[i].run(trials[i].context);
-        trials[i].milliseconds = !works ? (double)INFINITY : fake.runs > runs ? fake.cudnn_time : fake.own_time;
+        trials[i].milliseconds = !works                         ? (double)INFINITY
+                                 : fake.runs > runs             ? fake.cudnn_time
+                                 : fake.wgmma_runs > wgmma_runs ? fake.wgmma_time
+                                                                : fake.own_time;
     }
 }
 
@@ -139,7 +146,30 @@ static cudaError_t fake_peek(void)
     return cudaSuccess;
 }
 
-/* The file itself, with other names and over the stand-in. */
+static bool wgmma_forward(vt_backend *backend, const vt_attention_shape *shape, vt_matrix q, vt_matrix k, vt_matrix v,
+                          vt_matrix out, float *log_sum)
+{
+    (void)backend, (void)shape, (void)q, (void)k, (void)v, (void)out, (void)log_sum;
+    fake.wgmma_runs++;
+    return !fake.wgmma_refuses;
+}
+
+static bool wgmma_backward(vt_backend *backend, const vt_attention_shape *shape, vt_matrix q, vt_matrix k, vt_matrix v,
+                           vt_matrix out, const float *log_sum, vt_matrix dout, vt_matrix dq, vt_matrix dk,
+                           vt_matrix dv)
+{
+    (void)backend, (void)shape, (void)q, (void)k, (void)v, (void)out, (void)log_sum;
+    (void)dout, (void)dq, (void)dk, (void)dv;
+    fake.wgmma_runs++;
+    return !fake.wgmma_refuses;
+}
+
+/* The files themselves, with other names and over the stand-ins. */
+#ifndef VT_HAS_WGMMA
+#define VT_HAS_WGMMA
+#endif
+#define vt_cuda_wgmma_attention_forward wgmma_forward
+#define vt_cuda_wgmma_attention_backward wgmma_backward
 #define vt_library_cudnn fake_library
 #define vt_cuda_time_all fake_time_all
 #define cudaPeekAtLastError fake_peek
@@ -148,20 +178,39 @@ static cudaError_t fake_peek(void)
 #define cudaDeviceGetAttribute fake_attribute
 #define vt_fused_attention_open fused_open
 #define vt_fused_attention_close fused_close
-#define vt_fused_attention_fill fused_fill
 #define vt_fused_attention_version fused_version
-#define vt_fused_attention_prefer fused_prefer
 #define vt_fused_attention_library fused_library
-#define vt_fused_attention_served fused_served
 #define vt_fused_attention_failure fused_failure
+#define vt_fused_attention_note fused_note
+#define vt_fused_attention_fits fused_fits
+#define vt_fused_attention_workspace fused_workspace
+#define vt_fused_attention_run fused_run
+#define vt_fused_attention_plan_open fused_plan_open
+#define vt_fused_attention_plan_close fused_plan_close
+#define vt_attention_open choice_open
+#define vt_attention_close choice_close
+#define vt_attention_prefer choice_prefer
+#define vt_attention_served choice_served
+#define vt_attention_has choice_has
+#define vt_attention_is_masked choice_is_masked
 struct vt_fused_attention *fused_open(vt_backend *backend);
 void fused_close(struct vt_fused_attention **attention);
-void fused_fill(vt_backend *backend);
 size_t fused_version(const struct vt_fused_attention *attention);
-void fused_prefer(vt_backend *backend, vt_attention_choice choice);
 void fused_library(vt_backend *backend, const vt_cudnn **library, cudnnHandle_t *handle);
-int fused_served(vt_backend *backend);
 const char *fused_failure(vt_backend *backend);
+void fused_note(vt_backend *backend, const char *failure);
+bool fused_fits(const vt_attention_call *call);
+size_t fused_workspace(const vt_attention_call *call, const struct vt_attention_plan *plan);
+bool fused_run(const vt_attention_call *call, const struct vt_attention_plan *plan);
+struct vt_attention_plan *fused_plan_open(vt_backend *backend, const vt_fused_shape *shape);
+void fused_plan_close(struct vt_attention_plan **plan);
+struct vt_attention_choices *choice_open(vt_backend *backend);
+void choice_close(struct vt_attention_choices **choices);
+void choice_prefer(vt_backend *backend, vt_attention_engine engine);
+int choice_served(vt_backend *backend, vt_attention_engine engine);
+bool choice_has(vt_backend *backend, vt_attention_engine engine);
+bool choice_is_masked(const vt_attention_shape *shape);
+#include "cuda/attention_choice.c"
 #include "cuda/fused_attention.c"
 
 /* ---- a back end over it ---- */
@@ -212,6 +261,7 @@ static void open_fixture(fixture *f, bool deterministic)
     fake.version = FIRST_RIGHT_VERSION;
     fake.own_time = 2;
     fake.cudnn_time = 1;
+    fake.wgmma_time = 0.5;
     fake.memory = (size_t)1 << 30;
     fake.capability = 9;
     f->state.common = (vt_cuda_common){.workspace = take_workspace, .fail = note_failure};
@@ -222,11 +272,12 @@ static void open_fixture(fixture *f, bool deterministic)
     VT_ASSERT(f->memory != NULL);
     f->state.fused_attention = fused_open(&f->backend);
     VT_ASSERT(f->state.fused_attention != NULL);
-    fused_fill(&f->backend);
+    f->state.attention = choice_open(&f->backend);
 }
 
 static void close_fixture(fixture *f)
 {
+    choice_close(&f->state.attention);
     fused_close(&f->state.fused_attention);
     EXPECT(fake_descriptors == 0, "%d descriptors are left", fake_descriptors);
     vt_choices_close(&f->state.choices);
@@ -283,7 +334,7 @@ TEST(the_faster_attention_runs)
         fake.cudnn_time = faster ? 1 : 3;
         forward(&f, 0);
         backward(&f);
-        EXPECT(fake.timings == 4 && fused_served(&f.backend) == (faster ? 2 : 0));
+        EXPECT(fake.timings == 4 && choice_served(&f.backend, VT_ATTENTION_CUDNN) == (faster ? 2 : 0));
         fake.runs = fake.own_runs = 0;
         forward(&f, 0);
         backward(&f);
@@ -327,7 +378,7 @@ static void check_graphs(vt_type type, const vt_attention_shape *shape, bool det
     twins_attention a = twins_attention_open(type, shape, 1, TWINS_ALIGNED);
     twins_attention_forward(plain, &a, true);
     f.backend.attention_forward(&f.backend, shape, a.q.own, a.k.own, a.v.own, a.out.own, log_sum);
-    EXPECT(fused_served(&f.backend) == is_served, "%s", fused_failure(&f.backend));
+    EXPECT(choice_served(&f.backend, VT_ATTENTION_CUDNN) == is_served, "%s", fused_failure(&f.backend));
     if (is_served) {
         for (int64_t i = 0; i < a.log_sum[0].matrix.columns; i++)
             EXPECT_NEAR(log_sum[i], a.log_sum[0].matrix.data[i], 1e-5);
@@ -338,7 +389,7 @@ static void check_graphs(vt_type type, const vt_attention_shape *shape, bool det
         twins_compare(&a.dq, 4, "dq");
         twins_compare(&a.dk, 4, "dk");
         twins_compare(&a.dv, 4, "dv");
-        EXPECT(fused_served(&f.backend) == 2 && !f.state.failed);
+        EXPECT(choice_served(&f.backend, VT_ATTENTION_CUDNN) == 2 && !f.state.failed);
     }
     close_fixture(&f);
     vt_backend_close(&plain);
@@ -420,6 +471,91 @@ TEST(choices_of_a_checkpoint_are_used)
     free(kept);
 }
 
+/* The same matrices as one head, which is as wide as wgmma's kernels take it. */
+static void attend_wide(fixture *f)
+{
+    vt_attention_shape shape = shape_of(0);
+    shape.heads = 1, shape.head_dim = WIDTH;
+    f->backend.attention_forward(&f->backend, &shape, matrix(f, 0), matrix(f, 1), matrix(f, 2), matrix(f, 3),
+                                 f->log_sum);
+    f->backend.attention_backward(&f->backend, &shape, matrix(f, 0), matrix(f, 1), matrix(f, 2), matrix(f, 3),
+                                  f->log_sum, matrix(f, 4), matrix(f, 5), matrix(f, 6), matrix(f, 7));
+}
+
+TEST(the_fastest_of_three_attentions_runs)
+{
+    static const struct {
+        double own, cudnn, wgmma;
+        vt_attention_engine fastest;
+    } times[] = {{3, 2, 1, VT_ATTENTION_WGMMA}, {3, 1, 2, VT_ATTENTION_CUDNN}, {1, 2, 3, VT_ATTENTION_OWN}};
+    fixture f;
+    for (int i = 0; i < 3; i++) {
+        open_fixture(&f, false);
+        fake.own_time = times[i].own, fake.cudnn_time = times[i].cudnn, fake.wgmma_time = times[i].wgmma;
+        attend_wide(&f);
+        EXPECT(fake.timings == 6 && choice_served(&f.backend, times[i].fastest) == 2);
+        char *kept = vt_choices_text(f.state.choices);
+        close_fixture(&f);
+        open_fixture(&f, true); /* what a checkpoint says comes before the rule; backward has another key */
+        EXPECT(vt_choices_take(f.state.choices, kept) == 2);
+        attend_wide(&f);
+        EXPECT(fake.timings == 0 && choice_served(&f.backend, VT_ATTENTION_WGMMA) == (i == 0 ? 2 : 1));
+        close_fixture(&f);
+        free(kept);
+    }
+}
+
+TEST(wgmma_attention_needs_its_gpu)
+{
+    fixture f;
+    open_fixture(&f, true);
+    attend_wide(&f);
+    EXPECT(fake.wgmma_runs == 2 && fake.runs + fake.own_runs + fake.timings + fake.questions == 0);
+    EXPECT(choice_has(&f.backend, VT_ATTENTION_WGMMA));
+    close_fixture(&f);
+    open_fixture(&f, true);
+    fake.capability = 10;
+    attend_wide(&f);
+    EXPECT(fake.own_runs == 2 && fake.wgmma_runs == 0 && !choice_has(&f.backend, VT_ATTENTION_WGMMA));
+    close_fixture(&f);
+    open_fixture(&f, false); /* without cuDNN */
+    choice_close(&f.state.attention);
+    fused_close(&f.state.fused_attention);
+    f.backend.attention_forward = own_forward;
+    f.backend.attention_backward = own_backward;
+    f.state.attention = choice_open(&f.backend);
+    attend_wide(&f);
+    EXPECT(fake.timings == 4 && choice_served(&f.backend, VT_ATTENTION_WGMMA) == 2);
+    forward(&f, 0);
+    EXPECT(fake.timings == 4 && fake.own_runs == 3);
+    close_fixture(&f);
+}
+
+TEST(an_attention_can_be_preferred)
+{
+    fixture f;
+    open_fixture(&f, false);
+    for (int engine = 0; engine < VT_ATTENTION_ENGINES; engine++) {
+        choice_prefer(&f.backend, (vt_attention_engine)engine);
+        attend_wide(&f);
+        EXPECT(choice_served(&f.backend, (vt_attention_engine)engine) == 2 && fake.timings == 0);
+    }
+    EXPECT(fake.own_runs == 2 && fake.runs == 2 && fake.wgmma_runs == 2);
+    EXPECT(f.backend.prefer_attention(&f.backend, VT_ATTENTION_ENGINES) == NULL);
+    EXPECT(strcmp(f.backend.prefer_attention(&f.backend, 2), "wgmma") == 0);
+    forward(&f, 0); /* which it can't */
+    EXPECT(strcmp(f.backend.attention_ran(&f.backend), "own") == 0 && fake.own_runs == 3);
+    f.backend.prefer_attention(&f.backend, -1);
+    attend_wide(&f);
+    EXPECT(fake.timings == 6 && strcmp(f.backend.attention_ran(&f.backend), "wgmma") == 0);
+    fake.wgmma_refuses = true;
+    attend_wide(&f);
+    EXPECT(f.state.failed && strstr(vt_error_text(), "over wgmma, which had worked before, failed") != NULL, "%s",
+           vt_error_text());
+    vt_error_clear();
+    close_fixture(&f);
+}
+
 TEST(a_new_attention_ends_a_recording)
 {
     fixture f;
@@ -442,7 +578,7 @@ TEST(refusals_of_cudnn_are_reported)
     open_fixture(&f, false);
     fake.refuses_plans = true;
     forward(&f, 0);
-    EXPECT(fake.own_runs == 1 && !f.state.failed && fused_served(&f.backend) == 0);
+    EXPECT(fake.own_runs == 1 && !f.state.failed && choice_served(&f.backend, VT_ATTENTION_CUDNN) == 0);
     EXPECT(strstr(fused_failure(&f.backend), "status 3000, the library's own words") != NULL, "%s",
            fused_failure(&f.backend));
     close_fixture(&f);

@@ -121,7 +121,7 @@ TEST(cudnn_has_kernels_for_convolutions)
     }
 }
 
-/* ---- cuDNN's attention on a GPU, against our own kernels, which other tests compare with the oracle ---- */
+/* ---- other engines' attention on a GPU, beside our kernels for every GPU, which have the oracle beside them ---- */
 
 /* Queries, keys and values side by side, as the model has them. */
 typedef struct {
@@ -129,7 +129,7 @@ typedef struct {
     twins qkv, dout, out, dqkv, log_sum;
 } side;
 
-static side open_side(vt_attention_choice choice, bool deterministic, vt_type type, const vt_attention_shape *s)
+static side open_side(vt_attention_engine engine, bool deterministic, vt_type type, const vt_attention_shape *s)
 {
     const int64_t rows = s->batch * s->queries, width = s->heads * s->head_dim;
     side a = {.qkv = twins_random(type, rows, 3 * width, 1, 1, TWINS_TIGHT),
@@ -138,7 +138,7 @@ static side open_side(vt_attention_choice choice, bool deterministic, vt_type ty
               .dqkv = twins_open(type, rows, 3 * width, TWINS_TIGHT),
               .log_sum = twins_open(VT_FLOAT32, 1, rows * s->heads, TWINS_TIGHT)};
     EXPECT_OK(deterministic ? path_open(PATH_GPU, &a.backend) : path_open_timed_gpu(&a.backend));
-    vt_fused_attention_prefer(mirror_inner(a.backend), choice);
+    vt_attention_prefer(mirror_inner(a.backend), engine);
     return a;
 }
 
@@ -171,37 +171,40 @@ static void compare(twins *actual, const twins *expected, double units, const ch
 
 static void compare_log_sums(const twins *actual, const twins *expected)
 {
-    for (int64_t i = 0; i < expected->own.columns; i++)
-        EXPECT_NEAR(actual->own.data[i], expected->own.data[i], 1e-4);
+    for (int64_t i = 0; i < expected->own.columns; i++) EXPECT_NEAR(actual->own.data[i], expected->own.data[i], 1e-4);
 }
 
-static void check_cudnn(bool deterministic, vt_type type, const vt_attention_shape *shape)
+static void check_engine(vt_attention_engine engine, bool deterministic, vt_type type, const vt_attention_shape *shape)
 {
     side own = open_side(VT_ATTENTION_OWN, deterministic, type, shape);
-    side cudnn = open_side(VT_ATTENTION_CUDNN, deterministic, type, shape);
+    side other = open_side(engine, deterministic, type, shape);
+    vt_backend *inner = mirror_inner(other.backend);
     forward(&own, shape);
-    forward(&cudnn, shape);
-    compare(&cudnn.out, &own.out, 4, "cuDNN's out");
-    compare_log_sums(&cudnn.log_sum, &own.log_sum);
+    forward(&other, shape);
+    compare(&other.out, &own.out, 4, "the other engine's out");
+    compare_log_sums(&other.log_sum, &own.log_sum);
     backward_from(&own, shape, &own);
-    backward_from(&cudnn, shape, &cudnn);
-    compare(&cudnn.dqkv, &own.dqkv, 8, "cuDNN's gradients");
-    void *first = vt_test_owned(malloc(cudnn.dqkv.bytes));
-    memcpy(first, cudnn.dqkv.memory, cudnn.dqkv.bytes);
+    backward_from(&other, shape, &other);
+    compare(&other.dqkv, &own.dqkv, 8, "the other engine's gradients");
+    void *first = vt_test_owned(malloc(other.dqkv.bytes));
+    memcpy(first, other.dqkv.memory, other.dqkv.bytes);
     for (int i = 0; i < 8 && deterministic; i++) {
-        backward_from(&cudnn, shape, &cudnn);
-        EXPECT(memcmp(first, cudnn.dqkv.memory, cudnn.dqkv.bytes) == 0, "other bits the next time");
+        backward_from(&other, shape, &other);
+        EXPECT(memcmp(first, other.dqkv.memory, other.dqkv.bytes) == 0, "other bits the next time");
     }
-    backward_from(&own, shape, &cudnn); /* each is chosen for itself */
-    compare(&cudnn.dqkv, &own.dqkv, 8, "gradients of the own backward behind cuDNN's forward");
-    const int served = vt_fused_attention_served(mirror_inner(cudnn.backend));
-    const char *failure = vt_fused_attention_failure(mirror_inner(cudnn.backend));
-    printf("    %s, %s, %lld tokens, head size %lld: cuDNN serves %d of forward and backward %s\n", half_name(type),
-           deterministic ? "deterministic" : "timed", (long long)shape->queries, (long long)shape->head_dim, served,
-           failure);
-    EXPECT(served == 2 || failure[0] != '\0', "cuDNN was not asked");
+    backward_from(&own, shape, &other); /* each is chosen for itself */
+    compare(&other.dqkv, &own.dqkv, 8, "gradients of the own backward behind the other engine's forward");
+    backward_from(&other, shape, &own);
+    compare(&other.dqkv, &own.dqkv, 8, "the other engine's gradients behind the own forward");
+    const int served = vt_attention_served(inner, engine);
+    const char *failure = engine == VT_ATTENTION_CUDNN ? vt_fused_attention_failure(inner) : "";
+    printf("    %s, %s, %lld tokens, head size %lld: %s serves %d of forward and backward %s\n", half_name(type),
+           deterministic ? "deterministic" : "timed", (long long)shape->queries, (long long)shape->head_dim,
+           engine == VT_ATTENTION_CUDNN ? "cuDNN" : "wgmma", served, failure);
+    if (engine == VT_ATTENTION_CUDNN) EXPECT(served == 2 || failure[0] != '\0', "cuDNN was not asked");
+    if (engine == VT_ATTENTION_WGMMA) EXPECT(served == (shape->head_dim == 128 ? 1 : 2));
     close_path(&own.backend);
-    close_path(&cudnn.backend);
+    close_path(&other.backend);
 }
 
 GPU_TEST(cudnn_gives_the_attention_of_the_own_kernels)
@@ -220,7 +223,36 @@ GPU_TEST(cudnn_gives_the_attention_of_the_own_kernels)
     vt_test_gpu_used = true;
     FOR_EACH_HALF(type)
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
-        for (int deterministic = 0; deterministic < 2; deterministic++) check_cudnn(deterministic, type, &shapes[i]);
+        for (int deterministic = 0; deterministic < 2; deterministic++)
+            check_engine(VT_ATTENTION_CUDNN, deterministic, type, &shapes[i]);
+}
+
+static bool has_wgmma(void)
+{
+    vt_backend *backend = NULL;
+    const bool has = vt_backend_open_cuda(0, true, &backend) == VT_OK && vt_attention_has(backend, VT_ATTENTION_WGMMA);
+    vt_backend_close(&backend);
+    vt_error_clear();
+    return has;
+}
+
+GPU_TEST(wgmma_gives_the_attention_of_the_own_kernels)
+{
+    static const vt_attention_shape shapes[] = {
+        {.batch = 2, .heads = 8, .head_dim = 48, .queries = 333, .keys = 333},
+        {.batch = 1, .heads = 3, .head_dim = 64, .queries = 450, .keys = 450},
+        {.batch = 1, .heads = 4, .head_dim = 96, .queries = 1000, .keys = 1000},
+        {.batch = 1, .heads = 2, .head_dim = 128, .queries = 190, .keys = 190},
+        {.batch = 2, .heads = 4, .head_dim = 32, .queries = 257, .keys = 257},
+        {.batch = 1, .heads = 8, .head_dim = 48, .queries = 4050, .keys = 4050}}; /* the full size's tokens */
+    if (!has_wgmma()) {
+        vt_test_skip("this machine has no GPU of compute capability 9, or this build has no code for it");
+        return;
+    }
+    vt_test_gpu_used = true;
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
+        for (int deterministic = 0; deterministic < 2; deterministic++)
+            check_engine(VT_ATTENTION_WGMMA, deterministic, VT_BFLOAT16, &shapes[i]);
 }
 
 TEST(a_missing_library_is_named)

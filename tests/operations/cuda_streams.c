@@ -104,7 +104,8 @@ void vt_host_cuda_hand_to(void (*taker)(void (*run)(const void *), const void *,
 #define vt_products_version version_of_products
 #define vt_fused_attention_open(backend) NULL
 #define vt_fused_attention_close(attention) (void)(attention)
-#define vt_fused_attention_fill(backend) (void)(backend)
+#define vt_attention_open(backend) NULL
+#define vt_attention_close(attention) (void)(attention)
 #define vt_fused_attention_version(attention) ((size_t)0)
 #define vt_convolutions_open(backend) NULL
 #define vt_convolutions_close(convolutions) (void)(convolutions)

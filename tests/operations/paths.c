@@ -5,22 +5,20 @@
 #include "operations/tiles_model.h"
 #include "test.h"
 
-#if defined(VT_HAS_CUDA) && defined(VT_HAS_CUDNN)
-#include "cuda/fused_attention.h"
+#ifdef VT_HAS_CUDA
+#include "cuda/attention_choice.h"
 #endif
 
-/* VITRAIN_TEST_GPU=host in the environment: the CUDA kernels on the host take the GPU's place, to try what tests do
- * with one. */
 static vt_status open_gpu(bool deterministic, vt_backend **backend)
 {
-    const char *which = getenv("VITRAIN_TEST_GPU");
-    if (which != NULL && strcmp(which, "host") == 0) return open_host_cuda(backend);
+    if (path_gpu_is_host()) return open_host_cuda(backend);
     /* NVIDIA's libraries read it when they start */
     setenv("NVIDIA_TF32_OVERRIDE", "0", 1);
     const vt_status status = vt_backend_open_cuda(0, deterministic, backend);
-#if defined(VT_HAS_CUDA) && defined(VT_HAS_CUDNN)
-    /* our own attention is compared with the oracle, and cuDNN's with it (cuda_libraries.c) */
-    if (status == VT_OK && deterministic) vt_fused_attention_prefer(*backend, VT_ATTENTION_OWN);
+#ifdef VT_HAS_CUDA
+    /* our kernels for every GPU are compared with the oracle, other engines elsewhere (cuda_libraries.c, cuda_wgmma.c)
+     */
+    if (status == VT_OK && deterministic) vt_attention_prefer(*backend, VT_ATTENTION_OWN);
 #endif
     return status;
 }
@@ -153,4 +151,32 @@ void restore_threads(void)
 {
     vt_backend *backend = open_with_threads(2);
     vt_backend_close(&backend);
+}
+
+bool path_gpu_is_host(void)
+{
+    const char *which = getenv("VITRAIN_TEST_GPU");
+    return which != NULL && strcmp(which, "host") == 0;
+}
+
+bool path_use_wgmma(vt_backend *backend)
+{
+#ifdef VT_HAS_CUDA
+    backend = mirror_inner(backend);
+    vt_attention_prefer(backend, VT_ATTENTION_WGMMA);
+    return vt_attention_has(backend, VT_ATTENTION_WGMMA);
+#else
+    (void)backend;
+    return false;
+#endif
+}
+
+bool path_wgmma_served(vt_backend *backend)
+{
+#ifdef VT_HAS_CUDA
+    return vt_attention_served(mirror_inner(backend), VT_ATTENTION_WGMMA) > 0;
+#else
+    (void)backend;
+    return false;
+#endif
 }

@@ -70,6 +70,13 @@ typedef struct {
     vt_backend *plain, *fast;
 } pair;
 
+/* VITRAIN_TEST_GPU=host in the environment: the CUDA kernels on the host take the GPU's place, to try what tests do
+ * with one. */
+bool path_gpu_is_host(void);
+/* On PATH_GPU and a GPU: attention over wgmma from now on; false: this GPU or build has none. */
+bool path_use_wgmma(vt_backend *backend);
+bool path_wgmma_served(vt_backend *backend); /* it has run */
+
 pair open_pair(vt_cpu_isa isa);
 void close_pair(pair *p);
 #define FOR_EACH_PAIR(p)                                                                                               \

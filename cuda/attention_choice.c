@@ -1,0 +1,365 @@
+/* Whose attention runs: the engines that can compute a shape are timed once, and the choice is kept
+ * (backend/choices.h). With `deterministic` nothing is timed: wgmma's kernels run where they can, then cuDNN where its
+ * bits are the same every time. Dropout always uses our kernels for every GPU, because their random numbers are the
+ * CPU's. */
+#include "attention_choice.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "fused_attention.h"
+#include "state.h"
+#include "wgmma_attention.h"
+
+/* Raised when our kernels become faster: it is part of a choice's key, so that older choices are made again. */
+enum { KERNELS_VERSION = 1 };
+
+typedef struct {
+    vt_fused_shape shape;
+    bool is_chosen, cudnn_refuses;
+    vt_attention_engine chosen, ran; /* ran: the last time */
+    struct vt_attention_plan *plan;  /* cuDNN's; NULL: none was needed yet, or it has none */
+} shape_choice;
+
+struct vt_attention_choices {
+    vt_backend own; /* the table of operations before this file replaced its rows */
+    vt_attention_engine preference;
+    vt_attention_engine ran; /* last */
+    int capability;          /* the GPU's compute capability, its major number; 0: not asked yet */
+    size_t count;
+    shape_choice *all[64];
+};
+
+/* A call, with what is known of its shape. */
+typedef struct {
+    const vt_attention_call *call;
+    shape_choice *of;
+} attempt;
+
+static struct vt_attention_choices *choices_of(vt_backend *backend)
+{
+    return ((vt_cuda_state *)backend->state)->attention;
+}
+
+bool vt_attention_is_masked(const vt_attention_shape *shape)
+{
+    return vt_attention_seen(shape, 0) < shape->keys;
+}
+
+static bool is_hopper(struct vt_attention_choices *choices)
+{
+    int device = 0;
+    if (choices->capability == 0 &&
+        (cudaGetDevice(&device) != cudaSuccess ||
+         cudaDeviceGetAttribute(&choices->capability, cudaDevAttrComputeCapabilityMajor, device) != cudaSuccess))
+        choices->capability = -1;
+    return choices->capability == 9;
+}
+
+/* ---- the engines ---- */
+
+static bool run_own(void *context)
+{
+    const vt_attention_call *c = ((const attempt *)context)->call;
+    const vt_backend *own = &choices_of(c->backend)->own;
+    if (c->pass != VT_FUSED_FORWARD)
+        own->attention_backward(c->backend, c->shape, c->q, c->k, c->v, c->out, c->log_sum, c->dout, c->dq, c->dk,
+                                c->dv);
+    else
+        own->attention_forward(c->backend, c->shape, c->q, c->k, c->v, c->out, c->log_sum);
+    return cudaPeekAtLastError() == cudaSuccess;
+}
+
+static bool run_cudnn(void *context)
+{
+    const attempt *a = context;
+    return vt_fused_attention_run(a->call, a->of->plan);
+}
+
+#ifdef VT_HAS_WGMMA
+static bool wgmma_fits(const vt_attention_call *c)
+{
+    const vt_matrix operands[] = {c->q, c->k, c->v, c->out, c->dout, c->dq, c->dk, c->dv};
+    return is_hopper(choices_of(c->backend)) &&
+           vt_wgmma_attention_fits(c->shape, operands, sizeof operands / sizeof *operands, c->pass != VT_FUSED_FORWARD);
+}
+
+static bool run_wgmma(void *context)
+{
+    const vt_attention_call *c = ((const attempt *)context)->call;
+    const bool done = c->pass != VT_FUSED_FORWARD
+                          ? vt_cuda_wgmma_attention_backward(c->backend, c->shape, c->q, c->k, c->v, c->out, c->log_sum,
+                                                             c->dout, c->dq, c->dk, c->dv)
+                          : vt_cuda_wgmma_attention_forward(c->backend, c->shape, c->q, c->k, c->v, c->out, c->log_sum);
+    return done && cudaPeekAtLastError() == cudaSuccess;
+}
+#else
+static bool wgmma_fits(const vt_attention_call *c)
+{
+    (void)c;
+    return false;
+}
+
+static bool run_wgmma(void *context)
+{
+    (void)context;
+    return false;
+}
+#endif
+
+static const struct {
+    const char *name, *title;
+    bool (*fits)(const vt_attention_call *call); /* whether it could run the call at all; NULL: always */
+    bool (*run)(void *context);                  /* an attempt */
+} engines[VT_ATTENTION_ENGINES] = {
+    [VT_ATTENTION_OWN] = {"own", "vitrain's attention for every GPU", NULL, run_own},
+    [VT_ATTENTION_CUDNN] = {"cuDNN", "cuDNN's attention", vt_fused_attention_fits, run_cudnn},
+    [VT_ATTENTION_WGMMA] = {"wgmma", "vitrain's attention over wgmma", wgmma_fits, run_wgmma}};
+
+/* ---- the choice ---- */
+
+/* The key of a kept choice: the shape, number by number, and the version of our kernels. */
+enum { SHAPE_NUMBERS = sizeof(vt_fused_shape) / sizeof(int64_t), KEY_NUMBERS };
+static const char kind[] = "attention_of";
+
+typedef struct {
+    int64_t numbers[KEY_NUMBERS];
+} choice_key;
+
+static choice_key key_of(const vt_fused_shape *shape)
+{
+    choice_key key = {.numbers[SHAPE_NUMBERS] = KERNELS_VERSION};
+    memcpy(key.numbers, shape, sizeof *shape);
+    return key;
+}
+
+static void keep(const attempt *a, vt_attention_engine engine)
+{
+    const vt_cuda_state *state = a->call->backend->state;
+    const choice_key key = key_of(&a->of->shape);
+    const uint64_t value = engine;
+    vt_choices_add(state->choices, kind, key.numbers, KEY_NUMBERS, &value, 1);
+}
+
+/* Whether the engine can run it, for which cuDNN must have a plan. */
+static bool can_serve(const attempt *a, vt_attention_engine engine)
+{
+    if (engines[engine].fits != NULL && !engines[engine].fits(a->call)) return false;
+    if (engine != VT_ATTENTION_CUDNN || a->of->plan != NULL) return true;
+    if (!a->of->cudnn_refuses) a->of->plan = vt_fused_attention_plan_open(a->call->backend, &a->of->shape);
+    a->of->cudnn_refuses = a->of->plan == NULL;
+    return a->of->plan != NULL;
+}
+
+/* Can the workspace be allocated? Trying cuDNN in vain must not end a run that fits without it. */
+static bool has_room(const attempt *a)
+{
+    const vt_cuda_state *state = a->call->backend->state;
+    size_t bytes = vt_fused_attention_workspace(a->call, a->of->plan), free_bytes = 0, total;
+    if (bytes < state->workspace_bytes) return true;
+    enum { SPARE = 64 << 20 }; /* memory comes in pieces of some MB */
+    if (cudaMemGetInfo(&free_bytes, &total) == cudaSuccess && bytes + SPARE < free_bytes + state->workspace_bytes)
+        return true;
+    vt_fused_attention_note(a->call->backend, "no memory to try it");
+    return false;
+}
+
+/* May the workspace be as large, by a rule that does not ask what is free? */
+static bool is_moderate(const attempt *a)
+{
+    size_t free_bytes, total = 0;
+    return cudaMemGetInfo(&free_bytes, &total) == cudaSuccess &&
+           vt_fused_attention_workspace(a->call, a->of->plan) <= total / 16;
+}
+
+static vt_attention_engine choose_by_rule(const attempt *a)
+{
+    if (can_serve(a, VT_ATTENTION_WGMMA)) return VT_ATTENTION_WGMMA;
+    /* NVIDIA's front end (cudnn-frontend, scaled_dot_product_flash_attention.h, set_deterministic_algorithm) describes
+     * the graph of VT_FUSED_REPEATABLE for GPUs of compute capability 9, and chooses engines by their numbers for newer
+     * ones. */
+    if (!is_hopper(choices_of(a->call->backend)) || !can_serve(a, VT_ATTENTION_CUDNN)) return VT_ATTENTION_OWN;
+    if (is_moderate(a) && !has_room(a)) {
+        vt_log_warning("deterministic: the GPU has no memory left for the workspace of cuDNN's attention; vitrain's "
+                       "own runs, which rounds in other places than a run with cuDNN's");
+        return VT_ATTENTION_OWN;
+    }
+    const vt_attention_engine engine = is_moderate(a) ? VT_ATTENTION_CUDNN : VT_ATTENTION_OWN;
+    keep(a, engine);
+    return engine;
+}
+
+static vt_attention_engine choose_by_time(const attempt *a)
+{
+    vt_cuda_trial trials[VT_ATTENTION_ENGINES];
+    vt_attention_engine named[VT_ATTENTION_ENGINES];
+    int count = 0, fastest = 0;
+    bool all_tried = true;
+    for (int i = 0; i < VT_ATTENTION_ENGINES; i++) {
+        const vt_attention_engine engine = (vt_attention_engine)i;
+        if (!can_serve(a, engine)) continue;
+        if (engine == VT_ATTENTION_CUDNN && !has_room(a)) {
+            all_tried = false;
+            continue;
+        }
+        named[count] = engine;
+        trials[count++] = (vt_cuda_trial){engines[engine].run, (void *)(uintptr_t)a, 0};
+    }
+    if (count == 1) return named[0]; /* our own, which always can */
+    vt_cuda_time_all(a->call->backend, count, trials);
+    for (int i = 1; i < count; i++)
+        if (trials[i].milliseconds < trials[fastest].milliseconds) fastest = i;
+    if (all_tried) keep(a, named[fastest]);
+    return named[fastest];
+}
+
+static void choose(const attempt *a)
+{
+    const vt_cuda_state *state = a->call->backend->state;
+    const choice_key key = key_of(&a->of->shape);
+    uint64_t kept;
+    if (vt_choices_find(state->choices, kind, key.numbers, KEY_NUMBERS, &kept, 1))
+        a->of->chosen = kept < VT_ATTENTION_ENGINES && can_serve(a, (vt_attention_engine)kept)
+                            ? (vt_attention_engine)kept
+                            : VT_ATTENTION_OWN;
+    else
+        a->of->chosen = state->fixed_choices ? choose_by_rule(a) : choose_by_time(a);
+    a->of->is_chosen = true;
+    if (a->of->chosen != VT_ATTENTION_CUDNN) vt_fused_attention_plan_close(&a->of->plan);
+}
+
+/* NULL: this shape can't be chosen for now, or there are too many. */
+static shape_choice *find_shape(struct vt_attention_choices *choices, const vt_attention_call *c)
+{
+    const vt_attention_shape *s = c->shape;
+    const vt_fused_shape shape = {s->batch,      s->heads,       s->head_dim,  s->queries,
+                                  s->keys,       c->q.stride,    c->k.stride,  c->v.stride,
+                                  c->out.stride, c->dout.stride, c->dq.stride, c->dk.stride,
+                                  c->dv.stride,  c->pass,        c->q.type,    vt_attention_is_masked(s)};
+    for (size_t i = 0; i < choices->count; i++)
+        if (memcmp(&choices->all[i]->shape, &shape, sizeof shape) == 0) return choices->all[i];
+    vt_cuda_state *state = c->backend->state;
+    if (state->recording) state->recording_lacks = true; /* building and choosing wait for the GPU */
+    if (state->recording) return NULL;
+    if (choices->count == sizeof choices->all / sizeof *choices->all) return NULL;
+    shape_choice *of = vt_allocate(1, sizeof *of, "a choice of attention");
+    choices->all[choices->count++] = of;
+    of->shape = shape;
+    return of;
+}
+
+static vt_attention_engine engine_of(const attempt *a, vt_attention_engine preference)
+{
+    if (preference != VT_ATTENTION_BY_TIME) return can_serve(a, preference) ? preference : VT_ATTENTION_OWN;
+    if (!a->of->is_chosen) choose(a);
+    return a->of->chosen;
+}
+
+static void attend(const vt_attention_call *c)
+{
+    struct vt_attention_choices *choices = choices_of(c->backend);
+    attempt a = {.call = c};
+    if (engines[VT_ATTENTION_CUDNN].fits(c) || engines[VT_ATTENTION_WGMMA].fits(c)) a.of = find_shape(choices, c);
+    choices->ran = VT_ATTENTION_OWN;
+    if (a.of == NULL) {
+        run_own(&a);
+        return;
+    }
+    const vt_attention_engine engine = choices->ran = a.of->ran = engine_of(&a, choices->preference);
+    if (engines[engine].run(&a) || engine == VT_ATTENTION_OWN) return;
+    char sentence[400];
+    snprintf(sentence, sizeof sentence, "%s, which had worked before, failed%s%s", engines[engine].title,
+             engine == VT_ATTENTION_CUDNN ? ": " : "",
+             engine == VT_ATTENTION_CUDNN ? vt_fused_attention_failure(c->backend) : "");
+    ((vt_cuda_common *)c->backend->state)->fail(c->backend, sentence);
+}
+
+static void attention_forward(vt_backend *backend, const vt_attention_shape *shape, vt_matrix q, vt_matrix k,
+                              vt_matrix v, vt_matrix out, float *log_sum)
+{
+    const vt_attention_call c = {.backend = backend,
+                                 .shape = shape,
+                                 .pass = VT_FUSED_FORWARD,
+                                 .q = q,
+                                 .k = k,
+                                 .v = v,
+                                 .out = out,
+                                 .log_sum = log_sum};
+    attend(&c);
+}
+
+static void attention_backward(vt_backend *backend, const vt_attention_shape *shape, vt_matrix q, vt_matrix k,
+                               vt_matrix v, vt_matrix out, const float *log_sum, vt_matrix dout, vt_matrix dq,
+                               vt_matrix dk, vt_matrix dv)
+{
+    const vt_fused_pass pass =
+        ((vt_cuda_state *)backend->state)->fixed_choices ? VT_FUSED_REPEATABLE : VT_FUSED_BACKWARD;
+    const vt_attention_call c = {backend, shape, pass, q, k, v, out, dout, dq, dk, dv, (float *)log_sum};
+    attend(&c);
+}
+
+static const char *prefer_by_number(vt_backend *backend, int number)
+{
+    vt_attention_prefer(backend, VT_ATTENTION_BY_TIME);
+    for (int i = 0; i < VT_ATTENTION_ENGINES && number >= 0; i++) {
+        if (!vt_attention_has(backend, (vt_attention_engine)i) || number-- > 0) continue;
+        vt_attention_prefer(backend, (vt_attention_engine)i);
+        return engines[i].name;
+    }
+    return NULL;
+}
+
+static const char *name_of_last(vt_backend *backend)
+{
+    return engines[choices_of(backend)->ran].name;
+}
+
+struct vt_attention_choices *vt_attention_open(vt_backend *backend)
+{
+    struct vt_attention_choices *choices = vt_allocate(1, sizeof *choices, "the choice of attention");
+    choices->preference = VT_ATTENTION_BY_TIME;
+    choices->own = *backend;
+    backend->attention_forward = attention_forward;
+    backend->attention_backward = attention_backward;
+    backend->prefer_attention = prefer_by_number;
+    backend->attention_ran = name_of_last;
+    return choices;
+}
+
+void vt_attention_close(struct vt_attention_choices **result)
+{
+    struct vt_attention_choices *choices = *result;
+    if (choices == NULL) return;
+    for (size_t i = 0; i < choices->count; i++) {
+        vt_fused_attention_plan_close(&choices->all[i]->plan);
+        free(choices->all[i]);
+    }
+    free(choices);
+    *result = NULL;
+}
+
+void vt_attention_prefer(vt_backend *backend, vt_attention_engine engine)
+{
+    choices_of(backend)->preference = engine;
+}
+
+int vt_attention_served(vt_backend *backend, vt_attention_engine engine)
+{
+    const struct vt_attention_choices *choices = choices_of(backend);
+    int served = 0;
+    for (size_t i = 0; i < choices->count; i++) served += choices->all[i]->ran == engine;
+    return served;
+}
+
+bool vt_attention_has(vt_backend *backend, vt_attention_engine engine)
+{
+    const vt_cuda_state *state = backend->state;
+    if (engine == VT_ATTENTION_CUDNN) return state->fused_attention != NULL;
+#ifdef VT_HAS_WGMMA
+    if (engine == VT_ATTENTION_WGMMA) return is_hopper(state->attention);
+#endif
+    return engine == VT_ATTENTION_OWN;
+}

@@ -1,0 +1,52 @@
+/* Whose attention runs. There are up to three engines: our kernels for every GPU (attention_*.cu), cuDNN
+ * (fused_attention.c), and our kernels for Hopper's wgmma (wgmma_attention_*.cu). All keep log_sum in the same way, so
+ * that forward and backward may have different ones. */
+#ifndef VT_CUDA_ATTENTION_CHOICE_H
+#define VT_CUDA_ATTENTION_CHOICE_H
+
+#include "backend/backend.h"
+
+/* Their numbers are kept in choices. */
+typedef enum {
+    VT_ATTENTION_OWN,
+    VT_ATTENTION_CUDNN,
+    VT_ATTENTION_WGMMA,
+    VT_ATTENTION_ENGINES,
+    VT_ATTENTION_BY_TIME = VT_ATTENTION_ENGINES /* no engine: the fastest */
+} vt_attention_engine;
+
+/* VT_FUSED_REPEATABLE: backward with the same bits every time. Of cuDNN: dq is made at once, of all gradients of
+ * scores, which go through the library's workspace; VT_FUSED_BACKWARD adds parts of it in an order that changes from
+ * run to run. */
+typedef enum { VT_FUSED_FORWARD, VT_FUSED_BACKWARD, VT_FUSED_REPEATABLE } vt_fused_pass;
+
+/* What a choice, or a plan of cuDNN's, depends on. Strides in elements, from row to row; all have the same 16-bit type
+ * except log_sum. */
+typedef struct {
+    int64_t batch, heads, head_dim, queries, keys;
+    int64_t q_stride, k_stride, v_stride, out_stride, dout_stride, dq_stride, dk_stride, dv_stride;
+    int64_t pass;   /* vt_fused_pass */
+    int64_t type;   /* vt_type */
+    int64_t causal; /* query i sees the keys up to i */
+} vt_fused_shape;
+
+/* The operands of one call; forward has those of backward with data NULL. */
+typedef struct {
+    vt_backend *backend;
+    const vt_attention_shape *shape;
+    vt_fused_pass pass;
+    vt_matrix q, k, v, out, dout, dq, dk, dv;
+    float *log_sum;
+} vt_attention_call;
+
+/* Is there a key that some query does not see? */
+bool vt_attention_is_masked(const vt_attention_shape *shape);
+
+/* For tests and measurements: attention by the named engine wherever that can, else by our kernels for every GPU. */
+void vt_attention_prefer(vt_backend *backend, vt_attention_engine engine);
+/* How many shapes that engine ran when they ran last; forward and backward count separately. */
+int vt_attention_served(vt_backend *backend, vt_attention_engine engine);
+/* Whether this build and GPU have the engine. */
+bool vt_attention_has(vt_backend *backend, vt_attention_engine engine);
+
+#endif
