@@ -347,6 +347,18 @@ TEST(the_faster_attention_runs)
     }
 }
 
+TEST(cudnn_is_not_asked_where_its_backward_fails)
+{
+    fixture f;
+    vt_attention_shape shape = shape_of(0);
+    shape.queries = shape.keys = 192; /* half a tile of 128 is left */
+    open_fixture(&f, false);
+    f.backend.attention_backward(&f.backend, &shape, matrix(&f, 0), matrix(&f, 1), matrix(&f, 2), matrix(&f, 3),
+                                 f.log_sum, matrix(&f, 4), matrix(&f, 5), matrix(&f, 6), matrix(&f, 7));
+    EXPECT(fake.timings == 0 && fake.own_runs == 1 && choice_served(&f.backend, VT_ATTENTION_CUDNN) == 0);
+    close_fixture(&f);
+}
+
 TEST(a_plan_gets_each_tensor)
 {
     fixture f;
