@@ -216,7 +216,7 @@ VT_KERNEL void __launch_bounds__(128 * GROUPS + 128, 1)
         vt_pin(dk);
         vt_pin(dv);
         if (tile > 0) release(empty + 8 * stage_before(at));
-        vt_wgmma_fence();
+        vt_wgmma_fence(); /* for ptxas: what the products overwrite is not in use */
         multiply_rows<D, shape::PANEL_BYTES>(gradients, values, vt_ahead(as_columns, offset + shape::TILE_BYTES));
         vt_wgmma_wait<1>(); /* scores */
         vt_pin(scores);

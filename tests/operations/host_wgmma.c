@@ -203,10 +203,21 @@ static barrier *find_barrier(uint32_t at)
     fail("a barrier that is not initialised");
 }
 
+/* What ThreadSanitizer sees of a barrier's use: initialising it writes its bytes, everything else reads them. */
+static void note_barrier(uint32_t at, bool writes)
+{
+    if (__tsan_write_range == NULL) return;
+    if (writes)
+        __tsan_write_range(memory_at(at, 8), 8);
+    else
+        __tsan_read_range(memory_at(at, 8), 8);
+}
+
 void host_wgmma_barrier_init(uint32_t at, int arrivals)
 {
     if (at % 8 != 0 || block->barrier_count == MOST_BARRIERS) fail("a barrier's place, or too many of them");
     memory_at(at, 8);
+    note_barrier(at, true);
     barrier *b = &block->barriers[block->barrier_count++];
     b->at = at;
     b->expected = b->pending = arrivals;
@@ -230,6 +241,7 @@ static void complete_phase(barrier *b)
 void host_wgmma_barrier_arrive(uint32_t at, int64_t bytes)
 {
     barrier *b = find_barrier(at);
+    note_barrier(at, false);
     if (__tsan_release != NULL) __tsan_release(&b->token[b->phase % 2]);
     b->bytes += bytes;
     b->pending--;
@@ -244,6 +256,7 @@ static bool phase_is_complete(int64_t what, int64_t parity)
 void host_wgmma_barrier_wait(uint32_t at, int parity, host_wgmma_waiter *wait)
 {
     barrier *b = find_barrier(at);
+    note_barrier(at, false);
     wait(phase_is_complete, (int64_t)b, parity);
     if (__tsan_acquire != NULL) __tsan_acquire(&b->token[parity]);
 }
