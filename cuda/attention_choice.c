@@ -229,10 +229,10 @@ static void choose(const attempt *a)
     const vt_cuda_state *state = a->call->backend->state;
     const choice_key key = key_of(&a->of->shape);
     uint64_t kept;
-    if (vt_choices_find(state->choices, kind, key.numbers, KEY_NUMBERS, &kept, 1))
-        a->of->chosen = kept < VT_ATTENTION_ENGINES && can_serve(a, (vt_attention_engine)kept)
-                            ? (vt_attention_engine)kept
-                            : VT_ATTENTION_OWN;
+    /* an engine that this build lacks may be the choice of another build */
+    if (vt_choices_find(state->choices, kind, key.numbers, KEY_NUMBERS, &kept, 1) && kept < VT_ATTENTION_ENGINES &&
+        can_serve(a, (vt_attention_engine)kept))
+        a->of->chosen = (vt_attention_engine)kept;
     else
         a->of->chosen = state->fixed_choices ? choose_by_rule(a) : choose_by_time(a);
     a->of->is_chosen = true;

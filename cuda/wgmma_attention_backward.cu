@@ -19,7 +19,8 @@ template <int D, int GROUPS, int KEYS, int STAGES> struct query_shape {
     static_assert((int)SHARED_BYTES <= 227 * 1024, "more shared memory than a block has");
 };
 
-/* The producer of both kernels' first two tiles of a stage, of ROWS rows. */
+/* The producer of both kernels. A stage has a tile of ROWS rows of each map and, if TERM_BYTES is not 0, log_sum2 and
+ * delta of these rows. */
 template <int STAGES, int ROWS, int TILE_BYTES, int STAGE_BYTES, int TERM_BYTES>
 VT_INLINE void fetch_tiles(const vt_box_map *first, const vt_box_map *second, const float *log_sum2, const float *delta,
                            const block_place &p, int tiles, vt_shared stages, vt_shared full, vt_shared empty)
@@ -70,6 +71,17 @@ VT_INLINE void find_terms(const wgmma_arguments &a, const block_place &p, int qu
         a.log_sum2[first + own] = INFINITY;
         a.delta[first + own] = 0;
     }
+}
+
+/* Gradients of scores, without their scale. */
+template <int KEYS>
+VT_INLINE void find_slopes(const float (&weights)[KEYS / 2], const float (&gradients)[KEYS / 2],
+                           const float (&delta)[2], uint32_t (&slopes)[KEYS / 4])
+{
+#pragma unroll
+    for (int i = 0; i < KEYS / 2; i += 2)
+        slopes[i / 2] = vt_pack(VT_BFLOAT16, weights[i] * (gradients[i] - delta[i / 2 % 2]),
+                                weights[i + 1] * (gradients[i + 1] - delta[i / 2 % 2]));
 }
 
 /* keys, values: boxes of KEYS rows of a head. */
@@ -137,10 +149,7 @@ VT_KERNEL void __launch_bounds__(128 * GROUPS + 128, 1)
         vt_pin(slopes);
         vt_pin(dq);
         if (tile > 0) release(empty + 8 * before);
-#pragma unroll
-        for (int i = 0; i < KEYS / 2; i += 2)
-            slopes[i / 2] = vt_pack(VT_BFLOAT16, scores[i] * (gradients[i] - delta[i / 2 % 2]),
-                                    scores[i + 1] * (gradients[i + 1] - delta[i / 2 % 2]));
+        find_slopes<KEYS>(scores, gradients, delta, slopes);
         vt_pin(slopes);
     }
     vt_wgmma_fence();
@@ -165,6 +174,32 @@ template <int D, int GROUPS, int QUERIES, int STAGES> struct key_shape {
     };
     static_assert((int)SHARED_BYTES <= 227 * 1024, "more shared memory than a block has");
 };
+
+/* Scores become weights; log_sum2, in shared memory, is that of the tile's queries, which are the columns here. */
+template <int QUERIES>
+VT_INLINE void find_weights_of_keys(float factor, const float *log_sum2, float (&scores)[QUERIES / 2],
+                                    uint32_t (&weights)[QUERIES / 4])
+{
+#pragma unroll
+    for (int i = 0; i < QUERIES / 2; i += 2) {
+        const float2 own = *(const float2 *)(log_sum2 + i / 4 * 8 + threadIdx.x % 4 * 2);
+        scores[i] = vt_exp2(fmaf(scores[i], factor, -own.x));
+        scores[i + 1] = vt_exp2(fmaf(scores[i + 1], factor, -own.y));
+        weights[i / 2] = vt_pack(VT_BFLOAT16, scores[i], scores[i + 1]);
+    }
+}
+
+template <int QUERIES>
+VT_INLINE void find_slopes_of_keys(const float *delta, const float (&weights)[QUERIES / 2],
+                                   const float (&gradients)[QUERIES / 2], uint32_t (&slopes)[QUERIES / 4])
+{
+#pragma unroll
+    for (int i = 0; i < QUERIES / 2; i += 2) {
+        const float2 own = *(const float2 *)(delta + i / 4 * 8 + threadIdx.x % 4 * 2);
+        slopes[i / 2] =
+            vt_pack(VT_BFLOAT16, weights[i] * (gradients[i] - own.x), weights[i + 1] * (gradients[i + 1] - own.y));
+    }
+}
 
 /* queries, dout: boxes of QUERIES rows of a head. Everything is transposed: rows are keys, columns queries. The order
  * of products leaves no more than two blocks of scores and one of their packed numbers alive. */
@@ -216,28 +251,17 @@ VT_KERNEL void __launch_bounds__(128 * GROUPS + 128, 1)
         vt_pin(dk);
         vt_pin(dv);
         if (tile > 0) release(empty + 8 * stage_before(at));
-        vt_wgmma_fence();
+        vt_wgmma_fence(); /* for ptxas: what the products overwrite is not in use */
         multiply_rows<D, shape::PANEL_BYTES>(gradients, values, vt_ahead(as_columns, offset + shape::TILE_BYTES));
         vt_wgmma_wait<1>(); /* scores */
         vt_pin(scores);
-#pragma unroll
-        for (int i = 0; i < QUERIES / 2; i += 2) {
-            const float2 log_sum2 = *(const float2 *)(terms + i / 4 * 8 + threadIdx.x % 4 * 2);
-            scores[i] = vt_exp2(fmaf(scores[i], factor, -log_sum2.x));
-            scores[i + 1] = vt_exp2(fmaf(scores[i + 1], factor, -log_sum2.y));
-            weights[i / 2] = vt_pack(VT_BFLOAT16, scores[i], scores[i + 1]);
-        }
+        find_weights_of_keys<QUERIES>(factor, terms, scores, weights);
         vt_pin(weights);
         vt_wgmma_fence();
         add_product<QUERIES>(dv, weights, vt_ahead(as_rows, offset + shape::TILE_BYTES));
         vt_wgmma_wait<1>(); /* gradients of weights */
         vt_pin(gradients);
-#pragma unroll
-        for (int i = 0; i < QUERIES / 2; i += 2) {
-            const float2 delta = *(const float2 *)(terms + QUERIES + i / 4 * 8 + threadIdx.x % 4 * 2);
-            slopes[i / 2] = vt_pack(VT_BFLOAT16, scores[i] * (gradients[i] - delta.x),
-                                    scores[i + 1] * (gradients[i + 1] - delta.y));
-        }
+        find_slopes_of_keys<QUERIES>(terms + QUERIES, scores, gradients, slopes);
         vt_pin(slopes);
         vt_wgmma_fence();
         add_product<QUERIES>(dk, slopes, vt_ahead(as_rows, offset));

@@ -85,6 +85,23 @@ VT_INLINE void soften(float factor, const float (&found)[2], const float (&score
     }
 }
 
+/* The sums of weights are still apart on the four lanes that share a row. */
+template <int D>
+VT_INLINE void store_out(const wgmma_arguments &a, const block_place &p, int query, const float (&largest)[2],
+                         float (&sum)[2], const float (&out)[D / 2])
+{
+    float share[2];
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        sum[half] += __shfl_xor_sync(0xffffffffu, sum[half], 1);
+        sum[half] += __shfl_xor_sync(0xffffffffu, sum[half], 2);
+        share[half] = 1.0f / sum[half];
+        if (threadIdx.x % 4 == 0 && query + 8 * half < a.queries)
+            a.log_sum[p.unit * a.queries + query + 8 * half] = largest[half] * a.scale + logf(sum[half]);
+    }
+    store_fragments<D>(a.out, (int64_t)p.sample * a.queries, query, a.queries, p.head * D, share, out);
+}
+
 /* keys, values: boxes of KEYS rows of a head. */
 template <int D, int GROUPS, int KEYS, int STAGES>
 VT_KERNEL void __launch_bounds__(128 * GROUPS + 128, 1)
@@ -108,14 +125,13 @@ VT_KERNEL void __launch_bounds__(128 * GROUPS + 128, 1)
     }
     vt_registers_grow<of_block::CONSUMER>();
     const int query = p.first + warp * 16 + (int)threadIdx.x % 32 / 4; /* and query + 8 */
-    const int64_t sample_row = (int64_t)p.sample * a.queries;
     if (warp / 4 >= working) return;
     ring_place<STAGES> at = {0, 0};
     uint32_t queries[D / 4], weights[KEYS / 4];
     float scores[KEYS / 2], out[D / 2], largest[2] = {-INFINITY, -INFINITY}, sum[2] = {};
 #pragma unroll
     for (int i = 0; i < D / 2; i++) out[i] = 0;
-    load_fragments<D>(a.q, sample_row, query, a.queries, p.head * D, queries);
+    load_fragments<D>(a.q, (int64_t)p.sample * a.queries, query, a.queries, p.head * D, queries);
     const float factor = a.scale * LOG2_E;
     const uint64_t all_keys = vt_by_columns(stages),
                    all_values = vt_by_rows(stages + shape::TILE_BYTES, shape::PANEL_BYTES);
@@ -153,16 +169,7 @@ VT_KERNEL void __launch_bounds__(128 * GROUPS + 128, 1)
     add_product<KEYS>(out, weights, values_before);
     vt_wgmma_wait<0>();
     vt_pin(out);
-    float share[2];
-#pragma unroll
-    for (int half = 0; half < 2; half++) {
-        sum[half] += __shfl_xor_sync(0xffffffffu, sum[half], 1);
-        sum[half] += __shfl_xor_sync(0xffffffffu, sum[half], 2);
-        share[half] = 1.0f / sum[half];
-        if (threadIdx.x % 4 == 0 && query + 8 * half < a.queries)
-            a.log_sum[p.unit * a.queries + query + 8 * half] = largest[half] * a.scale + logf(sum[half]);
-    }
-    store_fragments<D>(a.out, sample_row, query, a.queries, p.head * D, share, out);
+    store_out<D>(a, p, query, largest, sum, out);
 }
 
 template <int D, int GROUPS, int KEYS, int STAGES>

@@ -99,7 +99,7 @@ $(addprefix $(BUILD)/tests/operations/,cuda_libraries.o cuda_fused_attention.o p
 $(addprefix $(BUILD)/tests/operations/,cuda_convolution.o cuda_products.o cuda_trials.o cuda_streams.o fake_runtime.o nccl_stages.o): LOCAL_CFLAGS += -I. -Icuda $(if $(NVCC),-DVT_HAS_CUDA $(CUDA_CFLAGS)) $(if $(HOST_CUDA),-DVT_HAS_HOST_CUDA)
 $(addprefix $(BUILD)/tests/operations/,host_cuda.o cuda_kernels.o cuda_wgmma.o): LOCAL_CFLAGS += -I. -DVT_HOST_CUDA $(if $(HOST_CUDA),-DVT_HAS_HOST_CUDA)
 # Loops must not become calls of memcpy, which ThreadSanitizer sees.
-$(BUILD)/tests/operations/host_wgmma.o: LOCAL_CFLAGS += -I. -O3 -fno-tree-loop-distribute-patterns
+$(addprefix $(BUILD)/tests/operations/,host_wgmma.o host_wgmma_products.o): LOCAL_CFLAGS += -I. -O3 -fno-tree-loop-distribute-patterns
 $(BUILD)/tests/%.o: LOCAL_CFLAGS += $(HDF5_CFLAGS) $(PNG_CFLAGS) $(PROTOBUF_CFLAGS) -Itests -I$(BUILD)/generated
 
 test: deps
