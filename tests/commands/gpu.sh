@@ -163,7 +163,7 @@ test_gpu_check_uses_packed_programs() {
     printf 'version=1\nglibc=9.99\nmachine=%s\n' "$(uname -m)" >place/info
     tar -C place -czf archive.tar.gz .
     GPU_ARCHIVE=$PWD/archive.tar.gz refuses "older than the 9.99 of $PWD/archive.tar.gz" -- "$TOP/tests/gpu/check" ops
-    contains "$output" "no programs: nothing can be built here, and $PWD/archive.tar.gz can't be used, as the last line says"
+    contains "$output" "no programs: none were built here, and $PWD/archive.tar.gz can't be used, as the last line says"
     printf 'version=1\nglibc=2.2\nmachine=abacus\n' >place/info
     tar -C place -czf archive.tar.gz .
     GPU_ARCHIVE=$PWD/archive.tar.gz refuses "is for another processor than $(uname -m)" -- "$TOP/tests/gpu/check" ops
