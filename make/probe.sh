@@ -29,6 +29,10 @@ pc() { # PACKAGE [LIBS THAT GO FIRST]: "CFLAGS|LIBS" of pkg-config
     echo "$($PKG_CONFIG --cflags "$1" 2>/dev/null)|$2 $($PKG_CONFIG --libs "$1" 2>/dev/null)"
 }
 
+command -v "${CC%% *}" >/dev/null || {
+    echo "there is no C compiler '$CC' (Debian, Ubuntu: apt-get install gcc; another one: make CC=...)" >&2
+    exit 1
+}
 multiarch=$($CC -print-multiarch 2>/dev/null)
 serial="-I/usr/include/hdf5/serial|-L/usr/lib/$multiarch/hdf5/serial"
 missing=

@@ -33,7 +33,7 @@ adafactor_norm: not run"
     # a step that is the same each time; then one that isn't
     cat >programs/gpu_step <<'PROGRAM'
 #!/bin/sh
-echo "attention 16 1 2 3 4 5 6 7 8 9 10 11 12 13 1 1 0 1 1 12345678" >"$XDG_CACHE_HOME/gpu.txt"
+echo "attention_of 16 1 2 3 4 5 6 7 8 9 10 11 12 13 1 1 0 1 1 12345678" >"$XDG_CACHE_HOME/gpu.txt"
 echo 'ready {"device": "none"}'
 n=0; while read -r request; do n=$((n + 1)); echo "0.050000 1.$n"; done
 echo '{"steps": 14}'
@@ -128,6 +128,32 @@ skip parity with PyTorch: $PYTHON has no torch"
     refuses "FAIL parity with PyTorch: $PYTHON can't import torch: ModuleNotFoundError: No module named 'a_part_of_torch'" -- "$TOP/tests/gpu/check" parity
     echo 'raise ImportError("libcudnn.so.9: no such file")' >modules/torch.py
     refuses "FAIL parity with PyTorch: $PYTHON can't import torch: ImportError: libcudnn.so.9: no such file" -- "$TOP/tests/gpu/check" parity
+    PYTHON=$PWD/none refuses "FAIL losses beside PyTorch: there is no $PWD/none" "gpu-check: losses: 0 ok, 1 failed" -- "$TOP/tests/gpu/check" losses
+}
+
+# a bare tree for the programs: what it refuses, with stand-ins for the tools that only root can use
+test_a_bare_trees_refusals() {
+    local tool
+    mkdir -p bin other/data noble/etc
+    for tool in bash dirname realpath sed ls grep rm mkdir tail; do ln -s "$(command -v $tool)" bin/; done
+    printf '#!/bin/sh\necho 0\n' >bin/id
+    printf '#!/bin/sh\nwhile case $1 in -*) ;; *) false ;; esac; do shift; done\nexec "$@"\n' >bin/unshare
+    ln -s "$(type -P true)" bin/true
+    chmod +x bin/*
+    echo "distribution noble" >noble/etc/vitrain-chroot
+    bare() { PATH=$PWD/bin bash "$TOP/tests/chroot" "$@"; }
+    refuses "a distribution, a folder and a command are needed; use: tests/chroot [--with=" -- bare trixie tree
+    refuses "unknown option '--without=x'" -- bare --without=x trixie tree true
+    refuses "unknown distribution 'sarge'; there are bookworm (Debian 12), trixie (Debian 13) and noble" -- bare sarge tree true
+    refuses "'other' is something else than a tree of tests/chroot" -- bare trixie other true
+    refuses "'noble' is a tree of noble, not of trixie" -- bare trixie noble true
+    refuses "debootstrap is missing: apt-get install debootstrap" -- bare trixie tree true
+    printf '#!/bin/sh\nprintf "I: begun\\nE: no such mirror\\n"\nexit 1\n' >bin/debootstrap
+    chmod +x bin/debootstrap
+    refuses "debootstrap failed, as $PWD/tree.new.log says: E: no such mirror" -- bare trixie tree true
+    [ ! -e tree ]
+    printf '#!/bin/sh\necho 7\n' >bin/id
+    refuses "only root can make and enter such a tree" -- bare trixie tree true
 }
 
 test_gpu_check_uses_packed_programs() {
@@ -137,6 +163,7 @@ test_gpu_check_uses_packed_programs() {
     printf 'version=1\nglibc=9.99\nmachine=%s\n' "$(uname -m)" >place/info
     tar -C place -czf archive.tar.gz .
     GPU_ARCHIVE=$PWD/archive.tar.gz refuses "older than the 9.99 of $PWD/archive.tar.gz" -- "$TOP/tests/gpu/check" ops
+    contains "$output" "no programs: none were built here, and $PWD/archive.tar.gz can't be used, as the last line says"
     printf 'version=1\nglibc=2.2\nmachine=abacus\n' >place/info
     tar -C place -czf archive.tar.gz .
     GPU_ARCHIVE=$PWD/archive.tar.gz refuses "is for another processor than $(uname -m)" -- "$TOP/tests/gpu/check" ops
