@@ -5,7 +5,8 @@
 #include "loss/loss.h"
 #include "model/linear.h"
 
-enum { MOST_BYTES = 64 << 20 };
+/* On a GPU so many that its products are large, and the head's gradient is added to a few times only. */
+enum { MOST_BYTES = 64 << 20, MOST_BYTES_ON_GPU = 512 << 20, TILE = 128 };
 
 /* One pass over the rows. */
 typedef struct {
@@ -25,7 +26,10 @@ static int64_t rows_at_once(const vt_pass *pass)
     const int64_t ranks = pass->parallel->tensor->size, words = pass->head->weight->shape[0];
     const size_t rounded = pass->type != VT_FLOAT32 ? vt_type_size(pass->type) : 0; /* a copy of the gradients */
     const int64_t bytes = (words + ranks - 1) / ranks * (int64_t)(sizeof(float) + rounded);
-    return bytes < MOST_BYTES ? MOST_BYTES / bytes : 1;
+    const bool on_gpu = !pass->backend->shares_host_memory;
+    const int64_t rows = (on_gpu ? MOST_BYTES_ON_GPU : MOST_BYTES) / bytes;
+    if (on_gpu && rows > TILE) return rows / TILE * TILE;
+    return rows > 1 ? rows : 1;
 }
 
 /* The three numbers of each row, of all ranks. */
