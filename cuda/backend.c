@@ -352,6 +352,7 @@ static void cuda_close(vt_backend *backend)
     vt_products_close(&state->products);
     vt_choices_close(&state->choices);
     while (state->allocation_count > 0) cuda_release(backend, state->allocations[0]);
+    vt_cuda_clock_close(backend);
     cudaEvent_t *events[EVENTS];
     cudaStream_t *streams[STREAMS];
     list_streams(state, streams, events);
@@ -457,6 +458,7 @@ static void fill(vt_backend *backend)
     backend->record_begin = cuda_record_begin;
     backend->record_end = cuda_record_end;
     backend->replay = cuda_replay;
+    vt_cuda_clock_fill(backend);
     vt_cuda_fill_kernels(backend);
     vt_products_fill(backend);
 }

@@ -31,10 +31,11 @@ typedef struct {
     size_t workspace_bytes;
     size_t allocation_count;
     void *allocations[VT_CUDA_MOST_ALLOCATIONS];
-    vt_choices *choices; /* by timing */
-    bool is_warm;        /* something was timed */
-    bool fixed_choices;  /* choices are fixed: the first that works, or what a checkpoint says */
-    size_t least_free;   /* of the GPU's memory, while something was timed; 0: nothing was timed */
+    vt_choices *choices;  /* by timing */
+    bool is_warm;         /* something was timed */
+    bool fixed_choices;   /* choices are fixed: the first that works, or what a checkpoint says */
+    cudaEvent_t clock[2]; /* of clock_start and clock_stop; NULL: not used yet */
+    size_t least_free;    /* of the GPU's memory, while something was timed; 0: nothing was timed */
     struct vt_products *products;
     struct vt_attention_choices *attention;     /* whose runs */
     struct vt_fused_attention *fused_attention; /* cuDNN's; NULL: not found */
@@ -76,5 +77,9 @@ typedef struct {
 /* Times `count` ways in turn. Before the first timing of all, the GPU is kept busy for a while, because its clock rises
  * slowly. Waits for the stream: call only in a run's first step. */
 void vt_cuda_time_all(vt_backend *backend, int count, vt_cuda_trial *trials);
+
+/* clock.c: the table's clock, events on the back end's stream. */
+void vt_cuda_clock_fill(vt_backend *backend);
+void vt_cuda_clock_close(vt_backend *backend);
 
 #endif

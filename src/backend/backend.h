@@ -414,6 +414,11 @@ struct vt_backend {
     /* The name of the engine that ran last. */
     const char *(*attention_ran)(vt_backend *backend);
 
+    /* For measurements: the seconds that the device worked on what was asked for between the two calls, of which the
+     * second waits until it is done. NULL: the host's clock tells. */
+    void (*clock_start)(vt_backend *backend);
+    double (*clock_stop)(vt_backend *backend);
+
     /* Bytes in use on the device, by this process and all others; NULL: the back end uses the host's memory. */
     double (*used_memory)(vt_backend *backend);
 

@@ -36,14 +36,26 @@ static double time_when_done(vt_backend *backend)
 
 static double begin_operation(vt_backend *backend)
 {
-    return nesting++ == 0 ? time_when_done(backend) : 0;
+    if (nesting++ > 0) return 0;
+    const double begin = time_when_done(backend);
+    if (real.clock_start != NULL) real.clock_start(backend);
+    return begin;
+}
+
+/* By the device's clock, which does not see copies from and to the host: they may go beside its work. */
+static double seconds_since(vt_backend *backend, const char *operation, double begin)
+{
+    const double by_device = real.clock_stop != NULL ? real.clock_stop(backend) : 0;
+    if (real.clock_stop != NULL && strncmp(operation, "copy_", strlen("copy_")) != 0) return by_device;
+    return time_when_done(backend) - begin;
 }
 
 static void end_operation(vt_backend *backend, const char *operation, const vt_operation_work *work, double begin)
 {
     if (--nesting > 0) return;
+    const double seconds = seconds_since(backend, operation, begin);
     vt_operation_time *time = find(operation, work);
-    time->seconds += time_when_done(backend) - begin;
+    time->seconds += seconds;
     time->flops += vt_operation_flops(work);
     time->bytes += work->moved;
     time->calls++;

@@ -1,5 +1,6 @@
 /* Where the time of a back end's operations goes: by operation, and by size for matrix products; beside it stands what
- * each one has to do. A device that works on its own is waited for before and after each operation. */
+ * each one has to do. A device that works on its own is waited for before and after each operation; its own clock,
+ * where it has one, tells how long the operation took. */
 #ifndef VT_BACKEND_TIMES_H
 #define VT_BACKEND_TIMES_H
 

@@ -6,6 +6,7 @@
 #if defined(VT_HAS_CUDA) && defined(VT_HAS_HOST_CUDA)
 
 #define VT_HOST_CUDA /* cuda/cuda.h: kernels on the host */
+#include "backend/times.h"
 #include "cuda/state.h"
 #include "operations/fake_runtime.h"
 
@@ -111,12 +112,17 @@ void vt_host_cuda_hand_to(void (*taker)(void (*run)(const void *), const void *,
 #define vt_convolutions_close(convolutions) (void)(convolutions)
 #define vt_convolutions_fill(backend) (void)(backend)
 #define vt_cuda_succeeds streams_succeeds
+#define vt_cuda_clock_fill streams_clock_fill
+#define vt_cuda_clock_close streams_clock_close
 #define vt_backend_open_cuda streams_open
 #define vt_backend_choose_gpu streams_choose
 vt_status streams_open(int local_rank, bool deterministic, vt_backend **backend);
 vt_status streams_choose(int local_rank);
 bool streams_succeeds(vt_backend *backend, cudaError_t error, const char *what);
+void streams_clock_fill(vt_backend *backend);
+void streams_clock_close(vt_backend *backend);
 #include "cuda/backend.c"
+#include "cuda/clock.c"
 
 /* ---- the path ---- */
 
@@ -149,6 +155,25 @@ done:
 void refuse_graphs(int count)
 {
     fake_runtime_refuse_graphs(count);
+}
+
+/* Between two events of the stand-in lies a millisecond. */
+TEST(operations_are_timed_by_the_devices_clock)
+{
+    vt_backend *backend = NULL;
+    void *memory = NULL;
+    int count = 0;
+    EXPECT_OK(path_open_trainers(PATH_STREAMS_LATE, &backend));
+    EXPECT_OK(backend->allocate(backend, VT_MEMORY_WORKSPACE, 256, &memory));
+    vt_times_open(backend);
+    for (int i = 0; i < 3; i++) backend->zero(backend, memory, 256);
+    const vt_operation_time *times = vt_times_sorted(&count);
+    EXPECT(count == 1 && strcmp(times[0].operation, "zero") == 0 && times[0].calls == 3);
+    EXPECT_NEAR(times[0].seconds, 3e-3, 1e-9);
+    vt_times_close(backend);
+    backend->release(backend, memory);
+    EXPECT_OK(backend->check(backend));
+    vt_backend_close(&backend);
 }
 
 #else
