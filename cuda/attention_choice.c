@@ -239,7 +239,7 @@ static void choose(const attempt *a)
     if (a->of->chosen != VT_ATTENTION_CUDNN) vt_fused_attention_plan_close(&a->of->plan);
 }
 
-/* NULL: this shape can't be chosen for now, or there are too many. */
+/* NULL: the shape is new while a step is recorded, when nothing can be timed; or there are too many shapes. */
 static shape_choice *find_shape(struct vt_attention_choices *choices, const vt_attention_call *c)
 {
     const vt_attention_shape *s = c->shape;

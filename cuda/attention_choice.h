@@ -44,7 +44,7 @@ bool vt_attention_is_masked(const vt_attention_shape *shape);
 
 /* For tests and measurements: attention by the named engine wherever that can, else by our kernels for every GPU. */
 void vt_attention_prefer(vt_backend *backend, vt_attention_engine engine);
-/* How many shapes that engine ran when they ran last; forward and backward count separately. */
+/* Of how many shapes the last call ran on this engine; forward and backward count separately. */
 int vt_attention_served(vt_backend *backend, vt_attention_engine engine);
 /* Whether this build and GPU have the engine. */
 bool vt_attention_has(vt_backend *backend, vt_attention_engine engine);
