@@ -50,17 +50,6 @@ static void make_wave(float *values, int64_t count, double step, double (*functi
     for (int64_t i = 0; i < count; i++) values[i] = (float)function(step * (double)i);
 }
 
-/* Random words. */
-static void make_words(int32_t *words, int64_t count, int64_t vocabulary, uint32_t stream)
-{
-    float *numbers = vt_practice_numbers(count, stream); /* between -1 and 1 */
-    for (int64_t i = 0; i < count; i++) {
-        const int64_t word = (int64_t)(0.5 * ((double)numbers[i] + 1) * (double)vocabulary);
-        words[i] = (int32_t)(word < vocabulary ? word : vocabulary - 1);
-    }
-    free(numbers);
-}
-
 /* A tensor of the batch, in the back end's memory. */
 static vt_status make_tensor(side *s, int index, const vt_tensor_spec *spec)
 {
@@ -68,9 +57,10 @@ static vt_status make_tensor(side *s, int index, const vt_tensor_spec *spec)
     vt_backend *backend = s->backend;
     const int64_t samples = s->batch.sample_count, count = samples * vt_tensor_values(spec);
     const size_t bytes = (size_t)samples * vt_tensor_bytes(spec);
-    void *values = vt_allocate(bytes, 1, "the batch");
-    if (spec->type == VT_TENSOR_INT32)
-        make_words(values, count, s->config->vocab_size, (uint32_t)index);
+    const bool words = spec->type == VT_TENSOR_INT32;
+    float *values = words ? vt_practice_numbers(count, (uint32_t)index) : vt_allocate(bytes, 1, "the batch");
+    if (words)
+        vt_practice_words(values, count, s->config->vocab_size);
     else if (index == VT_TENSOR_INPUT)
         make_wave(values, count, 0.01, sin);
     else

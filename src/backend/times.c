@@ -42,7 +42,7 @@ static double begin_operation(vt_backend *backend)
     return begin;
 }
 
-/* By the device's clock, which does not see copies from and to the host: they may go beside its work. */
+/* The device's clock measures all but copies from and to the host, which may run on another stream. */
 static double seconds_since(vt_backend *backend, const char *operation, double begin)
 {
     const double by_device = real.clock_stop != NULL ? real.clock_stop(backend) : 0;

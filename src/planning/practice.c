@@ -39,8 +39,7 @@ float *vt_practice_numbers(int64_t count, uint32_t stream)
     return numbers;
 }
 
-/* Words of the vocabulary in the place of these numbers. */
-static void make_words(float *numbers, int64_t count, int64_t vocabulary)
+void vt_practice_words(float *numbers, int64_t count, int64_t vocabulary)
 {
     int32_t *words = (int32_t *)(void *)numbers;
     for (int64_t i = 0; i < count; i++) {
@@ -62,7 +61,7 @@ vt_status vt_practice_open(const vt_config *config, int64_t samples, vt_backend 
     for (int t = 0; t < count; t++) {
         const int64_t values = samples * vt_tensor_values(&specs[t]);
         p->batch.tensors[t] = p->fields[t] = vt_practice_numbers(values, (uint32_t)t);
-        if (specs[t].type == VT_TENSOR_INT32) make_words(p->fields[t], values, config->vocab_size);
+        if (specs[t].type == VT_TENSOR_INT32) vt_practice_words(p->fields[t], values, config->vocab_size);
     }
     const vt_trainer_options options = {.steps = 1};
     VT_TRY(vt_trainer_open(&p->config, &options, backend, &p->trainer));

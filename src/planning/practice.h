@@ -20,5 +20,7 @@ vt_status vt_practice_plan(const vt_config *config, int64_t samples, vt_plan *pl
 /* `count` random numbers between -1 and 1; malloc'd. Rates are measured on them, because matrix units are faster on
  * zeros, which take less power. */
 float *vt_practice_numbers(int64_t count, uint32_t stream);
+/* Puts words of a vocabulary, int32_t, in the place of such numbers. */
+void vt_practice_words(float *numbers, int64_t count, int64_t vocabulary);
 
 #endif

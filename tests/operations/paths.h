@@ -75,7 +75,7 @@ typedef struct {
 bool path_gpu_is_host(void);
 /* On PATH_GPU and a GPU: attention over wgmma from now on; false: this GPU or build has none. */
 bool path_use_wgmma(vt_backend *backend);
-bool path_wgmma_served(vt_backend *backend); /* it has run */
+bool path_wgmma_served(vt_backend *backend); /* whether it ran the last call of some shape */
 
 pair open_pair(vt_cpu_isa isa);
 void close_pair(pair *p);
