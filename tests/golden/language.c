@@ -16,9 +16,10 @@ enum { MOST_PLACES = 512, MOST = 200, STEPS = 50 };
 typedef struct {
     int64_t words, dim, length, batch;
     double rate;
+    size_t arena_bytes;
 } model_size;
 
-static const model_size small = {101, 32, 16, 8, 2e-4}, full = {6000, 128, 32, 16, 2e-3};
+static const model_size small = {101, 32, 16, 8, 2e-4, 1 << 22}, full = {6000, 128, 32, 16, 2e-3, 1 << 28};
 
 typedef struct {
     const char *group;
@@ -151,7 +152,7 @@ static void open_fixture(fixture *f, const golden_model *golden, vt_cpu_isa isa,
     EXPECT_OK(vt_optimizer_open(config, f->backend, f->parameters, &f->optimizer));
     load_parameters(f);
     vt_saved_open(f->model, vt_model_units(f->model), &f->saved);
-    EXPECT_OK(vt_arena_open(f->backend, (size_t)1 << 28, &f->arena));
+    EXPECT_OK(vt_arena_open(f->backend, size->arena_bytes, &f->arena));
     f->pass = (vt_pass){.backend = f->backend,
                         .arena = &f->arena,
                         .parallel = f->a.parallel,

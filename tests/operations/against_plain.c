@@ -19,51 +19,52 @@ static double sum_tolerance(int64_t terms)
     return 4 * sqrt((double)terms) * unit + 4 * unit;
 }
 
-static void check_linear(pair *p, int64_t rows, int64_t in, int64_t out)
+static void check_linear(const path_list *paths, int64_t rows, int64_t in, int64_t out)
 {
     guarded x = guarded_random(rows, in, 1, 1), dy = guarded_random(rows, out, 2, 1);
-    guarded bias = guarded_random(1, out, 3, 1), y[2], dx[2], dweight[2], dbias[2];
+    guarded bias = guarded_random(1, out, 3, 1), y[2], without[2], dx[2], dweight[2], dbias[2];
     float *weight = vt_test_owned(malloc((size_t)(in * out) * sizeof *weight));
     fill_random(weight, in * out, 4, 1);
     vt_matrix weights = vt_matrix_make(weight, out, in);
-    for (int i = 0; i < 2; i++) {
-        vt_backend *b = i == 0 ? p->plain : p->fast;
-        y[i] = guarded_open(rows, out);
-        dx[i] = guarded_open(rows, in);
-        dweight[i] = guarded_random(1, in * out, 5, 1);
-        dbias[i] = guarded_random(1, out, 6, 1);
-        b->linear_forward(b, x.matrix, weights, bias.matrix.data, NULL, y[i].matrix);
-        b->linear_backward_input(b, dy.matrix, weights, dx[i].matrix);
-        b->linear_backward_weight(b, x.matrix, dy.matrix, dweight[i].matrix.data, dbias[i].matrix.data);
+    for (int i = -1; i < paths->count; i++) {
+        vt_backend *b = i < 0 ? paths->plain : paths->at[i];
+        const int of = i >= 0;
+        y[of] = guarded_open(rows, out);
+        without[of] = guarded_open(rows, out);
+        dx[of] = guarded_open(rows, in);
+        dweight[of] = guarded_random(1, in * out, 5, 1);
+        dbias[of] = guarded_random(1, out, 6, 1);
+        b->linear_forward(b, x.matrix, weights, bias.matrix.data, NULL, y[of].matrix);
+        b->linear_forward(b, x.matrix, weights, NULL, NULL, without[of].matrix);
+        b->linear_backward_input(b, dy.matrix, weights, dx[of].matrix);
+        b->linear_backward_weight(b, x.matrix, dy.matrix, dweight[of].matrix.data, dbias[of].matrix.data);
+        if (i < 0) continue;
+        guarded_compare(&y[1], &y[0], sum_tolerance(in), "linear y");
+        guarded_compare(&without[1], &without[0], sum_tolerance(in), "linear y without bias");
+        guarded_compare(&dx[1], &dx[0], sum_tolerance(out), "linear dx");
+        guarded_compare(&dweight[1], &dweight[0], sum_tolerance(rows), "linear dweight");
+        guarded_compare(&dbias[1], &dbias[0], sum_tolerance(rows), "linear dbias");
     }
-    guarded_compare(&y[1], &y[0], sum_tolerance(in), "linear y");
-    guarded_compare(&dx[1], &dx[0], sum_tolerance(out), "linear dx");
-    guarded_compare(&dweight[1], &dweight[0], sum_tolerance(rows), "linear dweight");
-    guarded_compare(&dbias[1], &dbias[0], sum_tolerance(rows), "linear dbias");
-    p->fast->linear_forward(p->fast, x.matrix, weights, NULL, NULL, y[1].matrix);
-    p->plain->linear_forward(p->plain, x.matrix, weights, NULL, NULL, y[0].matrix);
-    guarded_compare(&y[1], &y[0], sum_tolerance(in), "linear y without bias");
 }
 
-static void check_linear_sizes(vt_cpu_isa isa)
+static bool has_products(vt_cpu_isa isa)
 {
-    pair p = open_pair(isa);
-    for (int r = 0; r < 4; r++) check_linear(&p, odd_sizes[r], 33, 65);
-    check_linear(&p, 97, 1, 7);
-    check_linear(&p, 97, 1013, 70); /* sums in several runs */
-    check_linear(&p, 1013, 400, 129);
-    check_linear(&p, 7, 97, 1);
-    check_linear(&p, 8, 2100, 9);   /* few rows, more than a chunk of columns */
-    check_linear(&p, 70, 40, 5600); /* so deep that no block of rows fits the cache with them */
-    check_linear(&p, 41, 5500, 97);
-    check_linear(&p, 61, 1030, 1101); /* the weight is packed by each thread for itself */
-    close_pair(&p);
+    return isa <= PATH_GPU || isa == PATH_TILES_MODEL;
 }
 
 GPU_TEST(linear)
 {
-    FOR_EACH_FAST_PATH(isa) check_linear_sizes(isa);
-    check_linear_sizes(PATH_TILES_MODEL);
+    path_list paths = open_paths(has_products);
+    for (int r = 0; r < 4; r++) check_linear(&paths, odd_sizes[r], 33, 65);
+    check_linear(&paths, 97, 1, 7);
+    check_linear(&paths, 97, 1013, 70); /* sums in several runs */
+    check_linear(&paths, 1013, 400, 129);
+    check_linear(&paths, 7, 97, 1);
+    check_linear(&paths, 8, 2100, 9);   /* few rows, more than a chunk of columns */
+    check_linear(&paths, 70, 40, 5600); /* so deep that no block of rows fits the cache with them */
+    check_linear(&paths, 41, 5500, 97);
+    check_linear(&paths, 61, 1030, 1101); /* the weight is packed by each thread for itself */
+    close_paths(&paths);
 }
 
 /* Whatever the bits of the NaN; an infinity may become NaN, but not a number. */

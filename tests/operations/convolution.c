@@ -74,34 +74,43 @@ static void compare(const results *actual, const results *expected, const double
     guarded_compare(&actual->dweight, &expected->dweight, allowed[2], "convolution dweight");
 }
 
-/* rounds: a weight's gradient comes in the operands' type, too. */
-static void check_type(vt_backend *const backends[2], bool rounds, const vt_convolution *shape, vt_type type)
+/* On the paths of the GPU's code a weight's gradient comes in the operands' type, too. */
+static bool rounds_gradients(vt_cpu_isa isa)
 {
-    const results plain = convolve(backends[0], shape, VT_FLOAT32, type);
-    const results fast = convolve(backends[1], shape, type, type);
-    const double unit = type == VT_FLOAT32 ? 0 : half_unit(type);
-    const int64_t points = shape->batch * shape->side * shape->side * shape->side;
-    compare(&fast, &plain,
-            (const double[]){unit + tolerance(64 * shape->in), unit + tolerance(8 * shape->out),
-                             (rounds ? unit : 0) + tolerance(points)});
+    return isa == PATH_GPU || isa == PATH_CUDNN;
 }
 
-static void check_convolution(vt_backend *const backends[2], bool rounds, int64_t batch, int64_t side, int64_t in,
-                              int64_t out)
+/* The plain loops, which are slow, compute once for all the other paths. */
+static void check_type(const path_list *paths, const vt_convolution *shape, vt_type type)
+{
+    if (paths->count == 0) return;
+    const results plain = convolve(paths->plain, shape, VT_FLOAT32, type);
+    const double unit = type == VT_FLOAT32 ? 0 : half_unit(type);
+    const int64_t points = shape->batch * shape->side * shape->side * shape->side;
+    for (int i = 0; i < paths->count; i++) {
+        const double of_gradients = rounds_gradients(paths->isa[i]) ? unit : 0;
+        const results fast = convolve(paths->at[i], shape, type, type);
+        compare(&fast, &plain,
+                (const double[]){unit + tolerance(64 * shape->in), unit + tolerance(8 * shape->out),
+                                 of_gradients + tolerance(points)});
+    }
+}
+
+static void check_convolution(const path_list *paths, int64_t batch, int64_t side, int64_t in, int64_t out)
 {
     vt_convolution shape = {batch, side, in, out, false, NULL};
-    check_type(backends, rounds, &shape, VT_FLOAT32);
-    check_type(backends, rounds, &shape, VT_BFLOAT16);
+    check_type(paths, &shape, VT_FLOAT32);
+    check_type(paths, &shape, VT_BFLOAT16);
     shape.stores = true;
-    check_type(backends, rounds, &shape, VT_FLOAT32);
-    check_type(backends, rounds, &shape, VT_FLOAT16);
+    check_type(paths, &shape, VT_FLOAT32);
+    check_type(paths, &shape, VT_FLOAT16);
 }
 
 /* Few channels of x (amx/convolution_thin.c), with the smallest side that this file takes. */
-static void check_thin(vt_backend *const backends[2], int64_t in, int64_t out)
+static void check_thin(const path_list *paths, int64_t in, int64_t out)
 {
-    check_type(backends, false, &(vt_convolution){1, 32, in, out, false, NULL}, VT_FLOAT32);
-    check_type(backends, false, &(vt_convolution){1, 32, in, out, true, NULL}, VT_BFLOAT16);
+    check_type(paths, &(vt_convolution){1, 32, in, out, false, NULL}, VT_FLOAT32);
+    check_type(paths, &(vt_convolution){1, 32, in, out, true, NULL}, VT_BFLOAT16);
 }
 
 /* Many points and few, of one channel's vector and of several. */
@@ -279,79 +288,91 @@ TEST(a_large_y_is_stored)
     }
 }
 
-TEST(convolutions_on_the_model_of_tiles)
+static bool is_tiles_model(vt_cpu_isa isa)
 {
-    vt_backend *backends[2] = {NULL, NULL};
-    if (!path_is_available(PATH_TILES_MODEL)) return;
-    EXPECT_OK(vt_backend_open_cpu(VT_ISA_PLAIN, 0, &backends[0]));
-    EXPECT_OK(path_open(PATH_TILES_MODEL, &backends[1]));
-    check_convolution(backends, false, 2, 8, 32, 33);
-    check_type(backends, false, &(vt_convolution){1, 8, 32, 64, false, NULL}, VT_FLOAT32); /* convolution_few.c */
-    check_thin(backends, 1, 33);
-    /* more cells than are in memory at once */
-    check_type(backends, false, &(vt_convolution){1, 14, 33, 34, true, NULL}, VT_FLOAT32);
-    EXPECT_OK(backends[1]->check(backends[1]));
-    vt_backend_close(&backends[0]);
-    vt_backend_close(&backends[1]);
+    return isa == PATH_TILES_MODEL;
 }
 
-static void check_activation(vt_backend *const backends[2], vt_activation kind, int64_t rows, int64_t columns)
+TEST(convolutions_on_the_model_of_tiles)
+{
+    path_list paths = open_paths(is_tiles_model);
+    check_convolution(&paths, 2, 8, 32, 33);
+    check_type(&paths, &(vt_convolution){1, 8, 32, 64, false, NULL}, VT_FLOAT32); /* convolution_few.c */
+    check_thin(&paths, 1, 33);
+    /* more cells than are in memory at once */
+    check_type(&paths, &(vt_convolution){1, 14, 33, 34, true, NULL}, VT_FLOAT32);
+    close_paths(&paths);
+}
+
+static void check_activation(const path_list *paths, vt_activation kind, int64_t rows, int64_t columns)
 {
     guarded bias = guarded_random(1, columns, 1, 1), dy = guarded_random(rows, columns, 2, 1);
     guarded more = guarded_random(rows, columns, 3, 1), y[2], dx[2], dbias[2];
-    for (int i = 0; i < 2; i++) {
-        vt_backend *b = backends[i];
-        y[i] = guarded_random(rows, columns, 4, 12); /* tanh: from its polynomial to 1 */
-        dx[i] = guarded_open(rows, columns);
-        dbias[i] = guarded_random(1, columns, 5, 1);
-        b->bias_activation_forward(b, kind, bias.matrix.data, y[i].matrix);
-        b->bias_activation_backward(b, kind, y[i].matrix, dy.matrix, more.matrix, dx[i].matrix, dbias[i].matrix.data);
+    for (int i = -1; i < paths->count; i++) {
+        vt_backend *b = i < 0 ? paths->plain : paths->at[i];
+        const int of = i >= 0;
+        y[of] = guarded_random(rows, columns, 4, 12); /* tanh: from its polynomial to 1 */
+        dx[of] = guarded_open(rows, columns);
+        dbias[of] = guarded_random(1, columns, 5, 1);
+        b->bias_activation_forward(b, kind, bias.matrix.data, y[of].matrix);
+        b->bias_activation_backward(b, kind, y[of].matrix, dy.matrix, more.matrix, dx[of].matrix,
+                                    dbias[of].matrix.data);
+        if (i < 0) continue;
+        guarded_compare(&y[1], &y[0], tolerance(1), "activation y");
+        guarded_compare(&dx[1], &dx[0], tolerance(1), "activation dx");
+        guarded_compare(&dbias[1], &dbias[0], tolerance(rows), "activation dbias");
+        y[1].matrix.data[0] = NAN;
+        b->bias_activation_forward(b, kind, bias.matrix.data, y[1].matrix);
+        EXPECT(isnan(y[1].matrix.data[0]));
     }
-    guarded_compare(&y[1], &y[0], tolerance(1), "activation y");
-    guarded_compare(&dx[1], &dx[0], tolerance(1), "activation dx");
-    guarded_compare(&dbias[1], &dbias[0], tolerance(rows), "activation dbias");
-    y[1].matrix.data[0] = NAN;
-    backends[1]->bias_activation_forward(backends[1], kind, bias.matrix.data, y[1].matrix);
-    EXPECT(isnan(y[1].matrix.data[0]));
 }
 
-/* On paths of the GPU's code. */
-static bool rounds_gradients(vt_cpu_isa isa)
+static bool takes_convolutions(vt_cpu_isa isa)
 {
-    return isa == PATH_GPU || isa == PATH_CUDNN;
+    return isa <= PATH_GPU || isa == PATH_CUDNN;
+}
+
+/* The GPU's code on the host is slow, and takes any size in the same way. */
+static bool is_on_host(vt_cpu_isa isa)
+{
+    return isa == PATH_HOST_CUDA || isa == PATH_CUDNN;
+}
+
+static bool is_not_on_host(vt_cpu_isa isa)
+{
+    return isa <= VT_ISA_AMX || isa == PATH_GPU;
+}
+
+static bool is_amx(vt_cpu_isa isa)
+{
+    return isa == VT_ISA_AMX;
 }
 
 GPU_TEST(convolutions_and_activations)
 {
-    for (vt_cpu_isa isa = VT_ISA_BASELINE; isa <= PATH_CUDNN; isa++) {
-        vt_backend *backends[2] = {NULL, NULL};
-        const bool rounds = rounds_gradients(isa);
-        if ((isa > PATH_GPU && isa != PATH_CUDNN) || !path_is_available(isa)) continue;
-        EXPECT_OK(vt_backend_open_cpu(VT_ISA_PLAIN, 0, &backends[0]));
-        EXPECT_OK(path_open(isa, &backends[1]));
-        check_convolution(backends, rounds, 1, 1, 1, 1);
-        check_convolution(backends, rounds, 2, 3, 4, 7);
-        check_convolution(backends, rounds, 2, 1, 64, 65);
-        if (isa > VT_ISA_AMX && isa != PATH_GPU) check_convolution(backends, rounds, 2, 2, 5, 16);
-        if (isa <= VT_ISA_AMX || isa == PATH_GPU) { /* the others are slow, and take any size in the same way */
-            check_convolution(backends, rounds, 1, 8, 5, 16);
-            check_convolution(backends, rounds, 1, 3, 33, 49);
-            check_convolution(backends, rounds, 2, 8, 33, 130);
-            check_convolution(backends, rounds, 5, 4, 66, 7);
-            check_convolution(backends, rounds, 1, 4, 35, 300); /* fewer rows than the weight has */
-            check_convolution(backends, rounds, 4, 5, 17, 9);   /* more points than are gathered at once */
-        }
-        if (isa == VT_ISA_AMX) {
-            check_convolution(backends, rounds, 1, 8, 96, 128);
-            check_thin(backends, 5, 33);
-            check_thin(backends, 8, 32);
-        }
-        for (int kind = VT_ACTIVATION_LEAKY; kind <= VT_ACTIVATION_TANH; kind++) {
-            check_activation(backends, (vt_activation)kind, 1, 1);
-            check_activation(backends, (vt_activation)kind, 2100, 37);
-        }
-        EXPECT_OK(backends[1]->check(backends[1]));
-        vt_backend_close(&backends[0]);
-        vt_backend_close(&backends[1]);
+    path_list paths = open_paths(takes_convolutions);
+    check_convolution(&paths, 1, 1, 1, 1);
+    check_convolution(&paths, 2, 3, 4, 7);
+    check_convolution(&paths, 2, 1, 64, 65);
+    for (int kind = VT_ACTIVATION_LEAKY; kind <= VT_ACTIVATION_TANH; kind++) {
+        check_activation(&paths, (vt_activation)kind, 1, 1);
+        check_activation(&paths, (vt_activation)kind, 2100, 37);
     }
+    close_paths(&paths);
+    paths = open_paths(is_on_host);
+    check_convolution(&paths, 2, 2, 5, 16);
+    close_paths(&paths);
+    paths = open_paths(is_not_on_host);
+    check_convolution(&paths, 1, 8, 5, 16);
+    check_convolution(&paths, 1, 3, 33, 49);
+    check_convolution(&paths, 2, 8, 33, 130);
+    check_convolution(&paths, 5, 4, 66, 7);
+    check_convolution(&paths, 1, 4, 35, 300); /* fewer rows than the weight has */
+    check_convolution(&paths, 4, 5, 17, 9);   /* more points than are gathered at once */
+    close_paths(&paths);
+    paths = open_paths(is_amx);
+    check_convolution(&paths, 1, 8, 96, 128);
+    check_thin(&paths, 5, 33);
+    check_thin(&paths, 8, 32);
+    close_paths(&paths);
 }

@@ -172,9 +172,7 @@ static bool meet(const task *here)
     if (!run_until(channel->posts[!here->sends][place].stream, channel->posts[!here->sends][place].index)) return false;
     if (channel->met > place) return true;
     VT_ASSERT(channel->met == place && channel->posts[0][place].bytes == channel->posts[1][place].bytes);
-    open_device();
     memcpy(channel->posts[0][place].memory, channel->posts[1][place].memory, channel->posts[1][place].bytes);
-    close_device();
     channel->met++;
     return true;
 }
@@ -189,9 +187,7 @@ static bool run_next(fake_stream *stream)
     }
     stream->done++;
     if (now.run == NULL) return true;
-    open_device();
     now.run(now.arguments);
-    close_device();
     free(now.arguments);
     return true;
 }
@@ -200,9 +196,12 @@ static bool run_next(fake_stream *stream)
 static bool run_until(fake_stream *stream, int64_t until)
 {
     if (stream->running) return stream->done >= until;
+    if (stream->done >= until) return true;
     stream->running = true;
+    open_device();
     while (stream->done < until && run_next(stream)) {
     }
+    close_device();
     stream->running = false;
     return stream->done >= until;
 }

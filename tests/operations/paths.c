@@ -140,6 +140,23 @@ void close_pair(pair *p)
     vt_backend_close(&p->plain);
 }
 
+path_list open_paths(bool wanted(vt_cpu_isa isa))
+{
+    path_list paths = {.plain = open_path(VT_ISA_PLAIN)};
+    for (vt_cpu_isa isa = VT_ISA_BASELINE; isa <= PATH_CUDNN; isa++) {
+        if (!wanted(isa) || !path_is_available(isa)) continue;
+        paths.isa[paths.count] = isa;
+        paths.at[paths.count++] = open_path(isa);
+    }
+    return paths;
+}
+
+void close_paths(path_list *paths)
+{
+    for (int i = 0; i < paths->count; i++) close_path(&paths->at[i]);
+    close_path(&paths->plain);
+}
+
 vt_backend *open_with_threads(int threads)
 {
     vt_backend *backend = NULL;

@@ -83,6 +83,16 @@ void close_pair(pair *p);
     FOR_EACH_FAST_PATH(isa)                                                                                            \
     for (pair p = open_pair(isa); p.fast != NULL; close_pair(&p))
 
+/* The oracle, whose slow loops need to compute only once, and those of the paths that are available and `wanted`. */
+typedef struct {
+    vt_backend *plain, *at[16];
+    vt_cpu_isa isa[16];
+    int count;
+} path_list;
+
+path_list open_paths(bool wanted(vt_cpu_isa isa));
+void close_paths(path_list *paths);
+
 /* A back end of the CPU's fastest path with so many threads; `restore_threads` gives later tests theirs back. */
 vt_backend *open_with_threads(int threads);
 void restore_threads(void);

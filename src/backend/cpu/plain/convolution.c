@@ -1,6 +1,6 @@
 #include "backend/cpu/cpu.h"
 
-enum { KERNEL = 4, TAPS = KERNEL * KERNEL * KERNEL };
+enum { KERNEL = 4, TAPS = KERNEL * KERNEL * KERNEL, BLOCK = 64 /* channels of x */ };
 
 /* The row of x that tap (i, j, k) of row `row` of y sees; -1: padding. */
 static int64_t seen(const vt_convolution *shape, int64_t row, int64_t tap)
@@ -38,13 +38,14 @@ void vt_plain_convolution_forward(vt_backend *backend, const vt_convolution *sha
     (void)backend;
 #pragma omp parallel for schedule(static)
     for (int64_t r = 0; r < y.rows; r++) {
+        int64_t from[TAPS];
+        for (int64_t tap = 0; tap < TAPS; tap++) from[tap] = seen(shape, r, tap);
         for (int64_t o = 0; o < shape->out; o++) {
             double sum = 0;
             for (int64_t tap = 0; tap < TAPS; tap++) {
-                const int64_t from = seen(shape, r, tap);
                 const float *w = weight.data + o * weight.stride + tap;
-                for (int64_t i = 0; from >= 0 && i < shape->in; i++)
-                    sum += (double)x.data[from * x.stride + i] * (double)w[i * TAPS];
+                for (int64_t i = 0; from[tap] >= 0 && i < shape->in; i++)
+                    sum += (double)x.data[from[tap] * x.stride + i] * (double)w[i * TAPS];
             }
             y.data[r * y.stride + o] = (float)sum;
         }
@@ -57,13 +58,14 @@ void vt_plain_convolution_backward_input(vt_backend *backend, const vt_convoluti
     (void)backend;
 #pragma omp parallel for schedule(static)
     for (int64_t r = 0; r < dx.rows; r++) {
+        int64_t from[TAPS];
+        for (int64_t tap = 0; tap < TAPS; tap++) from[tap] = seen_by(shape, r, tap);
         for (int64_t i = 0; i < shape->in; i++) {
             double sum = 0;
             for (int64_t tap = 0; tap < TAPS; tap++) {
-                const int64_t from = seen_by(shape, r, tap);
                 const float *w = weight.data + i * TAPS + tap;
-                for (int64_t o = 0; from >= 0 && o < shape->out; o++)
-                    sum += (double)dy.data[from * dy.stride + o] * (double)w[o * weight.stride];
+                for (int64_t o = 0; from[tap] >= 0 && o < shape->out; o++)
+                    sum += (double)dy.data[from[tap] * dy.stride + o] * (double)w[o * weight.stride];
             }
             dx.data[r * dx.stride + i] = (float)sum;
         }
@@ -77,14 +79,18 @@ void vt_plain_convolution_backward_weight(vt_backend *backend, const vt_convolut
 #pragma omp parallel for collapse(2) schedule(static)
     for (int64_t o = 0; o < shape->out; o++) {
         for (int64_t tap = 0; tap < TAPS; tap++) {
-            for (int64_t i = 0; i < shape->in; i++) {
-                double sum = 0;
+            for (int64_t first = 0; first < shape->in; first += BLOCK) {
+                const int64_t count = shape->in - first < BLOCK ? shape->in - first : BLOCK;
+                double sums[BLOCK] = {0};
                 for (int64_t r = 0; r < dy.rows; r++) {
                     const int64_t from = seen(shape, r, tap);
-                    if (from >= 0) sum += (double)dy.data[r * dy.stride + o] * (double)x.data[from * x.stride + i];
+                    for (int64_t i = 0; from >= 0 && i < count; i++)
+                        sums[i] += (double)dy.data[r * dy.stride + o] * (double)x.data[from * x.stride + first + i];
                 }
-                float *to = &dweight[(o * shape->in + i) * TAPS + tap];
-                *to = (shape->stores ? 0 : *to) + (float)sum;
+                for (int64_t i = 0; i < count; i++) {
+                    float *to = &dweight[(o * shape->in + first + i) * TAPS + tap];
+                    *to = (shape->stores ? 0 : *to) + (float)sums[i];
+                }
             }
         }
     }
