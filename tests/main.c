@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "operations/paths.h"
 #include "parallel/group.h"
 #include "parallel/launch.h"
@@ -14,13 +15,14 @@
 typedef struct {
     char name[256];
     vt_test_function *function;
-    bool on_gpu;
+    bool on_gpu, is_long;
 } test_entry;
 
 static test_entry tests[1024];
 static int test_count;
 static int failures_of_test;
 static bool skipped;
+static char reason[256]; /* why it was skipped */
 static char directory[128];
 static vt_group *ranks; /* of --parallel */
 vt_engine *vt_test_engine;
@@ -38,13 +40,14 @@ bool vt_test_gpu_known(void)
     return getenv("VITRAIN_TEST_GPU_KNOWN") != NULL;
 }
 
-void vt_test_register(const char *file, const char *name, vt_test_function *function, bool on_gpu)
+void vt_test_register(const char *file, const char *name, vt_test_function *function, bool on_gpu, bool is_long)
 {
     VT_ASSERT(test_count < 1024);
     const char *start = strncmp(file, "tests/", 6) == 0 ? file + 6 : file;
     int length = (int)strlen(start) - 2;
     snprintf(tests[test_count].name, sizeof tests[test_count].name, "%.*s/%s", length, start, name);
     tests[test_count].on_gpu = on_gpu;
+    tests[test_count].is_long = is_long;
     tests[test_count++].function = function;
 }
 
@@ -63,14 +66,11 @@ void vt_test_fail(const char *file, int line, const char *format, ...)
 
 void vt_test_skip(const char *format, ...)
 {
-    skipped = true;
-    if (vt_test_engine != NULL && vt_test_engine->rank > 0) return; /* rank 0 says so too */
-    printf("    skipped: ");
     va_list arguments;
     va_start(arguments, format);
-    vprintf(format, arguments);
+    vsnprintf(reason, sizeof reason, format, arguments);
     va_end(arguments);
-    printf("\n");
+    skipped = true;
 }
 
 const char *vt_test_directory(void)
@@ -158,6 +158,7 @@ static void limit_time(const char *test)
 
 static void run(const test_entry *test)
 {
+    const double begin = vt_clock_seconds();
     failures_of_test = 0;
     skipped = false;
     vt_test_gpu_used = vt_test_gpu_wanted = false;
@@ -178,8 +179,14 @@ static void run(const test_entry *test)
         failures_of_test = (int)sum;
         snprintf(where, sizeof where, " (%d rank%s)", ranks->size, ranks->size > 1 ? "s" : "");
     }
-    if (ranks == NULL || ranks->rank == 0)
-        printf("%s %s%s\n", failures_of_test > 0 ? "FAIL" : skipped ? "skip" : "ok  ", test->name, where);
+    const char *result = failures_of_test > 0 ? "FAIL" : skipped ? "skip" : "ok  ";
+    if (ranks == NULL || ranks->rank == 0) {
+        printf("%s %s%s", result, test->name, where);
+        if (skipped && failures_of_test == 0) printf(": %s", reason);
+        const double seconds = vt_clock_seconds() - begin;
+        if (seconds >= 1 && !vt_test_gpu_alone()) printf(" (%.0f s)", seconds);
+        printf("\n");
+    }
     if (directory[0] != '\0' && failures_of_test == 0) nftw(directory, remove_one, 16, FTW_DEPTH | FTW_PHYS);
     directory[0] = '\0';
 }
@@ -226,7 +233,8 @@ static bool is_wanted(const test_entry *test, int count, char *const *words, boo
 {
     bool wanted = count == 0;
     for (int i = 0; i < count; i++) wanted = wanted || is_named(test->name, words[i]);
-    return wanted && parallel == (strncmp(test->name, "parallel/", 9) == 0);
+    return wanted && parallel == (strncmp(test->name, "parallel/", 9) == 0) &&
+           test->is_long == (getenv("VITRAIN_TEST_LONG") != NULL);
 }
 
 static int name_gpu(void)
@@ -250,20 +258,20 @@ int main(int argument_count, char **arguments)
     if (argument_count > 1 && strcmp(arguments[1], "--has-gpu") == 0) return name_gpu();
     if (argument_count > 2 && strcmp(arguments[1], "--fault") == 0) return vt_test_fault(arguments[2]);
     qsort(tests, (size_t)test_count, sizeof tests[0], by_name);
-    if (argument_count > 1 && strcmp(arguments[1], "--list") == 0) {
-        for (int i = 0; i < test_count; i++)
-            if (is_wanted(&tests[i], argument_count - 2, arguments + 2, false) &&
-                (tests[i].on_gpu || !vt_test_gpu_alone()))
-                printf("%s\n", tests[i].name);
-        return 0;
-    }
+    const bool lists = argument_count > first && strcmp(arguments[first], "--list") == 0;
+    first += lists;
+    const bool parallel = argument_count > first && strcmp(arguments[first], "--parallel") == 0;
+    first += parallel;
+    for (int i = 0; lists && i < test_count; i++)
+        if (is_wanted(&tests[i], argument_count - first, arguments + first, parallel) &&
+            (tests[i].on_gpu || !vt_test_gpu_alone()))
+            printf("%s\n", tests[i].name);
+    if (lists) return 0;
     if (vt_test_gpu_alone() && !vt_test_gpu_known() && name_gpu() != 0) return 1;
-    bool parallel = argument_count > 1 && strcmp(arguments[1], "--parallel") == 0;
     if (parallel && open_ranks() != VT_OK) {
         fprintf(stderr, "%s\n", vt_error_text());
         return 1;
     }
-    first += parallel;
     for (int i = 0; i < test_count; i++) {
         if (!is_wanted(&tests[i], argument_count - first, arguments + first, parallel)) continue;
         run(&tests[i]);

@@ -1,7 +1,7 @@
 /* The test harness: TEST(name) { ... } anywhere under tests/ is found by itself; EXPECT notes a failure and continues.
  * `build/tests/vitrain-tests [part of a name ...]` runs all tests, or those whose "file/name" contains one of the words
  * ("=file/name": equals it); --list before the words prints the names instead, with VITRAIN_TEST_PATHS=gpu only those
- * of GPU_TEST.
+ * of GPU_TEST. VITRAIN_TEST_LONG in the environment: the LONG_TESTs instead of all others (make long-test).
  * Tests in tests/parallel run only with --parallel as the first argument, and then only they run: on all ranks of a
  * launcher (tests/mpirun -np 4 build/tests/vitrain-tests --parallel), the same tests on each; a failure on any rank
  * counts. --has-mpi says whether that works, --has-gpu names the GPU that tests of operations would use, --fault NAME
@@ -23,7 +23,7 @@
 #include "base/status.h"
 
 typedef void vt_test_function(void);
-void vt_test_register(const char *file, const char *name, vt_test_function *function, bool on_gpu);
+void vt_test_register(const char *file, const char *name, vt_test_function *function, bool on_gpu, bool is_long);
 void vt_test_fail(const char *file, int line, const char *format, ...) __attribute__((format(printf, 3, 4)));
 void vt_test_skip(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
@@ -51,15 +51,18 @@ const char *vt_test_directory(void);
 /* Returns `memory` (malloc'd; NULL ends the program), which is freed when the running test has ended. */
 void *vt_test_owned(void *memory);
 
-#define TEST(name) VT_TEST(name, false)
+#define TEST(name) VT_TEST(name, false, false)
 /* A test that uses the GPU if there is one. */
-#define GPU_TEST(name) VT_TEST(name, true)
+#define GPU_TEST(name) VT_TEST(name, true, false)
+/* A test that takes more than a few seconds and adds to what a shorter one shows: for `make long-test`. */
+#define LONG_TEST(name) VT_TEST(name, false, true)
+#define LONG_GPU_TEST(name) VT_TEST(name, true, true)
 
-#define VT_TEST(name, on_gpu)                                                                                          \
+#define VT_TEST(name, on_gpu, is_long)                                                                                       \
     static void test_##name(void);                                                                                     \
     __attribute__((constructor)) static void register_##name(void)                                                     \
     {                                                                                                                  \
-        vt_test_register(__FILE__, #name, test_##name, on_gpu);                                                        \
+        vt_test_register(__FILE__, #name, test_##name, on_gpu, is_long);                                               \
     }                                                                                                                  \
     static void test_##name(void)
 
