@@ -117,6 +117,16 @@ test_every_instruction_set_gives_the_same_loss() {
     done
 }
 
+test_auto_is_what_the_environment_says() {
+    train --num_epochs=1 --cpu_isa=plain --run_num=plain >/dev/null
+    says ", plain" -- env VITRAIN_CPU_ISA=plain "$VITRAIN" $SMALL --num_epochs=1 --run_num=said
+    cmp <(figures plain) <(figures said)
+    refuses_once "VITRAIN_CPU_ISA is 'avx9', expected plain, baseline, avx2, avx512, bf16 or amx, or nothing" -- \
+        env VITRAIN_CPU_ISA=avx9 "$VITRAIN" $SMALL
+    VITRAIN_CPU_ISA=avx9 train --num_epochs=1 --cpu_isa=plain --run_num=fixed >/dev/null # only auto asks
+    says ", plain" -- env VITRAIN_CPU_ISA= "$VITRAIN" $SMALL --num_epochs=1 --cpu_isa=plain --run_num=empty
+}
+
 test_length_of_a_run() {
     SMALL=${SMALL/--num_epochs=2/}
     says "num_iters 3 is less than an epoch of 7 steps: training for 3 steps" -- train --num_iters=3
