@@ -483,8 +483,9 @@ struct vt_backend {
 #include "backend/operations.def"
 };
 
-/* The CPU: threads (0: OMP_NUM_THREADS or one a core) and instruction set (auto: the best of this processor). Errors:
- * an instruction set that this processor or this build lacks. */
+/* The CPU: threads (0: OMP_NUM_THREADS or one a core) and instruction set (auto: what VITRAIN_CPU_ISA in the
+ * environment names, else the best of this processor). Errors: an instruction set that this processor or this build
+ * lacks. */
 vt_status vt_backend_open_cpu(vt_cpu_isa isa, int threads, vt_backend **backend);
 
 /* Does nothing but multiply and add numbers of a type on registers, on all threads of a CPU back end, and returns the

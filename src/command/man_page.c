@@ -45,6 +45,8 @@ static const entry variables[] = {
     {"XDG_CACHE_HOME, HOME", "Below which the cache is: $XDG_CACHE_HOME/vitrain, else $HOME/.cache/vitrain."},
     {"LC_ALL, LC_CTYPE, LANG, TERM, NO_COLOR",
      "Whether the progress bar may use characters beyond ASCII, move, and have colours."},
+    {"VITRAIN_CPU_ISA", "The instruction set that `cpu_isa: auto` stands for, such as avx2: to try a run as another "
+                        "processor would make it."},
     {"VITRAIN_DEBUG", "If set, the place in the source that noted an error is printed below it."},
     {"SOURCE_DATE_EPOCH", "The date of the man page that `vitrain options --man` prints, in seconds since 1970."},
 };

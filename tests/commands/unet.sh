@@ -117,11 +117,11 @@ test_layouts() {
         --zero_stage=2 --resume=runs/unet_demo/1CPU/cut/checkpoints/step-00000002 --run_num=on >/dev/null
     paste -d, <(cut -d, -f3 runs/unet_demo/1CPU/00/metrics.csv | tail -n 2) <(cut -d, -f3 runs/unet_demo/2CPU/on/metrics.csv | tail -n 2) |
         awk -F, '{ n++; if (($1 - $2) ^ 2 > (1e-5 * $1) ^ 2) { print; bad = 1 } } END { exit bad || n != 2 }'
+    unet unet_demo $DEMO --amp_mode=bf16 --run_num=half >/dev/null
     for zero in 1 2 3; do # in 16 bits: layouts differ by the order of sums and by roundings that follow from it
         "$TOP/tests/mpirun" -np 2 "$VITRAIN" --yaml_config="$TOP/config/UNet.yaml" --config=unet_demo $SMALL $DEMO \
             --zero_stage=$zero --amp_mode=bf16 --grad_accumulation=2 --run_num=half-$zero >/dev/null
-        paste -d, <(learnt 00) <(learnt half-$zero) |
-            awk -F, '$2 + 0 > 0 { n++; if (($2 - $4) ^ 2 > (2 ^ -8 * $2) ^ 2) { print; bad = 1 } } END { exit bad || n < 5 }'
+        as_in_16_bits <(learnt 00) <(learnt half) <(learnt half-$zero)
     done
     "$TOP/tests/mpirun" -np 2 "$VITRAIN" --yaml_config="$TOP/config/UNet.yaml" --config=unet_demo $SMALL $DEMO \
         --data_loader_config=inmem --run_num=inmem >/dev/null

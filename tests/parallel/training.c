@@ -207,14 +207,10 @@ static void compare_averages(side *one, side *many, const char *what)
     free(before);
 }
 
-typedef struct {
-    double losses, gradients;
-} tolerances;
-
-static const tolerances promised = {1e-5, 1e-4};
+static const double PROMISED_LOSS = 1e-5, PROMISED_GRADIENT = 1e-4;
 
 /* Settings of the model, then those of the layout, which one rank does not get. */
-static void compare_with_one(const char *model, const char *layout, tolerances allowed)
+static void compare_with_one(const char *model, const char *layout)
 {
     vt_launch launch, alone = {.world_size = 1, .local_size = 1};
     EXPECT_OK(vt_launch_detect(&launch));
@@ -226,11 +222,11 @@ static void compare_with_one(const char *model, const char *layout, tolerances a
         vt_step_figures expected, actual;
         EXPECT_OK(vt_step_train(one.rig.trainer, &one.batch, &expected));
         EXPECT_OK(vt_step_train(many.rig.trainer, &many.batch, &actual));
-        EXPECT(fabs(actual.loss - expected.loss) <= allowed.losses * expected.loss,
+        EXPECT(fabs(actual.loss - expected.loss) <= PROMISED_LOSS * expected.loss,
                "%s: step %d: loss %.9g, expected %.9g", layout, step, actual.loss, expected.loss);
-        EXPECT(fabs(actual.gradient_norm - expected.gradient_norm) <= allowed.gradients * expected.gradient_norm,
+        EXPECT(fabs(actual.gradient_norm - expected.gradient_norm) <= PROMISED_GRADIENT * expected.gradient_norm,
                "%s: step %d: norm %.9g, expected %.9g", layout, step, actual.gradient_norm, expected.gradient_norm);
-        if (step == 0) compare_gradients(&one, &many, allowed.gradients, layout);
+        if (step == 0) compare_gradients(&one, &many, PROMISED_GRADIENT, layout);
     }
     compare_forecasts(&one, &many, layout);
     if (!isnan(many.rig.config->ema_decay)) compare_averages(&one, &many, layout);
@@ -242,7 +238,7 @@ static const char plain[] = "";
 static const char random_model[] = "dropout=0.2";
 
 /* Every split of these ranks over the three axes. */
-static void over_layouts(const char *model, const char *more, tolerances allowed)
+static void over_layouts(const char *model, const char *more)
 {
     static const int numbers[] = {1, 2, 3, 4, 8};
     static const char *const orders[] = {"tp-cp-dp", "dp-cp-tp", "cp-tp-dp"};
@@ -254,7 +250,7 @@ static void over_layouts(const char *model, const char *more, tolerances allowed
             if (4 % numbers[t] != 0 || ranks % (numbers[t] * numbers[c]) != 0) continue; /* four heads */
             const char *layout = SETTINGS("tensor_parallel=%d context_parallel=%d parallel_order=%s %s", numbers[t],
                                           numbers[c], orders[layouts++ % 3], more);
-            compare_with_one(model, layout, allowed);
+            compare_with_one(model, layout);
         }
     }
 }
@@ -275,7 +271,7 @@ static void over_pipelines(const char *model, const char *more)
                     SETTINGS("tensor_parallel=%d context_parallel=%d pipeline_parallel=%d parallel_order=%s "
                              "grad_accumulation=%d %s",
                              t, c, stages, orders[layouts++ % 4], (int)local, more);
-                compare_with_one(SETTINGS("depth=6 %s", model), layout, promised);
+                compare_with_one(SETTINGS("depth=6 %s", model), layout);
             }
 }
 
@@ -348,7 +344,7 @@ TEST(stages_alone_are_one_rank_to_the_bit)
 
 TEST(layouts_train_as_one_rank)
 {
-    over_layouts(plain, plain, promised);
+    over_layouts(plain, plain);
 }
 
 /* Whose spans of tokens end in the middle of a row of patches, the last ones beyond the grid's edge. */
@@ -357,9 +353,9 @@ TEST(layouts_with_gaps_and_padding)
     const char rows[] = "patch_size=3 pad=edge missing=mask";
     const char columns[] = "patch_size=5 pad=wrap missing=mask mask_channels=true recompute=block";
     gaps = true;
-    over_layouts(rows, plain, promised);
-    over_layouts(columns, "sequence_parallel=true", promised);
-    over_layouts(columns, "zero_stage=3 cp_comm=ring", promised);
+    over_layouts(rows, plain);
+    over_layouts(columns, "sequence_parallel=true");
+    over_layouts(columns, "zero_stage=3 cp_comm=ring");
     gaps = false;
 }
 
@@ -368,46 +364,44 @@ TEST(layouts_with_weighted_losses)
 {
     static const char weights[] = "latitude_weights=true channel_weights=[2,0.5]";
     gaps = true;
-    over_layouts(SETTINGS("loss=mse patch_size=5 pad=wrap missing=mask %s", weights), "zero_stage=1", promised);
+    over_layouts(SETTINGS("loss=mse patch_size=5 pad=wrap missing=mask %s", weights), "zero_stage=1");
     gaps = false;
-    over_layouts(SETTINGS("loss=mae patch_size=3 pad=edge %s", weights), "sequence_parallel=true", promised);
-    over_layouts(SETTINGS("loss=relative_l2 %s", weights), plain, promised);
+    over_layouts(SETTINGS("loss=mae patch_size=3 pad=edge %s", weights), "sequence_parallel=true");
+    over_layouts(SETTINGS("loss=relative_l2 %s", weights), plain);
 }
 
 /* Whole, and in slices. */
 TEST(layouts_with_averaged_weights)
 {
-    over_layouts("ema_decay=0.7", plain, promised);
+    over_layouts("ema_decay=0.7", plain);
     static const char *const kinds[] = {"", "optimizer=AdamW",
                                         "optimizer=SGD lr=0.01"}; /* the others have tests below */
     for (int stage = 1; stage <= 3; stage++)
-        over_layouts(SETTINGS("ema_decay=0.7 %s", kinds[stage - 1]), SETTINGS("zero_stage=%d", stage), promised);
+        over_layouts(SETTINGS("ema_decay=0.7 %s", kinds[stage - 1]), SETTINGS("zero_stage=%d", stage));
 }
 
-/* A rank's part has the blocks of one rank, but under tensor parallelism some weights have others. */
+/* A rank's part has the blocks of one rank, but under tensor parallelism some weights have others: with a small rate
+ * four steps still keep the promise. */
 TEST(layouts_with_moments_in_8_bits)
 {
-    static const tolerances in_codes = {1e-3, 1e-2};
     static const char *const kinds[] = {"optimizer=Adam8bit",
                                         "optimizer=AdamW8bit optimizer_block=64 grad_clip=0.5 ema_decay=0.7"};
     for (int stage = 0; stage <= 3; stage++) {
         const char *layout = SETTINGS("zero_stage=%d", stage);
-        over_layouts(SETTINGS("embed_dim=64 depth=1 lr=1e-4 %s", kinds[stage % 2]), layout, in_codes);
-        if (vt_test_engine->size <= 4)
-            compare_with_one(SETTINGS("embed_dim=64 %s", kinds[stage % 2]), layout, promised);
+        over_layouts(SETTINGS("embed_dim=64 depth=1 lr=1e-4 %s", kinds[stage % 2]), layout);
+        if (vt_test_engine->size <= 4) compare_with_one(SETTINGS("embed_dim=64 %s", kinds[stage % 2]), layout);
     }
 }
 
 /* Each matrix is stepped by one rank. */
 TEST(layouts_with_muon)
 {
-    static const tolerances of_matrices = {1e-4, 1e-3};
     for (int stage = 0; stage <= 3; stage++)
-        over_layouts("optimizer=Muon grad_clip=0.5 ema_decay=0.7", SETTINGS("zero_stage=%d", stage), of_matrices);
+        over_layouts("optimizer=Muon grad_clip=0.5 ema_decay=0.7", SETTINGS("zero_stage=%d", stage));
     over_pipelines("optimizer=Muon", "zero_stage=1");
     if (vt_test_engine->size < 4) return;
     setenv("VITRAIN_RANKS_PER_NODE", vt_test_engine->size == 4 ? "2" : "4", 1);
-    compare_with_one("optimizer=Muon", "zero_group=node zero_stage=2 tensor_parallel=2", of_matrices);
+    compare_with_one("optimizer=Muon", "zero_group=node zero_stage=2 tensor_parallel=2");
     unsetenv("VITRAIN_RANKS_PER_NODE");
 }
 
@@ -415,9 +409,8 @@ TEST(layouts_with_muon)
 TEST(layouts_with_adafactor)
 {
     for (int stage = 0; stage <= 3; stage++)
-        over_layouts("optimizer=Adafactor lr=1e-2 grad_clip=0.5 ema_decay=0.7", SETTINGS("zero_stage=%d", stage),
-                     promised);
-    over_layouts("optimizer=Adafactor lr=1e-2 adafactor=original adafactor_beta1=0.9", "zero_stage=2", promised);
+        over_layouts("optimizer=Adafactor lr=1e-2 grad_clip=0.5 ema_decay=0.7", SETTINGS("zero_stage=%d", stage));
+    over_layouts("optimizer=Adafactor lr=1e-2 adafactor=original adafactor_beta1=0.9", "zero_stage=2");
     over_pipelines("optimizer=Adafactor lr=1e-2 adafactor_beta1=0.9", "zero_stage=1");
 }
 
@@ -429,11 +422,11 @@ TEST(layouts_with_rollouts)
     const char states[] = "n_in_channels=4 n_history=1 rollout=3 patch_size=3 pad=edge missing=mask mask_channels=true";
     inputs = 4;
     rollout = 3;
-    over_layouts(model, plain, promised);
-    over_layouts(model, "sequence_parallel=true cp_comm=ring zero_stage=3", promised);
-    over_layouts(model, "recompute=block zero_stage=2", promised);
+    over_layouts(model, plain);
+    over_layouts(model, "sequence_parallel=true cp_comm=ring zero_stage=3");
+    over_layouts(model, "recompute=block zero_stage=2");
     gaps = true;
-    over_layouts(states, "zero_stage=1", promised);
+    over_layouts(states, "zero_stage=1");
     gaps = false;
     inputs = 3;
     rollout = 1;
@@ -460,17 +453,17 @@ TEST(pipelines_with_rollouts)
 
 TEST(layouts_with_sequence_parallel)
 {
-    over_layouts(random_model, "sequence_parallel=true", promised);
+    over_layouts(random_model, "sequence_parallel=true");
 }
 
 TEST(layouts_with_keys_passed_round)
 {
-    over_layouts(random_model, "cp_comm=ring", promised);
+    over_layouts(random_model, "cp_comm=ring");
 }
 
 TEST(layouts_with_zero)
 {
-    for (int stage = 1; stage <= 3; stage++) over_layouts(random_model, SETTINGS("zero_stage=%d", stage), promised);
+    for (int stage = 1; stage <= 3; stage++) over_layouts(random_model, SETTINGS("zero_stage=%d", stage));
 }
 
 /* Slices within a node, sums across. */
@@ -479,7 +472,7 @@ static void over_layouts_of_nodes(void)
     const int ranks = vt_test_engine->size;
     if (ranks < 4) return vt_test_skip("two nodes of two ranks need four");
     setenv("VITRAIN_RANKS_PER_NODE", ranks == 4 ? "2" : "4", 1);
-    over_layouts(random_model, SETTINGS("zero_group=node zero_stage=%d", ranks == 4 ? 2 : 3), promised);
+    over_layouts(random_model, SETTINGS("zero_group=node zero_stage=%d", ranks == 4 ? 2 : 3));
     unsetenv("VITRAIN_RANKS_PER_NODE");
 }
 
@@ -500,10 +493,10 @@ TEST(layouts_with_recompute_accumulation_and_fusion)
     const int ranks = vt_test_engine->size;
     if (ranks > 4) return vt_test_skip("a micro-batch needs two samples of a rank");
     const char model[] = "dropout=0.1 recompute=block grad_accumulation=2 enable_jit=true";
-    over_layouts(model, plain, promised);
-    over_layouts(model, "zero_stage=2 sequence_parallel=true", promised);
-    over_layouts(model, "zero_stage=3 cp_comm=ring", promised);
-    over_layouts("recompute=linear", "zero_stage=3 cp_comm=ring", promised);
+    over_layouts(model, plain);
+    over_layouts(model, "zero_stage=2 sequence_parallel=true");
+    over_layouts(model, "zero_stage=3 cp_comm=ring");
+    over_layouts("recompute=linear", "zero_stage=3 cp_comm=ring");
 }
 
 static vt_status (*real_allocate)(vt_backend *backend, vt_memory_category category, size_t bytes, void **memory);

@@ -329,6 +329,26 @@ static const vector_choice *choose_vectors(vt_backend *backend, vt_cpu_isa isa, 
     return NULL;
 }
 
+/* What auto stands for: VITRAIN_CPU_ISA, so that the whole of a test or a run can be made with one instruction set. */
+static vt_status read_isa(vt_cpu_isa *isa)
+{
+    vt_status status = VT_OK;
+    static const char *const words[] = {
+#define WORD(enumerator, word) [enumerator] = word,
+        VT_CPU_ISAS(WORD)
+#undef WORD
+    };
+    const char *text = getenv("VITRAIN_CPU_ISA");
+    if (text == NULL || text[0] == '\0') goto done;
+    size_t i = 0;
+    while (i < sizeof words / sizeof *words && strcmp(words[i], text) != 0) i++;
+    VT_CHECK(i < sizeof words / sizeof *words,
+             "VITRAIN_CPU_ISA is '%s', expected plain, baseline, avx2, avx512, bf16 or amx, or nothing", text);
+    *isa = (vt_cpu_isa)i;
+done:
+    return status;
+}
+
 enum { MOST_THREADS = 4096 }; /* from num_threads */
 
 vt_status vt_backend_open_cpu(vt_cpu_isa isa, int threads, vt_backend **result)
@@ -345,10 +365,14 @@ vt_status vt_backend_open_cpu(vt_cpu_isa isa, int threads, vt_backend **result)
     vt_threads_pin(state->threads);
     vector_choice choices[VECTOR_CHOICES];
     const char *isa_name = "plain";
+    const bool is_auto = isa == VT_ISA_AUTO;
+    if (is_auto) VT_TRY(read_isa(&isa));
     if (isa != VT_ISA_PLAIN) {
         const vector_choice *chosen = choose_vectors(backend, isa, choices);
-        VT_CHECK(chosen->available, "cpu_isa %s: this processor has no such instructions%s; leave it at auto",
-                 chosen->name, isa == VT_ISA_AMX ? " (or the system or this build leaves them out)" : "");
+        VT_CHECK(chosen->available, "%s %s: this processor has no such instructions%s; %s",
+                 is_auto ? "VITRAIN_CPU_ISA" : "cpu_isa", chosen->name,
+                 isa == VT_ISA_AMX ? " (or the system or this build leaves them out)" : "",
+                 is_auto ? "unset it" : "leave it at auto");
         chosen->fill(backend);
         isa_name = chosen->name;
     }
