@@ -109,7 +109,7 @@ test_other_ways_of_reading() {
 # The rank that holds the bad value reports it; the others know, and all save and end.
 test_on_two_ranks() {
     needs_mpi
-    two="timeout 60 $TOP/tests/mpirun -np 2 $VITRAIN $SMALL"
+    two="timeout $HANG $TOP/tests/mpirun -np 2 $VITRAIN $SMALL"
     export ASAN_OPTIONS=detect_leaks=0
     for how in --context_parallel=2 --tensor_parallel=2 --global_batch_size=4 --zero_stage=3 "--context_parallel=2 --on_nonfinite=skip" "--amp_mode=fp16"; do
         rm -rf runs

@@ -20,11 +20,7 @@ start_run() { # TAG STEPS [flags]
     local tag=$1 steps=$2; shift 2
     env --default-signal=INT "$VITRAIN" $SMALL --run_num="$tag" "$@" >"$tag.printed" 2>&1 &
     run=$!
-    for _ in $(seq 400); do
-        [ "$(cat "$RUNS/$tag/metrics.csv" 2>/dev/null | wc -l)" -le "$steps" ] || return 0
-        sleep 0.01
-    done
-    echo "the run did not get to step $steps"; cat "$tag.printed"; return 1
+    wait_until has_lines $((steps + 1)) "$RUNS/$tag/metrics.csv" || { cat "$tag.printed"; return 1; }
 }
 
 ended() { # STATUS: of $run
@@ -128,14 +124,14 @@ test_max_time() {
 
 # In the epoch's last step, or in its validation: the epoch is reported once, and completely.
 test_stopped_at_the_end_of_an_epoch() {
-    synth --force --steps_per_year=200 --valid_steps=200
-    local steps line one="--num_iters=1 --embed_dim=64 --depth=8 --cpu_isa=plain" # tenths of a second
+    synth --force --steps_per_year=1400 --valid_steps=1400
+    local steps line one="--num_iters=1 --embed_dim=64 --depth=8 --cpu_isa=plain" # a step: tenths of a second; the validation: seconds
     for steps in 0 1; do
         start_run $steps $steps $one
         kill -TERM $run
         ended 75
         contains "$(cat $steps.printed)" "Stopped by SIGTERM after step 1"
-        train $one --run_num=$steps --resume >/dev/null
+        train $one --run_num=$steps --resume --limit_nsamples_val=64 >/dev/null
         for line in "Time taken for epoch 1 is" "Avg train loss" "Waited for data" "Avg val loss"; do
             [ "$(grep -c "$line" $RUNS/$steps/out.log)" -eq 1 ] || { echo "not once: $line"; return 1; }
         done
@@ -148,11 +144,10 @@ test_stopped_at_the_end_of_an_epoch() {
 
 test_a_second_interrupt_ends_at_once() {
     "$VITRAIN" synth slow --img_size=[64,128] --channels=3 --years=1 --steps_per_year=140 --valid_steps=13 >/dev/null
-    # one step takes seconds, so both signals arrive during it
+    # one step takes seconds, so both signals arrive before its end
     start_run twice 0 $ENDLESS --data_dir=slow --img_size=[64,128] --embed_dim=128 --depth=8 --global_batch_size=128 --cpu_isa=plain
-    sleep 0.5
     kill -INT $run
-    sleep 0.1
+    wait_until grep 'ShdPnd:.*[014589cd]$' /proc/$run/status # the first is no longer pending
     kill -INT $run
     ended 130
     [ ! -e $RUNS/twice/checkpoints ]
@@ -269,11 +264,11 @@ test_stopped_together_with_the_reader_of_its_log() {
     local reader=$! before
     env --default-signal=INT "$VITRAIN" $SMALL $ENDLESS --log_every=1 >pipe 2>errors &
     run=$!
-    for _ in $(seq 400); do [ "$(grep -c 'step' read)" -gt 3 ] && break; sleep 0.01; done
+    wait_until has_lines 4 "$RUNS/00/metrics.csv"
     kill $reader
     wait $reader || true
     before=$(wc -l <"$RUNS/00/metrics.csv")
-    for _ in $(seq 400); do [ "$(wc -l <"$RUNS/00/metrics.csv")" -gt $((before + 3)) ] && break; sleep 0.01; done
+    wait_until has_lines $((before + 4)) "$RUNS/00/metrics.csv"
     kill -INT $run # several lines later it still runs
     ended 75
     contains "$(cat errors)" "vitrain: the log could not be written in full: Broken pipe"

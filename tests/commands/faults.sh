@@ -36,7 +36,7 @@ test_memory_and_open_files_stay_flat() {
 test_a_shim_that_is_not_loaded_is_noticed() {
     SHIM="$(dirname "$TESTS")/fault_shim.so" can_preload
     for name in "crash 20" "io 20" "memory 97 997"; do
-        SHIM=/nowhere.so refuses "/nowhere.so was not loaded" -- timeout 20 "$TOP/tests/faults/"$name
+        SHIM=/nowhere.so refuses "/nowhere.so was not loaded" -- timeout $HANG "$TOP/tests/faults/"$name
     done
 }
 
@@ -89,7 +89,7 @@ test_not_finite_over_ranks() {
 test_too_large_over_ranks() {
     needs_mpi
     tiny_data
-    fails any timeout 20 "$TOP/tests/mpirun" -np 2 "$VITRAIN" $SMALL --embed_dim=32768 --depth=200
+    fails any timeout $HANG "$TOP/tests/mpirun" -np 2 "$VITRAIN" $SMALL --embed_dim=32768 --depth=200
     contains "$output" "of memory (parameters " "are free. --embed_dim=16384 saves"
     [ "$(grep -c 'of memory (parameters' <<<"$output")" -eq 1 ]
     [ ! -e runs ]
@@ -104,7 +104,7 @@ test_memory_that_one_rank_lacks() {
     export OMPI_MCA_orte_abort_on_non_zero_status=0 OMPI_MCA_orte_allowed_exit_without_sync=1
     lacking() { # N: rank 1 is refused its N-th request. Of ranks that end by themselves mpirun hides the exit status here
         rm -f failed
-        timeout 20 "$TOP/tests/mpirun" -np 1 sh -c '"$@" || : >failed' - "$VITRAIN" $SMALL --num_epochs=1 : \
+        timeout $HANG "$TOP/tests/mpirun" -np 1 sh -c '"$@" || : >failed' - "$VITRAIN" $SMALL --num_epochs=1 : \
             -np 1 env FAULT_CALLS=own-memory FAULT_AT="$1" FAULT_REPORT="$PWD/report" LD_PRELOAD="$SHIM" "$VITRAIN" $SMALL --num_epochs=1 &&
             [ ! -e failed ]
     }

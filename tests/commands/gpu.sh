@@ -74,9 +74,9 @@ ok   operations/passes"
     # a test that survives being killed (here because of a child): it is named, and the next step continues
     sed -i "s|kill -SEGV .*|setsid sleep 60 \& echo \$! >>'$PWD/lasting'; sleep 60 ;;|" programs/vitrain-tests
     SECONDS=0
-    GPU_CHECK_SECONDS=2 GPU_CHECK_GRACE=1 fails 1 "$TOP/tests/gpu/check" ops ops
+    GPU_CHECK_SECONDS=4 GPU_CHECK_GRACE=1 fails 1 "$TOP/tests/gpu/check" ops ops
     xargs kill <lasting || true
-    [ "$SECONDS" -lt 30 ]
+    [ "$SECONDS" -lt 60 ]
     contains "$output" "FAIL 1 parts of this step don't end, though they were killed"
     [ "$(printf '%s\n' "$output" | grep -c "^gpu-check: ops: 1 ok, 2 failed, 0 skipped, ")" -eq 2 ]
     sed -i 's/setsid .*/kill -SEGV $$ ;;/' programs/vitrain-tests
@@ -253,11 +253,11 @@ PROGRAM
     export VITRAIN_GPU_STEP=$PWD/gpu_step PYTHON=$PWD/python PYTHONDONTWRITEBYTECODE=1 EXPECTED_ATTENTION=cudnn TORCH_HANGS='' KERNEL=cudnn_generated_fprop
     says "ratio 2.000" "PyTorch, attention kernels: cudnn_generated_fprop" -- python3 "$TOP/bench/gpu" --embed 384 --once --rounds 2 --json figures.json
     # a compiler that takes too long does not spoil vitrain's figures
-    TORCH_HANGS=1 fails 1 python3 "$TOP/bench/gpu" --embed 384 --once --rounds 2 --timeout 1 --json figures.json
+    TORCH_HANGS=1 fails 1 python3 "$TOP/bench/gpu" --embed 384 --once --rounds 2 --timeout 3 --json figures.json
     contains "$output" "vitrain alone: 10.00 ms/step, 1600.00 samples/s, memory 1.00 GiB, first step 1.50 s after 0.25 s of opening"
     contains "$output" "vitrain replayed 9 of 12 steps as a CUDA graph
   vitrain, milliseconds: products 5.00"
-    contains "$output" "PyTorch did not answer within 1 s"
+    contains "$output" "PyTorch did not answer within 3 s"
     grep -q '"replayed": 9' figures.json
     KERNEL=pytorch_flash::flash_fwd fails 1 python3 "$TOP/bench/gpu" --embed 384 --once --rounds 2 --json figures.json
     contains "$output" "FAIL embed 384: no kernel of PyTorch's attention bears cuDNN's name, though cuDNN's was asked for"

@@ -156,7 +156,7 @@ done
 zpty -d shell
 DRIVE
     mkdir some_directory
-    timeout 60 zsh -f drive.zsh <<'LINES'
+    timeout $HANG zsh -f drive.zsh <<'LINES'
 vitrain predi^>vitrain predict 
 vitrain --embed_d^>vitrain --embed_dim=
 vitrain --device=cu^>vitrain --device=cuda 

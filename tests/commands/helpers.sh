@@ -30,3 +30,12 @@ test_no_line_without_effect() {
     grep -nE '^ *(! |\[ .* \] && )' "$TOP"/tests/commands/* | grep -vE ' \|\|( |$)' >lines || true
     [ ! -s lines ] || { cat lines; return 1; }
 }
+
+test_wait_until() {
+    (sleep 0.1; echo one >file) &
+    wait_until has_lines 1 file
+    sleep 60 &
+    HANG=1 fails 1 wait_until has_ended $!
+    contains "$output" "waited 1 s for: has_ended $!"
+    gone $! # it ended the test's jobs
+}

@@ -108,7 +108,7 @@ while :; do sleep 0.1; done
 EOF
     SLURM_JOB_ID=12 "$TOP/submit/slurm.sh" &
     local script=$! status=0
-    for _ in $(seq 100); do [ -e started ] && break; sleep 0.1; done
+    wait_until [ -e started ]
     kill -USR1 $script
     wait $script || status=$?
     [ $status -eq 75 ] || { echo "exit status $status"; return 1; }
@@ -163,7 +163,7 @@ EOF
     ln -s "$(command -v sleep)" bare/sleep
     env --default-signal=INT PATH="$PWD/bare" "$TOP/submit/local.sh" 2 &
     local script=$! status=0
-    for _ in $(seq 100); do [ "$(wc -l <started)" = 2 ] && break; sleep 0.1; done 2>/dev/null
+    wait_until has_lines 2 started
     kill -INT $script
     wait $script || status=$?
     [ $status -eq 75 ] || { echo "exit status $status"; return 1; }

@@ -85,18 +85,15 @@ test_broken_checksum() {
     [ "$(figures skip-direct)" = "$(figures skip-native)" ]
 }
 
-# slowly COMMAND...: starts it in the background and waits until it trains
-slowly() { "$@" >log 2>&1 & job=$!; for i in $(seq 600); do grep -q "Starting Training Loop" log && return; sleep 0.05; done; }
-
 test_file_changes_while_training() {
     cp data/train/2001.h5 whole.h5
     for change in cut grown; do
         cp whole.h5 data/train/2001.h5
-        slowly train --run_num=$change --num_epochs=100000 --checkpoint_every=0 --limit_nsamples_val=1
-        sleep 0.3
+        train --run_num=$change --num_epochs=100000 --checkpoint_every=0 --limit_nsamples_val=1 >log 2>&1 &
+        wait_until has_lines 9 runs/base/1CPU/$change/metrics.csv
         [ $change = grown ] || truncate -s 20000 data/train/2001.h5
         [ $change = cut ] || echo more >>data/train/2001.h5
-        got=0; wait $job || got=$?
+        got=0; wait $! || got=$?
         [ $got -eq 1 ]
         [ $change = grown ] || contains "$(cat log)" "cut short"
         [ $change = cut ] || contains "$(cat log)" "data/train/2001.h5 has grown while it was in use"

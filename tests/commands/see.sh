@@ -183,12 +183,8 @@ test_final_test_loss() {
     # a run that is stopped during the test set counts as finished
     "$VITRAIN" synth long --img_size=[16,32] --channels=3 --years=1 --steps_per_year=1460 --valid_steps=33 --test_steps=1460 >/dev/null
     "$VITRAIN" $SMALL --data_dir=long --run_num=late --num_epochs=1 --limit_nsamples=64 --cpu_isa=plain --embed_dim=64 >late &
-    local pid=$! tries=0 # seconds in the test set, on two idle cores
-    until grep -q "INFO - test set" late; do
-        tries=$((tries + 1))
-        [ $tries -lt 1200 ]
-        sleep 0.1
-    done
+    local pid=$! # seconds in the test set, on two idle cores
+    wait_until grep "INFO - test set" late
     kill -TERM $pid
     wait $pid # its status is 0
     contains "$(cat late)" "no final test loss: stopped by SIGTERM; \`vitrain evaluate $RUNS/late --split=test\` computes it"
@@ -268,9 +264,11 @@ test_evaluate_on_ranks_that_meet() {
     synth data --steps_per_year=2509 --valid_steps=2509
     small_run --img_size=[12,20] --embed_dim=128 --depth=8 --num_epochs=1 --limit_nsamples=8 --limit_nsamples_val=8
     two() { "$TOP/tests/mpirun" -np 2 "$VITRAIN" evaluate --checkpoint=$RUNS/00/checkpoints/best --output=two "$@"; }
-    local patience=1
-    ! grep -q __asan_init "$VITRAIN" || patience=5 # the report takes longer than a second
-    two --limit_nsamples_val=1 --rollout=2500 --comm_timeout=$patience >said # of a millisecond or more each
+    local begin patience
+    begin=$(date +%s%N)
+    two --limit_nsamples_val=1 --rollout=2500 >said
+    patience=$(awk -v begin=$begin -v end="$(date +%s%N)" 'BEGIN { print (end - begin) / 3e9 }') # a third of the time that it takes here
+    two --limit_nsamples_val=1 --rollout=2500 --comm_timeout=$patience >said
     contains "$(cat said)" "1 initial times, 2500 steps"
     synth damaged --steps_per_year=13 --valid_steps=13 --compress=1
     printf 'damaged damaged' | dd of=damaged/valid/2002.h5 bs=1 seek=$(($(wc -c <damaged/valid/2002.h5) * 3 / 5)) conv=notrunc status=none
@@ -460,7 +458,7 @@ test_report_in_a_browser() {
     [ -n "$browser" ] || skip "no chromium"
     shot() { # FILE WIDTH,HEIGHT FLAG...
         local file=$1 size=$2; shift 2
-        timeout 60 "$browser" --headless --no-sandbox --disable-gpu --hide-scrollbars \
+        timeout $HANG "$browser" --headless --no-sandbox --disable-gpu --hide-scrollbars \
             --user-data-dir="$PWD/profile" --window-size=$size --screenshot="$PWD/$file" "$@" "file://$PWD/$run/report.html" >chromium.log 2>&1 &&
             [ -s "$file" ]
     }
@@ -470,7 +468,7 @@ test_report_in_a_browser() {
     for file in phone wide; do [ "$(wc -c <$file.png)" -gt 30000 ] || { echo "$file.png is empty"; return 1; }; done
     # nothing is wider than a phone: a copy of the page is asked
     (cat $run/report.html; echo '<script>document.title = "width " + document.documentElement.scrollWidth + " of " + innerWidth</script>') >asked.html
-    timeout 60 "$browser" --headless --no-sandbox --disable-gpu --user-data-dir="$PWD/profile" --window-size=390,1600 \
+    timeout $HANG "$browser" --headless --no-sandbox --disable-gpu --user-data-dir="$PWD/profile" --window-size=390,1600 \
         --dump-dom "file://$PWD/asked.html" >dom 2>chromium.log
     grep -q '<path class="faint"' dom
     sed -n 's/.*<title>width \([0-9]*\) of \([0-9]*\)<.*/\1 \2/p' dom | tee width
@@ -480,12 +478,12 @@ test_report_in_a_browser() {
 
 test_watch() {
     says "epoch 2/2" "7/7, loss 0." ", valid 0." -- "$VITRAIN" watch $run --once
-    says "ended: INFO - validation loss" -- timeout 20 "$VITRAIN" watch $run
+    says "ended: INFO - validation loss" -- timeout $HANG "$VITRAIN" watch $run
     small_run --resume # once more: nothing is left to do
-    says "ended: INFO - the run is finished: 2 epochs are done" -- timeout 20 "$VITRAIN" watch $run
+    says "ended: INFO - the run is finished: 2 epochs are done" -- timeout $HANG "$VITRAIN" watch $run
     says "state: ended; the log's last line: INFO - the run is finished" -- "$VITRAIN" inspect $run
     small_run --run_num=measured --enable_benchy
-    says "ended: INFO - BENCHY::INFO::Message: Tests completed" -- timeout 20 "$VITRAIN" watch $RUNS/measured
+    says "ended: INFO - BENCHY::INFO::Message: Tests completed" -- timeout $HANG "$VITRAIN" watch $RUNS/measured
     refuses "data/metrics.csv: No such file or directory; expected the directory of a run, like $RUNS/00" -- "$VITRAIN" watch data
     for command in watch report; do
         refuses "nowhere: No such file or directory; expected the directory of a run" -- "$VITRAIN" $command nowhere
@@ -496,12 +494,12 @@ test_watch() {
 }
 
 test_watch_follows_a_run() {
-    "$VITRAIN" --yaml_config=$run/config.yaml --config=demo --run_num=going --num_epochs=2000 --checkpoint_every=0 >going 2>&1 &
+    "$VITRAIN" --yaml_config=$run/config.yaml --config=demo --run_num=going --num_epochs=100000 --checkpoint_every=0 >going 2>&1 &
     local first=$!
-    for i in $(seq 100); do [ ! -s $RUNS/going/epochs.csv ] || break; sleep 0.1; done
+    wait_until has_lines 2 $RUNS/going/epochs.csv
     "$VITRAIN" watch $RUNS/going --interval=0.2 >said &
     local second=$!
-    sleep 1
+    wait_until has_lines 1 said
     kill -TERM $first
     wait $first || [ $? -eq 75 ]
     wait $second
@@ -510,11 +508,11 @@ test_watch_follows_a_run() {
 }
 
 test_watch_tells_of_a_killed_run() {
-    "$VITRAIN" --yaml_config=$run/config.yaml --config=demo --run_num=killed --num_epochs=2000 --checkpoint_every=0 >killed 2>&1 &
+    "$VITRAIN" --yaml_config=$run/config.yaml --config=demo --run_num=killed --num_epochs=100000 --checkpoint_every=0 >killed 2>&1 &
     local first=$!
-    for i in $(seq 100); do [ ! -s $RUNS/killed/epochs.csv ] || break; sleep 0.1; done
+    wait_until has_lines 2 $RUNS/killed/epochs.csv
     kill -KILL $first
     wait $first || true
-    timeout 30 "$VITRAIN" watch $RUNS/killed --interval=0.2 >said
+    timeout $HANG "$VITRAIN" watch $RUNS/killed --interval=0.2 >said
     contains "$(tail -n 1 said)" "interrupted, no process runs it; its last line: "
 }

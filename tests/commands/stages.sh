@@ -217,10 +217,7 @@ start_stages() {
     "$TOP/tests/mpirun" -np "$count" sh -c 'echo $$ >pid.${OMPI_COMM_WORLD_RANK:-$PMI_RANK}; exec "$0" "$@"' "$VITRAIN" $SMALL --expdir="$name" \
         --num_epochs=100000 "$@" >"$name.printed" 2>&1 &
     launcher=$!
-    for _ in $(seq 300); do
-        [ ! -s "$(directory_of "$name")/metrics.csv" ] || [ "$(wc -l <"$(directory_of "$name")/metrics.csv")" -lt 4 ] || break
-        sleep 0.1
-    done 2>/dev/null
+    wait_until has_lines 4 "$name/demo/*/00/metrics.csv" || { cat "$name.printed"; return 1; }
     pids=$(for ((rank = 0; rank < count; rank++)); do cat pid.$rank; done)
 }
 
@@ -229,12 +226,12 @@ test_stages_read_their_part() {
     start_stages reading 3 --pipeline_parallel=3 --checkpoint_every=0
     read_by() { awk '$1 == "rchar:" { print $2 }' /proc/$(pid_of $1)/io; }
     local before=($(read_by 0) $(read_by 1) $(read_by 2))
-    for _ in $(seq 300); do [ $(($(read_by 0) - before[0])) -lt 3000000 ] || break; sleep 0.1; done
+    has_read() { [ "$(read_by 0)" -ge $((before[0] + 3000000)) ]; }
+    wait_until has_read
     local after=($(read_by 0) $(read_by 1) $(read_by 2))
     kill $pids
     wait $launcher || true
     echo "${before[@]} ${after[@]}"
-    [ $((after[0] - before[0])) -ge 3000000 ]
     [ $((50 * (after[1] - before[1]))) -lt $((after[0] - before[0])) ]
     # a validation, in which it reads both, is a fifth as long as an epoch
     [ $((after[2] - before[2])) -lt $((2 * (after[0] - before[0]))) ]

@@ -276,18 +276,18 @@ test_memory_is_known_beforehand() {
 }
 
 test_a_run_that_cannot_fit_is_refused_at_once() {
-    refused "of memory (parameters" timeout 5 "$VITRAIN" $SMALL --embed_dim=512 --depth=1000 --patch_size=1 --global_batch_size=48
+    refused "of memory (parameters" timeout $HANG "$VITRAIN" $SMALL --embed_dim=512 --depth=1000 --patch_size=1 --global_batch_size=48
     for setting in recompute=block patch_size=2; do contains "$output" " --$setting saves"; done
     # where the parameters are too many, the activations' settings would not help
-    refused "of memory (parameters" timeout 5 "$VITRAIN" $SMALL --embed_dim=16384 --depth=200
+    refused "of memory (parameters" timeout $HANG "$VITRAIN" $SMALL --embed_dim=16384 --depth=200
     contains "$output" "are free. --embed_dim=8192 saves"
 }
 
 # Two runs with one tag at once: the second is refused, the first goes on undisturbed.
 test_a_running_run_is_left_alone() {
-    "$VITRAIN" $SMALL --num_epochs=2000 --checkpoint_every=0 >going 2>&1 &
+    "$VITRAIN" $SMALL --num_epochs=100000 --checkpoint_every=0 >going 2>&1 &
     local first=$!
-    for i in $(seq 100); do grep -q "Starting Training Loop" going && break; sleep 0.1; done
+    wait_until grep "Starting Training Loop" going
     fails 1 train
     kill -TERM $first
     wait $first || [ $? -eq 75 ]

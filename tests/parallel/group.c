@@ -297,7 +297,7 @@ TEST(volume)
     expected += (240.0 + 120) * (ranks - 1) / ranks;
     EXPECT_NEAR(group->volume.bytes, expected, 1e-9);
     EXPECT(group->volume.operations == (ranks > 1 ? 3 : 0), "%lld", (long long)group->volume.operations);
-    EXPECT(group->volume.seconds >= 0 && group->volume.seconds < 60);
+    EXPECT(group->volume.seconds >= 0);
     vt_group_close(&group);
 }
 

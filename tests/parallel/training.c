@@ -517,7 +517,7 @@ static bool refuse(const char *stage, int number, const vt_launch *launch)
     const int last = launch->world_size - 1;
     char host[VT_HOST_SIZE], expected[96] = "no memory for ";
     side s;
-    open_world(&s, SETTINGS("zero_stage=%s comm_timeout=30", stage), launch);
+    open_world(&s, SETTINGS("zero_stage=%s comm_timeout=120", stage), launch);
     vt_host_name(host);
     if (last > 0) snprintf(expected, sizeof expected, "rank %d on %.60s: no memory for ", last, host);
     real_allocate = s.rig.backend->allocate;
