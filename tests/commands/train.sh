@@ -142,7 +142,7 @@ test_flags_without_effect_are_reported() {
 
 # The order that docs/data.md says is the one that was used, in both epochs, on one rank and on two.
 test_order_of_samples() {
-    command -v python3 >/dev/null || skip "no python3"
+    needs python3 python3
     sed -n '/^## The order of samples/,/^## /{/^```python/,/^```$/p}' "$TOP/docs/data.md" | grep -v '^```' >order.py
     cat >>order.py <<'EOF'
 import csv, sys
@@ -266,6 +266,7 @@ taken() { sed -n 's/.*Memory usage after forward pass: \([0-9.]*\) GB.*/\1/p' "$
 
 # The memory known beforehand, with what the program takes to start (seen in a small run), is what a larger run takes.
 test_memory_is_known_beforehand() {
+    needs_kernels
     ! grep -q __asan_init "$VITRAIN" || skip "AddressSanitizer takes memory of its own"
     train --num_epochs=1 >small
     train --num_epochs=1 --embed_dim=256 --depth=8 --patch_size=2 --run_num=large >large
