@@ -1,6 +1,6 @@
 # The libraries: make/probe.sh tries each candidate by compiling and linking a program, and writes what it found to
 # $(BUILD)/found.mk.
-.PHONY: deps
+.PHONY: deps test-deps
 
 PROTOC_C ?= protoc-c
 MPICC ?= mpicc
@@ -48,12 +48,15 @@ deps:
 	    [ -n "$$lacks" ] || exit 0; \
 	    can_do_without() { echo "Continuing without$$lacks: MPI is for several ranks, the others are for Zarr stores." >&2; exit 0; }; \
 	else can_do_without() { exit 1; }; fi; \
-	sudo=; [ "$$(id -u)" = 0 ] || sudo=sudo; \
-	command="apt-get install -y --no-install-recommends $(PACKAGES)"; \
-	if ! command -v apt-get >/dev/null || { [ -n "$$sudo" ] && ! command -v sudo >/dev/null; }; then \
-	    echo "Some libraries are missing and can't be installed from here. As root, on Debian or Ubuntu: $$command" >&2; can_do_without; fi; \
-	echo "$$sudo $$command"; \
-	{ $$sudo apt-get update -q && DEBIAN_FRONTEND=noninteractive $$sudo $$command; } >$${TMPDIR:-/tmp}/vitrain-deps.$$$$ 2>&1 || \
-	    { tail -n 20 $${TMPDIR:-/tmp}/vitrain-deps.$$$$ >&2; echo "that failed; run it by hand: $$sudo $$command" >&2; can_do_without; }; \
-	rm -f $${TMPDIR:-/tmp}/vitrain-deps.$$$$ $(BUILD)/found.mk; \
+	make/packages.sh sudo $(PACKAGES) || can_do_without; \
+	rm -f $(BUILD)/found.mk; \
 	$(MAKE) -s $(BUILD)/found.mk
+
+# What tests look at files, pages and scripts with. A test that finds one of them missing is skipped, or fails where CI=true.
+TEST_PACKAGES := hdf5-tools netcdf-bin python3-h5py python3-xarray python3-netcdf4 python3-numcodecs zsh groff strace g++ \
+    $(shell apt-cache show chromium >/dev/null 2>&1 && echo chromium)
+
+# Where sudo would ask for a password, tests do without.
+test-deps: deps
+	@dpkg-query -W -f '$${db:Status-Abbrev}\n' $(TEST_PACKAGES) 2>&1 | grep -qv '^ii' || ! command -v dpkg-query >/dev/null || exit 0; \
+	make/packages.sh "sudo -n" $(TEST_PACKAGES) || echo "Continuing without them: tests that need one are skipped." >&2

@@ -67,7 +67,7 @@ $(BUILD)/operation/%.o: %.c $(STAMPS)/compile
 	@mkdir -p $(@D)
 	$(subst -Isrc,-Itests/tenant/operation -Isrc -Itests,$(COMPILE)) -O0 -c $< -o $@
 
-$(BUILD)/tests/operation-tests: $(OPERATION_OBJECTS) $(BUILD)/libvitrain.a $(STAMPS)/link
+$(BUILD)/tests/operation-tests: $(OPERATION_OBJECTS) $(BUILD)/tests/values.o $(BUILD)/libvitrain.a $(STAMPS)/link
 	$(LINK) -o $@ $(filter %.o %.a,$^) $(LIBS)
 
 # Preloaded by tests/faults; never sanitized, because it replaces malloc and catches system calls.
@@ -102,10 +102,10 @@ $(addprefix $(BUILD)/tests/operations/,host_cuda.o cuda_kernels.o cuda_wgmma.o):
 $(addprefix $(BUILD)/tests/operations/,host_wgmma.o host_wgmma_products.o): LOCAL_CFLAGS += -I. -O3 -fno-tree-loop-distribute-patterns
 $(BUILD)/tests/%.o: LOCAL_CFLAGS += $(HDF5_CFLAGS) $(PNG_CFLAGS) $(PROTOBUF_CFLAGS) -Itests -I$(BUILD)/generated
 
-test: deps
+test: test-deps
 	@$(MAKE) --no-print-directory run-tests
 
-sanitize: deps
+sanitize: test-deps
 	@$(MAKE) --no-print-directory run-tests BUILD=$(BUILD)/sanitize NVCC= CFLAGS='-O1 -g -fno-omit-frame-pointer' \
 	    SANITIZE='-fsanitize=address,undefined -fno-sanitize-recover=undefined'
 
@@ -136,10 +136,10 @@ memcheck: deps
 	@$(MAKE) --no-print-directory vitrain
 	@tests/faults/run $(BUILD) memcheck
 
-# Memory, open files and the time of a step over 20,000 steps.
-long-test: deps
-	@$(MAKE) --no-print-directory vitrain
-	@tests/faults/run $(BUILD) long 20000
+# What takes long and adds to what a shorter test shows: every path of the slow tests, more kills, 20,000 steps, the kernels' races,
+# predicted times.
+long-test: test-deps
+	@VITRAIN_TEST_LONG=1 $(MAKE) --no-print-directory run-tests
 
 # libFuzzer's targets, each for FUZZ_SECONDS, all at once with FUZZ_JOBS: tests/fuzz/run. FILTER chooses among them.
 FUZZ_SECONDS ?= 60

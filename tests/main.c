@@ -73,6 +73,13 @@ void vt_test_skip(const char *format, ...)
     skipped = true;
 }
 
+void vt_test_lacks(const char *what)
+{
+    const char *ci = getenv("CI");
+    vt_test_skip("%s (make deps)", what);
+    if (ci != NULL && strcmp(ci, "true") == 0) vt_test_fail(__FILE__, __LINE__, "%s", reason);
+}
+
 const char *vt_test_directory(void)
 {
     if (directory[0] == '\0') {
@@ -257,6 +264,8 @@ int main(int argument_count, char **arguments)
     }
     if (argument_count > 1 && strcmp(arguments[1], "--has-gpu") == 0) return name_gpu();
     if (argument_count > 2 && strcmp(arguments[1], "--fault") == 0) return vt_test_fault(arguments[2]);
+    if (argument_count > 2 && strcmp(arguments[1], "--hdf5") == 0)
+        return vt_test_values(argument_count - 2, arguments + 2);
     qsort(tests, (size_t)test_count, sizeof tests[0], by_name);
     const bool lists = argument_count > first && strcmp(arguments[first], "--list") == 0;
     first += lists;

@@ -1,7 +1,6 @@
 # Coordinates, times, units and missing values: how files describe themselves, in every command.
 
-python=${PYTHON:-python3}
-"$python" -c 'import h5py, numpy' 2>/dev/null || skip "no Python with h5py (PYTHON names one)"
+python_with python3-h5py "h5py, numpy"
 SMALL="$SMALL --n_in_channels=2 --n_out_channels=2 --global_batch_size=4 --num_epochs=1"
 
 # sets: two years of the same numbers in several forms, each a folder: plain `fields`; `fields` reversed, packed, with another

@@ -79,7 +79,7 @@ test_a_rank_that_cannot_read_its_rows() {
 }
 
 test_a_full_disk_of_one_rank() {
-    command -v prlimit >/dev/null || skip "no prlimit"
+    needs util-linux prlimit
     start --checkpoint_every=4
     at_step 5
     prlimit --pid "$(cat pid-3)" --fsize=4096

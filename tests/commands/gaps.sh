@@ -65,12 +65,6 @@ test_infinite_values_are_still_faults() {
     train --img_size=[11,13] --pad=edge --missing=mask --skip_bad_samples >/dev/null
 }
 
-# values_of DATASET: of forecast.nc, one a line
-values_of() {
-    h5dump -d "$1" -y -w 1 -o numbers forecast.nc >/dev/null
-    tr -s ', \n' '\n' <numbers | grep .
-}
-
 # The checkpoint remembers; a forecast has no value where the initial time has none.
 test_from_the_files_to_the_forecast() {
     make_gaps
@@ -83,13 +77,14 @@ test_from_the_files_to_the_forecast() {
     "$VITRAIN" evaluate --checkpoint=$checkpoint --rollout=2 --output=scores >/dev/null
     refuted grep -E ',,|nan' scores/scores.csv
     "$VITRAIN" predict --checkpoint=$checkpoint --time=2002-01-01T06:00 --steps=2 --output=forecast.nc >/dev/null
+    needs hdf5-tools h5dump
     contains "$(h5dump -a /v10/_FillValue forecast.nc)" "(0): nan"
     for time in 0 1; do
-        values_of "/v10[$time,0,0;1,1,1;1,1,1;1,11,13]" >values
+        values forecast.nc v10 $((143 * time)) 143 >values
         [ "$(wc -l <values)" -eq 143 ]
         [ "$(grep -n nan values | cut -d: -f1 | tr '\n' ' ')" = "51 52 53 54 55 " ]
     done
-    values_of /u10 >values
+    values forecast.nc u10 >values
     refuted grep nan values
     refuses_once "was made with pad wrap, not edge" -- "$VITRAIN" predict --checkpoint=$checkpoint --time=2002-01-01T06:00 --output=x.nc --pad=edge
     refuses_once "was made with mask_channels true, not false" -- "$VITRAIN" evaluate --checkpoint=$checkpoint --mask_channels=false

@@ -113,7 +113,7 @@ PROGRAM
 }
 
 test_gpu_check_with_a_torch_that_does_not_start() {
-    command -v python3 >/dev/null || skip "no python3"
+    needs python3 python3
     mkdir programs modules
     printf '#!/bin/sh\n[ "$1" != --has-gpu ] || echo a GPU\n' >programs/vitrain-tests
     printf '#!/bin/sh\nPYTHONPATH=%s PYTHONDONTWRITEBYTECODE=1 exec python3 "$@"\n' "$PWD/modules" >programs/python
@@ -183,7 +183,7 @@ test_gpu_check_uses_packed_programs() {
 # bench/gpu --parity judges losses in 16 bits by how far PyTorch's own are off from its float32, and late ones in float32 by how
 # far those of a PyTorch with slightly other parameters are
 test_parity_allows_what_rounding_explains() {
-    command -v python3 >/dev/null || skip "no python3"
+    needs python3 python3
     PYTHONDONTWRITEBYTECODE=1 python3 - "$TOP/bench/gpu" <<'PYTHON'
 import importlib.machinery, importlib.util, math, sys
 loader = importlib.machinery.SourceFileLoader("bench_gpu", sys.argv[1])
@@ -210,7 +210,7 @@ PYTHON
 }
 
 test_classes_of_pytorchs_kernels() {
-    command -v python3 >/dev/null || skip "no python3"
+    needs python3 python3
     PYTHONPATH=$TOP/bench PYTHONDONTWRITEBYTECODE=1 python3 -c '
 from pytorch_step import class_of
 assert class_of("triton_per_fused__scaled_dot_product_cudnn_attention_native_layer_norm_convolution_7").startswith("triton")
@@ -224,7 +224,7 @@ assert class_of("void at::native::multi_tensor_apply_kernel<fusedadam>") == "opt
 
 # bench/gpu with stand-ins for both sides
 test_bench_beside_pytorch() {
-    command -v python3 >/dev/null || skip "no python3"
+    needs python3 python3
     cat >gpu_step <<'PROGRAM'
 #!/bin/sh
 echo 'ready {"device": "a GPU", "open_seconds": 0.25, "first_step_seconds": 1.5, "memory_bytes": 1073741824, "step_flops": 1e12}'

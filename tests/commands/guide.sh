@@ -28,7 +28,7 @@ test_man_page() {
         mandoc -Tlint vitrain.1 >complaints 2>&1 || true
         [ ! -s complaints ] || { cat complaints; return 1; }
     fi
-    [ -n "$tool" ] || skip "neither groff nor mandoc: the page was not rendered"
+    [ -n "$tool" ] || lacks groff "groff or mandoc"
 }
 
 # offers LINE: what bash offers at the end of this line, sorted, on one line; computed by the function of the script.
@@ -121,7 +121,7 @@ test_completion_zsh() {
     cp -r "$TOP/config" config
     "$VITRAIN" options --completion=zsh >_vitrain
     [ "$(head -n 1 _vitrain)" = "#compdef vitrain" ]
-    command -v zsh >/dev/null || skip "no zsh: the script was not read"
+    needs zsh zsh
     zsh -n _vitrain
     zsh -f -c 'zmodload zsh/zpty' 2>/dev/null || skip "this zsh has no zpty: the script was not run"
     # A zsh behind a pseudo-terminal gets lines with a tab at each ^; control-X shows what they became.

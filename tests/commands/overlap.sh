@@ -65,7 +65,8 @@ test_without_reductions_rank_0_is_saved() {
 }
 
 test_ranks_read_their_own_rows() {
-    command -v strace >/dev/null && strace -o none true 2>/dev/null || skip "no strace"
+    needs strace strace
+    strace -o none true 2>/dev/null || skip "strace may not trace here"
     ! grep -q __asan_init "$VITRAIN" || skip "LeakSanitizer does not run under strace"
     cat >watched <<'END'
 #!/usr/bin/env bash

@@ -2,7 +2,7 @@
 
 FLAGS= # more of them
 in_terminal() { # ENVIRONMENT...: trains a little; what the terminal got is in ./screen, its lines also in ./lines
-    command -v script >/dev/null || skip "no script(1)"
+    needs bsdutils script
     script -qec true /dev/null </dev/null >/dev/null 2>&1 || skip "no pseudo-terminals here"
     synth --steps_per_year=81
     printf '%s\n' "exec env $* '$VITRAIN' $(echo $SMALL) --embed_dim=32 --depth=4 --patch_size=2 --global_batch_size=16 --num_epochs=2 $FLAGS" >command
