@@ -122,7 +122,10 @@ static inline void host_add_cut(float c[4], const double sums[4])
     for (int i = 0; i < 4; i++) {
         double exact = c[i] + sums[i];
         c[i] = (float)exact;
-        if (fabs((double)c[i]) > fabs(exact) && !isinf(c[i])) c[i] = nextafterf(c[i], 0);
+        uint32_t bits;
+        memcpy(&bits, &c[i], sizeof bits);
+        bits -= fabs((double)c[i]) > fabs(exact) && !isinf(c[i]); /* the number before, towards 0 */
+        memcpy(&c[i], &bits, sizeof bits);
     }
 }
 

@@ -48,7 +48,7 @@ build() {
 # compiled WORD: the objects whose command has the word; `compiled .` of all.
 compiled() { grep -e ' -c ' ../calls | grep -c -e "$1" || true; }
 
-test_settings() {
+long_settings() {
     sources
     local all
     build
@@ -147,7 +147,7 @@ test_install() {
 
 test_version() {
     sources
-    command -v git >/dev/null || skip "no git"
+    needs git git
     export GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@b GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@b HOME=$PWD
     local release commit
     release=$(cat VERSION)

@@ -3,10 +3,14 @@
 
 fault() { SHIM="$(dirname "$TESTS")/fault_shim.so" "$TOP/tests/faults/$@"; }
 
-test_killed_a_hundred_times() { fault crash 100; }
-test_killed_while_checkpoints_are_written() { MORE=--async_checkpoint fault crash 20; }
-test_every_kind_of_failing_call() { fault io 20; }
-test_every_kind_of_failing_call_beside_the_steps() { MORE=--async_checkpoint fault io 60; }
+test_killed_twenty_times() { fault crash 20; }
+long_killed_a_hundred_times() { fault crash 100; }
+test_killed_while_checkpoints_are_written() { MORE=--async_checkpoint fault crash 10; }
+long_killed_twenty_times_while_checkpoints_are_written() { MORE=--async_checkpoint fault crash 20; }
+test_every_kind_of_failing_call() { fault io 120; }
+long_every_kind_of_failing_call() { fault io 20; }
+test_every_kind_of_failing_call_beside_the_steps() { MORE=--async_checkpoint fault io 180; }
+long_every_kind_of_failing_call_beside_the_steps() { MORE=--async_checkpoint fault io 60; }
 test_memory_that_runs_out() { fault memory 97 997; }
 test_calls_that_fail_on_a_zarr_store() { fault zarr 5; }
 # Each memory request of the rarer paths of a short run: it ends with a message, not in a crash.
@@ -26,9 +30,9 @@ test_memory_that_runs_out_elsewhere() {
         [ "$n" -lt 100 ]
     done
 }
-test_memory_and_open_files_stay_flat() {
+long_memory_and_open_files_stay_flat() {
     ! grep -q __asan_init "$VITRAIN" || skip "AddressSanitizer keeps what was freed"
-    fault long 6000
+    fault long 20000
 }
 
 . "$TOP/tests/faults/common"

@@ -17,7 +17,7 @@ EOF
     ln -s "$TOP/submit" submit
 }
 
-test_every_command() {
+long_every_command() {
     small_vitrain
     unset NVTX_INJECTION64_PATH
     grep -E '^    (\./vitrain|submit/|ENABLE_PROFILING)' "$TOP/docs/lab.md" >commands

@@ -35,7 +35,7 @@ test_resumed_on_the_same_layout() {
 }
 
 # As with Adam, each optimizer's numbers and state are those of one rank, whatever the layout.
-test_other_optimizers_on_layouts() {
+long_other_optimizers_on_layouts() {
     local options
     for options in "--optimizer=SGD --momentum=0 --lr=0.05" "--optimizer=SGD --momentum=0.95 --nesterov --lr=0.01" \
         "--optimizer=AdamW --betas=0.8,0.999 --eps=1e-6" "--optimizer=Adam8bit --embed_dim=32 --lr=1e-4" \

@@ -144,7 +144,7 @@ rank_counts() {
 }
 
 # A second attempt, since fragmentation of the heap varies.
-test_predicted_memory_holds() {
+long_predicted_memory_holds() {
     ! grep -q '__[at]san_init' "$VITRAIN" || skip "a sanitizer's memory is its own"
     for ranks in $(rank_counts); do
         while read -r count flags; do
@@ -172,7 +172,7 @@ predicted_times_hold() { # RANKS
     disturbed="$disturbed $ranks"
 }
 
-test_predicted_times_hold() {
+alone_predicted_times_hold() {
     ! grep -q '__[at]san_init' "$VITRAIN" || skip "a sanitizer's times are its own"
     local disturbed=
     for ranks in $(rank_counts); do predicted_times_hold "$ranks"; done

@@ -186,7 +186,8 @@ stage_memory() { # NAME [flags]
 }
 
 # With what a stage takes to start, seen with a tiny model. GPipe keeps all micro-batches on each stage, 1F1B fewer the later it is.
-test_memory_of_stages_is_known_beforehand() {
+long_memory_of_stages_is_known_beforehand() {
+    needs_kernels
     ! grep -q __asan_init "$VITRAIN" || skip "AddressSanitizer takes memory of its own"
     local large="--embed_dim=384 --depth=12 --patch_size=2 --grad_accumulation=8"
     stage_memory tiny
@@ -202,7 +203,8 @@ test_memory_of_stages_is_known_beforehand() {
 }
 
 # What one rank has no memory for, four stages have.
-test_a_model_too_large_for_one_rank() {
+long_a_model_too_large_for_one_rank() {
+    needs_kernels
     ! grep -q __asan_init "$VITRAIN" || skip "AddressSanitizer takes address space of its own"
     local large="--embed_dim=512 --depth=24 --num_epochs=1 --checkpoint_every=0" limit=1000000 # KiB of address space
     fails 1 bash -c "ulimit -v $limit; exec '$VITRAIN' $(echo $SMALL) $large --run_num=one"

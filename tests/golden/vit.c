@@ -242,7 +242,8 @@ static void expect_near(double actual, double expected, double tolerance, const 
     EXPECT(fabs(actual - expected) <= tolerance, "%s: %s is %.9g, expected %.9g", settings, what, actual, expected);
 }
 
-static void check_training(vt_cpu_isa isa, const char *variant, const char *settings)
+/* At the end of all 50 steps also each parameter's norm. */
+static void check_training(vt_cpu_isa isa, const char *variant, const char *settings, int64_t steps)
 {
     fixture f = open_fixture(&whole, isa, settings);
     if (strncmp(variant, "muon", 4) == 0 || strncmp(variant, "adafactor", 9) == 0) {
@@ -252,7 +253,7 @@ static void check_training(vt_cpu_isa isa, const char *variant, const char *sett
     double *losses = read_golden(&f, SETTINGS("training/%s/losses_float64", variant));
     double *norms = read_golden(&f, SETTINGS("training/%s/grad_norms_float64", variant));
     double *rates = read_golden(&f, SETTINGS("training/%s/learning_rates", variant));
-    for (int64_t step = 0; step < 50; step++) {
+    for (int64_t step = 0; step < steps; step++) {
         vt_step_figures figures;
         const vt_batch batch = batch_of(&f, step % f.model->batches);
         EXPECT_OK(vt_step_train(f.rig.trainer, &batch, &figures));
@@ -260,7 +261,7 @@ static void check_training(vt_cpu_isa isa, const char *variant, const char *sett
         expect_near(figures.gradient_norm, norms[step], 1e-4 * norms[step], "a gradient's norm", settings);
         expect_near(figures.learning_rate, rates[step], 1e-12, "a learning rate", settings);
     }
-    for (int64_t i = 0; i < vt_parameters_count(rig_parameters(&f.rig)); i++) {
+    for (int64_t i = 0; steps == 50 && i < vt_parameters_count(rig_parameters(&f.rig)); i++) {
         const vt_parameter *parameter = vt_parameters_at(rig_parameters(&f.rig), i);
         if (strstr(parameter->name, ".k.bias") != NULL) continue;
         double expected = *read_golden(&f, SETTINGS("training/%s/final_norms/%s", variant, parameter->name));
@@ -272,16 +273,32 @@ static void check_training(vt_cpu_isa isa, const char *variant, const char *sett
     close_fixture(&f);
 }
 
-GPU_TEST(fifty_steps)
+/* The slow paths: the plain loops with all variants, the CUDA kernels on the host with a few. */
+static void train_on_slow_paths(int64_t steps)
 {
+    static const char *const on_host = "adam muon_original adafactor_original";
     for (size_t i = 0; i < sizeof trainings / sizeof *trainings; i++) {
         const char *variant = trainings[i].variant, *settings = trainings[i].settings;
-        FOR_EACH_CPU_PATH(isa) check_training(isa, variant, settings);
-        const bool on_host = strcmp(variant, "adam") == 0 || strcmp(variant, "muon_original") == 0 ||
-                             strcmp(variant, "adafactor_original") == 0; /* it is slow */
-        if (on_host && path_is_available(PATH_HOST_CUDA)) check_training(PATH_HOST_CUDA, variant, settings);
-        if (path_is_available(PATH_GPU)) check_training(PATH_GPU, variant, settings);
+        if (path_is_available(VT_ISA_PLAIN)) check_training(VT_ISA_PLAIN, variant, settings, steps);
+        if (strstr(on_host, variant) != NULL && path_is_available(PATH_HOST_CUDA))
+            check_training(PATH_HOST_CUDA, variant, settings, steps);
     }
+}
+
+GPU_TEST(fifty_steps)
+{
+    for (size_t i = 0; i < sizeof trainings / sizeof *trainings; i++) FOR_EACH_FAST_PATH(isa)
+    if (isa != PATH_HOST_CUDA) check_training(isa, trainings[i].variant, trainings[i].settings, 50);
+}
+
+TEST(two_steps_on_slow_paths)
+{
+    train_on_slow_paths(2);
+}
+
+LONG_TEST(fifty_steps_on_slow_paths)
+{
+    train_on_slow_paths(50);
 }
 
 /* ---- 16 bits ---- */

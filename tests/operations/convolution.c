@@ -365,14 +365,22 @@ GPU_TEST(convolutions_and_activations)
     paths = open_paths(is_not_on_host);
     check_convolution(&paths, 1, 8, 5, 16);
     check_convolution(&paths, 1, 3, 33, 49);
-    check_convolution(&paths, 2, 8, 33, 130);
     check_convolution(&paths, 5, 4, 66, 7);
     check_convolution(&paths, 1, 4, 35, 300); /* fewer rows than the weight has */
     check_convolution(&paths, 4, 5, 17, 9);   /* more points than are gathered at once */
     close_paths(&paths);
     paths = open_paths(is_amx);
-    check_convolution(&paths, 1, 8, 96, 128);
     check_thin(&paths, 5, 33);
     check_thin(&paths, 8, 32);
+    close_paths(&paths);
+}
+
+LONG_GPU_TEST(convolutions_of_many_products)
+{
+    path_list paths = open_paths(is_not_on_host);
+    check_convolution(&paths, 2, 8, 33, 130);
+    close_paths(&paths);
+    paths = open_paths(is_amx);
+    check_convolution(&paths, 1, 8, 96, 128);
     close_paths(&paths);
 }

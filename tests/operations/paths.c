@@ -116,6 +116,11 @@ bool path_is_available(vt_cpu_isa isa)
     return available;
 }
 
+bool path_has_turn(vt_cpu_isa isa, size_t number_of_case)
+{
+    return isa == PATH_GPU || isa == PATH_STREAMS_LATE + (vt_cpu_isa)(number_of_case % 3);
+}
+
 vt_backend *open_path(vt_cpu_isa isa)
 {
     vt_backend *backend = NULL;

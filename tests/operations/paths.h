@@ -97,7 +97,9 @@ void close_paths(path_list *paths);
 vt_backend *open_with_threads(int threads);
 void restore_threads(void);
 
-/* For whole steps. */
+/* For whole steps. Paths on the host are slow: in the short test each case has the GPU and one order of the streams'
+ * work, in turn. */
+bool path_has_turn(vt_cpu_isa isa, size_t number_of_case);
 #define FOR_EACH_CUDA_STEP_PATH(isa)                                                                                   \
     for (vt_cpu_isa isa = PATH_HOST_CUDA; isa <= PATH_STREAMS_COPIES_LATE; isa++)                                      \
         if (isa != PATH_TILES_MODEL && path_is_available(isa))

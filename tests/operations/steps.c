@@ -220,36 +220,49 @@ static vt_status train(rig *m, int steps, vt_step_figures *figures)
 }
 
 /* Dropout, learning rate and optimizer change from step to step in a recording as they do without one. */
-GPU_TEST(replayed_steps_are_the_same)
+static void check_replayed(vt_cpu_isa isa, const char *settings, const vt_step_figures expected[BATCHES])
+{
+    vt_step_figures actual[BATCHES];
+    rig m;
+    open_model(&m, isa, settings);
+    EXPECT(vt_step_latency(m.trainer) == 1);
+    EXPECT_OK(train(&m, BATCHES, actual));
+    EXPECT(vt_trainer_steps_replayed(m.trainer) == BATCHES - 2, "%lld",
+           (long long)vt_trainer_steps_replayed(m.trainer));
+    EXPECT(m.backend->replay(m.backend), "nothing was recorded");
+    for (int step = 0; step < BATCHES; step++) {
+        EXPECT(actual[step].step == step + 1);
+        EXPECT_NEAR(actual[step].loss, expected[step].loss, 2e-5 * expected[step].loss);
+        EXPECT_NEAR(actual[step].gradient_norm, expected[step].gradient_norm, 2e-4 * expected[step].gradient_norm);
+        EXPECT_NEAR(actual[step].learning_rate, expected[step].learning_rate, 0);
+    }
+    rig_close(&m);
+}
+
+static void check_all_replayed(bool is_long)
 {
     static const char *const settings[] = {"enable_jit=true", "enable_jit=true grad_accumulation=2",
                                            "enable_jit=true recompute=block", "enable_jit=true recompute=linear",
                                            "enable_jit=true keep_outputs=true"};
     for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++) {
-        vt_step_figures expected[BATCHES], actual[BATCHES];
+        vt_step_figures expected[BATCHES];
         rig plain;
         open_model(&plain, VT_ISA_PLAIN, settings[i]);
         EXPECT_OK(train(&plain, BATCHES, expected));
-        FOR_EACH_CUDA_STEP_PATH(isa)
-        {
-            rig m;
-            open_model(&m, isa, settings[i]);
-            EXPECT(vt_step_latency(m.trainer) == 1);
-            EXPECT_OK(train(&m, BATCHES, actual));
-            EXPECT(vt_trainer_steps_replayed(m.trainer) == BATCHES - 2, "%lld",
-                   (long long)vt_trainer_steps_replayed(m.trainer));
-            EXPECT(m.backend->replay(m.backend), "nothing was recorded");
-            for (int step = 0; step < BATCHES; step++) {
-                EXPECT(actual[step].step == step + 1);
-                EXPECT_NEAR(actual[step].loss, expected[step].loss, 2e-5 * expected[step].loss);
-                EXPECT_NEAR(actual[step].gradient_norm, expected[step].gradient_norm,
-                            2e-4 * expected[step].gradient_norm);
-                EXPECT_NEAR(actual[step].learning_rate, expected[step].learning_rate, 0);
-            }
-            rig_close(&m);
-        }
         rig_close(&plain);
+        FOR_EACH_CUDA_STEP_PATH(isa)
+        if (path_has_turn(isa, i) != is_long) check_replayed(isa, settings[i], expected);
     }
+}
+
+GPU_TEST(replayed_steps_are_the_same)
+{
+    check_all_replayed(false);
+}
+
+LONG_GPU_TEST(replayed_steps_are_the_same_on_the_other_paths)
+{
+    check_all_replayed(true);
 }
 
 /* Trains and evaluates; losses and norms, and the values at last. */
@@ -270,44 +283,55 @@ static float *train_and_evaluate(rig *m, vt_step_figures *figures, double *valid
 }
 
 /* Whenever the copies are made: the bits of a run whose activations stay, and the memory that was planned. */
-GPU_TEST(offloaded_activations_change_no_bit)
+static void check_offloaded(vt_cpu_isa isa, const char *settings)
+{
+    vt_step_figures figures[2][BATCHES];
+    double validation[2];
+    float *values[2];
+    int64_t replayed[2];
+    size_t bytes[2];
+    for (int offloads = 0; offloads < 2; offloads++) {
+        rig m;
+        vt_plan plan;
+        open_model(&m, isa, SETTINGS("%s%s", settings, offloads ? " offload_activations=host" : ""));
+        values[offloads] = train_and_evaluate(&m, figures[offloads], &validation[offloads]);
+        replayed[offloads] = vt_trainer_steps_replayed(m.trainer);
+        const vt_plan_options options = {.device_memory = true};
+        EXPECT_OK(vt_plan_make(m.config, &options, &plan));
+        bytes[offloads] = vt_trainer_activation_bytes(m.trainer);
+        EXPECT(bytes[offloads] == plan.arena_bytes + plan.shared_bytes + vt_offload_device_bytes(plan.offload),
+               "%s: %zu bytes", settings, bytes[offloads]);
+        EXPECT((plan.pinned_bytes > 0) == (offloads == 1));
+        if (offloads == 1)
+            EXPECT(memcmp(values[0], values[1], rig_value_bytes(&m)) == 0, "path %d, %s: other values", (int)isa,
+                   settings);
+        rig_close(&m);
+    }
+    EXPECT(validation[0] == validation[1] && replayed[0] == replayed[1]);
+    EXPECT(bytes[1] < bytes[0], "%s: %zu bytes instead of %zu", settings, bytes[1], bytes[0]);
+    for (int step = 0; step < BATCHES; step++)
+        EXPECT(figures[0][step].loss == figures[1][step].loss &&
+                   figures[0][step].gradient_norm == figures[1][step].gradient_norm,
+               "path %d, %s, step %d: %.9g instead of %.9g", (int)isa, settings, step, figures[1][step].loss,
+               figures[0][step].loss);
+}
+
+static void check_all_offloaded(bool is_long)
 {
     static const char *const settings[] = {"depth=5 amp_mode=bf16", "enable_jit=true depth=5 grad_accumulation=2",
                                            "enable_jit=true depth=4 recompute=block"};
-    for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++) {
-        FOR_EACH_CUDA_STEP_PATH(isa)
-        {
-            vt_step_figures figures[2][BATCHES];
-            double validation[2];
-            float *values[2];
-            int64_t replayed[2];
-            size_t bytes[2];
-            for (int offloads = 0; offloads < 2; offloads++) {
-                rig m;
-                vt_plan plan;
-                open_model(&m, isa, SETTINGS("%s%s", settings[i], offloads ? " offload_activations=host" : ""));
-                values[offloads] = train_and_evaluate(&m, figures[offloads], &validation[offloads]);
-                replayed[offloads] = vt_trainer_steps_replayed(m.trainer);
-                const vt_plan_options options = {.device_memory = true};
-                EXPECT_OK(vt_plan_make(m.config, &options, &plan));
-                bytes[offloads] = vt_trainer_activation_bytes(m.trainer);
-                EXPECT(bytes[offloads] == plan.arena_bytes + plan.shared_bytes + vt_offload_device_bytes(plan.offload),
-                       "%s: %zu bytes", settings[i], bytes[offloads]);
-                EXPECT((plan.pinned_bytes > 0) == (offloads == 1));
-                if (offloads == 1)
-                    EXPECT(memcmp(values[0], values[1], rig_value_bytes(&m)) == 0, "path %d, %s: other values",
-                           (int)isa, settings[i]);
-                rig_close(&m);
-            }
-            EXPECT(validation[0] == validation[1] && replayed[0] == replayed[1]);
-            EXPECT(bytes[1] < bytes[0], "%s: %zu bytes instead of %zu", settings[i], bytes[1], bytes[0]);
-            for (int step = 0; step < BATCHES; step++)
-                EXPECT(figures[0][step].loss == figures[1][step].loss &&
-                           figures[0][step].gradient_norm == figures[1][step].gradient_norm,
-                       "path %d, %s, step %d: %.9g instead of %.9g", (int)isa, settings[i], step, figures[1][step].loss,
-                       figures[0][step].loss);
-        }
-    }
+    for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++) FOR_EACH_CUDA_STEP_PATH(isa)
+    if (path_has_turn(isa, i) != is_long) check_offloaded(isa, settings[i]);
+}
+
+GPU_TEST(offloaded_activations_change_no_bit)
+{
+    check_all_offloaded(false);
+}
+
+LONG_GPU_TEST(offloaded_activations_change_no_bit_on_the_other_paths)
+{
+    check_all_offloaded(true);
 }
 
 static void expect_losses(const vt_step_figures *actual, const vt_step_figures *expected)

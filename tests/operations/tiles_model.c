@@ -1,3 +1,4 @@
+#include <float.h>
 #include <math.h>
 #include <stdbool.h>
 #include <string.h>
@@ -105,11 +106,25 @@ static float add_product(float a, float b, float sum)
     return flush(isnormal(product) || a == 0 || b == 0 ? product + sum : fmaf(a, b, sum));
 }
 
+/* sums + left * right, for numbers that are 0 or normal, as are all products and sums; false if one is not. */
+static bool add_products(float left, const float right[COLUMNS], float sums[COLUMNS])
+{
+    int outside = 0;
+    for (int c = 0; c < COLUMNS; c++) {
+        const float product = left * right[c], sum = sums[c] + product, size = fabsf(product);
+        outside |= !((size >= FLT_MIN) & (size <= FLT_MAX)) & (left != 0) & (right[c] != 0);
+        outside |= !(fabsf(sum) >= FLT_MIN) & (sum != 0);
+        sums[c] = sum;
+    }
+    return outside == 0;
+}
+
 static float number(int tile, int row, int index)
 {
     uint16_t half;
     memcpy(&half, tiles.data[tile][row] + index * 2, sizeof half);
-    return flush(vt_bfloat16_widen(half));
+    if ((half & 0x7f80) == 0) half &= 0x8000; /* subnormal */
+    return vt_bfloat16_widen(half);
 }
 
 static const char *wrong_shapes(int sum, int a, int b)
@@ -131,19 +146,19 @@ void tiles_model_multiply(int sum, int a, int b)
         return;
     }
     int columns = bytes_of(sum) / 4, pairs = bytes_of(a) / 4;
-    float right[ROWS][COLUMNS][2];
+    float right[2 * ROWS][COLUMNS] = {{0}};
     for (int p = 0; p < pairs; p++)
-        for (int c = 0; c < 2 * columns; c++) right[p][c / 2][c % 2] = number(b, p, c);
+        for (int c = 0; c < 2 * columns; c++) right[2 * p + c % 2][c / 2] = number(b, p, c);
     for (int r = 0; r < rows_of(sum); r++) {
-        float partial[COLUMNS][2] = {{0}}, total[COLUMNS];
-        for (int p = 0; p < pairs; p++)
-            for (int odd = 0; odd < 2; odd++) {
-                float left = number(a, r, 2 * p + odd);
-                for (int c = 0; c < columns; c++)
-                    partial[c][odd] = add_product(left, right[p][c][odd], partial[c][odd]);
-            }
+        float partial[2][COLUMNS] = {{0}}, total[COLUMNS], left[2 * ROWS];
+        bool is_usual = true;
+        for (int i = 0; i < 2 * pairs; i++) left[i] = number(a, r, i);
+        for (int i = 0; i < 2 * pairs && is_usual; i++) is_usual = add_products(left[i], right[i], partial[i % 2]);
+        if (!is_usual) memset(partial, 0, sizeof partial);
+        for (int i = 0; i < 2 * pairs && !is_usual; i++)
+            for (int c = 0; c < columns; c++) partial[i % 2][c] = add_product(left[i], right[i][c], partial[i % 2][c]);
         memcpy(total, tiles.data[sum][r], sizeof total);
-        for (int c = 0; c < columns; c++) total[c] = flush(flush(total[c]) + flush(partial[c][0] + partial[c][1]));
+        for (int c = 0; c < columns; c++) total[c] = flush(flush(total[c]) + flush(partial[0][c] + partial[1][c]));
         memcpy(tiles.data[sum][r], total, (size_t)bytes_of(sum));
     }
 }
