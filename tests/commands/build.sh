@@ -86,7 +86,7 @@ long_settings() {
     contains "$output" "built with MPI, CUDA"
 }
 
-test_mpi_that_is_missing() {
+long_mpi_that_is_missing() {
     sources
     touch ../no_mpi
     build NVCC=
@@ -98,7 +98,7 @@ test_mpi_that_is_missing() {
     contains "$output" "NVCC=$PWD/none: there is no such program"
 }
 
-test_architectures() {
+long_architectures() {
     sources
     printf '#!/bin/sh\nprintf "9.0\\n9.0\\n"\n' >../bin/nvidia-smi
     build MPI=no

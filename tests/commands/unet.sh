@@ -99,7 +99,7 @@ test_evaluated() {
     grep -q "Avg val loss=$logged\$" runs/unet_demo/1CPU/from/out.log # a rate of 0 changes nothing
 }
 
-test_layouts() {
+long_layouts() {
     needs_mpi
     local n zero
     unet unet_demo $DEMO >/dev/null
