@@ -5,7 +5,7 @@
 # make gpu-bring  packs it for a machine without the libraries            make bench     speed, beside PyTorch if there is one
 # make sanitize   every test under ASan and UBSan                         make tsan      threads, under ThreadSanitizer
 # make fuzz       libFuzzer, FUZZ_SECONDS each                            make faults    every kind of fault
-# make long-test  what takes long, 20,000 steps among it                  make memcheck  a short run under valgrind
+# make long-test  the tests that take long                                make memcheck  a short run under valgrind
 # make test-arm   a cross build for ARM, its tests under qemu: docs/arm.md
 # make lint       clang-format, clang-tidy, cppcheck                      make docs      docs/options.md from the option table
 # make deps       installs the libraries that are missing (apt)           make clean, make defaults (forgets settings)

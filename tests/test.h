@@ -65,7 +65,7 @@ void *vt_test_owned(void *memory);
 #define LONG_TEST(name) VT_TEST(name, false, true)
 #define LONG_GPU_TEST(name) VT_TEST(name, true, true)
 
-#define VT_TEST(name, on_gpu, is_long)                                                                                       \
+#define VT_TEST(name, on_gpu, is_long)                                                                                 \
     static void test_##name(void);                                                                                     \
     __attribute__((constructor)) static void register_##name(void)                                                     \
     {                                                                                                                  \

@@ -79,7 +79,8 @@ test_ensembles_of_checkpoints() {
     for file in loss scores; do cmp six/$file.csv shared/$file.csv; done
 }
 
-# Of three times with 512 points each. Member 0 is the forecast alone; each member has the bits that it has in any other ensemble and batch.
+# Of three times with 512 points each. Member 0 is the forecast alone; each member has the bits that it has in any other
+# ensemble and batch.
 test_predict_an_ensemble() {
     needs hdf5-tools h5dump
     predict $A --output=alone.nc

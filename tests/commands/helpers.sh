@@ -39,3 +39,22 @@ test_wait_until() {
     contains "$output" "waited 1 s for: has_ended $!"
     gone $! # it ended the test's jobs
 }
+
+# tests/run counts what a program of C tests says, and fails if it ends badly after its last test, or before.
+test_ends_of_c_tests() {
+    mkdir -p build/tests
+    cat >build/tests/vitrain-tests <<'PROGRAM'
+#!/bin/sh
+case $* in
+*--parallel*) exit ;;
+*--list*) echo part/file/stubbed; exit ;;
+esac
+echo "ok   part/file/stubbed"
+[ "$STUB" = dies ] || echo "12 passed, 0 failed, 0 skipped"
+[ "$STUB" = well ] || { echo "a sanitizer's report"; exit 1; }
+PROGRAM
+    chmod +x build/tests/vitrain-tests
+    STUB=well says "1 passed, 0 failed, 0 skipped" -- "$TOP/tests/run" "$PWD/build" stubbed
+    STUB=reports refuses "a sanitizer's report" "exit status 1 after the last test" "1 passed, 1 failed" -- "$TOP/tests/run" "$PWD/build" stubbed
+    STUB=dies refuses "ended early, exit status 1" "1 passed, 1 failed" -- "$TOP/tests/run" "$PWD/build" stubbed
+}
