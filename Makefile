@@ -76,6 +76,9 @@ run-demo: vitrain
 
 docs: vitrain
 	$(PROGRAM) options --markdown > docs/options.md
+	$(PROGRAM) options --rules > $(BUILD)/rules
+	sed -i -e '/^| property | `accept` |/,/^$$/{/^$$/!d}' docs/data.md
+	sed -i -e '/are compared by this table:/{n;r $(BUILD)/rules' -e '}' docs/data.md
 
 lint: $(BUILD)/generated/event.pb-c.h
 	@for tool in clang-format clang-tidy cppcheck; do command -v $$tool >/dev/null || \

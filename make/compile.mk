@@ -5,15 +5,16 @@ CLANG_WARNINGS = $(if $(findstring clang,$(CC_VERSION)),-Wno-pass-failed)
 COMPILE = $(CC) -std=gnu11 $(WARNINGS) $(CLANG_WARNINGS) $(CFLAGS) $(SANITIZE) -Isrc $(OPENMP_CFLAGS) $(LOCAL_CFLAGS) $(CPPFLAGS) -MMD -MP
 LINK = $(CC) $(CFLAGS) $(LDFLAGS)
 HAS_UNISTRING := $(if $(filter-out undefined,$(origin UNISTRING_LIBS)),yes)
+HAS_UDUNITS := $(if $(UDUNITS_LIBS),yes)
 HAS_MPI := $(if $(filter-out undefined,$(origin MPI_LIBS)),yes)
-# What was found of the libraries for Zarr stores; each may be missing, or left out by an empty setting (BLOSC_LIBS=).
-FOR_ZARR := $(foreach library,JANSSON BLOSC ZSTD LZ4,$(if $($(library)_LIBS),$(library)))
-LIBS = $(SANITIZE) $(HDF5_HL_LIBS) $(HDF5_LIBS) $(DEFLATE_LIBS) $(YAML_LIBS) $(PROTOBUF_LIBS) $(PNG_LIBS) $(UNISTRING_LIBS) \
-    $(foreach library,$(FOR_ZARR),$($(library)_LIBS)) \
+# What was found of the codecs of Zarr stores; each may be missing, or left out by an empty setting (BLOSC_LIBS=).
+FOR_ZARR := $(foreach library,BLOSC ZSTD LZ4,$(if $($(library)_LIBS),$(library)))
+LIBS = $(SANITIZE) $(HDF5_HL_LIBS) $(HDF5_LIBS) $(DEFLATE_LIBS) $(YAML_LIBS) $(PROTOBUF_LIBS) $(PNG_LIBS) $(JANSSON_LIBS) \
+    $(UNISTRING_LIBS) $(UDUNITS_LIBS) $(foreach library,$(FOR_ZARR),$($(library)_LIBS)) \
     $(if $(HAS_MPI),$(MPI_LIBS)) $(if $(NVCC),$(CUDA_LIBS)) $(OPENMP_LIBS) -lpthread -lm
 
 # The settings that objects depend on: `stamp` in make/settings.mk.
-COMPILE_SETTINGS = $(CC_VERSION) $(COMPILE) $(foreach library,HDF5 DEFLATE YAML PNG PROTOBUF UNISTRING BF16 AMX,$($(library)_CFLAGS))
+COMPILE_SETTINGS = $(CC_VERSION) $(COMPILE) $(foreach library,HDF5 DEFLATE YAML PNG PROTOBUF JANSSON UNISTRING UDUNITS BF16 AMX,$($(library)_CFLAGS))
 LINK_SETTINGS = $(LINK) $(AR) $(LIBS) $(OBJECTS) $(KERNEL_OBJECTS) $(CUDA_OBJECTS)
 MPI_SETTINGS = $(HAS_MPI) $(MPI_CFLAGS)
 ZARR_FLAGS = $(foreach library,$(FOR_ZARR),-DVT_HAS_$(library) $($(library)_CFLAGS))
@@ -33,10 +34,7 @@ ISA_FLAGS_avx512 := -march=x86-64-v4 -mprfchw -mprefer-vector-width=512
 ISA_FLAGS_bf16 = $(BF16_CFLAGS) $(if $(X86_CFLAGS),-mprfchw -mprefer-vector-width=512,$(ISA_FLAGS_baseline)) -DVT_PAIRS
 ISA_FLAGS_amx = $(AMX_CFLAGS) -mprfchw -mprefer-vector-width=512
 
-# Without jansson only the row that says so is left of the Zarr store.
-ZARR_SOURCES := $(filter src/storage/zarr_%.c,$(SOURCES))
-WITHOUT_JANSSON = $(if $(filter JANSSON,$(FOR_ZARR)),,$(filter-out %/zarr_store.c,$(ZARR_SOURCES)))
-OBJECTS := $(patsubst %.c,$(BUILD)/%.o,$(filter-out $(KERNEL_SOURCES) $(TILE_SOURCES) $(WITHOUT_JANSSON) src/main.c,$(SOURCES)))
+OBJECTS := $(patsubst %.c,$(BUILD)/%.o,$(filter-out $(KERNEL_SOURCES) $(TILE_SOURCES) src/main.c,$(SOURCES)))
 # Kernels for which tiles have replacements are not compiled for AMX: src/backend/cpu/vector/table.c.
 BESIDE_TILES := $(addprefix src/backend/cpu/vector/,attention_backward.c attention_forward.c convolution.c \
     convolution_forward.c convolution_input.c convolution_weight.c few_rows.c limits.c product.c product_panels.c)
@@ -52,10 +50,10 @@ $(eval $(call stamp,link,LINK_SETTINGS))
 GPUS_SERVED = $(if $(filter-out compute_%,$(GPU_TARGETS)),for $(filter-out compute_%,$(GPU_TARGETS)) and$(comma) by its PTX$(comma) newer \
     ones,only PTX for $(GPU_PTX:compute_%=sm_%) and newer: the first start compiles it; make gpu avoids that)
 WITH = $(if $(HAS_MPI),MPI$(comma) )$(if $(NVCC),CUDA ($(GPUS_SERVED))$(comma) )kernels for $(ISAS)
-NO_ZARR = $(if $(filter JANSSON,$(FOR_ZARR)),$(if $(filter-out 4,$(words $(FOR_ZARR))),; without some codecs of Zarr stores \
-    (found: $(filter-out JANSSON,$(FOR_ZARR)))),; built without jansson: no Zarr stores)
+NO_CODECS = $(if $(filter-out 3,$(words $(FOR_ZARR))),; without some codecs of Zarr stores (found: $(or $(FOR_ZARR),none)))
 WITHOUT = $(if $(HAS_MPI),,; built without MPI: one rank only)$(if $(HAS_UNISTRING),,; built without libunistring: lower case of A to Z \
-    only)$(if $(NVCC),,; built without CUDA: CPU only)$(NO_ZARR)
+    only)$(if $(HAS_UDUNITS),,; built without UDUNITS: units agree only where they are spelled alike)$(if $(NVCC),,; built \
+    without CUDA: CPU only)$(NO_CODECS)
 .PHONY: vitrain
 vitrain: $(BUILD)/vitrain
 	@[ $(BUILD) != build ] || [ "$$(readlink vitrain)" = build/vitrain ] || ln -sf build/vitrain vitrain
@@ -69,11 +67,13 @@ $(BUILD)/libvitrain.a: $(CUDA_OBJECTS) $(KERNEL_OBJECTS) $(OBJECTS) $(BUILD)/gen
 	@rm -f $@
 	@$(AR) rcs $@ $(filter %.o,$^)
 
-$(BUILD)/src/command/version.o: $(STAMPS)/version
+$(BUILD)/src/base/version.o: $(STAMPS)/version
 $(addprefix $(BUILD)/src/parallel/,mpi.o mpi_operations.o mpi_wait.o): $(STAMPS)/mpi
-$(BUILD)/src/command/version.o: LOCAL_CFLAGS += -DVT_VERSION='"$(VERSION)"'
+$(BUILD)/src/base/version.o: LOCAL_CFLAGS += -DVT_VERSION='"$(VERSION)"'
 $(addprefix $(BUILD)/src/,storage/%.o source/%.o forecast/%.o): LOCAL_CFLAGS += $(HDF5_CFLAGS) $(DEFLATE_CFLAGS)
 $(BUILD)/src/source/text/split.o: LOCAL_CFLAGS += $(if $(HAS_UNISTRING),-DVT_HAS_UNISTRING $(UNISTRING_CFLAGS))
+$(BUILD)/src/source/fields/about_units.o: LOCAL_CFLAGS += $(if $(HAS_UDUNITS),-DVT_HAS_UDUNITS $(UDUNITS_CFLAGS))
+$(addprefix $(BUILD)/src/,source/fields/about_json.o storage/zarr_%.o): LOCAL_CFLAGS += $(JANSSON_CFLAGS)
 $(BUILD)/src/storage/zarr_%.o: LOCAL_CFLAGS += $(ZARR_FLAGS)
 $(ZARR_SOURCES:%.c=$(BUILD)/%.o): $(STAMPS)/zarr
 $(BUILD)/src/config/%.o: LOCAL_CFLAGS += $(YAML_CFLAGS)

@@ -46,6 +46,8 @@ probe YAML '#include <yaml.h>
 int main(void) { return yaml_get_version_string() == 0; }' "$YAML_CFLAGS|${YAML_LIBS:--lyaml}" "$(pc yaml-0.1)"
 probe DEFLATE '#include <libdeflate.h>
 int main(void) { return libdeflate_alloc_decompressor() == 0; }' "$DEFLATE_CFLAGS|${DEFLATE_LIBS:--ldeflate}" "$(pc libdeflate)"
+probe JANSSON '#include <jansson.h>
+int main(void) { return json_object() == 0; }' "$JANSSON_CFLAGS|${JANSSON_LIBS:--ljansson}" "$(pc jansson)"
 probe PROTOBUF '#include <protobuf-c/protobuf-c.h>
 int main(void) { return protobuf_c_version_number() == 0; }' "$PROTOBUF_CFLAGS|${PROTOBUF_LIBS:--lprotobuf-c}" "$(pc libprotobuf-c)"
 probe PNG '#include <png.h>
@@ -59,6 +61,9 @@ required=$missing
 
 probe UNISTRING '#include <unicase.h>
 int main(void) { size_t n = 0; return u8_tolower(0, 0, 0, 0, 0, &n) == 0; }' "$UNISTRING_CFLAGS|${UNISTRING_LIBS:--lunistring}"
+probe UDUNITS '#include <udunits2.h>
+int main(void) { return ut_read_xml(0) == 0; }' "$UDUNITS_CFLAGS|${UDUNITS_LIBS:--ludunits2}" \
+    "-I/usr/include/udunits2|-ludunits2" "$(pc udunits)"
 probe X86 '#ifndef __x86_64__
 #error
 #endif
@@ -76,9 +81,7 @@ probe AMX '#include <immintrin.h>
 int main(int n, char **a) { if (n > 9) { _tile_zero(0); _tile_dpbf16ps(0, 1, 2); } return n + !a; }' \
     "-march=x86-64-v4 -mavx512bf16 -mamx-tile -mamx-bf16|"
 
-# For Zarr stores: their metadata, and the codecs of their chunks.
-probe JANSSON '#include <jansson.h>
-int main(void) { return json_object() == 0; }' "$JANSSON_CFLAGS|${JANSSON_LIBS:--ljansson}" "$(pc jansson)"
+# For Zarr stores: the codecs of their chunks.
 probe BLOSC '#include <blosc.h>
 int main(void) { size_t n; return blosc_cbuffer_validate("", 0, &n); }' "$BLOSC_CFLAGS|${BLOSC_LIBS:--lblosc}" "$(pc blosc)"
 probe ZSTD '#include <zstd.h>

@@ -5,8 +5,8 @@
 PROTOC_C ?= protoc-c
 MPICC ?= mpicc
 PKG_CONFIG ?= pkg-config
-PACKAGES := libhdf5-dev libyaml-dev libprotobuf-c-dev protobuf-c-compiler libpng-dev libdeflate-dev libunistring-dev \
-    libjansson-dev libblosc-dev libzstd-dev liblz4-dev \
+PACKAGES := libhdf5-dev libyaml-dev libprotobuf-c-dev protobuf-c-compiler libpng-dev libdeflate-dev libjansson-dev \
+    libunistring-dev libudunits2-dev libblosc-dev libzstd-dev liblz4-dev \
     $(if $(filter-out no,$(MPI)),libopenmpi-dev openmpi-bin)
 
 # Flags that were set for a library, on the command line or in the environment, are tried first.
@@ -43,10 +43,10 @@ endif
 # If only optional libraries can't be installed, the build continues without them.
 deps:
 	@if $(MAKE) -s $(BUILD)/found.mk >/dev/null 2>&1; then \
-	    lacks=; for library in $(if $(filter-out no,$(MPI)),MPI) JANSSON BLOSC ZSTD LZ4; do \
+	    lacks=; for library in $(if $(filter-out no,$(MPI)),MPI) UDUNITS BLOSC ZSTD LZ4; do \
 	        grep -q "^$${library}_LIBS" $(BUILD)/found.mk || lacks="$$lacks $$library"; done; \
 	    [ -n "$$lacks" ] || exit 0; \
-	    can_do_without() { echo "Continuing without$$lacks: MPI is for several ranks, the others are for Zarr stores." >&2; exit 0; }; \
+	    can_do_without() { echo "Continuing without$$lacks: MPI is for several ranks, UDUNITS for names of units, the others are for Zarr stores." >&2; exit 0; }; \
 	else can_do_without() { exit 1; }; fi; \
 	make/packages.sh sudo $(PACKAGES) || can_do_without; \
 	rm -f $(BUILD)/found.mk; \

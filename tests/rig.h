@@ -14,15 +14,37 @@ typedef struct {
     vt_trainer *trainer;
 } rig;
 
+/* The weather task of channels with these means, standard deviations and those of their changes over dt (NULL: 0, 1,
+ * not known), which no file says. */
+static inline vt_task *open_weather(const vt_config *config, const float *means, const float *stds,
+                                    const float *changes, const double *latitudes)
+{
+    vt_task *task = NULL;
+    vt_fields_about *about = vt_fields_about_make();
+    const int64_t in = vt_config_channels_a_time(config), out = config->n_out_channels;
+    about->channels = in > out ? in : out;
+    const vt_weather_data data = {.about = about, .name = "the data", .latitudes = latitudes, .may_be_unread = true};
+    EXPECT_OK(vt_weather_open(config, &data, &task));
+    const float *const given[] = {means, stds, changes};
+    vt_fields_normalisation *numbers = &about->normalisation;
+    double **const lists[] = {&numbers->means, &numbers->stds, &numbers->change_stds};
+    for (int i = 0; i < (changes != NULL ? 3 : 2); i++) {
+        *lists[i] = malloc((size_t)about->channels * sizeof(double));
+        for (int64_t c = 0; c < about->channels; c++) (*lists[i])[c] = given[i] != NULL ? (double)given[i][c] : i;
+    }
+    task->kind->take_normalisation(task, about, "a test");
+    vt_fields_about_close(&about);
+    return task;
+}
+
 /* Opens task and trainer over the rest, which is the rig's from then on. Channels have these means and standard
  * deviations (both NULL: 0 and 1); rows of the grid lie from pole to pole. */
 static inline vt_status rig_open(rig *r, const float *means, const float *stds, vt_step_schedule *schedule)
 {
-    static const float zeros[8] = {0}, ones[8] = {1, 1, 1, 1, 1, 1, 1, 1};
     const int64_t height = r->config->img_size[0];
     double *latitudes = vt_test_owned(malloc((size_t)height * sizeof *latitudes));
     for (int64_t row = 0; row < height; row++) latitudes[row] = 90 - 180.0 * (double)row / (double)(height - 1);
-    r->task = vt_weather_open(r->config, means != NULL ? means : zeros, stds != NULL ? stds : ones, latitudes);
+    r->task = open_weather(r->config, means, stds, NULL, latitudes);
     const vt_trainer_options options = {
         .task = r->task, .steps = r->config->num_iters, .world = r->world, .schedule = schedule};
     return vt_trainer_open(r->config, &options, r->backend, &r->trainer);

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/crc32c.h"
 #include "base/memory.h"
 #include "base/text.h"
 
@@ -64,5 +65,39 @@ vt_status vt_file_write(const char *path, const void *bytes, size_t size)
 done:
     if (status != VT_OK) unlink(partial);
     free(partial);
+    return status;
+}
+
+vt_status vt_file_read(const char *path, char **bytes, size_t *size)
+{
+    vt_status status = VT_OK;
+    FILE *file = fopen(path, "rbe");
+    char *read = NULL;
+    VT_CHECK(file != NULL, "can't read %s: %s", path, strerror(errno));
+    VT_CHECK(fseek(file, 0, SEEK_END) == 0, "can't read %s: %s", path, strerror(errno));
+    const long length = ftell(file);
+    rewind(file);
+    read = malloc((size_t)(length > 0 ? length : 0) + 1);
+    VT_CHECK(length >= 0 && read != NULL && fread(read, 1, (size_t)length, file) == (size_t)length,
+             "can't read %s: %s", path, strerror(errno));
+    read[length] = '\0';
+    if (size != NULL) *size = (size_t)length;
+    *bytes = read;
+    read = NULL;
+done:
+    free(read);
+    if (file != NULL) fclose(file);
+    return status;
+}
+
+vt_status vt_file_checksum(const char *path, uint32_t *checksum)
+{
+    vt_status status = VT_OK;
+    char *bytes = NULL;
+    size_t size = 0;
+    VT_TRY(vt_file_read(path, &bytes, &size));
+    *checksum = vt_crc32c(bytes, size);
+done:
+    free(bytes);
     return status;
 }

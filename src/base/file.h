@@ -3,6 +3,7 @@
 #define VT_BASE_FILE_H
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 
 #include "base/status.h"
@@ -26,5 +27,9 @@ bool vt_file_close(FILE *file, bool written);
 /* Writes a whole file: to the name `path`.partial, which is then renamed, so that `path` never holds a part of it. It
  * is not synchronised with the disk. */
 vt_status vt_file_write(const char *path, const void *bytes, size_t size);
+
+/* A whole file, malloc'd, with a 0 behind its *size bytes (size may be NULL); and its CRC-32C. */
+vt_status vt_file_read(const char *path, char **bytes, size_t *size);
+vt_status vt_file_checksum(const char *path, uint32_t *checksum);
 
 #endif

@@ -4,30 +4,11 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/memory.h"
 #include "checkpoint/inside.h"
 #include "checkpoint/parts.h"
 #include "model/model.h"
 #include "task/task.h"
-
-static vt_status check_channels(const char *directory, const char *stored, const char *present)
-{
-    vt_status status = VT_OK;
-    if (stored[0] == '\0' || present[0] == '\0') return VT_OK; /* one of the two has no names */
-    for (int channel = 0; *stored != '\0' || *present != '\0'; channel++) {
-        int a = (int)strcspn(stored, "\n"), b = (int)strcspn(present, "\n");
-        VT_CHECK(a > 0, "%s: the checkpoint has %d channels, the data have more: '%.*s' comes next", directory, channel,
-                 b, present);
-        VT_CHECK(b > 0, "%s: channel %d of the checkpoint, '%.*s', is not in the data, which have %d channels",
-                 directory, channel, a, stored, channel);
-        VT_CHECK(a == b && strncmp(stored, present, (size_t)a) == 0,
-                 "%s: channel %d is '%.*s' in the checkpoint, '%.*s' in the data", directory, channel, a, stored, b,
-                 present);
-        stored += a + (stored[a] == '\n');
-        present += b + (present[b] == '\n');
-    }
-done:
-    return status;
-}
 
 /* The first word that differs from those of the data, and how many both have. */
 static vt_status check_vocabulary(const char *directory, const vt_checkpoint_subject *subject)
@@ -66,9 +47,6 @@ static vt_status check_shapes(vt_tensor_file *file, const char *directory, const
     const vt_parameters *parameters = subject->parameters;
     int64_t stored = 0, count = vt_parameters_count(parameters);
     char found_text[128], wanted_text[128];
-    char *stored_names = NULL, *names = vt_checkpoint_channels(subject);
-    VT_TRY(vt_tensor_file_get_text(file, "channels", &stored_names));
-    VT_TRY(check_channels(directory, stored_names, names));
     VT_TRY(check_vocabulary(directory, subject));
     VT_TRY(vt_tensor_file_get_integer(file, "parameter_count", &stored));
     VT_CHECK(stored == count, "%s holds %lld parameters, the model has %lld: their depth differs", directory,
@@ -84,8 +62,6 @@ static vt_status check_shapes(vt_tensor_file *file, const char *directory, const
                  tensor.parameter->name, found_text, wanted_text);
     }
 done:
-    free(stored_names);
-    free(names);
     return status;
 }
 
@@ -137,24 +113,70 @@ done:
     return status;
 }
 
-vt_status vt_checkpoint_check_departures(vt_tensor_file *index, const char *directory,
-                                         const vt_checkpoint_subject *subject)
+/* ---- the data that it was made with ---- */
+
+/* Of a checkpoint that has no description of its data. */
+static vt_status about_of_attributes(vt_tensor_file *index, vt_fields_about **about)
 {
     vt_status status = VT_OK;
-    char *text = NULL;
-    if (subject->departure_stds == NULL || !vt_tensor_file_has(index, "departure_stds")) return VT_OK;
-    VT_TRY(vt_tensor_file_get_text(index, "departure_stds", &text));
-    char *at = text;
-    for (int64_t c = 0; c < subject->name_count && *at != '\0'; c++) {
-        const double then = strtod(at, &at), now = (double)subject->departure_stds[c];
-        VT_CHECK(fabs(now - then) <= 1e-4 * then,
-                 "%s was trained on departures from another climatology: their standard deviation in channel %lld was "
-                 "%g, that of climatology_path %s is %g; use the climatology that it was trained with",
-                 directory, (long long)c, then, subject->config->climatology_path, now);
-        at += *at == ' ';
+    char *names = NULL, *stds = NULL;
+    const char **list = NULL;
+    int64_t count = 0;
+    if (!vt_tensor_file_has(index, "channels")) return VT_OK;
+    VT_TRY(vt_tensor_file_get_text(index, "channels", &names));
+    for (char *rest = names, *name; *names != '\0' && (name = strsep(&rest, "\n")) != NULL;) {
+        list = vt_grow(list, (size_t)count, sizeof *list, "a checkpoint");
+        list[count++] = name;
     }
+    if (count == 0) goto done;
+    *about = vt_fields_about_of_names(list, count);
+    if (!vt_tensor_file_has(index, "departure_stds")) goto done;
+    VT_TRY(vt_tensor_file_get_text(index, "departure_stds", &stds));
+    vt_fields_normalisation *numbers = &(*about)->normalisation;
+    numbers->of_departures = true;
+    numbers->means = vt_allocate((size_t)count, sizeof(double), "a checkpoint");
+    numbers->stds = vt_allocate((size_t)count, sizeof(double), "a checkpoint");
+    char *at = stds;
+    for (int64_t c = 0; c < count; c++) numbers->stds[c] = strtod(at, &at);
 done:
-    free(text);
+    free(list);
+    free(names);
+    free(stds);
+    return status;
+}
+
+vt_status vt_checkpoint_about(vt_tensor_file *index, const char *directory, vt_fields_about **about)
+{
+    vt_status status = VT_OK;
+    *about = NULL;
+    if (!vt_tensor_file_has(index, "about_crc32c")) return about_of_attributes(index, about);
+    VT_TRY(vt_checkpoint_check_beside(index, directory));
+    VT_TRY(vt_fields_about_read(directory, about));
+done:
+    return status;
+}
+
+vt_status vt_checkpoint_join_data(vt_tensor_file *index, const char *directory, const vt_checkpoint_subject *subject,
+                                  vt_fields_use use)
+{
+    vt_status status = VT_OK;
+    vt_task *task = subject->task;
+    vt_fields_about *about = NULL;
+    vt_text remarks = {0};
+    char *name = vt_text_format("the checkpoint %s", directory);
+    const vt_fields_rules rules = {.use = use, .accepted = subject->config->accept};
+    const vt_fields_side data = {task->about, task->data_name};
+    VT_TRY(vt_checkpoint_about(index, directory, &about));
+    if (about == NULL || task->about == NULL) goto done;
+    VT_TRY(vt_fields_compare(&rules, &data, &(vt_fields_side){about, name}, &remarks));
+    vt_fields_log_remarks(&remarks);
+    if (task->kind->take_normalisation == NULL) goto done;
+    if (use == VT_INITIAL_AND_DATA && !vt_fields_same_channels(task->about, about)) goto done;
+    task->kind->take_normalisation(task, about, name);
+done:
+    vt_fields_about_close(&about);
+    vt_text_close(&remarks);
+    free(name);
     return status;
 }
 
@@ -234,7 +256,6 @@ vt_status vt_checkpoint_check_run(vt_tensor_file *index, const char *directory, 
     VT_TRY(check_optimizer(index, directory, config));
     VT_TRY(vt_checkpoint_check_options(index, directory, config, vt_task_kind_of(config)->identity,
                                        "a run can't change its task; --init_from takes the parameters alone"));
-    VT_TRY(vt_checkpoint_check_departures(index, directory, subject));
     if (progress->epoch_steps > 0) VT_TRY(check_epoch(index, directory, subject, progress));
 done:
     return status;

@@ -9,6 +9,7 @@
 #include "optimizer/gradient_sync.h"
 #include "optimizer/optimizer.h"
 #include "storage/tensor_file.h"
+#include "task/task.h"
 
 /* What a checkpoint is written from and read into. */
 typedef struct {
@@ -18,11 +19,11 @@ typedef struct {
     vt_parameters *parameters;
     vt_optimizer *optimizer;
     vt_gradient_sync *sync;
-    const char *const *names; /* of what the data's samples hold, [name_count], or NULL */
-    int64_t name_count;
+    vt_task
+        *task; /* its description of the data goes with the parameters; it is given the checkpoint's normalisation */
+    bool forecasts;                /* parameters alone are read to forecast with them, not to begin a run */
     const char *const *vocabulary; /* [vocabulary_size], the words that the model knows, or NULL */
     int64_t vocabulary_size;
-    const float *departure_stds; /* [name_count], of the climatology that the model sees departures from; or NULL */
     /* needed only where a run continues */
     int64_t training_samples; /* that an epoch's order is made of */
     int64_t crossing_samples; /* those of them that reach from one file into the next */
@@ -47,10 +48,10 @@ vt_status vt_checkpoint_read_parameters(const char *path, const vt_checkpoint_su
 /* For commands that look at a checkpoint, which may be a stranger's, without a model. The first checks that
  * checkpoint.h5 is what was written, and that HDF5 reads the files without a crash, which it tries in another process
  * (storage/trial.h), so before a back end is opened. The second checks that one shard is there, whole, and of this
- * checkpoint, the third that the words of a language model are what was written. */
+ * checkpoint, the third that the words of a language model and the description of fields are what was written. */
 vt_status vt_checkpoint_check_index(const char *directory);
 vt_status vt_checkpoint_check_shard(vt_tensor_file *index, const char *directory, int shard);
-vt_status vt_checkpoint_check_vocabulary(vt_tensor_file *index, const char *directory);
+vt_status vt_checkpoint_check_beside(vt_tensor_file *index, const char *directory);
 
 /* The configuration that it was made with, as one rank would have it; to be closed. */
 vt_status vt_checkpoint_configuration(vt_tensor_file *index, const char *directory, vt_config **config);
@@ -60,10 +61,9 @@ vt_status vt_checkpoint_configuration(vt_tensor_file *index, const char *directo
 vt_status vt_checkpoint_check_options(vt_tensor_file *index, const char *directory, const vt_config *config,
                                       const char *const *options, const char *otherwise);
 
-/* Whether the departures that the subject's model sees are from the climatology that it was trained with, as far as
- * their standard deviations tell. */
-vt_status vt_checkpoint_check_departures(vt_tensor_file *index, const char *directory,
-                                         const vt_checkpoint_subject *subject);
+/* The data that it was trained on, and what normalised them; older checkpoints know no more than the names of channels,
+ * and the deviations of departures. *about NULL: not even that, as of data that are no fields. */
+vt_status vt_checkpoint_about(vt_tensor_file *index, const char *directory, vt_fields_about **about);
 
 /* The file with its words, a line each; malloc'd. Checkpoints of other tasks don't have it. */
 char *vt_checkpoint_vocabulary(const char *directory);

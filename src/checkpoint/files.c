@@ -6,7 +6,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "base/crc32c.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/text.h"
@@ -23,34 +22,20 @@ char *vt_checkpoint_vocabulary(const char *directory)
     return vt_text_format("%s/vocabulary", directory);
 }
 
-/* HDF5 1.10 trusts what a damaged file says of its own structures, so the index has a checksum that is looked at before
- * HDF5 is. */
-vt_status vt_checkpoint_checksum(const char *path, uint32_t *checksum)
+char *vt_checkpoint_about_path(const char *directory)
 {
-    vt_status status = VT_OK;
-    FILE *file = fopen(path, "rb");
-    char *bytes = NULL;
-    VT_CHECK(file != NULL, "can't read %s: %s", path, strerror(errno));
-    VT_CHECK(fseek(file, 0, SEEK_END) == 0, "can't read %s: %s", path, strerror(errno));
-    long size = ftell(file);
-    rewind(file);
-    bytes = malloc((size_t)(size > 0 ? size : 0) + 1);
-    VT_CHECK(size >= 0 && bytes != NULL && fread(bytes, 1, (size_t)size, file) == (size_t)size, "can't read %s: %s",
-             path, strerror(errno));
-    *checksum = vt_crc32c(bytes, (size_t)size);
-done:
-    free(bytes);
-    if (file != NULL) fclose(file);
-    return status;
+    return vt_text_format("%s/about.json", directory);
 }
 
+/* HDF5 1.10 trusts what a damaged file says of its own structures, so the index has a checksum that is looked at before
+ * HDF5 is. */
 vt_status vt_checkpoint_write_checksum(const char *directory, const char *index)
 {
     vt_status status = VT_OK;
     uint32_t checksum = 0;
     char *path = vt_text_format("%s/checkpoint.crc32c", directory);
     FILE *file = NULL;
-    VT_TRY(vt_checkpoint_checksum(index, &checksum));
+    VT_TRY(vt_file_checksum(index, &checksum));
     file = fopen(path, "w");
     bool written = file != NULL && vt_file_close(file, fprintf(file, "%08x  checkpoint.h5\n", (unsigned)checksum) > 0);
     VT_CHECK(written, "can't write %s: %s", path, strerror(errno));
@@ -115,7 +100,7 @@ static vt_status check_index(const char *directory, const char *index, bool *has
     VT_CHECK(file != NULL || errno == ENOENT, "can't read %s: %s", path, strerror(errno));
     if (file == NULL) goto done;
     VT_CHECK(fscanf(file, "%8x", &expected) == 1, "%s is damaged: it holds no checksum", path);
-    VT_TRY(vt_checkpoint_checksum(index, &found));
+    VT_TRY(vt_file_checksum(index, &found));
     VT_CHECK(found == expected, "%s is damaged: its checksum is %08x, expected %08x", index, (unsigned)found, expected);
 done:
     if (file != NULL) fclose(file);
@@ -123,19 +108,29 @@ done:
     return status;
 }
 
-vt_status vt_checkpoint_check_vocabulary(vt_tensor_file *index, const char *directory)
+/* A file beside the index, which knows its checksum under that name; path is freed. Those that the index doesn't know
+ * are of other tasks, or newer than the checkpoint. */
+static vt_status check_beside(vt_tensor_file *index, const char *name, char *path)
 {
     vt_status status = VT_OK;
     int64_t expected = 0;
     uint32_t found = 0;
-    char *path = vt_checkpoint_vocabulary(directory);
-    if (!vt_tensor_file_has(index, "vocabulary_crc32c")) goto done; /* a model of no text, or an old checkpoint */
-    VT_TRY(vt_tensor_file_get_integer(index, "vocabulary_crc32c", &expected));
-    VT_TRY(vt_checkpoint_checksum(path, &found));
+    if (!vt_tensor_file_has(index, name)) goto done;
+    VT_TRY(vt_tensor_file_get_integer(index, name, &expected));
+    VT_TRY(vt_file_checksum(path, &found));
     VT_CHECK(found == expected, "%s is damaged: its checksum is %08x, expected %08x", path, (unsigned)found,
              (unsigned)expected);
 done:
     free(path);
+    return status;
+}
+
+vt_status vt_checkpoint_check_beside(vt_tensor_file *index, const char *directory)
+{
+    vt_status status = VT_OK;
+    VT_TRY(check_beside(index, "vocabulary_crc32c", vt_checkpoint_vocabulary(directory)));
+    VT_TRY(check_beside(index, "about_crc32c", vt_checkpoint_about_path(directory)));
+done:
     return status;
 }
 
@@ -158,7 +153,7 @@ vt_status vt_checkpoint_open(const char *directory, const vt_world *world, vt_te
              directory);
     VT_TRY(check_shards(*index, directory, world != NULL ? vt_world_rank(world) : 0,
                         world != NULL ? vt_world_ranks(world) : 1));
-    VT_TRY(vt_checkpoint_check_vocabulary(*index, directory));
+    VT_TRY(vt_checkpoint_check_beside(*index, directory));
     *damaged = false;
 done:
     free(path);

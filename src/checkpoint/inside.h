@@ -11,20 +11,22 @@ enum { VT_CHECKPOINT_VERSION = 2 };
 /* malloc'd, as all names here are. */
 char *vt_checkpoint_shard_name(int64_t rank, int64_t ranks);
 
-/* The names of the channels that the model sees, a line each; "" when there are none. */
-char *vt_checkpoint_channels(const vt_checkpoint_subject *subject);
+/* What describes its data (source/fields/about.h). */
+char *vt_checkpoint_about_path(const char *directory);
 
 /* checkpoint.crc32c, of the index. */
-/* CRC-32C of a whole file. */
-vt_status vt_checkpoint_checksum(const char *path, uint32_t *checksum);
 vt_status vt_checkpoint_write_checksum(const char *directory, const char *index);
 
-/* Whether its parameters are those of the subject's model, over channels of the same names. */
+/* Whether its parameters are those of the subject's model. */
 vt_status vt_checkpoint_check_model(vt_tensor_file *index, const char *directory, const vt_checkpoint_subject *subject);
 
 /* Whether a run with the subject's configuration and data can continue from it. */
 vt_status vt_checkpoint_check_run(vt_tensor_file *index, const char *directory, const vt_checkpoint_subject *subject,
                                   const vt_run_progress *progress);
+
+/* Whether its data go with the subject's; if so, the subject's task takes its normalisation. */
+vt_status vt_checkpoint_join_data(vt_tensor_file *index, const char *directory, const vt_checkpoint_subject *subject,
+                                  vt_fields_use use);
 
 /* vt_checkpoint_read_parameters of a .safetensors file, this rank's part of it. */
 vt_status vt_checkpoint_import(const char *path, const vt_checkpoint_subject *subject, vt_text *changes);

@@ -131,6 +131,7 @@ static vt_status read_own_parts(const char *directory, const vt_checkpoint_subje
     vt_tensor_file *index = NULL;
     vt_optimizer_progress optimizer = {0};
     VT_TRY(vt_checkpoint_open(directory, subject->world, &index, damaged));
+    VT_TRY(vt_checkpoint_join_data(index, directory, subject, VT_RESUMED_AND_DATA));
     VT_TRY(vt_checkpoint_check_model(index, directory, subject));
     VT_TRY(read_progress(index, progress));
     VT_TRY(reopen_epoch(index, subject->config, progress));
@@ -165,6 +166,8 @@ static vt_status read_own_parameters(const char *path, const vt_checkpoint_subje
     bool damaged = false;
     if (vt_safetensors_is_name(path)) return vt_checkpoint_import(path, subject, changes);
     VT_TRY(vt_checkpoint_open(path, subject->world, &index, &damaged));
+    VT_TRY(
+        vt_checkpoint_join_data(index, path, subject, subject->forecasts ? VT_FORECAST_AND_DATA : VT_INITIAL_AND_DATA));
     VT_TRY(vt_checkpoint_check_model(index, path, subject));
     const bool averaged = subject->config->weights == VT_WEIGHTS_AVERAGE && vt_checkpoint_has_average(index);
     VT_TRY(read_tensors(index, subject, vt_parameters_count(subject->parameters), averaged ? "average" : NULL));

@@ -14,15 +14,6 @@
 #include "checkpoint/parts.h"
 #include "storage/output_file.h"
 
-char *vt_checkpoint_channels(const vt_checkpoint_subject *subject)
-{
-    vt_text text = {0};
-    vt_text_append(&text, "%s", "");
-    for (int64_t c = 0; subject->names != NULL && c < subject->name_count; c++)
-        vt_text_append(&text, "%s%s", c > 0 ? "\n" : "", subject->names[c]);
-    return text.characters;
-}
-
 static vt_status choose_id(char id[33])
 {
     vt_status status = VT_OK;
@@ -128,17 +119,6 @@ done:
     return status;
 }
 
-/* "1.5 0.25 ", or "". */
-static char *departure_stds(const vt_checkpoint_subject *subject)
-{
-    vt_text text = {0};
-    char number[VT_NUMBER_SIZE];
-    vt_text_append(&text, "%s", "");
-    for (int64_t c = 0; subject->departure_stds != NULL && c < subject->name_count; c++)
-        vt_text_append(&text, "%s ", vt_text_float(subject->departure_stds[c], number));
-    return text.characters;
-}
-
 static vt_status write_description(vt_tensor_file *file, const vt_checkpoint_work *work)
 {
     vt_status status = VT_OK;
@@ -147,7 +127,7 @@ static vt_status write_description(vt_tensor_file *file, const vt_checkpoint_wor
     const int64_t parameters = vt_parameters_count(subject->parameters);
     const vt_optimizer_progress optimizer = work->optimizer;
     const char *choices = work->choices;
-    char *names = vt_checkpoint_channels(subject), *yaml = vt_config_text(config), *stds = departure_stds(subject);
+    char *yaml = vt_config_text(config);
     VT_TRY(vt_tensor_file_set_integers(file, "seed", 1, &config->seed));
     VT_TRY(vt_tensor_file_set_integers(file, "global_batch_size", 1, &config->global_batch_size));
     VT_TRY(vt_tensor_file_set_integers(file, "training_samples", 1, &subject->training_samples));
@@ -161,15 +141,11 @@ static vt_status write_description(vt_tensor_file *file, const vt_checkpoint_wor
         VT_TRY(vt_tensor_file_set_integers(file, "averaged_steps", 1, &optimizer.averaged));
     }
     VT_TRY(vt_tensor_file_set_text(file, "optimizer", vt_optimizer_kinds[config->optimizer]->name));
-    VT_TRY(vt_tensor_file_set_text(file, "channels", names));
     VT_TRY(vt_tensor_file_set_text(file, "configuration", yaml));
     /* an attribute holds 64 KiB at most; choices are made again where they are missing */
-    if (stds[0] != '\0' && strlen(stds) < 60000) VT_TRY(vt_tensor_file_set_text(file, "departure_stds", stds));
     if (choices != NULL && strlen(choices) < 60000) VT_TRY(vt_tensor_file_set_text(file, "choices", choices));
 done:
-    free(names);
     free(yaml);
-    free(stds);
     return status;
 }
 
@@ -215,8 +191,22 @@ static vt_status write_vocabulary(vt_tensor_file *index, const char *directory, 
     written = file != NULL && vt_file_close(file, written);
     VT_CHECK(written, "can't write %s: %s", path, strerror(errno));
     VT_TRY(vt_output_synchronise(path));
-    VT_TRY(vt_checkpoint_checksum(path, &checksum));
+    VT_TRY(vt_file_checksum(path, &checksum));
     VT_TRY(vt_tensor_file_set_integers(index, "vocabulary_crc32c", 1, &(int64_t){checksum}));
+done:
+    free(path);
+    return status;
+}
+
+static vt_status write_about(vt_tensor_file *index, const char *directory, const vt_fields_about *about)
+{
+    vt_status status = VT_OK;
+    uint32_t checksum = 0;
+    char *path = vt_checkpoint_about_path(directory);
+    VT_TRY(vt_fields_about_write(directory, about));
+    VT_TRY(vt_output_synchronise(path));
+    VT_TRY(vt_file_checksum(path, &checksum));
+    VT_TRY(vt_tensor_file_set_integers(index, "about_crc32c", 1, &(int64_t){checksum}));
 done:
     free(path);
     return status;
@@ -231,6 +221,7 @@ vt_status vt_checkpoint_work_index(const vt_checkpoint_work *work)
     char *path = vt_text_format("%s/checkpoint.h5", work->directory);
     VT_TRY(vt_tensor_file_create(path, &file));
     if (subject->vocabulary != NULL) VT_TRY(write_vocabulary(file, work->directory, subject));
+    if (subject->task->about != NULL) VT_TRY(write_about(file, work->directory, subject->task->about));
     VT_TRY(vt_tensor_file_set_integers(file, "format_version", 1, &version));
     VT_TRY(vt_tensor_file_set_text(file, "id", work->id));
     VT_TRY(vt_tensor_file_set_integers(file, "shard_bytes", vt_world_ranks(subject->world), work->shard_bytes));

@@ -226,7 +226,8 @@ vt_status vt_arguments_parse(const vt_command_line *line, int argument_count, ch
             VT_TRY(take_flag(line, flag, argument_count, arguments, &i));
             continue;
         }
-        if (line->operand != NULL && word[0] != '-') {
+        const bool is_another = others != NULL && !line->options && line->operand != NULL && *line->operand != NULL;
+        if (line->operand != NULL && word[0] != '-' && !is_another) {
             VT_TRY(take_operand(line, word));
             continue;
         }

@@ -61,7 +61,7 @@ typedef struct {
 } vt_words;
 
 /* Parses the command line. Flags of the configuration, and words without dashes that are not the operand, go to
- * *others, which starts as {0}; others NULL: such words are errors. If --help or -h is present, prints the help instead
+ * *others, which starts as {0} (a second operand does where there are no options); others NULL: such words are errors. If --help or -h is present, prints the help instead
  * and returns VT_STOPPED. */
 vt_status vt_arguments_parse(const vt_command_line *line, int argument_count, char *const *arguments, vt_words *others);
 

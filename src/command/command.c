@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/text.h"
+#include "base/version.h"
 #include "command/arguments.h"
 #include "parallel/world.h"
 

@@ -59,7 +59,4 @@ vt_status vt_command_version(int argument_count, char *const *arguments);
 void vt_man_page_print(FILE *file);
 void vt_completion_print(FILE *file, bool zsh);
 
-/* The output of `git describe` when the program was built. */
-const char *vt_version(void);
-
 #endif

@@ -57,6 +57,7 @@ static vt_status look(const char *path, const vt_fields_form *form, const char *
     char *checkpoint = NULL;
     const char *foreign = vt_pytorch_file_kind(path);
     VT_CHECK(stat(path, &info) == 0, "inspect: %s: %s", path, strerror(errno));
+    if (vt_inspect_describes(path)) return vt_inspect_about(path);
     VT_CHECK(S_ISDIR(info.st_mode), "inspect: %s is %s; expected the directory of a checkpoint, of a run or of data",
              path, foreign != NULL ? foreign : "a file");
     if (holds(path, "checkpoint.h5") || holds(path, "checkpoint.crc32c") || holds(path, "shard-00000-of-00001.h5")) {
@@ -90,6 +91,7 @@ vt_status vt_command_inspect(int argument_count, char *const *arguments)
     vt_fields_form form = {0};
     const char *periods[3] = {NULL};
     char *trimmed = NULL;
+    vt_words others = {0};
     bool verify = false;
     int faults = 0;
     const vt_argument flags[] = {
@@ -104,23 +106,34 @@ vt_status vt_command_inspect(int argument_count, char *const *arguments)
         {"valid_period", VT_ARGUMENT_TEXT, &periods[1], 0, 0, "likewise"},
         {"test_period", VT_ARGUMENT_TEXT, &periods[2], 0, 0, "likewise"},
         {"missing", VT_ARGUMENT_CHOICE, &missing, 0, 0, "as in training: a missing value is a fault, or none"},
+        {"accept", VT_ARGUMENT_TEXT, &form.accept, 0, 0, "as in training: what files and sets may differ in"},
     };
     const vt_command_line line = {.command = "inspect",
                                   .help = "vitrain inspect PATH [--verify] [flags]: what a checkpoint, a run directory "
                                           "or a data directory holds, and\nwhether anything of it is missing or "
-                                          "damaged: then the exit status is 1.\n\n",
+                                          "damaged: then the exit status is 1. Of statistics, a climatology or a "
+                                          "forecast:\nthe data they were made from.\n"
+                                          "vitrain inspect PATH OTHER: in what the data of two such things differ.\n\n",
                                   VT_FLAGS(flags),
                                   .operand_name = "PATH",
                                   .operand = &path};
-    VT_TRY(vt_arguments_parse(&line, argument_count, arguments, NULL));
+    VT_TRY(vt_arguments_parse(&line, argument_count, arguments, &others));
+    VT_CHECK(others.count <= 1,
+             "inspect: %d paths are too many; of one its contents are shown, of two their differences",
+             others.count + 1);
     form.masked = strcmp(missing.chosen, "mask") == 0;
     size_t length = strlen(path);
     while (length > 1 && path[length - 1] == '/') length--;
     trimmed = vt_text_format("%.*s", (int)length, path);
+    if (others.count == 1) {
+        VT_TRY(vt_inspect_differences(trimmed, others.words[0], &form));
+        goto done;
+    }
     VT_TRY(look(trimmed, &form, periods, verify, &faults));
     VT_CHECK(faults == 0, "inspect: %s: %d fault%s found", trimmed, faults, faults == 1 ? "" : "s");
     printf(verify ? "all of it was read: no faults\n" : "no faults seen (--verify reads every value)\n");
 done:
     free(trimmed);
+    free(others.words);
     return status;
 }

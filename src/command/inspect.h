@@ -12,6 +12,12 @@ void vt_inspect_data(const char *directory, const vt_fields_form *form, const ch
                      int *faults); /* periods of train, valid and test set, or NULL */
 void vt_inspect_run(const char *directory, bool verify, int *faults);
 
+/* Is it a file, or a directory of statistics, that says which data it was made from? What it says; and in what the data
+ * of two such things differ, which may also be checkpoints, runs and directories of data. */
+bool vt_inspect_describes(const char *path);
+vt_status vt_inspect_about(const char *path);
+vt_status vt_inspect_differences(const char *one, const char *other, const vt_fields_form *form);
+
 /* Prints "  FAULT: …" and counts it. Clears the noted error. */
 void vt_inspect_fault(int *faults, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

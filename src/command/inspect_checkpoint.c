@@ -16,17 +16,15 @@
 
 enum { MOST_SHARDS = 8000 };
 
-/* "u10 v10 t2m" from one name a line. */
-static void print_channels(const char *names)
+static vt_status print_about(vt_tensor_file *index, const char *directory)
 {
-    if (names[0] == '\0') return;
-    printf("  channels:");
-    for (const char *name = names; *name != '\0';) {
-        int length = (int)strcspn(name, "\n");
-        printf(" %.*s", length, name);
-        name += length + (name[length] == '\n');
-    }
-    printf("\n");
+    vt_status status = VT_OK;
+    vt_fields_about *about = NULL;
+    VT_TRY(vt_checkpoint_about(index, directory, &about));
+    if (about != NULL) vt_fields_about_print(about, "  ");
+done:
+    vt_fields_about_close(&about);
+    return status;
 }
 
 /* Of a language model. */
@@ -35,7 +33,7 @@ static void print_words(vt_tensor_file *index, const char *directory, int *fault
     vt_vocabulary *words = NULL;
     char *path = vt_checkpoint_vocabulary(directory);
     const bool is_there = access(path, F_OK) == 0;
-    vt_inspect_check(faults, vt_checkpoint_check_vocabulary(index, directory));
+    vt_inspect_check(faults, vt_checkpoint_check_beside(index, directory));
     if (is_there) vt_inspect_check(faults, vt_vocabulary_read(path, &words));
     if (words != NULL) printf("  vocabulary: %lld words\n", (long long)vt_vocabulary_size(words));
     vt_vocabulary_close(&words);
@@ -86,9 +84,8 @@ static void print_input(const vt_config *config)
 static vt_status print_configuration(vt_tensor_file *index, const char *directory)
 {
     vt_status status = VT_OK;
-    char *channels = NULL, *model = NULL, number[VT_NUMBER_SIZE];
+    char *model = NULL, number[VT_NUMBER_SIZE];
     vt_config *config = NULL;
-    VT_TRY(vt_tensor_file_get_text(index, "channels", &channels));
     VT_TRY(vt_checkpoint_configuration(index, directory, &config));
     printf("  configuration %s", config->config);
     if (strcmp(vt_source_kind_of(config)->name, "fields") == 0) { /* of others the model says all */
@@ -105,10 +102,9 @@ static vt_status print_configuration(vt_tensor_file *index, const char *director
         printf("  window: lat_range [%g, %g]\n", config->lat_range[0], config->lat_range[1]);
     if (!isnan(config->lon_range[0]))
         printf("  window: lon_range [%g, %g]\n", config->lon_range[0], config->lon_range[1]);
-    print_channels(channels);
+    VT_TRY(print_about(index, directory));
 done:
     vt_config_close(&config);
-    free(channels);
     free(model);
     return status;
 }

@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "base/text.h"
+#include "base/version.h"
 #include "command/arguments.h"
 #include "config/config.h"
 

@@ -63,9 +63,9 @@ static void find_directories(const char *operand, const char *chosen_output, boo
  * files, and gets these alone: *keeps. */
 static vt_status check_overwriting(const char *directory, bool *keeps)
 {
-    static const char *const names[] = {"global_means.npy", "global_stds.npy", "time_means.npy", "time_diff_stds.npy",
-                                        "climatology.h5"};
-    enum { NAMES = sizeof names / sizeof names[0], OLD = 3 };
+    static const char *const names[] = {"global_means.npy",   "global_stds.npy", "time_means.npy",
+                                        "time_diff_stds.npy", "climatology.h5",  "about.json"};
+    enum { NAMES = sizeof names / sizeof names[0], OLD = 3, LATER = 5 };
     vt_status status = VT_OK;
     bool there[NAMES];
     int first = NAMES, old = 0, later = 0;
@@ -74,7 +74,7 @@ static vt_status check_overwriting(const char *directory, bool *keeps)
         there[i] = vt_output_exists(path);
         free(path);
         if (there[i] && first == NAMES) first = i;
-        *(i < OLD ? &old : &later) += there[i];
+        if (i < LATER) *(i < OLD ? &old : &later) += there[i];
     }
     *keeps = old == OLD && later == 0;
     VT_CHECK(old + later == 0 || *keeps, "%s/%s exists already; give --force to replace it, or another --output",
@@ -120,6 +120,8 @@ vt_status vt_command_stats(int argument_count, char *const *arguments)
         {"lat_range", VT_ARGUMENT_TEXT, &lat_range, 0, 0, "of a window only: [south, north] in degrees"},
         {"lon_range", VT_ARGUMENT_TEXT, &lon_range, 0, 0, "[west, east] in degrees"},
         {"missing", VT_ARGUMENT_CHOICE, &missing, 0, 0, "as in training: a missing value is an error, or left out"},
+        {"accept", VT_ARGUMENT_TEXT, &source.form.accept, 0, 0,
+         "as in training: what files may differ in, [channels,units,grid,calendar,step]"},
         {"skip_bad_samples", VT_ARGUMENT_SWITCH, &source.tolerant, 0, 0, "leave out times that can't be read"},
         {"force", VT_ARGUMENT_SWITCH, &force, 0, 0, "replace files that are there"},
     };
@@ -135,7 +137,11 @@ vt_status vt_command_stats(int argument_count, char *const *arguments)
     VT_TRY(vt_statistics_gather(&source, &statistics));
     VT_ASSERT(statistics != NULL);
     if (!keeps) VT_TRY(vt_statistics_write(statistics, output));
-    VT_TRY(vt_time_statistics_write(source.times, output, &notes));
+    vt_fields_about *about = vt_statistics_about_of(statistics);
+    about->dt = dt;
+    VT_TRY(vt_time_statistics_write(source.times, output, about, &notes));
+    vt_fields_about_sign(about, "stats");
+    VT_TRY(vt_statistics_write_about(statistics, source.times, !keeps, output));
     print_table(statistics, source.times);
     const int64_t left_out = vt_statistics_left_out(statistics);
     printf("%lld times of %s", (long long)vt_statistics_times(statistics), files);

@@ -1,16 +1,8 @@
 #include <stdio.h>
 
+#include "base/version.h"
 #include "command/arguments.h"
 #include "command/command.h"
-
-#ifndef VT_VERSION /* defined by the Makefile */
-#define VT_VERSION "unknown"
-#endif
-
-const char *vt_version(void)
-{
-    return VT_VERSION;
-}
 
 vt_status vt_command_version(int argument_count, char *const *arguments)
 {

@@ -414,6 +414,23 @@ done:
     return status;
 }
 
+/* The words of `accept`. */
+static vt_status check_accepted(const vt_config *config)
+{
+#define WORD(enumerator, word) word,
+    static const char *const words[] = {VT_DIFFERENCES(WORD) NULL};
+    vt_status status = VT_OK;
+    const char *rest = config->accept, *word;
+    size_t length;
+    while (rest != NULL && (word = vt_text_next_word(&rest, &length)) != NULL)
+        VT_CHECK(vt_text_place(word, length, words) >= 0,
+                 "accept: there is no '%.*s'; what data may differ in is some of [channels, units, grid, calendar, step, "
+                 "climatology]",
+                 (int)length, word);
+done:
+    return status;
+}
+
 /* A forecast can go on from itself when it has all fields of the input. */
 static vt_status check_forecast(const vt_config *config)
 {
@@ -493,6 +510,7 @@ vt_status vt_config_resolve(vt_config *config)
     VT_TRY(derive_batch(config));
     VT_TRY(derive_layers(config));
     VT_TRY(check_names(config));
+    VT_TRY(check_accepted(config));
     VT_TRY(check_ranges(config));
     if (!vt_config_awaits_window(config)) {
         VT_TRY(check_shapes(config));

@@ -6,6 +6,7 @@
 
 #include "base/memory.h"
 #include "base/text.h"
+#include "source/fields/statistics.h"
 #include "storage/npy.h"
 #include "storage/output_file.h"
 
@@ -37,16 +38,21 @@ static vt_status read_mean(const vt_config *config, const vt_dataset *dataset, f
 {
     vt_status status = VT_OK;
     const int64_t channels = config->n_out_channels, height = config->img_size[0], width = config->img_size[1];
+    vt_fields_about *about = NULL;
+    int64_t *order = NULL, needed = channels;
     vt_npy array = {0};
     char *shape = NULL;
     status = vt_npy_open(config->time_means_path, &array);
     if (status != VT_OK) vt_error_context("time_means_path (`vitrain stats` makes such a file)");
     if (status != VT_OK) goto done;
     shape = vt_npy_shape_text(&array.form);
-    VT_CHECK(array.form.dimensions == 4 && array.form.shape[0] == 1 && array.form.shape[1] >= channels &&
+    VT_TRY(vt_statistics_about(config->time_means_path, VT_FILE_OF_TIME_MEANS, &about));
+    if (about != NULL) order = vt_fields_order(vt_dataset_about(dataset), about);
+    if (order != NULL) needed = about->channels;
+    VT_CHECK(array.form.dimensions == 4 && array.form.shape[0] == 1 && array.form.shape[1] >= needed &&
                  array.form.shape[2] >= height && array.form.shape[3] >= width,
              "time_means_path '%s' is %s, expected [1, C, H, W] with at least %lld channels of [%lld, %lld]",
-             config->time_means_path, shape, (long long)channels, (long long)height, (long long)width);
+             config->time_means_path, shape, (long long)needed, (long long)height, (long long)width);
     /* means of the window alone, or of the whole grid */
     const vt_frame_window whole = {.rows = height, .width = width};
     const bool is_cut = array.form.shape[2] == height && array.form.shape[3] == width;
@@ -61,11 +67,14 @@ static vt_status read_mean(const vt_config *config, const vt_dataset *dataset, f
         for (int64_t y = 0; y < height; y++)
             for (int64_t x = 0; x < width; x++)
                 values[(c * height + y) * width + x] =
-                    (float)array.values[(c * array.form.shape[2] + window->first_row + y) * array.form.shape[3] +
+                    (float)array.values[((order != NULL ? order[c] : c) * array.form.shape[2] + window->first_row + y) *
+                                            array.form.shape[3] +
                                         vt_window_column(window, x)];
     *mean = values;
 done:
     vt_npy_close(&array);
+    vt_fields_about_close(&about);
+    free(order);
     free(shape);
     return status;
 }

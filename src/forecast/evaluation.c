@@ -22,6 +22,7 @@
 typedef struct {
     const vt_evaluation_options *options;
     vt_world *world;
+    vt_fields_form form; /* of the dataset */
     vt_dataset *dataset;
     vt_forecaster *forecaster;
     vt_climatologies climatologies;
@@ -50,21 +51,10 @@ static vt_status open_dataset(evaluation *e)
     const vt_config *config = e->options->config;
     vt_dataset_options options = vt_fields_options(config, e->options->test ? VT_SET_TEST : VT_SET_VALIDATION);
     options.sample_limit = config->limit_nsamples_val;
-    return vt_dataset_open(&options, &e->dataset);
-}
-
-/* Warns of times that the model was trained on, if the training set is there. */
-static void compare_with_training(const evaluation *e)
-{
-    const vt_config *config = e->options->config;
-    vt_dataset_options options = vt_fields_options(config, VT_SET_TRAINING);
-    vt_dataset *training = NULL;
-    options.sample_limit = config->limit_nsamples;
-    options.quiet = true;
-    if (vt_output_exists(options.directory) && vt_dataset_open(&options, &training) == VT_OK)
-        vt_source_warn_of_shared(vt_dataset_source(training), vt_dataset_source(e->dataset));
-    vt_error_clear();
-    vt_dataset_close(&training);
+    vt_status status = vt_forecaster_channels(e->options->checkpoint, &options.form);
+    if (status == VT_OK) status = vt_dataset_open(&options, &e->dataset);
+    e->form = options.form;
+    return status;
 }
 
 static vt_status find_starts(evaluation *e)
@@ -117,7 +107,6 @@ static vt_status open_data(evaluation *e)
     e->plane = config->img_size[0] * config->img_size[1];
     VT_TRY(open_dataset(e));
     if (vt_world_rank(e->world) == 0) vt_dataset_log_coordinates(e->dataset);
-    if (vt_world_rank(e->world) == 0) compare_with_training(e);
     const int64_t minutes = vt_dataset_minutes_a_time(e->dataset) * config->dt;
     VT_CHECK(minutes % 60 == 0 || minutes >= VT_A_MONTH,
              "evaluate counts lead times in whole hours, but those of this set are %lld min apart", (long long)minutes);
@@ -358,10 +347,10 @@ static vt_status run_phases(evaluation *e)
     vt_status status = VT_OK;
     char buffer[32];
     VT_TRY(vt_world_agree(e->world, open_data(e)));
-    const vt_forecaster_data data = {vt_dataset_latitudes(e->dataset), vt_dataset_channel_names(e->dataset),
-                                     vt_dataset_known_grid(e->dataset)};
+    const vt_forecaster_data data = {vt_dataset_about(e->dataset), vt_dataset_source(e->dataset)->path,
+                                     vt_dataset_latitudes(e->dataset), vt_dataset_known_grid(e->dataset)};
     VT_TRY(vt_forecaster_open(e->options->config, e->options->checkpoint, e->world, &data, &e->forecaster));
-    VT_TRY(vt_members_read(&e->options->members, e->forecaster, data.channel_names));
+    VT_TRY(vt_members_read(&e->options->members, e->forecaster));
     share_out(e);
     VT_TRY(vt_world_agree(e->world, take_memory(e)));
     vt_date from = {0};
@@ -418,6 +407,7 @@ done:
     vt_states_close(&e.states);
     vt_forecaster_close(&e.forecaster);
     vt_dataset_close(&e.dataset);
+    vt_forecaster_channels_close(&e.form);
     free(e.starts);
     free(e.dates);
     free(e.variables);

@@ -273,11 +273,11 @@ static vt_status create_all(vt_forecast_file *file, const vt_forecast_file_optio
     hid_t access = vt_hdf5_file_access(), creation = creation_properties(H5P_FILE_CREATE);
     file->file = H5Fcreate(file->partial, H5F_ACC_TRUNC, creation, access);
     VT_CHECK(file->file >= 0, "can't make %s: %s", file->path, vt_hdf5_reason());
-    const text_attribute attributes[] = {{"Conventions", "CF-1.8"},
-                                         {"title", options->title},
-                                         {"source", options->source},
-                                         {"history", "written by vitrain predict"}};
-    VT_CHECK(set_texts(file->file, attributes, 4), "can't write %s: %s", file->path, vt_hdf5_reason());
+    const text_attribute attributes[] = {{"Conventions", "CF-1.8"},           {"title", options->title},
+                                         {"source", options->source},         {"history", "written by vitrain predict"},
+                                         {"checkpoint", options->checkpoint}, {"about", options->about}};
+    VT_CHECK(set_texts(file->file, attributes, options->about != NULL ? 6 : 4), "can't write %s: %s", file->path,
+             vt_hdf5_reason());
     VT_TRY(write_times(file, options));
     VT_TRY(write_grid(file, options));
     if (options->members > 0) VT_TRY(write_numbers(file));

@@ -24,6 +24,7 @@ typedef struct {
     int64_t lead;                         /* length (calendar.h) from there to the first time, and between two */
     const vt_time_axis *time_axis;        /* gives the units and the calendar; NULL: hours since `from` */
     const char *title, *source;           /* global attributes */
+    const char *checkpoint, *about;       /* likewise: which made it, and the data that it begins from, as JSON */
     bool masked;                          /* fields may have missing points: NaN, which is then _FillValue */
 } vt_forecast_file_options;
 

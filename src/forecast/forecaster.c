@@ -6,12 +6,12 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/file.h"
 #include "base/memory.h"
 #include "base/text.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/find.h"
 #include "source/fields/dataset.h"
-#include "source/fields/statistics.h"
 #include "source/sources.h"
 #include "storage/tensor_file.h"
 #include "task/weather.h"
@@ -22,7 +22,6 @@ struct vt_forecaster {
     vt_backend *backend;
     vt_task *task;
     vt_trainer *trainer;
-    float *means, *stds;
     vt_known_fields *known; /* NULL: the model sees none */
     vt_seasonal *seasonal;  /* NULL: it sees the fields, not departures */
     int64_t step;           /* the length of dt */
@@ -170,6 +169,23 @@ done:
     return status;
 }
 
+vt_status vt_forecaster_identity(const char *checkpoint, char **text)
+{
+    vt_status status = VT_OK;
+    vt_tensor_file *index = NULL;
+    int64_t step = 0;
+    uint32_t checksum = 0;
+    char *path = vt_text_format("%s/checkpoint.h5", checkpoint);
+    VT_TRY(open_index(checkpoint, &index));
+    VT_TRY(vt_tensor_file_get_integer(index, "step", &step));
+    VT_TRY(vt_file_checksum(path, &checksum));
+    *text = vt_text_format("step %lld, crc32c %08x", (long long)step, (unsigned)checksum);
+done:
+    vt_tensor_file_close(&index);
+    free(path);
+    return status;
+}
+
 /* ---- the model ---- */
 
 static int64_t plane_of(const vt_config *config)
@@ -187,25 +203,61 @@ static vt_status open_known(vt_forecaster *forecaster, const vt_config *config, 
     forecaster->step = data->grid.step;
     if (vt_known_count(&known) > 0) VT_TRY(vt_known_fields_open(&known, &data->grid, rows, &forecaster->known));
     if (config->normalise != VT_NORMALISE_CLIMATOLOGY) return VT_OK;
-    VT_TRY(vt_known_climatology_open(config->climatology_path, &data->grid, data->channel_names, in > out ? in : out,
-                                     rows, &forecaster->seasonal));
+    VT_TRY(vt_known_climatology_open(config->climatology_path, &data->grid, (const char *const *)data->about->names,
+                                     in > out ? in : out, rows, &forecaster->seasonal));
 done:
     return status;
 }
 
-static vt_status open_task(vt_forecaster *forecaster, const vt_config *config, const double *latitudes)
+/* What the checkpoint says of its data. */
+static vt_status read_about(const char *checkpoint, vt_fields_about **about)
 {
     vt_status status = VT_OK;
-    const int64_t in = vt_config_channels_a_time(config), out = config->n_out_channels;
-    const int64_t channels = in > out ? in : out;
-    forecaster->means = vt_allocate((size_t)channels, sizeof *forecaster->means, "the forecaster");
-    forecaster->stds = vt_allocate((size_t)channels, sizeof *forecaster->stds, "the forecaster");
-    VT_TRY(forecaster->seasonal != NULL ? vt_seasonal_stds(forecaster->seasonal, forecaster->stds)
-                                        : vt_statistics_read_pair(config->global_means_path, config->global_stds_path,
-                                                                  channels, forecaster->means, forecaster->stds));
-    forecaster->task = vt_weather_open(config, forecaster->means, forecaster->stds, latitudes);
-    VT_TRY(vt_weather_read_changes(forecaster->task, forecaster->seasonal));
+    vt_tensor_file *index = NULL;
+    VT_TRY(open_index(checkpoint, &index));
+    VT_TRY(vt_checkpoint_about(index, checkpoint, about));
 done:
+    vt_tensor_file_close(&index);
+    return status;
+}
+
+vt_status vt_forecaster_channels(const char *checkpoint, vt_fields_form *form)
+{
+    vt_status status = VT_OK;
+    vt_fields_about *about = NULL;
+    if (form->variables != NULL) return VT_OK;
+    VT_TRY(read_about(checkpoint, &about));
+    if (about == NULL || about->names == NULL) goto done;
+    form->names = (const char *const *)about->names; /* the form's from now on */
+    form->name_count = about->channels;
+    about->names = NULL;
+done:
+    vt_fields_about_close(&about);
+    return status;
+}
+
+void vt_forecaster_channels_close(vt_fields_form *form)
+{
+    vt_text_free_list((char **)(uintptr_t)form->names, form->name_count);
+    form->names = NULL;
+    form->name_count = 0;
+}
+
+/* The checkpoint's normalisation takes the place of the files' when its parameters are read. */
+static vt_status open_task(vt_forecaster *forecaster, const vt_config *config, const char *checkpoint,
+                           const vt_forecaster_data *data)
+{
+    vt_status status = VT_OK;
+    vt_fields_about *about = NULL;
+    VT_TRY(read_about(checkpoint, &about));
+    const vt_weather_data known = {.about = data->about,
+                                   .name = data->name,
+                                   .latitudes = data->latitudes,
+                                   .seasonal = forecaster->seasonal,
+                                   .may_be_unread = about != NULL && about->normalisation.stds != NULL};
+    VT_TRY(vt_weather_open(config, &known, &forecaster->task));
+done:
+    vt_fields_about_close(&about);
     return status;
 }
 
@@ -223,17 +275,6 @@ vt_status vt_forecaster_open_trainer(const vt_config *config, vt_world *world, v
     VT_TRY(vt_budget_check(config, &planned, &plan, available, false));
     VT_TRY(vt_trainer_open(config, &options, backend, trainer));
 done:
-    return status;
-}
-
-static vt_status check_departures(const char *checkpoint, const vt_checkpoint_subject *subject)
-{
-    vt_status status = VT_OK;
-    vt_tensor_file *index = NULL;
-    VT_TRY(open_index(checkpoint, &index));
-    VT_TRY(vt_checkpoint_check_departures(index, checkpoint, subject));
-done:
-    vt_tensor_file_close(&index);
     return status;
 }
 
@@ -255,14 +296,13 @@ vt_status vt_forecaster_open(const vt_config *config, const char *checkpoint, vt
     vt_status status = VT_OK;
     vt_forecaster *forecaster = vt_allocate(1, sizeof *forecaster, "the forecaster");
     VT_TRY(vt_world_agree(world, open_known(forecaster, config, data)));
-    VT_TRY(vt_world_agree(world, open_task(forecaster, config, data->latitudes)));
+    VT_TRY(vt_world_agree(world, open_task(forecaster, config, checkpoint, data)));
     VT_TRY(vt_world_agree(world, vt_world_open_backend(config, world, &forecaster->backend)));
     VT_TRY(vt_world_agree(
         world, vt_forecaster_open_trainer(config, world, forecaster->backend, forecaster->task, &forecaster->trainer)));
     VT_TRY(vt_world_group(world, VT_AXES(VT_AXIS_PIPELINE), VT_SCOPE_ALL, "forecasts", NULL, &forecaster->stages));
     vt_checkpoint_subject subject = vt_trainer_subject(forecaster->trainer);
-    subject.names = data->channel_names;
-    VT_TRY(vt_world_agree(world, check_departures(checkpoint, &subject)));
+    subject.forecasts = true;
     VT_TRY(vt_world_agree(world, vt_checkpoint_read_parameters(checkpoint, &subject, NULL)));
     take_memory(forecaster, config);
 done:
@@ -283,8 +323,6 @@ void vt_forecaster_close(vt_forecaster **forecaster)
     vt_seasonal_close(&(*forecaster)->seasonal);
     free((*forecaster)->forcings);
     free((*forecaster)->departures);
-    free((*forecaster)->means);
-    free((*forecaster)->stds);
     free(*forecaster);
     *forecaster = NULL;
 }
@@ -315,14 +353,34 @@ done:
     return status;
 }
 
-vt_status vt_forecaster_add(vt_forecaster *forecaster, const char *checkpoint, const char *const *channel_names)
+/* Checkpoints of one ensemble see their fields normalised alike. */
+static vt_status check_normalisation(const vt_forecaster *forecaster, const char *checkpoint)
+{
+    vt_status status = VT_OK;
+    vt_fields_about *about = NULL;
+    const vt_task *task = forecaster->task;
+    const vt_fields_normalisation *own = &task->about->normalisation;
+    VT_TRY(read_about(checkpoint, &about));
+    if (about == NULL || about->normalisation.stds == NULL || own->stds == NULL) goto done;
+    for (int64_t c = 0; c < task->field_count && c < about->channels; c++)
+        VT_CHECK(own->means[c] == about->normalisation.means[c] && own->stds[c] == about->normalisation.stds[c],
+                 "--checkpoints: %s was trained on channel %lld with mean %g and standard deviation %g, the first one "
+                 "with %g and %g; the models of an ensemble may differ in their weights alone",
+                 checkpoint, (long long)c, about->normalisation.means[c], about->normalisation.stds[c], own->means[c],
+                 own->stds[c]);
+done:
+    vt_fields_about_close(&about);
+    return status;
+}
+
+vt_status vt_forecaster_add(vt_forecaster *forecaster, const char *checkpoint)
 {
     vt_status status = VT_OK;
     vt_world *world = vt_trainer_world(forecaster->trainer);
     vt_checkpoint_subject subject = vt_trainer_subject(forecaster->trainer);
-    subject.names = channel_names;
+    subject.forecasts = true;
+    VT_TRY(vt_world_agree(world, check_normalisation(forecaster, checkpoint)));
     if (forecaster->weight_count == 0) VT_TRY(vt_world_agree(world, keep_weights(forecaster, "the first checkpoint")));
-    VT_TRY(vt_world_agree(world, check_departures(checkpoint, &subject)));
     VT_TRY(vt_world_agree(world, vt_checkpoint_read_parameters(checkpoint, &subject, NULL)));
     VT_TRY(vt_world_agree(world, keep_weights(forecaster, checkpoint)));
 done:
@@ -363,7 +421,7 @@ int64_t vt_forecaster_batch(const vt_forecaster *forecaster)
 
 const float *vt_forecaster_stds(const vt_forecaster *forecaster)
 {
-    return forecaster->stds;
+    return vt_weather_stds(forecaster->task);
 }
 
 /* ---- what the model sees ---- */

@@ -34,10 +34,16 @@ typedef struct vt_forecaster vt_forecaster;
 
 /* What the model has to know of the data; it outlives the forecaster. */
 typedef struct {
-    const double *latitudes;          /* that weigh the window's rows, [height] */
-    const char *const *channel_names; /* or NULL; they are compared with the checkpoint's */
+    const vt_fields_about *about; /* compared with what the checkpoint says of its own */
+    const char *name;             /* of the data, for messages */
+    const double *latitudes;      /* that weigh the window's rows, [height] */
     vt_known_grid grid;
 } vt_forecaster_data;
+
+/* The names of the channels that the checkpoint was trained on, in the order in which data have to be read for it:
+ * into form->names, to be freed as a list; none if it doesn't know them, or if `variables` says the order. */
+vt_status vt_forecaster_channels(const char *checkpoint, vt_fields_form *form);
+void vt_forecaster_channels_close(vt_fields_form *form);
 
 /* Collective. Takes memory, reads the parameters, and what the model sees or needs beside the fields: forcings, static
  * fields, the climatology. */
@@ -47,7 +53,7 @@ void vt_forecaster_close(vt_forecaster **forecaster);
 
 /* Collective. Reads the parameters of one more checkpoint, which must fit the same model. They are kept in the host's
  * memory; those of checkpoint `index` (0: vt_forecaster_open's) then make the forecasts. */
-vt_status vt_forecaster_add(vt_forecaster *forecaster, const char *checkpoint, const char *const *channel_names);
+vt_status vt_forecaster_add(vt_forecaster *forecaster, const char *checkpoint);
 void vt_forecaster_choose(vt_forecaster *forecaster, int64_t index);
 
 /* Adds the noise (input_noise) of this member to the input [n_in_channels, height, width] of the initial time that
@@ -85,6 +91,9 @@ vt_status vt_forecaster_trained(const char *name, char **checkpoint, char **yaml
 /* A trainer that only predicts, once the device is open and the plan fits into its memory. */
 vt_status vt_forecaster_open_trainer(const vt_config *config, vt_world *world, vt_backend *backend, vt_task *task,
                                      vt_trainer **trainer);
+
+/* "step 360, crc32c 1a2b3c4d": which checkpoint it is, by the checksum of its index; malloc'd. */
+vt_status vt_forecaster_identity(const char *checkpoint, char **text);
 
 /* "step 360, epoch 4": how far the checkpoint was trained, and if it has averages, which of its weights are used;
  * malloc'd. step may be NULL. */

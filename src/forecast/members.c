@@ -142,11 +142,10 @@ void vt_members_close(vt_members *members)
     *members = (vt_members){0};
 }
 
-vt_status vt_members_read(const vt_members *members, vt_forecaster *forecaster, const char *const *channel_names)
+vt_status vt_members_read(const vt_members *members, vt_forecaster *forecaster)
 {
     vt_status status = VT_OK;
-    for (int64_t i = 0; i < members->other_count; i++)
-        VT_TRY(vt_forecaster_add(forecaster, members->others[i], channel_names));
+    for (int64_t i = 0; i < members->other_count; i++) VT_TRY(vt_forecaster_add(forecaster, members->others[i]));
 done:
     return status;
 }

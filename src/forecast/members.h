@@ -25,7 +25,7 @@ vt_status vt_members_configure(const char *name, const char *list, int64_t count
 void vt_members_close(vt_members *members);
 
 /* Collective. Adds the other checkpoints to the forecaster. */
-vt_status vt_members_read(const vt_members *members, vt_forecaster *forecaster, const char *const *channel_names);
+vt_status vt_members_read(const vt_members *members, vt_forecaster *forecaster);
 
 /* How many forecasts there are: at least 1. And how many of them a checkpoint makes. */
 int64_t vt_members_number(const vt_members *members);

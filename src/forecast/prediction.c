@@ -17,6 +17,8 @@
 typedef struct {
     const vt_prediction_options *options;
     vt_world *world;
+    vt_fields_form form;     /* of its files */
+    vt_fields_about *about;  /* of the file that holds the initial time */
     vt_date date;            /* the initial time */
     vt_fields_file *file;    /* that holds it */
     vt_stretch stretch;      /* of that file's times, which holds it */
@@ -47,8 +49,7 @@ static vt_status open_dated(const prediction *p, const vt_file_list *list, int64
     vt_status status = VT_OK;
     const int64_t first = list->first[group], end = list->first[group + 1];
     const char *path = list->paths[first];
-    const vt_fields_form form = vt_fields_options(p->options->config, p->options->set).form;
-    VT_TRY(vt_fields_file_open((const char *const *)(list->paths + first), end - first, &form, &result->file));
+    VT_TRY(vt_fields_file_open((const char *const *)(list->paths + first), end - first, &p->form, &result->file));
     const vt_time_axis *axis = &result->file->times;
     result->stretches = axis->stretches;
     result->count = axis->count;
@@ -255,7 +256,7 @@ static vt_status read_earlier(const prediction *p, int64_t minutes_before, int64
     char text[VT_DATE_SIZE];
     vt_prediction_options options = *p->options;
     const vt_dataset_options set = vt_fields_options(options.config, options.set);
-    prediction earlier = {.options = &options};
+    prediction earlier = {.options = &options, .form = p->form};
     options.time = vt_date_format(vt_date_after(p->date, -minutes_before), text);
     VT_TRY(find_file(&earlier));
     VT_CHECK(holds_time(&earlier), "--time=%s: the model also needs %s, and no file of %s '%s' has it",
@@ -286,12 +287,28 @@ done:
     return status;
 }
 
+/* The initial state alone matters: its channels and its time. */
+static void describe(prediction *p)
+{
+    const vt_config *config = p->options->config;
+    const int64_t in = vt_config_channels_a_time(config), out = config->n_out_channels;
+    p->about = vt_fields_about_of_file(p->file, &p->form, &p->window);
+    vt_fields_about_limit(p->about, in > out ? in : out);
+    p->about->step = p->file->times.minutes;
+    p->about->span_count = 0;
+    p->about->times = 1;
+    vt_fields_about_add_span(p->about, p->date, 1);
+}
+
 static vt_status take_input(prediction *p)
 {
     vt_status status = VT_OK;
+    p->form = vt_fields_options(p->options->config, p->options->set).form;
+    VT_TRY(vt_forecaster_channels(p->options->checkpoint, &p->form));
     VT_TRY(find_file(p));
     VT_TRY(check_file(p));
     take_coordinates(p);
+    describe(p);
     VT_TRY(read_input(p));
 done:
     return status;
@@ -305,8 +322,9 @@ static vt_status open_result(prediction *p)
     const vt_prediction_options *options = p->options;
     const vt_config *config = options->config;
     const vt_time_axis *axis = &p->file->times;
-    char *trained = NULL, *source = NULL;
+    char *trained = NULL, *source = NULL, *identity = NULL, *about = vt_fields_about_short_text(p->about);
     VT_TRY(vt_forecaster_describe(options->checkpoint, (vt_weights)config->weights, &trained, NULL));
+    VT_TRY(vt_forecaster_identity(options->checkpoint, &identity));
     source = vt_text_format("vitrain, vision transformer %s (%s)", config->config, trained);
     vt_forecast_file_options file = {.times = options->steps,
                                      .members = options->members.count,
@@ -323,12 +341,16 @@ static vt_status open_result(prediction *p)
                                      .time_axis = axis->count > 0 ? axis : NULL,
                                      .title = "Weather forecast by a vision transformer",
                                      .source = source,
+                                     .checkpoint = identity,
+                                     .about = about,
                                      .masked = config->missing == VT_GAPS_MASK};
     log_missing_coordinates(p);
     VT_TRY(vt_forecast_file_open(options->output, &file, &p->result));
 done:
     free(trained);
     free(source);
+    free(identity);
+    free(about);
     return status;
 }
 
@@ -402,10 +424,10 @@ static vt_status run(prediction *p)
     const bool writes = vt_world_rank(p->world) == 0;
     char first[VT_DATE_SIZE], last[VT_DATE_SIZE], *members = NULL;
     VT_TRY(vt_world_agree(p->world, take_input(p)));
-    const vt_forecaster_data data = {p->latitudes != NULL ? p->latitudes : p->no_latitudes, p->file->channel_names,
+    const vt_forecaster_data data = {p->about, p->file->path, p->latitudes != NULL ? p->latitudes : p->no_latitudes,
                                      grid_of(p)};
     VT_TRY(vt_forecaster_open(options->config, options->checkpoint, p->world, &data, &p->forecaster));
-    VT_TRY(vt_members_read(&options->members, p->forecaster, p->file->channel_names));
+    VT_TRY(vt_members_read(&options->members, p->forecaster));
     VT_TRY(vt_world_agree(p->world, writes ? open_result(p) : VT_OK));
     VT_TRY(forecast(p));
     VT_TRY(vt_world_agree(p->world, writes ? vt_forecast_file_finish(&p->result) : VT_OK));
@@ -435,6 +457,8 @@ done:
     vt_states_close(&p.states);
     vt_forecaster_close(&p.forecaster);
     vt_fields_file_close(&p.file);
+    vt_fields_about_close(&p.about);
+    vt_forecaster_channels_close(&p.form);
     free(p.longitudes);
     free(p.no_latitudes);
     free(p.input);

@@ -10,7 +10,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/text.h"
-#include "storage/store.h"
+#include "storage/zarr_inside.h"
 
 extern const vt_store_kind vt_store_zarr;
 
@@ -35,26 +35,6 @@ static vt_status check_place(const char *path)
 done:
     return status;
 }
-
-#ifndef VT_HAS_JANSSON
-
-static vt_status open_store(const char *path, vt_store **store)
-{
-    vt_status status = VT_OK;
-    *store = NULL;
-    VT_TRY(check_place(path));
-    VT_FAIL("%s is a Zarr store, and this vitrain was built without jansson, which reads its metadata; install it "
-            "(libjansson-dev on Debian) and build it again",
-            path);
-done:
-    return status;
-}
-
-const vt_store_kind vt_store_zarr = {
-    .name = "zarr", .takes = vt_file_is_zarr, .is_directory = true, .open = open_store};
-
-#else
-#include "storage/zarr_inside.h"
 
 /* ---- the store ---- */
 
@@ -314,4 +294,3 @@ const vt_store_kind vt_store_zarr = {.name = "zarr",
                                      .fill_value = fill_value,
                                      .dimension_name = dimension_name,
                                      .is_scale_of = is_scale_of};
-#endif

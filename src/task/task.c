@@ -28,9 +28,9 @@ vt_status vt_normalisation_place(vt_backend *backend, const float *host, int64_t
 {
     vt_status status = VT_OK;
     const size_t bytes = (size_t)count * sizeof *host;
-    void *memory[2] = {NULL, NULL};
+    void *memory[2] = {placed->mean, placed->inverse_std};
     for (int i = 0; i < 2; i++) {
-        VT_TRY(backend->allocate(backend, VT_MEMORY_DATA, bytes, &memory[i]));
+        if (memory[i] == NULL) VT_TRY(backend->allocate(backend, VT_MEMORY_DATA, bytes, &memory[i]));
         backend->copy_from_host(backend, memory[i], host + i * count, bytes);
     }
 done:

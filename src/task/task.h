@@ -7,6 +7,7 @@
 #include "config/config.h"
 #include "data/source.h"
 #include "model/model.h"
+#include "source/fields/about.h"
 #include "task/evaluation.h"
 
 typedef struct vt_task_kind vt_task_kind;
@@ -49,7 +50,7 @@ typedef struct {
     float *mean, *inverse_std;
 } vt_normalisation;
 
-/* host [2, count]: means, then inverse deviations. */
+/* host [2, count]: means, then inverse deviations. Memory that was taken before is used again, which can't fail. */
 vt_status vt_normalisation_place(vt_backend *backend, const float *host, int64_t count, vt_normalisation *placed);
 void vt_normalisation_release(vt_backend *backend, vt_normalisation *placed);
 
@@ -58,11 +59,13 @@ typedef struct {
     const vt_task_kind *kind;
     const vt_config *config;
     vt_score_names scores;
-    const char *const *field_names; /* of the data, [field_count]; NULL: they have none. A checkpoint keeps them */
     int64_t field_count;
+    /* What the data are, with what normalises them, and what messages call them. A checkpoint keeps that; NULL: the
+     * task's samples are no fields of files. */
+    vt_fields_about *about;
+    const char *data_name;
     const char *const *vocabulary; /* the words that the model knows, [vocabulary_size]; NULL: none. Kept likewise */
     int64_t vocabulary_size;
-    const float *departure_stds; /* [field_count]: what departures from a climatology are divided by; or NULL */
     vt_normalisation normalisation[VT_BATCH_TENSORS]; /* of input, target, …, after vt_task_kind.place */
     /* In the back end's memory, after place. tendency [fields of the target]: the model predicts the change of the
      * input's newest state, in these units; NULL: it predicts the state. noise [fields of the input]: what training
@@ -94,6 +97,10 @@ struct vt_task_kind {
                   vt_scores_of *sums);
     /* The loss of a set is the mean of its batches' means, a partial batch counting as one; else of its samples. */
     bool by_batch;
+    /* Fields are from now on normalised as those were that a checkpoint was trained on, of the same channels; says so
+     * in the log where that changes anything. The back end's memory, if any was taken, follows. NULL: nothing
+     * normalises. */
+    void (*take_normalisation)(vt_task *task, const vt_fields_about *kept, const char *checkpoint);
     /* Adds what follows from the means alone; NULL: nothing does. */
     void (*finish)(const vt_task *task, vt_evaluation *evaluation);
     /* What the end of the log says of the last validation loss, ", …", malloc'd; NULL: nothing. */

@@ -25,12 +25,15 @@ typedef struct {
     double weight_sum;                /* of the weights of all points, as float32 numbers, in float64 */
     vt_backend *backend;              /* NULL: not placed */
     const vt_model *model;
-    float *changes;          /* [task.field_count]: std of a channel's change over dt, in units of its own std */
-    vt_span rows;            /* this rank's */
-    float *scales[2];        /* task.tendency and task.noise, on the back end */
-    float *row_weights;      /* of these rows, on the back end */
-    double *channel_squares; /* [batch, n_out_channels, 2], on the back end */
-    double *host_squares;    /* the same on the host */
+    float *change_stds; /* [task.field_count], of the channels' changes over dt; read only if they are needed */
+    float *changes;     /* the same in units of the channel's own std */
+    int64_t checksums[VT_NORMALISING_FILES]; /* of the files that they are from */
+    bool unread;                             /* they are not from files: a checkpoint will say them */
+    vt_span rows;                            /* this rank's */
+    float *scales[2];                        /* task.tendency and task.noise, on the back end */
+    float *row_weights;                      /* of these rows, on the back end */
+    double *channel_squares;                 /* [batch, n_out_channels, 2], on the back end */
+    double *host_squares;                    /* the same on the host */
 } weather;
 
 /* ---- what the data say ---- */
@@ -89,38 +92,218 @@ static void weather_close(vt_task *task)
     free(task->scores.curve);
     free(w->means);
     free(w->stds);
+    free(w->change_stds);
     free(w->changes);
     free(w->weights);
     free(w->host_squares);
+    vt_fields_about_close(&task->about);
     free(w);
 }
 
-vt_status vt_weather_read_changes(vt_task *task, const vt_seasonal *seasonal)
+/* ---- normalisation ---- */
+
+static bool needs_changes(const vt_config *config)
+{
+    return vt_channel_weights_are_automatic(config) || config->predict == VT_PREDICT_TENDENCY ||
+           config->input_noise > 0;
+}
+
+static void scale_changes(weather *w)
+{
+    for (int64_t c = 0; c < w->task.field_count; c++)
+        w->changes[c] = (float)((double)w->change_stds[c] / (double)w->stds[c]);
+}
+
+static vt_status take_changes(weather *w, const char *option, const char *path)
 {
     vt_status status = VT_OK;
-    weather *w = (weather *)task;
-    const vt_config *config = task->config;
-    if (!vt_channel_weights_are_automatic(config) && config->predict != VT_PREDICT_TENDENCY && config->input_noise == 0)
-        return VT_OK;
-    const char *option = seasonal != NULL ? "climatology_path" : "time_diff_stds_path";
-    const char *path = seasonal != NULL ? config->climatology_path : config->time_diff_stds_path;
-    if (seasonal != NULL) {
-        const float *stds = vt_seasonal_departure_change_stds(seasonal);
-        VT_CHECK(stds != NULL,
-                 "%s: %s doesn't say how much departures change over dt; make it again with `vitrain stats`", option,
-                 path);
-        memcpy(w->changes, stds, (size_t)task->field_count * sizeof *stds);
-    } else {
-        VT_TRY(vt_statistics_read(path, option, task->field_count, w->changes));
-    }
-    for (int64_t c = 0; c < task->field_count; c++) {
-        VT_CHECK(w->changes[c] > 0 && isfinite(w->changes[c]),
+    for (int64_t c = 0; c < w->task.field_count; c++)
+        VT_CHECK(w->change_stds[c] > 0 && isfinite(w->change_stds[c]),
                  "%s: %s holds %g for channel %lld, but a standard deviation is above 0", option, path,
-                 (double)w->changes[c], (long long)c);
-        w->changes[c] = (float)((double)w->changes[c] / (double)w->stds[c]);
-    }
+                 (double)w->change_stds[c], (long long)c);
+    scale_changes(w);
 done:
     return status;
+}
+
+static vt_status read_of_seasonal(weather *w, const vt_seasonal *seasonal, const vt_fields_rules *rules,
+                                  const vt_fields_side *data, vt_text *remarks)
+{
+    vt_status status = VT_OK;
+    const vt_config *config = w->task.config;
+    const char *path = config->climatology_path, *text = vt_seasonal_about(seasonal);
+    vt_fields_about *about = NULL;
+    if (text != NULL) {
+        VT_TRY(vt_fields_about_parse(text, path, &about));
+        VT_TRY(vt_fields_compare(rules, data, &(vt_fields_side){about, path}, remarks));
+    }
+    VT_TRY(vt_seasonal_stds(seasonal, w->stds));
+    w->checksums[VT_FILE_OF_CLIMATOLOGY] = vt_seasonal_own_checksum(seasonal);
+    if (!needs_changes(config)) goto done;
+    const float *stds = vt_seasonal_departure_change_stds(seasonal);
+    VT_CHECK(stds != NULL,
+             "climatology_path: %s doesn't say how much departures change over dt; make it again with `vitrain stats`",
+             path);
+    memcpy(w->change_stds, stds, (size_t)w->task.field_count * sizeof *stds);
+    VT_TRY(take_changes(w, "climatology_path", path));
+done:
+    vt_fields_about_close(&about);
+    return status;
+}
+
+static vt_status read_of_files(weather *w, const vt_fields_rules *rules, const vt_fields_side *data, vt_text *remarks)
+{
+    vt_status status = VT_OK;
+    const vt_config *config = w->task.config;
+    const char *const paths[] = {config->global_means_path, config->global_stds_path, config->time_diff_stds_path};
+    float *const values[] = {w->means, w->stds, w->change_stds};
+    const int files = needs_changes(config) ? 3 : 2;
+    for (int i = 0; i < files; i++) {
+        vt_text said = {0}; /* the files of one directory mostly say the same */
+        status = vt_statistics_read_for(paths[i], (vt_normalising_file)i, rules, data, values[i], &w->checksums[i],
+                                        i == 0 ? remarks : &said);
+        vt_text_close(&said);
+        if (status != VT_OK) goto done;
+    }
+    if (files > 2) VT_TRY(take_changes(w, "time_diff_stds_path", config->time_diff_stds_path));
+done:
+    return status;
+}
+
+/* What the description of the data says of their normalisation: what is in use. */
+static void describe_normalisation(weather *w)
+{
+    vt_fields_normalisation *numbers = &w->task.about->normalisation;
+    const int64_t count = w->task.field_count;
+    double **const lists[] = {&numbers->means, &numbers->stds, &numbers->change_stds};
+    for (int i = 0; i < 3; i++) {
+        free(*lists[i]);
+        *lists[i] =
+            i < 2 || needs_changes(w->task.config) ? vt_allocate((size_t)count, sizeof(double), "the task") : NULL;
+    }
+    for (int64_t c = 0; c < count; c++) {
+        numbers->means[c] = (double)w->means[c];
+        numbers->stds[c] = (double)w->stds[c];
+        if (numbers->change_stds != NULL) numbers->change_stds[c] = (double)w->change_stds[c];
+    }
+    numbers->of_departures = w->task.config->normalise == VT_NORMALISE_CLIMATOLOGY;
+    memcpy(numbers->checksums, w->checksums, sizeof w->checksums);
+}
+
+/* Validation times should not be in the statistics. */
+static void remark_shared(const vt_config *config, const vt_source *validation, vt_text *remarks)
+{
+    vt_fields_about *about = NULL;
+    const vt_dataset *others = vt_dataset_of(validation);
+    if (others != NULL && vt_statistics_about(config->global_means_path, VT_FILE_OF_MEANS, &about) == VT_OK &&
+        about != NULL && vt_fields_share_times(vt_dataset_about(others), about))
+        vt_text_append(remarks, "%s%s is also of times that %s has: scores there look better than forecasts are",
+                       remarks->length > 0 ? "\n" : "", config->global_means_path, validation->path);
+    vt_error_clear();
+    vt_fields_about_close(&about);
+}
+
+static vt_status read_normalisation(weather *w, const vt_seasonal *seasonal, const vt_source *validation)
+{
+    vt_status status = VT_OK;
+    const vt_config *config = w->task.config;
+    const vt_fields_rules rules = {.use = VT_STATISTICS_AND_DATA,
+                                   .accepted = config->accept,
+                                   .changes_matter = needs_changes(config),
+                                   .trains = validation != NULL};
+    const vt_fields_side data = {w->task.about, w->task.data_name};
+    vt_text remarks = {0};
+    VT_TRY(seasonal != NULL ? read_of_seasonal(w, seasonal, &rules, &data, &remarks)
+                            : read_of_files(w, &rules, &data, &remarks));
+    describe_normalisation(w);
+    if (seasonal == NULL) remark_shared(config, validation, &remarks);
+    if (!w->unread) vt_fields_log_remarks(&remarks);
+done:
+    vt_text_close(&remarks);
+    return status;
+}
+
+/* For `count` channels of a tensor; channel c of a stacked history is channel c % period of the data. period 0: the
+ * channels are normalised already. *placed without memory takes some. */
+static vt_status place_normalisation(const weather *w, int64_t count, int64_t period, vt_normalisation *placed)
+{
+    vt_status status = VT_OK;
+    float *host = vt_allocate(2 * (size_t)count, sizeof *host, "the task");
+    for (int64_t c = 0; c < count; c++) {
+        host[c] = period > 0 ? w->means[c % period] : 0;
+        host[count + c] = period > 0 ? (float)(1 / (double)w->stds[c % period]) : 1;
+    }
+    status = vt_normalisation_place(w->backend, host, count, placed);
+    free(host);
+    return status;
+}
+
+/* The changes, times `factor`, for `count` channels of a tensor; channel c is channel c % period of the data. */
+static vt_status place_scale(const weather *w, int64_t count, int64_t period, double factor, float **placed)
+{
+    vt_status status = VT_OK;
+    const size_t bytes = (size_t)count * sizeof(float);
+    void *memory = *placed;
+    float *host = vt_allocate((size_t)count, sizeof *host, "the task");
+    for (int64_t c = 0; c < count; c++) host[c] = (float)(factor * (double)w->changes[c % period]);
+    if (memory == NULL) VT_TRY(w->backend->allocate(w->backend, VT_MEMORY_DATA, bytes, &memory));
+    w->backend->copy_from_host(w->backend, memory, host, bytes);
+done:
+    *placed = memory;
+    free(host);
+    return status;
+}
+
+/* What normalises input and target; where there is memory already, it is filled again, which can't fail. */
+static vt_status place_numbers(weather *w)
+{
+    vt_status status = VT_OK;
+    vt_task *task = &w->task;
+    const vt_config *config = task->config;
+    const int64_t in = config->n_in_channels, out = config->n_out_channels, period = vt_config_channels_a_time(config);
+    VT_TRY(place_normalisation(w, in, period, &task->normalisation[VT_TENSOR_INPUT]));
+    VT_TRY(place_normalisation(w, out, out, &task->normalisation[VT_TENSOR_TARGET]));
+    if (config->predict == VT_PREDICT_TENDENCY) VT_TRY(place_scale(w, out, out, 1, &w->scales[0]));
+    if (config->input_noise > 0) VT_TRY(place_scale(w, in, period, config->input_noise, &w->scales[1]));
+done:
+    return status;
+}
+
+/* Takes them over; -1: they are the same, else the first channel that differs. */
+static int64_t take_numbers(const double *kept, int64_t count, float *values)
+{
+    int64_t differs = -1;
+    for (int64_t c = 0; kept != NULL && c < count; c++) {
+        if (differs < 0 && values[c] != (float)kept[c]) differs = c;
+        values[c] = (float)kept[c];
+    }
+    return differs;
+}
+
+static void weather_take_normalisation(vt_task *task, const vt_fields_about *kept, const char *checkpoint)
+{
+    weather *w = (weather *)task;
+    const vt_fields_normalisation *numbers = &kept->normalisation;
+    const int64_t count = task->field_count;
+    const float before[2] = {w->means[0], w->stds[0]};
+    if (numbers->stds == NULL || kept->channels < count) return;
+    const int64_t places[] = {take_numbers(numbers->means, count, w->means),
+                              take_numbers(numbers->stds, count, w->stds)};
+    const int64_t changes = take_numbers(numbers->change_stds, count, w->change_stds);
+    if (needs_changes(task->config)) scale_changes(w);
+    memcpy(w->checksums, numbers->checksums, sizeof w->checksums);
+    describe_normalisation(w);
+    if (w->backend != NULL) VT_ASSERT(place_numbers(w) == VT_OK);
+    if (w->unread || (places[0] < 0 && places[1] < 0 && changes < 0)) return;
+    vt_log_warning("the means and standard deviations of %s are used; those of %s differ from them (channel 0: %g and "
+                   "%g there, %g and %g kept)",
+                   checkpoint, task->config->global_means_path, (double)before[0], (double)before[1], numbers->means[0],
+                   numbers->stds[0]);
+}
+
+const float *vt_weather_stds(const vt_task *task)
+{
+    return ((const weather *)task)->stds;
 }
 
 void vt_weather_noise(const vt_task *task, float *stds)
@@ -142,23 +325,21 @@ static vt_status weather_open(const vt_config *config, const vt_source *training
     task->config = config;
     task->field_count = in > out ? in : out;
     const vt_dataset *fields = vt_dataset_of(training), *others = vt_dataset_of(validation);
-    if (fields != NULL) task->field_names = vt_dataset_channel_names(fields);
     if (others != NULL) w->channel_names = vt_dataset_channel_names(others);
     name_scores(w);
     w->means = vt_allocate((size_t)task->field_count, sizeof *w->means, "the task");
     w->stds = vt_allocate((size_t)task->field_count, sizeof *w->stds, "the task");
     w->weights = vt_allocate((size_t)config->img_size[0], sizeof *w->weights, "the task");
+    w->change_stds = vt_allocate((size_t)task->field_count, sizeof *w->change_stds, "the task");
     w->changes = vt_allocate((size_t)task->field_count, sizeof *w->changes, "the task");
-    for (int64_t c = 0; c < task->field_count; c++) w->stds[c] = w->changes[c] = 1;
-    if (config->normalise == VT_NORMALISE_CLIMATOLOGY) task->departure_stds = w->stds;
+    for (int64_t c = 0; c < task->field_count; c++) w->stds[c] = w->changes[c] = w->change_stds[c] = 1;
+    for (int i = 0; i < VT_NORMALISING_FILES; i++) w->checksums[i] = -1;
     weigh_rows(w, others != NULL ? vt_dataset_latitudes(others) : NULL);
     VT_TRY(vt_channel_weights(config, w->changes, NULL));
     if (fields != NULL && config->data_loader_config != VT_LOADER_SYNTHETIC) {
-        const vt_seasonal *seasonal = vt_dataset_climatology(fields);
-        VT_TRY(seasonal != NULL ? vt_seasonal_stds(seasonal, w->stds)
-                                : vt_statistics_read_pair(config->global_means_path, config->global_stds_path,
-                                                          task->field_count, w->means, w->stds));
-        VT_TRY(vt_weather_read_changes(task, seasonal));
+        task->about = vt_fields_about_copy(vt_dataset_about(fields));
+        task->data_name = training->path;
+        VT_TRY(read_normalisation(w, vt_dataset_climatology(fields), validation));
     }
     *result = task;
 done:
@@ -166,15 +347,25 @@ done:
     return status;
 }
 
-vt_task *vt_weather_open(const vt_config *config, const float *means, const float *stds, const double *latitudes)
+vt_status vt_weather_open(const vt_config *config, const vt_weather_data *data, vt_task **result)
 {
+    vt_status status = VT_OK;
     vt_task *task = NULL;
-    VT_ASSERT(weather_open(config, NULL, NULL, &task) == VT_OK);
+    VT_TRY(weather_open(config, NULL, NULL, &task));
     weather *w = (weather *)task;
-    memcpy(w->means, means, (size_t)task->field_count * sizeof *means);
-    memcpy(w->stds, stds, (size_t)task->field_count * sizeof *stds);
-    weigh_rows(w, latitudes);
-    return task;
+    weigh_rows(w, data->latitudes);
+    task->about = vt_fields_about_copy(data->about);
+    task->data_name = data->name;
+    w->unread = data->may_be_unread; /* then what is said of the files doesn't matter */
+    status = read_normalisation(w, data->seasonal, NULL);
+    if (status == VT_OK) w->unread = false;
+    if (w->unread) vt_error_clear();
+    if (w->unread) status = VT_OK;
+    *result = task;
+    task = NULL;
+done:
+    if (task != NULL) weather_close(task);
+    return status;
 }
 
 /* ---- the log ---- */
@@ -205,7 +396,7 @@ static void log_fields(const vt_task *task)
                     (long long)in, (long long)config->img_size[0], (long long)config->img_size[1]);
         return;
     }
-    char *names = names_text(task->field_names, task->field_count);
+    char *names = names_text((const char *const *)task->about->names, task->field_count);
     char *forecast = in != out ? vt_text_format("; %lld channels are forecast", (long long)out) : vt_text_copy("");
     char *history = times > 1 ? vt_text_format("; the input holds %lld times", (long long)times) : vt_text_copy("");
     vt_log_info("data: %s and %s: %lld channel%s%s on %lld×%lld points%s%s", config->train_data_path,
@@ -250,41 +441,11 @@ static void weather_log_limits(const vt_source *training, const vt_source *valid
 
 /* ---- on the back end ---- */
 
-/* For `count` channels of a tensor; channel c of a stacked history is channel c % period of the data. period 0: the
- * channels are normalised already. */
-static vt_status place_normalisation(weather *w, int64_t count, int64_t period, vt_normalisation *placed)
-{
-    float *host = vt_allocate(2 * (size_t)count, sizeof *host, "the task");
-    for (int64_t c = 0; c < count; c++) {
-        host[c] = period > 0 ? w->means[c % period] : 0;
-        host[count + c] = period > 0 ? (float)(1 / (double)w->stds[c % period]) : 1;
-    }
-    const vt_status status = vt_normalisation_place(w->backend, host, count, placed);
-    free(host);
-    return status;
-}
-
-/* The changes, times `factor`, for `count` channels of a tensor; channel c is channel c % period of the data. */
-static vt_status place_scale(weather *w, int64_t count, int64_t period, double factor, float **placed)
-{
-    vt_status status = VT_OK;
-    const size_t bytes = (size_t)count * sizeof(float);
-    void *memory = NULL;
-    float *host = vt_allocate((size_t)count, sizeof *host, "the task");
-    for (int64_t c = 0; c < count; c++) host[c] = (float)(factor * (double)w->changes[c % period]);
-    VT_TRY(w->backend->allocate(w->backend, VT_MEMORY_DATA, bytes, &memory));
-    w->backend->copy_from_host(w->backend, memory, host, bytes);
-done:
-    *placed = memory;
-    free(host);
-    return status;
-}
-
 static vt_status weather_place(vt_task *task, vt_backend *backend, const vt_model *model, vt_span rows, int64_t batch)
 {
     vt_status status = VT_OK;
     weather *w = (weather *)task;
-    const int64_t in = task->config->n_in_channels, out = task->config->n_out_channels;
+    const int64_t out = task->config->n_out_channels;
     const int64_t forcings = vt_config_forcing_channels(task->config);
     const size_t squares = 2 * (size_t)(batch * out), weights = (size_t)rows.count * sizeof(float);
     void *memory = NULL;
@@ -295,12 +456,8 @@ static vt_status weather_place(vt_task *task, vt_backend *backend, const vt_mode
     for (int64_t row = 0; row < rows.count; row++) host[row] = (float)w->weights[rows.first + row];
     VT_CHECK(model->kind->channel_squares != NULL, "task weather scores fields, but model %s predicts none",
              model->kind->name);
-    VT_TRY(place_normalisation(w, in, vt_config_channels_a_time(task->config), &task->normalisation[VT_TENSOR_INPUT]));
-    VT_TRY(place_normalisation(w, out, out, &task->normalisation[VT_TENSOR_TARGET]));
+    VT_TRY(place_numbers(w));
     if (forcings > 0) VT_TRY(place_normalisation(w, forcings, 0, &task->normalisation[VT_TENSOR_FORCINGS]));
-    if (task->config->predict == VT_PREDICT_TENDENCY) VT_TRY(place_scale(w, out, out, 1, &w->scales[0]));
-    if (task->config->input_noise > 0)
-        VT_TRY(place_scale(w, in, vt_config_channels_a_time(task->config), task->config->input_noise, &w->scales[1]));
     task->tendency = w->scales[0];
     task->noise = w->scales[1];
     VT_TRY(backend->allocate(backend, VT_MEMORY_DATA, weights, &memory));
@@ -439,6 +596,7 @@ const vt_task_kind vt_task_weather = {.name = "weather",
                                       .place = weather_place,
                                       .weigh = weather_weigh,
                                       .score = weather_score,
+                                      .take_normalisation = weather_take_normalisation,
                                       .has_baseline = weather_has_baseline,
                                       .baseline = weather_baseline,
                                       .pictured = weather_pictured,

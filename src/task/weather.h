@@ -9,14 +9,20 @@
 
 extern const vt_task_kind vt_task_weather;
 
-/* Opens the task where no data sets are at hand: means and standard deviations of the data's channels, and the
- * latitudes of the rows in degrees (NULL: all rows count alike). */
-vt_task *vt_weather_open(const vt_config *config, const float *means, const float *stds, const double *latitudes);
+/* What the task needs to know where no data sets are at hand. */
+typedef struct {
+    const vt_fields_about *about;
+    const char *name;            /* of the data, for messages; it outlives the task */
+    const double *latitudes;     /* of the rows, degrees; NULL: all rows count alike */
+    const vt_seasonal *seasonal; /* that the model sees departures from, or NULL */
+    bool may_be_unread;          /* a checkpoint will say the normalisation: no file needs to */
+} vt_weather_data;
 
-/* Takes the standard deviations of the channels' changes, if the configuration needs them, for channel_weights: auto,
- * predict: tendency and input_noise: from the climatology `seasonal`, where the model sees departures from it, else
- * (NULL) from time_diff_stds_path. Until then they are those of the channels. */
-vt_status vt_weather_read_changes(vt_task *task, const vt_seasonal *seasonal);
+/* Reads what normalises the data from the configuration's files, as for training. */
+vt_status vt_weather_open(const vt_config *config, const vt_weather_data *data, vt_task **task);
+
+/* Standard deviations of the channels, [task->field_count], in the units of the data. */
+const float *vt_weather_stds(const vt_task *task);
 
 /* stds [channels of the data]: standard deviations of input_noise, in the units of the data. */
 void vt_weather_noise(const vt_task *task, float *stds);

@@ -278,11 +278,9 @@ vt_checkpoint_subject vt_trainer_subject(const vt_trainer *trainer)
                                    .parameters = trainer->parameters,
                                    .optimizer = trainer->optimizer,
                                    .sync = trainer->sync,
-                                   .names = trainer->task->field_names,
-                                   .name_count = trainer->task->field_count,
+                                   .task = trainer->task,
                                    .vocabulary = trainer->task->vocabulary,
-                                   .vocabulary_size = trainer->task->vocabulary_size,
-                                   .departure_stds = trainer->task->departure_stds};
+                                   .vocabulary_size = trainer->task->vocabulary_size};
 }
 
 void vt_trainer_exchange_average(vt_trainer *trainer)

@@ -98,7 +98,7 @@ test_stores_beside_one_another() {
     tr -d ' \n' <years/era5_2002.zarr/.zmetadata |
         sed 's/"shape":\[8\]/"shape":[5]/; s/"shape":\[7,8,12\]/"shape":[7,5,12]/; s/"shape":\[7,2,8,12\]/"shape":[7,2,5,12]/' >metadata
     cp metadata years/era5_2002.zarr/.zmetadata
-    refuses "years/era5_2002.zarr has a grid of [5, 12], but years/era5_2001.zarr has [8, 12]; all files need the same one" -- "$VITRAIN" stats years $VARIABLES --output=b
+    refuses "years/era5_2002.zarr has a grid of [5, 12], the files before it one of [8, 12]; they can't be used together" -- "$VITRAIN" stats years $VARIABLES --output=b
 }
 
 # What the log says of data, in bytes.

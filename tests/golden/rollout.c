@@ -3,11 +3,8 @@
  * Tolerances are those of golden/vit.c. And PyTorch apart: gradients against finite differences. */
 #include "golden/golden_file.h"
 #include "operations/paths.h"
-#include "settings.h"
-#include "storage/npy.h"
-#include "task/weather.h"
+#include "rig.h"
 #include "test.h"
-#include "training/step.h"
 
 enum { BATCH = 3, IN = 4, OUT = 2, HEIGHT = 11, WIDTH = 13, ROLLOUT = 3, STEPS = 10 };
 
@@ -22,23 +19,18 @@ typedef struct {
 
 static fixture open_fixture(vt_cpu_isa isa, bool tendency, bool gaps, bool forcings, const char *settings)
 {
-    static const float means[OUT] = {0}, stds[OUT] = {1, 1};
     fixture f = {.file = golden_open(forcings ? "rollout_forcings.h5" : "rollout.h5")};
     int64_t count, known = 0;
     float *changes = golden_read_float(f.file, "changes", &count);
-    const char *path = SETTINGS("%s/changes.npy", vt_test_directory());
-    EXPECT_OK(vt_npy_write(path, changes, (const int64_t[]){1, OUT, 1, 1}, 4));
     EXPECT_OK(vt_config_open_default(&f.config));
     set_options(f.config, "img_size=[11,13] patch_size=4 pad=wrap n_history=1 n_in_channels=4 n_out_channels=2 "
                           "embed_dim=16 depth=1 num_heads=2 num_iters=10 global_batch_size=3 rollout=3");
-    set_options(f.config, SETTINGS("predict=%s missing=%s time_diff_stds_path=%s", tendency ? "tendency" : "state",
-                                   gaps ? "mask" : "refuse", path));
+    set_options(f.config, SETTINGS("predict=%s missing=%s", tendency ? "tendency" : "state", gaps ? "mask" : "refuse"));
     if (forcings) set_options(f.config, "forcings=cos_zenith,sin_day");
     set_options(f.config, settings);
     EXPECT_OK(vt_config_resolve(f.config));
     EXPECT_OK(path_open_trainers(isa, &f.backend));
-    f.task = vt_weather_open(f.config, means, stds, NULL);
-    EXPECT_OK(vt_weather_read_changes(f.task, NULL));
+    f.task = open_weather(f.config, NULL, NULL, changes, NULL);
     const vt_trainer_options options = {.task = f.task, .steps = STEPS};
     EXPECT_OK(vt_trainer_open(f.config, &options, f.backend, &f.trainer));
     if (f.config->depth == 1) golden_load(f.file, f.backend, vt_trainer_parameters(f.trainer));

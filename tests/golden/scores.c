@@ -55,7 +55,7 @@ static void check_climatology(hid_t file, const char *group, const float *fields
         const vt_date date = vt_date_after(first, t * step);
         EXPECT_OK(vt_time_statistics_add(statistics, &date, step, t == 0, fields + t * FIELDS));
     }
-    EXPECT_OK(vt_time_statistics_write(statistics, vt_test_directory(), &notes));
+    EXPECT_OK(vt_time_statistics_write(statistics, vt_test_directory(), NULL, &notes));
     EXPECT(strstr(notes, "a mean and 2 harmonics of the year for each of 2 times of day\n") != NULL, "%s", notes);
     EXPECT_OK(vt_npy_open(test_path("time_diff_stds.npy"), &changes));
     vt_seasonal *seasonal = open_seasonal(test_path("climatology.h5"));

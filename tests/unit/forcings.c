@@ -397,7 +397,7 @@ static void write_climatology(int channels, int rows)
 {
     static const double latitudes[] = {50, 40, 30, 20}, longitudes[] = {350, 355, 0, 5};
     const vt_seasonal_fit_options options = {.channels = channels, .height = rows, .width = COLUMNS, .harmonics = 1};
-    const vt_seasonal_fit_labels labels = {NULL, latitudes, longitudes};
+    const vt_seasonal_fit_labels labels = {NULL, latitudes, longitudes, NULL};
     vt_seasonal_fit *fit = vt_seasonal_fit_open(&options);
     char *summary = NULL;
     float fields[3 * 4 * COLUMNS];

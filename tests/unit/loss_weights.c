@@ -65,12 +65,20 @@ TEST(channel_weights_from_a_file)
     const char *path = test_path("time_diff_stds.npy");
     vt_config *config = of_list("auto");
     EXPECT_OK(vt_config_set(config, "time_diff_stds_path", path));
-    vt_task *task = vt_weather_open(config, means, stds, NULL);
-    EXPECT_ERROR(vt_weather_read_changes(task, NULL), "time_diff_stds_path (`vitrain stats` makes such a file)");
+    vt_task *task = NULL;
+    vt_fields_about *about = vt_fields_about_make();
+    const vt_weather_data data = {.about = about, .name = "the data"};
+    about->channels = 3;
+    EXPECT_OK(vt_npy_write(test_path("global_means.npy"), means, (const int64_t[]){1, 3, 1, 1}, 4));
+    EXPECT_OK(vt_npy_write(test_path("global_stds.npy"), stds, (const int64_t[]){1, 3, 1, 1}, 4));
+    EXPECT_OK(vt_config_set(config, "global_means_path", test_path("global_means.npy")));
+    EXPECT_OK(vt_config_set(config, "global_stds_path", test_path("global_stds.npy")));
+    EXPECT_ERROR(vt_weather_open(config, &data, &task), "time_diff_stds_path (`vitrain stats` makes such a file)");
     EXPECT_OK(vt_npy_write(path, bad, shape, 4));
-    EXPECT_ERROR(vt_weather_read_changes(task, NULL), "holds 0 for channel 1, but a standard deviation is above 0");
+    EXPECT_ERROR(vt_weather_open(config, &data, &task), "holds 0 for channel 1, but a standard deviation is above 0");
     EXPECT_OK(vt_npy_write(path, in_units, shape, 4));
-    EXPECT_OK(vt_weather_read_changes(task, NULL));
+    EXPECT_OK(vt_weather_open(config, &data, &task));
+    vt_fields_about_close(&about);
     vt_task_close(&task);
     vt_config_close(&config);
 }

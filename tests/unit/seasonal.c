@@ -236,7 +236,7 @@ static void write_grid(const char *path)
         &(vt_seasonal_fit_options){.channels = 2, .height = ROWS, .width = COLUMNS, .harmonics = 1});
     EXPECT_OK(vt_seasonal_fit_add(fit, date, fields));
     EXPECT_OK(
-        vt_seasonal_fit_write(fit, NULL, &(vt_seasonal_fit_labels){names, latitudes, longitudes}, path, &summary));
+        vt_seasonal_fit_write(fit, NULL, &(vt_seasonal_fit_labels){names, latitudes, longitudes, NULL}, path, &summary));
     vt_test_owned(summary);
     vt_seasonal_fit_close(&fit);
 }
@@ -314,7 +314,7 @@ TEST(climatologies_that_do_not_fit)
     const char *const names[2] = {"t2m", "v10"};
     options = grid_options(path);
     options.names = names;
-    EXPECT_ERROR(vt_seasonal_open(&options, &seasonal), "channel 1 of ");
+    EXPECT_ERROR(vt_seasonal_open(&options, &seasonal), "has no channel 'v10', which the data have");
     options.path = test_path("none.h5");
     EXPECT_ERROR(vt_seasonal_open(&options, &seasonal), "none.h5; `vitrain stats` makes such a file");
     const test_fields fields = {.times = 1, .channels = 1, .height = 2, .width = 2};
@@ -357,7 +357,7 @@ TEST(changes_over_dt)
             const bool begins = i == 0 || i >= 3; /* time 4 begins a file, but follows by its date */
             EXPECT_OK(vt_time_statistics_add(statistics, &own, 360, begins, &values[i]));
         }
-        EXPECT_OK(vt_time_statistics_write(statistics, vt_test_directory(), &notes));
+        EXPECT_OK(vt_time_statistics_write(statistics, vt_test_directory(), NULL, &notes));
         EXPECT_OK(vt_npy_open(test_path("time_diff_stds.npy"), &stds));
         EXPECT(stds.form.dimensions == 4 && stds.form.shape[1] == 1);
         EXPECT_NEAR(stds.values[0], expected[dt - 1], 1e-6);
@@ -370,7 +370,7 @@ TEST(changes_over_dt)
         vt_time_statistics_begin(statistics, &(vt_seasonal_fit_options){.channels = 1, .height = 1, .width = 1},
                                  &(vt_seasonal_fit_labels){0});
         EXPECT_OK(vt_time_statistics_add(statistics, NULL, 360, true, values));
-        EXPECT_OK(vt_time_statistics_write(statistics, vt_test_directory(), &notes));
+        EXPECT_OK(vt_time_statistics_write(statistics, vt_test_directory(), NULL, &notes));
         EXPECT(strstr(notes, "no time_diff_stds.npy: no two times of these files are 7 apart\nno climatology.h5: ") !=
                    NULL,
                "%s", notes);

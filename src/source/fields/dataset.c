@@ -111,9 +111,8 @@ done:
 /* ---- times ---- */
 
 /* The times of a file that samples come from, in pieces without a gap. */
-static vt_status take_times(vt_dataset *dataset, int64_t index, const vt_fields_file *file)
+static void take_times(vt_dataset *dataset, int64_t index, const vt_fields_file *file)
 {
-    vt_status status = VT_OK;
     const char *path = file->path;
     const vt_time_axis *axis = &file->times;
     char from[VT_DATE_SIZE], to[VT_DATE_SIZE], step[VT_DATE_SIZE];
@@ -126,11 +125,8 @@ static vt_status take_times(vt_dataset *dataset, int64_t index, const vt_fields_
     }
     if (axis->doubt != NULL && dataset->time_doubt == NULL) dataset->time_doubt = vt_text_copy(axis->doubt);
     if (axis->count == 0) {
-        if (dataset->minutes_a_time == 0) dataset->minutes_a_time = axis->minutes; /* by time_step */
         piece.dated = vt_date_of_file_name(path, &piece.date) > 0;
         vt_dataset_add_piece(dataset, &piece);
-    } else {
-        VT_TRY(vt_dataset_compare_times(dataset, path, axis));
     }
     for (int64_t i = 0; i < axis->count; i++) {
         const vt_stretch *stretch = &axis->stretches[i], *last = stretch - 1;
@@ -147,8 +143,6 @@ static vt_status take_times(vt_dataset *dataset, int64_t index, const vt_fields_
                            vt_date_format(stretch->date, to), axis->count > 2 ? ", and more such gaps" : "",
                            vt_length_format(axis->minutes, step));
     }
-done:
-    return status;
 }
 
 /* ---- files ---- */
@@ -178,11 +172,9 @@ static vt_status look_at_file(vt_dataset *dataset, int64_t index, bool *used)
     if (index == 0) {
         dataset->shape = file->shape;
         VT_TRY(find_window(dataset, file));
-        vt_dataset_take_channels(dataset, file);
     }
-    VT_TRY(vt_dataset_compare_with_first(dataset, file));
-    VT_TRY(vt_dataset_agree_on_grid(dataset, file));
-    VT_TRY(vt_dataset_agree_on_rows(dataset, file));
+    VT_TRY(vt_fields_about_add_file(&dataset->about, file, &options->form, &dataset->window, &dataset->remarks));
+    if (dataset->grid_doubt == NULL && file->doubts[0] != NULL) dataset->grid_doubt = vt_text_copy(file->doubts[0]);
     if (file->obstacle != NULL && dataset->obstacle == NULL)
         dataset->obstacle = vt_text_format("%s: %s", path, file->obstacle);
     vt_fields_file_chunk_bytes(file, &several, &all);
@@ -192,7 +184,7 @@ static vt_status look_at_file(vt_dataset *dataset, int64_t index, bool *used)
     }
     int64_t cache = options->direct && file->obstacle == NULL ? 0 : file->cache_bytes;
     while (dataset->open_limit > 1 && cache * dataset->open_limit > CACHE_BUDGET) dataset->open_limit--;
-    VT_TRY(take_times(dataset, index, file));
+    take_times(dataset, index, file);
 done:
     return status;
 }
@@ -232,7 +224,7 @@ static vt_status check_time_step(const vt_dataset *dataset)
     if (dataset->source.sample_count > 0 || dataset->options.form.time_step == NULL || dataset->piece_count < 2)
         return VT_OK;
     if (!first->proven || !second->proven || first->times > 1 || first->file == second->file) return VT_OK;
-    VT_CHECK(vt_date_after(first->date, dataset->minutes_a_time).minutes == second->date.minutes,
+    VT_CHECK(vt_date_after(first->date, dataset->about->step).minutes == second->date.minutes,
              "%s '%s': its first two files hold the times %s and %s, which are not %s apart, as time_step says; "
              "leave time_step out",
              dataset->options.option_name, dataset->options.directory, vt_date_format(first->date, dates[0]),
@@ -322,12 +314,13 @@ static vt_status open_files(vt_dataset *dataset)
     }
     VT_CHECK(dataset->list.groups > 0, "%s '%s': none of its times lies in %s %s", options->option_name,
              options->directory, options->form.period_option, options->form.period);
+    vt_dataset_take_coordinates(dataset);
     VT_TRY(vt_dataset_check_round(dataset));
-    vt_dataset_take_latitudes(dataset);
     if (dataset->gaps > 1 && !options->quiet)
         vt_log_warning("%lld files of %s in all have gaps between their times", (long long)dataset->gaps,
                        options->directory);
     vt_dataset_join_pieces(dataset);
+    vt_dataset_settle_about(dataset);
     VT_TRY(check_time_step(dataset));
     VT_TRY(open_known(dataset));
     VT_TRY(open_climatology(dataset));
@@ -346,7 +339,8 @@ static void open_synthetic(vt_dataset *dataset)
     bool limited = options->sample_limit != VT_UNSET_INTEGER;
     dataset->shape = (vt_fields_shape){0, vt_dataset_window_channels(options), options->height, options->width};
     dataset->source.sample_count = limited ? options->sample_limit : SYNTHETIC_SAMPLES;
-    vt_dataset_take_latitudes(dataset);
+    dataset->about = vt_fields_about_make();
+    vt_dataset_take_coordinates(dataset);
 }
 
 int vt_fields_specs(int64_t in_channels, int64_t out_channels, int64_t known, int64_t targets, int64_t rows,
@@ -428,7 +422,8 @@ void vt_dataset_close(vt_dataset **pointer)
     for (int64_t i = 0; dataset->files != NULL && i < dataset->list.groups; i++)
         close_file(dataset, &dataset->files[i]);
     for (int64_t i = 0; dataset->files != NULL && i < dataset->list.groups; i++) free(dataset->files[i].stored);
-    vt_text_free_list(dataset->channel_names, dataset->shape.channels);
+    vt_fields_about_close(&dataset->about);
+    vt_text_close(&dataset->remarks);
     free(dataset->latitudes);
     vt_known_fields_close(&dataset->known);
     vt_seasonal_close(&dataset->seasonal);
@@ -443,10 +438,7 @@ void vt_dataset_close(vt_dataset **pointer)
     vt_chunk_cache_close(&dataset->cache);
     vt_frame_cache_close(&dataset->kept);
     pthread_mutex_destroy(&dataset->lock);
-    free(dataset->meanings);
     free(dataset->grid_doubt);
-    free(dataset->turned);
-    free(dataset->unknown);
     free(dataset->obstacle);
     free(dataset);
 }
@@ -469,7 +461,7 @@ const vt_dataset_options *vt_dataset_options_of(const vt_dataset *dataset)
 
 const char *const *vt_dataset_channel_names(const vt_dataset *dataset)
 {
-    return (const char *const *)dataset->channel_names;
+    return (const char *const *)dataset->about->names;
 }
 
 const double *vt_dataset_known_coordinate(const vt_dataset *dataset, bool longitudes)
@@ -506,8 +498,8 @@ vt_known_grid vt_dataset_known_grid(const vt_dataset *dataset)
                            .window = dataset->window,
                            .latitudes = dataset->stored[0],
                            .longitudes = dataset->stored[1],
-                           .rotated = dataset->rotated,
-                           .turned = dataset->turned != NULL,
+                           .rotated = dataset->about->rotated,
+                           .turned = dataset->about->turned,
                            .step = vt_dataset_minutes_a_time(dataset) * dataset->options.dt};
 }
 

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "source/fields/about.h"
 #include "source/fields/fields_file.h"
 #include "source/fields/known_fields.h"
 #include "source/fields/read_plan.h"
@@ -63,6 +64,22 @@ vt_dataset *vt_dataset_of(const vt_source *source);
 
 /* The options it was opened with, `rows` spelled out: the sizes of a sample. */
 const vt_dataset_options *vt_dataset_options_of(const vt_dataset *dataset);
+
+/* What its samples are made of. */
+const vt_fields_about *vt_dataset_about(const vt_dataset *dataset);
+
+/* What a file says of itself, of this window of its grid. */
+vt_fields_about *vt_fields_about_of_file(const vt_fields_file *file, const vt_fields_form *form,
+                                         const vt_frame_window *window);
+
+/* Adds a file to the description of a set, *set NULL for the first one. Fails where it doesn't go with those before it.
+ * Only the first file that calls for remarks adds some. */
+vt_status vt_fields_about_add_file(vt_fields_about **set, const vt_fields_file *file, const vt_fields_form *form,
+                                   const vt_frame_window *window, vt_text *remarks);
+
+/* What all files of a directory, or a store, say together. option_name calls it in messages. */
+vt_status vt_fields_about_of_set(const char *directory, const char *option_name, const vt_fields_form *form,
+                                 vt_fields_about **about);
 
 /* The names in the attribute `channels`, or NULL when the files have none. Entry c is "" past the names given. */
 const char *const *vt_dataset_channel_names(const vt_dataset *dataset);

@@ -1,4 +1,4 @@
-/* What the files of a set say of their rows and channels, and the log of what is assumed if they say nothing. */
+/* The grid of a set, and the log of what is assumed if its files don't say it. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,17 +6,6 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "source/fields/dataset_inside.h"
-
-vt_status vt_dataset_agree_on_rows(vt_dataset *dataset, const vt_fields_file *file)
-{
-    const char *path = file->path, *doubt = file->doubts[0];
-    if (dataset->turned == NULL && file->turned) dataset->turned = vt_text_copy(path);
-    if (dataset->unknown == NULL && file->latitudes == NULL) dataset->unknown = vt_text_copy(path);
-    if (dataset->grid_doubt == NULL && doubt != NULL) dataset->grid_doubt = vt_text_copy(doubt);
-    dataset->rotated = dataset->rotated || file->rotated;
-    dataset->no_latitudes = dataset->no_latitudes || file->no_latitudes;
-    return vt_dataset_compare_rows(dataset, dataset);
-}
 
 vt_status vt_dataset_check_round(const vt_dataset *dataset)
 {
@@ -32,27 +21,24 @@ done:
     return status;
 }
 
-void vt_dataset_take_latitudes(vt_dataset *dataset)
+void vt_dataset_take_coordinates(vt_dataset *dataset)
 {
+    const vt_fields_about *about = dataset->about;
+    const int64_t rows = dataset->shape.height, counts[2] = {dataset->options.height, dataset->options.width};
+    for (int k = 0; k < 2; k++) {
+        if ((k == 0 ? about->latitudes : about->longitudes) == NULL) continue;
+        dataset->stored[k] = vt_allocate((size_t)counts[k], sizeof(double), "the grid of a data set");
+        for (int64_t i = 0; i < counts[k]; i++)
+            dataset->stored[k][i] = k == 0 ? vt_fields_about_latitude(about, i) : vt_fields_about_longitude(about, i);
+    }
     const double *stored = dataset->stored[0];
-    const int64_t rows = dataset->shape.height;
     dataset->latitudes =
         vt_allocate((size_t)dataset->options.height, sizeof *dataset->latitudes, "the grid of a data set");
     for (int64_t row = 0; row < dataset->options.height; row++) {
         const int64_t at = dataset->window.first_row + row;
         double even = rows > 1 ? 90.0 - 180.0 * (double)at / (double)(rows - 1) : 0.0;
-        dataset->latitudes[row] = stored != NULL ? stored[row] : dataset->no_latitudes ? 0 : even;
+        dataset->latitudes[row] = stored != NULL ? stored[row] : about->no_latitudes ? 0 : even;
     }
-}
-
-void vt_dataset_take_channels(vt_dataset *dataset, const vt_fields_file *file)
-{
-    const size_t count = (size_t)dataset->shape.channels;
-    dataset->meanings = vt_allocate(count, sizeof *dataset->meanings, "the channels of a set");
-    memcpy(dataset->meanings, file->meanings, count * sizeof *dataset->meanings);
-    if (file->channel_names == NULL) return;
-    dataset->channel_names = vt_allocate(count, sizeof *dataset->channel_names, "the channels of a set");
-    for (size_t c = 0; c < count; c++) dataset->channel_names[c] = vt_text_copy(file->channel_names[c]);
 }
 
 static void log_step(const vt_dataset *dataset)
@@ -84,14 +70,15 @@ static void log_step(const vt_dataset *dataset)
 
 bool vt_dataset_step_is_assumed(const vt_dataset *dataset)
 {
-    return dataset->minutes_a_time == 0;
+    return dataset->about->step == 0;
 }
 
 const char *vt_dataset_assumed_weights(const vt_dataset *dataset)
 {
     if (dataset->stored[0] != NULL || dataset->options.synthetic) return NULL;
-    return dataset->no_latitudes ? "all rows alike, as the files say that they run along no latitudes"
-                                 : "rows as if they ran evenly from 90 to -90 degrees, as the files say no latitudes";
+    return dataset->about->no_latitudes
+               ? "all rows alike, as the files say that they run along no latitudes"
+               : "rows as if they ran evenly from 90 to -90 degrees, as the files say no latitudes";
 }
 
 void vt_dataset_log_coordinates(const vt_dataset *dataset)
@@ -101,17 +88,18 @@ void vt_dataset_log_coordinates(const vt_dataset *dataset)
         vt_log_warning("%s; so dates follow from the names of the files, and whether times are missing isn't known",
                        dataset->time_doubt);
     if (dataset->piece_count > 0) log_step(dataset);
-    if (dataset->turned != NULL)
-        vt_log_info("grid: rows that run from south to north, as in %s, are turned round", dataset->turned);
+    vt_fields_log_remarks(&dataset->remarks);
+    if (dataset->about->turned) vt_log_info("grid: rows that run from south to north are turned round");
     if (dataset->grid_doubt != NULL) vt_log_warning("%s; --coordinates=[lat=NAME] names another", dataset->grid_doubt);
     if (assumed != NULL) vt_log_info("grid: RMSE weighs %s; --coordinates=[lat=NAME] would name them", assumed);
     if (dataset->options.round && dataset->stored[1] == NULL && !dataset->options.synthetic)
         vt_log_info("grid: pad: wrap takes it to go round the globe, as the files say no longitudes");
-    if (dataset->rotated) vt_log_info("grid: latitudes are those of a rotated pole; by them RMSE weighs the rows");
+    if (dataset->about->rotated)
+        vt_log_info("grid: latitudes are those of a rotated pole; by them RMSE weighs the rows");
 }
 
 const vt_channel_meaning *vt_dataset_meaning(const vt_dataset *dataset, int64_t channel)
 {
     static const vt_channel_meaning nothing = {0};
-    return dataset->meanings != NULL ? &dataset->meanings[channel] : &nothing;
+    return dataset->about->meanings != NULL ? &dataset->about->meanings[channel] : &nothing;
 }

@@ -44,15 +44,12 @@ struct vt_dataset {
     int64_t piece_count;
     vt_set_stretch *stretches;
     int64_t stretch_count;
-    int64_t minutes_a_time;       /* a length (calendar.h); 0: neither the files nor time_step say it */
-    int64_t gaps;                 /* files with gaps; the log names the first one, and how many there are */
-    vt_frame_window window;       /* of the grid, all rows */
-    vt_fields_shape shape;        /* of every file, except for the times */
-    char **channel_names;         /* [shape.channels], or NULL */
-    vt_channel_meaning *meanings; /* [shape.channels]; NULL of a synthetic set */
-    char *grid_doubt;             /* why latitudes are unknown although there is something, or NULL */
-    char *turned, *unknown;       /* the first file whose rows are turned round; the first without latitudes; or NULL */
-    bool rotated, no_latitudes;
+    int64_t gaps;           /* files with gaps; the log names the first one, and how many there are */
+    vt_frame_window window; /* of the grid, all rows */
+    vt_fields_shape shape;  /* of every file, except for the times */
+    vt_fields_about *about; /* of what samples use; `step` 0: neither the files nor time_step say it */
+    vt_text remarks;        /* what of its files differs, or isn't known */
+    char *grid_doubt;       /* why latitudes are unknown although there is something, or NULL */
     double chunk_bytes[2];  /* vt_fields_file_chunk_bytes of all files */
     double *latitudes;      /* [options.height] */
     double *stored[2];      /* latitudes [options.height] and longitudes [options.width] as files have them, or NULL */
@@ -129,26 +126,13 @@ const vt_set_stretch *vt_dataset_find_sample(const vt_dataset *dataset, int64_t 
  * are threads. */
 vt_status vt_dataset_use_file(vt_dataset *dataset, int64_t index, vt_fields_file **file);
 
-/* Notes what a file says of its rows. Files whose rows are turned round can't be combined with files without latitudes.
- */
-vt_status vt_dataset_agree_on_rows(vt_dataset *dataset, const vt_fields_file *file);
-
-/* The grid of the window is that of the first file with coordinates; the others must have the same. */
-vt_status vt_dataset_agree_on_grid(vt_dataset *dataset, const vt_fields_file *file);
-
-/* All files of a set have the first one's grid and channels, and times as far apart, in the same calendar. */
-vt_status vt_dataset_compare_with_first(const vt_dataset *dataset, const vt_fields_file *file);
-/* Rows that are turned round in one set can't be matched with rows of the other one that have no latitudes. */
-vt_status vt_dataset_compare_rows(const vt_dataset *one, const vt_dataset *other);
-vt_status vt_dataset_compare_times(vt_dataset *dataset, const char *path, const vt_time_axis *axis);
+/* Once all files were looked at and joined: the description is that of the channels and times that samples use. */
+void vt_dataset_settle_about(vt_dataset *dataset);
 
 /* If the window is to go round the globe: that its longitudes do, as far as they are known. */
 vt_status vt_dataset_check_round(const vt_dataset *dataset);
 
-/* The channels' names and meanings are those of the first file. */
-void vt_dataset_take_channels(vt_dataset *dataset, const vt_fields_file *file);
-
-/* Latitudes that weigh the rows, once all files were looked at. */
-void vt_dataset_take_latitudes(vt_dataset *dataset);
+/* Coordinates of the window, and latitudes that weigh its rows, once all files were looked at. */
+void vt_dataset_take_coordinates(vt_dataset *dataset);
 
 #endif

@@ -191,7 +191,7 @@ bool vt_dataset_date(const vt_dataset *dataset, int64_t sample, vt_date *date)
 
 int64_t vt_dataset_minutes_a_time(const vt_dataset *dataset)
 {
-    return dataset->minutes_a_time > 0 ? dataset->minutes_a_time : 60 * VT_HOURS_A_TIME;
+    return dataset->about->step > 0 ? dataset->about->step : 60 * VT_HOURS_A_TIME;
 }
 
 vt_status vt_dataset_read_later(vt_dataset *dataset, int64_t sample, int64_t steps, float *fields)

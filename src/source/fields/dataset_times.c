@@ -30,7 +30,7 @@ static void settle_minutes(vt_dataset *dataset)
 {
     enum { MOST_DAYS = 3 }; /* by which the middles or ends of months differ */
     int64_t least = 0, alike = 0, monthly = 0, first_day = 0, day = 0;
-    if (dataset->minutes_a_time > 0) return;
+    if (dataset->about->step > 0) return;
     for (int64_t i = 1; i < dataset->piece_count; i++) {
         const vt_set_piece *before = &dataset->pieces[i - 1], *own = before + 1;
         const int64_t minutes = own->date.minutes - before->date.minutes;
@@ -45,15 +45,15 @@ static void settle_minutes(vt_dataset *dataset)
         monthly += llabs(day - first_day) <= MOST_DAYS && vt_date_steps(before->date, own->date, VT_A_MONTH) == 1;
     }
     if (2 * monthly > dataset->piece_count - 1)
-        dataset->minutes_a_time = VT_A_MONTH;
+        dataset->about->step = VT_A_MONTH;
     else if (2 * alike > dataset->piece_count - 1)
-        dataset->minutes_a_time = least;
+        dataset->about->step = least;
 }
 
 static bool follows(const vt_dataset *dataset, const vt_set_piece *before, const vt_set_piece *own)
 {
-    if (dataset->options.files_apart || !before->proven || !own->proven || dataset->minutes_a_time == 0) return false;
-    return vt_date_steps(before->date, own->date, dataset->minutes_a_time) == before->times;
+    if (dataset->options.files_apart || !before->proven || !own->proven || dataset->about->step == 0) return false;
+    return vt_date_steps(before->date, own->date, dataset->about->step) == before->times;
 }
 
 static void add_stretch(vt_dataset *dataset, vt_set_stretch *stretch)

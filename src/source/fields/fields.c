@@ -38,6 +38,7 @@ vt_dataset_options vt_fields_options(const vt_config *config, vt_set set)
                                          .time_step = config->time_step,
                                          .period = periods[set],
                                          .period_option = names[set][1],
+                                         .accept = config->accept,
                                          .masked = config->missing == VT_GAPS_MASK}};
 }
 

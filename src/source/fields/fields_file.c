@@ -128,6 +128,30 @@ done:
     return status;
 }
 
+/* Puts the channels into the order of form->names, if it has all of them; the others follow as they come. */
+static void order_channels(vt_fields_file *file, const vt_fields_form *form)
+{
+    char **names = (char **)(uintptr_t)file->channel_names;
+    for (int64_t c = 0; names != NULL && c < form->name_count; c++) {
+        int64_t place = 0;
+        while (place < file->shape.channels && strcmp(names[place], form->names[c]) != 0) place++;
+        if (place == file->shape.channels) return;
+    }
+    for (int64_t c = 0; names != NULL && c < form->name_count; c++)
+        for (int64_t place = c + 1; place < file->shape.channels && strcmp(names[c], form->names[c]) != 0; place++) {
+            if (strcmp(names[place], form->names[c]) != 0) continue;
+            char *const name = names[c];
+            const vt_field_channel channel = file->channels[c];
+            const vt_channel_meaning meaning = file->meanings[c];
+            names[c] = names[place];
+            file->channels[c] = file->channels[place];
+            file->meanings[c] = file->meanings[place];
+            names[place] = name;
+            file->channels[place] = channel;
+            file->meanings[place] = meaning;
+        }
+}
+
 static vt_status open_all(vt_fields_file *file, const char *const *paths, const vt_fields_form *form)
 {
     vt_status status = VT_OK;
@@ -139,6 +163,7 @@ static vt_status open_all(vt_fields_file *file, const char *const *paths, const 
         VT_TRY(open_channel_names(file));
         VT_TRY(open_meanings(file));
         VT_TRY(vt_fields_take_grid(file, file->sources));
+        order_channels(file, form);
     }
     VT_TRY(vt_fields_open_times(file, form));
     file->no_latitudes = file->no_latitudes && file->latitudes == NULL;

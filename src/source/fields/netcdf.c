@@ -69,17 +69,17 @@ done:
 }
 
 /* Pressures in Pa become hPa. */
-static vt_status read_levels(const vt_field_source *source, const char *name, double **values)
+static vt_status read_levels(const vt_field_source *source, const char *name, double **values, char units[32])
 {
     vt_status status = VT_OK;
     static const char *const pascals[] = {"Pa", "Pascal", "Pascals", NULL};
-    char units[32];
     vt_array *array = NULL;
     VT_TRY(vt_coordinate_values(source->part, name, source->extent[1], 1e7, "levels", values));
     VT_TRY(vt_array_find(source->part, name, &array));
-    vt_cf_text(array, "units", units, sizeof units);
+    vt_cf_text(array, "units", units, 32);
     const bool in_pascals = vt_text_place(units, strlen(units), pascals) >= 0;
     for (int64_t i = 0; i < source->extent[1] && in_pascals; i++) (*values)[i] /= 100;
+    if (in_pascals) snprintf(units, 32, "hPa");
 done:
     vt_array_close(&array);
     return status;
@@ -92,7 +92,8 @@ static bool has_versions(const vt_field_source *source)
 }
 
 /* The level of the variable, by its coordinate: in hPa, or in Pa. */
-static vt_status find_level(const vt_field_source *source, const variable *wanted, int64_t *level)
+static vt_status find_level(const vt_field_source *source, const variable *wanted, int64_t *level,
+                            vt_channel_meaning *meaning)
 {
     vt_status status = VT_OK;
     double *values = NULL;
@@ -114,7 +115,7 @@ static vt_status find_level(const vt_field_source *source, const variable *wante
              "%s: '%s' has %lld levels, but there is no dataset 'level', 'pressure_level' or 'plev' of that length; "
              "--coordinates=[level=NAME] names another",
              source->part->path, source->name, (long long)levels);
-    VT_TRY(read_levels(source, name, &values));
+    VT_TRY(read_levels(source, name, &values, meaning->level_units));
     for (int64_t i = 0; i < levels; i++) vt_text_append(&found, "%s%g", i > 0 ? ", " : "", values[i]);
     VT_CHECK(wanted->has_level, "%s: '%s' has levels: choose one, as %s@%g (there are %s)", source->part->path,
              source->name, source->name, values[0], found.characters);
@@ -126,6 +127,8 @@ static vt_status find_level(const vt_field_source *source, const variable *wante
     VT_FAIL("%s: '%s' has no level %g; there are %s", source->part->path, source->name, wanted->level,
             found.characters);
 done:
+    meaning->has_level = status == VT_OK && values != NULL;
+    if (meaning->has_level) meaning->level = values[*level];
     vt_text_close(&found);
     free(doubt);
     free(values);
@@ -194,6 +197,7 @@ static void take_meaning(const vt_field_source *source, const variable *wanted, 
     vt_cf_text(source->array, "units", meaning->units, sizeof meaning->units);
     vt_cf_text(source->array, "standard_name", meaning->standard_name, sizeof meaning->standard_name);
     vt_cf_text(source->array, "long_name", meaning->long_name, sizeof meaning->long_name);
+    vt_cf_text(source->array, "cell_methods", meaning->cell_methods, sizeof meaning->cell_methods);
     const size_t length = strlen(meaning->long_name);
     if (wanted->has_level && length > 0)
         snprintf(meaning->long_name + length, sizeof meaning->long_name - length, " at level %g", wanted->level);
@@ -211,7 +215,7 @@ static vt_status add_channel(vt_fields_file *file, const vt_fields_form *form, c
     ((const char **)file->channel_names)[c] =
         vt_text_format("%s%.*s", wanted.name, (int)(word + length - level), level); /* "z500" */
     VT_TRY(use_source(file, form, &wanted, &channel->source));
-    VT_TRY(find_level(&file->sources[channel->source], &wanted, &channel->level));
+    VT_TRY(find_level(&file->sources[channel->source], &wanted, &channel->level, &file->meanings[c]));
     VT_TRY(check_only_once(file, c));
     take_meaning(&file->sources[channel->source], &wanted, &file->meanings[c]);
 done:

@@ -4,22 +4,25 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/text.h"
-#include "source/fields/dataset_inside.h"
+#include "source/fields/dataset.h"
+#include "source/fields/file_list.h"
 #include "storage/npy.h"
 #include "storage/output_file.h"
+#include "task/weather/seasonal.h"
 
 struct vt_statistics {
     int64_t channels, points, height, width;
     int64_t times, left_out;
-    double *count;        /* [channels]: values that were there */
-    double *mean;         /* [channels] */
-    double *deviation;    /* [channels]: sum of (x - mean)^2 */
-    double *point_sum;    /* [channels, height, width]: sum over the times; float64 is exact enough for 1e6 of them */
-    int32_t *point_count; /* [channels, height, width] */
-    char **names;         /* [channels], or NULL */
+    double *count;          /* [channels]: values that were there */
+    double *mean;           /* [channels] */
+    double *deviation;      /* [channels]: sum of (x - mean)^2 */
+    double *point_sum;      /* [channels, height, width]: sum over the times; float64 is exact enough for 1e6 of them */
+    int32_t *point_count;   /* [channels, height, width] */
+    vt_fields_about *about; /* of the files, or NULL */
 };
 
 vt_statistics *vt_statistics_open(int64_t channels, int64_t height, int64_t width)
@@ -41,7 +44,7 @@ void vt_statistics_close(vt_statistics **pointer)
     vt_statistics *statistics = *pointer;
     if (statistics == NULL) return;
     *pointer = NULL;
-    vt_text_free_list(statistics->names, statistics->channels);
+    vt_fields_about_close(&statistics->about);
     free(statistics->count);
     free(statistics->mean);
     free(statistics->deviation);
@@ -114,14 +117,20 @@ double vt_statistics_std(const vt_statistics *statistics, int64_t channel)
 
 const char *vt_statistics_channel_name(const vt_statistics *statistics, int64_t channel)
 {
-    return statistics->names != NULL ? statistics->names[channel] : "";
+    const vt_fields_about *about = statistics->about;
+    return about != NULL && about->names != NULL ? about->names[channel] : "";
 }
 
-static void take_names(vt_statistics *statistics, const char *const *names)
+vt_fields_about *vt_statistics_about_of(const vt_statistics *statistics)
 {
-    if (names == NULL) return;
-    statistics->names = vt_allocate((size_t)statistics->channels, sizeof *statistics->names, "the statistics");
-    for (int64_t c = 0; c < statistics->channels; c++) statistics->names[c] = vt_text_copy(names[c]);
+    return statistics->about;
+}
+
+void vt_statistics_take_about(vt_statistics *statistics, vt_fields_about **about)
+{
+    vt_fields_about_close(&statistics->about);
+    statistics->about = *about;
+    *about = NULL;
 }
 
 /* One time of a file; if it can't be read and the source is tolerant, that is only a warning. */
@@ -141,46 +150,9 @@ static vt_status gather_time(const vt_statistics_source *source, vt_fields_file 
     return status;
 }
 
-/* Checks that the file goes together with those before it, which `common` describes; the first one begins it. */
-static vt_status agree(vt_dataset *common, const vt_file_list *list, int64_t group, const vt_fields_file *file,
-                       const vt_frame_window *window)
-{
-    vt_status status = VT_OK;
-    const bool is_first = common->meanings == NULL;
-    if (is_first) {
-        common->list = (vt_file_list){.paths = list->paths, .first = list->first + group, .groups = 1};
-        common->shape = file->shape;
-        common->window = *window;
-        common->options.height = window->rows;
-        common->options.width = window->width;
-        vt_dataset_take_channels(common, file);
-    }
-    VT_TRY(vt_dataset_compare_with_first(common, file));
-    VT_TRY(vt_dataset_agree_on_grid(common, file));
-    VT_TRY(vt_dataset_agree_on_rows(common, file));
-    if (file->times.count == 0) goto done;
-    VT_TRY(vt_dataset_compare_times(common, file->path, &file->times));
-    if (common->piece_count > 0) goto done;
-    common->pieces = vt_allocate(1, sizeof *common->pieces, "the statistics");
-    common->pieces[common->piece_count++] = (vt_set_piece){.dated = true, .date = file->times.stretches[0].date};
-done:
-    return status;
-}
-
-static void close_common(vt_dataset *common)
-{
-    vt_text_free_list(common->channel_names, common->shape.channels);
-    for (int k = 0; k < 2; k++) free(common->stored[k]);
-    free(common->meanings);
-    free(common->pieces);
-    free(common->turned);
-    free(common->unknown);
-    free(common->grid_doubt);
-}
-
 /* All times of one file; the first file determines the shape. */
 static vt_status gather_file(const vt_statistics_source *source, const vt_file_list *list, int64_t group,
-                             vt_dataset *common, vt_statistics **statistics)
+                             vt_fields_about **about, vt_text *remarks, vt_statistics **statistics)
 {
     vt_status status = VT_OK;
     vt_fields_file *file = NULL;
@@ -193,11 +165,8 @@ static vt_status gather_file(const vt_statistics_source *source, const vt_file_l
     const int64_t channels = file->shape.channels;
     const vt_window_grid grid = vt_fields_file_grid(file);
     VT_TRY(vt_window_find(&source->range, &grid, &window));
-    VT_TRY(agree(common, list, group, file, &window));
-    if (*statistics == NULL) {
-        *statistics = vt_statistics_open(channels, window.rows, window.width);
-        take_names(*statistics, file->channel_names);
-    }
+    VT_TRY(vt_fields_about_add_file(about, file, &source->form, &window, remarks));
+    if (*statistics == NULL) *statistics = vt_statistics_open(channels, window.rows, window.width);
     fields = vt_allocate((size_t)(channels * window.rows * window.width), sizeof *fields, "the fields of one time");
     if (source->times != NULL) vt_time_statistics_begin_file(source->times, file, &window, source->form.masked);
     for (int64_t time = 0; time < file->shape.times; time++)
@@ -226,21 +195,25 @@ vt_status vt_statistics_gather(const vt_statistics_source *source, vt_statistics
     vt_status status = VT_OK;
     vt_statistics *statistics = NULL;
     vt_file_list list = {0};
-    vt_dataset common = {0};
+    vt_fields_about *about = NULL;
+    vt_text remarks = {0};
     *result = NULL;
     VT_TRY(vt_file_list_open(source->directory, source->option_name, source->form.variables != NULL, &list));
     VT_TRY(vt_file_list_check(&list));
-    for (int64_t i = 0; i < list.groups; i++) VT_TRY(gather_file(source, &list, i, &common, &statistics));
+    for (int64_t i = 0; i < list.groups; i++) VT_TRY(gather_file(source, &list, i, &about, &remarks, &statistics));
     VT_CHECK(statistics != NULL, "%s '%s': none of its times lies in %s %s", source->option_name, source->directory,
              source->form.period_option, source->form.period);
     VT_CHECK(statistics->times > 0, "%s '%s': its files hold no time %s", source->option_name, source->directory,
              statistics->left_out > 0 ? "that can be read" : "at all");
+    vt_fields_log_remarks(&remarks);
+    vt_statistics_take_about(statistics, &about);
     for (int64_t c = 0; c < statistics->channels; c++)
         if (!(vt_statistics_std(statistics, c) > 0)) warn_of_channel(statistics, c);
     *result = statistics;
     statistics = NULL;
 done:
-    close_common(&common);
+    vt_fields_about_close(&about);
+    vt_text_close(&remarks);
     vt_file_list_close(&list);
     vt_statistics_close(&statistics);
     return status;
@@ -274,11 +247,81 @@ done:
     return status;
 }
 
-vt_status vt_statistics_read(const char *path, const char *option_name, int64_t channels, float *values)
+/* ---- what they are of ---- */
+
+static const char *const file_names[VT_NORMALISING_FILES] = {"global_means.npy", "global_stds.npy",
+                                                             "time_diff_stds.npy", "time_means.npy", "climatology.h5"};
+
+/* Of a file that is there; a climatology says its own. */
+static vt_status find_checksum(const char *path, vt_normalising_file kind, int64_t *checksum)
+{
+    vt_status status = VT_OK;
+    uint32_t found = 0;
+    *checksum = -1;
+    if (!vt_output_exists(path)) return VT_OK;
+    if (kind == VT_FILE_OF_CLIMATOLOGY) return vt_seasonal_checksum(path, checksum);
+    VT_TRY(vt_file_checksum(path, &found));
+    *checksum = found;
+done:
+    return status;
+}
+
+vt_status vt_statistics_about(const char *path, vt_normalising_file kind, vt_fields_about **about)
+{
+    vt_status status = VT_OK;
+    const char *slash = strrchr(path, '/');
+    int64_t checksum;
+    char *directory =
+        slash != NULL ? vt_text_format("%.*s", slash > path ? (int)(slash - path) : 1, path) : vt_text_copy(".");
+    VT_TRY(vt_fields_about_read(directory, about));
+    VT_TRY(find_checksum(path, kind, &checksum));
+    if (*about != NULL && (*about)->normalisation.checksums[kind] != checksum) vt_fields_about_close(about);
+done:
+    free(directory);
+    return status;
+}
+
+vt_status vt_statistics_write_about(vt_statistics *statistics, const vt_time_statistics *times, bool all,
+                                    const char *directory)
+{
+    vt_status status = VT_OK;
+    vt_fields_about *about = statistics->about;
+    vt_fields_normalisation *numbers = &about->normalisation;
+    double **const lists[3] = {&numbers->means, &numbers->stds, &numbers->change_stds};
+    for (int i = 0; i < 3; i++)
+        *lists[i] = vt_allocate((size_t)statistics->channels, sizeof **lists[i], "the statistics");
+    for (int64_t c = 0; c < statistics->channels; c++) {
+        numbers->means[c] = vt_statistics_mean(statistics, c);
+        numbers->stds[c] = vt_statistics_std(statistics, c);
+        numbers->change_stds[c] = vt_time_statistics_change_std(times, c);
+    }
+    for (int i = 0; i < VT_NORMALISING_FILES; i++) {
+        vt_fields_about *before = NULL;
+        char *path = vt_text_format("%s/%s", directory, file_names[i]);
+        const bool is_new = all || i == VT_FILE_OF_CHANGES || i == VT_FILE_OF_CLIMATOLOGY;
+        if (!is_new) status = vt_statistics_about(path, (vt_normalising_file)i, &before);
+        if (status == VT_OK && (is_new || before != NULL))
+            status = find_checksum(path, (vt_normalising_file)i, &numbers->checksums[i]);
+        vt_fields_about_close(&before);
+        free(path);
+        if (status != VT_OK) goto done;
+    }
+    VT_TRY(vt_fields_about_write(directory, about));
+done:
+    return status;
+}
+
+/* ---- reading ---- */
+
+vt_status vt_statistics_read_in_order(const char *path, const char *option_name, int64_t channels, const int64_t *order,
+                                      float *values)
 {
     vt_status status = VT_OK;
     vt_npy array = {0};
     char *shape = NULL;
+    int64_t needed = channels;
+    for (int64_t c = 0; order != NULL && c < channels; c++)
+        if (order[c] >= needed) needed = order[c] + 1;
     if (vt_npy_open(path, &array) != VT_OK) {
         status = vt_error_context("%s (`vitrain stats` makes such a file)", option_name);
         goto done;
@@ -286,17 +329,41 @@ vt_status vt_statistics_read(const char *path, const char *option_name, int64_t 
     shape = vt_npy_shape_text(&array.form);
     bool fits =
         array.form.dimensions == 4 && array.form.shape[0] == 1 && array.form.shape[2] == 1 && array.form.shape[3] == 1;
-    VT_CHECK(fits && array.form.shape[1] >= channels,
+    VT_CHECK(fits && array.form.shape[1] >= needed,
              "%s: %s has shape %s, expected [1, C, 1, 1] with C at least %lld, the channels in use", option_name, path,
-             shape, (long long)channels);
+             shape, (long long)needed);
     for (int64_t c = 0; c < channels; c++) {
-        VT_CHECK(isfinite(array.values[c]), "%s: %s holds %g for channel %lld; make it again with `vitrain stats`",
-                 option_name, path, array.values[c], (long long)c);
-        values[c] = (float)array.values[c];
+        const double value = array.values[order != NULL ? order[c] : c];
+        VT_CHECK(isfinite(value), "%s: %s holds %g for channel %lld; make it again with `vitrain stats`", option_name,
+                 path, value, (long long)c);
+        values[c] = (float)value;
     }
 done:
     free(shape);
     vt_npy_close(&array);
+    return status;
+}
+
+vt_status vt_statistics_read(const char *path, const char *option_name, int64_t channels, float *values)
+{
+    return vt_statistics_read_in_order(path, option_name, channels, NULL, values);
+}
+
+static vt_status check_stds(const char *path, const float *stds, int64_t channels)
+{
+    vt_status status = VT_OK;
+    for (int64_t c = 0; c < channels; c++) {
+        /* 0 also if float32 rounds it to 0: fields divided by it would be infinite */
+        VT_CHECK(stds[c] != 0,
+                 "global_stds_path: %s holds a standard deviation of 0 for channel %lld: a constant channel can't be "
+                 "normalised; leave it out of the files, or write 1 there",
+                 path, (long long)c);
+        VT_CHECK(stds[c] > 0,
+                 "global_stds_path: %s holds %g for channel %lld, but a standard deviation is above 0 (are means and "
+                 "stds swapped?)",
+                 path, (double)stds[c], (long long)c);
+    }
+done:
     return status;
 }
 
@@ -306,17 +373,35 @@ vt_status vt_statistics_read_pair(const char *means_path, const char *stds_path,
     vt_status status = VT_OK;
     VT_TRY(vt_statistics_read(means_path, "global_means_path", channels, means));
     VT_TRY(vt_statistics_read(stds_path, "global_stds_path", channels, stds));
-    for (int64_t c = 0; c < channels; c++) {
-        /* 0 also if float32 rounds it to 0: fields divided by it would be infinite */
-        VT_CHECK(stds[c] != 0,
-                 "global_stds_path: %s holds a standard deviation of 0 for channel %lld: a constant channel can't be "
-                 "normalised; leave it out of the files, or write 1 there",
-                 stds_path, (long long)c);
-        VT_CHECK(stds[c] > 0,
-                 "global_stds_path: %s holds %g for channel %lld, but a standard deviation is above 0 (are means and "
-                 "stds swapped?)",
-                 stds_path, (double)stds[c], (long long)c);
-    }
+    VT_TRY(check_stds(stds_path, stds, channels));
 done:
+    return status;
+}
+
+vt_status vt_statistics_read_for(const char *path, vt_normalising_file kind, const vt_fields_rules *rules,
+                                 const vt_fields_side *data, float *values, int64_t *checksum, vt_text *remarks)
+{
+    static const char *const options[] = {"global_means_path", "global_stds_path", "time_diff_stds_path"};
+    vt_status status = VT_OK;
+    const int64_t channels = data->about->channels;
+    vt_fields_about *about = NULL;
+    int64_t *order = NULL;
+    VT_TRY(vt_statistics_about(path, kind, &about));
+    if (about != NULL) {
+        const vt_fields_side own = {about, path};
+        VT_TRY(vt_fields_compare(rules, data, &own, remarks));
+        order = vt_fields_order(data->about, about);
+    } else if (remarks->length == 0) {
+        vt_text_append(remarks,
+                       "%s doesn't say which data it was made from: its channels are taken to be those of %s, in "
+                       "their order and units",
+                       path, data->name);
+    }
+    VT_TRY(vt_statistics_read_in_order(path, options[kind], channels, order, values));
+    if (kind == VT_FILE_OF_STDS) VT_TRY(check_stds(path, values, channels));
+    VT_TRY(find_checksum(path, kind, checksum));
+done:
+    free(order);
+    vt_fields_about_close(&about);
     return status;
 }

@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "source/fields/about.h"
 #include "source/fields/fields_file.h"
 #include "source/fields/time_statistics.h"
 #include "source/fields/window.h"
@@ -13,6 +14,19 @@
 /* Reads a float32 or float64 .npy of shape [1, C, 1, 1] with C >= channels; values [channels] gets the first ones.
  * option_name ("global_means_path") is named in messages. */
 vt_status vt_statistics_read(const char *path, const char *option_name, int64_t channels, float *values);
+
+/* The same of the channels of `data`, [data->about->channels], in whatever order the file has them: what it says of
+ * itself, in the about.json beside it, is compared with the data. Without that, or if the file was replaced, a remark
+ * says what was assumed. checksum: its CRC-32C. */
+vt_status vt_statistics_read_for(const char *path, vt_normalising_file kind, const vt_fields_rules *rules,
+                                 const vt_fields_side *data, float *values, int64_t *checksum, vt_text *remarks);
+
+/* What the file was made from; *about NULL: that is not known. */
+vt_status vt_statistics_about(const char *path, vt_normalising_file kind, vt_fields_about **about);
+
+/* Value c is the file's entry order[c]; NULL: in the file's order. */
+vt_status vt_statistics_read_in_order(const char *path, const char *option_name, int64_t channels, const int64_t *order,
+                                      float *values);
 
 /* Both files, checked together: means finite, standard deviations finite and above 0 (the message names the channel).
  */
@@ -52,6 +66,15 @@ int64_t vt_statistics_left_out(const vt_statistics *statistics);
 
 /* The name in the files, "" when there is none. */
 const char *vt_statistics_channel_name(const vt_statistics *statistics, int64_t channel);
+
+/* What they are of: gathered with them, or given, which takes it over. It may be changed until it is written. */
+vt_fields_about *vt_statistics_about_of(const vt_statistics *statistics);
+void vt_statistics_take_about(vt_statistics *statistics, vt_fields_about **about);
+
+/* Writes about.json, which describes the data, and the other files of the directory by their checksums: after these.
+ * Without `all`, means and standard deviations there are of other origin. */
+vt_status vt_statistics_write_about(vt_statistics *statistics, const vt_time_statistics *times, bool all,
+                                    const char *directory);
 
 /* Writes global_means.npy, global_stds.npy ([1, C, 1, 1]) and time_means.npy ([1, C, H, W]), float32, into `directory`,
  * which is made when missing; files of these names are replaced. */

@@ -222,17 +222,18 @@ done:
     return status;
 }
 
-static vt_status write_climatology(vt_time_statistics *statistics, const char *path, vt_text *notes)
+static vt_status write_climatology(vt_time_statistics *statistics, const char *path, const vt_fields_about *about,
+                                   vt_text *notes)
 {
     vt_status status = VT_OK;
-    char *summary = NULL;
+    char *summary = NULL, *text = about != NULL ? vt_fields_about_short_text(about) : NULL;
     const vt_seasonal_fit_labels labels = {(const char *const *)statistics->names, statistics->latitudes,
-                                           statistics->longitudes};
+                                           statistics->longitudes, text};
     if (statistics->fit == NULL) {
         unlink(path);
         vt_text_append(notes, "no climatology.h5: %s says no date, neither by a time coordinate nor by its name\n",
                        statistics->undated != NULL ? statistics->undated : "a file");
-        return VT_OK;
+        goto done;
     }
     VT_TRY(vt_seasonal_fit_write(statistics->fit, statistics->change_fit, &labels, path, &summary));
     vt_text_append(notes, "climatology.h5: %s%s\n", summary,
@@ -241,10 +242,12 @@ static vt_status write_climatology(vt_time_statistics *statistics, const char *p
                                        : "");
 done:
     free(summary);
+    free(text);
     return status;
 }
 
-vt_status vt_time_statistics_write(vt_time_statistics *statistics, const char *directory, char **result)
+vt_status vt_time_statistics_write(vt_time_statistics *statistics, const char *directory, const vt_fields_about *about,
+                                   char **result)
 {
     vt_status status = VT_OK;
     vt_text notes = {0};
@@ -253,7 +256,7 @@ vt_status vt_time_statistics_write(vt_time_statistics *statistics, const char *d
     *result = NULL;
     VT_ASSERT(statistics->shape.channels > 0);
     VT_TRY(write_changes(statistics, changes, &notes));
-    VT_TRY(write_climatology(statistics, climatology, &notes));
+    VT_TRY(write_climatology(statistics, climatology, about, &notes));
     *result = vt_text_copy(notes.characters);
 done:
     vt_text_close(&notes);

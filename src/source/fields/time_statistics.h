@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "source/fields/about.h"
 #include "source/fields/fields_file.h"
 #include "task/weather/seasonal_fit.h"
 
@@ -38,7 +39,8 @@ double vt_time_statistics_change_std(const vt_time_statistics *statistics, int64
 
 /* Writes time_diff_stds.npy ([1, C, 1, 1]) and climatology.h5 into `directory`. Where one of them can't be made from
  * these times, a file of that name is removed, as it would belong to other data. *notes (malloc'd): a line for each
- * file, that says what it holds or why there is none. */
-vt_status vt_time_statistics_write(vt_time_statistics *statistics, const char *directory, char **notes);
+ * file, that says what it holds or why there is none. about: the data, which the climatology keeps; NULL: not known. */
+vt_status vt_time_statistics_write(vt_time_statistics *statistics, const char *directory, const vt_fields_about *about,
+                                   char **notes);
 
 #endif

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/text.h"
+#include "source/fields/dataset.h"
 #include "source/fields/fields_writer.h"
 #include "source/fields/file_list.h"
 #include "source/fields/statistics.h"
@@ -139,7 +140,7 @@ static vt_status prepare(synthetic_set *set)
     set->statistics = vt_statistics_open(options->channels, height, width);
     set->times = vt_time_statistics_open(1, 1);
     const vt_seasonal_fit_options shape = {.channels = options->channels, .height = height, .width = width};
-    const vt_seasonal_fit_labels labels = {names, set->latitudes, set->longitudes};
+    const vt_seasonal_fit_labels labels = {names, set->latitudes, set->longitudes, NULL};
     for (int c = 0; c < VT_CLIMATE_CHANNELS; c++) names[c] = vt_climate_channels[c].name;
     vt_time_statistics_begin(set->times, &shape, &labels);
 done:
@@ -191,6 +192,32 @@ done:
     return status;
 }
 
+/* The statistics are of what the training files say. */
+static vt_status describe(synthetic_set *set)
+{
+    vt_status status = VT_OK;
+    const vt_fields_form form = {0};
+    const vt_frame_window whole = {.rows = set->options->height, .width = set->options->width};
+    vt_fields_about *about = NULL;
+    vt_fields_file *file = NULL;
+    vt_text remarks = {0};
+    for (int64_t i = 0; i < set->plan_count; i++) {
+        if (strcmp(set->plans[i].part, "train") != 0) continue;
+        char *const path = plan_path(set, &set->plans[i]);
+        status = vt_fields_file_open_again((const char *const[]){path}, 1, &form, &file);
+        if (status == VT_OK) status = vt_fields_about_add_file(&about, file, &form, &whole, &remarks);
+        vt_fields_file_close(&file);
+        free(path);
+        if (status != VT_OK) goto done;
+    }
+    about->dt = 1;
+    vt_statistics_take_about(set->statistics, &about);
+done:
+    vt_text_close(&remarks);
+    vt_fields_about_close(&about);
+    return status;
+}
+
 vt_status vt_synthetic_set_write(const vt_synthetic_set_options *options)
 {
     vt_status status = VT_OK;
@@ -199,7 +226,10 @@ vt_status vt_synthetic_set_write(const vt_synthetic_set_options *options)
     VT_TRY(prepare(&set));
     for (int64_t i = 0; i < set.plan_count; i++) VT_TRY(write_year(&set, &set.plans[i]));
     VT_TRY(vt_statistics_write(set.statistics, directory));
-    VT_TRY(vt_time_statistics_write(set.times, directory, &notes));
+    VT_TRY(describe(&set));
+    VT_TRY(vt_time_statistics_write(set.times, directory, vt_statistics_about_of(set.statistics), &notes));
+    vt_fields_about_sign(vt_statistics_about_of(set.statistics), "synth");
+    VT_TRY(vt_statistics_write_about(set.statistics, set.times, true, directory));
 done:
     free(directory);
     free(notes);

@@ -8,7 +8,9 @@
 
 /* CF's attributes of a channel; "": the file has none. */
 typedef struct {
-    char units[64], standard_name[96], long_name[160];
+    char units[64], standard_name[96], long_name[160], cell_methods[96], level_units[32];
+    bool has_level;
+    double level; /* by the coordinate of levels, pressures in hPa */
 } vt_channel_meaning;
 
 typedef struct {

@@ -18,8 +18,10 @@ struct vt_seasonal {
     int64_t channels, points; /* points: own_rows * width */
     int64_t harmonics, slots;
     int64_t minutes[MOST_SLOTS];
-    float *coefficients;                 /* [slots, 1 + 2 * harmonics, channels, points] */
-    float *departure_stds, *change_stds; /* [channels of the file]; change_stds may be NULL */
+    float *coefficients; /* [slots, 1 + 2 * harmonics, channels, points] */
+    int64_t checksum;
+    char *about;                         /* or NULL */
+    float *departure_stds, *change_stds; /* [channels]; change_stds may be NULL */
 };
 
 void vt_seasonal_basis(vt_date date, int64_t harmonics, double *basis)
@@ -51,6 +53,23 @@ static char *describe(const vt_seasonal *seasonal, int64_t times, const char *fi
     return text;
 }
 
+static vt_status read_checksum(vt_tensor_file *file, int64_t *checksum)
+{
+    *checksum = -1;
+    return vt_tensor_file_has(file, "crc32c") ? vt_tensor_file_get_integer(file, "crc32c", checksum) : VT_OK;
+}
+
+vt_status vt_seasonal_checksum(const char *path, int64_t *checksum)
+{
+    vt_status status = VT_OK;
+    vt_tensor_file *file = NULL;
+    VT_TRY(vt_tensor_file_open(path, &file));
+    VT_TRY(read_checksum(file, checksum));
+done:
+    vt_tensor_file_close(&file);
+    return status;
+}
+
 static vt_status read_head(vt_tensor_file *file, vt_seasonal *seasonal)
 {
     vt_status status = VT_OK;
@@ -72,6 +91,8 @@ static vt_status read_head(vt_tensor_file *file, vt_seasonal *seasonal)
              "%s: %s has %lld harmonics, expected 0 to %d; make it again with `vitrain stats`", seasonal->option_name,
              seasonal->path, (long long)seasonal->harmonics, VT_SEASONAL_HARMONICS);
     seasonal->description = describe(seasonal, times, first, last);
+    VT_TRY(read_checksum(file, &seasonal->checksum));
+    if (vt_tensor_file_has(file, "about")) VT_TRY(vt_tensor_file_get_text(file, "about", &seasonal->about));
 done:
     free(format);
     free(first);
@@ -79,21 +100,31 @@ done:
     return status;
 }
 
-/* The names in the file and those of the data, as far as both are known. */
-static vt_status check_names(vt_tensor_file *file, const vt_seasonal_options *options)
+/* The place of a name among lines; -1: it is none of them. */
+static int64_t place_of(const char *lines, const char *name)
+{
+    int64_t place = 0;
+    for (const char *line = lines; *line != '\0'; place++) {
+        const size_t length = strcspn(line, "\n");
+        if (strlen(name) == length && strncmp(line, name, length) == 0) return place;
+        line += length + (line[length] == '\n');
+    }
+    return -1;
+}
+
+/* Where the file has the data's channels, by their names, as far as both are known. */
+static vt_status find_order(vt_tensor_file *file, const vt_seasonal_options *options, int64_t *order)
 {
     vt_status status = VT_OK;
     char *names = NULL;
+    for (int64_t c = 0; c < options->channels; c++) order[c] = c;
     if (options->names == NULL || !vt_tensor_file_has(file, "channels")) return VT_OK;
     VT_TRY(vt_tensor_file_get_text(file, "channels", &names));
-    char *name = names;
-    for (int64_t c = 0; c < options->channels && name != NULL; c++) {
-        char *end = strchr(name, '\n');
-        if (end != NULL) *end = '\0';
-        VT_CHECK(name[0] == '\0' || options->names[c][0] == '\0' || strcmp(name, options->names[c]) == 0,
-                 "%s: channel %lld of %s is '%s', but the data's is '%s'; make it again with `vitrain stats`",
-                 options->option_name, (long long)c, options->path, name, options->names[c]);
-        name = end != NULL ? end + 1 : NULL;
+    for (int64_t c = 0; c < options->channels; c++) {
+        if (options->names[c][0] == '\0') continue;
+        order[c] = place_of(names, options->names[c]);
+        VT_CHECK(order[c] >= 0, "%s: %s has no channel '%s', which the data have; make it again with `vitrain stats`",
+                 options->option_name, options->path, options->names[c]);
     }
 done:
     free(names);
@@ -183,16 +214,18 @@ done:
 
 /* Columns first … first + count - 1 of the file, to columns at … of the window. */
 static vt_status read_columns(vt_tensor_file *file, vt_seasonal *seasonal, const vt_seasonal_options *options,
-                              int64_t first_row, const int64_t span[3])
+                              const int64_t *order, int64_t first_row, const int64_t span[3])
 {
     vt_status status = VT_OK;
-    const int64_t basis = 1 + 2 * seasonal->harmonics, lines = options->channels * options->own_rows;
+    const int64_t basis = 1 + 2 * seasonal->harmonics, channels = options->channels, lines = options->own_rows;
     const int64_t first = span[0], count = span[1], at = span[2];
     float *values = malloc((size_t)(lines * count) * sizeof *values);
     VT_CHECK(values != NULL, "out of memory for the climatology of %s", options->path);
-    for (int64_t i = 0; i < seasonal->slots * basis; i++) {
-        const vt_tensor_box box = {.first = {i / basis, i % basis, 0, first_row + options->own_row, first},
-                                   .shape = {5, {1, 1, options->channels, options->own_rows, count}}};
+    for (int64_t i = 0; i < seasonal->slots * basis * channels; i++) {
+        const int64_t of = i / channels;
+        const vt_tensor_box box = {
+            .first = {of / basis, of % basis, order[i % channels], first_row + options->own_row, first},
+            .shape = {5, {1, 1, 1, lines, count}}};
         VT_TRY(vt_tensor_file_read_box(file, "coefficients", &box, values));
         for (int64_t line = 0; line < lines; line++)
             memcpy(seasonal->coefficients + (i * lines + line) * options->width + at, values + line * count,
@@ -203,17 +236,26 @@ done:
     return status;
 }
 
-static vt_status read_stds(vt_tensor_file *file, const vt_seasonal_options *options, const char *name, float **stds)
+static vt_status read_stds(vt_tensor_file *file, const vt_seasonal_options *options, const int64_t *order,
+                           const char *name, float **stds)
 {
     vt_status status = VT_OK;
     vt_tensor_shape shape;
+    float *all = NULL;
     VT_TRY(vt_tensor_file_shape(file, name, &shape));
     VT_CHECK(shape.dimensions == 1 && shape.shape[0] >= options->channels,
              "%s: /%s of %s has no value for each channel; make it again with `vitrain stats`", options->option_name,
              name, options->path);
-    *stds = vt_allocate((size_t)shape.shape[0], sizeof **stds, "the climatology");
-    VT_TRY(vt_tensor_file_read(file, name, &shape, *stds));
+    all = vt_allocate((size_t)shape.shape[0], sizeof *all, "the climatology");
+    *stds = vt_allocate((size_t)options->channels, sizeof **stds, "the climatology");
+    VT_TRY(vt_tensor_file_read(file, name, &shape, all));
+    for (int64_t c = 0; c < options->channels; c++) {
+        VT_CHECK(order[c] < shape.shape[0], "%s: /%s of %s has no value for each channel", options->option_name, name,
+                 options->path);
+        (*stds)[c] = all[order[c]];
+    }
 done:
+    free(all);
     return status;
 }
 
@@ -222,8 +264,9 @@ static vt_status read_all(vt_tensor_file *file, vt_seasonal *seasonal, const vt_
     vt_status status = VT_OK;
     file_part part = {0};
     vt_tensor_shape shape;
+    int64_t *order = vt_allocate((size_t)options->channels, sizeof *order, "the climatology");
     VT_TRY(read_head(file, seasonal));
-    VT_TRY(check_names(file, options));
+    VT_TRY(find_order(file, options, order));
     VT_TRY(find_part(file, seasonal, options, &part));
     VT_ASSERT(part.columns > 0);
     for (int axis = 0; axis < 2; axis++) VT_TRY(check_coordinate(file, options, &part, axis));
@@ -233,15 +276,16 @@ static vt_status read_all(vt_tensor_file *file, vt_seasonal *seasonal, const vt_
     for (int64_t at = 0; at < options->width;) {
         const int64_t first = (part.first_column + at) % part.columns;
         const int64_t rest = options->width - at, count = rest < part.columns - first ? rest : part.columns - first;
-        VT_TRY(read_columns(file, seasonal, options, part.first_row, (const int64_t[3]){first, count, at}));
+        VT_TRY(read_columns(file, seasonal, options, order, part.first_row, (const int64_t[3]){first, count, at}));
         at += count;
     }
-    VT_TRY(read_stds(file, options, "departure_stds", &seasonal->departure_stds));
+    VT_TRY(read_stds(file, options, order, "departure_stds", &seasonal->departure_stds));
     if (vt_tensor_file_shape(file, "departure_change_stds", &shape) != VT_OK)
         vt_error_clear(); /* there are no two times that are dt apart */
     else
-        VT_TRY(read_stds(file, options, "departure_change_stds", &seasonal->change_stds));
+        VT_TRY(read_stds(file, options, order, "departure_change_stds", &seasonal->change_stds));
 done:
+    free(order);
     return status;
 }
 
@@ -296,6 +340,7 @@ void vt_seasonal_close(vt_seasonal **pointer)
     free(seasonal->path);
     free(seasonal->option_name);
     free(seasonal->description);
+    free(seasonal->about);
     free(seasonal->coefficients);
     free(seasonal->departure_stds);
     free(seasonal->change_stds);
@@ -399,4 +444,14 @@ const float *vt_seasonal_departure_change_stds(const vt_seasonal *seasonal)
 const char *vt_seasonal_description(const vt_seasonal *seasonal)
 {
     return seasonal->description;
+}
+
+int64_t vt_seasonal_own_checksum(const vt_seasonal *seasonal)
+{
+    return seasonal->checksum;
+}
+
+const char *vt_seasonal_about(const vt_seasonal *seasonal)
+{
+    return seasonal->about;
 }

@@ -7,7 +7,8 @@
  *   /lat, /lon       float32 [rows], [columns], degrees; only where the files say them
  *   attributes       format "vitrain climatology 1"; harmonics H; minutes_of_day [S], the times of day in minutes after
  *                    midnight, a single -1 where the climatology is one for any time of day; times: how many it was
- *                    fitted to; first, last: their dates; channels: their names, one a line (only where there are some)
+ *                    fitted to; first, last: their dates; channels: their names, one a line (only where there are some);
+ *                    crc32c of the coefficients; about: the data that it is of (only where they are known)
  *
  * Its value at a date is the sum over k of basis[k] * coefficients[s, k], where s is the date's time of day and
  *   basis = 1, cos a, sin a, cos 2a, sin 2a, …      a = 2 pi (fraction of the date's year that has passed) */
@@ -46,6 +47,13 @@ typedef struct vt_seasonal vt_seasonal;
  * is first tried in a process of its own (storage/trial.h, whose conditions hold). */
 vt_status vt_seasonal_open(const vt_seasonal_options *options, vt_seasonal **seasonal);
 void vt_seasonal_close(vt_seasonal **seasonal);
+
+/* The CRC-32C of its coefficients, and the description of its data as JSON; -1 and NULL: the file doesn't say. */
+int64_t vt_seasonal_own_checksum(const vt_seasonal *seasonal);
+const char *vt_seasonal_about(const vt_seasonal *seasonal);
+
+/* The same checksum of a file; -1: it is an older one. */
+vt_status vt_seasonal_checksum(const char *path, int64_t *checksum);
 
 /* Does it have this date's time of day? */
 bool vt_seasonal_has(const vt_seasonal *seasonal, vt_date date);

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/crc32c.h"
 #include "base/memory.h"
 #include "base/text.h"
 #include "storage/output_file.h"
@@ -308,6 +309,7 @@ static vt_status write_labels(const vt_seasonal_fit *fit, const vt_seasonal_fit_
     for (int64_t c = 0; labels->names != NULL && c < fit->options.channels; c++)
         vt_text_append(&names, "%s%s", c > 0 ? "\n" : "", labels->names[c]);
     if (names.length > 0) VT_TRY(vt_tensor_file_set_text(file, "channels", names.characters));
+    if (labels->about != NULL) VT_TRY(vt_tensor_file_set_text(file, "about", labels->about));
     for (int axis = 0; axis < 2; axis++) {
         if (coordinates[axis] == NULL) continue;
         const vt_tensor_shape shape = {1, {sizes[axis]}};
@@ -346,6 +348,8 @@ static vt_status write_solution(const vt_seasonal_fit *fit, int64_t basis, vt_te
     VT_CHECK(coefficients != NULL, "out of memory for the climatology");
     solve(fit, basis, coefficients, stds);
     VT_TRY(vt_tensor_file_write(file, "coefficients", &shape, coefficients));
+    const int64_t checksum = vt_crc32c(coefficients, (size_t)vt_tensor_count(&shape) * sizeof *coefficients);
+    VT_TRY(vt_tensor_file_set_integers(file, "crc32c", 1, &checksum));
     VT_TRY(vt_tensor_file_write(file, "departure_stds", &of_channels, stds));
 done:
     free(coefficients);

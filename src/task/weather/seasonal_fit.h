@@ -28,6 +28,7 @@ vt_status vt_seasonal_fit_add(vt_seasonal_fit *fit, vt_date date, const float *f
 typedef struct {
     const char *const *names;             /* of the channels, or NULL */
     const double *latitudes, *longitudes; /* [height], [width], or NULL */
+    const char *about;                    /* the data, as JSON, or NULL */
 } vt_seasonal_fit_labels;
 
 /* Solves the equations and writes the file, which appears whole or not at all; at least one time was added. `changes`

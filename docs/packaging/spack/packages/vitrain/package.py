@@ -25,7 +25,8 @@ class Vitrain(MakefilePackage, CudaPackage):
     depends_on("libdeflate")
     depends_on("libunistring")
     depends_on("libpng")
-    depends_on("jansson")  # Zarr: its metadata, and the codecs of its chunks
+    depends_on("jansson")
+    depends_on("udunits")
     depends_on("c-blosc")
     depends_on("zstd")
     depends_on("lz4")

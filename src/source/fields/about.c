@@ -1,0 +1,159 @@
+#include "source/fields/about.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/memory.h"
+#include "base/version.h"
+
+static const char purpose[] = "a description of data";
+
+vt_fields_about *vt_fields_about_make(void)
+{
+    vt_fields_about *about = vt_allocate(1, sizeof *about, purpose);
+    for (int i = 0; i < VT_NORMALISING_FILES; i++) about->normalisation.checksums[i] = -1;
+    return about;
+}
+
+void vt_fields_about_close(vt_fields_about **pointer)
+{
+    vt_fields_about *about = *pointer;
+    if (about == NULL) return;
+    *pointer = NULL;
+    vt_text_free_list(about->names, about->channels);
+    free(about->meanings);
+    free(about->latitudes);
+    free(about->longitudes);
+    free(about->spans);
+    free(about->normalisation.means);
+    free(about->normalisation.stds);
+    free(about->normalisation.change_stds);
+    free(about->files);
+    free(about->made_by);
+    free(about->date);
+    free(about);
+}
+
+vt_fields_about *vt_fields_about_of_names(const char *const *names, int64_t count)
+{
+    vt_fields_about *about = vt_fields_about_make();
+    about->channels = count;
+    about->names = vt_allocate((size_t)count + 1, sizeof *about->names, purpose);
+    for (int64_t c = 0; c < count; c++) about->names[c] = vt_text_copy(names[c]);
+    return about;
+}
+
+void vt_fields_about_limit(vt_fields_about *about, int64_t count)
+{
+    if (count >= about->channels) return;
+    for (int64_t c = count; about->names != NULL && c < about->channels; c++) free(about->names[c]);
+    about->channels = count;
+}
+
+void vt_fields_about_add_span(vt_fields_about *about, vt_date first, int64_t times)
+{
+    vt_time_span *last = about->span_count > 0 ? &about->spans[about->span_count - 1] : NULL;
+    const vt_date end = vt_date_after(first, (times - 1) * about->step);
+    if (last != NULL && about->step > 0 && vt_date_steps(last->last, first, about->step) == 1) {
+        last->last = end;
+        return;
+    }
+    about->spans = vt_grow(about->spans, (size_t)about->span_count, sizeof *about->spans, purpose);
+    about->spans[about->span_count++] = (vt_time_span){first, end};
+}
+
+void vt_fields_about_sign(vt_fields_about *about, const char *command)
+{
+    char text[32];
+    const char *given = getenv("SOURCE_DATE_EPOCH"); /* reproducible-builds.org */
+    const time_t now = given != NULL ? (time_t)atoll(given) : time(NULL);
+    struct tm parts;
+    strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &parts));
+    free(about->made_by);
+    free(about->date);
+    about->made_by = vt_text_format("vitrain %s %s", vt_version(), command);
+    about->date = vt_text_copy(text);
+}
+
+double vt_fields_about_latitude(const vt_fields_about *about, int64_t index)
+{
+    return about->latitudes[about->window.first_row + index];
+}
+
+double vt_fields_about_longitude(const vt_fields_about *about, int64_t index)
+{
+    return about->longitudes[vt_window_column(&about->window, index)];
+}
+
+vt_fields_about *vt_fields_about_copy(const vt_fields_about *about)
+{
+    vt_fields_about *copy = NULL;
+    char *text = vt_fields_about_text(about);
+    const vt_status status = vt_fields_about_parse(text, "a description", &copy);
+    VT_ASSERT(status == VT_OK);
+    free(text);
+    return copy;
+}
+
+/* ---- for people ---- */
+
+static void print_channels(const vt_fields_about *about, const char *indent)
+{
+    printf("%schannels:", indent);
+    for (int64_t c = 0; c < about->channels; c++) {
+        const vt_channel_meaning *meaning = about->meanings != NULL ? &about->meanings[c] : NULL;
+        const bool named = about->names != NULL && about->names[c][0] != '\0';
+        printf(" %s", named ? about->names[c] : "-");
+        if (meaning != NULL && meaning->units[0] != '\0') printf(" (%s)", meaning->units);
+    }
+    printf("\n");
+}
+
+static void print_grid(const vt_fields_about *about, const char *indent)
+{
+    const vt_frame_window *window = &about->window;
+    const int64_t rows = window->rows, columns = window->width;
+    if (rows == 0) return;
+    printf("%sgrid: %lld×%lld", indent, (long long)rows, (long long)columns);
+    if (rows != about->rows || columns != about->columns)
+        printf(" of %lld×%lld, from row %lld and column %lld on", (long long)about->rows, (long long)about->columns,
+               (long long)window->first_row, (long long)window->first_column);
+    if (about->latitudes != NULL)
+        printf(", latitudes %g to %g", vt_fields_about_latitude(about, 0), vt_fields_about_latitude(about, rows - 1));
+    if (about->longitudes != NULL)
+        printf(", longitudes %g to %g", vt_fields_about_longitude(about, 0),
+               vt_fields_about_longitude(about, columns - 1));
+    printf("%s\n", about->rotated ? ", of a rotated pole" : "");
+}
+
+static void print_times(const vt_fields_about *about, const char *indent)
+{
+    char dates[2][VT_DATE_SIZE], step[VT_DATE_SIZE];
+    if (about->times == 0 && about->step == 0) return;
+    printf("%stimes:", indent);
+    if (about->times > 0) printf(" %lld", (long long)about->times);
+    if (about->span_count > 0)
+        printf(", %s to %s", vt_date_format(about->spans[0].first, dates[0]),
+               vt_date_format(about->spans[about->span_count - 1].last, dates[1]));
+    if (about->step > 0) printf(", every %s", vt_length_format(about->step, step));
+    if (about->span_count > 1) printf(", with %lld gaps", (long long)about->span_count - 1);
+    if (about->dated) printf(", calendar %s", vt_calendar_name(about->calendar));
+    printf("\n");
+}
+
+void vt_fields_about_print(const vt_fields_about *about, const char *indent)
+{
+    const vt_fields_normalisation *numbers = &about->normalisation;
+    if (about->channels > 0) print_channels(about, indent);
+    print_grid(about, indent);
+    print_times(about, indent);
+    if (numbers->means != NULL && about->channels > 0)
+        printf("%snormalised: %s of the first channel by mean %g and standard deviation %g\n", indent,
+               numbers->of_departures ? "departures" : "values", numbers->means[0], numbers->stds[0]);
+    if (about->files != NULL) printf("%sfrom: %s\n", indent, about->files);
+    if (about->made_by != NULL)
+        printf("%smade by: %s, %s\n", indent, about->made_by, about->date != NULL ? about->date : "");
+}

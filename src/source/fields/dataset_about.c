@@ -1,0 +1,173 @@
+/* The description of a set, made of those of its files. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "source/fields/dataset_inside.h"
+
+static double *copy_of(const double *values, int64_t count)
+{
+    if (values == NULL) return NULL;
+    double *copy = vt_allocate((size_t)count, sizeof *copy, "a description of data");
+    memcpy(copy, values, (size_t)count * sizeof *copy);
+    return copy;
+}
+
+static const char *name_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash != NULL ? slash + 1 : path;
+}
+
+/* Those without a time coordinate are dated by their names. */
+static void take_times(const vt_fields_file *file, const vt_fields_form *form, vt_fields_about *about)
+{
+    const vt_time_axis *axis = &file->times;
+    vt_date date;
+    about->dated = axis->count > 0;
+    about->times = file->shape.times;
+    about->step = axis->minutes;
+    about->step_from = axis->minutes == 0 ? "assumed" : axis->count > 0 ? "file" : "time_step";
+    if (axis->minutes > 0 && form->time_step != NULL) about->step_from = "time_step";
+    if (axis->count > 0) about->calendar = axis->stretches[0].date.calendar;
+    for (int64_t i = 0; i < axis->count; i++)
+        vt_fields_about_add_span(about, axis->stretches[i].date, axis->stretches[i].count);
+    if (axis->count > 0 || about->times == 0 || vt_date_of_file_name(file->path, &date) == 0) return;
+    const int64_t step = axis->minutes > 0 ? axis->minutes : 60 * VT_HOURS_A_TIME;
+    vt_fields_about_add_span(about, date, 1);
+    about->spans[about->span_count - 1].last = vt_date_after(date, (about->times - 1) * step);
+}
+
+vt_fields_about *vt_fields_about_of_file(const vt_fields_file *file, const vt_fields_form *form,
+                                         const vt_frame_window *window)
+{
+    const vt_fields_shape shape = file->shape;
+    vt_fields_about *about = file->channel_names != NULL ? vt_fields_about_of_names(file->channel_names, shape.channels)
+                                                         : vt_fields_about_make();
+    about->channels = shape.channels;
+    about->meanings = vt_allocate((size_t)shape.channels, sizeof *about->meanings, "a description of data");
+    memcpy(about->meanings, file->meanings, (size_t)shape.channels * sizeof *about->meanings);
+    about->rows = shape.height;
+    about->columns = shape.width;
+    about->latitudes = copy_of(file->latitudes, shape.height);
+    about->longitudes = copy_of(file->longitudes, shape.width);
+    about->rotated = file->rotated;
+    about->no_latitudes = file->no_latitudes;
+    about->turned = file->turned;
+    about->unplaced = file->latitudes == NULL;
+    about->window = *window;
+    about->masked = form->masked;
+    about->files = vt_text_copy(name_of(file->path));
+    about->file_count = 1;
+    take_times(file, form, about);
+    return about;
+}
+
+static void take_if_missing(double **own, double **other)
+{
+    if (*own != NULL) return;
+    *own = *other;
+    *other = NULL;
+}
+
+vt_status vt_fields_about_add_file(vt_fields_about **set, const vt_fields_file *file, const vt_fields_form *form,
+                                   const vt_frame_window *window, vt_text *remarks)
+{
+    vt_status status = VT_OK;
+    vt_fields_about *own = vt_fields_about_of_file(file, form, window), *all = *set;
+    if (all == NULL) {
+        *set = own;
+        return VT_OK;
+    }
+    const vt_fields_rules rules = {.use = VT_FILES_OF_A_SET, .accepted = form->accept};
+    const vt_fields_side sides[2] = {{own, file->path}, {all, "the files before it"}};
+    vt_text said = {0};
+    VT_TRY(vt_fields_compare(&rules, &sides[0], &sides[1], &said));
+    if (remarks->length == 0 && said.length > 0) vt_text_append(remarks, "%s", said.characters);
+    take_if_missing(&all->latitudes, &own->latitudes);
+    take_if_missing(&all->longitudes, &own->longitudes);
+    all->rotated = all->rotated || own->rotated;
+    all->no_latitudes = all->no_latitudes || own->no_latitudes;
+    all->turned = all->turned || own->turned;
+    all->unplaced = all->unplaced || own->unplaced;
+    if (all->step == 0) {
+        all->step = own->step;
+        all->step_from = own->step_from;
+    }
+    if (!all->dated) all->calendar = own->calendar;
+    all->dated = all->dated || own->dated;
+    for (int64_t i = 0; i < own->span_count; i++) {
+        vt_fields_about_add_span(all, own->spans[i].first, 1);
+        all->spans[all->span_count - 1].last = own->spans[i].last;
+    }
+    all->times += own->times;
+    char *first = all->files;
+    all->files = vt_text_format("%.*s … %s", (int)strcspn(first, " "), first, own->files);
+    all->file_count++;
+    free(first);
+done:
+    vt_text_close(&said);
+    vt_fields_about_close(&own);
+    return status;
+}
+
+vt_status vt_fields_about_of_set(const char *directory, const char *option_name, const vt_fields_form *form,
+                                 vt_fields_about **about)
+{
+    vt_status status = VT_OK;
+    vt_file_list list = {0};
+    vt_fields_file *file = NULL;
+    vt_text remarks = {0};
+    VT_TRY(vt_file_list_open(directory, option_name, form->variables != NULL, &list));
+    for (int64_t i = 0; i < list.groups; i++) {
+        const char *const *paths = (const char *const *)list.paths + list.first[i];
+        VT_TRY(vt_fields_file_open(paths, list.first[i + 1] - list.first[i], form, &file));
+        const vt_frame_window whole = {.rows = file->shape.height, .width = file->shape.width};
+        VT_TRY(vt_fields_about_add_file(about, file, form, &whole, &remarks));
+        vt_fields_file_close(&file);
+    }
+done:
+    vt_fields_file_close(&file);
+    vt_file_list_close(&list);
+    vt_text_close(&remarks);
+    return status;
+}
+
+/* ---- a set that was opened ---- */
+
+void vt_dataset_settle_about(vt_dataset *dataset)
+{
+    vt_fields_about *about = dataset->about;
+    vt_date first, last;
+    vt_fields_about_limit(about, vt_dataset_frame_channels(dataset));
+    about->dt = dataset->options.dt;
+    about->span_count = about->times = 0;
+    for (int64_t s = 0; s < dataset->stretch_count; s++) {
+        const vt_set_stretch *stretch = &dataset->stretches[s];
+        about->times += stretch->used;
+        if (stretch->used == 0 || !vt_dataset_date_of(dataset, stretch, 0, &first) ||
+            !vt_dataset_date_of(dataset, stretch, stretch->used - 1, &last))
+            continue;
+        vt_fields_about_add_span(about, first, 1);
+        about->spans[about->span_count - 1].last = last;
+    }
+}
+
+vt_status vt_dataset_agree(const vt_source *training, const vt_source *other)
+{
+    vt_status status = VT_OK;
+    const vt_dataset *one = (const vt_dataset *)training, *second = (const vt_dataset *)other;
+    const vt_fields_rules rules = {.use = VT_SETS_OF_A_RUN, .accepted = one->options.form.accept};
+    const vt_fields_side sides[2] = {{second->about, other->path}, {one->about, training->path}};
+    vt_text remarks = {0};
+    VT_TRY(vt_fields_compare(&rules, &sides[0], &sides[1], &remarks));
+    vt_fields_log_remarks(&remarks);
+done:
+    vt_text_close(&remarks);
+    return status;
+}
+
+const vt_fields_about *vt_dataset_about(const vt_dataset *dataset)
+{
+    return dataset->about;
+}

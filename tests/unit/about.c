@@ -1,0 +1,511 @@
+/* Descriptions of data: what two of them are compared by, in each use; written and read back; those of another version.
+ */
+#include "source/fields/about.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "task/weather/calendar.h"
+#include "test.h"
+
+enum { CHANNELS = 2, ROWS = 4, COLUMNS = 6 };
+
+static double *numbers_from(double first, double step, int64_t count)
+{
+    double *values = malloc((size_t)count * sizeof *values);
+    for (int64_t i = 0; i < count; i++) values[i] = first + step * (double)i;
+    return values;
+}
+
+static vt_date date_of(vt_calendar calendar, int64_t day, int64_t minutes)
+{
+    vt_date date;
+    EXPECT(vt_date_make(calendar, 2001, 1, day, &date));
+    date.minutes += minutes;
+    return date;
+}
+
+static vt_fields_about *about_of(const char *first, const char *second)
+{
+    const char *const names[CHANNELS] = {first, second};
+    vt_fields_about *about = vt_fields_about_of_names(names, CHANNELS);
+    about->meanings = calloc(CHANNELS, sizeof *about->meanings);
+    strcpy(about->meanings[0].units, "K");
+    strcpy(about->meanings[1].units, "m s-1");
+    about->rows = ROWS;
+    about->columns = COLUMNS;
+    about->window = (vt_frame_window){.rows = ROWS, .width = COLUMNS};
+    about->latitudes = numbers_from(75, -50, ROWS);
+    about->longitudes = numbers_from(0, 60, COLUMNS);
+    about->dated = true;
+    about->step = 360;
+    about->step_from = "file";
+    about->dt = 1;
+    about->times = 40;
+    vt_fields_about_add_span(about, date_of(about->calendar, 1, 0), 40);
+    about->normalisation.means = numbers_from(280, 1, CHANNELS);
+    about->normalisation.stds = numbers_from(10, 0.1, CHANNELS);
+    return about;
+}
+
+/* ---- one property is changed ---- */
+
+static void other_name(vt_fields_about *about)
+{
+    free(about->names[1]);
+    about->names[1] = strdup("u10");
+}
+
+static void no_names(vt_fields_about *about)
+{
+    for (int c = 0; c < CHANNELS; c++) free(about->names[c]);
+    free(about->names);
+    about->names = NULL;
+}
+
+static void other_units(vt_fields_about *about)
+{
+    strcpy(about->meanings[0].units, "degC");
+}
+
+static void no_units(vt_fields_about *about)
+{
+    memset(about->meanings, 0, CHANNELS * sizeof *about->meanings);
+}
+
+static void other_level(vt_fields_about *about)
+{
+    about->meanings[0].has_level = true;
+    about->meanings[0].level = 500;
+}
+
+static void other_cell_method(vt_fields_about *about)
+{
+    strcpy(about->meanings[1].cell_methods, "time: mean");
+}
+
+static void other_window(vt_fields_about *about)
+{
+    about->window.rows = ROWS - 1;
+}
+
+static void other_grid(vt_fields_about *about)
+{
+    about->rows = ROWS + 2; /* around the same window, whose place isn't known */
+    free(about->latitudes);
+    about->latitudes = NULL;
+    about->unplaced = true;
+}
+
+static void other_latitudes(vt_fields_about *about)
+{
+    about->latitudes[2] += 1;
+}
+
+static void other_longitudes(vt_fields_about *about)
+{
+    for (int i = 0; i < COLUMNS; i++) about->longitudes[i] -= 180; /* the same weather stored from -180 on */
+}
+
+static void no_coordinates(vt_fields_about *about)
+{
+    free(about->latitudes);
+    free(about->longitudes);
+    about->latitudes = about->longitudes = NULL;
+    about->unplaced = true;
+}
+
+static void other_calendar(vt_fields_about *about)
+{
+    about->calendar = VT_CALENDAR_NO_LEAP;
+}
+
+static void no_calendar(vt_fields_about *about)
+{
+    about->dated = false;
+    about->span_count = 0;
+}
+
+static void other_step(vt_fields_about *about)
+{
+    about->step = 1440;
+    about->span_count = 0;
+}
+
+static void other_dt(vt_fields_about *about)
+{
+    about->dt = 4;
+}
+
+static void no_step(vt_fields_about *about)
+{
+    about->step = 0;
+}
+
+static void other_offset(vt_fields_about *about)
+{
+    about->span_count = 0;
+    vt_fields_about_add_span(about, date_of(about->calendar, 1, 180), 40);
+}
+
+/* Of statistics: not all times of the data. Of a forecast's data: times that were trained on. */
+static void fewer_times(vt_fields_about *about)
+{
+    about->span_count = 0;
+    vt_fields_about_add_span(about, date_of(about->calendar, 3, 0), 8);
+}
+
+static void of_departures(vt_fields_about *about)
+{
+    about->normalisation.of_departures = true;
+    about->normalisation.checksums[VT_FILE_OF_CLIMATOLOGY] = 17;
+}
+
+static void other_climatology(vt_fields_about *about)
+{
+    of_departures(about);
+    about->normalisation.checksums[VT_FILE_OF_CLIMATOLOGY] = 18;
+}
+
+static void old_climatology(vt_fields_about *about)
+{
+    about->normalisation.of_departures = true;
+    about->normalisation.stds[1] *= 1.01;
+}
+
+typedef enum { NOTHING, SAID, REFUSED } outcome;
+
+typedef struct {
+    void (*both)(vt_fields_about *about); /* NULL: nothing */
+    void (*change)(vt_fields_about *about);
+    const char *accept;               /* lets it pass; NULL: nothing does */
+    const char *said;                 /* by a remark or an error */
+    outcome outcomes[VT_FIELDS_USES]; /* in the order of vt_fields_use */
+} row;
+
+static const row rows[] = {
+    {NULL,
+     other_name,
+     "channels",
+     "channel 1 is 'v10' in ./new, but 'u10' in the old",
+     {REFUSED, REFUSED, REFUSED, REFUSED, REFUSED, SAID}},
+    {NULL,
+     other_units,
+     "units",
+     "channel 0 (t2m) is in 'K' in ./new, but in 'degC' in the old",
+     {REFUSED, REFUSED, REFUSED, REFUSED, REFUSED, SAID}},
+    {other_level, NULL, NULL, "level", {NOTHING, NOTHING, NOTHING, NOTHING, NOTHING, NOTHING}},
+    {NULL,
+     other_window,
+     NULL,
+     "a window of [4, 6], the old one of [3, 6]",
+     {REFUSED, REFUSED, NOTHING, REFUSED, REFUSED, SAID}},
+    {NULL,
+     other_grid,
+     NULL,
+     "a grid of [4, 6], the old one of [6, 6]",
+     {REFUSED, REFUSED, NOTHING, REFUSED, REFUSED, SAID}},
+    {NULL,
+     other_latitudes,
+     "grid",
+     "latitude 2 is -25 degrees in ./new, but -24 in the old",
+     {REFUSED, REFUSED, SAID, REFUSED, REFUSED, SAID}},
+    {NULL,
+     other_longitudes,
+     "grid",
+     "longitudes differ: those of ./new go from 0 to 300, those of the old from -180 to 120",
+     {REFUSED, REFUSED, SAID, REFUSED, REFUSED, SAID}},
+    {NULL,
+     other_calendar,
+     "calendar",
+     "the calendar of ./new is standard, that of the old noleap",
+     {REFUSED, SAID, SAID, REFUSED, SAID, NOTHING}},
+    {NULL, other_step, "step", " 6 h ", {REFUSED, REFUSED, SAID, REFUSED, REFUSED, SAID}},
+    {NULL,
+     other_dt,
+     NULL,
+     "changes are over 6 h in ./new, but over 24 h in the old",
+     {NOTHING, NOTHING, SAID, NOTHING, NOTHING, NOTHING}},
+    {NULL, other_offset, "step", "not a whole number of steps apart", {REFUSED, SAID, NOTHING, SAID, SAID, NOTHING}},
+    {of_departures,
+     other_climatology,
+     "climatology",
+     "its checksum is 00000011, not 00000012",
+     {NOTHING, NOTHING, NOTHING, REFUSED, REFUSED, SAID}},
+    {of_departures,
+     old_climatology,
+     "climatology",
+     "the standard deviation of departures in channel 1 (v10) is 10.1, not 10.201",
+     {NOTHING, NOTHING, NOTHING, REFUSED, REFUSED, SAID}},
+};
+
+static vt_status compare(vt_fields_use use, const char *accept, bool changes_matter, const vt_fields_about *data,
+                         const vt_fields_about *other, vt_text *remarks)
+{
+    const vt_fields_rules rules = {.use = use, .accepted = accept, .changes_matter = changes_matter, .trains = true};
+    const vt_fields_side sides[2] = {{data, "./new"}, {other, "the old"}};
+    return vt_fields_compare(&rules, &sides[0], &sides[1], remarks);
+}
+
+static bool says(const vt_text *remarks, const char *text)
+{
+    return remarks->length > 0 && strstr(remarks->characters, text) != NULL;
+}
+
+TEST(rules_of_each_use)
+{
+    for (size_t r = 0; r < sizeof rows / sizeof *rows; r++)
+        for (int use = 0; use < VT_FIELDS_USES; use++) {
+            const row *own = &rows[r];
+            vt_fields_about *data = about_of("t2m", "v10"), *other = about_of("t2m", "v10");
+            vt_text remarks = {0};
+            if (own->both != NULL) own->both(data);
+            if (own->both != NULL && own->change != old_climatology) own->both(other);
+            if (own->change != NULL) own->change(other);
+            if (own->outcomes[use] == REFUSED) {
+                EXPECT_ERROR(compare(use, NULL, false, data, other, &remarks), own->said);
+                const bool of_one_set =
+                    use == VT_FILES_OF_A_SET && (own->change == other_step || own->change == other_calendar);
+                if (own->accept == NULL || of_one_set) {
+                    EXPECT_ERROR(compare(use, "[channels, units, grid, calendar, step, climatology]", false, data,
+                                         other, &remarks),
+                                 "they can't be used together");
+                } else {
+                    vt_text accepted = {0};
+                    char words[64];
+                    snprintf(words, sizeof words, "[%s]", own->accept);
+                    EXPECT_OK(compare(use, words, false, data, other, &accepted));
+                    EXPECT(says(&accepted, "accepted: ") && says(&accepted, own->said), "row %zu, use %d", r, use);
+                    vt_text_close(&accepted);
+                }
+            } else {
+                EXPECT_OK(compare(use, NULL, false, data, other, &remarks));
+                EXPECT(says(&remarks, own->said) == (own->outcomes[use] == SAID), "row %zu, use %d: '%s'", r, use,
+                       remarks.length > 0 ? remarks.characters : "");
+            }
+            vt_text_close(&remarks);
+            vt_fields_about_close(&data);
+            vt_fields_about_close(&other);
+        }
+}
+
+/* Nothing is refused that is equal, and nothing said; what one side doesn't know is one line. */
+TEST(equal_and_unknown)
+{
+    static const struct {
+        void (*change)(vt_fields_about *about);
+        const char *names;
+    } unknown[] = {{no_names, "names of channels"},
+                   {no_units, "units"},
+                   {no_coordinates, "latitudes, longitudes"},
+                   {no_calendar, "calendar"},
+                   {no_step, "time step"}};
+    for (int use = 0; use < VT_FIELDS_USES; use++) {
+        vt_fields_about *data = about_of("t2m", "v10"), *other = about_of("t2m", "v10");
+        vt_text remarks = {0};
+        EXPECT_OK(compare(use, NULL, true, data, other, &remarks));
+        EXPECT(remarks.length == 0 || use == VT_FORECAST_AND_DATA, "use %d: '%s'", use, remarks.characters);
+        EXPECT((use == VT_FORECAST_AND_DATA) == says(&remarks, "was trained on"), "use %d", use);
+        vt_text_close(&remarks);
+        vt_fields_about_close(&other);
+        for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++) {
+            other = about_of("t2m", "v10");
+            char sentence[128];
+            snprintf(sentence, sizeof sentence, "the old doesn't say its %s, so these are taken to be those of ./new",
+                     unknown[i].names);
+            unknown[i].change(other);
+            EXPECT_OK(compare(use, NULL, true, data, other, &remarks));
+            EXPECT(says(&remarks, sentence), "use %d: '%s' lacks '%s'", use, remarks.characters, sentence);
+            vt_text_close(&remarks);
+            vt_fields_about_close(&other);
+        }
+        vt_fields_about_close(&data);
+    }
+}
+
+/* Rows that are turned round can't be matched with rows whose direction no file says. */
+TEST(turned_rows_need_latitudes)
+{
+    vt_fields_about *data = about_of("t2m", "v10"), *other = about_of("t2m", "v10");
+    vt_text remarks = {0};
+    data->turned = true;
+    no_coordinates(other);
+    EXPECT_ERROR(compare(VT_FILES_OF_A_SET, NULL, false, data, other, &remarks),
+                 "run from south to north, by its latitudes, but the old says no latitudes");
+    EXPECT_ERROR(compare(VT_SETS_OF_A_RUN, NULL, false, other, data, &remarks), "so its rows can't be matched");
+    vt_text_close(&remarks);
+    vt_fields_about_close(&data);
+    vt_fields_about_close(&other);
+}
+
+TEST(channels_by_name_and_more_of_them)
+{
+    static const char *const three[] = {"u10", "v10", "t2m"};
+    vt_fields_about *data = about_of("t2m", "v10"), *statistics = vt_fields_about_of_names(three, 3);
+    vt_text remarks = {0};
+    EXPECT_OK(compare(VT_STATISTICS_AND_DATA, NULL, false, data, statistics, &remarks));
+    int64_t *order = vt_fields_order(data, statistics);
+    EXPECT(order != NULL && order[0] == 2 && order[1] == 1);
+    free(order);
+    EXPECT(vt_fields_order(statistics, data) == NULL);
+    EXPECT_ERROR(compare(VT_STATISTICS_AND_DATA, NULL, false, statistics, data, &remarks),
+                 "./new has 3 channels, the old 2; they can't be used together");
+    EXPECT_ERROR(compare(VT_RESUMED_AND_DATA, NULL, false, data, statistics, &remarks),
+                 "./new has 2 channels, the old 3");
+    vt_text_close(&remarks);
+    vt_fields_about_close(&data);
+    vt_fields_about_close(&statistics);
+}
+
+/* Where tendencies are normalised, statistics of changes over another length would be wrong. */
+TEST(changes_over_the_same_length)
+{
+    vt_fields_about *data = about_of("t2m", "v10"), *statistics = about_of("t2m", "v10");
+    vt_text remarks = {0};
+    statistics->dt = 4;
+    EXPECT_ERROR(compare(VT_STATISTICS_AND_DATA, NULL, true, data, statistics, &remarks),
+                 "changes are over 6 h in ./new, but over 24 h in the old; --accept=step");
+    data->step = 1440; /* daily data: the same 24 hours */
+    EXPECT_OK(compare(VT_STATISTICS_AND_DATA, NULL, true, data, statistics, &remarks));
+    data->step = statistics->step = 0; /* not known: dt alone */
+    EXPECT_ERROR(compare(VT_STATISTICS_AND_DATA, NULL, true, data, statistics, &remarks),
+                 "dt is 1 times in ./new, but 4 in the old");
+    vt_text_close(&remarks);
+    vt_fields_about_close(&data);
+    vt_fields_about_close(&statistics);
+}
+
+TEST(times_of_statistics)
+{
+    vt_fields_about *data = about_of("t2m", "v10"), *statistics = about_of("t2m", "v10");
+    vt_text remarks = {0};
+    fewer_times(statistics);
+    EXPECT_OK(compare(VT_STATISTICS_AND_DATA, NULL, false, data, statistics, &remarks));
+    EXPECT(says(&remarks,
+                "the times of ./new, 2001-01-01 00:00 to 2001-01-10 18:00, are not all in the old, which is of "
+                "2001-01-03 00:00 to 2001-01-04 18:00"),
+           "%s", remarks.characters);
+    EXPECT(vt_fields_share_times(data, statistics));
+    statistics->spans[0].first.minutes += 20 * 1440;
+    statistics->spans[0].last.minutes += 20 * 1440;
+    EXPECT(!vt_fields_share_times(data, statistics));
+    vt_text_close(&remarks);
+    vt_fields_about_close(&data);
+    vt_fields_about_close(&statistics);
+}
+
+/* Coordinates may be rounded to float32, and longitudes begin anywhere on the circle. */
+TEST(rounded_coordinates_are_equal)
+{
+    vt_fields_about *data = about_of("t2m", "v10"), *other = about_of("t2m", "v10");
+    vt_text remarks = {0};
+    for (int i = 0; i < COLUMNS; i++) {
+        data->longitudes[i] = 0.01 * i + 359.97; /* across the meridian, a hundredth of a degree apart */
+        other->longitudes[i] = (double)(float)data->longitudes[i];
+        if (i > 2) other->longitudes[i] = (double)(float)(data->longitudes[i] - 360);
+    }
+    EXPECT_OK(compare(VT_RESUMED_AND_DATA, NULL, false, data, other, &remarks));
+    other->longitudes[4] += 0.001;
+    EXPECT_ERROR(compare(VT_RESUMED_AND_DATA, NULL, false, data, other, &remarks), "longitude");
+    vt_text_close(&remarks);
+    vt_fields_about_close(&data);
+    vt_fields_about_close(&other);
+}
+
+/* What model and data see is the same window, whatever lies around it. */
+TEST(a_window_cut_out)
+{
+    vt_fields_about *data = about_of("t2m", "v10"), *other = about_of("t2m", "v10");
+    vt_text remarks = {0};
+    other->window = (vt_frame_window){.first_row = 1, .rows = 2, .first_column = 2, .width = 3};
+    free(data->latitudes);
+    free(data->longitudes);
+    data->rows = 2;
+    data->columns = 3;
+    data->window = (vt_frame_window){.rows = 2, .width = 3};
+    data->latitudes = numbers_from(25, -50, 2);
+    data->longitudes = numbers_from(120, 60, 3);
+    EXPECT_OK(compare(VT_RESUMED_AND_DATA, NULL, false, data, other, &remarks));
+    other->window.first_row = 0;
+    EXPECT_ERROR(compare(VT_RESUMED_AND_DATA, NULL, false, data, other, &remarks),
+                 "latitudes differ: those of ./new go from 25 to -25, those of the old from 75 to 25; --accept=grid");
+    vt_text_close(&remarks);
+    vt_fields_about_close(&data);
+    vt_fields_about_close(&other);
+}
+
+TEST(units_by_udunits)
+{
+    static const char *const same[][2] = {{"K", "kelvin"},     {"degK", "K"},          {"m s**-1", "m/s"},
+                                          {"m s-1", "m s^-1"}, {"m**2 s**-2", "J/kg"}, {"hPa", "millibar"},
+                                          {"%", "0.01"},       {"(0 - 1)", "(0 - 1)"}};
+    static const char *const other[][2] = {
+        {"hPa", "Pa"}, {"K", "degC"}, {"m", "m s-1"}, {"(0 - 1)", "1e3"}, {"K", "klevin"}};
+    if (!vt_units_agree("K", "kelvin")) vt_test_lacks("libudunits2");
+    for (size_t i = 0; i < sizeof same / sizeof *same; i++)
+        EXPECT(vt_units_agree(same[i][0], same[i][1]), "%s, %s", same[i][0], same[i][1]);
+    for (size_t i = 0; i < sizeof other / sizeof *other; i++)
+        EXPECT(!vt_units_agree(other[i][0], other[i][1]), "%s, %s", other[i][0], other[i][1]);
+}
+
+/* ---- as JSON ---- */
+
+TEST(written_and_read_back)
+{
+    vt_fields_about *about = about_of("t2m", "v10"), *read = NULL;
+    other_level(about);
+    other_cell_method(about);
+    about->normalisation.checksums[VT_FILE_OF_STDS] = 0xfedcba98;
+    about->normalisation.means[1] = 1.0 / 3;
+    about->normalisation.change_stds = numbers_from(1e-30, NAN, CHANNELS);
+    about->latitudes[1] = 25.000000000000004;
+    about->masked = about->turned = true;
+    about->step = 3 * VT_A_MONTH;
+    EXPECT_OK(vt_fields_about_write(vt_test_directory(), about));
+    EXPECT_OK(vt_fields_about_read(vt_test_directory(), &read));
+    EXPECT(read->normalisation.means[1] == 1.0 / 3 && read->latitudes[1] == 25.000000000000004);
+    EXPECT(isnan(read->normalisation.change_stds[1]));
+    char *texts[2] = {vt_fields_about_text(about), vt_fields_about_text(read)};
+    EXPECT(strcmp(texts[0], texts[1]) == 0, "%s%s", texts[0], texts[1]);
+    for (int i = 0; i < 2; i++) free(texts[i]);
+    vt_fields_about_close(&about);
+    vt_fields_about_close(&read);
+}
+
+/* Files that this and later versions of the format wrote, by hand: keys that are not known are passed over. */
+TEST(versions_of_the_format)
+{
+    static const char first[] =
+        "{\"vitrain_data\": 1, \"channels\": [{\"name\": \"t2m\", \"units\": \"K\", \"level\": {\"value\": 500, "
+        "\"units\": \"hPa\"}}],\n"
+        " \"grid\": {\"rows\": 2, \"columns\": 3, \"kind\": \"latitude and longitude\", \"window\": {\"first_row\": 0, "
+        "\"first_column\": 2, \"rows\": 2, \"columns\": 2}, \"latitudes\": [1, -1.5]},\n"
+        " \"time\": {\"calendar\": \"noleap\", \"step_months\": 1, \"dt\": 2, \"count\": 24, \"spans\": [[\"1850-01-16 "
+        "12:00\", \"1851-12-16 12:00\"]], \"later\": true},\n"
+        " \"origin\": {\"files\": \"tas.nc\"}, \"sun\": [1, 2]}";
+    vt_fields_about *about = NULL;
+    char date[VT_DATE_SIZE];
+    EXPECT_OK(vt_fields_about_parse(first, "first.json", &about));
+    EXPECT(about->channels == 1 && strcmp(about->names[0], "t2m") == 0 && about->meanings[0].level == 500);
+    EXPECT(about->latitudes[1] == -1.5 && about->longitudes == NULL && about->window.period == 3);
+    EXPECT(about->dated && about->calendar == VT_CALENDAR_NO_LEAP && about->step == VT_A_MONTH && about->dt == 2);
+    EXPECT(about->span_count == 1 && strcmp(vt_date_format(about->spans[0].last, date), "1851-12-16 12:00") == 0);
+    EXPECT(about->normalisation.stds == NULL && about->times == 24 && strcmp(about->files, "tas.nc") == 0);
+    vt_fields_about_close(&about);
+    static const char *const bad[][2] = {
+        {"{\"vitrain_data\": 2}", "x.json describes data in version 2 of the format, this program reads up to 1: it "
+                                  "was written by a newer vitrain"},
+        {"{\"channels\": []}", "x.json describes no data: it has no key 'vitrain_data'"},
+        {"{\"vitrain_data\": 1", "x.json is no JSON: "},
+        {"{\"vitrain_data\": 1, \"grid\": {\"rows\": 2, \"columns\": 3}}", "x.json: its window of [0, 0]"},
+        {"{\"vitrain_data\": 1, \"time\": {\"calendar\": \"mayan\"}}", "x.json: 'mayan' is no calendar"},
+        {"{\"vitrain_data\": 1, \"time\": {\"spans\": [[\"2001-13-01\"]]}}",
+         "x.json: '2001-13-01' in its spans is no date"},
+        {"{\"vitrain_data\": 1, \"channels\": [{}], \"normalisation\": {\"means\": [1, 2]}}",
+         "x.json: 'means' is no list of 1 numbers"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        EXPECT_ERROR(vt_fields_about_parse(bad[i][0], "x.json", &about), bad[i][1]);
+}
