@@ -28,7 +28,7 @@ typedef struct {
     int64_t times, readable;
     char from[VT_DATE_SIZE], to[VT_DATE_SIZE]; /* "": not known */
     int64_t minutes_a_time, gaps;
-    char *doubt;         /* why a file's times are unknown, or NULL */
+    char *doubt;         /* why a file's times are unknown, or which are odd; or NULL */
     int64_t groups;      /* the files of one date count once */
     value_range *ranges; /* [shape.channels] */
     int64_t looked_at;   /* times */
@@ -143,7 +143,8 @@ static vt_status look_at_times(const vt_fields_file *file, file_set *set)
     vt_status status = VT_OK;
     const vt_time_axis *axis = &file->times;
     char steps[2][VT_DATE_SIZE];
-    if (axis->doubt != NULL && set->doubt == NULL) set->doubt = vt_text_copy(axis->doubt);
+    const char *doubt = axis->doubt != NULL ? axis->doubt : axis->oddity;
+    if (doubt != NULL && set->doubt == NULL) set->doubt = vt_text_copy(doubt);
     if (axis->count == 0) {
         if (set->minutes_a_time == 0) set->minutes_a_time = axis->minutes; /* by --time_step */
         goto done;

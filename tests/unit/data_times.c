@@ -192,6 +192,21 @@ TEST(files_of_one_time_each)
     vt_dataset_close(&dataset);
 }
 
+/* One of them is an hour early: the others still say how far apart they are. */
+TEST(files_of_one_time_each_and_one_early)
+{
+    const vt_dataset_options options = test_nc_options("t");
+    for (int i = 0; i < 8; i++) {
+        char name[64];
+        const double hour = 24 * i - (i == 3), minute = hour + (i % 2) / 60.;
+        snprintf(name, sizeof name, "days/x_2013-01-%02d.nc", i + 1);
+        test_nc_write(name, 1, &minute, "hours since 2013-01-01");
+    }
+    vt_dataset *dataset = open_in("days", &options);
+    EXPECT(vt_dataset_source(dataset)->sample_count == 2 + 3 && vt_dataset_minutes_a_time(dataset) == 1440);
+    vt_dataset_close(&dataset);
+}
+
 /* The middles of months, a file each: the dates alone say a month apart, and so may time_step. */
 TEST(files_of_one_month_each)
 {

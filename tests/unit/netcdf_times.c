@@ -328,6 +328,101 @@ TEST(netcdf_times_out_of_order)
     test_nc_expect_error("[t,u]", "y_2013.nc has other times (from 2013-01-02 00:00, 6 h apart) than ");
 }
 
+/* ---- times that are not exact ---- */
+
+/* Times every `step` minutes from `first` minutes after 2013-01-01 on, in units of which 2013-01-01 is the value
+ * `zero`: numbers that float32 holds to minutes only. */
+TEST(netcdf_times_of_few_digits)
+{
+    static const struct {
+        const char *units;
+        double zero, minutes; /* of a unit */
+        int count;
+        int64_t first, step;
+        const char *date;
+    } known[] = {{"days since 1900-01-01", 41273, 1440, 60, 0, 60, "2013-01-01 00:00"}, /* to 5.6 minutes */
+                 {"days since 1900-01-01", 41273, 1440, 60, 60, 60, "2013-01-01 01:00"},
+                 {"days since 1900-01-01", 41273, 1440, 2, 60, 60, "2013-01-01 01:00"},
+                 {"days since 1900-01-01", 41273, 1440, 60, 30, 60, "2013-01-01 00:30"},
+                 {"days since 1900-01-01", 41273, 1440, 60, 0, 180, "2013-01-01 00:00"},
+                 {"days since 1900-01-01", 41273, 1440, 60, 45, 15, "2013-01-01 00:45"},
+                 {"hours since 1900-01-01", 990552, 60, 60, 10, 20, "2013-01-01 00:10"},           /* to 3.75 minutes */
+                 {"minutes since 1900-01-01", 59433120, 1, 60, 30, 30, "2013-01-01 00:30"},        /* to 4 */
+                 {"seconds since 1970-01-01", 1356998400, 1 / 60., 60, 0, 60, "2013-01-01 00:00"}, /* to 2.1 */
+                 {"hours since 1-1-1", 17636880, 60, 60, 720, 360, "2013-01-01 12:00"},            /* to 2 hours */
+                 {"days since 1900-01-01", 41273, 1440, 12, 0, 44640, "2013-01-01 00:00"}};
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        double values[TEST_NC_MOST];
+        const int count = known[i].count;
+        for (int t = 0; t < count; t++)
+            values[t] = known[i].zero + (double)(known[i].first + t * known[i].step) / known[i].minutes;
+        hid_t file = test_nc_create("x_2013.nc");
+        test_nc_variable(file, "t", count, H5T_IEEE_F32LE);
+        test_nc_times(file, "time", H5T_IEEE_F32LE, count, values, known[i].units);
+        H5Fclose(file);
+        test_log_begin();
+        vt_dataset *dataset = test_nc_open_set("t");
+        const char *text = test_log_end();
+        EXPECT(strstr(text, "WARNING") == NULL, "%zu: %s", i, text);
+        EXPECT(vt_dataset_minutes_a_time(dataset) == known[i].step &&
+                   vt_dataset_source(dataset)->sample_count == count - 1,
+               "%zu: %lld samples, %lld min apart", i, (long long)vt_dataset_source(dataset)->sample_count,
+               (long long)vt_dataset_minutes_a_time(dataset));
+        EXPECT_DATE(dataset, 0, known[i].date);
+        vt_dataset_close(&dataset);
+    }
+}
+
+/* Each within a minute of its hour: no gap, and the dates are those of the hours. An exact coordinate keeps its
+ * minutes. */
+TEST(netcdf_times_near_the_hour)
+{
+    double values[60];
+    for (int t = 0; t < 60; t++) values[t] = 60 * t + (t * 37 % 121 - 60) / 60.; /* minutes: -1 to 1 */
+    test_nc_write("x_2013.nc", 60, values, "minutes since 2013-01-01 01:00");
+    vt_dataset *dataset = test_nc_open_set("t");
+    EXPECT(vt_dataset_source(dataset)->sample_count == 59 && vt_dataset_minutes_a_time(dataset) == 60);
+    EXPECT_DATE(dataset, 0, "2013-01-01 01:00");
+    EXPECT_DATE(dataset, 58, "2013-01-03 11:00");
+    vt_dataset_close(&dataset);
+    for (int t = 0; t < 60; t++) values[t] = 61 * t + 1;
+    test_nc_write("x_2013.nc", 60, values, "minutes since 2013-01-01");
+    dataset = test_nc_open_set("t");
+    EXPECT(vt_dataset_source(dataset)->sample_count == 59 && vt_dataset_minutes_a_time(dataset) == 61);
+    EXPECT_DATE(dataset, 1, "2013-01-01 01:02");
+    vt_dataset_close(&dataset);
+}
+
+/* Wrong times cost their own samples only, and are named. */
+TEST(netcdf_times_beside_the_others)
+{
+    double values[60];
+    for (int t = 0; t < 60; t++) values[t] = 6 * t;
+    values[17]--;
+    test_nc_write("x_2013.nc", 60, values, "hours since 2013-01-01");
+    test_log_begin();
+    vt_dataset *dataset = test_nc_open_set("t");
+    const char *text = test_log_end();
+    EXPECT(strstr(text,
+                  "x_2013.nc: 1 of the 60 times of 'time' lie beside the others, which are 6 h apart; the first is "
+                  "2013-01-05 05:00 at 17 (counted from 0)") != NULL,
+           "%s", text);
+    EXPECT(vt_dataset_source(dataset)->sample_count == 16 + 41 && vt_dataset_minutes_a_time(dataset) == 360);
+    EXPECT_DATE(dataset, 16, "2013-01-05 12:00");
+    vt_dataset_close(&dataset);
+    for (int t = 0; t < 60; t++) values[t] = 3 * t + (t > 40); /* the others are fewer, but go on */
+    test_nc_write("x_2013.nc", 60, values, "hours since 2013-01-01");
+    test_log_begin();
+    dataset = test_nc_open_set("t");
+    text = test_log_end();
+    EXPECT(strstr(text,
+                  "19 of the 60 times of 'time' lie beside the others, which are 3 h apart; the first is 2013-01-06 "
+                  "04:00 at 41") != NULL,
+           "%s", text);
+    EXPECT(vt_dataset_source(dataset)->sample_count == 40 + 18);
+    vt_dataset_close(&dataset);
+}
+
 /* The message of vt_dataset_log_coordinates about a set of one file whose times are `step` hours apart. */
 static void expect_told(double step, int64_t dt, const char *told, const char *not_told)
 {

@@ -137,7 +137,10 @@ static void take_times(vt_dataset *dataset, int64_t index, const vt_fields_file 
                                .proven = true,
                                .date = stretch->date};
         vt_dataset_add_piece(dataset, &piece);
-        if (i == 1 && dataset->gaps++ == 0 && !dataset->options.quiet)
+        if (i != 1 || dataset->gaps++ > 0 || dataset->options.quiet) continue;
+        if (axis->oddity != NULL)
+            vt_log_warning("%s", axis->oddity);
+        else
             vt_log_warning("%s has no times between %s and %s%s, where others are %s apart: no sample reaches across",
                            path, vt_date_format(vt_date_after(last->date, (last->count - 1) * axis->minutes), from),
                            vt_date_format(stretch->date, to), axis->count > 2 ? ", and more such gaps" : "",

@@ -24,36 +24,35 @@ static int64_t span_of(const vt_dataset *dataset)
     return dataset->options.dt * (dataset->options.history + dataset->options.reach);
 }
 
-/* Finds how far apart times are if files hold one time each: their dates tell it if most of them are as far apart as
- * the nearest two, or a calendar month apart at about the same day, as monthly means are. */
+/* Finds how far apart times are if files hold one time each: their dates tell it if most of them are alike, or a
+ * calendar month apart at about the same day, as monthly means are. */
 static void settle_minutes(vt_dataset *dataset)
 {
     enum { MOST_DAYS = 3 }; /* by which the middles or ends of months differ */
-    int64_t least = 0, alike = 0, monthly = 0, first_day = 0, day = 0;
+    int64_t monthly = 0, alike = 0, count = 0, first_day = 0, day = 0;
     if (dataset->about->step > 0) return;
-    for (int64_t i = 1; i < dataset->piece_count; i++) {
-        const vt_set_piece *before = &dataset->pieces[i - 1], *own = before + 1;
-        const int64_t minutes = own->date.minutes - before->date.minutes;
-        if (!before->proven || !own->proven || minutes <= 0) continue;
-        if (least == 0) vt_date_month(before->date, &first_day);
+    double *minutes = vt_allocate((size_t)dataset->piece_count + 1, sizeof *minutes, "the times of data files");
+    for (int64_t i = 0; i < dataset->piece_count; i++) {
+        const vt_set_piece *own = &dataset->pieces[i];
+        if (!own->proven) continue;
         vt_date_month(own->date, &day);
-        if (least == 0 || minutes < least) {
-            least = minutes;
-            alike = 0;
-        }
-        alike += minutes == least;
-        monthly += llabs(day - first_day) <= MOST_DAYS && vt_date_steps(before->date, own->date, VT_A_MONTH) == 1;
+        if (count == 0) first_day = day;
+        minutes[count++] = (double)own->date.minutes;
+        monthly += i > 0 && own[-1].proven && llabs(day - first_day) <= MOST_DAYS &&
+                   vt_date_steps(own[-1].date, own->date, VT_A_MONTH) == 1;
     }
+    const int64_t step = vt_time_step(minutes, count, 0, &alike);
+    free(minutes);
     if (2 * monthly > dataset->piece_count - 1)
         dataset->about->step = VT_A_MONTH;
     else if (2 * alike > dataset->piece_count - 1)
-        dataset->about->step = least;
+        dataset->about->step = step;
 }
 
 static bool follows(const vt_dataset *dataset, const vt_set_piece *before, const vt_set_piece *own)
 {
     if (dataset->options.files_apart || !before->proven || !own->proven || dataset->about->step == 0) return false;
-    return vt_date_steps(before->date, own->date, dataset->about->step) == before->times;
+    return vt_time_follows(before->date, own->date, before->times, dataset->about->step);
 }
 
 static void add_stretch(vt_dataset *dataset, vt_set_stretch *stretch)

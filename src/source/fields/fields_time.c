@@ -1,4 +1,5 @@
 /* Reads when the times of a file are from its time coordinate. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,8 +10,17 @@
 
 #define MOST_TIMES (INT64_C(1) << 24) /* every 30 minutes for 900 years */
 
-/* The values in minutes after the units' date; NULL, with a doubt in *axis, if they can't be understood. */
-static vt_status read_minutes(const vt_array *array, int64_t times, double **minutes, vt_time_axis *axis)
+/* How far neighbouring numbers of the array's type are apart near `largest`; 0 of whole numbers, which are exact. */
+static double precision_at(const vt_array *array, double largest)
+{
+    const int bits = array->element_size == 8 ? 53 : array->element_size == 4 ? 24 : 11;
+    return array->numbers == VT_NUMBERS_FLOAT && largest > 0 ? ldexp(1, ilogb(largest) + 1 - bits) : 0;
+}
+
+/* The values in minutes after the units' date, and how precise they are; NULL, with a doubt in *axis, if they can't be
+ * understood. */
+static vt_status read_minutes(const vt_array *array, int64_t times, double **minutes, double *precision,
+                              vt_time_axis *axis)
 {
     vt_status status = VT_OK;
     char units[128], calendar_name[32];
@@ -19,6 +29,7 @@ static vt_status read_minutes(const vt_array *array, int64_t times, double **min
     double *values = vt_allocate((size_t)times, sizeof *values, "the times of a file");
     const vt_store *part = array->store;
     const char *name = array->name;
+    double largest = 0;
     const int64_t start[VT_ARRAY_RANK] = {0};
     vt_cf_text(array, "units", units, sizeof units);
     vt_cf_text(array, "calendar", calendar_name, sizeof calendar_name);
@@ -46,6 +57,7 @@ static vt_status read_minutes(const vt_array *array, int64_t times, double **min
         bool valid = !packing.has_limits || (values[i] >= packing.least && values[i] <= packing.most);
         for (int m = 0; m < packing.missing_count; m++) valid = valid && values[i] != packing.missing[m];
         const double stored = values[i];
+        largest = fmax(largest, fabs(stored));
         values[i] = vt_time_units_minutes(&axis->meaning, stored * packing.scale + packing.offset);
         if (!valid || !vt_date_is_within(axis->meaning.zero, values[i]))
             axis->doubt =
@@ -53,6 +65,8 @@ static vt_status read_minutes(const vt_array *array, int64_t times, double **min
                                valid ? "beyond the year 9999 or no number" : "which is missing");
     }
     if (axis->doubt != NULL) goto done;
+    const double unit = axis->meaning.months > 0 ? 30 * 1440 * (double)axis->meaning.months : axis->meaning.minutes;
+    *precision = precision_at(array, largest) * fabs(packing.scale) * unit;
     axis->units = vt_text_copy(units);
     axis->calendar_name = vt_text_copy(calendar_name);
     *minutes = values;
@@ -67,14 +81,14 @@ static vt_status read_axis(const vt_field_source *source, vt_time_axis *axis)
     vt_status status = VT_OK;
     const vt_store *part = source->part;
     const char *name = NULL;
-    double *minutes = NULL;
+    double *minutes = NULL, precision = 0;
     vt_array *array = NULL;
     VT_TRY(vt_coordinates_find(source->coordinates, VT_COORDINATE_TIME, &name, &axis->doubt));
     if (name == NULL) goto done;
     VT_TRY(vt_array_find(part, name, &array));
-    VT_TRY(read_minutes(array, source->extent[0], &minutes, axis));
+    VT_TRY(read_minutes(array, source->extent[0], &minutes, &precision, axis));
     if (minutes != NULL)
-        VT_TRY(vt_time_axis_take(minutes, source->extent[0], axis->meaning.zero, part->path, name, axis));
+        VT_TRY(vt_time_axis_take(minutes, source->extent[0], axis->meaning.zero, precision, part->path, name, axis));
 done:
     vt_array_close(&array);
     free(minutes);

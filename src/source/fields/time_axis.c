@@ -7,7 +7,9 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/median.h"
 #include "base/memory.h"
+#include "base/text.h"
 
 /* ---- units ---- */
 
@@ -107,15 +109,88 @@ double vt_time_units_value(const vt_time_units *units, vt_date date)
     return ((double)(date.minutes - units->zero.minutes) - units->seconds / 60) / units->minutes;
 }
 
+/* ---- the step ---- */
+
+/* Minutes by which a time may lie beside the one that it stands for. Between two times it is twice as much, and a bit
+ * for rounding. */
+#define BESIDE 1.0
+#define BETWEEN (2 * BESIDE + 1e-3)
+
+/* Of the whole minutes from `low` to `high` one that writers mean: a multiple of `step`, else of the longest of these
+ * lengths. None there: the whole minute in the middle. */
+static int64_t roundest(double low, double high, int64_t step)
+{
+    const int64_t lengths[] = {step, 1440, 720, 360, 180, 120, 60, 30, 15, 10, 5};
+    const double middle = (low + high) / 2;
+    for (size_t i = step > 0 ? 0 : 1; i < sizeof lengths / sizeof lengths[0]; i++) {
+        const double near = rint(middle / (double)lengths[i]) * (double)lengths[i];
+        if (near > 0 && near >= low && near <= high) return (int64_t)near;
+    }
+    return llrint(middle);
+}
+
+/* The mean of the most numerous differences that are alike within `apart`, or the smaller ones of two such groups; how
+ * many they are. Sorts them. */
+static int64_t most_common(double *differences, int64_t count, double apart, double *mean)
+{
+    int64_t most = 0, end = 0;
+    qsort(differences, (size_t)count, sizeof *differences, vt_by_value);
+    for (int64_t first = 0; first < count; first++) {
+        while (end < count && differences[end] - differences[first] <= fmin(apart, differences[first] / 2)) end++;
+        if (end - first <= most) continue;
+        most = end - first;
+        *mean = 0;
+        for (int64_t i = first; i < end; i++) *mean += differences[i] / (double)most;
+    }
+    return most;
+}
+
+int64_t vt_time_step(const double *minutes, int64_t times, double precision, int64_t *alike)
+{
+    double mean = 0, *differences = vt_allocate((size_t)times, sizeof *differences, "the times of a file");
+    int64_t count = 0;
+    for (int64_t i = 1; i < times; i++)
+        if (minutes[i] > minutes[i - 1]) differences[count++] = minutes[i] - minutes[i - 1];
+    *alike = count > 0 ? most_common(differences, count, 2 * (precision + BETWEEN), &mean) : 0;
+    free(differences);
+    if (*alike == 0) return 0;
+    const double error = precision / (double)*alike + 0.5; /* those of the times in between cancel */
+    const int64_t step = roundest(mean - error, mean + error, 0);
+    return step > 0 ? step : 1;
+}
+
+bool vt_time_follows(vt_date before, vt_date now, int64_t times, int64_t step)
+{
+    if (step >= VT_A_MONTH) return vt_date_steps(before, now, step) == times;
+    return fabs((double)(now.minutes - before.minutes - times * step)) <= fmin(BETWEEN, (double)step / 3);
+}
+
+/* How many calendar months the times are apart, 0 if they aren't whole months: the day of the month may differ by
+ * `days`, as the middles and ends of months do. */
+static int64_t months_apart(const double *minutes, int64_t times, vt_date zero, int64_t days)
+{
+    enum { SHORTEST = 28 * 1440 };
+    int64_t first_day = 0, before = 0, day, count = 0;
+    double months = 0, *differences = vt_allocate((size_t)times, sizeof *differences, "the times of a file");
+    for (int64_t i = 0; i < times; i++) {
+        const int64_t month = vt_date_month(vt_date_after(zero, llrint(minutes[i])), &day);
+        if (i == 0) first_day = day;
+        if (day > first_day + days || day < first_day - days) break;
+        if (i > 0 && (month <= before || minutes[i] - minutes[i - 1] < SHORTEST)) break;
+        if (i > 0) differences[count++] = (double)(month - before);
+        before = month;
+    }
+    if (count > 0 && count == times - 1) most_common(differences, count, 0, &months);
+    free(differences);
+    return llrint(months);
+}
+
 /* ---- times ---- */
 
-/* The shortest difference, if all times go forward. */
-static vt_status find_interval(const double *minutes, int64_t times, vt_date zero, const char *path, const char *name,
-                               int64_t *interval)
+static vt_status check_order(const double *minutes, int64_t times, vt_date zero, const char *path, const char *name)
 {
     vt_status status = VT_OK;
     char before[VT_DATE_SIZE], after[VT_DATE_SIZE];
-    *interval = 0;
     for (int64_t i = 1; i < times; i++) {
         const int64_t past = llrint(minutes[i - 1]), now = llrint(minutes[i]), difference = now - past;
         if (difference <= 0) {
@@ -131,53 +206,88 @@ static vt_status find_interval(const double *minutes, int64_t times, vt_date zer
                  "%s: '%s' goes backwards, from %s at %lld to %s at %lld (counted from 0); put the times in order "
                  "(cdo -sorttimestep), or a sample's target is not the time after its input",
                  path, name, before, (long long)i - 1, after, (long long)i);
-        if (*interval == 0 || difference < *interval) *interval = difference;
     }
 done:
     return status;
 }
 
-/* How many calendar months the times are apart, 0 if they aren't whole months: the day of the month may differ by
- * `days`, as the middles and ends of months do. */
-static int64_t months_apart(const double *minutes, int64_t times, vt_date zero, int64_t days)
+/* How far the time lies beside its place in a stretch that begins with time `first`. */
+static double beside(const double *minutes, int64_t first, int64_t i, int64_t step)
 {
-    enum { SHORTEST = 28 * 1440 };
-    int64_t least = 0, first_day = 0, before = 0, day;
-    for (int64_t i = 0; i < times; i++) {
-        const int64_t month = vt_date_month(vt_date_after(zero, llrint(minutes[i])), &day), apart = month - before;
-        if (i == 0) first_day = day;
-        if (i > 0 && (apart < 1 || minutes[i] - minutes[i - 1] < SHORTEST)) return 0;
-        if (day > first_day + days || day < first_day - days) return 0;
-        if (i > 0 && (least == 0 || apart < least)) least = apart;
-        before = month;
+    return minutes[i] - minutes[first] - (double)((i - first) * step);
+}
+
+/* The times cut where one is not a step after the one before. Each time of a stretch may lie `allowed` beside its
+ * place; the date of the stretch is one that fits them all. */
+static void cut(const double *minutes, int64_t times, vt_date zero, double precision, double allowed,
+                vt_time_axis *axis)
+{
+    const int64_t step = axis->minutes;
+    const bool months = step >= VT_A_MONTH;
+    axis->count = 0;
+    for (int64_t first = 0, end; first < times; first = end) {
+        double least = 0, most = 0;
+        for (end = first + 1; end < times; end++) {
+            const double own = months ? 0 : beside(minutes, first, end, step);
+            const vt_date before = vt_date_after(zero, llrint(minutes[end - 1]));
+            if (months && vt_date_steps(before, vt_date_after(zero, llrint(minutes[end])), step) != 1) break;
+            if (fabs(own) > allowed) break;
+            least = fmin(least, own);
+            most = fmax(most, own);
+        }
+        const double from = most - precision / 2,
+                     to = least + precision / 2; /* it may also be less precise than that */
+        const double begin = (double)zero.minutes + minutes[first];
+        const vt_date date = {zero.calendar,
+                              roundest(begin + fmin(from, to), begin + fmax(from, to), months ? 0 : step)};
+        axis->stretches = vt_grow(axis->stretches, (size_t)axis->count, sizeof *axis->stretches, "the times of a file");
+        axis->stretches[axis->count++] = (vt_stretch){first, end - first, date};
     }
-    return least;
 }
 
-/* Does each time follow the one before by this length? */
-static bool follows(const double *minutes, int64_t i, vt_date zero, int64_t length)
+/* Moves stretches that lie almost on the grid of the longest one onto it, and names times that don't lie on it. */
+static void compare_stretches(vt_time_axis *axis, double allowed, const char *path, const char *name)
 {
-    const vt_date before = vt_date_after(zero, llrint(minutes[i - 1])), now = vt_date_after(zero, llrint(minutes[i]));
-    return vt_date_steps(before, now, length) == 1;
+    const vt_stretch *longest = axis->stretches, *odd = NULL;
+    const int64_t step = axis->minutes;
+    int64_t count = 0, times = 0;
+    char date[VT_DATE_SIZE], length[VT_DATE_SIZE];
+    for (int64_t i = 1; i < axis->count; i++)
+        if (axis->stretches[i].count > longest->count) longest = &axis->stretches[i];
+    for (int64_t i = 0; i < axis->count; i++) {
+        vt_stretch *own = &axis->stretches[i];
+        times += own->count;
+        if (step == 0 || step >= VT_A_MONTH) continue; /* months: all have the same day */
+        const double off = remainder((double)(own->date.minutes - longest->date.minutes), (double)step);
+        if (fabs(off) <= allowed) {
+            own->date.minutes -= (int64_t)off;
+            continue;
+        }
+        count += own->count;
+        if (odd == NULL) odd = own;
+    }
+    if (odd != NULL)
+        axis->oddity = vt_text_format(
+            "%s: %lld of the %lld times of '%s' lie beside the others, which are %s apart; the first is %s at %lld "
+            "(counted from 0). No sample reaches across them; if they are wrong, correct them in the file",
+            path, (long long)count, (long long)times, name, vt_length_format(step, length),
+            vt_date_format(odd->date, date), (long long)odd->first);
 }
 
-vt_status vt_time_axis_take(const double *minutes, int64_t times, vt_date zero, const char *path, const char *name,
-                            vt_time_axis *axis)
+vt_status vt_time_axis_take(const double *minutes, int64_t times, vt_date zero, double precision, const char *path,
+                            const char *name, vt_time_axis *axis)
 {
     vt_status status = VT_OK;
-    int64_t stretches = 1;
-    bool even = true;
-    VT_TRY(find_interval(minutes, times, zero, path, name, &axis->minutes));
-    for (int64_t i = 1; i < times; i++) even = even && follows(minutes, i, zero, axis->minutes);
-    const int64_t months = months_apart(minutes, times, zero, even && times > 2 ? 0 : 3);
+    int64_t alike = 0;
+    VT_TRY(check_order(minutes, times, zero, path, name));
+    axis->minutes = vt_time_step(minutes, times, precision, &alike);
+    double allowed = fmin(precision + BETWEEN, (double)axis->minutes / 3);
+    bool even = times > 2;
+    for (int64_t i = 1; i < times; i++) even = even && fabs(beside(minutes, i - 1, i, axis->minutes)) <= allowed;
+    const int64_t months = months_apart(minutes, times, zero, even ? 0 : 3);
     if (months > 0) axis->minutes = months * VT_A_MONTH;
-    for (int64_t i = 1; i < times; i++) stretches += !follows(minutes, i, zero, axis->minutes);
-    axis->stretches = vt_allocate((size_t)stretches, sizeof *axis->stretches, "the times of a file");
-    for (int64_t i = 0; i < times; i++) {
-        if (i == 0 || !follows(minutes, i, zero, axis->minutes))
-            axis->stretches[axis->count++] = (vt_stretch){i, 0, vt_date_after(zero, llrint(minutes[i]))};
-        axis->stretches[axis->count - 1].count++;
-    }
+    cut(minutes, times, zero, precision, allowed, axis);
+    compare_stretches(axis, allowed, path, name);
 done:
     return status;
 }
@@ -185,6 +295,7 @@ done:
 void vt_time_axis_close(vt_time_axis *axis)
 {
     free(axis->doubt);
+    free(axis->oddity);
     free(axis->stretches);
     free(axis->units);
     free(axis->calendar_name);

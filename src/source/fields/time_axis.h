@@ -24,7 +24,8 @@ typedef struct {
 
 typedef struct {
     char *doubt;                 /* why there are no dates although there is a time coordinate, or NULL */
-    int64_t minutes;             /* the shortest length between two times (calendar.h); 0: one time only, or unknown */
+    char *oddity;                /* times that lie beside the grid of the others, in a sentence, or NULL */
+    int64_t minutes;             /* the length between two times (calendar.h); 0: one time only, or unknown */
     int64_t count;               /* of the stretches; 0: the file doesn't say when its times are */
     vt_stretch *stretches;       /* all times of the file, in order */
     char *units, *calendar_name; /* as the file writes them, NULL without dates; calendar_name "": none */
@@ -41,11 +42,20 @@ double vt_time_units_minutes(const vt_time_units *units, double value);
 /* The value of a date in these units, which must not be months. */
 double vt_time_units_value(const vt_time_units *units, vt_date date);
 
-/* Finds the step and the stretches from the values of the coordinate: minutes after `zero`, rounded to whole ones.
- * Times that are whole calendar months apart, to within a few days, have steps of months. Fails if a time comes twice
- * or times go backwards; the message names `path` and `name`. */
-vt_status vt_time_axis_take(const double *minutes, int64_t times, vt_date zero, const char *path, const char *name,
-                            vt_time_axis *axis);
+/* The most common difference between times and those before them, in whole minutes, 0 if there is none; *alike: how
+ * many are like it. `times` minutes, each within `precision` / 2 and a minute of what it stands for: differences that
+ * this explains are alike, and their mean counts. */
+int64_t vt_time_step(const double *minutes, int64_t times, double precision, int64_t *alike);
+
+/* Does `now` lie `times` steps after `before`, within two minutes? */
+bool vt_time_follows(vt_date before, vt_date now, int64_t times, int64_t step);
+
+/* Finds the step and the stretches from the values of the coordinate: minutes after `zero`, where neighbouring numbers
+ * of their stored type are `precision` minutes apart. The step is that of vt_time_step, or the most common number of
+ * months if times are whole calendar months apart, to within a few days. Fails if a time comes twice or times go
+ * backwards; the message names `path` and `name`. */
+vt_status vt_time_axis_take(const double *minutes, int64_t times, vt_date zero, double precision, const char *path,
+                            const char *name, vt_time_axis *axis);
 
 void vt_time_axis_close(vt_time_axis *axis);
 
