@@ -145,18 +145,15 @@ static vt_status look_at_times(const vt_fields_file *file, file_set *set)
     char steps[2][VT_DATE_SIZE];
     const char *doubt = axis->doubt != NULL ? axis->doubt : axis->oddity;
     if (doubt != NULL && set->doubt == NULL) set->doubt = vt_text_copy(doubt);
-    if (axis->count == 0) {
-        if (set->minutes_a_time == 0) set->minutes_a_time = axis->minutes; /* by --time_step */
-        goto done;
-    }
-    const vt_stretch *last = &axis->stretches[axis->count - 1];
-    if (set->from[0] == '\0') vt_date_format(axis->stretches[0].date, set->from);
-    vt_date_format(vt_date_after(last->date, (last->count - 1) * axis->minutes), set->to);
-    set->gaps += axis->count - 1;
     if (set->minutes_a_time == 0) set->minutes_a_time = axis->minutes;
     VT_CHECK(axis->minutes == 0 || axis->minutes == set->minutes_a_time,
              "%s: its times are %s apart, those of the files before it %s", file->path,
              vt_length_format(axis->minutes, steps[0]), vt_length_format(set->minutes_a_time, steps[1]));
+    if (axis->count == 0) goto done;
+    const vt_stretch *last = &axis->stretches[axis->count - 1];
+    if (set->from[0] == '\0') vt_date_format(axis->stretches[0].date, set->from);
+    vt_date_format(vt_date_after(last->date, (last->count - 1) * axis->minutes), set->to);
+    set->gaps += axis->count - 1;
 done:
     return status;
 }
@@ -168,7 +165,7 @@ static void print_times(const file_set *set)
         const bool assumed = set->minutes_a_time == 0;
         vt_length_format(assumed ? 60 * VT_HOURS_A_TIME : set->minutes_a_time, step);
         printf("    times: the files don't say when; every %s %s\n", step,
-               assumed ? "is assumed (--time_step=24h says another)" : "by --time_step");
+               assumed ? "is assumed (--time_step=24h says another)" : "by --time_step or how many there are");
         return;
     }
     printf("    times: %s to %s", set->from, set->to);

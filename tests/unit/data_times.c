@@ -1,6 +1,8 @@
 /* Sets cut into consecutive files, and times that occur twice. */
 #include <stdio.h>
+#include <stdlib.h>
 
+#include "base/text.h"
 #include "config/config.h"
 #include "data/loader.h"
 #include "test.h"
@@ -235,6 +237,90 @@ TEST(files_of_one_month_each)
                  "hold the times 2013-01-16 12:00 and 2013-02-15 00:00, which are not 6h apart, as time_step says");
 }
 
+/* ---- files without times ---- */
+
+/* A file of `fields`, or a netCDF file of the variable `t`. */
+static void write_times(const char *name, int64_t times)
+{
+    if (strstr(name, ".nc") != NULL) {
+        hid_t file = test_nc_create(name);
+        test_nc_variable(file, "t", (int)times, H5T_IEEE_F32LE);
+        H5Fclose(file);
+        return;
+    }
+    test_fields_write(test_path(name), &(test_fields){.times = times, .channels = 1, .height = 2, .width = 2});
+}
+
+/* How many times the year, month or day of its name holds says how far apart they are. */
+TEST(times_by_their_number)
+{
+    static const struct {
+        const char *name;
+        int64_t times, minutes; /* 0: 6 hours are assumed; -1: an error */
+    } known[] = {
+        {"2001.h5", 8760, 60},    {"2004.h5", 8784, 60},       {"2004.h5", 8760, 60}, /* without its 29th of February */
+        {"2001.h5", 1460, 360},   {"2000.h5", 1464, 360},      {"2001.h5", 365, 1440},  {"2001.h5", 2920, 180},
+        {"2001.h5", 17520, 30},   {"2001.h5", 12, VT_A_MONTH}, {"2001-02.nc", 56, 720}, {"2004-02.nc", 56, 720},
+        {"2001-03.nc", 31, 1440}, {"20010203.nc", 24, 60},     {"20010203.nc", 48, 30}, {"2001.h5", 1461, 0},
+        {"2001.h5", 1000, 0},     {"2001.h5", 61, 0},          {"2001.h5", 13, 0},      {"2001-03.nc", 12, 0},
+        {"2001.h5", 8759, -1},    {"2001.h5", 1466, -1},       {"20010203.nc", 7, -1}};
+    const test_fields one = {.times = 1, .channels = 1, .height = 2, .width = 2};
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        const bool is_netcdf = strstr(known[i].name, ".nc") != NULL;
+        vt_dataset_options options = is_netcdf ? test_nc_options("t") : test_fields_options(&one);
+        char *directory = vt_test_owned(vt_text_format("%zu", i));
+        char *path = vt_test_owned(vt_text_format("%s/%s", directory, known[i].name));
+        write_times(path, known[i].times);
+        options.directory = vt_test_owned(vt_text_copy(test_path(directory)));
+        if (known[i].minutes < 0) {
+            test_expect_open_error(&options, "no time coordinate, and the period that its name gives holds only ");
+            options.form.time_step = "15min";
+        }
+        vt_dataset *dataset = test_open(&options);
+        const int64_t minutes = vt_dataset_step_is_assumed(dataset) ? 0 : vt_dataset_minutes_a_time(dataset);
+        EXPECT(minutes == (known[i].minutes < 0 ? 15 : known[i].minutes), "%s: %lld", path, (long long)minutes);
+        vt_dataset_close(&dataset);
+    }
+    vt_dataset_options options = test_fields_options(&one);
+    write_times("a/2001.h5", 8760);
+    write_times("a/2002.h5", 100); /* like the others */
+    vt_dataset *dataset = open_in("a", &options), *valid = NULL;
+    EXPECT(vt_dataset_minutes_a_time(dataset) == 60);
+    write_times("b/2003.h5", 100);
+    options.set = VT_SET_VALIDATION;
+    valid = open_in("b", &options);
+    const vt_source *source = vt_dataset_source(dataset);
+    EXPECT_ERROR(source->kind->agree(source, vt_dataset_source(valid)),
+                 "/b 6 h; all sets need the same, and --time_step=6h would say it where the files don't");
+    vt_dataset_close(&dataset);
+    vt_dataset_close(&valid);
+    write_times("a/2003.h5", 1460);
+    options.directory = test_path("a");
+    test_expect_open_error(&options, "a/2003.h5: its times are 6 h apart, those of the files before it 1 h");
+}
+
+/* The attribute time_step of `fields` says it, too. */
+TEST(times_by_an_attribute)
+{
+    const test_fields one = {.times = 1, .channels = 1, .height = 2, .width = 2};
+    vt_dataset_options options = test_fields_options(&one);
+    static const char *const said[] = {"3h", "soon"};
+    for (int i = 0; i < 2; i++) {
+        write_times("2001.h5", 365);
+        hid_t file = H5Fopen(test_path("2001.h5"), H5F_ACC_RDWR, H5P_DEFAULT);
+        hid_t fields = H5Dopen2(file, "fields", H5P_DEFAULT);
+        test_nc_text(fields, "time_step", said[i]);
+        H5Dclose(fields);
+        H5Fclose(file);
+        if (i == 1)
+            test_expect_open_error(&options, "the attribute 'time_step' of 'fields' is 'soon', which is no length");
+        if (i == 1) break;
+        vt_dataset *dataset = test_open(&options);
+        EXPECT(vt_dataset_minutes_a_time(dataset) == 180);
+        vt_dataset_close(&dataset);
+    }
+}
+
 /* ---- times that occur twice ---- */
 
 /* What the first `limit` samples of one set share with the other: a sentence with both parts, or nothing if they are
@@ -287,7 +373,8 @@ TEST(times_twice_in_a_folder)
     test_fields_write(test_path("years/2013.h5"), &year);
     test_fields_write(test_path("years/2014.h5"), &year);
     test_fields_write(test_path("years/2015.h5"), &year);
-    test_fields_write(test_path("hourly/2013.h5"), &year);
+    test_fields_write(test_path("hourly/2013.h5"),
+                      &(test_fields){.times = 8760, .channels = 1, .height = 2, .width = 2});
     test_fields_write(test_path("hourly/2012.h5"),
                       &(test_fields){.times = 8784, .channels = 1, .height = 2, .width = 2});
     test_log_begin();

@@ -57,7 +57,8 @@ typedef struct {
     bool no_latitudes;    /* its rows are known to run along no latitudes */
     bool turned;          /* some of its rows run from south to north in the file, and are turned round */
     vt_time_axis times;   /* those that are used, by its time coordinate; `count` 0: it has none, `minutes` then is
-                             form->time_step or 0 */
+                             form->time_step, that of the attribute `time_step`, or what so many times in the year of
+                             its name must be; else 0 */
     int64_t cache_bytes;  /* decoded chunks that HDF5 may hold; 0 for contiguous storage */
     const char *obstacle; /* why it can't be read past HDF5 ("'fields' is compressed with 'lzf'"), or NULL */
 
@@ -74,8 +75,9 @@ typedef struct {
 /* Opens without HDF5 file locking and reads everything but the fields. Contiguous, chunked and compressed storage, and
  * every floating-point type, are read alike. Errors: no file, no permission, not HDF5 or truncated, `fields` missing or
  * not 4-D floating point or in another file, latitudes or longitudes that don't fit it, `channels` that aren't strings;
- * a file on which HDF5 crashes or never returns; times that occur twice or go backwards. Each of form->variables is in
- * one of the files; further errors: a variable or a level that is missing or named twice, or has other extents. */
+ * a file on which HDF5 crashes or never returns; times that occur twice or go backwards; more times than the year of
+ * its name can hold, if nothing says how far apart they are. Each of form->variables is in one of the files; further
+ * errors: a variable or a level that is missing or named twice, or has other extents. */
 vt_status vt_fields_file_open(const char *const *paths, int64_t path_count, const vt_fields_form *form,
                               vt_fields_file **file);
 

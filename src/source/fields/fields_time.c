@@ -132,6 +132,48 @@ done:
     return status;
 }
 
+/* How far apart `times` times are if they fill the year, month or day that the file's name gives: a whole part of a
+ * day, or a month. 0: they fill it in no such way. *most: how many times it may hold that are 6 hours apart, with both
+ * ends; -1: the name gives none. A year may have a 29th of February or not, as models' years do. */
+static int64_t step_of_period(const char *path, int64_t times, int64_t *most)
+{
+    vt_date begin = {0};
+    const int64_t length = vt_date_of_file_name(path, &begin);
+    const int64_t own = (vt_date_after(begin, length).minutes - begin.minutes) / 1440;
+    const int64_t days[2] = {own, own > 100 ? 365 + 366 - own : own == 28 || own == 29 ? 28 + 29 - own : own};
+    *most = length > 0 ? (days[0] > days[1] ? days[0] : days[1]) * (24 / VT_HOURS_A_TIME) + 1 : -1;
+    if (length == 0 || times < 2) return 0;
+    if (length == 12 * VT_A_MONTH && times == 12) return VT_A_MONTH;
+    for (int i = 0; i < 2; i++) {
+        const int64_t a_day = times % days[i] == 0 ? times / days[i] : 0, minutes = a_day > 0 ? 1440 / a_day : 0;
+        if (minutes > 0 && 1440 % a_day == 0 && (minutes % 60 == 0 || 60 % minutes == 0)) return minutes;
+    }
+    return 0;
+}
+
+/* If the file has no times, the attribute `time_step` of `fields` may say how far apart they are, or their number. */
+static vt_status find_step(vt_fields_file *file, const vt_fields_form *form)
+{
+    vt_status status = VT_OK;
+    char text[32] = "";
+    int64_t most = -1;
+    if (file->times.count > 0 || file->shape.times == 0) goto done;
+    if (form->variables == NULL) vt_cf_text(file->sources[0].array, "time_step", text, sizeof text);
+    if (text[0] != '\0') {
+        VT_CHECK(vt_length_parse(text, &file->times.minutes),
+                 "%s: the attribute 'time_step' of 'fields' is '%s', which is no length of time; expected one like 6h",
+                 file->path, text);
+        goto done;
+    }
+    file->times.minutes = step_of_period(file->path, file->shape.times, &most);
+    VT_CHECK(file->times.minutes > 0 || most < 0 || file->shape.times <= most,
+             "%s: it has %lld times and no time coordinate, and the period that its name gives holds only %lld times "
+             "%d hours apart; say how far apart they are: --time_step=1h",
+             file->path, (long long)file->shape.times, (long long)most - 1, VT_HOURS_A_TIME);
+done:
+    return status;
+}
+
 /* The option says how far apart times are if the file doesn't, because it has no times or a single one. It must not
  * contradict a file of whose times every n-th was chosen. */
 static vt_status take_step(vt_fields_file *file, const vt_fields_form *form)
@@ -139,7 +181,10 @@ static vt_status take_step(vt_fields_file *file, const vt_fields_form *form)
     vt_status status = VT_OK;
     int64_t length = 0;
     char step[VT_DATE_SIZE];
-    if (form->time_step == NULL) goto done;
+    if (form->time_step == NULL) {
+        if (!form->fixed) VT_TRY(find_step(file, form));
+        goto done;
+    }
     VT_CHECK(vt_length_parse(form->time_step, &length),
              "time_step: '%s' is no length of time; expected one like 24h, 6h, "
              "30min, 1d or 1month",

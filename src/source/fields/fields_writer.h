@@ -13,6 +13,7 @@ typedef struct {
     const char *const *channel_names; /* [channels] */
     const double *latitudes;          /* degrees, [height] */
     const double *longitudes;         /* degrees, [width] */
+    const char *time_step;            /* "6h" */
     int64_t chunk_times;              /* times a chunk; 0: contiguous */
     int64_t compression;              /* gzip level of chunks, with the bytes shuffled; 0: none */
 } vt_fields_writer_options;

@@ -166,7 +166,7 @@ static vt_status write_year(synthetic_set *set, const year_plan *plan)
     const char *names[VT_CLIMATE_CHANNELS];
     vt_fields_writer *writer = NULL;
     double start = vt_clock_seconds();
-    char *path = plan_path(set, plan);
+    char step_text[VT_DATE_SIZE], *path = plan_path(set, plan);
     char *directory = vt_text_format("%s/%s", options->directory, plan->part);
     for (int c = 0; c < VT_CLIMATE_CHANNELS; c++) names[c] = vt_climate_channels[c].name;
     VT_TRY(vt_output_make_directory(directory));
@@ -174,6 +174,7 @@ static vt_status write_year(synthetic_set *set, const year_plan *plan)
                                            .channel_names = names,
                                            .latitudes = set->latitudes,
                                            .longitudes = set->longitudes,
+                                           .time_step = vt_length_format(60 * VT_HOURS_A_TIME, step_text),
                                            .chunk_times = options->chunk_times,
                                            .compression = options->compression};
     VT_TRY(vt_fields_writer_open(path, &file, &writer));
