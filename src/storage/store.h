@@ -88,7 +88,8 @@ struct vt_store_kind {
      * says how to decode it. */
     vt_status (*load_chunk)(const vt_array *array, const int64_t *first, vt_decoder *decoder, size_t bytes, void *place,
                             unsigned char **decoded);
-    int64_t (*chunks_written)(const vt_array *array); /* -1: not known */
+    /* -1: not known. Before there are threads. */
+    int64_t (*chunks_written)(const vt_array *array);
     /* Lets the library keep `bytes` bytes of decoded chunks; one time has `chunks` chunks. NULL: it keeps none. */
     vt_status (*keep_decoded)(vt_array *array, int64_t chunks, int64_t bytes);
 

@@ -1,5 +1,6 @@
 /* Reading a Zarr store's chunks: each is a file of its own, or a part of a shard. A chunk that isn't there holds the
  * fill value everywhere. */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -12,14 +13,19 @@
 #include "base/memory.h"
 #include "storage/zarr_inside.h"
 
-enum { MOST_COUNTED = 1024 }; /* files of an array that are looked for to count those that were written */
-#define NOWHERE UINT64_MAX    /* in a shard's index: the chunk was never written */
+#define NOWHERE UINT64_MAX /* in a shard's index: the chunk was never written */
+
+/* How many numbers the names of an array's files have: anemoi's [cells] have one dimension. */
+static int name_rank(const vt_zarr_array *own)
+{
+    return own->array.rank - (own->has_cells && own->array.rank == 2);
+}
 
 /* The name of the file that holds the chunk or shard `place` (counted in each of the store's dimensions), from the root
  * on. */
 static void name_file(const vt_zarr_array *own, const int64_t *place, char name[VT_ZARR_KEY])
 {
-    const int rank = own->array.rank - (own->has_cells && own->array.rank == 2); /* [cells] has one dimension */
+    const int rank = name_rank(own);
     size_t length = (size_t)snprintf(name, VT_ZARR_KEY, "%s/%s", own->node->name,
                                      own->has_prefix ? "c"
                                      : rank == 0     ? "0"
@@ -97,25 +103,22 @@ done:
     return status;
 }
 
-/* Where the chunk `place` is; *offset -1: it was never written. *descriptor is the open shard, or -1. */
-static vt_status find_in_shard(vt_zarr_array *own, const int64_t *place, char name[VT_ZARR_KEY], int *descriptor,
-                               int64_t *offset, int64_t *bytes)
+/* The index of the shard `shard`, NULL if there is no such file, which else is open then. */
+static vt_status open_shard(vt_zarr_array *own, const int64_t *shard, char name[VT_ZARR_KEY], int *descriptor,
+                            struct stat *file, const vt_shard_index **result)
 {
     vt_status status = VT_OK;
-    int64_t shard[VT_ARRAY_RANK] = {0}, number = 0, within = 0, chunks = 1;
-    struct stat info = {0};
+    int64_t number = 0, chunks = 1;
     const char *path = own->array.store->path;
     for (int i = 0; i < own->array.rank; i++) {
-        const int64_t each = own->shard[i] / own->chunk[i];
-        shard[i] = place[i] / each;
         number = number * ((own->extent[i] + own->shard[i] - 1) / own->shard[i]) + shard[i];
-        within = within * each + place[i] % each;
-        chunks *= each;
+        chunks *= own->shard[i] / own->chunk[i];
     }
     name_file(own, shard, name);
-    *offset = -1;
-    VT_TRY(open_file(own, name, descriptor, &info));
+    *result = NULL;
+    VT_TRY(open_file(own, name, descriptor, file));
     if (*descriptor < 0) goto done;
+    const struct stat info = *file;
     pthread_mutex_lock(&own->lock);
     if (own->shards == NULL) own->shards = calloc((size_t)own->shard_count, sizeof *own->shards);
     vt_shard_index *index = own->shards != NULL ? &own->shards[number] : NULL;
@@ -131,11 +134,33 @@ static vt_status find_in_shard(vt_zarr_array *own, const int64_t *place, char na
     VT_CHECK(index->bytes == info.st_size && index->changed.tv_sec == info.st_mtim.tv_sec &&
                  index->changed.tv_nsec == info.st_mtim.tv_nsec,
              "%s/%s: the shard was written anew while it was in use; data must not change during a run", path, name);
+    *result = index;
+done:
+    return status;
+}
+
+/* Where the chunk `place` is; *offset -1: it was never written. *descriptor is the open shard, or -1. */
+static vt_status find_in_shard(vt_zarr_array *own, const int64_t *place, char name[VT_ZARR_KEY], int *descriptor,
+                               int64_t *offset, int64_t *bytes)
+{
+    vt_status status = VT_OK;
+    int64_t shard[VT_ARRAY_RANK] = {0}, within = 0;
+    struct stat info = {0};
+    const vt_shard_index *index = NULL;
+    for (int i = 0; i < own->array.rank; i++) {
+        const int64_t each = own->shard[i] / own->chunk[i];
+        shard[i] = place[i] / each;
+        within = within * each + place[i] % each;
+    }
+    *offset = -1;
+    VT_TRY(open_shard(own, shard, name, descriptor, &info, &index));
+    if (index == NULL) goto done;
     const uint64_t from = index->places[2 * within], size = index->places[2 * within + 1];
     if (from == NOWHERE && size == NOWHERE) goto done;
     VT_CHECK(from <= (uint64_t)info.st_size && size <= (uint64_t)info.st_size - from,
-             "%s/%s: by its index a chunk lies at bytes %llu to %llu, but the shard has %lld (was it cut short?)", path,
-             name, (unsigned long long)from, (unsigned long long)(from + size), (long long)info.st_size);
+             "%s/%s: by its index a chunk lies at bytes %llu to %llu, but the shard has %lld (was it cut short?)",
+             own->array.store->path, name, (unsigned long long)from, (unsigned long long)(from + size),
+             (long long)info.st_size);
     *offset = (int64_t)from;
     *bytes = (int64_t)size;
 done:
@@ -194,28 +219,91 @@ done:
     return status;
 }
 
+/* ---- which chunks there are ---- */
+
+/* How many chunks the file `place` holds: of the last shard along a dimension, and within a shard, perhaps not all. */
+static int64_t count_in_file(vt_zarr_array *own, const int64_t *place)
+{
+    const int rank = own->array.rank;
+    int64_t sizes[VT_ARRAY_RANK], chunks = 1, written = 0;
+    char name[VT_ZARR_KEY];
+    struct stat info = {0};
+    const vt_shard_index *index = NULL;
+    int descriptor = -1;
+    for (int i = 0; i < rank; i++) {
+        const int64_t left = own->extent[i] - place[i] * own->shard[i];
+        sizes[i] = ((left < own->shard[i] ? left : own->shard[i]) + own->chunk[i] - 1) / own->chunk[i];
+        chunks *= sizes[i];
+    }
+    if (!own->is_sharded) return chunks;
+    if (open_shard(own, place, name, &descriptor, &info, &index) != VT_OK) vt_error_clear(); /* reading says why */
+    if (descriptor >= 0) close(descriptor);
+    for (int64_t c = 0; c < chunks && index != NULL; c++) {
+        int64_t within = 0, rest = c, all = 1;
+        for (int i = rank - 1; i >= 0; rest /= sizes[i--]) {
+            within += rest % sizes[i] * all;
+            all *= own->shard[i] / own->chunk[i];
+        }
+        written += index->places[2 * within] != NOWHERE || index->places[2 * within + 1] != NOWHERE;
+    }
+    return index != NULL ? written : chunks;
+}
+
+/* Takes the numbers of a file's or a directory's name ("12.0.3"), from place[*known] on; false: it is no such name. */
+static bool take_numbers(const vt_zarr_array *own, const char *name, int64_t *place, int *known)
+{
+    if (own->has_prefix && own->separator == '.') {
+        if (strncmp(name, "c.", 2) != 0) return false;
+        name += 2;
+    }
+    for (; *known < name_rank(own); name++) {
+        const int i = *known;
+        char *end = NULL;
+        if (*name < '0' || *name > '9' || (*name == '0' && name[1] >= '0' && name[1] <= '9')) return false;
+        errno = 0;
+        place[i] = strtoll(name, &end, 10);
+        if (errno != 0 || place[i] >= (own->extent[i] + own->shard[i] - 1) / own->shard[i]) return false;
+        ++*known;
+        name = end;
+        if (*name == '\0') return own->separator == '/' || *known == name_rank(own);
+        if (*name != own->separator) return false;
+    }
+    return false;
+}
+
+/* Chunks in the files of a directory, which it closes, and below it; the first `known` numbers of `place` are those of
+ * its name. -1: it can't be read. */
+static int64_t count_in_directory(vt_zarr_array *own, int descriptor, int known, int64_t *place)
+{
+    DIR *opened = descriptor >= 0 ? fdopendir(descriptor) : NULL;
+    int64_t count = 0;
+    if (opened == NULL && descriptor >= 0) close(descriptor);
+    if (opened == NULL) return descriptor < 0 && (errno == ENOENT || errno == ENOTDIR) ? 0 : -1;
+    for (struct dirent *entry; count >= 0 && (errno = 0, entry = readdir(opened)) != NULL;) {
+        int more = known;
+        if (!take_numbers(own, entry->d_name, place, &more)) continue;
+        const bool is_file = more == name_rank(own);
+        const int below = is_file ? -1 : openat(descriptor, entry->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        const int64_t found = is_file ? count_in_file(own, place) : count_in_directory(own, below, more, place);
+        count = found < 0 ? -1 : count + found;
+    }
+    if (errno != 0) count = -1;
+    closedir(opened);
+    return count;
+}
+
 int64_t vt_zarr_chunks_written(const vt_array *array)
 {
-    const vt_zarr_array *own = (const vt_zarr_array *)array;
-    int64_t files = 1, count = 0, place[VT_ARRAY_RANK] = {0};
-    char name[VT_ZARR_KEY];
-    for (int i = 0; i < array->rank; i++) {
-        const int64_t along = (own->extent[i] + own->shard[i] - 1) / own->shard[i];
-        if (__builtin_mul_overflow(files, along, &files) || files > MOST_COUNTED) return -1;
-    }
-    for (int64_t f = 0; f < files; f++) {
-        int64_t rest = f, chunks = 1;
-        for (int i = array->rank - 1; i >= 0; i--) {
-            const int64_t along = (own->extent[i] + own->shard[i] - 1) / own->shard[i];
-            place[i] = rest % along;
-            rest /= along;
-            const int64_t left = own->extent[i] - place[i] * own->shard[i]; /* of the last shard, a part */
-            const int64_t size = left < own->shard[i] ? left : own->shard[i];
-            chunks *= (size + own->chunk[i] - 1) / own->chunk[i];
-        }
-        name_file(own, place, name);
-        if (faccessat(array->store->descriptor, name, F_OK, 0) == 0 || errno != ENOENT) count += chunks;
-    }
+    vt_zarr_array *own = (vt_zarr_array *)array;
+    int64_t place[VT_ARRAY_RANK] = {0};
+    char directory[VT_ZARR_KEY];
+    if (own->chunks_written > 0) return own->chunks_written - 1;
+    if (array->rank == 0) return -1;
+    snprintf(directory, sizeof directory, "%s%s", own->node->name,
+             own->has_prefix && own->separator == '/' ? "/c" : "");
+    const int descriptor = openat(array->store->descriptor, directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const int64_t count = count_in_directory(own, descriptor, 0, place);
+    own->chunks_written = count + 1;
     return count;
 }
 

@@ -74,7 +74,8 @@ typedef struct {
     vt_codecs index_codecs;
     vt_shard_index *shards; /* [shard_count], made when the first is needed */
     int64_t shard_count;
-    pthread_mutex_t lock; /* guards `shards` */
+    int64_t chunks_written; /* 1 + how many, once they were counted */
+    pthread_mutex_t lock;   /* guards `shards` */
 } vt_zarr_array;
 
 /* Reads what is in the store: from consolidated metadata, or from the files of each array. */

@@ -306,6 +306,81 @@ TEST(zarr_damaged_and_unknown)
                  "gs://weatherbench2/era5.zarr is a remote store, and only files on disk are read; copy the part");
 }
 
+enum { TIMES = 1460 };
+
+/* A store of 1460 times of one number, a file or shard of `each` chunks each, of the names that `format` makes; every
+ * `gap`-th of its chunks was never written. */
+static void write_long_store(const char *name, const char *metadata, const char *format, int each, int gap)
+{
+    const char *const is_root[2][2] = {{".zgroup", "{\"zarr_format\": 2}"},
+                                       {"zarr.json", "{\"zarr_format\": 3, \"node_type\": \"group\"}"}};
+    const int version = strstr(metadata, "data_type") != NULL ? 3 : 2;
+    const float value = 280;
+    char *path = vt_test_owned(vt_text_format("%s/%s", name, is_root[version - 2][0]));
+    write_text(path, is_root[version - 2][1]);
+    path = vt_test_owned(vt_text_format("%s/t2m/%s", name, version == 2 ? ".zarray" : "zarr.json"));
+    write_text(path, metadata);
+    for (int file = 0; file < TIMES / each; file++) {
+        if (each == 1 && file % gap == 0) continue;
+        char *chunk = vt_text_format(format, name, file);
+        FILE *opened = fopen(test_path(chunk), "w");
+        uint64_t places[2 * 20], end = 0;
+        for (int c = 0; c < each; c++) {
+            const bool is_written = (file * each + c) % gap != 0;
+            places[2 * c] = is_written ? end : UINT64_MAX;
+            places[2 * c + 1] = is_written ? sizeof value : UINT64_MAX;
+            end += is_written ? sizeof value : 0;
+            if (is_written) EXPECT(fwrite(&value, sizeof value, 1, opened) == 1);
+        }
+        if (each > 1) EXPECT(fwrite(places, 16, (size_t)each, opened) == (size_t)each);
+        fclose(opened);
+        free(chunk);
+    }
+}
+
+/* Chunks that were never written are counted however many files an array has, in all layouts and within shards. */
+TEST(zarr_chunks_never_written)
+{
+#define OF_2(MORE)                                                                                                     \
+    "{\"zarr_format\": 2, \"shape\": [1460, 1, 1], \"chunks\": [1, 1, 1], \"dtype\": \"<f4\", \"order\": \"C\", "      \
+    "\"compressor\": null, \"filters\": null, \"fill_value\": 0" MORE "}"
+#define OF_3(CHUNK, KEYS, CODECS)                                                                                      \
+    "{\"zarr_format\": 3, \"node_type\": \"array\", \"shape\": [1460, 1, 1], \"data_type\": \"float32\", "             \
+    "\"fill_value\": 0, "                                                                                              \
+    "\"chunk_grid\": {\"name\": \"regular\", \"configuration\": {\"chunk_shape\": [" CHUNK ", 1, 1]}}, "               \
+    "\"chunk_key_encoding\": " KEYS ", \"codecs\": [" CODECS "]}"
+#define BYTES "{\"name\": \"bytes\", \"configuration\": {\"endian\": \"little\"}}"
+#define SHARDS                                                                                                         \
+    "{\"name\": \"sharding_indexed\", \"configuration\": {\"chunk_shape\": [1, 1, 1], \"codecs\": [" BYTES             \
+    "], \"index_codecs\": [" BYTES "]}}"
+    static const struct {
+        const char *metadata, *format;
+        int each;
+    } known[] = {
+        {OF_2(""), "%s/t2m/%d.0.0", 1},
+        {OF_2(", \"dimension_separator\": \"/\""), "%s/t2m/%d/0/0", 1},
+        {OF_3("1", "{\"name\": \"default\"}", BYTES), "%s/t2m/c/%d/0/0", 1},
+        {OF_3("1", "{\"name\": \"default\", \"configuration\": {\"separator\": \".\"}}", BYTES), "%s/t2m/c.%d.0.0", 1},
+        {OF_3("1", "{\"name\": \"v2\"}", BYTES), "%s/t2m/%d.0.0", 1},
+        {OF_3("20", "{\"name\": \"default\"}", SHARDS), "%s/t2m/c/%d/0/0", 20}};
+    if (!unpack("v2_none.zarr")) return;
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        char *name = vt_test_owned(vt_text_format("%zu.zarr", i));
+        write_long_store(name, known[i].metadata, known[i].format, known[i].each, 73);
+        char *stray = vt_test_owned(vt_text_format("%s/t2m/9999999.0.0", name));
+        write_text(stray, "of an array that was longer");
+        vt_fields_file *file = open_one(name, &(vt_fields_form){.variables = "t2m"});
+        test_log_begin();
+        EXPECT_OK(vt_fields_file_check_written(file));
+        const char *text = test_log_end();
+        EXPECT(strstr(text,
+                      "only 1440 of the 1460 chunks of 't2m' were ever written, the others read as the fill value") !=
+                   NULL,
+               "%s: %s", name, text);
+        vt_fields_file_close(&file);
+    }
+}
+
 /* NaN, Infinity and escapes in attributes; a missing chunk; fill values of any form. */
 TEST(zarr_missing_chunks_and_words_of_python)
 {
