@@ -15,6 +15,7 @@ typedef struct {
     vt_array array;
     hid_t dataset, space;
     hid_t memory_type; /* that H5Dread returns: this machine's form of the stored type */
+    bool plain_edges;  /* chunks that reach beyond the array are stored without filters */
 } vt_hdf5_array;
 
 extern const vt_store_kind vt_store_hdf5;

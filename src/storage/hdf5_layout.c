@@ -55,6 +55,11 @@ static void take_chunks(vt_array *array, hid_t properties)
     }
     array->pipeline.element_size = array->element_size;
     H5Pget_fill_value(properties, type, array->fill);
+#if H5_VERSION_GE(1, 10, 0)
+    unsigned chunk_options = 0;
+    H5Pget_chunk_opts(properties, &chunk_options);
+    ((vt_hdf5_array *)array)->plain_edges = (chunk_options & H5D_CHUNK_DONT_FILTER_PARTIAL_CHUNKS) != 0;
+#endif
     H5Pget_userblock(creation, &userblock);
     if (userblock != 0) /* versions of HDF5 differ in whether addresses of chunks count it */
         note_obstacle(array, vt_text_format("'%s' is chunked, in a file with a user block", array->name));
@@ -94,16 +99,20 @@ vt_status vt_hdf5_locate_chunk(const vt_array *array, const int64_t *first, vt_c
 {
     vt_status status = VT_OK;
 #if H5_VERSION_GE(1, 10, 5)
+    const vt_hdf5_array *own = (const vt_hdf5_array *)array;
     hsize_t at[VT_ARRAY_RANK], size = 0;
+    bool is_partial = false;
     unsigned skipped = 0;
     haddr_t address = HADDR_UNDEF;
-    for (int i = 0; i < array->rank; i++) at[i] = (hsize_t)first[i];
+    for (int i = 0; i < array->rank; i++) {
+        at[i] = (hsize_t)first[i];
+        is_partial = is_partial || first[i] + array->chunk[i] > array->extent[i];
+    }
     vt_hdf5_enter();
-    VT_CHECK(H5Dget_chunk_info_by_coord(((const vt_hdf5_array *)array)->dataset, at, &skipped, &address, &size) >= 0,
-             "%s", vt_hdf5_reason());
+    VT_CHECK(H5Dget_chunk_info_by_coord(own->dataset, at, &skipped, &address, &size) >= 0, "%s", vt_hdf5_reason());
     entry->address = address == HADDR_UNDEF ? -1 : (int64_t)address;
     entry->size = (uint32_t)size;
-    entry->skipped_filters = skipped;
+    entry->skipped_filters = is_partial && own->plain_edges ? UINT32_MAX : skipped;
 done:
     vt_hdf5_leave();
 #else

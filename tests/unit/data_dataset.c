@@ -49,8 +49,9 @@ TEST(storage_forms)
     H5Tset_ebias(half, 15);
     H5Tset_precision(half, 16);
     H5Tset_size(half, 2);
-    test_fields forms[8];
-    for (int i = 0; i < 8; i++) forms[i] = base;
+    enum { FORMS = 11 };
+    test_fields forms[FORMS];
+    for (int i = 0; i < FORMS; i++) forms[i] = base;
     for (int i = 1; i < 6; i++) memcpy(forms[i].chunk, (hsize_t[4]){(hsize_t)i, 2, 4, 5}, sizeof forms[i].chunk);
     forms[2].deflate = 6;
     forms[3].deflate = 1, forms[3].shuffle = true;
@@ -58,7 +59,14 @@ TEST(storage_forms)
     forms[5].type = H5T_IEEE_F64LE;
     forms[6].type = H5T_IEEE_F32BE;
     forms[7].type = half;
-    for (int i = 0; i < 8; i++) {
+    for (int i = 8; i < FORMS; i++) { /* HDF5's option for chunks at the edges */
+        memcpy(forms[i].chunk, (hsize_t[4]){2, 2, 4, 5}, sizeof forms[i].chunk);
+        forms[i].plain_edges = true;
+        forms[i].shuffle = i != 9;
+        forms[i].deflate = i > 8;
+        forms[i].fletcher = i == 10;
+    }
+    for (int i = 0; i < FORMS; i++) {
         test_fields_write(test_path("a_2001.h5"), &forms[i]);
         vt_dataset_options options = test_fields_options(&base);
         expect_samples(&options, &base, 1);

@@ -17,6 +17,7 @@ typedef struct {
     int64_t offset;                /* added to every value, to tell files apart */
     hsize_t chunk[4];              /* [0] > 0: chunked */
     bool shuffle, fletcher;        /* filters of chunks */
+    bool plain_edges;              /* chunks that reach beyond the array have none */
     int deflate;                   /* gzip level */
     hid_t type;                    /* stored type; 0: float32 */
     const char *const *names;      /* attribute `channels`, [channels] */
