@@ -168,6 +168,14 @@ bool vt_text_ends_with(const char *string, const char *end)
     return length > size && strcmp(string + length - size, end) == 0;
 }
 
+char *vt_text_trimmed(const char *string)
+{
+    while (isspace((unsigned char)*string)) string++;
+    size_t length = strlen(string);
+    while (length > 0 && isspace((unsigned char)string[length - 1])) length--;
+    return vt_text_format("%.*s", (int)length, string);
+}
+
 void vt_text_free_list(char **strings, int64_t count)
 {
     for (int64_t i = 0; strings != NULL && i < count; i++) free(strings[i]);

@@ -20,6 +20,9 @@ void vt_text_close(vt_text *text);
 char *vt_text_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
 char *vt_text_copy(const char *string);
 
+/* Without the white space at its beginning and end: some writers pad with it. */
+char *vt_text_trimmed(const char *string);
+
 /* Returns the value; a NaN without its sign, so that it is printed as "nan", as in Python (processors produce the
  * negative one). Every computed figure for log and files passes through here. */
 double vt_text_plain_nan(double value);

@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -31,7 +32,9 @@ void vt_cf_text(const vt_array *array, const char *name, char *text, size_t size
     char **texts = NULL;
     int64_t count = 0;
     if (array->store->kind->attribute_texts(array, name, &texts, &count) != VT_OK) vt_error_clear();
-    snprintf(text, size, "%s", count == 1 ? texts[0] : "");
+    char *word = vt_text_trimmed(count == 1 ? texts[0] : "");
+    snprintf(text, size, "%s", word);
+    free(word);
     vt_text_free_list(texts, count);
 }
 

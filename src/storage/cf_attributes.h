@@ -10,7 +10,7 @@
 #include "storage/store.h"
 #include "storage/unpack.h"
 
-/* The first characters of an attribute that is a text; "" if there is no such text. */
+/* The first characters of an attribute that is a text, without white space around it; "" if there is no such text. */
 void vt_cf_text(const vt_array *array, const char *name, char *text, size_t size);
 
 /* scale_factor, add_offset, _Unsigned, _FillValue, missing_value, valid_range, valid_min and valid_max of a variable

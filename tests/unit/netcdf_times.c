@@ -112,6 +112,27 @@ TEST(netcdf_calendars)
     }
 }
 
+/* White space around CF's words means nothing. */
+TEST(netcdf_words_with_blanks)
+{
+    const double values[4] = {12, 18, 24, 30}, latitudes[TEST_NC_ROWS] = {10, 20};
+    hid_t file = test_nc_create("x_2012.nc");
+    test_nc_text(test_nc_variable(file, "t", 4, H5T_IEEE_F32LE), "units", " K\n");
+    hid_t times = test_nc_times(file, "T", H5T_STD_I32LE, 4, values, "\nhours since 2012-02-28 \r\n");
+    test_nc_text(times, "calendar", " noleap\t\n");
+    test_nc_text(times, "standard_name", "time\n");
+    hid_t rows = test_nc_times(file, "FNOCY", H5T_IEEE_F32LE, TEST_NC_ROWS, latitudes, "degrees_north ");
+    test_nc_text(rows, "axis", "\nY");
+    H5Fclose(file);
+    vt_dataset *dataset = test_nc_open_set("t");
+    EXPECT_DATE(dataset, 2, "2012-03-01 00:00");
+    EXPECT(strcmp(vt_dataset_meaning(dataset, 0)->units, "K") == 0, "'%s'", vt_dataset_meaning(dataset, 0)->units);
+    vt_dataset_close(&dataset);
+    vt_fields_file *opened = test_nc_open("x_2012.nc", NULL);
+    EXPECT(opened->turned && opened->latitudes != NULL && opened->latitudes[0] == 20);
+    vt_fields_file_close(&opened);
+}
+
 /* Without a readable coordinate, the file's name says when it begins. */
 TEST(netcdf_times_by_name)
 {

@@ -42,15 +42,6 @@ done:
     return status;
 }
 
-/* Without the blanks that some writers pad with. */
-static char *trimmed_copy(const char *string)
-{
-    string += strspn(string, " \t");
-    size_t length = strlen(string);
-    while (length > 0 && (string[length - 1] == ' ' || string[length - 1] == '\t')) length--;
-    return vt_text_format("%.*s", (int)length, string);
-}
-
 /* The texts of an attribute of `fields`, one a channel, "" past those given: *texts [channels], or NULL if there is no
  * such attribute. */
 static vt_status open_texts(const vt_fields_file *file, const char *name, char ***texts, int64_t *count)
@@ -64,7 +55,7 @@ static vt_status open_texts(const vt_fields_file *file, const char *name, char *
     VT_CHECK(*count >= 0, "%s: the attribute '%s' of 'fields' must hold strings, one a channel", file->path, name);
     if (*count == 0) goto done;
     *texts = vt_allocate((size_t)channels, sizeof **texts, "the channels of a file");
-    for (int64_t c = 0; c < channels; c++) (*texts)[c] = trimmed_copy(c < *count ? found[c] : "");
+    for (int64_t c = 0; c < channels; c++) (*texts)[c] = vt_text_trimmed(c < *count ? found[c] : "");
 done:
     vt_text_free_list(found, *count);
     return status;
