@@ -233,6 +233,9 @@ static vt_status attribute_texts(const vt_array *array, const char *name, char *
     const json_t *value = vt_zarr_attribute(own, name);
     if (own->has_cells && array->rank == 4 && strcmp(name, "channels") == 0)
         value = json_object_get(((const vt_zarr_store *)array->store)->attributes, "variables");
+    if (strcmp(name, "missing_dates") == 0) /* of all its arrays */
+        value = json_object_get(((const vt_zarr_store *)array->store)->attributes, name);
+    if (json_is_null(value)) value = NULL;
     const char *dates = strcmp(name, "units") == 0 ? own->dates : NULL;
     *texts = NULL;
     *count = value == NULL ? dates != NULL : json_is_array(value) ? (int64_t)json_array_size(value) : 1;

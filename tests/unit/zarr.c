@@ -381,6 +381,52 @@ TEST(zarr_chunks_never_written)
     }
 }
 
+/* The store's attribute missing_dates becomes this JSON. */
+static void say_missing(const char *json)
+{
+    char *text =
+        vt_test_owned(vt_text_format("{\"variables\": [\"2t\", \"z_500\", \"z_850\"], \"field_shape\": [8, 12], "
+                                     "\"missing_dates\": %s}",
+                                     json));
+    write_text("v2_anemoi.zarr/.zattrs", text);
+}
+
+/* No sample touches the times of missing_dates, and neither do the statistics. */
+TEST(zarr_missing_dates_of_anemoi)
+{
+    static const char *const wrong[][2] = {
+        {"[\"soon\"]", "the attribute 'missing_dates' holds 'soon', which is no date"},
+        {"[5]", "the attribute 'missing_dates' is no list of dates"}};
+    if (!unpack("v2_anemoi.zarr small_2001.nc")) return;
+    vt_fields_file *all = open_one("v2_anemoi.zarr", NULL);
+    say_missing("[\"2030-01-01T00:00:00\", \"2001-12-20T18:00:00\"]"); /* the fourth of seven */
+    vt_fields_file *file = open_one("v2_anemoi.zarr", NULL);
+    float found[3 * POINTS], expected[3 * POINTS];
+    const vt_frame_window whole = {.rows = ROWS, .width = COLUMNS};
+    EXPECT(file->shape.times == 6 && file->times.count == 2 && file->times.minutes == 360);
+    EXPECT(file->times.stretches[0].count == 3 && file->times.stretches[1].first == 3);
+    for (int time = 0; time < 6; time++) {
+        EXPECT_OK(vt_fields_file_read(file, time, 3, &whole, true, found));
+        EXPECT_OK(vt_fields_file_read(all, time + (time > 2), 3, &whole, true, expected));
+        EXPECT(memcmp(found, expected, sizeof found) == 0, "time %d", time);
+    }
+    vt_fields_file_close(&file);
+    vt_fields_file_close(&all);
+    vt_dataset_options options = TEST_OPTIONS(.height = ROWS, .width = COLUMNS, .in_channels = 3, .out_channels = 3);
+    options.directory = test_path("v2_anemoi.zarr");
+    vt_dataset *dataset = test_open(&options);
+    EXPECT(vt_dataset_source(dataset)->sample_count == 2 + 2);
+    vt_dataset_close(&dataset);
+    say_missing("[]");
+    dataset = test_open(&options);
+    EXPECT(vt_dataset_source(dataset)->sample_count == 6);
+    vt_dataset_close(&dataset);
+    for (int i = 0; i < 2; i++) {
+        say_missing(wrong[i][0]);
+        expect_error("v2_anemoi.zarr", NULL, wrong[i][1]);
+    }
+}
+
 /* NaN, Infinity and escapes in attributes; a missing chunk; fill values of any form. */
 TEST(zarr_missing_chunks_and_words_of_python)
 {

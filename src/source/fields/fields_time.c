@@ -76,6 +76,36 @@ done:
     return status;
 }
 
+static int by_date(const void *a, const void *b)
+{
+    const int64_t one = ((const vt_date *)a)->minutes, other = ((const vt_date *)b)->minutes;
+    return one < other ? -1 : one > other;
+}
+
+/* anemoi's attribute missing_dates: the values of these times mean nothing. */
+static vt_status read_missing(const vt_array *array, vt_time_axis *axis)
+{
+    vt_status status = VT_OK;
+    char **texts = NULL;
+    int64_t count = 0;
+    const char *path = array->store->path;
+    VT_TRY(array->store->kind->attribute_texts(array, "missing_dates", &texts, &count));
+    VT_CHECK(count >= 0, "%s: the attribute 'missing_dates' is no list of dates like 2001-01-01T06:00:00", path);
+    VT_CHECK(count == 0 || axis->count > 0,
+             "%s: the attribute 'missing_dates' names times, but it isn't known when its times are%s%s", path,
+             axis->doubt != NULL ? ": " : "", axis->doubt != NULL ? axis->doubt : "");
+    axis->missing = vt_allocate((size_t)count, sizeof *axis->missing, "the missing times of a file");
+    for (; axis->missing_count < count; axis->missing_count++)
+        VT_CHECK(
+            vt_date_parse(texts[axis->missing_count], axis->meaning.zero.calendar, &axis->missing[axis->missing_count]),
+            "%s: the attribute 'missing_dates' holds '%s', which is no date like 2001-01-01T06:00:00", path,
+            texts[axis->missing_count]);
+    qsort(axis->missing, (size_t)count, sizeof *axis->missing, by_date);
+done:
+    vt_text_free_list(texts, count);
+    return status;
+}
+
 static vt_status read_axis(const vt_field_source *source, vt_time_axis *axis)
 {
     vt_status status = VT_OK;
@@ -84,11 +114,11 @@ static vt_status read_axis(const vt_field_source *source, vt_time_axis *axis)
     double *minutes = NULL, precision = 0;
     vt_array *array = NULL;
     VT_TRY(vt_coordinates_find(source->coordinates, VT_COORDINATE_TIME, &name, &axis->doubt));
-    if (name == NULL) goto done;
-    VT_TRY(vt_array_find(part, name, &array));
-    VT_TRY(read_minutes(array, source->extent[0], &minutes, &precision, axis));
+    if (name != NULL) VT_TRY(vt_array_find(part, name, &array));
+    if (name != NULL) VT_TRY(read_minutes(array, source->extent[0], &minutes, &precision, axis));
     if (minutes != NULL)
         VT_TRY(vt_time_axis_take(minutes, source->extent[0], axis->meaning.zero, precision, part->path, name, axis));
+    VT_TRY(read_missing(source->array, axis));
 done:
     vt_array_close(&array);
     free(minutes);

@@ -1,4 +1,4 @@
-/* Which times of a file are used: those of a period, and every n-th. */
+/* Which times of a file are used: those of a period, and every n-th, without those that the file calls missing. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -121,14 +121,16 @@ vt_status vt_fields_choose_times(vt_fields_file *file, const vt_fields_form *for
     if (form->time_step != NULL && vt_length_parse(form->time_step, &length) && is_multiple(length, step))
         chosen.minutes = length;
     if (axis->count == 0 && form->period != NULL && file->shape.times > 0) return choose_by_name(file, form);
-    if (axis->count == 0 || (form->period == NULL && chosen.minutes == step)) return VT_OK;
+    if (axis->count == 0 || (form->period == NULL && chosen.minutes == step && axis->missing_count == 0)) return VT_OK;
     const vt_date first = axis->stretches[0].date;
     if (form->period != NULL) VT_TRY(parse_period(form, first.calendar, &wanted));
     file->stored = vt_allocate((size_t)file->shape.times, sizeof *file->stored, "the times of a file");
-    int64_t count = 0;
+    int64_t count = 0, missing = 0;
     for (int64_t s = 0; s < axis->count; s++)
         for (int64_t i = 0; i < axis->stretches[s].count; i++) {
             const vt_date date = vt_date_after(axis->stretches[s].date, i * step);
+            while (missing < axis->missing_count && axis->missing[missing].minutes < date.minutes) missing++;
+            if (missing < axis->missing_count && axis->missing[missing].minutes == date.minutes) continue;
             if (date.minutes < wanted.from || date.minutes > wanted.to) continue;
             if (chosen.minutes != step && !is_due(date, first, step, chosen.minutes)) continue;
             file->stored[count] = axis->stretches[s].first + i;

@@ -297,6 +297,7 @@ void vt_time_axis_close(vt_time_axis *axis)
     free(axis->doubt);
     free(axis->oddity);
     free(axis->stretches);
+    free(axis->missing);
     free(axis->units);
     free(axis->calendar_name);
     *axis = (vt_time_axis){0};

@@ -28,6 +28,8 @@ typedef struct {
     int64_t minutes;             /* the length between two times (calendar.h); 0: one time only, or unknown */
     int64_t count;               /* of the stretches; 0: the file doesn't say when its times are */
     vt_stretch *stretches;       /* all times of the file, in order */
+    int64_t missing_count;       /* times that the file holds, but calls missing */
+    vt_date *missing;            /* [missing_count], in order */
     char *units, *calendar_name; /* as the file writes them, NULL without dates; calendar_name "": none */
     vt_time_units meaning;       /* of `units` */
 } vt_time_axis;
