@@ -82,6 +82,10 @@ typedef struct {
 vt_status vt_zarr_read_nodes(vt_zarr_store *store);
 void vt_zarr_close_nodes(vt_zarr_store *store);
 
+/* Fails if version 3's metadata of an array or a group have a key that isn't known here, and do not say of it that it
+ * need not be understood. The error is a cause. */
+vt_status vt_zarr_check_extensions(const json_t *metadata);
+
 /* Shape and type of an array; an unknown type becomes VT_NUMBERS_NONE. The error is a cause. */
 vt_status vt_zarr_take_form(vt_zarr_array *own, int version);
 /* A list of `rank` whole numbers from `least` on; `what` it is, for the cause. */

@@ -94,6 +94,31 @@ static bool is_array(const json_t *metadata)
     return type == NULL || strcmp(type, "array") == 0; /* .zarray has no node_type */
 }
 
+vt_status vt_zarr_check_extensions(const json_t *metadata)
+{
+    static const char *const known[] = {"zarr_format",
+                                        "node_type",
+                                        "attributes",
+                                        "shape",
+                                        "data_type",
+                                        "chunk_grid",
+                                        "chunk_key_encoding",
+                                        "fill_value",
+                                        "codecs",
+                                        "storage_transformers",
+                                        "dimension_names",
+                                        "consolidated_metadata",
+                                        NULL};
+    vt_status status = VT_OK;
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)metadata, key, value) VT_CHECK(
+        vt_text_place(key, strlen(key), known) >= 0 || json_is_false(json_object_get(value, "must_understand")),
+        "its metadata have the extension '%s', which is not known here, so what it holds may mean something else", key);
+done:
+    return status;
+}
+
 /* ---- consolidated metadata ---- */
 
 /* {"t2m/.zarray": …, "t2m/.zattrs": …} */
@@ -215,6 +240,8 @@ static vt_status find_root(vt_zarr_store *store, json_t **root)
     VT_CHECK(store->version != 3 || strcmp(json_string_value(json_object_get(*root, "node_type")) ?: "", "group") == 0,
              "%s is a single Zarr array; a store is a group of arrays that have names (variables, times, latitudes)",
              path);
+    if (store->version == 3 && vt_zarr_check_extensions(*root) != VT_OK)
+        status = vt_error_context("%s/zarr.json", path);
 done:
     return status;
 }

@@ -169,9 +169,12 @@ static vt_status take_storage_3(vt_zarr_array *own, vt_text *words)
     const char *separator = json_string_value(json_object_get(json_object_get(keys, "configuration"), "separator"));
     const json_t *transformers = json_object_get(metadata, "storage_transformers");
     int order[VT_ARRAY_RANK] = {0};
+    VT_TRY(vt_zarr_check_extensions(metadata));
     VT_CHECK(grid_name != NULL && strcmp(grid_name, "regular") == 0, "its chunk grid '%s' is not read; 'regular' is",
              grid_name != NULL ? grid_name : "(without a name)");
-    VT_CHECK(json_array_size(transformers) == 0, "it has a storage transformer, which is not read");
+    const char *transformer = json_string_value(json_object_get(json_array_get(transformers, 0), "name"));
+    VT_CHECK(json_array_size(transformers) == 0, "it has the storage transformer '%s', which is not read",
+             transformer != NULL ? transformer : "(without a name)");
     VT_TRY(vt_zarr_sizes(json_object_get(json_object_get(grid, "configuration"), "chunk_shape"), own->array.rank, 1,
                          "chunk_shape", own->chunk));
     memcpy(own->shard, own->chunk, sizeof own->shard);

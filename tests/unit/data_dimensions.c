@@ -2,6 +2,7 @@
 #include <hdf5.h>
 #include <hdf5_hl.h>
 
+#include "base/text.h"
 #include "test.h"
 #include "unit/data_files.h"
 #include "unit/netcdf_files.h"
@@ -41,6 +42,18 @@ TEST(other_dimensions_are_named)
     test_nc_expect_error("t@2", "'t' is [4, 2, 3, 5] (time, lat, lon, level), with its channels or levels last");
     write_named("x_2013.nc", "t", no_times, (int[]){4, 2, 3});
     test_nc_expect_error("t", "'t' is an ensemble (member, lat, lon) without times");
+    static const char *const orders[][4] = {{"lat", "lon", "time", NULL},
+                                            {"time", "lon", "lat", NULL},
+                                            {"lat", "time", "lon", NULL},
+                                            {"x", "time", "y", NULL}};
+    for (int i = 0; i < 4; i++) {
+        write_named("x_2013.nc", "t", orders[i], (int[]){3, 3, 3});
+        char *names =
+            vt_test_owned(vt_text_format("'t' is (%s, %s, %s): the first dimension of a variable is to be the time, "
+                                         "and the last two dimensions of a variable are to be latitudes and longitudes",
+                                         orders[i][0], orders[i][1], orders[i][2]));
+        test_nc_expect_error("t", names);
+    }
     vt_dataset_options options = test_nc_options("t");
     write_named("x_2013.nc", "t", ensemble, (int[]){4, 1, 2, 3}); /* one member is no ensemble */
     vt_dataset *dataset = test_open(&options);

@@ -381,6 +381,97 @@ TEST(zarr_chunks_never_written)
     }
 }
 
+/* A store of version 3 with the array t2m of this shape and these dimensions (lists in JSON), in chunks of one number,
+ * and further keys of its metadata. */
+static void write_store(const char *name, const char *shape, const char *dimensions, const char *chunk,
+                        const char *more)
+{
+    char *text = vt_test_owned(vt_text_format(
+        "{\"zarr_format\": 3, \"node_type\": \"array\", \"shape\": [%s], \"data_type\": \"float32\", \"fill_value\": "
+        "0, "
+        "\"chunk_grid\": {\"name\": \"regular\", \"configuration\": {\"chunk_shape\": [%s]}}, \"chunk_key_encoding\": "
+        "{\"name\": \"v2\"}, \"codecs\": [{\"name\": \"bytes\", \"configuration\": {\"endian\": \"little\"}}], "
+        "\"dimension_names\": [%s]%s}",
+        shape, chunk, dimensions, more));
+    write_text(vt_test_owned(vt_text_format("%s/zarr.json", name)), "{\"zarr_format\": 3, \"node_type\": \"group\"}");
+    write_text(vt_test_owned(vt_text_format("%s/t2m/zarr.json", name)), text);
+}
+
+/* Shapes that no file has are refused before anything is as large as they are. */
+TEST(zarr_absurd_shapes)
+{
+    static const char *const shapes[][3] = {
+        {"1000000000000, 1, 1", "\"time\", \"lat\", \"lon\"", "1, 1, 1"},
+        {"2, 1000000000000, 1", "\"time\", \"lat\", \"lon\"", "1, 1000, 1"},
+        {"2, 1000000, 1000000", "\"time\", \"lat\", \"lon\"", "1, 1000, 1000"},
+        {"2, 1000000000000, 1, 1", "\"time\", \"level\", \"lat\", \"lon\"", "1, 1, 1, 1"}};
+    if (!unpack("v2_none.zarr")) return;
+    for (int i = 0; i < 4; i++) {
+        char *message = vt_test_owned(
+            vt_text_format("'t2m' is [%s", i == 0 ? "1000000000000, 1, 1, 1] (time, channel, lat, lon)" : "2, "));
+        write_store("absurd.zarr", shapes[i][0], shapes[i][1], shapes[i][2], "");
+        expect_error("absurd.zarr", i < 3 ? "t2m" : "t2m@5", message);
+        expect_error("absurd.zarr", i < 3 ? "t2m" : "t2m@5", "more than can be read; is its shape right?");
+    }
+}
+
+TEST(zarr_extensions_of_version_3)
+{
+    static const struct {
+        const char *more, *message; /* NULL: none */
+    } known[] = {
+        {", \"folded\": {\"must_understand\": true}", "'t2m': its metadata have the extension 'folded', which is not"},
+        {", \"folded\": {\"name\": \"folded\"}", "'t2m': its metadata have the extension 'folded', which is not"},
+        {", \"folded\": 1", "'t2m': its metadata have the extension 'folded', which is not"},
+        {", \"folded\": {\"must_understand\": false}", NULL},
+        {", \"storage_transformers\": [{\"name\": \"folded\"}]", "the storage transformer 'folded', which is not read"},
+        {", \"storage_transformers\": []", NULL}};
+    if (!unpack("v2_none.zarr")) return;
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        write_store("odd.zarr", "2, 1, 1", "\"time\", \"lat\", \"lon\"", "1, 1, 1", known[i].more);
+        if (known[i].message != NULL) {
+            expect_error("odd.zarr", "t2m", known[i].message);
+        } else {
+            vt_fields_file *file = open_one("odd.zarr", &(vt_fields_form){.variables = "t2m"});
+            vt_fields_file_close(&file);
+        }
+    }
+    write_text("odd.zarr/zarr.json", "{\"zarr_format\": 3, \"node_type\": \"group\", \"folded\": {}}");
+    expect_error("odd.zarr", "t2m",
+                 "odd.zarr/zarr.json: its metadata have the extension 'folded', which is not known here");
+}
+
+/* The names of dimensions say which they are, also where all are as long. */
+TEST(zarr_dimensions_by_name)
+{
+    static const char *const names[3] = {"time", "latitude", "longitude"};
+    static const int orders[][3] = {{1, 2, 0}, {0, 2, 1}, {2, 1, 0}, {1, 0, 2}, {2, 0, 1}};
+    if (!unpack("v2_none.zarr")) return;
+    for (int i = 0; i < 5; i++) {
+        const int *order = orders[i];
+        char *dimensions =
+            vt_test_owned(vt_text_format("\"%s\", \"%s\", \"%s\"", names[order[0]], names[order[1]], names[order[2]]));
+        float values[27], read[9];
+        write_store("turned.zarr", "3, 3, 3", dimensions, "3, 3, 3", "");
+        for (int at = 0; at < 27; at++) {
+            int place[3] = {0};
+            place[order[0]] = at / 9, place[order[1]] = at / 3 % 3, place[order[2]] = at % 3;
+            values[at] = (float)(100 * place[0] + 10 * place[1] + place[2]);
+        }
+        FILE *chunk = fopen(test_path("turned.zarr/t2m/0.0.0"), "w");
+        EXPECT(fwrite(values, sizeof values, 1, chunk) == 1 && fclose(chunk) == 0);
+        vt_fields_file *file = open_one("turned.zarr", &(vt_fields_form){.variables = "t2m"});
+        const vt_frame_window whole = {.rows = 3, .width = 3};
+        for (int time = 0; time < 3; time++) {
+            EXPECT_OK(vt_fields_file_read(file, time, 1, &whole, true, read));
+            int wrong = 0;
+            for (int p = 0; p < 9; p++) wrong += read[p] != (float)(100 * time + 10 * (p / 3) + p % 3);
+            EXPECT(wrong == 0, "%s: %d", dimensions, wrong);
+        }
+        vt_fields_file_close(&file);
+    }
+}
+
 /* The store's attribute missing_dates becomes this JSON. */
 static void say_missing(const char *json)
 {

@@ -103,6 +103,14 @@ static bool has_channels_last(const vt_array *array, const dimensions *found)
     return rows == extent[1] && columns == extent[2] && (rows != extent[2] || columns != extent[3]);
 }
 
+/* Does another dimension have the name that the dimension `place` should have? */
+static bool is_elsewhere(const dimensions *found, int place, bool (*is_it)(const char *name))
+{
+    bool elsewhere = false;
+    for (int i = 0; i < found->rank; i++) elsewhere = elsewhere || (i != place && is_it(found->name[i]));
+    return elsewhere && !is_it(found->name[place]);
+}
+
 vt_status vt_dimensions_check(const vt_array *array, bool fixed)
 {
     vt_status status = VT_OK;
@@ -130,6 +138,12 @@ vt_status vt_dimensions_check(const vt_array *array, bool fixed)
         "netCDF file with these names",
         path, array->name, (long long)extent[0], (long long)extent[1], (long long)extent[2], (long long)extent[3],
         names);
+    VT_CHECK(!is_elsewhere(&found, 0, is_time) && !is_elsewhere(&found, array->rank - 2, is_latitude) &&
+                 !is_elsewhere(&found, array->rank - 1, is_longitude),
+             "%s: '%s' is%s: the first dimension of a variable is to be the time, and the last two dimensions of a "
+             "variable are to be latitudes and longitudes, in this order; `ncpdq -a time,lat,lon in.nc out.nc` turns a "
+             "file with these names",
+             path, array->name, names);
 done:
     free(names);
     return status;

@@ -11,6 +11,11 @@
 #define SMALLEST_CACHE (INT64_C(16) << 20)
 #define LARGEST_CACHE (INT64_C(512) << 20)
 
+/* No file of fields has more; what claims more would take hours to look at. */
+#define MOST_TIMES (INT64_C(1) << 24) /* every 30 minutes for 900 years */
+#define LONGEST (INT64_C(1) << 20)    /* of levels, rows or columns */
+#define MOST_BYTES (INT64_C(1) << 37) /* of a time: 128 GB */
+
 static vt_status take_type(vt_field_source *source)
 {
     vt_status status = VT_OK;
@@ -72,6 +77,13 @@ static vt_status take_layout(vt_field_source *source)
              "%s: '%s' is damaged: its numbers have %zu bytes each", source->part->path, source->name, size);
     int64_t bytes = (int64_t)size;
     for (int i = 0; i < 4; i++) bytes = times_or_none(bytes, extent[i] > 0 ? extent[i] : 1);
+    bool within = extent[0] <= MOST_TIMES && bytes / (extent[0] > 0 ? extent[0] : 1) <= MOST_BYTES;
+    for (int i = 1; i < 4; i++) within = within && extent[i] <= LONGEST;
+    VT_CHECK(
+        within || bytes < 0,
+        "%s: '%s' is [%lld, %lld, %lld, %lld] (time, channel, lat, lon), more than can be read; is its shape right?",
+        source->part->path, source->name, (long long)extent[0], (long long)extent[1], (long long)extent[2],
+        (long long)extent[3]);
     VT_CHECK(bytes > 0 && bytes < INT64_MAX / 8,
              "%s: '%s' is damaged: [%lld, %lld, %lld, %lld] (time, channel, lat, lon)", source->part->path,
              source->name, (long long)extent[0], (long long)extent[1], (long long)extent[2], (long long)extent[3]);

@@ -8,8 +8,6 @@
 #include "source/fields/coordinates.h"
 #include "storage/cf_attributes.h"
 
-#define MOST_TIMES (INT64_C(1) << 24) /* every 30 minutes for 900 years */
-
 /* How far neighbouring numbers of the array's type are apart near `largest`; 0 of whole numbers, which are exact. */
 static double precision_at(const vt_array *array, double largest)
 {
@@ -232,7 +230,7 @@ vt_status vt_fields_open_times(vt_fields_file *file, const vt_fields_form *form)
 {
     vt_status status = VT_OK;
     const int64_t times = file->shape.times;
-    for (int s = 0; s < file->source_count && times >= 1 && times <= MOST_TIMES && !form->fixed; s++)
+    for (int s = 0; s < file->source_count && times >= 1 && !form->fixed; s++)
         VT_TRY(take_axis(file, &file->sources[s]));
     if (!form->fixed) VT_TRY(vt_fields_choose_times(file, form));
     VT_TRY(take_step(file, form));
