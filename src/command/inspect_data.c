@@ -405,6 +405,7 @@ static bool print_arrays(const char *path, int *faults)
     const vt_status opened = vt_store_open(path, &store);
     vt_inspect_check(faults, opened);
     if (opened != VT_OK) return false;
+    print_warning(store->oddity);
     vt_text_append(&names, "%s", "");
     store->kind->visit(store, "", true, note_name, &names);
     for (char *name = names.characters, *end; *name != '\0'; name = end + 1) {

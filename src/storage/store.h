@@ -25,6 +25,7 @@ typedef struct {
     char *path;
     int descriptor; /* of the file that holds the arrays */
     int64_t size;   /* its bytes when it was opened */
+    char *oddity;   /* what its user should know, in a sentence; or NULL */
 } vt_store;
 
 typedef enum { VT_NUMBERS_NONE, VT_NUMBERS_FLOAT, VT_NUMBERS_INTEGER } vt_numbers;

@@ -119,7 +119,69 @@ done:
     return status;
 }
 
+/* *metadata NULL: there are none; *attributes are those of an array. */
+static vt_status load_own(const vt_zarr_store *store, const char *name, json_t **metadata, json_t **attributes)
+{
+    vt_status status = VT_OK;
+    char *directory = vt_text_format("%s/%s", store->store.path, name);
+    VT_TRY(load(directory, store->version == 2 ? ".zarray" : "zarr.json", metadata));
+    if (*metadata == NULL || !is_array(*metadata)) goto done;
+    if (store->version == 2)
+        VT_TRY(load(directory, ".zattrs", attributes));
+    else
+        *attributes = json_incref(json_object_get(*metadata, "attributes"));
+done:
+    free(directory);
+    return status;
+}
+
 /* ---- consolidated metadata ---- */
+
+static char *shape_text(const json_t *metadata)
+{
+    char *text = json_dumps(json_object_get(metadata, "shape"), JSON_ENCODE_ANY);
+    return text != NULL ? text : vt_text_copy("no shape");
+}
+
+/* Notes the first array of which the consolidated metadata say something else than its own. */
+static void note_difference(vt_zarr_store *store, const char *name, const json_t *all, const json_t *own)
+{
+    if (store->store.oddity != NULL) return;
+    char *before = shape_text(all), *now = shape_text(own);
+    const bool alike = strcmp(before, now) == 0;
+    store->store.oddity =
+        vt_text_format("%s/%s says something else of '%s' than the array's own metadata%s%s%s%s%s: they were changed "
+                       "later, and are used "
+                       "(zarr.consolidate_metadata makes it anew)",
+                       store->store.path, store->metadata_name, name, alike ? "" : " (the shape ", alike ? "" : before,
+                       alike ? "" : ", they ", alike ? "" : now, alike ? "" : ")");
+    free(before);
+    free(now);
+}
+
+/* Adds an array of the consolidated metadata; its own count if they say something else. */
+static vt_status add_consolidated(vt_zarr_store *store, const char *name, json_t *all, json_t *attributes)
+{
+    vt_status status = VT_OK;
+    json_t *own = NULL, *own_attributes = NULL;
+    VT_TRY(add_node(store, name, all, attributes));
+    VT_TRY(load_own(store, name, &own, &own_attributes));
+    const bool is_there = own != NULL && is_array(own);
+    const bool none = json_object_size(attributes) == 0 && json_object_size(own_attributes) == 0;
+    if (is_there && (!json_equal(own, all) || (!none && !json_equal(attributes, own_attributes))))
+        note_difference(store, name, all, own);
+    if (is_there) {
+        vt_zarr_node *node = &store->nodes[store->node_count - 1];
+        json_decref(node->metadata);
+        json_decref(node->attributes);
+        node->metadata = json_incref(own);
+        node->attributes = json_incref(own_attributes);
+    }
+done:
+    json_decref(own);
+    json_decref(own_attributes);
+    return status;
+}
 
 /* {"t2m/.zarray": …, "t2m/.zattrs": …} */
 static vt_status take_consolidated_2(vt_zarr_store *store, json_t *all)
@@ -132,7 +194,7 @@ static vt_status take_consolidated_2(vt_zarr_store *store, json_t *all)
         if (!vt_text_ends_with(key, "/.zarray")) continue;
         char *name = vt_text_format("%.*s", (int)(strlen(key) - strlen("/.zarray")), key);
         char *attributes = vt_text_format("%s/.zattrs", name);
-        status = add_node(store, name, value, json_object_get(all, attributes));
+        status = add_consolidated(store, name, value, json_object_get(all, attributes));
         free(attributes);
         free(name);
         if (status != VT_OK) break;
@@ -147,7 +209,7 @@ static vt_status take_consolidated_3(vt_zarr_store *store, json_t *all)
     const char *key;
     json_t *value;
     json_object_foreach(all, key, value) if (status == VT_OK && is_array(value)) status =
-        add_node(store, key, value, json_object_get(value, "attributes"));
+        add_consolidated(store, key, value, json_object_get(value, "attributes"));
     return status;
 }
 
@@ -166,12 +228,8 @@ static vt_status look_into(vt_zarr_store *store, const char *name, int depth)
     vt_status status = VT_OK;
     json_t *metadata = NULL, *attributes = NULL;
     char *directory = vt_text_format("%s/%s", store->store.path, name);
-    VT_TRY(load(directory, store->version == 2 ? ".zarray" : "zarr.json", &metadata));
+    VT_TRY(load_own(store, name, &metadata, &attributes));
     if (metadata != NULL && is_array(metadata)) {
-        if (store->version == 2)
-            VT_TRY(load(directory, ".zattrs", &attributes));
-        else
-            attributes = json_incref(json_object_get(metadata, "attributes"));
         VT_TRY(add_node(store, name, metadata, attributes));
     } else {
         json_t *group = NULL;

@@ -44,6 +44,7 @@ static void close_store(vt_store *store)
     vt_zarr_close_nodes(own);
     if (store->descriptor >= 0) close(store->descriptor);
     free(store->path);
+    free(store->oddity);
     free(own);
 }
 

@@ -95,9 +95,11 @@ test_stores_beside_one_another() {
     cp -r v2_zstd.zarr years/era5_2002.zarr
     says "67 times of years; written to a" -- "$VITRAIN" stats years $VARIABLES --output=a
     # of another shape in another year: 5 rows of the 8
-    tr -d ' \n' <years/era5_2002.zarr/.zmetadata |
-        sed 's/"shape":\[8\]/"shape":[5]/; s/"shape":\[7,8,12\]/"shape":[7,5,12]/; s/"shape":\[7,2,8,12\]/"shape":[7,2,5,12]/' >metadata
-    cp metadata years/era5_2002.zarr/.zmetadata
+    for file in years/era5_2002.zarr/{.zmetadata,*/.zarray}; do
+        tr -d ' \n' <"$file" |
+            sed 's/"shape":\[8\]/"shape":[5]/; s/"shape":\[7,8,12\]/"shape":[7,5,12]/; s/"shape":\[7,2,8,12\]/"shape":[7,2,5,12]/' >metadata
+        cp metadata "$file"
+    done
     refuses "years/era5_2002.zarr has a grid of [5, 12], the files before it one of [8, 12]; they can't be used together" -- "$VITRAIN" stats years $VARIABLES --output=b
 }
 

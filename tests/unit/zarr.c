@@ -472,6 +472,32 @@ TEST(zarr_dimensions_by_name)
     }
 }
 
+/* .zmetadata that were not made anew after the arrays grew: the arrays' own count, and the log says so. */
+TEST(zarr_consolidated_metadata_that_are_older)
+{
+    if (!unpack("v2_none.zarr v2_slash.zarr small_2001.nc")) return;
+    char *command =
+        vt_test_owned(vt_text_format("cd '%s' && tr -d ' \\n' <v2_none.zarr/.zmetadata | sed "
+                                     "'s/\"shape\":\\[7/\"shape\":[5/g' >older && cp older v2_none.zarr/.zmetadata",
+                                     vt_test_directory()));
+    EXPECT(system(command) == 0, "%s", command);
+    static const char *const stores[] = {"v2_none.zarr", "v2_slash.zarr"};
+    for (int i = 0; i < 2; i++) {
+        expect_alike(stores[i], "[t2m, z@850, z@500]", "small_2001.nc", "[t2m, z@850, z@500]");
+        vt_fields_file *file = open_one(stores[i], &(vt_fields_form){.variables = "t2m"});
+        EXPECT(file->shape.times == 7);
+        test_log_begin();
+        EXPECT_OK(vt_fields_file_check_written(file));
+        const char *text = test_log_end();
+        EXPECT((strstr(text,
+                       "v2_none.zarr/.zmetadata says something else of 't2m' than the array's own metadata (the shape "
+                       "[5, 8, 12], they [7, 8, 12]): they were changed later, and are used") != NULL) == (i == 0),
+               "%s", text);
+        EXPECT((text[0] == '\0') == (i == 1), "%s", text);
+        vt_fields_file_close(&file);
+    }
+}
+
 /* The store's attribute missing_dates becomes this JSON. */
 static void say_missing(const char *json)
 {

@@ -108,7 +108,8 @@ static inline vt_window_grid vt_fields_file_grid(const vt_fields_file *file)
 void vt_fields_file_chunk_bytes(const vt_fields_file *file, double *several, double *all);
 
 /* Values that were never written, because the program that wrote the file was ended early, read as the fill value
- * (mostly 0), as if they were data. Fails if nothing at all was written, and warns if chunks are missing. */
+ * (mostly 0), as if they were data. Fails if nothing at all was written, and warns if chunks are missing, or if the
+ * stores have something odd to tell. */
 vt_status vt_fields_file_check_written(const vt_fields_file *file);
 
 /* Fails if the size of one of its files has changed since it was opened. `time` is for the message. */
