@@ -158,14 +158,16 @@ done:
     return status;
 }
 
-static void print_times(const file_set *set)
+static void print_times(const file_set *set, const vt_fields_form *form)
 {
     char step[VT_DATE_SIZE];
     if (set->from[0] == '\0') {
         const bool assumed = set->minutes_a_time == 0;
         vt_length_format(assumed ? 60 * VT_HOURS_A_TIME : set->minutes_a_time, step);
         printf("    times: the files don't say when; every %s %s\n", step,
-               assumed ? "is assumed (--time_step=24h says another)" : "by --time_step or how many there are");
+               assumed                   ? "is assumed (--time_step=24h says another)"
+               : form->time_step != NULL ? "by --time_step"
+                                         : "by their number, or the attribute time_step");
         return;
     }
     printf("    times: %s to %s", set->from, set->to);
@@ -254,7 +256,7 @@ static vt_fields_shape print_files(const char *directory, const char *label, con
     if (set.readable == 0 && noted.length == 0)
         vt_text_append(&noted, "%s '%s': none of its times lies in %s %s\n", label, directory, form->period_option,
                        form->period);
-    if (set.shape.channels > 0) print_times(&set);
+    if (set.shape.channels > 0) print_times(&set, form);
     if (first != NULL) {
         print_grid(first, &set.shape);
         print_channels(first, set.shape.channels);

@@ -150,6 +150,7 @@ static vt_status find_file(prediction *p)
     }
     VT_CHECK(p->file != NULL, "--time=%s: the files of %s '%s' begin at %s (--split chooses another set)",
              options->time, set.option_name, set.directory, vt_date_format(first, text));
+    VT_TRY(vt_fields_file_check_written(p->file));
 done:
     vt_fields_file_close(&file.file);
     vt_file_list_close(&list);

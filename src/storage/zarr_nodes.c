@@ -150,7 +150,7 @@ static void note_difference(vt_zarr_store *store, const char *name, const json_t
     char *before = shape_text(all), *now = shape_text(own);
     const bool alike = strcmp(before, now) == 0;
     store->store.oddity =
-        vt_text_format("%s/%s says something else of '%s' than the array's own metadata%s%s%s%s%s: they were changed "
+        vt_text_format("%s/%s says something else of '%s' than its own metadata%s%s%s%s%s: they were changed "
                        "later, and are used "
                        "(zarr.consolidate_metadata makes it anew)",
                        store->store.path, store->metadata_name, name, alike ? "" : " (the shape ", alike ? "" : before,
@@ -315,10 +315,16 @@ vt_status vt_zarr_read_nodes(vt_zarr_store *store)
              "%s/.zmetadata is no Zarr metadata: it has no object 'metadata'", store->store.path);
     if (store->version == 3)
         store->attributes = json_incref(json_object_get(root, "attributes"));
-    else if (json_is_object(all))
-        store->attributes = json_incref(json_object_get(all, ".zattrs"));
     else
         VT_TRY(load(store->store.path, ".zattrs", &store->attributes));
+    if (store->version == 2 && json_is_object(all)) {
+        json_t *attributes = json_object_get(all, ".zattrs");
+        if (store->attributes == NULL)
+            store->attributes = json_incref(attributes);
+        else if (!json_equal(store->attributes, attributes) &&
+                 json_object_size(store->attributes) + json_object_size(attributes) > 0)
+            note_difference(store, "/", attributes, store->attributes);
+    }
     if (json_is_object(all))
         VT_TRY((store->version == 3 ? take_consolidated_3 : take_consolidated_2)(store, all));
     else

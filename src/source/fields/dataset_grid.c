@@ -56,7 +56,7 @@ static void log_step(const vt_dataset *dataset)
                     vt_date_format(vt_date_after(last->date, (last->times - 1) * minutes), dates[1]), steps[0],
                     options->form.time_step != NULL ? ", by time_step"
                     : first->proven                 ? ""
-                                                    : ", by the files' lengths");
+                                                    : ", by their number, or the attribute time_step");
     if (dataset->source.crossing_samples > 0)
         vt_log_info("%lld of the %lld samples reach from one file into the next, whose times follow",
                     (long long)dataset->source.crossing_samples, (long long)dataset->source.sample_count);

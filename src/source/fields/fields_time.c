@@ -93,11 +93,14 @@ static vt_status read_missing(const vt_array *array, vt_time_axis *axis)
              "%s: the attribute 'missing_dates' names times, but it isn't known when its times are%s%s", path,
              axis->doubt != NULL ? ": " : "", axis->doubt != NULL ? axis->doubt : "");
     axis->missing = vt_allocate((size_t)count, sizeof *axis->missing, "the missing times of a file");
-    for (; axis->missing_count < count; axis->missing_count++)
+    for (; axis->missing_count < count; axis->missing_count++) {
+        char *fraction = strchr(texts[axis->missing_count], '.'); /* of a second */
+        if (fraction != NULL) *fraction = '\0';
         VT_CHECK(
             vt_date_parse(texts[axis->missing_count], axis->meaning.zero.calendar, &axis->missing[axis->missing_count]),
             "%s: the attribute 'missing_dates' holds '%s', which is no date like 2001-01-01T06:00:00", path,
             texts[axis->missing_count]);
+    }
     qsort(axis->missing, (size_t)count, sizeof *axis->missing, by_date);
 done:
     vt_text_free_list(texts, count);
