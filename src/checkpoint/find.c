@@ -2,12 +2,15 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/text.h"
 #include "storage/output_file.h"
@@ -27,27 +30,66 @@ static bool is_checkpoint(const char *directory)
     return holds(directory, "checkpoint.h5") || holds(directory, "checkpoint.crc32c");
 }
 
+/* The step of an entry step-NNNNNNNN; -1: it is none. */
+static int64_t step_of(const char *name)
+{
+    long long step = 0;
+    int end = 0;
+    return sscanf(name, "step-%lld%n", &step, &end) == 1 && name[end] == '\0' && step >= 0 ? step : -1;
+}
+
 /* The highest step of the entries step-NNNNNNNN, -1 where there are none. */
 static int64_t newest_step(const char *directory)
 {
     int64_t newest = -1;
     DIR *opened = opendir(directory);
     for (const struct dirent *entry; opened != NULL && (entry = readdir(opened)) != NULL;) {
-        long long step = 0;
-        int end = 0;
-        const bool whole = sscanf(entry->d_name, "step-%lld%n", &step, &end) == 1 && entry->d_name[end] == '\0';
-        if (whole && step > newest) newest = step;
+        const int64_t step = step_of(entry->d_name);
+        if (step > newest) newest = step;
     }
     if (opened != NULL) closedir(opened);
     return newest;
 }
 
+/* Of a link its target, of a file its first line; "" if that is not the name of a checkpoint. */
+static void read_name(const char *path, char name[VT_CHECKPOINT_NAME])
+{
+    ssize_t length = readlink(path, name, VT_CHECKPOINT_NAME - 1);
+    FILE *file = length < 0 ? fopen(path, "re") : NULL;
+    if (file != NULL) {
+        length = (ssize_t)fread(name, 1, VT_CHECKPOINT_NAME - 1, file);
+        fclose(file);
+    }
+    name[length > 0 ? length : 0] = '\0';
+    if (file != NULL) name[strcspn(name, "\r\n")] = '\0';
+    if (step_of(name) < 0) name[0] = '\0';
+}
+
+void vt_checkpoint_best_name(const char *checkpoints, char name[VT_CHECKPOINT_NAME])
+{
+    struct stat info;
+    char *best = vt_text_format("%s/best", checkpoints);
+    name[0] = '\0';
+    if (lstat(best, &info) == 0 && !S_ISDIR(info.st_mode)) read_name(best, name);
+    if (name[0] == '\0' && is_checkpoint(best)) snprintf(name, VT_CHECKPOINT_NAME, "best");
+    free(best);
+}
+
+char *vt_checkpoint_best(const char *checkpoints)
+{
+    char name[VT_CHECKPOINT_NAME];
+    vt_checkpoint_best_name(checkpoints, name);
+    char *best = vt_text_format("%s/%s", checkpoints, name);
+    if (name[0] != '\0' && is_checkpoint(best)) return best;
+    free(best);
+    return NULL;
+}
+
 /* The one that is wanted of <run>/checkpoints; NULL: there is none. */
 static char *choose(const char *checkpoints, vt_checkpoint_use use)
 {
-    char *best = vt_text_format("%s/best", checkpoints);
-    if (use != VT_CHECKPOINT_TO_RESUME && is_checkpoint(best)) return best;
-    free(best);
+    char *best = use == VT_CHECKPOINT_TO_RESUME ? NULL : vt_checkpoint_best(checkpoints);
+    if (best != NULL) return best;
     const int64_t newest = newest_step(checkpoints);
     return newest < 0 ? NULL : vt_text_format("%s/step-%08lld", checkpoints, (long long)newest);
 }
@@ -87,7 +129,27 @@ done:
     return status;
 }
 
-vt_status vt_checkpoint_find(const char *path, vt_checkpoint_use use, char **found)
+/* Where `path` is the link or the file `best`, the checkpoint beside it that it names; NULL: it is something else. */
+static vt_status follow_best(const char *path, char **found)
+{
+    vt_status status = VT_OK;
+    char name[VT_CHECKPOINT_NAME] = "";
+    struct stat info;
+    const char *slash = strrchr(path, '/'), *own = slash != NULL ? slash + 1 : path;
+    if (strcmp(own, "best") == 0 && lstat(path, &info) == 0 && !S_ISDIR(info.st_mode)) read_name(path, name);
+    if (name[0] == '\0') return VT_OK;
+    *found = vt_text_format("%.*s%s", (int)(own - path), path, name);
+    VT_CHECK(is_checkpoint(*found), "%s names %s, but there is no such checkpoint beside it", path, name);
+done:
+    if (status != VT_OK) {
+        free(*found);
+        *found = NULL;
+    }
+    return status;
+}
+
+/* As vt_checkpoint_find, but nothing is held. */
+static vt_status look_for(const char *path, vt_checkpoint_use use, char **found)
 {
     vt_status status = VT_OK;
     struct stat info;
@@ -97,6 +159,8 @@ vt_status vt_checkpoint_find(const char *path, vt_checkpoint_use use, char **fou
     *found = NULL;
     VT_CHECK(stat(trimmed, &info) == 0, "%s: %s; %s", trimmed, strerror(errno), expected(use));
     const bool is_directory = S_ISDIR(info.st_mode), below_there = vt_output_exists(below);
+    VT_TRY(follow_best(trimmed, found));
+    if (*found != NULL) goto done;
     if (!is_directory || !is_checkpoint(trimmed)) VT_TRY(refuse_foreign(trimmed, use));
     if (is_directory ? is_checkpoint(trimmed) : vt_safetensors_is_name(trimmed)) {
         *found = trimmed;
@@ -110,5 +174,34 @@ vt_status vt_checkpoint_find(const char *path, vt_checkpoint_use use, char **fou
 done:
     free(trimmed);
     free(below);
+    return status;
+}
+
+int vt_checkpoint_hold(const char *directory)
+{
+    struct stat opened, named;
+    char *path = vt_text_format("%s/checkpoint.h5", directory);
+    int descriptor = open(path, O_RDONLY | O_CLOEXEC);
+    const bool removed = descriptor >= 0 && flock(descriptor, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    const bool is_there = descriptor >= 0 && !removed && fstat(descriptor, &opened) == 0 && stat(path, &named) == 0 &&
+                          opened.st_ino == named.st_ino && opened.st_dev == named.st_dev;
+    if (descriptor >= 0 && !is_there) {
+        close(descriptor);
+        descriptor = -1;
+    }
+    free(path);
+    return descriptor;
+}
+
+vt_status vt_checkpoint_find(const char *path, vt_checkpoint_use use, char **found)
+{
+    enum { TRIES = 100, TRIES_OF_ERRORS = 3 }; /* as a run may save checkpoints and remove others meanwhile */
+    vt_status status = look_for(path, use, found);
+    for (int i = 0; i < TRIES && use == VT_CHECKPOINT_TO_SHOW; i++) {
+        if (status == VT_OK ? vt_checkpoint_hold(*found) >= 0 : i >= TRIES_OF_ERRORS) break;
+        free(*found);
+        vt_error_clear();
+        status = look_for(path, use, found);
+    }
     return status;
 }

@@ -10,10 +10,23 @@ typedef enum {
     VT_CHECKPOINT_TO_RESUME, /* --resume: of a run its newest */
 } vt_checkpoint_use;
 
-/* *found (malloc'd): `path` where that is a checkpoint's directory; of a run's directory, or its checkpoints/, the best
- * one, or the newest where there is no best, or the newest is wanted. The error says what the path is instead, and what
- * to do: a PyTorch file, a .safetensors file where one can't be used, nothing of ours. Whether the checkpoint is whole
- * is not checked. */
+/* What `best` in <run>/checkpoints names: "step-NNNNNNNN" of a link, or of the file that stands there where no links
+ * can be made; "best" of a whole copy, as `cp -rL` of a run makes it; "" if it is missing or none of these. */
+enum { VT_CHECKPOINT_NAME = 64 };
+void vt_checkpoint_best_name(const char *checkpoints, char name[VT_CHECKPOINT_NAME]);
+
+/* The path of the best checkpoint in <run>/checkpoints, malloc'd; NULL: there is none. */
+char *vt_checkpoint_best(const char *checkpoints);
+
+/* Holds a checkpoint, so that a run doesn't remove it, until the descriptor that is returned is closed. -1: it was
+ * removed. (By a shared lock; a file system without locks holds nothing.) */
+int vt_checkpoint_hold(const char *directory);
+
+/* *found (malloc'd): `path` where that is a checkpoint's directory; what it names where it is `best`; of a run's
+ * directory, or its checkpoints/, the best one, or the newest where there is no best, or the newest is wanted. One that
+ * is to be shown is held until the process ends. The error says what the path is instead, and what to do: a PyTorch
+ * file, a .safetensors file where one can't be used, nothing of ours. Whether the checkpoint is whole is not checked.
+ */
 vt_status vt_checkpoint_find(const char *path, vt_checkpoint_use use, char **found);
 
 #endif

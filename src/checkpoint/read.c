@@ -180,8 +180,11 @@ done:
 vt_status vt_checkpoint_read_parameters(const char *path, const vt_checkpoint_subject *subject, vt_text *changes)
 {
     bool damaged = false;
-    const vt_status status = finish_reading(subject, read_own_parameters(path, subject, changes), &damaged);
+    char *same = vt_text_copy(path); /* on all ranks: each may have looked for the best one at another moment */
+    vt_world_broadcast_text(subject->world, &same);
+    const vt_status status = finish_reading(subject, read_own_parameters(same, subject, changes), &damaged);
     if (status == VT_OK) vt_optimizer_average_begin(subject->optimizer);
+    free(same);
     return status;
 }
 

@@ -3,22 +3,28 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/text.h"
+#include "checkpoint/find.h"
+#include "checkpoint/inside.h"
 #include "storage/output_file.h"
 
 struct vt_checkpoint_store {
     char *directory; /* <run directory>/checkpoints */
-    char *best;      /* the link in it */
+    char *best;      /* in it: a link, or a file where none can be made */
     int64_t keep_last;
+    int64_t best_step; /* of the last one that was the best; -1: of none yet */
+    bool told;         /* that no link can be made */
 };
 
 /* What a directory there is, by the end of its name: bits of a set. */
@@ -90,6 +96,7 @@ vt_status vt_checkpoint_store_open(const char *run_directory, int64_t keep_last,
     store->directory = vt_text_format("%s/checkpoints", run_directory);
     store->best = vt_text_format("%s/best", store->directory);
     store->keep_last = keep_last;
+    store->best_step = -1;
     *result = store;
     return VT_OK;
 }
@@ -141,15 +148,23 @@ static void remove_tree(const char *path)
         vt_log_warning("can't remove %s: %s", path, strerror(errno));
 }
 
-/* Renames it first, so that a checkpoint that is only half removed never looks whole. */
+/* Renames it first, so that a checkpoint that is only half removed never looks whole. One that a program reads
+ * (vt_checkpoint_hold) stays until the next save. */
 static void remove_step(const vt_checkpoint_store *store, int64_t step)
 {
     char *path = step_path(store, step, ""), *unfinished = step_path(store, step, unfinished_end);
-    remove_tree(unfinished);
-    if (rename(path, unfinished) == 0)
+    char *index = vt_text_format("%s/checkpoint.h5", path);
+    const int descriptor = open(index, O_RDWR | O_CLOEXEC); /* NFS needs it open for writing */
+    const bool is_held = descriptor >= 0 && flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    if (!is_held) {
         remove_tree(unfinished);
-    else
-        vt_log_warning("can't rename %s to %s: %s", path, unfinished, strerror(errno));
+        if (rename(path, unfinished) == 0)
+            remove_tree(unfinished);
+        else
+            vt_log_warning("can't rename %s to %s: %s", path, unfinished, strerror(errno));
+    }
+    if (descriptor >= 0) close(descriptor);
+    free(index);
     free(path);
     free(unfinished);
 }
@@ -157,12 +172,14 @@ static void remove_step(const vt_checkpoint_store *store, int64_t step)
 /* The step that `best` names, or -1. */
 static int64_t best_step(const vt_checkpoint_store *store)
 {
-    char name[64];
+    char name[VT_CHECKPOINT_NAME];
     int64_t step = -1;
-    ssize_t length = readlink(store->best, name, sizeof name - 1);
-    if (length < 0) return -1;
-    name[length] = '\0';
-    return parse_entry(name, &step) == WHOLE && access(store->best, F_OK) == 0 ? step : -1;
+    vt_checkpoint_best_name(store->directory, name);
+    if (parse_entry(name, &step) != WHOLE) return -1;
+    char *path = step_path(store, step, "");
+    if (!vt_output_exists(path)) step = -1;
+    free(path);
+    return step;
 }
 
 static void remove_old(const vt_checkpoint_store *store)
@@ -174,25 +191,55 @@ static void remove_old(const vt_checkpoint_store *store)
         vt_error_clear();
     }
     for (int64_t i = store->keep_last; i < list.count; i++)
-        if (list.steps[i] != best) remove_step(store, list.steps[i]);
+        if (list.steps[i] != best && list.steps[i] != store->best_step) remove_step(store, list.steps[i]);
     free(list.steps);
 }
 
 /* ---- saving ---- */
 
-static vt_status link_best(const vt_checkpoint_store *store, int64_t step)
+static vt_status make_link(const vt_checkpoint_store *store, const char *name)
 {
     vt_status status = VT_OK;
-    char *name = vt_text_format("step-%08lld", (long long)step);
     char *fresh = vt_text_format("%s%s", store->best, unfinished_end);
     unlink(fresh);
     VT_CHECK(symlink(name, fresh) == 0, "can't make the link %s: %s", fresh, strerror(errno));
     VT_CHECK(rename(fresh, store->best) == 0, "can't rename %s to %s: %s", fresh, store->best, strerror(errno));
-    VT_TRY(vt_output_synchronise(store->directory));
 done:
-    free(name);
     free(fresh);
     return status;
+}
+
+static vt_status write_name(const vt_checkpoint_store *store, const char *name)
+{
+    vt_status status = VT_OK;
+    FILE *file = NULL;
+    VT_TRY(vt_output_open(store->best, &file));
+    fprintf(file, "%s\n", name);
+    VT_TRY(vt_output_close(file, store->best));
+done:
+    return status;
+}
+
+/* Makes `best` name this step: as a link, or as a file on a file system without links. If it can be neither, the log
+ * warns: that is no reason to end the run. */
+static vt_status name_best(vt_checkpoint_store *store, int64_t step)
+{
+    char *name = vt_text_format("step-%08lld", (long long)step), *obstacle = NULL;
+    store->best_step = step;
+    if (make_link(store, name) != VT_OK) {
+        obstacle = vt_text_copy(vt_error_text());
+        vt_error_clear();
+        const bool written = write_name(store, name) == VT_OK;
+        if (!written)
+            vt_log_warning("%s; %s; the best checkpoint is %s/%s", obstacle, vt_error_text(), store->directory, name);
+        else if (!store->told)
+            vt_log_warning("%s; %s is now a file that holds the name of the best checkpoint", obstacle, store->best);
+        vt_error_clear();
+        store->told = true;
+    }
+    free(name);
+    free(obstacle);
+    return vt_output_synchronise(store->directory);
 }
 
 /* Gives the finished directory its name. One of the same step (saved before its epoch's validation, say) makes room
@@ -225,12 +272,11 @@ done:
     return status;
 }
 
-vt_status vt_checkpoint_store_settle(const vt_checkpoint_store *store, const char *unfinished, int64_t step,
-                                     bool is_best)
+vt_status vt_checkpoint_store_settle(vt_checkpoint_store *store, const char *unfinished, int64_t step, bool is_best)
 {
     vt_status status = VT_OK;
     VT_TRY(publish(store, unfinished, step));
-    if (is_best) VT_TRY(link_best(store, step));
+    if (is_best) VT_TRY(name_best(store, step));
     remove_old(store);
 done:
     return status;
@@ -267,17 +313,25 @@ done:
     return status;
 }
 
-/* A name for the checkpoint of this step that nothing has yet: step-00000014.aside, then -1, -2, … behind it. */
-static char *name_aside(const vt_checkpoint_store *store, int64_t step)
+/* A name for a checkpoint that nothing has yet: step-00000014.aside, then -1, -2, … behind it. */
+static char *name_aside(const char *path)
 {
-    char *name = step_path(store, step, ".aside");
+    char *name = vt_text_format("%s.aside", path);
     for (int i = 1; vt_output_exists(name); i++) {
-        char end[32];
-        snprintf(end, sizeof end, ".aside-%d", i);
         free(name);
-        name = step_path(store, step, end);
+        name = vt_text_format("%s.aside-%d", path, i);
     }
     return name;
+}
+
+static void set_aside(const char *path, const char *why)
+{
+    char *aside = name_aside(path);
+    if (rename(path, aside) == 0)
+        vt_log_info("%s %s: renamed to %s", path, why, aside);
+    else
+        vt_log_warning("can't rename %s to %s: %s", path, aside, strerror(errno));
+    free(aside);
 }
 
 /* Checkpoints that are newer than `step`, where the run continues: it will make others of those steps. */
@@ -287,17 +341,50 @@ static vt_status set_aside_newer(const vt_checkpoint_store *store, int64_t step)
     step_list list = {0};
     VT_TRY(list_steps(store, WHOLE, &list));
     for (int64_t i = 0; i < list.count && list.steps[i] > step; i++) {
-        char *path = step_path(store, list.steps[i], ""), *aside = name_aside(store, list.steps[i]);
-        if (rename(path, aside) == 0)
-            vt_log_info("%s is newer than the step that the run continues from: renamed to %s", path, aside);
-        else
-            vt_log_warning("can't rename %s to %s: %s", path, aside, strerror(errno));
+        char *path = step_path(store, list.steps[i], "");
+        set_aside(path, "is newer than the step that the run continues from");
         free(path);
-        free(aside);
     }
 done:
     free(list.steps);
     return status;
+}
+
+/* The step of the whole checkpoint in this directory, and the checksum of its index, which holds a random id. */
+static vt_status look_into(const char *directory, int64_t *step, uint32_t *checksum)
+{
+    vt_status status = VT_OK;
+    vt_tensor_file *index = NULL;
+    bool damaged = false;
+    char *path = vt_text_format("%s/checkpoint.h5", directory);
+    VT_TRY(vt_checkpoint_open(directory, NULL, &index, &damaged));
+    VT_TRY(vt_tensor_file_get_integer(index, "step", step));
+    VT_TRY(vt_checkpoint_checksum(path, checksum));
+done:
+    vt_tensor_file_close(&index);
+    free(path);
+    return status;
+}
+
+/* A copy of the run that followed links (cp -rL) has a whole checkpoint in the place of `best`. It gets the name of its
+ * step, or goes if that one is there, and `best` names it again. */
+static vt_status adopt_best(vt_checkpoint_store *store)
+{
+    struct stat info;
+    int64_t step = 0, other_step = 0;
+    uint32_t checksum = 0, other = 0;
+    if (lstat(store->best, &info) != 0 || !S_ISDIR(info.st_mode)) return VT_OK;
+    const bool whole = look_into(store->best, &step, &checksum) == VT_OK;
+    char *path = step_path(store, step, ""), *unfinished = step_path(store, step, unfinished_end);
+    const bool there = vt_output_exists(path);
+    const bool same = whole && there && look_into(path, &other_step, &other) == VT_OK && other == checksum;
+    vt_error_clear();
+    if (same && rename(store->best, unfinished) == 0) remove_tree(unfinished);
+    const bool named = same || (whole && !there && rename(store->best, path) == 0);
+    if (!named) set_aside(store->best, "is a directory, not the name of a checkpoint of the run");
+    free(path);
+    free(unfinished);
+    return named ? name_best(store, step) : VT_OK;
 }
 
 static bool are_same_directory(const char *a, const char *b)
@@ -308,12 +395,12 @@ static bool are_same_directory(const char *a, const char *b)
 
 /* `best` may be missing when the run died right after a save, or name one that was set aside. The checkpoint `read` may
  * itself have been set aside before, and another one of its step be there. */
-static vt_status restore_best(const vt_checkpoint_store *store, const char *read, vt_run_progress *progress)
+static vt_status restore_best(vt_checkpoint_store *store, const char *read, vt_run_progress *progress)
 {
     vt_status status = VT_OK;
     char *path = step_path(store, progress->step, "");
     if (progress->validation_loss <= progress->best_loss && are_same_directory(read, path))
-        VT_TRY(link_best(store, progress->step));
+        VT_TRY(name_best(store, progress->step));
     if (best_step(store) < 0) {
         unlink(store->best);
         progress->best_loss = INFINITY;
@@ -370,6 +457,7 @@ vt_status vt_checkpoint_store_restore(vt_checkpoint_store *store, const char *ch
         VT_TRY(vt_world_agree(world, read_newest(store, subject, progress, &path)));
     }
     VT_ASSERT(path != NULL);
+    VT_TRY(vt_world_agree(world, is_first ? adopt_best(store) : VT_OK));
     VT_TRY(vt_world_agree(world, is_first ? set_aside_newer(store, progress->step) : VT_OK));
     VT_TRY(vt_world_agree(world, is_first ? restore_best(store, path, progress) : VT_OK));
     double best_loss = is_first ? progress->best_loss : 0;

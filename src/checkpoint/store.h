@@ -22,9 +22,9 @@ bool vt_checkpoint_store_owns(const vt_checkpoint_store *store, const char *path
 /* An empty directory for the checkpoint of this step; *unfinished, its name until it is whole, is malloc'd. */
 vt_status vt_checkpoint_store_begin(const vt_checkpoint_store *store, int64_t step, char **unfinished);
 
-/* Gives the whole checkpoint its name, makes it `best` if it is, and removes the ones that are no longer kept. */
-vt_status vt_checkpoint_store_settle(const vt_checkpoint_store *store, const char *unfinished, int64_t step,
-                                     bool is_best);
+/* Gives the whole checkpoint its name, makes it `best` if it is, and removes the ones that are no longer kept. If
+ * `best` can't be made, the log warns, and the best one is kept all the same. */
+vt_status vt_checkpoint_store_settle(vt_checkpoint_store *store, const char *unfinished, int64_t step, bool is_best);
 
 /* Removes one that will not be finished. */
 void vt_checkpoint_store_discard(const char *unfinished);

@@ -58,9 +58,15 @@ static vt_status look(const char *path, const vt_fields_form *form, const char *
     const char *foreign = vt_pytorch_file_kind(path);
     VT_CHECK(stat(path, &info) == 0, "inspect: %s: %s", path, strerror(errno));
     if (vt_inspect_describes(path)) return vt_inspect_about(path);
-    VT_CHECK(S_ISDIR(info.st_mode), "inspect: %s is %s; expected the directory of a checkpoint, of a run or of data",
+    const bool is_directory = S_ISDIR(info.st_mode);
+    const bool is_one = !is_directory || holds(path, "checkpoint.h5") || holds(path, "checkpoint.crc32c");
+    const bool is_found = is_one && vt_checkpoint_find(path, VT_CHECKPOINT_TO_SHOW, &checkpoint) == VT_OK;
+    vt_error_clear();
+    VT_CHECK(is_directory || is_found, "inspect: %s is %s; expected the directory of a checkpoint, of a run or of data",
              path, foreign != NULL ? foreign : "a file");
-    if (holds(path, "checkpoint.h5") || holds(path, "checkpoint.crc32c") || holds(path, "shard-00000-of-00001.h5")) {
+    if (is_found) {
+        vt_inspect_checkpoint(checkpoint, false, verify, faults);
+    } else if (holds(path, "shard-00000-of-00001.h5")) {
         vt_inspect_checkpoint(path, false, verify, faults);
     } else if (holds(path, "metrics.csv") || holds(path, "checkpoints") || holds(path, "out.log")) {
         vt_inspect_run(path, verify, faults);

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/text.h"
+#include "checkpoint/find.h"
 #include "command/inspect.h"
 #include "config/config.h"
 #include "config/yaml.h"
@@ -105,7 +106,7 @@ static int by_name(const void *a, const void *b)
 static void print_checkpoints(const char *directory, bool verify, int *faults)
 {
     enum { MOST = 1024 };
-    char *above = vt_text_format("%s/checkpoints", directory), *names[MOST], best[256] = "";
+    char *above = vt_text_format("%s/checkpoints", directory), *names[MOST], best[VT_CHECKPOINT_NAME];
     int count = 0;
     DIR *opened = opendir(above);
     for (struct dirent *entry; opened != NULL && (entry = readdir(opened)) != NULL && count < MOST;) {
@@ -115,20 +116,22 @@ static void print_checkpoints(const char *directory, bool verify, int *faults)
             names[count++] = vt_text_copy(entry->d_name);
     }
     if (opened != NULL) closedir(opened);
+    vt_checkpoint_best_name(above, best);
+    const bool is_copy = strcmp(best, "best") == 0;
+    if (is_copy && count < MOST) names[count++] = vt_text_copy(best);
     qsort(names, (size_t)count, sizeof names[0], by_name);
-    char *link = vt_text_format("%s/best", above);
-    ssize_t length = readlink(link, best, sizeof best - 1);
-    if (length > 0) best[length] = '\0';
     printf("  checkpoints: %d", count);
     for (int i = 0; i < count; i++) printf("%s %s", i == 0 ? ":" : ",", names[i]);
-    printf(length > 0 ? "; best is %s\n" : "\n", best);
+    printf(best[0] == '\0' ? "\n" : "; best is %s\n", is_copy ? "a whole copy" : best);
     for (int i = 0; i < count; i++) {
         char *path = vt_text_format("%s/%s", above, names[i]);
-        vt_inspect_checkpoint(path, true, verify, faults);
+        const int held = vt_checkpoint_hold(path);
+        if (held >= 0 || vt_output_exists(path)) /* else the run has removed it meanwhile */
+            vt_inspect_checkpoint(path, true, verify, faults);
+        if (held >= 0) close(held);
         free(path);
         free(names[i]);
     }
-    free(link);
     free(above);
 }
 

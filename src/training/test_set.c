@@ -7,8 +7,8 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/find.h"
 #include "source/sources.h"
-#include "storage/output_file.h"
 #include "training/reader.h"
 #include "training/step.h"
 #include "training/stop.h"
@@ -71,16 +71,18 @@ static vt_status score_best(vt_trainer *trainer, vt_loader *loader, const char *
     vt_status status = VT_OK;
     vt_evaluation result = {0};
     const vt_checkpoint_subject subject = vt_trainer_subject(trainer);
-    char *path = vt_text_format("%s/checkpoints/best", run_directory);
+    char *above = vt_text_format("%s/checkpoints", run_directory);
+    char *path = vt_world_rank(subject.world) == 0 ? vt_checkpoint_best(above) : NULL;
     *loss = NAN;
-    const bool is_there = vt_world_rank(subject.world) == 0 && vt_output_exists(path);
-    if (!vt_world_any(subject.world, is_there)) goto done;
+    vt_world_broadcast_text(subject.world, &path);
+    if (path == NULL) goto done;
     VT_TRY(vt_checkpoint_read_parameters(path, &subject, NULL));
     VT_TRY(vt_validate(trainer, loader, false, &result));
     *loss = result.loss;
 done:
     vt_evaluation_close(&result);
     free(path);
+    free(above);
     return status;
 }
 

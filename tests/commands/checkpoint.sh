@@ -166,10 +166,59 @@ test_what_is_kept() {
     [ "$(kept steps)" = "best step-00000005 step-00000010 step-00000014 " ] || { kept steps; return 1; }
 }
 
+# A checkpoint that another program reads is not removed meanwhile: here every step saves one and removes one.
+test_read_while_it_is_written() {
+    start_run 00 9 $ENDLESS --checkpoint_every=1 --keep_last=1
+    local i command
+    for i in $(seq 8); do
+        for command in "inspect $RUNS/00" "inspect $RUNS/00/checkpoints --verify" "evaluate $RUNS/00 --rollout=1 --every=4 --output=scores"; do
+            "$VITRAIN" $command >said 2>&1 || { echo "$command, try $i:"; cat said; kill $run; return 1; }
+        done
+    done
+    kill -TERM $run
+    ended 75
+    fails 75 train $ENDLESS --max_time=1 --checkpoint_every=1 --keep_last=1 --resume
+    [ "$(ls -d $RUNS/00/checkpoints/step-* | wc -l)" -le 2 ] # what was held goes at the next save
+}
+
+# A copy of a run that followed links has a whole checkpoint as `best`.
+test_best_is_a_copy() {
+    train --num_epochs=2 --keep_last=1 >/dev/null
+    train --num_epochs=4 --keep_last=1 --resume --lr=3 >/dev/null
+    local kept=$RUNS/00/checkpoints
+    [ "$(kept 00)" = "best step-00000014 step-00000028 " ] || { kept 00; return 1; }
+    mv runs linked
+    cp -rL linked runs
+    [ ! -L $kept/best ]
+    says "checkpoints: 3: best, step-00000014, step-00000028; best is a whole copy" -- "$VITRAIN" inspect $RUNS/00
+    says "step 14" -- "$VITRAIN" inspect $kept/best
+    says "$kept/best" -- "$VITRAIN" export $RUNS/00 --output=copied.safetensors
+    "$VITRAIN" export linked/demo/1CPU/00 --output=linked.safetensors >/dev/null
+    cmp copied.safetensors linked.safetensors
+    says "$kept/best (step 14, epoch 2)" -- "$VITRAIN" evaluate $RUNS/00 --rollout=1 --output=scores
+    train --num_epochs=5 --keep_last=1 --resume --lr=3 >/dev/null
+    [ "$(readlink $kept/best)" = step-00000014 ]
+    [ "$(kept 00)" = "best step-00000014 step-00000035 " ] || { kept 00; return 1; }
+    cmp <(tensors $kept/best) <(tensors linked/demo/1CPU/00/checkpoints/best)
+    train --expdir=linked --num_epochs=5 --keep_last=1 --resume --lr=3 >/dev/null
+    cmp <(tensors "$(newest 00)") <(tensors linked/demo/1CPU/00/checkpoints/step-00000035)
+    # the only one of its step; one that is none, which is not lost
+    rm -r $kept/best
+    mv $kept/step-00000014 $kept/best
+    says "resuming from $kept/best: step 14, epoch 3" -- train --num_epochs=3 --resume=$kept/best --lr=3
+    [ "$(readlink $kept/best)" = step-00000014 ]
+    rm $kept/best
+    mkdir $kept/best
+    echo mine >$kept/best/note
+    says "$kept/best is a directory, not the name of a checkpoint of the run: renamed to $kept/best.aside" -- \
+        train --num_epochs=4 --resume --lr=1e-9
+    [ "$(cat $kept/best.aside/note)" = mine ]
+}
+
 test_parameters_of_another_run() {
     train --num_epochs=2 >/dev/null
     train --num_epochs=1 --run_num=tuned --init_from=$RUNS/00/checkpoints/best --optimizer=SGD --lr=0 >printed
-    contains "$(cat printed)" "the parameters begin as those of $RUNS/00/checkpoints/best"
+    contains "$(cat printed)" "the parameters begin as those of $RUNS/00/checkpoints/$(readlink $RUNS/00/checkpoints/best)"
     # nothing was learnt at learning rate 0: the losses are the other run's last
     [ "$(grep -ho 'Avg val loss=.*' printed)" = "$(grep -ho 'Avg val loss=.*' $RUNS/00/out.log | tail -n 1)" ]
     fails 1 train --run_num=wide --init_from=$RUNS/00/checkpoints/best --embed_dim=32
@@ -211,7 +260,7 @@ test_resumed_from_another_run() {
     [ "$(kept a)" = "best step-00000014 " ] || { kept a; return 1; }
     # its own checkpoints are recognised by any path
     ln -s "$PWD/$RUNS/a" link
-    says "resuming from link/checkpoints/best: step 14, epoch 3" -- train --num_epochs=3 --run_num=a --resume=link/checkpoints/best --lr=1e-9
+    says "resuming from link/checkpoints/step-00000014: step 14, epoch 3" -- train --num_epochs=3 --run_num=a --resume=link/checkpoints/best --lr=1e-9
     [ "$(figures a | wc -l)" -eq 15 ] || { figures a; return 1; }
 }
 

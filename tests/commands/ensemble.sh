@@ -62,7 +62,7 @@ test_ensembles_are_the_same_however_they_are_made() {
 
 test_ensembles_of_checkpoints() {
     evaluate --checkpoints=$A,$B --output=both
-    contains "$(cat said)" "ensemble: 2 members, of 2 checkpoints; its mean" "also of $B/checkpoints/best" "mean of the checkpoints)"
+    contains "$(cat said)" "ensemble: 2 members, of 2 checkpoints; its mean" "also of $B/checkpoints/step-00000007" "mean of the checkpoints)"
     evaluate $A --output=a
     evaluate $B --output=b
     awk -F, 'FNR == 2 { loss[++n] = $3 } END { d = loss[1] - (loss[2] + loss[3]) / 2; exit !(n == 3 && d < 1e-6 && d > -1e-6) }' {both,a,b}/loss.csv
@@ -86,7 +86,7 @@ test_predict_an_ensemble() {
     predict $A --output=alone.nc
     predict $A --members=1 --output=one.nc
     predict $A --members=5 --output=five.nc
-    contains "$(cat said)" "five.nc: 3 forecasts of $A/checkpoints/best, 2002-01-02 12:00 to 2002-01-03 00:00 UTC, 3 channels; 5 members, 4 with input_noise 0.2"
+    contains "$(cat said)" "five.nc: 3 forecasts of $A/checkpoints/step-00000007, 2002-01-02 12:00 to 2002-01-03 00:00 UTC, 3 channels; 5 members, 4 with input_noise 0.2"
     predict $A --members=3 --local_batch_size=2 --output=three.nc
     for time in 0 2; do
         values alone.nc t2m $((512 * time)) 512 >alone
@@ -164,7 +164,7 @@ test_ensembles_that_are_refused() {
         refuses_once "CHECKPOINT $A and --checkpoints=$A,$B: give one of the two" -- run $A --checkpoints=$A,$B
         refuses_once "--checkpoints=$A: expected at least two checkpoints with commas between them, like --checkpoints=A,B,C" -- run --checkpoints=$A
         refuses_once "there is nothing before or after a comma" -- run --checkpoints=$A,
-        refuses_once "$A/checkpoints/best and $A/checkpoints/step-00000007 are the same checkpoint; name each one once" \
+        refuses_once "$A/checkpoints/step-00000007 and $A/checkpoints/step-00000007 are the same checkpoint; name each one once" \
             -- run --checkpoints=$A,$B,$A/checkpoints/step-00000007
         refuses_once "--members=3: 2 checkpoints can't have as many members each; use a multiple of 2" -- run --checkpoints=$A,$B --members=3
         refuses_once "nowhere" "expected the directory of a checkpoint" -- run --checkpoints=$A,nowhere
@@ -174,7 +174,7 @@ test_ensembles_that_are_refused() {
     for flag in embed_dim=32 depth=1 patch_size=8 num_heads=4 dt=2 predict=tendency n_out_channels=2; do
         rm -rf $RUNS/other
         train --run_num=other --$flag --accept=step >/dev/null
-        refuses_once "--checkpoints: $A/checkpoints/best has ${flag%=*} " ", but $RUNS/other/checkpoints/best has ${flag#*=}: the models of an ensemble may differ in their weights alone" -- run
+        refuses_once "--checkpoints: $A/checkpoints/step-00000007 has ${flag%=*} " ", but $RUNS/other/checkpoints/step-00000007 has ${flag#*=}: the models of an ensemble may differ in their weights alone" -- run
     done
     rm -rf $RUNS/other
     cp -r data moved

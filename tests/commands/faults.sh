@@ -44,6 +44,35 @@ test_a_shim_that_is_not_loaded_is_noticed() {
     done
 }
 
+# On a file system without symbolic links `best` is a file, which every command follows.
+test_best_without_links() {
+    SHIM="$(dirname "$TESTS")/fault_shim.so"
+    can_preload
+    tiny_data
+    local kept=runs/demo/1CPU/00/checkpoints first path
+    without_links() { env FAULT_CALLS=symlink,symlinkat FAULT_ERROR=EPERM FAULT_AT=1 FAULT_STICKY=1 LD_PRELOAD="$SHIM" "$VITRAIN" $SMALL "$@"; }
+    without_links --num_epochs=3 --keep_last=1 >printed
+    [ "$(grep -c 'WARNING.*link' printed)" -eq 1 ] || { cat printed; return 1; }
+    contains "$(grep 'WARNING.*link' printed)" "can't make the link $kept/best.tmp: Operation not permitted; $kept/best is now a file"
+    first=$(cat $kept/best)
+    [ ! -L $kept/best ]
+    without_links --num_epochs=5 --keep_last=1 --resume --lr=3 >/dev/null # worse: the best stays
+    [ "$(cat $kept/best)" = "$first" ]
+    [ -d $kept/$first ]
+    says "best is $first" -- "$VITRAIN" inspect runs/demo/1CPU/00
+    says "$kept/$first: a checkpoint" -- "$VITRAIN" inspect $kept/best
+    for path in $kept/best runs/demo/1CPU/00 $kept; do
+        says "parameters of $kept/$first" -- "$VITRAIN" export $path --output=model.safetensors --force
+    done
+    says "$kept/$first (step" -- "$VITRAIN" evaluate --checkpoint=$kept/best --rollout=1 --output=scores
+    says "the parameters begin as those of $kept/$first" -- train --run_num=tuned --num_epochs=1 --init_from=$kept/best
+    says "resuming from $kept/$first: " -- train --num_epochs=4 --resume=$kept/best --lr=1e-9
+    [ -L $kept/best ] # here links can be made again
+    rm $kept/best
+    echo step-00000999 >$kept/best
+    refuses "$kept/best names step-00000999, but there is no such checkpoint beside it" -- "$VITRAIN" export $kept/best --output=x.safetensors
+}
+
 # Parameters so large that the loss overflows: safetensors of the model with one weight at 3e38.
 overflowing_model() {
     tiny_data

@@ -141,7 +141,7 @@ test_naming_a_checkpoint() {
         done
     done
     "$VITRAIN" evaluate --local_batch_size 3 $run --rollout=1 --shuffle --output=scores >said # 3 is no checkpoint
-    contains "$(cat said)" "$best (step 14"
+    contains "$(cat said)" "$RUNS/00/checkpoints/step-00000014 (step 14"
     refuses "expected one CHECKPOINT" -- "$VITRAIN" evaluate $run --checkpoint=$run
     refuses "expected one CHECKPOINT" -- "$VITRAIN" evaluate $run $run
     # --rollout and --steps are the same
@@ -153,7 +153,7 @@ test_naming_a_checkpoint() {
     local best_step; best_step=$(readlink $best)
     ln -sfn step-00000007 $best
     small_run --run_num=b --init_from=$run --num_epochs=1
-    contains "$(cat trained)" "the parameters begin as those of $RUNS/00/checkpoints/best"
+    contains "$(cat trained)" "the parameters begin as those of $RUNS/00/checkpoints/step-00000007"
     small_run --run_num=c --resume=$RUNS/00 --num_epochs=3
     contains "$(cat trained)" "resuming from $RUNS/00/checkpoints/step-00000014"
     printf 'PK\003\004 a/data.pkl' >weights.pt
@@ -331,7 +331,7 @@ test_evaluate_fewer_channels_and_history() {
 
 test_predict() {
     needs hdf5-tools h5dump
-    says "f.nc: 3 forecasts of $best, 2002-01-02 12:00 to 2002-01-03 00:00 UTC, 3 channels" -- predict --time=2002-01-02T06:00 --steps=3 --output=f.nc
+    says "f.nc: 3 forecasts of $RUNS/00/checkpoints/step-00000014, 2002-01-02 12:00 to 2002-01-03 00:00 UTC, 3 channels" -- predict --time=2002-01-02T06:00 --steps=3 --output=f.nc
     mkdir netcdf
     cp f.nc netcdf/forecast_2002.nc
     "$VITRAIN" inspect netcdf --variables=[u10,t2m] --verify >said

@@ -5,7 +5,8 @@
  *                                    for, not its libraries
  *   FAULT_BELOW=DIR                  only calls on files below this directory count
  *   FAULT_AT=N                       the N-th of them (1 is the first); 0 or not set: only count
- *   FAULT_ERROR=ENOSPC|EIO|EACCES    what it fails with; "kill": the program is killed before it, "kill-after": after
+ *   FAULT_ERROR=ENOSPC|EACCES|EPERM|EMFILE|EIO
+ *                                    what it fails with; "kill": the program is killed before it, "kill-after": after
  *                                    it
  *   FAULT_STICKY=1                   all later ones fail as well (a disk that stays full)
  *   FAULT_REPORT=PATH                gets "count N" at the end; "WHAT N PATH" at a fault; with memory, at a crash,
@@ -257,7 +258,11 @@ __attribute__((constructor)) static void begin(void)
     if ((text = getenv("FAULT_AT")) != NULL) fault_at = strtoul(text, NULL, 10);
     is_sticky = getenv("FAULT_STICKY") != NULL;
     if (error != NULL) {
-        fault_error = strcmp(error, "ENOSPC") == 0 ? ENOSPC : strcmp(error, "EACCES") == 0 ? EACCES : EIO;
+        fault_error = strcmp(error, "ENOSPC") == 0   ? ENOSPC
+                      : strcmp(error, "EACCES") == 0 ? EACCES
+                      : strcmp(error, "EPERM") == 0  ? EPERM
+                      : strcmp(error, "EMFILE") == 0 ? EMFILE
+                                                     : EIO;
         kills_after = strcmp(error, "kill-after") == 0;
         kills = kills_after || strcmp(error, "kill") == 0;
     }

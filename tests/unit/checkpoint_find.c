@@ -54,15 +54,25 @@ TEST(which_of_a_run)
     expect_found("run", show, "run/checkpoints/step-00000010");
     const char *link = below("run/checkpoints/best");
     EXPECT(symlink("step-00000009", link) == 0);
-    expect_found("run", show, "run/checkpoints/best");
-    expect_found("run//", VT_CHECKPOINT_TO_BEGIN, "run/checkpoints/best");
-    expect_found("run/checkpoints", show, "run/checkpoints/best");
+    expect_found("run", show, "run/checkpoints/step-00000009");
+    expect_found("run//", VT_CHECKPOINT_TO_BEGIN, "run/checkpoints/step-00000009");
+    expect_found("run/checkpoints", show, "run/checkpoints/step-00000009");
     expect_found("run", resume, "run/checkpoints/step-00000010");
     expect_found("run/checkpoints/", resume, "run/checkpoints/step-00000010");
     expect_found("run/checkpoints/step-00000009", resume, "run/checkpoints/step-00000009");
-    expect_found("run/checkpoints/best/", show, "run/checkpoints/best");
+    expect_found("run/checkpoints/best/", show, "run/checkpoints/step-00000009");
     EXPECT(unlink(link) == 0 && symlink("step-00000008", link) == 0); /* which no longer exists */
     expect_found("run", show, "run/checkpoints/step-00000010");
+    EXPECT(unlink(link) == 0); /* where no links can be made, it is a file */
+    put("run/checkpoints/best", "step-00000009\r\n", 15);
+    expect_found("run", show, "run/checkpoints/step-00000009");
+    expect_found("run/checkpoints/best", resume, "run/checkpoints/step-00000009");
+    put("run/checkpoints/best", "step-00000008", 13);
+    expect_found("run", show, "run/checkpoints/step-00000010");
+    expect_refused(link, show, "names step-00000008, but there is no such checkpoint beside it");
+    EXPECT(unlink(link) == 0); /* a copy that followed the link */
+    put("run/checkpoints/best/checkpoint.h5", "x", 1);
+    expect_found("run", show, "run/checkpoints/best");
 }
 
 TEST(what_is_neither)
