@@ -159,6 +159,25 @@ static bool holds(const vt_yaml *yaml, const char *name)
     return found;
 }
 
+/* An option beside the configurations would be set for none of them. One that an alias refers to is used there. */
+static vt_status check_beside(const vt_yaml *yaml, const vt_yaml_entry *entries, size_t count,
+                              const vt_yaml_entry *chosen)
+{
+    vt_status status = VT_OK;
+    for (size_t i = 0; i < count; i++) {
+        const char *name = entries[i].key->text;
+        const vt_yaml_node *value = entries[i].value;
+        const bool is_option = value->kind == VT_YAML_MAPPING ? vt_row_has_parts(name) : vt_row_find(name) != NULL;
+        VT_CHECK(
+            !is_option || value->has_alias || &entries[i] == chosen,
+            "%s:%zu:%zu: the option '%s' is beside the configurations, so none of them has it; indent it below the "
+            "name of its configuration (%s:)",
+            vt_yaml_path(yaml), entries[i].key->line, entries[i].key->column, name, chosen->key->text);
+    }
+done:
+    return status;
+}
+
 static vt_status find_configuration(const vt_config *config, const vt_yaml *yaml, const vt_yaml_node **mapping)
 {
     vt_status status = VT_OK;
@@ -171,6 +190,7 @@ static vt_status find_configuration(const vt_config *config, const vt_yaml *yaml
         status = no_such_configuration(config, entries, count);
         goto done;
     }
+    VT_TRY(check_beside(yaml, entries, count, entry));
     *mapping = entry->value;
     VT_CHECK((*mapping)->kind == VT_YAML_MAPPING,
              "%s:%zu:%zu: configuration '%s' should be a mapping of keys, found %s", vt_yaml_path(yaml),

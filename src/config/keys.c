@@ -7,26 +7,11 @@
 
 #include "base/memory.h"
 
-/* Two values for one key: a program may take either. */
-static vt_status check_once(const vt_yaml *file, const vt_yaml_node *mapping)
-{
-    vt_status status = VT_OK;
-    for (size_t i = 0; i < mapping->count; i += 2)
-        for (size_t j = 0; j < i; j += 2)
-            VT_CHECK(mapping->child[i]->kind != VT_YAML_SCALAR ||
-                         !vt_yaml_is(mapping->child[j], mapping->child[i]->text),
-                     "%s:%zu:%zu: the key %s stands twice; remove one of the two", vt_yaml_path(file),
-                     mapping->child[i]->line, mapping->child[i]->column, mapping->child[i]->text);
-done:
-    return status;
-}
-
 static vt_status collect(vt_keys *keys, const vt_yaml_node *mapping, const char *above)
 {
     vt_status status = VT_OK;
     vt_yaml_entry *entries = NULL;
     size_t count = 0;
-    VT_TRY(check_once(keys->file, mapping));
     VT_TRY(vt_yaml_entries(keys->file, mapping, &entries, &count));
     for (size_t i = 0; i < count; i++) {
         const vt_yaml_node *value = entries[i].value;

@@ -117,6 +117,7 @@ static vt_status find_anchor(const vt_yaml *yaml, const yaml_event_t *event, vt_
     VT_CHECK(i > 0, "%s:%zu:%zu: '*%s' refers to an anchor '&%s' that isn't in the file before it", yaml->path, line,
              column, name, name);
     *node = yaml->anchors[i - 1].node;
+    (*node)->has_alias = true;
     VT_CHECK((*node)->complete, "%s:%zu:%zu: '*%s' stands inside of what it refers to, which starts at line %zu",
              yaml->path, line, column, name, (*node)->line);
 done:
@@ -134,6 +135,75 @@ static vt_status read_scalar(vt_yaml *yaml, const yaml_event_t *event, vt_yaml_n
     node->complete = true;
     VT_TRY(add_anchor(yaml, event->data.scalar.anchor, node));
 done:
+    return status;
+}
+
+static bool is_merge_key(const vt_yaml_node *key)
+{
+    return key->kind == VT_YAML_SCALAR && strcmp(key->text, "<<") == 0;
+}
+
+/* The character of two or three bytes that begins here if it is a blank that YAML takes for a letter; 0: it isn't. */
+static unsigned foreign_blank(const char *text)
+{
+    const unsigned char *byte = (const unsigned char *)text;
+    const unsigned code = (byte[0] & 0xE0) == 0xC0 ? (byte[0] & 0x1Fu) << 6 | (byte[1] & 0x3Fu)
+                          : (byte[0] & 0xF0) == 0xE0
+                              ? (byte[0] & 0xFu) << 12 | (byte[1] & 0x3Fu) << 6 | (byte[2] & 0x3Fu)
+                              : 0;
+    const bool is_blank = code == 0xA0 || code == 0x1680 || (code >= 0x2000 && code <= 0x200D) || code == 0x202F ||
+                          code == 0x205F || code == 0x2060 || code == 0x3000 || code == 0xFEFF;
+    return is_blank ? code : 0;
+}
+
+static vt_status check_blanks(const vt_yaml *yaml, const vt_yaml_node *key)
+{
+    vt_status status = VT_OK;
+    const char *begin = key->text, *last = begin + strlen(begin);
+    while (foreign_blank(begin) != 0) begin += (unsigned char)*begin < 0xE0 ? 2 : 3;
+    VT_CHECK(
+        begin == key->text,
+        "%s:%zu:%zu: the key '%.200s' begins with U+%04X, a blank that YAML takes for a letter; write a blank of the "
+        "space bar instead",
+        yaml->path, key->line, key->column, begin, foreign_blank(key->text));
+    if (last > begin) last--;
+    while (last > begin && ((unsigned char)*last & 0xC0) == 0x80) last--; /* to where the last character begins */
+    VT_CHECK(foreign_blank(last) == 0,
+             "%s:%zu:%zu: the key '%.*s' ends with U+%04X, a blank that YAML takes for a letter; remove it", yaml->path,
+             key->line, key->column, (int)(last - begin), begin, foreign_blank(last));
+done:
+    return status;
+}
+
+static int by_text_and_place(const void *a, const void *b)
+{
+    const vt_yaml_node *left = *(vt_yaml_node *const *)a, *right = *(vt_yaml_node *const *)b;
+    const int order = strcmp(left->text, right->text);
+    return order != 0                     ? order
+           : left->line != right->line    ? (left->line < right->line ? -1 : 1)
+           : left->column < right->column ? -1
+                                          : left->column > right->column;
+}
+
+/* A reader of YAML would take one of two equal keys, and nobody would notice the other. */
+static vt_status check_keys(const vt_yaml *yaml, const vt_yaml_node *mapping)
+{
+    vt_status status = VT_OK;
+    size_t count = 0;
+    const vt_yaml_node **keys = vt_allocate(mapping->count / 2 + 1, sizeof *keys, "a YAML file");
+    for (size_t i = 0; i < mapping->count; i += 2) {
+        const vt_yaml_node *key = mapping->child[i];
+        if (key->kind != VT_YAML_SCALAR || is_merge_key(key)) continue;
+        VT_TRY(check_blanks(yaml, key));
+        keys[count++] = key;
+    }
+    qsort(keys, count, sizeof *keys, by_text_and_place);
+    for (size_t i = 1; i < count; i++)
+        VT_CHECK(strcmp(keys[i - 1]->text, keys[i]->text) != 0,
+                 "%s:%zu:%zu: the key %.200s stands twice, first in line %zu; remove or rename one of the two",
+                 yaml->path, keys[i]->line, keys[i]->column, keys[i]->text, keys[i - 1]->line);
+done:
+    free(keys);
     return status;
 }
 
@@ -170,6 +240,7 @@ static vt_status read_node(vt_yaml *yaml, yaml_parser_t *parser, yaml_event_t *e
         VT_TRY(read_node(yaml, parser, &next, depth + 1, &child));
         add_child(node, child);
     }
+    if (node->kind == VT_YAML_MAPPING) VT_TRY(check_keys(yaml, node));
     node->complete = true;
 done:
     yaml_event_delete(&next);
@@ -278,7 +349,7 @@ typedef struct {
     bool *visited;
 } merged_keys;
 
-static vt_status add_key(merged_keys *merge, const vt_yaml_node *key, const vt_yaml_node *value, size_t own)
+static vt_status add_key(merged_keys *merge, const vt_yaml_node *key, const vt_yaml_node *value)
 {
     vt_status status = VT_OK;
     char found[96];
@@ -286,19 +357,13 @@ static vt_status add_key(merged_keys *merge, const vt_yaml_node *key, const vt_y
              key->line, key->column, vt_yaml_describe(key, found));
     size_t i = 0;
     while (i < merge->count && strcmp(merge->entries[i].key->text, key->text) != 0) i++;
-    if (i < own) goto done; /* set by a mapping that merges this one */
+    if (i < merge->count) goto done; /* set by a mapping that merges this one, or that is merged before it */
     VT_CHECK(i < MAX_KEYS, "%s:%zu:%zu: more than %d keys", vt_yaml_path(merge->yaml), key->line, key->column,
              MAX_KEYS);
-    if (i == merge->count)
-        merge->entries = vt_grow(merge->entries, merge->count++, sizeof *merge->entries, "a YAML file");
+    merge->entries = vt_grow(merge->entries, merge->count++, sizeof *merge->entries, "a YAML file");
     merge->entries[i] = (vt_yaml_entry){key, value};
 done:
     return status;
-}
-
-static bool is_merge_key(const vt_yaml_node *key)
-{
-    return key->kind == VT_YAML_SCALAR && strcmp(key->text, "<<") == 0;
 }
 
 static vt_status add_keys(merged_keys *merge, const vt_yaml_node *mapping, int depth)
@@ -312,11 +377,10 @@ static vt_status add_keys(merged_keys *merge, const vt_yaml_node *mapping, int d
              mapping->line, mapping->column, MAX_MERGE_DEPTH);
     if (merge->visited[mapping->index]) goto done;
     merge->visited[mapping->index] = true;
-    size_t own = merge->count;
     for (size_t i = 0; i < mapping->count; i += 2) {
-        if (!is_merge_key(mapping->child[i])) VT_TRY(add_key(merge, mapping->child[i], mapping->child[i + 1], own));
+        if (!is_merge_key(mapping->child[i])) VT_TRY(add_key(merge, mapping->child[i], mapping->child[i + 1]));
     }
-    for (size_t i = mapping->count; i > 0; i -= 2) { /* from the last: of two '<<' the later wins, as of any two keys */
+    for (size_t i = mapping->count; i > 0; i -= 2) { /* from the last: of two '<<' the later wins */
         const vt_yaml_node *merged = mapping->child[i - 1];
         if (!is_merge_key(mapping->child[i - 2])) continue;
         if (merged->kind != VT_YAML_SEQUENCE) VT_TRY(add_keys(merge, merged, depth + 1));

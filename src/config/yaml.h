@@ -17,6 +17,7 @@ typedef struct vt_yaml_node {
     struct vt_yaml_node **child; /* a mapping's are key, value, key, value, ... */
     size_t index;                /* of this node in its file */
     bool complete;               /* false while its own children are being read */
+    bool has_alias;              /* an alias refers to it */
 } vt_yaml_node;
 
 typedef struct vt_yaml vt_yaml;
@@ -24,7 +25,8 @@ typedef struct vt_yaml vt_yaml;
 #define VT_YAML_CONFIGURATIONS "named configurations (base: {embed_dim: 384, ...})"
 
 /* Reads the file, or `text` unless that is NULL: then `path` is only its name in messages. Its top must be a mapping;
- * `holds` says in messages of what. Errors: "path:line:column: ...". */
+ * `holds` says in messages of what. A mapping must not have a key twice ("<<" excepted), nor a key that begins or ends
+ * with a blank of Unicode's (U+00A0), which YAML takes for a letter. Errors: "path:line:column: ...". */
 vt_status vt_yaml_open(const char *path, const char *text, const char *holds, vt_yaml **yaml);
 void vt_yaml_close(vt_yaml **yaml);
 
@@ -37,7 +39,7 @@ typedef struct {
 } vt_yaml_entry;
 
 /* The keys of a mapping, each once, with its merge keys ("<<") applied. A mapping's own keys win over merged ones
- * wherever they stand, of two equal keys the later, of a list of merged mappings the earlier
+ * wherever they stand, of two "<<" the later, of a list of merged mappings the earlier
  * (https://yaml.org/type/merge.html). *entries is to be freed. */
 vt_status vt_yaml_entries(const vt_yaml *yaml, const vt_yaml_node *mapping, vt_yaml_entry **entries, size_t *count);
 

@@ -49,7 +49,7 @@ TEST(yaml_merges)
                                "  <<: *one\n"
                                "  warmup: 2\n"
                                "nested: {<<: *two, depth: 3}\n"
-                               "list: {<<: [*one, *two], depth: 4, depth: 5}\n"
+                               "list: {<<: [*one, *two], depth: 5}\n"
                                "both:\n"
                                "  <<: *two\n"
                                "  <<: *one\n"
@@ -66,7 +66,7 @@ TEST(yaml_merges)
     EXPECT_GIVES(text, "warmup", "2", "--config=nested");
     EXPECT_GIVES(text, "embed_dim", "64", "--config=list"); /* of a list the earlier one */
     EXPECT_GIVES(text, "warmup", "2", "--config=list");
-    EXPECT_GIVES(text, "depth", "5", "--config=list"); /* of equal keys the later one */
+    EXPECT_GIVES(text, "depth", "5", "--config=list");
     EXPECT_GIVES(text, "embed_dim", "64", "--config=both");
     EXPECT_GIVES(text, "warmup", "2", "--config=both");
     EXPECT_GIVES(text, "lr", "0.002", "--config=inline");
@@ -159,6 +159,34 @@ TEST(yaml_keys_that_are_refused)
     EXPECT_REFUSED("base: {}\nshort: {}\n", "did you mean 'short'? (it holds base, short)", "--config=shrt");
     EXPECT_REFUSED("base: {}\nshort: {}\n", "; it holds base, short", "--config=xxxxxxxxxx");
     EXPECT_REFUSED("{}\n", "; it holds none");
+}
+
+/* What a reader of YAML would drop, or keep where nothing reads it. */
+TEST(yaml_keys_that_would_be_lost)
+{
+    EXPECT_REFUSED("base:\n  depth: 3\nlr: 1e-2\n",
+                   "/c.yaml:3:1: the option 'lr' is beside the configurations, so none of them has it; indent it below "
+                   "the name of its configuration (base:)");
+    EXPECT_REFUSED("img_size: [8, 8]\nbase: {}\n", "/c.yaml:1:1: the option 'img_size' is beside");
+    EXPECT_REFUSED("base: {}\nenable_amp: true\n", "/c.yaml:2:1: the option 'enable_amp' is beside");
+    EXPECT_REFUSED("base: {}\nlr_schedule: {scheduler_type: linear}\n",
+                   "/c.yaml:2:1: the option 'lr_schedule' is beside");
+    EXPECT_REFUSED("base:\n  depth: 3\n  depth: 4\n",
+                   "/c.yaml:3:3: the key depth stands twice, first in line 2; remove or rename one of the two");
+    EXPECT_REFUSED("base: {depth: 3, lr: 1, 'depth': 4}\n", "/c.yaml:1:25: the key depth stands twice");
+    EXPECT_REFUSED("base: {depth: 3}\nother: {}\nbase: {depth: 4}\n", "/c.yaml:3:1: the key base stands twice");
+    EXPECT_REFUSED("other: {depth: 3, depth: 4}\nbase: {}\n", "/c.yaml:1:19: the key depth stands twice");
+    EXPECT_REFUSED("base:\n  depth: 3\n\u00a0\u00a0lr: 1e-2\n",
+                   "/c.yaml:3:1: the key 'lr' begins with U+00A0, a blank that YAML takes for a letter");
+    EXPECT_REFUSED("base:\n  \u3000lr: 1e-2\n", "/c.yaml:2:3: the key 'lr' begins with U+3000");
+    EXPECT_REFUSED("base: {}\nlr\u200b: 1e-2\n", "/c.yaml:2:1: the key 'lr' ends with U+200B");
+    EXPECT_REFUSED("base: {}\n\u00a0: 1\n", "/c.yaml:2:1: the key '' begins with U+00A0");
+    /* what merges override, what an alias uses, and what is no option */
+    EXPECT_GIVES("lr: &rate 1e-2\nlr_schedule: &when {scheduler_type: linear}\nversion: 3\nnames: [a, b]\n"
+                 "one: &one {depth: 3, lr: 1}\nbase: {<<: *one, lr: *rate, lr_schedule: *when}\n",
+                 "lr", "0.01");
+    EXPECT_GIVES("lr: {depth: 3}\n\u00e9t\u00e9: {}\nbase: {depth: 4}\n", "depth", "4");
+    EXPECT_GIVES("lr_schedule: {depth: 3}\n", "depth", "3", "--config=lr_schedule");
 }
 
 TEST(yaml_cycles_and_depth)
