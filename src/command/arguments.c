@@ -59,20 +59,6 @@ done:
     return status;
 }
 
-/* "[32, 64]" or "32,64" */
-static bool parse_pair(const char *text, int64_t pair[2])
-{
-    long long first, second;
-    int end = -1;
-    bool bracket = *text == '[';
-    if (sscanf(text + bracket, "%lld ,%lld %n", &first, &second, &end) != 2 || end < 0) return false;
-    text += bracket + end;
-    if (strcmp(text, bracket ? "]" : "") != 0) return false;
-    pair[0] = first;
-    pair[1] = second;
-    return true;
-}
-
 static bool in_range(const vt_argument *flag, double value)
 {
     return value >= flag->least && value <= flag->most;
@@ -97,9 +83,12 @@ static vt_status parse_choice(const char *command, const vt_argument *flag, cons
     vt_status status = VT_OK;
     vt_argument_choice *choice = flag->value;
     char *list = list_choices(choice->choices);
-    const bool alone = flag->kind == VT_ARGUMENT_SWITCH_CHOICE && text[0] == '\0';
-    VT_CHECK(alone || vt_text_choice(text, choice->choices) >= 0, "%s: --%s=%s: expected %s", command, flag->name, text,
-             list);
+    bool on = text[0] == '\0';
+    if (flag->kind == VT_ARGUMENT_SWITCH_CHOICE && (on || vt_boolean_parse(text, &on))) {
+        choice->chosen = on ? "" : NULL;
+        goto done;
+    }
+    VT_CHECK(vt_text_choice(text, choice->choices) >= 0, "%s: --%s=%s: expected %s", command, flag->name, text, list);
     choice->chosen = text;
 done:
     free(list);
@@ -111,22 +100,21 @@ static vt_status parse_value(const char *command, const vt_argument *flag, const
     vt_status status = VT_OK;
     int64_t integer, pair[2];
     double real;
+    bool on;
     switch (flag->kind) {
     case VT_ARGUMENT_INTEGER:
-        VT_CHECK(vt_text_to_integer(text, &integer) && in_range(flag, (double)integer),
+        VT_CHECK(vt_integer_parse(text, &integer) && in_range(flag, (double)integer),
                  "%s: --%s=%s: expected a whole number from %.0f to %.0f", command, flag->name, text, flag->least,
                  flag->most);
         *(int64_t *)flag->value = integer;
         break;
     case VT_ARGUMENT_REAL:
-        VT_CHECK(vt_text_to_double(text, &real) && in_range(flag, real), "%s: --%s=%s: expected a number from %g to %g",
+        VT_CHECK(vt_real_parse(text, &real) && in_range(flag, real), "%s: --%s=%s: expected a number from %g to %g",
                  command, flag->name, text, flag->least, flag->most);
         *(double *)flag->value = real;
         break;
     case VT_ARGUMENT_SWITCH:
-        VT_CHECK(strcmp(text, "true") == 0 || strcmp(text, "false") == 0, "%s: --%s=%s: expected true or false",
-                 command, flag->name, text);
-        *(bool *)flag->value = text[0] == 't';
+        VT_CHECK(vt_boolean_parse(text, flag->value), "%s: --%s=%s: expected true or false", command, flag->name, text);
         break;
     case VT_ARGUMENT_PATH:
     case VT_ARGUMENT_TEXT:
@@ -134,11 +122,13 @@ static vt_status parse_value(const char *command, const vt_argument *flag, const
         *(const char **)flag->value = text;
         break;
     case VT_ARGUMENT_ANY_TEXT:
-    case VT_ARGUMENT_SWITCH_PATH:
         *(const char **)flag->value = text;
         break;
+    case VT_ARGUMENT_SWITCH_PATH:
+        *(const char **)flag->value = !vt_boolean_parse(text, &on) ? text : on ? "" : NULL;
+        break;
     case VT_ARGUMENT_PAIR:
-        VT_CHECK(parse_pair(text, pair) && in_range(flag, (double)pair[0]) && in_range(flag, (double)pair[1]),
+        VT_CHECK(vt_integers_parse(text, pair) && in_range(flag, (double)pair[0]) && in_range(flag, (double)pair[1]),
                  "%s: --%s=%s: expected two whole numbers from %.0f to %.0f, like [32,64]", command, flag->name, text,
                  flag->least, flag->most);
         memcpy(flag->value, pair, sizeof pair);

@@ -1,6 +1,6 @@
 /* Flags of the small subcommands: `--key=value` or `--key value`; a switch, and a flag whose value is optional, take a
- * value only after `=`. If a flag is repeated, the last one counts. `vitrain train` has its own, larger table
- * (config/options.def). */
+ * value only after `=`. Values have the forms of options (vt_integer_parse, …). If a flag is repeated, the last one
+ * counts. `vitrain train` has its own, larger table (config/options.def). */
 #ifndef VT_COMMAND_ARGUMENTS_H
 #define VT_COMMAND_ARGUMENTS_H
 

@@ -7,9 +7,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/memory.h"
 #include "base/text.h"
 #include "base/version.h"
 #include "command/arguments.h"
+#include "config/config.h"
 #include "parallel/world.h"
 
 const vt_subcommand vt_subcommands[] = {
@@ -150,7 +152,7 @@ static vt_status run_help(int argument_count, char *const *arguments)
         print_help();
         return VT_OK;
     }
-    if (strcmp(arguments[0], "help") == 0) return run_help(0, NULL);
+    if (strcmp(arguments[0], "help") == 0 || vt_arguments_ask_help(1, arguments)) return run_help(0, NULL);
     const vt_subcommand *command = find_command(arguments[0]);
     return command == NULL ? unknown_command(arguments[0]) : run_command(command, 1, ask);
 }
@@ -184,11 +186,36 @@ static void take_dashes(int argument_count, char *const *arguments)
             if (*c == '-') *c = '_';
 }
 
+/* --help and --version are switches like others: with a value "--help=yes" is "--help", and "--help=no" is left out. */
+static vt_status take_switches(int *argument_count, char **arguments)
+{
+    vt_status status = VT_OK;
+    static const char *const switches[] = {"--help=", "--version="};
+    int count = 0;
+    for (int i = 0; i < *argument_count; i++) {
+        bool stays = true;
+        for (size_t k = 0; k < sizeof switches / sizeof switches[0]; k++) {
+            const size_t length = strlen(switches[k]);
+            if (strncmp(arguments[i], switches[k], length) != 0) continue;
+            VT_CHECK(vt_boolean_parse(arguments[i] + length, &stays), "%s: expected true or false", arguments[i]);
+            arguments[i][length - 1] = '\0';
+        }
+        if (stays) arguments[count++] = arguments[i];
+    }
+    *argument_count = count;
+done:
+    return status;
+}
+
 int vt_command_run(int argument_count, char *const *arguments)
 {
     hold_standard_files();
     take_dashes(argument_count, arguments);
-    vt_status status = dispatch(argument_count, arguments);
+    char **taken = vt_allocate((size_t)argument_count + 1, sizeof *taken, "the arguments");
+    for (int i = 0; i < argument_count; i++) taken[i] = arguments[i];
+    vt_status status = take_switches(&argument_count, taken);
+    if (status == VT_OK) status = dispatch(argument_count, taken);
+    free(taken);
     errno = 0;
     bool written = fflush(stdout) == 0 && !ferror(stdout);
     if (!written && status == VT_OK)

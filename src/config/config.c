@@ -125,12 +125,14 @@ static vt_status no_such_configuration(const vt_config *config, const vt_yaml_en
     const char **names = vt_allocate((count + 1), sizeof(char *), "the configuration");
     vt_text list = {0};
     vt_text_append(&list, "it holds ");
+    size_t found = 0;
     for (size_t i = 0; i < count; i++) {
-        names[i] = entries[i].key->text;
-        vt_text_append(&list, i == 0 ? "%s" : ", %s", names[i]);
+        if (entries[i].value->kind != VT_YAML_MAPPING) continue;
+        vt_text_append(&list, found == 0 ? "%s" : ", %s", entries[i].key->text);
+        names[found++] = entries[i].key->text;
     }
-    if (count == 0) vt_text_append(&list, "none");
-    const char *nearest = vt_text_nearest(config->config, names, count);
+    if (found == 0) vt_text_append(&list, "none");
+    const char *nearest = vt_text_nearest(config->config, names, found);
     if (nearest != NULL)
         VT_FAIL("--config=%s: no such configuration in %s; did you mean '%s'? (%s)", config->config,
                 config->yaml_config, nearest, list.characters);

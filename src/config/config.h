@@ -163,6 +163,15 @@ const char *vt_config_nearest(const char *name);
 /* Does a flag of this name (without dashes), written without '=', take the next word as its value? */
 bool vt_config_takes_next(const char *name);
 
+/* Values as options take them, and as all other flags of the program do: false when the whole text is none. Whole
+ * numbers also in a decimal form ("1e3"); no infinities, NaNs and hexadecimal numbers; pairs with brackets or without;
+ * of a switch true, false, yes, no, on, off, 1 or 0 in any case. */
+bool vt_integer_parse(const char *text, int64_t *value);
+bool vt_real_parse(const char *text, double *value);
+bool vt_integers_parse(const char *text, int64_t pair[2]);
+bool vt_reals_parse(const char *text, double pair[2]);
+bool vt_boolean_parse(const char *text, bool *value);
+
 /* The value of an existing option, as it is written in a file; malloc'd. */
 char *vt_config_value_text(const vt_config *config, const char *option);
 

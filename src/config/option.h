@@ -86,9 +86,6 @@ const char *vt_config_model_file(const vt_config *flags);
  * option's name. */
 vt_status vt_row_assign(const vt_row *row, const char *text, vt_config *config, vt_origin origin);
 
-/* true, false, yes, no, on, off, 1 or 0 in any case; false when it is none of them. */
-bool vt_boolean_parse(const char *text, bool *value);
-
 /* Appends the option's value as vt_row_assign takes it. */
 void vt_row_format(const vt_row *row, const vt_config *config, vt_text *text);
 

@@ -36,16 +36,16 @@ bool vt_row_is_unset(const vt_row *row, const vt_config *config)
 }
 
 /* strtod also takes blanks, "inf", "nan" and hexadecimal; a configuration should not. */
-static bool parse_real(const char *text, double *value)
+bool vt_real_parse(const char *text, double *value)
 {
     return text[strspn(text, "0123456789+-.eE")] == '\0' && vt_text_to_double(text, value);
 }
 
 /* Digits, or a decimal form whose value is a whole number ("1e3"). */
-static bool parse_integer(const char *text, int64_t *value)
+bool vt_integer_parse(const char *text, int64_t *value)
 {
     double real = 0;
-    if (!parse_real(text, &real)) return false;
+    if (!vt_real_parse(text, &real)) return false;
     if (vt_text_to_integer(text, value)) return true;
     if (text[strspn(text, "0123456789+-")] == '\0') return false; /* digits, but too many */
     if (fabs(real) > 0x1p53 || real != rint(real)) return false;
@@ -73,16 +73,16 @@ static bool split_pair(const char *text, char number[2][32])
     return end > 0 && text[end] == '\0';
 }
 
-static bool parse_pair(const char *text, int64_t pair[2])
+bool vt_integers_parse(const char *text, int64_t pair[2])
 {
     char number[2][32];
-    return split_pair(text, number) && parse_integer(number[0], &pair[0]) && parse_integer(number[1], &pair[1]);
+    return split_pair(text, number) && vt_integer_parse(number[0], &pair[0]) && vt_integer_parse(number[1], &pair[1]);
 }
 
-static bool parse_range(const char *text, double range[2])
+bool vt_reals_parse(const char *text, double range[2])
 {
     char number[2][32];
-    return split_pair(text, number) && parse_real(number[0], &range[0]) && parse_real(number[1], &range[1]);
+    return split_pair(text, number) && vt_real_parse(number[0], &range[0]) && vt_real_parse(number[1], &range[1]);
 }
 
 /* UTF-8 without overlong forms and surrogates: what YAML can hold (Unicode standard, table 3-7). */
@@ -135,11 +135,11 @@ static bool parse_value(const vt_row *row, const char *text, vt_config *config)
     int choice = -1;
     switch (row->kind) {
     case VT_ROW_INTEGER:
-        if (!parse_integer(text, integers) || !are_within(row, integers, 1)) return false;
+        if (!vt_integer_parse(text, integers) || !are_within(row, integers, 1)) return false;
         memcpy(field, integers, sizeof integers[0]);
         return true;
     case VT_ROW_REAL:
-        if (!parse_real(text, reals) || !are_reals_within(row, reals, 1)) return false;
+        if (!vt_real_parse(text, reals) || !are_reals_within(row, reals, 1)) return false;
         memcpy(field, reals, sizeof reals[0]);
         return true;
     case VT_ROW_BOOLEAN:
@@ -150,11 +150,11 @@ static bool parse_value(const vt_row *row, const char *text, vt_config *config)
         memcpy(field, &choice, sizeof choice);
         return true;
     case VT_ROW_PAIR:
-        if (!parse_pair(text, integers) || !are_within(row, integers, 2)) return false;
+        if (!vt_integers_parse(text, integers) || !are_within(row, integers, 2)) return false;
         memcpy(field, integers, sizeof integers);
         return true;
     case VT_ROW_RANGE:
-        if (!parse_range(text, reals) || !are_reals_within(row, reals, 2)) return false;
+        if (!vt_reals_parse(text, reals) || !are_reals_within(row, reals, 2)) return false;
         memcpy(field, reals, sizeof reals);
         return true;
     default:
@@ -175,8 +175,8 @@ static bool is_out_of_range(const vt_row *row, const char *text)
 {
     int64_t integer = 0;
     double real = 0;
-    return (row->kind == VT_ROW_INTEGER && parse_integer(text, &integer)) ||
-           (row->kind == VT_ROW_REAL && parse_real(text, &real));
+    return (row->kind == VT_ROW_INTEGER && vt_integer_parse(text, &integer)) ||
+           (row->kind == VT_ROW_REAL && vt_real_parse(text, &real));
 }
 
 static vt_status parse_option(const vt_row *row, const char *text, vt_config *config, vt_origin origin)

@@ -31,6 +31,42 @@ test_help_and_version() {
     error "unknown flag --html" -- "$VITRAIN" options --html
 }
 
+# The flags of subcommands take the forms that options take, and no others.
+test_values_mean_the_same_everywhere() {
+    local word command
+    "$VITRAIN" synth a --img_size=8,16 --channels=1 --years=1 --steps_per_year=5 --valid_steps=2 --seed=10 --noise=0.1 >/dev/null
+    "$VITRAIN" synth b --img_size=0.8e1,1.6e1 --channels=1e0 --years=1 --steps_per_year=5 --valid_steps=2.0 --seed=1e1 --noise=1e-1 >/dev/null
+    diff -r a b
+    "$VITRAIN" synth b --img_size=8,16 --channels=1 --force=Yes >/dev/null
+    for word in nan,64 0x10,64 1e2,64.5 "[8,16" 8,16,; do
+        error "synth: --img_size=$word: expected two whole numbers from 2 to 32768, like [32,64]" -- "$VITRAIN" synth c --img_size="$word"
+        error "--img_size=$word: '$word' is not two whole numbers" -- "$VITRAIN" --img_size="$word"
+    done
+    for word in inf nan 0x1p-3 ' 0.1'; do
+        error "synth: --noise=$word: expected a number from 0 to 10" -- "$VITRAIN" synth c --noise="$word"
+        error "--lr=$word: '$word' is not a number" -- "$VITRAIN" --lr="$word"
+    done
+    for word in '[nan,3]' '[0x1,3]' '[1,inf]'; do
+        error "--lat_range=$word: expected [south, north]" -- "$VITRAIN" stats a --lat_range="$word"
+        error "--lat_range=$word: '$word' is not two numbers" -- "$VITRAIN" --lat_range="$word"
+    done
+    error "inspect: --verify=maybe: expected true or false" -- "$VITRAIN" inspect a --verify=maybe
+    for word in yes on 1 True; do says "all of it was read: no faults" -- "$VITRAIN" inspect a --verify=$word; done
+    says "(--verify reads every value)" -- "$VITRAIN" inspect a --verify=off
+    says " layouts, " -- "$VITRAIN" plan --rules=no --calibrate=no --config=demo --ranks=1
+    for command in "" train synth plan "bench io" version help; do
+        "$VITRAIN" $command --help >asked
+        cmp asked <("$VITRAIN" $command --help=true) # so is it without a value
+        error "--help=maybe: expected true or false" -- "$VITRAIN" $command --help=maybe
+    done
+    [ "$("$VITRAIN" --version=yes)" = "$("$VITRAIN" --version)" ]
+    error "synth: no directory given" -- "$VITRAIN" synth --help=no
+    printf 'short: {}\nnames: [a, b]\nlong: {}\n' >own.yaml
+    for command in train plan "bench io" layout; do
+        error "--config=nope: no such configuration in own.yaml; it holds short, long" -- "$VITRAIN" $command --config=nope --yaml_config=own.yaml
+    done
+}
+
 test_options() {
     "$VITRAIN" options >text
     "$VITRAIN" options --markdown >markdown

@@ -63,7 +63,7 @@ test_wrong_arguments() {
     refuses "--channels=21: expected a whole number from 1 to 20" -- "$VITRAIN" synth a --channels=21
     refuses "--img_size=32: expected two whole numbers" -- "$VITRAIN" synth a --img_size=32
     refuses "--noise=much: expected a number" -- "$VITRAIN" synth a --noise=much
-    refuses "--force=1: expected true or false" -- "$VITRAIN" synth a --force=1
+    refuses "--force=maybe: expected true or false" -- "$VITRAIN" synth a --force=maybe
     refuses "--seed needs a value" -- "$VITRAIN" synth a --seed
     refuses "at most --steps_per_year, 1460" -- "$VITRAIN" synth a --valid_steps=2000
     [ ! -e a ]

@@ -1,10 +1,9 @@
 #include "source/fields/window.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "base/text.h"
+#include "config/config.h"
 
 static const double tolerance = 1e-4; /* degrees: coordinates are float32 mostly */
 
@@ -40,11 +39,7 @@ vt_window_range vt_window_range_of(const double lat_range[2], const double lon_r
 /* "[30, 60]", with or without the brackets, both numbers within ±limit. */
 static bool parse_pair(const char *text, double limit, double pair[2])
 {
-    int end = -1;
-    const bool bracket = *text == '[';
-    if (sscanf(text + bracket, "%lf , %lf %n", &pair[0], &pair[1], &end) != 2 || end < 0) return false;
-    if (strcmp(text + bracket + end, bracket ? "]" : "") != 0) return false;
-    return fabs(pair[0]) <= limit && fabs(pair[1]) <= limit;
+    return vt_reals_parse(text, pair) && fabs(pair[0]) <= limit && fabs(pair[1]) <= limit;
 }
 
 vt_status vt_window_range_parse(const char *lat_range, const char *lon_range, vt_window_range *range)
