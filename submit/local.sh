@@ -35,7 +35,7 @@ for ((rank = 0; rank < ranks; rank++)); do
     RANK=$rank LOCAL_RANK=$rank "${command[@]}" &
     processes+=($!)
 done
-trap 'kill -USR1 "${processes[@]}" 2>/dev/null' USR1
+trap 'kill -USR1 "${processes[@]}" 2>/dev/null' USR1 USR2 HUP
 trap 'kill -TERM "${processes[@]}" 2>/dev/null' TERM INT # in the background SIGINT is ignored
 status=0
 for process in "${processes[@]}"; do # the first status that is not 0; a trapped signal ends `wait` early

@@ -76,7 +76,7 @@ fi
 # In the background, so that a signal to this shell reaches the ranks through srun or mpirun at once.
 "${launch[@]}" "${command[@]}" &
 launched=$!
-trap 'kill -USR1 $launched' USR1
+trap 'kill -USR1 $launched' USR1 USR2 HUP
 trap 'kill -TERM $launched' TERM INT
 status=128
 while [ "$status" -ge 128 ] && kill -0 "$launched" 2>/dev/null; do # a trapped signal ends `wait` too

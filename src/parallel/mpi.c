@@ -90,7 +90,7 @@ static void mpi_close(vt_engine *engine)
 }
 
 /* Signal handlers of the program that MPI_Init must not replace. */
-static const int kept_signals[] = {SIGTERM, SIGINT, SIGUSR1, SIGUSR2, SIGHUP, SIGPIPE, SIGXFSZ};
+static const int kept_signals[] = {SIGTERM, SIGINT, SIGUSR1, SIGUSR2, SIGHUP, SIGXCPU, SIGPIPE, SIGXFSZ};
 enum { KEPT_SIGNALS = sizeof kept_signals / sizeof kept_signals[0] };
 
 /* MPI_Init waits for all ranks, without a time limit and without a way to ask who is missing. */

@@ -6,8 +6,8 @@
 
 #include "base/clock.h"
 
-static const int watched[] = {SIGTERM, SIGINT, SIGUSR1};
-static const char *const names[] = {"SIGTERM", "SIGINT", "SIGUSR1"};
+static const int watched[] = {SIGTERM, SIGINT, SIGUSR1, SIGUSR2, SIGHUP, SIGXCPU};
+static const char *const names[] = {"SIGTERM", "SIGINT", "SIGUSR1", "SIGUSR2", "SIGHUP", "SIGXCPU"};
 enum { WATCHED_COUNT = sizeof watched / sizeof watched[0] };
 
 static volatile sig_atomic_t caught; /* the signal, or 0 */
@@ -31,7 +31,7 @@ void vt_stop_watch(double max_seconds)
     end = vt_clock_seconds() + max_seconds;
     for (int i = 0; i < WATCHED_COUNT; i++) {
         sigaction(watched[i], NULL, &before[i]);
-        bool stays_ignored = watched[i] == SIGINT && before[i].sa_handler == SIG_IGN;
+        bool stays_ignored = (watched[i] == SIGINT || watched[i] == SIGHUP) && before[i].sa_handler == SIG_IGN;
         if (!stays_ignored) sigaction(watched[i], &action, NULL);
     }
     sigaction(SIGPIPE, &ignore, &pipe_before);

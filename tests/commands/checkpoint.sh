@@ -103,6 +103,29 @@ test_stopped_by_a_signal_and_resumed() {
     done
 }
 
+test_stopped_by_other_signals() {
+    local signal
+    for signal in USR2 HUP XCPU; do
+        start_run $signal 2 $ENDLESS
+        kill -$signal $run
+        ended 75
+        contains "$(cat $signal.printed)" "Stopped by SIG$signal after step"
+        [ -d "$(newest $signal)" ]
+    done
+}
+
+test_hangup_under_nohup() {
+    trap '' HUP # as nohup starts programs
+    start_run 00 9 $ENDLESS
+    kill -HUP $run
+    local steps
+    steps=$(wc -l <$RUNS/00/metrics.csv)
+    wait_until has_lines $((steps + 4)) $RUNS/00/metrics.csv # several steps later it still runs
+    kill -TERM $run
+    ended 75
+    contains "$(cat 00.printed)" "Stopped by SIGTERM after step"
+}
+
 test_killed_and_resumed() {
     train --num_epochs=40 --run_num=whole >/dev/null
     start_run killed 20 --num_epochs=40 --checkpoint_every=3
