@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/text.h"
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static FILE *file;
@@ -19,9 +20,10 @@ static void *before_line_context;
 static void write_line(const char *level, bool to_output, const char *format, va_list arguments)
 {
     char stamp[32];
-    char line[4096];
+    char text[4096], line[sizeof text];
     vt_clock_stamp(stamp);
-    vsnprintf(line, sizeof line, format, arguments);
+    vsnprintf(text, sizeof text, format, arguments);
+    vt_text_on_one_line(line, sizeof line, text);
     vt_log_lock();
     if (to_output && before_line != NULL) before_line(before_line_context);
     FILE *const targets[2] = {to_output ? stdout : NULL, file};

@@ -1,5 +1,6 @@
 /* The log: lines "2025-11-13 21:35:55,423 - root - INFO - ..." (the format of Python's logging, which the tutorials'
- * log parsers expect) on standard output and, after vt_log_open, in the run's out.log. */
+ * log parsers expect) on standard output and, after vt_log_open, in the run's out.log. Control characters are escaped.
+ */
 #ifndef VT_BASE_LOG_H
 #define VT_BASE_LOG_H
 

@@ -1,19 +1,41 @@
 #include "base/status.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+
+#include "base/text.h"
 
 static _Thread_local vt_error noted;
+
+/* Wherever the system refused to open one more file: how many may be open, and what raises that. */
+static void explain_open_files(char *text, size_t size)
+{
+    struct rlimit limit;
+    const size_t length = strlen(text);
+    if (strstr(text, strerror(ENFILE)) != NULL) /* first, as it begins like the other one */
+        snprintf(text + length, size - length,
+                 "; all programs of this machine together have as many open as its limit allows (fs.file-max)");
+    else if (strstr(text, strerror(EMFILE)) != NULL && getrlimit(RLIMIT_NOFILE, &limit) == 0)
+        snprintf(
+            text + length, size - length,
+            "; this process may have %llu open files: `ulimit -n NUMBER` before its start raises that, to %llu at most",
+            (unsigned long long)limit.rlim_cur, (unsigned long long)limit.rlim_max);
+}
 
 vt_status vt_error_note(const char *file, int line, const char *format, ...)
 {
     if (noted.text[0] != '\0') return VT_ERROR;
+    char text[sizeof noted.text];
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(noted.text, sizeof noted.text, format, arguments);
+    vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
+    explain_open_files(text, sizeof text);
+    vt_text_on_one_line(noted.text, sizeof noted.text, text);
     snprintf(noted.place, sizeof noted.place, "%s:%d", file, line);
     return VT_ERROR;
 }
@@ -27,7 +49,7 @@ vt_status vt_error_context(const char *format, ...)
     va_end(arguments);
     char joined[sizeof noted.text];
     int written = snprintf(joined, sizeof joined, "%s: %s", context, noted.text);
-    if (written > 0) memcpy(noted.text, joined, sizeof joined);
+    if (written > 0) vt_text_on_one_line(noted.text, sizeof noted.text, joined);
     return VT_ERROR;
 }
 

@@ -9,7 +9,8 @@
 /* VT_STOPPED: ended early on request (a signal, max_time), with everything saved; nothing is noted. */
 typedef enum { VT_OK = 0, VT_ERROR = 1, VT_STOPPED = 2 } vt_status;
 
-/* Notes a failure and returns VT_ERROR. Only the first note since vt_error_clear is kept: it is the root cause. */
+/* Notes a failure, on one line, and returns VT_ERROR. Only the first note since vt_error_clear is kept: it is the root
+ * cause. */
 vt_status vt_error_note(const char *file, int line, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 /* Puts "context: " before the noted sentence, for a caller that knows what the callee could not. Returns VT_ERROR. */

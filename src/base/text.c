@@ -36,6 +36,28 @@ void vt_text_append(vt_text *text, const char *format, ...)
     va_end(arguments);
 }
 
+void vt_text_on_one_line(char *to, size_t size, const char *from)
+{
+    static const char letters[] = "abtnvfr"; /* of 7 and on */
+    size_t length = 0;
+    for (const unsigned char *byte = (const unsigned char *)from; *byte != '\0'; byte++) {
+        const bool wide = byte[0] == 0xC2 && byte[1] >= 0x80 && byte[1] <= 0x9F;
+        char shown[8];
+        if (*byte >= '\a' && *byte <= '\r')
+            snprintf(shown, sizeof shown, "\\%c", letters[*byte - '\a']);
+        else if (*byte < ' ' || *byte == 0x7F || wide)
+            snprintf(shown, sizeof shown, "\\x%02x", wide ? byte[1] : byte[0]);
+        else
+            snprintf(shown, sizeof shown, "%c", *byte);
+        const size_t more = strlen(shown);
+        if (length + more >= size) break;
+        memcpy(to + length, shown, more);
+        length += more;
+        byte += wide;
+    }
+    to[length] = '\0';
+}
+
 void vt_text_close(vt_text *text)
 {
     free(text->characters);

@@ -16,6 +16,10 @@ typedef struct {
 void vt_text_append(vt_text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void vt_text_close(vt_text *text);
 
+/* `from` as part of one line of a message: control characters (ASCII's, and U+0080 to U+009F) are escaped as "\n" or
+ * "\x1b". Cut off where it doesn't fit. `to` [size] is not `from`. */
+void vt_text_on_one_line(char *to, size_t size, const char *from);
+
 /* malloc'd results; they abort when memory runs out (strings are small). */
 char *vt_text_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
 char *vt_text_copy(const char *string);

@@ -5,6 +5,7 @@
 #define VT_STORAGE_HDF5_ACCESS_H
 
 #include <hdf5.h>
+#include <stdbool.h>
 
 /* Takes the lock, and silences HDF5's own printing of errors in the calling thread, which may enter more than once and
  * leaves as often. */
@@ -17,6 +18,9 @@ void vt_hdf5_let_others(void);
 /* The innermost message of the HDF5 call that has just failed: the root cause. Valid until the next call of HDF5, so
  * take it at once. Without a message, the text of errno. */
 const char *vt_hdf5_reason(void);
+
+/* Does that message tell of a system call that failed? Else the file is at fault. */
+bool vt_hdf5_was_refused(void);
 
 /* Access properties for opening and making files: no file locking, which parallel file systems often refuse. */
 hid_t vt_hdf5_file_access(void);

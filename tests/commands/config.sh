@@ -88,6 +88,13 @@ test_output_that_cannot_be_written() {
     done
 }
 
+# Control characters of a value don't reach the terminal.
+test_messages_are_one_line() {
+    error "--lr=1\\n2: '1\\n2' is not a number" -- "$VITRAIN" --lr=$'1\n2'
+    error "synth: --years=\\x1b[2J: expected" -- "$VITRAIN" synth a --years=$'\033[2J'
+    error "inspect: no\\nwhere: No such file" -- "$VITRAIN" inspect $'no\nwhere'
+}
+
 test_place_of_an_error() {
     error -- "$VITRAIN" --embed_dim=x
     local output

@@ -170,3 +170,23 @@ test_no_way_out_of_the_directory() {
         [ ! -e up ]
     done
 }
+
+# Of each file of the data that the limit of open files keeps closed the message says so, and what to do.
+test_the_limit_of_open_files() {
+    SHIM="$(dirname "$TESTS")/fault_shim.so"
+    can_preload
+    tiny_data
+    local n told=0
+    export FAULT_CALLS=open,openat FAULT_BELOW=$PWD/data FAULT_ERROR=EMFILE FAULT_REPORT=$PWD/report
+    for n in $(seq 40); do
+        rm -rf report runs
+        env FAULT_AT=$n LD_PRELOAD="$SHIM" "$VITRAIN" $SMALL --num_epochs=1 >printed 2>&1 || true
+        case $(head -n 1 report) in count*) break ;; *.h5 | *.npy) ;; *) continue ;; esac
+        refuted grep -q "damaged or cut short" printed
+        grep -q '^vitrain: ' printed || continue # what failed was not needed
+        contains "$(grep '^vitrain: ' printed)" "Too many open files; this process may have $(ulimit -n) open files: \`ulimit -n NUMBER\`"
+        told=$((told + 1))
+    done
+    [ "$n" -lt 40 ]
+    [ "$told" -ge 4 ] || { echo "$told of $n"; return 1; } # means, standard deviations, a file of each set
+}

@@ -1,7 +1,9 @@
 /* src/base: memory, strings and numbers, errors as values, random numbers. */
 #define _GNU_SOURCE /* sched_getcpu */
+#include <errno.h>
 #include <omp.h>
 #include <pthread.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include "base/memory.h"
@@ -276,6 +278,38 @@ TEST(a_long_message_is_cut_not_overrun)
     EXPECT(strlen(vt_error_text()) == sizeof((vt_error *)0)->text - 1, "%zu", strlen(vt_error_text()));
     vt_error_context("%s", longer);
     EXPECT(strlen(vt_error_text()) == sizeof((vt_error *)0)->text - 1, "%zu", strlen(vt_error_text()));
+    vt_error_clear();
+}
+
+/* Whatever a value holds, a message is one line. */
+TEST(messages_are_on_one_line)
+{
+    char line[64];
+    vt_text_on_one_line(line, sizeof line, "a\nb\tc\r\033[2J\177\302\205d\303\251 \342\200\246");
+    EXPECT(strcmp(line, "a\\nb\\tc\\r\\x1b[2J\\x7f\\x85d\303\251 \342\200\246") == 0, "%s", line);
+    vt_text_on_one_line(line, 6, "abcd\nefg");
+    EXPECT(strcmp(line, "abcd") == 0, "%s", line);
+    vt_error_note("x.c", 1, "found '%s'", "1\n2");
+    vt_error_context("--x=%s", "1\n2");
+    EXPECT(strcmp(vt_error_text(), "--x=1\\n2: found '1\\n2'") == 0, "%s", vt_error_text());
+    vt_error_clear();
+}
+
+/* Wherever the limit of open files was met, the message says which and what raises it. */
+TEST(the_limit_of_open_files_is_named)
+{
+    struct rlimit limit;
+    char expected[200];
+    EXPECT(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+    vt_error_note("x.c", 1, "can't open %s: %s", "a.npy", strerror(EMFILE));
+    snprintf(expected, sizeof expected,
+             "can't open a.npy: Too many open files; this process may have %llu open files: `ulimit -n NUMBER` before "
+             "its start raises that",
+             (unsigned long long)limit.rlim_cur);
+    EXPECT(strncmp(vt_error_text(), expected, strlen(expected)) == 0, "%s", vt_error_text());
+    vt_error_clear();
+    vt_error_note("x.c", 1, "can't open %s: %s", "a.npy", strerror(ENFILE));
+    EXPECT(strstr(vt_error_text(), "fs.file-max") != NULL && strstr(vt_error_text(), "ulimit") == NULL);
     vt_error_clear();
 }
 
