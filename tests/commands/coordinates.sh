@@ -183,3 +183,21 @@ PYTHON
     "$VITRAIN" stats nc --variables=[air,z@500] --output=two >/dev/null
     for file in global_means time_means global_stds time_diff_stds; do cmp one/$file.npy two/$file.npy; done
 }
+
+# The same meridian at both ends of the grid, which losses would count twice.
+test_a_meridian_at_both_ends_is_named() {
+    sets
+    "$VITRAIN" stats plain >/dev/null
+    "$python" - <<'PYTHON'
+import h5py
+import numpy as np
+
+for name in ("plain/train/2001.h5", "plain/valid/2002.h5"):
+    with h5py.File(name, "r+") as f:
+        f["lon"][:] = np.linspace(0, 360, 32)
+PYTHON
+    says "WARNING - grid: column 31 of train_data_path 'plain/train' (longitude 360) is column 0 (0) once more" "--img_size=[16,31] leaves it out" -- \
+        train --data_dir=plain --pad=wrap
+    train --data_dir=plain --img_size=[16,28] >said
+    refuted grep "once more" said
+}

@@ -150,6 +150,17 @@ TEST(window_over_a_repeated_meridian)
     vt_dataset_close(&dataset);
 }
 
+TEST(repeated_meridians_are_seen)
+{
+    double longitudes[20];
+    for (int i = 0; i < 20; i++) longitudes[i] = 24 * i; /* 360 is index 15 */
+    EXPECT(vt_window_repeats(longitudes, 15) == 0);
+    EXPECT(vt_window_repeats(longitudes, 16) == 15 && vt_window_repeats(longitudes, 20) == 15);
+    for (int i = 0; i < 20; i++) longitudes[i] = fmod(350 + 22.5 * i, 360) - 180;
+    EXPECT(vt_window_repeats(longitudes, 16) == 0 && vt_window_repeats(longitudes, 17) == 16);
+    EXPECT(vt_window_repeats(longitudes, 1) == 0);
+}
+
 /* Invalid values are found, and named by their place in the file, only inside the window. */
 TEST(window_names_the_place_of_a_nan)
 {

@@ -25,6 +25,14 @@ TEST(netcdf_variables_once)
     test_nc_expect_error("[z@500, z@850, z@500.0]", "variables: channel 2 (z500.0) is channel 0 (z500) once more");
     test_nc_expect_error("[z@500, z500]", "variables: channels 0 and 1 would both be called 'z500'");
     test_nc_expect_error("[z@600]", "'z' has no level 600; there are 500, 850");
+    file = test_nc_create("x_2013.nc");
+    test_dataset(file, "z", H5T_IEEE_F32LE, 4, (const hsize_t[]){4, 3, TEST_NC_ROWS, TEST_NC_COLUMNS}, 0, NULL);
+    H5Dclose(test_nc_times(file, "level", H5T_IEEE_F32LE, 3, (const double[]){500, 850, 500}, "hPa"));
+    H5Fclose(file);
+    test_nc_expect_error("[z@850, z@500]",
+                         "'z' has level 500 twice, at indices 0 and 2 of 'level' (there are 500, 850, "
+                         "500), so 'z@500' may be either");
+    test_nc_expect_error("[z@850]", "no value of it was ever written"); /* the levels of others don't matter */
 }
 
 /* Of variables `t` and, in another file of that date, `u`. */

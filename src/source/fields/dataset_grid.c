@@ -83,9 +83,22 @@ const char *vt_dataset_assumed_weights(const vt_dataset *dataset)
                : "rows as if they ran evenly from 90 to -90 degrees, as the files say no latitudes";
 }
 
+static void warn_of_repeated_column(const vt_dataset *dataset)
+{
+    const vt_dataset_options *options = &dataset->options;
+    const double *longitudes = dataset->stored[1];
+    const int64_t again = longitudes != NULL ? vt_window_repeats(longitudes, options->width) : 0;
+    if (again == 0) return;
+    vt_log_warning("grid: column %lld of %s '%s' (longitude %g) is column 0 (%g) once more, so losses, scores and pad: "
+                   "wrap have it twice; --img_size=[%lld,%lld] leaves it out",
+                   (long long)again, options->option_name, options->directory, longitudes[again], longitudes[0],
+                   (long long)options->height, (long long)again);
+}
+
 void vt_dataset_log_coordinates(const vt_dataset *dataset)
 {
     const char *assumed = vt_dataset_assumed_weights(dataset);
+    warn_of_repeated_column(dataset);
     if (dataset->time_doubt != NULL)
         vt_log_warning("%s; so dates follow from the names of the files, and whether times are missing isn't known",
                        dataset->time_doubt);

@@ -100,6 +100,7 @@ static vt_status find_level(const vt_field_source *source, const variable *wante
     vt_text found = {0};
     const char *name = NULL;
     char *doubt = NULL;
+    bool is_found = false;
     const int64_t levels = source->extent[1];
     *level = 0;
     if (!wanted->has_level && levels == 1) goto done;
@@ -119,13 +120,20 @@ static vt_status find_level(const vt_field_source *source, const variable *wante
     for (int64_t i = 0; i < levels; i++) vt_text_append(&found, "%s%g", i > 0 ? ", " : "", values[i]);
     VT_CHECK(wanted->has_level, "%s: '%s' has levels: choose one, as %s@%g (there are %s)", source->part->path,
              source->name, source->name, values[0], found.characters);
-    for (int in_pascals = 0; in_pascals < 2; in_pascals++) /* levels without units may be in Pa */
-        for (*level = 0; *level < levels; ++*level)
-            if (fabs(values[*level] - (in_pascals ? 100 : 1) * wanted->level) <= 1e-4 * fabs(values[*level])) goto done;
-    for (*level = 0; *level < levels; ++*level) /* and so may the wanted one */
-        if (fabs(100 * values[*level] - wanted->level) <= 1e-4 * fabs(wanted->level)) goto done;
-    VT_FAIL("%s: '%s' has no level %g; there are %s", source->part->path, source->name, wanted->level,
-            found.characters);
+    static const double units[] = {1, 100, 0.01}; /* levels without units may be in Pa, and so may the wanted one */
+    for (size_t u = 0; u < sizeof units / sizeof units[0] && !is_found; u++)
+        for (int64_t i = 0; i < levels; i++) {
+            if (fabs(values[i] - units[u] * wanted->level) > 1e-4 * fabs(values[i])) continue;
+            VT_CHECK(!is_found,
+                     "%s: '%s' has level %g twice, at indices %lld and %lld of '%s' (there are %s), so '%s@%g' may be "
+                     "either; correct the coordinate, or name another one with --coordinates=[level=NAME]",
+                     source->part->path, source->name, values[i], (long long)*level, (long long)i, name,
+                     found.characters, source->name, wanted->level);
+            is_found = true;
+            *level = i;
+        }
+    VT_CHECK(is_found, "%s: '%s' has no level %g; there are %s", source->part->path, source->name, wanted->level,
+             found.characters);
 done:
     meaning->has_level = status == VT_OK && values != NULL;
     if (meaning->has_level) meaning->level = values[*level];

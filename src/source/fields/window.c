@@ -85,6 +85,13 @@ bool vt_window_goes_round(const double *longitudes, int64_t width)
     return period_of(&(vt_window_grid){.width = width, .longitudes = longitudes}) > 0;
 }
 
+int64_t vt_window_repeats(const double *longitudes, int64_t width)
+{
+    for (int64_t i = 1; i < width; i++)
+        if (eastwards(longitudes[0], longitudes[i]) < tolerance) return i;
+    return 0;
+}
+
 static bool is_in_range(const vt_window_range *range, double latitude)
 {
     return latitude >= range->south - tolerance && latitude <= range->north + tolerance;

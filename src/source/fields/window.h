@@ -22,6 +22,9 @@ typedef struct {
 /* Would a column after the last one be the first again? longitudes [width]. */
 bool vt_window_goes_round(const double *longitudes, int64_t width);
 
+/* The first column whose longitude is that of column 0 once more, as 360 is in 0 to 360; 0: there is none. */
+int64_t vt_window_repeats(const double *longitudes, int64_t width);
+
 /* One or two: how many. */
 int vt_window_spans(const vt_frame_window *window, vt_column_span spans[2]);
 
