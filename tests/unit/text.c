@@ -66,6 +66,32 @@ static vt_status compare_word(const char *word, size_t length, void *context)
     return VT_OK;
 }
 
+/* Python 3.11: text.lower().split(). What is before and after a sigma decides, beyond what is case-ignorable (points,
+ * accents), also where that is cased itself (U+02B0, U+0345). */
+TEST(final_sigmas_of_python)
+{
+    static const char text[] =
+        "\u039f\u0394\u039f\u03a3 \u039f\u03a3. \u039f\u03a3\u02b0 A\u03a3\u0345- 1\u1e9e\u039f'\u0301\u03a3 "
+        "\u02b0\u03a3 A.\u03a3.B \u03a3\u0391\u03a3\u03a3 '\u03a3' 5\u03a3 A\u00ad\u03a3";
+    static const char *const lower[] = {"\u03bf\u03b4\u03bf\u03c2",
+                                        "\u03bf\u03c2.",
+                                        "\u03bf\u03c2\u02b0",
+                                        "a\u03c2\u0345-",
+                                        "1\u00df\u03bf'\u0301\u03c2",
+                                        "\u02b0\u03c3",
+                                        "a.\u03c3.b",
+                                        "\u03c3\u03b1\u03c3\u03c2",
+                                        "'\u03c3'",
+                                        "5\u03c3",
+                                        "a\u00ad\u03c2",
+                                        NULL};
+    vt_split_facts facts;
+    if (!vt_split_lowers_all()) return vt_test_lacks("built without libunistring");
+    word_list list = {.expected = lower};
+    EXPECT_OK(vt_split(text, sizeof text - 1, "text", true, compare_word, &list, &facts));
+    EXPECT(list.count == 11);
+}
+
 /* Python 3.11: text.lower().split(), of a text with a mark, a final sigma, white space of many kinds, U+200B, which is
  * none, and a letter whose lower case has two characters. */
 TEST(words_of_python)

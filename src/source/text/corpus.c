@@ -19,7 +19,7 @@
 #include "storage/output_file.h"
 
 #define UNKNOWN_WORD "<unk>"
-enum { VERSION = 1, HEADER_BYTES = 4096, BLOCK_TOKENS = 1 << 16 };
+enum { VERSION = 2, HEADER_BYTES = 4096, BLOCK_TOKENS = 1 << 16 };
 
 /* The file: this, from HEADER_BYTES on the tokens, then counts [words of the vocabulary] and the words, each with a NUL
  * at its end; of a text that was given a vocabulary no words. A file that doesn't say exactly this about the text is

@@ -1,3 +1,4 @@
+#define _GNU_SOURCE /* memmem */
 #include "source/text/split.h"
 
 #include <stdlib.h>
@@ -7,6 +8,7 @@
 
 #ifdef VT_HAS_UNISTRING
 #include <unicase.h>
+#include <unictype.h>
 #endif
 
 bool vt_split_lowers_all(void)
@@ -56,31 +58,75 @@ typedef struct {
     size_t length, room;
 } lowered;
 
-static void lower_word(const char *word, size_t length, bool is_ascii, lowered *result)
+/* Room for `more` bytes behind those that are there. */
+static char *make_room(lowered *result, size_t more)
 {
-    if (result->room <= length) {
-        result->room = 2 * length + 64;
+    if (result->room <= result->length + more) {
+        result->room = 2 * (result->length + more) + 64;
         result->bytes = vt_reallocate(result->bytes, result->room, 1, "a word");
     }
+    return result->bytes + result->length;
+}
+
+#ifdef VT_HAS_UNISTRING
+static const char sigma[] = "\u03A3";
+enum { SIGMA_BYTES = sizeof sigma - 1 };
+
+/* Final_Sigma of the Unicode Standard (table 3-17), as Python has it: before the sigma is a cased letter and after it
+ * is none, where characters that are case-ignorable don't count. u8_tolower counts those that are cased as well. */
+static bool is_final(const char *word, size_t length, size_t place)
+{
+    const unsigned char *bytes = (const unsigned char *)word;
+    uint32_t character = 0;
+    bool found = false;
+    for (size_t at = place; at > 0 && !found;) {
+        for (at--; (bytes[at] & 0xC0) == 0x80;) at--;
+        (void)decode(bytes + at, length - at, &character);
+        found = !uc_is_property_case_ignorable(character);
+    }
+    if (!found || !uc_is_property_cased(character)) return false;
+    for (size_t at = place + SIGMA_BYTES; at < length;) {
+        at += (size_t)decode(bytes + at, length - at, &character);
+        if (!uc_is_property_case_ignorable(character)) return !uc_is_property_cased(character);
+    }
+    return true;
+}
+
+/* Of letters beyond ASCII only the sigma depends on those around it. */
+static void lower_letters(const char *word, size_t length, lowered *result)
+{
+    for (size_t at = 0; at < length;) {
+        const char *next = memmem(word + at, length - at, sigma, SIGMA_BYTES);
+        const size_t before = next != NULL ? (size_t)(next - word) - at : length - at;
+        size_t made = 0;
+        uint8_t *lower = u8_tolower((const uint8_t *)word + at, before, NULL, NULL, NULL, &made);
+        if (lower == NULL) vt_memory_exhausted(length, "a word");
+        memcpy(make_room(result, made), lower, made);
+        result->length += made;
+        free(lower);
+        at += before;
+        if (next == NULL) continue;
+        memcpy(make_room(result, SIGMA_BYTES), is_final(word, length, at) ? "\u03C2" : "\u03C3", SIGMA_BYTES);
+        result->length += SIGMA_BYTES;
+        at += SIGMA_BYTES;
+    }
+}
+#endif
+
+static void lower_word(const char *word, size_t length, bool is_ascii, lowered *result)
+{
+    result->length = 0;
 #ifdef VT_HAS_UNISTRING
     if (!is_ascii) {
-        size_t made = 0;
-        uint8_t *lower = u8_tolower((const uint8_t *)word, length, NULL, NULL, NULL, &made);
-        if (lower == NULL) vt_memory_exhausted(length, "a word");
-        if (result->room < made) {
-            result->room = made;
-            result->bytes = vt_reallocate(result->bytes, result->room, 1, "a word");
-        }
-        memcpy(result->bytes, lower, made);
-        result->length = made;
-        free(lower);
+        lower_letters(word, length, result);
         return;
     }
 #else
     (void)is_ascii;
 #endif
+    char *lower = make_room(result, length);
     for (size_t i = 0; i < length; i++)
-        result->bytes[i] = word[i] >= 'A' && word[i] <= 'Z' ? (char)(word[i] + ('a' - 'A')) : word[i];
+        lower[i] = word[i] >= 'A' && word[i] <= 'Z' ? (char)(word[i] + ('a' - 'A')) : word[i];
     result->length = length;
 }
 
