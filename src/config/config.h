@@ -248,7 +248,8 @@ typedef struct {
 /* False if there is no row of this index. */
 bool vt_options_row(size_t index, vt_option_row *row);
 
-/* "whole number, 1 to 65536": type and range of that row; malloc'd. */
+/* "whole number, 1 to 65536; default of unet3d: 8": type and range of that row, and the defaults that models have for
+ * themselves; malloc'd. */
 char *vt_options_value(size_t index);
 
 /* Calls visit(NAME, context) once for every configuration of the YAML file; path NULL: of the files that --config is

@@ -79,6 +79,9 @@ vt_status vt_config_check_kinds(const vt_config *config);
 /* Puts the model in the place of auto, and its own defaults in the place of those that nothing has set (presets.c). */
 void vt_config_take_presets(vt_config *config);
 
+/* Appends the defaults of models that have their own: "; unet3d: 64; transformer, encoder: 128", each in quotes. */
+void vt_row_other_presets(const vt_row *row, const char *quote, vt_text *text);
+
 /* The file of configurations that a run with these flags reads where none is named. */
 const char *vt_config_model_file(const vt_config *flags);
 

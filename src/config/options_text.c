@@ -58,10 +58,20 @@ static void append_value(const vt_row *row, vt_text *text)
     if (vt_row_may_be_unset(row)) vt_text_append(text, ", or None");
 }
 
+/* The same, and "; default of unet3d: 64; …" where models have defaults of their own. */
+static void append_value_and_presets(const vt_row *row, vt_text *text)
+{
+    vt_text others = {0};
+    append_value(row, text);
+    vt_row_other_presets(row, "", &others);
+    if (others.length > 0) vt_text_append(text, "; default of %s", others.characters + strlen("; "));
+    vt_text_close(&others);
+}
+
 static void append_meaning(const vt_row *row, vt_text *text)
 {
     vt_text_append(text, "%s (", row->help);
-    append_value(row, text);
+    append_value_and_presets(row, text);
     vt_text_append(text, ")");
 }
 
@@ -98,14 +108,17 @@ static void print_cell(FILE *file, const char *text)
 
 static void print_markdown_row(FILE *file, const vt_row *row)
 {
-    vt_text range = {0};
+    vt_text range = {0}, others = {0};
     append_value(row, &range);
+    vt_row_other_presets(row, "`", &others);
     fprintf(file, "| `%s`%s |", row->name, row->flag_only ? " (flag)" : "");
     print_cell(file, range.characters);
-    fprintf(file, row->kind == VT_ROW_ALIAS ? " %s |" : " `%s` |", row->kind == VT_ROW_ALIAS ? "" : row->preset);
+    fprintf(file, row->kind == VT_ROW_ALIAS ? " %s" : " `%s`", row->kind == VT_ROW_ALIAS ? "" : row->preset);
+    fprintf(file, "%s |", others.length > 0 ? others.characters : "");
     print_cell(file, row->help);
     fputc('\n', file);
     vt_text_close(&range);
+    vt_text_close(&others);
 }
 
 static void print_markdown(FILE *file)
@@ -118,8 +131,8 @@ static void print_markdown(FILE *file)
         "`--name value`; those marked (flag) are flags only. A switch takes a value only after `=`\n"
         "(`--enable_jit`, `--enable_jit=false`). Of a repeated flag the last counts. A flag wins over the file, in\n"
         "both directions. `None` (also `null`, `~`) means not set; for an option whose default is not `None`, it\n"
-        "means that default. Options under a heading `Only with ...` can be set only in such a run. `vitrain options`\n"
-        "prints this list.\n");
+        "means that default. A default that a model has for itself is behind the model's name. Options under a\n"
+        "heading `Only with ...` can be set only in such a run. `vitrain options` prints this list.\n");
     for (size_t i = 0; i < vt_row_count; i++) {
         if (vt_rows[i].kind == VT_ROW_SECTION)
             fprintf(file, "\n## %s\n\n| option | value | default | meaning |\n|---|---|---|---|\n", vt_rows[i].name);
@@ -160,6 +173,6 @@ bool vt_options_row(size_t index, vt_option_row *result)
 char *vt_options_value(size_t index)
 {
     vt_text value = {0};
-    append_value(&vt_rows[index], &value);
+    append_value_and_presets(&vt_rows[index], &value);
     return value.characters;
 }

@@ -24,6 +24,21 @@ static const char *preset_of(int model, const vt_row *row)
     return row->preset;
 }
 
+void vt_row_other_presets(const vt_row *row, const char *quote, vt_text *text)
+{
+    if (!vt_row_is_option(row) || row->id == VT_OPTION_model) return;
+    for (int model = 1; model < MODELS; model++) {
+        const char *preset = preset_of(model, row);
+        bool is_told = strcmp(preset, row->preset) == 0;
+        for (int other = 1; other < model; other++) is_told = is_told || strcmp(preset_of(other, row), preset) == 0;
+        if (is_told) continue;
+        vt_text_append(text, "; %s", models[model]);
+        for (int other = model + 1; other < MODELS; other++)
+            if (strcmp(preset_of(other, row), preset) == 0) vt_text_append(text, ", %s", models[other]);
+        vt_text_append(text, ": %s%s%s", quote, preset, quote);
+    }
+}
+
 /* May the option be set with this model, and its own task, source and loss? */
 static bool is_of(int model, const vt_row *row)
 {

@@ -78,6 +78,14 @@ test_options() {
         contains "$(cat text)" "--$name"
         contains "$(cat markdown)" "\`$name\`"
     done
+    # what models have for themselves
+    contains "$(grep '^| `lr` ' markdown)" '| `5e-4`; unet3d: `2e-4`; transformer, encoder: `2e-3` |'
+    contains "$(grep '^| `lr_schedule` ' markdown)" '; transformer, encoder: `none` |'
+    contains "$(grep '^| `optimizer` ' markdown)" '; transformer, encoder: `AdamW` |'
+    contains "$(grep '^| `global_batch_size` ' markdown)" '| `16`; unet3d: `64`; transformer, encoder: `128` |'
+    contains "$(grep '^| `attention_scale` ' markdown)" '; encoder: `none` |'
+    contains "$(tr -s ' \n' ' ' <text)" "default of unet3d: 2e-4; transformer, encoder: 2e-3)"
+    contains "$("$VITRAIN" options --man | tr -s ' \n' ' ')" "default of unet3d: 2e"
 }
 
 test_output_that_cannot_be_written() {
