@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/text.h"
+#include "checkpoint/find.h"
 #include "checkpoint/inside.h"
 #include "checkpoint/saver.h"
 #include "operations/guarded.h"
@@ -183,6 +184,32 @@ TEST(checkpoints_written_beside_steps)
         vt_checkpoint_store_close(&store);
         rig_close(&saved.rig);
     }
+}
+
+/* One that a program holds is not removed, until the first save after that. */
+TEST(a_checkpoint_that_is_read_stays)
+{
+    model saved;
+    vt_checkpoint_store *store = NULL;
+    vt_checkpoint_saver *saver = NULL;
+    vt_run_progress progress = somewhere;
+    const char *first = SETTINGS("%s/checkpoints/step-00000003", vt_test_directory());
+    const char *second = SETTINGS("%s/checkpoints/step-00000005", vt_test_directory());
+    int held = -1;
+    open_model(&saved, NULL, NULL);
+    EXPECT_OK(vt_checkpoint_store_open(vt_test_directory(), 1, &store));
+    EXPECT_OK(vt_checkpoint_saver_open(&saved.subject, store, &saver));
+    for (progress.step = 3; progress.step <= 7; progress.step += 2) {
+        EXPECT_OK(vt_checkpoint_saver_save(saver, &progress, 0));
+        EXPECT((access(first, F_OK) == 0) == (progress.step < 7), "step %lld", (long long)progress.step);
+        if (progress.step == 3) held = vt_checkpoint_hold(first);
+        if (progress.step == 5) EXPECT(held >= 0 && close(held) == 0);
+    }
+    EXPECT(vt_checkpoint_hold(first) < 0);
+    EXPECT(access(second, F_OK) != 0);
+    vt_checkpoint_saver_close(&saver);
+    vt_checkpoint_store_close(&store);
+    rig_close(&saved.rig);
 }
 
 TEST(a_saved_checkpoint_reads_back)
