@@ -20,10 +20,10 @@ static void explain_open_files(char *text, size_t size)
         snprintf(text + length, size - length,
                  "; all programs of this machine together have as many open as its limit allows (fs.file-max)");
     else if (strstr(text, strerror(EMFILE)) != NULL && getrlimit(RLIMIT_NOFILE, &limit) == 0)
-        snprintf(
-            text + length, size - length,
-            "; this process may have %llu open files: `ulimit -n NUMBER` before its start raises that, to %llu at most",
-            (unsigned long long)limit.rlim_cur, (unsigned long long)limit.rlim_max);
+        snprintf(text + length, size - length,
+                 "; this process may have %llu open files: `ulimit -n NUMBER` before its start raises that%s",
+                 (unsigned long long)limit.rlim_cur,
+                 limit.rlim_cur < limit.rlim_max ? "" : ", but here only the administrator may raise it (hard limit)");
 }
 
 vt_status vt_error_note(const char *file, int line, const char *format, ...)
