@@ -37,6 +37,7 @@ vt_status vt_language_open(const vt_config *config, const char *checkpoint, cons
     *own = (vt_language){.config = config};
     VT_TRY(vt_world_open(config, launch, &own->world));
     VT_TRY(vt_world_agree(own->world, vt_task_open(config, NULL, NULL, &own->task)));
+    own->task->by_batch = false; /* a score is not to depend on the batch */
     VT_TRY(vt_world_agree(own->world, vt_world_open_backend(config, own->world, &own->backend)));
     VT_TRY(vt_world_agree(own->world,
                           vt_forecaster_open_trainer(config, own->world, own->backend, own->task, &own->trainer)));

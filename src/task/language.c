@@ -83,6 +83,7 @@ static vt_status language_open(const vt_config *config, const vt_source *trainin
     const vt_text_source *text = (const vt_text_source *)training;
     own->task.kind = vt_task_kind_of(config);
     own->task.config = config;
+    own->task.by_batch = true;
     own->baseline_loss = own->floor = NAN;
     own->task.scores = (vt_score_names){.column = "perplexity",
                                         .baseline = "unigram",
@@ -107,6 +108,8 @@ static vt_status language_open(const vt_config *config, const vt_source *trainin
 
 static void language_log_data(const vt_task *task)
 {
+    vt_log_info("losses of an epoch and of a set are means of the batches' means, as in the course's log; "
+                "vitrain evaluate gives the mean over all words");
     if (!task->config->causal)
         vt_log_warning(
             "causal is false: the model sees the words that it has to predict, but for the last, so its loss is "
@@ -165,7 +168,6 @@ const vt_task_kind vt_task_language = {.name = "language",
                                        .log_data = language_log_data,
                                        .place = language_place,
                                        .score = language_score,
-                                       .by_batch = true,
                                        .finish = language_finish,
                                        .remark = language_remark,
                                        .has_baseline = language_has_baseline};

@@ -71,6 +71,9 @@ typedef struct {
      * input's newest state, in these units; NULL: it predicts the state. noise [fields of the input]: what training
      * adds to it, as a standard deviation; NULL: none. */
     const float *tendency, *noise;
+    /* The loss of a set is the mean of its batches' means, a partial batch counting as one, as a course's log has it;
+     * else the mean over its samples. */
+    bool by_batch;
 } vt_task;
 
 struct vt_task_kind {
@@ -95,8 +98,6 @@ struct vt_task_kind {
      * with nothing to compare is left out, and so is a score of it. */
     void (*score)(vt_task *task, const vt_pass *pass, vt_matrix prediction, vt_matrix target, const float *losses,
                   vt_scores_of *sums);
-    /* The loss of a set is the mean of its batches' means, a partial batch counting as one; else of its samples. */
-    bool by_batch;
     /* Fields are from now on normalised as those were that a checkpoint was trained on, of the same channels; says so
      * in the log where that changes anything. The back end's memory, if any was taken, follows. NULL: nothing
      * normalises. */

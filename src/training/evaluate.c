@@ -91,7 +91,7 @@ vt_status vt_step_evaluate(vt_trainer *trainer, const vt_batch *batch, vt_evalua
     }
     vt_stage_finish(&trainer->stage);
     VT_TRY(trainer->backend->check(trainer->backend));
-    if (trainer->task->kind->by_batch) take_mean(&evaluation->model, before, batch->global_count);
+    if (trainer->task->by_batch) take_mean(&evaluation->model, before, batch->global_count);
     if (!isfinite(evaluation->model.values[0])) VT_TRY(check_batch(trainer, batch));
 done:
     return status;

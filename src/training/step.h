@@ -50,8 +50,9 @@ vt_status vt_step_evaluate(vt_trainer *trainer, const vt_batch *batch, vt_evalua
 void vt_step_evaluation_finish(const vt_trainer *trainer, vt_evaluation *evaluation);
 
 /* Collective. One pass over a data set without training: means over all samples of the set, each counted once, in
- * order; the parameters are their averages meanwhile (ema_decay, ema_validate). *validation is to be closed, also after
- * a failure. Ends with VT_STOPPED between two batches when the run is to stop, on any rank (stop.h). */
+ * order (the loss of a task with by_batch: the mean of the batches' means); the parameters are their averages meanwhile
+ * (ema_decay, ema_validate). *validation is to be closed, also after a failure. Ends with VT_STOPPED between two
+ * batches when the run is to stop, on any rank (stop.h). */
 vt_status vt_validate(vt_trainer *trainer, vt_loader *loader, bool with_baseline, vt_evaluation *validation);
 
 /* Collective. Predicts sample 0 of a global batch, dropout off: a part of the output, and what it should be,

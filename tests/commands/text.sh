@@ -141,11 +141,11 @@ test_bad_text() {
 }
 
 test_evaluate() {
-    lm wikitext_b $SHORT --epochs=1 >run.log
+    lm wikitext_b $SHORT --limit_nsamples_val=24 --epochs=1 >run.log # whole batches: the log's mean is that of all words
     local run=runs/wikitext_b/1CPU/00
-    says "windows of 8 words of data/test.txt" "bits/token" -- "$VITRAIN" evaluate $run --split=test --limit_nsamples_val=30
+    says "windows of 8 words of data/test.txt" "bits/token" -- "$VITRAIN" evaluate $run --split=test --limit_nsamples_val=24
     local test=$(sed -n 's/.*Final test loss: //p' run.log)
-    awk -F, -v test=$test '$1 == 1 { exit !($2 == 30 && ($3 / test - 1) ^ 2 < 1e-10 && ($4 / exp($3) - 1) ^ 2 < 1e-10 && ($5 * log(2) / $3 - 1) ^ 2 < 1e-10) }' \
+    awk -F, -v test=$test '$1 == 1 { exit !($2 == 24 && ($3 / test - 1) ^ 2 < 1e-10 && ($4 / exp($3) - 1) ^ 2 < 1e-10 && ($5 * log(2) / $3 - 1) ^ 2 < 1e-10) }' \
         $run/evaluation/step-00000006-test/perplexity.csv
     mv data/train.txt away # the words are the checkpoint's
     says "windows of 8 words of data/valid.txt" -- "$VITRAIN" evaluate $run
@@ -158,6 +158,20 @@ test_evaluate() {
     sed -i '7s/.*/zebra/' $run/checkpoints/best/vocabulary
     refuses "$(readlink $run/checkpoints/best)/vocabulary is damaged: its checksum is" -- "$VITRAIN" evaluate $run
     refuses "FAULT: " "$(readlink $run/checkpoints/best)/vocabulary is damaged" -- "$VITRAIN" inspect $run/checkpoints/best
+}
+
+# The loss of evaluate is the mean over all words: 31 windows in batches that don't share out evenly, on several ranks.
+test_evaluate_in_batches() {
+    local run=runs/wikitext_b/1CPU/00 batch
+    lm wikitext_b $SHORT --epochs=1 >run.log
+    contains "$(cat run.log)" "means of the batches' means" "vitrain evaluate gives the mean over all words"
+    score() { "$@" $run --limit_nsamples_val=31 --output=scores >/dev/null && cut -d, -f1-4 scores/perplexity.csv; }
+    score "$VITRAIN" evaluate --test_batch_size=1 >one
+    same() { paste -d, one - | awk -F, 'NR > 1 { n += $2 == 31 && $1 == $5 && $2 == $6 && ($3 / $7 - 1) ^ 2 < 1e-12 } END { exit n != 2 }'; }
+    for batch in 7 30 128; do score "$VITRAIN" evaluate --test_batch_size=$batch | same; done
+    needs_mpi
+    score "$TOP/tests/mpirun" -np 2 "$VITRAIN" evaluate --test_batch_size=15 | same
+    score "$TOP/tests/mpirun" -np 3 "$VITRAIN" evaluate --test_batch_size=10 | same
 }
 
 test_reader() {
