@@ -11,6 +11,8 @@
 #include "storage/tensor_file.h"
 #include "task/task.h"
 
+enum { VT_CHECKPOINT_STATISTICS = 3 }; /* global_means_path, global_stds_path, time_diff_stds_path */
+
 /* What a checkpoint is written from and read into. */
 typedef struct {
     const vt_config *config;
@@ -27,7 +29,12 @@ typedef struct {
     /* needed only where a run continues */
     int64_t training_samples; /* that an epoch's order is made of */
     int64_t crossing_samples; /* those of them that reach from one file into the next */
+    int64_t validation_samples;
+    int64_t statistics[VT_CHECKPOINT_STATISTICS]; /* checksums of these files; 0: not used */
 } vt_checkpoint_subject;
+
+/* Takes the checksums of the statistics that the run uses. */
+vt_status vt_checkpoint_sum_statistics(vt_checkpoint_subject *subject);
 
 /* Host memory for a copy of what this rank writes (async_checkpoint). */
 size_t vt_checkpoint_copy_bytes(const vt_checkpoint_subject *subject);

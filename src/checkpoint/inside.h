@@ -28,6 +28,12 @@ vt_status vt_checkpoint_check_run(vt_tensor_file *index, const char *directory, 
 vt_status vt_checkpoint_join_data(vt_tensor_file *index, const char *directory, const vt_checkpoint_subject *subject,
                                   vt_fields_use use);
 
+/* What the losses of the run's validations measure; and whether that is what the checkpoint's do. If not, the smallest
+ * loss and the baseline's are not known any more, and the log says why. */
+vt_status vt_checkpoint_write_measure(vt_tensor_file *file, const vt_checkpoint_subject *subject);
+vt_status vt_checkpoint_compare_measure(vt_tensor_file *index, const char *directory,
+                                        const vt_checkpoint_subject *subject, vt_run_progress *progress);
+
 /* vt_checkpoint_read_parameters of a .safetensors file, this rank's part of it. */
 vt_status vt_checkpoint_import(const char *path, const vt_checkpoint_subject *subject, vt_text *changes);
 

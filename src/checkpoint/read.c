@@ -22,6 +22,14 @@ static vt_status read_progress(vt_tensor_file *file, vt_run_progress *progress)
         VT_TRY(vt_tensor_file_get_integer(file, "skipped", &progress->skipped));
         VT_TRY(vt_tensor_file_get_integer(file, "skipped_in_row", &progress->skipped_in_row));
     }
+    progress->restart_step = -1;
+    progress->batch = progress->training_samples = 0;
+    if (vt_tensor_file_has(file, "restart_step")) /* earlier checkpoints lack it */
+        VT_TRY(vt_tensor_file_get_integer(file, "restart_step", &progress->restart_step));
+    if (vt_tensor_file_has(file, "training_samples")) { /* likewise */
+        VT_TRY(vt_tensor_file_get_integer(file, "training_samples", &progress->training_samples));
+        VT_TRY(vt_tensor_file_get_integer(file, "global_batch_size", &progress->batch));
+    }
     VT_TRY(vt_tensor_file_get_real(file, "epoch_loss", &progress->epoch_loss));
     VT_TRY(vt_tensor_file_get_real(file, "epoch_seconds", &progress->epoch_seconds));
     progress->epoch_waited = 0;
@@ -33,6 +41,15 @@ static vt_status read_progress(vt_tensor_file *file, vt_run_progress *progress)
         VT_TRY(vt_tensor_file_get_real(file, "epoch_communication_seconds", &progress->epoch_times.communication));
         VT_TRY(vt_tensor_file_get_real(file, "epoch_optimizer_seconds", &progress->epoch_times.optimizer));
     }
+    progress->unlogged = (vt_step_sums){0};
+    if (vt_tensor_file_has(file, "unlogged_steps")) { /* earlier checkpoints lack these six */
+        VT_TRY(vt_tensor_file_get_integer(file, "unlogged_steps", &progress->unlogged.steps));
+        VT_TRY(vt_tensor_file_get_integer(file, "unlogged_samples", &progress->unlogged.samples));
+        VT_TRY(vt_tensor_file_get_integer(file, "unlogged_updates", &progress->unlogged.updates));
+        VT_TRY(vt_tensor_file_get_real(file, "unlogged_seconds", &progress->unlogged.seconds));
+        VT_TRY(vt_tensor_file_get_real(file, "unlogged_data_seconds", &progress->unlogged.waited));
+        VT_TRY(vt_tensor_file_get_real(file, "unlogged_loss", &progress->unlogged.loss));
+    }
     VT_TRY(vt_tensor_file_get_real(file, "validation_loss", &progress->validation_loss));
     VT_TRY(vt_tensor_file_get_real(file, "best_loss", &progress->best_loss));
     VT_TRY(vt_tensor_file_get_real(file, "persistence_loss", &progress->persistence_loss));
@@ -41,22 +58,15 @@ done:
 }
 
 /* Where num_iters ended the first epoch early, a run with more to do continues that epoch. */
-static vt_status reopen_epoch(vt_tensor_file *file, const vt_config *config, vt_run_progress *progress)
+static void reopen_epoch(const vt_config *config, vt_run_progress *progress)
 {
-    vt_status status = VT_OK;
     const int64_t most = config->num_iters;
-    int64_t samples = 0, batch = 0;
     const bool is_first = progress->epoch == 1 && progress->epoch_steps == 0;
-    if (!is_first || !vt_tensor_file_has(file, "training_samples")) return VT_OK; /* earlier checkpoints don't say */
-    VT_TRY(vt_tensor_file_get_integer(file, "training_samples", &samples));
-    VT_TRY(vt_tensor_file_get_integer(file, "global_batch_size", &batch));
-    const bool ended_early = (progress->step + 1) * batch <= samples;
-    if (ended_early && (most == VT_UNSET_INTEGER || most > progress->step)) {
+    const bool ended_early = (progress->step + 1) * progress->batch <= progress->training_samples;
+    if (is_first && progress->batch > 0 && ended_early && (most == VT_UNSET_INTEGER || most > progress->step)) {
         progress->epoch = 0;
         progress->epoch_steps = progress->step;
     }
-done:
-    return status;
 }
 
 /* What this rank keeps of the first `count` tensors, straight from the shards that hold it. group: where they stand in
@@ -134,7 +144,7 @@ static vt_status read_own_parts(const char *directory, const vt_checkpoint_subje
     VT_TRY(vt_checkpoint_join_data(index, directory, subject, VT_RESUMED_AND_DATA));
     VT_TRY(vt_checkpoint_check_model(index, directory, subject));
     VT_TRY(read_progress(index, progress));
-    VT_TRY(reopen_epoch(index, subject->config, progress));
+    reopen_epoch(subject->config, progress);
     VT_TRY(vt_checkpoint_check_run(index, directory, subject, progress));
     VT_TRY(read_choices(index, subject->backend));
     VT_TRY(read_optimizer_progress(index, &optimizer));
@@ -144,6 +154,7 @@ static vt_status read_own_parts(const char *directory, const vt_checkpoint_subje
         vt_kept_average(vt_optimizer_kept(subject->optimizer)) >= 0 && !vt_checkpoint_has_average(index);
     VT_TRY(read_tensors(index, subject, vt_stored_count(subject) - (begins ? parameters : 0), NULL));
     *damaged = false;
+    VT_TRY(vt_checkpoint_compare_measure(index, directory, subject, progress));
     vt_optimizer_set_progress(subject->optimizer, &optimizer);
     if (begins) vt_optimizer_average_begin(subject->optimizer);
     if (begins) vt_log_info("ema_decay: %s holds no average, so it begins with the weights there", directory);

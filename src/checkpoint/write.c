@@ -105,6 +105,7 @@ static vt_status write_progress(vt_tensor_file *file, const vt_run_progress *pro
     VT_TRY(vt_tensor_file_set_integers(file, "epoch_skipped", 1, &progress->epoch_skipped));
     VT_TRY(vt_tensor_file_set_integers(file, "skipped", 1, &progress->skipped));
     VT_TRY(vt_tensor_file_set_integers(file, "skipped_in_row", 1, &progress->skipped_in_row));
+    VT_TRY(vt_tensor_file_set_integers(file, "restart_step", 1, &progress->restart_step));
     VT_TRY(vt_tensor_file_set_real(file, "epoch_loss", progress->epoch_loss));
     VT_TRY(vt_tensor_file_set_real(file, "epoch_seconds", progress->epoch_seconds));
     VT_TRY(vt_tensor_file_set_real(file, "epoch_data_seconds", progress->epoch_waited));
@@ -112,6 +113,12 @@ static vt_status write_progress(vt_tensor_file *file, const vt_run_progress *pro
     VT_TRY(vt_tensor_file_set_real(file, "epoch_backward_seconds", progress->epoch_times.backward));
     VT_TRY(vt_tensor_file_set_real(file, "epoch_communication_seconds", progress->epoch_times.communication));
     VT_TRY(vt_tensor_file_set_real(file, "epoch_optimizer_seconds", progress->epoch_times.optimizer));
+    VT_TRY(vt_tensor_file_set_integers(file, "unlogged_steps", 1, &progress->unlogged.steps));
+    VT_TRY(vt_tensor_file_set_integers(file, "unlogged_samples", 1, &progress->unlogged.samples));
+    VT_TRY(vt_tensor_file_set_integers(file, "unlogged_updates", 1, &progress->unlogged.updates));
+    VT_TRY(vt_tensor_file_set_real(file, "unlogged_seconds", progress->unlogged.seconds));
+    VT_TRY(vt_tensor_file_set_real(file, "unlogged_data_seconds", progress->unlogged.waited));
+    VT_TRY(vt_tensor_file_set_real(file, "unlogged_loss", progress->unlogged.loss));
     VT_TRY(vt_tensor_file_set_real(file, "validation_loss", progress->validation_loss));
     VT_TRY(vt_tensor_file_set_real(file, "best_loss", progress->best_loss));
     VT_TRY(vt_tensor_file_set_real(file, "persistence_loss", progress->persistence_loss));
@@ -131,6 +138,7 @@ static vt_status write_description(vt_tensor_file *file, const vt_checkpoint_wor
     VT_TRY(vt_tensor_file_set_integers(file, "seed", 1, &config->seed));
     VT_TRY(vt_tensor_file_set_integers(file, "global_batch_size", 1, &config->global_batch_size));
     VT_TRY(vt_tensor_file_set_integers(file, "training_samples", 1, &subject->training_samples));
+    VT_TRY(vt_checkpoint_write_measure(file, subject));
     VT_TRY(vt_tensor_file_set_integers(file, "parameter_count", 1, &parameters));
     VT_TRY(vt_tensor_file_set_integers(file, "optimizer_steps", 1, &optimizer.updates));
     VT_TRY(vt_tensor_file_set_real(file, "loss_scale", optimizer.loss_scale));

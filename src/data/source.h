@@ -141,9 +141,14 @@ static inline double vt_source_frame_bytes(const vt_source *source)
 }
 
 /* Batches of an epoch of training. */
+static inline int64_t vt_source_batches_of(const vt_source *source, int64_t samples, int64_t batch_size)
+{
+    return (samples + (source->kind->blank != NULL ? batch_size - 1 : 0)) / batch_size;
+}
+
 static inline int64_t vt_source_batches(const vt_source *source, int64_t batch_size)
 {
-    return (source->sample_count + (source->kind->blank != NULL ? batch_size - 1 : 0)) / batch_size;
+    return vt_source_batches_of(source, source->sample_count, batch_size);
 }
 
 vt_status vt_source_agree(const vt_source *training, const vt_source *other);

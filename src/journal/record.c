@@ -17,25 +17,18 @@
 #include "report/tensorboard.h"
 #include "storage/output_file.h"
 
-/* Sums over some steps. As in the epoch's mean, the loss of a step without an update is left out. */
-typedef struct {
-    int64_t steps, samples, updates;
-    double seconds, loss, waited;
-} step_sums;
-
 struct vt_record {
     const vt_config *config;
     const vt_score_names *scores;
     int64_t epoch_count; /* of the whole run */
     vt_tensorboard *tensorboard;
-    char *images;           /* directory */
-    vt_progress *progress;  /* NULL: no terminal */
-    step_sums sums;         /* since the last points of the curves; only with log_every */
-    step_sums epoch_sums;   /* since the epoch began */
-    int64_t first_step;     /* that this process made */
-    double begin;           /* of that step */
-    vt_sparkline history;   /* of the loss, for the bar */
-    double validation_loss; /* the last, or NAN */
+    char *images;            /* directory */
+    vt_progress *progress;   /* NULL: no terminal */
+    vt_step_sums epoch_sums; /* since the epoch began, or this process */
+    int64_t first_step;      /* that this process made */
+    double begin;            /* of that step */
+    vt_sparkline history;    /* of the loss, for the bar */
+    double validation_loss;  /* the last, or NAN */
     vt_rows *metrics, *epochs;
     vt_record_epoch_figures epoch; /* that was trained last */
     char *run_directory;
@@ -116,13 +109,13 @@ done:
     return status;
 }
 
-static double mean_loss(const step_sums *sums)
+static double mean_loss(const vt_step_sums *sums)
 {
     return vt_text_plain_nan(sums->loss / (double)sums->updates);
 }
 
 /* Of the steps of `sums`, at x = step. */
-static vt_status write_training_points(vt_record *record, int64_t step, const step_sums *sums, double learning_rate)
+static vt_status write_training_points(vt_record *record, int64_t step, const vt_step_sums *sums, double learning_rate)
 {
     vt_status status = VT_OK;
     vt_tensorboard *board = record->tensorboard;
@@ -148,7 +141,7 @@ done:
     return status;
 }
 
-static void add_step(step_sums *sums, const vt_record_step_figures *figures)
+static void add_step(vt_step_sums *sums, const vt_record_step_figures *figures)
 {
     sums->steps++;
     sums->samples += figures->samples;
@@ -164,7 +157,7 @@ static void add_step(step_sums *sums, const vt_record_step_figures *figures)
 static void show_progress(vt_record *record, const vt_record_step_figures *figures)
 {
     double now = vt_clock_seconds();
-    const step_sums *sums = &record->epoch_sums;
+    const vt_step_sums *sums = &record->epoch_sums;
     if (record->first_step == 0) {
         record->first_step = figures->step;
         record->begin = now - figures->seconds;
@@ -184,11 +177,10 @@ static void show_progress(vt_record *record, const vt_record_step_figures *figur
     vt_progress_show(record->progress, &shown);
 }
 
-vt_status vt_record_step(vt_record *record, const vt_record_step_figures *figures)
+vt_status vt_record_step(vt_record *record, const vt_record_step_figures *figures, vt_step_sums *unlogged)
 {
     vt_status status = VT_OK;
     if (record == NULL) return VT_OK;
-    step_sums *sums = &record->sums;
     char exponential[VT_NUMBER_SIZE] = "";
     if (record->scores->exponential != NULL)
         snprintf(exponential, sizeof exponential, ",%.9g", vt_text_plain_nan(exp(figures->loss)));
@@ -199,35 +191,35 @@ vt_status vt_record_step(vt_record *record, const vt_record_step_figures *figure
     vt_sparkline_add(&record->history, figures->loss);
     show_progress(record, figures);
     if (record->config->log_every == 0) return VT_OK;
-    add_step(sums, figures);
+    add_step(unlogged, figures);
     if (figures->step % record->config->log_every != 0) return VT_OK;
     vt_log_info("step %lld: loss %f, gradient norm %.4g, learning rate %.4g, %.2f samples/sec",
-                (long long)figures->step, mean_loss(sums), figures->gradient_norm, figures->shown_learning_rate,
-                (double)sums->samples / sums->seconds);
-    VT_TRY(write_training_points(record, figures->step, sums, figures->shown_learning_rate));
-    *sums = (step_sums){0};
+                (long long)figures->step, mean_loss(unlogged), figures->gradient_norm, figures->shown_learning_rate,
+                (double)unlogged->samples / unlogged->seconds);
+    VT_TRY(write_training_points(record, figures->step, unlogged, figures->shown_learning_rate));
+    *unlogged = (vt_step_sums){0};
 done:
     return status;
 }
 
-vt_status vt_record_epoch(vt_record *record, const vt_record_epoch_figures *figures)
+vt_status vt_record_epoch(vt_record *record, const vt_record_epoch_figures *figures, vt_step_sums *unlogged)
 {
     vt_status status = VT_OK;
-    step_sums sums = {.steps = figures->steps,
-                      .samples = figures->samples,
-                      .seconds = figures->seconds,
-                      .updates = 1,
-                      .loss = figures->mean_loss};
+    vt_step_sums sums = {.steps = figures->steps,
+                         .samples = figures->samples,
+                         .seconds = figures->seconds,
+                         .updates = 1,
+                         .loss = figures->mean_loss};
     if (record == NULL) return VT_OK;
-    record->epoch_sums = (step_sums){0};
+    record->epoch_sums = (vt_step_sums){0};
     record->epoch = *figures;
     if (figures->told) return VT_OK;
     vt_log_info("Time taken for epoch %lld is %f sec, avg %f samples/sec", (long long)figures->epoch, figures->seconds,
                 (double)figures->samples / figures->seconds);
     vt_log_info("  Avg train loss=%f", vt_text_plain_nan(figures->mean_loss));
     if (record->config->log_every > 0) {
-        sums = record->sums;
-        record->sums = (step_sums){0};
+        sums = *unlogged;
+        *unlogged = (vt_step_sums){0};
     }
     if (sums.steps > 0) VT_TRY(write_training_points(record, figures->step, &sums, figures->shown_learning_rate));
 done:

@@ -51,8 +51,9 @@ typedef struct {
 } vt_record_step_figures;
 
 /* After every step: adds its row to metrics.csv, and redraws the progress bar. With log_every, every N-th step also
- * adds a line to the log and points to the curves: means over the steps since the last points. */
-vt_status vt_record_step(vt_record *record, const vt_record_step_figures *figures);
+ * adds a line to the log and points to the curves: means over the steps since the last points, whose sums the caller
+ * keeps in *unlogged. */
+vt_status vt_record_step(vt_record *record, const vt_record_step_figures *figures, vt_step_sums *unlogged);
 
 typedef struct {
     int64_t epoch;          /* 1 for the first */
@@ -66,7 +67,7 @@ typedef struct {
     bool told; /* the epoch was logged before the run was stopped in its validation: only epochs.csv needs it now */
 } vt_record_epoch_figures;
 
-vt_status vt_record_epoch(vt_record *record, const vt_record_epoch_figures *figures);
+vt_status vt_record_epoch(vt_record *record, const vt_record_epoch_figures *figures, vt_step_sums *unlogged);
 
 /* Target beside prediction, after epoch `epoch` (1 for the first); both [height, width] on the host. */
 vt_status vt_record_picture(vt_record *record, const vt_picture *picture, int64_t epoch, int64_t step,

@@ -1,13 +1,25 @@
 #include "optimizer/schedule.h"
 
+/* Steps by which the epochs done were shorter than as many of those to come. */
+static int64_t shortage(vt_schedule_length length)
+{
+    return length.epochs_done * length.epoch - length.steps_done;
+}
+
+static bool ends_by_steps(const vt_config *config)
+{
+    return config->num_iters != VT_UNSET_INTEGER;
+}
+
 /* As the 2022 tutorial has it, with i = step + 1: the warm-up's steps count for the cosine, too, whose period is the
  * run, so that with a warm-up it doesn't reach its end. */
-static double rate_by_parts(const vt_config *config, int64_t run, int64_t step)
+static double rate_by_parts(const vt_config *config, vt_schedule_length length, int64_t step)
 {
     const double highest = vt_config_learning_rate(config), end = config->lr_schedule_end_lr, i = (double)step + 1;
     const double warmup = (double)vt_config_warmup(config);
+    const double more = ends_by_steps(config) ? 0 : (double)shortage(length);
     if (i < warmup) return highest * i / warmup;
-    return end + 0.5 * (highest - end) * (1 + cos(M_PI * (i - warmup) / (double)run));
+    return end + 0.5 * (highest - end) * (1 + cos(M_PI * (i + more - warmup) / ((double)length.run + more)));
 }
 
 double vt_schedule_shown(const vt_config *config, vt_schedule_length length, int64_t steps)
@@ -18,21 +30,25 @@ double vt_schedule_shown(const vt_config *config, vt_schedule_length length, int
 double vt_schedule_rate(const vt_config *config, vt_schedule_length length, int64_t step)
 {
     const vt_stages restarts = vt_config_restarts(config);
-    if (config->lr_schedule == VT_SCHEDULE_PARTS) return rate_by_parts(config, length.run, step);
+    if (config->lr_schedule == VT_SCHEDULE_PARTS) return rate_by_parts(config, length, step);
+    const int64_t more = shortage(length);
     double factor = 1, rate = vt_config_learning_rate(config);
     int64_t begin = 0, end = length.run, warmup = config->warmup;
+    int64_t even = -more; /* where the cosine would have begun, had all its epochs the length of those to come */
     for (int i = 0; i < restarts.count; i++) {
-        const int64_t restart = restarts.stages[i].epoch * length.epoch;
+        const int64_t restart = restarts.stages[i].epoch * length.epoch - more;
         if (step < restart) {
             end = restart < end ? restart : end;
             break;
         }
-        begin = restart;
+        begin = more != 0 && restart < length.steps_done && length.begun >= 0 ? length.begun : restart;
+        even = restart;
         rate = restarts.stages[i].value;
         warmup = config->restart_warmup;
     }
     if (config->lr_schedule == VT_SCHEDULE_COSINE) {
-        const int64_t steps = end - begin, x = step < end ? step - begin : steps;
+        const int64_t from = ends_by_steps(config) ? begin : even;
+        const int64_t steps = end - from, x = step < end ? step - from : steps;
         factor = 0.5 * (1 + cos(M_PI * (double)x / (double)steps));
     }
     if (warmup > 0) factor = fmin(factor, (double)(step - begin + 1) / (double)warmup);
@@ -43,6 +59,6 @@ bool vt_schedule_restarts(const vt_config *config, vt_schedule_length length, in
 {
     const vt_stages restarts = vt_config_restarts(config);
     for (int i = 0; i < restarts.count; i++)
-        if (step > 0 && step == restarts.stages[i].epoch * length.epoch) return true;
+        if (step > 0 && step == restarts.stages[i].epoch * length.epoch - shortage(length)) return true;
     return false;
 }

@@ -104,10 +104,31 @@ const double *vt_run_column(const vt_table *table, const char *name)
     return column >= 0 && table->rows > 0 ? table->values + column : NULL;
 }
 
+const char *vt_epochs_baseline(const vt_table *epochs, char name[VT_BASELINE_NAME])
+{
+    const int64_t column = vt_table_find(epochs, "valid_loss") + 1;
+    const char *found = column > 0 && column < epochs->columns ? epochs->names[column] : "";
+    const size_t length = strlen(found), suffix = strlen("_loss");
+    if (length <= suffix || strcmp(found + length - suffix, "_loss") != 0) return strcpy(name, "persistence");
+    snprintf(name, VT_BASELINE_NAME, "%.*s", (int)(length - suffix), found);
+    return name;
+}
+
+/* The last epoch whose validation scored the baseline, too: the first one since its loss has measured the same. */
+static int64_t baseline_row(const vt_table *epochs)
+{
+    char baseline[VT_BASELINE_NAME];
+    char *name = vt_text_format("%s_loss", vt_epochs_baseline(epochs, baseline));
+    int64_t row = epochs->rows - 1;
+    while (row > 0 && !isfinite(vt_table_value(epochs, row, name))) row--;
+    free(name);
+    return row > 0 ? row : 0;
+}
+
 double vt_run_best_loss(const vt_run_files *files)
 {
     double best = NAN;
-    for (int64_t row = 0; row < files->epochs.rows; row++)
+    for (int64_t row = baseline_row(&files->epochs); row < files->epochs.rows; row++)
         best = fmin(best, vt_table_value(&files->epochs, row, "valid_loss"));
     return best;
 }
@@ -147,21 +168,11 @@ bool vt_run_is_finished(const char *last)
     return false;
 }
 
-const char *vt_epochs_baseline(const vt_table *epochs, char name[VT_BASELINE_NAME])
-{
-    const int64_t column = vt_table_find(epochs, "valid_loss") + 1;
-    const char *found = column > 0 && column < epochs->columns ? epochs->names[column] : "";
-    const size_t length = strlen(found), suffix = strlen("_loss");
-    if (length <= suffix || strcmp(found + length - suffix, "_loss") != 0) return strcpy(name, "persistence");
-    snprintf(name, VT_BASELINE_NAME, "%.*s", (int)(length - suffix), found);
-    return name;
-}
-
 double vt_epochs_baseline_value(const vt_table *epochs, const char *column)
 {
     char baseline[VT_BASELINE_NAME];
     char *name = vt_text_format("%s_%s", vt_epochs_baseline(epochs, baseline), column);
-    const double value = vt_table_value(epochs, 0, name);
+    const double value = vt_table_value(epochs, baseline_row(epochs), name);
     free(name);
     return value;
 }

@@ -28,7 +28,7 @@ const char *vt_run_files_key(const vt_run_files *files, const char *name);
 /* Values of a column, `stride` apart: pointers into the table; NULL if there is no such column. */
 const double *vt_run_column(const vt_table *table, const char *name);
 
-/* The smallest validation loss so far; NAN before the first. */
+/* The smallest validation loss since it has measured the same; NAN before the first. */
 double vt_run_best_loss(const vt_run_files *files);
 
 /* The mean of a column of metrics.csv over the last `most` steps; NAN before the first. */
@@ -37,7 +37,8 @@ double vt_run_recent_mean(const vt_run_files *files, const char *column, int64_t
 enum { VT_BASELINE_NAME = 64 };
 const char *vt_epochs_baseline(const vt_table *epochs, char name[VT_BASELINE_NAME]);
 
-/* Its value, or that of one of its scores, `column` ("loss", "rmse_u10"), in the first epoch; NAN: there is none. */
+/* Its value, or that of one of its scores, `column` ("loss", "rmse_u10"), in the first epoch since the
+ * validation's loss has measured the same; NAN: there is none. */
 double vt_epochs_baseline_value(const vt_table *epochs, const char *column);
 
 enum { VT_RUN_RECENT = 50 }; /* steps over which a loss is smoothed */

@@ -118,7 +118,7 @@ static vt_status note_step(vt_loop *loop, const vt_step_figures *figures, double
                                    .gradient_norm = figures->gradient_norm,
                                    .learning_rate = figures->learning_rate,
                                    .shown_learning_rate = vt_trainer_shown_rate(trainer, figures->step)};
-    VT_TRY(vt_record_step(loop->record, &step));
+    VT_TRY(vt_record_step(loop->record, &step, &progress->unlogged));
     if (isfinite(figures->gradient_norm)) {
         progress->epoch_loss += figures->loss;
         progress->skipped_in_row = 0;
@@ -298,7 +298,7 @@ static vt_step_times times_of_epoch(const vt_loop *loop)
 
 static vt_status note_epoch(vt_loop *loop, bool told)
 {
-    const vt_run_progress *progress = &loop->progress;
+    vt_run_progress *progress = &loop->progress;
     const int64_t steps = progress->epoch_steps;
     vt_record_epoch_figures whole = {.epoch = progress->epoch + 1,
                                      .step = progress->step,
@@ -310,7 +310,7 @@ static vt_status note_epoch(vt_loop *loop, bool told)
                                      .mean_loss = progress->epoch_loss / (double)(steps - progress->epoch_skipped),
                                      .shown_learning_rate = vt_trainer_shown_rate(loop->trainer, progress->step),
                                      .told = told};
-    return vt_record_epoch(loop->record, &whole);
+    return vt_record_epoch(loop->record, &whole, &progress->unlogged);
 }
 
 /* Collective. The first sample of the epoch's last batch, as the model now predicts it. */
@@ -395,6 +395,7 @@ static vt_status train_epoch(vt_loop *loop)
     loop->epoch_earlier = progress->epoch_seconds;
     loop->epoch_begin = loop->step_begin = vt_clock_seconds();
     vt_trainer_set_times(trainer, progress->epoch_times);
+    if (vt_trainer_restarts(trainer, progress->step)) progress->restart_step = progress->step;
     vt_loader_begin(loop->training_loader, progress->epoch, progress->epoch_steps);
     while (loop->epoch_started < loop->length.steps_per_epoch) {
         double *waited = &loop->waited[vt_trainer_steps_started(trainer) % VT_STEPS_AHEAD];
@@ -438,16 +439,17 @@ static vt_status validate_epoch(vt_loop *loop, vt_evaluation *validation)
     vt_status status = VT_OK;
     vt_run_progress *progress = &loop->progress;
     vt_evaluation_close(validation);
-    status = vt_validate(loop->trainer, loop->validation_loader, progress->epoch == 0, validation);
+    status = vt_validate(loop->trainer, loop->validation_loader, isnan(progress->persistence_loss), validation);
     if (status == VT_ERROR) save_after_fault(loop);
     if (status == VT_STOPPED) VT_TRY(checkpoint(loop, status));
     if (status != VT_OK) goto done;
     status = vt_record_validation(loop->record, progress->step, validation);
-    if (progress->epoch == 0) progress->persistence_loss = validation->baseline_loss;
+    if (isnan(progress->persistence_loss)) progress->persistence_loss = validation->baseline_loss;
     *progress = (vt_run_progress){.step = progress->step,
                                   .epoch = progress->epoch + 1,
                                   .skipped = progress->skipped,
                                   .skipped_in_row = progress->skipped_in_row,
+                                  .restart_step = progress->restart_step,
                                   .validation_loss = validation->loss,
                                   .best_loss = rolls_out(loop) ? INFINITY : progress->best_loss,
                                   .persistence_loss = progress->persistence_loss};

@@ -39,7 +39,7 @@ typedef struct {
 extern const vt_run_progress vt_run_progress_start;
 
 /* Collective. Runs the training from loop->progress to its end; VT_STOPPED when it was stopped, with a checkpoint.
- * *last is the last validation, to be closed; its baseline_loss is the first validation's. */
+ * *last is the last validation, to be closed; its baseline_loss is that of the first validation of the same measure. */
 vt_status vt_loop_run(vt_loop *loop, vt_evaluation *last);
 
 #endif

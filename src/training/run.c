@@ -64,6 +64,34 @@ static int64_t whole_length(const run_state *run)
     return most != VT_UNSET_INTEGER ? most : run->length.steps;
 }
 
+/* For the learning rate. */
+static vt_schedule_length schedule_length(const run_state *run)
+{
+    const vt_run_progress *progress = &run->start.progress;
+    return (vt_schedule_length){.run = whole_length(run),
+                                .epoch = run->length.steps_per_epoch,
+                                .epochs_done = progress->epoch,
+                                .steps_done = progress->step - progress->epoch_steps,
+                                .begun = progress->restart_step};
+}
+
+/* Epochs that have another length than those of the run that made the checkpoint. */
+static void log_epoch_length(const run_state *run)
+{
+    const vt_run_progress *progress = &run->start.progress;
+    const int64_t batch = run->config->global_batch_size, samples = run->training->sample_count;
+    if (progress->batch == 0 || progress->training_samples == 0) return;
+    const int64_t before = vt_source_batches_of(run->training, progress->training_samples, progress->batch),
+                  now = vt_source_batches(run->training, batch);
+    if (before == now) return;
+    vt_log_info("an epoch has %lld steps from here on, before it had %lld (global_batch_size %lld, was %lld; %lld "
+                "training samples, were %lld): the learning rate goes on from where it was after %lld epoch%s, %lld "
+                "steps, and the rest of its schedule is spread over the %lld steps that are left",
+                (long long)now, (long long)before, (long long)batch, (long long)progress->batch, (long long)samples,
+                (long long)progress->training_samples, (long long)progress->epoch, progress->epoch == 1 ? "" : "s",
+                (long long)progress->step, (long long)(whole_length(run) - progress->step));
+}
+
 /* Which sets the device's memory has room for beside the run. */
 static void plan_caches(run_state *run, double available)
 {
@@ -137,6 +165,7 @@ static vt_checkpoint_subject subject_of(const run_state *run)
     vt_checkpoint_subject subject = vt_trainer_subject(run->trainer);
     subject.training_samples = run->training->sample_count;
     subject.crossing_samples = run->training->crossing_samples;
+    subject.validation_samples = run->validation->sample_count;
     return subject;
 }
 
@@ -174,6 +203,7 @@ static vt_status open_trainer(run_state *run)
                                         .steps_per_epoch = run->length.steps_per_epoch};
     VT_TRY(vt_trainer_open(run->config, &options, run->backend, &run->trainer));
     run->subject = subject_of(run);
+    VT_TRY(vt_checkpoint_sum_statistics(&run->subject));
     if (run->config->resume == NULL) VT_TRY(vt_start_read_initial(&run->subject, &run->start));
 done:
     return status;
@@ -314,7 +344,8 @@ static vt_status run_phases(run_state *run)
         log_finished(run);
         goto done;
     }
-    const vt_schedule_length length = {whole_length(run), run->length.steps_per_epoch};
+    const vt_schedule_length length = schedule_length(run);
+    log_epoch_length(run);
     vt_trainer_resume(run->trainer, run->start.progress.step, length);
     VT_TRY(vt_world_agree(world, vt_checkpoint_saver_open(&run->subject, run->start.checkpoints, &run->saver)));
     VT_TRY(vt_world_agree(world, open_output(run)));

@@ -128,7 +128,7 @@ vt_status vt_trainer_build(const vt_config *config, const vt_trainer_options *op
     trainer->schedule = options->schedule != NULL ? options->schedule : vt_schedule_of(config);
     trainer->shape =
         vt_schedule_shape(config, vt_world_coordinate(world, VT_AXIS_PIPELINE), vt_config_longest_rollout(config));
-    trainer->length = (vt_schedule_length){options->steps, options->steps_per_epoch};
+    trainer->length = (vt_schedule_length){.run = options->steps, .epoch = options->steps_per_epoch};
     VT_TRY(vt_model_check(config, backend));
     VT_TRY(vt_parallel_open(config, world, backend, model->tokens(config), &trainer->parallel));
     VT_TRY(vt_parameters_open(backend, trainer->parallel, &trainer->parameters));
@@ -321,6 +321,11 @@ int64_t vt_trainer_steps_replayed(const vt_trainer *trainer)
 double vt_trainer_learning_rate(const vt_trainer *trainer, int64_t step)
 {
     return vt_schedule_rate(trainer->config, trainer->length, step);
+}
+
+bool vt_trainer_restarts(const vt_trainer *trainer, int64_t step)
+{
+    return vt_schedule_restarts(trainer->config, trainer->length, step);
 }
 
 double vt_trainer_shown_rate(const vt_trainer *trainer, int64_t steps)

@@ -60,6 +60,9 @@ int64_t vt_trainer_steps_replayed(const vt_trainer *trainer);
 /* Of step `step` (0, 1, …). */
 double vt_trainer_learning_rate(const vt_trainer *trainer, int64_t step);
 
+/* Does the schedule of the learning rate begin anew with this step? */
+bool vt_trainer_restarts(const vt_trainer *trainer, int64_t step);
+
 /* What curves show of it after so many steps: see vt_schedule_shown. */
 double vt_trainer_shown_rate(const vt_trainer *trainer, int64_t steps);
 

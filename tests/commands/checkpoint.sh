@@ -329,6 +329,72 @@ test_resumed_with_another_batch() {
     done
 }
 
+# Epochs of 15 steps after one of 7: the cosine goes on from a quarter, and restarts are in their epochs.
+test_epochs_of_another_length() {
+    rate() { awk -F, -v step=$2 '$1 == step { printf "%.6f\n", $4 / 1e-3 }' $RUNS/$1/metrics.csv; }
+    cosine() { awk -v x=$1 'BEGIN { printf "%.6f\n", (1 + cos(3.14159265358979 * x)) / 2 }'; }
+    train --num_epochs=4 --lr=1e-3 --checkpoint_every=7 --keep_last=9 --run_num=a >/dev/null
+    cp -r $RUNS/a $RUNS/b
+    refuted grep "an epoch has" <(train --num_epochs=4 --lr=1e-3 --run_num=a --resume=$RUNS/a/checkpoints/step-00000007)
+    [ "$(rate a 8)" = "$(cosine 0.25)" ]
+    says "an epoch has 15 steps from here on, before it had 7 (global_batch_size 4, was 8; 60 training samples, were 60)" \
+        "after 1 epoch, 7 steps" "spread over the 45 steps that are left" \
+        -- train --num_epochs=4 --lr=1e-3 --global_batch_size=4 --run_num=b --resume=$RUNS/b/checkpoints/step-00000007 --checkpoint_every=15
+    [ "$(rate b 8)" = "$(cosine 0.25)" ]
+    [ "$(rate b 23)" = "$(cosine 0.5)" ]
+    [ "$(rate b 52)" = "$(cosine 0.98333333333)" ]
+    figures b >whole
+    refuted grep "an epoch has" <(train --num_epochs=4 --lr=1e-3 --global_batch_size=4 --run_num=b --resume=$RUNS/b/checkpoints/step-00000037)
+    figures b | cmp - whole # another resume changes nothing
+    rm -rf $RUNS/b
+    train --num_epochs=1 --lr=1e-3 --lr_restarts=5e-4@2 --restart_warmup=0 --run_num=b >/dev/null
+    train --num_epochs=4 --lr=1e-3 --lr_restarts=5e-4@2 --restart_warmup=0 --global_batch_size=4 --run_num=b --resume >/dev/null
+    [ "$(rate b 8)" = "$(cosine 0.5)" ]
+    [ "$(rate b 22)" = "$(cosine 0.96666666667)" ]
+    [ "$(rate b 23)" = 0.500000 ]
+}
+
+# What the smallest validation loss and persistence measure: another loss, other statistics or other samples begin anew.
+test_best_of_another_measure() {
+    persistence() { sed -n 's/.*, persistence (nothing changes) \([0-9.]*\): .*/\1/p' $1 | tail -n 1; }
+    resume() { train --run_num=a --resume "$@" >said; }
+    train --num_epochs=1 --loss=mse --run_num=a >/dev/null
+    train --num_epochs=1 --run_num=own >own
+    resume --num_epochs=2 --loss=mse --valid_data_path=$PWD/data/../data/valid # the same place
+    refuted grep "begin anew" said
+    refuted test "$(persistence said)" = "$(persistence own)"
+    resume --num_epochs=4
+    contains "$(cat said)" "the smallest validation loss and the baseline's begin anew, as those of $RUNS/a/checkpoints/step-00000014 measure something else: loss was mse, is relative_l2"
+    [ "$(persistence said)" = "$(persistence own)" ]
+    [ "$(readlink $RUNS/a/checkpoints/best)" = "step-000000$(awk -F, 'NR > 3 && (best == "" || $4 < best) { best = $4; step = $1 } END { print step }' $RUNS/a/epochs.csv)" ]
+    resume --num_epochs=5
+    refuted grep "begin anew" said
+    resume --num_epochs=6 --limit_nsamples_val=5
+    contains "$(cat said)" "measure something else: the number of validation samples was 12, is 5"
+    cp -r data/stats stats
+    resume --num_epochs=7 --limit_nsamples_val=5 --global_stds_path=stats/global_stds.npy
+    refuted grep "begin anew" said
+    cp stats/time_diff_stds.npy stats/global_stds.npy
+    resume --num_epochs=8 --limit_nsamples_val=5 --global_stds_path=stats/global_stds.npy
+    contains "$(cat said)" "measure something else: global_stds_path holds other numbers"
+    cp -r data other
+    resume --num_epochs=9 --limit_nsamples_val=5 --global_stds_path=stats/global_stds.npy --valid_data_path=other/valid
+    contains "$(cat said)" "measure something else: valid_data_path was " ", is other/valid"
+}
+
+# The means of --log_every are those of a run that never stopped.
+test_means_of_the_log_go_on() {
+    local step
+    means() { grep -ho 'step [0-9]*: loss .*, learning rate [^,]*' $RUNS/$1/out.log | sort -u; }
+    train --num_epochs=2 --log_every=4 --run_num=whole >/dev/null
+    train --num_epochs=2 --log_every=4 --run_num=parts --checkpoint_every=3 --keep_last=9 >/dev/null
+    [ "$(means whole | wc -l)" -eq 3 ]
+    for step in 09 06 03; do
+        train --num_epochs=2 --log_every=4 --run_num=parts --keep_last=9 --resume=$RUNS/parts/checkpoints/step-000000$step >/dev/null
+        cmp <(means parts) <(means whole)
+    done
+}
+
 # ctrl-C goes to all of `vitrain | tee log`: the reader of the log may have ended before the checkpoint is saved.
 test_stopped_together_with_the_reader_of_its_log() {
     mkfifo pipe

@@ -196,7 +196,7 @@ TEST(a_bad_value_in_an_early_target)
 static double loss_at(fixture *f, const vt_parameter *parameter, int64_t element, float value)
 {
     vt_step_figures figures;
-    vt_trainer_resume(f->trainer, 0, (vt_schedule_length){STEPS, 0}); /* the same random numbers */
+    vt_trainer_resume(f->trainer, 0, (vt_schedule_length){.run = STEPS}); /* the same random numbers */
     parameter->value[element] = value;
     vt_parameters_refresh(vt_trainer_parameters(f->trainer));
     EXPECT_OK(vt_step_train(f->trainer, &f->batch, &figures));

@@ -72,6 +72,9 @@ static const vt_run_progress somewhere = {
     .epoch = 1,
     .epoch_steps = 2,
     .epoch_samples = 8,
+    .restart_step = 2,
+    .batch = 4, /* the configuration's */
+    .unlogged = {.steps = 3, .samples = 12, .updates = 2, .seconds = 0.25, .loss = 1.0 / 7, .waited = 0.125},
     .epoch_loss = 1.0 / 3,
     .epoch_seconds = 1e-9,
     .epoch_waited = 0.5,
@@ -114,7 +117,7 @@ static vt_run_progress load(const char *path, model *m, const char *name, const 
     open_model(m, name, value);
     EXPECT_OK(vt_checkpoint_read(path, &m->subject, &progress, &damaged));
     EXPECT(!damaged);
-    vt_trainer_resume(m->rig.trainer, progress.step, (vt_schedule_length){10, 0});
+    vt_trainer_resume(m->rig.trainer, progress.step, (vt_schedule_length){.run = 10});
     return progress;
 }
 
@@ -304,7 +307,7 @@ TEST(choices_come_back)
         open_model(&loaded, NULL, NULL);
         if (i < 2) loaded.rig.backend->choices_take = take_choices;
         EXPECT_OK(vt_checkpoint_read(path, &loaded.subject, &progress, &damaged));
-        vt_trainer_resume(loaded.rig.trainer, progress.step, (vt_schedule_length){10, 0});
+        vt_trainer_resume(loaded.rig.trainer, progress.step, (vt_schedule_length){.run = 10});
         EXPECT((taken_choices != NULL) == (i == 1), "case %d", i);
         if (i == 1) EXPECT(strcmp(taken_choices, "a machine\nproduct 1 2 3\n") == 0);
         free(taken_choices);
