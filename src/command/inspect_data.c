@@ -152,7 +152,7 @@ static vt_status look_at_times(const vt_fields_file *file, file_set *set)
     if (axis->count == 0) goto done;
     const vt_stretch *last = &axis->stretches[axis->count - 1];
     if (set->from[0] == '\0') vt_date_format(axis->stretches[0].date, set->from);
-    vt_date_format(vt_date_after(last->date, (last->count - 1) * axis->minutes), set->to);
+    vt_date_format(vt_time_axis_date(axis, last, last->first + last->count - 1), set->to);
     set->gaps += axis->count - 1;
 done:
     return status;

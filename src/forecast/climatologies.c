@@ -88,14 +88,13 @@ static vt_status check_targets(const vt_config *config, const vt_dataset *datase
                                int64_t rollout, bool speaks, vt_seasonal **seasonal)
 {
     vt_status status = VT_OK;
-    const int64_t length = vt_dataset_minutes_a_time(dataset) * config->dt;
     char text[VT_DATE_SIZE], *reason = NULL;
     for (int64_t i = 0; i < count && reason == NULL; i++) {
-        vt_date from;
-        const bool dated = vt_dataset_date(dataset, starts[i], &from);
+        vt_date date;
+        const bool dated = vt_dataset_date(dataset, starts[i], &date);
         if (!dated) reason = vt_text_copy("the dates of this set are not known");
         for (int64_t lead = 1; dated && lead <= rollout && reason == NULL; lead++) {
-            const vt_date date = vt_date_after(from, lead * length);
+            vt_dataset_date_later(dataset, starts[i], lead, &date);
             if (!vt_seasonal_has(*seasonal, date))
                 reason = vt_text_format("it has no climatology for the time of day of %s", vt_date_format(date, text));
         }

@@ -107,9 +107,6 @@ static vt_status open_data(evaluation *e)
     e->plane = config->img_size[0] * config->img_size[1];
     VT_TRY(open_dataset(e));
     if (vt_world_rank(e->world) == 0) vt_dataset_log_coordinates(e->dataset);
-    const int64_t minutes = vt_dataset_minutes_a_time(e->dataset) * config->dt;
-    VT_CHECK(minutes % 60 == 0 || minutes >= VT_A_MONTH,
-             "evaluate counts lead times in whole hours, but those of this set are %lld min apart", (long long)minutes);
     if (vt_fields_need_dates(config) != NULL) VT_TRY(vt_dataset_check_dates(e->dataset, vt_fields_need_dates(config)));
     VT_TRY(find_starts(e));
     VT_TRY(vt_climatologies_open(config, e->dataset, e->starts, e->start_count, e->options->rollout,
@@ -221,9 +218,8 @@ static vt_status score_forecast(evaluation *e, int64_t start, int64_t lead, cons
                               .persistence = vt_task_weather.has_baseline(config) ? persistence : NULL};
     VT_TRY(vt_dataset_read_later(e->dataset, start, lead + 1, e->target));
     if (e->climatologies.seasonal != NULL) {
-        vt_date from = {0};
-        vt_dataset_date(e->dataset, start, &from);
-        const vt_date date = vt_date_after(from, (lead + 1) * vt_dataset_minutes_a_time(e->dataset) * config->dt);
+        vt_date date = {0};
+        vt_dataset_date_later(e->dataset, start, lead + 1, &date);
         VT_TRY(vt_seasonal_at(e->climatologies.seasonal, date, e->seasonal));
         fields.seasonal = e->seasonal;
     }
@@ -237,9 +233,7 @@ done:
 /* When the inputs of `count` samples are, `lead` steps later, as far as that is known. */
 static void take_dates(const evaluation *e, const int64_t *samples, int64_t count, int64_t lead, vt_date *dates)
 {
-    const int64_t step = vt_dataset_minutes_a_time(e->dataset) * e->options->config->dt;
-    for (int64_t i = 0; i < count; i++)
-        if (vt_dataset_date(e->dataset, samples[i], &dates[i])) dates[i] = vt_date_after(dates[i], lead * step);
+    for (int64_t i = 0; i < count; i++) vt_dataset_date_later(e->dataset, samples[i], lead, &dates[i]);
 }
 
 /* Forecasts and scores the next lead time of `count` initial times from the `first`-th one on. */
@@ -353,16 +347,13 @@ static vt_status run_phases(evaluation *e)
     VT_TRY(vt_members_read(&e->options->members, e->forecaster));
     share_out(e);
     VT_TRY(vt_world_agree(e->world, take_memory(e)));
-    vt_date from = {0};
     const int64_t length = vt_dataset_minutes_a_time(e->dataset) * e->options->config->dt;
-    const bool dated = vt_dataset_date(e->dataset, e->starts[0], &from);
     e->maps = (vt_maps){.directory = e->options->output,
                         .channel = vt_scores_channel_name(vt_dataset_channel_names(e->dataset), e->map_channel, buffer),
                         .units = e->variables[e->map_channel].units,
-                        .dated = dated,
-                        .from = from,
-                        .length_a_step = length,
-                        .hours_a_step = (int64_t)vt_length_hours(length),
+                        .dataset = e->dataset,
+                        .start = e->starts[0],
+                        .step = length,
                         .steps = e->options->rollout,
                         .height = e->options->config->img_size[0],
                         .width = e->options->config->img_size[1],
@@ -379,7 +370,7 @@ static vt_status run_phases(evaluation *e)
                                        .seasonal = e->climatologies.seasonal,
                                        .variables = e->variables,
                                        .initial_times = e->start_count,
-                                       .hours_a_step = e->maps.hours_a_step,
+                                       .step = length,
                                        .loss = e->loss.loss,
                                        .loss_samples = e->loss_count,
                                        .map_channel = e->maps.channel};

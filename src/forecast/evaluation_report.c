@@ -15,11 +15,14 @@
 #include "report/scorecard.h"
 #include "task/loss_weights.h"
 
-/* The first and the last lead time, and 1, 3 and 5 days. */
-static bool is_shown(int64_t lead, int64_t leads, int64_t hours_a_step)
+/* See vt_evaluation_report. */
+static bool is_shown(int64_t lead, int64_t leads, int64_t step)
 {
-    int64_t hours = (lead + 1) * hours_a_step;
-    return lead == 0 || lead == leads - 1 || hours == 24 || hours == 72 || hours == 120 || hours == 240;
+    static const double days[] = {24, 72, 120, 240}, parts[] = {1, 3, 6, 12};
+    const double hours = vt_length_hours((lead + 1) * step), each = vt_length_hours(step);
+    bool shown = lead == 0 || lead == leads - 1 || each > 240;
+    for (int i = 0; i < 4; i++) shown = shown || hours == days[i] || (each < 1 && hours == parts[i]);
+    return shown;
 }
 
 static void print_cell(double value, int width, const char *format)
@@ -54,45 +57,46 @@ static void print_ensemble(const vt_evaluation_found *found, int64_t lead, int64
     printf("\n");
 }
 
-static const char *horizon_text(double hours, int64_t last_hours, char buffer[VT_NUMBER_SIZE])
+/* "31 h" or, of steps of a day and more, "1.3 months"; horizon: in steps. */
+static const char *horizon_text(const vt_evaluation_found *found, double horizon, char text[VT_DATE_SIZE])
 {
-    if (isinf(hours))
-        snprintf(buffer, VT_NUMBER_SIZE, "over %lld h", (long long)last_hours);
-    else
-        snprintf(buffer, VT_NUMBER_SIZE, "%.0f h", hours);
-    return buffer;
+    const double parts = vt_lead_unit_of(found->step).a_step * (vt_length_hours(found->step) < 24 ? 1 : 10);
+    char last[VT_DATE_SIZE];
+    if (!isinf(horizon)) return vt_lead_format(found->step, round(horizon * parts) / parts, text);
+    snprintf(text, VT_DATE_SIZE, "over %.60s", vt_lead_format(found->step, (double)found->options->rollout, last));
+    return text;
 }
 
 /* "u10 31 h (persistence 9 h)" for each channel. */
 static void print_horizons(const vt_evaluation_found *found)
 {
-    char buffer[32], numbers[2][VT_NUMBER_SIZE];
-    const int64_t hours = found->hours_a_step, last = found->options->rollout * hours;
+    char buffer[32], text[VT_DATE_SIZE];
     printf("skill horizon, where ACC falls below %g:", VT_USEFUL_ACC);
     for (int64_t c = 0; c < found->options->config->n_out_channels; c++) {
-        const double horizon = vt_scores_horizon(found->scores, c, VT_SCORE_MODEL, hours);
-        const double persistence = vt_scores_horizon(found->scores, c, VT_SCORE_PERSISTENCE, hours);
+        const double horizon = vt_scores_horizon(found->scores, c, VT_SCORE_MODEL, 1);
+        const double persistence = vt_scores_horizon(found->scores, c, VT_SCORE_PERSISTENCE, 1);
         printf("%s %s ", c > 0 ? "," : "", vt_scores_channel_name(vt_dataset_channel_names(found->dataset), c, buffer));
-        printf("%s", isnan(horizon) ? "-" : horizon_text(horizon, last, numbers[0]));
-        if (!isnan(persistence)) printf(" (persistence %s)", horizon_text(persistence, last, numbers[1]));
+        printf("%s", isnan(horizon) ? "-" : horizon_text(found, horizon, text));
+        if (!isnan(persistence)) printf(" (persistence %s)", horizon_text(found, persistence, text));
     }
     printf("\n");
 }
 
 static void print_table(const vt_evaluation_found *found)
 {
-    char buffer[32];
+    char buffer[32], text[VT_DATE_SIZE];
     const bool seasonal = found->seasonal != NULL;
-    printf("%-12s %-8s %6s %10s %11s %11s %7s %7s %11s %10s", "channel", "units", "lead", "RMSE", "persistence",
+    const int width = (int)fmax(6, (double)strlen(vt_lead_format(found->step, (double)found->options->rollout, text)));
+    printf("%-12s %-8s %*s %10s %11s %11s %7s %7s %11s %10s", "channel", "units", width, "lead", "RMSE", "persistence",
            seasonal ? "climatology" : "mean field", "skill", "ACC", "persistence", "bias");
     if (found->ensemble != NULL) printf(" %10s %12s %10s", "spread", "spread/error", "CRPS");
     printf("\n");
     for (int64_t c = 0; c < found->options->config->n_out_channels; c++) {
         const char *name = vt_scores_channel_name(vt_dataset_channel_names(found->dataset), c, buffer);
         for (int64_t lead = 0; lead < found->options->rollout; lead++) {
-            if (!is_shown(lead, found->options->rollout, found->hours_a_step)) continue;
-            printf("%-12s %-8s %4lld h", lead == 0 ? name : "", lead == 0 ? found->variables[c].units : "",
-                   (long long)((lead + 1) * found->hours_a_step));
+            if (!is_shown(lead, found->options->rollout, found->step)) continue;
+            printf("%-12s %-8s %*s", lead == 0 ? name : "", lead == 0 ? found->variables[c].units : "", width,
+                   vt_lead_format(found->step, (double)lead + 1, text));
             print_line(found->scores, lead, c, seasonal);
             print_ensemble(found, lead, c);
         }
@@ -106,12 +110,13 @@ vt_status vt_evaluation_report(const vt_evaluation_found *found)
     const vt_evaluation_options *options = found->options;
     const vt_config *config = options->config;
     char *trained = NULL, *title = NULL, *loss = vt_config_value_text(config, "loss"), number[VT_NUMBER_SIZE];
+    char step[VT_DATE_SIZE];
     char *ensemble = options->members.count > 0 ? vt_members_describe(&options->members, config) : NULL;
     const char *set = options->test ? "test" : "validation", *weights = vt_dataset_assumed_weights(found->dataset);
     VT_TRY(vt_forecaster_describe(options->checkpoint, (vt_weights)config->weights, &trained, NULL));
-    printf("%s (%s) on the %s set %s: %lld initial times, %lld step%s of %lld h%s\n", options->checkpoint, trained, set,
+    printf("%s (%s) on the %s set %s: %lld initial times, %lld step%s of %s%s\n", options->checkpoint, trained, set,
            vt_dataset_options_of(found->dataset)->directory, (long long)found->initial_times,
-           (long long)options->rollout, options->rollout == 1 ? "" : "s", (long long)found->hours_a_step,
+           (long long)options->rollout, options->rollout == 1 ? "" : "s", vt_length_format(found->step, step),
            vt_dataset_step_is_assumed(found->dataset) ? " (assumed: the files don't say it, nor does time_step)" : "");
     if (ensemble != NULL) printf("ensemble: %s; its mean is the forecast that is scored\n", ensemble);
     for (int64_t i = 0; i < options->members.other_count; i++) printf("also of %s\n", options->members.others[i]);
@@ -148,8 +153,8 @@ vt_status vt_evaluation_write_scores(const vt_evaluation_found *found)
                                (long long)found->loss_samples, found->loss);
     for (int i = 0; i < 3; i++) paths[i] = vt_text_format("%s/%s", found->options->output, files[i]);
     VT_TRY(vt_file_write(paths[0], loss, strlen(loss)));
-    VT_TRY(vt_scores_write(found->scores, found->ensemble, paths[1], names, found->variables, found->hours_a_step));
-    VT_TRY(vt_scores_write_horizons(found->scores, paths[2], names, found->hours_a_step));
+    VT_TRY(vt_scores_write(found->scores, found->ensemble, paths[1], names, found->variables, found->step));
+    VT_TRY(vt_scores_write_horizons(found->scores, paths[2], names, found->step));
 done:
     for (int i = 0; i < 3; i++) free(paths[i]);
     free(loss);
@@ -159,8 +164,7 @@ done:
 vt_status vt_evaluation_write_spectra(const vt_evaluation_found *found)
 {
     char *path = vt_text_format("%s/spectra.csv", found->options->output);
-    vt_status status =
-        vt_spectra_write(found->spectra, path, vt_dataset_channel_names(found->dataset), found->hours_a_step);
+    vt_status status = vt_spectra_write(found->spectra, path, vt_dataset_channel_names(found->dataset), found->step);
     free(path);
     return status;
 }
@@ -170,7 +174,9 @@ void vt_maps_clear(const char *directory)
     DIR *listing = opendir(directory);
     if (listing == NULL) return;
     for (const struct dirent *entry; (entry = readdir(listing)) != NULL;)
-        if (fnmatch("map-*-[0-9][0-9][0-9]*h.png", entry->d_name, 0) == 0) unlinkat(dirfd(listing), entry->d_name, 0);
+        if (fnmatch("map-*-[0-9][0-9][0-9]*h.png", entry->d_name, 0) == 0 ||
+            fnmatch("map-*-[0-9][0-9][0-9]*min.png", entry->d_name, 0) == 0)
+            unlinkat(dirfd(listing), entry->d_name, 0);
     closedir(listing);
 }
 
@@ -180,21 +186,25 @@ vt_status vt_maps_draw(const vt_maps *maps, int64_t lead, const float *target, c
     vt_image image = {0};
     void *png = NULL;
     size_t size = 0;
-    char from[VT_DATE_SIZE] = "", valid[VT_DATE_SIZE] = "", both[2 * VT_DATE_SIZE + 64];
-    if (!is_shown(lead, maps->steps, maps->hours_a_step)) return VT_OK;
-    const long long hours = (lead + 1) * maps->hours_a_step;
-    if (maps->dated) {
-        vt_date_format(maps->from, from);
-        vt_date_format(vt_date_after(maps->from, (lead + 1) * maps->length_a_step), valid);
-    }
+    char from[VT_DATE_SIZE] = "", valid[VT_DATE_SIZE] = "", ahead[VT_DATE_SIZE], both[3 * VT_DATE_SIZE + 64];
+    if (!is_shown(lead, maps->steps, maps->step)) return VT_OK;
+    const int64_t length = (lead + 1) * maps->step;
+    const vt_lead_unit unit = vt_lead_unit_of(maps->step);
+    vt_lead_format(maps->step, (double)lead + 1, ahead);
+    vt_date date;
+    const bool dated = vt_dataset_date(maps->dataset, maps->start, &date);
+    if (dated) vt_date_format(date, from);
+    if (dated && vt_dataset_date_later(maps->dataset, maps->start, lead + 1, &date)) vt_date_format(date, valid);
     const char *units = maps->units;
-    char *path = vt_text_format("%s/map-%s-%03lldh.png", maps->directory, maps->channel, hours);
+    char *path = vt_text_format("%s/map-%s-%03.9g%s.png", maps->directory, maps->channel,
+                                unit.column != NULL ? (double)(lead + 1) * unit.a_step : vt_length_hours(length),
+                                unit.column != NULL ? unit.name : "h");
     for (char *c = path + strlen(maps->directory) + 1; *c != '\0'; c++)
         if (*c == '/') *c = '_'; /* in the channel's name; it would begin a directory */
-    if (maps->dated)
-        snprintf(both, sizeof both, "%s UTC, forecast from %s UTC (%lld h)", valid, from, hours);
+    if (dated)
+        snprintf(both, sizeof both, "%s UTC, forecast from %s UTC (%s)", valid, from, ahead);
     else
-        snprintf(both, sizeof both, "%lld h from the first time", hours);
+        snprintf(both, sizeof both, "%s from the first time", ahead);
     char *title = vt_text_format("%s%s%s%s, %s", maps->channel, units[0] != '\0' ? " (" : "", units,
                                  units[0] != '\0' ? ")" : "", both);
     vt_comparison comparison = {.title = title,

@@ -19,8 +19,8 @@ typedef struct {
     const vt_spectra *spectra;
     const vt_seasonal *seasonal;  /* NULL: not known */
     const vt_variable *variables; /* [n_out_channels] */
-    int64_t initial_times, hours_a_step;
-    double loss; /* the training's, over loss_samples samples */
+    int64_t initial_times, step;  /* a length (calendar.h) */
+    double loss;                  /* the training's, over loss_samples samples */
     int64_t loss_samples;
     const char *map_channel;
 } vt_evaluation_found;
@@ -29,17 +29,17 @@ typedef struct {
 vt_status vt_evaluation_write_scores(const vt_evaluation_found *found);
 vt_status vt_evaluation_write_spectra(const vt_evaluation_found *found);
 
-/* scores.html from these files, and the table on standard output: a line a channel and lead time, at 6 h, 1, 3, 5 and
- * 10 days and the last one, as far as the forecasts reach, and the skill horizons. Climatology and ACC are those of the
- * seasonal climatology where it is known, else of the mean over time. */
+/* scores.html from these files, and the table on standard output: a line a channel and lead time, the first, 1, 3, 5
+ * and 10 days and the last one, as far as the forecasts reach (of steps longer than that all, of steps below an hour
+ * also 1, 3, 6 and 12 hours), and the skill horizons. Climatology and ACC are those of the seasonal climatology where
+ * it is known, else of the mean over time. */
 vt_status vt_evaluation_report(const vt_evaluation_found *found);
 
 typedef struct {
     const char *directory, *channel, *units;
-    bool dated;
-    vt_date from;          /* the initial time, if dated */
-    int64_t length_a_step; /* calendar.h: months are the calendar's */
-    int64_t hours_a_step, steps;
+    const vt_dataset *dataset;
+    int64_t start;       /* the initial time: a sample */
+    int64_t step, steps; /* a length, and how many are forecast */
     int64_t height, width;
     const double *latitudes, *longitudes; /* [height], [width]; NULL: not known */
 } vt_maps;
@@ -47,8 +47,8 @@ typedef struct {
 /* Removes the maps of an earlier evaluation. */
 void vt_maps_clear(const char *directory);
 
-/* Draws target, forecast and their difference, [height, width], into <directory>/map-<channel>-<hours>h.png, if the
- * lead time (0 for the first) is one that the table shows. */
+/* Draws target, forecast and their difference, [height, width], into <directory>/map-<channel>-<lead>.png, if the lead
+ * time (0 for the first) is one that the table shows: 024h, 030min or 001month. */
 vt_status vt_maps_draw(const vt_maps *maps, int64_t lead, const float *target, const float *forecast);
 
 #endif

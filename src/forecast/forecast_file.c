@@ -124,8 +124,8 @@ static char *units_of_times(const vt_forecast_file_options *options, vt_time_uni
         *units = axis->meaning;
         return vt_text_copy(axis->units);
     }
-    *units =
-        (vt_time_units){.minutes = axis != NULL ? 1440 : 60, .zero = axis != NULL ? axis->meaning.zero : options->from};
+    *units = (vt_time_units){.minutes = axis != NULL ? 1440 : 60,
+                             .zero = axis != NULL ? axis->meaning.zero : options->dates[0]};
     return vt_text_format("%s since %s:00", axis != NULL ? "days" : "hours", vt_date_format(units->zero, date));
 }
 
@@ -133,7 +133,7 @@ static const char *calendar_of(const vt_forecast_file_options *options)
 {
     const vt_time_axis *axis = options->time_axis;
     return axis != NULL && axis->calendar_name[0] != '\0' ? axis->calendar_name
-                                                          : vt_calendar_name(options->from.calendar);
+                                                          : vt_calendar_name(options->dates[0].calendar);
 }
 
 static vt_status write_times(vt_forecast_file *file, const vt_forecast_file_options *options)
@@ -142,8 +142,7 @@ static vt_status write_times(vt_forecast_file *file, const vt_forecast_file_opti
     vt_time_units units;
     char *since = units_of_times(options, &units);
     double *values = vt_allocate((size_t)options->times, sizeof *values, "a file of forecasts");
-    for (int64_t i = 0; i < options->times; i++)
-        values[i] = vt_time_units_value(&units, vt_date_after(options->from, (i + 1) * options->lead));
+    for (int64_t i = 0; i < options->times; i++) values[i] = vt_time_units_value(&units, options->dates[1 + i]);
     const text_attribute time[] = {{"standard_name", "time"},
                                    {"long_name", "time that the forecast is for"},
                                    {"units", since},
@@ -199,7 +198,7 @@ static vt_status write_reference_time(vt_forecast_file *file, const vt_forecast_
     vt_status status = VT_OK;
     vt_time_units units;
     char *since = units_of_times(options, &units);
-    const double value = vt_time_units_value(&units, options->from);
+    const double value = vt_time_units_value(&units, options->dates[0]);
     const text_attribute attributes[] = {{"standard_name", "forecast_reference_time"},
                                          {"long_name", "initial time of the forecast"},
                                          {"units", since},

@@ -20,9 +20,8 @@ typedef struct {
     bool rotated;                         /* degrees of a rotated pole's grid */
     const char *const *channel_names;     /* [channels], or NULL; "" where there is none */
     const vt_channel_meaning *meanings;   /* [channels]: from the data */
-    vt_date from;                         /* the initial time */
-    int64_t lead;                         /* length (calendar.h) from there to the first time, and between two */
-    const vt_time_axis *time_axis;        /* gives the units and the calendar; NULL: hours since `from` */
+    const vt_date *dates;                 /* [1 + times]: the initial time, then those of the forecasts */
+    const vt_time_axis *time_axis;        /* gives the units and the calendar; NULL: hours since dates[0] */
     const char *title, *source;           /* global attributes */
     const char *checkpoint, *about;       /* likewise: which made it, and the data that it begins from, as JSON */
     bool masked;                          /* fields may have missing points: NaN, which is then _FillValue */

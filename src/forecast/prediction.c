@@ -20,9 +20,11 @@ typedef struct {
     vt_fields_form form;     /* of its files */
     vt_fields_about *about;  /* of the file that holds the initial time */
     vt_date date;            /* the initial time */
+    vt_date *dates;          /* [1 + steps]: it and those of the forecasts */
     vt_fields_file *file;    /* that holds it */
     vt_stretch stretch;      /* of that file's times, which holds it */
     int64_t minutes_a_time;  /* between two times of that file */
+    int64_t step_of_files;   /* of files of one time each; 0: not looked for, or not known */
     int64_t time;            /* the index of the initial time in that file */
     vt_frame_window window;  /* of the file's grid */
     const double *latitudes; /* of the window; NULL: the file has none */
@@ -44,7 +46,26 @@ typedef struct {
     vt_stretch by_name;     /* the only one where the files give no dates: it begins at the date in their name */
 } dated_file;
 
-static vt_status open_dated(const prediction *p, const vt_file_list *list, int64_t group, dated_file *result)
+/* How far apart times are where files have one each: as the first two are. 0: not known. */
+static vt_status find_step(prediction *p, const vt_file_list *list, const vt_fields_form *form, int64_t *step)
+{
+    vt_status status = VT_OK;
+    vt_date dates[2] = {0};
+    vt_fields_file *file = NULL;
+    for (int64_t i = 0; i < 2 && i < list->groups && p->step_of_files == 0; i++) {
+        const int64_t first = list->first[i], end = list->first[i + 1];
+        VT_TRY(vt_fields_file_open((const char *const *)(list->paths + first), end - first, form, &file));
+        if (file->times.count > 0) dates[i] = file->times.stretches[0].date;
+        vt_fields_file_close(&file);
+    }
+    if (dates[0].minutes > 0 && dates[1].minutes > 0) p->step_of_files = vt_date_apart(dates[0], dates[1]);
+    *step = p->step_of_files;
+done:
+    vt_fields_file_close(&file);
+    return status;
+}
+
+static vt_status open_dated(prediction *p, const vt_file_list *list, int64_t group, dated_file *result)
 {
     vt_status status = VT_OK;
     const int64_t first = list->first[group], end = list->first[group + 1];
@@ -54,7 +75,9 @@ static vt_status open_dated(const prediction *p, const vt_file_list *list, int64
     result->stretches = axis->stretches;
     result->count = axis->count;
     if (result->file->shape.times == 0) goto done;
-    result->minutes = axis->minutes > 0 ? axis->minutes : 60 * VT_HOURS_A_TIME;
+    result->minutes = axis->minutes;
+    if (axis->count > 0 && axis->minutes == 0) VT_TRY(find_step(p, list, &form, &result->minutes));
+    if (result->minutes == 0) result->minutes = 60 * VT_HOURS_A_TIME;
     if (axis->count > 0) goto done;
     char step[VT_DATE_SIZE];
     if (axis->doubt != NULL) vt_log_warning("%s; its dates are taken from its name", axis->doubt);
@@ -73,12 +96,17 @@ done:
     return status;
 }
 
-/* The last stretch that begins at that date or before; NULL: none does. */
+/* The last stretch that begins at that date or before, with steps of months in that month; NULL: none does. */
 static const vt_stretch *stretch_before(const dated_file *file, vt_date date)
 {
     const vt_stretch *found = NULL;
-    for (int64_t i = 0; i < file->count; i++)
-        if (file->stretches[i].date.minutes <= date.minutes) found = &file->stretches[i];
+    int64_t day;
+    const bool by_months = file->minutes >= VT_A_MONTH;
+    for (int64_t i = 0; i < file->count; i++) {
+        const vt_date begin = file->stretches[i].date;
+        const bool same = by_months && vt_date_month(begin, &day) == vt_date_month(date, &day);
+        if (begin.minutes <= date.minutes || same) found = &file->stretches[i];
+    }
     return found;
 }
 
@@ -163,6 +191,15 @@ static bool may_cross(const prediction *p)
     return p->options->config->cross_files && p->file->times.count > 0;
 }
 
+/* The date becomes the file's own one, if this stretch of its times has it. */
+static void take_stamp(const vt_fields_file *file, const vt_stretch *stretch, int64_t step, vt_date *date)
+{
+    const int64_t index = vt_date_steps(stretch->date, *date, step);
+    if (index < 0 || index >= stretch->count || stretch->date.calendar != date->calendar) return;
+    *date = vt_date_after(stretch->date, index * step);
+    if (file->times.own != NULL) date->minutes = file->times.own[stretch->first + index];
+}
+
 /* The model's window of the file's grid. */
 static vt_status find_window(prediction *p)
 {
@@ -197,12 +234,13 @@ static vt_status check_file(prediction *p)
     char first[VT_DATE_SIZE], last[VT_DATE_SIZE], interval[VT_DATE_SIZE], reach[VT_DATE_SIZE];
     vt_length_format(step, interval);
     vt_date_format(p->stretch.date, first);
-    vt_date_format(vt_date_after(p->stretch.date, (p->stretch.count - 1) * step), last);
-    VT_CHECK(p->date.minutes <= vt_date_after(p->stretch.date, (p->stretch.count - 1) * step).minutes ||
-                 (index >= 0 && index < p->stretch.count),
+    vt_date end = vt_date_after(p->stretch.date, (p->stretch.count - 1) * step);
+    take_stamp(p->file, &p->stretch, step, &end);
+    vt_date_format(end, last);
+    VT_CHECK(p->date.minutes <= end.minutes || (index >= 0 && index < p->stretch.count),
              "--time=%s: %s has %s to %s (--split chooses another set)", p->options->time, path, first, last);
     VT_CHECK(index >= 0, "--time=%s: %s has a time every %s, from %s on", p->options->time, path, interval, first);
-    p->date = vt_date_after(p->stretch.date, index * step); /* in a month, the day that the file has */
+    take_stamp(p->file, &p->stretch, step, &p->date); /* in a month, the day that the file has */
     VT_CHECK(index >= needed || may_cross(p), "--time=%s: the model needs %lld earlier times, and %s begins at %s",
              p->options->time, (long long)needed, path, first);
     VT_CHECK(shape.channels >= channels && shape.channels >= config->n_out_channels &&
@@ -269,6 +307,32 @@ done:
     return status;
 }
 
+/* When the forecasts are for. Stamps of months lie on different days: where a file has the month, its stamp is taken.
+ */
+static vt_status find_dates(prediction *p)
+{
+    vt_status status = VT_OK;
+    vt_file_list list = {0};
+    dated_file file = {0};
+    const vt_dataset_options set = vt_fields_options(p->options->config, p->options->set);
+    const int64_t step = p->minutes_a_time * p->options->config->dt, steps = p->options->steps;
+    p->dates = vt_allocate((size_t)steps + 1, sizeof *p->dates, "the forecast");
+    for (int64_t i = 0; i <= steps; i++) p->dates[i] = vt_date_after(p->date, i * step);
+    if (p->minutes_a_time < VT_A_MONTH) return VT_OK;
+    VT_TRY(vt_file_list_open(set.directory, set.option_name, set.form.variables != NULL, &list));
+    for (int64_t group = 0; group < list.groups; group++) {
+        VT_TRY(open_dated(p, &list, group, &file));
+        for (int64_t s = 0; s < file.count; s++)
+            for (int64_t i = 1; i <= steps; i++) take_stamp(file.file, &file.stretches[s], file.minutes, &p->dates[i]);
+        vt_fields_file_close(&file.file);
+        file = (dated_file){0};
+    }
+done:
+    vt_fields_file_close(&file.file);
+    vt_file_list_close(&list);
+    return status;
+}
+
 static vt_status read_input(prediction *p)
 {
     vt_status status = VT_OK;
@@ -309,6 +373,7 @@ static vt_status take_input(prediction *p)
     VT_TRY(find_file(p));
     VT_TRY(check_file(p));
     take_coordinates(p);
+    VT_TRY(find_dates(p));
     describe(p);
     VT_TRY(read_input(p));
 done:
@@ -337,8 +402,7 @@ static vt_status open_result(prediction *p)
                                      .rotated = p->file->rotated,
                                      .channel_names = p->file->channel_names,
                                      .meanings = p->file->meanings,
-                                     .from = p->date,
-                                     .lead = p->minutes_a_time * config->dt,
+                                     .dates = p->dates,
                                      .time_axis = axis->count > 0 ? axis : NULL,
                                      .title = "Weather forecast by a vision transformer",
                                      .source = source,
@@ -406,9 +470,8 @@ static vt_status forecast(prediction *p)
     memcpy(p->states.input, p->input, (size_t)(config->n_in_channels * plane) * sizeof *p->input);
     vt_states_begin(&p->states, 1, &p->date.minutes);
     for (int64_t step = 0; step < options->steps; step++) {
-        const vt_date date = vt_date_after(p->date, step * p->minutes_a_time * config->dt);
         if (step > 0) vt_states_shift(&p->states);
-        VT_TRY(vt_states_step(&p->states, &date));
+        VT_TRY(vt_states_step(&p->states, &p->dates[step]));
         for (int64_t m = 0; m < p->states.number; m++)
             leave_out_missing(p, p->states.forecast + m * config->n_out_channels * plane);
         VT_TRY(vt_world_agree(p->world, p->result != NULL ? write_step(p, step) : VT_OK));
@@ -433,9 +496,8 @@ static vt_status run(prediction *p)
     VT_TRY(forecast(p));
     VT_TRY(vt_world_agree(p->world, writes ? vt_forecast_file_finish(&p->result) : VT_OK));
     if (!writes) return VT_OK;
-    const int64_t minutes = p->minutes_a_time * options->config->dt;
-    vt_date_format(vt_date_after(p->date, minutes), first);
-    vt_date_format(vt_date_after(p->date, minutes * options->steps), last);
+    vt_date_format(p->dates[1], first);
+    vt_date_format(p->dates[options->steps], last);
     const int64_t channels = options->config->n_out_channels;
     members = options->members.count > 0 ? vt_members_describe(&options->members, options->config) : NULL;
     printf("%s: %lld forecast%s of %s, %s to %s UTC, %lld channel%s%s%s\n", options->output, (long long)options->steps,
@@ -460,6 +522,7 @@ done:
     vt_fields_file_close(&p.file);
     vt_fields_about_close(&p.about);
     vt_forecaster_channels_close(&p.form);
+    free(p.dates);
     free(p.longitudes);
     free(p.no_latitudes);
     free(p.input);

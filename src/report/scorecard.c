@@ -55,9 +55,37 @@ static const char style[] =
     ".scores td b{font-weight:600;background:var(--bg);border-radius:.2rem;padding:0 .15rem}"
     ".cards-of-skill{display:grid;gap:.6rem}</style>";
 
+/* The unit that leads are told in, and their column in it. */
+typedef struct {
+    const char *column, *name, *one, *more;
+} lead_axis;
+
+static const lead_axis *axis_of(const vt_table *table)
+{
+    static const lead_axis axes[] = {{"lead_months", "months", "month", "months"},
+                                     {"lead_minutes", "minutes", "min", "min"},
+                                     {"lead_days", "days", "d", "d"},
+                                     {"lead_hours", "hours", "h", "h"}};
+    int i = 0;
+    while (i < 3 && vt_table_find(table, axes[i].column) < 0) i++;
+    return &axes[i];
+}
+
+/* Where each lead is a number of days, and they have no column of their own unit, hours become days. */
+static void count_days(vt_table *table)
+{
+    const lead_axis *axis = axis_of(table);
+    const int64_t column = vt_table_find(table, "lead_hours");
+    if (axis->name[0] != 'h' || column < 0 || table->rows == 0 || fmod(table->values[column], 24) != 0) return;
+    for (int64_t row = 0; row < table->rows; row++) table->values[row * table->columns + column] /= 24;
+    free(table->names[column]);
+    table->names[column] = vt_text_copy("lead_days");
+}
+
 static double hours_at(const vt_table *table, int64_t row)
 {
-    return vt_table_value(table, row, "lead_hours");
+    const double hours = vt_table_value(table, row, "lead_hours");
+    return isnan(hours) ? 24 * vt_table_value(table, row, "lead_days") : hours;
 }
 
 /* Which leads of a channel have a column: all if they are few, else the first, the last and days between. */
@@ -67,8 +95,10 @@ static int choose_leads(const vt_table *table, rows_of rows, int64_t leads[MOST_
     const double days = hours_at(table, rows.first + rows.count - 1) / 24;
     const double stride = 24 * ceil(days / (MOST_LEADS - 2));
     const int64_t apart = (rows.count + MOST_LEADS - 2) / (MOST_LEADS - 1);
+    const bool in_days = axis_of(table)->name[0] == 'h' || axis_of(table)->name[0] == 'd';
     bool has_days = false;
-    for (int64_t i = 0; i < rows.count; i++) has_days = has_days || fmod(hours_at(table, rows.first + i), stride) == 0;
+    for (int64_t i = 0; in_days && i < rows.count; i++)
+        has_days = has_days || fmod(hours_at(table, rows.first + i), stride) == 0;
     for (int64_t i = 0; i < rows.count && count < MOST_LEADS; i++) {
         const bool is_day = has_days ? fmod(hours_at(table, rows.first + i), stride) == 0 : i % apart == 0;
         if (rows.count <= MOST_LEADS || i == 0 || is_day || i == rows.count - 1) leads[count++] = i;
@@ -76,12 +106,14 @@ static int choose_leads(const vt_table *table, rows_of rows, int64_t leads[MOST_
     return count;
 }
 
-static void append_lead(vt_text *html, double hours)
+static void append_lead(vt_text *text, const vt_table *table, int64_t row)
 {
-    if (hours >= 24 && fmod(hours, 24) == 0)
-        vt_text_append(html, "%.0f d", hours / 24);
+    const lead_axis *axis = axis_of(table);
+    const double lead = vt_table_value(table, row, axis->column);
+    if (axis->name[0] == 'h' && lead >= 24 && fmod(lead, 24) == 0)
+        vt_text_append(text, "%.0f d", lead / 24);
     else
-        vt_text_append(html, "%.0f h", hours);
+        vt_text_append(text, "%g %s", lead, lead == 1 ? axis->one : axis->more);
 }
 
 static void append_cell(vt_text *html, double skill)
@@ -112,7 +144,7 @@ static void append_scorecard(vt_text *html, const vt_table *scores, const char *
                    title);
     for (int i = 0; i < count; i++) {
         vt_text_append(html, "<th>");
-        append_lead(html, hours_at(scores, leads[i]));
+        append_lead(html, scores, leads[i]);
         vt_text_append(html, "</th>");
     }
     vt_text_append(html, "</tr></thead>");
@@ -158,9 +190,9 @@ static void append_curves(vt_text *html, const vt_table *scores, const curve *cu
         int count = 0;
         for (int i = 0; i < curve_count; i++)
             if (has_numbers(scores, rows, curves[i].column))
-                lines[count++] = line_of(scores, rows, "lead_hours", curves[i].column, curves[i].name, curves[i].style,
-                                         curves[i].colour);
-        if (!isnan(level)) lines[count++] = level_of(scores, rows, "lead_hours", level, level_name, points);
+                lines[count++] = line_of(scores, rows, axis_of(scores)->column, curves[i].column, curves[i].name,
+                                         curves[i].style, curves[i].colour);
+        if (!isnan(level)) lines[count++] = level_of(scores, rows, axis_of(scores)->column, level, level_name, points);
         const vt_chart chart = {
             .title = scores->labels[first], .lines = lines, .line_count = count, .from_zero = true, .small = true};
         vt_chart_append(html, &chart);
@@ -176,12 +208,17 @@ static void append_score_curves(vt_text *html, const vt_table *scores)
                                    {"rmse_seasonal", "climatology", VT_LINE_DASHED, 2}};
     static const curve correlations[] = {{"acc_seasonal", "forecast", VT_LINE_PLAIN, 0},
                                          {"acc_seasonal_persistence", "persistence", VT_LINE_DASHED, 1}};
-    vt_text_append(html, "<h2>RMSE by lead time</h2><p class=\"sub\">Latitude-weighted, in the units of the channel, "
-                         "over hours of lead time. Climatology is the seasonal one.</p>");
+    const char *unit = axis_of(scores)->name;
+    vt_text_append(html,
+                   "<h2>RMSE by lead time</h2><p class=\"sub\">Latitude-weighted, in the units of the channel, "
+                   "over %s of lead time. Climatology is the seasonal one.</p>",
+                   unit);
     append_curves(html, scores, errors, 3, NAN, NULL);
     if (!has_numbers(scores, (rows_of){0, scores->rows}, "acc_seasonal")) return;
-    vt_text_append(html, "<h2>Anomaly correlation by lead time</h2><p class=\"sub\">Against the seasonal climatology, "
-                         "over hours of lead time. Below 0.6 a forecast is said to be of no use.</p>");
+    vt_text_append(html,
+                   "<h2>Anomaly correlation by lead time</h2><p class=\"sub\">Against the seasonal climatology, "
+                   "over %s of lead time. Below 0.6 a forecast is said to be of no use.</p>",
+                   unit);
     append_curves(html, scores, correlations, 2, 0.6, "useful");
 }
 
@@ -194,10 +231,10 @@ static void append_ensemble_curves(vt_text *html, const vt_table *scores)
     static const curve ratio[] = {{"spread_error_ratio", "spread / error", VT_LINE_PLAIN, 0}};
     if (!has_numbers(scores, (rows_of){0, scores->rows}, "crps")) return;
     vt_text_append(html,
-                   "<h2>Ensemble of %.0f</h2><p class=\"sub\">Over hours of lead time, in the units of the "
+                   "<h2>Ensemble of %.0f</h2><p class=\"sub\">Over %s of lead time, in the units of the "
                    "channel: the RMSE of the ensemble's mean (here the root after the mean over initial times), "
                    "the members' spread around it, and their fair CRPS.</p>",
-                   vt_table_value(scores, 0, "members"));
+                   vt_table_value(scores, 0, "members"), axis_of(scores)->name);
     append_curves(html, scores, errors, 3, NAN, NULL);
     if (!has_numbers(scores, (rows_of){0, scores->rows}, "spread_error_ratio")) return;
     vt_text_append(
@@ -220,7 +257,7 @@ static rows_of next_lead(const vt_table *spectra, rows_of channel, int64_t first
 static void append_spectrum(vt_text *html, const vt_table *spectra, rows_of channel)
 {
     vt_line lines[SPECTRA + 1];
-    char names[SPECTRA][32];
+    vt_text names[SPECTRA] = {0};
     double points[4];
     int count = 0;
     rows_of rows = {channel.first, 0};
@@ -229,8 +266,8 @@ static void append_spectrum(vt_text *html, const vt_table *spectra, rows_of chan
         const double hours = hours_at(spectra, rows.first);
         const bool is_end = rows.first == channel.first || rows.first + rows.count == channel.first + channel.count;
         if (!is_end && hours != 24 && hours != 120) continue;
-        snprintf(names[count], sizeof names[count], "%.0f h", hours);
-        lines[count] = line_of(spectra, rows, "wavenumber", "ratio", names[count], VT_LINE_PLAIN, count);
+        append_lead(&names[count], spectra, rows.first);
+        lines[count] = line_of(spectra, rows, "wavenumber", "ratio", names[count].characters, VT_LINE_PLAIN, count);
         count++;
     }
     lines[count++] = level_of(spectra, rows, "wavenumber", 1, "truth", points);
@@ -240,6 +277,7 @@ static void append_spectrum(vt_text *html, const vt_table *spectra, rows_of chan
                             .may_be_logarithmic = true,
                             .small = true};
     vt_chart_append(html, &chart);
+    for (int i = 0; i < SPECTRA; i++) vt_text_close(&names[i]);
 }
 
 static void append_spectra(vt_text *html, const vt_table *spectra)
@@ -267,6 +305,8 @@ vt_status vt_scorecard_append(vt_text *html, const char *directory)
     char *spectra_path = vt_text_format("%s/spectra.csv", directory);
     VT_TRY(vt_table_open_labelled(scores_path, &scores));
     if (vt_table_open_labelled(spectra_path, &spectra) != VT_OK) vt_error_clear(); /* of an older version */
+    count_days(&scores);
+    count_days(&spectra);
     vt_text_append(html,
                    "%s<p class=\"sub\">Skill in per cent: 100 × (1 − RMSE² / RMSE² of the other forecast). +100 "
                    "is perfect, 0 as good as the other, and hatched is worse.</p>",

@@ -567,7 +567,7 @@ static void weather_describe_picture(const vt_task *task, const vt_batch *batch,
     char text[VT_DATE_SIZE], date[VT_DATE_SIZE + 8] = "", buffer[32];
     const char *name = vt_scores_channel_name(w->channel_names, channel, buffer);
     const char *units = vt_variable_of(name).units;
-    vt_date input;
+    vt_date valid;
     *picture = (vt_picture){.tag = vt_text_format("Visualization, %s", known != NULL ? known : "t2m"),
                             .height = config->img_size[0],
                             .width = config->img_size[1]};
@@ -576,9 +576,8 @@ static void weather_describe_picture(const vt_task *task, const vt_batch *batch,
     if (dataset != NULL) {
         picture->latitudes = vt_dataset_known_coordinate(dataset, false);
         picture->longitudes = vt_dataset_known_coordinate(dataset, true);
-        const int64_t ahead = vt_dataset_minutes_a_time(dataset) * config->dt;
-        if (vt_dataset_date(dataset, batch->samples[0], &input))
-            snprintf(date, sizeof date, ", %s UTC", vt_date_format(vt_date_after(input, ahead), text));
+        if (vt_dataset_date_later(dataset, batch->samples[0], 1, &valid))
+            snprintf(date, sizeof date, ", %s UTC", vt_date_format(valid, text));
     }
     picture->title = vt_text_format("%s%s (%s)%s", departs ? "departure of " : "", name,
                                     units[0] != '\0' ? units : "units of the data", date);

@@ -107,7 +107,7 @@ test_forecast_files_keep_what_files_say() {
     contains "$(cat said)" "2002-01-06 00:00 to 2002-01-07 00:00 UTC"
     "$VITRAIN" stats monthly --variables=[air,wind] >/dev/null
     "$VITRAIN" predict --checkpoint=$best --time=1961-08-01 --data_dir=monthly --valid_data_path=monthly/valid --steps=2 --output=h.nc --accept=[units,grid,step] >said
-    contains "$(cat said)" "1961-09-16 12:00 to 1961-10-16 12:00 UTC"
+    contains "$(cat said)" "1961-09-16 00:00 to 1961-10-16 12:00 UTC"
     "$python" - <<'PYTHON'
 import h5py
 import numpy as np
@@ -131,7 +131,48 @@ with h5py.File("h.nc") as f: # months have no length: days
     assert text(f["time"], "units") == "days since 1960-01-01 00:00:00"
     start = np.datetime64("1960-01-01T00")
     hours = [int((start + np.timedelta64(round(24 * d), "h") - np.datetime64("1961-09-16T12")) / np.timedelta64(1, "h")) for d in f["time"][:]]
-    assert hours == [0, 24 * 30], hours
+    assert hours == [-12, 24 * 30], hours # the middles of September and October
+PYTHON
+}
+
+# Months dated by their middles, at 00 or 12 UTC: the climatology is one for any time of day, and forecasts have the stamps of
+# the truth as far as files have it, in one or several files.
+test_months_keep_their_stamps() {
+    sets
+    local all="--variables=[air,wind] --data_dir=late" best=runs/demo/1CPU/00/checkpoints/best
+    "$python" - <<'PYTHON'
+import h5py, os, shutil
+os.makedirs("late/train"), os.makedirs("late/valid"), os.makedirs("single/valid")
+def copy(source, to, first, stamps=None):
+    shutil.copy(source, to)
+    with h5py.File(to, "a") as f:
+        f["T"][:] = first + f["T"][:] - f["T"][0] if stamps is None else stamps
+        if stamps is not None: f["T"].attrs["units"] = "days since 1960-01-01"
+copy("monthly/train/2001.nc", "late/train/2001.nc", 0, [15.5 + 30.4375 * m - (15.5 + 30.4375 * m) % 1 + 0.5 for m in range(16)]) # all at 12 UTC
+copy("monthly/valid/2002.nc", "late/valid/2002.nc", 20.5) # September 1961 to December 1962
+copy("monthly/valid/2002.nc", "late/valid/2003.nc", 36.5)
+PYTHON
+    "$VITRAIN" stats late --variables=[air,wind] >said
+    contains "$(cat said)" "for any time of day"
+    train $all --normalise=climatology >said
+    says "1961-09-16 00:00 to 1964-04-16 00:00, every 1 month" -- "$VITRAIN" inspect late/valid --variables=[air,wind]
+    "$VITRAIN" predict --checkpoint=$best --time=1962-11-01 --steps=4 --output=f.nc >said
+    contains "$(cat said)" "1962-12-16 12:00 to 1963-03-16 12:00 UTC"
+    "$VITRAIN" predict --checkpoint=$best --time=1964-03-31 --steps=2 --output=g.nc >said
+    "$VITRAIN" evaluate --checkpoint=$best --rollout=4 --output=scores >said
+    contains "$(cat said)" "4 months"
+    "$python" - <<'PYTHON'
+import h5py
+def stamps(path, name): return list(h5py.File(path)[name][:])
+def middles(first, count): # days since 1960
+    import datetime
+    for m in range(first, first + count):
+        begin, end = (datetime.datetime(1960 + k // 12, k % 12 + 1, 1) for k in (m, m + 1))
+        yield ((begin - datetime.datetime(1960, 1, 1)) + (end - begin) / 2) / datetime.timedelta(1)
+truth = list(middles(20, 32))
+assert set(stamps("f.nc", "time")) <= set(truth) and len(stamps("f.nc", "time")) == 4
+first, second = stamps("g.nc", "time")
+assert first == truth[-1] and first + 30.5 == second, (first, second) # no file has May: two months after March's
 PYTHON
 }
 
@@ -148,7 +189,7 @@ with h5py.File("gaps/train/2001.h5", "a") as f: f["fields"].attrs["_FillValue"] 
     "$VITRAIN" inspect netcdf/train --variables=[air,wind] >said
     contains "$(cat said)" "latitudes 45 to -30, longitudes 350 to 412; rows run from south to north in the file, and are turned round"
     contains "$(cat said)" "times: 2001-01-01 12:00 to 2001-01-16 12:00, every 24 h" "wind         knots"
-    says "1-monthly" "1960-01-16 12:00 to 1961-04-16 12:00, every 1 month" -- "$VITRAIN" inspect monthly/train --variables=[air,wind]
+    says "1-monthly" "1960-01-16 12:00 to 1961-04-16 00:00, every 1 month" -- "$VITRAIN" inspect monthly/train --variables=[air,wind]
     says "times: the files don't say when; every 1 month by --time_step" -- "$VITRAIN" inspect bare/train --time_step=1month
     refuses "time_step: 'often' is no length of time" -- "$VITRAIN" inspect bare --time_step=often
     refuses "has no dataset of numbers 'here'" -- "$VITRAIN" inspect bare --coordinates=[lat=here]

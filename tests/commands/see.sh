@@ -72,6 +72,44 @@ test_evaluate() {
     [ "$(column two/scores.csv rmse u10 6)" = "$(column one/scores.csv rmse u10 6)" ]
 }
 
+# Leads are told in the unit of the set's time step; files keep their hours.
+test_evaluate_in_other_units() {
+    step() { evaluate --time_step=$1 --rollout=$2 --output=scores >said; leads=$(shown | head -$3 | paste -sd,); }
+    shown() { awk '/^channel/ { on = 1; next } on { split(substr($0, 23), f, " "); print f[1], f[2] }' said; }
+    hours() { cut -d, -f3 scores/scores.csv | sed -n "2,$(($1 + 1))p" | paste -sd,; }
+    last() { sed 's/.*,//' "$@" | head -4 | paste -sd,; }
+    maps() { (cd scores && ls map-* | sed 's/map-t2m-//' | paste -sd,); }
+    step 30min 5 3
+    contains "$(cat said)" "5 steps of 30 min"
+    [ "$leads" = "30 min,60 min,150 min" ]
+    [ "$(hours 5)" = 0.5,1,1.5,2,2.5 ]
+    [ "$(last scores/scores.csv)" = lead_minutes,30,60,90 ]
+    [ "$(maps)" = 030min.png,060min.png,150min.png ]
+    contains "$(cat scores/scores.html)" "over minutes of lead time" "<th>90 min</th>"
+    cut -d, -f1-22 scores/scores.csv >fine
+    step 1month 4 4
+    contains "$(cat said)" "4 steps of 1 month"
+    [ "$leads" = "1 month,2 months,3 months,4 months" ]
+    [ "$(hours 4)" = 730,1460,2190,2920 ]
+    [ "$(last scores/scores.csv)" = lead_months,1,2,3 ]
+    [ "$(head -1 scores/spectra.csv)" = channel,lead_hours,wavenumber,power_forecast,power_target,ratio,lead_months ]
+    [ "$(cut -d, -f4,7 scores/horizons.csv | head -2 | paste -sd ' ')" = "last_lead_hours,last_lead_months 2920,4" ]
+    [ "$(maps)" = 001month.png,002month.png,003month.png,004month.png ]
+    contains "$(cat scores/scores.html)" "over months of lead time" "<th>1 month</th>" "<th>4 months</th>"
+    step 43830min 3 3 # a twelfth of 365.25 days
+    [ "$leads" = "730.5 h,1461 h,2191.5 h" ]
+    [ "$(hours 3)" = 730.5,1461,2191.5 ]
+    step 1d 3 2
+    [ "$leads" = "1 d,3 d" ]
+    contains "$(cat scores/scores.html)" "over days of lead time" "<th>2 d</th>"
+    [ "$(maps)" = 024h.png,072h.png ]
+    evaluate --rollout=5 --output=scores >/dev/null
+    [ "$(hours 5)" = 6,12,18,24,30 ]
+    [ "$(head -1 scores/scores.csv)" = "$(head -1 fine)" ]
+    [ "$(head -1 scores/horizons.csv)" = channel,skill_horizon_hours,skill_horizon_hours_persistence,last_lead_hours ]
+    [ "$(cut -d, -f5-6 scores/scores.csv)" = "$(cut -d, -f5-6 fine)" ] # of the same fields
+}
+
 # Scores against the seasonal climatology, and what is said where it isn't there, isn't for this set, or knows no such times.
 test_evaluate_against_the_season() {
     says "climatology: a mean for each of 4 times of day, fitted to 61 times, 2001-01-01 00:00 to 2001-01-16 00:00" "skill horizon, where ACC falls below 0.6: u10 " \
@@ -424,7 +462,7 @@ test_predict_ncdump() {
     mkdir minutes
     ncdump f.nc | sed 's/hours since/minutes since/' | ncgen -4 -o minutes/of_2003.nc
     local set="--valid_data_path=minutes --variables=[u10,v10,t2m]"
-    refuses "evaluate counts lead times in whole hours, but those of this set are 6 min apart" -- evaluate --rollout=1 --output=scores $set
+    says "1 step of 6 min" " 6 min " -- evaluate --rollout=1 --output=scores $set
     says "2003-01-02 00:12 to 2003-01-02 00:18 UTC" -- predict --time=2003-01-02T00:06 --steps=2 --output=g.nc $set
     ncdump -v time g.nc >dump
     contains "$(cat dump)" 'time:units = "minutes since 2003-01-02 00:00:00"' ' time = 12, 18 ;'

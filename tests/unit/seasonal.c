@@ -161,6 +161,19 @@ TEST(fits_every_calendar_and_step)
     EXPECT_OK(vt_seasonal_at(seasonal, date, values));
     EXPECT_NEAR((double)values[0], 7 + 2 * sin(2 * M_PI * vt_date_of_year(date)), 1e-5);
     vt_seasonal_close(&seasonal);
+    /* also if all of them are dated 12 UTC */
+    fit = vt_seasonal_fit_open(&(vt_seasonal_fit_options){.channels = 1, .height = 1, .width = 2, .harmonics = 1});
+    EXPECT(vt_date_parse("2001-01-16T12", VT_CALENDAR_STANDARD, &date));
+    for (int64_t i = 0; i < 36; i++)
+        EXPECT_OK(vt_seasonal_fit_add(fit, vt_date_after(date, i * VT_A_MONTH), (float[2]){7, 5}));
+    EXPECT_OK(vt_seasonal_fit_write(fit, NULL, &(vt_seasonal_fit_labels){0}, test_path("climatology.h5"), &summary));
+    expect_fit(vt_test_owned(summary), "a mean and 1 harmonic of the year for any time of day");
+    vt_seasonal_fit_close(&fit);
+    seasonal = open_file(test_path("climatology.h5"));
+    EXPECT(vt_date_parse("2010-04-15T00", VT_CALENDAR_STANDARD, &date));
+    EXPECT_OK(vt_seasonal_at(seasonal, date, values));
+    EXPECT_NEAR((double)values[1], 5, 1e-5);
+    vt_seasonal_close(&seasonal);
 }
 
 TEST(less_than_a_year_gives_means)

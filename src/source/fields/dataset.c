@@ -123,6 +123,10 @@ static void take_times(vt_dataset *dataset, int64_t index, const vt_fields_file 
         own->stored = vt_allocate((size_t)own->times + 1, sizeof *own->stored, "the times of data files");
         memcpy(own->stored, file->stored, (size_t)own->times * sizeof *own->stored);
     }
+    if (axis->own != NULL) {
+        own->dates = vt_allocate((size_t)own->times + 1, sizeof *own->dates, "the times of data files");
+        memcpy(own->dates, axis->own, (size_t)own->times * sizeof *own->dates);
+    }
     if (axis->doubt != NULL && dataset->time_doubt == NULL) dataset->time_doubt = vt_text_copy(axis->doubt);
     if (axis->count == 0) {
         piece.dated = vt_date_of_file_name(path, &piece.date) > 0;
@@ -142,7 +146,7 @@ static void take_times(vt_dataset *dataset, int64_t index, const vt_fields_file 
             vt_log_warning("%s", axis->oddity);
         else
             vt_log_warning("%s has no times between %s and %s%s, where others are %s apart: no sample reaches across",
-                           path, vt_date_format(vt_date_after(last->date, (last->count - 1) * axis->minutes), from),
+                           path, vt_date_format(vt_time_axis_date(axis, last, last->first + last->count - 1), from),
                            vt_date_format(stretch->date, to), axis->count > 2 ? ", and more such gaps" : "",
                            vt_length_format(axis->minutes, step));
     }
@@ -424,7 +428,10 @@ void vt_dataset_close(vt_dataset **pointer)
     *pointer = NULL;
     for (int64_t i = 0; dataset->files != NULL && i < dataset->list.groups; i++)
         close_file(dataset, &dataset->files[i]);
-    for (int64_t i = 0; dataset->files != NULL && i < dataset->list.groups; i++) free(dataset->files[i].stored);
+    for (int64_t i = 0; dataset->files != NULL && i < dataset->list.groups; i++) {
+        free(dataset->files[i].stored);
+        free(dataset->files[i].dates);
+    }
     vt_fields_about_close(&dataset->about);
     vt_text_close(&dataset->remarks);
     free(dataset->latitudes);

@@ -121,6 +121,9 @@ const vt_seasonal *vt_dataset_climatology(const vt_dataset *dataset);
 /* The date of a sample's newest input: by the file's own coordinate, else by its name. False if neither says it. */
 bool vt_dataset_date(const vt_dataset *dataset, int64_t sample, vt_date *date);
 
+/* The same of the time `steps` times dt later, which the sample's files must have (vt_dataset_reaches). */
+bool vt_dataset_date_later(const vt_dataset *dataset, int64_t sample, int64_t steps, vt_date *date);
+
 /* The length between two times of a file (calendar.h): as its coordinate or time_step says, else 6 hours, which is
  * assumed. */
 int64_t vt_dataset_minutes_a_time(const vt_dataset *dataset);

@@ -53,7 +53,7 @@ static void log_step(const vt_dataset *dataset)
                     steps[0]);
     else if (first->dated && last->dated)
         vt_log_info("times: %s to %s, every %s%s", vt_date_format(first->date, dates[0]),
-                    vt_date_format(vt_date_after(last->date, (last->times - 1) * minutes), dates[1]), steps[0],
+                    vt_date_format(vt_dataset_date_in(dataset, last, last->times - 1), dates[1]), steps[0],
                     options->form.time_step != NULL ? ", by time_step"
                     : first->proven                 ? ""
                                                     : ", by their number, or the attribute time_step");

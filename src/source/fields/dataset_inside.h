@@ -15,6 +15,7 @@ typedef struct {
     bool tried;    /* it was opened before */
     int64_t times;
     int64_t *stored; /* [times], see vt_fields_file */
+    int64_t *dates;  /* [times], vt_time_axis.own, or NULL */
 } vt_yearly_file;
 
 /* Times of a file without a gap; all of a file whose times are unknown. */
@@ -108,6 +109,8 @@ int vt_fields_specs(int64_t in_channels, int64_t out_channels, int64_t known, in
                     int64_t width, vt_tensor_spec *specs);
 
 /* The date of a time of a stretch; false where it isn't known. */
+/* Of the piece's time 0, 1, …: the file's own date. */
+vt_date vt_dataset_date_in(const vt_dataset *dataset, const vt_set_piece *piece, int64_t time);
 bool vt_dataset_date_of(const vt_dataset *dataset, const vt_set_stretch *stretch, int64_t time, vt_date *date);
 
 void vt_dataset_add_piece(vt_dataset *dataset, const vt_set_piece *piece);

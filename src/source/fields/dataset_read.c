@@ -174,19 +174,32 @@ bool vt_dataset_reaches(const vt_dataset *dataset, int64_t sample, int64_t steps
     return time + steps * dataset->options.dt < stretch->times;
 }
 
+vt_date vt_dataset_date_in(const vt_dataset *dataset, const vt_set_piece *piece, int64_t time)
+{
+    const int64_t *own = dataset->files != NULL ? dataset->files[piece->file].dates : NULL;
+    vt_date date = vt_date_after(piece->date, time * vt_dataset_minutes_a_time(dataset));
+    if (own != NULL) date.minutes = own[piece->first_time + time];
+    return date;
+}
+
 bool vt_dataset_date_of(const vt_dataset *dataset, const vt_set_stretch *stretch, int64_t time, vt_date *date)
 {
     const vt_set_piece *piece = vt_dataset_piece(dataset, stretch, time);
-    *date = vt_date_after(piece->date, (time - piece->first) * vt_dataset_minutes_a_time(dataset));
+    *date = vt_dataset_date_in(dataset, piece, time - piece->first);
     return piece->dated;
 }
 
-bool vt_dataset_date(const vt_dataset *dataset, int64_t sample, vt_date *date)
+bool vt_dataset_date_later(const vt_dataset *dataset, int64_t sample, int64_t steps, vt_date *date)
 {
     int64_t time;
     if (dataset->options.synthetic) return false;
     const vt_set_stretch *stretch = vt_dataset_find_sample(dataset, sample, &time);
-    return vt_dataset_date_of(dataset, stretch, time, date);
+    return vt_dataset_date_of(dataset, stretch, time + steps * dataset->options.dt, date);
+}
+
+bool vt_dataset_date(const vt_dataset *dataset, int64_t sample, vt_date *date)
+{
+    return vt_dataset_date_later(dataset, sample, 0, date);
 }
 
 int64_t vt_dataset_minutes_a_time(const vt_dataset *dataset)

@@ -165,7 +165,6 @@ static int64_t end_by_name(const char *path, int64_t end)
 static period *periods_of(const vt_dataset *dataset, bool used_only, int64_t *count)
 {
     period *periods = vt_allocate((size_t)dataset->piece_count + 1, sizeof *periods, "the times of data files");
-    const int64_t step = vt_dataset_minutes_a_time(dataset);
     *count = 0;
     for (int64_t s = 0; s < dataset->stretch_count; s++) {
         const vt_set_stretch *stretch = &dataset->stretches[s];
@@ -175,7 +174,7 @@ static period *periods_of(const vt_dataset *dataset, bool used_only, int64_t *co
                 stretch->used - piece->first < piece->times ? stretch->used - piece->first : piece->times;
             const int64_t times = used_only ? used : piece->times;
             if (!piece->dated || times <= 0) continue;
-            int64_t end = vt_date_after(piece->date, (times - 1) * step).minutes;
+            int64_t end = vt_dataset_date_in(dataset, piece, times - 1).minutes;
             if (!piece->proven) end = end_by_name(vt_dataset_group_path(dataset, piece->file), end);
             periods[(*count)++] = (period){piece->date.minutes, end, piece->date.calendar, piece->file};
         }

@@ -128,12 +128,14 @@ vt_status vt_fields_choose_times(vt_fields_file *file, const vt_fields_form *for
     int64_t count = 0, missing = 0;
     for (int64_t s = 0; s < axis->count; s++)
         for (int64_t i = 0; i < axis->stretches[s].count; i++) {
-            const vt_date date = vt_date_after(axis->stretches[s].date, i * step);
+            const int64_t stored = axis->stretches[s].first + i;
+            const vt_date date = vt_time_axis_date(axis, &axis->stretches[s], stored);
             while (missing < axis->missing_count && axis->missing[missing].minutes < date.minutes) missing++;
             if (missing < axis->missing_count && axis->missing[missing].minutes == date.minutes) continue;
             if (date.minutes < wanted.from || date.minutes > wanted.to) continue;
             if (chosen.minutes != step && !is_due(date, first, step, chosen.minutes)) continue;
-            file->stored[count] = axis->stretches[s].first + i;
+            file->stored[count] = stored;
+            if (axis->own != NULL) axis->own[count] = axis->own[stored]; /* count <= stored */
             add_time(&chosen, count++, date);
         }
     file->shape.times = count;

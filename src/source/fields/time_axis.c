@@ -285,15 +285,27 @@ vt_status vt_time_axis_take(const double *minutes, int64_t times, vt_date zero, 
     bool even = times > 2;
     for (int64_t i = 1; i < times; i++) even = even && fabs(beside(minutes, i - 1, i, axis->minutes)) <= allowed;
     const int64_t months = months_apart(minutes, times, zero, even ? 0 : 3);
-    if (months > 0) axis->minutes = months * VT_A_MONTH;
+    if (months > 0) {
+        axis->minutes = months * VT_A_MONTH;
+        axis->own = vt_allocate((size_t)times, sizeof *axis->own, "the times of a file");
+        for (int64_t i = 0; i < times; i++) axis->own[i] = zero.minutes + llrint(minutes[i]);
+    }
     cut(minutes, times, zero, precision, allowed, axis);
     compare_stretches(axis, allowed, path, name);
 done:
     return status;
 }
 
+vt_date vt_time_axis_date(const vt_time_axis *axis, const vt_stretch *stretch, int64_t index)
+{
+    vt_date date = vt_date_after(stretch->date, (index - stretch->first) * axis->minutes);
+    if (axis->own != NULL) date.minutes = axis->own[index];
+    return date;
+}
+
 void vt_time_axis_close(vt_time_axis *axis)
 {
+    free(axis->own);
     free(axis->doubt);
     free(axis->oddity);
     free(axis->stretches);

@@ -30,6 +30,7 @@ typedef struct {
     vt_stretch *stretches;       /* all times of the file, in order */
     int64_t missing_count;       /* times that the file holds, but calls missing */
     vt_date *missing;            /* [missing_count], in order */
+    int64_t *own; /* of each time, the minutes of its date, if steps are months: their stamps lie on different days */
     char *units, *calendar_name; /* as the file writes them, NULL without dates; calendar_name "": none */
     vt_time_units meaning;       /* of `units` */
 } vt_time_axis;
@@ -58,6 +59,9 @@ bool vt_time_follows(vt_date before, vt_date now, int64_t times, int64_t step);
  * backwards; the message names `path` and `name`. */
 vt_status vt_time_axis_take(const double *minutes, int64_t times, vt_date zero, double precision, const char *path,
                             const char *name, vt_time_axis *axis);
+
+/* The date of time `index` of the file, which is in this stretch: the file's own. */
+vt_date vt_time_axis_date(const vt_time_axis *axis, const vt_stretch *stretch, int64_t index);
 
 void vt_time_axis_close(vt_time_axis *axis);
 

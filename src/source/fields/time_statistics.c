@@ -107,14 +107,8 @@ done:
  * two do. */
 static bool comes_next(vt_time_statistics *statistics, vt_date date, int64_t step)
 {
-    enum { SHORTEST_MONTH = 28 * 1440 };
-    const int64_t apart = date.minutes - statistics->last.minutes;
-    int64_t day;
     if (step > 0) statistics->step = step;
-    if (statistics->step == 0 && apart > 0) {
-        const int64_t months = vt_date_month(date, &day) - vt_date_month(statistics->last, &day);
-        statistics->step = months == 1 && apart >= SHORTEST_MONTH ? VT_A_MONTH : apart;
-    }
+    if (statistics->step == 0) statistics->step = vt_date_apart(statistics->last, date);
     return statistics->step > 0 && vt_date_steps(statistics->last, date, statistics->step) == 1;
 }
 
@@ -165,7 +159,7 @@ static bool find_date(vt_time_statistics *statistics, const vt_fields_file *file
     if (axis->count > 0) {
         while (own + 1 < axis->stretches + axis->count && own[1].first <= time) own++;
         *begins = time == own->first;
-        *date = vt_date_after(own->date, (time - own->first) * *step);
+        *date = vt_time_axis_date(axis, own, time);
         return true;
     }
     if (*step == 0) {

@@ -220,6 +220,14 @@ int64_t vt_date_steps(vt_date from, vt_date to, int64_t step)
     return length >= 0 && length % step == 0 ? length / step : -1;
 }
 
+int64_t vt_date_apart(vt_date from, vt_date to)
+{
+    enum { SHORTEST_MONTH = 28 * MINUTES_A_DAY };
+    const int64_t apart = to.minutes - from.minutes;
+    if (apart >= SHORTEST_MONTH && vt_date_steps(from, to, VT_A_MONTH) == 1) return VT_A_MONTH;
+    return apart > 0 ? apart : 0;
+}
+
 double vt_length_hours(int64_t length)
 {
     const int64_t months = months_of(length);
@@ -266,6 +274,23 @@ const char *vt_length_format(int64_t length, char buffer[VT_DATE_SIZE])
         snprintf(buffer, VT_DATE_SIZE, "%lld h", (long long)length / 60);
     else
         snprintf(buffer, VT_DATE_SIZE, "%lld min", (long long)length);
+    return buffer;
+}
+
+vt_lead_unit vt_lead_unit_of(int64_t step)
+{
+    const int64_t months = months_of(step);
+    if (months != 0) return (vt_lead_unit){"month", "months", (double)months};
+    if (step % MINUTES_A_DAY == 0) return (vt_lead_unit){"d", NULL, (double)(step / MINUTES_A_DAY)};
+    if (step % 60 == 0 || step > MINUTES_A_DAY) return (vt_lead_unit){"h", NULL, (double)step / 60};
+    return (vt_lead_unit){"min", "minutes", (double)step};
+}
+
+const char *vt_lead_format(int64_t step, double count, char buffer[VT_DATE_SIZE])
+{
+    const vt_lead_unit unit = vt_lead_unit_of(step);
+    const double units = count * unit.a_step;
+    snprintf(buffer, VT_DATE_SIZE, "%.9g %s%s", units, unit.name, months_of(step) != 0 && units != 1 ? "s" : "");
     return buffer;
 }
 

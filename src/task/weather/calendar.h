@@ -47,6 +47,10 @@ vt_date vt_date_after(vt_date date, int64_t length);
  * month doesn't matter: averages of months are dated by their beginning, middle or end. */
 int64_t vt_date_steps(vt_date from, vt_date to, int64_t step);
 
+/* The length from one date to a later one: a month if it is in the next month and at least 28 days later; 0 if it is
+ * none. */
+int64_t vt_date_apart(vt_date from, vt_date to);
+
 /* Where in its year the date lies: 0 at its beginning, near 1 at its end, by the days that this year has. */
 double vt_date_of_year(vt_date date);
 
@@ -64,6 +68,18 @@ bool vt_length_parse(const char *text, int64_t *length);
 
 /* "6 h", "30 min", "1 month" */
 const char *vt_length_format(int64_t length, char buffer[VT_DATE_SIZE]);
+
+/* The unit of leads that are steps of one length: months, else days if a step is a whole number of them, else hours if
+ * it is a whole number of these or longer than a day, else minutes. */
+typedef struct {
+    const char *name;   /* "month", "d", "h", "min" */
+    const char *column; /* of .csv files that count these units beside hours: "months", "minutes"; NULL: hours do */
+    double a_step;      /* units of a step */
+} vt_lead_unit;
+vt_lead_unit vt_lead_unit_of(int64_t step);
+
+/* "12 h", "3 months": the lead after `count` steps, in their unit. */
+const char *vt_lead_format(int64_t step, double count, char buffer[VT_DATE_SIZE]);
 
 /* Do `minutes` lead from the date to one in the years 0 to 9999? */
 bool vt_date_is_within(vt_date date, double minutes);

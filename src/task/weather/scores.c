@@ -8,6 +8,7 @@
 #include "base/csv.h"
 #include "base/memory.h"
 #include "storage/output_file.h"
+#include "task/weather/calendar.h"
 #include "task/weather/channels.h"
 
 /* Of one channel at one lead time: sums, and how many initial times are in each. */
@@ -234,14 +235,13 @@ double vt_scores_skill(const vt_scores *scores, int64_t lead, int64_t channel, i
     return isfinite(skill) ? skill : (double)NAN; /* the other forecast is perfect */
 }
 
-double vt_scores_horizon(const vt_scores *scores, int64_t channel, int which, int64_t hours_a_step)
+double vt_scores_horizon(const vt_scores *scores, int64_t channel, int which, double a_step)
 {
     double before = 1;
     for (int64_t lead = 0; lead < scores->options.leads; lead++) {
         const double acc = vt_scores_seasonal_acc(scores, lead, channel, which);
         if (isnan(acc)) return NAN;
-        if (acc < VT_USEFUL_ACC)
-            return (double)hours_a_step * ((double)lead + (before - VT_USEFUL_ACC) / (before - acc));
+        if (acc < VT_USEFUL_ACC) return a_step * ((double)lead + (before - VT_USEFUL_ACC) / (before - acc));
         before = acc;
     }
     return INFINITY;
@@ -255,12 +255,13 @@ const char *vt_scores_channel_name(const char *const *channel_names, int64_t cha
 }
 
 static void print_row(FILE *file, const vt_scores *scores, int64_t lead, int64_t channel, const char *name,
-                      const vt_variable *variable, int64_t hours)
+                      const vt_variable *variable, double hours)
 {
     vt_csv_text(file, name);
     fputc(',', file);
     vt_csv_text(file, variable->units);
-    fprintf(file, ",%lld,%lld", (long long)hours, (long long)vt_scores_samples(scores));
+    vt_csv_number(file, hours);
+    fprintf(file, ",%lld", (long long)vt_scores_samples(scores));
     for (int which = 0; which <= VT_SCORE_CLIMATOLOGY; which++)
         vt_csv_number(file, vt_scores_rmse(scores, lead, channel, which));
     for (int which = 0; which < VT_SCORE_CLIMATOLOGY; which++)
@@ -296,53 +297,66 @@ typedef struct {
     const vt_ensemble *ensemble; /* or NULL */
     const char *const *channel_names;
     const vt_variable *variables;
-    int64_t hours_a_step;
+    int64_t step;
 } score_table;
 
 static void print_scores(FILE *file, const void *context)
 {
     const score_table *table = context;
+    const vt_lead_unit unit = vt_lead_unit_of(table->step);
     char buffer[32];
     fprintf(file,
             "channel,units,lead_hours,initial_times,rmse,rmse_persistence,rmse_climatology,acc,acc_persistence,"
             "channel_std,long_name,rmse_seasonal,acc_seasonal,acc_seasonal_persistence,rmse_pooled,"
             "rmse_pooled_persistence,rmse_pooled_climatology,rmse_pooled_seasonal,skill,skill_over_persistence,"
-            "bias,mae%s\n",
-            table->ensemble != NULL ? vt_ensemble_columns : "");
+            "bias,mae%s%s%s\n",
+            table->ensemble != NULL ? vt_ensemble_columns : "", unit.column != NULL ? ",lead_" : "",
+            unit.column != NULL ? unit.column : "");
     for (int64_t c = 0; c < table->scores->options.channels; c++)
         for (int64_t lead = 0; lead < table->scores->options.leads; lead++) {
             print_row(file, table->scores, lead, c, vt_scores_channel_name(table->channel_names, c, buffer),
-                      &table->variables[c], (lead + 1) * table->hours_a_step);
+                      &table->variables[c], vt_length_hours((lead + 1) * table->step));
             if (table->ensemble != NULL)
                 vt_ensemble_print(file, table->ensemble, lead, c,
                                   vt_scores_pooled_rmse(table->scores, lead, c, VT_SCORE_MODEL));
+            if (unit.column != NULL) vt_csv_number(file, (double)(lead + 1) * unit.a_step);
             fputc('\n', file);
         }
 }
 
 vt_status vt_scores_write(const vt_scores *scores, const vt_ensemble *ensemble, const char *path,
-                          const char *const *channel_names, const vt_variable *variables, int64_t hours_a_step)
+                          const char *const *channel_names, const vt_variable *variables, int64_t step)
 {
-    const score_table table = {scores, ensemble, channel_names, variables, hours_a_step};
+    const score_table table = {scores, ensemble, channel_names, variables, step};
     return write_file(path, print_scores, &table);
 }
 
 static void print_horizons(FILE *file, const void *context)
 {
     const score_table *table = context;
+    const vt_lead_unit unit = vt_lead_unit_of(table->step);
+    const char *const units[] = {"hours", unit.column};
+    const double a_step[] = {vt_length_hours(table->step), unit.a_step};
+    const int count = unit.column != NULL ? 2 : 1;
     char buffer[32];
-    fprintf(file, "channel,skill_horizon_hours,skill_horizon_hours_persistence,last_lead_hours\n");
+    fputs("channel", file);
+    for (int i = 0; i < count; i++)
+        fprintf(file, ",skill_horizon_%s,skill_horizon_%s_persistence,last_lead_%s", units[i], units[i], units[i]);
+    fputc('\n', file);
     for (int64_t c = 0; c < table->scores->options.channels; c++) {
         vt_csv_text(file, vt_scores_channel_name(table->channel_names, c, buffer));
-        for (int which = 0; which < VT_SCORE_CLIMATOLOGY; which++)
-            vt_csv_number(file, vt_scores_horizon(table->scores, c, which, table->hours_a_step));
-        fprintf(file, ",%lld\n", (long long)(table->scores->options.leads * table->hours_a_step));
+        for (int i = 0; i < count; i++) {
+            for (int which = 0; which < VT_SCORE_CLIMATOLOGY; which++)
+                vt_csv_number(file, vt_scores_horizon(table->scores, c, which, a_step[i]));
+            vt_csv_number(file, (double)table->scores->options.leads * a_step[i]);
+        }
+        fputc('\n', file);
     }
 }
 
 vt_status vt_scores_write_horizons(const vt_scores *scores, const char *path, const char *const *channel_names,
-                                   int64_t hours_a_step)
+                                   int64_t step)
 {
-    const score_table table = {scores, NULL, channel_names, NULL, hours_a_step};
+    const score_table table = {scores, NULL, channel_names, NULL, step};
     return write_file(path, print_horizons, &table);
 }

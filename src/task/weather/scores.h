@@ -58,19 +58,21 @@ double vt_scores_mae(const vt_scores *scores, int64_t lead, int64_t channel);
 /* 1 - RMSE^2 / RMSE^2 of the other forecast (VT_SCORE_…), both pooled: 1 is perfect, 0 as good as the other. */
 double vt_scores_skill(const vt_scores *scores, int64_t lead, int64_t channel, int other);
 
-/* The skill horizon in hours: where ACC against the seasonal climatology falls below VT_USEFUL_ACC for the first time,
- * linearly between two leads, from 1 at 0 hours on. INFINITY: at none of the leads; NAN: ACC isn't known. */
+/* The skill horizon in units of time of which a step has `a_step`: where ACC against the seasonal climatology falls
+ * below VT_USEFUL_ACC for the first time, linearly between two leads, from 1 at 0 on. INFINITY: at none of the leads;
+ * NAN: ACC isn't known. */
 #define VT_USEFUL_ACC 0.6
-double vt_scores_horizon(const vt_scores *scores, int64_t channel, int which, int64_t hours_a_step);
+double vt_scores_horizon(const vt_scores *scores, int64_t channel, int which, double a_step);
 
 /* Writes a row for each channel and lead time. ensemble: what the forecasts were the means of, or NULL. channel_names
- * [channels] may be NULL; variables [channels]: what they stand for; lead l is (l + 1) * hours_a_step hours. */
+ * [channels] may be NULL; variables [channels]: what they stand for; lead l is l + 1 times the length `step`
+ * (calendar.h), in hours, and in the last column in its own unit where that is neither hours nor days. */
 vt_status vt_scores_write(const vt_scores *scores, const vt_ensemble *ensemble, const char *path,
-                          const char *const *channel_names, const vt_variable *variables, int64_t hours_a_step);
+                          const char *const *channel_names, const vt_variable *variables, int64_t step);
 
-/* Writes a row for each channel: the skill horizons of the model and of persistence. */
+/* Writes a row for each channel: the skill horizons of the model and of persistence; likewise. */
 vt_status vt_scores_write_horizons(const vt_scores *scores, const char *path, const char *const *channel_names,
-                                   int64_t hours_a_step);
+                                   int64_t step);
 
 /* "u10", or "channel 0" if there is no name. */
 const char *vt_scores_channel_name(const char *const *channel_names, int64_t channel, char buffer[32]);

@@ -173,12 +173,13 @@ done:
 
 /* ---- solving ---- */
 
-/* Times that are more than a day apart: their times of day mean little, and each alone would have few times. */
+/* Times that are more than a day apart: their times of day mean little, other files may have others, and each
+ * alone would have few times. */
 static void join_slots(vt_seasonal_fit *fit)
 {
     enum { A_DAY = 1440 };
     const int64_t values = fit->options.channels * fit->points;
-    if (fit->slot_count < 2 || fit->least_step <= A_DAY) return;
+    if (fit->least_step <= A_DAY) return;
     slot *all = fit->slots[0];
     all->minute = VT_SEASONAL_ANY_TIME;
     for (int64_t i = 1; i < fit->slot_count; i++) {

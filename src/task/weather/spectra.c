@@ -12,6 +12,7 @@
 #include "base/fourier.h"
 #include "base/memory.h"
 #include "storage/output_file.h"
+#include "task/weather/calendar.h"
 #include "task/weather/scores.h"
 
 struct vt_spectra {
@@ -133,24 +134,27 @@ double vt_spectra_power(const vt_spectra *spectra, int64_t lead, int64_t channel
     return cell[(of_target ? spectra->waves : 0) + wave] / cell[0]; /* NaN where there is none */
 }
 
-vt_status vt_spectra_write(const vt_spectra *spectra, const char *path, const char *const *channel_names,
-                           int64_t hours_a_step)
+vt_status vt_spectra_write(const vt_spectra *spectra, const char *path, const char *const *channel_names, int64_t step)
 {
     vt_status status = VT_OK;
+    const vt_lead_unit unit = vt_lead_unit_of(step);
     char *partial = vt_output_partial_path(path), buffer[32];
     FILE *file = fopen(partial, "we");
     VT_CHECK(file != NULL, "can't write %s: %s", partial, strerror(errno));
-    fprintf(file, "channel,lead_hours,wavenumber,power_forecast,power_target,ratio\n");
+    fprintf(file, "channel,lead_hours,wavenumber,power_forecast,power_target,ratio%s%s\n",
+            unit.column != NULL ? ",lead_" : "", unit.column != NULL ? unit.column : "");
     for (int64_t c = 0; c < spectra->options.channels; c++)
         for (int64_t lead = 0; lead < spectra->options.leads; lead++)
             for (int64_t m = 1; m <= spectra->waves; m++) {
                 const double forecast = vt_spectra_power(spectra, lead, c, m, false);
                 const double target = vt_spectra_power(spectra, lead, c, m, true);
                 vt_csv_text(file, vt_scores_channel_name(channel_names, c, buffer));
-                fprintf(file, ",%lld,%lld", (long long)((lead + 1) * hours_a_step), (long long)m);
+                vt_csv_number(file, vt_length_hours((lead + 1) * step));
+                fprintf(file, ",%lld", (long long)m);
                 vt_csv_number(file, forecast);
                 vt_csv_number(file, target);
                 vt_csv_number(file, forecast / target);
+                if (unit.column != NULL) vt_csv_number(file, (double)(lead + 1) * unit.a_step);
                 fputc('\n', file);
             }
     VT_CHECK(vt_file_close(file, true), "can't write %s: %s", path, strerror(errno));

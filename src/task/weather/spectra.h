@@ -36,9 +36,8 @@ double *vt_spectra_sums(vt_spectra *spectra, int64_t *count);
 int64_t vt_spectra_waves(const vt_spectra *spectra);
 double vt_spectra_power(const vt_spectra *spectra, int64_t lead, int64_t channel, int64_t wave, bool of_target);
 
-/* channel,lead_hours,wavenumber,power_forecast,power_target,ratio: a row for each; lead l is (l + 1) * hours_a_step
- * hours. */
-vt_status vt_spectra_write(const vt_spectra *spectra, const char *path, const char *const *channel_names,
-                           int64_t hours_a_step);
+/* channel,lead_hours,wavenumber,power_forecast,power_target,ratio: a row for each; lead l is l + 1 times the length
+ * `step` (calendar.h), in the last column in its own unit where that is neither hours nor days. */
+vt_status vt_spectra_write(const vt_spectra *spectra, const char *path, const char *const *channel_names, int64_t step);
 
 #endif
