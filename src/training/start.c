@@ -112,7 +112,8 @@ vt_status vt_start_restore(const vt_checkpoint_subject *subject, vt_run_start *s
     vt_status status = VT_OK;
     const vt_config *config = subject->config;
     if (start->foreign) {
-        start->progress.best_loss = INFINITY; /* of this run's, which has none yet */
+        start->progress.best_loss = INFINITY; /* of this run's validations, of which there is none yet */
+        start->progress.persistence_loss = NAN;
         vt_checkpoint_log_resumed(start->chosen, &start->progress);
         return VT_OK;
     }
