@@ -151,6 +151,16 @@ def copy(source, to, first, stamps=None):
 copy("monthly/train/2001.nc", "late/train/2001.nc", 0, [15.5 + 30.4375 * m - (15.5 + 30.4375 * m) % 1 + 0.5 for m in range(16)]) # all at 12 UTC
 copy("monthly/valid/2002.nc", "late/valid/2002.nc", 20.5) # September 1961 to December 1962
 copy("monthly/valid/2002.nc", "late/valid/2003.nc", 36.5)
+with h5py.File("late/valid/2002.nc") as f: # the same times, a file each
+    for t in range(16):
+        with h5py.File(f"single/valid/x_{1961 + (8 + t) // 12}-{(8 + t) % 12 + 1:02}.nc", "w") as own:
+            for name in f:
+                own[name] = f[name][t : t + 1] if name in ("air", "wind", "T") else f[name][:]
+                for key in ("scale_factor", "add_offset", "units"):
+                    if key in f[name].attrs: own[name].attrs[key] = f[name].attrs[key]
+                if name not in ("air", "wind"): own[name].make_scale(name)
+            for name in ("air", "wind"):
+                for d, other in enumerate(("T", "Latitude", "Longitude")): own[name].dims[d].attach_scale(own[other])
 PYTHON
     "$VITRAIN" stats late --variables=[air,wind] >said
     contains "$(cat said)" "for any time of day"
@@ -159,11 +169,12 @@ PYTHON
     "$VITRAIN" predict --checkpoint=$best --time=1962-11-01 --steps=4 --output=f.nc >said
     contains "$(cat said)" "1962-12-16 12:00 to 1963-03-16 12:00 UTC"
     "$VITRAIN" predict --checkpoint=$best --time=1964-03-31 --steps=2 --output=g.nc >said
-    "$VITRAIN" evaluate --checkpoint=$best --rollout=4 --output=scores >said
-    contains "$(cat said)" "4 months"
+    says "1961-10-16 12:00 to 1961-12-16 12:00 UTC" -- "$VITRAIN" predict --checkpoint=$best --time=1961-09-01 --steps=3 --output=h.nc \
+        --valid_data_path=single/valid
+    says "4 months" -- "$VITRAIN" evaluate --checkpoint=$best --rollout=4 --output=scores
     "$python" - <<'PYTHON'
 import h5py
-def stamps(path, name): return list(h5py.File(path)[name][:])
+def stamps(path, name): return h5py.File(path)[name][()].tolist()
 def middles(first, count): # days since 1960
     import datetime
     for m in range(first, first + count):
@@ -171,6 +182,7 @@ def middles(first, count): # days since 1960
         yield ((begin - datetime.datetime(1960, 1, 1)) + (end - begin) / 2) / datetime.timedelta(1)
 truth = list(middles(20, 32))
 assert set(stamps("f.nc", "time")) <= set(truth) and len(stamps("f.nc", "time")) == 4
+assert stamps("h.nc", "time") == truth[1:4] and stamps("h.nc", "forecast_reference_time") == truth[0]
 first, second = stamps("g.nc", "time")
 assert first == truth[-1] and first + 30.5 == second, (first, second) # no file has May: two months after March's
 PYTHON

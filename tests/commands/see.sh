@@ -97,6 +97,7 @@ test_evaluate_in_other_units() {
     [ "$(maps)" = 001month.png,002month.png,003month.png,004month.png ]
     contains "$(cat scores/scores.html)" "over months of lead time" "<th>1 month</th>" "<th>4 months</th>"
     step 43830min 3 3 # a twelfth of 365.25 days
+    contains "$(cat said)" "3 steps of 730.5 h"
     [ "$leads" = "730.5 h,1461 h,2191.5 h" ]
     [ "$(hours 3)" = 730.5,1461,2191.5 ]
     step 1d 3 2

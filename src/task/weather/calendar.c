@@ -265,13 +265,19 @@ bool vt_length_parse(const char *text, int64_t *length)
     return false;
 }
 
+/* Above a day tenths of an hour are easier to read than minutes. */
+static bool is_told_in_hours(int64_t length)
+{
+    return length % 60 == 0 || (length > MINUTES_A_DAY && length % 6 == 0);
+}
+
 const char *vt_length_format(int64_t length, char buffer[VT_DATE_SIZE])
 {
     const int64_t months = months_of(length);
     if (months != 0)
         snprintf(buffer, VT_DATE_SIZE, "%lld month%s", (long long)months, months == 1 ? "" : "s");
-    else if (length % 60 == 0)
-        snprintf(buffer, VT_DATE_SIZE, "%lld h", (long long)length / 60);
+    else if (is_told_in_hours(length))
+        snprintf(buffer, VT_DATE_SIZE, "%.9g h", (double)length / 60);
     else
         snprintf(buffer, VT_DATE_SIZE, "%lld min", (long long)length);
     return buffer;
@@ -282,7 +288,7 @@ vt_lead_unit vt_lead_unit_of(int64_t step)
     const int64_t months = months_of(step);
     if (months != 0) return (vt_lead_unit){"month", "months", (double)months};
     if (step % MINUTES_A_DAY == 0) return (vt_lead_unit){"d", NULL, (double)(step / MINUTES_A_DAY)};
-    if (step % 60 == 0 || step > MINUTES_A_DAY) return (vt_lead_unit){"h", NULL, (double)step / 60};
+    if (is_told_in_hours(step)) return (vt_lead_unit){"h", NULL, (double)step / 60};
     return (vt_lead_unit){"min", "minutes", (double)step};
 }
 

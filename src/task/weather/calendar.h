@@ -66,11 +66,11 @@ double vt_length_hours(int64_t length);
 /* "6h", "30min", "1d", "1 month", "2 years"; false if it is something else, or not above 0. */
 bool vt_length_parse(const char *text, int64_t *length);
 
-/* "6 h", "30 min", "1 month" */
+/* "6 h", "30 min", "1 month", "730.5 h" */
 const char *vt_length_format(int64_t length, char buffer[VT_DATE_SIZE]);
 
-/* The unit of leads that are steps of one length: months, else days if a step is a whole number of them, else hours if
- * it is a whole number of these or longer than a day, else minutes. */
+/* The unit of leads that are steps of one length: months, days if a step is a whole number of them, or the unit in
+ * which vt_length_format tells a step. */
 typedef struct {
     const char *name;   /* "month", "d", "h", "min" */
     const char *column; /* of .csv files that count these units beside hours: "months", "minutes"; NULL: hours do */
