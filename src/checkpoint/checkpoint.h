@@ -11,8 +11,6 @@
 #include "storage/tensor_file.h"
 #include "task/task.h"
 
-enum { VT_CHECKPOINT_STATISTICS = 3 }; /* global_means_path, global_stds_path, time_diff_stds_path */
-
 /* What a checkpoint is written from and read into. */
 typedef struct {
     const vt_config *config;
@@ -21,20 +19,15 @@ typedef struct {
     vt_parameters *parameters;
     vt_optimizer *optimizer;
     vt_gradient_sync *sync;
-    vt_task
-        *task; /* its description of the data goes with the parameters; it is given the checkpoint's normalisation */
-    bool forecasts;                /* parameters alone are read to forecast with them, not to begin a run */
+    vt_task *task;  /* its description of the data goes with the parameters; it takes the checkpoint's normalisation */
+    bool forecasts; /* parameters alone are read to forecast with them, not to begin a run */
     const char *const *vocabulary; /* [vocabulary_size], the words that the model knows, or NULL */
     int64_t vocabulary_size;
     /* needed only where a run continues */
     int64_t training_samples; /* that an epoch's order is made of */
     int64_t crossing_samples; /* those of them that reach from one file into the next */
     int64_t validation_samples;
-    int64_t statistics[VT_CHECKPOINT_STATISTICS]; /* checksums of these files; 0: not used */
 } vt_checkpoint_subject;
-
-/* Takes the checksums of the statistics that the run uses. */
-vt_status vt_checkpoint_sum_statistics(vt_checkpoint_subject *subject);
 
 /* Host memory for a copy of what this rank writes (async_checkpoint). */
 size_t vt_checkpoint_copy_bytes(const vt_checkpoint_subject *subject);

@@ -7,47 +7,21 @@
 #include "base/log.h"
 #include "checkpoint/inside.h"
 #include "source/sources.h"
-#include "storage/output_file.h"
-#include "task/loss_weights.h"
 
 /* What says which number of which samples a validation's loss is. */
 static const char *const options[] = {"loss",    "lambda_rho",   "latitude_weights", "channel_weights",
                                       "missing", "valid_period", "time_step",        "stride"};
 static const char *const limits[] = {"limit_nsamples_val", "Nsamples_val"};
 static const char *const sets[] = {"valid_data_path", "val_path", "val_path_npy_data", "val_path_npy_label"};
-static const char *const statistics[VT_CHECKPOINT_STATISTICS] = {"global_means_path", "global_stds_path",
-                                                                 "time_diff_stds_path"};
 enum {
     OPTIONS = sizeof options / sizeof options[0],
     LIMITS = sizeof limits / sizeof limits[0],
-    SETS = sizeof sets / sizeof sets[0],
-    STATISTICS = VT_CHECKPOINT_STATISTICS
+    SETS = sizeof sets / sizeof sets[0]
 };
-
-vt_status vt_checkpoint_sum_statistics(vt_checkpoint_subject *subject)
-{
-    vt_status status = VT_OK;
-    const vt_config *config = subject->config;
-    const char *const paths[STATISTICS] = {config->global_means_path, config->global_stds_path,
-                                           vt_channel_weights_are_automatic(config) ? config->time_diff_stds_path
-                                                                                    : NULL};
-    for (int i = 0; i < STATISTICS; i++) {
-        uint32_t sum = 0;
-        if (config->normalise == VT_NORMALISE_MEAN && paths[i] != NULL && vt_output_exists(paths[i]))
-            VT_TRY(vt_checkpoint_checksum(paths[i], &sum));
-        subject->statistics[i] = sum;
-    }
-done:
-    return status;
-}
 
 vt_status vt_checkpoint_write_measure(vt_tensor_file *file, const vt_checkpoint_subject *subject)
 {
-    vt_status status = VT_OK;
-    VT_TRY(vt_tensor_file_set_integers(file, "statistics_crc32c", STATISTICS, subject->statistics));
-    VT_TRY(vt_tensor_file_set_integers(file, "validation_samples", 1, &subject->validation_samples));
-done:
-    return status;
+    return vt_tensor_file_set_integers(file, "validation_samples", 1, &subject->validation_samples);
 }
 
 static bool are_one_place(const char *a, const char *b)
@@ -73,13 +47,13 @@ static void compare_option(const vt_config *then, const vt_config *now, const ch
     free(is);
 }
 
-/* Earlier checkpoints don't say the samples and what was in the files; then the names of these must do. */
+/* What normalises the fields is the checkpoint's, so it stays. Earlier checkpoints don't say the number of samples. */
 static vt_status compare(vt_tensor_file *index, const vt_config *then, const vt_checkpoint_subject *subject,
                          vt_text *changes)
 {
     vt_status status = VT_OK;
     const vt_config *now = subject->config;
-    int64_t samples = 0, was[STATISTICS], count = STATISTICS;
+    int64_t samples = 0;
     char numbers[2][VT_NUMBER_SIZE];
     const bool was_noise = then->data_loader_config == VT_LOADER_SYNTHETIC,
                is_noise = now->data_loader_config == VT_LOADER_SYNTHETIC;
@@ -88,9 +62,8 @@ static vt_status compare(vt_tensor_file *index, const vt_config *then, const vt_
     if (was_noise != is_noise) compare_option(then, now, "data_loader_config", false, changes);
     if (is_noise || strcmp(vt_source_kind_of(now)->name, "volumes") == 0)
         compare_option(then, now, "seed", false, changes); /* draws them */
-    if (!vt_tensor_file_has(index, "statistics_crc32c")) {
+    if (!vt_tensor_file_has(index, "validation_samples")) {
         for (int i = 0; i < LIMITS; i++) compare_option(then, now, limits[i], false, changes);
-        for (int i = 0; i < STATISTICS; i++) compare_option(then, now, statistics[i], true, changes);
         return VT_OK;
     }
     VT_TRY(vt_tensor_file_get_integer(index, "validation_samples", &samples));
@@ -98,10 +71,6 @@ static vt_status compare(vt_tensor_file *index, const vt_config *then, const vt_
     snprintf(numbers[1], sizeof numbers[1], "%lld", (long long)subject->validation_samples);
     if (samples != subject->validation_samples)
         note(changes, "the number of validation samples", numbers[0], numbers[1]);
-    VT_TRY(vt_tensor_file_get_integers(index, "statistics_crc32c", &count, was));
-    for (int i = 0; i < STATISTICS; i++)
-        if (was[i] != subject->statistics[i])
-            vt_text_append(changes, "%s%s holds other numbers", changes->length > 0 ? "; " : "", statistics[i]);
 done:
     return status;
 }

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/text.h"
@@ -359,7 +360,7 @@ static vt_status look_into(const char *directory, int64_t *step, uint32_t *check
     char *path = vt_text_format("%s/checkpoint.h5", directory);
     VT_TRY(vt_checkpoint_open(directory, NULL, &index, &damaged));
     VT_TRY(vt_tensor_file_get_integer(index, "step", step));
-    VT_TRY(vt_checkpoint_checksum(path, checksum));
+    VT_TRY(vt_file_checksum(path, checksum));
 done:
     vt_tensor_file_close(&index);
     free(path);

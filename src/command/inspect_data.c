@@ -22,15 +22,13 @@ typedef struct {
     int64_t missing;
 } value_range;
 
-/* What all files of a directory have in common, from the first that could be opened. */
+/* What all files of a directory have in common, and hold together. */
 typedef struct {
-    vt_fields_shape shape; /* channels 0: none yet */
-    int64_t times, readable;
-    char from[VT_DATE_SIZE], to[VT_DATE_SIZE]; /* "": not known */
-    int64_t minutes_a_time, gaps;
-    char *doubt;         /* why a file's times are unknown, or which are odd; or NULL */
+    vt_fields_about *about; /* NULL: none could be opened yet */
+    vt_text remarks;
+    char *doubt;         /* why a file's times are unknown, or NULL */
     int64_t groups;      /* the files of one date count once */
-    value_range *ranges; /* [shape.channels] */
+    value_range *ranges; /* [channels] */
     int64_t looked_at;   /* times */
 } file_set;
 
@@ -86,7 +84,7 @@ static void print_ranges(const vt_fields_file *file, const file_set *set, bool v
     if (set->looked_at == 0) return;
     printf("    least and greatest values of %s%lld times%s:\n", verify ? "all " : "", (long long)set->looked_at,
            verify ? "" : " (--verify: of all)");
-    for (int64_t c = 0; c < set->shape.channels; c++) {
+    for (int64_t c = 0; c < set->about->channels; c++) {
         const value_range *range = &set->ranges[c];
         char *name = names != NULL && names[c][0] != '\0' ? vt_text_copy(names[c])
                                                           : vt_text_format("channel %lld", (long long)c);
@@ -138,41 +136,22 @@ static void print_storage(const vt_fields_file *file)
 }
 
 /* The times as the files themselves describe them. */
-static vt_status look_at_times(const vt_fields_file *file, file_set *set)
+static void print_times(const vt_fields_about *about, const vt_fields_form *form)
 {
-    vt_status status = VT_OK;
-    const vt_time_axis *axis = &file->times;
-    char steps[2][VT_DATE_SIZE];
-    const char *doubt = axis->doubt != NULL ? axis->doubt : axis->oddity;
-    if (doubt != NULL && set->doubt == NULL) set->doubt = vt_text_copy(doubt);
-    if (set->minutes_a_time == 0) set->minutes_a_time = axis->minutes;
-    VT_CHECK(axis->minutes == 0 || axis->minutes == set->minutes_a_time,
-             "%s: its times are %s apart, those of the files before it %s", file->path,
-             vt_length_format(axis->minutes, steps[0]), vt_length_format(set->minutes_a_time, steps[1]));
-    if (axis->count == 0) goto done;
-    const vt_stretch *last = &axis->stretches[axis->count - 1];
-    if (set->from[0] == '\0') vt_date_format(axis->stretches[0].date, set->from);
-    vt_date_format(vt_time_axis_date(axis, last, last->first + last->count - 1), set->to);
-    set->gaps += axis->count - 1;
-done:
-    return status;
-}
-
-static void print_times(const file_set *set, const vt_fields_form *form)
-{
-    char step[VT_DATE_SIZE];
-    if (set->from[0] == '\0') {
-        const bool assumed = set->minutes_a_time == 0;
-        vt_length_format(assumed ? 60 * VT_HOURS_A_TIME : set->minutes_a_time, step);
+    char step[VT_DATE_SIZE], dates[2][VT_DATE_SIZE];
+    if (!about->dated || about->span_count == 0) {
+        vt_length_format(about->step == 0 ? 60 * VT_HOURS_A_TIME : about->step, step);
         printf("    times: the files don't say when; every %s %s\n", step,
-               assumed                   ? "is assumed (--time_step=24h says another)"
+               about->step == 0          ? "is assumed (--time_step=24h says another)"
                : form->time_step != NULL ? "by --time_step"
                                          : "by their number, or the attribute time_step");
         return;
     }
-    printf("    times: %s to %s", set->from, set->to);
-    if (set->minutes_a_time > 0) printf(", every %s", vt_length_format(set->minutes_a_time, step));
-    if (set->gaps > 0) printf(", but for %lld gap%s", (long long)set->gaps, set->gaps == 1 ? "" : "s");
+    printf("    times: %s to %s", vt_date_format(about->spans[0].first, dates[0]),
+           vt_date_format(about->spans[about->span_count - 1].last, dates[1]));
+    if (about->step > 0) printf(", every %s", vt_length_format(about->step, step));
+    if (about->step > 0 && about->span_count > 1)
+        printf(", but for %lld gap%s", (long long)about->span_count - 1, about->span_count == 2 ? "" : "s");
     printf("\n");
 }
 
@@ -181,25 +160,19 @@ static vt_status look_at_file(const char *const *paths, int64_t count, int64_t i
                               bool tried, bool verify, file_set *set, vt_fields_file **first)
 {
     vt_status status = VT_OK;
-    const char *path = paths[0];
     vt_fields_file *file = NULL;
     VT_TRY((tried ? vt_fields_file_open_again : vt_fields_file_open)(paths, count, form, &file));
     VT_TRY(vt_fields_file_check_written(file));
     if (file->shape.times == 0 && form->period != NULL) goto done; /* other files have the period's times */
-    vt_fields_shape shape = file->shape;
-    if (set->readable == 0) {
-        set->shape = shape;
+    const vt_fields_shape shape = file->shape;
+    const vt_frame_window whole = {.rows = shape.height, .width = shape.width};
+    if (set->about == NULL) {
         set->ranges = vt_allocate((size_t)shape.channels, sizeof *set->ranges, "the channels of a set");
         for (int64_t c = 0; c < shape.channels; c++) set->ranges[c] = (value_range){INFINITY, -INFINITY, 0};
     }
-    VT_CHECK(shape.channels == set->shape.channels && shape.height == set->shape.height &&
-                 shape.width == set->shape.width,
-             "%s holds [%lld, %lld, %lld] (channel, lat, lon), the files before it [%lld, %lld, %lld]", path,
-             (long long)shape.channels, (long long)shape.height, (long long)shape.width, (long long)set->shape.channels,
-             (long long)set->shape.height, (long long)set->shape.width);
-    set->times += shape.times;
-    set->readable++;
-    VT_TRY(look_at_times(file, set));
+    VT_TRY(vt_fields_about_add_file(&set->about, file, form, &whole, &set->remarks));
+    const char *doubt = file->times.doubt != NULL ? file->times.doubt : file->times.oddity;
+    if (doubt != NULL && set->doubt == NULL) set->doubt = vt_text_copy(doubt);
     if (*first == NULL) *first = file;
     VT_TRY(look_at_values(file, index, verify, set));
 done:
@@ -223,7 +196,7 @@ static vt_fields_shape print_files(const char *directory, const char *label, con
     char size[VT_NUMBER_SIZE];
     const vt_status listed = vt_file_list_open(directory, label, form->variables != NULL, &list);
     vt_inspect_check(faults, listed);
-    if (listed != VT_OK) return set.shape;
+    if (listed != VT_OK) return (vt_fields_shape){0};
     vt_text noted = {0};
     bool tried = false;
     set.groups = list.groups;
@@ -239,30 +212,35 @@ static vt_fields_shape print_files(const char *directory, const char *label, con
     }
     printf("  %s: %lld file%s %s", label, (long long)list.count, list.count == 1 ? "" : "s", file_name(list.paths[0]));
     if (list.count > 1) printf(" … %s", file_name(list.paths[list.count - 1]));
-    const int64_t step = set.minutes_a_time > 0 ? set.minutes_a_time : 60 * VT_HOURS_A_TIME;
-    const bool months = step >= VT_A_MONTH, whole = step % 60 == 0;
-    if (set.readable > 0)
-        printf(", %lld times (%.4g days %lld-%s), %lld channels of [%lld, %lld], %s", (long long)set.times,
-               vt_length_hours(set.times * step) / 24,
+    vt_fields_shape shape = {0};
+    const vt_fields_about *about = set.about;
+    if (about != NULL) {
+        const int64_t step = about->step > 0 ? about->step : 60 * VT_HOURS_A_TIME;
+        const bool months = step >= VT_A_MONTH, whole = step % 60 == 0;
+        shape = (vt_fields_shape){about->times, about->channels, about->rows, about->columns};
+        printf(", %lld times (%.4g days %lld-%s), %lld channels of [%lld, %lld], %s", (long long)shape.times,
+               vt_length_hours(shape.times * step) / 24,
                (long long)(months  ? step / VT_A_MONTH
                            : whole ? step / 60
                                    : step),
                months  ? "monthly"
                : whole ? "hourly"
                        : "minutely",
-               (long long)set.shape.channels, (long long)set.shape.height, (long long)set.shape.width,
-               vt_text_bytes((double)(set.times * set.shape.channels * set.shape.height * set.shape.width) * 4, size));
+               (long long)shape.channels, (long long)shape.height, (long long)shape.width,
+               vt_text_bytes((double)(shape.times * shape.channels * shape.height * shape.width) * 4, size));
+    }
     printf("\n");
-    if (set.readable == 0 && noted.length == 0)
+    if (about == NULL && noted.length == 0)
         vt_text_append(&noted, "%s '%s': none of its times lies in %s %s\n", label, directory, form->period_option,
                        form->period);
-    if (set.shape.channels > 0) print_times(&set, form);
+    if (about != NULL) print_times(about, form);
     if (first != NULL) {
-        print_grid(first, &set.shape);
-        print_channels(first, set.shape.channels);
+        print_grid(first, &shape);
+        print_channels(first, shape.channels);
         print_storage(first);
         print_ranges(first, &set, verify);
     }
+    if (set.remarks.length > 0) print_warning(set.remarks.characters);
     print_warning(set.doubt);
     if (list.misnamed != NULL) vt_inspect_fault(faults, "%s", list.misnamed);
     for (char *line = noted.characters, *end; line != NULL && *line != '\0'; line = end + 1) {
@@ -273,8 +251,10 @@ static vt_fields_shape print_files(const char *directory, const char *label, con
     free(set.ranges);
     vt_fields_file_close(&first);
     vt_file_list_close(&list);
+    vt_fields_about_close(&set.about);
+    vt_text_close(&set.remarks);
     free(set.doubt);
-    return set.shape;
+    return shape;
 }
 
 /* ---- checks that training makes, too ---- */

@@ -47,14 +47,14 @@ typedef struct {
 } dated_file;
 
 /* How far apart times are where files have one each: as the first two are. 0: not known. */
-static vt_status find_step(prediction *p, const vt_file_list *list, const vt_fields_form *form, int64_t *step)
+static vt_status find_step(prediction *p, const vt_file_list *list, int64_t *step)
 {
     vt_status status = VT_OK;
     vt_date dates[2] = {0};
     vt_fields_file *file = NULL;
     for (int64_t i = 0; i < 2 && i < list->groups && p->step_of_files == 0; i++) {
         const int64_t first = list->first[i], end = list->first[i + 1];
-        VT_TRY(vt_fields_file_open((const char *const *)(list->paths + first), end - first, form, &file));
+        VT_TRY(vt_fields_file_open((const char *const *)(list->paths + first), end - first, &p->form, &file));
         if (file->times.count > 0) dates[i] = file->times.stretches[0].date;
         vt_fields_file_close(&file);
     }
@@ -76,7 +76,7 @@ static vt_status open_dated(prediction *p, const vt_file_list *list, int64_t gro
     result->count = axis->count;
     if (result->file->shape.times == 0) goto done;
     result->minutes = axis->minutes;
-    if (axis->count > 0 && axis->minutes == 0) VT_TRY(find_step(p, list, &form, &result->minutes));
+    if (axis->count > 0 && axis->minutes == 0) VT_TRY(find_step(p, list, &result->minutes));
     if (result->minutes == 0) result->minutes = 60 * VT_HOURS_A_TIME;
     if (axis->count > 0) goto done;
     char step[VT_DATE_SIZE];
@@ -362,7 +362,7 @@ static void describe(prediction *p)
     p->about->step = p->file->times.minutes;
     p->about->span_count = 0;
     p->about->times = 1;
-    vt_fields_about_add_span(p->about, p->date, 1);
+    vt_fields_about_add_span(p->about, p->date, p->date);
 }
 
 static vt_status take_input(prediction *p)

@@ -203,7 +203,6 @@ static vt_status open_trainer(run_state *run)
                                         .steps_per_epoch = run->length.steps_per_epoch};
     VT_TRY(vt_trainer_open(run->config, &options, run->backend, &run->trainer));
     run->subject = subject_of(run);
-    VT_TRY(vt_checkpoint_sum_statistics(&run->subject));
     if (run->config->resume == NULL) VT_TRY(vt_start_read_initial(&run->subject, &run->start));
 done:
     return status;

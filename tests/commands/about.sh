@@ -100,7 +100,7 @@ test_the_checkpoints_own_normalisation() {
     make_set longer times=90
     rm -r data/stats
     cp -r longer/stats data/stats
-    says "the means and standard deviations of the checkpoint $best are used; those of data/stats/global_means.npy differ" -- scores
+    says "the means and standard deviations of the checkpoint runs/base/1CPU/00/checkpoints/step-00000009 are used; those of data/stats/global_means.npy differ" -- scores
     [ "$(rmse)" = "$before" ]
     forecast >/dev/null
     same_forecast

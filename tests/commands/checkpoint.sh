@@ -376,7 +376,8 @@ test_best_of_another_measure() {
     refuted grep "begin anew" said
     cp stats/time_diff_stds.npy stats/global_stds.npy
     resume --num_epochs=8 --limit_nsamples_val=5 --global_stds_path=stats/global_stds.npy
-    contains "$(cat said)" "measure something else: global_stds_path holds other numbers"
+    contains "$(cat said)" "the means and standard deviations of the checkpoint $RUNS/a/checkpoints/step-" # stay in use
+    refuted grep "begin anew" said
     cp -r data other
     resume --num_epochs=9 --limit_nsamples_val=5 --global_stds_path=stats/global_stds.npy --valid_data_path=other/valid
     contains "$(cat said)" "measure something else: valid_data_path was " ", is other/valid"

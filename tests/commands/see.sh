@@ -74,7 +74,7 @@ test_evaluate() {
 
 # Leads are told in the unit of the set's time step; files keep their hours.
 test_evaluate_in_other_units() {
-    step() { evaluate --time_step=$1 --rollout=$2 --output=scores >said; leads=$(shown | head -$3 | paste -sd,); }
+    step() { evaluate --accept=[step] --time_step=$1 --rollout=$2 --output=scores >said; leads=$(shown | head -$3 | paste -sd,); }
     shown() { awk '/^channel/ { on = 1; next } on { split(substr($0, 23), f, " "); print f[1], f[2] }' said; }
     hours() { cut -d, -f3 scores/scores.csv | sed -n "2,$(($1 + 1))p" | paste -sd,; }
     last() { sed 's/.*,//' "$@" | head -4 | paste -sd,; }
@@ -462,7 +462,7 @@ test_predict_ncdump() {
     command -v ncgen >/dev/null || return 0
     mkdir minutes
     ncdump f.nc | sed 's/hours since/minutes since/' | ncgen -4 -o minutes/of_2003.nc
-    local set="--valid_data_path=minutes --variables=[u10,v10,t2m]"
+    local set="--valid_data_path=minutes --variables=[u10,v10,t2m] --accept=[step]"
     says "1 step of 6 min" " 6 min " -- evaluate --rollout=1 --output=scores $set
     says "2003-01-02 00:12 to 2003-01-02 00:18 UTC" -- predict --time=2003-01-02T00:06 --steps=2 --output=g.nc $set
     ncdump -v time g.nc >dump

@@ -208,7 +208,8 @@ TEST(options_are_listed)
         "  --embed_dim=384", "* --run_num=00",  "(whole number, 1 to 65536)", "(pytorch|transformer-engine)",
         "(text, or None)",   "  --enable_apex "};
     static const char *const expected_markdown[] = {
-        "\n## Only with model vit\n", "| `embed_dim` | whole number, 1 to 65536 | `384` | width of a token |\n",
+        "\n## Only with model vit\n",
+        "| `embed_dim` | whole number, 1 to 65536 | `384`; transformer, encoder: `128` | width of a token |\n",
         "| `run_num` (flag) | text | `00` |", "| erf\\|tanh | `erf` |"};
     char *text = NULL;
     size_t size = 0;

@@ -53,16 +53,15 @@ void vt_fields_about_limit(vt_fields_about *about, int64_t count)
     about->channels = count;
 }
 
-void vt_fields_about_add_span(vt_fields_about *about, vt_date first, int64_t times)
+void vt_fields_about_add_span(vt_fields_about *about, vt_date first, vt_date last)
 {
-    vt_time_span *last = about->span_count > 0 ? &about->spans[about->span_count - 1] : NULL;
-    const vt_date end = vt_date_after(first, (times - 1) * about->step);
-    if (last != NULL && about->step > 0 && vt_date_steps(last->last, first, about->step) == 1) {
-        last->last = end;
+    vt_time_span *before = about->span_count > 0 ? &about->spans[about->span_count - 1] : NULL;
+    if (before != NULL && about->step > 0 && vt_date_steps(before->last, first, about->step) == 1) {
+        before->last = last;
         return;
     }
     about->spans = vt_grow(about->spans, (size_t)about->span_count, sizeof *about->spans, purpose);
-    about->spans[about->span_count++] = (vt_time_span){first, end};
+    about->spans[about->span_count++] = (vt_time_span){first, last};
 }
 
 void vt_fields_about_sign(vt_fields_about *about, const char *command)

@@ -74,7 +74,7 @@ vt_fields_about *vt_fields_about_of_names(const char *const *names, int64_t coun
 void vt_fields_about_limit(vt_fields_about *about, int64_t count);
 
 /* Adds a span; one that follows the last one within its step makes that longer. */
-void vt_fields_about_add_span(vt_fields_about *about, vt_date first, int64_t times);
+void vt_fields_about_add_span(vt_fields_about *about, vt_date first, vt_date last);
 
 /* Says who makes what carries the description, and when: "vitrain 1.0 stats". */
 void vt_fields_about_sign(vt_fields_about *about, const char *command);

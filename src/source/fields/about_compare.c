@@ -299,18 +299,23 @@ static void compare_times(finding *found, vt_fields_use use)
         found->different[CALENDAR] =
             vt_text_format("the calendar of %s is %s, that of %s %s", found->data->name,
                            vt_calendar_name(data->calendar), found->other->name, vt_calendar_name(other->calendar));
-    if (!both_known(found, data->step > 0, other->step > 0, "time step")) {
+    /* sets of a run have samples alike: where nothing says their step, 6 hours are assumed of them */
+    const int64_t assumed = use == VT_SETS_OF_A_RUN ? 60 * VT_HOURS_A_TIME : 0;
+    const int64_t lengths[2] = {data->step > 0 ? data->step : assumed, other->step > 0 ? other->step : assumed};
+    if (!both_known(found, lengths[0] > 0, lengths[1] > 0, "time step")) {
         if (factors[0] != factors[1])
             found->different[STEP] = vt_text_format("dt is %lld times in %s, but %lld in %s", (long long)factors[0],
                                                     found->data->name, (long long)factors[1], found->other->name);
         return;
     }
-    if (data->step * factors[0] != other->step * factors[1])
+    if (lengths[0] * factors[0] != lengths[1] * factors[1])
         found->different[STEP] = vt_text_format(
-            of_changes ? "changes are over %s in %s, but over %s in %s" : "times are %s apart in %s, but %s in %s",
-            vt_length_format(data->step * factors[0], steps[0]), found->data->name,
-            vt_length_format(other->step * factors[1], steps[1]), found->other->name);
-    else if (data->step == other->step && data->span_count > 0 && other->span_count > 0 &&
+            of_changes ? "changes are over %s in %s, but over %s in %s%s" : "times are %s apart in %s, but %s in %s%s",
+            vt_length_format(lengths[0] * factors[0], steps[0]), found->data->name,
+            vt_length_format(lengths[1] * factors[1], steps[1]), found->other->name,
+            data->step == 0 || other->step == 0 ? " (6 h are assumed where nothing says it, as --time_step=1h would)"
+                                                : "");
+    else if (data->step > 0 && data->step == other->step && data->span_count > 0 && other->span_count > 0 &&
              offset_of(data) != offset_of(other))
         found->different[OFFSET] =
             vt_text_format("the times of %s begin at %s, those of %s at %s: not a whole number of steps apart",

@@ -27,15 +27,16 @@ static void take_times(const vt_fields_file *file, const vt_fields_form *form, v
     about->dated = axis->count > 0;
     about->times = file->shape.times;
     about->step = axis->minutes;
-    about->step_from = axis->minutes == 0 ? "assumed" : axis->count > 0 ? "file" : "time_step";
-    if (axis->minutes > 0 && form->time_step != NULL) about->step_from = "time_step";
+    about->step_from = axis->minutes == 0 ? "assumed" : form->time_step != NULL ? "time_step" : "file";
     if (axis->count > 0) about->calendar = axis->stretches[0].date.calendar;
-    for (int64_t i = 0; i < axis->count; i++)
-        vt_fields_about_add_span(about, axis->stretches[i].date, axis->stretches[i].count);
+    for (int64_t i = 0; i < axis->count; i++) {
+        const vt_stretch *own = &axis->stretches[i];
+        vt_fields_about_add_span(about, vt_time_axis_date(axis, own, own->first),
+                                 vt_time_axis_date(axis, own, own->first + own->count - 1));
+    }
     if (axis->count > 0 || about->times == 0 || vt_date_of_file_name(file->path, &date) == 0) return;
     const int64_t step = axis->minutes > 0 ? axis->minutes : 60 * VT_HOURS_A_TIME;
-    vt_fields_about_add_span(about, date, 1);
-    about->spans[about->span_count - 1].last = vt_date_after(date, (about->times - 1) * step);
+    vt_fields_about_add_span(about, date, vt_date_after(date, (about->times - 1) * step));
 }
 
 vt_fields_about *vt_fields_about_of_file(const vt_fields_file *file, const vt_fields_form *form,
@@ -96,10 +97,8 @@ vt_status vt_fields_about_add_file(vt_fields_about **set, const vt_fields_file *
     }
     if (!all->dated) all->calendar = own->calendar;
     all->dated = all->dated || own->dated;
-    for (int64_t i = 0; i < own->span_count; i++) {
-        vt_fields_about_add_span(all, own->spans[i].first, 1);
-        all->spans[all->span_count - 1].last = own->spans[i].last;
-    }
+    for (int64_t i = 0; i < own->span_count; i++)
+        vt_fields_about_add_span(all, own->spans[i].first, own->spans[i].last);
     all->times += own->times;
     char *first = all->files;
     all->files = vt_text_format("%.*s … %s", (int)strcspn(first, " "), first, own->files);
@@ -148,8 +147,7 @@ void vt_dataset_settle_about(vt_dataset *dataset)
         if (stretch->used == 0 || !vt_dataset_date_of(dataset, stretch, 0, &first) ||
             !vt_dataset_date_of(dataset, stretch, stretch->used - 1, &last))
             continue;
-        vt_fields_about_add_span(about, first, 1);
-        about->spans[about->span_count - 1].last = last;
+        vt_fields_about_add_span(about, first, last);
     }
 }
 

@@ -23,13 +23,13 @@ typedef struct {
 } vt_time_units;
 
 typedef struct {
-    char *doubt;                 /* why there are no dates although there is a time coordinate, or NULL */
-    char *oddity;                /* times that lie beside the grid of the others, in a sentence, or NULL */
-    int64_t minutes;             /* the length between two times (calendar.h); 0: one time only, or unknown */
-    int64_t count;               /* of the stretches; 0: the file doesn't say when its times are */
-    vt_stretch *stretches;       /* all times of the file, in order */
-    int64_t missing_count;       /* times that the file holds, but calls missing */
-    vt_date *missing;            /* [missing_count], in order */
+    char *doubt;           /* why there are no dates although there is a time coordinate, or NULL */
+    char *oddity;          /* times that lie beside the grid of the others, in a sentence, or NULL */
+    int64_t minutes;       /* the length between two times (calendar.h); 0: one time only, or unknown */
+    int64_t count;         /* of the stretches; 0: the file doesn't say when its times are */
+    vt_stretch *stretches; /* all times of the file, in order */
+    int64_t missing_count; /* times that the file holds, but calls missing */
+    vt_date *missing;      /* [missing_count], in order */
     int64_t *own; /* of each time, the minutes of its date, if steps are months: their stamps lie on different days */
     char *units, *calendar_name; /* as the file writes them, NULL without dates; calendar_name "": none */
     vt_time_units meaning;       /* of `units` */
