@@ -78,8 +78,8 @@ vt_status vt_file_read(const char *path, char **bytes, size_t *size)
     const long length = ftell(file);
     rewind(file);
     read = malloc((size_t)(length > 0 ? length : 0) + 1);
-    VT_CHECK(length >= 0 && read != NULL && fread(read, 1, (size_t)length, file) == (size_t)length,
-             "can't read %s: %s", path, strerror(errno));
+    VT_CHECK(length >= 0 && read != NULL && fread(read, 1, (size_t)length, file) == (size_t)length, "can't read %s: %s",
+             path, strerror(errno));
     read[length] = '\0';
     if (size != NULL) *size = (size_t)length;
     *bytes = read;

@@ -169,7 +169,8 @@ TEST(yaml_keys_that_would_be_lost)
                    "the name of its configuration (base:)");
     EXPECT_REFUSED("img_size: [8, 8]\nbase: {}\n", "/c.yaml:1:1: the option 'img_size' is beside");
     EXPECT_REFUSED("base: {}\nenable_amp: true\n", "/c.yaml:2:1: the option 'enable_amp' is beside");
-    EXPECT_REFUSED("base: {}\nlr_schedule: {start_lr: 1, end_lr: 0}\n", "/c.yaml:2:1: the option 'lr_schedule' is beside");
+    EXPECT_REFUSED("base: {}\nlr_schedule: {start_lr: 1, end_lr: 0}\n",
+                   "/c.yaml:2:1: the option 'lr_schedule' is beside");
     EXPECT_REFUSED("base:\n  depth: 3\n  depth: 4\n",
                    "/c.yaml:3:3: the key depth stands twice, first in line 2; remove or rename one of the two");
     EXPECT_REFUSED("base: {depth: 3, lr: 1, 'depth': 4}\n", "/c.yaml:1:25: the key depth stands twice");
@@ -181,9 +182,9 @@ TEST(yaml_keys_that_would_be_lost)
     EXPECT_REFUSED("base: {}\nlr\u200b: 1e-2\n", "/c.yaml:2:1: the key 'lr' ends with U+200B");
     EXPECT_REFUSED("base: {}\n\u00a0: 1\n", "/c.yaml:2:1: the key '' begins with U+00A0");
     /* what merges override, what an alias uses, and what is no option */
-    EXPECT_GIVES("lr: &rate 1e-2\nlr_schedule: &when {start_lr: 1, end_lr: 0}\nversion: 3\nnames: [a, b]\n"
-                 "one: &one {depth: 3, lr: 1}\nbase: {<<: *one, lr: *rate, lr_schedule: *when}\n",
-                 "lr", "0.01");
+    EXPECT_GIVES("depth: &deep 4\nlr_schedule: &when {start_lr: 1, end_lr: 0}\nversion: 3\nnames: [a, b]\n"
+                 "one: &one {depth: 3}\nbase: {<<: *one, depth: *deep, lr_schedule: *when}\n",
+                 "depth", "4");
     EXPECT_GIVES("lr: {depth: 3}\n\u00e9t\u00e9: {}\nbase: {depth: 4}\n", "depth", "4");
     EXPECT_GIVES("lr_schedule: {depth: 3}\n", "depth", "3", "--config=lr_schedule");
 }
