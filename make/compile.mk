@@ -8,7 +8,7 @@ HAS_UNISTRING := $(if $(filter-out undefined,$(origin UNISTRING_LIBS)),yes)
 HAS_UDUNITS := $(if $(UDUNITS_LIBS),yes)
 HAS_MPI := $(if $(filter-out undefined,$(origin MPI_LIBS)),yes)
 # What was found of the codecs of Zarr stores; each may be missing, or left out by an empty setting (BLOSC_LIBS=).
-FOR_ZARR := $(foreach library,BLOSC ZSTD LZ4,$(if $($(library)_LIBS),$(library)))
+FOR_ZARR := $(strip $(foreach library,BLOSC ZSTD LZ4,$(if $($(library)_LIBS),$(library))))
 LIBS = $(SANITIZE) $(HDF5_HL_LIBS) $(HDF5_LIBS) $(DEFLATE_LIBS) $(YAML_LIBS) $(PROTOBUF_LIBS) $(PNG_LIBS) $(JANSSON_LIBS) \
     $(UNISTRING_LIBS) $(UDUNITS_LIBS) $(foreach library,$(FOR_ZARR),$($(library)_LIBS)) \
     $(if $(HAS_MPI),$(MPI_LIBS)) $(if $(NVCC),$(CUDA_LIBS)) $(OPENMP_LIBS) -lpthread -lm

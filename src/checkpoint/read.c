@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/text.h"
@@ -94,12 +95,33 @@ done:
     return status;
 }
 
-/* Collective. Either all ranks have read everything, or all fail; those that could read fail without a note. */
-static vt_status finish_reading(const vt_checkpoint_subject *subject, vt_status status, bool *damaged)
+/* "DIR/checkpoint.h5: crc32c 1a2b3c4d": what tells one checkpoint, or file of parameters, from another. */
+static vt_status identify(const char *path, vt_text *text)
 {
+    vt_status status = VT_OK;
+    uint32_t checksum = 0;
+    char *file = vt_text_format(vt_safetensors_is_name(path) ? "%s" : "%s/checkpoint.h5", path);
+    VT_TRY(vt_file_checksum(file, &checksum));
+    vt_text_append(text, "%s: crc32c %08x", file, (unsigned)checksum);
+done:
+    free(file);
+    return status;
+}
+
+/* Collective. Either all ranks have read everything, and the same, or all fail; those that could read fail without a
+ * note. */
+static vt_status finish_reading(const char *path, const vt_checkpoint_subject *subject, vt_status status,
+                                bool *damaged)
+{
+    vt_text own = {0};
+    if (status == VT_OK) status = identify(path, &own);
     bool failed = vt_world_any(subject->world, status != VT_OK);
     *damaged = vt_world_any(subject->world, *damaged);
-    if (failed) return VT_ERROR;
+    if (!failed)
+        status = vt_world_same(subject->world, own.characters,
+                               "ranks would begin with parameters of different files; copy one to all nodes");
+    vt_text_close(&own);
+    if (failed || vt_world_any(subject->world, status != VT_OK)) return VT_ERROR;
     vt_gradient_sync_values_changed(subject->sync);
     return VT_OK;
 }
@@ -167,7 +189,7 @@ vt_status vt_checkpoint_read(const char *directory, const vt_checkpoint_subject 
                              bool *damaged)
 {
     vt_status status = read_own_parts(directory, subject, progress, damaged);
-    return finish_reading(subject, status, damaged);
+    return finish_reading(directory, subject, status, damaged);
 }
 
 static vt_status read_own_parameters(const char *path, const vt_checkpoint_subject *subject, vt_text *changes)
@@ -193,7 +215,7 @@ vt_status vt_checkpoint_read_parameters(const char *path, const vt_checkpoint_su
     bool damaged = false;
     char *same = vt_text_copy(path); /* on all ranks: each may have looked for the best one at another moment */
     vt_world_broadcast_text(subject->world, &same);
-    const vt_status status = finish_reading(subject, read_own_parameters(same, subject, changes), &damaged);
+    const vt_status status = finish_reading(same, subject, read_own_parameters(same, subject, changes), &damaged);
     if (status == VT_OK) vt_optimizer_average_begin(subject->optimizer);
     free(same);
     return status;

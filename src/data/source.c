@@ -1,6 +1,7 @@
 #include "data/source.h"
 
 #include <stdlib.h>
+#include <sys/stat.h>
 
 #include "base/log.h"
 #include "base/memory.h"
@@ -14,6 +15,23 @@ void vt_source_close(vt_source **source)
 vt_status vt_source_agree(const vt_source *training, const vt_source *other)
 {
     return training->kind->agree != NULL ? training->kind->agree(training, other) : VT_OK;
+}
+
+void vt_source_add_file(const char *path, vt_text *lines)
+{
+    struct stat info;
+    if (stat(path, &info) == 0 && S_ISREG(info.st_mode))
+        vt_text_append(lines, "%s: %lld bytes\n", path, (long long)info.st_size);
+}
+
+void vt_source_identify(const vt_source *source, vt_text *lines)
+{
+    if (source->kind->list_files != NULL)
+        source->kind->list_files(source, lines);
+    else if (source->path != NULL)
+        vt_source_add_file(source->path, lines);
+    vt_text_append(lines, "%s %s: %lld samples\n", source->option_name, source->path,
+                   (long long)source->sample_count);
 }
 
 void vt_source_warn_of_shared(const vt_source *one, const vt_source *other)

@@ -5,6 +5,7 @@
 #define VT_DATA_SOURCE_H
 
 #include "base/status.h"
+#include "base/text.h"
 #include "config/config.h"
 #include "data/batch.h"
 #include "parallel/layout.h"
@@ -116,6 +117,9 @@ struct vt_source_kind {
      * ("2 threads"); warns of samples that they share. NULL: nothing is said. */
     void (*log)(const vt_source *training, const vt_source *validation, const vt_source *test, const char *threads);
 
+    /* Adds a line for each file, with its size; all ranks need the same. NULL: the file that is the set's path. */
+    void (*list_files)(const vt_source *source, vt_text *lines);
+
     /* Where a sample comes from ("…/2013.h5, time 17"), for messages and logs. */
     void (*describe)(const vt_source *source, int64_t sample, char *buffer, int64_t size);
 
@@ -152,6 +156,12 @@ static inline int64_t vt_source_batches(const vt_source *source, int64_t batch_s
 }
 
 vt_status vt_source_agree(const vt_source *training, const vt_source *other);
+
+/* Adds what every rank has to find alike: the set's files with their sizes, and how many samples they make. */
+void vt_source_identify(const vt_source *source, vt_text *lines);
+
+/* "FILE: 1234 bytes": a line of the above; nothing of what isn't a file. */
+void vt_source_add_file(const char *path, vt_text *lines);
 void vt_source_warn_of_shared(const vt_source *one, const vt_source *other);
 
 const vt_reading *vt_source_reading(const vt_source *source);

@@ -131,26 +131,33 @@ static int line_length(const char *line)
     return (int)strcspn(line, "\n");
 }
 
-vt_status vt_world_check_same_options(const vt_config *config, vt_world *world)
+vt_status vt_world_same(vt_world *world, const char *own, const char *demand)
 {
-    vt_status status = config != NULL ? VT_OK : VT_ERROR;
-    vt_text own = {0};
-    if (config != NULL) vt_config_print(config, add_line, &own);
-    char *first = world->rank == 0 && config != NULL ? vt_text_copy(own.characters) : NULL;
+    vt_status status = VT_OK;
+    char *first = own != NULL ? vt_text_copy(own) : NULL;
     vt_world_broadcast_text(world, &first);
-    if (config == NULL || first == NULL) goto done;
-    const char *here = own.characters, *there = first;
+    if (own == NULL || first == NULL) goto done;
+    const char *here = own, *there = first;
     while (*here != '\0' && *there != '\0') {
         int a = line_length(here), b = line_length(there);
         bool may_differ = strncmp(here, "num_threads:", strlen("num_threads:")) == 0; /* machines differ */
-        VT_CHECK((a == b && memcmp(here, there, (size_t)a) == 0) || may_differ,
-                 "'%.*s' here, '%.*s' on rank 0: all ranks need the same options", a, here, b, there);
+        VT_CHECK((a == b && memcmp(here, there, (size_t)a) == 0) || may_differ, "'%.*s' here, '%.*s' on rank 0: %s", a,
+                 here, b, there, demand);
         here += here[a] == '\n' ? a + 1 : a;
         there += there[b] == '\n' ? b + 1 : b;
     }
-    VT_CHECK(*here == *there, "other options than rank 0's: is the program the same everywhere?");
+    VT_CHECK(*here == *there, "'%.*s' is %s: %s", line_length(*here != '\0' ? here : there),
+             *here != '\0' ? here : there, *here != '\0' ? "here, but not on rank 0" : "on rank 0, but not here", demand);
 done:
     free(first);
+    return status;
+}
+
+vt_status vt_world_check_same_options(const vt_config *config, vt_world *world)
+{
+    vt_text own = {0};
+    if (config != NULL) vt_config_print(config, add_line, &own);
+    const vt_status same = vt_world_same(world, own.characters, "all ranks need the same options, and the same program");
     vt_text_close(&own);
-    return vt_world_agree(world, status);
+    return vt_world_agree(world, config != NULL ? same : VT_ERROR);
 }

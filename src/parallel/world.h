@@ -124,6 +124,10 @@ double vt_world_most(vt_world *world, double value);
 /* Seconds that this rank has waited for others so far, over all groups. */
 double vt_world_waited(const vt_world *world);
 
+/* Collective: is this text, of lines, that of rank 0? Fails on a rank where it isn't, with the first line that differs,
+ * both ways, and `demand`; ranks then have to agree. NULL on any side: not compared. */
+vt_status vt_world_same(vt_world *world, const char *own, const char *demand);
+
 /* The text of rank 0 (malloc'd; *text of the others is replaced; may be NULL). Collective. */
 void vt_world_broadcast_text(vt_world *world, char **text);
 

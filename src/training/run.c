@@ -57,6 +57,24 @@ done:
     return status;
 }
 
+/* Collective. All ranks read the same files, or they would train different models, or wait for one another for ever. */
+static vt_status check_same_data(const run_state *run)
+{
+    static const char *const names[VT_NORMALISING_FILES] = {"global_means_path", "global_stds_path",
+                                                            "time_diff_stds_path", "time_means_path",
+                                                            "climatology_path"};
+    const vt_fields_about *about = run->task->about;
+    vt_text own = {0};
+    vt_source_identify(run->training, &own);
+    vt_source_identify(run->validation, &own);
+    for (int i = 0; about != NULL && i < VT_NORMALISING_FILES; i++)
+        if (about->normalisation.checksums[i] >= 0)
+            vt_text_append(&own, "%s: crc32c %08x\n", names[i], (unsigned)about->normalisation.checksums[i]);
+    const vt_status status = vt_world_same(run->world, own.characters, "all ranks need the same data");
+    vt_text_close(&own);
+    return vt_world_agree(run->world, status);
+}
+
 /* Steps of the whole run, over which the learning rate falls. */
 static int64_t whole_length(const run_state *run)
 {
@@ -328,6 +346,7 @@ static vt_status run_phases(run_state *run)
     vt_status status = VT_OK;
     vt_world *world = run->world;
     VT_TRY(vt_world_agree(world, open_data(run))); /* before the directory: a run that can't start leaves nothing */
+    VT_TRY(check_same_data(run));
     vt_reader_share(world, run->training);
     vt_reader_share(world, run->validation);
     VT_TRY(vt_test_set_open(run->config, world, run->training, &run->test));

@@ -110,6 +110,38 @@ test_other_options_on_one_rank() {
     ends 0
 }
 
+# Nodes whose copies of the files differ: rank 1 is in a directory of its own.
+test_other_files_on_one_rank() {
+    rm -rf node
+    mkdir node
+    cp -r data node
+    echo 'cd node' >rank-1
+    local seconds=$SECONDS file
+    rm -rf node/data
+    "$VITRAIN" synth node/data --img_size=[12,20] --channels=3 --steps_per_year=30 --valid_steps=8 >/dev/null
+    start --data_dir=data
+    ends any
+    says_once "rank 1 on " "data/train/2001.h5: " " bytes' here, 'data/train/2001.h5: " " bytes' on rank 0: all ranks need the same data"
+    rm -rf node/data
+    cp -r data node
+    for file in means stds; do
+        cp data/stats/time_diff_stds.npy node/data/stats/global_$file.npy
+        start --data_dir=data
+        ends any
+        says_once "rank 1 on " "'global_${file}_path: crc32c " " on rank 0: all ranks need the same data"
+        cp data/stats/global_$file.npy node/data/stats
+    done
+    train --data_dir=data --num_epochs=1 --run_num=a --expdir=one >/dev/null
+    train --data_dir=data --num_epochs=1 --run_num=a --seed=5 --expdir=node/one >/dev/null
+    for file in "--init_from=one/demo/1CPU/a" "--resume=one/demo/1CPU/a/checkpoints/best" "--init_from=one/demo/1CPU/a --zero_stage=3"; do
+        start --data_dir=data --num_epochs=2 $file
+        ends any
+        says_once "rank 1 on " "checkpoint.h5: crc32c " " on rank 0: ranks would begin with parameters of different files; copy one to all nodes"
+    done
+    [ $((SECONDS - seconds)) -lt 300 ] # none of them waited for comm_timeout, 600 s
+    rm -rf node
+}
+
 test_options_that_cannot_be() {
     start --tensor_parallel=3
     ends any

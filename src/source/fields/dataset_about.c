@@ -151,6 +151,17 @@ void vt_dataset_settle_about(vt_dataset *dataset)
     }
 }
 
+void vt_dataset_list_files(const vt_source *source, vt_text *lines)
+{
+    const vt_dataset *dataset = (const vt_dataset *)source;
+    const vt_fields_about *about = dataset->about;
+    char dates[2][VT_DATE_SIZE];
+    for (int64_t i = 0; i < dataset->list.count; i++) vt_source_add_file(dataset->list.paths[i], lines);
+    if (about->span_count > 0)
+        vt_text_append(lines, "%s: times from %s to %s\n", source->path, vt_date_format(about->spans[0].first, dates[0]),
+                       vt_date_format(about->spans[about->span_count - 1].last, dates[1]));
+}
+
 vt_status vt_dataset_agree(const vt_source *training, const vt_source *other)
 {
     vt_status status = VT_OK;

@@ -94,6 +94,7 @@ extern const vt_source_kind vt_source_fields, vt_source_noise;
  * dataset is `unchecked`. */
 void vt_fields_close(vt_source *source);
 vt_status vt_dataset_agree(const vt_source *training, const vt_source *other);
+void vt_dataset_list_files(const vt_source *source, vt_text *lines);
 char *vt_dataset_shared_times(const vt_source *one, const vt_source *other);
 void vt_dataset_describe(const vt_source *source, int64_t sample, char *buffer, int64_t size);
 vt_status vt_dataset_check(vt_source *source, int64_t sample);
