@@ -94,6 +94,15 @@ static void take_address(char *path)
     memmove(path, place, strlen(place) + 1);
 }
 
+/* Beside the store, not in it: era5.stats/global_means.npy of era5.zarr. */
+static char *beside_store(const char *store, const char *below)
+{
+    size_t length = strlen(store);
+    while (length > 0 && store[length - 1] == '/') length--;
+    if (length > 5 && strncmp(store + length - 5, ".zarr", 5) == 0) length -= 5;
+    return vt_text_format("%.*s.%s", (int)length, store, below);
+}
+
 /* data_dir gives the paths that are not set. A data_dir from the command line also replaces the file's paths, which may
  * be those of another machine. */
 static void derive_paths(vt_config *config)
@@ -119,10 +128,15 @@ static void derive_paths(vt_config *config)
                  {&config->climatology_path, VT_OPTION_climatology_path, "stats/climatology.h5"}};
     take_address(config->data_dir);
     const bool is_store = vt_file_is_zarr(config->data_dir);
+    /* a store that is named by itself has its statistics beside it, too, if nothing says where they are */
+    const vt_origin of_data = config->origin[VT_OPTION_data_dir], of_store = config->origin[VT_OPTION_train_data_path];
+    const bool by_itself =
+        of_data == VT_FROM_DEFAULT || (of_store == VT_FROM_COMMAND_LINE && of_data != VT_FROM_COMMAND_LINE);
+    const bool training_store =
+        by_itself && config->train_data_path != NULL && vt_file_is_zarr(config->train_data_path);
     const char *const periods[] = {config->train_period, config->valid_period, config->test_period};
     size_t length = strlen(config->data_dir);
     while (length > 0 && config->data_dir[length - 1] == '/') length--;
-    const size_t name = is_store && length > 5 && strncmp(config->data_dir + length - 5, ".zarr", 5) == 0 ? 5 : 0;
     for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++) {
         char **path = paths[i].path;
         vt_origin *origin = &config->origin[paths[i].id];
@@ -133,8 +147,8 @@ static void derive_paths(vt_config *config)
         free(*path);
         if (i < SETS && (is_store || periods[i] != NULL)) /* the set is where its period is chosen from */
             *path = i == 2 && periods[i] == NULL ? NULL : vt_text_format("%.*s", (int)length, config->data_dir);
-        else if (is_store) /* beside the store, not in it: era5.stats/global_means.npy */
-            *path = vt_text_format("%.*s.%s", (int)(length - name), config->data_dir, paths[i].below);
+        else if (is_store || (training_store && strncmp(paths[i].below, "stats/", 6) == 0)) /* era5.stats/… */
+            *path = beside_store(is_store ? config->data_dir : config->train_data_path, paths[i].below);
         else
             *path = vt_text_format("%.*s/%s", (int)length, config->data_dir, paths[i].below);
         *origin = VT_FROM_DEFAULT;
@@ -423,10 +437,11 @@ static vt_status check_accepted(const vt_config *config)
     const char *rest = config->accept, *word;
     size_t length;
     while (rest != NULL && (word = vt_text_next_word(&rest, &length)) != NULL)
-        VT_CHECK(vt_text_place(word, length, words) >= 0,
-                 "accept: there is no '%.*s'; what data may differ in is some of [channels, units, grid, calendar, step, "
-                 "climatology]",
-                 (int)length, word);
+        VT_CHECK(
+            vt_text_place(word, length, words) >= 0,
+            "accept: there is no '%.*s'; what data may differ in is some of [channels, units, grid, calendar, step, "
+            "climatology]",
+            (int)length, word);
 done:
     return status;
 }

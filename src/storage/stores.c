@@ -1,6 +1,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
+#include "base/log.h"
 #include "base/random.h"
 #include "base/text.h"
 #include "config/kinds.def"
@@ -46,6 +47,26 @@ void vt_array_close(vt_array **array)
 {
     if (*array != NULL) (*array)->store->kind->close_array(*array);
     *array = NULL;
+}
+
+vt_status vt_array_check_written(const vt_array *array)
+{
+    vt_status status = VT_OK;
+    const bool is_chunked = array->layout == VT_LAYOUT_CHUNKED;
+    const int64_t known = is_chunked ? array->store->kind->chunks_written(array) : -1;
+    int64_t chunks = 1;
+    for (int d = 0; d < array->rank && is_chunked; d++)
+        chunks *= (array->extent[d] + array->chunk[d] - 1) / array->chunk[d];
+    const int64_t written = known >= 0 ? known : chunks;
+    const bool is_empty = is_chunked ? written == 0 : array->layout == VT_LAYOUT_CONTIGUOUS && array->address < 0;
+    VT_CHECK(!is_empty, "%s: '%s' has a shape, but no value of it was ever written; make the file again",
+             array->store->path, array->name);
+    if (written < chunks)
+        vt_log_warning("%s: only %lld of the %lld chunks of '%s' were ever written, the others read as the fill value; "
+                       "was the writing broken off?",
+                       array->store->path, (long long)written, (long long)chunks, array->name);
+done:
+    return status;
 }
 
 uint64_t vt_array_key(const vt_array *array)

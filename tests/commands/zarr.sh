@@ -28,6 +28,8 @@ test_a_store_is_what_its_netcdf_copy_is() {
         cmp <(losses netcdf) <(losses $version)
     done
     contains "$(cat v2.said)" "reading: chunk by chunk" "times: 2001-12-20 00:00 to 2001-12-31 18:00, every 6 h"
+    train paths --train_data_path=v2_train.zarr --valid_data_path=v3_train.zarr # statistics of the training store
+    cmp <(losses netcdf) <(losses paths)
     # through the store's own function, and by several threads
     train library --data_dir=v2_train.zarr --data_loader_config=native
     cmp <(losses netcdf) <(losses library)

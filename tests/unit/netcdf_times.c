@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "base/log.h"
+#include "settings.h"
 #include "source/fields/fields_file.h"
 #include "source/fields/time_axis.h"
 #include "test.h"
@@ -330,15 +331,15 @@ TEST(netcdf_times_out_of_order)
     test_nc_expect_error("t", "x_2013.nc: 'time' goes backwards, from 2013-01-01 12:00 at 2 to 2013-01-01 09:00 at 3");
     test_nc_write_even("x_2013.nc", 4, 0, 6, "hours since 2013-01-01");
     test_nc_write_even("x_2014.nc", 4, 0, 1, "hours since 2014-01-01");
-    test_nc_expect_error_of_both(
-        "t", "x_2014.nc, but 6 h in the files before it; they can't be used together");
+    test_nc_expect_error_of_both("t", "x_2014.nc, but 6 h in the files before it; they can't be used together");
     hid_t file = test_nc_create("x_2014.nc");
     const double values[4] = {0, 6, 12, 18};
     test_nc_variable(file, "t", 4, H5T_IEEE_F32LE);
     hid_t times = test_nc_times(file, "time", H5T_STD_I32LE, 4, values, "hours since 2014-01-01");
     test_nc_text(times, "calendar", "noleap");
     H5Fclose(file);
-    test_nc_expect_error_of_both("t", "x_2014.nc is noleap, that of the files before it standard; they can't be used together");
+    test_nc_expect_error_of_both(
+        "t", "x_2014.nc is noleap, that of the files before it standard; they can't be used together");
     test_nc_write_even("x_2014.nc", 4, 0, 12, "hours since 2014-01-01");
     rename(test_path("x_2014.nc"), test_path("valid/x_2014.nc"));
     test_nc_expect_unlike("t", "valid", "times are 12 h apart in ");
@@ -457,6 +458,16 @@ static void expect_told(double step, int64_t dt, const char *told, const char *n
     EXPECT(strstr(text, told) != NULL, "'%s' lacks '%s'", text, told);
     EXPECT(not_told == NULL || strstr(text, not_told) == NULL, "'%s' has '%s'", text, not_told);
     vt_dataset_close(&dataset);
+}
+
+/* Files of one time each whose times can't be read are no set, and the message says why. */
+TEST(netcdf_single_times_that_cannot_be_read)
+{
+    for (int day = 1; day <= 4; day++)
+        test_nc_write_even(SETTINGS("x_2013-01-%02d.nc", day), 1, 0, 6, "fortnights since 2013-01-01");
+    test_nc_expect_error("t", "they can't be joined, as it isn't known when their times are: ");
+    test_nc_expect_error("t",
+                         "x_2013-01-01.nc: 'time' has the units 'fortnights since 2013-01-01', expected some like");
 }
 
 TEST(netcdf_steps_are_reported)

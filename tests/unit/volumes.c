@@ -1,6 +1,8 @@
 /* Cubes of boxes: their draws, the tutorial's 24 ways to turn them, and its learning rates. */
 #include "source/volumes/volumes.h"
 
+#include <hdf5.h>
+
 #include "optimizer/schedule.h"
 #include "settings.h"
 #include "source/volumes/box.h"
@@ -153,14 +155,15 @@ TEST(models_by_their_keys)
 
 TEST(boxes_that_do_not_fit)
 {
+    static const float zeros[5 * 4 * 4 * 4];
     const hsize_t four[] = {4, 2, 2, 2}, five[] = {5, 4, 4, 4};
     char *path = vt_test_owned(vt_text_format("%s/box.h5", vt_test_directory()));
     vt_box *box = NULL;
     vt_config *config = NULL;
     vt_source *source = NULL;
     hid_t file = test_create(path);
-    test_dataset(file, "Nbody", H5T_NATIVE_FLOAT, 4, four, H5T_NATIVE_FLOAT, NULL);
-    test_dataset(file, "Hydro", H5T_NATIVE_FLOAT, 4, five, H5T_NATIVE_FLOAT, NULL);
+    test_dataset(file, "Nbody", H5T_NATIVE_FLOAT, 4, four, H5T_NATIVE_FLOAT, zeros);
+    test_dataset(file, "Hydro", H5T_NATIVE_FLOAT, 4, five, H5T_NATIVE_FLOAT, zeros);
     test_dataset(file, "wide", H5T_NATIVE_DOUBLE, 4, four, H5T_NATIVE_DOUBLE, NULL);
     test_dataset(file, "whole", H5T_NATIVE_SHORT, 4, four, H5T_NATIVE_SHORT, NULL);
     test_dataset(file, "text", H5T_C_S1, 4, four, H5T_C_S1, NULL);
@@ -197,5 +200,46 @@ TEST(shared_memory_is_filled_once)
         }
         EXPECT(count == round); /* the last one that closes it removes it */
         for (int i = 0; i < 2; i++) vt_shared_box_close(&boxes[i]);
+    }
+}
+
+/* A box of 8 x 8 x 8 points in 8 chunks, of which the first `written` were ever written. */
+static void write_box(const char *path, int written)
+{
+    const hsize_t extent[4] = {4, 8, 8, 8}, chunk[4] = {4, 4, 4, 4};
+    float values[4 * 4 * 4 * 4] = {1};
+    const hid_t file = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+    const hid_t space = H5Screate_simple(4, extent, NULL), memory = H5Screate_simple(4, chunk, NULL);
+    const hid_t creation = H5Pcreate(H5P_DATASET_CREATE);
+    H5Pset_chunk(creation, 4, chunk);
+    const hid_t box = H5Dcreate2(file, "Nbody", H5T_IEEE_F32LE, space, H5P_DEFAULT, creation, H5P_DEFAULT);
+    for (hsize_t i = 0; i < (hsize_t)written; i++) {
+        const hsize_t start[4] = {0, i / 4 * 4, i / 2 % 2 * 4, i % 2 * 4};
+        H5Sselect_hyperslab(space, H5S_SELECT_SET, start, NULL, chunk, NULL);
+        EXPECT(H5Dwrite(box, H5T_NATIVE_FLOAT, memory, space, H5P_DEFAULT, values) >= 0);
+    }
+    H5Dclose(box);
+    H5Pclose(creation);
+    H5Sclose(memory);
+    H5Sclose(space);
+    H5Fclose(file);
+}
+
+/* What was never written reads as zeros, as if it were data. */
+TEST(boxes_never_written)
+{
+    const char *path = test_path("box.h5");
+    vt_box *box = NULL;
+    write_box(path, 0);
+    EXPECT_ERROR(vt_box_open(path, "Nbody", 4, 8, true, &box),
+                 "box.h5: 'Nbody' has a shape, but no value of it was ever written; make the file again");
+    for (int written = 5; written <= 8; written += 3) {
+        write_box(path, written);
+        test_log_begin();
+        EXPECT_OK(vt_box_open(path, "Nbody", 4, 8, true, &box));
+        const char *text = test_log_end();
+        EXPECT((strstr(text, "only 5 of the 8 chunks of 'Nbody' were ever written") != NULL) == (written == 5), "%s",
+               text);
+        vt_box_close(&box);
     }
 }

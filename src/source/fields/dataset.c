@@ -332,10 +332,12 @@ static vt_status open_files(vt_dataset *dataset)
     VT_TRY(open_known(dataset));
     VT_TRY(open_climatology(dataset));
     VT_CHECK(dataset->source.sample_count > 0,
-             "%s '%s': no file is long enough for one sample, which spans %lld times (n_history %lld, dt %lld%s)",
+             "%s '%s': no file is long enough for one sample, which spans %lld times (n_history %lld, dt %lld%s)%s%s",
              options->option_name, options->directory,
              (long long)(options->dt * (options->history + options->reach) + 1), (long long)options->history,
-             (long long)options->dt, rollout);
+             (long long)options->dt, rollout,
+             dataset->time_doubt != NULL ? "; they can't be joined, as it isn't known when their times are: " : "",
+             dataset->time_doubt != NULL ? dataset->time_doubt : "");
 done:
     return status;
 }

@@ -295,23 +295,8 @@ done:
 vt_status vt_fields_file_check_written(const vt_fields_file *file)
 {
     vt_status status = VT_OK;
-    for (int i = 0; i < file->part_count; i++)
-        if (file->parts[i]->oddity != NULL) vt_log_warning("%s", file->parts[i]->oddity);
-    for (int i = 0; i < file->source_count && file->shape.times > 0; i++) {
-        const vt_field_source *source = &file->sources[i];
-        const vt_array *array = source->array;
-        const int64_t chunks = vt_field_source_chunks(source);
-        const bool is_chunked = array->layout == VT_LAYOUT_CHUNKED;
-        const int64_t known = is_chunked ? source->part->kind->chunks_written(array) : -1;
-        const int64_t written = known >= 0 ? known : chunks;
-        const bool is_empty = is_chunked ? written == 0 : array->layout == VT_LAYOUT_CONTIGUOUS && array->address < 0;
-        VT_CHECK(!is_empty, "%s: '%s' has a shape, but no value of it was ever written; make the file again",
-                 source->part->path, source->name);
-        if (written < chunks)
-            vt_log_warning("%s: only %lld of the %lld chunks of '%s' were ever written, the others read as the fill "
-                           "value; was the writing broken off?",
-                           source->part->path, (long long)written, (long long)chunks, source->name);
-    }
+    for (int i = 0; i < file->source_count && file->shape.times > 0; i++)
+        VT_TRY(vt_array_check_written(file->sources[i].array));
 done:
     return status;
 }

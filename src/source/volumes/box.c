@@ -156,7 +156,9 @@ vt_status vt_box_open(const char *path, const char *name, int64_t channels, int6
     *result = NULL;
     if (name != NULL) VT_TRY(vt_trial(path, try_out, &wanted));
     VT_TRY(open_again(path, name, channels, side, direct, result));
+    if ((*result)->array != NULL) VT_TRY(vt_array_check_written((*result)->array));
 done:
+    if (status != VT_OK) vt_box_close(result);
     return status;
 }
 
