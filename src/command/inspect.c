@@ -40,10 +40,10 @@ static bool holds(const char *directory, const char *name)
     return there;
 }
 
-static bool holds_yearly_files(const char *directory, bool variables)
+static bool holds_yearly_files(const char *directory, const vt_fields_form *form)
 {
     vt_file_list list = {0};
-    bool any = vt_file_list_open(directory, "data", variables, &list) == VT_OK;
+    bool any = vt_file_list_open(directory, "data", form, &list) == VT_OK;
     vt_error_clear();
     vt_file_list_close(&list);
     return any;
@@ -72,8 +72,8 @@ static vt_status look(const char *path, const vt_fields_form *form, const char *
         vt_inspect_run(path, verify, faults);
     } else if (vt_inspect_holds_text(path)) {
         vt_inspect_text(path, verify, faults);
-    } else if (holds(path, "train") || holds(path, "valid") || holds(path, "stats") ||
-               holds_yearly_files(path, form->variables != NULL)) {
+    } else if (holds(path, "train") || holds(path, "valid") || holds(path, "stats") || form->variables != NULL ||
+               holds_yearly_files(path, form)) {
         vt_inspect_data(path, form, periods, verify, faults);
     } else { /* a run's checkpoints/ */
         const bool in_run = vt_checkpoint_find(path, VT_CHECKPOINT_TO_SHOW, &checkpoint) == VT_OK;

@@ -194,7 +194,7 @@ static vt_fields_shape print_files(const char *directory, const char *label, con
     file_set set = {0};
     vt_fields_file *first = NULL;
     char size[VT_NUMBER_SIZE];
-    const vt_status listed = vt_file_list_open(directory, label, form->variables != NULL, &list);
+    const vt_status listed = vt_file_list_open(directory, label, form, &list);
     vt_inspect_check(faults, listed);
     if (listed != VT_OK) return (vt_fields_shape){0};
     vt_text noted = {0};

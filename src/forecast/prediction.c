@@ -167,7 +167,7 @@ static vt_status find_file(prediction *p)
     dated_file file = {0};
     vt_date first = {0}, newest = {0};
     char text[VT_DATE_SIZE];
-    VT_TRY(vt_file_list_open(set.directory, set.option_name, set.form.variables != NULL, &list));
+    VT_TRY(vt_file_list_open(set.directory, set.option_name, &set.form, &list));
     const int64_t guess = guess_group(p, &list);
     for (int64_t i = guess < 0 ? 0 : -1; i < list.groups && !holds_time(p); i++) {
         if (i == guess) continue;
@@ -319,7 +319,7 @@ static vt_status find_dates(prediction *p)
     p->dates = vt_allocate((size_t)steps + 1, sizeof *p->dates, "the forecast");
     for (int64_t i = 0; i <= steps; i++) p->dates[i] = vt_date_after(p->date, i * step);
     if (p->minutes_a_time < VT_A_MONTH) return VT_OK;
-    VT_TRY(vt_file_list_open(set.directory, set.option_name, set.form.variables != NULL, &list));
+    VT_TRY(vt_file_list_open(set.directory, set.option_name, &set.form, &list));
     for (int64_t group = 0; group < list.groups; group++) {
         VT_TRY(open_dated(p, &list, group, &file));
         for (int64_t s = 0; s < file.count; s++)

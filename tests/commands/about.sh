@@ -216,6 +216,42 @@ test_what_inspect_says_of_it() {
     refuses "3 paths are too many" -- "$VITRAIN" inspect data data data
 }
 
+# Files of any names: their time coordinates say when they are, and a period which times are whose.
+test_files_whose_names_say_no_date() {
+    make_set data
+    mkdir any named
+    cp data/train/train_2001.nc any/zulu.nc # the earlier times have the later name
+    cp data/valid/valid_2002.nc any/alpha.nc
+    cp data/train/train_2001.nc named/x_2001.nc
+    cp data/valid/valid_2002.nc named/x_2002.nc
+    "$python" -c 'import h5py; f = h5py.File("any/mask.nc", "w"); f["lsm"] = [0.0]'
+    local set periods="--train_period=2001 --valid_period=2002"
+    for set in named any; do
+        says "40 times of $set; written to $set/stats" -- "$VITRAIN" stats $set --variables=[t2m,z] --train_period=2001
+        run --data_dir=$set $periods --run_num=$set >/dev/null
+    done
+    cmp named/stats/global_stds.npy any/stats/global_stds.npy
+    cmp <(cut -d, -f1-4 runs/base/1CPU/any/metrics.csv) <(cut -d, -f1-4 runs/base/1CPU/named/metrics.csv)
+    says "train: 2 files zulu.nc … alpha.nc, 40 times" "valid: 2 files zulu.nc … alpha.nc, 16 times" "no faults" -- "$VITRAIN" inspect any --variables=[t2m,z] $periods
+    best=runs/base/1CPU/any/checkpoints/best
+    forecast >/dev/null
+    # one variable a file
+    mkdir apart
+    for name in t2m z; do
+        "$python" - $name <<'PYTHON'
+import sys, h5py
+other = {"t2m": "z", "z": "t2m"}[sys.argv[1]]
+import shutil
+shutil.copy("data/train/train_2001.nc", "apart/%s.nc" % sys.argv[1])
+with h5py.File("apart/%s.nc" % sys.argv[1], "r+") as f: del f[other]
+PYTHON
+    done
+    says "40 times of apart" -- "$VITRAIN" stats apart --variables=[t2m,z] --train_period=2001
+    cmp named/stats/global_stds.npy apart/stats/global_stds.npy
+    refuses "no files *YYYY.nc or *YYYY.h5" "it holds t2m.nc, z.nc" "--train_period=1979..2015" -- "$VITRAIN" stats apart --variables=[t2m,z] --output=x
+    refuses "no files *YYYY.nc or *YYYY.h5" "it holds t2m.nc, z.nc" -- "$VITRAIN" inspect apart --variables=[t2m,z]
+}
+
 test_the_table_of_the_docs() {
     "$VITRAIN" options --rules >rules
     [ "$(wc -l <rules)" -gt 8 ]

@@ -305,8 +305,7 @@ static vt_status open_files(vt_dataset *dataset)
     const vt_dataset_options *options = &dataset->options;
     char rollout[48] = "";
     if (options->reach > 1) snprintf(rollout, sizeof rollout, ", rollout %lld", (long long)options->reach);
-    VT_TRY(
-        vt_file_list_open(options->directory, options->option_name, options->form.variables != NULL, &dataset->list));
+    VT_TRY(vt_file_list_open(options->directory, options->option_name, &options->form, &dataset->list));
     if (!options->quiet) VT_TRY(vt_file_list_check(&dataset->list));
     dataset->files = vt_allocate((size_t)dataset->list.groups, sizeof *dataset->files, "the files of a data set");
     const int64_t all = dataset->list.groups;

@@ -117,7 +117,7 @@ vt_status vt_fields_about_of_set(const char *directory, const char *option_name,
     vt_file_list list = {0};
     vt_fields_file *file = NULL;
     vt_text remarks = {0};
-    VT_TRY(vt_file_list_open(directory, option_name, form->variables != NULL, &list));
+    VT_TRY(vt_file_list_open(directory, option_name, form, &list));
     for (int64_t i = 0; i < list.groups; i++) {
         const char *const *paths = (const char *const *)list.paths + list.first[i];
         VT_TRY(vt_fields_file_open(paths, list.first[i + 1] - list.first[i], form, &file));
@@ -158,7 +158,8 @@ void vt_dataset_list_files(const vt_source *source, vt_text *lines)
     char dates[2][VT_DATE_SIZE];
     for (int64_t i = 0; i < dataset->list.count; i++) vt_source_add_file(dataset->list.paths[i], lines);
     if (about->span_count > 0)
-        vt_text_append(lines, "%s: times from %s to %s\n", source->path, vt_date_format(about->spans[0].first, dates[0]),
+        vt_text_append(lines, "%s: times from %s to %s\n", source->path,
+                       vt_date_format(about->spans[0].first, dates[0]),
                        vt_date_format(about->spans[about->span_count - 1].last, dates[1]));
 }
 

@@ -65,7 +65,7 @@ static vt_status complete(vt_config *config)
         config->data_loader_config != VT_LOADER_SYNTHETIC,
         "lat_range and lon_range are found by the coordinates of files, but data_loader_config synthetic reads none; "
         "give img_size");
-    VT_TRY(vt_file_list_open(config->train_data_path, "train_data_path", config->variables != NULL, &list));
+    VT_TRY(vt_file_list_open(config->train_data_path, "train_data_path", &form, &list));
     VT_TRY(vt_fields_file_open((const char *const *)list.paths, list.first[1], &form, &file));
     const vt_window_grid grid = vt_fields_file_grid(file);
     VT_TRY(vt_window_find(&range, &grid, &window));
@@ -85,10 +85,10 @@ done:
 static bool has_test_set(const vt_config *config)
 {
     vt_file_list files = {0};
+    const vt_fields_form form = vt_fields_options(config, VT_SET_TEST).form;
     if (config->data_loader_config == VT_LOADER_SYNTHETIC || config->inf_data_path == NULL) return false;
     if (config->origin[VT_OPTION_inf_data_path] == VT_FROM_COMMAND_LINE) return true; /* else opening it says why */
-    const bool any =
-        vt_file_list_open(config->inf_data_path, "inf_data_path", config->variables != NULL, &files) == VT_OK;
+    const bool any = vt_file_list_open(config->inf_data_path, "inf_data_path", &form, &files) == VT_OK;
     vt_error_clear();
     vt_file_list_close(&files);
     return any;

@@ -180,9 +180,27 @@ static void sort_in(vt_file_list *list, name_list *others, const char *directory
         append(&other->paths, &other->count, path);
 }
 
-vt_status vt_file_list_open(const char *directory, const char *option_name, bool variables, vt_file_list *list)
+/* All that may be data, by name; a period says which of their times are wanted. */
+static vt_status take_undated(vt_file_list *list, name_list *others, const vt_fields_form *form)
 {
     vt_status status = VT_OK;
+    name_list all = {0};
+    for (int kind = MISNAMED; kind <= DOUBTFUL; kind++)
+        for (int64_t i = 0; i < others[kind].count; i++)
+            if (find_extension(base_name(others[kind].paths[i]), true) != NULL)
+                append(&all.paths, &all.count, others[kind].paths[i]);
+    if (all.count > 0) qsort(all.paths, (size_t)all.count, sizeof *all.paths, by_name);
+    VT_TRY(vt_file_list_take_undated(list, all.paths, all.count, form));
+done:
+    free(all.paths);
+    return status;
+}
+
+vt_status vt_file_list_open(const char *directory, const char *option_name, const vt_fields_form *form,
+                            vt_file_list *list)
+{
+    vt_status status = VT_OK;
+    const bool variables = form->variables != NULL;
     bool netcdf = false;
     DIR *opened = NULL;
     name_list others[KINDS] = {{0}};
@@ -212,14 +230,16 @@ vt_status vt_file_list_open(const char *directory, const char *option_name, bool
     for (int kind = 0; kind < KINDS; kind++)
         if (others[kind].count > 0)
             qsort(others[kind].paths, (size_t)others[kind].count, sizeof *others[kind].paths, by_name);
+    if (list->count == 0 && variables && form->period != NULL) VT_TRY(take_undated(list, others, form));
+    if (list->count > 0 && list->groups > 0) goto done;
     if (list->count == 0) instead = say_what_is_there(others);
     VT_CHECK(list->count > 0 || variables || !netcdf,
              "%s '%s': no files *YYYY.h5 in it, but netCDF files: say which of their variables are the channels, "
              "--variables=[u10,v10,t2m,z@500], see docs/data.md",
              option_name, directory);
     VT_CHECK(list->count > 0 || !variables,
-             "%s '%s': no files *YYYY.nc or *YYYY.h5 (names that end in a date, like air.2013.nc) in it%s; see "
-             "docs/data.md",
+             "%s '%s': no files *YYYY.nc or *YYYY.h5 (names that end in a date, like air.2013.nc) in it%s; with "
+             "--train_period=1979..2015 any names will do, see docs/data.md",
              option_name, directory, instead);
     VT_CHECK(list->count > 0,
              "%s '%s': no files *YYYY.h5 (names that end in a year, like 2013.h5) in it%s. Make a synthetic set with "

@@ -151,6 +151,28 @@ static int find_part(const vt_fields_file *file, const char *name)
     return p;
 }
 
+vt_status vt_netcdf_holds(const char *path, const char *variables, uint64_t *held)
+{
+    vt_status status = VT_OK;
+    vt_store *store = NULL;
+    const char *rest = variables, *word;
+    size_t length;
+    *held = 0;
+    VT_TRY(vt_store_open(path, &store));
+    for (int bit = 0; (word = vt_text_next_word(&rest, &length)) != NULL; bit++) {
+        char *name =
+            vt_text_format("%.*s", (int)strcspn(word, "@") < (int)length ? (int)strcspn(word, "@") : (int)length, word);
+        const char *const *others = vt_variable_aliases(name);
+        bool there = store->kind->has_array(store, name);
+        for (; others != NULL && *others != NULL && !there; others++) there = store->kind->has_array(store, *others);
+        if (there) *held |= UINT64_C(1) << bit % 64;
+        free(name);
+    }
+done:
+    vt_store_close(&store);
+    return status;
+}
+
 /* The source of a variable, also by another of its names; its first channel opens it. */
 static vt_status use_source(vt_fields_file *file, const vt_fields_form *form, const variable *wanted, int *index)
 {

@@ -198,7 +198,7 @@ vt_status vt_statistics_gather(const vt_statistics_source *source, vt_statistics
     vt_fields_about *about = NULL;
     vt_text remarks = {0};
     *result = NULL;
-    VT_TRY(vt_file_list_open(source->directory, source->option_name, source->form.variables != NULL, &list));
+    VT_TRY(vt_file_list_open(source->directory, source->option_name, &source->form, &list));
     VT_TRY(vt_file_list_check(&list));
     for (int64_t i = 0; i < list.groups; i++) VT_TRY(gather_file(source, &list, i, &about, &remarks, &statistics));
     VT_CHECK(statistics != NULL, "%s '%s': none of its times lies in %s %s", source->option_name, source->directory,

@@ -71,7 +71,8 @@ static vt_status check_part(const synthetic_set *set, const char *part)
     vt_status status = VT_OK;
     vt_file_list list = {0};
     char *directory = vt_text_format("%s/%s", set->options->directory, part);
-    if (vt_file_list_open(directory, "data directory", false, &list) != VT_OK) vt_error_clear(); /* nothing there yet */
+    if (vt_file_list_open(directory, "data directory", &(vt_fields_form){0}, &list) != VT_OK)
+        vt_error_clear(); /* nothing there yet */
     for (int64_t i = 0; i < list.count; i++) {
         VT_CHECK(set->options->force, "%s exists already; give another directory, or --force to replace the files",
                  list.paths[i]);
