@@ -107,11 +107,11 @@ static void print_axis(const vt_fields_file *file, int dimension, const double *
                doubt != NULL ? doubt : "", doubt != NULL ? ")" : "");
 }
 
-static void print_grid(const vt_fields_file *file, const vt_fields_shape *shape)
+static void print_grid(const vt_fields_file *file)
 {
     printf("    grid: ");
-    print_axis(file, 0, file->latitudes, shape->height);
-    print_axis(file, 1, file->longitudes, shape->width);
+    print_axis(file, 0, file->latitudes, file->shape.height);
+    print_axis(file, 1, file->longitudes, file->shape.width);
     printf("%s%s\n", file->rotated ? ", of a rotated pole" : "",
            file->turned ? "; rows run from south to north in the file, and are turned round" : "");
 }
@@ -186,9 +186,10 @@ static void print_warning(const char *sentence)
     if (sentence != NULL) printf("    WARNING: %s\n", sentence);
 }
 
-/* "  train: 26 files 1979.h5 … 2004.h5, 37960 times (9490 days), 20 channels of [360, 720], 787 GB" */
-static vt_fields_shape print_files(const char *directory, const char *label, const vt_fields_form *form, bool verify,
-                                   int *faults)
+/* What the files hold together, to be closed; NULL: nothing that can be read.
+ * "  train: 26 files 1979.h5 … 2004.h5, 37960 times (9490 days), 20 channels of [360, 720], 787 GB" */
+static vt_fields_about *print_files(const char *directory, const char *label, const vt_fields_form *form, bool verify,
+                                    int *faults)
 {
     vt_file_list list = {0};
     file_set set = {0};
@@ -196,7 +197,7 @@ static vt_fields_shape print_files(const char *directory, const char *label, con
     char size[VT_NUMBER_SIZE];
     const vt_status listed = vt_file_list_open(directory, label, form, &list);
     vt_inspect_check(faults, listed);
-    if (listed != VT_OK) return (vt_fields_shape){0};
+    if (listed != VT_OK) return NULL;
     vt_text noted = {0};
     bool tried = false;
     set.groups = list.groups;
@@ -212,22 +213,20 @@ static vt_fields_shape print_files(const char *directory, const char *label, con
     }
     printf("  %s: %lld file%s %s", label, (long long)list.count, list.count == 1 ? "" : "s", file_name(list.paths[0]));
     if (list.count > 1) printf(" … %s", file_name(list.paths[list.count - 1]));
-    vt_fields_shape shape = {0};
     const vt_fields_about *about = set.about;
     if (about != NULL) {
         const int64_t step = about->step > 0 ? about->step : 60 * VT_HOURS_A_TIME;
         const bool months = step >= VT_A_MONTH, whole = step % 60 == 0;
-        shape = (vt_fields_shape){about->times, about->channels, about->rows, about->columns};
-        printf(", %lld times (%.4g days %lld-%s), %lld channels of [%lld, %lld], %s", (long long)shape.times,
-               vt_length_hours(shape.times * step) / 24,
+        printf(", %lld times (%.4g days %lld-%s), %lld channels of [%lld, %lld], %s", (long long)about->times,
+               vt_length_hours(about->times * step) / 24,
                (long long)(months  ? step / VT_A_MONTH
                            : whole ? step / 60
                                    : step),
                months  ? "monthly"
                : whole ? "hourly"
                        : "minutely",
-               (long long)shape.channels, (long long)shape.height, (long long)shape.width,
-               vt_text_bytes((double)(shape.times * shape.channels * shape.height * shape.width) * 4, size));
+               (long long)about->channels, (long long)about->rows, (long long)about->columns,
+               vt_text_bytes((double)(about->times * about->channels * about->rows * about->columns) * 4, size));
     }
     printf("\n");
     if (about == NULL && noted.length == 0)
@@ -235,8 +234,8 @@ static vt_fields_shape print_files(const char *directory, const char *label, con
                        form->period);
     if (about != NULL) print_times(about, form);
     if (first != NULL) {
-        print_grid(first, &shape);
-        print_channels(first, shape.channels);
+        print_grid(first);
+        print_channels(first, about->channels);
         print_storage(first);
         print_ranges(first, &set, verify);
     }
@@ -251,10 +250,9 @@ static vt_fields_shape print_files(const char *directory, const char *label, con
     free(set.ranges);
     vt_fields_file_close(&first);
     vt_file_list_close(&list);
-    vt_fields_about_close(&set.about);
     vt_text_close(&set.remarks);
     free(set.doubt);
-    return shape;
+    return set.about;
 }
 
 /* ---- checks that training makes, too ---- */
@@ -262,7 +260,7 @@ static vt_fields_shape print_files(const char *directory, const char *label, con
 enum { SETS = 3 };
 static const char *const sets[SETS] = {"train", "valid", "test"};
 
-static vt_status compare_sets(char *const *directories, const vt_fields_shape *shape, const vt_fields_form *forms)
+static vt_status compare_sets(char *const *directories, const vt_fields_about *about, const vt_fields_form *forms)
 {
     vt_status status = VT_OK;
     vt_dataset *opened[SETS] = {NULL};
@@ -271,10 +269,10 @@ static vt_status compare_sets(char *const *directories, const vt_fields_shape *s
         const vt_dataset_options options = {.set = (vt_set)i,
                                             .directory = directories[i],
                                             .option_name = sets[i],
-                                            .height = shape->height,
-                                            .width = shape->width,
-                                            .in_channels = shape->channels,
-                                            .out_channels = shape->channels,
+                                            .height = about->rows,
+                                            .width = about->columns,
+                                            .in_channels = about->channels,
+                                            .out_channels = about->channels,
                                             .dt = 1,
                                             .sample_limit = VT_UNSET_INTEGER,
                                             .form = forms[i]};
@@ -294,18 +292,29 @@ done:
     return status;
 }
 
-static vt_status check_statistics(const char *directory, int64_t channels)
+/* Do they go with the data, the training set's if there is one? */
+static vt_status check_statistics(const char *directory, const vt_fields_about *about, const vt_fields_form *form)
 {
-    char *paths[2] = {vt_text_format("%s/global_means.npy", directory),
-                      vt_text_format("%s/global_stds.npy", directory)};
-    float *values = vt_allocate((size_t)(2 * channels) + 1, sizeof *values, "the statistics");
-    const vt_status status = vt_statistics_read_pair(paths[0], paths[1], channels, values, values + channels);
-    for (int i = 0; i < 2; i++) free(paths[i]);
+    static const char *const names[] = {"global_means.npy", "global_stds.npy"};
+    vt_status status = VT_OK;
+    const vt_fields_rules rules = {.use = VT_STATISTICS_AND_DATA, .accepted = form->accept, .trains = true};
+    const vt_fields_side data = {about, "the data"};
+    float *values = vt_allocate((size_t)about->channels + 1, sizeof *values, "the statistics");
+    int64_t checksum;
+    vt_text remarks = {0};
+    for (int i = 0; i < 2 && status == VT_OK; i++) {
+        char *path = vt_text_format("%s/%s", directory, names[i]);
+        status = vt_statistics_read_for(path, (vt_normalising_file)i, &rules, &data, values, &checksum, &remarks);
+        free(path);
+    }
+    if (remarks.length > 0) printf("    %.*s\n", (int)strcspn(remarks.characters, "\n"), remarks.characters);
+    vt_text_close(&remarks);
     free(values);
     return status;
 }
 
-static void print_statistics(const char *directory, int64_t channels, int *faults)
+static void print_statistics(const char *directory, const vt_fields_about *about, const vt_fields_form *form,
+                             int *faults)
 {
     static const char *const names[] = {"global_means.npy", "global_stds.npy", "time_means.npy"};
     printf("  stats:");
@@ -339,8 +348,8 @@ static void print_statistics(const char *directory, int64_t channels, int *fault
     free(seasonal);
     if (missing > 0)
         vt_inspect_fault(faults, "%s", noted.characters);
-    else
-        vt_inspect_check(faults, check_statistics(directory, channels));
+    else if (about != NULL)
+        vt_inspect_check(faults, check_statistics(directory, about, form));
     vt_text_close(&noted);
 }
 
@@ -411,7 +420,7 @@ void vt_inspect_data(const char *directory, const vt_fields_form *form, const ch
     bool any = false, chosen = false;
     char *directories[SETS] = {NULL};
     vt_fields_form forms[SETS];
-    vt_fields_shape shape = {0};
+    vt_fields_about *about = NULL;
     const int before = *faults;
     const bool is_store = vt_store_is_directory(directory);
     printf("%s: data\n", directory);
@@ -429,21 +438,27 @@ void vt_inspect_data(const char *directory, const vt_fields_form *form, const ch
         bool there = by_period || vt_output_exists(path), wanted = i < 2 && !chosen; /* a test year is optional */
         any = any || there;
         if (there) {
-            const vt_fields_shape found = print_files(path, sets[i], &forms[i], verify, faults);
-            if (shape.channels == 0) shape = found;
+            vt_fields_about *found = print_files(path, sets[i], &forms[i], verify, faults);
+            if (about == NULL) {
+                about = found;
+                found = NULL;
+            }
+            vt_fields_about_close(&found);
             directories[i] = path;
         }
         if (!there && any && wanted) vt_inspect_fault(faults, "there is no %s", path);
         if (!there) free(path);
     }
     if (!any) directories[0] = vt_text_copy(directory);
-    if (!any) shape = print_files(directory, "files", form, verify, faults);
-    if (*faults == before) vt_inspect_check(faults, compare_sets(directories, &shape, forms));
+    if (!any) about = print_files(directory, "files", form, verify, faults);
+    if (*faults == before && about != NULL) vt_inspect_check(faults, compare_sets(directories, about, forms));
     for (int i = 0; i < SETS; i++) free(directories[i]);
-    if (!any) return;
+    if (!any) goto done;
     const size_t name = strlen(directory) - (vt_text_ends_with(directory, ".zarr") ? 5 : 0);
     char *statistics =
         is_store ? vt_text_format("%.*s.stats", (int)name, directory) : vt_text_format("%s/stats", directory);
-    print_statistics(statistics, shape.channels, faults);
+    print_statistics(statistics, about, form, faults);
     free(statistics);
+done:
+    vt_fields_about_close(&about);
 }

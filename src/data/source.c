@@ -24,14 +24,22 @@ void vt_source_add_file(const char *path, vt_text *lines)
         vt_text_append(lines, "%s: %lld bytes\n", path, (long long)info.st_size);
 }
 
-void vt_source_identify(const vt_source *source, vt_text *lines)
+vt_status vt_source_check_same(vt_world *world, const vt_source *const *sources, int count, const char *more)
 {
-    if (source->kind->list_files != NULL)
-        source->kind->list_files(source, lines);
-    else if (source->path != NULL)
-        vt_source_add_file(source->path, lines);
-    vt_text_append(lines, "%s %s: %lld samples\n", source->option_name, source->path,
-                   (long long)source->sample_count);
+    vt_text own = {0};
+    for (int i = 0; i < count; i++) {
+        const vt_source *source = sources[i];
+        if (source->kind->list_files != NULL)
+            source->kind->list_files(source, &own);
+        else if (source->path != NULL)
+            vt_source_add_file(source->path, &own);
+        vt_text_append(&own, "%s %s: %lld samples\n", source->option_name, source->path,
+                       (long long)source->sample_count);
+    }
+    vt_text_append(&own, "%s", more != NULL ? more : "");
+    const vt_status status = vt_world_same(world, own.characters, "all ranks need the same data");
+    vt_text_close(&own);
+    return vt_world_agree(world, status);
 }
 
 void vt_source_warn_of_shared(const vt_source *one, const vt_source *other)

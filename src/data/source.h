@@ -8,7 +8,7 @@
 #include "base/text.h"
 #include "config/config.h"
 #include "data/batch.h"
-#include "parallel/layout.h"
+#include "parallel/world.h"
 #include "storage/chunk_cache.h"
 #include "storage/decode.h"
 
@@ -157,10 +157,12 @@ static inline int64_t vt_source_batches(const vt_source *source, int64_t batch_s
 
 vt_status vt_source_agree(const vt_source *training, const vt_source *other);
 
-/* Adds what every rank has to find alike: the set's files with their sizes, and how many samples they make. */
-void vt_source_identify(const vt_source *source, vt_text *lines);
+/* Collective. Fails unless all ranks found the sets alike (their files with their sizes, and how many samples they
+ * make), and these `more` lines: NULL, or "what: value" each. Otherwise they would train different models, or wait for
+ * one another for ever. */
+vt_status vt_source_check_same(vt_world *world, const vt_source *const *sources, int count, const char *more);
 
-/* "FILE: 1234 bytes": a line of the above; nothing of what isn't a file. */
+/* "FILE: 1234 bytes": for list_files; nothing of what isn't a file. */
 void vt_source_add_file(const char *path, vt_text *lines);
 void vt_source_warn_of_shared(const vt_source *one, const vt_source *other);
 

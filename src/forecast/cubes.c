@@ -223,6 +223,7 @@ static vt_status run_phases(cubes *c, const char *checkpoint, const char *output
     vt_status status = VT_OK;
     const size_t points = (size_t)(c->config->data_size * c->config->data_size * c->config->data_size);
     VT_TRY(vt_world_agree(c->world, vt_reader_open_source(c->config, c->world, VT_SET_VALIDATION, &c->source)));
+    VT_TRY(vt_source_check_same(c->world, (const vt_source *const[]){c->source}, 1, NULL));
     VT_TRY(vt_world_agree(c->world, vt_task_open(c->config, NULL, c->source, &c->task)));
     VT_TRY(open_model(c, checkpoint));
     VT_TRY(vt_world_agree(c->world,

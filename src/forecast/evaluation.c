@@ -341,6 +341,7 @@ static vt_status run_phases(evaluation *e)
     vt_status status = VT_OK;
     char buffer[32];
     VT_TRY(vt_world_agree(e->world, open_data(e)));
+    VT_TRY(vt_source_check_same(e->world, (const vt_source *const[]){vt_dataset_source(e->dataset)}, 1, NULL));
     const vt_forecaster_data data = {vt_dataset_about(e->dataset), vt_dataset_source(e->dataset)->path,
                                      vt_dataset_latitudes(e->dataset), vt_dataset_known_grid(e->dataset)};
     VT_TRY(vt_forecaster_open(e->options->config, e->options->checkpoint, e->world, &data, &e->forecaster));

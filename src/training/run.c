@@ -57,22 +57,20 @@ done:
     return status;
 }
 
-/* Collective. All ranks read the same files, or they would train different models, or wait for one another for ever. */
+/* Collective. */
 static vt_status check_same_data(const run_state *run)
 {
-    static const char *const names[VT_NORMALISING_FILES] = {"global_means_path", "global_stds_path",
-                                                            "time_diff_stds_path", "time_means_path",
-                                                            "climatology_path"};
+    static const char *const names[VT_NORMALISING_FILES] = {
+        "global_means_path", "global_stds_path", "time_diff_stds_path", "time_means_path", "climatology_path"};
     const vt_fields_about *about = run->task->about;
-    vt_text own = {0};
-    vt_source_identify(run->training, &own);
-    vt_source_identify(run->validation, &own);
+    const vt_source *const sets[] = {run->training, run->validation};
+    vt_text sums = {0};
     for (int i = 0; about != NULL && i < VT_NORMALISING_FILES; i++)
         if (about->normalisation.checksums[i] >= 0)
-            vt_text_append(&own, "%s: crc32c %08x\n", names[i], (unsigned)about->normalisation.checksums[i]);
-    const vt_status status = vt_world_same(run->world, own.characters, "all ranks need the same data");
-    vt_text_close(&own);
-    return vt_world_agree(run->world, status);
+            vt_text_append(&sums, "%s: crc32c %08x\n", names[i], (unsigned)about->normalisation.checksums[i]);
+    const vt_status status = vt_source_check_same(run->world, sets, 2, sums.characters);
+    vt_text_close(&sums);
+    return status;
 }
 
 /* Steps of the whole run, over which the learning rate falls. */

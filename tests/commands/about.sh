@@ -76,6 +76,13 @@ test_statistics_of_other_units_and_lengths() {
     refuses_once "channel 0 (t2m) is in 'K' in data/train, but in 'degC' in celsius/stats/global_means.npy" "--accept=units" -- run $of_celsius
     run $of_celsius --accept=units >log 2>&1
     contains "$(cat log)" "WARNING - accepted: channel 0 (t2m) is in 'K'"
+    run >/dev/null
+    refuses "channel 0 (t2m) is in 'K' in data/valid, but in 'degC' in celsius/stats/climatology.h5" -- scores --climatology_path=celsius/stats/climatology.h5
+    refuses "channel 0 (t2m) is in 'K' in data/valid, but in 'degC' in celsius/stats/time_means.npy" -- scores --time_means_path=celsius/stats/time_means.npy
+    cp -r data mixed
+    cp celsius/stats/* mixed/stats
+    refuses "FAULT: channel 0 (t2m) is in 'K' in the data, but in 'degC' in mixed/stats/global_means.npy" -- "$VITRAIN" inspect mixed --variables=[t2m,z]
+    says "no faults" -- "$VITRAIN" inspect data --variables=[t2m,z]
     make_set kelvin units=kelvin
     run --global_means_path=kelvin/stats/global_means.npy --global_stds_path=kelvin/stats/global_stds.npy --run_num=kelvin >/dev/null
     refuses_once "changes are over 24 h in data/train, but over 6 h in data/stats/" "--accept=step" -- run --dt=4 --predict=tendency
