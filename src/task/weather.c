@@ -269,15 +269,13 @@ done:
     return status;
 }
 
-/* Takes them over; -1: they are the same, else the first channel that differs. */
-static int64_t take_numbers(const double *kept, int64_t count, float *values)
+/* Takes them over. *differs becomes the first channel in which they differ, if that is an earlier one. */
+static void take_numbers(const double *kept, int64_t count, float *values, int64_t *differs)
 {
-    int64_t differs = -1;
     for (int64_t c = 0; kept != NULL && c < count; c++) {
-        if (differs < 0 && values[c] != (float)kept[c]) differs = c;
+        if (c < *differs && values[c] != (float)kept[c]) *differs = c;
         values[c] = (float)kept[c];
     }
-    return differs;
 }
 
 static void weather_take_normalisation(vt_task *task, const vt_fields_about *kept, const char *checkpoint)
@@ -285,20 +283,22 @@ static void weather_take_normalisation(vt_task *task, const vt_fields_about *kep
     weather *w = (weather *)task;
     const vt_fields_normalisation *numbers = &kept->normalisation;
     const int64_t count = task->field_count;
-    const float before[2] = {w->means[0], w->stds[0]};
+    int64_t differs = count;
     if (numbers->stds == NULL || kept->channels < count) return;
-    const int64_t places[] = {take_numbers(numbers->means, count, w->means),
-                              take_numbers(numbers->stds, count, w->stds)};
-    const int64_t changes = take_numbers(numbers->change_stds, count, w->change_stds);
+    take_numbers(numbers->means, count, w->means, &differs);
+    take_numbers(numbers->stds, count, w->stds, &differs);
+    take_numbers(numbers->change_stds, count, w->change_stds, &differs);
     if (needs_changes(task->config)) scale_changes(w);
     memcpy(w->checksums, numbers->checksums, sizeof w->checksums);
     describe_normalisation(w);
     if (w->backend != NULL) VT_ASSERT(place_numbers(w) == VT_OK);
-    if (w->unread || (places[0] < 0 && places[1] < 0 && changes < 0)) return;
-    vt_log_warning("the means and standard deviations of %s are used; those of %s differ from them (channel 0: %g and "
-                   "%g there, %g and %g kept)",
-                   checkpoint, task->config->global_means_path, (double)before[0], (double)before[1], numbers->means[0],
-                   numbers->stds[0]);
+    if (w->unread || differs == count) return;
+    vt_log_warning(
+        "the means and standard deviations of %s are used; those of %s differ from them, first in channel %lld",
+        checkpoint,
+        task->config->normalise == VT_NORMALISE_CLIMATOLOGY ? task->config->climatology_path
+                                                            : task->config->global_means_path,
+        (long long)differs);
 }
 
 const float *vt_weather_stds(const vt_task *task)

@@ -48,12 +48,12 @@ typedef struct {
     bool turned;                    /* rows of some files run from south to north, and are turned round */
     bool unplaced;                  /* some files don't say where their rows are */
     vt_frame_window window;         /* what is used of the grid */
-    bool dated;                     /* `calendar` and the spans are known */
+    bool dated;                     /* a time coordinate says when they are, in `calendar` */
     vt_calendar calendar;
     int64_t step;          /* length (calendar.h) between two times */
     const char *step_from; /* what says so: "file", "time_step" or "assumed" */
     int64_t dt;            /* times between input and target, or over which changes were measured */
-    vt_time_span *spans;   /* [span_count], in order */
+    vt_time_span *spans;   /* [span_count], in order; by the names of files where no coordinate says them */
     int64_t span_count, times;
     bool masked; /* values may be missing: NaN */
     vt_fields_normalisation normalisation;

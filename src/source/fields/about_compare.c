@@ -128,7 +128,7 @@ int64_t *vt_fields_order(const vt_fields_about *data, const vt_fields_about *oth
     return order;
 }
 
-/* The name of a channel for messages: "1 ('z')". */
+/* "channel 1 (z)" */
 static const char *channel_text(const vt_fields_about *about, int64_t channel, char text[96])
 {
     const char *name = about->names != NULL ? about->names[channel] : "";
@@ -136,7 +136,7 @@ static const char *channel_text(const vt_fields_about *about, int64_t channel, c
     return text;
 }
 
-/* Statistics may have more channels than are used, other things may not. *order: where the other side has the channels
+/* Statistics may have more channels than are used. *order: where the other side has the channels
  * if not at the same places. */
 static void compare_names(finding *found, vt_fields_use use, int64_t **order)
 {
@@ -144,7 +144,7 @@ static void compare_names(finding *found, vt_fields_use use, int64_t **order)
     char **difference = &found->different[CHANNELS];
     *order = NULL;
     if (data->channels == 0 || other->channels == 0) return;
-    const bool may_have_more = use == VT_STATISTICS_AND_DATA || use == VT_FORECAST_AND_DATA;
+    const bool may_have_more = use == VT_STATISTICS_AND_DATA;
     if (data->channels != other->channels && !(may_have_more && data->channels < other->channels)) {
         *difference = vt_text_format("%s has %lld channels, %s %lld", found->data->name, (long long)data->channels,
                                      found->other->name, (long long)other->channels);
