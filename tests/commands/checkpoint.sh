@@ -18,13 +18,14 @@ newest() { ls -d "$RUNS/$1"/checkpoints/step-???????? | tail -n 1; }
 # Starts the endless run TAG and waits until metrics.csv has STEPS rows; its number is in $run.
 start_run() { # TAG STEPS [flags]
     local tag=$1 steps=$2; shift 2
-    env --default-signal=INT "$VITRAIN" $SMALL --run_num="$tag" "$@" >"$tag.printed" 2>&1 &
+    env --default-signal="${default-INT,HUP}" "$VITRAIN" $SMALL --run_num="$tag" "$@" >"$tag.printed" 2>&1 &
     run=$!
     wait_until has_lines $((steps + 1)) "$RUNS/$tag/metrics.csv" || { cat "$tag.printed"; return 1; }
 }
 
 ended() { # STATUS: of $run
     local got=0
+    gone "$run"
     wait "$run" || got=$?
     [ "$got" -eq "$1" ] || { echo "exit status $got, expected $1"; return 1; }
 }
@@ -115,6 +116,7 @@ test_stopped_by_other_signals() {
 }
 
 test_hangup_under_nohup() {
+    local default=INT
     trap '' HUP # as nohup starts programs
     start_run 00 9 $ENDLESS
     kill -HUP $run

@@ -295,6 +295,8 @@ done:
 vt_status vt_fields_file_check_written(const vt_fields_file *file)
 {
     vt_status status = VT_OK;
+    for (int i = 0; i < file->part_count; i++)
+        if (file->parts[i]->oddity != NULL) vt_log_warning("%s", file->parts[i]->oddity);
     for (int i = 0; i < file->source_count && file->shape.times > 0; i++)
         VT_TRY(vt_array_check_written(file->sources[i].array));
 done:
