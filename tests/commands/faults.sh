@@ -3,13 +3,13 @@
 
 fault() { SHIM="$(dirname "$TESTS")/fault_shim.so" "$TOP/tests/faults/$@"; }
 
-test_killed_twenty_times() { fault crash 20; }
+test_killed_ten_times() { fault crash 10; }
 long_killed_a_hundred_times() { fault crash 100; }
-test_killed_while_checkpoints_are_written() { MORE=--async_checkpoint fault crash 10; }
+test_killed_while_checkpoints_are_written() { MORE=--async_checkpoint fault crash 6; }
 long_killed_twenty_times_while_checkpoints_are_written() { MORE=--async_checkpoint fault crash 20; }
-test_every_kind_of_failing_call() { fault io 120; }
+test_every_kind_of_failing_call() { fault io 240; }
 long_every_kind_of_failing_call() { fault io 20; }
-test_every_kind_of_failing_call_beside_the_steps() { MORE=--async_checkpoint fault io 180; }
+test_every_kind_of_failing_call_beside_the_steps() { MORE=--async_checkpoint fault io 360; }
 long_every_kind_of_failing_call_beside_the_steps() { MORE=--async_checkpoint fault io 60; }
 test_memory_that_runs_out() { fault memory 97 997; }
 test_calls_that_fail_on_a_zarr_store() { fault zarr 5; }

@@ -293,7 +293,7 @@ static bool is_tiles_model(vt_cpu_isa isa)
     return isa == PATH_TILES_MODEL;
 }
 
-TEST(convolutions_on_the_model_of_tiles)
+LONG_TEST(convolutions_on_the_model_of_tiles)
 {
     path_list paths = open_paths(is_tiles_model);
     check_convolution(&paths, 2, 8, 32, 33);
