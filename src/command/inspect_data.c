@@ -233,7 +233,7 @@ static vt_fields_about *print_files(const char *directory, const char *label, co
         vt_text_append(&noted, "%s '%s': none of its times lies in %s %s\n", label, directory, form->period_option,
                        form->period);
     if (about != NULL) print_times(about, form);
-    if (first != NULL) {
+    if (about != NULL && first != NULL) {
         print_grid(first);
         print_channels(first, about->channels);
         print_storage(first);

@@ -198,7 +198,7 @@ static void remark_shared(const vt_config *config, const vt_source *validation, 
     if (others != NULL && vt_statistics_about(config->global_means_path, VT_FILE_OF_MEANS, &about) == VT_OK &&
         about != NULL && vt_fields_share_times(vt_dataset_about(others), about))
         vt_text_append(remarks, "%s%s is also of times that %s has: scores there look better than forecasts are",
-                       remarks->length > 0 ? "\n" : "", config->global_means_path, validation->path);
+                       remarks->length > 0 ? "\n" : "", config->global_means_path, vt_dataset_source(others)->path);
     vt_error_clear();
     vt_fields_about_close(&about);
 }

@@ -386,6 +386,7 @@ vt_status vt_statistics_read_for(const char *path, vt_normalising_file kind, con
     const int64_t channels = data->about->channels;
     vt_fields_about *about = NULL;
     int64_t *order = NULL;
+    VT_ASSERT(kind <= VT_FILE_OF_CHANGES);
     VT_TRY(vt_statistics_about(path, kind, &about));
     if (about != NULL) {
         const vt_fields_side own = {about, path};
