@@ -106,7 +106,7 @@ static vt_status open_data(evaluation *e)
     const vt_config *config = e->options->config;
     e->plane = config->img_size[0] * config->img_size[1];
     VT_TRY(open_dataset(e));
-    if (vt_world_rank(e->world) == 0) vt_dataset_log_coordinates(e->dataset);
+    vt_dataset_log_coordinates(e->dataset);
     if (vt_fields_need_dates(config) != NULL) VT_TRY(vt_dataset_check_dates(e->dataset, vt_fields_need_dates(config)));
     VT_TRY(find_starts(e));
     VT_TRY(vt_climatologies_open(config, e->dataset, e->starts, e->start_count, e->options->rollout,
@@ -388,6 +388,7 @@ vt_status vt_evaluate(const vt_evaluation_options *options, const vt_launch *lau
     vt_status status = VT_OK;
     evaluation e = {.options = options};
     VT_TRY(vt_world_open(options->config, launch, &e.world));
+    if (vt_world_rank(e.world) != 0) vt_log_mute();
     status = run_phases(&e);
 done:
     if (e.world != NULL && !vt_world_speaks(e.world)) vt_error_clear(); /* another rank reports it */

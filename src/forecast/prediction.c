@@ -513,6 +513,7 @@ vt_status vt_predict(const vt_prediction_options *options, const vt_launch *laun
     vt_status status = VT_OK;
     prediction p = {.options = options};
     VT_TRY(vt_world_open(options->config, launch, &p.world));
+    if (vt_world_rank(p.world) != 0) vt_log_mute();
     status = run(&p);
 done:
     if (p.world != NULL && !vt_world_speaks(p.world)) vt_error_clear(); /* another rank reports it */

@@ -109,6 +109,10 @@ test_the_checkpoints_own_normalisation() {
     cp -r longer/stats data/stats
     says "the means and standard deviations of the checkpoint runs/base/1CPU/00/checkpoints/step-00000009 are used; those of data/stats/global_means.npy differ" -- scores
     [ "$(rmse)" = "$before" ]
+    if "$TESTS" --has-mpi >/dev/null; then
+        "$TOP/tests/mpirun" -np 2 "$VITRAIN" evaluate $best --rollout=1 --output=scores >said 2>&1
+        [ "$(grep -c "are used; those of" said)" -eq 1 ]
+    fi
     forecast >/dev/null
     same_forecast
     rm -r data/stats # and without any
