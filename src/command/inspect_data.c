@@ -304,7 +304,7 @@ static vt_status check_statistics(const char *directory, const vt_fields_about *
     vt_text remarks = {0};
     for (int i = 0; i < 2 && status == VT_OK; i++) {
         char *path = vt_text_format("%s/%s", directory, names[i]);
-        status = vt_statistics_read_for(path, (vt_normalising_file)i, &rules, &data, values, &checksum, &remarks);
+        status = vt_statistics_read(path, (vt_normalising_file)i, &rules, &data, values, &checksum, &remarks);
         free(path);
     }
     if (remarks.length > 0) printf("    %.*s\n", (int)strcspn(remarks.characters, "\n"), remarks.characters);

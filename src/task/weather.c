@@ -160,8 +160,8 @@ static vt_status read_of_files(weather *w, const vt_fields_rules *rules, const v
     const int files = needs_changes(config) ? 3 : 2;
     for (int i = 0; i < files; i++) {
         vt_text said = {0}; /* the files of one directory mostly say the same */
-        status = vt_statistics_read_for(paths[i], (vt_normalising_file)i, rules, data, values[i], &w->checksums[i],
-                                        i == 0 ? remarks : &said);
+        status = vt_statistics_read(paths[i], (vt_normalising_file)i, rules, data, values[i], &w->checksums[i],
+                                    i == 0 ? remarks : &said);
         vt_text_close(&said);
         if (status != VT_OK) goto done;
     }

@@ -9,6 +9,7 @@
 #include "config/config.h"
 #include "data/loader.h"
 #include "source/fields/dataset.h"
+#include "source/fields/statistics.h"
 #include "test.h"
 
 /* Zeroed members: contiguous float32 without names and coordinates, values test_value. */
@@ -100,5 +101,26 @@ const char *test_log_end(void);
 
 /* "<directory of the test>/<name>", with its directories created. */
 const char *test_path(const char *name);
+
+/* The numbers of a file of statistics for the first `channels` channels, whose names nothing says; of both. */
+static inline vt_status test_read_statistics(const char *path, vt_normalising_file kind, int64_t channels,
+                                             float *values)
+{
+    vt_fields_about about = {.channels = channels};
+    const vt_fields_rules rules = {.use = VT_STATISTICS_AND_DATA};
+    const vt_fields_side data = {&about, "the data"};
+    vt_text remarks = {0};
+    int64_t checksum;
+    const vt_status status = vt_statistics_read(path, kind, &rules, &data, values, &checksum, &remarks);
+    vt_text_close(&remarks);
+    return status;
+}
+
+static inline vt_status test_read_pair(const char *means_path, const char *stds_path, int64_t channels, float *means,
+                                       float *stds)
+{
+    const vt_status status = test_read_statistics(means_path, VT_FILE_OF_MEANS, channels, means);
+    return status == VT_OK ? test_read_statistics(stds_path, VT_FILE_OF_STDS, channels, stds) : status;
+}
 
 #endif

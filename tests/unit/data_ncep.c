@@ -27,7 +27,7 @@ TEST(persistence)
     snprintf(means, sizeof means, "%s/stats/global_means.npy", directory);
     snprintf(stds, sizeof stds, "%s/stats/global_stds.npy", directory);
     float mean, std;
-    EXPECT_OK(vt_statistics_read_pair(means, stds, 1, &mean, &std));
+    EXPECT_OK(test_read_pair(means, stds, 1, &mean, &std));
     vt_dataset_options options =
         TEST_OPTIONS(.height = 24, .width = 48, .in_channels = 4, .out_channels = 1, .history = 3);
     options.directory = valid;
@@ -70,9 +70,9 @@ TEST(statistics_are_those_of_training)
     EXPECT_OK(vt_statistics_gather(&source, &statistics));
     VT_ASSERT(statistics != NULL);
     snprintf(path, sizeof path, "%s/stats/global_means.npy", directory);
-    EXPECT_OK(vt_statistics_read(path, "global_means_path", 1, &mean));
+    EXPECT_OK(test_read_statistics(path, VT_FILE_OF_MEANS, 1, &mean));
     snprintf(path, sizeof path, "%s/stats/global_stds.npy", directory);
-    EXPECT_OK(vt_statistics_read(path, "global_stds_path", 1, &std));
+    EXPECT_OK(test_read_statistics(path, VT_FILE_OF_STDS, 1, &std));
     EXPECT_NEAR(vt_statistics_mean(statistics, 0), (double)mean, 1e-4);
     EXPECT_NEAR(vt_statistics_std(statistics, 0), (double)std, 1e-4);
     EXPECT(strcmp(vt_statistics_channel_name(statistics, 0), "air_sig995") == 0);

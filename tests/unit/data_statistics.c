@@ -53,12 +53,12 @@ TEST(npy_versions_and_types)
     float values[2];
     const char *header = "{'descr': '<f8', 'fortran_order': False, 'shape': (1, 2, 1, 1), }      \n";
     for (int major = 1; major <= 3; major++)
-        EXPECT_OK(vt_statistics_read(write_npy(major, header, wide, sizeof wide), "global_means_path", 2, values));
+        EXPECT_OK(test_read_statistics(write_npy(major, header, wide, sizeof wide), VT_FILE_OF_MEANS, 2, values));
     EXPECT_NEAR((double)values[0], (double)0.1f, 0);
     header = "{\"shape\": (1,2,1,1,), \"descr\":\"<f4\",\"fortran_order\":False}\n";
-    EXPECT_OK(vt_statistics_read(write_npy(1, header, narrow, sizeof narrow), "global_means_path", 2, values));
+    EXPECT_OK(test_read_statistics(write_npy(1, header, narrow, sizeof narrow), VT_FILE_OF_MEANS, 2, values));
     EXPECT_NEAR((double)values[1], -7, 0);
-    EXPECT_OK(vt_statistics_read(test_path("array.npy"), "global_means_path", 1, values));
+    EXPECT_OK(test_read_statistics(test_path("array.npy"), VT_FILE_OF_MEANS, 1, values));
 }
 
 TEST(npy_malformed)
@@ -125,23 +125,23 @@ TEST(pair_checks)
     float means[4], stds[4];
     const char *const m = test_path("means.npy"), *const s = test_path("stds.npy");
     write_pair((float[3]){1, 2, 3}, (float[3]){1, 0.5f, 0});
-    EXPECT_OK(vt_statistics_read_pair(m, s, 2, means, stds));
+    EXPECT_OK(test_read_pair(m, s, 2, means, stds));
     EXPECT(means[1] == 2 && stds[1] == 0.5f);
-    EXPECT_ERROR(vt_statistics_read_pair(m, s, 3, means, stds), "a standard deviation of 0 for channel 2");
-    EXPECT_ERROR(vt_statistics_read_pair(m, s, 4, means, stds), "global_means_path: ");
-    EXPECT_ERROR(vt_statistics_read_pair(m, s, 4, means, stds),
+    EXPECT_ERROR(test_read_pair(m, s, 3, means, stds), "a standard deviation of 0 for channel 2");
+    EXPECT_ERROR(test_read_pair(m, s, 4, means, stds), "global_means_path: ");
+    EXPECT_ERROR(test_read_pair(m, s, 4, means, stds),
                  "has shape [1, 3, 1, 1], expected [1, C, 1, 1] with C at least 4");
     write_pair((float[3]){1, 2, 3}, (float[3]){1, -1, 1});
-    EXPECT_ERROR(vt_statistics_read_pair(m, s, 3, means, stds), "stds.npy holds -1 for channel 1");
+    EXPECT_ERROR(test_read_pair(m, s, 3, means, stds), "stds.npy holds -1 for channel 1");
     write_pair((float[3]){1, 2, 3}, (float[3]){1, 1, NAN});
-    EXPECT_ERROR(vt_statistics_read_pair(m, s, 3, means, stds), "stds.npy holds nan for channel 2");
+    EXPECT_ERROR(test_read_pair(m, s, 3, means, stds), "stds.npy holds nan for channel 2");
     write_pair((float[3]){INFINITY, 2, 3}, (float[3]){1, 1, 1});
-    EXPECT_ERROR(vt_statistics_read_pair(m, s, 3, means, stds), "means.npy holds inf for channel 0");
-    EXPECT_ERROR(vt_statistics_read_pair(test_path("none.npy"), s, 3, means, stds),
+    EXPECT_ERROR(test_read_pair(m, s, 3, means, stds), "means.npy holds inf for channel 0");
+    EXPECT_ERROR(test_read_pair(test_path("none.npy"), s, 3, means, stds),
                  "global_means_path (`vitrain stats` makes such a file): can't open");
     const int64_t flat[1] = {3};
     EXPECT_OK(vt_npy_write(m, means, flat, 1));
-    EXPECT_ERROR(vt_statistics_read_pair(m, s, 3, means, stds), "has shape [3], expected [1, C, 1, 1]");
+    EXPECT_ERROR(test_read_pair(m, s, 3, means, stds), "has shape [3], expected [1, C, 1, 1]");
 }
 
 enum { CHANNELS = 3, HEIGHT = 7, WIDTH = 11, POINTS = HEIGHT * WIDTH };
@@ -156,8 +156,8 @@ static void expect_two_passes(int times, float (*fields)[CHANNELS][POINTS])
     EXPECT_OK(vt_statistics_write(statistics, test_path("new/stats")));
     EXPECT_OK(vt_npy_open(test_path("new/stats/time_means.npy"), &time_means));
     EXPECT(time_means.form.dimensions == 4 && time_means.form.shape[2] == HEIGHT && time_means.form.shape[3] == WIDTH);
-    EXPECT_OK(vt_statistics_read_pair(test_path("new/stats/global_means.npy"), test_path("new/stats/global_stds.npy"),
-                                      CHANNELS, means, stds));
+    EXPECT_OK(test_read_pair(test_path("new/stats/global_means.npy"), test_path("new/stats/global_stds.npy"), CHANNELS,
+                             means, stds));
     for (int c = 0; c < CHANNELS; c++) {
         long double sum = 0, squares = 0;
         int count = 0;
@@ -237,7 +237,7 @@ TEST(over_files)
     EXPECT_OK(vt_statistics_write(statistics, test_path("stats")));
     vt_statistics_close(&statistics);
     float mean[2];
-    EXPECT_OK(vt_statistics_read(test_path("stats/global_means.npy"), "global_means_path", 2, mean));
+    EXPECT_OK(test_read_statistics(test_path("stats/global_means.npy"), VT_FILE_OF_MEANS, 2, mean));
     double expected = 0;
     for (int64_t t = 0; t < 8; t++)
         for (int64_t i = 0; i < 6; i++)
@@ -245,7 +245,8 @@ TEST(over_files)
     EXPECT_NEAR((double)mean[1], expected, 1e-5);
     second.width = 4;
     test_fields_write(test_path("2002.h5"), &second);
-    EXPECT_ERROR(gather(vt_test_directory(), &statistics), "2002.h5 has a grid of [2, 4], the files before it one of [2, 3]");
+    EXPECT_ERROR(gather(vt_test_directory(), &statistics),
+                 "2002.h5 has a grid of [2, 4], the files before it one of [2, 3]");
     first.poison = NAN;
     first.poison_index = 1 * 12 + 6 + 2;
     test_fields_write(test_path("2001.h5"), &first);

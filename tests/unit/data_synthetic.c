@@ -265,8 +265,8 @@ TEST(persistence_and_statistics)
     set.valid_steps = 100;
     EXPECT_OK(vt_synthetic_set_write(&set));
     float means[CHANNELS], stds[CHANNELS];
-    EXPECT_OK(vt_statistics_read_pair(test_path("set/stats/global_means.npy"), test_path("set/stats/global_stds.npy"),
-                                      CHANNELS, means, stds));
+    EXPECT_OK(test_read_pair(test_path("set/stats/global_means.npy"), test_path("set/stats/global_stds.npy"), CHANNELS,
+                             means, stds));
     vt_statistics *statistics = NULL;
     const vt_statistics_source source = {.directory = test_path("set/train"), .option_name = "data directory"};
     EXPECT_OK(vt_statistics_gather(&source, &statistics));

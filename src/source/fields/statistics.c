@@ -313,8 +313,9 @@ done:
 
 /* ---- reading ---- */
 
-vt_status vt_statistics_read_in_order(const char *path, const char *option_name, int64_t channels, const int64_t *order,
-                                      float *values)
+/* A float32 or float64 .npy of shape [1, C, 1, 1]. Value c is its entry order[c]; NULL: entry c. */
+static vt_status read_in_order(const char *path, const char *option_name, int64_t channels, const int64_t *order,
+                               float *values)
 {
     vt_status status = VT_OK;
     vt_npy array = {0};
@@ -344,11 +345,6 @@ done:
     return status;
 }
 
-vt_status vt_statistics_read(const char *path, const char *option_name, int64_t channels, float *values)
-{
-    return vt_statistics_read_in_order(path, option_name, channels, NULL, values);
-}
-
 static vt_status check_stds(const char *path, const float *stds, int64_t channels)
 {
     vt_status status = VT_OK;
@@ -367,19 +363,8 @@ done:
     return status;
 }
 
-vt_status vt_statistics_read_pair(const char *means_path, const char *stds_path, int64_t channels, float *means,
-                                  float *stds)
-{
-    vt_status status = VT_OK;
-    VT_TRY(vt_statistics_read(means_path, "global_means_path", channels, means));
-    VT_TRY(vt_statistics_read(stds_path, "global_stds_path", channels, stds));
-    VT_TRY(check_stds(stds_path, stds, channels));
-done:
-    return status;
-}
-
-vt_status vt_statistics_read_for(const char *path, vt_normalising_file kind, const vt_fields_rules *rules,
-                                 const vt_fields_side *data, float *values, int64_t *checksum, vt_text *remarks)
+vt_status vt_statistics_read(const char *path, vt_normalising_file kind, const vt_fields_rules *rules,
+                             const vt_fields_side *data, float *values, int64_t *checksum, vt_text *remarks)
 {
     static const char *const options[] = {"global_means_path", "global_stds_path", "time_diff_stds_path"};
     vt_status status = VT_OK;
@@ -398,7 +383,7 @@ vt_status vt_statistics_read_for(const char *path, vt_normalising_file kind, con
                        "their order and units",
                        path, data->name);
     }
-    VT_TRY(vt_statistics_read_in_order(path, options[kind], channels, order, values));
+    VT_TRY(read_in_order(path, options[kind], channels, order, values));
     if (kind == VT_FILE_OF_STDS) VT_TRY(check_stds(path, values, channels));
     VT_TRY(find_checksum(path, kind, checksum));
 done:

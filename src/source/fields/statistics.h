@@ -11,27 +11,16 @@
 #include "source/fields/time_statistics.h"
 #include "source/fields/window.h"
 
-/* Reads a float32 or float64 .npy of shape [1, C, 1, 1] with C >= channels; values [channels] gets the first ones.
- * option_name ("global_means_path") is named in messages. */
-vt_status vt_statistics_read(const char *path, const char *option_name, int64_t channels, float *values);
-
-/* The same of the channels of `data`, [data->about->channels], in whatever order the file has them: what it says of
- * itself, in the about.json beside it, is compared with the data. Without that, or if the file was replaced, a remark
- * says what was assumed. checksum: its CRC-32C. */
-vt_status vt_statistics_read_for(const char *path, vt_normalising_file kind, const vt_fields_rules *rules,
-                                 const vt_fields_side *data, float *values, int64_t *checksum, vt_text *remarks);
+/* Reads means, standard deviations or those of changes from a float32 or float64 .npy of shape [1, C, 1, 1]: of the
+ * channels of `data`, values [data->about->channels], in whatever order the file has them. What the file says of
+ * itself, in the about.json beside it, is compared with the data; without that, or if the file was replaced, a remark
+ * says what was assumed. checksum: its CRC-32C. Errors name the option and the channel: a value that is not finite, a
+ * standard deviation that is not above 0. */
+vt_status vt_statistics_read(const char *path, vt_normalising_file kind, const vt_fields_rules *rules,
+                             const vt_fields_side *data, float *values, int64_t *checksum, vt_text *remarks);
 
 /* What the file was made from; *about NULL: that is not known. */
 vt_status vt_statistics_about(const char *path, vt_normalising_file kind, vt_fields_about **about);
-
-/* Value c is the file's entry order[c]; NULL: in the file's order. */
-vt_status vt_statistics_read_in_order(const char *path, const char *option_name, int64_t channels, const int64_t *order,
-                                      float *values);
-
-/* Both files, checked together: means finite, standard deviations finite and above 0 (the message names the channel).
- */
-vt_status vt_statistics_read_pair(const char *means_path, const char *stds_path, int64_t channels, float *means,
-                                  float *stds);
 
 /* Statistics of fields that come one time after another, in float64: per channel mean and variance, merged time by time
  * (Chan, Golub, LeVeque: "Updating formulae and a pairwise algorithm for computing sample variances", 1979), and the
