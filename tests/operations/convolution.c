@@ -321,9 +321,13 @@ static void check_activation(const path_list *paths, vt_activation kind, int64_t
         guarded_compare(&y[1], &y[0], tolerance(1), "activation y");
         guarded_compare(&dx[1], &dx[0], tolerance(1), "activation dx");
         guarded_compare(&dbias[1], &dbias[0], tolerance(rows), "activation dbias");
-        y[1].matrix.data[0] = NAN;
-        b->bias_activation_forward(b, kind, bias.matrix.data, y[1].matrix);
-        EXPECT(isnan(y[1].matrix.data[0]));
+        for (int all_ones = 0; all_ones < 2; all_ones++) { /* as in a file that was filled with ones */
+            y[1].matrix.data[0] = NAN;
+            if (all_ones) memset(y[1].matrix.data, 0xff, sizeof(float));
+            b->bias_activation_forward(b, kind, bias.matrix.data, y[1].matrix);
+            EXPECT(isnan(y[1].matrix.data[0]), "%s, activation %d: %g", b->name, (int)kind,
+                   (double)y[1].matrix.data[0]);
+        }
     }
 }
 

@@ -308,7 +308,7 @@ INLINE vector exp2_vector(vector x)
     power = power * f + splat(2.40226477e-1f);
     power = power * f + splat(6.93147182e-1f);
     power = power * f + splat(1.0f);
-    return scale_power(power, shifted);
+    return scale_power(power, shifted) + (f - f); /* the bits of a NaN may become a number's */
 }
 #endif
 
