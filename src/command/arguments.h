@@ -60,9 +60,9 @@ typedef struct {
     char **words;
 } vt_words;
 
-/* Parses the command line. Flags of the configuration, and words without dashes that are not the operand, go to
- * *others, which starts as {0} (a second operand does where there are no options); others NULL: such words are errors. If --help or -h is present, prints the help instead
- * and returns VT_STOPPED. */
+/* Parses the command line. *others, which starts as {0}, takes the flags of the configuration, and the words without
+ * dashes that are not the operand: also a second operand, unless `options`. others NULL: such words are errors. If
+ * --help or -h is present, prints the help instead and returns VT_STOPPED. */
 vt_status vt_arguments_parse(const vt_command_line *line, int argument_count, char *const *arguments, vt_words *others);
 
 /* Is --help or -h present? */

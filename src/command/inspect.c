@@ -32,7 +32,7 @@ void vt_inspect_check(int *faults, vt_status status)
     if (status != VT_OK) vt_inspect_fault(faults, "%s", vt_error_text());
 }
 
-static bool holds(const char *directory, const char *name)
+bool vt_inspect_holds(const char *directory, const char *name)
 {
     char *path = vt_text_format("%s/%s", directory, name);
     bool there = vt_output_exists(path);
@@ -59,21 +59,23 @@ static vt_status look(const char *path, const vt_fields_form *form, const char *
     VT_CHECK(stat(path, &info) == 0, "inspect: %s: %s", path, strerror(errno));
     if (vt_inspect_describes(path)) return vt_inspect_about(path);
     const bool is_directory = S_ISDIR(info.st_mode);
-    const bool is_one = !is_directory || holds(path, "checkpoint.h5") || holds(path, "checkpoint.crc32c");
+    const bool is_one =
+        !is_directory || vt_inspect_holds(path, "checkpoint.h5") || vt_inspect_holds(path, "checkpoint.crc32c");
     const bool is_found = is_one && vt_checkpoint_find(path, VT_CHECKPOINT_TO_SHOW, &checkpoint) == VT_OK;
     vt_error_clear();
     VT_CHECK(is_directory || is_found, "inspect: %s is %s; expected the directory of a checkpoint, of a run or of data",
              path, foreign != NULL ? foreign : "a file");
     if (is_found) {
         vt_inspect_checkpoint(checkpoint, false, verify, faults);
-    } else if (holds(path, "shard-00000-of-00001.h5")) {
+    } else if (vt_inspect_holds(path, "shard-00000-of-00001.h5")) {
         vt_inspect_checkpoint(path, false, verify, faults);
-    } else if (holds(path, "metrics.csv") || holds(path, "checkpoints") || holds(path, "out.log")) {
+    } else if (vt_inspect_holds(path, "metrics.csv") || vt_inspect_holds(path, "checkpoints") ||
+               vt_inspect_holds(path, "out.log")) {
         vt_inspect_run(path, verify, faults);
     } else if (vt_inspect_holds_text(path)) {
         vt_inspect_text(path, verify, faults);
-    } else if (holds(path, "train") || holds(path, "valid") || holds(path, "stats") || form->variables != NULL ||
-               holds_yearly_files(path, form)) {
+    } else if (vt_inspect_holds(path, "train") || vt_inspect_holds(path, "valid") || vt_inspect_holds(path, "stats") ||
+               form->variables != NULL || holds_yearly_files(path, form)) {
         vt_inspect_data(path, form, periods, verify, faults);
     } else { /* a run's checkpoints/ */
         const bool in_run = vt_checkpoint_find(path, VT_CHECKPOINT_TO_SHOW, &checkpoint) == VT_OK;

@@ -12,6 +12,9 @@ void vt_inspect_data(const char *directory, const vt_fields_form *form, const ch
                      int *faults); /* periods of train, valid and test set, or NULL */
 void vt_inspect_run(const char *directory, bool verify, int *faults);
 
+/* Is there a file or a directory of that name in the directory? */
+bool vt_inspect_holds(const char *directory, const char *name);
+
 /* Is it a file, or a directory of statistics, that says which data it was made from? What it says; and in what the data
  * of two such things differ, which may also be checkpoints, runs and directories of data. */
 bool vt_inspect_describes(const char *path);

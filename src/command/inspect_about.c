@@ -85,22 +85,15 @@ static vt_status of_data(const char *path, const vt_fields_form *form, vt_fields
     return status;
 }
 
-static bool is_there(const char *directory, const char *name)
-{
-    char *path = vt_text_format("%s/%s", directory, name);
-    const bool there = vt_output_exists(path);
-    free(path);
-    return there;
-}
-
 static vt_status find(const char *path, const vt_fields_form *form, vt_fields_about **about)
 {
     struct stat info;
     *about = NULL;
     if (stat(path, &info) == 0 && !S_ISDIR(info.st_mode))
         return vt_text_ends_with(path, ".npy") ? of_statistics(path, about) : of_attribute(path, about);
-    if (is_there(path, "checkpoint.h5") || is_there(path, "checkpoints")) return of_checkpoint(path, about);
-    if (is_there(path, "about.json")) return vt_fields_about_read(path, about);
+    if (vt_inspect_holds(path, "checkpoint.h5") || vt_inspect_holds(path, "checkpoints"))
+        return of_checkpoint(path, about);
+    if (vt_inspect_holds(path, "about.json")) return vt_fields_about_read(path, about);
     return of_data(path, form, about);
 }
 
@@ -113,7 +106,7 @@ bool vt_inspect_describes(const char *path)
     static const char *const ends[] = {".npy", ".h5", ".nc"};
     for (int i = 0; i < 3; i++)
         if (is_file && vt_text_ends_with(path, ends[i])) return true;
-    return !is_file && is_there(path, "about.json") && !is_there(path, "checkpoint.h5");
+    return !is_file && vt_inspect_holds(path, "about.json") && !vt_inspect_holds(path, "checkpoint.h5");
 }
 
 vt_status vt_inspect_about(const char *path)

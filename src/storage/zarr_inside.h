@@ -74,7 +74,7 @@ typedef struct {
     vt_codecs index_codecs;
     vt_shard_index *shards; /* [shard_count], made when the first is needed */
     int64_t shard_count;
-    int64_t chunks_written; /* 1 + how many, once they were counted */
+    int64_t chunks_written; /* their number + 1; 0: not counted yet */
     pthread_mutex_t lock;   /* guards `shards` */
 } vt_zarr_array;
 

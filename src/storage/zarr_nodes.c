@@ -159,7 +159,7 @@ static void note_difference(vt_zarr_store *store, const char *name, const json_t
     free(now);
 }
 
-/* Adds an array of the consolidated metadata; its own count if they say something else. */
+/* Adds an array of the consolidated metadata. If the array's own metadata differ from these, they are used. */
 static vt_status add_consolidated(vt_zarr_store *store, const char *name, json_t *all, json_t *attributes)
 {
     vt_status status = VT_OK;

@@ -269,7 +269,8 @@ done:
     return status;
 }
 
-/* Takes them over. *differs becomes the first channel in which they differ, if that is an earlier one. */
+/* Replaces `values` by the numbers that were kept, if there are any. *differs: the smaller of its value before and the
+ * first channel in which they differed. */
 static void take_numbers(const double *kept, int64_t count, float *values, int64_t *differs)
 {
     for (int64_t c = 0; kept != NULL && c < count; c++) {

@@ -96,8 +96,8 @@ typedef struct {
     const vt_fields_side *data, *other;
     bool trains;
     char *different[PROPERTIES];
-    bool never[PROPERTIES]; /* it can't be accepted */
-    vt_text unknown[2];     /* what the data don't say, what the other side doesn't */
+    bool other_count;   /* their numbers of channels differ, which can't be accepted */
+    vt_text unknown[2]; /* what the data don't say, what the other side doesn't */
 } finding;
 
 static void note_unknown(finding *found, bool by_data, const char *what)
@@ -148,7 +148,7 @@ static void compare_names(finding *found, vt_fields_use use, int64_t **order)
     if (data->channels != other->channels && !(may_have_more && data->channels < other->channels)) {
         *difference = vt_text_format("%s has %lld channels, %s %lld", found->data->name, (long long)data->channels,
                                      found->other->name, (long long)other->channels);
-        found->never[CHANNELS] = true;
+        found->other_count = true;
         return;
     }
     if (!both_known(found, data->names != NULL, other->names != NULL, "names of channels")) return;
@@ -245,8 +245,7 @@ static void compare_grids(finding *found)
         coordinates_agree(found, true, &found->different[GRID]);
     const bool whole =
         a->rows == data->rows && a->width == data->columns && b->rows == other->rows && b->width == other->columns;
-    const bool alike = rows && columns; /* the grids around the windows don't matter */
-    if (!same_window || (!alike && (data->rows != other->rows || data->columns != other->columns))) {
+    if (!same_window || (!(rows && columns) && (data->rows != other->rows || data->columns != other->columns))) {
         const bool of_windows = !same_window && !whole;
         found->different[SIZE] = vt_text_format(
             "%s has a %s of [%lld, %lld], %s one of [%lld, %lld]", found->data->name, of_windows ? "window" : "grid",
@@ -254,7 +253,6 @@ static void compare_grids(finding *found)
             found->other->name, (long long)(of_windows ? b->rows : other->rows),
             (long long)(of_windows ? b->width : other->columns));
     }
-    found->never[SIZE] = true;
     const vt_fields_side *turned = data->turned ? found->data : found->other;
     const vt_fields_side *unplaced = data->turned ? found->other : found->data;
     if (found->different[GRID] == NULL && turned->about->turned && unplaced->about->unplaced)
@@ -429,8 +427,9 @@ vt_status vt_fields_compare(const vt_fields_rules *wanted, const vt_fields_side 
             continue;
         }
         const bool of_one_set = wanted->use == VT_FILES_OF_A_SET && (p == STEP || p == CALENDAR); /* a set has one */
-        const char *word =
-            own->accepted_as >= 0 && !found.never[p] && !of_one_set ? difference_words[own->accepted_as] : NULL;
+        const char *word = own->accepted_as >= 0 && !(p == CHANNELS && found.other_count) && !of_one_set
+                               ? difference_words[own->accepted_as]
+                               : NULL;
         VT_CHECK(word != NULL, "%s; they can't be used together", found.different[p]);
         VT_CHECK(is_accepted(wanted->accepted, word), "%s; --accept=%s goes on all the same", found.different[p], word);
         remark(remarks, "accepted: %s", found.different[p]);

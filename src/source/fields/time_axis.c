@@ -217,8 +217,8 @@ static double beside(const double *minutes, int64_t first, int64_t i, int64_t st
     return minutes[i] - minutes[first] - (double)((i - first) * step);
 }
 
-/* The times cut where one is not a step after the one before. Each time of a stretch may lie `allowed` beside its
- * place; the date of the stretch is one that fits them all. */
+/* Cuts the times into stretches, where one is not a step after the one before. A stretch begins at a date from which
+ * all its times, a step apart, lie at most `allowed` away. */
 static void cut(const double *minutes, int64_t times, vt_date zero, double precision, double allowed,
                 vt_time_axis *axis)
 {

@@ -22,7 +22,7 @@ typedef struct {
 /* Would a column after the last one be the first again? longitudes [width]. */
 bool vt_window_goes_round(const double *longitudes, int64_t width);
 
-/* The first column whose longitude is that of column 0 once more, as 360 is in 0 to 360; 0: there is none. */
+/* The first column that lies on the same meridian as column 0, as the last of 0, 90 ... 360 does; 0: there is none. */
 int64_t vt_window_repeats(const double *longitudes, int64_t width);
 
 /* One or two: how many. */
