@@ -37,7 +37,9 @@ int vt_test_values(int count, char *const *words)
     } else if (dataset >= 0 && strcmp(words[0], "bytes") == 0) {
         done = print_bytes(dataset);
     } else if (dataset >= 0 && strcmp(words[0], "offset") == 0) {
-        const haddr_t offset = H5Dget_offset(dataset);
+        haddr_t offset = H5Dget_offset(dataset);
+        if (offset == HADDR_UNDEF) /* of its first chunk */
+            H5Dget_chunk_info(dataset, H5Dget_space(dataset), 0, NULL, NULL, &offset, NULL);
         done = offset != HADDR_UNDEF && printf("%llu\n", (unsigned long long)offset) > 0;
     }
     if (!done) fprintf(stderr, "vitrain-tests --hdf5 values|bytes|offset FILE DATASET [FIRST [COUNT]]: failed\n");

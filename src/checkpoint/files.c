@@ -45,7 +45,19 @@ done:
     return status;
 }
 
-static vt_status check_shard(const char *path, int64_t bytes, const char *id)
+static vt_status check_checksum(const char *path, int64_t expected)
+{
+    vt_status status = VT_OK;
+    uint32_t found = 0;
+    VT_TRY(vt_file_checksum(path, &found));
+    VT_CHECK(found == expected, "%s is damaged or another checkpoint's: its checksum is %08x, expected %08x", path,
+             (unsigned)found, (unsigned)expected);
+done:
+    return status;
+}
+
+/* checksum: -1 if it is unknown, or not to be checked. */
+static vt_status check_shard(const char *path, int64_t bytes, int64_t checksum, const char *id)
 {
     vt_status status = VT_OK;
     struct stat info;
@@ -54,6 +66,7 @@ static vt_status check_shard(const char *path, int64_t bytes, const char *id)
     VT_CHECK(stat(path, &info) == 0, "%s: %s; the checkpoint is not whole without it", path, strerror(errno));
     VT_CHECK(info.st_size == bytes, "%s has %lld bytes, expected %lld: it is cut off or of another checkpoint", path,
              (long long)info.st_size, (long long)bytes);
+    if (checksum >= 0) VT_TRY(check_checksum(path, checksum));
     VT_TRY(vt_tensor_file_open(path, &file));
     VT_TRY(vt_tensor_file_get_text(file, "id", &found));
     VT_CHECK(strcmp(found, id) == 0, "%s is of another checkpoint: its id is %s, expected %s", path, found, id);
@@ -63,22 +76,28 @@ done:
     return status;
 }
 
-/* Every `step`-th shard from the `first` on: there, whole, and of this checkpoint. */
-static vt_status check_shards(vt_tensor_file *index, const char *directory, int first, int step)
+/* Every `step`-th shard from the `first` on: there, whole, and of this checkpoint; `contents`: with the checksum of all
+ * of it, which the first checkpoints of version 2 lack. */
+static vt_status check_shards(vt_tensor_file *index, const char *directory, int first, int step, bool contents)
 {
     vt_status status = VT_OK;
     enum { MOST = 8000 }; /* what fits into an attribute */
-    int64_t count = MOST, *bytes = vt_allocate(MOST, sizeof *bytes, "a checkpoint");
+    int64_t count = MOST, summed = MOST, *bytes = vt_allocate(2 * MOST, sizeof *bytes, "a checkpoint");
+    int64_t *checksums = bytes + MOST;
     char *id = NULL, *name = NULL, *path = NULL;
     VT_TRY(vt_tensor_file_get_integers(index, "shard_bytes", &count, bytes));
     VT_TRY(vt_tensor_file_get_text(index, "id", &id));
     VT_CHECK(count > 0, "%s: no shards are named", directory);
+    contents = contents && vt_tensor_file_has(index, "shard_crc32c");
+    if (contents) VT_TRY(vt_tensor_file_get_integers(index, "shard_crc32c", &summed, checksums));
+    VT_CHECK(!contents || summed == count, "%s names %lld shards and %lld checksums", directory, (long long)count,
+             (long long)summed);
     for (int64_t i = first; i < count; i += step) {
         free(name);
         free(path);
         name = vt_checkpoint_shard_name(i, count);
         path = vt_text_format("%s/%s", directory, name);
-        VT_TRY(check_shard(path, bytes[i], id));
+        VT_TRY(check_shard(path, bytes[i], contents ? checksums[i] : -1, id));
     }
 done:
     free(bytes);
@@ -93,15 +112,13 @@ static vt_status check_index(const char *directory, const char *index, bool *has
 {
     vt_status status = VT_OK;
     unsigned expected = 0;
-    uint32_t found = 0;
     char *path = vt_text_format("%s/checkpoint.crc32c", directory);
     FILE *file = fopen(path, "r");
     *has_checksum = file != NULL;
     VT_CHECK(file != NULL || errno == ENOENT, "can't read %s: %s", path, strerror(errno));
     if (file == NULL) goto done;
     VT_CHECK(fscanf(file, "%8x", &expected) == 1, "%s is damaged: it holds no checksum", path);
-    VT_TRY(vt_file_checksum(index, &found));
-    VT_CHECK(found == expected, "%s is damaged: its checksum is %08x, expected %08x", index, (unsigned)found, expected);
+    VT_TRY(check_checksum(index, expected));
 done:
     if (file != NULL) fclose(file);
     free(path);
@@ -114,12 +131,9 @@ static vt_status check_beside(vt_tensor_file *index, const char *name, char *pat
 {
     vt_status status = VT_OK;
     int64_t expected = 0;
-    uint32_t found = 0;
     if (!vt_tensor_file_has(index, name)) goto done;
     VT_TRY(vt_tensor_file_get_integer(index, name, &expected));
-    VT_TRY(vt_file_checksum(path, &found));
-    VT_CHECK(found == expected, "%s is damaged: its checksum is %08x, expected %08x", path, (unsigned)found,
-             (unsigned)expected);
+    VT_TRY(check_checksum(path, expected));
 done:
     free(path);
     return status;
@@ -152,7 +166,7 @@ vt_status vt_checkpoint_open(const char *directory, const vt_world *world, vt_te
     VT_CHECK(version == 1 || has_checksum, "%s/checkpoint.crc32c is missing; the checkpoint is not whole without it",
              directory);
     VT_TRY(check_shards(*index, directory, world != NULL ? vt_world_rank(world) : 0,
-                        world != NULL ? vt_world_ranks(world) : 1));
+                        world != NULL ? vt_world_ranks(world) : 1, true));
     VT_TRY(vt_checkpoint_check_beside(*index, directory));
     *damaged = false;
 done:
@@ -172,7 +186,7 @@ done:
     return status;
 }
 
-vt_status vt_checkpoint_check_shard(vt_tensor_file *index, const char *directory, int shard)
+vt_status vt_checkpoint_check_shard(vt_tensor_file *index, const char *directory, int shard, bool contents)
 {
-    return check_shards(index, directory, shard, INT_MAX / 2);
+    return check_shards(index, directory, shard, INT_MAX / 2, contents);
 }

@@ -53,6 +53,7 @@ typedef struct {
     vt_written_box *own, *all;
     int64_t own_count, all_count;
     int64_t own_bytes, *shard_bytes; /* of this rank's shard; of all ranks' */
+    int64_t own_checksum, *shard_checksums;
 } vt_checkpoint_work;
 
 /* Collective. copy: NULL, or host memory for a copy, which is made; the model may then change. To be closed, also after

@@ -335,15 +335,15 @@ static void set_aside(const char *path, const char *why)
     free(aside);
 }
 
-/* Checkpoints that are newer than `step`, where the run continues: it will make others of those steps. */
-static vt_status set_aside_newer(const vt_checkpoint_store *store, int64_t step)
+/* Checkpoints that are newer than `step`. */
+static vt_status set_aside_newer(const vt_checkpoint_store *store, int64_t step, const char *why)
 {
     vt_status status = VT_OK;
     step_list list = {0};
     VT_TRY(list_steps(store, WHOLE, &list));
     for (int64_t i = 0; i < list.count && list.steps[i] > step; i++) {
         char *path = step_path(store, list.steps[i], "");
-        set_aside(path, "is newer than the step that the run continues from");
+        set_aside(path, why);
         free(path);
     }
 done:
@@ -459,7 +459,9 @@ vt_status vt_checkpoint_store_restore(vt_checkpoint_store *store, const char *ch
     }
     VT_ASSERT(path != NULL);
     VT_TRY(vt_world_agree(world, is_first ? adopt_best(store) : VT_OK));
-    VT_TRY(vt_world_agree(world, is_first ? set_aside_newer(store, progress->step) : VT_OK));
+    if (is_first) /* the run will make others of those steps */
+        status = set_aside_newer(store, progress->step, "is newer than the step that the run continues from");
+    VT_TRY(vt_world_agree(world, status));
     VT_TRY(vt_world_agree(world, is_first ? restore_best(store, path, progress) : VT_OK));
     double best_loss = is_first ? progress->best_loss : 0;
     vt_world_sum(world, &best_loss, 1);
@@ -467,6 +469,28 @@ vt_status vt_checkpoint_store_restore(vt_checkpoint_store *store, const char *ch
     vt_checkpoint_log_resumed(path, progress);
 done:
     free(path);
+    return status;
+}
+
+static vt_status step_back(const vt_checkpoint_store *store, int64_t step, bool *older)
+{
+    vt_status status = VT_OK;
+    step_list list = {0};
+    VT_TRY(list_steps(store, WHOLE, &list));
+    *older = list.count > 0 && list.steps[list.count - 1] < step;
+    if (*older) VT_TRY(set_aside_newer(store, step - 1, "gives no finite numbers when the run continues from it"));
+done:
+    free(list.steps);
+    return status;
+}
+
+vt_status vt_checkpoint_store_step_back(const vt_checkpoint_store *store, vt_world *world, int64_t step, bool *older)
+{
+    vt_status status = VT_OK;
+    *older = false;
+    VT_TRY(vt_world_agree(world, vt_world_rank(world) == 0 ? step_back(store, step, older) : VT_OK));
+    *older = vt_world_any(world, *older);
+done:
     return status;
 }
 

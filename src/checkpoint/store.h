@@ -35,6 +35,10 @@ void vt_checkpoint_store_discard(const char *unfinished);
 vt_status vt_checkpoint_store_restore(vt_checkpoint_store *store, const char *chosen,
                                       const vt_checkpoint_subject *subject, vt_run_progress *progress);
 
+/* Collective. If there is a checkpoint that is older than this step, as *older says, sets those aside that aren't:
+ * training from them gives no finite numbers. */
+vt_status vt_checkpoint_store_step_back(const vt_checkpoint_store *store, vt_world *world, int64_t step, bool *older);
+
 /* Logs that the run resumes from it; also for a checkpoint that was read without a store. */
 void vt_checkpoint_log_resumed(const char *path, const vt_run_progress *progress);
 

@@ -225,14 +225,15 @@ vt_status vt_checkpoint_work_index(const vt_checkpoint_work *work)
     vt_status status = VT_OK;
     const vt_checkpoint_subject *subject = work->subject;
     vt_tensor_file *file = NULL;
-    const int64_t version = VT_CHECKPOINT_VERSION;
+    const int64_t version = VT_CHECKPOINT_VERSION, ranks = vt_world_ranks(subject->world);
     char *path = vt_text_format("%s/checkpoint.h5", work->directory);
     VT_TRY(vt_tensor_file_create(path, &file));
     if (subject->vocabulary != NULL) VT_TRY(write_vocabulary(file, work->directory, subject));
     if (subject->task->about != NULL) VT_TRY(write_about(file, work->directory, subject->task->about));
     VT_TRY(vt_tensor_file_set_integers(file, "format_version", 1, &version));
     VT_TRY(vt_tensor_file_set_text(file, "id", work->id));
-    VT_TRY(vt_tensor_file_set_integers(file, "shard_bytes", vt_world_ranks(subject->world), work->shard_bytes));
+    VT_TRY(vt_tensor_file_set_integers(file, "shard_bytes", ranks, work->shard_bytes));
+    VT_TRY(vt_tensor_file_set_integers(file, "shard_crc32c", ranks, work->shard_checksums));
     VT_TRY(write_progress(file, &work->progress));
     VT_TRY(write_description(file, work));
     VT_TRY(link_tensors(file, subject, work->all, work->all_count));
@@ -261,6 +262,7 @@ vt_status vt_checkpoint_work_begin(const char *directory, const vt_checkpoint_su
                                  .copy = copy};
     if (backend->choices_text != NULL) work->choices = backend->choices_text(backend);
     work->shard_bytes = vt_allocate((size_t)vt_world_ranks(world), sizeof *work->shard_bytes, "a checkpoint");
+    work->shard_checksums = vt_allocate((size_t)vt_world_ranks(world), sizeof *work->shard_checksums, "a checkpoint");
     VT_TRY(vt_world_agree(world, vt_world_rank(world) == 0 ? choose_id(work->id) : VT_OK));
     vt_world_broadcast_text(world, &work->id);
     vt_stored_own_boxes(subject, &work->own, &work->own_count);
@@ -277,11 +279,14 @@ vt_status vt_checkpoint_work_shard(vt_checkpoint_work *work)
     vt_status status = VT_OK;
     const vt_world *world = work->subject->world;
     struct stat info;
+    uint32_t checksum = 0;
     char *shard = vt_checkpoint_shard_name(vt_world_rank(world), vt_world_ranks(world));
     char *path = vt_text_format("%s/%s", work->directory, shard);
     VT_TRY(write_shard(path, work));
     VT_CHECK(stat(path, &info) == 0, "can't look at %s: %s", path, strerror(errno));
     work->own_bytes = (int64_t)info.st_size;
+    VT_TRY(vt_file_checksum(path, &checksum));
+    work->own_checksum = checksum;
 done:
     free(shard);
     free(path);
@@ -291,7 +296,9 @@ done:
 void vt_checkpoint_work_gather(vt_checkpoint_work *work)
 {
     const vt_world *world = work->subject->world;
-    vt_group_all_gather_equal(vt_world_everyone(world), &work->own_bytes, sizeof work->own_bytes, work->shard_bytes);
+    vt_group *all = vt_world_everyone(world);
+    vt_group_all_gather_equal(all, &work->own_bytes, sizeof work->own_bytes, work->shard_bytes);
+    vt_group_all_gather_equal(all, &work->own_checksum, sizeof work->own_checksum, work->shard_checksums);
     vt_stored_all_boxes(world, work->own, work->own_count, &work->all, &work->all_count);
 }
 
@@ -301,6 +308,7 @@ void vt_checkpoint_work_close(vt_checkpoint_work *work)
     free(work->id);
     free(work->choices);
     free(work->shard_bytes);
+    free(work->shard_checksums);
     free(work->own);
     free(work->all);
     *work = (vt_checkpoint_work){0};

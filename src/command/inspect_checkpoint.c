@@ -110,7 +110,7 @@ done:
 }
 
 /* Every shard is examined, so that all missing ones are reported. */
-static vt_status print_shards(vt_tensor_file *index, const char *directory, bool brief, int *faults)
+static vt_status print_shards(vt_tensor_file *index, const char *directory, bool brief, bool verify, int *faults)
 {
     vt_status status = VT_OK;
     int64_t count = MOST_SHARDS, *bytes = vt_allocate(MOST_SHARDS, sizeof *bytes, "a checkpoint's tensor");
@@ -120,7 +120,8 @@ static vt_status print_shards(vt_tensor_file *index, const char *directory, bool
     for (int64_t i = 0; i < count; i++) total += (double)bytes[i];
     printf("%s%lld shard%s, %s\n", brief ? ", " : "  files: checkpoint.h5 and ", (long long)count,
            count == 1 ? "" : "s", vt_text_bytes(total, size));
-    for (int64_t i = 0; i < count; i++) vt_inspect_check(faults, vt_checkpoint_check_shard(index, directory, (int)i));
+    for (int64_t i = 0; i < count; i++)
+        vt_inspect_check(faults, vt_checkpoint_check_shard(index, directory, (int)i, verify));
 done:
     free(bytes);
     return status;
@@ -235,7 +236,7 @@ void vt_inspect_checkpoint(const char *directory, bool brief, bool verify, int *
         VT_TRY(print_configuration(index, directory));
         print_words(index, directory, faults);
     }
-    VT_TRY(print_shards(index, directory, brief, faults));
+    VT_TRY(print_shards(index, directory, brief, verify, faults));
     VT_TRY(print_tensors(index, directory, brief, verify, faults));
 done:
     vt_inspect_check(faults, status);

@@ -77,6 +77,7 @@ static vt_status note_skipped(vt_loop *loop, const vt_step_figures *figures)
     progress->epoch_skipped++;
     progress->skipped++;
     progress->skipped_in_row++;
+    loop->diverged = progress->skipped_in_row >= most;
     if (scales)
         vt_log_info("step %lld: the gradients are not finite in fp16 (loss %g, first in %s), so its update was left "
                     "out, and the loss scale is %g from here on",
@@ -88,7 +89,7 @@ static vt_status note_skipped(vt_loop *loop, const vt_step_figures *figures)
             (long long)progress->step, figures->loss, figures->bad_parameter,
             describe_sample(loop, figures, sample, sizeof sample), (long long)progress->skipped,
             (long long)progress->skipped_in_row);
-    VT_CHECK(progress->skipped_in_row < most,
+    VT_CHECK(!loop->diverged,
              "step %lld: the gradients were not finite in %d steps in a row (loss %g, first in %s): the run has "
              "diverged. A lower --lr, --warmup or --grad_clip=1 often helps; --resume goes on from the last checkpoint",
              (long long)progress->step, most, figures->loss, figures->bad_parameter);
@@ -120,6 +121,7 @@ static vt_status note_step(vt_loop *loop, const vt_step_figures *figures, double
                                    .shown_learning_rate = vt_trainer_shown_rate(trainer, figures->step)};
     VT_TRY(vt_record_step(loop->record, &step, &progress->unlogged));
     if (isfinite(figures->gradient_norm)) {
+        loop->finite_steps++;
         progress->epoch_loss += figures->loss;
         progress->skipped_in_row = 0;
     } else {
@@ -149,6 +151,7 @@ static vt_status take_steps(vt_loop *loop, int64_t leave)
     while (vt_trainer_steps_pending(trainer) > leave) {
         vt_step_figures figures;
         status = vt_step_take(trainer, &figures);
+        loop->diverged = status != VT_OK && !figures.bad_data && !isfinite(figures.gradient_norm);
         if (status != VT_OK && figures.bad_sample >= 0 && !figures.bad_data) {
             char sample[1024];
             vt_error_context("sample %s", describe_sample(loop, &figures, sample, sizeof sample));
@@ -192,6 +195,7 @@ static vt_status check_finite(vt_loop *loop)
     const vt_kept *kept = vt_optimizer_kept(optimizer);
     for (int i = -1; i < vt_kept_count(kept); i++) {
         const char *name = vt_optimizer_first_nonfinite(optimizer, i);
+        loop->diverged = name != NULL;
         VT_CHECK(name == NULL,
                  "step %lld: the %s %s is not finite, so no checkpoint was made; the one before is the last. A lower "
                  "--lr or --grad_clip=1 often helps",

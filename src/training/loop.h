@@ -27,6 +27,8 @@ typedef struct {
     vt_checkpoint_saver *saver;
     int64_t saved_step;       /* of the newest checkpoint that this run wrote or began from */
     bool bad_data;            /* a step failed because its data are bad */
+    bool diverged;            /* it failed because numbers are not finite, though the data are good */
+    int64_t finite_steps;     /* of vt_loop_run */
     int64_t replaced;         /* samples of this epoch that could not be read (skip_bad_samples) */
     bool told_of_waiting;     /* the warning that steps wait for data was logged */
     vt_run_progress progress; /* where to continue; vt_run_progress_start for the beginning */

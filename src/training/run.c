@@ -31,6 +31,8 @@ typedef struct {
     vt_loop_length length;
     vt_plan plan;
     vt_run_start start;
+    bool is_finished;    /* nothing is left to do */
+    bool failed_at_once; /* its newest checkpoint was read, but training from there gives no finite numbers */
     vt_backend *backend;
     vt_trainer *trainer;
     vt_checkpoint_subject subject;
@@ -325,7 +327,7 @@ static vt_status train(run_state *run)
                     .length = run->length,
                     .saver = run->saver,
                     .progress = run->start.progress};
-    VT_TRY(vt_loop_run(&loop, &last));
+    VT_TRY(vt_loop_run(&loop, &last)); /* a damaged moment shows in its second step */
     chunks = vt_reader_chunks(run->world, run->training);
     if (chunks != NULL) vt_log_info("%s", chunks);
     vt_loader_close(&run->validation_loader); /* its ring makes room for the test set's */
@@ -333,8 +335,59 @@ static vt_status train(run_state *run)
                              loop.progress.validation_loss <= loop.progress.best_loss));
     log_result(run, &last);
 done:
+    run->failed_at_once = loop.diverged && loop.finite_steps < 2 && run->start.resumes && run->start.chosen == NULL;
     free(chunks);
     vt_evaluation_close(&last);
+    return status;
+}
+
+/* Collective. What the run begins with or continues from, and what it writes. */
+static vt_status begin(run_state *run)
+{
+    vt_status status = VT_OK;
+    vt_world *world = run->world;
+    VT_TRY(vt_world_agree(world, vt_start_restore(&run->subject, &run->start)));
+    run->length = vt_loop_length_of(run->config, vt_source_batches(run->training, run->config->global_batch_size),
+                                    &run->start.progress);
+    run->is_finished = run->start.progress.epoch >= run->length.epochs;
+    if (run->is_finished) {
+        log_finished(run);
+        return VT_OK;
+    }
+    log_epoch_length(run);
+    vt_trainer_resume(run->trainer, run->start.progress.step, schedule_length(run));
+    VT_TRY(vt_world_agree(world, vt_checkpoint_saver_open(&run->subject, run->start.checkpoints, &run->saver)));
+    VT_TRY(vt_world_agree(world, open_output(run)));
+    if (run->config->sample_trace)
+        VT_TRY(vt_world_agree(
+            world, vt_sample_trace_open(world, run->start.directory, run->start.progress.step, &run->sample_trace)));
+done:
+    return status;
+}
+
+/* Collective, after training failed at once: the checkpoint that it continued from may be damaged without showing it.
+ * Begins anew from an older one, if there is one; otherwise the failure stays. */
+static vt_status step_back(run_state *run)
+{
+    vt_status status = VT_OK;
+    vt_error cause;
+    bool older = false;
+    vt_error_move_out(&cause);
+    const int speaker = vt_world_lift_failure(run->world);
+    VT_TRY(vt_checkpoint_store_step_back(run->start.checkpoints, run->world, run->start.progress.step, &older));
+    vt_error_move_in(&cause);
+    if (!older) {
+        vt_world_restore_failure(run->world, speaker);
+        return VT_ERROR;
+    }
+    vt_log_warning("%s; going back to an older checkpoint, once", vt_error_text());
+    vt_error_clear();
+    vt_step_drop(run->trainer);
+    vt_rows_close(&run->sample_trace);
+    vt_record_close(&run->record);
+    vt_checkpoint_saver_close(&run->saver);
+    VT_TRY(begin(run));
+done:
     return status;
 }
 
@@ -353,21 +406,8 @@ static vt_status run_phases(run_state *run)
     VT_TRY(vt_world_agree(world, open_trainer(run)));
     VT_TRY(vt_start_open(&run->subject, !run->backend->shares_host_memory, &run->start));
     VT_TRY(vt_world_agree(world, open_trace(run)));
-    VT_TRY(vt_world_agree(world, vt_start_restore(&run->subject, &run->start)));
-    run->length = vt_loop_length_of(run->config, vt_source_batches(run->training, run->config->global_batch_size),
-                                    &run->start.progress);
-    if (run->start.progress.epoch >= run->length.epochs) {
-        log_finished(run);
-        goto done;
-    }
-    const vt_schedule_length length = schedule_length(run);
-    log_epoch_length(run);
-    vt_trainer_resume(run->trainer, run->start.progress.step, length);
-    VT_TRY(vt_world_agree(world, vt_checkpoint_saver_open(&run->subject, run->start.checkpoints, &run->saver)));
-    VT_TRY(vt_world_agree(world, open_output(run)));
-    if (run->config->sample_trace)
-        VT_TRY(vt_world_agree(
-            world, vt_sample_trace_open(world, run->start.directory, run->start.progress.step, &run->sample_trace)));
+    VT_TRY(begin(run));
+    if (run->is_finished) goto done;
     VT_TRY(vt_world_agree(world, log_opening(run)));
     vt_reader_open_cache(run->config, world,
                          run->backend->shares_host_memory ? vt_plan_total(&run->plan) : (double)run->plan.ring_bytes,
@@ -376,9 +416,16 @@ static vt_status run_phases(run_state *run)
     bool trains = true;
     if (run->config->enable_benchy) {
         VT_TRY(vt_benchy_run(run->trainer, run->training_loader, run->start.directory, &trains));
-        vt_trainer_resume(run->trainer, run->start.progress.step, length); /* its steps don't count */
+        vt_trainer_resume(run->trainer, run->start.progress.step, schedule_length(run)); /* its steps don't count */
     }
-    if (trains) VT_TRY(train(run));
+    if (trains) status = train(run);
+    if (status == VT_ERROR && run->failed_at_once) {
+        VT_TRY(step_back(run));
+        status = train(run);
+        if (status == VT_ERROR && run->failed_at_once)
+            vt_log_warning("the same happens from the older checkpoint, so the one that was renamed may be good, and "
+                           "the run's options or the machine at fault; --resume=DIR continues from that one");
+    }
 done:
     return status;
 }

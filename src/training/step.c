@@ -257,7 +257,7 @@ done:
     return status;
 }
 
-static void drop_pending(vt_trainer *trainer)
+void vt_step_drop(vt_trainer *trainer)
 {
     for (; trainer->pending > 0; trainer->pending--)
         (void)trainer->backend->wait(trainer->backend,
@@ -300,7 +300,7 @@ vt_status vt_step_take(vt_trainer *trainer, vt_step_figures *figures)
     status = vt_world_agree(trainer->world, check_data(started));
     figures->bad_data = status != VT_OK;
     if (status == VT_OK && stops) status = fail_nonfinite(trainer->config, figures);
-    if (stops) drop_pending(trainer); /* none of them has made an update */
+    if (stops) vt_step_drop(trainer); /* none of them has made an update */
 done:
     return status;
 }

@@ -32,6 +32,9 @@ vt_status vt_step_start(vt_trainer *trainer, const vt_batch *batch);
  * fails if on_nonfinite is stop. After both, pending steps are those that may have made an update. */
 vt_status vt_step_take(vt_trainer *trainer, vt_step_figures *figures);
 
+/* Waits for all pending steps, whose figures nobody wants: no update counts after a failure. */
+void vt_step_drop(vt_trainer *trainer);
+
 /* Collective. Both. */
 vt_status vt_step_train(vt_trainer *trainer, const vt_batch *batch, vt_step_figures *figures);
 

@@ -222,8 +222,8 @@ test_what_inspect_says_of_it() {
     refuses_once "data/stats/about.json is no JSON: " -- run --run_num=broken
     rm data/stats/about.json
     printf x >>$best/about.json
-    refuses "about.json is damaged: its checksum is " -- "$VITRAIN" inspect $best
-    refuses "about.json is damaged: its checksum is " -- scores
+    refuses "about.json is damaged or another checkpoint's: its checksum is " -- "$VITRAIN" inspect $best
+    refuses "about.json is damaged or another checkpoint's: its checksum is " -- scores
     refuses "3 paths are too many" -- "$VITRAIN" inspect data data data
 }
 

@@ -465,6 +465,72 @@ test_a_damaged_checkpoint() {
     refuses "step-00000014/shard-00000-of-00001.h5: No such file or directory; the checkpoint is not whole" -- train --num_epochs=3 --resume
 }
 
+# overwrite FILE DATASET BYTE: all of the first chunk of DATASET, 64 numbers and their checksum, which HDF5 takes for whole if
+# BYTE is 000 or 377.
+overwrite() {
+    head -c 260 /dev/zero | tr '\0' "\\$3" | dd of="$1" bs=1 seek="$("$TESTS" --hdf5 offset "$1" "$2")" conv=notrunc status=none
+}
+
+test_damage_that_hdf5_takes_for_whole() {
+    train --num_epochs=3 --keep_last=9 >/dev/null
+    cp -r $RUNS/00 good
+    local newest=$RUNS/00/checkpoints/step-00000021 damage
+    local shard=$newest/shard-00000-of-00001.h5
+    for damage in "parameters/blocks.1.mlp.fc1.bias 000" "optimizer/moment2/blocks.1.mlp.fc1.bias 377"; do
+        overwrite $shard $damage
+        "$TESTS" --hdf5 values $shard ${damage% *} >/dev/null
+        refuses "$shard is damaged or another checkpoint's: its checksum is" -- train --num_epochs=4 --resume=$newest
+        refuses "$shard is damaged or another checkpoint's: its checksum is" -- train --num_epochs=1 --run_num=other --init_from=$newest
+        refuses "$shard is damaged or another checkpoint's: its checksum is" -- "$VITRAIN" evaluate --checkpoint=$newest --rollout=1
+        refuses "$shard is damaged or another checkpoint's: its checksum is" -- "$VITRAIN" export $newest --output=model.safetensors
+        refuses "FAULT: $shard is damaged or another checkpoint's: its checksum is" -- "$VITRAIN" inspect --verify $RUNS/00
+        cp good/checkpoints/step-00000021/shard-00000-of-00001.h5 $shard
+    done
+    overwrite $shard optimizer/moment1/blocks.0.mlp.fc1.bias 000
+    says "WARNING - $shard is damaged or another checkpoint's: its checksum is" "; going back to an older checkpoint" \
+        "resuming from $RUNS/00/checkpoints/step-00000014" -- train --num_epochs=3 --resume
+    cmp <(cut -d, -f1-5 good/metrics.csv) <(figures 00)
+}
+
+# Damage from before checkpoints had checksums of their shards: training shows it in the second step.
+test_a_checkpoint_without_finite_steps() {
+    python_with python3-h5py h5py
+    train --lr_schedule=none --num_epochs=3 --keep_last=9 >/dev/null
+    cp -r $RUNS/00 good
+    local newest=$RUNS/00/checkpoints/step-00000021
+    overwrite $newest/shard-00000-of-00001.h5 optimizer/moment1/blocks.0.mlp.fc1.bias 377
+    "$python" - $newest <<'END'
+import h5py, sys
+with h5py.File(sys.argv[1] + "/checkpoint.h5", "r+") as index:
+    del index.attrs["shard_crc32c"]
+crc = 0xffffffff
+for byte in open(sys.argv[1] + "/checkpoint.h5", "rb").read():
+    crc ^= byte
+    for _ in range(8):
+        crc = crc >> 1 ^ 0x82f63b78 * (crc & 1)
+open(sys.argv[1] + "/checkpoint.crc32c", "w").write("%08x  checkpoint.h5\n" % (crc ^ 0xffffffff))
+END
+    cp -r $RUNS/00 damaged
+    fails 1 train --lr_schedule=none --num_epochs=4 --resume=$newest
+    contains "$output" "step 23: the gradients are not finite"
+    [ -d $newest ]
+    local more
+    for more in "" --checkpoint_every=1 --on_nonfinite=skip; do
+        rm -r $RUNS/00
+        cp -r damaged $RUNS/00
+        says "not finite" "; going back to an older checkpoint, once" \
+            "$newest gives no finite numbers when the run continues from it: renamed to $newest.aside" \
+            "resuming from $RUNS/00/checkpoints/step-00000014: step 14, epoch 3" -- train --lr_schedule=none --num_epochs=4 --resume $more
+        cmp <(cut -d, -f1-5 good/metrics.csv) <(figures 00 | head -n 22)
+        [ "$(readlink $RUNS/00/checkpoints/best)" = step-00000028 ]
+    done
+    # only once: here the loss scale is at fault
+    refuses "not finite" "step-00000028 gives no finite numbers" "going back to an older checkpoint, once" \
+        "the same happens from the older checkpoint" -- train --lr_schedule=none --num_epochs=6 --keep_last=9 --resume --amp_mode=fp16 --loss_scale=1e9
+    [ "$(grep -c 'going back' <<<"$output")" -eq 1 ]
+    says "step-00000028.aside: step 28, epoch 5" -- train --lr_schedule=none --num_epochs=5 --resume=$RUNS/00/checkpoints/step-00000028.aside
+}
+
 # A checkpoint's parameters as .safetensors, and a run that begins with them: equal to one that begins with the checkpoint.
 test_export_and_back() {
     train --num_epochs=1 >/dev/null

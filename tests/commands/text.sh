@@ -156,7 +156,7 @@ test_evaluate() {
     [ ! -e none ]
     mv away data/test.txt
     sed -i '7s/.*/zebra/' $run/checkpoints/best/vocabulary
-    refuses "$(readlink $run/checkpoints/best)/vocabulary is damaged: its checksum is" -- "$VITRAIN" evaluate $run
+    refuses "$(readlink $run/checkpoints/best)/vocabulary is damaged or another checkpoint's: its checksum is" -- "$VITRAIN" evaluate $run
     refuses "FAULT: " "$(readlink $run/checkpoints/best)/vocabulary is damaged" -- "$VITRAIN" inspect $run/checkpoints/best
 }
 
