@@ -41,7 +41,7 @@ static vt_status write_plan(const vt_record_options *options)
     vt_status status = vt_rows_open(path,
                                     "ranks,epochs,steps_per_epoch,global_batch_size,model_parameters,step_flops,"
                                     "parameters,gradients,optimizer,activations,data,workspace\n",
-                                    0, &plan);
+                                    VT_ROWS_STEPS, 0, &plan);
     if (status == VT_OK) status = vt_rows_add(plan, "%s\n", row.characters);
     vt_rows_close(&plan);
     vt_text_close(&row);
@@ -54,7 +54,7 @@ vt_status vt_epochs_open(const vt_record_options *options, vt_rows **epochs)
     vt_status status = VT_OK;
     char *names = line_of_names(options->scores), *path = vt_text_format("%s/epochs.csv", options->run_directory);
     VT_TRY(write_plan(options));
-    VT_TRY(vt_rows_open(path, names, options->epoch_begin, epochs));
+    VT_TRY(vt_rows_open(path, names, VT_ROWS_EPOCHS, options->epochs_done, epochs));
 done:
     free(names);
     free(path);

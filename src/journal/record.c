@@ -67,7 +67,7 @@ vt_status vt_record_open(const vt_record_options *options, vt_record **result)
     record->history.run = 1;
     record->validation_loss = NAN;
     record->images = vt_text_format("%s/images", run_directory);
-    VT_TRY(vt_rows_open(metrics, names, options->steps, &record->metrics));
+    VT_TRY(vt_rows_open(metrics, names, VT_ROWS_STEPS, options->steps, &record->metrics));
     VT_TRY(vt_output_make_directory(record->images));
     VT_TRY(vt_tensorboard_open(logs, options->steps, &record->tensorboard));
     VT_TRY(vt_epochs_open(options, &record->epochs));
@@ -96,7 +96,13 @@ void vt_record_close(vt_record **record)
 
 vt_status vt_record_synchronise(vt_record *record)
 {
-    return record != NULL ? vt_rows_synchronise(record->metrics) : VT_OK;
+    vt_status status = VT_OK;
+    if (record == NULL) return VT_OK;
+    VT_TRY(vt_rows_synchronise(record->metrics));
+    VT_TRY(vt_rows_synchronise(record->epochs));
+    VT_TRY(vt_output_synchronise(record->run_directory)); /* their names */
+done:
+    return status;
 }
 
 static vt_status write_validation_points(vt_record *record, int64_t step, const vt_evaluation *validation)

@@ -15,8 +15,7 @@ typedef struct {
     const vt_config *config;
     const char *run_directory;
     const vt_score_names *scores;           /* must outlive the record */
-    int64_t steps;                          /* done before: where the run continues */
-    int64_t epoch_begin;                    /* those of them that belong to finished epochs */
+    int64_t steps, epochs_done;             /* of which the directory has rows: where the run continues; 0: it is new */
     double bytes[VT_MEMORY_CATEGORY_COUNT]; /* that the run needs, as planned */
     double step_flops;                      /* likewise */
     int64_t parameters;                     /* numbers that the model learns */
@@ -27,7 +26,7 @@ typedef struct {
 vt_status vt_record_open(const vt_record_options *options, vt_record **record);
 void vt_record_close(vt_record **record);
 
-/* Waits until the rows of metrics.csv are on the disk. */
+/* Waits until the rows of metrics.csv and epochs.csv are on the disk. */
 vt_status vt_record_synchronise(vt_record *record);
 
 /* Losses and scores of one batch of each set before the first step: where the curves begin. */

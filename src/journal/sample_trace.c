@@ -17,7 +17,7 @@ vt_status vt_sample_trace_open(const vt_world *world, const char *run_directory,
     char *logs = vt_text_format("%s/logs", run_directory);
     char *path = vt_text_format("%s/samples-%d.csv", logs, vt_world_rank(world));
     VT_TRY(vt_output_make_directory(logs));
-    VT_TRY(vt_rows_open(path, "step,epoch,position,sample,place\n", steps, trace));
+    VT_TRY(vt_rows_open(path, "step,epoch,position,sample,place\n", VT_ROWS_SAMPLES, steps, trace));
 done:
     free(path);
     free(logs);

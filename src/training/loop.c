@@ -205,13 +205,23 @@ done:
     return status;
 }
 
+/* Before a checkpoint gets its name, the rows of its steps are on the disk. */
+static vt_status synchronise(const vt_loop *loop)
+{
+    vt_status status = VT_OK;
+    VT_TRY(vt_rows_synchronise(loop->sample_trace));
+    VT_TRY(vt_record_synchronise(loop->record));
+done:
+    return status;
+}
+
 /* Collective. The only place where the loop saves. */
 static vt_status save(vt_loop *loop)
 {
     vt_status status = VT_OK;
     const double begin = vt_clock_seconds();
     VT_TRY(check_finite(loop));
-    VT_TRY(vt_world_agree(vt_trainer_world(loop->trainer), vt_record_synchronise(loop->record)));
+    VT_TRY(vt_world_agree(vt_trainer_world(loop->trainer), synchronise(loop)));
     VT_TRY(vt_checkpoint_saver_save(loop->saver, &loop->progress, begin));
     loop->saved_step = loop->progress.step;
 done:

@@ -51,6 +51,41 @@ test_unusable_rows_are_kept() {
     [ "$(cat $RUNS/00/epochs.csv.old-* | wc -l)" -eq 2 ]
 }
 
+# Lines that are damaged, and rows that are not there: the good ones stay, and the log says what is lost.
+test_damaged_and_missing_rows() {
+    rows() { cut -d, -f1 $RUNS/00/$1 | sed 1d | uniq | tr '\n' ' '; }
+    train --num_epochs=3 --sample_trace >/dev/null
+    local kept=$RUNS/00/metrics.csv epochs=$RUNS/00/epochs.csv trace=$RUNS/00/logs/samples-0.csv
+    sed -i '5s/,/;/' $kept
+    tail -n +21 $kept | cut -c 1-20 | head -n 1 >torn # step 20
+    { sed -n 1,9p $kept; head -c 300 /dev/zero; sed -n '12,20p' $kept; cat torn; } >damaged
+    cp damaged $kept
+    sed -i 3d $epochs
+    cp $epochs without
+    sed -i '9s/.*/?/' $trace
+    cp $trace trace
+    train --num_epochs=4 --sample_trace --resume >said
+    # the line behind the zeros is theirs
+    contains "$(cat said)" "WARNING - $kept: 3 damaged lines were left out (line 5, 10, 19); the file as it was is $kept.old-" \
+        "WARNING - $kept: 6 rows are missing (of step 4, 9 to 11, 20 to 21): damaged, or not yet on the disk when the machine stopped" \
+        "WARNING - $epochs: 1 row is missing (of epoch 2): " "WARNING - $trace: 1 damaged line was left out (line 9); the file as it was is $trace.old-"
+    cmp damaged $kept.old-*
+    cmp trace $trace.old-*
+    cmp without <(head -n 3 $epochs)
+    [ "$(rows metrics.csv)" = "1 2 3 5 6 7 8 12 13 14 15 16 17 18 19 22 23 24 25 26 27 28 " ] || { rows metrics.csv; return 1; }
+    [ "$(rows epochs.csv)" = "7 21 28 " ]
+    cmp <(sed 9d trace) <(head -n $(($(wc -l <trace) - 1)) $trace)
+    rm $epochs # again, and a file that is not there: an earlier copy stays
+    sed -i '3s/,/;/' $kept
+    train --num_epochs=5 --resume >said
+    [ "$(ls $kept.old-* | wc -l)" -eq 2 ]
+    contains "$(cat said)" "1 damaged line was left out (line 3)" "WARNING - $epochs: 4 rows are missing (of epoch 1 to 4): "
+    # what lies behind the checkpoint is written again, so it is not missed
+    printf '36,6,0.1\n##\n' >>$kept
+    train --num_epochs=6 --resume >said
+    refuted grep "damaged line" said
+}
+
 test_resumed_in_bfloat16() {
     train --num_epochs=2 --amp_mode=bf16 --run_num=whole >/dev/null
     train --num_epochs=2 --amp_mode=bf16 --run_num=parts --checkpoint_every=5 --keep_last=9 >/dev/null
@@ -279,6 +314,7 @@ test_resumed_from_another_run() {
     cp -r $RUNS/a before
     train --num_epochs=2 --run_num=a --resume=$other --lr=1e-9 >printed
     contains "$(cat printed)" "an earlier run with this tag is now $RUNS/a.old-" "resuming from $other: step 7, epoch 2"
+    refuted grep "missing (of" printed # the new directory's rows begin with step 8
     for events in before/logs/events.*; do mv $events ${events/tfevents/old}; done # as TensorBoard is to see one run
     diff -r before $RUNS/a.old-*
     [ "$(figures a | cut -d, -f1 | tr '\n' ' ')" = "step 8 9 10 11 12 13 14 " ]
@@ -286,6 +322,7 @@ test_resumed_from_another_run() {
     # its own checkpoints are recognised by any path
     ln -s "$PWD/$RUNS/a" link
     says "resuming from link/checkpoints/step-00000014: step 14, epoch 3" -- train --num_epochs=3 --run_num=a --resume=link/checkpoints/best --lr=1e-9
+    refuted contains "$output" "missing (of"
     [ "$(figures a | wc -l)" -eq 15 ] || { figures a; return 1; }
 }
 

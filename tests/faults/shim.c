@@ -9,6 +9,8 @@
  *                                    what it fails with; "kill": the program is killed before it, "kill-after": after
  *                                    it
  *   FAULT_STICKY=1                   all later ones fail as well (a disk that stays full)
+ *   FAULT_SYNCED=PATH                gets "INODE BYTES" for each file that fsync or fdatasync (which must be among
+ *                                    FAULT_CALLS) brings to the disk: what a loss of power leaves of it
  *   FAULT_REPORT=PATH                gets "count N" at the end; "WHAT N PATH" at a fault; with memory, at a crash,
  *                                    "crash N OBJECT", the program or the library at fault
  *
@@ -35,6 +37,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <ucontext.h>
 #include <unistd.h>
@@ -68,7 +71,7 @@ static uintptr_t program_begin, program_end;
 static int fault_error = EIO;
 static unsigned long fault_at;
 static atomic_ulong count;
-static char below[4096], report_path[4096];
+static char below[4096], report_path[4096], synced_path[4096];
 
 static long own_call(long number, long a, long b, long c, long d, long e)
 {
@@ -91,15 +94,19 @@ static long own_call(long number, long a, long b, long c, long d, long e)
 }
 
 /* Uses only its own system calls, and no memory: it runs in signal handlers. */
-static void report(const char *what, const char *path)
+static void append(const char *to, const char *line, int length)
 {
-    char line[4600];
-    if (report_path[0] == '\0') return;
-    int length = snprintf(line, sizeof line, "%s %lu %s\n", what, atomic_load(&count), path);
-    long file = own_call(SYS_openat, AT_FDCWD, (long)report_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666, 0);
+    if (to[0] == '\0') return;
+    long file = own_call(SYS_openat, AT_FDCWD, (long)to, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666, 0);
     if (file < 0) return;
     own_call(SYS_write, file, (long)line, length, 0, 0);
     own_call(SYS_close, file, 0, 0, 0, 0);
+}
+
+static void report(const char *what, const char *path)
+{
+    char line[4600];
+    append(report_path, line, snprintf(line, sizeof line, "%s %lu %s\n", what, atomic_load(&count), path));
 }
 
 /* The path that a call refers to, made absolute if possible. */
@@ -127,7 +134,16 @@ static bool counts_as_fault(void)
 
 static long make_call(const call_kind *kind, const long argument[6])
 {
-    return own_call(kind->number, argument[0], argument[1], argument[2], argument[3], argument[4]);
+    struct stat before;
+    char line[64];
+    const bool synchronises = (kind->number == SYS_fsync || kind->number == SYS_fdatasync) &&
+                              fstat((int)argument[0], &before) == 0 && S_ISREG(before.st_mode);
+    const long result = own_call(kind->number, argument[0], argument[1], argument[2], argument[3], argument[4]);
+    if (synchronises && result == 0)
+        append(synced_path, line,
+               snprintf(line, sizeof line, "%llu %llu\n", (unsigned long long)before.st_ino,
+                        (unsigned long long)before.st_size));
+    return result;
 }
 
 static long decide(const call_kind *kind, const long argument[6])
@@ -255,6 +271,7 @@ __attribute__((constructor)) static void begin(void)
     if (calls == NULL) return;
     if ((text = getenv("FAULT_BELOW")) != NULL) snprintf(below, sizeof below, "%s", text);
     if ((text = getenv("FAULT_REPORT")) != NULL) snprintf(report_path, sizeof report_path, "%s", text);
+    if ((text = getenv("FAULT_SYNCED")) != NULL) snprintf(synced_path, sizeof synced_path, "%s", text);
     if ((text = getenv("FAULT_AT")) != NULL) fault_at = strtoul(text, NULL, 10);
     is_sticky = getenv("FAULT_STICKY") != NULL;
     if (error != NULL) {

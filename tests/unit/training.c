@@ -1,9 +1,11 @@
 /* Schedule, length of a run, parameters' start, dropout inside of a model, finite check, metrics and run directory. */
+#include <dirent.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "alone.h"
 #include "backend/half.h"
+#include "base/log.h"
 #include "journal/run_directory.h"
 #include "operations/guarded.h"
 #include "optimizer/schedule.h"
@@ -560,27 +562,74 @@ TEST(the_plan_matches_the_run)
 
 /* ---- files ---- */
 
-TEST(rows_of_a_resumed_run)
+/* Writes this file, opens it as a run does that goes on behind `last`, adds a row, and returns what is there then. */
+static const char *reopened(vt_rows_kind kind, const char *before, int64_t last, const char *row)
 {
-    static const char names[] = "step,loss\n";
-    char path[256], text[512];
+    static char path[256], text[1024];
+    static const char *const names[] = {"step,loss\n", "step,epoch,loss\n", "step,sample,place\n"};
     vt_rows *rows = NULL;
     snprintf(path, sizeof path, "%s/rows.csv", vt_test_directory());
-    EXPECT_OK(vt_rows_open(path, names, 0, &rows));
-    EXPECT_OK(vt_rows_add(rows, "1,0.333\n"));
+    FILE *file = fopen(path, "w");
+    fprintf(file, "%s%s", names[kind], before);
+    fclose(file);
+    EXPECT_OK(vt_rows_open(path, names[kind], kind, last, &rows));
+    const vt_status added = vt_rows_add(rows, "%s", row);
+    EXPECT_OK(added);
+    EXPECT_OK(vt_rows_synchronise(rows));
     vt_rows_close(&rows);
-    EXPECT_OK(vt_rows_open(path, names, 1, &rows)); /* rows after step 1 go, torn ones too */
-    EXPECT_OK(vt_rows_add(rows, "2,1\n3,0.3"));
-    vt_rows_close(&rows);
-    EXPECT_OK(vt_rows_open(path, names, 1, &rows));
-    vt_rows_close(&rows);
-    FILE *file = fopen(path, "r");
+    file = fopen(path, "r");
     text[fread(text, 1, sizeof text - 1, file)] = '\0';
     fclose(file);
-    EXPECT(strcmp(text, "step,loss\n1,0.333\n") == 0, "%s", text);
-    EXPECT_ERROR(vt_rows_open("/nowhere/rows.csv", names, 0, &rows), "can't write /nowhere/rows.csv");
+    EXPECT(strncmp(text, names[kind], strlen(names[kind])) == 0, "%s", text);
+    return text + strlen(names[kind]);
+}
+
+/* Files beside rows.csv that hold what it was. */
+static int64_t copies(void)
+{
+    int64_t count = 0;
+    DIR *directory = opendir(vt_test_directory());
+    for (struct dirent *entry; (entry = readdir(directory)) != NULL;)
+        count += strncmp(entry->d_name, "rows.csv.old-", 13) == 0;
+    closedir(directory);
+    return count;
+}
+
+TEST(rows_of_a_resumed_run)
+{
+    static const struct {
+        vt_rows_kind kind;
+        const char *before;
+        int64_t last;
+        const char *row, *after;
+        int64_t copies;
+    } cases[] = {
+        {VT_ROWS_STEPS, "1,1\n2,nan\n", 2, "3,inf\n", "1,1\n2,nan\n3,inf\n", 0},
+        {VT_ROWS_STEPS, "1,1\n2,1\n3,0.3", 1, "2,9\n", "1,1\n2,9\n", 0}, /* rows behind go, torn ones too */
+        {VT_ROWS_STEPS, "1,1\n#\n3,1e-05\n4,1\n", 3, "4,9\n", "1,1\n3,1e-05\n4,9\n", 1},
+        {VT_ROWS_STEPS, "1,1\n2,3,-1\n4\n5,1\n6,1\n", 5, "6,9\n", "1,1\n5,1\n6,9\n", 1}, /* joined; without a comma */
+        {VT_ROWS_STEPS, "7,1\n9,1\n8,1\n10,1\n", 10, "11,9\n", "7,1\n9,1\n10,1\n11,9\n", 1}, /* not in order */
+        {VT_ROWS_STEPS, "1,1\n92,1\n3,1\n", 3, "4,9\n", "1,1\n3,1\n4,9\n", 1},
+        {VT_ROWS_STEPS, "1,1\n2,0.", 3, "4,9\n", "1,1\n4,9\n", 1},     /* lost with what followed */
+        {VT_ROWS_STEPS, "1,1\n4,1\n", 3, "4,9\n", "1,1\n4,9\n", 0},    /* likewise */
+        {VT_ROWS_STEPS, "1,1\n#\n2,1\n", 1, "2,9\n", "1,1\n2,9\n", 0}, /* what is damaged would go all the same */
+        {VT_ROWS_EPOCHS, "7,1,\n14,2,1\n", 1, "13,2,9\n", "7,1,\n13,2,9\n", 0},
+        {VT_ROWS_EPOCHS, "7,1\n14,2,1\n", 2, "21,3,9\n", "14,2,1\n21,3,9\n", 1},
+        {VT_ROWS_SAMPLES, "1,4,\"a, b\"\n1,5,\"#\"\n1,6,x\n1,7,\"\"\"\"\n3,8,\"\"\n", 2, "3,9,\"\"\n",
+         "1,4,\"a, b\"\n1,5,\"#\"\n1,7,\"\"\"\"\n3,9,\"\"\n", 1}};
+    int64_t before = copies();
+    vt_log_mute(); /* commands/checkpoint looks at the warnings */
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *after = reopened(cases[i].kind, cases[i].before, cases[i].last, cases[i].row);
+        EXPECT(strcmp(after, cases[i].after) == 0, "case %zu: %s", i, after);
+        EXPECT(copies() - before == cases[i].copies, "case %zu: %lld copies", i, (long long)(copies() - before));
+        before = copies();
+    }
+    vt_rows *rows = NULL;
+    EXPECT_ERROR(vt_rows_open("/nowhere/rows.csv", "step,loss\n", VT_ROWS_STEPS, 0, &rows),
+                 "can't write /nowhere/rows.csv");
     if (access("/dev/full", W_OK) == 0)
-        EXPECT_ERROR(vt_rows_open("/dev/full", names, 0, &rows), "No space left on device");
+        EXPECT_ERROR(vt_rows_open("/dev/full", "step,loss\n", VT_ROWS_STEPS, 0, &rows), "No space left on device");
 }
 
 TEST(run_directory_names_what_it_ran_on)
