@@ -183,7 +183,7 @@ static int64_t best_step(const vt_checkpoint_store *store)
     return step;
 }
 
-static void remove_old(const vt_checkpoint_store *store)
+void vt_checkpoint_store_remove_old(const vt_checkpoint_store *store)
 {
     int64_t best = best_step(store);
     step_list list = {0};
@@ -278,7 +278,7 @@ vt_status vt_checkpoint_store_settle(vt_checkpoint_store *store, const char *unf
     vt_status status = VT_OK;
     VT_TRY(publish(store, unfinished, step));
     if (is_best) VT_TRY(name_best(store, step));
-    remove_old(store);
+    vt_checkpoint_store_remove_old(store);
 done:
     return status;
 }

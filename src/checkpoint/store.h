@@ -26,6 +26,9 @@ vt_status vt_checkpoint_store_begin(const vt_checkpoint_store *store, int64_t st
  * `best` can't be made, the log warns, and the best one is kept all the same. */
 vt_status vt_checkpoint_store_settle(vt_checkpoint_store *store, const char *unfinished, int64_t step, bool is_best);
 
+/* Removes those that are no longer kept; for a run that died before it could. Failures are logged. */
+void vt_checkpoint_store_remove_old(const vt_checkpoint_store *store);
+
 /* Removes one that will not be finished. */
 void vt_checkpoint_store_discard(const char *unfinished);
 

@@ -168,6 +168,20 @@ bool vt_run_is_finished(const char *last)
     return false;
 }
 
+bool vt_run_is_closed(const char *directory)
+{
+    char *path = vt_text_format("%s/out.log", directory), *line = NULL;
+    size_t size = 0;
+    bool is_closed = false;
+    FILE *file = fopen(path, "re");
+    while (file != NULL && vt_file_line(file, &line, &size) > 0)
+        is_closed = vt_run_is_finished(line) || (is_closed && strstr(line, " - Starting Training Loop...") == NULL);
+    if (file != NULL) fclose(file);
+    free(path);
+    free(line);
+    return is_closed;
+}
+
 double vt_epochs_baseline_value(const vt_table *epochs, const char *column)
 {
     char baseline[VT_BASELINE_NAME];

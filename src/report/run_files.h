@@ -53,4 +53,7 @@ char *vt_run_last_line(const char *directory);
 /* Does that line say that the run is complete: trained, measured, or nothing left to do? */
 bool vt_run_is_finished(const char *last);
 
+/* Does out.log have such a line behind the one with which training last began? */
+bool vt_run_is_closed(const char *directory);
+
 #endif

@@ -477,6 +477,7 @@ vt_status vt_loop_run(vt_loop *loop, vt_evaluation *last)
 {
     vt_status status = VT_OK;
     loop->saved_step = loop->progress.step;
+    last->loss = loop->progress.validation_loss; /* of a run that has no epoch left, only the end of its log */
     vt_log_info("Starting Training Loop...");
     if (loop->progress.step == 0) VT_TRY(evaluate_start(loop));
     while (!is_finished(loop)) {

@@ -8,6 +8,7 @@
 #include "base/process_memory.h"
 #include "base/profile.h"
 #include "base/text.h"
+#include "report/run_files.h"
 #include "storage/output_file.h"
 #include "training/benchy.h"
 #include "training/budget.h"
@@ -281,6 +282,16 @@ static void log_finished(const run_state *run)
                 (long long)step);
 }
 
+/* Collective. Of a run whose steps are done: did it die behind its last checkpoint, before the end of its log? */
+static bool lacks_its_end(const run_state *run)
+{
+    const vt_run_start *start = &run->start;
+    const bool ends_epoch = start->progress.epoch_steps == 0 && !isnan(start->progress.validation_loss);
+    const bool lacks = vt_world_rank(run->world) == 0 && start->resumes && !start->foreign && ends_epoch &&
+                       !vt_run_is_closed(start->directory);
+    return vt_world_any(run->world, lacks);
+}
+
 static void log_result(const run_state *run, const vt_evaluation *last)
 {
     const vt_score_names *scores = &run->task->scores;
@@ -349,10 +360,14 @@ static vt_status begin(run_state *run)
     VT_TRY(vt_world_agree(world, vt_start_restore(&run->subject, &run->start)));
     run->length = vt_loop_length_of(run->config, vt_source_batches(run->training, run->config->global_batch_size),
                                     &run->start.progress);
-    run->is_finished = run->start.progress.epoch >= run->length.epochs;
-    if (run->is_finished) {
-        log_finished(run);
-        return VT_OK;
+    if (run->start.progress.epoch >= run->length.epochs) {
+        run->is_finished = !lacks_its_end(run);
+        if (run->is_finished) {
+            log_finished(run);
+            return VT_OK;
+        }
+        vt_log_info("all steps are done, but the run died before the end of its log; it goes on with that");
+        if (vt_world_rank(world) == 0) vt_checkpoint_store_remove_old(run->start.checkpoints);
     }
     log_epoch_length(run);
     vt_trainer_resume(run->trainer, run->start.progress.step, schedule_length(run));
@@ -405,9 +420,9 @@ static vt_status run_phases(run_state *run)
     VT_TRY(vt_world_agree(world, open_device(run)));
     VT_TRY(vt_world_agree(world, open_trainer(run)));
     VT_TRY(vt_start_open(&run->subject, !run->backend->shares_host_memory, &run->start));
-    VT_TRY(vt_world_agree(world, open_trace(run)));
     VT_TRY(begin(run));
     if (run->is_finished) goto done;
+    if (run->start.progress.epoch < run->length.epochs) VT_TRY(vt_world_agree(world, open_trace(run))); /* anew */
     VT_TRY(vt_world_agree(world, log_opening(run)));
     vt_reader_open_cache(run->config, world,
                          run->backend->shares_host_memory ? vt_plan_total(&run->plan) : (double)run->plan.ring_bytes,

@@ -44,6 +44,54 @@ test_a_shim_that_is_not_loaded_is_noticed() {
     done
 }
 
+# A run that is killed behind its last checkpoint: --resume makes it what it would have been, once.
+test_killed_behind_the_last_checkpoint() {
+    SHIM="$(dirname "$TESTS")/fault_shim.so"
+    can_preload
+    tiny_data
+    cp -r data/valid data/test
+    local run=runs/demo/1CPU/00 more kill calls n
+    SMALL="$SMALL --num_epochs=3 --keep_last=1 --comm_trace"
+    with_fault() { env FAULT_CALLS=$calls FAULT_BELOW="$PWD/$run/checkpoints" FAULT_REPORT="$PWD/report" LD_PRELOAD="$SHIM" "$@" "$VITRAIN" $SMALL $more >/dev/null; }
+    left() { # the last end that the log has, and the files
+        sed -n 's/.*root - INFO - //p' $run/out.log | awk '/^DONE ----/ { end = "" } { end = end $0 "\n" } END { printf "%s", end }'
+        ls $run/checkpoints
+        readlink $run/checkpoints/best
+        cut -d, -f1-5 $run/metrics.csv $run/epochs.csv
+        cut -d, -f1-4 $run/logs/comm-0.csv
+    }
+    ends_once() {
+        train $more --resume >resumed
+        contains "$(cat resumed)" "all steps are done, but the run died before the end of its log" "Final test loss: "
+        left | diff expected - || { echo "$1"; return 1; }
+        says "the run is finished: 3 epochs are done" -- train $more --resume
+        says "the run is finished: 3 epochs are done" -- train $more --num_epochs=2 --resume
+        [ "$(grep -c '; run directory ' $run/out.log)" -eq 1 ]
+    }
+    for more in "" --async_checkpoint; do
+        for kill in rename-1 rename-0 rmdir-0; do # before `best` is renamed, and the checkpoint that goes; in its removal
+            calls=${kill%-*}
+            rm -rf runs report
+            with_fault env
+            left >expected
+            n=$(($(sed 's/count //' report) - ${kill#*-}))
+            rm -rf runs
+            fails 137 with_fault env FAULT_AT=$n FAULT_ERROR=kill
+            ends_once "$more $(cat report)"
+        done
+    done
+    rm -rf runs
+    train >/dev/null
+    left >expected
+    mv runs whole
+    for n in 1 2 3 4; do # before each of the last lines
+        rm -rf runs
+        cp -r whole runs
+        head -n -$n whole/demo/1CPU/00/out.log >$run/out.log
+        ends_once "$n lines"
+    done
+}
+
 # On a file system without symbolic links `best` is a file, which every command follows.
 test_best_without_links() {
     SHIM="$(dirname "$TESTS")/fault_shim.so"
