@@ -1,0 +1,111 @@
+/* The gradients of a layout beside those of one rank, after one step from equal weights: the check of layouts that no
+ * later step can blur. Each tensor's difference (its norm) may be what rounding alone does to one rank's gradient,
+ * measured in the test: weights that differ in their last bits, and Student's factor (bounds.h). */
+#ifndef VT_TESTS_GRADIENTS_H
+#define VT_TESTS_GRADIENTS_H
+
+#include "bounds.h"
+
+/* Relative, of step 0, 1, …: after one step from equal weights, and after few. */
+static inline double promised_loss(int step)
+{
+    return step == 0 ? 1e-6 : 1e-5;
+}
+
+static inline int64_t whole_elements(const vt_parameter *p)
+{
+    int64_t count = 1;
+    for (int d = 0; d < p->dimensions; d++) count *= p->shape[d];
+    return count;
+}
+
+/* The whole tensor's gradient on every rank, from what each rank keeps of it; to be freed. Collective. */
+static inline double *gather_gradient(const vt_trainer *trainer, int64_t index)
+{
+    const vt_parameters *parameters = vt_trainer_parameters(trainer);
+    const vt_parameter *p = vt_parameters_at(parameters, index);
+    bool sliced = vt_parameters_is_sliced(parameters, VT_BLOCK_MOMENTS);
+    vt_piece piece =
+        vt_parameters_piece(parameters, p, VT_BLOCK_MOMENTS); /* what this rank updates: of the rest it has no sum */
+    if (!vt_parameters_is_sliced(parameters, VT_BLOCK_GRADIENTS)) piece.offset = p->offset + piece.first;
+    double copies = (double)vt_parameters_copies(parameters, vt_parameters_bucket(parameters, p->bucket), sliced);
+    const float *gradients = vt_parameters_gradients(parameters) + piece.offset;
+    double *whole = calloc((size_t)whole_elements(p), sizeof *whole);
+    VT_ASSERT(whole != NULL);
+    for (int64_t i = 0; i < piece.count; i++) {
+        int64_t rest = piece.first + i, place = 0, step = 1;
+        for (int d = p->dimensions - 1; d >= 0; d--) {
+            place += (rest % p->local[d] + (d == p->split ? p->first : 0)) * step;
+            rest /= p->local[d];
+            step *= p->shape[d];
+        }
+        whole[place] += (double)gradients[i] / copies;
+    }
+    vt_world_sum(vt_trainer_world(trainer), whole, whole_elements(p));
+    return whole;
+}
+
+/* The norm of a - b [count]. */
+static inline double distance(const double *a, const double *b, int64_t count)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < count; i++) sum += (a[i] - b[i]) * (a[i] - b[i]);
+    return sqrt(sum);
+}
+
+/* Steps `trainer`, which is new and of one rank, anew for each draw. Returns for each parameter what its gradient may
+ * be off by; to be freed. */
+static inline double *measure_allowed(vt_trainer *trainer, const vt_batch *batch)
+{
+    vt_parameters *parameters = vt_trainer_parameters(trainer);
+    vt_backend *backend = vt_trainer_backend(trainer);
+    const int64_t count = vt_parameters_count(parameters);
+    const int64_t elements = vt_parameters_block_elements(parameters, VT_BLOCK_VALUES);
+    float *begin = malloc((size_t)elements * sizeof *begin), *drawn = malloc((size_t)elements * sizeof *drawn);
+    double *allowed = calloc((size_t)count, sizeof *allowed), **first = calloc((size_t)count, sizeof *first);
+    VT_ASSERT(begin != NULL && drawn != NULL && allowed != NULL && first != NULL);
+    backend->copy_to_host(backend, begin, vt_parameters_values(parameters), (size_t)elements * sizeof *begin);
+    for (uint32_t draw = 0; draw < TRAJECTORY_RUNS; draw++) {
+        vt_step_figures figures;
+        memcpy(drawn, begin, (size_t)elements * sizeof *drawn);
+        if (draw > 0) change_last_bits(drawn, elements, draw);
+        backend->copy_from_host(backend, vt_parameters_values(parameters), drawn, (size_t)elements * sizeof *drawn);
+        vt_parameters_refresh(parameters);
+        vt_trainer_resume(trainer, 0, (vt_schedule_length){.run = 10, .epoch = 10, .begun = -1}); /* equal dropout */
+        EXPECT_OK(vt_step_train(trainer, batch, &figures));
+        for (int64_t i = 0; i < count; i++) {
+            double *gradient = gather_gradient(trainer, i);
+            if (draw == 0) {
+                first[i] = gradient;
+                continue;
+            }
+            allowed[i] += pow(distance(gradient, first[i], whole_elements(vt_parameters_at(parameters, i))), 2);
+            free(gradient);
+        }
+    }
+    for (int64_t i = 0; i < count; i++) {
+        allowed[i] = TRAJECTORY_FACTOR * sqrt(allowed[i] / (TRAJECTORY_RUNS - 1));
+        free(first[i]);
+    }
+    free(first);
+    free(begin);
+    free(drawn);
+    return allowed;
+}
+
+/* Collective, after a step of both. */
+static inline void compare_gradients(const vt_trainer *one, const vt_trainer *many, const double *allowed,
+                                     const char *what)
+{
+    for (int64_t i = 0; i < vt_parameters_count(vt_trainer_parameters(one)); i++) {
+        const vt_parameter *p = vt_parameters_at(vt_trainer_parameters(one), i);
+        double *expected = gather_gradient(one, i), *actual = gather_gradient(many, i);
+        const double difference = distance(actual, expected, whole_elements(p));
+        EXPECT(difference <= allowed[i], "%s: %s: the gradient is off by %.3g, expected at most %.3g", what, p->name,
+               difference, allowed[i]);
+        free(expected);
+        free(actual);
+    }
+}
+
+#endif
