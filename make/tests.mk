@@ -124,8 +124,8 @@ faults: deps
 	@$(MAKE) --no-print-directory run-faults
 
 run-faults: $(BUILD)/vitrain $(BUILD)/tests/vitrain-tests $(BUILD)/tests/fault_shim.so
-	@tests/faults/run $(BUILD) crash 1000
-	@MORE=--async_checkpoint tests/faults/run $(BUILD) crash 100
+	@tests/faults/run $(BUILD) crash 300
+	@tests/faults/run $(BUILD) kinds 25 30 499
 	@tests/faults/run $(BUILD) io 1
 	@MORE=--async_checkpoint tests/faults/run $(BUILD) io 1
 	@tests/faults/run $(BUILD) memory 1 499

@@ -3,15 +3,16 @@
 
 fault() { SHIM="$(dirname "$TESTS")/fault_shim.so" "$TOP/tests/faults/$@"; }
 
-test_killed_ten_times() { fault crash 10; }
-long_killed_a_hundred_times() { fault crash 100; }
+test_killed_six_times() { fault crash 6; }
+long_killed_fifty_times() { fault crash 50; }
 test_killed_while_checkpoints_are_written() { MORE=--async_checkpoint fault crash 6; }
-long_killed_twenty_times_while_checkpoints_are_written() { MORE=--async_checkpoint fault crash 20; }
 test_every_kind_of_failing_call() { fault io 240; }
 long_every_kind_of_failing_call() { fault io 20; }
 test_every_kind_of_failing_call_beside_the_steps() { MORE=--async_checkpoint fault io 360; }
-long_every_kind_of_failing_call_beside_the_steps() { MORE=--async_checkpoint fault io 60; }
 test_memory_that_runs_out() { fault memory 97 997; }
+# Models × axes of ranks × how checkpoints are written: three of the thirty, then six with other faults, too.
+test_other_kinds_of_runs_are_killed() { needs_mpi; fault kinds 2 0 0 11 3; }
+long_faults_of_other_kinds_of_runs() { needs_mpi; fault kinds 3 240 1999 5; }
 test_calls_that_fail_on_a_zarr_store() { fault zarr 5; }
 # Each memory request of the rarer paths of a short run: it ends with a message, not in a crash.
 test_memory_that_runs_out_elsewhere() {
