@@ -68,6 +68,18 @@ done:
     return status;
 }
 
+int64_t vt_file_read_at(int file, void *to, int64_t bytes, int64_t offset)
+{
+    int64_t done = 0;
+    while (done < bytes) {
+        errno = 0;
+        const ssize_t got = pread(file, (char *)to + done, (size_t)(bytes - done), offset + done);
+        if (got <= 0 && errno != EINTR) break;
+        if (got > 0) done += got;
+    }
+    return done;
+}
+
 vt_status vt_file_read(const char *path, char **bytes, size_t *size)
 {
     vt_status status = VT_OK;

@@ -28,6 +28,10 @@ bool vt_file_close(FILE *file, bool written);
  * is not synchronised with the disk. */
 vt_status vt_file_write(const char *path, const void *bytes, size_t size);
 
+/* Reads `bytes` from `offset` on, all of them unless it returns fewer; then errno says why, or is 0: the file ends
+ * there. */
+int64_t vt_file_read_at(int file, void *to, int64_t bytes, int64_t offset);
+
 /* A whole file, malloc'd, with a 0 behind its *size bytes (size may be NULL); and its CRC-32C. */
 vt_status vt_file_read(const char *path, char **bytes, size_t *size);
 vt_status vt_file_checksum(const char *path, uint32_t *checksum);

@@ -14,6 +14,9 @@ TEST(crc32c_known_answers)
     uint8_t bytes[32] = {0};
     EXPECT(vt_crc32c("", 0) == 0);
     EXPECT(vt_crc32c("123456789", 9) == 0xe3069283);
+    for (size_t first = 0; first <= 9; first++) /* in two pieces */
+        EXPECT(vt_crc32c_more(vt_crc32c("123456789", first), &"123456789"[first], 9 - first) == 0xe3069283, "%zu",
+               first);
     EXPECT(vt_crc32c(bytes, 32) == 0x8a9136aa); /* these three: RFC 3720, appendix B.4 */
     memset(bytes, 0xff, 32);
     EXPECT(vt_crc32c(bytes, 32) == 0x62a8ab43);

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
+#include "base/file.h"
 #include "source/fields/read_plan_inside.h"
 
 /* Bytes that are read before their values are checked: about half of a core's second-level cache. */
@@ -22,21 +22,16 @@ static vt_status read_bytes(const vt_read_item *item, int64_t offset, int64_t by
 {
     vt_status status = VT_OK;
     const vt_store *part = item->source->part;
-    for (int64_t done = 0; done < bytes;) {
-        ssize_t count = pread(part->descriptor, (char *)memory + done, (size_t)(bytes - done), offset + done);
-        if (count < 0 && errno == EINTR) continue;
-        VT_CHECK(count >= 0, "%s: can't read '%s' at time %lld: %s", part->path, item->source->name,
-                 (long long)time_at(item, offset + done), strerror(errno));
-        if (count == 0) {
-            struct stat info = {0};
-            fstat(part->descriptor, &info);
-            VT_FAIL("%s: can't read '%s' at time %lld: the file ends before it (it had %lld bytes when it was opened, "
-                    "now %lld; was it cut short?)",
-                    part->path, item->source->name, (long long)time_at(item, offset + done), (long long)part->size,
-                    (long long)info.st_size);
-        }
-        done += count;
-    }
+    struct stat info = {0};
+    const int64_t got = vt_file_read_at(part->descriptor, memory, bytes, offset);
+    if (got == bytes) return VT_OK;
+    VT_CHECK(errno == 0, "%s: can't read '%s' at time %lld: %s", part->path, item->source->name,
+             (long long)time_at(item, offset + got), strerror(errno));
+    fstat(part->descriptor, &info);
+    VT_FAIL("%s: can't read '%s' at time %lld: the file ends before it (it had %lld bytes when it was opened, "
+            "now %lld; was it cut short?)",
+            part->path, item->source->name, (long long)time_at(item, offset + got), (long long)part->size,
+            (long long)info.st_size);
 done:
     return status;
 }

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/memory.h"
 #include "base/text.h"
 #include "source/volumes/shared_box.h"
@@ -197,15 +198,9 @@ static strides strides_of(const vt_box *box)
 static vt_status read_bytes(const vt_box *box, int64_t offset, int64_t bytes, void *to)
 {
     vt_status status = VT_OK;
-    for (char *place = to; bytes > 0;) {
-        const ssize_t got = pread(box->descriptor, place, (size_t)bytes, offset);
-        if (got < 0 && errno == EINTR) continue;
-        VT_CHECK(got > 0, "can't read %s at byte %lld: %s", box->path, (long long)offset,
-                 got == 0 ? "the file ends before" : strerror(errno));
-        place += got;
-        offset += got;
-        bytes -= got;
-    }
+    const int64_t got = vt_file_read_at(box->descriptor, to, bytes, offset);
+    VT_CHECK(got == bytes, "can't read %s at byte %lld: %s", box->path, (long long)(offset + got),
+             errno == 0 ? "the file ends before" : strerror(errno));
 done:
     return status;
 }
