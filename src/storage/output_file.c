@@ -1,10 +1,12 @@
 #include "storage/output_file.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -80,6 +82,41 @@ vt_status vt_output_close(FILE *file, const char *path)
 done:
     free(partial);
     return status;
+}
+
+vt_status vt_output_open_own(const char *path, char **partial, int *file)
+{
+    vt_status status = VT_OK;
+    char *common = vt_output_partial_path(path);
+    *partial = vt_text_format("%s.XXXXXX", common);
+    *file = mkstemp(*partial);
+    VT_CHECK(*file >= 0, "can't write %s: %s", path, strerror(errno));
+    flock(*file, LOCK_EX | LOCK_NB);
+done:
+    free(common);
+    return status;
+}
+
+void vt_output_remove_leftovers(const char *path)
+{
+    enum { ENDING = sizeof ".XXXXXX" - 1 };
+    const int above = directory_length(path);
+    char *common = vt_output_partial_path(path), *directory = vt_text_format("%.*s", above, path);
+    const char *name = common + above;
+    DIR *opened = opendir(above > 0 ? directory : ".");
+    for (const struct dirent *entry; opened != NULL && (entry = readdir(opened)) != NULL;) {
+        if (strncmp(entry->d_name, name, strlen(name)) != 0) continue;
+        const char *ending = entry->d_name + strlen(name);
+        if (ending[0] != '.' || strlen(ending) != ENDING) continue;
+        char *other = vt_text_format("%s%s", directory, entry->d_name);
+        const int file = open(other, O_RDWR | O_NOFOLLOW | O_CLOEXEC); /* NFS locks what is open for writing */
+        if (file >= 0 && flock(file, LOCK_EX | LOCK_NB) == 0) unlink(other);
+        if (file >= 0) close(file);
+        free(other);
+    }
+    if (opened != NULL) closedir(opened);
+    free(directory);
+    free(common);
 }
 
 vt_status vt_output_make_directory(const char *path)

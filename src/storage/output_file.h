@@ -19,6 +19,14 @@ vt_status vt_output_publish(const char *partial, const char *path);
 vt_status vt_output_open(const char *path, FILE **file);
 vt_status vt_output_close(FILE *file, const char *path);
 
+/* For a file that several processes may make at once: *partial, "dir/.name.partial.XXXXXX", is this process's own, for
+ * vt_output_publish; malloc'd, also when this fails. As long as *file, for reading and writing, is open, it has a lock.
+ */
+vt_status vt_output_open_own(const char *path, char **partial, int *file);
+
+/* Removes such files of processes that were killed: those without a lock, where the file system knows locks. */
+void vt_output_remove_leftovers(const char *path);
+
 /* Waits until a file's bytes, or a directory's names, are on the disk. */
 vt_status vt_output_synchronise(const char *path);
 

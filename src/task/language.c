@@ -27,9 +27,10 @@ static int64_t windows_with(int64_t place, const vt_text_source *set)
 
 /* The loss of the frequencies of the training text on the windows of the validation set; what it doesn't have counts
  * once. */
-static double loss_of_frequencies(const vt_text_source *training, const vt_text_source *validation)
+static vt_status loss_of_frequencies(const vt_text_source *training, const vt_text_source *validation, double *loss)
 {
     enum { BLOCK = 4096 };
+    vt_status status = VT_OK;
     const int64_t *counts = vt_vocabulary_counts(training->vocabulary), size = vt_vocabulary_size(training->vocabulary);
     const int64_t tokens = (validation->source.sample_count - 1) * validation->stride + validation->seq_len + 1;
     int32_t block[BLOCK];
@@ -37,7 +38,7 @@ static double loss_of_frequencies(const vt_text_source *training, const vt_text_
     for (int64_t i = 0; i < size; i++) all += counts[i] > 0 ? (double)counts[i] : 1;
     for (int64_t first = 0; first < tokens; first += BLOCK) {
         const int64_t count = tokens - first < BLOCK ? tokens - first : BLOCK;
-        vt_corpus_read(validation->corpus, first, count, block);
+        VT_TRY(vt_corpus_read(validation->corpus, first, count, block));
         for (int64_t i = 0; i < count; i++) {
             const double weight = (double)windows_with(first + i, validation);
             const int64_t found = block[i] < size ? counts[block[i]] : 0;
@@ -45,7 +46,9 @@ static double loss_of_frequencies(const vt_text_source *training, const vt_text_
             weights += weight;
         }
     }
-    return sum / weights;
+    *loss = sum / weights;
+done:
+    return status;
 }
 
 /* "perplexity 110.5" in entropy.txt beside the training text, which `vitrain synth --text` writes. */
@@ -79,6 +82,7 @@ static void tell_test(double last, double best)
 static vt_status language_open(const vt_config *config, const vt_source *training, const vt_source *validation,
                                vt_task **task)
 {
+    vt_status status = VT_OK;
     language *own = vt_allocate(1, sizeof *own, "the task");
     const vt_text_source *text = (const vt_text_source *)training;
     own->task.kind = vt_task_kind_of(config);
@@ -97,13 +101,14 @@ static vt_status language_open(const vt_config *config, const vt_source *trainin
     own->task.scores.names = vt_allocate(1, sizeof *own->task.scores.names, "the scores' names");
     own->task.scores.names[0] = vt_text_copy("valid");
     *task = &own->task;
-    if (text == NULL || text->vocabulary == NULL) return VT_OK;
+    if (text == NULL || text->vocabulary == NULL) goto done;
     own->task.vocabulary = vt_vocabulary_words(text->vocabulary);
     own->task.vocabulary_size = vt_vocabulary_size(text->vocabulary);
     own->floor = read_floor(text->source.path);
     if (config->vocabulary == NULL && validation != NULL)
-        own->baseline_loss = loss_of_frequencies(text, (const vt_text_source *)validation);
-    return VT_OK;
+        VT_TRY(loss_of_frequencies(text, (const vt_text_source *)validation, &own->baseline_loss));
+done:
+    return status;
 }
 
 static void language_log_data(const vt_task *task)

@@ -236,3 +236,33 @@ test_ranks() {
     "$mpirun" -np 2 "$VITRAIN" generate runs/lm/1CPU/00 --prompt="$prompt" --num_threads=1 --tensor_parallel=2 2>/dev/null |
         cmp one -
 }
+
+# A file of tokens that was damaged is made again, which the log says once, with the same losses.
+test_damaged_tokens() {
+    lm lm $SHORT --epochs=1 --run_num=before >/dev/null
+    cp data/train.txt.vitrain whole
+    printf '%1000s' '' | dd of=data/train.txt.vitrain bs=1 seek=6000 conv=notrunc status=none # blanks for tokens
+    refuted cmp -s whole data/train.txt.vitrain
+    says "  train: train.txt, " "data/train.txt.vitrain is damaged; its text is split into words again" "no faults seen" -- \
+        "$VITRAIN" inspect data
+    refuted cmp -s whole data/train.txt.vitrain # inspect writes nothing
+    says "WARNING - data/train.txt.vitrain is damaged; its text is split into words again" "DONE" -- \
+        lm lm $SHORT --epochs=1 --run_num=after
+    [ "$(grep -c 'is damaged' <<<"$output")" = 1 ]
+    cmp whole data/train.txt.vitrain
+    cmp <(learnt before) <(learnt after)
+    says "text: 6000 training tokens" -- lm lm $SHORT --epochs=1 --run_num=again
+    refuted contains "$output" "is damaged"
+}
+
+# A file of tokens that becomes shorter ends the run with its name.
+test_tokens_cut_off_during_a_run() {
+    lm lm $SHORT --epochs=1000000 >run.log 2>&1 &
+    wait_until grep -q 'Train loss' run.log
+    truncate -s 4100 data/train.txt.vitrain
+    local got=0
+    wait $! || got=$?
+    [ "$got" = 1 ] || { echo "exit status $got"; tail -5 run.log; return 1; }
+    contains "$(tail -3 run.log)" "data/train.txt.vitrain: can't read words " "it has become shorter than it was when it was opened"
+    says "data/train.txt.vitrain is damaged" "DONE" -- lm lm $SHORT --epochs=1 --run_num=again
+}

@@ -204,7 +204,7 @@ TEST(vocabulary_of_many_words)
     EXPECT(corpus->bytes == 4 && corpus->token_count == WORDS + 3 &&
            vt_vocabulary_size(corpus->vocabulary) == WORDS + 3);
     int32_t tokens[WORDS + 3];
-    vt_corpus_read(corpus, 0, WORDS + 3, tokens);
+    EXPECT_OK(vt_corpus_read(corpus, 0, WORDS + 3, tokens));
     for (int i = 0; i < WORDS + 3; i++) EXPECT(tokens[i] == (i < WORDS ? i + 3 : i - WORDS), "%d: %d", i, tokens[i]);
     EXPECT(vt_vocabulary_find(corpus->vocabulary, "w069999", 7) == WORDS + 2);
     vt_corpus_close(&corpus);
@@ -236,7 +236,7 @@ TEST(tokens_are_kept)
         if (round == 5) VT_ASSERT(truncate(kept, 4099) == 0);
         if (round == 6) options.unknown_word = true;
         EXPECT_OK(vt_corpus_open(path, NULL, &options, &corpus));
-        vt_corpus_read(corpus, 0, 4, tokens);
+        EXPECT_OK(vt_corpus_read(corpus, 0, 4, tokens));
         const int32_t shift = round == 6; /* <unk> is the first word */
         for (int i = 0; i < 4; i++) EXPECT(tokens[i] == expected[i] + shift, "round %d, %d: %d", round, i, tokens[i]);
         EXPECT(vt_vocabulary_size(corpus->vocabulary) == 3 + shift);
@@ -259,7 +259,7 @@ TEST(words_that_are_not_in_the_vocabulary)
         EXPECT_OK(vt_corpus_open(other, known->vocabulary, &options, &corpus));
         EXPECT(corpus->words == 6 && corpus->unknown == 3 && corpus->token_count == (unknown ? 6 : 3));
         static const int32_t dropped[] = {0, 2, 1}, replaced[] = {1, 0, 3, 0, 0, 2};
-        vt_corpus_read(corpus, 0, corpus->token_count, tokens);
+        EXPECT_OK(vt_corpus_read(corpus, 0, corpus->token_count, tokens));
         for (int64_t i = 0; i < corpus->token_count; i++)
             EXPECT(tokens[i] == (unknown ? replaced : dropped)[i], "%lld: %d", (long long)i, tokens[i]);
         vt_corpus_close(&corpus);

@@ -6,12 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/crc32c.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "base/random.h"
 #include "base/text.h"
@@ -19,7 +19,7 @@
 #include "storage/output_file.h"
 
 #define UNKNOWN_WORD "<unk>"
-enum { VERSION = 2, HEADER_BYTES = 4096, BLOCK_TOKENS = 1 << 16 };
+enum { VERSION = 3, HEADER_BYTES = 4096, BLOCK_TOKENS = 1 << 16 };
 
 /* The file: this, from HEADER_BYTES on the tokens, then counts [words of the vocabulary] and the words, each with a NUL
  * at its end; of a text that was given a vocabulary no words. A file that doesn't say exactly this about the text is
@@ -29,11 +29,19 @@ typedef struct {
     uint32_t version, token_bytes;
     int64_t text_bytes, text_seconds, text_nanoseconds; /* the text's size, and when it was changed */
     uint32_t lower, unknown_word, lowers_all, has_mark, kept_upper;
-    uint32_t checksum;       /* of the words and their counts */
+    uint32_t words_checksum; /* of the words and their counts */
     uint64_t vocabulary_key; /* of the vocabulary that it was given; 0: none */
     int64_t token_count, unknown, words, vocabulary_size, vocabulary_bytes;
-    uint32_t header_checksum; /* of all before */
+    uint32_t tokens_checksum, header_checksum; /* of the tokens; of all before */
 } header;
+
+/* What a text is opened for. */
+typedef struct {
+    int text;
+    const vt_vocabulary *vocabulary;
+    const vt_corpus_options *options;
+    header wanted;
+} opening;
 
 static uint32_t header_checksum(const header *head)
 {
@@ -59,53 +67,100 @@ static header expected(const struct stat *text, const vt_vocabulary *vocabulary,
 
 static bool is_as_expected(const header *found, const header *wanted)
 {
-    return memcmp(found->magic, wanted->magic, sizeof found->magic) == 0 && found->version == wanted->version &&
-           found->header_checksum == header_checksum(found) && found->text_bytes == wanted->text_bytes &&
-           found->text_seconds == wanted->text_seconds && found->text_nanoseconds == wanted->text_nanoseconds &&
-           found->lower == wanted->lower && found->unknown_word == wanted->unknown_word &&
-           found->lowers_all == wanted->lowers_all && found->vocabulary_key == wanted->vocabulary_key;
+    return found->text_bytes == wanted->text_bytes && found->text_seconds == wanted->text_seconds &&
+           found->text_nanoseconds == wanted->text_nanoseconds && found->lower == wanted->lower &&
+           found->unknown_word == wanted->unknown_word && found->lowers_all == wanted->lowers_all &&
+           found->vocabulary_key == wanted->vocabulary_key;
 }
 
-static size_t token_bytes(const header *head)
+static int64_t token_bytes(const header *head)
 {
-    return (size_t)head->token_count * head->token_bytes;
+    return head->token_count * head->token_bytes;
+}
+
+/* Could a file of so many bytes have this header? */
+static bool fits(const header *head, int64_t bytes)
+{
+    const int64_t count_bytes = sizeof(int64_t);
+    int64_t left = bytes - HEADER_BYTES;
+    if (left < 0 || (head->token_bytes != 2 && head->token_bytes != 4) || head->token_count < 0 ||
+        head->token_count > left / head->token_bytes)
+        return false;
+    left -= token_bytes(head);
+    return head->vocabulary_size >= 0 && head->vocabulary_size <= left / count_bytes &&
+           head->vocabulary_bytes == left - head->vocabulary_size * count_bytes && head->unknown >= 0 &&
+           head->words >= 0 && head->words - head->token_count == (head->unknown_word ? 0 : head->unknown);
 }
 
 /* ---- reading the file ---- */
 
-static bool take_vocabulary(const header *head, const char *tail, vt_corpus *corpus)
+/* As 32-bit numbers; *most: the largest as one without a sign. Adds their bytes to *checksum. False: they can't be
+ * read; errno says why, or is 0 at the end of the file. */
+static bool read_tokens(const vt_corpus *corpus, int64_t first, int64_t count, int32_t *tokens, uint32_t *most,
+                        uint32_t *checksum)
 {
-    const size_t counts = (size_t)head->vocabulary_size * sizeof(int64_t);
-    const char *word = tail + counts;
-    if (vt_crc32c(tail, counts + (size_t)head->vocabulary_bytes) != head->checksum) return false;
-    corpus->vocabulary = vt_vocabulary_open();
-    for (int64_t i = 0; i < head->vocabulary_size; i++) {
-        int64_t count = 0;
-        const size_t length = strlen(word);
-        memcpy(&count, tail + (size_t)i * sizeof count, sizeof count);
-        vt_vocabulary_add(corpus->vocabulary, word, length, count);
-        word += length + 1;
+    const int64_t bytes = count * corpus->bytes;
+    char *stored = (char *)(tokens + count) - bytes; /* widened in their place, front to back */
+    *most = 0;
+    if (vt_file_read_at(corpus->file, stored, bytes, corpus->offset + first * corpus->bytes) != bytes) return false;
+    if (checksum != NULL) *checksum = vt_crc32c_more(*checksum, stored, (size_t)bytes);
+    for (int64_t i = 0; i < count && corpus->bytes == 2; i++) {
+        uint16_t narrow;
+        memcpy(&narrow, stored + i * 2, sizeof narrow);
+        tokens[i] = narrow;
     }
+    for (int64_t i = 0; i < count; i++) *most = (uint32_t)tokens[i] > *most ? (uint32_t)tokens[i] : *most;
     return true;
 }
 
-/* False: there is no such file, or it is not of this text as it is now. */
-static bool map_file(const char *path, const header *wanted, vt_corpus *corpus)
+static bool tokens_are_whole(const vt_corpus *corpus, uint32_t expected)
+{
+    uint32_t checksum = 0, most = 0;
+    bool whole = true;
+    int32_t *block = vt_allocate(BLOCK_TOKENS, sizeof *block, "a block of tokens");
+    for (int64_t first = 0; first < corpus->token_count && whole; first += BLOCK_TOKENS) {
+        const int64_t left = corpus->token_count - first, count = left < BLOCK_TOKENS ? left : BLOCK_TOKENS;
+        whole = read_tokens(corpus, first, count, block, &most, &checksum) && most < corpus->vocabulary_size;
+    }
+    free(block);
+    return whole && checksum == expected;
+}
+
+static bool take_vocabulary(const header *head, vt_corpus *corpus)
+{
+    const int64_t counts = head->vocabulary_size * (int64_t)sizeof(int64_t), bytes = counts + head->vocabulary_bytes;
+    char *tail = vt_allocate((size_t)bytes + 1, 1, "a vocabulary"); /* with a NUL behind its bytes */
+    const char *word = tail + counts, *end = tail + bytes;
+    int64_t taken = 0;
+    bool whole = false;
+    if (vt_file_read_at(corpus->file, tail, bytes, HEADER_BYTES + token_bytes(head)) != bytes ||
+        vt_crc32c(tail, (size_t)bytes) != head->words_checksum)
+        goto done;
+    corpus->vocabulary = vt_vocabulary_open();
+    for (; taken < head->vocabulary_size && word < end; taken++) {
+        int64_t count = 0;
+        const size_t length = strlen(word);
+        memcpy(&count, tail + (size_t)taken * sizeof count, sizeof count);
+        if (count < 0 || vt_vocabulary_add(corpus->vocabulary, word, length, count) != taken) break;
+        word += length + 1;
+    }
+    whole = taken == head->vocabulary_size && word == end;
+done:
+    free(tail);
+    return whole;
+}
+
+/* Takes corpus->file. False: it is not of this text as it is now, or it is damaged. */
+static bool load(const opening *o, const char *path, vt_corpus *corpus, bool *is_damaged)
 {
     header head;
     struct stat info;
-    corpus->file = open(path, O_RDONLY | O_CLOEXEC);
-    if (corpus->file < 0) return false;
-    if (pread(corpus->file, &head, sizeof head, 0) != (ssize_t)sizeof head || !is_as_expected(&head, wanted) ||
-        fstat(corpus->file, &info) != 0)
-        return false;
-    const size_t tail = (size_t)head.vocabulary_size * sizeof(int64_t) + (size_t)head.vocabulary_bytes;
-    const size_t bytes = HEADER_BYTES + token_bytes(&head) + tail;
-    if ((size_t)info.st_size != bytes) return false;
-    void *mapped = mmap(NULL, bytes, PROT_READ, MAP_SHARED, corpus->file, 0);
-    if (mapped == MAP_FAILED) return false;
-    corpus->mapped = mapped;
-    corpus->mapped_bytes = bytes;
+    *is_damaged = vt_file_read_at(corpus->file, &head, sizeof head, 0) != sizeof head ||
+                  fstat(corpus->file, &info) != 0 || memcmp(head.magic, o->wanted.magic, sizeof head.magic) != 0;
+    if (*is_damaged || head.version != VERSION) return false;
+    *is_damaged = head.header_checksum != header_checksum(&head) || !fits(&head, (int64_t)info.st_size);
+    if (*is_damaged || !is_as_expected(&head, &o->wanted)) return false;
+    corpus->file_path = vt_text_copy(path);
     corpus->text_bytes = (double)head.text_bytes;
     corpus->token_count = head.token_count;
     corpus->unknown = head.unknown;
@@ -114,16 +169,17 @@ static bool map_file(const char *path, const header *wanted, vt_corpus *corpus)
     corpus->kept_upper = head.kept_upper;
     corpus->bytes = (int)head.token_bytes;
     corpus->offset = HEADER_BYTES;
-    corpus->tokens = (const char *)mapped + HEADER_BYTES;
-    return wanted->vocabulary_key != 0 ||
-           take_vocabulary(&head, (const char *)mapped + HEADER_BYTES + token_bytes(&head), corpus);
+    corpus->vocabulary_size = o->vocabulary != NULL ? vt_vocabulary_size(o->vocabulary) : head.vocabulary_size;
+    *is_damaged = (o->vocabulary == NULL && !take_vocabulary(&head, corpus)) ||
+                  (!o->options->only_words && !tokens_are_whole(corpus, head.tokens_checksum));
+    return !*is_damaged;
 }
 
-static void unmap_file(vt_corpus *corpus)
+static void unload(vt_corpus *corpus)
 {
     char *path = corpus->path;
-    if (corpus->mapped != NULL) munmap(corpus->mapped, corpus->mapped_bytes);
     if (corpus->file >= 0) close(corpus->file);
+    free(corpus->file_path);
     vt_vocabulary_close(&corpus->vocabulary);
     *corpus = (vt_corpus){.path = path, .file = -1};
 }
@@ -158,7 +214,7 @@ done:
 }
 
 /* The tokens that stand there with 32 bits each, by their final numbers and with token_bytes each. */
-static vt_status renumber(const making *m, const header *head, const int32_t *places)
+static vt_status renumber(const making *m, header *head, const int32_t *places)
 {
     vt_status status = VT_OK;
     const int file = fileno(m->file);
@@ -167,13 +223,14 @@ static vt_status renumber(const making *m, const header *head, const int32_t *pl
     for (int64_t first = 0; first < m->tokens; first += BLOCK_TOKENS) {
         const int64_t left = m->tokens - first, count = left < BLOCK_TOKENS ? left : BLOCK_TOKENS;
         const ssize_t wide = (ssize_t)count * 4, bytes = (ssize_t)count * (ssize_t)head->token_bytes;
-        VT_CHECK(pread(file, block, (size_t)wide, HEADER_BYTES + first * 4) == wide, "can't read %s: %s", m->path,
+        VT_CHECK(vt_file_read_at(file, block, wide, HEADER_BYTES + first * 4) == wide, "can't read %s: %s", m->path,
                  strerror(errno));
         for (int64_t i = 0; i < count && places != NULL; i++) block[i] = places[block[i]];
         for (int64_t i = 0; i < count && head->token_bytes == 2; i++) {
             const uint16_t number = (uint16_t)block[i];
             memcpy(&narrow[i], &number, sizeof number);
         }
+        head->tokens_checksum = vt_crc32c_more(head->tokens_checksum, block, (size_t)bytes);
         VT_CHECK(pwrite(file, block, (size_t)bytes, HEADER_BYTES + first * head->token_bytes) == bytes,
                  "can't write %s: %s", m->path, strerror(errno));
     }
@@ -193,7 +250,7 @@ static vt_status write_vocabulary(const making *m, header *head)
     char *tail = vt_allocate(bytes, 1, "a vocabulary"), *next = tail + counts;
     memcpy(tail, vt_vocabulary_counts(m->own), counts);
     for (int64_t i = 0; i < head->vocabulary_size; i++) next = stpcpy(next, words[i]) + 1;
-    head->checksum = vt_crc32c(tail, bytes);
+    head->words_checksum = vt_crc32c(tail, bytes);
     VT_CHECK(fseeko(m->file, HEADER_BYTES + (off_t)token_bytes(head), SEEK_SET) == 0 &&
                  fwrite(tail, 1, bytes, m->file) == bytes,
              "can't write %s: %s", m->path, strerror(errno));
@@ -202,11 +259,10 @@ done:
     return status;
 }
 
-/* `text` is mapped. */
-static vt_status write_tokens(const char *text, const vt_corpus *corpus, const vt_corpus_options *options, making *m,
-                              header *head)
+static vt_status write_tokens(const opening *o, const char *path, making *m, header *head)
 {
     vt_status status = VT_OK;
+    const vt_corpus_options *options = o->options;
     vt_split_facts facts;
     int32_t *places = NULL;
     const size_t unknown = sizeof UNKNOWN_WORD - 1;
@@ -216,10 +272,10 @@ static vt_status write_tokens(const char *text, const vt_corpus *corpus, const v
              "text_oov unk needs the word " UNKNOWN_WORD
              " in the vocabulary, which doesn't have it; use --text_oov=drop");
     VT_CHECK(fseeko(m->file, HEADER_BYTES, SEEK_SET) == 0, "can't write %s: %s", m->path, strerror(errno));
-    VT_TRY(vt_split(text, (size_t)head->text_bytes, corpus->path, options->lower, add_word, m, &facts));
-    VT_CHECK(facts.words > 0, "%s: there is no word in it, only white space; give a file with text", corpus->path);
+    VT_TRY(vt_split_file(o->text, head->text_bytes, path, options->lower, add_word, m, &facts));
+    VT_CHECK(facts.words > 0, "%s: there is no word in it, only white space; give a file with text", path);
     VT_CHECK(m->own == NULL || vt_vocabulary_size(m->own) > 1,
-             "%s: its only word is '%.40s', so that there is nothing to learn; give a file with text", corpus->path,
+             "%s: its only word is '%.40s', so that there is nothing to learn; give a file with text", path,
              vt_vocabulary_words(m->own)[0]);
     if (options->unknown_word && m->own != NULL) vt_vocabulary_add(m->own, UNKNOWN_WORD, unknown, 0);
     const int64_t size = vt_vocabulary_size(m->own != NULL ? m->own : m->given);
@@ -244,53 +300,56 @@ done:
 }
 
 /* Under a name of its own, which then becomes `path`: other processes see all of it or nothing. */
-static vt_status make_file(const char *path, const vt_corpus *corpus, int text_file, const vt_vocabulary *vocabulary,
-                           const vt_corpus_options *options, header head)
+static vt_status make_file(const opening *o, const char *path, vt_corpus *corpus)
 {
     vt_status status = VT_OK;
-    char *partial = vt_text_format("%s.XXXXXX", path);
-    making m = {.given = vocabulary, .path = path};
-    void *text = MAP_FAILED;
-    const int file = mkstemp(partial);
-    VT_CHECK(file >= 0, "can't write %s: %s", path, strerror(errno));
-    m.file = fdopen(file, "r+");
-    VT_ASSERT(m.file != NULL);
-    text = mmap(NULL, (size_t)head.text_bytes, PROT_READ, MAP_PRIVATE, text_file, 0);
-    VT_CHECK(text != MAP_FAILED, "%s: can't read it: %s", corpus->path, strerror(errno));
-    madvise(text, (size_t)head.text_bytes, MADV_SEQUENTIAL);
-    if (vocabulary == NULL) m.own = vt_vocabulary_open();
-    VT_TRY(write_tokens(text, corpus, options, &m, &head));
+    bool is_damaged = false;
+    header head = o->wanted;
+    making m = {.given = o->vocabulary, .path = path};
+    char *own = NULL;
+    VT_TRY(vt_output_open_own(path, &own, &corpus->file));
+    if (o->options->keep_nothing) unlink(own);
+    m.file = fdopen(dup(corpus->file), "r+");
+    VT_CHECK(m.file != NULL, "can't write %s: %s", path, strerror(errno));
+    if (o->vocabulary == NULL) m.own = vt_vocabulary_open();
+    VT_TRY(write_tokens(o, corpus->path, &m, &head));
     const bool closed = vt_file_close(m.file, true);
     m.file = NULL;
-    VT_CHECK(closed && chmod(partial, 0644) == 0 && rename(partial, path) == 0, "can't write %s: %s", path,
-             strerror(errno));
+    VT_CHECK(closed && fchmod(corpus->file, 0644) == 0, "can't write %s: %s", path, strerror(errno));
+    if (!o->options->keep_nothing) {
+        VT_TRY(vt_output_publish(own, path));
+        vt_output_remove_leftovers(path);
+    }
+    VT_CHECK(load(o, path, corpus, &is_damaged), "%s: what was just written can't be read back", path);
 done:
-    if (text != MAP_FAILED) munmap(text, (size_t)head.text_bytes);
     if (m.file != NULL) fclose(m.file);
-    if (file >= 0 && status != VT_OK) unlink(partial);
+    if (status != VT_OK && own != NULL) unlink(own);
     vt_vocabulary_close(&m.own);
-    free(partial);
+    free(own);
     return status;
 }
 
 /* Where the file of a text may be: beside it, or where other_directory says; the second may be NULL. */
 static void name_files(const char *path, const vt_corpus_options *options, char *files[3])
 {
-    char *whole = realpath(path, NULL), *own = vt_text_format("-%lld", (long long)getpid());
+    char *whole = realpath(path, NULL);
     files[0] = vt_text_format("%s.vitrain", path);
     files[1] = files[2] = NULL;
     if (options->other_directory != NULL && whole != NULL)
-        files[1] = vt_text_format("%s/text-%016llx%s.vitrain", options->other_directory,
-                                  (unsigned long long)vt_random_name_key(whole), options->keep_nothing ? own : "");
+        files[1] = vt_text_format("%s/text-%016llx.vitrain", options->other_directory,
+                                  (unsigned long long)vt_random_name_key(whole));
     free(whole);
-    free(own);
 }
 
-static bool map_either(char *const *files, const header *wanted, vt_corpus *corpus)
+/* *damaged: which of them is. */
+static bool load_either(const opening *o, char *const *files, vt_corpus *corpus, const char **damaged)
 {
     for (int i = 0; files[i] != NULL; i++) {
-        if (map_file(files[i], wanted, corpus)) return true;
-        unmap_file(corpus);
+        bool is_damaged = false;
+        corpus->file = open(files[i], O_RDONLY | O_CLOEXEC);
+        if (corpus->file >= 0 && load(o, files[i], corpus, &is_damaged)) return true;
+        if (is_damaged) *damaged = files[i];
+        unload(corpus);
     }
     return false;
 }
@@ -309,26 +368,32 @@ vt_status vt_corpus_open(const char *path, const vt_vocabulary *vocabulary, cons
 {
     vt_status status = VT_OK;
     struct stat info;
+    const char *damaged = NULL;
     char *files[3]; /* NULL ends them */
     vt_corpus *corpus = vt_allocate(1, sizeof *corpus, "a text");
-    const int text = open(path, O_RDONLY | O_CLOEXEC);
+    opening o = {.text = open(path, O_RDONLY | O_CLOEXEC), .vocabulary = vocabulary, .options = options};
     *corpus = (vt_corpus){.path = vt_text_copy(path), .file = -1};
     name_files(path, options, files);
-    VT_CHECK(text >= 0 && fstat(text, &info) == 0, "%s: can't read it: %s", path, strerror(errno));
+    VT_CHECK(o.text >= 0 && fstat(o.text, &info) == 0, "%s: can't read it: %s", path, strerror(errno));
     VT_CHECK(S_ISREG(info.st_mode), "%s is not a file; expected a text in UTF-8", path);
     VT_CHECK(info.st_size > 0, "%s is empty; expected a text in UTF-8", path);
-    const header wanted = expected(&info, vocabulary, options);
-    if (!options->anew && map_either(files, &wanted, corpus)) goto done;
+    o.wanted = expected(&info, vocabulary, options);
+    if (!options->anew && load_either(&o, files, corpus, &damaged)) goto done;
+    if (damaged != NULL) vt_log_warning("%s is damaged; its text is split into words again", damaged);
     /* one process makes it and the others wait, where the file system knows locks; elsewhere each makes it */
-    if (!options->anew && flock(text, LOCK_EX) == 0 && map_either(files, &wanted, corpus)) goto done;
+    if (!options->anew && flock(o.text, LOCK_EX) == 0 && load_either(&o, files, corpus, &damaged)) goto done;
     const bool elsewhere = files[1] != NULL && (options->keep_nothing || !can_write_beside(path));
     if (elsewhere) VT_TRY(vt_output_make_directory(options->other_directory));
-    VT_TRY(make_file(files[elsewhere], corpus, text, vocabulary, options, wanted));
-    const bool mapped = map_either(files + elsewhere, &wanted, corpus);
-    if (options->keep_nothing) unlink(files[elsewhere]);
-    VT_CHECK(mapped, "%s: what was just written can't be read: the text %s is being changed", files[elsewhere], path);
+    status = make_file(&o, files[elsewhere], corpus);
+    if (status == VT_OK || options->anew) goto done;
+    /* where a lock is seen on its own machine only, another process that was faster takes our file for a leftover */
+    unload(corpus);
+    if (load_either(&o, files, corpus, &damaged)) {
+        vt_error_clear();
+        status = VT_OK;
+    }
 done:
-    if (text >= 0) close(text); /* and gives the lock back */
+    if (o.text >= 0) close(o.text); /* and gives the lock back */
     for (int i = 0; i < 2; i++) free(files[i]);
     if (status != VT_OK) vt_corpus_close(&corpus);
     *result = corpus;
@@ -338,19 +403,22 @@ done:
 void vt_corpus_close(vt_corpus **corpus)
 {
     if (*corpus == NULL) return;
-    unmap_file(*corpus);
+    unload(*corpus);
     free((*corpus)->path);
     free(*corpus);
     *corpus = NULL;
 }
 
-void vt_corpus_read(const vt_corpus *corpus, int64_t first, int64_t count, int32_t *tokens)
+vt_status vt_corpus_read(const vt_corpus *corpus, int64_t first, int64_t count, int32_t *tokens)
 {
-    const uint16_t *narrow = corpus->tokens;
-    if (corpus->bytes == 4) {
-        memcpy(tokens, (const int32_t *)corpus->tokens + first, (size_t)count * sizeof *tokens);
-        return;
-    }
-    narrow += first;
-    for (int64_t i = 0; i < count; i++) tokens[i] = narrow[i];
+    vt_status status = VT_OK;
+    uint32_t most = 0;
+    VT_CHECK(read_tokens(corpus, first, count, tokens, &most, NULL), "%s: can't read words %lld to %lld: %s",
+             corpus->file_path, (long long)first, (long long)(first + count - 1),
+             errno != 0 ? strerror(errno) : "it has become shorter than it was when it was opened");
+    VT_CHECK(most < corpus->vocabulary_size,
+             "%s: words %lld to %lld have changed since it was opened: one is number %u of %lld", corpus->file_path,
+             (long long)first, (long long)(first + count - 1), most, (long long)corpus->vocabulary_size);
+done:
+    return status;
 }

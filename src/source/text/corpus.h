@@ -1,5 +1,4 @@
-/* A text as the numbers of its words: made once, in a file beside the text, and mapped. Nothing but the vocabulary is
- * in memory. */
+/* A text as the numbers of its words: made once, in a file beside the text. Nothing but the vocabulary is in memory. */
 #ifndef VT_SOURCE_TEXT_CORPUS_H
 #define VT_SOURCE_TEXT_CORPUS_H
 
@@ -13,6 +12,7 @@ typedef struct {
     bool keep_nothing; /* the file, which is made in other_directory then, is gone with the process; one that is beside
                           the text and still right is used */
     bool anew;         /* such a file isn't used either */
+    bool only_words;   /* tokens will not be read, and are not checked */
 } vt_corpus_options;
 
 typedef struct {
@@ -26,20 +26,20 @@ typedef struct {
     int bytes;           /* of a token: 2 or 4 */
     int file;            /* its tokens lie there, from `offset` on */
     int64_t offset;
-    const void *tokens;        /* the same, mapped */
+    char *file_path;
+    int64_t vocabulary_size;   /* tokens are less */
     vt_vocabulary *vocabulary; /* of a text that was opened without one: its words, with their counts; else NULL */
-    void *mapped;
-    size_t mapped_bytes;
 } vt_corpus;
 
 /* vocabulary NULL: the text's own words, and <unk> with unknown_word. Of several processes that open a text at once,
- * one makes the file. Fails at what vt_split refuses, at a text without words, and at one whose vocabulary has one
- * word. */
+ * one makes the file. A damaged file is made anew, which the log says. Fails at what vt_split refuses, at a text
+ * without words, and at one whose vocabulary has one word. */
 vt_status vt_corpus_open(const char *path, const vt_vocabulary *vocabulary, const vt_corpus_options *options,
                          vt_corpus **corpus);
 void vt_corpus_close(vt_corpus **corpus);
 
-/* Copies tokens as 32-bit numbers. Any thread. */
-void vt_corpus_read(const vt_corpus *corpus, int64_t first, int64_t count, int32_t *tokens);
+/* Reads tokens as 32-bit numbers. Fails if the file is no longer what it was when it was opened: too short, or with
+ * numbers of no word. Any thread. */
+vt_status vt_corpus_read(const vt_corpus *corpus, int64_t first, int64_t count, int32_t *tokens);
 
 #endif

@@ -24,6 +24,11 @@ vt_status vt_split(const char *text, size_t size, const char *path, bool lower,
                    vt_status (*visit)(const char *word, size_t length, void *context), void *context,
                    vt_split_facts *facts);
 
+/* The same of the first `size` bytes of a file, which are read in parts. Fails if there are fewer. */
+vt_status vt_split_file(int file, int64_t size, const char *path, bool lower,
+                        vt_status (*visit)(const char *word, size_t length, void *context), void *context,
+                        vt_split_facts *facts);
+
 /* Is lower case made beyond ASCII (libunistring)? */
 bool vt_split_lowers_all(void);
 
