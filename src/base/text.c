@@ -36,26 +36,71 @@ void vt_text_append(vt_text *text, const char *format, ...)
     va_end(arguments);
 }
 
+enum { LONGEST_SHOWN = 4 }; /* characters for a byte, "\x1b" */
+
+int vt_text_decode(const char *text, size_t left, uint32_t *character)
+{
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+    const unsigned char *at = (const unsigned char *)text;
+    const int bytes = at[0] < 0x80 ? 1 : at[0] < 0xC0 ? 0 : at[0] < 0xE0 ? 2 : at[0] < 0xF0 ? 3 : at[0] < 0xF8 ? 4 : 0;
+    if (bytes == 0 || (size_t)bytes > left) return 0;
+    uint32_t value = bytes == 1 ? at[0] : at[0] & (0x7Fu >> bytes);
+    for (int i = 1; i < bytes; i++) {
+        if ((at[i] & 0xC0) != 0x80) return 0;
+        value = value << 6 | (at[i] & 0x3F);
+    }
+    *character = value;
+    return value < least[bytes] || value > 0x10FFFF || (value >= 0xD800 && value < 0xE000) ? 0 : bytes;
+}
+
 void vt_text_on_one_line(char *to, size_t size, const char *from)
 {
     static const char letters[] = "abtnvfr"; /* of 7 and on */
-    size_t length = 0;
-    for (const unsigned char *byte = (const unsigned char *)from; *byte != '\0'; byte++) {
-        const bool wide = byte[0] == 0xC2 && byte[1] >= 0x80 && byte[1] <= 0x9F;
+    size_t length = 0, left = strlen(from);
+    while (left > 0) {
         char shown[8];
-        if (*byte >= '\a' && *byte <= '\r')
-            snprintf(shown, sizeof shown, "\\%c", letters[*byte - '\a']);
-        else if (*byte < ' ' || *byte == 0x7F || wide)
-            snprintf(shown, sizeof shown, "\\x%02x", wide ? byte[1] : byte[0]);
+        uint32_t code = 0;
+        int bytes = vt_text_decode(from, left, &code);
+        if (bytes == 0)
+            snprintf(shown, sizeof shown, "\\x%02x", (unsigned char)*from);
+        else if (code >= '\a' && code <= '\r')
+            snprintf(shown, sizeof shown, "\\%c", letters[code - '\a']);
+        else if (code < ' ' || (code >= 0x7F && code < 0xA0))
+            snprintf(shown, sizeof shown, "\\x%02x", (unsigned)code);
         else
-            snprintf(shown, sizeof shown, "%c", *byte);
+            snprintf(shown, sizeof shown, "%.*s", bytes, from);
         const size_t more = strlen(shown);
         if (length + more >= size) break;
         memcpy(to + length, shown, more);
         length += more;
-        byte += wide;
+        bytes += bytes == 0;
+        from += bytes;
+        left -= (size_t)bytes;
     }
     to[length] = '\0';
+}
+
+int vt_print(const char *format, ...)
+{
+    vt_text text = {0};
+    va_list arguments;
+    int printed = 0;
+    va_start(arguments, format);
+    append_list(&text, format, arguments);
+    va_end(arguments);
+    const size_t room = LONGEST_SHOWN * text.length + 1;
+    char *shown = vt_allocate(1, room, "text");
+    for (char *part = text.characters; *part != '\0';) {
+        const size_t length = strcspn(part, "\n\t");
+        const char end = part[length];
+        part[length] = '\0';
+        vt_text_on_one_line(shown, room, part);
+        printed += end != '\0' ? printf("%s%c", shown, end) : printf("%s", shown);
+        part += length + (end != '\0');
+    }
+    free(shown);
+    vt_text_close(&text);
+    return printed;
 }
 
 void vt_text_close(vt_text *text)
@@ -190,12 +235,16 @@ bool vt_text_ends_with(const char *string, const char *end)
     return length > size && strcmp(string + length - size, end) == 0;
 }
 
-char *vt_text_trimmed(const char *string)
+char *vt_text_clean(const char *string)
 {
     while (isspace((unsigned char)*string)) string++;
     size_t length = strlen(string);
     while (length > 0 && isspace((unsigned char)string[length - 1])) length--;
-    return vt_text_format("%.*s", (int)length, string);
+    char *trimmed = vt_text_format("%.*s", (int)length, string);
+    char *clean = vt_allocate(length + 1, LONGEST_SHOWN, "text");
+    vt_text_on_one_line(clean, LONGEST_SHOWN * (length + 1), trimmed);
+    free(trimmed);
+    return clean;
 }
 
 void vt_text_free_list(char **strings, int64_t count)

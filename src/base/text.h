@@ -16,16 +16,26 @@ typedef struct {
 void vt_text_append(vt_text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void vt_text_close(vt_text *text);
 
+/* The bytes of the character that UTF-8 begins with at `text` [left], left > 0; 0: it is not UTF-8 (too long a form, a
+ * surrogate, beyond 10FFFF, or cut off). */
+int vt_text_decode(const char *text, size_t left, uint32_t *character);
+
 /* `from` as part of one line of a message: control characters (ASCII's, and U+0080 to U+009F) are escaped as "\n" or
- * "\x1b". Cut off where it doesn't fit. `to` [size] is not `from`. */
+ * "\x1b", and so are bytes that are not UTF-8. Cut off where it doesn't fit, between characters. `to` [size] is not
+ * `from`. */
 void vt_text_on_one_line(char *to, size_t size, const char *from);
+
+/* printf, for all that commands print: the same characters are escaped, except for ends of lines and tabs. So text from
+ * files can't move the cursor of a terminal or colour it. */
+int vt_print(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* malloc'd results; they abort when memory runs out (strings are small). */
 char *vt_text_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
 char *vt_text_copy(const char *string);
 
-/* Without the white space at its beginning and end: some writers pad with it. */
-char *vt_text_trimmed(const char *string);
+/* A name or another text of a file, as everything after sees it: on one line as above, without the white space at its
+ * beginning and end, with which some writers pad. */
+char *vt_text_clean(const char *string);
 
 /* Returns the value; a NaN without its sign, so that it is printed as "nan", as in Python (processors produce the
  * negative one). Every computed figure for log and files passes through here. */

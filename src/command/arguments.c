@@ -188,12 +188,12 @@ static void print_help(const vt_command_line *line)
         const vt_argument *flag = &line->flags[i];
         char *value = vt_argument_form(flag), *preset = vt_argument_default(flag);
         char *form = vt_text_format("--%s%s", flag->name, value);
-        printf(preset[0] != '\0' ? "  %-22s %s (default %s)\n" : "  %-22s %s\n", form, flag->help, preset);
+        vt_print(preset[0] != '\0' ? "  %-22s %s (default %s)\n" : "  %-22s %s\n", form, flag->help, preset);
         free(form);
         free(preset);
         free(value);
     }
-    if (line->flag_count > 0) printf("  %-22s this text\n", "--help");
+    if (line->flag_count > 0) vt_print("  %-22s this text\n", "--help");
     if (line->help_end != NULL) fputs(line->help_end, stdout);
 }
 

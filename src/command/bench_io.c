@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/median.h"
 #include "base/memory.h"
+#include "base/text.h"
 #include "base/threads.h"
 #include "command/arguments.h"
 #include "config/config.h"
@@ -300,7 +301,7 @@ static void close_inflating(inflating *g)
 
 static void print_rate(const char *name, double seconds, double samples, double bytes)
 {
-    printf("%-12s %10.1f samples/s %8.3f GB/s\n", name, samples / seconds, 1e-9 * bytes / seconds);
+    vt_print("%-12s %10.1f samples/s %8.3f GB/s\n", name, samples / seconds, 1e-9 * bytes / seconds);
 }
 
 static void print_inflating(const inflating *g, double *rounds, double reader, const char *where)
@@ -309,15 +310,15 @@ static void print_inflating(const inflating *g, double *rounds, double reader, c
     const double seconds = vt_median(rounds, ROUNDS) / (double)g->batches;
     print_rate("inflating", seconds, (double)b->config->global_batch_size,
                (double)g->inflated_bytes / (double)g->batches);
-    printf("%-12s %10.3f of the samples/s of inflating alone%s, by as many threads\n", "ratio",
-           seconds * (double)b->batches / reader, where);
+    vt_print("%-12s %10.3f of the samples/s of inflating alone%s, by as many threads\n", "ratio",
+             seconds * (double)b->batches / reader, where);
 }
 
 static void print_reader(const bench *b, double seconds)
 {
     const double samples = (double)(b->batches * b->config->global_batch_size);
     const long long ranks = vt_world_ranks(b->world), workers = (long long)vt_reader_workers(b->config, b->world);
-    printf(
+    vt_print(
         "%lld batches of %lld samples of %.3f MB, %lld reader thread%s%s, %lld batches ahead; medians of %d rounds\n",
         (long long)b->batches, (long long)b->config->global_batch_size, 1e-6 * (double)b->sample_bytes, workers,
         workers == 1 ? "" : "s", ranks > 1 ? " on each rank" : "", (long long)b->config->prefetch, ROUNDS);
@@ -334,7 +335,7 @@ static vt_status measure_ranks(bench *b)
     for (int i = 0; i < ROUNDS; i++) VT_TRY(read_round(b, 0, &rounds[i]));
     chunks = vt_reader_chunks(b->world, b->source);
     if (vt_world_rank(b->world) == 0) print_reader(b, vt_median(rounds, ROUNDS));
-    if (vt_world_rank(b->world) == 0 && chunks != NULL) printf("%s\n", chunks);
+    if (vt_world_rank(b->world) == 0 && chunks != NULL) vt_print("%s\n", chunks);
 done:
     free(chunks);
     return status;
@@ -364,14 +365,14 @@ static vt_status measure(bench *b)
     print_reader(b, middle);
     if (!compared) {
         const char *obstacle = b->source->obstacle;
-        printf("no plain pread beside it: a library reads%s%s\n", obstacle != NULL ? ", as " : "",
-               obstacle != NULL ? obstacle : "");
+        vt_print("no plain pread beside it: a library reads%s%s\n", obstacle != NULL ? ", as " : "",
+                 obstacle != NULL ? obstacle : "");
         goto done;
     }
     const double plain_middle = vt_median(preads, ROUNDS);
     print_rate("plain pread", plain_middle, samples, (double)p.bytes);
-    printf("%-12s %10.3f of the plain preads' samples/s; the files hold %.3f of the bytes delivered\n", "ratio",
-           plain_middle / middle, (double)p.bytes / delivered);
+    vt_print("%-12s %10.3f of the plain preads' samples/s; the files hold %.3f of the bytes delivered\n", "ratio",
+             plain_middle / middle, (double)p.bytes / delivered);
     if (g.count == 0) goto done;
     print_inflating(&g, inflates, middle, "");
     if (placed) print_inflating(&g, places, middle, " into as much memory as the reader fills");

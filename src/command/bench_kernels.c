@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "base/threads.h"
 #include "command/arguments.h"
 #include "command/command.h"
@@ -48,12 +49,12 @@ static void print_processor(void)
     vt_threads_cores(cores);
     for (int i = 0; i < VT_CORES_BYTES; i++) count += __builtin_popcount(cores[i]);
     const int domains = vt_threads_domains(VT_NUMA_DOMAINS);
-    printf("processor: %s; %d core%s for this process in %d NUMA domain%s\n", name, count, count == 1 ? "" : "s",
-           domains, domains == 1 ? "" : "s");
+    vt_print("processor: %s; %d core%s for this process in %d NUMA domain%s\n", name, count, count == 1 ? "" : "s",
+             domains, domains == 1 ? "" : "s");
     if (count > 2)
-        printf("No such machine was measured yet: please send in this table, and those with --amp_mode=bf16, with "
-               "--threads=1 and with --threads=%d.\n",
-               (count + 1) / 2);
+        vt_print("No such machine was measured yet: please send in this table, and those with --amp_mode=bf16, with "
+                 "--threads=1 and with --threads=%d.\n",
+                 (count + 1) / 2);
 }
 
 static vt_status measure(vt_config *config, bool on_gpu, bool half, vt_backend *backend, int64_t rounds)
@@ -64,9 +65,9 @@ static vt_status measure(vt_config *config, bool on_gpu, bool half, vt_backend *
     config->amp_mode = half ? VT_AMP_BF16 : VT_AMP_NONE;
     VT_TRY(vt_config_resolve(config));
     VT_TRY(vt_practice_open(config, on_gpu ? SAMPLES_ON_GPU : SAMPLES, backend, &practice));
-    printf("%s; %s blocks of the large model, %s, %d sample%s; %lld step%s\n", backend->name, BLOCKS,
-           half ? "bfloat16" : "float32", on_gpu ? SAMPLES_ON_GPU : SAMPLES, on_gpu ? "s" : "", (long long)rounds,
-           rounds == 1 ? "" : "s");
+    vt_print("%s; %s blocks of the large model, %s, %d sample%s; %lld step%s\n", backend->name, BLOCKS,
+             half ? "bfloat16" : "float32", on_gpu ? SAMPLES_ON_GPU : SAMPLES, on_gpu ? "s" : "", (long long)rounds,
+             rounds == 1 ? "" : "s");
     VT_TRY(vt_step_times_print(practice, backend, vt_trainer_type(config), rounds));
 done:
     vt_practice_close(&practice);

@@ -63,40 +63,40 @@ static const vt_subcommand *find_command(const char *name)
 
 static void print_train_flags(void)
 {
-    printf("The flags used most:\n"
-           "  --config=NAME          the named configuration to use (base)\n"
-           "  --yaml_config=PATH     the file that holds it (config/ViT.yaml, here or beside the program)\n"
-           "  --data_dir=DIR         where train, valid and stats/*.npy are\n"
-           "  --expdir=DIR           where run directories are made (./runs)\n"
-           "  --run_num=TAG          tag of this run (00)\n"
-           "  --num_epochs=N, --num_iters=N\n"
-           "                         length of the run: one of the two\n"
-           "  --global_batch_size=N  samples of one optimizer step\n"
-           "  --resume               continue from the newest checkpoint of this run, if there is one\n"
-           "  --lr=X                 learning rate, the highest of the schedule\n"
-           "  --embed_dim=N, --depth=N, --num_heads=N, --patch_size=N, --img_size=[A,B]\n"
-           "                         the model, and the window of the grid\n"
-           "Every key of a configuration is a flag, and flags win: `vitrain options` lists them all.\n");
+    vt_print("The flags used most:\n"
+             "  --config=NAME          the named configuration to use (base)\n"
+             "  --yaml_config=PATH     the file that holds it (config/ViT.yaml, here or beside the program)\n"
+             "  --data_dir=DIR         where train, valid and stats/*.npy are\n"
+             "  --expdir=DIR           where run directories are made (./runs)\n"
+             "  --run_num=TAG          tag of this run (00)\n"
+             "  --num_epochs=N, --num_iters=N\n"
+             "                         length of the run: one of the two\n"
+             "  --global_batch_size=N  samples of one optimizer step\n"
+             "  --resume               continue from the newest checkpoint of this run, if there is one\n"
+             "  --lr=X                 learning rate, the highest of the schedule\n"
+             "  --embed_dim=N, --depth=N, --num_heads=N, --patch_size=N, --img_size=[A,B]\n"
+             "                         the model, and the window of the grid\n"
+             "Every key of a configuration is a flag, and flags win: `vitrain options` lists them all.\n");
 }
 
 static void print_train_help(void)
 {
-    printf("usage: vitrain [train] [--config=NAME] [--name=value ...]\n\n"
-           "Trains a model (of the weather, of cosmological fields, of text) as the named configuration says.\n\n");
+    vt_print("usage: vitrain [train] [--config=NAME] [--name=value ...]\n\n"
+             "Trains a model (of the weather, of cosmological fields, of text) as the named configuration says.\n\n");
     print_train_flags();
 }
 
 static void print_help(void)
 {
-    printf("vitrain %s: trains vision transformers on the weather\n\n"
-           "usage: vitrain [subcommand] [--name=value ...]\n\n",
-           vt_version());
+    vt_print("vitrain %s: trains vision transformers on the weather\n\n"
+             "usage: vitrain [subcommand] [--name=value ...]\n\n",
+             vt_version());
     for (int i = 0; i < COMMAND_COUNT; i++) {
         const char *word = vt_subcommands[i].word;
-        int width = printf("  %s%s%s", vt_subcommands[i].name, word != NULL ? " " : "", word != NULL ? word : "");
-        printf("%*s%s\n", 17 - width, "", vt_subcommands[i].summary);
+        int width = vt_print("  %s%s%s", vt_subcommands[i].name, word != NULL ? " " : "", word != NULL ? word : "");
+        vt_print("%*s%s\n", 17 - width, "", vt_subcommands[i].summary);
     }
-    printf("  %-14s %s\n\n", "help", "this text, or that of a subcommand: vitrain help NAME");
+    vt_print("  %-14s %s\n\n", "help", "this text, or that of a subcommand: vitrain help NAME");
     print_train_flags();
 }
 

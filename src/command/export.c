@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/find.h"
 #include "command/arguments.h"
@@ -41,7 +42,7 @@ vt_status vt_command_export(int argument_count, char *const *arguments)
     VT_TRY(vt_checkpoint_find(named, VT_CHECKPOINT_TO_SHOW, &checkpoint));
     VT_TRY(vt_checkpoint_export(checkpoint, output,
                                 strcmp(weights.chosen, "live") == 0 ? VT_WEIGHTS_LIVE : VT_WEIGHTS_AVERAGE, &averaged));
-    printf("%s: %s of %s\n", output, averaged ? "the averaged parameters" : "the parameters", checkpoint);
+    vt_print("%s: %s of %s\n", output, averaged ? "the averaged parameters" : "the parameters", checkpoint);
 done:
     free(checkpoint);
     return status;

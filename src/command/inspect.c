@@ -17,12 +17,12 @@
 
 void vt_inspect_fault(int *faults, const char *format, ...)
 {
+    char sentence[4096];
     va_list arguments;
     va_start(arguments, format);
-    printf("  FAULT: ");
-    vprintf(format, arguments);
-    printf("\n");
+    vsnprintf(sentence, sizeof sentence, format, arguments);
     va_end(arguments);
+    vt_print("  FAULT: %s\n", sentence);
     vt_error_clear();
     ++*faults;
 }
@@ -139,7 +139,7 @@ vt_status vt_command_inspect(int argument_count, char *const *arguments)
     }
     VT_TRY(look(trimmed, &form, periods, verify, &faults));
     VT_CHECK(faults == 0, "inspect: %s: %d fault%s found", trimmed, faults, faults == 1 ? "" : "s");
-    printf(verify ? "all of it was read: no faults\n" : "no faults seen (--verify reads every value)\n");
+    vt_print(verify ? "all of it was read: no faults\n" : "no faults seen (--verify reads every value)\n");
 done:
     free(trimmed);
     free(others.words);

@@ -114,7 +114,7 @@ vt_status vt_inspect_about(const char *path)
     vt_status status = VT_OK;
     vt_fields_about *about = NULL;
     VT_TRY(find(path, NULL, &about));
-    printf("%s: made from these data\n", path);
+    vt_print("%s: made from these data\n", path);
     vt_fields_about_print(about, "  ");
 done:
     vt_fields_about_close(&about);
@@ -129,7 +129,7 @@ vt_status vt_inspect_differences(const char *one, const char *other, const vt_fi
     VT_TRY(find(one, form, &abouts[0]));
     VT_TRY(find(other, form, &abouts[1]));
     lines = vt_fields_differences(&(vt_fields_side){abouts[0], one}, &(vt_fields_side){abouts[1], other});
-    printf("%s", lines[0] != '\0' ? lines : "no differences\n");
+    vt_print("%s", lines[0] != '\0' ? lines : "no differences\n");
 done:
     for (int i = 0; i < 2; i++) vt_fields_about_close(&abouts[i]);
     free(lines);

@@ -35,7 +35,7 @@ static void print_words(vt_tensor_file *index, const char *directory, int *fault
     const bool is_there = access(path, F_OK) == 0;
     vt_inspect_check(faults, vt_checkpoint_check_beside(index, directory));
     if (is_there) vt_inspect_check(faults, vt_vocabulary_read(path, &words));
-    if (words != NULL) printf("  vocabulary: %lld words\n", (long long)vt_vocabulary_size(words));
+    if (words != NULL) vt_print("  vocabulary: %lld words\n", (long long)vt_vocabulary_size(words));
     vt_vocabulary_close(&words);
     free(path);
 }
@@ -57,10 +57,10 @@ static vt_status print_progress(vt_tensor_file *index)
     VT_TRY(vt_tensor_file_get_real(index, "validation_loss", &loss));
     VT_TRY(vt_tensor_file_get_real(index, "best_loss", &best));
     VT_TRY(vt_tensor_file_get_real(index, "persistence_loss", &persistence));
-    printf("  progress: step %lld, %lld epoch%s done", (long long)step, (long long)epoch, epoch == 1 ? "" : "s");
-    if (epoch_steps > 0) printf(" and %lld steps of the next", (long long)epoch_steps);
-    printf("\n  validation loss: %s (best so far %s, persistence %s)\n", loss_text(loss, numbers[0]),
-           loss_text(best, numbers[1]), loss_text(persistence, numbers[2]));
+    vt_print("  progress: step %lld, %lld epoch%s done", (long long)step, (long long)epoch, epoch == 1 ? "" : "s");
+    if (epoch_steps > 0) vt_print(" and %lld steps of the next", (long long)epoch_steps);
+    vt_print("\n  validation loss: %s (best so far %s, persistence %s)\n", loss_text(loss, numbers[0]),
+             loss_text(best, numbers[1]), loss_text(persistence, numbers[2]));
 done:
     return status;
 }
@@ -70,13 +70,13 @@ done:
 static void print_input(const vt_config *config)
 {
     char *pad = vt_config_value_text(config, "pad"), *missing = vt_config_value_text(config, "missing");
-    if (config->pad != VT_PAD_NONE) printf(", pad %s", pad);
-    if (config->missing != VT_GAPS_REFUSE) printf(", missing %s", missing);
-    if (config->mask_channels) printf(", mask_channels");
-    if (config->normalise == VT_NORMALISE_CLIMATOLOGY) printf(", normalise climatology");
-    if (config->forcings != NULL) printf(", forcings %s", config->forcings);
+    if (config->pad != VT_PAD_NONE) vt_print(", pad %s", pad);
+    if (config->missing != VT_GAPS_REFUSE) vt_print(", missing %s", missing);
+    if (config->mask_channels) vt_print(", mask_channels");
+    if (config->normalise == VT_NORMALISE_CLIMATOLOGY) vt_print(", normalise climatology");
+    if (config->forcings != NULL) vt_print(", forcings %s", config->forcings);
     if (config->static_fields != NULL && config->n_static_fields != VT_UNSET_INTEGER)
-        printf(", %lld static field%s", (long long)config->n_static_fields, config->n_static_fields == 1 ? "" : "s");
+        vt_print(", %lld static field%s", (long long)config->n_static_fields, config->n_static_fields == 1 ? "" : "s");
     free(pad);
     free(missing);
 }
@@ -87,21 +87,21 @@ static vt_status print_configuration(vt_tensor_file *index, const char *director
     char *model = NULL, number[VT_NUMBER_SIZE];
     vt_config *config = NULL;
     VT_TRY(vt_checkpoint_configuration(index, directory, &config));
-    printf("  configuration %s", config->config);
+    vt_print("  configuration %s", config->config);
     if (strcmp(vt_source_kind_of(config)->name, "fields") == 0) { /* of others the model says all */
-        printf(": grid [%lld, %lld], %lld → %lld channels (n_history %lld, dt %lld)", (long long)config->img_size[0],
-               (long long)config->img_size[1], (long long)config->n_in_channels, (long long)config->n_out_channels,
-               (long long)config->n_history, (long long)config->dt);
+        vt_print(": grid [%lld, %lld], %lld → %lld channels (n_history %lld, dt %lld)", (long long)config->img_size[0],
+                 (long long)config->img_size[1], (long long)config->n_in_channels, (long long)config->n_out_channels,
+                 (long long)config->n_history, (long long)config->dt);
         print_input(config);
     }
     model = vt_model_kind_of(config)->describe(config);
-    printf("\n  model: %s\n  training: global batch %lld, lr %s, seed %lld\n", model,
-           (long long)config->global_batch_size, vt_text_double(vt_config_learning_rate(config), number),
-           (long long)config->seed);
+    vt_print("\n  model: %s\n  training: global batch %lld, lr %s, seed %lld\n", model,
+             (long long)config->global_batch_size, vt_text_double(vt_config_learning_rate(config), number),
+             (long long)config->seed);
     if (!isnan(config->lat_range[0]))
-        printf("  window: lat_range [%g, %g]\n", config->lat_range[0], config->lat_range[1]);
+        vt_print("  window: lat_range [%g, %g]\n", config->lat_range[0], config->lat_range[1]);
     if (!isnan(config->lon_range[0]))
-        printf("  window: lon_range [%g, %g]\n", config->lon_range[0], config->lon_range[1]);
+        vt_print("  window: lon_range [%g, %g]\n", config->lon_range[0], config->lon_range[1]);
     VT_TRY(print_about(index, directory));
 done:
     vt_config_close(&config);
@@ -118,8 +118,8 @@ static vt_status print_shards(vt_tensor_file *index, const char *directory, bool
     char size[VT_NUMBER_SIZE];
     VT_TRY(vt_tensor_file_get_integers(index, "shard_bytes", &count, bytes));
     for (int64_t i = 0; i < count; i++) total += (double)bytes[i];
-    printf("%s%lld shard%s, %s\n", brief ? ", " : "  files: checkpoint.h5 and ", (long long)count,
-           count == 1 ? "" : "s", vt_text_bytes(total, size));
+    vt_print("%s%lld shard%s, %s\n", brief ? ", " : "  files: checkpoint.h5 and ", (long long)count,
+             count == 1 ? "" : "s", vt_text_bytes(total, size));
     for (int64_t i = 0; i < count; i++)
         vt_inspect_check(faults, vt_checkpoint_check_shard(index, directory, (int)i, verify));
 done:
@@ -176,7 +176,7 @@ static vt_status print_tensors(vt_tensor_file *index, const char *directory, boo
     char number[VT_NUMBER_SIZE];
     vt_config *config = NULL;
     VT_TRY(look_at_group(index, "parameters", verify, &tensors, &elements, faults));
-    if (!brief) printf("  parameters: %lld in %lld tensors, float32\n", (long long)elements, (long long)tensors);
+    if (!brief) vt_print("  parameters: %lld in %lld tensors, float32\n", (long long)elements, (long long)tensors);
     VT_TRY(vt_checkpoint_configuration(index, directory, &config));
     VT_TRY(vt_tensor_file_get_integer(index, "optimizer_steps", &steps));
     const vt_optimizer_kind *kind = vt_optimizer_chosen(config);
@@ -193,12 +193,12 @@ static vt_status print_tensors(vt_tensor_file *index, const char *directory, boo
         VT_TRY(vt_tensor_file_get_real(index, "ema_decay", &decay));
         VT_TRY(look_at_group(index, "average", verify, &tensors, &elements, faults));
         if (!brief)
-            printf("  average: of %lld parameters (ema_decay %s); evaluate, predict, export and --init_from use it, "
-                   "unless --weights=live\n",
-                   (long long)elements, vt_text_double(decay, number));
+            vt_print("  average: of %lld parameters (ema_decay %s); evaluate, predict, export and --init_from use it, "
+                     "unless --weights=live\n",
+                     (long long)elements, vt_text_double(decay, number));
     }
     if (!brief)
-        printf("  optimizer: %s after %lld steps, %lld moments\n", kind->name, (long long)steps, (long long)kept);
+        vt_print("  optimizer: %s after %lld steps, %lld moments\n", kind->name, (long long)steps, (long long)kept);
 done:
     vt_config_close(&config);
     return status;
@@ -211,7 +211,7 @@ static vt_status print_name(vt_tensor_file *index, const char *directory)
     char number[VT_NUMBER_SIZE];
     vt_status status = vt_tensor_file_get_real(index, "validation_loss", &loss);
     const char *name = strrchr(directory, '/');
-    printf("  %s: validation loss %s", name != NULL ? name + 1 : directory, loss_text(loss, number));
+    vt_print("  %s: validation loss %s", name != NULL ? name + 1 : directory, loss_text(loss, number));
     return status;
 }
 
@@ -222,7 +222,7 @@ void vt_inspect_checkpoint(const char *directory, bool brief, bool verify, int *
     int64_t version = 0;
     char *path = vt_text_format("%s/checkpoint.h5", directory);
     char *checksum = vt_text_format("%s/checkpoint.crc32c", directory);
-    if (!brief) printf("%s: a checkpoint\n", directory);
+    if (!brief) vt_print("%s: a checkpoint\n", directory);
     fflush(stdout);
     VT_TRY(vt_checkpoint_check_index(directory));
     VT_TRY(vt_tensor_file_open(path, &index));

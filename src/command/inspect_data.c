@@ -82,16 +82,16 @@ static void print_ranges(const vt_fields_file *file, const file_set *set, bool v
 {
     const char *const *names = file->channel_names;
     if (set->looked_at == 0) return;
-    printf("    least and greatest values of %s%lld times%s:\n", verify ? "all " : "", (long long)set->looked_at,
-           verify ? "" : " (--verify: of all)");
+    vt_print("    least and greatest values of %s%lld times%s:\n", verify ? "all " : "", (long long)set->looked_at,
+             verify ? "" : " (--verify: of all)");
     for (int64_t c = 0; c < set->about->channels; c++) {
         const value_range *range = &set->ranges[c];
         char *name = names != NULL && names[c][0] != '\0' ? vt_text_copy(names[c])
                                                           : vt_text_format("channel %lld", (long long)c);
-        printf("      %-12s %-10s", name, file->meanings[c].units);
-        if (range->least <= range->most) printf(" %12.6g %12.6g", (double)range->least, (double)range->most);
-        if (range->missing > 0) printf("  %lld missing", (long long)range->missing);
-        printf("\n");
+        vt_print("      %-12s %-10s", name, file->meanings[c].units);
+        if (range->least <= range->most) vt_print(" %12.6g %12.6g", (double)range->least, (double)range->most);
+        if (range->missing > 0) vt_print("  %lld missing", (long long)range->missing);
+        vt_print("\n");
         free(name);
     }
 }
@@ -101,28 +101,28 @@ static void print_axis(const vt_fields_file *file, int dimension, const double *
     const char *doubt = file->doubts[dimension];
     const char *name = dimension == 0 ? "latitudes" : "longitudes";
     if (values != NULL)
-        printf("%s%s %g to %g", dimension == 0 ? "" : ", ", name, values[0], values[count - 1]);
+        vt_print("%s%s %g to %g", dimension == 0 ? "" : ", ", name, values[0], values[count - 1]);
     else
-        printf("%sno %s known%s%s%s", dimension == 0 ? "" : ", ", name, doubt != NULL ? " (" : "",
-               doubt != NULL ? doubt : "", doubt != NULL ? ")" : "");
+        vt_print("%sno %s known%s%s%s", dimension == 0 ? "" : ", ", name, doubt != NULL ? " (" : "",
+                 doubt != NULL ? doubt : "", doubt != NULL ? ")" : "");
 }
 
 static void print_grid(const vt_fields_file *file)
 {
-    printf("    grid: ");
+    vt_print("    grid: ");
     print_axis(file, 0, file->latitudes, file->shape.height);
     print_axis(file, 1, file->longitudes, file->shape.width);
-    printf("%s%s\n", file->rotated ? ", of a rotated pole" : "",
-           file->turned ? "; rows run from south to north in the file, and are turned round" : "");
+    vt_print("%s%s\n", file->rotated ? ", of a rotated pole" : "",
+             file->turned ? "; rows run from south to north in the file, and are turned round" : "");
 }
 
 static void print_channels(const vt_fields_file *file, int64_t count)
 {
     const char *const *names = file->channel_names;
     if (names == NULL) return;
-    printf("    channels:");
-    for (int64_t c = 0; c < count; c++) printf(" %s", names[c][0] != '\0' ? names[c] : "-");
-    printf("\n");
+    vt_print("    channels:");
+    for (int64_t c = 0; c < count; c++) vt_print(" %s", names[c][0] != '\0' ? names[c] : "-");
+    vt_print("\n");
 }
 
 static void print_storage(const vt_fields_file *file)
@@ -130,7 +130,7 @@ static void print_storage(const vt_fields_file *file)
     char *text = vt_fields_file_storage(file);
     for (char *line = text, *end; *line != '\0'; line = end + 1) {
         end = strchr(line, '\n');
-        printf("    %.*s\n", (int)(end - line), line);
+        vt_print("    %.*s\n", (int)(end - line), line);
     }
     free(text);
 }
@@ -141,18 +141,18 @@ static void print_times(const vt_fields_about *about, const vt_fields_form *form
     char step[VT_DATE_SIZE], dates[2][VT_DATE_SIZE];
     if (!about->dated || about->span_count == 0) {
         vt_length_format(about->step == 0 ? 60 * VT_HOURS_A_TIME : about->step, step);
-        printf("    times: the files don't say when; every %s %s\n", step,
-               about->step == 0          ? "is assumed (--time_step=24h says another)"
-               : form->time_step != NULL ? "by --time_step"
-                                         : "by their number, or the attribute time_step");
+        vt_print("    times: the files don't say when; every %s %s\n", step,
+                 about->step == 0          ? "is assumed (--time_step=24h says another)"
+                 : form->time_step != NULL ? "by --time_step"
+                                           : "by their number, or the attribute time_step");
         return;
     }
-    printf("    times: %s to %s", vt_date_format(about->spans[0].first, dates[0]),
-           vt_date_format(about->spans[about->span_count - 1].last, dates[1]));
-    if (about->step > 0) printf(", every %s", vt_length_format(about->step, step));
+    vt_print("    times: %s to %s", vt_date_format(about->spans[0].first, dates[0]),
+             vt_date_format(about->spans[about->span_count - 1].last, dates[1]));
+    if (about->step > 0) vt_print(", every %s", vt_length_format(about->step, step));
     if (about->step > 0 && about->span_count > 1)
-        printf(", but for %lld gap%s", (long long)about->span_count - 1, about->span_count == 2 ? "" : "s");
-    printf("\n");
+        vt_print(", but for %lld gap%s", (long long)about->span_count - 1, about->span_count == 2 ? "" : "s");
+    vt_print("\n");
 }
 
 /* The files of one date; a single file unless there are variables. */
@@ -183,7 +183,7 @@ done:
 
 static void print_warning(const char *sentence)
 {
-    if (sentence != NULL) printf("    WARNING: %s\n", sentence);
+    if (sentence != NULL) vt_print("    WARNING: %s\n", sentence);
 }
 
 /* What the files hold together, to be closed; NULL: nothing that can be read.
@@ -211,24 +211,25 @@ static vt_fields_about *print_files(const char *directory, const char *label, co
         vt_text_append(&noted, "%s\n", vt_error_text());
         vt_error_clear();
     }
-    printf("  %s: %lld file%s %s", label, (long long)list.count, list.count == 1 ? "" : "s", file_name(list.paths[0]));
-    if (list.count > 1) printf(" … %s", file_name(list.paths[list.count - 1]));
+    vt_print("  %s: %lld file%s %s", label, (long long)list.count, list.count == 1 ? "" : "s",
+             file_name(list.paths[0]));
+    if (list.count > 1) vt_print(" … %s", file_name(list.paths[list.count - 1]));
     const vt_fields_about *about = set.about;
     if (about != NULL) {
         const int64_t step = about->step > 0 ? about->step : 60 * VT_HOURS_A_TIME;
         const bool months = step >= VT_A_MONTH, whole = step % 60 == 0;
-        printf(", %lld times (%.4g days %lld-%s), %lld channels of [%lld, %lld], %s", (long long)about->times,
-               vt_length_hours(about->times * step) / 24,
-               (long long)(months  ? step / VT_A_MONTH
-                           : whole ? step / 60
-                                   : step),
-               months  ? "monthly"
-               : whole ? "hourly"
-                       : "minutely",
-               (long long)about->channels, (long long)about->rows, (long long)about->columns,
-               vt_text_bytes((double)(about->times * about->channels * about->rows * about->columns) * 4, size));
+        vt_print(", %lld times (%.4g days %lld-%s), %lld channels of [%lld, %lld], %s", (long long)about->times,
+                 vt_length_hours(about->times * step) / 24,
+                 (long long)(months  ? step / VT_A_MONTH
+                             : whole ? step / 60
+                                     : step),
+                 months  ? "monthly"
+                 : whole ? "hourly"
+                         : "minutely",
+                 (long long)about->channels, (long long)about->rows, (long long)about->columns,
+                 vt_text_bytes((double)(about->times * about->channels * about->rows * about->columns) * 4, size));
     }
-    printf("\n");
+    vt_print("\n");
     if (about == NULL && noted.length == 0)
         vt_text_append(&noted, "%s '%s': none of its times lies in %s %s\n", label, directory, form->period_option,
                        form->period);
@@ -307,7 +308,7 @@ static vt_status check_statistics(const char *directory, const vt_fields_about *
         status = vt_statistics_read(path, (vt_normalising_file)i, &rules, &data, values, &checksum, &remarks);
         free(path);
     }
-    if (remarks.length > 0) printf("    %.*s\n", (int)strcspn(remarks.characters, "\n"), remarks.characters);
+    if (remarks.length > 0) vt_print("    %.*s\n", (int)strcspn(remarks.characters, "\n"), remarks.characters);
     vt_text_close(&remarks);
     free(values);
     return status;
@@ -317,7 +318,7 @@ static void print_statistics(const char *directory, const vt_fields_about *about
                              int *faults)
 {
     static const char *const names[] = {"global_means.npy", "global_stds.npy", "time_means.npy"};
-    printf("  stats:");
+    vt_print("  stats:");
     int missing = 0;
     bool climatology = true;
     vt_text noted = {0};
@@ -328,7 +329,7 @@ static void print_statistics(const char *directory, const vt_fields_about *about
             climatology = false;
         } else if (vt_npy_open(path, &array) == VT_OK) {
             char *shape = vt_npy_shape_text(&array.form);
-            printf("%s %s %s", missing < i ? "," : "", names[i], shape);
+            vt_print("%s %s %s", missing < i ? "," : "", names[i], shape);
             free(shape);
             vt_npy_close(&array);
         } else {
@@ -338,11 +339,11 @@ static void print_statistics(const char *directory, const vt_fields_about *about
         }
         free(path);
     }
-    printf("%s\n", missing == (climatology ? 3 : 2) ? " none" : "");
-    if (!climatology) printf("    no time_means.npy: evaluate will score no mean field and no ACC against it\n");
+    vt_print("%s\n", missing == (climatology ? 3 : 2) ? " none" : "");
+    if (!climatology) vt_print("    no time_means.npy: evaluate will score no mean field and no ACC against it\n");
     char *seasonal = vt_text_format("%s/climatology.h5", directory);
     if (!vt_output_exists(seasonal))
-        printf(
+        vt_print(
             "    no climatology.h5: evaluate will score no skill and no ACC against the season; `vitrain stats` makes "
             "it\n");
     free(seasonal);
@@ -369,21 +370,21 @@ static vt_status print_array(const vt_store *store, const char *name)
     vt_array *array = NULL;
     char dimension[64];
     VT_TRY(vt_array_find(store, name, &array));
-    printf("    %s [", name);
+    vt_print("    %s [", name);
     for (int i = 0; i < array->rank; i++) {
         store->kind->dimension_name(array, i, dimension, sizeof dimension);
-        printf("%s%s%s%lld", i > 0 ? ", " : "", dimension, dimension[0] != '\0' ? " " : "",
-               (long long)array->extent[i]);
+        vt_print("%s%s%s%lld", i > 0 ? ", " : "", dimension, dimension[0] != '\0' ? " " : "",
+                 (long long)array->extent[i]);
     }
     if (array->numbers == VT_NUMBERS_NONE) {
-        printf("] %s\n", array->type != NULL ? array->type : "no numbers");
+        vt_print("] %s\n", array->type != NULL ? array->type : "no numbers");
         goto done;
     }
-    printf("] %s, %zu byte%s", types[array->numbers], array->element_size, array->element_size > 1 ? "s" : "");
+    vt_print("] %s, %zu byte%s", types[array->numbers], array->element_size, array->element_size > 1 ? "s" : "");
     VT_TRY(store->kind->lay_out(array));
-    printf(": %s\n", array->storage);
+    vt_print(": %s\n", array->storage);
 done:
-    if (status != VT_OK && array != NULL) printf("\n");
+    if (status != VT_OK && array != NULL) vt_print("\n");
     vt_array_close(&array);
     return status;
 }
@@ -406,8 +407,8 @@ static bool print_arrays(const char *path, int *faults)
     }
     const bool has_fields = store->kind->has_array(store, "fields");
     if (!has_fields)
-        printf("    --variables=[%s] tells more of some of them\n",
-               store->kind->has_array(store, "2m_temperature") ? "t2m,z@500" : "NAME,NAME@LEVEL");
+        vt_print("    --variables=[%s] tells more of some of them\n",
+                 store->kind->has_array(store, "2m_temperature") ? "t2m,z@500" : "NAME,NAME@LEVEL");
     vt_text_close(&names);
     vt_store_close(&store);
     return has_fields;
@@ -423,7 +424,7 @@ void vt_inspect_data(const char *directory, const vt_fields_form *form, const ch
     vt_fields_about *about = NULL;
     const int before = *faults;
     const bool is_store = vt_store_is_directory(directory);
-    printf("%s: data\n", directory);
+    vt_print("%s: data\n", directory);
     fflush(stdout);
     if (is_store && form->variables == NULL && !print_arrays(directory, faults)) return;
     for (int i = 0; i < SETS; i++) {

@@ -36,16 +36,16 @@ static void print_configuration(const char *path, int *faults)
     if (status == VT_OK) status = vt_yaml_entries(yaml, vt_yaml_top(yaml), &top, &top_count);
     if (status == VT_OK && top_count == 1) status = vt_yaml_entries(yaml, top[0].value, &entries, &count);
     vt_inspect_check(faults, status);
-    if (entries != NULL) printf("  configuration %s:", top[0].key->text);
+    if (entries != NULL) vt_print("  configuration %s:", top[0].key->text);
     for (size_t i = 0; entries != NULL && i < count; i++) {
         const vt_yaml_node *value = entries[i].value;
         const char *key = entries[i].key->text;
         if (!is_shown(key)) continue;
-        if (value->kind == VT_YAML_SCALAR && strcmp(value->text, "None") != 0) printf(" %s %s,", key, value->text);
+        if (value->kind == VT_YAML_SCALAR && strcmp(value->text, "None") != 0) vt_print(" %s %s,", key, value->text);
         if (value->kind == VT_YAML_SEQUENCE && value->count == 2)
-            printf(" %s [%s, %s],", key, value->child[0]->text, value->child[1]->text);
+            vt_print(" %s [%s, %s],", key, value->child[0]->text, value->child[1]->text);
     }
-    if (entries != NULL) printf(" … (config.yaml)\n");
+    if (entries != NULL) vt_print(" … (config.yaml)\n");
     free(top);
     free(entries);
     vt_yaml_close(&yaml);
@@ -59,18 +59,18 @@ static void print_losses(const char *directory, int *faults)
     char baseline[VT_BASELINE_NAME];
     vt_inspect_check(faults, vt_table_open(steps_path, &steps));
     if (steps.rows > 0)
-        printf("  steps: %.0f done (epoch %.0f), last loss %.6g, %.4g samples/s, data wait %.0f %%\n",
-               vt_table_value(&steps, -1, "step"), vt_table_value(&steps, -1, "epoch"),
-               vt_table_value(&steps, -1, "loss"), vt_table_value(&steps, -1, "samples_per_sec"),
-               100 * vt_table_value(&steps, -1, "data_wait_fraction"));
+        vt_print("  steps: %.0f done (epoch %.0f), last loss %.6g, %.4g samples/s, data wait %.0f %%\n",
+                 vt_table_value(&steps, -1, "step"), vt_table_value(&steps, -1, "epoch"),
+                 vt_table_value(&steps, -1, "loss"), vt_table_value(&steps, -1, "samples_per_sec"),
+                 100 * vt_table_value(&steps, -1, "data_wait_fraction"));
     else if (steps.names != NULL)
-        printf("  steps: none yet\n");
+        vt_print("  steps: none yet\n");
     if (vt_output_exists(epochs_path)) vt_inspect_check(faults, vt_table_open(epochs_path, &epochs));
     if (epochs.rows > 0)
-        printf("  epochs: %lld done, last losses: training %.6g, validation %.6g (%s %.6g)\n",
-               (long long)vt_table_value(&epochs, -1, "epoch"), vt_table_value(&epochs, -1, "train_loss"),
-               vt_table_value(&epochs, -1, "valid_loss"), vt_epochs_baseline(&epochs, baseline),
-               vt_epochs_baseline_value(&epochs, "loss"));
+        vt_print("  epochs: %lld done, last losses: training %.6g, validation %.6g (%s %.6g)\n",
+                 (long long)vt_table_value(&epochs, -1, "epoch"), vt_table_value(&epochs, -1, "train_loss"),
+                 vt_table_value(&epochs, -1, "valid_loss"), vt_epochs_baseline(&epochs, baseline),
+                 vt_epochs_baseline_value(&epochs, "loss"));
     if (!isfinite(vt_table_value(&steps, -1, "loss")) && steps.rows > 0)
         vt_inspect_fault(faults, "the last step's loss is not a number");
     vt_table_close(&steps);
@@ -86,14 +86,14 @@ static void print_end(const char *directory)
     vt_error_clear();
     vt_run_directory_unlock(&lock);
     char *last = vt_run_last_line(directory);
-    printf("  state: %s; the log's last line: %s\n",
-           going                             ? "running"
-           : vt_run_is_finished(last)        ? "ended"
-           : strstr(last, "Stopped") != NULL ? "stopped, --resume continues it"
-           : strncmp(last, "ERROR", 5) == 0
-               ? "failed"
-               : "interrupted, --resume continues from the last checkpoint, if there is one",
-           last);
+    vt_print("  state: %s; the log's last line: %s\n",
+             going                             ? "running"
+             : vt_run_is_finished(last)        ? "ended"
+             : strstr(last, "Stopped") != NULL ? "stopped, --resume continues it"
+             : strncmp(last, "ERROR", 5) == 0
+                 ? "failed"
+                 : "interrupted, --resume continues from the last checkpoint, if there is one",
+             last);
     free(last);
 }
 
@@ -120,9 +120,9 @@ static void print_checkpoints(const char *directory, bool verify, int *faults)
     const bool is_copy = strcmp(best, "best") == 0;
     if (is_copy && count < MOST) names[count++] = vt_text_copy(best);
     qsort(names, (size_t)count, sizeof names[0], by_name);
-    printf("  checkpoints: %d", count);
-    for (int i = 0; i < count; i++) printf("%s %s", i == 0 ? ":" : ",", names[i]);
-    printf(best[0] == '\0' ? "\n" : "; best is %s\n", is_copy ? "a whole copy" : best);
+    vt_print("  checkpoints: %d", count);
+    for (int i = 0; i < count; i++) vt_print("%s %s", i == 0 ? ":" : ",", names[i]);
+    vt_print(best[0] == '\0' ? "\n" : "; best is %s\n", is_copy ? "a whole copy" : best);
     for (int i = 0; i < count; i++) {
         char *path = vt_text_format("%s/%s", above, names[i]);
         const int held = vt_checkpoint_hold(path);
@@ -138,7 +138,7 @@ static void print_checkpoints(const char *directory, bool verify, int *faults)
 void vt_inspect_run(const char *directory, bool verify, int *faults)
 {
     char *configuration = vt_text_format("%s/config.yaml", directory);
-    printf("%s: a run\n", directory);
+    vt_print("%s: a run\n", directory);
     fflush(stdout);
     print_configuration(configuration, faults);
     print_losses(directory, faults);

@@ -32,15 +32,15 @@ static vt_status print_set(const char *directory, vt_set set, const vt_corpus_op
              set == VT_SET_TRAINING ? "training" : "validation");
     if (path == NULL || (set != VT_SET_TRAINING && *words == NULL)) goto done;
     VT_TRY(vt_corpus_open(path, *words, options, &corpus));
-    printf("  %s: %s, %s: %lld words", sets[set], strrchr(path, '/') + 1, vt_text_bytes(corpus->text_bytes, size),
-           (long long)corpus->words);
+    vt_print("  %s: %s, %s: %lld words", sets[set], strrchr(path, '/') + 1, vt_text_bytes(corpus->text_bytes, size),
+             (long long)corpus->words);
     if (corpus->vocabulary != NULL)
-        printf(", %lld different ones", (long long)vt_vocabulary_size(corpus->vocabulary));
+        vt_print(", %lld different ones", (long long)vt_vocabulary_size(corpus->vocabulary));
     else
-        printf(", %lld of which are not in the training text", (long long)corpus->unknown);
-    printf(", %lld windows of %d (seq_len, stride 1)\n", (long long)vt_text_windows(corpus->token_count, SEQ_LEN, 1),
-           SEQ_LEN);
-    if (corpus->has_mark) printf("    WARNING: it begins with a byte order mark, which is left out\n");
+        vt_print(", %lld of which are not in the training text", (long long)corpus->unknown);
+    vt_print(", %lld windows of %d (seq_len, stride 1)\n", (long long)vt_text_windows(corpus->token_count, SEQ_LEN, 1),
+             SEQ_LEN);
+    if (corpus->has_mark) vt_print("    WARNING: it begins with a byte order mark, which is left out\n");
     if (set == VT_SET_TRAINING) {
         *words = corpus->vocabulary;
         corpus->vocabulary = NULL;
@@ -57,7 +57,7 @@ void vt_inspect_text(const char *directory, bool verify, int *faults)
     const vt_corpus_options options = {
         .lower = true, .other_directory = temporary != NULL ? temporary : "/tmp", .keep_nothing = true, .anew = verify};
     vt_vocabulary *words = NULL;
-    printf("%s: text, in lower case\n", directory);
+    vt_print("%s: text, in lower case\n", directory);
     fflush(stdout);
     for (int i = 0; i < SETS; i++) vt_inspect_check(faults, print_set(directory, (vt_set)i, &options, &words));
     vt_vocabulary_close(&words);

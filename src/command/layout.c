@@ -72,24 +72,24 @@ static void print_sizes(const vt_config *config, const vt_layout *layout)
     const vt_model_kind *model = vt_model_kind_of(config);
     int64_t batch = config->global_batch_size, local = batch / config->data_parallel, tokens = model->tokens(config);
     char *shares = model->describe_shares != NULL ? model->describe_shares(config) : NULL;
-    printf("%d rank%s: tp %d x cp %d", layout->ranks, plural(layout->ranks), layout->size[VT_AXIS_TENSOR],
-           layout->size[VT_AXIS_CONTEXT]);
-    if (layout->size[VT_AXIS_PIPELINE] > 1) printf(" x pp %d", layout->size[VT_AXIS_PIPELINE]);
-    printf(" x dp %d, order %s\n", layout->size[VT_AXIS_DATA], config->parallel_order);
-    printf("configuration %s:\n", config->config);
-    if (shares != NULL) printf("  %s\n", shares);
+    vt_print("%d rank%s: tp %d x cp %d", layout->ranks, plural(layout->ranks), layout->size[VT_AXIS_TENSOR],
+             layout->size[VT_AXIS_CONTEXT]);
+    if (layout->size[VT_AXIS_PIPELINE] > 1) vt_print(" x pp %d", layout->size[VT_AXIS_PIPELINE]);
+    vt_print(" x dp %d, order %s\n", layout->size[VT_AXIS_DATA], config->parallel_order);
+    vt_print("configuration %s:\n", config->config);
+    if (shares != NULL) vt_print("  %s\n", shares);
     free(shares);
-    printf("  samples  %lld a step, %lld on each dp rank", (long long)batch, (long long)local);
+    vt_print("  samples  %lld a step, %lld on each dp rank", (long long)batch, (long long)local);
     if (config->grad_accumulation > 1)
-        printf(" in %lld parts of %lld", (long long)config->grad_accumulation,
-               (long long)(local / config->grad_accumulation));
-    printf("\n  tokens   %lld a sample", (long long)tokens);
+        vt_print(" in %lld parts of %lld", (long long)config->grad_accumulation,
+                 (long long)(local / config->grad_accumulation));
+    vt_print("\n  tokens   %lld a sample", (long long)tokens);
     for (int part = 0; layout->size[VT_AXIS_CONTEXT] > 1 && part < layout->size[VT_AXIS_CONTEXT]; part++)
-        printf("%s%lld", part == 0 ? ", on the cp ranks " : " ",
-               (long long)vt_layout_run(tokens, layout->size[VT_AXIS_CONTEXT], part).count);
-    printf("\n");
+        vt_print("%s%lld", part == 0 ? ", on the cp ranks " : " ",
+                 (long long)vt_layout_run(tokens, layout->size[VT_AXIS_CONTEXT], part).count);
+    vt_print("\n");
     if (!config->sequence_parallel || layout->size[VT_AXIS_TENSOR] == 1) return;
-    printf("           split again over the tp ranks for LayerNorm, residual and dropout (\"own tokens\")\n");
+    vt_print("           split again over the tp ranks for LayerNorm, residual and dropout (\"own tokens\")\n");
 }
 
 /* What each stage of a pipeline computes and keeps, and the memory of its first rank. */
@@ -108,13 +108,13 @@ static vt_status print_stages(const vt_config *config, const vt_layout *layout)
         VT_TRY(vt_plan_make(config, &(vt_plan_options){.rank = vt_layout_first(layout, VT_AXIS_PIPELINE, (int)stage)},
                             &plan));
         char *units = vt_split_describe(&split, stage);
-        printf("  stage %lld: %s, %.1f %% of the work, keeps %lld micro-batch%s, needs %s\n", (long long)stage, units,
-               100 * split.work[stage], (long long)kept, kept == 1 ? "" : "es",
-               vt_text_bytes(vt_plan_total(&plan), memory));
+        vt_print("  stage %lld: %s, %.1f %% of the work, keeps %lld micro-batch%s, needs %s\n", (long long)stage, units,
+                 100 * split.work[stage], (long long)kept, kept == 1 ? "" : "es",
+                 vt_text_bytes(vt_plan_total(&plan), memory));
         free(units);
     }
-    printf("  idle     %.1f %% of the time%s\n", 100 * vt_schedule_idle(vt_schedule_of(config), &shape),
-           shape.rollout > 1 ? "" : ", by (p - 1)/(m + p - 1)");
+    vt_print("  idle     %.1f %% of the time%s\n", 100 * vt_schedule_idle(vt_schedule_of(config), &shape),
+             shape.rollout > 1 ? "" : ", by (p - 1)/(m + p - 1)");
 done:
     vt_split_close(&split);
     return status;
@@ -124,18 +124,18 @@ static void print_table(const vt_config *config, const vt_layout *layout)
 {
     bool own = config->sequence_parallel && layout->size[VT_AXIS_TENSOR] > 1;
     char text[48];
-    printf("\n%6s %4s %4s%s %4s  %-13s %s\n", "rank", "tp", "cp", layout->size[VT_AXIS_PIPELINE] > 1 ? "   pp" : "",
-           "dp", "samples", own ? "tokens          own tokens" : "tokens");
+    vt_print("\n%6s %4s %4s%s %4s  %-13s %s\n", "rank", "tp", "cp", layout->size[VT_AXIS_PIPELINE] > 1 ? "   pp" : "",
+             "dp", "samples", own ? "tokens          own tokens" : "tokens");
     for (int rank = 0; rank < layout->ranks; rank++) {
         share has = share_of(config, layout, rank);
-        printf("%6d", rank);
+        vt_print("%6d", rank);
         for (vt_axis axis = VT_AXIS_TENSOR; axis < VT_AXIS_COUNT; axis++)
             if (axis != VT_AXIS_PIPELINE || layout->size[axis] > 1)
-                printf(" %4d", vt_layout_coordinate(layout, rank, axis));
-        printf("  %-13s", span_text(has.samples, text));
-        printf(own ? " %-15s" : " %s", span_text(has.tokens, text));
-        if (own) printf(" %s", span_text(has.own, text));
-        printf("\n");
+                vt_print(" %4d", vt_layout_coordinate(layout, rank, axis));
+        vt_print("  %-13s", span_text(has.samples, text));
+        vt_print(own ? " %-15s" : " %s", span_text(has.tokens, text));
+        if (own) vt_print(" %s", span_text(has.own, text));
+        vt_print("\n");
     }
 }
 
@@ -146,7 +146,7 @@ static void print_groups(const vt_layout *layout, unsigned axes, const char *use
     char name[32];
     int *members = vt_allocate((size_t)layout->ranks, sizeof(int), "the table of ranks");
     vt_layout_axes_name(layout, axes, name);
-    printf("\n%-*s%s\n%*s", INDENT, name, uses, INDENT, "");
+    vt_print("\n%-*s%s\n%*s", INDENT, name, uses, INDENT, "");
     int column = INDENT;
     for (int rank = 0; rank < layout->ranks; rank++) {
         int count = vt_layout_members(layout, rank, axes, members);
@@ -155,13 +155,13 @@ static void print_groups(const vt_layout *layout, unsigned axes, const char *use
         for (int i = 0; i < count; i++) vt_text_append(&group, i == 0 ? "[%d" : " %d", members[i]);
         vt_text_append(&group, "]");
         if (column > INDENT && column + (int)group.length + 1 > LINE_WIDTH) {
-            printf("\n%*s", INDENT, "");
+            vt_print("\n%*s", INDENT, "");
             column = INDENT;
         }
-        column += printf("%s%s", column > INDENT ? " " : "", group.characters);
+        column += vt_print("%s%s", column > INDENT ? " " : "", group.characters);
         vt_text_close(&group);
     }
-    printf("\n");
+    vt_print("\n");
     free(members);
 }
 
@@ -175,16 +175,16 @@ static vt_status print_group_lists(const vt_layout *layout, const char *list)
         unsigned axes = 0;
         bool is_first = true;
         VT_TRY(vt_layout_parse_axes(names, length, "--groups", &axes));
-        printf("%.*s: [", (int)length, names);
+        vt_print("%.*s: [", (int)length, names);
         for (int rank = 0; rank < layout->ranks; rank++) {
             const int count = vt_layout_members(layout, rank, axes, members);
             if (members[0] != rank) continue;
-            printf(is_first ? "[" : ", [");
-            for (int i = 0; i < count; i++) printf(i == 0 ? "%d" : ", %d", members[i]);
-            printf("]");
+            vt_print(is_first ? "[" : ", [");
+            for (int i = 0; i < count; i++) vt_print(i == 0 ? "%d" : ", %d", members[i]);
+            vt_print("]");
             is_first = false;
         }
-        printf("]\n");
+        vt_print("]\n");
         names += length;
         if (*names == '\0') break;
     }
@@ -200,13 +200,13 @@ static vt_status print_communication(const vt_config *config)
     char number[VT_NUMBER_SIZE];
     if (config->ranks == 1) return VT_OK;
     VT_TRY(vt_plan_make(config, &(vt_plan_options){.rank = 0}, &plan));
-    printf("\nsent by rank 0 in a step (docs/parallelism.md has the formulas)\n");
+    vt_print("\nsent by rank 0 in a step (docs/parallelism.md has the formulas)\n");
     for (vt_traffic i = 0; i < VT_TRAFFIC_FIGURES; i++) {
         const vt_volume *sent = &plan.communication[i];
         if (sent->bytes == 0) continue;
-        printf("          %-10s %s", vt_traffic_name(i), vt_text_bytes(sent->bytes - sent->padding, number));
-        if (i != VT_TRAFFIC_GRADIENTS) printf(" in %lld operations", (long long)sent->operations);
-        printf("\n");
+        vt_print("          %-10s %s", vt_traffic_name(i), vt_text_bytes(sent->bytes - sent->padding, number));
+        if (i != VT_TRAFFIC_GRADIENTS) vt_print(" in %lld operations", (long long)sent->operations);
+        vt_print("\n");
     }
 done:
     return status;

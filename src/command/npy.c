@@ -48,7 +48,7 @@ vt_status vt_command_npy(int argument_count, char *const *arguments)
         char *to = vt_text_format("%.*s_%s.npy", (int)(dot != NULL && dot > base ? dot - base : (long)strlen(base)),
                                   base, names[i]);
         status = vt_volumes_convert(from, fields[i], to);
-        if (status == VT_OK) printf("%s\n", to);
+        if (status == VT_OK) vt_print("%s\n", to);
         free(to);
     }
 done:

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "command/arguments.h"
 #include "command/command.h"
 #include "config/config.h"
@@ -21,7 +22,7 @@ static const char help_end[] = "\nTo read the man page:              vitrain opt
 static void print_name(const char *name, void *context)
 {
     (void)context;
-    puts(name);
+    vt_print("%s\n", name);
 }
 
 /* The configuration on standard output, the notes on standard error. */
@@ -30,7 +31,7 @@ static vt_status print_deepspeed(const char *path)
     vt_status status = VT_OK;
     vt_text yaml = {0}, notes = {0};
     VT_TRY(vt_deepspeed_convert(path, &yaml, &notes));
-    fputs(yaml.characters, stdout);
+    vt_print("%s", yaml.characters);
     if (notes.characters != NULL) fputs(notes.characters, stderr);
 done:
     vt_text_close(&yaml);

@@ -148,25 +148,26 @@ static const char *const recompute_words[] = {VT_RECOMPUTES(WORD)};
 static void print_csv(const vt_config *config, const vt_hardware *hardware, const vt_layouts *layouts)
 {
     int64_t steps = steps_of(config);
-    printf("tensor_parallel,context_parallel,pipeline_parallel,data_parallel,zero_stage,sequence_parallel,recompute,"
-           "grad_accumulation,"
-           "micro_batch,fits,stage,memory_bytes,parameters,gradients,optimizer,activations,data,workspace,step_seconds,"
-           "products_seconds,attention_seconds,memory_seconds,starts_seconds,messages_seconds,link_seconds,bubble_"
-           "seconds,hidden_seconds,bound,host_bytes,"
-           "samples_per_second,tflops_per_rank,run_seconds,energy_kwh\n");
+    vt_print(
+        "tensor_parallel,context_parallel,pipeline_parallel,data_parallel,zero_stage,sequence_parallel,recompute,"
+        "grad_accumulation,"
+        "micro_batch,fits,stage,memory_bytes,parameters,gradients,optimizer,activations,data,workspace,step_seconds,"
+        "products_seconds,attention_seconds,memory_seconds,starts_seconds,messages_seconds,link_seconds,bubble_"
+        "seconds,hidden_seconds,bound,host_bytes,"
+        "samples_per_second,tflops_per_rank,run_seconds,energy_kwh\n");
     for (int64_t i = 0; i < layouts->count; i++) {
         const vt_option_cost *o = &layouts->options[i];
         double run = (double)steps * o->cost.step;
-        printf("%lld,%lld,%lld,%lld,%lld,%s,%s,%lld,%lld,%s,%lld,%.0f", (long long)o->tensor, (long long)o->context,
-               (long long)o->pipeline, (long long)o->data, (long long)o->zero, o->sequence ? "true" : "false",
-               recompute_words[o->recompute], (long long)o->accumulation, (long long)o->micro_batch,
-               o->fits ? "true" : "false", (long long)o->stage, o->total);
-        for (int c = 0; c < VT_MEMORY_CATEGORY_COUNT; c++) printf(",%.0f", o->bytes[c]);
-        printf(",%.6g", o->cost.step);
-        for (int c = 0; c < VT_COST_COUNT; c++) printf(",%.6g", o->cost.seconds[c]);
-        printf(",%.6g,%s,%.0f,%.6g,%.6g,%.6g,%.6g\n", o->cost.hidden, vt_cost_name(o->cost.bound), o->waiting,
-               (double)config->global_batch_size / o->cost.step, 1e-12 * o->flops / o->cost.step, run,
-               energy_kwh(config, hardware, run));
+        vt_print("%lld,%lld,%lld,%lld,%lld,%s,%s,%lld,%lld,%s,%lld,%.0f", (long long)o->tensor, (long long)o->context,
+                 (long long)o->pipeline, (long long)o->data, (long long)o->zero, o->sequence ? "true" : "false",
+                 recompute_words[o->recompute], (long long)o->accumulation, (long long)o->micro_batch,
+                 o->fits ? "true" : "false", (long long)o->stage, o->total);
+        for (int c = 0; c < VT_MEMORY_CATEGORY_COUNT; c++) vt_print(",%.0f", o->bytes[c]);
+        vt_print(",%.6g", o->cost.step);
+        for (int c = 0; c < VT_COST_COUNT; c++) vt_print(",%.6g", o->cost.seconds[c]);
+        vt_print(",%.6g,%s,%.0f,%.6g,%.6g,%.6g,%.6g\n", o->cost.hidden, vt_cost_name(o->cost.bound), o->waiting,
+                 (double)config->global_batch_size / o->cost.step, 1e-12 * o->flops / o->cost.step, run,
+                 energy_kwh(config, hardware, run));
     }
 }
 
@@ -174,12 +175,12 @@ static void print_head(const vt_config *config, const vt_hardware *hardware)
 {
     char length[48] = "1000 steps";
     if (steps_of(config) > 0) snprintf(length, sizeof length, "%lld steps", (long long)steps_of(config));
-    printf("configuration %s on %lld rank%s of %s", config->config, (long long)config->ranks,
-           config->ranks == 1 ? "" : "s", hardware->name);
-    if (hardware->ranks_per_node > 0) printf(", %.0f on a node", hardware->ranks_per_node);
-    printf(": batch %lld, %s; %.1f GiB a rank\n\n", (long long)config->global_batch_size,
-           config->amp_mode == VT_AMP_NONE ? "float32" : "16 bits", vt_cost_available(hardware) / 1073741824);
-    printf(
+    vt_print("configuration %s on %lld rank%s of %s", config->config, (long long)config->ranks,
+             config->ranks == 1 ? "" : "s", hardware->name);
+    if (hardware->ranks_per_node > 0) vt_print(", %.0f on a node", hardware->ranks_per_node);
+    vt_print(": batch %lld, %s; %.1f GiB a rank\n\n", (long long)config->global_batch_size,
+             config->amp_mode == VT_AMP_NONE ? "float32" : "16 bits", vt_cost_available(hardware) / 1073741824);
+    vt_print(
         "                       recom- micro |  GiB a rank                             |  ms a        samples TFLOP/s\n"
         " tp   cp  pp   dp zero pute   batch |  all = param  grad optim activ  data of |   step bubble"
         "      /s a rank bound by      %11s   kWh\n",
@@ -204,7 +205,7 @@ static void print_row(const vt_config *config, const vt_hardware *hardware, cons
         snprintf(bubble, sizeof bubble, "%.0f %%", 100 * o->cost.seconds[VT_COST_BUBBLE] / o->cost.step);
     }
     if (terminal && !o->fits) printf("\033[9m");
-    printf(
+    vt_print(
         "%3lld%s %3lld %3lld %4lld %4lld %-6s %5lld | %5.1f %5.1f %5.1f %5.1f %5.1f %5.1f %2s |%7.*f %6s %7.*f %6.*f "
         "%-14s %10s %5s",
         (long long)o->tensor, o->sequence ? "s" : " ", (long long)o->context, (long long)o->pipeline,
@@ -216,7 +217,7 @@ static void print_row(const vt_config *config, const vt_hardware *hardware, cons
         o->flops / o->cost.step < 1e13 ? 3 : 0, 1e-12 * o->flops / o->cost.step, bound, duration_text(seconds, run),
         kwh);
     if (terminal && !o->fits) printf("\033[0m");
-    printf("%s\n", o->fits ? "" : "  does not fit");
+    vt_print("%s\n", o->fits ? "" : "  does not fit");
 }
 
 static bool same_grid(const vt_option_cost *a, const vt_option_cost *b)
@@ -252,17 +253,17 @@ static void print_table(const vt_config *config, const vt_hardware *hardware, co
         shown += o->fits;
         too_large += !o->fits;
     }
-    printf("\n%lld layouts, %lld of them fit%s.\n"
-           "tp with s: sequence_parallel; of: the stage that needs this memory. Time to read data is not counted.\n",
-           (long long)layouts->count, (long long)fitting,
-           all ? "" : "; here the fastest that fits of each grid tp x cp x pp x dp (--all: every one)");
+    vt_print("\n%lld layouts, %lld of them fit%s.\n"
+             "tp with s: sequence_parallel; of: the stage that needs this memory. Time to read data is not counted.\n",
+             (long long)layouts->count, (long long)fitting,
+             all ? "" : "; here the fastest that fits of each grid tp x cp x pp x dp (--all: every one)");
     const int domains = vt_threads_domains(VT_NUMA_DOMAINS);
     if (hardware->host_memory && config->ranks < domains)
-        printf("This machine's cores lie in %d NUMA domains. A rank in each has its memory nearby: BIND=numa "
-               "submit/local.sh %d (docs/performance.md).\n",
-               domains, domains);
+        vt_print("This machine's cores lie in %d NUMA domains. A rank in each has its memory nearby: BIND=numa "
+                 "submit/local.sh %d (docs/performance.md).\n",
+                 domains, domains);
     if (hardware->host_memory && hardware->ranks_per_node > 0 && (double)config->ranks > hardware->ranks_per_node)
-        printf(
+        vt_print(
             "%s was measured with %.0f rank%s on a node, so these are on %.0f such nodes. Ranks that share the cores "
             "of one\nare slower: measure it with as many (mpirun -np N vitrain plan --calibrate=FILE).\n",
             hardware->name, hardware->ranks_per_node, hardware->ranks_per_node > 1 ? "s" : "",
@@ -277,17 +278,17 @@ static void print_offload(const vt_config *config, const vt_hardware *hardware, 
     for (int64_t i = 0; i < layouts->count && !o->fits; i++)
         if (layouts->options[i].fits) o = &layouts->options[i];
     if (config->offload_activations == VT_OFFLOAD_NONE) return;
-    printf(
+    vt_print(
         "offload_activations: with the fastest layout that fits, activations take %s of pinned host memory a rank, and "
         "%s go there and return in each step.\n",
         vt_text_bytes(o->waiting, waiting), vt_text_bytes(o->sent, sent));
     if (hardware->host_gb_s == 0)
-        printf("How long that takes is not known: %s has no host_gb_s (GB/s between a GPU and its host).\n",
-               hardware->name);
+        vt_print("How long that takes is not known: %s has no host_gb_s (GB/s between a GPU and its host).\n",
+                 hardware->name);
     else if (o->cost.seconds[VT_COST_LINK] > 0)
-        printf("WARNING: the link to the host (%g GB/s) is the bound: a step waits %.3g ms for it.%s\n",
-               hardware->host_gb_s, 1e3 * o->cost.seconds[VT_COST_LINK],
-               o->recompute ? "" : " With --recompute=block only blocks' inputs go there.");
+        vt_print("WARNING: the link to the host (%g GB/s) is the bound: a step waits %.3g ms for it.%s\n",
+                 hardware->host_gb_s, 1e3 * o->cost.seconds[VT_COST_LINK],
+                 o->recompute ? "" : " With --recompute=block only blocks' inputs go there.");
 }
 
 /* ---- measuring ---- */
@@ -311,7 +312,7 @@ static vt_status calibrate(const request *r, const vt_launch *launch, vt_config 
         config->config, vt_world_ranks(world), vt_world_ranks(world) == 1 ? "" : "s", backend->name,
         hardware.ranks_per_node > 1 ? "" : ", within_*", vt_world_nodes(world) > 1 ? "" : ", between_*");
     if (vt_world_rank(world) == 0) VT_TRY(vt_hardware_write(&hardware, comment, r->calibrate));
-    if (vt_world_rank(world) == 0) printf("%s is written; use it with --hardware=%s\n", r->calibrate, r->calibrate);
+    if (vt_world_rank(world) == 0) vt_print("%s is written; use it with --hardware=%s\n", r->calibrate, r->calibrate);
 done:
     free(comment);
     vt_backend_close(&backend);

@@ -31,7 +31,7 @@ vt_status vt_command_report(int argument_count, char *const *arguments)
         VT_TRY(vt_run_report_write_to(runs.words[0], path));
     else
         VT_TRY(vt_run_report_compare((const char *const *)runs.words, runs.count, path));
-    printf("%s\n", path);
+    vt_print("%s\n", path);
 done:
     free(runs.words);
     free(path);

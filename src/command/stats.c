@@ -85,12 +85,12 @@ done:
 
 static void print_table(const vt_statistics *statistics, const vt_time_statistics *times)
 {
-    printf("%7s  %-12s %14s %14s %14s\n", "channel", "name", "mean", "std", "std of change");
+    vt_print("%7s  %-12s %14s %14s %14s\n", "channel", "name", "mean", "std", "std of change");
     for (int64_t c = 0; c < vt_statistics_channels(statistics); c++) {
         const char *name = vt_statistics_channel_name(statistics, c);
-        printf("%7lld  %-12s %14.7g %14.7g %14.7g\n", (long long)c, name[0] != '\0' ? name : "-",
-               vt_statistics_mean(statistics, c), vt_statistics_std(statistics, c),
-               vt_text_plain_nan(vt_time_statistics_change_std(times, c)));
+        vt_print("%7lld  %-12s %14.7g %14.7g %14.7g\n", (long long)c, name[0] != '\0' ? name : "-",
+                 vt_statistics_mean(statistics, c), vt_statistics_std(statistics, c),
+                 vt_text_plain_nan(vt_time_statistics_change_std(times, c)));
     }
 }
 
@@ -144,10 +144,10 @@ vt_status vt_command_stats(int argument_count, char *const *arguments)
     VT_TRY(vt_statistics_write_about(statistics, source.times, !keeps, output));
     print_table(statistics, source.times);
     const int64_t left_out = vt_statistics_left_out(statistics);
-    printf("%lld times of %s", (long long)vt_statistics_times(statistics), files);
-    if (left_out > 0) printf(", %lld left out", (long long)left_out);
-    printf("; written to %s\n%s", output, notes);
-    if (keeps) printf("the .npy files that were there stay as they are; --force replaces them\n");
+    vt_print("%lld times of %s", (long long)vt_statistics_times(statistics), files);
+    if (left_out > 0) vt_print(", %lld left out", (long long)left_out);
+    vt_print("; written to %s\n%s", output, notes);
+    if (keeps) vt_print("the .npy files that were there stay as they are; --force replaces them\n");
 done:
     vt_time_statistics_close(&source.times);
     vt_statistics_close(&statistics);

@@ -34,7 +34,7 @@ static char *help_text(void)
 static void report_box(const char *path, double bytes, double seconds)
 {
     char size[VT_NUMBER_SIZE];
-    printf("%s  %s in %.2f s (%.0f MB/s)\n", path, vt_text_bytes(bytes, size), seconds, 1e-6 * bytes / seconds);
+    vt_print("%s  %s in %.2f s (%.0f MB/s)\n", path, vt_text_bytes(bytes, size), seconds, 1e-6 * bytes / seconds);
     fflush(stdout);
 }
 
@@ -61,8 +61,8 @@ static vt_status make_universe(const vt_universe_options *options, int argument_
     char size[VT_NUMBER_SIZE];
     VT_TRY(refuse_flags(others, "a set for model unet3d", argument_count, arguments));
     const int64_t largest = options->box_size[0] > options->box_size[1] ? options->box_size[0] : options->box_size[1];
-    printf("memory that a box of %lld³ points takes: %s\n", (long long)largest,
-           vt_text_bytes(vt_universe_bytes(largest), size));
+    vt_print("memory that a box of %lld³ points takes: %s\n", (long long)largest,
+             vt_text_bytes(vt_universe_bytes(largest), size));
     VT_TRY(vt_universe_write(options));
 done:
     return status;
@@ -70,7 +70,7 @@ done:
 
 static void report_text(const char *path, int64_t tokens)
 {
-    printf("%s  %lld tokens\n", path, (long long)tokens);
+    vt_print("%s  %lld tokens\n", path, (long long)tokens);
 }
 
 static vt_status make_text(const vt_synthetic_text_options *options, int argument_count, char *const *arguments)
@@ -82,9 +82,9 @@ static vt_status make_text(const vt_synthetic_text_options *options, int argumen
     vt_text_perplexities of;
     VT_TRY(refuse_flags(others, "a text", argument_count, arguments));
     VT_TRY(vt_synthetic_text_write(options, &of));
-    printf("perplexity of a model that knows how the text is made: %.2f; of the best of single words %.2f, of pairs "
-           "%.2f\n",
-           of.exact, of.one_word, of.two_words);
+    vt_print("perplexity of a model that knows how the text is made: %.2f; of the best of single words %.2f, of pairs "
+             "%.2f\n",
+             of.exact, of.one_word, of.two_words);
 done:
     return status;
 }
@@ -92,8 +92,8 @@ done:
 static void report(const char *path, int64_t steps, double bytes, double seconds)
 {
     char size[VT_NUMBER_SIZE];
-    printf("%s  %lld times, %s in %.2f s (%.0f MB/s)\n", path, (long long)steps, vt_text_bytes(bytes, size), seconds,
-           1e-6 * bytes / seconds);
+    vt_print("%s  %lld times, %s in %.2f s (%.0f MB/s)\n", path, (long long)steps, vt_text_bytes(bytes, size), seconds,
+             1e-6 * bytes / seconds);
     fflush(stdout);
 }
 
@@ -168,7 +168,7 @@ vt_status vt_command_synth(int argument_count, char *const *arguments)
                                               .force = force,
                                               .report = report};
     VT_TRY(vt_synthetic_set_write(&options));
-    printf("statistics of the training years: %s/stats\n", directory);
+    vt_print("statistics of the training years: %s/stats\n", directory);
 done:
     free(help);
     return status;

@@ -1,6 +1,5 @@
-#include <stdio.h>
-
 #include "base/version.h"
+#include "base/text.h"
 #include "command/arguments.h"
 #include "command/command.h"
 
@@ -10,7 +9,7 @@ vt_status vt_command_version(int argument_count, char *const *arguments)
     const vt_command_line line = {.command = "version",
                                   .help = "vitrain version, or vitrain --version: prints the version.\n"};
     VT_TRY(vt_arguments_parse(&line, argument_count, arguments, NULL));
-    printf("vitrain %s\n", vt_version());
+    vt_print("vitrain %s\n", vt_version());
 done:
     return status;
 }

@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/text.h"
 #include "command/arguments.h"
 #include "journal/run_directory.h"
 #include "report/progress.h"
@@ -61,7 +62,7 @@ static void print_line(const vt_progress_figures *figures)
 {
     char text[VT_PROGRESS_SIZE];
     vt_progress_format(figures, 120, false, text);
-    printf("%s\n", text);
+    vt_print("%s\n", text);
     fflush(stdout);
 }
 
@@ -136,7 +137,7 @@ vt_status vt_command_watch(int argument_count, char *const *arguments)
         print_line(&figures);
     }
     last = vt_run_last_line(directory);
-    printf("%s: %s\n", says_the_end(last) ? "ended" : "interrupted, no process runs it; its last line", last);
+    vt_print("%s: %s\n", says_the_end(last) ? "ended" : "interrupted, no process runs it; its last line", last);
 done:
     vt_progress_close(&progress);
     free(last);

@@ -322,7 +322,9 @@ static vt_status check_rest(conversion *c)
                  "%s:%zu:%zu: %s has no counterpart in vitrain and may change results; remove it from the file if the "
                  "run can do without (docs/migration.md lists the keys that are known)",
                  vt_yaml_path(c->keys.file), k->node->line, k->node->column, k->path);
-        vt_text_append(c->notes, "%s: no effect\n", k->path);
+        char *shown = vt_text_clean(k->path);
+        vt_text_append(c->notes, "%s: no effect\n", shown);
+        free(shown);
     }
 done:
     return status;

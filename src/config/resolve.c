@@ -423,6 +423,11 @@ static vt_status check_names(const vt_config *config)
                  "--%s=%s: it names a directory, so it can't be '.' or '..' nor hold a '/'", parts[i].name, value);
         VT_CHECK(strlen(value) <= NAME_MAX - 40, "--%s=%.40s...: %zu bytes are too long for the name of a directory",
                  parts[i].name, value, strlen(value));
+        char shown[4 * NAME_MAX];
+        vt_text_on_one_line(shown, sizeof shown, value);
+        VT_CHECK(strcmp(shown, value) == 0,
+                 "--%s=%s: it names a directory, so it can't hold control characters, such as the end of a line",
+                 parts[i].name, value);
     }
 done:
     return status;

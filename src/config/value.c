@@ -85,20 +85,12 @@ bool vt_reals_parse(const char *text, double range[2])
     return split_pair(text, number) && vt_real_parse(number[0], &range[0]) && vt_real_parse(number[1], &range[1]);
 }
 
-/* UTF-8 without overlong forms and surrogates: what YAML can hold (Unicode standard, table 3-7). */
 static bool is_utf8(const char *text)
 {
-    const unsigned char *byte = (const unsigned char *)text;
-    while (*byte != '\0') {
-        int more = *byte < 0x80 ? 0 : *byte < 0xC2 ? -1 : *byte < 0xE0 ? 1 : *byte < 0xF0 ? 2 : *byte < 0xF5 ? 3 : -1;
-        unsigned char least = *byte == 0xE0 ? 0xA0 : *byte == 0xF0 ? 0x90 : 0x80;
-        unsigned char most = *byte == 0xED ? 0x9F : *byte == 0xF4 ? 0x8F : 0xBF;
-        if (more < 0) return false;
-        byte++;
-        for (; more > 0; more--, byte++, least = 0x80, most = 0xBF) {
-            if (*byte < least || *byte > most) return false;
-        }
-    }
+    uint32_t character;
+    size_t left = strlen(text);
+    for (int bytes = 0; left > 0; text += bytes, left -= (size_t)bytes)
+        if ((bytes = vt_text_decode(text, left, &character)) == 0) return false;
     return true;
 }
 

@@ -146,11 +146,8 @@ static bool is_merge_key(const vt_yaml_node *key)
 /* The character of two or three bytes that begins here if it is a blank that YAML takes for a letter; 0: it isn't. */
 static unsigned foreign_blank(const char *text)
 {
-    const unsigned char *byte = (const unsigned char *)text;
-    const unsigned code = (byte[0] & 0xE0) == 0xC0 ? (byte[0] & 0x1Fu) << 6 | (byte[1] & 0x3Fu)
-                          : (byte[0] & 0xF0) == 0xE0
-                              ? (byte[0] & 0xFu) << 12 | (byte[1] & 0x3Fu) << 6 | (byte[2] & 0x3Fu)
-                              : 0;
+    uint32_t code = 0;
+    if (vt_text_decode(text, strlen(text), &code) == 0) return 0;
     const bool is_blank = code == 0xA0 || code == 0x1680 || (code >= 0x2000 && code <= 0x200D) || code == 0x202F ||
                           code == 0x205F || code == 0x2060 || code == 0x3000 || code == 0xFEFF;
     return is_blank ? code : 0;

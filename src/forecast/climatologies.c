@@ -25,8 +25,8 @@ static vt_status find_file(const vt_config *config, int option, const char *name
     VT_CHECK(config->origin[option] != VT_FROM_COMMAND_LINE, "--%s=%s is not there; `vitrain stats` makes such a file",
              name, path);
     if (speaks)
-        printf("%s '%s' is not there, so %s can't be scored; `vitrain stats %s` makes it\n", name, path, loss,
-               config->data_dir != NULL ? config->data_dir : "DIR");
+        vt_print("%s '%s' is not there, so %s can't be scored; `vitrain stats %s` makes it\n", name, path, loss,
+                 config->data_dir != NULL ? config->data_dir : "DIR");
 done:
     return status;
 }
@@ -120,7 +120,7 @@ static vt_status check_targets(const vt_config *config, const vt_dataset *datase
     VT_CHECK(config->origin[VT_OPTION_climatology_path] != VT_FROM_COMMAND_LINE, "--climatology_path=%s: %s",
              config->climatology_path, reason);
     if (speaks)
-        printf("climatology_path '%s': %s, so %s can't be scored\n", config->climatology_path, reason, no_seasonal);
+        vt_print("climatology_path '%s': %s, so %s can't be scored\n", config->climatology_path, reason, no_seasonal);
     vt_seasonal_close(seasonal);
 done:
     free(reason);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/csv.h"
 #include "base/fourier.h"
 #include "base/memory.h"
 #include "base/text.h"
@@ -167,12 +168,13 @@ static vt_status write_errors(const cubes *c, const char *output)
     char *path = vt_text_format("%s/l1.csv", output);
     VT_TRY(vt_output_open(path, &file));
     fprintf(file, "channel,l1,copying\nloss,%.9g,%.9g\n", c->sums.loss, c->sums.baseline_loss);
-    printf("%-12s %10s %10s\n%-12s %10.6f %10.6f\n", "channel", "L1", "copying", "loss", c->sums.loss,
-           c->sums.baseline_loss);
+    vt_print("%-12s %10s %10s\n%-12s %10.6f %10.6f\n", "channel", "L1", "copying", "loss", c->sums.loss,
+             c->sums.baseline_loss);
     for (int64_t i = 0; i < names->count; i++) {
         const double model = c->sums.model.values[1 + i], copying = c->sums.baseline.values[1 + i];
-        fprintf(file, "%s,%.9g,%.9g\n", names->names[i], model, copying);
-        printf("%-12s %10.6f %10.6f\n", names->names[i], model, copying);
+        vt_csv_text(file, names->names[i]);
+        fprintf(file, ",%.9g,%.9g\n", model, copying);
+        vt_print("%-12s %10.6f %10.6f\n", names->names[i], model, copying);
     }
     VT_TRY(vt_output_close(file, path));
 done:
@@ -189,16 +191,16 @@ static vt_status write_spectra(const cubes *c, const char *output)
     char *path = vt_text_format("%s/spectrum.csv", output);
     VT_TRY(vt_output_open(path, &file));
     fprintf(file, "waves,predicted,true,ratio,correlation\n");
-    printf("\ndensity: waves along a cube, predicted power / true, correlation\n");
+    vt_print("\ndensity: waves along a cube, predicted power / true, correlation\n");
     for (int64_t m = 1; m < s->count; m++) {
         const double scale = 1 / (points * s->components[m]), predicted = s->powers[0][m], true_power = s->powers[1][m];
         const double ratio = predicted / true_power, correlation = s->common[m] / sqrt(predicted * true_power);
         fprintf(file, "%lld,%.9g,%.9g,%.9g,%.9g\n", (long long)m, predicted * scale, true_power * scale, ratio,
                 correlation);
-        printf("%4lld %8.4f %8.4f\n", (long long)m, ratio, correlation);
+        vt_print("%4lld %8.4f %8.4f\n", (long long)m, ratio, correlation);
     }
     VT_TRY(vt_output_close(file, path));
-    printf("written: l1.csv and spectrum.csv in %s\n", output);
+    vt_print("written: l1.csv and spectrum.csv in %s\n", output);
 done:
     free(path);
     return status;
@@ -210,7 +212,7 @@ static vt_status report(const cubes *c, const char *checkpoint, const char *outp
     char *trained = NULL;
     VT_TRY(vt_output_make_directory(output));
     VT_TRY(vt_forecaster_describe(checkpoint, (vt_weights)c->config->weights, &trained, NULL));
-    printf("%s (%s), %lld cubes of %s\n", checkpoint, trained, (long long)c->source->sample_count, c->source->path);
+    vt_print("%s (%s), %lld cubes of %s\n", checkpoint, trained, (long long)c->source->sample_count, c->source->path);
     VT_TRY(write_errors(c, output));
     VT_TRY(write_spectra(c, output));
 done:

@@ -29,7 +29,7 @@ static void print_cell(double value, int width, const char *format)
 {
     char text[32] = "-";
     if (!isnan(value)) snprintf(text, sizeof text, format, value);
-    printf(" %*s", width, text);
+    vt_print(" %*s", width, text);
 }
 
 static void print_line(const vt_scores *scores, int64_t lead, int64_t channel, bool seasonal)
@@ -54,7 +54,7 @@ static void print_ensemble(const vt_evaluation_found *found, int64_t lead, int64
         print_cell(vt_ensemble_ratio(found->ensemble, lead, channel, rmse), 12, "%.3f");
         print_cell(vt_ensemble_crps(found->ensemble, lead, channel), 10, "%.4g");
     }
-    printf("\n");
+    vt_print("\n");
 }
 
 /* "31 h" or, of steps of a day and more, "1.3 months"; horizon: in steps. */
@@ -71,15 +71,16 @@ static const char *horizon_text(const vt_evaluation_found *found, double horizon
 static void print_horizons(const vt_evaluation_found *found)
 {
     char buffer[32], text[VT_DATE_SIZE];
-    printf("skill horizon, where ACC falls below %g:", VT_USEFUL_ACC);
+    vt_print("skill horizon, where ACC falls below %g:", VT_USEFUL_ACC);
     for (int64_t c = 0; c < found->options->config->n_out_channels; c++) {
         const double horizon = vt_scores_horizon(found->scores, c, VT_SCORE_MODEL, 1);
         const double persistence = vt_scores_horizon(found->scores, c, VT_SCORE_PERSISTENCE, 1);
-        printf("%s %s ", c > 0 ? "," : "", vt_scores_channel_name(vt_dataset_channel_names(found->dataset), c, buffer));
-        printf("%s", isnan(horizon) ? "-" : horizon_text(found, horizon, text));
-        if (!isnan(persistence)) printf(" (persistence %s)", horizon_text(found, persistence, text));
+        vt_print("%s %s ", c > 0 ? "," : "",
+                 vt_scores_channel_name(vt_dataset_channel_names(found->dataset), c, buffer));
+        vt_print("%s", isnan(horizon) ? "-" : horizon_text(found, horizon, text));
+        if (!isnan(persistence)) vt_print(" (persistence %s)", horizon_text(found, persistence, text));
     }
-    printf("\n");
+    vt_print("\n");
 }
 
 static void print_table(const vt_evaluation_found *found)
@@ -87,16 +88,16 @@ static void print_table(const vt_evaluation_found *found)
     char buffer[32], text[VT_DATE_SIZE];
     const bool seasonal = found->seasonal != NULL;
     const int width = (int)fmax(6, (double)strlen(vt_lead_format(found->step, (double)found->options->rollout, text)));
-    printf("%-12s %-8s %*s %10s %11s %11s %7s %7s %11s %10s", "channel", "units", width, "lead", "RMSE", "persistence",
-           seasonal ? "climatology" : "mean field", "skill", "ACC", "persistence", "bias");
-    if (found->ensemble != NULL) printf(" %10s %12s %10s", "spread", "spread/error", "CRPS");
-    printf("\n");
+    vt_print("%-12s %-8s %*s %10s %11s %11s %7s %7s %11s %10s", "channel", "units", width, "lead", "RMSE",
+             "persistence", seasonal ? "climatology" : "mean field", "skill", "ACC", "persistence", "bias");
+    if (found->ensemble != NULL) vt_print(" %10s %12s %10s", "spread", "spread/error", "CRPS");
+    vt_print("\n");
     for (int64_t c = 0; c < found->options->config->n_out_channels; c++) {
         const char *name = vt_scores_channel_name(vt_dataset_channel_names(found->dataset), c, buffer);
         for (int64_t lead = 0; lead < found->options->rollout; lead++) {
             if (!is_shown(lead, found->options->rollout, found->step)) continue;
-            printf("%-12s %-8s %*s", lead == 0 ? name : "", lead == 0 ? found->variables[c].units : "", width,
-                   vt_lead_format(found->step, (double)lead + 1, text));
+            vt_print("%-12s %-8s %*s", lead == 0 ? name : "", lead == 0 ? found->variables[c].units : "", width,
+                     vt_lead_format(found->step, (double)lead + 1, text));
             print_line(found->scores, lead, c, seasonal);
             print_ensemble(found, lead, c);
         }
@@ -114,25 +115,26 @@ vt_status vt_evaluation_report(const vt_evaluation_found *found)
     char *ensemble = options->members.count > 0 ? vt_members_describe(&options->members, config) : NULL;
     const char *set = options->test ? "test" : "validation", *weights = vt_dataset_assumed_weights(found->dataset);
     VT_TRY(vt_forecaster_describe(options->checkpoint, (vt_weights)config->weights, &trained, NULL));
-    printf("%s (%s) on the %s set %s: %lld initial times, %lld step%s of %s%s\n", options->checkpoint, trained, set,
-           vt_dataset_options_of(found->dataset)->directory, (long long)found->initial_times,
-           (long long)options->rollout, options->rollout == 1 ? "" : "s", vt_length_format(found->step, step),
-           vt_dataset_step_is_assumed(found->dataset) ? " (assumed: the files don't say it, nor does time_step)" : "");
-    if (ensemble != NULL) printf("ensemble: %s; its mean is the forecast that is scored\n", ensemble);
-    for (int64_t i = 0; i < options->members.other_count; i++) printf("also of %s\n", options->members.others[i]);
-    if (weights != NULL) printf("RMSE and ACC weigh %s\n", weights);
-    if (found->seasonal != NULL) printf("climatology: %s\n", vt_seasonal_description(found->seasonal));
-    printf("loss: %s (%s%s over %lld samples, as training logs it%s)\n", vt_text_float((float)found->loss, number),
-           strcmp(loss, "relative_l2") == 0 ? "relative L2" : loss,
-           vt_loss_weights_are_set(config) ? ", weighted," : "", (long long)found->loss_samples,
-           options->members.other_count > 0 ? "; mean of the checkpoints" : "");
+    vt_print("%s (%s) on the %s set %s: %lld initial times, %lld step%s of %s%s\n", options->checkpoint, trained, set,
+             vt_dataset_options_of(found->dataset)->directory, (long long)found->initial_times,
+             (long long)options->rollout, options->rollout == 1 ? "" : "s", vt_length_format(found->step, step),
+             vt_dataset_step_is_assumed(found->dataset) ? " (assumed: the files don't say it, nor does time_step)"
+                                                        : "");
+    if (ensemble != NULL) vt_print("ensemble: %s; its mean is the forecast that is scored\n", ensemble);
+    for (int64_t i = 0; i < options->members.other_count; i++) vt_print("also of %s\n", options->members.others[i]);
+    if (weights != NULL) vt_print("RMSE and ACC weigh %s\n", weights);
+    if (found->seasonal != NULL) vt_print("climatology: %s\n", vt_seasonal_description(found->seasonal));
+    vt_print("loss: %s (%s%s over %lld samples, as training logs it%s)\n", vt_text_float((float)found->loss, number),
+             strcmp(loss, "relative_l2") == 0 ? "relative L2" : loss,
+             vt_loss_weights_are_set(config) ? ", weighted," : "", (long long)found->loss_samples,
+             options->members.other_count > 0 ? "; mean of the checkpoints" : "");
     print_table(found);
     title = vt_text_format("%s (%s) on the %s set: %lld initial times%s%s", options->checkpoint, trained, set,
                            (long long)found->initial_times, ensemble != NULL ? ", ensemble of " : "",
                            ensemble != NULL ? ensemble : "");
     VT_TRY(vt_scorecard_write(options->output, title));
-    printf("all lead times: %s/scores.csv; drawn: %s/scores.html; maps of %s: %s/map-*.png\n", options->output,
-           options->output, found->map_channel, options->output);
+    vt_print("all lead times: %s/scores.csv; drawn: %s/scores.html; maps of %s: %s/map-*.png\n", options->output,
+             options->output, found->map_channel, options->output);
 done:
     free(ensemble);
     free(loss);

@@ -152,17 +152,17 @@ static vt_status write_text(writing *w, int64_t text, bool prints)
     const int64_t size = vt_vocabulary_size(w->vocabulary);
     const char *const *words = vt_vocabulary_words(w->vocabulary);
     vt_continuation_restart(w->continuation);
-    for (int64_t i = 0; i < w->count && prints; i++) printf(i == 0 ? "%s" : " %s", words[w->words[i]]);
+    for (int64_t i = 0; i < w->count && prints; i++) vt_print(i == 0 ? "%s" : " %s", words[w->words[i]]);
     for (int64_t i = 0; i < w->how->tokens; i++) {
         VT_TRY(score_next(w));
         const double random = uniform(w->how, text, i + 1);
         const int32_t next = vt_generation_draw(w->how, w->scores, size, random, w->order);
         w->words = vt_grow(w->words, (size_t)w->count, sizeof *w->words, "a text");
         w->words[w->count++] = next;
-        if (prints) printf(" %s", words[next]);
+        if (prints) vt_print(" %s", words[next]);
         if (prints) fflush(stdout);
     }
-    if (prints) printf("\n");
+    if (prints) vt_print("\n");
 done:
     return status;
 }

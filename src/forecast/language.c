@@ -79,8 +79,8 @@ static vt_status score(vt_language *own, vt_set set, FILE *file)
     const double loss = result.loss, bits = loss / log(2);
     fprintf(file, "%lld,%lld,%.9g,%.9g,%.9g\n", (long long)own->config->stride, (long long)source->sample_count, loss,
             exp(loss), bits);
-    printf("%8lld %10lld %10.6f %11.3f %10.5f\n", (long long)own->config->stride, (long long)source->sample_count, loss,
-           exp(loss), bits);
+    vt_print("%8lld %10lld %10.6f %11.3f %10.5f\n", (long long)own->config->stride, (long long)source->sample_count,
+             loss, exp(loss), bits);
 done:
     vt_evaluation_close(&result);
     vt_loader_close(&loader);
@@ -99,8 +99,8 @@ static vt_status open_report(const vt_config *config, const char *checkpoint, bo
     VT_TRY(vt_output_make_directory(output));
     VT_TRY(vt_output_open(path, file));
     fprintf(*file, "stride,windows,loss,perplexity,bits\n");
-    printf("%s (%s), windows of %lld words of %s\n", checkpoint, trained, (long long)config->seq_len, text);
-    printf("%8s %10s %10s %11s %10s\n", "stride", "windows", "loss", "perplexity", "bits/token");
+    vt_print("%s (%s), windows of %lld words of %s\n", checkpoint, trained, (long long)config->seq_len, text);
+    vt_print("%8s %10s %10s %11s %10s\n", "stride", "windows", "loss", "perplexity", "bits/token");
 done:
     free(trained);
     free(text);
@@ -125,7 +125,7 @@ vt_status vt_language_evaluate(vt_config *config, const char *checkpoint, bool t
     }
     if (is_first) {
         VT_TRY(vt_output_close(file, path));
-        printf("written: %s\n", path);
+        vt_print("written: %s\n", path);
     }
 done:
     vt_language_close(&own, status);

@@ -500,9 +500,10 @@ static vt_status run(prediction *p)
     vt_date_format(p->dates[options->steps], last);
     const int64_t channels = options->config->n_out_channels;
     members = options->members.count > 0 ? vt_members_describe(&options->members, options->config) : NULL;
-    printf("%s: %lld forecast%s of %s, %s to %s UTC, %lld channel%s%s%s\n", options->output, (long long)options->steps,
-           options->steps == 1 ? "" : "s", options->checkpoint, first, last, (long long)channels,
-           channels == 1 ? "" : "s", members != NULL ? "; " : "", members != NULL ? members : "");
+    vt_print("%s: %lld forecast%s of %s, %s to %s UTC, %lld channel%s%s%s\n", options->output,
+             (long long)options->steps, options->steps == 1 ? "" : "s", options->checkpoint, first, last,
+             (long long)channels, channels == 1 ? "" : "s", members != NULL ? "; " : "",
+             members != NULL ? members : "");
 done:
     free(members);
     return status;

@@ -4,10 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/csv.h"
 #include "base/process_memory.h"
 #include "base/text.h"
 
-/* "rmse_u10" … "persistence_rmse_u10" …; the score's number in the place of a name that CSV would need quotes for. */
+/* "rmse_u10" … "persistence_rmse_u10" … */
 static char *line_of_names(const vt_score_names *scores)
 {
     vt_text names = {0};
@@ -15,15 +16,13 @@ static char *line_of_names(const vt_score_names *scores)
                    "step,epoch,train_loss,valid_loss,%s_loss,seconds,samples,valid_seconds,data_seconds,"
                    "forward_seconds,backward_seconds,optimizer_seconds,communication_seconds,resident_bytes,peak_bytes",
                    scores->baseline);
-    for (int of_baseline = 0; of_baseline < 2; of_baseline++) {
-        for (int64_t i = 0; i < scores->count; i++) {
-            vt_text_append(&names, of_baseline ? ",%s_" : ",", scores->baseline);
-            vt_text_append(&names, "%s_", scores->column);
-            if (strpbrk(scores->names[i], ",\"\n") == NULL)
-                vt_text_append(&names, "%s", scores->names[i]);
-            else
-                vt_text_append(&names, "%lld", (long long)i);
-        }
+    for (int64_t i = 0; i < 2 * scores->count; i++) {
+        const bool of_baseline = i >= scores->count;
+        char *name = vt_text_format("%s%s%s_%s", of_baseline ? scores->baseline : "", of_baseline ? "_" : "",
+                                    scores->column, scores->names[i % scores->count]);
+        vt_text_append(&names, ",");
+        vt_csv_append(&names, name);
+        free(name);
     }
     vt_text_append(&names, "\n");
     return names.characters;

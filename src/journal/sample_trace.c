@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/csv.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "data/source.h"
@@ -24,18 +25,6 @@ done:
     return status;
 }
 
-/* A field of a .csv file: in quotes, and quotes in it doubled. */
-static void append_quoted(vt_text *rows, const char *text)
-{
-    vt_text_append(rows, "\"");
-    for (size_t length = 0; *text != '\0'; text += length) {
-        length = strcspn(text, "\"");
-        vt_text_append(rows, "%.*s", (int)length, text);
-        for (; text[length] == '"'; length++) vt_text_append(rows, "\"\"");
-    }
-    vt_text_append(rows, "\"");
-}
-
 void vt_sample_trace_add(vt_rows *trace, int64_t step, int64_t epoch, const vt_batch *batch)
 {
     vt_text rows = {0};
@@ -47,7 +36,7 @@ void vt_sample_trace_add(vt_rows *trace, int64_t step, int64_t epoch, const vt_b
         batch->source->kind->describe(batch->source, batch->samples[i], place, sizeof place);
         vt_text_append(&rows, "%lld,%lld,%lld,%lld,", (long long)step, (long long)epoch,
                        (long long)(batch->first_in_batch + i), (long long)batch->samples[i]);
-        append_quoted(&rows, place);
+        vt_csv_append(&rows, place);
         vt_text_append(&rows, "\n");
     }
     if (vt_rows_add(trace, "%s", rows.characters) != VT_OK) {

@@ -6,6 +6,7 @@
 
 #include "base/bfloat16.h"
 #include "base/clock.h"
+#include "base/text.h"
 #include "planning/practice.h"
 
 typedef struct {
@@ -91,15 +92,15 @@ static vt_status print_line(const operands *o, const char *engine, bool backward
     VT_TRY(o->backend->check(o->backend));
     const char *ran = o->backend->attention_ran(o->backend);
     if (strcmp(ran, engine) != 0) {
-        printf("  attention %-8s by %-6s does not serve this shape\n", backward ? "backward" : "forward", engine);
+        vt_print("  attention %-8s by %-6s does not serve this shape\n", backward ? "backward" : "forward", engine);
         goto done;
     }
     const double begin = vt_clock_seconds();
     for (int64_t i = 0; i < rounds; i++) attend(o, backward);
     VT_TRY(o->backend->check(o->backend));
     const double seconds = (vt_clock_seconds() - begin) / (double)rounds;
-    printf("  attention %-8s by %-6s %8.3f ms %8.0f GFLOP/s\n", backward ? "backward" : "forward", engine,
-           1e3 * seconds, 1e-9 * (backward ? 5 : 2) * product / seconds);
+    vt_print("  attention %-8s by %-6s %8.3f ms %8.0f GFLOP/s\n", backward ? "backward" : "forward", engine,
+             1e3 * seconds, 1e-9 * (backward ? 5 : 2) * product / seconds);
 done:
     return status;
 }
@@ -111,8 +112,8 @@ vt_status vt_attention_times_print(vt_backend *backend, const vt_attention_shape
     const char *engine;
     if (backend->prefer_attention == NULL) goto done;
     VT_TRY(open_operands(&o));
-    printf("attention of %lld samples, %lld heads of %lld columns, %lld tokens, by engine:\n", (long long)shape->batch,
-           (long long)shape->heads, (long long)shape->head_dim, (long long)shape->queries);
+    vt_print("attention of %lld samples, %lld heads of %lld columns, %lld tokens, by engine:\n",
+             (long long)shape->batch, (long long)shape->heads, (long long)shape->head_dim, (long long)shape->queries);
     for (int i = 0; (engine = backend->prefer_attention(backend, i)) != NULL; i++) {
         VT_TRY(print_line(&o, engine, false, rounds));
         VT_TRY(print_line(&o, engine, true, rounds));

@@ -7,6 +7,7 @@
 #include "base/bfloat16.h"
 #include "base/clock.h"
 #include "base/median.h"
+#include "base/text.h"
 
 /* What cores and memory can do is measured between the steps, in short pieces: their speed changes with what others on
  * the processor do, so the best of all moments is no limit of the others. Medians are taken. */
@@ -98,9 +99,9 @@ static void print_table(double seconds, double steps, double flops, double bytes
     int count;
     double rest = seconds, least = 0;
     const vt_operation_time *times = vt_times_sorted(&count);
-    printf("\n  where a step's time goes; limits: %.0f GFLOP/s, %.1f GB/s\n", 1e-9 * flops, 1e-9 * bytes);
-    printf("  %-24s %-19s %6s %10s %6s %10s %8s %9s\n", "operation", "rows x cols x depth", "calls", "ms", "share",
-           "GFLOP/s", "GB/s", "of limit");
+    vt_print("\n  where a step's time goes; limits: %.0f GFLOP/s, %.1f GB/s\n", 1e-9 * flops, 1e-9 * bytes);
+    vt_print("  %-24s %-19s %6s %10s %6s %10s %8s %9s\n", "operation", "rows x cols x depth", "calls", "ms", "share",
+             "GFLOP/s", "GB/s", "of limit");
     for (int i = 0; i < count; i++) {
         const vt_operation_time *t = &times[i];
         char size[64] = "";
@@ -108,15 +109,15 @@ static void print_table(double seconds, double steps, double flops, double bytes
         if (t->work.is_product)
             snprintf(size, sizeof size, "%lldx%lldx%lld", (long long)t->work.rows, (long long)t->work.columns,
                      (long long)t->work.depth);
-        printf("  %-24s %-19s %6.0f %10.2f %5.1f%% %10.1f %8.1f %8.0f%%\n", t->operation, size,
-               (double)t->calls / steps, 1e3 * t->seconds / steps, 100 * t->seconds / seconds,
-               1e-9 * t->flops / t->seconds, 1e-9 * t->bytes / t->seconds, 100 * bound / t->seconds);
+        vt_print("  %-24s %-19s %6.0f %10.2f %5.1f%% %10.1f %8.1f %8.0f%%\n", t->operation, size,
+                 (double)t->calls / steps, 1e3 * t->seconds / steps, 100 * t->seconds / seconds,
+                 1e-9 * t->flops / t->seconds, 1e-9 * t->bytes / t->seconds, 100 * bound / t->seconds);
         rest -= t->seconds;
         least += bound;
     }
-    printf("  %-24s %-19s %6s %10.2f %5.1f%%\n", "all else", "", "", 1e3 * rest / steps, 100 * rest / seconds);
-    printf("  the step takes %.1f ms; at the limits its operations would take %.1f ms, %.0f%% of it\n\n",
-           1e3 * seconds / steps, 1e3 * least / steps, 100 * least / seconds);
+    vt_print("  %-24s %-19s %6s %10.2f %5.1f%%\n", "all else", "", "", 1e3 * rest / steps, 100 * rest / seconds);
+    vt_print("  the step takes %.1f ms; at the limits its operations would take %.1f ms, %.0f%% of it\n\n",
+             1e3 * seconds / steps, 1e3 * least / steps, 100 * least / seconds);
 }
 
 vt_status vt_step_times_print(vt_practice *practice, vt_backend *backend, vt_type type, int64_t steps)

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/csv.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/text.h"
@@ -38,7 +39,7 @@ static void take_names(vt_table *table, char *line)
     int64_t count = 1;
     for (const char *c = line; *c != '\0'; c++) count += *c == ',';
     table->names = vt_allocate((size_t)count, sizeof *table->names, "a table");
-    while (line != NULL) table->names[table->columns++] = vt_text_copy(next_cell(&line));
+    while (line != NULL) table->names[table->columns++] = vt_text_clean(vt_csv_written(next_cell(&line)));
 }
 
 static void take_row(vt_table *table, char *line, int64_t *room, bool labelled)
@@ -53,7 +54,7 @@ static void take_row(vt_table *table, char *line, int64_t *room, bool labelled)
     for (int64_t c = 0; c < table->columns; c++) {
         const char *cell = line != NULL ? next_cell(&line) : "";
         char *end = NULL;
-        if (c == 0 && labelled) table->labels[table->rows - 1] = vt_text_copy(cell);
+        if (c == 0 && labelled) table->labels[table->rows - 1] = vt_text_clean(vt_csv_written(cell));
         row[c] = strtod(cell, &end);
         if (end == cell) row[c] = NAN;
     }

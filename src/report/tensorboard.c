@@ -121,12 +121,14 @@ static vt_status write_value(vt_tensorboard *tensorboard, const char *tag, int64
 {
     Vt__Event event = event_now(step);
     Vt__Summary summary = VT__SUMMARY__INIT;
-    value->tag = (char *)(uintptr_t)tag; /* protobuf-c's structs have no const; packing only reads */
+    value->tag = vt_text_clean(tag); /* protobuf's strings are UTF-8 */
     summary.n_value = 1;
     summary.value = &value;
     event.what_case = VT__EVENT__WHAT_SUMMARY;
     event.summary = &summary;
-    return write_event(tensorboard, &event);
+    const vt_status status = write_event(tensorboard, &event);
+    free(value->tag);
+    return status;
 }
 
 vt_status vt_tensorboard_scalar(vt_tensorboard *tensorboard, const char *tag, int64_t step, double value)

@@ -32,8 +32,8 @@ void vt_cf_text(const vt_array *array, const char *name, char *text, size_t size
     char **texts = NULL;
     int64_t count = 0;
     if (array->store->kind->attribute_texts(array, name, &texts, &count) != VT_OK) vt_error_clear();
-    char *word = vt_text_trimmed(count == 1 ? texts[0] : "");
-    snprintf(text, size, "%s", word);
+    char *word = vt_text_clean(count == 1 ? texts[0] : "");
+    vt_text_on_one_line(text, size, word);
     free(word);
     vt_text_free_list(texts, count);
 }

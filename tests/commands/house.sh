@@ -43,6 +43,13 @@ test_one_model_is_known_to_its_own_files() {
     [ ! -s lines ] || { cat lines; return 1; }
 }
 
+# What is printed may hold text of files: only vt_print escapes it. The progress bar and the table of `plan` move and colour.
+test_commands_print_by_vt_print() {
+    (cd "$TOP" && grep -rnE '(^|[^a-z_])(v?printf|puts|putchar) *\(' src --include='*.c') >lines || true
+    sed -i -E '/^src\/(base\/text|report\/progress)\.c:/d; /^src\/command\/(completion.*printf %q|plan.*\\033)/d' lines
+    [ ! -s lines ] || { cat lines; return 1; }
+}
+
 test_rooms_without_tasks() {
     for room in $ROOMS_WITHOUT_TASKS src/backend; do [ -d "$TOP/$room" ] || { echo "no $room"; return 1; }; done
     (cd "$TOP" && grep -rniE "$TASK_WORDS" $ROOMS_WITHOUT_TASKS; grep -rniE 'latitude|history' src/backend) >lines || true

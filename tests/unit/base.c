@@ -6,6 +6,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
+#include "base/csv.h"
 #include "base/memory.h"
 #include "base/random.h"
 #include "base/text.h"
@@ -289,10 +290,45 @@ TEST(messages_are_on_one_line)
     EXPECT(strcmp(line, "a\\nb\\tc\\r\\x1b[2J\\x7f\\x85d\303\251 \342\200\246") == 0, "%s", line);
     vt_text_on_one_line(line, 6, "abcd\nefg");
     EXPECT(strcmp(line, "abcd") == 0, "%s", line);
+    vt_text_on_one_line(line, 4, "ab\342\200\246"); /* cut off between characters */
+    EXPECT(strcmp(line, "ab") == 0, "%s", line);
     vt_error_note("x.c", 1, "found '%s'", "1\n2");
     vt_error_context("--x=%s", "1\n2");
     EXPECT(strcmp(vt_error_text(), "--x=1\\n2: found '1\\n2'") == 0, "%s", vt_error_text());
     vt_error_clear();
+}
+
+/* Bytes that are not UTF-8: alone, too long a form, a surrogate, beyond 10FFFF, cut off. */
+TEST(names_are_clean_text)
+{
+    static const char *const names[][2] = {{"\n u10\t", "u10"},
+                                           {" \v", ""},
+                                           {"a b", "a b"},
+                                           {"\377\300\200\355\240\200", "\\xff\\xc0\\x80\\xed\\xa0\\x80"},
+                                           {"\364\220\200\200\342\200", "\\xf4\\x90\\x80\\x80\\xe2\\x80"},
+                                           {"\360\237\214\200\233[m", "\360\237\214\200\\x9b[m"}};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        char *clean = vt_text_clean(names[i][0]), *again = vt_text_clean(clean);
+        EXPECT(strcmp(clean, names[i][1]) == 0 && strcmp(again, clean) == 0, "%zu: '%s'", i, clean);
+        free(clean);
+        free(again);
+    }
+}
+
+/* Cells that a spreadsheet would take for formulas are text, and are read as what they were. */
+TEST(cells_of_tables)
+{
+    static const char *const cells[][2] = {{"u10", "u10"},       {"=1+1", "'=1+1"},     {"-x", "'-x"},
+                                           {"-", "-"},           {"@a,b", "\"'@a,b\""}, {"+\"", "\"'+\"\"\""},
+                                           {"'", "'"},           {"'=a", "''=a"},       {"''-a", "'''-a"},
+                                           {"a\nb", "\"a\nb\""}, {"\tx", "'\tx"},       {"'tis", "'tis"}};
+    for (size_t i = 0; i < sizeof cells / sizeof cells[0]; i++) {
+        vt_text line = {0};
+        vt_csv_append(&line, cells[i][0]);
+        EXPECT(strcmp(line.characters, cells[i][1]) == 0, "%zu: %s", i, line.characters);
+        if (line.characters[0] != '"') EXPECT(strcmp(vt_csv_written(line.characters), cells[i][0]) == 0, "%zu", i);
+        vt_text_close(&line);
+    }
 }
 
 /* Wherever the limit of open files was met, the message says which and what raises it. */

@@ -177,6 +177,13 @@ TEST(tables)
     EXPECT_NEAR(vt_table_value(&table, -1, "rest"), 7, 0);
     EXPECT(isnan(vt_table_value(&table, 0, "none")) && isnan(vt_table_value(&table, 2, "loss")));
     vt_table_close(&table);
+    file = fopen(path, "w");
+    fputs("channel , \"rmse_=a,b\"\r\n\"'=a,\"\"b\",1\r\n'-c,2\n", file);
+    fclose(file);
+    EXPECT_OK(vt_table_open_labelled(path, &table));
+    EXPECT(vt_table_find(&table, "channel") == 0 && table.rows == 2);
+    EXPECT(strcmp(table.labels[0], "=a,\"b") == 0 && strcmp(table.labels[1], "-c") == 0, "%s", table.labels[0]);
+    vt_table_close(&table);
     EXPECT_ERROR(vt_table_open("/nowhere.csv", &table), "/nowhere.csv");
 }
 

@@ -78,7 +78,7 @@ TEST(tensorboard_event_file_reads_back)
     char *directory = NULL;
     directory = vt_text_format("%s/logs", vt_test_directory());
     EXPECT_OK(vt_tensorboard_open(directory, 0, &tensorboard));
-    EXPECT_OK(vt_tensorboard_scalar(tensorboard, "a", 300, -1.5));
+    EXPECT_OK(vt_tensorboard_scalar(tensorboard, "a\n", 300, -1.5)); /* tags are clean */
     EXPECT_OK(vt_tensorboard_scalar(tensorboard, "Loss/train", 0, 0));
     EXPECT_OK(vt_tensorboard_image(tensorboard, "picture", 7, 64, 32, picture, sizeof picture));
     vt_tensorboard_close(&tensorboard);

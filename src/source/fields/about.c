@@ -42,7 +42,7 @@ vt_fields_about *vt_fields_about_of_names(const char *const *names, int64_t coun
     vt_fields_about *about = vt_fields_about_make();
     about->channels = count;
     about->names = vt_allocate((size_t)count + 1, sizeof *about->names, purpose);
-    for (int64_t c = 0; c < count; c++) about->names[c] = vt_text_copy(names[c]);
+    for (int64_t c = 0; c < count; c++) about->names[c] = vt_text_clean(names[c]);
     return about;
 }
 
@@ -101,14 +101,14 @@ vt_fields_about *vt_fields_about_copy(const vt_fields_about *about)
 
 static void print_channels(const vt_fields_about *about, const char *indent)
 {
-    printf("%schannels:", indent);
+    vt_print("%schannels:", indent);
     for (int64_t c = 0; c < about->channels; c++) {
         const vt_channel_meaning *meaning = about->meanings != NULL ? &about->meanings[c] : NULL;
         const bool named = about->names != NULL && about->names[c][0] != '\0';
-        printf(" %s", named ? about->names[c] : "-");
-        if (meaning != NULL && meaning->units[0] != '\0') printf(" (%s)", meaning->units);
+        vt_print(" %s", named ? about->names[c] : "-");
+        if (meaning != NULL && meaning->units[0] != '\0') vt_print(" (%s)", meaning->units);
     }
-    printf("\n");
+    vt_print("\n");
 }
 
 static void print_grid(const vt_fields_about *about, const char *indent)
@@ -116,31 +116,31 @@ static void print_grid(const vt_fields_about *about, const char *indent)
     const vt_frame_window *window = &about->window;
     const int64_t rows = window->rows, columns = window->width;
     if (rows == 0) return;
-    printf("%sgrid: %lld×%lld", indent, (long long)rows, (long long)columns);
+    vt_print("%sgrid: %lld×%lld", indent, (long long)rows, (long long)columns);
     if (rows != about->rows || columns != about->columns)
-        printf(" of %lld×%lld, from row %lld and column %lld on", (long long)about->rows, (long long)about->columns,
-               (long long)window->first_row, (long long)window->first_column);
+        vt_print(" of %lld×%lld, from row %lld and column %lld on", (long long)about->rows, (long long)about->columns,
+                 (long long)window->first_row, (long long)window->first_column);
     if (about->latitudes != NULL)
-        printf(", latitudes %g to %g", vt_fields_about_latitude(about, 0), vt_fields_about_latitude(about, rows - 1));
+        vt_print(", latitudes %g to %g", vt_fields_about_latitude(about, 0), vt_fields_about_latitude(about, rows - 1));
     if (about->longitudes != NULL)
-        printf(", longitudes %g to %g", vt_fields_about_longitude(about, 0),
-               vt_fields_about_longitude(about, columns - 1));
-    printf("%s\n", about->rotated ? ", of a rotated pole" : "");
+        vt_print(", longitudes %g to %g", vt_fields_about_longitude(about, 0),
+                 vt_fields_about_longitude(about, columns - 1));
+    vt_print("%s\n", about->rotated ? ", of a rotated pole" : "");
 }
 
 static void print_times(const vt_fields_about *about, const char *indent)
 {
     char dates[2][VT_DATE_SIZE], step[VT_DATE_SIZE];
     if (about->times == 0 && about->step == 0) return;
-    printf("%stimes:", indent);
-    if (about->times > 0) printf(" %lld", (long long)about->times);
+    vt_print("%stimes:", indent);
+    if (about->times > 0) vt_print(" %lld", (long long)about->times);
     if (about->span_count > 0)
-        printf(", %s to %s", vt_date_format(about->spans[0].first, dates[0]),
-               vt_date_format(about->spans[about->span_count - 1].last, dates[1]));
-    if (about->step > 0) printf(", every %s", vt_length_format(about->step, step));
-    if (about->span_count > 1) printf(", with %lld gaps", (long long)about->span_count - 1);
-    if (about->dated) printf(", calendar %s", vt_calendar_name(about->calendar));
-    printf("\n");
+        vt_print(", %s to %s", vt_date_format(about->spans[0].first, dates[0]),
+                 vt_date_format(about->spans[about->span_count - 1].last, dates[1]));
+    if (about->step > 0) vt_print(", every %s", vt_length_format(about->step, step));
+    if (about->span_count > 1) vt_print(", with %lld gaps", (long long)about->span_count - 1);
+    if (about->dated) vt_print(", calendar %s", vt_calendar_name(about->calendar));
+    vt_print("\n");
 }
 
 void vt_fields_about_print(const vt_fields_about *about, const char *indent)
@@ -150,9 +150,9 @@ void vt_fields_about_print(const vt_fields_about *about, const char *indent)
     print_grid(about, indent);
     print_times(about, indent);
     if (numbers->means != NULL && about->channels > 0)
-        printf("%snormalised: %s of the first channel by mean %g and standard deviation %g\n", indent,
-               numbers->of_departures ? "departures" : "values", numbers->means[0], numbers->stds[0]);
-    if (about->files != NULL) printf("%sfrom: %s\n", indent, about->files);
+        vt_print("%snormalised: %s of the first channel by mean %g and standard deviation %g\n", indent,
+                 numbers->of_departures ? "departures" : "values", numbers->means[0], numbers->stds[0]);
+    if (about->files != NULL) vt_print("%sfrom: %s\n", indent, about->files);
     if (about->made_by != NULL)
-        printf("%smade by: %s, %s\n", indent, about->made_by, about->date != NULL ? about->date : "");
+        vt_print("%smade by: %s, %s\n", indent, about->made_by, about->date != NULL ? about->date : "");
 }

@@ -199,14 +199,14 @@ done:
 static void take_channel(const json_t *channel, char **name, vt_channel_meaning *meaning)
 {
     const json_t *level = json_object_get(channel, "level");
-    *name = vt_text_copy(text_of(channel, "name"));
-    snprintf(meaning->standard_name, sizeof meaning->standard_name, "%s", text_of(channel, "standard_name"));
-    snprintf(meaning->long_name, sizeof meaning->long_name, "%s", text_of(channel, "long_name"));
-    snprintf(meaning->units, sizeof meaning->units, "%s", text_of(channel, "units"));
-    snprintf(meaning->cell_methods, sizeof meaning->cell_methods, "%s", text_of(channel, "cell_methods"));
+    *name = vt_text_clean(text_of(channel, "name"));
+    vt_text_on_one_line(meaning->standard_name, sizeof meaning->standard_name, text_of(channel, "standard_name"));
+    vt_text_on_one_line(meaning->long_name, sizeof meaning->long_name, text_of(channel, "long_name"));
+    vt_text_on_one_line(meaning->units, sizeof meaning->units, text_of(channel, "units"));
+    vt_text_on_one_line(meaning->cell_methods, sizeof meaning->cell_methods, text_of(channel, "cell_methods"));
     meaning->has_level = level != NULL;
     meaning->level = json_number_value(json_object_get(level, "value"));
-    snprintf(meaning->level_units, sizeof meaning->level_units, "%s", text_of(level, "units"));
+    vt_text_on_one_line(meaning->level_units, sizeof meaning->level_units, text_of(level, "units"));
 }
 
 static void take_channels(const json_t *list, vt_fields_about *about)

@@ -58,7 +58,7 @@ vt_fields_about *vt_fields_about_of_file(const vt_fields_file *file, const vt_fi
     about->unplaced = file->latitudes == NULL;
     about->window = *window;
     about->masked = form->masked;
-    about->files = vt_text_copy(name_of(file->path));
+    about->files = vt_text_clean(name_of(file->path));
     about->file_count = 1;
     take_times(file, form, about);
     return about;

@@ -55,7 +55,7 @@ static vt_status open_texts(const vt_fields_file *file, const char *name, char *
     VT_CHECK(*count >= 0, "%s: the attribute '%s' of 'fields' must hold strings, one a channel", file->path, name);
     if (*count == 0) goto done;
     *texts = vt_allocate((size_t)channels, sizeof **texts, "the channels of a file");
-    for (int64_t c = 0; c < channels; c++) (*texts)[c] = vt_text_trimmed(c < *count ? found[c] : "");
+    for (int64_t c = 0; c < channels; c++) (*texts)[c] = vt_text_clean(c < *count ? found[c] : "");
 done:
     vt_text_free_list(found, *count);
     return status;
@@ -109,7 +109,7 @@ static vt_status open_meanings(vt_fields_file *file)
             vt_channel_meaning *meaning = &file->meanings[c];
             char *const places[] = {meaning->units, meaning->standard_name, meaning->long_name};
             const size_t sizes[] = {sizeof meaning->units, sizeof meaning->standard_name, sizeof meaning->long_name};
-            snprintf(places[i], sizes[i], "%s", texts[count == 1 ? 0 : c]);
+            vt_text_on_one_line(places[i], sizes[i], texts[count == 1 ? 0 : c]);
         }
         vt_text_free_list(texts, channels);
         texts = NULL;

@@ -238,17 +238,19 @@ static vt_status add_channel(vt_fields_file *file, const vt_fields_form *form, c
 {
     vt_status status = VT_OK;
     variable wanted = {0};
+    char *name = NULL;
     const int64_t c = file->shape.channels++;
     vt_field_channel *channel = &file->channels[c];
     VT_TRY(parse_word(word, length, &wanted));
     const char *level = wanted.has_level ? word + strlen(wanted.name) + 1 : word + length;
-    ((const char **)file->channel_names)[c] =
-        vt_text_format("%s%.*s", wanted.name, (int)(word + length - level), level); /* "z500" */
+    name = vt_text_format("%s%.*s", wanted.name, (int)(word + length - level), level); /* "z500" */
+    ((const char **)file->channel_names)[c] = vt_text_clean(name);
     VT_TRY(use_source(file, form, &wanted, &channel->source));
     VT_TRY(find_level(&file->sources[channel->source], &wanted, &channel->level, &file->meanings[c]));
     VT_TRY(check_only_once(file, c));
     take_meaning(&file->sources[channel->source], &wanted, &file->meanings[c]);
 done:
+    free(name);
     free(wanted.name);
     return status;
 }

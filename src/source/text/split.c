@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/text.h"
 
 #ifdef VT_HAS_UNISTRING
 #include <unicase.h>
@@ -20,21 +21,6 @@ bool vt_split_lowers_all(void)
 #else
     return false;
 #endif
-}
-
-/* The character at `at` and its bytes; 0: not UTF-8 (too long a form, a surrogate, beyond 10FFFF, or cut off). */
-static int decode(const unsigned char *at, size_t left, uint32_t *character)
-{
-    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-    const int bytes = at[0] < 0x80 ? 1 : at[0] < 0xC0 ? 0 : at[0] < 0xE0 ? 2 : at[0] < 0xF0 ? 3 : at[0] < 0xF8 ? 4 : 0;
-    if (bytes == 0 || (size_t)bytes > left) return 0;
-    uint32_t value = bytes == 1 ? at[0] : at[0] & (0x7Fu >> bytes);
-    for (int i = 1; i < bytes; i++) {
-        if ((at[i] & 0xC0) != 0x80) return 0;
-        value = value << 6 | (at[i] & 0x3F);
-    }
-    *character = value;
-    return value < least[bytes] || value > 0x10FFFF || (value >= 0xD800 && value < 0xE000) ? 0 : bytes;
 }
 
 /* Those of Python's str.isspace(). */
@@ -104,17 +90,16 @@ enum { SIGMA_BYTES = sizeof sigma - 1 };
  * is none, where characters that are case-ignorable don't count. u8_tolower counts those that are cased as well. */
 static bool is_final(const char *word, size_t length, size_t place)
 {
-    const unsigned char *bytes = (const unsigned char *)word;
     uint32_t character = 0;
     bool found = false;
     for (size_t at = place; at > 0 && !found;) {
-        for (at--; (bytes[at] & 0xC0) == 0x80;) at--;
-        (void)decode(bytes + at, length - at, &character);
+        for (at--; (word[at] & 0xC0) == 0x80;) at--;
+        (void)vt_text_decode(word + at, length - at, &character);
         found = !uc_is_property_case_ignorable(character);
     }
     if (!found || !uc_is_property_cased(character)) return false;
     for (size_t at = place + SIGMA_BYTES; at < length;) {
-        at += (size_t)decode(bytes + at, length - at, &character);
+        at += (size_t)vt_text_decode(word + at, length - at, &character);
         if (!uc_is_property_case_ignorable(character)) return !uc_is_property_cased(character);
     }
     return true;
@@ -167,7 +152,7 @@ static vt_status find_end(const text_part *part, size_t at, size_t *end, bool *i
     while (at < whole) {
         uint32_t character = (unsigned char)part->text[at];
         int bytes = 1;
-        if (character >= 0x80) bytes = decode((const unsigned char *)part->text + at, part->size - at, &character);
+        if (character >= 0x80) bytes = vt_text_decode(part->text + at, part->size - at, &character);
         VT_CHECK(bytes > 0,
                  "%s: line %lld, byte %lld of the file, 0x%02x, is not UTF-8; convert the file, for example with "
                  "iconv -f latin1 -t utf-8",
@@ -204,7 +189,7 @@ static vt_status split_part(const text_part *part, bool lower,
         VT_TRY(find_end(part, at, &end, &is_ascii));
         if (end == at) { /* white space */
             uint32_t character = 0;
-            end += (size_t)decode((const unsigned char *)text + at, part->size - at, &character);
+            end += (size_t)vt_text_decode(text + at, part->size - at, &character);
             continue;
         }
         if (end >= end_of_whole(part) && !part->is_last) break;
