@@ -57,7 +57,7 @@ static void print_losses(const char *directory, int *faults)
     char *epochs_path = vt_text_format("%s/epochs.csv", directory);
     vt_table steps = {0}, epochs = {0};
     char baseline[VT_BASELINE_NAME];
-    vt_inspect_check(faults, vt_table_open(steps_path, &steps));
+    vt_inspect_check(faults, vt_run_steps_open(steps_path, &steps));
     if (steps.rows > 0)
         vt_print("  steps: %.0f done (epoch %.0f), last loss %.6g, %.4g samples/s, data wait %.0f %%\n",
                  vt_table_value(&steps, -1, "step"), vt_table_value(&steps, -1, "epoch"),
@@ -65,7 +65,7 @@ static void print_losses(const char *directory, int *faults)
                  100 * vt_table_value(&steps, -1, "data_wait_fraction"));
     else if (steps.names != NULL)
         vt_print("  steps: none yet\n");
-    if (vt_output_exists(epochs_path)) vt_inspect_check(faults, vt_table_open(epochs_path, &epochs));
+    vt_inspect_check(faults, vt_run_epochs_open(epochs_path, &epochs));
     if (epochs.rows > 0)
         vt_print("  epochs: %lld done, last losses: training %.6g, validation %.6g (%s %.6g)\n",
                  (long long)vt_table_value(&epochs, -1, "epoch"), vt_table_value(&epochs, -1, "train_loss"),

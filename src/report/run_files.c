@@ -57,6 +57,35 @@ done:
     return status;
 }
 
+/* `columns`, which NULL ends, are those that every run writes; the first two count. */
+static vt_status open_table(const char *path, const char *const *columns, vt_table *table)
+{
+    vt_status status = VT_OK;
+    VT_TRY(vt_table_open(path, table));
+    VT_TRY(vt_table_need(table, path, columns));
+    for (int64_t row = 0; row < table->rows; row++)
+        for (int i = 0; i < 2; i++)
+            VT_CHECK(
+                fabs(vt_table_value(table, row, columns[i])) < 1e15,
+                "%s: the column '%s' of row %lld holds no number of a run; bring the file back, or delete that row",
+                path, columns[i], (long long)row + 1);
+done:
+    if (status != VT_OK) vt_table_close(table);
+    return status;
+}
+
+vt_status vt_run_steps_open(const char *path, vt_table *steps)
+{
+    return open_table(path, (const char *const[]){"step", "epoch", "loss", NULL}, steps);
+}
+
+vt_status vt_run_epochs_open(const char *path, vt_table *epochs)
+{
+    struct stat info;
+    if (stat(path, &info) != 0 || info.st_size == 0) return VT_OK;
+    return open_table(path, (const char *const[]){"step", "epoch", "train_loss", "valid_loss", NULL}, epochs);
+}
+
 vt_status vt_run_files_open(const char *directory, vt_run_files *files)
 {
     vt_status status = VT_OK;
@@ -65,10 +94,9 @@ vt_status vt_run_files_open(const char *directory, vt_run_files *files)
     *files = (vt_run_files){.directory = vt_text_copy(directory)};
     for (int i = 0; i < 4; i++) paths[i] = vt_text_format("%s/%s", directory, names[i]);
     VT_TRY(check_directory(directory, paths[0]));
-    VT_TRY(vt_table_open(paths[0], &files->steps));
-    vt_table *const others[2] = {&files->epochs, &files->plan};
-    for (int i = 0; i < 2; i++)
-        if (vt_table_open(paths[1 + i], others[i]) != VT_OK) vt_error_clear();
+    VT_TRY(vt_run_steps_open(paths[0], &files->steps));
+    VT_TRY(vt_run_epochs_open(paths[1], &files->epochs));
+    if (vt_table_open(paths[2], &files->plan) != VT_OK) vt_error_clear();
     read_keys(paths[3], files);
 done:
     for (int i = 0; i < 4; i++) free(paths[i]);

@@ -18,7 +18,12 @@ typedef struct {
     char *configuration; /* its name */
 } vt_run_files;
 
-/* Error: no metrics.csv, so the directory is not a run's. */
+/* metrics.csv, and epochs.csv, which has no rows where it is missing or empty. Errors: no such file, a column is
+ * missing that every run writes, a step or an epoch that is no number. */
+vt_status vt_run_steps_open(const char *path, vt_table *steps);
+vt_status vt_run_epochs_open(const char *path, vt_table *epochs);
+
+/* Errors: those of its tables; no metrics.csv, so the directory is not a run's. */
 vt_status vt_run_files_open(const char *directory, vt_run_files *files);
 void vt_run_files_close(vt_run_files *files);
 

@@ -277,6 +277,9 @@ vt_status vt_run_report_write_to(const char *directory, const char *path)
     vt_status status = VT_OK;
     vt_run_files run = {0};
     VT_TRY(vt_run_files_open(directory, &run));
+    VT_CHECK(run.steps.rows > 0,
+             "%s/metrics.csv has no rows: its run has not finished a step; %s/out.log says how far it is", directory,
+             directory);
     VT_TRY(write_page(&run, path));
 done:
     vt_run_files_close(&run);

@@ -304,7 +304,12 @@ vt_status vt_scorecard_append(vt_text *html, const char *directory)
     char *scores_path = vt_text_format("%s/scores.csv", directory);
     char *spectra_path = vt_text_format("%s/spectra.csv", directory);
     VT_TRY(vt_table_open_labelled(scores_path, &scores));
-    if (vt_table_open_labelled(spectra_path, &spectra) != VT_OK) vt_error_clear(); /* of an older version */
+    VT_TRY(vt_table_need(&scores, scores_path, (const char *const[]){"channel", "lead_hours", NULL}));
+    if (vt_table_open_labelled(spectra_path, &spectra) != VT_OK)
+        vt_error_clear(); /* of an older version */
+    else
+        VT_TRY(vt_table_need(&spectra, spectra_path,
+                             (const char *const[]){"channel", "lead_hours", "wavenumber", "ratio", NULL}));
     count_days(&scores);
     count_days(&spectra);
     vt_text_append(html,

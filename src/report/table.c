@@ -112,6 +112,16 @@ int64_t vt_table_find(const vt_table *table, const char *name)
     return -1;
 }
 
+vt_status vt_table_need(const vt_table *table, const char *path, const char *const *columns)
+{
+    vt_status status = VT_OK;
+    for (int i = 0; columns[i] != NULL; i++)
+        VT_CHECK(vt_table_find(table, columns[i]) >= 0,
+                 "%s has no column '%s', so it is not as vitrain wrote it; bring that file back", path, columns[i]);
+done:
+    return status;
+}
+
 double vt_table_value(const vt_table *table, int64_t row, const char *name)
 {
     int64_t column = vt_table_find(table, name);

@@ -21,6 +21,9 @@ void vt_table_close(vt_table *table);
 /* The index of the column with this name; -1: none. */
 int64_t vt_table_find(const vt_table *table, const char *name);
 
+/* Fails if one of these columns, which NULL ends, is missing. */
+vt_status vt_table_need(const vt_table *table, const char *path, const char *const *columns);
+
 /* NAN if there is no such column or row; row -1 is the last. */
 double vt_table_value(const vt_table *table, int64_t row, const char *name);
 

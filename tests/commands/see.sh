@@ -484,6 +484,56 @@ test_report() {
     refuses "metrics.csv" -- "$VITRAIN" report data
 }
 
+# Whatever the tables of a run hold, there is a page or a reason.
+test_report_of_damaged_tables() {
+    local table column
+    cp -r $run whole
+    damage() { rm -rf $run; cp -r whole $run; cat >$run/$1.csv; } # TABLE: to what comes
+    without() { awk -F, -v OFS=, -v name="$2" 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == name) c = i } { for (i = c; i < NF; i++) $i = $(i + 1); NF--; print }' whole/$1.csv; }
+    tells() { # PART...: in every command that reads the tables
+        for command in report "watch --once" inspect; do fails 1 "$VITRAIN" $command $run && contains "$output" "$run/$@" || return 1; done
+        fails 1 "$VITRAIN" report $run whole && contains "$output" "$run/$@"
+    }
+    for column in step epoch loss; do
+        damage metrics < <(without metrics $column)
+        tells "metrics.csv has no column '$column'"
+    done
+    for column in step epoch train_loss valid_loss; do
+        damage epochs < <(without epochs $column)
+        tells "epochs.csv has no column '$column'"
+    done
+    for table in metrics epochs; do
+        damage $table < <(head -c 3000 /dev/zero | tr '\0' '\377'; echo)
+        tells "$table.csv has no column 'step'"
+        damage $table < <(head -n 1 whole/$table.csv; echo one,two,three)
+        tells "$table.csv: the column 'step' of row 1 holds no number"
+        damage $table < <(head -n 2 whole/$table.csv; echo 9,)
+        tells "$table.csv: the column 'epoch' of row 2 holds no number"
+        # in another order, with blanks and the line ends of Windows
+        damage $table < <(awk -F, '{ for (i = NF; i > 0; i--) printf "%s%s", $i, (i > 1 ? " ," : "\r\n") }' whole/$table.csv)
+        for command in report "watch --once" inspect; do "$VITRAIN" $command $run >/dev/null; done
+        damage $table < <(head -n 1 whole/$table.csv; echo 1,1; echo 2,1,inf,nan,1e308,-1e308)
+        "$VITRAIN" report $run >/dev/null
+        damage $table < <(head -n 1 whole/$table.csv)
+        "$VITRAIN" watch --once $run >/dev/null
+        "$VITRAIN" inspect $run >/dev/null
+    done
+    "$VITRAIN" report $run >/dev/null # without an epoch
+    damage metrics <whole/metrics.csv
+    evaluate --rollout=1 >/dev/null
+    local scores=$(echo $run/evaluation/*/)
+    cp -r $scores kept
+    for table in scores/lead_hours spectra/lead_hours spectra/wavenumber spectra/ratio; do
+        sed "1s/${table#*/}/other/" kept/${table%/*}.csv >$scores/${table%/*}.csv
+        refuses "${table%/*}.csv has no column '${table#*/}'" -- "$VITRAIN" report $run
+        cp kept/${table%/*}.csv $scores
+    done
+    damage metrics < <(head -n 1 whole/metrics.csv)
+    refuses "$run/metrics.csv has no rows: its run has not finished a step; $run/out.log says how far it is" -- "$VITRAIN" report $run
+    damage metrics </dev/null
+    tells "metrics.csv is empty; expected a line of names"
+}
+
 # In a real browser, on a phone's and on a desk's screen: something is drawn, in dark mode too.
 test_report_in_a_browser() {
     local browser=
