@@ -22,10 +22,12 @@ VT_ON_DEVICE_TOO static inline double vt_measure_size(vt_loss_measure measure, d
     return measure == VT_MEASURE_RELATIVE ? target * target : 1;
 }
 
-/* 0 where no point is there. */
+/* 0 where no point is there. Of VT_MEASURE_RELATIVE infinite only where the target's norm is 0: an infinite error makes
+ * a NaN. */
 VT_ON_DEVICE_TOO static inline float vt_measure_loss(vt_loss_measure measure, const double sums[2])
 {
     if (sums[0] == 0 && sums[1] == 0) return 0;
+    if (measure == VT_MEASURE_RELATIVE && isinf(sums[0])) return NAN;
     return (float)(measure == VT_MEASURE_RELATIVE ? sqrt(sums[0] / sums[1]) : sums[0] / sums[1]);
 }
 

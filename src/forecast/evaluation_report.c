@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "forecast/forecaster.h"
+#include "loss/loss.h"
 #include "report/image.h"
 #include "report/scorecard.h"
 #include "task/loss_weights.h"
@@ -128,6 +129,8 @@ vt_status vt_evaluation_report(const vt_evaluation_found *found)
              strcmp(loss, "relative_l2") == 0 ? "relative L2" : loss,
              vt_loss_weights_are_set(config) ? ", weighted," : "", (long long)found->loss_samples,
              options->members.other_count > 0 ? "; mean of the checkpoints" : "");
+    if (isinf(found->loss) && vt_loss_kind_of(config)->infinite != NULL)
+        vt_print("the loss is infinite because of a sample: %s\n", vt_loss_kind_of(config)->infinite);
     print_table(found);
     title = vt_text_format("%s (%s) on the %s set: %lld initial times%s%s", options->checkpoint, trained, set,
                            (long long)found->initial_times, ensemble != NULL ? ", ensemble of " : "",

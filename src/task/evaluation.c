@@ -11,6 +11,7 @@ void vt_evaluation_open(int64_t count, bool with_baseline, vt_evaluation *evalua
     const int64_t each = 1 + count;
     double *numbers = vt_allocate(4 * (size_t)each, sizeof *numbers, "an evaluation");
     *evaluation = (vt_evaluation){.count = count,
+                                  .infinite = -1,
                                   .has_baseline = with_baseline,
                                   .model = {numbers, numbers + each},
                                   .baseline = {numbers + 2 * each, numbers + 3 * each}};

@@ -12,8 +12,9 @@ typedef struct {
 
 typedef struct {
     double samples;
-    double seconds; /* that a validation took */
-    int64_t count;  /* of scores, without the loss */
+    double seconds;   /* that a validation took */
+    int64_t count;    /* of scores, without the loss */
+    int64_t infinite; /* the first sample of this rank whose loss is infinite; -1: none */
     bool has_baseline;
     vt_scores_of model, baseline; /* [1 + count] */
     double loss, baseline_loss;   /* the means once more; of no baseline NAN, as all its means are */

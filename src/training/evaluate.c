@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "data/loader.h"
 #include "storage/unpack.h"
 #include "training/reader.h"
 #include "training/step.h"
@@ -36,6 +37,9 @@ static void evaluate_micro_batch(vt_trainer *trainer, const vt_batch *batch, int
     vt_task *task = trainer->task;
     vt_micro_batch *samples = predict(trainer, batch, first, count);
     if (trainer->stage.place.is_last) add_scores(trainer, samples, samples->prediction, &evaluation->model);
+    for (int64_t i = 0; i < count && trainer->stage.place.is_last && batch->samples != NULL; i++)
+        if (isinf(trainer->host_losses[i]) && evaluation->infinite < 0)
+            evaluation->infinite = batch->samples[first + i];
     if (trainer->stage.place.is_last && evaluation->has_baseline && task->kind->baseline != NULL)
         add_scores(trainer, samples, task->kind->baseline(task, &samples->pass, samples->rollout->tensors),
                    &evaluation->baseline);
@@ -111,6 +115,16 @@ void vt_step_evaluation_finish(const vt_trainer *trainer, vt_evaluation *evaluat
     if (task->kind->finish != NULL) task->kind->finish(task, evaluation);
 }
 
+/* Collective. */
+static void warn_of_target(const vt_trainer *trainer, const vt_source *source, const vt_evaluation *validation)
+{
+    char place[4096];
+    const int64_t sample = vt_trainer_first_sample(trainer, validation->infinite);
+    if (trainer->loss->infinite == NULL || sample < 0) return;
+    source->kind->describe(source, sample, place, sizeof place);
+    vt_log_warning("the loss of this set is infinite: sample %s: %s", place, trainer->loss->infinite);
+}
+
 vt_status vt_validate(vt_trainer *trainer, vt_loader *loader, bool with_baseline, vt_evaluation *validation)
 {
     vt_status status = VT_OK;
@@ -131,6 +145,7 @@ vt_status vt_validate(vt_trainer *trainer, vt_loader *loader, bool with_baseline
     }
     vt_step_evaluation_finish(trainer, validation);
     validation->seconds = vt_clock_seconds() - begin;
+    if (isinf(validation->loss)) warn_of_target(trainer, vt_loader_options_of(loader)->source, validation);
     if (replaced > 0)
         vt_log_warning("%lld validation samples could not be read, and others took their place (skip_bad_samples)",
                        (long long)replaced);

@@ -77,7 +77,9 @@ static vt_status note_skipped(vt_loop *loop, const vt_step_figures *figures)
     progress->epoch_skipped++;
     progress->skipped++;
     progress->skipped_in_row++;
-    loop->diverged = progress->skipped_in_row >= most;
+    loop->diverged = progress->skipped_in_row >= most && figures->target_fault == NULL;
+    if (figures->target_fault != NULL)
+        vt_log_warning("sample %s: %s", describe_sample(loop, figures, sample, sizeof sample), figures->target_fault);
     if (scales)
         vt_log_info("step %lld: the gradients are not finite in fp16 (loss %g, first in %s), so its update was left "
                     "out, and the loss scale is %g from here on",
@@ -89,10 +91,13 @@ static vt_status note_skipped(vt_loop *loop, const vt_step_figures *figures)
             (long long)progress->step, figures->loss, figures->bad_parameter,
             describe_sample(loop, figures, sample, sizeof sample), (long long)progress->skipped,
             (long long)progress->skipped_in_row);
-    VT_CHECK(!loop->diverged,
-             "step %lld: the gradients were not finite in %d steps in a row (loss %g, first in %s): the run has "
-             "diverged. A lower --lr, --warmup or --grad_clip=1 often helps; --resume goes on from the last checkpoint",
-             (long long)progress->step, most, figures->loss, figures->bad_parameter);
+    VT_CHECK(progress->skipped_in_row < most,
+             "step %lld: the gradients were not finite in %d steps in a row (loss %g, first in %s): %s%s%s; --resume "
+             "goes on from the last checkpoint",
+             (long long)progress->step, most, figures->loss, figures->bad_parameter,
+             figures->target_fault != NULL ? describe_sample(loop, figures, sample, sizeof sample) : "the run has ",
+             figures->target_fault != NULL ? ": " : "diverged. A lower --lr, --warmup or --grad_clip=1 often helps",
+             figures->target_fault != NULL ? figures->target_fault : "");
 done:
     return status;
 }
@@ -151,7 +156,8 @@ static vt_status take_steps(vt_loop *loop, int64_t leave)
     while (vt_trainer_steps_pending(trainer) > leave) {
         vt_step_figures figures;
         status = vt_step_take(trainer, &figures);
-        loop->diverged = status != VT_OK && !figures.bad_data && !isfinite(figures.gradient_norm);
+        loop->diverged = status != VT_OK && !figures.bad_data && figures.target_fault == NULL &&
+                         !isfinite(figures.gradient_norm);
         if (status != VT_OK && figures.bad_sample >= 0 && !figures.bad_data) {
             char sample[1024];
             vt_error_context("sample %s", describe_sample(loop, &figures, sample, sizeof sample));

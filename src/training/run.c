@@ -301,7 +301,8 @@ static void log_result(const run_state *run, const vt_evaluation *last)
     vt_text_append(&line, "validation loss %s", vt_text_float((float)last->loss, number));
     if (!isnan(last->baseline_loss))
         vt_text_append(&line, ", %s (%s) %s: %.3f of it", scores->baseline, scores->baseline_is,
-                       vt_text_float((float)last->baseline_loss, number), last->loss / last->baseline_loss);
+                       vt_text_float((float)last->baseline_loss, number),
+                       vt_text_plain_nan(last->loss / last->baseline_loss));
     vt_log_info("%s%s; run directory %s", line.characters, remark != NULL ? remark : "", run->start.directory);
     vt_text_close(&line);
     free(remark);

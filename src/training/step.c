@@ -232,17 +232,32 @@ int64_t vt_step_latency(const vt_trainer *trainer)
     return trainer->backend->shares_host_memory ? 0 : VT_STEPS_AHEAD - 1;
 }
 
-/* Collective. Finds the first non-finite sample, of the lowest rank that has one, and the first such parameter. */
+int64_t vt_trainer_first_sample(const vt_trainer *trainer, int64_t own)
+{
+    const int ranks = vt_world_ranks(trainer->world);
+    double *samples = vt_allocate((size_t)ranks, sizeof *samples, "a bad sample");
+    int64_t first = -1;
+    samples[vt_world_rank(trainer->world)] = (double)own + 1;
+    vt_world_sum(trainer->world, samples, ranks);
+    for (int rank = ranks - 1; rank >= 0; rank--)
+        if (samples[rank] > 0) first = (int64_t)samples[rank] - 1;
+    free(samples);
+    return first;
+}
+
+/* Collective. Finds the first sample whose target makes the loss infinite, or else the first non-finite one, of the
+ * lowest rank that has one, and the first such parameter. */
 static void find_nonfinite(vt_trainer *trainer, const vt_started_step *started, vt_step_figures *figures)
 {
-    vt_world *world = trainer->world;
-    double *samples = vt_allocate((size_t)vt_world_ranks(world), sizeof *samples, "a bad sample");
-    for (int64_t i = started->sample_count - 1; i >= 0; i--)
-        if (!isfinite(started->losses[i])) samples[vt_world_rank(world)] = (double)started->samples[i] + 1;
-    vt_world_sum(world, samples, vt_world_ranks(world));
-    for (int rank = vt_world_ranks(world) - 1; rank >= 0; rank--)
-        if (samples[rank] > 0) figures->bad_sample = (int64_t)samples[rank] - 1;
-    free(samples);
+    int64_t nonfinite = -1, infinite = -1;
+    for (int64_t i = started->sample_count - 1; i >= 0; i--) {
+        if (!isfinite(started->losses[i])) nonfinite = started->samples[i];
+        if (isinf(started->losses[i])) infinite = started->samples[i];
+    }
+    const char *fault = trainer->loss->infinite;
+    figures->bad_sample = fault != NULL ? vt_trainer_first_sample(trainer, infinite) : -1;
+    figures->target_fault = figures->bad_sample >= 0 ? fault : NULL;
+    if (figures->target_fault == NULL) figures->bad_sample = vt_trainer_first_sample(trainer, nonfinite);
     figures->bad_parameter = vt_optimizer_nonfinite_name(trainer->optimizer, started->state->first_nonfinite);
     if (figures->bad_parameter == NULL) figures->bad_parameter = isfinite(figures->loss) ? "their norm" : "the loss";
 }
@@ -267,6 +282,10 @@ void vt_step_drop(vt_trainer *trainer)
 static vt_status fail_nonfinite(const vt_config *config, const vt_step_figures *figures)
 {
     vt_status status = VT_OK;
+    VT_CHECK(figures->target_fault == NULL,
+             "step %lld: %s, and no update was made. Correct the data, or choose --loss=mse or mae; "
+             "--on_nonfinite=skip leaves out single updates",
+             (long long)figures->step, figures->target_fault);
     VT_CHECK(config->amp_mode != VT_AMP_FP16,
              "step %lld: the gradients are not finite in fp16 (loss %g, first in %s), and the loss scale, %g, has "
              "reached loss_scale_min, so no update was made. A lower --lr, --warmup or --grad_clip=1 often helps; "

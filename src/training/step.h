@@ -14,6 +14,7 @@ typedef struct {
     /* without an update: where the first NaN or Inf is */
     int64_t bad_sample;        /* in the data set, the first whose loss is not finite; -1: all are */
     const char *bad_parameter; /* whose gradient is not finite */
+    const char *target_fault;  /* what that sample's loss says of its target; NULL: nothing */
     bool bad_data;             /* the data are to blame, as the error says */
 } vt_step_figures;
 

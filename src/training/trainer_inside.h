@@ -124,6 +124,9 @@ void vt_micro_batch_predict(vt_trainer *trainer, vt_micro_batch *samples);
  * losses through its prediction. Stages before the last one get the gradient of what they computed from the next. */
 void vt_micro_batch_backward(vt_trainer *trainer, vt_micro_batch *samples, float scale);
 
+/* Collective. Of the ranks' samples (-1: none) that of the lowest rank that has one. */
+int64_t vt_trainer_first_sample(const vt_trainer *trainer, int64_t own);
+
 /* losses [samples] of a prediction, over all tokens of each sample, also added to *total unless that is NULL; in
  * training with loss->sums_in_backward not yet, but in vt_micro_batch_backward. What they were made of stays for the
  * loss's backward. */

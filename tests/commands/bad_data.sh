@@ -72,19 +72,39 @@ test_wherever_it_is() {
     [ -z "$(ls runs/base/1CPU/first/checkpoints 2>/dev/null)" ]
 }
 
-# A target equal to the mean everywhere is not a bad value, but has no relative error: the infinite loss is reported with its
-# sample, on the terminal and as the log's last line.
-test_a_non_finite_loss_is_reported_with_its_sample() {
-    local channel row values
-    for channel in 0 1; do
-        values=$(tail -c +$((129 + 4 * channel)) data/stats/global_means.npy | head -c 4 | od -An -to1 | sed 's/ /\\/g')
-        for _ in {1..4}; do values+=$values; done # a row of 16
-        for row in {0..7}; do poison data/train/2001.h5 20 $channel $row 0 "$values"; done
+# A target that is the mean everywhere is not a bad value, but has no relative error: the reason for the infinite loss is given
+# with its sample, on the terminal and in the log.
+test_a_target_without_a_norm() {
+    local zero="its target is 0 everywhere once it is normalised" channel row values
+    all_mean() { # FILE TIME
+        for channel in 0 1; do
+            values=$(tail -c +$((129 + 4 * channel)) data/stats/global_means.npy | head -c 4 | od -An -to1 | sed 's/ /\\/g')
+            for _ in {1..4}; do values+=$values; done # a row of 16
+            for row in {0..7}; do poison "$1" "$2" $channel $row 0 "$values"; done
+        done
+    }
+    all_mean data/train/2001.h5 20
+    for how in "plain --cpu_isa=plain" "auto --cpu_isa=auto" "bf16 --amp_mode=bf16" "parts --grad_accumulation=2"; do
+        refuses "vitrain: sample data/train/2001.h5, time 19: step 5: $zero" "(loss relative_l2) is infinite, and no update was made" \
+            -- train --run_num=${how%% *} ${how#* }
+        refuted grep -q 'lower --lr' <<<"$output"
+        contains "$(tail -n 1 runs/base/1CPU/${how%% *}/out.log)" " - root - ERROR - sample data/train/2001.h5, time 19: step 5: "
     done
-    for isa in plain auto; do
-        refuses "vitrain: sample data/train/2001.h5, time 19: step 5: the gradients are not finite (loss inf" -- train --run_num=$isa --cpu_isa=$isa
-        contains "$(tail -n 1 runs/base/1CPU/$isa/out.log)" " - root - ERROR - sample data/train/2001.h5, time 19: step 5: "
+    refuses "vitrain: sample data/train/2001.h5, time 18: step 5: $zero" -- train --n_out_channels=3 --channel_weights=[1,1,0] --rollout=2 --run_num=rollout
+    for how in "skip --on_nonfinite=skip" "fp16 --amp_mode=fp16"; do
+        says "WARNING - sample data/train/2001.h5, time 19: $zero" -- train --run_num=${how%% *} ${how#* }
     done
+    train --loss=mse --run_num=mse >log
+    refuted grep -q infinite log
+    mend
+    all_mean data/valid/2002.h5 4
+    says "WARNING - the loss of this set is infinite: sample data/valid/2002.h5, time 3: $zero" "nan of it" -- train --run_num=valid
+    refuted grep -q -- '-nan' <<<"$output"
+    says "loss: inf (relative L2 over" "the loss is infinite because of a sample: $zero" -- "$VITRAIN" evaluate runs/base/1CPU/valid --rollout=1 --output=scores
+    mend
+    for time in {1..10}; do all_mean data/train/2001.h5 $time; done
+    refuses "vitrain: step 10: the gradients were not finite in 10 steps in a row (loss inf, first in " ": data/train/2001.h5, time 9: $zero" "; --resume goes on" \
+        -- train --on_nonfinite=skip --global_batch_size=1 --run_num=row
 }
 
 # In chunks, in a cache that is filled once, and where samples may be left out.
