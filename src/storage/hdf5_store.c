@@ -120,8 +120,8 @@ static vt_status check_own_storage(const vt_store *store, const char *name, hid_
     VT_CHECK(properties >= 0, "%s: '%s' is damaged: %s", store->path, name, vt_hdf5_reason());
     bool elsewhere = H5Pget_external_count(properties) > 0 || H5Pget_layout(properties) == H5D_VIRTUAL;
     VT_CHECK(!elsewhere,
-             "%s: the numbers of '%s' lie in other files, which are not read; 'h5repack -l %s:CONTI' makes one file of "
-             "them",
+             "%s: the numbers of '%s' lie in other files, which are not read; `h5repack -l %s:CONTI IN OUT` makes one "
+             "file of them, in which zeros or another constant stand for a file that is missing",
              store->path, name, name);
 done:
     if (properties >= 0) H5Pclose(properties);
@@ -168,12 +168,13 @@ static vt_hdf5_array *make_array(const vt_store *store, const char *name, hid_t 
     *own = (vt_hdf5_array){.array = {.store = store, .name = vt_text_copy(name)}, .dataset = dataset};
     vt_array *array = &own->array;
     take_type(own);
-    own->space = H5Dget_space(dataset);
+    hid_t properties = H5Dget_create_plist(dataset);
+    const H5D_layout_t layout = H5Pget_layout(properties);
+    /* H5Dget_space would open the files that a virtual dataset names, before check_own_storage can refuse it */
+    own->space = layout == H5D_VIRTUAL ? H5Pget_virtual_vspace(properties, 0) : H5Dget_space(dataset);
     array->rank = H5Sget_simple_extent_ndims(own->space);
     if (array->rank > 0) H5Sget_simple_extent_dims(own->space, extent, NULL);
     for (int i = 0; i < array->rank && i < VT_ARRAY_RANK; i++) array->extent[i] = (int64_t)extent[i];
-    hid_t properties = H5Dget_create_plist(dataset);
-    const H5D_layout_t layout = H5Pget_layout(properties);
     array->layout = layout == H5D_CHUNKED      ? VT_LAYOUT_CHUNKED
                     : layout == H5D_CONTIGUOUS ? VT_LAYOUT_CONTIGUOUS
                                                : VT_LAYOUT_OTHER;

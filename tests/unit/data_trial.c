@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "config/config.h"
@@ -189,4 +190,52 @@ TEST(numbers_in_other_files_are_not_read)
     EXPECT_ERROR(open_one(write_elsewhere("external/2001.h5", false)), "the numbers of 'fields' lie in other files");
     EXPECT_ERROR(open_one(write_elsewhere("virtual/2001.h5", true)), "the numbers of 'fields' lie in other files");
     EXPECT_OK(open_one(test_path("secret.h5")));
+}
+
+/* A virtual dataset of two years that lie in files of their own; `series`: of as many as there are, yearN.h5. */
+static const char *write_years(const char *name, bool series)
+{
+    const hsize_t year[4] = {3, 2, 4, 6}, extent[4] = {6, 2, 4, 6}, most[4] = {H5S_UNLIMITED, 2, 4, 6};
+    const hsize_t start[4] = {0}, every[4] = {3, 1, 1, 1}, count[4] = {H5S_UNLIMITED, 1, 1, 1};
+    const char *path = test_path(name), *const files[] = {test_path("year0.h5"), test_path("year1.h5")};
+    hid_t file = test_create(path), properties = H5Pcreate(H5P_DATASET_CREATE);
+    hid_t space = H5Screate_simple(4, extent, series ? most : NULL), source = H5Screate_simple(4, year, NULL);
+    for (hsize_t i = 0; i < (series ? 1 : 2); i++) {
+        const hsize_t first[4] = {3 * i};
+        if (series)
+            H5Sselect_hyperslab(space, H5S_SELECT_SET, start, every, count, year);
+        else
+            H5Sselect_hyperslab(space, H5S_SELECT_SET, first, NULL, year, NULL);
+        VT_ASSERT(H5Pset_virtual(properties, space, series ? test_path("year%b.h5") : files[i], "fields", source) >= 0);
+    }
+    hid_t dataset = H5Dcreate2(file, "fields", H5T_IEEE_F32LE, space, H5P_DEFAULT, properties, H5P_DEFAULT);
+    VT_ASSERT(dataset >= 0);
+    H5Dclose(dataset);
+    H5Pclose(properties);
+    H5Sclose(source);
+    H5Sclose(space);
+    H5Fclose(file);
+    return path;
+}
+
+TEST(virtual_datasets_of_several_files_are_not_read)
+{
+    for (int series = 0; series < 2; series++) {
+        const char *path = write_years(series ? "series.h5" : "years.h5", series);
+        const char *const message = "the numbers of 'fields' lie in other files, which are not read; `h5repack -l "
+                                    "fields:CONTI IN OUT` makes one file of them";
+        vt_fields_file *file = NULL;
+        EXPECT_ERROR(open_one(path), message);
+        EXPECT_ERROR(vt_fields_file_open(&path, 1, &(vt_fields_form){.variables = "[fields]"}, &file), message);
+    }
+}
+
+/* A list of the variables does not open the files either: a pipe would wait for its writer. */
+TEST(virtual_datasets_are_listed_without_their_files)
+{
+    const char *path = write_years("series.h5", true);
+    vt_fields_file *file = NULL;
+    EXPECT(mkfifo(test_path("year0.h5"), 0600) == 0);
+    EXPECT_ERROR(vt_fields_file_open(&path, 1, &(vt_fields_form){.variables = "[t2m]"}, &file),
+                 "no variable 't2m'; found: fields");
 }
