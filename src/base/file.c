@@ -1,20 +1,46 @@
 #include "base/file.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/crc32c.h"
 #include "base/memory.h"
 #include "base/text.h"
 
+vt_status vt_file_open(const char *path, FILE **file, int64_t *size)
+{
+    vt_status status = VT_OK;
+    struct stat info;
+    int descriptor = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    *file = NULL;
+    VT_CHECK(descriptor >= 0 && fstat(descriptor, &info) == 0, "can't open %s: %s", path, strerror(errno));
+    VT_CHECK(S_ISREG(info.st_mode), "%s is no regular file", path);
+    *file = fdopen(descriptor, "rb");
+    VT_CHECK(*file != NULL, "can't open %s: %s", path, strerror(errno));
+    descriptor = -1;
+    if (size != NULL) *size = info.st_size;
+done:
+    if (descriptor >= 0) close(descriptor);
+    return status;
+}
+
 size_t vt_file_line(FILE *file, char **line, size_t *size)
 {
-    errno = 0;
-    ssize_t length = getline(line, size, file);
-    if (length < 0 && errno == ENOMEM && !feof(file)) vt_memory_exhausted(*size, "a line of a file");
-    return length > 0 ? (size_t)length : 0;
+    size_t length = 0;
+    for (int c; length < VT_FILE_LONGEST_LINE && (c = getc_unlocked(file)) != EOF;) {
+        if (length + 2 > *size) {
+            *size = 2 * *size + 128;
+            *line = vt_reallocate(*line, *size, 1, "a line of a file");
+        }
+        (*line)[length++] = (char)c;
+        (*line)[length] = '\0';
+        if (c == '\n') break;
+    }
+    return length;
 }
 
 const char *vt_file_of_address(const char *address)
@@ -80,21 +106,18 @@ int64_t vt_file_read_at(int file, void *to, int64_t bytes, int64_t offset)
     return done;
 }
 
-vt_status vt_file_read(const char *path, char **bytes, size_t *size)
+vt_status vt_file_read(const char *path, int64_t most, char **text)
 {
     vt_status status = VT_OK;
-    FILE *file = fopen(path, "rbe");
+    FILE *file = NULL;
+    int64_t size = 0;
     char *read = NULL;
-    VT_CHECK(file != NULL, "can't read %s: %s", path, strerror(errno));
-    VT_CHECK(fseek(file, 0, SEEK_END) == 0, "can't read %s: %s", path, strerror(errno));
-    const long length = ftell(file);
-    rewind(file);
-    read = malloc((size_t)(length > 0 ? length : 0) + 1);
-    VT_CHECK(length >= 0 && read != NULL && fread(read, 1, (size_t)length, file) == (size_t)length, "can't read %s: %s",
-             path, strerror(errno));
-    read[length] = '\0';
-    if (size != NULL) *size = (size_t)length;
-    *bytes = read;
+    VT_TRY(vt_file_open(path, &file, &size));
+    VT_CHECK(size <= most, "%s has %lld bytes, expected at most %lld", path, (long long)size, (long long)most);
+    read = vt_allocate((size_t)size + 1, 1, "a file");
+    VT_CHECK(fread(read, 1, (size_t)size, file) == (size_t)size, "can't read %s: %s", path,
+             ferror(file) ? strerror(errno) : "it was cut short");
+    *text = read;
     read = NULL;
 done:
     free(read);
@@ -104,12 +127,18 @@ done:
 
 vt_status vt_file_checksum(const char *path, uint32_t *checksum)
 {
+    enum { PIECE = 1 << 16 };
     vt_status status = VT_OK;
-    char *bytes = NULL;
-    size_t size = 0;
-    VT_TRY(vt_file_read(path, &bytes, &size));
-    *checksum = vt_crc32c(bytes, size);
+    FILE *file = NULL;
+    char *piece = NULL;
+    uint32_t sum = 0;
+    VT_TRY(vt_file_open(path, &file, NULL));
+    piece = vt_allocate(PIECE, 1, "a file");
+    for (size_t count; (count = fread(piece, 1, PIECE, file)) > 0;) sum = vt_crc32c_more(sum, piece, count);
+    VT_CHECK(!ferror(file), "can't read %s: %s", path, strerror(errno));
+    *checksum = sum;
 done:
-    free(bytes);
+    free(piece);
+    if (file != NULL) fclose(file);
     return status;
 }

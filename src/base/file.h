@@ -8,9 +8,14 @@
 
 #include "base/status.h"
 
+/* Opens a file for reading, if it is a regular one: a pipe could wait forever, and a device never end. *size: its bytes
+ * (size may be NULL). */
+vt_status vt_file_open(const char *path, FILE **file, int64_t *size);
+
 /* Reads the next line, including its end, into *line (malloc'd, of *size bytes, grown as needed; start with NULL and 0;
- * free() it). Returns its length, or 0 at the end of the file and on a read error (ferror). Ends the program if there
- * is no memory for the line, which getline would report like the end of the file. */
+ * free() it). A line of more than VT_FILE_LONGEST_LINE bytes comes in pieces. Returns its length, or 0 at the end of
+ * the file and on a read error (ferror). */
+enum { VT_FILE_LONGEST_LINE = 1 << 20 };
 size_t vt_file_line(FILE *file, char **line, size_t *size);
 
 /* The path in "file:///path"; every other text is one already. */
@@ -32,8 +37,9 @@ vt_status vt_file_write(const char *path, const void *bytes, size_t size);
  * there. */
 int64_t vt_file_read_at(int file, void *to, int64_t bytes, int64_t offset);
 
-/* A whole file, malloc'd, with a 0 behind its *size bytes (size may be NULL); and its CRC-32C. */
-vt_status vt_file_read(const char *path, char **bytes, size_t *size);
+/* The text of a whole file of at most `most` bytes, malloc'd; and the CRC-32C of a file. Both take regular files only.
+ */
+vt_status vt_file_read(const char *path, int64_t most, char **text);
 vt_status vt_file_checksum(const char *path, uint32_t *checksum);
 
 #endif

@@ -1,5 +1,4 @@
 /* Whether a checkpoint fits the run, and what it says of the run that it was made by. */
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,9 +17,9 @@ static vt_status check_vocabulary(const char *directory, const vt_checkpoint_sub
     size_t size = 0, length;
     int64_t count = 0, differs = -1, known = subject->vocabulary_size;
     vt_text word = {0};
-    FILE *file = subject->vocabulary != NULL ? fopen(path, "re") : NULL;
+    FILE *file = NULL;
     if (subject->vocabulary == NULL) goto done;
-    VT_CHECK(file != NULL, "can't read %s: %s; the checkpoint is not whole without it", path, strerror(errno));
+    VT_TRY(vt_file_open(path, &file, NULL));
     for (; (length = vt_file_line(file, &line, &size)) > 0; count++) {
         line[length - (line[length - 1] == '\n')] = '\0';
         if (differs >= 0 || (count < known && strcmp(line, subject->vocabulary[count]) == 0)) continue;

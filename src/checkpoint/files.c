@@ -113,10 +113,10 @@ static vt_status check_index(const char *directory, const char *index, bool *has
     vt_status status = VT_OK;
     unsigned expected = 0;
     char *path = vt_text_format("%s/checkpoint.crc32c", directory);
-    FILE *file = fopen(path, "r");
-    *has_checksum = file != NULL;
-    VT_CHECK(file != NULL || errno == ENOENT, "can't read %s: %s", path, strerror(errno));
-    if (file == NULL) goto done;
+    FILE *file = NULL;
+    *has_checksum = vt_output_exists(path);
+    if (!*has_checksum) goto done;
+    VT_TRY(vt_file_open(path, &file, NULL));
     VT_CHECK(fscanf(file, "%8x", &expected) == 1, "%s is damaged: it holds no checksum", path);
     VT_TRY(check_checksum(index, expected));
 done:

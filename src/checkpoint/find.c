@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/text.h"
 #include "storage/output_file.h"
 #include "storage/pytorch_file.h"
@@ -55,7 +56,8 @@ static int64_t newest_step(const char *directory)
 static void read_name(const char *path, char name[VT_CHECKPOINT_NAME])
 {
     ssize_t length = readlink(path, name, VT_CHECKPOINT_NAME - 1);
-    FILE *file = length < 0 ? fopen(path, "re") : NULL;
+    FILE *file = NULL;
+    if (length < 0 && vt_file_open(path, &file, NULL) != VT_OK) vt_error_clear();
     if (file != NULL) {
         length = (ssize_t)fread(name, 1, VT_CHECKPOINT_NAME - 1, file);
         fclose(file);
@@ -181,7 +183,7 @@ int vt_checkpoint_hold(const char *directory)
 {
     struct stat opened, named;
     char *path = vt_text_format("%s/checkpoint.h5", directory);
-    int descriptor = open(path, O_RDONLY | O_CLOEXEC);
+    int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     const bool removed = descriptor >= 0 && flock(descriptor, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
     const bool is_there = descriptor >= 0 && !removed && fstat(descriptor, &opened) == 0 && stat(path, &named) == 0 &&
                           opened.st_ino == named.st_ino && opened.st_dev == named.st_dev;

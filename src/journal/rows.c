@@ -147,8 +147,8 @@ static vt_status open_earlier(const char *path, const char *names, vt_rows_kind 
         if (kind != VT_ROWS_SAMPLES) add_places(&found.missing, 1, last);
         goto done;
     }
-    VT_CHECK(look_through(file, names, kind, last, NULL, &found) && fstat(fileno(file), &info) == 0,
-             "can't read %s: %s", path, strerror(errno));
+    VT_CHECK(fstat(fileno(file), &info) == 0 && S_ISREG(info.st_mode), "%s is no regular file", path);
+    VT_CHECK(look_through(file, names, kind, last, NULL, &found), "can't read %s: %s", path, strerror(errno));
     if (found.end == 0 && info.st_size > 0) {
         VT_TRY(set_aside(path, names));
         found.missing.count = 0; /* they are in that file */

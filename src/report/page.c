@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
+#include "base/file.h"
 #include "base/memory.h"
 
 /* Colours by Okabe and Ito (jfly.uni-koeln.de/color), which colour-blind readers can tell apart; lighter in dark
@@ -109,13 +109,13 @@ vt_status vt_page_append_picture(vt_text *html, const char *path, const char *ca
 {
     enum { MOST_BYTES = 8 << 20 };
     vt_status status = VT_OK;
-    struct stat about;
+    int64_t size = 0;
     uint8_t *bytes = NULL;
-    FILE *file = fopen(path, "rbe");
-    VT_CHECK(file != NULL && fstat(fileno(file), &about) == 0, "can't read %s: %s", path, strerror(errno));
-    VT_CHECK(about.st_size < MOST_BYTES, "can't read %s: it is too large for a page", path);
-    bytes = vt_allocate((size_t)about.st_size + 1, 1, "a page");
-    size_t count = fread(bytes, 1, (size_t)about.st_size, file);
+    FILE *file = NULL;
+    VT_TRY(vt_file_open(path, &file, &size));
+    VT_CHECK(size < MOST_BYTES, "can't read %s: it is too large for a page", path);
+    bytes = vt_allocate((size_t)size + 1, 1, "a page");
+    size_t count = fread(bytes, 1, (size_t)size, file);
     VT_CHECK(!ferror(file), "can't read %s: %s", path, strerror(errno));
     vt_page_append_text(html, "<figure><figcaption>", caption, "</figcaption>");
     vt_page_append_text(html, "<img alt=\"", caption, "\" src=\"data:image/png;base64,");

@@ -17,10 +17,11 @@ const char *const vt_run_memories[] = {"parameters", "gradients", "optimizer", "
 /* Parses the file as vitrain writes it: a line "name:", then a line " key: value" for each key. */
 static void read_keys(const char *path, vt_run_files *files)
 {
-    FILE *file = fopen(path, "re");
+    FILE *file = NULL;
     char *line = NULL;
     size_t size = 0;
     files->configuration = vt_text_copy("");
+    if (vt_file_open(path, &file, NULL) != VT_OK) vt_error_clear();
     while (file != NULL && vt_file_line(file, &line, &size) > 0) {
         line[strcspn(line, "\n")] = '\0';
         char *colon = strchr(line, ':');
@@ -173,7 +174,8 @@ char *vt_run_last_line(const char *directory)
 {
     char *path = vt_text_format("%s/out.log", directory), *line = NULL, *last = vt_text_copy("");
     size_t size = 0;
-    FILE *file = fopen(path, "re");
+    FILE *file = NULL;
+    if (vt_file_open(path, &file, NULL) != VT_OK) vt_error_clear();
     while (file != NULL && vt_file_line(file, &line, &size) > 0) {
         line[strcspn(line, "\n")] = '\0';
         const char *text = strstr(line, " - root - ");

@@ -67,8 +67,8 @@ static vt_status open_table(const char *path, bool labelled, vt_table *table)
     size_t size = 0;
     int64_t room = 0;
     *table = (vt_table){0};
-    FILE *file = fopen(path, "re");
-    VT_CHECK(file != NULL, "can't read %s: %s", path, strerror(errno));
+    FILE *file = NULL;
+    VT_TRY(vt_file_open(path, &file, NULL));
     for (size_t length; (length = vt_file_line(file, &line, &size)) > 0 && line[length - 1] == '\n';) {
         line[length - 1] = '\0';
         if (table->names == NULL)

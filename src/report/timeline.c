@@ -40,7 +40,8 @@ typedef struct {
 static FILE *open_trace(const vt_run_files *run, int rank)
 {
     char *path = vt_text_format("%s/logs/comm-%d.csv", run->directory, rank);
-    FILE *file = fopen(path, "re");
+    FILE *file = NULL;
+    if (vt_file_open(path, &file, NULL) != VT_OK) vt_error_clear();
     free(path);
     return file;
 }

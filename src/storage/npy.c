@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/text.h"
 #include "storage/output_file.h"
 
@@ -108,9 +109,8 @@ static vt_status read_values(const char *path, FILE *file, vt_npy *array)
     const size_t count = (size_t)array->form.count, size = array->form.element_size;
     array->values = malloc(count * sizeof *array->values + 1);
     VT_CHECK(array->values != NULL, "out of memory for the %zu values of %s", count, path);
-    size_t found = fread(array->values, size, count, file);
-    VT_CHECK(!ferror(file), "can't read %s: %s", path, strerror(errno));
-    VT_CHECK(found == count, "%s: cut short: its header promises %zu values, but %zu are there", path, count, found);
+    VT_CHECK(fread(array->values, size, count, file) == count, "can't read %s: %s", path,
+             ferror(file) ? strerror(errno) : "it was cut short");
     for (size_t i = count; size == sizeof(float) && i > 0; i--) {
         float narrow;
         memcpy(&narrow, (const char *)array->values + (i - 1) * size, sizeof narrow);
@@ -126,8 +126,8 @@ static vt_status look(const char *path, FILE **file, vt_npy_form *form)
     vt_status status = VT_OK;
     char *header = NULL;
     *form = (vt_npy_form){0};
-    *file = fopen(path, "rbe");
-    VT_CHECK(*file != NULL, "can't open %s: %s", path, strerror(errno));
+    int64_t size = 0;
+    VT_TRY(vt_file_open(path, file, &size));
     VT_CHECK(fgetc(*file) != EOF || !ferror(*file), "can't read %s: %s", path, strerror(errno));
     rewind(*file);
     VT_TRY(read_header(path, *file, &header));
@@ -135,6 +135,9 @@ static vt_status look(const char *path, FILE **file, vt_npy_form *form)
     VT_TRY(parse_type(path, header, &form->element_size));
     VT_TRY(parse_shape(path, header, form));
     form->offset = ftell(*file);
+    const int64_t there = (size - form->offset) / (int64_t)form->element_size;
+    VT_CHECK(there >= form->count, "%s: cut short: its header promises %lld values, but %lld are there", path,
+             (long long)form->count, (long long)there);
 done:
     free(header);
     return status;

@@ -5,9 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/bfloat16.h"
+#include "base/file.h"
 #include "base/float16.h"
 #include "base/memory.h"
 #include "base/text.h"
@@ -213,23 +213,20 @@ vt_status vt_safetensors_open(const char *path, vt_safetensors **result)
     vt_status status = VT_OK;
     char *header = NULL;
     unsigned char prefix[8];
-    struct stat info;
+    int64_t size = 0;
     vt_safetensors *file = vt_allocate(1, sizeof *file, "a .safetensors file");
     *result = NULL;
     file->path = vt_text_copy(path);
-    VT_CHECK(stat(path, &info) == 0, "can't open %s: %s", path, strerror(errno));
-    VT_CHECK(S_ISREG(info.st_mode), "%s is not a regular file, but should be a .safetensors file", path);
-    file->file = fopen(path, "rb");
-    VT_CHECK(file->file != NULL, "can't open %s: %s", path, strerror(errno));
+    VT_TRY(vt_file_open(path, &file->file, &size));
     VT_CHECK(fread(prefix, 1, 8, file->file) == 8, "%s is too short for a .safetensors file", path);
     uint64_t length = 0;
     for (int i = 7; i >= 0; i--) length = length << 8 | prefix[i];
     VT_CHECK(
-        length <= LONGEST_HEADER && 8 + (int64_t)length <= info.st_size,
+        length <= LONGEST_HEADER && 8 + (int64_t)length <= size,
         "%s: not a .safetensors file, or cut short: its first 8 bytes name a header of %llu bytes, the file has %lld",
-        path, (unsigned long long)length, (long long)info.st_size);
+        path, (unsigned long long)length, (long long)size);
     file->data_start = 8 + (int64_t)length;
-    file->data_size = info.st_size - file->data_start;
+    file->data_size = size - file->data_start;
     header = vt_allocate(1, (size_t)length + 1, "a .safetensors file");
     VT_CHECK(fread(header, 1, (size_t)length, file->file) == length, "can't read the header of %s", path);
     VT_TRY(parse_header(file, header, (size_t)length));

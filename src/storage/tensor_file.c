@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/memory.h"
 #include "base/text.h"
 #include "storage/output_file.h"
@@ -73,11 +74,14 @@ vt_status vt_tensor_file_open(const char *path, vt_tensor_file **result)
 {
     vt_status status = VT_OK;
     vt_tensor_file *file = new_file(path);
+    FILE *regular = NULL;
     vt_hdf5_enter();
     hid_t access = vt_hdf5_file_access();
+    VT_TRY(vt_file_open(path, &regular, NULL));
     file->file = H5Fopen(path, H5F_ACC_RDONLY, access);
     VT_CHECK(file->file >= 0, "can't read %s: %s", path, vt_hdf5_reason());
 done:
+    if (regular != NULL) fclose(regular);
     H5Pclose(access);
     vt_hdf5_leave();
     if (status != VT_OK) vt_tensor_file_close(&file);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/text.h"
@@ -57,7 +58,8 @@ static double read_floor(const char *text)
     const char *slash = strrchr(text, '/');
     double floor = NAN;
     char *path = vt_text_format("%.*sentropy.txt", slash != NULL ? (int)(slash - text) + 1 : 0, text);
-    FILE *file = fopen(path, "re");
+    FILE *file = NULL;
+    if (vt_file_open(path, &file, NULL) != VT_OK) vt_error_clear();
     if (file != NULL && fscanf(file, "perplexity %lf", &floor) != 1) floor = NAN;
     if (file != NULL) fclose(file);
     free(path);

@@ -50,7 +50,9 @@ static void try_damaged(const uint8_t *data, size_t size)
         kept = vt_text_format("%s.vitrain", path);
         VT_ASSERT(vt_corpus_open(path, NULL, &options, &corpus) == VT_OK);
         vt_corpus_close(&corpus);
-        VT_ASSERT(vt_file_read(kept, &whole, &length) == VT_OK);
+        struct stat info;
+        VT_ASSERT(stat(kept, &info) == 0 && vt_file_read(kept, info.st_size, &whole) == VT_OK);
+        length = (size_t)info.st_size;
     }
     char *bytes = vt_allocate(length, 1, "a test");
     memcpy(bytes, whole, length);

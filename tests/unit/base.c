@@ -5,8 +5,10 @@
 #include <pthread.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/csv.h"
+#include "base/file.h"
 #include "base/memory.h"
 #include "base/random.h"
 #include "base/text.h"
@@ -329,6 +331,31 @@ TEST(cells_of_tables)
         if (line.characters[0] != '"') EXPECT(strcmp(vt_csv_written(line.characters), cells[i][0]) == 0, "%zu", i);
         vt_text_close(&line);
     }
+}
+
+/* A sparse file without line ends must not take memory for all of it. */
+TEST(long_lines_come_in_pieces)
+{
+    char *path = vt_text_format("%s/lines", vt_test_directory());
+    char *line = NULL;
+    size_t size = 0;
+    int64_t bytes = 0;
+    FILE *file = fopen(path, "w");
+    EXPECT(fprintf(file, "one\ntwo") == 7 && fclose(file) == 0);
+    EXPECT_OK(vt_file_open(path, &file, &bytes));
+    EXPECT(bytes == 7 && vt_file_line(file, &line, &size) == 4 && strcmp(line, "one\n") == 0);
+    EXPECT(vt_file_line(file, &line, &size) == 3 && strcmp(line, "two") == 0);
+    EXPECT(vt_file_line(file, &line, &size) == 0 && feof(file));
+    fclose(file);
+    EXPECT(truncate(path, (off_t)1 << 40) == 0);
+    EXPECT_OK(vt_file_open(path, &file, &bytes));
+    EXPECT(vt_file_line(file, &line, &size) == 4);
+    for (int i = 0; i < 3; i++) EXPECT(vt_file_line(file, &line, &size) == VT_FILE_LONGEST_LINE);
+    EXPECT(size < 4 * (size_t)VT_FILE_LONGEST_LINE);
+    fclose(file);
+    free(line);
+    EXPECT_ERROR(vt_file_read(path, 100, &line), "lines has 1099511627776 bytes, expected at most 100");
+    free(path);
 }
 
 /* Wherever the limit of open files was met, the message says which and what raises it. */

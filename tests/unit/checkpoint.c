@@ -613,7 +613,7 @@ TEST(damaged_descriptions_are_noticed)
     open_model(&m, NULL, NULL);
     const char *path = save(&m, "missing");
     unlink(below(path, "checkpoint.h5"));
-    expect_refused(path, &m, true, "can't read ");
+    expect_refused(path, &m, true, "can't open ");
 
     path = save(&m, "truncated");
     const char *file = below(path, "checkpoint.h5");

@@ -337,11 +337,12 @@ done:
 
 vt_status vt_fields_about_read(const char *directory, vt_fields_about **about)
 {
+    enum { MOST_BYTES = 16 << 20 };
     vt_status status = VT_OK;
     char *path = vt_text_format("%s/about.json", directory), *text = NULL;
     *about = NULL;
     if (!vt_output_exists(path)) goto done;
-    VT_TRY(vt_file_read(path, &text, NULL));
+    VT_TRY(vt_file_read(path, MOST_BYTES, &text));
     VT_TRY(vt_fields_about_parse(text, path, about));
 done:
     free(text);

@@ -346,7 +346,7 @@ static bool load_either(const opening *o, char *const *files, vt_corpus *corpus,
 {
     for (int i = 0; files[i] != NULL; i++) {
         bool is_damaged = false;
-        corpus->file = open(files[i], O_RDONLY | O_CLOEXEC);
+        corpus->file = open(files[i], O_RDONLY | O_CLOEXEC | O_NONBLOCK);
         if (corpus->file >= 0 && load(o, files[i], corpus, &is_damaged)) return true;
         if (is_damaged) *damaged = files[i];
         unload(corpus);
@@ -371,7 +371,7 @@ vt_status vt_corpus_open(const char *path, const vt_vocabulary *vocabulary, cons
     const char *damaged = NULL;
     char *files[3]; /* NULL ends them */
     vt_corpus *corpus = vt_allocate(1, sizeof *corpus, "a text");
-    opening o = {.text = open(path, O_RDONLY | O_CLOEXEC), .vocabulary = vocabulary, .options = options};
+    opening o = {.text = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), .vocabulary = vocabulary, .options = options};
     *corpus = (vt_corpus){.path = vt_text_copy(path), .file = -1};
     name_files(path, options, files);
     VT_CHECK(o.text >= 0 && fstat(o.text, &info) == 0, "%s: can't read it: %s", path, strerror(errno));

@@ -163,10 +163,12 @@ vt_status vt_vocabulary_read(const char *path, vt_vocabulary **vocabulary)
     char *line = NULL;
     size_t size = 0, length;
     vt_vocabulary *own = vt_vocabulary_open();
-    FILE *file = fopen(path, "re");
-    VT_CHECK(file != NULL, "%s: can't read the vocabulary: %s", path, strerror(errno));
+    FILE *file = NULL;
+    VT_TRY(vt_file_open(path, &file, NULL));
     while ((length = vt_file_line(file, &line, &size)) > 0) {
         if (line[length - 1] == '\n') length--;
+        VT_CHECK(length < VT_FILE_LONGEST_LINE, "%s: line %lld is longer than a word can be; expected a word a line",
+                 path, (long long)own->count + 1);
         VT_CHECK(length > 0 && memchr(line, '\0', length) == NULL && vt_vocabulary_find(own, line, length) < 0,
                  "%s: line %lld is empty, holds NUL or stands there twice; expected a word a line", path,
                  (long long)own->count + 1);
