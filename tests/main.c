@@ -266,6 +266,8 @@ int main(int argument_count, char **arguments)
     if (argument_count > 2 && strcmp(arguments[1], "--fault") == 0) return vt_test_fault(arguments[2]);
     if (argument_count > 2 && strcmp(arguments[1], "--hdf5") == 0)
         return vt_test_values(argument_count - 2, arguments + 2);
+    if (argument_count > 2 && strcmp(arguments[1], "--damage") == 0)
+        return vt_test_damage(argument_count - 2, arguments + 2);
     qsort(tests, (size_t)test_count, sizeof tests[0], by_name);
     const bool lists = argument_count > first && strcmp(arguments[first], "--list") == 0;
     first += lists;

@@ -5,7 +5,8 @@
  * Tests in tests/parallel run only with --parallel as the first argument, and then only they run: on all ranks of a
  * launcher (tests/mpirun -np 4 build/tests/vitrain-tests --parallel), the same tests on each; a failure on any rank
  * counts. --has-mpi says whether that works, --has-gpu names the GPU that tests of operations would use, --fault NAME
- * runs a rank's part in a fault (tests/parallel/faults.c), --hdf5 prints numbers of a file (tests/values.c).
+ * runs a rank's part in a fault (tests/parallel/faults.c), --hdf5 prints numbers of a file (tests/values.c), --damage
+ * damages a checkpoint (tests/damage.c).
  * In the environment: VITRAIN_TEST_SECONDS=N ends the program in a test that takes longer, VITRAIN_TEST_UNTIL_FAILURE
  * after the first test that fails (it may have damaged the GPU's context). With VITRAIN_TEST_PATHS=gpu the operations
  * that a test called on the GPU are printed before its last line. */
@@ -40,6 +41,9 @@ int vt_test_fault(const char *name);
 /* Prints a dataset's numbers ("values FILE DATASET [FIRST [COUNT]]"), its bytes, or where it begins in the file
  * ("offset FILE DATASET", if it is in one piece). 0, or 1 and a message. */
 int vt_test_values(int count, char *const *words);
+
+/* Damages the checkpoint of one rank in "DIRECTORY SEED", in a way that depends on the seed. 0, or 2 on failure. */
+int vt_test_damage(int count, char *const *words);
 
 /* VITRAIN_TEST_PATHS=gpu: only the GPU is tried (operations/paths.h); tests that don't use it are skipped. */
 bool vt_test_gpu_alone(void);

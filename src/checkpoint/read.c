@@ -110,8 +110,7 @@ done:
 
 /* Collective. Either all ranks have read everything, and the same, or all fail; those that could read fail without a
  * note. */
-static vt_status finish_reading(const char *path, const vt_checkpoint_subject *subject, vt_status status,
-                                bool *damaged)
+static vt_status finish_reading(const char *path, const vt_checkpoint_subject *subject, vt_status status, bool *damaged)
 {
     vt_text own = {0};
     if (status == VT_OK) status = identify(path, &own);
@@ -226,11 +225,16 @@ bool vt_checkpoint_has_average(vt_tensor_file *index)
     return vt_tensor_file_has(index, "ema_decay");
 }
 
-static vt_status read_named(vt_tensor_file *file, const char *group, const char *name, vt_named_tensor *tensor)
+/* Takes its elements from *most. */
+static vt_status read_named(vt_tensor_file *file, const char *group, const char *name, int64_t *most,
+                            vt_named_tensor *tensor)
 {
     vt_status status = VT_OK;
     char *full = vt_text_format("%s/%s", group, name);
     VT_TRY(vt_tensor_file_shape(file, full, &tensor->shape));
+    VT_CHECK(vt_tensor_count(&tensor->shape) <= *most, "%s and those before it are larger than the checkpoint's files",
+             full);
+    *most -= vt_tensor_count(&tensor->shape);
     size_t bytes = (size_t)vt_tensor_count(&tensor->shape) * sizeof(float);
     float *values = malloc(bytes + 1);
     VT_CHECK(values != NULL, "out of memory: could not get %zu bytes for tensor '%s'", bytes, name);
@@ -243,12 +247,15 @@ done:
 }
 
 /* What PyTorch's side keeps of a language model beside its parameters: the sines of 5000 places. */
-static vt_status make_places(int64_t dim, vt_named_tensor *tensor)
+static vt_status make_places(const vt_tensor_shape *table, vt_named_tensor *tensor)
 {
     vt_status status = VT_OK;
-    enum { PLACES = 5000 };
+    enum { PLACES = 5000, MOST = 1 << 16 };
     vt_backend *plain = NULL;
-    float *values = vt_allocate((size_t)(PLACES * dim), sizeof *values, "a checkpoint");
+    const int64_t dim = table->shape[1];
+    float *values = NULL;
+    VT_CHECK(table->dimensions == 2 && dim <= MOST, "embed.weight is no table of words of at most %d numbers", MOST);
+    values = vt_allocate((size_t)(PLACES * dim), sizeof *values, "a checkpoint");
     const vt_word_rows words = {.window = PLACES, .tokens = PLACES, .rows = PLACES};
     *tensor = (vt_named_tensor){"pos_encoder.pe", {.dimensions = 3, .shape = {PLACES, 1, dim}}, values};
     VT_TRY(vt_backend_open_cpu(VT_ISA_PLAIN, 0, &plain));
@@ -264,8 +271,7 @@ vt_status vt_checkpoint_export(const char *directory, const char *path, vt_weigh
     vt_tensor_file *index = NULL;
     bool damaged = false;
     char **names = NULL;
-    int64_t count = 0;
-    int64_t more = 0;
+    int64_t count = 0, more = 0, most = vt_tensor_files_most(directory);
     vt_named_tensor *tensors = NULL;
     VT_TRY(vt_checkpoint_check_index(directory));
     VT_TRY(vt_checkpoint_open(directory, NULL, &index, &damaged));
@@ -274,9 +280,8 @@ vt_status vt_checkpoint_export(const char *directory, const char *path, vt_weigh
     VT_TRY(vt_tensor_file_list(index, group, &names, &count));
     tensors = vt_allocate((size_t)count + 1, sizeof *tensors, "a checkpoint");
     for (int64_t i = 0; i < count; i++) {
-        VT_TRY(read_named(index, group, names[i], &tensors[i]));
-        if (strcmp(names[i], "embed.weight") == 0)
-            VT_TRY(make_places(tensors[i].shape.shape[1], &tensors[count + more++]));
+        VT_TRY(read_named(index, group, names[i], &most, &tensors[i]));
+        if (strcmp(names[i], "embed.weight") == 0) VT_TRY(make_places(&tensors[i].shape, &tensors[count + more++]));
     }
     VT_TRY(vt_safetensors_write(path, tensors, count + more));
 done:

@@ -141,12 +141,23 @@ done:
     return status;
 }
 
+/* No more than `most` elements. */
+static vt_status take_shape(vt_tensor_file *index, const char *name, int64_t most, vt_tensor_shape *shape)
+{
+    vt_status status = VT_OK;
+    VT_TRY(vt_tensor_file_shape(index, name, shape));
+    VT_CHECK(vt_tensor_count(shape) <= most, "%s and those before it are larger than the checkpoint's files", name);
+done:
+    return status;
+}
+
 /* All tensors of a group; only the first few faults are named. */
-static vt_status look_at_group(vt_tensor_file *index, const char *group, bool verify, int64_t *tensors,
-                               int64_t *elements, int *faults)
+static vt_status look_at_group(vt_tensor_file *index, const char *directory, const char *group, bool verify,
+                               int64_t *tensors, int64_t *elements, int *faults)
 {
     enum { NAMED = 4 };
     vt_status status = VT_OK;
+    const int64_t most = vt_tensor_files_most(directory);
     char **names = NULL;
     int64_t count = 0, faulty = 0;
     *tensors = *elements = 0;
@@ -154,7 +165,7 @@ static vt_status look_at_group(vt_tensor_file *index, const char *group, bool ve
     for (int64_t i = 0; i < count; i++) {
         vt_tensor_shape shape = {0};
         char *name = vt_text_format("%s/%s", group, names[i]);
-        status = vt_tensor_file_shape(index, name, &shape);
+        status = take_shape(index, name, most - *elements, &shape);
         if (status == VT_OK) *elements += vt_tensor_count(&shape);
         if (status == VT_OK && verify) status = verify_tensor(index, name, &shape);
         if (status != VT_OK && ++faulty <= NAMED) vt_inspect_check(faults, status);
@@ -175,7 +186,7 @@ static vt_status print_tensors(vt_tensor_file *index, const char *directory, boo
     int64_t tensors = 0, elements = 0, kept = 0, more = 0, steps = 0;
     char number[VT_NUMBER_SIZE];
     vt_config *config = NULL;
-    VT_TRY(look_at_group(index, "parameters", verify, &tensors, &elements, faults));
+    VT_TRY(look_at_group(index, directory, "parameters", verify, &tensors, &elements, faults));
     if (!brief) vt_print("  parameters: %lld in %lld tensors, float32\n", (long long)elements, (long long)tensors);
     VT_TRY(vt_checkpoint_configuration(index, directory, &config));
     VT_TRY(vt_tensor_file_get_integer(index, "optimizer_steps", &steps));
@@ -185,13 +196,13 @@ static vt_status print_tensors(vt_tensor_file *index, const char *directory, boo
         if (name == NULL) break;
         char group[64];
         snprintf(group, sizeof group, "optimizer/%s", name);
-        VT_TRY(look_at_group(index, group, verify, &tensors, &more, faults));
+        VT_TRY(look_at_group(index, directory, group, verify, &tensors, &more, faults));
         kept += more;
     }
     if (vt_checkpoint_has_average(index)) {
         double decay = 0;
         VT_TRY(vt_tensor_file_get_real(index, "ema_decay", &decay));
-        VT_TRY(look_at_group(index, "average", verify, &tensors, &elements, faults));
+        VT_TRY(look_at_group(index, directory, "average", verify, &tensors, &elements, faults));
         if (!brief)
             vt_print("  average: of %lld parameters (ema_decay %s); evaluate, predict, export and --init_from use it, "
                      "unless --weights=live\n",

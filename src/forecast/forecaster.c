@@ -36,6 +36,7 @@ struct vt_forecaster {
 
 static vt_status open_index(const char *checkpoint, vt_tensor_file **index)
 {
+    static char *checked; /* the last one: a command opens it several times, and very many tensors take seconds */
     vt_status status = VT_OK;
     struct stat info;
     char *path = vt_text_format("%s/checkpoint.h5", checkpoint);
@@ -43,7 +44,11 @@ static vt_status open_index(const char *checkpoint, vt_tensor_file **index)
              "--checkpoint=%s: %s: %s; expected the directory of a checkpoint, like "
              "runs/demo/1CPU/00/checkpoints/best",
              checkpoint, path, strerror(errno));
-    VT_TRY(vt_checkpoint_check_index(checkpoint));
+    if (checked == NULL || strcmp(checked, checkpoint) != 0) {
+        VT_TRY(vt_checkpoint_check_index(checkpoint));
+        free(checked);
+        checked = vt_text_copy(checkpoint);
+    }
     VT_TRY(vt_tensor_file_open(path, index));
 done:
     free(path);

@@ -10,9 +10,6 @@
 #include "base/text.h"
 #include "storage/output_file.h"
 
-/* Large enough for the disk, small enough that damage affects little of a tensor. */
-enum { CHUNK_BYTES = 1 << 20 };
-
 /* The text of errno if the system said why: HDF5's message hides it among addresses. */
 static const char *write_reason(void)
 {
@@ -77,7 +74,7 @@ vt_status vt_tensor_file_open(const char *path, vt_tensor_file **result)
     FILE *regular = NULL;
     vt_hdf5_enter();
     hid_t access = vt_hdf5_file_access();
-    VT_TRY(vt_file_open(path, &regular, NULL));
+    VT_TRY(vt_file_open(path, &regular, &file->bytes));
     file->file = H5Fopen(path, H5F_ACC_RDONLY, access);
     VT_CHECK(file->file >= 0, "can't read %s: %s", path, vt_hdf5_reason());
 done:
@@ -135,16 +132,21 @@ static void make_groups(vt_tensor_file *file, const char *name)
     H5Pclose(properties);
 }
 
-/* Chunks with checksums, each of as many leading rows as fit. */
-static void store_here(const vt_tensor_shape *shape, hid_t storage)
+void vt_tensor_chunk(const vt_tensor_shape *shape, hsize_t chunk[VT_TENSOR_DIMENSIONS])
 {
-    hsize_t chunk[VT_TENSOR_DIMENSIONS];
+    enum { CHUNK_BYTES = 1 << 20 }; /* large enough for the disk, small enough that damage affects little of a tensor */
     int64_t inner = (int64_t)sizeof(float);
     for (int i = shape->dimensions - 1; i >= 0; i--) {
         const int64_t fit = CHUNK_BYTES / inner;
         chunk[i] = (hsize_t)(fit < 1 ? 1 : fit > shape->shape[i] ? shape->shape[i] : fit);
         inner *= shape->shape[i];
     }
+}
+
+static void store_here(const vt_tensor_shape *shape, hid_t storage)
+{
+    hsize_t chunk[VT_TENSOR_DIMENSIONS];
+    vt_tensor_chunk(shape, chunk);
     H5Pset_chunk(storage, shape->dimensions, chunk);
     H5Pset_fletcher32(storage);
     H5Pset_fill_time(storage, H5D_FILL_TIME_NEVER);
@@ -326,34 +328,44 @@ done:
     return status;
 }
 
-static vt_status list_names(vt_tensor_file *file, const char *group, char ***names, int64_t *count)
+typedef struct {
+    char **names;
+    int64_t count;
+} name_list;
+
+static herr_t take_name(hid_t group, const char *name, const H5L_info_t *info, void *context)
 {
-    vt_status status = VT_OK;
-    H5G_info_t info;
-    hid_t access = vt_hdf5_link_access(H5P_LINK_ACCESS);
-    VT_CHECK(H5Gget_info_by_name(file->file, group, &info, access) >= 0, "%s has no group '%s': %s", file->path, group,
-             vt_hdf5_reason());
-    *names = vt_allocate((size_t)info.nlinks + 1, sizeof **names, "a checkpoint's file");
-    for (hsize_t i = 0; i < info.nlinks; i++) {
-        char name[256];
-        ssize_t length =
-            H5Lget_name_by_idx(file->file, group, H5_INDEX_NAME, H5_ITER_INC, i, name, sizeof name, access);
-        VT_CHECK(length > 0 && length < (ssize_t)sizeof name, "%s: can't read the names in '%s': %s", file->path, group,
-                 vt_hdf5_reason());
-        (*names)[(*count)++] = vt_text_copy(name);
-    }
-done:
-    H5Pclose(access);
-    return status;
+    (void)group, (void)info;
+    name_list *list = context;
+    if (list->count == VT_TENSOR_MOST_NAMES) return 1; /* ends it */
+    list->names = vt_grow(list->names, (size_t)list->count, sizeof *list->names, "a checkpoint's file");
+    list->names[list->count++] = vt_text_copy(name);
+    return 0;
 }
 
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* In the order of the file, as HDF5 1.10 can free what it has not set when it sorts the names of a damaged one. */
 vt_status vt_tensor_file_list(vt_tensor_file *file, const char *group, char ***names, int64_t *count)
 {
-    *names = NULL;
-    *count = 0;
+    vt_status status = VT_OK;
+    name_list list = {0};
     vt_hdf5_enter();
-    vt_status status = list_names(file, group, names, count);
+    hid_t access = vt_hdf5_link_access(H5P_LINK_ACCESS);
+    const herr_t ended =
+        H5Literate_by_name(file->file, group, H5_INDEX_NAME, H5_ITER_NATIVE, NULL, take_name, &list, access);
+    VT_CHECK(ended >= 0, "%s has no group '%s' that can be read: %s", file->path, group, vt_hdf5_reason());
+    VT_CHECK(ended == 0, "%s: the group '%s' holds more than %d names, which no checkpoint does", file->path, group,
+             VT_TENSOR_MOST_NAMES);
+    if (list.count > 0) qsort(list.names, (size_t)list.count, sizeof *list.names, by_name);
+done:
+    H5Pclose(access);
     vt_hdf5_leave();
+    *names = list.names;
+    *count = list.count;
     return status;
 }
 

@@ -8,6 +8,9 @@
 /* Shards kept open while an index is read: few compared with a process's limit of open files. */
 enum { VT_TENSOR_OPEN_SOURCES = 64, VT_TENSOR_LONGEST_TEXT = 16 << 20 };
 
+/* What no checkpoint reaches: names in a group; and names in a path, as in "optimizer/moment1/head.weight". */
+enum { VT_TENSOR_MOST_NAMES = 1 << 20, VT_TENSOR_DEPTH = 3 };
+
 typedef struct {
     char *name; /* NULL: a free place */
     vt_tensor_file *file;
@@ -17,6 +20,7 @@ typedef struct {
 struct vt_tensor_file {
     char *path;
     hid_t file;
+    int64_t bytes; /* of a file that is read */
     vt_tensor_source sources[VT_TENSOR_OPEN_SOURCES];
     uint64_t use_clock;
 };
@@ -26,8 +30,11 @@ hid_t vt_tensor_select(const vt_tensor_shape *shape, const int64_t *origin, cons
 
 void vt_tensor_close_source(vt_tensor_source *source);
 
-/* For the trial: lets HDF5 read all of a tensor but its numbers, and of those the first and the last. Errors don't
- * matter there. */
-void vt_tensor_visit(vt_tensor_file *file, const char *name);
+/* How every tensor is stored: chunks of as many rows as fit into a megabyte, each with a checksum. */
+void vt_tensor_chunk(const vt_tensor_shape *shape, hsize_t chunk[VT_TENSOR_DIMENSIONS]);
+
+/* For the trial: lets HDF5 do what reading the tensor asks of it, except that of the numbers only the first and the
+ * last are read. Errors don't matter there. False: the name is that of something else. */
+bool vt_tensor_visit(vt_tensor_file *file, const char *name);
 
 #endif

@@ -34,6 +34,8 @@ static vt_status take_source_name(const tensor *t, size_t index, char **source)
     VT_CHECK(*source != NULL, "%s: dataset /%s is damaged: a part in no file", t->path, t->name);
     VT_CHECK(strpbrk(*source, "/%") == NULL && strcmp(*source, ".") != 0 && strstr(*source, "..") == NULL,
              "%s: dataset /%s has a part in '%s', which is no file name of its directory", t->path, t->name, *source);
+    VT_CHECK(vt_text_ends_with(*source, ".h5"), "%s: dataset /%s has a part in '%s', expected a file NAME.h5", t->path,
+             t->name, *source); /* only those have been tried */
 done:
     return status;
 }
@@ -80,18 +82,72 @@ done:
     return status;
 }
 
+/* Is every chunk there, of the size that its numbers and its checksum have? HDF5 trusts what the file says. */
+static bool has_all_chunks(const tensor *t, const hsize_t *chunk)
+{
+    bool all = true;
+#if H5_VERSION_GE(1, 10, 5)
+    hsize_t at[VT_TENSOR_DIMENSIONS] = {0}, wanted = sizeof(float), size = 0;
+    const int dimensions = t->shape.dimensions;
+    for (int i = 0; i < dimensions; i++) wanted *= chunk[i];
+    wanted += sizeof(uint32_t);
+    for (int moved = 0; all && moved >= 0;) {
+        unsigned skipped = 0;
+        haddr_t address = HADDR_UNDEF;
+        all = H5Dget_chunk_info_by_coord(t->dataset, at, &skipped, &address, &size) >= 0 && address != HADDR_UNDEF &&
+              skipped == 0 && size == wanted;
+        for (moved = dimensions - 1; moved >= 0; moved--) { /* to the next one, the last dimension fastest */
+            at[moved] += chunk[moved];
+            if (at[moved] < (hsize_t)t->shape.shape[moved]) break;
+            at[moved] = 0;
+        }
+    }
+#else
+    (void)t, (void)chunk;
+#endif
+    return all;
+}
+
+/* Stored in any other way than vt_tensor_file_write's, it could make HDF5 do anything: filters, conversions. */
+static vt_status check_storage(const tensor *t, int64_t file_bytes)
+{
+    vt_status status = VT_OK;
+    hsize_t expected[VT_TENSOR_DIMENSIONS], chunk[VT_TENSOR_DIMENSIONS] = {0};
+    unsigned flags = 0, config = 0;
+    size_t count = 0;
+    const int dimensions = t->shape.dimensions;
+    hid_t type = H5Dget_type(t->dataset);
+    vt_tensor_chunk(&t->shape, expected);
+    bool sound = H5Tequal(type, H5T_IEEE_F32LE) > 0 && H5Pget_layout(t->storage) == H5D_CHUNKED &&
+                 H5Pget_nfilters(t->storage) == 1 &&
+                 H5Pget_filter2(t->storage, 0, &flags, &count, NULL, 0, NULL, &config) == H5Z_FILTER_FLETCHER32 &&
+                 H5Pget_chunk(t->storage, VT_TENSOR_DIMENSIONS, chunk) == dimensions;
+    for (int i = 0; i < dimensions; i++) sound = sound && chunk[i] == expected[i];
+    VT_CHECK(sound, "%s: dataset /%s is not stored as vitrain stores tensors", t->path, t->name);
+    VT_CHECK(vt_tensor_count(&t->shape) <= file_bytes / (int64_t)sizeof(float) && has_all_chunks(t, expected),
+             "%s: dataset /%s is damaged: not all of its numbers are there", t->path, t->name);
+done:
+    if (type >= 0) H5Tclose(type);
+    return status;
+}
+
 /* To be closed also on failure. Follows no links into other files. */
 static vt_status open_tensor(const vt_tensor_file *file, const char *name, tensor *t)
 {
     vt_status status = VT_OK;
+    int depth = 1;
     hid_t access = vt_hdf5_link_access(H5P_DATASET_ACCESS);
-    *t = (tensor){.path = file->path, .name = name, .storage = H5I_INVALID_HID};
+    *t = (tensor){.path = file->path, .name = name, .dataset = H5I_INVALID_HID, .storage = H5I_INVALID_HID};
+    for (const char *at = name; *at != '\0'; at++) depth += *at == '/';
+    VT_CHECK(depth <= VT_TENSOR_DEPTH, "%s: dataset /%s lies more than %d names deep, which no tensor does", file->path,
+             name, VT_TENSOR_DEPTH);
     t->dataset = H5Dopen2(file->file, name, access);
     VT_CHECK(t->dataset >= 0, "%s holds no dataset /%s", file->path, name);
     t->storage = H5Dget_create_plist(t->dataset);
     VT_CHECK(t->storage >= 0, "%s: dataset /%s is damaged: %s", file->path, name, vt_hdf5_reason());
     VT_TRY(check_sources(t));
     VT_TRY(take_shape(t));
+    if (H5Pget_layout(t->storage) != H5D_VIRTUAL) VT_TRY(check_storage(t, file->bytes));
 done:
     H5Pclose(access);
     return status;
@@ -348,42 +404,29 @@ done:
     return status;
 }
 
-static void visit_stored(const tensor *t)
-{
-    const vt_tensor_box whole = vt_tensor_whole(&t->shape);
-    vt_tensor_box one = whole;
-    float value;
-#if H5_VERSION_GE(1, 10, 5)
-    hsize_t chunks = 0;
-    hid_t space = H5Dget_space(t->dataset);
-    H5Dget_num_chunks(t->dataset, space, &chunks); /* goes through the whole index of them */
-    H5Sclose(space);
-#endif
-    for (int last = 0; last < 2; last++) {
-        for (int i = 0; i < t->shape.dimensions; i++) {
-            one.shape.shape[i] = 1;
-            one.first[i] = last ? t->shape.shape[i] - 1 : 0;
-        }
-        if (read_common(t, &whole, &one, &one, &value) != VT_OK) vt_error_clear();
-    }
-}
-
-void vt_tensor_visit(vt_tensor_file *file, const char *name)
+bool vt_tensor_visit(vt_tensor_file *file, const char *name)
 {
     piece_list list = {0};
     tensor t;
+    float value;
     vt_hdf5_enter();
-    if (open_tensor(file, name, &t) == VT_OK) {
-        const vt_tensor_box whole = vt_tensor_whole(&t.shape);
-        if (H5Pget_layout(t.storage) != H5D_VIRTUAL)
-            visit_stored(&t);
-        else
-            (void)find_pieces(&t, &whole, &list);
+    const bool opened = open_tensor(file, name, &t) == VT_OK, is_tensor = t.dataset >= 0;
+    const vt_tensor_box whole = vt_tensor_whole(&t.shape);
+    const bool is_virtual = opened && H5Pget_layout(t.storage) == H5D_VIRTUAL;
+    if (is_virtual && find_pieces(&t, &whole, &list) == VT_OK) (void)check_cover(&t, &whole, &list);
+    for (int last = 0; last < 2 && opened && !is_virtual; last++) {
+        vt_tensor_box one = whole;
+        for (int i = 0; i < t.shape.dimensions; i++) {
+            one.shape.shape[i] = 1;
+            one.first[i] = last ? t.shape.shape[i] - 1 : 0;
+        }
+        (void)read_common(&t, &whole, &one, &one, &value);
     }
     vt_error_clear();
     close_tensor(&t);
     free_pieces(&list);
     vt_hdf5_leave();
+    return is_tensor;
 }
 
 vt_status vt_tensor_file_read(vt_tensor_file *file, const char *name, const vt_tensor_shape *shape, float *values)

@@ -2,8 +2,8 @@
 #include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
-#include "base/clock.h"
 #include "base/memory.h"
 #include "base/text.h"
 #include "storage/tensor_file_inside.h"
@@ -29,69 +29,86 @@ static void visit_attribute(hid_t attribute)
     if (type >= 0) H5Tclose(type);
 }
 
+static herr_t open_and_visit(hid_t file, const char *name, const H5A_info_t *info, void *context)
+{
+    (void)info, (void)context;
+    hid_t attribute = H5Aopen(file, name, H5P_DEFAULT);
+    if (attribute < 0) return 0;
+    visit_attribute(attribute);
+    H5Aclose(attribute);
+    return 0;
+}
+
 static void visit_attributes(vt_tensor_file *file)
 {
     vt_hdf5_enter();
-    for (hsize_t i = 0;; i++) {
-        hid_t attribute = H5Aopen_by_idx(file->file, ".", H5_INDEX_NAME, H5_ITER_INC, i, H5P_DEFAULT, H5P_DEFAULT);
-        if (attribute < 0) break;
-        visit_attribute(attribute);
-        H5Aclose(attribute);
-    }
+    H5Aiterate2(file->file, H5_INDEX_NAME, H5_ITER_NATIVE, NULL, open_and_visit, NULL);
     vt_hdf5_leave();
 }
 
-/* Groups of such a file are one level deep. */
-static void visit_group(vt_tensor_file *file, const char *group)
+/* What is in the group, and in the groups of it as deep as tensors lie; "" is the root. */
+static void visit_group(vt_tensor_file *file, const char *group, int depth)
 {
     char **names = NULL;
     int64_t count = 0;
-    if (vt_tensor_file_list(file, group, &names, &count) != VT_OK) vt_error_clear();
+    if (vt_tensor_file_list(file, depth == 0 ? "/" : group, &names, &count) != VT_OK) vt_error_clear();
     for (int64_t i = 0; i < count; i++) {
-        char *name = vt_text_format("%s/%s", group, names[i]);
-        vt_tensor_visit(file, name);
+        char *name = vt_text_format("%s%s%s", group, depth == 0 ? "" : "/", names[i]);
+        if (!vt_tensor_visit(file, name) && depth + 1 < VT_TENSOR_DEPTH) visit_group(file, name, depth + 1);
         free(name);
     }
     vt_text_free_list(names, count);
 }
 
-static void visit_file(const char *path)
+static void visit_file(const char *path, void *context)
 {
+    (void)context;
     vt_tensor_file *file = NULL;
-    char **groups = NULL;
-    int64_t count = 0;
     if (vt_tensor_file_open(path, &file) != VT_OK) {
         vt_error_clear();
         return;
     }
     visit_attributes(file);
-    if (vt_tensor_file_list(file, "/", &groups, &count) != VT_OK) vt_error_clear();
-    for (int64_t i = 0; i < count; i++) visit_group(file, groups[i]);
-    vt_text_free_list(groups, count);
+    visit_group(file, "", 0);
     vt_tensor_file_close(&file);
 }
 
-/* With hundreds of files, only some: the trial must not take long. */
-static void try_out(void *context)
+/* Calls visit for each tensor file of the directory. */
+static void for_each_file(const char *directory, void (*visit)(const char *path, void *context), void *context)
 {
-    enum { MOST_SECONDS = 5 };
-    const char *directory = context;
-    const double begin = vt_clock_seconds();
     DIR *opened = opendir(directory);
     for (struct dirent *entry; opened != NULL && (entry = readdir(opened)) != NULL;) {
         if (!vt_text_ends_with(entry->d_name, ".h5")) continue;
-        if (vt_clock_seconds() - begin > MOST_SECONDS) break;
         char *path = vt_text_format("%s/%s", directory, entry->d_name);
-        visit_file(path);
+        visit(path, context);
         free(path);
     }
     if (opened != NULL) closedir(opened);
 }
 
+static void add_bytes(const char *path, void *context)
+{
+    struct stat info;
+    if (stat(path, &info) == 0) *(int64_t *)context += info.st_size;
+}
+
+int64_t vt_tensor_files_most(const char *directory)
+{
+    int64_t bytes = 0;
+    for_each_file(directory, add_bytes, &bytes);
+    return bytes / (int64_t)sizeof(float);
+}
+
+static void try_out(void *context)
+{
+    for_each_file(context, visit_file, NULL);
+}
+
 vt_status vt_tensor_files_try(const char *directory)
 {
     char *copy = vt_text_copy(directory);
-    vt_status status = vt_trial(directory, try_out, copy);
+    const int64_t bytes = vt_tensor_files_most(directory) * (int64_t)sizeof(float);
+    vt_status status = vt_trial_of_many(directory, bytes, try_out, copy);
     free(copy);
     return status;
 }

@@ -3,6 +3,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -21,7 +24,11 @@
 #include "storage/hdf5_access.h"
 
 enum { COMPUTING_SECONDS = 20, SECONDS = 300, OUT_OF_MEMORY = 99 };
-#define MEMORY (INT64_C(8) << 30) /* beyond what the process has already */
+
+typedef struct {
+    int seconds;    /* of computing */
+    int64_t memory; /* bytes, beyond what the process has already */
+} limits;
 
 #if defined(__GLIBC__)
 typedef __rlimit_resource_t resource_name;
@@ -67,32 +74,37 @@ static void end_here(void *context, const char *message)
     _exit(OUT_OF_MEMORY);
 }
 
-__attribute__((noreturn)) static void run_there(void (*work)(void *context), void *context)
+__attribute__((noreturn)) static void run_there(const limits *most, void (*work)(void *context), void *context)
 {
     const rlim_t space = (rlim_t)vt_memory_address_space();
     detach();
     set_limit(RLIMIT_CORE, 0, 0);
-    set_limit(RLIMIT_CPU, COMPUTING_SECONDS, COMPUTING_SECONDS + 1);
-    if (space > 0) set_limit(RLIMIT_AS, space + MEMORY, space + MEMORY);
+    set_limit(RLIMIT_CPU, (rlim_t)most->seconds, (rlim_t)most->seconds + 1);
+    if (space > 0) set_limit(RLIMIT_AS, space + (rlim_t)most->memory, space + (rlim_t)most->memory);
     alarm(SECONDS);
     vt_log_unlock();
+    H5set_free_list_limits(0, 0, 0, 0, 0, 0);
+#ifdef M_PERTURB
+    mallopt(M_PERTURB, 0xa5); /* memory that is used before it is set, or after it is freed, crashes it here already */
+#endif
     vt_hdf5_leave();
     vt_memory_last_words(end_here, NULL);
     work(context);
     _exit(0);
 }
 
-static vt_status judge(const char *path, int ended)
+static vt_status judge(const char *path, int seconds, int ended)
 {
     vt_status status = VT_OK;
     char how[128];
     if (WIFEXITED(ended) && WEXITSTATUS(ended) == 0) return VT_OK;
-    VT_CHECK(!WIFEXITED(ended) || WEXITSTATUS(ended) != OUT_OF_MEMORY,
-             "%s: out of memory when it was tried in a process of its own", path);
+    const bool no_memory = WIFEXITED(ended) ? WEXITSTATUS(ended) == OUT_OF_MEMORY : WTERMSIG(ended) == SIGKILL;
+    VT_CHECK(!no_memory, "%s: not enough memory to look at it in a process of its own%s", path,
+             WIFEXITED(ended) ? "" : ", which was killed");
     if (WIFEXITED(ended))
         snprintf(how, sizeof how, "ended the process that tried it (exit status %d)", WEXITSTATUS(ended));
     else if (WTERMSIG(ended) == SIGXCPU)
-        snprintf(how, sizeof how, "computed for more than %d s", COMPUTING_SECONDS);
+        snprintf(how, sizeof how, "computed for more than %d s", seconds);
     else if (WTERMSIG(ended) == SIGALRM)
         snprintf(how, sizeof how, "did not come to an end within %d s", SECONDS);
     else
@@ -103,7 +115,7 @@ done:
     return status;
 }
 
-vt_status vt_trial(const char *path, void (*work)(void *context), void *context)
+static vt_status try_within(const char *path, const limits *most, void (*work)(void *context), void *context)
 {
     static bool warned;
     int ended = 0;
@@ -111,7 +123,7 @@ vt_status vt_trial(const char *path, void (*work)(void *context), void *context)
     vt_hdf5_enter();
     vt_log_lock();
     pid_t child = fork();
-    if (child == 0) run_there(work, context);
+    if (child == 0) run_there(most, work, context);
     const int error = errno;
     vt_log_unlock();
     bool warn = child < 0 && !warned;
@@ -122,5 +134,17 @@ vt_status vt_trial(const char *path, void (*work)(void *context), void *context)
     if (child < 0) return VT_OK;
     while (waitpid(child, &ended, 0) < 0)
         if (errno != EINTR) return VT_OK; /* somebody else has collected it */
-    return judge(path, ended);
+    return judge(path, most->seconds, ended);
+}
+
+vt_status vt_trial(const char *path, void (*work)(void *context), void *context)
+{
+    return try_within(path, &(limits){COMPUTING_SECONDS, INT64_C(8) << 30}, work, context);
+}
+
+vt_status vt_trial_of_many(const char *path, int64_t bytes, void (*work)(void *context), void *context)
+{
+    const int64_t seconds = COMPUTING_SECONDS + bytes / 500000;
+    const limits most = {seconds < SECONDS ? (int)seconds : SECONDS, INT64_C(2) << 30};
+    return try_within(path, &most, work, context);
 }

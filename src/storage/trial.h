@@ -3,6 +3,8 @@
 #ifndef VT_STORAGE_TRIAL_H
 #define VT_STORAGE_TRIAL_H
 
+#include <stdint.h>
+
 #include "base/status.h"
 
 /* Calls work(context) in a copy of this process, which sees nothing but files that it opens itself, prints nothing and
@@ -11,5 +13,9 @@
  * must not be entered; `work` may enter it. To be called before a GPU's memory is in use, and while this process is
  * small: copying a process takes about a millisecond per gigabyte. */
 vt_status vt_trial(const char *path, void (*work)(void *context), void *context);
+
+/* The same for `bytes` bytes of files that hold many small objects: 2 s of computing more for each megabyte, at most
+ * 300 s, and 2 GB. */
+vt_status vt_trial_of_many(const char *path, int64_t bytes, void (*work)(void *context), void *context);
 
 #endif

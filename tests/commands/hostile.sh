@@ -47,3 +47,39 @@ test_single_files_that_are_none() {
     refuses "/dev/zero: larger than 1048576 bytes" -- bounded --yaml_config=/dev/zero --config=demo
     bounded ${SMALL/"$TOP/config/ViT.yaml"//dev/stdin} --num_iters=1 >/dev/null < <(cat "$TOP/config/ViT.yaml")
 }
+
+# harmless COMMAND...: it succeeds or fails with a message of its own: no crash, and no hang.
+harmless() {
+    local got=0
+    bounded "$@" >said 2>&1 || got=$?
+    [ "$got" -eq 0 ] || { [ "$got" -eq 1 ] && grep -qE '^vitrain: |FAULT: ' said; } || { echo "exit status $got: $*"; tail -n 5 said; return 1; }
+}
+
+# damaged_checkpoints FIRST LAST: what the program makes of checkpoints that are damaged by these seeds.
+damaged_checkpoints() {
+    made_once hostile_run
+    local good seed refused=0
+    good=$(realpath $CHECKPOINT)
+    ulimit -c 0
+    for seed in $(seq "$1" "$2"); do
+        rm -rf bad; cp -r "$good" bad
+        "$TESTS" --damage bad "$seed"
+        harmless inspect bad || { echo "seed $seed"; return 1; }
+        ! grep -q FAULT said || refused=$((refused + 1))
+        harmless inspect bad --verify || { echo "seed $seed"; return 1; }
+        harmless export bad --output=model.safetensors || { echo "seed $seed"; return 1; }
+    done
+    echo "$refused of $(($2 - $1 + 1)) refused"
+    [ "$refused" -gt $((($2 - $1) / 3)) ] && [ "$refused" -le $(($2 - $1)) ]
+}
+
+test_damaged_checkpoints() { damaged_checkpoints 1 40; }
+long_damaged_checkpoints() { damaged_checkpoints 41 3000; }
+
+# The trial, and the lists of names, take time in proportion to the number of tensors.
+long_a_checkpoint_of_very_many_tensors() {
+    synth
+    train --num_iters=1 --depth=1024 --embed_dim=8 --patch_size=8 >/dev/null
+    says "in 16390 tensors" "no faults seen" -- bounded inspect $CHECKPOINT
+    says "all lead times: " -- bounded evaluate --checkpoint=$CHECKPOINT --data_dir=data --rollout=1 --limit_nsamples_val=1
+}

@@ -1,6 +1,7 @@
 /* A text: its words, and what becomes of them in the file of tokens; and such a file with other bytes. */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/crc32c.h"
 #include "base/file.h"

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/memory.h"
 #include "config/config.h"
 #include "source/fields/dataset.h"
 #include "source/fields/fields_file.h"
@@ -55,6 +56,26 @@ TEST(a_trial_touches_nothing_here)
     EXPECT_OK(vt_trial("a.h5", write_to_descriptor, &descriptors[1]));
     close(descriptors[0]);
     close(descriptors[1]);
+}
+
+static void be_killed(void *context)
+{
+    (void)context;
+    raise(SIGKILL);
+}
+
+static void lack_memory(void *context)
+{
+    (void)context;
+    vt_memory_exhausted(1, "a test");
+}
+
+/* The system's end of a process that takes too much memory tells nothing of the file. */
+TEST(a_trial_without_memory_does_not_blame_the_file)
+{
+    EXPECT_ERROR(vt_trial("a.h5", be_killed, NULL),
+                 "a.h5: not enough memory to look at it in a process of its own, which was killed");
+    EXPECT_ERROR(vt_trial("a.h5", lack_memory, NULL), "a.h5: not enough memory to look at it");
 }
 
 TEST(a_crash_in_a_trial_is_an_error)

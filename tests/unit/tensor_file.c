@@ -7,6 +7,8 @@
 #include <unistd.h>
 
 #include "base/random.h"
+#include "base/text.h"
+#include "settings.h"
 #include "test.h"
 #include "unit/data_files.h"
 
@@ -405,4 +407,80 @@ TEST(sources_lead_nowhere_else)
     int64_t count = 0;
     EXPECT_ERROR(vt_tensor_file_list(file, "group", &names, &count), "has no group 'group'");
     vt_tensor_file_close(&file);
+}
+
+/* ---- files that vitrain has not written ---- */
+
+/* How somebody else stores /w [1000]. */
+typedef struct {
+    const char *name; /* "w", if it is NULL */
+    hid_t type;
+    hsize_t chunk; /* 0: contiguous */
+    bool checksum, compressed, unwritten;
+    const char *message;
+} foreign;
+
+static void expect_foreign(const foreign *f)
+{
+    static float values[1000];
+    const vt_tensor_shape shape = {1, {1000}};
+    const char *name = f->name != NULL ? f->name : "w", *path = test_path("foreign.h5");
+    hid_t file = test_create(path), storage = H5Pcreate(H5P_DATASET_CREATE);
+    if (f->chunk > 0) EXPECT(H5Pset_chunk(storage, 1, &f->chunk) >= 0);
+    if (f->compressed) EXPECT(H5Pset_deflate(storage, 1) >= 0);
+    if (f->checksum) EXPECT(H5Pset_fletcher32(storage) >= 0);
+    for (const char *slash = strchr(name, '/'); slash != NULL; slash = strchr(slash + 1, '/'))
+        H5Gclose(H5Gcreate2(file, SETTINGS("%.*s", (int)(slash - name), name), H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));
+    test_dataset_with(storage, file, name, f->type, 1, (hsize_t[]){1000}, H5T_NATIVE_FLOAT,
+                      f->unwritten ? NULL : values);
+    H5Fclose(file);
+    vt_tensor_file *opened = open_file(path);
+    if (f->message != NULL)
+        EXPECT_ERROR(vt_tensor_file_read(opened, name, &shape, values), f->message);
+    else
+        EXPECT_OK(vt_tensor_file_read(opened, name, &shape, values));
+    vt_tensor_file_close(&opened);
+}
+
+TEST(tensors_of_others)
+{
+    const char *const otherwise = "foreign.h5: dataset /w is not stored as vitrain stores tensors";
+    const foreign all[] = {
+        {NULL, H5T_IEEE_F32LE, 1000, true, false, false, NULL},
+        {NULL, H5T_IEEE_F32LE, 0, false, false, false, otherwise},
+        {NULL, H5T_IEEE_F32LE, 1000, false, false, false, otherwise},
+        {NULL, H5T_IEEE_F32LE, 1000, true, true, false, otherwise},
+        {NULL, H5T_IEEE_F64LE, 1000, true, false, false, otherwise},
+        {NULL, H5T_IEEE_F32LE, 1, true, false, false,
+         otherwise}, /* each number in a chunk of its own would take long */
+        {NULL, H5T_IEEE_F32LE, 1000, true, false, true, "dataset /w is damaged: not all of its numbers are there"},
+        {"a/b/w", H5T_IEEE_F32LE, 1000, true, false, false, NULL},
+        {"a/b/c/w", H5T_IEEE_F32LE, 1000, true, false, false, "dataset /a/b/c/w lies more than 3 names deep"},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) expect_foreign(&all[i]);
+    expect_refused_source(write_plain_index("shard.bin"), "has a part in 'shard.bin', expected a file NAME.h5");
+}
+
+LONG_TEST(more_names_than_any_checkpoint_has)
+{
+    const char *path = test_path("names.h5");
+    hid_t access = H5Pcreate(H5P_FILE_ACCESS);
+    H5Pset_libver_bounds(access, H5F_LIBVER_V110, H5F_LIBVER_LATEST);
+    hid_t file = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, access);
+    hid_t group = H5Gcreate2(file, "group", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+    for (int i = 0; i < 1048577; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "%d", i);
+        EXPECT(H5Lcreate_soft("/w", group, name, H5P_DEFAULT, H5P_DEFAULT) >= 0);
+    }
+    H5Gclose(group);
+    H5Fclose(file);
+    H5Pclose(access);
+    char **names = NULL;
+    int64_t count = 0;
+    vt_tensor_file *opened = open_file(path);
+    EXPECT_ERROR(vt_tensor_file_list(opened, "group", &names, &count),
+                 "the group 'group' holds more than 1048576 names, which no checkpoint does");
+    vt_text_free_list(names, count);
+    vt_tensor_file_close(&opened);
 }
