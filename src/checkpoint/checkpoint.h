@@ -45,11 +45,11 @@ vt_status vt_checkpoint_read(const char *directory, const vt_checkpoint_subject 
  * a checkpoint. */
 vt_status vt_checkpoint_read_parameters(const char *path, const vt_checkpoint_subject *subject, vt_text *changes);
 
-/* For commands that look at a checkpoint, which may be a stranger's, without a model. The first checks that
- * checkpoint.h5 is what was written, and that HDF5 reads the files without a crash, which it tries in another process
- * (storage/trial.h), so before a back end is opened. The second checks that one shard is there, whole, and of this
- * checkpoint, with `contents` also its checksum, for which it reads all of it; the third that the words of a language
- * model and the description of fields are what was written. */
+/* For commands that look at a checkpoint, which may be a stranger's, without a model. (HDF5 may crash on it: they look
+ * in another process, storage/trial.h, or call vt_tensor_files_try before.) The first checks that checkpoint.h5 is what
+ * was written. The second checks that one shard is there, whole, and of this checkpoint, with `contents` also its
+ * checksum, for which it reads all of it; the third that the words of a language model and the description of fields
+ * are what was written. */
 vt_status vt_checkpoint_check_index(const char *directory);
 vt_status vt_checkpoint_check_shard(vt_tensor_file *index, const char *directory, int shard, bool contents);
 vt_status vt_checkpoint_check_beside(vt_tensor_file *index, const char *directory);

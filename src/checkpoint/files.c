@@ -179,9 +179,7 @@ vt_status vt_checkpoint_check_index(const char *directory)
     bool has_checksum = false;
     vt_status status = VT_OK;
     char *path = vt_text_format("%s/checkpoint.h5", directory);
-    VT_TRY(check_index(directory, path, &has_checksum));
-    VT_TRY(vt_tensor_files_try(directory));
-done:
+    status = check_index(directory, path, &has_checksum);
     free(path);
     return status;
 }

@@ -9,6 +9,7 @@
 #include "checkpoint/inside.h"
 #include "checkpoint/parts.h"
 #include "storage/safetensors.h"
+#include "storage/trial.h"
 
 static vt_status read_progress(vt_tensor_file *file, vt_run_progress *progress)
 {
@@ -265,15 +266,14 @@ done:
     return status;
 }
 
-vt_status vt_checkpoint_export(const char *directory, const char *path, vt_weights weights, bool *averaged)
+static vt_status export_here(const char *directory, const char *path, vt_weights weights, bool *averaged)
 {
     vt_status status = VT_OK;
     vt_tensor_file *index = NULL;
     bool damaged = false;
     char **names = NULL;
-    int64_t count = 0, more = 0, most = vt_tensor_files_most(directory);
+    int64_t count = 0, more = 0, most = vt_tensor_files_bytes(directory) / 4;
     vt_named_tensor *tensors = NULL;
-    VT_TRY(vt_checkpoint_check_index(directory));
     VT_TRY(vt_checkpoint_open(directory, NULL, &index, &damaged));
     *averaged = weights == VT_WEIGHTS_AVERAGE && vt_checkpoint_has_average(index);
     const char *group = *averaged ? "average" : "parameters";
@@ -289,5 +289,26 @@ done:
     vt_text_free_list(names, count);
     free(tensors);
     vt_tensor_file_close(&index);
+    return status;
+}
+
+typedef struct {
+    const char *directory, *path;
+    vt_weights weights;
+    bool averaged;
+} wanted_export;
+
+static vt_status export_there(void *context)
+{
+    wanted_export *wanted = context;
+    return export_here(wanted->directory, wanted->path, wanted->weights, &wanted->averaged);
+}
+
+vt_status vt_checkpoint_export(const char *directory, const char *path, vt_weights weights, bool *averaged)
+{
+    wanted_export wanted = {directory, path, weights, false};
+    const int64_t bytes = vt_tensor_files_bytes(directory);
+    const vt_status status = vt_trial_instead(directory, bytes, export_there, &wanted, sizeof wanted);
+    *averaged = wanted.averaged;
     return status;
 }

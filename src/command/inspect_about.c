@@ -20,7 +20,10 @@
 static void try_out(void *context)
 {
     vt_tensor_file *file = NULL;
-    if (vt_tensor_file_open(context, &file) != VT_OK) vt_error_clear();
+    char *text = NULL;
+    if (vt_tensor_file_open(context, &file) == VT_OK && vt_tensor_file_has(file, "about"))
+        (void)vt_tensor_file_get_text(file, "about", &text);
+    free(text);
     vt_tensor_file_close(&file);
 }
 
@@ -65,6 +68,7 @@ static vt_status of_checkpoint(const char *path, vt_fields_about **about)
     vt_tensor_file *file = NULL;
     VT_TRY(vt_checkpoint_find(path, VT_CHECKPOINT_TO_SHOW, &found));
     VT_TRY(vt_checkpoint_check_index(found));
+    VT_TRY(vt_tensor_files_try(found));
     index = vt_text_format("%s/checkpoint.h5", found);
     VT_TRY(vt_tensor_file_open(index, &file));
     VT_TRY(vt_checkpoint_about(file, found, about));

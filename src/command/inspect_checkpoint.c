@@ -13,6 +13,8 @@
 #include "optimizer/kinds.h"
 #include "source/sources.h"
 #include "source/text/vocabulary.h"
+#include "storage/tensor_file.h"
+#include "storage/trial.h"
 
 enum { MOST_SHARDS = 8000 };
 
@@ -157,7 +159,7 @@ static vt_status look_at_group(vt_tensor_file *index, const char *directory, con
 {
     enum { NAMED = 4 };
     vt_status status = VT_OK;
-    const int64_t most = vt_tensor_files_most(directory);
+    const int64_t most = vt_tensor_files_bytes(directory) / 4;
     char **names = NULL;
     int64_t count = 0, faulty = 0;
     *tensors = *elements = 0;
@@ -226,15 +228,25 @@ static vt_status print_name(vt_tensor_file *index, const char *directory)
     return status;
 }
 
-void vt_inspect_checkpoint(const char *directory, bool brief, bool verify, int *faults)
+typedef struct {
+    const char *directory;
+    bool brief, verify;
+    int faults;
+} inspection;
+
+/* Faults are printed: it does not fail. */
+static vt_status inspect(void *context)
 {
+    inspection *i = context;
+    const char *directory = i->directory;
+    const bool brief = i->brief, verify = i->verify;
+    int *faults = &i->faults;
     vt_status status = VT_OK;
     vt_tensor_file *index = NULL;
     int64_t version = 0;
     char *path = vt_text_format("%s/checkpoint.h5", directory);
     char *checksum = vt_text_format("%s/checkpoint.crc32c", directory);
     if (!brief) vt_print("%s: a checkpoint\n", directory);
-    fflush(stdout);
     VT_TRY(vt_checkpoint_check_index(directory));
     VT_TRY(vt_tensor_file_open(path, &index));
     VT_TRY(vt_tensor_file_get_integer(index, "format_version", &version));
@@ -254,4 +266,14 @@ done:
     vt_tensor_file_close(&index);
     free(path);
     free(checksum);
+    return VT_OK;
+}
+
+void vt_inspect_checkpoint(const char *directory, bool brief, bool verify, int *faults)
+{
+    inspection wanted = {directory, brief, verify, *faults};
+    const int64_t bytes = vt_tensor_files_bytes(directory);
+    const vt_status status = vt_trial_instead(directory, bytes, inspect, &wanted, sizeof wanted);
+    *faults = wanted.faults;
+    vt_inspect_check(faults, status);
 }

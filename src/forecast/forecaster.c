@@ -46,6 +46,7 @@ static vt_status open_index(const char *checkpoint, vt_tensor_file **index)
              checkpoint, path, strerror(errno));
     if (checked == NULL || strcmp(checked, checkpoint) != 0) {
         VT_TRY(vt_checkpoint_check_index(checkpoint));
+        VT_TRY(vt_tensor_files_try(checkpoint));
         free(checked);
         checked = vt_text_copy(checkpoint);
     }

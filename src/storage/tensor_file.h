@@ -44,9 +44,8 @@ vt_status vt_tensor_file_finish(vt_tensor_file **file);
  * (storage/trial.h, whose conditions hold), so that a crash of HDF5 becomes an error. It is the only error. */
 vt_status vt_tensor_files_try(const char *directory);
 
-/* The most elements that tensors of different names can have, as each is in one of the files of the directory. More
- * would take memory and time out of proportion to the files. */
-int64_t vt_tensor_files_most(const char *directory);
+/* The bytes of those files, and so the most that all tensors of the directory can have together. */
+int64_t vt_tensor_files_bytes(const char *directory);
 
 vt_status vt_tensor_file_open(const char *path, vt_tensor_file **file);
 

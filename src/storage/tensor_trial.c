@@ -92,11 +92,11 @@ static void add_bytes(const char *path, void *context)
     if (stat(path, &info) == 0) *(int64_t *)context += info.st_size;
 }
 
-int64_t vt_tensor_files_most(const char *directory)
+int64_t vt_tensor_files_bytes(const char *directory)
 {
     int64_t bytes = 0;
     for_each_file(directory, add_bytes, &bytes);
-    return bytes / (int64_t)sizeof(float);
+    return bytes;
 }
 
 static void try_out(void *context)
@@ -107,8 +107,7 @@ static void try_out(void *context)
 vt_status vt_tensor_files_try(const char *directory)
 {
     char *copy = vt_text_copy(directory);
-    const int64_t bytes = vt_tensor_files_most(directory) * (int64_t)sizeof(float);
-    vt_status status = vt_trial_of_many(directory, bytes, try_out, copy);
+    vt_status status = vt_trial_of_many(directory, vt_tensor_files_bytes(directory), try_out, copy);
     free(copy);
     return status;
 }

@@ -7,9 +7,12 @@
 #include <malloc.h>
 #endif
 #include <signal.h>
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -28,6 +31,7 @@ enum { COMPUTING_SECONDS = 20, SECONDS = 300, OUT_OF_MEMORY = 99 };
 typedef struct {
     int seconds;    /* of computing */
     int64_t memory; /* bytes, beyond what the process has already */
+    bool prints;    /* and may take more than SECONDS, as a slow disk's */
 } limits;
 
 #if defined(__GLIBC__)
@@ -47,7 +51,7 @@ static void set_limit(resource_name resource, rlim_t soft, rlim_t hard)
 }
 
 /* In the copy: closes what is open, so that nothing of this process is touched, and undoes its handling of signals. */
-static void detach(void)
+static void detach(bool prints)
 {
     static const int deadly[] = {SIGSEGV, SIGBUS, SIGABRT, SIGFPE, SIGILL, SIGXCPU, SIGALRM, SIGSYS, SIGTRAP};
     static const int for_the_run[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGPIPE};
@@ -61,7 +65,7 @@ static void detach(void)
     prctl(PR_SET_PDEATHSIG, SIGKILL);
 #endif
     int nowhere = open("/dev/null", O_RDWR);
-    for (int i = 0; i <= STDERR_FILENO && nowhere >= 0; i++) dup2(nowhere, i);
+    for (int i = 0; i <= STDERR_FILENO && nowhere >= 0 && !prints; i++) dup2(nowhere, i);
 #ifdef SYS_close_range
     syscall(SYS_close_range, STDERR_FILENO + 1, ~0U, 0);
 #endif
@@ -77,11 +81,11 @@ static void end_here(void *context, const char *message)
 __attribute__((noreturn)) static void run_there(const limits *most, void (*work)(void *context), void *context)
 {
     const rlim_t space = (rlim_t)vt_memory_address_space();
-    detach();
+    detach(most->prints);
     set_limit(RLIMIT_CORE, 0, 0);
     set_limit(RLIMIT_CPU, (rlim_t)most->seconds, (rlim_t)most->seconds + 1);
     if (space > 0) set_limit(RLIMIT_AS, space + (rlim_t)most->memory, space + (rlim_t)most->memory);
-    alarm(SECONDS);
+    if (!most->prints) alarm(SECONDS);
     vt_log_unlock();
     H5set_free_list_limits(0, 0, 0, 0, 0, 0);
 #ifdef M_PERTURB
@@ -115,7 +119,9 @@ done:
     return status;
 }
 
-static vt_status try_within(const char *path, const limits *most, void (*work)(void *context), void *context)
+/* *started: whether there was such a process (may be NULL). */
+static vt_status try_within(const char *path, const limits *most, void (*work)(void *context), void *context,
+                            bool *started)
 {
     static bool warned;
     int ended = 0;
@@ -125,6 +131,7 @@ static vt_status try_within(const char *path, const limits *most, void (*work)(v
     pid_t child = fork();
     if (child == 0) run_there(most, work, context);
     const int error = errno;
+    if (started != NULL) *started = child > 0;
     vt_log_unlock();
     bool warn = child < 0 && !warned;
     warned = warned || warn;
@@ -137,14 +144,60 @@ static vt_status try_within(const char *path, const limits *most, void (*work)(v
     return judge(path, most->seconds, ended);
 }
 
+static int64_t seconds_of(int64_t bytes)
+{
+    return COMPUTING_SECONDS + bytes / 500000;
+}
+
 vt_status vt_trial(const char *path, void (*work)(void *context), void *context)
 {
-    return try_within(path, &(limits){COMPUTING_SECONDS, INT64_C(8) << 30}, work, context);
+    return try_within(path, &(limits){COMPUTING_SECONDS, INT64_C(8) << 30, false}, work, context, NULL);
 }
 
 vt_status vt_trial_of_many(const char *path, int64_t bytes, void (*work)(void *context), void *context)
 {
-    const int64_t seconds = COMPUTING_SECONDS + bytes / 500000;
-    const limits most = {seconds < SECONDS ? (int)seconds : SECONDS, INT64_C(2) << 30};
-    return try_within(path, &most, work, context);
+    const int64_t seconds = seconds_of(bytes);
+    const limits most = {seconds < SECONDS ? (int)seconds : SECONDS, INT64_C(2) << 30, false};
+    return try_within(path, &most, work, context, NULL);
+}
+
+/* ---- work that is done there for good ---- */
+
+/* In memory that both processes share, with the context behind it. */
+typedef struct {
+    vt_status (*work)(void *context);
+    vt_status status;
+    char error[4096];
+    _Alignas(max_align_t) unsigned char context[];
+} errand;
+
+static void run_errand(void *context)
+{
+    errand *e = context;
+    e->status = e->work(e->context);
+    if (e->status != VT_OK) snprintf(e->error, sizeof e->error, "%s", vt_error_text());
+    fflush(stdout);
+}
+
+vt_status vt_trial_instead(const char *path, int64_t bytes, vt_status (*work)(void *context), void *context,
+                           size_t size)
+{
+    vt_status status = VT_OK;
+    const int64_t seconds = seconds_of(bytes);
+    const limits most = {seconds < INT32_MAX ? (int)seconds : INT32_MAX, (INT64_C(2) << 30) + 2 * bytes, true};
+    bool started = false;
+    errand *shared = mmap(NULL, sizeof *shared + size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (shared == MAP_FAILED) return work(context);
+    shared->work = work;
+    memcpy(shared->context, context, size);
+    fflush(stdout);
+    VT_TRY(try_within(path, &most, run_errand, shared, &started));
+    if (started)
+        memcpy(context, shared->context, size);
+    else
+        status = work(context);
+    VT_CHECK(shared->status == VT_OK, "%s", shared->error);
+done:
+    munmap(shared, sizeof *shared + size);
+    return status;
 }

@@ -3,6 +3,7 @@
 #ifndef VT_STORAGE_TRIAL_H
 #define VT_STORAGE_TRIAL_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/status.h"
@@ -17,5 +18,11 @@ vt_status vt_trial(const char *path, void (*work)(void *context), void *context)
 /* The same for `bytes` bytes of files that hold many small objects: 2 s of computing more for each megabyte, at most
  * 300 s, and 2 GB. */
 vt_status vt_trial_of_many(const char *path, int64_t bytes, void (*work)(void *context), void *context);
+
+/* Does work(context) in such a process for good: it prints as this one does, and the `size` bytes at context, and the
+ * error that it notes, come back. The limits are those for many objects, but computing may go on for as long as `bytes`
+ * allow, and memory for 2 GB and twice `bytes`. Where no process can be started, this one does it. */
+vt_status vt_trial_instead(const char *path, int64_t bytes, vt_status (*work)(void *context), void *context,
+                           size_t size);
 
 #endif
