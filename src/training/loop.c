@@ -156,8 +156,8 @@ static vt_status take_steps(vt_loop *loop, int64_t leave)
     while (vt_trainer_steps_pending(trainer) > leave) {
         vt_step_figures figures;
         status = vt_step_take(trainer, &figures);
-        loop->diverged = status != VT_OK && !figures.bad_data && figures.target_fault == NULL &&
-                         !isfinite(figures.gradient_norm);
+        loop->diverged =
+            status != VT_OK && !figures.bad_data && figures.target_fault == NULL && !isfinite(figures.gradient_norm);
         if (status != VT_OK && figures.bad_sample >= 0 && !figures.bad_data) {
             char sample[1024];
             vt_error_context("sample %s", describe_sample(loop, &figures, sample, sizeof sample));
