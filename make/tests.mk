@@ -67,7 +67,7 @@ $(BUILD)/operation/%.o: %.c $(STAMPS)/compile
 	@mkdir -p $(@D)
 	$(subst -Isrc,-Itests/tenant/operation -Isrc -Itests,$(COMPILE)) -O0 -c $< -o $@
 
-$(BUILD)/tests/operation-tests: $(OPERATION_OBJECTS) $(BUILD)/tests/values.o $(BUILD)/libvitrain.a $(STAMPS)/link
+$(BUILD)/tests/operation-tests: $(OPERATION_OBJECTS) $(BUILD)/tests/values.o $(BUILD)/tests/damage.o $(BUILD)/libvitrain.a $(STAMPS)/link
 	$(LINK) -o $@ $(filter %.o %.a,$^) $(LIBS)
 
 # Preloaded by tests/faults; never sanitized, because it replaces malloc and catches system calls.
