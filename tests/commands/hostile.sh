@@ -70,7 +70,8 @@ damaged_checkpoints() {
         harmless export bad --output=model.safetensors || { echo "seed $seed"; return 1; }
     done
     echo "$refused of $(($2 - $1 + 1)) refused"
-    [ "$refused" -gt $((($2 - $1) / 3)) ] && [ "$refused" -le $(($2 - $1)) ]
+    [ "$refused" -gt $((($2 - $1) / 3)) ]
+    [ "$refused" -le $(($2 - $1)) ]
 }
 
 test_damaged_checkpoints() { damaged_checkpoints 1 40; }

@@ -19,19 +19,24 @@ static inline int64_t whole_elements(const vt_parameter *p)
     return count;
 }
 
-/* The whole tensor's gradient on every rank, from what each rank keeps of it; to be freed. Collective. */
-static inline double *gather_gradient(const vt_trainer *trainer, int64_t index)
+static inline int64_t all_elements(const vt_trainer *trainer)
 {
     const vt_parameters *parameters = vt_trainer_parameters(trainer);
-    const vt_parameter *p = vt_parameters_at(parameters, index);
+    int64_t count = 0;
+    for (int64_t i = 0; i < vt_parameters_count(parameters); i++)
+        count += whole_elements(vt_parameters_at(parameters, i));
+    return count;
+}
+
+/* Adds what this rank keeps of a gradient to the whole tensor's. */
+static inline void add_piece(const vt_parameters *parameters, const vt_parameter *p, double *whole)
+{
     bool sliced = vt_parameters_is_sliced(parameters, VT_BLOCK_MOMENTS);
     vt_piece piece =
         vt_parameters_piece(parameters, p, VT_BLOCK_MOMENTS); /* what this rank updates: of the rest it has no sum */
     if (!vt_parameters_is_sliced(parameters, VT_BLOCK_GRADIENTS)) piece.offset = p->offset + piece.first;
     double copies = (double)vt_parameters_copies(parameters, vt_parameters_bucket(parameters, p->bucket), sliced);
     const float *gradients = vt_parameters_gradients(parameters) + piece.offset;
-    double *whole = calloc((size_t)whole_elements(p), sizeof *whole);
-    VT_ASSERT(whole != NULL);
     for (int64_t i = 0; i < piece.count; i++) {
         int64_t rest = piece.first + i, place = 0, step = 1;
         for (int d = p->dimensions - 1; d >= 0; d--) {
@@ -41,8 +46,22 @@ static inline double *gather_gradient(const vt_trainer *trainer, int64_t index)
         }
         whole[place] += (double)gradients[i] / copies;
     }
-    vt_world_sum(vt_trainer_world(trainer), whole, whole_elements(p));
-    return whole;
+}
+
+/* All whole gradients on every rank, one behind another; to be freed. Collective. */
+static inline double *gather_gradients(const vt_trainer *trainer)
+{
+    const vt_parameters *parameters = vt_trainer_parameters(trainer);
+    const int64_t elements = all_elements(trainer);
+    double *all = calloc((size_t)elements, sizeof *all), *whole = all;
+    VT_ASSERT(all != NULL);
+    for (int64_t i = 0; i < vt_parameters_count(parameters); i++) {
+        const vt_parameter *p = vt_parameters_at(parameters, i);
+        add_piece(parameters, p, whole);
+        whole += whole_elements(p);
+    }
+    vt_world_sum(vt_trainer_world(trainer), all, elements);
+    return all;
 }
 
 /* The norm of a - b [count]. */
@@ -62,8 +81,8 @@ static inline double *measure_allowed(vt_trainer *trainer, const vt_batch *batch
     const int64_t count = vt_parameters_count(parameters);
     const int64_t elements = vt_parameters_block_elements(parameters, VT_BLOCK_VALUES);
     float *begin = malloc((size_t)elements * sizeof *begin), *drawn = malloc((size_t)elements * sizeof *drawn);
-    double *allowed = calloc((size_t)count, sizeof *allowed), **first = calloc((size_t)count, sizeof *first);
-    VT_ASSERT(begin != NULL && drawn != NULL && allowed != NULL && first != NULL);
+    double *allowed = calloc((size_t)count, sizeof *allowed), *first = NULL;
+    VT_ASSERT(begin != NULL && drawn != NULL && allowed != NULL);
     backend->copy_to_host(backend, begin, vt_parameters_values(parameters), (size_t)elements * sizeof *begin);
     for (uint32_t draw = 0; draw < TRAJECTORY_RUNS; draw++) {
         vt_step_figures figures;
@@ -73,39 +92,36 @@ static inline double *measure_allowed(vt_trainer *trainer, const vt_batch *batch
         vt_parameters_refresh(parameters);
         vt_trainer_resume(trainer, 0, (vt_schedule_length){.run = 10, .epoch = 10, .begun = -1}); /* equal dropout */
         EXPECT_OK(vt_step_train(trainer, batch, &figures));
-        for (int64_t i = 0; i < count; i++) {
-            double *gradient = gather_gradient(trainer, i);
-            if (draw == 0) {
-                first[i] = gradient;
-                continue;
-            }
-            allowed[i] += pow(distance(gradient, first[i], whole_elements(vt_parameters_at(parameters, i))), 2);
-            free(gradient);
+        double *gradients = gather_gradients(trainer);
+        if (first == NULL) first = gradients;
+        for (int64_t i = 0, at = 0, size; i < count; i++, at += size) {
+            size = whole_elements(vt_parameters_at(parameters, i));
+            allowed[i] += pow(distance(gradients + at, first + at, size), 2);
         }
+        if (gradients != first) free(gradients);
     }
-    for (int64_t i = 0; i < count; i++) {
-        allowed[i] = TRAJECTORY_FACTOR * sqrt(allowed[i] / (TRAJECTORY_RUNS - 1));
-        free(first[i]);
-    }
+    for (int64_t i = 0; i < count; i++) allowed[i] = TRAJECTORY_FACTOR * sqrt(allowed[i] / (TRAJECTORY_RUNS - 1));
     free(first);
     free(begin);
     free(drawn);
     return allowed;
 }
 
-/* Collective, after a step of both. */
+/* Collective, after a step of both; allowed: NULL on ranks that leave the comparison to others. */
 static inline void compare_gradients(const vt_trainer *one, const vt_trainer *many, const double *allowed,
                                      const char *what)
 {
-    for (int64_t i = 0; i < vt_parameters_count(vt_trainer_parameters(one)); i++) {
-        const vt_parameter *p = vt_parameters_at(vt_trainer_parameters(one), i);
-        double *expected = gather_gradient(one, i), *actual = gather_gradient(many, i);
-        const double difference = distance(actual, expected, whole_elements(p));
+    const vt_parameters *parameters = vt_trainer_parameters(one);
+    double *expected = gather_gradients(one), *actual = gather_gradients(many);
+    for (int64_t i = 0, at = 0, size; i < vt_parameters_count(parameters) && allowed != NULL; i++, at += size) {
+        const vt_parameter *p = vt_parameters_at(parameters, i);
+        size = whole_elements(p);
+        const double difference = distance(actual + at, expected + at, size);
         EXPECT(difference <= allowed[i], "%s: %s: the gradient is off by %.3g, expected at most %.3g", what, p->name,
                difference, allowed[i]);
-        free(expected);
-        free(actual);
     }
+    free(expected);
+    free(actual);
 }
 
 #endif
