@@ -339,14 +339,14 @@ static vt_status train(run_state *run)
                     .length = run->length,
                     .saver = run->saver,
                     .progress = run->start.progress};
-    VT_TRY(vt_loop_run(&loop, &last)); /* a damaged moment shows in its second step */
+    VT_TRY(vt_loop_run(&loop, &last));
     chunks = vt_reader_chunks(run->world, run->training);
     if (chunks != NULL) vt_log_info("%s", chunks);
     vt_loader_close(&run->validation_loader); /* its ring makes room for the test set's */
     VT_TRY(vt_test_set_score(run->test, run->trainer, run->start.directory,
                              loop.progress.validation_loss <= loop.progress.best_loss));
     log_result(run, &last);
-done:
+done: /* a damaged moment shows in the second step */
     run->failed_at_once = loop.diverged && loop.finite_steps < 2 && run->start.resumes && run->start.chosen == NULL;
     free(chunks);
     vt_evaluation_close(&last);
