@@ -1,5 +1,5 @@
 # The tests, and other ways to run them.
-.PHONY: test sanitize tsan faults long-test memcheck fuzz run-tests run-faults run-fuzz
+.PHONY: test sanitize tsan coverage faults long-test memcheck fuzz run-tests run-coverage run-faults run-fuzz
 
 FUZZ_TARGETS := $(filter-out fuzz,$(patsubst tests/fuzz/%.c,%,$(sort $(wildcard tests/fuzz/*.c))))
 
@@ -118,6 +118,22 @@ tsan: deps
 	    $(MAKE) --no-print-directory run-tests BUILD=$(BUILD)/tsan NVCC= HOST_CUDA= CFLAGS='-O1 -g -fno-omit-frame-pointer' \
 	    SANITIZE=-fsanitize=thread FILTER='$(or $(FILTER),$(TSAN_TESTS))'
 	@tests/races $(BUILD)
+
+# What the tests reach of each room, by gcov (tests/coverage/table): after a run of all tests, or of FILTER's. Code is counted
+# before it is inlined, and by threads at once. The table is also printed if a test failed.
+coverage: test-deps
+	@command -v gcov >/dev/null || { echo "make coverage needs gcc and its gcov" >&2; exit 1; }
+	@$(MAKE) --no-print-directory run-coverage BUILD=$(BUILD)/coverage NVCC= CFLAGS='-O1 -g1 -fno-early-inlining' \
+	    SANITIZE='--coverage -fprofile-update=prefer-atomic' LDFLAGS='-Wl,--wrap=_exit,--wrap=MPI_Abort'
+
+run-coverage:
+	@find $(BUILD) -name '*.gcda' -delete
+	@status=0; $(MAKE) --no-print-directory run-tests || status=1; tests/coverage/table $(BUILD) && exit $$status
+
+ifneq ($(findstring --coverage,$(SANITIZE)),)
+$(BUILD)/tests/coverage/exit.o: LOCAL_CFLAGS += $(if $(HAS_MPI),-DVT_HAS_MPI $(MPI_CFLAGS))
+$(addprefix $(BUILD)/,vitrain tests/vitrain-tests tests/vitrain-tenant tests/tenant-tests tests/operation-tests bench/plan_layout): $(BUILD)/tests/coverage/exit.o
+endif
 
 # All faults of tests/faults; `make test` tries some of them.
 faults: deps
