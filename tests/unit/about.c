@@ -512,7 +512,25 @@ TEST(versions_of_the_format)
          "x.json: '2001-13-01' in its spans is no date"},
         {"{\"vitrain_data\": 1, \"channels\": [{}], \"normalisation\": {\"means\": [1, 2]}}",
          "x.json: 'means' is no list of 1 numbers"},
+        {"{\"vitrain_data\": 1, \"channels\": [{}], \"normalisation\": {\"means\": 1}}",
+         "x.json: 'means' is no list of 1 numbers"},
+        {"{\"vitrain_data\": 1, \"channels\": [{}], \"normalisation\": {\"means\": [1]}}",
+         "x.json: its normalisation lacks means or stds"},
+        {"{\"vitrain_data\": 1, \"time\": {\"spans\": [[2001]]}}", "x.json: 'null' in its spans is no date"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         EXPECT_ERROR(vt_fields_about_parse(bad[i][0], "x.json", &about), bad[i][1]);
+    /* first row, rows, first column, columns of a window that is not in a grid of [4, 6] */
+    static const int windows[][4] = {{-1, 2, 0, 6}, {0, 5, 0, 6}, {3, 2, 0, 6}, {0, 4, -1, 6},
+                                     {0, 4, 6, 6},  {0, 4, 0, 0}, {0, 4, 0, 7}, {0, 0, 0, 6}};
+    for (size_t i = 0; i < sizeof windows / sizeof *windows; i++) {
+        const int *window = windows[i];
+        char text[256];
+        snprintf(
+            text, sizeof text,
+            "{\"vitrain_data\": 1, \"grid\": {\"rows\": 4, \"columns\": 6, \"window\": {\"first_row\": %d, \"rows\": "
+            "%d, \"first_column\": %d, \"columns\": %d}}}",
+            window[0], window[1], window[2], window[3]);
+        EXPECT_ERROR(vt_fields_about_parse(text, "x.json", &about), "is not in its grid of [4, 6]");
+    }
 }

@@ -634,6 +634,43 @@ TEST(damaged_descriptions_are_noticed)
     path = save(&m, "unchecked");
     unlink(below(path, "checkpoint.crc32c"));
     expect_refused(path, &m, true, "checkpoint.crc32c is missing");
+
+    path = save(&m, "empty");
+    EXPECT(truncate(below(path, "checkpoint.crc32c"), 0) == 0);
+    expect_refused(path, &m, true, "checkpoint.crc32c is damaged: it holds no checksum");
+    rig_close(&m.rig);
+}
+
+/* Replaces an attribute of a checkpoint's index, and the index's checksum. */
+static void describe_otherwise(const char *path, const char *name, hid_t type, hsize_t count, const void *values)
+{
+    const hid_t file = H5Fopen(below(path, "checkpoint.h5"), H5F_ACC_RDWR, H5P_DEFAULT),
+                space = H5Screate_simple(1, &count, NULL);
+    EXPECT(H5Adelete(file, name) >= 0);
+    const hid_t attribute = H5Acreate2(file, name, type, space, H5P_DEFAULT, H5P_DEFAULT);
+    EXPECT(H5Awrite(attribute, type, values) >= 0);
+    H5Aclose(attribute);
+    H5Sclose(space);
+    H5Fclose(file);
+    EXPECT_OK(vt_checkpoint_write_checksum(path, below(path, "checkpoint.h5")));
+}
+
+/* Every checksum is right, but what the index says of the shards is not. */
+TEST(descriptions_of_other_shards)
+{
+    static const int64_t two[] = {0, 0};
+    model m;
+    open_model(&m, NULL, NULL);
+    const char *path = save(&m, "two");
+    describe_otherwise(path, "shard_crc32c", H5T_NATIVE_INT64, 2, two);
+    expect_refused(path, &m, true, "two names 1 shards and 2 checksums");
+
+    path = save(&m, "another");
+    const hid_t text = H5Tcopy(H5T_C_S1);
+    EXPECT(H5Tset_size(text, 4) >= 0);
+    describe_otherwise(path, "id", text, 1, "feed");
+    H5Tclose(text);
+    expect_refused(path, &m, true, "shard-00000-of-00001.h5 is of another checkpoint: its id is ");
     rig_close(&m.rig);
 }
 
