@@ -159,6 +159,40 @@ TEST(first_nodes)
         CHECK(VT_LAUNCHER_SLURM, 0, 2, 0, -1, lists[i][1], "SLURM_PROCID=0", "SLURM_NTASKS=2", lists[i][0]);
 }
 
+/* Counts of tasks that are none say nothing of the ranks of a node. */
+TEST(slurm_without_counts)
+{
+    static const char *const counts[] = {"many", "0", "4(x", "4(x0)", "4(x2", "4", "4;4", "99999999999"};
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        char *variable = vt_text_format("SLURM_STEP_TASKS_PER_NODE=%s", counts[i]);
+        CHECK(VT_LAUNCHER_SLURM, 5, 8, 1, -1, "localhost", "SLURM_PROCID=5", "SLURM_NTASKS=8", "SLURM_LOCALID=1",
+              "SLURM_STEP_ID=0", "SLURM_NODEID=1", variable);
+        free(variable);
+    }
+}
+
+TEST(addresses_that_are_too_long)
+{
+    char name[400];
+    memset(name, 'n', sizeof name - 1);
+    name[sizeof name - 1] = '\0';
+    char *address = vt_text_format("MASTER_ADDR=%s", name), *nodes = vt_text_format("SLURM_STEP_NODELIST=%s", name);
+    EXPECT_BAD("399 bytes are too long for a host", address);
+    EXPECT_BAD(": no first node can be read from it; set MASTER_ADDR", "SLURM_PROCID=0", "SLURM_NTASKS=2", nodes);
+    free(address);
+    free(nodes);
+}
+
+/* torchrun itself listens at MASTER_PORT. */
+TEST(ports_beside_torchruns)
+{
+    vt_launch launch;
+    DETECT(&launch, "RANK=0", "WORLD_SIZE=2", "TORCHELASTIC_RUN_ID=a", "MASTER_PORT=1234");
+    EXPECT(launch.port == 1235);
+    DETECT(&launch, "RANK=0", "WORLD_SIZE=2", "TORCHELASTIC_RUN_ID=a", "MASTER_PORT=65535");
+    EXPECT(launch.port == 65534);
+}
+
 TEST(pmi)
 {
     CHECK(VT_LAUNCHER_PMI, 3, 4, 1, 2, "localhost", "PMI_RANK=3", "PMI_SIZE=4", "MPI_LOCALRANKID=1",
