@@ -87,6 +87,27 @@ static void other_level(vt_fields_about *about)
     about->meanings[0].level = 500;
 }
 
+static void lower_level(vt_fields_about *about)
+{
+    about->meanings[0].level = 850;
+}
+
+static void in_hectopascal(vt_fields_about *about)
+{
+    other_level(about);
+    strcpy(about->meanings[0].level_units, "hPa");
+}
+
+static void level_in_metres(vt_fields_about *about)
+{
+    strcpy(about->meanings[0].level_units, "m");
+}
+
+static void greatest_over_time(vt_fields_about *about)
+{
+    strcpy(about->meanings[1].cell_methods, "time: maximum");
+}
+
 static void other_cell_method(vt_fields_about *about)
 {
     strcpy(about->meanings[1].cell_methods, "time: mean");
@@ -201,6 +222,21 @@ static const row rows[] = {
      other_units,
      "units",
      "channel 0 (t2m) is in 'K' in ./new, but in 'degC' in the old",
+     {REFUSED, REFUSED, REFUSED, REFUSED, REFUSED, SAID}},
+    {in_hectopascal,
+     lower_level,
+     "units",
+     "channel 0 (t2m) is at level 500 hPa in ./new, but at 850 hPa in the old",
+     {REFUSED, REFUSED, REFUSED, REFUSED, REFUSED, SAID}},
+    {in_hectopascal,
+     level_in_metres,
+     "units",
+     "channel 0 (t2m) is at level 500 hPa in ./new, but at 500 m in the old",
+     {REFUSED, REFUSED, REFUSED, REFUSED, REFUSED, SAID}},
+    {other_cell_method,
+     greatest_over_time,
+     "units",
+     "channel 1 (v10) has the cell method 'time: mean' in ./new, but 'time: maximum' in the old",
      {REFUSED, REFUSED, REFUSED, REFUSED, REFUSED, SAID}},
     {other_level, NULL, NULL, "level", {NOTHING, NOTHING, NOTHING, NOTHING, NOTHING, NOTHING}},
     {NULL,
@@ -333,6 +369,36 @@ TEST(equal_and_unknown)
 }
 
 /* Rows that are turned round can't be matched with rows whose direction no file says. */
+static void expect_calendars(vt_calendar one, vt_calendar two, int64_t year, int64_t times, bool agree)
+{
+    vt_fields_about *sides[2] = {about_of("t2m", "v10"), about_of("t2m", "v10")};
+    vt_text remarks = {0};
+    for (int i = 0; i < 2; i++) {
+        vt_date first;
+        sides[i]->calendar = i == 0 ? one : two;
+        sides[i]->span_count = 0;
+        EXPECT(vt_date_make(sides[i]->calendar, year, 11, 1, &first));
+        if (times > 0) vt_fields_about_add_span(sides[i], first, vt_date_after(first, times * sides[i]->step));
+    }
+    const vt_status status = compare(VT_RESUMED_AND_DATA, NULL, false, sides[0], sides[1], &remarks);
+    EXPECT((status == VT_OK) == agree, "%s, %s, %lld: %s", vt_calendar_name(one), vt_calendar_name(two),
+           (long long)year, vt_error_text());
+    if (!agree) EXPECT(strstr(vt_error_text(), "the calendar of ./new is ") != NULL, "%s", vt_error_text());
+    vt_error_clear();
+    vt_text_close(&remarks);
+    for (int i = 0; i < 2; i++) vt_fields_about_close(&sides[i]);
+}
+
+/* The standard calendar is the proleptic one from 1582-10-15 on. */
+TEST(calendars_that_agree)
+{
+    expect_calendars(VT_CALENDAR_STANDARD, VT_CALENDAR_PROLEPTIC, 1582, 8, true);
+    expect_calendars(VT_CALENDAR_PROLEPTIC, VT_CALENDAR_STANDARD, 2001, 8, true);
+    expect_calendars(VT_CALENDAR_STANDARD, VT_CALENDAR_PROLEPTIC, 1581, 8, false);
+    expect_calendars(VT_CALENDAR_STANDARD, VT_CALENDAR_PROLEPTIC, 2001, 0, false); /* nothing says when they begin */
+    expect_calendars(VT_CALENDAR_STANDARD, VT_CALENDAR_NO_LEAP, 2001, 8, false);
+}
+
 TEST(turned_rows_need_latitudes)
 {
     vt_fields_about *data = about_of("t2m", "v10"), *other = about_of("t2m", "v10");
