@@ -17,7 +17,7 @@ test_calls_that_fail_on_a_zarr_store() { fault zarr 5; }
 # Each memory request of the rarer paths of a short run: it ends with a message, not in a crash.
 test_memory_that_runs_out_elsewhere() {
     export SHIM="$(dirname "$TESTS")/fault_shim.so" FAULT_REPORT=$PWD/report
-    can_preload
+    can_refuse_memory
     local n
     for part in unit/safetensors/what_the_package_writes unit/choices/choices_as_text; do
         for n in $(seq 100); do
@@ -181,7 +181,7 @@ test_too_large_over_ranks() {
 test_memory_that_one_rank_lacks() {
     needs_mpi
     SHIM="$(dirname "$TESTS")/fault_shim.so"
-    can_preload
+    can_refuse_memory
     tiny_data
     export OMPI_MCA_orte_abort_on_non_zero_status=0 OMPI_MCA_orte_allowed_exit_without_sync=1
     lacking() { # N: rank 1 is refused its N-th request. Of ranks that end by themselves mpirun hides the exit status here
