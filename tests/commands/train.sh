@@ -138,6 +138,8 @@ test_length_of_a_run() {
 
 test_flags_without_effect_are_reported() {
     says "disable_broadcast_buffers has no effect" -- train --num_epochs=1 --disable_broadcast_buffers
+    says "WARNING - Adafactor's learning rate is 0.5, a share of the weights' own size; 1e-2 is usual" \
+        -- train --num_epochs=1 --optimizer=Adafactor --lr=0.5
 }
 
 # The order that docs/data.md says is the one that was used, in both epochs, on one rank and on two.
