@@ -254,10 +254,11 @@ static void expect_error(const char *name, const char *variables, const char *me
     vt_fields_file *file = NULL;
     float *values = vt_test_owned(malloc(POINTS * sizeof(float)));
     const char *path = test_path(name);
-    const vt_frame_window whole = {.rows = ROWS, .width = COLUMNS};
     vt_status status = vt_fields_file_open_again(&path, 1, &(vt_fields_form){.variables = variables}, &file);
-    for (int64_t time = 0; status == VT_OK && time < file->shape.times; time++)
+    for (int64_t time = 0; status == VT_OK && time < file->shape.times; time++) {
+        const vt_frame_window whole = {.rows = file->shape.height, .width = file->shape.width};
         status = vt_fields_file_read(file, time, 1, &whole, true, values);
+    }
     EXPECT(status != VT_OK && strstr(vt_error_text(), message) != NULL, "%s: '%s', expected '%s'", name,
            status != VT_OK ? vt_error_text() : "no error", message);
     vt_error_clear();
@@ -439,6 +440,121 @@ TEST(zarr_extensions_of_version_3)
     write_text("odd.zarr/zarr.json", "{\"zarr_format\": 3, \"node_type\": \"group\", \"folded\": {}}");
     expect_error("odd.zarr", "t2m",
                  "odd.zarr/zarr.json: its metadata have the extension 'folded', which is not known here");
+}
+
+typedef struct {
+    const char *key, *value;
+} pair;
+
+/* Metadata of the array t2m, [4, 2, 2], in which one key has another value. */
+static void write_changed(const char *path, const pair *pairs, size_t count, pair changed)
+{
+    vt_text text = {0};
+    for (size_t i = 0; i < count; i++) {
+        const bool is_changed = strcmp(pairs[i].key, changed.key) == 0;
+        vt_text_append(&text, "%s\"%s\": %s", i == 0 ? "{" : ", ", pairs[i].key,
+                       is_changed ? changed.value : pairs[i].value);
+    }
+    vt_text_append(&text, "}");
+    write_text(path, text.characters);
+    vt_text_close(&text);
+}
+
+/* What writers may do but is not read, and what is damaged, by what the message says of it. */
+TEST(zarr_metadata_that_are_refused)
+{
+#define AS_BYTES "{\"name\": \"bytes\"}"
+#define GZIP "{\"name\": \"gzip\"}"
+#define FOUR ", " GZIP ", " GZIP ", " GZIP ", " GZIP
+#define REGULAR(size) "{\"name\": \"regular\", \"configuration\": {\"chunk_shape\": " size "}}"
+#define ORDER(order) "[{\"name\": \"transpose\", \"configuration\": {\"order\": " order "}}, " AS_BYTES "]"
+#define IN_SHARDS(size, codecs, index)                                                                                 \
+    "{\"name\": \"sharding_indexed\", \"configuration\": {\"chunk_shape\": " size ", \"codecs\": [" codecs             \
+    "], \"index_codecs\": [" index "]}}"
+    static const pair usual3[] = {{"zarr_format", "3"},
+                                  {"node_type", "\"array\""},
+                                  {"shape", "[4, 2, 2]"},
+                                  {"data_type", "\"float32\""},
+                                  {"fill_value", "0"},
+                                  {"chunk_grid", REGULAR("[2, 2, 2]")},
+                                  {"chunk_key_encoding", "{\"name\": \"default\"}"},
+                                  {"codecs", "[" AS_BYTES "]"},
+                                  {"dimension_names", "[\"time\", \"lat\", \"lon\"]"}};
+    static const pair usual2[] = {{"zarr_format", "2"},   {"shape", "[4, 2, 2]"},  {"dtype", "\"<f4\""},
+                                  {"fill_value", "0"},    {"chunks", "[2, 2, 2]"}, {"order", "\"C\""},
+                                  {"compressor", "null"}, {"filters", "null"},     {"dimension_separator", "\".\""}};
+    static const struct {
+        pair changed;
+        const char *message;
+    } refused3[] = {
+        {{"zarr_format", "2"}, "its zarr_format is not 3, as the store's is"},
+        {{"shape", "4"}, "its metadata have no shape"},
+        {{"shape", "[4, -2, 2]"}, "its shape"},
+        {{"shape", "[1, 1, 1, 1, 1, 1, 1, 1, 1]"}, "it has 9 dimensions, and "},
+        {{"fill_value", "\"nothing\""}, "its fill_value is no number"},
+        {{"chunk_grid", "{\"name\": \"rectilinear\"}"}, "its chunk grid 'rectilinear' is not read; 'regular' is"},
+        {{"chunk_grid", "1"}, "its chunk grid '(without a name)' is not read"},
+        {{"chunk_grid", REGULAR("[2, 2]")}, "its chunk_shape is no list of 3 numbers"},
+        {{"chunk_grid", REGULAR("[2, 2, 0]")}, "its chunk_shape"},
+        {{"chunk_grid", REGULAR("[2, 2, \"2\"]")}, "its chunk_shape"},
+        {{"chunk_grid", REGULAR("[1048576, 1024, 1024]")}, "its chunks are larger than 2 GB"},
+        {{"chunk_key_encoding", "{\"name\": \"hashed\"}"}, "its chunk_key_encoding 'hashed' is not read"},
+        {{"chunk_key_encoding", "{\"name\": \"default\", \"configuration\": {\"separator\": \"_\"}}"},
+         "the separator of its chunks' names is not . or /"},
+        {{"codecs", "null"}, "its metadata have no list of codecs"},
+        {{"codecs", "[]"}, "its codecs lack 'bytes'"},
+        {{"codecs", "[" GZIP ", " AS_BYTES "]"}, "its codec or filter 'gzip' is not read there"},
+        {{"codecs", "[1]"}, "its codec or filter '(without a name)' is not read there"},
+        {{"codecs", "[" AS_BYTES ", " AS_BYTES "]"}, "the codec or filter 'bytes', which is not read"},
+        {{"codecs", "[" AS_BYTES ", {}]"}, "the codec or filter '(without a name)', which is not read"},
+        {{"codecs", "[" AS_BYTES ", {\"name\": \"blosc\", \"configuration\": {\"cname\": \"snappy\"}}]"},
+         "it is compressed with blosc's snappy, which is not read"},
+        {{"codecs", "[" AS_BYTES FOUR FOUR ", " GZIP "]"}, "it has more than "},
+        {{"codecs", ORDER("[0, 1, 1]")}, "its transpose's order is no permutation"},
+        {{"codecs", ORDER("[0, 1, 3]")}, "its transpose's order is no permutation"},
+        {{"codecs", ORDER("[0, 1]")}, "its transpose's order is no list of 3 numbers"},
+        {{"codecs", "[" IN_SHARDS("[2, 2, 3]", AS_BYTES, AS_BYTES) "]"}, "its shards hold no whole number of chunks"},
+        {{"codecs", "[" IN_SHARDS("[1, 1, 2]", AS_BYTES, AS_BYTES ", " GZIP) "]"},
+         "the index of its shards is compressed"},
+        {{"codecs",
+          "[" IN_SHARDS("[1, 1, 2]", AS_BYTES, "{\"name\": \"bytes\", \"configuration\": {\"endian\": \"big\"}}") "]"},
+         "the index of its shards is big endian"},
+        {{"codecs", "[{\"name\": \"transpose\", \"configuration\": {\"order\": [2, 1, 0]}}, " IN_SHARDS(
+                        "[1, 1, 2]", AS_BYTES, AS_BYTES) "]"},
+         "its shards are transposed as a whole, which is not read"},
+        {{"codecs", "[" IN_SHARDS("[1, 1, 2]", AS_BYTES, AS_BYTES) ", " GZIP "]"},
+         "its codec or filter 'gzip' is not read there"},
+        {{"codecs", "[" IN_SHARDS("[1, 1, 2]", IN_SHARDS("[1, 1, 1]", AS_BYTES, AS_BYTES), AS_BYTES) "]"},
+         "its codec or filter 'sharding_indexed' is not read there"}};
+    static const struct {
+        pair changed;
+        const char *message;
+    } refused2[] = {{{"order", "\"A\""}, "its order is neither C nor F"},
+                    {{"order", "null"}, "its order is neither C nor F"},
+                    {{"dimension_separator", "\"_\""}, "the separator of its chunks' names is not . or /"},
+                    {{"filters", "{\"id\": \"zlib\"}"}, "its filters are no list"},
+                    {{"compressor", "\"zlib\""}, "its compressor has no settings"},
+                    {{"compressor", "{}"}, "the codec or filter '(without a name)', which is not read"},
+                    {{"chunks", "[2, 2]"}, "its chunks is no list of 3 numbers"},
+                    {{"zarr_format", "3"}, "its zarr_format is not 2, as the store's is"}};
+    if (!unpack("v2_none.zarr")) return;
+    EXPECT(mkdir(test_path("three.zarr"), 0777) == 0 && mkdir(test_path("three.zarr/t2m"), 0777) == 0);
+    EXPECT(mkdir(test_path("two.zarr"), 0777) == 0 && mkdir(test_path("two.zarr/t2m"), 0777) == 0);
+    write_text("three.zarr/zarr.json", "{\"zarr_format\": 3, \"node_type\": \"group\"}");
+    write_text("two.zarr/.zgroup", "{\"zarr_format\": 2}");
+    write_text("two.zarr/t2m/.zattrs", "{\"_ARRAY_DIMENSIONS\": [\"time\", \"lat\", \"lon\"]}");
+    write_changed("three.zarr/t2m/zarr.json", usual3, sizeof usual3 / sizeof *usual3, (pair){"", ""});
+    expect_error("three.zarr", "q", "no variable 'q'; found: t2m");
+    write_changed("two.zarr/t2m/.zarray", usual2, sizeof usual2 / sizeof *usual2, (pair){"", ""});
+    expect_error("two.zarr", "q", "no variable 'q'; found: t2m");
+    for (size_t i = 0; i < sizeof refused3 / sizeof *refused3; i++) {
+        write_changed("three.zarr/t2m/zarr.json", usual3, sizeof usual3 / sizeof *usual3, refused3[i].changed);
+        expect_error("three.zarr", "t2m", refused3[i].message);
+    }
+    for (size_t i = 0; i < sizeof refused2 / sizeof *refused2; i++) {
+        write_changed("two.zarr/t2m/.zarray", usual2, sizeof usual2 / sizeof *usual2, refused2[i].changed);
+        expect_error("two.zarr", "t2m", refused2[i].message);
+    }
 }
 
 /* The names of dimensions say which they are, also where all are as long. */
