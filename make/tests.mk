@@ -119,11 +119,12 @@ tsan: deps
 	    SANITIZE=-fsanitize=thread FILTER='$(or $(FILTER),$(TSAN_TESTS))'
 	@tests/races $(BUILD)
 
-# What the tests reach of each room, by gcov (tests/coverage/table): after a run of all tests, or of FILTER's. Code is counted
-# before it is inlined, and by threads at once. The table is also printed if a test failed.
+# What the tests reach of each room, by gcov (tests/coverage/table): after a run of all tests, or of FILTER's. Functions are
+# counted before they are inlined (always_inline is taken away), so that each has its branches once; threads count at once.
+# The table is also printed if a test failed.
 coverage: test-deps
 	@command -v gcov >/dev/null || { echo "make coverage needs gcc and its gcov" >&2; exit 1; }
-	@$(MAKE) --no-print-directory run-coverage BUILD=$(BUILD)/coverage NVCC= CFLAGS='-O1 -g1 -fno-early-inlining' \
+	@$(MAKE) --no-print-directory run-coverage BUILD=$(BUILD)/coverage NVCC= CFLAGS='-O1 -g1 -fno-early-inlining -Dalways_inline=__unused__' \
 	    SANITIZE='--coverage -fprofile-update=prefer-atomic' LDFLAGS='-Wl,--wrap=_exit,--wrap=MPI_Abort'
 
 run-coverage:
