@@ -446,6 +446,10 @@ TEST(unet_finds_a_gradient_that_is_not_finite)
     fixture f;
     const vt_parameter *found = NULL;
     open_fixture(&f, &unets[0], VT_ISA_AUTO, VT_FLOAT32, VT_RECOMPUTE_NONE);
+    if (vt_optimizer_squares(f.optimizer) == NULL) {
+        close_fixture(&f);
+        return vt_test_skip("these kernels store all gradients");
+    }
     vt_step_state *state = vt_optimizer_state(f.optimizer);
     vt_optimizer_begin(f.optimizer, 0, 2e-4);
     pass_over(&f, 0, 0, NULL, vt_optimizer_squares(f.optimizer));
