@@ -5,6 +5,7 @@
  *
  * A transformer, causal, of 2 layers of 32 columns, on one batch of 8 windows of 14 words. */
 #include "../tests/bounds.h"
+#include "../tests/word_windows.h"
 
 enum { RUNS = 16, STEPS = 76, SHOWN = 5, WORDS = 101, WINDOW = 14, WINDOWS = 8 };
 
@@ -15,18 +16,6 @@ static void check(vt_status status)
     if (status == VT_OK) return;
     fprintf(stderr, "bench/drift: %s\n", vt_error_text());
     exit(1);
-}
-
-static void make_words(void)
-{
-    uint32_t x = 7;
-    for (int window = 0; window < WINDOWS; window++)
-        for (int i = 0; i <= WINDOW; i++) {
-            x = x * 1664525u + 1013904223u;
-            const int32_t word = (int32_t)((x >> 16) % WORDS * ((x >> 8) % WORDS) / WORDS);
-            if (i < WINDOW) words[window][i] = word;
-            if (i > 0) targets[window][i - 1] = word;
-        }
 }
 
 /* losses [STEPS] of the run whose weights are moved by draw `run`; 0: not at all. */
@@ -63,7 +52,7 @@ int main(int count, char **arguments)
                               "num_heads: 4, depth: 2, ffn_dim: 50, dropout: 0, lr: 1e-3, global_batch_size: 8, "
                               "num_iters: 76, num_epochs: None}",
                               "drift", count - 1, arguments + 1, 1, &config));
-    make_words();
+    draw_windows(7, WORDS, WINDOWS, WINDOW, words[0], targets[0]);
     for (uint32_t run = 0; run < RUNS; run++) train(config, run, losses[run]);
     printf("step  loss      of %d runs, relative difference to the first: median, 80 %%, largest\n", RUNS - 1);
     for (int step = 0; step < STEPS; step += SHOWN) {

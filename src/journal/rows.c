@@ -151,7 +151,7 @@ static vt_status open_earlier(const char *path, const char *names, vt_rows_kind 
     VT_CHECK(look_through(file, names, kind, last, NULL, &found), "can't read %s: %s", path, strerror(errno));
     if (found.end == 0 && info.st_size > 0) {
         VT_TRY(set_aside(path, names));
-        found.missing.count = 0; /* they are in that file */
+        found.missing.count = 0; /* the renamed file has them */
     }
     if (found.end == 0) goto done;
     if (found.damaged.count > 0) {

@@ -14,7 +14,7 @@ struct vt_loss_kind {
     const char *name;
     int64_t sums; /* float64 numbers that a sample's loss is made of, each a sum over the ranks that share the sample */
     vt_loss_measure measure; /* of the losses of errors.c */
-    const char *infinite;    /* what a sample's loss of infinity says of its target; NULL: nothing */
+    const char *infinite;    /* what is wrong with the target of a sample whose loss is infinite; NULL: unknown */
     /* Training has the sums of `backward`, which computes them together with the gradient: partials is for evaluation.
      */
     bool sums_in_backward;

@@ -20,7 +20,7 @@ typedef struct {
 struct vt_tensor_file {
     char *path;
     hid_t file;
-    int64_t bytes; /* of a file that is read */
+    int64_t bytes; /* its size when it was opened for reading */
     vt_tensor_source sources[VT_TENSOR_OPEN_SOURCES];
     uint64_t use_clock;
 };

@@ -346,7 +346,8 @@ static vt_status train(run_state *run)
     VT_TRY(vt_test_set_score(run->test, run->trainer, run->start.directory,
                              loop.progress.validation_loss <= loop.progress.best_loss));
     log_result(run, &last);
-done: /* a damaged moment shows in the second step */
+done:
+    /* a damaged moment of the optimizer shows only in the second step */
     run->failed_at_once = loop.diverged && loop.finite_steps < 2 && run->start.resumes && run->start.chosen == NULL;
     free(chunks);
     vt_evaluation_close(&last);
@@ -367,7 +368,7 @@ static vt_status begin(run_state *run)
             log_finished(run);
             return VT_OK;
         }
-        vt_log_info("all steps are done, but the run died before the end of its log; it goes on with that");
+        vt_log_info("all steps are done, but the run died before it wrote the end of its log: doing that now");
         if (vt_world_rank(world) == 0) vt_checkpoint_store_remove_old(run->start.checkpoints);
     }
     log_epoch_length(run);

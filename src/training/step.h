@@ -14,7 +14,7 @@ typedef struct {
     /* without an update: where the first NaN or Inf is */
     int64_t bad_sample;        /* in the data set, the first whose loss is not finite; -1: all are */
     const char *bad_parameter; /* whose gradient is not finite */
-    const char *target_fault;  /* what that sample's loss says of its target; NULL: nothing */
+    const char *target_fault;  /* what is wrong with that sample's target; NULL: nothing is known */
     bool bad_data;             /* the data are to blame, as the error says */
 } vt_step_figures;
 
@@ -33,7 +33,7 @@ vt_status vt_step_start(vt_trainer *trainer, const vt_batch *batch);
  * fails if on_nonfinite is stop. After both, pending steps are those that may have made an update. */
 vt_status vt_step_take(vt_trainer *trainer, vt_step_figures *figures);
 
-/* Waits for all pending steps, whose figures nobody wants: no update counts after a failure. */
+/* After a failure: waits for all pending steps and drops their figures. */
 void vt_step_drop(vt_trainer *trainer);
 
 /* Collective. Both. */

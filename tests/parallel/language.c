@@ -3,6 +3,7 @@
 #include "gradients.h"
 #include "parallel/launch.h"
 #include "settings.h"
+#include "word_windows.h"
 
 enum { WORDS = 101, WINDOW = 14, STEPS = 4, MOST = 8 };
 
@@ -18,14 +19,8 @@ static int32_t words[MOST][WINDOW], targets[MOST][WINDOW];
 
 static void make_words(int64_t count)
 {
-    uint32_t x = 7;
-    for (int64_t s = 0; s < count; s++)
-        for (int i = 0; i <= WINDOW; i++) {
-            x = x * 1664525u + 1013904223u;
-            const int32_t word = (int32_t)((x >> 16) % WORDS * ((x >> 8) % WORDS) / WORDS);
-            if (i < WINDOW) words[s][i] = word;
-            if (i > 0) targets[s][i - 1] = s + 1 == count ? -1 : word;
-        }
+    draw_windows(7, WORDS, count, WINDOW, words[0], targets[0]);
+    for (int i = 0; i < WINDOW; i++) targets[count - 1][i] = -1;
 }
 
 static void open_side(side *s, int64_t batch, const char *settings, const vt_launch *launch)

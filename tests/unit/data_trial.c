@@ -70,7 +70,7 @@ static void lack_memory(void *context)
     vt_memory_exhausted(1, "a test");
 }
 
-/* The system's end of a process that takes too much memory tells nothing of the file. */
+/* That the system killed a process for taking too much memory says nothing about the file. */
 TEST(a_trial_without_memory_does_not_blame_the_file)
 {
     EXPECT_ERROR(vt_trial("a.h5", be_killed, NULL),

@@ -5,22 +5,11 @@
 #include "settings.h"
 #include "test.h"
 #include "training/step.h"
+#include "word_windows.h"
 
 enum { WORDS = 211, WINDOW = 24, BATCH = 12, STEPS = 6 };
 
 static int32_t words[BATCH][WINDOW], targets[BATCH][WINDOW];
-
-static void make_words(void)
-{
-    uint32_t x = 3;
-    for (int s = 0; s < BATCH; s++)
-        for (int i = 0; i <= WINDOW; i++) {
-            x = x * 1664525u + 1013904223u;
-            const int32_t word = (int32_t)((x >> 16) % WORDS * ((x >> 8) % WORDS) / WORDS);
-            if (i < WINDOW) words[s][i] = word;
-            if (i > 0) targets[s][i - 1] = word;
-        }
-}
 
 typedef struct {
     vt_config *config;
@@ -89,7 +78,7 @@ TEST(micro_batches_of_windows)
 {
     const double of_loss = allowed_of_roundings(ROUNDINGS, 0x1p-24),
                  of_norm = allowed_of_roundings(2 * ROUNDINGS, 0x1p-24);
-    make_words();
+    draw_windows(3, WORDS, BATCH, WINDOW, words[0], targets[0]);
     for (int i = 0; i < MODELS; i++) {
         compare(models[i], "grad_accumulation=3", of_loss, of_norm);
         compare(models[i], "grad_accumulation=12 recompute=block", of_loss, of_norm);
@@ -98,7 +87,7 @@ TEST(micro_batches_of_windows)
 
 TEST(layers_that_are_recomputed)
 {
-    make_words();
+    draw_windows(3, WORDS, BATCH, WINDOW, words[0], targets[0]);
     for (int i = 0; i < MODELS; i++) {
         compare(models[i], "recompute=block", 0, 0);
         compare(models[i], "recompute=linear", 0, 0);
@@ -109,7 +98,7 @@ TEST(layers_that_are_recomputed)
  * 2.5 of those, which is well below what is allowed. */
 TEST(language_models_in_16_bits)
 {
-    make_words();
+    draw_windows(3, WORDS, BATCH, WINDOW, words[0], targets[0]);
     for (int i = 0; i < MODELS; i++) {
         FOR_EACH_HALF(type)
         {
