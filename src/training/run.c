@@ -368,7 +368,7 @@ static vt_status begin(run_state *run)
             log_finished(run);
             return VT_OK;
         }
-        vt_log_info("all steps are done, but the run died before it wrote the end of its log: doing that now");
+        vt_log_info("all steps are done, but the run died before the end of its log; writing it now");
         if (vt_world_rank(world) == 0) vt_checkpoint_store_remove_old(run->start.checkpoints);
     }
     log_epoch_length(run);
