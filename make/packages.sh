@@ -11,7 +11,7 @@ if ! command -v apt-get >/dev/null || { [ -n "$sudo" ] && ! command -v "${sudo%%
 fi
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-echo "$sudo $command"
+echo "${sudo:+$sudo }$command"
 # shellcheck disable=SC2086 # sudo and its flag, or nothing
 { $sudo apt-get update -q && DEBIAN_FRONTEND=noninteractive $sudo $command; } >"$log" 2>&1 ||
     { tail -n 20 "$log" >&2; echo "that failed; run it by hand: $sudo $command" >&2; exit 1; }

@@ -54,7 +54,8 @@ test_values_mean_the_same_everywhere() {
     error "inspect: --verify=maybe: expected true or false" -- "$VITRAIN" inspect a --verify=maybe
     for word in yes on 1 True; do says "all of it was read: no faults" -- "$VITRAIN" inspect a --verify=$word; done
     says "(--verify reads every value)" -- "$VITRAIN" inspect a --verify=off
-    says " layouts, " -- "$VITRAIN" plan --rules=no --calibrate=no --yaml_config="$TOP/config/ViT.yaml" --config=demo --ranks=1
+    says " layouts, " -- "$VITRAIN" plan --rules=no --calibrate=no --yaml_config="$TOP/config/ViT.yaml" --hardware="$TOP/config/hardware.yaml:cpu" \
+        --config=demo --ranks=1
     for command in "" train synth plan "bench io" version help; do
         "$VITRAIN" $command --help >asked
         cmp asked <("$VITRAIN" $command --help=true) # so is it without a value

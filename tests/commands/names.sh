@@ -74,7 +74,7 @@ test_other_text() {
     "$VITRAIN" inspect "data$red" >>said
     "$VITRAIN" evaluate runs/base/1CPU/00 --rollout=1 --output="s$red" >>said
     "$VITRAIN" predict runs/base/1CPU/00 --time=2002-01-02T00:00 --steps=1 --output="f$red.nc" >>said
-    "$VITRAIN" plan --yaml_config=own.yaml --ranks=1 >>said
+    "$VITRAIN" plan --yaml_config=own.yaml --ranks=1 --hardware="$TOP/config/hardware.yaml:cpu" >>said
     for flags in "--valid_data_path=none$red" "--variables=[$red]" "--lr=$red" "--$red=1" "--config=new$red"; do
         fails 1 own "$flags"
         echo "$output" >>said
