@@ -25,7 +25,9 @@ $(eval $(call stamp,zarr,ZARR_FLAGS))
 $(eval $(call stamp,version,VERSION_SETTINGS))
 
 # The vector kernels are compiled once for each instruction set; src/backend/cpu/backend.c chooses at run time. -mprfchw: prefetches
-# for writing; processors that don't know the instruction ignore it.
+# for writing; processors that don't know the instruction ignore it. avoid-fma-max-bits: gcc 14 would split some multiply-adds for
+# AVX2 in two, and not the same ones in every copy of a function, so that the bits would depend on which copy runs.
+KERNEL_FLAGS := -O3 -fno-math-errno $(if $(findstring clang,$(CC_VERSION)),,--param=avoid-fma-max-bits=0)
 ISAS := baseline $(if $(X86_CFLAGS),avx2 avx512) $(if $(BF16_CFLAGS),bf16) $(if $(AMX_CFLAGS),amx)
 # 32 registers hold a tile's sums only if gcc neither loads numbers far ahead (which it does on ARM) nor keeps constants in registers.
 ISA_FLAGS_baseline := $(if $(X86_CFLAGS)$(findstring clang,$(CC_VERSION)),,-fno-schedule-insns -fira-loop-pressure)
@@ -99,14 +101,14 @@ $(BUILD)/src/report/tensorboard.o $(BUILD)/tests/unit/report_tensorboard.o: | $(
 define ISA_RULE
 $$(BUILD)/src/backend/cpu/vector/%.$(1).o: src/backend/cpu/vector/%.c $$(STAMPS)/compile
 	@mkdir -p $$(@D)
-	$$(COMPILE) -O3 -fno-math-errno $$(ISA_FLAGS_$(1)) -DVT_ISA=$(1) -c $$< -o $$@
+	$$(COMPILE) $$(KERNEL_FLAGS) $$(ISA_FLAGS_$(1)) -DVT_ISA=$(1) -c $$< -o $$@
 endef
 $(foreach isa,baseline avx2 avx512 bf16 amx,$(eval $(call ISA_RULE,$(isa))))
 
 # The kernels on AMX's tiles, where the compiler knows them.
 $(BUILD)/src/backend/cpu/amx/%.amx.o: src/backend/cpu/amx/%.c $(STAMPS)/compile
 	@mkdir -p $(@D)
-	$(COMPILE) -O3 -fno-math-errno $(ISA_FLAGS_amx) -DVT_ISA=amx -c $< -o $@
+	$(COMPILE) $(KERNEL_FLAGS) $(ISA_FLAGS_amx) -DVT_ISA=amx -c $< -o $@
 
 $(BUILD)/src/backend/cpu/backend.o: LOCAL_CFLAGS += $(if $(BF16_CFLAGS),-DVT_HAS_BF16) $(if $(AMX_CFLAGS),-DVT_HAS_AMX)
 

@@ -19,7 +19,7 @@ TILES_MODEL_OBJECTS = $(TILE_SOURCES:src/backend/cpu/amx/%.c=$(BUILD)/tests/tile
 
 $(BUILD)/tests/tiles/%.o: src/backend/cpu/amx/%.c $(STAMPS)/compile
 	@mkdir -p $(@D)
-	$(COMPILE) -O3 -fno-math-errno -Itests -DVT_TILES_MODEL -DVT_ISA=model -c $< -o $@
+	$(COMPILE) $(KERNEL_FLAGS) -Itests -DVT_TILES_MODEL -DVT_ISA=model -c $< -o $@
 
 TESTS_OF_C = $(patsubst %.c,$(BUILD)/%.o,$(filter-out tests/unit/data_source.c,$(TEST_SOURCES))) $(TILES_MODEL_OBJECTS)
 $(BUILD)/tests/vitrain-tests: $(TESTS_OF_C) $(HOST_CUDA_OBJECTS) $(BUILD)/libvitrain.a $(STAMPS)/link $(STAMPS)/host
