@@ -1,7 +1,7 @@
 # Objects, the vector kernels of each instruction set, the library and the program.
 
-# clang warns of each loop that it doesn't vectorise although a pragma asks for it.
-CLANG_WARNINGS = $(if $(findstring clang,$(CC_VERSION)),-Wno-pass-failed)
+# clang warns of each loop that it doesn't vectorise although a pragma asks for it, of enumerators in formulas, of empty formats.
+CLANG_WARNINGS = $(if $(findstring clang,$(CC_VERSION)),-Wno-pass-failed -Wno-enum-float-conversion -Wno-format-zero-length)
 COMPILE = $(CC) -std=gnu11 $(WARNINGS) $(CLANG_WARNINGS) $(CFLAGS) $(SANITIZE) -Isrc $(OPENMP_CFLAGS) $(LOCAL_CFLAGS) $(CPPFLAGS) -MMD -MP
 LINK = $(CC) $(CFLAGS) $(LDFLAGS)
 HAS_UNISTRING := $(if $(filter-out undefined,$(origin UNISTRING_LIBS)),yes)

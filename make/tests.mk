@@ -98,8 +98,8 @@ $(addprefix $(BUILD)/tests/operations/,$(addsuffix .o,cuda_libraries cuda_fused_
 $(addprefix $(BUILD)/tests/operations/,cuda_libraries.o cuda_fused_attention.o paths.o): LOCAL_CFLAGS += -I. -Icuda $(if $(NVCC),-DVT_HAS_CUDA $(CUDA_CFLAGS))
 $(addprefix $(BUILD)/tests/operations/,cuda_convolution.o cuda_products.o cuda_trials.o cuda_streams.o fake_runtime.o nccl_stages.o): LOCAL_CFLAGS += -I. -Icuda $(if $(NVCC),-DVT_HAS_CUDA $(CUDA_CFLAGS)) $(if $(HOST_CUDA),-DVT_HAS_HOST_CUDA)
 $(addprefix $(BUILD)/tests/operations/,host_cuda.o cuda_kernels.o cuda_wgmma.o): LOCAL_CFLAGS += -I. -DVT_HOST_CUDA $(if $(HOST_CUDA),-DVT_HAS_HOST_CUDA)
-# Loops must not become calls of memcpy, which ThreadSanitizer sees.
-$(addprefix $(BUILD)/tests/operations/,host_wgmma.o host_wgmma_products.o): LOCAL_CFLAGS += -I. -O3 -fno-tree-loop-distribute-patterns
+# Loops must not become calls of memcpy, which ThreadSanitizer sees (clang has no such flag).
+$(addprefix $(BUILD)/tests/operations/,host_wgmma.o host_wgmma_products.o): LOCAL_CFLAGS += -I. -O3 $(if $(findstring clang,$(CC_VERSION)),,-fno-tree-loop-distribute-patterns)
 $(BUILD)/tests/%.o: LOCAL_CFLAGS += $(HDF5_CFLAGS) $(PNG_CFLAGS) $(PROTOBUF_CFLAGS) -Itests -I$(BUILD)/generated
 
 test: test-deps

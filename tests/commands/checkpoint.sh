@@ -18,7 +18,7 @@ newest() { ls -d "$RUNS/$1"/checkpoints/step-???????? | tail -n 1; }
 # Starts the endless run TAG and waits until metrics.csv has STEPS rows; its number is in $run.
 start_run() { # TAG STEPS [flags]
     local tag=$1 steps=$2; shift 2
-    env --default-signal="${default-INT,HUP}" "$VITRAIN" $SMALL --run_num="$tag" "$@" >"$tag.printed" 2>&1 &
+    env --default-signal="${default-INT,HUP}" ${shimmed-} "$VITRAIN" $SMALL --run_num="$tag" "$@" >"$tag.printed" 2>&1 &
     run=$!
     wait_until has_lines $((steps + 1)) "$RUNS/$tag/metrics.csv" || { cat "$tag.printed"; return 1; }
 }
@@ -151,16 +151,19 @@ test_stopped_by_other_signals() {
 }
 
 test_hangup_under_nohup() {
-    local default=INT
+    local default=INT shimmed steps
     trap '' HUP # as nohup starts programs
-    start_run 00 9 $ENDLESS
-    kill -HUP $run
-    local steps
-    steps=$(wc -l <$RUNS/00/metrics.csv)
-    wait_until has_lines $((steps + 4)) $RUNS/00/metrics.csv # several steps later it still runs
-    kill -TERM $run
-    ended 75
-    contains "$(cat 00.printed)" "Stopped by SIGTERM after step"
+    # the second time a library takes the signal for itself
+    for shimmed in "" "FAULT_HANGUP=1 LD_PRELOAD=$(dirname "$TESTS")/fault_shim.so"; do
+        start_run 00 9 $ENDLESS
+        kill -HUP $run
+        steps=$(wc -l <$RUNS/00/metrics.csv)
+        wait_until has_lines $((steps + 4)) $RUNS/00/metrics.csv # several steps later it still runs
+        kill -TERM $run
+        ended 75
+        contains "$(cat 00.printed)" "Stopped by SIGTERM after step"
+        rm -r $RUNS
+    done
 }
 
 test_killed_and_resumed() {

@@ -21,14 +21,14 @@ start() {
     job=$!
 }
 at_step() { wait_until has_lines $(($1 + 1)) "$PWD/runs/demo/*/${2-00}/metrics.csv" || { cat printed; return 1; }; } # STEPS [TAG]
-# ends STATUS ("any": not 0): the job ends, long before comm_timeout, and leaves no process; $output: its messages
+# ends STATUS ("any": not 0; "": whatever it is): the job ends, long before comm_timeout, and leaves no process; $output: its messages
 ends() {
     local got=0
     gone "$job" || { cat printed; return 1; }
     wait "$job" || got=$?
     # Open MPI gives ranks a terminal, so there is a progress bar, whose escape codes may precede a message
     output=$(sed 's/\x1b\[[0-9;]*[A-Za-z]//g; s/\r//g' printed)
-    if [ "$1" = any ]; then [ "$got" -ne 0 ]; else [ "$got" -eq "$1" ]; fi || { echo "exit status $got, expected $1"; echo "$output"; return 1; }
+    case $1 in any) [ "$got" -ne 0 ] ;; '') ;; *) [ "$got" -eq "$1" ] ;; esac || { echo "exit status $got, expected $1"; echo "$output"; return 1; }
     [ "$(ls pid-* | wc -l)" -eq 4 ]
     gone $(cat pid-*)
 }
@@ -176,6 +176,6 @@ test_max_time_and_a_terminated_launcher() {
     start --resume --checkpoint_every=3
     at_step "$(($(wc -l <"$(run_directory)/metrics.csv") + 8))"
     kill -TERM "$job"
-    ends any
+    ends "" # mpirun is the one that was terminated: that of Open MPI 5.0.7 sometimes ends with 0
     goes_on
 }

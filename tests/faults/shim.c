@@ -265,9 +265,15 @@ static void watch_crashes(void)
     for (size_t i = 0; i < sizeof crashes / sizeof *crashes; i++) sigaction(crashes[i], &action, NULL);
 }
 
+static void end_at_hangup(int number)
+{
+    _exit(128 + number);
+}
+
 __attribute__((constructor)) static void begin(void)
 {
     const char *calls = getenv("FAULT_CALLS"), *error = getenv("FAULT_ERROR"), *text;
+    if (getenv("FAULT_HANGUP") != NULL) signal(SIGHUP, end_at_hangup); /* as libraries of MPI do before main begins */
     if (calls == NULL) return;
     if ((text = getenv("FAULT_BELOW")) != NULL) snprintf(below, sizeof below, "%s", text);
     if ((text = getenv("FAULT_REPORT")) != NULL) snprintf(report_path, sizeof report_path, "%s", text);

@@ -115,7 +115,7 @@ static void open_fixture(fixture *f, const golden_unet *golden, vt_cpu_isa isa, 
     config->lambda_rho = golden->lambda;
     config->betas[0] = 0.9;
     config->betas[1] = 0.999;
-    config->recompute = recompute;
+    config->recompute = (int)recompute;
     EXPECT_OK(vt_model_check(config, f->backend));
     EXPECT_OK(vt_parameters_open(f->backend, f->a.parallel, &f->parameters));
     EXPECT_OK(vt_model_open(config, f->parameters, &f->model));
