@@ -17,7 +17,8 @@ ended() {
     [[ $output == *"vitrain: "*"$3"* ]]
     contains "$output" "; the training needs finite values everywhere"
     [ "$(messages <<<"$output" | wc -l)" -eq 1 ]
-    contains "$output" "ending after step $1, with a checkpoint; with the data mended, the same command with --resume goes on"
+    contains "$(cat runs/base/*/"$2"/out.log)" \
+        "ending after step $1, with a checkpoint; with the data mended, the same command with --resume goes on"
     [ -d runs/base/*/"$2/checkpoints/$(printf 'step-%08d' "$1")" ]
     [ "$(cat runs/base/*/"$2"/metrics.csv | wc -l)" -eq $(($1 + 1)) ]
 }

@@ -283,10 +283,11 @@ static const row rows[] = {
      {NOTHING, NOTHING, NOTHING, REFUSED, REFUSED, SAID}},
 };
 
-static vt_status compare(vt_fields_use use, const char *accept, bool changes_matter, const vt_fields_about *data,
+static vt_status compare(int use, const char *accept, bool changes_matter, const vt_fields_about *data,
                          const vt_fields_about *other, vt_text *remarks)
 {
-    const vt_fields_rules rules = {.use = use, .accepted = accept, .changes_matter = changes_matter, .trains = true};
+    const vt_fields_rules rules = {
+        .use = (vt_fields_use)use, .accepted = accept, .changes_matter = changes_matter, .trains = true};
     const vt_fields_side sides[2] = {{data, "./new"}, {other, "the old"}};
     return vt_fields_compare(&rules, &sides[0], &sides[1], remarks);
 }
