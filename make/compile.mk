@@ -3,6 +3,9 @@
 # clang warns of each loop that it doesn't vectorise although a pragma asks for it, of enumerators in formulas, of empty formats.
 CLANG_WARNINGS = $(if $(findstring clang,$(CC_VERSION)),-Wno-pass-failed -Wno-enum-float-conversion -Wno-format-zero-length)
 COMPILE = $(CC) -std=gnu11 $(WARNINGS) $(CLANG_WARNINGS) $(CFLAGS) $(SANITIZE) -Isrc $(OPENMP_CFLAGS) $(LOCAL_CFLAGS) $(CPPFLAGS) -MMD -MP
+# avoid-fma-max-bits: gcc 14 would split some multiply-adds for AVX2 in two, and not the same ones in every copy of a function, so
+# that the bits would depend on which copy runs.
+KERNEL_FLAGS = -O3 -fno-math-errno $(if $(findstring clang,$(CC_VERSION)),,--param=avoid-fma-max-bits=0)
 LINK = $(CC) $(CFLAGS) $(LDFLAGS)
 HAS_UNISTRING := $(if $(filter-out undefined,$(origin UNISTRING_LIBS)),yes)
 HAS_UDUNITS := $(if $(UDUNITS_LIBS),yes)
@@ -14,7 +17,7 @@ LIBS = $(SANITIZE) $(HDF5_HL_LIBS) $(HDF5_LIBS) $(DEFLATE_LIBS) $(YAML_LIBS) $(P
     $(if $(HAS_MPI),$(MPI_LIBS)) $(if $(NVCC),$(CUDA_LIBS)) $(OPENMP_LIBS) -lpthread -lm
 
 # The settings that objects depend on: `stamp` in make/settings.mk.
-COMPILE_SETTINGS = $(CC_VERSION) $(COMPILE) $(foreach library,HDF5 DEFLATE YAML PNG PROTOBUF JANSSON UNISTRING UDUNITS BF16 AMX,$($(library)_CFLAGS))
+COMPILE_SETTINGS = $(CC_VERSION) $(COMPILE) $(KERNEL_FLAGS) $(foreach library,HDF5 DEFLATE YAML PNG PROTOBUF JANSSON UNISTRING UDUNITS BF16 AMX,$($(library)_CFLAGS))
 LINK_SETTINGS = $(LINK) $(AR) $(LIBS) $(OBJECTS) $(KERNEL_OBJECTS) $(CUDA_OBJECTS)
 MPI_SETTINGS = $(HAS_MPI) $(MPI_CFLAGS)
 ZARR_FLAGS = $(foreach library,$(FOR_ZARR),-DVT_HAS_$(library) $($(library)_CFLAGS))
@@ -25,9 +28,7 @@ $(eval $(call stamp,zarr,ZARR_FLAGS))
 $(eval $(call stamp,version,VERSION_SETTINGS))
 
 # The vector kernels are compiled once for each instruction set; src/backend/cpu/backend.c chooses at run time. -mprfchw: prefetches
-# for writing; processors that don't know the instruction ignore it. avoid-fma-max-bits: gcc 14 would split some multiply-adds for
-# AVX2 in two, and not the same ones in every copy of a function, so that the bits would depend on which copy runs.
-KERNEL_FLAGS := -O3 -fno-math-errno $(if $(findstring clang,$(CC_VERSION)),,--param=avoid-fma-max-bits=0)
+# for writing; processors that don't know the instruction ignore it.
 ISAS := baseline $(if $(X86_CFLAGS),avx2 avx512) $(if $(BF16_CFLAGS),bf16) $(if $(AMX_CFLAGS),amx)
 # 32 registers hold a tile's sums only if gcc neither loads numbers far ahead (which it does on ARM) nor keeps constants in registers.
 ISA_FLAGS_baseline := $(if $(X86_CFLAGS)$(findstring clang,$(CC_VERSION)),,-fno-schedule-insns -fira-loop-pressure)
