@@ -7,8 +7,8 @@
 #include "command/command.h"
 
 /* Whether whoever started the program (nohup) ignores SIGHUP. Libraries may take the signal for themselves before main
- * begins (UCX below Open MPI 5, to debug itself), so this is looked up before they start: without any of them, and
- * without sanitizers, which need their own start first. */
+ * begins (UCX below Open MPI 5 does, to debug itself). So this looks before any library starts; the sanitizers have not
+ * started then, either, so they leave the function alone. */
 static enum { NOT_KNOWN, DEFAULT, IGNORED } hangup;
 
 __attribute__((no_sanitize("address", "thread", "undefined"))) static void look_up_hangup(void)

@@ -1,100 +1,22 @@
 /* The two transformers on text over ranks: after one step every layout's loss and gradients are those of one rank, as
  * docs/parallelism.md promises; the vocabulary does not divide, and some windows have no targets. */
-#include "gradients.h"
-#include "parallel/launch.h"
-#include "settings.h"
+#include "beside_one.h"
 #include "word_windows.h"
 
-enum { WORDS = 101, WINDOW = 14, STEPS = 4, MOST = 8 };
-
-typedef struct {
-    vt_config *config;
-    vt_backend *backend;
-    vt_world *world;
-    vt_trainer *trainer;
-    vt_batch batch;
-} side;
+enum { WORDS = 101, WINDOW = 14 };
 
 static int32_t words[MOST][WINDOW], targets[MOST][WINDOW];
+
+static const vt_test_samples samples = {"vocab_size=101 seq_len=14 embed_dim=32 num_heads=4 depth=2 ffn_dim=50 lr=1e-3 "
+                                        "num_iters=10 num_epochs=None bucket_cap_mb=0.01",
+                                        {(const char *)words, (const char *)targets},
+                                        {sizeof words[0], sizeof targets[0]},
+                                        1};
 
 static void make_words(int64_t count)
 {
     draw_windows(7, WORDS, count, WINDOW, words[0], targets[0]);
     for (int i = 0; i < WINDOW; i++) targets[count - 1][i] = -1;
-}
-
-static void open_side(side *s, int64_t batch, const char *settings, const vt_launch *launch)
-{
-    static const char common[] = "vocab_size=101 seq_len=14 embed_dim=32 num_heads=4 depth=2 ffn_dim=50 lr=1e-3 "
-                                 "num_iters=10 num_epochs=None bucket_cap_mb=0.01";
-    *s = (side){.config = config_with(launch->world_size, common,
-                                      SETTINGS("global_batch_size=%lld %s", (long long)batch, settings))};
-    EXPECT_OK(vt_world_open(s->config, launch, &s->world));
-    EXPECT_OK(vt_backend_open_cpu(VT_ISA_AUTO, 0, &s->backend));
-    const vt_trainer_options options = {.steps = 10, .world = s->world};
-    EXPECT_OK(vt_trainer_open(s->config, &options, s->backend, &s->trainer));
-    const int64_t local = batch / s->config->data_parallel;
-    const int64_t first = local * vt_world_coordinate(s->world, VT_AXIS_DATA);
-    s->batch = (vt_batch){.sample_count = local,
-                          .global_count = batch - 1, /* the last window is none */
-                          .first_sample = first,
-                          .first_in_batch = first,
-                          .tensors = {words[first], targets[first]}};
-}
-
-static void close_side(side *s)
-{
-    vt_trainer_close(&s->trainer);
-    vt_backend_close(&s->backend);
-    vt_world_close(&s->world, false);
-    vt_config_close(&s->config);
-}
-
-/* What rounding does to one rank's gradients: the same for all layouts of a model. */
-static const double *allowed_of(const char *model, int64_t batch)
-{
-    static char *last;
-    static double *allowed;
-    const char *key = SETTINGS("%s %lld", model, (long long)batch);
-    if (last != NULL && strcmp(last, key) == 0) return allowed;
-    side one;
-    free(last);
-    free(allowed);
-    last = strdup(key);
-    open_side(&one, batch, model, &(vt_launch){.world_size = 1, .local_size = 1});
-    allowed = measure_allowed(one.trainer, &one.batch);
-    close_side(&one);
-    return allowed;
-}
-
-static void compare_with_one(const char *model, const char *layout, int64_t batch)
-{
-    vt_launch launch, alone = {.world_size = 1, .local_size = 1};
-    EXPECT_OK(vt_launch_detect(&launch));
-    const double *allowed = launch.rank == 0 ? allowed_of(model, batch) : NULL;
-    const char *what = SETTINGS("%s %s", model, layout);
-    side one, many;
-    open_side(&one, batch, model, &alone);
-    open_side(&many, batch, what, &launch);
-    for (int step = 0; step < STEPS; step++) {
-        vt_step_figures expected, actual;
-        EXPECT_OK(vt_step_train(one.trainer, &one.batch, &expected));
-        EXPECT_OK(vt_step_train(many.trainer, &many.batch, &actual));
-        EXPECT(fabs(actual.loss - expected.loss) <= promised_loss(step) * expected.loss,
-               "%s: step %d: loss %.9g, expected %.9g", what, step, actual.loss, expected.loss);
-        if (step == 0) compare_gradients(one.trainer, many.trainer, allowed, what);
-    }
-    vt_evaluation sums[2];
-    side *const sides[2] = {&one, &many};
-    for (int i = 0; i < 2; i++) {
-        vt_step_evaluation_open(sides[i]->trainer, false, &sums[i]);
-        EXPECT_OK(vt_step_evaluate(sides[i]->trainer, &sides[i]->batch, &sums[i]));
-        vt_step_evaluation_finish(sides[i]->trainer, &sums[i]);
-    }
-    EXPECT_NEAR(sums[1].loss, sums[0].loss, 1e-5 * sums[0].loss);
-    for (int i = 0; i < 2; i++) vt_evaluation_close(&sums[i]);
-    close_side(&one);
-    close_side(&many);
 }
 
 /* Every split of these ranks over the axes; `stages`: over pipeline stages, too. */
@@ -112,7 +34,7 @@ static void over_layouts(const char *model, const char *more, bool stages)
                 const char *layout = SETTINGS("tensor_parallel=%d context_parallel=%d pipeline_parallel=%d "
                                               "parallel_order=%s %s",
                                               t, c, p, orders[layouts++ % 3], more);
-                compare_with_one(model, layout, batch);
+                compare_with_one(&samples, model, layout, batch);
             }
 }
 
