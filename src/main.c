@@ -6,9 +6,9 @@
 #include "base/threads.h"
 #include "command/command.h"
 
-/* Whether whoever started the program (nohup) ignores SIGHUP. Libraries may take the signal for themselves before main
- * begins (UCX below Open MPI 5 does, to debug itself). So this looks before any library starts; the sanitizers have not
- * started then, either, so they leave the function alone. */
+/* Whether SIGHUP was ignored when the program was started, as nohup has it. Libraries may replace that before main
+ * begins (UCX, which Open MPI 5 uses, takes the signal to debug itself), so it is read before any library starts. The
+ * sanitizers have not started then, either, and must leave the function alone. */
 static enum { NOT_KNOWN, DEFAULT, IGNORED } hangup;
 
 __attribute__((no_sanitize("address", "thread", "undefined"))) static void look_up_hangup(void)

@@ -9,12 +9,12 @@
 
 enum { STEPS = 4, MOST = 8 }; /* samples of a batch */
 
-/* What all tests of a file have in common. */
+/* The samples of a file of tests, and the settings that all its models share. */
 typedef struct {
     const char *settings;
-    const char *tensors[2]; /* input and target: a batch of samples of so many bytes */
-    size_t bytes[2];
-    int64_t left_out; /* samples at the batch's end that are none */
+    const char *tensors[2]; /* MOST inputs, and as many targets */
+    size_t bytes[2];        /* of one of them */
+    int64_t left_out;       /* so many of the last samples of a batch have no target and do not count */
 } vt_test_samples;
 
 typedef struct {

@@ -1,5 +1,5 @@
-/* The 3-D U-Net over ranks, which share the batch and, by ZeRO, what is kept of the parameters. With SGD, because with
- * Adam one rank makes some gradients in the update alone (vt_parameter.factors), where no test can look at them. */
+/* The 3-D U-Net over ranks: data parallelism and ZeRO. It is trained by SGD, because with Adam a single rank never
+ * stores some of its gradients (vt_parameter.factors), and so there would be nothing to compare. */
 #include "beside_one.h"
 
 enum { SIDE = 32, POINTS = SIDE * SIDE * SIDE, IN = 4, OUT = 5 };

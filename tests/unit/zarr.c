@@ -460,7 +460,7 @@ static void write_changed(const char *path, const pair *pairs, size_t count, pai
     vt_text_close(&text);
 }
 
-/* What writers may do but is not read, and what is damaged, by what the message says of it. */
+/* Metadata that writers may write but vitrain does not read, and damaged ones, each with a part of the message. */
 TEST(zarr_metadata_that_are_refused)
 {
 #define AS_BYTES "{\"name\": \"bytes\"}"
