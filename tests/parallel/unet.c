@@ -24,7 +24,8 @@ static void draw(uint32_t seed, float *numbers, int64_t count)
 TEST(layouts_of_the_unet)
 {
     static const char *const models[] = {"lambda_rho=0.1", "recompute=block"};
-    const int64_t batch = vt_test_engine->size == 3 ? 3 : 4;
+    const int ranks = vt_test_engine->size;
+    const int64_t batch = ranks < 3 ? 4 : ranks;
     draw(1, input[0], MOST * POINTS * IN);
     draw(2, target[0], MOST * POINTS * OUT);
     for (int i = 0; i < 2; i++)
