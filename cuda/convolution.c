@@ -239,7 +239,7 @@ static void convolve(vt_backend *backend, vt_convolution_kind kind, const vt_con
     for (int i = X; i <= Y; i++)
         if (i != result) stage(backend, &c.operands[i]);
     if (execute(&c))
-        unstage(backend, &c.operands[result], result == W && !shape->stores);
+        unstage(backend, &c.operands[result], result == W);
     else
         fail(backend, plan, "did not run its convolution");
 }

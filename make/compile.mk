@@ -40,7 +40,7 @@ ISA_FLAGS_amx = $(AMX_CFLAGS) -mprfchw -mprefer-vector-width=512
 OBJECTS := $(patsubst %.c,$(BUILD)/%.o,$(filter-out $(KERNEL_SOURCES) $(TILE_SOURCES) src/main.c,$(SOURCES)))
 # Kernels for which tiles have replacements are not compiled for AMX: src/backend/cpu/vector/table.c.
 BESIDE_TILES := $(addprefix src/backend/cpu/vector/,attention_backward.c attention_forward.c convolution.c \
-    convolution_forward.c convolution_input.c convolution_weight.c few_rows.c limits.c product.c product_panels.c)
+    few_rows.c limits.c product.c product_panels.c)
 # Only products are compiled for pairs of bfloat16.
 FOR_PAIRS := $(addprefix src/backend/cpu/vector/,few_rows.c limits.c product.c product_panels.c table.c)
 kernels_of = $(if $(filter bf16,$(1)),$(FOR_PAIRS),$(filter-out $(if $(filter amx,$(1)),$(BESIDE_TILES)),$(KERNEL_SOURCES)))

@@ -180,8 +180,6 @@ static inline int64_t vt_word_rows_samples(const vt_word_rows *words)
  * to y [batch * side³, out], with weight [out, in * 64] as PyTorch stores it: [out, in, 4, 4, 4]. */
 typedef struct {
     int64_t batch, side, in, out;
-    bool stores;     /* convolution_backward_weight overwrites dweight instead of adding to it */
-    double *squares; /* what that may then set to the sum of dweight's squares; NULL: it is not wanted */
 } vt_convolution;
 
 /* Of LeakyReLU the slope below 0 is 0.01. */

@@ -258,66 +258,10 @@ void vt_parameters_place_gradients(vt_parameters *parameters, const vt_bucket *b
     }
 }
 
-bool vt_parameters_next_run(const vt_parameters *parameters, int64_t first, int64_t count,
-                            bool (*left_out)(const vt_parameter *parameter), vt_span *run)
+void vt_parameters_clear_gradients(vt_parameters *parameters)
 {
-    const int64_t last = first + count;
-    int64_t begin = run->count > 0 ? run->first + run->count : first, end = last;
-    for (int64_t i = 0; i < parameters->stored_count; i++) {
-        const vt_parameter *parameter = parameters->stored[i];
-        if (parameter->offset < begin || parameter->offset >= last || !left_out(parameter)) continue;
-        if (parameter->offset > begin) {
-            end = parameter->offset;
-            break;
-        }
-        begin = parameter->offset + parameter->count;
-    }
-    *run = (vt_span){begin, end - begin};
-    return run->count > 0;
-}
-
-bool vt_parameter_has_factors(const vt_parameter *parameter)
-{
-    return parameter->factors.dy.rows > 0;
-}
-
-static bool stores_first(const vt_parameter *parameter)
-{
-    return parameter->stores_first;
-}
-
-void vt_parameters_clear_bucket(vt_parameters *parameters, const vt_bucket *bucket)
-{
-    vt_backend *backend = parameters->backend;
-    vt_parameter *const *list = parameters->stored + bucket->first_parameter;
-    float *const memory = list[0]->gradient - (list[0]->offset - bucket->first);
-    for (vt_span run = {0}; vt_parameters_next_run(parameters, bucket->first, bucket->count, stores_first, &run);)
-        backend->zero(backend, memory + (run.first - bucket->first), (size_t)run.count * sizeof(float));
-    for (int64_t i = 0; i < bucket->parameter_count; i++) list[i]->is_new = list[i]->stores_first;
-}
-
-void vt_parameters_clear_gradients(vt_parameters *parameters, double *squares)
-{
-    vt_backend *backend = parameters->backend;
-    for (int64_t i = 0; i < parameters->stored_count; i++) {
-        parameters->stored[i]->squares = squares;
-        parameters->stored[i]->counted = false;
-        parameters->stored[i]->factors = (vt_gradient_factors){0};
-    }
-    if (vt_parameters_is_sliced(parameters, VT_BLOCK_GRADIENTS)) {
-        const int64_t elements = vt_parameters_block_elements(parameters, VT_BLOCK_GRADIENTS);
-        backend->zero(backend, parameters->gradients, (size_t)elements * sizeof(float));
-        return;
-    }
-    for (int64_t i = 0; i < parameters->bucket_count; i++)
-        vt_parameters_clear_bucket(parameters, &parameters->buckets[i]);
-}
-
-bool vt_parameter_take_new(vt_parameter *parameter)
-{
-    const bool is_new = parameter->is_new;
-    parameter->is_new = false;
-    return is_new;
+    const int64_t elements = vt_parameters_block_elements(parameters, VT_BLOCK_GRADIENTS);
+    parameters->backend->zero(parameters->backend, parameters->gradients, (size_t)elements * sizeof(float));
 }
 
 /* ---- while a pass runs ---- */
@@ -334,8 +278,6 @@ void vt_parameters_need(const vt_parameters *parameters, int64_t unit, int64_t n
 
 void vt_parameters_gradients_ready(const vt_parameters *parameters, int64_t unit)
 {
-    for (int64_t i = 0; i < parameters->stored_count; i++)
-        VT_ASSERT(parameters->stored[i]->unit != unit || !parameters->stored[i]->is_new);
     if (parameters->hooks.gradients_ready != NULL) parameters->hooks.gradients_ready(parameters->hooks.context, unit);
 }
 

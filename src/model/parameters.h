@@ -22,13 +22,6 @@ typedef enum {
 
 enum { VT_PARAMETER_DIMENSIONS = 5, VT_PARAMETER_NAME = 96 }; /* five: the weight of a convolution in 3-D */
 
-/* What the gradient of a convolution's weight is the product of, where there are so few points that the update makes
- * the gradient by itself. */
-typedef struct {
-    vt_convolution shape;
-    vt_matrix x, dy;
-} vt_gradient_factors;
-
 typedef struct {
     char name[VT_PARAMETER_NAME]; /* as in the PyTorch state_dict */
     int64_t index;                /* among the registered ones */
@@ -53,12 +46,7 @@ typedef struct {
     float *value;   /* of this rank's part; with ZeRO stage 3 only while its unit is needed */
     uint16_t *half; /* the value in 16 bits, of the last vt_parameters_refresh; NULL: not kept */
     vt_type half_type;
-    float *gradient;   /* with ZeRO stage 2 and 3 only in its unit's backward */
-    bool stores_first; /* its layer overwrites the first gradient of a step, which so need not be zeroed */
-    bool is_new;       /* the gradient was cleared, and its layer has not overwritten it yet */
-    double *squares; /* where its layer may add the gradient's squares, and then may leave the factors; NULL: nowhere */
-    bool counted;    /* it has added them in this step */
-    vt_gradient_factors factors; /* that it left; without rows: the gradient is in memory */
+    float *gradient; /* with ZeRO stage 2 and 3 only in its unit's backward */
 } vt_parameter;
 
 typedef struct {
@@ -134,22 +122,8 @@ void vt_parameters_set_hooks(vt_parameters *parameters, const vt_parameters_hook
 void vt_parameters_place_values(vt_parameters *parameters, const vt_bucket *bucket, float *memory, uint16_t *half);
 void vt_parameters_place_gradients(vt_parameters *parameters, const vt_bucket *bucket, float *memory);
 
-/* Sets gradients to 0: all that this rank keeps, or those of a bucket that lies whole where they are placed. Where they
- * lie whole, those of `stores_first` parameters are only marked as new. squares: see vt_parameter; NULL, unless one
- * backward makes all of the step's gradients, and no other rank adds to them. */
-void vt_parameters_clear_gradients(vt_parameters *parameters, double *squares);
-void vt_parameters_clear_bucket(vt_parameters *parameters, const vt_bucket *bucket);
-
-/* The runs of elements of a whole block between `first` and first + count, gaps included, that `left_out` parameters
- * leave over. *run: zero at first, then the run before, and now the next one. False: there was none left. */
-bool vt_parameters_next_run(const vt_parameters *parameters, int64_t first, int64_t count,
-                            bool (*left_out)(const vt_parameter *parameter), vt_span *run);
-
-bool vt_parameter_has_factors(const vt_parameter *parameter);
-
-/* For the layer of a `stores_first` parameter, once in each backward: whether it has to overwrite the gradient instead
- * of adding to it. The gradient is not new afterwards. None may be new in vt_parameters_gradients_ready. */
-bool vt_parameter_take_new(vt_parameter *parameter);
+/* Sets all gradients that this rank keeps to 0. */
+void vt_parameters_clear_gradients(vt_parameters *parameters);
 
 /* Rounds all values to 16 bits again where such copies are kept. To be called after every change of the values, but for
  * those that an update rounds itself. */

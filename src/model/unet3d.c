@@ -30,14 +30,12 @@ typedef struct {
 typedef struct {
     vt_saved saved;
     /* Of level 1 … depth: [batch * side³, what came up and what went down], and the gradient (recomputing: of what went
-     * down alone). Nothing comes up to the lowest level. */
+     * down alone). Nothing comes up to the lowest level. In backward the gradient of what went down, as it comes from
+     * the level below, takes the place of the gradient of what came up. */
     vt_matrix level[MOST_DEPTH + 1], gradient[MOST_DEPTH + 1];
     vt_matrix bias_sums[MOST_DEPTH + 1]; /* recomputing: the gradient of the bias of what came up, until its unit */
-    /* The gradient of what went down, from the level below: in the place of the gradient of what came up, but at levels
-     * that few points read in memory of its own, because there the update needs the other one. */
-    vt_matrix from_below[MOST_DEPTH + 1];
-    vt_matrix input;  /* in the pass's type */
-    vt_matrix output; /* the prediction as forward made it */
+    vt_matrix input;                     /* in the pass's type */
+    vt_matrix output;                    /* the prediction as forward made it */
 } unet_saved;
 
 static int64_t depth_of(const vt_config *config)
@@ -86,7 +84,6 @@ static void build(unet *model, vt_parameters *parameters, const char *name, laye
     if (model->count > 0) vt_parameters_next_unit(parameters);
     l.weight = vt_parameters_add(parameters, name, "weight", 5, (const int64_t[]){first, second, 4, 4, 4},
                                  VT_START_NORMAL, config->weight_init_conv_scale);
-    l.weight->stores_first = true;
     l.bias = vt_parameters_add(parameters, name, "bias", 1, &l.out, is_uniform ? VT_START_UNIFORM : VT_START_VALUE,
                                is_uniform ? 1 / sqrt((double)(TAPS * second)) : config->weight_init_conv_bias);
     model->layers[model->count++] = l;
@@ -159,30 +156,6 @@ static vt_convolution shape_of(const unet *model, const vt_pass *pass, const lay
                             .out = l->up ? l->in : l->out};
 }
 
-enum { FEW_POINTS = 32 }; /* measured: docs/lab/convolutions.md */
-
-/* The weights are most of the model's memory. So their first gradient of a step is stored, and need not be zeroed and
- * read. Of few points it is not even stored, but made again where it is needed. */
-static void backward_weight(const unet *model, const vt_pass *pass, const layer *l, vt_matrix x, vt_matrix dy)
-{
-    vt_backend *backend = pass->backend;
-    vt_convolution shape = shape_of(model, pass, l);
-    shape.stores = vt_parameter_take_new(l->weight);
-    if (l->weight->squares == NULL) {
-        backend->convolution_backward_weight(backend, &shape, x, dy, l->weight->gradient);
-    } else if (dy.rows <= FEW_POINTS) {
-        backend->convolution_squares(backend, &shape, x, dy, l->weight->squares);
-        l->weight->factors = (vt_gradient_factors){shape, x, dy};
-        l->weight->counted = true;
-    } else {
-        double squares = -1;
-        shape.squares = &squares;
-        backend->convolution_backward_weight(backend, &shape, x, dy, l->weight->gradient);
-        l->weight->counted = squares >= 0;
-        if (l->weight->counted) *l->weight->squares += squares;
-    }
-}
-
 /* What went down to a level, and what came up to it. */
 static vt_matrix down_part(const unet *model, vt_matrix both, int64_t level)
 {
@@ -207,17 +180,16 @@ static int64_t rows_of(const unet *model, const vt_pass *pass, int64_t level)
 
 /* ---- recomputing: backward keeps the gradient of what came up to a level in the place of what came up, of which it
  * then needs no more than the sign, and the gradient of what went down beside the activations. The prediction, which
- * the loss's gradient may have replaced, is computed again, where the gradients will be. Levels of few points stay as
- * they are, because the update needs them. ---- */
+ * the loss's gradient may have replaced, is computed again, where the gradients will be. ---- */
 
-static bool recomputes(const unet *model, const vt_pass *pass, int64_t level)
+static bool recomputes(const unet *model)
 {
-    return model->config->recompute != VT_RECOMPUTE_NONE && rows_of(model, pass, level) > FEW_POINTS;
+    return model->config->recompute != VT_RECOMPUTE_NONE;
 }
 
-static vt_matrix up_gradient(const unet *model, const vt_pass *pass, const unet_saved *saved, int64_t level)
+static vt_matrix up_gradient(const unet *model, const unet_saved *saved, int64_t level)
 {
-    return up_part(model, recomputes(model, pass, level) ? saved->level[level] : saved->gradient[level], level);
+    return up_part(model, recomputes(model) ? saved->level[level] : saved->gradient[level], level);
 }
 
 /* Behind the last unit of forward, for backward. */
@@ -226,26 +198,23 @@ static void reserve_gradients(const unet *model, const vt_pass *pass, unet_saved
     vt_arena *arena = pass->arena;
     const size_t begin = arena->used;
     size_t end = begin;
-    if (recomputes(model, pass, 0) && pass->type == VT_FLOAT32) {
+    if (recomputes(model) && pass->type == VT_FLOAT32) {
         saved->output = vt_pass_push_wide(pass, vt_pass_rows(pass), model->out_channels);
         end = arena->used;
         vt_arena_pop(arena, begin);
     }
     for (int64_t i = 1; i <= model->depth; i++) {
-        const int64_t columns = recomputes(model, pass, i) ? model->channels[i] : columns_of(model, i);
+        const int64_t columns = recomputes(model) ? model->channels[i] : columns_of(model, i);
         saved->gradient[i] = vt_pass_push(pass, rows_of(model, pass, i), columns);
-        saved->from_below[i] = up_gradient(model, pass, saved, i);
-        if (rows_of(model, pass, i) <= 8 * FEW_POINTS)
-            saved->from_below[i] = vt_pass_push(pass, rows_of(model, pass, i), model->channels[i]);
     }
     if (end > arena->used) vt_arena_push(arena, end - arena->used);
     for (int64_t i = 1; i < model->depth; i++)
-        if (recomputes(model, pass, i)) saved->bias_sums[i] = vt_pass_push_wide(pass, 1, model->channels[i]);
+        if (recomputes(model)) saved->bias_sums[i] = vt_pass_push_wide(pass, 1, model->channels[i]);
 }
 
-static vt_matrix down_gradient(const unet *model, const vt_pass *pass, const unet_saved *saved, int64_t level)
+static vt_matrix down_gradient(const unet *model, const unet_saved *saved, int64_t level)
 {
-    return recomputes(model, pass, level) ? saved->gradient[level] : down_part(model, saved->gradient[level], level);
+    return recomputes(model) ? saved->gradient[level] : down_part(model, saved->gradient[level], level);
 }
 
 /* The gradient of what an up layer read, of which dy is the result's. */
@@ -256,7 +225,7 @@ static void up_backward_input(const unet *model, const vt_pass *pass, const laye
     const int64_t level = l->level + 1, columns = model->channels[level];
     const vt_matrix gradient = saved->gradient[level], sums = saved->bias_sums[level];
     vt_matrix weight = weight_of(l);
-    if (recomputes(model, pass, level) && level < model->depth) { /* what came up by itself, and then what went down */
+    if (recomputes(model) && level < model->depth) { /* what came up by itself, and then what went down */
         const vt_matrix up = up_part(model, saved->level[level], level);
         weight.rows = shape.out = columns;
         backend->convolution_forward(backend, &shape, dy, weight, gradient);
@@ -318,7 +287,7 @@ static vt_matrix forward(const vt_model *base, const vt_pass *pass, int64_t unit
     }
     if (l->level > 0 || !l->up || !pass->has_backward) return out;
     saved->output = out;
-    if (pass->type == VT_FLOAT32 && !recomputes(model, pass, 0)) { /* the loss's gradient may replace the prediction */
+    if (pass->type == VT_FLOAT32 && !recomputes(model)) { /* the loss's gradient may replace the prediction */
         saved->output = vt_pass_push_wide(pass, out.rows, out.columns);
         backend->convert(backend, out, saved->output);
     }
@@ -329,15 +298,15 @@ static vt_matrix forward(const vt_model *base, const vt_pass *pass, int64_t unit
 static void up_backward(const unet *model, const vt_pass *pass, const layer *l, vt_matrix dout, unet_saved *saved)
 {
     vt_backend *backend = pass->backend;
+    const vt_convolution shape = shape_of(model, pass, l);
     const vt_matrix out = l->level == 0 ? saved->output : up_part(model, saved->level[l->level], l->level);
-    const vt_matrix dy = l->level == 0 ? dout : up_gradient(model, pass, saved, l->level);
-    if (recomputes(model, pass, l->level) && l->level == 0 && pass->type == VT_FLOAT32)
-        up_forward(model, pass, l, saved, out);
-    if (recomputes(model, pass, l->level) && l->level > 0)
+    const vt_matrix dy = l->level == 0 ? dout : up_gradient(model, saved, l->level);
+    if (recomputes(model) && l->level == 0 && pass->type == VT_FLOAT32) up_forward(model, pass, l, saved, out);
+    if (recomputes(model) && l->level > 0)
         backend->position_backward(backend, saved->bias_sums[l->level], vt_matrix_make(l->bias->gradient, 1, l->out));
     else
         backend->bias_activation_backward(backend, l->activation, out, dy, (vt_matrix){0}, dy, l->bias->gradient);
-    backward_weight(model, pass, l, dy, saved->level[l->level + 1]);
+    backend->convolution_backward_weight(backend, &shape, dy, saved->level[l->level + 1], l->weight->gradient);
     up_backward_input(model, pass, l, dy, saved);
 }
 
@@ -346,13 +315,13 @@ static void down_backward(const unet *model, const vt_pass *pass, const layer *l
     vt_backend *backend = pass->backend;
     const vt_convolution shape = shape_of(model, pass, l);
     const int64_t level = l->level + 1;
-    const vt_matrix out = down_part(model, saved->level[level], level), dy = down_gradient(model, pass, saved, level);
-    const vt_matrix more = level == model->depth ? (vt_matrix){0} : saved->from_below[level];
+    const vt_matrix out = down_part(model, saved->level[level], level), dy = down_gradient(model, saved, level);
+    const vt_matrix more = level == model->depth ? (vt_matrix){0} : up_gradient(model, saved, level);
     const vt_matrix x = l->level == 0 ? saved->input : down_part(model, saved->level[l->level], l->level);
     backend->bias_activation_backward(backend, l->activation, out, dy, more, dy, l->bias->gradient);
-    backward_weight(model, pass, l, x, dy);
+    backend->convolution_backward_weight(backend, &shape, x, dy, l->weight->gradient);
     if (l->level > 0)
-        backend->convolution_backward_input(backend, &shape, dy, weight_of(l), saved->from_below[l->level]);
+        backend->convolution_backward_input(backend, &shape, dy, weight_of(l), up_gradient(model, saved, l->level));
 }
 
 static vt_matrix backward(const vt_model *base, const vt_pass *pass, int64_t unit, const vt_model_tensor *tensors,

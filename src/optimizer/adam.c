@@ -14,20 +14,11 @@ static void update(vt_backend *backend, const vt_update *rule, const vt_step_sta
     backend->update(backend, rule, state, gradients, values, rounded, states[0], states[1], count);
 }
 
-static void update_by_factors(vt_backend *backend, const vt_update *rule, const vt_step_state *state,
-                              const vt_gradient_factors *gradient, float *values, uint16_t *rounded,
-                              void *const *states)
-{
-    backend->convolution_update(backend, &gradient->shape, gradient->x, gradient->dy, rule, state, values, rounded,
-                                states[0], states[1]);
-}
-
 #define ADAM(name_)                                                                                                    \
     {                                                                                                                  \
         .name = #name_,                                                                                                \
         .states = {{"moment1", "first moment", VT_KEPT_NUMBERS}, {"moment2", "second moment", VT_KEPT_NUMBERS}},       \
-        .rule = {.kind = VT_OPTIMIZER_##name_}, .configure = vt_adam_configure, .update = update,                      \
-        .update_by_factors = update_by_factors                                                                         \
+        .rule = {.kind = VT_OPTIMIZER_##name_}, .configure = vt_adam_configure, .update = update                       \
     }
 
 const vt_optimizer_kind vt_optimizer_Adam = ADAM(Adam), vt_optimizer_AdamW = ADAM(AdamW);

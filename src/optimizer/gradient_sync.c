@@ -218,6 +218,7 @@ static void gather_end(vt_gradient_sync *sync, int64_t unit)
 /* Clears the room for a unit's gradients, after those that were there have been reduced. */
 static void clear_gradients(vt_gradient_sync *sync, int64_t unit)
 {
+    vt_backend *backend = sync->backend;
     unit_room *room = room_of(sync, unit);
     const bucket_state *last = NULL; /* that used the room */
     for (int64_t i = 0; i < sync->queued; i++)
@@ -228,7 +229,7 @@ static void clear_gradients(vt_gradient_sync *sync, int64_t unit)
         if (!has_unit(state, unit)) continue;
         state->gradients = room->gradients + state->place;
         vt_parameters_place_gradients(sync->parameters, state->bucket, state->gradients);
-        vt_parameters_clear_bucket(sync->parameters, state->bucket);
+        backend->zero(backend, state->gradients, (size_t)state->bucket->count * sizeof(float));
     }
 }
 

@@ -41,10 +41,6 @@ struct vt_optimizer_kind {
      * above, in that order: of codes, and then of their scales. */
     void (*update)(vt_backend *backend, const vt_update *rule, const vt_step_state *state, const float *gradients,
                    float *values, uint16_t *rounded, void *const *states, int64_t count);
-    /* The same by a gradient that is not in memory. NULL: there is no such update. */
-    void (*update_by_factors)(vt_backend *backend, const vt_update *rule, const vt_step_state *state,
-                              const vt_gradient_factors *gradient, float *values, uint16_t *rounded,
-                              void *const *states);
     const vt_whole_update *whole; /* in place of `update`, which then is NULL */
 };
 

@@ -293,40 +293,6 @@ static bool sums_by_itself(const vt_optimizer *optimizer)
     return optimizer->kind->whole != NULL && optimizer->kind->whole->squares != NULL;
 }
 
-double *vt_optimizer_squares(const vt_optimizer *optimizer)
-{
-    const bool alone = vt_world_ranks(vt_parameters_parallel(optimizer->parameters)->world) == 1;
-    const bool can = optimizer->backend->convolution_update != NULL && optimizer->backend->convolution_squares != NULL;
-    return alone && can && optimizer->kind->update_by_factors != NULL ? &optimizer->state->squares : NULL;
-}
-
-static bool is_counted(const vt_parameter *parameter)
-{
-    return parameter->counted;
-}
-
-/* Elements of a run, as vt_parameters_next_run, by their places in the block of gradients. Where this is sliced, no
- * parameter is left out. */
-static bool next_part(const vt_optimizer *optimizer, const run *r, bool (*left_out)(const vt_parameter *parameter),
-                      vt_span *some)
-{
-    return vt_parameters_next_run(optimizer->parameters, r->offset[VT_BLOCK_GRADIENTS], r->count, left_out, some);
-}
-
-/* Gradients that are not in memory are stored after all, if one of them is to be found that is not finite. There are
- * such gradients only where the host reaches the state. */
-static void store_gradients(const vt_optimizer *optimizer)
-{
-    vt_backend *backend = optimizer->backend;
-    for (int64_t i = 0; i < vt_parameters_count(optimizer->parameters); i++) {
-        const vt_parameter *parameter = vt_parameters_at(optimizer->parameters, i);
-        const vt_gradient_factors *factors = &parameter->factors;
-        if (vt_parameter_has_factors(parameter) && !isfinite(optimizer->state->squares))
-            backend->convolution_backward_weight(backend, &factors->shape, factors->x, factors->dy,
-                                                 parameter->gradient);
-    }
-}
-
 /* The sum over the model: each element counts once, however many ranks hold it. */
 static void sum_squares(vt_optimizer *optimizer)
 {
@@ -341,8 +307,8 @@ static void sum_squares(vt_optimizer *optimizer)
         const vt_bucket *bucket = vt_parameters_bucket(parameters, i);
         const run r = run_of_bucket(optimizer, bucket);
         const double share = share_of(optimizer, bucket);
-        for (vt_span some = {0}; next_part(optimizer, &r, is_counted, &some);)
-            backend->sum_of_squares(backend, gradients + some.first, some.count, share, &optimizer->state->squares);
+        backend->sum_of_squares(backend, gradients + r.offset[VT_BLOCK_GRADIENTS], r.count, share,
+                                &optimizer->state->squares);
     }
 }
 
@@ -356,38 +322,18 @@ static float *average_of(const vt_optimizer *optimizer, const run *r)
     return vt_kept_block(optimizer->kept, vt_kept_average(optimizer->kept)) + r->offset[VT_BLOCK_MOMENTS];
 }
 
-/* `first` is 0 where the kind's states are not all numbers. */
-static void update_some(const vt_optimizer *optimizer, const run *r, int64_t first, int64_t count)
+static void update_run(const vt_optimizer *optimizer, const run *r)
 {
-    const float *gradients = vt_parameters_gradients(optimizer->parameters) + r->offset[VT_BLOCK_GRADIENTS];
-    void *states[2 * VT_OPTIMIZER_STATES];
-    for (int i = 0; i < 2 * VT_OPTIMIZER_STATES; i++)
-        states[i] = first == 0 ? r->states[i] : (float *)r->states[i] + first;
-    r->kind->update(optimizer->backend, &optimizer->rule, optimizer->state, gradients + first,
-                    values_of(optimizer, r) + first,
-                    vt_parameters_rounded(optimizer->parameters, r->offset[VT_BLOCK_VALUES] + first), states, count);
-}
-
-static void update_by_factors(const vt_optimizer *optimizer, const vt_parameter *parameter)
-{
-    const run r = run_of_parameter(optimizer, parameter);
-    r.kind->update_by_factors(optimizer->backend, &optimizer->rule, optimizer->state, &parameter->factors,
-                              parameter->value, vt_parameters_rounded(optimizer->parameters, parameter->offset),
-                              r.states);
+    r->kind->update(optimizer->backend, &optimizer->rule, optimizer->state,
+                    vt_parameters_gradients(optimizer->parameters) + r->offset[VT_BLOCK_GRADIENTS],
+                    values_of(optimizer, r), vt_parameters_rounded(optimizer->parameters, r->offset[VT_BLOCK_VALUES]),
+                    r->states, r->count);
 }
 
 static void update_runs(vt_optimizer *optimizer)
 {
     vt_backend *backend = optimizer->backend;
-    const vt_parameters *parameters = optimizer->parameters;
-    for (int64_t i = 0; i < optimizer->own.count; i++) {
-        const run *r = &optimizer->own.all[i];
-        for (vt_span some = {0}; next_part(optimizer, r, vt_parameter_has_factors, &some);)
-            update_some(optimizer, r, some.first - r->offset[VT_BLOCK_GRADIENTS], some.count);
-    }
-    for (int64_t i = 0; i < vt_parameters_count(parameters); i++)
-        if (vt_parameter_has_factors(vt_parameters_at(parameters, i)))
-            update_by_factors(optimizer, vt_parameters_at(parameters, i));
+    for (int64_t i = 0; i < optimizer->own.count; i++) update_run(optimizer, &optimizer->own.all[i]);
     if (optimizer->kind->whole != NULL)
         optimizer->kind->whole->step(&optimizer->whole_tensors, optimizer->whole_memory);
     for (int64_t i = 0; i < optimizer->whole.count && vt_kept_average(optimizer->kept) >= 0; i++) {
@@ -440,7 +386,6 @@ void vt_optimizer_step(vt_optimizer *optimizer)
     sum_squares(optimizer);
     vt_group_all_reduce(optimizer->world, VT_SUM_FLOAT64, &state->squares, 2, NULL);
     backend->step_decide(backend, &optimizer->rule, state);
-    store_gradients(optimizer);
     backend->first_nonfinite(backend, vt_parameters_gradients(parameters), optimizer->ranges[VT_BLOCK_GRADIENTS],
                              vt_parameters_count(parameters), &state->squares, &state->first_nonfinite);
     update_runs(optimizer);

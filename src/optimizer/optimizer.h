@@ -21,10 +21,6 @@ void vt_optimizer_restart(vt_optimizer *optimizer);
 /* Step `step` (0, 1, …) begins, with this learning rate; its sums are 0. Not to be recorded. */
 void vt_optimizer_begin(vt_optimizer *optimizer, int64_t step, double learning_rate);
 
-/* Where the layers may add squares of the gradients of a step with one backward (vt_parameters_clear_gradients). NULL:
- * other ranks add to the gradients, or the back end or the kind of optimizer has no update by factors. */
-double *vt_optimizer_squares(const vt_optimizer *optimizer);
-
 /* Collective. Sums the squares of all gradients, and the losses, over all ranks; decides by them whether there is an
  * update, the same on every rank, and makes it: of the values that this rank keeps. Nothing is waited for: what came of
  * it stands in the state (vt_step_decide), with the first of this rank's gradients that is not finite. */

@@ -127,8 +127,7 @@ static void step_body(vt_trainer *trainer, const vt_batch *batch)
     vt_action action;
     charge_time(trainer, NULL);
     vt_gradient_sync_begin(trainer->sync, trainer->steps_started, false);
-    vt_parameters_clear_gradients(trainer->parameters,
-                                  counts.backwards == 1 ? vt_optimizer_squares(trainer->optimizer) : NULL);
+    vt_parameters_clear_gradients(trainer->parameters);
     vt_stage_begin(&trainer->stage, trainer->steps_started + 1, &counts, stream_rows(trainer),
                    vt_gradient_sync_rows(trainer->sync));
     for (int64_t i = 0; (action = trainer->schedule(shape, i)).kind != VT_STEP_ENDS; i++) {

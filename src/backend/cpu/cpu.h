@@ -5,22 +5,15 @@
 
 #include "backend/backend.h"
 
-/* As the operation linear_backward_weight; stores: dweight is overwritten, not added to. *squares may then become the
- * sum of its squares (NULL: it is not wanted). */
-typedef void vt_weight_gradient(vt_backend *backend, vt_matrix x, vt_matrix dy, float *dweight, float *dbias,
-                                bool stores, double *squares);
-
 typedef struct {
     int threads;
     vt_backend wide; /* the table before half.c took its rows */
     void *stand_ins; /* half.c's memory */
     size_t stand_in_bytes;
     double (*multiply_adds)(vt_type type, int64_t rounds); /* see vt_backend_cpu_multiply_adds */
-    vt_weight_gradient *weight_gradient;
     void *shared; /* one operation's, for all threads */
     size_t shared_bytes;
     vt_backend vectors; /* the table before tiles or pairs replaced rows: for operands that these cannot take */
-    vt_weight_gradient *vectors_weight_gradient;
     bool failed;   /* an operation found no memory (noted) */
     char *scratch; /* threads pieces of scratch_bytes */
     size_t scratch_bytes;

@@ -1,17 +1,17 @@
 /* Linear layers' products on tiles: of bfloat16 operands, and of float32 (and float16) operands as sums of bfloat16
  * terms (terms.h). The right operand is packed for all threads; each thread packs the left operand for the strip of
  * rows that it works on, unless the rows can be read as tiles where they lie (bfloat16); of deep products run by run,
- * so that a run's part of both operands stays in the cache. If the weight is much larger than the left operand, each
- * thread packs the part of the weight that it works on (panels.h). For a weight's gradient, which is computed block of
- * rows by block of rows, the operand with fewer columns is packed for all threads (by each thread for itself if its own
- * columns are few), the other by each thread for its own columns. Operands with different numbers of terms go to the
- * vector kernels.
+ * so that a run's part of both operands stays in the cache. For a weight's gradient, which is computed block of rows by
+ * block of rows, the operand with fewer columns is packed for all threads (by each thread for itself if its own columns
+ * are few), the other by each thread for its own columns. Operands with different numbers of terms go to the vector
+ * kernels.
  * Each sum is added up in runs, and the runs in order, by one thread: the bits do not depend on the number of
  * threads. */
 #include <omp.h>
 
-#include "backend/cpu/amx/panels.h"
+#include "backend/cpu/amx/strips.h"
 #include "backend/cpu/vector/few_rows.h"
+#include "backend/cpu/vector/product_panels.h"
 
 /* across: the columns of the right operand are rows of `weight`. */
 static void multiply_weight(vt_backend *backend, vt_matrix left, vt_matrix weight, bool across, product_result to)
@@ -19,10 +19,6 @@ static void multiply_weight(vt_backend *backend, vt_matrix left, vt_matrix weigh
     strip_work w = {
         .left = left, .to = to, .steps = pieces(left.columns, DEPTH), .panels = pieces(to.result.columns, BLOCK)};
     int64_t step = terms_of(weight.type) * TILE_PAIRS;
-    if (left.rows <= SOME_ROWS && (4 * left.rows <= to.result.columns || (across && 8 * left.rows <= weight.columns))) {
-        multiply_panels(backend, &(panel_work){.strip = w, .weight = weight, .across = across});
-        return;
-    }
     w.right.piece = piece_pairs(weight.type, w.steps);
     pair *right = vt_cpu_shared(backend, (size_t)(2 * w.panels * w.right.piece) * sizeof *right);
     if (right == NULL) return;
@@ -49,6 +45,13 @@ static bool on_tiles(const vt_matrix *a, const vt_matrix *b)
     return terms_of(a->type) == terms_of(b->type) && a->rows > FEW_ROWS;
 }
 
+/* The product of `left` and a weight has `columns` columns. Of a few hundred rows and a large weight, terms take as
+ * long to pack as vectors take to multiply. */
+static bool weight_on_tiles(const vt_matrix *left, const vt_matrix *weight, int64_t columns)
+{
+    return on_tiles(left, weight) && (terms_of(left->type) == 1 || !panels_suit(left, columns));
+}
+
 static const vt_backend *vectors(const vt_backend *backend)
 {
     return &((const vt_cpu_state *)backend->state)->vectors;
@@ -57,7 +60,7 @@ static const vt_backend *vectors(const vt_backend *backend)
 static void linear_forward(vt_backend *backend, vt_matrix x, vt_matrix weight, const float *bias,
                            const uint16_t *rounded, vt_matrix y)
 {
-    if (!on_tiles(&x, &weight)) {
+    if (!weight_on_tiles(&x, &weight, y.columns)) {
         vectors(backend)->linear_forward(backend, x, weight, bias, rounded, y);
         return;
     }
@@ -68,7 +71,7 @@ static void linear_forward(vt_backend *backend, vt_matrix x, vt_matrix weight, c
 static void linear_gelu_forward(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_matrix weight, const float *bias,
                                 const uint16_t *rounded, vt_matrix hidden, vt_matrix active)
 {
-    if (!on_tiles(&x, &weight)) {
+    if (!weight_on_tiles(&x, &weight, hidden.columns)) {
         vectors(backend)->linear_gelu_forward(backend, kind, x, weight, bias, rounded, hidden, active);
         return;
     }
@@ -79,7 +82,7 @@ static void linear_gelu_forward(vt_backend *backend, vt_gelu kind, vt_matrix x, 
 
 static void linear_backward_input(vt_backend *backend, vt_matrix dy, vt_matrix weight, vt_matrix dx)
 {
-    if (!on_tiles(&dy, &weight)) {
+    if (!weight_on_tiles(&dy, &weight, dx.columns)) {
         vectors(backend)->linear_backward_input(backend, dy, weight, dx);
         return;
     }
@@ -91,7 +94,7 @@ static void linear_backward_input(vt_backend *backend, vt_matrix dy, vt_matrix w
  * each thread for its own columns ---- */
 
 enum {
-    BLOCK_ROWS = RUN * DEPTH, /* of x and dy, packed at once; up to SOME_ROWS are one block */
+    BLOCK_ROWS = RUN * DEPTH, /* of x and dy, packed at once */
     GROUP = 8,                /* maximum number of pieces of columns that are packed side by side */
     MOST_BLOCKS = 8,          /* of a thread's own operand */
     /* From so many columns of its own on a thread packs the other operand for itself, too: what another core has just
@@ -106,9 +109,7 @@ typedef struct {
     int64_t steps;        /* the current block's */
     int64_t rows, panels; /* of dweight, in blocks of BLOCK */
     bool left_is_shared;  /* dy is, else x */
-    bool adds, streams;   /* to dweight; past the caches */
     const pair *shared;
-    double *squares; /* [rows, panels]: of each block; NULL: not wanted */
 } gradient_work;
 
 /* Sums over the rows of a tile (its type is a constant) of columns column … column + 15: in float32, alternating among
@@ -178,20 +179,6 @@ static void pack_shared(const gradient_work *w, int64_t group, int64_t size, boo
                  to + first * piece_pairs(w->x.type, w->steps));
 }
 
-/* Of a block's sums, which are 0 beyond dweight. */
-static double squares_of_block(const float *sums)
-{
-    enum { TOGETHER = 4 };
-    vector total[TOGETHER] = {{0}};
-    for (int64_t i = 0; i < BLOCK * BLOCK; i += TOGETHER * LANES)
-#pragma GCC unroll 4
-        for (int64_t j = 0; j < TOGETHER; j++) {
-            const vector sum = load(sums + i + j * LANES);
-            total[j] += sum * sum;
-        }
-    return (double)sum_lanes((total[0] + total[1]) + (total[2] + total[3]));
-}
-
 /* A block of dweight, from the pieces at left and right. */
 static void add_block(const gradient_work *w, int64_t row, int64_t panel, const pair *left, const pair *right)
 {
@@ -201,15 +188,13 @@ static void add_block(const gradient_work *w, int64_t row, int64_t panel, const 
     float sums[BLOCK * BLOCK];
     vt_matrix result = vt_matrix_make(w->dweight, w->dy.columns, columns);
     multiply(terms_of(w->x.type), (packed){.tiles = left, .piece = piece}, (packed){.tiles = right, .piece = piece},
-             w->steps, sums, BLOCK, false, w->streams ? (upcoming){0} : rows_of(&result, first, rows, column, width));
-    if (w->squares != NULL) w->squares[row * w->panels + panel] = squares_of_block(sums);
+             w->steps, sums, BLOCK, false, rows_of(&result, first, rows, column, width));
     for (int64_t r = 0; r < rows; r++) {
         float *to = w->dweight + (first + r) * columns + column;
         const float *from = sums + r * BLOCK;
         int64_t c = 0;
-        for (; w->streams && c + LANES <= width; c += LANES) stream(to + c, load(from + c));
-        for (; c + LANES <= width; c += LANES) store(to + c, w->adds ? load(to + c) + load(from + c) : load(from + c));
-        for (; c < width; c++) to[c] = (w->adds ? to[c] : 0) + from[c];
+        for (; c + LANES <= width; c += LANES) store(to + c, load(to + c) + load(from + c));
+        for (; c < width; c++) to[c] += from[c];
     }
 }
 
@@ -248,32 +233,27 @@ static void add_rectangle(const gradient_work *w, const rectangles *all, int64_t
     }
 }
 
-static void weight_gradient(vt_backend *backend, vt_matrix x, vt_matrix dy, float *dweight, float *dbias, bool stores,
-                            double *squares)
+static void linear_backward_weight(vt_backend *backend, vt_matrix x, vt_matrix dy, float *dweight, float *dbias)
 {
     if (!on_tiles(&x, &dy)) {
-        ((const vt_cpu_state *)backend->state)
-            ->vectors_weight_gradient(backend, x, dy, dweight, dbias, stores, squares);
+        vectors(backend)->linear_backward_weight(backend, x, dy, dweight, dbias);
         return;
     }
     gradient_work all = {.dweight = dweight, .left_is_shared = dy.columns < x.columns};
     all.rows = pieces(dy.columns, BLOCK);
     all.panels = pieces(x.columns, BLOCK);
     rectangles cuts = cut(&all, vt_cpu_threads(backend));
-    const int64_t block_rows = x.rows <= SOME_ROWS ? SOME_ROWS : BLOCK_ROWS, blocks = pieces(x.rows, block_rows);
-    const int64_t most = 2 * piece_pairs(x.type, pieces(smaller(block_rows, x.rows), DEPTH));
+    const int64_t blocks = pieces(x.rows, BLOCK_ROWS);
+    const int64_t most = 2 * piece_pairs(x.type, pieces(smaller(BLOCK_ROWS, x.rows), DEPTH));
     int64_t threads = vt_cpu_threads(backend), bias_room = (dy.columns + 7) / 8 * 8, pairs = cuts.shared * most;
     const bool alone = cuts.own * BLOCK >= COLUMNS_ALONE * threads;
-    const int64_t parts = stores && blocks == 1 && squares != NULL ? (all.rows * all.panels + 7) / 8 * 8 : 0;
-    size_t bytes =
-        (size_t)(bias_room + parts) * sizeof(double) + (size_t)((alone ? threads : 2) * pairs) * sizeof(pair);
-    double *shared = vt_cpu_shared(backend, bytes);
+    double *shared = vt_cpu_shared(backend, (size_t)bias_room * sizeof(double) +
+                                                (size_t)((alone ? threads : 2) * pairs) * sizeof(pair));
     if (shared == NULL || !vt_cpu_scratch_reserve(backend, (size_t)(MOST_BLOCKS * most) * sizeof(pair))) return;
     memset(shared, 0, (size_t)dy.columns * sizeof(double));
     if (dbias != NULL) all.bias_sums = shared;
-    if (parts > 0) all.squares = shared + bias_room;
     /* cppcheck-suppress invalidPointerCast ; the memory after the sums */
-    pair *memory = (pair *)(shared + bias_room + parts);
+    pair *memory = (pair *)(shared + bias_room);
     int64_t size = smaller(GROUP, pieces(2 * cuts.shared, alone ? 1 : threads)); /* a group for each thread */
     int64_t groups = pieces(2 * cuts.shared, size);
 #pragma omp parallel
@@ -282,15 +262,13 @@ static void weight_gradient(vt_backend *backend, vt_matrix x, vt_matrix dy, floa
         tiles_configure();
         for (int64_t block = 0; block < blocks; block++) {
             gradient_work w = all;
-            int64_t begin = block * block_rows, rows = smaller(block_rows, x.rows - begin);
+            int64_t begin = block * BLOCK_ROWS, rows = smaller(BLOCK_ROWS, x.rows - begin);
             pair *to = memory + (alone ? thread : block % 2) * pairs; /* while one is read, the next is packed */
             w.x = from_row(x, begin);
             w.dy = from_row(dy, begin);
             w.x.rows = w.dy.rows = rows;
             w.steps = pieces(rows, DEPTH);
             w.shared = to;
-            w.adds = !stores || block > 0;
-            w.streams = !w.adds && blocks == 1 && may_stream(dweight, dy.columns, x.columns);
             if (alone) {
                 for (int64_t group = 0; group < groups; group++)
                     pack_shared(&w, group, size, group % team == thread, to);
@@ -303,18 +281,9 @@ static void weight_gradient(vt_backend *backend, vt_matrix x, vt_matrix dy, floa
             for (int64_t index = 0; index < cuts.own_groups * cuts.shared_groups; index++)
                 add_rectangle(&w, &cuts, index, vt_cpu_scratch(backend));
         }
-        stream_end();
         tiles_release();
     }
     for (int64_t c = 0; c < dy.columns && dbias != NULL; c++) dbias[c] += (float)all.bias_sums[c];
-    if (all.squares == NULL) return;
-    *squares = 0;
-    for (int64_t i = 0; i < all.rows * all.panels; i++) *squares += all.squares[i];
-}
-
-static void linear_backward_weight(vt_backend *backend, vt_matrix x, vt_matrix dy, float *dweight, float *dbias)
-{
-    weight_gradient(backend, x, dy, dweight, dbias, false, NULL);
 }
 
 void VT_KERNEL(vt_tiles_product_fill)(vt_backend *backend)
@@ -323,5 +292,4 @@ void VT_KERNEL(vt_tiles_product_fill)(vt_backend *backend)
     backend->linear_backward_input = linear_backward_input;
     backend->linear_backward_weight = linear_backward_weight;
     backend->linear_gelu_forward = linear_gelu_forward;
-    ((vt_cpu_state *)backend->state)->weight_gradient = weight_gradient;
 }

@@ -1,4 +1,4 @@
-/* Sums of 32 × 32 along any depth, for products (product.c) and convolutions (convolution.c): in runs, each of which is
+/* Sums of 32 × 32 along any depth, for products (product.c): in runs, each of which is
  * summed in the tiles; the runs' sums are added in order. */
 #ifndef VT_BACKEND_CPU_AMX_RUNS_H
 #define VT_BACKEND_CPU_AMX_RUNS_H

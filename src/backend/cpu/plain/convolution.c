@@ -89,7 +89,7 @@ void vt_plain_convolution_backward_weight(vt_backend *backend, const vt_convolut
                 }
                 for (int64_t i = 0; i < count; i++) {
                     float *to = &dweight[(o * shape->in + first + i) * TAPS + tap];
-                    *to = (shape->stores ? 0 : *to) + (float)sums[i];
+                    *to += (float)sums[i];
                 }
             }
         }

@@ -1,6 +1,5 @@
 #include "backend/cpu/vector/few_rows.h"
 
-#include "backend/cpu/vector/adam.h"
 #include "backend/cpu/vector/elements.h"
 
 enum {
@@ -126,19 +125,16 @@ void VT_KERNEL(vt_few_rows_backward_input)(vt_backend *backend, vt_matrix dy, vt
     }
 }
 
-/* What becomes of the sums in a weight's gradient. */
-typedef enum { ADDED, STORED, STREAMED } sums_use;
-
-/* Rows o and o + 1 of dweight, or o alone, columns k … end - 1. `use` is a constant. */
-INLINE void make_rows(const float *const x[FEW_ROWS], const float *const dy[FEW_ROWS], int64_t rows, int64_t o,
-                      int64_t pair, int64_t columns, int64_t k, int64_t end, float *dweight, sums_use use)
+/* Adds to rows o and o + 1 of dweight, or to o alone. */
+static void add_rows(const float *const x[FEW_ROWS], const float *const dy[FEW_ROWS], int64_t rows, int64_t o,
+                     int64_t pair, int64_t columns, float *dweight)
 {
     vector factor[2][FEW_ROWS];
     float *to[2] = {dweight + o * columns, dweight + (o + pair - 1) * columns};
     for (int i = 0; i < 2; i++)
         for (int r = 0; r < FEW_ROWS; r++) factor[i][r] = splat(r < rows && i < pair ? dy[r][o + i] : 0);
-    for (; k < end; k += LANES) {
-        const int64_t count = end - k;
+    for (int64_t k = 0; k < columns; k += LANES) {
+        const int64_t count = columns - k;
         vector sum[2] = {{0}};
 #pragma GCC unroll 8
         for (int r = 0; r < FEW_ROWS; r++) {
@@ -146,125 +142,24 @@ INLINE void make_rows(const float *const x[FEW_ROWS], const float *const dy[FEW_
             sum[0] += factor[0][r] * value;
             sum[1] += factor[1][r] * value;
         }
-        for (int i = 0; i < pair; i++) {
-            if (use == STREAMED)
-                stream(to[i] + k, sum[i]);
-            else
-                store_up_to(to[i] + k, use == ADDED ? load_up_to(to[i] + k, count) + sum[i] : sum[i], count);
-        }
+        for (int i = 0; i < pair; i++) store_up_to(to[i] + k, load_up_to(to[i] + k, count) + sum[i], count);
     }
 }
 
 void VT_KERNEL(vt_few_rows_backward_weight)(vt_backend *backend, vt_matrix x, vt_matrix dy, float *dweight,
-                                            float *dbias, bool stores)
+                                            float *dbias)
 {
-    /* Of dweight, a piece of work. If it streams, these columns of x stay in the first-level cache; if not, long rows
-     * are faster. */
-    enum { ROWS = 64, COLUMNS = 512 };
-    const bool streams = stores && may_stream(dweight, dy.columns, x.columns);
-    const int64_t wide = streams ? COLUMNS : x.columns;
     const float *rows[FEW_ROWS], *gradients[FEW_ROWS];
     float *memory = vt_cpu_shared(backend, (size_t)(x.rows * (x.columns + dy.columns)) * sizeof *memory);
     if (memory == NULL) return;
     widen(x, memory, rows);
     widen(dy, memory + x.rows * x.columns, gradients);
-#pragma omp parallel for collapse(2) schedule(static)
-    for (int64_t first = 0; first < dy.columns; first += ROWS) {
-        for (int64_t k = 0; k < x.columns; k += wide) {
-            const int64_t end = smaller(k + wide, x.columns), last = smaller(first + ROWS, dy.columns);
-            for (int64_t o = first; o < last; o += 2) {
-                const int64_t pair = smaller(2, last - o);
-                if (streams)
-                    make_rows(rows, gradients, x.rows, o, pair, x.columns, k, end, dweight, STREAMED);
-                else if (stores)
-                    make_rows(rows, gradients, x.rows, o, pair, x.columns, k, end, dweight, STORED);
-                else
-                    make_rows(rows, gradients, x.rows, o, pair, x.columns, k, end, dweight, ADDED);
-            }
-            if (streams) stream_end();
-        }
-    }
+#pragma omp parallel for schedule(static)
+    for (int64_t o = 0; o < dy.columns; o += 2)
+        add_rows(rows, gradients, x.rows, o, smaller(2, dy.columns - o), x.columns, dweight);
     for (int64_t o = 0; o < dy.columns && dbias != NULL; o++) {
         double sum = 0;
         for (int64_t r = 0; r < dy.rows; r++) sum += (double)gradients[r][o];
         dbias[o] += (float)sum;
-    }
-}
-
-enum { UPDATED_TOGETHER = 2 }; /* rows of a weight, so that a number of x serves both */
-
-/* What an update changes: a weight and its moments, and its copy in 16 bits, if it has memory. */
-typedef struct {
-    float *value, *moment1, *moment2;
-    vt_matrix rounded;
-} moving;
-
-/* Columns k … end - 1 of `together` rows of the weight, from row o on. factor [rows of the weight, rows of x]: dy's.
- * `type`, the copy's, and `together` are constants. */
-INLINE void update_rows(vt_type type, int together, const adam_numbers *numbers, const vt_matrix *x,
-                        const float *factor, int64_t o, int64_t k, int64_t end, const moving *weight)
-{
-    enum { VECTORS = 2, READ_AHEAD = 128 };
-    const adam_numbers n = *numbers;
-    const int64_t width = x->columns, next = together * width - (end - k);
-    vt_matrix rounded = weight->rounded;
-    rounded.type = type;
-    for (; k < end; k += VECTORS * LANES) {
-        vector gradient[UPDATED_TOGETHER][VECTORS] = {{{0}}};
-#pragma GCC unroll 2
-        for (int i = 0; i < together; i++) {
-            /* behind the end come the same columns of the next rows */
-            const int64_t ahead = (o + i) * width + k + READ_AHEAD + (k + READ_AHEAD < end ? 0 : next);
-#pragma GCC unroll 2
-            for (int64_t j = 0; j < VECTORS * LANES; j += LANES) {
-                __builtin_prefetch(weight->value + ahead + j, 0, 3);
-                __builtin_prefetch(weight->moment1 + ahead + j, 0, 3);
-                __builtin_prefetch(weight->moment2 + ahead + j, 0, 3);
-            }
-            if (type != VT_FLOAT32) __builtin_prefetch(rounded.half + ahead, 1, 3);
-        }
-        for (int64_t r = 0; r < x->rows; r++) {
-            vector number[VECTORS];
-#pragma GCC unroll 2
-            for (int j = 0; j < VECTORS; j++) number[j] = load(x->data + r * x->stride + k + j * LANES);
-#pragma GCC unroll 2
-            for (int i = 0; i < together; i++)
-#pragma GCC unroll 2
-                for (int j = 0; j < VECTORS; j++) gradient[i][j] += factor[(o + i) * x->rows + r] * number[j];
-        }
-#pragma GCC unroll 2
-        for (int i = 0; i < together; i++)
-#pragma GCC unroll 2
-            for (int j = 0; j < VECTORS; j++) {
-                const int64_t at = (o + i) * width + k + j * LANES;
-                const vector value = update_adam(&n, gradient[i][j], weight->value + at, weight->moment1 + at,
-                                                 weight->moment2 + at, LANES);
-                if (type != VT_FLOAT32) store_elements(&rounded, at, value);
-            }
-    }
-}
-
-void VT_KERNEL(vt_few_rows_update)(vt_backend *backend, vt_matrix x, vt_matrix dy, const vt_update *update,
-                                   const vt_step_state *state, float *weight, uint16_t *rounded, float *moment1,
-                                   float *moment2)
-{
-    enum { CACHED = 1 << 17 }; /* numbers of x that stay in the second-level cache; long pieces of rows are faster */
-    const int64_t most = smaller(x.columns, CACHED / x.rows / 64 * 64);
-    const adam_numbers numbers = adam_numbers_of(update, state);
-    const vt_type type = rounded == NULL ? VT_FLOAT32 : update->rounded;
-    const moving all = {weight, moment1, moment2, {.half = rounded}};
-    float *factors = vt_cpu_shared(backend, (size_t)(dy.rows * dy.columns) * sizeof *factors);
-    if (factors == NULL || isnan(state->factor)) return;
-    for (int64_t r = 0; r < dy.rows; r++)
-        for (int64_t o = 0; o < dy.columns; o++) factors[o * dy.rows + r] = load_some(&dy, r * dy.stride + o, 1)[0];
-#pragma omp parallel for collapse(2) schedule(static)
-    for (int64_t k = 0; k < x.columns; k += most) {
-        for (int64_t o = 0; o < dy.columns; o += UPDATED_TOGETHER) {
-            const int64_t end = smaller(k + most, x.columns);
-            if (o + UPDATED_TOGETHER <= dy.columns)
-                FOR_EACH_TYPE(type, update_rows, UPDATED_TOGETHER, &numbers, &x, factors, o, k, end, &all);
-            else
-                FOR_EACH_TYPE(type, update_rows, 1, &numbers, &x, factors, o, k, end, &all);
-        }
     }
 }

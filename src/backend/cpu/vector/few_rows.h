@@ -7,17 +7,10 @@
 
 enum { FEW_ROWS = 8 };
 
-/* As the operations linear_forward, linear_backward_input and linear_backward_weight, for at most FEW_ROWS rows;
- * stores: dweight is overwritten, not added to. */
+/* As the operations linear_forward, linear_backward_input and linear_backward_weight, for at most FEW_ROWS rows. */
 void VT_KERNEL(vt_few_rows_forward)(vt_backend *backend, vt_matrix x, vt_matrix weight, const float *bias, vt_matrix y);
 void VT_KERNEL(vt_few_rows_backward_input)(vt_backend *backend, vt_matrix dy, vt_matrix weight, vt_matrix dx);
 void VT_KERNEL(vt_few_rows_backward_weight)(vt_backend *backend, vt_matrix x, vt_matrix dy, float *dweight,
-                                            float *dbias, bool stores);
-
-/* An update by the gradient dweight = dyᵀ x, which is not stored: of Adam or AdamW, as the operation `update`. x is
- * float32, with a multiple of 64 columns and up to 2048 rows; fast for some dozens. */
-void VT_KERNEL(vt_few_rows_update)(vt_backend *backend, vt_matrix x, vt_matrix dy, const vt_update *update,
-                                   const vt_step_state *state, float *weight, uint16_t *rounded, float *moment1,
-                                   float *moment2);
+                                            float *dbias);
 
 #endif

@@ -20,7 +20,6 @@ void VT_KERNEL(vt_vector_layer_norm_fill)(vt_backend *backend);
 void VT_KERNEL(vt_vector_limits_fill)(vt_backend *backend);
 void VT_KERNEL(vt_vector_loss_fill)(vt_backend *backend);
 void VT_KERNEL(vt_vector_density_loss_fill)(vt_backend *backend);
-void VT_KERNEL(vt_vector_convolution_squares_fill)(vt_backend *backend);
 void VT_KERNEL(vt_vector_mask_fill)(vt_backend *backend);
 void VT_KERNEL(vt_vector_adafactor_fill)(vt_backend *backend);
 void VT_KERNEL(vt_vector_optimizer_fill)(vt_backend *backend);
@@ -31,7 +30,6 @@ void VT_KERNEL(vt_vector_words_fill)(vt_backend *backend);
 /* Those on tiles. */
 void VT_KERNEL(vt_tiles_attention_backward_fill)(vt_backend *backend);
 void VT_KERNEL(vt_tiles_attention_forward_fill)(vt_backend *backend);
-void VT_KERNEL(vt_tiles_convolution_fill)(vt_backend *backend);
 void VT_KERNEL(vt_tiles_limits_fill)(vt_backend *backend);
 void VT_KERNEL(vt_tiles_product_fill)(vt_backend *backend);
 

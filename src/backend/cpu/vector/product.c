@@ -146,7 +146,7 @@ static float *right_memory(vt_backend *backend, const strip_work *w)
 static void forward(vt_backend *backend, strip_work *w, vt_matrix weight)
 {
     weight.rows = w->to.result.columns;
-    if (VT_KERNEL(vt_panels_suit)(&w->left, w->to.result.columns)) {
+    if (panels_suit(&w->left, w->to.result.columns)) {
         VT_KERNEL(vt_panels_multiply)(backend, w->left, weight, true, w->to);
         return;
     }
@@ -198,7 +198,7 @@ static void linear_backward_input(vt_backend *backend, vt_matrix dy, vt_matrix w
     }
     strip_work w = strips_of(lanes_of(dy), dx, NULL);
     weight.columns = dx.columns;
-    if (VT_KERNEL(vt_panels_suit)(&w.left, dx.columns)) {
+    if (panels_suit(&w.left, dx.columns)) {
         VT_KERNEL(vt_panels_multiply)(backend, w.left, weight, false, w.to);
         return;
     }
@@ -221,7 +221,6 @@ typedef struct {
     int64_t tiles, panels; /* of dweight's rows (at most COLUMN_STRIDE each) and columns */
     int64_t depth;         /* steps of this block */
     bool last;             /* of the blocks */
-    bool adds;             /* to dweight */
     bool in_place;         /* neither operand is packed */
     const float *right;    /* [panels][panel_stride(depth)]: this block of x, packed */
 } gradient_work;
@@ -306,14 +305,13 @@ static void add_rows(const gradient_work *w, int64_t first, int64_t rows, const 
     if (column + PANEL <= columns) {
         vt_matrix result = vt_matrix_make(w->dweight, w->dy.columns, columns);
         look_ahead(&result, first, rows, column);
-        product_by_columns(rows, left, left_stride(w), right, right_stride, w->depth, to, columns, w->adds, next);
+        product_by_columns(rows, left, left_stride(w), right, right_stride, w->depth, to, columns, true, next);
         return;
     }
     float sums[MOST_ROWS * PANEL];
     product_by_columns(rows, left, left_stride(w), right, right_stride, w->depth, sums, PANEL, false, next);
     for (int64_t r = 0; r < rows; r++)
-        for (int64_t c = 0; column + c < columns; c++)
-            to[r * columns + c] = (w->adds ? to[r * columns + c] : 0) + sums[r * PANEL + c];
+        for (int64_t c = 0; column + c < columns; c++) to[r * columns + c] += sums[r * PANEL + c];
 }
 
 static void add_tile(const gradient_work *w, int64_t tile, const float *left, int64_t panel, upcoming next)
@@ -370,17 +368,15 @@ static bool is_in_place(const vt_matrix *x, const vt_matrix *dy)
            x->stride + dy->stride <= MOST_COLUMNS;
 }
 
-static void weight_gradient(vt_backend *backend, vt_matrix x, vt_matrix dy, float *dweight, float *dbias, bool stores,
-                            double *squares)
+static void linear_backward_weight(vt_backend *backend, vt_matrix x, vt_matrix dy, float *dweight, float *dbias)
 {
     enum { ROWS = 16 };
     if (x.rows <= FEW_ROWS) {
-        VT_KERNEL(vt_few_rows_backward_weight)(backend, x, dy, dweight, dbias, stores);
+        VT_KERNEL(vt_few_rows_backward_weight)(backend, x, dy, dweight, dbias);
         return;
     }
     if (!is_taken(&x, false, &dy, false)) {
-        ((const vt_cpu_state *)backend->state)
-            ->vectors_weight_gradient(backend, x, dy, dweight, dbias, stores, squares);
+        without_pairs(backend)->linear_backward_weight(backend, x, dy, dweight, dbias);
         return;
     }
     gradient_work all = {.x = x, .dy = dy, .dweight = dweight, .dbias = dbias, .in_place = is_in_place(&x, &dy)};
@@ -402,7 +398,6 @@ static void weight_gradient(vt_backend *backend, vt_matrix x, vt_matrix dy, floa
         const int64_t begin = piece_begin(deep, blocks, block);
         w.depth = piece_begin(deep, blocks, block + 1) - begin;
         w.last = block + 1 == blocks;
-        w.adds = !stores || block > 0;
         w.right = to;
         w.x = from_row(x, NUMBERS * begin);
         w.dy = from_row(dy, NUMBERS * begin);
@@ -415,16 +410,10 @@ static void weight_gradient(vt_backend *backend, vt_matrix x, vt_matrix dy, floa
     }
 }
 
-static void linear_backward_weight(vt_backend *backend, vt_matrix x, vt_matrix dy, float *dweight, float *dbias)
-{
-    weight_gradient(backend, x, dy, dweight, dbias, false, NULL);
-}
-
 void VT_KERNEL(vt_vector_product_fill)(vt_backend *backend)
 {
     backend->linear_forward = linear_forward;
     backend->linear_backward_input = linear_backward_input;
     backend->linear_backward_weight = linear_backward_weight;
     backend->linear_gelu_forward = linear_gelu_forward;
-    ((vt_cpu_state *)backend->state)->weight_gradient = weight_gradient;
 }

@@ -13,13 +13,6 @@ typedef struct {
     int64_t deep, runs; /* number of runs of the sums */
 } panel_work;
 
-bool VT_KERNEL(vt_panels_suit)(const vt_matrix *left, int64_t columns)
-{
-    /* faster with 64 and 512 rows and weights of 8 to 67 MB; more rows and smaller weights were not tried */
-    enum { MOST = 512, LEAST_WEIGHT = 1 << 20 };
-    return left->rows <= MOST && left->columns * columns >= LEAST_WEIGHT && columns >= left->rows;
-}
-
 /* Steps k … k + depth - 1 of columns column … column + columns - 1 of the product. */
 static void pack_group(const panel_work *w, int64_t column, int64_t columns, int64_t k, int64_t depth, float *to)
 {

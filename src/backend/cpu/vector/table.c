@@ -12,7 +12,6 @@ void VT_KERNEL(vt_vector_fill)(vt_backend *backend)
 #endif
     vt_cpu_state *state = backend->state;
     state->vectors = *backend;
-    state->vectors_weight_gradient = state->weight_gradient;
     VT_KERNEL(vt_vector_limits_fill)(backend);
     VT_KERNEL(vt_vector_product_fill)(backend);
 }
@@ -44,7 +43,6 @@ void VT_KERNEL(vt_vector_fill)(vt_backend *backend)
     BESIDE_TILES(vt_vector_limits_fill)(backend);
     VT_KERNEL(vt_vector_loss_fill)(backend);
     VT_KERNEL(vt_vector_density_loss_fill)(backend);
-    VT_KERNEL(vt_vector_convolution_squares_fill)(backend);
     VT_KERNEL(vt_vector_mask_fill)(backend);
     VT_KERNEL(vt_vector_adafactor_fill)(backend);
     VT_KERNEL(vt_vector_optimizer_fill)(backend);

@@ -111,36 +111,6 @@ INLINE void store_up_to(float *to, vector value, int64_t count)
         store_part(to, value, count);
 }
 
-/* Stores past the caches, which then need not read the line first; `to` is a multiple of the vector's size. Threads
- * call stream_end behind their last one. */
-INLINE void stream(float *to, vector value)
-{
-#if defined(__AVX512F__)
-    _mm512_stream_ps(to, (__m512)value);
-#elif defined(__AVX__)
-    _mm256_stream_ps(to, (__m256)value);
-#elif defined(__SSE__)
-    _mm_stream_ps(to, (__m128)value);
-#else
-    store(to, value);
-#endif
-}
-
-INLINE void stream_end(void)
-{
-#if defined(__SSE__)
-    _mm_sfence();
-#endif
-}
-
-/* Whether a gradient [rows, columns] that is stored streams: all its vectors lie whole, and it is larger than caches.
- */
-INLINE bool may_stream(const float *to, int64_t rows, int64_t columns)
-{
-    enum { LEAST = 1 << 20 };
-    return rows * columns >= LEAST && columns % LANES == 0 && (uintptr_t)to % sizeof(vector) == 0;
-}
-
 INLINE vector splat(float value)
 {
     return value - (vector){0};
