@@ -84,6 +84,7 @@ docs: vitrain
 lint: $(BUILD)/generated/event.pb-c.h
 	@for tool in clang-format clang-tidy cppcheck; do command -v $$tool >/dev/null || \
 	    { echo "make lint needs $$tool: apt-get install clang-format clang-tidy cppcheck" >&2; exit 1; }; done
+	tests/rooms
 	clang-format --dry-run --Werror $$(find src cuda tests bench -name '*.[ch]' -o -name '*.cu')
 	cppcheck --quiet --error-exitcode=1 --std=c11 --inline-suppr --enable=warning,performance,portability \
 	    --suppress=missingIncludeSystem --suppress=ctunullpointer \

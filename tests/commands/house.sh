@@ -37,6 +37,17 @@ test_no_file_includes_a_higher_floor() {
         END { exit bad }' floors files includes
 }
 
+test_no_room_grows() {
+    "$TOP/tests/rooms" >out || { cat out; return 1; }
+    [ "$(grep -c ' of ' out)" -ge 18 ]
+    mkdir -p small/docs small/tests small/src/base small/cuda
+    cp "$TOP/tests/rooms" small/tests
+    cp "$TOP/src/base/random.c" small/src/base
+    sed 's/^\(| `src\/base\/` | \)[0-9,]*/\11/' "$TOP/docs/architecture.md" >small/docs/architecture.md
+    if small/tests/rooms >out; then cat out; return 1; fi
+    grep -q '^src/base/: make it smaller' out
+}
+
 # Of the vision transformer only its own files and the table of models know.
 test_one_model_is_known_to_its_own_files() {
     (cd "$TOP" && grep -rnwE 'vt_vit[a-z_]*' src cuda) | grep -vE '^src/model/(vit|models)' >lines || true
