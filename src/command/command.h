@@ -54,9 +54,12 @@ vt_status vt_command_options(int argument_count, char *const *arguments);
 vt_status vt_command_version(int argument_count, char *const *arguments);
 
 /* What `vitrain options` makes of the tables of subcommands and of options: the man page, in troff, with today's date
- * or that of SOURCE_DATE_EPOCH; and a script for bash or zsh, to be sourced or installed, that completes command lines.
+ * or that of SOURCE_DATE_EPOCH; a script for bash or zsh, to be sourced or installed, that completes command lines; and
+ * what that script asks for: what may follow the words of a command line, "", "stats" or "bench io", a line each, with
+ * its help behind a tab: a word, "--flag=VALUES", "--flag:VALUES" (the value may be left out), or "/" for directories.
  */
 void vt_man_page_print(FILE *file);
 void vt_completion_print(FILE *file, bool zsh);
+void vt_completion_print_names(FILE *file, const char *words);
 
 #endif

@@ -74,76 +74,37 @@ static const entry examples[] = {
 
 /* ---- troff, as groff_man(7) and mandoc's man(7) take it ---- */
 
-enum { LINE_WIDTH = 78 };
-
-/* The code point of the character at *text; moves *text past it. */
-static unsigned next_character(const unsigned char **text)
+static const char *escape_of(char character)
 {
-    unsigned first = *(*text)++;
-    if (first < 0x80) return first;
-    unsigned point = first >= 0xf0 ? first & 0x07 : first >= 0xe0 ? first & 0x0f : first & 0x1f;
-    while ((**text & 0xc0) == 0x80) point = point << 6 | (*(*text)++ & 0x3f);
-    return point;
+    static const char characters[] = "\\-'\"`^~|";
+    static const char *const escapes[] = {"\\e",   "\\-",   "\\(aq", "\\(dq",
+                                          "\\(ga", "\\(ha", "\\(ti", "|\\:"}; /* |: a long list may be broken there */
+    const char *found = strchr(characters, character);
+    return found != NULL ? escapes[found - characters] : NULL;
 }
 
-/* NULL: the character needs none. */
-static const char *escape_of(unsigned character)
-{
-    static const struct {
-        char character;
-        const char *escape;
-    } escapes[] = {{'\\', "\\e"},  {'-', "\\-"},   {'\'', "\\(aq"}, {'"', "\\(dq"}, {'`', "\\(ga"},
-                   {'^', "\\(ha"}, {'~', "\\(ti"}, {'|', "|\\:"}}; /* where a long list of words may be broken */
-    for (size_t i = 0; i < sizeof escapes / sizeof escapes[0]; i++)
-        if (character == (unsigned)escapes[i].character) return escapes[i].escape;
-    return NULL;
-}
-
-static void append_escaped(vt_text *result, const char *text, size_t length)
-{
-    const unsigned char *next = (const unsigned char *)text, *end = next + length;
-    while (next < end) {
-        const unsigned character = next_character(&next);
-        if (character >= 0x80)
-            vt_text_append(result, "\\[u%04X]", character);
-        else if (escape_of(character) != NULL)
-            vt_text_append(result, "%s", escape_of(character));
-        else
-            vt_text_append(result, "%c", (int)character);
-    }
-}
-
-/* The text (UTF-8) with everything escaped that troff would interpret; for text that does not begin a line. */
+/* The text with everything escaped that troff would interpret; for text that does not begin a line. */
 static void print_text(FILE *file, const char *text)
 {
-    vt_text escaped = {0};
-    append_escaped(&escaped, text, strlen(text));
-    if (escaped.length > 0) fputs(escaped.characters, file);
-    vt_text_close(&escaped);
+    for (; *text != '\0'; text++) {
+        const char *escape = escape_of(*text);
+        if (escape != NULL)
+            fputs(escape, file);
+        else
+            fputc(*text, file);
+    }
 }
 
-/* The same as whole lines, broken between words. */
+/* The same as whole lines, one a word; troff fills them. */
 static void print_lines(FILE *file, const char *text)
 {
-    size_t column = 0;
-    while (*text != '\0') {
-        const size_t length = strcspn(text, " ");
-        vt_text word = {0};
-        vt_text_append(&word, "%s", column == 0 && *text == '.' ? "\\&" : "");
-        append_escaped(&word, text, length);
-        if (column > 0 && column + 1 + word.length > LINE_WIDTH) {
-            fputc('\n', file);
-            column = 0;
-            vt_text_close(&word);
-            continue; /* then the word begins the next line */
-        }
-        if (column > 0) fputc(' ', file);
-        fputs(word.characters, file);
-        column += (column > 0) + word.length;
-        vt_text_close(&word);
-        text += length + (text[length] == ' ');
+    char *words = vt_text_copy(text), *rest = words;
+    for (const char *word = strtok_r(rest, " ", &rest); word != NULL; word = strtok_r(NULL, " ", &rest)) {
+        if (*word == '.') fputs("\\&", file);
+        print_text(file, word);
+        fputc('\n', file);
     }
-    if (column > 0) fputc('\n', file);
+    free(words);
 }
 
 static void print_heading(FILE *file, const char *macro, const char *title)

@@ -19,7 +19,7 @@ test_man_page() {
     tool=
     if command -v groff >/dev/null; then
         tool=groff
-        groff -ww -man -Tutf8 -P-cbou vitrain.1 >page 2>complaints
+        groff -ww -man -Kutf8 -Tutf8 -P-cbou vitrain.1 >page 2>complaints
         [ ! -s complaints ] || { cat complaints; return 1; }
         contains "$(cat page)" "EXAMPLES"
     fi
@@ -33,6 +33,7 @@ test_man_page() {
 
 # offers LINE: what bash offers at the end of this line, sorted, on one line; computed by the function of the script.
 offers() {
+    local PATH=$(dirname "$VITRAIN"):$PATH # of the `vitrain` in LINE
     compopt() { manners="$manners $2"; } # there is a true one only while readline completes
     COMP_LINE=$1 COMP_POINT=${#1} COMPREPLY=() manners=
     _vitrain
@@ -54,6 +55,8 @@ test_completion_bash() {
     expect_offers "vitrain pre" predict
     expect_offers "vitrain be" bench
     expect_offers "vitrain bench " "--help io kernels"
+    expect_offers "vitrain bench i" io
+    expect_offers "vitrain bench nothing_like_it --" --help
     expect_offers "vitrain help lay" layout
     # names of flags, with '=' where a value must follow
     expect_offers "vitrain --embed_d" --embed_dim=
@@ -173,7 +176,7 @@ LINES
 
 test_options_refuses() {
     local arguments
-    for arguments in "--man --markdown" "--completion=fish" "--completion" "--yaml_config=x" "--man=2" demo; do
+    for arguments in "--man --markdown" "--completion=fish" "--completion" "--names= --man" "--yaml_config=x" "--man=2" demo; do
         refuses_once "options: " -- "$VITRAIN" options $arguments
     done
 }
