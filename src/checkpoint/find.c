@@ -31,8 +31,7 @@ static bool is_checkpoint(const char *directory)
     return holds(directory, "checkpoint.h5") || holds(directory, "checkpoint.crc32c");
 }
 
-/* The step of an entry step-NNNNNNNN; -1: it is none. */
-static int64_t step_of(const char *name)
+int64_t vt_checkpoint_step_of(const char *name)
 {
     long long step = 0;
     int end = 0;
@@ -45,7 +44,7 @@ static int64_t newest_step(const char *directory)
     int64_t newest = -1;
     DIR *opened = opendir(directory);
     for (const struct dirent *entry; opened != NULL && (entry = readdir(opened)) != NULL;) {
-        const int64_t step = step_of(entry->d_name);
+        const int64_t step = vt_checkpoint_step_of(entry->d_name);
         if (step > newest) newest = step;
     }
     if (opened != NULL) closedir(opened);
@@ -64,7 +63,7 @@ static void read_name(const char *path, char name[VT_CHECKPOINT_NAME])
     }
     name[length > 0 ? length : 0] = '\0';
     if (file != NULL) name[strcspn(name, "\r\n")] = '\0';
-    if (step_of(name) < 0) name[0] = '\0';
+    if (vt_checkpoint_step_of(name) < 0) name[0] = '\0';
 }
 
 void vt_checkpoint_best_name(const char *checkpoints, char name[VT_CHECKPOINT_NAME])

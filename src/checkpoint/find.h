@@ -2,6 +2,8 @@
 #ifndef VT_CHECKPOINT_FIND_H
 #define VT_CHECKPOINT_FIND_H
 
+#include <stdint.h>
+
 #include "base/status.h"
 
 typedef enum {
@@ -17,6 +19,9 @@ void vt_checkpoint_best_name(const char *checkpoints, char name[VT_CHECKPOINT_NA
 
 /* The path of the best checkpoint in <run>/checkpoints, malloc'd; NULL: there is none. */
 char *vt_checkpoint_best(const char *checkpoints);
+
+/* The step of an entry step-NNNNNNNN of <run>/checkpoints; -1: it is none. */
+int64_t vt_checkpoint_step_of(const char *name);
 
 /* Holds a checkpoint, so that a run doesn't remove it, until the descriptor that is returned is closed. -1: it was
  * removed. (By a shared lock; a file system without locks holds nothing.) */

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/median.h"
 #include "base/memory.h"
 #include "base/text.h"
@@ -179,7 +180,7 @@ static void *pread_all(void *context)
         const vt_file_extent *extent = &p->pieces[i].extent;
         float *ring = p->bench->ring + p->pieces[i].batch % p->bench->ring_batches * p->bench->batch_floats;
         char *memory = (char *)ring + p->pieces[i].place;
-        if (pread(extent->descriptor, memory, (size_t)extent->bytes, extent->offset) != extent->bytes)
+        if (vt_file_read_at(extent->descriptor, memory, extent->bytes, extent->offset) != extent->bytes)
             __atomic_store_n(&p->failed, true, __ATOMIC_RELAXED);
     }
 }
@@ -241,7 +242,8 @@ static vt_status load_stored(inflating *g)
     for (; g->count < whole; g->count++) {
         const vt_file_extent *extent = &p->pieces[g->count].extent;
         g->stored[g->count] = vt_allocate((size_t)extent->bytes, 1, "bench io");
-        VT_CHECK(pread(extent->descriptor, g->stored[g->count], (size_t)extent->bytes, extent->offset) == extent->bytes,
+        VT_CHECK(vt_file_read_at(extent->descriptor, g->stored[g->count], extent->bytes, extent->offset) ==
+                     extent->bytes,
                  "bench io: plain preads of the files failed");
         g->inflated_bytes += extent->inflated;
         if (extent->inflated > g->largest) g->largest = extent->inflated;

@@ -109,12 +109,8 @@ static void print_checkpoints(const char *directory, bool verify, int *faults)
     char *above = vt_text_format("%s/checkpoints", directory), *names[MOST], best[VT_CHECKPOINT_NAME];
     int count = 0;
     DIR *opened = opendir(above);
-    for (struct dirent *entry; opened != NULL && (entry = readdir(opened)) != NULL && count < MOST;) {
-        long long step = 0;
-        int end = 0;
-        if (sscanf(entry->d_name, "step-%lld%n", &step, &end) == 1 && entry->d_name[end] == '\0')
-            names[count++] = vt_text_copy(entry->d_name);
-    }
+    for (struct dirent *entry; opened != NULL && (entry = readdir(opened)) != NULL && count < MOST;)
+        if (vt_checkpoint_step_of(entry->d_name) >= 0) names[count++] = vt_text_copy(entry->d_name);
     if (opened != NULL) closedir(opened);
     vt_checkpoint_best_name(above, best);
     const bool is_copy = strcmp(best, "best") == 0;

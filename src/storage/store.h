@@ -121,8 +121,8 @@ vt_status vt_array_find(const vt_store *store, const char *name, vt_array **arra
 void vt_array_close(vt_array **array);
 
 /* Values that were never written, because the program that wrote the file was ended early, read as the fill value
- * (mostly 0), as if they were data. Fails if nothing at all was written, and warns if chunks are missing. After lay_out,
- * before there are threads. */
+ * (mostly 0), as if they were data. Fails if nothing at all was written, and warns if chunks are missing. After
+ * lay_out, before there are threads. */
 vt_status vt_array_check_written(const vt_array *array);
 
 /* Tells an array from those of other stores, and of this one in another state: a hash. */

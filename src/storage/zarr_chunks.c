@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/float16.h"
 #include "base/memory.h"
 #include "storage/zarr_inside.h"
@@ -54,13 +55,9 @@ static vt_status read_bytes(const vt_zarr_array *own, const char *name, int desc
                             void *memory)
 {
     vt_status status = VT_OK;
-    for (size_t done = 0; done < bytes;) {
-        const ssize_t count = pread(descriptor, (char *)memory + done, bytes - done, offset + (int64_t)done);
-        if (count < 0 && errno == EINTR) continue;
-        VT_CHECK(count > 0, "%s/%s: can't read the chunk: %s", own->array.store->path, name,
-                 count < 0 ? strerror(errno) : "its file ends before it (was it cut short?)");
-        done += (size_t)count;
-    }
+    VT_CHECK(vt_file_read_at(descriptor, memory, (int64_t)bytes, offset) == (int64_t)bytes,
+             "%s/%s: can't read the chunk: %s", own->array.store->path, name,
+             errno != 0 ? strerror(errno) : "its file ends before it (was it cut short?)");
 done:
     return status;
 }
