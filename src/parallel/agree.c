@@ -147,7 +147,8 @@ vt_status vt_world_same(vt_world *world, const char *own, const char *demand)
         there += there[b] == '\n' ? b + 1 : b;
     }
     VT_CHECK(*here == *there, "'%.*s' is %s: %s", line_length(*here != '\0' ? here : there),
-             *here != '\0' ? here : there, *here != '\0' ? "here, but not on rank 0" : "on rank 0, but not here", demand);
+             *here != '\0' ? here : there, *here != '\0' ? "here, but not on rank 0" : "on rank 0, but not here",
+             demand);
 done:
     free(first);
     return status;
@@ -157,7 +158,8 @@ vt_status vt_world_check_same_options(const vt_config *config, vt_world *world)
 {
     vt_text own = {0};
     if (config != NULL) vt_config_print(config, add_line, &own);
-    const vt_status same = vt_world_same(world, own.characters, "all ranks need the same options, and the same program");
+    const vt_status same =
+        vt_world_same(world, own.characters, "all ranks need the same options, and the same program");
     vt_text_close(&own);
     return vt_world_agree(world, config != NULL ? same : VT_ERROR);
 }

@@ -305,7 +305,8 @@ TEST(errors_of_shapes)
     other = fields;
     other.width = 8;
     test_fields_write(test_path("2002.h5"), &other);
-    test_expect_open_error(&options, "has a grid of [4, 8], the files before it one of [4, 6]; they can't be used together");
+    test_expect_open_error(&options,
+                           "has a grid of [4, 8], the files before it one of [4, 6]; they can't be used together");
     other = fields;
     other.latitudes = 3;
     test_fields_write(test_path("2002.h5"), &other);
@@ -324,7 +325,8 @@ TEST(errors_of_names)
     test_fields_write(test_path("2001.h5"), &fields);
     fields.names = others;
     test_fields_write(test_path("2002.h5"), &fields);
-    test_expect_open_error(&options, "2002.h5, but 'v10' in the files before it; --accept=channels goes on all the same");
+    test_expect_open_error(&options,
+                           "2002.h5, but 'v10' in the files before it; --accept=channels goes on all the same");
     static const char *const twice[3] = {"u10", "t2m", "u10"}, *const empty[3] = {"u10", "", "t2m"};
     fields.names = twice;
     test_fields_write(test_path("2001.h5"), &fields);

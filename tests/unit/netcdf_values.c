@@ -69,8 +69,8 @@ TEST(netcdf_grids_agree)
     rename(test_path("x_2013.nc"), test_path("x_2014.nc"));
     write_grids(-180, -180);
     unlink(test_path("y_2013.nc"));
-    test_nc_expect_error_of_both("t",
-                                 "x_2014.nc go from 0 to 240, those of the files before it from -180 to 60; --accept=grid");
+    test_nc_expect_error_of_both(
+        "t", "x_2014.nc go from 0 to 240, those of the files before it from -180 to 60; --accept=grid");
     rename(test_path("x_2014.nc"), test_path("valid/x_2014.nc"));
     test_nc_expect_unlike("t", "valid", "longitudes differ: those of ");
 }

@@ -248,8 +248,8 @@ static void write_grid(const char *path)
     vt_seasonal_fit *fit = vt_seasonal_fit_open(
         &(vt_seasonal_fit_options){.channels = 2, .height = ROWS, .width = COLUMNS, .harmonics = 1});
     EXPECT_OK(vt_seasonal_fit_add(fit, date, fields));
-    EXPECT_OK(
-        vt_seasonal_fit_write(fit, NULL, &(vt_seasonal_fit_labels){names, latitudes, longitudes, NULL}, path, &summary));
+    EXPECT_OK(vt_seasonal_fit_write(fit, NULL, &(vt_seasonal_fit_labels){names, latitudes, longitudes, NULL}, path,
+                                    &summary));
     vt_test_owned(summary);
     vt_seasonal_fit_close(&fit);
 }

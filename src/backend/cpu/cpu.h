@@ -11,11 +11,11 @@ typedef struct {
     void *stand_ins; /* half.c's memory */
     size_t stand_in_bytes;
     double (*multiply_adds)(vt_type type, int64_t rounds); /* see vt_backend_cpu_multiply_adds */
-    void *shared; /* one operation's, for all threads */
+    void *shared;                                          /* one operation's, for all threads */
     size_t shared_bytes;
     vt_backend vectors; /* the table before tiles or pairs replaced rows: for operands that these cannot take */
-    bool failed;   /* an operation found no memory (noted) */
-    char *scratch; /* threads pieces of scratch_bytes */
+    bool failed;        /* an operation found no memory (noted) */
+    char *scratch;      /* threads pieces of scratch_bytes */
     size_t scratch_bytes;
     struct {
         void *memory;

@@ -7,8 +7,8 @@
  *   /lat, /lon       float32 [rows], [columns], degrees; only where the files say them
  *   attributes       format "vitrain climatology 1"; harmonics H; minutes_of_day [S], the times of day in minutes after
  *                    midnight, a single -1 where the climatology is one for any time of day; times: how many it was
- *                    fitted to; first, last: their dates; channels: their names, one a line (only where there are some);
- *                    crc32c of the coefficients; about: the data that it is of (only where they are known)
+ *                    fitted to; first, last: their dates; channels: their names, one a line (only where there are
+ *                    some); crc32c of the coefficients; about: the data that it is of (only where they are known)
  *
  * Its value at a date is the sum over k of basis[k] * coefficients[s, k], where s is the date's time of day and
  *   basis = 1, cos a, sin a, cos 2a, sin 2a, …      a = 2 pi (fraction of the date's year that has passed) */
