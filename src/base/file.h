@@ -25,8 +25,8 @@ const char *vt_file_of_address(const char *address);
  * the directory? */
 bool vt_file_is_zarr(const char *path);
 
-/* Flushes and closes `file`: data that stdio still holds are only written here, and this may fail. `written` says
- * whether all earlier writes succeeded. True if everything is written; otherwise errno is the first failure's. */
+/* Closes `file`. That flushes its buffer, so the last write may fail here. `written` says whether all earlier writes
+ * succeeded. True if everything is written; otherwise errno is the first failure's. */
 bool vt_file_close(FILE *file, bool written);
 
 /* Writes a whole file: to the name `path`.partial, which is then renamed, so that `path` never holds a part of it. It

@@ -88,7 +88,7 @@ static void print_train_help(void)
 
 static void print_help(void)
 {
-    vt_print("vitrain %s: trains vision transformers on the weather\n\n"
+    vt_print("vitrain %s: trains models of weather, cosmology and text\n\n"
              "usage: vitrain [subcommand] [--name=value ...]\n\n",
              vt_version());
     for (int i = 0; i < COMMAND_COUNT; i++) {

@@ -232,17 +232,18 @@ static void print_title(FILE *file)
 void vt_man_page_print(FILE *file)
 {
     print_title(file);
-    fputs(".SH NAME\nvitrain \\- train vision transformers that forecast the weather\n"
+    fputs(".SH NAME\nvitrain \\- train models of weather, cosmology and text\n"
           ".SH SYNOPSIS\n.B vitrain\n.RB [ train ]\n[\\fB\\-\\-config\\fR=\\fINAME\\fR]\n"
           "[\\fB\\-\\-\\fIoption\\fR=\\fIvalue\\fR ...]\n.br\n.B vitrain\n.I subcommand\n"
           "[\\fB\\-\\-\\fIflag\\fR=\\fIvalue\\fR ...]\n.br\n.B vitrain help\n[\\fIsubcommand\\fR]\n"
           ".br\n.B vitrain \\-\\-version\n.SH DESCRIPTION\n",
           file);
-    print_lines(file, "vitrain trains vision transformers that forecast the weather: it reads ERA5-like HDF5 fields "
-                      "and learns the state of the atmosphere six hours ahead, on one rank or many (data, tensor "
-                      "and context parallel over MPI). A run is described by a named configuration of a YAML file; "
-                      "every key of it is a flag, too. Other subcommands make data and statistics, score and make "
-                      "forecasts, and look at runs, checkpoints and layouts.");
+    print_lines(file,
+                "vitrain trains vision transformers that forecast the weather from ERA5-like fields, 3-D U-Nets "
+                "on cosmological boxes, and transformers on text, on one rank or many (data, tensor, context "
+                "and pipeline parallel over MPI or NCCL). A run is described by a named configuration of a YAML file; "
+                "every key of it is a flag, too. Other subcommands make data and statistics, score and make "
+                "forecasts, and look at runs, checkpoints and layouts.");
     fputs(".SH SUBCOMMANDS\n", file);
     for (int i = 0; i < vt_subcommand_count; i++) print_subcommand(file, &vt_subcommands[i]);
     print_options(file);

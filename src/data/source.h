@@ -65,7 +65,7 @@ typedef struct {
      * that lacks something. */
     void (*retry)(const vt_read_plan *plan, int64_t item, vt_decoder *decoder,
                   void (*mark)(int64_t sample, void *context), void *context);
-    /* The index-th extent of an item; .bytes -1 behind the last one. NULL: no item reads a file. */
+    /* The index-th extent of an item; .bytes = -1 ends the list. NULL: no item reads a file. */
     vt_file_extent (*extent)(const vt_read_plan *plan, int64_t item, int64_t index);
 } vt_reading;
 

@@ -199,7 +199,7 @@ static int64_t plane_of(const vt_config *config)
     return config->img_size[0] * config->img_size[1];
 }
 
-/* What the model sees beside the fields, and what these are taken off. */
+/* Forcings, and the climatology that is subtracted from the fields. */
 static vt_status open_known(vt_forecaster *forecaster, const vt_config *config, const vt_forecaster_data *data)
 {
     vt_status status = VT_OK;

@@ -265,7 +265,7 @@ vt_status vt_record_picture(vt_record *record, const vt_picture *picture, int64_
                                 .longitudes = picture->longitudes};
     VT_TRY(draw(&comparison, &image, &png, &size));
     VT_TRY(vt_tensorboard_image(record->tensorboard, picture->tag, step, image.width, image.height, png, size));
-    comparison.is_signed = picture->is_signed; /* TensorBoard's is always turbo */
+    comparison.is_signed = picture->is_signed; /* TensorBoard's images always use turbo */
     if (comparison.is_signed) VT_TRY(draw(&comparison, &image, &png, &size));
     VT_TRY(vt_file_write(path, png, size));
 done:

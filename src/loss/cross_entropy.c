@@ -102,7 +102,7 @@ static void partials(const vt_loss_kind *loss, const vt_pass *pass, vt_matrix pr
     vt_arena_pop(pass->arena, mark);
 }
 
-/* The sums count places, on each rank that has them: their ratio is the mean. */
+/* Each rank sums the losses of its words and counts them: the mean is the ratio of the two sums over all ranks. */
 static void finish(const vt_loss_kind *loss, const vt_pass *pass, const double *sums, float *losses, double *total)
 {
     (void)loss;

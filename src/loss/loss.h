@@ -7,8 +7,8 @@
 #include "model/pass.h"
 
 /* Matrices [batch * rows, columns]: prediction and target, float32, laid out alike, of the rows that this rank has.
- * weights [rows, columns], float32: what each number of a sample counts; without memory all count alike. All memory is
- * the back end's. */
+ * weights [rows, columns], float32: the weight of each number of a sample; without memory each is 1. All memory is the
+ * back end's. */
 typedef struct vt_loss_kind vt_loss_kind;
 struct vt_loss_kind {
     const char *name;

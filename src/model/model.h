@@ -157,8 +157,9 @@ const vt_linear *vt_model_head(const vt_model *model);
 void vt_model_backward_begin(const vt_model *model, const vt_saved *saved);
 
 /* Runs them backward, after vt_model_forward with the same pass, tensors and saved, and vt_model_backward_begin; adds
- * to their parameters' gradients. dout: the gradient of what forward returned, which is used up; of the prediction in
- * the pass's type, else float32. Returns the gradient of `in`, nothing when the units begin with unit 0. */
+ * to their parameters' gradients. dout: the gradient of what forward returned, which is overwritten; in the pass's type
+ * if forward returned the prediction, else in float32. Returns the gradient of `in`, nothing when the units begin with
+ * unit 0. */
 vt_matrix vt_model_backward(const vt_model *model, const vt_pass *pass, const vt_model_tensor *tensors, vt_matrix dout,
                             vt_saved *saved);
 

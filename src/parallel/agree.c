@@ -22,7 +22,7 @@ static void broadcast_text(vt_world *world, int root, char **text)
 /* The lowest rank that failed, of those with a note if there are any; -1: none. `stopped`: did any rank stop? */
 static int find_failed(vt_world *world, vt_status status, bool *stopped)
 {
-    enum { UNNOTED = 16 }; /* an error that another rank will tell of */
+    enum { UNNOTED = 16 }; /* this rank failed, but another one reports the error */
     int failed = -1;
     *stopped = status == VT_STOPPED;
     if (world->ranks == 1 || world->engine->counts_only) return status == VT_ERROR ? world->rank : -1;

@@ -138,7 +138,7 @@ static void set_places(vt_world *world, const introduction *all)
     }
 }
 
-/* VITRAIN_RANKS_PER_NODE: hosts that aren't there, for tests. */
+/* VITRAIN_RANKS_PER_NODE: for tests, so many ranks count as those of a node of their own. */
 static vt_status set_test_nodes(vt_world *world)
 {
     vt_status status = VT_OK;

@@ -1,6 +1,6 @@
-/* Forecasts that go on from themselves, for one micro-batch: what the model sees in each step of forecast, and the
- * state that its output stands for. Step 0 sees the fields that were read; a later one sees as its newest times what
- * the steps before it predicted. All states are normalised. */
+/* Autoregressive rollouts, where each step takes the prediction of the step before, for one micro-batch: what the model
+ * sees in each step, and the state that its output stands for. Step 0 sees the fields that were read; a later one sees
+ * as its newest times what the steps before it predicted. All states are normalised. */
 #ifndef VT_TASK_ROLLOUT_H
 #define VT_TASK_ROLLOUT_H
 

@@ -21,7 +21,7 @@ static int64_t together(const vt_step_shape *shape)
     return shape->stages == 1 && rollout_of(shape) > 1 ? 1 : shape->micro_batches;
 }
 
-/* Does each step of forecast end its backwards before the forwards of the one before it are made again? With fewer
+/* Does a step of forecast finish its backward passes before the step before it is computed again? With fewer
  * micro-batches than stages that waits less. */
 static bool goes_by_steps(vt_step_schedule *schedule, const vt_step_shape *shape)
 {

@@ -90,8 +90,8 @@ static inline const char *vt_dataset_group_path(const vt_dataset *dataset, int64
 
 extern const vt_source_kind vt_source_fields, vt_source_noise;
 
-/* Functions of vt_source_kind and vt_reading, see data/source.h. Values that stay in memory are looked at even if the
- * dataset is `unchecked`. */
+/* Functions of vt_source_kind and vt_reading, see data/source.h. Values that stay in memory are checked for missing
+ * ones even if the dataset is `unchecked`. */
 void vt_fields_close(vt_source *source);
 vt_status vt_dataset_agree(const vt_source *training, const vt_source *other);
 void vt_dataset_list_files(const vt_source *source, vt_text *lines);

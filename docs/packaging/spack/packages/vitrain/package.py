@@ -6,7 +6,7 @@ from spack.package import *
 
 
 class Vitrain(MakefilePackage, CudaPackage):
-    """Trains vision transformers that forecast the weather, on CPUs or GPUs, with one rank or many."""
+    """Trains models of weather, cosmology and text, on CPUs or GPUs, with one rank or many."""
 
     license("Apache-2.0")
 
