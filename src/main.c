@@ -6,9 +6,9 @@
 #include "base/threads.h"
 #include "command/command.h"
 
-/* Whether SIGHUP was ignored when the program was started, as nohup has it. Libraries may replace that before main
- * begins (UCX, which Open MPI 5 uses, takes the signal to debug itself), so it is read before any library starts. The
- * sanitizers have not started then, either, and must leave the function alone. */
+/* Whether SIGHUP was ignored when the program was started, as by nohup. A library may take the signal before main
+ * begins (UCX does, to debug itself), so this is looked up before any library starts. Nor have the sanitizers started
+ * by then, so they must not instrument the function. */
 static enum { NOT_KNOWN, DEFAULT, IGNORED } hangup;
 
 __attribute__((no_sanitize("address", "thread", "undefined"))) static void look_up_hangup(void)

@@ -37,7 +37,7 @@ void vt_error_move_in(const vt_error *error);
 #define VT_FAIL(...)                                                                                                   \
     do {                                                                                                               \
         vt_error_note(__FILE__, __LINE__, __VA_ARGS__);                                                                \
-        status = VT_ERROR; /* here, so that static analysers see it */                                                 \
+        status = VT_ERROR; /* set here, so that static analysers see it */                                             \
         goto done;                                                                                                     \
     } while (0)
 

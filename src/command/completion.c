@@ -31,9 +31,9 @@ static void print_options(FILE *file, vt_taken_options taken)
 {
     vt_option_row row;
     for (size_t i = 0; taken != VT_NO_OPTIONS && vt_options_row(i, &row); i++) {
-        const bool names = row.section == NULL && strcmp(row.name, "config") == 0;
-        const bool chooses = names || (row.section == NULL && strcmp(row.name, "yaml_config") == 0);
-        if (row.section != NULL || (chooses && taken != VT_ALL_OPTIONS)) continue;
+        if (row.section != NULL) continue;
+        const bool names = strcmp(row.name, "config") == 0, chooses = names || strcmp(row.name, "yaml_config") == 0;
+        if (chooses && taken != VT_ALL_OPTIONS) continue;
         print_flag(file, row.name, row.is_switch,
                    names           ? "@"
                    : row.is_path   ? "/"
@@ -63,10 +63,10 @@ void vt_completion_print_names(FILE *file, const char *words)
             if (strcmp(command->name, last) != 0) fprintf(file, "%s\t%s\n", command->name, command->summary);
             last = command->name;
         } else if (strncmp(words, command->name, length) == 0 && command->name[length] == '\0') {
-            if (command->word != NULL && strcmp(second, command->word) != 0 && *second == '\0')
-                fprintf(file, "%s\t%s\n", command->word, command->summary);
-            else if (command->word == NULL || strcmp(second, command->word) == 0)
+            if (command->word == NULL || strcmp(second, command->word) == 0)
                 print_flags(file, command);
+            else if (*second == '\0')
+                fprintf(file, "%s\t%s\n", command->word, command->summary);
         }
     }
     if (length == 0)
@@ -120,7 +120,7 @@ static const char bash_script[] =
     "\n"
     "_vitrain()\n"
     "{\n"
-    "    local IFS=$' \\t\\n' line=${COMP_LINE:0:COMP_POINT} program last typed before flag name i\n"
+    "    local IFS=$' \\t\\n' line=${COMP_LINE:0:COMP_POINT} program last typed before='' flag name i\n"
     "    local -a words flags names=()\n"
     "    COMPREPLY=()\n"
     "    # Words of our own: COMP_WORDS are split at '=', too. Without -r: a blank behind a backslash is part of a "
@@ -131,7 +131,6 @@ static const char bash_script[] =
     "    program=${words[0]/#\\~\\//$HOME/}\n"
     "    last=$((${#words[@]} - 1))\n"
     "    typed=${words[last]}\n"
-    "    before=''\n"
     "    if ((last > 1)); then before=${words[1]}; fi\n"
     "    if ((last > 2)); then before+=\" ${words[2]}\"; fi\n"
     "    if [[ ${words[1]} == -* ]]; then before=train; fi\n"

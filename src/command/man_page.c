@@ -95,11 +95,11 @@ static void print_text(FILE *file, const char *text)
     }
 }
 
-/* The same as whole lines, one a word; troff fills them. */
+/* The same with each word on a line of its own; troff fills them. */
 static void print_lines(FILE *file, const char *text)
 {
-    char *words = vt_text_copy(text), *rest = words;
-    for (const char *word = strtok_r(rest, " ", &rest); word != NULL; word = strtok_r(NULL, " ", &rest)) {
+    char *words = vt_text_copy(text), *rest = NULL;
+    for (const char *word = strtok_r(words, " ", &rest); word != NULL; word = strtok_r(NULL, " ", &rest)) {
         if (*word == '.') fputs("\\&", file);
         print_text(file, word);
         fputc('\n', file);

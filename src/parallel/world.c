@@ -138,7 +138,7 @@ static void set_places(vt_world *world, const introduction *all)
     }
 }
 
-/* VITRAIN_RANKS_PER_NODE: for tests, so many ranks count as those of a node of their own. */
+/* For tests: VITRAIN_RANKS_PER_NODE pretends that there are several nodes, with so many ranks each. */
 static vt_status set_test_nodes(vt_world *world)
 {
     vt_status status = VT_OK;

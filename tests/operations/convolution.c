@@ -178,9 +178,10 @@ GPU_TEST(convolutions_and_activations)
     check_convolution(&paths, 1, 8, 5, 16);
     check_convolution(&paths, 1, 3, 33, 49);
     check_convolution(&paths, 5, 4, 66, 7);
-    check_convolution(&paths, 1, 4, 35, 300); /* fewer rows than the weight has */
-    check_convolution(&paths, 2, 9, 17, 9);   /* more planes than are gathered at once, across the cubes' border */
-    check_convolution(&paths, 1, 24, 3, 5);   /* more points in a plane */
+    check_convolution(&paths, 1, 4, 35, 300);  /* fewer rows than the weight has */
+    check_convolution(&paths, 2, 9, 17, 9);    /* more planes than are gathered at once, across the cubes' border */
+    check_convolution(&paths, 1, 33, 1, 3);    /* more points in a plane */
+    check_convolution(&paths, 1, 11, 1, 1400); /* more rows than are gathered at once, and fewer than the weight has */
     close_paths(&paths);
 }
 

@@ -1,5 +1,4 @@
-/* A model without a task over ranks: its loss and gradients after one step beside those of one rank, and its losses
- * after a few. */
+/* A model over ranks beside the same on one rank: the loss and the gradients of a step, and the losses of a few. */
 #ifndef VT_TESTS_BESIDE_ONE_H
 #define VT_TESTS_BESIDE_ONE_H
 

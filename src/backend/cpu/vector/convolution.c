@@ -12,22 +12,6 @@ enum {
     PADDING = 64 /* numbers between rows: in the caches, rows a power of two apart would push each other out */
 };
 
-/* Of y. */
-static int64_t plane_points(const vt_convolution *shape)
-{
-    return shape->side * shape->side;
-}
-
-static int64_t plane_count(const vt_convolution *shape)
-{
-    return shape->batch * shape->side;
-}
-
-static int64_t planes_at_once(const vt_convolution *shape)
-{
-    return smaller(pieces(ENOUGH_POINTS, plane_points(shape)), plane_count(shape));
-}
-
 static vt_matrix some_rows(vt_matrix matrix, int64_t first, int64_t rows)
 {
     matrix = from_row(matrix, first);
@@ -100,7 +84,7 @@ static void turn_rows(vt_matrix from, int64_t height, vt_matrix to, bool adds)
 /* Memory of a call. */
 typedef struct {
     bool turns_weight;
-    int64_t points;   /* of y at once */
+    int64_t points;   /* of y at once: whole planes */
     vt_matrix rows;   /* [points, 64 * in], in x's order */
     vt_matrix turned; /* in the other order: the rows, or the weight [out, 64 * in] */
 } turning;
@@ -110,14 +94,14 @@ static size_t bytes_of(const vt_matrix *matrix)
     return (size_t)(matrix->rows * matrix->stride) * vt_type_size(matrix->type);
 }
 
-/* points: of y, in all; before: rows in front of `rows`. False: there is no memory. */
-static bool open_turning(vt_backend *backend, const vt_convolution *shape, int64_t points, int64_t before,
-                         vt_type of_rows, vt_type of_weight, turning *t)
+/* before: rows in front of `rows`. False: there is no memory. */
+static bool open_turning(vt_backend *backend, const vt_convolution *shape, int64_t before, vt_type of_rows,
+                         vt_type of_weight, turning *t)
 {
-    const int64_t columns = TAPS * shape->in;
+    const int64_t columns = TAPS * shape->in, plane = shape->side * shape->side, planes = shape->batch * shape->side;
     const vt_matrix none = vt_matrix_make(NULL, 0, columns);
-    *t = (turning){.turns_weight = points > shape->out, .rows = none, .turned = none};
-    t->points = smaller(planes_at_once(shape) * plane_points(shape), points);
+    *t = (turning){.turns_weight = planes * plane > shape->out, .rows = none, .turned = none};
+    t->points = smaller(pieces(ENOUGH_POINTS, plane), planes) * plane;
     t->rows.rows = before + t->points;
     t->rows.type = of_rows;
     t->rows.stride += PADDING;
@@ -152,7 +136,7 @@ static void convolution_forward(vt_backend *backend, const vt_convolution *shape
                                 vt_matrix y)
 {
     turning t;
-    if (!open_turning(backend, shape, y.rows, 0, x.type, weight.type, &t)) return;
+    if (!open_turning(backend, shape, 0, x.type, weight.type, &t)) return;
     if (t.turns_weight) turn_rows(weight, shape->in, t.turned, false);
     for (int64_t first = 0, points; first < y.rows; first += points) {
         points = smaller(t.points, y.rows - first);
@@ -165,7 +149,7 @@ static void convolution_backward_weight(vt_backend *backend, const vt_convolutio
                                         float *dweight)
 {
     turning t;
-    if (!open_turning(backend, shape, dy.rows, 0, x.type, VT_FLOAT32, &t)) return;
+    if (!open_turning(backend, shape, 0, x.type, VT_FLOAT32, &t)) return;
     float *const sums = t.turns_weight ? t.turned.data : dweight;
     if (t.turns_weight) backend->zero(backend, sums, bytes_of(&t.turned));
     for (int64_t first = 0, points; first < dy.rows; first += points) {
@@ -210,9 +194,9 @@ static void scatter(const vt_convolution *shape, vt_matrix terms, int64_t begin,
 static void convolution_backward_input(vt_backend *backend, const vt_convolution *shape, vt_matrix dy, vt_matrix weight,
                                        vt_matrix dx)
 {
-    const int64_t plane = plane_points(shape), planes = plane_count(shape);
+    const int64_t plane = shape->side * shape->side, planes = shape->batch * shape->side;
     turning t;
-    if (!open_turning(backend, shape, dy.rows, plane, VT_FLOAT32, weight.type, &t)) return;
+    if (!open_turning(backend, shape, plane, VT_FLOAT32, weight.type, &t)) return;
     if (t.turns_weight) turn_rows(weight, shape->in, t.turned, false);
     vt_matrix before = from_row(t.rows, -plane), last = before;
     for (int64_t begin = 0, end, lines = 0; begin < planes; begin = end) {
