@@ -38,7 +38,7 @@ VT_ON_DEVICE_TOO static inline void vt_loss_scale_raise(const vt_update *update,
  * et al. 2018, "Mixed Precision Training". */
 VT_ON_DEVICE_TOO static inline void vt_step_decide(const vt_update *update, vt_step_state *state)
 {
-    /* up to here each gradient is finite, also where a layer summed the squares without it (vt_parameter.squares) */
+    /* up to here each gradient fits into float32 */
     const double most = (double)FLT_MAX * (double)FLT_MAX;
     bool is_finite = state->squares <= most && isfinite(state->losses);
     double scale = state->loss_scale, ratio;

@@ -42,9 +42,6 @@ typedef struct {
 /* sum += factor * more */
 void vt_volume_add(vt_volume *sum, const vt_volume *more, int64_t factor);
 
-/* How group->receiving begins. */
-#define VT_RECEIVE_OF "receive of "
-
 struct vt_group {
     char name[64]; /* "dp", "tp-cp", "world" */
     int size;

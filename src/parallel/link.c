@@ -56,7 +56,7 @@ int64_t vt_link_next(const vt_link *link)
 static void post(vt_link *link)
 {
     snprintf(link->group->receiving, sizeof link->group->receiving,
-             VT_RECEIVE_OF "the %s of micro-batch %lld of step %lld", link->contents, (long long)vt_link_next(link),
+             "receive of the %s of micro-batch %lld of step %lld", link->contents, (long long)vt_link_next(link),
              (long long)link->step);
     vt_group_receive(link->group, link->room, (size_t)link->elements * vt_type_size(link->type), peer_of(link),
                      &link->request);

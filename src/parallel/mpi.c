@@ -160,7 +160,6 @@ static void open_state(vt_engine *engine)
     engine->state = state;
     state->receive = MPI_REQUEST_NULL;
     state->mail = MPI_COMM_NULL;
-    state->source = -1;
     state->largest_count = largest(LARGEST_COUNT);
     state->largest_bytes = largest(LARGEST_BYTES);
     state->processes = vt_allocate((size_t)engine->size, sizeof *state->processes, "communication over MPI");
@@ -168,7 +167,7 @@ static void open_state(vt_engine *engine)
     vt_host_name(own->host);
     own->pid = (int)getpid();
     MPI_Request request = MPI_REQUEST_NULL;
-    vt_mpi_operation work = {.name = "start", .source = -1, .count = 1, .requests = &request};
+    vt_mpi_operation work = {.name = "start", .count = 1, .requests = &request};
     vt_mpi_check(
         engine,
         MPI_Iallgather(MPI_IN_PLACE, 0, MPI_BYTE, state->processes, sizeof *own, MPI_BYTE, MPI_COMM_WORLD, &request),

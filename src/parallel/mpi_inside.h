@@ -10,7 +10,6 @@
 /* What ranks write to one another about a time-out. Small, because MPI then sends without the receiver's help. */
 typedef struct {
     char text[1024]; /* the wait that took too long; the answering rank's own wait; the sentence to print */
-    int source;      /* the rank whose message the answering rank waits for; -1: it waits for a group */
 } vt_mpi_letter;
 
 typedef struct {
@@ -24,9 +23,7 @@ typedef struct {
     MPI_Request receive; /* always posted, from any rank */
     vt_mpi_letter incoming;
     char **answers;        /* [size], while this rank asks: what each rank waits for, NULL: no answer yet */
-    int *sources;          /* [size]: what came with these answers */
     char waiting[256];     /* what this rank waits for, or waited for last */
-    int source;            /* the rank whose message that is; -1: a group's operation */
     double end;            /* someone asked: the time to be gone, otherwise 0 */
     int64_t largest_count; /* maximum elements and bytes of one MPI call */
     int64_t largest_bytes;
@@ -35,7 +32,7 @@ typedef struct {
 /* One operation: its parts, and the arguments that MPI reads while they run. */
 typedef struct {
     const char *name;
-    int source;            /* a receive: the rank whose message it is; otherwise -1 */
+    bool is_receive;       /* of one rank's message */
     size_t volume;         /* in bytes, over all ranks or of one */
     int count, room, over; /* requests; the first `over` have finished */
     MPI_Request *requests;

@@ -18,7 +18,6 @@ static vt_mpi_operation *operation_begin(const char *name, size_t volume, vt_req
 {
     vt_mpi_operation *work = vt_allocate(1, sizeof *work, "communication over MPI");
     work->name = name;
-    work->source = -1;
     work->volume = volume;
     request->state = work;
     return work;
@@ -162,7 +161,7 @@ static void mpi_exchange(vt_group *group, const void *send, size_t send_bytes, i
     const bool is_receive = send_bytes == 0 && group->receiving[0] != '\0';
     vt_mpi_operation *work =
         operation_begin(is_receive ? group->receiving : "exchange", send_bytes + receive_bytes, request);
-    if (is_receive) work->source = group->members[from];
+    work->is_receive = is_receive;
     transfer_parts(group, work, RECEIVE, receive, receive_bytes, from);
     transfer_parts(group, work, SEND, (void *)(uintptr_t)send, send_bytes, to);
 }

@@ -42,7 +42,6 @@ static void send_letter(vt_mpi_state *state, const char *text, int to, mail_tag 
     /* never freed: the job is about to end, and MPI may read it until then */
     vt_mpi_letter *sent = vt_allocate(1, sizeof *sent, "communication over MPI");
     snprintf(sent->text, sizeof sent->text, "%s", text);
-    sent->source = state->source;
     MPI_Request request;
     if (MPI_Isend(sent, sizeof *sent, MPI_BYTE, to, (int)tag, state->mail, &request) == MPI_SUCCESS)
         MPI_Request_free(&request);
@@ -73,7 +72,6 @@ void vt_mpi_read_mail(vt_engine *engine)
         case MAIL_ANSWER:
             if (state->answers == NULL || state->answers[from.MPI_SOURCE] != NULL) break;
             state->answers[from.MPI_SOURCE] = vt_text_copy(read.text);
-            state->sources[from.MPI_SOURCE] = read.source;
             break;
         default:
             vt_engine_abort(engine, "%s", read.text);
@@ -95,27 +93,16 @@ static bool all_answered(const vt_engine *engine)
     return true;
 }
 
-static bool is_member(const vt_group *group, int rank)
-{
-    for (int i = 0; group != NULL && i < group->size; i++)
-        if (group->members[i] == rank) return true;
-    return group == NULL; /* all ranks */
-}
-
-/* "rank 2 (nodeA, pid 4711)", "ranks 2 (…), 3 (…)": the ranks that did not answer. `inside`: are all of them in the
- * group? */
-static int name_silent(const vt_engine *engine, const vt_group *group, vt_text *names, bool *inside)
+/* "rank 2 (nodeA, pid 4711)", "ranks 2 (…), 3 (…)": the ranks that did not answer. Returns how many. */
+static int name_silent(const vt_engine *engine, vt_text *names)
 {
     enum { SHOWN = 5 };
     const vt_mpi_state *state = engine->state;
-    int silent = 0;
-    *inside = true;
+    int silent = 0, shown = 0;
     for (int rank = 0; rank < engine->size; rank++) silent += state->answers[rank] == NULL;
     vt_text_append(names, silent > 1 ? "ranks " : "rank ");
-    for (int rank = 0, shown = 0; rank < engine->size; rank++) {
-        if (state->answers[rank] != NULL) continue;
-        *inside = *inside && is_member(group, rank);
-        if (++shown > SHOWN) continue;
+    for (int rank = 0; rank < engine->size; rank++) {
+        if (state->answers[rank] != NULL || ++shown > SHOWN) continue;
         vt_text_append(names, "%s%d (%s, pid %d)", shown > 1 ? ", " : "", rank, state->processes[rank].host,
                        state->processes[rank].pid);
     }
@@ -123,57 +110,35 @@ static int name_silent(const vt_engine *engine, const vt_group *group, vt_text *
     return silent;
 }
 
-/* What the one rank that did not answer has not sent, by a rank that waits for just that; NULL: none does. */
-static const char *unsent(const vt_engine *engine)
-{
-    const vt_mpi_state *state = engine->state;
-    int silent = 0;
-    while (state->answers[silent] != NULL) silent++;
-    for (int rank = 0; rank < engine->size; rank++)
-        if (state->answers[rank] != NULL && state->sources[rank] == silent)
-            return state->answers[rank] + strlen(VT_RECEIVE_OF);
-    return NULL;
-}
-
 /* The sentence about a wait that took too long, from the answers. */
-static char *verdict(const vt_engine *engine, const vt_group *group)
+static char *verdict(const vt_engine *engine)
 {
     const vt_mpi_state *state = engine->state;
     vt_text names = {0}, text = {0};
-    bool inside;
-    int silent = name_silent(engine, group, &names, &inside);
-    const char *missing = silent == 1 ? unsent(engine) : NULL;
-    const char *are = silent > 1 ? "they are" : "it is";
-    if (silent == 0) { /* a bug, or a very slow network */
+    const int silent = name_silent(engine, &names);
+    if (silent > 0) {
+        vt_text_append(&text,
+                       "%s %s not answer, and the %s is not over within %g s (comm_timeout): %s stopped, dead or far "
+                       "behind",
+                       names.characters, silent > 1 ? "do" : "does", state->waiting, engine->timeout,
+                       silent > 1 ? "they are" : "it is");
+    } else { /* a bug, or a very slow network */
         vt_text_append(&text,
                        "the %s is not over within %g s (comm_timeout), though every rank answers:", state->waiting,
                        engine->timeout);
         for (int rank = 0; rank < engine->size && rank < 8; rank++)
             vt_text_append(&text, "%s rank %d waits for the %s", rank > 0 ? "," : "", rank, state->answers[rank]);
-    } else if (missing != NULL) {
-        vt_text_append(&text, "%s has not sent %s within %g s (comm_timeout): it is stopped, dead or far behind",
-                       names.characters, missing, engine->timeout);
-    } else if (inside) {
-        vt_text_append(&text, "%s %s not joined the %s within %g s (comm_timeout): %s stopped, dead or far behind",
-                       names.characters, silent > 1 ? "have" : "has", state->waiting, engine->timeout, are);
-    } else {
-        vt_text_append(&text,
-                       "%s %s not answer, and the %s is not over within %g s (comm_timeout): %s stopped, dead or far "
-                       "behind",
-                       names.characters, silent > 1 ? "do" : "does", state->waiting, engine->timeout, are);
     }
     vt_text_close(&names);
     return text.characters;
 }
 
 /* Asks which ranks are alive, and ends the job: the lowest rank that answers reports. */
-__attribute__((noreturn)) static void time_out(vt_engine *engine, const vt_group *group)
+__attribute__((noreturn)) static void time_out(vt_engine *engine)
 {
     vt_mpi_state *state = engine->state;
     state->answers = vt_allocate((size_t)engine->size, sizeof *state->answers, "communication over MPI");
-    state->sources = vt_allocate((size_t)engine->size, sizeof *state->sources, "communication over MPI");
     state->answers[engine->rank] = vt_text_copy(state->waiting);
-    state->sources[engine->rank] = state->source;
     state->end = 0; /* this rank ends by itself */
     for (int rank = 0; rank < engine->size; rank++)
         if (rank != engine->rank) send_letter(state, state->waiting, rank, MAIL_ASK);
@@ -182,7 +147,7 @@ __attribute__((noreturn)) static void time_out(vt_engine *engine, const vt_group
         vt_mpi_read_mail(engine);
         sleep_for(1e-3);
     }
-    char *sentence = verdict(engine, group);
+    char *sentence = verdict(engine);
     int lowest = 0;
     while (state->answers[lowest] == NULL) lowest++;
     if (lowest != engine->rank) {
@@ -213,25 +178,23 @@ void vt_mpi_wait_for(vt_engine *engine, vt_mpi_operation *work, const vt_group *
     if (vt_mpi_is_over(engine, work, text)) return;
     if (group != NULL) vt_group_text(group, text);
     snprintf(state->waiting, sizeof state->waiting, "%s over %s", work->name, text);
-    state->source = work->source;
     double start = vt_clock_seconds(), yield = YIELD_SECONDS + YIELD_SECONDS_PER_BYTE * (double)work->volume;
     while (!vt_mpi_is_over(engine, work, text)) {
         double waited = vt_clock_seconds() - start;
         if (waited < SPIN_SECONDS) continue;
         vt_mpi_read_mail(engine);
-        if (waited > engine->timeout) time_out(engine, group);
-        if (waited < yield || work->source >= 0)
+        if (waited > engine->timeout) time_out(engine);
+        if (waited < yield || work->is_receive)
             sched_yield();
         else
             sleep_for(REST_SECONDS);
     }
-    state->source = -1;
 }
 
 void vt_mpi_meet(vt_engine *engine, const char *name)
 {
     MPI_Request request = MPI_REQUEST_NULL;
-    vt_mpi_operation work = {.name = name, .source = -1, .count = 1, .requests = &request};
+    vt_mpi_operation work = {.name = name, .count = 1, .requests = &request};
     vt_mpi_check(engine, MPI_Ibarrier(MPI_COMM_WORLD, &request), name, "all ranks");
     vt_mpi_wait_for(engine, &work, NULL);
 }

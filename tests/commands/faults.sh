@@ -10,13 +10,10 @@ test_every_kind_of_failing_call() { fault io 240; }
 long_every_kind_of_failing_call() { fault io 20; }
 test_every_kind_of_failing_call_beside_the_steps() { MORE=--async_checkpoint fault io 360; }
 test_memory_that_runs_out() { fault memory 97 997; }
-# Models × axes of ranks × how checkpoints are written: three of the thirty, then six.
+# Models × axes of ranks × how checkpoints are written: three of the thirty, then five more.
 test_other_kinds_of_runs_are_killed() { needs_mpi; fault kinds 2 0 0 11 3; }
-long_other_kinds_of_runs_are_killed() { needs_mpi; fault kinds 3 0 0 5; }
-long_calls_that_fail_with_other_models() {
-    MODEL=unet fault io 240
-    MODEL=language MORE=--async_checkpoint fault io 240
-}
+long_other_kinds_of_runs_are_killed() { needs_mpi; fault kinds 2 0 0 7 1; }
+long_calls_that_fail_with_a_language_model() { MODEL=language MORE=--async_checkpoint fault io 240; }
 test_calls_that_fail_on_a_zarr_store() { fault zarr 5; }
 # Each memory request of the rarer paths of a short run: it ends with a message, not in a crash.
 test_memory_that_runs_out_elsewhere() {

@@ -15,7 +15,7 @@ test_stopped_rank_is_named() {
     four_ranks stop
     [ $((SECONDS - start)) -ge 3 ]
     says_once "vitrain: rank 0 on "
-    contains "$output" "rank 2 (" "has not joined the all-reduce over dp [0 1 2 3] within 3 s (comm_timeout): it is stopped, dead or far behind"
+    contains "$output" "rank 2 (" "does not answer, and the all-reduce over dp [0 1 2 3] is not over within 3 s (comm_timeout): it is stopped, dead or far behind"
     pid=$(printf '%s\n' "$output" | sed -n 's/.* rank 2 ([^,]*, pid \([0-9]*\)).*/\1/p')
     contains "$output" "pid $pid"
 }

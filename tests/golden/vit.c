@@ -296,9 +296,9 @@ TEST(two_steps_on_slow_paths)
     train_on_slow_paths(2);
 }
 
-LONG_TEST(twelve_steps_on_slow_paths)
+LONG_TEST(six_steps_on_slow_paths)
 {
-    train_on_slow_paths(12);
+    train_on_slow_paths(6);
 }
 
 /* ---- 16 bits ---- */
