@@ -1,146 +1,116 @@
 #include "command/arguments.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/text.h"
-#include "config/config.h"
 
-enum { MOST_FLAGS = 32 };
-
-/* ---- showing the flags instead of using them ---- */
-
-static struct {
-    void (*visit)(const vt_argument *flag, void *context);
-    void *context;
-} visitor;
-
-void vt_arguments_visit(vt_status (*run)(int argument_count, char *const *arguments), int argument_count,
-                        char *const *arguments, void (*visit)(const vt_argument *flag, void *context), void *context)
+char *vt_subcommand_name(const vt_subcommand *command)
 {
-    visitor.visit = visit;
-    visitor.context = context;
-    const vt_status status = run(argument_count, arguments);
-    VT_ASSERT(status == VT_STOPPED);
-    visitor.visit = NULL;
+    return command->word != NULL ? vt_text_format("%s %s", command->name, command->word) : vt_text_copy(command->name);
 }
 
 /* ---- parsing ---- */
 
-static const vt_argument *find_flag(const vt_command_line *line, const char *name, size_t length)
+/* The row of the flag "--name", "--name=value" or, where a name is one letter, "-n". */
+static const vt_row *find_flag(const vt_row *rows, const char *word)
 {
-    for (int64_t i = 0; i < line->flag_count; i++)
-        if (strncmp(line->flags[i].name, name, length) == 0 && line->flags[i].name[length] == '\0')
-            return &line->flags[i];
-    return NULL;
+    const size_t dashes = strspn(word, "-"), length = strcspn(word, "=");
+    if (dashes != 2 && (dashes != 1 || length != 2)) return NULL;
+    char *name = vt_text_format("%.*s", (int)(length - dashes), word + dashes);
+    const vt_row *row = vt_row_find(rows, name);
+    free(name);
+    return row;
 }
 
-/* Of a word that is none of the subcommand's flags: is it an option of the configuration, where those are taken? */
-static vt_status check_option(const vt_command_line *line, const char *word)
+static vt_status fail_unknown(const vt_subcommand *command, const char *word)
 {
     vt_status status = VT_OK;
-    const char *names[MOST_FLAGS];
-    VT_ASSERT(line->flag_count <= MOST_FLAGS);
-    for (int64_t i = 0; i < line->flag_count; i++) names[i] = line->flags[i].name;
-    char *flag = vt_text_format("%.*s", (int)strcspn(word, "="), word);
-    const char *name = flag + strspn(flag, "-"), *option = line->options ? vt_config_nearest(name) : NULL;
-    const char *nearest = vt_text_nearest(name, names, (size_t)line->flag_count);
-    if (option != NULL && strcmp(option, name) == 0) goto done;
-    if (option != NULL)
-        nearest = vt_text_closest(name, (const char *[]){nearest != NULL ? nearest : option, option}, 2);
-    VT_CHECK(nearest == NULL, "%s: unknown flag %s; did you mean --%s? `vitrain %s --help` %s", line->command, flag,
-             nearest, line->command, line->options ? "says which there are" : "lists all");
-    VT_FAIL("%s: unknown flag %s; `vitrain %s --help` lists all", line->command, flag, line->command);
+    const bool options = command->options != VT_NO_OPTIONS;
+    char *flag = vt_text_format("%.*s", (int)strcspn(word, "="), word), *own = vt_subcommand_name(command);
+    const char *name = flag + strspn(flag, "-"), *names[] = {vt_row_nearest(command->flags(), name, true), NULL};
+    if (options) names[names[0] != NULL] = vt_row_nearest(vt_options, name, true);
+    const char *nearest = vt_text_closest(name, names, (size_t)(names[0] != NULL) + (names[1] != NULL));
+    VT_CHECK(word[0] == '-', "unknown argument '%s'; `vitrain %s --help` lists all", word, own);
+    VT_CHECK(nearest == NULL, "unknown flag %s; did you mean --%s? `vitrain %s --help` %s", flag, nearest, own,
+             options ? "says which there are" : "lists all");
+    VT_FAIL("unknown flag %s; `vitrain %s --help` lists all", flag, own);
 done:
     free(flag);
+    free(own);
     return status;
 }
 
-static bool in_range(const vt_argument *flag, double value)
-{
-    return value >= flag->least && value <= flag->most;
-}
-
-/* The words of a choice as they appear in a sentence: "a, b or c"; malloc'd. */
-static char *list_choices(const char *choices)
-{
-    vt_text list = {0};
-    vt_text_append(&list, "%s", ""); /* not NULL */
-    for (const char *word = choices; *word != '\0'; word += *word == '|') {
-        const size_t length = strcspn(word, "|");
-        const char *before = word == choices ? "" : word[length] == '\0' ? " or " : ", ";
-        vt_text_append(&list, "%s%.*s", before, (int)length, word);
-        word += length;
-    }
-    return list.characters;
-}
-
-static vt_status parse_choice(const char *command, const vt_argument *flag, const char *text)
+static vt_status add_operand(const vt_subcommand *command, const char *word, vt_call *call)
 {
     vt_status status = VT_OK;
-    vt_argument_choice *choice = flag->value;
-    char *list = list_choices(choice->choices);
-    bool on = text[0] == '\0';
-    if (flag->kind == VT_ARGUMENT_SWITCH_CHOICE && (on || vt_boolean_parse(text, &on))) {
-        choice->chosen = on ? "" : NULL;
-        goto done;
-    }
-    VT_CHECK(vt_text_choice(text, choice->choices) >= 0, "%s: --%s=%s: expected %s", command, flag->name, text, list);
-    choice->chosen = text;
+    const int most = command->most;
+    VT_CHECK(call->operand_count < most, "'%s' after '%s': expected %s%s", word, call->operands[most - 1],
+             most == 1 ? "one " : "", command->operands);
+    call->operands[call->operand_count++] = vt_file_of_address(word);
 done:
-    free(list);
     return status;
 }
 
-static vt_status parse_value(const char *command, const vt_argument *flag, const char *text)
+/* The argument at *at; *at moves to its last word. */
+static vt_status take(const vt_subcommand *command, int argument_count, char *const *arguments, int *at, vt_call *call)
 {
     vt_status status = VT_OK;
-    int64_t integer, pair[2];
-    double real;
-    bool on;
-    switch (flag->kind) {
-    case VT_ARGUMENT_INTEGER:
-        VT_CHECK(vt_integer_parse(text, &integer) && in_range(flag, (double)integer),
-                 "%s: --%s=%s: expected a whole number from %.0f to %.0f", command, flag->name, text, flag->least,
-                 flag->most);
-        *(int64_t *)flag->value = integer;
-        break;
-    case VT_ARGUMENT_REAL:
-        VT_CHECK(vt_real_parse(text, &real) && in_range(flag, real), "%s: --%s=%s: expected a number from %g to %g",
-                 command, flag->name, text, flag->least, flag->most);
-        *(double *)flag->value = real;
-        break;
-    case VT_ARGUMENT_SWITCH:
-        VT_CHECK(vt_boolean_parse(text, flag->value), "%s: --%s=%s: expected true or false", command, flag->name, text);
-        break;
-    case VT_ARGUMENT_PATH:
-    case VT_ARGUMENT_TEXT:
-        VT_CHECK(text[0] != '\0', "%s: --%s= has no value; see `vitrain %s --help`", command, flag->name, command);
-        *(const char **)flag->value = text;
-        break;
-    case VT_ARGUMENT_ANY_TEXT:
-        *(const char **)flag->value = text;
-        break;
-    case VT_ARGUMENT_SWITCH_PATH:
-        *(const char **)flag->value = !vt_boolean_parse(text, &on) ? text : on ? "" : NULL;
-        break;
-    case VT_ARGUMENT_PAIR:
-        VT_CHECK(vt_integers_parse(text, pair) && in_range(flag, (double)pair[0]) && in_range(flag, (double)pair[1]),
-                 "%s: --%s=%s: expected two whole numbers from %.0f to %.0f, like [32,64]", command, flag->name, text,
-                 flag->least, flag->most);
-        memcpy(flag->value, pair, sizeof pair);
-        break;
-    case VT_ARGUMENT_CHOICE:
-    case VT_ARGUMENT_SWITCH_CHOICE:
-        status = parse_choice(command, flag, text);
-        break;
+    const char *word = arguments[*at], *value = NULL;
+    const vt_row *row = find_flag(command->flags(), word), *option = NULL;
+    if (command->options != VT_NO_OPTIONS && strncmp(word, "--", 2) == 0) option = find_flag(vt_options, word);
+    if (row != NULL) {
+        VT_TRY(vt_flag_value(row, argument_count, arguments, at, &value));
+        if (vt_row_meant(row)->kind == VT_ROW_OPERAND)
+            VT_TRY(add_operand(command, value, call));
+        else
+            VT_TRY(vt_flag_assign(row, value, call->flags));
+    } else if (option != NULL) {
+        const int first = *at;
+        VT_TRY(vt_flag_value(option, argument_count, arguments, at, &value));
+        for (int i = first; i <= *at; i++) call->options[call->option_count++] = arguments[i];
+    } else if (word[0] != '-' && command->most > 0) {
+        VT_TRY(add_operand(command, word, call));
+    } else {
+        /* the configuration's parser says what is wrong with a stray word */
+        if (command->options == VT_NO_OPTIONS || strncmp(word, "--", 2) == 0) VT_TRY(fail_unknown(command, word));
+        call->options[call->option_count++] = arguments[*at];
     }
 done:
     return status;
 }
+
+vt_status vt_call_open(const vt_subcommand *command, int argument_count, char *const *arguments, vt_call *call)
+{
+    vt_status status = VT_OK;
+    char *name = vt_subcommand_name(command);
+    *call = (vt_call){.flags = vt_allocate(command->size + 1, 1, "the arguments"),
+                      .operands = vt_allocate((size_t)argument_count + 1, sizeof *call->operands, "the arguments"),
+                      .options = vt_allocate((size_t)argument_count + 1, sizeof *call->options, "the arguments")};
+    vt_rows_start(command->flags(), call->flags);
+    for (int i = 0; i < argument_count && status == VT_OK; i++)
+        status = take(command, argument_count, arguments, &i, call);
+    for (const vt_row *row = command->flags(); row->kind != VT_ROW_END && status == VT_OK; row++)
+        status = vt_row_check_scope(row, call->flags);
+    if (status == VT_OK && call->operand_count < command->least)
+        status = vt_error_note(__FILE__, __LINE__, "no %s given; see `vitrain %s --help`", command->operands, name);
+    if (status != VT_OK) vt_error_context("%s", name);
+    free(name);
+    return status;
+}
+
+void vt_call_close(const vt_subcommand *command, vt_call *call)
+{
+    vt_rows_free(command->flags(), call->flags);
+    free(call->flags);
+    free(call->operands);
+    free(call->options);
+    *call = (vt_call){0};
+}
+
+/* ---- help ---- */
 
 bool vt_arguments_ask_help(int argument_count, char *const *arguments)
 {
@@ -149,112 +119,22 @@ bool vt_arguments_ask_help(int argument_count, char *const *arguments)
     return false;
 }
 
-static vt_status take_operand(const vt_command_line *line, const char *word)
+void vt_arguments_print_help(const vt_subcommand *command)
 {
-    vt_status status = VT_OK;
-    VT_CHECK(*line->operand == NULL, "%s: '%s' after '%s': expected one %s", line->command, word, *line->operand,
-             line->operand_name);
-    *line->operand = vt_file_of_address(word);
-done:
-    return status;
-}
-
-/* The flag at *i. Its value follows "=", or is the next word unless that is a flag; a switch needs none. */
-static vt_status take_flag(const vt_command_line *line, const vt_argument *flag, int argument_count,
-                           char *const *arguments, int *i)
-{
-    vt_status status = VT_OK;
-    const char *equals = strchr(arguments[*i], '=');
-    const char *value = equals != NULL                                                                     ? equals + 1
-                        : flag->kind == VT_ARGUMENT_SWITCH                                                 ? "true"
-                        : flag->kind == VT_ARGUMENT_SWITCH_PATH || flag->kind == VT_ARGUMENT_SWITCH_CHOICE ? ""
-                                                                                                           : NULL;
-    if (value == NULL) {
-        VT_CHECK(*i + 1 < argument_count && strncmp(arguments[*i + 1], "--", 2) != 0, "%s: --%s needs a value",
-                 line->command, flag->name);
-        value = arguments[++*i];
-    }
-    if (line->operand != NULL && flag->value == (void *)line->operand && *line->operand != NULL)
-        VT_TRY(take_operand(line, value));
-    VT_TRY(parse_value(line->command, flag, value));
-done:
-    return status;
-}
-
-static void print_help(const vt_command_line *line)
-{
-    fputs(line->help, stdout);
-    for (int64_t i = 0; i < line->flag_count; i++) {
-        const vt_argument *flag = &line->flags[i];
-        char *value = vt_argument_form(flag), *preset = vt_argument_default(flag);
-        char *form = vt_text_format("--%s%s", flag->name, value);
-        vt_print(preset[0] != '\0' ? "  %-22s %s (default %s)\n" : "  %-22s %s\n", form, flag->help, preset);
-        free(form);
-        free(preset);
-        free(value);
-    }
-    if (line->flag_count > 0) vt_print("  %-22s this text\n", "--help");
-    if (line->help_end != NULL) fputs(line->help_end, stdout);
-}
-
-vt_status vt_arguments_parse(const vt_command_line *line, int argument_count, char *const *arguments, vt_words *others)
-{
-    vt_status status = VT_OK;
-    if (visitor.visit != NULL) {
-        for (int64_t i = 0; i < line->flag_count; i++) visitor.visit(&line->flags[i], visitor.context);
-        return VT_STOPPED;
-    }
-    if (vt_arguments_ask_help(argument_count, arguments)) {
-        print_help(line);
-        return VT_STOPPED;
-    }
-    if (others != NULL) others->words = vt_allocate((size_t)argument_count, sizeof *others->words, "the arguments");
-    for (int i = 0; i < argument_count; i++) {
-        const char *word = arguments[i], *name = word + (strncmp(word, "--", 2) == 0 ? 2 : 0);
-        const vt_argument *flag = name != word ? find_flag(line, name, strcspn(name, "=")) : NULL;
-        if (flag != NULL) {
-            VT_TRY(take_flag(line, flag, argument_count, arguments, &i));
+    const vt_row *rows = command->flags();
+    vt_print("%s", command->help);
+    for (const vt_row *row = rows; row->kind != VT_ROW_END; row++) {
+        vt_text form = {0};
+        const char *preset = vt_row_default(row);
+        if (row->kind == VT_ROW_SECTION) {
+            vt_print("with --%s=%s:\n", row->target, row->choices);
             continue;
         }
-        const bool is_another = others != NULL && !line->options && line->operand != NULL && *line->operand != NULL;
-        if (line->operand != NULL && word[0] != '-' && !is_another) {
-            VT_TRY(take_operand(line, word));
-            continue;
-        }
-        if (name != word || (word[0] == '-' && !line->options)) VT_TRY(check_option(line, word));
-        VT_CHECK(others != NULL, "%s: unknown argument '%s'; `vitrain %s --help` lists all", line->command, word,
-                 line->command);
-        others->words[others->count++] = arguments[i];
-        const bool ends = i + 1 == argument_count || strncmp(arguments[i + 1], "--", 2) == 0;
-        if (name != word && !ends && vt_config_takes_next(name)) others->words[others->count++] = arguments[++i];
+        vt_text_append(&form, "--%s", row->name);
+        vt_row_form(row, &form);
+        vt_print(preset != NULL ? "  %-22s %s (default %s)\n" : "  %-22s %s\n", form.characters, row->help, preset);
+        vt_text_close(&form);
     }
-    VT_CHECK(line->operand == NULL || line->operand_is_optional || *line->operand != NULL,
-             "%s: no %s given; see `vitrain %s --help`", line->command, line->operand_name, line->command);
-done:
-    return status;
-}
-
-char *vt_argument_form(const vt_argument *flag)
-{
-    static const char *const forms[] = {
-        [VT_ARGUMENT_INTEGER] = "=N",          [VT_ARGUMENT_REAL] = "=X",        [VT_ARGUMENT_SWITCH] = "",
-        [VT_ARGUMENT_PATH] = "=PATH",          [VT_ARGUMENT_TEXT] = "=TEXT",     [VT_ARGUMENT_PAIR] = "=[N,N]",
-        [VT_ARGUMENT_SWITCH_PATH] = "[=PATH]", [VT_ARGUMENT_ANY_TEXT] = "=TEXT",
-    };
-    const bool optional = flag->kind == VT_ARGUMENT_SWITCH_CHOICE;
-    if (flag->kind != VT_ARGUMENT_CHOICE && !optional) return vt_text_copy(forms[flag->kind]);
-    return vt_text_format(optional ? "[=%s]" : "=%s", ((const vt_argument_choice *)flag->value)->choices);
-}
-
-char *vt_argument_default(const vt_argument *flag)
-{
-    char number[VT_NUMBER_SIZE];
-    const int64_t *pair = flag->value;
-    const char *chosen = flag->kind == VT_ARGUMENT_CHOICE ? ((const vt_argument_choice *)flag->value)->chosen : NULL;
-    if (flag->kind == VT_ARGUMENT_INTEGER && in_range(flag, (double)pair[0])) /* out of range: means "not given" */
-        return vt_text_format("%lld", (long long)pair[0]);
-    if (flag->kind == VT_ARGUMENT_REAL && in_range(flag, *(const double *)flag->value))
-        return vt_text_format("%s", vt_text_double(*(const double *)flag->value, number));
-    if (flag->kind == VT_ARGUMENT_PAIR) return vt_text_format("[%lld,%lld]", (long long)pair[0], (long long)pair[1]);
-    return vt_text_copy(chosen != NULL ? chosen : "");
+    if (rows->kind != VT_ROW_END) vt_print("  %-22s this text\n", "--help");
+    if (command->help_end != NULL) vt_print("%s", command->help_end);
 }

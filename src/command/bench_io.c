@@ -12,8 +12,6 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "base/threads.h"
-#include "command/arguments.h"
-#include "config/config.h"
 #include "data/sampler.h"
 #include "data/source.h"
 #include "parallel/world.h"
@@ -35,16 +33,6 @@ typedef struct {
     float *ring; /* [prefetch + 1 batches]: as much memory as the reader fills in turn */
     int64_t ring_batches;
 } bench;
-
-static const char help[] =
-    "usage: vitrain bench io [--config=NAME] [--name=value ...]\n\n"
-    "Reads the training samples of a configuration as a run would, in its order, without computing, in turn with\n"
-    "plain preads of the same bytes by as many threads, and for gzip data with inflating alone (into memory that\n"
-    "stays in a cache; then into as much as the reader fills), 5 times; prints the medians. Flags are those of\n"
-    "`vitrain train`: --data_dir, --global_batch_size, --img_size, --n_in_channels, --n_out_channels,\n"
-    "--data_loader_config, --num_data_workers, --prefetch, --variables, --shuffle ...; --num_iters is the number\n"
-    "of batches of a round. Several ranks (mpirun) read their parts of each batch as in a run; of them only the\n"
-    "rate is printed, and how many chunks they have decoded.\n";
 
 /* ---- the reader ---- */
 
@@ -384,22 +372,22 @@ done:
     return status;
 }
 
-static vt_status read_options(bench *b, int argument_count, char *const *arguments, int ranks)
+static vt_status read_options(bench *b, const vt_call *call, int ranks)
 {
     vt_status status = VT_OK;
-    VT_TRY(vt_config_open(argument_count, arguments, ranks, &b->config));
+    VT_TRY(vt_config_open(call->option_count, call->options, ranks, &b->config));
     VT_TRY(vt_source_complete(b->config));
     VT_CHECK(b->config->data_loader_config != VT_LOADER_SYNTHETIC, "bench io: the synthetic reader reads nothing");
 done:
     return status;
 }
 
-static vt_status open_bench(bench *b, int argument_count, char *const *arguments)
+static vt_status open_bench(bench *b, const vt_call *call)
 {
     vt_status status = VT_OK;
     vt_launch launch;
     VT_TRY(vt_launch_detect(&launch));
-    status = read_options(b, argument_count, arguments, launch.world_size);
+    status = read_options(b, call, launch.world_size);
     if (status == VT_ERROR) vt_world_fail_early(&launch);
     VT_TRY(status);
     VT_TRY(vt_world_open(b->config, &launch, &b->world));
@@ -420,14 +408,11 @@ done:
     return status;
 }
 
-vt_status vt_command_bench_io(int argument_count, char *const *arguments)
+vt_status vt_command_bench_io(const vt_call *call)
 {
     vt_status status = VT_OK;
     bench b = {0};
-    vt_words options = {0};
-    const vt_command_line line = {.command = "bench", .help = help, .options = true};
-    VT_TRY(vt_arguments_parse(&line, argument_count, arguments, &options));
-    VT_TRY(open_bench(&b, options.count, options.words));
+    VT_TRY(open_bench(&b, call));
     VT_TRY((vt_world_ranks(b.world) > 1 ? measure_ranks : measure)(&b));
 done:
     vt_loader_close(&b.loader);
@@ -435,6 +420,5 @@ done:
     vt_world_close(&b.world, status == VT_ERROR);
     vt_config_close(&b.config);
     free(b.ring);
-    free(options.words);
     return status;
 }

@@ -4,7 +4,6 @@
 
 #include "base/text.h"
 #include "base/threads.h"
-#include "command/arguments.h"
 #include "command/command.h"
 #include "planning/attention_times.h"
 #include "planning/step_times.h"
@@ -74,33 +73,20 @@ done:
     return status;
 }
 
-vt_status vt_command_bench_kernels(int argument_count, char *const *arguments)
+vt_status vt_command_bench_kernels(const vt_call *call)
 {
     vt_status status = VT_OK;
-    int64_t threads = 0, rounds = 5;
+    const vt_bench_kernels_flags *flags = call->flags;
+    const bool on_gpu = flags->device == VT_BENCH_CUDA, half = on_gpu || flags->amp_mode == VT_BENCH_BF16;
     vt_config *config = NULL;
     vt_backend *backend = NULL;
-    vt_argument_choice device = {"cpu", "cpu|cuda"}, type = {"none", "none|bf16"};
-    const vt_argument flags[] = {
-        {"device", VT_ARGUMENT_CHOICE, &device, 0, 0, "where to compute"},
-        {"amp_mode", VT_ARGUMENT_CHOICE, &type, 0, 0, "the type of products and attention; on a GPU always bf16"},
-        {"threads", VT_ARGUMENT_INTEGER, &threads, 0, 4096, "0: one a core"},
-        {"rounds", VT_ARGUMENT_INTEGER, &rounds, 1, 1000, "steps that are timed"},
-    };
-    const vt_command_line line = {.command = "bench kernels",
-                                  .help = "usage: vitrain bench kernels [--name=value ...]\n\n"
-                                          "The operations of a large model's training step, beside the limits of the "
-                                          "machine.\n\n",
-                                  VT_FLAGS(flags)};
-    VT_TRY(vt_arguments_parse(&line, argument_count, arguments, NULL));
-    const bool on_gpu = strcmp(device.chosen, "cuda") == 0;
     /* of the reference model with batch 16 */
     const vt_attention_shape attention = {.batch = 16, .heads = 8, .head_dim = 48, .queries = 4050, .keys = 4050};
     VT_TRY(vt_config_open_default(&config));
     if (!on_gpu) print_processor();
-    VT_TRY(open_device(on_gpu, threads, &backend));
-    VT_TRY(measure(config, on_gpu, on_gpu || strcmp(type.chosen, "bf16") == 0, backend, rounds));
-    VT_TRY(vt_attention_times_print(backend, &attention, 4 * rounds));
+    VT_TRY(open_device(on_gpu, flags->threads, &backend));
+    VT_TRY(measure(config, on_gpu, half, backend, flags->rounds));
+    VT_TRY(vt_attention_times_print(backend, &attention, 4 * flags->rounds));
 done:
     vt_backend_close(&backend);
     vt_config_close(&config);

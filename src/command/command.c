@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,80 +12,67 @@
 #include "base/text.h"
 #include "base/version.h"
 #include "command/arguments.h"
-#include "config/config.h"
+#include "forecast/members.h"
 #include "parallel/world.h"
+#include "source/synthetic/climate.h"
+#include "task/weather/seasonal.h"
 
+#define VT_MOST_USED_OPTIONS                                                                                           \
+    "The flags used most:\n"                                                                                           \
+    "  --config=NAME          the named configuration to use (base)\n"                                                 \
+    "  --yaml_config=PATH     the file that holds it (config/ViT.yaml, here or beside the program)\n"                  \
+    "  --data_dir=DIR         where train, valid and stats/*.npy are\n"                                                \
+    "  --expdir=DIR           where run directories are made (./runs)\n"                                               \
+    "  --run_num=TAG          tag of this run (00)\n"                                                                  \
+    "  --num_epochs=N, --num_iters=N\n"                                                                                \
+    "                         length of the run: one of the two\n"                                                     \
+    "  --global_batch_size=N  samples of one optimizer step\n"                                                         \
+    "  --resume               continue from the newest checkpoint of this run, if there is one\n"                      \
+    "  --lr=X                 learning rate, the highest of the schedule\n"                                            \
+    "  --embed_dim=N, --depth=N, --num_heads=N, --patch_size=N, --img_size=[A,B]\n"                                    \
+    "                         the model, and the window of the grid\n"                                                 \
+    "Every key of a configuration is a flag, and flags win: `vitrain options` lists them all.\n"
+/* Flags of several subcommands. */
+#define VT_CHECKPOINT_HELP "directory of a checkpoint, or of a run (its best one); --checkpoint= may be left out"
+#define VT_RANKS_HELP "how many ranks (default: as the launcher says, 1 without one)"
+#define VT_VARIABLES_HELP "netCDF: the variables that are the channels, [u10,z@500]"
+#define VT_COORDINATES_HELP "names of coordinates, [lat=FNOCY,time=T]"
+#define VT_TIME_STEP_HELP                                                                                              \
+    "as in training: 6h takes these of hourly times, or is the time between those of files that don't say it"
+
+/* clang-format off */
+#define VT_OTHER_ROW(...) {__VA_ARGS__},
+#define VT_ROW(member, text, type, size, value, meaning, ...)                                                          \
+    {.name = text, .preset = value, .help = meaning, .offset = offsetof(values, member),                               \
+     .origin = offsetof(values, member##_origin), __VA_ARGS__},
+#define VT_COMMAND(command, ...)                                                                                       \
+    static const vt_row *command##_rows(void)                                                                          \
+    {                                                                                                                  \
+        typedef vt_##command##_flags values __attribute__((unused));                                                   \
+        static const vt_row rows[] = {{.kind = VT_ROW_END},
+#define VT_COMMAND_END(command)                                                                                        \
+                                      {.kind = VT_ROW_END}};                                                           \
+        return &rows[1];                                                                                               \
+    }
+/* clang-format on */
+#include "command/flags.def"
+#undef VT_COMMAND
+#undef VT_COMMAND_END
+#undef VT_ROW
+#undef VT_OTHER_ROW
+
+#define VT_OTHER_ROW(...)
+#define VT_ROW(...)
+#define VT_COMMAND(command, ...) {command##_rows, sizeof(vt_##command##_flags), vt_command_##command, __VA_ARGS__},
+#define VT_COMMAND_END(command)
 const vt_subcommand vt_subcommands[] = {
-    {"train", NULL, NULL, "train a model; the default without a subcommand", vt_command_train, false, VT_ALL_OPTIONS},
-    {"synth", NULL, "DIR", "write a synthetic atmosphere in the layout of the training data", vt_command_synth, true,
-     VT_NO_OPTIONS},
-    {"npy", NULL, "FILE.h5", "write the fields of a box as .npy arrays, for dali-lowmem", vt_command_npy, true,
-     VT_NO_OPTIONS},
-    {"stats", NULL, "DIR", "write the means and standard deviations of a data set", vt_command_stats, true,
-     VT_NO_OPTIONS},
-    {"bench", "io", NULL, "measure the reader by itself, beside plain reads of the same bytes", vt_command_bench, false,
-     VT_ALL_OPTIONS},
-    {"bench", "kernels", NULL, "measure the operations of a training step, beside the machine's limits",
-     vt_command_bench, false, VT_NO_OPTIONS},
-    {"export", NULL, "CHECKPOINT", "write a checkpoint's parameters as a .safetensors file", vt_command_export, true,
-     VT_NO_OPTIONS},
-    {"evaluate", NULL, "CHECKPOINT", "score forecasts of a checkpoint: RMSE and ACC by channel and lead time, maps",
-     vt_command_evaluate, false, VT_CHECKPOINT_OPTIONS},
-    {"predict", NULL, "CHECKPOINT", "forecast from one initial time, into a NetCDF file", vt_command_predict, false,
-     VT_CHECKPOINT_OPTIONS},
-    {"generate", NULL, "CHECKPOINT", "continue a text with a language model", vt_command_generate, false,
-     VT_CHECKPOINT_OPTIONS},
-    {"watch", NULL, "RUN", "show the progress of a run, also one in another terminal", vt_command_watch, false,
-     VT_NO_OPTIONS},
-    {"report", NULL, "RUN [RUN ...]", "write a run's report.html, or a page that compares several runs",
-     vt_command_report, true, VT_NO_OPTIONS},
-    {"inspect", NULL, "PATH", "show what a checkpoint, a run or a data directory holds, and whether it is complete",
-     vt_command_inspect, false, VT_NO_OPTIONS},
-    {"layout", NULL, NULL, "print the grid of ranks of a parallel run", vt_command_layout, false, VT_ALL_OPTIONS},
-    {"plan", NULL, NULL, "show the memory and time that each layout of a run would take", vt_command_plan, false,
-     VT_ALL_OPTIONS},
-    {"options", NULL, NULL, "list every option of a configuration; print the man page and completions",
-     vt_command_options, true, VT_NO_OPTIONS},
-    {"version", NULL, NULL, "print the version, as --version does", vt_command_version, false, VT_NO_OPTIONS},
+#include "command/flags.def"
 };
 enum { TRY_AGAIN = 75 }; /* EX_TEMPFAIL of sysexits.h: job queues that requeue recognise it */
 enum { COMMAND_COUNT = sizeof vt_subcommands / sizeof vt_subcommands[0] };
 const int vt_subcommand_count = COMMAND_COUNT;
 
-static const vt_subcommand *find_command(const char *name)
-{
-    for (int i = 0; i < COMMAND_COUNT; i++) {
-        if (strcmp(vt_subcommands[i].name, name) == 0) return &vt_subcommands[i];
-    }
-    return NULL;
-}
-
 /* ---- help ---- */
-
-static void print_train_flags(void)
-{
-    vt_print("The flags used most:\n"
-             "  --config=NAME          the named configuration to use (base)\n"
-             "  --yaml_config=PATH     the file that holds it (config/ViT.yaml, here or beside the program)\n"
-             "  --data_dir=DIR         where train, valid and stats/*.npy are\n"
-             "  --expdir=DIR           where run directories are made (./runs)\n"
-             "  --run_num=TAG          tag of this run (00)\n"
-             "  --num_epochs=N, --num_iters=N\n"
-             "                         length of the run: one of the two\n"
-             "  --global_batch_size=N  samples of one optimizer step\n"
-             "  --resume               continue from the newest checkpoint of this run, if there is one\n"
-             "  --lr=X                 learning rate, the highest of the schedule\n"
-             "  --embed_dim=N, --depth=N, --num_heads=N, --patch_size=N, --img_size=[A,B]\n"
-             "                         the model, and the window of the grid\n"
-             "Every key of a configuration is a flag, and flags win: `vitrain options` lists them all.\n");
-}
-
-static void print_train_help(void)
-{
-    vt_print("usage: vitrain [train] [--config=NAME] [--name=value ...]\n\n"
-             "Trains a model (of the weather, of cosmological fields, of text) as the named configuration says.\n\n");
-    print_train_flags();
-}
 
 static void print_help(void)
 {
@@ -92,12 +80,11 @@ static void print_help(void)
              "usage: vitrain [subcommand] [--name=value ...]\n\n",
              vt_version());
     for (int i = 0; i < COMMAND_COUNT; i++) {
-        const char *word = vt_subcommands[i].word;
-        int width = vt_print("  %s%s%s", vt_subcommands[i].name, word != NULL ? " " : "", word != NULL ? word : "");
-        vt_print("%*s%s\n", 17 - width, "", vt_subcommands[i].summary);
+        char *name = vt_subcommand_name(&vt_subcommands[i]);
+        vt_print("  %-14s %s\n", name, vt_subcommands[i].summary);
+        free(name);
     }
-    vt_print("  %-14s %s\n\n", "help", "this text, or that of a subcommand: vitrain help NAME");
-    print_train_flags();
+    vt_print("  %-14s %s\n\n%s", "help", "this text, or that of a subcommand: vitrain help NAME", VT_MOST_USED_OPTIONS);
 }
 
 /* ---- running ---- */
@@ -132,41 +119,64 @@ done:
 static vt_status run_command(const vt_subcommand *command, int argument_count, char *const *arguments)
 {
     vt_status status = VT_OK;
-    const bool help = vt_arguments_ask_help(argument_count, arguments);
-    if (help && command->run == vt_command_train) { /* its flags are those of the option table, which has no --help */
-        print_train_help();
+    vt_launch launch;
+    vt_call call = {0};
+    if (vt_arguments_ask_help(argument_count, arguments)) {
+        vt_arguments_print_help(command);
         return VT_OK;
     }
-    if (command->alone && !help) VT_TRY(check_alone(command));
-    status = command->run(argument_count, arguments);
-    if (help && status == VT_STOPPED) status = VT_OK;
+    if (command->alone) VT_TRY(check_alone(command));
+    status = vt_call_open(command, argument_count, arguments, &call);
+    if (status != VT_OK && vt_launch_detect(&launch) == VT_OK) vt_world_fail_early(&launch);
+    if (status == VT_OK) status = command->run(&call);
+    vt_call_close(command, &call);
 done:
+    return status;
+}
+
+/* Runs the subcommand that the arguments begin with, which may be two words. */
+static vt_status run_named(int argument_count, char *const *arguments)
+{
+    vt_status status = VT_OK;
+    const char *second = argument_count > 1 ? arguments[1] : "", *name = NULL;
+    const bool asks = argument_count > 1 && vt_arguments_ask_help(1, arguments + 1);
+    vt_text words = {0};
+    for (int i = 0; i < COMMAND_COUNT; i++) {
+        const vt_subcommand *command = &vt_subcommands[i];
+        if (strcmp(command->name, arguments[0]) != 0) continue;
+        const int used = command->word == NULL ? 1 : 2;
+        if (used == 1 || strcmp(command->word, second) == 0)
+            return run_command(command, argument_count - used, arguments + used);
+        if (asks) vt_arguments_print_help(command);
+        name = command->name;
+        vt_text_append(&words, "%s`vitrain %s %s`", words.length > 0 ? " or " : "", name, command->word);
+    }
+    if (name == NULL) VT_TRY(unknown_command(arguments[0]));
+    VT_CHECK(asks, "%s: expected %s", name, words.characters);
+done:
+    vt_text_close(&words);
     return status;
 }
 
 static vt_status run_help(int argument_count, char *const *arguments)
 {
-    static char help[] = "--help";
-    char *const ask[] = {help};
-    if (argument_count == 0) {
+    if (argument_count == 0 || strcmp(arguments[0], "help") == 0 || vt_arguments_ask_help(1, arguments)) {
         print_help();
         return VT_OK;
     }
-    if (strcmp(arguments[0], "help") == 0 || vt_arguments_ask_help(1, arguments)) return run_help(0, NULL);
-    const vt_subcommand *command = find_command(arguments[0]);
-    return command == NULL ? unknown_command(arguments[0]) : run_command(command, 1, ask);
+    char *const ask[] = {arguments[0], "--help"};
+    return run_named(2, ask);
 }
 
 static vt_status dispatch(int argument_count, char *const *arguments)
 {
     const char *first = argument_count > 0 ? arguments[0] : "--config=base";
     for (int i = 0; i < argument_count; i++)
-        if (strcmp(arguments[i], "--version") == 0) return vt_command_version(0, NULL);
+        if (strcmp(arguments[i], "--version") == 0) return vt_command_version(NULL);
     if (vt_arguments_ask_help(argument_count > 0 ? 1 : 0, arguments)) return run_help(0, NULL);
     if (strcmp(first, "help") == 0) return run_help(argument_count - 1, arguments + 1);
-    if (first[0] == '-') return run_command(find_command("train"), argument_count, arguments);
-    const vt_subcommand *command = find_command(first);
-    return command == NULL ? unknown_command(first) : run_command(command, argument_count - 1, arguments + 1);
+    if (first[0] == '-') return run_command(&vt_subcommands[0], argument_count, arguments); /* train */
+    return run_named(argument_count, arguments);
 }
 
 /* If one of the three standard files is closed, the next file that is opened would get its number, and output meant for

@@ -1,11 +1,12 @@
-/* The subcommands: each is one thin file in this folder and a row of the table in command.c. */
+/* The subcommands: each is one thin file in this folder and a row of flags.def. */
 #ifndef VT_COMMAND_COMMAND_H
 #define VT_COMMAND_COMMAND_H
 
 #include <stdbool.h>
 #include <stdio.h>
 
-#include "base/status.h"
+#include "command/flags.h"
+#include "config/option.h"
 
 /* Which options of a configuration a subcommand takes as flags, besides its own. */
 typedef enum {
@@ -14,15 +15,25 @@ typedef enum {
     VT_CHECKPOINT_OPTIONS /* all but --config and --yaml_config: the checkpoint has the configuration */
 } vt_taken_options;
 
-/* A row of the table of subcommands, which --help, man page and completions show. Arguments exclude the subcommand's
- * name. With --help each prints its help and returns VT_STOPPED, except train. */
+/* The command line of a subcommand, whose flags were parsed and checked. */
 typedef struct {
-    const char *name, *word; /* word: the second one, of `bench io`; else NULL */
-    const char *operands;    /* "DIR": words without dashes, which name directories; NULL: none */
-    const char *summary;
-    vt_status (*run)(int argument_count, char *const *arguments);
-    bool alone; /* runs on one rank: several would write the same files or lines */
+    void *flags; /* its struct in flags.h */
+    int operand_count;
+    const char **operands;
+    int option_count; /* flags of the configuration */
+    char **options;
+} vt_call;
+
+/* A row of flags.def, which explains it; --help, man page and completions show it. */
+typedef struct {
+    const vt_row *(*flags)(void);
+    size_t size; /* of their struct */
+    vt_status (*run)(const vt_call *call);
+    const char *name, *word, *operands;
+    int least, most;
     vt_taken_options options;
+    bool alone;
+    const char *summary, *help, *help_end;
 } vt_subcommand;
 
 extern const vt_subcommand vt_subcommands[];
@@ -34,24 +45,15 @@ extern const int vt_subcommand_count;
 int vt_command_run(int argument_count, char *const *arguments);
 
 /* Each in a file of its name. */
-vt_status vt_command_train(int argument_count, char *const *arguments);
-vt_status vt_command_npy(int argument_count, char *const *arguments);
-vt_status vt_command_synth(int argument_count, char *const *arguments);
-vt_status vt_command_stats(int argument_count, char *const *arguments);
-vt_status vt_command_bench(int argument_count, char *const *arguments);
-vt_status vt_command_bench_io(int argument_count, char *const *arguments);
-vt_status vt_command_bench_kernels(int argument_count, char *const *arguments);
-vt_status vt_command_export(int argument_count, char *const *arguments);
-vt_status vt_command_evaluate(int argument_count, char *const *arguments);
-vt_status vt_command_predict(int argument_count, char *const *arguments);
-vt_status vt_command_generate(int argument_count, char *const *arguments);
-vt_status vt_command_watch(int argument_count, char *const *arguments);
-vt_status vt_command_report(int argument_count, char *const *arguments);
-vt_status vt_command_inspect(int argument_count, char *const *arguments);
-vt_status vt_command_layout(int argument_count, char *const *arguments);
-vt_status vt_command_plan(int argument_count, char *const *arguments);
-vt_status vt_command_options(int argument_count, char *const *arguments);
-vt_status vt_command_version(int argument_count, char *const *arguments);
+#define VT_OTHER_ROW(...)
+#define VT_ROW(...)
+#define VT_COMMAND(command, ...) vt_status vt_command_##command(const vt_call *call);
+#define VT_COMMAND_END(command)
+#include "command/flags.def"
+#undef VT_COMMAND
+#undef VT_COMMAND_END
+#undef VT_ROW
+#undef VT_OTHER_ROW
 
 /* What `vitrain options` makes of the tables of subcommands and of options: the man page, in troff, with today's date
  * or that of SOURCE_DATE_EPOCH; a script for bash or zsh, to be sourced or installed, that completes command lines; and

@@ -2,54 +2,31 @@
 
 #include <string.h>
 
-#include "command/arguments.h"
-#include "config/config.h"
+#include "base/text.h"
 
 /* ---- vitrain options --names: what may follow ---- */
 
-/* A flag's line. '=': a value must follow, ':': it may. values: "a|b", "/" (a path), "@" (a configuration), or NULL. */
-static void print_flag(FILE *file, const char *name, bool is_switch, const char *values, const char *help)
+/* The lines of a table's flags. '=': a value must follow, ':': it may; then "a|b", "/" (a path) or "@" (a
+ * configuration). `but`: a list of those that are left out. */
+static void print_flags(FILE *file, const vt_row *rows, const char *but)
 {
-    fprintf(file, "--%s%c%s\t%s\n", name, is_switch ? ':' : '=', values != NULL ? values : "", help);
-}
-
-static void print_own(const vt_argument *argument, void *context)
-{
-    const vt_argument_kind kind = argument->kind;
-    const bool is_choice = kind == VT_ARGUMENT_CHOICE || kind == VT_ARGUMENT_SWITCH_CHOICE;
-    const bool is_path = kind == VT_ARGUMENT_PATH || kind == VT_ARGUMENT_SWITCH_PATH;
-    print_flag(context, argument->name,
-               kind == VT_ARGUMENT_SWITCH || kind == VT_ARGUMENT_SWITCH_PATH || kind == VT_ARGUMENT_SWITCH_CHOICE,
-               is_choice                    ? ((const vt_argument_choice *)argument->value)->choices
-               : is_path                    ? "/"
-               : kind == VT_ARGUMENT_SWITCH ? "true|false"
-                                            : NULL,
-               argument->help);
-}
-
-static void print_options(FILE *file, vt_taken_options taken)
-{
-    vt_option_row row;
-    for (size_t i = 0; taken != VT_NO_OPTIONS && vt_options_row(i, &row); i++) {
-        if (row.section != NULL) continue;
-        const bool names = strcmp(row.name, "config") == 0, chooses = names || strcmp(row.name, "yaml_config") == 0;
-        if (chooses && taken != VT_ALL_OPTIONS) continue;
-        print_flag(file, row.name, row.is_switch,
-                   names           ? "@"
-                   : row.is_path   ? "/"
-                   : row.is_switch ? "true|false"
-                                   : row.choices,
-                   row.help);
+    for (const vt_row *row = rows; row->kind != VT_ROW_END; row++) {
+        if (row->kind == VT_ROW_SECTION || vt_text_choice(row->name, but) >= 0) continue;
+        const bool is_switch = vt_row_is_switch(row);
+        const vt_row *meant = vt_row_meant(row);
+        const bool is_path = meant->kind == VT_ROW_OPERAND || (meant->kind == VT_ROW_PATH && !meant->is_text);
+        const char *values = is_path ? "/" : meant->choices != NULL ? meant->choices : is_switch ? "true|false" : "";
+        if (rows == vt_options && strcmp(row->name, "config") == 0) values = "@";
+        fprintf(file, "--%s%c%s\t%s\n", row->name, is_switch ? ':' : '=', values, row->help);
     }
 }
 
-static void print_flags(FILE *file, const vt_subcommand *command)
+static void print_command(FILE *file, const vt_subcommand *command)
 {
-    char *const arguments[] = {(char *)command->word};
     if (command->operands != NULL) fprintf(file, "/\t%s\n", command->operands);
-    if (command->run != vt_command_train) /* which has options only */
-        vt_arguments_visit(command->run, command->word != NULL, arguments, print_own, file);
-    print_options(file, command->options);
+    print_flags(file, command->flags(), "");
+    if (command->options == VT_ALL_OPTIONS) print_flags(file, vt_options, "");
+    if (command->options == VT_CHECKPOINT_OPTIONS) print_flags(file, vt_options, "config|yaml_config");
 }
 
 void vt_completion_print_names(FILE *file, const char *words)
@@ -64,7 +41,7 @@ void vt_completion_print_names(FILE *file, const char *words)
             last = command->name;
         } else if (strncmp(words, command->name, length) == 0 && command->name[length] == '\0') {
             if (command->word == NULL || strcmp(second, command->word) == 0)
-                print_flags(file, command);
+                print_command(file, command);
             else if (*second == '\0')
                 fprintf(file, "%s\t%s\n", command->word, command->summary);
         }

@@ -9,7 +9,6 @@
 
 #include "base/text.h"
 #include "checkpoint/find.h"
-#include "command/arguments.h"
 #include "command/command.h"
 #include "source/fields/file_list.h"
 #include "storage/output_file.h"
@@ -91,57 +90,30 @@ done:
     return status;
 }
 
-vt_status vt_command_inspect(int argument_count, char *const *arguments)
+vt_status vt_command_inspect(const vt_call *call)
 {
     vt_status status = VT_OK;
-    const char *path = NULL;
-    vt_argument_choice missing = {"refuse", "refuse|mask"};
-    vt_fields_form form = {0};
-    const char *periods[3] = {NULL};
+    const vt_inspect_flags *flags = call->flags;
+    const char *path = call->operands[0];
+    const char *const periods[3] = {flags->train_period, flags->valid_period, flags->test_period};
+    const vt_fields_form form = {.variables = flags->variables,
+                                 .coordinates = flags->coordinates,
+                                 .time_step = flags->time_step,
+                                 .accept = flags->accept,
+                                 .masked = flags->missing == VT_GAPS_MASK};
     char *trimmed = NULL;
-    vt_words others = {0};
-    bool verify = false;
     int faults = 0;
-    const vt_argument flags[] = {
-        {"checkpoint", VT_ARGUMENT_PATH, &path, 0, 0, "another way to give PATH"},
-        {"verify", VT_ARGUMENT_SWITCH, &verify, 0, 0, "read every value: checksums, and that all are numbers"},
-        {"variables", VT_ARGUMENT_TEXT, &form.variables, 0, 0,
-         "netCDF: the variables that are the channels, [u10,z@500]"},
-        {"coordinates", VT_ARGUMENT_TEXT, &form.coordinates, 0, 0, "names of coordinates, [lat=FNOCY,time=T]"},
-        {"time_step", VT_ARGUMENT_TEXT, &form.time_step, 0, 0,
-         "as in training: 6h takes these of hourly times, or is the time between those of files that don't say it"},
-        {"train_period", VT_ARGUMENT_TEXT, &periods[0], 0, 0, "as in training: the times of each set, 1979..2015"},
-        {"valid_period", VT_ARGUMENT_TEXT, &periods[1], 0, 0, "likewise"},
-        {"test_period", VT_ARGUMENT_TEXT, &periods[2], 0, 0, "likewise"},
-        {"missing", VT_ARGUMENT_CHOICE, &missing, 0, 0, "as in training: a missing value is a fault, or none"},
-        {"accept", VT_ARGUMENT_TEXT, &form.accept, 0, 0, "as in training: what files and sets may differ in"},
-    };
-    const vt_command_line line = {.command = "inspect",
-                                  .help = "vitrain inspect PATH [--verify] [flags]: what a checkpoint, a run directory "
-                                          "or a data directory holds, and\nwhether anything of it is missing or "
-                                          "damaged: then the exit status is 1. Of statistics, a climatology or a "
-                                          "forecast:\nthe data they were made from.\n"
-                                          "vitrain inspect PATH OTHER: in what the data of two such things differ.\n\n",
-                                  VT_FLAGS(flags),
-                                  .operand_name = "PATH",
-                                  .operand = &path};
-    VT_TRY(vt_arguments_parse(&line, argument_count, arguments, &others));
-    VT_CHECK(others.count <= 1,
-             "inspect: %d paths are too many; of one its contents are shown, of two their differences",
-             others.count + 1);
-    form.masked = strcmp(missing.chosen, "mask") == 0;
     size_t length = strlen(path);
     while (length > 1 && path[length - 1] == '/') length--;
     trimmed = vt_text_format("%.*s", (int)length, path);
-    if (others.count == 1) {
-        VT_TRY(vt_inspect_differences(trimmed, others.words[0], &form));
+    if (call->operand_count == 2) {
+        VT_TRY(vt_inspect_differences(trimmed, call->operands[1], &form));
         goto done;
     }
-    VT_TRY(look(trimmed, &form, periods, verify, &faults));
+    VT_TRY(look(trimmed, &form, periods, flags->verify, &faults));
     VT_CHECK(faults == 0, "inspect: %s: %d fault%s found", trimmed, faults, faults == 1 ? "" : "s");
-    vt_print(verify ? "all of it was read: no faults\n" : "no faults seen (--verify reads every value)\n");
+    vt_print(flags->verify ? "all of it was read: no faults\n" : "no faults seen (--verify reads every value)\n");
 done:
     free(trimmed);
-    free(others.words);
     return status;
 }

@@ -8,7 +8,7 @@
 #include "base/text.h"
 #include "checkpoint/find.h"
 #include "command/inspect.h"
-#include "config/config.h"
+#include "config/option.h"
 #include "config/yaml.h"
 #include "journal/run_directory.h"
 #include "report/run_files.h"
@@ -19,9 +19,9 @@ static bool is_shown(const char *key)
 {
     static const char *const keys[] = {"img_size",          "lat_range", "lon_range", "n_in_channels", "n_out_channels",
                                        "global_batch_size", "lr",        "optimizer", "num_epochs"};
-    vt_option_row row;
-    for (size_t i = 0; vt_options_row(i, &row); i++)
-        if (row.scope != NULL && strcmp(row.scope, "model") == 0 && strcmp(row.name, key) == 0) return true;
+    const vt_row *row = vt_row_find(vt_options, key);
+    const vt_row *section = row != NULL ? vt_row_section(row) : NULL;
+    if (section != NULL && section->target != NULL && strcmp(section->target, "model") == 0) return true;
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
         if (strcmp(keys[i], key) == 0) return true;
     return false;

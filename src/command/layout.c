@@ -8,23 +8,13 @@
 
 #include "base/memory.h"
 #include "base/text.h"
-#include "command/arguments.h"
 #include "config/stages.h"
 #include "model/split.h"
 #include "source/sources.h"
 #include "training/plan.h"
 #include "training/schedule.h"
 
-enum { MOST_RANKS = 1 << 20, LINE_WIDTH = 100 };
-
-static const char help[] =
-    "usage: vitrain layout [--ranks=N] [--groups=AXES,...] [--name=value ...]\n\n"
-    "Prints the grid of ranks of a run: the place of each rank on the axes tp (tensor), cp (context), pp\n"
-    "(pipeline) and dp (data), its samples and tokens, the groups of ranks along the axes, and what is sent.\n"
-    "With --groups it prints only the groups along these axes: --groups=dp,tp-cp-pp\n\n";
-static const char help_end[] =
-    "\nAll other flags are those of `vitrain train`: --config, --tensor_parallel, --context_parallel,\n"
-    "--pipeline_parallel, --parallel_order, --sequence_parallel, --global_batch_size, --num_heads, --img_size, ...\n";
+enum { LINE_WIDTH = 100 };
 
 /* ---- what each rank has ---- */
 
@@ -212,30 +202,22 @@ done:
     return status;
 }
 
-vt_status vt_command_layout(int argument_count, char *const *arguments)
+vt_status vt_command_layout(const vt_call *call)
 {
     vt_status status = VT_OK;
+    const vt_layout_flags *flags = call->flags;
     vt_config *config = NULL;
     vt_launch launch;
     vt_layout layout;
-    vt_words options = {0};
-    int64_t ranks = 0;
-    const char *groups = NULL;
-    const vt_argument flags[] = {
-        {"ranks", VT_ARGUMENT_INTEGER, &ranks, 1, MOST_RANKS,
-         "how many ranks (default: as the launcher says, 1 without one)"},
-        {"groups", VT_ARGUMENT_TEXT, &groups, 0, 0, "sets of axes, whose groups of ranks are printed as lists"}};
-    const vt_command_line line = {
-        .command = "layout", .help = help, .help_end = help_end, .flags = flags, .flag_count = 2, .options = true};
-    VT_TRY(vt_arguments_parse(&line, argument_count, arguments, &options));
-    if (ranks == 0) { /* not given */
+    int64_t ranks = flags->ranks;
+    if (ranks == VT_UNSET_INTEGER) {
         VT_TRY(vt_launch_detect(&launch));
         ranks = launch.world_size;
     }
-    VT_TRY(vt_config_open(options.count, options.words, ranks, &config));
+    VT_TRY(vt_config_open(call->option_count, call->options, ranks, &config));
     VT_TRY(vt_layout_make(config, (int)ranks, &layout));
-    if (groups != NULL) {
-        VT_TRY(print_group_lists(&layout, groups));
+    if (flags->groups != NULL) {
+        VT_TRY(print_group_lists(&layout, flags->groups));
         goto done;
     }
     VT_TRY(vt_source_complete(config));
@@ -255,6 +237,5 @@ vt_status vt_command_layout(int argument_count, char *const *arguments)
     VT_TRY(print_communication(config));
 done:
     vt_config_close(&config);
-    free(options.words);
     return status;
 }

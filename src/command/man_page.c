@@ -7,7 +7,6 @@
 #include "base/text.h"
 #include "base/version.h"
 #include "command/arguments.h"
-#include "config/config.h"
 
 typedef struct {
     const char *name, *meaning;
@@ -114,16 +113,6 @@ static void print_heading(FILE *file, const char *macro, const char *title)
     fputs("\"\n", file);
 }
 
-/* .TP with a flag; value: "=N", or "". */
-static void print_flag(FILE *file, const char *name, const char *value)
-{
-    fputs(".TP\n\\fB\\-\\-", file);
-    print_text(file, name);
-    fputs("\\fR", file);
-    print_text(file, value);
-    fputc('\n', file);
-}
-
 static void print_entries(FILE *file, const char *title, const entry *entries, size_t count)
 {
     print_heading(file, ".SH", title);
@@ -135,46 +124,47 @@ static void print_entries(FILE *file, const char *title, const entry *entries, s
     }
 }
 
-/* ---- subcommands ---- */
+/* ---- flags ---- */
 
-/* "whole number, 1 to 20; default 8", or "". */
-static void append_facts(const vt_argument *flag, vt_text *text)
+/* .TP, "--name=N", and "help (whole number, 1 to 20; default 8)". */
+static void print_flag(FILE *file, const vt_row *row)
 {
-    char *preset = vt_argument_default(flag);
-    vt_text_append(text, "%s", ""); /* not NULL */
-    if (flag->kind == VT_ARGUMENT_REAL) vt_text_append(text, "number, %g to %g", flag->least, flag->most);
-    if (flag->kind == VT_ARGUMENT_INTEGER || flag->kind == VT_ARGUMENT_PAIR)
-        vt_text_append(text, "%s%.0f to %.0f", flag->kind == VT_ARGUMENT_PAIR ? "each " : "whole number, ", flag->least,
-                       flag->most);
-    if (preset[0] != '\0') vt_text_append(text, "%sdefault %s", text->length > 0 ? "; " : "", preset);
-    free(preset);
-}
-
-static void print_own_flag(const vt_argument *flag, void *context)
-{
-    FILE *file = context;
-    char *form = vt_argument_form(flag);
-    vt_text meaning = {0}, facts = {0};
-    append_facts(flag, &facts);
-    vt_text_append(&meaning, facts.length > 0 ? "%s (%s)" : "%s", flag->help, facts.characters);
-    print_flag(file, flag->name, form);
+    const char *preset = vt_row_default(row);
+    vt_text form = {0}, meaning = {0};
+    vt_row_form(row, &form);
+    fputs(".TP\n\\fB\\-\\-", file);
+    print_text(file, row->name);
+    fputs("\\fR", file);
+    if (form.length > 0) print_text(file, form.characters);
+    vt_text_append(&meaning, "%s (", row->help);
+    vt_row_describe(row, &meaning);
+    if (preset != NULL) vt_text_append(&meaning, "; default %s", preset);
+    vt_text_append(&meaning, row->flag_only ? "; a flag only)" : ")");
+    fputc('\n', file);
     print_lines(file, meaning.characters);
-    vt_text_close(&facts);
+    vt_text_close(&form);
     vt_text_close(&meaning);
-    free(form);
 }
 
 static void print_subcommand(FILE *file, const vt_subcommand *command)
 {
-    char *const arguments[] = {(char *)command->word};
-    char *title = vt_text_format("vitrain %s%s%s%s%s", command->name, command->word != NULL ? " " : "",
-                                 command->word != NULL ? command->word : "", command->operands != NULL ? " " : "",
+    char *name = vt_subcommand_name(command);
+    char *title = vt_text_format("vitrain %s%s%s", name, command->operands != NULL ? " " : "",
                                  command->operands != NULL ? command->operands : "");
     print_heading(file, ".SS", title);
     free(title);
+    free(name);
     print_lines(file, command->summary);
-    if (command->run != vt_command_train)
-        vt_arguments_visit(command->run, command->word != NULL, arguments, print_own_flag, file);
+    for (const vt_row *row = command->flags(); row->kind != VT_ROW_END; row++) {
+        if (row->kind != VT_ROW_SECTION) {
+            print_flag(file, row);
+            continue;
+        }
+        title = vt_text_format("With --%s=%s:", row->target, row->choices);
+        fputs(".PP\n", file);
+        print_lines(file, title);
+        free(title);
+    }
     if (command->options != VT_NO_OPTIONS) fputs(".PP\n", file);
     if (command->options == VT_ALL_OPTIONS) print_lines(file, "All OPTIONS below are flags.");
     if (command->options == VT_CHECKPOINT_OPTIONS)
@@ -182,34 +172,19 @@ static void print_subcommand(FILE *file, const vt_subcommand *command)
                           "are flags that change it.");
 }
 
-/* ---- options ---- */
-
-static void print_option(FILE *file, size_t index, const vt_option_row *row)
-{
-    char *value = vt_options_value(index);
-    char *preset = vt_text_format(row->is_switch ? "[=%s]" : row->preset[0] != '\0' ? "=%s" : "%s", row->preset);
-    char *meaning = vt_text_format("%s (%s%s)", row->help, value, row->flag_only ? "; a flag only" : "");
-    print_flag(file, row->name, row->is_switch && row->preset[0] == '\0' ? "" : preset);
-    print_lines(file, meaning);
-    free(meaning);
-    free(preset);
-    free(value);
-}
-
 static void print_options(FILE *file)
 {
-    vt_option_row row;
     fputs(".SH OPTIONS\n", file);
-    print_lines(file,
-                "Each is a key of a configuration in the YAML file and a flag, --name=value or --name value, "
-                "shown with its default; a flag wins over the file, and of a repeated one the last counts. A "
-                "switch (true or false) takes a value only after =. None means not set. Those that are a flag "
-                "only are no keys of the file. Options under a heading `Only with ...' can be set only in such a run.");
-    for (size_t i = 0; vt_options_row(i, &row); i++) {
-        if (row.section != NULL)
-            print_heading(file, ".SS", row.section);
+    print_lines(
+        file, "Each is a key of a configuration in the YAML file and a flag, --name=value or --name value; a flag wins "
+              "over the file, and of a repeated one the last counts. A switch (true or false) takes a value only "
+              "after =. What has no default is None: not set. Those that are a flag only are no keys of the file. "
+              "Options under a heading `Only with ...' can be set only in such a run.");
+    for (const vt_row *row = vt_options; row->kind != VT_ROW_END; row++) {
+        if (row->kind == VT_ROW_SECTION)
+            print_heading(file, ".SS", row->name);
         else
-            print_option(file, i, &row);
+            print_flag(file, row);
     }
 }
 

@@ -15,82 +15,14 @@
 #include "source/sources.h"
 #include "storage/output_file.h"
 
-/* This subcommand's own flags; all others belong to the configuration. */
-typedef struct {
-    int64_t ranks; /* 0: as the launcher says */
-    const char *hardware, *calibrate;
-    bool all, csv;
-    vt_plan_rules_flags rules;
-    vt_words options;
-} request;
-
-enum { MOST_RANKS = 1 << 14, SHOWN = 10, SHOWN_TOO_LARGE = 3 };
-
-static const char help[] =
-    "usage: vitrain plan [--config=NAME] [--ranks=N] [--hardware=NAME] [--name=value ...]\n"
-    "       vitrain plan --rules [--layers=N --hidden=N ...] [--gpus=N] [--tflops=X] [--tokens=X]\n\n"
-    "For every layout of a run over N ranks (tensor, context, pipeline and data parallel, ZeRO stage, sequence\n"
-    "parallel, recompute, size of the micro-batch): the memory of a rank, counted in the real step, and the time of a\n"
-    "step, estimated from what it computes and sends. Needs no data, no ranks and not that machine.\n\n";
-static const char help_end[] =
-    "\nHardware: h100-sxm, h100-nvl, h200-sxm, a100-40, a100-80, cpu, or a file like config/hardware.yaml (FILE,\n"
-    "FILE:NAME).\n\n"
-    "All other flags are those of `vitrain train`. Those that choose a layout (--tensor_parallel,\n"
-    "--context_parallel, --pipeline_parallel, --zero_stage, --sequence_parallel, --recompute,\n"
-    "--grad_accumulation) leave only layouts with that value.\n";
-
-/* ---- arguments ---- */
-
-static vt_status take_arguments(int count, char *const *arguments, request *r)
-{
-    vt_status status = VT_OK;
-    const vt_argument flags[] = {
-        {"ranks", VT_ARGUMENT_INTEGER, &r->ranks, 1, MOST_RANKS,
-         "how many ranks (default: as the launcher says, 1 without one)"},
-        {"hardware", VT_ARGUMENT_PATH, &r->hardware, 0, 0,
-         "entry of config/hardware.yaml, or a file like it (default: cpu; with --rules a100-80)"},
-        {"calibrate", VT_ARGUMENT_SWITCH_PATH, &r->calibrate, 0, 0,
-         "measure this machine at the configuration's sizes, under a launcher also the messages between its ranks, "
-         "into PATH (hardware-here.yaml)"},
-        {"all", VT_ARGUMENT_SWITCH, &r->all, 0, 0, "every layout, not only the best of each grid of ranks"},
-        {"csv", VT_ARGUMENT_SWITCH, &r->csv, 0, 0, "every layout, as CSV"},
-        {"rules", VT_ARGUMENT_SWITCH_CHOICE, &r->rules.what, 0, 0,
-         "rules of thumb instead: parameters, FLOPs, days, memory and roofline of a GPT that the flags below describe, "
-         "or else of the run's model, beside what is counted; megatron: Megatron-LM's published table"},
-        {"layers", VT_ARGUMENT_INTEGER, &r->rules.layers, 1, 1e6, "with --rules: layers of the GPT"},
-        {"hidden", VT_ARGUMENT_INTEGER, &r->rules.hidden, 1, 1e9, "its hidden size"},
-        {"sequence", VT_ARGUMENT_INTEGER, &r->rules.sequence, 1, 1e9, "tokens of a sequence (2048)"},
-        {"batch", VT_ARGUMENT_INTEGER, &r->rules.batch, 1, 1e9, "sequences of an iteration (1)"},
-        {"words", VT_ARGUMENT_INTEGER, &r->rules.words, 1, 1e9, "words of its vocabulary (51200)"},
-        {"parameters", VT_ARGUMENT_REAL, &r->rules.parameters, 1, 1e18,
-         "its parameters, instead of --layers and --hidden"},
-        {"tokens", VT_ARGUMENT_REAL, &r->rules.tokens, 1, 1e18, "tokens it is trained on: prints the days"},
-        {"gpus", VT_ARGUMENT_INTEGER, &r->rules.gpus, 1, 1e9, "GPUs, which ZeRO divides the state over (1)"},
-        {"tflops", VT_ARGUMENT_REAL, &r->rules.tflops, 1e-6, 1e6,
-         "TFLOP/s that each reaches (the highest of --hardware in bf16)"},
-    };
-    const vt_command_line line = {
-        .command = "plan", .help = help, .help_end = help_end, VT_FLAGS(flags), .options = true};
-    r->rules.what.choices = "megatron";
-    VT_TRY(vt_arguments_parse(&line, count, arguments, &r->options));
-    const char *given = vt_plan_rules_given(&r->rules);
-    VT_CHECK(r->rules.what.chosen != NULL || given == NULL, "plan: --%s goes with --rules only", given);
-    VT_CHECK(r->rules.what.chosen == NULL || (r->calibrate == NULL && !r->all && !r->csv && r->ranks == 0),
-             "plan: --rules prints rules of thumb, and no layouts: leave out --ranks, --all, --csv and --calibrate");
-    VT_CHECK(r->rules.what.chosen == NULL || r->options.count == 0 || vt_plan_rules_needs_config(&r->rules),
-             "plan: '%s' belongs to the run's model, but --rules is given another one; leave one of the two out",
-             r->options.count > 0 ? r->options.words[0] : "");
-    if (r->calibrate != NULL && r->calibrate[0] == '\0') r->calibrate = "hardware-here.yaml";
-done:
-    return status;
-}
+enum { SHOWN = 10, SHOWN_TOO_LARGE = 3 };
 
 /* Parses the configuration with its layout set aside: the search decides whether a layout divides the ranks. */
-static vt_status open_config(const request *r, int64_t ranks, vt_config **result)
+static vt_status open_config(const vt_call *call, int64_t ranks, vt_config **result)
 {
     vt_status status = VT_OK;
     vt_config *config = NULL;
-    VT_TRY(vt_config_read(r->options.count, r->options.words, 1, &config));
+    VT_TRY(vt_config_read(call->option_count, call->options, 1, &config));
     if (config->origin[VT_OPTION_local_batch_size] == VT_FROM_YAML) { /* a file's batch_size, on as many ranks */
         if (config->origin[VT_OPTION_global_batch_size] != VT_FROM_COMMAND_LINE)
             config->global_batch_size = config->local_batch_size * ranks;
@@ -293,7 +225,7 @@ static void print_offload(const vt_config *config, const vt_hardware *hardware, 
 
 /* ---- measuring ---- */
 
-static vt_status calibrate(const request *r, const vt_launch *launch, vt_config *config)
+static vt_status calibrate(const char *path, const vt_launch *launch, vt_config *config)
 {
     vt_status status = VT_OK;
     vt_world *world = NULL;
@@ -311,8 +243,8 @@ static vt_status calibrate(const request *r, const vt_launch *launch, vt_config 
         "# %s. memory_gib is what was free. Not measured: overlap, power_w%s%s.\n",
         config->config, vt_world_ranks(world), vt_world_ranks(world) == 1 ? "" : "s", backend->name,
         hardware.ranks_per_node > 1 ? "" : ", within_*", vt_world_nodes(world) > 1 ? "" : ", between_*");
-    if (vt_world_rank(world) == 0) VT_TRY(vt_hardware_write(&hardware, comment, r->calibrate));
-    if (vt_world_rank(world) == 0) vt_print("%s is written; use it with --hardware=%s\n", r->calibrate, r->calibrate);
+    if (vt_world_rank(world) == 0) VT_TRY(vt_hardware_write(&hardware, comment, path));
+    if (vt_world_rank(world) == 0) vt_print("%s is written; use it with --hardware=%s\n", path, path);
 done:
     free(comment);
     vt_backend_close(&backend);
@@ -320,60 +252,56 @@ done:
     return status;
 }
 
-static vt_status print_rules(const request *r)
+static vt_status print_rules(const vt_call *call)
 {
     vt_status status = VT_OK;
+    const vt_plan_flags *flags = call->flags;
     vt_hardware hardware;
     vt_config *config = NULL;
-    VT_TRY(vt_hardware_read(r->hardware != NULL ? r->hardware : "a100-80", &hardware));
-    if (vt_plan_rules_needs_config(&r->rules)) VT_TRY(open_config(r, 1, &config));
-    VT_TRY(vt_plan_rules_print(&r->rules, config, &hardware));
+    VT_CHECK(call->option_count == 0 || vt_plan_rules_needs_config(flags),
+             "plan: '%s' belongs to the run's model, but --rules is given another one; leave one of the two out",
+             call->options[0]);
+    VT_TRY(vt_hardware_read(flags->hardware != NULL ? flags->hardware : "a100-80", &hardware));
+    if (vt_plan_rules_needs_config(flags)) VT_TRY(open_config(call, 1, &config));
+    VT_TRY(vt_plan_rules_print(flags, config, &hardware));
 done:
     vt_config_close(&config);
     return status;
 }
 
-static vt_status plan(const request *r, const vt_config *config)
+static vt_status plan(const vt_plan_flags *flags, const vt_config *config)
 {
     vt_status status = VT_OK;
     vt_hardware hardware;
     vt_layouts layouts = {NULL, 0};
-    VT_TRY(vt_hardware_read(r->hardware != NULL ? r->hardware : "cpu", &hardware));
+    VT_TRY(vt_hardware_read(flags->hardware != NULL ? flags->hardware : "cpu", &hardware));
     VT_TRY(vt_layouts_plan(config, &hardware, &layouts));
-    if (r->csv)
+    if (flags->csv)
         print_csv(config, &hardware, &layouts);
     else
-        print_table(config, &hardware, &layouts, r->all);
-    if (!r->csv) print_offload(config, &hardware, &layouts);
+        print_table(config, &hardware, &layouts, flags->all);
+    if (!flags->csv) print_offload(config, &hardware, &layouts);
 done:
     vt_layouts_close(&layouts);
     return status;
 }
 
-vt_status vt_command_plan(int argument_count, char *const *arguments)
+vt_status vt_command_plan(const vt_call *call)
 {
     vt_status status = VT_OK;
-    request r = {0};
+    const vt_plan_flags *flags = call->flags;
+    const char *path = flags->calibrate;
     vt_config *config = NULL;
     vt_launch launch;
     VT_TRY(vt_launch_detect(&launch));
-    status = take_arguments(argument_count, arguments, &r);
-    if (status == VT_STOPPED) goto done;          /* by --help */
-    if (r.calibrate == NULL && launch.rank > 0) { /* planning runs on the first rank, which also reports errors */
-        vt_error_clear();
-        status = VT_OK;
-        goto done;
-    }
-    if (status == VT_OK && r.rules.what.chosen != NULL) {
-        status = print_rules(&r);
-        goto done;
-    }
-    if (status == VT_OK) status = open_config(&r, r.ranks > 0 ? r.ranks : launch.world_size, &config);
-    if (status == VT_OK && r.calibrate != NULL) status = vt_output_check_file("--calibrate", r.calibrate);
-    if (status != VT_OK && r.calibrate != NULL) vt_world_fail_early(&launch);
-    if (status == VT_OK) status = r.calibrate != NULL ? calibrate(&r, &launch, config) : plan(&r, config);
+    if (path == NULL && launch.rank > 0) return VT_OK; /* planning runs on the first rank, which also reports errors */
+    if (flags->rules != VT_RULES_OFF) return print_rules(call);
+    if (path != NULL && strcmp(path, VT_SWITCH_ON) == 0) path = "hardware-here.yaml";
+    status = open_config(call, flags->ranks != VT_UNSET_INTEGER ? flags->ranks : launch.world_size, &config);
+    if (status == VT_OK && path != NULL) status = vt_output_check_file("--calibrate", path);
+    if (status != VT_OK && path != NULL) vt_world_fail_early(&launch);
+    if (status == VT_OK) status = path != NULL ? calibrate(path, &launch, config) : plan(flags, config);
 done:
     vt_config_close(&config);
-    free(r.options.words);
     return status;
 }

@@ -8,48 +8,27 @@
 #include "planning/rules.h"
 #include "training/plan.h"
 
-static double rate_of(const vt_plan_rules_flags *flags, const vt_hardware *hardware)
+static double rate_of(const vt_plan_flags *flags, const vt_hardware *hardware)
 {
     return 1e12 * (flags->tflops > 0 ? flags->tflops : hardware->matrix_tflops[VT_BFLOAT16]);
 }
 
-static double gpus_of(const vt_plan_rules_flags *flags)
+bool vt_plan_rules_needs_config(const vt_plan_flags *flags)
 {
-    return flags->gpus > 0 ? (double)flags->gpus : 1;
+    return flags->rules == VT_RULES_ON && flags->layers == VT_UNSET_INTEGER && flags->hidden == VT_UNSET_INTEGER &&
+           isnan(flags->parameters);
 }
 
-const char *vt_plan_rules_given(const vt_plan_rules_flags *flags)
-{
-    const struct {
-        const char *name;
-        bool given;
-    } all[] = {{"layers", flags->layers > 0},         {"hidden", flags->hidden > 0}, {"sequence", flags->sequence > 0},
-               {"batch", flags->batch > 0},           {"words", flags->words > 0},   {"gpus", flags->gpus > 0},
-               {"parameters", flags->parameters > 0}, {"tokens", flags->tokens > 0}, {"tflops", flags->tflops > 0}};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        if (all[i].given) return all[i].name;
-    return NULL;
-}
-
-bool vt_plan_rules_needs_config(const vt_plan_rules_flags *flags)
-{
-    return flags->what.chosen[0] == '\0' && flags->layers == 0 && flags->hidden == 0 && flags->parameters == 0;
-}
-
-static vt_status check(const vt_plan_rules_flags *flags)
+static vt_status check(const vt_plan_flags *flags)
 {
     vt_status status = VT_OK;
-    const char *given = vt_plan_rules_given(flags);
-    VT_CHECK(flags->what.chosen[0] == '\0' || given == NULL,
-             "plan: --rules=%s prints a table that was published, so --%s changes nothing there; leave one of the two "
-             "out",
-             flags->what.chosen, given);
-    VT_CHECK((flags->layers > 0) == (flags->hidden > 0),
-             "plan: --rules needs both --layers and --hidden, or neither of them");
+    const bool is_gpt = flags->layers > 0;
+    VT_CHECK(is_gpt == (flags->hidden > 0), "plan: --rules needs both --layers and --hidden, or neither of them");
     VT_CHECK(
-        flags->layers == 0 || flags->parameters == 0,
+        !is_gpt || isnan(flags->parameters),
         "plan: --layers and --hidden give the number of parameters, and so does --parameters; give one of the two");
-    VT_CHECK(flags->layers > 0 || (flags->sequence == 0 && flags->batch == 0 && flags->words == 0),
+    VT_CHECK(is_gpt || (flags->sequence_origin == VT_FROM_DEFAULT && flags->batch_origin == VT_FROM_DEFAULT &&
+                        flags->words_origin == VT_FROM_DEFAULT),
              "plan: --sequence, --batch and --words describe a GPT: add --layers and --hidden");
 done:
     return status;
@@ -159,31 +138,30 @@ done:
     return status;
 }
 
-vt_status vt_plan_rules_print(const vt_plan_rules_flags *flags, vt_config *config, const vt_hardware *hardware)
+vt_status vt_plan_rules_print(const vt_plan_flags *flags, vt_config *config, const vt_hardware *hardware)
 {
     vt_status status = VT_OK;
-    const double gpus = gpus_of(flags), rate = rate_of(flags, hardware);
+    const double gpus = (double)flags->gpus, rate = rate_of(flags, hardware);
     vt_rules_model model = {0};
     double parameters = flags->parameters;
     VT_TRY(check(flags));
-    if (flags->what.chosen[0] != '\0') {
+    if (flags->rules == VT_RULES_MEGATRON) {
         print_megatron();
         goto done;
     }
     if (flags->layers > 0) {
-        model = (vt_rules_model){(double)flags->layers, (double)flags->hidden,
-                                 flags->sequence > 0 ? (double)flags->sequence : 2048,
-                                 flags->words > 0 ? (double)flags->words : 51200};
+        model = (vt_rules_model){(double)flags->layers, (double)flags->hidden, (double)flags->sequence,
+                                 (double)flags->words};
         vt_print("GPT: %.0f layers, hidden size %.0f, sequences of %.0f, %.0f words\n  parameters: %.4g\n",
                  model.layers, model.hidden, model.sequence, model.words, vt_rules_parameters(&model));
-        print_iteration(&model, flags->batch > 0 ? (double)flags->batch : 1, gpus * rate);
+        print_iteration(&model, (double)flags->batch, gpus * rate);
     } else if (config != NULL) {
         model = model_of(config);
         VT_TRY(print_run(config, &model, gpus * rate));
     } else {
         vt_print("a model of %.4g parameters\n", parameters);
     }
-    if (parameters == 0) parameters = vt_rules_parameters(&model);
+    if (isnan(parameters)) parameters = vt_rules_parameters(&model);
     vt_print("  times are those of %.0f GPU%s at %.4g TFLOP/s\n", gpus, gpus > 1 ? "s" : "", 1e-12 * rate);
     if (flags->tokens > 0) print_days(parameters, flags->tokens, gpus, rate);
     print_memory(parameters, gpus);

@@ -7,18 +7,9 @@
 
 #include "base/file.h"
 #include "base/text.h"
-#include "command/arguments.h"
 #include "source/fields/statistics.h"
 #include "storage/output_file.h"
 #include "task/weather/seasonal.h"
-
-static const char help[] =
-    "vitrain stats DIR [flags]: mean and standard deviation of every channel and of its changes, the mean "
-    "fields over\n"
-    "time, and the seasonal climatology (docs/evaluation.md).\n"
-    "DIR is a data directory: DIR/train is read, DIR/stats written. Or it is a directory of files *YYYY.h5:\n"
-    "`stats` is written beside it when it is called `train`, else inside it. Of a Zarr store era5.zarr it is\n"
-    "era5.stats.\n\n";
 
 static bool is_directory(const char *path)
 {
@@ -94,51 +85,32 @@ static void print_table(const vt_statistics *statistics, const vt_time_statistic
     }
 }
 
-vt_status vt_command_stats(int argument_count, char *const *arguments)
+vt_status vt_command_stats(const vt_call *call)
 {
     vt_status status = VT_OK;
+    const vt_stats_flags *flags = call->flags;
     vt_statistics *statistics = NULL;
-    const char *operand = NULL, *chosen_output = NULL, *lat_range = NULL, *lon_range = NULL;
-    vt_argument_choice missing = {"refuse", "refuse|mask"};
-    vt_statistics_source source = {.option_name = "data directory", .form.period_option = "train_period"};
+    vt_statistics_source source = {.option_name = "data directory",
+                                   .form = {.variables = flags->variables,
+                                            .coordinates = flags->coordinates,
+                                            .time_step = flags->time_step,
+                                            .period = flags->train_period,
+                                            .period_option = "train_period",
+                                            .accept = flags->accept,
+                                            .masked = flags->missing == VT_GAPS_MASK},
+                                   .tolerant = flags->skip_bad_samples};
     char *files = NULL, *output = NULL, *notes = NULL;
-    int64_t dt = 1, harmonics = 1;
-    bool force = false, keeps = false;
-    const vt_argument flags[] = {
-        {"output", VT_ARGUMENT_PATH, &chosen_output, 0, 0, "directory for the files, made when missing"},
-        {"variables", VT_ARGUMENT_TEXT, &source.form.variables, 0, 0,
-         "netCDF: the variables that are the channels, [u10,z@500]"},
-        {"coordinates", VT_ARGUMENT_TEXT, &source.form.coordinates, 0, 0, "names of coordinates, [lat=FNOCY,time=T]"},
-        {"time_step", VT_ARGUMENT_TEXT, &source.form.time_step, 0, 0,
-         "as in training: 6h takes these of hourly times, or is the time between those of files that don't say it"},
-        {"train_period", VT_ARGUMENT_TEXT, &source.form.period, 0, 0,
-         "1979..2015: of these times; DIR then holds the files, or is a Zarr store"},
-        {"harmonics", VT_ARGUMENT_INTEGER, &harmonics, 0, VT_SEASONAL_HARMONICS,
-         "of the year in the seasonal climatology, beside the mean"},
-        {"dt", VT_ARGUMENT_INTEGER, &dt, 1, 100000,
-         "times of the files over which changes are measured: training's dt"},
-        {"lat_range", VT_ARGUMENT_TEXT, &lat_range, 0, 0, "of a window only: [south, north] in degrees"},
-        {"lon_range", VT_ARGUMENT_TEXT, &lon_range, 0, 0, "[west, east] in degrees"},
-        {"missing", VT_ARGUMENT_CHOICE, &missing, 0, 0, "as in training: a missing value is an error, or left out"},
-        {"accept", VT_ARGUMENT_TEXT, &source.form.accept, 0, 0,
-         "as in training: what files may differ in, [channels,units,grid,calendar,step]"},
-        {"skip_bad_samples", VT_ARGUMENT_SWITCH, &source.tolerant, 0, 0, "leave out times that can't be read"},
-        {"force", VT_ARGUMENT_SWITCH, &force, 0, 0, "replace files that are there"},
-    };
-    const vt_command_line line = {
-        .command = "stats", .help = help, VT_FLAGS(flags), .operand_name = "data directory", .operand = &operand};
-    VT_TRY(vt_arguments_parse(&line, argument_count, arguments, NULL));
-    source.form.masked = strcmp(missing.chosen, "mask") == 0;
-    find_directories(operand, chosen_output, source.form.period != NULL, &files, &output);
+    bool keeps = false;
+    find_directories(call->operands[0], flags->output, flags->train_period != NULL, &files, &output);
     source.directory = files;
-    VT_TRY(vt_window_range_parse(lat_range, lon_range, &source.range));
-    if (!force) VT_TRY(check_overwriting(output, &keeps));
-    source.times = vt_time_statistics_open(dt, harmonics);
+    VT_TRY(vt_window_range_parse(flags->lat_range, flags->lon_range, &source.range));
+    if (!flags->force) VT_TRY(check_overwriting(output, &keeps));
+    source.times = vt_time_statistics_open(flags->dt, flags->harmonics);
     VT_TRY(vt_statistics_gather(&source, &statistics));
     VT_ASSERT(statistics != NULL);
     if (!keeps) VT_TRY(vt_statistics_write(statistics, output));
     vt_fields_about *about = vt_statistics_about_of(statistics);
-    about->dt = dt;
+    about->dt = flags->dt;
     VT_TRY(vt_time_statistics_write(source.times, output, about, &notes));
     vt_fields_about_sign(about, "stats");
     VT_TRY(vt_statistics_write_about(statistics, source.times, !keeps, output));

@@ -3,19 +3,18 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "config/config.h"
 #include "parallel/world.h"
 #include "report/progress.h"
 #include "source/sources.h"
 #include "training/run.h"
 
-vt_status vt_command_train(int argument_count, char *const *arguments)
+vt_status vt_command_train(const vt_call *call)
 {
     vt_status status = VT_OK;
     vt_config *config = NULL;
     vt_launch launch;
     VT_TRY(vt_launch_detect(&launch));
-    status = vt_config_open(argument_count, arguments, launch.world_size, &config);
+    status = vt_config_open(call->option_count, call->options, launch.world_size, &config);
     if (status == VT_OK) status = vt_source_complete(config);
     if (status != VT_OK) vt_world_fail_early(&launch);
     if (status != VT_OK) goto done;

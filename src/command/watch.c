@@ -8,7 +8,6 @@
 
 #include "base/clock.h"
 #include "base/text.h"
-#include "command/arguments.h"
 #include "journal/run_directory.h"
 #include "report/progress.h"
 #include "report/run_files.h"
@@ -101,36 +100,22 @@ done:
     return status;
 }
 
-vt_status vt_command_watch(int argument_count, char *const *arguments)
+vt_status vt_command_watch(const vt_call *call)
 {
     vt_status status = VT_OK;
-    const char *directory = NULL;
+    const vt_watch_flags *flags = call->flags;
+    const char *directory = call->operands[0];
     char *last = NULL;
-    bool once = false;
-    double interval = 1;
     vt_progress *progress = NULL;
     vt_progress_figures figures = {0};
     int64_t rows = 0;
-    const vt_argument flags[] = {
-        {"interval", VT_ARGUMENT_REAL, &interval, 0.1, 3600, "seconds between two updates"},
-        {"once", VT_ARGUMENT_SWITCH, &once, 0, 0, "print one line, and end"},
-    };
-    const vt_command_line line = {
-        .command = "watch",
-        .help =
-            "vitrain watch DIR [flags]: shows how far a run is, its losses and its rate, until it ends. Needs nothing\n"
-            "but the files in its directory, so it may be another machine's.\n\n",
-        VT_FLAGS(flags),
-        .operand_name = "run directory",
-        .operand = &directory};
-    VT_TRY(vt_arguments_parse(&line, argument_count, arguments, NULL));
     VT_TRY(look(directory, &figures, &rows));
-    if (once) {
+    if (flags->once) {
         print_line(&figures);
         goto done;
     }
     progress = vt_progress_open();
-    VT_TRY(follow(directory, interval, progress));
+    VT_TRY(follow(directory, flags->interval, progress));
     if (progress != NULL) {
         vt_progress_close(&progress);
         VT_TRY(look(directory, &figures, &rows));

@@ -42,7 +42,7 @@ static vt_status value_text(const vt_yaml_node *value, const vt_row *row, vt_tex
     bool list =
         value->kind == VT_YAML_SEQUENCE && (row->kind == VT_ROW_PAIR || row->kind == VT_ROW_RANGE || row->is_list);
     for (size_t i = 0; i < value->count; i++) list = list && value->child[i]->kind == VT_YAML_SCALAR;
-    vt_row_range(row->kind == VT_ROW_ALIAS ? vt_row_find(row->target) : row, &range);
+    vt_row_range(vt_row_meant(row), &range);
     VT_CHECK(list || value->kind == VT_YAML_SCALAR, "found %s, expected %s", vt_yaml_describe(value, found),
              range.characters);
     if (list) {
@@ -61,7 +61,7 @@ done:
 static bool alias_says_nothing(const vt_row *row, const char *text, const vt_config *config, const vt_config *presets)
 {
     if (row->kind != VT_ROW_ALIAS) return false;
-    const vt_row *target = vt_row_find(row->target);
+    const vt_row *target = vt_row_meant(row);
     bool target_given = config->origin[target->id] == VT_FROM_YAML;
     bool on = true;
     if (row->target_value[0] == '\0') return target_given;
@@ -82,11 +82,11 @@ static vt_status apply_value(vt_config *config, const vt_config *presets, const 
     vt_status status = VT_OK;
     vt_text text = {0};
     const char *path = vt_yaml_path(yaml);
-    const vt_row *row = vt_row_find(name);
+    const vt_row *row = vt_row_find(vt_options, name);
     VT_CHECK(row != NULL,
              "%s:%zu:%zu: unknown key '%.200s' in configuration '%.200s'; did you mean '%s'? ('vitrain options' lists "
              "all)",
-             path, entry->key->line, entry->key->column, name, config->config, vt_row_nearest(name, false));
+             path, entry->key->line, entry->key->column, name, config->config, vt_row_nearest(vt_options, name, false));
     VT_CHECK(!row->flag_only, "%s:%zu:%zu: %s is a command-line flag (--%s), not a key of a configuration", path,
              entry->key->line, entry->key->column, name, name);
     if ((row->kind == VT_ROW_ALIAS) != aliases) goto done;
@@ -169,7 +169,8 @@ static vt_status check_beside(const vt_yaml *yaml, const vt_yaml_entry *entries,
     for (size_t i = 0; i < count; i++) {
         const char *name = entries[i].key->text;
         const vt_yaml_node *value = entries[i].value;
-        const bool is_option = value->kind == VT_YAML_MAPPING ? vt_row_has_parts(name) : vt_row_find(name) != NULL;
+        const bool is_option =
+            value->kind == VT_YAML_MAPPING ? vt_row_has_parts(name) : vt_row_find(vt_options, name) != NULL;
         VT_CHECK(
             !is_option || value->has_alias || &entries[i] == chosen,
             "%s:%zu:%zu: the option '%s' is beside the configurations, so none of them has it; indent it below the "
@@ -285,11 +286,7 @@ static vt_config *make_default(void)
 {
     vt_config *config = vt_allocate(1, sizeof *config, "the configuration");
     config->ranks = config->data_parallel = 1;
-    for (size_t i = 0; i < vt_row_count; i++) {
-        const vt_row *row = &vt_rows[i];
-        if (!vt_row_is_option(row)) continue;
-        VT_ASSERT(vt_row_assign(row, row->preset, config, VT_FROM_DEFAULT) == VT_OK);
-    }
+    vt_rows_start(vt_options, config);
     return config;
 }
 
@@ -331,17 +328,6 @@ done:
     return status;
 }
 
-const char *vt_config_nearest(const char *name)
-{
-    return vt_row_nearest(name, true);
-}
-
-bool vt_config_takes_next(const char *name)
-{
-    const vt_row *row = vt_row_find(name);
-    return row != NULL && !vt_row_is_switch(row);
-}
-
 vt_status vt_config_open_default(vt_config **result)
 {
     vt_config *config = make_default();
@@ -354,9 +340,7 @@ vt_status vt_config_open_default(vt_config **result)
 void vt_config_close(vt_config **config)
 {
     if (*config == NULL) return;
-    for (size_t i = 0; i < vt_row_count; i++) {
-        if (vt_rows[i].kind == VT_ROW_PATH) free(*(char **)((char *)*config + vt_rows[i].offset));
-    }
+    vt_rows_free(vt_options, *config);
     free(*config);
     *config = NULL;
 }

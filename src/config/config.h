@@ -11,6 +11,7 @@
 
 #include "base/status.h"
 #include "config/kinds.def"
+#include "config/rows.h"
 
 #define VT_UNSET_INTEGER INT64_MIN
 #define VT_SWITCH_ON "true" /* a VT_SWITCH_PATH that was given no path */
@@ -62,50 +63,17 @@ typedef enum { VT_MODEL_WORDS(VT_ENUMERATOR) } vt_model_name;
 #undef VT_ENUMERATOR
 
 /* VT_OPTION_embed_dim, ...: which option. */
-#define VT_SECTION(title)
-#define VT_SCOPE(option, words)
-#define VT_INTEGER(name, ...) VT_OPTION_##name,
-#define VT_REAL(name, ...) VT_OPTION_##name,
-#define VT_BOOLEAN(name, ...) VT_OPTION_##name,
-#define VT_CHOICE(name, ...) VT_OPTION_##name,
-#define VT_PATH(name, ...) VT_OPTION_##name,
-#define VT_PAIR(name, ...) VT_OPTION_##name,
-#define VT_RANGE(name, ...) VT_OPTION_##name,
-#define VT_KIND VT_CHOICE
-#define VT_PART_INTEGER(map, part, ...) VT_INTEGER(map##_##part, __VA_ARGS__)
-#define VT_PART_REAL(map, part, ...) VT_REAL(map##_##part, __VA_ARGS__)
-#define VT_PART_REAL_OR_NONE VT_PART_REAL
-#define VT_PART_CHOICE(map, part, ...) VT_CHOICE(map##_##part, __VA_ARGS__)
-#define VT_FLAG_INTEGER VT_INTEGER
-#define VT_FLAG_BOOLEAN VT_BOOLEAN
-#define VT_FLAG_CHOICE VT_CHOICE
-#define VT_FLAG_PATH VT_PATH
-#define VT_FLAG_TEXT VT_PATH
-#define VT_SWITCH_PATH VT_PATH
-#define VT_TEXT VT_PATH
-#define VT_LIST VT_PATH
-#define VT_ALIAS(...)
+#define VT_OTHER_ROW(...)
+#define VT_ROW(member, ...) VT_OPTION_##member,
 typedef enum {
 #include "config/options.def"
     VT_OPTION_COUNT
 } vt_option_id;
-#undef VT_INTEGER
-#undef VT_REAL
-#undef VT_BOOLEAN
-#undef VT_CHOICE
-#undef VT_PATH
-#undef VT_PAIR
-#undef VT_RANGE
+#undef VT_ROW
 
 typedef enum { VT_FROM_DEFAULT, VT_FROM_YAML, VT_FROM_COMMAND_LINE } vt_origin;
 
-#define VT_INTEGER(name, ...) int64_t name;
-#define VT_REAL(name, ...) double name;
-#define VT_BOOLEAN(name, ...) bool name;
-#define VT_CHOICE(name, ...) int name;
-#define VT_PATH(name, ...) char *name;
-#define VT_PAIR(name, ...) int64_t name[2];
-#define VT_RANGE(name, ...) double name[2];
+#define VT_ROW(member, name, type, size, ...) type member size;
 typedef struct {
 #include "config/options.def"
     vt_origin origin[VT_OPTION_COUNT];
@@ -115,29 +83,8 @@ typedef struct {
     int64_t replaced_channels[2];
     int64_t data_parallel; /* ranks / vt_config_model_ranks, over which a global batch is split */
 } vt_config;
-#undef VT_SECTION
-#undef VT_SCOPE
-#undef VT_INTEGER
-#undef VT_REAL
-#undef VT_BOOLEAN
-#undef VT_CHOICE
-#undef VT_PATH
-#undef VT_PAIR
-#undef VT_RANGE
-#undef VT_KIND
-#undef VT_PART_INTEGER
-#undef VT_PART_REAL
-#undef VT_PART_REAL_OR_NONE
-#undef VT_PART_CHOICE
-#undef VT_FLAG_INTEGER
-#undef VT_FLAG_BOOLEAN
-#undef VT_FLAG_CHOICE
-#undef VT_FLAG_PATH
-#undef VT_FLAG_TEXT
-#undef VT_SWITCH_PATH
-#undef VT_TEXT
-#undef VT_LIST
-#undef VT_ALIAS
+#undef VT_ROW
+#undef VT_OTHER_ROW
 
 /* The effective configuration of a command line (without program and subcommand): defaults, YAML, flags, then what
  * follows from them on `ranks` ranks (vt_config_resolve), all checked. *config is to be closed. Errors name the flag,
@@ -157,18 +104,8 @@ char *vt_config_find(const char *below);
 vt_status vt_config_open_text(const char *text, const char *text_name, int argument_count, char *const *arguments,
                               int64_t ranks, vt_config **config);
 
-/* The name of the option that is nearest to this one. */
-const char *vt_config_nearest(const char *name);
-
-/* Does a flag of this name (without dashes), written without '=', take the next word as its value? */
-bool vt_config_takes_next(const char *name);
-
-/* Values as options take them, and as all other flags of the program do: false when the whole text is none. Whole
- * numbers also in a decimal form ("1e3"); no infinities, NaNs and hexadecimal numbers; pairs with brackets or without;
- * of a switch true, false, yes, no, on, off, 1 or 0 in any case. */
-bool vt_integer_parse(const char *text, int64_t *value);
-bool vt_real_parse(const char *text, double *value);
-bool vt_integers_parse(const char *text, int64_t pair[2]);
+/* Two numbers as options take them, "[1, 2]" with brackets or without, and a switch: true, false, yes, no, on, off, 1
+ * or 0 in any case. False when the whole text is none. */
 bool vt_reals_parse(const char *text, double pair[2]);
 bool vt_boolean_parse(const char *text, bool *value);
 
@@ -233,24 +170,6 @@ void vt_config_print(const vt_config *config, void (*line)(const char *text, voi
 
 /* Every option with type, default, range and meaning; as text for a terminal or as docs/options.md. */
 void vt_options_print(FILE *file, bool markdown);
-
-/* A row of options.def, for man page and completions: an option, an older name of one, or the title of a section. */
-typedef struct {
-    const char *section; /* a title; all below is then unset */
-    const char *name, *preset, *help;
-    const char *choices; /* "a|b"; NULL: not an enumeration */
-    const char *scope;   /* "model": the option to one of whose kinds it belongs; NULL: an option of every run */
-    bool is_switch;      /* takes a value only after '=' */
-    bool is_path;        /* its value names a file or directory; of a switch: may name one */
-    bool flag_only;
-} vt_option_row;
-
-/* False if there is no row of this index. */
-bool vt_options_row(size_t index, vt_option_row *row);
-
-/* "whole number, 1 to 65536; default of unet3d: 8": type and range of that row, and the defaults that models have for
- * themselves; malloc'd. */
-char *vt_options_value(size_t index);
 
 /* Calls visit(NAME, context) once for every configuration of the YAML file; path NULL: of the files that --config is
  * looked up in when no --yaml_config is given. */

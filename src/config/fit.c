@@ -12,7 +12,7 @@ static bool is_other_model(const vt_config *config)
 /* Does the option belong to the model, or to its source? */
 static bool has(const vt_config *config, const char *option)
 {
-    return vt_row_belongs(vt_row_find(option), config);
+    return vt_row_belongs(vt_row_find(vt_options, option), config);
 }
 
 bool vt_fit_heads(const vt_config *config)
@@ -102,8 +102,8 @@ static const char *either(int64_t below, int64_t above, char text[64])
 static int64_t most_of(size_t offset, int64_t own)
 {
     enum { FARTHEST = 1 << 16 };
-    for (size_t i = 0; i < vt_row_count; i++)
-        if (vt_rows[i].kind == VT_ROW_INTEGER && vt_rows[i].offset == offset) return vt_rows[i].most_integer;
+    for (const vt_row *row = vt_options; row->kind != VT_ROW_END; row++)
+        if (row->kind == VT_ROW_INTEGER && row->offset == offset) return row->most_integer;
     return own + FARTHEST;
 }
 

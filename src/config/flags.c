@@ -13,7 +13,7 @@ static vt_status stray_word(const char *word, const vt_row *previous)
     if (dashes == 0 && previous != NULL && vt_row_is_switch(previous))
         VT_FAIL("'%s' after --%s: a switch takes a value only after '=': --%s=%s", word, previous->name, previous->name,
                 word);
-    if (vt_row_find(name) != NULL) VT_FAIL("'%s' is not a flag; did you mean --%s?", word, word + dashes);
+    if (vt_row_find(vt_options, name) != NULL) VT_FAIL("'%s' is not a flag; did you mean --%s?", word, word + dashes);
     VT_FAIL("'%s' is not a flag; flags are written --name=value ('vitrain options' lists them)", word);
 done:
     free(name);
@@ -26,33 +26,40 @@ static bool is_left_to_file(const vt_row *row, const char *value)
     return strcmp(value, "0") == 0 && (row->id == VT_OPTION_num_epochs || row->id == VT_OPTION_local_batch_size);
 }
 
+vt_status vt_flag_value(const vt_row *row, int argument_count, char *const *arguments, int *at, const char **value)
+{
+    vt_status status = VT_OK;
+    vt_text range = {0};
+    const char *equals = strchr(arguments[*at], '=');
+    *value = equals != NULL ? equals + 1 : "true"; /* of a switch */
+    if (equals != NULL || vt_row_is_switch(row)) goto done;
+    vt_row_range(vt_row_meant(row), &range);
+    VT_CHECK(*at + 1 < argument_count && strncmp(arguments[*at + 1], "--", 2) != 0,
+             "--%s: its value is missing (expected %s)", row->name, range.characters);
+    *value = arguments[++*at];
+done:
+    vt_text_close(&range);
+    return status;
+}
+
+vt_status vt_flag_assign(const vt_row *row, const char *value, void *values)
+{
+    const vt_status status = vt_row_assign(row, value, values, VT_FROM_COMMAND_LINE);
+    return status == VT_OK ? status : vt_error_context("--%s=%.200s", row->name, value);
+}
+
 /* The flag at arguments[*at]; *at moves to its last word. */
 static vt_status apply_flag(vt_config *config, int argument_count, char *const *arguments, int *at)
 {
     vt_status status = VT_OK;
-    const char *written = arguments[*at] + 2;
-    const char *value = strchr(written, '=');
-    vt_text range = {0};
+    const char *written = arguments[*at] + 2, *value = NULL;
     char *name = vt_text_format("%.*s", (int)strcspn(written, "="), written);
-    const vt_row *row = vt_row_find(name);
+    const vt_row *row = vt_row_find(vt_options, name);
     VT_CHECK(row != NULL, "unknown flag --%s; did you mean --%s? ('vitrain options' lists all)", name,
-             vt_row_nearest(name, true));
-    if (value != NULL) {
-        value++;
-    } else if (vt_row_is_switch(row)) {
-        value = "true";
-    } else {
-        const vt_row *target = row->kind == VT_ROW_ALIAS ? vt_row_find(row->target) : row;
-        vt_row_range(target, &range);
-        VT_CHECK(*at + 1 < argument_count && strncmp(arguments[*at + 1], "--", 2) != 0,
-                 "--%s: its value is missing (expected %s)", name, range.characters);
-        value = arguments[++*at];
-    }
-    if (is_left_to_file(row, value)) goto done;
-    status = vt_row_assign(row, value, config, VT_FROM_COMMAND_LINE);
-    if (status != VT_OK) vt_error_context("--%s=%.200s", name, value);
+             vt_row_nearest(vt_options, name, true));
+    VT_TRY(vt_flag_value(row, argument_count, arguments, at, &value));
+    if (!is_left_to_file(row, value)) VT_TRY(vt_flag_assign(row, value, config));
 done:
-    vt_text_close(&range);
     free(name);
     return status;
 }
@@ -65,7 +72,8 @@ vt_status vt_flags_apply(vt_config *config, int argument_count, char *const *arg
         const char *word = arguments[i];
         if (strncmp(word, "--", 2) != 0 || word[2] == '\0') VT_TRY(stray_word(word, previous));
         VT_TRY(apply_flag(config, argument_count, arguments, &i));
-        previous = arguments[i] == word ? vt_row_find(word + 2) : NULL; /* NULL unless it is a switch without a value */
+        previous = arguments[i] == word ? vt_row_find(vt_options, word + 2)
+                                        : NULL; /* NULL unless it is a switch without a value */
     }
 done:
     return status;

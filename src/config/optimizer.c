@@ -79,8 +79,7 @@ static vt_status check_loss_scale(const vt_config *config)
     vt_status status = VT_OK;
     char least[VT_NUMBER_SIZE], fixed[VT_NUMBER_SIZE];
     const double start = ldexp(1, (int)config->loss_scale_power);
-    for (size_t i = 0; i < vt_row_count; i++) {
-        const vt_row *row = &vt_rows[i];
+    for (const vt_row *row = vt_options; row->kind != VT_ROW_END; row++) {
         if (!vt_row_is_option(row) || strncmp(row->name, "loss_scale", strlen("loss_scale")) != 0 ||
             config->origin[row->id] != VT_FROM_COMMAND_LINE)
             continue;

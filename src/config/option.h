@@ -1,5 +1,6 @@
-/* The rows of options.def as a table, and the text form of their values: what config, help and documentation share.
- * Inside of src/config only. */
+/* The rows of options.def and of command/flags.def as tables, and the text form of their values: what parsing, help and
+ * documentation share. A table is an array of rows; one of kind VT_ROW_END stands before it and one behind it. `values`
+ * is the struct that its rows make: vt_config, or that of a subcommand. */
 #ifndef VT_CONFIG_OPTION_H
 #define VT_CONFIG_OPTION_H
 
@@ -7,6 +8,7 @@
 #include "config/config.h"
 
 typedef enum {
+    VT_ROW_END, /* 0 */
     VT_ROW_SECTION,
     VT_ROW_INTEGER,
     VT_ROW_REAL,
@@ -15,7 +17,8 @@ typedef enum {
     VT_ROW_PATH,
     VT_ROW_PAIR,
     VT_ROW_RANGE,
-    VT_ROW_ALIAS
+    VT_ROW_ALIAS,
+    VT_ROW_OPERAND /* of a subcommand: the flag is another way to give its operand */
 } vt_row_kind;
 
 typedef struct {
@@ -23,13 +26,14 @@ typedef struct {
     bool flag_only;     /* not in a YAML file */
     bool is_text;       /* of a path: any text, which names no file */
     bool is_list;       /* of a path: in a YAML file also a list of words */
+    bool is_any;        /* of a path: may be empty, and None has no meaning of its own */
     bool none_counts;   /* None is a value of its own, not the default */
-    bool is_switch;     /* of a path: a switch that may also be given a path */
+    bool is_switch;     /* of a path or a choice: a switch that may also be given a path or a word */
     const char *name;   /* a section's: its title */
     const char *preset; /* the default, as text */
     const char *help;
-    vt_option_id id; /* not of sections and aliases */
-    size_t offset;   /* of the field in vt_config */
+    vt_option_id id;       /* of options.def; not of sections and aliases */
+    size_t offset, origin; /* in the values: the member, and where its value is from (vt_origin) */
     int64_t least_integer, most_integer;
     double least_real, most_real;
     const char *choices; /* "a|b|c"; a section's: the kinds of `target` that its options are for */
@@ -37,31 +41,37 @@ typedef struct {
     const char *target_value;
 } vt_row;
 
-extern const vt_row vt_rows[];
-extern const size_t vt_row_count;
+/* The configuration's options. */
+extern const vt_row *const vt_options;
 
-/* The row of an option or alias, NULL when there is none. */
-const vt_row *vt_row_find(const char *name);
+/* The row of an option or alias of this name in the table that begins at `rows`, or in the table that a row is in; NULL
+ * when there is none. */
+const vt_row *vt_row_find(const vt_row *rows, const char *name);
+const vt_row *vt_row_beside(const vt_row *row, const char *name);
+
+/* The row that says what values the row takes: itself, or what it is another name of. */
+const vt_row *vt_row_meant(const vt_row *row);
 
 /* Are there options "name.part"? */
 bool vt_row_has_parts(const char *name);
 
-/* The known name that is nearest to this one; those of flags that a YAML file may not hold only if wanted. */
-const char *vt_row_nearest(const char *name, bool flags_too);
+/* The name in the table that is nearest to this one (vt_text_closest); those of flags that a YAML file may not hold
+ * only if wanted. */
+const char *vt_row_nearest(const vt_row *rows, const char *name, bool flags_too);
 
-/* The section that a row of a table belongs to. */
+/* The section that a row of a table belongs to; NULL: it has none. */
 const vt_row *vt_row_section(const vt_row *row);
 
-/* Does this row of a table belong to the kinds that the configuration chooses? */
-bool vt_row_belongs(const vt_row *row, const vt_config *config);
+/* Does this row of a table belong to the kinds that the values choose? */
+bool vt_row_belongs(const vt_row *row, const void *values);
 
 /* Fails when the option is set but belongs to a kind that is not chosen. A file may set it to its default. */
-vt_status vt_row_check_scope(const vt_row *row, const vt_config *config);
+vt_status vt_row_check_scope(const vt_row *row, const void *values);
 
-/* Not a section, nor an alias. */
+/* Does the row have a member of the values? */
 static inline bool vt_row_is_option(const vt_row *row)
 {
-    return row->kind != VT_ROW_SECTION && row->kind != VT_ROW_ALIAS;
+    return row->kind > VT_ROW_SECTION && row->kind < VT_ROW_ALIAS;
 }
 
 /* Options that are on or off: as flags they take a value only after '='. */
@@ -71,7 +81,13 @@ bool vt_row_is_switch(const vt_row *row);
 bool vt_row_may_be_unset(const vt_row *row);
 
 /* Is the option's value "not set"? */
-bool vt_row_is_unset(const vt_row *row, const vt_config *config);
+bool vt_row_is_unset(const vt_row *row, const void *values);
+
+/* Where the option's value is from. */
+static inline vt_origin *vt_row_origin(const vt_row *row, const void *values)
+{
+    return (vt_origin *)((char *)(uintptr_t)values + row->origin);
+}
 
 /* Fails when model, loss or source don't go with the task, or the reader with the source. */
 vt_status vt_config_check_kinds(const vt_config *config);
@@ -87,16 +103,32 @@ const char *vt_config_model_file(const vt_config *flags);
 
 /* Sets the option, or what the alias stands for, from text. The error says what is wrong with the text, without the
  * option's name. */
-vt_status vt_row_assign(const vt_row *row, const char *text, vt_config *config, vt_origin origin);
+vt_status vt_row_assign(const vt_row *row, const char *text, void *values, vt_origin origin);
+
+/* All members to their defaults, in zeroed memory; and freeing what they own. */
+void vt_rows_start(const vt_row *rows, void *values);
+void vt_rows_free(const vt_row *rows, void *values);
 
 /* Appends the option's value as vt_row_assign takes it. */
-void vt_row_format(const vt_row *row, const vt_config *config, vt_text *text);
+void vt_row_format(const vt_row *row, const void *values, vt_text *text);
 
-/* "a whole number", ..., and (appended) "1 to 65536": what the option takes. */
-const char *vt_row_type(const vt_row *row);
+/* Appends "1 to 65536": what the option takes; or "whole number, 1 to 65536; default of unet3d: 8", with its type and
+ * the defaults that models have for themselves; or "=N", "[=PATH]": the value as it is written behind the flag's name.
+ */
 void vt_row_range(const vt_row *row, vt_text *text);
+void vt_row_describe(const vt_row *row, vt_text *text);
+void vt_row_form(const vt_row *row, vt_text *text);
 
-/* Flags into config (flags.c): "--name=value", "--name value", "--switch". */
+/* The default as help shows it; NULL: it has none, or it is a switch, which is off. */
+const char *vt_row_default(const vt_row *row);
+
+/* Flags (flags.c): "--name=value", "--name value", "--switch". All of a configuration: */
 vt_status vt_flags_apply(vt_config *config, int argument_count, char *const *arguments);
+
+/* The value of the flag at arguments[*at], whose row is known; *at moves to its last word. */
+vt_status vt_flag_value(const vt_row *row, int argument_count, char *const *arguments, int *at, const char **value);
+
+/* vt_row_assign with the origin VT_FROM_COMMAND_LINE; errors name the flag. */
+vt_status vt_flag_assign(const vt_row *row, const char *value, void *values);
 
 #endif

@@ -42,14 +42,11 @@ static void print_wrapped(FILE *file, const char *text, int column)
 /* "whole number, 1 to 65536": type and range. */
 static void append_value(const vt_row *row, vt_text *text)
 {
-    if (row->kind == VT_ROW_ALIAS) {
-        const vt_row *target = vt_row_find(row->target);
-        if (vt_row_is_switch(row))
-            vt_text_append(text, "true or false");
-        else
-            append_value(target, text);
+    if (row->kind == VT_ROW_ALIAS && vt_row_is_switch(row)) {
+        vt_text_append(text, "true or false");
         return;
     }
+    row = vt_row_meant(row);
     if (row->kind == VT_ROW_INTEGER) vt_text_append(text, "whole number, ");
     if (row->kind == VT_ROW_REAL) vt_text_append(text, "number, ");
     if (row->kind == VT_ROW_PAIR) vt_text_append(text, "two whole numbers ");
@@ -58,8 +55,7 @@ static void append_value(const vt_row *row, vt_text *text)
     if (vt_row_may_be_unset(row)) vt_text_append(text, ", or None");
 }
 
-/* The same, and "; default of unet3d: 64; …" where models have defaults of their own. */
-static void append_value_and_presets(const vt_row *row, vt_text *text)
+void vt_row_describe(const vt_row *row, vt_text *text)
 {
     vt_text others = {0};
     append_value(row, text);
@@ -68,10 +64,29 @@ static void append_value_and_presets(const vt_row *row, vt_text *text)
     vt_text_close(&others);
 }
 
+void vt_row_form(const vt_row *row, vt_text *text)
+{
+    static const char *const forms[] = {
+        [VT_ROW_INTEGER] = "N",    [VT_ROW_REAL] = "X",     [VT_ROW_PATH] = "PATH",
+        [VT_ROW_OPERAND] = "PATH", [VT_ROW_PAIR] = "[N,N]", [VT_ROW_RANGE] = "[X,X]",
+    };
+    const bool is_switch = vt_row_is_switch(row);
+    row = vt_row_meant(row);
+    const char *form = row->choices != NULL ? row->choices : row->is_text ? "TEXT" : forms[row->kind];
+    if (!is_switch || row->is_switch) vt_text_append(text, is_switch ? "[=%s]" : "=%s", form);
+}
+
+const char *vt_row_default(const vt_row *row)
+{
+    const bool is_shown =
+        vt_row_is_option(row) && !vt_row_is_switch(row) && row->preset[0] != '\0' && strcmp(row->preset, "None") != 0;
+    return is_shown ? row->preset : NULL;
+}
+
 static void append_meaning(const vt_row *row, vt_text *text)
 {
     vt_text_append(text, "%s (", row->help);
-    append_value_and_presets(row, text);
+    vt_row_describe(row, text);
     vt_text_append(text, ")");
 }
 
@@ -80,8 +95,7 @@ static void print_text(FILE *file)
     fprintf(file, "Every option, with its default. As a flag: --name=value or --name value; a switch (true or false)\n"
                   "takes a value only after '='. All but those marked * are also keys of a configuration in the\n"
                   "YAML file. Flags win. Options under 'Only with ...' are refused in other runs.\n");
-    for (size_t i = 0; i < vt_row_count; i++) {
-        const vt_row *row = &vt_rows[i];
+    for (const vt_row *row = vt_options; row->kind != VT_ROW_END; row++) {
         if (row->kind == VT_ROW_SECTION) {
             fprintf(file, "\n%s\n", row->name);
             continue;
@@ -133,11 +147,11 @@ static void print_markdown(FILE *file)
         "both directions. `None` (also `null`, `~`) means not set; for an option whose default is not `None`, it\n"
         "means that default. A default that a model has for itself is behind the model's name. Options under a\n"
         "heading `Only with ...` can be set only in such a run. `vitrain options` prints this list.\n");
-    for (size_t i = 0; i < vt_row_count; i++) {
-        if (vt_rows[i].kind == VT_ROW_SECTION)
-            fprintf(file, "\n## %s\n\n| option | value | default | meaning |\n|---|---|---|---|\n", vt_rows[i].name);
+    for (const vt_row *row = vt_options; row->kind != VT_ROW_END; row++) {
+        if (row->kind == VT_ROW_SECTION)
+            fprintf(file, "\n## %s\n\n| option | value | default | meaning |\n|---|---|---|---|\n", row->name);
         else
-            print_markdown_row(file, &vt_rows[i]);
+            print_markdown_row(file, row);
     }
 }
 
@@ -147,32 +161,4 @@ void vt_options_print(FILE *file, bool markdown)
         print_markdown(file);
     else
         print_text(file);
-}
-
-bool vt_options_row(size_t index, vt_option_row *result)
-{
-    if (index >= vt_row_count) return false;
-    const vt_row *row = &vt_rows[index];
-    if (row->kind == VT_ROW_SECTION) {
-        *result = (vt_option_row){.section = row->name};
-        return true;
-    }
-    const bool switched = vt_row_is_switch(row);
-    const vt_row *target = row->kind == VT_ROW_ALIAS && !switched ? vt_row_find(row->target) : row;
-    *result = (vt_option_row){.name = row->name,
-                              .preset = row->kind == VT_ROW_ALIAS ? "" : row->preset,
-                              .help = row->help,
-                              .choices = target->choices,
-                              .scope = vt_row_section(row)->target,
-                              .is_switch = switched,
-                              .is_path = target->kind == VT_ROW_PATH && !target->is_text,
-                              .flag_only = row->flag_only};
-    return true;
-}
-
-char *vt_options_value(size_t index)
-{
-    vt_text value = {0};
-    append_value_and_presets(&vt_rows[index], &value);
-    return value.characters;
 }

@@ -26,7 +26,7 @@ static const char *preset_of(int model, const vt_row *row)
 
 void vt_row_other_presets(const vt_row *row, const char *quote, vt_text *text)
 {
-    if (!vt_row_is_option(row) || row->id == VT_OPTION_model) return;
+    if (row != vt_row_find(vt_options, row->name) || !vt_row_is_option(row) || row->id == VT_OPTION_model) return;
     for (int model = 1; model < MODELS; model++) {
         const char *preset = preset_of(model, row);
         bool is_told = strcmp(preset, row->preset) == 0;
@@ -44,7 +44,7 @@ static bool is_of(int model, const vt_row *row)
 {
     const vt_row *section = vt_row_section(row);
     if (section->target == NULL) return true;
-    return vt_text_choice(preset_of(model, vt_row_find(section->target)), section->choices) >= 0;
+    return vt_text_choice(preset_of(model, vt_row_find(vt_options, section->target)), section->choices) >= 0;
 }
 
 /* Does it name a task, source or loss that is this model's own? */
@@ -64,8 +64,7 @@ static vt_model_name model_of(const vt_config *config)
 {
     if (config->model != VT_MODEL_auto) return (vt_model_name)config->model;
     for (int model = 1; model < MODELS; model++)
-        for (size_t i = 0; i < vt_row_count; i++) {
-            const vt_row *row = &vt_rows[i];
+        for (const vt_row *row = vt_options; row->kind != VT_ROW_END; row++) {
             if (!vt_row_is_option(row) || row->id == VT_OPTION_model || config->origin[row->id] == VT_FROM_DEFAULT)
                 continue;
             if ((is_of(model, row) && !is_of(0, row)) || names_own(model, row, config)) return (vt_model_name)model;
@@ -78,7 +77,7 @@ void vt_config_take_presets(vt_config *config)
     if (config->origin[VT_OPTION_model] == VT_FROM_DEFAULT) config->model = VT_MODEL_auto;
     config->model = (int)model_of(config);
     for (int i = 0; i < PRESETS; i++) {
-        const vt_row *row = vt_row_find(presets[i].option);
+        const vt_row *row = vt_row_find(vt_options, presets[i].option);
         if (config->origin[row->id] == VT_FROM_DEFAULT)
             VT_ASSERT(vt_row_assign(row, preset_of(config->model, row), config, VT_FROM_DEFAULT) == VT_OK);
     }

@@ -520,7 +520,7 @@ vt_status vt_config_resolve(vt_config *config)
     vt_status status = VT_OK;
     vt_config_take_presets(config);
     VT_TRY(vt_config_choose_schedule(config));
-    for (size_t i = 0; i < vt_row_count; i++) VT_TRY(vt_row_check_scope(&vt_rows[i], config));
+    for (const vt_row *row = vt_options; row->kind != VT_ROW_END; row++) VT_TRY(vt_row_check_scope(row, config));
     VT_TRY(vt_config_check_kinds(config));
     derive_paths(config);
     derive_channels(config);

@@ -34,8 +34,7 @@ static bool emit_pair(yaml_emitter_t *emitter, const char *text)
 static bool emit_keys(yaml_emitter_t *emitter, const vt_config *config)
 {
     bool good = true;
-    for (size_t i = 0; i < vt_row_count && good; i++) {
-        const vt_row *row = &vt_rows[i];
+    for (const vt_row *row = vt_options; row->kind != VT_ROW_END && good; row++) {
         if (!vt_row_is_option(row) || row->flag_only || !vt_row_belongs(row, config)) continue;
         vt_text value = {0};
         vt_row_format(row, config, &value);
@@ -113,7 +112,7 @@ char *vt_config_text(const vt_config *config)
 
 char *vt_config_value_text(const vt_config *config, const char *option)
 {
-    const vt_row *row = vt_row_find(option);
+    const vt_row *row = vt_row_find(vt_options, option);
     vt_text text = {0};
     VT_ASSERT(row != NULL);
     vt_row_format(row, config, &text);
@@ -128,8 +127,7 @@ char *vt_config_flags_text(const vt_config *config)
                                             VT_OPTION_verbose};
     vt_text text = {0};
     vt_text_append(&text, "%s", "");
-    for (size_t i = 0; i < vt_row_count; i++) {
-        const vt_row *row = &vt_rows[i];
+    for (const vt_row *row = vt_options; row->kind != VT_ROW_END; row++) {
         if (!vt_row_is_option(row)) continue;
         bool shown = config->origin[row->id] == VT_FROM_COMMAND_LINE;
         for (size_t k = 0; k < sizeof left_out / sizeof *left_out; k++) shown = shown && row->id != left_out[k];
@@ -142,8 +140,7 @@ char *vt_config_flags_text(const vt_config *config)
 
 void vt_config_print(const vt_config *config, void (*line)(const char *text, void *context), void *context)
 {
-    for (size_t i = 0; i < vt_row_count; i++) {
-        const vt_row *row = &vt_rows[i];
+    for (const vt_row *row = vt_options; row->kind != VT_ROW_END; row++) {
         if (!vt_row_is_option(row) || !vt_row_belongs(row, config)) continue;
         vt_text text = {0};
         vt_text_append(&text, "%s: ", row->name);

@@ -9,21 +9,21 @@
 
 const vt_row *vt_row_section(const vt_row *row)
 {
-    while (row->kind != VT_ROW_SECTION) row--;
-    return row;
+    while (row->kind != VT_ROW_SECTION && row->kind != VT_ROW_END) row--;
+    return row->kind == VT_ROW_SECTION ? row : NULL;
 }
 
-static void format_chosen(const vt_row *section, const vt_config *config, vt_text *text)
+static void format_chosen(const vt_row *section, const void *values, vt_text *text)
 {
-    vt_row_format(vt_row_find(section->target), config, text);
+    vt_row_format(vt_row_beside(section, section->target), values, text);
 }
 
-bool vt_row_belongs(const vt_row *row, const vt_config *config)
+bool vt_row_belongs(const vt_row *row, const void *values)
 {
     const vt_row *section = vt_row_section(row);
-    if (section->target == NULL) return true;
+    if (section == NULL || section->target == NULL) return true;
     vt_text chosen = {0};
-    format_chosen(section, config, &chosen);
+    format_chosen(section, values, &chosen);
     const bool belongs = vt_text_choice(chosen.characters, section->choices) >= 0;
     vt_text_close(&chosen);
     return belongs;
@@ -43,16 +43,18 @@ static bool is_default(const vt_row *row, const vt_config *config)
     return same;
 }
 
-vt_status vt_row_check_scope(const vt_row *row, const vt_config *config)
+vt_status vt_row_check_scope(const vt_row *row, const void *values)
 {
     vt_status status = VT_OK;
     vt_text value = {0}, chosen = {0};
-    if (!vt_row_is_option(row) || config->origin[row->id] == VT_FROM_DEFAULT || vt_row_belongs(row, config)) goto done;
+    if (!vt_row_is_option(row) || vt_row_belongs(row, values)) goto done;
+    const vt_origin origin = *vt_row_origin(row, values);
     const vt_row *section = vt_row_section(row);
-    const bool flag = config->origin[row->id] == VT_FROM_COMMAND_LINE;
-    if (!flag && is_default(row, config)) goto done;
-    vt_row_format(row, config, &value);
-    format_chosen(section, config, &chosen);
+    const bool flag = origin == VT_FROM_COMMAND_LINE;
+    if (origin == VT_FROM_DEFAULT) goto done;
+    if (!flag && is_default(row, values)) goto done;
+    vt_row_format(row, values, &value);
+    format_chosen(section, values, &chosen);
     VT_FAIL("%s%s%s%.200s is an option of %s %s, but %s is %s; leave it out%s, or choose --%s=%.*s", flag ? "--" : "",
             row->name, flag ? "=" : ": ", value.characters, section->target, section->choices, section->target,
             chosen.characters, flag ? "" : " of the configuration", section->target,

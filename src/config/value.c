@@ -6,46 +6,61 @@
 
 #include "config/option.h"
 
-/* Where the configuration has the option's value: int64_t, double, bool, int, char *, int64_t[2] or double[2]. */
-static void *field_of(const vt_row *row, const vt_config *config)
+/* Where the option's value is: int64_t, double, bool, int, char *, int64_t[2] or double[2]. */
+static void *member_of(const vt_row *row, const void *values)
 {
-    return (char *)config + row->offset;
+    return (char *)(uintptr_t)values + row->offset;
 }
 
-static void unset(const vt_row *row, vt_config *config)
+static void unset(const vt_row *row, void *values)
 {
-    int64_t *integers = field_of(row, config);
-    double *reals = field_of(row, config);
-    char **path = field_of(row, config);
+    int64_t *integers = member_of(row, values);
+    double *reals = member_of(row, values);
+    char **path = member_of(row, values);
+    int *choice = member_of(row, values);
     if (row->kind == VT_ROW_INTEGER) *integers = VT_UNSET_INTEGER;
     if (row->kind == VT_ROW_PAIR) integers[0] = integers[1] = VT_UNSET_INTEGER;
     if (row->kind == VT_ROW_REAL) *reals = NAN;
     if (row->kind == VT_ROW_RANGE) reals[0] = reals[1] = NAN;
+    if (row->kind == VT_ROW_CHOICE) *choice = -1;
     if (row->kind == VT_ROW_PATH) {
         free(*path);
         *path = NULL;
     }
 }
 
-bool vt_row_is_unset(const vt_row *row, const vt_config *config)
+bool vt_row_is_unset(const vt_row *row, const void *values)
 {
-    const void *field = field_of(row, config);
-    if (row->kind == VT_ROW_INTEGER || row->kind == VT_ROW_PAIR) return *(const int64_t *)field == VT_UNSET_INTEGER;
-    if (row->kind == VT_ROW_REAL || row->kind == VT_ROW_RANGE) return isnan(*(const double *)field);
-    return row->kind == VT_ROW_PATH && *(char *const *)field == NULL;
+    const void *member = member_of(row, values);
+    if (row->kind == VT_ROW_INTEGER || row->kind == VT_ROW_PAIR) return *(const int64_t *)member == VT_UNSET_INTEGER;
+    if (row->kind == VT_ROW_REAL || row->kind == VT_ROW_RANGE) return isnan(*(const double *)member);
+    if (row->kind == VT_ROW_CHOICE) return *(const int *)member < 0;
+    return row->kind == VT_ROW_PATH && *(char *const *)member == NULL;
+}
+
+void vt_rows_start(const vt_row *rows, void *values)
+{
+    for (const vt_row *row = rows; row->kind != VT_ROW_END; row++)
+        if (vt_row_is_option(row)) VT_ASSERT(vt_row_assign(row, row->preset, values, VT_FROM_DEFAULT) == VT_OK);
+}
+
+void vt_rows_free(const vt_row *rows, void *values)
+{
+    for (const vt_row *row = rows; row->kind != VT_ROW_END; row++)
+        if (row->kind == VT_ROW_PATH) unset(row, values);
 }
 
 /* strtod also takes blanks, "inf", "nan" and hexadecimal; a configuration should not. */
-bool vt_real_parse(const char *text, double *value)
+static bool parse_real(const char *text, double *value)
 {
     return text[strspn(text, "0123456789+-.eE")] == '\0' && vt_text_to_double(text, value);
 }
 
 /* Digits, or a decimal form whose value is a whole number ("1e3"). */
-bool vt_integer_parse(const char *text, int64_t *value)
+static bool parse_integer(const char *text, int64_t *value)
 {
     double real = 0;
-    if (!vt_real_parse(text, &real)) return false;
+    if (!parse_real(text, &real)) return false;
     if (vt_text_to_integer(text, value)) return true;
     if (text[strspn(text, "0123456789+-")] == '\0') return false; /* digits, but too many */
     if (fabs(real) > 0x1p53 || real != rint(real)) return false;
@@ -73,16 +88,16 @@ static bool split_pair(const char *text, char number[2][32])
     return end > 0 && text[end] == '\0';
 }
 
-bool vt_integers_parse(const char *text, int64_t pair[2])
+static bool parse_integers(const char *text, int64_t pair[2])
 {
     char number[2][32];
-    return split_pair(text, number) && vt_integer_parse(number[0], &pair[0]) && vt_integer_parse(number[1], &pair[1]);
+    return split_pair(text, number) && parse_integer(number[0], &pair[0]) && parse_integer(number[1], &pair[1]);
 }
 
 bool vt_reals_parse(const char *text, double range[2])
 {
     char number[2][32];
-    return split_pair(text, number) && vt_real_parse(number[0], &range[0]) && vt_real_parse(number[1], &range[1]);
+    return split_pair(text, number) && parse_real(number[0], &range[0]) && parse_real(number[1], &range[1]);
 }
 
 static bool is_utf8(const char *text)
@@ -118,70 +133,84 @@ static bool are_reals_within(const vt_row *row, const double *values, int count)
 }
 
 /* Stores the value that the text says, if it is one of the option's type and in its range. */
-static bool parse_value(const vt_row *row, const char *text, vt_config *config)
+static bool parse_value(const vt_row *row, const char *text, void *values)
 {
-    void *field = field_of(row, config);
+    void *member = member_of(row, values);
     int64_t integers[2];
     double reals[2];
     bool on = false;
     int choice = -1;
     switch (row->kind) {
     case VT_ROW_INTEGER:
-        if (!vt_integer_parse(text, integers) || !are_within(row, integers, 1)) return false;
-        memcpy(field, integers, sizeof integers[0]);
+        if (!parse_integer(text, integers) || !are_within(row, integers, 1)) return false;
+        memcpy(member, integers, sizeof integers[0]);
         return true;
     case VT_ROW_REAL:
-        if (!vt_real_parse(text, reals) || !are_reals_within(row, reals, 1)) return false;
-        memcpy(field, reals, sizeof reals[0]);
+        if (!parse_real(text, reals) || !are_reals_within(row, reals, 1)) return false;
+        memcpy(member, reals, sizeof reals[0]);
         return true;
     case VT_ROW_BOOLEAN:
-        return vt_boolean_parse(text, field);
+        return vt_boolean_parse(text, member);
     case VT_ROW_CHOICE:
+        if (row->is_switch && vt_boolean_parse(text, &on)) text = on ? "true" : "false";
         choice = vt_text_choice(text, row->choices);
         if (choice < 0) return false;
-        memcpy(field, &choice, sizeof choice);
+        memcpy(member, &choice, sizeof choice);
         return true;
     case VT_ROW_PAIR:
-        if (!vt_integers_parse(text, integers) || !are_within(row, integers, 2)) return false;
-        memcpy(field, integers, sizeof integers);
+        if (!parse_integers(text, integers) || !are_within(row, integers, 2)) return false;
+        memcpy(member, integers, sizeof integers);
         return true;
     case VT_ROW_RANGE:
         if (!vt_reals_parse(text, reals) || !are_reals_within(row, reals, 2)) return false;
-        memcpy(field, reals, sizeof reals);
+        memcpy(member, reals, sizeof reals);
         return true;
     default:
         VT_ASSERT(row->kind == VT_ROW_PATH);
         if (row->is_switch && vt_boolean_parse(text, &on)) {
-            unset(row, config);
-            if (on) *(char **)field = vt_text_copy(VT_SWITCH_ON);
+            unset(row, values);
+            if (on) *(char **)member = vt_text_copy(VT_SWITCH_ON);
             return true;
         }
-        if (text[0] == '\0' || strlen(text) >= PATH_MAX || !is_utf8(text)) return false;
-        unset(row, config);
-        *(char **)field = vt_text_copy(text);
+        if (!row->is_any && (text[0] == '\0' || strlen(text) >= PATH_MAX || !is_utf8(text))) return false;
+        unset(row, values);
+        *(char **)member = vt_text_copy(text);
         return true;
     }
 }
 
-static bool is_out_of_range(const vt_row *row, const char *text)
+/* "a whole number", as an error says it. */
+static const char *type_of(const vt_row *row)
 {
-    int64_t integer = 0;
-    double real = 0;
-    return (row->kind == VT_ROW_INTEGER && vt_integer_parse(text, &integer)) ||
-           (row->kind == VT_ROW_REAL && vt_real_parse(text, &real));
+    static const char *const types[] = {
+        [VT_ROW_INTEGER] = "a whole number",    [VT_ROW_REAL] = "a number",      [VT_ROW_BOOLEAN] = "a switch",
+        [VT_ROW_CHOICE] = "one of the choices", [VT_ROW_PATH] = "text in UTF-8", [VT_ROW_PAIR] = "two whole numbers",
+        [VT_ROW_RANGE] = "two numbers"};
+    VT_ASSERT(row->kind < VT_ROW_ALIAS && types[row->kind] != NULL);
+    return types[row->kind];
 }
 
-static vt_status parse_option(const vt_row *row, const char *text, vt_config *config, vt_origin origin)
+static bool is_out_of_range(const vt_row *row, const char *text)
+{
+    int64_t integers[2];
+    double reals[2];
+    return (row->kind == VT_ROW_INTEGER && parse_integer(text, integers)) ||
+           (row->kind == VT_ROW_REAL && parse_real(text, reals)) ||
+           (row->kind == VT_ROW_PAIR && parse_integers(text, integers)) ||
+           (row->kind == VT_ROW_RANGE && vt_reals_parse(text, reals));
+}
+
+static vt_status parse_option(const vt_row *row, const char *text, void *values, vt_origin origin)
 {
     vt_status status = VT_OK;
     vt_text range = {0};
     VT_ASSERT(row->kind != VT_ROW_ALIAS);
-    if (is_none(text) && !row->none_counts) text = row->preset;
+    if (is_none(text) && !row->none_counts && !row->is_any) text = row->preset;
     /* the path that a flag names may be a variable that is not set */
     bool is_empty = text[0] == '\0' && (row->kind != VT_ROW_PATH || origin != VT_FROM_COMMAND_LINE);
     if (vt_row_may_be_unset(row) && (is_empty || is_none(text))) {
-        unset(row, config);
-    } else if (!parse_value(row, text, config)) {
+        unset(row, values);
+    } else if (!parse_value(row, text, values)) {
         vt_row_range(row, &range);
         if (vt_row_may_be_unset(row)) vt_text_append(&range, ", or None");
         VT_CHECK(text[0] != '\0', "has no value (expected %s; None means the default, %s)", range.characters,
@@ -189,26 +218,26 @@ static vt_status parse_option(const vt_row *row, const char *text, vt_config *co
         VT_CHECK(row->kind != VT_ROW_PATH || strlen(text) < PATH_MAX, "%.40s... has %zu bytes, too many for a path",
                  text, strlen(text));
         VT_CHECK(!is_out_of_range(row, text), "%.200s is out of range (expected %s)", text, range.characters);
-        VT_FAIL("'%.200s' is not %s (expected %s)", text, vt_row_type(row), range.characters);
+        VT_FAIL("'%.200s' is not %s (expected %s)", text, type_of(row), range.characters);
     }
-    config->origin[row->id] = origin;
+    *vt_row_origin(row, values) = origin;
 done:
     vt_text_close(&range);
     return status;
 }
 
-vt_status vt_row_assign(const vt_row *row, const char *text, vt_config *config, vt_origin origin)
+vt_status vt_row_assign(const vt_row *row, const char *text, void *values, vt_origin origin)
 {
     vt_status status = VT_OK;
-    if (row->kind != VT_ROW_ALIAS) return parse_option(row, text, config, origin);
-    const vt_row *target = vt_row_find(row->target);
-    if (row->target_value[0] == '\0') return parse_option(target, text, config, origin);
+    if (row->kind != VT_ROW_ALIAS) return parse_option(row, text, values, origin);
+    const vt_row *target = vt_row_meant(row);
+    if (row->target_value[0] == '\0') return parse_option(target, text, values, origin);
     bool on = false;
     vt_text set = {0};
     VT_CHECK(is_none(text) || vt_boolean_parse(text, &on), "'%.200s' is not a switch (expected true or false)", text);
-    vt_row_format(target, config, &set);
+    vt_row_format(target, values, &set);
     if (on || strcmp(set.characters, row->target_value) == 0) /* off: not fp16, but bf16 stays */
-        VT_TRY(parse_option(target, on ? row->target_value : target->preset, config, origin));
+        VT_TRY(parse_option(target, on ? row->target_value : target->preset, values, origin));
 done:
     vt_text_close(&set);
     return status;
@@ -234,15 +263,15 @@ static void append_real(double value, vt_text *text)
         vt_text_append(text, "%s", digits);
 }
 
-void vt_row_format(const vt_row *row, const vt_config *config, vt_text *text)
+void vt_row_format(const vt_row *row, const void *values, vt_text *text)
 {
-    if (vt_row_is_unset(row, config)) {
+    if (vt_row_is_unset(row, values)) {
         vt_text_append(text, "None");
         return;
     }
-    const void *field = field_of(row, config);
-    const int64_t *integers = field;
-    const double *reals = field;
+    const void *member = member_of(row, values);
+    const int64_t *integers = member;
+    const double *reals = member;
     switch (row->kind) {
     case VT_ROW_INTEGER:
         vt_text_append(text, "%lld", (long long)integers[0]);
@@ -251,10 +280,10 @@ void vt_row_format(const vt_row *row, const vt_config *config, vt_text *text)
         append_real(reals[0], text);
         return;
     case VT_ROW_BOOLEAN:
-        vt_text_append(text, "%s", *(const bool *)field ? "true" : "false");
+        vt_text_append(text, "%s", *(const bool *)member ? "true" : "false");
         return;
     case VT_ROW_CHOICE:
-        append_choice(row->choices, *(const int *)field, text);
+        append_choice(row->choices, *(const int *)member, text);
         return;
     case VT_ROW_PAIR:
         vt_text_append(text, "[%lld, %lld]", (long long)integers[0], (long long)integers[1]);
@@ -268,18 +297,8 @@ void vt_row_format(const vt_row *row, const vt_config *config, vt_text *text)
         return;
     default:
         VT_ASSERT(row->kind == VT_ROW_PATH);
-        vt_text_append(text, "%s", *(char *const *)field);
+        vt_text_append(text, "%s", *(char *const *)member);
     }
-}
-
-const char *vt_row_type(const vt_row *row)
-{
-    static const char *const types[] = {
-        [VT_ROW_INTEGER] = "a whole number",    [VT_ROW_REAL] = "a number",      [VT_ROW_BOOLEAN] = "a switch",
-        [VT_ROW_CHOICE] = "one of the choices", [VT_ROW_PATH] = "text in UTF-8", [VT_ROW_PAIR] = "two whole numbers",
-        [VT_ROW_RANGE] = "two numbers"};
-    VT_ASSERT(row->kind < VT_ROW_ALIAS && types[row->kind] != NULL);
-    return types[row->kind];
 }
 
 void vt_row_range(const vt_row *row, vt_text *text)
@@ -288,6 +307,7 @@ void vt_row_range(const vt_row *row, vt_text *text)
     if (row->kind == VT_ROW_BOOLEAN) vt_text_append(text, "true or false");
     if (row->kind == VT_ROW_CHOICE) vt_text_append(text, "%s", row->choices);
     if (row->kind == VT_ROW_PATH) vt_text_append(text, row->is_switch ? "true, false or a path" : "text");
+    if (row->kind == VT_ROW_OPERAND) vt_text_append(text, "a path");
     if (row->kind == VT_ROW_PAIR || row->kind == VT_ROW_RANGE) vt_text_append(text, "[a, b], each ");
     if (row->kind == VT_ROW_REAL || row->kind == VT_ROW_RANGE)
         vt_text_append(text, "%s to %s", vt_text_double(row->least_real, least), vt_text_double(row->most_real, most));

@@ -224,7 +224,7 @@ test_what_inspect_says_of_it() {
     printf x >>$best/about.json
     refuses "about.json is damaged or another checkpoint's: its checksum is " -- "$VITRAIN" inspect $best
     refuses "about.json is damaged or another checkpoint's: its checksum is " -- scores
-    refuses "3 paths are too many" -- "$VITRAIN" inspect data data data
+    refuses "'data' after 'data': expected PATH [OTHER]" -- "$VITRAIN" inspect data data data
 }
 
 # Files of any names: their time coordinates say when they are, and a period which times are whose.

@@ -40,18 +40,19 @@ test_values_mean_the_same_everywhere() {
     diff -r a b
     "$VITRAIN" synth b --img_size=8,16 --channels=1 --force=Yes >/dev/null
     for word in nan,64 0x10,64 1e2,64.5 "[8,16" 8,16,; do
-        error "synth: --img_size=$word: expected two whole numbers from 2 to 32768, like [32,64]" -- "$VITRAIN" synth c --img_size="$word"
-        error "--img_size=$word: '$word' is not two whole numbers" -- "$VITRAIN" --img_size="$word"
+        for command in "synth c" train; do
+            error "--img_size=$word: '$word' is not two whole numbers" -- "$VITRAIN" $command --img_size="$word"
+        done
     done
     for word in inf nan 0x1p-3 ' 0.1'; do
-        error "synth: --noise=$word: expected a number from 0 to 10" -- "$VITRAIN" synth c --noise="$word"
+        error "synth: --noise=$word: '$word' is not a number (expected 0 to 10)" -- "$VITRAIN" synth c --noise="$word"
         error "--lr=$word: '$word' is not a number" -- "$VITRAIN" --lr="$word"
     done
     for word in '[nan,3]' '[0x1,3]' '[1,inf]'; do
         error "--lat_range=$word: expected [south, north]" -- "$VITRAIN" stats a --lat_range="$word"
         error "--lat_range=$word: '$word' is not two numbers" -- "$VITRAIN" --lat_range="$word"
     done
-    error "inspect: --verify=maybe: expected true or false" -- "$VITRAIN" inspect a --verify=maybe
+    error "inspect: --verify=maybe: 'maybe' is not a switch (expected true or false)" -- "$VITRAIN" inspect a --verify=maybe
     for word in yes on 1 True; do says "all of it was read: no faults" -- "$VITRAIN" inspect a --verify=$word; done
     says "(--verify reads every value)" -- "$VITRAIN" inspect a --verify=off
     says " layouts, " -- "$VITRAIN" plan --rules=no --calibrate=no --yaml_config="$TOP/config/ViT.yaml" --hardware="$TOP/config/hardware.yaml:cpu" \
@@ -62,7 +63,7 @@ test_values_mean_the_same_everywhere() {
         error "--help=maybe: expected true or false" -- "$VITRAIN" $command --help=maybe
     done
     [ "$("$VITRAIN" --version=yes)" = "$("$VITRAIN" --version)" ]
-    error "synth: no directory given" -- "$VITRAIN" synth --help=no
+    error "synth: no DIR given" -- "$VITRAIN" synth --help=no
     printf 'short: {}\nnames: [a, b]\nlong: {}\n' >own.yaml
     for command in train plan "bench io" layout; do
         error "--config=nope: no such configuration in own.yaml; it holds short, long" -- "$VITRAIN" $command --config=nope --yaml_config=own.yaml
@@ -101,7 +102,7 @@ test_output_that_cannot_be_written() {
 # Control characters of a value don't reach the terminal.
 test_messages_are_one_line() {
     error "--lr=1\\n2: '1\\n2' is not a number" -- "$VITRAIN" --lr=$'1\n2'
-    error "synth: --years=\\x1b[2J: expected" -- "$VITRAIN" synth a --years=$'\033[2J'
+    error "synth: --years=\\x1b[2J: '\\x1b[2J' is not a whole number" -- "$VITRAIN" synth a --years=$'\033[2J'
     error "inspect: no\\nwhere: No such file" -- "$VITRAIN" inspect $'no\nwhere'
 }
 

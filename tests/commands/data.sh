@@ -57,14 +57,14 @@ test_synth_loses_nothing() {
 }
 
 test_wrong_arguments() {
-    refuses "synth: no directory given; see \`vitrain synth --help\`" -- "$VITRAIN" synth
-    refuses "'b' after 'a': expected one directory" -- "$VITRAIN" synth a b
+    refuses "synth: no DIR given; see \`vitrain synth --help\`" -- "$VITRAIN" synth
+    refuses "'b' after 'a': expected one DIR" -- "$VITRAIN" synth a b
     refuses "unknown flag --chanels; did you mean --channels?" -- "$VITRAIN" synth a --chanels=3
-    refuses "--channels=21: expected a whole number from 1 to 20" -- "$VITRAIN" synth a --channels=21
-    refuses "--img_size=32: expected two whole numbers" -- "$VITRAIN" synth a --img_size=32
-    refuses "--noise=much: expected a number" -- "$VITRAIN" synth a --noise=much
-    refuses "--force=maybe: expected true or false" -- "$VITRAIN" synth a --force=maybe
-    refuses "--seed needs a value" -- "$VITRAIN" synth a --seed
+    refuses "--channels=21: 21 is out of range (expected 1 to 20)" -- "$VITRAIN" synth a --channels=21
+    refuses "--img_size=32: '32' is not two whole numbers" -- "$VITRAIN" synth a --img_size=32
+    refuses "--noise=much: 'much' is not a number" -- "$VITRAIN" synth a --noise=much
+    refuses "--force=maybe: 'maybe' is not a switch (expected true or false)" -- "$VITRAIN" synth a --force=maybe
+    refuses "synth: --seed: its value is missing" -- "$VITRAIN" synth a --seed
     refuses "at most --steps_per_year, 1460" -- "$VITRAIN" synth a --valid_steps=2000
     [ ! -e a ]
     refuses "data directory 'nowhere': no such directory" -- "$VITRAIN" stats nowhere

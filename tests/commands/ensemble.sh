@@ -157,8 +157,8 @@ test_ensembles_of_departures() {
 test_ensembles_that_are_refused() {
     for command in "evaluate --output=x" "predict --time=2002-01-02T06 --output=x.nc"; do
         run() { "$VITRAIN" $command "$@"; }
-        refuses_once "--members=0: expected a whole number from 1 to 100000" -- run $A --members=0
-        refuses_once "--members=-2: expected a whole number from 1 to 100000" -- run $A --members=-2
+        refuses_once "--members=0: 0 is out of range (expected 1 to 100000" -- run $A --members=0
+        refuses_once "--members=-2: -2 is out of range (expected 1 to 100000" -- run $A --members=-2
         refuses_once "--members=4: the members of a checkpoint differ by noise on their initial state, but input_noise is 0; set --input_noise=S" \
             -- run $A --members=4 --input_noise=0
         refuses_once "CHECKPOINT $A and --checkpoints=$A,$B: give one of the two" -- run $A --checkpoints=$A,$B

@@ -51,7 +51,7 @@ test_layouts_that_are_refused() {
     refuses "--groups 'tp-xp': 'xp' is no axis" -- layout --ranks=8 --groups=dp,tp-xp
     refuses "--groups '': '' is no axis" -- layout --ranks=8 --groups=dp,
     refuses "pipeline_schedule interleaved is not offered" -- layout --ranks=8 --pipeline_schedule=interleaved
-    refuses "layout: --ranks=none: expected a whole number from 1 to" -- layout --ranks=none
-    refuses "layout: --ranks needs a value" -- layout --ranks
+    refuses "layout: --ranks=none: 'none' is not a whole number (expected 1 to" -- layout --ranks=none
+    refuses "layout: --ranks: its value is missing" -- layout --ranks
     contains "$("$VITRAIN" help layout)" "usage: vitrain layout [--ranks=N]"
 }

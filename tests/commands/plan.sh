@@ -101,9 +101,9 @@ test_calibrate_keeps_the_old_table() {
 
 test_plans_that_are_refused() {
     refuses "'h300' is not in" -- plan --hardware=h300
-    refuses "plan: --hardware needs a value" -- plan --hardware --config=demo
-    refuses "plan: --ranks needs a value" -- plan --csv --calibrate --ranks
-    refuses "plan: --ranks=0: expected a whole number" -- plan --ranks=0
+    refuses "plan: --hardware: its value is missing" -- plan --hardware --config=demo
+    refuses "plan: --ranks: its value is missing" -- plan --csv --calibrate --ranks
+    refuses "plan: --ranks=0: 0 is out of range" -- plan --ranks=0
     refuses "no layout of 7 ranks divides the model's 8 heads and the batch of 16 samples" -- plan --ranks=7 --context_parallel=1 --pipeline_parallel=1
     refuses "tensor_parallel 2: model unet3d can't be split this way" -- plan --model=unet3d --ranks=2 --tensor_parallel=2
     refuses "no layout of 7 ranks divides the batch of" -- plan --model=unet3d --ranks=7
@@ -208,14 +208,14 @@ test_rules_beside_counts() {
 }
 
 test_rules_that_are_refused() {
-    refuses "plan: --layers goes with --rules only" -- plan --layers=3
+    refuses "plan: --layers=3 is an option of rules true, but rules is false; leave it out, or choose --rules=true" -- plan --layers=3
     refuses "rules are those of transformers" -- "$VITRAIN" plan --rules --model=unet3d
     refuses "needs both --layers and --hidden" -- "$VITRAIN" plan --rules --layers=3
     refuses "give one of the two" -- "$VITRAIN" plan --rules --layers=3 --hidden=64 --parameters=1e9
     refuses "describe a GPT: add --layers and --hidden" -- plan --rules --batch=3
-    refuses "--rules=megatron prints a table that was published, so --gpus changes nothing" -- "$VITRAIN" plan --rules=megatron --gpus=3
-    refuses "plan: --rules=gpt: expected megatron" -- plan --rules=gpt
-    refuses "no layouts: leave out --ranks" -- plan --rules --ranks=3
+    refuses "plan: --gpus=3 is an option of rules true, but rules is megatron" -- "$VITRAIN" plan --rules=megatron --gpus=3
+    refuses "plan: --rules=gpt: 'gpt' is not one of the choices (expected false|true|megatron)" -- plan --rules=gpt
+    refuses "plan: --ranks=3 is an option of rules false, but rules is true" -- plan --rules --ranks=3
     refuses "'--embed_dim=64' belongs to the run's model" -- "$VITRAIN" plan --rules --parameters=1e9 --embed_dim=64
 }
 

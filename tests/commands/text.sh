@@ -12,8 +12,8 @@ test_synthetic_text() {
     cmp data/train.txt again/train.txt
     "$VITRAIN" synth again --text --tokens=6000 --seed=1 --force >/dev/null
     refuted cmp -s data/train.txt again/train.txt
-    refuses "--channels is no flag of a text" -- "$VITRAIN" synth --text other --channels=3
-    refuses "--tokens is no flag of a set for model vit" -- "$VITRAIN" synth other --tokens=3000
+    refuses "--channels=3 is an option of model vit, but model is text" -- "$VITRAIN" synth --text other --channels=3
+    refuses "--tokens=3000 is an option of model text, but model is vit" -- "$VITRAIN" synth other --tokens=3000
     [ ! -e other ]
 }
 

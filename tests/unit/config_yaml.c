@@ -128,8 +128,7 @@ TEST(yaml_values_that_are_refused)
     EXPECT_REFUSED("base: {img_size: [1, 2, 3]}\n", "img_size: '[1, 2, 3]' is not two whole numbers");
     EXPECT_REFUSED("base: {img_size: []}\n", "img_size: '[]' is not two whole numbers");
     EXPECT_REFUSED("base: {img_size: [[1], 2]}\n", "img_size: found a list");
-    EXPECT_REFUSED("base: {img_size: [0, 2]}\n",
-                   "img_size: '[0, 2]' is not two whole numbers (expected [a, b], each 1 to");
+    EXPECT_REFUSED("base: {img_size: [0, 2]}\n", "img_size: [0, 2] is out of range (expected [a, b], each 1 to");
     EXPECT_REFUSED("base: {enable_jit: maybe}\n", "enable_jit: 'maybe' is not a switch (expected true or false)");
     EXPECT_REFUSED("base: {enable_amp: maybe}\n", "enable_amp: 'maybe' is not a switch (expected true or false)");
     EXPECT_REFUSED(
