@@ -227,10 +227,10 @@ static size_t class_of(const char *operation)
     return CLASS_COUNT - 1;
 }
 
-static void print_times(const vt_trainer *trainer, double step_seconds)
+static void print_times(const side *s, double step_seconds)
 {
     int count;
-    const vt_operation_time *times = vt_times_sorted(&count);
+    const vt_operation_time *times = vt_times_sorted(s->backend, &count);
     double sum = 0, seconds[CLASS_COUNT] = {0};
     long long calls = 0;
     for (int i = 0; i < count; i++) {
@@ -243,8 +243,8 @@ static void print_times(const vt_trainer *trainer, double step_seconds)
         if (seconds[i] > 0) printf("\"%s\": %.6f, ", classes[i].name, seconds[i]);
     printf(
         "\"between operations\": %.6f, \"step_seconds\": %.6f, \"calls\": %lld, \"steps\": %lld, \"replayed\": %lld}\n",
-        step_seconds - sum, step_seconds, calls, (long long)vt_trainer_steps_started(trainer),
-        (long long)vt_trainer_steps_replayed(trainer));
+        step_seconds - sum, step_seconds, calls, (long long)vt_trainer_steps_started(s->trainer),
+        (long long)vt_trainer_steps_replayed(s->trainer));
 }
 
 static vt_status print_classes(side *s)
@@ -254,7 +254,7 @@ static vt_status print_classes(side *s)
     vt_profile_pretend(true); /* run directly, not replayed */
     vt_status status = run_step(s, &seconds, &loss);
     vt_profile_pretend(false);
-    if (status == VT_OK) print_times(s->trainer, seconds);
+    if (status == VT_OK) print_times(s, seconds);
     vt_times_close(s->backend);
     return status;
 }

@@ -398,6 +398,7 @@ struct vt_backend {
     char name[128];            /* "CPU, 2 threads, avx512" */
     void *state;               /* the implementation's own */
     void *stream;              /* the device's queue that operations go to (cudaStream_t), or NULL */
+    struct vt_times *times;    /* where its operations are timed (times.h), or NULL */
     bool shares_host_memory;   /* host pointers may be used as the back end's own */
     int64_t most_head_columns; /* the widest heads that attention takes; 0: any */
 

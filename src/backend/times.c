@@ -5,56 +5,57 @@
 
 #include "backend/operation_work.h"
 #include "base/clock.h"
+#include "base/memory.h"
 
 enum { MOST = 128 };
 
-static vt_backend real; /* the table that is timed */
-static vt_operation_time times[MOST];
-static int used;
-static int nesting; /* operations that are made of others count once */
+typedef struct vt_times {
+    vt_backend real; /* the table that is timed */
+    vt_operation_time times[MOST];
+    int used;
+    int nesting; /* operations that are made of others count once */
+} vt_times;
 
 /* One more size than there is room for replaces the last. */
-static vt_operation_time *find(const char *operation, const vt_operation_work *work)
+static vt_operation_time *find(vt_times *all, const char *operation, const vt_operation_work *work)
 {
-    for (int i = 0; i < used; i++) {
-        vt_operation_time *t = &times[i];
+    for (vt_operation_time *t = all->times; t < all->times + all->used; t++)
         if (strcmp(t->operation, operation) == 0 && t->work.rows == work->rows && t->work.columns == work->columns &&
             t->work.depth == work->depth)
             return t;
-    }
-    if (used < MOST) used++;
-    times[used - 1] = (vt_operation_time){.operation = operation, .work = *work};
-    return &times[used - 1];
+    if (all->used < MOST) all->used++;
+    all->times[all->used - 1] = (vt_operation_time){.operation = operation, .work = *work};
+    return &all->times[all->used - 1];
 }
 
 /* The time when all that was asked for is done. A failure stays noted for the step's own check. */
 static double time_when_done(vt_backend *backend)
 {
-    if (!backend->shares_host_memory) (void)real.check(backend);
+    if (!backend->shares_host_memory) (void)backend->times->real.check(backend);
     return vt_clock_seconds();
 }
 
 static double begin_operation(vt_backend *backend)
 {
-    if (nesting++ > 0) return 0;
+    if (backend->times->nesting++ > 0) return 0;
     const double begin = time_when_done(backend);
-    if (real.clock_start != NULL) real.clock_start(backend);
+    if (backend->clock_start != NULL) backend->clock_start(backend);
     return begin;
 }
 
 /* The device's clock measures all but copies from and to the host, which may run on another stream. */
 static double seconds_since(vt_backend *backend, const char *operation, double begin)
 {
-    const double by_device = real.clock_stop != NULL ? real.clock_stop(backend) : 0;
-    if (real.clock_stop != NULL && strncmp(operation, "copy_", strlen("copy_")) != 0) return by_device;
+    const double by_device = backend->clock_stop != NULL ? backend->clock_stop(backend) : 0;
+    if (backend->clock_stop != NULL && strncmp(operation, "copy_", strlen("copy_")) != 0) return by_device;
     return time_when_done(backend) - begin;
 }
 
 static void end_operation(vt_backend *backend, const char *operation, const vt_operation_work *work, double begin)
 {
-    if (--nesting > 0) return;
+    if (--backend->times->nesting > 0) return;
     const double seconds = seconds_since(backend, operation, begin);
-    vt_operation_time *time = find(operation, work);
+    vt_operation_time *time = find(backend->times, operation, work);
     time->seconds += seconds;
     time->flops += vt_operation_flops(work);
     time->bytes += work->moved;
@@ -67,7 +68,7 @@ static void end_operation(vt_backend *backend, const char *operation, const vt_o
         VT_MATRICES(__VA_ARGS__);                                                                                      \
         const vt_operation_work own = {work};                                                                          \
         const double begin = begin_operation(backend);                                                                 \
-        real.name(backend VT_ARGUMENTS(__VA_ARGS__));                                                                  \
+        backend->times->real.name(backend VT_ARGUMENTS(__VA_ARGS__));                                                  \
         end_operation(backend, #name, &own, begin);                                                                    \
     }
 TIMED(zero, MOVES(OPTIMIZER, (double)bytes), VALUE(void *, memory), VALUE(size_t, bytes))
@@ -79,26 +80,25 @@ TIMED(copy_to_host, STARTS, VALUE(void *, host), VALUE(const void *, memory), VA
 
 void vt_times_open(vt_backend *backend)
 {
-    vt_times_clear();
-    real = *backend;
+    vt_times_close(backend);
+    vt_times *times = vt_allocate(1, sizeof *times, "the times of operations");
+    times->real = *backend;
+    backend->times = times;
     backend->zero = timed_zero;
     backend->copy = timed_copy;
     backend->copy_from_host = timed_copy_from_host;
     backend->copy_to_host = timed_copy_to_host;
 #define OPERATION(name, work, ...)                                                                                     \
-    if (real.name != NULL) backend->name = timed_##name;
+    if (backend->name != NULL) backend->name = timed_##name;
 #include "backend/operations.def"
 }
 
 void vt_times_close(vt_backend *backend)
 {
-    if (real.close != NULL) *backend = real;
-    real.close = NULL;
-}
-
-void vt_times_clear(void)
-{
-    used = 0;
+    vt_times *times = backend->times;
+    if (times == NULL) return;
+    *backend = times->real;
+    free(times);
 }
 
 static int longer_first(const void *a, const void *b)
@@ -107,9 +107,10 @@ static int longer_first(const void *a, const void *b)
     return difference < 0 ? -1 : difference > 0;
 }
 
-const vt_operation_time *vt_times_sorted(int *count)
+const vt_operation_time *vt_times_sorted(vt_backend *backend, int *count)
 {
-    qsort(times, (size_t)used, sizeof times[0], longer_first);
-    *count = used;
-    return times;
+    vt_times *all = backend->times;
+    qsort(all->times, (size_t)all->used, sizeof all->times[0], longer_first);
+    *count = all->used;
+    return all->times;
 }

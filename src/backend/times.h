@@ -13,13 +13,11 @@ typedef struct {
     int64_t calls;
 } vt_operation_time;
 
-/* Begins: from now on the table's operations are timed. One back end at a time. */
+/* Begins, or begins anew without the times so far: from now on the table's operations are timed. */
 void vt_times_open(vt_backend *backend);
-/* Ends, and restores the table. */
+/* Ends if it was begun, and restores the table. */
 void vt_times_close(vt_backend *backend);
-/* Forgets all times so far. */
-void vt_times_clear(void);
 /* The operations so far, the longest first; *count of them. They are valid until the next operation. */
-const vt_operation_time *vt_times_sorted(int *count);
+const vt_operation_time *vt_times_sorted(vt_backend *backend, int *count);
 
 #endif

@@ -29,12 +29,12 @@ typedef struct {
 
 /* Rates of steps that took this rank's operations so far, and all ranks together `wall` seconds. The seconds of all
  * ranks are added up, and the part of `wall` that no operation took is charged to all of them in proportion. */
-static rates rates_of(vt_world *world, double wall)
+static rates rates_of(const bench *b, double wall)
 {
     rates done = {{0}};
     double seconds[KINDS] = {0}, sum = 0;
     int count;
-    const vt_operation_time *times = vt_times_sorted(&count);
+    const vt_operation_time *times = vt_times_sorted(b->backend, &count);
     for (int i = 0; i < count; i++) {
         const vt_operation_work *work = &times[i].work;
         sum += times[i].seconds;
@@ -43,8 +43,8 @@ static rates rates_of(vt_world *world, double wall)
         done.of[kind] += kind < VT_WORK_COUNT ? times[i].bytes : times[i].flops;
         seconds[kind] += times[i].seconds;
     }
-    vt_world_sum(world, seconds, KINDS);
-    vt_world_sum(world, &sum, 1);
+    vt_world_sum(b->world, seconds, KINDS);
+    vt_world_sum(b->world, &sum, 1);
     for (int kind = 0; kind < KINDS; kind++) done.of[kind] /= seconds[kind] / sum * wall;
     return done;
 }
@@ -62,7 +62,7 @@ static vt_status time_steps(const bench *b, vt_practice *practice, rates *median
     double values[TURNS];
     int64_t steps = 1;
     for (int turn = -1; turn < TURNS; turn++) {
-        vt_times_clear();
+        vt_times_open(b->backend);
         vt_world_most(b->world, 0);
         const double begin = vt_clock_seconds();
         for (int64_t step = 0; step < steps && status == VT_OK; step++) status = vt_practice_step(practice);
@@ -71,7 +71,7 @@ static vt_status time_steps(const bench *b, vt_practice *practice, rates *median
         if (turn < 0)
             steps = wall < LEAST_SECONDS ? (int64_t)ceil(LEAST_SECONDS / wall) : 1;
         else
-            turns[turn] = rates_of(b->world, wall);
+            turns[turn] = rates_of(b, wall);
     }
     for (int kind = 0; kind < KINDS; kind++) {
         for (int turn = 0; turn < TURNS; turn++) values[turn] = turns[turn].of[kind];

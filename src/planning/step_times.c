@@ -94,11 +94,11 @@ done:
     return status;
 }
 
-static void print_table(double seconds, double steps, double flops, double bytes)
+static void print_table(vt_backend *backend, double seconds, double steps, double flops, double bytes)
 {
     int count;
     double rest = seconds, least = 0;
-    const vt_operation_time *times = vt_times_sorted(&count);
+    const vt_operation_time *times = vt_times_sorted(backend, &count);
     vt_print("\n  where a step's time goes; limits: %.0f GFLOP/s, %.1f GB/s\n", 1e-9 * flops, 1e-9 * bytes);
     vt_print("  %-24s %-19s %6s %10s %6s %10s %8s %9s\n", "operation", "rows x cols x depth", "calls", "ms", "share",
              "GFLOP/s", "GB/s", "of limit");
@@ -133,12 +133,12 @@ vt_status vt_step_times_print(vt_practice *practice, vt_backend *backend, vt_typ
             measure_cpu(&l);
         else
             VT_TRY(measure_gpu(&l));
-        if (step <= 0) vt_times_clear();
+        if (step <= 0) vt_times_open(backend);
         const double begin = vt_clock_seconds();
         VT_TRY(vt_practice_step(practice));
         if (step >= 0) seconds += vt_clock_seconds() - begin;
     }
-    print_table(seconds, (double)steps, vt_median(l.flops, l.count), vt_median(l.bytes, l.count));
+    print_table(backend, seconds, (double)steps, vt_median(l.flops, l.count), vt_median(l.bytes, l.count));
 done:
     vt_times_close(backend);
     limits_close(&l);

@@ -167,7 +167,7 @@ TEST(operations_are_timed_by_the_devices_clock)
     EXPECT_OK(backend->allocate(backend, VT_MEMORY_WORKSPACE, 256, &memory));
     vt_times_open(backend);
     for (int i = 0; i < 3; i++) backend->zero(backend, memory, 256);
-    const vt_operation_time *times = vt_times_sorted(&count);
+    const vt_operation_time *times = vt_times_sorted(backend, &count);
     EXPECT(count == 1 && strcmp(times[0].operation, "zero") == 0 && times[0].calls == 3);
     EXPECT_NEAR(times[0].seconds, 3e-3, 1e-9);
     vt_times_close(backend);

@@ -68,7 +68,7 @@ TEST(plan_and_time)
     const vt_matrix x = vt_matrix_make((float *)256, ROWS, COLUMNS);
     dry->scale(dry, 2, x, x);
     EXPECT(vt_backend_dry_count(dry)->moved[VT_WORK_RESIDUAL] == 2 * 4 * ROWS * COLUMNS);
-    const vt_operation_time *times = vt_times_sorted(&count);
+    const vt_operation_time *times = vt_times_sorted(dry, &count);
     EXPECT(count == 1 && strcmp(times[0].operation, "scale") == 0 && times[0].bytes == 2 * 4 * ROWS * COLUMNS);
     vt_times_close(dry);
     vt_backend_close(&dry);
