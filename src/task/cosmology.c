@@ -50,16 +50,6 @@ static void cosmology_close(vt_task *task)
     free(own);
 }
 
-/* Means 0 and deviations 1. */
-static vt_status place_units(vt_backend *backend, int64_t count, vt_normalisation *placed)
-{
-    float *host = vt_allocate(2 * (size_t)count, sizeof *host, "the task");
-    for (int64_t c = 0; c < count; c++) host[count + c] = 1;
-    const vt_status status = vt_normalisation_place(backend, host, count, placed);
-    free(host);
-    return status;
-}
-
 static vt_status cosmology_place(vt_task *task, vt_backend *backend, const vt_model *model, vt_span rows, int64_t batch)
 {
     vt_status status = VT_OK;
@@ -68,8 +58,9 @@ static vt_status cosmology_place(vt_task *task, vt_backend *backend, const vt_mo
     void *memory = NULL;
     (void)model, (void)rows;
     own->backend = backend;
-    VT_TRY(place_units(backend, INPUTS, &task->normalisation[VT_TENSOR_INPUT]));
-    VT_TRY(place_units(backend, task->config->N_out_channels, &task->normalisation[VT_TENSOR_TARGET]));
+    const int64_t counts[] = {[VT_TENSOR_INPUT] = INPUTS, [VT_TENSOR_TARGET] = task->config->N_out_channels};
+    for (int t = 0; t < 2; t++)
+        VT_TRY(vt_normalisation_place(backend, NULL, NULL, 0, counts[t], &task->normalisation[t]));
     VT_TRY(backend->allocate(backend, VT_MEMORY_DATA, sums * sizeof(double), &memory));
     own->sums = memory;
     own->host_sums = vt_allocate(sums, sizeof *own->host_sums, "the task");

@@ -27,14 +27,10 @@ static vt_status place_constants(vt_rollout *rollout)
     vt_status status = VT_OK;
     static const float values[3] = {0, 1, -1};
     const int64_t count = rollout->task->normalisation[VT_TENSOR_INPUT].count;
-    vt_backend *backend = rollout->backend;
     float *host = vt_allocate((size_t)count, sizeof *host, "the rollout");
     for (int i = 0; i < 3; i++) {
-        void *memory = NULL;
         for (int64_t c = 0; c < count; c++) host[c] = values[i];
-        VT_TRY(backend->allocate(backend, VT_MEMORY_DATA, (size_t)count * sizeof *host, &memory));
-        rollout->constants[i] = memory;
-        backend->copy_from_host(backend, memory, host, (size_t)count * sizeof *host);
+        VT_TRY(vt_floats_place(rollout->backend, host, count, &rollout->constants[i]));
     }
 done:
     free(host);

@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 
+#include "base/memory.h"
+
 #define DECLARE(name, ...) extern const vt_task_kind vt_task_##name;
 VT_TASKS(DECLARE)
 
@@ -24,17 +26,32 @@ void vt_task_close(vt_task **task)
     *task = NULL;
 }
 
-vt_status vt_normalisation_place(vt_backend *backend, const float *host, int64_t count, vt_normalisation *placed)
+vt_status vt_floats_place(vt_backend *backend, const float *host, int64_t count, float **placed)
 {
     vt_status status = VT_OK;
     const size_t bytes = (size_t)count * sizeof *host;
-    void *memory[2] = {placed->mean, placed->inverse_std};
-    for (int i = 0; i < 2; i++) {
-        if (memory[i] == NULL) VT_TRY(backend->allocate(backend, VT_MEMORY_DATA, bytes, &memory[i]));
-        backend->copy_from_host(backend, memory[i], host + i * count, bytes);
-    }
+    void *memory = *placed;
+    if (memory == NULL) VT_TRY(backend->allocate(backend, VT_MEMORY_DATA, bytes, &memory));
+    backend->copy_from_host(backend, memory, host, bytes);
 done:
-    *placed = (vt_normalisation){count, memory[0], memory[1]};
+    *placed = memory;
+    return status;
+}
+
+vt_status vt_normalisation_place(vt_backend *backend, const float *means, const float *stds, int64_t period,
+                                 int64_t count, vt_normalisation *placed)
+{
+    vt_status status = VT_OK;
+    float *host = vt_allocate(2 * (size_t)count, sizeof *host, "the task");
+    for (int64_t c = 0; c < count; c++) {
+        host[c] = period > 0 ? means[c % period] : 0;
+        host[count + c] = period > 0 ? (float)(1 / (double)stds[c % period]) : 1;
+    }
+    placed->count = count;
+    VT_TRY(vt_floats_place(backend, host, count, &placed->mean));
+    VT_TRY(vt_floats_place(backend, host + count, count, &placed->inverse_std));
+done:
+    free(host);
     return status;
 }
 

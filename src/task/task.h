@@ -50,8 +50,13 @@ typedef struct {
     float *mean, *inverse_std;
 } vt_normalisation;
 
-/* host [2, count]: means, then inverse deviations. Memory that was taken before is used again, which can't fail. */
-vt_status vt_normalisation_place(vt_backend *backend, const float *host, int64_t count, vt_normalisation *placed);
+/* Copies host [count] to the back end. Memory that *placed was given before is used again, which can't fail. */
+vt_status vt_floats_place(vt_backend *backend, const float *host, int64_t count, float **placed);
+
+/* Likewise for `count` fields of a tensor, of which field c has mean and deviation c % period. period 0: they are
+ * normalised already. */
+vt_status vt_normalisation_place(vt_backend *backend, const float *means, const float *stds, int64_t period,
+                                 int64_t count, vt_normalisation *placed);
 void vt_normalisation_release(vt_backend *backend, vt_normalisation *placed);
 
 /* A kind's own struct begins with this one. */

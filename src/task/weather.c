@@ -66,15 +66,12 @@ static void name_scores(weather *w)
     }
 }
 
-/* w ∝ cos(latitude), scaled to mean 1 over all rows. */
 static void weigh_rows(weather *w, const double *latitudes)
 {
     const int64_t height = w->task.config->img_size[0], width = w->task.config->img_size[1];
-    double sum = 0;
+    free(w->weights);
+    w->weights = vt_row_weights(latitudes, height);
     w->weight_sum = 0;
-    for (int64_t row = 0; row < height; row++)
-        sum += w->weights[row] = cos((latitudes != NULL ? latitudes[row] : 0) * M_PI / 180);
-    for (int64_t row = 0; row < height; row++) w->weights[row] = w->weights[row] * (double)height / sum;
     for (int64_t row = 0; row < height; row++) w->weight_sum += (double)(float)w->weights[row] * (double)width;
 }
 
@@ -223,33 +220,12 @@ done:
     return status;
 }
 
-/* For `count` channels of a tensor; channel c of a stacked history is channel c % period of the data. period 0: the
- * channels are normalised already. *placed without memory takes some. */
-static vt_status place_normalisation(const weather *w, int64_t count, int64_t period, vt_normalisation *placed)
-{
-    vt_status status = VT_OK;
-    float *host = vt_allocate(2 * (size_t)count, sizeof *host, "the task");
-    for (int64_t c = 0; c < count; c++) {
-        host[c] = period > 0 ? w->means[c % period] : 0;
-        host[count + c] = period > 0 ? (float)(1 / (double)w->stds[c % period]) : 1;
-    }
-    status = vt_normalisation_place(w->backend, host, count, placed);
-    free(host);
-    return status;
-}
-
 /* The changes, times `factor`, for `count` channels of a tensor; channel c is channel c % period of the data. */
 static vt_status place_scale(const weather *w, int64_t count, int64_t period, double factor, float **placed)
 {
-    vt_status status = VT_OK;
-    const size_t bytes = (size_t)count * sizeof(float);
-    void *memory = *placed;
     float *host = vt_allocate((size_t)count, sizeof *host, "the task");
     for (int64_t c = 0; c < count; c++) host[c] = (float)(factor * (double)w->changes[c % period]);
-    if (memory == NULL) VT_TRY(w->backend->allocate(w->backend, VT_MEMORY_DATA, bytes, &memory));
-    w->backend->copy_from_host(w->backend, memory, host, bytes);
-done:
-    *placed = memory;
+    const vt_status status = vt_floats_place(w->backend, host, count, placed);
     free(host);
     return status;
 }
@@ -261,8 +237,8 @@ static vt_status place_numbers(weather *w)
     vt_task *task = &w->task;
     const vt_config *config = task->config;
     const int64_t in = config->n_in_channels, out = config->n_out_channels, period = vt_config_channels_a_time(config);
-    VT_TRY(place_normalisation(w, in, period, &task->normalisation[VT_TENSOR_INPUT]));
-    VT_TRY(place_normalisation(w, out, out, &task->normalisation[VT_TENSOR_TARGET]));
+    VT_TRY(vt_normalisation_place(w->backend, w->means, w->stds, period, in, &task->normalisation[VT_TENSOR_INPUT]));
+    VT_TRY(vt_normalisation_place(w->backend, w->means, w->stds, out, out, &task->normalisation[VT_TENSOR_TARGET]));
     if (config->predict == VT_PREDICT_TENDENCY) VT_TRY(place_scale(w, out, out, 1, &w->scales[0]));
     if (config->input_noise > 0) VT_TRY(place_scale(w, in, period, config->input_noise, &w->scales[1]));
 done:
@@ -330,7 +306,6 @@ static vt_status weather_open(const vt_config *config, const vt_source *training
     name_scores(w);
     w->means = vt_allocate((size_t)task->field_count, sizeof *w->means, "the task");
     w->stds = vt_allocate((size_t)task->field_count, sizeof *w->stds, "the task");
-    w->weights = vt_allocate((size_t)config->img_size[0], sizeof *w->weights, "the task");
     w->change_stds = vt_allocate((size_t)task->field_count, sizeof *w->change_stds, "the task");
     w->changes = vt_allocate((size_t)task->field_count, sizeof *w->changes, "the task");
     for (int64_t c = 0; c < task->field_count; c++) w->stds[c] = w->changes[c] = w->change_stds[c] = 1;
@@ -448,7 +423,7 @@ static vt_status weather_place(vt_task *task, vt_backend *backend, const vt_mode
     weather *w = (weather *)task;
     const int64_t out = task->config->n_out_channels;
     const int64_t forcings = vt_config_forcing_channels(task->config);
-    const size_t squares = 2 * (size_t)(batch * out), weights = (size_t)rows.count * sizeof(float);
+    const size_t squares = 2 * (size_t)(batch * out);
     void *memory = NULL;
     float *host = vt_allocate((size_t)rows.count, sizeof *host, "the task");
     w->backend = backend;
@@ -458,12 +433,11 @@ static vt_status weather_place(vt_task *task, vt_backend *backend, const vt_mode
     VT_CHECK(model->kind->channel_squares != NULL, "task weather scores fields, but model %s predicts none",
              model->kind->name);
     VT_TRY(place_numbers(w));
-    if (forcings > 0) VT_TRY(place_normalisation(w, forcings, 0, &task->normalisation[VT_TENSOR_FORCINGS]));
+    if (forcings > 0)
+        VT_TRY(vt_normalisation_place(backend, NULL, NULL, 0, forcings, &task->normalisation[VT_TENSOR_FORCINGS]));
     task->tendency = w->scales[0];
     task->noise = w->scales[1];
-    VT_TRY(backend->allocate(backend, VT_MEMORY_DATA, weights, &memory));
-    w->row_weights = memory;
-    backend->copy_from_host(backend, w->row_weights, host, weights);
+    VT_TRY(vt_floats_place(backend, host, rows.count, &w->row_weights));
     VT_TRY(backend->allocate(backend, VT_MEMORY_DATA, squares * sizeof(double), &memory));
     w->channel_squares = memory;
     w->host_squares = vt_allocate(squares, sizeof(double), "the task");

@@ -7,6 +7,7 @@
 #include "base/csv.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "task/weather/scores.h"
 
 /* Sums of one channel at one lead time, and the initial times in them. */
 enum { CRPS, VARIANCE, TIMES, CELL };
@@ -52,9 +53,8 @@ void vt_ensemble_open(const vt_ensemble_options *options, vt_ensemble **result)
     vt_ensemble *ensemble = vt_allocate(1, sizeof *ensemble, "the scores");
     const size_t cells = (size_t)(options->leads * options->channels);
     ensemble->options = *options;
-    ensemble->weights = vt_allocate((size_t)options->height, sizeof *ensemble->weights, "the scores");
+    ensemble->weights = vt_row_weights(options->latitudes, options->height);
     ensemble->sums = vt_allocate(cells * CELL, sizeof *ensemble->sums, "the scores");
-    for (int64_t y = 0; y < options->height; y++) ensemble->weights[y] = cos(options->latitudes[y] * M_PI / 180);
     *result = ensemble;
 }
 

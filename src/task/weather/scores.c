@@ -29,16 +29,21 @@ struct vt_scores {
     double *sums;    /* initial times, then [leads, channels, CELL] */
 };
 
+double *vt_row_weights(const double *latitudes, int64_t rows)
+{
+    double sum = 0, *weights = vt_allocate((size_t)rows, sizeof *weights, "the scores");
+    for (int64_t y = 0; y < rows; y++) sum += weights[y] = cos((latitudes != NULL ? latitudes[y] : 0) * M_PI / 180);
+    for (int64_t y = 0; y < rows; y++) weights[y] = weights[y] * (double)rows / sum;
+    return weights;
+}
+
 void vt_scores_open(const vt_scores_options *options, vt_scores **result)
 {
     vt_scores *scores = vt_allocate(1, sizeof *scores, "the scores");
     scores->options = *options;
-    scores->weights = vt_allocate((size_t)options->height, sizeof *scores->weights, "the scores");
+    scores->weights = vt_row_weights(options->latitudes, options->height);
     scores->sums =
         vt_allocate((size_t)(1 + options->leads * options->channels * CELL), sizeof *scores->sums, "the scores");
-    double sum = 0;
-    for (int64_t y = 0; y < options->height; y++) sum += scores->weights[y] = cos(options->latitudes[y] * M_PI / 180);
-    for (int64_t y = 0; y < options->height; y++) scores->weights[y] *= (double)options->height / sum;
     *result = scores;
 }
 
@@ -280,83 +285,60 @@ static void print_row(FILE *file, const vt_scores *scores, int64_t lead, int64_t
     vt_csv_number(file, vt_scores_mae(scores, lead, channel));
 }
 
-/* Calls print for the file and gives it its name when it is whole. */
-static vt_status write_file(const char *path, void (*print)(FILE *file, const void *context), const void *context)
+vt_status vt_scores_write(const vt_scores *scores, const vt_ensemble *ensemble, const char *path,
+                          const char *const *channel_names, const vt_variable *variables, int64_t step)
 {
     vt_status status = VT_OK;
+    const vt_lead_unit unit = vt_lead_unit_of(step);
+    char buffer[32];
     FILE *file = NULL;
     VT_TRY(vt_output_open(path, &file));
-    print(file, context);
-    VT_TRY(vt_output_close(file, path));
-done:
-    return status;
-}
-
-typedef struct {
-    const vt_scores *scores;
-    const vt_ensemble *ensemble; /* or NULL */
-    const char *const *channel_names;
-    const vt_variable *variables;
-    int64_t step;
-} score_table;
-
-static void print_scores(FILE *file, const void *context)
-{
-    const score_table *table = context;
-    const vt_lead_unit unit = vt_lead_unit_of(table->step);
-    char buffer[32];
     fprintf(file,
             "channel,units,lead_hours,initial_times,rmse,rmse_persistence,rmse_climatology,acc,acc_persistence,"
             "channel_std,long_name,rmse_seasonal,acc_seasonal,acc_seasonal_persistence,rmse_pooled,"
             "rmse_pooled_persistence,rmse_pooled_climatology,rmse_pooled_seasonal,skill,skill_over_persistence,"
             "bias,mae%s%s%s\n",
-            table->ensemble != NULL ? vt_ensemble_columns : "", unit.column != NULL ? ",lead_" : "",
+            ensemble != NULL ? vt_ensemble_columns : "", unit.column != NULL ? ",lead_" : "",
             unit.column != NULL ? unit.column : "");
-    for (int64_t c = 0; c < table->scores->options.channels; c++)
-        for (int64_t lead = 0; lead < table->scores->options.leads; lead++) {
-            print_row(file, table->scores, lead, c, vt_scores_channel_name(table->channel_names, c, buffer),
-                      &table->variables[c], vt_length_hours((lead + 1) * table->step));
-            if (table->ensemble != NULL)
-                vt_ensemble_print(file, table->ensemble, lead, c,
-                                  vt_scores_pooled_rmse(table->scores, lead, c, VT_SCORE_MODEL));
+    for (int64_t c = 0; c < scores->options.channels; c++)
+        for (int64_t lead = 0; lead < scores->options.leads; lead++) {
+            print_row(file, scores, lead, c, vt_scores_channel_name(channel_names, c, buffer), &variables[c],
+                      vt_length_hours((lead + 1) * step));
+            if (ensemble != NULL)
+                vt_ensemble_print(file, ensemble, lead, c, vt_scores_pooled_rmse(scores, lead, c, VT_SCORE_MODEL));
             if (unit.column != NULL) vt_csv_number(file, (double)(lead + 1) * unit.a_step);
             fputc('\n', file);
         }
-}
-
-vt_status vt_scores_write(const vt_scores *scores, const vt_ensemble *ensemble, const char *path,
-                          const char *const *channel_names, const vt_variable *variables, int64_t step)
-{
-    const score_table table = {scores, ensemble, channel_names, variables, step};
-    return write_file(path, print_scores, &table);
-}
-
-static void print_horizons(FILE *file, const void *context)
-{
-    const score_table *table = context;
-    const vt_lead_unit unit = vt_lead_unit_of(table->step);
-    const char *const units[] = {"hours", unit.column};
-    const double a_step[] = {vt_length_hours(table->step), unit.a_step};
-    const int count = unit.column != NULL ? 2 : 1;
-    char buffer[32];
-    fputs("channel", file);
-    for (int i = 0; i < count; i++)
-        fprintf(file, ",skill_horizon_%s,skill_horizon_%s_persistence,last_lead_%s", units[i], units[i], units[i]);
-    fputc('\n', file);
-    for (int64_t c = 0; c < table->scores->options.channels; c++) {
-        vt_csv_text(file, vt_scores_channel_name(table->channel_names, c, buffer));
-        for (int i = 0; i < count; i++) {
-            for (int which = 0; which < VT_SCORE_CLIMATOLOGY; which++)
-                vt_csv_number(file, vt_scores_horizon(table->scores, c, which, a_step[i]));
-            vt_csv_number(file, (double)table->scores->options.leads * a_step[i]);
-        }
-        fputc('\n', file);
-    }
+    VT_TRY(vt_output_close(file, path));
+done:
+    return status;
 }
 
 vt_status vt_scores_write_horizons(const vt_scores *scores, const char *path, const char *const *channel_names,
                                    int64_t step)
 {
-    const score_table table = {scores, NULL, channel_names, NULL, step};
-    return write_file(path, print_horizons, &table);
+    vt_status status = VT_OK;
+    const vt_lead_unit unit = vt_lead_unit_of(step);
+    const char *const units[] = {"hours", unit.column};
+    const double a_step[] = {vt_length_hours(step), unit.a_step};
+    const int count = unit.column != NULL ? 2 : 1;
+    char buffer[32];
+    FILE *file = NULL;
+    VT_TRY(vt_output_open(path, &file));
+    fputs("channel", file);
+    for (int i = 0; i < count; i++)
+        fprintf(file, ",skill_horizon_%s,skill_horizon_%s_persistence,last_lead_%s", units[i], units[i], units[i]);
+    fputc('\n', file);
+    for (int64_t c = 0; c < scores->options.channels; c++) {
+        vt_csv_text(file, vt_scores_channel_name(channel_names, c, buffer));
+        for (int i = 0; i < count; i++) {
+            for (int which = 0; which < VT_SCORE_CLIMATOLOGY; which++)
+                vt_csv_number(file, vt_scores_horizon(scores, c, which, a_step[i]));
+            vt_csv_number(file, (double)scores->options.leads * a_step[i]);
+        }
+        fputc('\n', file);
+    }
+    VT_TRY(vt_output_close(file, path));
+done:
+    return status;
 }

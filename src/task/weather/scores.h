@@ -17,6 +17,9 @@
 #include "task/weather/channels.h"
 #include "task/weather/ensemble.h"
 
+/* The weights of rows, [rows], malloc'd: w(lat), of latitudes in degrees; NULL: all rows count alike. */
+double *vt_row_weights(const double *latitudes, int64_t rows);
+
 /* What is scored: the model, the initial time's fields, the mean over time and the seasonal climatology as forecasts.
  */
 enum { VT_SCORE_MODEL, VT_SCORE_PERSISTENCE, VT_SCORE_CLIMATOLOGY, VT_SCORE_SEASONAL, VT_SCORE_FORECASTS };

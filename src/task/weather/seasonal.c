@@ -36,20 +36,25 @@ void vt_seasonal_basis(vt_date date, int64_t harmonics, double *basis)
 
 /* ---- what the file says ---- */
 
+char *vt_seasonal_terms(int64_t harmonics, int64_t times_of_day, int64_t minutes)
+{
+    vt_text text = {0};
+    vt_text_append(&text, "a mean");
+    if (harmonics > 0)
+        vt_text_append(&text, " and %lld harmonic%s of the year", (long long)harmonics, harmonics > 1 ? "s" : "");
+    if (minutes == VT_SEASONAL_ANY_TIME)
+        vt_text_append(&text, " for any time of day");
+    else
+        vt_text_append(&text, " for %s%lld time%s of day", times_of_day > 1 ? "each of " : "", (long long)times_of_day,
+                       times_of_day > 1 ? "s" : "");
+    return text.characters;
+}
+
 static char *describe(const vt_seasonal *seasonal, int64_t times, const char *first, const char *last)
 {
-    const int64_t harmonics = seasonal->harmonics, slots = seasonal->slots;
-    char *of_year = harmonics > 0 ? vt_text_format(" and %lld harmonic%s of the year", (long long)harmonics,
-                                                   harmonics > 1 ? "s" : "")
-                                  : vt_text_copy("");
-    char *of_day = seasonal->minutes[0] == VT_SEASONAL_ANY_TIME
-                       ? vt_text_copy("any time of day")
-                       : vt_text_format("%s%lld time%s of day", slots > 1 ? "each of " : "", (long long)slots,
-                                        slots > 1 ? "s" : "");
-    char *text = vt_text_format("a mean%s for %s, fitted to %lld times, %s to %s", of_year, of_day, (long long)times,
-                                first, last);
-    free(of_year);
-    free(of_day);
+    char *terms = vt_seasonal_terms(seasonal->harmonics, seasonal->slots, seasonal->minutes[0]);
+    char *text = vt_text_format("%s, fitted to %lld times, %s to %s", terms, (long long)times, first, last);
+    free(terms);
     return text;
 }
 

@@ -83,6 +83,9 @@ const float *vt_seasonal_departure_stds(const vt_seasonal *seasonal);
 /* Standard deviations of the departures' changes over the dt of `vitrain stats`, [channels]; NULL: not in the file. */
 const float *vt_seasonal_departure_change_stds(const vt_seasonal *seasonal);
 
+/* "a mean and 1 harmonic of the year for each of 4 times of day"; malloc'd. minutes: the first of its times of day. */
+char *vt_seasonal_terms(int64_t harmonics, int64_t times_of_day, int64_t minutes);
+
 /* "a mean and 1 harmonic of the year for each of 4 times of day, fitted to 1460 times, 2013-01-01 00:00 to …" */
 const char *vt_seasonal_description(const vt_seasonal *seasonal);
 

@@ -380,20 +380,11 @@ static vt_status write_changes(vt_seasonal_fit *changes, vt_tensor_file *file)
 
 static char *summary_of(const vt_seasonal_fit *fit, int64_t basis, int64_t gap)
 {
-    char *slots = fit->slots[0]->minute == VT_SEASONAL_ANY_TIME
-                      ? vt_text_copy("any time of day")
-                      : vt_text_format("%s%lld time%s of day", fit->slot_count > 1 ? "each of " : "",
-                                       (long long)fit->slot_count, fit->slot_count > 1 ? "s" : "");
-    char *harmonics =
-        basis > 1 ? vt_text_format(" and %lld harmonic%s of the year", (long long)(basis - 1) / 2, basis > 3 ? "s" : "")
-                  : vt_text_copy("");
-    char *reason = basis < fit->basis
-                       ? vt_text_format(" alone, as the times leave %lld days of the year without one", (long long)gap)
-                       : vt_text_copy("");
-    char *text = vt_text_format("a mean%s for %s%s", harmonics, slots, reason);
-    free(slots);
-    free(harmonics);
-    free(reason);
+    char *terms = vt_seasonal_terms((basis - 1) / 2, fit->slot_count, fit->slots[0]->minute);
+    if (basis == fit->basis) return terms;
+    char *text =
+        vt_text_format("%s alone, as the times leave %lld days of the year without one", terms, (long long)gap);
+    free(terms);
     return text;
 }
 

@@ -1,14 +1,10 @@
 #include "task/weather/spectra.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "base/csv.h"
-#include "base/file.h"
 #include "base/fourier.h"
 #include "base/memory.h"
 #include "storage/output_file.h"
@@ -28,8 +24,7 @@ void vt_spectra_open(const vt_spectra_options *options, vt_spectra **result)
     vt_spectra *spectra = vt_allocate(1, sizeof *spectra, "the spectra");
     spectra->options = *options;
     spectra->waves = options->width / 2;
-    spectra->weights = vt_allocate((size_t)options->height, sizeof *spectra->weights, "the spectra");
-    for (int64_t y = 0; y < options->height; y++) spectra->weights[y] = cos(options->latitudes[y] * M_PI / 180);
+    spectra->weights = vt_row_weights(options->latitudes, options->height);
     spectra->fourier = vt_fourier_open(options->width);
     spectra->sums = vt_allocate((size_t)(options->leads * options->channels * (1 + 2 * spectra->waves)),
                                 sizeof *spectra->sums, "the spectra");
@@ -138,9 +133,9 @@ vt_status vt_spectra_write(const vt_spectra *spectra, const char *path, const ch
 {
     vt_status status = VT_OK;
     const vt_lead_unit unit = vt_lead_unit_of(step);
-    char *partial = vt_output_partial_path(path), buffer[32];
-    FILE *file = fopen(partial, "we");
-    VT_CHECK(file != NULL, "can't write %s: %s", partial, strerror(errno));
+    char buffer[32];
+    FILE *file = NULL;
+    VT_TRY(vt_output_open(path, &file));
     fprintf(file, "channel,lead_hours,wavenumber,power_forecast,power_target,ratio%s%s\n",
             unit.column != NULL ? ",lead_" : "", unit.column != NULL ? unit.column : "");
     for (int64_t c = 0; c < spectra->options.channels; c++)
@@ -157,10 +152,7 @@ vt_status vt_spectra_write(const vt_spectra *spectra, const char *path, const ch
                 if (unit.column != NULL) vt_csv_number(file, (double)(lead + 1) * unit.a_step);
                 fputc('\n', file);
             }
-    VT_CHECK(vt_file_close(file, true), "can't write %s: %s", path, strerror(errno));
-    VT_TRY(vt_output_publish(partial, path));
+    VT_TRY(vt_output_close(file, path));
 done:
-    if (status != VT_OK) unlink(partial);
-    free(partial);
     return status;
 }
