@@ -30,29 +30,23 @@ done:
     return status;
 }
 
-typedef struct {
-    bool of_cubes, of_text; /* neither: forecasts of fields */
-} evaluated;
-
 /* Everything before the ranks connect. */
-static vt_status prepare(const vt_call *call, const vt_launch *launch, vt_evaluation_options *options, evaluated *what)
+static vt_status prepare(const vt_call *call, const vt_launch *launch, vt_evaluation_options *options)
 {
     vt_status status = VT_OK;
     const vt_evaluate_flags *flags = call->flags;
     const char *named = call->operand_count > 0 ? call->operands[0] : NULL, *list = flags->checkpoints;
     const int64_t members = flags->members > 0 ? flags->members : 0;
     VT_CHECK(named != NULL || list != NULL, "evaluate: no CHECKPOINT given; see `vitrain evaluate --help`");
-    if (named != NULL && list == NULL)
-        VT_TRY(vt_cubes_configure(named, call->option_count, call->options, launch->world_size, &what->of_cubes,
-                                  &options->checkpoint, &options->config));
-    if (named != NULL && list == NULL && !what->of_cubes)
-        VT_TRY(vt_language_configure(named, call->option_count, call->options, launch->world_size, &what->of_text,
-                                     &options->checkpoint, &options->config));
-    if (what->of_text) {
+    if (list == NULL)
+        VT_TRY(vt_forecaster_configure(named, call->option_count, call->options, launch->world_size,
+                                       &options->checkpoint, &options->config));
+    if (list == NULL && vt_forecaster_is_of_text(options->config)) {
         VT_CHECK(members == 0 && options->channel == NULL && options->every == 1,
                  "evaluate: a language model has neither members nor maps; leave out --members, --every and "
                  "--map_channel");
-    } else if (what->of_cubes) {
+        VT_TRY(vt_language_take_words(options->checkpoint, options->config));
+    } else if (list == NULL && vt_forecaster_is_of_cubes(options->config)) {
         VT_CHECK(!options->test && members == 0 && options->channel == NULL && options->every == 1,
                  "evaluate: a U-Net has a validation set alone, and neither members nor maps; leave out --split, "
                  "--members, --every and --map_channel");
@@ -78,15 +72,16 @@ vt_status vt_command_evaluate(const vt_call *call)
                                      .every = flags->every,
                                      .channel = flags->map_channel};
     vt_launch launch;
-    evaluated what = {0};
     VT_TRY(vt_launch_detect(&launch));
-    status = prepare(call, &launch, &options, &what);
+    status = prepare(call, &launch, &options);
     if (status == VT_ERROR) vt_world_fail_early(&launch);
-    if (status == VT_OK && what.of_text)
+    if (status != VT_OK) goto done;
+    if (vt_forecaster_is_of_text(options.config))
         status = vt_language_evaluate(options.config, options.checkpoint, options.test, options.output, &launch);
-    else if (status == VT_OK)
-        status = what.of_cubes ? vt_cubes_evaluate(options.config, options.checkpoint, options.output, &launch)
-                               : vt_evaluate(&options, &launch);
+    else if (vt_forecaster_is_of_cubes(options.config))
+        status = vt_cubes_evaluate(options.config, options.checkpoint, options.output, &launch);
+    else
+        status = vt_evaluate(&options, &launch);
 done:
     vt_config_close(&options.config);
     vt_members_close(&options.members);

@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "forecast/forecaster.h"
 #include "forecast/language.h"
 #include "parallel/world.h"
 
@@ -10,14 +11,15 @@ static vt_status prepare(const vt_call *call, int64_t ranks, char **checkpoint, 
 {
     vt_status status = VT_OK;
     const char *named = call->operands[0];
-    bool of_text = false;
-    VT_TRY(vt_language_configure(named, call->option_count, call->options, ranks, &of_text, checkpoint, config));
-    VT_CHECK(of_text, "generate: %s was not trained on text; `vitrain predict` makes forecasts", named);
+    VT_TRY(vt_forecaster_configure(named, call->option_count, call->options, ranks, checkpoint, config));
+    VT_CHECK(vt_forecaster_is_of_text(*config),
+             "generate: %s was not trained on text; `vitrain predict` makes forecasts", named);
     VT_CHECK((*config)->causal,
              "generate: %s was trained without causal: true, so that it saw each word that it had to predict, and "
              "can't write; "
              "train one with --config=lm or --causal",
              named);
+    VT_TRY(vt_language_take_words(*checkpoint, *config));
 done:
     return status;
 }

@@ -127,32 +127,12 @@ done:
     return status;
 }
 
-static vt_status read_seasonal(const vt_config *config, const vt_dataset *dataset, vt_seasonal **seasonal)
-{
-    const vt_frame_window *window = vt_dataset_window(dataset);
-    int64_t grid[2];
-    vt_dataset_grid(dataset, grid);
-    const vt_seasonal_options options = {.path = config->climatology_path,
-                                         .option_name = "climatology_path",
-                                         .channels = config->n_out_channels,
-                                         .names = vt_dataset_channel_names(dataset),
-                                         .grid_height = grid[0],
-                                         .grid_width = grid[1],
-                                         .first_row = window->first_row,
-                                         .height = config->img_size[0],
-                                         .first_column = window->first_column,
-                                         .width = config->img_size[1],
-                                         .own_rows = config->img_size[0],
-                                         .latitudes = vt_dataset_known_coordinate(dataset, false),
-                                         .longitudes = vt_dataset_known_coordinate(dataset, true)};
-    return vt_seasonal_open(&options, seasonal);
-}
-
 vt_status vt_climatologies_open(const vt_config *config, const vt_dataset *dataset, const int64_t *starts,
                                 int64_t count, int64_t rollout, bool speaks, vt_climatologies *climatologies)
 {
     vt_status status = VT_OK;
     bool there = false;
+    const vt_known_grid grid = vt_dataset_known_grid(dataset);
     vt_fields_about *about = NULL;
     *climatologies = (vt_climatologies){0};
     VT_TRY(find_file(config, VT_OPTION_time_means_path, "time_means_path", config->time_means_path,
@@ -161,7 +141,9 @@ vt_status vt_climatologies_open(const vt_config *config, const vt_dataset *datas
     VT_TRY(find_file(config, VT_OPTION_climatology_path, "climatology_path", config->climatology_path, no_seasonal,
                      speaks, &there));
     if (!there) goto done;
-    VT_TRY(read_seasonal(config, dataset, &climatologies->seasonal));
+    VT_TRY(vt_known_climatology_open(config->climatology_path, &grid, vt_dataset_channel_names(dataset),
+                                     config->n_out_channels, (vt_span){0, config->img_size[0]},
+                                     &climatologies->seasonal));
     if (vt_seasonal_about(climatologies->seasonal) != NULL)
         VT_TRY(vt_fields_about_parse(vt_seasonal_about(climatologies->seasonal), config->climatology_path, &about));
     VT_TRY(compare(config, dataset, about, config->climatology_path));

@@ -40,19 +40,6 @@ typedef struct {
     float *densities[2]; /* [side³], of prediction (its first channel) and target */
 } cubes;
 
-/* ---- the configuration ---- */
-
-vt_status vt_cubes_configure(const char *name, int flag_count, char *const *flags, int64_t ranks, bool *of_cubes,
-                             char **checkpoint, vt_config **config)
-{
-    /* One sample at a time on each rank; whole layers. */
-    static char *const forced[] = {"--tensor_parallel=1", "--context_parallel=1", "--pipeline_parallel=1",
-                                   "--zero_stage=0",      "--ema_decay=None",     "--grad_accumulation=1",
-                                   "--local_batch_size=1"};
-    const vt_configured_task own = {"cosmology", sizeof forced / sizeof forced[0], forced};
-    return vt_forecaster_configure_task(&own, name, flag_count, flags, ranks, of_cubes, checkpoint, config);
-}
-
 /* ---- spectra ---- */
 
 static void open_spectra(int64_t side, spectra *s)

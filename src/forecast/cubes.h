@@ -5,11 +5,6 @@
 #include "config/config.h"
 #include "parallel/launch.h"
 
-/* Which checkpoint `name` means, was it trained on cubes, and if so, its configuration with these flags for `ranks`
- * ranks. Otherwise *checkpoint and *config stay NULL. */
-vt_status vt_cubes_configure(const char *name, int flag_count, char *const *flags, int64_t ranks, bool *of_cubes,
-                             char **checkpoint, vt_config **config);
-
 /* Collective. Goes once through the validation samples. Prints the loss and the L1 of each channel beside those of
  * copying, and the power spectra of the density; writes l1.csv and spectrum.csv into the directory `output`. */
 vt_status vt_cubes_evaluate(const vt_config *config, const char *checkpoint, const char *output,

@@ -1,4 +1,4 @@
-#include "forecast/evaluation.h"
+#include "forecast/evaluation_report.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -8,45 +8,14 @@
 
 #include "base/log.h"
 #include "base/memory.h"
-#include "forecast/climatologies.h"
-#include "forecast/evaluation_report.h"
-#include "forecast/states.h"
 #include "report/progress.h"
-#include "source/fields/dataset.h"
 #include "storage/output_file.h"
 #include "task/loss_weights.h"
 #include "task/weather.h"
-#include "task/weather/scores.h"
-#include "task/weather/spectra.h"
-
-typedef struct {
-    const vt_evaluation_options *options;
-    vt_world *world;
-    vt_fields_form form; /* of the dataset */
-    vt_dataset *dataset;
-    vt_forecaster *forecaster;
-    vt_climatologies climatologies;
-    vt_scores *scores;
-    vt_ensemble *ensemble; /* NULL: none was asked for */
-    vt_spectra *spectra;
-    int64_t *starts, start_count; /* initial times: samples whose file reaches the last lead time */
-    int64_t batch, rounds;        /* initial times that a rank forecasts at once, and how often */
-    int64_t loss_batch;           /* samples whose losses it computes at once: at least as many */
-    vt_date *dates;               /* of their inputs */
-    int64_t *keys;                /* [batch]: what names the initial times where members are perturbed */
-    vt_states states;
-    int64_t plane, map_channel;
-    vt_variable *variables;      /* [out] */
-    float *persistence, *target; /* of a batch, and one target */
-    float *seasonal;             /* at the time of the target */
-    vt_evaluation loss;          /* the training's, over loss_count samples */
-    int64_t loss_count;
-    vt_maps maps;
-} evaluation;
 
 /* ---- what it needs ---- */
 
-static vt_status open_dataset(evaluation *e)
+static vt_status open_dataset(vt_evaluated *e)
 {
     const vt_config *config = e->options->config;
     vt_dataset_options options = vt_fields_options(config, e->options->test ? VT_SET_TEST : VT_SET_VALIDATION);
@@ -57,7 +26,7 @@ static vt_status open_dataset(evaluation *e)
     return status;
 }
 
-static vt_status find_starts(evaluation *e)
+static vt_status find_starts(vt_evaluated *e)
 {
     vt_status status = VT_OK;
     int64_t samples = vt_dataset_source(e->dataset)->sample_count, rollout = e->options->rollout;
@@ -74,7 +43,7 @@ done:
     return status;
 }
 
-static vt_status find_map_channel(evaluation *e)
+static vt_status find_map_channel(vt_evaluated *e)
 {
     vt_status status = VT_OK;
     const char *const *names = vt_dataset_channel_names(e->dataset), *wanted = e->options->channel;
@@ -90,7 +59,7 @@ done:
     return status;
 }
 
-static void take_variables(evaluation *e)
+static void take_variables(vt_evaluated *e)
 {
     const int64_t channels = e->options->config->n_out_channels;
     char buffer[32];
@@ -100,12 +69,13 @@ static void take_variables(evaluation *e)
                                                 vt_dataset_meaning(e->dataset, c));
 }
 
-static vt_status open_data(evaluation *e)
+static vt_status open_data(vt_evaluated *e)
 {
     vt_status status = VT_OK;
     const vt_config *config = e->options->config;
     e->plane = config->img_size[0] * config->img_size[1];
     VT_TRY(open_dataset(e));
+    e->step = vt_dataset_minutes_a_time(e->dataset) * config->dt;
     vt_dataset_log_coordinates(e->dataset);
     if (vt_fields_need_dates(config) != NULL) VT_TRY(vt_dataset_check_dates(e->dataset, vt_fields_need_dates(config)));
     VT_TRY(find_starts(e));
@@ -125,19 +95,19 @@ static int64_t smaller(int64_t a, int64_t b)
 }
 
 /* Initial times are shared out to the models that ranks, or their stages, hold: how many there are, and this rank's. */
-static int64_t models_of(const evaluation *e)
+static int64_t models_of(const vt_evaluated *e)
 {
     return e->options->config->data_parallel;
 }
 
-static int64_t model_of(const evaluation *e)
+static int64_t model_of(const vt_evaluated *e)
 {
     return vt_world_coordinate(e->world, VT_AXIS_DATA);
 }
 
 /* Chooses the fewest rounds that hold all initial times. In each round all models have the same number of them; in the
  * last one the last models may have fewer. The members of an initial time stay together, however many they are. */
-static void share_out(evaluation *e)
+static void share_out(vt_evaluated *e)
 {
     const int64_t ranks = models_of(e), members = vt_members_number(&e->options->members);
     const int64_t at_once = vt_forecaster_batch(e->forecaster),
@@ -147,7 +117,7 @@ static void share_out(evaluation *e)
     e->loss_batch = smaller(e->batch * members, at_once);
 }
 
-static vt_status take_memory(evaluation *e)
+static vt_status take_memory(vt_evaluated *e)
 {
     vt_status status = VT_OK;
     const vt_config *config = e->options->config;
@@ -163,7 +133,7 @@ static vt_status take_memory(evaluation *e)
                                  .width = config->img_size[1],
                                  .latitudes = vt_dataset_latitudes(e->dataset),
                                  .climatology = e->climatologies.mean,
-                                 .stds = vt_forecaster_stds(e->forecaster)};
+                                 .stds = vt_weather_stds(vt_forecaster_task(e->forecaster))};
     vt_scores_open(&options, &e->scores);
     const vt_ensemble_options ensemble = {.members = vt_members_number(&e->options->members),
                                           .leads = options.leads,
@@ -189,7 +159,7 @@ done:
 /* ---- forecasts ---- */
 
 /* The inputs of some initial times, and what persistence forecasts from them. */
-static vt_status read_inputs(evaluation *e, const int64_t *starts, int64_t count)
+static vt_status read_inputs(vt_evaluated *e, const int64_t *starts, int64_t count)
 {
     vt_status status = VT_OK;
     const vt_config *config = e->options->config;
@@ -208,7 +178,7 @@ done:
 }
 
 /* One forecast of the initial time that is sample `start`: of an ensemble the mean. */
-static vt_status score_forecast(evaluation *e, int64_t start, int64_t lead, const float *forecast,
+static vt_status score_forecast(vt_evaluated *e, int64_t start, int64_t lead, const float *forecast,
                                 const float *persistence)
 {
     vt_status status = VT_OK;
@@ -231,13 +201,13 @@ done:
 }
 
 /* When the inputs of `count` samples are, `lead` steps later, as far as that is known. */
-static void take_dates(const evaluation *e, const int64_t *samples, int64_t count, int64_t lead, vt_date *dates)
+static void take_dates(const vt_evaluated *e, const int64_t *samples, int64_t count, int64_t lead, vt_date *dates)
 {
     for (int64_t i = 0; i < count; i++) vt_dataset_date_later(e->dataset, samples[i], lead, &dates[i]);
 }
 
 /* Forecasts and scores the next lead time of `count` initial times from the `first`-th one on. */
-static vt_status score_lead(evaluation *e, int64_t first, int64_t count, int64_t lead)
+static vt_status score_lead(vt_evaluated *e, int64_t first, int64_t count, int64_t lead)
 {
     vt_status status = VT_OK;
     const vt_config *config = e->options->config;
@@ -253,9 +223,7 @@ static vt_status score_lead(evaluation *e, int64_t first, int64_t count, int64_t
     for (int64_t i = 0; i < count; i++) {
         const float *forecast = vt_states_forecast(&e->states, i);
         VT_TRY(score_forecast(e, starts[i], lead, forecast, e->persistence + i * out));
-        if (first + i == 0)
-            VT_TRY(vt_maps_draw(&e->maps, lead, e->target + e->map_channel * e->plane,
-                                forecast + e->map_channel * e->plane));
+        if (first + i == 0) VT_TRY(vt_maps_draw(e, lead, e->target, forecast));
     }
 done:
     return status;
@@ -263,7 +231,7 @@ done:
 
 /* Collective. The ranks meet at every lead time: a rank without initial times in the last round then waits no longer
  * than a forecast of the others takes, and an error on one rank ends all. */
-static vt_status score_all(evaluation *e)
+static vt_status score_all(vt_evaluated *e)
 {
     vt_status status = VT_OK;
     const int64_t together = e->batch * models_of(e);
@@ -285,7 +253,7 @@ done:
 /* ---- the loss ---- */
 
 /* Adds the losses of `count` samples from the `first`-th one on, of every `every`-th sample of the set. */
-static vt_status add_losses(evaluation *e, int64_t first, int64_t count)
+static vt_status add_losses(vt_evaluated *e, int64_t first, int64_t count)
 {
     vt_status status = VT_OK;
     const vt_config *config = e->options->config;
@@ -307,7 +275,7 @@ done:
 
 /* Collective. What training logs as "Avg val loss": over all samples, also those that are too near the end of their
  * file to be initial times. Of several checkpoints the mean. */
-static vt_status find_loss(evaluation *e)
+static vt_status find_loss(vt_evaluated *e)
 {
     vt_status status = VT_OK;
     vt_trainer *trainer = vt_forecaster_trainer(e->forecaster);
@@ -324,7 +292,7 @@ done:
 }
 
 /* Collective: sums over all initial times. */
-static void add_ranks(evaluation *e)
+static void add_ranks(vt_evaluated *e)
 {
     int64_t count = 0;
     double *sums = vt_scores_sums(e->scores, &count);
@@ -336,10 +304,9 @@ static void add_ranks(evaluation *e)
     vt_world_sum(e->world, sums, count);
 }
 
-static vt_status run_phases(evaluation *e)
+static vt_status run_phases(vt_evaluated *e)
 {
     vt_status status = VT_OK;
-    char buffer[32];
     VT_TRY(vt_world_agree(e->world, open_data(e)));
     VT_TRY(vt_source_check_same(e->world, (const vt_source *const[]){vt_dataset_source(e->dataset)}, 1, NULL));
     const vt_forecaster_data data = {vt_dataset_about(e->dataset), vt_dataset_source(e->dataset)->path,
@@ -348,37 +315,13 @@ static vt_status run_phases(evaluation *e)
     VT_TRY(vt_members_read(&e->options->members, e->forecaster));
     share_out(e);
     VT_TRY(vt_world_agree(e->world, take_memory(e)));
-    const int64_t length = vt_dataset_minutes_a_time(e->dataset) * e->options->config->dt;
-    e->maps = (vt_maps){.directory = e->options->output,
-                        .channel = vt_scores_channel_name(vt_dataset_channel_names(e->dataset), e->map_channel, buffer),
-                        .units = e->variables[e->map_channel].units,
-                        .dataset = e->dataset,
-                        .start = e->starts[0],
-                        .step = length,
-                        .steps = e->options->rollout,
-                        .height = e->options->config->img_size[0],
-                        .width = e->options->config->img_size[1],
-                        .latitudes = vt_dataset_known_coordinate(e->dataset, false),
-                        .longitudes = vt_dataset_known_coordinate(e->dataset, true)};
     VT_TRY(find_loss(e));
     VT_TRY(score_all(e));
     add_ranks(e);
-    const vt_evaluation_found found = {.options = e->options,
-                                       .dataset = e->dataset,
-                                       .scores = e->scores,
-                                       .ensemble = e->ensemble,
-                                       .spectra = e->spectra,
-                                       .seasonal = e->climatologies.seasonal,
-                                       .variables = e->variables,
-                                       .initial_times = e->start_count,
-                                       .step = length,
-                                       .loss = e->loss.loss,
-                                       .loss_samples = e->loss_count,
-                                       .map_channel = e->maps.channel};
-    static vt_status (*const parts[])(const vt_evaluation_found *) = {
-        vt_evaluation_write_scores, vt_evaluation_write_spectra, vt_evaluation_report};
+    static vt_status (*const parts[])(const vt_evaluated *) = {vt_evaluation_write_scores, vt_evaluation_write_spectra,
+                                                               vt_evaluation_report};
     for (int i = 0; i < 3; i++) /* the other ranks meet rank 0 after each, as at every lead time */
-        VT_TRY(vt_world_agree(e->world, vt_world_rank(e->world) == 0 ? parts[i](&found) : VT_OK));
+        VT_TRY(vt_world_agree(e->world, vt_world_rank(e->world) == 0 ? parts[i](e) : VT_OK));
 done:
     return status;
 }
@@ -386,7 +329,7 @@ done:
 vt_status vt_evaluate(const vt_evaluation_options *options, const vt_launch *launch)
 {
     vt_status status = VT_OK;
-    evaluation e = {.options = options};
+    vt_evaluated e = {.options = options};
     VT_TRY(vt_world_open(options->config, launch, &e.world));
     if (vt_world_rank(e.world) != 0) vt_log_mute();
     status = run_phases(&e);

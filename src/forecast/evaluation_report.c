@@ -47,97 +47,97 @@ static void print_line(const vt_scores *scores, int64_t lead, int64_t channel, b
 }
 
 /* The end of a line. */
-static void print_ensemble(const vt_evaluation_found *found, int64_t lead, int64_t channel)
+static void print_ensemble(const vt_evaluated *e, int64_t lead, int64_t channel)
 {
-    const double rmse = vt_scores_pooled_rmse(found->scores, lead, channel, VT_SCORE_MODEL);
-    if (found->ensemble != NULL) {
-        print_cell(vt_ensemble_spread(found->ensemble, lead, channel), 10, "%.4g");
-        print_cell(vt_ensemble_ratio(found->ensemble, lead, channel, rmse), 12, "%.3f");
-        print_cell(vt_ensemble_crps(found->ensemble, lead, channel), 10, "%.4g");
+    const double rmse = vt_scores_pooled_rmse(e->scores, lead, channel, VT_SCORE_MODEL);
+    if (e->ensemble != NULL) {
+        print_cell(vt_ensemble_spread(e->ensemble, lead, channel), 10, "%.4g");
+        print_cell(vt_ensemble_ratio(e->ensemble, lead, channel, rmse), 12, "%.3f");
+        print_cell(vt_ensemble_crps(e->ensemble, lead, channel), 10, "%.4g");
     }
     vt_print("\n");
 }
 
 /* "31 h" or, of steps of a day and more, "1.3 months"; horizon: in steps. */
-static const char *horizon_text(const vt_evaluation_found *found, double horizon, char text[VT_DATE_SIZE])
+static const char *horizon_text(const vt_evaluated *e, double horizon, char text[VT_DATE_SIZE])
 {
-    const double parts = vt_lead_unit_of(found->step).a_step * (vt_length_hours(found->step) < 24 ? 1 : 10);
+    const double parts = vt_lead_unit_of(e->step).a_step * (vt_length_hours(e->step) < 24 ? 1 : 10);
     char last[VT_DATE_SIZE];
-    if (!isinf(horizon)) return vt_lead_format(found->step, round(horizon * parts) / parts, text);
-    snprintf(text, VT_DATE_SIZE, "over %.60s", vt_lead_format(found->step, (double)found->options->rollout, last));
+    if (!isinf(horizon)) return vt_lead_format(e->step, round(horizon * parts) / parts, text);
+    snprintf(text, VT_DATE_SIZE, "over %.60s", vt_lead_format(e->step, (double)e->options->rollout, last));
     return text;
 }
 
 /* "u10 31 h (persistence 9 h)" for each channel. */
-static void print_horizons(const vt_evaluation_found *found)
+static void print_horizons(const vt_evaluated *e)
 {
     char buffer[32], text[VT_DATE_SIZE];
     vt_print("skill horizon, where ACC falls below %g:", VT_USEFUL_ACC);
-    for (int64_t c = 0; c < found->options->config->n_out_channels; c++) {
-        const double horizon = vt_scores_horizon(found->scores, c, VT_SCORE_MODEL, 1);
-        const double persistence = vt_scores_horizon(found->scores, c, VT_SCORE_PERSISTENCE, 1);
-        vt_print("%s %s ", c > 0 ? "," : "",
-                 vt_scores_channel_name(vt_dataset_channel_names(found->dataset), c, buffer));
-        vt_print("%s", isnan(horizon) ? "-" : horizon_text(found, horizon, text));
-        if (!isnan(persistence)) vt_print(" (persistence %s)", horizon_text(found, persistence, text));
+    for (int64_t c = 0; c < e->options->config->n_out_channels; c++) {
+        const double horizon = vt_scores_horizon(e->scores, c, VT_SCORE_MODEL, 1);
+        const double persistence = vt_scores_horizon(e->scores, c, VT_SCORE_PERSISTENCE, 1);
+        vt_print("%s %s ", c > 0 ? "," : "", vt_scores_channel_name(vt_dataset_channel_names(e->dataset), c, buffer));
+        vt_print("%s", isnan(horizon) ? "-" : horizon_text(e, horizon, text));
+        if (!isnan(persistence)) vt_print(" (persistence %s)", horizon_text(e, persistence, text));
     }
     vt_print("\n");
 }
 
-static void print_table(const vt_evaluation_found *found)
+static void print_table(const vt_evaluated *e)
 {
     char buffer[32], text[VT_DATE_SIZE];
-    const bool seasonal = found->seasonal != NULL;
-    const int width = (int)fmax(6, (double)strlen(vt_lead_format(found->step, (double)found->options->rollout, text)));
+    const bool seasonal = e->climatologies.seasonal != NULL;
+    const int width = (int)fmax(6, (double)strlen(vt_lead_format(e->step, (double)e->options->rollout, text)));
     vt_print("%-12s %-8s %*s %10s %11s %11s %7s %7s %11s %10s", "channel", "units", width, "lead", "RMSE",
              "persistence", seasonal ? "climatology" : "mean field", "skill", "ACC", "persistence", "bias");
-    if (found->ensemble != NULL) vt_print(" %10s %12s %10s", "spread", "spread/error", "CRPS");
+    if (e->ensemble != NULL) vt_print(" %10s %12s %10s", "spread", "spread/error", "CRPS");
     vt_print("\n");
-    for (int64_t c = 0; c < found->options->config->n_out_channels; c++) {
-        const char *name = vt_scores_channel_name(vt_dataset_channel_names(found->dataset), c, buffer);
-        for (int64_t lead = 0; lead < found->options->rollout; lead++) {
-            if (!is_shown(lead, found->options->rollout, found->step)) continue;
-            vt_print("%-12s %-8s %*s", lead == 0 ? name : "", lead == 0 ? found->variables[c].units : "", width,
-                     vt_lead_format(found->step, (double)lead + 1, text));
-            print_line(found->scores, lead, c, seasonal);
-            print_ensemble(found, lead, c);
+    for (int64_t c = 0; c < e->options->config->n_out_channels; c++) {
+        const char *name = vt_scores_channel_name(vt_dataset_channel_names(e->dataset), c, buffer);
+        for (int64_t lead = 0; lead < e->options->rollout; lead++) {
+            if (!is_shown(lead, e->options->rollout, e->step)) continue;
+            vt_print("%-12s %-8s %*s", lead == 0 ? name : "", lead == 0 ? e->variables[c].units : "", width,
+                     vt_lead_format(e->step, (double)lead + 1, text));
+            print_line(e->scores, lead, c, seasonal);
+            print_ensemble(e, lead, c);
         }
     }
-    if (seasonal) print_horizons(found);
+    if (seasonal) print_horizons(e);
 }
 
-vt_status vt_evaluation_report(const vt_evaluation_found *found)
+vt_status vt_evaluation_report(const vt_evaluated *e)
 {
     vt_status status = VT_OK;
-    const vt_evaluation_options *options = found->options;
+    const vt_evaluation_options *options = e->options;
     const vt_config *config = options->config;
     char *trained = NULL, *title = NULL, *loss = vt_config_value_text(config, "loss"), number[VT_NUMBER_SIZE];
-    char step[VT_DATE_SIZE];
+    char step[VT_DATE_SIZE], buffer[32];
+    const char *channel = vt_scores_channel_name(vt_dataset_channel_names(e->dataset), e->map_channel, buffer);
     char *ensemble = options->members.count > 0 ? vt_members_describe(&options->members, config) : NULL;
-    const char *set = options->test ? "test" : "validation", *weights = vt_dataset_assumed_weights(found->dataset);
+    const char *set = options->test ? "test" : "validation", *weights = vt_dataset_assumed_weights(e->dataset);
     VT_TRY(vt_forecaster_describe(options->checkpoint, (vt_weights)config->weights, &trained, NULL));
     vt_print("%s (%s) on the %s set %s: %lld initial times, %lld step%s of %s%s\n", options->checkpoint, trained, set,
-             vt_dataset_options_of(found->dataset)->directory, (long long)found->initial_times,
-             (long long)options->rollout, options->rollout == 1 ? "" : "s", vt_length_format(found->step, step),
-             vt_dataset_step_is_assumed(found->dataset) ? " (assumed: the files don't say it, nor does time_step)"
-                                                        : "");
+             vt_dataset_options_of(e->dataset)->directory, (long long)e->start_count, (long long)options->rollout,
+             options->rollout == 1 ? "" : "s", vt_length_format(e->step, step),
+             vt_dataset_step_is_assumed(e->dataset) ? " (assumed: the files don't say it, nor does time_step)" : "");
     if (ensemble != NULL) vt_print("ensemble: %s; its mean is the forecast that is scored\n", ensemble);
     for (int64_t i = 0; i < options->members.other_count; i++) vt_print("also of %s\n", options->members.others[i]);
     if (weights != NULL) vt_print("RMSE and ACC weigh %s\n", weights);
-    if (found->seasonal != NULL) vt_print("climatology: %s\n", vt_seasonal_description(found->seasonal));
-    vt_print("loss: %s (%s%s over %lld samples, as training logs it%s)\n", vt_text_float((float)found->loss, number),
+    if (e->climatologies.seasonal != NULL)
+        vt_print("climatology: %s\n", vt_seasonal_description(e->climatologies.seasonal));
+    vt_print("loss: %s (%s%s over %lld samples, as training logs it%s)\n", vt_text_float((float)e->loss.loss, number),
              strcmp(loss, "relative_l2") == 0 ? "relative L2" : loss,
-             vt_loss_weights_are_set(config) ? ", weighted," : "", (long long)found->loss_samples,
+             vt_loss_weights_are_set(config) ? ", weighted," : "", (long long)e->loss_count,
              options->members.other_count > 0 ? "; mean of the checkpoints" : "");
-    if (isinf(found->loss) && vt_loss_kind_of(config)->infinite != NULL)
+    if (isinf(e->loss.loss) && vt_loss_kind_of(config)->infinite != NULL)
         vt_print("the loss is infinite because of a sample: %s\n", vt_loss_kind_of(config)->infinite);
-    print_table(found);
+    print_table(e);
     title = vt_text_format("%s (%s) on the %s set: %lld initial times%s%s", options->checkpoint, trained, set,
-                           (long long)found->initial_times, ensemble != NULL ? ", ensemble of " : "",
+                           (long long)e->start_count, ensemble != NULL ? ", ensemble of " : "",
                            ensemble != NULL ? ensemble : "");
     VT_TRY(vt_scorecard_write(options->output, title));
     vt_print("all lead times: %s/scores.csv; drawn: %s/scores.html; maps of %s: %s/map-*.png\n", options->output,
-             options->output, found->map_channel, options->output);
+             options->output, channel, options->output);
 done:
     free(ensemble);
     free(loss);
@@ -148,28 +148,27 @@ done:
 
 /* ---- files ---- */
 
-vt_status vt_evaluation_write_scores(const vt_evaluation_found *found)
+vt_status vt_evaluation_write_scores(const vt_evaluated *e)
 {
     vt_status status = VT_OK;
-    const char *const *names = vt_dataset_channel_names(found->dataset);
+    const char *const *names = vt_dataset_channel_names(e->dataset);
     static const char *const files[3] = {"loss.csv", "scores.csv", "horizons.csv"};
-    char *paths[3],
-        *loss = vt_text_format("split,samples,loss\n%s,%lld,%.9g\n", found->options->test ? "test" : "valid",
-                               (long long)found->loss_samples, found->loss);
-    for (int i = 0; i < 3; i++) paths[i] = vt_text_format("%s/%s", found->options->output, files[i]);
+    char *paths[3], *loss = vt_text_format("split,samples,loss\n%s,%lld,%.9g\n", e->options->test ? "test" : "valid",
+                                           (long long)e->loss_count, e->loss.loss);
+    for (int i = 0; i < 3; i++) paths[i] = vt_text_format("%s/%s", e->options->output, files[i]);
     VT_TRY(vt_file_write(paths[0], loss, strlen(loss)));
-    VT_TRY(vt_scores_write(found->scores, found->ensemble, paths[1], names, found->variables, found->step));
-    VT_TRY(vt_scores_write_horizons(found->scores, paths[2], names, found->step));
+    VT_TRY(vt_scores_write(e->scores, e->ensemble, paths[1], names, e->variables, e->step));
+    VT_TRY(vt_scores_write_horizons(e->scores, paths[2], names, e->step));
 done:
     for (int i = 0; i < 3; i++) free(paths[i]);
     free(loss);
     return status;
 }
 
-vt_status vt_evaluation_write_spectra(const vt_evaluation_found *found)
+vt_status vt_evaluation_write_spectra(const vt_evaluated *e)
 {
-    char *path = vt_text_format("%s/spectra.csv", found->options->output);
-    vt_status status = vt_spectra_write(found->spectra, path, vt_dataset_channel_names(found->dataset), found->step);
+    char *path = vt_text_format("%s/spectra.csv", e->options->output);
+    vt_status status = vt_spectra_write(e->spectra, path, vt_dataset_channel_names(e->dataset), e->step);
     free(path);
     return status;
 }
@@ -185,44 +184,49 @@ void vt_maps_clear(const char *directory)
     closedir(listing);
 }
 
-vt_status vt_maps_draw(const vt_maps *maps, int64_t lead, const float *target, const float *forecast)
+vt_status vt_maps_draw(const vt_evaluated *e, int64_t lead, const float *target, const float *forecast)
 {
     vt_status status = VT_OK;
+    const vt_dataset *dataset = e->dataset;
+    const int64_t height = e->options->config->img_size[0], width = e->options->config->img_size[1];
+    const int64_t first = e->map_channel * height * width, start = e->starts[0];
+    const char *directory = e->options->output, *units = e->variables[e->map_channel].units;
     vt_image image = {0};
     void *png = NULL;
     size_t size = 0;
-    char from[VT_DATE_SIZE] = "", valid[VT_DATE_SIZE] = "", ahead[VT_DATE_SIZE], both[3 * VT_DATE_SIZE + 64];
-    if (!is_shown(lead, maps->steps, maps->step)) return VT_OK;
-    const int64_t length = (lead + 1) * maps->step;
-    const vt_lead_unit unit = vt_lead_unit_of(maps->step);
-    vt_lead_format(maps->step, (double)lead + 1, ahead);
+    char from[VT_DATE_SIZE] = "", valid[VT_DATE_SIZE] = "", ahead[VT_DATE_SIZE], buffer[32],
+         both[3 * VT_DATE_SIZE + 64];
+    if (!is_shown(lead, e->options->rollout, e->step)) return VT_OK;
+    const char *channel = vt_scores_channel_name(vt_dataset_channel_names(dataset), e->map_channel, buffer);
+    const int64_t length = (lead + 1) * e->step;
+    const vt_lead_unit unit = vt_lead_unit_of(e->step);
+    vt_lead_format(e->step, (double)lead + 1, ahead);
     vt_date date;
-    const bool dated = vt_dataset_date(maps->dataset, maps->start, &date);
+    const bool dated = vt_dataset_date(dataset, start, &date);
     if (dated) vt_date_format(date, from);
-    if (dated && vt_dataset_date_later(maps->dataset, maps->start, lead + 1, &date)) vt_date_format(date, valid);
-    const char *units = maps->units;
-    char *path = vt_text_format("%s/map-%s-%03.9g%s.png", maps->directory, maps->channel,
+    if (dated && vt_dataset_date_later(dataset, start, lead + 1, &date)) vt_date_format(date, valid);
+    char *path = vt_text_format("%s/map-%s-%03.9g%s.png", directory, channel,
                                 unit.column != NULL ? (double)(lead + 1) * unit.a_step : vt_length_hours(length),
                                 unit.column != NULL ? unit.name : "h");
-    for (char *c = path + strlen(maps->directory) + 1; *c != '\0'; c++)
+    for (char *c = path + strlen(directory) + 1; *c != '\0'; c++)
         if (*c == '/') *c = '_'; /* in the channel's name; it would begin a directory */
     if (dated)
         snprintf(both, sizeof both, "%s UTC, forecast from %s UTC (%s)", valid, from, ahead);
     else
         snprintf(both, sizeof both, "%s from the first time", ahead);
-    char *title = vt_text_format("%s%s%s%s, %s", maps->channel, units[0] != '\0' ? " (" : "", units,
-                                 units[0] != '\0' ? ")" : "", both);
+    char *title =
+        vt_text_format("%s%s%s%s, %s", channel, units[0] != '\0' ? " (" : "", units, units[0] != '\0' ? ")" : "", both);
     vt_comparison comparison = {.title = title,
                                 .left_title = "target",
                                 .right_title = "forecast",
                                 .difference_title = "forecast - target",
-                                .left = target,
-                                .right = forecast,
-                                .height = maps->height,
-                                .width = maps->width,
-                                .latitudes = maps->latitudes,
-                                .longitudes = maps->longitudes,
-                                .is_signed = vt_variable_is_signed(maps->channel, target, maps->height * maps->width)};
+                                .left = target + first,
+                                .right = forecast + first,
+                                .height = height,
+                                .width = width,
+                                .latitudes = vt_dataset_known_coordinate(dataset, false),
+                                .longitudes = vt_dataset_known_coordinate(dataset, true),
+                                .is_signed = vt_variable_is_signed(channel, target + first, height * width)};
     vt_image_compare(&comparison, &image);
     VT_TRY(vt_image_encode(&image, &png, &size));
     VT_TRY(vt_file_write(path, png, size));

@@ -1,7 +1,6 @@
 #include "forecast/forecaster.h"
 
 #include <errno.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -15,7 +14,6 @@
 #include "source/sources.h"
 #include "storage/tensor_file.h"
 #include "task/weather.h"
-#include "task/weather/ensemble.h"
 #include "training/budget.h"
 
 struct vt_forecaster {
@@ -56,14 +54,27 @@ done:
     return status;
 }
 
-/* A model is on one rank, or in stages on several. These come before the user's flags, which may say something else.
- * The last one is left out if they give the global batch. */
-static const char *const forced[] = {
-    "--tensor_parallel=1",       "--context_parallel=1",       "--pipeline_parallel=1", "--zero_stage=0",
-    "--ema_decay=None", /* of this use's own; the checkpoint's is read */
-    "--sequence_parallel=false", "--offload_activations=none", "--rollout=1",           "--grad_accumulation=1",
-    "--local_batch_size=8"};
-enum { FORCED = sizeof forced / sizeof forced[0] };
+/* Flags that come before the user's, which may say something else. A model is on one rank, or in stages on several. */
+enum { OF_LAYOUT = 4, FOR_ALL = 6, OWN = 4 };
+static const char *const for_all[FOR_ALL] = {
+    "--tensor_parallel=1", "--context_parallel=1",  "--pipeline_parallel=1",
+    "--zero_stage=0",      "--grad_accumulation=1", "--ema_decay=None" /* of this use's own; the checkpoint's is read */
+};
+static const char *const for_cubes[OWN] = {"--local_batch_size=1"};
+static const char *const for_text[OWN] = {"--sequence_parallel=false", "--offload_activations=none",
+                                          "--vocabulary=None"};
+static const char *const for_fields[OWN] = {"--sequence_parallel=false", "--offload_activations=none", "--rollout=1",
+                                            "--local_batch_size=8"};
+
+bool vt_forecaster_is_of_cubes(const vt_config *config)
+{
+    return strcmp(vt_task_kind_of(config)->name, "cosmology") == 0;
+}
+
+bool vt_forecaster_is_of_text(const vt_config *config)
+{
+    return strcmp(vt_task_kind_of(config)->name, "language") == 0;
+}
 
 static bool gives_global_batch(int flag_count, char *const *flags)
 {
@@ -73,88 +84,56 @@ static bool gives_global_batch(int flag_count, char *const *flags)
     return false;
 }
 
-vt_status vt_forecaster_trained(const char *name, char **checkpoint, char **yaml, vt_config **trained)
-{
-    vt_status status = VT_OK;
-    enum { OF_LAYOUT = 4 };
-    vt_tensor_file *index = NULL;
-    *yaml = NULL;
-    VT_TRY(vt_checkpoint_find(name, VT_CHECKPOINT_TO_SHOW, checkpoint));
-    VT_TRY(open_index(*checkpoint, &index));
-    VT_TRY(vt_tensor_file_get_text(index, "configuration", yaml));
-    VT_TRY(vt_config_open_text(*yaml, *checkpoint, OF_LAYOUT, (char *const *)(uintptr_t)forced, 1, trained));
-done:
-    vt_tensor_file_close(&index);
-    return status;
-}
-
-vt_status vt_forecaster_configure_task(const vt_configured_task *task, const char *name, int flag_count,
-                                       char *const *flags, int64_t ranks, bool *is_so, char **checkpoint,
-                                       vt_config **config)
-{
-    vt_status status = VT_OK;
-    const int count = task->flag_count + flag_count;
-    char *yaml = NULL, *found = NULL, **all = vt_allocate((size_t)count + 1, sizeof *all, "the evaluation");
-    vt_config *trained = NULL;
-    *is_so = false;
-    memcpy(all, task->flags, (size_t)task->flag_count * sizeof *all);
-    memcpy(all + task->flag_count, flags, (size_t)flag_count * sizeof *all);
-    VT_TRY(vt_forecaster_trained(name, &found, &yaml, &trained));
-    *is_so = strcmp(vt_task_kind_of(trained)->name, task->name) == 0;
-    if (!*is_so) goto done;
-    VT_TRY(vt_config_open_text(yaml, found, count, all, ranks, config));
-    *checkpoint = found;
-    found = NULL;
-done:
-    vt_config_close(&trained);
-    free(yaml);
-    free(found);
-    free(all);
-    return status;
-}
-
-/* Before the flags are read that only forecasts of fields have. */
-static vt_status check_source(const char *checkpoint, const vt_config *trained)
-{
-    vt_status status = VT_OK;
-    VT_CHECK(strcmp(vt_source_kind_of(trained)->name, "fields") == 0,
-             "%s: its model was trained on source %s, but only fields in files can be forecast", checkpoint,
-             vt_source_kind_of(trained)->name);
-done:
-    return status;
-}
-
 vt_status vt_forecaster_configure(const char *name, int flag_count, char *const *flags, int64_t ranks,
                                   char **checkpoint, vt_config **config)
 {
     vt_status status = VT_OK;
     vt_tensor_file *index = NULL;
     vt_config *trained = NULL;
-    char *yaml = NULL, **all = vt_allocate((size_t)flag_count + FORCED, sizeof *all, "the forecaster");
-    const int forced_count = gives_global_batch(flag_count, flags) ? FORCED - 1 : FORCED;
-    memcpy(all, forced, sizeof forced);
-    memcpy(all + forced_count, flags, (size_t)flag_count * sizeof *all);
-    VT_TRY(vt_forecaster_trained(name, checkpoint, &yaml, &trained));
-    VT_TRY(check_source(*checkpoint, trained));
+    char *yaml = NULL, **all = vt_allocate((size_t)flag_count + FOR_ALL + OWN, sizeof *all, "the forecaster");
+    int count = FOR_ALL;
+    memcpy(all, for_all, sizeof for_all);
+    VT_TRY(vt_checkpoint_find(name, VT_CHECKPOINT_TO_SHOW, checkpoint));
     VT_TRY(open_index(*checkpoint, &index));
-    VT_TRY(vt_config_open_text(yaml, *checkpoint, flag_count + forced_count, all, ranks, config));
-    VT_CHECK((*config)->tensor_parallel == 1 && (*config)->context_parallel == 1 && (*config)->zero_stage == 0,
-             "a forecast needs whole layers on each rank, whatever the model was trained on: leave tensor_parallel and "
-             "context_parallel at 1 and zero_stage at 0; --pipeline_parallel divides the model, and more ranks share "
-             "out the initial times");
-    const char *const *const fixed[] = {vt_model_kind_of(*config)->identity, vt_task_kind_of(*config)->identity};
-    VT_TRY(vt_known_fields_complete(*config));
-    for (int i = 0; i < 2; i++)
-        VT_TRY(
-            vt_checkpoint_check_options(index, *checkpoint, *config, fixed[i], "its parameters were trained for that"));
-    if (vt_config_awaits_window(*config)) /* the flags repeat the ranges */
-        VT_TRY(vt_config_set_window(*config, (*config)->img_size[0], (*config)->img_size[1]));
+    VT_TRY(vt_tensor_file_get_text(index, "configuration", &yaml));
+    VT_TRY(vt_config_open_text(yaml, *checkpoint, OF_LAYOUT, all, 1, &trained));
+    const char *const *own = vt_forecaster_is_of_cubes(trained)  ? for_cubes
+                             : vt_forecaster_is_of_text(trained) ? for_text
+                                                                 : for_fields;
+    for (int i = 0; i < OWN && own[i] != NULL; i++)
+        if (strncmp(own[i], "--local_batch_size", 18) != 0 || !gives_global_batch(flag_count, flags))
+            all[count++] = (char *)(uintptr_t)own[i];
+    memcpy(all + count, flags, (size_t)flag_count * sizeof *all);
+    VT_TRY(vt_config_open_text(yaml, *checkpoint, count + flag_count, all, ranks, config));
 done:
-    if (status != VT_OK) vt_config_close(config);
     vt_config_close(&trained);
     vt_tensor_file_close(&index);
     free(yaml);
     free(all);
+    return status;
+}
+
+vt_status vt_forecaster_check(const char *checkpoint, vt_config *config)
+{
+    vt_status status = VT_OK;
+    vt_tensor_file *index = NULL;
+    const char *const *const fixed[] = {vt_model_kind_of(config)->identity, vt_task_kind_of(config)->identity};
+    VT_CHECK(strcmp(vt_source_kind_of(config)->name, "fields") == 0,
+             "%s: its model was trained on source %s, but only fields in files can be forecast", checkpoint,
+             vt_source_kind_of(config)->name);
+    VT_CHECK(config->tensor_parallel == 1 && config->context_parallel == 1 && config->zero_stage == 0,
+             "a forecast needs whole layers on each rank, whatever the model was trained on: leave tensor_parallel and "
+             "context_parallel at 1 and zero_stage at 0; --pipeline_parallel divides the model, and more ranks share "
+             "out the initial times");
+    VT_TRY(open_index(checkpoint, &index));
+    VT_TRY(vt_known_fields_complete(config));
+    for (int i = 0; i < 2; i++)
+        VT_TRY(
+            vt_checkpoint_check_options(index, checkpoint, config, fixed[i], "its parameters were trained for that"));
+    if (vt_config_awaits_window(config)) /* the flags repeat the ranges */
+        VT_TRY(vt_config_set_window(config, config->img_size[0], config->img_size[1]));
+done:
+    vt_tensor_file_close(&index);
     return status;
 }
 
@@ -403,44 +382,28 @@ void vt_forecaster_choose(vt_forecaster *forecaster, int64_t index)
     forecaster->chosen = index;
 }
 
-void vt_forecaster_perturb(const vt_forecaster *forecaster, int64_t member, int64_t start, float *input)
-{
-    const vt_config *config = vt_trainer_config(forecaster->trainer);
-    float *stds = vt_allocate((size_t)forecaster->task->field_count, sizeof *stds, "the forecaster");
-    vt_weather_noise(forecaster->task, stds);
-    const vt_perturbation how = {.seed = (uint64_t)config->seed,
-                                 .member = (uint32_t)member,
-                                 .start = (uint32_t)start,
-                                 .channels = config->n_in_channels,
-                                 .height = config->img_size[0],
-                                 .width = config->img_size[1],
-                                 .period = vt_config_channels_a_time(config),
-                                 .stds = stds};
-    vt_ensemble_perturb(&how, input);
-    free(stds);
-}
-
 int64_t vt_forecaster_batch(const vt_forecaster *forecaster)
 {
     return vt_trainer_micro_batch(vt_trainer_config(forecaster->trainer));
 }
 
-const float *vt_forecaster_stds(const vt_forecaster *forecaster)
+vt_task *vt_forecaster_task(const vt_forecaster *forecaster)
 {
-    return vt_weather_stds(forecaster->task);
+    return forecaster->task;
 }
 
 /* ---- what the model sees ---- */
 
-/* fields [count, channels, height, width], of the dates `later` after `dates`: departures where the model sees such. */
-static vt_status depart(const vt_forecaster *forecaster, const vt_date *dates, int64_t later, int64_t count,
-                        int64_t channels, int64_t sample, float *fields)
+/* Adds `factor` times the climatology of the dates `later` after `dates` to the first `channels` channels of each
+ * fields [count]. */
+static vt_status add_climatology(const vt_forecaster *forecaster, const vt_date *dates, int64_t later, double factor,
+                                 int64_t count, int64_t channels, int64_t sample, float *fields)
 {
     vt_status status = VT_OK;
     for (int64_t i = 0; i < count; i++) {
         const vt_date date = vt_date_after(dates[i], later);
         VT_TRY(vt_seasonal_check(forecaster->seasonal, date));
-        vt_seasonal_add(forecaster->seasonal, date, -1, channels, fields + i * sample);
+        vt_seasonal_add(forecaster->seasonal, date, factor, channels, fields + i * sample);
     }
 done:
     return status;
@@ -462,8 +425,8 @@ static vt_status make_input(vt_forecaster *forecaster, const vt_date *dates, int
     memcpy(forecaster->departures, *input, (size_t)(count * sample) * sizeof(float));
     *input = forecaster->departures;
     for (int64_t back = 0; back <= config->n_history; back++)
-        VT_TRY(depart(forecaster, dates, -back * forecaster->step, count, channels, sample,
-                      forecaster->departures + back * channels * plane));
+        VT_TRY(add_climatology(forecaster, dates, -back * forecaster->step, -1, count, channels, sample,
+                               forecaster->departures + back * channels * plane));
 done:
     return status;
 }
@@ -473,19 +436,15 @@ vt_status vt_forecaster_step(vt_forecaster *forecaster, const float *input, cons
 {
     vt_status status = VT_OK;
     const vt_config *config = vt_trainer_config(forecaster->trainer);
+    const int64_t out = config->n_out_channels * plane_of(config);
     VT_ASSERT(count > 0 && count <= vt_forecaster_batch(forecaster));
     VT_ASSERT(dates != NULL || vt_fields_need_dates(config) == NULL);
     VT_TRY(make_input(forecaster, dates, count, &input));
     VT_TRY(vt_step_predict(forecaster->trainer, input, forecaster->forcings, count, fields));
-    vt_group_broadcast(forecaster->stages, fields,
-                       (size_t)(count * config->n_out_channels * plane_of(config)) * sizeof *fields,
-                       forecaster->stages->size - 1, NULL);
-    for (int64_t i = 0; i < count && forecaster->seasonal != NULL; i++) {
-        const vt_date date = vt_date_after(dates[i], forecaster->step);
-        VT_TRY(vt_seasonal_check(forecaster->seasonal, date));
-        vt_seasonal_add(forecaster->seasonal, date, 1, config->n_out_channels,
-                        fields + i * config->n_out_channels * plane_of(config));
-    }
+    vt_group_broadcast(forecaster->stages, fields, (size_t)(count * out) * sizeof *fields, forecaster->stages->size - 1,
+                       NULL);
+    if (forecaster->seasonal != NULL)
+        VT_TRY(add_climatology(forecaster, dates, forecaster->step, 1, count, config->n_out_channels, out, fields));
 done:
     return status;
 }
@@ -501,7 +460,7 @@ vt_status vt_forecaster_score(vt_forecaster *forecaster, const float *input, con
     if (forecaster->seasonal != NULL) {
         float *targets = forecaster->departures + vt_forecaster_batch(forecaster) * in;
         memcpy(targets, target, (size_t)(count * out) * sizeof *targets);
-        VT_TRY(depart(forecaster, dates, forecaster->step, count, config->n_out_channels, out, targets));
+        VT_TRY(add_climatology(forecaster, dates, forecaster->step, -1, count, config->n_out_channels, out, targets));
         target = targets;
     }
     const vt_batch batch = {.sample_count = count,
@@ -527,18 +486,4 @@ vt_status vt_forecaster_check_rollout(const vt_config *config, int64_t rollout)
              (long long)rollout, (long long)out, (long long)in);
 done:
     return status;
-}
-
-void vt_forecaster_shift(const vt_config *config, int64_t count, const float *fields, float *input)
-{
-    size_t plane = (size_t)(config->img_size[0] * config->img_size[1]);
-    size_t newest = (size_t)config->n_out_channels * plane, whole = (size_t)config->n_in_channels * plane;
-    VT_ASSERT(config->n_out_channels == vt_config_channels_a_time(config));
-    for (int64_t i = 0; i < count; i++) {
-        float *sample = input + (size_t)i * whole;
-        memmove(sample + newest, sample, (whole - newest) * sizeof *sample);
-        const float *forecast = fields + (size_t)i * newest;
-        for (size_t point = 0; point < newest; point++)
-            if (!isnan(sample[point])) sample[point] = forecast[point];
-    }
 }

@@ -8,24 +8,19 @@
 #include "training/step.h"
 
 /* *checkpoint: the checkpoint of that name (vt_checkpoint_find), malloc'd. *config: the configuration that it was made
- * with, changed by flags. Each rank holds the whole model, whatever layout it was trained in, or a stage of it, if a
- * flag says pipeline_parallel: tensor_parallel and context_parallel other than 1 are an error. local_batch_size, the
- * samples forecast at once, is 8 unless a flag says else, or global_batch_size for all ranks together. */
+ * with, changed by flags, for a model that each rank has whole, or a stage of it if a flag says pipeline_parallel. Of
+ * fields local_batch_size, the samples forecast at once, is 8 unless a flag says else, or global_batch_size for all
+ * ranks together. Both are the caller's, also after an error. */
 vt_status vt_forecaster_configure(const char *name, int flag_count, char *const *flags, int64_t ranks,
                                   char **checkpoint, vt_config **config);
 
-/* A task whose evaluation is its own, and the flags that come before the user's. */
-typedef struct {
-    const char *name;
-    int flag_count;
-    char *const *flags;
-} vt_configured_task;
+/* What was it trained on? Neither: fields. */
+bool vt_forecaster_is_of_cubes(const vt_config *config);
+bool vt_forecaster_is_of_text(const vt_config *config);
 
-/* Which checkpoint `name` means, was it trained on this task, and if so, its configuration with these flags for `ranks`
- * ranks. Otherwise *checkpoint and *config stay NULL. */
-vt_status vt_forecaster_configure_task(const vt_configured_task *task, const char *name, int flag_count,
-                                       char *const *flags, int64_t ranks, bool *is_so, char **checkpoint,
-                                       vt_config **config);
+/* Completes such a configuration for forecasts of fields. Errors: a model of something else, tensor_parallel or
+ * context_parallel other than 1, flags that don't go with the model's parameters. */
+vt_status vt_forecaster_check(const char *checkpoint, vt_config *config);
 
 /* Can each forecast of a rollout be the next one's input: does it have all channels of the input? */
 vt_status vt_forecaster_check_rollout(const vt_config *config, int64_t rollout);
@@ -56,10 +51,6 @@ void vt_forecaster_close(vt_forecaster **forecaster);
 vt_status vt_forecaster_add(vt_forecaster *forecaster, const char *checkpoint);
 void vt_forecaster_choose(vt_forecaster *forecaster, int64_t index);
 
-/* Adds the noise (input_noise) of this member to the input [n_in_channels, height, width] of the initial time that
- * `start` names. */
-void vt_forecaster_perturb(const vt_forecaster *forecaster, int64_t member, int64_t start, float *input);
-
 /* Samples that vt_forecaster_step takes at most. */
 int64_t vt_forecaster_batch(const vt_forecaster *forecaster);
 
@@ -74,19 +65,9 @@ vt_status vt_forecaster_step(vt_forecaster *forecaster, const float *input, cons
 vt_status vt_forecaster_score(vt_forecaster *forecaster, const float *input, const vt_date *dates, const float *target,
                               int64_t count, vt_evaluation *sums);
 
-/* For vt_step_evaluation_open and vt_step_evaluation_finish. */
+/* For vt_step_evaluation_open and vt_step_evaluation_finish; and what it was trained on. */
 vt_trainer *vt_forecaster_trainer(const vt_forecaster *forecaster);
-
-/* Makes the next input: the older times move one place back, and the forecast becomes the newest. What is missing in
- * the newest time (NaN) stays missing. */
-void vt_forecaster_shift(const vt_config *config, int64_t count, const float *fields, float *input);
-
-/* Standard deviations of the output's channels, [n_out_channels]. */
-const float *vt_forecaster_stds(const vt_forecaster *forecaster);
-
-/* Which checkpoint `name` means, and the configuration that it was trained with: as the text of a YAML file, and as one
- * for one rank. Checkpoint and text are malloc'd; the caller frees all three, also after an error. */
-vt_status vt_forecaster_trained(const char *name, char **checkpoint, char **yaml, vt_config **trained);
+vt_task *vt_forecaster_task(const vt_forecaster *forecaster);
 
 /* A trainer that only predicts, once the device is open and the plan fits into its memory. */
 vt_status vt_forecaster_open_trainer(const vt_config *config, vt_world *world, vt_backend *backend, vt_task *task,

@@ -12,20 +12,11 @@
 #include "storage/output_file.h"
 #include "training/reader.h"
 
-vt_status vt_language_configure(const char *name, int flag_count, char *const *flags, int64_t ranks, bool *of_text,
-                                char **checkpoint, vt_config **config)
+vt_status vt_language_take_words(const char *checkpoint, vt_config *config)
 {
-    vt_status status = VT_OK;
-    static char *const forced[] = {"--tensor_parallel=1",   "--context_parallel=1",      "--pipeline_parallel=1",
-                                   "--zero_stage=0",        "--sequence_parallel=false", "--ema_decay=None",
-                                   "--grad_accumulation=1", "--vocabulary=None",         "--offload_activations=none"};
-    const vt_configured_task own = {"language", sizeof forced / sizeof forced[0], forced};
-    char *words = NULL;
-    VT_TRY(vt_forecaster_configure_task(&own, name, flag_count, flags, ranks, of_text, checkpoint, config));
-    if (!*of_text || (*config)->vocabulary != NULL) goto done;
-    words = vt_checkpoint_vocabulary(*checkpoint);
-    VT_TRY(vt_config_set(*config, "vocabulary", words));
-done:
+    if (config->vocabulary != NULL) return VT_OK;
+    char *words = vt_checkpoint_vocabulary(checkpoint);
+    const vt_status status = vt_config_set(config, "vocabulary", words);
     free(words);
     return status;
 }

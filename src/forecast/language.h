@@ -5,10 +5,8 @@
 #include "config/config.h"
 #include "parallel/launch.h"
 
-/* Which checkpoint `name` means, was it trained on text, and if so, its configuration with these flags for `ranks`
- * ranks. The words are those of the checkpoint. Otherwise *checkpoint and *config stay NULL. */
-vt_status vt_language_configure(const char *name, int flag_count, char *const *flags, int64_t ranks, bool *of_text,
-                                char **checkpoint, vt_config **config);
+/* The words of its model are those of the checkpoint, unless a flag names others. */
+vt_status vt_language_take_words(const char *checkpoint, vt_config *config);
 
 /* Collective. Goes once through the validation or test windows, side by side and by the run's stride. Prints loss,
  * perplexity and bits a token, and writes them to perplexity.csv in the directory `output`. */

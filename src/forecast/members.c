@@ -69,6 +69,7 @@ static vt_status add_checkpoint(const char *name, int flag_count, char *const *f
     char *found = NULL;
     vt_config *other = NULL;
     VT_TRY(vt_forecaster_configure(name, flag_count, flags, ranks, &found, &other));
+    VT_TRY(vt_forecaster_check(found, other));
     for (int64_t i = -1; i < members->other_count; i++)
         VT_CHECK(!is_same_place(i < 0 ? first : members->others[i], found),
                  "--checkpoints: %s and %s are the same checkpoint; name each one once",
@@ -81,6 +82,16 @@ static vt_status add_checkpoint(const char *name, int flag_count, char *const *f
 done:
     vt_config_close(&other);
     free(found);
+    return status;
+}
+
+static vt_status configure_first(const char *name, int flag_count, char *const *flags, int64_t ranks, char **checkpoint,
+                                 vt_config **config)
+{
+    vt_status status = VT_OK;
+    if (*config == NULL) VT_TRY(vt_forecaster_configure(name, flag_count, flags, ranks, checkpoint, config));
+    VT_TRY(vt_forecaster_check(*checkpoint, *config));
+done:
     return status;
 }
 
@@ -98,7 +109,7 @@ static vt_status take_list(const char *list, int flag_count, char *const *flags,
         free(name);
         name = vt_text_format("%.*s", (int)length, list);
         if (*config == NULL)
-            VT_TRY(vt_forecaster_configure(name, flag_count, flags, ranks, checkpoint, config));
+            VT_TRY(configure_first(name, flag_count, flags, ranks, checkpoint, config));
         else
             VT_TRY(add_checkpoint(name, flag_count, flags, ranks, members, *checkpoint, *config));
         more = list[length] == ',';
@@ -116,7 +127,7 @@ vt_status vt_members_configure(const char *name, const char *list, int64_t count
     *members = (vt_members){.count = count};
     VT_CHECK(name == NULL || list == NULL, "CHECKPOINT %s and --checkpoints=%s: give one of the two", name, list);
     if (list == NULL)
-        VT_TRY(vt_forecaster_configure(name, flag_count, flags, ranks, checkpoint, config));
+        VT_TRY(configure_first(name, flag_count, flags, ranks, checkpoint, config));
     else
         VT_TRY(take_list(list, flag_count, flags, ranks, members, checkpoint, config));
     const int64_t checkpoints = members->other_count + 1;
@@ -160,13 +171,6 @@ int64_t vt_members_number(const vt_members *members)
 int64_t vt_members_of_each(const vt_members *members)
 {
     return vt_members_number(members) / (members->other_count + 1);
-}
-
-void vt_members_perturb(const vt_members *members, const vt_forecaster *forecaster, int64_t member, int64_t start,
-                        float *input)
-{
-    const int64_t each = vt_members_of_each(members);
-    if (member % each > 0) vt_forecaster_perturb(forecaster, member, start, input);
 }
 
 char *vt_members_describe(const vt_members *members, const vt_config *config)

@@ -18,8 +18,9 @@ typedef struct {
 #define VT_CHECKPOINTS_FLAG_HELP                                                                                       \
     "A,B,C: the checkpoints of an ensemble, in place of CHECKPOINT; models of the same shape"
 
-/* As vt_forecaster_configure, from the words of the command line: one checkpoint `name`, or a `list` of at least two;
- * the other is NULL. count: 0 if it was not given. *members is to be closed. */
+/* As vt_forecaster_configure, for forecasts of fields, from the words of the command line: one checkpoint `name`, which
+ * may be configured already, or a `list` of at least two; the other is NULL. count: 0 if it was not given. *members is
+ * to be closed. */
 vt_status vt_members_configure(const char *name, const char *list, int64_t count, int flag_count, char *const *flags,
                                int64_t ranks, vt_members *members, char **checkpoint, vt_config **config);
 void vt_members_close(vt_members *members);
@@ -30,11 +31,6 @@ vt_status vt_members_read(const vt_members *members, vt_forecaster *forecaster);
 /* How many forecasts there are: at least 1. And how many of them a checkpoint makes. */
 int64_t vt_members_number(const vt_members *members);
 int64_t vt_members_of_each(const vt_members *members);
-
-/* Makes member `member` of the initial time that `start` names: chooses its checkpoint, and perturbs its input, which
- * holds the initial state. */
-void vt_members_perturb(const vt_members *members, const vt_forecaster *forecaster, int64_t member, int64_t start,
-                        float *input);
 
 /* "8 members, of 2 checkpoints, 6 with input_noise 0.1"; malloc'd. */
 char *vt_members_describe(const vt_members *members, const vt_config *config);

@@ -1,10 +1,12 @@
 #include "forecast/states.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
 #include "storage/scratch.h"
+#include "task/weather.h"
 #include "task/weather/ensemble.h"
 
 static int64_t input_size(const vt_config *config)
@@ -49,15 +51,34 @@ void vt_states_close(vt_states *states)
     *states = (vt_states){0};
 }
 
+/* Adds the noise (input_noise) of this member to the initial state that `start` names. */
+static void perturb(const vt_states *states, int64_t member, int64_t start, float *input)
+{
+    const vt_config *config = states->config;
+    const vt_task *task = vt_forecaster_task(states->forecaster);
+    float *stds = vt_allocate((size_t)task->field_count, sizeof *stds, "the forecasts");
+    vt_weather_noise(task, stds);
+    const vt_perturbation how = {.seed = (uint64_t)config->seed,
+                                 .member = (uint32_t)member,
+                                 .start = (uint32_t)start,
+                                 .channels = config->n_in_channels,
+                                 .height = config->img_size[0],
+                                 .width = config->img_size[1],
+                                 .period = vt_config_channels_a_time(config),
+                                 .stds = stds};
+    vt_ensemble_perturb(&how, input);
+    free(stds);
+}
+
 void vt_states_begin(vt_states *states, int64_t count, const int64_t *starts)
 {
-    const int64_t in = input_size(states->config);
+    const int64_t in = input_size(states->config), each = vt_members_of_each(states->members);
     states->count = count;
     for (int64_t m = 1; m < states->number; m++)
         for (int64_t i = 0; i < count; i++) {
             float *input = states->input + (m * count + i) * in;
             memcpy(input, states->input + i * in, (size_t)in * sizeof *input);
-            vt_members_perturb(states->members, states->forecaster, m, starts[i], input);
+            if (m % each > 0) perturb(states, m, starts[i], input);
         }
 }
 
@@ -81,7 +102,15 @@ done:
 
 void vt_states_shift(vt_states *states)
 {
-    vt_forecaster_shift(states->config, states->number * states->count, states->forecast, states->input);
+    const int64_t in = input_size(states->config), out = field_size(states->config);
+    VT_ASSERT(states->config->n_out_channels == vt_config_channels_a_time(states->config));
+    for (int64_t i = 0; i < states->number * states->count; i++) {
+        float *input = states->input + i * in;
+        const float *forecast = states->forecast + i * out;
+        memmove(input + out, input, (size_t)(in - out) * sizeof *input);
+        for (int64_t point = 0; point < out; point++)
+            if (!isnan(input[point])) input[point] = forecast[point];
+    }
 }
 
 const float *vt_states_forecast(vt_states *states, int64_t i)

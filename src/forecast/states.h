@@ -25,14 +25,15 @@ vt_status vt_states_open(const vt_members *members, vt_forecaster *forecaster, c
                          const char *directory, vt_states *states);
 void vt_states_close(vt_states *states);
 
-/* Begins with `count` initial times, whose states are input [count]: all members get theirs. starts [count] name the
- * initial times. */
+/* Begins with `count` initial times, whose states are input [count]: the members that a checkpoint makes beside its
+ * first get noise on theirs. starts [count] name the initial times. */
 void vt_states_begin(vt_states *states, int64_t count, const int64_t *starts);
 
 /* The next forecast of each state; dates [count]: of the inputs. */
 vt_status vt_states_step(vt_states *states, const vt_date *dates);
 
-/* The forecasts become the inputs of the next step. */
+/* Makes the inputs of the next step: the older times move one place back, and the forecasts become the newest. What is
+ * missing in the newest time (NaN) stays missing. */
 void vt_states_shift(vt_states *states);
 
 /* The forecast of initial time i, of an ensemble its mean; states->fields are the members' then. */

@@ -365,7 +365,7 @@ test_evaluate_fewer_channels_and_history() {
     small_run --n_history=2 --n_in_channels=9 --run_num=h
     says "28 initial times, 3 steps" -- "$VITRAIN" evaluate --checkpoint=$RUNS/h/checkpoints/best --rollout=3
     fails 1 "$VITRAIN" predict --checkpoint=$RUNS/h/checkpoints/best --time=2002-01-01T06 --output=f.nc
-    contains "$output" "--time=2002-01-01T06: the model needs 2 earlier times, and data/valid/2002.h5 begins at 2002-01-01 00:00"
+    contains "$output" "can begin no earlier than 2002-01-01 12:00 (the model needs 2 earlier times"
 }
 
 test_predict() {
@@ -398,8 +398,8 @@ test_predict() {
     refuses "predict: --time=: has no value" -- predict --time= --output=h.nc
     refuses "--steps=0: 0 is out of range (expected 1 to" -- predict --time=2002-01-02T06 --output=h.nc --steps=0
     refuses "expected a date" -- predict --time=2002-02-30 --output=h.nc
-    refuses "has 2002-01-01 00:00 to 2002-01-09 00:00" -- predict --time=2002-07-01 --output=h.nc
-    refuses "begin at 2002-01-01 00:00" -- predict --time=1999-07-01 --output=h.nc
+    refuses "valid_data_path 'data/valid' can begin no later than 2002-01-09 00:00" -- predict --time=2002-07-01 --output=h.nc
+    refuses "can begin no earlier than 2002-01-01 00:00" -- predict --time=1999-07-01 --output=h.nc
     [ ! -e h.nc ]
 }
 
@@ -427,10 +427,10 @@ test_predict_from_netcdf() {
     cmp <(values f.nc t2m $((512 * 6)) 512) <(values h.nc t2m) # the sixth time of the file was that forecast's input
     says "12 initial times, 2 steps" -- evaluate --rollout=2 --output=scores --valid_data_path=months $variables
     from_months() { refuses "$2" -- predict --time=$1 --output=i.nc --valid_data_path=months $variables; }
-    from_months 2002-01-04T18 "months/era5_2012-02.nc has 2002-01-02 12:00 to 2002-01-04 06:00"
-    from_months 2012-02-01 "months/era5_2012-03.nc has 2002-01-05 12:00 to 2002-01-07 06:00"
-    from_months 2002-01-02T06 "begin at 2002-01-02 12:00"
-    from_months 2002-01-03T07 "months/era5_2012-02.nc has a time every 6 h, from 2002-01-02 12:00 on"
+    from_months 2002-01-04T18 "can begin at 2002-01-04 06:00 and at 2002-01-05 12:00, but not between"
+    from_months 2012-02-01 "can begin no later than 2002-01-07 06:00"
+    from_months 2002-01-02T06 "can begin no earlier than 2002-01-02 12:00"
+    from_months 2002-01-03T07 "can begin at 2002-01-03 06:00 and at 2002-01-03 12:00, but not between"
     from_months 2002-02-30 "--time=2002-02-30: expected a date"
     says "16 times (4 days 6-hourly)" "times: 2002-01-02 12:00 to 2002-01-07 06:00, every 6 h" -- "$VITRAIN" inspect months $variables
     refuses "time_means_path" -- evaluate --rollout=1 --time_means_path=data
@@ -446,10 +446,10 @@ test_predict_by_file_names() {
     cp months/era5_2011-12.nc months/era5_2012-02.nc
     says "2012-02-02 12:00 to 2012-02-02 12:00 UTC" -- predict --time=2012-02-02T06 --steps=1 --output=g.nc --valid_data_path=months $variables
     from_months() { refuses "$2" -- predict --time=$1 --output=h.nc --valid_data_path=months $variables; }
-    from_months 2012-01-31 "months/era5_2011-12.nc has 2011-12-01 00:00 to 2011-12-02 18:00"
-    from_months 2011-11-30 "begin at 2011-12-01 00:00"
+    from_months 2012-01-31 "can begin at 2011-12-02 18:00 and at 2012-02-01 00:00, but not between"
+    from_months 2011-11-30 "can begin no earlier than 2011-12-01 00:00"
     mv months/era5_2011-12.nc months/run_0099.nc
-    from_months 2011-12-01 "run_0099.nc: the name ends in no date, and it has no time coordinate"
+    from_months 2011-12-01 "--time: months/run_0099.nc says no dates, neither by a time coordinate nor by its name"
 }
 
 test_predict_ncdump() {

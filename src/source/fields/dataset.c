@@ -404,6 +404,7 @@ vt_status vt_dataset_open(const vt_dataset_options *options, vt_dataset **result
     if (options->rows == 0) dataset->options.rows = options->height;
     if (options->targets == 0) dataset->options.targets = 1;
     if (options->reach == 0) dataset->options.reach = 1;
+    if (options->reach == VT_REACH_INPUT) dataset->options.reach = 0;
     dataset->open_limit = OPEN_FILES;
     dataset->plan = vt_fields_plan_open(&dataset->source);
     if (options->synthetic)

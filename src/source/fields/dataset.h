@@ -13,6 +13,8 @@
 #include "source/fields/read_plan.h"
 #include "task/weather/calendar.h"
 
+enum { VT_REACH_INPUT = -1 }; /* samples are inputs that need no target */
+
 /* The texts must outlive the dataset. */
 typedef struct {
     vt_set set;
@@ -26,7 +28,7 @@ typedef struct {
     int64_t history;         /* earlier times stacked in the input */
     int64_t dt;              /* time steps between input and target */
     int64_t targets;         /* steps of forecast that a sample has targets of; 0: 1 */
-    int64_t reach;           /* how many of these targets the files must hold for each sample; 0: 1 */
+    int64_t reach;           /* how many of these targets the files must hold for each sample, or VT_REACH_…; 0: 1 */
     int64_t sample_limit;    /* only the first of them; VT_UNSET_INTEGER: all */
     vt_fields_form form;     /* what the user says of the files */
     bool round;              /* the window must go round the globe; checked if longitudes are known */
@@ -68,10 +70,6 @@ const vt_dataset_options *vt_dataset_options_of(const vt_dataset *dataset);
 /* What its samples are made of. */
 const vt_fields_about *vt_dataset_about(const vt_dataset *dataset);
 
-/* What a file says of itself, of this window of its grid. */
-vt_fields_about *vt_fields_about_of_file(const vt_fields_file *file, const vt_fields_form *form,
-                                         const vt_frame_window *window);
-
 /* Adds a file to the description of a set, *set NULL for the first one. Fails where it doesn't go with those before it.
  * Only the first file that calls for remarks adds some. */
 vt_status vt_fields_about_add_file(vt_fields_about **set, const vt_fields_file *file, const vt_fields_form *form,
@@ -108,6 +106,9 @@ vt_status vt_dataset_read(vt_dataset *dataset, int64_t sample, float *input, flo
  */
 bool vt_dataset_reaches(const vt_dataset *dataset, int64_t sample, int64_t steps);
 vt_status vt_dataset_read_later(vt_dataset *dataset, int64_t sample, int64_t steps, float *fields);
+
+/* The file that holds the sample's newest input, open until something else is read. */
+vt_status vt_dataset_open_file(vt_dataset *dataset, int64_t sample, vt_fields_file **file);
 
 /* The grid of the window, for what is known of it: its texts and coordinates go with the dataset. */
 vt_known_grid vt_dataset_known_grid(const vt_dataset *dataset);

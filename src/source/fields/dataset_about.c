@@ -39,8 +39,8 @@ static void take_times(const vt_fields_file *file, const vt_fields_form *form, v
     vt_fields_about_add_span(about, date, vt_date_after(date, (about->times - 1) * step));
 }
 
-vt_fields_about *vt_fields_about_of_file(const vt_fields_file *file, const vt_fields_form *form,
-                                         const vt_frame_window *window)
+static vt_fields_about *about_of_file(const vt_fields_file *file, const vt_fields_form *form,
+                                      const vt_frame_window *window)
 {
     const vt_fields_shape shape = file->shape;
     vt_fields_about *about = file->channel_names != NULL ? vt_fields_about_of_names(file->channel_names, shape.channels)
@@ -75,7 +75,7 @@ vt_status vt_fields_about_add_file(vt_fields_about **set, const vt_fields_file *
                                    const vt_frame_window *window, vt_text *remarks)
 {
     vt_status status = VT_OK;
-    vt_fields_about *own = vt_fields_about_of_file(file, form, window), *all = *set;
+    vt_fields_about *own = about_of_file(file, form, window), *all = *set;
     if (all == NULL) {
         *set = own;
         return VT_OK;

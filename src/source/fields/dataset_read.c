@@ -167,6 +167,13 @@ static vt_status run_plan(vt_dataset *dataset)
     return status;
 }
 
+vt_status vt_dataset_open_file(vt_dataset *dataset, int64_t sample, vt_fields_file **file)
+{
+    int64_t time;
+    const vt_set_stretch *stretch = vt_dataset_find_sample(dataset, sample, &time);
+    return vt_dataset_use_file(dataset, vt_dataset_piece(dataset, stretch, time)->file, file);
+}
+
 bool vt_dataset_reaches(const vt_dataset *dataset, int64_t sample, int64_t steps)
 {
     int64_t time;
