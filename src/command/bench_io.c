@@ -386,7 +386,7 @@ static vt_status open_bench(bench *b, const vt_call *call)
 {
     vt_status status = VT_OK;
     vt_launch launch;
-    VT_TRY(vt_launch_detect(&launch));
+    VT_TRY(vt_command_find_ranks(&launch));
     status = read_options(b, call, launch.world_size);
     if (status == VT_ERROR) vt_world_fail_early(&launch);
     VT_TRY(status);

@@ -15,6 +15,7 @@
 #include "forecast/members.h"
 #include "parallel/world.h"
 #include "source/synthetic/climate.h"
+#include "storage/trial.h"
 #include "task/weather/seasonal.h"
 
 #define VT_MOST_USED_OPTIONS                                                                                           \
@@ -99,6 +100,13 @@ static vt_status unknown_command(const char *name)
              nearest);
     VT_FAIL("'%s' is not a subcommand (vitrain --help lists them; flags are written --name=value)", name);
 done:
+    return status;
+}
+
+vt_status vt_command_find_ranks(vt_launch *launch)
+{
+    vt_status status = vt_launch_detect(launch);
+    if (status == VT_OK && vt_launch_has_mpi(launch)) vt_trial_start_helper();
     return status;
 }
 

@@ -5,8 +5,10 @@
 #include <stdbool.h>
 #include <stdio.h>
 
+#include "base/status.h"
 #include "command/flags.h"
 #include "config/option.h"
+#include "parallel/launch.h"
 
 /* Which options of a configuration a subcommand takes as flags, besides its own. */
 typedef enum {
@@ -43,6 +45,10 @@ extern const int vt_subcommand_count;
  * returns the exit status: 0; 1 if something failed, which has been printed on standard error; 75 if it was stopped and
  * the same command with --resume continues. */
 int vt_command_run(int argument_count, char *const *arguments);
+
+/* For commands that may talk to other ranks, before anything else: who started this process (vt_launch_detect). Where
+ * that was a launcher of MPI, it starts the process in which files are tried (storage/trial.h). */
+vt_status vt_command_find_ranks(vt_launch *launch);
 
 /* Each in a file of its name. */
 #define VT_OTHER_ROW(...)

@@ -72,7 +72,7 @@ vt_status vt_command_evaluate(const vt_call *call)
                                      .every = flags->every,
                                      .channel = flags->map_channel};
     vt_launch launch;
-    VT_TRY(vt_launch_detect(&launch));
+    VT_TRY(vt_command_find_ranks(&launch));
     status = prepare(call, &launch, &options);
     if (status == VT_ERROR) vt_world_fail_early(&launch);
     if (status != VT_OK) goto done;

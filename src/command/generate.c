@@ -37,7 +37,7 @@ vt_status vt_command_generate(const vt_call *call)
     vt_launch launch;
     char *checkpoint = NULL;
     vt_config *config = NULL;
-    VT_TRY(vt_launch_detect(&launch));
+    VT_TRY(vt_command_find_ranks(&launch));
     status = prepare(call, launch.world_size, &checkpoint, &config);
     if (status == VT_ERROR) vt_world_fail_early(&launch);
     if (status == VT_OK) status = vt_language_generate(config, checkpoint, &how, &launch);

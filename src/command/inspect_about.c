@@ -13,26 +13,15 @@
 #include "source/fields/statistics.h"
 #include "storage/output_file.h"
 #include "storage/tensor_file.h"
-#include "storage/trial.h"
 
 /* ---- where descriptions are ---- */
-
-static void try_out(void *context)
-{
-    vt_tensor_file *file = NULL;
-    char *text = NULL;
-    if (vt_tensor_file_open(context, &file) == VT_OK && vt_tensor_file_has(file, "about"))
-        (void)vt_tensor_file_get_text(file, "about", &text);
-    free(text);
-    vt_tensor_file_close(&file);
-}
 
 static vt_status of_attribute(const char *path, vt_fields_about **about)
 {
     vt_status status = VT_OK;
     vt_tensor_file *file = NULL;
     char *text = NULL;
-    VT_TRY(vt_trial(path, try_out, (void *)(uintptr_t)path));
+    VT_TRY(vt_tensor_files_try(path));
     VT_TRY(vt_tensor_file_open(path, &file));
     VT_CHECK(vt_tensor_file_has(file, "about"),
              "%s holds no attribute 'about', so nothing says which data it was made from: it is of another program, or "

@@ -293,7 +293,7 @@ vt_status vt_command_plan(const vt_call *call)
     const char *path = flags->calibrate;
     vt_config *config = NULL;
     vt_launch launch;
-    VT_TRY(vt_launch_detect(&launch));
+    VT_TRY(vt_command_find_ranks(&launch));
     if (path == NULL && launch.rank > 0) return VT_OK; /* planning runs on the first rank, which also reports errors */
     if (flags->rules != VT_RULES_OFF) return print_rules(call);
     if (path != NULL && strcmp(path, VT_SWITCH_ON) == 0) path = "hardware-here.yaml";

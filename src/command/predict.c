@@ -41,7 +41,7 @@ vt_status vt_command_predict(const vt_call *call)
     vt_prediction_options options = {
         .set = (vt_set)flags->split, .time = flags->time, .steps = flags->rollout, .output = flags->output};
     vt_launch launch;
-    VT_TRY(vt_launch_detect(&launch));
+    VT_TRY(vt_command_find_ranks(&launch));
     status = prepare(call, &launch, &options);
     if (status == VT_ERROR) vt_world_fail_early(&launch);
     if (status == VT_OK) status = vt_predict(&options, &launch);

@@ -13,7 +13,7 @@ vt_status vt_command_train(const vt_call *call)
     vt_status status = VT_OK;
     vt_config *config = NULL;
     vt_launch launch;
-    VT_TRY(vt_launch_detect(&launch));
+    VT_TRY(vt_command_find_ranks(&launch));
     status = vt_config_open(call->option_count, call->options, launch.world_size, &config);
     if (status == VT_OK) status = vt_source_complete(config);
     if (status != VT_OK) vt_world_fail_early(&launch);

@@ -40,12 +40,12 @@ vt_status vt_tensor_file_finish(vt_tensor_file **file);
 
 /* ---- reading: errors name the file, and the tensor or attribute ---- */
 
-/* For files that may be a stranger's: goes through those of a directory (name.h5) in a process of its own
- * (storage/trial.h, whose conditions hold), so that a crash of HDF5 becomes an error. It is the only error. */
-vt_status vt_tensor_files_try(const char *directory);
+/* For files that may be a stranger's: goes through those of a directory (name.h5), or a single one, in a process of its
+ * own (storage/trial.h, whose conditions hold), so that a crash of HDF5 becomes an error. It is the only error. */
+vt_status vt_tensor_files_try(const char *path);
 
-/* The bytes of those files, and so the most that all tensors of the directory can have together. */
-int64_t vt_tensor_files_bytes(const char *directory);
+/* The bytes of those files, and so the most that all their tensors can have together. */
+int64_t vt_tensor_files_bytes(const char *path);
 
 vt_status vt_tensor_file_open(const char *path, vt_tensor_file **file);
 

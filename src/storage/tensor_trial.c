@@ -1,4 +1,4 @@
-/* Tries a directory of tensor files, which may be a stranger's, in a process of its own. */
+/* Tries tensor files, which may be a stranger's, in a process of its own. */
 #include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
@@ -73,15 +73,16 @@ static void visit_file(const char *path, void *context)
     vt_tensor_file_close(&file);
 }
 
-/* Calls visit for each tensor file of the directory. */
-static void for_each_file(const char *directory, void (*visit)(const char *path, void *context), void *context)
+/* Calls visit for `path`, or for each tensor file of it if it is a directory. */
+static void for_each_file(const char *path, void (*visit)(const char *path, void *context), void *context)
 {
-    DIR *opened = opendir(directory);
+    DIR *opened = opendir(path);
+    if (opened == NULL) visit(path, context);
     for (struct dirent *entry; opened != NULL && (entry = readdir(opened)) != NULL;) {
         if (!vt_text_ends_with(entry->d_name, ".h5")) continue;
-        char *path = vt_text_format("%s/%s", directory, entry->d_name);
-        visit(path, context);
-        free(path);
+        char *file = vt_text_format("%s/%s", path, entry->d_name);
+        visit(file, context);
+        free(file);
     }
     if (opened != NULL) closedir(opened);
 }
@@ -92,22 +93,20 @@ static void add_bytes(const char *path, void *context)
     if (stat(path, &info) == 0) *(int64_t *)context += info.st_size;
 }
 
-int64_t vt_tensor_files_bytes(const char *directory)
+int64_t vt_tensor_files_bytes(const char *path)
 {
     int64_t bytes = 0;
-    for_each_file(directory, add_bytes, &bytes);
+    for_each_file(path, add_bytes, &bytes);
     return bytes;
 }
 
-static void try_out(void *context)
+static void try_out(const char *const *words, int64_t count)
 {
-    for_each_file(context, visit_file, NULL);
+    (void)count;
+    for_each_file(words[0], visit_file, NULL);
 }
 
-vt_status vt_tensor_files_try(const char *directory)
+vt_status vt_tensor_files_try(const char *path)
 {
-    char *copy = vt_text_copy(directory);
-    vt_status status = vt_trial_of_many(directory, vt_tensor_files_bytes(directory), try_out, copy);
-    free(copy);
-    return status;
+    return vt_trial(path, vt_tensor_files_bytes(path), try_out, &path, 1);
 }

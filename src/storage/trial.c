@@ -3,10 +3,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #ifdef __GLIBC__
 #include <malloc.h>
 #endif
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -14,6 +16,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -50,8 +53,9 @@ static void set_limit(resource_name resource, rlim_t soft, rlim_t hard)
     setrlimit(resource, &limit);
 }
 
-/* In the copy: closes what is open, so that nothing of this process is touched, and undoes its handling of signals. */
-static void detach(bool prints)
+/* In the copy: closes what is open, so that nothing of this process is touched, and undoes its handling of signals.
+ * `kept`, if it isn't negative, becomes its standard input. */
+static void detach(bool prints, int kept)
 {
     static const int deadly[] = {SIGSEGV, SIGBUS, SIGABRT, SIGFPE, SIGILL, SIGXCPU, SIGALRM, SIGSYS, SIGTRAP};
     static const int for_the_run[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGPIPE};
@@ -65,7 +69,9 @@ static void detach(bool prints)
     prctl(PR_SET_PDEATHSIG, SIGKILL);
 #endif
     int nowhere = open("/dev/null", O_RDWR);
-    for (int i = 0; i <= STDERR_FILENO && nowhere >= 0 && !prints; i++) dup2(nowhere, i);
+    if (kept >= 0) dup2(kept, STDIN_FILENO);
+    for (int i = kept >= 0 ? STDOUT_FILENO : STDIN_FILENO; i <= STDERR_FILENO && nowhere >= 0 && !prints; i++)
+        dup2(nowhere, i);
 #ifdef SYS_close_range
     syscall(SYS_close_range, STDERR_FILENO + 1, ~0U, 0);
 #endif
@@ -81,7 +87,7 @@ static void end_here(void *context, const char *message)
 __attribute__((noreturn)) static void run_there(const limits *most, void (*work)(void *context), void *context)
 {
     const rlim_t space = (rlim_t)vt_memory_address_space();
-    detach(most->prints);
+    detach(most->prints, -1);
     set_limit(RLIMIT_CORE, 0, 0);
     set_limit(RLIMIT_CPU, (rlim_t)most->seconds, (rlim_t)most->seconds + 1);
     if (space > 0) set_limit(RLIMIT_AS, space + (rlim_t)most->memory, space + (rlim_t)most->memory);
@@ -119,29 +125,121 @@ done:
     return status;
 }
 
-/* *started: whether there was such a process (may be NULL). */
-static vt_status try_within(const char *path, const limits *most, void (*work)(void *context), void *context,
-                            bool *started)
+/* How a copy came to its end, as waitpid says; or why there was none: an errno, or that the helper has ended. */
+enum { STARTED = 0, HELPER_ENDED = -1 };
+typedef struct {
+    int error, ended;
+} outcome;
+
+static outcome work_in_copy(const limits *most, void (*work)(void *context), void *context)
 {
-    static bool warned;
-    int ended = 0;
+    outcome result = {0};
     /* hold these locks, so that no other thread holds them in the copy */
     vt_hdf5_enter();
     vt_log_lock();
     pid_t child = fork();
     if (child == 0) run_there(most, work, context);
-    const int error = errno;
-    if (started != NULL) *started = child > 0;
+    if (child < 0) result.error = errno;
     vt_log_unlock();
-    bool warn = child < 0 && !warned;
-    warned = warned || warn;
     vt_hdf5_leave();
-    if (warn)
-        vt_log_warning("no process could be started to try files in (%s): HDF5 reads them unguarded", strerror(error));
-    if (child < 0) return VT_OK;
-    while (waitpid(child, &ended, 0) < 0)
-        if (errno != EINTR) return VT_OK; /* somebody else has collected it */
-    return judge(path, most->seconds, ended);
+    while (child > 0 && waitpid(child, &result.ended, 0) < 0)
+        if (errno != EINTR) break; /* somebody else has collected it */
+    return result;
+}
+
+static void warn_once(int error)
+{
+    static atomic_bool warned;
+    if (!atomic_exchange(&warned, true))
+        vt_log_warning("no process could be started to try files in (%s): HDF5 reads them unguarded",
+                       error == HELPER_ENDED ? "the one that starts them has ended" : strerror(error));
+}
+
+/* ---- the helper ---- */
+
+/* What is tried. */
+typedef struct {
+    limits most;
+    vt_trial_work *work;
+    const char *const *words;
+    int64_t count;
+} request;
+
+/* Memory that the helper shares, at the same address: it is a copy of this process, in which functions are where they
+ * are here, too. */
+enum { BOARD_BYTES = 16 << 20 };
+typedef struct {
+    request wanted;
+    outcome result;
+    const char *words[]; /* [wanted.count], and the texts behind them */
+} board;
+
+static board *helped;   /* NULL: no helper was wanted, or it could not be started */
+static int helper = -1; /* a socket to it, and in it to this process: a byte says that the board was written */
+static int refused;     /* the errno of its start */
+static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
+
+static void try_words(void *context)
+{
+    const request *wanted = context;
+    wanted->work(wanted->words, wanted->count);
+}
+
+/* False: the other process has ended. */
+static bool await_byte(void)
+{
+    char byte;
+    ssize_t received;
+    do received = recv(helper, &byte, 1, 0);
+    while (received < 0 && errno == EINTR);
+    return received == 1;
+}
+
+/* Until this process's parent ends, which closes its socket. */
+__attribute__((noreturn)) static void serve(const int ends[2])
+{
+    close(ends[0]);
+    detach(false, ends[1]);
+    helper = STDIN_FILENO;
+    while (await_byte()) {
+        helped->result = work_in_copy(&helped->wanted.most, try_words, &helped->wanted);
+        (void)send(helper, "", 1, MSG_NOSIGNAL);
+    }
+    _exit(0);
+}
+
+void vt_trial_start_helper(void)
+{
+    int ends[2];
+    board *shared = mmap(NULL, BOARD_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (shared == MAP_FAILED || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
+        refused = errno;
+        return;
+    }
+    helped = shared;
+    const pid_t child = fork();
+    if (child == 0) serve(ends);
+    refused = child < 0 ? errno : 0;
+    close(ends[1]);
+    helper = ends[0];
+}
+
+static outcome ask_helper(const request *wanted)
+{
+    pthread_mutex_lock(&one_at_a_time);
+    char *text = (char *)(helped->words + wanted->count);
+    for (int64_t i = 0; i < wanted->count; i++) {
+        const size_t size = wanted->words[i] != NULL ? strlen(wanted->words[i]) + 1 : 0;
+        VT_ASSERT(text + size < (char *)helped + BOARD_BYTES);
+        helped->words[i] = size > 0 ? memcpy(text, wanted->words[i], size) : NULL;
+        text += size;
+    }
+    helped->wanted = *wanted;
+    helped->wanted.words = helped->words;
+    const bool answered = send(helper, "", 1, MSG_NOSIGNAL) == 1 && await_byte();
+    const outcome result = answered ? helped->result : (outcome){.error = HELPER_ENDED};
+    pthread_mutex_unlock(&one_at_a_time);
+    return result;
 }
 
 static int64_t seconds_of(int64_t bytes)
@@ -149,16 +247,17 @@ static int64_t seconds_of(int64_t bytes)
     return COMPUTING_SECONDS + bytes / 500000;
 }
 
-vt_status vt_trial(const char *path, void (*work)(void *context), void *context)
-{
-    return try_within(path, &(limits){COMPUTING_SECONDS, INT64_C(8) << 30, false}, work, context, NULL);
-}
-
-vt_status vt_trial_of_many(const char *path, int64_t bytes, void (*work)(void *context), void *context)
+vt_status vt_trial(const char *path, int64_t bytes, vt_trial_work *work, const char *const *words, int64_t count)
 {
     const int64_t seconds = seconds_of(bytes);
-    const limits most = {seconds < SECONDS ? (int)seconds : SECONDS, INT64_C(2) << 30, false};
-    return try_within(path, &most, work, context, NULL);
+    request wanted = {.work = work, .words = words, .count = count};
+    wanted.most =
+        (limits){seconds < SECONDS ? (int)seconds : SECONDS, (bytes > 0 ? INT64_C(2) : INT64_C(8)) << 30, false};
+    outcome result = {.error = refused};
+    if (refused == 0) result = helped != NULL ? ask_helper(&wanted) : work_in_copy(&wanted.most, try_words, &wanted);
+    if (result.error == STARTED) return judge(path, wanted.most.seconds, result.ended);
+    warn_once(result.error);
+    return VT_OK;
 }
 
 /* ---- work that is done there for good ---- */
@@ -185,17 +284,19 @@ vt_status vt_trial_instead(const char *path, int64_t bytes, vt_status (*work)(vo
     vt_status status = VT_OK;
     const int64_t seconds = seconds_of(bytes);
     const limits most = {seconds < INT32_MAX ? (int)seconds : INT32_MAX, (INT64_C(2) << 30) + 2 * bytes, true};
-    bool started = false;
     errand *shared = mmap(NULL, sizeof *shared + size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (shared == MAP_FAILED) return work(context);
     shared->work = work;
     memcpy(shared->context, context, size);
     fflush(stdout);
-    VT_TRY(try_within(path, &most, run_errand, shared, &started));
-    if (started)
-        memcpy(context, shared->context, size);
-    else
+    const outcome result = work_in_copy(&most, run_errand, shared);
+    if (result.error != STARTED) {
+        warn_once(result.error);
         status = work(context);
+        goto done;
+    }
+    VT_TRY(judge(path, most.seconds, result.ended));
+    memcpy(context, shared->context, size);
     VT_CHECK(shared->status == VT_OK, "%s", shared->error);
 done:
     munmap(shared, sizeof *shared + size);

@@ -8,20 +8,26 @@
 
 #include "base/status.h"
 
-/* Calls work(context) in a copy of this process, which sees nothing but files that it opens itself, prints nothing and
- * ends after it. Fails, naming `path`, when it crashes, takes more than 20 s of computing or 300 s in all, asks for
- * more than 8 GB, or ends itself; what `work` returns or notes is lost, for the caller then does the same here. HDF5
- * must not be entered; `work` may enter it. To be called before a GPU's memory is in use, and while this process is
- * small: copying a process takes about a millisecond per gigabyte. */
-vt_status vt_trial(const char *path, void (*work)(void *context), void *context);
+/* What is tried: a function of texts alone (paths, names of arrays), any of which may be NULL. It may enter HDF5; what
+ * it notes is lost, as the caller then does the same in this process. */
+typedef void vt_trial_work(const char *const *words, int64_t count);
 
-/* The same for `bytes` bytes of files that hold many small objects: 2 s of computing more for each megabyte, at most
- * 300 s, and 2 GB. */
-vt_status vt_trial_of_many(const char *path, int64_t bytes, void (*work)(void *context), void *context);
+/* Calls work(words, count) in a copy of this process, which sees nothing but files that it opens itself, prints nothing
+ * and ends after it. Fails, naming `path`, when it crashes, takes more than 20 s of computing or 300 s in all, asks for
+ * more than 8 GB, or ends itself. bytes, if they aren't 0: those of files that hold many small objects, which give 2 s
+ * of computing more for each megabyte, and 2 GB. HDF5 must not be entered. Without vt_trial_start_helper, to be called
+ * before MPI is initialised or a GPU's memory is in use, and while this process is small: copying a process takes about
+ * a millisecond per gigabyte. */
+vt_status vt_trial(const char *path, int64_t bytes, vt_trial_work *work, const char *const *words, int64_t count);
 
-/* Does work(context) in such a process for good: it prints as this one does, and the `size` bytes at context, and the
- * error that it notes, come back. The limits are those for many objects, but computing may go on for as long as `bytes`
- * allow, and memory for 2 GB and twice `bytes`. Where no process can be started, this one does it. */
+/* Starts the process that is copied from now on in place of this one, and ends with it. For a program that will
+ * initialise MPI, which forbids copies of its processes: before that, and before there are other threads. */
+void vt_trial_start_helper(void);
+
+/* Does work(context) in a copy of this process for good, without the helper: it prints as this one does, and the `size`
+ * bytes at context, and the error that it notes, come back. The limits are those for many objects, but computing may go
+ * on for as long as `bytes` allow, and memory for 2 GB and twice `bytes`. Where no process can be started, this one
+ * does it. */
 vt_status vt_trial_instead(const char *path, int64_t bytes, vt_status (*work)(void *context), void *context,
                            size_t size);
 

@@ -30,7 +30,14 @@ ends() {
     output=$(sed 's/\x1b\[[0-9;]*[A-Za-z]//g; s/\r//g' printed)
     case $1 in any) [ "$got" -ne 0 ] ;; '') ;; *) [ "$got" -eq "$1" ] ;; esac || { echo "exit status $got, expected $1"; echo "$output"; return 1; }
     [ "$(ls pid-* | wc -l)" -eq 4 ]
-    gone $(cat pid-*)
+    gone $(cat pid-*) $(processes)
+}
+# Those of the program in this directory: the ranks, and with each the one in which it tries files.
+processes() {
+    local process
+    for process in /proc/[0-9]*; do
+        [ ! "$process/cwd" -ef . ] || [ ! "$process/exe" -ef "$VITRAIN" ] || echo "${process#/proc/}"
+    done
 }
 goes_on() { # [flags]: the newest checkpoint does
     rm -f rank-*
@@ -42,6 +49,7 @@ goes_on() { # [flags]: the newest checkpoint does
 test_a_killed_rank() {
     start --checkpoint_every=3
     at_step 5
+    [ "$(processes | wc -l)" -eq 8 ]
     kill -KILL "$(cat pid-2)"
     ends any
     refuted contains "$output" "DONE ----"
@@ -65,6 +73,13 @@ test_a_rank_that_cannot_open_its_file() {
     ends any
     says_once "rank 2 on " "2001.h5"
     [ ! -e runs ]
+}
+
+test_a_file_on_which_hdf5_crashes() {
+    cp "$TOP/tests/fuzz/corpus/fields/fill_value_crash" data/train/2001.h5
+    start
+    ends any
+    says_once "2001.h5: HDF5 crashed (Segmentation fault) when it was tried in a process of its own"
 }
 
 # A value that only one rank of the context axis reads, in the middle of a run: not with the others' rows.

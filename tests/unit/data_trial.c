@@ -4,8 +4,10 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "base/memory.h"
 #include "config/config.h"
 #include "source/fields/dataset.h"
@@ -16,66 +18,69 @@
 
 /* ---- the trial itself ---- */
 
-static void do_nothing(void *context)
+static int touched, descriptors[2];
+
+static void touch(const char *const *words, int64_t count)
 {
-    *(int *)context = 1; /* of the copy */
+    (void)words, (void)count;
+    touched = 1; /* in the copy */
 }
 
-static void crash(void *context)
+static void crash(const char *const *words, int64_t count)
 {
-    (void)context;
+    (void)words, (void)count;
     raise(SIGSEGV);
 }
 
-static void end_with_3(void *context)
+static void end_with_3(const char *const *words, int64_t count)
 {
-    (void)context;
+    (void)words, (void)count;
     _exit(3);
 }
 
-static void run_out_of_time(void *context)
+static void run_out_of_time(const char *const *words, int64_t count)
 {
-    (void)context;
+    (void)words, (void)count;
     raise(SIGXCPU);
 }
 
-static void write_to_descriptor(void *context)
+static void write_to_descriptor(const char *const *words, int64_t count)
 {
+    (void)words, (void)count;
     const char *text = "x";
-    if (write(*(int *)context, text, 1) == 1) _exit(1);
+    if (write(descriptors[1], text, 1) == 1) _exit(1);
     printf("this is not to be seen\n");
     fflush(stdout);
 }
 
 TEST(a_trial_touches_nothing_here)
 {
-    int touched = 0, descriptors[2];
-    EXPECT_OK(vt_trial("a.h5", do_nothing, &touched));
+    EXPECT_OK(vt_trial("a.h5", 0, touch, NULL, 0));
     EXPECT(touched == 0);
     EXPECT(pipe(descriptors) == 0);
-    EXPECT_OK(vt_trial("a.h5", write_to_descriptor, &descriptors[1]));
+    EXPECT_OK(vt_trial("a.h5", 0, write_to_descriptor, NULL, 0));
     close(descriptors[0]);
     close(descriptors[1]);
 }
 
-static void be_killed(void *context)
+static void be_killed(const char *const *words, int64_t count)
 {
-    (void)context;
+    (void)words, (void)count;
     raise(SIGKILL);
 }
 
-static void lack_memory(void *context)
+static void lack_memory(const char *const *words, int64_t count)
 {
-    (void)context;
+    (void)words, (void)count;
     vt_memory_exhausted(1, "a test");
 }
 
 /* That the system killed a process for taking too much memory says nothing about the file. */
 TEST(a_trial_without_memory_does_not_blame_the_file)
 {
-    EXPECT_ERROR(vt_trial("a.h5", be_killed, NULL),
+    EXPECT_ERROR(vt_trial("a.h5", 0, be_killed, NULL, 0),
                  "a.h5: not enough memory to look at it in a process of its own, which was killed");
-    EXPECT_ERROR(vt_trial("a.h5", lack_memory, NULL), "a.h5: not enough memory to look at it");
+    EXPECT_ERROR(vt_trial("a.h5", 0, lack_memory, NULL, 0), "a.h5: not enough memory to look at it");
 }
 
 typedef struct {
@@ -109,14 +114,15 @@ TEST(work_that_another_process_does)
 
 TEST(a_crash_in_a_trial_is_an_error)
 {
-    EXPECT_ERROR(vt_trial("dir/a.h5", crash, NULL), "dir/a.h5: HDF5 crashed (Segmentation fault) when it was tried");
-    EXPECT_ERROR(vt_trial("a.h5", end_with_3, NULL), "ended the process that tried it (exit status 3)");
-    EXPECT_ERROR(vt_trial("a.h5", run_out_of_time, NULL), "computed for more than 20 s");
+    EXPECT_ERROR(vt_trial("dir/a.h5", 0, crash, NULL, 0),
+                 "dir/a.h5: HDF5 crashed (Segmentation fault) when it was tried");
+    EXPECT_ERROR(vt_trial("a.h5", 0, end_with_3, NULL, 0), "ended the process that tried it (exit status 3)");
+    EXPECT_ERROR(vt_trial("a.h5", 0, run_out_of_time, NULL, 0), "computed for more than 20 s");
 }
 
-static void take_memory(void *context)
+static void take_memory(const char *const *words, int64_t count)
 {
-    (void)context;
+    (void)words, (void)count;
     for (int i = 0; i < 9; i++) /* not malloc, which may have that much from tests before */
         if (mmap(NULL, (size_t)1 << 30, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED) _exit(7);
 }
@@ -131,7 +137,42 @@ TEST(a_trial_has_limits_of_memory)
         vt_test_skip("qemu's processes have no limits of memory");
         return;
     }
-    EXPECT_ERROR(vt_trial("a.h5", take_memory, NULL), "exit status 7");
+    EXPECT_ERROR(vt_trial("a.h5", 0, take_memory, NULL, 0), "exit status 7");
+}
+
+static void expect_words(const char *const *words, int64_t count)
+{
+    VT_ASSERT(count == 4 && strlen(words[0]) == (size_t)4 << 20 && words[1] == NULL && words[2][0] == '\0');
+    if (strcmp(words[3], "crash") == 0) raise(SIGSEGV);
+    if (strcmp(words[3], "end the helper") == 0) kill(getppid(), SIGKILL);
+}
+
+/* In a process that has one: its trials' words arrive, also where they are longer than what a socket holds. If the
+ * helper has ended, files are read without a trial. */
+static bool try_with_helper(void)
+{
+    char *text = vt_allocate(((size_t)4 << 20) + 1, 1, "a test");
+    memset(text, 'x', (size_t)4 << 20);
+    const char *words[4] = {text, NULL, "", "well"};
+    vt_log_mute();
+    vt_trial_start_helper();
+    const bool well = vt_trial("a.h5", 0, expect_words, words, 4) == VT_OK;
+    words[3] = "crash";
+    const bool crashes = vt_trial("a.h5", 0, expect_words, words, 4) == VT_ERROR;
+    const bool is_named = strstr(vt_error_text(), "a.h5: HDF5 crashed (Segmentation fault) when it was tried") != NULL;
+    words[3] = "end the helper";
+    const bool unguarded =
+        vt_trial("a.h5", 0, expect_words, words, 4) == VT_OK && vt_trial("a.h5", 0, crash, NULL, 0) == VT_OK;
+    free(text);
+    return well && crashes && is_named && unguarded;
+}
+
+TEST(a_helper_tries_files)
+{
+    int ended = -1;
+    const pid_t child = fork();
+    if (child == 0) _exit(try_with_helper() ? 0 : 1);
+    EXPECT(waitpid(child, &ended, 0) == child && ended == 0);
 }
 
 /* Found by tests/fuzz: H5Pget_fill_value of HDF5 1.10.8 follows a null pointer over it. */

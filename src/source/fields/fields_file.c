@@ -188,14 +188,6 @@ done:
 
 /* ---- the first try ---- */
 
-/* Files of several dates, see vt_fields_files_survive. */
-typedef struct {
-    const char *const *paths;
-    const int64_t *first;
-    int64_t dates;
-    const vt_fields_form *form;
-} attempt;
-
 /* Does what HDF5 will do later: reads each source's index of chunks, and applies filters that only HDF5 knows. */
 static void visit_storage(vt_fields_file *file)
 {
@@ -217,21 +209,47 @@ static void visit_storage(vt_fields_file *file)
     free(values);
 }
 
-static void try_out(void *context)
+/* The words that say what is read of the files; behind them the paths of each date, which a NULL ends. */
+enum { VARIABLES, COORDINATES, TIME_STEP, PERIOD, FIXED, FORM_WORDS };
+
+static void try_out(const char *const *words, int64_t count)
 {
-    const attempt *wanted = context;
-    for (int64_t d = 0; d < wanted->dates; d++) {
+    const vt_fields_form form = {.variables = words[VARIABLES],
+                                 .coordinates = words[COORDINATES],
+                                 .time_step = words[TIME_STEP],
+                                 .period = words[PERIOD],
+                                 .period_option = "period",
+                                 .fixed = words[FIXED] != NULL};
+    for (int64_t first = FORM_WORDS, end = first; first < count; first = ++end) {
         vt_fields_file *file = NULL;
-        const int64_t first = wanted->first[d], count = wanted->first[d + 1] - first;
-        if (vt_fields_file_open_again(wanted->paths + first, count, wanted->form, &file) == VT_OK) visit_storage(file);
+        while (words[end] != NULL) end++;
+        if (vt_fields_file_open_again(words + first, end - first, &form, &file) == VT_OK) visit_storage(file);
         vt_fields_file_close(&file);
     }
 }
 
+static vt_status try_files(const char *const *paths, const int64_t *first, int64_t dates, const vt_fields_form *form)
+{
+    const int64_t path_count = first[dates] - first[0];
+    const char **words = vt_allocate((size_t)(FORM_WORDS + path_count + dates), sizeof *words, "the trial of files");
+    int64_t count = FORM_WORDS;
+    if (form != NULL) {
+        words[VARIABLES] = form->variables;
+        words[COORDINATES] = form->coordinates;
+        words[TIME_STEP] = form->time_step;
+        words[PERIOD] = form->period;
+        words[FIXED] = form->fixed ? "fixed" : NULL;
+    }
+    for (int64_t date = 0; date < dates; date++, count++)
+        for (int64_t i = first[date]; i < first[date + 1]; i++) words[count++] = paths[i];
+    const vt_status status = vt_trial(paths[first[0]], 0, try_out, words, count);
+    free(words);
+    return status;
+}
+
 bool vt_fields_files_survive(const char *const *paths, const int64_t *first, int64_t dates, const vt_fields_form *form)
 {
-    attempt wanted = {paths, first, dates, form};
-    const bool survive = vt_trial(paths[first[0]], try_out, &wanted) == VT_OK;
+    const bool survive = try_files(paths, first, dates, form) == VT_OK;
     if (!survive) vt_error_clear();
     return survive;
 }
@@ -240,10 +258,8 @@ vt_status vt_fields_file_open(const char *const *paths, int64_t path_count, cons
                               vt_fields_file **result)
 {
     vt_status status = VT_OK;
-    const int64_t first[2] = {0, path_count};
-    attempt wanted = {paths, first, 1, form};
     *result = NULL;
-    VT_TRY(vt_trial(paths[0], try_out, &wanted));
+    VT_TRY(try_files(paths, (const int64_t[]){0, path_count}, 1, form));
     VT_TRY(vt_fields_file_open_again(paths, path_count, form, result));
 done:
     return status;

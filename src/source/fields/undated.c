@@ -14,15 +14,11 @@ typedef struct {
     vt_date begin;
 } group;
 
-typedef struct {
-    const char *path, *variables;
-    uint64_t held;
-} attempt;
-
-static void try_out(void *context)
+static void try_out(const char *const *words, int64_t count)
 {
-    attempt *wanted = context;
-    if (vt_netcdf_holds(wanted->path, wanted->variables, &wanted->held) != VT_OK) vt_error_clear();
+    uint64_t held;
+    VT_ASSERT(count == 2);
+    (void)vt_netcdf_holds(words[0], words[1], &held);
 }
 
 /* One that has none of the variables is left alone; one that has some of those of the group before begins another. */
@@ -30,17 +26,16 @@ static vt_status make_groups(vt_file_list *list, char **paths, int64_t count, co
                              int64_t *group_count)
 {
     vt_status status = VT_OK;
-    uint64_t together = 0;
+    uint64_t together = 0, held = 0;
     for (int64_t i = 0; i < count; i++) {
-        attempt wanted = {.path = paths[i], .variables = variables};
-        VT_TRY(vt_trial(paths[i], try_out, &wanted));
-        VT_TRY(vt_netcdf_holds(paths[i], variables, &wanted.held));
-        if (wanted.held == 0) continue;
-        if (*group_count == 0 || (together & wanted.held) != 0) {
+        VT_TRY(vt_trial(paths[i], 0, try_out, (const char *[]){paths[i], variables}, 2));
+        VT_TRY(vt_netcdf_holds(paths[i], variables, &held));
+        if (held == 0) continue;
+        if (*group_count == 0 || (together & held) != 0) {
             groups[(*group_count)++] = (group){.first = list->count};
             together = 0;
         }
-        together |= wanted.held;
+        together |= held;
         groups[*group_count - 1].count++;
         list->paths = vt_grow(list->paths, (size_t)list->count, sizeof *list->paths, "a list of files");
         list->paths[list->count++] = vt_text_copy(paths[i]);

@@ -116,19 +116,13 @@ done:
 
 /* ---- the first try ---- */
 
-typedef struct {
-    const char *path, *name;
-    int64_t channels, side;
-    bool direct;
-} attempt;
-
 /* Does what HDF5 will do later: opens the box, looks up its first and last chunk, and reads its first and last point.
  */
-static void try_out(void *context)
+static void try_out(const char *const *words, int64_t count)
 {
-    const attempt *a = context;
     vt_box *box = NULL;
-    if (open_again(a->path, a->name, a->channels, a->side, a->direct, &box) != VT_OK) return;
+    VT_ASSERT(count == 2);
+    if (open_again(words[0], words[1], 0, VT_UNSET_INTEGER, true, &box) != VT_OK) return;
     const int64_t last[] = {box->channels - 1, box->extent - 1, box->extent - 1, box->extent - 1};
     const int64_t first[1 + AXES] = {0}, one[] = {1, 1, 1, 1};
     const vt_store_kind *kind = box->store->kind;
@@ -148,9 +142,8 @@ static void try_out(void *context)
 vt_status vt_box_open(const char *path, const char *name, int64_t channels, int64_t side, bool direct, vt_box **result)
 {
     vt_status status = VT_OK;
-    attempt wanted = {path, name, channels, side, direct};
     *result = NULL;
-    if (name != NULL) VT_TRY(vt_trial(path, try_out, &wanted));
+    if (name != NULL) VT_TRY(vt_trial(path, 0, try_out, (const char *[]){path, name}, 2));
     VT_TRY(open_again(path, name, channels, side, direct, result));
     if ((*result)->array != NULL) VT_TRY(vt_array_check_written((*result)->array));
 done:

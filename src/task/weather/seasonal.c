@@ -9,7 +9,6 @@
 #include "base/text.h"
 #include "storage/output_file.h"
 #include "storage/tensor_file.h"
-#include "storage/trial.h"
 
 enum { MOST_SLOTS = 1440 };
 
@@ -316,22 +315,14 @@ done:
     return status;
 }
 
-static void try_out(void *context)
-{
-    vt_seasonal *seasonal = NULL;
-    if (open_here(context, &seasonal) != VT_OK) vt_error_clear();
-    vt_seasonal_close(&seasonal);
-}
-
 vt_status vt_seasonal_open(const vt_seasonal_options *options, vt_seasonal **result)
 {
     vt_status status = VT_OK;
-    vt_seasonal_options tried = *options;
     *result = NULL;
     VT_ASSERT(options->own_row >= 0 && options->own_row + options->own_rows <= options->height);
     VT_CHECK(vt_output_exists(options->path), "%s: there is no %s; `vitrain stats` makes such a file",
              options->option_name, options->path);
-    VT_TRY(vt_trial(options->path, try_out, &tried));
+    VT_TRY(vt_tensor_files_try(options->path));
     VT_TRY(open_here(options, result));
 done:
     return status;
