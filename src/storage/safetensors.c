@@ -1,6 +1,7 @@
 #include "storage/safetensors.h"
 
 #include <errno.h>
+#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,107 +35,7 @@ struct vt_safetensors {
     tensor_entry *entries;
 };
 
-/* ---- the header's JSON: objects, strings, whole numbers and arrays of them ---- */
-
-typedef struct {
-    const char *at, *end;
-} cursor;
-
-static void skip_blanks(cursor *c)
-{
-    while (c->at < c->end && (*c->at == ' ' || *c->at == '\n' || *c->at == '\r' || *c->at == '\t')) c->at++;
-}
-
-/* Takes the character if it is the next one. */
-static bool take(cursor *c, char wanted)
-{
-    skip_blanks(c);
-    if (c->at == c->end || *c->at != wanted) return false;
-    c->at++;
-    return true;
-}
-
-/* A string without escapes but \" and \\ (as names of parameters are), into `text` unless that is NULL; false for
- * others, and for those that don't fit. */
-static bool take_string(cursor *c, char *text, size_t size)
-{
-    size_t length = 0;
-    if (!take(c, '"')) return false;
-    while (c->at < c->end && *c->at != '"') {
-        if (*c->at == '\\' && (++c->at == c->end || (*c->at != '"' && *c->at != '\\'))) return false;
-        if ((unsigned char)*c->at < 0x20 || length + 1 == size) return false;
-        if (text != NULL) text[length] = *c->at;
-        length++;
-        c->at++;
-    }
-    if (text != NULL) text[length] = '\0';
-    return take(c, '"');
-}
-
-static bool take_whole_number(cursor *c, int64_t *number)
-{
-    skip_blanks(c);
-    int digits = 0;
-    *number = 0;
-    for (; c->at < c->end && *c->at >= '0' && *c->at <= '9'; c->at++) {
-        if (++digits > 18) return false;
-        *number = 10 * *number + (*c->at - '0');
-    }
-    return digits > 0;
-}
-
-/* [1, 2, 3]: at most `most` numbers. */
-static bool take_numbers(cursor *c, int64_t *numbers, int most, int *count)
-{
-    *count = 0;
-    if (!take(c, '[')) return false;
-    if (take(c, ']')) return true;
-    do {
-        if (*count == most || !take_whole_number(c, &numbers[(*count)++])) return false;
-    } while (take(c, ','));
-    return take(c, ']');
-}
-
-/* {"name": "text", …}: "__metadata__", of which nothing is needed. */
-static bool take_metadata(cursor *c)
-{
-    if (!take(c, '{')) return false;
-    if (take(c, '}')) return true;
-    do {
-        if (!take_string(c, NULL, LONGEST_HEADER) || !take(c, ':') || !take_string(c, NULL, LONGEST_HEADER))
-            return false;
-    } while (take(c, ','));
-    return take(c, '}');
-}
-
-/* {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, in any order. */
-static bool take_entry(cursor *c, tensor_entry *entry)
-{
-    bool has_type = false, has_shape = false, has_offsets = false;
-    if (!take(c, '{')) return false;
-    do {
-        char key[32];
-        int64_t offsets[2];
-        int count;
-        if (!take_string(c, key, sizeof key) || !take(c, ':')) return false;
-        if (strcmp(key, "dtype") == 0) {
-            if (has_type || !take_string(c, entry->type_name, sizeof entry->type_name)) return false;
-            has_type = true;
-        } else if (strcmp(key, "shape") == 0) {
-            if (has_shape || !take_numbers(c, entry->shape.shape, VT_TENSOR_DIMENSIONS, &entry->shape.dimensions))
-                return false;
-            has_shape = true;
-        } else if (strcmp(key, "data_offsets") == 0) {
-            if (has_offsets || !take_numbers(c, offsets, 2, &count) || count != 2) return false;
-            entry->begin = offsets[0];
-            entry->end = offsets[1];
-            has_offsets = true;
-        } else {
-            return false;
-        }
-    } while (take(c, ','));
-    return take(c, '}') && has_type && has_shape && has_offsets;
-}
+/* ---- the header: {"NAME": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, …, "__metadata__": …} ---- */
 
 static number_type type_of(const char *name)
 {
@@ -174,37 +75,53 @@ static int by_begin(const void *a, const void *b)
     return left < right ? -1 : left > right;
 }
 
+static bool take_entry(const char *name, json_t *value, tensor_entry *entry)
+{
+    const char *type = NULL;
+    json_t *shape = NULL, *size;
+    json_int_t begin = 0, end = 0;
+    size_t i;
+    if (json_unpack(value, "{s:s, s:o, s:[I, I !] !}", "dtype", &type, "shape", &shape, "data_offsets", &begin, &end) !=
+        0)
+        return false;
+    if (strlen(name) >= sizeof entry->name || strlen(type) >= sizeof entry->type_name || begin < 0 || end < 0)
+        return false;
+    if (!json_is_array(shape) || json_array_size(shape) > VT_TENSOR_DIMENSIONS) return false;
+    *entry = (tensor_entry){.type = type_of(type), .begin = begin, .end = end};
+    strcpy(entry->name, name);
+    strcpy(entry->type_name, type);
+    json_array_foreach(shape, i, size)
+    {
+        if (!json_is_integer(size) || json_integer_value(size) < 0) return false;
+        entry->shape.shape[entry->shape.dimensions++] = json_integer_value(size);
+    }
+    return true;
+}
+
 static vt_status parse_header(vt_safetensors *file, const char *header, size_t length)
 {
     vt_status status = VT_OK;
-    cursor c = {header, header + length};
-    bool good = take(&c, '{');
-    if (good && !take(&c, '}')) {
-        do {
-            tensor_entry entry = {.name = ""};
-            good = take_string(&c, entry.name, sizeof entry.name) && take(&c, ':');
-            if (good && strcmp(entry.name, "__metadata__") == 0) {
-                good = take_metadata(&c);
-                continue;
-            }
-            good = good && take_entry(&c, &entry);
-            if (!good) break;
-            entry.type = type_of(entry.type_name);
-            VT_TRY(check_entry(file, &entry));
-            file->entries =
-                vt_reallocate(file->entries, (size_t)(file->count + 1), sizeof entry, "a .safetensors file");
-            file->entries[file->count++] = entry;
-        } while (good && take(&c, ','));
-        good = good && take(&c, '}');
+    json_error_t error = {.position = 0};
+    json_t *root = json_loadb(header, length, JSON_REJECT_DUPLICATES, &error), *value;
+    const char *name;
+    VT_CHECK(json_is_object(root), "%s: the header is not that of a .safetensors file, at its byte %d", file->path,
+             error.position);
+    file->entries = vt_allocate(json_object_size(root) + 1, sizeof *file->entries, "a .safetensors file");
+    json_object_foreach(root, name, value)
+    {
+        tensor_entry *entry = &file->entries[file->count];
+        if (strcmp(name, "__metadata__") == 0) continue;
+        VT_CHECK(take_entry(name, value, entry), "%s: the header is not that of a .safetensors file, at its '%.60s'",
+                 file->path, name);
+        VT_TRY(check_entry(file, entry));
+        file->count++;
     }
-    skip_blanks(&c);
-    VT_CHECK(good && c.at == c.end, "%s: the header is not that of a .safetensors file, at its byte %lld", file->path,
-             (long long)(c.at - header));
     if (file->count > 0) qsort(file->entries, (size_t)file->count, sizeof *file->entries, by_begin);
     for (int64_t i = 1; i < file->count; i++)
         VT_CHECK(file->entries[i].begin >= file->entries[i - 1].end, "%s: tensors '%s' and '%s' share bytes",
                  file->path, file->entries[i - 1].name, file->entries[i].name);
 done:
+    json_decref(root);
     return status;
 }
 
