@@ -43,6 +43,12 @@ size_t vt_file_line(FILE *file, char **line, size_t *size)
     return length;
 }
 
+const char *vt_file_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash != NULL ? slash + 1 : path;
+}
+
 const char *vt_file_of_address(const char *address)
 {
     static const char *const hosts[] = {"file://localhost/", "file:///"};
@@ -106,18 +112,19 @@ int64_t vt_file_read_at(int file, void *to, int64_t bytes, int64_t offset)
     return done;
 }
 
-vt_status vt_file_read(const char *path, int64_t most, char **text)
+vt_status vt_file_read(const char *path, int64_t most, char **text, int64_t *size)
 {
     vt_status status = VT_OK;
     FILE *file = NULL;
-    int64_t size = 0;
+    int64_t bytes = 0;
     char *read = NULL;
-    VT_TRY(vt_file_open(path, &file, &size));
-    VT_CHECK(size <= most, "%s has %lld bytes, expected at most %lld", path, (long long)size, (long long)most);
-    read = vt_allocate((size_t)size + 1, 1, "a file");
-    VT_CHECK(fread(read, 1, (size_t)size, file) == (size_t)size, "can't read %s: %s", path,
+    VT_TRY(vt_file_open(path, &file, &bytes));
+    VT_CHECK(bytes <= most, "%s has %lld bytes, expected at most %lld", path, (long long)bytes, (long long)most);
+    read = vt_allocate((size_t)bytes + 1, 1, "a file");
+    VT_CHECK(fread(read, 1, (size_t)bytes, file) == (size_t)bytes, "can't read %s: %s", path,
              ferror(file) ? strerror(errno) : "it was cut short");
     *text = read;
+    if (size != NULL) *size = bytes;
     read = NULL;
 done:
     free(read);

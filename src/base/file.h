@@ -18,6 +18,9 @@ vt_status vt_file_open(const char *path, FILE **file, int64_t *size);
 enum { VT_FILE_LONGEST_LINE = 1 << 20 };
 size_t vt_file_line(FILE *file, char **line, size_t *size);
 
+/* What follows the last slash of a path; all of it if there is none. */
+const char *vt_file_name(const char *path);
+
 /* The path in "file:///path"; every other text is one already. */
 const char *vt_file_of_address(const char *address);
 
@@ -37,9 +40,9 @@ vt_status vt_file_write(const char *path, const void *bytes, size_t size);
  * there. */
 int64_t vt_file_read_at(int file, void *to, int64_t bytes, int64_t offset);
 
-/* The text of a whole file of at most `most` bytes, malloc'd; and the CRC-32C of a file. Both take regular files only.
- */
-vt_status vt_file_read(const char *path, int64_t most, char **text);
+/* The text of a whole file of at most `most` bytes, malloc'd, *size of them (may be NULL) and a 0; and the CRC-32C of a
+ * file. Both take regular files only. */
+vt_status vt_file_read(const char *path, int64_t most, char **text, int64_t *size);
 vt_status vt_file_checksum(const char *path, uint32_t *checksum);
 
 #endif

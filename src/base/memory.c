@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -35,6 +36,11 @@ void *vt_allocate(size_t count, size_t size, const char *purpose)
     void *memory = calloc(count, size);
     if (memory == NULL) vt_memory_exhausted(size > (size_t)-1 / count ? (size_t)-1 : count * size, purpose);
     return memory;
+}
+
+void *vt_copy(const void *memory, size_t count, size_t size, const char *purpose)
+{
+    return memory != NULL ? memcpy(vt_allocate(count, size, purpose), memory, count * size) : NULL;
 }
 
 void *vt_reallocate(void *memory, size_t count, size_t size, const char *purpose)

@@ -136,7 +136,7 @@ static vt_status follow_best(const char *path, char **found)
     vt_status status = VT_OK;
     char name[VT_CHECKPOINT_NAME] = "";
     struct stat info;
-    const char *slash = strrchr(path, '/'), *own = slash != NULL ? slash + 1 : path;
+    const char *own = vt_file_name(path);
     if (strcmp(own, "best") == 0 && lstat(path, &info) == 0 && !S_ISDIR(info.st_mode)) read_name(path, name);
     if (name[0] == '\0') return VT_OK;
     *found = vt_text_format("%.*s%s", (int)(own - path), path, name);

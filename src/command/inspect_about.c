@@ -2,7 +2,6 @@
  * differ. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
 #include "base/text.h"
@@ -37,10 +36,9 @@ done:
 
 static vt_status of_statistics(const char *path, vt_fields_about **about)
 {
-    static const char *const names[] = {"global_means.npy", "global_stds.npy", "time_diff_stds.npy"};
     vt_status status = VT_OK;
     int kind = 0;
-    while (kind < 3 && !vt_text_ends_with(path, names[kind])) kind++;
+    while (kind < 3 && !vt_text_ends_with(path, vt_normalising_names[kind])) kind++;
     VT_CHECK(kind < 3, "%s: only of global_means.npy, global_stds.npy and time_diff_stds.npy is it known what they are",
              path);
     VT_TRY(vt_statistics_about(path, (vt_normalising_file)kind, about));

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/memory.h"
 #include "base/text.h"
 #include "checkpoint/checkpoint.h"
@@ -223,8 +224,7 @@ static vt_status print_name(vt_tensor_file *index, const char *directory)
     double loss = NAN;
     char number[VT_NUMBER_SIZE];
     vt_status status = vt_tensor_file_get_real(index, "validation_loss", &loss);
-    const char *name = strrchr(directory, '/');
-    vt_print("  %s: validation loss %s", name != NULL ? name + 1 : directory, loss_text(loss, number));
+    vt_print("  %s: validation loss %s", vt_file_name(directory), loss_text(loss, number));
     return status;
 }
 

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/memory.h"
 #include "base/text.h"
 #include "command/inspect.h"
@@ -31,12 +32,6 @@ typedef struct {
     value_range *ranges; /* [channels] */
     int64_t looked_at;   /* times */
 } file_set;
-
-static const char *file_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash != NULL ? slash + 1 : path;
-}
 
 static void add_values(value_range *range, const float *values, int64_t count)
 {
@@ -156,12 +151,12 @@ static void print_times(const vt_fields_about *about, const vt_fields_form *form
 }
 
 /* The files of one date; a single file unless there are variables. */
-static vt_status look_at_file(const char *const *paths, int64_t count, int64_t index, const vt_fields_form *form,
-                              bool tried, bool verify, file_set *set, vt_fields_file **first)
+static vt_status look_at_file(vt_file_list *list, int64_t index, const vt_fields_form *form, bool verify, file_set *set,
+                              vt_fields_file **first)
 {
     vt_status status = VT_OK;
     vt_fields_file *file = NULL;
-    VT_TRY((tried ? vt_fields_file_open_again : vt_fields_file_open)(paths, count, form, &file));
+    VT_TRY(vt_file_list_use(list, index, form, &file));
     VT_TRY(vt_fields_file_check_written(file));
     if (file->shape.times == 0 && form->period != NULL) goto done; /* other files have the period's times */
     const vt_fields_shape shape = file->shape;
@@ -199,21 +194,15 @@ static vt_fields_about *print_files(const char *directory, const char *label, co
     vt_inspect_check(faults, listed);
     if (listed != VT_OK) return NULL;
     vt_text noted = {0};
-    bool tried = false;
     set.groups = list.groups;
     for (int64_t i = 0; i < list.groups; i++) {
-        const char *const *all = (const char *const *)list.paths, *const *paths = all + list.first[i];
-        const int64_t left = list.groups - i, together = left < VT_TOGETHER ? left : VT_TOGETHER;
-        if (i % VT_TOGETHER == 0)
-            tried = list.groups >= VT_TOGETHER && vt_fields_files_survive(all, list.first + i, together, form);
-        if (look_at_file(paths, list.first[i + 1] - list.first[i], i, form, tried, verify, &set, &first) == VT_OK)
-            continue;
+        if (look_at_file(&list, i, form, verify, &set, &first) == VT_OK) continue;
         vt_text_append(&noted, "%s\n", vt_error_text());
         vt_error_clear();
     }
     vt_print("  %s: %lld file%s %s", label, (long long)list.count, list.count == 1 ? "" : "s",
-             file_name(list.paths[0]));
-    if (list.count > 1) vt_print(" … %s", file_name(list.paths[list.count - 1]));
+             vt_file_name(list.paths[0]));
+    if (list.count > 1) vt_print(" … %s", vt_file_name(list.paths[list.count - 1]));
     const vt_fields_about *about = set.about;
     if (about != NULL) {
         const int64_t step = about->step > 0 ? about->step : 60 * VT_HOURS_A_TIME;
@@ -296,7 +285,6 @@ done:
 /* Do they go with the data, the training set's if there is one? */
 static vt_status check_statistics(const char *directory, const vt_fields_about *about, const vt_fields_form *form)
 {
-    static const char *const names[] = {"global_means.npy", "global_stds.npy"};
     vt_status status = VT_OK;
     const vt_fields_rules rules = {.use = VT_STATISTICS_AND_DATA, .accepted = form->accept, .trains = true};
     const vt_fields_side data = {about, "the data"};
@@ -304,7 +292,7 @@ static vt_status check_statistics(const char *directory, const vt_fields_about *
     int64_t checksum;
     vt_text remarks = {0};
     for (int i = 0; i < 2 && status == VT_OK; i++) {
-        char *path = vt_text_format("%s/%s", directory, names[i]);
+        char *path = vt_text_format("%s/%s", directory, vt_normalising_names[i]);
         status = vt_statistics_read(path, (vt_normalising_file)i, &rules, &data, values, &checksum, &remarks);
         free(path);
     }

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/text.h"
 #include "source/volumes/convert.h"
 
@@ -12,7 +13,7 @@ vt_status vt_command_npy(const vt_call *call)
     const vt_npy_flags *flags = call->flags;
     const char *from = call->operands[0], *fields[2] = {flags->data_field, flags->label_field};
     static const char *const names[2] = {"data", "label"};
-    const char *slash = strrchr(from, '/'), *base = slash != NULL ? slash + 1 : from, *dot = strrchr(base, '.');
+    const char *base = vt_file_name(from), *dot = strrchr(base, '.');
     for (int i = 0; i < 2 && status == VT_OK; i++) {
         char *to = vt_text_format("%.*s_%s.npy", (int)(dot != NULL && dot > base ? dot - base : (long)strlen(base)),
                                   base, names[i]);

@@ -24,8 +24,7 @@ static void find_directories(const char *operand, const char *chosen_output, boo
     size_t length = strlen(operand);
     while (length > 1 && operand[length - 1] == '/') length--;
     char *directory = vt_text_format("%.*s", (int)length, operand);
-    const char *slash = strrchr(directory, '/');
-    const char *name = slash != NULL ? slash + 1 : directory;
+    const char *name = vt_file_name(directory);
     *files = vt_text_format("%s/train", directory);
     if (vt_file_is_zarr(directory)) { /* beside the store, not in it */
         free(*files);

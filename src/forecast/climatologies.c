@@ -73,9 +73,10 @@ static vt_status read_mean(const vt_config *config, const vt_dataset *dataset, f
     /* means of the window alone, or of the whole grid */
     const vt_frame_window whole = {.rows = height, .width = width};
     const bool is_cut = array.form.shape[2] == height && array.form.shape[3] == width;
-    const vt_frame_window *window = is_cut ? &whole : vt_dataset_window(dataset);
+    const vt_fields_about *data = vt_dataset_about(dataset);
+    const vt_frame_window *window = is_cut ? &whole : &data->window;
     VT_CHECK(
-        is_cut || vt_dataset_has_grid(dataset, array.form.shape[2], array.form.shape[3]) || !has_range(config),
+        is_cut || (array.form.shape[2] == data->rows && array.form.shape[3] == data->columns) || !has_range(config),
         "time_means_path '%s' is %s, neither of the window [%lld, %lld] nor of the grid of the files; make it again "
         "with `vitrain stats`",
         config->time_means_path, shape, (long long)height, (long long)width);

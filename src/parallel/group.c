@@ -308,8 +308,7 @@ vt_status vt_group_open(vt_engine *engine, const char *name, const int *members,
     snprintf(group->name, sizeof group->name, "%s", name);
     group->size = size;
     group->rank = rank;
-    group->members = vt_allocate((size_t)size, sizeof *members, "a group of ranks");
-    memcpy(group->members, members, (size_t)size * sizeof *members);
+    group->members = vt_copy(members, (size_t)size, sizeof *members, "a group of ranks");
     group->backend = backend;
     group->engine = engine;
     if (engine->split != NULL) VT_TRY(engine->split(engine, color, rank, group));

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/memory.h"
 #include "base/text.h"
 #include "storage/hdf5_inside.h"
@@ -118,8 +119,7 @@ void vt_hdf5_dimension_name(const vt_array *array, int dimension, char *name, si
     if (H5Aexists(dataset, "DIMENSION_LIST") > 0 && H5DSget_num_scales(dataset, (unsigned)dimension) >= 1)
         H5DSiterate_scales(dataset, (unsigned)dimension, NULL, take_name, path);
     vt_hdf5_leave();
-    const char *slash = strrchr(path, '/');
-    snprintf(name, size, "%s", slash != NULL ? slash + 1 : path);
+    snprintf(name, size, "%s", vt_file_name(path));
 }
 
 bool vt_hdf5_is_scale_of(const vt_array *scale, const vt_array *array, int dimension)

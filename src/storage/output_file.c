@@ -15,8 +15,7 @@
 
 static int directory_length(const char *path)
 {
-    const char *slash = strrchr(path, '/');
-    return slash == NULL ? 0 : (int)(slash - path) + 1;
+    return (int)(vt_file_name(path) - path);
 }
 
 char *vt_output_partial_path(const char *path)

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/memory.h"
 #include "base/text.h"
 #include "storage/tensor_file_inside.h"
@@ -247,8 +248,7 @@ static vt_status use_source(vt_tensor_file *file, const char *name, vt_tensor_fi
     vt_tensor_file *opened = NULL;
     vt_tensor_source *place = &file->sources[0];
     VT_ASSERT(name != NULL);
-    const char *slash = strrchr(file->path, '/');
-    char *path = vt_text_format("%.*s%s", slash == NULL ? 0 : (int)(slash + 1 - file->path), file->path, name);
+    char *path = vt_text_format("%.*s%s", (int)(vt_file_name(file->path) - file->path), file->path, name);
     for (int i = 0; i < VT_TENSOR_OPEN_SOURCES; i++) {
         vt_tensor_source *source = &file->sources[i];
         if (source->name != NULL && strcmp(source->name, name) == 0) {

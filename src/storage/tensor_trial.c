@@ -1,7 +1,6 @@
 /* Tries tensor files, which may be a stranger's, in a process of its own. */
 #include <dirent.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
 #include "base/memory.h"
@@ -9,40 +8,27 @@
 #include "storage/tensor_file_inside.h"
 #include "storage/trial.h"
 
-/* Reads its type, its size and, if that is not more than a text may have, its values. */
-static void visit_attribute(hid_t attribute)
+/* As whatever reads it would: as a text, or as numbers. */
+static herr_t visit_attribute(hid_t root, const char *name, const H5A_info_t *info, void *context)
 {
-    hid_t type = H5Aget_type(attribute), space = H5Aget_space(attribute);
-    const size_t size = H5Tget_size(type);
-    const H5T_class_t class = H5Tget_class(type);
-    const int64_t count = H5Sget_simple_extent_npoints(space);
-    const bool is_text = class == H5T_STRING && H5Tis_variable_str(type) <= 0;
-    const bool is_number = class == H5T_INTEGER || class == H5T_FLOAT;
-    if (count > 0 && size <= VT_TENSOR_LONGEST_TEXT && (is_number || is_text) &&
-        count <= VT_TENSOR_LONGEST_TEXT / (int64_t)(size + 8)) {
-        void *values = vt_allocate((size_t)count, size + 8, "a checkpoint's file");
-        hid_t number = class == H5T_INTEGER ? H5T_NATIVE_INT64 : H5T_NATIVE_DOUBLE;
-        H5Aread(attribute, is_text ? type : number, values);
-        free(values);
-    }
-    if (space >= 0) H5Sclose(space);
-    if (type >= 0) H5Tclose(type);
-}
-
-static herr_t open_and_visit(hid_t file, const char *name, const H5A_info_t *info, void *context)
-{
-    (void)info, (void)context;
-    hid_t attribute = H5Aopen(file, name, H5P_DEFAULT);
-    if (attribute < 0) return 0;
-    visit_attribute(attribute);
-    H5Aclose(attribute);
+    enum { MOST_NUMBERS = 1 << 20 };
+    static int64_t numbers[MOST_NUMBERS];
+    vt_tensor_file *file = context;
+    char *text = NULL;
+    int64_t count = MOST_NUMBERS;
+    double real;
+    (void)root, (void)info;
+    if (vt_tensor_file_get_text(file, name, &text) != VT_OK) vt_error_clear();
+    if (vt_tensor_file_get_integers(file, name, &count, numbers) != VT_OK) vt_error_clear();
+    if (vt_tensor_file_get_real(file, name, &real) != VT_OK) vt_error_clear();
+    free(text);
     return 0;
 }
 
 static void visit_attributes(vt_tensor_file *file)
 {
     vt_hdf5_enter();
-    H5Aiterate2(file->file, H5_INDEX_NAME, H5_ITER_NATIVE, NULL, open_and_visit, NULL);
+    H5Aiterate2(file->file, H5_INDEX_NAME, H5_ITER_NATIVE, NULL, visit_attribute, file);
     vt_hdf5_leave();
 }
 

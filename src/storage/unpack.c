@@ -94,6 +94,13 @@ void vt_unpack(const vt_packing *packing, void *memory, int64_t count, float *va
     }
 }
 
+double vt_unpack_number(const vt_packing *packing, double stored)
+{
+    bool valid = !packing->has_limits || (stored >= packing->least && stored <= packing->most);
+    for (int m = 0; m < packing->missing_count; m++) valid = valid && stored != packing->missing[m];
+    return valid ? stored * packing->scale + packing->offset : (double)NAN;
+}
+
 /* Added to the bits of a value without its sign, this reaches the sign's bit from the number above VT_LARGEST_VALUE on,
  * infinities and NaN included. */
 #define BEYOND_LARGEST (0x80000000u - 0x7149f2cbu)

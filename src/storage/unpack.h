@@ -43,6 +43,9 @@ bool vt_packing_is_plain(const vt_packing *packing);
 /* values [count] from stored [count], which is of any alignment, and may be changed (its byte order turned). */
 void vt_unpack(const vt_packing *packing, void *stored, int64_t count, float *values);
 
+/* The same of one number that is a double already. */
+double vt_unpack_number(const vt_packing *packing, double stored);
+
 /* Is none of the values NaN, infinite or beyond ±VT_LARGEST_VALUE? */
 bool vt_all_finite(const float *values, int64_t count);
 

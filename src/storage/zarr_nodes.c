@@ -1,13 +1,13 @@
 /* Which arrays a Zarr store holds, and their metadata, which are JSON. */
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/memory.h"
 #include "base/text.h"
 #include "storage/zarr_inside.h"
@@ -43,32 +43,20 @@ static void quote_numbers(const char *text, size_t length, char *result)
 static vt_status load(const char *directory, const char *name, json_t **json)
 {
     vt_status status = VT_OK;
-    struct stat info;
     json_error_t error;
     char *text = NULL, *quoted = NULL, *path = vt_text_format("%s/%s", directory, name);
-    size_t done = 0;
+    int64_t size = 0;
     *json = NULL;
-    const int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (descriptor < 0 && errno == ENOENT) goto done;
-    VT_CHECK(descriptor >= 0 && fstat(descriptor, &info) == 0, "can't open %s: %s", path, strerror(errno));
-    VT_CHECK(S_ISREG(info.st_mode) && info.st_size <= MOST_METADATA, "%s is no file of Zarr metadata", path);
-    text = calloc((size_t)info.st_size + 1, 1);
-    quoted = malloc(2 * (size_t)info.st_size + 1);
-    VT_CHECK(text != NULL && quoted != NULL, "out of memory for %s", path);
-    for (ssize_t count; done < (size_t)info.st_size; done += (size_t)count) {
-        count = read(descriptor, text + done, (size_t)info.st_size - done);
-        if (count < 0 && errno == EINTR)
-            count = 0;
-        else if (count <= 0)
-            VT_FAIL("can't read %s: %s", path, count < 0 ? strerror(errno) : "it was cut short");
-    }
-    VT_CHECK(memchr(text, '\0', done) == NULL, "%s is not JSON: it holds a zero byte", path);
-    quote_numbers(text, done, quoted);
+    if (access(path, F_OK) != 0 && errno == ENOENT) goto done;
+    VT_TRY(vt_file_read(path, MOST_METADATA, &text, &size));
+    VT_CHECK(memchr(text, '\0', (size_t)size) == NULL, "%s is not JSON: it holds a zero byte", path);
+    quoted = malloc(2 * (size_t)size + 1);
+    VT_CHECK(quoted != NULL, "out of memory for %s", path);
+    quote_numbers(text, (size_t)size, quoted);
     *json = json_loads(quoted, 0, &error);
     VT_CHECK(*json != NULL, "%s is not JSON (damaged or cut short?): line %d: %s", path, error.line, error.text);
     VT_CHECK(json_is_object(*json), "%s is no Zarr metadata: it is not a JSON object", path);
 done:
-    if (descriptor >= 0) close(descriptor);
     free(text);
     free(quoted);
     free(path);

@@ -269,10 +269,9 @@ static void dimension_name(const vt_array *array, int dimension, char *name, siz
 static bool is_scale_of(const vt_array *scale, const vt_array *array, int dimension)
 {
     char own[VT_ZARR_KEY], other[VT_ZARR_KEY];
-    const char *slash = strrchr(scale->name, '/'), *name = slash != NULL ? slash + 1 : scale->name;
     if (scale->rank != 1) return false;
     dimension_name(scale, 0, own, sizeof own);
-    if (strcmp(own, name) != 0) return false;
+    if (strcmp(own, vt_file_name(scale->name)) != 0) return false;
     if (array == NULL) return true;
     dimension_name(array, dimension, other, sizeof other);
     return strcmp(own, other) == 0;

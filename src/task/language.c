@@ -2,7 +2,6 @@
  * is used in the training text, and nothing else. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/file.h"
 #include "base/log.h"
@@ -55,9 +54,8 @@ done:
 /* "perplexity 110.5" in entropy.txt beside the training text, which `vitrain synth --text` writes. */
 static double read_floor(const char *text)
 {
-    const char *slash = strrchr(text, '/');
     double floor = NAN;
-    char *path = vt_text_format("%.*sentropy.txt", slash != NULL ? (int)(slash - text) + 1 : 0, text);
+    char *path = vt_text_format("%.*sentropy.txt", (int)(vt_file_name(text) - text), text);
     FILE *file = NULL;
     if (vt_file_open(path, &file, NULL) != VT_OK) vt_error_clear();
     if (file != NULL && fscanf(file, "perplexity %lf", &floor) != 1) floor = NAN;

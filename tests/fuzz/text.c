@@ -52,7 +52,7 @@ static void try_damaged(const uint8_t *data, size_t size)
         VT_ASSERT(vt_corpus_open(path, NULL, &options, &corpus) == VT_OK);
         vt_corpus_close(&corpus);
         struct stat info;
-        VT_ASSERT(stat(kept, &info) == 0 && vt_file_read(kept, info.st_size, &whole) == VT_OK);
+        VT_ASSERT(stat(kept, &info) == 0 && vt_file_read(kept, info.st_size, &whole, NULL) == VT_OK);
         length = (size_t)info.st_size;
     }
     char *bytes = vt_allocate(length, 1, "a test");

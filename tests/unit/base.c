@@ -354,7 +354,7 @@ TEST(long_lines_come_in_pieces)
     EXPECT(size < 4 * (size_t)VT_FILE_LONGEST_LINE);
     fclose(file);
     free(line);
-    EXPECT_ERROR(vt_file_read(path, 100, &line), "lines has 1099511627776 bytes, expected at most 100");
+    EXPECT_ERROR(vt_file_read(path, 100, &line, NULL), "lines has 1099511627776 bytes, expected at most 100");
     free(path);
 }
 

@@ -76,7 +76,7 @@ static int damages(const char *log)
     static const char said[] = "train.txt.vitrain is damaged; its text is split into words again";
     char *text = NULL;
     int count = 0;
-    EXPECT_OK(vt_file_read(log, 1 << 20, &text));
+    EXPECT_OK(vt_file_read(log, 1 << 20, &text, NULL));
     for (const char *at = text; at != NULL && (at = strstr(at, said)) != NULL; at++) count++;
     free(text);
     return count;
@@ -94,7 +94,7 @@ static image read_image(const char *path)
     struct stat info;
     EXPECT(stat(path, &info) == 0);
     of.size = (size_t)info.st_size;
-    EXPECT_OK(vt_file_read(path, info.st_size, &of.bytes));
+    EXPECT_OK(vt_file_read(path, info.st_size, &of.bytes, NULL));
     vt_test_owned(of.bytes);
     return of;
 }

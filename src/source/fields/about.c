@@ -11,6 +11,12 @@
 
 static const char purpose[] = "a description of data";
 
+const char *const vt_normalising_names[VT_NORMALISING_FILES] = {
+    [VT_FILE_OF_MEANS] = "global_means.npy",     [VT_FILE_OF_STDS] = "global_stds.npy",
+    [VT_FILE_OF_CHANGES] = "time_diff_stds.npy", [VT_FILE_OF_TIME_MEANS] = "time_means.npy",
+    [VT_FILE_OF_CLIMATOLOGY] = "climatology.h5",
+};
+
 vt_fields_about *vt_fields_about_make(void)
 {
     vt_fields_about *about = vt_allocate(1, sizeof *about, purpose);

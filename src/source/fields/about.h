@@ -28,6 +28,9 @@ typedef enum {
     VT_NORMALISING_FILES
 } vt_normalising_file;
 
+/* "global_means.npy", in a directory of statistics. */
+extern const char *const vt_normalising_names[VT_NORMALISING_FILES];
+
 /* What fields are normalised with: (value - mean) / std of each channel. */
 typedef struct {
     bool of_departures;                      /* from the seasonal climatology; else of the values */

@@ -11,8 +11,6 @@
 
 enum { VERSION = 1 };
 static const char version_key[] = "vitrain_data";
-static const char *const checksum_keys[VT_NORMALISING_FILES] = {
-    "global_means.npy", "global_stds.npy", "time_diff_stds.npy", "time_means.npy", "climatology.h5"};
 
 /* ---- writing ---- */
 
@@ -114,7 +112,7 @@ static json_t *normalisation_of(const vt_fields_about *about)
     for (int i = 0; i < VT_NORMALISING_FILES; i++) {
         if (numbers->checksums[i] < 0) continue;
         snprintf(text, sizeof text, "%08x", (unsigned)numbers->checksums[i]);
-        set_text(checksums, checksum_keys[i], text);
+        set_text(checksums, vt_normalising_names[i], text);
     }
     json_object_set_new(object, "crc32c", checksums);
     return object;
@@ -295,7 +293,7 @@ static vt_status take_normalisation(const json_t *object, const char *path, vt_f
     VT_TRY(take_numbers(object, "change_stds", about->channels, path, &numbers->change_stds));
     VT_CHECK(numbers->means != NULL && numbers->stds != NULL, "%s: its normalisation lacks means or stds", path);
     for (int i = 0; i < VT_NORMALISING_FILES; i++) {
-        const char *text = text_of(json_object_get(object, "crc32c"), checksum_keys[i]);
+        const char *text = text_of(json_object_get(object, "crc32c"), vt_normalising_names[i]);
         if (text[0] != '\0') numbers->checksums[i] = (int64_t)strtoul(text, NULL, 16);
     }
 done:
@@ -342,7 +340,7 @@ vt_status vt_fields_about_read(const char *directory, vt_fields_about **about)
     char *path = vt_text_format("%s/about.json", directory), *text = NULL;
     *about = NULL;
     if (!vt_output_exists(path)) goto done;
-    VT_TRY(vt_file_read(path, MOST_BYTES, &text));
+    VT_TRY(vt_file_read(path, MOST_BYTES, &text, NULL));
     VT_TRY(vt_fields_about_parse(text, path, about));
 done:
     free(text);

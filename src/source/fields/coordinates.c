@@ -319,12 +319,14 @@ vt_status vt_coordinates_choose(const vt_coordinates *c, vt_coordinate_kind kind
     return VT_OK;
 }
 
-vt_status vt_coordinates_find(const vt_coordinates *c, vt_coordinate_kind kind, const char **name, char **doubt)
+vt_status vt_coordinates_find(const vt_coordinates *c, vt_coordinate_kind kind, vt_array **array, char **doubt)
 {
+    vt_status status = VT_OK;
     const vt_candidate *found = NULL;
-    *name = NULL;
+    *array = NULL;
     *doubt = NULL;
-    const vt_status status = vt_coordinates_choose(c, kind, &found, doubt);
-    if (status == VT_OK && found != NULL) *name = found->path;
+    VT_TRY(vt_coordinates_choose(c, kind, &found, doubt));
+    if (found != NULL) VT_TRY(vt_array_find(c->source->part, found->path, array));
+done:
     return status;
 }

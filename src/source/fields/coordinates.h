@@ -19,9 +19,9 @@ typedef struct vt_coordinates vt_coordinates;
 vt_status vt_coordinates_open(const vt_field_source *source, const char *given, vt_coordinates **coordinates);
 void vt_coordinates_close(vt_coordinates **coordinates);
 
-/* The 1-D dataset that is the coordinate of times or levels; *name, or NULL, belongs to `coordinates`. *doubt
- * (malloc'd, or NULL) says why there is none although there is something. */
-vt_status vt_coordinates_find(const vt_coordinates *coordinates, vt_coordinate_kind kind, const char **name,
+/* Opens the 1-D array that is the coordinate of times or levels; NULL: there is none. *doubt (malloc'd, or NULL) says
+ * why not although there is something. */
+vt_status vt_coordinates_find(const vt_coordinates *coordinates, vt_coordinate_kind kind, vt_array **array,
                               char **doubt);
 
 /* The grid of a variable; malloc'd. */
@@ -37,7 +37,6 @@ vt_status vt_coordinates_grid(const vt_coordinates *coordinates, vt_grid *grid);
 void vt_grid_close(vt_grid *grid);
 
 /* Values of a 1-D coordinate, [length], unpacked, within ±limit; malloc'd. The error calls them `what`. */
-vt_status vt_coordinate_values(const vt_store *part, const char *name, int64_t length, double limit, const char *what,
-                               double **values);
+vt_status vt_coordinate_values(const vt_array *array, int64_t length, double limit, const char *what, double **values);
 
 #endif

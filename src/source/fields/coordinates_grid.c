@@ -14,58 +14,51 @@
 /* ---- values ---- */
 
 /* Reads `count` numbers, unpacked: of dimensions before the last `rank` ones, only the first index. */
-static vt_status read_numbers(const vt_store *part, const char *name, int rank, int64_t count, double **values)
+static vt_status read_numbers(const vt_array *array, int rank, int64_t count, double **values)
 {
     vt_status status = VT_OK;
     vt_packing packing = {.element = VT_ELEMENT_FLOAT64, .scale = 1};
     int64_t start[VT_ARRAY_RANK] = {0}, extent[VT_ARRAY_RANK], found = 1;
-    vt_array *array = NULL;
+    const char *path = array->store->path, *name = array->name;
     double *memory = vt_allocate((size_t)count, sizeof *memory, "the coordinates of a file");
-    VT_TRY(vt_array_find(part, name, &array));
     VT_TRY(vt_cf_packing(array, &packing));
     for (int i = 0; i < array->rank; i++) {
         extent[i] = i < array->rank - rank ? 1 : array->extent[i];
         found *= extent[i];
     }
-    VT_CHECK(found == count, "%s: can't read '%s': it has %lld values, not %lld", part->path, name, (long long)found,
+    VT_CHECK(found == count, "%s: can't read '%s': it has %lld values, not %lld", path, name, (long long)found,
              (long long)count);
-    if (part->kind->read(array, start, extent, true, memory) != VT_OK) {
-        status = vt_error_context("%s: can't read '%s'", part->path, name);
+    if (array->store->kind->read(array, start, extent, true, memory) != VT_OK) {
+        status = vt_error_context("%s: can't read '%s'", path, name);
         goto done;
     }
-    for (int64_t i = 0; i < count; i++) {
-        bool valid = !packing.has_limits || (memory[i] >= packing.least && memory[i] <= packing.most);
-        for (int m = 0; m < packing.missing_count; m++) valid = valid && memory[i] != packing.missing[m];
-        memory[i] = valid ? memory[i] * packing.scale + packing.offset : NAN;
-    }
+    for (int64_t i = 0; i < count; i++) memory[i] = vt_unpack_number(&packing, memory[i]);
     *values = memory;
     memory = NULL;
 done:
-    vt_array_close(&array);
     free(memory);
     return status;
 }
 
-static vt_status check_values(const vt_store *part, const char *name, int64_t count, double limit, const char *what,
+static vt_status check_values(const vt_array *array, int64_t count, double limit, const char *what,
                               const double *values)
 {
     vt_status status = VT_OK;
     for (int64_t i = 0; i < count; i++)
         VT_CHECK(fabs(values[i]) <= limit + 1e-3, "%s: '%s' holds %g at index %lld, expected %s from %g to %g",
-                 part->path, name, values[i], (long long)i, what, -limit, limit);
+                 array->store->path, array->name, values[i], (long long)i, what, -limit, limit);
 done:
     return status;
 }
 
-vt_status vt_coordinate_values(const vt_store *part, const char *name, int64_t length, double limit, const char *what,
-                               double **values)
+vt_status vt_coordinate_values(const vt_array *array, int64_t length, double limit, const char *what, double **values)
 {
     vt_status status = VT_OK;
     double *numbers = NULL;
     *values = NULL;
-    VT_TRY(read_numbers(part, name, 1, length, &numbers));
+    VT_TRY(read_numbers(array, 1, length, &numbers));
     VT_ASSERT(numbers != NULL);
-    VT_TRY(check_values(part, name, length, limit, what, numbers));
+    VT_TRY(check_values(array, length, limit, what, numbers));
     *values = numbers;
     numbers = NULL;
 done:
@@ -132,7 +125,9 @@ static vt_status take_values(const vt_coordinates *c, const vt_candidate *one, v
     const double limit = of_rows ? 90 : MOST_DEGREES;
     char **doubt = &grid->doubts[of_rows ? 0 : 1];
     double *numbers = NULL;
-    VT_TRY(read_numbers(part, one->path, plane ? 2 : 1, count, &numbers));
+    vt_array *array = NULL;
+    VT_TRY(vt_array_find(part, one->path, &array));
+    VT_TRY(read_numbers(array, plane ? 2 : 1, count, &numbers));
     VT_ASSERT(numbers != NULL);
     const bool radians = strncasecmp(one->units, "radian", 6) == 0;
     for (int64_t i = 0; i < count && radians; i++) numbers[i] *= 180 / M_PI;
@@ -144,7 +139,7 @@ static vt_status take_values(const vt_coordinates *c, const vt_candidate *one, v
             vt_text_format("%s: '%s' is another one at every grid point (a curvilinear grid)", part->path, one->path);
         goto done;
     }
-    VT_TRY(check_values(part, one->path, length, limit, "degrees", numbers));
+    VT_TRY(check_values(array, length, limit, "degrees", numbers));
     if (!of_rows) unwrap(numbers, length);
     VT_CHECK(goes_one_way(numbers, length) || length == 1,
              "%s: '%s' goes up and down; the %s of a grid run one way, each once (coordinates=[%s=none] ignores them)",
@@ -154,6 +149,7 @@ static vt_status take_values(const vt_coordinates *c, const vt_candidate *one, v
     *values = numbers;
     numbers = NULL;
 done:
+    vt_array_close(&array);
     free(numbers);
     return status;
 }

@@ -44,11 +44,7 @@ vt_status vt_dataset_use_file(vt_dataset *dataset, int64_t index, vt_fields_file
             if (oldest == NULL) break; /* all are in use: one more than the limit */
             close_file(dataset, oldest);
         }
-        const int64_t first = dataset->list.first[index], end = dataset->list.first[index + 1];
-        const char *const *paths = (const char *const *)dataset->list.paths + first;
-        VT_TRY((file->tried ? vt_fields_file_open_again : vt_fields_file_open)(paths, end - first,
-                                                                               &dataset->options.form, &file->file));
-        file->tried = true;
+        VT_TRY(vt_file_list_use(&dataset->list, index, &dataset->options.form, &file->file));
         dataset->open_files++;
     }
     *result = file->file;
@@ -119,26 +115,17 @@ static void take_times(vt_dataset *dataset, int64_t index, const vt_fields_file 
     vt_set_piece piece = {.file = index, .times = file->shape.times};
     vt_yearly_file *own = &dataset->files[index];
     own->times = piece.times;
-    if (file->stored != NULL) {
-        own->stored = vt_allocate((size_t)own->times + 1, sizeof *own->stored, "the times of data files");
-        memcpy(own->stored, file->stored, (size_t)own->times * sizeof *own->stored);
-    }
-    if (axis->own != NULL) {
-        own->dates = vt_allocate((size_t)own->times + 1, sizeof *own->dates, "the times of data files");
-        memcpy(own->dates, axis->own, (size_t)own->times * sizeof *own->dates);
-    }
+    own->stored = vt_copy(file->stored, (size_t)own->times, sizeof *own->stored, "the times of data files");
+    own->dates = vt_copy(axis->own, (size_t)own->times, sizeof *own->dates, "the times of data files");
     if (axis->doubt != NULL && dataset->time_doubt == NULL) dataset->time_doubt = vt_text_copy(axis->doubt);
-    if (axis->count == 0) {
-        piece.dated = vt_date_of_file_name(path, &piece.date) > 0;
-        vt_dataset_add_piece(dataset, &piece);
-    }
+    if (axis->count == 0 && piece.times > 0) vt_dataset_add_piece(dataset, &piece);
     for (int64_t i = 0; i < axis->count; i++) {
         const vt_stretch *stretch = &axis->stretches[i], *last = stretch - 1;
         piece = (vt_set_piece){.file = index,
                                .first_time = stretch->first,
                                .times = stretch->count,
                                .dated = true,
-                               .proven = true,
+                               .proven = !axis->by_name,
                                .date = stretch->date};
         vt_dataset_add_piece(dataset, &piece);
         if (i != 1 || dataset->gaps++ > 0 || dataset->options.quiet) continue;
@@ -209,17 +196,6 @@ static vt_status check_options(const vt_dataset_options *options)
              (long long)options->in_channels, (long long)(options->history + 1));
 done:
     return status;
-}
-
-/* If there are many files, tries VT_TOGETHER of them from `first` on in one process. */
-static void try_some(vt_dataset *dataset, int64_t first)
-{
-    const vt_file_list *list = &dataset->list;
-    const int64_t left = list->groups - first, count = left < VT_TOGETHER ? left : VT_TOGETHER;
-    if (list->groups < VT_TOGETHER) return;
-    const bool survive =
-        vt_fields_files_survive((const char *const *)list->paths, list->first + first, count, &dataset->options.form);
-    for (int64_t i = 0; i < count; i++) dataset->files[first + i].tried = survive;
 }
 
 /* Files of one time each give no sample if time_step is not the time between them. */
@@ -308,10 +284,8 @@ static vt_status open_files(vt_dataset *dataset)
     VT_TRY(vt_file_list_open(options->directory, options->option_name, &options->form, &dataset->list));
     if (!options->quiet) VT_TRY(vt_file_list_check(&dataset->list));
     dataset->files = vt_allocate((size_t)dataset->list.groups, sizeof *dataset->files, "the files of a data set");
-    const int64_t all = dataset->list.groups;
-    for (int64_t i = 0, looked_at = 0; looked_at < all; looked_at++) {
+    for (int64_t i = 0; i < dataset->list.groups;) {
         bool used = false;
-        if (looked_at % VT_TOGETHER == 0) try_some(dataset, i);
         VT_TRY(look_at_file(dataset, i, &used));
         if (used)
             i++;
@@ -486,17 +460,6 @@ const double *vt_dataset_latitudes(const vt_dataset *dataset)
     return dataset->latitudes;
 }
 
-const vt_frame_window *vt_dataset_window(const vt_dataset *dataset)
-{
-    return &dataset->window;
-}
-
-void vt_dataset_grid(const vt_dataset *dataset, int64_t grid[2])
-{
-    grid[0] = dataset->shape.height;
-    grid[1] = dataset->shape.width;
-}
-
 const vt_seasonal *vt_dataset_climatology(const vt_dataset *dataset)
 {
     return dataset->seasonal;
@@ -513,9 +476,4 @@ vt_known_grid vt_dataset_known_grid(const vt_dataset *dataset)
                            .rotated = dataset->about->rotated,
                            .turned = dataset->about->turned,
                            .step = vt_dataset_minutes_a_time(dataset) * dataset->options.dt};
-}
-
-bool vt_dataset_has_grid(const vt_dataset *dataset, int64_t height, int64_t width)
-{
-    return dataset->shape.height == height && dataset->shape.width == width;
 }

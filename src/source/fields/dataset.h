@@ -87,11 +87,6 @@ const char *const *vt_dataset_channel_names(const vt_dataset *dataset);
  * over the rows of the file, both ends included. vt_dataset_log_coordinates tells which. */
 const double *vt_dataset_latitudes(const vt_dataset *dataset);
 
-/* The window of the files' grid, all rows of it; the grid's rows and columns; and whether it has this size. */
-const vt_frame_window *vt_dataset_window(const vt_dataset *dataset);
-void vt_dataset_grid(const vt_dataset *dataset, int64_t grid[2]);
-bool vt_dataset_has_grid(const vt_dataset *dataset, int64_t height, int64_t width);
-
 /* Latitudes [height] or longitudes [width] of the window as the files have them, or NULL. */
 const double *vt_dataset_known_coordinate(const vt_dataset *dataset, bool longitudes);
 

@@ -2,29 +2,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/memory.h"
 #include "source/fields/dataset_inside.h"
 
-static double *copy_of(const double *values, int64_t count)
-{
-    if (values == NULL) return NULL;
-    double *copy = vt_allocate((size_t)count, sizeof *copy, "a description of data");
-    memcpy(copy, values, (size_t)count * sizeof *copy);
-    return copy;
-}
+static const char purpose[] = "a description of data";
 
-static const char *name_of(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash != NULL ? slash + 1 : path;
-}
-
-/* Those without a time coordinate are dated by their names. */
 static void take_times(const vt_fields_file *file, const vt_fields_form *form, vt_fields_about *about)
 {
     const vt_time_axis *axis = &file->times;
-    vt_date date;
-    about->dated = axis->count > 0;
+    about->dated = axis->count > 0 && !axis->by_name;
     about->times = file->shape.times;
     about->step = axis->minutes;
     about->step_from = axis->minutes == 0 ? "assumed" : form->time_step != NULL ? "time_step" : "file";
@@ -34,9 +21,6 @@ static void take_times(const vt_fields_file *file, const vt_fields_form *form, v
         vt_fields_about_add_span(about, vt_time_axis_date(axis, own, own->first),
                                  vt_time_axis_date(axis, own, own->first + own->count - 1));
     }
-    if (axis->count > 0 || about->times == 0 || vt_date_of_file_name(file->path, &date) == 0) return;
-    const int64_t step = axis->minutes > 0 ? axis->minutes : 60 * VT_HOURS_A_TIME;
-    vt_fields_about_add_span(about, date, vt_date_after(date, (about->times - 1) * step));
 }
 
 static vt_fields_about *about_of_file(const vt_fields_file *file, const vt_fields_form *form,
@@ -46,19 +30,18 @@ static vt_fields_about *about_of_file(const vt_fields_file *file, const vt_field
     vt_fields_about *about = file->channel_names != NULL ? vt_fields_about_of_names(file->channel_names, shape.channels)
                                                          : vt_fields_about_make();
     about->channels = shape.channels;
-    about->meanings = vt_allocate((size_t)shape.channels, sizeof *about->meanings, "a description of data");
-    memcpy(about->meanings, file->meanings, (size_t)shape.channels * sizeof *about->meanings);
+    about->meanings = vt_copy(file->meanings, (size_t)shape.channels, sizeof *about->meanings, purpose);
     about->rows = shape.height;
     about->columns = shape.width;
-    about->latitudes = copy_of(file->latitudes, shape.height);
-    about->longitudes = copy_of(file->longitudes, shape.width);
+    about->latitudes = vt_copy(file->latitudes, (size_t)shape.height, sizeof *about->latitudes, purpose);
+    about->longitudes = vt_copy(file->longitudes, (size_t)shape.width, sizeof *about->longitudes, purpose);
     about->rotated = file->rotated;
     about->no_latitudes = file->no_latitudes;
     about->turned = file->turned;
     about->unplaced = file->latitudes == NULL;
     about->window = *window;
     about->masked = form->masked;
-    about->files = vt_text_clean(name_of(file->path));
+    about->files = vt_text_clean(vt_file_name(file->path));
     about->file_count = 1;
     take_times(file, form, about);
     return about;
@@ -119,8 +102,7 @@ vt_status vt_fields_about_of_set(const char *directory, const char *option_name,
     vt_text remarks = {0};
     VT_TRY(vt_file_list_open(directory, option_name, form, &list));
     for (int64_t i = 0; i < list.groups; i++) {
-        const char *const *paths = (const char *const *)list.paths + list.first[i];
-        VT_TRY(vt_fields_file_open(paths, list.first[i + 1] - list.first[i], form, &file));
+        VT_TRY(vt_file_list_use(&list, i, form, &file));
         const vt_frame_window whole = {.rows = file->shape.height, .width = file->shape.width};
         VT_TRY(vt_fields_about_add_file(about, file, form, &whole, &remarks));
         vt_fields_file_close(&file);

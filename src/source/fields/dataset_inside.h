@@ -12,7 +12,6 @@ typedef struct {
     vt_fields_file *file; /* NULL while closed */
     uint64_t last_use;
     int64_t users; /* frames of plans that hold it open */
-    bool tried;    /* it was opened before */
     int64_t times;
     int64_t *stored; /* [times], see vt_fields_file */
     int64_t *dates;  /* [times], vt_time_axis.own, or NULL */

@@ -155,7 +155,7 @@ done:
 vt_status vt_field_source_find_chunk(vt_field_source *source, int64_t index)
 {
     vt_status status = VT_OK;
-    int64_t rest = index, at[4];
+    int64_t rest = index, at[4], own[4];
     if (source->chunks == NULL) {
         int64_t count = vt_field_source_chunks(source);
         source->chunks = calloc((size_t)count, sizeof *source->chunks);
@@ -165,11 +165,10 @@ vt_status vt_field_source_find_chunk(vt_field_source *source, int64_t index)
     vt_chunk_place *entry = &source->chunks[index];
     if (entry->size != 0 || entry->address < 0 || source->part->kind->locate_chunk == NULL) goto done;
     for (int i = 3; i >= 0; rest /= source->grid[i--]) at[i] = rest % source->grid[i] * source->chunk[i];
-    const int64_t time = at[0];
-    if (source->rank == 3) at[1] = time; /* without the level */
-    if (source->part->kind->locate_chunk(source->array, at + 4 - source->rank, entry) != VT_OK)
+    vt_field_own_dimensions(source, at, own);
+    if (source->part->kind->locate_chunk(source->array, own, entry) != VT_OK)
         status = vt_error_context("%s: can't find where '%s' at time %lld is stored (damaged or cut short?)",
-                                  source->part->path, source->name, (long long)time);
+                                  source->part->path, source->name, (long long)at[0]);
 done:
     return status;
 }

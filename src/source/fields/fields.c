@@ -66,7 +66,7 @@ static vt_status complete(vt_config *config)
         "lat_range and lon_range are found by the coordinates of files, but data_loader_config synthetic reads none; "
         "give img_size");
     VT_TRY(vt_file_list_open(config->train_data_path, "train_data_path", &form, &list));
-    VT_TRY(vt_fields_file_open((const char *const *)list.paths, list.first[1], &form, &file));
+    VT_TRY(vt_file_list_use(&list, 0, &form, &file));
     const vt_window_grid grid = vt_fields_file_grid(file);
     VT_TRY(vt_window_find(&range, &grid, &window));
     status = vt_config_set_window(config, window.rows, window.width);

@@ -56,7 +56,7 @@ typedef struct {
     bool rotated;         /* the grid's pole is elsewhere (CF's rotated_latitude_longitude) */
     bool no_latitudes;    /* its rows are known to run along no latitudes */
     bool turned;          /* some of its rows run from south to north in the file, and are turned round */
-    vt_time_axis times;   /* those that are used, by its time coordinate; `count` 0: it has none, `minutes` then is
+    vt_time_axis times;   /* those that are used, by its time coordinate or its name; without a coordinate `minutes` is
                              form->time_step, that of the attribute `time_step`, or what so many times in the year of
                              its name must be; else 0 */
     int64_t cache_bytes;  /* decoded chunks that HDF5 may hold; 0 for contiguous storage */

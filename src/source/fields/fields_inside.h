@@ -30,6 +30,12 @@ static inline int vt_field_dimension(int rank, int dimension)
     return rank > 2 && dimension == 0 ? 0 : 4 - rank + dimension;
 }
 
+/* Places or sizes [time, level, lat, lon] as the array has them: [rank]. */
+static inline void vt_field_own_dimensions(const vt_field_source *source, const int64_t all[4], int64_t own[4])
+{
+    for (int i = 0; i < source->rank; i++) own[i] = all[vt_field_dimension(source->rank, i)];
+}
+
 static inline int64_t vt_field_source_chunks(const vt_field_source *source)
 {
     return source->grid[0] * source->grid[1] * source->grid[2] * source->grid[3];

@@ -32,14 +32,10 @@ done:
 vt_status vt_field_source_read(const vt_field_source *source, const int64_t start[4], const int64_t count[4],
                                void *memory)
 {
-    int64_t first[4] = {start[0], start[1], start[2], start[3]}, size[4] = {count[0], count[1], count[2], count[3]};
-    const int skipped =
-        4 - source->rank; /* dimensions: an array of rank 3 has no levels, one of rank 2 no time either */
-    if (skipped == 1) {
-        first[skipped] = start[0];
-        size[skipped] = count[0];
-    }
-    if (source->part->kind->read(source->array, first + skipped, size + skipped, false, memory) == VT_OK) return VT_OK;
+    int64_t first[4], size[4];
+    vt_field_own_dimensions(source, start, first);
+    vt_field_own_dimensions(source, count, size);
+    if (source->part->kind->read(source->array, first, size, false, memory) == VT_OK) return VT_OK;
     return vt_error_context("%s: can't read '%s' at time %lld (damaged or cut short?)", source->part->path,
                             source->name, (long long)start[0]);
 }

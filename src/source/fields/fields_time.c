@@ -52,15 +52,13 @@ static vt_status read_minutes(const vt_array *array, int64_t times, double **min
         goto done;
     }
     for (int64_t i = 0; i < times && axis->doubt == NULL; i++) {
-        bool valid = !packing.has_limits || (values[i] >= packing.least && values[i] <= packing.most);
-        for (int m = 0; m < packing.missing_count; m++) valid = valid && values[i] != packing.missing[m];
-        const double stored = values[i];
+        const double stored = values[i], value = vt_unpack_number(&packing, stored);
         largest = fmax(largest, fabs(stored));
-        values[i] = vt_time_units_minutes(&axis->meaning, stored * packing.scale + packing.offset);
-        if (!valid || !vt_date_is_within(axis->meaning.zero, values[i]))
-            axis->doubt =
-                vt_text_format("%s: '%s' is %g at %lld (counted from 0), %s", part->path, name, stored, (long long)i,
-                               valid ? "beyond the year 9999 or no number" : "which is missing");
+        values[i] = vt_time_units_minutes(&axis->meaning, value);
+        if (!vt_date_is_within(axis->meaning.zero, values[i]))
+            axis->doubt = vt_text_format(
+                "%s: '%s' is %g at %lld (counted from 0), %s", part->path, name, stored, (long long)i,
+                isnan(value) && !isnan(stored) ? "which is missing" : "beyond the year 9999 or no number");
     }
     if (axis->doubt != NULL) goto done;
     const double unit = axis->meaning.months > 0 ? 30 * 1440 * (double)axis->meaning.months : axis->meaning.minutes;
@@ -110,15 +108,13 @@ done:
 static vt_status read_axis(const vt_field_source *source, vt_time_axis *axis)
 {
     vt_status status = VT_OK;
-    const vt_store *part = source->part;
-    const char *name = NULL;
     double *minutes = NULL, precision = 0;
     vt_array *array = NULL;
-    VT_TRY(vt_coordinates_find(source->coordinates, VT_COORDINATE_TIME, &name, &axis->doubt));
-    if (name != NULL) VT_TRY(vt_array_find(part, name, &array));
-    if (name != NULL) VT_TRY(read_minutes(array, source->extent[0], &minutes, &precision, axis));
+    VT_TRY(vt_coordinates_find(source->coordinates, VT_COORDINATE_TIME, &array, &axis->doubt));
+    if (array != NULL) VT_TRY(read_minutes(array, source->extent[0], &minutes, &precision, axis));
     if (minutes != NULL)
-        VT_TRY(vt_time_axis_take(minutes, source->extent[0], axis->meaning.zero, precision, part->path, name, axis));
+        VT_TRY(vt_time_axis_take(minutes, source->extent[0], axis->meaning.zero, precision, source->part->path,
+                                 array->name, axis));
     VT_TRY(read_missing(source->array, axis));
 done:
     vt_array_close(&array);
@@ -229,6 +225,16 @@ done:
     return status;
 }
 
+static void take_date_of_name(vt_fields_file *file)
+{
+    vt_time_axis *axis = &file->times;
+    vt_stretch all = {.count = file->shape.times};
+    if (axis->count > 0 || all.count == 0 || vt_date_of_file_name(file->path, &all.date) == 0) return;
+    axis->stretches = vt_copy(&all, 1, sizeof all, "the times of a file");
+    axis->count = 1;
+    axis->by_name = true;
+}
+
 vt_status vt_fields_open_times(vt_fields_file *file, const vt_fields_form *form)
 {
     vt_status status = VT_OK;
@@ -237,6 +243,7 @@ vt_status vt_fields_open_times(vt_fields_file *file, const vt_fields_form *form)
         VT_TRY(take_axis(file, &file->sources[s]));
     if (!form->fixed) VT_TRY(vt_fields_choose_times(file, form));
     VT_TRY(take_step(file, form));
+    if (!form->fixed) take_date_of_name(file);
 done:
     return status;
 }

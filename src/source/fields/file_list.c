@@ -7,6 +7,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/text.h"
@@ -73,12 +74,6 @@ static bool has_year(const char *name)
     return false;
 }
 
-static const char *base_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash != NULL ? slash + 1 : path;
-}
-
 static int by_name(const void *a, const void *b)
 {
     return strcmp(*(char *const *)a, *(char *const *)b);
@@ -87,7 +82,7 @@ static int by_name(const void *a, const void *b)
 static int compare_dates(const char *a, const char *b)
 {
     size_t length[2];
-    const char *dates[2] = {find_date(base_name(a), true, &length[0]), find_date(base_name(b), true, &length[1])};
+    const char *dates[2] = {find_date(vt_file_name(a), true, &length[0]), find_date(vt_file_name(b), true, &length[1])};
     VT_ASSERT(dates[0] != NULL && dates[1] != NULL); /* is_wanted saw one */
     int order = strncmp(dates[0], dates[1], length[0] < length[1] ? length[0] : length[1]);
     return order != 0 ? order : length[0] < length[1] ? -1 : length[0] > length[1];
@@ -128,7 +123,7 @@ static void name_some(char **paths, int64_t count, vt_text *text)
 {
     enum { MOST = 12 };
     for (int64_t i = 0; i < count && i < MOST; i++)
-        vt_text_append(text, "%s%s", i > 0 ? ", " : "", base_name(paths[i]));
+        vt_text_append(text, "%s%s", i > 0 ? ", " : "", vt_file_name(paths[i]));
     if (count > MOST) vt_text_append(text, " and %lld more", (long long)(count - MOST));
 }
 
@@ -187,7 +182,7 @@ static vt_status take_undated(vt_file_list *list, name_list *others, const vt_fi
     name_list all = {0};
     for (int kind = MISNAMED; kind <= DOUBTFUL; kind++)
         for (int64_t i = 0; i < others[kind].count; i++)
-            if (find_extension(base_name(others[kind].paths[i]), true) != NULL)
+            if (find_extension(vt_file_name(others[kind].paths[i]), true) != NULL)
                 append(&all.paths, &all.count, others[kind].paths[i]);
     if (all.count > 0) qsort(all.paths, (size_t)all.count, sizeof *all.paths, by_name);
     VT_TRY(vt_file_list_take_undated(list, all.paths, all.count, form));
@@ -249,6 +244,7 @@ vt_status vt_file_list_open(const char *directory, const char *option_name, cons
     find_groups(list, variables);
     note_others(list, others, directory, option_name);
 done:
+    if (status == VT_OK) list->tried = vt_allocate((size_t)list->groups, sizeof *list->tried, "the list of data files");
     if (opened != NULL) closedir(opened);
     free(instead);
     for (int kind = 0; kind < KINDS; kind++) vt_text_free_list(others[kind].paths, others[kind].count);
@@ -266,14 +262,40 @@ done:
     return status;
 }
 
+/* If they don't all survive, each is tried by itself when it is used. */
+static void try_together(vt_file_list *list, int64_t group, const vt_fields_form *form)
+{
+    enum { TOGETHER = 16 };
+    const int64_t left = list->groups - group, count = left < TOGETHER ? left : TOGETHER;
+    if (list->groups < TOGETHER || group < list->asked) return;
+    const bool survive = vt_fields_files_survive((const char *const *)list->paths, list->first + group, count, form);
+    for (int64_t i = 0; i < count; i++) list->tried[group + i] = survive;
+    list->asked = group + count;
+}
+
+vt_status vt_file_list_use(vt_file_list *list, int64_t group, const vt_fields_form *form, vt_fields_file **file)
+{
+    vt_status status = VT_OK;
+    const int64_t first = list->first[group], end = list->first[group + 1];
+    const char *const *paths = (const char *const *)list->paths + first;
+    *file = NULL;
+    if (!list->tried[group]) try_together(list, group, form);
+    VT_TRY((list->tried[group] ? vt_fields_file_open_again : vt_fields_file_open)(paths, end - first, form, file));
+    list->tried[group] = true;
+done:
+    return status;
+}
+
 void vt_file_list_leave_out(vt_file_list *list, int64_t group)
 {
     const int64_t first = list->first[group], end = list->first[group + 1];
     for (int64_t i = first; i < end; i++) free(list->paths[i]);
     memmove(list->paths + first, list->paths + end, (size_t)(list->count - end) * sizeof *list->paths);
     memmove(list->first + group, list->first + group + 1, (size_t)(list->groups - group) * sizeof *list->first);
+    memmove(list->tried + group, list->tried + group + 1, (size_t)(list->groups - group - 1) * sizeof *list->tried);
     list->count -= end - first;
     list->groups--;
+    list->asked -= group < list->asked;
     for (int64_t g = group; g <= list->groups; g++) list->first[g] -= end - first;
 }
 
@@ -281,6 +303,7 @@ void vt_file_list_close(vt_file_list *list)
 {
     vt_text_free_list(list->paths, list->count);
     free(list->first);
+    free(list->tried);
     free(list->misnamed);
     free(list->doubtful);
     free(list->left_alone);

@@ -8,13 +8,13 @@
 #include "base/status.h"
 #include "source/fields/fields_file.h"
 
-enum { VT_TOGETHER = 16 }; /* dates whose files are tried in one process, if there are at least so many */
-
 typedef struct {
     char **paths; /* directory included, [count], in the order of their names */
     int64_t count;
     int64_t *first; /* [groups + 1]: group g is paths first[g] … first[g + 1] - 1, files of the same times */
     int64_t groups;
+    bool *tried;   /* [groups]: HDF5 survived its files */
+    int64_t asked; /* groups before this one were tried together with others, if there are many */
     /* sentences about what else is in the directory; NULL: nothing of the kind */
     char *misnamed;   /* files that look like data of some year, but would not be read: a fault */
     char *doubtful;   /* what may be data, too: no year in the name, netCDF without `variables`, an unfinished copy */
@@ -33,6 +33,10 @@ vt_status vt_file_list_open(const char *directory, const char *option_name, cons
 /* Of files whose names end in no date: those that hold variables of the form. Files that hold different ones are a
  * group, and groups are in the order of their first times, which their time coordinates say, or it fails. */
 vt_status vt_file_list_take_undated(vt_file_list *list, char **paths, int64_t count, const vt_fields_form *form);
+
+/* Opens the files of a group (vt_fields_file_open). Where there are many groups, those after it are tried with it in
+ * one process, as a process for each would take long. */
+vt_status vt_file_list_use(vt_file_list *list, int64_t group, const vt_fields_form *form, vt_fields_file **file);
 
 /* Takes a group out of the list. */
 void vt_file_list_leave_out(vt_file_list *list, int64_t group);

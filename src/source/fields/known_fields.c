@@ -225,13 +225,6 @@ done:
     return status;
 }
 
-static double *copy_of(const double *values, int64_t first, int64_t count)
-{
-    if (values == NULL) return NULL;
-    double *copy = vt_allocate((size_t)count, sizeof *copy, "the grid of a data set");
-    return memcpy(copy, values + first, (size_t)count * sizeof *copy);
-}
-
 vt_status vt_known_fields_open(const vt_known_options *options, const vt_known_grid *grid, vt_span rows,
                                vt_known_fields **result)
 {
@@ -241,8 +234,9 @@ vt_status vt_known_fields_open(const vt_known_options *options, const vt_known_g
     *result = NULL;
     *known = (vt_known_fields){.options = *options, .rows = rows.count, .width = width, .step = grid->step};
     VT_TRY(check_coordinates_known(options, grid));
-    known->latitudes = copy_of(grid->latitudes, rows.first, rows.count);
-    known->longitudes = copy_of(grid->longitudes, 0, width);
+    const double *latitudes = grid->latitudes != NULL ? grid->latitudes + rows.first : NULL;
+    known->latitudes = vt_copy(latitudes, (size_t)rows.count, sizeof *latitudes, "the grid of a data set");
+    known->longitudes = vt_copy(grid->longitudes, (size_t)width, sizeof *latitudes, "the grid of a data set");
     float *place = known->fixed =
         vt_allocate((size_t)(vt_known_fixed_count(options) * points) + 1, sizeof *place, "the static fields");
     for (int i = 0; i < options->forcings.count; i++) {

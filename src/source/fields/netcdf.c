@@ -69,19 +69,16 @@ done:
 }
 
 /* Pressures in Pa become hPa. */
-static vt_status read_levels(const vt_field_source *source, const char *name, double **values, char units[32])
+static vt_status read_levels(const vt_array *array, int64_t count, double **values, char units[32])
 {
     vt_status status = VT_OK;
     static const char *const pascals[] = {"Pa", "Pascal", "Pascals", NULL};
-    vt_array *array = NULL;
-    VT_TRY(vt_coordinate_values(source->part, name, source->extent[1], 1e7, "levels", values));
-    VT_TRY(vt_array_find(source->part, name, &array));
+    VT_TRY(vt_coordinate_values(array, count, 1e7, "levels", values));
     vt_cf_text(array, "units", units, 32);
     const bool in_pascals = vt_text_place(units, strlen(units), pascals) >= 0;
-    for (int64_t i = 0; i < source->extent[1] && in_pascals; i++) (*values)[i] /= 100;
+    for (int64_t i = 0; i < count && in_pascals; i++) (*values)[i] /= 100;
     if (in_pascals) snprintf(units, 32, "hPa");
 done:
-    vt_array_close(&array);
     return status;
 }
 
@@ -98,7 +95,7 @@ static vt_status find_level(const vt_field_source *source, const variable *wante
     vt_status status = VT_OK;
     double *values = NULL;
     vt_text found = {0};
-    const char *name = NULL;
+    vt_array *array = NULL;
     char *doubt = NULL;
     bool is_found = false;
     const int64_t levels = source->extent[1];
@@ -106,17 +103,17 @@ static vt_status find_level(const vt_field_source *source, const variable *wante
     if (!wanted->has_level && levels == 1) goto done;
     VT_CHECK(source->rank == 4, "%s: '%s' has no levels, so '@%g' can't be chosen", source->part->path, source->name,
              wanted->level);
-    VT_TRY(vt_coordinates_find(source->coordinates, VT_COORDINATE_LEVEL, &name, &doubt));
-    VT_CHECK((name != NULL && strcmp(name, "expver") != 0) || !has_versions(source),
+    VT_TRY(vt_coordinates_find(source->coordinates, VT_COORDINATE_LEVEL, &array, &doubt));
+    VT_CHECK((array != NULL && strcmp(array->name, "expver") != 0) || !has_versions(source),
              "%s: '%s' comes in %lld versions of ERA5 (its second dimension is 'expver'); make one of them first (cdo "
              "-vertmax, or xarray's combine_first)",
              source->part->path, source->name, (long long)levels);
     VT_CHECK(doubt == NULL, "%s; --coordinates=[level=NAME] chooses", doubt);
-    VT_CHECK(name != NULL,
+    VT_CHECK(array != NULL,
              "%s: '%s' has %lld levels, but there is no dataset 'level', 'pressure_level' or 'plev' of that length; "
              "--coordinates=[level=NAME] names another",
              source->part->path, source->name, (long long)levels);
-    VT_TRY(read_levels(source, name, &values, meaning->level_units));
+    VT_TRY(read_levels(array, levels, &values, meaning->level_units));
     for (int64_t i = 0; i < levels; i++) vt_text_append(&found, "%s%g", i > 0 ? ", " : "", values[i]);
     VT_CHECK(wanted->has_level, "%s: '%s' has levels: choose one, as %s@%g (there are %s)", source->part->path,
              source->name, source->name, values[0], found.characters);
@@ -127,7 +124,7 @@ static vt_status find_level(const vt_field_source *source, const variable *wante
             VT_CHECK(!is_found,
                      "%s: '%s' has level %g twice, at indices %lld and %lld of '%s' (there are %s), so '%s@%g' may be "
                      "either; correct the coordinate, or name another one with --coordinates=[level=NAME]",
-                     source->part->path, source->name, values[i], (long long)*level, (long long)i, name,
+                     source->part->path, source->name, values[i], (long long)*level, (long long)i, array->name,
                      found.characters, source->name, wanted->level);
             is_found = true;
             *level = i;
@@ -137,6 +134,7 @@ static vt_status find_level(const vt_field_source *source, const variable *wante
 done:
     meaning->has_level = status == VT_OK && values != NULL;
     if (meaning->has_level) meaning->level = values[*level];
+    vt_array_close(&array);
     vt_text_close(&found);
     free(doubt);
     free(values);

@@ -294,10 +294,8 @@ static vt_status load_from_store(const vt_read_item *item, int64_t bytes, vt_dec
 {
     const vt_field_source *source = item->source;
     int64_t first[4];
-    memcpy(first, item->start, sizeof first);
-    if (source->rank == 3) first[1] = first[0]; /* without the level */
-    const vt_status status =
-        source->part->kind->load_chunk(source->array, first + 4 - source->rank, decoder, (size_t)bytes, place, box);
+    vt_field_own_dimensions(source, item->start, first);
+    const vt_status status = source->part->kind->load_chunk(source->array, first, decoder, (size_t)bytes, place, box);
     if (status == VT_OK) return VT_OK;
     return vt_error_context("'%s' from time %lld on", source->name, (long long)item->start[0]);
 }

@@ -151,15 +151,14 @@ static vt_status gather_time(const vt_statistics_source *source, vt_fields_file 
 }
 
 /* All times of one file; the first file determines the shape. */
-static vt_status gather_file(const vt_statistics_source *source, const vt_file_list *list, int64_t group,
+static vt_status gather_file(const vt_statistics_source *source, vt_file_list *list, int64_t group,
                              vt_fields_about **about, vt_text *remarks, vt_statistics **statistics)
 {
     vt_status status = VT_OK;
     vt_fields_file *file = NULL;
     float *fields = NULL;
     vt_frame_window window;
-    const char *const *paths = (const char *const *)list->paths + list->first[group];
-    VT_TRY(vt_fields_file_open(paths, list->first[group + 1] - list->first[group], &source->form, &file));
+    VT_TRY(vt_file_list_use(list, group, &source->form, &file));
     if (file->shape.times == 0 && source->form.period != NULL) goto done;
     VT_TRY(vt_fields_file_check_written(file));
     const int64_t channels = file->shape.channels;
@@ -249,9 +248,6 @@ done:
 
 /* ---- what they are of ---- */
 
-static const char *const file_names[VT_NORMALISING_FILES] = {"global_means.npy", "global_stds.npy",
-                                                             "time_diff_stds.npy", "time_means.npy", "climatology.h5"};
-
 /* Of a file that is there; a climatology says its own. */
 static vt_status find_checksum(const char *path, vt_normalising_file kind, int64_t *checksum)
 {
@@ -297,7 +293,7 @@ vt_status vt_statistics_write_about(vt_statistics *statistics, const vt_time_sta
     }
     for (int i = 0; i < VT_NORMALISING_FILES; i++) {
         vt_fields_about *before = NULL;
-        char *path = vt_text_format("%s/%s", directory, file_names[i]);
+        char *path = vt_text_format("%s/%s", directory, vt_normalising_names[i]);
         const bool is_new = all || i == VT_FILE_OF_CHANGES || i == VT_FILE_OF_CLIMATOLOGY;
         if (!is_new) status = vt_statistics_about(path, (vt_normalising_file)i, &before);
         if (status == VT_OK && (is_new || before != NULL))

@@ -298,7 +298,8 @@ done:
 
 vt_date vt_time_axis_date(const vt_time_axis *axis, const vt_stretch *stretch, int64_t index)
 {
-    vt_date date = vt_date_after(stretch->date, (index - stretch->first) * axis->minutes);
+    const int64_t step = axis->minutes > 0 ? axis->minutes : 60 * VT_HOURS_A_TIME;
+    vt_date date = vt_date_after(stretch->date, (index - stretch->first) * step);
     if (axis->own != NULL) date.minutes = axis->own[index];
     return date;
 }

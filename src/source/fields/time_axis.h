@@ -26,7 +26,8 @@ typedef struct {
     char *doubt;           /* why there are no dates although there is a time coordinate, or NULL */
     char *oddity;          /* times that lie beside the grid of the others, in a sentence, or NULL */
     int64_t minutes;       /* the length between two times (calendar.h); 0: one time only, or unknown */
-    int64_t count;         /* of the stretches; 0: the file doesn't say when its times are */
+    int64_t count;         /* of the stretches; 0: it isn't known when its times are */
+    bool by_name;          /* the only stretch begins at the date in the file's name, as no coordinate says when */
     vt_stretch *stretches; /* all times of the file, in order */
     int64_t missing_count; /* times that the file holds, but calls missing */
     vt_date *missing;      /* [missing_count], in order */
@@ -60,7 +61,9 @@ bool vt_time_follows(vt_date before, vt_date now, int64_t times, int64_t step);
 vt_status vt_time_axis_take(const double *minutes, int64_t times, vt_date zero, double precision, const char *path,
                             const char *name, vt_time_axis *axis);
 
-/* The date of time `index` of the file, which is in this stretch: the file's own. */
+/* The date of time `index` of the file, which is in this stretch: the file's own. Without a step they are 6 hours
+ * apart.
+ */
 vt_date vt_time_axis_date(const vt_time_axis *axis, const vt_stretch *stretch, int64_t index);
 
 void vt_time_axis_close(vt_time_axis *axis);

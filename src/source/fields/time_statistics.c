@@ -10,6 +10,8 @@
 #include "source/fields/statistics.h"
 #include "storage/npy.h"
 
+static const char purpose[] = "the statistics of times";
+
 struct vt_time_statistics {
     int64_t dt, harmonics;
     vt_seasonal_fit_options shape; /* once it has begun */
@@ -31,7 +33,7 @@ struct vt_time_statistics {
 
 vt_time_statistics *vt_time_statistics_open(int64_t dt, int64_t harmonics)
 {
-    vt_time_statistics *statistics = vt_allocate(1, sizeof *statistics, "the statistics of times");
+    vt_time_statistics *statistics = vt_allocate(1, sizeof *statistics, purpose);
     statistics->dt = dt;
     statistics->harmonics = harmonics;
     return statistics;
@@ -54,14 +56,6 @@ void vt_time_statistics_close(vt_time_statistics **pointer)
     free(statistics);
 }
 
-static double *copy_of(const double *values, int64_t count)
-{
-    if (values == NULL) return NULL;
-    double *copy = vt_allocate((size_t)count, sizeof *copy, "the statistics of times");
-    memcpy(copy, values, (size_t)count * sizeof *copy);
-    return copy;
-}
-
 void vt_time_statistics_begin(vt_time_statistics *statistics, const vt_seasonal_fit_options *shape,
                               const vt_seasonal_fit_labels *labels)
 {
@@ -70,10 +64,10 @@ void vt_time_statistics_begin(vt_time_statistics *statistics, const vt_seasonal_
     statistics->shape.harmonics = statistics->harmonics;
     statistics->fit = vt_seasonal_fit_open(&statistics->shape);
     statistics->change_fit = vt_seasonal_fit_open(&statistics->shape);
-    statistics->latitudes = copy_of(labels->latitudes, shape->height);
-    statistics->longitudes = copy_of(labels->longitudes, shape->width);
+    statistics->latitudes = vt_copy(labels->latitudes, (size_t)shape->height, sizeof(double), purpose);
+    statistics->longitudes = vt_copy(labels->longitudes, (size_t)shape->width, sizeof(double), purpose);
     if (labels->names == NULL) return;
-    statistics->names = vt_allocate((size_t)channels, sizeof *statistics->names, "the statistics of times");
+    statistics->names = vt_allocate((size_t)channels, sizeof *statistics->names, purpose);
     for (int64_t c = 0; c < channels; c++) statistics->names[c] = vt_text_copy(labels->names[c]);
 }
 
@@ -133,7 +127,7 @@ void vt_time_statistics_begin_file(vt_time_statistics *statistics, const vt_fiel
 {
     const vt_fields_shape shape = file->shape;
     const double *latitudes = file->latitudes, *longitudes = file->longitudes;
-    double *of_columns = longitudes != NULL ? copy_of(longitudes, shape.width) : NULL;
+    double *of_columns = vt_copy(longitudes, (size_t)shape.width, sizeof *longitudes, purpose);
     statistics->file = NULL;
     if (statistics->shape.channels == 0) {
         if (of_columns != NULL)
@@ -156,21 +150,17 @@ static bool find_date(vt_time_statistics *statistics, const vt_fields_file *file
     const vt_stretch *own = axis->stretches;
     *step = axis->minutes;
     *begins = time == 0;
-    if (axis->count > 0) {
-        while (own + 1 < axis->stretches + axis->count && own[1].first <= time) own++;
-        *begins = time == own->first;
-        *date = vt_time_axis_date(axis, own, time);
-        return true;
-    }
-    if (*step == 0) {
+    if (*step == 0 && (axis->count == 0 || axis->by_name)) {
         *step = 60 * VT_HOURS_A_TIME;
         statistics->assumed = true;
     }
-    if (!vt_date_of_file_name(file->path, date)) {
+    if (axis->count == 0) {
         if (statistics->undated == NULL) statistics->undated = vt_text_copy(file->path);
         return false;
     }
-    *date = vt_date_after(*date, time * *step);
+    while (own + 1 < axis->stretches + axis->count && own[1].first <= time) own++;
+    *begins = time == own->first;
+    *date = vt_time_axis_date(axis, own, time);
     return true;
 }
 
@@ -199,7 +189,7 @@ static vt_status write_changes(const vt_time_statistics *statistics, const char 
     vt_status status = VT_OK;
     const int64_t channels = statistics->shape.channels, shape[4] = {1, channels, 1, 1};
     const bool any = statistics->changes != NULL && vt_statistics_times(statistics->changes) > 0;
-    float *stds = vt_allocate((size_t)channels + 1, sizeof *stds, "the statistics of times");
+    float *stds = vt_allocate((size_t)channels + 1, sizeof *stds, purpose);
     for (int64_t c = 0; c < channels && any; c++) stds[c] = (float)vt_time_statistics_change_std(statistics, c);
     if (any) {
         VT_TRY(vt_npy_write(path, stds, shape, 4));

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/random.h"
@@ -66,9 +67,9 @@ static char *path_of(const vt_config *config, vt_set set, int target)
     const char *const arrays[][2] = {{config->train_path_npy_data, config->train_path_npy_label},
                                      {config->val_path_npy_data, config->val_path_npy_label}};
     if (config->data_loader_config == VT_LOADER_DALI_LOWMEM) return vt_text_copy(arrays[set][target]);
-    const char *path = volumes[set], *slash = strrchr(path, '/');
+    const char *path = volumes[set];
     if (config->use_cache == NULL) return vt_text_copy(path);
-    return vt_text_format("%s/%s", config->use_cache, slash != NULL ? slash + 1 : path);
+    return vt_text_format("%s/%s", config->use_cache, vt_file_name(path));
 }
 
 /* The boxes that inmem keeps, of which a machine has one copy: the files' bytes, or the numbers of boxes of box_size

@@ -6,6 +6,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/file.h"
+
 enum { MINUTES_A_DAY = 1440, LAST_YEAR = 9999 };
 
 /* ---- calendars ---- */
@@ -129,7 +131,7 @@ int64_t vt_date_of_file_name(const char *path, vt_date *date)
     static const char all[] = "0123456789", also[] = "0123456789-_";
     char digits[16] = "";
     int count = 0;
-    const char *slash = strrchr(path, '/'), *name = slash != NULL ? slash + 1 : path, *dot = strrchr(name, '.');
+    const char *name = vt_file_name(path), *dot = strrchr(name, '.');
     if (dot == NULL) return 0;
     const char *begin = dot;
     while (begin > name && strchr(also, begin[-1]) != NULL) begin--;

@@ -330,8 +330,7 @@ done:
 static void solve(const vt_seasonal_fit *fit, int64_t basis, float *coefficients, float *stds)
 {
     const int64_t channels = fit->options.channels, values = basis * channels * fit->points;
-    double *left = vt_allocate((size_t)channels, sizeof *left, "the climatology");
-    memcpy(left, fit->squares, (size_t)channels * sizeof *left);
+    double *left = vt_copy(fit->squares, (size_t)channels, sizeof *left, "the climatology");
     for (int64_t i = 0; i < fit->slot_count; i++)
         solve_slot(fit, fit->slots[i], basis, coefficients != NULL ? coefficients + i * values : NULL, left);
     for (int64_t c = 0; c < channels; c++) stds[c] = (float)sqrt(fmax(0, left[c]) / fit->counts[c]);
