@@ -13,6 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -176,7 +177,8 @@ typedef struct {
 
 static board *helped;   /* NULL: no helper was wanted, or it could not be started */
 static int helper = -1; /* a socket to it, and in it to this process: a byte says that the board was written */
-static int refused;     /* the errno of its start */
+static pid_t helper_process;
+static int refused; /* the errno of its start */
 static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
 
 static void try_words(void *context)
@@ -208,6 +210,13 @@ __attribute__((noreturn)) static void serve(const int ends[2])
     _exit(0);
 }
 
+/* At this process's exit, so that no zombie is left where nobody else collects it. */
+static void end_helper(void)
+{
+    kill(helper_process, SIGKILL);
+    waitpid(helper_process, NULL, 0);
+}
+
 void vt_trial_start_helper(void)
 {
     int ends[2];
@@ -217,9 +226,12 @@ void vt_trial_start_helper(void)
         return;
     }
     helped = shared;
-    const pid_t child = fork();
-    if (child == 0) serve(ends);
-    refused = child < 0 ? errno : 0;
+    helper_process = fork();
+    if (helper_process == 0) serve(ends);
+    if (helper_process < 0)
+        refused = errno;
+    else
+        atexit(end_helper);
     close(ends[1]);
     helper = ends[0];
 }
