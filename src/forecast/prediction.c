@@ -103,7 +103,7 @@ static void take_longitudes(prediction *p)
     if (longitudes == NULL) return;
     p->longitudes = vt_allocate((size_t)width, sizeof *p->longitudes, "the forecast");
     memcpy(p->longitudes, longitudes, (size_t)width * sizeof *longitudes);
-    if (vt_dataset_window(p->dataset)->first_column == 0) return;
+    if (vt_dataset_known_grid(p->dataset).window.first_column == 0) return;
     for (int64_t x = 1; x < width; x++)
         while (p->longitudes[x] < p->longitudes[x - 1]) p->longitudes[x] += 360;
     while (p->longitudes[width - 1] > 360 && p->longitudes[0] >= 0)
