@@ -109,10 +109,10 @@ static vt_status check_targets(const vt_config *config, const vt_dataset *datase
     char text[VT_DATE_SIZE], *reason = NULL;
     for (int64_t i = 0; i < count && reason == NULL; i++) {
         vt_date date;
-        const bool dated = vt_dataset_date(dataset, starts[i], &date);
+        const bool dated = vt_dataset_date(dataset, starts[i], 0, &date);
         if (!dated) reason = vt_text_copy("the dates of this set are not known");
         for (int64_t lead = 1; dated && lead <= rollout && reason == NULL; lead++) {
-            vt_dataset_date_later(dataset, starts[i], lead, &date);
+            vt_dataset_date(dataset, starts[i], lead, &date);
             if (!vt_seasonal_has(*seasonal, date))
                 reason = vt_text_format("it has no climatology for the time of day of %s", vt_date_format(date, text));
         }

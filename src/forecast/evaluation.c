@@ -170,7 +170,7 @@ static vt_status read_inputs(vt_evaluated *e, const int64_t *starts, int64_t cou
         VT_TRY(vt_dataset_read(e->dataset, starts[i], input + i * in, e->target));
         if (vt_task_weather.has_baseline(config))
             memcpy(e->persistence + i * out, input + i * in, (size_t)out * sizeof(float));
-        e->keys[i] = vt_dataset_date(e->dataset, starts[i], &date) ? date.minutes : starts[i];
+        e->keys[i] = vt_dataset_date(e->dataset, starts[i], 0, &date) ? date.minutes : starts[i];
     }
     vt_states_begin(&e->states, count, e->keys);
 done:
@@ -189,7 +189,7 @@ static vt_status score_forecast(vt_evaluated *e, int64_t start, int64_t lead, co
     VT_TRY(vt_dataset_read_later(e->dataset, start, lead + 1, e->target));
     if (e->climatologies.seasonal != NULL) {
         vt_date date = {0};
-        vt_dataset_date_later(e->dataset, start, lead + 1, &date);
+        vt_dataset_date(e->dataset, start, lead + 1, &date);
         VT_TRY(vt_seasonal_at(e->climatologies.seasonal, date, e->seasonal));
         fields.seasonal = e->seasonal;
     }
@@ -203,7 +203,7 @@ done:
 /* When the inputs of `count` samples are, `lead` steps later, as far as that is known. */
 static void take_dates(const vt_evaluated *e, const int64_t *samples, int64_t count, int64_t lead, vt_date *dates)
 {
-    for (int64_t i = 0; i < count; i++) vt_dataset_date_later(e->dataset, samples[i], lead, &dates[i]);
+    for (int64_t i = 0; i < count; i++) vt_dataset_date(e->dataset, samples[i], lead, &dates[i]);
 }
 
 /* Forecasts and scores the next lead time of `count` initial times from the `first`-th one on. */

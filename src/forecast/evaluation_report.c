@@ -202,9 +202,9 @@ vt_status vt_maps_draw(const vt_evaluated *e, int64_t lead, const float *target,
     const vt_lead_unit unit = vt_lead_unit_of(e->step);
     vt_lead_format(e->step, (double)lead + 1, ahead);
     vt_date date;
-    const bool dated = vt_dataset_date(dataset, start, &date);
+    const bool dated = vt_dataset_date(dataset, start, 0, &date);
     if (dated) vt_date_format(date, from);
-    if (dated && vt_dataset_date_later(dataset, start, lead + 1, &date)) vt_date_format(date, valid);
+    if (dated && vt_dataset_date(dataset, start, lead + 1, &date)) vt_date_format(date, valid);
     char *path = vt_text_format("%s/map-%s-%03.9g%s.png", directory, channel,
                                 unit.column != NULL ? (double)(lead + 1) * unit.a_step : vt_length_hours(length),
                                 unit.column != NULL ? unit.name : "h");

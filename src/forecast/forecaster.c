@@ -418,7 +418,7 @@ static vt_status make_input(vt_forecaster *forecaster, const vt_date *dates, int
     const int64_t sample = config->n_in_channels * plane;
     const vt_known_options known = vt_known_options_of(config);
     for (int64_t i = 0; i < count && forecaster->known != NULL; i++)
-        vt_known_fields_take(forecaster->known, dates != NULL ? dates[i] : (vt_date){0},
+        vt_known_fields_take(forecaster->known, dates != NULL ? dates[i] : (vt_date){0}, false,
                              forecaster->forcings + i * vt_known_count(&known) * plane);
     if (forecaster->seasonal == NULL) return VT_OK;
     VT_ASSERT(dates != NULL);

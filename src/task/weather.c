@@ -390,7 +390,7 @@ static void log_limit(const vt_source *source, const char *option)
     char from[VT_DATE_SIZE], to[VT_DATE_SIZE], dates[2 * VT_DATE_SIZE + 8] = "";
     vt_date first, last;
     if (used >= all) return;
-    if (fields != NULL && vt_dataset_date(fields, 0, &first) && vt_dataset_date(fields, used - 1, &last))
+    if (fields != NULL && vt_dataset_date(fields, 0, 0, &first) && vt_dataset_date(fields, used - 1, 0, &last))
         snprintf(dates, sizeof dates, ": %s to %s", vt_date_format(first, from), vt_date_format(last, to));
     vt_log_info("%s: the first %lld of %lld samples in time order%s", option, (long long)used, (long long)all, dates);
 }
@@ -551,7 +551,7 @@ static void weather_describe_picture(const vt_task *task, const vt_batch *batch,
     if (dataset != NULL) {
         picture->latitudes = vt_dataset_known_coordinate(dataset, false);
         picture->longitudes = vt_dataset_known_coordinate(dataset, true);
-        if (vt_dataset_date_later(dataset, batch->samples[0], 1, &valid))
+        if (vt_dataset_date(dataset, batch->samples[0], 1, &valid))
             snprintf(date, sizeof date, ", %s UTC", vt_date_format(valid, text));
     }
     picture->title = vt_text_format("%s%s (%s)%s", departs ? "departure of " : "", name,

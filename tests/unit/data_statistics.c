@@ -247,6 +247,8 @@ TEST(over_files)
     test_fields_write(test_path("2002.h5"), &second);
     EXPECT_ERROR(gather(vt_test_directory(), &statistics),
                  "2002.h5 has a grid of [2, 4], the files before it one of [2, 3]");
+    second.width = 3;
+    test_fields_write(test_path("2002.h5"), &second);
     first.poison = NAN;
     first.poison_index = 1 * 12 + 6 + 2;
     test_fields_write(test_path("2001.h5"), &first);

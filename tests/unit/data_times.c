@@ -54,7 +54,7 @@ static void expect_same_samples(vt_dataset *whole, vt_dataset *cut, int64_t roll
         test_frames(whole, i, frames[0]);
         test_frames(cut, i, frames[1]);
         EXPECT(memcmp(frames[0], frames[1], (size_t)(options->history + 2) * sizeof(int64_t)) == 0);
-        EXPECT(vt_dataset_date(whole, i, &dates[0]) && vt_dataset_date(cut, i, &dates[1]) &&
+        EXPECT(vt_dataset_date(whole, i, 0, &dates[0]) && vt_dataset_date(cut, i, 0, &dates[1]) &&
                dates[0].minutes == dates[1].minutes);
         EXPECT(vt_dataset_reaches(whole, i, rollout) == vt_dataset_reaches(cut, i, rollout));
         if (!vt_dataset_reaches(whole, i, rollout)) continue;
@@ -226,7 +226,7 @@ TEST(files_of_one_month_each)
         vt_dataset *dataset = open_in("months", &options);
         EXPECT(vt_dataset_source(dataset)->sample_count == 3 && vt_dataset_source(dataset)->crossing_samples == 3);
         EXPECT(vt_dataset_minutes_a_time(dataset) == VT_A_MONTH && !vt_dataset_step_is_assumed(dataset));
-        EXPECT(vt_dataset_date(dataset, 2, &date));
+        EXPECT(vt_dataset_date(dataset, 2, 0, &date));
         EXPECT(strcmp(vt_date_format(date, text), "2013-03-16 12:00") == 0, "%s", text);
         vt_dataset_close(&dataset);
     }

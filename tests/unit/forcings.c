@@ -260,7 +260,7 @@ static void expected_forcings(const vt_source *source, int64_t sample, vt_span r
     static const double latitudes[] = {50, 40, 30}, longitudes[] = {350, 355, 360, 365};
     const int64_t points = rows.count * COLUMNS;
     vt_date date;
-    EXPECT(vt_dataset_date(vt_dataset_of(source), sample, &date));
+    EXPECT(vt_dataset_date(vt_dataset_of(source), sample, 0, &date));
     static const vt_forcing kinds[] = {VT_FORCING_COS_LAT, VT_FORCING_COS_ZENITH, VT_FORCING_SIN_YEAR};
     for (int k = 0; k < 3; k++)
         vt_forcing_field(kinds[k], date, 360, latitudes + rows.first, rows.count, longitudes, COLUMNS,
@@ -372,7 +372,7 @@ TEST(forcings_of_a_rollout)
         for (int64_t i = 0; i < plan->item_count; i++) EXPECT_OK(reading->run(plan, i, &decoder));
         reading->release(plan);
         vt_decoder_close(&decoder);
-        EXPECT(vt_dataset_date(dataset, sample, &date));
+        EXPECT(vt_dataset_date(dataset, sample, 0, &date));
         const vt_known_grid grid = vt_dataset_known_grid(dataset);
         for (int64_t k = 0; k < STEPS; k++) {
             vt_forcing_field(VT_FORCING_COS_ZENITH, vt_date_after(date, 360 * k), 360, grid.latitudes, ROWS,
@@ -441,7 +441,7 @@ static void expect_departures(const vt_batch *batch)
         const int64_t sample = batch->samples[i];
         if (batch->bad != NULL && batch->bad[i]) continue;
         EXPECT_OK(vt_dataset_read(plain_set, sample, input, target));
-        EXPECT(vt_dataset_date(plain_set, sample, &date));
+        EXPECT(vt_dataset_date(plain_set, sample, 0, &date));
         const float *inputs = test_input(batch) + 2 * i * own;
         expect_departure(inputs, input, date, rows, sample);
         expect_departure(inputs + own, input + CHANNELS * POINTS, vt_date_after(date, -360), rows, sample);

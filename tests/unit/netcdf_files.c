@@ -92,7 +92,7 @@ const char *test_nc_date(const vt_dataset *dataset, int64_t sample)
 {
     static char text[VT_DATE_SIZE];
     vt_date date;
-    return vt_dataset_date(dataset, sample, &date) ? vt_date_format(date, text) : "none";
+    return vt_dataset_date(dataset, sample, 0, &date) ? vt_date_format(date, text) : "none";
 }
 
 vt_dataset *test_nc_open_set(const char *variables)

@@ -104,6 +104,29 @@ done:
     return status;
 }
 
+/* The part of a file that is used: in a whole set all of the range, and the first file's sizes are the set's. */
+static vt_status find_part(vt_dataset *dataset, int64_t index, const vt_fields_file *file, vt_frame_window *window)
+{
+    vt_status status = VT_OK;
+    vt_dataset_options *options = &dataset->options;
+    if (index == 0) dataset->shape = file->shape;
+    if (options->whole) {
+        const vt_window_grid grid = vt_fields_file_grid(file);
+        VT_TRY(vt_window_find(&options->range, &grid, window));
+        if (index > 0) goto done;
+        options->height = options->rows = window->rows;
+        options->width = window->width;
+        options->in_channels = options->out_channels = file->shape.channels;
+        dataset->window = *window;
+    } else {
+        VT_TRY(check_window(options, file->path, &file->shape));
+        if (index == 0) VT_TRY(find_window(dataset, file));
+        *window = dataset->window;
+    }
+done:
+    return status;
+}
+
 /* ---- times ---- */
 
 /* The times of a file that samples come from, in pieces without a gap. */
@@ -128,7 +151,7 @@ static void take_times(vt_dataset *dataset, int64_t index, const vt_fields_file 
                                .proven = !axis->by_name,
                                .date = stretch->date};
         vt_dataset_add_piece(dataset, &piece);
-        if (i != 1 || dataset->gaps++ > 0 || dataset->options.quiet) continue;
+        if (i != 1 || dataset->gaps++ > 0 || dataset->options.quiet || dataset->options.whole) continue;
         if (axis->oddity != NULL)
             vt_log_warning("%s", axis->oddity);
         else
@@ -157,17 +180,14 @@ static vt_status look_at_file(vt_dataset *dataset, int64_t index, bool *used)
     vt_fields_file *file = NULL;
     const vt_dataset_options *options = &dataset->options;
     const char *path = vt_dataset_group_path(dataset, index);
+    vt_frame_window window;
     double several, all;
     VT_TRY(vt_dataset_use_file(dataset, index, &file));
     *used = file->shape.times > 0 || options->form.period == NULL;
     if (!*used) goto done;
     VT_TRY(vt_fields_file_check_written(file));
-    VT_TRY(check_window(options, path, &file->shape));
-    if (index == 0) {
-        dataset->shape = file->shape;
-        VT_TRY(find_window(dataset, file));
-    }
-    VT_TRY(vt_fields_about_add_file(&dataset->about, file, &options->form, &dataset->window, &dataset->remarks));
+    VT_TRY(find_part(dataset, index, file, &window));
+    VT_TRY(vt_fields_about_add_file(&dataset->about, file, &options->form, &window, &dataset->remarks));
     if (dataset->grid_doubt == NULL && file->doubts[0] != NULL) dataset->grid_doubt = vt_text_copy(file->doubts[0]);
     if (file->obstacle != NULL && dataset->obstacle == NULL)
         dataset->obstacle = vt_text_format("%s: %s", path, file->obstacle);
@@ -186,8 +206,9 @@ done:
 static vt_status check_options(const vt_dataset_options *options)
 {
     vt_status status = VT_OK;
-    VT_ASSERT(options->height > 0 && options->width > 0 && options->history >= 0 && options->dt > 0);
-    VT_ASSERT(options->in_channels > 0 && options->out_channels > 0);
+    VT_ASSERT(options->history >= 0 && options->dt > 0);
+    if (options->whole) return VT_OK;
+    VT_ASSERT(options->height > 0 && options->width > 0 && options->in_channels > 0 && options->out_channels > 0);
     VT_ASSERT(options->first_row >= 0 && options->rows >= 0 && options->first_row + options->rows <= options->height);
     VT_ASSERT(options->rows > 0 || options->first_row == 0);
     VT_CHECK(options->in_channels % (options->history + 1) == 0,
@@ -296,11 +317,12 @@ static vt_status open_files(vt_dataset *dataset)
              options->directory, options->form.period_option, options->form.period);
     vt_dataset_take_coordinates(dataset);
     VT_TRY(vt_dataset_check_round(dataset));
-    if (dataset->gaps > 1 && !options->quiet)
+    if (dataset->gaps > 1 && !options->quiet && !options->whole)
         vt_log_warning("%lld files of %s in all have gaps between their times", (long long)dataset->gaps,
                        options->directory);
     vt_dataset_join_pieces(dataset);
     vt_dataset_settle_about(dataset);
+    if (options->whole) goto done;
     VT_TRY(check_time_step(dataset));
     VT_TRY(open_known(dataset));
     VT_TRY(open_climatology(dataset));

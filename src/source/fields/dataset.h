@@ -38,6 +38,7 @@ typedef struct {
     bool tolerant;           /* a file that has changed is still read, as far as possible */
     bool unchecked;          /* values that are only copied are not looked at, except by vt_source_kind.check */
     bool quiet;              /* opening it warns of nothing */
+    bool whole;              /* all channels, points of the range and times, without samples: for statistics */
     const char *climatology; /* a file (seasonal.h): samples are departures from it; NULL: values as in the files */
     vt_known_options known;  /* what else the model sees */
     bool known_in_frames;    /* frames, which caches keep, hold that as well */
@@ -75,7 +76,7 @@ const vt_fields_about *vt_dataset_about(const vt_dataset *dataset);
 vt_status vt_fields_about_add_file(vt_fields_about **set, const vt_fields_file *file, const vt_fields_form *form,
                                    const vt_frame_window *window, vt_text *remarks);
 
-/* What all files of a directory, or a store, say together. option_name calls it in messages. */
+/* What all files of a directory, or a store, say together; option_name names it in messages. */
 vt_status vt_fields_about_of_set(const char *directory, const char *option_name, const vt_fields_form *form,
                                  vt_fields_about **about);
 
@@ -114,11 +115,9 @@ vt_status vt_dataset_check_dates(const vt_dataset *dataset, const char *option);
 /* What samples are departures from, [vt_dataset_frame_channels, rows, width]; NULL: they are fields. */
 const vt_seasonal *vt_dataset_climatology(const vt_dataset *dataset);
 
-/* The date of a sample's newest input: by the file's own coordinate, else by its name. False if neither says it. */
-bool vt_dataset_date(const vt_dataset *dataset, int64_t sample, vt_date *date);
-
-/* The same of the time `steps` times dt later, which the sample's files must have (vt_dataset_reaches). */
-bool vt_dataset_date_later(const vt_dataset *dataset, int64_t sample, int64_t steps, vt_date *date);
+/* The date `steps` times dt after a sample's newest input, which its files must have (vt_dataset_reaches): by the
+ * file's own coordinate, else by its name. False if neither says it. */
+bool vt_dataset_date(const vt_dataset *dataset, int64_t sample, int64_t steps, vt_date *date);
 
 /* The length between two times of a file (calendar.h): as its coordinate or time_step says, else 6 hours, which is
  * assumed. */

@@ -97,20 +97,19 @@ vt_status vt_fields_about_of_set(const char *directory, const char *option_name,
                                  vt_fields_about **about)
 {
     vt_status status = VT_OK;
-    vt_file_list list = {0};
-    vt_fields_file *file = NULL;
-    vt_text remarks = {0};
-    VT_TRY(vt_file_list_open(directory, option_name, form, &list));
-    for (int64_t i = 0; i < list.groups; i++) {
-        VT_TRY(vt_file_list_use(&list, i, form, &file));
-        const vt_frame_window whole = {.rows = file->shape.height, .width = file->shape.width};
-        VT_TRY(vt_fields_about_add_file(about, file, form, &whole, &remarks));
-        vt_fields_file_close(&file);
-    }
+    vt_dataset *dataset = NULL;
+    const vt_dataset_options options = {.directory = directory,
+                                        .option_name = option_name,
+                                        .sample_limit = VT_UNSET_INTEGER,
+                                        .dt = 1,
+                                        .form = *form,
+                                        .quiet = true,
+                                        .whole = true};
+    VT_TRY(vt_dataset_open(&options, &dataset));
+    *about = dataset->about;
+    dataset->about = NULL;
 done:
-    vt_fields_file_close(&file);
-    vt_file_list_close(&list);
-    vt_text_close(&remarks);
+    vt_dataset_close(&dataset);
     return status;
 }
 
@@ -125,9 +124,10 @@ void vt_dataset_settle_about(vt_dataset *dataset)
     about->span_count = about->times = 0;
     for (int64_t s = 0; s < dataset->stretch_count; s++) {
         const vt_set_stretch *stretch = &dataset->stretches[s];
-        about->times += stretch->used;
-        if (stretch->used == 0 || !vt_dataset_date_of(dataset, stretch, 0, &first) ||
-            !vt_dataset_date_of(dataset, stretch, stretch->used - 1, &last))
+        const int64_t used = dataset->options.whole ? stretch->times : stretch->used;
+        about->times += used;
+        if (used == 0 || !vt_dataset_date_of(dataset, stretch, 0, &first) ||
+            !vt_dataset_date_of(dataset, stretch, used - 1, &last))
             continue;
         vt_fields_about_add_span(about, first, last);
     }

@@ -196,17 +196,12 @@ bool vt_dataset_date_of(const vt_dataset *dataset, const vt_set_stretch *stretch
     return piece->dated;
 }
 
-bool vt_dataset_date_later(const vt_dataset *dataset, int64_t sample, int64_t steps, vt_date *date)
+bool vt_dataset_date(const vt_dataset *dataset, int64_t sample, int64_t steps, vt_date *date)
 {
     int64_t time;
     if (dataset->options.synthetic) return false;
     const vt_set_stretch *stretch = vt_dataset_find_sample(dataset, sample, &time);
     return vt_dataset_date_of(dataset, stretch, time + steps * dataset->options.dt, date);
-}
-
-bool vt_dataset_date(const vt_dataset *dataset, int64_t sample, vt_date *date)
-{
-    return vt_dataset_date_later(dataset, sample, 0, date);
 }
 
 int64_t vt_dataset_minutes_a_time(const vt_dataset *dataset)
@@ -333,7 +328,7 @@ vt_status vt_dataset_read_frame(vt_source *source, int64_t index, void *values)
         const int64_t points = dataset->options.rows * dataset->options.width;
         vt_date date;
         vt_dataset_date_of(dataset, stretch, index - stretch->first_frame, &date);
-        vt_known_fields_take_changing(dataset->known, date, (float *)values + frame.channels * points);
+        vt_known_fields_take(dataset->known, date, true, (float *)values + frame.channels * points);
     }
     return status;
 }

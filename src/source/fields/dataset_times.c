@@ -265,7 +265,7 @@ void vt_dataset_join_pieces(vt_dataset *dataset)
         add_stretch(dataset, &stretch);
     }
     dataset->source.crossing_samples = count_crossing(dataset);
-    if (dataset->options.quiet) return;
+    if (dataset->options.quiet || dataset->options.whole) return;
     warn_of_short_files(dataset);
     warn_of_repeated_times(dataset);
 }

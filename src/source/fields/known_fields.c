@@ -263,7 +263,7 @@ void vt_known_fields_close(vt_known_fields **known)
     *known = NULL;
 }
 
-static void take(const vt_known_fields *known, vt_date date, bool changing_only, float *fields)
+void vt_known_fields_take(const vt_known_fields *known, vt_date date, bool changing_only, float *fields)
 {
     const vt_known_options *options = &known->options;
     const int64_t points = known->rows * known->width, count = vt_known_count(options);
@@ -277,16 +277,6 @@ static void take(const vt_known_fields *known, vt_date date, bool changing_only,
             memcpy(fields, known->fixed + place * points, (size_t)points * sizeof *fields);
         fields += points;
     }
-}
-
-void vt_known_fields_take(const vt_known_fields *known, vt_date date, float *fields)
-{
-    take(known, date, false, fields);
-}
-
-void vt_known_fields_take_changing(const vt_known_fields *known, vt_date date, float *fields)
-{
-    take(known, date, true, fields);
 }
 
 const float *vt_known_fields_fixed(const vt_known_fields *known)

@@ -43,12 +43,11 @@ vt_status vt_known_fields_open(const vt_known_options *options, const vt_known_g
                                vt_known_fields **known);
 void vt_known_fields_close(vt_known_fields **known);
 
-/* fields [count, rows, width] of a date. Any thread. */
-void vt_known_fields_take(const vt_known_fields *known, vt_date date, float *fields);
+/* fields [count, rows, width] of a date, or of those that change alone, [count - fixed_count, rows, width]. Any thread.
+ */
+void vt_known_fields_take(const vt_known_fields *known, vt_date date, bool changing_only, float *fields);
 
-/* The same of the fields that change alone, [count - fixed_count, rows, width]; and those that don't, [fixed_count,
- * rows, width], which are the caller's to read only. Both in the order of all. */
-void vt_known_fields_take_changing(const vt_known_fields *known, vt_date date, float *fields);
+/* Those that don't change, [fixed_count, rows, width], in the order of all; the caller's to read only. */
 const float *vt_known_fields_fixed(const vt_known_fields *known);
 
 /* Does field `field` of all change? *place: its place among those that do, or that don't. */

@@ -37,17 +37,16 @@ done:
 
 /* ---- what is in a file ---- */
 
+typedef struct {
+    vt_text names;
+    int least_rank;
+} listing;
+
 static bool note_variable(const vt_array *array, void *context)
 {
-    vt_text *text = context;
-    if (array->rank >= 3) vt_text_append(text, "%s%s", text->length > 0 ? ", " : "", array->name);
-    return true;
-}
-
-static bool note_fixed_variable(const vt_array *array, void *context)
-{
-    vt_text *text = context;
-    if (array->rank >= 2) vt_text_append(text, "%s%s", text->length > 0 ? ", " : "", array->name);
+    listing *list = context;
+    if (array->rank >= list->least_rank)
+        vt_text_append(&list->names, "%s%s", list->names.length > 0 ? ", " : "", array->name);
     return true;
 }
 
@@ -55,16 +54,14 @@ static bool note_fixed_variable(const vt_array *array, void *context)
 static vt_status fail_missing(const vt_fields_file *file, const vt_fields_form *form, const char *name)
 {
     vt_status status = VT_OK;
-    vt_text found = {0};
-    vt_text_append(&found, "%s", "");
+    listing found = {.least_rank = form->fixed ? 2 : 3};
     for (int i = 0; i < file->part_count; i++)
-        file->parts[i]->kind->visit(file->parts[i], "", true, form->fixed ? note_fixed_variable : note_variable,
-                                    &found);
+        file->parts[i]->kind->visit(file->parts[i], "", true, note_variable, &found);
     VT_FAIL("%s%s: no variable '%s'; found: %s", file->path,
             file->part_count > 1 ? " and the files of the same date" : "", name,
-            found.length > 0 ? found.characters : "none");
+            found.names.length > 0 ? found.names.characters : "none");
 done:
-    vt_text_close(&found);
+    vt_text_close(&found.names);
     return status;
 }
 

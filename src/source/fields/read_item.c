@@ -382,7 +382,7 @@ vt_status vt_fields_plan_run(vt_read_plan *base, int64_t index, vt_decoder *deco
     vt_fields_plan *plan = (vt_fields_plan *)base;
     const int64_t copies = index - plan->item_count, known = copies - plan->copy_count;
     if (known >= 0) {
-        vt_known_fields_take(plan->known[known].known, plan->known[known].date, plan->known[known].to);
+        vt_known_fields_take(plan->known[known].known, plan->known[known].date, false, plan->known[known].to);
     } else if (copies >= 0) {
         const vt_frame_copy *copy = &plan->copies[copies];
         memcpy(copy->to, copy->from, (size_t)copy->floats * sizeof(float));

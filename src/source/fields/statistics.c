@@ -8,8 +8,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/text.h"
-#include "source/fields/dataset.h"
-#include "source/fields/file_list.h"
+#include "source/fields/dataset_inside.h"
 #include "storage/npy.h"
 #include "storage/output_file.h"
 #include "task/weather/seasonal.h"
@@ -133,46 +132,33 @@ void vt_statistics_take_about(vt_statistics *statistics, vt_fields_about **about
     *about = NULL;
 }
 
-/* One time of a file; if it can't be read and the source is tolerant, that is only a warning. */
-static vt_status gather_time(const vt_statistics_source *source, vt_fields_file *file, int64_t time,
-                             const vt_frame_window *window, float *fields, vt_statistics *statistics)
-{
-    vt_status status = vt_fields_file_read(file, time, statistics->channels, window, true, fields);
-    if (status == VT_OK) {
-        vt_statistics_add(statistics, fields);
-        if (source->times != NULL) status = vt_time_statistics_add_of_file(source->times, file, time, fields);
-    } else if (source->tolerant) {
-        vt_log_warning("time %lld of %s is left out: %s", (long long)time, file->path, vt_error_text());
-        vt_error_clear();
-        statistics->left_out++;
-        status = VT_OK;
-    }
-    return status;
-}
-
-/* All times of one file; the first file determines the shape. */
-static vt_status gather_file(const vt_statistics_source *source, vt_file_list *list, int64_t group,
-                             vt_fields_about **about, vt_text *remarks, vt_statistics **statistics)
+/* The times of a piece; those that can't be read are only warned of if the source is tolerant. */
+static vt_status gather_piece(const vt_statistics_source *source, vt_dataset *dataset, const vt_set_piece *piece,
+                              float *fields, vt_statistics *statistics)
 {
     vt_status status = VT_OK;
     vt_fields_file *file = NULL;
-    float *fields = NULL;
-    vt_frame_window window;
-    VT_TRY(vt_file_list_use(list, group, &source->form, &file));
-    if (file->shape.times == 0 && source->form.period != NULL) goto done;
-    VT_TRY(vt_fields_file_check_written(file));
-    const int64_t channels = file->shape.channels;
-    const vt_window_grid grid = vt_fields_file_grid(file);
-    VT_TRY(vt_window_find(&source->range, &grid, &window));
-    VT_TRY(vt_fields_about_add_file(about, file, &source->form, &window, remarks));
-    if (*statistics == NULL) *statistics = vt_statistics_open(channels, window.rows, window.width);
-    fields = vt_allocate((size_t)(channels * window.rows * window.width), sizeof *fields, "the fields of one time");
-    if (source->times != NULL) vt_time_statistics_begin_file(source->times, file, &window, source->form.masked);
-    for (int64_t time = 0; time < file->shape.times; time++)
-        VT_TRY(gather_time(source, file, time, &window, fields, *statistics));
+    bool begins = true;
+    const bool assumes = vt_dataset_step_is_assumed(dataset) && !piece->proven;
+    const int64_t step = assumes ? 60 * VT_HOURS_A_TIME : dataset->about->step;
+    VT_TRY(vt_dataset_use_file(dataset, piece->file, &file));
+    for (int64_t i = 0; i < piece->times; i++) {
+        const int64_t time = piece->first_time + i;
+        const vt_date date = vt_dataset_date_in(dataset, piece, i);
+        const vt_status read = vt_fields_file_read(file, time, statistics->channels, &dataset->window, true, fields);
+        if (read == VT_OK) {
+            vt_statistics_add(statistics, fields);
+            if (source->times != NULL)
+                VT_TRY(vt_time_statistics_add(source->times, piece->dated ? &date : NULL, step, begins, fields));
+        } else {
+            if (!source->tolerant) return read;
+            vt_log_warning("time %lld of %s is left out: %s", (long long)time, file->path, vt_error_text());
+            vt_error_clear();
+            statistics->left_out++;
+        }
+        begins = read != VT_OK;
+    }
 done:
-    free(fields);
-    vt_fields_file_close(&file);
     return status;
 }
 
@@ -189,31 +175,61 @@ static void warn_of_channel(const vt_statistics *statistics, int64_t channel)
     free(text);
 }
 
+/* The window, and what is known of its times. */
+static void begin_times(const vt_dataset *dataset, vt_time_statistics *times)
+{
+    const vt_dataset_options *options = &dataset->options;
+    const vt_seasonal_fit_options shape = {.channels = options->in_channels,
+                                           .height = options->height,
+                                           .width = options->width,
+                                           .masked = options->form.masked};
+    const vt_seasonal_fit_labels labels = {.names = vt_dataset_channel_names(dataset),
+                                           .latitudes = vt_dataset_known_coordinate(dataset, false),
+                                           .longitudes = vt_dataset_known_coordinate(dataset, true)};
+    const char *undated = NULL;
+    bool assumes = false;
+    for (int64_t i = 0; i < dataset->piece_count; i++) {
+        const vt_set_piece *piece = &dataset->pieces[i];
+        assumes = assumes || (!piece->proven && vt_dataset_step_is_assumed(dataset));
+        if (!piece->dated && undated == NULL) undated = vt_dataset_group_path(dataset, piece->file);
+    }
+    vt_time_statistics_begin(times, &shape, &labels);
+    vt_time_statistics_note(times, assumes, undated);
+}
+
 vt_status vt_statistics_gather(const vt_statistics_source *source, vt_statistics **result)
 {
     vt_status status = VT_OK;
     vt_statistics *statistics = NULL;
-    vt_file_list list = {0};
-    vt_fields_about *about = NULL;
-    vt_text remarks = {0};
+    vt_dataset *dataset = NULL;
+    float *fields = NULL;
+    const vt_dataset_options options = {.directory = source->directory,
+                                        .option_name = source->option_name,
+                                        .range = source->range,
+                                        .sample_limit = VT_UNSET_INTEGER,
+                                        .dt = 1,
+                                        .form = source->form,
+                                        .whole = true};
     *result = NULL;
-    VT_TRY(vt_file_list_open(source->directory, source->option_name, &source->form, &list));
-    VT_TRY(vt_file_list_check(&list));
-    for (int64_t i = 0; i < list.groups; i++) VT_TRY(gather_file(source, &list, i, &about, &remarks, &statistics));
-    VT_CHECK(statistics != NULL, "%s '%s': none of its times lies in %s %s", source->option_name, source->directory,
-             source->form.period_option, source->form.period);
+    VT_TRY(vt_dataset_open(&options, &dataset));
+    const vt_dataset_options *sizes = &dataset->options;
+    statistics = vt_statistics_open(sizes->in_channels, sizes->height, sizes->width);
+    fields = vt_allocate((size_t)(sizes->in_channels * sizes->height * sizes->width), sizeof *fields,
+                         "the fields of one time");
+    vt_fields_log_remarks(&dataset->remarks);
+    if (source->times != NULL) begin_times(dataset, source->times);
+    for (int64_t i = 0; i < dataset->piece_count; i++)
+        VT_TRY(gather_piece(source, dataset, &dataset->pieces[i], fields, statistics));
     VT_CHECK(statistics->times > 0, "%s '%s': its files hold no time %s", source->option_name, source->directory,
              statistics->left_out > 0 ? "that can be read" : "at all");
-    vt_fields_log_remarks(&remarks);
-    vt_statistics_take_about(statistics, &about);
+    vt_statistics_take_about(statistics, &dataset->about);
     for (int64_t c = 0; c < statistics->channels; c++)
         if (!(vt_statistics_std(statistics, c) > 0)) warn_of_channel(statistics, c);
     *result = statistics;
     statistics = NULL;
 done:
-    vt_fields_about_close(&about);
-    vt_text_close(&remarks);
-    vt_file_list_close(&list);
+    free(fields);
+    vt_dataset_close(&dataset);
     vt_statistics_close(&statistics);
     return status;
 }

@@ -27,8 +27,6 @@ struct vt_time_statistics {
     int64_t step;                /* between times, a length (calendar.h); 0: not known yet */
     bool dated;                  /* the last time */
     vt_date last;
-    const vt_fields_file *file; /* of the last time */
-    int64_t last_time;          /* in it */
 };
 
 vt_time_statistics *vt_time_statistics_open(int64_t dt, int64_t harmonics)
@@ -69,6 +67,12 @@ void vt_time_statistics_begin(vt_time_statistics *statistics, const vt_seasonal_
     if (labels->names == NULL) return;
     statistics->names = vt_allocate((size_t)channels, sizeof *statistics->names, purpose);
     for (int64_t c = 0; c < channels; c++) statistics->names[c] = vt_text_copy(labels->names[c]);
+}
+
+void vt_time_statistics_note(vt_time_statistics *statistics, bool assumed, const char *undated)
+{
+    statistics->assumed = assumed;
+    if (undated != NULL) statistics->undated = vt_text_copy(undated);
 }
 
 /* ---- changes ---- */
@@ -118,63 +122,6 @@ vt_status vt_time_statistics_add(vt_time_statistics *statistics, const vt_date *
     if (date != NULL) statistics->last = *date;
 done:
     return status;
-}
-
-/* ---- the times of files ---- */
-
-void vt_time_statistics_begin_file(vt_time_statistics *statistics, const vt_fields_file *file,
-                                   const vt_frame_window *window, bool masked)
-{
-    const vt_fields_shape shape = file->shape;
-    const double *latitudes = file->latitudes, *longitudes = file->longitudes;
-    double *of_columns = vt_copy(longitudes, (size_t)shape.width, sizeof *longitudes, purpose);
-    statistics->file = NULL;
-    if (statistics->shape.channels == 0) {
-        if (of_columns != NULL)
-            for (int64_t x = 0; x < window->width; x++) of_columns[x] = longitudes[vt_window_column(window, x)];
-        const vt_seasonal_fit_options own = {
-            .channels = shape.channels, .height = window->rows, .width = window->width, .masked = masked};
-        const vt_seasonal_fit_labels labels = {.names = file->channel_names,
-                                               .latitudes = latitudes != NULL ? latitudes + window->first_row : NULL,
-                                               .longitudes = of_columns};
-        vt_time_statistics_begin(statistics, &own, &labels);
-    }
-    free(of_columns);
-}
-
-/* The date of a time of the file; false where nothing says it. *begins: a gap lies before it. */
-static bool find_date(vt_time_statistics *statistics, const vt_fields_file *file, int64_t time, vt_date *date,
-                      int64_t *step, bool *begins)
-{
-    const vt_time_axis *axis = &file->times;
-    const vt_stretch *own = axis->stretches;
-    *step = axis->minutes;
-    *begins = time == 0;
-    if (*step == 0 && (axis->count == 0 || axis->by_name)) {
-        *step = 60 * VT_HOURS_A_TIME;
-        statistics->assumed = true;
-    }
-    if (axis->count == 0) {
-        if (statistics->undated == NULL) statistics->undated = vt_text_copy(file->path);
-        return false;
-    }
-    while (own + 1 < axis->stretches + axis->count && own[1].first <= time) own++;
-    *begins = time == own->first;
-    *date = vt_time_axis_date(axis, own, time);
-    return true;
-}
-
-vt_status vt_time_statistics_add_of_file(vt_time_statistics *statistics, const vt_fields_file *file, int64_t time,
-                                         const float *fields)
-{
-    vt_date date = {0};
-    int64_t step = 0;
-    bool begins;
-    const bool dated = find_date(statistics, file, time, &date, &step, &begins);
-    begins = begins || statistics->file != file || statistics->last_time != time - 1; /* or times were left out */
-    statistics->file = file;
-    statistics->last_time = time;
-    return vt_time_statistics_add(statistics, dated ? &date : NULL, step, begins, fields);
 }
 
 /* ---- the files ---- */

@@ -8,7 +8,6 @@
 
 #include "base/status.h"
 #include "source/fields/about.h"
-#include "source/fields/fields_file.h"
 #include "task/weather/seasonal_fit.h"
 
 typedef struct vt_time_statistics vt_time_statistics;
@@ -27,12 +26,9 @@ void vt_time_statistics_begin(vt_time_statistics *statistics, const vt_seasonal_
 vt_status vt_time_statistics_add(vt_time_statistics *statistics, const vt_date *date, int64_t step, bool begins,
                                  const float *fields);
 
-/* The same for the times of files: their dates are those of the time coordinate, else they follow from the name, with
- * 6 hours between two times unless time_step says otherwise. The first file begins; the others have its shape. */
-void vt_time_statistics_begin_file(vt_time_statistics *statistics, const vt_fields_file *file,
-                                   const vt_frame_window *window, bool masked);
-vt_status vt_time_statistics_add_of_file(vt_time_statistics *statistics, const vt_fields_file *file, int64_t time,
-                                         const float *fields);
+/* For what vt_time_statistics_write says: some files don't say how far apart their times are, which are taken to be 6
+ * hours; a file says no date (NULL: each says one). */
+void vt_time_statistics_note(vt_time_statistics *statistics, bool assumed, const char *undated);
 
 /* Of the changes, over all times and points; NaN where no two times are dt apart. */
 double vt_time_statistics_change_std(const vt_time_statistics *statistics, int64_t channel);
