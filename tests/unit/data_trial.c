@@ -20,67 +20,49 @@
 
 static int touched, descriptors[2];
 
-static void touch(const char *const *words, int64_t count)
+/* Does what the first word says. */
+static void act(const char *const *words, int64_t count)
 {
-    (void)words, (void)count;
-    touched = 1; /* in the copy */
+    const char *what = words[0];
+    if (strcmp(what, "touch") == 0) touched = 1; /* in the copy */
+    if (strcmp(what, "crash") == 0) raise(SIGSEGV);
+    if (strcmp(what, "be killed") == 0) raise(SIGKILL);
+    if (strcmp(what, "end") == 0) _exit(3);
+    if (strcmp(what, "run out of time") == 0) raise(SIGXCPU);
+    if (strcmp(what, "lack memory") == 0) vt_memory_exhausted(1, "a test");
+    if (strcmp(what, "write") == 0) {
+        if (write(descriptors[1], what, 1) == 1) _exit(1);
+        printf("this is not to be seen\n");
+        fflush(stdout);
+    }
+    for (int i = 0; i < 9 && strcmp(what, "take memory") == 0; i++) /* not malloc, which may have that much already */
+        if (mmap(NULL, (size_t)1 << 30, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED) _exit(7);
+    if (strcmp(what, "end the helper") == 0) kill(getppid(), SIGKILL);
+    if (strcmp(what, "read") != 0) return;
+    VT_ASSERT(count == 4 && words[1] == NULL && words[2][0] == '\0' && strlen(words[3]) == (size_t)4 << 20);
 }
 
-static void crash(const char *const *words, int64_t count)
+static vt_status try_to(const char *what)
 {
-    (void)words, (void)count;
-    raise(SIGSEGV);
-}
-
-static void end_with_3(const char *const *words, int64_t count)
-{
-    (void)words, (void)count;
-    _exit(3);
-}
-
-static void run_out_of_time(const char *const *words, int64_t count)
-{
-    (void)words, (void)count;
-    raise(SIGXCPU);
-}
-
-static void write_to_descriptor(const char *const *words, int64_t count)
-{
-    (void)words, (void)count;
-    const char *text = "x";
-    if (write(descriptors[1], text, 1) == 1) _exit(1);
-    printf("this is not to be seen\n");
-    fflush(stdout);
+    return vt_trial("a.h5", 0, act, &what, 1);
 }
 
 TEST(a_trial_touches_nothing_here)
 {
-    EXPECT_OK(vt_trial("a.h5", 0, touch, NULL, 0));
+    EXPECT_OK(try_to("touch"));
     EXPECT(touched == 0);
     EXPECT(pipe(descriptors) == 0);
-    EXPECT_OK(vt_trial("a.h5", 0, write_to_descriptor, NULL, 0));
+    EXPECT_OK(try_to("write"));
     close(descriptors[0]);
     close(descriptors[1]);
-}
-
-static void be_killed(const char *const *words, int64_t count)
-{
-    (void)words, (void)count;
-    raise(SIGKILL);
-}
-
-static void lack_memory(const char *const *words, int64_t count)
-{
-    (void)words, (void)count;
-    vt_memory_exhausted(1, "a test");
 }
 
 /* That the system killed a process for taking too much memory says nothing about the file. */
 TEST(a_trial_without_memory_does_not_blame_the_file)
 {
-    EXPECT_ERROR(vt_trial("a.h5", 0, be_killed, NULL, 0),
+    EXPECT_ERROR(try_to("be killed"),
                  "a.h5: not enough memory to look at it in a process of its own, which was killed");
-    EXPECT_ERROR(vt_trial("a.h5", 0, lack_memory, NULL, 0), "a.h5: not enough memory to look at it");
+    EXPECT_ERROR(try_to("lack memory"), "a.h5: not enough memory to look at it");
 }
 
 typedef struct {
@@ -114,17 +96,9 @@ TEST(work_that_another_process_does)
 
 TEST(a_crash_in_a_trial_is_an_error)
 {
-    EXPECT_ERROR(vt_trial("dir/a.h5", 0, crash, NULL, 0),
-                 "dir/a.h5: HDF5 crashed (Segmentation fault) when it was tried");
-    EXPECT_ERROR(vt_trial("a.h5", 0, end_with_3, NULL, 0), "ended the process that tried it (exit status 3)");
-    EXPECT_ERROR(vt_trial("a.h5", 0, run_out_of_time, NULL, 0), "computed for more than 20 s");
-}
-
-static void take_memory(const char *const *words, int64_t count)
-{
-    (void)words, (void)count;
-    for (int i = 0; i < 9; i++) /* not malloc, which may have that much from tests before */
-        if (mmap(NULL, (size_t)1 << 30, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED) _exit(7);
+    EXPECT_ERROR(try_to("crash"), "a.h5: HDF5 crashed (Segmentation fault) when it was tried");
+    EXPECT_ERROR(try_to("end"), "ended the process that tried it (exit status 3)");
+    EXPECT_ERROR(try_to("run out of time"), "computed for more than 20 s");
 }
 
 TEST(a_trial_has_limits_of_memory)
@@ -137,34 +111,22 @@ TEST(a_trial_has_limits_of_memory)
         vt_test_skip("qemu's processes have no limits of memory");
         return;
     }
-    EXPECT_ERROR(vt_trial("a.h5", 0, take_memory, NULL, 0), "exit status 7");
+    EXPECT_ERROR(try_to("take memory"), "exit status 7");
 }
 
-static void expect_words(const char *const *words, int64_t count)
-{
-    VT_ASSERT(count == 4 && strlen(words[0]) == (size_t)4 << 20 && words[1] == NULL && words[2][0] == '\0');
-    if (strcmp(words[3], "crash") == 0) raise(SIGSEGV);
-    if (strcmp(words[3], "end the helper") == 0) kill(getppid(), SIGKILL);
-}
-
-/* In a process that has one: its trials' words arrive, also where they are longer than what a socket holds. If the
- * helper has ended, files are read without a trial. */
+/* In a process that has one: its trials' words arrive. If the helper has ended, files are read without a trial. */
 static bool try_with_helper(void)
 {
     char *text = vt_allocate(((size_t)4 << 20) + 1, 1, "a test");
     memset(text, 'x', (size_t)4 << 20);
-    const char *words[4] = {text, NULL, "", "well"};
     vt_log_mute();
     vt_trial_start_helper();
-    const bool well = vt_trial("a.h5", 0, expect_words, words, 4) == VT_OK;
-    words[3] = "crash";
-    const bool crashes = vt_trial("a.h5", 0, expect_words, words, 4) == VT_ERROR;
+    const bool reads = vt_trial("a.h5", 0, act, (const char *[]){"read", NULL, "", text}, 4) == VT_OK;
+    const bool crashes = try_to("crash") == VT_ERROR;
     const bool is_named = strstr(vt_error_text(), "a.h5: HDF5 crashed (Segmentation fault) when it was tried") != NULL;
-    words[3] = "end the helper";
-    const bool unguarded =
-        vt_trial("a.h5", 0, expect_words, words, 4) == VT_OK && vt_trial("a.h5", 0, crash, NULL, 0) == VT_OK;
+    const bool unguarded = try_to("end the helper") == VT_OK && try_to("crash") == VT_OK;
     free(text);
-    return well && crashes && is_named && unguarded;
+    return reads && crashes && is_named && unguarded;
 }
 
 TEST(a_helper_tries_files)

@@ -380,12 +380,12 @@ vt_status vt_fields_plan_run(vt_read_plan *base, int64_t index, vt_decoder *deco
 {
     vt_status status = VT_OK;
     vt_fields_plan *plan = (vt_fields_plan *)base;
-    const int64_t copies = index - plan->item_count, known = copies - plan->copy_count;
-    if (known >= 0) {
-        vt_known_fields_take(plan->known[known].known, plan->known[known].date, false, plan->known[known].to);
-    } else if (copies >= 0) {
-        const vt_frame_copy *copy = &plan->copies[copies];
-        memcpy(copy->to, copy->from, (size_t)copy->floats * sizeof(float));
+    if (index >= plan->item_count) {
+        const vt_memory_item *item = &plan->in_memory[index - plan->item_count];
+        if (item->known != NULL)
+            vt_known_fields_take(item->known, item->date, false, item->to);
+        else
+            memcpy(item->to, item->from, (size_t)item->floats * sizeof *item->to);
     } else {
         const vt_read_item *item = vt_plan_item(plan, index);
         VT_TRY(read_item(plan, item, decoder));

@@ -27,8 +27,7 @@ void vt_fields_plan_close(vt_read_plan *base)
     if (plan == NULL) return;
     free(plan->frames);
     free(plan->items);
-    free(plan->copies);
-    free(plan->known);
+    free(plan->in_memory);
     free(plan->chunk_numbers);
     free(plan->awaited);
     free(plan);
@@ -37,7 +36,7 @@ void vt_fields_plan_close(vt_read_plan *base)
 void vt_fields_plan_clear(vt_read_plan *base)
 {
     vt_fields_plan *plan = (vt_fields_plan *)base;
-    plan->frame_count = plan->item_count = plan->copy_count = plan->known_count = plan->done = 0;
+    plan->frame_count = plan->item_count = plan->memory_count = plan->done = 0;
     base->item_count = 0;
     plan->made = false;
 }
@@ -57,18 +56,20 @@ void vt_fields_plan_add(vt_read_plan *base, const vt_frame *frame)
     plan->frames[plan->frame_count++] = *frame;
 }
 
-void vt_fields_plan_add_copy(vt_read_plan *base, const float *from, float *to, int64_t floats)
+static void add_in_memory(vt_fields_plan *plan, const vt_memory_item *item)
 {
-    vt_fields_plan *plan = (vt_fields_plan *)base;
-    plan->copies = with_room(plan->copies, plan->copy_count, &plan->copy_room, sizeof *plan->copies);
-    plan->copies[plan->copy_count++] = (vt_frame_copy){from, to, floats};
+    plan->in_memory = with_room(plan->in_memory, plan->memory_count, &plan->memory_room, sizeof *item);
+    plan->in_memory[plan->memory_count++] = *item;
 }
 
-void vt_fields_plan_add_known(vt_read_plan *base, const vt_known_fields *known, vt_date date, float *to)
+void vt_fields_plan_add_copy(vt_read_plan *plan, const float *from, float *to, int64_t floats)
 {
-    vt_fields_plan *plan = (vt_fields_plan *)base;
-    plan->known = with_room(plan->known, plan->known_count, &plan->known_room, sizeof *plan->known);
-    plan->known[plan->known_count++] = (vt_known_item){known, date, to};
+    add_in_memory((vt_fields_plan *)plan, &(vt_memory_item){.to = to, .from = from, .floats = floats});
+}
+
+void vt_fields_plan_add_known(vt_read_plan *plan, const vt_known_fields *known, vt_date date, float *to)
+{
+    add_in_memory((vt_fields_plan *)plan, &(vt_memory_item){.to = to, .known = known, .date = date});
 }
 
 bool vt_fields_plan_is_complete(const vt_read_plan *base)
@@ -349,7 +350,7 @@ vt_status vt_fields_plan_make(vt_read_plan *base, const vt_frame_window *window,
     }
     share_items(plan);
     if (manner->departures != NULL) await_items(plan);
-    base->item_count = plan->item_count + plan->copy_count + plan->known_count;
+    base->item_count = plan->item_count + plan->memory_count;
     plan->made = true;
 done:
     return status;

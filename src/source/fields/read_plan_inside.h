@@ -19,17 +19,14 @@ typedef struct {
     int64_t first_frame, frame_count;
 } vt_read_item;
 
+/* What needs no file: a copy of `floats` floats, or, where `known` is not NULL, what is known of the date. */
 typedef struct {
-    const float *from;
     float *to;
+    const float *from;
     int64_t floats;
-} vt_frame_copy;
-
-typedef struct {
     const vt_known_fields *known;
     vt_date date;
-    float *to;
-} vt_known_item;
+} vt_memory_item;
 
 typedef struct {
     vt_read_plan plan;
@@ -38,10 +35,8 @@ typedef struct {
     vt_read_item *items;
     int64_t item_count, item_room;
     int64_t group, first_of_group; /* see vt_plan_item */
-    vt_frame_copy *copies; /* items as well: they follow the others, then what is known; plan.item_count counts all */
-    int64_t copy_count, copy_room;
-    vt_known_item *known;
-    int64_t known_count, known_room;
+    vt_memory_item *in_memory;     /* items as well: they follow the others; plan.item_count counts all */
+    int64_t memory_count, memory_room;
     int64_t *awaited; /* [frame_count]: items that a frame lacks until it is whole; atomic */
     int64_t awaited_room;
     bool made;
