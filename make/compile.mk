@@ -76,9 +76,9 @@ $(BUILD)/src/base/version.o: LOCAL_CFLAGS += -DVT_VERSION='"$(VERSION)"'
 $(addprefix $(BUILD)/src/,storage/%.o source/%.o forecast/%.o): LOCAL_CFLAGS += $(HDF5_CFLAGS) $(DEFLATE_CFLAGS)
 $(BUILD)/src/source/text/split.o: LOCAL_CFLAGS += $(if $(HAS_UNISTRING),-DVT_HAS_UNISTRING $(UNISTRING_CFLAGS))
 $(BUILD)/src/source/fields/about_units.o: LOCAL_CFLAGS += $(if $(HAS_UDUNITS),-DVT_HAS_UDUNITS $(UDUNITS_CFLAGS))
-$(addprefix $(BUILD)/src/,source/fields/about_json.o storage/zarr_%.o): LOCAL_CFLAGS += $(JANSSON_CFLAGS)
-$(BUILD)/src/storage/zarr_%.o: LOCAL_CFLAGS += $(ZARR_FLAGS)
-$(ZARR_SOURCES:%.c=$(BUILD)/%.o): $(STAMPS)/zarr
+$(addprefix $(BUILD)/src/,source/fields/about_json.o storage/safetensors.o storage/zarr_%.o): LOCAL_CFLAGS += $(JANSSON_CFLAGS)
+$(BUILD)/src/storage/decode.o: LOCAL_CFLAGS += $(ZARR_FLAGS)
+$(BUILD)/src/storage/decode.o: $(STAMPS)/zarr
 $(BUILD)/src/config/%.o: LOCAL_CFLAGS += $(YAML_CFLAGS)
 $(addprefix $(BUILD)/src/parallel/,mpi.o mpi_operations.o mpi_wait.o): LOCAL_CFLAGS += $(if $(HAS_MPI),-DVT_HAS_MPI $(MPI_CFLAGS))
 $(BUILD)/src/report/%.o: LOCAL_CFLAGS += $(PNG_CFLAGS) $(PROTOBUF_CFLAGS) -I$(BUILD)/generated

@@ -248,7 +248,7 @@ static int64_t ring_share(const bench *b)
 
 static void *inflate_all(void *context)
 {
-    static const vt_pipeline gzip = {.count = 1, .filters = {VT_FILTER_GZIP}};
+    static const vt_pipeline gzip = {.count = 1, .filters = {VT_FILTER_DEFLATE}};
     inflating *g = context;
     const bench *b = g->p->bench;
     vt_decoder decoder = {0};

@@ -62,7 +62,7 @@ static vt_status find_start(prediction *p)
              calendar > VT_CALENDAR_PROLEPTIC ? ", in the calendar " : "",
              calendar > VT_CALENDAR_PROLEPTIC ? vt_calendar_name(calendar) : "");
     for (p->start = 0; p->start < samples; p->start++) {
-        vt_dataset_date(p->dataset, p->start, &date);
+        vt_dataset_date(p->dataset, p->start, 0, &date);
         if (vt_date_steps(date, wanted, step) == 0) return VT_OK;
         if (date.minutes < wanted.minutes && date.minutes > nearest[0].minutes) nearest[0] = date;
         if (date.minutes > wanted.minutes && date.minutes < nearest[1].minutes) nearest[1] = date;
@@ -89,7 +89,7 @@ static void find_dates(prediction *p)
     p->dates = vt_allocate((size_t)steps + 1, sizeof *p->dates, "the forecast");
     for (int64_t i = 0; i <= steps; i++) {
         if (vt_dataset_reaches(p->dataset, p->start, i))
-            vt_dataset_date_later(p->dataset, p->start, i, &p->dates[i]);
+            vt_dataset_date(p->dataset, p->start, i, &p->dates[i]);
         else
             p->dates[i] = vt_date_after(p->dates[0], i * step);
     }

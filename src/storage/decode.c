@@ -3,8 +3,23 @@
 #include <libdeflate.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
+#ifdef VT_HAS_BLOSC
+#include <blosc.h>
+#endif
+#ifdef VT_HAS_ZSTD
+#include <zstd.h>
+#endif
+#ifdef VT_HAS_LZ4
+#include <lz4.h>
+#endif
+
+#include "base/crc32c.h"
+#include "base/memory.h"
 
 enum { CHECKSUM_SIZE = 4 };
+
+/* ---- memory ---- */
 
 void vt_decoder_close(vt_decoder *decoder)
 {
@@ -31,153 +46,133 @@ done:
     return status;
 }
 
-/* Fletcher, "An arithmetic checksum for serial transmissions", 1982, over 16-bit words, first byte high. Sums are
- * reduced before they can overflow. */
-uint32_t vt_fletcher32(const unsigned char *bytes, size_t count)
+/* ---- filters ---- */
+
+/* A step: `count` bytes become *made ones, at most `room`; false: they are damaged. */
+typedef struct {
+    vt_decoder *decoder;
+    const unsigned char *bytes;
+    size_t count, element_size;
+    unsigned char *result;
+    size_t room, made;
+} step;
+
+static bool undo_shuffle(step *own)
 {
-    enum { BEFORE_OVERFLOW = 360 };
-    uint32_t sum = 0, sum_of_sums = 0;
-    for (size_t words = count / 2; words > 0;) {
-        size_t run = words < BEFORE_OVERFLOW ? words : BEFORE_OVERFLOW;
-        words -= run;
-        for (; run > 0; run--, bytes += 2) {
-            sum += (uint32_t)bytes[0] << 8 | bytes[1];
-            sum_of_sums += sum;
-        }
-        sum = (sum & 0xffff) + (sum >> 16);
-        sum_of_sums = (sum_of_sums & 0xffff) + (sum_of_sums >> 16);
-    }
-    if (count % 2 != 0) {
-        sum += (uint32_t)bytes[0] << 8;
-        sum_of_sums += sum;
-        sum = (sum & 0xffff) + (sum >> 16);
-        sum_of_sums = (sum_of_sums & 0xffff) + (sum_of_sums >> 16);
-    }
-    sum = (sum & 0xffff) + (sum >> 16);
-    sum_of_sums = (sum_of_sums & 0xffff) + (sum_of_sums >> 16);
-    return sum_of_sums << 16 | sum;
+    own->made = own->count;
+    if (own->count <= own->room) vt_unshuffle(own->bytes, own->count, own->element_size, own->result);
+    return own->count <= own->room;
 }
 
-/* The last four bytes are the sum, low byte first. Before 1.6.3 HDF5 wrote it with the bytes of each half swapped, and
- * still reads that. */
-static vt_status check_sum(const unsigned char *bytes, size_t *count)
+static bool undo_deflate(step *own, bool with_gzip_header)
 {
-    vt_status status = VT_OK;
-    VT_CHECK(*count >= CHECKSUM_SIZE, "it is too short for its fletcher32 checksum");
-    *count -= CHECKSUM_SIZE;
-    const unsigned char *end = bytes + *count;
-    uint32_t stored = (uint32_t)end[0] | (uint32_t)end[1] << 8 | (uint32_t)end[2] << 16 | (uint32_t)end[3] << 24;
-    uint32_t sum = vt_fletcher32(bytes, *count), old = (sum & 0x00ff00ff) << 8 | (sum & 0xff00ff00) >> 8;
-    VT_CHECK(stored == sum || stored == old, "its fletcher32 checksum is wrong");
-done:
-    return status;
+    if (own->decoder->inflater == NULL) own->decoder->inflater = libdeflate_alloc_decompressor();
+    if (own->decoder->inflater == NULL) vt_memory_exhausted(16 << 10, "decompression");
+    return (with_gzip_header ? libdeflate_gzip_decompress
+                             : libdeflate_zlib_decompress)(own->decoder->inflater, own->bytes, own->count, own->result,
+                                                           own->room, &own->made) == LIBDEFLATE_SUCCESS;
 }
 
-static vt_status inflate_bytes(vt_decoder *decoder, const unsigned char *bytes, size_t *count, unsigned char *result,
-                               size_t capacity)
+static bool undo_gzip(step *own)
 {
-    vt_status status = VT_OK;
-    size_t length = 0;
-    if (decoder->inflater == NULL) decoder->inflater = libdeflate_alloc_decompressor();
-    VT_CHECK(decoder->inflater != NULL, "out of memory for decompression");
-    enum libdeflate_result outcome =
-        libdeflate_zlib_decompress(decoder->inflater, bytes, *count, result, capacity, &length);
-    VT_CHECK(outcome == LIBDEFLATE_SUCCESS, "its gzip data are damaged");
-    *count = length;
-done:
-    return status;
+    return undo_deflate(own, true);
 }
 
-typedef uint8_t vector __attribute__((vector_size(16)));
-#if defined(__clang__)
-#define LOW(a, b) __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
-#define HIGH(a, b) __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
+static bool undo_zlib(step *own)
+{
+    return undo_deflate(own, false);
+}
+
+#ifdef VT_HAS_BLOSC
+static bool undo_blosc(step *own)
+{
+    if (blosc_cbuffer_validate(own->bytes, own->count, &own->made) < 0 || own->made > own->room) return false;
+    return own->made == 0 ||
+           blosc_decompress_ctx(own->bytes, own->result, own->made, 1) == (int)own->made; /* on this thread alone */
+}
 #else
-#define LOW(a, b) __builtin_shuffle(a, b, (vector){0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23})
-#define HIGH(a, b) __builtin_shuffle(a, b, (vector){8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31})
+#define undo_blosc NULL
 #endif
 
-static vector load(const unsigned char *bytes)
+#ifdef VT_HAS_ZSTD
+static void close_zstd(void *context)
 {
-    vector v;
-    memcpy(&v, bytes, sizeof v);
-    return v;
+    ZSTD_freeDCtx(context);
 }
 
-/* How far ahead memory is prefetched: otherwise each store would wait for its cache line. */
-enum { AHEAD = 1024, CACHE_LINE = 64 };
-
-/* Sixteen elements at a time; returns how many are done. Interleaving the first half of the planes with the second,
- * log2(size) times, puts the bytes of each element side by side. Inlined and unrolled for each size, because only then
- * the planes are kept in registers. */
-__attribute__((always_inline)) static inline size_t unshuffle_vectors(const unsigned char *shuffled, size_t count,
-                                                                      size_t size, unsigned char *elements)
+static bool undo_zstd(step *own)
 {
-    size_t done = 0;
-    for (; done + 16 <= count; done += 16, elements += 16 * size) {
-        vector planes[8], mixed[8];
-        for (size_t line = 0; line < 16 * size; line += CACHE_LINE) __builtin_prefetch(elements + AHEAD + line, 1);
-#pragma GCC unroll 8
-        for (size_t b = 0; b < size; b++) planes[b] = load(shuffled + b * count + done);
-#pragma GCC unroll 3
-        for (size_t round = 1; round < size; round *= 2) {
-#pragma GCC unroll 4
-            for (size_t b = 0; b < size / 2; b++) {
-                mixed[2 * b] = LOW(planes[b], planes[b + size / 2]);
-                mixed[2 * b + 1] = HIGH(planes[b], planes[b + size / 2]);
-            }
-#pragma GCC unroll 8
-            for (size_t b = 0; b < size; b++)
-                planes[b] = mixed[b]; /* cppcheck-suppress uninitvar ; size of them were set */
-        }
-#pragma GCC unroll 8
-        for (size_t b = 0; b < size; b++) memcpy(elements + 16 * b, &planes[b], sizeof planes[b]);
-    }
-    return done;
+    vt_decoder *decoder = own->decoder;
+    if (decoder->context == NULL) decoder->context = ZSTD_createDCtx();
+    if (decoder->context == NULL) return false;
+    decoder->close_context = close_zstd;
+    own->made = ZSTD_decompressDCtx(decoder->context, own->result, own->room, own->bytes, own->count);
+    return !ZSTD_isError(own->made);
+}
+#else
+#define undo_zstd NULL
+#endif
+
+#ifdef VT_HAS_LZ4
+/* A block without a frame behind its decoded size in four bytes, low byte first (numcodecs). */
+static bool undo_lz4(step *own)
+{
+    if (own->count < 4 || own->count > INT32_MAX) return false;
+    const int room = own->room > INT32_MAX ? INT32_MAX : (int)own->room;
+    const int made = LZ4_decompress_safe((const char *)own->bytes + 4, (char *)own->result, (int)own->count - 4, room);
+    own->made = made > 0 ? (size_t)made : 0;
+    return made >= 0;
+}
+#else
+#define undo_lz4 NULL
+#endif
+
+/* Before 1.6.3 HDF5 wrote the sum with the bytes of each half swapped, and still reads that. */
+static bool is_fletcher32(uint32_t stored, const unsigned char *bytes, size_t count)
+{
+    const uint32_t sum = vt_fletcher32(bytes, count);
+    return stored == sum || stored == ((sum & 0x00ff00ff) << 8 | (sum & 0xff00ff00) >> 8);
 }
 
-/* Byte b of every element lies in plane b; bytes beyond the last whole element are as they were. */
-void vt_unshuffle(const unsigned char *shuffled, size_t bytes, size_t size, unsigned char *elements)
+static bool is_crc32c(uint32_t stored, const unsigned char *bytes, size_t count)
 {
-    size_t count = bytes / size, done = 0;
-    if (size == 2) done = unshuffle_vectors(shuffled, count, 2, elements);
-    if (size == 4) done = unshuffle_vectors(shuffled, count, 4, elements);
-    if (size == 8) done = unshuffle_vectors(shuffled, count, 8, elements);
-    for (size_t b = 0; b < size; b++)
-        for (size_t i = done; i < count; i++) elements[i * size + b] = shuffled[b * count + i];
-    memcpy(elements + count * size, shuffled + count * size, bytes - count * size);
+    return stored == vt_crc32c(bytes, count);
 }
 
-vt_status vt_decode(vt_decoder *decoder, const vt_pipeline *pipeline, uint32_t skipped, unsigned char *stored,
-                    size_t stored_size, size_t decoded_size, void *place, unsigned char **decoded)
+/* Either `undo` makes other bytes of the stored ones, or a checksum follows them. */
+static const struct {
+    const char *name, *library, *package;
+    bool (*undo)(step *own);
+    bool (*is_sum)(uint32_t stored, const unsigned char *bytes, size_t count);
+} rows[VT_FILTER_KINDS] = {
+    [VT_FILTER_FLETCHER32] = {.name = "fletcher32", .is_sum = is_fletcher32},
+    [VT_FILTER_SHUFFLE] = {.name = "shuffle", .undo = undo_shuffle},
+    [VT_FILTER_DEFLATE] = {.name = "gzip", .undo = undo_zlib},
+    [VT_FILTER_BLOSC] = {"blosc", "c-blosc", "libblosc-dev", undo_blosc, NULL},
+    [VT_FILTER_ZSTD] = {"zstd", "libzstd", "libzstd-dev", undo_zstd, NULL},
+    [VT_FILTER_LZ4] = {"lz4", "liblz4", "liblz4-dev", undo_lz4, NULL},
+    [VT_FILTER_GZIP] = {.name = "gzip", .undo = undo_gzip},
+    [VT_FILTER_ZLIB] = {.name = "zlib", .undo = undo_zlib},
+    [VT_FILTER_CRC32C] = {.name = "crc32c", .is_sum = is_crc32c},
+};
+
+vt_filter vt_filter_of_zarr(const char *name)
+{
+    int filter = VT_FILTER_BLOSC;
+    while (filter < VT_FILTER_KINDS && strcasecmp(rows[filter].name, name) != 0) filter++;
+    return (vt_filter)filter;
+}
+
+vt_status vt_pipeline_check(const vt_pipeline *pipeline)
 {
     vt_status status = VT_OK;
-    const size_t capacity = decoded_size + (size_t)pipeline->count * CHECKSUM_SIZE;
-    unsigned char *bytes = stored;
-    size_t count = stored_size;
-    int other = 0; /* the buffer that `bytes` is not in */
-    for (int i = pipeline->count - 1; i >= 0; i--) {
-        if ((skipped >> i & 1) != 0) continue;
-        if (pipeline->filters[i] == VT_FILTER_FLETCHER32) {
-            VT_TRY(check_sum(bytes, &count));
-            continue;
-        }
-        bool gzip = pipeline->filters[i] == VT_FILTER_GZIP;
-        bool is_last = place != NULL && (~skipped & ((UINT32_C(1) << i) - 1)) == 0;
-        size_t room = is_last ? decoded_size : capacity;
-        VT_CHECK(gzip || count <= room, "it holds more bytes than its shape needs");
-        unsigned char *result = place;
-        if (!is_last) VT_TRY(vt_decoder_reserve(&decoder->buffers[other], capacity, &result));
-        if (gzip)
-            VT_TRY(inflate_bytes(decoder, bytes, &count, result, room));
-        else
-            vt_unshuffle(bytes, count, pipeline->element_size, result);
-        bytes = result;
-        other = 1 - other;
+    for (int i = 0; i < pipeline->count; i++) {
+        const vt_filter filter = pipeline->filters[i];
+        VT_CHECK(rows[filter].undo != NULL || rows[filter].is_sum != NULL,
+                 "it is compressed with %s, which this vitrain was built without; install %s (%s on Debian) and build "
+                 "it again",
+                 rows[filter].name, rows[filter].library, rows[filter].package);
     }
-    VT_CHECK(count == decoded_size, "it holds %zu bytes, but its shape needs %zu", count, decoded_size);
-    if (place != NULL && bytes != place) bytes = memcpy(place, bytes, decoded_size);
-    *decoded = bytes;
 done:
     return status;
 }
@@ -185,6 +180,62 @@ done:
 bool vt_pipeline_is_gzip(const vt_pipeline *pipeline)
 {
     for (int i = 0; i < pipeline->count; i++)
-        if (pipeline->filters[i] == VT_FILTER_FLETCHER32) return false;
-    return pipeline->count > 0 && pipeline->filters[pipeline->count - 1] == VT_FILTER_GZIP;
+        if (rows[pipeline->filters[i]].is_sum != NULL) return false;
+    return pipeline->count > 0 && pipeline->filters[pipeline->count - 1] == VT_FILTER_DEFLATE;
+}
+
+/* ---- chunks ---- */
+
+/* The last four bytes are the checksum, low byte first. */
+static vt_status check_sum(vt_filter filter, const unsigned char *bytes, size_t *count)
+{
+    vt_status status = VT_OK;
+    VT_CHECK(*count >= CHECKSUM_SIZE, "it is too short for its %s checksum", rows[filter].name);
+    *count -= CHECKSUM_SIZE;
+    const unsigned char *end = bytes + *count;
+    const uint32_t stored = (uint32_t)end[0] | (uint32_t)end[1] << 8 | (uint32_t)end[2] << 16 | (uint32_t)end[3] << 24;
+    VT_CHECK(rows[filter].is_sum(stored, bytes, *count), "its %s checksum is wrong", rows[filter].name);
+done:
+    return status;
+}
+
+/* Bytes that undoing filter i may give: all of the array, and what the filters before it added. */
+static size_t room_after(const vt_pipeline *pipeline, int i, size_t decoded_size)
+{
+    size_t room = decoded_size;
+    for (int before = 0; before < i; before++)
+        room += rows[pipeline->filters[before]].is_sum != NULL ? CHECKSUM_SIZE : decoded_size / 8 + 65536;
+    return room;
+}
+
+vt_status vt_decode(vt_decoder *decoder, const vt_pipeline *pipeline, uint32_t skipped, unsigned char *stored,
+                    size_t stored_size, size_t decoded_size, void *place, unsigned char **decoded)
+{
+    vt_status status = VT_OK;
+    step own = {.decoder = decoder, .count = stored_size, .element_size = pipeline->element_size};
+    unsigned char *bytes = stored;
+    int other = 0; /* the buffer that `bytes` is not in */
+    for (int i = pipeline->count - 1; i >= 0; i--) {
+        const vt_filter filter = pipeline->filters[i];
+        if ((skipped >> i & 1) != 0) continue;
+        if (rows[filter].is_sum != NULL) {
+            VT_TRY(check_sum(filter, bytes, &own.count));
+            continue;
+        }
+        const bool is_last = place != NULL && (~skipped & ((UINT32_C(1) << i) - 1)) == 0;
+        own.bytes = bytes;
+        own.room = is_last ? decoded_size : room_after(pipeline, i, decoded_size);
+        own.result = place;
+        if (!is_last) VT_TRY(vt_decoder_reserve(&decoder->buffers[other], own.room + 1, &own.result));
+        VT_CHECK(rows[filter].undo(&own), "its %s data are damaged, or hold more than its shape needs",
+                 rows[filter].name);
+        bytes = own.result;
+        own.count = own.made;
+        other = 1 - other;
+    }
+    VT_CHECK(own.count == decoded_size, "it holds %zu bytes, but its shape needs %zu", own.count, decoded_size);
+    if (place != NULL && bytes != place) bytes = memcpy(place, bytes, decoded_size);
+    *decoded = bytes;
+done:
+    return status;
 }

@@ -1,6 +1,7 @@
-/* Undoes HDF5's filters fletcher32, gzip and shuffle without its library, so that several threads can do it. The
- * formats are those of the HDF5 file format specification, section "Filter Pipeline", and of its sources
- * H5Zfletcher32.c, H5Zdeflate.c and H5Zshuffle.c. */
+/* Undoes what a chunk's bytes went through when they were stored, so that several threads can do it. Checksums, gzip
+ * and shuffle of HDF5 are those of its file format specification, section "Filter Pipeline", and of its sources
+ * H5Zfletcher32.c, H5Zdeflate.c and H5Zshuffle.c; what Zarr's chunks are compressed with is a call of its own library.
+ */
 #ifndef VT_STORAGE_DECODE_H
 #define VT_STORAGE_DECODE_H
 
@@ -10,7 +11,18 @@
 
 #include "base/status.h"
 
-typedef enum { VT_FILTER_FLETCHER32, VT_FILTER_GZIP, VT_FILTER_SHUFFLE } vt_filter;
+typedef enum {
+    VT_FILTER_FLETCHER32, /* HDF5's, up to its gzip */
+    VT_FILTER_SHUFFLE,
+    VT_FILTER_DEFLATE,
+    VT_FILTER_BLOSC, /* Zarr's from here on */
+    VT_FILTER_ZSTD,
+    VT_FILTER_LZ4,
+    VT_FILTER_GZIP,
+    VT_FILTER_ZLIB,
+    VT_FILTER_CRC32C,
+    VT_FILTER_KINDS
+} vt_filter;
 
 enum { VT_FILTERS = 8 };
 
@@ -30,7 +42,7 @@ typedef struct {
 typedef struct {
     vt_decoder_memory stored, buffers[2], turned;
     void *inflater;
-    void *context; /* of a store's own codec, closed by close_context */
+    void *context; /* of zstd, closed by close_context */
     void (*close_context)(void *context);
 } vt_decoder;
 
@@ -46,10 +58,16 @@ vt_status vt_decoder_reserve(vt_decoder_memory *memory, size_t bytes, unsigned c
 vt_status vt_decode(vt_decoder *decoder, const vt_pipeline *pipeline, uint32_t skipped, unsigned char *stored,
                     size_t stored_size, size_t decoded_size, void *place, unsigned char **decoded);
 
-/* Is gzip the first filter to be undone, and is there no checksum? */
+/* By its name in Zarr's metadata; VT_FILTER_KINDS: it is none of them. */
+vt_filter vt_filter_of_zarr(const char *name);
+
+/* Fails where the program was built without the library of one of them. The error is a cause. */
+vt_status vt_pipeline_check(const vt_pipeline *pipeline);
+
+/* Is HDF5's gzip the first filter to be undone, and is there no checksum? */
 bool vt_pipeline_is_gzip(const vt_pipeline *pipeline);
 
-/* For tests. */
+/* HDF5's own (hdf5_filters.c). */
 uint32_t vt_fletcher32(const unsigned char *bytes, size_t count);
 void vt_unshuffle(const unsigned char *shuffled, size_t bytes, size_t element_size, unsigned char *elements);
 

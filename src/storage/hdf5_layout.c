@@ -33,7 +33,7 @@ static vt_status take_filters(vt_array *array, hid_t properties)
             note_obstacle(array, vt_text_format("'%s' is compressed with '%s'", array->name, name));
             continue;
         }
-        array->pipeline.filters[array->pipeline.count++] = filter == H5Z_FILTER_DEFLATE   ? VT_FILTER_GZIP
+        array->pipeline.filters[array->pipeline.count++] = filter == H5Z_FILTER_DEFLATE   ? VT_FILTER_DEFLATE
                                                            : filter == H5Z_FILTER_SHUFFLE ? VT_FILTER_SHUFFLE
                                                                                           : VT_FILTER_FLETCHER32;
     }

@@ -86,7 +86,7 @@ static vt_status read_index(const vt_zarr_array *own, const char *name, int desc
              "%s/%s: the shard has %lld bytes, fewer than its index needs (was it cut short?)", path, name,
              (long long)info->st_size);
     VT_TRY(read_bytes(own, name, descriptor, own->index_first ? 0 : info->st_size - (int64_t)bytes, bytes, stored));
-    if (vt_codecs_decode(&own->index_codecs, &decoder, stored, bytes, plain, NULL, &decoded) != VT_OK) {
+    if (vt_decode(&decoder, &own->index_codecs, 0, stored, bytes, plain, NULL, &decoded) != VT_OK) {
         status = vt_error_context("%s/%s: the index of the shard is damaged", path, name);
         goto done;
     }
@@ -198,7 +198,7 @@ vt_status vt_zarr_load_chunk(const vt_array *array, const int64_t *first, vt_dec
     for (int i = 0; i < array->rank; i++) at[own->stored_as[i]] = first[i] / own->chunk[own->stored_as[i]];
     VT_TRY(find_chunk(own, at, name, &descriptor, &offset, &size));
     const bool as_is =
-        offset < 0 || (own->codecs.count == 0 && size == (int64_t)bytes); /* can be read into its place */
+        offset < 0 || (array->pipeline.count == 0 && size == (int64_t)bytes); /* can be read into its place */
     if (!as_is || place == NULL)
         VT_TRY(vt_decoder_reserve(&decoder->stored, offset < 0 ? bytes : (size_t)size + 1, &stored));
     *decoded = stored;
@@ -207,7 +207,7 @@ vt_status vt_zarr_load_chunk(const vt_array *array, const int64_t *first, vt_dec
         goto done;
     }
     VT_TRY(read_bytes(own, name, descriptor, offset, (size_t)size, stored));
-    if (!as_is && vt_codecs_decode(&own->codecs, decoder, stored, (size_t)size, bytes, place, decoded) != VT_OK)
+    if (!as_is && vt_decode(decoder, &array->pipeline, 0, stored, (size_t)size, bytes, place, decoded) != VT_OK)
         status = own->is_sharded ? vt_error_context("%s/%s: the chunk at byte %lld is damaged", array->store->path,
                                                     name, (long long)offset)
                                  : vt_error_context("%s/%s: the chunk is damaged", array->store->path, name);

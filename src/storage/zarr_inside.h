@@ -1,6 +1,6 @@
 /* The inside of a Zarr store, for zarr_store.c, zarr_nodes.c (which arrays it holds), zarr_array.c (an array's shape
- * and type), zarr_storage.c (how it is stored), zarr_chunks.c (reading) and zarr_codecs.c (decoding). The formats are
- * those of the Zarr specifications, versions 2 and 3 (zarr-specs.readthedocs.io), and of numcodecs. */
+ * and type), zarr_storage.c (how it is stored) and zarr_chunks.c (reading). The formats are those of the Zarr
+ * specifications, versions 2 and 3 (zarr-specs.readthedocs.io), and of numcodecs. */
 #ifndef VT_STORAGE_ZARR_INSIDE_H
 #define VT_STORAGE_ZARR_INSIDE_H
 
@@ -10,23 +10,7 @@
 
 #include "storage/store.h"
 
-typedef enum {
-    VT_CODEC_BLOSC,
-    VT_CODEC_ZSTD,
-    VT_CODEC_LZ4,
-    VT_CODEC_GZIP,
-    VT_CODEC_ZLIB,
-    VT_CODEC_CRC32C,
-    VT_CODEC_KINDS
-} vt_codec_kind;
-
-enum { VT_CODECS = 8, VT_ZARR_KEY = 512 };
-
-/* In the order in which they were applied. */
-typedef struct {
-    int count;
-    vt_codec_kind kinds[VT_CODECS];
-} vt_codecs;
+enum { VT_ZARR_KEY = 512 };
 
 /* An array or a group of a store, as its metadata describe it. */
 typedef struct {
@@ -69,10 +53,9 @@ typedef struct {
     bool has_prefix;   /* "c/0/0" */
     bool has_cells;    /* anemoi's array: its last two dimensions, [1, cells], are read as a grid */
     const char *dates; /* the type is numpy's datetime64 in these units; else NULL */
-    vt_codecs codecs;
     bool is_sharded, index_first;
-    vt_codecs index_codecs;
-    vt_shard_index *shards; /* [shard_count], made when the first is needed */
+    vt_pipeline index_codecs; /* of a shard's index; those of chunks are array.pipeline */
+    vt_shard_index *shards;   /* [shard_count], made when the first is needed */
     int64_t shard_count;
     int64_t chunks_written; /* their number + 1; 0: not counted yet */
     pthread_mutex_t lock;   /* guards `shards` */
@@ -113,11 +96,5 @@ vt_status vt_zarr_load_chunk(const vt_array *array, const int64_t *first, vt_dec
 int64_t vt_zarr_chunks_written(const vt_array *array);
 vt_status vt_zarr_read(const vt_array *array, const int64_t *start, const int64_t *count, bool as_doubles,
                        void *values);
-
-/* Fails where the program was built without the library. The error is a cause. */
-vt_status vt_codecs_check(const vt_codecs *codecs);
-/* decoded [decoded_size] = what `stored` [stored_size] holds, like vt_decode. */
-vt_status vt_codecs_decode(const vt_codecs *codecs, vt_decoder *decoder, unsigned char *stored, size_t stored_size,
-                           size_t decoded_size, void *place, unsigned char **decoded);
 
 #endif

@@ -4,22 +4,18 @@
 #include "base/text.h"
 #include "storage/zarr_inside.h"
 
-static const char *const codec_names[] = {
-    [VT_CODEC_BLOSC] = "blosc", [VT_CODEC_ZSTD] = "zstd",     [VT_CODEC_LZ4] = "lz4", [VT_CODEC_GZIP] = "gzip",
-    [VT_CODEC_ZLIB] = "zlib",   [VT_CODEC_CRC32C] = "crc32c", [VT_CODEC_KINDS] = NULL};
-
 /* Adds a codec from bytes to bytes, with its settings. */
-static vt_status add_codec(const char *name, const json_t *settings, vt_codecs *codecs, vt_text *words)
+static vt_status add_codec(const char *name, const json_t *settings, vt_pipeline *codecs, vt_text *words)
 {
     vt_status status = VT_OK;
     const char *place = name != NULL && strncmp(name, "numcodecs.", 10) == 0 ? name + 10 : name;
-    const int kind = place != NULL ? vt_text_place(place, strlen(place), codec_names) : -1;
-    VT_CHECK(kind >= 0,
+    const vt_filter filter = place != NULL ? vt_filter_of_zarr(place) : VT_FILTER_KINDS;
+    VT_CHECK(filter != VT_FILTER_KINDS,
              "it is compressed with the codec or filter '%s', which is not read; blosc, zstd, lz4, gzip, zlib and "
              "crc32c are",
              name != NULL ? name : "(without a name)");
-    VT_CHECK(codecs->count < VT_CODECS, "it has more than %d codecs", VT_CODECS);
-    codecs->kinds[codecs->count++] = (vt_codec_kind)kind;
+    VT_CHECK(codecs->count < VT_FILTERS, "it has more than %d codecs", VT_FILTERS);
+    codecs->filters[codecs->count++] = filter;
     vt_text_append(words, ", %s", place);
     const char *inner = json_string_value(json_object_get(settings, "cname"));
     VT_CHECK(inner == NULL || strcmp(inner, "snappy") != 0, "it is compressed with blosc's snappy, which is not read");
@@ -65,10 +61,11 @@ static vt_status take_storage_2(vt_zarr_array *own, vt_text *words)
     own->separator = separator != NULL && strcmp(separator, "/") == 0 ? '/' : '.';
     for (size_t i = 0; i < json_array_size(filters); i++) {
         const json_t *filter = json_array_get(filters, i);
-        VT_TRY(add_codec(json_string_value(json_object_get(filter, "id")), filter, &own->codecs, words));
+        VT_TRY(add_codec(json_string_value(json_object_get(filter, "id")), filter, &own->array.pipeline, words));
     }
     if (json_is_object(compressor))
-        VT_TRY(add_codec(json_string_value(json_object_get(compressor, "id")), compressor, &own->codecs, words));
+        VT_TRY(
+            add_codec(json_string_value(json_object_get(compressor, "id")), compressor, &own->array.pipeline, words));
     if (reversed) vt_text_append(words, ", the first dimension fastest");
 done:
     return status;
@@ -93,7 +90,7 @@ done:
     return status;
 }
 
-static vt_status take_codecs_3(vt_zarr_array *own, const json_t *list, bool in_shard, vt_codecs *codecs, int *order,
+static vt_status take_codecs_3(vt_zarr_array *own, const json_t *list, bool in_shard, vt_pipeline *codecs, int *order,
                                vt_text *words);
 
 static vt_status take_sharding(vt_zarr_array *own, const json_t *settings, int *order, vt_text *words)
@@ -114,17 +111,17 @@ static vt_status take_sharding(vt_zarr_array *own, const json_t *settings, int *
     vt_text_append(words, " in shards of [");
     for (int i = 0; i < rank; i++) vt_text_append(words, "%s%lld", i > 0 ? ", " : "", (long long)own->shard[i]);
     vt_text_append(words, "]");
-    VT_TRY(take_codecs_3(own, json_object_get(settings, "codecs"), true, &own->codecs, order, words));
+    VT_TRY(take_codecs_3(own, json_object_get(settings, "codecs"), true, &own->array.pipeline, order, words));
     VT_TRY(take_codecs_3(own, json_object_get(settings, "index_codecs"), true, &own->index_codecs, NULL, &unused));
     for (int i = 0; i < own->index_codecs.count; i++)
-        VT_CHECK(own->index_codecs.kinds[i] == VT_CODEC_CRC32C, "the index of its shards is compressed");
+        VT_CHECK(own->index_codecs.filters[i] == VT_FILTER_CRC32C, "the index of its shards is compressed");
 done:
     vt_text_close(&unused);
     return status;
 }
 
 /* `order` NULL: of an index, whose numbers are always little endian here. */
-static vt_status take_codecs_3(vt_zarr_array *own, const json_t *list, bool in_shard, vt_codecs *codecs, int *order,
+static vt_status take_codecs_3(vt_zarr_array *own, const json_t *list, bool in_shard, vt_pipeline *codecs, int *order,
                                vt_text *words)
 {
     vt_status status = VT_OK;
@@ -184,7 +181,7 @@ static vt_status take_storage_3(vt_zarr_array *own, vt_text *words)
     own->separator = separator != NULL ? separator[0] : own->has_prefix ? '/' : '.';
     VT_CHECK(own->separator == '/' || own->separator == '.', "the separator of its chunks' names is not . or /");
     for (int i = 0; i < own->array.rank; i++) order[i] = i;
-    VT_TRY(take_codecs_3(own, json_object_get(metadata, "codecs"), false, &own->codecs, order, words));
+    VT_TRY(take_codecs_3(own, json_object_get(metadata, "codecs"), false, &own->array.pipeline, order, words));
     take_strides(own, order);
 done:
     return status;
@@ -209,7 +206,7 @@ vt_status vt_zarr_take_storage(vt_zarr_array *own, int version, char **storage)
     vt_status status = VT_OK;
     vt_text words = {0}, sizes = {0};
     int64_t bytes = (int64_t)own->array.element_size;
-    own->codecs = own->index_codecs = (vt_codecs){0};
+    own->array.pipeline = own->index_codecs = (vt_pipeline){0};
     own->is_sharded = false;
     vt_text_append(&words, "%s", "");
     VT_TRY((version == 3 ? take_storage_3 : take_storage_2)(own, &words));
@@ -217,12 +214,12 @@ vt_status vt_zarr_take_storage(vt_zarr_array *own, int version, char **storage)
     for (int i = 0; i < own->array.rank; i++)
         VT_CHECK(!__builtin_mul_overflow(bytes, own->chunk[i], &bytes) && bytes <= INT32_MAX,
                  "its chunks are larger than 2 GB");
-    VT_TRY(vt_codecs_check(&own->codecs));
+    VT_TRY(vt_pipeline_check(&own->array.pipeline));
     VT_TRY(vt_zarr_take_fill(own));
     vt_text_append(&sizes, "chunks of [");
     for (int i = 0; i < own->array.rank; i++)
         vt_text_append(&sizes, "%s%lld", i > 0 ? ", " : "", (long long)own->chunk[i]);
-    vt_text_append(&sizes, "]%s%s", words.characters, own->codecs.count == 0 ? ", not compressed" : "");
+    vt_text_append(&sizes, "]%s%s", words.characters, own->array.pipeline.count == 0 ? ", not compressed" : "");
     *storage = sizes.characters;
     sizes = (vt_text){0};
 done:
