@@ -482,6 +482,27 @@ struct vt_backend {
 #include "backend/operations.def"
 };
 
+/* Where VT_TRY can be used: `pointer` becomes memory on the back end for `count` of what it points to. */
+#define VT_TAKE(backend, category, count, pointer)                                                                     \
+    do {                                                                                                               \
+        void *taken = NULL;                                                                                            \
+        VT_TRY((backend)->allocate(backend, category, (size_t)(count) * sizeof *(pointer), &taken));                   \
+        (pointer) = taken;                                                                                             \
+    } while (0)
+
+/* sum = a + b, where sum may be a. */
+static inline void vt_matrix_add(vt_backend *backend, vt_matrix a, vt_matrix b, vt_matrix sum)
+{
+    const vt_mask none = {.tokens = 1};
+    backend->residual_add(backend, a, b, &none, sum);
+}
+
+/* All numbers of a float32 matrix without gaps between its rows = 0. */
+static inline void vt_matrix_clear(vt_backend *backend, vt_matrix matrix)
+{
+    backend->zero(backend, matrix.data, (size_t)(matrix.rows * matrix.columns) * sizeof(float));
+}
+
 /* The CPU: threads (0: OMP_NUM_THREADS or one a core) and instruction set (auto: what VITRAIN_CPU_ISA in the
  * environment names, else the best of this processor). Errors: an instruction set that this processor or this build
  * lacks. */

@@ -8,7 +8,6 @@
 #include "base/fourier.h"
 #include "base/memory.h"
 #include "base/text.h"
-#include "checkpoint/checkpoint.h"
 #include "forecast/forecaster.h"
 #include "storage/output_file.h"
 #include "training/reader.h"
@@ -93,19 +92,6 @@ static void add_spectra(spectra *s, float *const fields[2])
 }
 
 /* ---- the phases ---- */
-
-static vt_status open_model(cubes *c, const char *checkpoint)
-{
-    vt_status status = VT_OK;
-    const vt_config *config = c->config;
-    vt_world *world = c->world;
-    VT_TRY(vt_world_agree(world, vt_world_open_backend(config, world, &c->backend)));
-    VT_TRY(vt_world_agree(world, vt_forecaster_open_trainer(config, world, c->backend, c->task, &c->trainer)));
-    const vt_checkpoint_subject subject = vt_trainer_subject(c->trainer);
-    VT_TRY(vt_world_agree(world, vt_checkpoint_read_parameters(checkpoint, &subject, NULL)));
-done:
-    return status;
-}
 
 /* The spectra of this rank's cubes. */
 static vt_status add_own_spectra(cubes *c, const vt_batch *batch)
@@ -214,7 +200,7 @@ static vt_status run_phases(cubes *c, const char *checkpoint, const char *output
     VT_TRY(vt_world_agree(c->world, vt_reader_open_source(c->config, c->world, VT_SET_VALIDATION, &c->source)));
     VT_TRY(vt_source_check_same(c->world, (const vt_source *const[]){c->source}, 1, NULL));
     VT_TRY(vt_world_agree(c->world, vt_task_open(c->config, NULL, c->source, &c->task)));
-    VT_TRY(open_model(c, checkpoint));
+    VT_TRY(vt_forecaster_open_model(c->config, checkpoint, c->world, c->task, &c->backend, &c->trainer));
     VT_TRY(vt_world_agree(c->world,
                           vt_reader_open_loader(c->config, c->world, c->backend, false, false, c->source, &c->loader)));
     c->prediction = vt_allocate((size_t)c->config->N_out_channels * points, sizeof(float), "the evaluation");

@@ -127,30 +127,20 @@ static vt_status take_memory(vt_evaluated *e)
     e->persistence = vt_allocate(batch * out, 1, "the evaluation");
     e->target = vt_allocate(out, 1, "the evaluation");
     e->seasonal = vt_allocate(out, 1, "the evaluation");
-    vt_scores_options options = {.leads = e->options->rollout,
-                                 .channels = config->n_out_channels,
-                                 .height = config->img_size[0],
-                                 .width = config->img_size[1],
-                                 .latitudes = vt_dataset_latitudes(e->dataset),
-                                 .climatology = e->climatologies.mean,
-                                 .stds = vt_weather_stds(vt_forecaster_task(e->forecaster))};
-    vt_scores_open(&options, &e->scores);
-    const vt_ensemble_options ensemble = {.members = vt_members_number(&e->options->members),
-                                          .leads = options.leads,
-                                          .channels = options.channels,
-                                          .height = options.height,
-                                          .width = options.width,
-                                          .latitudes = options.latitudes};
-    if (e->options->members.count > 0) vt_ensemble_open(&ensemble, &e->ensemble);
     const double *longitudes = vt_dataset_known_coordinate(e->dataset, true);
-    const vt_spectra_options spectra = {.leads = options.leads,
-                                        .channels = options.channels,
-                                        .height = options.height,
-                                        .width = options.width,
-                                        .latitudes = options.latitudes,
-                                        .goes_round =
-                                            longitudes != NULL && vt_window_goes_round(longitudes, options.width)};
-    vt_spectra_open(&spectra, &e->spectra);
+    const vt_scores_options options = {.leads = e->options->rollout,
+                                       .channels = config->n_out_channels,
+                                       .height = config->img_size[0],
+                                       .width = config->img_size[1],
+                                       .latitudes = vt_dataset_latitudes(e->dataset),
+                                       .climatology = e->climatologies.mean,
+                                       .stds = vt_weather_stds(vt_forecaster_task(e->forecaster)),
+                                       .members = vt_members_number(&e->options->members),
+                                       .goes_round =
+                                           longitudes != NULL && vt_window_goes_round(longitudes, config->img_size[1])};
+    vt_scores_open(&options, &e->scores);
+    if (e->options->members.count > 0) vt_ensemble_open(&options, &e->ensemble);
+    vt_spectra_open(&options, &e->spectra);
     VT_TRY(vt_states_open(&e->options->members, e->forecaster, config, e->batch, e->options->output, &e->states));
 done:
     return status;

@@ -7,7 +7,7 @@
 #include "forecast/climatologies.h"
 #include "forecast/evaluation.h"
 #include "forecast/states.h"
-#include "task/weather/scores.h"
+#include "task/weather/ensemble.h"
 #include "task/weather/spectra.h"
 
 /* What is evaluated, what does it, and what was found. */

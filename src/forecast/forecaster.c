@@ -246,8 +246,9 @@ done:
     return status;
 }
 
-vt_status vt_forecaster_open_trainer(const vt_config *config, vt_world *world, vt_backend *backend, vt_task *task,
-                                     vt_trainer **trainer)
+/* A trainer that only predicts, once the device is open and the plan fits into its memory. */
+static vt_status open_trainer(const vt_config *config, vt_world *world, vt_backend *backend, vt_task *task,
+                              vt_trainer **trainer)
 {
     vt_status status = VT_OK;
     vt_plan plan;
@@ -259,6 +260,24 @@ vt_status vt_forecaster_open_trainer(const vt_config *config, vt_world *world, v
     const double available = backend->available_memory(backend) / vt_world_ranks_of_memory(world, backend);
     VT_TRY(vt_budget_check(config, &planned, &plan, available, false));
     VT_TRY(vt_trainer_open(config, &options, backend, trainer));
+done:
+    return status;
+}
+
+static vt_status read_parameters(const char *checkpoint, const vt_trainer *trainer)
+{
+    vt_checkpoint_subject subject = vt_trainer_subject(trainer);
+    subject.forecasts = true;
+    return vt_world_agree(subject.world, vt_checkpoint_read_parameters(checkpoint, &subject, NULL));
+}
+
+vt_status vt_forecaster_open_model(const vt_config *config, const char *checkpoint, vt_world *world, vt_task *task,
+                                   vt_backend **backend, vt_trainer **trainer)
+{
+    vt_status status = VT_OK;
+    VT_TRY(vt_world_agree(world, vt_world_open_backend(config, world, backend)));
+    VT_TRY(vt_world_agree(world, open_trainer(config, world, *backend, task, trainer)));
+    VT_TRY(read_parameters(checkpoint, *trainer));
 done:
     return status;
 }
@@ -282,13 +301,9 @@ vt_status vt_forecaster_open(const vt_config *config, const char *checkpoint, vt
     vt_forecaster *forecaster = vt_allocate(1, sizeof *forecaster, "the forecaster");
     VT_TRY(vt_world_agree(world, open_known(forecaster, config, data)));
     VT_TRY(vt_world_agree(world, open_task(forecaster, config, checkpoint, data)));
-    VT_TRY(vt_world_agree(world, vt_world_open_backend(config, world, &forecaster->backend)));
-    VT_TRY(vt_world_agree(
-        world, vt_forecaster_open_trainer(config, world, forecaster->backend, forecaster->task, &forecaster->trainer)));
+    VT_TRY(vt_forecaster_open_model(config, checkpoint, world, forecaster->task, &forecaster->backend,
+                                    &forecaster->trainer));
     VT_TRY(vt_world_group(world, VT_AXES(VT_AXIS_PIPELINE), VT_SCOPE_ALL, "forecasts", NULL, &forecaster->stages));
-    vt_checkpoint_subject subject = vt_trainer_subject(forecaster->trainer);
-    subject.forecasts = true;
-    VT_TRY(vt_world_agree(world, vt_checkpoint_read_parameters(checkpoint, &subject, NULL)));
     take_memory(forecaster, config);
 done:
     if (status != VT_OK) vt_forecaster_close(&forecaster);
@@ -362,11 +377,9 @@ vt_status vt_forecaster_add(vt_forecaster *forecaster, const char *checkpoint)
 {
     vt_status status = VT_OK;
     vt_world *world = vt_trainer_world(forecaster->trainer);
-    vt_checkpoint_subject subject = vt_trainer_subject(forecaster->trainer);
-    subject.forecasts = true;
     VT_TRY(vt_world_agree(world, check_normalisation(forecaster, checkpoint)));
     if (forecaster->weight_count == 0) VT_TRY(vt_world_agree(world, keep_weights(forecaster, "the first checkpoint")));
-    VT_TRY(vt_world_agree(world, vt_checkpoint_read_parameters(checkpoint, &subject, NULL)));
+    VT_TRY(read_parameters(checkpoint, forecaster->trainer));
     VT_TRY(vt_world_agree(world, keep_weights(forecaster, checkpoint)));
 done:
     return status;

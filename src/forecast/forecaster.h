@@ -69,9 +69,10 @@ vt_status vt_forecaster_score(vt_forecaster *forecaster, const float *input, con
 vt_trainer *vt_forecaster_trainer(const vt_forecaster *forecaster);
 vt_task *vt_forecaster_task(const vt_forecaster *forecaster);
 
-/* A trainer that only predicts, once the device is open and the plan fits into its memory. */
-vt_status vt_forecaster_open_trainer(const vt_config *config, vt_world *world, vt_backend *backend, vt_task *task,
-                                     vt_trainer **trainer);
+/* Collective. A trainer that only predicts, with the checkpoint's parameters. Both are the caller's, also after an
+ * error. */
+vt_status vt_forecaster_open_model(const vt_config *config, const char *checkpoint, vt_world *world, vt_task *task,
+                                   vt_backend **backend, vt_trainer **trainer);
 
 /* "step 360, crc32c 1a2b3c4d": which checkpoint it is, by the checksum of its index; malloc'd. */
 vt_status vt_forecaster_identity(const char *checkpoint, char **text);

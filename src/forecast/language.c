@@ -29,15 +29,12 @@ vt_status vt_language_open(const vt_config *config, const char *checkpoint, cons
     VT_TRY(vt_world_open(config, launch, &own->world));
     VT_TRY(vt_world_agree(own->world, vt_task_open(config, NULL, NULL, &own->task)));
     own->task->by_batch = false; /* a score is not to depend on the batch */
-    VT_TRY(vt_world_agree(own->world, vt_world_open_backend(config, own->world, &own->backend)));
-    VT_TRY(vt_world_agree(own->world,
-                          vt_forecaster_open_trainer(config, own->world, own->backend, own->task, &own->trainer)));
-    vt_checkpoint_subject subject = vt_trainer_subject(own->trainer);
     VT_TRY(vt_world_agree(own->world, vt_vocabulary_read(config->vocabulary, &words)));
-    subject.vocabulary = vt_vocabulary_words(words); /* have to be the checkpoint's */
-    subject.vocabulary_size = vt_vocabulary_size(words);
-    VT_TRY(vt_world_agree(own->world, vt_checkpoint_read_parameters(checkpoint, &subject, NULL)));
+    own->task->vocabulary = vt_vocabulary_words(words); /* have to be the checkpoint's */
+    own->task->vocabulary_size = vt_vocabulary_size(words);
+    VT_TRY(vt_forecaster_open_model(config, checkpoint, own->world, own->task, &own->backend, &own->trainer));
 done:
+    if (own->task != NULL) own->task->vocabulary = NULL; /* not needed any more */
     vt_vocabulary_close(&words);
     return status;
 }

@@ -264,13 +264,6 @@ static void forward_ring(const vt_attention *attention, const vt_pass *pass, con
     vt_arena_pop(pass->arena, mark);
 }
 
-/* sum += part */
-static void add(vt_backend *backend, vt_matrix sum, vt_matrix part)
-{
-    const vt_mask none = {.tokens = 1};
-    backend->residual_add(backend, sum, part, &none, sum);
-}
-
 /* The gradient of a block of keys travels with the block: each rank adds its part, if its queries see the keys, and
  * after the last step it is back at the rank that owns the block. */
 static void backward_ring(const vt_attention *attention, const vt_pass *pass, const vt_attention_saved *saved,
@@ -303,8 +296,8 @@ static void backward_ring(const vt_attention *attention, const vt_pass *pass, co
                                     step == 0 ? dq : dq_part, dkeys.k, dkeys.v);
         vt_request_wait(&request); /* for the sum of the ranks before, in `here` */
         if (step > 0) {
-            add(backend, dq, dq_part);
-            add(backend, here, dkeys.kv);
+            vt_matrix_add(backend, dq, dq_part, dq);
+            vt_matrix_add(backend, here, dkeys.kv, here);
         }
         pass_on(pass, here, ring_block(&r, room[(step + 1) % 2], step + 1), &request);
     }

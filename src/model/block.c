@@ -21,7 +21,13 @@ void vt_block_build(vt_block *block, vt_parameters *parameters, int64_t layer, c
     snprintf(name, sizeof name, "blocks.%lld.norm2", (long long)layer);
     vt_layer_norm_build(&block->norm2, parameters, name, options->dim, 1e-6f);
     snprintf(name, sizeof name, "blocks.%lld.mlp", (long long)layer);
-    vt_mlp_build(&block->mlp, parameters, name, layer, options->dim, options->gelu, options->dropout);
+    vt_mlp_build(&block->mlp, parameters, name,
+                 &(vt_mlp_options){.layer = layer,
+                                   .dim = options->dim,
+                                   .hidden = 4 * options->dim,
+                                   .gelu = options->gelu,
+                                   .dropout = options->dropout,
+                                   .names = {"fc1", "fc2"}});
 }
 
 /* The dropout after proj or fc2, and the drop path of that branch. */

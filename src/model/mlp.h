@@ -1,27 +1,33 @@
-/* fc2(dropout(GELU(fc1(x)))); the hidden layer is four times as wide. */
+/* fc2(dropout(activation(fc1(x)))), where the activation is GELU or ReLU. */
 #ifndef VT_MODEL_MLP_H
 #define VT_MODEL_MLP_H
 
 #include "model/linear.h"
 
 typedef struct {
-    vt_linear fc1, fc2;
+    int64_t layer; /* its dropout's */
+    int64_t dim, hidden;
+    bool relu; /* else gelu */
     vt_gelu gelu;
-    int64_t layer;
-    int64_t first_column; /* where this rank's columns of the hidden layer begin */
     double dropout;
+    const char *names[2]; /* of the linear layers */
+} vt_mlp_options;
+
+typedef struct {
+    vt_mlp_options options;
+    vt_linear fc1, fc2;
+    int64_t first_column; /* where this rank's columns of the hidden layer begin */
 } vt_mlp;
 
 /* What forward keeps for backward. */
 typedef struct {
-    /* [vt_pass_inner_rows, this rank's columns]: fc1's output before GELU, and what goes into fc2 (active.data NULL: it
-     * is computed again), in the arena */
+    /* [vt_pass_inner_rows, this rank's columns], in the arena: fc1's output, before GELU but after ReLU and dropout;
+     * and behind GELU what goes into fc2 (active.data NULL: it is computed again) */
     vt_matrix hidden, active;
 } vt_mlp_saved;
 
-/* Registers prefix.fc1.{weight,bias} and prefix.fc2.{weight,bias}. */
-void vt_mlp_build(vt_mlp *mlp, vt_parameters *parameters, const char *prefix, int64_t layer, int64_t dim, vt_gelu gelu,
-                  double dropout);
+/* Registers prefix.NAME.{weight,bias} of both linear layers. */
+void vt_mlp_build(vt_mlp *mlp, vt_parameters *parameters, const char *prefix, const vt_mlp_options *options);
 
 /* Pushes what forward keeps on the arena. */
 vt_mlp_saved vt_mlp_reserve(const vt_mlp *mlp, const vt_pass *pass);

@@ -213,22 +213,16 @@ vt_status vt_parameters_allocate(vt_parameters *parameters, vt_type type, const 
 {
     vt_status status = VT_OK;
     vt_backend *backend = parameters->backend;
-    void *memory = NULL;
     parameters->storage = *storage;
     parameters->type = type;
     order_parameters(parameters);
     cut_buckets(parameters);
-    const size_t values = (size_t)vt_parameters_block_elements(parameters, VT_BLOCK_VALUES);
-    const size_t gradients = (size_t)vt_parameters_block_elements(parameters, VT_BLOCK_GRADIENTS);
-    VT_TRY(backend->allocate(backend, VT_MEMORY_PARAMETERS, values * sizeof(float), &memory));
-    parameters->values = memory;
-    VT_TRY(backend->allocate(backend, VT_MEMORY_GRADIENTS, gradients * sizeof(float), &memory));
-    parameters->gradients = memory;
+    const int64_t values = vt_parameters_block_elements(parameters, VT_BLOCK_VALUES);
+    const int64_t gradients = vt_parameters_block_elements(parameters, VT_BLOCK_GRADIENTS);
+    VT_TAKE(backend, VT_MEMORY_PARAMETERS, values, parameters->values);
+    VT_TAKE(backend, VT_MEMORY_GRADIENTS, gradients, parameters->gradients);
     bool values_whole = !vt_parameters_is_sliced(parameters, VT_BLOCK_VALUES);
-    if (vt_type_is_half(type) && values_whole) {
-        VT_TRY(backend->allocate(backend, VT_MEMORY_PARAMETERS, values * sizeof(uint16_t), &memory));
-        parameters->halves = memory;
-    }
+    if (vt_type_is_half(type) && values_whole) VT_TAKE(backend, VT_MEMORY_PARAMETERS, values, parameters->halves);
     for (int64_t i = 0; i < parameters->bucket_count; i++) {
         const vt_bucket *bucket = &parameters->buckets[i];
         uint16_t *half = parameters->halves != NULL ? parameters->halves + bucket->first : NULL;

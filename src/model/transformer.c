@@ -290,7 +290,7 @@ static void backward_encoder_norm(const transformer *model, const vt_pass *pass,
 {
     const size_t mark = pass->arena->used;
     vt_matrix gradient = vt_pass_push_wide(pass, dx.rows, model->dim);
-    pass->backend->zero(pass->backend, gradient.data, (size_t)(dx.rows * model->dim) * sizeof(float));
+    vt_matrix_clear(pass->backend, gradient);
     vt_layer_norm_backward(&model->encoder_norm, pass, saved->x, dx, gradient, (vt_matrix){0}, &saved->norm);
     copy(pass, gradient, dx);
     vt_arena_pop(pass->arena, mark);
@@ -299,7 +299,7 @@ static void backward_encoder_norm(const transformer *model, const vt_pass *pass,
 /* dout of the last decoder layer with a gradient of the memory, 0, beside it. */
 static vt_matrix beside_zero(const transformer *model, const vt_pass *pass, vt_matrix dout, vt_matrix pair)
 {
-    pass->backend->zero(pass->backend, pair.data, (size_t)(pair.rows * pair.columns) * sizeof(float));
+    vt_matrix_clear(pass->backend, pair);
     copy(pass, dout, half_of(model, pair, 0));
     return pair;
 }
@@ -308,7 +308,6 @@ static vt_matrix backward_layer(const transformer *model, const vt_pass *pass, i
                                 transformer_saved *units)
 {
     layer_saved *saved = &units->layers[i];
-    const vt_mask none = {.tokens = 1};
     const bool in_decoder = i >= model->config->depth;
     vt_range_begin("layer %lld backward", (long long)i);
     saved->layer.attention.made = saved->layer.cross.made = saved->layer.attention.kept;
@@ -324,7 +323,7 @@ static vt_matrix backward_layer(const transformer *model, const vt_pass *pass, i
                                   in_decoder ? half_of(model, dout, 1) : (vt_matrix){0}, &saved->layer);
     if (model->decodes && i == 0) { /* the embedding is read twice */
         const vt_matrix both = half_of(model, dout, 0);
-        pass->backend->residual_add(pass->backend, both, dx, &none, both);
+        vt_matrix_add(pass->backend, both, dx, both);
         dout = both;
     }
     vt_range_end();
@@ -350,7 +349,7 @@ static vt_matrix backward_head(const transformer *model, const vt_pass *pass, vt
         wide = vt_pass_push_wide(pass, dx.rows, dx.columns);
         copy(pass, dprediction, wide);
     }
-    pass->backend->zero(pass->backend, dx.data, (size_t)(dx.rows * dx.columns) * sizeof(float));
+    vt_matrix_clear(pass->backend, dx);
     vt_layer_norm_backward(&model->norm, pass, saved->stream, wide, dx, (vt_matrix){0}, &saved->norm);
     return dx;
 }

@@ -38,16 +38,18 @@ void vt_transformer_layer_build(vt_transformer_layer *layer, vt_parameters *para
     layer->layer = options->layer;
     layer->dropout = options->dropout;
     layer->is_decoder = options->cross_layer >= 0;
-    layer->first_column = vt_parallel_share(vt_parameters_parallel(parameters), hidden).first;
     build_attention(&layer->attention, parameters, prefix, "self_attn", options->layer, false, options);
     if (layer->is_decoder)
         build_attention(&layer->cross, parameters, prefix, "multihead_attn", options->cross_layer, true, options);
-    snprintf(name, sizeof name, "%s.linear1", prefix);
-    vt_linear_build(&layer->linear1, parameters, name, dim, hidden, VT_LINEAR_BY_OUTPUT, true);
-    vt_linear_start(&layer->linear1, vt_xavier_bound(hidden, dim), 1 / sqrt((double)dim));
-    snprintf(name, sizeof name, "%s.linear2", prefix);
-    vt_linear_build(&layer->linear2, parameters, name, hidden, dim, VT_LINEAR_BY_INPUT, true);
-    vt_linear_start(&layer->linear2, vt_xavier_bound(dim, hidden), 1 / sqrt((double)hidden));
+    vt_mlp_build(&layer->mlp, parameters, prefix,
+                 &(vt_mlp_options){.layer = options->layer,
+                                   .dim = dim,
+                                   .hidden = hidden,
+                                   .relu = true,
+                                   .dropout = options->dropout,
+                                   .names = {"linear1", "linear2"}});
+    vt_linear_start(&layer->mlp.fc1, vt_xavier_bound(hidden, dim), 1 / sqrt((double)dim));
+    vt_linear_start(&layer->mlp.fc2, vt_xavier_bound(dim, hidden), 1 / sqrt((double)hidden));
     for (int i = 0, number = 1; i < 3; i++) {
         if (i == 1 && !layer->is_decoder) continue;
         snprintf(name, sizeof name, "%s.norm%d", prefix, number++);
@@ -61,58 +63,6 @@ vt_matrix vt_pass_typed(const vt_pass *pass, vt_matrix matrix)
     vt_matrix typed = vt_pass_push(pass, matrix.rows, matrix.columns);
     pass->backend->convert(pass->backend, matrix, typed);
     return typed;
-}
-
-/* ---- the two linear layers ---- */
-
-static vt_mask hidden_mask(const vt_transformer_layer *layer, const vt_pass *pass)
-{
-    return (vt_mask){.elements = vt_pass_dropout(pass, layer->dropout, layer->layer, VT_SITE_GELU),
-                     .tokens = pass->parallel->inner.count,
-                     .first_token = pass->parallel->inner.first,
-                     .first_column = layer->first_column};
-}
-
-static void forward_linears(const vt_transformer_layer *layer, const vt_pass *pass, vt_matrix x, vt_matrix y,
-                            vt_matrix hidden)
-{
-    vt_backend *backend = pass->backend;
-    const vt_parallel *parallel = pass->parallel;
-    const vt_mask mask = hidden_mask(layer, pass);
-    const size_t mark = pass->arena->used;
-    vt_matrix input = vt_region_enter(parallel, pass->arena, pass->batch, vt_pass_typed(pass, x));
-    vt_matrix output = vt_region_room(parallel, pass->arena, pass->batch, y);
-    backend->linear_forward(backend, input, vt_linear_weight(&layer->linear1), NULL, NULL, hidden);
-    backend->bias_activation_forward(backend, VT_ACTIVATION_RELU, layer->linear1.bias->value, hidden);
-    if (vt_mask_is_active(&mask)) backend->mask_multiply(backend, hidden, &mask, hidden);
-    vt_linear_forward(&layer->linear2, pass, hidden, output);
-    vt_region_leave(parallel, pass->arena, pass->batch, output, y);
-    vt_arena_pop(pass->arena, mark);
-}
-
-/* What dropout made 0 has no gradient, so what is kept of it tells where ReLU had one, too. */
-static void backward_linears(const vt_transformer_layer *layer, const vt_pass *pass, vt_matrix x, vt_matrix dy,
-                             vt_matrix dx, vt_matrix hidden)
-{
-    vt_backend *backend = pass->backend;
-    const vt_parallel *parallel = pass->parallel;
-    const vt_mask mask = hidden_mask(layer, pass);
-    const size_t mark = pass->arena->used;
-    const vt_matrix none = {0};
-    vt_linear linear1 = layer->linear1;
-    vt_matrix input = vt_region_enter(parallel, pass->arena, pass->batch, vt_pass_typed(pass, x));
-    vt_matrix doutput = vt_region_enter(parallel, pass->arena, pass->batch, dy);
-    vt_matrix dinput = vt_region_room(parallel, pass->arena, pass->batch, dx);
-    vt_matrix dhidden = vt_pass_push(pass, hidden.rows, hidden.columns);
-    backend->linear_backward_input(backend, doutput, vt_linear_weight(&layer->linear2), dhidden);
-    if (vt_mask_is_active(&mask)) backend->mask_multiply(backend, dhidden, &mask, dhidden);
-    backend->bias_activation_backward(backend, VT_ACTIVATION_RELU, hidden, dhidden, none, dhidden,
-                                      linear1.bias->gradient);
-    linear1.bias = NULL; /* its gradient is complete */
-    vt_linear_backward(&layer->linear2, pass, hidden, doutput, none);
-    vt_linear_backward(&linear1, pass, input, dhidden, dinput);
-    vt_region_leave(parallel, pass->arena, pass->batch, dinput, dx);
-    vt_arena_pop(pass->arena, mark);
 }
 
 /* ---- the layer ---- */
@@ -151,7 +101,7 @@ void vt_transformer_layer_reserve(const vt_transformer_layer *layer, const vt_pa
     }
     vt_attention_reserve(&layer->attention, pass, &saved->attention);
     if (layer->is_decoder) vt_attention_reserve(&layer->cross, pass, &saved->cross);
-    saved->hidden = vt_pass_push(pass, vt_pass_inner_rows(pass), layer->linear1.out);
+    saved->mlp = vt_mlp_reserve(&layer->mlp, pass);
 }
 
 void vt_transformer_layer_forward(const vt_transformer_layer *layer, const vt_pass *pass, vt_matrix x, vt_matrix memory,
@@ -175,7 +125,8 @@ void vt_transformer_layer_forward(const vt_transformer_layer *layer, const vt_pa
         vt_arena_pop(pass->arena, inner);
         add_and_norm(layer, pass, 1, stream, branch, stream, saved);
     }
-    forward_linears(layer, pass, stream, branch, saved->hidden);
+    vt_mlp_forward(&layer->mlp, pass, vt_pass_typed(pass, stream), branch, &saved->mlp);
+    vt_arena_pop(pass->arena, inner);
     add_and_norm(layer, pass, 2, stream, branch, output, saved);
     vt_arena_pop(pass->arena, mark);
 }
@@ -195,15 +146,8 @@ static vt_matrix branch_gradient(const vt_transformer_layer *layer, const vt_pas
 static void norm_backward(const vt_transformer_layer *layer, const vt_pass *pass, int i, vt_matrix doutput,
                           vt_matrix dsum, const vt_transformer_layer_saved *saved)
 {
-    pass->backend->zero(pass->backend, dsum.data, (size_t)(dsum.rows * dsum.columns) * sizeof(float));
+    vt_matrix_clear(pass->backend, dsum);
     vt_layer_norm_backward(&layer->norms[i], pass, saved->sums[i], doutput, dsum, (vt_matrix){0}, &saved->norms[i]);
-}
-
-/* sum = a + b */
-static void add(const vt_pass *pass, vt_matrix a, vt_matrix b, vt_matrix sum)
-{
-    const vt_mask none = {.tokens = 1};
-    pass->backend->residual_add(pass->backend, a, b, &none, sum);
 }
 
 void vt_transformer_layer_backward(const vt_transformer_layer *layer, const vt_pass *pass, vt_matrix memory,
@@ -218,8 +162,9 @@ void vt_transformer_layer_backward(const vt_transformer_layer *layer, const vt_p
 
     norm_backward(layer, pass, 2, dx, dsum, saved);
     vt_layer_norm_forward(&layer->norms[before], pass, saved->sums[before], stream, &saved->norms[before]);
-    backward_linears(layer, pass, stream, branch_gradient(layer, pass, 2, dsum), dbranch, saved->hidden);
-    add(pass, dsum, dbranch, dx);
+    vt_matrix dlast = branch_gradient(layer, pass, 2, dsum);
+    vt_mlp_backward(&layer->mlp, pass, vt_pass_typed(pass, stream), dlast, dbranch, &saved->mlp);
+    vt_matrix_add(pass->backend, dsum, dbranch, dx);
     vt_arena_pop(pass->arena, inner);
 
     if (layer->is_decoder) {
@@ -228,8 +173,8 @@ void vt_transformer_layer_backward(const vt_transformer_layer *layer, const vt_p
         vt_matrix dout = branch_gradient(layer, pass, 1, dsum), dkeys = vt_pass_push_wide(pass, dx.rows, layer->dim);
         vt_attention_backward(&layer->cross, pass, vt_pass_typed(pass, stream), vt_pass_typed(pass, memory), dout,
                               dbranch, dkeys, &saved->cross);
-        add(pass, dsum, dbranch, dx);
-        add(pass, dmemory, dkeys, dmemory);
+        vt_matrix_add(pass->backend, dsum, dbranch, dx);
+        vt_matrix_add(pass->backend, dmemory, dkeys, dmemory);
         vt_arena_pop(pass->arena, inner);
     }
 
@@ -237,6 +182,6 @@ void vt_transformer_layer_backward(const vt_transformer_layer *layer, const vt_p
     vt_matrix dout = branch_gradient(layer, pass, 0, dsum);
     vt_attention_backward(&layer->attention, pass, vt_pass_typed(pass, saved->input), (vt_matrix){0}, dout, dbranch,
                           (vt_matrix){0}, &saved->attention);
-    add(pass, dsum, dbranch, dx);
+    vt_matrix_add(pass->backend, dsum, dbranch, dx);
     vt_arena_pop(pass->arena, mark);
 }

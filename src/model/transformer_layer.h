@@ -6,13 +6,13 @@
 
 #include "model/attention.h"
 #include "model/layer_norm.h"
+#include "model/mlp.h"
 
 typedef struct {
     vt_attention attention, cross;
-    vt_layer_norm norms[3]; /* behind attention, a decoder's cross attention, and the linear layers */
-    vt_linear linear1, linear2;
+    vt_layer_norm norms[3]; /* behind attention, a decoder's cross attention, and the MLP */
+    vt_mlp mlp;
     int64_t dim, layer;
-    int64_t first_column; /* where this rank's columns of what linear1 makes begin */
     bool is_decoder;
     double dropout;
 } vt_transformer_layer;
@@ -32,7 +32,7 @@ typedef struct {
     vt_matrix sums[3]; /* what each norm normalises, float32 */
     vt_layer_norm_saved norms[3];
     vt_attention_saved attention, cross;
-    vt_matrix hidden; /* [vt_pass_inner_rows, this rank's columns]: what linear2 reads, in the pass's type */
+    vt_mlp_saved mlp;
 } vt_transformer_layer_saved;
 
 /* Registers prefix.… */

@@ -358,9 +358,8 @@ static vt_matrix forward_head(const vit *model, const vt_pass *pass, vit_saved *
 
 static vt_matrix backward_head(const vit *model, const vt_pass *pass, vt_matrix dprediction, vit_saved *saved)
 {
-    vt_backend *backend = pass->backend;
     vt_matrix dx = saved->stream_gradient;
-    backend->zero(backend, dx.data, (size_t)(dx.rows * dx.columns) * sizeof(float));
+    vt_matrix_clear(pass->backend, dx);
     const bool rounds = vt_pass_rounds_gradient(pass, model->config->dropout);
     vt_linear_backward(&model->head, pass, saved->branch, dprediction, saved->gradient); /* read by nothing since */
     vt_layer_norm_backward(&model->norm, pass, saved->stream.sum, saved->gradient, dx,

@@ -89,7 +89,6 @@ static vt_status open_adafactor(const vt_whole *whole, void **own)
     vt_backend *backend = whole->backend;
     adafactor *a = vt_allocate(1, sizeof *a, "the optimizer");
     int64_t sums = 0;
-    void *memory = NULL;
     *own = a;
     a->tensors = vt_allocate((size_t)whole->count + 1, sizeof *a->tensors, "the optimizer");
     for (int64_t i = 0; i < whole->count; i++) {
@@ -97,10 +96,8 @@ static vt_status open_adafactor(const vt_whole *whole, void **own)
         sums += vt_factored_sums(&a->tensors[i].shape);
     }
     a->count = sums + 2 * whole->count;
-    VT_TRY(backend->allocate(backend, VT_MEMORY_WORKSPACE, (size_t)a->count * sizeof(double), &memory));
-    a->sums = memory;
-    VT_TRY(backend->allocate(backend, VT_MEMORY_WORKSPACE, (size_t)sums * sizeof(float), &memory));
-    a->scales = memory;
+    VT_TAKE(backend, VT_MEMORY_WORKSPACE, a->count, a->sums);
+    VT_TAKE(backend, VT_MEMORY_WORKSPACE, sums, a->scales);
     int64_t next = 0;
     for (int64_t i = 0; i < whole->count; i++) {
         const vt_whole_part *part = &whole->parts[i];

@@ -114,13 +114,12 @@ static void gather_bucket(vt_gradient_sync *sync, int64_t index, float *whole)
 /* Adds this rank's slice of a reduced bucket to the gradients of the micro-batches before. */
 static void keep_slice(vt_gradient_sync *sync, const bucket_state *state)
 {
-    const vt_mask none = {.tokens = 1};
     int64_t length = state->bucket->count / sync->shards->size;
     float *kept = vt_parameters_gradients(sync->parameters) +
                   vt_parameters_slice_offset(sync->parameters, state->bucket, VT_BLOCK_GRADIENTS);
     vt_matrix sum = vt_matrix_make(kept, 1, length);
     vt_matrix part = vt_matrix_make(state->gradients + sync->shards->rank * length, 1, length);
-    sync->backend->residual_add(sync->backend, sum, part, &none, sum);
+    vt_matrix_add(sync->backend, sum, part, sum);
 }
 
 /* Advances a reduction as far as it goes without waiting, or to its end when `wait`. It never overtakes the one that
@@ -343,26 +342,17 @@ static void place_units(vt_gradient_sync *sync)
     }
 }
 
-static vt_status take_room(vt_gradient_sync *sync, vt_memory_category category, size_t element, void **memory)
-{
-    return sync->backend->allocate(sync->backend, category, (size_t)sync->room_elements * element, memory);
-}
-
 static vt_status take_rooms(vt_gradient_sync *sync)
 {
     vt_status status = VT_OK;
-    void *memory = NULL;
     place_units(sync);
     for (int i = 0; i < 2; i++) {
         unit_room *room = &sync->rooms[i];
-        VT_TRY(take_room(sync, VT_MEMORY_GRADIENTS, sizeof(float), &memory));
-        room->gradients = memory;
+        VT_TAKE(sync->backend, VT_MEMORY_GRADIENTS, sync->room_elements, room->gradients);
         if (!vt_parameters_is_sliced(sync->parameters, VT_BLOCK_VALUES)) continue;
-        VT_TRY(take_room(sync, VT_MEMORY_PARAMETERS, sizeof(float), &memory));
-        room->values = memory;
-        if (!vt_type_is_half(vt_parameters_type(sync->parameters))) continue;
-        VT_TRY(take_room(sync, VT_MEMORY_PARAMETERS, sizeof(uint16_t), &memory));
-        room->halves = memory;
+        VT_TAKE(sync->backend, VT_MEMORY_PARAMETERS, sync->room_elements, room->values);
+        if (vt_type_is_half(vt_parameters_type(sync->parameters)))
+            VT_TAKE(sync->backend, VT_MEMORY_PARAMETERS, sync->room_elements, room->halves);
     }
 done:
     return status;

@@ -105,7 +105,6 @@ static vt_status upload_ranges(vt_kept *kept, place_of *place, bool scales)
     const int64_t count = vt_parameters_count(kept->parameters);
     const int index = (int)(place - kept->places);
     int64_t *host = vt_allocate(2 * (size_t)count + 1, sizeof *host, "the optimizer");
-    void *memory = NULL;
     for (int64_t i = 0; i < count; i++) {
         vt_kept_part part;
         const bool has = vt_kept_part_of(kept, index, vt_parameters_at(kept->parameters, i), &part);
@@ -113,9 +112,8 @@ static vt_status upload_ranges(vt_kept *kept, place_of *place, bool scales)
         host[2 * i] = scales ? place->first[i] / kept->code_block : place->first[i];
         host[2 * i + 1] = scales ? blocks_of(kept, part.piece.count) : part.piece.count;
     }
-    VT_TRY(backend->allocate(backend, VT_MEMORY_WORKSPACE, 2 * (size_t)count * sizeof *host, &memory));
-    place->ranges[scales] = memory;
-    backend->copy_from_host(backend, memory, host, 2 * (size_t)count * sizeof *host);
+    VT_TAKE(backend, VT_MEMORY_WORKSPACE, 2 * count, place->ranges[scales]);
+    backend->copy_from_host(backend, place->ranges[scales], host, 2 * (size_t)count * sizeof *host);
 done:
     free(host);
     return status;
@@ -124,20 +122,14 @@ done:
 static vt_status take_memory(vt_kept *kept, place_of *place)
 {
     vt_status status = VT_OK;
-    vt_backend *backend = kept->backend;
-    void *memory = NULL;
     lay_out(kept, place);
     if (place->number_count > 0) {
-        VT_TRY(backend->allocate(backend, VT_MEMORY_OPTIMIZER, (size_t)place->number_count * sizeof(float), &memory));
-        place->numbers = memory;
+        VT_TAKE(kept->backend, VT_MEMORY_OPTIMIZER, place->number_count, place->numbers);
         VT_TRY(upload_ranges(kept, place, false));
     }
     if (place->code_count > 0) {
-        VT_TRY(backend->allocate(backend, VT_MEMORY_OPTIMIZER, (size_t)place->code_count, &memory));
-        place->codes = memory;
-        VT_TRY(backend->allocate(backend, VT_MEMORY_OPTIMIZER,
-                                 (size_t)blocks_of(kept, place->code_count) * sizeof(float), &memory));
-        place->scales = memory;
+        VT_TAKE(kept->backend, VT_MEMORY_OPTIMIZER, place->code_count, place->codes);
+        VT_TAKE(kept->backend, VT_MEMORY_OPTIMIZER, blocks_of(kept, place->code_count), place->scales);
         VT_TRY(upload_ranges(kept, place, true));
     }
 done:
@@ -149,15 +141,13 @@ vt_status vt_kept_open(const vt_optimizer_kind *kind, bool averages, int64_t cod
 {
     vt_status status = VT_OK;
     vt_kept *kept = vt_allocate(1, sizeof *kept, "the optimizer");
-    void *memory = NULL;
     *kept = (vt_kept){kind, backend, parameters, code_block, averages, 0, {{0}}, NULL};
     for (int i = 0; i < vt_optimizer_state_count(kind); i++) add_place(kept, &kind->states[i]);
     for (int i = 0; kind->rest != NULL && i < vt_optimizer_state_count(kind->rest); i++)
         add_place(kept, &kind->rest->states[i]);
     if (averages) add_place(kept, &average);
     for (int i = 0; i < kept->count; i++) VT_TRY(take_memory(kept, &kept->places[i]));
-    VT_TRY(backend->allocate(backend, VT_MEMORY_WORKSPACE, sizeof *kept->found, &memory));
-    kept->found = memory;
+    VT_TAKE(backend, VT_MEMORY_WORKSPACE, 1, kept->found);
 done:
     if (status != VT_OK) vt_kept_close(&kept);
     *result = kept;

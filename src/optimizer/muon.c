@@ -73,7 +73,6 @@ static vt_status open_muon(const vt_whole *whole, void **own)
     vt_backend *backend = whole->backend;
     muon *m = vt_allocate(1, sizeof *m, "the optimizer");
     int64_t largest = 0, side = 0, piece = 0, round = 0, in_round = 0;
-    void *memory = NULL;
     *own = m;
     m->matrices = vt_allocate((size_t)whole->count + 1, sizeof *m->matrices, "the optimizer");
     for (int64_t i = 0; i < whole->count; i++) {
@@ -90,20 +89,12 @@ static vt_status open_muon(const vt_whole *whole, void **own)
         in_round += m->matrices[i].elements;
         if (in_round > round) round = in_round;
     }
-    const struct {
-        float **memory;
-        int64_t elements;
-    } wanted[] = {{&m->round, round},
-                  {&m->piece, piece},
-                  {&m->product, largest},
-                  {&m->square, side * side},
-                  {&m->square2, side * side}};
-    for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
-        VT_TRY(backend->allocate(backend, VT_MEMORY_WORKSPACE, (size_t)wanted[i].elements * sizeof(float), &memory));
-        *wanted[i].memory = memory;
-    }
-    VT_TRY(backend->allocate(backend, VT_MEMORY_WORKSPACE, sizeof *m->norm, &memory));
-    m->norm = memory;
+    VT_TAKE(backend, VT_MEMORY_WORKSPACE, round, m->round);
+    VT_TAKE(backend, VT_MEMORY_WORKSPACE, piece, m->piece);
+    VT_TAKE(backend, VT_MEMORY_WORKSPACE, largest, m->product);
+    VT_TAKE(backend, VT_MEMORY_WORKSPACE, side * side, m->square);
+    VT_TAKE(backend, VT_MEMORY_WORKSPACE, side * side, m->square2);
+    VT_TAKE(backend, VT_MEMORY_WORKSPACE, 1, m->norm);
 done:
     return status;
 }

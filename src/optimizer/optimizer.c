@@ -48,17 +48,14 @@ static vt_status upload_ranges(vt_optimizer *optimizer, vt_block_kind block)
     vt_backend *backend = optimizer->backend;
     const vt_parameters *parameters = optimizer->parameters;
     const int64_t count = vt_parameters_count(parameters);
-    const size_t bytes = 2 * (size_t)count * sizeof(int64_t);
     int64_t *host = vt_allocate(2 * (size_t)count, sizeof *host, "the optimizer");
-    void *memory = NULL;
     for (int64_t i = 0; i < count; i++) {
         vt_piece piece = vt_parameters_piece(parameters, vt_parameters_at(parameters, i), block);
         host[2 * i] = piece.offset;
         host[2 * i + 1] = piece.count;
     }
-    VT_TRY(backend->allocate(backend, VT_MEMORY_WORKSPACE, bytes, &memory));
-    optimizer->ranges[block] = memory;
-    backend->copy_from_host(backend, memory, host, bytes);
+    VT_TAKE(backend, VT_MEMORY_WORKSPACE, 2 * count, optimizer->ranges[block]);
+    backend->copy_from_host(backend, optimizer->ranges[block], host, 2 * (size_t)count * sizeof *host);
 done:
     free(host);
     return status;
@@ -256,10 +253,8 @@ vt_status vt_optimizer_open(const vt_config *config, vt_backend *backend, vt_par
     VT_TRY(vt_kept_open(optimizer->kind, !isnan(config->ema_decay), config->optimizer_block, backend, parameters,
                         &optimizer->kept));
     find_runs(optimizer);
-    VT_TRY(backend->allocate(backend, VT_MEMORY_WORKSPACE, sizeof(vt_step_state), &memory));
-    optimizer->state = memory;
-    VT_TRY(backend->allocate(backend, VT_MEMORY_WORKSPACE, sizeof(int32_t), &memory));
-    optimizer->first = memory;
+    VT_TAKE(backend, VT_MEMORY_WORKSPACE, 1, optimizer->state);
+    VT_TAKE(backend, VT_MEMORY_WORKSPACE, 1, optimizer->first);
     VT_TRY(backend->allocate_host(backend, BEGUN * sizeof *optimizer->begun, &memory));
     optimizer->begun = memory;
     for (int block = 0; block < VT_BLOCK_MOMENTS; block++) VT_TRY(upload_ranges(optimizer, (vt_block_kind)block));

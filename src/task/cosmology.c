@@ -10,8 +10,7 @@
 
 typedef struct {
     vt_task task;
-    vt_backend *backend; /* NULL: not placed */
-    double *sums;        /* [batch, 2], on the back end */
+    double *sums; /* [batch, 2], on the back end */
     double *host_sums;
 } cosmology;
 
@@ -42,10 +41,7 @@ static vt_status cosmology_open(const vt_config *config, const vt_source *traini
 static void cosmology_close(vt_task *task)
 {
     cosmology *own = (cosmology *)task;
-    for (int t = 0; own->backend != NULL && t < 2; t++) vt_normalisation_release(own->backend, &task->normalisation[t]);
-    if (own->backend != NULL) own->backend->release(own->backend, own->sums);
-    vt_text_free_list(task->scores.names, task->scores.count);
-    free(task->scores.curve);
+    if (task->backend != NULL) task->backend->release(task->backend, own->sums);
     free(own->host_sums);
     free(own);
 }
@@ -55,14 +51,11 @@ static vt_status cosmology_place(vt_task *task, vt_backend *backend, const vt_mo
     vt_status status = VT_OK;
     cosmology *own = (cosmology *)task;
     const size_t sums = 2 * (size_t)batch;
-    void *memory = NULL;
     (void)model, (void)rows;
-    own->backend = backend;
     const int64_t counts[] = {[VT_TENSOR_INPUT] = INPUTS, [VT_TENSOR_TARGET] = task->config->N_out_channels};
     for (int t = 0; t < 2; t++)
         VT_TRY(vt_normalisation_place(backend, NULL, NULL, 0, counts[t], &task->normalisation[t]));
-    VT_TRY(backend->allocate(backend, VT_MEMORY_DATA, sums * sizeof(double), &memory));
-    own->sums = memory;
+    VT_TAKE(backend, VT_MEMORY_DATA, sums, own->sums);
     own->host_sums = vt_allocate(sums, sizeof *own->host_sums, "the task");
 done:
     return status;

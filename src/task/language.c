@@ -123,8 +123,6 @@ static void language_log_data(const vt_task *task)
 
 static void language_close(vt_task *task)
 {
-    vt_text_free_list(task->scores.names, task->scores.count);
-    free(task->scores.curve);
     free(task);
 }
 

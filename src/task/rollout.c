@@ -133,7 +133,7 @@ static vt_model_tensor disturbed(const vt_rollout *rollout, const vt_pass *pass,
 static float *push_zeros(const vt_rollout *rollout, const vt_pass *pass)
 {
     vt_matrix fields = vt_pass_push_wide(pass, pass->batch * fields_of(rollout, VT_TENSOR_TARGET), plane_of(rollout));
-    pass->backend->zero(pass->backend, fields.data, (size_t)(fields.rows * fields.columns) * sizeof(float));
+    vt_matrix_clear(pass->backend, fields);
     return fields.data;
 }
 
@@ -236,9 +236,8 @@ vt_matrix vt_rollout_keep(const vt_rollout *rollout, const vt_pass *pass, vt_mat
 
 void vt_rollout_add_gradient(const vt_rollout *rollout, const vt_pass *pass, int64_t step, vt_matrix found)
 {
-    const vt_mask none = {.tokens = 1};
     const vt_matrix sum = vt_rollout_fields(rollout, pass, rollout->gradients[step]);
-    pass->backend->residual_add(pass->backend, sum, found, &none, sum);
+    vt_matrix_add(pass->backend, sum, found, sum);
 }
 
 bool vt_rollout_adds_gradients(const vt_rollout *rollout)

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "base/text.h"
 
 #define DECLARE(name, ...) extern const vt_task_kind vt_task_##name;
 VT_TASKS(DECLARE)
@@ -22,19 +23,24 @@ vt_status vt_task_open(const vt_config *config, const vt_source *training, const
 
 void vt_task_close(vt_task **task)
 {
-    if (*task != NULL) (*task)->kind->close(*task);
+    vt_task *t = *task;
+    if (t == NULL) return;
+    for (int i = 0; t->backend != NULL && i < VT_BATCH_TENSORS; i++) {
+        t->backend->release(t->backend, t->normalisation[i].mean);
+        t->backend->release(t->backend, t->normalisation[i].inverse_std);
+    }
+    vt_text_free_list(t->scores.names, t->scores.count);
+    free(t->scores.curve);
+    t->kind->close(t);
     *task = NULL;
 }
 
 vt_status vt_floats_place(vt_backend *backend, const float *host, int64_t count, float **placed)
 {
     vt_status status = VT_OK;
-    const size_t bytes = (size_t)count * sizeof *host;
-    void *memory = *placed;
-    if (memory == NULL) VT_TRY(backend->allocate(backend, VT_MEMORY_DATA, bytes, &memory));
-    backend->copy_from_host(backend, memory, host, bytes);
+    if (*placed == NULL) VT_TAKE(backend, VT_MEMORY_DATA, count, *placed);
+    backend->copy_from_host(backend, *placed, host, (size_t)count * sizeof *host);
 done:
-    *placed = memory;
     return status;
 }
 
@@ -53,12 +59,6 @@ vt_status vt_normalisation_place(vt_backend *backend, const float *means, const 
 done:
     free(host);
     return status;
-}
-
-void vt_normalisation_release(vt_backend *backend, vt_normalisation *placed)
-{
-    backend->release(backend, placed->mean);
-    backend->release(backend, placed->inverse_std);
 }
 
 void vt_picture_close(vt_picture *picture)

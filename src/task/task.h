@@ -57,12 +57,12 @@ vt_status vt_floats_place(vt_backend *backend, const float *host, int64_t count,
  * normalised already. */
 vt_status vt_normalisation_place(vt_backend *backend, const float *means, const float *stds, int64_t period,
                                  int64_t count, vt_normalisation *placed);
-void vt_normalisation_release(vt_backend *backend, vt_normalisation *placed);
 
-/* A kind's own struct begins with this one. */
+/* A kind's own struct begins with this one. vt_task_close frees the names of the scores and what normalises. */
 typedef struct {
     const vt_task_kind *kind;
     const vt_config *config;
+    vt_backend *backend; /* that the task is placed on; NULL: not yet */
     vt_score_names scores;
     int64_t field_count;
     /* What the data are, with what normalises them, and what messages call them. A checkpoint keeps that; NULL: the
@@ -87,7 +87,7 @@ struct vt_task_kind {
     /* Reads what the task must know of the data, which outlive it. Both NULL: nothing is known, and numbers are assumed
      * to be normalised. The error names the file. */
     vt_status (*open)(const vt_config *config, const vt_source *training, const vt_source *validation, vt_task **task);
-    /* Also releases the back end's memory. */
+    /* Also releases the back end's memory that `place` took. */
     void (*close)(vt_task *task);
     /* The log's lines about the data; and about which samples of the sets are used, where not all are. NULL: none. */
     void (*log_data)(const vt_task *task);

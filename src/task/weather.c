@@ -23,7 +23,6 @@ typedef struct {
     float *means, *stds;              /* [task.field_count] */
     double *weights;                  /* [height], of rows: mean 1 */
     double weight_sum;                /* of the weights of all points, as float32 numbers, in float64 */
-    vt_backend *backend;              /* NULL: not placed */
     const vt_model *model;
     float *change_stds; /* [task.field_count], of the channels' changes over dt; read only if they are needed */
     float *changes;     /* the same in units of the channel's own std */
@@ -78,15 +77,8 @@ static void weigh_rows(weather *w, const double *latitudes)
 static void weather_close(vt_task *task)
 {
     weather *w = (weather *)task;
-    void *const placed[] = {w->row_weights, w->channel_squares};
-    for (size_t i = 0; w->backend != NULL && i < 2; i++) {
-        w->backend->release(w->backend, placed[i]);
-        w->backend->release(w->backend, w->scales[i]);
-    }
-    for (int i = 0; w->backend != NULL && i < VT_BATCH_TENSORS; i++)
-        vt_normalisation_release(w->backend, &task->normalisation[i]);
-    vt_text_free_list(task->scores.names, task->scores.count);
-    free(task->scores.curve);
+    void *const placed[] = {w->row_weights, w->channel_squares, w->scales[0], w->scales[1]};
+    for (int i = 0; task->backend != NULL && i < 4; i++) task->backend->release(task->backend, placed[i]);
     free(w->means);
     free(w->stds);
     free(w->change_stds);
@@ -225,7 +217,7 @@ static vt_status place_scale(const weather *w, int64_t count, int64_t period, do
 {
     float *host = vt_allocate((size_t)count, sizeof *host, "the task");
     for (int64_t c = 0; c < count; c++) host[c] = (float)(factor * (double)w->changes[c % period]);
-    const vt_status status = vt_floats_place(w->backend, host, count, placed);
+    const vt_status status = vt_floats_place(w->task.backend, host, count, placed);
     free(host);
     return status;
 }
@@ -237,8 +229,10 @@ static vt_status place_numbers(weather *w)
     vt_task *task = &w->task;
     const vt_config *config = task->config;
     const int64_t in = config->n_in_channels, out = config->n_out_channels, period = vt_config_channels_a_time(config);
-    VT_TRY(vt_normalisation_place(w->backend, w->means, w->stds, period, in, &task->normalisation[VT_TENSOR_INPUT]));
-    VT_TRY(vt_normalisation_place(w->backend, w->means, w->stds, out, out, &task->normalisation[VT_TENSOR_TARGET]));
+    VT_TRY(
+        vt_normalisation_place(w->task.backend, w->means, w->stds, period, in, &task->normalisation[VT_TENSOR_INPUT]));
+    VT_TRY(
+        vt_normalisation_place(w->task.backend, w->means, w->stds, out, out, &task->normalisation[VT_TENSOR_TARGET]));
     if (config->predict == VT_PREDICT_TENDENCY) VT_TRY(place_scale(w, out, out, 1, &w->scales[0]));
     if (config->input_noise > 0) VT_TRY(place_scale(w, in, period, config->input_noise, &w->scales[1]));
 done:
@@ -268,7 +262,7 @@ static void weather_take_normalisation(vt_task *task, const vt_fields_about *kep
     if (needs_changes(task->config)) scale_changes(w);
     memcpy(w->checksums, numbers->checksums, sizeof w->checksums);
     describe_normalisation(w);
-    if (w->backend != NULL) VT_ASSERT(place_numbers(w) == VT_OK);
+    if (w->task.backend != NULL) VT_ASSERT(place_numbers(w) == VT_OK);
     if (w->unread || differs == count) return;
     vt_log_warning(
         "the means and standard deviations of %s are used; those of %s differ from them, first in channel %lld",
@@ -319,7 +313,7 @@ static vt_status weather_open(const vt_config *config, const vt_source *training
     }
     *result = task;
 done:
-    if (status != VT_OK) weather_close(task);
+    if (status != VT_OK) vt_task_close(&task);
     return status;
 }
 
@@ -340,7 +334,7 @@ vt_status vt_weather_open(const vt_config *config, const vt_weather_data *data, 
     *result = task;
     task = NULL;
 done:
-    if (task != NULL) weather_close(task);
+    vt_task_close(&task);
     return status;
 }
 
@@ -424,9 +418,7 @@ static vt_status weather_place(vt_task *task, vt_backend *backend, const vt_mode
     const int64_t out = task->config->n_out_channels;
     const int64_t forcings = vt_config_forcing_channels(task->config);
     const size_t squares = 2 * (size_t)(batch * out);
-    void *memory = NULL;
     float *host = vt_allocate((size_t)rows.count, sizeof *host, "the task");
-    w->backend = backend;
     w->model = model;
     w->rows = rows;
     for (int64_t row = 0; row < rows.count; row++) host[row] = (float)w->weights[rows.first + row];
@@ -438,8 +430,7 @@ static vt_status weather_place(vt_task *task, vt_backend *backend, const vt_mode
     task->tendency = w->scales[0];
     task->noise = w->scales[1];
     VT_TRY(vt_floats_place(backend, host, rows.count, &w->row_weights));
-    VT_TRY(backend->allocate(backend, VT_MEMORY_DATA, squares * sizeof(double), &memory));
-    w->channel_squares = memory;
+    VT_TAKE(backend, VT_MEMORY_DATA, squares, w->channel_squares);
     w->host_squares = vt_allocate(squares, sizeof(double), "the task");
 done:
     free(host);

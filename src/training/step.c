@@ -36,13 +36,12 @@ static bool only_last_counts(const vt_trainer *trainer)
 static void add_losses(vt_trainer *trainer, vt_micro_batch *samples, float *losses)
 {
     vt_backend *backend = trainer->backend;
-    const vt_mask none = {.tokens = 1};
     double *total = vt_trainer_counts_in_sums(trainer) ? &vt_optimizer_state(trainer->optimizer)->losses : NULL;
     const vt_matrix sum = vt_matrix_make(losses, 1, samples->pass.batch);
     const bool is_first = samples->rollout->step == 0 || only_last_counts(trainer);
     const vt_matrix own = is_first ? sum : vt_pass_push_wide(&samples->pass, 1, samples->pass.batch);
     vt_micro_batch_losses(trainer, samples, samples->prediction, own.data, total);
-    if (!is_first) backend->residual_add(backend, sum, own, &none, sum);
+    if (!is_first) vt_matrix_add(backend, sum, own, sum);
 }
 
 /* Of a rollout: what the other end of the pipeline has sent, until `count` messages are there. */

@@ -26,9 +26,7 @@ static vt_status take_batch_memory(vt_trainer *trainer)
     const vt_config *config = trainer->config;
     vt_backend *backend = trainer->backend;
     const int64_t own = config->global_batch_size / config->data_parallel;
-    void *memory = NULL;
-    VT_TRY(backend->allocate(backend, VT_MEMORY_DATA, (size_t)own * sizeof(float), &memory));
-    trainer->losses = memory;
+    VT_TAKE(backend, VT_MEMORY_DATA, own, trainer->losses);
     trainer->host_losses = vt_allocate((size_t)vt_trainer_micro_batch(config), sizeof(float), "the trainer");
     for (int i = 0; i < VT_STEPS_AHEAD; i++) {
         vt_started_step *started = &trainer->started[i];
@@ -55,7 +53,6 @@ static vt_status take_micro_batch_memory(vt_trainer *trainer, vt_span rows, vt_a
     vt_status status = VT_OK;
     vt_backend *backend = trainer->backend;
     const int64_t most = vt_config_longest_rollout(trainer->config), micro = vt_trainer_micro_batch(trainer->config);
-    const size_t sums = (size_t)(most * micro * trainer->loss->sums) * sizeof(double);
     trainer->room_count = vt_schedule_in_flight(trainer->schedule, &trainer->shape);
     trainer->rooms = vt_allocate((size_t)trainer->room_count, sizeof *trainer->rooms, "the trainer");
     for (int64_t i = 0; i < trainer->room_count; i++) {
@@ -71,12 +68,10 @@ static vt_status take_micro_batch_memory(vt_trainer *trainer, vt_span rows, vt_a
         vt_allocate((size_t)trainer->micro_batch_count, sizeof *trainer->micro_batches, "the trainer");
     for (int64_t i = 0; i < trainer->micro_batch_count; i++) {
         vt_micro_batch *micro_batch = &trainer->micro_batches[i];
-        void *memory = NULL;
         micro_batch->index = -1;
         VT_TRY(vt_rollout_open(trainer->task, trainer->model, backend, trainer->tensor_count, trainer->specs, rows,
                                most, trainer->stage.place, &micro_batch->rollout));
-        VT_TRY(backend->allocate(backend, VT_MEMORY_DATA, sums, &memory));
-        micro_batch->loss_sums = memory;
+        VT_TAKE(backend, VT_MEMORY_DATA, most * micro * trainer->loss->sums, micro_batch->loss_sums);
         VT_TRY(vt_arena_open(backend, sizes.shared, &micro_batch->shared));
     }
 done:
@@ -90,14 +85,12 @@ static vt_status take_loss_weights(vt_trainer *trainer)
     vt_backend *backend = trainer->backend;
     vt_arena *arena = &trainer->rooms[0].arena;
     const vt_pass pass = {.backend = backend, .arena = arena, .parallel = trainer->parallel, .batch = 1};
-    void *memory = NULL;
     if (trainer->task->kind->weigh == NULL) return VT_OK;
-    vt_matrix weights = trainer->task->kind->weigh(trainer->task, &pass);
+    vt_matrix weights = trainer->task->kind->weigh(trainer->task, &pass), *kept = &trainer->loss_weights;
     if (weights.data == NULL) return VT_OK;
-    const size_t bytes = (size_t)(weights.rows * weights.columns) * sizeof(float);
-    VT_TRY(backend->allocate(backend, VT_MEMORY_DATA, bytes, &memory));
-    backend->copy(backend, memory, weights.data, bytes);
-    trainer->loss_weights = vt_matrix_make(memory, weights.rows, weights.columns);
+    *kept = vt_matrix_make(NULL, weights.rows, weights.columns);
+    VT_TAKE(backend, VT_MEMORY_DATA, weights.rows * weights.columns, kept->data);
+    backend->copy(backend, kept->data, weights.data, (size_t)vt_matrix_bytes(weights));
 done:
     vt_arena_pop(arena, 0);
     return status;
@@ -140,6 +133,7 @@ vt_status vt_trainer_build(const vt_config *config, const vt_trainer_options *op
     VT_TRY(vt_world_agree(world, vt_gradient_sync_open(config, backend, trainer->parameters, &trainer->sync)));
     VT_TRY(vt_optimizer_open(config, backend, trainer->parameters, &trainer->optimizer));
     const vt_span rows = model->part_needed(config, trainer->parallel->own);
+    trainer->task->backend = backend;
     VT_TRY(trainer->task->kind->place(trainer->task, backend, trainer->model, rows, vt_trainer_micro_batch(config)));
     trainer->tensor_count = vt_source_kind_of(config)->specs(config, rows, trainer->specs);
     VT_TRY(vt_stage_connect(config, world, backend, vt_trainer_micro_batch(config) * trainer->parallel->own.count,

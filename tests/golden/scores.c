@@ -187,12 +187,12 @@ TEST(spectra_against_numpy)
     const float *forecast = golden_read_float(file, "scores/forecast", &count);
     const float *target = golden_read_float(file, "scores/target", &count);
     for (int round = 0; round < 2; round++) {
-        const vt_spectra_options options = {.leads = LEADS,
-                                            .channels = CHANNELS,
-                                            .height = HEIGHT,
-                                            .width = WIDTH,
-                                            .latitudes = golden_read(file, "scores/latitudes", &count),
-                                            .goes_round = round == 1};
+        const vt_scores_options options = {.leads = LEADS,
+                                           .channels = CHANNELS,
+                                           .height = HEIGHT,
+                                           .width = WIDTH,
+                                           .latitudes = golden_read(file, "scores/latitudes", &count),
+                                           .goes_round = round == 1};
         const double *expected = golden_read(file, round ? "scores/spectra_round" : "scores/spectra_window", &count);
         vt_spectra *spectra = NULL;
         vt_spectra_open(&options, &spectra);

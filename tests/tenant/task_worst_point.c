@@ -11,9 +11,7 @@ extern const vt_task_kind vt_task_worst_point;
 
 typedef struct {
     vt_task task;
-    vt_backend *backend; /* NULL: not placed */
     const vt_model *model;
-    char *names[1]; /* of the score */
 } worst_point;
 
 static vt_status open_task(const vt_config *config, const vt_source *training, const vt_source *validation,
@@ -21,7 +19,6 @@ static vt_status open_task(const vt_config *config, const vt_source *training, c
 {
     worst_point *own = vt_allocate(1, sizeof *own, "the task");
     (void)training, (void)validation;
-    own->names[0] = vt_text_copy("point");
     own->task = (vt_task){.kind = &vt_task_worst_point, .config = config};
     own->task.scores = (vt_score_names){.title = "error of the worst point",
                                         .column = "worst",
@@ -29,44 +26,29 @@ static vt_status open_task(const vt_config *config, const vt_source *training, c
                                         .baseline_is = "0 at every point",
                                         .curve = vt_text_copy("Worst/valid"),
                                         .count = 1,
-                                        .names = own->names};
+                                        .names = vt_allocate(1, sizeof(char *), "the score's name")};
+    own->task.scores.names[0] = vt_text_copy("point");
     *task = &own->task;
     return VT_OK;
 }
 
 static void close_task(vt_task *task)
 {
-    worst_point *own = (worst_point *)task;
-    for (int i = 0; own->backend != NULL && i < 2; i++) {
-        own->backend->release(own->backend, task->normalisation[i].mean);
-        own->backend->release(own->backend, task->normalisation[i].inverse_std);
-    }
-    free(task->scores.curve);
-    free(own->names[0]);
-    free(own);
+    free(task);
 }
 
 /* mean 0, standard deviation 1 */
 static vt_status place_task(vt_task *task, vt_backend *backend, const vt_model *model, vt_span rows, int64_t batch)
 {
+    vt_status status = VT_OK;
     worst_point *own = (worst_point *)task;
     const int64_t channels[2] = {task->config->n_in_channels, task->config->n_out_channels};
     (void)rows, (void)batch;
-    own->backend = backend;
     own->model = model;
-    for (int i = 0; i < 2; i++) {
-        void *memory[2];
-        const size_t bytes = (size_t)channels[i] * sizeof(float);
-        float *host = vt_allocate((size_t)channels[i], sizeof *host, "the task");
-        for (int j = 0; j < 2; j++) {
-            for (int64_t c = 0; c < channels[i]; c++) host[c] = (float)j;
-            VT_ASSERT(backend->allocate(backend, VT_MEMORY_DATA, bytes, &memory[j]) == VT_OK);
-            backend->copy_from_host(backend, memory[j], host, bytes);
-        }
-        task->normalisation[i] = (vt_normalisation){channels[i], memory[0], memory[1]};
-        free(host);
-    }
-    return VT_OK;
+    for (int i = 0; i < 2; i++)
+        VT_TRY(vt_normalisation_place(backend, NULL, NULL, 0, channels[i], &task->normalisation[i]));
+done:
+    return status;
 }
 
 /* The dry back end has no memory. */

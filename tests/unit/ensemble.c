@@ -5,7 +5,6 @@
 #include "base/random.h"
 #include "base/text.h"
 #include "storage/scratch.h"
-#include "task/weather/scores.h"
 #include "test.h"
 
 enum { MEMBERS = 5, CHANNELS = 2, HEIGHT = 7, WIDTH = 9, PLANE = HEIGHT * WIDTH, FIELDS = CHANNELS * PLANE };
@@ -21,7 +20,7 @@ static double normal(uint64_t stream, int64_t index)
 static vt_ensemble *opened(int64_t members, int64_t channels, int64_t height, int64_t width, const double *rows)
 {
     vt_ensemble *ensemble = NULL;
-    const vt_ensemble_options options = {members, 2, channels, height, width, rows};
+    const vt_scores_options options = {2, channels, height, width, rows, .members = members};
     vt_ensemble_open(&options, &ensemble);
     return ensemble;
 }

@@ -42,13 +42,13 @@ TEST(powers_are_the_variance)
         for (int64_t x = 0; x < width; x++) mean += (double)(row[x] = (float)(x * x % 5) + 100) / (double)width;
         for (int64_t x = 0; x < width; x++) variance += pow((double)row[x] - mean, 2) / (double)width;
         vt_spectra *spectra = NULL;
-        vt_spectra_open(&(vt_spectra_options){1, 1, 1, width, &latitude, true}, &spectra);
+        vt_spectra_open(&(vt_scores_options){1, 1, 1, width, &latitude, .goes_round = true}, &spectra);
         vt_spectra_add(spectra, 0, row, row);
         for (int64_t m = 1; m <= vt_spectra_waves(spectra); m++) sum += vt_spectra_power(spectra, 0, 0, m, false);
         EXPECT_NEAR(sum, variance, 1e-12);
         vt_spectra_close(&spectra);
         for (int64_t x = 0; x < width; x++) row[x] = (float)(7 - 2 * x);
-        vt_spectra_open(&(vt_spectra_options){1, 1, 1, width, &latitude, false}, &spectra);
+        vt_spectra_open(&(vt_scores_options){1, 1, 1, width, &latitude}, &spectra);
         vt_spectra_add(spectra, 0, row, row);
         for (int64_t m = 1; m <= vt_spectra_waves(spectra); m++)
             EXPECT_NEAR(vt_spectra_power(spectra, 0, 0, m, true), 0, 1e-20);

@@ -7,13 +7,12 @@
 #include "base/csv.h"
 #include "base/memory.h"
 #include "base/status.h"
-#include "task/weather/scores.h"
 
 /* Sums of one channel at one lead time, and the initial times in them. */
 enum { CRPS, VARIANCE, TIMES, CELL };
 
 struct vt_ensemble {
-    vt_ensemble_options options;
+    vt_scores_options options;
     double *weights; /* [height] */
     double *sums;    /* [leads, channels, CELL] */
 };
@@ -48,7 +47,7 @@ void vt_ensemble_mean(int64_t members, const float *const *fields, int64_t count
 
 /* ---- the scores ---- */
 
-void vt_ensemble_open(const vt_ensemble_options *options, vt_ensemble **result)
+void vt_ensemble_open(const vt_scores_options *options, vt_ensemble **result)
 {
     vt_ensemble *ensemble = vt_allocate(1, sizeof *ensemble, "the scores");
     const size_t cells = (size_t)(options->leads * options->channels);
@@ -75,7 +74,7 @@ static void add_distances(const float *a, const float *b, int64_t width, double 
 }
 
 /* CRPS and variance at each point of row y of a channel; errors, pairs: [width], of this thread. */
-static void score_row(const vt_ensemble_options *options, const float *const *forecasts, const float *target,
+static void score_row(const vt_scores_options *options, const float *const *forecasts, const float *target,
                       int64_t first, double *crps, double *variance, double *pairs)
 {
     const int64_t width = options->width, members = options->members;
@@ -97,7 +96,7 @@ static void score_row(const vt_ensemble_options *options, const float *const *fo
 static void add_channel(const vt_ensemble *ensemble, const float *const *forecasts, const float *target,
                         int64_t channel, double *cell)
 {
-    const vt_ensemble_options *options = &ensemble->options;
+    const vt_scores_options *options = &ensemble->options;
     const int64_t width = options->width, first = channel * options->height * width;
     double *room = vt_allocate((size_t)(3 * width), sizeof *room, "the scores"), *crps = room, *variance = crps + width,
            weights = 0, sums[2] = {0, 0};
@@ -120,7 +119,7 @@ static void add_channel(const vt_ensemble *ensemble, const float *const *forecas
 
 void vt_ensemble_add(vt_ensemble *ensemble, int64_t lead, const float *const *forecasts, const float *target)
 {
-    const vt_ensemble_options *options = &ensemble->options;
+    const vt_scores_options *options = &ensemble->options;
     VT_ASSERT(lead >= 0 && lead < options->leads);
 #pragma omp parallel for schedule(static)
     for (int64_t c = 0; c < options->channels; c++)

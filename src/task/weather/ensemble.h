@@ -13,6 +13,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "task/weather/scores.h"
+
 /* How an initial state is perturbed: normal noise that depends on the seed, the member, the initial time, the channel
  * and the place alone. */
 typedef struct {
@@ -29,14 +31,7 @@ void vt_ensemble_perturb(const vt_perturbation *how, float *state);
 /* mean [count] of the members' numbers, fields [members][count]; summed in float64. */
 void vt_ensemble_mean(int64_t members, const float *const *fields, int64_t count, float *mean);
 
-typedef struct {
-    int64_t members, leads, channels, height, width;
-    const double *latitudes; /* degrees, [height] */
-} vt_ensemble_options;
-
-typedef struct vt_ensemble vt_ensemble;
-
-void vt_ensemble_open(const vt_ensemble_options *options, vt_ensemble **ensemble);
+void vt_ensemble_open(const vt_scores_options *options, vt_ensemble **ensemble);
 void vt_ensemble_close(vt_ensemble **ensemble);
 
 /* Adds one initial time at lead 0, 1, …: forecasts [members] and target, each [channels, height, width]. */

@@ -10,6 +10,7 @@
 #include "storage/output_file.h"
 #include "task/weather/calendar.h"
 #include "task/weather/channels.h"
+#include "task/weather/ensemble.h"
 
 /* Of one channel at one lead time: sums, and how many initial times are in each. */
 enum {
@@ -67,9 +68,10 @@ static bool is_there(const score_fields *f, int64_t i)
     return (f->is_model || !isnan(f->forecast[i])) && !isnan(f->target[i]) && (f->mean == NULL || !isnan(f->mean[i]));
 }
 
-/* Weighted mean over the grid's points that are in all of `f` of (a - b)(d - e), each one of its fields; NaN: none. */
+/* Weighted mean over the grid's points that are in all of `f` of (a - b)(d - e), each one of its fields, or where d is
+ * NULL of a - b, or its size; NaN: none. */
 static double mean_product(const vt_scores *scores, const score_fields *f, const float *a, const float *b,
-                           const float *d, const float *e)
+                           const float *d, const float *e, bool size)
 {
     const int64_t width = scores->options.width, height = scores->options.height;
     double total = 0, weights = 0;
@@ -79,7 +81,8 @@ static double mean_product(const vt_scores *scores, const score_fields *f, const
         int64_t there = 0;
         for (int64_t i = y * width; i < (y + 1) * width; i++) {
             if (!is_there(f, i)) continue;
-            row += ((double)a[i] - (double)b[i]) * ((double)d[i] - (double)e[i]);
+            const double error = (double)a[i] - (double)b[i];
+            row += d != NULL ? error * ((double)d[i] - (double)e[i]) : size ? fabs(error) : error;
             there++;
         }
         total += scores->weights[y] * row;
@@ -89,37 +92,17 @@ static double mean_product(const vt_scores *scores, const score_fields *f, const
     return total / (points == width * height ? (double)points : weights);
 }
 
-/* Weighted mean of forecast - target, or of its size. */
-static double mean_error(const vt_scores *scores, const score_fields *f, bool size)
-{
-    const int64_t width = scores->options.width, height = scores->options.height;
-    double total = 0, weights = 0;
-    for (int64_t y = 0; y < height; y++) {
-        double row = 0;
-        int64_t there = 0;
-        for (int64_t i = y * width; i < (y + 1) * width; i++) {
-            if (!is_there(f, i)) continue;
-            const double error = (double)f->forecast[i] - (double)f->target[i];
-            row += size ? fabs(error) : error;
-            there++;
-        }
-        total += scores->weights[y] * row;
-        weights += scores->weights[y] * (double)there;
-    }
-    return total / weights;
-}
-
 /* NaN where no point is there. */
 static double mean_square(const vt_scores *scores, const score_fields *f)
 {
-    return mean_product(scores, f, f->forecast, f->target, f->forecast, f->target);
+    return mean_product(scores, f, f->forecast, f->target, f->forecast, f->target, false);
 }
 
 static double correlation(const vt_scores *scores, const score_fields *f)
 {
-    double ff = mean_product(scores, f, f->forecast, f->mean, f->forecast, f->mean);
-    double oo = mean_product(scores, f, f->target, f->mean, f->target, f->mean);
-    return mean_product(scores, f, f->forecast, f->mean, f->target, f->mean) / sqrt(ff * oo);
+    double ff = mean_product(scores, f, f->forecast, f->mean, f->forecast, f->mean, false);
+    double oo = mean_product(scores, f, f->target, f->mean, f->target, f->mean, false);
+    return mean_product(scores, f, f->forecast, f->mean, f->target, f->mean, false) / sqrt(ff * oo);
 }
 
 static bool has_points(const vt_scores *scores, const score_fields *f)
@@ -144,8 +127,8 @@ static void add_errors(const vt_scores *scores, double *cell, const score_fields
     add_score(cell, RMSE_SUMS + which, sqrt(square));
     add_score(cell, SQUARE_SUMS + which, square);
     if (which != VT_SCORE_MODEL) return;
-    add_score(cell, BIAS_SUM, mean_error(scores, f, false));
-    add_score(cell, MAE_SUM, mean_error(scores, f, true));
+    add_score(cell, BIAS_SUM, mean_product(scores, f, f->forecast, f->target, NULL, NULL, false));
+    add_score(cell, MAE_SUM, mean_product(scores, f, f->forecast, f->target, NULL, NULL, true));
 }
 
 static void add_correlation(const vt_scores *scores, double *cell, const score_fields *f, int place)

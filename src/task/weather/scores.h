@@ -11,11 +11,11 @@
 #ifndef VT_TASK_WEATHER_SCORES_H
 #define VT_TASK_WEATHER_SCORES_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/status.h"
 #include "task/weather/channels.h"
-#include "task/weather/ensemble.h"
 
 /* The weights of rows, [rows], malloc'd: w(lat), of latitudes in degrees; NULL: all rows count alike. */
 double *vt_row_weights(const double *latitudes, int64_t rows);
@@ -24,14 +24,18 @@ double *vt_row_weights(const double *latitudes, int64_t rows);
  */
 enum { VT_SCORE_MODEL, VT_SCORE_PERSISTENCE, VT_SCORE_CLIMATOLOGY, VT_SCORE_SEASONAL, VT_SCORE_FORECASTS };
 
+/* Of the scores; those of an ensemble (ensemble.h) and the spectra (spectra.h) are opened with them, too. */
 typedef struct {
     int64_t leads, channels, height, width;
     const double *latitudes;  /* degrees, [height] */
     const float *climatology; /* [channels, height, width], or NULL: its scores, and all ACC against it, are NAN */
     const float *stds;        /* [channels] */
+    int64_t members;          /* of an ensemble */
+    bool goes_round;          /* for the spectra: the rows go round the globe */
 } vt_scores_options;
 
 typedef struct vt_scores vt_scores;
+typedef struct vt_ensemble vt_ensemble;
 
 void vt_scores_open(const vt_scores_options *options, vt_scores **scores);
 void vt_scores_close(vt_scores **scores);

@@ -9,17 +9,16 @@
 #include "base/memory.h"
 #include "storage/output_file.h"
 #include "task/weather/calendar.h"
-#include "task/weather/scores.h"
 
 struct vt_spectra {
-    vt_spectra_options options;
+    vt_scores_options options;
     int64_t waves;
     double *weights; /* [height] */
     vt_fourier *fourier;
     double *sums; /* [leads, channels, 1 + 2 * waves]: initial times, power of forecast and of target */
 };
 
-void vt_spectra_open(const vt_spectra_options *options, vt_spectra **result)
+void vt_spectra_open(const vt_scores_options *options, vt_spectra **result)
 {
     vt_spectra *spectra = vt_allocate(1, sizeof *spectra, "the spectra");
     spectra->options = *options;

@@ -13,17 +13,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/status.h"
-
-typedef struct {
-    int64_t leads, channels, height, width;
-    const double *latitudes; /* degrees, [height] */
-    bool goes_round;
-} vt_spectra_options;
+#include "task/weather/scores.h"
 
 typedef struct vt_spectra vt_spectra;
 
-void vt_spectra_open(const vt_spectra_options *options, vt_spectra **spectra);
+void vt_spectra_open(const vt_scores_options *options, vt_spectra **spectra);
 void vt_spectra_close(vt_spectra **spectra);
 
 /* Adds one initial time at a lead: fields [channels, height, width]. */
