@@ -15,17 +15,6 @@
 
 /* ---- what it needs ---- */
 
-static vt_status open_dataset(vt_evaluated *e)
-{
-    const vt_config *config = e->options->config;
-    vt_dataset_options options = vt_fields_options(config, e->options->test ? VT_SET_TEST : VT_SET_VALIDATION);
-    options.sample_limit = config->limit_nsamples_val;
-    vt_status status = vt_forecaster_channels(e->options->checkpoint, &options.form);
-    if (status == VT_OK) status = vt_dataset_open(&options, &e->dataset);
-    e->form = options.form;
-    return status;
-}
-
 static vt_status find_starts(vt_evaluated *e)
 {
     vt_status status = VT_OK;
@@ -74,10 +63,11 @@ static vt_status open_data(vt_evaluated *e)
     vt_status status = VT_OK;
     const vt_config *config = e->options->config;
     e->plane = config->img_size[0] * config->img_size[1];
-    VT_TRY(open_dataset(e));
+    e->data = vt_fields_options(config, e->options->test ? VT_SET_TEST : VT_SET_VALIDATION);
+    e->data.sample_limit = config->limit_nsamples_val;
+    VT_TRY(vt_forecaster_open_data(config, e->options->checkpoint, &e->data, &e->dataset));
     e->step = vt_dataset_minutes_a_time(e->dataset) * config->dt;
     vt_dataset_log_coordinates(e->dataset);
-    if (vt_fields_need_dates(config) != NULL) VT_TRY(vt_dataset_check_dates(e->dataset, vt_fields_need_dates(config)));
     VT_TRY(find_starts(e));
     VT_TRY(vt_climatologies_open(config, e->dataset, e->starts, e->start_count, e->options->rollout,
                                  vt_world_rank(e->world) == 0, &e->climatologies));
@@ -141,7 +131,8 @@ static vt_status take_memory(vt_evaluated *e)
     vt_scores_open(&options, &e->scores);
     if (e->options->members.count > 0) vt_ensemble_open(&options, &e->ensemble);
     vt_spectra_open(&options, &e->spectra);
-    VT_TRY(vt_states_open(&e->options->members, e->forecaster, config, e->batch, e->options->output, &e->states));
+    VT_TRY(vt_states_open(&e->options->members, e->forecaster, config, e->dataset, e->batch, e->options->output,
+                          &e->states));
 done:
     return status;
 }
@@ -157,9 +148,9 @@ static vt_status read_inputs(vt_evaluated *e, const int64_t *starts, int64_t cou
     float *input = e->states.input;
     for (int64_t i = 0; i < count; i++) {
         vt_date date = {0};
-        VT_TRY(vt_dataset_read(e->dataset, starts[i], input + i * in, e->target));
+        VT_TRY(vt_dataset_read(e->dataset, starts[i], input + i * in, NULL));
         if (vt_task_weather.has_baseline(config))
-            memcpy(e->persistence + i * out, input + i * in, (size_t)out * sizeof(float));
+            VT_TRY(vt_dataset_read_later(e->dataset, starts[i], 0, e->persistence + i * out));
         e->keys[i] = vt_dataset_date(e->dataset, starts[i], 0, &date) ? date.minutes : starts[i];
     }
     vt_states_begin(&e->states, count, e->keys);
@@ -203,10 +194,7 @@ static vt_status score_lead(vt_evaluated *e, int64_t first, int64_t count, int64
     const vt_config *config = e->options->config;
     const int64_t out = config->n_out_channels * e->plane, *starts = e->starts + first;
     if (count == 0) return VT_OK;
-    if (lead == 0)
-        VT_TRY(read_inputs(e, starts, count));
-    else
-        vt_states_shift(&e->states);
+    if (lead == 0) VT_TRY(read_inputs(e, starts, count));
     take_dates(e, starts, count, lead, e->dates);
     VT_TRY(vt_states_step(&e->states, e->dates));
     if (vt_world_coordinate(e->world, VT_AXIS_PIPELINE) > 0) return VT_OK; /* the first stage scores */
@@ -299,9 +287,8 @@ static vt_status run_phases(vt_evaluated *e)
     vt_status status = VT_OK;
     VT_TRY(vt_world_agree(e->world, open_data(e)));
     VT_TRY(vt_source_check_same(e->world, (const vt_source *const[]){vt_dataset_source(e->dataset)}, 1, NULL));
-    const vt_forecaster_data data = {vt_dataset_about(e->dataset), vt_dataset_source(e->dataset)->path,
-                                     vt_dataset_latitudes(e->dataset), vt_dataset_known_grid(e->dataset)};
-    VT_TRY(vt_forecaster_open(e->options->config, e->options->checkpoint, e->world, &data, &e->forecaster));
+    VT_TRY(vt_forecaster_open(e->options->config, e->options->checkpoint, e->world, e->dataset,
+                              vt_dataset_about(e->dataset), &e->forecaster));
     VT_TRY(vt_members_read(&e->options->members, e->forecaster));
     share_out(e);
     VT_TRY(vt_world_agree(e->world, take_memory(e)));
@@ -332,8 +319,7 @@ done:
     vt_evaluation_close(&e.loss);
     vt_states_close(&e.states);
     vt_forecaster_close(&e.forecaster);
-    vt_dataset_close(&e.dataset);
-    vt_forecaster_channels_close(&e.form);
+    vt_forecaster_close_data(&e.data, &e.dataset);
     free(e.starts);
     free(e.dates);
     free(e.variables);

@@ -14,7 +14,7 @@
 typedef struct {
     const vt_evaluation_options *options;
     vt_world *world;
-    vt_fields_form form; /* of the dataset */
+    vt_dataset_options data;
     vt_dataset *dataset;
     vt_forecaster *forecaster;
     vt_climatologies climatologies;

@@ -10,7 +10,7 @@
 #include "base/text.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/find.h"
-#include "source/fields/dataset.h"
+#include "config/forcings.h"
 #include "source/sources.h"
 #include "storage/tensor_file.h"
 #include "task/weather.h"
@@ -20,12 +20,9 @@ struct vt_forecaster {
     vt_backend *backend;
     vt_task *task;
     vt_trainer *trainer;
-    vt_known_fields *known; /* NULL: the model sees none */
-    vt_seasonal *seasonal;  /* NULL: it sees the fields, not departures */
-    int64_t step;           /* the length of dt */
-    vt_group *stages;       /* of the model */
-    float *forcings;        /* of a batch, or NULL */
-    float *departures;      /* of the inputs and targets of a batch, or NULL */
+    const vt_known_fields *known; /* NULL: the model sees none */
+    vt_group *stages;             /* of the model */
+    float *forcings;              /* of a batch, or NULL */
     float **weights; /* [weight_count]: the parameters of each checkpoint, on the host; none if there is only one */
     int64_t weight_count, chosen;
 };
@@ -178,22 +175,6 @@ static int64_t plane_of(const vt_config *config)
     return config->img_size[0] * config->img_size[1];
 }
 
-/* Forcings, and the climatology that is subtracted from the fields. */
-static vt_status open_known(vt_forecaster *forecaster, const vt_config *config, const vt_forecaster_data *data)
-{
-    vt_status status = VT_OK;
-    const vt_known_options known = vt_known_options_of(config);
-    const vt_span rows = {0, config->img_size[0]};
-    const int64_t in = vt_config_channels_a_time(config), out = config->n_out_channels;
-    forecaster->step = data->grid.step;
-    if (vt_known_count(&known) > 0) VT_TRY(vt_known_fields_open(&known, &data->grid, rows, &forecaster->known));
-    if (config->normalise != VT_NORMALISE_CLIMATOLOGY) return VT_OK;
-    VT_TRY(vt_known_climatology_open(config->climatology_path, &data->grid, (const char *const *)data->about->names,
-                                     in > out ? in : out, rows, &forecaster->seasonal));
-done:
-    return status;
-}
-
 /* What the checkpoint says of its data. */
 static vt_status read_about(const char *checkpoint, vt_fields_about **about)
 {
@@ -206,43 +187,47 @@ done:
     return status;
 }
 
-vt_status vt_forecaster_channels(const char *checkpoint, vt_fields_form *form)
+vt_status vt_forecaster_open_data(const vt_config *config, const char *checkpoint, vt_dataset_options *options,
+                                  vt_dataset **dataset)
 {
     vt_status status = VT_OK;
     vt_fields_about *about = NULL;
-    if (form->variables != NULL) return VT_OK;
-    VT_TRY(read_about(checkpoint, &about));
-    if (about == NULL || about->names == NULL) goto done;
-    form->names = (const char *const *)about->names; /* the form's from now on */
-    form->name_count = about->channels;
-    about->names = NULL;
+    options->known = vt_known_options_of(config);
+    if (config->normalise == VT_NORMALISE_CLIMATOLOGY) options->climatology = config->climatology_path;
+    if (options->form.variables == NULL) VT_TRY(read_about(checkpoint, &about));
+    if (about != NULL && about->names != NULL) {
+        options->form.names = (const char *const *)about->names; /* the form's from now on */
+        options->form.name_count = about->channels;
+        about->names = NULL;
+    }
+    VT_TRY(vt_dataset_open(options, dataset));
 done:
     vt_fields_about_close(&about);
     return status;
 }
 
-void vt_forecaster_channels_close(vt_fields_form *form)
+void vt_forecaster_close_data(vt_dataset_options *options, vt_dataset **dataset)
 {
-    vt_text_free_list((char **)(uintptr_t)form->names, form->name_count);
-    form->names = NULL;
-    form->name_count = 0;
+    vt_dataset_close(dataset);
+    vt_text_free_list((char **)(uintptr_t)options->form.names, options->form.name_count);
+    options->form.names = NULL;
 }
 
 /* The checkpoint's normalisation takes the place of the files' when its parameters are read. */
 static vt_status open_task(vt_forecaster *forecaster, const vt_config *config, const char *checkpoint,
-                           const vt_forecaster_data *data)
+                           const vt_dataset *dataset, const vt_fields_about *about)
 {
     vt_status status = VT_OK;
-    vt_fields_about *about = NULL;
-    VT_TRY(read_about(checkpoint, &about));
-    const vt_weather_data known = {.about = data->about,
-                                   .name = data->name,
-                                   .latitudes = data->latitudes,
-                                   .seasonal = forecaster->seasonal,
-                                   .may_be_unread = about != NULL && about->normalisation.stds != NULL};
-    VT_TRY(vt_weather_open(config, &known, &forecaster->task));
+    vt_fields_about *own = NULL;
+    VT_TRY(read_about(checkpoint, &own));
+    const vt_weather_data data = {.about = about,
+                                  .name = vt_dataset_source(dataset)->path,
+                                  .latitudes = vt_dataset_latitudes(dataset),
+                                  .seasonal = vt_dataset_climatology(dataset),
+                                  .may_be_unread = own != NULL && own->normalisation.stds != NULL};
+    VT_TRY(vt_weather_open(config, &data, &forecaster->task));
 done:
-    vt_fields_about_close(&about);
+    vt_fields_about_close(&own);
     return status;
 }
 
@@ -282,29 +267,20 @@ done:
     return status;
 }
 
-/* Room for what the model sees of a batch. */
-static void take_memory(vt_forecaster *forecaster, const vt_config *config)
-{
-    const vt_known_options options = vt_known_options_of(config);
-    const int64_t points = vt_forecaster_batch(forecaster) * plane_of(config);
-    const size_t fields = (size_t)((config->n_in_channels + config->n_out_channels) * points);
-    if (forecaster->known != NULL)
-        forecaster->forcings =
-            vt_allocate((size_t)(vt_known_count(&options) * points), sizeof(float), "the forecaster");
-    if (forecaster->seasonal != NULL) forecaster->departures = vt_allocate(fields, sizeof(float), "the forecaster");
-}
-
 vt_status vt_forecaster_open(const vt_config *config, const char *checkpoint, vt_world *world,
-                             const vt_forecaster_data *data, vt_forecaster **result)
+                             const vt_dataset *dataset, const vt_fields_about *about, vt_forecaster **result)
 {
     vt_status status = VT_OK;
     vt_forecaster *forecaster = vt_allocate(1, sizeof *forecaster, "the forecaster");
-    VT_TRY(vt_world_agree(world, open_known(forecaster, config, data)));
-    VT_TRY(vt_world_agree(world, open_task(forecaster, config, checkpoint, data)));
+    const int64_t forcings = vt_config_forcing_channels(config) * plane_of(config);
+    forecaster->known = vt_dataset_known(dataset);
+    VT_TRY(vt_world_agree(world, open_task(forecaster, config, checkpoint, dataset, about)));
     VT_TRY(vt_forecaster_open_model(config, checkpoint, world, forecaster->task, &forecaster->backend,
                                     &forecaster->trainer));
     VT_TRY(vt_world_group(world, VT_AXES(VT_AXIS_PIPELINE), VT_SCOPE_ALL, "forecasts", NULL, &forecaster->stages));
-    take_memory(forecaster, config);
+    if (forecaster->known != NULL)
+        forecaster->forcings =
+            vt_allocate((size_t)(vt_forecaster_batch(forecaster) * forcings), sizeof(float), "the forecaster");
 done:
     if (status != VT_OK) vt_forecaster_close(&forecaster);
     *result = forecaster;
@@ -319,10 +295,7 @@ void vt_forecaster_close(vt_forecaster **forecaster)
     vt_trainer_close(&(*forecaster)->trainer);
     vt_task_close(&(*forecaster)->task);
     vt_backend_close(&(*forecaster)->backend);
-    vt_known_fields_close(&(*forecaster)->known);
-    vt_seasonal_close(&(*forecaster)->seasonal);
     free((*forecaster)->forcings);
-    free((*forecaster)->departures);
     free(*forecaster);
     *forecaster = NULL;
 }
@@ -405,43 +378,15 @@ vt_task *vt_forecaster_task(const vt_forecaster *forecaster)
     return forecaster->task;
 }
 
-/* ---- what the model sees ---- */
+/* ---- a step ---- */
 
-/* Adds `factor` times the climatology of the dates `later` after `dates` to the first `channels` channels of each
- * fields [count]. */
-static vt_status add_climatology(const vt_forecaster *forecaster, const vt_date *dates, int64_t later, double factor,
-                                 int64_t count, int64_t channels, int64_t sample, float *fields)
+static void take_forcings(const vt_forecaster *forecaster, const vt_date *dates, int64_t count)
 {
-    vt_status status = VT_OK;
-    for (int64_t i = 0; i < count; i++) {
-        const vt_date date = vt_date_after(dates[i], later);
-        VT_TRY(vt_seasonal_check(forecaster->seasonal, date));
-        vt_seasonal_add(forecaster->seasonal, date, factor, channels, fields + i * sample);
-    }
-done:
-    return status;
-}
-
-/* *input, which is not changed, becomes what the model sees of it; and the forcings are made. */
-static vt_status make_input(vt_forecaster *forecaster, const vt_date *dates, int64_t count, const float **input)
-{
-    vt_status status = VT_OK;
     const vt_config *config = vt_trainer_config(forecaster->trainer);
-    const int64_t channels = vt_config_channels_a_time(config), plane = plane_of(config);
-    const int64_t sample = config->n_in_channels * plane;
-    const vt_known_options known = vt_known_options_of(config);
+    const int64_t each = vt_config_forcing_channels(config) * plane_of(config);
+    VT_ASSERT(count > 0 && count <= vt_forecaster_batch(forecaster));
     for (int64_t i = 0; i < count && forecaster->known != NULL; i++)
-        vt_known_fields_take(forecaster->known, dates != NULL ? dates[i] : (vt_date){0}, false,
-                             forecaster->forcings + i * vt_known_count(&known) * plane);
-    if (forecaster->seasonal == NULL) return VT_OK;
-    VT_ASSERT(dates != NULL);
-    memcpy(forecaster->departures, *input, (size_t)(count * sample) * sizeof(float));
-    *input = forecaster->departures;
-    for (int64_t back = 0; back <= config->n_history; back++)
-        VT_TRY(add_climatology(forecaster, dates, -back * forecaster->step, -1, count, channels, sample,
-                               forecaster->departures + back * channels * plane));
-done:
-    return status;
+        vt_known_fields_take(forecaster->known, dates[i], false, forecaster->forcings + i * each);
 }
 
 vt_status vt_forecaster_step(vt_forecaster *forecaster, const float *input, const vt_date *dates, int64_t count,
@@ -449,15 +394,11 @@ vt_status vt_forecaster_step(vt_forecaster *forecaster, const float *input, cons
 {
     vt_status status = VT_OK;
     const vt_config *config = vt_trainer_config(forecaster->trainer);
-    const int64_t out = config->n_out_channels * plane_of(config);
-    VT_ASSERT(count > 0 && count <= vt_forecaster_batch(forecaster));
-    VT_ASSERT(dates != NULL || vt_fields_need_dates(config) == NULL);
-    VT_TRY(make_input(forecaster, dates, count, &input));
+    const int64_t numbers = count * config->n_out_channels * plane_of(config);
+    take_forcings(forecaster, dates, count);
     VT_TRY(vt_step_predict(forecaster->trainer, input, forecaster->forcings, count, fields));
-    vt_group_broadcast(forecaster->stages, fields, (size_t)(count * out) * sizeof *fields, forecaster->stages->size - 1,
+    vt_group_broadcast(forecaster->stages, fields, (size_t)numbers * sizeof *fields, forecaster->stages->size - 1,
                        NULL);
-    if (forecaster->seasonal != NULL)
-        VT_TRY(add_climatology(forecaster, dates, forecaster->step, 1, count, config->n_out_channels, out, fields));
 done:
     return status;
 }
@@ -465,23 +406,12 @@ done:
 vt_status vt_forecaster_score(vt_forecaster *forecaster, const float *input, const vt_date *dates, const float *target,
                               int64_t count, vt_evaluation *sums)
 {
-    vt_status status = VT_OK;
     const vt_config *config = vt_trainer_config(forecaster->trainer);
-    const int64_t in = config->n_in_channels * plane_of(config), out = config->n_out_channels * plane_of(config);
-    VT_ASSERT(count > 0 && count <= vt_forecaster_batch(forecaster));
-    VT_TRY(make_input(forecaster, dates, count, &input));
-    if (forecaster->seasonal != NULL) {
-        float *targets = forecaster->departures + vt_forecaster_batch(forecaster) * in;
-        memcpy(targets, target, (size_t)(count * out) * sizeof *targets);
-        VT_TRY(add_climatology(forecaster, dates, forecaster->step, -1, count, config->n_out_channels, out, targets));
-        target = targets;
-    }
     const vt_batch batch = {.sample_count = count,
                             .global_count = count * config->data_parallel,
                             .tensors = {input, target, forecaster->forcings}};
-    VT_TRY(vt_step_evaluate(forecaster->trainer, &batch, sums));
-done:
-    return status;
+    take_forcings(forecaster, dates, count);
+    return vt_step_evaluate(forecaster->trainer, &batch, sums);
 }
 
 vt_trainer *vt_forecaster_trainer(const vt_forecaster *forecaster)

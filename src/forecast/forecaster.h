@@ -4,7 +4,7 @@
 
 #include "config/config.h"
 #include "parallel/world.h"
-#include "source/fields/known_fields.h"
+#include "source/fields/dataset.h"
 #include "training/step.h"
 
 /* *checkpoint: the checkpoint of that name (vt_checkpoint_find), malloc'd. *config: the configuration that it was made
@@ -27,23 +27,17 @@ vt_status vt_forecaster_check_rollout(const vt_config *config, int64_t rollout);
 
 typedef struct vt_forecaster vt_forecaster;
 
-/* What the model has to know of the data; it outlives the forecaster. */
-typedef struct {
-    const vt_fields_about *about; /* compared with what the checkpoint says of its own */
-    const char *name;             /* of the data, for messages */
-    const double *latitudes;      /* that weigh the window's rows, [height] */
-    vt_known_grid grid;
-} vt_forecaster_data;
+/* Opens the data that forecasts begin from, as the checkpoint's model sees them: with its channels in their order,
+ * known fields, and as departures if it was trained on such. *options: as of vt_fields_options; closed with the data.
+ */
+vt_status vt_forecaster_open_data(const vt_config *config, const char *checkpoint, vt_dataset_options *options,
+                                  vt_dataset **dataset);
+void vt_forecaster_close_data(vt_dataset_options *options, vt_dataset **dataset);
 
-/* The names of the channels that the checkpoint was trained on, in the order in which data have to be read for it:
- * into form->names, to be freed as a list; none if it doesn't know them, or if `variables` says the order. */
-vt_status vt_forecaster_channels(const char *checkpoint, vt_fields_form *form);
-void vt_forecaster_channels_close(vt_fields_form *form);
-
-/* Collective. Takes memory, reads the parameters, and what the model sees or needs beside the fields: forcings, static
- * fields, the climatology. */
+/* Collective. Takes memory and reads the parameters. The dataset outlives the forecaster; about: what of it forecasts
+ * begin from, which is compared with what the checkpoint says of its own data. */
 vt_status vt_forecaster_open(const vt_config *config, const char *checkpoint, vt_world *world,
-                             const vt_forecaster_data *data, vt_forecaster **forecaster);
+                             const vt_dataset *dataset, const vt_fields_about *about, vt_forecaster **forecaster);
 void vt_forecaster_close(vt_forecaster **forecaster);
 
 /* Collective. Reads the parameters of one more checkpoint, which must fit the same model. They are kept in the host's
@@ -55,8 +49,8 @@ void vt_forecaster_choose(vt_forecaster *forecaster, int64_t index);
 int64_t vt_forecaster_batch(const vt_forecaster *forecaster);
 
 /* Collective over the stages of a model. input [count, n_in_channels, height, width], newest time first; fields [count,
- * n_out_channels, height, width], dt later. dates [count]: of the newest times, whatever data there are of them; read
- * where vt_fields_need_dates. The error: the climatology lacks a time of day. */
+ * n_out_channels, height, width], dt later; both as the dataset has them: values or departures. dates [count]: of the
+ * newest times, as far as they are known. */
 vt_status vt_forecaster_step(vt_forecaster *forecaster, const float *input, const vt_date *dates, int64_t count,
                              float *fields);
 

@@ -16,7 +16,7 @@
 typedef struct {
     const vt_prediction_options *options;
     vt_world *world;
-    vt_fields_form form; /* of the dataset */
+    vt_dataset_options data;
     vt_dataset *dataset;
     int64_t start;          /* the initial time: a sample */
     vt_fields_about *about; /* of the data at that time alone */
@@ -33,13 +33,10 @@ typedef struct {
 static vt_status open_dataset(prediction *p)
 {
     vt_status status = VT_OK;
-    vt_dataset_options options = vt_fields_options(p->options->config, p->options->set);
-    options.reach = VT_REACH_INPUT;
-    options.quiet = true;
-    status = vt_forecaster_channels(p->options->checkpoint, &options.form);
-    p->form = options.form;
-    VT_TRY(status);
-    VT_TRY(vt_dataset_open(&options, &p->dataset));
+    p->data = vt_fields_options(p->options->config, p->options->set);
+    p->data.reach = VT_REACH_INPUT;
+    p->data.quiet = true;
+    VT_TRY(vt_forecaster_open_data(p->options->config, p->options->checkpoint, &p->data, &p->dataset));
     VT_TRY(vt_dataset_check_dates(p->dataset, "--time"));
     vt_dataset_log_coordinates(p->dataset);
 done:
@@ -180,7 +177,8 @@ static vt_status open_states(prediction *p)
     vt_status status = VT_OK;
     const char *output = p->options->output, *name = strrchr(output, '/');
     char *directory = name == NULL ? vt_text_copy(".") : vt_text_format("%.*s/", (int)(name - output), output);
-    VT_TRY(vt_states_open(&p->options->members, p->forecaster, p->options->config, 1, directory, &p->states));
+    VT_TRY(
+        vt_states_open(&p->options->members, p->forecaster, p->options->config, p->dataset, 1, directory, &p->states));
     VT_TRY(vt_dataset_read(p->dataset, p->start, p->states.input, NULL));
     vt_states_begin(&p->states, 1, &p->dates[0].minutes);
 done:
@@ -219,7 +217,6 @@ static vt_status forecast(prediction *p)
 {
     vt_status status = VT_OK;
     for (int64_t step = 0; step < p->options->steps; step++) {
-        if (step > 0) vt_states_shift(&p->states);
         VT_TRY(vt_states_step(&p->states, &p->dates[step]));
         leave_out_missing(p);
         VT_TRY(vt_world_agree(p->world, p->result != NULL ? write_step(p, step) : VT_OK));
@@ -235,9 +232,7 @@ static vt_status run(prediction *p)
     const bool writes = vt_world_rank(p->world) == 0;
     char first[VT_DATE_SIZE], last[VT_DATE_SIZE], *members = NULL;
     VT_TRY(vt_world_agree(p->world, find_initial_time(p)));
-    const vt_forecaster_data data = {p->about, vt_dataset_source(p->dataset)->path, vt_dataset_latitudes(p->dataset),
-                                     vt_dataset_known_grid(p->dataset)};
-    VT_TRY(vt_forecaster_open(options->config, options->checkpoint, p->world, &data, &p->forecaster));
+    VT_TRY(vt_forecaster_open(options->config, options->checkpoint, p->world, p->dataset, p->about, &p->forecaster));
     VT_TRY(vt_members_read(&options->members, p->forecaster));
     VT_TRY(vt_world_agree(p->world, open_states(p)));
     VT_TRY(vt_world_agree(p->world, writes ? open_result(p) : VT_OK));
@@ -270,8 +265,7 @@ done:
     vt_states_close(&p.states);
     vt_forecaster_close(&p.forecaster);
     vt_fields_about_close(&p.about);
-    vt_dataset_close(&p.dataset);
-    vt_forecaster_channels_close(&p.form);
+    vt_forecaster_close_data(&p.data, &p.dataset);
     free(p.dates);
     free(p.longitudes);
     vt_world_close(&p.world, status == VT_ERROR);

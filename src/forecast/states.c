@@ -19,15 +19,19 @@ static int64_t field_size(const vt_config *config)
     return config->n_out_channels * config->img_size[0] * config->img_size[1];
 }
 
-vt_status vt_states_open(const vt_members *members, vt_forecaster *forecaster, const vt_config *config, int64_t most,
-                         const char *directory, vt_states *states)
+vt_status vt_states_open(const vt_members *members, vt_forecaster *forecaster, const vt_config *config,
+                         const vt_dataset *dataset, int64_t most, const char *directory, vt_states *states)
 {
     vt_status status = VT_OK;
     const int64_t number = vt_members_number(members);
     const size_t count = (size_t)(number * most), out = (size_t)field_size(config);
     const size_t inputs = count * (size_t)input_size(config), all = (inputs + count * out) * sizeof(float);
-    *states =
-        (vt_states){.members = members, .forecaster = forecaster, .config = config, .number = number, .most = most};
+    *states = (vt_states){.members = members,
+                          .forecaster = forecaster,
+                          .config = config,
+                          .dataset = dataset,
+                          .number = number,
+                          .most = most};
     states->dates = vt_allocate(count, sizeof *states->dates, "the forecasts");
     states->mean = vt_allocate(out, sizeof *states->mean, "the forecasts");
     states->fields = vt_allocate((size_t)number, sizeof *states->fields, "the forecasts");
@@ -82,6 +86,17 @@ void vt_states_begin(vt_states *states, int64_t count, const int64_t *starts)
         }
 }
 
+/* The older times of an input move one place back, and the forecast becomes the newest. A model that forecasts fewer
+ * channels makes single steps. */
+static void shift(const vt_states *states, const float *forecast, float *input)
+{
+    const int64_t in = input_size(states->config), out = field_size(states->config);
+    if (states->config->n_out_channels != vt_config_channels_a_time(states->config)) return;
+    memmove(input + out, input, (size_t)(in - out) * sizeof *input);
+    for (int64_t point = 0; point < out; point++)
+        if (!isnan(input[point])) input[point] = forecast[point];
+}
+
 vt_status vt_states_step(vt_states *states, const vt_date *dates)
 {
     vt_status status = VT_OK;
@@ -96,21 +111,17 @@ vt_status vt_states_step(vt_states *states, const vt_date *dates)
         VT_TRY(vt_forecaster_step(states->forecaster, states->input + first * in, states->dates + first, count,
                                   states->forecast + first * out));
     }
+    const vt_seasonal *seasonal = vt_dataset_climatology(states->dataset);
+    const int64_t step = vt_dataset_known_grid(states->dataset).step;
+    for (int64_t i = 0; i < all; i++) {
+        shift(states, states->forecast + i * out, states->input + i * in);
+        if (seasonal == NULL) continue;
+        const vt_date date = vt_date_after(states->dates[i], step);
+        VT_TRY(vt_seasonal_check(seasonal, date));
+        vt_seasonal_add(seasonal, date, 1, states->config->n_out_channels, states->forecast + i * out);
+    }
 done:
     return status;
-}
-
-void vt_states_shift(vt_states *states)
-{
-    const int64_t in = input_size(states->config), out = field_size(states->config);
-    VT_ASSERT(states->config->n_out_channels == vt_config_channels_a_time(states->config));
-    for (int64_t i = 0; i < states->number * states->count; i++) {
-        float *input = states->input + i * in;
-        const float *forecast = states->forecast + i * out;
-        memmove(input + out, input, (size_t)(in - out) * sizeof *input);
-        for (int64_t point = 0; point < out; point++)
-            if (!isnan(input[point])) input[point] = forecast[point];
-    }
 }
 
 const float *vt_states_forecast(vt_states *states, int64_t i)

@@ -487,6 +487,11 @@ const vt_seasonal *vt_dataset_climatology(const vt_dataset *dataset)
     return dataset->seasonal;
 }
 
+const vt_known_fields *vt_dataset_known(const vt_dataset *dataset)
+{
+    return dataset->known;
+}
+
 vt_known_grid vt_dataset_known_grid(const vt_dataset *dataset)
 {
     return (vt_known_grid){.path = dataset->options.directory,

@@ -52,9 +52,6 @@ typedef struct vt_dataset vt_dataset; /* begins with a vt_source */
  * caller adds how to read it. */
 vt_dataset_options vt_fields_options(const vt_config *config, vt_set set);
 
-/* The option that needs to know when the times are, for messages; NULL: none does. */
-const char *vt_fields_need_dates(const vt_config *config);
-
 /* Looks at every file (shapes, channel names, latitudes), reads no fields. Errors: no such directory, no files, a file
  * that is not HDF5, `fields` missing, not 4-D float, too small for the window or the channels, files that differ in
  * channels; fewer than one sample. */
@@ -114,6 +111,9 @@ vt_status vt_dataset_check_dates(const vt_dataset *dataset, const char *option);
 
 /* What samples are departures from, [vt_dataset_frame_channels, rows, width]; NULL: they are fields. */
 const vt_seasonal *vt_dataset_climatology(const vt_dataset *dataset);
+
+/* What else the model sees, for any date; NULL: nothing. */
+const vt_known_fields *vt_dataset_known(const vt_dataset *dataset);
 
 /* The date `steps` times dt after a sample's newest input, which its files must have (vt_dataset_reaches): by the
  * file's own coordinate, else by its name. False if neither says it. */

@@ -42,13 +42,6 @@ vt_dataset_options vt_fields_options(const vt_config *config, vt_set set)
                                          .masked = config->missing == VT_GAPS_MASK}};
 }
 
-const char *vt_fields_need_dates(const vt_config *config)
-{
-    const vt_known_options known = vt_known_options_of(config);
-    if (config->normalise == VT_NORMALISE_CLIMATOLOGY) return "normalise: climatology";
-    return vt_known_fixed_count(&known) < vt_known_count(&known) ? "forcings" : NULL;
-}
-
 /* What follows from the files: the number of static fields, and where ranges of degrees say it, the window. */
 static vt_status complete(vt_config *config)
 {
