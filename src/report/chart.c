@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "report/map_ticks.h"
 #include "report/page.h"
 
 enum { MOST_POINTS = 400, MOST_TICKS = 12, PALETTE = 6 };
@@ -92,8 +93,7 @@ static int place_ticks(const axis *range, int wanted, double ticks[MOST_TICKS])
             }
         return count;
     }
-    double least = (range->high - range->low) / wanted, power = pow(10, floor(log10(least)));
-    double ratio = least / power, step = power * (ratio > 5 ? 10 : ratio > 2 ? 5 : ratio > 1 ? 2 : 1);
+    double step = vt_tick_step((range->high - range->low) / wanted);
     for (double i = ceil(range->low / step); i * step <= range->high * (1 + 1e-12) && count < MOST_TICKS; i++)
         ticks[count++] = i == 0 ? 0 : i * step;
     return count;

@@ -62,14 +62,6 @@ static void write_text(vt_image *image, int left, int top, int scale, const char
 
 /* ---- colours and numbers ---- */
 
-/* 1, 2 or 5 times a power of ten, so that four to nine ticks cover the range. */
-static double tick_step(double range)
-{
-    double power = pow(10, floor(log10(range / 4)));
-    double ratio = range / 4 / power;
-    return power * (ratio >= 5 ? 5 : ratio >= 2 ? 2 : 1);
-}
-
 static void label_tick(double value, double step, char label[24])
 {
     bool plain = fabs(value) < 1e7 && step >= 1e-4;
@@ -78,9 +70,10 @@ static void label_tick(double value, double step, char label[24])
     snprintf(label, 24, plain ? "%.*f" : "%.*e", plain ? decimals : 2, value);
 }
 
+/* At most nine ticks. */
 static void place_ticks(colour_scale *scale)
 {
-    double step = tick_step(scale->high - scale->low), first = ceil(scale->low / step);
+    double step = vt_tick_step((scale->high - scale->low) / 8), first = ceil(scale->low / step);
     for (; scale->count < MOST_TICKS && (first + scale->count) * step <= scale->high; scale->count++) {
         scale->ticks[scale->count] = (first + scale->count) * step;
         label_tick(scale->ticks[scale->count], step, scale->labels[scale->count]);

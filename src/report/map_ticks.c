@@ -3,6 +3,12 @@
 #include <math.h>
 #include <stdio.h>
 
+double vt_tick_step(double least)
+{
+    const double power = pow(10, floor(log10(least))), ratio = least / power;
+    return power * (ratio > 5 ? 10 : ratio > 2 ? 5 : ratio > 1 ? 2 : 1);
+}
+
 /* The degrees of point i, rounded to the precision of float32 coordinates, plus `turns` full circles where longitudes
  * wrapped. */
 static double degrees_at(const double *degrees, int64_t i, double turns)
@@ -54,15 +60,15 @@ static void add_between(double from, double to, int64_t i, bool last, double ste
 
 void vt_map_ticks_place(const double *degrees, int64_t count, bool longitudes, double room, vt_map_ticks *ticks)
 {
-    static const double steps[] = {0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 20, 30, 45, 60, 90};
+    static const double steps[] = {15, 20, 30, 45, 60, 90}; /* beyond 10 */
     ticks->count = 0;
     if (degrees == NULL || count < 2) return;
     const double span = fabs(span_of(degrees, count, longitudes));
     if (span == 0) return;
-    const double least = room * span / (double)(count - 1);
-    double step = 0;
+    const double least = room * span / (double)(count - 1) * (1 - 1e-6);
+    double step = least <= 10 ? vt_tick_step(fmax(least, 0.01)) : 0;
     for (size_t i = 0; i < sizeof steps / sizeof *steps && step == 0; i++)
-        if (steps[i] >= least * (1 - 1e-6)) step = steps[i];
+        if (steps[i] >= least) step = steps[i];
     double turns = 0, before = degrees_at(degrees, 0, 0);
     for (int64_t i = 1; i < count && step > 0; i++) {
         turns = next_turns(degrees, i, longitudes, turns);

@@ -1,4 +1,4 @@
-/* Where round degrees lie along a side of a map, and their labels: 30N, 120W. */
+/* Ticks of axes. Where round degrees lie along a side of a map, and their labels: 30N, 120W. */
 #ifndef VT_REPORT_MAP_TICKS_H
 #define VT_REPORT_MAP_TICKS_H
 
@@ -17,5 +17,9 @@ typedef struct {
  * from 180 to -180. NULL, or degrees that are not monotonic, give no ticks. Ticks are at least `room` grid points
  * apart. */
 void vt_map_ticks_place(const double *degrees, int64_t count, bool longitudes, double room, vt_map_ticks *ticks);
+
+/* The smallest of 1, 2 and 5 times a power of ten that is at least `least`, which is above 0: what lies between the
+ * ticks of an axis. */
+double vt_tick_step(double least);
 
 #endif
