@@ -11,7 +11,7 @@ struct vt_continuation {
     vt_parallel parallel; /* the model's, of the words at hand alone */
     vt_saved *saved;
     vt_arena arena;
-    float *keys;       /* memory of all caches */
+    char *keys;        /* memory of all caches */
     vt_matrix *caches; /* [units, 2] */
     int32_t *words;    /* [window], on the back end */
     int64_t count;
@@ -31,7 +31,7 @@ static void place_caches(vt_continuation *c, int64_t count, int64_t columns)
     const vt_type type = vt_parameters_type(c->model->parameters);
     for (int64_t i = 0; i < count; i++) {
         vt_matrix *cache = &c->caches[i];
-        *cache = vt_matrix_make(c->keys, c->config->seq_len, columns);
+        *cache = vt_matrix_make((float *)(void *)c->keys, c->config->seq_len, columns);
         cache->type = type;
         *cache = vt_matrix_rows(*cache, i * c->config->seq_len, c->config->seq_len);
     }
@@ -45,7 +45,6 @@ vt_status vt_continuation_open(const vt_config *config, const vt_model *model, v
     const int64_t units = vt_parameters_unit_count(model->parameters), window = config->seq_len;
     const int64_t heads = vt_parallel_share(model->parallel, config->num_heads).count;
     const int64_t columns = 2 * heads * (config->embed_dim / config->num_heads);
-    void *keys = NULL, *words = NULL;
     *c = (vt_continuation){.config = config, .model = model, .backend = backend, .parallel = *model->parallel};
     c->parallel.sequence = c->parallel.ring = false;
     VT_CHECK(vt_model_head(model) != NULL, "model %s predicts no words", model->kind->name);
@@ -55,11 +54,9 @@ vt_status vt_continuation_open(const vt_config *config, const vt_model *model, v
              model->parallel->context->size);
     c->caches = vt_allocate((size_t)(2 * units), sizeof *c->caches, "a text that is continued");
     const size_t bytes = (size_t)(2 * units * window * columns) * vt_type_size(vt_parameters_type(model->parameters));
-    VT_TRY(backend->allocate(backend, VT_MEMORY_ACTIVATIONS, bytes, &keys));
-    c->keys = keys;
+    VT_TAKE(backend, VT_MEMORY_ACTIVATIONS, bytes, c->keys);
     place_caches(c, 2 * units, columns);
-    VT_TRY(backend->allocate(backend, VT_MEMORY_DATA, (size_t)window * sizeof *c->words, &words));
-    c->words = words;
+    VT_TAKE(backend, VT_MEMORY_DATA, window, c->words);
     VT_TRY(vt_arena_open(backend, arena_bytes(config, units), &c->arena));
     vt_saved_open(model, (vt_span){0, units}, &c->saved);
 done:

@@ -119,6 +119,13 @@ struct vt_model_kind {
                             const float *row_weights, double *squares);
 };
 
+/* Does a model keep only each layer's input, and compute the rest again in backward (Chen et al. 2016, "Training deep
+ * nets with sublinear memory cost")? */
+static inline bool vt_model_recomputes(const vt_config *config)
+{
+    return config->recompute != VT_RECOMPUTE_NONE;
+}
+
 /* The row that the configuration chooses. */
 const vt_model_kind *vt_model_kind_of(const vt_config *config);
 

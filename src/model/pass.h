@@ -53,6 +53,15 @@ static inline vt_matrix vt_pass_push_wide(const vt_pass *pass, int64_t rows, int
     return vt_arena_push_matrix(pass->arena, VT_FLOAT32, rows, columns);
 }
 
+/* A float32 matrix in the pass's type: itself, or rounded on the arena. */
+static inline vt_matrix vt_pass_typed(const vt_pass *pass, vt_matrix matrix)
+{
+    if (matrix.type == pass->type) return matrix;
+    vt_matrix typed = vt_pass_push(pass, matrix.rows, matrix.columns);
+    pass->backend->convert(pass->backend, matrix, typed);
+    return typed;
+}
+
 /* Pushes the stream behind a unit, float32: it stays unchanged until the backward of the unit behind it. */
 static inline vt_matrix vt_pass_push_stream(const vt_pass *pass, int64_t unit, int64_t rows, int64_t columns)
 {

@@ -263,12 +263,6 @@ static void run_layer(const transformer *model, const vt_pass *pass, int64_t i, 
         copy(pass, in_decoder ? memory : half_of(model, in, 0), half_of(model, saved->out, in_decoder));
 }
 
-/* Keeps only each layer's input, and computes the rest again in backward. */
-static bool recomputes(const transformer *model)
-{
-    return model->config->recompute != VT_RECOMPUTE_NONE;
-}
-
 static vt_matrix forward_layer(const transformer *model, const vt_pass *pass, int64_t i, vt_matrix in,
                                layer_saved *saved)
 {
@@ -279,10 +273,10 @@ static vt_matrix forward_layer(const transformer *model, const vt_pass *pass, in
                                &saved->layer);
     const size_t mark = pass->arena->used;
     vt_range_begin("layer %lld", (long long)i);
-    reserve_layer(model, recomputes(model) ? pass : &keeping, i, saved);
+    reserve_layer(model, vt_model_recomputes(model->config) ? pass : &keeping, i, saved);
     run_layer(model, pass, i, saved);
     vt_range_end();
-    if (!pass->has_backward || recomputes(model)) vt_arena_pop(pass->arena, mark);
+    if (!pass->has_backward || vt_model_recomputes(model->config)) vt_arena_pop(pass->arena, mark);
     return saved->out;
 }
 
@@ -311,7 +305,7 @@ static vt_matrix backward_layer(const transformer *model, const vt_pass *pass, i
     const bool in_decoder = i >= model->config->depth;
     vt_range_begin("layer %lld backward", (long long)i);
     saved->layer.attention.made = saved->layer.cross.made = saved->layer.attention.kept;
-    if (recomputes(model)) { /* the output is overwritten with the same bits */
+    if (vt_model_recomputes(model->config)) { /* the output is overwritten with the same bits */
         reserve_layer(model, pass, i, saved);
         run_layer(model, pass, i, saved);
     }

@@ -57,14 +57,6 @@ void vt_transformer_layer_build(vt_transformer_layer *layer, vt_parameters *para
     }
 }
 
-vt_matrix vt_pass_typed(const vt_pass *pass, vt_matrix matrix)
-{
-    if (matrix.type == pass->type) return matrix;
-    vt_matrix typed = vt_pass_push(pass, matrix.rows, matrix.columns);
-    pass->backend->convert(pass->backend, matrix, typed);
-    return typed;
-}
-
 /* ---- the layer ---- */
 
 /* The dropout of what is added to the stream in front of norm `i`. */

@@ -58,9 +58,6 @@ void vt_transformer_layer_forward(const vt_transformer_layer *layer, const vt_pa
 void vt_transformer_layer_backward(const vt_transformer_layer *layer, const vt_pass *pass, vt_matrix memory,
                                    vt_matrix dx, vt_matrix dmemory, const vt_transformer_layer_saved *saved);
 
-/* A float32 matrix in the pass's type: itself, or rounded on the arena. */
-vt_matrix vt_pass_typed(const vt_pass *pass, vt_matrix matrix);
-
 /* The bound of Xavier's uniform start (Glorot, Bengio 2010). */
 double vt_xavier_bound(int64_t rows, int64_t columns);
 

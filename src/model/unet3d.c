@@ -182,14 +182,9 @@ static int64_t rows_of(const unet *model, const vt_pass *pass, int64_t level)
  * then needs no more than the sign, and the gradient of what went down beside the activations. The prediction, which
  * the loss's gradient may have replaced, is computed again, where the gradients will be. ---- */
 
-static bool recomputes(const unet *model)
-{
-    return model->config->recompute != VT_RECOMPUTE_NONE;
-}
-
 static vt_matrix up_gradient(const unet *model, const unet_saved *saved, int64_t level)
 {
-    return up_part(model, recomputes(model) ? saved->level[level] : saved->gradient[level], level);
+    return up_part(model, vt_model_recomputes(model->config) ? saved->level[level] : saved->gradient[level], level);
 }
 
 /* Behind the last unit of forward, for backward. */
@@ -198,23 +193,24 @@ static void reserve_gradients(const unet *model, const vt_pass *pass, unet_saved
     vt_arena *arena = pass->arena;
     const size_t begin = arena->used;
     size_t end = begin;
-    if (recomputes(model) && pass->type == VT_FLOAT32) {
+    if (vt_model_recomputes(model->config) && pass->type == VT_FLOAT32) {
         saved->output = vt_pass_push_wide(pass, vt_pass_rows(pass), model->out_channels);
         end = arena->used;
         vt_arena_pop(arena, begin);
     }
     for (int64_t i = 1; i <= model->depth; i++) {
-        const int64_t columns = recomputes(model) ? model->channels[i] : columns_of(model, i);
+        const int64_t columns = vt_model_recomputes(model->config) ? model->channels[i] : columns_of(model, i);
         saved->gradient[i] = vt_pass_push(pass, rows_of(model, pass, i), columns);
     }
     if (end > arena->used) vt_arena_push(arena, end - arena->used);
     for (int64_t i = 1; i < model->depth; i++)
-        if (recomputes(model)) saved->bias_sums[i] = vt_pass_push_wide(pass, 1, model->channels[i]);
+        if (vt_model_recomputes(model->config)) saved->bias_sums[i] = vt_pass_push_wide(pass, 1, model->channels[i]);
 }
 
 static vt_matrix down_gradient(const unet *model, const unet_saved *saved, int64_t level)
 {
-    return recomputes(model) ? saved->gradient[level] : down_part(model, saved->gradient[level], level);
+    return vt_model_recomputes(model->config) ? saved->gradient[level]
+                                              : down_part(model, saved->gradient[level], level);
 }
 
 /* The gradient of what an up layer read, of which dy is the result's. */
@@ -225,7 +221,8 @@ static void up_backward_input(const unet *model, const vt_pass *pass, const laye
     const int64_t level = l->level + 1, columns = model->channels[level];
     const vt_matrix gradient = saved->gradient[level], sums = saved->bias_sums[level];
     vt_matrix weight = weight_of(l);
-    if (recomputes(model) && level < model->depth) { /* what came up by itself, and then what went down */
+    if (vt_model_recomputes(model->config) &&
+        level < model->depth) { /* what came up by itself, and then what went down */
         const vt_matrix up = up_part(model, saved->level[level], level);
         weight.rows = shape.out = columns;
         backend->convolution_forward(backend, &shape, dy, weight, gradient);
@@ -242,15 +239,6 @@ static vt_matrix volume_of(const vt_pass *pass, const vt_model_tensor *tensor)
     vt_matrix volume = vt_matrix_make((float *)(uintptr_t)tensor->values, vt_pass_rows(pass), columns);
     volume.stride = stride; /* channels last: each point's lie together */
     return volume;
-}
-
-static vt_matrix input_of(const vt_pass *pass, const vt_model_tensor *tensor)
-{
-    const vt_matrix volume = volume_of(pass, tensor);
-    if (pass->type == VT_FLOAT32) return volume;
-    vt_matrix rounded = vt_pass_push(pass, volume.rows, volume.columns);
-    pass->backend->convert(pass->backend, volume, rounded);
-    return rounded;
 }
 
 static void up_forward(const unet *model, const vt_pass *pass, const layer *l, const unet_saved *saved, vt_matrix out)
@@ -271,7 +259,7 @@ static vt_matrix forward(const vt_model *base, const vt_pass *pass, int64_t unit
     const vt_convolution shape = shape_of(model, pass, l);
     vt_matrix out = {0};
     (void)in;
-    if (unit == 0) saved->input = input_of(pass, &tensors[0]);
+    if (unit == 0) saved->input = vt_pass_typed(pass, volume_of(pass, &tensors[0]));
     if (l->up) {
         out = l->level == 0 ? vt_pass_push_wide(pass, vt_pass_rows(pass), l->out)
                             : up_part(model, saved->level[l->level], l->level);
@@ -287,7 +275,8 @@ static vt_matrix forward(const vt_model *base, const vt_pass *pass, int64_t unit
     }
     if (l->level > 0 || !l->up || !pass->has_backward) return out;
     saved->output = out;
-    if (pass->type == VT_FLOAT32 && !recomputes(model)) { /* the loss's gradient may replace the prediction */
+    if (pass->type == VT_FLOAT32 &&
+        !vt_model_recomputes(model->config)) { /* the loss's gradient may replace the prediction */
         saved->output = vt_pass_push_wide(pass, out.rows, out.columns);
         backend->convert(backend, out, saved->output);
     }
@@ -301,8 +290,9 @@ static void up_backward(const unet *model, const vt_pass *pass, const layer *l, 
     const vt_convolution shape = shape_of(model, pass, l);
     const vt_matrix out = l->level == 0 ? saved->output : up_part(model, saved->level[l->level], l->level);
     const vt_matrix dy = l->level == 0 ? dout : up_gradient(model, saved, l->level);
-    if (recomputes(model) && l->level == 0 && pass->type == VT_FLOAT32) up_forward(model, pass, l, saved, out);
-    if (recomputes(model) && l->level > 0)
+    if (vt_model_recomputes(model->config) && l->level == 0 && pass->type == VT_FLOAT32)
+        up_forward(model, pass, l, saved, out);
+    if (vt_model_recomputes(model->config) && l->level > 0)
         backend->position_backward(backend, saved->bias_sums[l->level], vt_matrix_make(l->bias->gradient, 1, l->out));
     else
         backend->bias_activation_backward(backend, l->activation, out, dy, (vt_matrix){0}, dy, l->bias->gradient);

@@ -306,16 +306,9 @@ static void backward_embedding(const vit *model, const vt_pass *pass, const vt_m
 
 /* ---- a block ---- */
 
-/* Keeps only each block's input, and computes the rest again in backward (Chen et al. 2016, "Training deep nets with
- * sublinear memory cost"). */
-static bool recomputes(const vit *model)
-{
-    return model->config->recompute != VT_RECOMPUTE_NONE;
-}
-
 static void forward_block(const vit *model, const vt_pass *pass, int64_t i, vit_saved *saved)
 {
-    const bool keep = pass->has_backward && !recomputes(model);
+    const bool keep = pass->has_backward && !vt_model_recomputes(model->config);
     vt_block_saved *kept = &saved->blocks[i];
     vt_matrix output = vt_pass_push_stream(pass, i + 1, vt_pass_rows(pass), model->config->embed_dim);
     const vt_pass keeping = vt_pass_keeping(pass, i + 1);
@@ -324,7 +317,7 @@ static void forward_block(const vit *model, const vt_pass *pass, int64_t i, vit_
         vt_attention_keep(&model->blocks[i].attention, &keeping, &kept->attention);
     size_t mark = pass->arena->used;
     vt_range_begin("block %lld", (long long)i);
-    vt_block_reserve(&model->blocks[i], recomputes(model) ? pass : &keeping, output, keep, kept);
+    vt_block_reserve(&model->blocks[i], vt_model_recomputes(model->config) ? pass : &keeping, output, keep, kept);
     vt_block_forward(&model->blocks[i], pass, &saved->stream, output, saved->branch, kept);
     vt_range_end();
     if (!keep) vt_arena_pop(pass->arena, mark);
@@ -335,7 +328,7 @@ static void backward_block(const vit *model, const vt_pass *pass, int64_t i, vt_
     const vt_block *block = &model->blocks[i];
     vt_block_saved *kept = &saved->blocks[i];
     vt_range_begin("block %lld backward", (long long)i);
-    if (recomputes(model)) { /* but not its output */
+    if (vt_model_recomputes(model->config)) { /* but not its output */
         vt_residual stream = {.sum = kept->input};
         kept->attention.made = kept->attention.kept;
         vt_block_reserve(block, pass, dx, true, kept);
