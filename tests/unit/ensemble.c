@@ -94,7 +94,8 @@ TEST(ensembles_of_one)
     const float *const equal[] = {forecast, forecast, forecast}, stds[CHANNELS] = {1, 1};
     for (int64_t i = 0; i < FIELDS; i++) forecast[i] = (float)normal(0, i);
     for (int64_t i = 0; i < FIELDS; i++) target[i] = (float)normal(1, i);
-    const vt_scores_options options = {2, CHANNELS, HEIGHT, WIDTH, latitudes, NULL, stds};
+    const vt_scores_options options = {
+        .leads = 2, .channels = CHANNELS, .height = HEIGHT, .width = WIDTH, .latitudes = latitudes, .stds = stds};
     vt_scores *scores = NULL;
     vt_scores_open(&options, &scores);
     vt_scores_add(scores, 0, &(vt_score_fields){forecast, target, NULL, NULL});

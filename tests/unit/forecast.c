@@ -13,7 +13,13 @@ TEST(scores_by_hand)
     const double latitudes[] = {60, 0};
     const float climatology[] = {0, 0, 0, 0}, stds[] = {2};
     const float forecast[] = {1, 2, 3, 4}, target[] = {1, 1, 1, 1}, persistence[] = {1, 1, -1, -1};
-    const vt_scores_options options = {2, 1, 2, 2, latitudes, climatology, stds};
+    const vt_scores_options options = {.leads = 2,
+                                       .channels = 1,
+                                       .height = 2,
+                                       .width = 2,
+                                       .latitudes = latitudes,
+                                       .climatology = climatology,
+                                       .stds = stds};
     vt_scores *scores = NULL;
     vt_scores_open(&options, &scores);
     vt_scores_add(scores, 0, &(vt_score_fields){forecast, target, persistence, NULL});
@@ -44,7 +50,13 @@ TEST(scores_leave_gaps_out)
     const float climatology[] = {0, NAN, 0, 0}, stds[] = {2};
     const float forecast[] = {1, 2, 3, 4}, target[] = {2, 1, NAN, 1}, persistence[] = {NAN, 3, 1, -1};
     const float nothing[] = {NAN, NAN, NAN, NAN}, broken[] = {1, NAN, 3, 4};
-    const vt_scores_options options = {2, 1, 2, 2, latitudes, climatology, stds};
+    const vt_scores_options options = {.leads = 2,
+                                       .channels = 1,
+                                       .height = 2,
+                                       .width = 2,
+                                       .latitudes = latitudes,
+                                       .climatology = climatology,
+                                       .stds = stds};
     vt_scores *scores = NULL;
     vt_scores_open(&options, &scores);
     vt_scores_add(scores, 0, &(vt_score_fields){forecast, target, persistence, NULL});

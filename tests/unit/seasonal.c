@@ -48,7 +48,9 @@ TEST(powers_are_the_variance)
         EXPECT_NEAR(sum, variance, 1e-12);
         vt_spectra_close(&spectra);
         for (int64_t x = 0; x < width; x++) row[x] = (float)(7 - 2 * x);
-        vt_spectra_open(&(vt_scores_options){1, 1, 1, width, &latitude}, &spectra);
+        vt_spectra_open(
+            &(vt_scores_options){.leads = 1, .channels = 1, .height = 1, .width = width, .latitudes = &latitude},
+            &spectra);
         vt_spectra_add(spectra, 0, row, row);
         for (int64_t m = 1; m <= vt_spectra_waves(spectra); m++)
             EXPECT_NEAR(vt_spectra_power(spectra, 0, 0, m, true), 0, 1e-20);
