@@ -24,28 +24,19 @@ static void find_directories(const char *operand, const char *chosen_output, boo
     size_t length = strlen(operand);
     while (length > 1 && operand[length - 1] == '/') length--;
     char *directory = vt_text_format("%.*s", (int)length, operand);
+    char *training = vt_text_format("%s/train", directory);
     const char *name = vt_file_name(directory);
-    *files = vt_text_format("%s/train", directory);
-    if (vt_file_is_zarr(directory)) { /* beside the store, not in it */
-        free(*files);
-        *files = vt_text_copy(directory);
-        *output = vt_text_format(
-            "%.*s.stats", (int)(vt_text_ends_with(directory, ".zarr") ? strlen(directory) - 5 : strlen(directory)),
-            directory);
-    } else if (!whole && is_directory(*files)) {
-        *output = vt_text_format("%s/stats", directory);
-    } else {
-        free(*files);
-        *files = vt_text_copy(directory);
-        if (strcmp(name, "train") == 0)
-            *output = vt_text_format("%.*sstats", (int)(name - directory), directory);
-        else
-            *output = vt_text_format("%s/stats", directory);
-    }
-    if (chosen_output != NULL) {
-        free(*output);
+    const bool is_store = vt_file_is_zarr(directory), has_training = !is_store && !whole && is_directory(training);
+    *files = vt_text_copy(has_training ? training : directory);
+    if (chosen_output != NULL)
         *output = vt_text_copy(chosen_output);
-    }
+    else if (is_store)
+        *output = vt_config_beside_store(directory, "stats");
+    else if (!has_training && strcmp(name, "train") == 0)
+        *output = vt_text_format("%.*sstats", (int)(name - directory), directory);
+    else
+        *output = vt_text_format("%s/stats", directory);
+    free(training);
     free(directory);
 }
 

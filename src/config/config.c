@@ -58,26 +58,20 @@ done:
 
 /* An older name is ignored when it is off, or when the file sets its target to something other than the default: a
  * configuration may switch the older name on while the configuration that it merges holds the newer name, off. */
-static bool alias_says_nothing(const vt_row *row, const char *text, const vt_config *config, const vt_config *presets)
+static bool alias_says_nothing(const vt_row *row, const char *text, const vt_config *config)
 {
     if (row->kind != VT_ROW_ALIAS) return false;
     const vt_row *target = vt_row_meant(row);
-    bool target_given = config->origin[target->id] == VT_FROM_YAML;
+    const bool target_given = config->origin[target->id] == VT_FROM_YAML;
     bool on = true;
     if (row->target_value[0] == '\0') return target_given;
     if (!vt_boolean_parse(text, &on)) return false; /* an error, found when it is assigned */
-    vt_text set = {0}, preset = {0};
-    vt_row_format(target, config, &set);
-    vt_row_format(target, presets, &preset);
-    bool away = target_given && strcmp(set.characters, preset.characters) != 0;
-    vt_text_close(&set);
-    vt_text_close(&preset);
-    return !on || away;
+    return !on || (target_given && !vt_row_is_default(target, config));
 }
 
 /* `name`: of the option; of a part of a mapping "map.part". */
-static vt_status apply_value(vt_config *config, const vt_config *presets, const vt_yaml *yaml,
-                             const vt_yaml_entry *entry, const char *name, bool aliases)
+static vt_status apply_value(vt_config *config, const vt_yaml *yaml, const vt_yaml_entry *entry, const char *name,
+                             bool aliases)
 {
     vt_status status = VT_OK;
     vt_text text = {0};
@@ -91,7 +85,7 @@ static vt_status apply_value(vt_config *config, const vt_config *presets, const 
              entry->key->line, entry->key->column, name, name);
     if ((row->kind == VT_ROW_ALIAS) != aliases) goto done;
     status = value_text(entry->value, row, &text);
-    if (status == VT_OK && !alias_says_nothing(row, text.characters, config, presets))
+    if (status == VT_OK && !alias_says_nothing(row, text.characters, config))
         status = vt_row_assign(row, text.characters, config, VT_FROM_YAML);
     if (status != VT_OK) vt_error_context("%s:%zu:%zu: %s", path, entry->value->line, entry->value->column, name);
 done:
@@ -99,19 +93,18 @@ done:
     return status;
 }
 
-static vt_status apply_key(vt_config *config, const vt_config *presets, const vt_yaml *yaml, const vt_yaml_entry *entry,
-                           bool aliases)
+static vt_status apply_key(vt_config *config, const vt_yaml *yaml, const vt_yaml_entry *entry, bool aliases)
 {
     vt_status status = VT_OK;
     const char *name = entry->key->text;
     vt_yaml_entry *parts = NULL;
     size_t count = 0;
     if (entry->value->kind != VT_YAML_MAPPING || !vt_row_has_parts(name))
-        return apply_value(config, presets, yaml, entry, name, aliases);
+        return apply_value(config, yaml, entry, name, aliases);
     VT_TRY(vt_yaml_entries(yaml, entry->value, &parts, &count));
     for (size_t i = 0; i < count && status == VT_OK; i++) {
         char *part = vt_text_format("%s.%s", name, parts[i].key->text);
-        status = apply_value(config, presets, yaml, &parts[i], part, aliases);
+        status = apply_value(config, yaml, &parts[i], part, aliases);
         free(part);
     }
 done:
@@ -203,6 +196,7 @@ done:
     return status;
 }
 
+/* Where a run with a model looks for its configuration if no file is named. */
 #define FILE_OF(name, help, file) file,
 static const char *const model_files[] = {VT_MODELS(FILE_OF)};
 enum { MODEL_FILES = sizeof model_files / sizeof model_files[0] };
@@ -235,7 +229,7 @@ static vt_status open_source(vt_config *config, const char *text, const char *te
     vt_yaml_entry *entries = NULL;
     size_t count = 0;
     if (text == NULL) {
-        const char *file = vt_config_model_file(config);
+        const char *file = model_files[vt_config_model_of(config)];
         const bool named = config->yaml_config != NULL;
         if (!named) config->yaml_config = vt_config_find(file);
         VT_CHECK(config->yaml_config != NULL,
@@ -260,8 +254,7 @@ done:
     return status;
 }
 
-static vt_status apply_named_configuration(vt_config *config, const vt_config *presets, const char *text,
-                                           const char *text_name)
+static vt_status apply_named_configuration(vt_config *config, const char *text, const char *text_name)
 {
     vt_status status = VT_OK;
     vt_yaml *yaml = NULL;
@@ -272,7 +265,7 @@ static vt_status apply_named_configuration(vt_config *config, const vt_config *p
     VT_TRY(find_configuration(config, yaml, &mapping));
     VT_TRY(vt_yaml_entries(yaml, mapping, &entries, &count));
     for (int aliases = 0; aliases < 2; aliases++) { /* last, as their effect depends on their targets */
-        for (size_t i = 0; i < count; i++) VT_TRY(apply_key(config, presets, yaml, &entries[i], aliases == 1));
+        for (size_t i = 0; i < count; i++) VT_TRY(apply_key(config, yaml, &entries[i], aliases == 1));
     }
 done:
     free(entries);
@@ -295,13 +288,12 @@ static vt_status read_all(const char *text, const char *text_name, int argument_
                           int64_t ranks, vt_config **result)
 {
     vt_status status = VT_OK;
-    vt_config *config = make_default(), *presets = make_default();
+    vt_config *config = make_default();
     config->ranks = ranks;
     VT_TRY(vt_flags_apply(config, argument_count, arguments)); /* for the names of file and configuration */
-    VT_TRY(apply_named_configuration(config, presets, text, text_name));
+    VT_TRY(apply_named_configuration(config, text, text_name));
     VT_TRY(vt_flags_apply(config, argument_count, arguments)); /* and flags win */
 done:
-    vt_config_close(&presets);
     if (status != VT_OK) vt_config_close(&config);
     *result = config;
     return status;

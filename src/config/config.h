@@ -95,14 +95,17 @@ void vt_config_close(vt_config **config);
 /* The same without vt_config_resolve: for a caller that changes something first. */
 vt_status vt_config_read(int argument_count, char *const *arguments, int64_t ranks, vt_config **config);
 
+/* vt_config_open with the one configuration of a YAML text (from a checkpoint, for example) instead of the file.
+ * text_name is the text's name in messages. */
+vt_status vt_config_open_text(const char *text, const char *text_name, int argument_count, char *const *arguments,
+                              int64_t ranks, vt_config **config);
+
 /* The path of a file that comes with the program, "config/ViT.yaml": in the current directory, else beside the program,
  * else in ../share/vitrain from the program's directory. malloc'd; NULL: nowhere. */
 char *vt_config_find(const char *below);
 
-/* The same, but reads the one configuration of a YAML text (from a checkpoint, for example) instead of the file.
- * text_name is the text's name in messages. */
-vt_status vt_config_open_text(const char *text, const char *text_name, int argument_count, char *const *arguments,
-                              int64_t ranks, vt_config **config);
+/* Beside a Zarr store, not in it: era5.stats/global_means.npy of era5.zarr; malloc'd. */
+char *vt_config_beside_store(const char *store, const char *below);
 
 /* Two numbers as options take them, "[1, 2]" with brackets or without, and a switch: true, false, yes, no, on, off, 1
  * or 0 in any case. False when the whole text is none. */

@@ -6,21 +6,11 @@
 #include "base/text.h"
 
 #define WORD(enumerator, word) word,
-static const char *const words[] = {VT_FORCINGS(WORD)};
-
-static const char separators[] = "[], \t\n'\"";
+static const char *const words[] = {VT_FORCINGS(WORD) NULL};
 
 const char *vt_forcing_name(vt_forcing forcing)
 {
     return words[forcing];
-}
-
-/* The word that begins at `at`. */
-static int find(const char *at, size_t length)
-{
-    int kind = 0;
-    while (kind < VT_FORCING_COUNT && (strncmp(words[kind], at, length) != 0 || words[kind][length] != '\0')) kind++;
-    return kind;
 }
 
 static vt_status fail_unknown(const char *at, size_t length)
@@ -41,18 +31,17 @@ done:
 static vt_status parse(const char *text, vt_forcing_list *list)
 {
     vt_status status = VT_OK;
+    const char *rest = text, *word;
+    size_t length;
     list->count = 0;
-    if (text == NULL) return VT_OK;
-    for (const char *at = text + strspn(text, separators); *at != '\0'; at += strspn(at, separators)) {
-        const size_t length = strcspn(at, separators);
-        const int kind = find(at, length);
-        if (kind == VT_FORCING_COUNT) return fail_unknown(at, length);
+    while (rest != NULL && (word = vt_text_next_word(&rest, &length)) != NULL) {
+        const int kind = vt_text_place(word, length, words);
+        if (kind < 0) return fail_unknown(word, length);
         for (int i = 0; i < list->count; i++)
             VT_CHECK(list->kinds[i] != (vt_forcing)kind, "forcings: %s comes twice; name each one once", words[kind]);
         list->kinds[list->count++] = (vt_forcing)kind;
-        at += length;
     }
-    VT_CHECK(list->count > 0,
+    VT_CHECK(text == NULL || list->count > 0,
              "forcings: '%s' names none; leave the option out, or name some, like [cos_zenith,sin_lat]", text);
 done:
     return status;

@@ -83,6 +83,9 @@ bool vt_row_may_be_unset(const vt_row *row);
 /* Is the option's value "not set"? */
 bool vt_row_is_unset(const vt_row *row, const void *values);
 
+/* Is it the option's default? */
+bool vt_row_is_default(const vt_row *row, const vt_config *config);
+
 /* Where the option's value is from. */
 static inline vt_origin *vt_row_origin(const vt_row *row, const void *values)
 {
@@ -98,8 +101,8 @@ void vt_config_take_presets(vt_config *config);
 /* Appends the defaults of models that have their own: "; unet3d: 64; transformer, encoder: 128", each in quotes. */
 void vt_row_other_presets(const vt_row *row, const char *quote, vt_text *text);
 
-/* The file of configurations that a run with these flags reads where none is named. */
-const char *vt_config_model_file(const vt_config *flags);
+/* The model that the configuration chooses, also while it says auto. */
+vt_model_name vt_config_model_of(const vt_config *config);
 
 /* Sets the option, or what the alias stands for, from text. The error says what is wrong with the text, without the
  * option's name. */

@@ -59,8 +59,7 @@ static bool names_own(int model, const vt_row *row, const vt_config *config)
     return names;
 }
 
-/* The model that the configuration chooses, also while it says auto. */
-static vt_model_name model_of(const vt_config *config)
+vt_model_name vt_config_model_of(const vt_config *config)
 {
     if (config->model != VT_MODEL_auto) return (vt_model_name)config->model;
     for (int model = 1; model < MODELS; model++)
@@ -75,17 +74,10 @@ static vt_model_name model_of(const vt_config *config)
 void vt_config_take_presets(vt_config *config)
 {
     if (config->origin[VT_OPTION_model] == VT_FROM_DEFAULT) config->model = VT_MODEL_auto;
-    config->model = (int)model_of(config);
+    config->model = (int)vt_config_model_of(config);
     for (int i = 0; i < PRESETS; i++) {
         const vt_row *row = vt_row_find(vt_options, presets[i].option);
         if (config->origin[row->id] == VT_FROM_DEFAULT)
             VT_ASSERT(vt_row_assign(row, preset_of(config->model, row), config, VT_FROM_DEFAULT) == VT_OK);
     }
-}
-
-const char *vt_config_model_file(const vt_config *flags)
-{
-#define FILE_OF(name, help, file) file,
-    static const char *const files[] = {VT_MODELS(FILE_OF)};
-    return files[model_of(flags)];
 }

@@ -20,30 +20,21 @@ static bool tensor_and_ranks_fit(const vt_config *config)
     return vt_fit_tensor(config) && vt_fit_ranks(config);
 }
 
-/* "use tensor_parallel 2 or 4": one of the two changed, where that is enough, else both. */
+/* "use tensor_parallel 2 or 4": one axis changed, where that is enough. */
 static void advise_grid(const vt_config *config, vt_text *advice)
 {
+    const struct {
+        const char *name;
+        size_t offset;
+        int64_t ranks;
+    } axes[] = {{"tensor_parallel", offsetof(vt_config, tensor_parallel), config->tensor_parallel},
+                {"context_parallel", offsetof(vt_config, context_parallel), config->context_parallel},
+                {"pipeline_parallel", offsetof(vt_config, pipeline_parallel), config->pipeline_parallel}};
     char values[64];
-    vt_config changed = *config; /* its strings stay the configuration's */
-    if (config->tensor_parallel > 1 && VT_FIT_NEAREST(config, tensor_parallel, tensor_and_ranks_fit, values) != NULL) {
-        vt_text_append(advice, "use tensor_parallel %s", values);
-    } else if (VT_FIT_NEAREST(config, context_parallel, tensor_and_ranks_fit, values) != NULL) {
-        vt_text_append(advice, "use context_parallel %s", values);
-    } else if (config->pipeline_parallel > 1 &&
-               VT_FIT_NEAREST(config, pipeline_parallel, tensor_and_ranks_fit, values) != NULL) {
-        vt_text_append(advice, "use pipeline_parallel %s", values);
-    } else {
-        changed.context_parallel = changed.pipeline_parallel = 1;
-        while (!tensor_and_ranks_fit(&changed)) changed.tensor_parallel--;
-        changed.context_parallel = config->context_parallel;
-        while (!vt_fit_ranks(&changed)) changed.context_parallel--;
-        changed.pipeline_parallel = config->pipeline_parallel;
-        while (!vt_fit_ranks(&changed)) changed.pipeline_parallel--;
-        vt_text_append(advice, "use tensor_parallel %lld and context_parallel %lld", (long long)changed.tensor_parallel,
-                       (long long)changed.context_parallel);
-        if (config->pipeline_parallel > 1)
-            vt_text_append(advice, " and pipeline_parallel %lld", (long long)changed.pipeline_parallel);
-    }
+    for (int i = 0; i < 3 && advice->length == 0; i++)
+        if (axes[i].ranks > 1 && vt_fit_nearest(config, axes[i].offset, tensor_and_ranks_fit, values) != NULL)
+            vt_text_append(advice, "use %s %s", axes[i].name, values);
+    if (advice->length == 0) vt_text_append(advice, "use 1 for each");
 }
 
 /* "tensor_parallel 3 x context_parallel 1 = 3" */
@@ -94,8 +85,7 @@ static void take_address(char *path)
     memmove(path, place, strlen(place) + 1);
 }
 
-/* Beside the store, not in it: era5.stats/global_means.npy of era5.zarr. */
-static char *beside_store(const char *store, const char *below)
+char *vt_config_beside_store(const char *store, const char *below)
 {
     size_t length = strlen(store);
     while (length > 0 && store[length - 1] == '/') length--;
@@ -148,7 +138,7 @@ static void derive_paths(vt_config *config)
         if (i < SETS && (is_store || periods[i] != NULL)) /* the set is where its period is chosen from */
             *path = i == 2 && periods[i] == NULL ? NULL : vt_text_format("%.*s", (int)length, config->data_dir);
         else if (is_store || (training_store && strncmp(paths[i].below, "stats/", 6) == 0)) /* era5.stats/… */
-            *path = beside_store(is_store ? config->data_dir : config->train_data_path, paths[i].below);
+            *path = vt_config_beside_store(is_store ? config->data_dir : config->train_data_path, paths[i].below);
         else
             *path = vt_text_format("%.*s/%s", (int)length, config->data_dir, paths[i].below);
         *origin = VT_FROM_DEFAULT;

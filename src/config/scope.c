@@ -29,7 +29,7 @@ bool vt_row_belongs(const vt_row *row, const void *values)
     return belongs;
 }
 
-static bool is_default(const vt_row *row, const vt_config *config)
+bool vt_row_is_default(const vt_row *row, const vt_config *config)
 {
     vt_config *presets = vt_allocate(1, sizeof *presets, "the configuration");
     vt_text value = {0}, preset = {0};
@@ -52,7 +52,7 @@ vt_status vt_row_check_scope(const vt_row *row, const void *values)
     const vt_row *section = vt_row_section(row);
     const bool flag = origin == VT_FROM_COMMAND_LINE;
     if (origin == VT_FROM_DEFAULT) goto done;
-    if (!flag && is_default(row, values)) goto done;
+    if (!flag && vt_row_is_default(row, values)) goto done;
     vt_row_format(row, values, &value);
     format_chosen(section, values, &chosen);
     VT_FAIL("%s%s%s%.200s is an option of %s %s, but %s is %s; leave it out%s, or choose --%s=%.*s", flag ? "--" : "",

@@ -73,8 +73,10 @@ done:
     return status;
 }
 
+/* In place of *event. */
 static vt_status next_event(const vt_yaml *yaml, yaml_parser_t *parser, yaml_event_t *event)
 {
+    yaml_event_delete(event);
     return yaml_parser_parse(parser, event) ? VT_OK : parser_error(yaml, parser);
 }
 
@@ -250,26 +252,15 @@ static vt_status read_document(vt_yaml *yaml, yaml_parser_t *parser)
 {
     vt_status status = VT_OK;
     yaml_event_t event = {0};
-    bool documents = false;
-    for (bool at_end = false; !at_end;) {
-        VT_TRY(next_event(yaml, parser, &event));
-        switch (event.type) {
-        case YAML_STREAM_START_EVENT:
-        case YAML_DOCUMENT_END_EVENT:
-            break;
-        case YAML_STREAM_END_EVENT:
-            at_end = true;
-            break;
-        case YAML_DOCUMENT_START_EVENT:
-            VT_CHECK(!documents, "%s:%zu:%zu: a second document starts here; expected one", yaml->path,
-                     event.start_mark.line + 1, event.start_mark.column + 1);
-            documents = true;
-            break;
-        default:
-            VT_TRY(read_node(yaml, parser, &event, 0, &yaml->top));
-        }
-        yaml_event_delete(&event);
-    }
+    VT_TRY(next_event(yaml, parser, &event)); /* the start of the stream */
+    VT_TRY(next_event(yaml, parser, &event)); /* that of the document */
+    if (event.type == YAML_STREAM_END_EVENT) goto done;
+    VT_TRY(next_event(yaml, parser, &event));
+    VT_TRY(read_node(yaml, parser, &event, 0, &yaml->top));
+    VT_TRY(next_event(yaml, parser, &event)); /* the end of the document */
+    VT_TRY(next_event(yaml, parser, &event));
+    VT_CHECK(event.type == YAML_STREAM_END_EVENT, "%s:%zu:%zu: a second document starts here; expected one", yaml->path,
+             event.start_mark.line + 1, event.start_mark.column + 1);
 done:
     yaml_event_delete(&event);
     return status;

@@ -130,8 +130,8 @@ TEST(layouts_that_are_refused)
     EXPECT_ERROR(make(&layout, 8, "3", "1", "tp-cp-dp"), "tensor_parallel 3 x context_parallel 1 = 3 does not divide "
                                                          "the 8 ranks of this run; use tensor_parallel 2 or 4");
     EXPECT_ERROR(make(&layout, 8, "1", "3", "tp-cp-dp"), "use context_parallel 2 or 4, or start 6 or 12 ranks");
-    EXPECT_ERROR(make(&layout, 1, "2", "2", "tp-cp-dp"), "= 4 does not divide the 1 rank of this run; use "
-                                                         "tensor_parallel 1 and context_parallel 1, or start 4 ranks");
+    EXPECT_ERROR(make(&layout, 1, "2", "2", "tp-cp-dp"), "= 4 does not divide the 1 rank of this run; use 1 for each, "
+                                                         "or start 4 ranks");
     EXPECT_ERROR(make_of(&layout, 8, "tensor_parallel=2 pipeline_parallel=3"),
                  "tensor_parallel 2 x context_parallel 1 x pipeline_parallel 3 = 6 does not divide the 8 ranks of this "
                  "run; use pipeline_parallel 2 or 4, or start 6 or 12 ranks");
