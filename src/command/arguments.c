@@ -103,7 +103,7 @@ vt_status vt_call_open(const vt_subcommand *command, int argument_count, char *c
 
 void vt_call_close(const vt_subcommand *command, vt_call *call)
 {
-    vt_rows_free(command->flags(), call->flags);
+    if (call->flags != NULL) vt_rows_free(command->flags(), call->flags);
     free(call->flags);
     free(call->operands);
     free(call->options);

@@ -1,6 +1,6 @@
 #include "command/command.h"
 
-#include <pthread.h>
+#include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,6 @@
 #include "base/median.h"
 #include "base/memory.h"
 #include "base/text.h"
-#include "base/threads.h"
 #include "data/sampler.h"
 #include "data/source.h"
 #include "parallel/world.h"
@@ -73,8 +72,6 @@ typedef struct {
     vt_read_plan **plans; /* [batches]; they keep the files open */
     piece *pieces;        /* [count] */
     int64_t count, bytes, largest_batch;
-    int64_t next; /* the next one to take, shared by the threads */
-    bool failed;
     bool through_library;
 } plain;
 
@@ -159,43 +156,21 @@ static void close_plain(plain *p)
     free(p->pieces);
 }
 
-static void *pread_all(void *context)
-{
-    plain *p = context;
-    for (;;) {
-        int64_t i = __atomic_fetch_add(&p->next, 1, __ATOMIC_RELAXED);
-        if (i >= p->count) return NULL;
-        const vt_file_extent *extent = &p->pieces[i].extent;
-        float *ring = p->bench->ring + p->pieces[i].batch % p->bench->ring_batches * p->bench->batch_floats;
-        char *memory = (char *)ring + p->pieces[i].place;
-        if (vt_file_read_at(extent->descriptor, memory, extent->bytes, extent->offset) != extent->bytes)
-            __atomic_store_n(&p->failed, true, __ATOMIC_RELAXED);
-    }
-}
-
-/* Runs `work` on as many threads as the reader has, until none is left. */
-static vt_status run_threads(const bench *b, void *(*work)(void *context), void *context, double *seconds)
-{
-    vt_status status = VT_OK;
-    pthread_t *threads = vt_allocate((size_t)b->threads, sizeof *threads, "bench io");
-    int64_t started = 0;
-    vt_threads_roam(); /* the threads below inherit this */
-    double begin = vt_clock_seconds();
-    while (started < b->threads && pthread_create(&threads[started], NULL, work, context) == 0) started++;
-    for (int64_t i = 0; i < started; i++) pthread_join(threads[i], NULL);
-    *seconds = vt_clock_seconds() - begin;
-    VT_CHECK(started == b->threads, "bench io: can't start %lld threads", (long long)b->threads);
-done:
-    free(threads);
-    return status;
-}
-
 static vt_status plain_round(plain *p, double *seconds)
 {
     vt_status status = VT_OK;
-    p->next = 0;
-    VT_TRY(run_threads(p->bench, pread_all, p, seconds));
-    VT_CHECK(!p->failed, "bench io: plain preads of the files failed");
+    const bench *b = p->bench;
+    bool failed = false;
+    const double begin = vt_clock_seconds();
+#pragma omp parallel for num_threads((int)b->threads) schedule(dynamic) reduction(|| : failed)
+    for (int64_t i = 0; i < p->count; i++) {
+        const vt_file_extent *extent = &p->pieces[i].extent;
+        float *ring = b->ring + p->pieces[i].batch % b->ring_batches * b->batch_floats;
+        char *memory = (char *)ring + p->pieces[i].place;
+        failed = vt_file_read_at(extent->descriptor, memory, extent->bytes, extent->offset) != extent->bytes || failed;
+    }
+    *seconds = vt_clock_seconds() - begin;
+    VT_CHECK(!failed, "bench io: plain preads of the files failed");
 done:
     return status;
 }
@@ -207,10 +182,6 @@ typedef struct {
     const plain *p;
     unsigned char **stored; /* [count] */
     int64_t count, batches, inflated_bytes, largest;
-    bool to_ring; /* into the thread's part of the ring, as reading does; otherwise into memory of one chunk */
-    int64_t next; /* the next one to take, shared by the threads */
-    int64_t started;
-    bool failed;
 } inflating;
 
 /* Empty unless everything that is read is gzip data. */
@@ -246,37 +217,33 @@ static int64_t ring_share(const bench *b)
     return (int64_t)ring_bytes(b) / b->threads / 64 * 64;
 }
 
-static void *inflate_all(void *context)
+/* to_ring: into the thread's part of the ring, as reading does; otherwise into memory of one chunk. */
+static vt_status inflate_round(const inflating *g, bool to_ring, double *seconds)
 {
     static const vt_pipeline gzip = {.count = 1, .filters = {VT_FILTER_DEFLATE}};
-    inflating *g = context;
-    const bench *b = g->p->bench;
-    vt_decoder decoder = {0};
-    const int64_t thread = __atomic_fetch_add(&g->started, 1, __ATOMIC_RELAXED), share = ring_share(b);
-    unsigned char *ring = (unsigned char *)b->ring + thread * share;
-    int64_t used = 0;
-    for (;;) {
-        int64_t i = __atomic_fetch_add(&g->next, 1, __ATOMIC_RELAXED);
-        if (i >= g->count) break;
-        const vt_file_extent *extent = &g->p->pieces[i].extent;
-        if (used + extent->inflated > share) used = 0;
-        unsigned char *result = NULL, *place = g->to_ring ? ring + used : NULL;
-        if (vt_decode(&decoder, &gzip, 0, g->stored[i], (size_t)extent->bytes, (size_t)extent->inflated, place,
-                      &result) != VT_OK)
-            __atomic_store_n(&g->failed, true, __ATOMIC_RELAXED);
-        used += (extent->inflated + 63) / 64 * 64;
-    }
-    vt_decoder_close(&decoder);
-    return NULL;
-}
-
-static vt_status inflate_round(inflating *g, bool to_ring, double *seconds)
-{
     vt_status status = VT_OK;
-    g->next = g->started = 0;
-    g->to_ring = to_ring;
-    VT_TRY(run_threads(g->p->bench, inflate_all, g, seconds));
-    VT_CHECK(!g->failed, "bench io: inflating what the files hold failed");
+    const bench *b = g->p->bench;
+    const int64_t share = ring_share(b);
+    bool failed = false;
+    const double begin = vt_clock_seconds();
+#pragma omp parallel num_threads((int)b->threads) reduction(|| : failed)
+    {
+        vt_decoder decoder = {0};
+        unsigned char *ring = (unsigned char *)b->ring + omp_get_thread_num() * share, *result = NULL;
+        int64_t used = 0;
+#pragma omp for schedule(dynamic)
+        for (int64_t i = 0; i < g->count; i++) {
+            const vt_file_extent *extent = &g->p->pieces[i].extent;
+            if (used + extent->inflated > share) used = 0;
+            failed = vt_decode(&decoder, &gzip, 0, g->stored[i], (size_t)extent->bytes, (size_t)extent->inflated,
+                               to_ring ? ring + used : NULL, &result) != VT_OK ||
+                     failed;
+            used += (extent->inflated + 63) / 64 * 64;
+        }
+        vt_decoder_close(&decoder);
+    }
+    *seconds = vt_clock_seconds() - begin;
+    VT_CHECK(!failed, "bench io: inflating what the files hold failed");
 done:
     return status;
 }

@@ -115,11 +115,9 @@ static vt_status check_alone(const vt_subcommand *command)
     vt_status status = VT_OK;
     vt_launch launch;
     VT_TRY(vt_launch_detect(&launch));
-    if (launch.world_size == 1) return VT_OK;
-    status = vt_error_note(__FILE__, __LINE__,
-                           "%s runs on one rank, but there are %d ranks: start it without mpirun, or with one rank",
-                           command->name, launch.world_size);
-    vt_world_fail_early(&launch);
+    VT_CHECK(launch.world_size == 1,
+             "%s runs on one rank, but there are %d ranks: start it without mpirun, or with one rank", command->name,
+             launch.world_size);
 done:
     return status;
 }
@@ -133,12 +131,11 @@ static vt_status run_command(const vt_subcommand *command, int argument_count, c
         vt_arguments_print_help(command);
         return VT_OK;
     }
-    if (command->alone) VT_TRY(check_alone(command));
-    status = vt_call_open(command, argument_count, arguments, &call);
+    if (command->alone) status = check_alone(command);
+    if (status == VT_OK) status = vt_call_open(command, argument_count, arguments, &call);
     if (status != VT_OK && vt_launch_detect(&launch) == VT_OK) vt_world_fail_early(&launch);
     if (status == VT_OK) status = command->run(&call);
     vt_call_close(command, &call);
-done:
     return status;
 }
 
@@ -153,8 +150,10 @@ static vt_status run_named(int argument_count, char *const *arguments)
         const vt_subcommand *command = &vt_subcommands[i];
         if (strcmp(command->name, arguments[0]) != 0) continue;
         const int used = command->word == NULL ? 1 : 2;
-        if (used == 1 || strcmp(command->word, second) == 0)
-            return run_command(command, argument_count - used, arguments + used);
+        if (used == 1 || strcmp(command->word, second) == 0) {
+            status = run_command(command, argument_count - used, arguments + used);
+            goto done;
+        }
         if (asks) vt_arguments_print_help(command);
         name = command->name;
         vt_text_append(&words, "%s`vitrain %s %s`", words.length > 0 ? " or " : "", name, command->word);

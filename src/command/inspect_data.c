@@ -91,35 +91,6 @@ static void print_ranges(const vt_fields_file *file, const file_set *set, bool v
     }
 }
 
-static void print_axis(const vt_fields_file *file, int dimension, const double *values, int64_t count)
-{
-    const char *doubt = file->doubts[dimension];
-    const char *name = dimension == 0 ? "latitudes" : "longitudes";
-    if (values != NULL)
-        vt_print("%s%s %g to %g", dimension == 0 ? "" : ", ", name, values[0], values[count - 1]);
-    else
-        vt_print("%sno %s known%s%s%s", dimension == 0 ? "" : ", ", name, doubt != NULL ? " (" : "",
-                 doubt != NULL ? doubt : "", doubt != NULL ? ")" : "");
-}
-
-static void print_grid(const vt_fields_file *file)
-{
-    vt_print("    grid: ");
-    print_axis(file, 0, file->latitudes, file->shape.height);
-    print_axis(file, 1, file->longitudes, file->shape.width);
-    vt_print("%s%s\n", file->rotated ? ", of a rotated pole" : "",
-             file->turned ? "; rows run from south to north in the file, and are turned round" : "");
-}
-
-static void print_channels(const vt_fields_file *file, int64_t count)
-{
-    const char *const *names = file->channel_names;
-    if (names == NULL) return;
-    vt_print("    channels:");
-    for (int64_t c = 0; c < count; c++) vt_print(" %s", names[c][0] != '\0' ? names[c] : "-");
-    vt_print("\n");
-}
-
 static void print_storage(const vt_fields_file *file)
 {
     char *text = vt_fields_file_storage(file);
@@ -130,24 +101,25 @@ static void print_storage(const vt_fields_file *file)
     free(text);
 }
 
-/* The times as the files themselves describe them. */
-static void print_times(const vt_fields_about *about, const vt_fields_form *form)
+/* What the files don't say, or say in another way than most. */
+static void print_oddities(const vt_fields_file *file, const vt_fields_about *about, const vt_fields_form *form)
 {
-    char step[VT_DATE_SIZE], dates[2][VT_DATE_SIZE];
-    if (!about->dated || about->span_count == 0) {
-        vt_length_format(about->step == 0 ? 60 * VT_HOURS_A_TIME : about->step, step);
-        vt_print("    times: the files don't say when; every %s %s\n", step,
-                 about->step == 0          ? "is assumed (--time_step=24h says another)"
-                 : form->time_step != NULL ? "by --time_step"
-                                           : "by their number, or the attribute time_step");
-        return;
+    static const char *const names[2] = {"latitudes", "longitudes"};
+    const double *const coordinates[2] = {file->latitudes, file->longitudes};
+    char step[VT_DATE_SIZE];
+    for (int i = 0; i < 2; i++) {
+        if (coordinates[i] != NULL) continue;
+        vt_print("    no %s are known", names[i]);
+        if (file->doubts[i] != NULL) vt_print(" (%s)", file->doubts[i]);
+        vt_print("\n");
     }
-    vt_print("    times: %s to %s", vt_date_format(about->spans[0].first, dates[0]),
-             vt_date_format(about->spans[about->span_count - 1].last, dates[1]));
-    if (about->step > 0) vt_print(", every %s", vt_length_format(about->step, step));
-    if (about->step > 0 && about->span_count > 1)
-        vt_print(", but for %lld gap%s", (long long)about->span_count - 1, about->span_count == 2 ? "" : "s");
-    vt_print("\n");
+    if (file->turned) vt_print("    rows run from south to north in the file, and are turned round\n");
+    if (about->dated && about->span_count > 0) return;
+    vt_length_format(about->step == 0 ? 60 * VT_HOURS_A_TIME : about->step, step);
+    vt_print("    the files don't say when their times are: in the year of their names, every %s %s\n", step,
+             about->step == 0          ? "is assumed (--time_step=24h says another)"
+             : form->time_step != NULL ? "by --time_step"
+                                       : "by their number, or the attribute time_step");
 }
 
 /* The files of one date; a single file unless there are variables. */
@@ -222,10 +194,9 @@ static vt_fields_about *print_files(const char *directory, const char *label, co
     if (about == NULL && noted.length == 0)
         vt_text_append(&noted, "%s '%s': none of its times lies in %s %s\n", label, directory, form->period_option,
                        form->period);
-    if (about != NULL) print_times(about, form);
     if (about != NULL && first != NULL) {
-        print_grid(first);
-        print_channels(first, about->channels);
+        vt_fields_about_print(about, "    ");
+        print_oddities(first, about, form);
         print_storage(first);
         print_ranges(first, &set, verify);
     }
@@ -443,9 +414,7 @@ void vt_inspect_data(const char *directory, const vt_fields_form *form, const ch
     if (*faults == before && about != NULL) vt_inspect_check(faults, compare_sets(directories, about, forms));
     for (int i = 0; i < SETS; i++) free(directories[i]);
     if (!any) goto done;
-    const size_t name = strlen(directory) - (vt_text_ends_with(directory, ".zarr") ? 5 : 0);
-    char *statistics =
-        is_store ? vt_text_format("%.*s.stats", (int)name, directory) : vt_text_format("%s/stats", directory);
+    char *statistics = is_store ? vt_config_beside_store(directory, "stats") : vt_text_format("%s/stats", directory);
     print_statistics(statistics, about, form, faults);
     free(statistics);
 done:

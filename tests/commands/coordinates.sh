@@ -192,17 +192,17 @@ test_inspect_shows_what_is_missing() {
     sets
     fails 1 "$VITRAIN" inspect gaps --verify
     contains "$output" "FAULT: gaps/train/2001.h5: 'fields' is 9.96921e+36, which is no data, at time 3, channel 1 (wind), row 4, column 5"
-    contains "$output" "9.96921e+36" "grid: no latitudes known, no longitudes known"
+    contains "$output" "9.96921e+36" "no latitudes are known" "no longitudes are known"
     refuses "which is no data, at time 3" -- "$VITRAIN" stats gaps
     "$python" -c '
 import h5py, numpy
 with h5py.File("gaps/train/2001.h5", "a") as f: f["fields"].attrs["_FillValue"] = numpy.float32(9.96921e36)'
     refuses "'fields' is NaN or missing (_FillValue) at time 3" "2 missing" -- "$VITRAIN" inspect gaps --verify
     "$VITRAIN" inspect netcdf/train --variables=[air,wind] >said
-    contains "$(cat said)" "latitudes 45 to -30, longitudes 350 to 412; rows run from south to north in the file, and are turned round"
-    contains "$(cat said)" "times: 2001-01-01 12:00 to 2001-01-16 12:00, every 24 h" "wind         knots"
+    contains "$(cat said)" "latitudes 45 to -30, longitudes 350 to 412" "rows run from south to north in the file, and are turned round"
+    contains "$(cat said)" ", 2001-01-01 12:00 to 2001-01-16 12:00, every 24 h" "wind         knots"
     says "1-monthly" "1960-01-16 12:00 to 1961-04-16 00:00, every 1 month" -- "$VITRAIN" inspect monthly/train --variables=[air,wind]
-    says "times: the files don't say when; every 1 month by --time_step" -- "$VITRAIN" inspect bare/train --time_step=1month
+    says "the files don't say when their times are: in the year of their names, every 1 month by --time_step" -- "$VITRAIN" inspect bare/train --time_step=1month
     refuses "time_step: 'often' is no length of time" -- "$VITRAIN" inspect bare --time_step=often
     refuses "has no dataset of numbers 'here'" -- "$VITRAIN" inspect bare --coordinates=[lat=here]
 }
@@ -230,8 +230,8 @@ PYTHON
     "$python" make_year.py train/2013.h5
     cp a.nc nc/a_2013.nc
     cp b.nc nc/b_2013.nc
-    says "times: 2013-03-01 12:00 to 2013-03-12 12:00, every 24 h" "grid: latitudes 30 to -30, longitudes 0 to 35" -- "$VITRAIN" inspect train --verify
-    contains "$output" "channels: air z500" "z500         m**2 s**-2"
+    says "times: 12, 2013-03-01 12:00 to 2013-03-12 12:00, every 24 h" ", latitudes 30 to -30, longitudes 0 to 35" -- "$VITRAIN" inspect train --verify
+    contains "$output" "channels: air" " z500 (m**2 s**-2)" "z500         m**2 s**-2"
     "$VITRAIN" stats train --output=one >/dev/null
     "$VITRAIN" stats nc --variables=[air,z@500] --output=two >/dev/null
     for file in global_means time_means global_stds time_diff_stds; do cmp one/$file.npy two/$file.npy; done

@@ -151,7 +151,7 @@ END
 
 test_what_is_refused() {
     stores v2_train.zarr v2_filter.zarr v2_anemoi.zarr
-    says "channels: 2t z_500 z_850" "grid: latitudes 70 to 0, longitudes 0 to 330" -- "$VITRAIN" inspect v2_anemoi.zarr --verify
+    says "channels: 2t" ", latitudes 70 to 0, longitudes 0 to 330" -- "$VITRAIN" inspect v2_anemoi.zarr --verify
     mkdir runs
     flags="--device=cpu --yaml_config=$TOP/config/ViT.yaml --config=demo --img_size=[8,12] --patch_size=4 $VARIABLES"
     refuses "train_data_path 'v2_train.zarr' is one store for all sets: --train_period=1979..2015 and --valid_period=2016..2017" -- \
