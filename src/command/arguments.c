@@ -86,9 +86,9 @@ vt_status vt_call_open(const vt_subcommand *command, int argument_count, char *c
 {
     vt_status status = VT_OK;
     char *name = vt_subcommand_name(command);
-    *call = (vt_call){.flags = vt_allocate(command->size + 1, 1, "the arguments"),
-                      .operands = vt_allocate((size_t)argument_count + 1, sizeof *call->operands, "the arguments"),
-                      .options = vt_allocate((size_t)argument_count + 1, sizeof *call->options, "the arguments")};
+    call->flags = vt_allocate(command->size + 1, 1, "the arguments");
+    call->operands = vt_allocate((size_t)argument_count + 1, sizeof *call->operands, "the arguments");
+    call->options = vt_allocate((size_t)argument_count + 1, sizeof *call->options, "the arguments");
     vt_rows_start(command->flags(), call->flags);
     for (int i = 0; i < argument_count && status == VT_OK; i++)
         status = take(command, argument_count, arguments, &i, call);
@@ -107,7 +107,6 @@ void vt_call_close(const vt_subcommand *command, vt_call *call)
     free(call->flags);
     free(call->operands);
     free(call->options);
-    *call = (vt_call){0};
 }
 
 /* ---- help ---- */

@@ -5,7 +5,7 @@
 
 #include "command/command.h"
 
-/* Parses the arguments. *call is to be closed, also after an error. */
+/* Parses the arguments into *call, which is zeroed but for `launch`. To be closed, also after an error. */
 vt_status vt_call_open(const vt_subcommand *command, int argument_count, char *const *arguments, vt_call *call);
 void vt_call_close(const vt_subcommand *command, vt_call *call);
 

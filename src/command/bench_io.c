@@ -339,10 +339,10 @@ done:
     return status;
 }
 
-static vt_status read_options(bench *b, const vt_call *call, int ranks)
+static vt_status read_options(bench *b, const vt_call *call)
 {
     vt_status status = VT_OK;
-    VT_TRY(vt_config_open(call->option_count, call->options, ranks, &b->config));
+    VT_TRY(vt_config_open(call->option_count, call->options, call->launch.world_size, &b->config));
     VT_TRY(vt_source_complete(b->config));
     VT_CHECK(b->config->data_loader_config != VT_LOADER_SYNTHETIC, "bench io: the synthetic reader reads nothing");
 done:
@@ -352,12 +352,10 @@ done:
 static vt_status open_bench(bench *b, const vt_call *call)
 {
     vt_status status = VT_OK;
-    vt_launch launch;
-    VT_TRY(vt_command_find_ranks(&launch));
-    status = read_options(b, call, launch.world_size);
-    if (status == VT_ERROR) vt_world_fail_early(&launch);
+    status = read_options(b, call);
+    if (status == VT_ERROR) vt_world_fail_early(&call->launch);
     VT_TRY(status);
-    VT_TRY(vt_world_open(b->config, &launch, &b->world));
+    VT_TRY(vt_world_open(b->config, &call->launch, &b->world));
     VT_TRY(vt_world_agree(b->world, vt_reader_open_source(b->config, b->world, VT_SET_TRAINING, &b->source)));
     vt_reader_share(b->world, b->source);
     VT_TRY(vt_reader_open_loader(b->config, b->world, NULL, true, false, b->source, &b->loader));

@@ -103,39 +103,26 @@ done:
     return status;
 }
 
-vt_status vt_command_find_ranks(vt_launch *launch)
-{
-    vt_status status = vt_launch_detect(launch);
-    if (status == VT_OK && vt_launch_has_mpi(launch)) vt_trial_start_helper();
-    return status;
-}
-
-static vt_status check_alone(const vt_subcommand *command)
-{
-    vt_status status = VT_OK;
-    vt_launch launch;
-    VT_TRY(vt_launch_detect(&launch));
-    VT_CHECK(launch.world_size == 1,
-             "%s runs on one rank, but there are %d ranks: start it without mpirun, or with one rank", command->name,
-             launch.world_size);
-done:
-    return status;
-}
-
 static vt_status run_command(const vt_subcommand *command, int argument_count, char *const *arguments)
 {
     vt_status status = VT_OK;
-    vt_launch launch;
-    vt_call call = {0};
+    vt_call call = {.launch = {.world_size = 1}};
     if (vt_arguments_ask_help(argument_count, arguments)) {
         vt_arguments_print_help(command);
         return VT_OK;
     }
-    if (command->alone) status = check_alone(command);
-    if (status == VT_OK) status = vt_call_open(command, argument_count, arguments, &call);
-    if (status != VT_OK && vt_launch_detect(&launch) == VT_OK) vt_world_fail_early(&launch);
+    if (command->alone || command->options != VT_NO_OPTIONS) VT_TRY(vt_launch_detect(&call.launch));
+    if (!command->alone && vt_launch_has_mpi(&call.launch)) vt_trial_start_helper(); /* before MPI is initialised */
+    if (command->alone && call.launch.world_size > 1)
+        status = vt_error_note(__FILE__, __LINE__,
+                               "%s runs on one rank, but there are %d ranks: start it without mpirun, or with one rank",
+                               command->name, call.launch.world_size);
+    else
+        status = vt_call_open(command, argument_count, arguments, &call);
+    if (status != VT_OK) vt_world_fail_early(&call.launch);
     if (status == VT_OK) status = command->run(&call);
     vt_call_close(command, &call);
+done:
     return status;
 }
 

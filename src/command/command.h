@@ -24,6 +24,7 @@ typedef struct {
     const char **operands;
     int option_count; /* flags of the configuration */
     char **options;
+    vt_launch launch; /* of a subcommand that takes them, or runs on one rank; else one rank */
 } vt_call;
 
 /* A row of flags.def, which explains it; --help, man page and completions show it. */
@@ -45,10 +46,6 @@ extern const int vt_subcommand_count;
  * returns the exit status: 0; 1 if something failed, which has been printed on standard error; 75 if it was stopped and
  * the same command with --resume continues. */
 int vt_command_run(int argument_count, char *const *arguments);
-
-/* For commands that may talk to other ranks, before anything else: who started this process (vt_launch_detect). Where
- * that was a launcher of MPI, it starts the process in which files are tried (storage/trial.h). */
-vt_status vt_command_find_ranks(vt_launch *launch);
 
 /* Each in a file of its name. */
 #define VT_OTHER_ROW(...)

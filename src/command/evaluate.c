@@ -31,7 +31,7 @@ done:
 }
 
 /* Everything before the ranks connect. */
-static vt_status prepare(const vt_call *call, const vt_launch *launch, vt_evaluation_options *options)
+static vt_status prepare(const vt_call *call, vt_evaluation_options *options)
 {
     vt_status status = VT_OK;
     const vt_evaluate_flags *flags = call->flags;
@@ -39,7 +39,7 @@ static vt_status prepare(const vt_call *call, const vt_launch *launch, vt_evalua
     const int64_t members = flags->members > 0 ? flags->members : 0;
     VT_CHECK(named != NULL || list != NULL, "evaluate: no CHECKPOINT given; see `vitrain evaluate --help`");
     if (list == NULL)
-        VT_TRY(vt_forecaster_configure(named, call->option_count, call->options, launch->world_size,
+        VT_TRY(vt_forecaster_configure(named, call->option_count, call->options, call->launch.world_size,
                                        &options->checkpoint, &options->config));
     if (list == NULL && vt_forecaster_is_of_text(options->config)) {
         VT_CHECK(members == 0 && options->channel == NULL && options->every == 1,
@@ -51,7 +51,7 @@ static vt_status prepare(const vt_call *call, const vt_launch *launch, vt_evalua
                  "evaluate: a U-Net has a validation set alone, and neither members nor maps; leave out --split, "
                  "--members, --every and --map_channel");
     } else {
-        VT_TRY(vt_members_configure(named, list, members, call->option_count, call->options, launch->world_size,
+        VT_TRY(vt_members_configure(named, list, members, call->option_count, call->options, call->launch.world_size,
                                     &options->members, &options->checkpoint, &options->config));
         VT_TRY(vt_forecaster_check_rollout(options->config, options->rollout));
     }
@@ -65,23 +65,20 @@ done:
 
 vt_status vt_command_evaluate(const vt_call *call)
 {
-    vt_status status = VT_OK;
     const vt_evaluate_flags *flags = call->flags;
     vt_evaluation_options options = {.test = flags->split == VT_SPLIT_TEST,
                                      .rollout = flags->rollout,
                                      .every = flags->every,
                                      .channel = flags->map_channel};
-    vt_launch launch;
-    VT_TRY(vt_command_find_ranks(&launch));
-    status = prepare(call, &launch, &options);
-    if (status == VT_ERROR) vt_world_fail_early(&launch);
+    vt_status status = prepare(call, &options);
+    if (status == VT_ERROR) vt_world_fail_early(&call->launch);
     if (status != VT_OK) goto done;
     if (vt_forecaster_is_of_text(options.config))
-        status = vt_language_evaluate(options.config, options.checkpoint, options.test, options.output, &launch);
+        status = vt_language_evaluate(options.config, options.checkpoint, options.test, options.output, &call->launch);
     else if (vt_forecaster_is_of_cubes(options.config))
-        status = vt_cubes_evaluate(options.config, options.checkpoint, options.output, &launch);
+        status = vt_cubes_evaluate(options.config, options.checkpoint, options.output, &call->launch);
     else
-        status = vt_evaluate(&options, &launch);
+        status = vt_evaluate(&options, &call->launch);
 done:
     vt_config_close(&options.config);
     vt_members_close(&options.members);

@@ -7,11 +7,12 @@
 #include "parallel/world.h"
 
 /* Everything before the ranks connect. */
-static vt_status prepare(const vt_call *call, int64_t ranks, char **checkpoint, vt_config **config)
+static vt_status prepare(const vt_call *call, char **checkpoint, vt_config **config)
 {
     vt_status status = VT_OK;
     const char *named = call->operands[0];
-    VT_TRY(vt_forecaster_configure(named, call->option_count, call->options, ranks, checkpoint, config));
+    VT_TRY(
+        vt_forecaster_configure(named, call->option_count, call->options, call->launch.world_size, checkpoint, config));
     VT_CHECK(vt_forecaster_is_of_text(*config),
              "generate: %s was not trained on text; `vitrain predict` makes forecasts", named);
     VT_CHECK((*config)->causal,
@@ -26,7 +27,6 @@ done:
 
 vt_status vt_command_generate(const vt_call *call)
 {
-    vt_status status = VT_OK;
     const vt_generate_flags *flags = call->flags;
     const vt_generation how = {.prompt = flags->prompt,
                                .tokens = flags->tokens,
@@ -34,14 +34,11 @@ vt_status vt_command_generate(const vt_call *call)
                                .top_k = flags->top_k,
                                .seed = (uint64_t)flags->seed,
                                .count = flags->count};
-    vt_launch launch;
     char *checkpoint = NULL;
     vt_config *config = NULL;
-    VT_TRY(vt_command_find_ranks(&launch));
-    status = prepare(call, launch.world_size, &checkpoint, &config);
-    if (status == VT_ERROR) vt_world_fail_early(&launch);
-    if (status == VT_OK) status = vt_language_generate(config, checkpoint, &how, &launch);
-done:
+    vt_status status = prepare(call, &checkpoint, &config);
+    if (status == VT_ERROR) vt_world_fail_early(&call->launch);
+    if (status == VT_OK) status = vt_language_generate(config, checkpoint, &how, &call->launch);
     vt_config_close(&config);
     free(checkpoint);
     return status;

@@ -207,13 +207,8 @@ vt_status vt_command_layout(const vt_call *call)
     vt_status status = VT_OK;
     const vt_layout_flags *flags = call->flags;
     vt_config *config = NULL;
-    vt_launch launch;
     vt_layout layout;
-    int64_t ranks = flags->ranks;
-    if (ranks == VT_UNSET_INTEGER) {
-        VT_TRY(vt_launch_detect(&launch));
-        ranks = launch.world_size;
-    }
+    const int64_t ranks = flags->ranks != VT_UNSET_INTEGER ? flags->ranks : call->launch.world_size;
     VT_TRY(vt_config_open(call->option_count, call->options, ranks, &config));
     VT_TRY(vt_layout_make(config, (int)ranks, &layout));
     if (flags->groups != NULL) {

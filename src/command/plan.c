@@ -292,16 +292,14 @@ vt_status vt_command_plan(const vt_call *call)
     const vt_plan_flags *flags = call->flags;
     const char *path = flags->calibrate;
     vt_config *config = NULL;
-    vt_launch launch;
-    VT_TRY(vt_command_find_ranks(&launch));
-    if (path == NULL && launch.rank > 0) return VT_OK; /* planning runs on the first rank, which also reports errors */
+    const vt_launch *launch = &call->launch;
+    if (path == NULL && launch->rank > 0) return VT_OK; /* planning runs on the first rank, which also reports errors */
     if (flags->rules != VT_RULES_OFF) return print_rules(call);
     if (path != NULL && strcmp(path, VT_SWITCH_ON) == 0) path = "hardware-here.yaml";
-    status = open_config(call, flags->ranks != VT_UNSET_INTEGER ? flags->ranks : launch.world_size, &config);
+    status = open_config(call, flags->ranks != VT_UNSET_INTEGER ? flags->ranks : launch->world_size, &config);
     if (status == VT_OK && path != NULL) status = vt_output_check_file("--calibrate", path);
-    if (status != VT_OK && path != NULL) vt_world_fail_early(&launch);
-    if (status == VT_OK) status = path != NULL ? calibrate(path, &launch, config) : plan(flags, config);
-done:
+    if (status != VT_OK && path != NULL) vt_world_fail_early(launch);
+    if (status == VT_OK) status = path != NULL ? calibrate(path, launch, config) : plan(flags, config);
     vt_config_close(&config);
     return status;
 }

@@ -8,7 +8,7 @@
 #include "storage/output_file.h"
 
 /* Everything before the ranks connect. */
-static vt_status prepare(const vt_call *call, const vt_launch *launch, vt_prediction_options *options)
+static vt_status prepare(const vt_call *call, vt_prediction_options *options)
 {
     vt_status status = VT_OK;
     const vt_predict_flags *flags = call->flags;
@@ -22,7 +22,7 @@ static vt_status prepare(const vt_call *call, const vt_launch *launch, vt_predic
     VT_CHECK(length > 3 && strcmp(options->output + length - 3, ".nc") == 0,
              "predict: --output=%s: expected a name that ends in .nc, as it is a NetCDF file", options->output);
     VT_TRY(vt_members_configure(named, flags->checkpoints, flags->members > 0 ? flags->members : 0, call->option_count,
-                                call->options, launch->world_size, &options->members, &options->checkpoint,
+                                call->options, call->launch.world_size, &options->members, &options->checkpoint,
                                 &options->config));
     VT_CHECK(
         options->config->data_parallel == 1,
@@ -36,16 +36,12 @@ done:
 
 vt_status vt_command_predict(const vt_call *call)
 {
-    vt_status status = VT_OK;
     const vt_predict_flags *flags = call->flags;
     vt_prediction_options options = {
         .set = (vt_set)flags->split, .time = flags->time, .steps = flags->rollout, .output = flags->output};
-    vt_launch launch;
-    VT_TRY(vt_command_find_ranks(&launch));
-    status = prepare(call, &launch, &options);
-    if (status == VT_ERROR) vt_world_fail_early(&launch);
-    if (status == VT_OK) status = vt_predict(&options, &launch);
-done:
+    vt_status status = prepare(call, &options);
+    if (status == VT_ERROR) vt_world_fail_early(&call->launch);
+    if (status == VT_OK) status = vt_predict(&options, &call->launch);
     vt_config_close(&options.config);
     vt_members_close(&options.members);
     free(options.checkpoint);

@@ -12,14 +12,12 @@ vt_status vt_command_train(const vt_call *call)
 {
     vt_status status = VT_OK;
     vt_config *config = NULL;
-    vt_launch launch;
-    VT_TRY(vt_command_find_ranks(&launch));
-    status = vt_config_open(call->option_count, call->options, launch.world_size, &config);
+    status = vt_config_open(call->option_count, call->options, call->launch.world_size, &config);
     if (status == VT_OK) status = vt_source_complete(config);
-    if (status != VT_OK) vt_world_fail_early(&launch);
+    if (status != VT_OK) vt_world_fail_early(&call->launch);
     if (status != VT_OK) goto done;
     vt_log_hide_details(vt_progress_is_seen(STDOUT_FILENO) && !config->verbose);
-    VT_TRY(vt_run_training(config, &launch));
+    VT_TRY(vt_run_training(config, &call->launch));
 done:
     vt_config_close(&config);
     return status;

@@ -7,6 +7,7 @@
     {.name = name_,                                                                                                    \
      .preset = preset_,                                                                                                \
      .help = help_,                                                                                                    \
+     .in_yaml = true,                                                                                                  \
      .id = VT_OPTION_##member,                                                                                         \
      .offset = offsetof(vt_config, member),                                                                            \
      .origin = offsetof(vt_config, origin[VT_OPTION_##member]),                                                        \

@@ -24,6 +24,7 @@ typedef enum {
 typedef struct {
     vt_row_kind kind;
     bool flag_only;     /* not in a YAML file */
+    bool in_yaml;       /* of a path: written to YAML files, so it must be UTF-8 */
     bool is_text;       /* of a path: any text, which names no file */
     bool is_list;       /* of a path: in a YAML file also a list of words */
     bool is_any;        /* of a path: may be empty, and None has no meaning of its own */

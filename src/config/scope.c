@@ -51,8 +51,7 @@ vt_status vt_row_check_scope(const vt_row *row, const void *values)
     const vt_origin origin = *vt_row_origin(row, values);
     const vt_row *section = vt_row_section(row);
     const bool flag = origin == VT_FROM_COMMAND_LINE;
-    if (origin == VT_FROM_DEFAULT) goto done;
-    if (!flag && vt_row_is_default(row, values)) goto done;
+    if (origin == VT_FROM_DEFAULT || (!flag && vt_row_is_default(row, values))) goto done;
     vt_row_format(row, values, &value);
     format_chosen(section, values, &chosen);
     VT_FAIL("%s%s%s%.200s is an option of %s %s, but %s is %s; leave it out%s, or choose --%s=%.*s", flag ? "--" : "",

@@ -172,7 +172,8 @@ static bool parse_value(const vt_row *row, const char *text, void *values)
             if (on) *(char **)member = vt_text_copy(VT_SWITCH_ON);
             return true;
         }
-        if (!row->is_any && (text[0] == '\0' || strlen(text) >= PATH_MAX || !is_utf8(text))) return false;
+        if (text[0] == '\0' && !row->is_any) return false;
+        if (row->in_yaml && (strlen(text) >= PATH_MAX || !is_utf8(text))) return false;
         unset(row, values);
         *(char **)member = vt_text_copy(text);
         return true;
