@@ -88,12 +88,13 @@ vt_status vt_command_stats(const vt_call *call)
                                             .period_option = "train_period",
                                             .accept = flags->accept,
                                             .masked = flags->missing == VT_GAPS_MASK},
+                                   .range = vt_window_range_of(flags->lat_range, flags->lon_range),
                                    .tolerant = flags->skip_bad_samples};
     char *files = NULL, *output = NULL, *notes = NULL;
     bool keeps = false;
     find_directories(call->operands[0], flags->output, flags->train_period != NULL, &files, &output);
     source.directory = files;
-    VT_TRY(vt_window_range_parse(flags->lat_range, flags->lon_range, &source.range));
+    VT_TRY(vt_config_check_window(flags->lat_range, flags->lon_range));
     if (!flags->force) VT_TRY(check_overwriting(output, &keeps));
     source.times = vt_time_statistics_open(flags->dt, flags->harmonics);
     VT_TRY(vt_statistics_gather(&source, &statistics));

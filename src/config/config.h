@@ -107,9 +107,7 @@ char *vt_config_find(const char *below);
 /* Beside a Zarr store, not in it: era5.stats/global_means.npy of era5.zarr; malloc'd. */
 char *vt_config_beside_store(const char *store, const char *below);
 
-/* Two numbers as options take them, "[1, 2]" with brackets or without, and a switch: true, false, yes, no, on, off, 1
- * or 0 in any case. False when the whole text is none. */
-bool vt_reals_parse(const char *text, double pair[2]);
+/* A switch as options take it: true, false, yes, no, on, off, 1 or 0 in any case. False when the whole text is none. */
 bool vt_boolean_parse(const char *text, bool *value);
 
 /* The value of an existing option, as it is written in a file; malloc'd. */
@@ -129,6 +127,9 @@ vt_status vt_config_resolve(vt_config *config);
  * gives it, the checks that need it are left out. */
 bool vt_config_awaits_window(const vt_config *config);
 vt_status vt_config_set_window(vt_config *config, int64_t height, int64_t width);
+
+/* Is lat_range from south to north, and lon_range not more than the globe? */
+vt_status vt_config_check_window(const double latitudes[2], const double longitudes[2]);
 
 /* The ranks that share a model: tensor_parallel · context_parallel · pipeline_parallel. */
 int64_t vt_config_model_ranks(const vt_config *config);

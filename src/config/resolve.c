@@ -493,10 +493,9 @@ vt_status vt_config_set_window(vt_config *config, int64_t height, int64_t width)
     return vt_config_resolve(config);
 }
 
-static vt_status check_ranges(const vt_config *config)
+vt_status vt_config_check_window(const double latitudes[2], const double longitudes[2])
 {
     vt_status status = VT_OK;
-    const double *latitudes = config->lat_range, *longitudes = config->lon_range;
     VT_CHECK(!(latitudes[0] > latitudes[1]), "lat_range [%g, %g]: expected [south, north], the smaller one first",
              latitudes[0], latitudes[1]);
     VT_CHECK(!(longitudes[1] - longitudes[0] > 360), "lon_range [%g, %g] goes round the globe more than once",
@@ -521,7 +520,7 @@ vt_status vt_config_resolve(vt_config *config)
     VT_TRY(derive_layers(config));
     VT_TRY(check_names(config));
     VT_TRY(check_accepted(config));
-    VT_TRY(check_ranges(config));
+    VT_TRY(vt_config_check_window(config->lat_range, config->lon_range));
     if (!vt_config_awaits_window(config)) {
         VT_TRY(check_shapes(config));
         VT_TRY(check_parallel(config));

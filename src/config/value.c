@@ -94,7 +94,7 @@ static bool parse_integers(const char *text, int64_t pair[2])
     return split_pair(text, number) && parse_integer(number[0], &pair[0]) && parse_integer(number[1], &pair[1]);
 }
 
-bool vt_reals_parse(const char *text, double range[2])
+static bool parse_reals(const char *text, double range[2])
 {
     char number[2][32];
     return split_pair(text, number) && parse_real(number[0], &range[0]) && parse_real(number[1], &range[1]);
@@ -162,7 +162,7 @@ static bool parse_value(const vt_row *row, const char *text, void *values)
         memcpy(member, integers, sizeof integers);
         return true;
     case VT_ROW_RANGE:
-        if (!vt_reals_parse(text, reals) || !are_reals_within(row, reals, 2)) return false;
+        if (!parse_reals(text, reals) || !are_reals_within(row, reals, 2)) return false;
         memcpy(member, reals, sizeof reals);
         return true;
     default:
@@ -198,7 +198,7 @@ static bool is_out_of_range(const vt_row *row, const char *text)
     return (row->kind == VT_ROW_INTEGER && parse_integer(text, integers)) ||
            (row->kind == VT_ROW_REAL && parse_real(text, reals)) ||
            (row->kind == VT_ROW_PAIR && parse_integers(text, integers)) ||
-           (row->kind == VT_ROW_RANGE && vt_reals_parse(text, reals));
+           (row->kind == VT_ROW_RANGE && parse_reals(text, reals));
 }
 
 static vt_status parse_option(const vt_row *row, const char *text, void *values, vt_origin origin)

@@ -49,8 +49,7 @@ test_values_mean_the_same_everywhere() {
         error "--lr=$word: '$word' is not a number" -- "$VITRAIN" --lr="$word"
     done
     for word in '[nan,3]' '[0x1,3]' '[1,inf]'; do
-        error "--lat_range=$word: expected [south, north]" -- "$VITRAIN" stats a --lat_range="$word"
-        error "--lat_range=$word: '$word' is not two numbers" -- "$VITRAIN" --lat_range="$word"
+        for command in "stats a" train; do error "--lat_range=$word: '$word' is not two numbers" -- "$VITRAIN" $command --lat_range="$word"; done
     done
     error "inspect: --verify=maybe: 'maybe' is not a switch (expected true or false)" -- "$VITRAIN" inspect a --verify=maybe
     for word in yes on 1 True; do says "all of it was read: no faults" -- "$VITRAIN" inspect a --verify=$word; done

@@ -3,7 +3,6 @@
 #include <math.h>
 
 #include "base/text.h"
-#include "config/config.h"
 
 static const double tolerance = 1e-4; /* degrees: coordinates are float32 mostly */
 
@@ -34,25 +33,6 @@ vt_window_range vt_window_range_of(const double lat_range[2], const double lon_r
         range.east = lon_range[1];
     }
     return range;
-}
-
-/* "[30, 60]", with or without the brackets, both numbers within ±limit. */
-static bool parse_pair(const char *text, double limit, double pair[2])
-{
-    return vt_reals_parse(text, pair) && fabs(pair[0]) <= limit && fabs(pair[1]) <= limit;
-}
-
-vt_status vt_window_range_parse(const char *lat_range, const char *lon_range, vt_window_range *range)
-{
-    vt_status status = VT_OK;
-    double latitudes[2] = {NAN, NAN}, longitudes[2] = {NAN, NAN};
-    VT_CHECK(lat_range == NULL || (parse_pair(lat_range, 90, latitudes) && latitudes[0] <= latitudes[1]),
-             "--lat_range=%s: expected [south, north] in degrees, like [30,60]", lat_range);
-    VT_CHECK(lon_range == NULL || (parse_pair(lon_range, 360, longitudes) && longitudes[1] - longitudes[0] <= 360),
-             "--lon_range=%s: expected [west, east] in degrees, like [-20,40]", lon_range);
-    *range = vt_window_range_of(latitudes, longitudes);
-done:
-    return status;
 }
 
 /* Degrees eastwards from `west` to `longitude`, 0 or more and below 360. */

@@ -41,9 +41,6 @@ typedef struct {
 /* From the options lat_range and lon_range, NAN if they are not set. */
 vt_window_range vt_window_range_of(const double lat_range[2], const double lon_range[2]);
 
-/* The same from text, "[30, 60]"; NULL: not given. */
-vt_status vt_window_range_parse(const char *lat_range, const char *lon_range, vt_window_range *range);
-
 /* A grid as a file has it. */
 typedef struct {
     const char *path;         /* of the file, for messages */
