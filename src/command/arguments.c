@@ -120,20 +120,9 @@ bool vt_arguments_ask_help(int argument_count, char *const *arguments)
 
 void vt_arguments_print_help(const vt_subcommand *command)
 {
-    const vt_row *rows = command->flags();
+    const vt_row *flags = command->flags();
     vt_print("%s", command->help);
-    for (const vt_row *row = rows; row->kind != VT_ROW_END; row++) {
-        vt_text form = {0};
-        const char *preset = vt_row_default(row);
-        if (row->kind == VT_ROW_SECTION) {
-            vt_print("with --%s=%s:\n", row->target, row->choices);
-            continue;
-        }
-        vt_text_append(&form, "--%s", row->name);
-        vt_row_form(row, &form);
-        vt_print(preset != NULL ? "  %-22s %s (default %s)\n" : "  %-22s %s\n", form.characters, row->help, preset);
-        vt_text_close(&form);
-    }
-    if (rows->kind != VT_ROW_END) vt_print("  %-22s this text\n", "--help");
+    vt_rows_print(stdout, flags);
+    if (flags->kind != VT_ROW_END) vt_print("  --help                            this text\n");
     if (command->help_end != NULL) vt_print("%s", command->help_end);
 }

@@ -129,21 +129,28 @@ static void print_entries(FILE *file, const char *title, const entry *entries, s
 /* .TP, "--name=N", and "help (whole number, 1 to 20; default 8)". */
 static void print_flag(FILE *file, const vt_row *row)
 {
-    const char *preset = vt_row_default(row);
     vt_text form = {0}, meaning = {0};
     vt_row_form(row, &form);
+    vt_row_explain(row, &meaning);
+    if (row->flag_only) vt_text_append(&meaning, " (a flag only)");
     fputs(".TP\n\\fB\\-\\-", file);
     print_text(file, row->name);
     fputs("\\fR", file);
-    if (form.length > 0) print_text(file, form.characters);
-    vt_text_append(&meaning, "%s (", row->help);
-    vt_row_describe(row, &meaning);
-    if (preset != NULL) vt_text_append(&meaning, "; default %s", preset);
-    vt_text_append(&meaning, row->flag_only ? "; a flag only)" : ")");
+    print_text(file, form.characters);
     fputc('\n', file);
     print_lines(file, meaning.characters);
     vt_text_close(&form);
     vt_text_close(&meaning);
+}
+
+static void print_flags(FILE *file, const vt_row *rows, const char *macro)
+{
+    for (const vt_row *row = rows; row->kind != VT_ROW_END; row++) {
+        if (row->kind == VT_ROW_SECTION)
+            print_heading(file, macro, row->name);
+        else
+            print_flag(file, row);
+    }
 }
 
 static void print_subcommand(FILE *file, const vt_subcommand *command)
@@ -155,16 +162,7 @@ static void print_subcommand(FILE *file, const vt_subcommand *command)
     free(title);
     free(name);
     print_lines(file, command->summary);
-    for (const vt_row *row = command->flags(); row->kind != VT_ROW_END; row++) {
-        if (row->kind != VT_ROW_SECTION) {
-            print_flag(file, row);
-            continue;
-        }
-        title = vt_text_format("With --%s=%s:", row->target, row->choices);
-        fputs(".PP\n", file);
-        print_lines(file, title);
-        free(title);
-    }
+    print_flags(file, command->flags(), ".PP\n.B");
     if (command->options != VT_NO_OPTIONS) fputs(".PP\n", file);
     if (command->options == VT_ALL_OPTIONS) print_lines(file, "All OPTIONS below are flags.");
     if (command->options == VT_CHECKPOINT_OPTIONS)
@@ -180,12 +178,7 @@ static void print_options(FILE *file)
               "over the file, and of a repeated one the last counts. A switch (true or false) takes a value only "
               "after =. What has no default is None: not set. Those that are a flag only are no keys of the file. "
               "Options under a heading `Only with ...' can be set only in such a run.");
-    for (const vt_row *row = vt_options; row->kind != VT_ROW_END; row++) {
-        if (row->kind == VT_ROW_SECTION)
-            print_heading(file, ".SS", row->name);
-        else
-            print_flag(file, row);
-    }
+    print_flags(file, vt_options, ".SS");
 }
 
 /* ---- the page ---- */

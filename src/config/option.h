@@ -116,15 +116,14 @@ void vt_rows_free(const vt_row *rows, void *values);
 /* Appends the option's value as vt_row_assign takes it. */
 void vt_row_format(const vt_row *row, const void *values, vt_text *text);
 
-/* Appends "1 to 65536": what the option takes; or "whole number, 1 to 65536; default of unet3d: 8", with its type and
- * the defaults that models have for themselves; or "=N", "[=PATH]": the value as it is written behind the flag's name.
- */
+/* Appends "1 to 65536": what the option takes; or its help with "(whole number, 1 to 65536; default 4; default of
+ * unet3d: 8)"; or "=N", "[=PATH]", "": the value as it is written behind the flag's name. */
 void vt_row_range(const vt_row *row, vt_text *text);
-void vt_row_describe(const vt_row *row, vt_text *text);
+void vt_row_explain(const vt_row *row, vt_text *text);
 void vt_row_form(const vt_row *row, vt_text *text);
 
-/* The default as help shows it; NULL: it has none, or it is a switch, which is off. */
-const char *vt_row_default(const vt_row *row);
+/* All rows of a table, for a terminal. */
+void vt_rows_print(FILE *file, const vt_row *rows);
 
 /* Flags (flags.c): "--name=value", "--name value", "--switch". All of a configuration: */
 vt_status vt_flags_apply(vt_config *config, int argument_count, char *const *arguments);

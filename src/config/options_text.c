@@ -55,15 +55,6 @@ static void append_value(const vt_row *row, vt_text *text)
     if (vt_row_may_be_unset(row)) vt_text_append(text, ", or None");
 }
 
-void vt_row_describe(const vt_row *row, vt_text *text)
-{
-    vt_text others = {0};
-    append_value(row, text);
-    vt_row_other_presets(row, "", &others);
-    if (others.length > 0) vt_text_append(text, "; default of %s", others.characters + strlen("; "));
-    vt_text_close(&others);
-}
-
 void vt_row_form(const vt_row *row, vt_text *text)
 {
     static const char *const forms[] = {
@@ -73,40 +64,50 @@ void vt_row_form(const vt_row *row, vt_text *text)
     const bool is_switch = vt_row_is_switch(row);
     row = vt_row_meant(row);
     const char *form = row->choices != NULL ? row->choices : row->is_text ? "TEXT" : forms[row->kind];
-    if (!is_switch || row->is_switch) vt_text_append(text, is_switch ? "[=%s]" : "=%s", form);
+    if (!is_switch)
+        vt_text_append(text, "=%s", form);
+    else
+        vt_text_append(text, row->is_switch ? "[=%s]" : "%s", row->is_switch ? form : "");
 }
 
-const char *vt_row_default(const vt_row *row)
+void vt_row_explain(const vt_row *row, vt_text *text)
 {
-    const bool is_shown =
-        vt_row_is_option(row) && !vt_row_is_switch(row) && row->preset[0] != '\0' && strcmp(row->preset, "None") != 0;
-    return is_shown ? row->preset : NULL;
+    vt_text facts = {0}, others = {0};
+    if (row->choices == NULL) append_value(row, &facts); /* else the form has them */
+    if (vt_row_is_option(row) && vt_text_choice(row->preset, "|None|false") < 0)
+        vt_text_append(&facts, "%sdefault %s", facts.length > 0 ? "; " : "", row->preset);
+    vt_row_other_presets(row, "", &others);
+    if (others.length > 0) vt_text_append(&facts, "; default of %s", others.characters + strlen("; "));
+    vt_text_append(text, "%s", row->help);
+    if (facts.length > 0) vt_text_append(text, " (%s)", facts.characters);
+    vt_text_close(&facts);
+    vt_text_close(&others);
 }
 
-static void append_meaning(const vt_row *row, vt_text *text)
+void vt_rows_print(FILE *file, const vt_row *rows)
 {
-    vt_text_append(text, "%s (", row->help);
-    vt_row_describe(row, text);
-    vt_text_append(text, ")");
-}
-
-static void print_text(FILE *file)
-{
-    fprintf(file, "Every option, with its default. As a flag: --name=value or --name value; a switch (true or false)\n"
-                  "takes a value only after '='. All but those marked * are also keys of a configuration in the\n"
-                  "YAML file. Flags win. Options under 'Only with ...' are refused in other runs.\n");
-    for (const vt_row *row = vt_options; row->kind != VT_ROW_END; row++) {
+    for (const vt_row *row = rows; row->kind != VT_ROW_END; row++) {
         if (row->kind == VT_ROW_SECTION) {
             fprintf(file, "\n%s\n", row->name);
             continue;
         }
-        vt_text meaning = {0};
-        append_meaning(row, &meaning);
-        int column = fprintf(file, "%c --%s%s%s", row->flag_only ? '*' : ' ', row->name,
-                             row->kind == VT_ROW_ALIAS ? "" : "=", row->kind == VT_ROW_ALIAS ? "" : row->preset);
+        vt_text form = {0}, meaning = {0};
+        vt_row_form(row, &form);
+        vt_row_explain(row, &meaning);
+        const int column = fprintf(file, "%c --%s%s", row->flag_only ? '*' : ' ', row->name, form.characters);
         print_wrapped(file, meaning.characters, column);
+        vt_text_close(&form);
         vt_text_close(&meaning);
     }
+}
+
+static void print_text(FILE *file)
+{
+    fprintf(file,
+            "Every option. As a flag: --name=value or --name value; a switch (true or false) takes a value\n"
+            "only after '='. All but those marked * are also keys of a configuration in the YAML file. Flags\n"
+            "win. Options under 'Only with ...' are refused in other runs. What has no default is not set: None.\n");
+    vt_rows_print(file, vt_options);
 }
 
 /* A cell of a Markdown table: '|' and '<' would be read as marks. */
