@@ -113,7 +113,6 @@ static vt_status take_memory(vt_evaluated *e)
     const vt_config *config = e->options->config;
     const size_t batch = (size_t)e->batch, out = (size_t)(config->n_out_channels * e->plane) * sizeof(float);
     e->dates = vt_allocate((size_t)e->loss_batch, sizeof *e->dates, "the evaluation");
-    e->keys = vt_allocate(batch, sizeof *e->keys, "the evaluation");
     e->persistence = vt_allocate(batch * out, 1, "the evaluation");
     e->target = vt_allocate(out, 1, "the evaluation");
     e->seasonal = vt_allocate(out, 1, "the evaluation");
@@ -139,21 +138,14 @@ done:
 
 /* ---- forecasts ---- */
 
-/* The inputs of some initial times, and what persistence forecasts from them. */
-static vt_status read_inputs(vt_evaluated *e, const int64_t *starts, int64_t count)
+/* Begins with some initial times, from which persistence forecasts what they are. */
+static vt_status begin(vt_evaluated *e, const int64_t *starts, int64_t count)
 {
     vt_status status = VT_OK;
-    const vt_config *config = e->options->config;
-    const int64_t in = config->n_in_channels * e->plane, out = config->n_out_channels * e->plane;
-    float *input = e->states.input;
-    for (int64_t i = 0; i < count; i++) {
-        vt_date date = {0};
-        VT_TRY(vt_dataset_read(e->dataset, starts[i], input + i * in, NULL));
-        if (vt_task_weather.has_baseline(config))
-            VT_TRY(vt_dataset_read_later(e->dataset, starts[i], 0, e->persistence + i * out));
-        e->keys[i] = vt_dataset_date(e->dataset, starts[i], 0, &date) ? date.minutes : starts[i];
-    }
-    vt_states_begin(&e->states, count, e->keys);
+    const int64_t out = e->options->config->n_out_channels * e->plane;
+    VT_TRY(vt_states_begin(&e->states, starts, count));
+    for (int64_t i = 0; i < count && vt_task_weather.has_baseline(e->options->config); i++)
+        VT_TRY(vt_dataset_read_later(e->dataset, starts[i], 0, e->persistence + i * out));
 done:
     return status;
 }
@@ -181,12 +173,6 @@ done:
     return status;
 }
 
-/* When the inputs of `count` samples are, `lead` steps later, as far as that is known. */
-static void take_dates(const vt_evaluated *e, const int64_t *samples, int64_t count, int64_t lead, vt_date *dates)
-{
-    for (int64_t i = 0; i < count; i++) vt_dataset_date(e->dataset, samples[i], lead, &dates[i]);
-}
-
 /* Forecasts and scores the next lead time of `count` initial times from the `first`-th one on. */
 static vt_status score_lead(vt_evaluated *e, int64_t first, int64_t count, int64_t lead)
 {
@@ -194,9 +180,8 @@ static vt_status score_lead(vt_evaluated *e, int64_t first, int64_t count, int64
     const vt_config *config = e->options->config;
     const int64_t out = config->n_out_channels * e->plane, *starts = e->starts + first;
     if (count == 0) return VT_OK;
-    if (lead == 0) VT_TRY(read_inputs(e, starts, count));
-    take_dates(e, starts, count, lead, e->dates);
-    VT_TRY(vt_states_step(&e->states, e->dates));
+    if (lead == 0) VT_TRY(begin(e, starts, count));
+    VT_TRY(vt_states_step(&e->states));
     if (vt_world_coordinate(e->world, VT_AXIS_PIPELINE) > 0) return VT_OK; /* the first stage scores */
     for (int64_t i = 0; i < count; i++) {
         const float *forecast = vt_states_forecast(&e->states, i);
@@ -241,7 +226,7 @@ static vt_status add_losses(vt_evaluated *e, int64_t first, int64_t count)
     for (int64_t i = 0; i < count; i++) {
         const int64_t sample = (first + i) * e->options->every;
         VT_TRY(vt_dataset_read(e->dataset, sample, input + i * in, targets + i * out));
-        take_dates(e, &sample, 1, 0, &e->dates[i]);
+        vt_dataset_date(e->dataset, sample, 0, &e->dates[i]);
     }
     for (int64_t k = 0; k <= e->options->members.other_count; k++) {
         vt_forecaster_choose(e->forecaster, k);
@@ -323,7 +308,6 @@ done:
     free(e.starts);
     free(e.dates);
     free(e.variables);
-    free(e.keys);
     free(e.persistence);
     free(e.target);
     free(e.seasonal);

@@ -5,7 +5,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "base/file.h"
 #include "base/memory.h"
 #include "base/text.h"
 #include "checkpoint/checkpoint.h"
@@ -148,23 +147,6 @@ vt_status vt_forecaster_describe(const char *checkpoint, vt_weights weights, cha
                            vt_checkpoint_has_average(index) ? what : "");
 done:
     vt_tensor_file_close(&index);
-    return status;
-}
-
-vt_status vt_forecaster_identity(const char *checkpoint, char **text)
-{
-    vt_status status = VT_OK;
-    vt_tensor_file *index = NULL;
-    int64_t step = 0;
-    uint32_t checksum = 0;
-    char *path = vt_text_format("%s/checkpoint.h5", checkpoint);
-    VT_TRY(open_index(checkpoint, &index));
-    VT_TRY(vt_tensor_file_get_integer(index, "step", &step));
-    VT_TRY(vt_file_checksum(path, &checksum));
-    *text = vt_text_format("step %lld, crc32c %08x", (long long)step, (unsigned)checksum);
-done:
-    vt_tensor_file_close(&index);
-    free(path);
     return status;
 }
 

@@ -68,9 +68,6 @@ vt_task *vt_forecaster_task(const vt_forecaster *forecaster);
 vt_status vt_forecaster_open_model(const vt_config *config, const char *checkpoint, vt_world *world, vt_task *task,
                                    vt_backend **backend, vt_trainer **trainer);
 
-/* "step 360, crc32c 1a2b3c4d": which checkpoint it is, by the checksum of its index; malloc'd. */
-vt_status vt_forecaster_identity(const char *checkpoint, char **text);
-
 /* "step 360, epoch 4": how far the checkpoint was trained, and if it has averages, which of its weights are used;
  * malloc'd. step may be NULL. */
 vt_status vt_forecaster_describe(const char *checkpoint, vt_weights weights, char **text, int64_t *step);

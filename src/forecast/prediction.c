@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/text.h"
@@ -79,19 +80,6 @@ done:
     return status;
 }
 
-/* When the forecasts are for: as the files say it, as far as they reach. */
-static void find_dates(prediction *p)
-{
-    const int64_t step = vt_dataset_minutes_a_time(p->dataset) * p->options->config->dt, steps = p->options->steps;
-    p->dates = vt_allocate((size_t)steps + 1, sizeof *p->dates, "the forecast");
-    for (int64_t i = 0; i <= steps; i++) {
-        if (vt_dataset_reaches(p->dataset, p->start, i))
-            vt_dataset_date(p->dataset, p->start, i, &p->dates[i]);
-        else
-            p->dates[i] = vt_date_after(p->dates[0], i * step);
-    }
-}
-
 /* Longitudes increase from the window's first column on, across 360, too. */
 static void take_longitudes(prediction *p)
 {
@@ -112,7 +100,8 @@ static vt_status find_initial_time(prediction *p)
     vt_status status = VT_OK;
     VT_TRY(open_dataset(p));
     VT_TRY(find_start(p));
-    find_dates(p);
+    p->dates = vt_allocate((size_t)p->options->steps + 1, sizeof *p->dates, "the forecast");
+    for (int64_t i = 0; i <= p->options->steps; i++) p->dates[i] = vt_states_date(p->dataset, p->start, i);
     take_longitudes(p);
     p->about = vt_fields_about_copy(vt_dataset_about(p->dataset));
     p->about->dt = p->about->span_count = 0;
@@ -140,10 +129,14 @@ static vt_status open_result(prediction *p)
     const vt_prediction_options *options = p->options;
     const vt_config *config = options->config;
     vt_fields_file *start = NULL;
+    int64_t trained_steps = 0;
+    uint32_t checksum = 0;
+    char *index = vt_text_format("%s/checkpoint.h5", options->checkpoint);
     char *trained = NULL, *source = NULL, *identity = NULL, *about = vt_fields_about_short_text(p->about);
     VT_TRY(vt_dataset_open_file(p->dataset, p->start, &start));
-    VT_TRY(vt_forecaster_describe(options->checkpoint, (vt_weights)config->weights, &trained, NULL));
-    VT_TRY(vt_forecaster_identity(options->checkpoint, &identity));
+    VT_TRY(vt_forecaster_describe(options->checkpoint, (vt_weights)config->weights, &trained, &trained_steps));
+    VT_TRY(vt_file_checksum(index, &checksum));
+    identity = vt_text_format("step %lld, crc32c %08x", (long long)trained_steps, (unsigned)checksum);
     source = vt_text_format("vitrain, vision transformer %s (%s)", config->config, trained);
     vt_forecast_file_options file = {.times = options->steps,
                                      .members = options->members.count,
@@ -168,6 +161,7 @@ done:
     free(trained);
     free(source);
     free(identity);
+    free(index);
     free(about);
     return status;
 }
@@ -179,8 +173,7 @@ static vt_status open_states(prediction *p)
     char *directory = name == NULL ? vt_text_copy(".") : vt_text_format("%.*s/", (int)(name - output), output);
     VT_TRY(
         vt_states_open(&p->options->members, p->forecaster, p->options->config, p->dataset, 1, directory, &p->states));
-    VT_TRY(vt_dataset_read(p->dataset, p->start, p->states.input, NULL));
-    vt_states_begin(&p->states, 1, &p->dates[0].minutes);
+    VT_TRY(vt_states_begin(&p->states, &p->start, 1));
 done:
     free(directory);
     return status;
@@ -217,7 +210,7 @@ static vt_status forecast(prediction *p)
 {
     vt_status status = VT_OK;
     for (int64_t step = 0; step < p->options->steps; step++) {
-        VT_TRY(vt_states_step(&p->states, &p->dates[step]));
+        VT_TRY(vt_states_step(&p->states));
         leave_out_missing(p);
         VT_TRY(vt_world_agree(p->world, p->result != NULL ? write_step(p, step) : VT_OK));
     }

@@ -20,18 +20,14 @@ static int64_t field_size(const vt_config *config)
 }
 
 vt_status vt_states_open(const vt_members *members, vt_forecaster *forecaster, const vt_config *config,
-                         const vt_dataset *dataset, int64_t most, const char *directory, vt_states *states)
+                         vt_dataset *dataset, int64_t most, const char *directory, vt_states *states)
 {
     vt_status status = VT_OK;
     const int64_t number = vt_members_number(members);
     const size_t count = (size_t)(number * most), out = (size_t)field_size(config);
     const size_t inputs = count * (size_t)input_size(config), all = (inputs + count * out) * sizeof(float);
-    *states = (vt_states){.members = members,
-                          .forecaster = forecaster,
-                          .config = config,
-                          .dataset = dataset,
-                          .number = number,
-                          .most = most};
+    *states = (vt_states){
+        .members = members, .forecaster = forecaster, .config = config, .dataset = dataset, .number = number};
     states->dates = vt_allocate(count, sizeof *states->dates, "the forecasts");
     states->mean = vt_allocate(out, sizeof *states->mean, "the forecasts");
     states->fields = vt_allocate((size_t)number, sizeof *states->fields, "the forecasts");
@@ -74,16 +70,35 @@ static void perturb(const vt_states *states, int64_t member, int64_t start, floa
     free(stds);
 }
 
-void vt_states_begin(vt_states *states, int64_t count, const int64_t *starts)
+vt_date vt_states_date(const vt_dataset *dataset, int64_t sample, int64_t lead)
 {
+    vt_date date = {0};
+    const bool known = vt_dataset_reaches(dataset, sample, lead);
+    vt_dataset_date(dataset, sample, known ? lead : 0, &date);
+    return known ? date : vt_date_after(date, lead * vt_dataset_known_grid(dataset).step);
+}
+
+/* A member's noise depends on the date of the initial time, or where it isn't known on its number. */
+vt_status vt_states_begin(vt_states *states, const int64_t *samples, int64_t count)
+{
+    vt_status status = VT_OK;
     const int64_t in = input_size(states->config), each = vt_members_of_each(states->members);
+    states->samples = samples;
     states->count = count;
-    for (int64_t m = 1; m < states->number; m++)
-        for (int64_t i = 0; i < count; i++) {
-            float *input = states->input + (m * count + i) * in;
-            memcpy(input, states->input + i * in, (size_t)in * sizeof *input);
-            if (m % each > 0) perturb(states, m, starts[i], input);
+    states->lead = 0;
+    for (int64_t i = 0; i < count; i++) {
+        float *first = states->input + i * in;
+        vt_date date = {0};
+        VT_TRY(vt_dataset_read(states->dataset, samples[i], first, NULL));
+        const int64_t start = vt_dataset_date(states->dataset, samples[i], 0, &date) ? date.minutes : samples[i];
+        for (int64_t m = 1; m < states->number; m++) {
+            float *input = first + m * count * in;
+            memcpy(input, first, (size_t)in * sizeof *input);
+            if (m % each > 0) perturb(states, m, start, input);
         }
+    }
+done:
+    return status;
 }
 
 /* The older times of an input move one place back, and the forecast becomes the newest. A model that forecasts fewer
@@ -97,13 +112,14 @@ static void shift(const vt_states *states, const float *forecast, float *input)
         if (!isnan(input[point])) input[point] = forecast[point];
 }
 
-vt_status vt_states_step(vt_states *states, const vt_date *dates)
+vt_status vt_states_step(vt_states *states)
 {
     vt_status status = VT_OK;
     const int64_t in = input_size(states->config), out = field_size(states->config);
     const int64_t most = vt_forecaster_batch(states->forecaster), all = states->number * states->count;
     const int64_t each = vt_members_of_each(states->members) * states->count; /* of one checkpoint */
-    for (int64_t i = 0; i < all; i++) states->dates[i] = dates[i % states->count];
+    for (int64_t i = 0; i < all; i++)
+        states->dates[i] = vt_states_date(states->dataset, states->samples[i % states->count], states->lead);
     for (int64_t first = 0, count = 0; first < all; first += count) {
         const int64_t left = each - first % each;
         count = left < most ? left : most;
@@ -111,6 +127,7 @@ vt_status vt_states_step(vt_states *states, const vt_date *dates)
         VT_TRY(vt_forecaster_step(states->forecaster, states->input + first * in, states->dates + first, count,
                                   states->forecast + first * out));
     }
+    states->lead++;
     const vt_seasonal *seasonal = vt_dataset_climatology(states->dataset);
     const int64_t step = vt_dataset_known_grid(states->dataset).step;
     for (int64_t i = 0; i < all; i++) {

@@ -10,9 +10,10 @@ typedef struct {
     const vt_members *members;
     vt_forecaster *forecaster;
     const vt_config *config;
-    const vt_dataset *dataset;
+    vt_dataset *dataset;
     int64_t number;          /* of members */
-    int64_t most, count;     /* initial times: at most, and now */
+    const int64_t *samples;  /* the initial times, [count] */
+    int64_t count, lead;     /* lead: steps that the states are behind them */
     float *input, *forecast; /* of member 0 of all initial times, then of member 1: the states of [number * count] */
     vt_date *dates;          /* of these inputs */
     float *mean;             /* of an ensemble */
@@ -23,17 +24,20 @@ typedef struct {
 
 /* For up to `most` initial times of the dataset; directory: of the file. */
 vt_status vt_states_open(const vt_members *members, vt_forecaster *forecaster, const vt_config *config,
-                         const vt_dataset *dataset, int64_t most, const char *directory, vt_states *states);
+                         vt_dataset *dataset, int64_t most, const char *directory, vt_states *states);
 void vt_states_close(vt_states *states);
 
-/* Begins with `count` initial times, whose states are input [count]: the members that a checkpoint makes beside its
- * first get noise on theirs. starts [count] name the initial times. */
-void vt_states_begin(vt_states *states, int64_t count, const int64_t *starts);
+/* When the time `lead` steps behind a sample's is: as the files say it, as far as they reach. */
+vt_date vt_states_date(const vt_dataset *dataset, int64_t sample, int64_t lead);
 
-/* The next forecast of each state, from `dates` [count], in the units of the data. It is already the newest time of
- * that state's input: there as the model sees it, values or departures; what is missing (NaN) stays missing. The error:
- * the climatology lacks a time of day. */
-vt_status vt_states_step(vt_states *states, const vt_date *dates);
+/* Begins with the inputs of these samples, `count` initial times: the members that a checkpoint makes beside its first
+ * get noise on theirs. */
+vt_status vt_states_begin(vt_states *states, const int64_t *samples, int64_t count);
+
+/* The next forecast of each state, in the units of the data. It is already the newest time of that state's input: there
+ * as the model sees it, values or departures; what is missing (NaN) stays missing. The error: the climatology lacks a
+ * time of day. */
+vt_status vt_states_step(vt_states *states);
 
 /* The forecast of initial time i, of an ensemble its mean; states->fields are the members' then. */
 const float *vt_states_forecast(vt_states *states, int64_t i);
