@@ -12,15 +12,10 @@ _Static_assert(offsetof(vt_step_state, learning_rate) == 0, "what begins a step 
 
 /* Neighbours that one call changes: where they begin in each block, and what is kept of them. */
 typedef struct {
-    const vt_optimizer_kind *kind; /* NULL: of several */
+    const vt_optimizer_kind *kind;
     int64_t offset[VT_BLOCK_COUNT], count;
     void *states[2 * VT_OPTIMIZER_STATES]; /* as the kind's update takes them */
 } run;
-
-typedef struct {
-    run *all;
-    int64_t count;
-} run_list;
 
 struct vt_optimizer {
     const vt_optimizer_kind *kind;
@@ -28,8 +23,8 @@ struct vt_optimizer {
     vt_backend *backend;
     vt_parameters *parameters;
     vt_kept *kept;
-    run_list whole; /* all that this rank updates: its part of all buckets */
-    run_list own;   /* the same cut by kinds, without tensors that are updated as wholes: */
+    run *runs; /* [run_count]: what this rank updates, without tensors that are updated as wholes: */
+    int64_t run_count;
     vt_whole whole_tensors;
     void *whole_memory;                /* their kind's */
     double first_scale;                /* of the loss, if it is scaled */
@@ -124,7 +119,7 @@ static bool follows(const run *last, const run *next, int64_t code_block)
     if (next->kind != last->kind) return false;
     for (int block = 0; block < VT_BLOCK_COUNT; block++)
         if (next->offset[block] != last->offset[block] + last->count) return false;
-    const int states = last->kind != NULL ? vt_optimizer_state_count(last->kind) : 0;
+    const int states = vt_optimizer_state_count(last->kind);
     for (int i = 0, pointer = 0; i < states; i++, pointer++) {
         const char *from = last->states[pointer];
         const bool codes = last->kind->states[i].form != VT_KEPT_NUMBERS;
@@ -136,15 +131,14 @@ static bool follows(const run *last, const run *next, int64_t code_block)
     return true;
 }
 
-static void add_run(run_list *list, const run *next, int64_t code_block)
+static void add_run(vt_optimizer *optimizer, const run *next)
 {
-    VT_ASSERT(list->all != NULL);
-    run *last = list->count > 0 ? &list->all[list->count - 1] : NULL;
-    if (next->count == 0) return;
-    if (last != NULL && follows(last, next, code_block))
+    run *last = optimizer->run_count > 0 ? &optimizer->runs[optimizer->run_count - 1] : NULL;
+    if (next->count == 0 || next->kind->whole != NULL) return;
+    if (last != NULL && follows(last, next, optimizer->rule.block))
         last->count += next->count;
     else
-        list->all[list->count++] = *next;
+        optimizer->runs[optimizer->run_count++] = *next;
 }
 
 /* Buckets that follow one another become one run: without ZeRO all of them. Where all parameters are of one kind, runs
@@ -152,19 +146,13 @@ static void add_run(run_list *list, const run *next, int64_t code_block)
 static void find_runs(vt_optimizer *optimizer)
 {
     const vt_parameters *parameters = optimizer->parameters;
-    const int64_t code_block = optimizer->rule.block, buckets = vt_parameters_bucket_count(parameters);
-    optimizer->whole.all = vt_allocate((size_t)buckets + 1, sizeof(run), "the optimizer");
-    optimizer->own.all =
-        vt_allocate((size_t)(buckets + vt_parameters_count(parameters)) + 1, sizeof(run), "the optimizer");
-    for (int64_t i = 0; i < buckets; i++) {
-        run r = run_of_bucket(optimizer, vt_parameters_bucket(parameters, i));
-        if (optimizer->kind->rest == NULL) add_run(&optimizer->own, &r, code_block);
-        r.kind = NULL;
-        add_run(&optimizer->whole, &r, code_block);
-    }
-    for (int64_t i = 0; optimizer->kind->rest != NULL && i < vt_parameters_count(parameters); i++) {
-        const run r = run_of_parameter(optimizer, vt_parameters_at(parameters, i));
-        if (r.kind->whole == NULL) add_run(&optimizer->own, &r, code_block);
+    const bool one_kind = optimizer->kind->rest == NULL;
+    const int64_t count = one_kind ? vt_parameters_bucket_count(parameters) : vt_parameters_count(parameters);
+    optimizer->runs = vt_allocate((size_t)count + 1, sizeof(run), "the optimizer");
+    for (int64_t i = 0; i < count; i++) {
+        const run r = one_kind ? run_of_bucket(optimizer, vt_parameters_bucket(parameters, i))
+                               : run_of_parameter(optimizer, vt_parameters_at(parameters, i));
+        add_run(optimizer, &r);
     }
 }
 
@@ -274,8 +262,7 @@ void vt_optimizer_close(vt_optimizer **optimizer)
     free((vt_whole_part *)(uintptr_t)o->whole_tensors.parts);
     vt_kept_close(&o->kept);
     for (int i = 0; i < VT_BLOCK_MOMENTS; i++) o->backend->release(o->backend, o->ranges[i]);
-    free(o->whole.all);
-    free(o->own.all);
+    free(o->runs);
     o->backend->release(o->backend, o->state);
     o->backend->release(o->backend, o->first);
     if (o->begun != NULL) o->backend->release_host(o->backend, o->begun);
@@ -317,6 +304,12 @@ static float *average_of(const vt_optimizer *optimizer, const run *r)
     return vt_kept_block(optimizer->kept, vt_kept_average(optimizer->kept)) + r->offset[VT_BLOCK_MOMENTS];
 }
 
+/* The buckets whose values have an average: all, or without one none. */
+static int64_t averaged_buckets(const vt_optimizer *optimizer)
+{
+    return vt_kept_average(optimizer->kept) >= 0 ? vt_parameters_bucket_count(optimizer->parameters) : 0;
+}
+
 static void update_run(const vt_optimizer *optimizer, const run *r)
 {
     r->kind->update(optimizer->backend, &optimizer->rule, optimizer->state,
@@ -328,30 +321,30 @@ static void update_run(const vt_optimizer *optimizer, const run *r)
 static void update_runs(vt_optimizer *optimizer)
 {
     vt_backend *backend = optimizer->backend;
-    for (int64_t i = 0; i < optimizer->own.count; i++) update_run(optimizer, &optimizer->own.all[i]);
+    for (int64_t i = 0; i < optimizer->run_count; i++) update_run(optimizer, &optimizer->runs[i]);
     if (optimizer->kind->whole != NULL)
         optimizer->kind->whole->step(&optimizer->whole_tensors, optimizer->whole_memory);
-    for (int64_t i = 0; i < optimizer->whole.count && vt_kept_average(optimizer->kept) >= 0; i++) {
-        const run *r = &optimizer->whole.all[i];
-        backend->average(backend, optimizer->average_decay, optimizer->state, values_of(optimizer, r),
-                         average_of(optimizer, r), r->count);
+    for (int64_t i = 0; i < averaged_buckets(optimizer); i++) {
+        const run r = run_of_bucket(optimizer, vt_parameters_bucket(optimizer->parameters, i));
+        backend->average(backend, optimizer->average_decay, optimizer->state, values_of(optimizer, &r),
+                         average_of(optimizer, &r), r.count);
     }
 }
 
 void vt_optimizer_average_begin(vt_optimizer *optimizer)
 {
-    for (int64_t i = 0; i < optimizer->whole.count && vt_kept_average(optimizer->kept) >= 0; i++) {
-        const run *r = &optimizer->whole.all[i];
-        optimizer->backend->copy(optimizer->backend, average_of(optimizer, r), values_of(optimizer, r),
-                                 (size_t)r->count * sizeof(float));
+    for (int64_t i = 0; i < averaged_buckets(optimizer); i++) {
+        const run r = run_of_bucket(optimizer, vt_parameters_bucket(optimizer->parameters, i));
+        optimizer->backend->copy(optimizer->backend, average_of(optimizer, &r), values_of(optimizer, &r),
+                                 (size_t)r.count * sizeof(float));
     }
 }
 
 void vt_optimizer_average_exchange(vt_optimizer *optimizer)
 {
-    for (int64_t i = 0; i < optimizer->whole.count; i++) {
-        const run *r = &optimizer->whole.all[i];
-        optimizer->backend->exchange(optimizer->backend, values_of(optimizer, r), average_of(optimizer, r), r->count);
+    for (int64_t i = 0; i < averaged_buckets(optimizer); i++) {
+        const run r = run_of_bucket(optimizer, vt_parameters_bucket(optimizer->parameters, i));
+        optimizer->backend->exchange(optimizer->backend, values_of(optimizer, &r), average_of(optimizer, &r), r.count);
     }
 }
 
