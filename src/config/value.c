@@ -12,16 +12,29 @@ static void *member_of(const vt_row *row, const void *values)
     return (char *)(uintptr_t)values + row->offset;
 }
 
+/* How many numbers a value is; and are they whole? */
+static int number_count(const vt_row *row)
+{
+    if (row->kind == VT_ROW_PAIR || row->kind == VT_ROW_RANGE) return 2;
+    return row->kind == VT_ROW_INTEGER || row->kind == VT_ROW_REAL;
+}
+
+static bool is_whole(const vt_row *row)
+{
+    return row->kind == VT_ROW_INTEGER || row->kind == VT_ROW_PAIR;
+}
+
 static void unset(const vt_row *row, void *values)
 {
     int64_t *integers = member_of(row, values);
     double *reals = member_of(row, values);
     char **path = member_of(row, values);
     int *choice = member_of(row, values);
-    if (row->kind == VT_ROW_INTEGER) *integers = VT_UNSET_INTEGER;
-    if (row->kind == VT_ROW_PAIR) integers[0] = integers[1] = VT_UNSET_INTEGER;
-    if (row->kind == VT_ROW_REAL) *reals = NAN;
-    if (row->kind == VT_ROW_RANGE) reals[0] = reals[1] = NAN;
+    for (int i = 0; i < number_count(row); i++)
+        if (is_whole(row))
+            integers[i] = VT_UNSET_INTEGER;
+        else
+            reals[i] = NAN;
     if (row->kind == VT_ROW_CHOICE) *choice = -1;
     if (row->kind == VT_ROW_PATH) {
         free(*path);
@@ -32,8 +45,8 @@ static void unset(const vt_row *row, void *values)
 bool vt_row_is_unset(const vt_row *row, const void *values)
 {
     const void *member = member_of(row, values);
-    if (row->kind == VT_ROW_INTEGER || row->kind == VT_ROW_PAIR) return *(const int64_t *)member == VT_UNSET_INTEGER;
-    if (row->kind == VT_ROW_REAL || row->kind == VT_ROW_RANGE) return isnan(*(const double *)member);
+    if (is_whole(row)) return *(const int64_t *)member == VT_UNSET_INTEGER;
+    if (number_count(row) > 0) return isnan(*(const double *)member);
     if (row->kind == VT_ROW_CHOICE) return *(const int *)member < 0;
     return row->kind == VT_ROW_PATH && *(char *const *)member == NULL;
 }
@@ -88,16 +101,31 @@ static bool split_pair(const char *text, char number[2][32])
     return end > 0 && text[end] == '\0';
 }
 
-static bool parse_integers(const char *text, int64_t pair[2])
-{
-    char number[2][32];
-    return split_pair(text, number) && parse_integer(number[0], &pair[0]) && parse_integer(number[1], &pair[1]);
-}
+typedef union {
+    int64_t integers[2];
+    double reals[2];
+} numbers;
 
-static bool parse_reals(const char *text, double range[2])
+/* False: the text is not as many numbers of the row's type. */
+static bool parse_numbers(const vt_row *row, const char *text, numbers *found, bool *are_within)
 {
-    char number[2][32];
-    return split_pair(text, number) && parse_real(number[0], &range[0]) && parse_real(number[1], &range[1]);
+    char pair[2][32];
+    const int count = number_count(row);
+    bool good = count == 2 ? split_pair(text, pair) : count == 1;
+    *are_within = true;
+    for (int i = 0; i < count && good; i++) {
+        const char *number = count == 2 ? pair[i] : text;
+        int64_t *integer = &found->integers[i];
+        double *real = &found->reals[i];
+        if (is_whole(row)) {
+            good = parse_integer(number, integer);
+            *are_within = *are_within && good && *integer >= row->least_integer && *integer <= row->most_integer;
+        } else {
+            good = parse_real(number, real);
+            *are_within = *are_within && good && *real >= row->least_real && *real <= row->most_real;
+        }
+    }
+    return good;
 }
 
 static bool is_utf8(const char *text)
@@ -118,66 +146,35 @@ static bool is_none(const char *text)
     return false;
 }
 
-static bool are_within(const vt_row *row, const int64_t *values, int count)
-{
-    for (int i = 0; i < count; i++)
-        if (values[i] < row->least_integer || values[i] > row->most_integer) return false;
-    return true;
-}
-
-static bool are_reals_within(const vt_row *row, const double *values, int count)
-{
-    for (int i = 0; i < count; i++)
-        if (values[i] < row->least_real || values[i] > row->most_real) return false;
-    return true;
-}
-
 /* Stores the value that the text says, if it is one of the option's type and in its range. */
 static bool parse_value(const vt_row *row, const char *text, void *values)
 {
     void *member = member_of(row, values);
-    int64_t integers[2];
-    double reals[2];
-    bool on = false;
-    int choice = -1;
-    switch (row->kind) {
-    case VT_ROW_INTEGER:
-        if (!parse_integer(text, integers) || !are_within(row, integers, 1)) return false;
-        memcpy(member, integers, sizeof integers[0]);
-        return true;
-    case VT_ROW_REAL:
-        if (!parse_real(text, reals) || !are_reals_within(row, reals, 1)) return false;
-        memcpy(member, reals, sizeof reals[0]);
-        return true;
-    case VT_ROW_BOOLEAN:
-        return vt_boolean_parse(text, member);
-    case VT_ROW_CHOICE:
-        if (row->is_switch && vt_boolean_parse(text, &on)) text = on ? "true" : "false";
-        choice = vt_text_choice(text, row->choices);
-        if (choice < 0) return false;
-        memcpy(member, &choice, sizeof choice);
-        return true;
-    case VT_ROW_PAIR:
-        if (!parse_integers(text, integers) || !are_within(row, integers, 2)) return false;
-        memcpy(member, integers, sizeof integers);
-        return true;
-    case VT_ROW_RANGE:
-        if (!parse_reals(text, reals) || !are_reals_within(row, reals, 2)) return false;
-        memcpy(member, reals, sizeof reals);
-        return true;
-    default:
-        VT_ASSERT(row->kind == VT_ROW_PATH);
-        if (row->is_switch && vt_boolean_parse(text, &on)) {
-            unset(row, values);
-            if (on) *(char **)member = vt_text_copy(VT_SWITCH_ON);
-            return true;
-        }
-        if (text[0] == '\0' && !row->is_any) return false;
-        if (row->in_yaml && (strlen(text) >= PATH_MAX || !is_utf8(text))) return false;
-        unset(row, values);
-        *(char **)member = vt_text_copy(text);
+    numbers found;
+    bool on = false, are_within = false;
+    if (number_count(row) > 0) {
+        if (!parse_numbers(row, text, &found, &are_within) || !are_within) return false;
+        memcpy(member, &found, (size_t)number_count(row) * sizeof found.reals[0]);
         return true;
     }
+    if (row->kind == VT_ROW_BOOLEAN) return vt_boolean_parse(text, member);
+    if (row->kind == VT_ROW_CHOICE) {
+        if (row->is_switch && vt_boolean_parse(text, &on)) text = on ? "true" : "false";
+        const int choice = vt_text_choice(text, row->choices);
+        if (choice >= 0) memcpy(member, &choice, sizeof choice);
+        return choice >= 0;
+    }
+    VT_ASSERT(row->kind == VT_ROW_PATH);
+    if (row->is_switch && vt_boolean_parse(text, &on)) {
+        unset(row, values);
+        if (on) *(char **)member = vt_text_copy(VT_SWITCH_ON);
+        return true;
+    }
+    if (text[0] == '\0' && !row->is_any) return false;
+    if (row->in_yaml && (strlen(text) >= PATH_MAX || !is_utf8(text))) return false;
+    unset(row, values);
+    *(char **)member = vt_text_copy(text);
+    return true;
 }
 
 /* "a whole number", as an error says it. */
@@ -191,20 +188,12 @@ static const char *type_of(const vt_row *row)
     return types[row->kind];
 }
 
-static bool is_out_of_range(const vt_row *row, const char *text)
-{
-    int64_t integers[2];
-    double reals[2];
-    return (row->kind == VT_ROW_INTEGER && parse_integer(text, integers)) ||
-           (row->kind == VT_ROW_REAL && parse_real(text, reals)) ||
-           (row->kind == VT_ROW_PAIR && parse_integers(text, integers)) ||
-           (row->kind == VT_ROW_RANGE && parse_reals(text, reals));
-}
-
 static vt_status parse_option(const vt_row *row, const char *text, void *values, vt_origin origin)
 {
     vt_status status = VT_OK;
     vt_text range = {0};
+    numbers found;
+    bool are_within = false;
     VT_ASSERT(row->kind != VT_ROW_ALIAS);
     if (is_none(text) && !row->none_counts && !row->is_any) text = row->preset;
     /* the path that a flag names may be a variable that is not set */
@@ -218,7 +207,8 @@ static vt_status parse_option(const vt_row *row, const char *text, void *values,
                  row->preset);
         VT_CHECK(row->kind != VT_ROW_PATH || strlen(text) < PATH_MAX, "%.40s... has %zu bytes, too many for a path",
                  text, strlen(text));
-        VT_CHECK(!is_out_of_range(row, text), "%.200s is out of range (expected %s)", text, range.characters);
+        VT_CHECK(!parse_numbers(row, text, &found, &are_within), "%.200s is out of range (expected %s)", text,
+                 range.characters);
         VT_FAIL("'%.200s' is not %s (expected %s)", text, type_of(row), range.characters);
     }
     *vt_row_origin(row, values) = origin;
@@ -273,33 +263,17 @@ void vt_row_format(const vt_row *row, const void *values, vt_text *text)
     const void *member = member_of(row, values);
     const int64_t *integers = member;
     const double *reals = member;
-    switch (row->kind) {
-    case VT_ROW_INTEGER:
-        vt_text_append(text, "%lld", (long long)integers[0]);
-        return;
-    case VT_ROW_REAL:
-        append_real(reals[0], text);
-        return;
-    case VT_ROW_BOOLEAN:
-        vt_text_append(text, "%s", *(const bool *)member ? "true" : "false");
-        return;
-    case VT_ROW_CHOICE:
-        append_choice(row->choices, *(const int *)member, text);
-        return;
-    case VT_ROW_PAIR:
-        vt_text_append(text, "[%lld, %lld]", (long long)integers[0], (long long)integers[1]);
-        return;
-    case VT_ROW_RANGE:
-        vt_text_append(text, "[");
-        append_real(reals[0], text);
-        vt_text_append(text, ", ");
-        append_real(reals[1], text);
-        vt_text_append(text, "]");
-        return;
-    default:
-        VT_ASSERT(row->kind == VT_ROW_PATH);
-        vt_text_append(text, "%s", *(char *const *)member);
+    for (int i = 0; i < number_count(row); i++) {
+        vt_text_append(text, "%s", number_count(row) == 1 ? "" : i == 0 ? "[" : ", ");
+        if (is_whole(row))
+            vt_text_append(text, "%lld", (long long)integers[i]);
+        else
+            append_real(reals[i], text);
     }
+    if (number_count(row) == 2) vt_text_append(text, "]");
+    if (row->kind == VT_ROW_BOOLEAN) vt_text_append(text, "%s", *(const bool *)member ? "true" : "false");
+    if (row->kind == VT_ROW_CHOICE) append_choice(row->choices, *(const int *)member, text);
+    if (row->kind == VT_ROW_PATH) vt_text_append(text, "%s", *(char *const *)member);
 }
 
 void vt_row_range(const vt_row *row, vt_text *text)
@@ -309,10 +283,10 @@ void vt_row_range(const vt_row *row, vt_text *text)
     if (row->kind == VT_ROW_CHOICE) vt_text_append(text, "%s", row->choices);
     if (row->kind == VT_ROW_PATH) vt_text_append(text, row->is_switch ? "true, false or a path" : "text");
     if (row->kind == VT_ROW_OPERAND) vt_text_append(text, "a path");
-    if (row->kind == VT_ROW_PAIR || row->kind == VT_ROW_RANGE) vt_text_append(text, "[a, b], each ");
-    if (row->kind == VT_ROW_REAL || row->kind == VT_ROW_RANGE)
+    if (number_count(row) == 2) vt_text_append(text, "[a, b], each ");
+    if (number_count(row) > 0 && !is_whole(row))
         vt_text_append(text, "%s to %s", vt_text_double(row->least_real, least), vt_text_double(row->most_real, most));
-    if (row->kind == VT_ROW_INTEGER || row->kind == VT_ROW_PAIR) {
+    if (is_whole(row)) {
         vt_text_append(text, "%lld ", (long long)row->least_integer);
         if (row->most_integer == INT64_MAX)
             vt_text_append(text, "or more");
