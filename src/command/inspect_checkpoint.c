@@ -9,7 +9,7 @@
 #include "base/text.h"
 #include "checkpoint/checkpoint.h"
 #include "command/inspect.h"
-#include "config/config.h"
+#include "config/option.h"
 #include "model/model.h"
 #include "optimizer/kinds.h"
 #include "source/sources.h"
@@ -68,20 +68,16 @@ done:
     return status;
 }
 
-/* ", pad wrap, missing mask, mask_channels, normalise climatology, forcings [sin_lat], 2 static fields": those that
- * differ from the defaults. */
+/* ", pad wrap, missing mask, forcings [sin_lat], n_static_fields 2": those that differ from the defaults. */
 static void print_input(const vt_config *config)
 {
-    char *pad = vt_config_value_text(config, "pad"), *missing = vt_config_value_text(config, "missing");
-    if (config->pad != VT_PAD_NONE) vt_print(", pad %s", pad);
-    if (config->missing != VT_GAPS_REFUSE) vt_print(", missing %s", missing);
-    if (config->mask_channels) vt_print(", mask_channels");
-    if (config->normalise == VT_NORMALISE_CLIMATOLOGY) vt_print(", normalise climatology");
-    if (config->forcings != NULL) vt_print(", forcings %s", config->forcings);
-    if (config->static_fields != NULL && config->n_static_fields != VT_UNSET_INTEGER)
-        vt_print(", %lld static field%s", (long long)config->n_static_fields, config->n_static_fields == 1 ? "" : "s");
-    free(pad);
-    free(missing);
+    static const char *const names[] = {"lat_range",     "lon_range", "pad",      "missing",
+                                        "mask_channels", "normalise", "forcings", "n_static_fields"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        char *value = vt_config_value_text(config, names[i]);
+        if (!vt_row_is_default(vt_row_find(vt_options, names[i]), config)) vt_print(", %s %s", names[i], value);
+        free(value);
+    }
 }
 
 static vt_status print_configuration(vt_tensor_file *index, const char *directory)
@@ -101,10 +97,6 @@ static vt_status print_configuration(vt_tensor_file *index, const char *director
     vt_print("\n  model: %s\n  training: global batch %lld, lr %s, seed %lld\n", model,
              (long long)config->global_batch_size, vt_text_double(vt_config_learning_rate(config), number),
              (long long)config->seed);
-    if (!isnan(config->lat_range[0]))
-        vt_print("  window: lat_range [%g, %g]\n", config->lat_range[0], config->lat_range[1]);
-    if (!isnan(config->lon_range[0]))
-        vt_print("  window: lon_range [%g, %g]\n", config->lon_range[0], config->lon_range[1]);
     VT_TRY(print_about(index, directory));
 done:
     vt_config_close(&config);

@@ -93,11 +93,9 @@ static void print_ranges(const vt_fields_file *file, const file_set *set, bool v
 
 static void print_storage(const vt_fields_file *file)
 {
-    char *text = vt_fields_file_storage(file);
-    for (char *line = text, *end; *line != '\0'; line = end + 1) {
-        end = strchr(line, '\n');
-        vt_print("    %.*s\n", (int)(end - line), line);
-    }
+    char *text = vt_fields_file_storage(file), *rest = NULL;
+    for (char *line = strtok_r(text, "\n", &rest); line != NULL; line = strtok_r(NULL, "\n", &rest))
+        vt_print("    %s\n", line);
     free(text);
 }
 
@@ -178,16 +176,9 @@ static vt_fields_about *print_files(const char *directory, const char *label, co
     const vt_fields_about *about = set.about;
     if (about != NULL) {
         const int64_t step = about->step > 0 ? about->step : 60 * VT_HOURS_A_TIME;
-        const bool months = step >= VT_A_MONTH, whole = step % 60 == 0;
-        vt_print(", %lld times (%.4g days %lld-%s), %lld channels of [%lld, %lld], %s", (long long)about->times,
-                 vt_length_hours(about->times * step) / 24,
-                 (long long)(months  ? step / VT_A_MONTH
-                             : whole ? step / 60
-                                     : step),
-                 months  ? "monthly"
-                 : whole ? "hourly"
-                         : "minutely",
-                 (long long)about->channels, (long long)about->rows, (long long)about->columns,
+        vt_print(", %lld times (%.4g days), %lld channels of [%lld, %lld], %s", (long long)about->times,
+                 vt_length_hours(about->times * step) / 24, (long long)about->channels, (long long)about->rows,
+                 (long long)about->columns,
                  vt_text_bytes((double)(about->times * about->channels * about->rows * about->columns) * 4, size));
     }
     vt_print("\n");
@@ -359,11 +350,9 @@ static bool print_arrays(const char *path, int *faults)
     print_warning(store->oddity);
     vt_text_append(&names, "%s", "");
     store->kind->visit(store, "", true, note_name, &names);
-    for (char *name = names.characters, *end; *name != '\0'; name = end + 1) {
-        end = strchr(name, '\n');
-        *end = '\0';
+    for (char *rest = NULL, *name = strtok_r(names.characters, "\n", &rest); name != NULL;
+         name = strtok_r(NULL, "\n", &rest))
         vt_inspect_check(faults, print_array(store, name));
-    }
     const bool has_fields = store->kind->has_array(store, "fields");
     if (!has_fields)
         vt_print("    --variables=[%s] tells more of some of them\n",

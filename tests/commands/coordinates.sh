@@ -201,7 +201,7 @@ with h5py.File("gaps/train/2001.h5", "a") as f: f["fields"].attrs["_FillValue"] 
     "$VITRAIN" inspect netcdf/train --variables=[air,wind] >said
     contains "$(cat said)" "latitudes 45 to -30, longitudes 350 to 412" "rows run from south to north in the file, and are turned round"
     contains "$(cat said)" ", 2001-01-01 12:00 to 2001-01-16 12:00, every 24 h" "wind         knots"
-    says "1-monthly" "1960-01-16 12:00 to 1961-04-16 00:00, every 1 month" -- "$VITRAIN" inspect monthly/train --variables=[air,wind]
+    says "16 times (486.7 days)" "1960-01-16 12:00 to 1961-04-16 00:00, every 1 month" -- "$VITRAIN" inspect monthly/train --variables=[air,wind]
     says "the files don't say when their times are: in the year of their names, every 1 month by --time_step" -- "$VITRAIN" inspect bare/train --time_step=1month
     refuses "time_step: 'often' is no length of time" -- "$VITRAIN" inspect bare --time_step=often
     refuses "has no dataset of numbers 'here'" -- "$VITRAIN" inspect bare --coordinates=[lat=here]

@@ -22,7 +22,7 @@ test_from_the_files_to_the_forecast() {
         "fields are departures from the seasonal climatology data/stats/climatology.h5: " "persistence (no departure changes)" "Final test loss" -- train $ALL
     local checkpoint=$RUNS/00/checkpoints/last
     [ -d "$checkpoint" ] || checkpoint=$(ls -d $RUNS/00/checkpoints/step-* | tail -n 1)
-    says "normalise climatology, forcings [cos_zenith, sin_lat, cos_year, sin_day], 2 static fields" -- "$VITRAIN" inspect "$checkpoint"
+    says "normalise climatology, forcings [cos_zenith, sin_lat, cos_year, sin_day], n_static_fields 2" -- "$VITRAIN" inspect "$checkpoint"
     # the same loss, made by the forecaster, from its own forcings and departures
     "$VITRAIN" evaluate --checkpoint="$checkpoint" --rollout=3 --output=scores >/dev/null
     awk -F, -v own="$(validation 00)" 'NR == 2 { d = $3 - own; exit !(d * d <= 1e-12 * own * own) }' scores/loss.csv

@@ -374,7 +374,7 @@ test_predict() {
     mkdir netcdf
     cp f.nc netcdf/forecast_2002.nc
     "$VITRAIN" inspect netcdf --variables=[u10,t2m] --verify >said
-    contains "$(cat said)" "files: 1 file forecast_2002.nc, 3 times (0.75 days 6-hourly), 2 channels of [" "channels: u10" " t2m (K)"
+    contains "$(cat said)" "files: 1 file forecast_2002.nc, 3 times (0.75 days), 2 channels of [" "channels: u10" " t2m (K)"
     refuses "no variable 'snow'; found: " -- "$VITRAIN" inspect netcdf --variables=[u10,snow]
     refuses "netCDF: with --variables" -- "$VITRAIN" inspect netcdf
     refuses "variables: '[]' names none; expected the variables that are the channels, like [u10,v10,t2m,z@500]" -- "$VITRAIN" inspect netcdf --variables=[]
@@ -432,7 +432,7 @@ test_predict_from_netcdf() {
     from_months 2002-01-02T06 "can begin no earlier than 2002-01-02 12:00"
     from_months 2002-01-03T07 "can begin at 2002-01-03 06:00 and at 2002-01-03 12:00, but not between"
     from_months 2002-02-30 "--time=2002-02-30: expected a date"
-    says "16 times (4 days 6-hourly)" "times: 16, 2002-01-02 12:00 to 2002-01-07 06:00, every 6 h" -- "$VITRAIN" inspect months $variables
+    says "16 times (4 days)" "times: 16, 2002-01-02 12:00 to 2002-01-07 06:00, every 6 h" -- "$VITRAIN" inspect months $variables
     refuses "time_means_path" -- evaluate --rollout=1 --time_means_path=data
 }
 

@@ -42,7 +42,7 @@ test_window_across_the_seam() {
 test_window_of_a_checkpoint() {
     train a --lat_range=[-60,30] --lon_range=[-90,40]
     local best=a/demo/1CPU/00/checkpoints/best
-    contains "$("$VITRAIN" inspect $best)" "window: lat_range [-60, 30]"
+    contains "$("$VITRAIN" inspect $best)" ", lat_range [-60, 30]"
     contains "$("$VITRAIN" inspect a/demo/1CPU/00)" "lon_range [-90, 40]"
     "$VITRAIN" evaluate --checkpoint=$best --rollout=2 --output=whole >said
     "$VITRAIN" stats data --output=own --lat_range=[-60,30] --lon_range=[-90,40] >/dev/null
