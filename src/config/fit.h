@@ -1,5 +1,4 @@
-/* The rules that several options must satisfy together, and, for messages, the nearest values that do. Inside of
- * src/config only. */
+/* The rules that several options must satisfy together, and, for messages, the nearest values that do. */
 #ifndef VT_CONFIG_FIT_H
 #define VT_CONFIG_FIT_H
 

@@ -1,5 +1,4 @@
-#include "config/optimizer.h"
-
+/* The options of optimizers, of the learning rate and of fp16's loss scale. */
 #include <string.h>
 
 #include "config/option.h"

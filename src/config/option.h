@@ -96,6 +96,13 @@ static inline vt_origin *vt_row_origin(const vt_row *row, const void *values)
 /* Fails when model, loss or source don't go with the task, or the reader with the source. */
 vt_status vt_config_check_kinds(const vt_config *config);
 
+/* A part of the mapping lr_schedule selects the schedule parts, unless the command line names another schedule and the
+ * part is the file's. Before the options' scopes are checked. */
+vt_status vt_config_choose_schedule(vt_config *config);
+
+/* Of the optimizer, the learning rate and fp16's loss scale: what follows, and what doesn't go together. */
+vt_status vt_config_resolve_optimizer(vt_config *config);
+
 /* Puts the model in the place of auto, and its own defaults in the place of those that nothing has set (presets.c). */
 void vt_config_take_presets(vt_config *config);
 

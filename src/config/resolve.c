@@ -7,7 +7,6 @@
 #include "base/file.h"
 #include "config/fit.h"
 #include "config/forcings.h"
-#include "config/optimizer.h"
 #include "config/option.h"
 #include "config/stages.h"
 
