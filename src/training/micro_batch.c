@@ -88,10 +88,10 @@ vt_matrix vt_micro_batch_state(vt_trainer *trainer, const vt_micro_batch *sample
     vt_pipeline_stage *stage = &trainer->stage;
     const vt_pass *pass = &samples->pass;
     const vt_rollout *rollout = samples->rollout;
-    const vt_matrix in = vt_stage_take_stream(stage, pass);
+    const vt_matrix in = vt_stage_receive(stage, pass, VT_SENT_STREAM);
     const vt_matrix out = vt_model_forward(trainer->model, pass, rollout->tensors, in, samples->room->saved);
     if (stage->place.is_last) return vt_rollout_state(rollout, pass, out);
-    vt_stage_pass_stream(stage, out);
+    vt_stage_pass(stage, VT_SENT_STREAM, out);
     return (vt_matrix){0};
 }
 
@@ -150,10 +150,11 @@ void vt_micro_batch_backward(vt_trainer *trainer, vt_micro_batch *samples, float
     const vt_pass *pass = &samples->pass;
     const vt_rollout *rollout = samples->rollout;
     vt_model_backward_begin(trainer->model, samples->room->saved);
-    const vt_matrix dout =
-        stage->place.is_last ? output_gradient(trainer, samples, scale) : vt_stage_take_gradient(stage, pass);
+    const vt_matrix dout = stage->place.is_last ? output_gradient(trainer, samples, scale)
+                                                : vt_stage_receive(stage, pass, VT_SENT_GRADIENT);
     const vt_matrix din = vt_model_backward(trainer->model, pass, rollout->tensors, dout, samples->room->saved);
-    vt_stage_pass_gradient(stage, din);
+    vt_stage_pass(stage, VT_SENT_GRADIENT, din);
     if (stage->place.is_first && rollout->step > 0 && rollout->gradients[rollout->step - 1] != NULL)
-        vt_stage_pass_forecast_gradient(stage, vt_rollout_fields(rollout, pass, rollout->gradients[rollout->step - 1]));
+        vt_stage_pass(stage, VT_SENT_FORECAST_GRADIENT,
+                      vt_rollout_fields(rollout, pass, rollout->gradients[rollout->step - 1]));
 }

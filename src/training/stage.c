@@ -44,9 +44,9 @@ static vt_status connect_ends(vt_world *world, vt_backend *backend, int64_t elem
     if (forward->size == 1) return VT_OK;
     const bool is_first = forward->rank == 0;
     VT_TRY(vt_link_open(forward, VT_FLOAT32, elements, "forecasts",
-                        is_first ? &stage->forecast_in : &stage->forecast_out));
+                        &(is_first ? stage->in : stage->out)[VT_SENT_FORECAST]));
     VT_TRY(vt_link_open(back, VT_FLOAT32, elements, "forecasts' gradients",
-                        is_first ? &stage->forecast_gradient_out : &stage->forecast_gradient_in));
+                        &(is_first ? stage->out : stage->in)[VT_SENT_FORECAST_GRADIENT]));
 done:
     return status;
 }
@@ -64,9 +64,10 @@ vt_status vt_stage_connect(const vt_config *config, vt_world *world, vt_backend 
         const bool is_behind = forward->rank == 0; /* the other one of the two */
         const int64_t elements = rows * stage->columns[is_behind];
         if (forward->size == 1) continue;
+        VT_TRY(vt_link_open(forward, type, elements, "activations",
+                            &(is_behind ? stage->out : stage->in)[VT_SENT_STREAM]));
         VT_TRY(
-            vt_link_open(forward, type, elements, "activations", is_behind ? &stage->stream_out : &stage->stream_in));
-        VT_TRY(vt_link_open(back, type, elements, "gradients", is_behind ? &stage->gradient_in : &stage->gradient_out));
+            vt_link_open(back, type, elements, "gradients", &(is_behind ? stage->in : stage->out)[VT_SENT_GRADIENT]));
     }
     if (forecast > 0) VT_TRY(connect_ends(world, backend, forecast, stage));
 done:
@@ -75,40 +76,29 @@ done:
 
 void vt_stage_close(vt_pipeline_stage *stage)
 {
-    vt_link_close(&stage->stream_in);
-    vt_link_close(&stage->stream_out);
-    vt_link_close(&stage->gradient_in);
-    vt_link_close(&stage->gradient_out);
-    vt_link_close(&stage->forecast_in);
-    vt_link_close(&stage->forecast_out);
-    vt_link_close(&stage->forecast_gradient_in);
-    vt_link_close(&stage->forecast_gradient_out);
+    for (int i = 0; i < VT_SENT_COUNT; i++) {
+        vt_link_close(&stage->in[i]);
+        vt_link_close(&stage->out[i]);
+    }
 }
 
 void vt_stage_begin(vt_pipeline_stage *stage, int64_t step, const vt_step_counts *counts, int64_t rows,
                     vt_sync_trace *trace)
 {
-    const int64_t cycle = counts->micro_batches;
+    const int64_t numbers[] = {counts->forwards, counts->backwards, counts->forecasts, counts->gradients};
     stage->trace = stage->place.is_first && stage->place.is_last ? NULL : trace;
     stage->since = vt_clock_seconds();
     stage->taken = 0;
-    if (!stage->place.is_first)
-        vt_link_expect(&stage->stream_in, step, counts->forwards, cycle, rows * stage->columns[0]);
-    if (!stage->place.is_last)
-        vt_link_expect(&stage->gradient_in, step, counts->backwards, cycle, rows * stage->columns[1]);
-    if (stage->forecast_in.group != NULL)
-        vt_link_expect(&stage->forecast_in, step, counts->forecasts, cycle, stage->forecast_in.elements);
-    if (stage->forecast_gradient_in.group != NULL)
-        vt_link_expect(&stage->forecast_gradient_in, step, counts->gradients, cycle,
-                       stage->forecast_gradient_in.elements);
+    for (int i = 0; i < VT_SENT_COUNT; i++) {
+        vt_link *link = &stage->in[i];
+        const int64_t elements = i <= VT_SENT_GRADIENT ? rows * stage->columns[i] : link->elements;
+        if (link->group != NULL) vt_link_expect(link, step, numbers[i], counts->micro_batches, elements);
+    }
 }
 
 void vt_stage_finish(vt_pipeline_stage *stage)
 {
-    vt_link_finish(&stage->stream_out);
-    vt_link_finish(&stage->gradient_out);
-    vt_link_finish(&stage->forecast_out);
-    vt_link_finish(&stage->forecast_gradient_out);
+    for (int i = 0; i < VT_SENT_COUNT; i++) vt_link_finish(&stage->out[i]);
 }
 
 void vt_stage_note(vt_pipeline_stage *stage, const char *what, int64_t micro_batch)
@@ -117,8 +107,9 @@ void vt_stage_note(vt_pipeline_stage *stage, const char *what, int64_t micro_bat
     stage->since = vt_clock_seconds();
 }
 
-static void take(vt_pipeline_stage *stage, vt_link *link, vt_matrix matrix)
+void vt_stage_take(vt_pipeline_stage *stage, vt_sent what, vt_matrix matrix)
 {
+    vt_link *link = &stage->in[what];
     const int64_t micro_batch = vt_link_next(link);
     const int64_t bytes = link->elements * (int64_t)vt_type_size(link->type);
     const double begin = vt_clock_seconds();
@@ -127,47 +118,15 @@ static void take(vt_pipeline_stage *stage, vt_link *link, vt_matrix matrix)
     stage->since = vt_clock_seconds();
 }
 
-vt_matrix vt_stage_take_stream(vt_pipeline_stage *stage, const vt_pass *pass)
+vt_matrix vt_stage_receive(vt_pipeline_stage *stage, const vt_pass *pass, vt_sent what)
 {
-    if (stage->place.is_first) return (vt_matrix){0};
-    vt_matrix stream = vt_pass_push_wide(pass, vt_pass_rows(pass), stage->columns[0]);
-    take(stage, &stage->stream_in, stream);
-    return stream;
+    if (stage->in[what].group == NULL) return (vt_matrix){0};
+    vt_matrix matrix = vt_pass_push_wide(pass, vt_pass_rows(pass), stage->columns[what]);
+    vt_stage_take(stage, what, matrix);
+    return matrix;
 }
 
-vt_matrix vt_stage_take_gradient(vt_pipeline_stage *stage, const vt_pass *pass)
+void vt_stage_pass(vt_pipeline_stage *stage, vt_sent what, vt_matrix matrix)
 {
-    vt_matrix gradient = vt_pass_push_wide(pass, vt_pass_rows(pass), stage->columns[1]);
-    take(stage, &stage->gradient_in, gradient);
-    return gradient;
-}
-
-void vt_stage_pass_stream(vt_pipeline_stage *stage, vt_matrix stream)
-{
-    vt_link_send(&stage->stream_out, stream);
-}
-
-void vt_stage_pass_gradient(vt_pipeline_stage *stage, vt_matrix gradient)
-{
-    if (!stage->place.is_first) vt_link_send(&stage->gradient_out, gradient);
-}
-
-void vt_stage_pass_forecast(vt_pipeline_stage *stage, vt_matrix fields)
-{
-    if (stage->forecast_out.group != NULL) vt_link_send(&stage->forecast_out, fields);
-}
-
-void vt_stage_pass_forecast_gradient(vt_pipeline_stage *stage, vt_matrix gradient)
-{
-    if (stage->forecast_gradient_out.group != NULL) vt_link_send(&stage->forecast_gradient_out, gradient);
-}
-
-void vt_stage_take_forecast(vt_pipeline_stage *stage, vt_matrix fields)
-{
-    take(stage, &stage->forecast_in, fields);
-}
-
-void vt_stage_take_forecast_gradient(vt_pipeline_stage *stage, vt_matrix gradient)
-{
-    take(stage, &stage->forecast_gradient_in, gradient);
+    if (stage->out[what].group != NULL) vt_link_send(&stage->out[what], matrix);
 }

@@ -9,16 +9,18 @@
 #include "task/rollout.h"
 #include "training/schedule.h"
 
+/* What stages send: the stream, to the stage behind, and its gradient, to the one before; and of a rollout the last
+ * stage's forecast, the next step's input, to the first, and its gradient back. */
+typedef enum { VT_SENT_STREAM, VT_SENT_GRADIENT, VT_SENT_FORECAST, VT_SENT_FORECAST_GRADIENT, VT_SENT_COUNT } vt_sent;
+
 typedef struct {
     vt_span units;
     vt_rollout_place place;
-    int64_t columns[2]; /* of the stream in front of the stage and behind it */
-    vt_link stream_in, stream_out, gradient_in, gradient_out;
-    /* Between the last stage and the first: forecasts, which are the next step's input, and their gradients. */
-    vt_link forecast_in, forecast_out, forecast_gradient_in, forecast_gradient_out;
-    int64_t taken;        /* of them, in this step */
-    vt_sync_trace *trace; /* of the current step; NULL: none */
-    double since;         /* the end of what the trace noted last */
+    int64_t columns[2];                            /* of the stream in front of the stage and behind it */
+    vt_link in[VT_SENT_COUNT], out[VT_SENT_COUNT]; /* those that this stage has */
+    int64_t taken;                                 /* of a rollout's messages, in this step */
+    vt_sync_trace *trace;                          /* of the current step; NULL: none */
+    double since;                                  /* the end of what the trace noted last */
 } vt_pipeline_stage;
 
 /* The place of this rank. The parameters of other stages' units are left out of the registry's memory. */
@@ -46,20 +48,14 @@ void vt_stage_finish(vt_pipeline_stage *stage);
  * had ended. */
 void vt_stage_note(vt_pipeline_stage *stage, const char *what, int64_t micro_batch);
 
-/* On the arena: the stream in front of this stage, nothing on the first one; the gradient of the one behind it. */
-vt_matrix vt_stage_take_stream(vt_pipeline_stage *stage, const vt_pass *pass);
-vt_matrix vt_stage_take_gradient(vt_pipeline_stage *stage, const vt_pass *pass);
-
-/* To the stage behind this one, which is not the last; to the one before it, if it is not the first. */
-void vt_stage_pass_stream(vt_pipeline_stage *stage, vt_matrix stream);
-void vt_stage_pass_gradient(vt_pipeline_stage *stage, vt_matrix gradient);
-
-/* Of a rollout: the last stage's forecast for the first, and the first one's gradient of it for the last. On one stage
- * nothing is sent. Forecasts are taken by the first stage, gradients by the last, in the order in which they were sent.
+/* On the arena: the stream in front of this stage, or the gradient of that behind it; nothing where no stage sends it.
  */
-void vt_stage_pass_forecast(vt_pipeline_stage *stage, vt_matrix fields);
-void vt_stage_pass_forecast_gradient(vt_pipeline_stage *stage, vt_matrix gradient);
-void vt_stage_take_forecast(vt_pipeline_stage *stage, vt_matrix fields);
-void vt_stage_take_forecast_gradient(vt_pipeline_stage *stage, vt_matrix gradient);
+vt_matrix vt_stage_receive(vt_pipeline_stage *stage, const vt_pass *pass, vt_sent what);
+
+/* Sends what this stage sends to others; where it doesn't, nothing happens. */
+void vt_stage_pass(vt_pipeline_stage *stage, vt_sent what, vt_matrix matrix);
+
+/* The next of what another stage sends, in the order in which it was sent. */
+void vt_stage_take(vt_pipeline_stage *stage, vt_sent what, vt_matrix matrix);
 
 #endif

@@ -54,13 +54,13 @@ static void take_messages(vt_trainer *trainer, const vt_pass *pass, int64_t coun
                                                      : vt_schedule_gradient(shape, stage->taken);
         const vt_rollout *rollout = vt_micro_batch_find(trainer, made.micro_batch)->rollout;
         if (stage->place.is_first) {
-            vt_stage_take_forecast(stage, vt_rollout_fields(rollout, pass, rollout->states[made.step]));
+            vt_stage_take(stage, VT_SENT_FORECAST, vt_rollout_fields(rollout, pass, rollout->states[made.step]));
             continue;
         }
         const size_t mark = pass->arena->used;
         const vt_matrix like = vt_rollout_fields(rollout, pass, NULL);
         const vt_matrix found = vt_pass_push_wide(pass, like.rows, like.columns);
-        vt_stage_take_forecast_gradient(stage, found);
+        vt_stage_take(stage, VT_SENT_FORECAST_GRADIENT, found);
         vt_rollout_add_gradient(rollout, pass, made.step, found);
         vt_arena_pop(pass->arena, mark);
     }
@@ -82,8 +82,8 @@ static void forward(vt_trainer *trainer, const vt_batch *batch, const vt_action 
         add_losses(trainer, samples, trainer->losses + index * count);
     if (action->kind == VT_PREDICT) {
         if (trainer->stage.place.is_last)
-            vt_stage_pass_forecast(&trainer->stage,
-                                   vt_rollout_keep(samples->rollout, &samples->pass, samples->prediction));
+            vt_stage_pass(&trainer->stage, VT_SENT_FORECAST,
+                          vt_rollout_keep(samples->rollout, &samples->pass, samples->prediction));
         vt_micro_batch_end_step(samples);
     }
     vt_range_end();

@@ -211,23 +211,23 @@ static void run_forward(stage *s, int64_t part)
 {
     float *x = s->kept + part * COUNT, *y = s->room;
     if (s->rank > 0)
-        vt_link_receive(&s->place.stream_in, matrix(x));
+        vt_link_receive(&s->place.in[VT_SENT_STREAM], matrix(x));
     else
         compute(s, (sum){.a = s->input + part * COUNT, .to = x, .factor = 1});
     if (s->rank + 1 == s->stages) y = s->result + part * COUNT;
     compute(s, (sum){.a = x, .to = y, .factor = 2, .more = (float)s->rank + 1});
-    if (s->rank + 1 < s->stages) vt_stage_pass_stream(&s->place, matrix(y));
+    if (s->rank + 1 < s->stages) vt_stage_pass(&s->place, VT_SENT_STREAM, matrix(y));
 }
 
 static void run_backward(stage *s, int64_t part)
 {
     float *x = s->kept + part * COUNT, *dx = s->rank == 0 ? s->slope + part * COUNT : s->room;
     if (s->rank + 1 < s->stages)
-        vt_link_receive(&s->place.gradient_in, matrix(s->room));
+        vt_link_receive(&s->place.in[VT_SENT_GRADIENT], matrix(s->room));
     else
         compute(s, (sum){.a = s->result + part * COUNT, .to = s->room, .factor = 3});
     compute(s, (sum){.a = s->room, .b = x, .to = dx, .factor = 0.5f});
-    vt_stage_pass_gradient(&s->place, matrix(dx));
+    vt_stage_pass(&s->place, VT_SENT_GRADIENT, matrix(dx));
 }
 
 static void run_step(stage *s, int64_t step, bool finishes)
@@ -252,9 +252,9 @@ static void connect(stage *s, int parity)
     if (!has_pair) return;
     vt_pipeline_stage *p = &s->place;
     EXPECT_OK(vt_link_open(s->forward[parity], VT_FLOAT32, COUNT, "activations",
-                           place == 0 ? &p->stream_out : &p->stream_in));
-    EXPECT_OK(
-        vt_link_open(s->back[parity], VT_FLOAT32, COUNT, "gradients", place == 0 ? &p->gradient_in : &p->gradient_out));
+                           &(place == 0 ? p->out : p->in)[VT_SENT_STREAM]));
+    EXPECT_OK(vt_link_open(s->back[parity], VT_FLOAT32, COUNT, "gradients",
+                           &(place == 0 ? p->in : p->out)[VT_SENT_GRADIENT]));
 }
 
 static void open_stage(stage *s, int rank, int stages, int parts)
@@ -397,7 +397,7 @@ TEST(a_recorded_step_waits_for_its_sends)
     stage all[2];
     open_all(all, 2, 2, 0);
     EXPECT(record_step(&all[1], false) == cudaErrorStreamCaptureUnjoined);
-    close_operation(&all[1].place.gradient_out.request); /* it can't be waited for any more */
+    close_operation(&all[1].place.out[VT_SENT_GRADIENT].request); /* it can't be waited for any more */
     close_all(all, 2);
 }
 
