@@ -52,6 +52,7 @@ typedef struct {
     int64_t stride[VT_ARRAY_RANK]; /* elements of a decoded chunk from one place along a dimension to the next */
     vt_pipeline pipeline;
     char *storage;          /* its chunks and codecs in words; NULL: nobody asked for them */
+    vt_chunk_place *places; /* of all chunks, for vt_array_find_chunk; NULL: none was looked up */
     unsigned char fill[16]; /* an element of a chunk that was never written, as it would be stored */
 } vt_array;
 
@@ -85,8 +86,8 @@ struct vt_store_kind {
     /* Where the chunk that begins with element `first` lies. The error is a cause. NULL: see load_chunk. */
     vt_status (*locate_chunk)(const vt_array *array, const int64_t *first, vt_chunk_place *entry);
     /* Reads and decodes the chunk that begins with element `first`, of `bytes` bytes, as vt_decode does; a chunk that
-     * was never written holds the fill value. Any thread. NULL: the chunk lies where locate_chunk says, and `pipeline`
-     * says how to decode it. */
+     * was never written holds the fill value. Any thread. The error is a cause. NULL: the chunk lies where locate_chunk
+     * says, and `pipeline` says how to decode it. */
     vt_status (*load_chunk)(const vt_array *array, const int64_t *first, vt_decoder *decoder, size_t bytes, void *place,
                             unsigned char **decoded);
     /* -1: not known. Before there are threads. */
@@ -124,6 +125,14 @@ void vt_array_close(vt_array **array);
  * (mostly 0), as if they were data. Fails if nothing at all was written, and warns if chunks are missing. After
  * lay_out, before there are threads. */
 vt_status vt_array_check_written(const vt_array *array);
+
+/* Where the chunk that begins with element `first` lies; it is looked up once. Zeros where the store finds chunks
+ * itself (load_chunk). Any thread. The error is a cause. */
+vt_status vt_array_find_chunk(vt_array *array, const int64_t *first, vt_chunk_place *found);
+/* Reads and decodes that chunk as load_chunk does, also where it lies at `place`. */
+vt_status vt_array_load_chunk(const vt_array *array, const int64_t *first, const vt_chunk_place *place,
+                              vt_decoder *decoder, size_t bytes, void *to, unsigned char **decoded);
+void vt_array_fill(const vt_array *array, size_t bytes, unsigned char *memory);
 
 /* Tells an array from those of other stores, and of this one in another state: a hash. */
 uint64_t vt_array_key(const vt_array *array);

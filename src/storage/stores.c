@@ -45,7 +45,9 @@ vt_status vt_array_find(const vt_store *store, const char *name, vt_array **arra
 
 void vt_array_close(vt_array **array)
 {
-    if (*array != NULL) (*array)->store->kind->close_array(*array);
+    if (*array == NULL) return;
+    free((*array)->places);
+    (*array)->store->kind->close_array(*array);
     *array = NULL;
 }
 

@@ -181,11 +181,6 @@ done:
     return status;
 }
 
-static void fill(const vt_array *array, size_t bytes, unsigned char *memory)
-{
-    for (size_t i = 0; i < bytes; i += array->element_size) memcpy(memory + i, array->fill, array->element_size);
-}
-
 vt_status vt_zarr_load_chunk(const vt_array *array, const int64_t *first, vt_decoder *decoder, size_t bytes,
                              void *place, unsigned char **decoded)
 {
@@ -203,7 +198,7 @@ vt_status vt_zarr_load_chunk(const vt_array *array, const int64_t *first, vt_dec
         VT_TRY(vt_decoder_reserve(&decoder->stored, offset < 0 ? bytes : (size_t)size + 1, &stored));
     *decoded = stored;
     if (offset < 0) {
-        fill(array, bytes, stored);
+        vt_array_fill(array, bytes, stored);
         goto done;
     }
     VT_TRY(read_bytes(own, name, descriptor, offset, (size_t)size, stored));

@@ -122,7 +122,6 @@ void vt_field_source_close(vt_field_source *source)
 {
     vt_coordinates_close(&source->coordinates);
     vt_array_close(&source->array);
-    free(source->chunks);
     free(source->sampled);
     free(source->name);
 }
@@ -152,23 +151,12 @@ done:
     return status;
 }
 
-vt_status vt_field_source_find_chunk(vt_field_source *source, int64_t index)
+vt_status vt_field_source_find_chunk(const vt_field_source *source, int64_t index, int64_t at[4], vt_chunk_place *place)
 {
-    vt_status status = VT_OK;
-    int64_t rest = index, at[4], own[4];
-    if (source->chunks == NULL) {
-        int64_t count = vt_field_source_chunks(source);
-        source->chunks = calloc((size_t)count, sizeof *source->chunks);
-        VT_CHECK(source->chunks != NULL, "out of memory for the places of %lld chunks of %s", (long long)count,
-                 source->part->path);
-    }
-    vt_chunk_place *entry = &source->chunks[index];
-    if (entry->size != 0 || entry->address < 0 || source->part->kind->locate_chunk == NULL) goto done;
-    for (int i = 3; i >= 0; rest /= source->grid[i--]) at[i] = rest % source->grid[i] * source->chunk[i];
+    int64_t own[4];
+    for (int i = 3; i >= 0; index /= source->grid[i--]) at[i] = index % source->grid[i] * source->chunk[i];
     vt_field_own_dimensions(source, at, own);
-    if (source->part->kind->locate_chunk(source->array, own, entry) != VT_OK)
-        status = vt_error_context("%s: can't find where '%s' at time %lld is stored (damaged or cut short?)",
-                                  source->part->path, source->name, (long long)at[0]);
-done:
-    return status;
+    if (vt_array_find_chunk(source->array, own, place) == VT_OK) return VT_OK;
+    return vt_error_context("%s: can't find where '%s' at time %lld is stored (damaged or cut short?)",
+                            source->part->path, source->name, (long long)at[0]);
 }

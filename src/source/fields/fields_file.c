@@ -176,7 +176,6 @@ vt_status vt_fields_file_open_again(const char *const *paths, int64_t path_count
     file->path = vt_text_copy(paths[0]);
     file->parts = vt_allocate((size_t)path_count, sizeof *file->parts, "a file of fields");
     file->part_count = (int)path_count;
-    pthread_mutex_init(&file->lock, NULL);
     file->masked = form->masked;
     VT_TRY(open_all(file, paths, form));
     *result = file;
@@ -192,13 +191,15 @@ done:
 static void visit_storage(vt_fields_file *file)
 {
     const vt_fields_shape shape = file->shape;
+    int64_t at[4];
+    vt_chunk_place place;
     for (int i = 0; i < file->source_count; i++) {
         vt_field_source *source = &file->sources[i];
         if (source->array->layout != VT_LAYOUT_CHUNKED) continue;
         const int64_t chunks = vt_field_source_chunks(source);
         source->part->kind->chunks_written(source->array);
-        if (chunks > 0) vt_field_source_find_chunk(source, 0);
-        if (chunks > 0) vt_field_source_find_chunk(source, chunks - 1);
+        if (chunks > 0) vt_field_source_find_chunk(source, 0, at, &place);
+        if (chunks > 0) vt_field_source_find_chunk(source, chunks - 1, at, &place);
     }
     if (shape.times < 1) return;
     float *values = vt_allocate((size_t)(shape.channels * shape.width), sizeof *values, "a row of the fields");
@@ -272,7 +273,6 @@ void vt_fields_file_close(vt_fields_file **pointer)
     *pointer = NULL;
     for (int i = 0; i < file->source_count; i++) vt_field_source_close(&file->sources[i]);
     for (int i = 0; i < file->part_count; i++) vt_store_close(&file->parts[i]);
-    pthread_mutex_destroy(&file->lock);
     vt_text_free_list((char **)file->channel_names, file->shape.channels);
     free(file->meanings);
     vt_time_axis_close(&file->times);

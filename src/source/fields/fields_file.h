@@ -3,7 +3,6 @@
 #ifndef VT_SOURCE_FIELDS_FIELDS_FILE_H
 #define VT_SOURCE_FIELDS_FIELDS_FILE_H
 
-#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -67,7 +66,6 @@ typedef struct {
     const vt_store *times_part; /* the one that says the times */
     int part_count, source_count;
     vt_store **parts;
-    pthread_mutex_t lock; /* guards the sources' `chunks` */
     vt_field_source *sources;
     vt_field_channel *channels; /* [shape.channels] */
 } vt_fields_file;

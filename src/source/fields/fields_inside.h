@@ -20,8 +20,7 @@ struct vt_field_source {
     bool south_first; /* rows run from south to north, and are turned round */
     int64_t *sampled; /* [extent[1]]: 1 + the time of the level whose values are always looked at; atomic */
     int64_t chunk[4], stride[4], grid[4];
-    vt_chunk_place *chunks; /* [vt_field_source_chunks], once looked up */
-    uint64_t key;           /* vt_array_key of `array` */
+    uint64_t key; /* vt_array_key of `array` */
 };
 
 /* Which of [time, level, lat, lon] an array's dimension `dimension` is. */
@@ -55,9 +54,9 @@ vt_status vt_field_source_read(const vt_field_source *source, const int64_t star
 /* Bytes of decoded chunks that the library may hold of it. */
 vt_status vt_field_source_enlarge_cache(vt_field_source *source, int64_t *cache_bytes);
 
-/* Looks up where chunk `index` lies, if that isn't known yet and the store doesn't find it itself. With the file's
- * lock, or before there are threads. */
-vt_status vt_field_source_find_chunk(vt_field_source *source, int64_t index);
+/* Where chunk `index` begins, as [time, level, lat, lon], and where it lies (vt_array_find_chunk). */
+vt_status vt_field_source_find_chunk(const vt_field_source *source, int64_t index, int64_t at[4],
+                                     vt_chunk_place *place);
 
 /* Moves the dimensions to [time, level, lat, lon] where their names say which they are and the store can move them. */
 void vt_dimensions_order(vt_array *array);

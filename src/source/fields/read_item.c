@@ -266,57 +266,33 @@ done:
 
 /* ---- doing an item ---- */
 
-/* Reads and decodes a chunk into `place`, or if that is NULL, into memory of the decoder; *box is where it is. */
 static vt_status load_chunk(const vt_read_item *item, int64_t bytes, vt_decoder *decoder, void *place,
                             unsigned char **box)
 {
-    vt_status status = VT_OK;
     const vt_field_source *source = item->source;
-    unsigned char *stored = NULL;
-    VT_TRY(vt_decoder_reserve(&decoder->stored, (size_t)item->bytes, &stored));
-    VT_TRY(read_bytes(item, item->offset, item->bytes, stored));
-    status = vt_decode(decoder, &source->array->pipeline, item->chunk->skipped_filters, stored, (size_t)item->bytes,
-                       (size_t)bytes, place, box);
-    if (status != VT_OK) {
-        long long last = (long long)(item->start[0] + item->count[0] - 1);
-        char times[64] = "";
-        if (item->count[0] > 1) snprintf(times, sizeof times, " to %lld", last);
-        status = vt_error_context("%s: '%s' at time %lld%s, the chunk at byte %lld is damaged", source->part->path,
-                                  source->name, (long long)item->start[0], times, (long long)item->offset);
-    }
-done:
-    return status;
-}
-
-/* The same where the store finds the chunk itself. */
-static vt_status load_from_store(const vt_read_item *item, int64_t bytes, vt_decoder *decoder, void *place,
-                                 unsigned char **box)
-{
-    const vt_field_source *source = item->source;
+    char times[64] = "";
     int64_t first[4];
     vt_field_own_dimensions(source, item->start, first);
-    const vt_status status = source->part->kind->load_chunk(source->array, first, decoder, (size_t)bytes, place, box);
-    if (status == VT_OK) return VT_OK;
-    return vt_error_context("'%s' from time %lld on", source->name, (long long)item->start[0]);
+    if (vt_array_load_chunk(source->array, first, &item->place, decoder, (size_t)bytes, place, box) == VT_OK)
+        return VT_OK;
+    if (item->count[0] > 1) snprintf(times, sizeof times, " to %lld", (long long)(item->start[0] + item->count[0] - 1));
+    return vt_error_context("%s: can't read '%s' at time %lld%s", source->part->path, source->name,
+                            (long long)item->start[0], times);
 }
 
-/* The same for any item, whose box has so many bytes. A chunk that was never written holds the fill value everywhere.
- */
+/* The item's box, which has so many bytes, in `place` or, if that is NULL, in memory of the decoder; *box is where it
+ * is. */
 static vt_status load_box(const vt_read_item *item, int64_t bytes, vt_decoder *decoder, void *place,
                           unsigned char **box)
 {
     vt_status status = VT_OK;
-    const vt_field_source *source = item->source;
-    const int64_t size = vt_element_size(source->packing.element);
-    if (item->kind == VT_ITEM_CHUNK && source->part->kind->load_chunk != NULL)
-        return load_from_store(item, bytes, decoder, place, box);
-    if (item->kind == VT_ITEM_CHUNK && item->offset >= 0) return load_chunk(item, bytes, decoder, place, box);
+    if (item->kind == VT_ITEM_CHUNK) return load_chunk(item, bytes, decoder, place, box);
     *box = place;
     if (place == NULL) VT_TRY(vt_decoder_reserve(&decoder->stored, (size_t)bytes, box));
-    if (item->kind == VT_ITEM_RUN) VT_TRY(read_bytes(item, item->offset, bytes, *box));
-    if (item->kind == VT_ITEM_LIBRARY) VT_TRY(vt_field_source_read(source, item->start, item->count, *box));
-    for (int64_t i = 0; item->kind == VT_ITEM_CHUNK && i < bytes; i += size)
-        memcpy(*box + i, source->array->fill, (size_t)size);
+    if (item->kind == VT_ITEM_RUN)
+        VT_TRY(read_bytes(item, item->offset, bytes, *box));
+    else
+        VT_TRY(vt_field_source_read(item->source, item->start, item->count, *box));
 done:
     return status;
 }
@@ -331,8 +307,7 @@ static vt_status take_box(const vt_fields_plan *plan, const vt_read_item *item, 
     int64_t bytes = vt_element_size(item->source->packing.element);
     for (int i = 0; i < 4; i++) bytes *= item->count[i];
     if (cache != NULL && (item->count[0] > 1 || vt_chunk_cache_is_for_others(cache)))
-        state = vt_chunk_cache_take(cache, (vt_chunk_key){item->source->key, item->chunk - item->source->chunks}, bytes,
-                                    chunk);
+        state = vt_chunk_cache_take(cache, (vt_chunk_key){item->source->key, item->number}, bytes, chunk);
     *box = chunk->bytes;
     if (state == VT_CHUNK_FOUND) return VT_OK;
     status = load_box(item, bytes, decoder, state == VT_CHUNK_WANTED ? chunk->bytes : place, box);

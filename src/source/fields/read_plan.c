@@ -190,7 +190,7 @@ static vt_status plan_chunks(vt_fields_plan *plan, vt_field_source *source, int6
 {
     vt_status status = VT_OK;
     int64_t count = 0;
-    const int64_t *chunk = source->chunk, *grid = source->grid;
+    const int64_t *chunk = source->chunk;
     for (int64_t f = first; f < first + frames; f++) {
         vt_read_item time = {.file = plan->frames[f].opened, .source = source, .start = {plan->frames[f].time}};
         if (f == first || plan->frames[f].time != plan->frames[f - 1].time)
@@ -199,22 +199,19 @@ static vt_status plan_chunks(vt_fields_plan *plan, vt_field_source *source, int6
     if (count > 0) qsort(plan->chunk_numbers, (size_t)count, sizeof *plan->chunk_numbers, by_number);
     int64_t begin = first;
     for (int64_t i = 0; i < count; i++) {
-        int64_t number = plan->chunk_numbers[i], rest = number;
+        const int64_t number = plan->chunk_numbers[i];
         if (i > 0 && number == plan->chunk_numbers[i - 1]) continue;
-        vt_read_item item = {.kind = VT_ITEM_CHUNK, .file = plan->frames[first].opened, .source = source};
-        for (int d = 3; d >= 0; rest /= grid[d--]) {
-            item.start[d] = rest % grid[d] * chunk[d];
-            item.count[d] = chunk[d];
-        }
+        vt_read_item item = {
+            .kind = VT_ITEM_CHUNK, .file = plan->frames[first].opened, .source = source, .number = number};
+        VT_TRY(vt_field_source_find_chunk(source, number, item.start, &item.place));
+        memcpy(item.count, chunk, sizeof item.count);
         while (plan->frames[begin].time < item.start[0]) begin++;
         int64_t end = begin;
         while (end < first + frames && plan->frames[end].time < item.start[0] + chunk[0]) end++;
         item.first_frame = begin;
         item.frame_count = end - begin;
-        VT_TRY(vt_field_source_find_chunk(source, number));
-        item.chunk = &source->chunks[number];
-        item.offset = item.chunk->address;
-        item.bytes = item.chunk->address < 0 ? 0 : item.chunk->size;
+        item.offset = item.place.address;
+        item.bytes = item.place.address < 0 ? 0 : item.place.size;
         add_item(plan, &item);
     }
 done:
@@ -284,13 +281,10 @@ static vt_status plan_file(vt_fields_plan *plan, int64_t first, int64_t frames)
     if (!tolerant) VT_TRY(vt_fields_file_check_size(file, plan->frames[first].time));
     for (int s = 0; direct && s < file->source_count && status == VT_OK; s++) {
         vt_field_source *source = &file->sources[s];
-        if (source->array->layout == VT_LAYOUT_CONTIGUOUS) {
+        if (source->array->layout == VT_LAYOUT_CONTIGUOUS)
             plan_times(plan, source, first, frames);
-        } else {
-            pthread_mutex_lock(&file->lock);
+        else
             status = plan_chunks(plan, source, first, frames);
-            pthread_mutex_unlock(&file->lock);
-        }
     }
     if (status != VT_OK && tolerant) { /* the library then tells the good times from the bad ones */
         vt_error_clear();
@@ -365,7 +359,7 @@ vt_file_extent vt_fields_plan_extent(const vt_read_plan *base, int64_t index, in
         (item->kind == VT_ITEM_CHUNK && item->source->part->kind->load_chunk != NULL))
         return (vt_file_extent){.descriptor = -1};
     vt_file_extent extent = {item->source->part->descriptor, item->offset, item->bytes, 0};
-    if (item->kind == VT_ITEM_CHUNK && item->bytes > 0 && item->chunk->skipped_filters == 0 &&
+    if (item->kind == VT_ITEM_CHUNK && item->bytes > 0 && item->place.skipped_filters == 0 &&
         vt_pipeline_is_gzip(&item->source->array->pipeline)) {
         extent.inflated = vt_element_size(item->source->packing.element);
         for (int d = 0; d < 4; d++) extent.inflated *= item->count[d];

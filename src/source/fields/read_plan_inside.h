@@ -15,7 +15,8 @@ typedef struct {
     vt_field_source *source;
     int64_t start[4], count[4];
     int64_t offset, bytes; /* in the file; of no use for the library */
-    vt_chunk_place *chunk;
+    vt_chunk_place place;  /* of a chunk … */
+    int64_t number;        /* … and which one of the source's it is */
     int64_t first_frame, frame_count;
 } vt_read_item;
 

@@ -62,10 +62,7 @@ static vt_status open_hdf5(vt_box *box, int64_t channels, bool direct)
         box->reach = VT_BOX_RUNS;
         box->address = array->address;
     } else {
-        int64_t chunks = 1;
-        for (int d = 0; d <= AXES; d++) chunks *= (array->extent[d] + array->chunk[d] - 1) / array->chunk[d];
         box->reach = VT_BOX_CHUNKS;
-        box->chunks = vt_allocate((size_t)chunks, sizeof *box->chunks, "a box's chunks");
     }
     box->descriptor = box->store->descriptor;
 done:
@@ -105,7 +102,6 @@ static vt_status open_again(const char *path, const char *name, int64_t channels
     box->name = name;
     box->side = side;
     box->descriptor = -1;
-    pthread_mutex_init(&box->lock, NULL);
     VT_TRY(name != NULL ? open_hdf5(box, channels, direct) : open_npy(box, channels));
     if (box->side == VT_UNSET_INTEGER) box->side = box->extent;
 done:
@@ -133,7 +129,7 @@ static void try_out(const char *const *words, int64_t count)
         int64_t at[1 + AXES];
         for (int d = 0; d <= AXES && box->reach == VT_BOX_CHUNKS; d++)
             at[d] = point[d] / box->array->chunk[d] * box->array->chunk[d];
-        if (box->reach == VT_BOX_CHUNKS) kind->locate_chunk(box->array, at, &entry);
+        if (box->reach == VT_BOX_CHUNKS) vt_array_find_chunk(box->array, at, &entry);
         kind->read(box->array, point, one, false, &value);
     }
     vt_box_close(&box);
@@ -159,8 +155,6 @@ void vt_box_close(vt_box **pointer)
     vt_shared_box_close(&box->shared);
     vt_array_close(&box->array);
     vt_store_close(&box->store);
-    pthread_mutex_destroy(&box->lock);
-    free(box->chunks);
     free(box->path);
     free(box);
     *pointer = NULL;
@@ -279,25 +273,11 @@ static int64_t chunks_of(const vt_box *box, const vt_box_cube *cube, int64_t fir
 static vt_status find_chunk(vt_box *box, const vt_box_cube *cube, int64_t part, int64_t at[1 + AXES],
                             vt_chunk_place *found)
 {
-    vt_status status = VT_OK;
-    int64_t first[1 + AXES], count[1 + AXES], index = 0;
-    const vt_array *array = box->array;
+    int64_t first[1 + AXES], count[1 + AXES];
     chunks_of(box, cube, first, count);
-    for (int d = AXES; d >= 0; d--) {
-        at[d] = first[d] + part % count[d];
-        part /= count[d];
-    }
-    for (int d = 0; d <= AXES; d++) {
-        index = index * ((array->extent[d] + array->chunk[d] - 1) / array->chunk[d]) + at[d];
-        at[d] *= array->chunk[d];
-    }
-    pthread_mutex_lock(&box->lock);
-    vt_chunk_place *entry = &box->chunks[index];
-    if (entry->size == 0) status = box->store->kind->locate_chunk(array, at, entry);
-    *found = *entry;
-    pthread_mutex_unlock(&box->lock);
-    if (status != VT_OK) vt_error_context("%s: '%s'", box->path, box->name);
-    return status;
+    for (int d = AXES; d >= 0; part /= count[d--]) at[d] = (first[d] + part % count[d]) * box->array->chunk[d];
+    if (vt_array_find_chunk(box->array, at, found) == VT_OK) return VT_OK;
+    return vt_error_context("%s: '%s'", box->path, box->name);
 }
 
 static int64_t chunk_bytes(const vt_box *box)
@@ -305,26 +285,6 @@ static int64_t chunk_bytes(const vt_box *box)
     int64_t bytes = sizeof(float);
     for (int d = 0; d <= AXES; d++) bytes *= box->array->chunk[d];
     return bytes;
-}
-
-static vt_status decode_chunk(vt_box *box, const vt_chunk_place *entry, vt_decoder *decoder, unsigned char **values)
-{
-    vt_status status = VT_OK;
-    const int64_t bytes = chunk_bytes(box);
-    unsigned char *stored = NULL;
-    VT_TRY(vt_decoder_reserve(&decoder->turned, (size_t)bytes, values));
-    if (entry->address < 0) { /* never written */
-        for (int64_t i = 0; i < bytes; i += (int64_t)sizeof(float))
-            memcpy(*values + i, box->array->fill, sizeof(float));
-        return VT_OK;
-    }
-    VT_TRY(vt_decoder_reserve(&decoder->stored, entry->size, &stored));
-    VT_TRY(read_bytes(box, entry->address, entry->size, stored));
-    status = vt_decode(decoder, &box->array->pipeline, entry->skipped_filters, stored, entry->size, (size_t)bytes,
-                       *values, values);
-    if (status != VT_OK) vt_error_context("%s: a chunk of '%s' can't be decoded", box->path, box->name);
-done:
-    return status;
 }
 
 static vt_status read_chunk(vt_box *box, const vt_box_cube *cube, int64_t part, vt_decoder *decoder,
@@ -335,8 +295,13 @@ static vt_status read_chunk(vt_box *box, const vt_box_cube *cube, int64_t part, 
     vt_chunk_place entry;
     unsigned char *bytes = NULL;
     const int64_t *chunk = box->array->chunk;
+    const size_t size = (size_t)chunk_bytes(box);
     VT_TRY(find_chunk(box, cube, part, at, &entry));
-    VT_TRY(decode_chunk(box, &entry, decoder, &bytes));
+    VT_TRY(vt_decoder_reserve(&decoder->turned, size, &bytes));
+    if (vt_array_load_chunk(box->array, at, &entry, decoder, size, bytes, &bytes) != VT_OK) {
+        status = vt_error_context("%s: can't read '%s'", box->path, box->name);
+        goto done;
+    }
     stride[AXES] = 1;
     for (int d = AXES; d > 0; d--) stride[d - 1] = stride[d] * chunk[d];
     const float *values = (const float *)(const void *)bytes;

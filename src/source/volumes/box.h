@@ -22,9 +22,7 @@ typedef struct {
     int64_t address; /* where the numbers begin in it */
     vt_store *store; /* of HDF5 */
     vt_array *array;
-    vt_chunk_place *chunks; /* where each chunk lies, once it was looked up */
-    pthread_mutex_t lock;   /* of `chunks` */
-    const float *memory;    /* the whole array, as the file has it */
+    const float *memory; /* the whole array, as the file has it */
     struct vt_shared_box *shared;
 } vt_box;
 
