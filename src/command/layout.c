@@ -31,10 +31,10 @@ static share share_of(const vt_config *config, const vt_layout *layout, int rank
     int64_t batch = config->global_batch_size / config->data_parallel;
     share has = {.samples = {batch * vt_layout_coordinate(layout, rank, VT_AXIS_DATA), batch},
                  .tokens =
-                     vt_layout_run(vt_model_kind_of(config)->tokens(config), layout->size[VT_AXIS_CONTEXT], context)};
+                     vt_layout_span(vt_model_kind_of(config)->tokens(config), layout->size[VT_AXIS_CONTEXT], context)};
     has.own = has.tokens;
     if (config->sequence_parallel) {
-        has.own = vt_layout_run(has.tokens.count, layout->size[VT_AXIS_TENSOR], tensor);
+        has.own = vt_layout_span(has.tokens.count, layout->size[VT_AXIS_TENSOR], tensor);
         has.own.first += has.tokens.first;
     }
     return has;
@@ -76,7 +76,7 @@ static void print_sizes(const vt_config *config, const vt_layout *layout)
     vt_print("\n  tokens   %lld a sample", (long long)tokens);
     for (int part = 0; layout->size[VT_AXIS_CONTEXT] > 1 && part < layout->size[VT_AXIS_CONTEXT]; part++)
         vt_print("%s%lld", part == 0 ? ", on the cp ranks " : " ",
-                 (long long)vt_layout_run(tokens, layout->size[VT_AXIS_CONTEXT], part).count);
+                 (long long)vt_layout_span(tokens, layout->size[VT_AXIS_CONTEXT], part).count);
     vt_print("\n");
     if (!config->sequence_parallel || layout->size[VT_AXIS_TENSOR] == 1) return;
     vt_print("           split again over the tp ranks for LayerNorm, residual and dropout (\"own tokens\")\n");

@@ -18,7 +18,7 @@ bool vt_fit_ranks(const vt_config *config);        /* tensor · context · pipel
 bool vt_fit_batch(const vt_config *config);        /* the data-parallel ranks divide the global batch */
 bool vt_fit_accumulation(const vt_config *config); /* grad_accumulation divides a rank's part of it */
 
-/* Tokens of a sample, and of the shortest of the runs that the context ranks have. */
+/* Tokens of a sample, and of the shortest of the spans that the context ranks have. */
 int64_t vt_fit_tokens(const vt_config *config);
 int64_t vt_fit_shortest_span(const vt_config *config);
 

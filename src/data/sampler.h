@@ -32,7 +32,7 @@ void vt_sampler_close(vt_sampler **sampler);
 /* Batches of one epoch, the same for every part. */
 int64_t vt_sampler_batch_count(const vt_sampler *sampler);
 
-/* Batch `batch` of epoch `epoch`. A full batch is cut evenly; a partial one of n samples into runs of ceil(n / parts),
+/* Batch `batch` of epoch `epoch`. A full batch is cut evenly; a partial one of n samples into spans of ceil(n / parts),
  * so that the last parts may get fewer or none. Parts in their order give the order of one rank. */
 vt_sampler_slice vt_sampler_batch(vt_sampler *sampler, int64_t epoch, int64_t batch);
 

@@ -117,7 +117,7 @@ static vt_matrix gather_keys(const vt_pass *pass, vt_matrix own)
 {
     const vt_parallel *parallel = pass->parallel;
     vt_matrix whole = vt_pass_push(pass, pass->batch * parallel->token_count, own.columns);
-    vt_region_gather(parallel->context, parallel->context_runs, pass->arena, pass->batch, own, whole);
+    vt_region_gather(parallel->context, parallel->context_spans, pass->arena, pass->batch, own, whole);
     return whole;
 }
 
@@ -157,7 +157,7 @@ static void backward_gathered(const vt_attention *attention, const vt_pass *pass
     backend->attention_backward(backend, &shape, own.q, keys.k, keys.v, saved->out, saved->log_sum, dout, down.q,
                                 dkeys.k, dkeys.v);
     if (gathered)
-        vt_region_reduce(parallel->context, parallel->context_runs, pass->arena, pass->batch, dkeys.kv, down.kv);
+        vt_region_reduce(parallel->context, parallel->context_spans, pass->arena, pass->batch, dkeys.kv, down.kv);
     vt_arena_pop(pass->arena, mark);
 }
 
@@ -182,7 +182,7 @@ static int ring_source(const vt_group *group, int step)
 static vt_matrix ring_block(const ring *r, vt_matrix room, int step)
 {
     const vt_parallel *parallel = r->pass->parallel;
-    room.rows = r->pass->batch * parallel->context_runs[ring_source(parallel->context, step)].count;
+    room.rows = r->pass->batch * parallel->context_spans[ring_source(parallel->context, step)].count;
     return room;
 }
 
@@ -204,7 +204,7 @@ static int64_t ring_rows(const vt_pass *pass)
 {
     int64_t most = 0;
     for (int i = 0; i < pass->parallel->context->size; i++)
-        if (pass->parallel->context_runs[i].count > most) most = pass->parallel->context_runs[i].count;
+        if (pass->parallel->context_spans[i].count > most) most = pass->parallel->context_spans[i].count;
     return pass->batch * most;
 }
 
@@ -231,7 +231,7 @@ static parts ring_next(ring *r, vt_span *keys)
     vt_request_wait(&r->request);
     vt_matrix here = ring_block(r, r->room[r->step % 2], r->step), send = here;
     vt_matrix next = ring_block(r, r->room[(r->step + 1) % 2], r->step + 1);
-    *keys = parallel->context_runs[ring_source(group, r->step)];
+    *keys = parallel->context_spans[ring_source(group, r->step)];
     r->step++;
     if (r->step >= ring_steps(r->attention, group)) next.rows = 0;
     if (r->attention->options.causal ? group->rank + 1 == group->size : r->step == group->size) send.rows = 0;

@@ -87,7 +87,8 @@ static void take_scores(const vt_continuation *c, const vt_pass *pass, vt_matrix
     const vt_matrix last = vt_matrix_rows(prediction, prediction.rows - 1, 1);
     vt_matrix typed = vt_pass_push(pass, 1, last.columns), all = vt_pass_push_wide(pass, 1, words);
     size_t bytes[group->size];
-    for (int i = 0; i < group->size; i++) bytes[i] = (size_t)vt_layout_run(words, group->size, i).count * sizeof(float);
+    for (int i = 0; i < group->size; i++)
+        bytes[i] = (size_t)vt_layout_span(words, group->size, i).count * sizeof(float);
     pass->backend->convert(pass->backend, last, typed);
     const vt_matrix own = vt_matrix_columns(all, head->weight->first, head->out);
     vt_linear_forward(head, pass, typed, own);

@@ -87,14 +87,14 @@ vt_parameter *vt_parameters_add(vt_parameters *parameters, const char *prefix, c
     return parameter;
 }
 
-void vt_parameter_split(vt_parameter *parameter, int dimension, unsigned axes, vt_span run)
+void vt_parameter_split(vt_parameter *parameter, int dimension, unsigned axes, vt_span part)
 {
-    VT_ASSERT(dimension < parameter->dimensions && run.first + run.count <= parameter->shape[dimension]);
+    VT_ASSERT(dimension < parameter->dimensions && part.first + part.count <= parameter->shape[dimension]);
     parameter->split = dimension;
     parameter->split_axes = axes;
     parameter->sum_axes &= ~axes;
-    parameter->first = run.first;
-    parameter->local[dimension] = run.count;
+    parameter->first = part.first;
+    parameter->local[dimension] = part.count;
     count_elements(parameter);
 }
 

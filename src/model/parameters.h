@@ -88,8 +88,8 @@ const vt_parallel *vt_parameters_parallel(const vt_parameters *parameters);
 vt_parameter *vt_parameters_add(vt_parameters *parameters, const char *prefix, const char *name, int dimensions,
                                 const int64_t *shape, vt_start start, double spread);
 
-/* This rank has only `run` of dimension `dimension`; the ranks along `axes` have the rest. */
-void vt_parameter_split(vt_parameter *parameter, int dimension, unsigned axes, vt_span run);
+/* This rank has only `part` of dimension `dimension`; the ranks along `axes` have the rest. */
+void vt_parameter_split(vt_parameter *parameter, int dimension, unsigned axes, vt_span part);
 
 /* The parameters added from here on are the next unit: what is computed, and with ZeRO stage 3 gathered, together. */
 void vt_parameters_next_unit(vt_parameters *parameters);

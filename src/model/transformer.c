@@ -86,8 +86,8 @@ static char *describe_shares(const vt_config *config)
     return vt_text_format("heads    %lld, %lld on each rank (of width %lld; %lld of ffn_dim %lld, %lld of %lld words)",
                           (long long)config->num_heads, (long long)(config->num_heads / ranks),
                           (long long)(config->embed_dim / config->num_heads),
-                          (long long)vt_layout_run(config->ffn_dim, ranks, 0).count, (long long)config->ffn_dim,
-                          (long long)vt_layout_run(config->vocab_size, ranks, 0).count, (long long)config->vocab_size);
+                          (long long)vt_layout_span(config->ffn_dim, ranks, 0).count, (long long)config->ffn_dim,
+                          (long long)vt_layout_span(config->vocab_size, ranks, 0).count, (long long)config->vocab_size);
 }
 
 static int64_t tokens(const vt_config *config)

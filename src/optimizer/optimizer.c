@@ -15,7 +15,7 @@ typedef struct {
     const vt_optimizer_kind *kind;
     int64_t offset[VT_BLOCK_COUNT], count;
     void *states[2 * VT_OPTIMIZER_STATES]; /* as the kind's update takes them */
-} run;
+} span;
 
 struct vt_optimizer {
     const vt_optimizer_kind *kind;
@@ -23,8 +23,8 @@ struct vt_optimizer {
     vt_backend *backend;
     vt_parameters *parameters;
     vt_kept *kept;
-    run *runs; /* [run_count]: what this rank updates, without tensors that are updated as wholes: */
-    int64_t run_count;
+    span *spans; /* [span_count]: what this rank updates, without tensors that are updated as wholes: */
+    int64_t span_count;
     vt_whole whole_tensors;
     void *whole_memory;                /* their kind's */
     double first_scale;                /* of the loss, if it is scaled */
@@ -72,49 +72,49 @@ static vt_update rule_of(const vt_config *config, const vt_optimizer_kind *kind)
     return rule;
 }
 
-/* ---- runs ---- */
+/* ---- spans ---- */
 
-static run run_of_bucket(const vt_optimizer *optimizer, const vt_bucket *bucket)
+static span span_of_bucket(const vt_optimizer *optimizer, const vt_bucket *bucket)
 {
     const vt_parameters *parameters = optimizer->parameters;
     int shards =
         vt_parameters_is_sliced(parameters, VT_BLOCK_MOMENTS) ? vt_parameters_storage_of(parameters)->shards : 1;
-    run r = {.kind = optimizer->kind, .count = bucket->count / shards};
+    span own = {.kind = optimizer->kind, .count = bucket->count / shards};
     for (int block = 0; block < VT_BLOCK_COUNT; block++)
-        r.offset[block] = vt_parameters_slice_offset(parameters, bucket, (vt_block_kind)block);
-    for (int i = 0; i < vt_optimizer_state_count(r.kind) && vt_kept_block(optimizer->kept, i) != NULL; i++)
-        r.states[i] = vt_kept_block(optimizer->kept, i) + r.offset[VT_BLOCK_MOMENTS];
-    return r;
+        own.offset[block] = vt_parameters_slice_offset(parameters, bucket, (vt_block_kind)block);
+    for (int i = 0; i < vt_optimizer_state_count(own.kind) && vt_kept_block(optimizer->kept, i) != NULL; i++)
+        own.states[i] = vt_kept_block(optimizer->kept, i) + own.offset[VT_BLOCK_MOMENTS];
+    return own;
 }
 
 /* What this rank updates of a parameter. */
-static run run_of_parameter(const vt_optimizer *optimizer, const vt_parameter *parameter)
+static span span_of_parameter(const vt_optimizer *optimizer, const vt_parameter *parameter)
 {
     const vt_parameters *parameters = optimizer->parameters;
     const vt_piece piece = vt_parameters_piece(parameters, parameter, VT_BLOCK_MOMENTS);
-    run r = {.kind = vt_optimizer_kind_for(optimizer->kind, parameter), .count = piece.count};
+    span own = {.kind = vt_optimizer_kind_for(optimizer->kind, parameter), .count = piece.count};
     int pointers = 0;
     for (int block = 0; block < VT_BLOCK_COUNT; block++) {
         const bool sliced = vt_parameters_is_sliced(parameters, (vt_block_kind)block);
-        r.offset[block] = sliced ? vt_parameters_piece(parameters, parameter, (vt_block_kind)block).offset
-                                 : parameter->offset + piece.first;
+        own.offset[block] = sliced ? vt_parameters_piece(parameters, parameter, (vt_block_kind)block).offset
+                                   : parameter->offset + piece.first;
     }
-    for (int i = 0; i < vt_optimizer_state_count(r.kind); i++) {
+    for (int i = 0; i < vt_optimizer_state_count(own.kind); i++) {
         vt_kept_part part;
-        VT_ASSERT(
-            vt_kept_part_of(optimizer->kept, vt_kept_place(optimizer->kept, r.kind->states[i].name), parameter, &part));
+        VT_ASSERT(vt_kept_part_of(optimizer->kept, vt_kept_place(optimizer->kept, own.kind->states[i].name), parameter,
+                                  &part));
         if (part.codes == NULL) {
-            r.states[pointers++] = part.numbers;
+            own.states[pointers++] = part.numbers;
         } else {
-            r.states[pointers++] = part.codes;
-            r.states[pointers++] = part.scales;
+            own.states[pointers++] = part.codes;
+            own.states[pointers++] = part.scales;
         }
     }
-    return r;
+    return own;
 }
 
 /* Does `next` begin where `last` ends, in all memory? */
-static bool follows(const run *last, const run *next, int64_t code_block)
+static bool follows(const span *last, const span *next, int64_t code_block)
 {
     if (next->kind != last->kind) return false;
     for (int block = 0; block < VT_BLOCK_COUNT; block++)
@@ -131,28 +131,28 @@ static bool follows(const run *last, const run *next, int64_t code_block)
     return true;
 }
 
-static void add_run(vt_optimizer *optimizer, const run *next)
+static void add_span(vt_optimizer *optimizer, const span *next)
 {
-    run *last = optimizer->run_count > 0 ? &optimizer->runs[optimizer->run_count - 1] : NULL;
+    span *last = optimizer->span_count > 0 ? &optimizer->spans[optimizer->span_count - 1] : NULL;
     if (next->count == 0 || next->kind->whole != NULL) return;
     if (last != NULL && follows(last, next, optimizer->rule.block))
         last->count += next->count;
     else
-        optimizer->runs[optimizer->run_count++] = *next;
+        optimizer->spans[optimizer->span_count++] = *next;
 }
 
-/* Buckets that follow one another become one run: without ZeRO all of them. Where all parameters are of one kind, runs
- * include the gaps between them, whose numbers are 0 and stay so. */
-static void find_runs(vt_optimizer *optimizer)
+/* Buckets that follow one another become one span: without ZeRO all of them. Where all parameters are of one kind,
+ * spans include the gaps between them, whose numbers are 0 and stay so. */
+static void find_spans(vt_optimizer *optimizer)
 {
     const vt_parameters *parameters = optimizer->parameters;
     const bool one_kind = optimizer->kind->rest == NULL;
     const int64_t count = one_kind ? vt_parameters_bucket_count(parameters) : vt_parameters_count(parameters);
-    optimizer->runs = vt_allocate((size_t)count + 1, sizeof(run), "the optimizer");
+    optimizer->spans = vt_allocate((size_t)count + 1, sizeof(span), "the optimizer");
     for (int64_t i = 0; i < count; i++) {
-        const run r = one_kind ? run_of_bucket(optimizer, vt_parameters_bucket(parameters, i))
-                               : run_of_parameter(optimizer, vt_parameters_at(parameters, i));
-        add_run(optimizer, &r);
+        const span own = one_kind ? span_of_bucket(optimizer, vt_parameters_bucket(parameters, i))
+                                  : span_of_parameter(optimizer, vt_parameters_at(parameters, i));
+        add_span(optimizer, &own);
     }
 }
 
@@ -170,15 +170,15 @@ static vt_whole_part whole_part_of(const vt_optimizer *optimizer, const vt_param
 {
     const vt_parameters *parameters = optimizer->parameters;
     const vt_world *world = vt_parameters_parallel(parameters)->world;
-    const run r = run_of_parameter(optimizer, parameter);
+    const span own = span_of_parameter(optimizer, parameter);
     bool counts = true;
     for (int axis = 0; axis < VT_AXIS_COUNT; axis++)
         if ((optimizer->kind->whole->axes & ~parameter->split_axes & VT_AXES(axis)) != 0)
             counts = counts && vt_world_coordinate(world, (vt_axis)axis) == 0;
     return (vt_whole_part){.parameter = parameter,
                            .piece = vt_parameters_piece(parameters, parameter, VT_BLOCK_MOMENTS),
-                           .value = r.offset[VT_BLOCK_VALUES],
-                           .gradient = r.offset[VT_BLOCK_GRADIENTS],
+                           .value = own.offset[VT_BLOCK_VALUES],
+                           .gradient = own.offset[VT_BLOCK_GRADIENTS],
                            .counts = counts,
                            .share = share_of(optimizer, vt_parameters_bucket(parameters, parameter->bucket))};
 }
@@ -240,7 +240,7 @@ vt_status vt_optimizer_open(const vt_config *config, vt_backend *backend, vt_par
                           &optimizer->world));
     VT_TRY(vt_kept_open(optimizer->kind, !isnan(config->ema_decay), config->optimizer_block, backend, parameters,
                         &optimizer->kept));
-    find_runs(optimizer);
+    find_spans(optimizer);
     VT_TAKE(backend, VT_MEMORY_WORKSPACE, 1, optimizer->state);
     VT_TAKE(backend, VT_MEMORY_WORKSPACE, 1, optimizer->first);
     VT_TRY(backend->allocate_host(backend, BEGUN * sizeof *optimizer->begun, &memory));
@@ -262,7 +262,7 @@ void vt_optimizer_close(vt_optimizer **optimizer)
     free((vt_whole_part *)(uintptr_t)o->whole_tensors.parts);
     vt_kept_close(&o->kept);
     for (int i = 0; i < VT_BLOCK_MOMENTS; i++) o->backend->release(o->backend, o->ranges[i]);
-    free(o->runs);
+    free(o->spans);
     o->backend->release(o->backend, o->state);
     o->backend->release(o->backend, o->first);
     if (o->begun != NULL) o->backend->release_host(o->backend, o->begun);
@@ -287,21 +287,21 @@ static void sum_squares(vt_optimizer *optimizer)
     }
     for (int64_t i = 0; i < vt_parameters_bucket_count(parameters); i++) {
         const vt_bucket *bucket = vt_parameters_bucket(parameters, i);
-        const run r = run_of_bucket(optimizer, bucket);
+        const span own = span_of_bucket(optimizer, bucket);
         const double share = share_of(optimizer, bucket);
-        backend->sum_of_squares(backend, gradients + r.offset[VT_BLOCK_GRADIENTS], r.count, share,
+        backend->sum_of_squares(backend, gradients + own.offset[VT_BLOCK_GRADIENTS], own.count, share,
                                 &optimizer->state->squares);
     }
 }
 
-static float *values_of(const vt_optimizer *optimizer, const run *r)
+static float *values_of(const vt_optimizer *optimizer, const span *own)
 {
-    return vt_parameters_values(optimizer->parameters) + r->offset[VT_BLOCK_VALUES];
+    return vt_parameters_values(optimizer->parameters) + own->offset[VT_BLOCK_VALUES];
 }
 
-static float *average_of(const vt_optimizer *optimizer, const run *r)
+static float *average_of(const vt_optimizer *optimizer, const span *own)
 {
-    return vt_kept_block(optimizer->kept, vt_kept_average(optimizer->kept)) + r->offset[VT_BLOCK_MOMENTS];
+    return vt_kept_block(optimizer->kept, vt_kept_average(optimizer->kept)) + own->offset[VT_BLOCK_MOMENTS];
 }
 
 /* The buckets whose values have an average: all, or without one none. */
@@ -310,41 +310,42 @@ static int64_t averaged_buckets(const vt_optimizer *optimizer)
     return vt_kept_average(optimizer->kept) >= 0 ? vt_parameters_bucket_count(optimizer->parameters) : 0;
 }
 
-static void update_run(const vt_optimizer *optimizer, const run *r)
+static void update_span(const vt_optimizer *optimizer, const span *own)
 {
-    r->kind->update(optimizer->backend, &optimizer->rule, optimizer->state,
-                    vt_parameters_gradients(optimizer->parameters) + r->offset[VT_BLOCK_GRADIENTS],
-                    values_of(optimizer, r), vt_parameters_rounded(optimizer->parameters, r->offset[VT_BLOCK_VALUES]),
-                    r->states, r->count);
+    own->kind->update(
+        optimizer->backend, &optimizer->rule, optimizer->state,
+        vt_parameters_gradients(optimizer->parameters) + own->offset[VT_BLOCK_GRADIENTS], values_of(optimizer, own),
+        vt_parameters_rounded(optimizer->parameters, own->offset[VT_BLOCK_VALUES]), own->states, own->count);
 }
 
-static void update_runs(vt_optimizer *optimizer)
+static void update_spans(vt_optimizer *optimizer)
 {
     vt_backend *backend = optimizer->backend;
-    for (int64_t i = 0; i < optimizer->run_count; i++) update_run(optimizer, &optimizer->runs[i]);
+    for (int64_t i = 0; i < optimizer->span_count; i++) update_span(optimizer, &optimizer->spans[i]);
     if (optimizer->kind->whole != NULL)
         optimizer->kind->whole->step(&optimizer->whole_tensors, optimizer->whole_memory);
     for (int64_t i = 0; i < averaged_buckets(optimizer); i++) {
-        const run r = run_of_bucket(optimizer, vt_parameters_bucket(optimizer->parameters, i));
-        backend->average(backend, optimizer->average_decay, optimizer->state, values_of(optimizer, &r),
-                         average_of(optimizer, &r), r.count);
+        const span own = span_of_bucket(optimizer, vt_parameters_bucket(optimizer->parameters, i));
+        backend->average(backend, optimizer->average_decay, optimizer->state, values_of(optimizer, &own),
+                         average_of(optimizer, &own), own.count);
     }
 }
 
 void vt_optimizer_average_begin(vt_optimizer *optimizer)
 {
     for (int64_t i = 0; i < averaged_buckets(optimizer); i++) {
-        const run r = run_of_bucket(optimizer, vt_parameters_bucket(optimizer->parameters, i));
-        optimizer->backend->copy(optimizer->backend, average_of(optimizer, &r), values_of(optimizer, &r),
-                                 (size_t)r.count * sizeof(float));
+        const span own = span_of_bucket(optimizer, vt_parameters_bucket(optimizer->parameters, i));
+        optimizer->backend->copy(optimizer->backend, average_of(optimizer, &own), values_of(optimizer, &own),
+                                 (size_t)own.count * sizeof(float));
     }
 }
 
 void vt_optimizer_average_exchange(vt_optimizer *optimizer)
 {
     for (int64_t i = 0; i < averaged_buckets(optimizer); i++) {
-        const run r = run_of_bucket(optimizer, vt_parameters_bucket(optimizer->parameters, i));
-        optimizer->backend->exchange(optimizer->backend, values_of(optimizer, &r), average_of(optimizer, &r), r.count);
+        const span own = span_of_bucket(optimizer, vt_parameters_bucket(optimizer->parameters, i));
+        optimizer->backend->exchange(optimizer->backend, values_of(optimizer, &own), average_of(optimizer, &own),
+                                     own.count);
     }
 }
 
@@ -376,7 +377,7 @@ void vt_optimizer_step(vt_optimizer *optimizer)
     backend->step_decide(backend, &optimizer->rule, state);
     backend->first_nonfinite(backend, vt_parameters_gradients(parameters), optimizer->ranges[VT_BLOCK_GRADIENTS],
                              vt_parameters_count(parameters), &state->squares, &state->first_nonfinite);
-    update_runs(optimizer);
+    update_spans(optimizer);
 }
 
 const vt_kept *vt_optimizer_kept(const vt_optimizer *optimizer)

@@ -140,11 +140,11 @@ int vt_layout_members(const vt_layout *layout, int rank, unsigned axes, int *mem
     return count;
 }
 
-vt_span vt_layout_run(int64_t total, int parts, int index)
+vt_span vt_layout_span(int64_t total, int parts, int index)
 {
     int64_t length = (total + parts - 1) / parts;
     if (length * (parts - 1) >= total) length = total / parts;
-    vt_span run = {.first = length * index, .count = length};
-    if (index == parts - 1) run.count = total - run.first;
-    return run;
+    vt_span span = {.first = length * index, .count = length};
+    if (index == parts - 1) span.count = total - span.first;
+    return span;
 }

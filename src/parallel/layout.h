@@ -43,11 +43,11 @@ int vt_layout_first(const vt_layout *layout, vt_axis axis, int coordinate);
  * stands first in `order` varies fastest); returns how many. members: room for layout->ranks. */
 int vt_layout_members(const vt_layout *layout, int rank, unsigned axes, int *members);
 
-/* Part `index` of `count` things in contiguous runs: ceil(total / parts) each and the last takes the rest; if the rest
- * would be none, runs of floor(total / parts) and the last takes what is left. 4050 over 4: 1013, 1013, 1013, 1011. */
+/* Part `index` of `count` things in spans: ceil(total / parts) each and the last takes the rest; if the rest
+ * would be none, spans of floor(total / parts) and the last takes what is left. 4050 over 4: 1013, 1013, 1013, 1011. */
 typedef struct {
     int64_t first, count;
 } vt_span;
-vt_span vt_layout_run(int64_t total, int parts, int index);
+vt_span vt_layout_span(int64_t total, int parts, int index);
 
 #endif

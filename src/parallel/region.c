@@ -7,10 +7,10 @@
 vt_span vt_parallel_tokens(const vt_layout *layout, int rank, bool sequence, int64_t tokens)
 {
     vt_span inner =
-        vt_layout_run(tokens, layout->size[VT_AXIS_CONTEXT], vt_layout_coordinate(layout, rank, VT_AXIS_CONTEXT));
+        vt_layout_span(tokens, layout->size[VT_AXIS_CONTEXT], vt_layout_coordinate(layout, rank, VT_AXIS_CONTEXT));
     if (!sequence) return inner;
     vt_span own =
-        vt_layout_run(inner.count, layout->size[VT_AXIS_TENSOR], vt_layout_coordinate(layout, rank, VT_AXIS_TENSOR));
+        vt_layout_span(inner.count, layout->size[VT_AXIS_TENSOR], vt_layout_coordinate(layout, rank, VT_AXIS_TENSOR));
     own.first += inner.first;
     return own;
 }
@@ -31,12 +31,13 @@ vt_status vt_parallel_open(const vt_config *config, vt_world *world, vt_backend 
     VT_TRY(vt_world_group(world, parallel->token_axes, VT_SCOPE_ALL, NULL, backend, &parallel->tokens));
     parallel->own = vt_parallel_tokens(layout, vt_world_rank(world), parallel->sequence, tokens);
     parallel->inner = vt_parallel_tokens(layout, vt_world_rank(world), false, tokens);
-    parallel->tensor_runs = vt_allocate((size_t)parallel->tensor->size, sizeof(vt_span), "the ranks' parts");
-    parallel->context_runs = vt_allocate((size_t)parallel->context->size, sizeof(vt_span), "the ranks' parts");
+    parallel->tensor_spans = vt_allocate((size_t)parallel->tensor->size, sizeof(vt_span), "the ranks' parts");
+    parallel->context_spans = vt_allocate((size_t)parallel->context->size, sizeof(vt_span), "the ranks' parts");
     for (int i = 0; i < parallel->tensor->size; i++)
-        parallel->tensor_runs[i] = vt_parallel_tokens(layout, parallel->tensor->members[i], parallel->sequence, tokens);
+        parallel->tensor_spans[i] =
+            vt_parallel_tokens(layout, parallel->tensor->members[i], parallel->sequence, tokens);
     for (int i = 0; i < parallel->context->size; i++)
-        parallel->context_runs[i] = vt_parallel_tokens(layout, parallel->context->members[i], false, tokens);
+        parallel->context_spans[i] = vt_parallel_tokens(layout, parallel->context->members[i], false, tokens);
 done:
     if (status != VT_OK) vt_parallel_close(&parallel);
     *result = parallel;
@@ -46,69 +47,70 @@ done:
 void vt_parallel_close(vt_parallel **parallel)
 {
     if (*parallel == NULL) return;
-    free((*parallel)->tensor_runs);
-    free((*parallel)->context_runs);
+    free((*parallel)->tensor_spans);
+    free((*parallel)->context_spans);
     free(*parallel);
     *parallel = NULL;
 }
 
 vt_span vt_parallel_share(const vt_parallel *parallel, int64_t whole)
 {
-    return vt_layout_run(whole, parallel->tensor->size, parallel->tensor->rank);
+    return vt_layout_span(whole, parallel->tensor->size, parallel->tensor->rank);
 }
 
 /* ---- tokens ---- */
 
-static int64_t token_sum(const vt_group *group, const vt_span *runs)
+static int64_t token_sum(const vt_group *group, const vt_span *spans)
 {
     int64_t sum = 0;
-    for (int i = 0; i < group->size; i++) sum += runs[i].count;
+    for (int i = 0; i < group->size; i++) sum += spans[i].count;
     return sum;
 }
 
 /* Copies rows between two orders of the same tokens: `staged` has a rank's rows of all samples together, rank after
  * rank; `whole` has a sample's rows of all ranks together. */
-static void reorder(vt_group *group, const vt_span *runs, vt_backend *backend, int64_t batch, vt_matrix staged,
+static void reorder(vt_group *group, const vt_span *spans, vt_backend *backend, int64_t batch, vt_matrix staged,
                     vt_matrix whole, bool to_whole)
 {
-    int64_t tokens = token_sum(group, runs), before = 0;
+    int64_t tokens = token_sum(group, spans), before = 0;
     if (group->engine->counts_only) { /* as one operation: in effect it is one copy of everything */
         backend->convert(backend, to_whole ? staged : whole, to_whole ? whole : staged);
         return;
     }
     for (int rank = 0; rank < group->size; rank++) {
         for (int64_t sample = 0; sample < batch; sample++) {
-            vt_matrix a = vt_matrix_rows(staged, before * batch + sample * runs[rank].count, runs[rank].count);
-            vt_matrix b = vt_matrix_rows(whole, sample * tokens + before, runs[rank].count);
+            vt_matrix a = vt_matrix_rows(staged, before * batch + sample * spans[rank].count, spans[rank].count);
+            vt_matrix b = vt_matrix_rows(whole, sample * tokens + before, spans[rank].count);
             backend->convert(backend, to_whole ? a : b, to_whole ? b : a);
         }
-        before += runs[rank].count;
+        before += spans[rank].count;
     }
 }
 
-static int64_t tokens_before(const vt_group *group, const vt_span *runs)
+static int64_t tokens_before(const vt_group *group, const vt_span *spans)
 {
     int64_t before = 0;
-    for (int i = 0; i < group->rank; i++) before += runs[i].count;
+    for (int i = 0; i < group->rank; i++) before += spans[i].count;
     return before;
 }
 
-void vt_region_gather(vt_group *group, const vt_span *runs, vt_arena *arena, int64_t batch, vt_matrix x,
+void vt_region_gather(vt_group *group, const vt_span *spans, vt_arena *arena, int64_t batch, vt_matrix x,
                       vt_matrix whole)
 {
     vt_backend *backend = arena->backend;
     size_t mark = arena->used, bytes[group->size];
     bool in_place = batch == 1 && whole.stride == whole.columns; /* the ranks' rows are then one behind another */
     vt_matrix staged = in_place ? whole : vt_arena_push_matrix(arena, x.type, whole.rows, whole.columns);
-    vt_matrix own = vt_matrix_rows(staged, tokens_before(group, runs) * batch, x.rows);
-    for (int i = 0; i < group->size; i++) bytes[i] = (size_t)(runs[i].count * batch * x.columns) * vt_type_size(x.type);
+    vt_matrix own = vt_matrix_rows(staged, tokens_before(group, spans) * batch, x.rows);
+    for (int i = 0; i < group->size; i++)
+        bytes[i] = (size_t)(spans[i].count * batch * x.columns) * vt_type_size(x.type);
     backend->convert(backend, x, own);
     vt_group_all_gather(group, own.data, bytes, staged.data, NULL);
-    if (!in_place) reorder(group, runs, backend, batch, staged, whole, true);
+    if (!in_place) reorder(group, spans, backend, batch, staged, whole, true);
     vt_arena_pop(arena, mark);
 }
 
-void vt_region_reduce(vt_group *group, const vt_span *runs, vt_arena *arena, int64_t batch, vt_matrix whole,
+void vt_region_reduce(vt_group *group, const vt_span *spans, vt_arena *arena, int64_t batch, vt_matrix whole,
                       vt_matrix x)
 {
     vt_backend *backend = arena->backend;
@@ -116,9 +118,9 @@ void vt_region_reduce(vt_group *group, const vt_span *runs, vt_arena *arena, int
     int64_t counts[group->size];
     bool in_place = batch == 1 && whole.stride == whole.columns;
     vt_matrix staged = in_place ? whole : vt_arena_push_matrix(arena, VT_FLOAT32, whole.rows, whole.columns);
-    vt_matrix own = vt_matrix_rows(staged, tokens_before(group, runs) * batch, x.rows);
-    for (int i = 0; i < group->size; i++) counts[i] = runs[i].count * batch * x.columns;
-    if (!in_place) reorder(group, runs, backend, batch, staged, whole, false);
+    vt_matrix own = vt_matrix_rows(staged, tokens_before(group, spans) * batch, x.rows);
+    for (int i = 0; i < group->size; i++) counts[i] = spans[i].count * batch * x.columns;
+    if (!in_place) reorder(group, spans, backend, batch, staged, whole, false);
     vt_group_reduce_scatter(group, staged.data, counts, own.data, NULL);
     backend->convert(backend, own, x);
     vt_arena_pop(arena, mark);
@@ -128,7 +130,7 @@ vt_matrix vt_region_gather_sample(const vt_parallel *parallel, vt_arena *arena, 
 {
     vt_matrix whole = vt_arena_push_matrix(arena, x.type, parallel->token_count, x.columns);
     vt_matrix inner = vt_region_enter(parallel, arena, 1, x);
-    vt_region_gather(parallel->context, parallel->context_runs, arena, 1, inner, whole);
+    vt_region_gather(parallel->context, parallel->context_spans, arena, 1, inner, whole);
     return whole;
 }
 
@@ -138,7 +140,7 @@ vt_matrix vt_region_enter(const vt_parallel *parallel, vt_arena *arena, int64_t 
 {
     if (!parallel->sequence) return x;
     vt_matrix whole = vt_arena_push_matrix(arena, x.type, batch * parallel->inner.count, x.columns);
-    vt_region_gather(parallel->tensor, parallel->tensor_runs, arena, batch, x, whole);
+    vt_region_gather(parallel->tensor, parallel->tensor_spans, arena, batch, x, whole);
     return whole;
 }
 
@@ -151,7 +153,7 @@ vt_matrix vt_region_room(const vt_parallel *parallel, vt_arena *arena, int64_t b
 void vt_region_leave(const vt_parallel *parallel, vt_arena *arena, int64_t batch, vt_matrix partial, vt_matrix y)
 {
     if (parallel->sequence) {
-        vt_region_reduce(parallel->tensor, parallel->tensor_runs, arena, batch, partial, y);
+        vt_region_reduce(parallel->tensor, parallel->tensor_spans, arena, batch, partial, y);
     } else if (parallel->tensor->size > 1) {
         VT_ASSERT(partial.type == VT_FLOAT32 && partial.stride == partial.columns);
         vt_group_all_reduce(parallel->tensor, VT_SUM_FLOAT32, partial.data, partial.rows * partial.columns, NULL);

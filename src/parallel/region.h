@@ -11,15 +11,15 @@
 typedef struct {
     vt_world *world;
     vt_group *tensor, *context;
-    vt_group *tokens;      /* the ranks that share a sample's tokens */
-    unsigned token_axes;   /* along which they lie */
-    bool sequence;         /* the tensor axis splits tokens, too */
-    bool ring;             /* keys and values go round instead of being gathered */
-    int64_t token_count;   /* of a sample */
-    vt_span own;           /* the tokens of this rank's residual stream */
-    vt_span inner;         /* those between enter and leave: the same, or with `sequence` all of the tensor group's */
-    vt_span *tensor_runs;  /* [tensor->size]: own of each rank of the tensor axis, when `sequence` */
-    vt_span *context_runs; /* [context->size]: inner of each rank of the context axis */
+    vt_group *tokens;       /* the ranks that share a sample's tokens */
+    unsigned token_axes;    /* along which they lie */
+    bool sequence;          /* the tensor axis splits tokens, too */
+    bool ring;              /* keys and values go round instead of being gathered */
+    int64_t token_count;    /* of a sample */
+    vt_span own;            /* the tokens of this rank's residual stream */
+    vt_span inner;          /* those between enter and leave: the same, or with `sequence` all of the tensor group's */
+    vt_span *tensor_spans;  /* [tensor->size]: own of each rank of the tensor axis, when `sequence` */
+    vt_span *context_spans; /* [context->size]: inner of each rank of the context axis */
 } vt_parallel;
 
 /* Collective. The groups for tokens and columns of a sample with `tokens` tokens, over the back end's memory. */
@@ -47,9 +47,9 @@ void vt_region_leave(const vt_parallel *parallel, vt_arena *arena, int64_t batch
 
 /* ---- tokens ---- */
 
-/* whole [batch * all tokens of `group`, columns] = the rows x [batch * runs[rank].count, columns] of all ranks, each
+/* whole [batch * all tokens of `group`, columns] = the rows x [batch * spans[rank].count, columns] of all ranks, each
  * sample's tokens together. */
-void vt_region_gather(vt_group *group, const vt_span *runs, vt_arena *arena, int64_t batch, vt_matrix x,
+void vt_region_gather(vt_group *group, const vt_span *spans, vt_arena *arena, int64_t batch, vt_matrix x,
                       vt_matrix whole);
 
 /* x [own, columns] of one sample to its [all tokens, columns], on the arena. */
@@ -57,7 +57,7 @@ vt_matrix vt_region_gather_sample(const vt_parallel *parallel, vt_arena *arena, 
 
 /* Backward of vt_region_gather: x = the sum over the group of `whole`'s rows that are this rank's. float32; whole is
  * used up. */
-void vt_region_reduce(vt_group *group, const vt_span *runs, vt_arena *arena, int64_t batch, vt_matrix whole,
+void vt_region_reduce(vt_group *group, const vt_span *spans, vt_arena *arena, int64_t batch, vt_matrix whole,
                       vt_matrix x);
 
 #endif

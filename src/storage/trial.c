@@ -168,7 +168,7 @@ typedef struct {
 
 /* Memory that the helper shares, at the same address: it is a copy of this process, in which functions are where they
  * are here, too. */
-enum { BOARD_BYTES = 16 << 20 };
+enum { BOARD_BYTES = 256 << 20 }; /* of address space; only what is written is taken */
 typedef struct {
     request wanted;
     outcome result;

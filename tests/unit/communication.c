@@ -90,7 +90,7 @@ static sizes sizes_of(const vt_config *config, const vt_world *world)
     const vt_span rows = vt_model_part(config, layout, vt_world_rank(world));
     s.forecast = (double)(s.batch * config->n_out_channels * rows.count * config->img_size[1]);
     int next = (int)((vt_world_coordinate(world, VT_AXIS_CONTEXT) + 1) % s.context);
-    s.next = vt_layout_run(s.tokens, (int)s.context, next).count;
+    s.next = vt_layout_span(s.tokens, (int)s.context, next).count;
     if (config->zero_stage > 0) s.shards = config->zero_group == VT_ZERO_NODE ? data_ranks_of_node(world) : s.data;
     return s;
 }

@@ -158,7 +158,7 @@ TEST(runs)
                                        {7, 1, 7}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         for (int part = 0; part < (int)cases[i][1]; part++) {
-            vt_span run = vt_layout_run(cases[i][0], (int)cases[i][1], part);
+            vt_span run = vt_layout_span(cases[i][0], (int)cases[i][1], part);
             EXPECT(run.count == cases[i][2 + part], "%lld over %lld: part %d is %lld", (long long)cases[i][0],
                    (long long)cases[i][1], part, (long long)run.count);
         }
@@ -167,7 +167,7 @@ TEST(runs)
         for (int parts = 1; parts <= total; parts++) {
             int64_t next = 0;
             for (int part = 0; part < parts; part++) {
-                vt_span run = vt_layout_run(total, parts, part);
+                vt_span run = vt_layout_span(total, parts, part);
                 EXPECT(run.first == next && run.count > 0);
                 next += run.count;
             }

@@ -25,7 +25,7 @@ static int64_t round_up(int64_t value, int64_t multiple)
 static int64_t unit_elements(const vt_config *config, int64_t unit, int64_t multiple)
 {
     const int64_t dim = config->embed_dim, fields = CHANNELS * PATCH * PATCH;
-    const int64_t tokens = vt_layout_run(TOKENS, (int)config->context_parallel, 0).count;
+    const int64_t tokens = vt_layout_span(TOKENS, (int)config->context_parallel, 0).count;
     if (unit == 0) return round_up(dim * fields + dim, multiple) + round_up(tokens * dim, multiple);
     if (unit == DEPTH + 1) return round_up(2 * dim + dim * fields, multiple);
     /* two LayerNorms and the biases of proj and fc2; all else, which tensor parallelism splits */
@@ -104,8 +104,8 @@ static void check_block(const char *settings)
     }
     double d = 1024, tensor = (double)config->tensor_parallel, element = config->amp_mode == VT_AMP_BF16 ? 2 : 4;
     const int64_t batch = vt_trainer_micro_batch(config);
-    const int64_t inner = vt_layout_run(TOKENS, (int)config->context_parallel, 0).count;
-    const int64_t own = config->sequence_parallel ? vt_layout_run(inner, (int)tensor, 0).count : inner;
+    const int64_t inner = vt_layout_span(TOKENS, (int)config->context_parallel, 0).count;
+    const int64_t own = config->sequence_parallel ? vt_layout_span(inner, (int)tensor, 0).count : inner;
     double all_rows = (double)(batch * inner), own_rows = (double)(batch * own);
     const double sums = 4 * (double)config->num_heads;
     double expected = own_rows * (8 * d + 16) + all_rows * (8 * d * element + sums) / tensor;
