@@ -175,10 +175,12 @@ typedef struct {
     const char *words[]; /* [wanted.count], and the texts behind them */
 } board;
 
-static board *helped;   /* NULL: no helper was wanted, or it could not be started */
-static int helper = -1; /* a socket to it, and in it to this process: a byte says that the board was written */
-static pid_t helper_process;
-static int refused; /* the errno of its start */
+static struct {
+    pid_t process;
+    int socket;   /* a byte says that the board was written; in the helper it leads to the program */
+    board *board; /* NULL: no helper was wanted, or it could not be started … */
+    int refused;  /* … because of this errno */
+} helper;
 static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
 
 static void try_words(void *context)
@@ -192,7 +194,7 @@ static bool await_byte(void)
 {
     char byte;
     ssize_t received;
-    do received = recv(helper, &byte, 1, 0);
+    do received = recv(helper.socket, &byte, 1, 0);
     while (received < 0 && errno == EINTR);
     return received == 1;
 }
@@ -202,10 +204,10 @@ __attribute__((noreturn)) static void serve(const int ends[2])
 {
     close(ends[0]);
     detach(false, ends[1]);
-    helper = STDIN_FILENO;
+    helper.socket = STDIN_FILENO;
     while (await_byte()) {
-        helped->result = work_in_copy(&helped->wanted.most, try_words, &helped->wanted);
-        (void)send(helper, "", 1, MSG_NOSIGNAL);
+        helper.board->result = work_in_copy(&helper.board->wanted.most, try_words, &helper.board->wanted);
+        (void)send(helper.socket, "", 1, MSG_NOSIGNAL);
     }
     _exit(0);
 }
@@ -213,8 +215,8 @@ __attribute__((noreturn)) static void serve(const int ends[2])
 /* At this process's exit, so that no zombie is left where nobody else collects it. */
 static void end_helper(void)
 {
-    kill(helper_process, SIGKILL);
-    waitpid(helper_process, NULL, 0);
+    kill(helper.process, SIGKILL);
+    waitpid(helper.process, NULL, 0);
 }
 
 void vt_trial_start_helper(void)
@@ -222,34 +224,33 @@ void vt_trial_start_helper(void)
     int ends[2];
     board *shared = mmap(NULL, BOARD_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (shared == MAP_FAILED || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
-        refused = errno;
+        helper.refused = errno;
         return;
     }
-    helped = shared;
-    helper_process = fork();
-    if (helper_process == 0) serve(ends);
-    if (helper_process < 0)
-        refused = errno;
-    else
-        atexit(end_helper);
+    helper.board = shared;
+    helper.process = fork();
+    if (helper.process == 0) serve(ends);
+    if (helper.process < 0) helper.refused = errno;
+    if (helper.process > 0) atexit(end_helper);
     close(ends[1]);
-    helper = ends[0];
+    helper.socket = ends[0];
 }
 
 static outcome ask_helper(const request *wanted)
 {
+    board *shared = helper.board;
     pthread_mutex_lock(&one_at_a_time);
-    char *text = (char *)(helped->words + wanted->count);
+    char *text = (char *)(shared->words + wanted->count);
     for (int64_t i = 0; i < wanted->count; i++) {
         const size_t size = wanted->words[i] != NULL ? strlen(wanted->words[i]) + 1 : 0;
-        VT_ASSERT(text + size < (char *)helped + BOARD_BYTES);
-        helped->words[i] = size > 0 ? memcpy(text, wanted->words[i], size) : NULL;
+        VT_ASSERT(text + size < (char *)shared + BOARD_BYTES);
+        shared->words[i] = size > 0 ? memcpy(text, wanted->words[i], size) : NULL;
         text += size;
     }
-    helped->wanted = *wanted;
-    helped->wanted.words = helped->words;
-    const bool answered = send(helper, "", 1, MSG_NOSIGNAL) == 1 && await_byte();
-    const outcome result = answered ? helped->result : (outcome){.error = HELPER_ENDED};
+    shared->wanted = *wanted;
+    shared->wanted.words = shared->words;
+    const bool answered = send(helper.socket, "", 1, MSG_NOSIGNAL) == 1 && await_byte();
+    const outcome result = answered ? shared->result : (outcome){.error = HELPER_ENDED};
     pthread_mutex_unlock(&one_at_a_time);
     return result;
 }
@@ -265,8 +266,9 @@ vt_status vt_trial(const char *path, int64_t bytes, vt_trial_work *work, const c
     request wanted = {.work = work, .words = words, .count = count};
     wanted.most =
         (limits){seconds < SECONDS ? (int)seconds : SECONDS, (bytes > 0 ? INT64_C(2) : INT64_C(8)) << 30, false};
-    outcome result = {.error = refused};
-    if (refused == 0) result = helped != NULL ? ask_helper(&wanted) : work_in_copy(&wanted.most, try_words, &wanted);
+    outcome result = {.error = helper.refused};
+    if (helper.refused == 0)
+        result = helper.board != NULL ? ask_helper(&wanted) : work_in_copy(&wanted.most, try_words, &wanted);
     if (result.error == STARTED) return judge(path, wanted.most.seconds, result.ended);
     warn_once(result.error);
     return VT_OK;
