@@ -346,8 +346,8 @@ done:
 /* One of the items that the frame waits for is done. The last one makes departures of the whole frame. */
 static void finish_part(const vt_fields_plan *plan, int64_t frame)
 {
-    const vt_frame *whole = &plan->frames[frame];
-    if (plan->manner.departures == NULL || __atomic_sub_fetch(&plan->awaited[frame], 1, __ATOMIC_ACQ_REL) > 0) return;
+    vt_frame *whole = &plan->frames[frame];
+    if (plan->manner.departures == NULL || __atomic_sub_fetch(&whole->awaited, 1, __ATOMIC_ACQ_REL) > 0) return;
     vt_seasonal_add(plan->manner.departures, whole->date, -1, whole->channels, whole->values);
 }
 

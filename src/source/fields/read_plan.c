@@ -29,7 +29,6 @@ void vt_fields_plan_close(vt_read_plan *base)
     free(plan->items);
     free(plan->in_memory);
     free(plan->chunk_numbers);
-    free(plan->awaited);
     free(plan);
 }
 
@@ -319,14 +318,9 @@ static void share_items(vt_fields_plan *plan)
 /* Counts the items that each frame has a part in. */
 static void await_items(vt_fields_plan *plan)
 {
-    if (plan->awaited_room < plan->frame_count) {
-        plan->awaited_room = plan->frame_count;
-        plan->awaited =
-            vt_reallocate(plan->awaited, (size_t)plan->awaited_room, sizeof *plan->awaited, "the plan of a batch");
-    }
-    for (int64_t f = 0; f < plan->frame_count; f++) plan->awaited[f] = 0;
+    for (int64_t f = 0; f < plan->frame_count; f++) plan->frames[f].awaited = 0;
     for (int64_t i = 0; i < plan->item_count; i++)
-        for (int64_t f = 0; f < plan->items[i].frame_count; f++) plan->awaited[plan->items[i].first_frame + f]++;
+        for (int64_t f = 0; f < plan->items[i].frame_count; f++) plan->frames[plan->items[i].first_frame + f].awaited++;
 }
 
 vt_status vt_fields_plan_make(vt_read_plan *base, const vt_frame_window *window, const vt_read_manner *manner)

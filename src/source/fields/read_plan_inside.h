@@ -38,8 +38,6 @@ typedef struct {
     int64_t group, first_of_group; /* see vt_plan_item */
     vt_memory_item *in_memory;     /* items as well: they follow the others; plan.item_count counts all */
     int64_t memory_count, memory_room;
-    int64_t *awaited; /* [frame_count]: items that a frame lacks until it is whole; atomic */
-    int64_t awaited_room;
     bool made;
     int64_t done;           /* items that succeeded; atomic */
     int64_t *chunk_numbers; /* scratch */
