@@ -149,7 +149,8 @@ static vt_status open_result(prediction *p)
                                      .channel_names = vt_dataset_channel_names(p->dataset),
                                      .meanings = vt_dataset_about(p->dataset)->meanings,
                                      .dates = p->dates,
-                                     .time_axis = start->times.count > 0 ? &start->times : NULL,
+                                     .time_axis =
+                                         start->times.count > 0 && !start->times.by_name ? &start->times : NULL,
                                      .title = "Weather forecast by a vision transformer",
                                      .source = source,
                                      .checkpoint = identity,

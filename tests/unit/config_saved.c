@@ -196,8 +196,8 @@ TEST(saving_that_fails)
 TEST(options_are_listed)
 {
     static const char *const expected[] = {
-        "  --embed_dim=384", "* --run_num=00",  "(whole number, 1 to 65536)", "(pytorch|transformer-engine)",
-        "(text, or None)",   "  --enable_apex "};
+        "  --embed_dim=N ", "* --run_num=TEXT ", "(whole number, 1 to 65536)", "=pytorch|transformer-engine",
+        "(text, or None)",  "  --enable_apex "};
     static const char *const expected_markdown[] = {
         "\n## Only with model vit\n",
         "| `embed_dim` | whole number, 1 to 65536 | `384`; transformer, encoder: `128` | width of a token |\n",
