@@ -48,6 +48,15 @@ test_no_room_grows() {
     grep -q '^src/base/: make it smaller' out
 }
 
+# The journey of a batch, and where to look first, name what is there.
+test_the_journey_of_a_batch() {
+    sed -n '/^## The journey of a batch/,/^## Words/p' "$TOP/docs/architecture.md" | grep -o '`[^`]*`' |
+        grep -oE '[A-Za-z_0-9]{3,}(\.[ch])?' | grep -vx 'vitrain\|config\|x_store\.c' | sort -u >names
+    [ "$(wc -l <names)" -gt 80 ]
+    { find "$TOP/src" -type f | sed "s|.*/||"; find "$TOP/src" -type f -exec cat {} +; } | grep -oE '[A-Za-z_0-9]+(\.[ch])?' | sort -u >there
+    refuted grep -vxFf there names
+}
+
 # Of the vision transformer only its own files and the table of models know.
 test_one_model_is_known_to_its_own_files() {
     (cd "$TOP" && grep -rnwE 'vt_vit[a-z_]*' src cuda) | grep -vE '^src/model/(vit|models)' >lines || true
