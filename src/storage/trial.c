@@ -168,7 +168,7 @@ typedef struct {
 
 /* Memory that the helper shares, at the same address: it is a copy of this process, in which functions are where they
  * are here, too. */
-enum { BOARD_BYTES = 256 << 20 }; /* of address space; only what is written is taken */
+enum { BOARD_BYTES = 16 << 20 };
 typedef struct {
     request wanted;
     outcome result;
@@ -239,13 +239,15 @@ void vt_trial_start_helper(void)
 static outcome ask_helper(const request *wanted)
 {
     board *shared = helper.board;
+    size_t bytes = sizeof *shared + (size_t)wanted->count * sizeof *shared->words;
+    for (int64_t i = 0; i < wanted->count; i++) bytes += wanted->words[i] != NULL ? strlen(wanted->words[i]) + 1 : 0;
+    if (bytes > BOARD_BYTES) return (outcome){.error = E2BIG};
     pthread_mutex_lock(&one_at_a_time);
     char *text = (char *)(shared->words + wanted->count);
     for (int64_t i = 0; i < wanted->count; i++) {
-        const size_t size = wanted->words[i] != NULL ? strlen(wanted->words[i]) + 1 : 0;
-        VT_ASSERT(text + size < (char *)shared + BOARD_BYTES);
-        shared->words[i] = size > 0 ? memcpy(text, wanted->words[i], size) : NULL;
-        text += size;
+        const char *word = wanted->words[i];
+        shared->words[i] = word != NULL ? text : NULL;
+        if (word != NULL) text = stpcpy(text, word) + 1;
     }
     shared->wanted = *wanted;
     shared->wanted.words = shared->words;
