@@ -49,6 +49,12 @@ const char *vt_file_name(const char *path)
     return slash != NULL ? slash + 1 : path;
 }
 
+char *vt_file_directory(const char *path)
+{
+    const int length = (int)(vt_file_name(path) - path);
+    return length == 0 ? vt_text_copy(".") : vt_text_format("%.*s", length > 1 ? length - 1 : 1, path);
+}
+
 const char *vt_file_of_address(const char *address)
 {
     static const char *const hosts[] = {"file://localhost/", "file:///"};

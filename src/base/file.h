@@ -21,6 +21,9 @@ size_t vt_file_line(FILE *file, char **line, size_t *size);
 /* What follows the last slash of a path; all of it if there is none. */
 const char *vt_file_name(const char *path);
 
+/* What stands before that slash; "." if there is none. malloc'd. */
+char *vt_file_directory(const char *path);
+
 /* The path in "file:///path"; every other text is one already. */
 const char *vt_file_of_address(const char *address);
 

@@ -11,7 +11,7 @@
  * with "out of memory: could not get N bytes for PURPOSE". Any thread. */
 void *vt_allocate(size_t count, size_t size, const char *purpose) __attribute__((malloc, returns_nonnull));
 
-/* A copy of `count` elements; NULL of NULL. free() releases it; ends the program as above. */
+/* A copy of `count` elements of `memory`, to be freed; NULL if that is NULL. Ends the program as above. */
 void *vt_copy(const void *memory, size_t count, size_t size, const char *purpose);
 
 /* Grows `memory` (or NULL) to `count` elements; the new ones are not set. Ends the program as above. */

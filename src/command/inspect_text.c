@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/text.h"
 #include "command/inspect.h"
 #include "source/text/text.h"
@@ -32,7 +33,7 @@ static vt_status print_set(const char *directory, vt_set set, const vt_corpus_op
              set == VT_SET_TRAINING ? "training" : "validation");
     if (path == NULL || (set != VT_SET_TRAINING && *words == NULL)) goto done;
     VT_TRY(vt_corpus_open(path, *words, options, &corpus));
-    vt_print("  %s: %s, %s: %lld words", sets[set], strrchr(path, '/') + 1, vt_text_bytes(corpus->text_bytes, size),
+    vt_print("  %s: %s, %s: %lld words", sets[set], vt_file_name(path), vt_text_bytes(corpus->text_bytes, size),
              (long long)corpus->words);
     if (corpus->vocabulary != NULL)
         vt_print(", %lld different ones", (long long)vt_vocabulary_size(corpus->vocabulary));

@@ -18,8 +18,8 @@ vt_status vt_forecaster_configure(const char *name, int flag_count, char *const 
 bool vt_forecaster_is_of_cubes(const vt_config *config);
 bool vt_forecaster_is_of_text(const vt_config *config);
 
-/* Completes such a configuration for forecasts of fields. Errors: a model of something else, tensor_parallel or
- * context_parallel other than 1, flags that don't go with the model's parameters. */
+/* Completes a configuration of vt_forecaster_configure for forecasts of fields. Errors: a model of something else,
+ * tensor_parallel or context_parallel other than 1, flags that don't go with the model's parameters. */
 vt_status vt_forecaster_check(const char *checkpoint, vt_config *config);
 
 /* Can each forecast of a rollout be the next one's input: does it have all channels of the input? */

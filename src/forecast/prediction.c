@@ -72,10 +72,9 @@ static vt_status find_start(prediction *p)
              "--time=%s: forecasts from %s '%s' can begin at %s and at %s, but not between (the model needs %lld "
              "earlier times; --split chooses another set)",
              text, set->option_name, set->directory, before, after, earlier);
-    VT_CHECK(false,
-             "--time=%s: forecasts from %s '%s' can begin no %s than %s (the model needs %lld earlier times; --split "
-             "chooses another set)",
-             text, set->option_name, set->directory, first ? "earlier" : "later", first ? after : before, earlier);
+    VT_FAIL("--time=%s: forecasts from %s '%s' can begin no %s than %s (the model needs %lld earlier times; --split "
+            "chooses another set)",
+            text, set->option_name, set->directory, first ? "earlier" : "later", first ? after : before, earlier);
 done:
     return status;
 }
@@ -170,8 +169,7 @@ done:
 static vt_status open_states(prediction *p)
 {
     vt_status status = VT_OK;
-    const char *output = p->options->output, *name = strrchr(output, '/');
-    char *directory = name == NULL ? vt_text_copy(".") : vt_text_format("%.*s/", (int)(name - output), output);
+    char *directory = vt_file_directory(p->options->output);
     VT_TRY(
         vt_states_open(&p->options->members, p->forecaster, p->options->config, p->dataset, 1, directory, &p->states));
     VT_TRY(vt_states_begin(&p->states, &p->start, 1));

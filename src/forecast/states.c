@@ -102,7 +102,7 @@ done:
 }
 
 /* The older times of an input move one place back, and the forecast becomes the newest. A model that forecasts fewer
- * channels makes single steps. */
+ * channels than it sees makes one step only: nothing moves. */
 static void shift(const vt_states *states, const float *forecast, float *input)
 {
     const int64_t in = input_size(states->config), out = field_size(states->config);

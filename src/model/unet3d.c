@@ -221,8 +221,8 @@ static void up_backward_input(const unet *model, const vt_pass *pass, const laye
     const int64_t level = l->level + 1, columns = model->channels[level];
     const vt_matrix gradient = saved->gradient[level], sums = saved->bias_sums[level];
     vt_matrix weight = weight_of(l);
-    if (vt_model_recomputes(model->config) &&
-        level < model->depth) { /* what came up by itself, and then what went down */
+    if (vt_model_recomputes(model->config) && level < model->depth) {
+        /* what came up by itself, and then what went down */
         const vt_matrix up = up_part(model, saved->level[level], level);
         weight.rows = shape.out = columns;
         backend->convolution_forward(backend, &shape, dy, weight, gradient);
@@ -275,8 +275,8 @@ static vt_matrix forward(const vt_model *base, const vt_pass *pass, int64_t unit
     }
     if (l->level > 0 || !l->up || !pass->has_backward) return out;
     saved->output = out;
-    if (pass->type == VT_FLOAT32 &&
-        !vt_model_recomputes(model->config)) { /* the loss's gradient may replace the prediction */
+    if (pass->type == VT_FLOAT32 && !vt_model_recomputes(model->config)) {
+        /* the loss's gradient may replace the prediction */
         saved->output = vt_pass_push_wide(pass, out.rows, out.columns);
         backend->convert(backend, out, saved->output);
     }

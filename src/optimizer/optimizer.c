@@ -141,7 +141,7 @@ static void add_span(vt_optimizer *optimizer, const span *next)
         optimizer->spans[optimizer->span_count++] = *next;
 }
 
-/* Buckets that follow one another become one span: without ZeRO all of them. Where all parameters are of one kind,
+/* Buckets that follow one another become one span; without ZeRO all of them do. Where all parameters are of one kind,
  * spans include the gaps between them, whose numbers are 0 and stay so. */
 static void find_spans(vt_optimizer *optimizer)
 {

@@ -1,7 +1,6 @@
 /* Undoes what a chunk's bytes went through when they were stored, so that several threads can do it. Checksums, gzip
  * and shuffle of HDF5 are those of its file format specification, section "Filter Pipeline", and of its sources
- * H5Zfletcher32.c, H5Zdeflate.c and H5Zshuffle.c; what Zarr's chunks are compressed with is a call of its own library.
- */
+ * H5Zfletcher32.c, H5Zdeflate.c and H5Zshuffle.c; each of Zarr's compressors is one call of its library. */
 #ifndef VT_STORAGE_DECODE_H
 #define VT_STORAGE_DECODE_H
 
@@ -12,7 +11,7 @@
 #include "base/status.h"
 
 typedef enum {
-    VT_FILTER_FLETCHER32, /* HDF5's, up to its gzip */
+    VT_FILTER_FLETCHER32, /* HDF5's: the first three */
     VT_FILTER_SHUFFLE,
     VT_FILTER_DEFLATE,
     VT_FILTER_BLOSC, /* Zarr's from here on */

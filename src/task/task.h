@@ -53,8 +53,8 @@ typedef struct {
 /* Copies host [count] to the back end. Memory that *placed was given before is used again, which can't fail. */
 vt_status vt_floats_place(vt_backend *backend, const float *host, int64_t count, float **placed);
 
-/* Likewise for `count` fields of a tensor, of which field c has mean and deviation c % period. period 0: they are
- * normalised already. */
+/* Likewise what normalises the `count` fields of a tensor: field c by means[c % period] and stds[c % period]. period 0:
+ * by 0 and 1, as they are normalised already. */
 vt_status vt_normalisation_place(vt_backend *backend, const float *means, const float *stds, int64_t period,
                                  int64_t count, vt_normalisation *placed);
 

@@ -55,7 +55,7 @@ vt_matrix vt_stage_receive(vt_pipeline_stage *stage, const vt_pass *pass, vt_sen
 /* Sends what this stage sends to others; where it doesn't, nothing happens. */
 void vt_stage_pass(vt_pipeline_stage *stage, vt_sent what, vt_matrix matrix);
 
-/* The next of what another stage sends, in the order in which it was sent. */
+/* Receives the next matrix of this kind from the stage that sends it; they come in the order of sending. */
 void vt_stage_take(vt_pipeline_stage *stage, vt_sent what, vt_matrix matrix);
 
 #endif

@@ -7,21 +7,28 @@
 #include "task/weather/scores.h"
 #include "test.h"
 
-/* A grid of 2 x 2 at 60 and 0 degrees: weights 2/3 and 4/3. */
+/* Of a grid of 2 x 2 at 60 and 0 degrees: weights 2/3 and 4/3. climatology must stay. */
+static vt_scores *open_small(const float *climatology)
+{
+    static const double latitudes[] = {60, 0};
+    static const float stds[] = {2};
+    vt_scores *scores = NULL;
+    vt_scores_open(&(vt_scores_options){.leads = 2,
+                                        .channels = 1,
+                                        .height = 2,
+                                        .width = 2,
+                                        .latitudes = latitudes,
+                                        .climatology = climatology,
+                                        .stds = stds},
+                   &scores);
+    return scores;
+}
+
 TEST(scores_by_hand)
 {
-    const double latitudes[] = {60, 0};
-    const float climatology[] = {0, 0, 0, 0}, stds[] = {2};
+    const float climatology[] = {0, 0, 0, 0};
     const float forecast[] = {1, 2, 3, 4}, target[] = {1, 1, 1, 1}, persistence[] = {1, 1, -1, -1};
-    const vt_scores_options options = {.leads = 2,
-                                       .channels = 1,
-                                       .height = 2,
-                                       .width = 2,
-                                       .latitudes = latitudes,
-                                       .climatology = climatology,
-                                       .stds = stds};
-    vt_scores *scores = NULL;
-    vt_scores_open(&options, &scores);
+    vt_scores *scores = open_small(climatology);
     vt_scores_add(scores, 0, &(vt_score_fields){forecast, target, persistence, NULL});
     vt_scores_add(scores, 1, &(vt_score_fields){target, target, persistence, NULL});
     /* squares of differences: 0, 1 | 4, 9 */
@@ -46,19 +53,11 @@ TEST(scores_by_hand)
  * counts in no mean; a forecast that is not finite is not a missing point. */
 TEST(scores_leave_gaps_out)
 {
-    const double latitudes[] = {60, 0}, low = 2 / 3., high = 4 / 3.;
-    const float climatology[] = {0, NAN, 0, 0}, stds[] = {2};
+    const double low = 2 / 3., high = 4 / 3.;
+    const float climatology[] = {0, NAN, 0, 0};
     const float forecast[] = {1, 2, 3, 4}, target[] = {2, 1, NAN, 1}, persistence[] = {NAN, 3, 1, -1};
     const float nothing[] = {NAN, NAN, NAN, NAN}, broken[] = {1, NAN, 3, 4};
-    const vt_scores_options options = {.leads = 2,
-                                       .channels = 1,
-                                       .height = 2,
-                                       .width = 2,
-                                       .latitudes = latitudes,
-                                       .climatology = climatology,
-                                       .stds = stds};
-    vt_scores *scores = NULL;
-    vt_scores_open(&options, &scores);
+    vt_scores *scores = open_small(climatology);
     vt_scores_add(scores, 0, &(vt_score_fields){forecast, target, persistence, NULL});
     vt_scores_add(scores, 0, &(vt_score_fields){forecast, nothing, persistence, NULL});
     EXPECT(vt_scores_samples(scores) == 2);

@@ -19,8 +19,8 @@ typedef struct vt_coordinates vt_coordinates;
 vt_status vt_coordinates_open(const vt_field_source *source, const char *given, vt_coordinates **coordinates);
 void vt_coordinates_close(vt_coordinates **coordinates);
 
-/* Opens the 1-D array that is the coordinate of times or levels; NULL: there is none. *doubt (malloc'd, or NULL) says
- * why not although there is something. */
+/* Opens the 1-D array that is the coordinate of times or levels; NULL: there is none. If a variable looks
+ * like one but can't be used, *doubt says why (malloc'd, else NULL). */
 vt_status vt_coordinates_find(const vt_coordinates *coordinates, vt_coordinate_kind kind, vt_array **array,
                               char **doubt);
 

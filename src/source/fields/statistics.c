@@ -281,10 +281,8 @@ done:
 vt_status vt_statistics_about(const char *path, vt_normalising_file kind, vt_fields_about **about)
 {
     vt_status status = VT_OK;
-    const char *slash = strrchr(path, '/');
     int64_t checksum;
-    char *directory =
-        slash != NULL ? vt_text_format("%.*s", slash > path ? (int)(slash - path) : 1, path) : vt_text_copy(".");
+    char *directory = vt_file_directory(path);
     VT_TRY(vt_fields_about_read(directory, about));
     VT_TRY(find_checksum(path, kind, &checksum));
     if (*about != NULL && (*about)->normalisation.checksums[kind] != checksum) vt_fields_about_close(about);

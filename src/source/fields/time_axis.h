@@ -27,7 +27,7 @@ typedef struct {
     char *oddity;          /* times that lie beside the grid of the others, in a sentence, or NULL */
     int64_t minutes;       /* the length between two times (calendar.h); 0: one time only, or unknown */
     int64_t count;         /* of the stretches; 0: it isn't known when its times are */
-    bool by_name;          /* the only stretch begins at the date in the file's name, as no coordinate says when */
+    bool by_name;          /* no coordinate dates the times; the first one has the date of the file's name */
     vt_stretch *stretches; /* all times of the file, in order */
     int64_t missing_count; /* times that the file holds, but calls missing */
     vt_date *missing;      /* [missing_count], in order */

@@ -356,8 +356,7 @@ static bool load_either(const opening *o, char *const *files, vt_corpus *corpus,
 
 static bool can_write_beside(const char *path)
 {
-    const char *slash = strrchr(path, '/');
-    char *directory = slash != NULL ? vt_text_format("%.*s", (int)(slash - path) + 1, path) : vt_text_copy(".");
+    char *directory = vt_file_directory(path);
     const bool can = access(directory, W_OK) == 0;
     free(directory);
     return can;

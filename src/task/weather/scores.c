@@ -68,10 +68,10 @@ static bool is_there(const score_fields *f, int64_t i)
     return (f->is_model || !isnan(f->forecast[i])) && !isnan(f->target[i]) && (f->mean == NULL || !isnan(f->mean[i]));
 }
 
-/* Weighted mean over the grid's points that are in all of `f` of (a - b)(d - e), each one of its fields, or where d is
- * NULL of a - b, or its size; NaN: none. */
+/* The weighted mean of (a - b)(d - e), where each is one of the fields of `f`. Without d: of a - b, or if `absolute` of
+ * |a - b|. Points that one of the fields lacks are left out; NaN: none is left. */
 static double mean_product(const vt_scores *scores, const score_fields *f, const float *a, const float *b,
-                           const float *d, const float *e, bool size)
+                           const float *d, const float *e, bool absolute)
 {
     const int64_t width = scores->options.width, height = scores->options.height;
     double total = 0, weights = 0;
@@ -82,7 +82,7 @@ static double mean_product(const vt_scores *scores, const score_fields *f, const
         for (int64_t i = y * width; i < (y + 1) * width; i++) {
             if (!is_there(f, i)) continue;
             const double error = (double)a[i] - (double)b[i];
-            row += d != NULL ? error * ((double)d[i] - (double)e[i]) : size ? fabs(error) : error;
+            row += d != NULL ? error * ((double)d[i] - (double)e[i]) : absolute ? fabs(error) : error;
             there++;
         }
         total += scores->weights[y] * row;
