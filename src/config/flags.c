@@ -72,8 +72,8 @@ vt_status vt_flags_apply(vt_config *config, int argument_count, char *const *arg
         const char *word = arguments[i];
         if (strncmp(word, "--", 2) != 0 || word[2] == '\0') VT_TRY(stray_word(word, previous));
         VT_TRY(apply_flag(config, argument_count, arguments, &i));
-        previous = arguments[i] == word ? vt_row_find(vt_options, word + 2)
-                                        : NULL; /* NULL unless it is a switch without a value */
+        const bool is_switch_alone = arguments[i] == word; /* or it has '=', and then no row is found */
+        previous = is_switch_alone ? vt_row_find(vt_options, word + 2) : NULL;
     }
 done:
     return status;

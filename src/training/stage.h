@@ -48,11 +48,11 @@ void vt_stage_finish(vt_pipeline_stage *stage);
  * had ended. */
 void vt_stage_note(vt_pipeline_stage *stage, const char *what, int64_t micro_batch);
 
-/* On the arena: the stream in front of this stage, or the gradient of that behind it; nothing where no stage sends it.
- */
+/* Receives, on the arena, the stream from the stage before or its gradient from the stage behind; an empty matrix if no
+ * stage sends it. */
 vt_matrix vt_stage_receive(vt_pipeline_stage *stage, const vt_pass *pass, vt_sent what);
 
-/* Sends what this stage sends to others; where it doesn't, nothing happens. */
+/* Sends a matrix of this kind; does nothing if no stage receives it. */
 void vt_stage_pass(vt_pipeline_stage *stage, vt_sent what, vt_matrix matrix);
 
 /* Receives the next matrix of this kind from the stage that sends it; they come in the order of sending. */
