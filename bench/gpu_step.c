@@ -202,15 +202,14 @@ done:
 }
 
 /* Classes of operations by the beginning of their names; the first match counts, and the others are the last class's.
- * Forward's GELU is part of linear_gelu_forward, so of the products' time; on a CPU the update of the U-Net's largest
- * weights is part of a convolution. */
+ * What linear_gelu_forward and linear_gelu_backward do besides their products is of the products' time. */
 static const struct {
     const char *name, *operations[5];
-} classes[] = {{"products and forward's GELU", {"linear"}},
+} classes[] = {{"products, with GELU", {"linear"}},
                {"convolutions", {"convolution"}},
                {"attention", {"attention"}},
                {"LayerNorm", {"layer_norm", "residual_layer_norm"}},
-               {"backward's GELU", {"gelu"}},
+               {"GELU alone", {"gelu"}},
                {"bias and activation", {"bias_activation"}},
                {"words and cross entropy", {"embedding", "sinusoid", "cross_entropy"}},
                {"patches and loss", {"patches", "loss", "density_loss"}},

@@ -346,7 +346,7 @@ static void cuda_close(vt_backend *backend)
     if (state->copy_stream != NULL) cudaStreamSynchronize(state->copy_stream);
     if (state->beside_stream != NULL) cudaStreamSynchronize(state->beside_stream);
     drop_recording(state);
-    vt_convolutions_close(&state->convolutions);
+    vt_graph_plans_close(&state->graph_plans);
     vt_attention_close(&state->attention);
     vt_fused_attention_close(&state->fused_attention);
     vt_products_close(&state->products);
@@ -479,8 +479,9 @@ vt_status vt_backend_open_cuda(int local_rank, bool deterministic, vt_backend **
     state->fused_attention = vt_fused_attention_open(backend);
     state->attention = vt_attention_open(backend);
     if (state->fused_attention != NULL) {
-        state->convolutions = vt_convolutions_open(backend);
+        state->graph_plans = vt_graph_plans_open(backend);
         vt_convolutions_fill(backend);
+        vt_gelu_products_fill(backend);
     }
     open_choices(state);
     const size_t cudnn = vt_fused_attention_version(state->fused_attention);

@@ -4,13 +4,10 @@
  * gradient, which is added, and a result that is wider than the operands. */
 #include "convolution.h"
 
-#include "fused_attention.h"
-
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "base/memory.h"
+#include "graph_plans.h"
 #include "state.h"
 
 #ifdef VT_HAS_CUDNN
@@ -18,31 +15,10 @@
 enum { TAPS = 64, PIECE = 16, X = 0, W = 1, Y = 2 };
 
 typedef struct {
-    vt_convolution_key key;
-    vt_fused_graph graph;
-    cudnnBackendDescriptor_t plan; /* NULL: there is none */
-    int64_t own_bytes;             /* of the workspace, that the plan wants for itself */
-} convolution_plan;
-
-struct vt_convolutions {
-    const vt_cudnn *library;
-    cudnnHandle_t handle;
-    size_t count, capacity;
-    convolution_plan **plans;
-};
-
-typedef struct {
     vt_matrix given, used; /* the same, or used.data lies in the workspace */
     size_t place;          /* there */
     bool is_staged;
 } operand;
-
-typedef struct {
-    vt_backend *backend;
-    operand operands[3];
-    cudnnBackendDescriptor_t plan;
-    void *own; /* the plan's workspace */
-} call;
 
 static size_t rounded(size_t bytes)
 {
@@ -67,12 +43,6 @@ static operand operand_of(vt_matrix given, vt_type type, int64_t rows, int64_t c
     o.place = *bytes;
     *bytes += rounded((size_t)(rows * columns) * size);
     return o;
-}
-
-static void place_operands(call *c, char *workspace)
-{
-    for (int i = X; i <= Y; i++)
-        if (c->operands[i].is_staged) c->operands[i].used.data = (float *)(workspace + c->operands[i].place);
 }
 
 /* What is given, in the staged operand. */
@@ -102,108 +72,19 @@ static void unstage(vt_backend *backend, const operand *o, bool adds)
         backend->convert(backend, given_part(o), o->given);
 }
 
-static struct vt_convolutions *convolutions_of(const vt_backend *backend)
-{
-    return ((vt_cuda_state *)backend->state)->convolutions;
-}
-
-static bool execute(void *context)
-{
-    static const int64_t ids[] = {1 + X, 1 + W, 1 + Y};
-    const call *c = context;
-    const struct vt_convolutions *convolutions = convolutions_of(c->backend);
-    void *const pointers[] = {c->operands[X].used.data, c->operands[W].used.data, c->operands[Y].used.data};
-    cudnnBackendDescriptor_t pack = vt_fused_pack_open(convolutions->library, 3, ids, pointers, c->own);
-    const bool done = pack != NULL && convolutions->library->cudnnBackendExecute(convolutions->handle, c->plan, pack) ==
-                                          CUDNN_STATUS_SUCCESS;
-    if (pack != NULL) convolutions->library->cudnnBackendDestroyDescriptor(pack);
-    return done;
-}
-
-/* ---- plans ---- */
-
-enum { KEY_NUMBERS = sizeof(vt_convolution_key) / sizeof(int64_t) };
-
-/* The fastest of the candidates, which are timed in memory of their own; the first if there is no memory for that. */
-static int fastest(call *c, int count, const vt_fused_plan *found, size_t staged_bytes)
-{
-    vt_cuda_trial trials[VT_FUSED_MOST_PLANS];
-    call calls[VT_FUSED_MOST_PLANS];
-    int64_t most = 0;
-    int best = 0;
-    void *memory = NULL;
-    for (int i = 0; i < count; i++)
-        if (found[i].workspace_bytes > most) most = found[i].workspace_bytes;
-    if (cudaMalloc(&memory, staged_bytes + (size_t)most + 1) != cudaSuccess) {
-        cudaGetLastError();
-        return 0;
-    }
-    place_operands(c, memory);
-    for (int i = 0; i < count; i++) {
-        calls[i] = *c;
-        calls[i].plan = found[i].plan;
-        calls[i].own = (char *)memory + staged_bytes;
-        trials[i] = (vt_cuda_trial){execute, &calls[i], 0};
-    }
-    vt_cuda_time_all(c->backend, count, trials);
-    for (int i = 1; i < count; i++)
-        if (trials[i].milliseconds < trials[best].milliseconds) best = i;
-    cudaFree(memory);
-    return best;
-}
-
-static void choose_plan(call *c, convolution_plan *plan, size_t staged_bytes)
-{
-    const vt_cuda_state *state = c->backend->state;
-    const int64_t *key = (const int64_t *)&plan->key;
-    const vt_fused_needs needs = {.same_bits = state->fixed_choices,
-                                  .exact = state->common.exact_float32 && plan->key.type == VT_FLOAT32};
-    vt_fused_plan found[VT_FUSED_MOST_PLANS];
-    const int most = state->fixed_choices ? 1 : VT_FUSED_MOST_PLANS;
-    uint64_t number;
-    int count = 0, best = 0;
-    if (vt_choices_find(state->choices, "convolution", key, KEY_NUMBERS, &number, 1))
-        count = vt_fused_graph_find_plans(&plan->graph, needs, (int64_t)number, 1, found);
-    const bool is_kept = count > 0;
-    if (!is_kept) count = vt_fused_graph_find_plans(&plan->graph, needs, VT_FUSED_ANY_PROPOSAL, most, found);
-    if (count > 1) best = fastest(c, count, found, staged_bytes);
-    if (count == 0) return;
-    plan->plan = found[best].plan;
-    plan->own_bytes = found[best].workspace_bytes;
-    number = (uint64_t)found[best].proposal;
-    if (!is_kept) vt_choices_add(state->choices, "convolution", key, KEY_NUMBERS, &number, 1);
-}
-
-/* NULL: a new plan can't be made in a recording. */
-static convolution_plan *find_plan(call *c, const vt_convolution_key *key, size_t staged_bytes)
-{
-    vt_cuda_state *state = c->backend->state;
-    struct vt_convolutions *own = state->convolutions;
-    for (size_t i = 0; i < own->count; i++)
-        if (memcmp(&own->plans[i]->key, key, sizeof *key) == 0) return own->plans[i];
-    if (state->recording) { /* choosing waits for the GPU */
-        state->recording_lacks = true;
-        return NULL;
-    }
-    if (own->count == own->capacity) {
-        own->capacity = 2 * own->capacity + 64;
-        own->plans = vt_reallocate(own->plans, own->capacity, sizeof *own->plans, "cuDNN's convolutions");
-    }
-    convolution_plan *plan = vt_allocate(1, sizeof *plan, "a plan of cuDNN's");
-    own->plans[own->count++] = plan;
-    plan->key = *key;
-    vt_convolution_describe(own->library, own->handle, NULL, key, &plan->graph);
-    choose_plan(c, plan, staged_bytes);
-    return plan;
-}
-
 /* ---- the operations ---- */
 
-static void fail(vt_backend *backend, const convolution_plan *plan, const char *what)
+static const vt_graph_operation operation = {.choice = "convolution",
+                                             .key_numbers = sizeof(vt_convolution_key) / sizeof(int64_t),
+                                             .most = VT_FUSED_MOST_PLANS,
+                                             .describe = vt_convolution_describe,
+                                             .run = vt_graph_run};
+
+static void fail(vt_backend *backend, const vt_graph_plan *plan, const char *what)
 {
     char text[200] = "", sentence[700];
-    const vt_convolution_key *k = &plan->key;
-    convolutions_of(backend)->library->cudnnGetLastErrorString(text, sizeof text);
+    const vt_convolution_key *k = (const vt_convolution_key *)plan->key;
+    plan->graph.library->cudnnGetLastErrorString(text, sizeof text);
     snprintf(sentence, sizeof sentence,
              "cuDNN %s for %lld cubes of %lld³ points, %lld channels, and %lld³, %lld channels: %s; --device=cpu runs "
              "without it",
@@ -218,28 +99,28 @@ static void convolve(vt_backend *backend, vt_convolution_kind kind, const vt_con
     const vt_type type = kind == VT_CONVOLUTION_DATA ? y.type : x.type;
     const int64_t in = whole_pieces(type, shape->in), out = whole_pieces(type, shape->out);
     const int result = kind == VT_CONVOLUTION_FORWARD ? Y : kind == VT_CONVOLUTION_DATA ? X : W;
-    size_t bytes = 0;
-    call c = {.backend = backend};
-    c.operands[X] = operand_of(x, type, x.rows, in, false, &bytes);
-    c.operands[W] = operand_of(w, type, out, in * TAPS, result == W, &bytes);
-    c.operands[Y] = operand_of(y, type, y.rows, out, false, &bytes);
+    const bool exact = ((vt_cuda_common *)backend->state)->exact_float32 && type == VT_FLOAT32;
+    vt_graph_call c = {.backend = backend, .count = 3};
+    operand operands[3];
+    operands[X] = operand_of(x, type, x.rows, in, false, &c.bytes);
+    operands[W] = operand_of(w, type, out, in * TAPS, result == W, &c.bytes);
+    operands[Y] = operand_of(y, type, y.rows, out, false, &c.bytes);
+    for (int i = X; i <= Y; i++) c.operands[i] = (vt_graph_operand){operands[i].used.data, operands[i].place};
     const vt_convolution_key key = {
-        kind, type, shape->batch, shape->side, in, out, c.operands[X].used.stride, c.operands[Y].used.stride};
-    const convolution_plan *plan = find_plan(&c, &key, bytes);
+        kind, type, shape->batch, shape->side, in, out, operands[X].used.stride, operands[Y].used.stride};
+    const vt_graph_plan *plan = vt_graph_plan_find(&operation, &key, exact, &c);
     if (plan == NULL) return;
     if (plan->plan == NULL) {
         fail(backend, plan, "has no convolution");
         return;
     }
-    char *workspace = ((vt_cuda_common *)backend->state)->workspace(backend, bytes + (size_t)plan->own_bytes + 1);
-    if (workspace == NULL) return;
-    place_operands(&c, workspace);
-    c.plan = plan->plan;
-    c.own = workspace + bytes;
-    for (int i = X; i <= Y; i++)
-        if (i != result) stage(backend, &c.operands[i]);
-    if (execute(&c))
-        unstage(backend, &c.operands[result], result == W);
+    if (!vt_graph_prepare(&c, plan)) return;
+    for (int i = X; i <= Y; i++) {
+        operands[i].used.data = vt_graph_memory(&c, i);
+        if (i != result) stage(backend, &operands[i]);
+    }
+    if (vt_graph_run(&c))
+        unstage(backend, &operands[result], result == W);
     else
         fail(backend, plan, "did not run its convolution");
 }
@@ -262,26 +143,6 @@ static void convolution_backward_weight(vt_backend *backend, const vt_convolutio
     convolve(backend, VT_CONVOLUTION_WEIGHT, shape, x, vt_matrix_make(dweight, shape->out, shape->in * TAPS), dy);
 }
 
-struct vt_convolutions *vt_convolutions_open(vt_backend *backend)
-{
-    struct vt_convolutions *convolutions = vt_allocate(1, sizeof *convolutions, "cuDNN's convolutions");
-    vt_fused_attention_library(backend, &convolutions->library, &convolutions->handle);
-    return convolutions;
-}
-
-void vt_convolutions_close(struct vt_convolutions **result)
-{
-    struct vt_convolutions *convolutions = *result;
-    if (convolutions == NULL) return;
-    for (size_t i = 0; i < convolutions->count; i++) {
-        vt_fused_graph_close(&convolutions->plans[i]->graph);
-        free(convolutions->plans[i]);
-    }
-    free(convolutions->plans);
-    free(convolutions);
-    *result = NULL;
-}
-
 void vt_convolutions_fill(vt_backend *backend)
 {
     backend->convolution_forward = convolution_forward;
@@ -290,17 +151,6 @@ void vt_convolutions_fill(vt_backend *backend)
 }
 
 #else
-
-struct vt_convolutions *vt_convolutions_open(vt_backend *backend)
-{
-    (void)backend;
-    return NULL;
-}
-
-void vt_convolutions_close(struct vt_convolutions **convolutions)
-{
-    *convolutions = NULL;
-}
 
 void vt_convolutions_fill(vt_backend *backend)
 {

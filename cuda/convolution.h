@@ -16,10 +16,10 @@ typedef struct {
     int64_t batch, side, in, out, x_stride, y_stride;
 } vt_convolution_key;
 
-/* Begins the graph (`handle` and `device_text` as in vt_fused_graph_begin). Its tensors are 1, x; 2, the weight; 3, y;
- * or their gradients. Sums are float32. */
-void vt_convolution_describe(const vt_cudnn *library, cudnnHandle_t handle, const char *device_text,
-                             const vt_convolution_key *key, vt_fused_graph *graph);
+/* Begins the graph of a vt_convolution_key (`handle` and `device_text` as in vt_fused_graph_begin). Its tensors are 1,
+ * x; 2, the weight; 3, y; or their gradients. Sums are float32. */
+void vt_convolution_describe(const vt_cudnn *library, cudnnHandle_t handle, const char *device_text, const void *key,
+                             vt_fused_graph *graph);
 
 #endif
 #endif

@@ -18,9 +18,10 @@ static vt_fused_tensor cubes(vt_fused_graph *g, const vt_convolution_key *key, i
     return vt_fused_tensor_make(g, VT_FUSED_IN_MEMORY, id, type_of(key), RANK, dims, strides);
 }
 
-void vt_convolution_describe(const vt_cudnn *library, cudnnHandle_t handle, const char *device_text,
-                             const vt_convolution_key *key, vt_fused_graph *graph)
+void vt_convolution_describe(const vt_cudnn *library, cudnnHandle_t handle, const char *device_text, const void *of,
+                             vt_fused_graph *graph)
 {
+    const vt_convolution_key *key = of;
     const int64_t dims[RANK] = {key->out, key->in, 4, 4, 4}, strides[RANK] = {64 * key->in, 64, 16, 4, 1};
     vt_fused_graph_begin(library, handle, device_text, graph);
     const vt_fused_tensor x = cubes(graph, key, 1, 2 * key->side, key->in, key->x_stride);

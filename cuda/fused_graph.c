@@ -74,10 +74,8 @@ static void add_operation(vt_fused_graph *g, descriptor operation)
     if (!g->failed) g->operations[g->operation_count++] = operation;
 }
 
-/* y = mode(x, b, which), computed in `precision`; b and which NULL: not there; dimension -1: no mode that has one. */
-static vt_fused_tensor pointwise(vt_fused_graph *g, cudnnPointwiseMode_t mode, cudnnDataType_t precision,
-                                 int64_t dimension, vt_fused_tensor x, const vt_fused_tensor *b,
-                                 const vt_fused_tensor *which, vt_fused_tensor y)
+/* mode, computed in `precision`, of the operands that are named behind it; dimension -1: the mode has none. */
+static descriptor pointwise(vt_fused_graph *g, cudnnPointwiseMode_t mode, cudnnDataType_t precision, int64_t dimension)
 {
     descriptor what = make(g, CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
     set(g, what, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode);
@@ -86,6 +84,13 @@ static vt_fused_tensor pointwise(vt_fused_graph *g, cudnnPointwiseMode_t mode, c
     finish(g, what);
     descriptor operation = make(g, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
     set_descriptor(g, operation, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, what);
+    return operation;
+}
+
+/* y = operation(x, b, which); b and which NULL: not there. */
+static vt_fused_tensor apply(vt_fused_graph *g, descriptor operation, vt_fused_tensor x, const vt_fused_tensor *b,
+                             const vt_fused_tensor *which, vt_fused_tensor y)
+{
     set_descriptor(g, operation, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x.tensor);
     if (b != NULL) set_descriptor(g, operation, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, b->tensor);
     if (which != NULL) set_descriptor(g, operation, CUDNN_ATTR_OPERATION_POINTWISE_TDESC, which->tensor);
@@ -97,23 +102,33 @@ static vt_fused_tensor pointwise(vt_fused_graph *g, cudnnPointwiseMode_t mode, c
 vt_fused_tensor vt_fused_pointwise(vt_fused_graph *g, cudnnPointwiseMode_t mode, vt_fused_tensor x,
                                    const vt_fused_tensor *b, vt_fused_tensor y)
 {
-    return pointwise(g, mode, CUDNN_DATA_FLOAT, -1, x, b, NULL, y);
+    return apply(g, pointwise(g, mode, CUDNN_DATA_FLOAT, -1), x, b, NULL, y);
+}
+
+void vt_fused_derivative(vt_fused_graph *g, cudnnPointwiseMode_t mode, vt_fused_tensor x, vt_fused_tensor dy,
+                         vt_fused_tensor dx)
+{
+    descriptor operation = pointwise(g, mode, CUDNN_DATA_FLOAT, -1);
+    set_descriptor(g, operation, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x.tensor);
+    set_descriptor(g, operation, CUDNN_ATTR_OPERATION_POINTWISE_DYDESC, dy.tensor);
+    set_descriptor(g, operation, CUDNN_ATTR_OPERATION_POINTWISE_DXDESC, dx.tensor);
+    add_operation(g, operation);
 }
 
 vt_fused_tensor vt_fused_index(vt_fused_graph *g, vt_fused_tensor x, int64_t dimension, vt_fused_tensor y)
 {
-    return pointwise(g, CUDNN_POINTWISE_GEN_INDEX, CUDNN_DATA_INT32, dimension, x, NULL, NULL, y);
+    return apply(g, pointwise(g, CUDNN_POINTWISE_GEN_INDEX, CUDNN_DATA_INT32, dimension), x, NULL, NULL, y);
 }
 
 vt_fused_tensor vt_fused_at_least(vt_fused_graph *g, vt_fused_tensor a, vt_fused_tensor b, vt_fused_tensor y)
 {
-    return pointwise(g, CUDNN_POINTWISE_CMP_GE, CUDNN_DATA_BOOLEAN, -1, a, &b, NULL, y);
+    return apply(g, pointwise(g, CUDNN_POINTWISE_CMP_GE, CUDNN_DATA_BOOLEAN, -1), a, &b, NULL, y);
 }
 
 vt_fused_tensor vt_fused_choose(vt_fused_graph *g, vt_fused_tensor which, vt_fused_tensor x, vt_fused_tensor b,
                                 vt_fused_tensor y)
 {
-    return pointwise(g, CUDNN_POINTWISE_BINARY_SELECT, CUDNN_DATA_FLOAT, -1, x, &b, &which, y);
+    return apply(g, pointwise(g, CUDNN_POINTWISE_BINARY_SELECT, CUDNN_DATA_FLOAT, -1), x, &b, &which, y);
 }
 
 vt_fused_tensor vt_fused_multiply(vt_fused_graph *g, vt_fused_tensor a, vt_fused_tensor b, vt_fused_tensor c)

@@ -41,7 +41,7 @@ typedef enum { VT_FUSED_IN_MEMORY, VT_FUSED_INSIDE, VT_FUSED_VALUE } vt_fused_pl
 void vt_fused_graph_begin(const vt_cudnn *library, cudnnHandle_t handle, const char *device_text,
                           vt_fused_graph *graph);
 
-/* A tensor of 4 or 5 dimensions; strides in elements. `id` is the number under which a pack names the tensor's memory;
+/* A tensor of 3 to 5 dimensions; strides in elements. `id` is the number under which a pack names the tensor's memory;
  * for VT_FUSED_INSIDE it is ignored. */
 vt_fused_tensor vt_fused_tensor_make(vt_fused_graph *g, vt_fused_place place, int64_t id, cudnnDataType_t type,
                                      int rank, const int64_t *dims, const int64_t *strides);
@@ -50,6 +50,9 @@ vt_fused_tensor vt_fused_tensor_make(vt_fused_graph *g, vt_fused_place place, in
 /* y = mode(x, b), or y = mode(x) if b is NULL. */
 vt_fused_tensor vt_fused_pointwise(vt_fused_graph *g, cudnnPointwiseMode_t mode, vt_fused_tensor x,
                                    const vt_fused_tensor *b, vt_fused_tensor y);
+/* dx = dy times the derivative of a function at x: GELU's, whose `mode` is one of backward. */
+void vt_fused_derivative(vt_fused_graph *g, cudnnPointwiseMode_t mode, vt_fused_tensor x, vt_fused_tensor dy,
+                         vt_fused_tensor dx);
 /* y, of x's size: each element's place along a dimension, CUDNN_DATA_INT32. */
 vt_fused_tensor vt_fused_index(vt_fused_graph *g, vt_fused_tensor x, int64_t dimension, vt_fused_tensor y);
 /* y = (a >= b), CUDNN_DATA_BOOLEAN. */

@@ -104,8 +104,8 @@ static void linear_backward_weight(vt_backend *backend, vt_matrix x, vt_matrix d
 
 /* The product adds the bias if the library can, otherwise GELU's kernel does. (The library's own GELU is the tanh
  * form.) */
-static void linear_gelu_forward(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_matrix weight, const float *bias,
-                                const uint16_t *rounded, vt_matrix hidden, vt_matrix active)
+void vt_product_then_gelu(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_matrix weight, const float *bias,
+                          const uint16_t *rounded, vt_matrix hidden, vt_matrix active)
 {
     vt_product_key key = forward_key(x, weight, hidden);
     if (add_bias_in_product(backend, x, weight, bias, rounded, hidden)) {
@@ -123,5 +123,5 @@ void vt_products_fill(vt_backend *backend)
     backend->linear_forward = linear_forward;
     backend->linear_backward_input = linear_backward_input;
     backend->linear_backward_weight = linear_backward_weight;
-    backend->linear_gelu_forward = linear_gelu_forward;
+    backend->linear_gelu_forward = vt_product_then_gelu;
 }

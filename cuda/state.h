@@ -39,7 +39,7 @@ typedef struct {
     struct vt_products *products;
     struct vt_attention_choices *attention;     /* whose runs */
     struct vt_fused_attention *fused_attention; /* cuDNN's; NULL: not found */
-    struct vt_convolutions *convolutions;       /* the same */
+    struct vt_graph_plans *graph_plans;         /* the same; of its other operations */
 } vt_cuda_state;
 
 /* Notes a failure of the runtime or a library, with `what` naming the operation, unless one was noted before. False if
@@ -51,6 +51,9 @@ vt_status vt_products_open(vt_backend *backend, struct vt_products **products);
 void vt_products_close(struct vt_products **products);
 void vt_products_fill(vt_backend *backend);
 size_t vt_products_version(const struct vt_products *products);
+/* linear_gelu_forward in two operations. */
+void vt_product_then_gelu(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_matrix weight, const float *bias,
+                          const uint16_t *rounded, vt_matrix hidden, vt_matrix active);
 
 /* attention_choice.c: whose attention runs. Replaces the attention in the table by one that chooses; opened after
  * cuDNN's. */
@@ -62,10 +65,13 @@ struct vt_fused_attention *vt_fused_attention_open(vt_backend *backend);
 void vt_fused_attention_close(struct vt_fused_attention **attention);
 size_t vt_fused_attention_version(const struct vt_fused_attention *attention); /* NULL: 0 */
 
-/* convolution.c: convolutions by cuDNN, which vt_fused_attention_open has opened. */
-struct vt_convolutions *vt_convolutions_open(vt_backend *backend);
-void vt_convolutions_close(struct vt_convolutions **convolutions);
+/* graph_plans.c: cuDNN's plans for the operations below; vt_fused_attention_open has opened the library. */
+struct vt_graph_plans *vt_graph_plans_open(vt_backend *backend);
+void vt_graph_plans_close(struct vt_graph_plans **plans);
+
+/* convolution.c: convolutions by cuDNN. gelu_products.c: products with GELU in one kernel of cuDNN's. */
 void vt_convolutions_fill(vt_backend *backend);
+void vt_gelu_products_fill(vt_backend *backend);
 
 /* One way to do something; run returns false if it fails. */
 typedef struct {

@@ -94,9 +94,9 @@ $(BUILD)/tests/driver/libcuda.so.1: tests/gpu/driver.c
 	@mkdir -p $(@D)
 	$(CC) -std=gnu11 $(WARNINGS) -Wno-missing-prototypes $(CFLAGS) -shared -fPIC -Wl,-soname,libcuda.so.1 -o $@ $<
 
-$(addprefix $(BUILD)/tests/operations/,$(addsuffix .o,cuda_libraries cuda_fused_attention cuda_convolution cuda_products cuda_trials cuda_streams fake_runtime nccl_stages host_cuda cuda_kernels cuda_wgmma)): $(STAMPS)/cuda $(STAMPS)/host
+$(addprefix $(BUILD)/tests/operations/,$(addsuffix .o,cuda_libraries cuda_fused_attention cuda_convolution cuda_gelu_products cuda_products cuda_trials cuda_streams fake_runtime nccl_stages host_cuda cuda_kernels cuda_wgmma)): $(STAMPS)/cuda $(STAMPS)/host
 $(addprefix $(BUILD)/tests/operations/,cuda_libraries.o cuda_fused_attention.o paths.o): LOCAL_CFLAGS += -I. -Icuda $(if $(NVCC),-DVT_HAS_CUDA $(CUDA_CFLAGS))
-$(addprefix $(BUILD)/tests/operations/,cuda_convolution.o cuda_products.o cuda_trials.o cuda_streams.o fake_runtime.o nccl_stages.o): LOCAL_CFLAGS += -I. -Icuda $(if $(NVCC),-DVT_HAS_CUDA $(CUDA_CFLAGS)) $(if $(HOST_CUDA),-DVT_HAS_HOST_CUDA)
+$(addprefix $(BUILD)/tests/operations/,cuda_convolution.o cuda_gelu_products.o cuda_products.o cuda_trials.o cuda_streams.o fake_runtime.o nccl_stages.o): LOCAL_CFLAGS += -I. -Icuda $(if $(NVCC),-DVT_HAS_CUDA $(CUDA_CFLAGS)) $(if $(HOST_CUDA),-DVT_HAS_HOST_CUDA)
 $(addprefix $(BUILD)/tests/operations/,host_cuda.o cuda_kernels.o cuda_wgmma.o): LOCAL_CFLAGS += -I. -DVT_HOST_CUDA $(if $(HOST_CUDA),-DVT_HAS_HOST_CUDA)
 # Loops must not become calls of memcpy, which ThreadSanitizer sees (clang has no such flag).
 $(addprefix $(BUILD)/tests/operations/,host_wgmma.o host_wgmma_products.o): LOCAL_CFLAGS += -I. -O3 $(if $(findstring clang,$(CC_VERSION)),,-fno-tree-loop-distribute-patterns)

@@ -64,13 +64,38 @@ void vt_mlp_forward(const vt_mlp *mlp, const vt_pass *pass, vt_matrix x, vt_matr
     vt_arena_pop(pass->arena, mark);
 }
 
-/* What dropout made 0 has no gradient, so what is kept behind it tells where ReLU had one, too. */
+/* From the gradient of fc2's output to that of fc1's, dhidden; `again` is GELU's output once more, if it has memory.
+ * Returns whether the gradient of fc1's bias is complete, too. What dropout made 0 has no gradient, so what is kept
+ * behind it tells where ReLU had one. */
+static bool backward_between(const vt_mlp *mlp, const vt_pass *pass, const vt_mask *mask, vt_matrix doutput,
+                             vt_matrix hidden, vt_matrix dhidden, vt_matrix again)
+{
+    vt_backend *backend = pass->backend;
+    const vt_gelu gelu = mlp->options.gelu;
+    const vt_matrix weight = vt_linear_weight(&mlp->fc2), none = {0};
+    const bool relu = mlp->options.relu, masked = vt_mask_is_active(mask), fused = pass->fused && !relu;
+    float *dbias = mlp->fc1.bias->gradient;
+    if (fused && !masked && again.data == NULL && backend->linear_gelu_backward != NULL) {
+        backend->linear_gelu_backward(backend, gelu, doutput, weight, hidden, dhidden, dbias);
+        return true;
+    }
+    backend->linear_backward_input(backend, doutput, weight, dhidden);
+    if (masked) backend->mask_multiply(backend, dhidden, mask, dhidden);
+    const bool with_bias = relu || (fused && backend->gelu_backward_bias != NULL);
+    if (relu)
+        backend->bias_activation_backward(backend, VT_ACTIVATION_RELU, hidden, dhidden, none, dhidden, dbias);
+    else if (with_bias)
+        backend->gelu_backward_bias(backend, gelu, hidden, dhidden, dhidden, again, dbias);
+    else
+        backend->gelu_backward(backend, gelu, hidden, dhidden, dhidden, again);
+    return with_bias;
+}
+
 void vt_mlp_backward(const vt_mlp *mlp, const vt_pass *pass, vt_matrix x, vt_matrix dy, vt_matrix dx,
                      const vt_mlp_saved *saved)
 {
     vt_backend *backend = pass->backend;
     const vt_parallel *parallel = pass->parallel;
-    const vt_gelu gelu = mlp->options.gelu;
     const vt_matrix none = {0}, hidden = saved->hidden;
     vt_mask mask = hidden_mask(mlp, pass);
     size_t mark = pass->arena->used;
@@ -80,18 +105,8 @@ void vt_mlp_backward(const vt_mlp *mlp, const vt_pass *pass, vt_matrix x, vt_mat
     const bool computes = !mlp->options.relu && !pass->keeps; /* `active` again */
     vt_matrix active = active_of(mlp, pass, saved), again = computes ? active : none;
     vt_matrix dhidden = vt_pass_push(pass, input.rows, mlp->fc1.out);
-    backend->linear_backward_input(backend, doutput, vt_linear_weight(&mlp->fc2), dhidden);
-    if (vt_mask_is_active(&mask)) backend->mask_multiply(backend, dhidden, &mask, dhidden);
     vt_linear fc1 = mlp->fc1;
-    float *dbias = fc1.bias->gradient;
-    if (mlp->options.relu || (pass->fused && backend->gelu_backward_bias != NULL))
-        fc1.bias = NULL; /* its gradient is completed here */
-    if (mlp->options.relu)
-        backend->bias_activation_backward(backend, VT_ACTIVATION_RELU, hidden, dhidden, none, dhidden, dbias);
-    else if (fc1.bias == NULL)
-        backend->gelu_backward_bias(backend, gelu, hidden, dhidden, dhidden, again, dbias);
-    else
-        backend->gelu_backward(backend, gelu, hidden, dhidden, dhidden, again);
+    if (backward_between(mlp, pass, &mask, doutput, hidden, dhidden, again)) fc1.bias = NULL;
     if (vt_mask_is_active(&mask) && computes) backend->mask_multiply(backend, active, &mask, active);
     vt_linear_backward(&mlp->fc2, pass, active, doutput, none); /* the gradient of its input was computed above */
     vt_linear_backward(&fc1, pass, input, dhidden, dinput);

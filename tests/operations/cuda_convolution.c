@@ -6,60 +6,10 @@
 
 #if defined(VT_HAS_CUDA) && defined(VT_HAS_CUDNN) && defined(VT_HAS_HOST_CUDA)
 
-#define VT_HOST_CUDA /* cuda/cuda.h: kernels on the host */
-#include "base/memory.h"
+#define FAKE_PLANS convolutions
+#include "operations/fake_plans.h"
+
 #include "cuda/convolution.h"
-#include "cuda/state.h"
-
-#include "operations/fake_cudnn.h"
-
-enum { PROPOSALS = 4, OWN_BYTES = 1000 };
-
-static struct {
-    cudnnBackendNumericalNote_t notes[PROPOSALS];
-    double times[PROPOSALS];
-    bool refuses_plans, refuses_runs, is_full;
-    int runs, timings, last; /* last: the proposal that ran last */
-} fake;
-
-static cudnnStatus_t fake_get(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
-                              cudnnBackendAttributeType_t type, int64_t most, int64_t *count, void *value)
-{
-    fake_descriptor *d = descriptor;
-    *count = 1;
-    if (name == CUDNN_ATTR_ENGINEHEUR_RESULTS) {
-        const bool is_first = find(d, CUDNN_ATTR_ENGINEHEUR_MODE)->word == CUDNN_HEUR_MODE_A;
-        *count = is_first ? PROPOSALS : 1; /* the fallback is that of number 3 */
-        for (int i = 0; i < *count && i < most; i++) {
-            fake_descriptor *made = ((void **)value)[i];
-            made->number = is_first ? i : PROPOSALS - 1;
-            fake_set(made, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
-                     find(d, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH)->pointers);
-        }
-    } else if (name == CUDNN_ATTR_ENGINECFG_ENGINE) {
-        (*(fake_descriptor **)value)->number = d->number;
-    } else if (name == CUDNN_ATTR_ENGINE_NUMERICAL_NOTE) {
-        *(cudnnBackendNumericalNote_t *)value = fake.notes[d->number];
-    } else if (name == CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE) {
-        *(int64_t *)value = OWN_BYTES;
-    } else {
-        return CUDNN_STATUS_BAD_PARAM;
-    }
-    (void)type;
-    return CUDNN_STATUS_SUCCESS;
-}
-
-static cudnnStatus_t fake_finish(cudnnBackendDescriptor_t descriptor)
-{
-    const fake_descriptor *d = descriptor;
-    return d->type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR && fake.refuses_plans ? CUDNN_STATUS_NOT_SUPPORTED
-                                                                                    : CUDNN_STATUS_SUCCESS;
-}
-
-static void fake_error(char *text, size_t size)
-{
-    snprintf(text, size, "the library's own words");
-}
 
 /* ---- what it computes ---- */
 
@@ -181,119 +131,18 @@ static void check_convolution(const fake_descriptor *d)
         compute(kind, &volumes[0], &volumes[1], &volumes[2]);                                                          \
     }
 
-static cudnnStatus_t fake_run(cudnnHandle_t handle, cudnnBackendDescriptor_t plan, cudnnBackendDescriptor_t given)
+static void fake_compute_graph(const fake_descriptor *graph, const fake_descriptor *pack)
 {
-    const fake_descriptor *pack = given, *proposal = find_descriptor(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
-    const fake_descriptor *graph = find_descriptor(proposal, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH);
     const fake_descriptor *operation = find_descriptor(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS);
-    EXPECT(handle != NULL);
-    if (fake.refuses_runs) return CUDNN_STATUS_EXECUTION_FAILED;
-    memset(find(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE)->pointers[0], 0xff, OWN_BYTES);
-    fake.runs++;
-    fake.last = proposal->number;
     if (operation->type == CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR) COMPUTE(0, FORWARD, X, W, Y)
     if (operation->type == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR) COMPUTE(1, BWD_DATA, DX, W, DY)
     if (operation->type == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR)
         COMPUTE(2, BWD_FILTER, X, DW, DY)
-    return CUDNN_STATUS_SUCCESS;
 }
 
-static void fake_library(vt_backend *backend, const vt_cudnn **library, cudnnHandle_t *handle)
-{
-    static const vt_cudnn functions = {.cudnnGetLastErrorString = fake_error,
-                                       .cudnnBackendCreateDescriptor = fake_make,
-                                       .cudnnBackendDestroyDescriptor = fake_drop,
-                                       .cudnnBackendSetAttribute = fake_set,
-                                       .cudnnBackendGetAttribute = fake_get,
-                                       .cudnnBackendFinalize = fake_finish,
-                                       .cudnnBackendExecute = fake_run};
-    (void)backend;
-    *library = &functions;
-    *handle = (cudnnHandle_t)&fake;
-}
-
-static void fake_time_all(vt_backend *backend, int count, vt_cuda_trial *trials)
-{
-    (void)backend;
-    for (int i = 0; i < count; i++)
-        trials[i].milliseconds = trials[i].run(trials[i].context) ? fake.times[fake.last] : (double)INFINITY;
-    fake.timings++;
-}
-
-static cudaError_t fake_malloc(void **memory, size_t bytes)
-{
-    *memory = fake.is_full ? NULL : aligned_alloc(256, (bytes + 255) / 256 * 256);
-    return *memory != NULL ? cudaSuccess : cudaErrorMemoryAllocation;
-}
-
-static cudaError_t fake_free(void *memory)
-{
-    free(memory);
-    return cudaSuccess;
-}
-
-static cudaError_t fake_last_error(void)
-{
-    return cudaSuccess;
-}
-
-/* The file itself, with other names and over the stand-in. */
-#define vt_fused_attention_library fake_library
-#define vt_cuda_time_all fake_time_all
-#define cudaMalloc(memory, bytes) fake_malloc(memory, bytes)
-#define cudaFree fake_free
-#define cudaGetLastError fake_last_error
-#define vt_convolutions_open open_convolutions
-#define vt_convolutions_close close_convolutions
 #define vt_convolutions_fill fill_convolutions
-struct vt_convolutions *open_convolutions(vt_backend *backend);
-void close_convolutions(struct vt_convolutions **convolutions);
 void fill_convolutions(vt_backend *backend);
 #include "cuda/convolution.c"
-
-/* ---- the path ---- */
-
-typedef struct {
-    vt_cuda_state state;
-    char *workspace;
-} own_state;
-
-/* Exactly the size requested, and full of NaN. */
-static void *take_workspace(vt_backend *backend, size_t bytes)
-{
-    own_state *own = backend->state;
-    free(own->workspace);
-    own->workspace = aligned_alloc(256, (bytes + 255) / 256 * 256);
-    memset(own->workspace, 0xff, bytes);
-    return own->workspace;
-}
-
-static void note_failure(vt_backend *backend, const char *sentence)
-{
-    ((own_state *)backend->state)->state.failed = true;
-    vt_error_note(__FILE__, __LINE__, "%s", sentence);
-}
-
-static vt_status check_path(vt_backend *backend)
-{
-    return ((own_state *)backend->state)->state.failed ? VT_ERROR : VT_OK;
-}
-
-static void zero(vt_backend *backend, void *memory, size_t bytes)
-{
-    (void)backend;
-    memset(memory, 0, bytes);
-}
-
-static void close_path_of_cudnn(vt_backend *backend)
-{
-    own_state *own = backend->state;
-    close_convolutions(&own->state.convolutions);
-    EXPECT(fake_descriptors == 0, "%d descriptors are left", fake_descriptors);
-    vt_choices_close(&own->state.choices);
-    free(own->workspace);
-    free(own);
-}
 
 bool has_cudnn_path(void)
 {
@@ -302,17 +151,8 @@ bool has_cudnn_path(void)
 
 vt_status open_cudnn_path(vt_backend **result)
 {
-    vt_backend *backend = vt_allocate(1, sizeof *backend, "a test");
-    own_state *own = vt_allocate(1, sizeof *own, "a test");
-    memset(&fake, 0, sizeof fake);
-    for (int i = 0; i < PROPOSALS; i++) fake.notes[i] = CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP;
-    own->state.common = (vt_cuda_common){.workspace = take_workspace, .fail = note_failure, .multiprocessors = 4};
-    own->state.choices = vt_choices_open("a test", NULL);
-    *backend = (vt_backend){.state = own, .check = check_path, .zero = zero, .close = close_path_of_cudnn};
-    vt_cuda_fill_kernels(backend);
-    own->state.convolutions = open_convolutions(backend);
-    fill_convolutions(backend);
-    *result = backend;
+    *result = open_path_of_cudnn();
+    fill_convolutions(*result);
     return VT_OK;
 }
 

@@ -38,6 +38,8 @@ TEST(without_a_gpu_auto_is_the_cpu_and_cuda_an_error)
 
 #include "cuda/convolution.h"
 #include "cuda/fused_attention.h"
+#include "cuda/gelu_products.h"
+#include "operations/gelu_case.h"
 #include "operations/mirror.h"
 
 /* What cuDNN says of an H200. */
@@ -77,10 +79,10 @@ static const vt_cudnn *library_for_plans(void)
 TEST(cudnn_has_kernels_for_attention)
 {
     const vt_cudnn *library = library_for_plans();
-    for (int kind = 0; library != NULL && kind < 12; kind++) {
+    for (int kind = 0; library != NULL && kind < 6; kind++) {
         static const int operations[] = {10, 18, 17};
-        const int pass = kind % 3, causal = kind / 6;
-        const vt_type type = kind / 3 % 2 == 0 ? VT_BFLOAT16 : VT_FLOAT16;
+        const int pass = kind % 3, causal = kind / 3;
+        const vt_type type = (pass + causal) % 2 == 0 ? VT_BFLOAT16 : VT_FLOAT16;
         vt_fused_shape shape = {16, 8, 48, 4050, 4050, 384, 384, 384, 384, 384, 384, 384, 384, pass, type, causal};
         if (causal) shape.queries = shape.keys = 256;
         vt_fused_graph graph;
@@ -118,6 +120,58 @@ TEST(cudnn_has_kernels_for_convolutions)
                    "shape %zu, variant %d: %s", i, (int)variant, graph.failure);
             vt_fused_graph_close(&graph);
         }
+    }
+}
+
+/* The reference model's layers of an MLP, and those of one of 1024 columns. */
+TEST(cudnn_has_kernels_for_products_with_gelu)
+{
+    const vt_cudnn *library = library_for_plans();
+    for (int variant = 0; library != NULL && variant < 3; variant++) {
+        const int64_t is_backward = variant % 2, in = variant < 2 ? 384 : 1024;
+        const vt_gelu_product_key key = {.is_backward = is_backward,
+                                         .gelu = variant < 2 ? VT_GELU_ERF : VT_GELU_TANH,
+                                         .type = variant < 2 ? VT_BFLOAT16 : VT_FLOAT16,
+                                         .rows = 16 * 4050,
+                                         .in = in,
+                                         .out = 4 * in,
+                                         .x_stride = in,
+                                         .weight_stride = is_backward ? 4 * in : in,
+                                         .hidden_stride = 4 * in,
+                                         .result_stride = 4 * in};
+        const vt_fused_needs needs = {.same_bits = true};
+        vt_fused_graph graph;
+        vt_fused_plan found[VT_FUSED_MOST_PLANS];
+        vt_gelu_product_describe(library, NULL, h200, &key, &graph);
+        EXPECT(vt_fused_graph_find_plans(&graph, needs, VT_FUSED_ANY_PROPOSAL, 1, found) == 1, "variant %d: %s",
+               variant, graph.failure);
+        vt_fused_graph_close(&graph);
+    }
+}
+
+/* ---- products with GELU on a GPU ---- */
+
+GPU_TEST(cudnn_gives_products_with_gelu)
+{
+    static const int64_t sizes[][3] = {{97, 40, 56}, {1013, 64, 48}, {4050, 384, 1536}};
+    if (!has_gpu()) {
+        vt_test_skip("this machine has no GPU");
+        return;
+    }
+    setenv("XDG_CACHE_HOME", vt_test_directory(), 1);
+    FOR_EACH_HALF(type)
+    for (int i = 0; i < 6; i++) {
+        vt_backend *b = NULL, *plain = open_path(VT_ISA_PLAIN);
+        gelu_case c;
+        EXPECT_OK(path_open_timed_gpu(&b));
+        vt_graph_plans_prefer(mirror_inner(b));
+        gelu_case_open(&c, type, i % 2 == 0 ? VT_GELU_ERF : VT_GELU_TANH, sizes[i / 2][0], sizes[i / 2][1],
+                       sizes[i / 2][2], TWINS_ALIGNED);
+        gelu_case_run(b, &c);
+        EXPECT(vt_graph_plans_count(mirror_inner(b)) == 2, "cuDNN has no such product");
+        gelu_case_compare(plain, &c);
+        close_path(&b);
+        close_path(&plain);
     }
 }
 

@@ -17,6 +17,7 @@
 #define cudaFree fake_free
 #define vt_products_open tested_open
 #define vt_products_close tested_close
+#define vt_product_then_gelu product_then_gelu
 #define vt_products_fill tested_fill
 #define vt_products_version tested_version
 #define vt_product_multiply tested_multiply

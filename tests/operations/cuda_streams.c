@@ -68,6 +68,14 @@ static void linear_gelu_forward(vt_backend *backend, vt_gelu kind, vt_matrix x, 
     vt_host_cuda_bias_gelu(backend, kind, hidden, bias, active);
 }
 
+static void linear_gelu_backward(vt_backend *backend, vt_gelu kind, vt_matrix dy, vt_matrix weight, vt_matrix hidden,
+                                 vt_matrix dhidden, float *dbias)
+{
+    const vt_matrix none = {0};
+    linear_backward_input(backend, dy, weight, dhidden);
+    backend->gelu_backward_bias(backend, kind, hidden, dhidden, dhidden, none, dbias);
+}
+
 static vt_status open_products(vt_backend *backend, struct vt_products **products)
 {
     (void)backend;
@@ -87,6 +95,7 @@ static void fill_products(vt_backend *backend)
     backend->linear_backward_input = linear_backward_input;
     backend->linear_backward_weight = linear_backward_weight;
     backend->linear_gelu_forward = linear_gelu_forward;
+    backend->linear_gelu_backward = linear_gelu_backward;
 }
 
 static size_t version_of_products(const struct vt_products *products)
@@ -108,9 +117,10 @@ void vt_host_cuda_hand_to(void (*taker)(void (*run)(const void *), const void *,
 #define vt_attention_open(backend) NULL
 #define vt_attention_close(attention) (void)(attention)
 #define vt_fused_attention_version(attention) ((size_t)0)
-#define vt_convolutions_open(backend) NULL
-#define vt_convolutions_close(convolutions) (void)(convolutions)
+#define vt_graph_plans_open(backend) NULL
+#define vt_graph_plans_close(plans) (void)(plans)
 #define vt_convolutions_fill(backend) (void)(backend)
+#define vt_gelu_products_fill(backend) (void)(backend)
 #define vt_cuda_succeeds streams_succeeds
 #define vt_cuda_clock_fill streams_clock_fill
 #define vt_cuda_clock_close streams_clock_close

@@ -1,5 +1,6 @@
-/* Runs a graph of the operations that attention is described with (cuda/attention_graph.c), as cuDNN documents them, in
- * float64: what stays inside the kernel is rounded where its type has 16 bits. */
+/* Runs a graph of the operations that attention and products with GELU are described with (cuda/attention_graph.c,
+ * gelu_products.c), as cuDNN documents them, in float64: what stays inside the kernel is rounded where its type has 16
+ * bits. */
 #ifndef VT_TESTS_OPERATIONS_FAKE_GRAPH_H
 #define VT_TESTS_OPERATIONS_FAKE_GRAPH_H
 
@@ -20,22 +21,30 @@ typedef struct {
     fake_place places[FAKE_MOST];
 } fake_places;
 
+/* Of 3 dimensions: the first is 1. */
 typedef struct {
-    const int64_t *dims, *strides;
+    int64_t dims[4], strides[4];
     const fake_place *place;
 } fake_tensor;
+
+static int64_t fake_elements(const fake_descriptor *tensor)
+{
+    const attribute *dims = find(tensor, CUDNN_ATTR_TENSOR_DIMENSIONS);
+    int64_t elements = 1;
+    for (int64_t i = 0; i < dims->count; i++) elements *= dims->numbers[i];
+    return elements;
+}
 
 static fake_place *fake_place_of(fake_places *all, const fake_descriptor *tensor, const fake_descriptor *pack)
 {
     const int64_t id = find(tensor, CUDNN_ATTR_TENSOR_UNIQUE_ID)->numbers[0];
-    const int64_t *dims = find(tensor, CUDNN_ATTR_TENSOR_DIMENSIONS)->numbers;
     for (int i = 0; i < all->count; i++)
         if (all->places[i].id == id) return &all->places[i];
     VT_ASSERT(all->count < FAKE_MOST);
     fake_place *made = &all->places[all->count++];
     *made = (fake_place){.id = id, .type = find(tensor, CUDNN_ATTR_TENSOR_DATA_TYPE)->word};
     if (find(tensor, CUDNN_ATTR_TENSOR_IS_VIRTUAL)->numbers[0] != 0) {
-        made->inside = vt_allocate((size_t)(dims[0] * dims[1] * dims[2] * dims[3]), sizeof *made->inside, "a test");
+        made->inside = vt_allocate((size_t)fake_elements(tensor), sizeof *made->inside, "a test");
         return made;
     }
     const attribute *ids = find(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);
@@ -49,8 +58,13 @@ static fake_tensor fake_tensor_of(fake_places *all, const fake_descriptor *opera
                                   const fake_descriptor *pack)
 {
     const fake_descriptor *tensor = find_descriptor(operation, name);
-    return (fake_tensor){find(tensor, CUDNN_ATTR_TENSOR_DIMENSIONS)->numbers,
-                         find(tensor, CUDNN_ATTR_TENSOR_STRIDES)->numbers, fake_place_of(all, tensor, pack)};
+    const attribute *dims = find(tensor, CUDNN_ATTR_TENSOR_DIMENSIONS);
+    fake_tensor t = {.dims = {1, 1, 1, 1}, .place = fake_place_of(all, tensor, pack)};
+    for (int64_t i = 0; i < dims->count; i++) {
+        t.dims[4 - dims->count + i] = dims->numbers[i];
+        t.strides[4 - dims->count + i] = find(tensor, CUDNN_ATTR_TENSOR_STRIDES)->numbers[i];
+    }
+    return t;
 }
 
 /* Where element `at` lies; of dimensions of size 1 there is but one. */
@@ -99,6 +113,12 @@ static void fake_store(const fake_tensor *t, const int64_t at[4], double value)
             for (at[2] = 0; at[2] < (dims)[2]; at[2]++)                                                                \
                 for (at[3] = 0; at[3] < (dims)[3]; at[3]++)
 
+/* What GELU's tanh is of. */
+static double fake_inner(double x)
+{
+    return sqrt(2 / M_PI) * (x + 0.044715 * x * x * x);
+}
+
 static double fake_compute(int32_t mode, double x, double b)
 {
     switch (mode) {
@@ -116,6 +136,15 @@ static double fake_compute(int32_t mode, double x, double b)
         return log(x);
     case CUDNN_POINTWISE_IDENTITY:
         return x;
+    case CUDNN_POINTWISE_GELU_FWD:
+        return x * (1 + erf(x * M_SQRT1_2)) / 2;
+    case CUDNN_POINTWISE_GELU_APPROX_TANH_FWD:
+        return x * (1 + tanh(fake_inner(x))) / 2;
+    case CUDNN_POINTWISE_GELU_BWD:
+        return b * ((1 + erf(x * M_SQRT1_2)) / 2 + x * exp(-x * x / 2) / sqrt(2 * M_PI));
+    case CUDNN_POINTWISE_GELU_APPROX_TANH_BWD:
+        return b * ((1 + tanh(fake_inner(x))) / 2 +
+                    x / 2 * (1 - pow(tanh(fake_inner(x)), 2)) * sqrt(2 / M_PI) * (1 + 3 * 0.044715 * x * x));
     case CUDNN_POINTWISE_CMP_GE:
         return x >= b;
     default:
@@ -129,12 +158,19 @@ static void fake_pointwise(fake_places *all, const fake_descriptor *operation, c
     const fake_descriptor *what = find_descriptor(operation, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR);
     const int32_t mode = find(what, CUDNN_ATTR_POINTWISE_MODE)->word;
     const bool is_place = mode == CUDNN_POINTWISE_GEN_INDEX, selects = mode == CUDNN_POINTWISE_BINARY_SELECT;
-    const bool has_one =
-        is_place || mode == CUDNN_POINTWISE_EXP || mode == CUDNN_POINTWISE_LOG || mode == CUDNN_POINTWISE_IDENTITY;
+    const bool has_one = is_place || mode == CUDNN_POINTWISE_EXP || mode == CUDNN_POINTWISE_LOG ||
+                         mode == CUDNN_POINTWISE_IDENTITY || mode == CUDNN_POINTWISE_GELU_FWD ||
+                         mode == CUDNN_POINTWISE_GELU_APPROX_TANH_FWD;
+    const bool is_backward = mode == CUDNN_POINTWISE_GELU_BWD || mode == CUDNN_POINTWISE_GELU_APPROX_TANH_BWD;
     const fake_tensor x = fake_tensor_of(all, operation, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, pack);
-    const fake_tensor y = fake_tensor_of(all, operation, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, pack);
+    const fake_tensor y = fake_tensor_of(
+        all, operation, is_backward ? CUDNN_ATTR_OPERATION_POINTWISE_DXDESC : CUDNN_ATTR_OPERATION_POINTWISE_YDESC,
+        pack);
     fake_tensor b = x, which = x;
-    if (!has_one) b = fake_tensor_of(all, operation, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, pack);
+    if (is_backward)
+        b = fake_tensor_of(all, operation, CUDNN_ATTR_OPERATION_POINTWISE_DYDESC, pack);
+    else if (!has_one)
+        b = fake_tensor_of(all, operation, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, pack);
     if (selects) which = fake_tensor_of(all, operation, CUDNN_ATTR_OPERATION_POINTWISE_TDESC, pack);
     FAKE_FOR_EACH(y.dims, at)
     {
