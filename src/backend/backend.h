@@ -537,7 +537,7 @@ typedef enum {
 typedef struct {
     bool is_product;              /* of matrices */
     int64_t rows, columns, depth; /* of its result, and the length of its sums */
-    double product_bytes;         /* of operands and result, once each */
+    double product_bytes;         /* of operands and result, once each; also attention's */
     double attention_flops;       /* of an operation of attention */
     vt_work kind;
     double moved; /* bytes that it reads and writes; 0 for products and attention, which arithmetic bounds */

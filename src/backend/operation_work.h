@@ -9,8 +9,8 @@
  *     PRODUCT(rows, columns, depth, bytes)   a matrix product: the size of its result, the length of its sums, the
  *                                            bytes of operands and result
  *
- *     ATTENDS(products, shape)               that many products of queries × keys × head_dim, for all heads of all
- *                                            samples
+ *     ATTENDS(products, shape, bytes)        that many products of queries × keys × head_dim, for all heads of all
+ *                                            samples; the bytes of operands and result
  *
  *     MOVES(kind, bytes)                     reads and writes memory, and computes next to nothing
  *
@@ -25,7 +25,8 @@
 
 #define PRODUCT(rows_, columns_, depth_, bytes_)                                                                       \
     .is_product = true, .rows = rows_, .columns = columns_, .depth = depth_, .product_bytes = bytes_,
-#define ATTENDS(products, shape)                                                                                       \
+#define ATTENDS(products, shape, bytes_)                                                                               \
+    .product_bytes = bytes_,                                                                                           \
     .attention_flops = 2.0 * (products) * (double)(shape->batch * shape->heads) * (double)shape->queries *             \
                        (double)shape->keys * (double)shape->head_dim,
 #define MOVES(kind_, bytes_) .kind = VT_WORK_##kind_, .moved = bytes_,
