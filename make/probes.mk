@@ -53,10 +53,10 @@ deps:
 	$(MAKE) -s $(BUILD)/found.mk
 
 # What tests look at files, pages and scripts with. A test that finds one of them missing is skipped, or fails where CI=true.
-TEST_PACKAGES := hdf5-tools netcdf-bin python3-h5py python3-xarray python3-netcdf4 python3-numcodecs zsh groff strace g++ \
-    $(shell apt-cache show chromium >/dev/null 2>&1 && echo chromium)
+TEST_PACKAGES := hdf5-tools netcdf-bin python3-h5py python3-xarray python3-netcdf4 python3-numcodecs zsh groff strace g++
 
 # Where sudo would ask for a password, tests do without.
 test-deps: deps
-	@dpkg-query -W -f '$${db:Status-Abbrev}\n' $(TEST_PACKAGES) 2>&1 | grep -qv '^ii' || ! command -v dpkg-query >/dev/null || exit 0; \
-	make/packages.sh "sudo -n" $(TEST_PACKAGES) || echo "Continuing without them: tests that need one are skipped." >&2
+	@wanted="$(TEST_PACKAGES)"; ! apt-cache show chromium >/dev/null 2>&1 || wanted="$$wanted chromium"; \
+	dpkg-query -W -f '$${db:Status-Abbrev}\n' $$wanted 2>&1 | grep -qv '^ii' || ! command -v dpkg-query >/dev/null || exit 0; \
+	make/packages.sh "sudo -n" $$wanted || echo "Continuing without them: tests that need one are skipped." >&2

@@ -9,7 +9,7 @@
 enum { VT_TENSOR_OPEN_SOURCES = 64, VT_TENSOR_LONGEST_TEXT = 16 << 20 };
 
 /* What no checkpoint reaches: names in a group; and names in a path, as in "optimizer/moment1/head.weight". */
-enum { VT_TENSOR_MOST_NAMES = 1 << 20, VT_TENSOR_DEPTH = 3 };
+enum { VT_TENSOR_MOST_NAMES = 1 << 17, VT_TENSOR_DEPTH = 3 };
 
 typedef struct {
     char *name; /* NULL: a free place */

@@ -7,9 +7,9 @@ tools() {
     touch cuda/include/cuda_runtime_api.h
     cat >bin/cc <<'CC'
 #!/bin/sh
-here=$(dirname "$(dirname "$0")")
-case $* in *--version*) echo "$(basename "$0") 1.0"; exit ;; *-print-multiarch*) exit ;; esac
-case $* in *"-x c -"*) if grep -q mpi.h && [ -e "$here/no_mpi" ]; then exit 1; fi ;; *) echo "$(basename "$0") $* # $MAKEFLAGS" >>"$here/calls" ;; esac
+here=${0%/bin/*}
+case $* in *--version*) echo "${0##*/} 1.0"; exit ;; *-print-multiarch*) exit ;; esac
+case $* in *"-x c -"*) if [ -e "$here/no_mpi" ] && grep -q mpi.h; then exit 1; fi ;; *) echo "${0##*/} $* # $MAKEFLAGS" >>"$here/calls" ;; esac
 while [ $# -gt 1 ]; do
     if [ "$1" = -o ]; then case $2 in */vitrain) cp "$VITRAIN" "$2" ;; *) : >"$2" ;; esac; fi
     shift
@@ -18,7 +18,7 @@ CC
     cat >cuda/bin/nvcc <<'NVCC'
 #!/bin/sh
 case $* in *--list-gpu-code*) printf 'sm_75\nsm_80\nsm_90\nsm_100\n'; exit ;; esac
-exec "$(dirname "$0")/../../bin/cc" "nvcc $@"
+exec "${0%/cuda/bin/*}/bin/cc" "nvcc $@"
 NVCC
     printf '#!/bin/sh\necho "ar $*" >>"%s/calls"\n: >"$2"\n' "$PWD" >bin/ar
     printf '#!/bin/sh\nfor word; do case $word in --c_out=*) touch "${word#*=}/event.pb-c.c" "${word#*=}/event.pb-c.h" ;; esac; done\n' >bin/protoc-c
