@@ -92,7 +92,7 @@ static bool wgmma_fits(const vt_attention_call *c)
 {
     const vt_matrix operands[] = {c->q, c->k, c->v, c->out, c->dout, c->dq, c->dk, c->dv};
     return is_hopper(choices_of(c->backend)) &&
-           vt_wgmma_attention_fits(c->shape, operands, sizeof operands / sizeof *operands, c->pass != VT_FUSED_FORWARD);
+           vt_wgmma_attention_fits(c->shape, operands, c->pass != VT_FUSED_FORWARD);
 }
 
 static bool run_wgmma(void *context)
@@ -243,10 +243,12 @@ static void choose(const attempt *a)
 static shape_choice *find_shape(struct vt_attention_choices *choices, const vt_attention_call *c)
 {
     const vt_attention_shape *s = c->shape;
+    const vt_type result = c->pass == VT_FUSED_FORWARD ? c->out.type : c->dq.type;
     const vt_fused_shape shape = {s->batch,      s->heads,       s->head_dim,  s->queries,
                                   s->keys,       c->q.stride,    c->k.stride,  c->v.stride,
                                   c->out.stride, c->dout.stride, c->dq.stride, c->dk.stride,
-                                  c->dv.stride,  c->pass,        c->q.type,    vt_attention_is_masked(s)};
+                                  c->dv.stride,  c->pass,        c->q.type,    vt_attention_is_masked(s),
+                                  result};
     for (size_t i = 0; i < choices->count; i++)
         if (memcmp(&choices->all[i]->shape, &shape, sizeof shape) == 0) return choices->all[i];
     vt_cuda_state *state = c->backend->state;

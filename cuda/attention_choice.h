@@ -21,13 +21,14 @@ typedef enum {
 typedef enum { VT_FUSED_FORWARD, VT_FUSED_BACKWARD, VT_FUSED_REPEATABLE } vt_fused_pass;
 
 /* What a choice, or a plan of cuDNN's, depends on. Strides in elements, from row to row; all have the same 16-bit type
- * except log_sum. */
+ * except log_sum and, of what cuDNN does not take, the results. */
 typedef struct {
     int64_t batch, heads, head_dim, queries, keys;
     int64_t q_stride, k_stride, v_stride, out_stride, dout_stride, dq_stride, dk_stride, dv_stride;
     int64_t pass;   /* vt_fused_pass */
     int64_t type;   /* vt_type */
     int64_t causal; /* query i sees the keys up to i */
+    int64_t result; /* vt_type of out, or of dq, dk and dv */
 } vt_fused_shape;
 
 /* The operands of one call; forward has those of backward with data NULL. */

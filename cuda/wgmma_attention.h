@@ -1,5 +1,5 @@
 /* Attention on Hopper's warpgroup products (wgmma) and tensor memory accelerator, in bfloat16, without mask and
- * dropout. Results have the same bits every time. */
+ * dropout. Results may be float32, as a ring of ranks adds them. They have the same bits every time. */
 #ifndef VT_CUDA_WGMMA_ATTENTION_H
 #define VT_CUDA_WGMMA_ATTENTION_H
 
@@ -9,20 +9,21 @@
 extern "C" {
 #endif
 
-/* Whether the kernels serve these operands; those of backward have data NULL for forward. Heads of 128 columns have no
- * backward: dk and dv do not fit into the registers. */
-static inline bool vt_wgmma_attention_fits(const vt_attention_shape *shape, const vt_matrix *operands, int count,
-                                           bool backward)
+/* Whether the kernels serve these operands: q, k, v, out and, of backward, dout, dq, dk, dv. Heads of 128 columns have
+ * no backward: dk and dv do not fit into the registers. */
+static inline bool vt_wgmma_attention_fits(const vt_attention_shape *shape, const vt_matrix operands[8], bool backward)
 {
     const int64_t dim = shape->head_dim, most = (int64_t)1 << 30, blocks = (shape->queries + shape->keys) / 64 + 2;
     bool fits = dim == 32 || dim == 48 || dim == 64 || dim == 96 || (dim == 128 && !backward);
     fits = fits && shape->dropout.rate <= 0 && vt_attention_seen(shape, 0) >= shape->keys;
     fits = fits && shape->queries > 0 && shape->keys > 0 && shape->queries < most && shape->keys < most;
     fits = fits && shape->batch * shape->heads > 0 && blocks < most / (shape->batch * shape->heads);
-    for (int i = 0; i < count; i++) /* as copies by the tensor memory accelerator and pairs of numbers need them */
-        fits = fits &&
-               (operands[i].data == NULL || (operands[i].type == VT_BFLOAT16 && (uintptr_t)operands[i].data % 16 == 0 &&
-                                             operands[i].stride % 8 == 0 && operands[i].columns == shape->heads * dim));
+    for (int i = 0; i < (backward ? 8 : 4); i++) { /* as the tensor memory accelerator and pairs of numbers need them */
+        const vt_matrix *m = &operands[i];
+        const bool is_result = backward ? i >= 5 : i == 3;
+        fits = fits && (m->type == VT_BFLOAT16 || (is_result && m->type == VT_FLOAT32)) &&
+               (uintptr_t)m->data % 16 == 0 && m->stride % 8 == 0 && m->columns == shape->heads * dim;
+    }
     return fits;
 }
 

@@ -113,7 +113,8 @@ VT_INLINE void load_fragments(const vt_matrix &m, int64_t first_row, int row, in
     }
 }
 
-/* Writes rows `row` and row + 8 of this thread's part of 64 rows and D columns, times factor[0] and factor[1]. */
+/* Writes rows `row` and row + 8 of this thread's part of 64 rows and D columns, times factor[0] and factor[1], in
+ * bfloat16 or float32. */
 template <int D>
 VT_INLINE void store_fragments(const vt_matrix &m, int64_t first_row, int row, int end, int column,
                                const float (&factor)[2], const float (&sums)[D / 2])
@@ -121,8 +122,13 @@ VT_INLINE void store_fragments(const vt_matrix &m, int64_t first_row, int row, i
 #pragma unroll
     for (int i = 0; i < D / 2; i += 2) {
         const int half = i / 2 % 2, own = row + half * 8;
-        uint16_t *to = m.half + (first_row + own) * m.stride + column + i / 4 * 8 + threadIdx.x % 4 * 2;
-        if (own < end) *(uint32_t *)to = vt_pack(VT_BFLOAT16, sums[i] * factor[half], sums[i + 1] * factor[half]);
+        const int64_t to = (first_row + own) * m.stride + column + i / 4 * 8 + threadIdx.x % 4 * 2;
+        const float a = sums[i] * factor[half], b = sums[i + 1] * factor[half];
+        if (own >= end) continue;
+        if (m.type == VT_FLOAT32)
+            *(float2 *)(m.data + to) = float2{a, b};
+        else
+            *(uint32_t *)(m.half + to) = vt_pack(VT_BFLOAT16, a, b);
     }
 }
 
