@@ -129,19 +129,27 @@ done:
 
 /* ---- times ---- */
 
+/* 2013.h5 and 201301.h5 end with the year and the month; other names don't say when. */
+static int64_t last_by_name(const char *path)
+{
+    vt_date begin = {0};
+    const int64_t length = vt_date_of_file_name(path, &begin);
+    return length >= VT_A_MONTH ? vt_date_after(begin, length).minutes - 1 : INT64_MAX;
+}
+
 /* The times of a file that samples come from, in pieces without a gap. */
 static void take_times(vt_dataset *dataset, int64_t index, const vt_fields_file *file)
 {
     const char *path = file->path;
     const vt_time_axis *axis = &file->times;
     char from[VT_DATE_SIZE], to[VT_DATE_SIZE], step[VT_DATE_SIZE];
-    vt_set_piece piece = {.file = index, .times = file->shape.times};
+    vt_set_piece piece = {.file = index, .times = file->shape.times, .last_by_name = INT64_MAX};
     vt_yearly_file *own = &dataset->files[index];
     own->times = piece.times;
     own->stored = vt_copy(file->stored, (size_t)own->times, sizeof *own->stored, "the times of data files");
     own->dates = vt_copy(axis->own, (size_t)own->times, sizeof *own->dates, "the times of data files");
     if (axis->doubt != NULL && dataset->time_doubt == NULL) dataset->time_doubt = vt_text_copy(axis->doubt);
-    if (axis->count == 0 && piece.times > 0) vt_dataset_add_piece(dataset, &piece);
+    if (axis->count == 0 && piece.times > 0) vt_index_add(&dataset->index, &piece);
     for (int64_t i = 0; i < axis->count; i++) {
         const vt_stretch *stretch = &axis->stretches[i], *last = stretch - 1;
         piece = (vt_set_piece){.file = index,
@@ -149,8 +157,10 @@ static void take_times(vt_dataset *dataset, int64_t index, const vt_fields_file 
                                .times = stretch->count,
                                .dated = true,
                                .proven = !axis->by_name,
-                               .date = stretch->date};
-        vt_dataset_add_piece(dataset, &piece);
+                               .date = stretch->date,
+                               .own = own->dates != NULL ? own->dates + stretch->first : NULL,
+                               .last_by_name = axis->by_name ? last_by_name(path) : INT64_MAX};
+        vt_index_add(&dataset->index, &piece);
         if (i != 1 || dataset->gaps++ > 0 || dataset->options.quiet || dataset->options.whole) continue;
         if (axis->oddity != NULL)
             vt_log_warning("%s", axis->oddity);
@@ -223,9 +233,9 @@ done:
 static vt_status check_time_step(const vt_dataset *dataset)
 {
     vt_status status = VT_OK;
-    const vt_set_piece *first = dataset->pieces, *second = first + 1;
+    const vt_set_piece *first = dataset->index.pieces, *second = first + 1;
     char dates[2][VT_DATE_SIZE];
-    if (dataset->source.sample_count > 0 || dataset->options.form.time_step == NULL || dataset->piece_count < 2)
+    if (dataset->source.sample_count > 0 || dataset->options.form.time_step == NULL || dataset->index.piece_count < 2)
         return VT_OK;
     if (!first->proven || !second->proven || first->times > 1 || first->file == second->file) return VT_OK;
     VT_CHECK(vt_date_after(first->date, dataset->about->step).minutes == second->date.minutes,
@@ -240,11 +250,11 @@ done:
 vt_status vt_dataset_check_dates(const vt_dataset *dataset, const char *option)
 {
     vt_status status = VT_OK;
-    for (int64_t i = 0; i < dataset->piece_count; i++)
-        VT_CHECK(dataset->pieces[i].dated,
+    for (int64_t i = 0; i < dataset->index.piece_count; i++)
+        VT_CHECK(dataset->index.pieces[i].dated,
                  "%s: %s says no dates, neither by a time coordinate nor by its name; --coordinates=[time=NAME] names "
                  "a coordinate, and a name like era5_2013.h5 a date",
-                 option, vt_dataset_group_path(dataset, dataset->pieces[i].file));
+                 option, vt_dataset_group_path(dataset, dataset->index.pieces[i].file));
 done:
     return status;
 }
@@ -272,9 +282,9 @@ static vt_status check_climatology(const vt_dataset *dataset)
 {
     vt_status status = VT_OK;
     vt_date date;
-    for (int64_t s = 0; s < dataset->stretch_count; s++)
-        for (int64_t time = 0; time < dataset->stretches[s].used; time++) {
-            vt_dataset_date_of(dataset, &dataset->stretches[s], time, &date);
+    for (int64_t s = 0; s < dataset->index.stretch_count; s++)
+        for (int64_t time = 0; time < dataset->index.stretches[s].used; time++) {
+            vt_index_date(&dataset->index, &dataset->index.stretches[s], time, &date);
             VT_TRY(vt_seasonal_check(dataset->seasonal, date));
         }
 done:
@@ -320,7 +330,7 @@ static vt_status open_files(vt_dataset *dataset)
     if (dataset->gaps > 1 && !options->quiet && !options->whole)
         vt_log_warning("%lld files of %s in all have gaps between their times", (long long)dataset->gaps,
                        options->directory);
-    vt_dataset_join_pieces(dataset);
+    vt_dataset_join(dataset);
     vt_dataset_settle_about(dataset);
     if (options->whole) goto done;
     VT_TRY(check_time_step(dataset));
@@ -328,9 +338,8 @@ static vt_status open_files(vt_dataset *dataset)
     VT_TRY(open_climatology(dataset));
     VT_CHECK(dataset->source.sample_count > 0,
              "%s '%s': no file is long enough for one sample, which spans %lld times (n_history %lld, dt %lld%s)%s%s",
-             options->option_name, options->directory,
-             (long long)(options->dt * (options->history + options->reach) + 1), (long long)options->history,
-             (long long)options->dt, rollout,
+             options->option_name, options->directory, (long long)(vt_index_span(&dataset->index.rule) + 1),
+             (long long)options->history, (long long)options->dt, rollout,
              dataset->time_doubt != NULL ? "; they can't be joined, as it isn't known when their times are: " : "",
              dataset->time_doubt != NULL ? dataset->time_doubt : "");
 done:
@@ -436,8 +445,7 @@ void vt_dataset_close(vt_dataset **pointer)
     vt_known_fields_close(&dataset->known);
     vt_seasonal_close(&dataset->seasonal);
     free(dataset->files);
-    free(dataset->pieces);
-    free(dataset->stretches);
+    vt_index_close(&dataset->index);
     for (int k = 0; k < 2; k++) free(dataset->stored[k]);
     free(dataset->time_doubt);
     vt_file_list_close(&dataset->list);

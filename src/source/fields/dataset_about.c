@@ -122,12 +122,12 @@ void vt_dataset_settle_about(vt_dataset *dataset)
     vt_fields_about_limit(about, vt_dataset_frame_channels(dataset));
     about->dt = dataset->options.dt;
     about->span_count = about->times = 0;
-    for (int64_t s = 0; s < dataset->stretch_count; s++) {
-        const vt_set_stretch *stretch = &dataset->stretches[s];
+    for (int64_t s = 0; s < dataset->index.stretch_count; s++) {
+        const vt_set_stretch *stretch = &dataset->index.stretches[s];
         const int64_t used = dataset->options.whole ? stretch->times : stretch->used;
         about->times += used;
-        if (used == 0 || !vt_dataset_date_of(dataset, stretch, 0, &first) ||
-            !vt_dataset_date_of(dataset, stretch, used - 1, &last))
+        if (used == 0 || !vt_index_date(&dataset->index, stretch, 0, &first) ||
+            !vt_index_date(&dataset->index, stretch, used - 1, &last))
             continue;
         vt_fields_about_add_span(about, first, last);
     }

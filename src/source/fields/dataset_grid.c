@@ -44,18 +44,20 @@ void vt_dataset_take_coordinates(vt_dataset *dataset)
 static void log_step(const vt_dataset *dataset)
 {
     const vt_dataset_options *options = &dataset->options;
-    const vt_set_piece *first = dataset->pieces, *last = first + dataset->piece_count - 1;
-    const int64_t minutes = vt_dataset_minutes_a_time(dataset), usual = 60 * VT_HOURS_A_TIME;
+    const vt_fields_index *index = &dataset->index;
+    const vt_set_stretch *last = index->stretches + index->stretch_count - 1;
+    const int64_t minutes = vt_index_minutes(index), usual = 60 * VT_HOURS_A_TIME;
     char dates[2][VT_DATE_SIZE], steps[2][VT_DATE_SIZE];
+    vt_date from, to;
     vt_length_format(minutes, steps[0]);
     if (vt_dataset_step_is_assumed(dataset))
         vt_log_info("times: every %s is assumed, as the files don't say it; --time_step=24h would say another",
                     steps[0]);
-    else if (first->dated && last->dated)
-        vt_log_info("times: %s to %s, every %s%s", vt_date_format(first->date, dates[0]),
-                    vt_date_format(vt_dataset_date_in(dataset, last, last->times - 1), dates[1]), steps[0],
+    else if (vt_index_date(index, index->stretches, 0, &from) && vt_index_date(index, last, last->times - 1, &to))
+        vt_log_info("times: %s to %s, every %s%s", vt_date_format(from, dates[0]), vt_date_format(to, dates[1]),
+                    steps[0],
                     options->form.time_step != NULL ? ", by time_step"
-                    : first->proven                 ? ""
+                    : index->pieces[0].proven       ? ""
                                                     : ", by their number, or the attribute time_step");
     if (dataset->source.crossing_samples > 0)
         vt_log_info("%lld of the %lld samples reach from one file into the next, whose times follow",
@@ -102,7 +104,7 @@ void vt_dataset_log_coordinates(const vt_dataset *dataset)
     if (dataset->time_doubt != NULL)
         vt_log_warning("%s; so dates follow from the names of the files, and whether times are missing isn't known",
                        dataset->time_doubt);
-    if (dataset->piece_count > 0) log_step(dataset);
+    if (dataset->index.piece_count > 0) log_step(dataset);
     vt_fields_log_remarks(&dataset->remarks);
     if (dataset->about->turned) vt_log_info("grid: rows that run from south to north are turned round");
     if (dataset->grid_doubt != NULL) vt_log_warning("%s; --coordinates=[lat=NAME] names another", dataset->grid_doubt);

@@ -7,6 +7,7 @@
 #include "data/frame_cache.h"
 #include "source/fields/dataset.h"
 #include "source/fields/file_list.h"
+#include "source/fields/index.h"
 
 typedef struct {
     vt_fields_file *file; /* NULL while closed */
@@ -14,36 +15,15 @@ typedef struct {
     int64_t users; /* frames of plans that hold it open */
     int64_t times;
     int64_t *stored; /* [times], see vt_fields_file */
-    int64_t *dates;  /* [times], vt_time_axis.own, or NULL */
+    int64_t *dates;  /* [times], vt_time_axis.own, or NULL; pieces of the index point there */
 } vt_yearly_file;
-
-/* Times of a file without a gap; all of a file whose times are unknown. */
-typedef struct {
-    int64_t file, first_time, times;
-    int64_t first; /* times of its stretch before it */
-    bool dated;
-    bool proven;  /* the date is from the file's time coordinate, not from its name */
-    vt_date date; /* of the first time */
-} vt_set_piece;
-
-/* Pieces whose times follow one another without a gap, mostly one: no sample reaches beyond them. */
-typedef struct {
-    int64_t first_piece, pieces;
-    int64_t times;
-    int64_t first_sample; /* samples of the stretches before it */
-    int64_t first_frame;  /* times of the stretches before it that samples use */
-    int64_t used;         /* its own times that samples use, from its first one on */
-} vt_set_stretch;
 
 struct vt_dataset {
     vt_source source;
     vt_dataset_options options;
     vt_file_list list;
     vt_yearly_file *files; /* [list.groups] */
-    vt_set_piece *pieces;  /* in the order of the files and their times */
-    int64_t piece_count;
-    vt_set_stretch *stretches;
-    int64_t stretch_count;
+    vt_fields_index index;
     int64_t gaps;           /* files with gaps; the log names the first one, and how many there are */
     vt_frame_window window; /* of the grid, all rows */
     vt_fields_shape shape;  /* of every file, except for the times */
@@ -108,22 +88,9 @@ void vt_dataset_release(vt_read_plan *plan);
 int vt_fields_specs(int64_t in_channels, int64_t out_channels, int64_t known, int64_t targets, int64_t rows,
                     int64_t width, vt_tensor_spec *specs);
 
-/* The date of a time of a stretch; false where it isn't known. */
-/* Of the piece's time 0, 1, …: the file's own date. */
-vt_date vt_dataset_date_in(const vt_dataset *dataset, const vt_set_piece *piece, int64_t time);
-bool vt_dataset_date_of(const vt_dataset *dataset, const vt_set_stretch *stretch, int64_t time, vt_date *date);
-
-void vt_dataset_add_piece(vt_dataset *dataset, const vt_set_piece *piece);
-
-/* After the last file: the pieces become stretches and samples. Warns of times that come twice and of files that are
+/* After the last file: its pieces become stretches and samples. Warns of times that come twice and of files that are
  * too short. */
-void vt_dataset_join_pieces(vt_dataset *dataset);
-
-/* The piece of a stretch that holds its time `time`. */
-const vt_set_piece *vt_dataset_piece(const vt_dataset *dataset, const vt_set_stretch *stretch, int64_t time);
-
-/* The stretch of a sample, and the time of that stretch that is the input's newest. */
-const vt_set_stretch *vt_dataset_find_sample(const vt_dataset *dataset, int64_t sample, int64_t *time);
+void vt_dataset_join(vt_dataset *dataset);
 
 /* The open file `index`; when too many are open, the one unused for longest is closed. With the lock, or before there
  * are threads. */

@@ -7,21 +7,12 @@
 #include "config/config.h"
 #include "source/fields/dataset_inside.h"
 
-/* Where time `time` of a stretch is: its piece, and the time of the piece's file. */
-static const vt_set_piece *find_time(const vt_dataset *dataset, const vt_set_stretch *stretch, int64_t time,
-                                     int64_t *time_in_file)
-{
-    const vt_set_piece *piece = vt_dataset_piece(dataset, stretch, time);
-    *time_in_file = piece->first_time + time - piece->first;
-    return piece;
-}
-
 void vt_dataset_describe(const vt_source *source, int64_t sample, char *buffer, int64_t size)
 {
     const vt_dataset *dataset = (const vt_dataset *)source;
     int64_t time;
-    const vt_set_stretch *stretch = vt_dataset_find_sample(dataset, sample, &time);
-    const vt_set_piece *piece = find_time(dataset, stretch, time, &time);
+    const vt_set_stretch *stretch = vt_index_sample(&dataset->index, sample, &time);
+    const vt_set_piece *piece = vt_index_piece(&dataset->index, stretch, time, &time);
     snprintf(buffer, (size_t)size, "%s, time %lld", vt_dataset_group_path(dataset, piece->file),
              (long long)vt_fields_stored_time(dataset->files[piece->file].stored, time));
 }
@@ -47,9 +38,9 @@ static vt_status add_frame(vt_dataset *dataset, const vt_set_stretch *stretch, i
         vt_fields_plan_add_copy(plan, vt_frame_cache_place(cache, index), frame->values, frame->channels * points);
         goto done;
     }
-    frame->file = find_time(dataset, stretch, time, &frame->time)->file;
+    frame->file = vt_index_piece(&dataset->index, stretch, time, &frame->time)->file;
     frame->kept_as = -1;
-    if (dataset->seasonal != NULL) vt_dataset_date_of(dataset, stretch, time, &frame->date);
+    if (dataset->seasonal != NULL) vt_index_date(&dataset->index, stretch, time, &frame->date);
     VT_TRY(vt_dataset_use_file(dataset, frame->file, &frame->opened));
     frame->time = vt_fields_stored_time(frame->opened->stored, frame->time);
     add_reading(dataset, frame, plan);
@@ -78,7 +69,7 @@ static vt_status add_frames(vt_dataset *dataset, int64_t sample, int64_t place, 
     const int64_t channels = vt_dataset_window_channels(options), points = options->rows * options->width;
     const int64_t size = channels * points, target_size = options->out_channels * points;
     int64_t time;
-    const vt_set_stretch *stretch = vt_dataset_find_sample(dataset, sample, &time);
+    const vt_set_stretch *stretch = vt_index_sample(&dataset->index, sample, &time);
     vt_frame frame = {.sample = place};
     for (int64_t back = -steps_of(plan); back <= options->history; back++) {
         if ((back < 0 ? target : input) == NULL) continue;
@@ -89,7 +80,7 @@ static vt_status add_frames(vt_dataset *dataset, int64_t sample, int64_t place, 
     const int64_t known = vt_known_count(&options->known) * points;
     for (int64_t step = 0; step < steps_of(plan) && forcings != NULL; step++) {
         vt_date date;
-        vt_dataset_date_of(dataset, stretch, time + step * options->dt, &date);
+        vt_index_date(&dataset->index, stretch, time + step * options->dt, &date);
         vt_fields_plan_add_known(plan, dataset->known, date, forcings + step * known);
     }
 done:
@@ -170,43 +161,28 @@ static vt_status run_plan(vt_dataset *dataset)
 vt_status vt_dataset_open_file(vt_dataset *dataset, int64_t sample, vt_fields_file **file)
 {
     int64_t time;
-    const vt_set_stretch *stretch = vt_dataset_find_sample(dataset, sample, &time);
-    return vt_dataset_use_file(dataset, vt_dataset_piece(dataset, stretch, time)->file, file);
+    const vt_set_stretch *stretch = vt_index_sample(&dataset->index, sample, &time);
+    return vt_dataset_use_file(dataset, vt_index_piece(&dataset->index, stretch, time, &time)->file, file);
 }
 
 bool vt_dataset_reaches(const vt_dataset *dataset, int64_t sample, int64_t steps)
 {
     int64_t time;
-    const vt_set_stretch *stretch = vt_dataset_find_sample(dataset, sample, &time);
+    const vt_set_stretch *stretch = vt_index_sample(&dataset->index, sample, &time);
     return time + steps * dataset->options.dt < stretch->times;
-}
-
-vt_date vt_dataset_date_in(const vt_dataset *dataset, const vt_set_piece *piece, int64_t time)
-{
-    const int64_t *own = dataset->files != NULL ? dataset->files[piece->file].dates : NULL;
-    vt_date date = vt_date_after(piece->date, time * vt_dataset_minutes_a_time(dataset));
-    if (own != NULL) date.minutes = own[piece->first_time + time];
-    return date;
-}
-
-bool vt_dataset_date_of(const vt_dataset *dataset, const vt_set_stretch *stretch, int64_t time, vt_date *date)
-{
-    const vt_set_piece *piece = vt_dataset_piece(dataset, stretch, time);
-    *date = vt_dataset_date_in(dataset, piece, time - piece->first);
-    return piece->dated;
 }
 
 bool vt_dataset_date(const vt_dataset *dataset, int64_t sample, int64_t steps, vt_date *date)
 {
     int64_t time;
     if (dataset->options.synthetic) return false;
-    const vt_set_stretch *stretch = vt_dataset_find_sample(dataset, sample, &time);
-    return vt_dataset_date_of(dataset, stretch, time + steps * dataset->options.dt, date);
+    const vt_set_stretch *stretch = vt_index_sample(&dataset->index, sample, &time);
+    return vt_index_date(&dataset->index, stretch, time + steps * dataset->options.dt, date);
 }
 
 int64_t vt_dataset_minutes_a_time(const vt_dataset *dataset)
 {
-    return dataset->about->step > 0 ? dataset->about->step : 60 * VT_HOURS_A_TIME;
+    return vt_index_minutes(&dataset->index);
 }
 
 vt_status vt_dataset_read_later(vt_dataset *dataset, int64_t sample, int64_t steps, float *fields)
@@ -215,9 +191,9 @@ vt_status vt_dataset_read_later(vt_dataset *dataset, int64_t sample, int64_t ste
     const vt_frame_window window = vt_dataset_own_window(dataset);
     vt_fields_file *file = NULL;
     int64_t time;
-    const vt_set_stretch *stretch = vt_dataset_find_sample(dataset, sample, &time);
+    const vt_set_stretch *stretch = vt_index_sample(&dataset->index, sample, &time);
     VT_ASSERT(vt_dataset_reaches(dataset, sample, steps));
-    const vt_set_piece *piece = find_time(dataset, stretch, time + steps * dataset->options.dt, &time);
+    const vt_set_piece *piece = vt_index_piece(&dataset->index, stretch, time + steps * dataset->options.dt, &time);
     VT_TRY(vt_dataset_use_file(dataset, piece->file, &file));
     VT_TRY(vt_fields_file_read(file, time, dataset->options.out_channels, &window, true, fields));
 done:
@@ -277,7 +253,7 @@ int64_t vt_dataset_pieces(const vt_source *source, int64_t sample, int64_t steps
     const vt_dataset_options *options = &dataset->options;
     const size_t plane = (size_t)(options->rows * options->width) * sizeof(float);
     int64_t time;
-    const vt_set_stretch *stretch = vt_dataset_find_sample(dataset, sample, &time);
+    const vt_set_stretch *stretch = vt_index_sample(&dataset->index, sample, &time);
     const int64_t frame = stretch->first_frame + time;
     for (int64_t back = 0; back <= options->history; back++)
         list[back] = (vt_sample_piece){frame - back * options->dt, VT_TENSOR_INPUT, 0,
@@ -312,8 +288,7 @@ vt_status vt_dataset_read_frame(vt_source *source, int64_t index, void *values)
     vt_dataset *dataset = (vt_dataset *)source;
     VT_ASSERT(index >= 0 && index < source->frame_count);
     if (index == dataset->times_used) return read_fixed(dataset, values);
-    const vt_set_stretch *stretch = &dataset->stretches[dataset->stretch_count - 1];
-    while (stretch->first_frame > index) stretch--;
+    const vt_set_stretch *stretch = vt_index_frame(&dataset->index, index);
     vt_frame frame = {.channels = vt_dataset_frame_channels(dataset), .values = values};
     pthread_mutex_lock(&dataset->lock);
     vt_fields_plan_clear(dataset->plan);
@@ -327,7 +302,7 @@ vt_status vt_dataset_read_frame(vt_source *source, int64_t index, void *values)
     if (status == VT_OK && dataset->known != NULL && dataset->options.known_in_frames) {
         const int64_t points = dataset->options.rows * dataset->options.width;
         vt_date date;
-        vt_dataset_date_of(dataset, stretch, index - stretch->first_frame, &date);
+        vt_index_date(&dataset->index, stretch, index - stretch->first_frame, &date);
         vt_known_fields_take(dataset->known, date, true, (float *)values + frame.channels * points);
     }
     return status;

@@ -144,7 +144,7 @@ static vt_status gather_piece(const vt_statistics_source *source, vt_dataset *da
     VT_TRY(vt_dataset_use_file(dataset, piece->file, &file));
     for (int64_t i = 0; i < piece->times; i++) {
         const int64_t time = piece->first_time + i;
-        const vt_date date = vt_dataset_date_in(dataset, piece, i);
+        const vt_date date = vt_index_date_in(&dataset->index, piece, i);
         const vt_status read = vt_fields_file_read(file, time, statistics->channels, &dataset->window, true, fields);
         if (read == VT_OK) {
             vt_statistics_add(statistics, fields);
@@ -188,8 +188,8 @@ static void begin_times(const vt_dataset *dataset, vt_time_statistics *times)
                                            .longitudes = vt_dataset_known_coordinate(dataset, true)};
     const char *undated = NULL;
     bool assumes = false;
-    for (int64_t i = 0; i < dataset->piece_count; i++) {
-        const vt_set_piece *piece = &dataset->pieces[i];
+    for (int64_t i = 0; i < dataset->index.piece_count; i++) {
+        const vt_set_piece *piece = &dataset->index.pieces[i];
         assumes = assumes || (!piece->proven && vt_dataset_step_is_assumed(dataset));
         if (!piece->dated && undated == NULL) undated = vt_dataset_group_path(dataset, piece->file);
     }
@@ -218,8 +218,8 @@ vt_status vt_statistics_gather(const vt_statistics_source *source, vt_statistics
                          "the fields of one time");
     vt_fields_log_remarks(&dataset->remarks);
     if (source->times != NULL) begin_times(dataset, source->times);
-    for (int64_t i = 0; i < dataset->piece_count; i++)
-        VT_TRY(gather_piece(source, dataset, &dataset->pieces[i], fields, statistics));
+    for (int64_t i = 0; i < dataset->index.piece_count; i++)
+        VT_TRY(gather_piece(source, dataset, &dataset->index.pieces[i], fields, statistics));
     VT_CHECK(statistics->times > 0, "%s '%s': its files hold no time %s", source->option_name, source->directory,
              statistics->left_out > 0 ? "that can be read" : "at all");
     vt_statistics_take_about(statistics, &dataset->about);

@@ -1,0 +1,144 @@
+/* The index of a set's times, without a file. */
+#include "source/fields/index.h"
+
+#include <string.h>
+
+#include "config/config.h"
+#include "test.h"
+
+enum { SIX_HOURS = 360, DAY = 1440 };
+
+static vt_date day_of(int64_t year, int64_t month, int64_t day)
+{
+    vt_date date;
+    EXPECT(vt_date_make(VT_CALENDAR_STANDARD, year, month, day, &date));
+    return date;
+}
+
+static void add(vt_fields_index *index, int64_t file, int64_t times, vt_date date)
+{
+    const vt_set_piece piece = {.file = file,
+                                .first_time = 10 * file,
+                                .times = times,
+                                .dated = true,
+                                .proven = true,
+                                .date = date,
+                                .last_by_name = INT64_MAX};
+    vt_index_add(index, &piece);
+}
+
+/* Four times, the three that follow them in the next file, and five of a day later. */
+static vt_fields_index three_files(vt_index_rule rule)
+{
+    vt_fields_index index = {.rule = rule, .step = SIX_HOURS};
+    add(&index, 0, 4, day_of(2013, 1, 1));
+    add(&index, 1, 3, day_of(2013, 1, 2));
+    add(&index, 2, 5, day_of(2013, 1, 4));
+    vt_index_join(&index);
+    return index;
+}
+
+static void expect_place(const vt_fields_index *index, const vt_set_stretch *stretch, int64_t time, int64_t file,
+                         int64_t time_in_file)
+{
+    int64_t found;
+    const vt_set_piece *piece = vt_index_piece(index, stretch, time, &found);
+    EXPECT(piece->file == file && found == time_in_file, "file %lld, time %lld", (long long)piece->file,
+           (long long)found);
+}
+
+TEST(samples_and_their_times)
+{
+    vt_fields_index index = three_files((vt_index_rule){1, 2, 1, VT_UNSET_INTEGER, false});
+    int64_t time;
+    vt_date date;
+    EXPECT(vt_index_span(&index.rule) == 4 && index.stretch_count == 2);
+    EXPECT(index.samples == 4 && index.frames == 12 && index.crossing == 3);
+    const vt_set_stretch *stretch = vt_index_sample(&index, 2, &time);
+    EXPECT(stretch == index.stretches && time == 4);
+    expect_place(&index, stretch, time - 2, 0, 2); /* the earlier time of its input */
+    expect_place(&index, stretch, time, 1, 10);
+    expect_place(&index, stretch, time + 2, 1, 12);
+    EXPECT(vt_index_date(&index, stretch, 6, &date) && date.minutes == day_of(2013, 1, 2).minutes + 2 * SIX_HOURS);
+    stretch = vt_index_sample(&index, 3, &time);
+    EXPECT(stretch == index.stretches + 1 && time == 2 && stretch->first_frame == 7);
+    expect_place(&index, stretch, time, 2, 22);
+    EXPECT(vt_index_frame(&index, 6) == index.stretches && vt_index_frame(&index, 7) == index.stretches + 1);
+    vt_index_close(&index);
+}
+
+TEST(samples_that_are_limited_or_kept_in_their_files)
+{
+    int64_t pieces[3] = {0};
+    bool serves[3] = {false};
+    vt_fields_index index = three_files((vt_index_rule){1, 2, 1, 1, false});
+    EXPECT(index.samples == 4 && index.frames == 5 && index.stretches[1].used == 0);
+    vt_index_close(&index);
+    index = three_files((vt_index_rule){1, 2, 1, VT_UNSET_INTEGER, true});
+    EXPECT(index.stretch_count == 3 && index.samples == 1 && index.crossing == 0);
+    vt_index_count_pieces(&index, pieces, serves);
+    for (int file = 0; file < 3; file++) EXPECT(pieces[file] == 1 && serves[file] == (file == 2));
+    vt_index_close(&index);
+}
+
+/* Files of one time each: their dates say how far apart they are, if most agree. */
+TEST(steps_between_files_of_one_time)
+{
+    static const int64_t days[3][4] = {{1, 2, 3, 4}, {1, 2, 4, 5}, {1, 2, 4, 8}};
+    for (int i = 0; i < 4; i++) {
+        vt_fields_index index = {.rule = {0, 1, 1, VT_UNSET_INTEGER, false}};
+        for (int64_t file = 0; file < 4; file++)
+            add(&index, file, 1, i < 3 ? day_of(2013, 1, days[i][file]) : day_of(2013, 1 + file, 16 - file % 2));
+        vt_index_join(&index);
+        EXPECT(index.step == (i < 2 ? DAY : i == 2 ? 0 : VT_A_MONTH), "%lld", (long long)index.step);
+        EXPECT(index.samples == (i == 1 ? 2 : i == 2 ? 0 : 3), "%lld samples", (long long)index.samples);
+        EXPECT(vt_index_minutes(&index) == (i == 2 ? SIX_HOURS : index.step));
+        vt_index_close(&index);
+    }
+}
+
+/* Dates of the files' names don't join files; times of their own are used as they are. */
+TEST(dates_that_are_not_proven_and_dates_of_their_own)
+{
+    const int64_t own[3] = {0, 44640, 84960};
+    vt_fields_index index = {.rule = {0, 1, 1, VT_UNSET_INTEGER, false}, .step = SIX_HOURS};
+    vt_set_piece piece = {.times = 4, .dated = true, .date = day_of(2013, 1, 1), .last_by_name = INT64_MAX};
+    vt_date date;
+    vt_index_add(&index, &piece);
+    piece.file = 1, piece.date = day_of(2013, 1, 2);
+    vt_index_add(&index, &piece);
+    piece = (vt_set_piece){.file = 2, .times = 3, .own = own};
+    vt_index_add(&index, &piece);
+    vt_index_join(&index);
+    EXPECT(index.stretch_count == 3 && index.samples == 3 + 3 + 2);
+    EXPECT(!vt_index_date(&index, &index.stretches[2], 2, &date) && date.minutes == own[2]);
+    vt_index_close(&index);
+}
+
+TEST(times_that_two_sets_or_two_files_have)
+{
+    const vt_index_rule rule = {0, 1, 1, VT_UNSET_INTEGER, false};
+    vt_fields_index one = three_files(rule), other = {.rule = rule, .step = SIX_HOURS};
+    EXPECT(vt_index_repeated(&one).count == 0);
+    add(&other, 7, 4, day_of(2013, 1, 2));
+    add(&other, 8, 4, day_of(2013, 1, 4));
+    vt_index_join(&other);
+    vt_index_overlap found = vt_index_shared(&one, &other);
+    EXPECT(found.count == 2 && found.has_gaps && found.files[0] == 1 && found.files[1] == 7);
+    EXPECT(found.from.minutes == day_of(2013, 1, 2).minutes);
+    EXPECT(found.to.minutes == day_of(2013, 1, 4).minutes + 3 * SIX_HOURS);
+    vt_index_close(&other);
+    /* a file of January that begins before the one before it ends; the name of that one says that it doesn't */
+    for (int named = 0; named < 2; named++) {
+        vt_set_piece piece = {.times = 200, .dated = true, .date = day_of(2012, 12, 1), .last_by_name = INT64_MAX};
+        other = (vt_fields_index){.rule = rule, .step = SIX_HOURS};
+        if (named) piece.last_by_name = day_of(2013, 1, 1).minutes - 1;
+        vt_index_add(&other, &piece);
+        add(&other, 1, 4, day_of(2013, 1, 1));
+        vt_index_join(&other);
+        found = vt_index_repeated(&other);
+        EXPECT(found.count == !named && found.files[1] == !named, "%lld", (long long)found.count);
+        vt_index_close(&other);
+    }
+    vt_index_close(&one);
+}
