@@ -136,8 +136,11 @@ static void find_sharers(vt_chunk_cache *cache, const vt_world *world)
 
 void vt_chunk_cache_share(vt_chunk_cache *cache, vt_world *world)
 {
+    const vt_layout *layout = vt_world_layout(world);
+    const bool alone = layout->size[VT_AXIS_TENSOR] * layout->size[VT_AXIS_CONTEXT] == 1;
+    if (alone && cache->own <= 0) return; /* nothing is kept */
     find_sharers(cache, world);
-    const double wanted = fmin((double)cache->budget * cache->sharers, cache->all);
+    const double wanted = fmin((double)cache->budget * cache->sharers, cache->sharers > 1 ? cache->all : cache->own);
     const double bytes = allowed(allowed(wanted, vt_memory_available()), vt_memory_address_space_left());
     size_t mapped = table_bytes() + ((size_t)bytes + 4095) / 4096 * 4096;
     void *shared = vt_world_share_memory(world, &mapped, prepare);
