@@ -72,7 +72,7 @@ static void log_layout(const vt_config *config, const vt_world *world)
     const int *size = vt_world_layout(world)->size;
     if (vt_world_ranks(world) == 1) return;
     char *stages = vt_text_format(size[VT_AXIS_PIPELINE] > 1 ? " × pipeline %d" : "", size[VT_AXIS_PIPELINE]);
-    vt_log_info("ranks: %d (%s), communicating through %s; tensor %d × context %d%s × data %d, order %s",
+    vt_log_info("ranks: %d, started by %s, communicating through %s; tensor %d × context %d%s × data %d, order %s",
                 vt_world_ranks(world), vt_launch_name(vt_world_launch(world)->launcher), vt_world_engine(world)->name,
                 size[VT_AXIS_TENSOR], size[VT_AXIS_CONTEXT], stages, size[VT_AXIS_DATA], config->parallel_order);
     free(stages);
@@ -283,6 +283,8 @@ vt_status vt_opening_log(const vt_opening *opening)
                        vt_config_learning_rate(config));
     if (config->disable_broadcast_buffers)
         vt_log_info("disable_broadcast_buffers has no effect: the model has no buffers");
+    if (config->wireup_info != NULL || config->wireup_store != NULL)
+        vt_log_info("wireup_info and wireup_store have no effect: the launcher is recognised by itself");
     if (config->cache != VT_CACHE_NONE && opening->training->frame_count == 0)
         vt_log_warning("cache has no effect: source %s has no frames that it could keep",
                        opening->training->kind->name);
