@@ -113,6 +113,18 @@ long_architectures() {
         "-gencode arch=compute_90,code=sm_90 -gencode arch=compute_80,code=compute_80 -gencode arch=compute_90,code=compute_90 "
 }
 
+# Containers install what `make deps` does, besides what README.md asks for, and both recipes run the same commands.
+test_containers() {
+    local folder=$TOP/docs/packaging/container
+    sed -n 's/^RUN //p' "$folder/Dockerfile" >docker
+    sed -n '/^%post/,/^%runscript/s/^    //p' "$folder/vitrain.def" | grep -vE '^(cd|rm) |^GPU_ARCH=' >apptainer
+    cmp docker apptainer
+    cmp <(grep -E '^(apt-get|make)' docker | sed 's/ MPI=.*//; s/ PREFIX=.*//') <(printf '%s\n' "apt-get update" \
+        "apt-get install -y --no-install-recommends make gcc" "make deps" "make vitrain" "make install")
+    contains "$(cat "$TOP/README.md")" "with gcc and make"
+    [ "$(sed -n 's/^ARG BASE=//p' "$folder/Dockerfile")" = "$(sed -n 's/^    BASE=//p' "$folder/vitrain.def")" ]
+}
+
 test_install() {
     sources
     build NVCC= PREFIX=/usr
