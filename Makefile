@@ -6,7 +6,7 @@
 # make sanitize   every test under ASan and UBSan                         make tsan      threads, under ThreadSanitizer
 # make fuzz       libFuzzer, FUZZ_SECONDS each                            make faults    every kind of fault
 # make long-test  the tests that take long                                make memcheck  a short run under valgrind
-# make coverage   lines and branches of each room that the tests reach
+# make coverage   lines and branches of each room that tests reach            make exercise  a layer over ranks: docs/lab.md
 # make test-arm   a cross build for ARM, its tests under qemu: docs/arm.md
 # make lint       clang-format, clang-tidy, cppcheck                      make docs      docs/options.md from the option table
 # make deps       installs the libraries that are missing (apt)           make clean, make defaults (forgets settings)
@@ -38,7 +38,7 @@ VERSION := $(shell make/version.sh $(BUILD)/stamps/version)
 SOURCES := $(sort $(shell find src -name '*.c'))
 KERNEL_SOURCES := $(filter src/backend/cpu/vector/%,$(SOURCES))
 TILE_SOURCES := $(filter src/backend/cpu/amx/%,$(SOURCES))
-TEST_SOURCES := $(sort $(shell find tests -name '*.c' -not -path 'tests/fuzz/*' -not -path tests/faults/shim.c -not -path tests/faults/eio.c -not -path 'tests/gpu/*' -not -path 'tests/coverage/*' -not -path 'tests/tenant/*'))
+TEST_SOURCES := $(sort $(shell find tests -name '*.c' -not -path 'tests/fuzz/*' -not -path tests/faults/shim.c -not -path tests/faults/eio.c -not -path 'tests/gpu/*' -not -path 'tests/coverage/*' -not -path 'tests/tenant/*' -not -path 'tests/exercise/*'))
 CUDA_KERNELS := $(sort $(wildcard cuda/*.cu))
 CUDA_OBJECTS = $(if $(NVCC),$(patsubst cuda/%,$(BUILD)/cuda/%.o,$(CUDA_KERNELS_BUILT) $(wildcard cuda/*.c)))
 

@@ -37,6 +37,22 @@ $(RACES)/%.o: $(RACE_KERNELS)/%.cu $(STAMPS)/host
 $(RACES)/race-tests: $(TESTS_OF_C) $(RACE_OBJECTS) $(BUILD)/libvitrain.a $(STAMPS)/link $(STAMPS)/host
 	$(LINK) -fsanitize=thread -o $@ $(filter %.o %.a,$^) $(LIBS)
 
+# An exercise of docs/lab.md: $(EXERCISE)/mlp.c, which is made once, is the student's, and `make clean` leaves it alone.
+EXERCISE ?= exercise
+.PHONY: exercise
+exercise: $(EXERCISE)/exercise
+	tests/mpirun -np 2 $<
+
+$(EXERCISE)/mlp.c:
+	@mkdir -p $(@D)
+	sed -f tests/exercise/without_regions.sed src/model/mlp.c >$@
+
+$(EXERCISE)/%.o: $(EXERCISE)/%.c $(STAMPS)/compile
+	$(COMPILE) -c $< -o $@
+
+$(EXERCISE)/exercise: $(BUILD)/tests/exercise/exercise.o $(EXERCISE)/mlp.o $(BUILD)/libvitrain.a $(STAMPS)/link
+	$(LINK) -o $@ $(filter %.o %.a,$^) $(LIBS)
+
 # The program and the tests of the tables with rows of the tests' own (tests/tenant): files that expand the lists of kinds.def
 # are compiled again, with tests/tenant/config/kinds.def in place of the product's.
 TENANT_TABLES := $(shell find src -name '*.c' -exec grep -lE \
