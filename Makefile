@@ -6,7 +6,7 @@
 # make sanitize   every test under ASan and UBSan                         make tsan      threads, under ThreadSanitizer
 # make fuzz       libFuzzer, FUZZ_SECONDS each                            make faults    every kind of fault
 # make long-test  the tests that take long                                make memcheck  a short run under valgrind
-# make coverage   lines and branches of each room that tests reach            make exercise  a layer over ranks: docs/lab.md
+# make coverage   lines and branches of each room that tests reach        make exercise  a layer over ranks: docs/lab.md
 # make test-arm   a cross build for ARM, its tests under qemu: docs/arm.md
 # make lint       clang-format, clang-tidy, cppcheck                      make docs      docs/options.md from the option table
 # make deps       installs the libraries that are missing (apt)           make clean, make defaults (forgets settings)
