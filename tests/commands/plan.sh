@@ -175,7 +175,7 @@ predicted_times_hold() { # RANKS
 alone_predicted_times_hold() {
     ! grep -q '__[at]san_init' "$VITRAIN" || skip "a sanitizer's times are its own"
     local disturbed=
-    for ranks in $(rank_counts); do predicted_times_hold "$ranks"; done
+    for ranks in $(rank_counts | sed 's/ 4 8/ 4/'); do predicted_times_hold "$ranks"; done # of 8 ranks: bench/plan
     [ -z "$disturbed" ] || skip "times were not judged on$disturbed rank(s): other work took more than a tenth of the machine"
 }
 
