@@ -18,10 +18,12 @@ import tempfile
 import h5py
 import numpy as np
 import torch
+import torch.distributed.checkpoint
 from safetensors.torch import load_file, save_file
 
 from pytorch_vit import VisionTransformer, relative_loss
 
+HERE = pathlib.Path(__file__).resolve().parent
 MOST_LOSS = 2e-6  # relative; float32 sums in another order
 MOST_FIELD = 2e-5  # standard deviations; float32 fields in the units of the data have about six digits beside the mean
 SIZES = {"img_size": (16, 32), "patch_size": 4, "n_in_channels": 3, "n_out_channels": 3, "embed_dim": 16, "depth": 2,
@@ -80,24 +82,41 @@ def forms_of(model):
     yield "float64", {name: value.double() for name, value in model.state_dict().items()}
 
 
+def files_of(model):
+    """What programs save besides: names of files, or directories."""
+    state = model.state_dict()
+    torch.save(model, "whole.pt")
+    torch.save(torch.nn.DataParallel(model), "wrapped.pt")
+    torch.save({"epoch": 3, "model_state": state, "rates": torch.ones(3)}, "inside.pt")
+    torch.distributed.checkpoint.save({"model": state, "step": torch.tensor(3)}, checkpoint_id="dcp")
+    return "whole.pt", "wrapped.pt", "inside.pt", "dcp"
+
+
 def compare(what, ours, theirs, most):
     difference = abs(ours - theirs) / abs(theirs)
     print(f"{what}: vitrain {ours:.9g}, PyTorch {theirs:.9g}, relative difference {difference:.1e} (most {most:g})")
     return difference <= most
 
 
+def start_from(program, name, expected):
+    """Compares the losses of a run that starts from model.safetensors and does not change it (learning rate 0)."""
+    good = True
+    log = run(program, *FLAGS, "--run_num=" + re.sub(r"\W", "_", name), "--init_from=model.safetensors", "--lr=0")
+    found = {"valid": r"Avg val loss=(\S+)", "test": r"Final test loss: (\S+)"}
+    for split, line in found.items():
+        good &= compare(f"{name}, loss of {split}", float(re.search(line, log)[1]), expected[split], MOST_LOSS)
+    return good
+
+
 def to_vitrain(program, model):
-    """Compares the losses of a run that starts from the weights and does not change them (learning rate 0)."""
     good = True
     expected = {split: loss_of(model, split) for split in ("valid", "test")}
-    for number, (form, weights) in enumerate(forms_of(model)):
-        torch.save(weights, "model.pt")
-        weights = torch.load("model.pt", map_location="cpu")
+    for form, weights in forms_of(model):
         save_file({name: value.contiguous() for name, value in weights.items()}, "model.safetensors")
-        log = run(program, *FLAGS, f"--run_num={number}", "--init_from=model.safetensors", "--lr=0")
-        found = {"valid": r"Avg val loss=(\S+)", "test": r"Final test loss: (\S+)"}
-        for split, line in found.items():
-            good &= compare(f"{form}, loss of {split}", float(re.search(line, log)[1]), expected[split], MOST_LOSS)
+        good &= start_from(program, form, expected)
+    for path in files_of(model):
+        run(sys.executable, HERE / "from_pytorch.py", path, "model.safetensors")
+        good &= start_from(program, path, expected)
     return good
 
 
@@ -124,7 +143,7 @@ def main():
     program = str(pathlib.Path(sys.argv[1]).resolve())
     torch.manual_seed(3)
     with tempfile.TemporaryDirectory() as directory:
-        FLAGS.insert(0, f"--yaml_config={pathlib.Path(__file__).resolve().parents[1] / 'config/ViT.yaml'}")
+        FLAGS.insert(0, f"--yaml_config={HERE.parent / 'config/ViT.yaml'}")
         os.chdir(directory)
         run(program, "synth", "data", "--img_size=[16,32]", "--channels=3", "--years=1", "--steps_per_year=61",
             "--valid_steps=33", "--test_steps=29")  # fmt: skip
