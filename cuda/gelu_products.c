@@ -22,7 +22,7 @@ void vt_gelu_product_describe(const vt_cudnn *library, cudnnHandle_t handle, con
     const cudnnDataType_t type = key->type == VT_FLOAT16 ? CUDNN_DATA_HALF : CUDNN_DATA_BFLOAT16;
     vt_fused_graph_begin(library, handle, device_text, g);
     const vt_fused_tensor x = matrix(g, VT_FUSED_IN_MEMORY, 1, type, key->rows, key->in, key->x_stride, 1);
-    /* weight [out, in] forward, and [in, out] backward */
+    /* in memory it is [out, in] forward (fc1's), and [in, out] backward (fc2's) */
     const vt_fused_tensor weight =
         matrix(g, VT_FUSED_IN_MEMORY, 2, type, key->in, key->out, key->is_backward ? key->weight_stride : 1,
                key->is_backward ? 1 : key->weight_stride);

@@ -9,7 +9,7 @@
 #include "fused_attention.h"
 #include "state.h"
 
-#define THE_RIVAL UINT64_MAX /* a kept choice; others are numbers of proposals */
+#define THE_RIVAL UINT64_MAX /* as a kept choice; the others are numbers of cuDNN's proposals */
 
 struct vt_graph_plans {
     const vt_cudnn *library;
@@ -50,8 +50,8 @@ bool vt_graph_prepare(vt_graph_call *call, const vt_graph_plan *plan)
     return call->workspace != NULL;
 }
 
-/* The fastest of the candidates, or `count`: the rival is. Without memory to time them: the rival, or else the first.
- */
+/* Which candidate is the fastest; `count`: the rival is. Where there is no memory to time them, the rival is taken, or
+ * else the first candidate. */
 static int fastest(const vt_graph_operation *operation, const vt_graph_call *call, int count,
                    const vt_fused_plan *found, bool has_rival)
 {

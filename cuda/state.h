@@ -65,7 +65,7 @@ struct vt_fused_attention *vt_fused_attention_open(vt_backend *backend);
 void vt_fused_attention_close(struct vt_fused_attention **attention);
 size_t vt_fused_attention_version(const struct vt_fused_attention *attention); /* NULL: 0 */
 
-/* graph_plans.c: cuDNN's plans for the operations below; vt_fused_attention_open has opened the library. */
+/* graph_plans.c: cuDNN's plans for the operations below. Opened after vt_fused_attention_open, which opens cuDNN. */
 struct vt_graph_plans *vt_graph_plans_open(vt_backend *backend);
 void vt_graph_plans_close(struct vt_graph_plans **plans);
 

@@ -138,7 +138,7 @@ void vt_chunk_cache_share(vt_chunk_cache *cache, vt_world *world)
 {
     const vt_layout *layout = vt_world_layout(world);
     const bool alone = layout->size[VT_AXIS_TENSOR] * layout->size[VT_AXIS_CONTEXT] == 1;
-    if (alone && cache->own <= 0) return; /* nothing is kept */
+    if (alone && cache->own <= 0) return; /* neither later batches nor other ranks need a chunk again */
     find_sharers(cache, world);
     const double wanted = fmin((double)cache->budget * cache->sharers, cache->sharers > 1 ? cache->all : cache->own);
     const double bytes = allowed(allowed(wanted, vt_memory_available()), vt_memory_address_space_left());

@@ -76,8 +76,8 @@ most_registers() { # MANGLED PLAIN
 }
 
 # Instructions of the inner loop for each 16 bytes: a multiprocessor of an H100 issues 4 for 32 threads in a clock, in which its memory
-# moves 14.5 bytes (3.35 TB/s, 132 multiprocessors, 1.75 GHz), so more than 141 would take longer than the memory. Only patches_load has
-# more, most of them for patches that are cut at the fields' edge.
+# moves 14.5 bytes (3.35 TB/s, 132 multiprocessors, 1.75 GHz), so more than 141 would take longer than the memory. patches_load has more,
+# because its branches that move points one by one (channels last, beyond the fields' edge) are counted, too.
 most_for_a_piece() { case $1 in patches_load_kernel) echo 270 ;; *) echo 141 ;; esac; }
 
 # Instructions of the inner loop for each score: a scheduler takes 8 clocks for a warp's power of two, so attention over wgmma has

@@ -44,7 +44,7 @@ static cudaError_t no_error(void)
 #define vt_gelu_product_describe describe_gelu_product
 #include "cuda/gelu_products.c"
 
-/* Proposal 1 is the fastest of cuDNN's; the product and our kernel take rival_time. */
+/* Of cuDNN's plans that of proposal 1 is the fastest, with a time of 1; the product and our kernel take rival_time. */
 static own_state *open_path_with_plans(vt_backend **b, double rival_time)
 {
     static const double times[PROPOSALS] = {4, 1, 2, 3};

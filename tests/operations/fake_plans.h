@@ -138,7 +138,7 @@ void vt_graph_plans_close(struct vt_graph_plans **plans);
 typedef struct {
     vt_cuda_state state;
     char *workspace;
-    vt_backend *plain; /* NULL: not needed */
+    vt_backend *plain; /* for the includer; NULL: it has no use for one */
 } own_state;
 
 /* Exactly the size requested, and full of NaN. */

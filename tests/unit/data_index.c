@@ -27,7 +27,7 @@ static void add(vt_fields_index *index, int64_t file, int64_t times, vt_date dat
     vt_index_add(index, &piece);
 }
 
-/* Four times, the three that follow them in the next file, and five of a day later. */
+/* Four times in a file, the next three in another, and after a gap of more than a day five in a third. */
 static vt_fields_index three_files(vt_index_rule rule)
 {
     vt_fields_index index = {.rule = rule, .step = SIX_HOURS};

@@ -75,7 +75,7 @@ const vt_set_stretch *vt_index_frame(const vt_fields_index *index, int64_t frame
 /* The date of a piece's time 0, 1, … */
 vt_date vt_index_date_in(const vt_fields_index *index, const vt_set_piece *piece, int64_t time);
 
-/* The date of a time of a stretch; false where it isn't known, and then counted from year 0. */
+/* The date of a time of a stretch. False: it isn't known, and *date only counts the times from 0. */
 bool vt_index_date(const vt_fields_index *index, const vt_set_stretch *stretch, int64_t time, vt_date *date);
 
 /* pieces, serves [files], zeroed: how many pieces a file has, and whether one of them is part of a sample. */
