@@ -209,19 +209,14 @@ static size_t edit_distance(const char *a, const char *b)
 
 const char *vt_text_nearest(const char *name, const char *const *candidates, size_t count)
 {
-    const char *nearest = vt_text_closest(name, candidates, count);
-    return nearest != NULL && edit_distance(name, nearest) <= strlen(name) / 2 ? nearest : NULL;
-}
-
-const char *vt_text_closest(const char *name, const char *const *candidates, size_t count)
-{
     const char *nearest = NULL;
+    const size_t length = strlen(name), most = (length + 1) / 3;
     size_t least = SIZE_MAX;
     for (size_t i = 0; i < count; i++) {
         size_t distance = edit_distance(name, candidates[i]);
-        const bool begins = strncmp(candidates[i], name, strlen(name)) == 0; /* as num_ep of num_epochs: two edits */
-        if (begins && distance > 2) distance = 2;
-        if (distance < least) {
+        const bool begins = length > 2 && strncmp(candidates[i], name, length) == 0; /* num_ep, of num_epochs */
+        if (begins && distance > most) distance = most;
+        if (distance <= most && distance < least) {
             least = distance;
             nearest = candidates[i];
         }

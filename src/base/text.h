@@ -68,12 +68,9 @@ void vt_text_free_list(char **strings, int64_t count);
 bool vt_text_to_integer(const char *string, int64_t *value);
 bool vt_text_to_double(const char *string, double *value);
 
-/* The candidate with the smallest edit distance to `name` (ties: the first), or NULL if even that differs in more than
- * half of the letters. */
+/* The candidate with the smallest edit distance to `name` (ties: the first), or one that begins with it; NULL if even
+ * that differs in more than about a third of the letters. */
 const char *vt_text_nearest(const char *name, const char *const *candidates, size_t count);
-
-/* The same without a limit: NULL only when there are no candidates. A name that begins one counts as two edits. */
-const char *vt_text_closest(const char *name, const char *const *candidates, size_t count);
 
 /* The index of the word in "a|b|c"; -1: it is not among them. */
 int vt_text_choice(const char *word, const char *choices);

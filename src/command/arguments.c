@@ -30,14 +30,12 @@ static vt_status fail_unknown(const vt_subcommand *command, const char *word)
     vt_status status = VT_OK;
     const bool options = command->options != VT_NO_OPTIONS;
     char *flag = vt_text_format("%.*s", (int)strcspn(word, "="), word), *own = vt_subcommand_name(command);
-    const char *name = flag + strspn(flag, "-"), *names[] = {vt_row_nearest(command->flags(), name, true), NULL};
-    if (options) names[names[0] != NULL] = vt_row_nearest(vt_options, name, true);
-    const char *nearest = vt_text_closest(name, names, (size_t)(names[0] != NULL) + (names[1] != NULL));
+    char *advice = vt_row_advice(command->flags(), options ? vt_options : NULL, flag + strspn(flag, "-"), "--");
     VT_CHECK(word[0] == '-', "unknown argument '%s'; `vitrain %s --help` lists all", word, own);
-    VT_CHECK(nearest == NULL, "unknown flag %s; did you mean --%s? `vitrain %s --help` %s", flag, nearest, own,
-             options ? "says which there are" : "lists all");
-    VT_FAIL("unknown flag %s; `vitrain %s --help` lists all", flag, own);
+    VT_FAIL("unknown flag %s%s `vitrain %s --help` %s", flag, advice[0] != '\0' ? advice : ";", own,
+            options ? "says which there are" : "lists all");
 done:
+    free(advice);
     free(flag);
     free(own);
     return status;

@@ -164,10 +164,10 @@ static vt_status run_help(int argument_count, char *const *arguments)
 
 static vt_status dispatch(int argument_count, char *const *arguments)
 {
-    const char *first = argument_count > 0 ? arguments[0] : "--config=base";
     for (int i = 0; i < argument_count; i++)
         if (strcmp(arguments[i], "--version") == 0) return vt_command_version(NULL);
-    if (vt_arguments_ask_help(argument_count > 0 ? 1 : 0, arguments)) return run_help(0, NULL);
+    if (argument_count == 0 || vt_arguments_ask_help(1, arguments)) return run_help(0, NULL);
+    const char *first = arguments[0];
     if (strcmp(first, "help") == 0) return run_help(argument_count - 1, arguments + 1);
     if (first[0] == '-') return run_command(&vt_subcommands[0], argument_count, arguments); /* train */
     return run_named(argument_count, arguments);

@@ -77,10 +77,9 @@ static vt_status apply_value(vt_config *config, const vt_yaml *yaml, const vt_ya
     vt_text text = {0};
     const char *path = vt_yaml_path(yaml);
     const vt_row *row = vt_row_find(vt_options, name);
-    VT_CHECK(row != NULL,
-             "%s:%zu:%zu: unknown key '%.200s' in configuration '%.200s'; did you mean '%s'? ('vitrain options' lists "
-             "all)",
-             path, entry->key->line, entry->key->column, name, config->config, vt_row_nearest(vt_options, name, false));
+    char *advice = row == NULL ? vt_row_advice(vt_options, NULL, name, "") : NULL;
+    VT_CHECK(row != NULL, "%s:%zu:%zu: unknown key '%.200s' in configuration '%.200s'%s ('vitrain options' lists all)",
+             path, entry->key->line, entry->key->column, name, config->config, advice);
     VT_CHECK(!row->flag_only, "%s:%zu:%zu: %s is a command-line flag (--%s), not a key of a configuration", path,
              entry->key->line, entry->key->column, name, name);
     if ((row->kind == VT_ROW_ALIAS) != aliases) goto done;
@@ -89,6 +88,7 @@ static vt_status apply_value(vt_config *config, const vt_yaml *yaml, const vt_ya
         status = vt_row_assign(row, text.characters, config, VT_FROM_YAML);
     if (status != VT_OK) vt_error_context("%s:%zu:%zu: %s", path, entry->value->line, entry->value->column, name);
 done:
+    free(advice);
     vt_text_close(&text);
     return status;
 }
@@ -112,27 +112,46 @@ done:
     return status;
 }
 
+typedef struct {
+    char **names;
+    int64_t count;
+} name_list;
+
+static void add_name(const char *name, void *context)
+{
+    name_list *list = context;
+    list->names = vt_grow(list->names, (size_t)list->count, sizeof *list->names, "the names of configurations");
+    list->names[list->count++] = vt_text_copy(name);
+}
+
+/* Where no flag names a file, those of all models were looked at. */
 static vt_status no_such_configuration(const vt_config *config, const vt_yaml_entry *entries, size_t count)
 {
     vt_status status = VT_OK;
-    const char **names = vt_allocate((count + 1), sizeof(char *), "the configuration");
-    vt_text list = {0};
-    vt_text_append(&list, "it holds ");
-    size_t found = 0;
-    for (size_t i = 0; i < count; i++) {
-        if (entries[i].value->kind != VT_YAML_MAPPING) continue;
-        vt_text_append(&list, found == 0 ? "%s" : ", %s", entries[i].key->text);
-        names[found++] = entries[i].key->text;
-    }
-    if (found == 0) vt_text_append(&list, "none");
-    const char *nearest = vt_text_nearest(config->config, names, found);
+    const bool named = config->origin[VT_OPTION_yaml_config] != VT_FROM_DEFAULT;
+    name_list list = {0};
+    vt_text there = {0};
+    for (size_t i = 0; i < count; i++)
+        if (entries[i].value->kind == VT_YAML_MAPPING) add_name(entries[i].key->text, &list);
+    for (size_t i = 0; i < count && list.count == 0; i++)
+        VT_CHECK(vt_row_find(vt_options, entries[i].key->text) == NULL,
+                 "%s: no name of a configuration stands above its keys, such as %s; put a line `base:` there, and "
+                 "indent them below it",
+                 config->yaml_config, entries[i].key->text);
+    if (!named) VT_TRY(vt_config_names(NULL, add_name, &list));
+    for (int64_t i = 0; i < list.count && named; i++)
+        vt_text_append(&there, i == 0 ? "it holds %s" : ", %s", list.names[i]);
+    if (list.count == 0) vt_text_append(&there, "it holds none");
+    if (!named) vt_text_append(&there, "`vitrain options --configurations` lists all");
+    const char *nearest = vt_text_nearest(config->config, (const char *const *)list.names, (size_t)list.count);
     if (nearest != NULL)
         VT_FAIL("--config=%s: no such configuration in %s; did you mean '%s'? (%s)", config->config,
-                config->yaml_config, nearest, list.characters);
-    VT_FAIL("--config=%s: no such configuration in %s; %s", config->config, config->yaml_config, list.characters);
+                named ? config->yaml_config : "the files of the models", nearest, there.characters);
+    VT_FAIL("--config=%s: no such configuration in %s; %s", config->config,
+            named ? config->yaml_config : "the files of the models", there.characters);
 done:
-    vt_text_close(&list);
-    free(names);
+    vt_text_close(&there);
+    vt_text_free_list(list.names, list.count);
     return status;
 }
 

@@ -53,14 +53,15 @@ static vt_status apply_flag(vt_config *config, int argument_count, char *const *
 {
     vt_status status = VT_OK;
     const char *written = arguments[*at] + 2, *value = NULL;
-    char *name = vt_text_format("%.*s", (int)strcspn(written, "="), written);
+    char *name = vt_text_format("%.*s", (int)strcspn(written, "="), written), *advice = NULL;
     const vt_row *row = vt_row_find(vt_options, name);
-    VT_CHECK(row != NULL, "unknown flag --%s; did you mean --%s? ('vitrain options' lists all)", name,
-             vt_row_nearest(vt_options, name, true));
+    if (row == NULL) advice = vt_row_advice(vt_options, NULL, name, "--");
+    VT_CHECK(row != NULL, "unknown flag --%s%s ('vitrain options' lists all)", name, advice);
     VT_TRY(vt_flag_value(row, argument_count, arguments, at, &value));
     if (!is_left_to_file(row, value)) VT_TRY(vt_flag_assign(row, value, config));
 done:
     free(name);
+    free(advice);
     return status;
 }
 

@@ -20,8 +20,7 @@ static vt_status fail_unknown(const char *at, size_t length)
     vt_text known = {0};
     for (int kind = 0; kind < VT_FORCING_COUNT; kind++)
         vt_text_append(&known, "%s%s", kind > 0 ? ", " : "", words[kind]);
-    VT_FAIL("forcings: there is no '%s'; did you mean %s? There are %s", word,
-            vt_text_closest(word, words, VT_FORCING_COUNT), known.characters);
+    VT_FAIL("forcings: there is no '%s'; there are %s", word, known.characters);
 done:
     vt_text_close(&known);
     free(word);

@@ -56,9 +56,9 @@ const vt_row *vt_row_meant(const vt_row *row);
 /* Are there options "name.part"? */
 bool vt_row_has_parts(const char *name);
 
-/* The name in the table that is nearest to this one (vt_text_closest); those of flags that a YAML file may not hold
- * only if wanted. */
-const char *vt_row_nearest(const vt_row *rows, const char *name, bool flags_too);
+/* What to say of a name that is in neither table (`more` may be NULL): "; did you mean --lr?", another sentence, or "".
+ * dashes "--": of a flag; "": of a key, and then of no row that a YAML file may not hold. Malloc'd. */
+char *vt_row_advice(const vt_row *rows, const vt_row *more, const char *name, const char *dashes);
 
 /* The section that a row of a table belongs to; NULL: it has none. */
 const vt_row *vt_row_section(const vt_row *row);

@@ -1,5 +1,6 @@
 #include "data/source.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 
@@ -10,6 +11,18 @@ void vt_source_close(vt_source **source)
 {
     if (*source != NULL) (*source)->kind->close(*source);
     *source = NULL;
+}
+
+vt_status vt_source_check_directory(const vt_config *config, vt_option_id option, const char *synthetic)
+{
+    vt_status status = VT_OK;
+    struct stat info;
+    VT_CHECK(config->origin[option] != VT_FROM_DEFAULT || stat(config->data_dir, &info) == 0 || errno != ENOENT,
+             "data_dir '%s': no such directory. --data_dir=DIR names another one; `vitrain synth %s` makes synthetic "
+             "data for this configuration (docs/data.md)",
+             config->data_dir, synthetic);
+done:
+    return status;
 }
 
 vt_status vt_source_agree(const vt_source *training, const vt_source *other)

@@ -155,6 +155,10 @@ static inline int64_t vt_source_batches(const vt_source *source, int64_t batch_s
     return vt_source_batches_of(source, source->sample_count, batch_size);
 }
 
+/* Fails if all data of a run are missing: the path `option` follows from data_dir, which isn't there. synthetic: how to
+ * make some that fit the configuration, as arguments of `vitrain synth`. */
+vt_status vt_source_check_directory(const vt_config *config, vt_option_id option, const char *synthetic);
+
 vt_status vt_source_agree(const vt_source *training, const vt_source *other);
 
 /* Collective. Fails unless all ranks found the sets alike (their files with their sizes, and how many samples they

@@ -130,6 +130,26 @@ test_flag_errors() {
     error "has 5000 bytes, too many for a path" -- "$VITRAIN" --expdir="$(printf '%05000d' 0)"
     error "OMP_NUM_THREADS=100000: expected 1 to 4096" -- env OMP_NUM_THREADS=100000 "$VITRAIN" bench kernels --rounds=1
     error "did you mean 'short'?" -- "$VITRAIN" --yaml_config="$TOP/config/ViT.yaml" --config=shrt
+    # what other programs call it; a far name is no suggestion
+    error "evaluate: unknown flag --gpus; a launcher starts the ranks: submit/local.sh 4" -- "$VITRAIN" evaluate --gpus=2
+    error "layout: unknown flag --load_ckpt; did you mean --resume? " -- "$VITRAIN" layout --load_ckpt=x
+    error "synth: unknown flag --gpus; \`vitrain synth --help\` lists all" -- "$VITRAIN" synth --gpus=2
+}
+
+# What a newcomer types first.
+test_first_minute() {
+    cmp <("$VITRAIN") <("$VITRAIN" --help)
+    cp -r "$TOP/config" config
+    error "data_dir './data/demo': no such directory" "\`vitrain synth ./data/demo --img_size=[32,64] --channels=8\` makes" -- "$VITRAIN" --config=demo
+    error "\`vitrain synth ./data/unet_demo --model=unet3d\`" -- "$VITRAIN" --config=unet_demo
+    error "\`vitrain synth ./data/x --model=unet3d --npy\`" -- "$VITRAIN" --config=unet_demo --data_dir=./data/x --data_loader_config=dali-lowmem
+    error "\`vitrain synth --text ./data/lm_demo\`" -- "$VITRAIN" --config=lm_demo
+    error "--config=unet_dem: no such configuration in the files of the models; did you mean 'unet_demo'?" -- "$VITRAIN" --config=unet_dem
+    echo 'lr: 1e-3' >flat.yaml
+    error "flat.yaml: no name of a configuration stands above its keys, such as lr; put a line \`base:\` there" -- "$VITRAIN" --yaml_config=flat.yaml
+    # the command that it names makes what the configuration needs
+    "$VITRAIN" synth ./data/demo --img_size=[32,64] --channels=8 --steps_per_year=9 --valid_steps=5 >/dev/null
+    "$VITRAIN" --config=demo --num_iters=1 --global_batch_size=4 >/dev/null
 }
 
 # Model parallelism of 2023 had a second axis, of which only 1 was possible.
@@ -156,16 +176,16 @@ test_where_the_file_is_found() {
     echo 'base: {embed_dim: here}' >here/config/ViT.yaml
     program=$PWD/beside/vitrain
     cd away
-    error "/beside/config/ViT.yaml:1:19: embed_dim: 'beside'" -- "$program"
+    error "/beside/config/ViT.yaml:1:19: embed_dim: 'beside'" -- "$program" train
     cd ../here
-    error "vitrain: config/ViT.yaml:1:19: embed_dim: 'here'" -- "$program"
+    error "vitrain: config/ViT.yaml:1:19: embed_dim: 'here'" -- "$program" train
     error "vitrain: ../beside/config/ViT.yaml:1:19: " -- "$program" --yaml_config=../beside/config/ViT.yaml
     mkdir ../beside/build/config
     echo 'base: {embed_dim: nearest}' >../beside/build/config/ViT.yaml
     cd ../away
-    error "/beside/build/config/ViT.yaml:1:19: embed_dim: 'nearest'" -- "$program"
+    error "/beside/build/config/ViT.yaml:1:19: embed_dim: 'nearest'" -- "$program" train
     rm -r ../beside/build/config ../beside/config
-    error "there is no config/ViT.yaml here, nor beside the program; name a file of configurations with --yaml_config=PATH" -- "$program"
+    error "there is no config/ViT.yaml here, nor beside the program; name a file of configurations with --yaml_config=PATH" -- "$program" train
 }
 
 # A pipe is read as well as a file.

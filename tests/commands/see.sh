@@ -330,7 +330,7 @@ test_ranks_tell_once() {
     two_refuse "expected the directory of a checkpoint" evaluate --checkpoint=nowhere
     two_refuse "nowhere" evaluate --checkpoint=$best --data_dir=nowhere
     two_refuse "--rollout=0: 0 is out of range" evaluate --checkpoint=$best --rollout=0
-    two_refuse "train_data_path 'nowhere/train': no such directory" bench io --yaml_config="$TOP/config/ViT.yaml" --data_dir=nowhere
+    two_refuse "data_dir 'nowhere': no such directory" bench io --yaml_config="$TOP/config/ViT.yaml" --data_dir=nowhere
     ln -s "$TOP/config" config # the sanitizers' program has none beside it
     two_refuse "'h300' is not in" plan --yaml_config="$TOP/config/ViT.yaml" --hardware=h300
     two_refuse "embed_dim" plan --yaml_config="$TOP/config/ViT.yaml" --calibrate --embed_dim=zero

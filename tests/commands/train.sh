@@ -206,7 +206,7 @@ test_profiles_that_cannot_be_recorded() {
 }
 
 test_missing_and_broken_data() {
-    refused "train_data_path 'nowhere/train': no such directory" train --data_dir=nowhere
+    refused "data_dir 'nowhere': no such directory" train --data_dir=nowhere
     refused "patch_size 5 does not divide" train --patch_size=5
     refused "img_size" train --img_size=[16,64]
     refused "n_in_channels" train --n_in_channels=4

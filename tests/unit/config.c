@@ -29,7 +29,9 @@ TEST(flags_that_are_refused)
 {
     EXPECT_REFUSED(NULL, "unknown flag --embd_dim; did you mean --embed_dim?", "--embd_dim=3");
     EXPECT_REFUSED(NULL, "unknown flag --run_nm; did you mean --run_num?", "--run_nm", "x");
-    EXPECT_REFUSED(NULL, "unknown flag --completely_different; did you mean --", "--completely_different");
+    EXPECT_REFUSED(NULL, "unknown flag --completely_different ('vitrain options'", "--completely_different");
+    EXPECT_REFUSED(NULL, "unknown flag --learning_rate; did you mean --lr?", "--learning_rate=3");
+    EXPECT_REFUSED(NULL, "unknown flag --gpus; a launcher starts the ranks: submit/local.sh 4", "--gpus=3");
     EXPECT_REFUSED(NULL, "unknown flag --LR; did you mean --lr?", "--LR=2");
     EXPECT_REFUSED(NULL, "unknown flag --num_ep; did you mean --num_epochs?", "--num_ep", "1");
     EXPECT_REFUSED(NULL, "--resume=: has no value", "--resume=");

@@ -106,6 +106,16 @@ static size_t held_bytes(const vt_config *config, vt_span part)
     return 2 * bytes;
 }
 
+static vt_status check_directory(const vt_config *config)
+{
+    char *synthetic =
+        vt_text_format("%s --img_size=[%lld,%lld] --channels=%lld", config->data_dir, (long long)config->img_size[0],
+                       (long long)config->img_size[1], (long long)config->n_out_channels);
+    const vt_status status = vt_source_check_directory(config, VT_OPTION_train_data_path, synthetic);
+    free(synthetic);
+    return status;
+}
+
 static vt_status open_set(const vt_config *config, vt_set set, vt_span part, vt_source **source)
 {
     vt_status status = VT_OK;
@@ -126,6 +136,7 @@ static vt_status open_set(const vt_config *config, vt_set set, vt_span part, vt_
     options.synthetic = config->data_loader_config == VT_LOADER_SYNTHETIC;
     options.seed = (uint64_t)config->seed;
     *source = NULL;
+    if (!options.synthetic) VT_TRY(check_directory(config));
     VT_CHECK(options.synthetic || options.form.period != NULL || !vt_store_is_directory(options.directory) ||
                  strcmp(config->train_data_path, config->valid_data_path) != 0,
              "%s '%s' is one store for all sets: --train_period=1979..2015 and --valid_period=2016..2017 say which of "

@@ -100,6 +100,16 @@ static void close_volumes(vt_source *source)
     free(volumes);
 }
 
+static vt_status check_directory(const vt_config *config)
+{
+    const bool npy = config->data_loader_config == VT_LOADER_DALI_LOWMEM;
+    char *synthetic = vt_text_format("%s --model=unet3d%s", config->data_dir, npy ? " --npy" : "");
+    const vt_status status =
+        vt_source_check_directory(config, npy ? VT_OPTION_train_path_npy_data : VT_OPTION_train_path, synthetic);
+    free(synthetic);
+    return status;
+}
+
 static vt_status open_boxes(const vt_config *config, vt_volumes *volumes)
 {
     vt_status status = VT_OK;
@@ -153,7 +163,9 @@ static vt_status open_set(const vt_config *config, vt_set set, vt_span part, vt_
     volumes->rotate_vectors = config->rotate_vectors;
     volumes->loader = config->data_loader_config;
     for (int t = 0; t < VT_VOLUME_BOXES; t++) volumes->channels[t] = source->specs[t].shape[1];
-    if (!is_noise(config)) VT_TRY(open_boxes(config, volumes));
+    if (is_noise(config)) goto done;
+    VT_TRY(check_directory(config));
+    VT_TRY(open_boxes(config, volumes));
 done:
     if (status != VT_OK) vt_source_close(&source);
     *result = source;
