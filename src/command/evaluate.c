@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/text.h"
 #include "forecast/cubes.h"
 #include "forecast/evaluation.h"
@@ -27,6 +28,34 @@ static vt_status default_output(const char *checkpoint, bool test, int64_t membe
     }
 done:
     free(trained);
+    return status;
+}
+
+static vt_status add_checkpoint(const char *checkpoint, vt_text *lines)
+{
+    vt_status status = VT_OK;
+    uint32_t checksum = 0;
+    char *index = vt_text_format("%s/checkpoint.h5", checkpoint);
+    VT_TRY(vt_file_checksum(index, &checksum));
+    vt_text_append(lines, "checkpoint: %s, crc32c %08x\n", vt_file_name(checkpoint), (unsigned)checksum);
+done:
+    free(index);
+    return status;
+}
+
+/* What the evaluation is of, but for its data. */
+static vt_status describe(const vt_call *call, const vt_evaluation_options *options, vt_text *lines)
+{
+    vt_status status = VT_OK;
+    const vt_members *members = &options->members;
+    VT_TRY(add_checkpoint(options->checkpoint, lines));
+    for (int64_t i = 0; i < members->other_count; i++) VT_TRY(add_checkpoint(members->others[i], lines));
+    vt_text_append(lines, "set: %s\nrollout: %lld\nevery: %lld\nmembers: %lld\nmap_channel: %s\noptions:",
+                   options->test ? "test" : "valid", (long long)options->rollout, (long long)options->every,
+                   (long long)members->count, options->channel != NULL ? options->channel : "None");
+    for (int i = 0; i < call->option_count; i++) vt_text_append(lines, " %s", call->options[i]);
+    vt_text_append(lines, "\n");
+done:
     return status;
 }
 
@@ -55,10 +84,13 @@ static vt_status prepare(const vt_call *call, vt_evaluation_options *options)
                                     &options->members, &options->checkpoint, &options->config));
         VT_TRY(vt_forecaster_check_rollout(options->config, options->rollout));
     }
+    options->place.is_named = flags->output != NULL;
+    options->place.replaces = flags->force;
     if (flags->output != NULL)
-        options->output = vt_text_copy(flags->output);
+        options->place.directory = vt_text_copy(flags->output);
     else
-        VT_TRY(default_output(options->checkpoint, options->test, options->members.count, &options->output));
+        VT_TRY(default_output(options->checkpoint, options->test, options->members.count, &options->place.directory));
+    VT_TRY(describe(call, options, &options->place.of));
 done:
     return status;
 }
@@ -74,15 +106,15 @@ vt_status vt_command_evaluate(const vt_call *call)
     if (status == VT_ERROR) vt_world_fail_early(&call->launch);
     if (status != VT_OK) goto done;
     if (vt_forecaster_is_of_text(options.config))
-        status = vt_language_evaluate(options.config, options.checkpoint, options.test, options.output, &call->launch);
+        status = vt_language_evaluate(options.config, options.checkpoint, options.test, &options.place, &call->launch);
     else if (vt_forecaster_is_of_cubes(options.config))
-        status = vt_cubes_evaluate(options.config, options.checkpoint, options.output, &call->launch);
+        status = vt_cubes_evaluate(options.config, options.checkpoint, &options.place, &call->launch);
     else
         status = vt_evaluate(&options, &call->launch);
 done:
     vt_config_close(&options.config);
     vt_members_close(&options.members);
     free(options.checkpoint);
-    free(options.output);
+    vt_place_close(&options.place);
     return status;
 }

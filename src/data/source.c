@@ -13,14 +13,13 @@ void vt_source_close(vt_source **source)
     *source = NULL;
 }
 
-vt_status vt_source_check_directory(const vt_config *config, vt_option_id option, const char *synthetic)
+vt_status vt_source_check_directory(const vt_config *config, vt_option_id option, const char *advice)
 {
     vt_status status = VT_OK;
     struct stat info;
     VT_CHECK(config->origin[option] != VT_FROM_DEFAULT || stat(config->data_dir, &info) == 0 || errno != ENOENT,
-             "data_dir '%s': no such directory. --data_dir=DIR names another one; `vitrain synth %s` makes synthetic "
-             "data for this configuration (docs/data.md)",
-             config->data_dir, synthetic);
+             "data_dir '%s': no such directory. --data_dir=DIR names another one; %s (docs/data.md)", config->data_dir,
+             advice);
 done:
     return status;
 }
@@ -37,15 +36,20 @@ void vt_source_add_file(const char *path, vt_text *lines)
         vt_text_append(lines, "%s: %lld bytes\n", path, (long long)info.st_size);
 }
 
+void vt_source_add_files(const vt_source *source, vt_text *lines)
+{
+    if (source->kind->list_files != NULL)
+        source->kind->list_files(source, lines);
+    else if (source->path != NULL)
+        vt_source_add_file(source->path, lines);
+}
+
 vt_status vt_source_check_same(vt_world *world, const vt_source *const *sources, int count, const char *more)
 {
     vt_text own = {0};
     for (int i = 0; i < count; i++) {
         const vt_source *source = sources[i];
-        if (source->kind->list_files != NULL)
-            source->kind->list_files(source, &own);
-        else if (source->path != NULL)
-            vt_source_add_file(source->path, &own);
+        vt_source_add_files(source, &own);
         vt_text_append(&own, "%s %s: %lld samples\n", source->option_name, source->path,
                        (long long)source->sample_count);
     }

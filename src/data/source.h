@@ -155,9 +155,9 @@ static inline int64_t vt_source_batches(const vt_source *source, int64_t batch_s
     return vt_source_batches_of(source, source->sample_count, batch_size);
 }
 
-/* Fails if all data of a run are missing: the path `option` follows from data_dir, which isn't there. synthetic: how to
- * make some that fit the configuration, as arguments of `vitrain synth`. */
-vt_status vt_source_check_directory(const vt_config *config, vt_option_id option, const char *synthetic);
+/* Fails if all data of a run are missing: the path `option` follows from data_dir, which isn't there. advice: which
+ * command makes some that fit the configuration. */
+vt_status vt_source_check_directory(const vt_config *config, vt_option_id option, const char *advice);
 
 vt_status vt_source_agree(const vt_source *training, const vt_source *other);
 
@@ -166,8 +166,9 @@ vt_status vt_source_agree(const vt_source *training, const vt_source *other);
  * one another for ever. */
 vt_status vt_source_check_same(vt_world *world, const vt_source *const *sources, int count, const char *more);
 
-/* "FILE: 1234 bytes": for list_files; nothing of what isn't a file. */
+/* "FILE: 1234 bytes": for list_files; nothing of what isn't a file. And the lines of all files of a set. */
 void vt_source_add_file(const char *path, vt_text *lines);
+void vt_source_add_files(const vt_source *source, vt_text *lines);
 void vt_source_warn_of_shared(const vt_source *one, const vt_source *other);
 
 const vt_reading *vt_source_reading(const vt_source *source);

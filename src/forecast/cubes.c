@@ -183,7 +183,6 @@ static vt_status report(const cubes *c, const char *checkpoint, const char *outp
 {
     vt_status status = VT_OK;
     char *trained = NULL;
-    VT_TRY(vt_output_make_directory(output));
     VT_TRY(vt_forecaster_describe(checkpoint, (vt_weights)c->config->weights, &trained, NULL));
     vt_print("%s (%s), %lld cubes of %s\n", checkpoint, trained, (long long)c->source->sample_count, c->source->path);
     VT_TRY(write_errors(c, output));
@@ -193,12 +192,15 @@ done:
     return status;
 }
 
-static vt_status run_phases(cubes *c, const char *checkpoint, const char *output)
+static vt_status run_phases(cubes *c, const char *checkpoint, vt_place *place)
 {
     vt_status status = VT_OK;
+    vt_text files = {0};
     const size_t points = (size_t)(c->config->data_size * c->config->data_size * c->config->data_size);
     VT_TRY(vt_world_agree(c->world, vt_reader_open_source(c->config, c->world, VT_SET_VALIDATION, &c->source)));
     VT_TRY(vt_source_check_same(c->world, (const vt_source *const[]){c->source}, 1, NULL));
+    vt_source_add_files(c->source, &files);
+    VT_TRY(vt_place_take(place, c->world, files.characters));
     VT_TRY(vt_world_agree(c->world, vt_task_open(c->config, NULL, c->source, &c->task)));
     VT_TRY(vt_forecaster_open_model(c->config, checkpoint, c->world, c->task, &c->backend, &c->trainer));
     VT_TRY(vt_world_agree(c->world,
@@ -208,18 +210,18 @@ static vt_status run_phases(cubes *c, const char *checkpoint, const char *output
     c->densities[1] = vt_allocate(points, sizeof(float), "the evaluation");
     open_spectra(c->config->data_size, &c->spectra);
     VT_TRY(go_through(c));
-    VT_TRY(vt_world_agree(c->world, vt_world_rank(c->world) == 0 ? report(c, checkpoint, output) : VT_OK));
+    VT_TRY(vt_world_agree(c->world, vt_world_rank(c->world) == 0 ? report(c, checkpoint, place->directory) : VT_OK));
 done:
+    vt_text_close(&files);
     return status;
 }
 
-vt_status vt_cubes_evaluate(const vt_config *config, const char *checkpoint, const char *output,
-                            const vt_launch *launch)
+vt_status vt_cubes_evaluate(const vt_config *config, const char *checkpoint, vt_place *place, const vt_launch *launch)
 {
     vt_status status = VT_OK;
     cubes c = {.config = config};
     VT_TRY(vt_world_open(config, launch, &c.world));
-    status = run_phases(&c, checkpoint, output);
+    status = run_phases(&c, checkpoint, place);
 done:
     if (c.world != NULL && !vt_world_speaks(c.world)) vt_error_clear(); /* another rank reports it */
     vt_evaluation_close(&c.sums);

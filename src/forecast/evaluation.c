@@ -73,9 +73,17 @@ static vt_status open_data(vt_evaluated *e)
                                  vt_world_rank(e->world) == 0, &e->climatologies));
     VT_TRY(find_map_channel(e));
     take_variables(e);
-    if (vt_world_rank(e->world) == 0) VT_TRY(vt_output_make_directory(e->options->output));
-    if (vt_world_rank(e->world) == 0) vt_maps_clear(e->options->output);
 done:
+    return status;
+}
+
+static vt_status take_place(vt_evaluated *e)
+{
+    vt_text files = {0};
+    vt_source_add_files(vt_dataset_source(e->dataset), &files);
+    const vt_status status = vt_place_take(&e->options->place, e->world, files.characters);
+    if (status == VT_OK && vt_world_rank(e->world) == 0) vt_maps_clear(e->options->place.directory);
+    vt_text_close(&files);
     return status;
 }
 
@@ -130,8 +138,8 @@ static vt_status take_memory(vt_evaluated *e)
     vt_scores_open(&options, &e->scores);
     if (e->options->members.count > 0) vt_ensemble_open(&options, &e->ensemble);
     vt_spectra_open(&options, &e->spectra);
-    VT_TRY(vt_states_open(&e->options->members, e->forecaster, config, e->dataset, e->batch, e->options->output,
-                          &e->states));
+    VT_TRY(vt_states_open(&e->options->members, e->forecaster, config, e->dataset, e->batch,
+                          e->options->place.directory, &e->states));
 done:
     return status;
 }
@@ -272,6 +280,7 @@ static vt_status run_phases(vt_evaluated *e)
     vt_status status = VT_OK;
     VT_TRY(vt_world_agree(e->world, open_data(e)));
     VT_TRY(vt_source_check_same(e->world, (const vt_source *const[]){vt_dataset_source(e->dataset)}, 1, NULL));
+    VT_TRY(take_place(e));
     VT_TRY(vt_forecaster_open(e->options->config, e->options->checkpoint, e->world, e->dataset,
                               vt_dataset_about(e->dataset), &e->forecaster));
     VT_TRY(vt_members_read(&e->options->members, e->forecaster));
@@ -288,7 +297,7 @@ done:
     return status;
 }
 
-vt_status vt_evaluate(const vt_evaluation_options *options, const vt_launch *launch)
+vt_status vt_evaluate(vt_evaluation_options *options, const vt_launch *launch)
 {
     vt_status status = VT_OK;
     vt_evaluated e = {.options = options};

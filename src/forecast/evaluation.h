@@ -4,6 +4,7 @@
 
 #include "config/config.h"
 #include "forecast/members.h"
+#include "forecast/place.h"
 #include "parallel/launch.h"
 
 typedef struct {
@@ -13,12 +14,12 @@ typedef struct {
     bool test;           /* the test set, else the validation set */
     int64_t rollout;     /* steps of each forecast */
     int64_t every;       /* use every N-th initial time */
-    char *output;        /* directory of the files; made when missing */
+    vt_place place;      /* of the files */
     const char *channel; /* that the maps show; NULL: t2m, or the last one */
 } vt_evaluation_options;
 
 /* Collective. Prints the loss and a table on standard output, and writes loss.csv, scores.csv and map-….png. Ranks
  * share out the initial times. */
-vt_status vt_evaluate(const vt_evaluation_options *options, const vt_launch *launch);
+vt_status vt_evaluate(vt_evaluation_options *options, const vt_launch *launch);
 
 #endif

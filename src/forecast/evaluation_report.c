@@ -135,9 +135,9 @@ vt_status vt_evaluation_report(const vt_evaluated *e)
     title = vt_text_format("%s (%s) on the %s set: %lld initial times%s%s", options->checkpoint, trained, set,
                            (long long)e->start_count, ensemble != NULL ? ", ensemble of " : "",
                            ensemble != NULL ? ensemble : "");
-    VT_TRY(vt_scorecard_write(options->output, title));
-    vt_print("all lead times: %s/scores.csv; drawn: %s/scores.html; maps of %s: %s/map-*.png\n", options->output,
-             options->output, channel, options->output);
+    VT_TRY(vt_scorecard_write(options->place.directory, title));
+    vt_print("all lead times: %s/scores.csv; drawn: %s/scores.html; maps of %s: %s/map-*.png\n",
+             options->place.directory, options->place.directory, channel, options->place.directory);
 done:
     free(ensemble);
     free(loss);
@@ -155,7 +155,7 @@ vt_status vt_evaluation_write_scores(const vt_evaluated *e)
     static const char *const files[3] = {"loss.csv", "scores.csv", "horizons.csv"};
     char *paths[3], *loss = vt_text_format("split,samples,loss\n%s,%lld,%.9g\n", e->options->test ? "test" : "valid",
                                            (long long)e->loss_count, e->loss.loss);
-    for (int i = 0; i < 3; i++) paths[i] = vt_text_format("%s/%s", e->options->output, files[i]);
+    for (int i = 0; i < 3; i++) paths[i] = vt_text_format("%s/%s", e->options->place.directory, files[i]);
     VT_TRY(vt_file_write(paths[0], loss, strlen(loss)));
     VT_TRY(vt_scores_write(e->scores, e->ensemble, paths[1], names, e->variables, e->step));
     VT_TRY(vt_scores_write_horizons(e->scores, paths[2], names, e->step));
@@ -167,7 +167,7 @@ done:
 
 vt_status vt_evaluation_write_spectra(const vt_evaluated *e)
 {
-    char *path = vt_text_format("%s/spectra.csv", e->options->output);
+    char *path = vt_text_format("%s/spectra.csv", e->options->place.directory);
     vt_status status = vt_spectra_write(e->spectra, path, vt_dataset_channel_names(e->dataset), e->step);
     free(path);
     return status;
@@ -190,7 +190,7 @@ vt_status vt_maps_draw(const vt_evaluated *e, int64_t lead, const float *target,
     const vt_dataset *dataset = e->dataset;
     const int64_t height = e->options->config->img_size[0], width = e->options->config->img_size[1];
     const int64_t first = e->map_channel * height * width, start = e->starts[0];
-    const char *directory = e->options->output, *units = e->variables[e->map_channel].units;
+    const char *directory = e->options->place.directory, *units = e->variables[e->map_channel].units;
     vt_image image = {0};
     void *png = NULL;
     size_t size = 0;

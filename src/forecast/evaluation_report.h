@@ -12,7 +12,7 @@
 
 /* What is evaluated, what does it, and what was found. */
 typedef struct {
-    const vt_evaluation_options *options;
+    vt_evaluation_options *options;
     vt_world *world;
     vt_dataset_options data;
     vt_dataset *dataset;

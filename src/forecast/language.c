@@ -76,37 +76,47 @@ done:
     return status;
 }
 
-static vt_status open_report(const vt_config *config, const char *checkpoint, bool test, const char *output,
-                             const char *path, FILE **file)
+static vt_status find_text(const vt_config *config, vt_set set, char **text)
 {
     vt_status status = VT_OK;
-    char *trained = NULL, *text = NULL;
+    VT_TRY(vt_text_path(config, set, text));
+    VT_CHECK(*text != NULL, "data_dir %s has no test file; name one by inf_data_path", config->data_dir);
+done:
+    return status;
+}
+
+static vt_status open_report(const vt_config *config, const char *checkpoint, const char *text, const char *path,
+                             FILE **file)
+{
+    vt_status status = VT_OK;
+    char *trained = NULL;
     VT_TRY(vt_forecaster_describe(checkpoint, (vt_weights)config->weights, &trained, NULL));
-    VT_TRY(vt_text_path(config, test ? VT_SET_TEST : VT_SET_VALIDATION, &text));
-    VT_CHECK(text != NULL, "data_dir %s has no test file; name one by inf_data_path", config->data_dir);
-    VT_TRY(vt_output_make_directory(output));
     VT_TRY(vt_output_open(path, file));
     fprintf(*file, "stride,windows,loss,perplexity,bits\n");
     vt_print("%s (%s), windows of %lld words of %s\n", checkpoint, trained, (long long)config->seq_len, text);
     vt_print("%8s %10s %10s %11s %10s\n", "stride", "windows", "loss", "perplexity", "bits/token");
 done:
     free(trained);
-    free(text);
     return status;
 }
 
-vt_status vt_language_evaluate(vt_config *config, const char *checkpoint, bool test, const char *output,
+vt_status vt_language_evaluate(vt_config *config, const char *checkpoint, bool test, vt_place *place,
                                const vt_launch *launch)
 {
     vt_status status = VT_OK;
     vt_language own = {0};
+    vt_text files = {0};
     FILE *file = NULL;
+    char *text = NULL, *path = NULL;
     const vt_set set = test ? VT_SET_TEST : VT_SET_VALIDATION;
     const int64_t strides[2] = {config->seq_len, config->stride};
-    char *path = vt_text_format("%s/perplexity.csv", output);
     VT_TRY(vt_language_open(config, checkpoint, launch, &own));
+    VT_TRY(vt_world_agree(own.world, find_text(config, set, &text)));
+    vt_source_add_file(text, &files);
+    VT_TRY(vt_place_take(place, own.world, files.characters));
+    path = vt_text_format("%s/perplexity.csv", place->directory);
     const bool is_first = vt_world_rank(own.world) == 0;
-    VT_TRY(vt_world_agree(own.world, is_first ? open_report(config, checkpoint, test, output, path, &file) : VT_OK));
+    VT_TRY(vt_world_agree(own.world, is_first ? open_report(config, checkpoint, text, path, &file) : VT_OK));
     for (int i = 0; i < 2 && (i == 0 || strides[1] != strides[0]); i++) {
         config->stride = strides[i];
         VT_TRY(score(&own, set, file));
@@ -117,6 +127,8 @@ vt_status vt_language_evaluate(vt_config *config, const char *checkpoint, bool t
     }
 done:
     vt_language_close(&own, status);
+    vt_text_close(&files);
+    free(text);
     free(path);
     return status;
 }

@@ -3,14 +3,15 @@
 #define VT_FORECAST_LANGUAGE_H
 
 #include "config/config.h"
+#include "forecast/place.h"
 #include "parallel/launch.h"
 
 /* The words of its model are those of the checkpoint, unless a flag names others. */
 vt_status vt_language_take_words(const char *checkpoint, vt_config *config);
 
 /* Collective. Goes once through the validation or test windows, side by side and by the run's stride. Prints loss,
- * perplexity and bits a token, and writes them to perplexity.csv in the directory `output`. */
-vt_status vt_language_evaluate(vt_config *config, const char *checkpoint, bool test, const char *output,
+ * perplexity and bits a token, and writes them to perplexity.csv. */
+vt_status vt_language_evaluate(vt_config *config, const char *checkpoint, bool test, vt_place *place,
                                const vt_launch *launch);
 
 typedef struct {

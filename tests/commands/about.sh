@@ -40,7 +40,7 @@ PYTHON
 
 run() { train --variables=[t2m,z] --lr_schedule=none "$@"; }
 best=runs/base/1CPU/00/checkpoints/best
-scores() { "$VITRAIN" evaluate $best --rollout=1 --output=scores "$@" 2>&1; }
+scores() { "$VITRAIN" evaluate $best --rollout=1 --output=scores --force "$@" 2>&1; }
 forecast() { rm -f x.nc; "$VITRAIN" predict $best --time=2002-01-02T06:00 --output=x.nc "$@" 2>&1; }
 rmse() { awk -F, 'NR == 2 { print $5 }' scores/scores.csv; }
 
@@ -110,7 +110,7 @@ test_the_checkpoints_own_normalisation() {
     says "the means and standard deviations of the checkpoint runs/base/1CPU/00/checkpoints/step-00000009 are used; those of data/stats/global_means.npy differ" -- scores
     [ "$(rmse)" = "$before" ]
     if "$TESTS" --has-mpi >/dev/null; then
-        "$TOP/tests/mpirun" -np 2 "$VITRAIN" evaluate $best --rollout=1 --output=scores >said 2>&1
+        "$TOP/tests/mpirun" -np 2 "$VITRAIN" evaluate $best --rollout=1 --output=scores --force >said 2>&1
         [ "$(grep -c "are used; those of" said)" -eq 1 ]
     fi
     forecast >/dev/null

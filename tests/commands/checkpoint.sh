@@ -234,7 +234,7 @@ test_read_while_it_is_written() {
     start_run 00 9 $ENDLESS --checkpoint_every=1 --keep_last=1
     local i command
     for i in $(seq 8); do
-        for command in "inspect $RUNS/00" "inspect $RUNS/00/checkpoints --verify" "evaluate $RUNS/00 --rollout=1 --every=4 --output=scores"; do
+        for command in "inspect $RUNS/00" "inspect $RUNS/00/checkpoints --verify" "evaluate $RUNS/00 --rollout=1 --every=4 --output=scores --force"; do
             "$VITRAIN" $command >said 2>&1 || { echo "$command, try $i:"; cat said; kill $run; return 1; }
         done
     done

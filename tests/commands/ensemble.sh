@@ -46,7 +46,7 @@ test_ensembles_are_the_same_however_they_are_made() {
     evaluate $A --output=again --members=5 --cache=none
     cmp five/scores.csv again/scores.csv
     for most in 1 3 20; do # members one by one, three by three, and those of four initial times
-        evaluate $A --output=batches --members=5 --local_batch_size=$most
+        evaluate $A --output=batches --force --members=5 --local_batch_size=$most
         cmp five/scores.csv batches/scores.csv
     done
     evaluate $A --output=other --members=5 --seed=9
@@ -55,7 +55,7 @@ test_ensembles_are_the_same_however_they_are_made() {
     awk -v a="$(column five spread)" -v b="$(column more spread)" 'BEGIN { exit !(b > 1.4 * a && b < 1.6 * a) }'
     needs_mpi
     for ranks in 2 3; do # 9 initial times
-        "$TOP/tests/mpirun" -np $ranks "$VITRAIN" evaluate $A --rollout=4 --members=5 --output=shared >/dev/null
+        "$TOP/tests/mpirun" -np $ranks "$VITRAIN" evaluate $A --rollout=4 --members=5 --output=shared --force >/dev/null
         for file in loss scores horizons spectra; do cmp five/$file.csv shared/$file.csv; done
     done
 }
@@ -72,10 +72,10 @@ test_ensembles_of_checkpoints() {
     for name in 5 8 22 24 26; do cmp <(scores both $name) <(scores turned $name); done
     evaluate --checkpoints=$A,$B --members=6 --output=six
     contains "$(cat said)" "ensemble: 6 members, of 2 checkpoints, 4 with input_noise 0.2 on the initial state"
-    evaluate --checkpoints=$A,$B --members=6 --local_batch_size=2 --output=batches
+    evaluate --checkpoints=$A,$B --members=6 --local_batch_size=2 --output=batches --force
     cmp six/scores.csv batches/scores.csv
     needs_mpi
-    "$TOP/tests/mpirun" -np 2 "$VITRAIN" evaluate --checkpoints=$A,$B --members=6 --rollout=4 --output=shared >/dev/null
+    "$TOP/tests/mpirun" -np 2 "$VITRAIN" evaluate --checkpoints=$A,$B --members=6 --rollout=4 --output=shared --force >/dev/null
     for file in loss scores; do cmp six/$file.csv shared/$file.csv; done
 }
 

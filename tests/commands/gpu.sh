@@ -19,7 +19,7 @@ test_gpu_check_without_a_gpu() {
 
 test_gpu_check_on_the_host() {
     programs
-    export GPU_CHECK_TRIAL=1
+    export GPU_CHECK_TRIAL=1 GPU_CHECK_GRACE=$HANG
     refuses "'nonsense' is no step; steps are quick smoke ops golden speed program losses tenants resume " -- "$TOP/tests/gpu/check" nonsense
     VITRAIN_TEST_GPU=host "$TESTS" --has-gpu >/dev/null || skip "no C++ compiler was found"
     "$TOP/tests/gpu/check" ops >printed

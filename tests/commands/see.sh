@@ -74,7 +74,7 @@ test_evaluate() {
 
 # Leads are told in the unit of the set's time step; files keep their hours.
 test_evaluate_in_other_units() {
-    step() { evaluate --accept=[step] --time_step=$1 --rollout=$2 --output=scores >said; leads=$(shown | head -$3 | paste -sd,); }
+    step() { evaluate --accept=[step] --time_step=$1 --rollout=$2 --output=scores --force >said; leads=$(shown | head -$3 | paste -sd,); }
     shown() { awk '/^channel/ { on = 1; next } on { split(substr($0, 23), f, " "); print f[1], f[2] }' said; }
     hours() { cut -d, -f3 scores/scores.csv | sed -n "2,$(($1 + 1))p" | paste -sd,; }
     last() { sed 's/.*,//' "$@" | head -4 | paste -sd,; }
@@ -104,7 +104,7 @@ test_evaluate_in_other_units() {
     [ "$leads" = "1 d,3 d" ]
     contains "$(cat scores/scores.html)" "over days of lead time" "<th>2 d</th>"
     [ "$(maps)" = 024h.png,072h.png ]
-    evaluate --rollout=5 --output=scores >/dev/null
+    evaluate --rollout=5 --output=scores --force >/dev/null
     [ "$(hours 5)" = 6,12,18,24,30 ]
     [ "$(head -1 scores/scores.csv)" = "$(head -1 fine)" ]
     [ "$(head -1 scores/horizons.csv)" = channel,skill_horizon_hours,skill_horizon_hours_persistence,last_lead_hours ]
@@ -151,7 +151,7 @@ test_evaluate_prints_the_loss() {
     logged=$(grep "Avg val loss" trained | tail -n 1 | sed 's/.*=//')
     tested=$(sed -n 's/.* - INFO - Final test loss: //p' trained)
     for flags in --rollout=1 --rollout=30 "--rollout=20 --local_batch_size=3" "--steps=4 --cpu_isa=plain"; do
-        "$VITRAIN" evaluate $run $flags --output=a >said
+        "$VITRAIN" evaluate $run $flags --output=a --force >said
         contains "$(cat said)" "(relative L2 over 32 samples, as training logs it)"
         near "$(sed -n 's/^loss: \([^ ]*\) .*/\1/p' said)" "$logged"
         near "$(sed -n 's/^valid,32,//p' a/loss.csv)" "$logged"
@@ -179,7 +179,7 @@ test_naming_a_checkpoint() {
             says "no faults" -- "$VITRAIN" inspect $way
         done
     done
-    "$VITRAIN" evaluate --local_batch_size 3 $run --rollout=1 --shuffle --output=scores >said # 3 is no checkpoint
+    "$VITRAIN" evaluate --local_batch_size 3 $run --rollout=1 --shuffle --output=scores --force >said # 3 is no checkpoint
     contains "$(cat said)" "$RUNS/00/checkpoints/step-00000014 (step 14"
     refuses "expected one CHECKPOINT" -- "$VITRAIN" evaluate $run --checkpoint=$run
     refuses "expected one CHECKPOINT" -- "$VITRAIN" evaluate $run $run
@@ -258,9 +258,25 @@ test_final_test_loss() {
 # The maps of an evaluation are those of its scores.
 test_evaluate_again() {
     evaluate --rollout=4 --output=scores >/dev/null
+    cp scores/scores.csv first.csv
+    evaluate --rollout=4 --output=scores >/dev/null # the same once more
+    cmp scores/scores.csv first.csv
+    cp -r scores kept
+    # one of other flags, other data or another checkpoint is replaced only if that is wanted, or goes elsewhere
+    refuses "scores holds an evaluation of another checkpoint, other data or flags" "--force replaces it" -- evaluate --rollout=1 --output=scores
+    for name in $(ls kept); do cmp scores/$name kept/$name; done
+    evaluate --rollout=4 >/dev/null
+    says "step-00000014-valid holds an evaluation of other data or flags; this one goes to $run/evaluation/step-00000014-valid-2" -- evaluate --rollout=1
+    evaluate --rollout=1 >/dev/null
+    [ "$(ls $run/evaluation)" = "$(printf 'step-00000014-valid\nstep-00000014-valid-2')" ]
+    cmp scores/scores.csv $run/evaluation/step-00000014-valid/scores.csv
+    touch -d 2001-01-01 data/valid/*.h5 && echo >>data/valid/2002.h5
+    refuses "scores holds an evaluation" -- evaluate --rollout=4 --output=scores
+    rm scores/made_from.txt # as of an earlier version
+    refuses "scores holds an evaluation" -- evaluate --rollout=4 --output=scores
     [ "$(cd scores && ls map-*)" = "$(printf 'map-t2m-%sh.png\n' 006 024)" ]
     touch scores/map-of-mine.png
-    evaluate --rollout=1 --output=scores >/dev/null
+    evaluate --rollout=1 --output=scores --force >/dev/null
     [ "$(cd scores && ls map-*)" = "$(printf 'map-%s.png\n' of-mine t2m-006h)" ]
     refuses "was made with num_heads 2, not 4" -- evaluate --rollout=1 --num_heads=4
     refuses "was made with img_size [16, 32], not [8, 64]" -- evaluate --rollout=1 --img_size=[8,64] # as many tokens
@@ -281,7 +297,7 @@ test_evaluate_what_any_layout_trained() {
     "$TOP/tests/mpirun" -np 2 "$VITRAIN" evaluate --checkpoint=$best --rollout=3 --output=shared >/dev/null
     for file in scores horizons spectra; do cmp one/$file.csv shared/$file.csv; done
     evaluate --rollout=20 --output=long >/dev/null
-    "$TOP/tests/mpirun" -np 3 "$VITRAIN" evaluate --checkpoint=$best --rollout=20 --output=shared >/dev/null
+    "$TOP/tests/mpirun" -np 3 "$VITRAIN" evaluate --checkpoint=$best --rollout=20 --output=shared --force >/dev/null
     for file in scores horizons spectra; do cmp long/$file.csv shared/$file.csv; done # 13 initial times: 5, 5 and 3
     for flags in --tensor_parallel=2 --context_parallel=2 --zero_stage=3; do
         ranks 2 runs$flags $flags
@@ -302,7 +318,7 @@ test_evaluate_on_ranks_that_meet() {
     synth() { "$VITRAIN" synth "$@" --img_size=[12,20] --channels=3 >/dev/null; }
     synth data --steps_per_year=2509 --valid_steps=2509
     small_run --img_size=[12,20] --embed_dim=128 --depth=8 --num_epochs=1 --limit_nsamples=8 --limit_nsamples_val=8
-    two() { "$TOP/tests/mpirun" -np 2 "$VITRAIN" evaluate --checkpoint=$RUNS/00/checkpoints/best --output=two "$@"; }
+    two() { "$TOP/tests/mpirun" -np 2 "$VITRAIN" evaluate --checkpoint=$RUNS/00/checkpoints/best --output=two --force "$@"; }
     local begin patience
     begin=$(date +%s%N)
     two --limit_nsamples_val=1 --rollout=2500 >said

@@ -91,7 +91,7 @@ test_evaluated() {
     awk -F, -v logged="$logged" '$1 == "loss" { exit !(($2 - logged) ^ 2 < 1e-13) }' scores/l1.csv
     local batch # means over cubes, also where the last batch is smaller
     for batch in 1 4 5; do
-        "$VITRAIN" evaluate runs/unet_demo/1CPU/00 --output=other --num_threads=1 --local_batch_size=$batch >/dev/null
+        "$VITRAIN" evaluate runs/unet_demo/1CPU/00 --output=other --force --num_threads=1 --local_batch_size=$batch >/dev/null
         paste -d, scores/l1.csv other/l1.csv | awk -F, 'NR > 1 { n += ($2 / $5 - 1) ^ 2 + ($3 / $6 - 1) ^ 2 < 1e-10 } END { exit n != 6 }'
     done
     [ "$(wc -l <scores/spectrum.csv)" -eq 17 ] # waves 1 to 16 of a cube of 32

@@ -108,11 +108,12 @@ static size_t held_bytes(const vt_config *config, vt_span part)
 
 static vt_status check_directory(const vt_config *config)
 {
-    char *synthetic =
-        vt_text_format("%s --img_size=[%lld,%lld] --channels=%lld", config->data_dir, (long long)config->img_size[0],
-                       (long long)config->img_size[1], (long long)config->n_out_channels);
-    const vt_status status = vt_source_check_directory(config, VT_OPTION_train_data_path, synthetic);
-    free(synthetic);
+    char *advice = vt_text_format(
+        "`vitrain synth %s --img_size=[%lld,%lld] --channels=%lld` makes synthetic data for this configuration",
+        config->data_dir, (long long)config->img_size[0], (long long)config->img_size[1],
+        (long long)config->n_out_channels);
+    const vt_status status = vt_source_check_directory(config, VT_OPTION_train_data_path, advice);
+    free(advice);
     return status;
 }
 

@@ -67,13 +67,14 @@ vt_status vt_text_path(const vt_config *config, vt_set set, char **path)
     size_t length = strlen(config->data_dir);
     while (length > 0 && config->data_dir[length - 1] == '/') length--;
     char *derived = vt_text_format("%.*s/%s", (int)length, config->data_dir, below[set]);
-    char *synthetic = vt_text_format("--text %s", config->data_dir);
+    char *advice = vt_text_format(
+        "`vitrain synth --text %s` makes synthetic text; `vitrain plan` needs only --vocab_size=N", config->data_dir);
     *path = NULL;
     if (strcmp(options[set], derived) != 0 || is_file(derived)) { /* the option says it */
         *path = vt_text_copy(options[set]);
         goto done;
     }
-    VT_TRY(vt_source_check_directory(config, (vt_option_id)(VT_OPTION_train_data_path + set), synthetic));
+    VT_TRY(vt_source_check_directory(config, (vt_option_id)(VT_OPTION_train_data_path + set), advice));
     VT_TRY(vt_text_find(config->data_dir, set, path));
     VT_CHECK(
         *path != NULL || set == VT_SET_TEST,
@@ -82,7 +83,7 @@ vt_status vt_text_path(const vt_config *config, vt_set set, char **path)
         config->data_dir, set_names[set], file_names[0][set], file_names[1][set], file_names[2][set],
         option_names[set]);
 done:
-    free(synthetic);
+    free(advice);
     free(derived);
     return status;
 }

@@ -103,10 +103,11 @@ static void close_volumes(vt_source *source)
 static vt_status check_directory(const vt_config *config)
 {
     const bool npy = config->data_loader_config == VT_LOADER_DALI_LOWMEM;
-    char *synthetic = vt_text_format("%s --model=unet3d%s", config->data_dir, npy ? " --npy" : "");
+    char *advice = vt_text_format("`vitrain synth %s --model=unet3d%s` makes synthetic data", config->data_dir,
+                                  npy ? " --npy" : "");
     const vt_status status =
-        vt_source_check_directory(config, npy ? VT_OPTION_train_path_npy_data : VT_OPTION_train_path, synthetic);
-    free(synthetic);
+        vt_source_check_directory(config, npy ? VT_OPTION_train_path_npy_data : VT_OPTION_train_path, advice);
+    free(advice);
     return status;
 }
 
