@@ -65,6 +65,11 @@ void vt_threads_cores(unsigned char cores[VT_CORES_BYTES])
     memcpy(cores, process.bytes, VT_CORES_BYTES);
 }
 
+int vt_threads_core_count(void)
+{
+    return CPU_COUNT_S(VT_CORES_BYTES, process_cores());
+}
+
 /* Has the process one of the cores of a list like "0-15,32-47"? */
 static bool has_one_of(FILE *list)
 {
@@ -113,7 +118,7 @@ static bool single_core(int index, unsigned char cores[VT_CORES_BYTES])
 void vt_threads_pin(int count)
 {
     const cpu_set_t *all = process_cores();
-    bool pin = count > 1 && CPU_COUNT_S(VT_CORES_BYTES, all) == count;
+    bool pin = count > 1 && vt_threads_core_count() == count;
     if (openmp_was_told() || (!pin && !pinned)) return;
     pinned = pin;
 #pragma omp parallel num_threads(count)

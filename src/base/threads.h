@@ -15,6 +15,9 @@ void vt_threads_wait_shortly(char *const *arguments);
  * one of them. All 0: unknown. */
 void vt_threads_cores(unsigned char cores[VT_CORES_BYTES]);
 
+/* How many these are; 0: unknown. */
+int vt_threads_core_count(void);
+
 /* In how many NUMA domains these cores lie; 1 if the system does not tell. `directory`, VT_NUMA_DOMAINS but in tests,
  * has a file node<number>/cpulist for each domain ("0-15,32-47"). */
 #define VT_NUMA_DOMAINS "/sys/devices/system/node"

@@ -78,6 +78,7 @@ typedef struct {
 #include "config/options.def"
     vt_origin origin[VT_OPTION_COUNT];
     bool window_known; /* img_size is that of lat_range and lon_range in the files */
+    const char *zero;  /* the option that a flag set to 0, which counts as not given; NULL: none */
     int64_t ranks;     /* of the run; no option: the launcher says how many */
     /* n_in_channels and n_out_channels of the YAML file if the count of `variables` replaced them; else 0. */
     int64_t replaced_channels[2];

@@ -58,7 +58,10 @@ static vt_status apply_flag(vt_config *config, int argument_count, char *const *
     if (row == NULL) advice = vt_row_advice(vt_options, NULL, name, "--");
     VT_CHECK(row != NULL, "unknown flag --%s%s ('vitrain options' lists all)", name, advice);
     VT_TRY(vt_flag_value(row, argument_count, arguments, at, &value));
-    if (!is_left_to_file(row, value)) VT_TRY(vt_flag_assign(row, value, config));
+    if (is_left_to_file(row, value))
+        config->zero = vt_row_meant(row)->name;
+    else
+        VT_TRY(vt_flag_assign(row, value, config));
 done:
     free(name);
     free(advice);

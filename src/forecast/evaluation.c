@@ -206,7 +206,8 @@ static vt_status score_all(vt_evaluated *e)
 {
     vt_status status = VT_OK;
     const int64_t together = e->batch * models_of(e);
-    bool shows = vt_world_rank(e->world) == 0 && vt_progress_is_seen(STDERR_FILENO);
+    const bool shows = vt_world_rank(e->world) == 0 && vt_progress_is_seen(STDERR_FILENO);
+    if (!shows) e->states.planned = e->rounds * e->batch * e->options->rollout * e->states.number;
     for (int64_t round = 0; round < e->rounds; round++) {
         const int64_t first = smaller(round * together + model_of(e) * e->batch, e->start_count);
         const int64_t count = smaller(e->batch, e->start_count - first);

@@ -172,6 +172,7 @@ static vt_status open_states(prediction *p)
     char *directory = vt_file_directory(p->options->output);
     VT_TRY(
         vt_states_open(&p->options->members, p->forecaster, p->options->config, p->dataset, 1, directory, &p->states));
+    p->states.planned = p->options->steps * p->states.number;
     VT_TRY(vt_states_begin(&p->states, &p->start, 1));
 done:
     free(directory);

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "storage/scratch.h"
 #include "task/weather.h"
@@ -37,6 +39,7 @@ vt_status vt_states_open(const vt_members *members, vt_forecaster *forecaster, c
     }
     states->input = states->scratch != NULL ? states->scratch : vt_allocate(all, 1, "the forecasts");
     states->forecast = states->input + inputs;
+    states->told = vt_clock_seconds();
 done:
     return status;
 }
@@ -112,6 +115,17 @@ static void shift(const vt_states *states, const float *forecast, float *input)
         if (!isnan(input[point])) input[point] = forecast[point];
 }
 
+/* `count` more forecasts of one step are made. */
+static void tell(vt_states *states, int64_t count)
+{
+    enum { SECONDS = 30 };
+    states->made += count;
+    if (states->planned == 0 || vt_clock_seconds() - states->told < SECONDS) return;
+    vt_log_info("%.3g %% of %lld forecasts", 100 * (double)states->made / (double)states->planned,
+                (long long)states->planned);
+    states->told = vt_clock_seconds();
+}
+
 vt_status vt_states_step(vt_states *states)
 {
     vt_status status = VT_OK;
@@ -126,6 +140,7 @@ vt_status vt_states_step(vt_states *states)
         vt_forecaster_choose(states->forecaster, first / each);
         VT_TRY(vt_forecaster_step(states->forecaster, states->input + first * in, states->dates + first, count,
                                   states->forecast + first * out));
+        tell(states, count);
     }
     states->lead++;
     const vt_seasonal *seasonal = vt_dataset_climatology(states->dataset);

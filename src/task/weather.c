@@ -352,6 +352,24 @@ static char *names_text(const char *const *names, int64_t channels)
     return text.characters;
 }
 
+/* "4 channels (u10 v10 t2m sp) on 8×8 points of 16×32, from row 0 and column 0 on": what is used of the files;
+ * malloc'd. */
+static char *used_text(const vt_task *task, const vt_fields_about *files)
+{
+    const vt_config *config = task->config;
+    const int64_t in = vt_config_channels_a_time(config), *size = config->img_size;
+    char *names = names_text((const char *const *)task->about->names, task->field_count);
+    vt_text text = {0};
+    vt_text_append(&text, "%lld channel%s%s on %lld×%lld points", (long long)in, in == 1 ? "" : "s", names,
+                   (long long)size[0], (long long)size[1]);
+    if (size[0] < files->rows || size[1] < files->columns)
+        vt_text_append(&text, " of %lld×%lld, from row %lld and column %lld on", (long long)files->rows,
+                       (long long)files->columns, (long long)files->window.first_row,
+                       (long long)files->window.first_column);
+    free(names);
+    return text.characters;
+}
+
 static void log_fields(const vt_task *task)
 {
     const vt_config *config = task->config;
@@ -361,18 +379,23 @@ static void log_fields(const vt_task *task)
                     (long long)config->img_size[1]);
         return;
     }
-    if (vt_dataset_of(((const weather *)task)->training) == NULL) {
+    const vt_dataset *dataset = vt_dataset_of(((const weather *)task)->training);
+    if (dataset == NULL) {
         vt_log_info("data: source %s, %lld channels on %lld×%lld points", ((const weather *)task)->training->kind->name,
                     (long long)in, (long long)config->img_size[0], (long long)config->img_size[1]);
         return;
     }
-    char *names = names_text((const char *const *)task->about->names, task->field_count);
+    char *used = used_text(task, vt_dataset_about(dataset));
     char *forecast = in != out ? vt_text_format("; %lld channels are forecast", (long long)out) : vt_text_copy("");
     char *history = times > 1 ? vt_text_format("; the input holds %lld times", (long long)times) : vt_text_copy("");
-    vt_log_info("data: %s and %s: %lld channel%s%s on %lld×%lld points%s%s", config->train_data_path,
-                config->valid_data_path, (long long)in, in == 1 ? "" : "s", names, (long long)config->img_size[0],
-                (long long)config->img_size[1], forecast, history);
-    free(names);
+    vt_log_info("data: %s and %s: %s%s%s", config->train_data_path, config->valid_data_path, used, forecast, history);
+    if (times > 1 && in < out)
+        vt_log_warning(
+            "n_in_channels %lld counts the channels of %lld times (n_history + 1), so the model sees %lld of "
+            "the %lld channels that it forecasts; --n_in_channels=%lld for all of them",
+            (long long)config->n_in_channels, (long long)times, (long long)in, (long long)out,
+            (long long)(out * times));
+    free(used);
     free(forecast);
     free(history);
 }

@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "base/threads.h"
 #include "config/stages.h"
 #include "journal/record.h"
 #include "model/split.h"
@@ -255,6 +256,38 @@ done:
     return status;
 }
 
+/* Settings of which the user probably expects something else. */
+static void warn_of_settings(const vt_opening *opening)
+{
+    const vt_config *config = opening->config;
+    const vt_loop_length *length = &opening->length;
+    const vt_stages rollout = vt_config_rollout(config);
+    const int cores = vt_threads_core_count();
+    if (config->zero != NULL)
+        vt_log_warning("--%s=0 counts as not given, as in the tutorials: what the configuration says is used",
+                       config->zero);
+    if (vt_config_warmup(config) >= length->steps)
+        vt_log_warning("the warm-up of %lld steps is not shorter than the run, which has %lld: the learning rate never "
+                       "reaches %g",
+                       (long long)vt_config_warmup(config), (long long)length->steps, vt_config_learning_rate(config));
+    if (rollout.count > 0 && rollout.stages[rollout.count - 1].epoch >= length->epochs)
+        vt_log_warning("the run ends before its last rollout, %g steps from epoch %lld on: it has %lld epoch%s",
+                       rollout.stages[rollout.count - 1].value, (long long)rollout.stages[rollout.count - 1].epoch + 1,
+                       (long long)length->epochs, length->epochs == 1 ? "" : "s");
+    if (config->zero_stage > 0 && config->data_parallel == 1)
+        vt_log_warning("zero_stage %lld has no effect: it splits over the data axis, which has one rank",
+                       (long long)config->zero_stage);
+    if (config->num_threads != VT_UNSET_INTEGER && cores > 0 && config->num_threads > cores)
+        vt_log_warning("num_threads %lld: this process has %d core%s, so threads wait for each other",
+                       (long long)config->num_threads, cores, cores == 1 ? "" : "s");
+    if (config->optimizer == VT_OPTIMIZER_Adafactor && vt_config_learning_rate(config) > 0.1)
+        vt_log_warning("Adafactor's learning rate is %g, a share of the weights' own size; 1e-2 is usual",
+                       vt_config_learning_rate(config));
+    if (config->cache != VT_CACHE_NONE && opening->training->frame_count == 0)
+        vt_log_warning("cache has no effect: source %s has no frames that it could keep",
+                       opening->training->kind->name);
+}
+
 vt_status vt_opening_log(const vt_opening *opening)
 {
     vt_status status = VT_OK;
@@ -278,16 +311,11 @@ vt_status vt_opening_log(const vt_opening *opening)
     vt_record_memory_at_start(vt_trainer_backend(opening->trainer));
     vt_log_info("run directory: %s (all options in config.yaml, all tensors in parameters.csv)",
                 opening->run_directory);
-    if (config->optimizer == VT_OPTIMIZER_Adafactor && vt_config_learning_rate(config) > 0.1)
-        vt_log_warning("Adafactor's learning rate is %g, a share of the weights' own size; 1e-2 is usual",
-                       vt_config_learning_rate(config));
     if (config->disable_broadcast_buffers)
         vt_log_info("disable_broadcast_buffers has no effect: the model has no buffers");
     if (config->wireup_info != NULL || config->wireup_store != NULL)
         vt_log_info("wireup_info and wireup_store have no effect: the launcher is recognised by itself");
-    if (config->cache != VT_CACHE_NONE && opening->training->frame_count == 0)
-        vt_log_warning("cache has no effect: source %s has no frames that it could keep",
-                       opening->training->kind->name);
+    warn_of_settings(opening);
     log_configuration(config);
     log_parameters(vt_trainer_parameters(opening->trainer), &split);
     if (vt_world_rank(opening->world) == 0) VT_TRY(write_parameters(opening, &split));

@@ -421,7 +421,8 @@ static vt_status run_phases(run_state *run)
     VT_TRY(vt_world_agree(world, vt_world_open_backend(run->config, world, &run->backend)));
     VT_TRY(vt_world_agree(world, open_device(run)));
     VT_TRY(vt_world_agree(world, open_trainer(run)));
-    VT_TRY(vt_start_open(&run->subject, !run->backend->shares_host_memory, &run->start));
+    VT_TRY(vt_start_open(&run->subject, !run->backend->shares_host_memory,
+                         vt_source_batches(run->training, run->config->global_batch_size), &run->start));
     VT_TRY(begin(run));
     if (run->is_finished) goto done;
     if (run->start.progress.epoch < run->length.epochs) VT_TRY(vt_world_agree(world, open_trace(run))); /* anew */

@@ -62,21 +62,35 @@ done:
     return status;
 }
 
-vt_status vt_start_open(const vt_checkpoint_subject *subject, bool on_gpu, vt_run_start *start)
+/* Reads the checkpoint of another run. If it can't be used, what stands in the directory stays there. */
+static vt_status read_foreign(const vt_checkpoint_subject *subject, int64_t batches, vt_run_start *start)
+{
+    vt_status status = VT_OK;
+    bool damaged = false;
+    vt_run_progress *progress = &start->progress;
+    VT_TRY(vt_world_agree(subject->world, vt_checkpoint_read(start->chosen, subject, progress, &damaged)));
+    const int64_t epochs = vt_loop_length_of(subject->config, batches, progress).epochs;
+    VT_CHECK(progress->epoch < epochs,
+             "--resume=%s: after its %lld epochs (%lld steps) nothing is left to do of the %lld that this run is to "
+             "have; give more by --num_epochs or --num_iters, or begin anew with its weights by --init_from",
+             start->chosen, (long long)progress->epoch, (long long)progress->step, (long long)epochs);
+done:
+    return status;
+}
+
+vt_status vt_start_open(const vt_checkpoint_subject *subject, bool on_gpu, int64_t batches, vt_run_start *start)
 {
     vt_status status = VT_OK;
     const vt_config *config = subject->config;
     vt_world *world = subject->world;
     const bool is_first = vt_world_rank(world) == 0;
-    bool damaged = false;
     start->directory = vt_run_directory_path(config, on_gpu);
     VT_TRY(vt_checkpoint_store_open(start->directory, config->keep_last, &start->checkpoints));
     VT_TRY(vt_world_agree(world, is_first ? lock_directory(config, on_gpu, start) : VT_OK));
     start->resumes = vt_world_any(world, start->resumes);
     start->foreign = vt_world_any(world, start->foreign);
     vt_world_broadcast_text(world, &start->chosen);
-    if (start->foreign) /* if it can't be read, what stands in the directory stays there */
-        VT_TRY(vt_world_agree(world, vt_checkpoint_read(start->chosen, subject, &start->progress, &damaged)));
+    if (start->foreign) VT_TRY(vt_world_agree(world, read_foreign(subject, batches, start)));
     VT_TRY(vt_world_agree(world, is_first ? make_directory(config, on_gpu, start) : VT_OK));
 done:
     return status;

@@ -19,8 +19,9 @@ typedef struct {
 
 extern const vt_run_start vt_run_start_none; /* nothing is open */
 
-/* Collective. Chooses, makes and locks the run's directory, and opens its log. */
-vt_status vt_start_open(const vt_checkpoint_subject *subject, bool on_gpu, vt_run_start *start);
+/* Collective. Chooses, makes and locks the run's directory, and opens its log. batches: of an epoch. The error:
+ * --resume names another run, and after its steps nothing is left to do. */
+vt_status vt_start_open(const vt_checkpoint_subject *subject, bool on_gpu, int64_t batches, vt_run_start *start);
 void vt_start_close(vt_run_start *start);
 
 /* Collective. Reads the parameters of --init_from, if it is given: with --resume only when there is nothing to resume,

@@ -341,6 +341,9 @@ test_set_aside_twice() {
     train --num_epochs=2 --resume=$kept/step-00000007 --lr=9 >/dev/null
     [ "$(readlink $kept/best)" = step-00000007 ]
     says "the run is finished" -- train --num_epochs=2 --resume=$kept/step-00000014.aside --lr=9
+    # what stands in the directory stays there if another run leaves nothing to do
+    refuses "after its 2 epochs (14 steps) nothing is left to do" -- train --num_epochs=2 --run_num=parts --resume=$kept/step-00000014.aside
+    [ -z "$(ls -d $RUNS/parts.old* 2>/dev/null)" ]
     [ "$(readlink $kept/best)" = step-00000007 ]
 }
 

@@ -140,6 +140,15 @@ test_flags_without_effect_are_reported() {
     says "disable_broadcast_buffers has no effect" -- train --num_epochs=1 --disable_broadcast_buffers
     says "WARNING - Adafactor's learning rate is 0.5, a share of the weights' own size; 1e-2 is usual" \
         -- train --num_epochs=1 --optimizer=Adafactor --lr=0.5
+    cores=$(nproc)
+    says "WARNING - --local_batch_size=0 counts as not given" "WARNING - the warm-up of 99 steps is not shorter than the run, which has 7" \
+        "WARNING - zero_stage 3 has no effect" "WARNING - the run ends before its last rollout, 2 steps from epoch 25 on: it has 1 epoch" \
+        "WARNING - num_threads $((2 * cores)): this process has $cores core" "on 8×16 points of 16×32, from row 0 and column 0 on" \
+        -- train --num_epochs=1 --local_batch_size=0 --warmup=99 --zero_stage=3 --rollout=1,2@24 --num_threads=$((2 * cores)) --img_size=[8,16]
+    refuses "num_threads=$((5 * cores)): this process has $cores core" "so 1 to $((4 * cores)) are expected" -- train --num_threads=$((5 * cores))
+    synth --channels=4 --force
+    says "WARNING - n_in_channels 4 counts the channels of 2 times (n_history + 1), so the model sees 2 of the 4 channels that it forecasts; --n_in_channels=8" \
+        -- train --num_epochs=1 --n_history=1 --n_in_channels=4 --n_out_channels=4
 }
 
 # The order that docs/data.md says is the one that was used, in both epochs, on one rank and on two.

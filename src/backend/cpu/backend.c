@@ -315,15 +315,17 @@ static const vector_choice *choose_vectors(vt_backend *backend, vt_cpu_isa isa, 
     choices[1] = (vector_choice){VT_ISA_AVX2, "avx2", __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"),
                                  vt_vector_fill_avx2};
     choices[2] = (vector_choice){VT_ISA_AVX512, "avx512", has_avx512(), vt_vector_fill_avx512};
+    const char *pairs_name = "avx512+bf16"; /* in the log "bf16" would be taken for the type of the numbers */
 #else
     choices[1] = (vector_choice){VT_ISA_AVX2, "avx2", false, NULL};
     choices[2] = (vector_choice){VT_ISA_AVX512, "avx512", false, NULL};
+    const char *pairs_name = "baseline+bf16";
 #endif
     const bool asked = isa == VT_ISA_AUTO || isa == VT_ISA_AMX; /* otherwise the process need not ask the system */
     choices[4] = (vector_choice){VT_ISA_AMX, "amx", asked && has_amx(), fill_amx};
     const bool timed = isa == VT_ISA_AUTO && !choices[4].available; /* whether pairs pay must be known */
     const bool pairs = (timed || isa == VT_ISA_BF16) && has_bf16() && (!timed || pairs_pay(backend));
-    choices[3] = (vector_choice){VT_ISA_BF16, "bf16", pairs, fill_bf16};
+    choices[3] = (vector_choice){VT_ISA_BF16, pairs_name, pairs, fill_bf16};
     for (int i = VECTOR_CHOICES - 1; i >= 0; i--)
         if (isa == VT_ISA_AUTO ? choices[i].available : choices[i].isa == isa) return &choices[i];
     return NULL;
@@ -349,7 +351,7 @@ done:
     return status;
 }
 
-enum { MOST_THREADS = 4096 }; /* from num_threads */
+enum { MOST_ON_A_CORE = 4 }; /* more threads only wait for each other, for minutes */
 
 vt_status vt_backend_open_cpu(vt_cpu_isa isa, int threads, vt_backend **result)
 {
@@ -358,10 +360,14 @@ vt_status vt_backend_open_cpu(vt_cpu_isa isa, int threads, vt_backend **result)
     vt_cpu_state *state = vt_allocate(1, sizeof *state, "the CPU back end");
     backend->state = state;
     backend->shares_host_memory = true;
+    const int cores = vt_threads_core_count();
     if (threads > 0) omp_set_num_threads(threads);
     state->threads = omp_get_max_threads();
     fill_plain(backend);
-    VT_CHECK(state->threads <= MOST_THREADS, "OMP_NUM_THREADS=%d: expected 1 to %d", state->threads, MOST_THREADS);
+    VT_CHECK(cores == 0 || state->threads <= MOST_ON_A_CORE * cores,
+             "%s=%d: this process has %d core%s, so 1 to %d are expected; leave it out for one thread a core",
+             threads > 0 ? "num_threads" : "OMP_NUM_THREADS", state->threads, cores, cores == 1 ? "" : "s",
+             MOST_ON_A_CORE * cores);
     vt_threads_pin(state->threads);
     vector_choice choices[VECTOR_CHOICES];
     const char *isa_name = "plain";

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/statvfs.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/memory.h"
@@ -106,11 +107,13 @@ static vt_status check_space(const synthetic_set *set)
     char needed[VT_NUMBER_SIZE], there[VT_NUMBER_SIZE];
     const vt_synthetic_set_options *options = set->options;
     double steps = 0;
+    const bool is_new = !vt_output_exists(options->directory);
     VT_TRY(vt_output_make_directory(options->directory));
     if (options->force || options->compression > 0 || statvfs(options->directory, &disk) != 0) goto done;
     for (int64_t i = 0; i < set->plan_count; i++) steps += (double)set->plans[i].steps;
     double bytes = 4.0 * steps * (double)options->channels * (double)(options->height * options->width);
     double available = (double)disk.f_bavail * (double)disk.f_frsize;
+    if (bytes > available && is_new) rmdir(options->directory);
     VT_CHECK(bytes <= available, "%s: the set needs %s, but only %s are free on that disk", options->directory,
              vt_text_bytes(bytes, needed), vt_text_bytes(available, there));
 done:

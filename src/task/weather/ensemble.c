@@ -66,51 +66,46 @@ void vt_ensemble_close(vt_ensemble **ensemble)
     *ensemble = NULL;
 }
 
-/* Adds |a - b| at each point of a row. */
-static void add_distances(const float *a, const float *b, int64_t width, double *sums)
+static int ascending(const void *a, const void *b)
 {
-#pragma omp simd
-    for (int64_t x = 0; x < width; x++) sums[x] += fabs((double)a[x] - (double)b[x]);
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
 }
 
-/* CRPS and variance at each point of row y of a channel; errors, pairs: [width], of this thread. */
-static void score_row(const vt_scores_options *options, const float *const *forecasts, const float *target,
-                      int64_t first, double *crps, double *variance, double *pairs)
+/* CRPS and variance of the members' forecasts at one point, of which the mean distance of all pairs follows when they
+ * are sorted: |x_i - x_j| summed over i < j is the sum of (2 k - n + 1) x_k. members: [n], sorted here. */
+static void score_point(double *members, int64_t n, double target, double *crps, double *variance)
 {
-    const int64_t width = options->width, members = options->members;
-    const double n = (double)members, distinct = members > 1 ? n * (n - 1) : 1;
-    for (int64_t x = 0; x < width; x++) crps[x] = variance[x] = pairs[x] = 0;
-    for (int64_t i = 0; i < members; i++) {
-        add_distances(forecasts[i] + first, target, width, crps);
-        for (int64_t j = 0; j < i; j++) add_distances(forecasts[i] + first, forecasts[j] + first, width, pairs);
+    double distance = 0, pairs = 0, mean = 0, squares = 0;
+    for (int64_t i = 0; i < n; i++) mean += members[i] / (double)n;
+    qsort(members, (size_t)n, sizeof *members, ascending);
+    for (int64_t k = 0; k < n; k++) {
+        const double departure = members[k] - mean;
+        distance += fabs(members[k] - target);
+        pairs += (double)(2 * k - n + 1) * departure;
+        squares += departure * departure;
     }
-    for (int64_t x = 0; x < width; x++) { /* each pair was counted once, not twice */
-        double mean = 0, squares = 0;
-        crps[x] = crps[x] / n - pairs[x] / distinct;
-        for (int64_t i = 0; i < members; i++) mean += (double)forecasts[i][first + x] / n;
-        for (int64_t i = 0; i < members; i++) squares += pow((double)forecasts[i][first + x] - mean, 2);
-        variance[x] = members > 1 ? squares / (n - 1) : (double)NAN;
-    }
+    *crps = distance / (double)n - (n > 1 ? pairs / (double)(n * (n - 1)) : 0);
+    *variance = n > 1 ? squares / (double)(n - 1) : (double)NAN;
 }
 
 static void add_channel(const vt_ensemble *ensemble, const float *const *forecasts, const float *target,
                         int64_t channel, double *cell)
 {
     const vt_scores_options *options = &ensemble->options;
-    const int64_t width = options->width, first = channel * options->height * width;
-    double *room = vt_allocate((size_t)(3 * width), sizeof *room, "the scores"), *crps = room, *variance = crps + width,
-           weights = 0, sums[2] = {0, 0};
-    for (int64_t y = 0; y < options->height; y++) {
-        const float *row = target + first + y * width;
-        score_row(options, forecasts, row, first + y * width, crps, variance, variance + width);
-        for (int64_t x = 0; x < width; x++) {
-            if (isnan(row[x])) continue;
-            sums[CRPS] += ensemble->weights[y] * crps[x];
-            sums[VARIANCE] += ensemble->weights[y] * variance[x];
-            weights += ensemble->weights[y];
-        }
+    const int64_t width = options->width, plane = options->height * width, n = options->members;
+    double *members = vt_allocate((size_t)n, sizeof *members, "the scores"), weights = 0, sums[2] = {0, 0};
+    for (int64_t i = 0; i < plane; i++) {
+        const double weight = ensemble->weights[i / width], seen = (double)target[channel * plane + i];
+        double crps, variance;
+        if (isnan(seen)) continue;
+        for (int64_t m = 0; m < n; m++) members[m] = (double)forecasts[m][channel * plane + i];
+        score_point(members, n, seen, &crps, &variance);
+        sums[CRPS] += weight * crps;
+        sums[VARIANCE] += weight * variance;
+        weights += weight;
     }
-    free(room);
+    free(members);
     if (weights == 0) return;
     cell[CRPS] += sums[CRPS] / weights;
     cell[VARIANCE] += sums[VARIANCE] / weights;
