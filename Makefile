@@ -15,7 +15,7 @@
 # is left out if none is found), MPICC, NVCC (NVCC= builds without CUDA), GPU_ARCH (sm_90, "sm_80 sm_90", all), PKG_CONFIG, and
 # each line of build/found.mk, which lists what was found: make HDF5_CFLAGS=-I... HDF5_LIBS='-L... -lhdf5'.
 # FILTER=unit runs the tests of that folder of tests/, FILTER=loader those whose names contain the word; several are allowed.
-# A setting also applies to later calls; when it changes, what depends on it is built again: docs/install.md.
+# V=1 prints whole commands. A setting also applies to later calls; when it changes, what depends on it is built again: docs/install.md.
 
 BUILD ?= build
 

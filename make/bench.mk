@@ -24,4 +24,4 @@ $(BUILD)/bench/zarr_chunks.o: LOCAL_CFLAGS += $(ZARR_FLAGS)
 $(BUILD)/bench/gpu_step.o: $(STAMPS)/cuda
 $(BUILD)/bench/gpu_step.o: LOCAL_CFLAGS += $(if $(NVCC),-DVT_HAS_CUDA -Icuda $(CUDA_CFLAGS))
 $(BUILD)/bench/%: $(BUILD)/bench/%.o $(BUILD)/libvitrain.a $(STAMPS)/link
-	$(LINK) -o $@ $(filter %.o %.a,$^) $(LIBS)
+	$(QUIET)$(LINK) -o $@ $(filter %.o %.a,$^) $(LIBS)

@@ -21,11 +21,9 @@ COMPILE_SETTINGS = $(CC_VERSION) $(COMPILE) $(KERNEL_FLAGS) $(foreach library,HD
 LINK_SETTINGS = $(LINK) $(AR) $(LIBS) $(OBJECTS) $(KERNEL_OBJECTS) $(CUDA_OBJECTS)
 MPI_SETTINGS = $(HAS_MPI) $(MPI_CFLAGS)
 ZARR_FLAGS = $(foreach library,$(FOR_ZARR),-DVT_HAS_$(library) $($(library)_CFLAGS))
-VERSION_SETTINGS = $(VERSION)
 $(eval $(call stamp,compile,COMPILE_SETTINGS))
 $(eval $(call stamp,mpi,MPI_SETTINGS))
 $(eval $(call stamp,zarr,ZARR_FLAGS))
-$(eval $(call stamp,version,VERSION_SETTINGS))
 
 # The vector kernels are compiled once for each instruction set; src/backend/cpu/backend.c chooses at run time. -mprfchw: prefetches
 # for writing; processors that don't know the instruction ignore it.
@@ -57,13 +55,16 @@ NO_CODECS = $(if $(filter-out 3,$(words $(FOR_ZARR))),; without some codecs of Z
 WITHOUT = $(if $(HAS_MPI),,; built without MPI: one rank only)$(if $(HAS_UNISTRING),,; built without libunistring: lower case of A to Z \
     only)$(if $(HAS_UDUNITS),,; built without UDUNITS: units agree only where they are spelled alike)$(if $(NVCC),,; built \
     without CUDA: CPU only)$(NO_CODECS)
+BUILT = built with $(WITH)$(WITHOUT)
+VERSION_SETTINGS = $(VERSION) $(BUILT)
+$(eval $(call stamp,version,VERSION_SETTINGS))
 .PHONY: vitrain
 vitrain: $(BUILD)/vitrain
 	@[ $(BUILD) != build ] || [ "$$(readlink vitrain)" = build/vitrain ] || ln -sf build/vitrain vitrain
-	@echo "$(PROGRAM) $(VERSION): built with $(WITH)$(WITHOUT)"
+	@echo "$(PROGRAM) $(VERSION): $(BUILT)"
 
 $(BUILD)/vitrain: $(BUILD)/src/main.o $(BUILD)/libvitrain.a $(STAMPS)/link
-	$(LINK) -o $@ $(filter %.o %.a,$^) $(LIBS)
+	$(QUIET)$(LINK) -o $@ $(filter %.o %.a,$^) $(LIBS)
 
 # Objects that take long to compile come first, so that make begins with them.
 $(BUILD)/libvitrain.a: $(CUDA_OBJECTS) $(KERNEL_OBJECTS) $(OBJECTS) $(BUILD)/generated/event.pb-c.o $(STAMPS)/link
@@ -72,7 +73,7 @@ $(BUILD)/libvitrain.a: $(CUDA_OBJECTS) $(KERNEL_OBJECTS) $(OBJECTS) $(BUILD)/gen
 
 $(BUILD)/src/base/version.o: $(STAMPS)/version
 $(addprefix $(BUILD)/src/parallel/,mpi.o mpi_operations.o mpi_wait.o): $(STAMPS)/mpi
-$(BUILD)/src/base/version.o: LOCAL_CFLAGS += -DVT_VERSION='"$(VERSION)"'
+$(BUILD)/src/base/version.o: LOCAL_CFLAGS += -DVT_VERSION='"$(VERSION)"' -DVT_BUILT='"$(strip $(BUILT))"'
 $(addprefix $(BUILD)/src/,storage/%.o source/%.o forecast/%.o): LOCAL_CFLAGS += $(HDF5_CFLAGS) $(DEFLATE_CFLAGS)
 $(BUILD)/src/source/text/split.o: LOCAL_CFLAGS += $(if $(HAS_UNISTRING),-DVT_HAS_UNISTRING $(UNISTRING_CFLAGS))
 $(BUILD)/src/source/fields/about_units.o: LOCAL_CFLAGS += $(if $(HAS_UDUNITS),-DVT_HAS_UDUNITS $(UDUNITS_CFLAGS))
@@ -85,31 +86,31 @@ $(BUILD)/src/report/%.o: LOCAL_CFLAGS += $(PNG_CFLAGS) $(PROTOBUF_CFLAGS) -I$(BU
 
 $(BUILD)/%.o: %.c $(STAMPS)/compile
 	@mkdir -p $(@D)
-	$(COMPILE) -c $< -o $@
+	$(QUIET)$(COMPILE) -c $< -o $@
 
 # The messages of TensorBoard's event file. protoc-c's code is compiled without warnings.
 $(BUILD)/generated/event.pb-c.c: src/report/event.proto $(STAMPS)/compile
 	@mkdir -p $(@D)
-	$(PROTOC_C) --proto_path=src/report --c_out=$(@D) event.proto
+	$(QUIET)$(PROTOC_C) --proto_path=src/report --c_out=$(@D) event.proto
 
 $(BUILD)/generated/event.pb-c.h: $(BUILD)/generated/event.pb-c.c ;
 
 $(BUILD)/generated/event.pb-c.o: $(BUILD)/generated/event.pb-c.c $(STAMPS)/compile
-	$(CC) -std=gnu11 $(CFLAGS) $(CPPFLAGS) -w $(SANITIZE) $(PROTOBUF_CFLAGS) -c $< -o $@
+	$(QUIET)$(CC) -std=gnu11 $(CFLAGS) $(CPPFLAGS) -w $(SANITIZE) $(PROTOBUF_CFLAGS) -c $< -o $@
 
 $(BUILD)/src/report/tensorboard.o $(BUILD)/tests/unit/report_tensorboard.o: | $(BUILD)/generated/event.pb-c.h
 
 define ISA_RULE
 $$(BUILD)/src/backend/cpu/vector/%.$(1).o: src/backend/cpu/vector/%.c $$(STAMPS)/compile
 	@mkdir -p $$(@D)
-	$$(COMPILE) $$(KERNEL_FLAGS) $$(ISA_FLAGS_$(1)) -DVT_ISA=$(1) -c $$< -o $$@
+	$$(QUIET)$$(COMPILE) $$(KERNEL_FLAGS) $$(ISA_FLAGS_$(1)) -DVT_ISA=$(1) -c $$< -o $$@
 endef
 $(foreach isa,baseline avx2 avx512 bf16 amx,$(eval $(call ISA_RULE,$(isa))))
 
 # The kernels on AMX's tiles, where the compiler knows them.
 $(BUILD)/src/backend/cpu/amx/%.amx.o: src/backend/cpu/amx/%.c $(STAMPS)/compile
 	@mkdir -p $(@D)
-	$(COMPILE) $(KERNEL_FLAGS) $(ISA_FLAGS_amx) -DVT_ISA=amx -c $< -o $@
+	$(QUIET)$(COMPILE) $(KERNEL_FLAGS) $(ISA_FLAGS_amx) -DVT_ISA=amx -c $< -o $@
 
 $(BUILD)/src/backend/cpu/backend.o: LOCAL_CFLAGS += $(if $(BF16_CFLAGS),-DVT_HAS_BF16) $(if $(AMX_CFLAGS),-DVT_HAS_AMX)
 

@@ -26,15 +26,15 @@ $(eval $(call stamp,cuda,CUDA_SETTINGS))
 
 $(BUILD)/cuda/%.cu.o: cuda/%.cu $(STAMPS)/nvcc
 	@mkdir -p $(@D)
-	$(NVCC_COMPILE) -MMD -MP -c $< -o $@
+	$(QUIET)$(NVCC_COMPILE) -MMD -MP -c $< -o $@
 
 $(WGMMA_KERNELS:cuda/%=$(BUILD)/cuda/%.o): $(BUILD)/cuda/%.o: cuda/% $(STAMPS)/nvcc
 	@mkdir -p $(@D)
-	$(WGMMA_COMPILE) -MMD -MP -c $< -o $@
+	$(QUIET)$(WGMMA_COMPILE) -MMD -MP -c $< -o $@
 
 $(BUILD)/cuda/%.c.o: cuda/%.c $(STAMPS)/compile $(STAMPS)/cuda
 	@mkdir -p $(@D)
-	$(COMPILE) -Icuda $(CUDA_CFLAGS) $(if $(HAS_WGMMA),-DVT_HAS_WGMMA) -c $< -o $@
+	$(QUIET)$(COMPILE) -Icuda $(CUDA_CFLAGS) $(if $(HAS_WGMMA),-DVT_HAS_WGMMA) -c $< -o $@
 
 USE_CUDA := $(addprefix $(BUILD)/src/,backend/open.o base/profile.o parallel/nccl.o parallel/nccl_operations.o)
 $(USE_CUDA): $(STAMPS)/cuda

@@ -55,7 +55,7 @@ int main(void) { return png_access_version_number() == 0; }' "$PNG_CFLAGS|${PNG_
 command -v "$PROTOC_C" >/dev/null || missing="$missing PROTOC_C"
 probe OPENMP '#include <omp.h>
 int main(void) { return omp_get_max_threads() == 0; }' "${OPENMP_CFLAGS:--fopenmp}|${OPENMP_LIBS:--fopenmp}"
-required=$missing
+required=$missing missing=
 
 # ---- optional ----
 
@@ -98,13 +98,16 @@ mpi_flags() { # compile|link
         esac
     done
 }
+optional=$missing
 if [ "$MPI" != no ]; then
     missing=
     probe MPI '#include <mpi.h>
 int main(void) { return MPI_Init(0, 0); }' "$MPI_CFLAGS|$MPI_LIBS" "$(mpi_flags compile)|$(mpi_flags link)" \
         "$(pc ompi-c)" "$(pc ompi)" "$(pc mpich)" "$(pc mpi-c)"
     [ "$MPI" != yes ] || required=$required$missing
+    optional=$optional$missing
 fi
+echo "# lacks:$required$optional"
 
 # The kernels of CUDA for the host's tests.
 if echo 'template <int n> int f() { return n; } int main() { return f<0>(); }' | \

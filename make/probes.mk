@@ -5,9 +5,10 @@
 PROTOC_C ?= protoc-c
 MPICC ?= mpicc
 PKG_CONFIG ?= pkg-config
-PACKAGES := libhdf5-dev libyaml-dev libprotobuf-c-dev protobuf-c-compiler libpng-dev libdeflate-dev libjansson-dev \
-    libunistring-dev libudunits2-dev libblosc-dev libzstd-dev liblz4-dev \
-    $(if $(filter-out no,$(MPI)),libopenmpi-dev openmpi-bin)
+# Debian's packages of what make/probe.sh looks for.
+PACKAGES := HDF5=libhdf5-dev HDF5_HL=libhdf5-dev YAML=libyaml-dev PROTOBUF=libprotobuf-c-dev PROTOC_C=protobuf-c-compiler \
+    PNG=libpng-dev DEFLATE=libdeflate-dev JANSSON=libjansson-dev UNISTRING=libunistring-dev UDUNITS=libudunits2-dev \
+    BLOSC=libblosc-dev ZSTD=libzstd-dev LZ4=liblz4-dev MPI=libopenmpi-dev MPI=openmpi-bin
 
 # Flags that were set for a library, on the command line or in the environment, are tried first.
 PROBE_NAMES := CC CXX CPPFLAGS LDFLAGS MPI MPICC PKG_CONFIG PROTOC_C BUILD $(LIBRARIES:%=%_CFLAGS) $(LIBRARIES:%=%_LIBS)
@@ -22,6 +23,9 @@ $(BUILD)/found.mk: make/probe.sh $(STAMPS)/probes
 	@mv $@.new $@
 
 ifneq ($(GOALS),)
+ifneq ($(shell mkdir -p $(call quoted,$(BUILD)) 2>&1),)
+$(error the folder '$(BUILD)' can't be made or used; name another one, where you may write: make BUILD=FOLDER)
+endif
 include $(BUILD)/found.mk
 
 # If everything was found with these settings, they are kept; those of an earlier call are printed.
@@ -40,7 +44,8 @@ endif
 endif
 endif
 
-# If only optional libraries can't be installed, the build continues without them.
+# Installs the packages of what is missing, and leaves another MPI or HDF5 that works as it is. If only optional libraries
+# can't be installed, the build continues without them.
 deps:
 	@if $(MAKE) -s $(BUILD)/found.mk >/dev/null 2>&1; then \
 	    lacks=; for library in $(if $(filter-out no,$(MPI)),MPI) UDUNITS BLOSC ZSTD LZ4; do \
@@ -48,7 +53,10 @@ deps:
 	    [ -n "$$lacks" ] || exit 0; \
 	    can_do_without() { echo "Continuing without$$lacks: MPI is for several ranks, UDUNITS for names of units, the others are for Zarr stores." >&2; exit 0; }; \
 	else can_do_without() { exit 1; }; fi; \
-	make/packages.sh sudo $(PACKAGES) || can_do_without; \
+	lacks=$$($(PROBE_ENVIRONMENT) make/probe.sh 2>/dev/null | sed -n 's/^# lacks://p'); \
+	packages=$$(for library in $$lacks; do for pair in $(PACKAGES); do \
+	    case $$pair in $$library=*) echo "$${pair#*=}" ;; esac; done; done | sort -u); \
+	[ -z "$$packages" ] || make/packages.sh sudo $$packages || can_do_without; \
 	rm -f $(BUILD)/found.mk; \
 	$(MAKE) -s $(BUILD)/found.mk
 

@@ -19,6 +19,9 @@ REMEMBERED :=
 GIVEN := $(strip $(GIVEN))
 KEPT := $(filter-out $(GIVEN),$(REMEMBERED))
 
+# A line a file that is made; with V=1 the whole command.
+QUIET = $(if $(V),,@echo '  $@'; )
+
 comma := ,
 quoted = '$(subst ','\'',$(1))'
 define newline

@@ -12,18 +12,18 @@ HOST_CUDA_OBJECTS = $(if $(HOST_CUDA),$(patsubst cuda/%.cu,$(BUILD)/tests/cuda/%
 
 $(BUILD)/tests/cuda/%.o: cuda/%.cu $(STAMPS)/host
 	@mkdir -p $(@D)
-	$(HOST_COMPILE) -MMD -MP -c $< -o $@
+	$(QUIET)$(HOST_COMPILE) -MMD -MP -c $< -o $@
 
 # The kernels on tiles, compiled over a model of the tiles (tests/operations/tiles_model.h).
 TILES_MODEL_OBJECTS = $(TILE_SOURCES:src/backend/cpu/amx/%.c=$(BUILD)/tests/tiles/%.o)
 
 $(BUILD)/tests/tiles/%.o: src/backend/cpu/amx/%.c $(STAMPS)/compile
 	@mkdir -p $(@D)
-	$(COMPILE) $(KERNEL_FLAGS) -Itests -DVT_TILES_MODEL -DVT_ISA=model -c $< -o $@
+	$(QUIET)$(COMPILE) $(KERNEL_FLAGS) -Itests -DVT_TILES_MODEL -DVT_ISA=model -c $< -o $@
 
 TESTS_OF_C = $(patsubst %.c,$(BUILD)/%.o,$(filter-out tests/unit/data_source.c,$(TEST_SOURCES))) $(TILES_MODEL_OBJECTS)
 $(BUILD)/tests/vitrain-tests: $(TESTS_OF_C) $(HOST_CUDA_OBJECTS) $(BUILD)/libvitrain.a $(STAMPS)/link $(STAMPS)/host
-	$(LINK) -o $@ $(filter %.o %.a,$^) $(LIBS)
+	$(QUIET)$(LINK) -o $@ $(filter %.o %.a,$^) $(LIBS)
 
 # The same tests with the CUDA kernels under ThreadSanitizer, for tests/races, which sets the folders for its mutants.
 RACES ?= $(BUILD)/races
@@ -32,10 +32,10 @@ RACE_OBJECTS = $(patsubst cuda/%.cu,$(RACES)/%.o,$(CUDA_KERNELS))
 
 $(RACES)/%.o: $(RACE_KERNELS)/%.cu $(STAMPS)/host
 	@mkdir -p $(@D)
-	$(HOST_COMPILE) -O1 -w -fsanitize=thread -MMD -MP -c $< -o $@
+	$(QUIET)$(HOST_COMPILE) -O1 -w -fsanitize=thread -MMD -MP -c $< -o $@
 
 $(RACES)/race-tests: $(TESTS_OF_C) $(RACE_OBJECTS) $(BUILD)/libvitrain.a $(STAMPS)/link $(STAMPS)/host
-	$(LINK) -fsanitize=thread -o $@ $(filter %.o %.a,$^) $(LIBS)
+	$(QUIET)$(LINK) -fsanitize=thread -o $@ $(filter %.o %.a,$^) $(LIBS)
 
 # An exercise of docs/lab.md: $(EXERCISE)/mlp.c, which is made once, is the student's, and `make clean` leaves it alone.
 EXERCISE ?= exercise
@@ -48,10 +48,10 @@ $(EXERCISE)/mlp.c:
 	sed -f tests/exercise/without_regions.sed src/model/mlp.c >$@
 
 $(EXERCISE)/%.o: $(EXERCISE)/%.c $(STAMPS)/compile
-	$(COMPILE) -c $< -o $@
+	$(QUIET)$(COMPILE) -c $< -o $@
 
 $(EXERCISE)/exercise: $(BUILD)/tests/exercise/exercise.o $(EXERCISE)/mlp.o $(BUILD)/libvitrain.a $(STAMPS)/link
-	$(LINK) -o $@ $(filter %.o %.a,$^) $(LIBS)
+	$(QUIET)$(LINK) -o $@ $(filter %.o %.a,$^) $(LIBS)
 
 # The program and the tests of the tables with rows of the tests' own (tests/tenant): files that expand the lists of kinds.def
 # are compiled again, with tests/tenant/config/kinds.def in place of the product's.
@@ -67,11 +67,11 @@ $(BUILD)/tenant/%.o: %.c $(STAMPS)/compile
 $(BUILD)/tenant/tests/%.o: LOCAL_CFLAGS += $(HDF5_CFLAGS)
 
 $(BUILD)/tests/vitrain-tenant: $(BUILD)/src/main.o $(TENANT_OBJECTS) $(BUILD)/libvitrain.a $(STAMPS)/link
-	$(LINK) -o $@ $(filter %.o %.a,$^) $(LIBS)
+	$(QUIET)$(LINK) -o $@ $(filter %.o %.a,$^) $(LIBS)
 
 $(BUILD)/tests/tenant-tests: $(patsubst %.c,$(BUILD)/%.o,$(filter-out $(TENANT_TESTS),$(TEST_SOURCES))) $(HOST_CUDA_OBJECTS) \
     $(TILES_MODEL_OBJECTS) $(TENANT_TESTS:%.c=$(BUILD)/tenant/%.o) $(TENANT_OBJECTS) $(BUILD)/libvitrain.a $(STAMPS)/link $(STAMPS)/host
-	$(LINK) -o $@ $(filter %.o %.a,$^) $(LIBS)
+	$(QUIET)$(LINK) -o $@ $(filter %.o %.a,$^) $(LIBS)
 
 # An operation that the product doesn't have (tests/tenant/operation): files that depend on the table of operations are
 # compiled again, with its row. All others come from the library; its tests don't run the vector kernels.
@@ -84,31 +84,31 @@ $(BUILD)/operation/%.o: %.c $(STAMPS)/compile
 	$(subst -Isrc,-Itests/tenant/operation -Isrc -Itests,$(COMPILE)) -O0 -c $< -o $@
 
 $(BUILD)/tests/operation-tests: $(OPERATION_OBJECTS) $(BUILD)/tests/values.o $(BUILD)/tests/damage.o $(BUILD)/libvitrain.a $(STAMPS)/link
-	$(LINK) -o $@ $(filter %.o %.a,$^) $(LIBS)
+	$(QUIET)$(LINK) -o $@ $(filter %.o %.a,$^) $(LIBS)
 
 # Preloaded by tests/faults; never sanitized, because it replaces malloc and catches system calls.
 $(BUILD)/tests/fault_shim.so: tests/faults/shim.c
 	@mkdir -p $(@D)
-	$(CC) -std=gnu11 $(WARNINGS) -O2 -fPIC -shared -o $@ $< -lpthread
+	$(QUIET)$(CC) -std=gnu11 $(WARNINGS) -O2 -fPIC -shared -o $@ $< -lpthread
 
 .SECONDARY: $(FUZZ_TARGETS:%=$(BUILD)/tests/fuzz/%.o)
 $(BUILD)/fuzz-%: $(BUILD)/tests/fuzz/%.o $(BUILD)/tests/fuzz/fuzz.o $(BUILD)/libvitrain.a $(STAMPS)/link
-	$(LINK) -fsanitize=fuzzer -o $@ $(filter %.o %.a,$^) $(LIBS)
+	$(QUIET)$(LINK) -fsanitize=fuzzer -o $@ $(filter %.o %.a,$^) $(LIBS)
 
 # Preloaded by tests/commands/reader.sh.
 $(BUILD)/tests/eio.so: tests/faults/eio.c
 	@mkdir -p $(@D)
-	$(CC) -std=gnu11 $(WARNINGS) $(CFLAGS) -shared -fPIC -o $@ $< -ldl
+	$(QUIET)$(CC) -std=gnu11 $(WARNINGS) $(CFLAGS) -shared -fPIC -o $@ $< -ldl
 
 # NVTX_INJECTION64_PATH of tests/commands/gpu.sh.
 $(BUILD)/tests/nvtx_listener.so: tests/gpu/listener.c $(STAMPS)/compile
 	@mkdir -p $(@D)
-	$(CC) -std=gnu11 $(WARNINGS) $(CFLAGS) $(CUDA_CFLAGS) -shared -fPIC -o $@ $<
+	$(QUIET)$(CC) -std=gnu11 $(WARNINGS) $(CFLAGS) $(CUDA_CFLAGS) -shared -fPIC -o $@ $<
 
 # A stand-in for a driver, for tests/operations/cuda_libraries.c.
 $(BUILD)/tests/driver/libcuda.so.1: tests/gpu/driver.c
 	@mkdir -p $(@D)
-	$(CC) -std=gnu11 $(WARNINGS) -Wno-missing-prototypes $(CFLAGS) -shared -fPIC -Wl,-soname,libcuda.so.1 -o $@ $<
+	$(QUIET)$(CC) -std=gnu11 $(WARNINGS) -Wno-missing-prototypes $(CFLAGS) -shared -fPIC -Wl,-soname,libcuda.so.1 -o $@ $<
 
 $(addprefix $(BUILD)/tests/operations/,$(addsuffix .o,cuda_libraries cuda_fused_attention cuda_convolution cuda_gelu_products cuda_products cuda_trials cuda_streams fake_runtime nccl_stages host_cuda cuda_kernels cuda_wgmma)): $(STAMPS)/cuda $(STAMPS)/host
 $(addprefix $(BUILD)/tests/operations/,cuda_libraries.o cuda_fused_attention.o paths.o): LOCAL_CFLAGS += -I. -Icuda $(if $(NVCC),-DVT_HAS_CUDA $(CUDA_CFLAGS))

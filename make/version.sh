@@ -7,6 +7,7 @@ dirty= release=$(cat VERSION)
 if [ -e .git ]; then
     commit=$(git rev-parse --short HEAD 2>/dev/null) || { cat "$1" 2>/dev/null || echo "$release"; exit; }
     names=$(git tag --points-at HEAD 2>/dev/null)
+    git update-index -q --refresh >/dev/null 2>&1 # else files that only have a new date count as changed
     git diff-index --quiet HEAD -- 2>/dev/null || dirty=.dirty
 else
     read -r commit names <make/commit # HASH HEAD -> main, tag: v1.0.0

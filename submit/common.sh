@@ -6,11 +6,21 @@ fail() { echo "$(basename "$script"): $*" >&2; exit 1; }
 
 is_number() { [[ $1 =~ ^[1-9][0-9]*$ ]]; }
 
+# path_of_program: VITRAIN, the program beside submit/, or where submit/ is installed (share/vitrain) the one in bin/.
+path_of_program() {
+    if [ -z "${VITRAIN:-}" ] && [ ! -x "$top/vitrain" ] && [ -x "$top/../../bin/vitrain" ]; then
+        echo "$top/../../bin/vitrain"
+    else
+        echo "${VITRAIN:-$top/vitrain}"
+    fi
+}
+
 # program ARGUMENTS...: sets `command`, the program with its arguments, under nsys if ENABLE_PROFILING=1. The report is
 # ${PROFILE_DIR:-.}/${PROFILE_OUTPUT:-profile}.nsys-rep. nsys wraps every rank, but only rank 0 starts the capture. With
 # --profile_ranks=all every rank starts one, into ${PROFILE_OUTPUT:-profile}-rank<rank>.nsys-rep.
 program() {
-    local vitrain=${VITRAIN:-$top/vitrain}
+    local vitrain
+    vitrain=$(path_of_program)
     [ -x "$vitrain" ] || fail "$vitrain: no such program; build it with make, or name it with VITRAIN=PATH"
     command=("$vitrain" "$@")
     [ "${ENABLE_PROFILING:-0}" = 1 ] || return 0
@@ -51,7 +61,7 @@ check_bind() {
 
 # mpi_of_program: prints the MPI that the program is linked with: openmpi, mpich or none.
 mpi_of_program() {
-    case $(ldd "${VITRAIN:-$top/vitrain}" 2>/dev/null) in
+    case $(ldd "$(path_of_program)" 2>/dev/null) in
     *libmpich.so* | *libmpi_cray* | *libmpi.so.12*) echo mpich ;; # MPICH's ABI: Intel MPI too
     *libmpi.so*) echo openmpi ;;
     *) echo none ;;

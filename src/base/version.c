@@ -4,6 +4,15 @@
 #define VT_VERSION "unknown"
 #endif
 
+#ifndef VT_BUILT
+#define VT_BUILT "built without make"
+#endif
+
+const char *vt_built(void)
+{
+    return VT_BUILT;
+}
+
 const char *vt_version(void)
 {
     return VT_VERSION;

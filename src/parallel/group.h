@@ -107,8 +107,10 @@ void vt_group_close(vt_group **group);
 
 /* ---- engines ---- */
 
+enum { VT_ENGINE_NAME = 96 };
+
 struct vt_engine {
-    char name[96]; /* "Open MPI 4.1.4" */
+    char name[VT_ENGINE_NAME]; /* "Open MPI v4.1.4" */
     int rank, size;
     double timeout;     /* seconds; set by the opener */
     bool device_memory; /* takes the back end's memory as it is (NCCL); else it is staged through the host */
@@ -171,8 +173,9 @@ const char *vt_group_text(const vt_group *group, char text[VT_GROUP_TEXT_SIZE]);
 enum { VT_HOST_SIZE = 64 };
 void vt_host_name(char name[VT_HOST_SIZE]);
 
-/* Does this build have MPI, NCCL? */
+/* Does this build have MPI, NCCL? And the MPI library's name and version, "" without one. */
 bool vt_engine_has_mpi(void);
+void vt_engine_mpi_name(char name[VT_ENGINE_NAME]);
 bool vt_engine_has_nccl(void);
 
 #endif

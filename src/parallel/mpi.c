@@ -11,6 +11,11 @@ bool vt_engine_has_mpi(void)
     return false;
 }
 
+void vt_engine_mpi_name(char name[VT_ENGINE_NAME])
+{
+    name[0] = '\0';
+}
+
 vt_status vt_engine_open_mpi(int rank, int size, const char *launcher, double timeout, vt_engine **engine)
 {
     vt_status status = VT_OK;
@@ -134,8 +139,8 @@ static void initialise(int rank, int size, const char *launcher, double timeout,
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
 }
 
-/* "Open MPI v4.1.4", from "Open MPI v4.1.4, package: …" or "MPICH Version:\t4.0.2\n…". */
-static void name_library(char name[96])
+/* From "Open MPI v4.1.4, package: …" or "MPICH Version:\t4.0.2\n…". */
+void vt_engine_mpi_name(char name[VT_ENGINE_NAME])
 {
     char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
     int length = 0;
@@ -143,7 +148,7 @@ static void name_library(char name[96])
     text[strcspn(text, ",\n")] = '\0';
     for (char *c = text; *c != '\0'; c++)
         if (*c == '\t') *c = ' ';
-    snprintf(name, 96, "%.95s", text);
+    snprintf(name, VT_ENGINE_NAME, "%.*s", VT_ENGINE_NAME - 1, text);
 }
 
 /* For tests: VITRAIN_MPI_LARGEST makes MPI's calls smaller, as if counts exceeded int. */
@@ -186,7 +191,7 @@ vt_status vt_engine_open_mpi(int rank, int size, const char *launcher, double ti
     engine->close = mpi_close;
     engine->abort = mpi_abort;
     engine->timeout = timeout;
-    name_library(engine->name);
+    vt_engine_mpi_name(engine->name);
     MPI_Comm_rank(MPI_COMM_WORLD, &mpi_rank);
     MPI_Comm_size(MPI_COMM_WORLD, &mpi_size);
     engine->rank = mpi_rank;

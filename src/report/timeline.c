@@ -177,8 +177,8 @@ static void append_picture(vt_text *html, const vt_run_files *run, const timelin
 {
     const step_sum *drawn = &all->steps[all->count / 2];
     const int stages = all->layout.size[VT_AXIS_PIPELINE], height = stages * (BAR + GAP) + FOOT;
-    const char *rollout = vt_run_files_key(run, "rollout");
-    const bool rolls = rollout[0] != '\0' && strcmp(rollout, "1") != 0;
+    const char *rollout = vt_run_files_key(run, "rollout"); /* quoted, as a text that may hold stages */
+    const bool rolls = rollout[0] != '\0' && strcmp(rollout, "\"1\"") != 0;
     double busy = 0, length = 0;
     for (int64_t i = 0; i < all->count; i++) {
         busy += all->steps[i].busy;

@@ -311,3 +311,11 @@ const vt_store_kind vt_store_hdf5 = {.name = "hdf5",
                                      .fill_value = vt_hdf5_fill_value,
                                      .dimension_name = vt_hdf5_dimension_name,
                                      .is_scale_of = vt_hdf5_is_scale_of};
+
+const char *vt_hdf5_name(char name[VT_HDF5_NAME])
+{
+    unsigned major = 0, minor = 0, release = 0;
+    H5get_libversion(&major, &minor, &release);
+    snprintf(name, VT_HDF5_NAME, "HDF5 %u.%u.%u", major, minor, release);
+    return name;
+}

@@ -34,7 +34,7 @@ NVCC
 sources() {
     tools
     mkdir source
-    (cd "$TOP" && tar -cf - Makefile make VERSION README.md CHANGELOG.md CITATION.cff LICENSE src cuda config docs tests bench) |
+    (cd "$TOP" && tar -cf - Makefile make VERSION README.md CHANGELOG.md CITATION.cff LICENSE src cuda config docs submit tests bench) |
         tar -xf - -C source
     cd source
 }
@@ -52,6 +52,7 @@ long_settings() {
     sources
     local all
     build
+    refuted grep -e ' -c ' <<<"$output" # a line a file, not its command
     all=$(compiled .)
     [ "$all" -gt 200 ] || { echo "only $all objects"; return 1; }
     contains "$(printf '%s' "$output" | tail -n 1)" "built with MPI, CUDA (only PTX for sm_80 and newer: the first start compiles it; make gpu avoids that), kernels for baseline"
@@ -61,7 +62,7 @@ long_settings() {
     build
     [ "$(compiled .)" -eq 0 ] || { echo "compiled again: "; cat ../calls; return 1; }
     build NVCC=
-    [ "$(compiled .)" -eq 4 ] || { echo "NVCC= compiles"; cat ../calls; return 1; }
+    [ "$(compiled .)" -eq 5 ] || { echo "NVCC= compiles"; cat ../calls; return 1; }
     contains "$output" "; built without CUDA: CPU only"
     refuted grep 'ar .*cuda/' ../calls
     build -j1
@@ -69,7 +70,7 @@ long_settings() {
     contains "$(cat ../calls) -j1" " -j1"
     [ "$(compiled .)" -eq 0 ]
     build MPI=no
-    [ "$(compiled src/parallel/mpi)" -eq 3 ] && [ "$(compiled .)" -eq 3 ] || { echo "MPI=no compiles"; cat ../calls; return 1; }
+    [ "$(compiled src/parallel/mpi)" -eq 3 ] && [ "$(compiled .)" -eq 4 ] || { echo "MPI=no compiles"; cat ../calls; return 1; }
     contains "$output" "; built without MPI: one rank only"
     build CC=other-cc
     [ "$(compiled ^other-cc)" -eq "$(compiled .)" ] && [ "$(compiled .)" -gt 200 ] || { echo "CC= compiled $(compiled .)"; return 1; }
@@ -93,6 +94,8 @@ long_mpi_that_is_missing() {
     fails 2 make MPI=yes
     contains "$output" "not found: MPI" "MPI=yes was given; without it make builds for one rank"
     build # what failed is not remembered
+    fails 2 make BUILD=/proc/none
+    contains "$output" "the folder '/proc/none' can't be made or used; name another one, where you may write: make BUILD=FOLDER"
     fails 2 make NVCC="$PWD/none"
     contains "$output" "NVCC=$PWD/none: there is no such program"
 }
@@ -106,11 +109,29 @@ long_architectures() {
     refuted grep sm_80 ../calls
     build gpu
     contains "$output" "CUDA (for sm_80 sm_90 sm_100 and"
-    [ "$(compiled .)" -eq "$(ls cuda/*.cu | wc -l)" ]
+    [ "$(compiled .)" -eq "$(($(ls cuda/*.cu | wc -l) + 1))" ] # and version.o
     build GPU_ARCH="compute_80 sm_90"
     contains "$output" "CUDA (for sm_90 and, by its PTX, newer ones)"
     contains "$(cat ../calls)" \
         "-gencode arch=compute_90,code=sm_90 -gencode arch=compute_80,code=compute_80 -gencode arch=compute_90,code=compute_90 "
+}
+
+# Only what is missing is installed: what works, as another MPI, stays.
+test_deps() {
+    sources
+    printf '#!/bin/sh\necho "apt-get $*" >>"%s/calls"\n' "$(dirname "$PWD")" >../bin/apt-get
+    printf '#!/bin/sh\nexec "$@"\n' >../bin/sudo
+    chmod +x ../bin/apt-get ../bin/sudo
+    build deps
+    refuted grep apt-get ../calls
+    touch ../no_mpi
+    build defaults
+    rm -r build
+    build deps
+    contains "$(grep apt-get ../calls)" "apt-get install -y --no-install-recommends libopenmpi-dev openmpi-bin"
+    refuted grep -E 'libhdf5|libblosc' ../calls
+    build deps MPI=no
+    refuted grep apt-get ../calls
 }
 
 # Containers install what `make deps` does, besides what README.md asks for, and both recipes run the same commands.
@@ -129,6 +150,9 @@ test_install() {
     sources
     build NVCC= PREFIX=/usr
     build install DESTDIR="$PWD/../place"
+    contains "$output" "'make uninstall DESTDIR=$PWD/../place' removes it"
+    fails 2 make install DESTDIR="$PWD/../two words"
+    contains "$output" "must not have blanks"
     local place=$PWD/../place/usr
     for file in bin/vitrain share/vitrain/config/ViT.yaml share/vitrain/config/UNet.yaml share/vitrain/config/hardware.yaml share/doc/vitrain/README.md; do
         [ -e "$place/$file" ] || { echo "$file is not installed"; return 1; }
@@ -152,6 +176,7 @@ test_install() {
     mkdir ../elsewhere
     (cd ../elsewhere && "$place/bin/vitrain" layout --ranks=2 --config=demo >layout) || { cat ../elsewhere/layout; return 1; }
     contains "$(cat ../elsewhere/layout)" "demo"
+    [ "$(env -u VITRAIN "$place/share/vitrain/submit/local.sh" version)" = "$("$VITRAIN" version)" ]
     build uninstall DESTDIR="$PWD/../place"
     [ -z "$(find "$place" -type f)" ] || { find "$place" -type f; return 1; }
 }
@@ -171,6 +196,8 @@ test_version() {
     commit=$(git rev-parse --short HEAD)
     build dist
     contains "$output" "vitrain-$release+g$commit.tar.gz"
+    touch -d 2001-01-01 README.md # another date is no other file
+    [ "$(make -s version)" = "$release+g$commit" ]
     echo >>README.md
     [ "$(make -s version)" = "$release+g$commit.dirty" ]
     git checkout -q README.md

@@ -24,6 +24,7 @@ test_help_and_version() {
         case $("$VITRAIN" $words) in "vitrain "?*) ;; *) return 1 ;; esac
     done
     [ "$("$VITRAIN" version)" = "$("$VITRAIN" --version)" ]
+    says "built with" "kernels for baseline" "HDF5 1." -- "$VITRAIN" version
     contains "$("$VITRAIN" help version)" "prints the version"
     error "version: unknown argument '2'" -- "$VITRAIN" version 2
     error "'trian' is not a subcommand; did you mean 'train'?" -- "$VITRAIN" trian
