@@ -55,7 +55,7 @@ def parse_arguments(words):
         ("batch", 8),
     ):  # fmt: skip
         parser.add_argument(f"--{name}", type=int, default=default)
-    parser.add_argument("--dtype", choices=("float32", "bf16", "fp16"), default="float32", help="16 bits: torch.autocast")
+    parser.add_argument("--dtype", choices=("float64", "float32", "bf16", "fp16"), default="float32", help="16 bits: torch.autocast")
     parser.add_argument("--unet", type=int, help="the 3-D U-Net of this width, on cubes of --side points")
     parser.add_argument("--side", type=int, default=64)
     parser.add_argument("--language", choices=("transformer", "encoder"), help="a transformer on text")
@@ -176,7 +176,8 @@ class TrainingStep:
         self.device = arguments.device
         self.notes = []
         self.batches = None
-        self.half = {"float32": None, "bf16": torch.bfloat16, "fp16": torch.float16}[arguments.dtype]
+        self.half = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(arguments.dtype)
+        self.precision = torch.float64 if arguments.dtype == "float64" else torch.float32
         self.attention = self.usable_attention(arguments)
         self.relative_loss = pytorch_vit.relative_loss
         # losses that are compared are summed as vitrain's are
@@ -193,7 +194,7 @@ class TrainingStep:
             with torch.no_grad():
                 for parameter in self.model.parameters():
                     parameter.mul_(1 + arguments.perturb * torch.randn_like(parameter))
-        self.model.to(self.device)
+        self.model.to(self.device, self.precision)
         self.loss_of = self.eager_loss
         self.scaler = torch.amp.GradScaler(self.device, init_scale=65536.0) if arguments.dtype == "fp16" else None
         # On a CPU fused is one threaded pass: 24 ms for 24 million parameters on two cores, where the others take 104.
@@ -204,10 +205,12 @@ class TrainingStep:
         self.batches = batches_of(torch, arguments) if arguments.data else None
         if self.batches:
             return
-        grid = 3 * (arguments.side,) if arguments.unet else (arguments.height, arguments.width)
-        channels = (4, 5) if arguments.unet else 2 * (arguments.channels,)
-        self.inputs = self.fields((arguments.batch, channels[0], *grid), 0.01, torch.sin)
-        self.targets = self.fields((arguments.batch, channels[1], *grid), 0.013, torch.cos)
+        if arguments.unet:  # vitrain's channels lie side by side
+            points = (arguments.batch, *3 * (arguments.side,))
+            self.inputs, self.targets = self.fields((*points, 4), 0.01, torch.sin, -1), self.fields((*points, 5), 0.013, torch.cos, -1)
+            return
+        shape = (arguments.batch, arguments.channels, arguments.height, arguments.width)
+        self.inputs, self.targets = self.fields(shape, 0.01, torch.sin), self.fields(shape, 0.013, torch.cos)
 
     def unet(self, arguments):
         import pytorch_unet
@@ -228,9 +231,10 @@ class TrainingStep:
     def l1_loss(self, prediction, target):
         return (prediction - target).abs().mean()
 
-    def fields(self, shape, step, function):
-        fields = wave(self.torch, math.prod(shape), step, function).reshape(shape)
-        return fields.to(self.device, memory_format=self.format)
+    def fields(self, shape, step, function, channels=1):
+        """Numbers of that shape, whose dimension `channels` becomes the one behind the samples."""
+        fields = wave(self.torch, math.prod(shape), step, function).reshape(shape).movedim(channels, 1)
+        return fields.to(self.device, self.precision, memory_format=self.format)
 
     def usable_attention(self, arguments):
         """The attention that --attention names, if this GPU and PyTorch have it for this shape; else PyTorch's own choice."""
@@ -276,7 +280,7 @@ class TrainingStep:
         """Makes a step and returns its seconds. It reads the loss, as a training loop's log does, and on a GPU it ends when
         the GPU is done."""
         if self.batches:
-            self.inputs, self.targets = (fields.to(self.device) for fields in next(self.batches))
+            self.inputs, self.targets = (fields.to(self.device, self.precision) for fields in next(self.batches))
         start = time.perf_counter()
         self.optimizer.zero_grad(set_to_none=True)
         with self.kernels():
