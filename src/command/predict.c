@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text.h"
+#include "base/version.h"
 #include "forecast/forecaster.h"
 #include "forecast/prediction.h"
 #include "storage/output_file.h"
@@ -34,16 +36,35 @@ done:
     return status;
 }
 
+/* "vitrain 1.0.0 predict RUN --time=2003-01-05T06:00 --rollout=20 …": the same forecast again. */
+static void describe(const vt_call *call, vt_text *text)
+{
+    const vt_predict_flags *flags = call->flags;
+    vt_text_append(text, "vitrain %s predict", vt_version());
+    if (call->operand_count > 0) vt_text_append(text, " %s", call->operands[0]);
+    if (flags->checkpoints != NULL) vt_text_append(text, " --checkpoints=%s", flags->checkpoints);
+    vt_text_append(text, " --time=%s --rollout=%lld --output=%s", flags->time, (long long)flags->rollout,
+                   flags->output);
+    if (flags->members > 0) vt_text_append(text, " --members=%lld", (long long)flags->members);
+    if ((vt_set)flags->split == VT_SET_TEST) vt_text_append(text, " --split=test");
+    if ((vt_set)flags->split == VT_SET_TRAINING) vt_text_append(text, " --split=train");
+    for (int i = 0; i < call->option_count; i++) vt_text_append(text, " %s", call->options[i]);
+}
+
 vt_status vt_command_predict(const vt_call *call)
 {
     const vt_predict_flags *flags = call->flags;
     vt_prediction_options options = {
         .set = (vt_set)flags->split, .time = flags->time, .steps = flags->rollout, .output = flags->output};
+    vt_text command = {0};
     vt_status status = prepare(call, &options);
+    if (status == VT_OK) describe(call, &command);
+    options.command = command.characters;
     if (status == VT_ERROR) vt_world_fail_early(&call->launch);
     if (status == VT_OK) status = vt_predict(&options, &call->launch);
     vt_config_close(&options.config);
     vt_members_close(&options.members);
     free(options.checkpoint);
+    vt_text_close(&command);
     return status;
 }

@@ -192,24 +192,57 @@ static vt_status write_numbers(vt_forecast_file *file)
     return status;
 }
 
+static vt_status write_scalar(vt_forecast_file *file, const char *name, double value, const text_attribute *attributes,
+                              size_t count)
+{
+    vt_status status = VT_OK;
+    hid_t variable = create_dataset(file, name, H5T_IEEE_F64LE, 0, NULL);
+    VT_CHECK(variable >= 0 && H5Dwrite(variable, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, &value) >= 0 &&
+                 set_texts(variable, attributes, count),
+             "can't write '%s' of %s: %s", name, file->path, vt_hdf5_reason());
+done:
+    if (variable >= 0) H5Dclose(variable);
+    return status;
+}
+
 /* The initial time, as CF names it: a scalar beside the coordinates. */
 static vt_status write_reference_time(vt_forecast_file *file, const vt_forecast_file_options *options)
 {
     vt_status status = VT_OK;
     vt_time_units units;
     char *since = units_of_times(options, &units);
-    const double value = vt_time_units_value(&units, options->dates[0]);
     const text_attribute attributes[] = {{"standard_name", "forecast_reference_time"},
                                          {"long_name", "initial time of the forecast"},
                                          {"units", since},
                                          {"calendar", calendar_of(options)}};
-    hid_t variable = create_dataset(file, "forecast_reference_time", H5T_IEEE_F64LE, 0, NULL);
-    VT_CHECK(variable >= 0 && H5Dwrite(variable, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, &value) >= 0 &&
-                 set_texts(variable, attributes, 4),
-             "can't write 'forecast_reference_time' of %s: %s", file->path, vt_hdf5_reason());
+    VT_TRY(
+        write_scalar(file, "forecast_reference_time", vt_time_units_value(&units, options->dates[0]), attributes, 4));
 done:
-    if (variable >= 0) H5Dclose(variable);
     free(since);
+    return status;
+}
+
+/* The height or pressure of a channel as a scalar that its attribute `coordinates` names, malloc'd; channels of one
+ * level share it. "": neither is known. */
+static vt_status write_level(vt_forecast_file *file, const vt_variable *meaning, char **name)
+{
+    vt_status status = VT_OK;
+    static const text_attribute height[] = {
+        {"standard_name", "height"}, {"units", "m"}, {"axis", "Z"}, {"positive", "up"}};
+    static const text_attribute pressure[] = {
+        {"standard_name", "air_pressure"}, {"units", "hPa"}, {"axis", "Z"}, {"positive", "down"}};
+    const bool is_height = meaning->height > 0;
+    *name = vt_text_format("%s", "");
+    if (!is_height && !(meaning->pressure > 0)) return VT_OK;
+    free(*name);
+    *name =
+        is_height ? vt_text_format("height_%gm", meaning->height) : vt_text_format("pressure_%g", meaning->pressure);
+    for (char *c = *name; *c != '\0'; c++)
+        if (*c == '.') *c = '_';
+    if (H5Lexists(file->file, *name, H5P_DEFAULT) > 0) return VT_OK;
+    VT_TRY(
+        write_scalar(file, *name, is_height ? meaning->height : meaning->pressure, is_height ? height : pressure, 4));
+done:
     return status;
 }
 
@@ -247,7 +280,10 @@ static vt_status create_variable(vt_forecast_file *file, const char *channel, co
     if (masked) H5Pset_fill_value(properties, H5T_NATIVE_FLOAT, &fill);
     hid_t variable = H5Dcreate2(file->file, name, H5T_IEEE_F32LE, space, H5P_DEFAULT, properties, H5P_DEFAULT);
     (is_mean ? file->means : file->variables)[number] = variable;
-    text_attribute attributes[5] = {{"long_name", long_name}, {"coordinates", "forecast_reference_time"}};
+    char *level = NULL, *coordinates = NULL;
+    VT_TRY(write_level(file, &meaning, &level));
+    coordinates = vt_text_format("forecast_reference_time%s%s", level[0] != '\0' ? " " : "", level);
+    text_attribute attributes[5] = {{"long_name", long_name}, {"coordinates", coordinates}};
     size_t count = 2;
     if (meaning.units[0] != '\0') attributes[count++] = (text_attribute){"units", meaning.units};
     if (meaning.standard_name != NULL) attributes[count++] = (text_attribute){"standard_name", meaning.standard_name};
@@ -263,6 +299,8 @@ done:
     free(own);
     free(name);
     free(long_name);
+    free(level);
+    free(coordinates);
     return status;
 }
 
@@ -273,7 +311,7 @@ static vt_status create_all(vt_forecast_file *file, const vt_forecast_file_optio
     file->file = H5Fcreate(file->partial, H5F_ACC_TRUNC, creation, access);
     VT_CHECK(file->file >= 0, "can't make %s: %s", file->path, vt_hdf5_reason());
     const text_attribute attributes[] = {{"Conventions", "CF-1.8"},           {"title", options->title},
-                                         {"source", options->source},         {"history", "written by vitrain predict"},
+                                         {"source", options->source},         {"history", options->history},
                                          {"checkpoint", options->checkpoint}, {"about", options->about}};
     VT_CHECK(set_texts(file->file, attributes, options->about != NULL ? 6 : 4), "can't write %s: %s", file->path,
              vt_hdf5_reason());

@@ -22,7 +22,7 @@ typedef struct {
     const vt_channel_meaning *meanings;   /* [channels]: from the data */
     const vt_date *dates;                 /* [1 + times]: the initial time, then those of the forecasts */
     const vt_time_axis *time_axis;        /* gives the units and the calendar; NULL: hours since dates[0] */
-    const char *title, *source;           /* global attributes */
+    const char *title, *source, *history; /* global attributes; history: when, and by which command */
     const char *checkpoint, *about;       /* likewise: which made it, and the data that it begins from, as JSON */
     bool masked;                          /* fields may have missing points: NaN, which is then _FillValue */
 } vt_forecast_file_options;

@@ -131,12 +131,14 @@ static vt_status open_result(prediction *p)
     int64_t trained_steps = 0;
     uint32_t checksum = 0;
     char *index = vt_text_format("%s/checkpoint.h5", options->checkpoint);
-    char *trained = NULL, *source = NULL, *identity = NULL, *about = vt_fields_about_short_text(p->about);
+    char *trained = NULL, *source = NULL, *identity = NULL, *history = NULL, now[VT_NOW_SIZE];
+    char *about = vt_fields_about_short_text(p->about);
     VT_TRY(vt_dataset_open_file(p->dataset, p->start, &start));
     VT_TRY(vt_forecaster_describe(options->checkpoint, (vt_weights)config->weights, &trained, &trained_steps));
     VT_TRY(vt_file_checksum(index, &checksum));
     identity = vt_text_format("step %lld, crc32c %08x", (long long)trained_steps, (unsigned)checksum);
     source = vt_text_format("vitrain, vision transformer %s (%s)", config->config, trained);
+    history = vt_text_format("%s: %s", vt_fields_about_now(now), options->command);
     vt_forecast_file_options file = {.times = options->steps,
                                      .members = options->members.count,
                                      .height = config->img_size[0],
@@ -152,6 +154,7 @@ static vt_status open_result(prediction *p)
                                          start->times.count > 0 && !start->times.by_name ? &start->times : NULL,
                                      .title = "Weather forecast by a vision transformer",
                                      .source = source,
+                                     .history = history,
                                      .checkpoint = identity,
                                      .about = about,
                                      .masked = config->missing == VT_GAPS_MASK};
@@ -161,6 +164,7 @@ done:
     free(trained);
     free(source);
     free(identity);
+    free(history);
     free(index);
     free(about);
     return status;

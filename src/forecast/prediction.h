@@ -14,7 +14,7 @@ typedef struct {
     vt_set set;       /* that holds the initial time */
     const char *time; /* "2003-01-05T06:00", UTC */
     int64_t steps;
-    const char *output;
+    const char *output, *command; /* command: for the file's history */
 } vt_prediction_options;
 
 /* Errors: a time that is no date, or that is not in the files (the message says which are). */

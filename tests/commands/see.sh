@@ -395,6 +395,9 @@ test_predict() {
     refuses "netCDF: with --variables" -- "$VITRAIN" inspect netcdf
     refuses "variables: '[]' names none; expected the variables that are the channels, like [u10,v10,t2m,z@500]" -- "$VITRAIN" inspect netcdf --variables=[]
     h5dump -A f.nc >header
+    [ "$(values f.nc height_2m),$(values f.nc height_10m)" = 2,10 ]
+    contains "$(tr -s ' \n' ' ' <header)" '"forecast_reference_time height_10m"' \
+        ": $("$VITRAIN" --version | head -n 1) predict $best --time=2002-01-02T06:00 --rollout=3 --output=f.nc"
     for part in DIMENSION_LIST DIMENSION_SCALE REFERENCE_LIST _Netcdf4Dimid CF-1.8 air_temperature degrees_north "hours since 2002-01-02 06:00:00"; do
         contains "$(cat header)" "$part"
     done

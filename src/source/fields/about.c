@@ -70,17 +70,22 @@ void vt_fields_about_add_span(vt_fields_about *about, vt_date first, vt_date las
     about->spans[about->span_count++] = (vt_time_span){first, last};
 }
 
-void vt_fields_about_sign(vt_fields_about *about, const char *command)
+const char *vt_fields_about_now(char text[VT_NOW_SIZE])
 {
-    char text[32];
-    const char *given = getenv("SOURCE_DATE_EPOCH"); /* reproducible-builds.org */
+    const char *given = getenv("SOURCE_DATE_EPOCH");
     const time_t now = given != NULL ? (time_t)atoll(given) : time(NULL);
     struct tm parts;
-    strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &parts));
+    strftime(text, VT_NOW_SIZE, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &parts));
+    return text;
+}
+
+void vt_fields_about_sign(vt_fields_about *about, const char *command)
+{
+    char text[VT_NOW_SIZE];
     free(about->made_by);
     free(about->date);
     about->made_by = vt_text_format("vitrain %s %s", vt_version(), command);
-    about->date = vt_text_copy(text);
+    about->date = vt_text_copy(vt_fields_about_now(text));
 }
 
 double vt_fields_about_latitude(const vt_fields_about *about, int64_t index)

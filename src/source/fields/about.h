@@ -73,6 +73,10 @@ void vt_fields_about_close(vt_fields_about **about);
 /* Of channels that have nothing but names. */
 vt_fields_about *vt_fields_about_of_names(const char *const *names, int64_t count);
 
+/* "2026-11-28T04:38:00Z": now, or the time that SOURCE_DATE_EPOCH says (reproducible-builds.org). */
+enum { VT_NOW_SIZE = 32 };
+const char *vt_fields_about_now(char text[VT_NOW_SIZE]);
+
 /* The first `count` channels alone. */
 void vt_fields_about_limit(vt_fields_about *about, int64_t count);
 

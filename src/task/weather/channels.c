@@ -7,41 +7,42 @@
 
 typedef struct {
     const char *name, *standard_name, *units, *long_name;
+    double height;
 } known_variable;
 
 static const known_variable at_surface[] = {
-    {"u10", "eastward_wind", "m s-1", "eastward wind at 10 m"},
-    {"u10m", "eastward_wind", "m s-1", "eastward wind at 10 m"},
-    {"v10", "northward_wind", "m s-1", "northward wind at 10 m"},
-    {"v10m", "northward_wind", "m s-1", "northward wind at 10 m"},
-    {"t2m", "air_temperature", "K", "temperature at 2 m"},
-    {"sp", "surface_air_pressure", "Pa", "surface pressure"},
-    {"msl", "air_pressure_at_mean_sea_level", "Pa", "pressure at mean sea level"},
-    {"mslp", "air_pressure_at_mean_sea_level", "Pa", "pressure at mean sea level"},
-    {"tcwv", "atmosphere_mass_content_of_water_vapor", "kg m-2", "total column of water vapour"},
-    {"tp", "lwe_thickness_of_precipitation_amount", "m", "total precipitation"},
-    {"sst", "sea_surface_temperature", "K", "sea surface temperature"},
-    {"air_sig995", "air_temperature", "K", "temperature at sigma level 0.995"},
+    {"u10", "eastward_wind", "m s-1", "eastward wind at 10 m", 10},
+    {"u10m", "eastward_wind", "m s-1", "eastward wind at 10 m", 10},
+    {"v10", "northward_wind", "m s-1", "northward wind at 10 m", 10},
+    {"v10m", "northward_wind", "m s-1", "northward wind at 10 m", 10},
+    {"t2m", "air_temperature", "K", "temperature at 2 m", 2},
+    {"sp", "surface_air_pressure", "Pa", "surface pressure", 0},
+    {"msl", "air_pressure_at_mean_sea_level", "Pa", "pressure at mean sea level", 0},
+    {"mslp", "air_pressure_at_mean_sea_level", "Pa", "pressure at mean sea level", 0},
+    {"tcwv", "atmosphere_mass_content_of_water_vapor", "kg m-2", "total column of water vapour", 0},
+    {"tp", "lwe_thickness_of_precipitation_amount", "m", "total precipitation", 0},
+    {"sst", "sea_surface_temperature", "K", "sea surface temperature", 0},
+    {"air_sig995", "air_temperature", "K", "temperature at sigma level 0.995", 0},
 };
 
 /* Followed by a pressure in hPa: "t850". */
 static const known_variable on_level[] = {
-    {"u", "eastward_wind", "m s-1", "eastward wind"},
-    {"v", "northward_wind", "m s-1", "northward wind"},
-    {"t", "air_temperature", "K", "temperature"},
-    {"z", "geopotential", "m2 s-2", "geopotential"},
-    {"r", "relative_humidity", "%", "relative humidity"},
-    {"q", "specific_humidity", "1", "specific humidity"},
-    {"w", "lagrangian_tendency_of_air_pressure", "Pa s-1", "vertical velocity"},
+    {"u", "eastward_wind", "m s-1", "eastward wind", 0},
+    {"v", "northward_wind", "m s-1", "northward wind", 0},
+    {"t", "air_temperature", "K", "temperature", 0},
+    {"z", "geopotential", "m2 s-2", "geopotential", 0},
+    {"r", "relative_humidity", "%", "relative humidity", 0},
+    {"q", "specific_humidity", "1", "specific humidity", 0},
+    {"w", "lagrangian_tendency_of_air_pressure", "Pa s-1", "vertical velocity", 0},
 };
 
 vt_variable vt_variable_of(const char *name)
 {
-    vt_variable variable = {NULL, "", ""};
+    vt_variable variable = {NULL, "", "", 0, 0};
     for (size_t i = 0; i < sizeof at_surface / sizeof at_surface[0]; i++) {
         const known_variable *known = &at_surface[i];
         if (strcmp(name, known->name) != 0) continue;
-        variable = (vt_variable){known->standard_name, known->units, ""};
+        variable = (vt_variable){known->standard_name, known->units, "", known->height, 0};
         snprintf(variable.long_name, sizeof variable.long_name, "%s", known->long_name);
         return variable;
     }
@@ -50,7 +51,7 @@ vt_variable vt_variable_of(const char *name)
     for (size_t i = 0; i < sizeof on_level / sizeof on_level[0] && level > 0; i++) {
         const known_variable *known = &on_level[i];
         if (name[0] != known->name[0]) continue;
-        variable = (vt_variable){known->standard_name, known->units, ""};
+        variable = (vt_variable){known->standard_name, known->units, "", 0, level};
         snprintf(variable.long_name, sizeof variable.long_name, "%s at %d hPa", known->long_name, level);
         return variable;
     }
@@ -77,6 +78,7 @@ bool vt_variable_is_signed(const char *name, const float *values, int64_t count)
 vt_variable vt_variable_described(const char *name, const vt_channel_meaning *said)
 {
     vt_variable variable = vt_variable_of(name);
+    if (said->has_level) variable.pressure = said->level;
     if (said->units[0] == '\0' && said->standard_name[0] == '\0' && said->long_name[0] == '\0') return variable;
     const bool same_units = strcmp(variable.units, said->units) == 0;
     variable.units = said->units;

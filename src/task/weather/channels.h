@@ -17,6 +17,7 @@ typedef struct {
     const char *standard_name; /* NULL: not known */
     const char *units;         /* "" when not known */
     char long_name[160];       /* "temperature at 850 hPa"; the channel's own name when it is not known */
+    double height, pressure;   /* at which it is: m, hPa; 0: not known, or none */
 } vt_variable;
 
 /* "t850", "z500", "u10", "air_sig995", …; nothing is known of other names. */
