@@ -38,13 +38,18 @@ static vt_status find_map_channel(vt_evaluated *e)
     const char *const *names = vt_dataset_channel_names(e->dataset), *wanted = e->options->channel;
     int64_t channels = e->options->config->n_out_channels;
     char buffer[32];
+    vt_text there = {0};
     e->map_channel = vt_task_weather.pictured(e->options->config).field;
     if (wanted == NULL) return VT_OK;
     e->map_channel = 0;
     while (e->map_channel < channels && strcmp(vt_scores_channel_name(names, e->map_channel, buffer), wanted) != 0)
         e->map_channel++;
-    VT_CHECK(e->map_channel < channels, "--map_channel=%s: the model forecasts no such channel", wanted);
+    for (int64_t c = 0; c < channels && e->map_channel == channels; c++)
+        vt_text_append(&there, " %s", vt_scores_channel_name(names, c, buffer));
+    VT_CHECK(e->map_channel < channels, "--map_channel=%s: the model forecasts no such channel; it forecasts%s", wanted,
+             there.characters);
 done:
+    vt_text_close(&there);
     return status;
 }
 

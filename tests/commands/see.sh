@@ -364,13 +364,13 @@ test_evaluate_a_channel_with_a_slash() {
 }
 
 test_evaluate_refuses() {
+    refuses "--map_channel=snow: the model forecasts no such channel; it forecasts u10 v10 t2m" -- evaluate --rollout=1 --map_channel=snow
     refuses "no CHECKPOINT given" -- "$VITRAIN" evaluate
     refuses "expected the directory of a checkpoint" -- "$VITRAIN" evaluate --checkpoint=nowhere
     refuses "use a smaller --rollout" -- evaluate --rollout=40
     refuses "(expected valid|test)" -- evaluate --split=train
     refuses "embed_dim" -- evaluate --embed_dimm=3
     refuses "don't go with" -- evaluate --config=demo
-    refuses "no such channel" -- evaluate --map_channel=z500
 }
 
 # A model that forecasts fewer channels than it sees can't use its own forecast as input; one with a history can.
