@@ -255,7 +255,15 @@ int vt_world_threads(const vt_config *config, const vt_world *world)
 
 vt_status vt_world_open_backend(const vt_config *config, const vt_world *world, vt_backend **backend)
 {
-    return vt_backend_open(config, vt_world_threads(config, world), world->launch.local_rank, backend);
+    vt_status status = VT_OK;
+    enum { MOST_ON_A_CORE = 4 }; /* more threads only wait for each other, for minutes */
+    const int cores = vt_threads_core_count(), threads = vt_world_threads(config, world);
+    VT_CHECK(cores == 0 || threads <= MOST_ON_A_CORE * cores,
+             "num_threads=%d: this process has %d core%s, so 1 to %d are expected; leave it out for one thread a core",
+             threads, cores, cores == 1 ? "" : "s", MOST_ON_A_CORE * cores);
+    VT_TRY(vt_backend_open(config, threads, world->launch.local_rank, backend));
+done:
+    return status;
 }
 
 int vt_world_ranks_of_memory(const vt_world *world, const vt_backend *backend)

@@ -129,7 +129,7 @@ test_flag_errors() {
     error "--embed_dim=abc: 'abc' is not a whole number (expected 1 to 65536)" -- "$VITRAIN" train --embed_dim=abc
     error "--enable_jit=false" -- "$VITRAIN" --enable_jit false
     error "has 5000 bytes, too many for a path" -- "$VITRAIN" --expdir="$(printf '%05000d' 0)"
-    error "OMP_NUM_THREADS=100000: this process has " "leave it out for one thread a core" -- env OMP_NUM_THREADS=100000 "$VITRAIN" bench kernels --rounds=1
+    error "OMP_NUM_THREADS=100000: expected 1 to 4096" -- env OMP_NUM_THREADS=100000 "$VITRAIN" bench kernels --rounds=1
     error "did you mean 'short'?" -- "$VITRAIN" --yaml_config="$TOP/config/ViT.yaml" --config=shrt
     # what other programs call it; a far name is no suggestion
     error "evaluate: unknown flag --gpus; a launcher starts the ranks: submit/local.sh 4" -- "$VITRAIN" evaluate --gpus=2

@@ -351,7 +351,7 @@ done:
     return status;
 }
 
-enum { MOST_ON_A_CORE = 4 }; /* more threads only wait for each other, for minutes */
+enum { MOST_THREADS = 4096 }; /* from num_threads */
 
 vt_status vt_backend_open_cpu(vt_cpu_isa isa, int threads, vt_backend **result)
 {
@@ -360,14 +360,10 @@ vt_status vt_backend_open_cpu(vt_cpu_isa isa, int threads, vt_backend **result)
     vt_cpu_state *state = vt_allocate(1, sizeof *state, "the CPU back end");
     backend->state = state;
     backend->shares_host_memory = true;
-    const int cores = vt_threads_core_count();
     if (threads > 0) omp_set_num_threads(threads);
     state->threads = omp_get_max_threads();
     fill_plain(backend);
-    VT_CHECK(cores == 0 || state->threads <= MOST_ON_A_CORE * cores,
-             "%s=%d: this process has %d core%s, so 1 to %d are expected; leave it out for one thread a core",
-             threads > 0 ? "num_threads" : "OMP_NUM_THREADS", state->threads, cores, cores == 1 ? "" : "s",
-             MOST_ON_A_CORE * cores);
+    VT_CHECK(state->threads <= MOST_THREADS, "OMP_NUM_THREADS=%d: expected 1 to %d", state->threads, MOST_THREADS);
     vt_threads_pin(state->threads);
     vector_choice choices[VECTOR_CHOICES];
     const char *isa_name = "plain";
