@@ -12,8 +12,8 @@ fi
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 echo "${sudo:+$sudo }$command"
-# On a terminal apt shows how far it is.
-show() { if [ -t 1 ]; then cat; else cat >>"$log"; fi; }
+to=$log
+[ ! -t 1 ] || to=/dev/stdout # on a terminal apt shows its progress
 # shellcheck disable=SC2086 # sudo and its flag, or nothing
-{ { $sudo apt-get update -q && DEBIAN_FRONTEND=noninteractive $sudo $command && echo done >"$log.done"; } 2>&1 | show; [ -e "$log.done" ]; } ||
+{ $sudo apt-get update -q && DEBIAN_FRONTEND=noninteractive $sudo $command; } >"$to" 2>&1 ||
     { tail -n 20 "$log" >&2; echo "that failed; run it by hand: $sudo $command" >&2; exit 1; }

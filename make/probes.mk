@@ -48,16 +48,15 @@ endif
 # can't be installed, the build continues without them.
 deps:
 	@if $(MAKE) -s $(BUILD)/found.mk >/dev/null 2>&1; then \
-	    lacks=; for library in $(if $(filter-out no,$(MPI)),MPI) UDUNITS BLOSC ZSTD LZ4; do \
-	        grep -q "^$${library}_LIBS" $(BUILD)/found.mk || lacks="$$lacks $$library"; done; \
-	    [ -n "$$lacks" ] || exit 0; \
-	    can_do_without() { echo "Continuing without$$lacks: MPI is for several ranks, UDUNITS for names of units, the others are for Zarr stores." >&2; exit 0; }; \
-	else can_do_without() { exit 1; }; fi; \
-	lacks=$$($(PROBE_ENVIRONMENT) make/probe.sh 2>/dev/null | sed -n 's/^# lacks://p'); \
+	    lacks=$$(sed -n 's/^# lacks://p' $(BUILD)/found.mk); \
+	    give_up() { echo "Continuing without" $$packages "(MPI is for several ranks, UDUNITS for names of units, the others are for texts and Zarr stores)" >&2; exit 0; }; \
+	else \
+	    lacks=$$($(PROBE_ENVIRONMENT) make/probe.sh 2>/dev/null | sed -n 's/^# lacks://p'); \
+	    give_up() { exit 1; }; \
+	fi; \
 	packages=$$(for library in $$lacks; do for pair in $(PACKAGES); do \
 	    case $$pair in $$library=*) echo "$${pair#*=}" ;; esac; done; done | sort -u); \
-	[ -z "$$packages" ] || make/packages.sh sudo $$packages || can_do_without; \
-	rm -f $(BUILD)/found.mk; \
+	[ -z "$$packages" ] || { make/packages.sh sudo $$packages || give_up; rm -f $(BUILD)/found.mk; }; \
 	$(MAKE) -s $(BUILD)/found.mk
 
 # What tests look at files, pages and scripts with. A test that finds one of them missing is skipped, or fails where CI=true.

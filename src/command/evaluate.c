@@ -43,7 +43,7 @@ done:
     return status;
 }
 
-/* What the evaluation is of, but for its data. */
+/* All that the evaluation is made from, except its data. */
 static vt_status describe(const vt_call *call, const vt_evaluation_options *options, vt_text *lines)
 {
     vt_status status = VT_OK;
@@ -90,7 +90,7 @@ static vt_status prepare(const vt_call *call, vt_evaluation_options *options)
         options->place.directory = vt_text_copy(flags->output);
     else
         VT_TRY(default_output(options->checkpoint, options->test, options->members.count, &options->place.directory));
-    VT_TRY(describe(call, options, &options->place.of));
+    VT_TRY(describe(call, options, &options->place.made_from));
 done:
     return status;
 }

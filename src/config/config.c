@@ -135,8 +135,7 @@ static vt_status no_such_configuration(const vt_config *config, const vt_yaml_en
         if (entries[i].value->kind == VT_YAML_MAPPING) add_name(entries[i].key->text, &list);
     for (size_t i = 0; i < count && list.count == 0; i++)
         VT_CHECK(vt_row_find(vt_options, entries[i].key->text) == NULL,
-                 "%s: no name of a configuration stands above its keys, such as %s; put a line `base:` there, and "
-                 "indent them below it",
+                 "%s: its keys, such as %s, belong to no configuration; put a line `base:` above them, and indent them",
                  config->yaml_config, entries[i].key->text);
     if (!named) VT_TRY(vt_config_names(NULL, add_name, &list));
     for (int64_t i = 0; i < list.count && named; i++)

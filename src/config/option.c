@@ -56,7 +56,7 @@ static const struct {
     {"steps|max_steps|num_steps|iterations|iters", "num_iters", NULL},
     {"workers|num_workers|n_workers", "num_data_workers", NULL},
     {"load|load_ckpt|load_checkpoint|ckpt|checkpoint|restart|restore|continue", "resume", NULL},
-    {"pretrained|pretrained_weights|finetune|weights", "init_from", NULL},
+    {"pretrained|pretrained_weights|finetune", "init_from", NULL},
     {"amp|precision|mixed_precision|dtype|fp16|bf16|half", "amp_mode", NULL},
     {"gpu|cuda|cpu|use_cuda", "device", NULL},
     {"data|data_path|dataset|datadir", "data_dir", NULL},

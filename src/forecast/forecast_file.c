@@ -232,14 +232,12 @@ static vt_status write_level(vt_forecast_file *file, const vt_variable *meaning,
     static const text_attribute pressure[] = {
         {"standard_name", "air_pressure"}, {"units", "hPa"}, {"axis", "Z"}, {"positive", "down"}};
     const bool is_height = meaning->height > 0;
-    *name = vt_text_format("%s", "");
-    if (!is_height && !(meaning->pressure > 0)) return VT_OK;
-    free(*name);
-    *name =
-        is_height ? vt_text_format("height_%gm", meaning->height) : vt_text_format("pressure_%g", meaning->pressure);
+    *name = is_height               ? vt_text_format("height_%gm", meaning->height)
+            : meaning->pressure > 0 ? vt_text_format("pressure_%g", meaning->pressure)
+                                    : vt_text_copy("");
     for (char *c = *name; *c != '\0'; c++)
         if (*c == '.') *c = '_';
-    if (H5Lexists(file->file, *name, H5P_DEFAULT) > 0) return VT_OK;
+    if ((*name)[0] == '\0' || H5Lexists(file->file, *name, H5P_DEFAULT) > 0) return VT_OK;
     VT_TRY(
         write_scalar(file, *name, is_height ? meaning->height : meaning->pressure, is_height ? height : pressure, 4));
 done:

@@ -32,7 +32,7 @@ static vt_status take(vt_place *place)
 {
     vt_status status = VT_OK;
     char *used = vt_text_copy(place->directory), *path = NULL;
-    for (int number = 2; !place->replaces && holds_another(used, place->of.characters); number++) {
+    for (int number = 2; !place->replaces && holds_another(used, place->made_from.characters); number++) {
         VT_CHECK(!place->is_named,
                  "%s holds an evaluation of another checkpoint, other data or flags (made_from.txt says which); "
                  "--force replaces it, and --output=DIR names another directory",
@@ -44,7 +44,7 @@ static vt_status take(vt_place *place)
         vt_log_info("%s holds an evaluation of other data or flags; this one goes to %s", place->directory, used);
     path = vt_text_format("%s/made_from.txt", used);
     VT_TRY(vt_output_make_directory(used));
-    VT_TRY(vt_file_write(path, place->of.characters, place->of.length));
+    VT_TRY(vt_file_write(path, place->made_from.characters, place->made_from.length));
     free(place->directory);
     place->directory = used;
     used = NULL;
@@ -56,7 +56,7 @@ done:
 
 vt_status vt_place_take(vt_place *place, vt_world *world, const char *files)
 {
-    vt_text_append(&place->of, "%s", files);
+    vt_text_append(&place->made_from, "%s", files);
     const vt_status status = vt_world_agree(world, vt_world_rank(world) == 0 ? take(place) : VT_OK);
     if (status == VT_OK) vt_world_broadcast_text(world, &place->directory);
     return status;
@@ -65,5 +65,5 @@ vt_status vt_place_take(vt_place *place, vt_world *world, const char *files)
 void vt_place_close(vt_place *place)
 {
     free(place->directory);
-    vt_text_close(&place->of);
+    vt_text_close(&place->made_from);
 }

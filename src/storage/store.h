@@ -140,7 +140,7 @@ uint64_t vt_array_key(const vt_array *array);
 /* The length of a one-dimensional array; 0 if there is none, or it can't be read. */
 int64_t vt_array_length(const vt_store *store, const char *name);
 
-/* "HDF5 1.10.8": the library that is used. */
+/* Name and version of the HDF5 library that the program runs with: "HDF5 1.10.8". */
 enum { VT_HDF5_NAME = 32 };
 const char *vt_hdf5_name(char name[VT_HDF5_NAME]);
 

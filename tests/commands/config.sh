@@ -135,6 +135,16 @@ test_flag_errors() {
     error "evaluate: unknown flag --gpus; a launcher starts the ranks: submit/local.sh 4" -- "$VITRAIN" evaluate --gpus=2
     error "layout: unknown flag --load_ckpt; did you mean --resume? " -- "$VITRAIN" layout --load_ckpt=x
     error "synth: unknown flag --gpus; \`vitrain synth --help\` lists all" -- "$VITRAIN" synth --gpus=2
+    # every row of the table: its words are no options, and what they lead to is one
+    local word option count=0
+    while IFS='"' read -r _ words _ option _; do
+        "$VITRAIN" options | grep -q "^[* ] --$option\b" || { echo "--$option is no option"; return 1; }
+        for word in ${words//|/ }; do
+            refuses "unknown flag --$word; did you mean --$option?" -- "$VITRAIN" layout --$word=1
+            count=$((count + 1))
+        done
+    done < <(sed -n '/^} synonyms/,/^};/{/", NULL},$/p}' "$TOP/src/config/option.c")
+    [ "$count" -gt 50 ]
 }
 
 # What a newcomer types first.
@@ -147,7 +157,7 @@ test_first_minute() {
     error "\`vitrain synth --text ./data/lm_demo\`" -- "$VITRAIN" --config=lm_demo
     error "--config=unet_dem: no such configuration in the files of the models; did you mean 'unet_demo'?" -- "$VITRAIN" --config=unet_dem
     echo 'lr: 1e-3' >flat.yaml
-    error "flat.yaml: no name of a configuration stands above its keys, such as lr; put a line \`base:\` there" -- "$VITRAIN" --yaml_config=flat.yaml
+    error "flat.yaml: its keys, such as lr, belong to no configuration; put a line \`base:\` above them" -- "$VITRAIN" --yaml_config=flat.yaml
     # the command that it names makes what the configuration needs
     "$VITRAIN" synth ./data/demo --img_size=[32,64] --channels=8 --steps_per_year=9 --valid_steps=5 >/dev/null
     "$VITRAIN" --config=demo --num_iters=1 --global_batch_size=4 >/dev/null

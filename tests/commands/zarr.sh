@@ -38,6 +38,7 @@ test_a_store_is_what_its_netcdf_copy_is() {
     for form in netcdf v2; do
         "$VITRAIN" evaluate runs/demo/1CPU/$form/checkpoints/best --rollout=3 --output=scores-$form >/dev/null 2>&1
         "$VITRAIN" predict runs/demo/1CPU/$form/checkpoints/best --time=2002-01-01T06:00 --rollout=2 --output=$form.nc >/dev/null 2>&1
+        [ "$(values $form.nc pressure_500),$(values $form.nc height_2m)" = 500,2 ] # of z@500 and t2m
     done
     cmp scores-netcdf/scores.csv scores-v2/scores.csv
     says "2 channels of [8, 12]" "valid: 1 file v2_train.zarr, 12 times" "z: zarr, chunks of [8, 2, 12, 5], blosc (lz4), 16 of 16 chunks written" "no faults" -- \
