@@ -226,6 +226,7 @@ vt_status vt_maps_draw(const vt_evaluated *e, int64_t lead, const float *target,
                                 .width = width,
                                 .latitudes = vt_dataset_known_coordinate(dataset, false),
                                 .longitudes = vt_dataset_known_coordinate(dataset, true),
+                                .on_earth = vt_dataset_is_of_earth(dataset),
                                 .is_signed = vt_variable_is_signed(channel, target + first, height * width)};
     vt_image_compare(&comparison, &image);
     VT_TRY(vt_image_encode(&image, &png, &size));

@@ -262,7 +262,8 @@ vt_status vt_record_picture(vt_record *record, const vt_picture *picture, int64_
                                 .height = picture->height,
                                 .width = picture->width,
                                 .latitudes = picture->latitudes,
-                                .longitudes = picture->longitudes};
+                                .longitudes = picture->longitudes,
+                                .on_earth = picture->on_earth};
     VT_TRY(draw(&comparison, &image, &png, &size));
     VT_TRY(vt_tensorboard_image(record->tensorboard, picture->tag, step, image.width, image.height, png, size));
     comparison.is_signed = picture->is_signed; /* TensorBoard's images always use turbo */

@@ -7,13 +7,14 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "report/drawing.h"
 #include "report/image_data.h"
 #include "report/map_ticks.h"
 
 enum { WHITE = 0xffffff, INK = 0x202020, NOT_A_NUMBER = 0x808080 };
 
 /* In pixels. */
-enum { MARGIN = 16, GAP = 10, PANEL_SIDE = 480, BAR_WIDTH = 18, TICK = 5, TEXT_SCALE = 2, MOST_TICKS = 16 };
+enum { MARGIN = 16, GAP = 10, PANEL_SIDE = 480, BAR_WIDTH = 18, TICK = 5, MOST_TICKS = 16 };
 
 typedef struct {
     double low, high;
@@ -23,41 +24,17 @@ typedef struct {
     char labels[MOST_TICKS][24];
 } colour_scale;
 
-/* ---- drawing; pixels outside the image are skipped ---- */
-
 static void fill(vt_image *image, int left, int top, int width, int height, uint32_t colour)
 {
-    for (int y = top < 0 ? 0 : top; y < top + height && y < image->height; y++) {
-        for (int x = left < 0 ? 0 : left; x < left + width && x < image->width; x++) {
-            uint8_t *pixel = image->pixels + ((size_t)y * (size_t)image->width + (size_t)x) * 3;
-            for (int i = 0; i < 3; i++) pixel[i] = (uint8_t)(colour >> (16 - 8 * i));
-        }
-    }
+    vt_draw_box(image, (vt_box){left, top, width, height}, colour);
 }
 
-static void frame(vt_image *image, int left, int top, int width, int height)
+static void frame(vt_image *image, vt_box box)
 {
-    fill(image, left - 1, top - 1, width + 2, 1, INK);
-    fill(image, left - 1, top + height, width + 2, 1, INK);
-    fill(image, left - 1, top - 1, 1, height + 2, INK);
-    fill(image, left + width, top - 1, 1, height + 2, INK);
-}
-
-static int text_width(const char *text, int scale)
-{
-    return (int)strlen(text) * VT_FONT_WIDTH * scale;
-}
-
-static void write_text(vt_image *image, int left, int top, int scale, const char *text)
-{
-    for (; *text != '\0'; text++, left += VT_FONT_WIDTH * scale) {
-        bool known = *text >= VT_FONT_FIRST && *text <= VT_FONT_LAST;
-        const uint8_t *glyph = vt_font_glyphs[(known ? *text : '?') - VT_FONT_FIRST];
-        for (int y = 0; y < VT_FONT_HEIGHT; y++)
-            for (int x = 0; x < VT_FONT_WIDTH; x++)
-                if ((glyph[y] >> (VT_FONT_WIDTH - 1 - x) & 1) != 0)
-                    fill(image, left + x * scale, top + y * scale, scale, scale, INK);
-    }
+    fill(image, box.left - 1, box.top - 1, box.width + 2, 1, INK);
+    fill(image, box.left - 1, box.top + box.height, box.width + 2, 1, INK);
+    fill(image, box.left - 1, box.top - 1, 1, box.height + 2, INK);
+    fill(image, box.left + box.width, box.top - 1, 1, box.height + 2, INK);
 }
 
 /* ---- colours and numbers ---- */
@@ -124,29 +101,19 @@ static uint32_t colour_of(const colour_scale *scale, double value)
 
 /* ---- the picture ---- */
 
-static void draw_field(vt_image *image, int left, int top, int zoom, const vt_comparison *c, const float *field,
-                       const colour_scale *scale)
-{
-    for (int64_t y = 0; y < c->height; y++)
-        for (int64_t x = 0; x < c->width; x++)
-            fill(image, left + (int)x * zoom, top + (int)y * zoom, zoom, zoom,
-                 colour_of(scale, (double)field[y * c->width + x]));
-    frame(image, left, top, (int)c->width * zoom, (int)c->height * zoom);
-}
-
 static void draw_bar(vt_image *image, int left, int top, int height, const colour_scale *scale)
 {
     double range = scale->high - scale->low;
     for (int y = 0; y < height; y++)
         fill(image, left, top + y, BAR_WIDTH, 1, colour_of(scale, scale->high - range * (y + 0.5) / height));
-    frame(image, left, top, BAR_WIDTH, height);
-    int free_from = top + height + VT_FONT_HEIGHT * TEXT_SCALE; /* whatever the bar's height, labels must not overlap */
+    frame(image, (vt_box){left, top, BAR_WIDTH, height});
+    int free_from = top + height + VT_TEXT_HEIGHT; /* whatever the bar's height, labels must not overlap */
     for (int i = 0; i < scale->count; i++) {
         int y = top + (int)((scale->high - scale->ticks[i]) / range * (height - 1) + 0.5);
         fill(image, left + BAR_WIDTH, y, TICK, 1, INK);
-        int text_top = y - VT_FONT_HEIGHT * TEXT_SCALE / 2;
-        if (text_top + VT_FONT_HEIGHT * TEXT_SCALE > free_from) continue;
-        write_text(image, left + BAR_WIDTH + TICK + 4, text_top, TEXT_SCALE, scale->labels[i]);
+        int text_top = y - VT_TEXT_HEIGHT / 2;
+        if (text_top + VT_TEXT_HEIGHT > free_from) continue;
+        vt_draw_text(image, left + BAR_WIDTH + TICK + 4, text_top, scale->labels[i], INK);
         free_from = text_top;
     }
 }
@@ -159,50 +126,81 @@ static int larger(int a, int b)
 static int bar_room(const colour_scale *scale)
 {
     int label_width = 0;
-    for (int i = 0; i < scale->count; i++) label_width = larger(label_width, text_width(scale->labels[i], TEXT_SCALE));
+    for (int i = 0; i < scale->count; i++) label_width = larger(label_width, vt_text_width(scale->labels[i]));
     return BAR_WIDTH + TICK + 4 + label_width + MARGIN;
 }
 
-/* ---- degrees at the sides ---- */
+/* ---- degrees at the sides, and coastlines ---- */
 
 typedef struct {
-    vt_map_ticks latitudes, longitudes;
-    int left, below; /* room that their labels take */
+    vt_map_side latitudes, longitudes;
+    vt_map_ticks beside, below;
+    int left, bottom; /* room that the ticks' labels take */
 } map_axes;
 
 static map_axes axes_of(const vt_comparison *c, int zoom)
 {
-    enum { WIDEST_LABEL = 7 };
-    map_axes axes = {.left = 0};
-    const int across = WIDEST_LABEL * VT_FONT_WIDTH * TEXT_SCALE, down = 2 * VT_FONT_HEIGHT * TEXT_SCALE;
-    vt_map_ticks_place(c->latitudes, c->height, false, (double)down / zoom, &axes.latitudes);
-    vt_map_ticks_place(c->longitudes, c->width, true, (double)across / zoom, &axes.longitudes);
-    for (int i = 0; i < axes.latitudes.count; i++)
-        axes.left = larger(axes.left, text_width(axes.latitudes.labels[i], TEXT_SCALE) + TICK + 4);
-    if (axes.longitudes.count > 0) axes.below = VT_FONT_HEIGHT * TEXT_SCALE + TICK;
+    enum { WIDEST_LABEL = 70 };
+    map_axes axes = {.latitudes = vt_map_side_open(c->latitudes, c->height, false),
+                     .longitudes = vt_map_side_open(c->longitudes, c->width, true)};
+    vt_map_ticks_place(&axes.latitudes, 2.0 * VT_TEXT_HEIGHT / zoom, &axes.beside);
+    vt_map_ticks_place(&axes.longitudes, (double)WIDEST_LABEL / zoom, &axes.below);
+    for (int i = 0; i < axes.beside.count; i++)
+        axes.left = larger(axes.left, vt_text_width(axes.beside.labels[i]) + TICK + 4);
+    if (axes.below.count > 0) axes.bottom = VT_TEXT_HEIGHT + TICK;
     return axes;
 }
 
-/* Ticks of one map, whose grid begins at left, top; latitudes are written only where `labelled`. */
-static void draw_axes(vt_image *image, int left, int top, int zoom, const vt_comparison *c, const map_axes *axes,
-                      bool labelled)
+/* Ticks of one map; latitudes are written only where `labelled`. */
+static void draw_axes(vt_image *image, vt_box map, int zoom, const map_axes *axes, bool labelled)
 {
-    const int width = (int)c->width * zoom, height = (int)c->height * zoom, line = VT_FONT_HEIGHT * TEXT_SCALE;
-    for (int i = 0; i < axes->latitudes.count; i++) {
-        const int y = top + (int)((axes->latitudes.at[i] + 0.5) * zoom);
-        fill(image, left - TICK, y, TICK, 1, INK);
+    for (int i = 0; i < axes->beside.count; i++) {
+        const int y = map.top + (int)((axes->beside.at[i] + 0.5) * zoom);
+        fill(image, map.left - TICK, y, TICK, 1, INK);
         if (!labelled) continue;
-        const char *label = axes->latitudes.labels[i];
-        write_text(image, left - TICK - 4 - text_width(label, TEXT_SCALE), y - line / 2, TEXT_SCALE, label);
+        const char *label = axes->beside.labels[i];
+        vt_draw_text(image, map.left - TICK - 4 - vt_text_width(label), y - VT_TEXT_HEIGHT / 2, label, INK);
     }
-    for (int i = 0; i < axes->longitudes.count; i++) {
-        const char *label = axes->longitudes.labels[i];
-        const int x = left + (int)((axes->longitudes.at[i] + 0.5) * zoom), wide = text_width(label, TEXT_SCALE);
+    for (int i = 0; i < axes->below.count; i++) {
+        const char *label = axes->below.labels[i];
+        const int x = map.left + (int)((axes->below.at[i] + 0.5) * zoom), wide = vt_text_width(label);
         int begin = x - wide / 2; /* within the map's own sides, so that it does not overlap the neighbour's */
-        if (begin + wide > left + width) begin = left + width - wide;
-        fill(image, x, top + height, 1, TICK, INK);
-        write_text(image, begin < left ? left : begin, top + height + TICK, TEXT_SCALE, label);
+        if (begin + wide > map.left + map.width) begin = map.left + map.width - wide;
+        fill(image, x, map.top + map.height, 1, TICK, INK);
+        vt_draw_text(image, larger(begin, map.left), map.top + map.height + TICK, label, INK);
     }
+}
+
+/* Two digits of a coastline, 0 … 1. */
+static double coast_share(const char *digits)
+{
+    const int number = (digits[0] - VT_COAST_ZERO) * VT_COAST_BASE + digits[1] - VT_COAST_ZERO;
+    return (double)number / (VT_COAST_BASE * VT_COAST_BASE - 1);
+}
+
+/* Dark lines with light edges, to be seen on any colour. */
+static void draw_coasts(vt_image *image, vt_box map, int zoom, const map_axes *axes)
+{
+    enum { TURNS = 2 }; /* drawn also these turns further and back, because longitudes may begin anywhere */
+    int64_t points = 0, count = 0;
+    for (int i = 0; i < vt_coastline_count; i++) points += (int64_t)strlen(vt_coastlines[i]) / 4;
+    vt_stroke *strokes = vt_allocate((size_t)points * (2 * TURNS + 1), sizeof *strokes, "a picture");
+    for (int turn = -TURNS; turn <= TURNS; turn++)
+        for (int i = 0; i < vt_coastline_count; i++)
+            for (const char *point = vt_coastlines[i]; *point != '\0'; point += 4) {
+                const double longitude = 360 * (coast_share(point) - 0.5 + turn);
+                const double latitude = 180 * (coast_share(point + 2) - 0.5);
+                const double x = map.left + zoom * (vt_map_side_position(&axes->longitudes, longitude) + 0.5);
+                const double y = map.top + zoom * (vt_map_side_position(&axes->latitudes, latitude) + 0.5);
+                if (point != vt_coastlines[i]) {
+                    strokes[count - 1].to_x = x;
+                    strokes[count - 1].to_y = y;
+                }
+                strokes[count++] = (vt_stroke){x, y, x, y};
+            }
+    vt_draw_strokes(image, map, strokes, count, 3, WHITE, 0.35);
+    vt_draw_strokes(image, map, strokes, count, 1.1, INK, 0.85);
+    free(strokes);
 }
 
 /* ---- the whole picture ---- */
@@ -215,38 +213,44 @@ static float *subtract(const vt_comparison *c)
     return difference;
 }
 
-/* A field with its title and its degrees; the grid begins at left, top. */
+/* A field with its title, its degrees and the coasts; the grid begins at left, top. */
 static void draw_map(vt_image *image, int left, int top, int zoom, const vt_comparison *c, const char *title,
                      const float *field, const colour_scale *scale, const map_axes *axes, bool labelled)
 {
-    write_text(image, left, top - GAP / 2 - VT_FONT_HEIGHT * TEXT_SCALE, TEXT_SCALE, title);
-    draw_field(image, left, top, zoom, c, field, scale);
-    draw_axes(image, left, top, zoom, c, axes, labelled);
+    const vt_box map = {left, top, (int)c->width * zoom, (int)c->height * zoom};
+    vt_draw_text(image, left, top - GAP / 2 - VT_TEXT_HEIGHT, title, INK);
+    for (int64_t y = 0; y < c->height; y++)
+        for (int64_t x = 0; x < c->width; x++)
+            fill(image, left + (int)x * zoom, top + (int)y * zoom, zoom, zoom,
+                 colour_of(scale, (double)field[y * c->width + x]));
+    if (c->on_earth && axes->latitudes.count > 0 && axes->longitudes.count > 0) draw_coasts(image, map, zoom, axes);
+    frame(image, map);
+    draw_axes(image, map, zoom, axes, labelled);
 }
 
 void vt_image_compare(const vt_comparison *c, vt_image *image)
 {
     const bool with_difference = c->difference_title != NULL;
     const int side = (int)(c->width > c->height ? c->width : c->height), zoom = larger(1, PANEL_SIDE / side);
-    const int width = (int)c->width * zoom, height = (int)c->height * zoom, line = VT_FONT_HEIGHT * TEXT_SCALE;
-    const map_axes axes = axes_of(c, zoom);
+    const int width = (int)c->width * zoom, height = (int)c->height * zoom;
+    map_axes axes = axes_of(c, zoom);
     float *difference = with_difference ? subtract(c) : NULL;
     colour_scale scale = scale_of(c->left, c->height * c->width, c->is_signed), other = {0};
     if (with_difference) other = scale_of(difference, c->height * c->width, true);
 
-    int cell = larger(width, larger(text_width(c->left_title, TEXT_SCALE), text_width(c->right_title, TEXT_SCALE)));
-    if (with_difference) cell = larger(cell, text_width(c->difference_title, TEXT_SCALE));
-    const int top = MARGIN + line + GAP + line + GAP / 2;
+    int cell = larger(width, larger(vt_text_width(c->left_title), vt_text_width(c->right_title)));
+    if (with_difference) cell = larger(cell, vt_text_width(c->difference_title));
+    const int top = MARGIN + VT_TEXT_HEIGHT + GAP + VT_TEXT_HEIGHT + GAP / 2;
     const int before = MARGIN + axes.left, left = before + (c->before_title != NULL ? cell + MARGIN : 0);
     const int right = left + cell + MARGIN, bar = right + cell + MARGIN;
     const int third = bar + bar_room(&scale);
     const int end = with_difference ? third + cell + MARGIN + bar_room(&other) : third;
-    image->width = larger(end, 2 * MARGIN + text_width(c->title, TEXT_SCALE));
-    image->height = top + height + larger(MARGIN, line) + axes.below;
+    image->width = larger(end, 2 * MARGIN + vt_text_width(c->title));
+    image->height = top + height + VT_TEXT_HEIGHT + axes.bottom;
     image->pixels = vt_allocate(1, (size_t)image->width * (size_t)image->height * 3, "a picture");
 
     fill(image, 0, 0, image->width, image->height, WHITE);
-    write_text(image, MARGIN, MARGIN, TEXT_SCALE, c->title);
+    vt_draw_text(image, MARGIN, MARGIN, c->title, INK);
     if (c->before_title != NULL) draw_map(image, before, top, zoom, c, c->before_title, c->before, &scale, &axes, true);
     draw_map(image, left, top, zoom, c, c->left_title, c->left, &scale, &axes, c->before_title == NULL);
     draw_map(image, right, top, zoom, c, c->right_title, c->right, &scale, &axes, false);
@@ -256,6 +260,8 @@ void vt_image_compare(const vt_comparison *c, vt_image *image)
         draw_bar(image, third + cell + MARGIN, top, height, &other);
     }
     free(difference);
+    vt_map_side_close(&axes.latitudes);
+    vt_map_side_close(&axes.longitudes);
 }
 
 void vt_image_close(vt_image *image)

@@ -26,6 +26,7 @@ typedef struct {
     const char *difference_title; /* title of a third field, right - left, with a colour bar of its own; NULL: none */
     const double *latitudes;      /* [height], degrees, for ticks at the sides; NULL: not known */
     const double *longitudes;     /* [width], the same */
+    bool on_earth;                /* where both are known, its coasts are drawn */
     bool is_signed;               /* 0 has a meaning, as for winds: drawn like the difference */
 } vt_comparison;
 

@@ -2,6 +2,9 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
+
+#include "base/memory.h"
 
 double vt_tick_step(double least)
 {
@@ -9,32 +12,42 @@ double vt_tick_step(double least)
     return power * (ratio > 5 ? 10 : ratio > 2 ? 5 : ratio > 1 ? 2 : 1);
 }
 
-/* The degrees of point i, rounded to the precision of float32 coordinates, plus `turns` full circles where longitudes
- * wrapped. */
-static double degrees_at(const double *degrees, int64_t i, double turns)
+vt_map_side vt_map_side_open(const double *degrees, int64_t count, bool longitudes)
 {
-    return round(1e4 * (degrees[i] + 360 * turns)) / 1e4;
-}
-
-/* How many circles to add from here on: longitudes that jump by more than half a circle have wrapped. */
-static double next_turns(const double *degrees, int64_t i, bool longitudes, double turns)
-{
-    const double step = degrees[i] - degrees[i - 1];
-    return longitudes && fabs(step) > 180 ? turns - (step > 0 ? 1 : -1) : turns;
-}
-
-/* Signed degrees from the first point to the last; 0 if they are not monotonic. */
-static double span_of(const double *degrees, int64_t count, bool longitudes)
-{
-    double turns = 0, before = degrees_at(degrees, 0, 0), span = 0;
-    for (int64_t i = 1; i < count; i++) {
-        turns = next_turns(degrees, i, longitudes, turns);
-        const double here = degrees_at(degrees, i, turns), step = here - before;
-        if (!isfinite(here) || step == 0 || step * span < 0) return 0;
-        span += step;
-        before = here;
+    vt_map_side side = {0, longitudes, NULL};
+    double turns = 0;
+    bool monotonic = degrees != NULL && count > 1;
+    if (!monotonic) return side;
+    side.degrees = vt_allocate((size_t)count, sizeof *side.degrees, "a picture");
+    for (int64_t i = 0; i < count && monotonic; i++) {
+        const double jump = i > 0 ? degrees[i] - degrees[i - 1] : 0;
+        if (longitudes && fabs(jump) > 180) turns -= jump > 0 ? 1 : -1;  /* they wrapped */
+        side.degrees[i] = round(1e4 * (degrees[i] + 360 * turns)) / 1e4; /* coordinates may be float32 */
+        const double step = i > 0 ? side.degrees[i] - side.degrees[i - 1] : 1;
+        monotonic = isfinite(side.degrees[i]) && step != 0 && (i < 2 || step * (side.degrees[1] - *side.degrees) > 0);
     }
-    return span;
+    if (monotonic) side.count = count;
+    return side;
+}
+
+void vt_map_side_close(vt_map_side *side)
+{
+    free(side->degrees);
+    *side = (vt_map_side){0};
+}
+
+double vt_map_side_position(const vt_map_side *side, double degrees)
+{
+    const bool rising = side->degrees[1] > side->degrees[0];
+    int64_t low = 0, high = side->count - 1; /* the degrees lie between these points, or beyond an end */
+    while (high - low > 1) {
+        const int64_t middle = (low + high) / 2;
+        if ((side->degrees[middle] <= degrees) == rising)
+            low = middle;
+        else
+            high = middle;
+    }
+    return (double)low + (degrees - side->degrees[low]) / (side->degrees[high] - side->degrees[low]);
 }
 
 static void write_label(double value, bool longitude, char label[VT_MAP_LABEL_SIZE])
@@ -46,34 +59,20 @@ static void write_label(double value, bool longitude, char label[VT_MAP_LABEL_SI
     snprintf(label, VT_MAP_LABEL_SIZE, "%.6g%s", fabs(value), none ? "" : side);
 }
 
-/* The ticks between points i - 1 and i, whose degrees are `from` and `to`; `to` itself only at the last point. */
-static void add_between(double from, double to, int64_t i, bool last, double step, bool longitudes, vt_map_ticks *ticks)
-{
-    const double low = fmin(from, to), high = fmax(from, to);
-    for (double k = ceil(low / step - 1e-9); k * step <= high + 1e-9 && ticks->count < VT_MAP_TICKS; k++) {
-        const double value = k * step, share = (value - from) / (to - from);
-        if (share > 1 - 1e-9 && !last) continue;
-        ticks->at[ticks->count] = (double)(i - 1) + share;
-        write_label(value, longitudes, ticks->labels[ticks->count++]);
-    }
-}
-
-void vt_map_ticks_place(const double *degrees, int64_t count, bool longitudes, double room, vt_map_ticks *ticks)
+void vt_map_ticks_place(const vt_map_side *side, double room, vt_map_ticks *ticks)
 {
     static const double steps[] = {15, 20, 30, 45, 60, 90}; /* beyond 10 */
     ticks->count = 0;
-    if (degrees == NULL || count < 2) return;
-    const double span = fabs(span_of(degrees, count, longitudes));
-    if (span == 0) return;
-    const double least = room * span / (double)(count - 1) * (1 - 1e-6);
+    if (side->count == 0) return;
+    const double first = side->degrees[0], last = side->degrees[side->count - 1];
+    const double low = fmin(first, last), high = fmax(first, last);
+    const double least = room * (high - low) / (double)(side->count - 1) * (1 - 1e-6);
     double step = least <= 10 ? vt_tick_step(fmax(least, 0.01)) : 0;
     for (size_t i = 0; i < sizeof steps / sizeof *steps && step == 0; i++)
         if (steps[i] >= least) step = steps[i];
-    double turns = 0, before = degrees_at(degrees, 0, 0);
-    for (int64_t i = 1; i < count && step > 0; i++) {
-        turns = next_turns(degrees, i, longitudes, turns);
-        const double here = degrees_at(degrees, i, turns);
-        add_between(before, here, i, i == count - 1, step, longitudes, ticks);
-        before = here;
+    if (step == 0) return;
+    for (double k = ceil(low / step - 1e-9); k * step <= high + 1e-9 && ticks->count < VT_MAP_TICKS; k++) {
+        ticks->at[ticks->count] = vt_map_side_position(side, k * step);
+        write_label(k * step, side->longitudes, ticks->labels[ticks->count++]);
     }
 }

@@ -41,6 +41,7 @@ typedef struct {
     float *input; /* [height, width], malloc'd: what the model saw there, shown as well; NULL: not shown */
     int64_t height, width;
     const double *latitudes, *longitudes; /* degrees, [height] and [width]; NULL: not known */
+    bool on_earth;                        /* they are those of the Earth, whose coasts are drawn */
     bool is_signed;                       /* 0 separates two kinds of values, like the directions of a wind */
 } vt_picture;
 

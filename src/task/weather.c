@@ -565,6 +565,7 @@ static void weather_describe_picture(const vt_task *task, const vt_batch *batch,
     if (dataset != NULL) {
         picture->latitudes = vt_dataset_known_coordinate(dataset, false);
         picture->longitudes = vt_dataset_known_coordinate(dataset, true);
+        picture->on_earth = vt_dataset_is_of_earth(dataset);
         if (vt_dataset_date(dataset, batch->samples[0], 1, &valid))
             snprintf(date, sizeof date, ", %s UTC", vt_date_format(valid, text));
     }

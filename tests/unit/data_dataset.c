@@ -232,6 +232,7 @@ TEST(stored_latitudes)
     test_fields_write(test_path("2001.h5"), &fields);
     vt_dataset *dataset = test_open(&options);
     for (int row = 0; row < 3; row++) EXPECT_NEAR(vt_dataset_latitudes(dataset)[row], test_latitude(row), 1e-5);
+    EXPECT(vt_dataset_is_of_earth(dataset));
     char text[256];
     vt_dataset_source(dataset)->kind->describe(vt_dataset_source(dataset), 0, text, sizeof text);
     EXPECT(strstr(text, "/2001.h5, time 0") != NULL, "%s", text);

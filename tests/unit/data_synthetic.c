@@ -249,6 +249,11 @@ TEST(storage_and_years)
             vt_fields_file_close(&file);
         }
     vt_fields_file_close(&one);
+    vt_dataset_options options = TEST_OPTIONS(.height = 32, .width = 64, .in_channels = 8, .out_channels = 8);
+    options.directory = test_path("packed/train");
+    vt_dataset *dataset = test_open(&options);
+    EXPECT(!vt_dataset_is_of_earth(dataset), "no coasts of ours on another planet");
+    vt_dataset_close(&dataset);
     struct stat plain, packed;
     EXPECT(stat(test_path("plain/train/2001.h5"), &plain) == 0 &&
            stat(test_path("packed/train/2001.h5"), &packed) == 0);

@@ -1,6 +1,7 @@
 /* Pictures: decoded again with libpng, and examined point by point. */
 #include <png.h>
 
+#include "report/drawing.h"
 #include "report/image.h"
 #include "report/image_data.h"
 #include "report/map_ticks.h"
@@ -137,12 +138,97 @@ TEST(image_of_a_wind)
     vt_image_close(&image);
 }
 
+/* Does a map have a coast within `reach` pixels of this place? Its grid, of 2 x 2 degrees, begins at 89 N and `west`.
+ */
+static bool has_coast(const vt_image *with, const vt_image *without, double west, double longitude, double latitude,
+                      int reach)
+{
+    enum { ZOOM = 2 }; /* pixels to a grid point */
+    int left = 0, top = 0;
+    const uint32_t colour = vt_turbo_colours[128]; /* of the middle of the scale */
+    while (pixel(without, left, without->height / 2) != colour) left++;
+    while (pixel(without, left, top) != colour) top++;
+    const int x = left + (int)(((longitude - west) / 2 + 0.5) * ZOOM), y = top + (int)((89 - latitude) / 2 * ZOOM);
+    for (int i = -reach; i <= reach; i++)
+        for (int j = -reach; j <= reach; j++)
+            if (pixel(with, x + i, y + j) != pixel(without, x + i, y + j)) return true;
+    return false;
+}
+
+TEST(coasts_lie_where_they_are)
+{
+    enum { ROWS = 90, COLUMNS = 180 };
+    /* degrees east and north: capes Agulhas, Comorin, Horn and Wrath, and the tip of Florida; then seas and plains */
+    static const double capes[][2] = {{20, -34.8}, {77.5, 8.1}, {292.7, -55.9}, {355, 58.6}, {279, 25.2}};
+    static const double elsewhere[][2] = {{220, -30}, {262, 39}, {100, 60}, {330, 40}, {80, -30}};
+    static const double wests[] = {1, -179};
+    float field[ROWS * COLUMNS] = {0};
+    double latitudes[ROWS], longitudes[COLUMNS];
+    for (int y = 0; y < ROWS; y++) latitudes[y] = 89 - 2 * y;
+    for (int w = 0; w < 2; w++) {
+        for (int x = 0; x < COLUMNS; x++) longitudes[x] = wests[w] + 2 * x;
+        vt_comparison comparison = {.title = "",
+                                    .left_title = "",
+                                    .right_title = "",
+                                    .left = field,
+                                    .right = field,
+                                    .height = ROWS,
+                                    .width = COLUMNS,
+                                    .latitudes = latitudes,
+                                    .longitudes = longitudes};
+        vt_image without = {0}, with = {0};
+        vt_image_compare(&comparison, &without);
+        comparison.on_earth = true;
+        vt_image_compare(&comparison, &with);
+        for (int i = 0; i < 5; i++) {
+            const double turn = w == 1 && capes[i][0] > 180 ? -360 : 0;
+            const double other = w == 1 && elsewhere[i][0] > 180 ? -360 : 0;
+            EXPECT(has_coast(&with, &without, wests[w], capes[i][0] + turn, capes[i][1], 3), "cape %d", i);
+            EXPECT(!has_coast(&with, &without, wests[w], elsewhere[i][0] + other, elsewhere[i][1], 5), "place %d", i);
+        }
+        vt_image_close(&with);
+        comparison.longitudes = NULL;
+        vt_image_compare(&comparison, &with);
+        EXPECT(count_colour(&with, vt_turbo_colours[128]) == count_colour(&without, vt_turbo_colours[128]));
+        vt_image_close(&with);
+        vt_image_close(&without);
+    }
+}
+
+/* Each character has a glyph within its line; a stroke as wide as three pixels fills the middle one. */
+TEST(text_and_strokes)
+{
+    enum { SIDE = 40 };
+    uint8_t pixels[SIDE * SIDE * 3];
+    vt_image image = {SIDE, SIDE, pixels};
+    for (int character = VT_FONT_FIRST; character <= VT_FONT_LAST; character++) {
+        const char text[2] = {(char)character, 0};
+        memset(pixels, 255, sizeof pixels);
+        vt_draw_text(&image, 8, 8, text, 0x000000);
+        const int64_t inked = SIDE * SIDE - count_colour(&image, 0xffffff);
+        EXPECT(character == ' ' ? inked == 0 : inked > 4, "'%c' has %lld points", character, (long long)inked);
+        for (int x = 0; x < SIDE; x++)
+            for (int y = 0; y < SIDE; y++)
+                if (x < 6 || x > 9 + vt_text_width(text) || y < 8 || y >= 8 + VT_TEXT_HEIGHT)
+                    EXPECT(pixel(&image, x, y) == 0xffffff, "'%c' is drawn at %d, %d", character, x, y);
+    }
+    EXPECT(vt_text_width("\xc3\xa9") == vt_text_width("?") && vt_text_width("mm") == 2 * vt_text_width("m"));
+    memset(pixels, 0, sizeof pixels);
+    const vt_stroke outside[] = {{-1e9, 20.5, 1e9, 20.5}, {5, 30, 5, 30}};
+    vt_draw_strokes(&image, (vt_box){10, -5, 20, 100}, outside, 2, 2, 0xff0000, 0.5);
+    EXPECT(count_colour(&image, 0x800000) == 20, "one row, within the box");
+    EXPECT(count_colour(&image, 0x400000) == 40, "and half of the rows beside it");
+    EXPECT(count_colour(&image, 0) == SIDE * SIDE - 60);
+}
+
 /* "75N@0 60N@6": labels with their grid points. */
 static void expect_ticks(const double *degrees, int64_t count, bool longitudes, double room, const char *expected)
 {
     vt_map_ticks ticks;
     char text[512] = "";
-    vt_map_ticks_place(degrees, count, longitudes, room, &ticks);
+    vt_map_side side = vt_map_side_open(degrees, count, longitudes);
+    vt_map_ticks_place(&side, room, &ticks);
+    vt_map_side_close(&side);
     for (int i = 0; i < ticks.count; i++)
         snprintf(text + strlen(text), sizeof text - strlen(text), "%s%s@%.4g", i > 0 ? " " : "", ticks.labels[i],
                  ticks.at[i]);
@@ -153,17 +239,17 @@ TEST(ticks_of_maps)
 {
     double degrees[64];
     for (int i = 0; i < 24; i++) degrees[i] = 75 - 2.5 * i;
-    expect_ticks(degrees, 24, false, 5, "75N@0 60N@6 45N@12 30N@18");
+    expect_ticks(degrees, 24, false, 5, "30N@18 45N@12 60N@6 75N@0");
     for (int i = 0; i < 48; i++) degrees[i] = 200 + 2.5 * i;
     expect_ticks(degrees, 48, true, 8, "160W@0 140W@8 120W@16 100W@24 80W@32 60W@40");
     for (int i = 0; i < 19; i++) degrees[i] = (float)(90 - 10 * i); /* both poles */
-    expect_ticks(degrees, 19, false, 4, "90N@0 45N@4.5 0@9 45S@13.5 90S@18");
+    expect_ticks(degrees, 19, false, 4, "90S@18 45S@13.5 0@9 45N@4.5 90N@0");
     for (int i = 0; i < 36; i++) degrees[i] = (350 + 10 * i) % 360; /* goes on at 0 */
     expect_ticks(degrees, 36, true, 9, "0@1 90E@10 180@19 90W@28");
     for (int i = 0; i < 36; i++) degrees[i] = -180 + 10 * i;
     expect_ticks(degrees, 36, true, 9, "180@0 90W@9 0@18 90E@27");
     static const double uneven[] = {60, 40, 35, 0, -30}, fine[] = {10.1f, 10.2f, 10.3f, 10.4f};
-    expect_ticks(uneven, 5, false, 1, "60N@0 30N@2.143 30S@4 0@3");
+    expect_ticks(uneven, 5, false, 1, "30S@4 0@3 30N@2.143 60N@0");
     expect_ticks(fine, 4, true, 2, "10.2E@1 10.4E@3");
     static const double turns_back[] = {10, 20, 15}, twice[] = {10, 10, 20}, none[] = {10, NAN, 20};
     expect_ticks(turns_back, 3, false, 1, "");

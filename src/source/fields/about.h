@@ -47,6 +47,7 @@ typedef struct {
     int64_t rows, columns;          /* of the whole grid */
     double *latitudes, *longitudes; /* degrees, [rows], from north to south, and [columns]; or NULL */
     bool rotated;                   /* they are those of a rotated pole */
+    bool imaginary;                 /* they are those of an imaginary planet; JSON doesn't tell */
     bool no_latitudes;              /* rows run along no latitudes, as the files say */
     bool turned;                    /* rows of some files run from south to north, and are turned round */
     bool unplaced;                  /* some files don't say where their rows are */

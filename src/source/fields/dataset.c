@@ -485,6 +485,11 @@ const double *vt_dataset_known_coordinate(const vt_dataset *dataset, bool longit
     return dataset->stored[longitudes ? 1 : 0];
 }
 
+bool vt_dataset_is_of_earth(const vt_dataset *dataset)
+{
+    return !dataset->about->rotated && !dataset->about->imaginary;
+}
+
 const double *vt_dataset_latitudes(const vt_dataset *dataset)
 {
     return dataset->latitudes;

@@ -88,6 +88,9 @@ const double *vt_dataset_latitudes(const vt_dataset *dataset);
 /* Latitudes [height] or longitudes [width] of the window as the files have them, or NULL. */
 const double *vt_dataset_known_coordinate(const vt_dataset *dataset, bool longitudes);
 
+/* Are they degrees of the Earth, and not of a rotated pole or of a planet that `vitrain synth` invented? */
+bool vt_dataset_is_of_earth(const vt_dataset *dataset);
+
 /* Reads sample `sample`, as departures where the options say so: input [in_channels, rows, width] = fields[t], fields[t
  * - dt], … fields[t - history * dt] stacked along the channel, target [out_channels, rows, width] = fields[t + dt],
  * both from the window's row first_row on; other rows are not read, so a NaN there goes unseen. Values as in the file.

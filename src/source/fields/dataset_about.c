@@ -36,6 +36,7 @@ static vt_fields_about *about_of_file(const vt_fields_file *file, const vt_field
     about->latitudes = vt_copy(file->latitudes, (size_t)shape.height, sizeof *about->latitudes, purpose);
     about->longitudes = vt_copy(file->longitudes, (size_t)shape.width, sizeof *about->longitudes, purpose);
     about->rotated = file->rotated;
+    about->imaginary = file->imaginary;
     about->no_latitudes = file->no_latitudes;
     about->turned = file->turned;
     about->unplaced = file->latitudes == NULL;
@@ -71,6 +72,7 @@ vt_status vt_fields_about_add_file(vt_fields_about **set, const vt_fields_file *
     take_if_missing(&all->latitudes, &own->latitudes);
     take_if_missing(&all->longitudes, &own->longitudes);
     all->rotated = all->rotated || own->rotated;
+    all->imaginary = all->imaginary || own->imaginary;
     all->no_latitudes = all->no_latitudes || own->no_latitudes;
     all->turned = all->turned || own->turned;
     all->unplaced = all->unplaced || own->unplaced;

@@ -53,6 +53,7 @@ typedef struct {
     double *longitudes;   /* degrees, [shape.width], as the columns run, not wrapped at 360 or 180; or NULL */
     char *doubts[2];      /* why latitudes or longitudes are unknown although there is something; or NULL */
     bool rotated;         /* the grid's pole is elsewhere (CF's rotated_latitude_longitude) */
+    bool imaginary;       /* the attribute `planet` names another one than the Earth */
     bool no_latitudes;    /* its rows are known to run along no latitudes */
     bool turned;          /* some of its rows run from south to north in the file, and are turned round */
     vt_time_axis times;   /* those that are used, by its time coordinate or its name; without a coordinate `minutes` is

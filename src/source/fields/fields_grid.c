@@ -4,6 +4,7 @@
 #include "base/text.h"
 #include "source/fields/coordinates.h"
 #include "source/fields/fields_inside.h"
+#include "storage/cf_attributes.h"
 
 static void turn_round(double *values, int64_t count)
 {
@@ -51,6 +52,7 @@ vt_status vt_fields_take_grid(vt_fields_file *file, vt_field_source *source)
 {
     vt_status status = VT_OK;
     vt_grid grid = {0};
+    char planet[8] = "";
     const int64_t rows = source->extent[2], columns = source->extent[3];
     VT_TRY(vt_coordinates_grid(source->coordinates, &grid));
     source->latitudes_known = grid.latitudes != NULL;
@@ -61,6 +63,8 @@ vt_status vt_fields_take_grid(vt_fields_file *file, vt_field_source *source)
     VT_TRY(agree(file, source, "latitudes", rows, &grid.latitudes, &file->latitudes));
     VT_TRY(agree(file, source, "longitudes", columns, &grid.longitudes, &file->longitudes));
     file->rotated = file->rotated || grid.rotated;
+    vt_cf_text(source->array, "planet", planet, sizeof planet);
+    file->imaginary = file->imaginary || planet[0] != '\0';
     file->no_latitudes = file->no_latitudes || grid.no_latitudes;
     for (int k = 0; k < 2; k++)
         if (file->doubts[k] == NULL && grid.doubts[k] != NULL) file->doubts[k] = vt_text_copy(grid.doubts[k]);

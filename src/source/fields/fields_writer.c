@@ -140,6 +140,8 @@ static vt_status create_all(vt_fields_writer *writer, const vt_fields_writer_opt
     VT_TRY(write_names(writer, options->channel_names));
     VT_CHECK(H5LTset_attribute_string(writer->file, "fields", "time_step", options->time_step) >= 0,
              "can't write %s: no attribute 'time_step': %s", writer->path, vt_hdf5_reason());
+    VT_CHECK(H5LTset_attribute_string(writer->file, "fields", "planet", "imaginary") >= 0,
+             "can't write %s: no attribute 'planet': %s", writer->path, vt_hdf5_reason());
     VT_TRY(write_coordinate(writer, "lat", writer->shape.height, options->latitudes));
     VT_TRY(write_coordinate(writer, "lon", writer->shape.width, options->longitudes));
 done:

@@ -1,0 +1,120 @@
+#!/usr/bin/env python3
+"""Makes the tables that src/report/ draws with.
+
+    drawing_tables.py coastlines naturalearth_lowres.shp >src/report/coastlines.c
+    drawing_tables.py font futural.jhf >src/report/font.c
+
+The first file is in geopandas 0.14.4 (PyPI), in geopandas/datasets/naturalearth_lowres: the countries of Natural Earth
+at 1:110m, which are in the public domain. An edge that only one country has is a coast. The second file is in Debian's
+package hershey-fonts-data.
+"""
+
+import collections
+import struct
+import sys
+
+BASE, ZERO = 91, ord("$")
+
+FONT_NOTICE = """\
+/* The Hershey font Simplex Roman, made by bench/drawing_tables.py.
+ *
+ * The Hershey Fonts were originally created by Dr. A. V. Hershey while working at the U. S. National Bureau of
+ * Standards. The format of the Font data in this distribution was originally created by James Hurt, Cognition, Inc.,
+ * 900 Technology Park Drive, Billerica, MA 01821 (mit-eddie!ci-dandelion!hurt). */"""
+
+
+def rings(path):
+    """The rings of a file of polygons, each a list of (longitude, latitude)."""
+    data = open(path, "rb").read()
+    at = 100
+    while at < len(data):
+        words = struct.unpack(">ii", data[at : at + 8])[1]
+        record = data[at + 8 : at + 8 + 2 * words]
+        at += 8 + 2 * words
+        parts, points = struct.unpack("<ii", record[36:44])
+        starts = struct.unpack(f"<{parts}i", record[44 : 44 + 4 * parts]) + (points,)
+        numbers = struct.unpack(f"<{2 * points}d", record[44 + 4 * parts :])
+        ring = list(zip(numbers[::2], numbers[1::2]))
+        for first, last in zip(starts, starts[1:]):
+            yield ring[first:last]
+
+
+def is_coast(edge):
+    """Not where the map ends: Antarctica's polygon goes round it."""
+    (x0, y0), (x1, y1) = edge
+    return not (abs(x0) > 179.99 and abs(x1) > 179.99) and not (y0 < -89.9 or y1 < -89.9)
+
+
+def coastlines(path):
+    """Lines, as long as they can be, of edges that one country has alone."""
+
+    def place(point):
+        return round(point[0], 2), round(point[1], 2)
+
+    edges = [edge for ring in rings(path) for edge in zip(ring, ring[1:])]
+    owners = collections.Counter(frozenset(map(place, edge)) for edge in edges)
+    onward = collections.defaultdict(list)
+    for edge in edges:
+        if owners[frozenset(map(place, edge))] == 1 and is_coast(edge):
+            onward[place(edge[0])].append(edge[1])
+    ends = {place(end) for after in onward.values() for end in after}
+    for start in sorted(onward, key=lambda point: point in ends):  # those that no edge leads to come first
+        line = [start]
+        while onward[place(line[-1])]:
+            line.append(onward[place(line[-1])].pop())
+        if len(line) > 1:
+            yield line
+
+
+def digits(share):
+    number = round(min(1, max(0, share)) * (BASE * BASE - 1))
+    return chr(ZERO + number // BASE) + chr(ZERO + number % BASE)
+
+
+def literals(text, indent, width):
+    """C strings of at most `width` columns, which continue one another."""
+    line, lines, before = "", [], ""
+    for character in text:
+        escaped = "\\" + character if character in '\\"' or (character == before == "?") else character
+        if len(line) + len(escaped) > width - indent - 3:
+            lines.append(line)
+            line = ""
+        line += escaped
+        before = character
+    return "\n".join(" " * indent + f'"{line}"' for line in lines + [line])
+
+
+def print_coastlines(path):
+    print('#include "report/image_data.h"\n')
+    print("/* Natural Earth, 1:110m (public domain); made by bench/drawing_tables.py. */")
+    print("const char *const vt_coastlines[] = {\n    // clang-format off")
+    for line in coastlines(path):
+        points = [digits((x + 180) / 360) + digits((y + 90) / 180) for x, y in line]
+        points = [point for point, before in zip(points, [None] + points) if point != before]
+        if len(points) > 2:
+            print(literals("".join(points), 4, 119) + ",")
+    print("    // clang-format on\n};\n")
+    print("const int vt_coastline_count = sizeof vt_coastlines / sizeof *vt_coastlines;")
+
+
+def print_font(path):
+    print('#include "report/image_data.h"\n')
+    print(FONT_NOTICE)
+    print("const char *const vt_font_glyphs[VT_FONT_LAST - VT_FONT_FIRST + 1] = {\n    // clang-format off")
+    text = open(path).read().split("\n")
+    glyphs = []
+    for line in text:  # a glyph may go on in the next line
+        if line[:5] == "12345" or (line[:5].strip().isdigit() and line[5:8].strip().isdigit()):
+            glyphs.append(line[8:])
+        elif line:
+            glyphs[-1] += line
+    glyphs[ord("-") - ord(" ")] = "KYNRVR"  # theirs is as wide as a plus
+    for code, glyph in enumerate(glyphs[:95], ord(" ")):
+        name = {" ": "space", "\\": "backslash"}.get(chr(code), chr(code))
+        print(literals(glyph, 4, 100) + f", /* {name} */")
+    print("    // clang-format on\n};")
+
+
+if len(sys.argv) != 3 or sys.argv[1] not in ("coastlines", "font"):
+    sys.exit(__doc__)
+(print_coastlines if sys.argv[1] == "coastlines" else print_font)(sys.argv[2])

@@ -1,0 +1,119 @@
+#include "report/drawing.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/memory.h"
+#include "report/image_data.h"
+
+static vt_box box_within(vt_box box, vt_box limits)
+{
+    const int left = box.left > limits.left ? box.left : limits.left, top = box.top > limits.top ? box.top : limits.top;
+    const int right = (int)fmin(box.left + box.width, limits.left + limits.width);
+    const int bottom = (int)fmin(box.top + box.height, limits.top + limits.height);
+    return (vt_box){left, top, right > left ? right - left : 0, bottom > top ? bottom - top : 0};
+}
+
+static void mix(vt_image *image, int x, int y, uint32_t colour, double share)
+{
+    uint8_t *pixel = image->pixels + 3 * ((size_t)y * (size_t)image->width + (size_t)x);
+    for (int i = 0; i < 3; i++) {
+        const double ink = colour >> (16 - 8 * i) & 255;
+        pixel[i] = (uint8_t)(pixel[i] + share * (ink - pixel[i]) + 0.5);
+    }
+}
+
+void vt_draw_box(vt_image *image, vt_box box, uint32_t colour)
+{
+    box = box_within(box, (vt_box){0, 0, image->width, image->height});
+    for (int y = box.top; y < box.top + box.height; y++)
+        for (int x = box.left; x < box.left + box.width; x++) mix(image, x, y, colour, 1);
+}
+
+/* How far a point lies from a stroke. */
+static double distance(const vt_stroke *stroke, double x, double y)
+{
+    const double along_x = stroke->to_x - stroke->from_x, along_y = stroke->to_y - stroke->from_y;
+    const double length = along_x * along_x + along_y * along_y;
+    double share = length > 0 ? ((x - stroke->from_x) * along_x + (y - stroke->from_y) * along_y) / length : 0;
+    share = fmin(1, fmax(0, share));
+    return hypot(x - stroke->from_x - share * along_x, y - stroke->from_y - share * along_y);
+}
+
+static int to_pixel(double position)
+{
+    return (int)floor(fmin(1e6, fmax(-1e6, position)));
+}
+
+void vt_draw_strokes(vt_image *image, vt_box box, const vt_stroke *strokes, int64_t count, double width,
+                     uint32_t colour, double opacity)
+{
+    box = box_within(box, (vt_box){0, 0, image->width, image->height});
+    const double reach = width / 2 + 0.5;
+    float *shares = vt_allocate((size_t)box.width * (size_t)box.height + 1, sizeof *shares, "a picture");
+    for (int64_t i = 0; i < count; i++) {
+        const vt_stroke *s = &strokes[i];
+        vt_box near = {to_pixel(fmin(s->from_x, s->to_x) - reach), to_pixel(fmin(s->from_y, s->to_y) - reach), 0, 0};
+        near.width = to_pixel(fmax(s->from_x, s->to_x) + reach) + 1 - near.left;
+        near.height = to_pixel(fmax(s->from_y, s->to_y) + reach) + 1 - near.top;
+        near = box_within(near, box);
+        for (int y = near.top; y < near.top + near.height; y++)
+            for (int x = near.left; x < near.left + near.width; x++) {
+                float *share = &shares[(y - box.top) * box.width + x - box.left];
+                *share = fmaxf(*share, (float)fmin(1, reach - distance(s, x + 0.5, y + 0.5)));
+            }
+    }
+    for (int y = 0; y < box.height; y++)
+        for (int x = 0; x < box.width; x++)
+            mix(image, box.left + x, box.top + y, colour, opacity * (double)shares[y * box.width + x]);
+    free(shares);
+}
+
+/* ---- text ---- */
+
+/* Pixels to a unit of the font, whose capitals are 21 units high, from 12 above its zero to 9 below. */
+static const double font_unit = 0.62, line_zero = 12;
+
+/* The glyph of the character at *text, which moves on behind it. */
+static const char *next_glyph(const char **text)
+{
+    const unsigned char first = (unsigned char)*(*text)++;
+    while ((**text & 0xc0) == 0x80) (*text)++; /* the rest of a character of UTF-8 */
+    return vt_font_glyphs[(first >= VT_FONT_FIRST && first <= VT_FONT_LAST ? first : '?') - VT_FONT_FIRST];
+}
+
+int vt_text_width(const char *text)
+{
+    int units = 0;
+    while (*text != '\0') {
+        const char *glyph = next_glyph(&text);
+        units += glyph[1] - glyph[0];
+    }
+    return (int)ceil(font_unit * units);
+}
+
+void vt_draw_text(vt_image *image, int left, int top, const char *text, uint32_t colour)
+{
+    enum { MOST_STROKES = 64 }; /* of a glyph */
+    double begin = left;
+    while (*text != '\0') {
+        const char *glyph = next_glyph(&text);
+        vt_stroke strokes[MOST_STROKES];
+        int count = 0;
+        double x = 0, y = 0;
+        bool down = false; /* the pen */
+        for (const char *point = glyph + 2; *point != '\0'; point += 2) {
+            const bool lifted = point[0] == ' ';
+            const double to_x = begin + font_unit * (point[0] - glyph[0]);
+            const double to_y = top + line_zero + font_unit * (point[1] - 'R');
+            if (down && !lifted && count < MOST_STROKES) strokes[count++] = (vt_stroke){x, y, to_x, to_y};
+            down = !lifted;
+            x = to_x;
+            y = to_y;
+        }
+        const double width = font_unit * (glyph[1] - glyph[0]);
+        const vt_box box = {(int)begin - 1, top, (int)width + 3, VT_TEXT_HEIGHT};
+        vt_draw_strokes(image, box, strokes, count, 1.4, colour, 1);
+        begin += width;
+    }
+}
