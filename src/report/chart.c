@@ -201,12 +201,15 @@ void vt_chart_append(vt_text *html, const vt_chart *chart)
     const chart_frame large = {460, 240, 64, 12, 12, 42}, little = {300, 170, 52, 12, 10, 24};
     const chart_frame *frame = chart->small ? &little : &large;
     axis x = axis_of(chart, false), y = axis_of(chart, true);
-    vt_text_append(html, "<figure%s><figcaption>", chart->small ? " class=\"small\"" : "");
-    vt_page_append_text(html, "", chart->title, y.logarithmic ? " <small>(logarithmic)</small>" : "");
-    vt_text_append(html, "</figcaption>");
+    const char *units = chart->units != NULL ? chart->units : "", *comma = units[0] != '\0' ? ", " : "";
+    vt_text_append(html, "<figure%s>", chart->small ? " class=\"small\"" : "");
+    vt_page_append_text(html, "<figcaption>", chart->title, "<small>");
+    vt_page_append_text(html, comma, units, y.logarithmic ? " (logarithmic)" : "");
+    vt_text_append(html, "</small></figcaption>");
     append_legend(html, chart);
     vt_text_append(html, "<svg viewBox=\"0 0 %.0f %.0f\" role=\"img\" ", frame->width, frame->height);
-    vt_page_append_text(html, "aria-label=\"", chart->title, "\">");
+    vt_page_append_text(html, "aria-label=\"", chart->title, comma);
+    vt_page_append_text(html, "", units, "\">");
     append_axes(html, chart, frame, &x, &y);
     for (int i = 0; i < chart->line_count; i++) {
         const vt_line *line = &chart->lines[i];

@@ -19,13 +19,13 @@ typedef struct {
 } vt_line;
 
 typedef struct {
-    const char *title, *x_name;
+    const char *title, *units, *x_name; /* units of y, behind the title; NULL or "": none */
     const vt_line *lines;
     int line_count;
     bool may_be_logarithmic; /* logarithmic if the values, all above 0, span more than a factor of 4 */
     bool from_zero;          /* the y axis begins at 0 */
     bool percent;            /* y is a fraction, 0 … 1 */
-    bool small;              /* one of many side by side: no legend */
+    bool small;              /* one of many side by side: the x axis has no name */
 } vt_chart;
 
 /* A <figure>. In a line of more than a few hundred points, neighbours are averaged. */

@@ -96,6 +96,7 @@ static void append_loss(vt_text *html, const vt_run_files *run)
         if (isfinite(baseline)) lines[count++] = level(run, vt_epochs_baseline(&run->epochs, name), baseline, points);
     }
     const vt_chart chart = {.title = "Loss",
+                            .units = vt_run_files_key(run, "loss"),
                             .x_name = "step",
                             .lines = lines,
                             .line_count = count,
@@ -123,12 +124,14 @@ static void append_step_chart(vt_text *html, const vt_run_files *run, const char
 static void append_scores(vt_text *html, const vt_run_files *run)
 {
     static const struct {
-        const char *prefix, *heading;
+        const char *prefix, *units, *heading;
     } kinds[] = {
-        {"rmse_", "<h2>Validation RMSE by channel</h2><p class=\"sub\">Latitude-weighted, in standard deviations "
-                  "of the channel; dashed: persistence, a forecast without change.</p>"},
-        {"l1_", "<h2>Validation L1 by channel</h2><p class=\"sub\">The mean absolute error; dashed: that of copying "
-                "the input's fields.</p>"}};
+        {"rmse_", "standard deviations",
+         "<h2>Validation RMSE by channel</h2><p class=\"sub\">Latitude-weighted; dashed: persistence, a forecast "
+         "without change.</p>"},
+        {"l1_", NULL,
+         "<h2>Validation L1 by channel</h2><p class=\"sub\">The mean absolute error of the files' numbers; dashed: "
+         "that of copying the input's fields.</p>"}};
     char baseline[VT_BASELINE_NAME];
     if (run->epochs.rows == 0) return;
     vt_epochs_baseline(&run->epochs, baseline);
@@ -145,6 +148,7 @@ static void append_scores(vt_text *html, const vt_run_files *run)
             vt_line lines[2] = {line_of(&run->epochs, name, "validation", VT_LINE_DOTS, 1)};
             if (isfinite(other)) lines[1] = level(run, baseline, other, points);
             const vt_chart chart = {.title = name + length,
+                                    .units = kinds[k].units,
                                     .lines = lines,
                                     .line_count = isfinite(other) ? 2 : 1,
                                     .from_zero = true,

@@ -178,7 +178,7 @@ static vt_line level_of(const vt_table *table, rows_of rows, const char *x, doub
     return (vt_line){name, points, points + 2, 2, 1, VT_LINE_DASHED, -1};
 }
 
-/* A small chart for each channel; level NaN: none. */
+/* A small chart for each channel, of values in its units or, beside a level, of numbers; level_name NULL: none. */
 static void append_curves(vt_text *html, const vt_table *scores, const curve *curves, int curve_count, double level,
                           const char *level_name)
 {
@@ -192,9 +192,14 @@ static void append_curves(vt_text *html, const vt_table *scores, const curve *cu
             if (has_numbers(scores, rows, curves[i].column))
                 lines[count++] = line_of(scores, rows, axis_of(scores)->column, curves[i].column, curves[i].name,
                                          curves[i].style, curves[i].colour);
-        if (!isnan(level)) lines[count++] = level_of(scores, rows, axis_of(scores)->column, level, level_name, points);
-        const vt_chart chart = {
-            .title = scores->labels[first], .lines = lines, .line_count = count, .from_zero = true, .small = true};
+        if (level_name != NULL)
+            lines[count++] = level_of(scores, rows, axis_of(scores)->column, level, level_name, points);
+        const vt_chart chart = {.title = scores->labels[first],
+                                .units = level_name == NULL && scores->units != NULL ? scores->units[first] : NULL,
+                                .lines = lines,
+                                .line_count = count,
+                                .from_zero = true,
+                                .small = true};
         vt_chart_append(html, &chart);
         first += rows.count;
     }
@@ -210,10 +215,10 @@ static void append_score_curves(vt_text *html, const vt_table *scores)
                                          {"acc_seasonal_persistence", "persistence", VT_LINE_DASHED, 1}};
     const char *unit = axis_of(scores)->name;
     vt_text_append(html,
-                   "<h2>RMSE by lead time</h2><p class=\"sub\">Latitude-weighted, in the units of the channel, "
-                   "over %s of lead time. Climatology is the seasonal one.</p>",
+                   "<h2>RMSE by lead time</h2><p class=\"sub\">Latitude-weighted, over %s of lead time. Climatology "
+                   "is the seasonal one.</p>",
                    unit);
-    append_curves(html, scores, errors, 3, NAN, NULL);
+    append_curves(html, scores, errors, 3, 0, NULL);
     if (!has_numbers(scores, (rows_of){0, scores->rows}, "acc_seasonal")) return;
     vt_text_append(html,
                    "<h2>Anomaly correlation by lead time</h2><p class=\"sub\">Against the seasonal climatology, "
@@ -231,11 +236,11 @@ static void append_ensemble_curves(vt_text *html, const vt_table *scores)
     static const curve ratio[] = {{"spread_error_ratio", "spread / error", VT_LINE_PLAIN, 0}};
     if (!has_numbers(scores, (rows_of){0, scores->rows}, "crps")) return;
     vt_text_append(html,
-                   "<h2>Ensemble of %.0f</h2><p class=\"sub\">Over %s of lead time, in the units of the "
-                   "channel: the RMSE of the ensemble's mean (here the root after the mean over initial times), "
-                   "the members' spread around it, and their fair CRPS.</p>",
+                   "<h2>Ensemble of %.0f</h2><p class=\"sub\">Over %s of lead time: the RMSE of the ensemble's mean "
+                   "(here the root "
+                   "after the mean over initial times), the members' spread around it, and their fair CRPS.</p>",
                    vt_table_value(scores, 0, "members"), axis_of(scores)->name);
-    append_curves(html, scores, errors, 3, NAN, NULL);
+    append_curves(html, scores, errors, 3, 0, NULL);
     if (!has_numbers(scores, (rows_of){0, scores->rows}, "spread_error_ratio")) return;
     vt_text_append(
         html, "<h2>Spread over error</h2><p class=\"sub\">Times √((N + 1) / N): 1 is reliable; below 1, the members "

@@ -121,7 +121,8 @@ test_evaluate_against_the_season() {
     # 1 - skill is the ratio of the squares
     awk -v s="$(column one/scores.csv skill t2m 24)" -v f="$(column one/scores.csv rmse_pooled t2m 24)" -v c="$(column one/scores.csv rmse_pooled_seasonal t2m 24)" \
         'BEGIN { d = 1 - s - f * f / (c * c); exit !(d < 1e-6 && d > -1e-6) }'
-    contains "$(cat one/scores.html)" "Skill against the seasonal climatology" "Skill against persistence" "RMSE by lead time" "Power spectra" '<th>t2m</th>'
+    contains "$(cat one/scores.html)" "Skill against the seasonal climatology" "Skill against persistence" "RMSE by lead time" "Power spectra" '<th>t2m</th>' \
+        "u10<small>, m s-1<" "t2m<small>, K<" "t2m<small><" # ACC has none
     "$VITRAIN" evaluate --checkpoint=$best --rollout=4 >/dev/null
     "$VITRAIN" report $run >/dev/null
     contains "$(cat $run/report.html)" "By vitrain evaluate: step-00000014-valid" "Skill against the seasonal climatology"
@@ -490,7 +491,7 @@ test_predict_ncdump() {
 
 test_report() {
     refuted grep -E '<script|https?:|<link|@import' $run/report.html
-    for part in "validation loss" "persistence" "Learning rate" "data:image/png;base64," "prefers-color-scheme" "embed_dim" "forward" "activations"; do
+    for part in "validation loss" "persistence" "Learning rate" "data:image/png;base64," "prefers-color-scheme" "embed_dim" "forward" "activations" "Loss<small>, relative_l2<" "t2m<small>, standard deviations<"; do
         contains "$(cat $run/report.html)" "$part"
     done
     [ "$(wc -l <$run/epochs.csv)" -eq 3 ]
