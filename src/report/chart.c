@@ -196,9 +196,16 @@ static void append_legend(vt_text *html, const vt_chart *chart)
     vt_text_append(html, "</p>");
 }
 
+bool vt_charts_begin(vt_text *html, int64_t count)
+{
+    const bool small = count > 2;
+    vt_text_append(html, "<div class=\"%s\">", small ? "many" : "charts");
+    return small;
+}
+
 void vt_chart_append(vt_text *html, const vt_chart *chart)
 {
-    const chart_frame large = {460, 240, 64, 12, 12, 42}, little = {300, 170, 52, 12, 10, 24};
+    const chart_frame large = {460, 240, 64, 18, 12, 42}, little = {300, 170, 52, 18, 10, 24};
     const chart_frame *frame = chart->small ? &little : &large;
     axis x = axis_of(chart, false), y = axis_of(chart, true);
     const char *units = chart->units != NULL ? chart->units : "", *comma = units[0] != '\0' ? ", " : "";

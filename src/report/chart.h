@@ -28,6 +28,10 @@ typedef struct {
     bool small;              /* one of many side by side: the x axis has no name */
 } vt_chart;
 
+/* The <div> of `count` charts of one kind. Returns whether they are to be small: one or two would leave most of the
+ * width empty. */
+bool vt_charts_begin(vt_text *html, int64_t count);
+
 /* A <figure>. In a line of more than a few hundred points, neighbours are averaged. */
 void vt_chart_append(vt_text *html, const vt_chart *chart);
 

@@ -24,7 +24,7 @@ static const char style[] =
     ".card{background:var(--box);border-radius:.5rem;padding:.6rem .8rem}.card span{display:block;color:var(--soft);"
     "font-size:.8rem}.card b{font-size:1.35rem;font-weight:600;font-variant-numeric:tabular-nums}"
     ".charts{display:grid;gap:1rem;grid-template-columns:repeat(auto-fit,minmax(min(100%,26rem),1fr))}"
-    ".many{display:grid;gap:.6rem;grid-template-columns:repeat(auto-fill,minmax(min(100%,15rem),1fr))}"
+    ".many{display:grid;gap:.6rem;grid-template-columns:repeat(auto-fit,minmax(min(100%,15rem),1fr))}"
     "figure{margin:0;background:var(--box);border-radius:.5rem;padding:.7rem .8rem;min-width:0}"
     "figcaption{font-weight:600}small{color:var(--soft);font-weight:400}"
     "svg{display:block;width:100%;height:auto}svg text{fill:var(--soft);font-size:12px}"

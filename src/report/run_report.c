@@ -120,42 +120,46 @@ static void append_step_chart(vt_text *html, const vt_run_files *run, const char
     vt_chart_append(html, &chart);
 }
 
-/* A small chart for each score: of the validation over the epochs, beside the baseline's. */
+/* A chart for each score: of the validation over the epochs, beside the baseline's. A single one goes on with the grid
+ * of the curves, which is open. */
 static void append_scores(vt_text *html, const vt_run_files *run)
 {
     static const struct {
-        const char *prefix, *units, *heading;
-    } kinds[] = {
-        {"rmse_", "standard deviations",
-         "<h2>Validation RMSE by channel</h2><p class=\"sub\">Latitude-weighted; dashed: persistence, a forecast "
-         "without change.</p>"},
-        {"l1_", NULL,
-         "<h2>Validation L1 by channel</h2><p class=\"sub\">The mean absolute error of the files' numbers; dashed: "
-         "that of copying the input's fields.</p>"}};
+        const char *prefix, *title, *units, *explanation;
+    } kinds[] = {{"rmse_", "Validation RMSE", "standard deviations",
+                  "Latitude-weighted; dashed: persistence, a forecast without change."},
+                 {"l1_", "Validation L1", NULL,
+                  "The mean absolute error of the files' numbers; dashed: that of copying the input's fields."}};
     char baseline[VT_BASELINE_NAME];
-    if (run->epochs.rows == 0) return;
     vt_epochs_baseline(&run->epochs, baseline);
-    for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
+    for (size_t k = 0; run->epochs.rows > 0 && k < sizeof kinds / sizeof kinds[0]; k++) {
         const size_t length = strlen(kinds[k].prefix);
-        bool begun = false;
+        int64_t count = 0;
+        for (int64_t c = 0; c < run->epochs.columns; c++)
+            count += strncmp(run->epochs.names[c], kinds[k].prefix, length) == 0;
+        if (count > 1)
+            vt_text_append(html, "</div><h2>%s by channel</h2><p class=\"sub\">%s</p>", kinds[k].title,
+                           kinds[k].explanation);
+        const bool small = count > 1 && vt_charts_begin(html, count);
         for (int64_t c = 0; c < run->epochs.columns; c++) {
             const char *name = run->epochs.names[c];
             if (strncmp(name, kinds[k].prefix, length) != 0) continue;
-            if (!begun) vt_text_append(html, "%s<div class=\"many\">", kinds[k].heading);
-            begun = true;
             double points[4];
             const double other = vt_epochs_baseline_value(&run->epochs, name);
             vt_line lines[2] = {line_of(&run->epochs, name, "validation", VT_LINE_DOTS, 1)};
             if (isfinite(other)) lines[1] = level(run, baseline, other, points);
-            const vt_chart chart = {.title = name + length,
+            char *title =
+                count > 1 ? vt_text_copy(name + length) : vt_text_format("%s of %s", kinds[k].title, name + length);
+            const vt_chart chart = {.title = title,
                                     .units = kinds[k].units,
+                                    .x_name = "step",
                                     .lines = lines,
                                     .line_count = isfinite(other) ? 2 : 1,
                                     .from_zero = true,
-                                    .small = true};
+                                    .small = small};
             vt_chart_append(html, &chart);
+            free(title);
         }
-        if (begun) vt_text_append(html, "</div>\n");
     }
 }
 
@@ -254,9 +258,8 @@ static vt_status write_page(const vt_run_files *run, const char *path)
     append_step_chart(&html, run, "samples_per_sec", "Samples a second", 0, false);
     append_step_chart(&html, run, "data_wait_fraction", "Share of the time waiting for data", 4, true);
     append_step_chart(&html, run, "grad_norm", "Norm of the gradients", 3, false);
-    vt_text_append(&html, "</div>");
     append_scores(&html, run);
-    vt_text_append(&html, "<h2>Time and memory</h2><div class=\"charts\">");
+    vt_text_append(&html, "</div>\n<h2>Time and memory</h2><div class=\"charts\">");
     append_time(&html, run);
     append_memory(&html, run);
     vt_text_append(&html, "</div>");

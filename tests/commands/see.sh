@@ -554,6 +554,21 @@ test_report_of_damaged_tables() {
     tells "metrics.csv is empty; expected a line of names"
 }
 
+# Charts of one or two channels are as large as others; those of a single channel are side by side.
+test_pages_of_few_channels() {
+    local channels
+    for channels in 1 2; do
+        small_run --n_out_channels=$channels --run_num=$channels --num_epochs=1
+        "$VITRAIN" evaluate $RUNS/$channels --rollout=1 --output=$channels >/dev/null
+        refuted grep 'class="many"' $channels/scores.html
+    done
+    contains "$(cat 1/scores.html)" '<div class="charts"><section><h2>RMSE by lead time' "lead time, hours<"
+    contains "$(cat $RUNS/1/report.html)" "Validation RMSE of u10<small>, standard deviations<"
+    contains "$(cat $RUNS/2/report.html)" "<h2>Validation RMSE by channel</h2>"
+    evaluate --rollout=1 --output=3 >/dev/null
+    grep -q 'class="many"' 3/scores.html
+}
+
 # In a real browser, on a phone's and on a desk's screen: something is drawn, in dark mode too.
 test_report_in_a_browser() {
     local browser=
