@@ -11,6 +11,7 @@
 #include "command/plan_rules.h"
 #include "planning/calibrate.h"
 #include "planning/layouts.h"
+#include "report/chart.h"
 #include "report/progress.h"
 #include "source/sources.h"
 #include "storage/output_file.h"
@@ -54,19 +55,6 @@ static int64_t steps_of(const vt_config *config)
     if (config->num_iters != VT_UNSET_INTEGER) return config->num_iters;
     if (config->limit_nsamples == VT_UNSET_INTEGER) return 0;
     return config->num_epochs * (config->limit_nsamples / config->global_batch_size);
-}
-
-static const char *duration_text(double seconds, char text[VT_NUMBER_SIZE])
-{
-    if (seconds < 120)
-        snprintf(text, VT_NUMBER_SIZE, "%.3g s", seconds);
-    else if (seconds < 7200)
-        snprintf(text, VT_NUMBER_SIZE, "%.3g min", seconds / 60);
-    else if (seconds < 48 * 3600)
-        snprintf(text, VT_NUMBER_SIZE, "%.3g h", seconds / 3600);
-    else
-        snprintf(text, VT_NUMBER_SIZE, "%.3g days", seconds / 86400);
-    return text;
 }
 
 static double energy_kwh(const vt_config *config, const vt_hardware *hardware, double seconds)
@@ -146,8 +134,8 @@ static void print_row(const vt_config *config, const vt_hardware *hardware, cons
         gib(o->bytes[VT_MEMORY_GRADIENTS]), gib(o->bytes[VT_MEMORY_OPTIMIZER]), gib(o->bytes[VT_MEMORY_ACTIVATIONS]),
         gib(o->bytes[VT_MEMORY_DATA] + o->bytes[VT_MEMORY_WORKSPACE]), stage, o->cost.step < 0.1 ? 1 : 0,
         1e3 * o->cost.step, bubble, o->cost.step > 1 ? 2 : 0, (double)config->global_batch_size / o->cost.step,
-        o->flops / o->cost.step < 1e13 ? 3 : 0, 1e-12 * o->flops / o->cost.step, bound, duration_text(seconds, run),
-        kwh);
+        o->flops / o->cost.step < 1e13 ? 3 : 0, 1e-12 * o->flops / o->cost.step, bound,
+        vt_number_duration(seconds, run), kwh);
     if (terminal && !o->fits) printf("\033[0m");
     vt_print("%s\n", o->fits ? "" : "  does not fit");
 }

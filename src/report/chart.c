@@ -34,6 +34,19 @@ const char *vt_number_millions(double value, char buffer[VT_NUMBER_SIZE])
     return buffer;
 }
 
+const char *vt_number_duration(double seconds, char buffer[VT_NUMBER_SIZE])
+{
+    if (seconds < 120)
+        snprintf(buffer, VT_NUMBER_SIZE, "%.3g s", seconds);
+    else if (seconds < 7200)
+        snprintf(buffer, VT_NUMBER_SIZE, "%.3g min", seconds / 60);
+    else if (seconds < 48 * 3600)
+        snprintf(buffer, VT_NUMBER_SIZE, "%.3g h", seconds / 3600);
+    else
+        snprintf(buffer, VT_NUMBER_SIZE, "%.3g days", seconds / 86400);
+    return buffer;
+}
+
 /* ---- axes ---- */
 
 static void widen(axis *range, const double *values, int64_t count, int64_t stride)

@@ -52,4 +52,7 @@ const char *vt_number_short(double value, char buffer[VT_NUMBER_SIZE]);
 /* "86.12 M"; below a million as vt_number_short. */
 const char *vt_number_millions(double value, char buffer[VT_NUMBER_SIZE]);
 
+/* "92.5 min": in s, min, h or days. */
+const char *vt_number_duration(double seconds, char buffer[VT_NUMBER_SIZE]);
+
 #endif

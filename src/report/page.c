@@ -20,7 +20,7 @@ static const char style[] =
     "font:16px/1.45 system-ui,-apple-system,'Segoe UI',Roboto,sans-serif;overflow-wrap:anywhere}"
     "h1{font-size:1.5rem;margin:.2rem 0}h2{font-size:1.1rem;margin:2rem 0 .6rem}p.sub{color:var(--soft);margin:0 0 "
     "1rem}"
-    ".cards{display:grid;gap:.6rem;grid-template-columns:repeat(auto-fit,minmax(9.5rem,1fr))}"
+    ".cards{display:grid;gap:.6rem;grid-template-columns:repeat(auto-fit,minmax(8.2rem,1fr))}"
     ".card{background:var(--box);border-radius:.5rem;padding:.6rem .8rem}.card span{display:block;color:var(--soft);"
     "font-size:.8rem}.card b{font-size:1.35rem;font-weight:600;font-variant-numeric:tabular-nums}"
     ".charts{display:grid;gap:1rem;grid-template-columns:repeat(auto-fit,minmax(min(100%,26rem),1fr))}"

@@ -10,58 +10,18 @@
 #include "base/file.h"
 #include "report/chart.h"
 #include "report/page.h"
-#include "report/run_files.h"
+#include "report/run_figures.h"
 #include "report/scorecard.h"
 #include "report/timeline.h"
 
-static const char *seconds_text(double value, char buffer[VT_NUMBER_SIZE])
-{
-    if (value >= 3600)
-        snprintf(buffer, VT_NUMBER_SIZE, "%.2f h", value / 3600);
-    else if (value >= 60)
-        snprintf(buffer, VT_NUMBER_SIZE, "%.1f min", value / 60);
-    else
-        snprintf(buffer, VT_NUMBER_SIZE, "%.3g s", value);
-    return buffer;
-}
-
-/* ---- the figures at the top ---- */
-
 static void append_cards(vt_text *html, const vt_run_files *run)
 {
-    char number[VT_NUMBER_SIZE], other[VT_NUMBER_SIZE], detail[96], name[VT_BASELINE_NAME], title[96];
-    double valid = vt_table_value(&run->epochs, -1, "valid_loss"), best = vt_run_best_loss(run);
-    const double baseline = vt_epochs_baseline_value(&run->epochs, "loss");
-    vt_epochs_baseline(&run->epochs, name);
+    vt_run_figure figures[VT_RUN_FIGURES];
+    vt_run_figures_of(run, figures);
     vt_text_append(html, "<div class=\"cards\">");
-    snprintf(detail, sizeof detail, "best %s", vt_number_short(best, other));
-    if (run->epochs.rows > 0) vt_page_append_card(html, "validation loss", vt_number_short(valid, number), detail);
-    if (isfinite(baseline)) {
-        snprintf(number, sizeof number, "%.3f", valid / baseline);
-        snprintf(detail, sizeof detail, "%s %s", name, vt_number_short(baseline, other));
-        snprintf(title, sizeof title, "of %s's loss", name);
-        vt_page_append_card(html, title, number, detail);
-    }
-    snprintf(detail, sizeof detail, "last step %s", vt_number_short(vt_table_value(&run->steps, -1, "loss"), other));
-    vt_page_append_card(html, "training loss, recent",
-                        vt_number_short(vt_run_recent_mean(run, "loss", VT_RUN_RECENT), number), detail);
-    snprintf(number, sizeof number, "%.0f", vt_table_value(&run->steps, -1, "step"));
-    snprintf(detail, sizeof detail, "%lld of %.0f epochs done", (long long)run->epochs.rows,
-             vt_table_value(&run->plan, 0, "epochs"));
-    vt_page_append_card(html, "steps", number, detail);
-    double seconds = vt_table_sum(&run->epochs, "seconds"), samples = vt_table_sum(&run->epochs, "samples");
-    if (seconds > 0) {
-        snprintf(detail, sizeof detail, "training took %s", seconds_text(seconds, other));
-        vt_page_append_card(html, "samples a second", vt_number_short(samples / seconds, number), detail);
-    }
-    double parameters = vt_table_value(&run->plan, 0, "model_parameters");
-    if (isfinite(parameters)) {
-        double ranks = vt_table_value(&run->plan, 0, "ranks");
-        double rate = 1e-9 * vt_table_value(&run->plan, 0, "step_flops") * ranks * (double)run->steps.rows / seconds;
-        snprintf(detail, sizeof detail, "%.0f rank%s, %s GFLOP/s", ranks, ranks > 1 ? "s" : "",
-                 vt_number_short(rate, other));
-        vt_page_append_card(html, "parameters", vt_number_millions(parameters, number), seconds > 0 ? detail : NULL);
-    }
+    for (int i = 0; i < VT_RUN_FIGURES; i++)
+        if (figures[i].value[0] != '\0')
+            vt_page_append_card(html, figures[i].name, figures[i].value, figures[i].detail);
     vt_text_append(html, "</div>\n");
 }
 
@@ -105,18 +65,17 @@ static void append_loss(vt_text *html, const vt_run_files *run)
     vt_chart_append(html, &chart);
 }
 
-static void append_step_chart(vt_text *html, const vt_run_files *run, const char *column, const char *title, int colour,
-                              bool percent)
+static void append_curve(vt_text *html, const vt_run_files *run, const vt_run_curve *curve, int colour)
 {
-    if (vt_run_column(&run->steps, column) == NULL) return;
-    const vt_line line = line_of(&run->steps, column, "each step", VT_LINE_PLAIN, colour);
-    const vt_chart chart = {.title = title,
+    if (vt_run_column(&run->steps, curve->column) == NULL) return;
+    const vt_line line = line_of(&run->steps, curve->column, "each step", VT_LINE_PLAIN, colour);
+    const vt_chart chart = {.title = curve->title,
                             .x_name = "step",
                             .lines = &line,
                             .line_count = 1,
                             .from_zero = true,
-                            .percent = percent,
-                            .may_be_logarithmic = strcmp(column, "grad_norm") == 0};
+                            .percent = curve->percent,
+                            .may_be_logarithmic = curve->may_be_logarithmic};
     vt_chart_append(html, &chart);
 }
 
@@ -177,7 +136,7 @@ static void append_time(vt_text *html, const vt_run_files *run)
                      {"validation", vt_table_sum(&run->epochs, "valid_seconds"), 5}};
     for (int i = 0; i < 5; i++) named += bars[i].value;
     bars[5].value = fmax(0, all - named);
-    vt_bars_append(html, "Where the time goes", bars, 7, seconds_text);
+    vt_bars_append(html, "Where the time goes", bars, 7, vt_number_duration);
 }
 
 static void append_memory(vt_text *html, const vt_run_files *run)
@@ -254,10 +213,7 @@ static vt_status write_page(const vt_run_files *run, const char *path)
     append_cards(&html, run);
     vt_text_append(&html, "<h2>Curves</h2><div class=\"charts\">");
     append_loss(&html, run);
-    append_step_chart(&html, run, "learning_rate", "Learning rate", 2, false);
-    append_step_chart(&html, run, "samples_per_sec", "Samples a second", 0, false);
-    append_step_chart(&html, run, "data_wait_fraction", "Share of the time waiting for data", 4, true);
-    append_step_chart(&html, run, "grad_norm", "Norm of the gradients", 3, false);
+    for (int i = 0; i < VT_RUN_CURVES; i++) append_curve(&html, run, &vt_run_curves[i], 2 + i);
     append_scores(&html, run);
     vt_text_append(&html, "</div>\n<h2>Time and memory</h2><div class=\"charts\">");
     append_time(&html, run);

@@ -495,9 +495,13 @@ test_report() {
         contains "$(cat $run/report.html)" "$part"
     done
     [ "$(wc -l <$run/epochs.csv)" -eq 3 ]
-    small_run --run_num=other --embed_dim=32 --num_heads=4
+    small_run --run_num=other --embed_dim=32 --num_heads=4 --global_batch_size=4
     "$VITRAIN" report $RUNS/00 $RUNS/other --output=both.html >said
     for part in "demo/1CPU/00" "demo/1CPU/other" "embed_dim" "num_heads"; do contains "$(cat both.html)" "$part"; done
+    grep -o 'class="card"><span>[^<]*' $run/report.html | sed 's/.*>//' >cards
+    [ "$(wc -l <cards)" -eq 7 ]
+    while read -r name; do contains "$(cat both.html)" "<th>$name</th>"; done <cards # the same words
+    [ "$(grep -o 'class="name">samples<' both.html | wc -l)" -eq 2 ]
     cp $run/report.html before
     "$VITRAIN" report $run >/dev/null
     cmp <(sed 's/as of [-0-9: ]*//' before) <(sed 's/as of [-0-9: ]*//' $run/report.html)
