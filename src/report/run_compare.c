@@ -88,6 +88,9 @@ static void append_figures(vt_text *html, const vt_run_files *runs, int count)
     vt_text_append(html, "<h2>Figures</h2>");
     begin_table(html, "", runs, count);
     for (int row = 0; row < VT_RUN_FIGURES; row++) {
+        bool is_known = false;
+        for (int i = 0; i < count; i++) is_known = is_known || figures[i][row].value[0] != '\0';
+        if (!is_known) continue;
         vt_text_append(html, "<tr><th>%s</th>", figures[0][row].name);
         for (int i = 0; i < count; i++) {
             const vt_run_figure *figure = &figures[i][row];

@@ -8,7 +8,7 @@
 #include "base/text.h"
 #include "report/run_files.h"
 
-enum { VT_RUN_FIGURES = 7, VT_RUN_CURVES = 4 };
+enum { VT_RUN_FIGURES = 8, VT_RUN_CURVES = 4 };
 
 typedef struct {
     const char *name;
