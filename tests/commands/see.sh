@@ -58,6 +58,7 @@ test_evaluate() {
     local scores=$run/evaluation/step-00000014-valid
     [ "$(wc -l <$scores/scores.csv)" -eq 61 ] # 3 channels, 20 lead times
     contains "$(cat said)" "13 initial times, 20 steps of 6 h"
+    narrow said
     [ "$(cd $scores && ls map-*)" = "$(printf 'map-u10-%sh.png\n' 006 024 072 120)" ]
     # batches change nothing
     evaluate --rollout=20 --map_channel=u10 --output=three --local_batch_size=3 >/dev/null
@@ -601,7 +602,9 @@ test_report_in_a_browser() {
 
 test_watch() {
     says "epoch 2/2" "7/7, loss 0." ", valid 0." -- "$VITRAIN" watch $run --once
-    says "ended: INFO - validation loss" -- timeout $HANG "$VITRAIN" watch $run
+    timeout $HANG "$VITRAIN" watch $run >said
+    contains "$(cat said)" "ended: INFO - validation loss" "; run directory $run"
+    narrow said
     small_run --resume # once more: nothing is left to do
     says "ended: INFO - the run is finished: 2 epochs are done" -- timeout $HANG "$VITRAIN" watch $run
     says "state: ended; the log's last line: INFO - the run is finished" -- "$VITRAIN" inspect $run
@@ -627,7 +630,7 @@ test_watch_follows_a_run() {
     wait $first || [ $? -eq 75 ]
     wait $second
     [ "$(wc -l <said)" -ge 2 ]
-    contains "$(tail -n 1 said)" "ended: INFO - Stopped by SIGTERM"
+    contains "$(cat said)" "ended: INFO - Stopped by SIGTERM"
 }
 
 test_watch_tells_of_a_killed_run() {
@@ -637,5 +640,5 @@ test_watch_tells_of_a_killed_run() {
     kill -KILL $first
     wait $first || true
     timeout $HANG "$VITRAIN" watch $RUNS/killed --interval=0.2 >said
-    contains "$(tail -n 1 said)" "interrupted, no process runs it; its last line: "
+    contains "$(cat said)" "interrupted, no process runs it; its last line: "
 }
