@@ -103,6 +103,31 @@ int vt_print(const char *format, ...)
     return printed;
 }
 
+void vt_print_wrapped(const char *format, ...)
+{
+    vt_text text = {0};
+    va_list arguments;
+    va_start(arguments, format);
+    append_list(&text, format, arguments);
+    va_end(arguments);
+    size_t length;
+    int column = 0, indent = 2 + (int)strspn(text.characters, " ");
+    for (const char *word = text.characters; *word != '\0'; word += length) { /* with what stands before it */
+        length = 1 + strcspn(word + 1, " \n");
+        const int columns = vt_text_columns(word, length);
+        if (*word == '\n') {
+            indent = 2 + (int)strspn(word + 1, " ");
+            column = -1;
+        } else if (*word == ' ' && column >= indent && column + columns > VT_PRINT_COLUMNS) {
+            vt_print("\n%*s", indent - 1, "");
+            column = indent - 1;
+        }
+        vt_print("%.*s", (int)length, word);
+        column += columns;
+    }
+    vt_text_close(&text);
+}
+
 void vt_text_close(vt_text *text)
 {
     free(text->characters);

@@ -11,6 +11,7 @@
 #include "command/plan_rules.h"
 #include "planning/calibrate.h"
 #include "planning/layouts.h"
+#include "report/chart.h"
 #include "report/progress.h"
 #include "source/sources.h"
 #include "storage/output_file.h"
@@ -56,19 +57,6 @@ static int64_t steps_of(const vt_config *config)
     return config->num_epochs * (config->limit_nsamples / config->global_batch_size);
 }
 
-static const char *duration_text(double seconds, char text[VT_NUMBER_SIZE])
-{
-    if (seconds < 120)
-        snprintf(text, VT_NUMBER_SIZE, "%.3g s", seconds);
-    else if (seconds < 7200)
-        snprintf(text, VT_NUMBER_SIZE, "%.3g min", seconds / 60);
-    else if (seconds < 48 * 3600)
-        snprintf(text, VT_NUMBER_SIZE, "%.3g h", seconds / 3600);
-    else
-        snprintf(text, VT_NUMBER_SIZE, "%.3g days", seconds / 86400);
-    return text;
-}
-
 static double energy_kwh(const vt_config *config, const vt_hardware *hardware, double seconds)
 {
     return (double)config->ranks * hardware->power_w * seconds / 3.6e6;
@@ -105,51 +93,51 @@ static void print_csv(const vt_config *config, const vt_hardware *hardware, cons
 
 static void print_head(const vt_config *config, const vt_hardware *hardware)
 {
-    char length[48] = "1000 steps";
-    if (steps_of(config) > 0) snprintf(length, sizeof length, "%lld steps", (long long)steps_of(config));
-    vt_print("configuration %s on %lld rank%s of %s", config->config, (long long)config->ranks,
-             config->ranks == 1 ? "" : "s", hardware->name);
-    if (hardware->ranks_per_node > 0) vt_print(", %.0f on a node", hardware->ranks_per_node);
-    vt_print(": batch %lld, %s; %.1f GiB a rank\n\n", (long long)config->global_batch_size,
-             config->amp_mode == VT_AMP_NONE ? "float32" : "16 bits", vt_cost_available(hardware) / 1073741824);
-    vt_print(
-        "                       recom- micro |  GiB a rank                             |  ms a        samples TFLOP/s\n"
-        " tp   cp  pp   dp zero pute   batch |  all = param  grad optim activ  data of |   step bubble"
-        "      /s a rank bound by      %11s   kWh\n",
-        length);
+    static const char columns[] = "%2s  %3s%3s%5s%5s %-6s%6s%7s%8s%7s%8s%s\n";
+    char nodes[VT_NUMBER_SIZE] = "";
+    if (hardware->ranks_per_node > 0) snprintf(nodes, sizeof nodes, ", %.0f on a node", hardware->ranks_per_node);
+    vt_print_wrapped("configuration %s on %lld rank%s of %s%s:\n  batch %lld, %s; %.1f GiB a rank\n\n", config->config,
+                     (long long)config->ranks, config->ranks == 1 ? "" : "s", hardware->name, nodes,
+                     (long long)config->global_batch_size, config->amp_mode == VT_AMP_NONE ? "float32" : "16 bits",
+                     vt_cost_available(hardware) / 1073741824);
+    vt_print(columns, "", "", "", "", "", "recom-", "micro", "GiB", "ms a", "", "samples", "");
+    vt_print(columns, "tp", "cp", "pp", "dp", "zero", "pute", "batch", "a rank", "step", "bubble", "/s", "  bound by");
 }
 
-static double gib(double bytes)
+static void print_row(const vt_config *config, const vt_option_cost *o, bool terminal)
 {
-    return bytes / 1073741824;
-}
-
-static void print_row(const vt_config *config, const vt_hardware *hardware, const vt_option_cost *o, bool terminal)
-{
-    char run[VT_NUMBER_SIZE], kwh[VT_NUMBER_SIZE] = "-", bound[48], stage[24] = "", bubble[16] = "-";
-    int64_t steps = steps_of(config) > 0 ? steps_of(config) : 1000;
-    double seconds = (double)steps * o->cost.step;
-    if (hardware->power_w > 0) snprintf(kwh, sizeof kwh, "%.3g", energy_kwh(config, hardware, seconds));
-    snprintf(bound, sizeof bound, "%s %.0f %%", vt_cost_name(o->cost.bound),
-             100 * o->cost.seconds[o->cost.bound] / o->cost.step);
-    if (o->pipeline > 1) {
-        snprintf(stage, sizeof stage, "%lld", (long long)o->stage);
+    char bound[48] = "does not fit", bubble[16] = "-";
+    if (o->fits)
+        snprintf(bound, sizeof bound, "%s %.0f %%", vt_cost_name(o->cost.bound),
+                 100 * o->cost.seconds[o->cost.bound] / o->cost.step);
+    if (o->pipeline > 1)
         snprintf(bubble, sizeof bubble, "%.0f %%", 100 * o->cost.seconds[VT_COST_BUBBLE] / o->cost.step);
-    }
     if (terminal && !o->fits) printf("\033[9m");
-    vt_print(
-        "%3lld%s %3lld %3lld %4lld %4lld %-6s %5lld | %5.1f %5.1f %5.1f %5.1f %5.1f %5.1f %2s |%7.*f %6s %7.*f %6.*f "
-        "%-14s %10s %5s",
-        (long long)o->tensor, o->sequence ? "s" : " ", (long long)o->context, (long long)o->pipeline,
-        (long long)o->data, (long long)o->zero, o->recompute != VT_RECOMPUTE_NONE ? recompute_words[o->recompute] : "-",
-        (long long)o->micro_batch, gib(o->total), gib(o->bytes[VT_MEMORY_PARAMETERS]),
-        gib(o->bytes[VT_MEMORY_GRADIENTS]), gib(o->bytes[VT_MEMORY_OPTIMIZER]), gib(o->bytes[VT_MEMORY_ACTIVATIONS]),
-        gib(o->bytes[VT_MEMORY_DATA] + o->bytes[VT_MEMORY_WORKSPACE]), stage, o->cost.step < 0.1 ? 1 : 0,
-        1e3 * o->cost.step, bubble, o->cost.step > 1 ? 2 : 0, (double)config->global_batch_size / o->cost.step,
-        o->flops / o->cost.step < 1e13 ? 3 : 0, 1e-12 * o->flops / o->cost.step, bound, duration_text(seconds, run),
-        kwh);
+    vt_print("%2lld%s %3lld%3lld%5lld%5lld %-6s%6lld%7.1f%8.*f%7s%8.*f  %s", (long long)o->tensor,
+             o->sequence ? "s" : " ", (long long)o->context, (long long)o->pipeline, (long long)o->data,
+             (long long)o->zero, o->recompute != VT_RECOMPUTE_NONE ? recompute_words[o->recompute] : "-",
+             (long long)o->micro_batch, o->total / 1073741824, o->cost.step < 0.1 ? 1 : 0, 1e3 * o->cost.step, bubble,
+             o->cost.step > 1 ? 2 : 0, (double)config->global_batch_size / o->cost.step, bound);
     if (terminal && !o->fits) printf("\033[0m");
-    vt_print("%s\n", o->fits ? "" : "  does not fit");
+    vt_print("\n");
+}
+
+/* The first layout that fits, or, if none does, the first of all. */
+static const vt_option_cost *fastest(const vt_layouts *layouts)
+{
+    for (int64_t i = 0; i < layouts->count; i++)
+        if (layouts->options[i].fits) return &layouts->options[i];
+    return &layouts->options[0];
+}
+
+static void print_run(const vt_config *config, const vt_hardware *hardware, const vt_option_cost *o)
+{
+    char run[VT_NUMBER_SIZE], energy[VT_NUMBER_SIZE] = "";
+    const int64_t steps = steps_of(config) > 0 ? steps_of(config) : 1000;
+    const double seconds = (double)steps * o->cost.step;
+    if (hardware->power_w > 0) snprintf(energy, sizeof energy, " and %.3g kWh", energy_kwh(config, hardware, seconds));
+    vt_print_wrapped("%lld steps of the fastest take %s%s, at %.3g TFLOP/s a rank.\n", (long long)steps,
+                     vt_number_duration(seconds, run), energy, 1e-12 * o->flops / o->cost.step);
 }
 
 static bool same_grid(const vt_option_cost *a, const vt_option_cost *b)
@@ -181,46 +169,46 @@ static void print_table(const vt_config *config, const vt_hardware *hardware, co
                               : too_large < SHOWN_TOO_LARGE && (fitting == 0 || is_best_of_grid(layouts, i));
         fitting += o->fits;
         if (!all && !wanted) continue;
-        print_row(config, hardware, o, terminal);
+        print_row(config, o, terminal);
         shown += o->fits;
         too_large += !o->fits;
     }
-    vt_print("\n%lld layouts, %lld of them fit%s.\n"
-             "tp with s: sequence_parallel; of: the stage that needs this memory. Time to read data is not counted.\n",
-             (long long)layouts->count, (long long)fitting,
-             all ? "" : "; here the fastest that fits of each grid tp x cp x pp x dp (--all: every one)");
+    vt_print("\n");
+    if (fitting > 0) print_run(config, hardware, fastest(layouts));
+    vt_print("%lld layouts, %lld of them fit%s.\n%s--csv has all figures, also memory by purpose.\n"
+             "tp with s: sequence_parallel. Time to read data is not counted.\n",
+             (long long)layouts->count, (long long)fitting, all ? "" : "; here the fastest that fits of each grid",
+             all ? "" : "--all shows every layout, ");
     const int domains = vt_threads_domains(VT_NUMA_DOMAINS);
     if (hardware->host_memory && config->ranks < domains)
-        vt_print("This machine's cores lie in %d NUMA domains. A rank in each has its memory nearby: BIND=numa "
-                 "submit/local.sh %d (docs/performance.md).\n",
-                 domains, domains);
+        vt_print_wrapped("This machine's cores lie in %d NUMA domains. A rank in each has its memory nearby: BIND=numa "
+                         "submit/local.sh %d (docs/performance.md).\n",
+                         domains, domains);
     if (hardware->host_memory && hardware->ranks_per_node > 0 && (double)config->ranks > hardware->ranks_per_node)
-        vt_print(
-            "%s was measured with %.0f rank%s on a node, so these are on %.0f such nodes. Ranks that share the cores "
-            "of one\nare slower: measure it with as many (mpirun -np N vitrain plan --calibrate=FILE).\n",
-            hardware->name, hardware->ranks_per_node, hardware->ranks_per_node > 1 ? "s" : "",
-            ceil((double)config->ranks / hardware->ranks_per_node));
+        vt_print_wrapped("%s was measured with %.0f rank%s on a node, so these are on %.0f such nodes. Ranks that "
+                         "share the cores of one are slower: measure it with as many (mpirun -np N vitrain plan "
+                         "--calibrate=FILE).\n",
+                         hardware->name, hardware->ranks_per_node, hardware->ranks_per_node > 1 ? "s" : "",
+                         ceil((double)config->ranks / hardware->ranks_per_node));
 }
 
 /* Of the fastest layout that fits: what offload_activations takes away, and what the step waits for it. */
 static void print_offload(const vt_config *config, const vt_hardware *hardware, const vt_layouts *layouts)
 {
     char waiting[VT_NUMBER_SIZE], sent[VT_NUMBER_SIZE];
-    const vt_option_cost *o = &layouts->options[0];
-    for (int64_t i = 0; i < layouts->count && !o->fits; i++)
-        if (layouts->options[i].fits) o = &layouts->options[i];
+    const vt_option_cost *o = fastest(layouts);
     if (config->offload_activations == VT_OFFLOAD_NONE) return;
-    vt_print(
+    vt_print_wrapped(
         "offload_activations: with the fastest layout that fits, activations take %s of pinned host memory a rank, and "
         "%s go there and return in each step.\n",
         vt_text_bytes(o->waiting, waiting), vt_text_bytes(o->sent, sent));
     if (hardware->host_gb_s == 0)
-        vt_print("How long that takes is not known: %s has no host_gb_s (GB/s between a GPU and its host).\n",
-                 hardware->name);
+        vt_print_wrapped("How long that takes is not known: %s has no host_gb_s (GB/s between a GPU and its host).\n",
+                         hardware->name);
     else if (o->cost.seconds[VT_COST_LINK] > 0)
-        vt_print("WARNING: the link to the host (%g GB/s) is the bound: a step waits %.3g ms for it.%s\n",
-                 hardware->host_gb_s, 1e3 * o->cost.seconds[VT_COST_LINK],
-                 o->recompute ? "" : " With --recompute=block only blocks' inputs go there.");
+        vt_print_wrapped("WARNING: the link to the host (%g GB/s) is the bound: a step waits %.3g ms for it.%s\n",
+                         hardware->host_gb_s, 1e3 * o->cost.seconds[VT_COST_LINK],
+                         o->recompute ? "" : " With --recompute=block only blocks' inputs go there.");
 }
 
 /* ---- measuring ---- */

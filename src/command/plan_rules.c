@@ -37,17 +37,15 @@ done:
 static void print_megatron(void)
 {
     const double peak = 312;
-    vt_print(
-        "layers hidden heads | GPUs tp*pp micro-batch | batch TFLOP/s |  P, 1e9  F, 1e18 s/iteration %% of 312 PFLOP/s "
-        "(published)\n");
+    vt_print("                             TFLOP/s      P       F      s %% of    PFLOP/s\n"
+             "layers hidden GPUs tp*pp batch   a GPU    1e9    1e18 a step  312 (published)\n");
     for (int i = 0; i < VT_RULES_RUNS; i++) {
         const vt_rules_run *run = &vt_rules_megatron[i];
         const vt_rules_model model = vt_rules_megatron_model(run);
         const double flops = vt_rules_flops(&model, run->batch, true), rate = run->gpus * run->tflops;
-        vt_print("%6d %6d %5d | %4d %5d %11d | %5d %7.0f | %7.4g %8.4g %11.2f %8.0f %7.1f (%.1f)\n", run->layers,
-                 run->hidden, run->heads, run->gpus, run->model_parallel, run->micro_batch, run->batch, run->tflops,
-                 1e-9 * vt_rules_parameters(&model), 1e-18 * flops, 1e-12 * flops / rate, 100 * run->tflops / peak,
-                 1e-3 * rate, run->published_pflops);
+        vt_print("%6d %6d %4d %5d %5d %7.0f %6.4g %7.4g %6.2f %4.0f %6.1f (%.1f)\n", run->layers, run->hidden,
+                 run->gpus, run->model_parallel, run->batch, run->tflops, 1e-9 * vt_rules_parameters(&model),
+                 1e-18 * flops, 1e-12 * flops / rate, 100 * run->tflops / peak, 1e-3 * rate, run->published_pflops);
     }
 }
 
@@ -55,20 +53,21 @@ static void print_iteration(const vt_rules_model *model, double batch, double sp
 {
     for (int i = 0; i < 2; i++) {
         const double flops = vt_rules_flops(model, batch, i == 0);
-        vt_print("  FLOPs an iteration, batch %.0f, %s recomputation: %.4g, in %.4g s\n", batch,
-                 i == 0 ? "with" : "without", flops, flops / speed);
+        vt_print_wrapped("  FLOPs an iteration, batch %.0f, %s recomputation: %.4g, in %.4g s\n", batch,
+                         i == 0 ? "with" : "without", flops, flops / speed);
     }
 }
 
 static void print_days(double parameters, double tokens, double gpus, double rate)
 {
-    vt_print("  %.4g tokens: %.1f days with recomputation, %.1f without\n", tokens,
-             vt_rules_days(parameters, tokens, gpus, rate, true), vt_rules_days(parameters, tokens, gpus, rate, false));
+    vt_print_wrapped("  %.4g tokens: %.1f days with recomputation, %.1f without\n", tokens,
+                     vt_rules_days(parameters, tokens, gpus, rate, true),
+                     vt_rules_days(parameters, tokens, gpus, rate, false));
 }
 
 static void print_memory(double parameters, double shards)
 {
-    vt_print(
+    vt_print_wrapped(
         "\nmemory, 1 GB = 1e9 bytes\n"
         "  values: %.2f GiB in 32 bits; an optimizer's state: AdamW %.4g GB, Adafactor with a first moment %.4g GB, "
         "Adam in 8 bits %.4g GB\n"
@@ -77,8 +76,8 @@ static void print_memory(double parameters, double shards)
         shards > 1 ? "s" : "");
     for (int stage = 0; stage <= (shards > 1 ? 3 : 0); stage++) {
         const double bytes = vt_rules_memory(parameters, stage, shards);
-        vt_print("    zero_stage %d: %.4g GB = %.2f GiB, and %.4g elements sent an iteration\n", stage, 1e-9 * bytes,
-                 bytes / 1073741824, shards > 1 ? vt_rules_sent(parameters, stage) : 0);
+        vt_print_wrapped("    zero_stage %d: %.4g GB = %.2f GiB, and %.4g elements sent an iteration\n", stage,
+                         1e-9 * bytes, bytes / 1073741824, shards > 1 ? vt_rules_sent(parameters, stage) : 0);
     }
 }
 
@@ -86,15 +85,16 @@ static void print_roofline(const vt_hardware *hardware, const vt_rules_model *mo
 {
     const double peak = 1e12 * hardware->matrix_tflops[VT_BFLOAT16], bandwidth = 1e9 * hardware->memory_gb_s;
     const double balance = peak / bandwidth, s = model->sequence, h = model->hidden;
-    vt_print("\nroofline of %s: %.4g FLOP/s over %.4g bytes/s = %.1f FLOPs a byte; what has fewer waits for memory\n"
-             "  a sum of two arrays of 16 bits %.3g, a product of 1024 x 1024 matrices %.1f",
-             hardware->name, peak, bandwidth, balance, vt_rules_sum_intensity(2),
-             vt_rules_product_intensity(1024, 1024, 1024, 2));
+    vt_print_wrapped(
+        "\nroofline of %s: %.4g FLOP/s over %.4g bytes/s\n  = %.1f FLOPs a byte; what has fewer waits for memory\n"
+        "  a sum of two arrays of 16 bits %.3g, a product of 1024 x 1024 matrices %.1f\n",
+        hardware->name, peak, bandwidth, balance, vt_rules_sum_intensity(2),
+        vt_rules_product_intensity(1024, 1024, 1024, 2));
     if (h > 0)
-        vt_print(", fc1 of this model for one sequence, [%.0f, %.0f] x [%.0f, %.0f], %.1f", s, h, h, 4 * h,
-                 vt_rules_product_intensity(s, h, 4 * h, 2));
-    vt_print(
-        "\n  peak = processors * multiply-adds a clock * 2 * clock; TF32 of an A100: 108 * 512 * 2 * 1.41e9 = %.1f "
+        vt_print_wrapped("  fc1 of this model for one sequence, [%.0f, %.0f] x [%.0f, %.0f], %.1f\n", s, h, h, 4 * h,
+                         vt_rules_product_intensity(s, h, 4 * h, 2));
+    vt_print_wrapped(
+        "  peak = processors * multiply-adds a clock * 2 * clock; TF32 of an A100: 108 * 512 * 2 * 1.41e9 = %.1f "
         "TFLOP/s\n",
         1e-12 * vt_rules_peak(108, 512, 1.41e9));
 }
@@ -128,12 +128,12 @@ static vt_status print_run(vt_config *config, const vt_rules_model *model, doubl
     const bool recompute = config->recompute != VT_RECOMPUTE_NONE;
     const double batch = (double)config->global_batch_size, flops = vt_rules_flops(model, batch, recompute);
     const double counted = (double)plan.bytes[VT_MEMORY_GRADIENTS] / sizeof(float);
-    vt_print("configuration %s: %.0f layers, hidden size %.0f, %.0f tokens a sample, %.0f %s\n"
-             "  parameters: %.4g, counted %.4g\n"
-             "  FLOPs a step, batch %.0f, %s recomputation: %.4g, counted %.4g; in %.4g s\n",
-             config->config, model->layers, model->hidden, model->sequence, model->words,
-             config->vocab_size > 0 ? "words" : "numbers of a token in and out", vt_rules_parameters(model), counted,
-             batch, recompute ? "with" : "without", flops, plan.step_flops, plan.step_flops / speed);
+    vt_print_wrapped("configuration %s: %.0f layers, hidden size %.0f, %.0f tokens a sample, %.0f %s\n"
+                     "  parameters: %.4g, counted %.4g\n"
+                     "  FLOPs a step, batch %.0f, %s recomputation: %.4g, counted %.4g; in %.4g s\n",
+                     config->config, model->layers, model->hidden, model->sequence, model->words,
+                     config->vocab_size > 0 ? "words" : "numbers of a token in and out", vt_rules_parameters(model),
+                     counted, batch, recompute ? "with" : "without", flops, plan.step_flops, plan.step_flops / speed);
 done:
     return status;
 }
@@ -152,17 +152,17 @@ vt_status vt_plan_rules_print(const vt_plan_flags *flags, vt_config *config, con
     if (flags->layers > 0) {
         model = (vt_rules_model){(double)flags->layers, (double)flags->hidden, (double)flags->sequence,
                                  (double)flags->words};
-        vt_print("GPT: %.0f layers, hidden size %.0f, sequences of %.0f, %.0f words\n  parameters: %.4g\n",
-                 model.layers, model.hidden, model.sequence, model.words, vt_rules_parameters(&model));
+        vt_print_wrapped("GPT: %.0f layers, hidden size %.0f, sequences of %.0f, %.0f words\n  parameters: %.4g\n",
+                         model.layers, model.hidden, model.sequence, model.words, vt_rules_parameters(&model));
         print_iteration(&model, (double)flags->batch, gpus * rate);
     } else if (config != NULL) {
         model = model_of(config);
         VT_TRY(print_run(config, &model, gpus * rate));
     } else {
-        vt_print("a model of %.4g parameters\n", parameters);
+        vt_print_wrapped("a model of %.4g parameters\n", parameters);
     }
     if (isnan(parameters)) parameters = vt_rules_parameters(&model);
-    vt_print("  times are those of %.0f GPU%s at %.4g TFLOP/s\n", gpus, gpus > 1 ? "s" : "", 1e-12 * rate);
+    vt_print_wrapped("  times are those of %.0f GPU%s at %.4g TFLOP/s\n", gpus, gpus > 1 ? "s" : "", 1e-12 * rate);
     if (flags->tokens > 0) print_days(parameters, flags->tokens, gpus, rate);
     print_memory(parameters, gpus);
     print_roofline(hardware, &model);

@@ -60,7 +60,7 @@ static bool has_ended(const char *directory, double idle)
 static void print_line(const vt_progress_figures *figures)
 {
     char text[VT_PROGRESS_SIZE];
-    vt_progress_format(figures, 120, false, text);
+    vt_progress_format(figures, VT_PRINT_COLUMNS, false, text);
     vt_print("%s\n", text);
     fflush(stdout);
 }
@@ -122,7 +122,7 @@ vt_status vt_command_watch(const vt_call *call)
         print_line(&figures);
     }
     last = vt_run_last_line(directory);
-    vt_print("%s: %s\n", says_the_end(last) ? "ended" : "interrupted, no process runs it; its last line", last);
+    vt_print_wrapped("%s: %s\n", says_the_end(last) ? "ended" : "interrupted, no process runs it; its last line", last);
 done:
     vt_progress_close(&progress);
     free(last);

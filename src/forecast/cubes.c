@@ -173,7 +173,7 @@ static vt_status write_spectra(const cubes *c, const char *output)
         vt_print("%4lld %8.4f %8.4f\n", (long long)m, ratio, correlation);
     }
     VT_TRY(vt_output_close(file, path));
-    vt_print("written: l1.csv and spectrum.csv in %s\n", output);
+    vt_print_wrapped("written: l1.csv and spectrum.csv in %s\n", output);
 done:
     free(path);
     return status;
@@ -184,7 +184,8 @@ static vt_status report(const cubes *c, const char *checkpoint, const char *outp
     vt_status status = VT_OK;
     char *trained = NULL;
     VT_TRY(vt_forecaster_describe(checkpoint, (vt_weights)c->config->weights, &trained, NULL));
-    vt_print("%s (%s), %lld cubes of %s\n", checkpoint, trained, (long long)c->source->sample_count, c->source->path);
+    vt_print_wrapped("%s (%s), %lld cubes of %s\n", checkpoint, trained, (long long)c->source->sample_count,
+                     c->source->path);
     VT_TRY(write_errors(c, output));
     VT_TRY(write_spectra(c, output));
 done:

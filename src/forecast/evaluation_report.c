@@ -26,34 +26,48 @@ static bool is_shown(int64_t lead, int64_t leads, int64_t step)
     return shown;
 }
 
-static void print_cell(double value, int width, const char *format)
-{
-    char text[32] = "-";
-    if (!isnan(value)) snprintf(text, sizeof text, format, value);
-    vt_print(" %*s", width, text);
-}
+/* Columns of the table: of an ensemble its members' scores, instead of those of other forecasts. */
+enum { COLUMNS = 5 };
 
-static void print_line(const vt_scores *scores, int64_t lead, int64_t channel, bool seasonal)
+static const struct {
+    const char *name;
+    int width;
+    const char *format;
+} columns[2][COLUMNS] = {{{"RMSE", 9, "%.4g"},
+                          {"persistence", 11, "%.4g"},
+                          {"climatology", 11, "%.4g"},
+                          {"skill", 7, "%.3f"},
+                          {"ACC", 6, "%.3f"}},
+                         {{"RMSE", 9, "%.4g"},
+                          {"skill", 7, "%.3f"},
+                          {"spread", 9, "%.4g"},
+                          {"spread/error", 12, "%.3f"},
+                          {"CRPS", 9, "%.4g"}}};
+
+static void print_scores(const vt_evaluated *e, int64_t lead, int64_t channel)
 {
+    const vt_scores *scores = e->scores;
+    const bool seasonal = e->climatologies.seasonal != NULL;
     const int climatology = seasonal ? VT_SCORE_SEASONAL : VT_SCORE_CLIMATOLOGY;
-    const int order[3] = {VT_SCORE_MODEL, VT_SCORE_PERSISTENCE, climatology};
-    for (int i = 0; i < 3; i++) print_cell(vt_scores_rmse(scores, lead, channel, order[i]), i == 0 ? 10 : 11, "%.4g");
-    print_cell(vt_scores_skill(scores, lead, channel, climatology), 7, "%.3f");
-    for (int i = 0; i < 2; i++)
-        print_cell(seasonal ? vt_scores_seasonal_acc(scores, lead, channel, order[i])
-                            : vt_scores_acc(scores, lead, channel, order[i]),
-                   i == 0 ? 7 : 11, "%.3f");
-    print_cell(vt_scores_bias(scores, lead, channel), 10, "%.3g");
-}
-
-/* The end of a line. */
-static void print_ensemble(const vt_evaluated *e, int64_t lead, int64_t channel)
-{
-    const double rmse = vt_scores_pooled_rmse(e->scores, lead, channel, VT_SCORE_MODEL);
+    const double skill = vt_scores_skill(scores, lead, channel, climatology);
+    const double rmse = vt_scores_pooled_rmse(scores, lead, channel, VT_SCORE_MODEL);
+    double values[COLUMNS] = {vt_scores_rmse(scores, lead, channel, VT_SCORE_MODEL)};
     if (e->ensemble != NULL) {
-        print_cell(vt_ensemble_spread(e->ensemble, lead, channel), 10, "%.4g");
-        print_cell(vt_ensemble_ratio(e->ensemble, lead, channel, rmse), 12, "%.3f");
-        print_cell(vt_ensemble_crps(e->ensemble, lead, channel), 10, "%.4g");
+        values[1] = skill;
+        values[2] = vt_ensemble_spread(e->ensemble, lead, channel);
+        values[3] = vt_ensemble_ratio(e->ensemble, lead, channel, rmse);
+        values[4] = vt_ensemble_crps(e->ensemble, lead, channel);
+    } else {
+        values[1] = vt_scores_rmse(scores, lead, channel, VT_SCORE_PERSISTENCE);
+        values[2] = vt_scores_rmse(scores, lead, channel, climatology);
+        values[3] = skill;
+        values[4] = seasonal ? vt_scores_seasonal_acc(scores, lead, channel, VT_SCORE_MODEL)
+                             : vt_scores_acc(scores, lead, channel, VT_SCORE_MODEL);
+    }
+    for (int i = 0; i < COLUMNS; i++) {
+        char text[VT_NUMBER_SIZE] = "-";
+        if (!isnan(values[i])) snprintf(text, sizeof text, columns[e->ensemble != NULL][i].format, values[i]);
+        vt_print(" %*s", columns[e->ensemble != NULL][i].width, text);
     }
     vt_print("\n");
 }
@@ -71,35 +85,45 @@ static const char *horizon_text(const vt_evaluated *e, double horizon, char text
 /* "u10 31 h (persistence 9 h)" for each channel. */
 static void print_horizons(const vt_evaluated *e)
 {
-    char buffer[32], text[VT_DATE_SIZE];
-    vt_print("skill horizon, where ACC falls below %g:", VT_USEFUL_ACC);
-    for (int64_t c = 0; c < e->options->config->n_out_channels; c++) {
+    char buffer[32], text[VT_DATE_SIZE], other[VT_DATE_SIZE + 32];
+    int column = vt_print("skill horizon, where ACC falls below %g:", VT_USEFUL_ACC);
+    for (int64_t c = 0, count = e->options->config->n_out_channels; c < count; c++) {
         const double horizon = vt_scores_horizon(e->scores, c, VT_SCORE_MODEL, 1);
         const double persistence = vt_scores_horizon(e->scores, c, VT_SCORE_PERSISTENCE, 1);
-        vt_print("%s %s ", c > 0 ? "," : "", vt_scores_channel_name(vt_dataset_channel_names(e->dataset), c, buffer));
-        vt_print("%s", isnan(horizon) ? "-" : horizon_text(e, horizon, text));
-        if (!isnan(persistence)) vt_print(" (persistence %s)", horizon_text(e, persistence, text));
+        snprintf(other, sizeof other, " (persistence %s)", horizon_text(e, persistence, text));
+        char *entry =
+            vt_text_format(" %s %s%s%s", vt_scores_channel_name(vt_dataset_channel_names(e->dataset), c, buffer),
+                           isnan(horizon) ? "-" : horizon_text(e, horizon, text), isnan(persistence) ? "" : other,
+                           c < count - 1 ? "," : "");
+        if (column + (int)strlen(entry) > VT_PRINT_COLUMNS) column = vt_print("\n ") - 1;
+        column += vt_print("%s", entry);
+        free(entry);
     }
     vt_print("\n");
 }
 
 static void print_table(const vt_evaluated *e)
 {
+    enum { LONGEST_NAME = 10 };
+    static const char place[] = "%-10s %-10s %*s";
     char buffer[32], text[VT_DATE_SIZE];
-    const bool seasonal = e->climatologies.seasonal != NULL;
-    const int width = (int)fmax(6, (double)strlen(vt_lead_format(e->step, (double)e->options->rollout, text)));
-    vt_print("%-12s %-8s %*s %10s %11s %11s %7s %7s %11s %10s", "channel", "units", width, "lead", "RMSE",
-             "persistence", seasonal ? "climatology" : "mean field", "skill", "ACC", "persistence", "bias");
-    if (e->ensemble != NULL) vt_print(" %10s %12s %10s", "spread", "spread/error", "CRPS");
+    const int64_t leads = e->options->rollout;
+    const bool seasonal = e->climatologies.seasonal != NULL, ensemble = e->ensemble != NULL;
+    const int width = (int)fmax(6, (double)strlen(vt_lead_format(e->step, (double)leads, text)));
+    vt_print(place, "channel", "units", width, "lead");
+    for (int i = 0; i < COLUMNS; i++)
+        vt_print(" %*s", columns[ensemble][i].width,
+                 i == 2 && !seasonal && !ensemble ? "mean field" : columns[ensemble][i].name);
     vt_print("\n");
     for (int64_t c = 0; c < e->options->config->n_out_channels; c++) {
         const char *name = vt_scores_channel_name(vt_dataset_channel_names(e->dataset), c, buffer);
-        for (int64_t lead = 0; lead < e->options->rollout; lead++) {
-            if (!is_shown(lead, e->options->rollout, e->step)) continue;
-            vt_print("%-12s %-8s %*s", lead == 0 ? name : "", lead == 0 ? e->variables[c].units : "", width,
+        const bool is_long = strlen(name) > LONGEST_NAME;
+        if (is_long) vt_print("%s\n", name);
+        for (int64_t lead = 0; lead < leads; lead++) {
+            if (!is_shown(lead, leads, e->step)) continue;
+            vt_print(place, lead == 0 && !is_long ? name : "", lead == 0 ? e->variables[c].units : "", width,
                      vt_lead_format(e->step, (double)lead + 1, text));
-            print_line(e->scores, lead, c, seasonal);
-            print_ensemble(e, lead, c);
+            print_scores(e, lead, c);
         }
     }
     if (seasonal) print_horizons(e);
@@ -116,28 +140,30 @@ vt_status vt_evaluation_report(const vt_evaluated *e)
     char *ensemble = options->members.count > 0 ? vt_members_describe(&options->members, config) : NULL;
     const char *set = options->test ? "test" : "validation", *weights = vt_dataset_assumed_weights(e->dataset);
     VT_TRY(vt_forecaster_describe(options->checkpoint, (vt_weights)config->weights, &trained, NULL));
-    vt_print("%s (%s) on the %s set %s: %lld initial times, %lld step%s of %s%s\n", options->checkpoint, trained, set,
-             vt_dataset_options_of(e->dataset)->directory, (long long)e->start_count, (long long)options->rollout,
-             options->rollout == 1 ? "" : "s", vt_length_format(e->step, step),
-             vt_dataset_step_is_assumed(e->dataset) ? " (assumed: the files don't say it, nor does time_step)" : "");
-    if (ensemble != NULL) vt_print("ensemble: %s; its mean is the forecast that is scored\n", ensemble);
-    for (int64_t i = 0; i < options->members.other_count; i++) vt_print("also of %s\n", options->members.others[i]);
-    if (weights != NULL) vt_print("RMSE and ACC weigh %s\n", weights);
+    vt_print_wrapped("%s (%s) on the %s set %s: %lld initial times, %lld step%s of %s%s\n", options->checkpoint,
+                     trained, set, vt_dataset_options_of(e->dataset)->directory, (long long)e->start_count,
+                     (long long)options->rollout, options->rollout == 1 ? "" : "s", vt_length_format(e->step, step),
+                     vt_dataset_step_is_assumed(e->dataset) ? " (assumed: the files don't say it, nor does time_step)"
+                                                            : "");
+    if (ensemble != NULL) vt_print_wrapped("ensemble: %s; its mean is the forecast that is scored\n", ensemble);
+    for (int64_t i = 0; i < options->members.other_count; i++)
+        vt_print_wrapped("also of %s\n", options->members.others[i]);
+    if (weights != NULL) vt_print_wrapped("RMSE and ACC weigh %s\n", weights);
     if (e->climatologies.seasonal != NULL)
-        vt_print("climatology: %s\n", vt_seasonal_description(e->climatologies.seasonal));
-    vt_print("loss: %s (%s%s over %lld samples, as training logs it%s)\n", vt_text_float((float)e->loss.loss, number),
-             strcmp(loss, "relative_l2") == 0 ? "relative L2" : loss,
-             vt_loss_weights_are_set(config) ? ", weighted," : "", (long long)e->loss_count,
-             options->members.other_count > 0 ? "; mean of the checkpoints" : "");
+        vt_print_wrapped("climatology: %s\n", vt_seasonal_description(e->climatologies.seasonal));
+    vt_print_wrapped(
+        "loss: %s (%s%s over %lld samples, as training logs it%s)\n", vt_text_float((float)e->loss.loss, number),
+        strcmp(loss, "relative_l2") == 0 ? "relative L2" : loss, vt_loss_weights_are_set(config) ? ", weighted," : "",
+        (long long)e->loss_count, options->members.other_count > 0 ? "; mean of the checkpoints" : "");
     if (isinf(e->loss.loss) && vt_loss_kind_of(config)->infinite != NULL)
-        vt_print("the loss is infinite because of a sample: %s\n", vt_loss_kind_of(config)->infinite);
+        vt_print_wrapped("the loss is infinite because of a sample: %s\n", vt_loss_kind_of(config)->infinite);
     print_table(e);
     title = vt_text_format("%s (%s) on the %s set: %lld initial times%s%s", options->checkpoint, trained, set,
                            (long long)e->start_count, ensemble != NULL ? ", ensemble of " : "",
                            ensemble != NULL ? ensemble : "");
     VT_TRY(vt_scorecard_write(options->place.directory, title));
-    vt_print("all lead times: %s/scores.csv; drawn: %s/scores.html; maps of %s: %s/map-*.png\n",
-             options->place.directory, options->place.directory, channel, options->place.directory);
+    vt_print_wrapped("all lead times: scores.csv; drawn: scores.html; maps of %s: map-*.png; in %s\n", channel,
+                     options->place.directory);
 done:
     free(ensemble);
     free(loss);

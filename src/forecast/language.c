@@ -93,7 +93,7 @@ static vt_status open_report(const vt_config *config, const char *checkpoint, co
     VT_TRY(vt_forecaster_describe(checkpoint, (vt_weights)config->weights, &trained, NULL));
     VT_TRY(vt_output_open(path, file));
     fprintf(*file, "stride,windows,loss,perplexity,bits\n");
-    vt_print("%s (%s), windows of %lld words of %s\n", checkpoint, trained, (long long)config->seq_len, text);
+    vt_print_wrapped("%s (%s), windows of %lld words of %s\n", checkpoint, trained, (long long)config->seq_len, text);
     vt_print("%8s %10s %10s %11s %10s\n", "stride", "windows", "loss", "perplexity", "bits/token");
 done:
     free(trained);

@@ -33,7 +33,7 @@ double vt_rules_peak(double processors, double multiply_adds, double hertz);
 
 /* Table 1 of arXiv 2104.04473: models with sequences of 2048 tokens and 51,200 words on A100 (312 TFLOP/s). */
 typedef struct {
-    int layers, hidden, heads, gpus, model_parallel, micro_batch, batch;
+    int layers, hidden, gpus, model_parallel, batch;
     double tflops;           /* that each GPU reached */
     double published_pflops; /* of all GPUs, as published */
 } vt_rules_run;

@@ -34,6 +34,19 @@ const char *vt_number_millions(double value, char buffer[VT_NUMBER_SIZE])
     return buffer;
 }
 
+const char *vt_number_duration(double seconds, char buffer[VT_NUMBER_SIZE])
+{
+    if (seconds < 120)
+        snprintf(buffer, VT_NUMBER_SIZE, "%.3g s", seconds);
+    else if (seconds < 7200)
+        snprintf(buffer, VT_NUMBER_SIZE, "%.3g min", seconds / 60);
+    else if (seconds < 48 * 3600)
+        snprintf(buffer, VT_NUMBER_SIZE, "%.3g h", seconds / 3600);
+    else
+        snprintf(buffer, VT_NUMBER_SIZE, "%.3g days", seconds / 86400);
+    return buffer;
+}
+
 /* ---- axes ---- */
 
 static void widen(axis *range, const double *values, int64_t count, int64_t stride)
@@ -196,17 +209,27 @@ static void append_legend(vt_text *html, const vt_chart *chart)
     vt_text_append(html, "</p>");
 }
 
+bool vt_charts_begin(vt_text *html, int64_t count)
+{
+    const bool small = count > 2;
+    vt_text_append(html, "<div class=\"%s\">", small ? "many" : "charts");
+    return small;
+}
+
 void vt_chart_append(vt_text *html, const vt_chart *chart)
 {
-    const chart_frame large = {460, 240, 64, 12, 12, 42}, little = {300, 170, 52, 12, 10, 24};
+    const chart_frame large = {460, 240, 64, 18, 12, 42}, little = {300, 170, 52, 18, 10, 24};
     const chart_frame *frame = chart->small ? &little : &large;
     axis x = axis_of(chart, false), y = axis_of(chart, true);
-    vt_text_append(html, "<figure%s><figcaption>", chart->small ? " class=\"small\"" : "");
-    vt_page_append_text(html, "", chart->title, y.logarithmic ? " <small>(logarithmic)</small>" : "");
-    vt_text_append(html, "</figcaption>");
+    const char *units = chart->units != NULL ? chart->units : "", *comma = units[0] != '\0' ? ", " : "";
+    vt_text_append(html, "<figure%s>", chart->small ? " class=\"small\"" : "");
+    vt_page_append_text(html, "<figcaption>", chart->title, "<small>");
+    vt_page_append_text(html, comma, units, y.logarithmic ? " (logarithmic)" : "");
+    vt_text_append(html, "</small></figcaption>");
     append_legend(html, chart);
     vt_text_append(html, "<svg viewBox=\"0 0 %.0f %.0f\" role=\"img\" ", frame->width, frame->height);
-    vt_page_append_text(html, "aria-label=\"", chart->title, "\">");
+    vt_page_append_text(html, "aria-label=\"", chart->title, comma);
+    vt_page_append_text(html, "", units, "\">");
     append_axes(html, chart, frame, &x, &y);
     for (int i = 0; i < chart->line_count; i++) {
         const vt_line *line = &chart->lines[i];

@@ -19,14 +19,18 @@ typedef struct {
 } vt_line;
 
 typedef struct {
-    const char *title, *x_name;
+    const char *title, *units, *x_name; /* units of y, behind the title; NULL or "": none */
     const vt_line *lines;
     int line_count;
     bool may_be_logarithmic; /* logarithmic if the values, all above 0, span more than a factor of 4 */
     bool from_zero;          /* the y axis begins at 0 */
     bool percent;            /* y is a fraction, 0 … 1 */
-    bool small;              /* one of many side by side: no legend */
+    bool small;              /* one of many side by side: the x axis has no name */
 } vt_chart;
+
+/* The <div> of `count` charts of one kind. Returns whether they are to be small: one or two would leave most of the
+ * width empty. */
+bool vt_charts_begin(vt_text *html, int64_t count);
 
 /* A <figure>. In a line of more than a few hundred points, neighbours are averaged. */
 void vt_chart_append(vt_text *html, const vt_chart *chart);
@@ -47,5 +51,8 @@ const char *vt_number_short(double value, char buffer[VT_NUMBER_SIZE]);
 
 /* "86.12 M"; below a million as vt_number_short. */
 const char *vt_number_millions(double value, char buffer[VT_NUMBER_SIZE]);
+
+/* "92.5 min": in s, min, h or days. */
+const char *vt_number_duration(double seconds, char buffer[VT_NUMBER_SIZE]);
 
 #endif

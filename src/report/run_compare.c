@@ -1,5 +1,4 @@
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,7 +7,7 @@
 #include "base/memory.h"
 #include "report/chart.h"
 #include "report/page.h"
-#include "report/run_files.h"
+#include "report/run_figures.h"
 #include "report/run_report.h"
 
 /* "demo/1CPU/00" of "runs/demo/1CPU/00": the part that tells runs apart. */
@@ -21,32 +20,54 @@ static const char *short_name(const char *directory)
     return directory + at;
 }
 
-static void append_chart(vt_text *html, const vt_run_files *runs, int count, bool by_epoch, const char *column,
-                         const char *title, bool percent)
+static bool differs(const vt_run_files *runs, int count, const char *key)
 {
+    bool differs = false;
+    for (int i = 1; i < count; i++)
+        differs = differs || strcmp(vt_run_files_key(&runs[i], key), vt_run_files_key(&runs[0], key)) != 0;
+    return differs;
+}
+
+static void append_chart(vt_text *html, const vt_run_files *runs, int count, const vt_run_curve *curve,
+                         const char *x_name)
+{
+    const bool by_epoch = strcmp(curve->column, "valid_loss") == 0, of_loss = strstr(curve->column, "loss") != NULL;
     vt_line *lines = vt_allocate((size_t)count, sizeof *lines, "a comparison of runs");
     int used = 0;
     for (int i = 0; i < count; i++) {
         const vt_table *table = by_epoch ? &runs[i].epochs : &runs[i].steps;
-        const double *y = vt_run_column(table, column);
-        if (y == NULL) continue;
-        lines[used++] = (vt_line){short_name(runs[i].directory),
-                                  vt_run_column(table, "step"),
-                                  y,
-                                  table->rows,
-                                  table->columns,
-                                  by_epoch ? VT_LINE_DOTS : VT_LINE_PLAIN,
-                                  i};
+        const double *x = vt_run_column(table, "step"), *y = vt_run_column(table, curve->column);
+        if (y == NULL || isnan(x[0])) continue;
+        lines[used++] = (vt_line){short_name(runs[i].directory),           x, y, table->rows, table->columns,
+                                  by_epoch ? VT_LINE_DOTS : VT_LINE_PLAIN, i};
     }
-    const vt_chart chart = {.title = title,
-                            .x_name = "step",
+    const vt_chart chart = {.title = curve->title,
+                            .units = of_loss && !differs(runs, count, "loss") ? vt_run_files_key(runs, "loss") : NULL,
+                            .x_name = x_name,
                             .lines = lines,
                             .line_count = used,
-                            .may_be_logarithmic = strstr(column, "loss") != NULL,
+                            .may_be_logarithmic = curve->may_be_logarithmic,
                             .from_zero = true,
-                            .percent = percent};
+                            .percent = curve->percent};
     if (used > 0) vt_chart_append(html, &chart);
     free(lines);
+}
+
+static void append_losses(vt_text *html, const vt_run_files *runs, int count, const char *x_name)
+{
+    static const vt_run_curve losses[] = {{"valid_loss", "Validation loss", false, true},
+                                          {"loss", "Training loss, each step", false, true}};
+    for (int i = 0; i < 2; i++) append_chart(html, runs, count, &losses[i], x_name);
+}
+
+/* Makes samples of the steps of both tables. */
+static void count_samples(vt_run_files *run)
+{
+    const double batch = vt_table_value(&run->plan, 0, "global_batch_size");
+    vt_table *const tables[] = {&run->steps, &run->epochs};
+    for (int i = 0; i < 2; i++)
+        for (int64_t row = 0; row < tables[i]->rows; row++)
+            tables[i]->values[row * tables[i]->columns + vt_table_find(tables[i], "step")] *= batch;
 }
 
 /* "<table>" with a row of the runs' names after `corner`. */
@@ -60,67 +81,27 @@ static void begin_table(vt_text *html, const char *corner, const vt_run_files *r
     vt_text_append(html, "</tr>");
 }
 
-static const char *percent_text(double value, char buffer[VT_NUMBER_SIZE])
-{
-    snprintf(buffer, VT_NUMBER_SIZE, "%.1f %%", 100 * value);
-    return buffer;
-}
-
-static const struct {
-    const char *name;
-    const char *(*format)(double value, char buffer[VT_NUMBER_SIZE]);
-} figures[] = {{"steps", vt_number_short},
-               {"epochs", vt_number_short},
-               {"training loss", vt_number_short},
-               {"validation loss", vt_number_short},
-               {"best validation loss", vt_number_short},
-               {"of the baseline's", vt_number_short},
-               {"samples a second", vt_number_short},
-               {"training, s", vt_number_short},
-               {"data wait", percent_text},
-               {"parameters", vt_number_millions},
-               {"memory a rank", vt_text_bytes},
-               {"ranks", vt_number_short}};
-enum { FIGURES = sizeof figures / sizeof figures[0] };
-
-/* In the order of `figures`; NAN: the run's files don't say. */
-static void figures_of(const vt_run_files *run, double values[FIGURES])
-{
-    const double seconds = vt_table_sum(&run->epochs, "seconds");
-    const double validation_loss = vt_table_value(&run->epochs, -1, "valid_loss");
-    double memory = 0;
-    for (int i = 0; i < VT_RUN_MEMORIES; i++) memory += vt_table_value(&run->plan, 0, vt_run_memories[i]);
-    const double found[FIGURES] = {vt_table_value(&run->steps, -1, "step"),
-                                   (double)run->epochs.rows,
-                                   vt_run_recent_mean(run, "loss", VT_RUN_RECENT),
-                                   validation_loss,
-                                   vt_run_best_loss(run),
-                                   validation_loss / vt_epochs_baseline_value(&run->epochs, "loss"),
-                                   vt_table_sum(&run->epochs, "samples") / seconds,
-                                   seconds,
-                                   vt_table_sum(&run->epochs, "data_seconds") / seconds,
-                                   vt_table_value(&run->plan, 0, "model_parameters"),
-                                   memory,
-                                   vt_table_value(&run->plan, 0, "ranks")};
-    memcpy(values, found, sizeof found);
-}
-
 static void append_figures(vt_text *html, const vt_run_files *runs, int count)
 {
-    double(*values)[FIGURES] = vt_allocate((size_t)count, sizeof *values, "a comparison of runs");
-    for (int i = 0; i < count; i++) figures_of(&runs[i], values[i]);
+    vt_run_figure(*figures)[VT_RUN_FIGURES] = vt_allocate((size_t)count, sizeof *figures, "a comparison of runs");
+    for (int i = 0; i < count; i++) vt_run_figures_of(&runs[i], figures[i]);
     vt_text_append(html, "<h2>Figures</h2>");
     begin_table(html, "", runs, count);
-    for (size_t row = 0; row < FIGURES; row++) {
-        char buffer[VT_NUMBER_SIZE];
-        vt_text_append(html, "<tr><th>%s</th>", figures[row].name);
-        for (int i = 0; i < count; i++)
-            vt_text_append(html, "<td>%s</td>",
-                           isfinite(values[i][row]) ? figures[row].format(values[i][row], buffer) : "-");
+    for (int row = 0; row < VT_RUN_FIGURES; row++) {
+        bool is_known = false;
+        for (int i = 0; i < count; i++) is_known = is_known || figures[i][row].value[0] != '\0';
+        if (!is_known) continue;
+        vt_text_append(html, "<tr><th>%s</th>", figures[0][row].name);
+        for (int i = 0; i < count; i++) {
+            const vt_run_figure *figure = &figures[i][row];
+            const bool known = figure->value[0] != '\0';
+            vt_text_append(html, "<td>%s", known ? figure->value : "-");
+            vt_page_append_text(html, " <small>", known ? figure->detail : "", "</small></td>");
+        }
         vt_text_append(html, "</tr>");
     }
     vt_text_append(html, "</table></div>\n");
-    free(values);
+    free(figures);
 }
 
 /* The keys of the first run whose values are not the same in all runs. */
@@ -131,10 +112,7 @@ static void append_differences(vt_text *html, const vt_run_files *runs, int coun
     int64_t shown = 0;
     for (int64_t k = 0; k < runs[0].key_count; k++) {
         const vt_run_key *key = &runs[0].keys[k];
-        bool differs = false;
-        for (int i = 1; i < count; i++)
-            differs = differs || strcmp(vt_run_files_key(&runs[i], key->name), key->value) != 0;
-        if (!differs) continue;
+        if (!differs(runs, count, key->name)) continue;
         shown++;
         vt_page_append_text(html, "<tr><th>", key->name, "</th>");
         for (int i = 0; i < count; i++)
@@ -156,12 +134,12 @@ vt_status vt_run_report_compare(const char *const *directories, int count, const
     vt_page_begin(&html, title, subtitle);
     append_figures(&html, runs, count);
     vt_text_append(&html, "<h2>Curves</h2><div class=\"charts\">");
-    append_chart(&html, runs, count, true, "valid_loss", "Validation loss", false);
-    append_chart(&html, runs, count, false, "loss", "Training loss", false);
-    append_chart(&html, runs, count, false, "samples_per_sec", "Samples a second", false);
-    append_chart(&html, runs, count, false, "data_wait_fraction", "Share of the time waiting for data", true);
-    append_chart(&html, runs, count, false, "learning_rate", "Learning rate", false);
-    append_chart(&html, runs, count, false, "grad_norm", "Norm of the gradients", false);
+    append_losses(&html, runs, count, "step");
+    for (int i = 0; i < VT_RUN_CURVES; i++) append_chart(&html, runs, count, &vt_run_curves[i], "step");
+    vt_text_append(&html, "</div><h2>Losses over samples</h2><p class=\"sub\">Steps times the batch: what each run has "
+                          "made of the same data.</p><div class=\"charts\">");
+    for (int i = 0; i < count; i++) count_samples(&runs[i]);
+    append_losses(&html, runs, count, "samples");
     vt_text_append(&html, "</div>");
     append_differences(&html, runs, count);
     vt_page_end(&html);

@@ -10,58 +10,18 @@
 #include "base/file.h"
 #include "report/chart.h"
 #include "report/page.h"
-#include "report/run_files.h"
+#include "report/run_figures.h"
 #include "report/scorecard.h"
 #include "report/timeline.h"
 
-static const char *seconds_text(double value, char buffer[VT_NUMBER_SIZE])
-{
-    if (value >= 3600)
-        snprintf(buffer, VT_NUMBER_SIZE, "%.2f h", value / 3600);
-    else if (value >= 60)
-        snprintf(buffer, VT_NUMBER_SIZE, "%.1f min", value / 60);
-    else
-        snprintf(buffer, VT_NUMBER_SIZE, "%.3g s", value);
-    return buffer;
-}
-
-/* ---- the figures at the top ---- */
-
 static void append_cards(vt_text *html, const vt_run_files *run)
 {
-    char number[VT_NUMBER_SIZE], other[VT_NUMBER_SIZE], detail[96], name[VT_BASELINE_NAME], title[96];
-    double valid = vt_table_value(&run->epochs, -1, "valid_loss"), best = vt_run_best_loss(run);
-    const double baseline = vt_epochs_baseline_value(&run->epochs, "loss");
-    vt_epochs_baseline(&run->epochs, name);
+    vt_run_figure figures[VT_RUN_FIGURES];
+    vt_run_figures_of(run, figures);
     vt_text_append(html, "<div class=\"cards\">");
-    snprintf(detail, sizeof detail, "best %s", vt_number_short(best, other));
-    if (run->epochs.rows > 0) vt_page_append_card(html, "validation loss", vt_number_short(valid, number), detail);
-    if (isfinite(baseline)) {
-        snprintf(number, sizeof number, "%.3f", valid / baseline);
-        snprintf(detail, sizeof detail, "%s %s", name, vt_number_short(baseline, other));
-        snprintf(title, sizeof title, "of %s's loss", name);
-        vt_page_append_card(html, title, number, detail);
-    }
-    snprintf(detail, sizeof detail, "last step %s", vt_number_short(vt_table_value(&run->steps, -1, "loss"), other));
-    vt_page_append_card(html, "training loss, recent",
-                        vt_number_short(vt_run_recent_mean(run, "loss", VT_RUN_RECENT), number), detail);
-    snprintf(number, sizeof number, "%.0f", vt_table_value(&run->steps, -1, "step"));
-    snprintf(detail, sizeof detail, "%lld of %.0f epochs done", (long long)run->epochs.rows,
-             vt_table_value(&run->plan, 0, "epochs"));
-    vt_page_append_card(html, "steps", number, detail);
-    double seconds = vt_table_sum(&run->epochs, "seconds"), samples = vt_table_sum(&run->epochs, "samples");
-    if (seconds > 0) {
-        snprintf(detail, sizeof detail, "training took %s", seconds_text(seconds, other));
-        vt_page_append_card(html, "samples a second", vt_number_short(samples / seconds, number), detail);
-    }
-    double parameters = vt_table_value(&run->plan, 0, "model_parameters");
-    if (isfinite(parameters)) {
-        double ranks = vt_table_value(&run->plan, 0, "ranks");
-        double rate = 1e-9 * vt_table_value(&run->plan, 0, "step_flops") * ranks * (double)run->steps.rows / seconds;
-        snprintf(detail, sizeof detail, "%.0f rank%s, %s GFLOP/s", ranks, ranks > 1 ? "s" : "",
-                 vt_number_short(rate, other));
-        vt_page_append_card(html, "parameters", vt_number_millions(parameters, number), seconds > 0 ? detail : NULL);
-    }
+    for (int i = 0; i < VT_RUN_FIGURES; i++)
+        if (figures[i].value[0] != '\0')
+            vt_page_append_card(html, figures[i].name, figures[i].value, figures[i].detail);
     vt_text_append(html, "</div>\n");
 }
 
@@ -96,6 +56,7 @@ static void append_loss(vt_text *html, const vt_run_files *run)
         if (isfinite(baseline)) lines[count++] = level(run, vt_epochs_baseline(&run->epochs, name), baseline, points);
     }
     const vt_chart chart = {.title = "Loss",
+                            .units = vt_run_files_key(run, "loss"),
                             .x_name = "step",
                             .lines = lines,
                             .line_count = count,
@@ -104,54 +65,60 @@ static void append_loss(vt_text *html, const vt_run_files *run)
     vt_chart_append(html, &chart);
 }
 
-static void append_step_chart(vt_text *html, const vt_run_files *run, const char *column, const char *title, int colour,
-                              bool percent)
+static void append_curve(vt_text *html, const vt_run_files *run, const vt_run_curve *curve, int colour)
 {
-    if (vt_run_column(&run->steps, column) == NULL) return;
-    const vt_line line = line_of(&run->steps, column, "each step", VT_LINE_PLAIN, colour);
-    const vt_chart chart = {.title = title,
+    if (vt_run_column(&run->steps, curve->column) == NULL) return;
+    const vt_line line = line_of(&run->steps, curve->column, "each step", VT_LINE_PLAIN, colour);
+    const vt_chart chart = {.title = curve->title,
                             .x_name = "step",
                             .lines = &line,
                             .line_count = 1,
                             .from_zero = true,
-                            .percent = percent,
-                            .may_be_logarithmic = strcmp(column, "grad_norm") == 0};
+                            .percent = curve->percent,
+                            .may_be_logarithmic = curve->may_be_logarithmic};
     vt_chart_append(html, &chart);
 }
 
-/* A small chart for each score: of the validation over the epochs, beside the baseline's. */
+/* A chart for each score: of the validation over the epochs, beside the baseline's. A single one goes on with the grid
+ * of the curves, which is open. */
 static void append_scores(vt_text *html, const vt_run_files *run)
 {
     static const struct {
-        const char *prefix, *heading;
-    } kinds[] = {
-        {"rmse_", "<h2>Validation RMSE by channel</h2><p class=\"sub\">Latitude-weighted, in standard deviations "
-                  "of the channel; dashed: persistence, a forecast without change.</p>"},
-        {"l1_", "<h2>Validation L1 by channel</h2><p class=\"sub\">The mean absolute error; dashed: that of copying "
-                "the input's fields.</p>"}};
+        const char *prefix, *title, *units, *explanation;
+    } kinds[] = {{"rmse_", "Validation RMSE", "standard deviations",
+                  "Latitude-weighted; dashed: persistence, a forecast without change."},
+                 {"l1_", "Validation L1", NULL,
+                  "The mean absolute error of the files' numbers; dashed: that of copying the input's fields."}};
     char baseline[VT_BASELINE_NAME];
-    if (run->epochs.rows == 0) return;
     vt_epochs_baseline(&run->epochs, baseline);
-    for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
+    for (size_t k = 0; run->epochs.rows > 0 && k < sizeof kinds / sizeof kinds[0]; k++) {
         const size_t length = strlen(kinds[k].prefix);
-        bool begun = false;
+        int64_t count = 0;
+        for (int64_t c = 0; c < run->epochs.columns; c++)
+            count += strncmp(run->epochs.names[c], kinds[k].prefix, length) == 0;
+        if (count > 1)
+            vt_text_append(html, "</div><h2>%s by channel</h2><p class=\"sub\">%s</p>", kinds[k].title,
+                           kinds[k].explanation);
+        const bool small = count > 1 && vt_charts_begin(html, count);
         for (int64_t c = 0; c < run->epochs.columns; c++) {
             const char *name = run->epochs.names[c];
             if (strncmp(name, kinds[k].prefix, length) != 0) continue;
-            if (!begun) vt_text_append(html, "%s<div class=\"many\">", kinds[k].heading);
-            begun = true;
             double points[4];
             const double other = vt_epochs_baseline_value(&run->epochs, name);
             vt_line lines[2] = {line_of(&run->epochs, name, "validation", VT_LINE_DOTS, 1)};
             if (isfinite(other)) lines[1] = level(run, baseline, other, points);
-            const vt_chart chart = {.title = name + length,
+            char *title =
+                count > 1 ? vt_text_copy(name + length) : vt_text_format("%s of %s", kinds[k].title, name + length);
+            const vt_chart chart = {.title = title,
+                                    .units = kinds[k].units,
+                                    .x_name = "step",
                                     .lines = lines,
                                     .line_count = isfinite(other) ? 2 : 1,
                                     .from_zero = true,
-                                    .small = true};
+                                    .small = small};
             vt_chart_append(html, &chart);
+            free(title);
         }
-        if (begun) vt_text_append(html, "</div>\n");
     }
 }
 
@@ -169,7 +136,7 @@ static void append_time(vt_text *html, const vt_run_files *run)
                      {"validation", vt_table_sum(&run->epochs, "valid_seconds"), 5}};
     for (int i = 0; i < 5; i++) named += bars[i].value;
     bars[5].value = fmax(0, all - named);
-    vt_bars_append(html, "Where the time goes", bars, 7, seconds_text);
+    vt_bars_append(html, "Where the time goes", bars, 7, vt_number_duration);
 }
 
 static void append_memory(vt_text *html, const vt_run_files *run)
@@ -246,13 +213,9 @@ static vt_status write_page(const vt_run_files *run, const char *path)
     append_cards(&html, run);
     vt_text_append(&html, "<h2>Curves</h2><div class=\"charts\">");
     append_loss(&html, run);
-    append_step_chart(&html, run, "learning_rate", "Learning rate", 2, false);
-    append_step_chart(&html, run, "samples_per_sec", "Samples a second", 0, false);
-    append_step_chart(&html, run, "data_wait_fraction", "Share of the time waiting for data", 4, true);
-    append_step_chart(&html, run, "grad_norm", "Norm of the gradients", 3, false);
-    vt_text_append(&html, "</div>");
+    for (int i = 0; i < VT_RUN_CURVES; i++) append_curve(&html, run, &vt_run_curves[i], 2 + i);
     append_scores(&html, run);
-    vt_text_append(&html, "<h2>Time and memory</h2><div class=\"charts\">");
+    vt_text_append(&html, "</div>\n<h2>Time and memory</h2><div class=\"charts\">");
     append_time(&html, run);
     append_memory(&html, run);
     vt_text_append(&html, "</div>");

@@ -27,6 +27,13 @@ static rows_of next_channel(const vt_table *table, int64_t first)
     return (rows_of){first, end - first};
 }
 
+static int64_t count_channels(const vt_table *table)
+{
+    int64_t count = 0;
+    for (int64_t first = 0; first < table->rows; count++) first += next_channel(table, first).count;
+    return count;
+}
+
 static vt_line line_of(const vt_table *table, rows_of rows, const char *x, const char *y, const char *name,
                        vt_line_style style, int colour)
 {
@@ -178,11 +185,13 @@ static vt_line level_of(const vt_table *table, rows_of rows, const char *x, doub
     return (vt_line){name, points, points + 2, 2, 1, VT_LINE_DASHED, -1};
 }
 
-/* A small chart for each channel; level NaN: none. */
+/* A chart for each channel, of values in its units or, beside a level, of numbers; level_name NULL: none. */
 static void append_curves(vt_text *html, const vt_table *scores, const curve *curves, int curve_count, double level,
                           const char *level_name)
 {
-    vt_text_append(html, "<div class=\"many\">");
+    const bool small = vt_charts_begin(html, count_channels(scores));
+    char x_name[32];
+    snprintf(x_name, sizeof x_name, "lead time, %s", axis_of(scores)->name);
     for (int64_t first = 0; first < scores->rows;) {
         const rows_of rows = next_channel(scores, first);
         vt_line lines[8];
@@ -192,13 +201,19 @@ static void append_curves(vt_text *html, const vt_table *scores, const curve *cu
             if (has_numbers(scores, rows, curves[i].column))
                 lines[count++] = line_of(scores, rows, axis_of(scores)->column, curves[i].column, curves[i].name,
                                          curves[i].style, curves[i].colour);
-        if (!isnan(level)) lines[count++] = level_of(scores, rows, axis_of(scores)->column, level, level_name, points);
-        const vt_chart chart = {
-            .title = scores->labels[first], .lines = lines, .line_count = count, .from_zero = true, .small = true};
+        if (level_name != NULL)
+            lines[count++] = level_of(scores, rows, axis_of(scores)->column, level, level_name, points);
+        const vt_chart chart = {.title = scores->labels[first],
+                                .units = level_name == NULL && scores->units != NULL ? scores->units[first] : NULL,
+                                .x_name = x_name,
+                                .lines = lines,
+                                .line_count = count,
+                                .from_zero = true,
+                                .small = small};
         vt_chart_append(html, &chart);
         first += rows.count;
     }
-    vt_text_append(html, "</div>\n");
+    vt_text_append(html, "</div></section>\n");
 }
 
 static void append_score_curves(vt_text *html, const vt_table *scores)
@@ -209,16 +224,18 @@ static void append_score_curves(vt_text *html, const vt_table *scores)
     static const curve correlations[] = {{"acc_seasonal", "forecast", VT_LINE_PLAIN, 0},
                                          {"acc_seasonal_persistence", "persistence", VT_LINE_DASHED, 1}};
     const char *unit = axis_of(scores)->name;
-    vt_text_append(html,
-                   "<h2>RMSE by lead time</h2><p class=\"sub\">Latitude-weighted, in the units of the channel, "
-                   "over %s of lead time. Climatology is the seasonal one.</p>",
-                   unit);
-    append_curves(html, scores, errors, 3, NAN, NULL);
+    vt_text_append(
+        html,
+        "<section><h2>RMSE by lead time</h2><p class=\"sub\">Latitude-weighted, over %s of lead time. Climatology "
+        "is the seasonal one.</p>",
+        unit);
+    append_curves(html, scores, errors, 3, 0, NULL);
     if (!has_numbers(scores, (rows_of){0, scores->rows}, "acc_seasonal")) return;
-    vt_text_append(html,
-                   "<h2>Anomaly correlation by lead time</h2><p class=\"sub\">Against the seasonal climatology, "
-                   "over %s of lead time. Below 0.6 a forecast is said to be of no use.</p>",
-                   unit);
+    vt_text_append(
+        html,
+        "<section><h2>Anomaly correlation by lead time</h2><p class=\"sub\">Against the seasonal climatology, "
+        "over %s of lead time. Below 0.6 a forecast is said to be of no use.</p>",
+        unit);
     append_curves(html, scores, correlations, 2, 0.6, "useful");
 }
 
@@ -230,16 +247,18 @@ static void append_ensemble_curves(vt_text *html, const vt_table *scores)
                                    {"crps", "CRPS", VT_LINE_PLAIN, 2}};
     static const curve ratio[] = {{"spread_error_ratio", "spread / error", VT_LINE_PLAIN, 0}};
     if (!has_numbers(scores, (rows_of){0, scores->rows}, "crps")) return;
-    vt_text_append(html,
-                   "<h2>Ensemble of %.0f</h2><p class=\"sub\">Over %s of lead time, in the units of the "
-                   "channel: the RMSE of the ensemble's mean (here the root after the mean over initial times), "
-                   "the members' spread around it, and their fair CRPS.</p>",
-                   vt_table_value(scores, 0, "members"), axis_of(scores)->name);
-    append_curves(html, scores, errors, 3, NAN, NULL);
+    vt_text_append(
+        html,
+        "<section><h2>Ensemble of %.0f</h2><p class=\"sub\">Over %s of lead time: the RMSE of the ensemble's mean "
+        "(here the root "
+        "after the mean over initial times), the members' spread around it, and their fair CRPS.</p>",
+        vt_table_value(scores, 0, "members"), axis_of(scores)->name);
+    append_curves(html, scores, errors, 3, 0, NULL);
     if (!has_numbers(scores, (rows_of){0, scores->rows}, "spread_error_ratio")) return;
     vt_text_append(
-        html, "<h2>Spread over error</h2><p class=\"sub\">Times √((N + 1) / N): 1 is reliable; below 1, the members "
-              "are too much alike.</p>");
+        html,
+        "<section><h2>Spread over error</h2><p class=\"sub\">Times √((N + 1) / N): 1 is reliable; below 1, the members "
+        "are too much alike.</p>");
     append_curves(html, scores, ratio, 1, 1, "reliable");
 }
 
@@ -254,7 +273,7 @@ static rows_of next_lead(const vt_table *spectra, rows_of channel, int64_t first
 }
 
 /* The channel's power by wavenumber over that of the truth, at the first lead, after 1 and 5 days, and at the last. */
-static void append_spectrum(vt_text *html, const vt_table *spectra, rows_of channel)
+static void append_spectrum(vt_text *html, const vt_table *spectra, rows_of channel, bool small)
 {
     vt_line lines[SPECTRA + 1];
     vt_text names[SPECTRA] = {0};
@@ -272,10 +291,11 @@ static void append_spectrum(vt_text *html, const vt_table *spectra, rows_of chan
     }
     lines[count++] = level_of(spectra, rows, "wavenumber", 1, "truth", points);
     const vt_chart chart = {.title = spectra->labels[channel.first],
+                            .x_name = "wavenumber",
                             .lines = lines,
                             .line_count = count,
                             .may_be_logarithmic = true,
-                            .small = true};
+                            .small = small};
     vt_chart_append(html, &chart);
     for (int i = 0; i < SPECTRA; i++) vt_text_close(&names[i]);
 }
@@ -283,16 +303,16 @@ static void append_spectrum(vt_text *html, const vt_table *spectra, rows_of chan
 static void append_spectra(vt_text *html, const vt_table *spectra)
 {
     if (spectra->rows == 0) return;
-    vt_text_append(html,
-                   "<h2>Power spectra</h2><p class=\"sub\">Power of the forecast over that of the truth, by zonal "
-                   "wavenumber: below 1 on the right, small scales are blurred; above 1, there is noise.</p>"
-                   "<div class=\"many\">");
+    vt_text_append(
+        html, "<section><h2>Power spectra</h2><p class=\"sub\">Power of the forecast over that of the truth, by zonal "
+              "wavenumber: below 1 on the right, small scales are blurred; above 1, there is noise.</p>");
+    const bool small = vt_charts_begin(html, count_channels(spectra));
     for (int64_t first = 0; first < spectra->rows;) {
         const rows_of channel = next_channel(spectra, first);
-        append_spectrum(html, spectra, channel);
+        append_spectrum(html, spectra, channel, small);
         first += channel.count;
     }
-    vt_text_append(html, "</div>\n");
+    vt_text_append(html, "</div></section>\n");
 }
 
 /* ---- the page ---- */
@@ -319,10 +339,11 @@ vt_status vt_scorecard_append(vt_text *html, const char *directory)
     vt_text_append(html, "<div class=\"cards-of-skill\">");
     append_scorecard(html, &scores, "skill", "Skill against the seasonal climatology");
     append_scorecard(html, &scores, "skill_over_persistence", "Skill against persistence");
-    vt_text_append(html, "</div>\n");
+    vt_text_append(html, "</div>\n<div%s>", count_channels(&scores) == 1 ? " class=\"charts\"" : "");
     append_score_curves(html, &scores);
     append_ensemble_curves(html, &scores);
     append_spectra(html, &spectra);
+    vt_text_append(html, "</div>\n");
 done:
     vt_table_close(&scores);
     vt_table_close(&spectra);

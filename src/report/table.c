@@ -44,17 +44,22 @@ static void take_names(vt_table *table, char *line)
 
 static void take_row(vt_table *table, char *line, int64_t *room, bool labelled)
 {
+    const int64_t units = labelled ? vt_table_find(table, "units") : -1;
     if (table->rows == *room) {
         *room = 2 * *room + 64;
         table->values =
             vt_reallocate(table->values, (size_t)(*room * table->columns), sizeof *table->values, "a table");
-        if (labelled) table->labels = vt_reallocate(table->labels, (size_t)*room, sizeof *table->labels, "a table");
     }
-    double *row = table->values + table->rows++ * table->columns;
+    const int64_t index = table->rows++;
+    double *row = table->values + index * table->columns;
     for (int64_t c = 0; c < table->columns; c++) {
         const char *cell = line != NULL ? next_cell(&line) : "";
         char *end = NULL;
-        if (c == 0 && labelled) table->labels[table->rows - 1] = vt_text_clean(vt_csv_written(cell));
+        if (labelled && (c == 0 || c == units)) {
+            char ***texts = c == 0 ? &table->labels : &table->units;
+            *texts = vt_grow(*texts, (size_t)index, sizeof **texts, "a table");
+            (*texts)[index] = vt_text_clean(vt_csv_written(cell));
+        }
         row[c] = strtod(cell, &end);
         if (end == cell) row[c] = NAN;
     }
@@ -97,8 +102,8 @@ vt_status vt_table_open_labelled(const char *path, vt_table *table)
 
 void vt_table_close(vt_table *table)
 {
-    for (int64_t r = 0; table->labels != NULL && r < table->rows; r++) free(table->labels[r]);
-    free(table->labels);
+    vt_text_free_list(table->labels, table->rows);
+    vt_text_free_list(table->units, table->rows);
     for (int64_t c = 0; c < table->columns; c++) free(table->names[c]);
     free(table->names);
     free(table->values);

@@ -11,6 +11,7 @@ typedef struct {
     char **names;   /* [columns] */
     double *values; /* [rows, columns]; NAN for cells without a number */
     char **labels;  /* [rows]: the text of the first cells; NULL unless asked for */
+    char **units;   /* [rows]: with labels, the text of the column "units"; NULL: there is none */
 } vt_table;
 
 /* Ignores an unfinished last line (without line end). Errors: no such file, no header line. */

@@ -58,6 +58,7 @@ test_evaluate() {
     local scores=$run/evaluation/step-00000014-valid
     [ "$(wc -l <$scores/scores.csv)" -eq 61 ] # 3 channels, 20 lead times
     contains "$(cat said)" "13 initial times, 20 steps of 6 h"
+    narrow said
     [ "$(cd $scores && ls map-*)" = "$(printf 'map-u10-%sh.png\n' 006 024 072 120)" ]
     # batches change nothing
     evaluate --rollout=20 --map_channel=u10 --output=three --local_batch_size=3 >/dev/null
@@ -121,7 +122,8 @@ test_evaluate_against_the_season() {
     # 1 - skill is the ratio of the squares
     awk -v s="$(column one/scores.csv skill t2m 24)" -v f="$(column one/scores.csv rmse_pooled t2m 24)" -v c="$(column one/scores.csv rmse_pooled_seasonal t2m 24)" \
         'BEGIN { d = 1 - s - f * f / (c * c); exit !(d < 1e-6 && d > -1e-6) }'
-    contains "$(cat one/scores.html)" "Skill against the seasonal climatology" "Skill against persistence" "RMSE by lead time" "Power spectra" '<th>t2m</th>'
+    contains "$(cat one/scores.html)" "Skill against the seasonal climatology" "Skill against persistence" "RMSE by lead time" "Power spectra" '<th>t2m</th>' \
+        "u10<small>, m s-1<" "t2m<small>, K<" "t2m<small><" # ACC has none
     "$VITRAIN" evaluate --checkpoint=$best --rollout=4 >/dev/null
     "$VITRAIN" report $run >/dev/null
     contains "$(cat $run/report.html)" "By vitrain evaluate: step-00000014-valid" "Skill against the seasonal climatology"
@@ -490,13 +492,17 @@ test_predict_ncdump() {
 
 test_report() {
     refuted grep -E '<script|https?:|<link|@import' $run/report.html
-    for part in "validation loss" "persistence" "Learning rate" "data:image/png;base64," "prefers-color-scheme" "embed_dim" "forward" "activations"; do
+    for part in "validation loss" "persistence" "Learning rate" "data:image/png;base64," "prefers-color-scheme" "embed_dim" "forward" "activations" "Loss<small>, relative_l2<" "t2m<small>, standard deviations<"; do
         contains "$(cat $run/report.html)" "$part"
     done
     [ "$(wc -l <$run/epochs.csv)" -eq 3 ]
-    small_run --run_num=other --embed_dim=32 --num_heads=4
+    small_run --run_num=other --embed_dim=32 --num_heads=4 --global_batch_size=4
     "$VITRAIN" report $RUNS/00 $RUNS/other --output=both.html >said
     for part in "demo/1CPU/00" "demo/1CPU/other" "embed_dim" "num_heads"; do contains "$(cat both.html)" "$part"; done
+    grep -o 'class="card"><span>[^<]*' $run/report.html | sed 's/.*>//' >cards
+    [ "$(wc -l <cards)" -eq 7 ]
+    while read -r name; do contains "$(cat both.html)" "<th>$name</th>"; done <cards # the same words
+    [ "$(grep -o 'class="name">samples<' both.html | wc -l)" -eq 2 ]
     cp $run/report.html before
     "$VITRAIN" report $run >/dev/null
     cmp <(sed 's/as of [-0-9: ]*//' before) <(sed 's/as of [-0-9: ]*//' $run/report.html)
@@ -553,6 +559,21 @@ test_report_of_damaged_tables() {
     tells "metrics.csv is empty; expected a line of names"
 }
 
+# Charts of one or two channels are as large as others; those of a single channel are side by side.
+test_pages_of_few_channels() {
+    local channels
+    for channels in 1 2; do
+        small_run --n_out_channels=$channels --run_num=$channels --num_epochs=1
+        "$VITRAIN" evaluate $RUNS/$channels --rollout=1 --output=$channels >/dev/null
+        refuted grep 'class="many"' $channels/scores.html
+    done
+    contains "$(cat 1/scores.html)" '<div class="charts"><section><h2>RMSE by lead time' "lead time, hours<"
+    contains "$(cat $RUNS/1/report.html)" "Validation RMSE of u10<small>, standard deviations<"
+    contains "$(cat $RUNS/2/report.html)" "<h2>Validation RMSE by channel</h2>"
+    evaluate --rollout=1 --output=3 >/dev/null
+    grep -q 'class="many"' 3/scores.html
+}
+
 # In a real browser, on a phone's and on a desk's screen: something is drawn, in dark mode too.
 test_report_in_a_browser() {
     local browser=
@@ -581,7 +602,9 @@ test_report_in_a_browser() {
 
 test_watch() {
     says "epoch 2/2" "7/7, loss 0." ", valid 0." -- "$VITRAIN" watch $run --once
-    says "ended: INFO - validation loss" -- timeout $HANG "$VITRAIN" watch $run
+    timeout $HANG "$VITRAIN" watch $run >said
+    contains "$(cat said)" "ended: INFO - validation loss" "; run directory $run"
+    narrow said
     small_run --resume # once more: nothing is left to do
     says "ended: INFO - the run is finished: 2 epochs are done" -- timeout $HANG "$VITRAIN" watch $run
     says "state: ended; the log's last line: INFO - the run is finished" -- "$VITRAIN" inspect $run
@@ -607,7 +630,7 @@ test_watch_follows_a_run() {
     wait $first || [ $? -eq 75 ]
     wait $second
     [ "$(wc -l <said)" -ge 2 ]
-    contains "$(tail -n 1 said)" "ended: INFO - Stopped by SIGTERM"
+    contains "$(cat said)" "ended: INFO - Stopped by SIGTERM"
 }
 
 test_watch_tells_of_a_killed_run() {
@@ -617,5 +640,5 @@ test_watch_tells_of_a_killed_run() {
     kill -KILL $first
     wait $first || true
     timeout $HANG "$VITRAIN" watch $RUNS/killed --interval=0.2 >said
-    contains "$(tail -n 1 said)" "interrupted, no process runs it; its last line: "
+    contains "$(cat said)" "interrupted, no process runs it; its last line: "
 }

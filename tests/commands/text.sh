@@ -59,6 +59,12 @@ test_lines_of_the_course() {
     grep -qE '^Final test loss: [0-9.]+$' runs/wikitext_b/1CPU/bare/out.log
     [ "$(head -1 runs/wikitext_b/1CPU/bare/metrics.csv)" = \
         "step,epoch,loss,learning_rate,grad_norm,samples_per_sec,data_wait_fraction,perplexity" ]
+    for name in report compare; do # exp of the losses
+        "$VITRAIN" report runs/wikitext_b/1CPU/bare $([ $name = report ] || echo runs/wikitext_b/1CPU/00) --output=$name.html >/dev/null
+        sed -n 's/.*validation perplexity<[^0-9]*\([0-9.]*\)[^0-9]*best \([0-9.]*\), unigram \([0-9.]*\)<.*/\1 \2 \3/p' $name.html
+    done >pages
+    awk -F, 'NR == 2 { print exp($4), exp($4), exp($5) }' runs/wikitext_b/1CPU/bare/epochs.csv >losses
+    awk '{ for (i = 1; i <= 3; i++) if (NR == 1) x[i] = $i; else if (($i / x[i] - 1) ^ 2 > 1e-6) exit 1 } END { exit NR != 3 }' losses pages
     awk -F, 'NR > 1 { n++; if (($8 / exp($3) - 1) ^ 2 > 1e-12) exit 1 } END { exit n != 6 }' runs/wikitext_b/1CPU/bare/metrics.csv
 }
 

@@ -1,0 +1,29 @@
+/* What pages say of a run, in the same words: report.html shows its figures as cards, compare.html as rows of a table.
+ */
+#ifndef VT_REPORT_RUN_FIGURES_H
+#define VT_REPORT_RUN_FIGURES_H
+
+#include <stdbool.h>
+
+#include "base/text.h"
+#include "report/run_files.h"
+
+enum { VT_RUN_FIGURES = 8, VT_RUN_CURVES = 4 };
+
+typedef struct {
+    const char *name;
+    char value[VT_NUMBER_SIZE]; /* "": the run's files don't say */
+    char detail[96];
+} vt_run_figure;
+
+void vt_run_figures_of(const vt_run_files *run, vt_run_figure figures[VT_RUN_FIGURES]);
+
+/* Columns of metrics.csv that are drawn beside the losses. */
+typedef struct {
+    const char *column, *title;
+    bool percent, may_be_logarithmic; /* as in vt_chart */
+} vt_run_curve;
+
+extern const vt_run_curve vt_run_curves[VT_RUN_CURVES];
+
+#endif
