@@ -130,7 +130,6 @@ small_flags() {
 synth*--text*) set -- "$@" --tokens=4000 ;;
 synth*unet3d*) set -- "$@" --box_size=[32,32] ;;
 synth*) set -- "$@" --img_size=[32,64] --steps_per_year=81 --valid_steps=37 --force ;;
-stats*) set -- "$@" --force ;;
 plan*calibrate*) set -- "$@" --embed_dim=16 --depth=1 ;;
 evaluate*lm/* | evaluate*unet*) ;;
 evaluate*) set -- "$@" --rollout=3 --limit_nsamples_val=4 ;;
@@ -194,6 +193,7 @@ long_data_and_forecasts() {
     wrapped_vitrain small_flags
     weather
     netcdf set
+    rm -r data/stats
     mkdir together
     cp data/train/2001.h5 data/valid/2002.h5 together
     tar -xzf "$TOP/tests/zarr/stores.tar.gz" v2_train.zarr
@@ -201,11 +201,14 @@ long_data_and_forecasts() {
     grep -q 'was built without' inspected && zarr='/era5.zarr/d;' || zarr=
     run_page docs/data.md "$zarr"'s/era5.zarr/v2_train.zarr/; /variables/s/DIR/set/; /period/s/DIR/together/; s/DIR/data/
         s/u10,v10,//; s/1979..2015/2001/; s/2016-01-01..2017-06-30|2016..2017/2002/'
-    ./vitrain synth data/ncep_air6h --channels=1
-    run_page docs/forecasting.md 's/2014-/2002-/'
+    netcdf ncep
+    WINDOW="--variables=[t2m] --lat_range=[17.5,75] --lon_range=[200,317.5]"
+    ./vitrain stats ncep $WINDOW
+    run_page docs/forecasting.md 's/2014-01-05T06/2002-01-02T00/'
     ./vitrain --config=demo
-    ./vitrain predict runs/demo/1CPU/00 --time=2002-01-02T00:00 --rollout=1 --output=data/ncep_air6h/invariant.nc
-    run_page docs/inputs.md 's/DIR/data\/ncep_air6h/g; s/\[z,lsm\]/[u10,v10]/'
+    ./vitrain synth air --channels=1
+    ./vitrain predict runs/demo/1CPU/00 --time=2002-01-02T00:00 --rollout=1 --output=air/invariant.nc
+    run_page docs/inputs.md 's/DIR/air/g; s/\[z,lsm\]/[u10,v10]/'
     run_page docs/performance.md
 }
 
