@@ -35,7 +35,7 @@ void vt_run_figures_of(const vt_run_files *run, vt_run_figure figures[VT_RUN_FIG
     double memory = 0;
     for (int i = 0; i < VT_RUN_MEMORIES; i++) memory += vt_table_value(&run->plan, 0, vt_run_memories[i]);
     set(&figures[0], "validation loss", valid, vt_number_short, "best %s", vt_number_short(best, number));
-    set(&figures[1], "of the baseline's", valid / other, vt_number_short, "%s %s",
+    set(&figures[1], "of the baseline's loss", valid / other, vt_number_short, "%s %s",
         vt_epochs_baseline(&run->epochs, baseline), vt_number_short(other, number));
     set(&figures[2], "validation perplexity",
         vt_run_column(&run->steps, "perplexity") != NULL ? exp(valid) : (double)NAN, vt_number_short, "best %s, %s %s",
