@@ -132,6 +132,15 @@ test_deps() {
     refuted grep -E 'libhdf5|libblosc' ../calls
     build deps MPI=no
     refuted grep apt-get ../calls
+    # a compiler of C++ that comes with the tests' packages is found
+    printf '#!/bin/sh\necho un\n' >../bin/dpkg-query
+    printf '#!/bin/sh\ncp "%s/cc" "%s/later"\n' "$PWD/../bin" "$PWD/../bin" >../bin/apt-get
+    chmod +x ../bin/dpkg-query
+    build deps CXX=later
+    refuted grep HOST_CUDA build/found.mk
+    build test-deps
+    build build/found.mk
+    grep -q '^HOST_CUDA ?= yes' build/found.mk
 }
 
 # Containers install what `make deps` does, besides what README.md asks for, and both recipes run the same commands.

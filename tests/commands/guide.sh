@@ -180,3 +180,20 @@ test_options_refuses() {
         refuses_once "options: " -- "$VITRAIN" options $arguments
     done
 }
+
+# Subcommands have the flags with which README.md and docs/ show them.
+test_documented_flags() {
+    local line command flag
+    while read -r line; do
+        command=train
+        ! [[ $line =~ ^(bench )?[a-z]+ ]] || command=${BASH_REMATCH[0]}
+        for flag in $(grep -oe ' --[A-Za-z0-9_.-]*' <<<" $line"); do echo "$command: $flag"; done
+    done < <(sed "s/\$WINDOW/$(sed -n 's/^    WINDOW="\(.*\)"/\1/p' "$TOP/README.md")/; s/ #.*//" "$TOP"/README.md "$TOP"/docs/*.md |
+        sed -n 's/^    \(\.\/\)*vitrain //p') | grep -vE -e '--(batch-size|epochs)$' | sort -u >shown # PyTorch's names
+    [ "$(wc -l <shown)" -gt 80 ] || { cat shown; return 1; }
+    for command in $(sed 's/:.*//; s/ /_/' shown | sort -u); do
+        "$VITRAIN" options --names="${command/_/ }" | sed 's/[=:\t].*//' | sed "s/^/${command/_/ }: /"
+    done | sort -u >offered
+    line=$(comm -23 shown offered)
+    [ -z "$line" ] || { echo "there is no flag: $line"; return 1; }
+}
