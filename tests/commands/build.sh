@@ -138,9 +138,12 @@ test_deps() {
     chmod +x ../bin/dpkg-query
     build deps CXX=later
     refuted grep HOST_CUDA build/found.mk
+    build build/stamps/compile
+    cp -p build/stamps/compile ../before
     build test-deps
-    build build/found.mk
+    build build/stamps/compile
     grep -q '^HOST_CUDA ?= yes' build/found.mk
+    [ ! build/stamps/compile -nt ../before ] || { echo "all would be compiled again"; return 1; }
 }
 
 # Containers install what `make deps` does, besides what README.md asks for, and both recipes run the same commands.
