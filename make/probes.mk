@@ -60,7 +60,7 @@ deps:
 	$(MAKE) -s $(BUILD)/found.mk
 
 # What tests look at files, pages and scripts with. A test that finds one of them missing is skipped, or fails where CI=true.
-TEST_PACKAGES := hdf5-tools netcdf-bin python3-h5py python3-xarray python3-netcdf4 python3-numcodecs zsh groff strace g++
+TEST_PACKAGES := hdf5-tools netcdf-bin python3-h5py python3-xarray python3-netcdf4 python3-numcodecs zsh groff strace git g++
 
 # Where sudo would ask for a password, tests do without. Afterwards the probes run again, for g++; found.mk stays till
 # then, because without its flags all would be compiled anew.
