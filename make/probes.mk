@@ -60,10 +60,12 @@ deps:
 	$(MAKE) -s $(BUILD)/found.mk
 
 # What tests look at files, pages and scripts with. A test that finds one of them missing is skipped, or fails where CI=true.
-TEST_PACKAGES := hdf5-tools netcdf-bin python3-h5py python3-xarray python3-netcdf4 python3-numcodecs zsh groff strace g++
+TEST_PACKAGES := hdf5-tools netcdf-bin python3-h5py python3-xarray python3-netcdf4 python3-numcodecs zsh groff strace git g++
 
-# Where sudo would ask for a password, tests do without.
+# Where sudo would ask for a password, tests do without. Afterwards the probes run again, for g++; found.mk stays till
+# then, because without its flags all would be compiled anew.
 test-deps: deps
 	@wanted="$(TEST_PACKAGES)"; ! apt-cache show chromium >/dev/null 2>&1 || wanted="$$wanted chromium"; \
 	dpkg-query -W -f '$${db:Status-Abbrev}\n' $$wanted 2>&1 | grep -qv '^ii' || ! command -v dpkg-query >/dev/null || exit 0; \
-	make/packages.sh "sudo -n" $$wanted || echo "Continuing without them: tests that need one are skipped." >&2
+	if make/packages.sh "sudo -n" $$wanted; then touch $(STAMPS)/probes; \
+	else echo "Continuing without them: tests that need one are skipped." >&2; fi

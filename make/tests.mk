@@ -172,7 +172,7 @@ memcheck: deps
 	@tests/faults/run $(BUILD) memcheck
 
 # What takes long and adds to what a shorter test shows: every path of the slow tests, more kills, 20,000 steps, the kernels' races,
-# predicted times.
+# predicted times; as root with debootstrap also README's commands on bare systems (tests/newcomer).
 long-test: test-deps
 	@VITRAIN_TEST_LONG=1 $(MAKE) --no-print-directory run-tests
 

@@ -268,16 +268,18 @@ static void print_statistics(const char *directory, const vt_fields_about *about
                              int *faults)
 {
     static const char *const names[] = {"global_means.npy", "global_stds.npy", "time_means.npy"};
+    if (!vt_inspect_holds(directory, names[0]) && !vt_inspect_holds(directory, names[1])) { /* data that are new */
+        vt_print("  stats: none yet; `vitrain stats` makes them\n");
+        return;
+    }
     vt_print("  stats:");
     int missing = 0;
-    bool climatology = true;
+    const bool has_time_means = vt_inspect_holds(directory, names[2]); /* without it training works, too */
     vt_text noted = {0};
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < (has_time_means ? 3 : 2); i++) {
         char *path = vt_text_format("%s/%s", directory, names[i]);
         vt_npy array = {0};
-        if (i == 2 && !vt_output_exists(path)) { /* no fault: training accepts it */
-            climatology = false;
-        } else if (vt_npy_open(path, &array) == VT_OK) {
+        if (vt_npy_open(path, &array) == VT_OK) {
             char *shape = vt_npy_shape_text(&array.form);
             vt_print("%s %s %s", missing < i ? "," : "", names[i], shape);
             free(shape);
@@ -289,14 +291,12 @@ static void print_statistics(const char *directory, const vt_fields_about *about
         }
         free(path);
     }
-    vt_print("%s\n", missing == (climatology ? 3 : 2) ? " none" : "");
-    if (!climatology) vt_print("    no time_means.npy: evaluate will score no mean field and no ACC against it\n");
-    char *seasonal = vt_text_format("%s/climatology.h5", directory);
-    if (!vt_output_exists(seasonal))
+    vt_print("\n");
+    if (!has_time_means) vt_print("    no time_means.npy: evaluate will score no mean field and no ACC against it\n");
+    if (!vt_inspect_holds(directory, "climatology.h5"))
         vt_print(
             "    no climatology.h5: evaluate will score no skill and no ACC against the season; `vitrain stats` makes "
             "it\n");
-    free(seasonal);
     if (missing > 0)
         vt_inspect_fault(faults, "%s", noted.characters);
     else if (about != NULL)

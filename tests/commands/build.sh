@@ -132,6 +132,18 @@ test_deps() {
     refuted grep -E 'libhdf5|libblosc' ../calls
     build deps MPI=no
     refuted grep apt-get ../calls
+    # a compiler of C++ that comes with the tests' packages is found
+    printf '#!/bin/sh\necho un\n' >../bin/dpkg-query
+    printf '#!/bin/sh\ncp "%s/cc" "%s/later"\n' "$PWD/../bin" "$PWD/../bin" >../bin/apt-get
+    chmod +x ../bin/dpkg-query
+    build deps CXX=later
+    refuted grep HOST_CUDA build/found.mk
+    build build/stamps/compile
+    cp -p build/stamps/compile ../before
+    build test-deps
+    build build/stamps/compile
+    grep -q '^HOST_CUDA ?= yes' build/found.mk
+    [ ! build/stamps/compile -nt ../before ] || { echo "all would be compiled again"; return 1; }
 }
 
 # Containers install what `make deps` does, besides what README.md asks for, and both recipes run the same commands.

@@ -44,6 +44,8 @@ test_inspect_names_what_is_damaged() {
     contains "$output" "1 fault found" # training takes no time_means.npy
     rm data/stats/global_stds.npy
     refuses "global_stds.npy: No such file" "2 faults found" -- "$VITRAIN" inspect data
+    rm data/train/2000.h5 data/stats/global_means.npy
+    says "stats: none yet; \`vitrain stats\` makes them" "no faults" -- "$VITRAIN" inspect data
 }
 
 column() { awk -F, -v name="$2" 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == name) c = i } NR > 1 && $1 == "'"$3"'" && $3 == '"$4"' { print $c }' "$1"; }

@@ -34,11 +34,6 @@ static void use_host_kernels(vt_backend *b)
 
 #else
 
-void host_wgmma_choose(host_wgmma_order order, uint32_t seed)
-{
-    (void)order, (void)seed;
-}
-
 static void use_host_kernels(vt_backend *b)
 {
     (void)b;
