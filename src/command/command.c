@@ -106,10 +106,14 @@ done:
 static vt_status run_command(const vt_subcommand *command, int argument_count, char *const *arguments)
 {
     vt_status status = VT_OK;
-    vt_call call = {.launch = {.world_size = 1}};
+    vt_text line = {0};
+    vt_text_append(&line, "vitrain %s %s", vt_version(), command->name);
+    if (command->word != NULL) vt_text_append(&line, " %s", command->word);
+    for (int i = 0; i < argument_count; i++) vt_text_append(&line, " %s", arguments[i]);
+    vt_call call = {.line = line.characters, .launch = {.world_size = 1}};
     if (vt_arguments_ask_help(argument_count, arguments)) {
         vt_arguments_print_help(command);
-        return VT_OK;
+        goto done;
     }
     if (command->alone || command->options != VT_NO_OPTIONS) VT_TRY(vt_launch_detect(&call.launch));
     if (!command->alone && vt_launch_has_mpi(&call.launch)) vt_trial_start_helper(); /* before MPI is initialised */
@@ -123,6 +127,7 @@ static vt_status run_command(const vt_subcommand *command, int argument_count, c
     if (status == VT_OK) status = command->run(&call);
     vt_call_close(command, &call);
 done:
+    vt_text_close(&line);
     return status;
 }
 

@@ -24,6 +24,7 @@ typedef struct {
     const char **operands;
     int option_count; /* flags of the configuration */
     char **options;
+    const char *line; /* "vitrain 1.0.0 predict RUN --time=…": the version, and the command as it was given */
     vt_launch launch; /* of a subcommand that takes them, or runs on one rank; else one rank */
 } vt_call;
 

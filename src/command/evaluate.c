@@ -9,6 +9,7 @@
 #include "forecast/evaluation.h"
 #include "forecast/forecaster.h"
 #include "forecast/language.h"
+#include "forecast/result.h"
 
 /* In the directory of the run that owns the checkpoint, or in the current one; an ensemble has its own. */
 static vt_status default_output(const char *checkpoint, bool test, int64_t members, char **output)
@@ -71,15 +72,17 @@ static vt_status prepare(const vt_call *call, vt_evaluation_options *options)
         VT_TRY(vt_forecaster_configure(named, call->option_count, call->options, call->launch.world_size,
                                        &options->checkpoint, &options->config));
     if (list == NULL && vt_forecaster_is_of_text(options->config)) {
-        VT_CHECK(members == 0 && options->channel == NULL && options->every == 1,
-                 "evaluate: a language model has neither members nor maps; leave out --members, --every and "
-                 "--map_channel");
+        VT_CHECK(members == 0 && options->channel == NULL && options->every == 1 && options->forecasts == NULL,
+                 "evaluate: a language model has neither members nor maps; leave out --members, --every, "
+                 "--map_channel and --forecasts");
         VT_TRY(vt_language_take_words(options->checkpoint, options->config));
     } else if (list == NULL && vt_forecaster_is_of_cubes(options->config)) {
-        VT_CHECK(!options->test && members == 0 && options->channel == NULL && options->every == 1,
+        VT_CHECK(!options->test && members == 0 && options->channel == NULL && options->every == 1 &&
+                     options->forecasts == NULL,
                  "evaluate: a U-Net has a validation set alone, and neither members nor maps; leave out --split, "
-                 "--members, --every and --map_channel");
+                 "--members, --every, --map_channel and --forecasts");
     } else {
+        if (flags->forecasts != NULL) VT_TRY(vt_result_check_path("--forecasts", flags->forecasts, flags->force));
         VT_TRY(vt_members_configure(named, list, members, call->option_count, call->options, call->launch.world_size,
                                     &options->members, &options->checkpoint, &options->config));
         VT_TRY(vt_forecaster_check_rollout(options->config, options->rollout));
@@ -98,7 +101,9 @@ done:
 vt_status vt_command_evaluate(const vt_call *call)
 {
     const vt_evaluate_flags *flags = call->flags;
-    vt_evaluation_options options = {.test = flags->split == VT_SPLIT_TEST,
+    vt_evaluation_options options = {.forecasts = flags->forecasts,
+                                     .command = call->line,
+                                     .test = flags->split == VT_SPLIT_TEST,
                                      .rollout = flags->rollout,
                                      .every = flags->every,
                                      .channel = flags->map_channel};

@@ -205,6 +205,54 @@ done:
     return status;
 }
 
+/* ---- the archive of all forecasts ---- */
+
+static vt_status open_archive(vt_evaluated *e)
+{
+    const vt_evaluation_options *options = e->options;
+    const vt_result_options result = {.option = "--forecasts",
+                                      .path = options->forecasts,
+                                      .command = options->command,
+                                      .checkpoint = options->checkpoint,
+                                      .members = &options->members,
+                                      .config = options->config,
+                                      .dataset = e->dataset,
+                                      .about = vt_dataset_about(e->dataset),
+                                      .starts = e->starts,
+                                      .start_count = e->start_count,
+                                      .steps = options->rollout,
+                                      .archive = true};
+    return vt_world_rank(e->world) == 0 ? vt_result_open(&result, &e->archive) : VT_OK;
+}
+
+/* Collective over the models' first ranks. Rank 0 writes the forecasts of a round for one lead time, those of the other
+ * models as they arrive. After an error it goes on receiving. */
+static vt_status archive_lead(vt_evaluated *e, int64_t round, int64_t lead)
+{
+    vt_status status = VT_OK;
+    const int64_t models = models_of(e), own = model_of(e), number = e->states.number;
+    const int64_t out = e->options->config->n_out_channels * e->plane;
+    for (int64_t model = own; model < (own == 0 ? models : own + 1); model++) {
+        const int64_t first = smaller((round * models + model) * e->batch, e->start_count);
+        const int64_t count = smaller(e->batch, e->start_count - first);
+        if (model == own && count > 0) vt_result_leave_out_missing(&e->states);
+        for (int64_t state = 0; state < number * count; state++) {
+            const float *fields = e->states.forecast + state * out;
+            if (own > 0) {
+                vt_group_send(e->models, fields, (size_t)out * sizeof *fields, 0, NULL);
+                continue;
+            }
+            if (model > 0) {
+                vt_group_receive(e->models, e->target, (size_t)out * sizeof *fields, (int)model, NULL);
+                fields = e->target;
+            }
+            if (status == VT_OK)
+                status = vt_forecast_file_write(e->archive, first + state % count, state / count, lead, fields);
+        }
+    }
+    return status;
+}
+
 /* Collective. The ranks meet at every lead time: a rank without initial times in the last round then waits no longer
  * than a forecast of the others takes, and an error on one rank ends all. */
 static vt_status score_all(vt_evaluated *e)
@@ -216,8 +264,12 @@ static vt_status score_all(vt_evaluated *e)
     for (int64_t round = 0; round < e->rounds; round++) {
         const int64_t first = smaller(round * together + model_of(e) * e->batch, e->start_count);
         const int64_t count = smaller(e->batch, e->start_count - first);
-        for (int64_t lead = 0; lead < e->options->rollout; lead++)
+        for (int64_t lead = 0; lead < e->options->rollout; lead++) {
             VT_TRY(vt_world_agree(e->world, score_lead(e, first, count, lead)));
+            if (e->models != NULL && vt_world_coordinate(e->world, VT_AXIS_PIPELINE) == 0)
+                status = archive_lead(e, round, lead);
+            VT_TRY(vt_world_agree(e->world, status));
+        }
         if (shows)
             fprintf(stderr, "\r%lld/%lld initial times ", (long long)smaller((round + 1) * together, e->start_count),
                     (long long)e->start_count);
@@ -292,8 +344,13 @@ static vt_status run_phases(vt_evaluated *e)
     VT_TRY(vt_members_read(&e->options->members, e->forecaster));
     share_out(e);
     VT_TRY(vt_world_agree(e->world, take_memory(e)));
+    if (e->options->forecasts != NULL) {
+        VT_TRY(vt_world_group(e->world, VT_AXES(VT_AXIS_DATA), VT_SCOPE_ALL, "forecasts", NULL, &e->models));
+        VT_TRY(vt_world_agree(e->world, open_archive(e)));
+    }
     VT_TRY(find_loss(e));
     VT_TRY(score_all(e));
+    VT_TRY(vt_world_agree(e->world, e->archive != NULL ? vt_forecast_file_finish(&e->archive) : VT_OK));
     add_ranks(e);
     static vt_status (*const parts[])(const vt_evaluated *) = {vt_evaluation_write_scores, vt_evaluation_write_spectra,
                                                                vt_evaluation_report};
@@ -315,6 +372,7 @@ done:
     vt_scores_close(&e.scores);
     vt_ensemble_close(&e.ensemble);
     vt_spectra_close(&e.spectra);
+    vt_forecast_file_close(&e.archive);
     vt_climatologies_close(&e.climatologies);
     vt_evaluation_close(&e.loss);
     vt_states_close(&e.states);

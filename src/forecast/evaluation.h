@@ -11,11 +11,12 @@ typedef struct {
     vt_config *config; /* these three from vt_members_configure */
     char *checkpoint;
     vt_members members;
-    bool test;           /* the test set, else the validation set */
-    int64_t rollout;     /* steps of each forecast */
-    int64_t every;       /* use every N-th initial time */
-    vt_place place;      /* of the files */
-    const char *channel; /* that the maps show; NULL: t2m, or the last one */
+    bool test;                       /* the test set, else the validation set */
+    int64_t rollout;                 /* steps of each forecast */
+    int64_t every;                   /* use every N-th initial time */
+    vt_place place;                  /* of the files */
+    const char *channel;             /* that the maps show; NULL: t2m, or the last one */
+    const char *forecasts, *command; /* the file that gets all forecasts, with the command in its history; NULL: none */
 } vt_evaluation_options;
 
 /* Collective. Prints the loss and a table on standard output, and writes loss.csv, scores.csv and map-….png. Ranks

@@ -6,7 +6,7 @@
 
 #include "forecast/climatologies.h"
 #include "forecast/evaluation.h"
-#include "forecast/states.h"
+#include "forecast/result.h"
 #include "task/weather/ensemble.h"
 #include "task/weather/spectra.h"
 
@@ -32,7 +32,9 @@ typedef struct {
     vt_scores *scores;
     vt_ensemble *ensemble; /* NULL: each forecast is one of its own */
     vt_spectra *spectra;
-    vt_evaluation loss; /* the training's, over loss_count samples */
+    vt_forecast_file *archive; /* of rank 0, of all forecasts; NULL: none is wanted */
+    vt_group *models;          /* the ranks that have forecasts for it, rank 0 first; NULL: none is wanted */
+    vt_evaluation loss;        /* the training's, over loss_count samples */
     int64_t loss_count;
 } vt_evaluated;
 

@@ -14,14 +14,15 @@
 #include "storage/output_file.h"
 #include "task/weather/channels.h"
 
-enum { TIME, LAT, LON, NUMBER, DIMENSIONS };
+enum { TIME, LEAD, LAT, LON, NUMBER, DIMENSIONS };
 
 struct vt_forecast_file {
     char *path, *partial;
     hid_t file;
     hid_t scales[DIMENSIONS];
     hid_t *variables, *means;   /* [channels]; no means without an ensemble */
-    int64_t extent[DIMENSIONS]; /* of NUMBER 0: there is no ensemble */
+    int64_t extent[DIMENSIONS]; /* of NUMBER 0: there is no ensemble; of LEAD 0: it is no archive */
+    int dimensions;             /* made */
     int64_t channels, written;
 };
 
@@ -30,8 +31,12 @@ struct vt_forecast_file {
 static int dimensions_of(const vt_forecast_file *file, bool is_mean, int order[DIMENSIONS])
 {
     int count = 0;
+    const bool archive = file->extent[LEAD] > 0;
+    if (archive) order[count++] = TIME;
     if (file->extent[NUMBER] > 0 && !is_mean) order[count++] = NUMBER;
-    for (int dimension = TIME; dimension <= LON; dimension++) order[count++] = dimension;
+    order[count++] = archive ? LEAD : TIME;
+    order[count++] = LAT;
+    order[count++] = LON;
     return count;
 }
 
@@ -70,6 +75,8 @@ static bool set_texts(hid_t object, const text_attribute *attributes, size_t cou
 
 /* ---- coordinates ---- */
 
+static const char initial_time[] = "initial time of the forecast";
+
 /* Links and attributes in the order in which they are made, in which the netCDF library looks for them. */
 static hid_t creation_properties(hid_t class)
 {
@@ -101,13 +108,17 @@ static vt_status write_dimension(vt_forecast_file *file, int dimension, const ch
     const hsize_t extent = (hsize_t)file->extent[dimension];
     snprintf(no_variable, sizeof no_variable, "This is a netCDF dimension but not a netCDF variable.%10lld",
              (long long)extent);
-    const hid_t type = values == NULL ? H5T_IEEE_F32BE : dimension == NUMBER ? H5T_STD_I32LE : H5T_IEEE_F64LE;
+    const hid_t type = values == NULL        ? H5T_IEEE_F32BE
+                       : dimension == NUMBER ? H5T_STD_I32LE
+                       : dimension == LEAD   ? H5T_STD_I64LE
+                                             : H5T_IEEE_F64LE;
+    const int number = file->dimensions++;
     hid_t scale = create_dataset(file, name, type, 1, &extent);
     file->scales[dimension] = scale;
     bool done = scale >= 0;
     if (done && values != NULL) done = H5Dwrite(scale, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, values) >= 0;
     done = done && H5DSset_scale(scale, values != NULL ? name : no_variable) >= 0 &&
-           set_attribute(scale, "_Netcdf4Dimid", H5T_STD_I32LE, H5T_NATIVE_INT, &dimension);
+           set_attribute(scale, "_Netcdf4Dimid", H5T_STD_I32LE, H5T_NATIVE_INT, &number);
     if (values != NULL) done = done && set_texts(scale, attributes, attribute_count);
     VT_CHECK(done, "can't write the dimension '%s' of %s: %s", name, file->path, vt_hdf5_reason());
 done:
@@ -140,11 +151,13 @@ static vt_status write_times(vt_forecast_file *file, const vt_forecast_file_opti
 {
     vt_status status = VT_OK;
     vt_time_units units;
+    const bool archive = options->starts > 0;
+    const int64_t count = file->extent[TIME];
     char *since = units_of_times(options, &units);
-    double *values = vt_allocate((size_t)options->times, sizeof *values, "a file of forecasts");
-    for (int64_t i = 0; i < options->times; i++) values[i] = vt_time_units_value(&units, options->dates[1 + i]);
-    const text_attribute time[] = {{"standard_name", "time"},
-                                   {"long_name", "time that the forecast is for"},
+    double *values = vt_allocate((size_t)count, sizeof *values, "a file of forecasts");
+    for (int64_t i = 0; i < count; i++) values[i] = vt_time_units_value(&units, options->dates[archive ? i : 1 + i]);
+    const text_attribute time[] = {{"standard_name", archive ? "forecast_reference_time" : "time"},
+                                   {"long_name", archive ? initial_time : "time that the forecast is for"},
                                    {"units", since},
                                    {"calendar", calendar_of(options)},
                                    {"axis", "T"}};
@@ -155,10 +168,25 @@ done:
     return status;
 }
 
+/* Of an archive. xarray recognises lengths of time by their units, from version 2025.7 on by `dtype`. */
+static vt_status write_leads(vt_forecast_file *file, const vt_forecast_file_options *options)
+{
+    const bool hours = options->step % 60 == 0;
+    const text_attribute lead[] = {{"standard_name", "forecast_period"},
+                                   {"long_name", "time since the initial time"},
+                                   {"units", hours ? "hours" : "minutes"},
+                                   {"dtype", "timedelta64[ns]"}};
+    double *values = vt_allocate((size_t)options->times, sizeof *values, "a file of forecasts");
+    for (int64_t i = 0; i < options->times; i++) values[i] = (double)((i + 1) * options->step / (hours ? 60 : 1));
+    const vt_status status = write_dimension(file, LEAD, "prediction_timedelta", values, lead, 4);
+    free(values);
+    return status;
+}
+
 static vt_status write_grid(vt_forecast_file *file, const vt_forecast_file_options *options)
 {
     vt_status status = VT_OK;
-    const bool rotated = options->rotated;
+    const bool rotated = options->rotated, archive = options->starts > 0;
     const text_attribute lat[] = {{"standard_name", rotated ? "grid_latitude" : "latitude"},
                                   {"long_name", rotated ? "latitude in a grid of a rotated pole" : "latitude"},
                                   {"units", rotated ? "degrees" : "degrees_north"},
@@ -170,11 +198,13 @@ static vt_status write_grid(vt_forecast_file *file, const vt_forecast_file_optio
     VT_TRY(write_dimension(file, LAT,
                            options->latitudes == NULL ? "y"
                            : rotated                  ? "rlat"
+                           : archive                  ? "latitude"
                                                       : "lat",
                            options->latitudes, lat, 4));
     VT_TRY(write_dimension(file, LON,
                            options->longitudes == NULL ? "x"
                            : rotated                   ? "rlon"
+                           : archive                   ? "longitude"
                                                        : "lon",
                            options->longitudes, lon, 4));
 done:
@@ -212,7 +242,7 @@ static vt_status write_reference_time(vt_forecast_file *file, const vt_forecast_
     vt_time_units units;
     char *since = units_of_times(options, &units);
     const text_attribute attributes[] = {{"standard_name", "forecast_reference_time"},
-                                         {"long_name", "initial time of the forecast"},
+                                         {"long_name", initial_time},
                                          {"units", since},
                                          {"calendar", calendar_of(options)}};
     VT_TRY(
@@ -280,9 +310,11 @@ static vt_status create_variable(vt_forecast_file *file, const char *channel, co
     (is_mean ? file->means : file->variables)[number] = variable;
     char *level = NULL, *coordinates = NULL;
     VT_TRY(write_level(file, &meaning, &level));
-    coordinates = vt_text_format("forecast_reference_time%s%s", level[0] != '\0' ? " " : "", level);
-    text_attribute attributes[5] = {{"long_name", long_name}, {"coordinates", coordinates}};
-    size_t count = 2;
+    coordinates = vt_text_format("%s%s", file->extent[LEAD] == 0 ? "forecast_reference_time " : "", level);
+    if (level[0] == '\0' && coordinates[0] != '\0') coordinates[strlen(coordinates) - 1] = '\0';
+    text_attribute attributes[5] = {{"long_name", long_name}};
+    size_t count = 1;
+    if (coordinates[0] != '\0') attributes[count++] = (text_attribute){"coordinates", coordinates};
     if (meaning.units[0] != '\0') attributes[count++] = (text_attribute){"units", meaning.units};
     if (meaning.standard_name != NULL) attributes[count++] = (text_attribute){"standard_name", meaning.standard_name};
     if (is_mean) attributes[count++] = (text_attribute){"cell_methods", "realization: mean"};
@@ -313,11 +345,13 @@ static vt_status create_all(vt_forecast_file *file, const vt_forecast_file_optio
                                          {"checkpoint", options->checkpoint}, {"about", options->about}};
     VT_CHECK(set_texts(file->file, attributes, options->about != NULL ? 6 : 4), "can't write %s: %s", file->path,
              vt_hdf5_reason());
+    const bool archive = options->starts > 0;
     VT_TRY(write_times(file, options));
+    if (archive) VT_TRY(write_leads(file, options));
     VT_TRY(write_grid(file, options));
     if (options->members > 0) VT_TRY(write_numbers(file));
-    VT_TRY(write_reference_time(file, options));
-    for (int64_t i = 0; i < (options->members > 0 ? 2 : 1) * options->channels; i++) {
+    if (!archive) VT_TRY(write_reference_time(file, options));
+    for (int64_t i = 0; i < (options->members > 0 && !archive ? 2 : 1) * options->channels; i++) {
         const int64_t c = i % options->channels;
         VT_TRY(create_variable(file, options->channel_names != NULL ? options->channel_names[c] : NULL,
                                &options->meanings[c], c, options->masked, i >= options->channels));
@@ -337,7 +371,8 @@ vt_status vt_forecast_file_open(const char *path, const vt_forecast_file_options
     file->partial = vt_output_partial_path(path);
     file->file = H5I_INVALID_HID;
     file->channels = options->channels;
-    file->extent[TIME] = options->times;
+    file->extent[TIME] = options->starts > 0 ? options->starts : options->times;
+    file->extent[LEAD] = options->starts > 0 ? options->times : 0;
     file->extent[LAT] = options->height;
     file->extent[LON] = options->width;
     file->extent[NUMBER] = options->members;
@@ -353,11 +388,14 @@ vt_status vt_forecast_file_open(const char *path, const vt_forecast_file_options
     return status;
 }
 
-static vt_status write_inside(vt_forecast_file *file, int64_t member, int64_t time, const float *fields)
+static vt_status write_inside(vt_forecast_file *file, int64_t start_index, int64_t member, int64_t time,
+                              const float *fields)
 {
     vt_status status = VT_OK;
     const bool is_mean = member == VT_FORECAST_MEAN;
-    const int64_t at[DIMENSIONS] = {[TIME] = time, [NUMBER] = member}, plane = file->extent[LAT] * file->extent[LON];
+    const int64_t plane = file->extent[LAT] * file->extent[LON];
+    const int64_t at[DIMENSIONS] = {
+        [TIME] = file->extent[LEAD] > 0 ? start_index : time, [LEAD] = time, [NUMBER] = member};
     int order[DIMENSIONS];
     const int dimensions = dimensions_of(file, is_mean, order);
     hsize_t start[DIMENSIONS], count[DIMENSIONS];
@@ -379,10 +417,11 @@ done:
     return status;
 }
 
-vt_status vt_forecast_file_write(vt_forecast_file *file, int64_t member, int64_t time, const float *fields)
+vt_status vt_forecast_file_write(vt_forecast_file *file, int64_t start, int64_t member, int64_t time,
+                                 const float *fields)
 {
     vt_hdf5_enter();
-    vt_status status = write_inside(file, member, time, fields);
+    vt_status status = write_inside(file, start, member, time, fields);
     vt_hdf5_leave();
     return status;
 }
@@ -409,8 +448,9 @@ static bool close_handles(vt_forecast_file *file)
 vt_status vt_forecast_file_finish(vt_forecast_file **file)
 {
     vt_status status = VT_OK;
-    const int64_t members = (*file)->extent[NUMBER];
-    VT_ASSERT((*file)->written == (*file)->extent[TIME] * (members > 0 ? members + 1 : 1));
+    const int64_t members = (*file)->extent[NUMBER], leads = (*file)->extent[LEAD];
+    const int64_t fields = leads > 0 ? (members > 0 ? members : 1) * leads : members > 0 ? members + 1 : 1;
+    VT_ASSERT((*file)->written == (*file)->extent[TIME] * fields);
     VT_CHECK(close_handles(*file), "can't write %s: %s", (*file)->path, vt_hdf5_reason());
     VT_TRY(vt_output_publish((*file)->partial, (*file)->path));
     free((*file)->partial);

@@ -2,7 +2,11 @@
  * HDF5 whose dimensions are HDF5's dimension scales (docs.unidata.ucar.edu, "File Structure and Performance":
  * interoperability with HDF5), so HDF5 writes it. Each channel is a variable [time, lat, lon]. The coordinates are
  * time, lat and lon; rlat and rlon of a rotated pole; where they are not known, the dimensions y and x have none. Of an
- * ensemble a channel is a variable [number, time, lat, lon], and NAME_mean [time, lat, lon] is the members' mean. */
+ * ensemble a channel is a variable [number, time, lat, lon], and NAME_mean [time, lat, lon] is the members' mean.
+ *
+ * An archive holds forecasts from several initial times, in the form of WeatherBench 2 (weatherbench2.readthedocs.io,
+ * "Data format"): a channel is a variable [time, prediction_timedelta, latitude, longitude], of an ensemble [time,
+ * number, prediction_timedelta, latitude, longitude], where `time` is the initial time. It has no means. */
 #ifndef VT_FORECAST_FORECAST_FILE_H
 #define VT_FORECAST_FORECAST_FILE_H
 
@@ -15,12 +19,14 @@
 
 typedef struct {
     int64_t times, height, width, channels;
+    int64_t starts;                       /* initial times of an archive; 0: a forecast from one */
+    int64_t step;                         /* minutes from one time of an archive to the next */
     int64_t members;                      /* of an ensemble; 0: none */
     const double *latitudes, *longitudes; /* degrees, [height], [width]; NULL: a dimension without a coordinate */
     bool rotated;                         /* degrees of a rotated pole's grid */
     const char *const *channel_names;     /* [channels], or NULL; "" where there is none */
     const vt_channel_meaning *meanings;   /* [channels]: from the data */
-    const vt_date *dates;                 /* [1 + times]: the initial time, then those of the forecasts */
+    const vt_date *dates;                 /* [1 + times]: the initial time, then those of the forecasts; or [starts] */
     const vt_time_axis *time_axis;        /* gives the units and the calendar; NULL: hours since dates[0] */
     const char *title, *source, *history; /* global attributes; history: when, and by which command */
     const char *checkpoint, *about;       /* likewise: which made it, and the data that it begins from, as JSON */
@@ -32,10 +38,11 @@ typedef struct vt_forecast_file vt_forecast_file;
 /* The file gets its name when it is finished. */
 vt_status vt_forecast_file_open(const char *path, const vt_forecast_file_options *options, vt_forecast_file **file);
 
-/* The fields [channels, height, width] at time 0, 1, … of a member (0 without an ensemble), or of the members' mean;
- * each once, in any order. */
+/* The fields [channels, height, width] at time 0, 1, … of a member (0 without an ensemble), or of the members' mean,
+ * from initial time `start` (0 without an archive); each once, in any order. */
 enum { VT_FORECAST_MEAN = -1 };
-vt_status vt_forecast_file_write(vt_forecast_file *file, int64_t member, int64_t time, const float *fields);
+vt_status vt_forecast_file_write(vt_forecast_file *file, int64_t start, int64_t member, int64_t time,
+                                 const float *fields);
 
 /* After the last one: closes the file and gives it its name, in the place of another file of that name. */
 vt_status vt_forecast_file_finish(vt_forecast_file **file);

@@ -1,4 +1,4 @@
-/* One forecast from one initial time, into a NetCDF file: `vitrain predict`. */
+/* Forecasts from one initial time, or from several, into a NetCDF file: `vitrain predict`. */
 #ifndef VT_FORECAST_PREDICTION_H
 #define VT_FORECAST_PREDICTION_H
 
@@ -11,8 +11,8 @@ typedef struct {
     vt_config *config; /* these three from vt_members_configure */
     char *checkpoint;
     vt_members members;
-    vt_set set;       /* that holds the initial time */
-    const char *time; /* "2003-01-05T06:00", UTC */
+    vt_set set;       /* that holds the initial times */
+    const char *time; /* "2003-01-05T06:00", UTC; or several, "2003-01-01/2003-12-31/12h" */
     int64_t steps;
     const char *output, *command; /* command: for the file's history */
 } vt_prediction_options;

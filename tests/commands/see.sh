@@ -401,7 +401,7 @@ test_predict() {
     h5dump -A f.nc >header
     [ "$(values f.nc height_2m),$(values f.nc height_10m)" = 2,10 ]
     contains "$(tr -s ' \n' ' ' <header)" '"forecast_reference_time height_10m"' \
-        ": $("$VITRAIN" --version | head -n 1) predict $best --time=2002-01-02T06:00 --rollout=3 --output=f.nc"
+        ": $("$VITRAIN" --version | head -n 1) predict --checkpoint=$best --time=2002-01-02T06:00 --steps=3 --output=f.nc"
     for part in DIMENSION_LIST DIMENSION_SCALE REFERENCE_LIST _Netcdf4Dimid CF-1.8 air_temperature degrees_north "hours since 2002-01-02 06:00:00"; do
         contains "$(cat header)" "$part"
     done
@@ -424,6 +424,76 @@ test_predict() {
     refuses "valid_data_path 'data/valid' can begin no later than 2002-01-09 00:00" -- predict --time=2002-07-01 --output=h.nc
     refuses "can begin no earlier than 2002-01-01 00:00" -- predict --time=1999-07-01 --output=h.nc
     [ ! -e h.nc ]
+}
+
+# All forecasts in WeatherBench 2's form: RMSE and ACC that xarray finds in the file are those of scores.csv.
+test_forecasts_that_others_score() {
+    python_with python3-xarray "xarray, netCDF4"
+    "$VITRAIN" stats data --force >/dev/null
+    "$VITRAIN" evaluate "$best" --rollout=3 --forecasts=f.nc --output=scored >/dev/null
+    "$python" - <<'PYTHON'
+import csv
+import datetime
+import netCDF4
+import numpy as np
+import xarray
+
+forecasts = xarray.open_dataset("f.nc").load()
+truth = netCDF4.Dataset("data/valid/2002.h5")["fields"][:].astype(float)
+season = netCDF4.Dataset("data/stats/climatology.h5")
+minutes = list(season.minutes_of_day)
+begin = np.datetime64("2002-01-01")
+
+def climatology(date):
+    angle = 2 * np.pi * ((date - begin) / np.timedelta64(365, "D"))
+    of_day = int((date - date.astype("datetime64[D]")) / np.timedelta64(1, "m"))
+    basis = [1, *(f(k * angle) for k in range(1, int(season.harmonics) + 1) for f in (np.cos, np.sin))]
+    return np.tensordot(basis, season["coefficients"][minutes.index(of_day)].astype(float), 1)
+
+assert forecasts.t2m.dims == ("time", "prediction_timedelta", "latitude", "longitude")
+weights = np.cos(np.radians(forecasts.latitude.values))[:, None] * np.ones(forecasts.longitude.size)
+mean = lambda field: (weights * field).sum() / weights.sum()
+compared = 0
+for row in csv.DictReader(open("scored/scores.csv")):
+    channel, lead = list(forecasts.data_vars).index(row["channel"]), np.timedelta64(int(row["lead_hours"]), "h")
+    rmse, acc = [], []
+    for time in forecasts.time.values:
+        valid = time + lead
+        f = forecasts[row["channel"]].sel(time=time, prediction_timedelta=lead).values.astype(float)
+        o, c = truth[round((valid - begin) / np.timedelta64(6, "h")), channel], climatology(valid)[channel]
+        rmse.append(mean((f - o) ** 2) ** 0.5)
+        acc.append(mean((f - c) * (o - c)) / (mean((f - c) ** 2) * mean((o - c) ** 2)) ** 0.5)
+    for mine, theirs in (np.mean(rmse), row["rmse"]), (np.mean(acc), row["acc_seasonal"]):
+        assert abs(mine - float(theirs)) <= 1e-6 * max(abs(mine), 1e-3), (row["channel"], lead, mine, theirs)
+        compared += 1
+assert compared == 2 * 3 * 3
+PYTHON
+    # the same from several initial times, and with members
+    predict --time=2002-01-02/2002-01-03/12h --rollout=2 --output=g.nc >said
+    contains "$(cat said)" "g.nc: 2 forecasts of " "step-00000014 from each of 3 initial times, 2002-01-02 00:00 to 2002-01-03 00:00 UTC"
+    "$VITRAIN" evaluate "$best" --rollout=3 --every=2 --members=3 --input_noise=0.1 --forecasts=m.nc >/dev/null
+    "$python" - <<'PYTHON'
+import numpy as np
+import xarray
+
+f, g, m = (xarray.open_dataset(name).load() for name in ("f.nc", "g.nc", "m.nc"))
+assert m.t2m.dims == ("time", "number", "prediction_timedelta", "latitude", "longitude") and m.t2m.shape[1] == 3
+for name in f.data_vars:
+    assert np.array_equal(g[name], f[name].sel(time=g.time, prediction_timedelta=g.prediction_timedelta))
+    assert np.array_equal(m[name].sel(number=0), f[name].sel(time=m.time, prediction_timedelta=m.prediction_timedelta))
+assert not np.array_equal(m.t2m.sel(number=1), m.t2m.sel(number=2))
+PYTHON
+    refuses "--forecasts: f.nc exists already; give --force" -- "$VITRAIN" evaluate "$best" --forecasts=f.nc
+    refuses "--forecasts=f: expected a name that ends in .nc" -- "$VITRAIN" evaluate "$best" --forecasts=f
+    refuses "--time=2002-01-02/2002-01-03: expected the first initial time, the last one and what lies between" -- \
+        predict --time=2002-01-02/2002-01-03 --output=h.nc
+    refuses "the last initial time is before the first" -- predict --time=2002-01-03/2002-01-02/6h --output=h.nc
+    refuses "--time=2002-01-02 03:00: forecasts from valid_data_path 'data/valid' can begin at" -- \
+        predict --time=2002-01-02/2002-01-03/3h --output=h.nc
+    [ ! -e h.nc ]
+    "$TESTS" --has-mpi >/dev/null || return 0
+    "$TOP/tests/mpirun" -np 2 "$VITRAIN" evaluate "$best" --rollout=3 --forecasts=two.nc --output=two >/dev/null
+    for name in time prediction_timedelta u10 v10 t2m; do cmp <(values f.nc $name) <(values two.nc $name); done
 }
 
 # The log says that the count of `variables` replaced the configuration's channels.
