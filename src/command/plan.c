@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "base/threads.h"
 #include "command/plan_rules.h"
+#include "command/plan_scaling.h"
 #include "planning/calibrate.h"
 #include "planning/layouts.h"
 #include "report/chart.h"
@@ -122,14 +123,6 @@ static void print_row(const vt_config *config, const vt_option_cost *o, bool ter
     vt_print("\n");
 }
 
-/* The first layout that fits, or, if none does, the first of all. */
-static const vt_option_cost *fastest(const vt_layouts *layouts)
-{
-    for (int64_t i = 0; i < layouts->count; i++)
-        if (layouts->options[i].fits) return &layouts->options[i];
-    return &layouts->options[0];
-}
-
 static void print_run(const vt_config *config, const vt_hardware *hardware, const vt_option_cost *o)
 {
     char run[VT_NUMBER_SIZE], energy[VT_NUMBER_SIZE] = "";
@@ -174,7 +167,7 @@ static void print_table(const vt_config *config, const vt_hardware *hardware, co
         too_large += !o->fits;
     }
     vt_print("\n");
-    if (fitting > 0) print_run(config, hardware, fastest(layouts));
+    if (fitting > 0) print_run(config, hardware, vt_layouts_fastest(layouts));
     vt_print("%lld layouts, %lld of them fit%s.\n%s--csv has all figures, also memory by purpose.\n"
              "tp with s: sequence_parallel. Time to read data is not counted.\n",
              (long long)layouts->count, (long long)fitting, all ? "" : "; here the fastest that fits of each grid",
@@ -196,7 +189,7 @@ static void print_table(const vt_config *config, const vt_hardware *hardware, co
 static void print_offload(const vt_config *config, const vt_hardware *hardware, const vt_layouts *layouts)
 {
     char waiting[VT_NUMBER_SIZE], sent[VT_NUMBER_SIZE];
-    const vt_option_cost *o = fastest(layouts);
+    const vt_option_cost *o = vt_layouts_fastest(layouts);
     if (config->offload_activations == VT_OFFLOAD_NONE) return;
     vt_print_wrapped(
         "offload_activations: with the fastest layout that fits, activations take %s of pinned host memory a rank, and "
@@ -274,6 +267,26 @@ done:
     return status;
 }
 
+/* The configuration's batch is that of the first number of ranks. */
+static vt_status plan_scaling(const vt_call *call)
+{
+    vt_status status = VT_OK;
+    const vt_plan_flags *flags = call->flags;
+    vt_hardware hardware;
+    vt_config *config = NULL;
+    int64_t *ranks = NULL;
+    int count = 0;
+    VT_TRY(vt_plan_scaling_ranks(flags->scaling, &ranks, &count));
+    VT_TRY(vt_hardware_read(flags->hardware != NULL ? flags->hardware : "cpu", &hardware));
+    VT_TRY(vt_output_check_file("--output", flags->output));
+    VT_TRY(open_config(call, ranks[0], &config));
+    VT_TRY(vt_plan_scaling(config, &hardware, ranks, count, flags->output));
+done:
+    free(ranks);
+    vt_config_close(&config);
+    return status;
+}
+
 vt_status vt_command_plan(const vt_call *call)
 {
     vt_status status = VT_OK;
@@ -283,6 +296,7 @@ vt_status vt_command_plan(const vt_call *call)
     const vt_launch *launch = &call->launch;
     if (path == NULL && launch->rank > 0) return VT_OK; /* planning runs on the first rank, which also reports errors */
     if (flags->rules != VT_RULES_OFF) return print_rules(call);
+    if (flags->scaling != NULL) return plan_scaling(call);
     if (path != NULL && strcmp(path, VT_SWITCH_ON) == 0) path = "hardware-here.yaml";
     status = open_config(call, flags->ranks != VT_UNSET_INTEGER ? flags->ranks : launch->world_size, &config);
     if (status == VT_OK && path != NULL) status = vt_output_check_file("--calibrate", path);

@@ -236,3 +236,10 @@ void vt_layouts_close(vt_layouts *layouts)
     free(layouts->options);
     *layouts = (vt_layouts){NULL, 0};
 }
+
+const vt_option_cost *vt_layouts_fastest(const vt_layouts *layouts)
+{
+    for (int64_t i = 0; i < layouts->count; i++)
+        if (layouts->options[i].fits) return &layouts->options[i];
+    return &layouts->options[0];
+}

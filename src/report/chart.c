@@ -69,6 +69,7 @@ static axis axis_of(const vt_chart *chart, bool vertical)
     if (!(range.low <= range.high)) range.low = range.high = 0;
     if (!vertical) {
         if (range.high <= range.low) range.high = range.low + 1;
+        range.logarithmic = chart->x_is_logarithmic;
         return range;
     }
     range.logarithmic = chart->may_be_logarithmic && range.low > 0 && range.high > 4 * range.low;

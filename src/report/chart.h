@@ -22,6 +22,7 @@ typedef struct {
     const char *title, *units, *x_name; /* units of y, behind the title; NULL or "": none */
     const vt_line *lines;
     int line_count;
+    bool x_is_logarithmic;   /* x is above 0 */
     bool may_be_logarithmic; /* logarithmic if the values, all above 0, span more than a factor of 4 */
     bool from_zero;          /* the y axis begins at 0 */
     bool percent;            /* y is a fraction, 0 … 1 */

@@ -130,6 +130,7 @@ small_flags() {
 synth*--text*) set -- "$@" --tokens=4000 ;;
 synth*unet3d*) set -- "$@" --box_size=[32,32] ;;
 synth*) set -- "$@" --img_size=[32,64] --steps_per_year=81 --valid_steps=37 --force ;;
+plan*scaling*) set -- "$@" --scaling=1,2 ;;
 plan*calibrate*) set -- "$@" --embed_dim=16 --depth=1 ;;
 evaluate*lm/* | evaluate*unet*) ;;
 evaluate*) set -- "$@" --rollout=3 --limit_nsamples_val=4 ;;

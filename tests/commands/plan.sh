@@ -62,6 +62,32 @@ test_offloaded_activations() {
 }
 
 # The course's picture, 4 stages and 8 micro-batches: 27.3 % idle. What a stage keeps lets a model train that one GPU can't hold.
+# Each row is the fastest layout that plan finds for its ranks and batch.
+test_scaling() {
+    local kind ranks batch rate
+    scaling() { plan --config=small --num_iters=100 --recompute=none --pipeline_parallel=1 --hardware=a100-40 "$@"; }
+    scaling --scaling=1,2,4 --global_batch_size=4 >text
+    narrow text
+    contains "$(cat text)" "hours and energy are of 400 samples" "drawn: scaling.html"
+    awk '/^(Strong|Weak)/ { kind = $1 } $1 ~ /^[0-9]/ { print kind, $1, $2, $5 }' text >rows
+    [ "$(cut -d' ' -f1-3 rows | paste -sd,)" = "Strong 1 4,Strong 2 4,Strong 4 4,Weak 1 4,Weak 2 8,Weak 4 16" ]
+    while read -r kind ranks batch rate <&3; do
+        scaling --ranks="$ranks" --global_batch_size="$batch" --csv | awk -F, -v rate="$rate" '
+            NR == 2 { off = $30 / rate - 1; exit !(off < 1e-3 && off > -1e-3) }' || { echo "$kind, $ranks ranks: not $rate"; return 1; }
+    done 3<rows
+    [ "$(grep -c '<figure>' scaling.html)" -eq 4 ]
+    contains "$(cat scaling.html)" "scaling of small on a100-40" "<h2>Strong scaling</h2>" "<th>rank-hours</th>" "<td>dp 4</td>"
+    says "   96  " "no layout divides" -- scaling --scaling=1,96 --global_batch_size=4 --tensor_parallel=1 --context_parallel=1 --output=other.html
+    [ -s other.html ]
+    [ "$(scaling --scaling=1..6 --global_batch_size=6 | awk '/^Weak/ { exit } $1 ~ /^[0-9]/ { print $1 }' | paste -sd ' ')" = "1 2 4 6" ]
+    for list in 2,1 1,x 0 8..4 1,,2 1..99999; do
+        refuses "--scaling=$list: expected rising numbers of ranks up to 16384, such as" -- scaling --scaling=$list
+    done
+    refuses "weak scaling needs a whole batch, but 4 samples on 3 ranks are 5.33333 on 4" -- scaling --scaling=3,4 --global_batch_size=4
+    refuses "has 'small' a layout that fits into" -- scaling --scaling=1,2 --img_size=[4096,8192] --patch_size=8 --embed_dim=2048
+    refuses "--output=nowhere/s.html" -- scaling --scaling=1 --output=nowhere/s.html
+}
+
 test_stages() {
     plan --config=mp --ranks=4 --hardware=a100-40 --pipeline_parallel=4 --grad_accumulation=8 --recompute=none >text
     bubble=$(sed -n 's/^ *1 *1 *4 .* \([0-9]*\) % *[0-9.]* *[a-z].*/\1/p' text)

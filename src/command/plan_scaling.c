@@ -1,0 +1,286 @@
+#include "command/plan_scaling.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/memory.h"
+#include "base/text.h"
+#include "planning/layouts.h"
+#include "report/chart.h"
+#include "report/page.h"
+#include "report/progress.h"
+
+enum { MOST_RANKS = 16384 };
+
+typedef enum { RANKS, BATCH, GIB, MILLISECONDS, RATE, EFFICIENCY, RANK_HOURS, KWH, COLUMNS } column;
+
+static const char *const heads[COLUMNS] = {"ranks",     "batch",      "GiB a rank", "ms a step",
+                                           "samples/s", "efficiency", "rank-hours", "kWh"};
+
+/* The fastest layout for each number of ranks, with strong or with weak scaling. */
+typedef struct {
+    const char *name, *explanation;
+    int count;
+    double *columns[COLUMNS]; /* [count]; NAN where no layout fits */
+    char **layouts;           /* [count]: in words, or why there is none */
+} scaling;
+
+/* ---- the numbers of ranks ---- */
+
+static void add(int64_t **ranks, int *count, int64_t value)
+{
+    *ranks = vt_grow(*ranks, (size_t)*count, sizeof **ranks, "the plan");
+    (*ranks)[(*count)++] = value;
+}
+
+vt_status vt_plan_scaling_ranks(const char *text, int64_t **ranks, int *count)
+{
+    vt_status status = VT_OK;
+    bool valid = true;
+    *ranks = NULL;
+    *count = 0;
+    for (const char *next = text; valid && next != NULL;) {
+        char *end = NULL;
+        const int64_t first = strtoll(next, &end, 10), before = *count > 0 ? (*ranks)[*count - 1] : 0;
+        int64_t last = first;
+        valid = end > next && first > before;
+        if (strncmp(end, "..", 2) == 0) {
+            next = end + 2;
+            last = strtoll(next, &end, 10);
+            valid = valid && end > next && last > first;
+        }
+        valid = valid && last <= MOST_RANKS && (*end == ',' || *end == '\0');
+        if (!valid) break;
+        add(ranks, count, first);
+        for (int64_t power = 1; power < last; power *= 2)
+            if (power > first) add(ranks, count, power);
+        if (last > first) add(ranks, count, last);
+        next = *end == ',' ? end + 1 : NULL;
+    }
+    VT_CHECK(valid, "plan: --scaling=%s: expected rising numbers of ranks up to %d, such as 1,2,4,8 or 1..512", text,
+             MOST_RANKS);
+done:
+    return status;
+}
+
+/* ---- planning ---- */
+
+#define WORD(enumerator, word) word,
+static const char *const recompute_words[] = {VT_RECOMPUTES(WORD)};
+
+/* "tp 2 dp 4 zero 1 block": what is not 1, 0 or none. malloc'd. */
+static char *layout_text(const vt_option_cost *o)
+{
+    const struct {
+        const char *name;
+        int64_t value, usual;
+    } parts[] = {
+        {"tp", o->tensor, 1}, {"cp", o->context, 1}, {"pp", o->pipeline, 1}, {"dp", o->data, 1}, {"zero", o->zero, 0}};
+    vt_text text = {0};
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+        if (parts[i].value != parts[i].usual)
+            vt_text_append(&text, "%s %lld ", parts[i].name, (long long)parts[i].value);
+    if (o->recompute != VT_RECOMPUTE_NONE) vt_text_append(&text, "%s ", recompute_words[o->recompute]);
+    if (text.length == 0) return vt_text_copy("one rank");
+    text.characters[text.length - 1] = '\0';
+    return text.characters;
+}
+
+/* Samples that the run trains on; 1e6 where only the data could tell. */
+static double samples_of(const vt_config *config)
+{
+    if (config->num_iters != VT_UNSET_INTEGER) return (double)(config->num_iters * config->global_batch_size);
+    if (config->limit_nsamples != VT_UNSET_INTEGER) return (double)(config->num_epochs * config->limit_nsamples);
+    return 1e6;
+}
+
+/* Number i of the kind, by the ranks and the batch of `config`. */
+static void plan_one(scaling *kind, int i, const vt_config *config, const vt_hardware *hardware, double samples)
+{
+    vt_layouts layouts = {NULL, 0};
+    const bool divides = vt_layouts_plan(config, hardware, &layouts) == VT_OK;
+    const vt_option_cost *best = divides ? vt_layouts_fastest(&layouts) : NULL;
+    if (!divides) vt_error_clear();
+    for (int c = 0; c < COLUMNS; c++) kind->columns[c][i] = NAN;
+    kind->columns[RANKS][i] = (double)config->ranks;
+    kind->columns[BATCH][i] = (double)config->global_batch_size;
+    if (best != NULL && best->fits) {
+        const double rate = (double)config->global_batch_size / best->cost.step;
+        const double rank_hours = samples / rate / 3600 * (double)config->ranks;
+        kind->columns[GIB][i] = best->total / 1073741824;
+        kind->columns[MILLISECONDS][i] = 1e3 * best->cost.step;
+        kind->columns[RATE][i] = rate;
+        kind->columns[RANK_HOURS][i] = rank_hours;
+        if (hardware->power_w > 0) kind->columns[KWH][i] = rank_hours * hardware->power_w / 1000;
+        kind->layouts[i] = layout_text(best);
+    } else {
+        kind->layouts[i] = vt_text_copy(divides ? "no layout fits" : "no layout divides");
+    }
+    vt_layouts_close(&layouts);
+}
+
+/* The first number of ranks that has a layout; `count` if none has. */
+static int first_of(const scaling *kind)
+{
+    int first = 0;
+    while (first < kind->count && isnan(kind->columns[RATE][first])) first++;
+    return first;
+}
+
+static void open_kind(scaling *kind, int count)
+{
+    kind->count = count;
+    for (int c = 0; c < COLUMNS; c++) kind->columns[c] = vt_allocate((size_t)count, sizeof(double), "the plan");
+    kind->layouts = vt_allocate((size_t)count, sizeof *kind->layouts, "the plan");
+}
+
+static void close_kind(scaling *kind)
+{
+    for (int c = 0; c < COLUMNS; c++) free(kind->columns[c]);
+    vt_text_free_list(kind->layouts, kind->count);
+}
+
+static vt_status plan_kind(scaling *kind, vt_config *config, const vt_hardware *hardware, const int64_t *ranks,
+                           bool weak)
+{
+    vt_status status = VT_OK;
+    const int64_t batch = config->global_batch_size;
+    const double samples = samples_of(config);
+    const bool shows = vt_progress_is_seen(STDERR_FILENO);
+    for (int i = 0; i < kind->count; i++) {
+        VT_CHECK(
+            !weak || batch * ranks[i] % ranks[0] == 0,
+            "plan: --scaling: weak scaling needs a whole batch, but %lld samples on %lld ranks are %g on %lld; give "
+            "another --global_batch_size",
+            (long long)batch, (long long)ranks[0], (double)(batch * ranks[i]) / (double)ranks[0], (long long)ranks[i]);
+        config->ranks = ranks[i];
+        config->global_batch_size = weak ? batch * ranks[i] / ranks[0] : batch;
+        if (shows) fprintf(stderr, "\r%s scaling: %lld ranks ", kind->name, (long long)ranks[i]);
+        plan_one(kind, i, config, hardware, samples);
+    }
+    const int first = first_of(kind);
+    for (int i = first; i < kind->count; i++)
+        kind->columns[EFFICIENCY][i] = kind->columns[RATE][i] / kind->columns[RANKS][i] /
+                                       (kind->columns[RATE][first] / kind->columns[RANKS][first]);
+done:
+    if (shows) fprintf(stderr, "\r\033[K");
+    config->global_batch_size = batch;
+    return status;
+}
+
+/* ---- the table and the page ---- */
+
+static const char *cell(const scaling *kind, int c, int i, char text[VT_NUMBER_SIZE])
+{
+    const double value = kind->columns[c][i];
+    if (isnan(value)) return "-";
+    if (c == EFFICIENCY)
+        snprintf(text, VT_NUMBER_SIZE, "%.0f %%", 100 * value);
+    else
+        vt_number_short(value, text);
+    return text;
+}
+
+static void print_kind(const scaling *kind)
+{
+    static const int widths[COLUMNS] = {5, 6, 10, 9, 9, 10, 10, 7};
+    char text[VT_NUMBER_SIZE];
+    vt_print_wrapped("\n%s scaling: %s\n", kind->name, kind->explanation);
+    for (int i = -1; i < kind->count; i++) {
+        for (int c = 0; c < COLUMNS; c++)
+            vt_print("%*s%s", widths[c], i < 0 ? heads[c] : cell(kind, c, i, text), c < KWH ? " " : "");
+        vt_print("\n");
+        if (i >= 0) vt_print("      %s\n", kind->layouts[i]);
+    }
+}
+
+static void append_chart(vt_text *html, const scaling kinds[2], const char *title, column y)
+{
+    vt_line lines[3];
+    int count = 0;
+    const int first = first_of(&kinds[0]), points = kinds[0].count;
+    const double *ranks = kinds[0].columns[RANKS];
+    double *ideal = vt_allocate((size_t)points, sizeof *ideal, "the plan");
+    for (int k = 0; k < 2; k++)
+        lines[count++] = (vt_line){kinds[k].name, ranks, kinds[k].columns[y], points, 1, VT_LINE_DOTS, k};
+    for (int i = 0; i < points; i++)
+        ideal[i] = first < points ? kinds[0].columns[RATE][first] * ranks[i] / ranks[first] : (double)NAN;
+    if (y == RATE) lines[count++] = (vt_line){"ideal", ranks, ideal, points, 1, VT_LINE_DASHED, -1};
+    const vt_chart chart = {.title = title,
+                            .x_name = heads[RANKS],
+                            .lines = lines,
+                            .line_count = count,
+                            .x_is_logarithmic = true,
+                            .may_be_logarithmic = y == RATE,
+                            .from_zero = true,
+                            .percent = y == EFFICIENCY};
+    vt_chart_append(html, &chart);
+    free(ideal);
+}
+
+static void append_table(vt_text *html, const scaling *kind)
+{
+    char text[VT_NUMBER_SIZE];
+    vt_page_append_text(html, "<h2>", kind->name, " scaling</h2>");
+    vt_page_append_text(html, "<p class=\"sub\">", kind->explanation, "</p><div class=\"wide\"><table><tr>");
+    for (int c = 0; c < COLUMNS; c++) vt_text_append(html, "<th>%s</th>", heads[c]);
+    vt_text_append(html, "<th>layout</th></tr>");
+    for (int i = 0; i < kind->count; i++) {
+        vt_text_append(html, "<tr>");
+        for (int c = 0; c < COLUMNS; c++) vt_text_append(html, "<td>%s</td>", cell(kind, c, i, text));
+        vt_text_append(html, "<td>%s</td></tr>", kind->layouts[i]);
+    }
+    vt_text_append(html, "</table></div>\n");
+}
+
+static vt_status write_page(const scaling kinds[2], const char *title, const char *subtitle, const char *path)
+{
+    vt_text html = {0};
+    vt_page_begin(&html, title, subtitle);
+    vt_text_append(&html, "<div class=\"charts\">");
+    append_chart(&html, kinds, "Samples a second", RATE);
+    append_chart(&html, kinds, "Efficiency", EFFICIENCY);
+    append_chart(&html, kinds, "Memory of a rank, GiB", GIB);
+    append_chart(&html, kinds, "Rank-hours of the run", RANK_HOURS);
+    vt_text_append(&html, "</div>");
+    for (int k = 0; k < 2; k++) append_table(&html, &kinds[k]);
+    vt_page_end(&html);
+    const vt_status status = vt_file_write(path, html.characters, html.length);
+    vt_text_close(&html);
+    return status;
+}
+
+vt_status vt_plan_scaling(vt_config *config, const vt_hardware *hardware, const int64_t *ranks, int count,
+                          const char *path)
+{
+    vt_status status = VT_OK;
+    char stamp[32];
+    vt_clock_stamp(stamp);
+    char *title = vt_text_format("vitrain: scaling of %s on %s", config->config, hardware->name), *subtitle = NULL;
+    scaling kinds[2] = {{.name = "Strong", .explanation = "the same batch on any number of ranks"},
+                        {.name = "Weak", .explanation = "the batch grows with the number of ranks"}};
+    subtitle = vt_text_format("the fastest layout that fits, planned and not measured (%.10s); hours and energy are of "
+                              "%.4g samples",
+                              stamp, samples_of(config));
+    for (int k = 0; k < 2; k++) {
+        open_kind(&kinds[k], count);
+        VT_TRY(plan_kind(&kinds[k], config, hardware, ranks, k == 1));
+    }
+    VT_CHECK(first_of(&kinds[0]) < count || first_of(&kinds[1]) < count,
+             "plan: --scaling: on none of these numbers of ranks has '%s' a layout that fits into %.3g GiB of %s",
+             config->config, vt_cost_available(hardware) / 1073741824, hardware->name);
+    vt_print_wrapped("%s: %s\n", title + strlen("vitrain: "), subtitle);
+    for (int k = 0; k < 2; k++) print_kind(&kinds[k]);
+    VT_TRY(write_page(kinds, title, subtitle, path));
+    vt_print_wrapped("\ndrawn: %s\n", path);
+done:
+    for (int k = 0; k < 2; k++) close_kind(&kinds[k]);
+    free(title);
+    free(subtitle);
+    return status;
+}

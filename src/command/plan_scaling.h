@@ -1,0 +1,16 @@
+/* vitrain plan --scaling: the fastest layout of a run on each of several numbers of ranks, as a table and a page. */
+#ifndef VT_COMMAND_PLAN_SCALING_H
+#define VT_COMMAND_PLAN_SCALING_H
+
+#include "config/config.h"
+#include "planning/hardware.h"
+
+/* "1,2,4,8", or "1..512": these and the powers of two between; rising. *ranks [count] is malloc'd. */
+vt_status vt_plan_scaling_ranks(const char *text, int64_t **ranks, int *count);
+
+/* Strong scaling: the same batch on all of them. Weak scaling: config's batch on the first number of ranks, and more in
+ * proportion. config: resolved, its ranks and batch are changed. Error: no number of ranks has a layout that fits. */
+vt_status vt_plan_scaling(vt_config *config, const vt_hardware *hardware, const int64_t *ranks, int count,
+                          const char *path);
+
+#endif
