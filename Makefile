@@ -66,14 +66,15 @@ run-demo: vitrain
 	@[ -e data/demo/stats/global_means.npy ] || $(PROGRAM) synth data/demo --img_size=[32,64] --channels=8 --years=1 --valid_steps=365 --force
 	$(PROGRAM) --config=demo
 	@echo
-	$(PROGRAM) evaluate "$$(ls -td runs/demo/*/* | head -n 1)" --rollout=8 --every=16 | grep '^skill horizon'
+	@run=$$(ls -td runs/demo/*/* | head -n 1); set -- "$$run" --rollout=8 --every=16 --output="$$run/evaluation/demo"; \
+	echo "$(PROGRAM) evaluate $$*"; $(PROGRAM) evaluate "$$@" | sed -n '/^skill horizon/,/^all lead/{/^all lead/!p}'
 	@echo
 	@echo "That was a vision transformer learning six-hour forecasts of a synthetic atmosphere. Fed with its own forecasts, it"
 	@echo "is useful up to its skill horizon (above); after two days it is worse than seasonal means. What to try next:"
 	@echo "  $(PROGRAM) --config=demo-forecast                           a forecast that holds for longer: docs/forecasting.md"
 	@echo "  $(PROGRAM) --config=demo --embed_dim=192 --num_epochs=8     a larger model, for longer"
 	@echo "  $(PROGRAM) options                                          everything that can be set"
-	@echo "  $(PROGRAM) --config=ncep --data_dir=DIR                     real data: README.md says where they are"
+	@echo "  README.md, \"Data of your own\"                              real weather, and what you have"
 
 docs: vitrain
 	$(PROGRAM) options --markdown > docs/options.md
