@@ -56,7 +56,8 @@ test_blocks() {
         grep -nE '^ *~~~|^ +```|^```.' "$TOP/$page" | sed "/:\`\`\`python\$/d; s|^|$page: write \`\`\` or \`\`\`python instead: |"
     done >bad
     cat bad
-    [ ! -s bad ] && [ "$count" -gt 150 ]
+    [ ! -s bad ]
+    [ "$count" -gt 150 ]
 }
 
 # calls_of PAGE: "LINE<tab>ARGUMENTS" of each call of the program, in blocks and in prose between `` (LINE 0)
@@ -104,7 +105,8 @@ test_names() {
         done
     done >bad
     cat bad
-    [ ! -s bad ] && [ "$count" -gt 200 ]
+    [ ! -s bad ]
+    [ "$count" -gt 200 ]
 }
 
 # ---- the commands run ----
