@@ -185,7 +185,7 @@ long_first_pages() {
     rm -r runs forecast.nc
     weather
     netcdf ncep
-    run_page README.md 's/DIR/data/; s/RUN/runs\/demo\/1CPU\/00/g; s/\[air\]/[t2m]/'
+    run_page README.md 's/stats DIR/& --force/; s/DIR/data/; s/RUN/runs\/demo\/1CPU\/00/g; s/\[air\]/[t2m]/'
     rm -r runs
     run_page docs/checkpoints.md 's/step-00000128/step-00000002/
         s/.*2MP.*/submit\/local.sh 2 --config=demo --tensor_parallel=2 --num_epochs=2\n&/
