@@ -50,25 +50,14 @@ done:
 
 /* ---- printing ---- */
 
-/* Optimizer steps of the run; 0: only the data could tell. */
-static int64_t steps_of(const vt_config *config)
-{
-    if (config->num_iters != VT_UNSET_INTEGER) return config->num_iters;
-    if (config->limit_nsamples == VT_UNSET_INTEGER) return 0;
-    return config->num_epochs * (config->limit_nsamples / config->global_batch_size);
-}
-
 static double energy_kwh(const vt_config *config, const vt_hardware *hardware, double seconds)
 {
     return (double)config->ranks * hardware->power_w * seconds / 3.6e6;
 }
 
-#define WORD(enumerator, word) word,
-static const char *const recompute_words[] = {VT_RECOMPUTES(WORD)};
-
 static void print_csv(const vt_config *config, const vt_hardware *hardware, const vt_layouts *layouts)
 {
-    int64_t steps = steps_of(config);
+    int64_t steps = vt_layouts_steps(config);
     vt_print(
         "tensor_parallel,context_parallel,pipeline_parallel,data_parallel,zero_stage,sequence_parallel,recompute,"
         "grad_accumulation,"
@@ -81,7 +70,7 @@ static void print_csv(const vt_config *config, const vt_hardware *hardware, cons
         double run = (double)steps * o->cost.step;
         vt_print("%lld,%lld,%lld,%lld,%lld,%s,%s,%lld,%lld,%s,%lld,%.0f", (long long)o->tensor, (long long)o->context,
                  (long long)o->pipeline, (long long)o->data, (long long)o->zero, o->sequence ? "true" : "false",
-                 recompute_words[o->recompute], (long long)o->accumulation, (long long)o->micro_batch,
+                 vt_recompute_words[o->recompute], (long long)o->accumulation, (long long)o->micro_batch,
                  o->fits ? "true" : "false", (long long)o->stage, o->total);
         for (int c = 0; c < VT_MEMORY_CATEGORY_COUNT; c++) vt_print(",%.0f", o->bytes[c]);
         vt_print(",%.6g", o->cost.step);
@@ -116,7 +105,7 @@ static void print_row(const vt_config *config, const vt_option_cost *o, bool ter
     if (terminal && !o->fits) printf("\033[9m");
     vt_print("%2lld%s %3lld%3lld%5lld%5lld %-6s%6lld%7.1f%8.*f%7s%8.*f  %s", (long long)o->tensor,
              o->sequence ? "s" : " ", (long long)o->context, (long long)o->pipeline, (long long)o->data,
-             (long long)o->zero, o->recompute != VT_RECOMPUTE_NONE ? recompute_words[o->recompute] : "-",
+             (long long)o->zero, o->recompute != VT_RECOMPUTE_NONE ? vt_recompute_words[o->recompute] : "-",
              (long long)o->micro_batch, o->total / 1073741824, o->cost.step < 0.1 ? 1 : 0, 1e3 * o->cost.step, bubble,
              o->cost.step > 1 ? 2 : 0, (double)config->global_batch_size / o->cost.step, bound);
     if (terminal && !o->fits) printf("\033[0m");
@@ -126,7 +115,7 @@ static void print_row(const vt_config *config, const vt_option_cost *o, bool ter
 static void print_run(const vt_config *config, const vt_hardware *hardware, const vt_option_cost *o)
 {
     char run[VT_NUMBER_SIZE], energy[VT_NUMBER_SIZE] = "";
-    const int64_t steps = steps_of(config) > 0 ? steps_of(config) : 1000;
+    const int64_t steps = vt_layouts_steps(config) > 0 ? vt_layouts_steps(config) : 1000;
     const double seconds = (double)steps * o->cost.step;
     if (hardware->power_w > 0) snprintf(energy, sizeof energy, " and %.3g kWh", energy_kwh(config, hardware, seconds));
     vt_print_wrapped("%lld steps of the fastest take %s%s, at %.3g TFLOP/s a rank.\n", (long long)steps,

@@ -70,9 +70,6 @@ done:
 
 /* ---- planning ---- */
 
-#define WORD(enumerator, word) word,
-static const char *const recompute_words[] = {VT_RECOMPUTES(WORD)};
-
 /* "tp 2 dp 4 zero 1 block": what is not 1, 0 or none. malloc'd. */
 static char *layout_text(const vt_option_cost *o)
 {
@@ -85,7 +82,7 @@ static char *layout_text(const vt_option_cost *o)
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
         if (parts[i].value != parts[i].usual)
             vt_text_append(&text, "%s %lld ", parts[i].name, (long long)parts[i].value);
-    if (o->recompute != VT_RECOMPUTE_NONE) vt_text_append(&text, "%s ", recompute_words[o->recompute]);
+    if (o->recompute != VT_RECOMPUTE_NONE) vt_text_append(&text, "%s ", vt_recompute_words[o->recompute]);
     if (text.length == 0) return vt_text_copy("one rank");
     text.characters[text.length - 1] = '\0';
     return text.characters;
@@ -94,9 +91,8 @@ static char *layout_text(const vt_option_cost *o)
 /* Samples that the run trains on; 1e6 where only the data could tell. */
 static double samples_of(const vt_config *config)
 {
-    if (config->num_iters != VT_UNSET_INTEGER) return (double)(config->num_iters * config->global_batch_size);
-    if (config->limit_nsamples != VT_UNSET_INTEGER) return (double)(config->num_epochs * config->limit_nsamples);
-    return 1e6;
+    const int64_t steps = vt_layouts_steps(config);
+    return steps > 0 ? (double)(steps * config->global_batch_size) : 1e6;
 }
 
 /* Number i of the kind, by the ranks and the batch of `config`. */
@@ -145,32 +141,36 @@ static void close_kind(scaling *kind)
     vt_text_free_list(kind->layouts, kind->count);
 }
 
-static vt_status plan_kind(scaling *kind, vt_config *config, const vt_hardware *hardware, const int64_t *ranks,
-                           bool weak)
+static vt_status check_batches(int64_t batch, const int64_t *ranks, int count)
 {
     vt_status status = VT_OK;
+    for (int i = 0; i < count; i++)
+        VT_CHECK(batch * ranks[i] % ranks[0] == 0,
+                 "plan: --scaling: weak scaling needs a whole batch, but %lld samples on %lld ranks are %g on %lld; "
+                 "give another --global_batch_size",
+                 (long long)batch, (long long)ranks[0], (double)(batch * ranks[i]) / (double)ranks[0],
+                 (long long)ranks[i]);
+done:
+    return status;
+}
+
+static void plan_kind(scaling *kind, vt_config *config, const vt_hardware *hardware, const int64_t *ranks, bool weak)
+{
     const int64_t batch = config->global_batch_size;
     const double samples = samples_of(config);
     const bool shows = vt_progress_is_seen(STDERR_FILENO);
     for (int i = 0; i < kind->count; i++) {
-        VT_CHECK(
-            !weak || batch * ranks[i] % ranks[0] == 0,
-            "plan: --scaling: weak scaling needs a whole batch, but %lld samples on %lld ranks are %g on %lld; give "
-            "another --global_batch_size",
-            (long long)batch, (long long)ranks[0], (double)(batch * ranks[i]) / (double)ranks[0], (long long)ranks[i]);
         config->ranks = ranks[i];
         config->global_batch_size = weak ? batch * ranks[i] / ranks[0] : batch;
         if (shows) fprintf(stderr, "\r%s scaling: %lld ranks ", kind->name, (long long)ranks[i]);
         plan_one(kind, i, config, hardware, samples);
     }
+    if (shows) fprintf(stderr, "\r\033[K");
     const int first = first_of(kind);
     for (int i = first; i < kind->count; i++)
         kind->columns[EFFICIENCY][i] = kind->columns[RATE][i] / kind->columns[RANKS][i] /
                                        (kind->columns[RATE][first] / kind->columns[RANKS][first]);
-done:
-    if (shows) fprintf(stderr, "\r\033[K");
     config->global_batch_size = batch;
-    return status;
 }
 
 /* ---- the table and the page ---- */
@@ -267,9 +267,10 @@ vt_status vt_plan_scaling(vt_config *config, const vt_hardware *hardware, const 
     subtitle = vt_text_format("the fastest layout that fits, planned and not measured (%.10s); hours and energy are of "
                               "%.4g samples",
                               stamp, samples_of(config));
+    VT_TRY(check_batches(config->global_batch_size, ranks, count));
     for (int k = 0; k < 2; k++) {
         open_kind(&kinds[k], count);
-        VT_TRY(plan_kind(&kinds[k], config, hardware, ranks, k == 1));
+        plan_kind(&kinds[k], config, hardware, ranks, k == 1);
     }
     VT_CHECK(first_of(&kinds[0]) < count || first_of(&kinds[1]) < count,
              "plan: --scaling: on none of these numbers of ranks has '%s' a layout that fits into %.3g GiB of %s",

@@ -226,7 +226,7 @@ static vt_status open_archive(vt_evaluated *e)
 }
 
 /* Collective over the models' first ranks. Rank 0 writes the forecasts of a round for one lead time, those of the other
- * models as they arrive. After an error it goes on receiving. */
+ * models as they arrive in the memory of the target, which is scored already. After an error it goes on receiving. */
 static vt_status archive_lead(vt_evaluated *e, int64_t round, int64_t lead)
 {
     vt_status status = VT_OK;
@@ -266,9 +266,9 @@ static vt_status score_all(vt_evaluated *e)
         const int64_t count = smaller(e->batch, e->start_count - first);
         for (int64_t lead = 0; lead < e->options->rollout; lead++) {
             VT_TRY(vt_world_agree(e->world, score_lead(e, first, count, lead)));
-            if (e->models != NULL && vt_world_coordinate(e->world, VT_AXIS_PIPELINE) == 0)
-                status = archive_lead(e, round, lead);
-            VT_TRY(vt_world_agree(e->world, status));
+            if (e->models == NULL) continue;
+            const bool has_forecasts = vt_world_coordinate(e->world, VT_AXIS_PIPELINE) == 0;
+            VT_TRY(vt_world_agree(e->world, has_forecasts ? archive_lead(e, round, lead) : VT_OK));
         }
         if (shows)
             fprintf(stderr, "\r%lld/%lld initial times ", (long long)smaller((round + 1) * together, e->start_count),

@@ -64,7 +64,8 @@ static vt_status add_start(prediction *p, vt_date wanted)
     const int64_t samples = vt_dataset_source(p->dataset)->sample_count, step = vt_dataset_minutes_a_time(p->dataset);
     const long long earlier = (long long)(set->history * set->dt);
     const int64_t after_last = p->start_count > 0 ? p->starts[p->start_count - 1] + 1 : 0;
-    char before[VT_DATE_SIZE], after[VT_DATE_SIZE], text[VT_DATE_SIZE];
+    char before[VT_DATE_SIZE], after[VT_DATE_SIZE], buffer[VT_DATE_SIZE];
+    const char *text = p->several ? vt_date_format(wanted, buffer) : p->options->time;
     vt_date date, nearest[2] = {{.minutes = INT64_MIN}, {.minutes = INT64_MAX}};
     for (int64_t i = 0; i < samples; i++) {
         const int64_t sample = (after_last + i) % samples; /* mostly soon behind the last one */
@@ -78,17 +79,15 @@ static vt_status add_start(prediction *p, vt_date wanted)
         if (date.minutes > wanted.minutes && date.minutes < nearest[1].minutes) nearest[1] = date;
     }
     const bool first = nearest[0].minutes == INT64_MIN, last = nearest[1].minutes == INT64_MAX;
-    vt_date_format(wanted, text);
     if (!first) vt_date_format(nearest[0], before);
     if (!last) vt_date_format(nearest[1], after);
     VT_CHECK(first || last,
              "--time=%s: forecasts from %s '%s' can begin at %s and at %s, but not between (the model needs %lld "
              "earlier times; --split chooses another set)",
-             p->several ? text : p->options->time, set->option_name, set->directory, before, after, earlier);
+             text, set->option_name, set->directory, before, after, earlier);
     VT_FAIL("--time=%s: forecasts from %s '%s' can begin no %s than %s (the model needs %lld earlier times; --split "
             "chooses another set)",
-            p->several ? text : p->options->time, set->option_name, set->directory, first ? "earlier" : "later",
-            first ? after : before, earlier);
+            text, set->option_name, set->directory, first ? "earlier" : "later", first ? after : before, earlier);
 done:
     return status;
 }

@@ -237,6 +237,16 @@ void vt_layouts_close(vt_layouts *layouts)
     *layouts = (vt_layouts){NULL, 0};
 }
 
+#define WORD(enumerator, word) word,
+const char *const vt_recompute_words[] = {VT_RECOMPUTES(WORD)};
+
+int64_t vt_layouts_steps(const vt_config *config)
+{
+    if (config->num_iters != VT_UNSET_INTEGER) return config->num_iters;
+    if (config->limit_nsamples == VT_UNSET_INTEGER) return 0;
+    return config->num_epochs * (config->limit_nsamples / config->global_batch_size);
+}
+
 const vt_option_cost *vt_layouts_fastest(const vt_layouts *layouts)
 {
     for (int64_t i = 0; i < layouts->count; i++)

@@ -29,6 +29,12 @@ typedef struct {
 vt_status vt_layouts_plan(const vt_config *config, const vt_hardware *hardware, vt_layouts *layouts);
 void vt_layouts_close(vt_layouts *layouts);
 
+/* Words of recompute, by its value. */
+extern const char *const vt_recompute_words[];
+
+/* Optimizer steps of the run; 0: only the data could tell. */
+int64_t vt_layouts_steps(const vt_config *config);
+
 /* The first layout that fits, or, if none does, the first of all. */
 const vt_option_cost *vt_layouts_fastest(const vt_layouts *layouts);
 

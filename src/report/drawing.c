@@ -6,12 +6,22 @@
 #include "base/memory.h"
 #include "report/image_data.h"
 
+static int smaller(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+static int larger(int a, int b)
+{
+    return a > b ? a : b;
+}
+
 static vt_box box_within(vt_box box, vt_box limits)
 {
-    const int left = box.left > limits.left ? box.left : limits.left, top = box.top > limits.top ? box.top : limits.top;
-    const int right = (int)fmin(box.left + box.width, limits.left + limits.width);
-    const int bottom = (int)fmin(box.top + box.height, limits.top + limits.height);
-    return (vt_box){left, top, right > left ? right - left : 0, bottom > top ? bottom - top : 0};
+    const int left = larger(box.left, limits.left), top = larger(box.top, limits.top);
+    const int right = smaller(box.left + box.width, limits.left + limits.width);
+    const int bottom = smaller(box.top + box.height, limits.top + limits.height);
+    return (vt_box){left, top, larger(0, right - left), larger(0, bottom - top)};
 }
 
 static void mix(vt_image *image, int x, int y, uint32_t colour, double share)
@@ -74,7 +84,7 @@ void vt_draw_strokes(vt_image *image, vt_box box, const vt_stroke *strokes, int6
 /* Pixels to a unit of the font, whose capitals are 21 units high, from 12 above its zero to 9 below. */
 static const double font_unit = 0.62, line_zero = 12;
 
-/* The glyph of the character at *text, which moves on behind it. */
+/* The glyph of the character at *text; moves *text to the next character. */
 static const char *next_glyph(const char **text)
 {
     const unsigned char first = (unsigned char)*(*text)++;
@@ -82,7 +92,7 @@ static const char *next_glyph(const char **text)
     return vt_font_glyphs[(first >= VT_FONT_FIRST && first <= VT_FONT_LAST ? first : '?') - VT_FONT_FIRST];
 }
 
-int vt_text_width(const char *text)
+int vt_draw_text_width(const char *text)
 {
     int units = 0;
     while (*text != '\0') {

@@ -23,6 +23,6 @@ void vt_draw_strokes(vt_image *image, vt_box box, const vt_stroke *strokes, int6
 
 /* The first character begins at left, the line at top. Characters outside ASCII are drawn as '?'. */
 void vt_draw_text(vt_image *image, int left, int top, const char *text, uint32_t colour);
-int vt_text_width(const char *text);
+int vt_draw_text_width(const char *text);
 
 #endif

@@ -126,7 +126,7 @@ static int larger(int a, int b)
 static int bar_room(const colour_scale *scale)
 {
     int label_width = 0;
-    for (int i = 0; i < scale->count; i++) label_width = larger(label_width, vt_text_width(scale->labels[i]));
+    for (int i = 0; i < scale->count; i++) label_width = larger(label_width, vt_draw_text_width(scale->labels[i]));
     return BAR_WIDTH + TICK + 4 + label_width + MARGIN;
 }
 
@@ -140,13 +140,13 @@ typedef struct {
 
 static map_axes axes_of(const vt_comparison *c, int zoom)
 {
-    enum { WIDEST_LABEL = 70 };
+    enum { WIDEST_LABEL = 70 }; /* in pixels */
     map_axes axes = {.latitudes = vt_map_side_open(c->latitudes, c->height, false),
                      .longitudes = vt_map_side_open(c->longitudes, c->width, true)};
     vt_map_ticks_place(&axes.latitudes, 2.0 * VT_TEXT_HEIGHT / zoom, &axes.beside);
     vt_map_ticks_place(&axes.longitudes, (double)WIDEST_LABEL / zoom, &axes.below);
     for (int i = 0; i < axes.beside.count; i++)
-        axes.left = larger(axes.left, vt_text_width(axes.beside.labels[i]) + TICK + 4);
+        axes.left = larger(axes.left, vt_draw_text_width(axes.beside.labels[i]) + TICK + 4);
     if (axes.below.count > 0) axes.bottom = VT_TEXT_HEIGHT + TICK;
     return axes;
 }
@@ -159,11 +159,11 @@ static void draw_axes(vt_image *image, vt_box map, int zoom, const map_axes *axe
         fill(image, map.left - TICK, y, TICK, 1, INK);
         if (!labelled) continue;
         const char *label = axes->beside.labels[i];
-        vt_draw_text(image, map.left - TICK - 4 - vt_text_width(label), y - VT_TEXT_HEIGHT / 2, label, INK);
+        vt_draw_text(image, map.left - TICK - 4 - vt_draw_text_width(label), y - VT_TEXT_HEIGHT / 2, label, INK);
     }
     for (int i = 0; i < axes->below.count; i++) {
         const char *label = axes->below.labels[i];
-        const int x = map.left + (int)((axes->below.at[i] + 0.5) * zoom), wide = vt_text_width(label);
+        const int x = map.left + (int)((axes->below.at[i] + 0.5) * zoom), wide = vt_draw_text_width(label);
         int begin = x - wide / 2; /* within the map's own sides, so that it does not overlap the neighbour's */
         if (begin + wide > map.left + map.width) begin = map.left + map.width - wide;
         fill(image, x, map.top + map.height, 1, TICK, INK);
@@ -238,14 +238,14 @@ void vt_image_compare(const vt_comparison *c, vt_image *image)
     colour_scale scale = scale_of(c->left, c->height * c->width, c->is_signed), other = {0};
     if (with_difference) other = scale_of(difference, c->height * c->width, true);
 
-    int cell = larger(width, larger(vt_text_width(c->left_title), vt_text_width(c->right_title)));
-    if (with_difference) cell = larger(cell, vt_text_width(c->difference_title));
+    int cell = larger(width, larger(vt_draw_text_width(c->left_title), vt_draw_text_width(c->right_title)));
+    if (with_difference) cell = larger(cell, vt_draw_text_width(c->difference_title));
     const int top = MARGIN + VT_TEXT_HEIGHT + GAP + VT_TEXT_HEIGHT + GAP / 2;
     const int before = MARGIN + axes.left, left = before + (c->before_title != NULL ? cell + MARGIN : 0);
     const int right = left + cell + MARGIN, bar = right + cell + MARGIN;
     const int third = bar + bar_room(&scale);
     const int end = with_difference ? third + cell + MARGIN + bar_room(&other) : third;
-    image->width = larger(end, 2 * MARGIN + vt_text_width(c->title));
+    image->width = larger(end, 2 * MARGIN + vt_draw_text_width(c->title));
     image->height = top + height + VT_TEXT_HEIGHT + axes.bottom;
     image->pixels = vt_allocate(1, (size_t)image->width * (size_t)image->height * 3, "a picture");
 

@@ -185,7 +185,8 @@ static vt_line level_of(const vt_table *table, rows_of rows, const char *x, doub
     return (vt_line){name, points, points + 2, 2, 1, VT_LINE_DASHED, -1};
 }
 
-/* A chart for each channel, of values in its units or, beside a level, of numbers; level_name NULL: none. */
+/* A chart for each channel: of values in its units, or beside a level (level_name NULL: none) of plain numbers. Ends
+ * the section that the caller has begun. */
 static void append_curves(vt_text *html, const vt_table *scores, const curve *curves, int curve_count, double level,
                           const char *level_name)
 {

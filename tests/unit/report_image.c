@@ -209,10 +209,11 @@ TEST(text_and_strokes)
         EXPECT(character == ' ' ? inked == 0 : inked > 4, "'%c' has %lld points", character, (long long)inked);
         for (int x = 0; x < SIDE; x++)
             for (int y = 0; y < SIDE; y++)
-                if (x < 6 || x > 9 + vt_text_width(text) || y < 8 || y >= 8 + VT_TEXT_HEIGHT)
+                if (x < 6 || x > 9 + vt_draw_text_width(text) || y < 8 || y >= 8 + VT_TEXT_HEIGHT)
                     EXPECT(pixel(&image, x, y) == 0xffffff, "'%c' is drawn at %d, %d", character, x, y);
     }
-    EXPECT(vt_text_width("\xc3\xa9") == vt_text_width("?") && vt_text_width("mm") == 2 * vt_text_width("m"));
+    EXPECT(vt_draw_text_width("\xc3\xa9") == vt_draw_text_width("?") &&
+           vt_draw_text_width("mm") == 2 * vt_draw_text_width("m"));
     memset(pixels, 0, sizeof pixels);
     const vt_stroke outside[] = {{-1e9, 20.5, 1e9, 20.5}, {5, 30, 5, 30}};
     vt_draw_strokes(&image, (vt_box){10, -5, 20, 100}, outside, 2, 2, 0xff0000, 0.5);
