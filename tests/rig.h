@@ -2,6 +2,7 @@
 #ifndef VT_TESTS_RIG_H
 #define VT_TESTS_RIG_H
 
+#include "config/roles.h"
 #include "settings.h"
 #include "task/weather.h"
 #include "training/step.h"
@@ -22,7 +23,7 @@ static inline vt_task *open_weather(const vt_config *config, const float *means,
     vt_task *task = NULL;
     vt_fields_about *about = vt_fields_about_make();
     const int64_t in = vt_config_channels_a_time(config), out = config->n_out_channels;
-    about->channels = in > out ? in : out;
+    about->channels = (in > out ? in : out) + vt_config_role_count(config, VT_ROLE_FORCING);
     const vt_weather_data data = {.about = about, .name = "the data", .latitudes = latitudes, .may_be_unread = true};
     EXPECT_OK(vt_weather_open(config, &data, &task));
     const float *const given[] = {means, stds, changes};

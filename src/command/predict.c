@@ -34,6 +34,7 @@ vt_status vt_command_predict(const vt_call *call)
     vt_prediction_options options = {.set = (vt_set)flags->split,
                                      .time = flags->time,
                                      .steps = flags->rollout,
+                                     .forcing_path = flags->forcing_path,
                                      .output = flags->output,
                                      .command = call->line};
     vt_status status = prepare(call, &options);

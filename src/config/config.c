@@ -33,21 +33,30 @@ char *vt_config_find(const char *below)
     return NULL;
 }
 
+/* A list, or of a mapping {a: b} the list [a=b]. */
+static void append_list(const vt_yaml_node *value, vt_text *text)
+{
+    const bool is_mapping = value->kind == VT_YAML_MAPPING;
+    for (size_t i = 0; i < value->count; i++)
+        vt_text_append(text, "%s%s", i == 0 ? "[" : is_mapping && i % 2 == 1 ? "=" : ", ", value->child[i]->text);
+    vt_text_append(text, value->count == 0 ? "[]" : "]");
+}
+
 /* The value as flags would write it. The error says what is wrong with it. */
 static vt_status value_text(const vt_yaml_node *value, const vt_row *row, vt_text *text)
 {
     vt_status status = VT_OK;
     char found[96];
     vt_text range = {0};
-    bool list =
-        value->kind == VT_YAML_SEQUENCE && (row->kind == VT_ROW_PAIR || row->kind == VT_ROW_RANGE || row->is_list);
+    bool list = row->is_list
+                    ? value->kind != VT_YAML_SCALAR
+                    : value->kind == VT_YAML_SEQUENCE && (row->kind == VT_ROW_PAIR || row->kind == VT_ROW_RANGE);
     for (size_t i = 0; i < value->count; i++) list = list && value->child[i]->kind == VT_YAML_SCALAR;
     vt_row_range(vt_row_meant(row), &range);
     VT_CHECK(list || value->kind == VT_YAML_SCALAR, "found %s, expected %s", vt_yaml_describe(value, found),
              range.characters);
     if (list) {
-        for (size_t i = 0; i < value->count; i++) vt_text_append(text, i == 0 ? "[%s" : ", %s", value->child[i]->text);
-        vt_text_append(text, value->count == 0 ? "[]" : "]");
+        append_list(value, text);
     } else {
         vt_text_append(text, "%s", value->text);
     }

@@ -33,6 +33,7 @@ typedef enum { VT_LR_SCALINGS(VT_ENUMERATOR) } vt_lr_scaling;
 typedef enum { VT_CONV_INITS(VT_ENUMERATOR) } vt_conv_init;
 typedef enum { VT_LOADERS(VT_ENUMERATOR) } vt_loader_kind;
 typedef enum { VT_FORCINGS(VT_ENUMERATOR) VT_FORCING_COUNT } vt_forcing;
+typedef enum { VT_ROLES(VT_ENUMERATOR) } vt_role;
 typedef enum { VT_DIFFERENCES(VT_ENUMERATOR) VT_DIFFERENCE_COUNT } vt_difference;
 typedef enum { VT_NORMALISES(VT_ENUMERATOR) } vt_normalise;
 typedef enum { VT_CACHES(VT_ENUMERATOR) } vt_cache;

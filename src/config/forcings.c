@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "config/roles.h"
 
 #define WORD(enumerator, word) word,
 static const char *const words[] = {VT_FORCINGS(WORD) NULL};
@@ -56,7 +57,8 @@ vt_forcing_list vt_config_forcings(const vt_config *config)
 int64_t vt_config_forcing_channels(const vt_config *config)
 {
     const int64_t fixed = config->n_static_fields != VT_UNSET_INTEGER ? config->n_static_fields : 0;
-    return vt_config_forcings(config).count + (config->static_fields != NULL ? fixed : 0);
+    return vt_config_forcings(config).count + (config->static_fields != NULL ? fixed : 0) +
+           vt_config_role_count(config, VT_ROLE_FORCING);
 }
 
 /* In one form, so that texts can be compared. A text that has it already may be another configuration's, too. */

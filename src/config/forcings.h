@@ -13,7 +13,8 @@ typedef struct {
 /* Of a configuration that was resolved. */
 vt_forcing_list vt_config_forcings(const vt_config *config);
 
-/* Channels of the input's second tensor: the forcings, then the static fields. 0: there is no such tensor. */
+/* Channels of the input's second tensor: the forcings, the static fields, and the variables that are forcings. 0: there
+ * is no such tensor. */
 int64_t vt_config_forcing_channels(const vt_config *config);
 
 /* "cos_zenith" */

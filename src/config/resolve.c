@@ -8,6 +8,7 @@
 #include "config/fit.h"
 #include "config/forcings.h"
 #include "config/option.h"
+#include "config/roles.h"
 #include "config/stages.h"
 
 enum { DEFAULT_ITERATIONS = 30000 };
@@ -220,16 +221,21 @@ static void take_channel_count(const vt_config *config, vt_option_id option, int
 
 /* The number of `variables` gives the numbers of channels, unless these are set as well, in the same place or on the
  * command line. */
-static void derive_channels(vt_config *config)
+static vt_status derive_channels(vt_config *config)
 {
-    const char *rest = config->variables;
-    size_t length;
-    int64_t count = 0;
-    while (rest != NULL && vt_text_next_word(&rest, &length) != NULL) count++;
-    if (count == 0) return; /* opening the data says so */
-    take_channel_count(config, VT_OPTION_n_in_channels, count * (config->n_history + 1), &config->n_in_channels,
-                       &config->replaced_channels[0]);
-    take_channel_count(config, VT_OPTION_n_out_channels, count, &config->n_out_channels, &config->replaced_channels[1]);
+    vt_status status = VT_OK;
+    VT_TRY(vt_config_resolve_roles(config));
+    const int64_t both = vt_config_role_count(config, VT_ROLE_PROGNOSTIC), in = both * (config->n_history + 1);
+    const int64_t out = both + vt_config_role_count(config, VT_ROLE_DIAGNOSTIC);
+    if (both == 0) goto done; /* opening the data says so */
+    take_channel_count(config, VT_OPTION_n_in_channels, in, &config->n_in_channels, &config->replaced_channels[0]);
+    take_channel_count(config, VT_OPTION_n_out_channels, out, &config->n_out_channels, &config->replaced_channels[1]);
+    VT_CHECK(config->roles == NULL || (config->n_in_channels == in && config->n_out_channels == out),
+             "n_in_channels %lld and n_out_channels %lld don't go with the roles of the variables, which make %lld and "
+             "%lld; leave both options out",
+             (long long)config->n_in_channels, (long long)config->n_out_channels, (long long)in, (long long)out);
+done:
+    return status;
 }
 
 /* resume_newest means resume, too, where no checkpoint is named. */
@@ -313,6 +319,9 @@ static vt_status check_pairs(const vt_config *config)
         config->augment != VT_AUGMENT_SIGN || config->normalise == VT_NORMALISE_CLIMATOLOGY,
         "augment sign changes the sign of departures from the climatology, but with normalise mean there are none; "
         "add --normalise=climatology, or use --augment=none");
+    VT_CHECK(config->augment != VT_AUGMENT_SIGN || vt_config_role_count(config, VT_ROLE_FORCING) == 0,
+             "augment sign changes the sign of what is forecast, but variables that are forcings keep theirs; use "
+             "--augment=none");
     VT_CHECK(config->cache != VT_CACHE_DEVICE || config->device == VT_DEVICE_CUDA,
              "cache: device keeps the sets in a GPU's memory and needs --device=cuda; this machine's memory is "
              "--cache=host");
@@ -448,7 +457,7 @@ static vt_status check_forecast(const vt_config *config)
     const int64_t in = vt_config_channels_a_time(config), out = config->n_out_channels;
     const int64_t rollout = vt_config_longest_rollout(config);
     const bool changes = config->predict == VT_PREDICT_TENDENCY;
-    VT_CHECK((rollout == 1 && !changes) || in == out,
+    VT_CHECK((rollout == 1 && !changes) || in <= out,
              "%s needs a model that forecasts all channels of its input, but n_out_channels is %lld and the input has "
              "%lld a time; use --n_out_channels=%lld%s",
              changes ? "predict: tendency" : "rollout", (long long)out, (long long)in, (long long)in,
@@ -511,7 +520,7 @@ vt_status vt_config_resolve(vt_config *config)
     for (const vt_row *row = vt_options; row->kind != VT_ROW_END; row++) VT_TRY(vt_row_check_scope(row, config));
     VT_TRY(vt_config_check_kinds(config));
     derive_paths(config);
-    derive_channels(config);
+    VT_TRY(derive_channels(config));
     derive_resume(config);
     VT_TRY(derive_length(config));
     VT_TRY(derive_data_parallel(config));

@@ -125,7 +125,7 @@ static vt_status take_memory(vt_evaluated *e)
     vt_status status = VT_OK;
     const vt_config *config = e->options->config;
     const size_t batch = (size_t)e->batch, out = (size_t)(config->n_out_channels * e->plane) * sizeof(float);
-    e->dates = vt_allocate((size_t)e->loss_batch, sizeof *e->dates, "the evaluation");
+    e->loss_samples = vt_allocate((size_t)e->loss_batch, sizeof *e->loss_samples, "the evaluation");
     e->persistence = vt_allocate(batch * out, 1, "the evaluation");
     e->target = vt_allocate(out, 1, "the evaluation");
     e->seasonal = vt_allocate(out, 1, "the evaluation");
@@ -157,7 +157,7 @@ static vt_status begin(vt_evaluated *e, const int64_t *starts, int64_t count)
     vt_status status = VT_OK;
     const int64_t out = e->options->config->n_out_channels * e->plane;
     VT_TRY(vt_states_begin(&e->states, starts, count));
-    for (int64_t i = 0; i < count && vt_task_weather.has_baseline(e->options->config); i++)
+    for (int64_t i = 0; i < count; i++)
         VT_TRY(vt_dataset_read_later(e->dataset, starts[i], 0, e->persistence + i * out));
 done:
     return status;
@@ -168,10 +168,7 @@ static vt_status score_forecast(vt_evaluated *e, int64_t start, int64_t lead, co
                                 const float *persistence)
 {
     vt_status status = VT_OK;
-    const vt_config *config = e->options->config;
-    vt_score_fields fields = {.forecast = forecast,
-                              .target = e->target,
-                              .persistence = vt_task_weather.has_baseline(config) ? persistence : NULL};
+    vt_score_fields fields = {.forecast = forecast, .target = e->target, .persistence = persistence};
     VT_TRY(vt_dataset_read_later(e->dataset, start, lead + 1, e->target));
     if (e->climatologies.seasonal != NULL) {
         vt_date date = {0};
@@ -290,13 +287,12 @@ static vt_status add_losses(vt_evaluated *e, int64_t first, int64_t count)
     if (count <= 0) return VT_OK;
     float *input = e->states.input, *targets = e->states.forecast; /* there are no forecasts yet */
     for (int64_t i = 0; i < count; i++) {
-        const int64_t sample = (first + i) * e->options->every;
-        VT_TRY(vt_dataset_read(e->dataset, sample, input + i * in, targets + i * out));
-        vt_dataset_date(e->dataset, sample, 0, &e->dates[i]);
+        e->loss_samples[i] = (first + i) * e->options->every;
+        VT_TRY(vt_dataset_read(e->dataset, e->loss_samples[i], input + i * in, targets + i * out));
     }
     for (int64_t k = 0; k <= e->options->members.other_count; k++) {
         vt_forecaster_choose(e->forecaster, k);
-        VT_TRY(vt_forecaster_score(e->forecaster, input, e->dates, targets, count, &e->loss));
+        VT_TRY(vt_forecaster_score(e->forecaster, input, e->loss_samples, targets, count, &e->loss));
     }
 done:
     return status;
@@ -379,7 +375,7 @@ done:
     vt_forecaster_close(&e.forecaster);
     vt_forecaster_close_data(&e.data, &e.dataset);
     free(e.starts);
-    free(e.dates);
+    free(e.loss_samples);
     free(e.variables);
     free(e.persistence);
     free(e.target);

@@ -24,7 +24,7 @@ typedef struct {
     int64_t map_channel;
     int64_t batch, rounds; /* initial times that a rank forecasts at once, and how often */
     int64_t loss_batch;    /* samples whose losses it computes at once: at least as many */
-    vt_date *dates;        /* of their inputs */
+    int64_t *loss_samples; /* that are scored at once */
     vt_states states;
     int64_t plane;
     float *persistence, *target; /* of a batch, and one target */

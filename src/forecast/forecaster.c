@@ -10,6 +10,8 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/find.h"
 #include "config/forcings.h"
+#include "config/roles.h"
+#include "forecast/states.h"
 #include "source/sources.h"
 #include "storage/tensor_file.h"
 #include "task/weather.h"
@@ -19,10 +21,13 @@ struct vt_forecaster {
     vt_backend *backend;
     vt_task *task;
     vt_trainer *trainer;
-    const vt_known_fields *known; /* NULL: the model sees none */
-    vt_group *stages;             /* of the model */
-    float *forcings;              /* of a batch, or NULL */
-    float **weights; /* [weight_count]: the parameters of each checkpoint, on the host; none if there is only one */
+    vt_dataset *dataset;
+    vt_dataset *given; /* files that were named for forcings; NULL: none were */
+    vt_dataset_options given_options;
+    char *given_variables;
+    vt_group *stages; /* of the model */
+    float *forcings;  /* of a batch, or NULL */
+    float **weights;  /* [weight_count]: the parameters of each checkpoint, on the host; none if there is only one */
     int64_t weight_count, chosen;
 };
 
@@ -249,18 +254,18 @@ done:
     return status;
 }
 
-vt_status vt_forecaster_open(const vt_config *config, const char *checkpoint, vt_world *world,
-                             const vt_dataset *dataset, const vt_fields_about *about, vt_forecaster **result)
+vt_status vt_forecaster_open(const vt_config *config, const char *checkpoint, vt_world *world, vt_dataset *dataset,
+                             const vt_fields_about *about, vt_forecaster **result)
 {
     vt_status status = VT_OK;
     vt_forecaster *forecaster = vt_allocate(1, sizeof *forecaster, "the forecaster");
     const int64_t forcings = vt_config_forcing_channels(config) * plane_of(config);
-    forecaster->known = vt_dataset_known(dataset);
+    forecaster->dataset = dataset;
     VT_TRY(vt_world_agree(world, open_task(forecaster, config, checkpoint, dataset, about)));
     VT_TRY(vt_forecaster_open_model(config, checkpoint, world, forecaster->task, &forecaster->backend,
                                     &forecaster->trainer));
     VT_TRY(vt_world_group(world, VT_AXES(VT_AXIS_PIPELINE), VT_SCOPE_ALL, "forecasts", NULL, &forecaster->stages));
-    if (forecaster->known != NULL)
+    if (forcings > 0)
         forecaster->forcings =
             vt_allocate((size_t)(vt_forecaster_batch(forecaster) * forcings), sizeof(float), "the forecaster");
 done:
@@ -278,6 +283,8 @@ void vt_forecaster_close(vt_forecaster **forecaster)
     vt_task_close(&(*forecaster)->task);
     vt_backend_close(&(*forecaster)->backend);
     free((*forecaster)->forcings);
+    vt_dataset_close(&(*forecaster)->given);
+    free((*forecaster)->given_variables);
     free(*forecaster);
     *forecaster = NULL;
 }
@@ -360,24 +367,96 @@ vt_task *vt_forecaster_task(const vt_forecaster *forecaster)
     return forecaster->task;
 }
 
-/* ---- a step ---- */
+/* ---- forcings ---- */
 
-static void take_forcings(const vt_forecaster *forecaster, const vt_date *dates, int64_t count)
+/* Files that hold the forcings alone, on the dataset's grid. */
+static vt_status open_given(vt_forecaster *forecaster, const char *directory)
 {
+    vt_status status = VT_OK;
     const vt_config *config = vt_trainer_config(forecaster->trainer);
-    const int64_t each = vt_config_forcing_channels(config) * plane_of(config);
-    VT_ASSERT(count > 0 && count <= vt_forecaster_batch(forecaster));
-    for (int64_t i = 0; i < count && forecaster->known != NULL; i++)
-        vt_known_fields_take(forecaster->known, dates[i], false, forecaster->forcings + i * each);
+    const vt_dataset_options *own = vt_dataset_options_of(forecaster->dataset);
+    vt_dataset_options options = *own;
+    options.form.variables = forecaster->given_variables = vt_config_forcing_variables(config);
+    options.form.period = NULL;
+    options.directory = directory;
+    options.option_name = "--forcing_path";
+    options.in_channels = options.out_channels = own->forcing_channels;
+    options.forcing_channels = options.history = 0;
+    options.reach = VT_REACH_INPUT;
+    options.sample_limit = VT_UNSET_INTEGER;
+    options.known = (vt_known_options){0};
+    options.quiet = true;
+    VT_CHECK(own->forcing_channels > 0,
+             "--forcing_path: no variable of this model is a forcing (roles), so it needs no files of them");
+    VT_TRY(vt_dataset_open(&options, &forecaster->given));
+    VT_TRY(vt_dataset_check_dates(forecaster->given, "--forcing_path"));
+    VT_TRY(vt_dataset_check_forcings(forecaster->dataset, forecaster->given));
+done:
+    return status;
 }
 
-vt_status vt_forecaster_step(vt_forecaster *forecaster, const float *input, const vt_date *dates, int64_t count,
-                             float *fields)
+vt_status vt_forecaster_find_forcings(vt_forecaster *forecaster, const char *directory, const int64_t *samples,
+                                      int64_t count, int64_t steps)
+{
+    vt_status status = VT_OK;
+    vt_date first = {0}, last = {0};
+    char from[VT_DATE_SIZE], to[VT_DATE_SIZE];
+    int64_t missing = 0;
+    char *names = vt_config_forcing_variables(vt_trainer_config(forecaster->trainer));
+    if (directory != NULL) VT_TRY(open_given(forecaster, directory));
+    if (vt_dataset_options_of(forecaster->dataset)->forcing_channels == 0) goto done;
+    for (int64_t i = 0; i < count * steps; i++) {
+        const int64_t sample = samples[i / steps], lead = i % steps;
+        const vt_date date = vt_states_date(forecaster->dataset, sample, lead);
+        const bool given = forecaster->given != NULL && vt_dataset_find(forecaster->given, date, 0) >= 0;
+        if (given || vt_dataset_reaches(forecaster->dataset, sample, lead)) continue;
+        if (missing++ == 0 || date.minutes < first.minutes) first = date;
+        if (missing == 1 || date.minutes > last.minutes) last = date;
+    }
+    VT_CHECK(
+        missing == 0,
+        "the forecast needs the forcings %s at each of its times, but %s '%s' %s not have them from %s to %s; give "
+        "files with these times by --forcing_path=DIR, or make fewer steps by --rollout",
+        names, vt_dataset_options_of(forecaster->dataset)->option_name,
+        vt_dataset_options_of(forecaster->dataset)->directory,
+        forecaster->given != NULL ? "and --forcing_path do" : "does", vt_date_format(first, from),
+        vt_date_format(last, to));
+done:
+    free(names);
+    return status;
+}
+
+/* ---- a step ---- */
+
+static vt_status take_forcings(vt_forecaster *forecaster, const int64_t *samples, int64_t lead, int64_t count)
+{
+    vt_status status = VT_OK;
+    const vt_config *config = vt_trainer_config(forecaster->trainer);
+    const vt_known_fields *known = vt_dataset_known(forecaster->dataset);
+    const int64_t each = vt_config_forcing_channels(config) * plane_of(config);
+    const int64_t own = vt_config_role_count(config, VT_ROLE_FORCING) * plane_of(config);
+    VT_ASSERT(count > 0 && count <= vt_forecaster_batch(forecaster));
+    for (int64_t i = 0; i < count && each > 0; i++) {
+        float *fields = forecaster->forcings + i * each, *of_files = fields + each - own;
+        const vt_date date = vt_states_date(forecaster->dataset, samples[i], lead);
+        if (known != NULL) vt_known_fields_take(known, date, false, fields);
+        const int64_t given = forecaster->given != NULL ? vt_dataset_find(forecaster->given, date, 0) : -1;
+        if (given >= 0)
+            VT_TRY(vt_dataset_read(forecaster->given, given, of_files, NULL));
+        else if (own > 0)
+            VT_TRY(vt_dataset_read_forcings(forecaster->dataset, samples[i], lead, of_files));
+    }
+done:
+    return status;
+}
+
+vt_status vt_forecaster_step(vt_forecaster *forecaster, const float *input, const int64_t *samples, int64_t lead,
+                             int64_t count, float *fields)
 {
     vt_status status = VT_OK;
     const vt_config *config = vt_trainer_config(forecaster->trainer);
     const int64_t numbers = count * config->n_out_channels * plane_of(config);
-    take_forcings(forecaster, dates, count);
+    VT_TRY(take_forcings(forecaster, samples, lead, count));
     VT_TRY(vt_step_predict(forecaster->trainer, input, forecaster->forcings, count, fields));
     vt_group_broadcast(forecaster->stages, fields, (size_t)numbers * sizeof *fields, forecaster->stages->size - 1,
                        NULL);
@@ -385,15 +464,18 @@ done:
     return status;
 }
 
-vt_status vt_forecaster_score(vt_forecaster *forecaster, const float *input, const vt_date *dates, const float *target,
-                              int64_t count, vt_evaluation *sums)
+vt_status vt_forecaster_score(vt_forecaster *forecaster, const float *input, const int64_t *samples,
+                              const float *target, int64_t count, vt_evaluation *sums)
 {
+    vt_status status = VT_OK;
     const vt_config *config = vt_trainer_config(forecaster->trainer);
     const vt_batch batch = {.sample_count = count,
                             .global_count = count * config->data_parallel,
                             .tensors = {input, target, forecaster->forcings}};
-    take_forcings(forecaster, dates, count);
-    return vt_step_evaluate(forecaster->trainer, &batch, sums);
+    VT_TRY(take_forcings(forecaster, samples, 0, count));
+    status = vt_step_evaluate(forecaster->trainer, &batch, sums);
+done:
+    return status;
 }
 
 vt_trainer *vt_forecaster_trainer(const vt_forecaster *forecaster)
@@ -405,7 +487,7 @@ vt_status vt_forecaster_check_rollout(const vt_config *config, int64_t rollout)
 {
     vt_status status = VT_OK;
     const int64_t in = vt_config_channels_a_time(config), out = config->n_out_channels;
-    VT_CHECK(rollout == 1 || out == in,
+    VT_CHECK(rollout == 1 || out >= in,
              "--rollout=%lld: this model forecasts %lld channels from %lld, so a forecast can't be the next one's "
              "input; only --rollout=1 is possible",
              (long long)rollout, (long long)out, (long long)in);

@@ -22,7 +22,7 @@ bool vt_forecaster_is_of_text(const vt_config *config);
  * tensor_parallel or context_parallel other than 1, flags that don't go with the model's parameters. */
 vt_status vt_forecaster_check(const char *checkpoint, vt_config *config);
 
-/* Can each forecast of a rollout be the next one's input: does it have all channels of the input? */
+/* Can each forecast of a rollout be the next one's input: does it have all channels of that? */
 vt_status vt_forecaster_check_rollout(const vt_config *config, int64_t rollout);
 
 typedef struct vt_forecaster vt_forecaster;
@@ -36,8 +36,8 @@ void vt_forecaster_close_data(vt_dataset_options *options, vt_dataset **dataset)
 
 /* Collective. Takes memory and reads the parameters. The dataset outlives the forecaster; about: what of it forecasts
  * begin from, which is compared with what the checkpoint says of its own data. */
-vt_status vt_forecaster_open(const vt_config *config, const char *checkpoint, vt_world *world,
-                             const vt_dataset *dataset, const vt_fields_about *about, vt_forecaster **forecaster);
+vt_status vt_forecaster_open(const vt_config *config, const char *checkpoint, vt_world *world, vt_dataset *dataset,
+                             const vt_fields_about *about, vt_forecaster **forecaster);
 void vt_forecaster_close(vt_forecaster **forecaster);
 
 /* Collective. Reads the parameters of one more checkpoint, which must fit the same model. They are kept in the host's
@@ -45,19 +45,25 @@ void vt_forecaster_close(vt_forecaster **forecaster);
 vt_status vt_forecaster_add(vt_forecaster *forecaster, const char *checkpoint);
 void vt_forecaster_choose(vt_forecaster *forecaster, int64_t index);
 
+/* Variables that are forcings (roles) are read from the files of `directory` at times that these have, else from the
+ * dataset's own; NULL: from these alone. Then checks that forecasts of `steps` steps from these samples find them at
+ * all times: the error says which are missing. */
+vt_status vt_forecaster_find_forcings(vt_forecaster *forecaster, const char *directory, const int64_t *samples,
+                                      int64_t count, int64_t steps);
+
 /* Samples that vt_forecaster_step takes at most. */
 int64_t vt_forecaster_batch(const vt_forecaster *forecaster);
 
 /* Collective over the stages of a model. input [count, n_in_channels, height, width], newest time first; fields [count,
- * n_out_channels, height, width], dt later; both as the dataset has them: values or departures. dates [count]: of the
- * newest times, as far as they are known. */
-vt_status vt_forecaster_step(vt_forecaster *forecaster, const float *input, const vt_date *dates, int64_t count,
-                             float *fields);
+ * n_out_channels, height, width], dt later; both as the dataset has them: values or departures. The newest times are
+ * `lead` steps behind those of the dataset's `samples` [count]: forcings are those of then. */
+vt_status vt_forecaster_step(vt_forecaster *forecaster, const float *input, const int64_t *samples, int64_t lead,
+                             int64_t count, float *fields);
 
 /* Adds the training's loss of samples with their targets [count, n_out_channels, height, width] to *sums, which were
  * opened for this trainer, on each rank for itself. */
-vt_status vt_forecaster_score(vt_forecaster *forecaster, const float *input, const vt_date *dates, const float *target,
-                              int64_t count, vt_evaluation *sums);
+vt_status vt_forecaster_score(vt_forecaster *forecaster, const float *input, const int64_t *samples,
+                              const float *target, int64_t count, vt_evaluation *sums);
 
 /* For vt_step_evaluation_open and vt_step_evaluation_finish; and what it was trained on. */
 vt_trainer *vt_forecaster_trainer(const vt_forecaster *forecaster);

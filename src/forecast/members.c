@@ -11,8 +11,8 @@
 /* ---- the checkpoints ---- */
 
 /* What the first checkpoint's configuration says for all: its sizes, and the files by which fields are normalised. */
-static const char *const sizes[] = {"model",         "task",           "embed_dim", "depth",     "patch_size",
-                                    "n_in_channels", "n_out_channels", "missing",   "variables", NULL};
+static const char *const sizes[] = {"model",          "task",    "embed_dim", "depth", "patch_size", "n_in_channels",
+                                    "n_out_channels", "missing", "variables", "roles", NULL};
 static const char *const files[] = {"global_means_path", "global_stds_path", "static_fields", NULL};
 static const char *const files_of_departures[] = {"climatology_path", "static_fields", NULL};
 static const char *const files_of_changes[] = {"time_diff_stds_path", NULL};

@@ -61,20 +61,20 @@ static vt_status add_start(prediction *p, vt_date wanted)
 {
     vt_status status = VT_OK;
     const vt_dataset_options *set = vt_dataset_options_of(p->dataset);
-    const int64_t samples = vt_dataset_source(p->dataset)->sample_count, step = vt_dataset_minutes_a_time(p->dataset);
+    const int64_t samples = vt_dataset_source(p->dataset)->sample_count;
     const long long earlier = (long long)(set->history * set->dt);
     const int64_t after_last = p->start_count > 0 ? p->starts[p->start_count - 1] + 1 : 0;
     char before[VT_DATE_SIZE], after[VT_DATE_SIZE], buffer[VT_DATE_SIZE];
     const char *text = p->several ? vt_date_format(wanted, buffer) : p->options->time;
     vt_date date, nearest[2] = {{.minutes = INT64_MIN}, {.minutes = INT64_MAX}};
+    const int64_t found = vt_dataset_find(p->dataset, wanted, after_last);
+    if (found >= 0) {
+        p->starts = vt_grow(p->starts, (size_t)p->start_count, sizeof *p->starts, "the forecast");
+        p->starts[p->start_count++] = found;
+        return VT_OK;
+    }
     for (int64_t i = 0; i < samples; i++) {
-        const int64_t sample = (after_last + i) % samples; /* mostly soon behind the last one */
-        vt_dataset_date(p->dataset, sample, 0, &date);
-        if (vt_date_steps(date, wanted, step) == 0) {
-            p->starts = vt_grow(p->starts, (size_t)p->start_count, sizeof *p->starts, "the forecast");
-            p->starts[p->start_count++] = sample;
-            return VT_OK;
-        }
+        vt_dataset_date(p->dataset, i, 0, &date);
         if (date.minutes < wanted.minutes && date.minutes > nearest[0].minutes) nearest[0] = date;
         if (date.minutes > wanted.minutes && date.minutes < nearest[1].minutes) nearest[1] = date;
     }
@@ -227,6 +227,8 @@ static vt_status run(prediction *p)
     const bool writes = vt_world_rank(p->world) == 0;
     VT_TRY(vt_world_agree(p->world, find_initial_times(p)));
     VT_TRY(vt_forecaster_open(options->config, options->checkpoint, p->world, p->dataset, p->about, &p->forecaster));
+    VT_TRY(vt_world_agree(p->world, vt_forecaster_find_forcings(p->forecaster, options->forcing_path, p->starts,
+                                                                p->start_count, options->steps)));
     VT_TRY(vt_members_read(&options->members, p->forecaster));
     VT_TRY(vt_world_agree(p->world, open_states(p)));
     VT_TRY(vt_world_agree(p->world, writes ? open_result(p) : VT_OK));

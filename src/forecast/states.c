@@ -30,7 +30,7 @@ vt_status vt_states_open(const vt_members *members, vt_forecaster *forecaster, c
     const size_t inputs = count * (size_t)input_size(config), all = (inputs + count * out) * sizeof(float);
     *states = (vt_states){
         .members = members, .forecaster = forecaster, .config = config, .dataset = dataset, .number = number};
-    states->dates = vt_allocate(count, sizeof *states->dates, "the forecasts");
+    states->starts = vt_allocate(count, sizeof *states->starts, "the forecasts");
     states->mean = vt_allocate(out, sizeof *states->mean, "the forecasts");
     states->fields = vt_allocate((size_t)number, sizeof *states->fields, "the forecasts");
     if (number > vt_forecaster_batch(forecaster)) {
@@ -48,7 +48,7 @@ void vt_states_close(vt_states *states)
 {
     if (states->scratch == NULL) free(states->input);
     vt_scratch_close(&states->scratch, states->scratch_bytes);
-    free(states->dates);
+    free(states->starts);
     free(states->mean);
     free(states->fields);
     *states = (vt_states){0};
@@ -104,14 +104,14 @@ done:
     return status;
 }
 
-/* The older times of an input move one place back, and the forecast becomes the newest. A model that forecasts fewer
- * channels than it sees makes one step only: nothing moves. */
+/* The older times of an input move one place back, and the forecast becomes the newest, as far as the input holds it. A
+ * model that forecasts fewer channels than it sees makes one step only: nothing moves. */
 static void shift(const vt_states *states, const float *forecast, float *input)
 {
-    const int64_t in = input_size(states->config), out = field_size(states->config);
-    if (states->config->n_out_channels != vt_config_channels_a_time(states->config)) return;
-    memmove(input + out, input, (size_t)(in - out) * sizeof *input);
-    for (int64_t point = 0; point < out; point++)
+    const int64_t in = input_size(states->config), now = in / (states->config->n_history + 1);
+    if (field_size(states->config) < now) return;
+    memmove(input + now, input, (size_t)(in - now) * sizeof *input);
+    for (int64_t point = 0; point < now; point++)
         if (!isnan(input[point])) input[point] = forecast[point];
 }
 
@@ -132,14 +132,13 @@ vt_status vt_states_step(vt_states *states)
     const int64_t in = input_size(states->config), out = field_size(states->config);
     const int64_t most = vt_forecaster_batch(states->forecaster), all = states->number * states->count;
     const int64_t each = vt_members_of_each(states->members) * states->count; /* of one checkpoint */
-    for (int64_t i = 0; i < all; i++)
-        states->dates[i] = vt_states_date(states->dataset, states->samples[i % states->count], states->lead);
+    for (int64_t i = 0; i < all; i++) states->starts[i] = states->samples[i % states->count];
     for (int64_t first = 0, count = 0; first < all; first += count) {
         const int64_t left = each - first % each;
         count = left < most ? left : most;
         vt_forecaster_choose(states->forecaster, first / each);
-        VT_TRY(vt_forecaster_step(states->forecaster, states->input + first * in, states->dates + first, count,
-                                  states->forecast + first * out));
+        VT_TRY(vt_forecaster_step(states->forecaster, states->input + first * in, states->starts + first, states->lead,
+                                  count, states->forecast + first * out));
         tell(states, count);
     }
     states->lead++;
@@ -148,9 +147,9 @@ vt_status vt_states_step(vt_states *states)
     for (int64_t i = 0; i < all; i++) {
         shift(states, states->forecast + i * out, states->input + i * in);
         if (seasonal == NULL) continue;
-        const vt_date date = vt_date_after(states->dates[i], step);
+        const vt_date date = vt_date_after(vt_states_date(states->dataset, states->starts[i], states->lead - 1), step);
         VT_TRY(vt_seasonal_check(seasonal, date));
-        vt_seasonal_add(seasonal, date, 1, states->config->n_out_channels, states->forecast + i * out);
+        vt_seasonal_add(seasonal, date, 1, 0, states->config->n_out_channels, states->forecast + i * out);
     }
 done:
     return status;

@@ -15,7 +15,7 @@ typedef struct {
     const int64_t *samples;  /* the initial times, [count] */
     int64_t count, lead;     /* lead: steps that the states are behind them */
     float *input, *forecast; /* of member 0 of all initial times, then of member 1: the states of [number * count] */
-    vt_date *dates;          /* of these inputs */
+    int64_t *starts;         /* the initial time of each of these */
     float *mean;             /* of an ensemble */
     const float **fields;    /* [number] */
     void *scratch;           /* that input and forecast are in; NULL: in memory of their own */

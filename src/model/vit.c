@@ -170,14 +170,13 @@ static void load_piece(const vt_pass *pass, const vt_patch_grid *grid, const vt_
     pass->backend->patches_load(pass->backend, grid, piece->values, piece->mean, piece->inverse_std, patches);
 }
 
-/* The last channels of the input's patches. They have no missing points, and none are shown. */
+/* The last channels of the input's patches; of these no missing points are shown. */
 static void load_forcings(const vit *model, const vt_pass *pass, const vt_model_tensor *forcings, vt_matrix patches)
 {
     const vt_config *config = model->config;
     const int64_t first = config->n_in_channels * (config->mask_channels ? 2 : 1);
     if (vt_config_forcing_channels(config) == 0) return;
-    vt_patch_grid grid = input_grid(model, pass->batch, forcings);
-    grid.missing = VT_MISSING_STAYS;
+    const vt_patch_grid grid = input_grid(model, pass->batch, forcings);
     load_piece(pass, &grid, forcings, piece_of(model, patches, first, forcings->channels));
 }
 

@@ -5,7 +5,7 @@
 #include "base/memory.h"
 #include "config/stages.h"
 
-enum { ZERO, ONE, MINUS_ONE };
+enum { ZERO, ONE, MINUS_ONE, SEEN, CONSTANTS };
 
 /* What is missing in the newest state stays missing in the forecast. */
 static bool marks_missing(const vt_config *config)
@@ -20,16 +20,28 @@ bool vt_rollout_reads_input(const vt_config *config, vt_rollout_place place)
            (place.is_last && (adds || (marks_missing(config) && vt_config_longest_rollout(config) > 1)));
 }
 
+static int64_t fields_of(const vt_rollout *rollout, int tensor)
+{
+    return rollout->task->normalisation[tensor].count;
+}
+
+/* The first fields of a forecast, which the input of the next step holds, too. */
+static int64_t seen_of(const vt_rollout *rollout)
+{
+    return vt_config_channels_a_time(rollout->task->config);
+}
+
 /* ---- opening ---- */
 
 static vt_status place_constants(vt_rollout *rollout)
 {
     vt_status status = VT_OK;
-    static const float values[3] = {0, 1, -1};
-    const int64_t count = rollout->task->normalisation[VT_TENSOR_INPUT].count;
+    static const float values[CONSTANTS] = {0, 1, -1, 1};
+    const int64_t in = rollout->task->normalisation[VT_TENSOR_INPUT].count, out = fields_of(rollout, VT_TENSOR_TARGET);
+    const int64_t count = in > out ? in : out;
     float *host = vt_allocate((size_t)count, sizeof *host, "the rollout");
-    for (int i = 0; i < 3; i++) {
-        for (int64_t c = 0; c < count; c++) host[c] = values[i];
+    for (int i = 0; i < CONSTANTS; i++) {
+        for (int64_t c = 0; c < count; c++) host[c] = i < SEEN || c < seen_of(rollout) ? values[i] : 0;
         VT_TRY(vt_floats_place(rollout->backend, host, count, &rollout->constants[i]));
     }
 done:
@@ -56,7 +68,8 @@ vt_status vt_rollout_open(const vt_task *task, const vt_model *model, vt_backend
     rollout->gradients = vt_allocate((size_t)most, sizeof *rollout->gradients, "the rollout");
     VT_CHECK((most == 1 && task->tendency == NULL) || model->kind->lay_back != NULL,
              "model %s can't go on from its own forecasts; use --rollout=1 and --predict=state", model->kind->name);
-    if (most > 1 || config->augment == VT_AUGMENT_SIGN || task->noise != NULL) VT_TRY(place_constants(rollout));
+    if (most > 1 || config->augment == VT_AUGMENT_SIGN || task->noise != NULL || task->tendency != NULL)
+        VT_TRY(place_constants(rollout));
 done:
     if (status != VT_OK) vt_rollout_close(&rollout);
     *result = rollout;
@@ -67,7 +80,7 @@ void vt_rollout_close(vt_rollout **pointer)
 {
     vt_rollout *rollout = *pointer;
     if (rollout == NULL) return;
-    for (int i = 0; i < 3; i++) rollout->backend->release(rollout->backend, rollout->constants[i]);
+    for (int i = 0; i < CONSTANTS; i++) rollout->backend->release(rollout->backend, rollout->constants[i]);
     free(rollout->pieces);
     free(rollout->states);
     free(rollout->gradients);
@@ -82,11 +95,6 @@ static int64_t plane_of(const vt_rollout *rollout)
 {
     const vt_tensor_spec *spec = &rollout->specs[VT_TENSOR_INPUT];
     return vt_tensor_values(spec) / spec->shape[0];
-}
-
-static int64_t fields_of(const vt_rollout *rollout, int tensor)
-{
-    return rollout->task->normalisation[tensor].count;
 }
 
 /* Normalised fields in the back end's memory, [batch, channels, …]. */
@@ -168,7 +176,7 @@ static vt_model_tensor from_channel(const vt_rollout *rollout, vt_model_tensor t
 
 void vt_rollout_step(vt_rollout *rollout, int64_t step)
 {
-    const int64_t times = rollout->task->config->n_history + 1, channels = fields_of(rollout, VT_TENSOR_TARGET);
+    const int64_t times = rollout->task->config->n_history + 1, seen = seen_of(rollout);
     const int64_t forecast = step < times ? step : times; /* times of the input that were predicted */
     vt_model_tensor *pieces = rollout->pieces;
     rollout->step = step;
@@ -178,20 +186,41 @@ void vt_rollout_step(vt_rollout *rollout, int64_t step)
     rollout->tensors[VT_TENSOR_INPUT] = rollout->read[VT_TENSOR_INPUT];
     if (step == 0) return;
     for (int64_t i = 0; i < forecast; i++) { /* the newest first */
-        pieces[i] = normalised(rollout, rollout->states[step - 1 - i], channels);
+        pieces[i] = normalised(rollout, rollout->states[step - 1 - i], fields_of(rollout, VT_TENSOR_TARGET));
+        pieces[i] = from_channel(rollout, pieces[i], 0, seen);
         pieces[i].gradient = rollout->gradients[step - 1 - i];
         pieces[i].more = i + 1 < times ? &pieces[i + 1] : NULL;
     }
     if (forecast < times)
-        pieces[forecast] = from_channel(rollout, rollout->read[VT_TENSOR_INPUT], 0, (times - forecast) * channels);
+        pieces[forecast] = from_channel(rollout, rollout->read[VT_TENSOR_INPUT], 0, (times - forecast) * seen);
     rollout->tensors[VT_TENSOR_INPUT] = pieces[0];
 }
 
-/* The input's newest state in the rows and columns of the model's output. */
+/* The fields [batch, fields of the target, …] that begin with those of `now`, normalised; the others are 0. */
+static vt_model_tensor with_zeros(const vt_rollout *rollout, const vt_pass *pass, const vt_model_tensor *now)
+{
+    const int64_t plane = plane_of(rollout), width = rollout->task->config->img_size[1];
+    const int64_t channels = fields_of(rollout, VT_TENSOR_TARGET), stride = vt_model_tensor_stride(now) * plane;
+    const vt_disturbance none = {.samples = 1,
+                                 .channels = now->channels,
+                                 .rows = plane / width,
+                                 .width = width,
+                                 .first_row = rollout->first_row,
+                                 .sample_stride = stride};
+    float *fields = push_zeros(rollout, pass);
+    for (int64_t i = 0; i < pass->batch; i++)
+        pass->backend->fields_disturb(pass->backend, &none, pass->step, (const float *)now->values + i * stride,
+                                      now->mean, now->inverse_std, NULL, fields + i * channels * plane);
+    return normalised(rollout, fields, channels);
+}
+
+/* The input's newest state in the rows and columns of the model's output; what the input doesn't hold is 0. */
 static vt_matrix newest(const vt_rollout *rollout, const vt_pass *pass)
 {
-    const vt_model_tensor *input = &rollout->tensors[VT_TENSOR_INPUT];
-    const vt_model_tensor now = from_channel(rollout, *input, 0, fields_of(rollout, VT_TENSOR_TARGET));
+    const int64_t channels = fields_of(rollout, VT_TENSOR_TARGET), seen = seen_of(rollout);
+    vt_model_tensor now = rollout->tensors[VT_TENSOR_INPUT];
+    now = from_channel(rollout, now, 0, seen < channels ? seen : channels);
+    if (seen < channels) now = with_zeros(rollout, pass, &now);
     return rollout->model->kind->lay_out(rollout->model, pass, &now);
 }
 
@@ -258,7 +287,14 @@ vt_matrix vt_rollout_backward(const vt_rollout *rollout, const vt_pass *pass, vt
         const vt_matrix rows = model->lay_out(rollout->model, pass, &gradient);
         backend->scaled_add(backend, rows, rollout->constants[ONE], 1, dstate, dstate);
     }
-    if (tendency != NULL && input->gradient != NULL) model->lay_out_backward(rollout->model, pass, dstate, input);
+    if (tendency != NULL && input->gradient != NULL) {
+        vt_matrix dnewest = dstate;
+        if (seen_of(rollout) < channels) {
+            dnewest = vt_pass_push_wide(pass, dstate.rows, dstate.columns);
+            backend->scaled_add(backend, dstate, rollout->constants[SEEN], channels, (vt_matrix){0}, dnewest);
+        }
+        model->lay_out_backward(rollout->model, pass, dnewest, input);
+    }
     if (tendency == NULL && dstate.type == pass->type) return dstate;
     vt_matrix doutput = vt_pass_push(pass, dstate.rows, dstate.columns);
     if (tendency != NULL)

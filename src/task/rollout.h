@@ -19,7 +19,8 @@ typedef struct {
     int tensor_count;                       /* of a sample */
     vt_tensor_spec specs[VT_BATCH_TENSORS]; /* of a sample's tensors, as this rank has them */
     int64_t first_row;                      /* of this rank's rows of the fields */
-    float *constants[3];                    /* [fields of the input]: 0, 1 and -1, on the back end */
+    /* [fields]: 0, 1, -1, and 1 only for the fields of a forecast that the next input holds, too; on the back end */
+    float *constants[4];
 
     vt_model_tensor read[VT_BATCH_TENSORS];    /* of step 0: what was read, or what training made of it */
     int64_t steps, step;                       /* how many there are, and the current one: 0, 1, … */

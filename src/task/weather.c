@@ -9,6 +9,7 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "config/forcings.h"
+#include "config/roles.h"
 #include "source/fields/dataset.h"
 #include "source/fields/statistics.h"
 #include "task/loss_weights.h"
@@ -90,6 +91,13 @@ static void weather_close(vt_task *task)
 }
 
 /* ---- normalisation ---- */
+
+/* The channels of the files' forcings follow those of input and output. */
+static int64_t first_forcing(const vt_config *config)
+{
+    const int64_t in = vt_config_channels_a_time(config), out = config->n_out_channels;
+    return in > out ? in : out;
+}
 
 static bool needs_changes(const vt_config *config)
 {
@@ -212,17 +220,37 @@ done:
     return status;
 }
 
-/* The changes, times `factor`, for `count` channels of a tensor; channel c is channel c % period of the data. */
+/* The changes, times `factor`, for `count` channels of a tensor; channel c is channel c % period of the data. What the
+ * input doesn't hold is not predicted as a change: 1. */
 static vt_status place_scale(const weather *w, int64_t count, int64_t period, double factor, float **placed)
 {
+    const int64_t in = vt_config_channels_a_time(w->task.config);
     float *host = vt_allocate((size_t)count, sizeof *host, "the task");
-    for (int64_t c = 0; c < count; c++) host[c] = (float)(factor * (double)w->changes[c % period]);
+    for (int64_t c = 0; c < count; c++)
+        host[c] = c % period < in ? (float)(factor * (double)w->changes[c % period]) : 1;
     const vt_status status = vt_floats_place(w->task.backend, host, count, placed);
     free(host);
     return status;
 }
 
-/* What normalises input and target; where there is memory already, it is filled again, which can't fail. */
+/* What is known of a date is normalised already; then come the files' forcings. */
+static vt_status place_forcings(weather *w)
+{
+    const vt_config *config = w->task.config;
+    const int64_t count = vt_config_forcing_channels(config),
+                  known = count - (w->task.field_count - first_forcing(config));
+    float *numbers = vt_allocate((size_t)(2 * count), sizeof *numbers, "the task"), *stds = numbers + count;
+    for (int64_t c = 0; c < count; c++) {
+        numbers[c] = c < known ? 0 : w->means[first_forcing(config) + c - known];
+        stds[c] = c < known ? 1 : w->stds[first_forcing(config) + c - known];
+    }
+    const vt_status status = vt_normalisation_place(w->task.backend, numbers, stds, count, count,
+                                                    &w->task.normalisation[VT_TENSOR_FORCINGS]);
+    free(numbers);
+    return status;
+}
+
+/* What normalises the tensors; where there is memory already, it is filled again, which can't fail. */
 static vt_status place_numbers(weather *w)
 {
     vt_status status = VT_OK;
@@ -233,6 +261,7 @@ static vt_status place_numbers(weather *w)
         vt_normalisation_place(w->task.backend, w->means, w->stds, period, in, &task->normalisation[VT_TENSOR_INPUT]));
     VT_TRY(
         vt_normalisation_place(w->task.backend, w->means, w->stds, out, out, &task->normalisation[VT_TENSOR_TARGET]));
+    if (vt_config_forcing_channels(config) > 0) VT_TRY(place_forcings(w));
     if (config->predict == VT_PREDICT_TENDENCY) VT_TRY(place_scale(w, out, out, 1, &w->scales[0]));
     if (config->input_noise > 0) VT_TRY(place_scale(w, in, period, config->input_noise, &w->scales[1]));
 done:
@@ -288,13 +317,13 @@ static vt_status weather_open(const vt_config *config, const vt_source *training
                               vt_task **result)
 {
     vt_status status = VT_OK;
-    const int64_t in = vt_config_channels_a_time(config), out = config->n_out_channels;
+    const int64_t forcings = vt_config_role_count(config, VT_ROLE_FORCING);
     weather *w = vt_allocate(1, sizeof *w, "the task");
     vt_task *task = &w->task;
     w->training = training;
     task->kind = &vt_task_weather;
     task->config = config;
-    task->field_count = in > out ? in : out;
+    task->field_count = first_forcing(config) + forcings;
     const vt_dataset *fields = vt_dataset_of(training), *others = vt_dataset_of(validation);
     if (others != NULL) w->channel_names = vt_dataset_channel_names(others);
     name_scores(w);
@@ -357,10 +386,11 @@ static char *names_text(const char *const *names, int64_t channels)
 static char *used_text(const vt_task *task, const vt_fields_about *files)
 {
     const vt_config *config = task->config;
-    const int64_t in = vt_config_channels_a_time(config), *size = config->img_size;
+    const int64_t channels = config->roles != NULL ? task->field_count : vt_config_channels_a_time(config);
+    const int64_t *size = config->img_size;
     char *names = names_text((const char *const *)task->about->names, task->field_count);
     vt_text text = {0};
-    vt_text_append(&text, "%lld channel%s%s on %lld×%lld points", (long long)in, in == 1 ? "" : "s", names,
+    vt_text_append(&text, "%lld channel%s%s on %lld×%lld points", (long long)channels, channels == 1 ? "" : "s", names,
                    (long long)size[0], (long long)size[1]);
     if (size[0] < files->rows || size[1] < files->columns)
         vt_text_append(&text, " of %lld×%lld, from row %lld and column %lld on", (long long)files->rows,
@@ -386,10 +416,12 @@ static void log_fields(const vt_task *task)
         return;
     }
     char *used = used_text(task, vt_dataset_about(dataset));
-    char *forecast = in != out ? vt_text_format("; %lld channels are forecast", (long long)out) : vt_text_copy("");
+    char *forecast = in != out || config->roles != NULL
+                         ? vt_text_format("; %lld channel%s forecast", (long long)out, out == 1 ? " is" : "s are")
+                         : vt_text_copy("");
     char *history = times > 1 ? vt_text_format("; the input holds %lld times", (long long)times) : vt_text_copy("");
     vt_log_info("data: %s and %s: %s%s%s", config->train_data_path, config->valid_data_path, used, forecast, history);
-    if (times > 1 && in < out)
+    if (times > 1 && in < out && config->roles == NULL)
         vt_log_warning(
             "n_in_channels %lld counts the channels of %lld times (n_history + 1), so the model sees %lld of "
             "the %lld channels that it forecasts; --n_in_channels=%lld for all of them",
@@ -439,7 +471,6 @@ static vt_status weather_place(vt_task *task, vt_backend *backend, const vt_mode
     vt_status status = VT_OK;
     weather *w = (weather *)task;
     const int64_t out = task->config->n_out_channels;
-    const int64_t forcings = vt_config_forcing_channels(task->config);
     const size_t squares = 2 * (size_t)(batch * out);
     float *host = vt_allocate((size_t)rows.count, sizeof *host, "the task");
     w->model = model;
@@ -448,8 +479,6 @@ static vt_status weather_place(vt_task *task, vt_backend *backend, const vt_mode
     VT_CHECK(model->kind->channel_squares != NULL, "task weather scores fields, but model %s predicts none",
              model->kind->name);
     VT_TRY(place_numbers(w));
-    if (forcings > 0)
-        VT_TRY(vt_normalisation_place(backend, NULL, NULL, 0, forcings, &task->normalisation[VT_TENSOR_FORCINGS]));
     task->tendency = w->scales[0];
     task->noise = w->scales[1];
     VT_TRY(vt_floats_place(backend, host, rows.count, &w->row_weights));
@@ -574,7 +603,7 @@ static void weather_describe_picture(const vt_task *task, const vt_batch *batch,
 }
 
 static const char *const identity[] = {"task",      "n_history", "dt",       "lat_range", "lon_range",
-                                       "normalise", "predict",   "forcings", NULL};
+                                       "normalise", "predict",   "forcings", "roles",     NULL};
 
 const vt_task_kind vt_task_weather = {.name = "weather",
                                       .identity = identity,

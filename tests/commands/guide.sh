@@ -65,7 +65,7 @@ test_completion_bash() {
     expect_offers "vitrain bench io --embed_d" --embed_dim=
     expect_offers "vitrain --enable_j" --enable_jit
     [ "$manners" = "" ]
-    expect_offers "vitrain evaluate --r" "--recompute= --restart_warmup= --resume --resume_newest --rollout= --rollout_gradient= --rotate_vectors --row_parallel_size= --run_num="
+    expect_offers "vitrain evaluate --r" "--recompute= --restart_warmup= --resume --resume_newest --roles= --rollout= --rollout_gradient= --rotate_vectors --row_parallel_size= --run_num="
     expect_offers "vitrain stats --o" --output=
     expect_offers "vitrain stats --embed_d" ""
     expect_offers "vitrain evaluate --conf" ""

@@ -174,6 +174,11 @@ static void write_set(const char *directory, const char *calendar)
         snprintf(path, sizeof path, "%s/%s", directory, names[f]);
         hid_t file = test_create(test_path(path));
         hid_t fields = test_dataset(file, "fields", H5T_IEEE_F32LE, 4, extent, H5T_NATIVE_FLOAT, values);
+        for (int v = 0; v < 4; v++) { /* which all differ */
+            const hsize_t own[3] = {TIMES, ROWS, COLUMNS};
+            test_dataset(file, (const char *const[]){"a", "b", "c", "d"}[v], H5T_IEEE_F32LE, 3, own, H5T_NATIVE_FLOAT,
+                         values + v * POINTS);
+        }
         hid_t axis = test_nc_times(file, "time", H5T_IEEE_F64LE, TIMES, times, "hours since 2013-02-26 06:00");
         test_nc_text(axis, "calendar", calendar);
         test_nc_axis(file, "lat", ROWS, 50, -10);
@@ -297,7 +302,7 @@ static void expect_pieces(const vt_batch *batch)
     vt_source *source = batch->source;
     vt_sample_piece pieces[16];
     char *frame = vt_test_owned(malloc(source->frame_bytes));
-    EXPECT(source->pieces_per_sample <= 16 && source->frame_count == 2 * TIMES + 1);
+    EXPECT(source->pieces_per_sample <= 16);
     for (int64_t i = 0; i < batch->sample_count; i++) {
         size_t done[3] = {0};
         const int64_t count = source->kind->pieces(source, batch->samples[i], 0, pieces);
@@ -342,6 +347,50 @@ TEST(forcings_of_samples)
             vt_source_close(&source);
             vt_config_close(&config);
         }
+}
+
+/* Variables that are forcings, behind those that are known of the date: `c` and `d` of the input's newest time. */
+static void expect_variables(const vt_batch *batch)
+{
+    enum { KNOWN = 2 };
+    float values[4 * POINTS];
+    const vt_dataset *dataset = vt_dataset_of(batch->source);
+    const int64_t count = vt_dataset_options_of(dataset)->rows * COLUMNS;
+    for (int64_t i = 0; i < batch->sample_count; i++) {
+        vt_date date;
+        vt_fields_file *file = NULL;
+        vt_frame_window window = {.rows = ROWS, .width = COLUMNS};
+        EXPECT(vt_dataset_date(dataset, batch->samples[i], 0, &date));
+        EXPECT_OK(vt_dataset_open_file((vt_dataset *)(uintptr_t)dataset, batch->samples[i], &file));
+        const int64_t time = (date.minutes - file->times.stretches[0].date.minutes) / 360;
+        EXPECT_OK(vt_fields_file_read(file, time, 4, &window, true, values));
+        const float *own = (const float *)batch->tensors[VT_TENSOR_FORCINGS] + i * (KNOWN + 2) * count;
+        for (int v = 0; v < 2; v++)
+            EXPECT(memcmp(own + (KNOWN + v) * count, values + (2 + v) * POINTS + POINTS - count,
+                          (size_t)count * sizeof *own) == 0,
+                   "sample %lld, variable %d", (long long)batch->samples[i], v);
+    }
+}
+
+TEST(variables_that_are_forcings)
+{
+    static const vt_span parts[] = {{0, ROWS}, {1, 2}};
+    for (int how = 0; how < 6; how++) {
+        vt_source *source = NULL;
+        write_set("set", "standard");
+        vt_config *config = config_of("variables=[c,a,b,d] roles=[b=diagnostic,c=forcing,d=forcing] "
+                                      "forcings=[cos_lat,cos_zenith] n_in_channels=2 n_out_channels=2");
+        config->cache = how / 2 == 2 ? VT_CACHE_DEVICE : VT_CACHE_NONE;
+        EXPECT(strcmp(config->variables, "[a, b, c, d]") == 0 && vt_config_forcing_channels(config) == 4);
+        const vt_span rows = parts[how % 2];
+        EXPECT_OK(open_source(config, rows, &source));
+        VT_ASSERT(source != NULL);
+        if (how / 2 == 1) EXPECT_OK(source->kind->keep_frames(source));
+        for_each_batch(source, how % 3, false, expect_variables);
+        if (how / 2 == 2) for_each_batch(source, 0, false, expect_pieces);
+        vt_source_close(&source);
+        vt_config_close(&config);
+    }
 }
 
 /* A rollout of three steps sees the forcings of its first three times, also where only two of them are asked for. */

@@ -52,10 +52,14 @@ vt_fields_about *vt_fields_about_of_names(const char *const *names, int64_t coun
     return about;
 }
 
-void vt_fields_about_limit(vt_fields_about *about, int64_t count)
+void vt_fields_about_limit(vt_fields_about *about, int64_t first, int64_t count)
 {
-    if (count >= about->channels) return;
-    for (int64_t c = count; about->names != NULL && c < about->channels; c++) free(about->names[c]);
+    if (first == 0 && count >= about->channels) return;
+    for (int64_t c = 0; about->names != NULL && c < about->channels; c++)
+        if (c < first || c >= first + count) free(about->names[c]);
+    if (about->names != NULL) memmove(about->names, about->names + first, (size_t)count * sizeof *about->names);
+    if (about->meanings != NULL)
+        memmove(about->meanings, about->meanings + first, (size_t)count * sizeof *about->meanings);
     about->channels = count;
 }
 

@@ -78,8 +78,8 @@ vt_fields_about *vt_fields_about_of_names(const char *const *names, int64_t coun
 enum { VT_NOW_SIZE = 32 };
 const char *vt_fields_about_now(char text[VT_NOW_SIZE]);
 
-/* The first `count` channels alone. */
-void vt_fields_about_limit(vt_fields_about *about, int64_t count);
+/* The channels first, first + 1, … first + count - 1 alone. */
+void vt_fields_about_limit(vt_fields_about *about, int64_t first, int64_t count);
 
 /* Adds a span; one that follows the last one within its step makes that longer. */
 void vt_fields_about_add_span(vt_fields_about *about, vt_date first, vt_date last);

@@ -100,6 +100,7 @@ static vt_status check_window(const vt_dataset_options *options, const char *pat
     VT_CHECK(options->out_channels <= shape->channels,
              "%s: %s %lld channels, but n_out_channels is %lld; set --n_out_channels=%lld, or less", path, has,
              found[1], (long long)options->out_channels, found[1]);
+    VT_ASSERT(vt_dataset_first_forcing(options) + options->forcing_channels <= shape->channels); /* of `variables` */
 done:
     return status;
 }
@@ -356,17 +357,17 @@ static void open_synthetic(vt_dataset *dataset)
     vt_dataset_take_coordinates(dataset);
 }
 
-int vt_fields_specs(int64_t in_channels, int64_t out_channels, int64_t known, int64_t targets, int64_t rows,
+int vt_fields_specs(int64_t in_channels, int64_t out_channels, int64_t forcings, int64_t targets, int64_t rows,
                     int64_t width, vt_tensor_spec *specs)
 {
     specs[VT_TENSOR_INPUT] = (vt_tensor_spec){"input", VT_TENSOR_FLOAT32, 3, {in_channels, rows, width}};
     specs[VT_TENSOR_TARGET] = (vt_tensor_spec){"target", VT_TENSOR_FLOAT32, 4, {targets, out_channels, rows, width}};
     if (targets == 1)
         specs[VT_TENSOR_TARGET] = (vt_tensor_spec){"target", VT_TENSOR_FLOAT32, 3, {out_channels, rows, width}};
-    if (known == 0) return 2;
-    specs[VT_TENSOR_FORCINGS] = (vt_tensor_spec){"forcings", VT_TENSOR_FLOAT32, 4, {targets, known, rows, width}};
+    if (forcings == 0) return 2;
+    specs[VT_TENSOR_FORCINGS] = (vt_tensor_spec){"forcings", VT_TENSOR_FLOAT32, 4, {targets, forcings, rows, width}};
     if (targets == 1)
-        specs[VT_TENSOR_FORCINGS] = (vt_tensor_spec){"forcings", VT_TENSOR_FLOAT32, 3, {known, rows, width}};
+        specs[VT_TENSOR_FORCINGS] = (vt_tensor_spec){"forcings", VT_TENSOR_FLOAT32, 3, {forcings, rows, width}};
     return 3;
 }
 
@@ -383,8 +384,8 @@ static void take_source(vt_dataset *dataset)
     source->path = options->directory;
     const int64_t known = vt_known_count(&options->known), fixed = vt_known_fixed_count(&options->known);
     int64_t frame_channels = vt_dataset_frame_channels(dataset);
-    source->tensor_count = vt_fields_specs(options->in_channels, options->out_channels, known, options->targets, rows,
-                                           width, source->specs);
+    source->tensor_count = vt_fields_specs(options->in_channels, options->out_channels, vt_dataset_forcings(options),
+                                           options->targets, rows, width, source->specs);
     dataset->times_used = source->frame_count;
     if (options->known_in_frames && source->frame_count > 0) {
         frame_channels += known - fixed;
@@ -393,7 +394,7 @@ static void take_source(vt_dataset *dataset)
     }
     source->frame_bytes = (size_t)(frame_channels * rows * width) * sizeof(float);
     source->obstacle = dataset->obstacle;
-    source->pieces_per_sample = options->history + 1 + options->targets * (1 + known);
+    source->pieces_per_sample = options->history + 1 + options->targets * (2 + known);
 }
 
 vt_status vt_dataset_open(const vt_dataset_options *options, vt_dataset **result)

@@ -25,13 +25,14 @@ typedef struct {
     int64_t first_row, rows; /* of the window: what this rank reads; rows 0: all of the height */
     int64_t in_channels;     /* channels of the input: channels of the file times (history + 1) */
     int64_t out_channels;
-    int64_t history;         /* earlier times stacked in the input */
-    int64_t dt;              /* time steps between input and target */
-    int64_t targets;         /* steps of forecast that a sample has targets of; 0: 1 */
-    int64_t reach;           /* how many of these targets the files must hold for each sample, or VT_REACH_…; 0: 1 */
-    int64_t sample_limit;    /* only the first of them; VT_UNSET_INTEGER: all */
-    vt_fields_form form;     /* what the user says of the files */
-    bool round;              /* the window must go round the globe; checked if longitudes are known */
+    int64_t forcing_channels; /* behind those of input and target: forcings (VT_TENSOR_FORCINGS) that files hold */
+    int64_t history;          /* earlier times stacked in the input */
+    int64_t dt;               /* time steps between input and target */
+    int64_t targets;          /* steps of forecast that a sample has targets of; 0: 1 */
+    int64_t reach;            /* how many of these targets the files must hold for each sample, or VT_REACH_…; 0: 1 */
+    int64_t sample_limit;     /* only the first of them; VT_UNSET_INTEGER: all */
+    vt_fields_form form;      /* what the user says of the files */
+    bool round;               /* the window must go round the globe; checked if longitudes are known */
     bool files_apart;        /* no sample reaches from one file into the next, even if their times follow one another */
     bool direct;             /* reads without the HDF5 library where the files allow it */
     bool insists;            /* the user asks for `direct` by name: the log warns if a file doesn't allow it */
@@ -103,6 +104,9 @@ vt_status vt_dataset_read(vt_dataset *dataset, int64_t sample, float *input, flo
 bool vt_dataset_reaches(const vt_dataset *dataset, int64_t sample, int64_t steps);
 vt_status vt_dataset_read_later(vt_dataset *dataset, int64_t sample, int64_t steps, float *fields);
 
+/* The forcings there, [forcing_channels, rows, width], as samples have them: as departures where the options say so. */
+vt_status vt_dataset_read_forcings(vt_dataset *dataset, int64_t sample, int64_t steps, float *fields);
+
 /* The file that holds the sample's newest input, open until something else is read. */
 vt_status vt_dataset_open_file(vt_dataset *dataset, int64_t sample, vt_fields_file **file);
 
@@ -122,6 +126,13 @@ const vt_known_fields *vt_dataset_known(const vt_dataset *dataset);
  * file's own coordinate, else by its name. False if neither says it. */
 bool vt_dataset_date(const vt_dataset *dataset, int64_t sample, int64_t steps, vt_date *date);
 
+/* The sample whose newest input is of this date, with steps of months in that month; -1: none is. Looks from sample
+ * `from` on first. */
+int64_t vt_dataset_find(const vt_dataset *dataset, vt_date date, int64_t from);
+
+/* Fails where files of the forcings alone don't go with those of the dataset. */
+vt_status vt_dataset_check_forcings(const vt_dataset *dataset, const vt_dataset *forcings);
+
 /* The length between two times of a file (calendar.h): as its coordinate or time_step says, else 6 hours, which is
  * assumed. */
 int64_t vt_dataset_minutes_a_time(const vt_dataset *dataset);
@@ -138,9 +149,9 @@ const vt_channel_meaning *vt_dataset_meaning(const vt_dataset *dataset, int64_t 
 void vt_dataset_log_coordinates(const vt_dataset *dataset);
 
 /* Frames: the times that samples use, numbered through all files. Of each the channels that input or target need,
- * [channels, rows, width]: of an input the first in_channels / (history + 1), of a target the first out_channels. With
- * known_in_frames the source's frames go on: each with the known fields that change; and behind the last time one frame
- * more with those that don't, where there are some. */
+ * [channels, rows, width]: of an input the first in_channels / (history + 1), of a target the first out_channels,
+ * behind both those of the forcings. With known_in_frames the source's frames go on: each with the known fields that
+ * change; and behind the last time one frame more with those that don't, where there are some. */
 int64_t vt_dataset_frame_channels(const vt_dataset *dataset);
 
 /* How many stay in memory. Any thread. */

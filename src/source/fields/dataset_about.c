@@ -121,7 +121,7 @@ void vt_dataset_settle_about(vt_dataset *dataset)
 {
     vt_fields_about *about = dataset->about;
     vt_date first, last;
-    vt_fields_about_limit(about, vt_dataset_frame_channels(dataset));
+    vt_fields_about_limit(about, 0, vt_dataset_frame_channels(dataset));
     about->dt = dataset->options.dt;
     about->span_count = about->times = 0;
     for (int64_t s = 0; s < dataset->index.stretch_count; s++) {
@@ -158,6 +158,23 @@ vt_status vt_dataset_agree(const vt_source *training, const vt_source *other)
     vt_fields_log_remarks(&remarks);
 done:
     vt_text_close(&remarks);
+    return status;
+}
+
+vt_status vt_dataset_check_forcings(const vt_dataset *dataset, const vt_dataset *forcings)
+{
+    vt_status status = VT_OK;
+    const vt_dataset_options *options = &dataset->options;
+    const vt_fields_rules rules = {.use = VT_SETS_OF_A_RUN, .accepted = options->form.accept};
+    vt_fields_about *own = vt_fields_about_copy(dataset->about);
+    vt_text remarks = {0};
+    vt_fields_about_limit(own, vt_dataset_first_forcing(options), options->forcing_channels);
+    const vt_fields_side sides[2] = {{forcings->about, forcings->options.directory}, {own, options->directory}};
+    VT_TRY(vt_fields_compare(&rules, &sides[0], &sides[1], &remarks));
+    vt_fields_log_remarks(&remarks);
+done:
+    vt_text_close(&remarks);
+    vt_fields_about_close(&own);
     return status;
 }
 

@@ -53,6 +53,19 @@ static inline int64_t vt_dataset_window_channels(const vt_dataset_options *optio
     return options->in_channels / (options->history + 1);
 }
 
+/* Where the forcings begin among the channels. */
+static inline int64_t vt_dataset_first_forcing(const vt_dataset_options *options)
+{
+    const int64_t in = vt_dataset_window_channels(options), out = options->out_channels;
+    return in > out ? in : out;
+}
+
+/* Forcings of a step of forecast: those that are known of its date, then those that files hold. */
+static inline int64_t vt_dataset_forcings(const vt_dataset_options *options)
+{
+    return vt_known_count(&options->known) + options->forcing_channels;
+}
+
 /* The part of the window that this rank reads. */
 static inline vt_frame_window vt_dataset_own_window(const vt_dataset *dataset)
 {
@@ -85,7 +98,7 @@ vt_status vt_dataset_plan(vt_read_plan *plan, const int64_t *samples, int64_t co
 void vt_dataset_release(vt_read_plan *plan);
 
 /* The tensors of a sample; how many. */
-int vt_fields_specs(int64_t in_channels, int64_t out_channels, int64_t known, int64_t targets, int64_t rows,
+int vt_fields_specs(int64_t in_channels, int64_t out_channels, int64_t forcings, int64_t targets, int64_t rows,
                     int64_t width, vt_tensor_spec *specs);
 
 /* After the last file: its pieces become stretches and samples. Warns of times that come twice and of files that are

@@ -35,7 +35,8 @@ static vt_status add_frame(vt_dataset *dataset, const vt_set_stretch *stretch, i
     const int64_t index = stretch->first_frame + time;
     const int64_t points = dataset->options.rows * dataset->options.width;
     if (cache != NULL && cache->states[index] == VT_FRAME_KEPT) {
-        vt_fields_plan_add_copy(plan, vt_frame_cache_place(cache, index), frame->values, frame->channels * points);
+        vt_fields_plan_add_copy(plan, vt_frame_cache_place(cache, index) + frame->first * points, frame->values,
+                                frame->channels * points);
         goto done;
     }
     frame->file = vt_index_piece(&dataset->index, stretch, time, &frame->time)->file;
@@ -47,6 +48,7 @@ static vt_status add_frame(vt_dataset *dataset, const vt_set_stretch *stretch, i
     if (cache == NULL || cache->states[index] != VT_FRAME_MISSING) goto done;
     vt_frame kept = *frame;
     kept.values = vt_frame_cache_place(cache, index);
+    kept.first = 0;
     kept.channels = vt_dataset_frame_channels(dataset);
     kept.kept_as = index;
     cache->states[index] = VT_FRAME_COMING;
@@ -77,11 +79,16 @@ static vt_status add_frames(vt_dataset *dataset, int64_t sample, int64_t place, 
         frame.values = back < 0 ? target - (back + 1) * target_size : input + back * size;
         VT_TRY(add_frame(dataset, stretch, time - back * options->dt, &frame, plan));
     }
-    const int64_t known = vt_known_count(&options->known) * points;
     for (int64_t step = 0; step < steps_of(plan) && forcings != NULL; step++) {
+        float *fields = forcings + step * vt_dataset_forcings(options) * points;
         vt_date date;
         vt_index_date(&dataset->index, stretch, time + step * options->dt, &date);
-        vt_fields_plan_add_known(plan, dataset->known, date, forcings + step * known);
+        if (dataset->known != NULL) vt_fields_plan_add_known(plan, dataset->known, date, fields);
+        if (options->forcing_channels == 0) continue;
+        frame.first = vt_dataset_first_forcing(options);
+        frame.channels = options->forcing_channels;
+        frame.values = fields + vt_known_count(&options->known) * points;
+        VT_TRY(add_frame(dataset, stretch, time + step * options->dt, &frame, plan));
     }
 done:
     return status;
@@ -118,13 +125,13 @@ static vt_status plan_samples(vt_read_plan *plan, const int64_t *samples, int64_
     vt_dataset *dataset = (vt_dataset *)plan->source;
     const vt_dataset_options *options = &dataset->options;
     const int64_t points = options->rows * options->width;
-    const int64_t known = dataset->known != NULL ? options->targets * vt_known_count(&options->known) * points : 0;
+    const int64_t forced = options->targets * vt_dataset_forcings(options) * points;
     pthread_mutex_lock(&dataset->lock);
     vt_fields_plan_clear(plan);
     for (int64_t i = 0; i < count; i++)
         VT_TRY(add_frames(dataset, samples[i], i, input != NULL ? input + i * options->in_channels * points : NULL,
                           target != NULL ? target + i * options->targets * options->out_channels * points : NULL,
-                          forcings != NULL && known > 0 ? forcings + i * known : NULL, plan));
+                          forcings != NULL ? forcings + i * forced : NULL, plan));
     VT_TRY(make_items(dataset, checked, plan));
 done:
     if (status != VT_OK) release_frames(dataset, plan);
@@ -137,7 +144,7 @@ vt_status vt_dataset_plan(vt_read_plan *plan, const int64_t *samples, int64_t co
     const vt_dataset *dataset = (const vt_dataset *)plan->source;
     return plan_samples(plan, samples, count, !dataset->options.unchecked || dataset->kept != NULL,
                         tensors[VT_TENSOR_INPUT], tensors[VT_TENSOR_TARGET],
-                        dataset->known != NULL ? tensors[VT_TENSOR_FORCINGS] : NULL);
+                        vt_dataset_forcings(&dataset->options) > 0 ? tensors[VT_TENSOR_FORCINGS] : NULL);
 }
 
 void vt_dataset_release(vt_read_plan *plan)
@@ -154,6 +161,19 @@ static vt_status run_plan(vt_dataset *dataset)
     vt_status status = VT_OK;
     for (int64_t i = 0; i < dataset->plan->item_count && status == VT_OK; i++)
         status = vt_fields_plan_run(dataset->plan, i, &dataset->decoder);
+    vt_dataset_release(dataset->plan);
+    return status;
+}
+
+/* Reads one frame by itself, of time `time` of a stretch. */
+static vt_status read_frame(vt_dataset *dataset, const vt_set_stretch *stretch, int64_t time, vt_frame frame)
+{
+    pthread_mutex_lock(&dataset->lock);
+    vt_fields_plan_clear(dataset->plan);
+    vt_status status = add_frame(dataset, stretch, time, &frame, dataset->plan);
+    if (status == VT_OK) status = make_items(dataset, true, dataset->plan);
+    pthread_mutex_unlock(&dataset->lock);
+    if (status == VT_OK) return run_plan(dataset);
     vt_dataset_release(dataset->plan);
     return status;
 }
@@ -180,6 +200,17 @@ bool vt_dataset_date(const vt_dataset *dataset, int64_t sample, int64_t steps, v
     return vt_index_date(&dataset->index, stretch, time + steps * dataset->options.dt, date);
 }
 
+int64_t vt_dataset_find(const vt_dataset *dataset, vt_date wanted, int64_t from)
+{
+    const int64_t samples = dataset->source.sample_count, step = vt_dataset_minutes_a_time(dataset);
+    vt_date date;
+    for (int64_t i = 0; i < samples; i++) {
+        const int64_t sample = (from + i) % samples;
+        if (vt_dataset_date(dataset, sample, 0, &date) && vt_date_steps(date, wanted, step) == 0) return sample;
+    }
+    return -1;
+}
+
 int64_t vt_dataset_minutes_a_time(const vt_dataset *dataset)
 {
     return vt_index_minutes(&dataset->index);
@@ -198,6 +229,17 @@ vt_status vt_dataset_read_later(vt_dataset *dataset, int64_t sample, int64_t ste
     VT_TRY(vt_fields_file_read(file, time, dataset->options.out_channels, &window, true, fields));
 done:
     return status;
+}
+
+vt_status vt_dataset_read_forcings(vt_dataset *dataset, int64_t sample, int64_t steps, float *fields)
+{
+    int64_t time;
+    const vt_set_stretch *stretch = vt_index_sample(&dataset->index, sample, &time);
+    const vt_frame frame = {.first = vt_dataset_first_forcing(&dataset->options),
+                            .channels = dataset->options.forcing_channels,
+                            .values = fields};
+    VT_ASSERT(vt_dataset_reaches(dataset, sample, steps));
+    return read_frame(dataset, stretch, time + steps * dataset->options.dt, frame);
 }
 
 vt_status vt_dataset_read(vt_dataset *dataset, int64_t sample, float *input, float *target)
@@ -263,15 +305,19 @@ int64_t vt_dataset_pieces(const vt_source *source, int64_t sample, int64_t steps
     for (int64_t step = 1; step <= targets; step++)
         list[count++] =
             (vt_sample_piece){frame + step * options->dt, VT_TENSOR_TARGET, 0, (size_t)options->out_channels * plane};
-    for (int64_t step = 0; step < targets && options->known_in_frames; step++)
-        count += add_known_pieces(dataset, frame + step * options->dt, list + count);
+    for (int64_t step = 0; step < targets; step++) {
+        const int64_t of_step = frame + step * options->dt, first = vt_dataset_first_forcing(options);
+        if (options->known_in_frames) count += add_known_pieces(dataset, of_step, list + count);
+        if (options->forcing_channels > 0)
+            list[count++] = (vt_sample_piece){of_step, VT_TENSOR_FORCINGS, (size_t)first * plane,
+                                              (size_t)options->forcing_channels * plane};
+    }
     return count;
 }
 
 int64_t vt_dataset_frame_channels(const vt_dataset *dataset)
 {
-    const int64_t in = vt_dataset_window_channels(&dataset->options), out = dataset->options.out_channels;
-    return in > out ? in : out;
+    return vt_dataset_first_forcing(&dataset->options) + dataset->options.forcing_channels;
 }
 
 /* The frame behind those of times. */
@@ -289,16 +335,8 @@ vt_status vt_dataset_read_frame(vt_source *source, int64_t index, void *values)
     VT_ASSERT(index >= 0 && index < source->frame_count);
     if (index == dataset->times_used) return read_fixed(dataset, values);
     const vt_set_stretch *stretch = vt_index_frame(&dataset->index, index);
-    vt_frame frame = {.channels = vt_dataset_frame_channels(dataset), .values = values};
-    pthread_mutex_lock(&dataset->lock);
-    vt_fields_plan_clear(dataset->plan);
-    vt_status status = add_frame(dataset, stretch, index - stretch->first_frame, &frame, dataset->plan);
-    if (status == VT_OK) status = make_items(dataset, true, dataset->plan);
-    pthread_mutex_unlock(&dataset->lock);
-    if (status == VT_OK)
-        status = run_plan(dataset);
-    else
-        vt_dataset_release(dataset->plan);
+    const vt_frame frame = {.channels = vt_dataset_frame_channels(dataset), .values = values};
+    const vt_status status = read_frame(dataset, stretch, index - stretch->first_frame, frame);
     if (status == VT_OK && dataset->known != NULL && dataset->options.known_in_frames) {
         const int64_t points = dataset->options.rows * dataset->options.width;
         vt_date date;

@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "base/text.h"
+#include "config/roles.h"
 #include "config/stages.h"
 #include "source/fields/dataset_inside.h"
 #include "source/fields/file_list.h"
@@ -28,6 +29,7 @@ vt_dataset_options vt_fields_options(const vt_config *config, vt_set set)
                                 .range = vt_window_range_of(config->lat_range, config->lon_range),
                                 .in_channels = config->n_in_channels,
                                 .out_channels = config->n_out_channels,
+                                .forcing_channels = vt_config_role_count(config, VT_ROLE_FORCING),
                                 .history = config->n_history,
                                 .dt = config->dt,
                                 .sample_limit = VT_UNSET_INTEGER,
@@ -97,7 +99,8 @@ static int specs(const vt_config *config, vt_span part, vt_tensor_spec *list)
 static size_t held_bytes(const vt_config *config, vt_span part)
 {
     const int64_t points = part.count * config->img_size[1], in = vt_config_channels_a_time(config);
-    const int64_t channels = in > config->n_out_channels ? in : config->n_out_channels;
+    const int64_t channels =
+        (in > config->n_out_channels ? in : config->n_out_channels) + vt_config_role_count(config, VT_ROLE_FORCING);
     const vt_known_options known = vt_known_options_of(config);
     size_t bytes = (size_t)(vt_known_fixed_count(&known) * points) * sizeof(float);
     if (config->data_loader_config == VT_LOADER_SYNTHETIC) return 0;
@@ -159,6 +162,9 @@ static void log_known(const vt_dataset *dataset)
     if (known->static_count > 0)
         vt_text_append(&text, "%s%lld static field%s of %s", known->forcings.count > 0 ? " and " : "",
                        (long long)known->static_count, known->static_count == 1 ? "" : "s", known->static_path);
+    for (int64_t c = 0; c < dataset->options.forcing_channels; c++)
+        vt_text_append(&text, "%s%s of the files", text.length > 0 ? ", " : "",
+                       vt_dataset_channel_names(dataset)[vt_dataset_first_forcing(&dataset->options) + c]);
     if (text.length > 0) vt_log_info("the input also holds %s", text.characters);
     if (dataset->seasonal != NULL)
         vt_log_info("fields are departures from the seasonal climatology %s: %s", dataset->options.climatology,

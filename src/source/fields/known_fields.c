@@ -25,7 +25,8 @@ vt_known_options vt_known_options_of(const vt_config *config)
     options.form.variables = config->static_variables;
     options.form.time_step = NULL;
     options.form.fixed = true;
-    options.static_count = vt_config_forcing_channels(config) - options.forcings.count;
+    if (config->static_fields != NULL && config->n_static_fields != VT_UNSET_INTEGER)
+        options.static_count = config->n_static_fields;
     return options;
 }
 

@@ -27,8 +27,8 @@ static vt_status read(vt_source *source, int64_t sample, void *const *tensors)
     fill_noise(options, "synthetic input", sample, options->in_channels, tensors[VT_TENSOR_INPUT]);
     fill_noise(options, "synthetic target", sample, options->targets * options->out_channels,
                tensors[VT_TENSOR_TARGET]);
-    const int64_t known = options->targets * vt_known_count(&options->known);
-    if (known > 0) fill_noise(options, "synthetic forcings", sample, known, tensors[VT_TENSOR_FORCINGS]);
+    const int64_t forcings = options->targets * vt_dataset_forcings(options);
+    if (forcings > 0) fill_noise(options, "synthetic forcings", sample, forcings, tensors[VT_TENSOR_FORCINGS]);
     return VT_OK;
 }
 

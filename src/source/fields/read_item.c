@@ -67,7 +67,7 @@ static vt_status check_rows(const vt_fields_plan *plan, const vt_read_item *item
 {
     vt_status status = VT_OK;
     const vt_frame_window *window = &plan->window;
-    const float *values = frame->values + (channel * window->rows + row) * window->width + column;
+    const float *values = frame->values + ((channel - frame->first) * window->rows + row) * window->width + column;
     const int64_t file_column = vt_window_column(window, column);
     if (plan->manner.as_is) return VT_OK;
     if (columns == window->width) {
@@ -101,7 +101,7 @@ static vt_status place_span(const vt_fields_plan *plan, const vt_read_item *item
     unsigned char *bytes = plane + (first - item->start[2]) * row_bytes + (left - item->start[3]) * size;
     const int64_t rows = end - first, row = source->south_first ? wanted + window->rows - end : first - wanted;
     const int64_t columns = right - left, column = span->at + left - span->first;
-    float *values = frame->values + (channel * window->rows + row) * window->width + column;
+    float *values = frame->values + ((channel - frame->first) * window->rows + row) * window->width + column;
     if (columns == item->count[3] && columns == window->width && !source->south_first) {
         vt_unpack(&packing, bytes, rows * columns, values);
     } else {
@@ -172,7 +172,7 @@ static vt_status place_box(const vt_fields_plan *plan, const vt_read_item *item,
         VT_TRY(vt_decoder_reserve(&decoder->turned, (size_t)plane_bytes, &copy));
     for (int64_t f = 0; f < item->frame_count; f++) {
         const vt_frame *frame = &plan->frames[item->first_frame + f];
-        for (int64_t c = 0; c < frame->channels; c++) {
+        for (int64_t c = frame->first; c < frame->first + frame->channels; c++) {
             const vt_field_channel *channel = &item->file->channels[c];
             int64_t level = channel->level - item->start[1];
             if (channel->source != source_index || level < 0 || level >= item->count[1]) continue;
@@ -196,7 +196,7 @@ static int64_t straight_channel(const vt_fields_plan *plan, const vt_read_item *
     const vt_field_source *source = item->source;
     const vt_field_channel *channels = item->file->channels;
     const int source_index = (int)(source - item->file->sources);
-    int64_t first = 0, levels = 0, stride[4];
+    int64_t levels = 0, stride[4];
     vt_column_span spans[2];
     const vt_packing packing = packing_of(item);
     find_strides(item, stride);
@@ -206,10 +206,11 @@ static int64_t straight_channel(const vt_fields_plan *plan, const vt_read_item *
     if (item->start[2] != plan->window.first_row || item->count[2] != plan->window.rows) return -1;
     if (item->start[3] != plan->window.first_column || item->count[3] != plan->window.width) return -1;
     if (vt_window_spans(&plan->window, spans) > 1 || item->frame_count == 0) return -1;
-    const int64_t count = plan->frames[item->first_frame].channels;
-    while (first < count && (channels[first].source != source_index || channels[first].level != item->start[1]))
-        first++;
-    while (levels < item->count[1] && first + levels < count && channels[first + levels].source == source_index &&
+    const vt_frame *frame = &plan->frames[item->first_frame];
+    const int64_t end = frame->first + frame->channels;
+    int64_t first = frame->first;
+    while (first < end && (channels[first].source != source_index || channels[first].level != item->start[1])) first++;
+    while (levels < item->count[1] && first + levels < end && channels[first + levels].source == source_index &&
            channels[first + levels].level == item->start[1] + levels)
         levels++;
     return levels == item->count[1] ? first : -1;
@@ -231,7 +232,8 @@ done:
 
 static float *straight_place(const vt_fields_plan *plan, const vt_read_item *item, int64_t channel)
 {
-    return plan->frames[item->first_frame].values + channel * plan->window.rows * plan->window.width;
+    const vt_frame *frame = &plan->frames[item->first_frame];
+    return frame->values + (channel - frame->first) * plan->window.rows * plan->window.width;
 }
 
 /* Copies an item that was read straight into its place to the other frames of that time. */
@@ -240,10 +242,11 @@ static void copy_straight(const vt_fields_plan *plan, const vt_read_item *item, 
     const int64_t plane = plan->window.rows * plan->window.width;
     for (int64_t f = 1; f < item->frame_count; f++) {
         const vt_frame *other = &plan->frames[item->first_frame + f];
-        int64_t levels = other->channels - channel < item->count[1] ? other->channels - channel : item->count[1];
-        if (levels <= 0) continue;
-        memcpy(other->values + channel * plane, straight_place(plan, item, channel),
-               (size_t)(levels * plane) * sizeof(float));
+        const int64_t begin = channel > other->first ? channel : other->first, whole = other->first + other->channels;
+        const int64_t end = channel + item->count[1] < whole ? channel + item->count[1] : whole;
+        if (end <= begin) continue;
+        memcpy(other->values + (begin - other->first) * plane, straight_place(plan, item, begin),
+               (size_t)((end - begin) * plane) * sizeof(float));
     }
 }
 
@@ -348,7 +351,7 @@ static void finish_part(const vt_fields_plan *plan, int64_t frame)
 {
     vt_frame *whole = &plan->frames[frame];
     if (plan->manner.departures == NULL || __atomic_sub_fetch(&whole->awaited, 1, __ATOMIC_ACQ_REL) > 0) return;
-    vt_seasonal_add(plan->manner.departures, whole->date, -1, whole->channels, whole->values);
+    vt_seasonal_add(plan->manner.departures, whole->date, -1, whole->first, whole->channels, whole->values);
 }
 
 vt_status vt_fields_plan_run(vt_read_plan *base, int64_t index, vt_decoder *decoder)

@@ -90,14 +90,23 @@ static void add_item(vt_fields_plan *plan, const vt_read_item *item)
     plan->items[plan->item_count++] = *item;
 }
 
-/* By file and time; of one time, the frame with most channels comes first: the others are copied from it. */
+/* By file and time; of one time, and of frames that begin with the same channel, the one with most channels comes
+ * first: the others are copied from it. */
 static int by_place(const void *left, const void *right)
 {
     const vt_frame *a = left, *b = right;
     if (a->file != b->file) return a->file < b->file ? -1 : 1;
     if (a->time != b->time) return a->time < b->time ? -1 : 1;
+    if (a->first != b->first) return a->first < b->first ? -1 : 1;
     if (a->channels != b->channels) return a->channels > b->channels ? -1 : 1;
     return a->values < b->values ? -1 : a->values > b->values ? 1 : 0;
+}
+
+/* Is the second of two frames copied from the first? */
+static bool are_alike(const vt_fields_plan *plan, int64_t one, int64_t other)
+{
+    const vt_frame *a = &plan->frames[one], *b = &plan->frames[other];
+    return a->time == b->time && a->first == b->first;
 }
 
 /* ---- contiguous storage ---- */
@@ -114,13 +123,13 @@ static bool join(vt_fields_plan *plan, const vt_read_item *item)
     if (item->count[1] != extent[1] || before->count[1] != extent[1]) return false;
     before->count[0] += item->count[0];
     before->bytes += item->bytes;
-    before->frame_count += item->frame_count;
+    before->frame_count = item->first_frame + item->frame_count - before->first_frame;
     return true;
 }
 
-/* The first `channels` channels of a time that the item's source holds, level by level in one piece: in runs of whole
- * rows, or for the library in columns of the window. */
-static void plan_runs(vt_fields_plan *plan, const vt_read_item *time, int64_t channels)
+/* What the item's source holds of a frame's channels, level by level in one piece: in runs of whole rows, or for the
+ * library in columns of the window. */
+static void plan_runs(vt_fields_plan *plan, const vt_read_item *time, const vt_frame *frame)
 {
     const vt_fields_file *file = time->file;
     const vt_field_source *source = time->source;
@@ -130,11 +139,12 @@ static void plan_runs(vt_fields_plan *plan, const vt_read_item *time, int64_t ch
     const bool by_library = time->kind == VT_ITEM_LIBRARY, all_rows = plan->window.rows == extent[2];
     vt_column_span spans[2] = {{0, extent[3], 0}};
     const int span_count = by_library ? vt_window_spans(&plan->window, spans) : 1;
-    for (int64_t c = 0, run; c < channels; c += run) {
+    const int64_t end = frame->first + frame->channels;
+    for (int64_t c = frame->first, run; c < end; c += run) {
         const vt_field_channel *first = &file->channels[c];
         run = 1;
         if (first->source != source_index) continue;
-        while ((by_library || (all_rows && (run + 1) * plane_bytes <= LONGEST_RUN)) && c + run < channels &&
+        while ((by_library || (all_rows && (run + 1) * plane_bytes <= LONGEST_RUN)) && c + run < end &&
                first[run].source == source_index && first[run].level == first->level + run)
             run++;
         for (int s = 0; s < span_count; s++) {
@@ -156,8 +166,8 @@ static void plan_runs(vt_fields_plan *plan, const vt_read_item *time, int64_t ch
 
 /* ---- chunks ---- */
 
-/* The numbers of all chunks of a source that a time's channels touch. */
-static void note_chunks(vt_fields_plan *plan, const vt_read_item *time, int64_t channels, int64_t *count)
+/* The numbers of all chunks of a source that a frame's channels touch. */
+static void note_chunks(vt_fields_plan *plan, const vt_read_item *time, const vt_frame *frame, int64_t *count)
 {
     const vt_field_source *source = time->source;
     const int source_index = (int)(source - time->file->sources);
@@ -165,7 +175,7 @@ static void note_chunks(vt_fields_plan *plan, const vt_read_item *time, int64_t 
     const int64_t first_row = vt_first_file_row(source, &plan->window), last_row = first_row + plan->window.rows - 1;
     vt_column_span spans[2];
     const int span_count = vt_window_spans(&plan->window, spans);
-    for (int64_t c = 0; c < channels; c++) {
+    for (int64_t c = frame->first; c < frame->first + frame->channels; c++) {
         if (time->file->channels[c].source != source_index) continue;
         int64_t box = time->start[0] / chunk[0] * grid[1] + time->file->channels[c].level / chunk[1];
         for (int64_t row = first_row / chunk[2]; row <= last_row / chunk[2]; row++)
@@ -192,8 +202,7 @@ static vt_status plan_chunks(vt_fields_plan *plan, vt_field_source *source, int6
     const int64_t *chunk = source->chunk;
     for (int64_t f = first; f < first + frames; f++) {
         vt_read_item time = {.file = plan->frames[f].opened, .source = source, .start = {plan->frames[f].time}};
-        if (f == first || plan->frames[f].time != plan->frames[f - 1].time)
-            note_chunks(plan, &time, plan->frames[f].channels, &count);
+        if (f == first || !are_alike(plan, f - 1, f)) note_chunks(plan, &time, &plan->frames[f], &count);
     }
     if (count > 0) qsort(plan->chunk_numbers, (size_t)count, sizeof *plan->chunk_numbers, by_number);
     int64_t begin = first;
@@ -242,30 +251,23 @@ static void advise(const vt_read_item *item)
     (void)posix_fadvise(descriptor, item->offset, item->bytes, POSIX_FADV_WILLNEED);
 }
 
-/* How many frames from `first` on are of the same time. */
-static int64_t same_time(const vt_fields_plan *plan, int64_t first, int64_t end)
-{
-    int64_t next = first + 1;
-    while (next < end && plan->frames[next].time == plan->frames[first].time) next++;
-    return next - first;
-}
-
 /* What `source` holds of the frames, in runs; without a source all of them, to be read by the library. */
 static void plan_times(vt_fields_plan *plan, vt_field_source *source, int64_t first, int64_t frames)
 {
     for (int64_t f = first, count; f < first + frames; f += count) {
         const vt_frame *frame = &plan->frames[f];
-        count = same_time(plan, f, first + frames);
+        count = 1;
+        while (f + count < first + frames && are_alike(plan, f, f + count)) count++;
         vt_read_item item = {.kind = source != NULL ? VT_ITEM_RUN : VT_ITEM_LIBRARY,
                              .file = frame->opened,
                              .source = source,
                              .start = {frame->time},
                              .first_frame = f,
                              .frame_count = count};
-        if (source != NULL) plan_runs(plan, &item, frame->channels);
+        if (source != NULL) plan_runs(plan, &item, frame);
         for (int s = 0; source == NULL && s < frame->opened->source_count; s++) {
             item.source = &frame->opened->sources[s];
-            plan_runs(plan, &item, frame->channels);
+            plan_runs(plan, &item, frame);
         }
     }
 }

@@ -20,12 +20,12 @@ typedef struct {
     int64_t file; /* which file of the dataset: frames are sorted by (file, time) */
     vt_fields_file *opened;
     int64_t time;
-    vt_date date; /* of the time; read where departures are wanted */
-    int64_t channels;
-    float *values;   /* [channels, rows, width] */
-    int64_t sample;  /* of the batch: 0, 1, … */
-    int64_t kept_as; /* `values` is the place of this frame in the dataset's cache; -1: it is elsewhere */
-    int64_t awaited; /* by the plan: items that it lacks until it is whole; atomic */
+    vt_date date;            /* of the time; read where departures are wanted */
+    int64_t first, channels; /* of the file's channels */
+    float *values;           /* [channels, rows, width] */
+    int64_t sample;          /* of the batch: 0, 1, … */
+    int64_t kept_as;         /* `values` is the place of this frame in the dataset's cache; -1: it is elsewhere */
+    int64_t awaited;         /* by the plan: items that it lacks until it is whole; atomic */
 } vt_frame;
 
 /* How it is read. */

@@ -371,21 +371,23 @@ done:
     return status;
 }
 
-void vt_seasonal_add(const vt_seasonal *seasonal, vt_date date, double factor, int64_t channels, float *values)
+void vt_seasonal_add(const vt_seasonal *seasonal, vt_date date, double factor, int64_t first, int64_t channels,
+                     float *values)
 {
     enum { TOGETHER = 512 };
     double basis[VT_SEASONAL_BASIS] = {0}, sums[TOGETHER];
     const int64_t terms = 1 + 2 * seasonal->harmonics, whole = seasonal->channels * seasonal->points;
     const int64_t count = channels * seasonal->points, slot = find_slot(seasonal, date);
-    VT_ASSERT(slot >= 0 && channels <= seasonal->channels);
+    VT_ASSERT(slot >= 0 && first + channels <= seasonal->channels);
     vt_seasonal_basis(date, seasonal->harmonics, basis);
-    for (int64_t first = 0; first < count; first += TOGETHER) {
-        const float *coefficients = seasonal->coefficients + slot * terms * whole + first;
-        const int64_t some = count - first < TOGETHER ? count - first : TOGETHER;
+    const float *own = seasonal->coefficients + slot * terms * whole + first * seasonal->points;
+    for (int64_t done = 0; done < count; done += TOGETHER) {
+        const float *coefficients = own + done;
+        const int64_t some = count - done < TOGETHER ? count - done : TOGETHER;
         for (int64_t i = 0; i < some; i++) sums[i] = 0;
         for (int64_t k = 0; k < terms; k++, coefficients += whole)
             for (int64_t i = 0; i < some; i++) sums[i] += basis[k] * (double)coefficients[i];
-        for (int64_t i = 0; i < some; i++) values[first + i] = (float)((double)values[first + i] + factor * sums[i]);
+        for (int64_t i = 0; i < some; i++) values[done + i] = (float)((double)values[done + i] + factor * sums[i]);
     }
 }
 
@@ -394,7 +396,7 @@ vt_status vt_seasonal_at(const vt_seasonal *seasonal, vt_date date, float *value
     vt_status status = VT_OK;
     VT_TRY(vt_seasonal_check(seasonal, date));
     memset(values, 0, (size_t)(seasonal->channels * seasonal->points) * sizeof *values);
-    vt_seasonal_add(seasonal, date, 1, seasonal->channels, values);
+    vt_seasonal_add(seasonal, date, 1, 0, seasonal->channels, values);
 done:
     return status;
 }

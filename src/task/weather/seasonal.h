@@ -65,9 +65,10 @@ vt_status vt_seasonal_at(const vt_seasonal *seasonal, vt_date date, float *value
 /* Fails where it lacks the date's time of day. */
 vt_status vt_seasonal_check(const vt_seasonal *seasonal, vt_date date);
 
-/* values [channels, own_rows, width] of its first `channels` channels += factor times the climatology at a date that
+/* values [channels, own_rows, width] of its channels first, first + 1, … += factor times the climatology at a date that
  * passed the check, rounded once. Any thread. */
-void vt_seasonal_add(const vt_seasonal *seasonal, vt_date date, double factor, int64_t channels, float *values);
+void vt_seasonal_add(const vt_seasonal *seasonal, vt_date date, double factor, int64_t first, int64_t channels,
+                     float *values);
 
 /* stds [channels] = the standard deviations of the departures. Fails where one is not above 0, so that departures can't
  * be divided by it. */

@@ -1,0 +1,113 @@
+#include "config/roles.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+
+#define WORD(enumerator, word) word,
+static const char *const words[] = {VT_ROLES(WORD) NULL};
+
+/* "tp=diagnostic" is of the variable tp, and of all levels of it, "tp@500". */
+static bool is_of(const char *entry, const char *variable, size_t length)
+{
+    const size_t named = strcspn(entry, "=");
+    return named <= length && strncmp(entry, variable, named) == 0 && (named == length || variable[named] == '@');
+}
+
+/* The role of a variable; *count: how many entries give it one. */
+static vt_role role_of(const vt_config *config, const char *variable, size_t length, int *count)
+{
+    const char *rest = config->roles, *entry;
+    vt_role role = VT_ROLE_PROGNOSTIC;
+    size_t size;
+    *count = 0;
+    while (rest != NULL && (entry = vt_text_next_word(&rest, &size)) != NULL) {
+        if (!is_of(entry, variable, length)) continue;
+        const size_t named = strcspn(entry, "=") + 1;
+        role = (vt_role)vt_text_place(entry + named, size - named, words);
+        ++*count;
+    }
+    return role;
+}
+
+static vt_status check_entry(const vt_config *config, const char *entry, size_t size)
+{
+    vt_status status = VT_OK;
+    const char *rest = config->variables, *variable, *equals = memchr(entry, '=', size);
+    size_t length;
+    bool any = false;
+    VT_CHECK(equals != NULL && vt_text_place(equals + 1, size - (size_t)(equals + 1 - entry), words) >= 0,
+             "roles: '%.*s' is no role of a variable; expected NAME=ROLE, in a file NAME: ROLE, with one of the roles "
+             "prognostic, diagnostic and forcing",
+             (int)size, entry);
+    while ((variable = vt_text_next_word(&rest, &length)) != NULL) any = any || is_of(entry, variable, length);
+    VT_CHECK(any, "roles: '%.*s' is none of the variables %s", (int)(equals - entry), entry, config->variables);
+done:
+    return status;
+}
+
+static vt_status check(const vt_config *config)
+{
+    vt_status status = VT_OK;
+    const char *rest = config->roles, *word;
+    size_t length;
+    int count;
+    VT_CHECK(config->variables != NULL,
+             "roles are those of variables, but variables names none; of files that hold `fields`, the first "
+             "n_in_channels are the input and the first n_out_channels are forecast");
+    while ((word = vt_text_next_word(&rest, &length)) != NULL) VT_TRY(check_entry(config, word, length));
+    for (rest = config->variables; (word = vt_text_next_word(&rest, &length)) != NULL;) {
+        role_of(config, word, length, &count);
+        VT_CHECK(count < 2, "roles: the variable %.*s is given %d roles; give it one", (int)length, word, count);
+    }
+    VT_CHECK(vt_config_role_count(config, VT_ROLE_PROGNOSTIC) > 0,
+             "roles: no variable is prognostic, so there is nothing that a forecast can go on from");
+done:
+    return status;
+}
+
+/* Appends the variables of one role. */
+static void append(const vt_config *config, vt_role role, vt_text *text)
+{
+    const char *rest = config->variables, *word;
+    size_t length;
+    int count;
+    while (rest != NULL && (word = vt_text_next_word(&rest, &length)) != NULL)
+        if (role_of(config, word, length, &count) == role)
+            vt_text_append(text, "%s%.*s", text->length > 0 ? ", " : "[", (int)length, word);
+}
+
+int64_t vt_config_role_count(const vt_config *config, vt_role role)
+{
+    const char *rest = config->variables, *word;
+    size_t length;
+    int64_t found = 0;
+    int count;
+    while (rest != NULL && (word = vt_text_next_word(&rest, &length)) != NULL)
+        found += role_of(config, word, length, &count) == role;
+    return found;
+}
+
+char *vt_config_forcing_variables(const vt_config *config)
+{
+    vt_text text = {0};
+    append(config, VT_ROLE_FORCING, &text);
+    vt_text_append(&text, "]");
+    return text.characters;
+}
+
+vt_status vt_config_resolve_roles(vt_config *config)
+{
+    vt_status status = VT_OK;
+    vt_text sorted = {0};
+    if (config->roles == NULL) return VT_OK;
+    VT_TRY(check(config));
+    for (int role = 0; words[role] != NULL; role++) append(config, (vt_role)role, &sorted);
+    vt_text_append(&sorted, "]");
+    free(config->variables);
+    config->variables = vt_text_copy(sorted.characters);
+done:
+    vt_text_close(&sorted);
+    return status;
+}
