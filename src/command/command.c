@@ -131,8 +131,8 @@ done:
     return status;
 }
 
-/* Runs the subcommand that the arguments begin with, which may be two words. */
-static vt_status run_named(int argument_count, char *const *arguments)
+/* It may be two words. */
+vt_status vt_command_run_other(int argument_count, char *const *arguments)
 {
     vt_status status = VT_OK;
     const char *second = argument_count > 1 ? arguments[1] : "", *name = NULL;
@@ -164,7 +164,7 @@ static vt_status run_help(int argument_count, char *const *arguments)
         return VT_OK;
     }
     char *const ask[] = {arguments[0], "--help"};
-    return run_named(2, ask);
+    return vt_command_run_other(2, ask);
 }
 
 static vt_status dispatch(int argument_count, char *const *arguments)
@@ -175,7 +175,7 @@ static vt_status dispatch(int argument_count, char *const *arguments)
     const char *first = arguments[0];
     if (strcmp(first, "help") == 0) return run_help(argument_count - 1, arguments + 1);
     if (first[0] == '-') return run_command(&vt_subcommands[0], argument_count, arguments); /* train */
-    return run_named(argument_count, arguments);
+    return vt_command_run_other(argument_count, arguments);
 }
 
 /* If one of the three standard files is closed, the next file that is opened would get its number, and output meant for

@@ -48,6 +48,9 @@ extern const int vt_subcommand_count;
  * the same command with --resume continues. */
 int vt_command_run(int argument_count, char *const *arguments);
 
+/* Runs the subcommand that the arguments begin with, as if they were a command line: for one that needs another. */
+vt_status vt_command_run_other(int argument_count, char *const *arguments);
+
 /* Each in a file of its name. */
 #define VT_OTHER_ROW(...)
 #define VT_ROW(...)

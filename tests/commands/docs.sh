@@ -132,6 +132,8 @@ small_flags() {
 synth*--text*) set -- "$@" --tokens=4000 ;;
 synth*unet3d*) set -- "$@" --box_size=[32,32] ;;
 synth*) set -- "$@" --img_size=[32,64] --steps_per_year=81 --valid_steps=37 --force ;;
+init*) set -- "$@" --hours=0.02 --force ;;
+*yaml_config=data.yaml*) set -- "$@" --limit_nsamples=8 --limit_nsamples_val=8 --rollout=1 --lr_restarts=None --num_epochs=1 ;;
 plan*scaling*) set -- "$@" --scaling=1,2 ;;
 plan*calibrate*) set -- "$@" --embed_dim=16 --depth=1 ;;
 evaluate*lm/* | evaluate*unet*) ;;
@@ -185,7 +187,7 @@ long_first_pages() {
     rm -r runs forecast.nc
     weather
     netcdf ncep
-    run_page README.md 's/stats DIR/& --force/; s/DIR/data/; s/RUN/runs\/demo\/1CPU\/00/g; s/\[air\]/[t2m]/'
+    run_page README.md 's/stats DIR/& --force/; s/DIR/data/g; s/RUN/runs\/demo\/1CPU\/00/g; s/\[air\]/[t2m]/'
     rm -r runs
     run_page docs/checkpoints.md 's/step-00000128/step-00000002/
         s/.*2MP.*/submit\/local.sh 2 --config=demo --tensor_parallel=2 --num_epochs=2\n&/

@@ -270,3 +270,65 @@ vt_status vt_netcdf_open(vt_fields_file *file, const vt_fields_form *form)
 done:
     return status;
 }
+
+/* ---- which variables there are ---- */
+
+/* "z@1000, z@500", or the name alone of what has no levels; nothing of versions of ERA5, and of levels without values.
+ */
+static void list_levels(const vt_field_source *source, vt_text *words)
+{
+    vt_array *array = NULL;
+    double *values = NULL;
+    char *doubt = NULL, units[32] = "";
+    const int64_t levels = source->extent[1];
+    if (levels == 1) vt_text_append(words, "%s%s", words->length > 1 ? ", " : "", source->name);
+    if (levels > 1 && vt_coordinates_find(source->coordinates, VT_COORDINATE_LEVEL, &array, &doubt) == VT_OK &&
+        array != NULL && strcmp(array->name, "expver") != 0 && read_levels(array, levels, &values, units) == VT_OK)
+        for (int64_t i = 0; i < levels; i++)
+            vt_text_append(words, "%s%s@%.12g", words->length > 1 ? ", " : "", source->name, values[i]);
+    vt_error_clear();
+    vt_array_close(&array);
+    free(values);
+    free(doubt);
+}
+
+typedef struct {
+    char **names;
+    int64_t count;
+} name_list;
+
+static bool note_name(const vt_array *array, void *context)
+{
+    name_list *list = context;
+    list->names = vt_grow(list->names, (size_t)list->count, sizeof *list->names, "the variables of a file");
+    list->names[list->count++] = vt_text_copy(array->name);
+    return true;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+vt_status vt_netcdf_variables(const char *path, int64_t extent[4], vt_text *words)
+{
+    vt_status status = VT_OK;
+    vt_store *store = NULL;
+    name_list all = {NULL, 0};
+    VT_TRY(vt_store_open(path, &store));
+    if (!store->kind->has_array(store, "fields")) store->kind->visit(store, "", true, note_name, &all);
+    if (all.count > 0) qsort(all.names, (size_t)all.count, sizeof *all.names, by_name);
+    for (int64_t i = 0; i < all.count; i++) {
+        vt_field_source source = {0};
+        const bool good = vt_field_source_open(store, all.names[i], &(vt_fields_form){0}, &source) == VT_OK;
+        if (good && extent[0] == 0) memcpy(extent, source.extent, sizeof source.extent);
+        if (good && extent[0] == source.extent[0] && extent[2] == source.extent[2] && extent[3] == source.extent[3])
+            list_levels(&source, words);
+        vt_error_clear();
+        vt_field_source_close(&source);
+    }
+done:
+    vt_store_close(&store);
+    vt_text_free_list(all.names, all.count);
+    return status;
+}
