@@ -191,9 +191,27 @@ static bool same_states(const vt_optimizer_kind *a, const vt_optimizer_kind *b)
     return same_states(a->rest != NULL ? a->rest : a, b->rest != NULL ? b->rest : b);
 }
 
-static vt_status check_optimizer(vt_tensor_file *file, const char *directory, const vt_config *config)
+/* What is frozen has no moments in a checkpoint, and what is trained needs them. */
+static vt_status check_frozen(const char *directory, const vt_config *stored, const vt_checkpoint_subject *subject)
 {
     vt_status status = VT_OK;
+    for (int64_t i = 0; i < vt_parameters_count(subject->parameters); i++) {
+        const vt_parameter *parameter = vt_parameters_at(subject->parameters, i);
+        VT_CHECK(parameter->frozen == vt_parameters_freezes(stored->freeze, parameter->name),
+                 "%s was made with freeze %s, by which %s is %s, and here it is %s: a run can't change that; resume with "
+                 "--freeze='%s', or begin a new run with the parameters, by --init_from=%s",
+                 directory, stored->freeze != NULL ? stored->freeze : "None", parameter->name,
+                 parameter->frozen ? "trained" : "frozen", parameter->frozen ? "frozen" : "trained",
+                 stored->freeze != NULL ? stored->freeze : "None", directory);
+    }
+done:
+    return status;
+}
+
+static vt_status check_optimizer(vt_tensor_file *file, const char *directory, const vt_checkpoint_subject *subject)
+{
+    vt_status status = VT_OK;
+    const vt_config *config = subject->config;
     vt_config *stored = NULL;
     VT_TRY(vt_checkpoint_configuration(file, directory, &stored));
     const vt_optimizer_kind *then = vt_optimizer_chosen(stored), *now = vt_optimizer_chosen(config);
@@ -208,6 +226,7 @@ static vt_status check_optimizer(vt_tensor_file *file, const char *directory, co
              "%s was made with the optimizer %s, whose moments %s cannot use; --init_from=%s takes the parameters "
              "alone",
              directory, then->name, now->name, directory);
+    VT_TRY(check_frozen(directory, stored, subject));
 done:
     vt_config_close(&stored);
     return status;
@@ -252,7 +271,7 @@ vt_status vt_checkpoint_check_run(vt_tensor_file *index, const char *directory, 
 {
     vt_status status = VT_OK;
     const vt_config *config = subject->config;
-    VT_TRY(check_optimizer(index, directory, config));
+    VT_TRY(check_optimizer(index, directory, subject));
     VT_TRY(vt_checkpoint_check_options(index, directory, config, vt_task_kind_of(config)->identity,
                                        "a run can't change its task; --init_from takes the parameters alone"));
     if (progress->epoch_steps > 0) VT_TRY(check_epoch(index, directory, subject, progress));

@@ -163,6 +163,7 @@ static vt_status link_tensors(vt_tensor_file *file, const vt_checkpoint_subject 
 {
     vt_status status = VT_OK;
     int64_t ranks = vt_world_ranks(subject->world), begin = 0, end = 0;
+    char average[VT_STORED_NAME];
     char **shards = vt_allocate((size_t)ranks, sizeof *shards, "a checkpoint");
     vt_tensor_part *parts = vt_allocate((size_t)(count + 1), sizeof *parts, "a checkpoint");
     char(*names)[VT_STORED_NAME + 8] = vt_allocate((size_t)(count + 1), sizeof *names, "a checkpoint");
@@ -177,6 +178,8 @@ static vt_status link_tensors(vt_tensor_file *file, const vt_checkpoint_subject 
         }
         if (i + 1 < vt_stored_count(subject) && strcmp(vt_stored_at(subject, i + 1).name, tensor.name) == 0) continue;
         VT_TRY(vt_tensor_file_link(file, tensor.name, &shape, end - begin, parts + begin));
+        if (vt_stored_average_name(subject, i, average))
+            VT_TRY(vt_tensor_file_link(file, average, &shape, end - begin, parts + begin));
         begin = end;
     }
 done:

@@ -296,7 +296,8 @@ static void backward_embedding(const vit *model, const vt_pass *pass, const vt_m
     vt_backend *backend = pass->backend;
     vt_mask mask = position_mask(model, pass);
     if (vt_mask_is_active(&mask)) backend->mask_multiply(backend, dx, &mask, dx);
-    backend->position_backward(backend, dx, position(model, model->pos_embed->gradient));
+    if (!model->pos_embed->frozen)
+        backend->position_backward(backend, dx, position(model, model->pos_embed->gradient));
     vt_matrix dembedding = pass->type == VT_FLOAT32 ? dx : saved->gradient;
     if (pass->type != VT_FLOAT32 && !vt_pass_rounds_gradient(pass, model->config->dropout))
         backend->convert(backend, dx, dembedding);
@@ -308,12 +309,13 @@ static void backward_embedding(const vit *model, const vt_pass *pass, const vt_m
 
 static void forward_block(const vit *model, const vt_pass *pass, int64_t i, vit_saved *saved)
 {
-    const bool keep = pass->has_backward && !vt_model_recomputes(model->config);
+    const bool runs_back = vt_model_keeps(&model->model, pass, i + 1);
+    const bool keep = runs_back && !vt_model_recomputes(model->config);
     vt_block_saved *kept = &saved->blocks[i];
     vt_matrix output = vt_pass_push_stream(pass, i + 1, vt_pass_rows(pass), model->config->embed_dim);
     const vt_pass keeping = vt_pass_keeping(pass, i + 1);
     kept->attention = (vt_attention_saved){0};
-    if (pass->has_backward && model->config->recompute == VT_RECOMPUTE_LINEAR)
+    if (runs_back && model->config->recompute == VT_RECOMPUTE_LINEAR)
         vt_attention_keep(&model->blocks[i].attention, &keeping, &kept->attention);
     size_t mark = pass->arena->used;
     vt_range_begin("block %lld", (long long)i);
