@@ -9,8 +9,8 @@
 #include "model/model.h"
 #include "task/task.h"
 
-/* The first word that differs from those of the data, and how many both have. */
-static vt_status check_vocabulary(const char *directory, const vt_checkpoint_subject *subject)
+vt_status vt_checkpoint_compare_vocabulary(const char *directory, const vt_checkpoint_subject *subject,
+                                           vt_text *difference)
 {
     vt_status status = VT_OK;
     char *path = vt_checkpoint_vocabulary(directory), *line = NULL;
@@ -27,11 +27,13 @@ static vt_status check_vocabulary(const char *directory, const vt_checkpoint_sub
         vt_text_append(&word, "%s", line);
     }
     if (differs < 0 && count < known) differs = count;
-    VT_CHECK(differs < 0,
-             "%s: word %lld is '%.60s' in the checkpoint's vocabulary of %lld words, '%.60s' in the one of %lld words "
-             "that is used here; continue with the text that it was made with, or with --vocabulary=%s",
-             directory, (long long)differs, word.characters != NULL ? word.characters : "", (long long)count,
-             differs < known ? subject->vocabulary[differs] : "", (long long)known, path);
+    if (differs >= 0)
+        vt_text_append(
+            difference,
+            "%s: word %lld is '%.60s' in the checkpoint's vocabulary of %lld words, '%.60s' in the one of %lld words "
+            "that is used here; continue with the text that it was made with, or with --vocabulary=%s",
+            directory, (long long)differs, word.characters != NULL ? word.characters : "", (long long)count,
+            differs < known ? subject->vocabulary[differs] : "", (long long)known, path);
 done:
     if (file != NULL) fclose(file);
     free(path);
@@ -46,7 +48,9 @@ static vt_status check_shapes(vt_tensor_file *file, const char *directory, const
     const vt_parameters *parameters = subject->parameters;
     int64_t stored = 0, count = vt_parameters_count(parameters);
     char found_text[128], wanted_text[128];
-    VT_TRY(check_vocabulary(directory, subject));
+    vt_text words = {0};
+    VT_TRY(vt_checkpoint_compare_vocabulary(directory, subject, &words));
+    VT_CHECK(words.length == 0, "%s", words.characters);
     VT_TRY(vt_tensor_file_get_integer(file, "parameter_count", &stored));
     VT_CHECK(stored == count, "%s holds %lld parameters, the model has %lld: their depth differs", directory,
              (long long)stored, (long long)count);
@@ -61,6 +65,7 @@ static vt_status check_shapes(vt_tensor_file *file, const char *directory, const
                  tensor.parameter->name, found_text, wanted_text);
     }
 done:
+    vt_text_close(&words);
     return status;
 }
 
@@ -80,24 +85,30 @@ done:
     return status;
 }
 
+void vt_checkpoint_compare_options(const vt_config *stored, const vt_config *config, const char *const *options,
+                                   vt_text *differences)
+{
+    for (; *options != NULL; options++) {
+        char *was = vt_config_value_text(stored, *options), *is = vt_config_value_text(config, *options);
+        if (strcmp(was, is) != 0)
+            vt_text_append(differences, "%s%s %s, not %s", differences->length > 0 ? ", and " : "", *options, was, is);
+        free(was);
+        free(is);
+    }
+}
+
 vt_status vt_checkpoint_check_options(vt_tensor_file *index, const char *directory, const vt_config *config,
                                       const char *const *options, const char *otherwise)
 {
     vt_status status = VT_OK;
     vt_config *stored = NULL;
-    char *was = NULL, *is = NULL;
+    vt_text differences = {0};
     VT_TRY(vt_checkpoint_configuration(index, directory, &stored));
-    for (int i = 0; options[i] != NULL; i++) {
-        free(was);
-        free(is);
-        was = vt_config_value_text(stored, options[i]);
-        is = vt_config_value_text(config, options[i]);
-        VT_CHECK(strcmp(was, is) == 0, "%s was made with %s %s, not %s: %s", directory, options[i], was, is, otherwise);
-    }
+    vt_checkpoint_compare_options(stored, config, options, &differences);
+    VT_CHECK(differences.length == 0, "%s was made with %s: %s", directory, differences.characters, otherwise);
 done:
     vt_config_close(&stored);
-    free(was);
-    free(is);
+    vt_text_close(&differences);
     return status;
 }
 
@@ -197,12 +208,13 @@ static vt_status check_frozen(const char *directory, const vt_config *stored, co
     vt_status status = VT_OK;
     for (int64_t i = 0; i < vt_parameters_count(subject->parameters); i++) {
         const vt_parameter *parameter = vt_parameters_at(subject->parameters, i);
-        VT_CHECK(parameter->frozen == vt_parameters_freezes(stored->freeze, parameter->name),
-                 "%s was made with freeze %s, by which %s is %s, and here it is %s: a run can't change that; resume with "
-                 "--freeze='%s', or begin a new run with the parameters, by --init_from=%s",
-                 directory, stored->freeze != NULL ? stored->freeze : "None", parameter->name,
-                 parameter->frozen ? "trained" : "frozen", parameter->frozen ? "frozen" : "trained",
-                 stored->freeze != NULL ? stored->freeze : "None", directory);
+        VT_CHECK(
+            parameter->frozen == vt_parameters_freezes(stored->freeze, parameter->name),
+            "%s was made with freeze %s, by which %s is %s, and here it is %s: a run can't change that; resume with "
+            "--freeze='%s', or begin a new run with the parameters, by --init_from=%s",
+            directory, stored->freeze != NULL ? stored->freeze : "None", parameter->name,
+            parameter->frozen ? "trained" : "frozen", parameter->frozen ? "frozen" : "trained",
+            stored->freeze != NULL ? stored->freeze : "None", directory);
     }
 done:
     return status;

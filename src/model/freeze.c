@@ -8,8 +8,8 @@
 
 enum { LONGEST = 256 }; /* bytes of a pattern */
 
-/* The next of "[a, b.[0-7].*]" or "a, b.[0-7].*"; commas in the brackets of a pattern are its own. False: there is none.
- */
+/* The next of "[a, b.[0-7].*]", or of that without the list's brackets; commas in those of a pattern are its own.
+ * False: there is none. */
 static bool next_pattern(const char **rest, char pattern[LONGEST])
 {
     static const char separators[] = ", \t\n'\"";
@@ -57,10 +57,12 @@ static vt_status check_patterns(const vt_parameters *parameters, const char *pat
                  vt_parameters_at(parameters, count - 1)->name);
     }
     for (int64_t i = 0; i < count; i++) {
-        const vt_parameter *own = vt_parameters_at(parameters, i), *before = i > 0 ? vt_parameters_at(parameters, i - 1) : own;
-        VT_CHECK(!own->joined || own->frozen == before->frozen,
-                 "freeze %.200s: %s is %s, but %s is not; they are computed as one, so freeze q, k and v together, or none",
-                 patterns, own->name, own->frozen ? "frozen" : "trained", before->name);
+        const vt_parameter *own = vt_parameters_at(parameters, i),
+                           *before = i > 0 ? vt_parameters_at(parameters, i - 1) : own;
+        VT_CHECK(
+            !own->joined || own->frozen == before->frozen,
+            "freeze %.200s: %s is %s, but %s is not; they are computed as one, so freeze q, k and v together, or none",
+            patterns, own->name, own->frozen ? "frozen" : "trained", before->name);
         trained += !own->frozen;
     }
     VT_CHECK(trained > 0, "freeze %.200s: all %lld parameters of the model are frozen, so nothing would be trained",

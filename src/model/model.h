@@ -67,6 +67,9 @@ struct vt_model_kind {
     int64_t (*blocks)(const vt_config *config);
     /* How many tokens a sample has: what the context axis shares out. */
     int64_t (*tokens)(const vt_config *config);
+    /* How many of them lie along each side of the grid that a parameter "pos_embed" has a row for each token of. NULL:
+     * there is none. */
+    void (*grid)(const vt_config *config, int64_t sides[2]);
     /* The rows of a sample's tensors that are needed for these of its tokens. */
     vt_span (*part_needed)(const vt_config *config, vt_span tokens);
 
