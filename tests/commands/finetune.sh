@@ -104,13 +104,17 @@ test_over_ranks() {
     done
 }
 
-# Only what is trained is summed: a block, the norm and the head.
+# Only what is trained is summed, and no backward runs below it.
 test_messages() {
     needs_mpi
-    local trained=$((4 * (2 * 2 * 16 + 4 * (16 * 16 + 16) + 2 * 16 * 64 + 64 + 16 + 2 * 16 + 48 * 16)))
-    ranks 2 traced --num_epochs=1 $EARLY --comm_trace
-    awk -F, -v trained=$trained '$1 == 1 && $2 == "bucket" { bytes += $4 } $2 == "backward" { if ($3 < 2) exit 1; n++ }
-        END { exit bytes != trained || n == 0 }' "$(directory_of traced)"/logs/comm-0.csv
+    local block=$((4 * (2 * 2 * 16 + 4 * (16 * 16 + 16) + 2 * 16 * 64 + 64 + 16))) head=$((4 * 48 * 16)) case
+    for case in "$EARLY $((block + head + 4 * 2 * 16)) 2" "--freeze=[blocks.0.*,head.weight] $((4 * 8656 - block - head)) 0"; do
+        set -- $case
+        rm -rf traced
+        ranks 2 traced --num_epochs=1 "$1" --comm_trace
+        awk -F, -v trained="$2" -v first="$3" '$1 == 1 && $2 == "bucket" { bytes += $4 } $2 == "backward" { seen[$3] }
+            END { exit bytes != trained || !(first in seen) || first - 1 in seen }' "$(directory_of traced)"/logs/comm-0.csv
+    done
 }
 
 # norms PROGRAM... -- PATTERNS PATTERNS: both together freeze everything, so the squares of the first step's norms add up.
