@@ -18,10 +18,10 @@ typedef struct {
 typedef struct {
     const char *path;
     const vt_checkpoint_subject *subject;
-    vt_tensor_file *index; /* of a checkpoint, with its tensors in `group`; NULL: it is */
-    vt_safetensors *file;  /* a file of PyTorch's side */
-    const char *group;
-    char **names; /* [count], of its tensors, in their natural order */
+    vt_tensor_file *index; /* of a checkpoint; or NULL */
+    vt_safetensors *file;  /* or this, from PyTorch's side */
+    const char *group;     /* that a checkpoint has the tensors in */
+    char **names;          /* [count], of its tensors, in their natural order */
     bool *used;
     int64_t count, taken, rounded;
     bool split;

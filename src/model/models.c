@@ -67,8 +67,7 @@ vt_status vt_model_open(const vt_config *config, vt_parameters *parameters, vt_m
     vt_status status = VT_OK;
     const vt_model_kind *kind = vt_model_kind_of(config);
     /* a forecast's gradient goes on to the step before it, through all units */
-    const bool through =
-        vt_config_longest_rollout(config) > 1 && config->rollout_gradient != VT_ROLLOUT_GRADIENT_LAST;
+    const bool through = vt_config_longest_rollout(config) > 1 && config->rollout_gradient != VT_ROLLOUT_GRADIENT_LAST;
     VT_TRY(kind->open(config, parameters, model));
     **model = (vt_model){kind, parameters, vt_parameters_parallel(parameters), 0};
     VT_TRY(vt_parameters_freeze(parameters, config->freeze));

@@ -19,7 +19,7 @@ struct vt_parameters {
     vt_span own_units; /* count 0: all */
     vt_bucket *buckets;
     int64_t bucket_count;
-    int64_t elements; /* of a whole block, gaps included */
+    int64_t elements;                 /* of a whole block, gaps included */
     int64_t trained, trained_buckets; /* the part of both that is not frozen */
     vt_parameters_storage storage;
     vt_parameters_hooks hooks;

@@ -37,9 +37,9 @@ struct vt_gradient_sync {
     bool off; /* noddp: the data axis is left out */
     bool last;
     bucket_state *buckets;
-    vt_request *gathers; /* [bucket] */
+    vt_request *gathers;    /* [bucket] */
     int64_t count, trained; /* buckets; the first of them, which have gradients, and whose values change */
-    bucket_state **queue; /* [count]: the buckets under way, in the order in which they started */
+    bucket_state **queue;   /* [count]: the buckets under way, in the order in which they started */
     int64_t queued;
     unit_room rooms[2];
     int64_t room_elements[VT_BLOCK_MOMENTS]; /* of values and of gradients */

@@ -32,8 +32,9 @@ vt_status vt_stage_open(const vt_config *config, const vt_world *world, vt_param
  * inputs only where the last one adds to them or compares with them. */
 unsigned vt_stage_unread(const vt_config *config, const vt_world *world, bool training);
 
-/* Collective. Connects the stages, for gradients only where backward goes on (first_trained); rows: of the stream of a micro-batch. forecast: the numbers of a micro-batch's
- * predicted fields, if the last stage sends them to the first; else 0. */
+/* Collective. Connects the stages, for gradients only where backward goes on (first_trained); rows: of the stream of a
+ * micro-batch. forecast: the numbers of a micro-batch's predicted fields, if the last stage sends them to the first;
+ * else 0. */
 vt_status vt_stage_connect(const vt_config *config, vt_world *world, vt_backend *backend, int64_t rows,
                            int64_t forecast, vt_pipeline_stage *stage);
 void vt_stage_close(vt_pipeline_stage *stage);
