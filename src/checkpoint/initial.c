@@ -234,15 +234,22 @@ static int64_t run_length(const item *items, int64_t count)
 
 static void tell(source *from, const item *items, int64_t count, const char *what)
 {
-    for (int64_t i = 0, length, first = 0, last = 0; i < count; i += length) {
+    enum { MOST_LINES = 40 };
+    int64_t lines = 0, first = 0, last = 0;
+    for (int64_t i = 0, length; i < count; i += length) {
         const char *name = items[i].name;
         const int root = layer_of(name, &first);
         length = run_length(&items[i], count - i);
         layer_of(items[i + length - 1].name, &last);
         vt_text_append(&from->told, "\ninit_from: %s: ", what);
+        if (lines++ == MOST_LINES) {
+            vt_text_append(&from->told, "%lld more", (long long)(count - i));
+            return;
+        }
         if (length > 1)
-            vt_text_append(&from->told, "%lld of %.*s%lld to %.*s%lld, such as ", (long long)length, root, name,
-                           (long long)first, root, name, (long long)last);
+            vt_text_append(&from->told, "%lld of %.*s%lld", (long long)length, root, name, (long long)first);
+        if (last > first && length > 1) vt_text_append(&from->told, " to %.*s%lld", root, name, (long long)last);
+        if (length > 1) vt_text_append(&from->told, ", such as ");
         vt_text_append(&from->told, items[i].why != NULL ? "%s (%s)" : "%s", name, items[i].why);
     }
 }

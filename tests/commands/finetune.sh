@@ -156,7 +156,7 @@ test_parameters_of_another_model() {
         says "init_from: 38 of 70 parameters are taken" "init_from: begins anew: 32 of blocks.2 to blocks.3, such as blocks.2.norm1.weight (not there)" -- \
             train --num_epochs=1 --run_num=deep --init_from=$from --depth=4 --lr=0
         diff <(same_names 00 "$(newest 00)" "$(newest deep)") <(tail -n +2 $RUNS/00/parameters.csv | cut -d, -f1)
-        says "init_from: not used: 16 of blocks.1 to blocks.1, such as blocks.1.attn.k.bias" -- train --num_epochs=1 --run_num=deep --init_from=$from --depth=1
+        says "init_from: not used: 16 of blocks.1, such as blocks.1.attn.k.bias" -- train --num_epochs=1 --run_num=deep --init_from=$from --depth=1
         says "pos_embed is interpolated from 4×8 tokens to 8×16" "init_from: begins anew: head.weight ([48, 16] there, [12, 16] here)" -- \
             train --num_epochs=1 --run_num=fine --init_from=$from --patch_size=2
         says "begins anew: patch_embed.proj.weight ([16, 3, 4, 4] there, [16, 2, 4, 4] here)" -- \

@@ -509,7 +509,7 @@ TEST(parameters_of_another_model)
          "\ninit_from: 38 of 70 parameters are taken"
          "\ninit_from: begins anew: 32 of blocks.2 to blocks.3, such as blocks.2.norm1.weight (not there)",
          "[blocks.2.*, blocks.3.*]", true},
-        {"depth=1", "\ninit_from: not used: 16 of blocks.1 to blocks.1, such as blocks.1.attn.k.bias", NULL, false},
+        {"depth=1", "\ninit_from: not used: 16 of blocks.1, such as blocks.1.attn.k.bias", NULL, false},
         {"n_in_channels=3",
          "\ninit_from: 37 of 38 parameters are taken"
          "\ninit_from: begins anew: patch_embed.proj.weight ([16, 2, 4, 4] there, [16, 3, 4, 4] here)",
