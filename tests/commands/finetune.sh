@@ -115,6 +115,11 @@ test_messages() {
         awk -F, -v trained="$2" -v first="$3" '$1 == 1 && $2 == "bucket" { bytes += $4 } $2 == "backward" { seen[$3] }
             END { exit bytes != trained || !(first in seen) || first - 1 in seen }' "$(directory_of traced)"/logs/comm-0.csv
     done
+    # the second of two stages, with which the trained part begins, sends no gradient to the first
+    rm -rf traced
+    ranks 2 traced --num_epochs=1 $EARLY --pipeline_parallel=2 --pipeline_split=[1,1] --grad_accumulation=2 --comm_trace
+    grep -q ,receive, "$(directory_of traced)"/logs/comm-1.csv
+    refuted grep ,receive, "$(directory_of traced)"/logs/comm-0.csv
 }
 
 # norms PROGRAM... -- PATTERNS PATTERNS: both together freeze everything, so the squares of the first step's norms add up.

@@ -176,6 +176,15 @@ TEST(memory_of_what_is_frozen)
     }
 }
 
+/* Of Adafactor's matrices the rows and the columns. */
+TEST(memory_of_what_adafactor_keeps)
+{
+    const double block = 4 * (4 * (16 + 16) + 2 * (64 + 16) + 2 * 2 * 16 + 4 * 16 + 64 + 16);
+    const double less = bytes_of("optimizer=Adafactor", NULL, VT_MEMORY_OPTIMIZER) -
+                        bytes_of("optimizer=Adafactor", "blocks.1.*", VT_MEMORY_OPTIMIZER);
+    EXPECT(less == block, "%g, not %g", less, block);
+}
+
 TEST(patterns)
 {
     static const struct {
