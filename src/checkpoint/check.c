@@ -9,8 +9,8 @@
 #include "model/model.h"
 #include "task/task.h"
 
-/* The first word that differs from those of the data, and how many both have. */
-static vt_status check_vocabulary(const char *directory, const vt_checkpoint_subject *subject)
+vt_status vt_checkpoint_compare_vocabulary(const char *directory, const vt_checkpoint_subject *subject,
+                                           vt_text *difference)
 {
     vt_status status = VT_OK;
     char *path = vt_checkpoint_vocabulary(directory), *line = NULL;
@@ -27,11 +27,13 @@ static vt_status check_vocabulary(const char *directory, const vt_checkpoint_sub
         vt_text_append(&word, "%s", line);
     }
     if (differs < 0 && count < known) differs = count;
-    VT_CHECK(differs < 0,
-             "%s: word %lld is '%.60s' in the checkpoint's vocabulary of %lld words, '%.60s' in the one of %lld words "
-             "that is used here; continue with the text that it was made with, or with --vocabulary=%s",
-             directory, (long long)differs, word.characters != NULL ? word.characters : "", (long long)count,
-             differs < known ? subject->vocabulary[differs] : "", (long long)known, path);
+    if (differs >= 0)
+        vt_text_append(
+            difference,
+            "%s: word %lld is '%.60s' in the checkpoint's vocabulary of %lld words, '%.60s' in the one of %lld words "
+            "that is used here; continue with the text that it was made with, or with --vocabulary=%s",
+            directory, (long long)differs, word.characters != NULL ? word.characters : "", (long long)count,
+            differs < known ? subject->vocabulary[differs] : "", (long long)known, path);
 done:
     if (file != NULL) fclose(file);
     free(path);
@@ -46,7 +48,9 @@ static vt_status check_shapes(vt_tensor_file *file, const char *directory, const
     const vt_parameters *parameters = subject->parameters;
     int64_t stored = 0, count = vt_parameters_count(parameters);
     char found_text[128], wanted_text[128];
-    VT_TRY(check_vocabulary(directory, subject));
+    vt_text words = {0};
+    VT_TRY(vt_checkpoint_compare_vocabulary(directory, subject, &words));
+    VT_CHECK(words.length == 0, "%s", words.characters);
     VT_TRY(vt_tensor_file_get_integer(file, "parameter_count", &stored));
     VT_CHECK(stored == count, "%s holds %lld parameters, the model has %lld: their depth differs", directory,
              (long long)stored, (long long)count);
@@ -61,6 +65,7 @@ static vt_status check_shapes(vt_tensor_file *file, const char *directory, const
                  tensor.parameter->name, found_text, wanted_text);
     }
 done:
+    vt_text_close(&words);
     return status;
 }
 
@@ -80,24 +85,30 @@ done:
     return status;
 }
 
+void vt_checkpoint_compare_options(const vt_config *stored, const vt_config *config, const char *const *options,
+                                   vt_text *differences)
+{
+    for (; *options != NULL; options++) {
+        char *was = vt_config_value_text(stored, *options), *is = vt_config_value_text(config, *options);
+        if (strcmp(was, is) != 0)
+            vt_text_append(differences, "%s%s %s, not %s", differences->length > 0 ? ", and " : "", *options, was, is);
+        free(was);
+        free(is);
+    }
+}
+
 vt_status vt_checkpoint_check_options(vt_tensor_file *index, const char *directory, const vt_config *config,
                                       const char *const *options, const char *otherwise)
 {
     vt_status status = VT_OK;
     vt_config *stored = NULL;
-    char *was = NULL, *is = NULL;
+    vt_text differences = {0};
     VT_TRY(vt_checkpoint_configuration(index, directory, &stored));
-    for (int i = 0; options[i] != NULL; i++) {
-        free(was);
-        free(is);
-        was = vt_config_value_text(stored, options[i]);
-        is = vt_config_value_text(config, options[i]);
-        VT_CHECK(strcmp(was, is) == 0, "%s was made with %s %s, not %s: %s", directory, options[i], was, is, otherwise);
-    }
+    vt_checkpoint_compare_options(stored, config, options, &differences);
+    VT_CHECK(differences.length == 0, "%s was made with %s: %s", directory, differences.characters, otherwise);
 done:
     vt_config_close(&stored);
-    free(was);
-    free(is);
+    vt_text_close(&differences);
     return status;
 }
 
@@ -191,9 +202,28 @@ static bool same_states(const vt_optimizer_kind *a, const vt_optimizer_kind *b)
     return same_states(a->rest != NULL ? a->rest : a, b->rest != NULL ? b->rest : b);
 }
 
-static vt_status check_optimizer(vt_tensor_file *file, const char *directory, const vt_config *config)
+/* What is frozen has no moments in a checkpoint, and what is trained needs them. */
+static vt_status check_frozen(const char *directory, const vt_config *stored, const vt_checkpoint_subject *subject)
 {
     vt_status status = VT_OK;
+    for (int64_t i = 0; i < vt_parameters_count(subject->parameters); i++) {
+        const vt_parameter *parameter = vt_parameters_at(subject->parameters, i);
+        VT_CHECK(
+            parameter->frozen == vt_parameters_freezes(stored->freeze, parameter->name),
+            "%s was made with freeze %s, by which %s is %s, and here it is %s: a run can't change that; resume with "
+            "--freeze='%s', or begin a new run with the parameters, by --init_from=%s",
+            directory, stored->freeze != NULL ? stored->freeze : "None", parameter->name,
+            parameter->frozen ? "trained" : "frozen", parameter->frozen ? "frozen" : "trained",
+            stored->freeze != NULL ? stored->freeze : "None", directory);
+    }
+done:
+    return status;
+}
+
+static vt_status check_optimizer(vt_tensor_file *file, const char *directory, const vt_checkpoint_subject *subject)
+{
+    vt_status status = VT_OK;
+    const vt_config *config = subject->config;
     vt_config *stored = NULL;
     VT_TRY(vt_checkpoint_configuration(file, directory, &stored));
     const vt_optimizer_kind *then = vt_optimizer_chosen(stored), *now = vt_optimizer_chosen(config);
@@ -208,6 +238,7 @@ static vt_status check_optimizer(vt_tensor_file *file, const char *directory, co
              "%s was made with the optimizer %s, whose moments %s cannot use; --init_from=%s takes the parameters "
              "alone",
              directory, then->name, now->name, directory);
+    VT_TRY(check_frozen(directory, stored, subject));
 done:
     vt_config_close(&stored);
     return status;
@@ -252,7 +283,7 @@ vt_status vt_checkpoint_check_run(vt_tensor_file *index, const char *directory, 
 {
     vt_status status = VT_OK;
     const vt_config *config = subject->config;
-    VT_TRY(check_optimizer(index, directory, config));
+    VT_TRY(check_optimizer(index, directory, subject));
     VT_TRY(vt_checkpoint_check_options(index, directory, config, vt_task_kind_of(config)->identity,
                                        "a run can't change its task; --init_from takes the parameters alone"));
     if (progress->epoch_steps > 0) VT_TRY(check_epoch(index, directory, subject, progress));

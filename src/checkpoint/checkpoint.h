@@ -38,11 +38,12 @@ size_t vt_checkpoint_copy_bytes(const vt_checkpoint_subject *subject);
 vt_status vt_checkpoint_read(const char *directory, const vt_checkpoint_subject *subject, vt_run_progress *progress,
                              bool *damaged);
 
-/* Collective. Parameters alone (their averages, where a checkpoint has them and the option `weights` is not live): from
- * a checkpoint, or from a file whose name ends in .safetensors and that has
- * PyTorch's names. Names may begin with what PyTorch's wrappers put there (module., _orig_mod.), and q, k and v be one
- * tensor, attn.qkv. What was changed in such a file is appended to *changes for the log, "; …" each; it may be NULL for
- * a checkpoint. */
+/* Collective. Parameters alone (their averages, where a checkpoint has them and the option `weights` is not live). To
+ * forecast with them: all, of a checkpoint of the same model. To begin a run: those that fit by name and shape, also of
+ * a file whose name ends in .safetensors and that has PyTorch's names, which may begin with what PyTorch's wrappers put
+ * there (module., _orig_mod.), and whose q, k and v may be one tensor, attn.qkv; position embeddings of another grid
+ * are interpolated. If none fits it fails. What was changed is appended to *changes (NULL: not) for the log, "; …"
+ * each, and then what begins anew and what was not used, a line each after a newline; a warning's begins with '!'. */
 vt_status vt_checkpoint_read_parameters(const char *path, const vt_checkpoint_subject *subject, vt_text *changes);
 
 /* For commands that look at a checkpoint, which may be a stranger's, without a model. (HDF5 may crash on it: they look

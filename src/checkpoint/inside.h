@@ -4,9 +4,18 @@
 #define VT_CHECKPOINT_INSIDE_H
 
 #include "checkpoint/parts.h"
+#include "storage/safetensors.h"
 
 /* 1: one shard, whole tensors. 2: several shards, tensors made of boxes, and a checksum beside checkpoint.h5. */
 enum { VT_CHECKPOINT_VERSION = 2 };
+
+/* The attributes that keep a run's progress, in the index; a name NULL ends them. */
+typedef struct {
+    const char *name;
+    size_t offset;          /* in vt_run_progress: a double, or an int64_t */
+    bool is_real, is_later; /* the first checkpoints lack it */
+} vt_progress_row;
+extern const vt_progress_row vt_progress_rows[];
 
 /* malloc'd, as all names here are. */
 char *vt_checkpoint_shard_name(int64_t rank, int64_t ranks);
@@ -34,8 +43,27 @@ vt_status vt_checkpoint_write_measure(vt_tensor_file *file, const vt_checkpoint_
 vt_status vt_checkpoint_compare_measure(vt_tensor_file *index, const char *directory,
                                         const vt_checkpoint_subject *subject, vt_run_progress *progress);
 
-/* vt_checkpoint_read_parameters of a .safetensors file, this rank's part of it. */
-vt_status vt_checkpoint_import(const char *path, const vt_checkpoint_subject *subject, vt_text *changes);
+/* vt_checkpoint_read_parameters for a run that begins, this rank's part of it. */
+vt_status vt_checkpoint_read_initial(const char *path, const vt_checkpoint_subject *subject, vt_text *changes);
+
+/* Opens a .safetensors file and takes what PyTorch's wrappers put there off the names. */
+vt_status vt_import_open(const char *path, vt_safetensors **file, vt_text *changes);
+
+/* "blocks.3.attn.qkv.weight" of a parameter "blocks.3.attn.k.weight", *part 1; NULL of all others. malloc'd. */
+char *vt_import_fused_name(const char *parameter, int *part);
+
+/* to [new[0] new[1], dim] = the position embedding from [old[0] old[1], dim] of another grid of tokens, interpolated as
+ * timm.layers.resample_abs_pos_embed does: torch.nn.functional.interpolate, bicubic, antialias=True,
+ * align_corners=False (aten/src/ATen/native/cpu/UpSampleKernel.cpp). */
+void vt_positions_resample(const float *from, const int64_t old[2], int64_t dim, const int64_t new[2], float *to);
+
+/* Appends "num_heads 2, not 4" for each of the options (NULL ends them) that differs. */
+void vt_checkpoint_compare_options(const vt_config *stored, const vt_config *config, const char *const *options,
+                                   vt_text *differences);
+
+/* Appends the first word that differs from those of the data, and how many both have. */
+vt_status vt_checkpoint_compare_vocabulary(const char *directory, const vt_checkpoint_subject *subject,
+                                           vt_text *difference);
 
 /* Opens a whole checkpoint of a known version; the ranks share the check of the shards (world may be NULL). *damaged
  * tells, of a failure, whether the files are at fault. */

@@ -23,6 +23,9 @@ typedef struct {
 int64_t vt_stored_count(const vt_checkpoint_subject *subject);
 vt_stored_tensor vt_stored_at(const vt_checkpoint_subject *subject, int64_t index);
 
+/* Is it a frozen parameter, beside others with averages? It is its own average, which has this name. */
+bool vt_stored_average_name(const vt_checkpoint_subject *subject, int64_t index, char name[VT_STORED_NAME]);
+
 /* The parameter's name in files. */
 const char *vt_stored_name(const vt_parameter *parameter);
 

@@ -11,50 +11,50 @@
 #include "storage/safetensors.h"
 #include "storage/trial.h"
 
+const vt_progress_row vt_progress_rows[] = {
+    {"step", offsetof(vt_run_progress, step), false, false},
+    {"epoch", offsetof(vt_run_progress, epoch), false, false},
+    {"epoch_steps", offsetof(vt_run_progress, epoch_steps), false, false},
+    {"epoch_samples", offsetof(vt_run_progress, epoch_samples), false, false},
+    {"epoch_skipped", offsetof(vt_run_progress, epoch_skipped), false, true},
+    {"skipped", offsetof(vt_run_progress, skipped), false, true},
+    {"skipped_in_row", offsetof(vt_run_progress, skipped_in_row), false, true},
+    {"restart_step", offsetof(vt_run_progress, restart_step), false, true},
+    {"epoch_loss", offsetof(vt_run_progress, epoch_loss), true, false},
+    {"epoch_seconds", offsetof(vt_run_progress, epoch_seconds), true, false},
+    {"epoch_data_seconds", offsetof(vt_run_progress, epoch_waited), true, true},
+    {"epoch_forward_seconds", offsetof(vt_run_progress, epoch_times.forward), true, true},
+    {"epoch_backward_seconds", offsetof(vt_run_progress, epoch_times.backward), true, true},
+    {"epoch_communication_seconds", offsetof(vt_run_progress, epoch_times.communication), true, true},
+    {"epoch_optimizer_seconds", offsetof(vt_run_progress, epoch_times.optimizer), true, true},
+    {"unlogged_steps", offsetof(vt_run_progress, unlogged.steps), false, true},
+    {"unlogged_samples", offsetof(vt_run_progress, unlogged.samples), false, true},
+    {"unlogged_updates", offsetof(vt_run_progress, unlogged.updates), false, true},
+    {"unlogged_seconds", offsetof(vt_run_progress, unlogged.seconds), true, true},
+    {"unlogged_data_seconds", offsetof(vt_run_progress, unlogged.waited), true, true},
+    {"unlogged_loss", offsetof(vt_run_progress, unlogged.loss), true, true},
+    {"validation_loss", offsetof(vt_run_progress, validation_loss), true, false},
+    {"best_loss", offsetof(vt_run_progress, best_loss), true, false},
+    {"persistence_loss", offsetof(vt_run_progress, persistence_loss), true, false},
+    {NULL, 0, false, false},
+};
+
 static vt_status read_progress(vt_tensor_file *file, vt_run_progress *progress)
 {
     vt_status status = VT_OK;
-    VT_TRY(vt_tensor_file_get_integer(file, "step", &progress->step));
-    VT_TRY(vt_tensor_file_get_integer(file, "epoch", &progress->epoch));
-    VT_TRY(vt_tensor_file_get_integer(file, "epoch_steps", &progress->epoch_steps));
-    VT_TRY(vt_tensor_file_get_integer(file, "epoch_samples", &progress->epoch_samples));
-    progress->epoch_skipped = progress->skipped = progress->skipped_in_row = 0;
-    if (vt_tensor_file_has(file, "skipped")) { /* the first checkpoints lack these three */
-        VT_TRY(vt_tensor_file_get_integer(file, "epoch_skipped", &progress->epoch_skipped));
-        VT_TRY(vt_tensor_file_get_integer(file, "skipped", &progress->skipped));
-        VT_TRY(vt_tensor_file_get_integer(file, "skipped_in_row", &progress->skipped_in_row));
+    *progress = (vt_run_progress){.restart_step = -1};
+    for (const vt_progress_row *row = vt_progress_rows; row->name != NULL; row++) {
+        void *at = (char *)progress + row->offset;
+        if (row->is_later && !vt_tensor_file_has(file, row->name)) continue;
+        if (row->is_real)
+            VT_TRY(vt_tensor_file_get_real(file, row->name, at));
+        else
+            VT_TRY(vt_tensor_file_get_integer(file, row->name, at));
     }
-    progress->restart_step = -1;
-    progress->batch = progress->training_samples = 0;
-    if (vt_tensor_file_has(file, "restart_step")) /* earlier checkpoints lack it */
-        VT_TRY(vt_tensor_file_get_integer(file, "restart_step", &progress->restart_step));
-    if (vt_tensor_file_has(file, "training_samples")) { /* likewise */
+    if (vt_tensor_file_has(file, "training_samples")) { /* earlier checkpoints lack it */
         VT_TRY(vt_tensor_file_get_integer(file, "training_samples", &progress->training_samples));
         VT_TRY(vt_tensor_file_get_integer(file, "global_batch_size", &progress->batch));
     }
-    VT_TRY(vt_tensor_file_get_real(file, "epoch_loss", &progress->epoch_loss));
-    VT_TRY(vt_tensor_file_get_real(file, "epoch_seconds", &progress->epoch_seconds));
-    progress->epoch_waited = 0;
-    progress->epoch_times = (vt_step_times){0};
-    if (vt_tensor_file_has(file, "epoch_data_seconds")) { /* the first checkpoints lack these five */
-        VT_TRY(vt_tensor_file_get_real(file, "epoch_data_seconds", &progress->epoch_waited));
-        VT_TRY(vt_tensor_file_get_real(file, "epoch_forward_seconds", &progress->epoch_times.forward));
-        VT_TRY(vt_tensor_file_get_real(file, "epoch_backward_seconds", &progress->epoch_times.backward));
-        VT_TRY(vt_tensor_file_get_real(file, "epoch_communication_seconds", &progress->epoch_times.communication));
-        VT_TRY(vt_tensor_file_get_real(file, "epoch_optimizer_seconds", &progress->epoch_times.optimizer));
-    }
-    progress->unlogged = (vt_step_sums){0};
-    if (vt_tensor_file_has(file, "unlogged_steps")) { /* earlier checkpoints lack these six */
-        VT_TRY(vt_tensor_file_get_integer(file, "unlogged_steps", &progress->unlogged.steps));
-        VT_TRY(vt_tensor_file_get_integer(file, "unlogged_samples", &progress->unlogged.samples));
-        VT_TRY(vt_tensor_file_get_integer(file, "unlogged_updates", &progress->unlogged.updates));
-        VT_TRY(vt_tensor_file_get_real(file, "unlogged_seconds", &progress->unlogged.seconds));
-        VT_TRY(vt_tensor_file_get_real(file, "unlogged_data_seconds", &progress->unlogged.waited));
-        VT_TRY(vt_tensor_file_get_real(file, "unlogged_loss", &progress->unlogged.loss));
-    }
-    VT_TRY(vt_tensor_file_get_real(file, "validation_loss", &progress->validation_loss));
-    VT_TRY(vt_tensor_file_get_real(file, "best_loss", &progress->best_loss));
-    VT_TRY(vt_tensor_file_get_real(file, "persistence_loss", &progress->persistence_loss));
 done:
     return status;
 }
@@ -192,19 +192,16 @@ vt_status vt_checkpoint_read(const char *directory, const vt_checkpoint_subject 
     return finish_reading(directory, subject, status, damaged);
 }
 
-static vt_status read_own_parameters(const char *path, const vt_checkpoint_subject *subject, vt_text *changes)
+static vt_status read_own_parameters(const char *path, const vt_checkpoint_subject *subject)
 {
     vt_status status = VT_OK;
     vt_tensor_file *index = NULL;
     bool damaged = false;
-    if (vt_safetensors_is_name(path)) return vt_checkpoint_import(path, subject, changes);
     VT_TRY(vt_checkpoint_open(path, subject->world, &index, &damaged));
-    VT_TRY(
-        vt_checkpoint_join_data(index, path, subject, subject->forecasts ? VT_FORECAST_AND_DATA : VT_INITIAL_AND_DATA));
+    VT_TRY(vt_checkpoint_join_data(index, path, subject, VT_FORECAST_AND_DATA));
     VT_TRY(vt_checkpoint_check_model(index, path, subject));
     const bool averaged = subject->config->weights == VT_WEIGHTS_AVERAGE && vt_checkpoint_has_average(index);
     VT_TRY(read_tensors(index, subject, vt_parameters_count(subject->parameters), averaged ? "average" : NULL));
-    if (averaged && changes != NULL) vt_text_append(changes, "; the average of its weights (--weights=live: not)");
 done:
     vt_tensor_file_close(&index);
     return status;
@@ -213,10 +210,14 @@ done:
 vt_status vt_checkpoint_read_parameters(const char *path, const vt_checkpoint_subject *subject, vt_text *changes)
 {
     bool damaged = false;
+    vt_text own = {0};
     char *same = vt_text_copy(path); /* on all ranks: each may have looked for the best one at another moment */
     vt_world_broadcast_text(subject->world, &same);
-    const vt_status status = finish_reading(same, subject, read_own_parameters(same, subject, changes), &damaged);
+    vt_status status = subject->forecasts ? read_own_parameters(same, subject)
+                                          : vt_checkpoint_read_initial(same, subject, changes != NULL ? changes : &own);
+    status = finish_reading(same, subject, status, &damaged);
     if (status == VT_OK) vt_optimizer_average_begin(subject->optimizer);
+    vt_text_close(&own);
     free(same);
     return status;
 }

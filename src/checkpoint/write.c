@@ -98,30 +98,13 @@ done:
 static vt_status write_progress(vt_tensor_file *file, const vt_run_progress *progress)
 {
     vt_status status = VT_OK;
-    VT_TRY(vt_tensor_file_set_integers(file, "step", 1, &progress->step));
-    VT_TRY(vt_tensor_file_set_integers(file, "epoch", 1, &progress->epoch));
-    VT_TRY(vt_tensor_file_set_integers(file, "epoch_steps", 1, &progress->epoch_steps));
-    VT_TRY(vt_tensor_file_set_integers(file, "epoch_samples", 1, &progress->epoch_samples));
-    VT_TRY(vt_tensor_file_set_integers(file, "epoch_skipped", 1, &progress->epoch_skipped));
-    VT_TRY(vt_tensor_file_set_integers(file, "skipped", 1, &progress->skipped));
-    VT_TRY(vt_tensor_file_set_integers(file, "skipped_in_row", 1, &progress->skipped_in_row));
-    VT_TRY(vt_tensor_file_set_integers(file, "restart_step", 1, &progress->restart_step));
-    VT_TRY(vt_tensor_file_set_real(file, "epoch_loss", progress->epoch_loss));
-    VT_TRY(vt_tensor_file_set_real(file, "epoch_seconds", progress->epoch_seconds));
-    VT_TRY(vt_tensor_file_set_real(file, "epoch_data_seconds", progress->epoch_waited));
-    VT_TRY(vt_tensor_file_set_real(file, "epoch_forward_seconds", progress->epoch_times.forward));
-    VT_TRY(vt_tensor_file_set_real(file, "epoch_backward_seconds", progress->epoch_times.backward));
-    VT_TRY(vt_tensor_file_set_real(file, "epoch_communication_seconds", progress->epoch_times.communication));
-    VT_TRY(vt_tensor_file_set_real(file, "epoch_optimizer_seconds", progress->epoch_times.optimizer));
-    VT_TRY(vt_tensor_file_set_integers(file, "unlogged_steps", 1, &progress->unlogged.steps));
-    VT_TRY(vt_tensor_file_set_integers(file, "unlogged_samples", 1, &progress->unlogged.samples));
-    VT_TRY(vt_tensor_file_set_integers(file, "unlogged_updates", 1, &progress->unlogged.updates));
-    VT_TRY(vt_tensor_file_set_real(file, "unlogged_seconds", progress->unlogged.seconds));
-    VT_TRY(vt_tensor_file_set_real(file, "unlogged_data_seconds", progress->unlogged.waited));
-    VT_TRY(vt_tensor_file_set_real(file, "unlogged_loss", progress->unlogged.loss));
-    VT_TRY(vt_tensor_file_set_real(file, "validation_loss", progress->validation_loss));
-    VT_TRY(vt_tensor_file_set_real(file, "best_loss", progress->best_loss));
-    VT_TRY(vt_tensor_file_set_real(file, "persistence_loss", progress->persistence_loss));
+    for (const vt_progress_row *row = vt_progress_rows; row->name != NULL; row++) {
+        const char *at = (const char *)progress + row->offset;
+        if (row->is_real)
+            VT_TRY(vt_tensor_file_set_real(file, row->name, *(const double *)(const void *)at));
+        else
+            VT_TRY(vt_tensor_file_set_integers(file, row->name, 1, (const int64_t *)(const void *)at));
+    }
 done:
     return status;
 }
@@ -163,6 +146,7 @@ static vt_status link_tensors(vt_tensor_file *file, const vt_checkpoint_subject 
 {
     vt_status status = VT_OK;
     int64_t ranks = vt_world_ranks(subject->world), begin = 0, end = 0;
+    char average[VT_STORED_NAME];
     char **shards = vt_allocate((size_t)ranks, sizeof *shards, "a checkpoint");
     vt_tensor_part *parts = vt_allocate((size_t)(count + 1), sizeof *parts, "a checkpoint");
     char(*names)[VT_STORED_NAME + 8] = vt_allocate((size_t)(count + 1), sizeof *names, "a checkpoint");
@@ -177,6 +161,8 @@ static vt_status link_tensors(vt_tensor_file *file, const vt_checkpoint_subject 
         }
         if (i + 1 < vt_stored_count(subject) && strcmp(vt_stored_at(subject, i + 1).name, tensor.name) == 0) continue;
         VT_TRY(vt_tensor_file_link(file, tensor.name, &shape, end - begin, parts + begin));
+        if (vt_stored_average_name(subject, i, average))
+            VT_TRY(vt_tensor_file_link(file, average, &shape, end - begin, parts + begin));
         begin = end;
     }
 done:

@@ -48,6 +48,9 @@ void vt_layer_norm_residual(const vt_layer_norm *norm, const vt_pass *pass, vt_r
 void vt_layer_norm_backward(const vt_layer_norm *norm, const vt_pass *pass, vt_matrix x, vt_matrix dy, vt_matrix dx,
                             vt_matrix rounded, const vt_layer_norm_saved *saved)
 {
+    const size_t mark = pass->arena->used;
+    float *dweight = vt_pass_gradient(pass, norm->weight), *dbias = vt_pass_gradient(pass, norm->bias);
     pass->backend->layer_norm_backward(pass->backend, x, norm->weight->value, saved->mean, saved->rstd, dy, dx, rounded,
-                                       norm->weight->gradient, norm->bias->gradient);
+                                       dweight, dbias);
+    vt_arena_pop(pass->arena, mark);
 }

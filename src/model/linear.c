@@ -48,7 +48,15 @@ void vt_linear_forward(const vt_linear *linear, const vt_pass *pass, vt_matrix x
 void vt_linear_backward(const vt_linear *linear, const vt_pass *pass, vt_matrix x, vt_matrix dy, vt_matrix dx)
 {
     vt_backend *backend = pass->backend;
-    float *dbias = linear->bias != NULL ? linear->bias->gradient : NULL;
-    backend->linear_backward_weight(backend, x, dy, linear->weight->gradient, dbias);
+    const bool has_bias = linear->bias != NULL && !linear->bias->frozen;
+    float *dweight = linear->weight->gradient, *dbias = has_bias ? linear->bias->gradient : NULL;
+    const size_t mark = pass->arena->used;
+    if (linear->weight->frozen && has_bias) { /* its sums come with a product: of few columns, which nothing reads */
+        enum { FEW = 8 };
+        x = vt_matrix_columns(x, 0, x.columns < FEW ? x.columns : FEW);
+        dweight = vt_arena_push(pass->arena, (size_t)(dy.columns * x.columns) * sizeof(float));
+    }
+    if (!linear->weight->frozen || has_bias) backend->linear_backward_weight(backend, x, dy, dweight, dbias);
+    vt_arena_pop(pass->arena, mark);
     if (dx.data != NULL) backend->linear_backward_input(backend, dy, vt_linear_weight(linear), dx);
 }

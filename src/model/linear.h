@@ -28,8 +28,8 @@ vt_matrix vt_linear_weight(const vt_linear *linear);
 /* x [rows, in] in the pass's type, y [rows, out] in it or float32. */
 void vt_linear_forward(const vt_linear *linear, const vt_pass *pass, vt_matrix x, vt_matrix y);
 
-/* Adds to the gradients of weight and bias. x, dy [rows, out] as in forward, dy in the pass's type. dx [rows, in] is
- * overwritten; it is not computed if dx.data is NULL. */
+/* Adds to the gradients of weight and bias that are not frozen. x, dy [rows, out] as in forward, dy in the pass's type.
+ * dx [rows, in] is overwritten; it is not computed if dx.data is NULL. */
 void vt_linear_backward(const vt_linear *linear, const vt_pass *pass, vt_matrix x, vt_matrix dy, vt_matrix dx);
 
 #endif

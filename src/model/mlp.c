@@ -74,7 +74,7 @@ static bool backward_between(const vt_mlp *mlp, const vt_pass *pass, const vt_ma
     const vt_gelu gelu = mlp->options.gelu;
     const vt_matrix weight = vt_linear_weight(&mlp->fc2), none = {0};
     const bool relu = mlp->options.relu, masked = vt_mask_is_active(mask), fused = pass->fused && !relu;
-    float *dbias = mlp->fc1.bias->gradient;
+    float *dbias = vt_pass_gradient(pass, mlp->fc1.bias);
     if (fused && !masked && again.data == NULL && backend->linear_gelu_backward != NULL) {
         backend->linear_gelu_backward(backend, gelu, doutput, weight, hidden, dhidden, dbias);
         return true;

@@ -17,6 +17,7 @@ typedef struct {
     const vt_model_kind *kind;
     const vt_parameters *parameters;
     const vt_parallel *parallel;
+    int64_t first_trained; /* backward ends with this unit: nothing below it is trained (option freeze) */
 } vt_model;
 
 /* What forward keeps of one micro-batch for backward, for a span of the model's units. Its matrices lie in that
@@ -66,6 +67,9 @@ struct vt_model_kind {
     int64_t (*blocks)(const vt_config *config);
     /* How many tokens a sample has: what the context axis shares out. */
     int64_t (*tokens)(const vt_config *config);
+    /* How many of them lie along each side of the grid that a parameter "pos_embed" has a row for each token of. NULL:
+     * there is none. */
+    void (*grid)(const vt_config *config, int64_t sides[2]);
     /* The rows of a sample's tensors that are needed for these of its tokens. */
     vt_span (*part_needed)(const vt_config *config, vt_span tokens);
 
@@ -126,6 +130,12 @@ static inline bool vt_model_recomputes(const vt_config *config)
     return config->recompute != VT_RECOMPUTE_NONE;
 }
 
+/* Does a unit's backward follow its forward? */
+static inline bool vt_model_keeps(const vt_model *model, const vt_pass *pass, int64_t unit)
+{
+    return pass->has_backward && unit >= model->first_trained;
+}
+
 /* The row that the configuration chooses. */
 const vt_model_kind *vt_model_kind_of(const vt_config *config);
 
@@ -138,7 +148,8 @@ vt_status vt_model_check(const vt_config *config, const vt_backend *backend);
 /* The part of it that models with attention share: on a GPU, its kernels are made for heads up to a width. */
 vt_status vt_model_check_heads(const vt_config *config, const vt_backend *backend);
 
-/* Registers all parameters; the caller allocates the registry. Registry and configuration outlive the model. */
+/* Registers all parameters, and freezes those that the configuration names; the caller allocates the registry. Registry
+ * and configuration outlive the model. */
 vt_status vt_model_open(const vt_config *config, vt_parameters *parameters, vt_model **model);
 void vt_model_close(vt_model **model);
 
@@ -166,7 +177,7 @@ void vt_model_backward_begin(const vt_model *model, const vt_saved *saved);
 /* Runs them backward, after vt_model_forward with the same pass, tensors and saved, and vt_model_backward_begin; adds
  * to their parameters' gradients. dout: the gradient of what forward returned, which is overwritten; in the pass's type
  * if forward returned the prediction, else in float32. Returns the gradient of `in`, nothing when the units begin with
- * unit 0. */
+ * unit 0. It ends with the unit model->first_trained: what it then returns nobody needs. */
 vt_matrix vt_model_backward(const vt_model *model, const vt_pass *pass, const vt_model_tensor *tensors, vt_matrix dout,
                             vt_saved *saved);
 

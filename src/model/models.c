@@ -2,6 +2,7 @@
 
 #include "base/memory.h"
 #include "config/forcings.h"
+#include "config/stages.h"
 #include "model/model.h"
 
 #define DECLARE(name, ...) extern const vt_model_kind vt_model_##name;
@@ -63,9 +64,15 @@ done:
 
 vt_status vt_model_open(const vt_config *config, vt_parameters *parameters, vt_model **model)
 {
+    vt_status status = VT_OK;
     const vt_model_kind *kind = vt_model_kind_of(config);
-    vt_status status = kind->open(config, parameters, model);
-    if (status == VT_OK) **model = (vt_model){kind, parameters, vt_parameters_parallel(parameters)};
+    /* a forecast's gradient goes on to the step before it, through all units */
+    const bool through = vt_config_longest_rollout(config) > 1 && config->rollout_gradient != VT_ROLLOUT_GRADIENT_LAST;
+    VT_TRY(kind->open(config, parameters, model));
+    **model = (vt_model){kind, parameters, vt_parameters_parallel(parameters), 0};
+    VT_TRY(vt_parameters_freeze(parameters, config->freeze));
+    if (!through) (*model)->first_trained = vt_parameters_first_trained(parameters);
+done:
     return status;
 }
 
@@ -100,6 +107,14 @@ void vt_saved_close(vt_saved **saved)
     *saved = NULL;
 }
 
+/* The units that backward runs through, of these. */
+static vt_span backward_units(const vt_model *model, vt_span units)
+{
+    const int64_t end = units.first + units.count;
+    const int64_t first = units.first > model->first_trained ? units.first : model->first_trained;
+    return (vt_span){first, end > first ? end - first : 0};
+}
+
 /* Asks for a unit's parameters; those of the next unit of the pass may be fetched meanwhile. */
 static void need(const vt_model *model, vt_span units, int64_t unit, bool backward)
 {
@@ -116,7 +131,7 @@ vt_matrix vt_model_forward(const vt_model *model, const vt_pass *pass, const vt_
         need(model, units, unit, false);
         vt_offload_begin_forward(pass->offload, unit);
         in = model->kind->forward(model, pass, unit, tensors, in, saved);
-        if (pass->has_backward) vt_offload_end_forward(pass->offload, unit);
+        if (vt_model_keeps(model, pass, unit)) vt_offload_end_forward(pass->offload, unit);
     }
     return in;
 }
@@ -128,13 +143,14 @@ const vt_linear *vt_model_head(const vt_model *model)
 
 void vt_model_backward_begin(const vt_model *model, const vt_saved *saved)
 {
-    need(model, saved->units, saved->units.first + saved->units.count - 1, true);
+    const vt_span units = backward_units(model, saved->units);
+    if (units.count > 0) need(model, units, units.first + units.count - 1, true);
 }
 
 vt_matrix vt_model_backward(const vt_model *model, const vt_pass *pass, const vt_model_tensor *tensors, vt_matrix dout,
                             vt_saved *saved)
 {
-    const vt_span units = saved->units;
+    const vt_span units = backward_units(model, saved->units);
     const int64_t last = units.first + units.count - 1;
     for (int64_t unit = last; unit >= units.first; unit--) {
         size_t mark = pass->arena->used;

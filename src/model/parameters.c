@@ -19,7 +19,8 @@ struct vt_parameters {
     vt_span own_units; /* count 0: all */
     vt_bucket *buckets;
     int64_t bucket_count;
-    int64_t elements; /* of a whole block, gaps included */
+    int64_t elements;                 /* of a whole block, gaps included */
+    int64_t trained, trained_buckets; /* the part of both that is not frozen */
     vt_parameters_storage storage;
     vt_parameters_hooks hooks;
     vt_type type;
@@ -133,17 +134,19 @@ static int64_t round_up(int64_t value, int64_t multiple)
 
 static bool same_class(const vt_parameter *a, const vt_parameter *b)
 {
-    return a->split_axes == b->split_axes && a->sum_axes == b->sum_axes;
+    return a->frozen == b->frozen && a->split_axes == b->split_axes && a->sum_axes == b->sum_axes;
 }
 
-/* Parameters that are reduced over the same ranks lie together, else in the order of registration. */
+/* Parameters that are reduced over the same ranks lie together, else in the order of registration; frozen ones last. */
 static void order_parameters(vt_parameters *parameters)
 {
     parameters->stored =
         vt_allocate((size_t)parameters->count + 1, sizeof *parameters->stored, "the list of parameters");
     bool *taken = vt_allocate((size_t)parameters->count + 1, sizeof *taken, "the list of parameters");
-    for (int64_t i = 0; i < parameters->count; i++) {
+    for (int64_t turn = 0; turn < 2 * parameters->count; turn++) {
+        const int64_t i = turn % parameters->count;
         if (taken[i] || parameters->list[i]->count == 0) continue;
+        if (parameters->list[i]->frozen && turn < parameters->count) continue;
         for (int64_t j = i; j < parameters->count; j++) {
             const vt_parameter *next = parameters->list[j];
             if (taken[j] || next->count == 0 || !same_class(parameters->list[i], next)) continue;
@@ -204,6 +207,9 @@ static void cut_buckets(vt_parameters *parameters)
             bucket->padding = 1 - elements / (double)bucket->count;
             elements = 0;
         }
+        if (parameter->frozen) continue;
+        parameters->trained = offset;
+        parameters->trained_buckets = parameters->bucket_count;
     }
     parameters->elements = offset;
     free(begins);
@@ -227,7 +233,7 @@ vt_status vt_parameters_allocate(vt_parameters *parameters, vt_type type, const 
         const vt_bucket *bucket = &parameters->buckets[i];
         uint16_t *half = parameters->halves != NULL ? parameters->halves + bucket->first : NULL;
         if (values_whole) vt_parameters_place_values(parameters, bucket, parameters->values + bucket->first, half);
-        if (!vt_parameters_is_sliced(parameters, VT_BLOCK_GRADIENTS))
+        if (!vt_parameters_is_sliced(parameters, VT_BLOCK_GRADIENTS) && i < parameters->trained_buckets)
             vt_parameters_place_gradients(parameters, bucket, parameters->gradients + bucket->first);
     }
 done:
@@ -338,15 +344,25 @@ vt_parameter *vt_parameters_at(const vt_parameters *parameters, int64_t index)
     return parameters->list[index];
 }
 
-int64_t vt_parameters_model_elements(const vt_parameters *parameters)
+static int64_t sum_elements(const vt_parameters *parameters, bool frozen_alone)
 {
     int64_t sum = 0;
     for (int64_t i = 0; i < parameters->count; i++) {
-        int64_t elements = 1;
+        int64_t elements = !frozen_alone || parameters->list[i]->frozen;
         for (int d = 0; d < parameters->list[i]->dimensions; d++) elements *= parameters->list[i]->shape[d];
         sum += elements;
     }
     return sum;
+}
+
+int64_t vt_parameters_model_elements(const vt_parameters *parameters)
+{
+    return sum_elements(parameters, false);
+}
+
+int64_t vt_parameters_frozen_elements(const vt_parameters *parameters)
+{
+    return sum_elements(parameters, true);
 }
 
 vt_parameter *vt_parameters_find(const vt_parameters *parameters, const char *name)
@@ -359,6 +375,11 @@ vt_parameter *vt_parameters_find(const vt_parameters *parameters, const char *na
 int64_t vt_parameters_bucket_count(const vt_parameters *parameters)
 {
     return parameters->bucket_count;
+}
+
+int64_t vt_parameters_trained_buckets(const vt_parameters *parameters)
+{
+    return parameters->trained_buckets;
 }
 
 const vt_bucket *vt_parameters_bucket(const vt_parameters *parameters, int64_t index)
@@ -394,8 +415,8 @@ bool vt_parameters_is_sliced(const vt_parameters *parameters, vt_block_kind bloc
 
 int64_t vt_parameters_block_elements(const vt_parameters *parameters, vt_block_kind block)
 {
-    return vt_parameters_is_sliced(parameters, block) ? parameters->elements / parameters->storage.shards
-                                                      : parameters->elements;
+    const int64_t elements = block == VT_BLOCK_VALUES ? parameters->elements : parameters->trained;
+    return vt_parameters_is_sliced(parameters, block) ? elements / parameters->storage.shards : elements;
 }
 
 int64_t vt_parameters_slice_offset(const vt_parameters *parameters, const vt_bucket *bucket, vt_block_kind block)
@@ -407,6 +428,7 @@ int64_t vt_parameters_slice_offset(const vt_parameters *parameters, const vt_buc
 
 vt_piece vt_parameters_piece(const vt_parameters *parameters, const vt_parameter *parameter, vt_block_kind block)
 {
+    if (parameter->frozen && block != VT_BLOCK_VALUES) return (vt_piece){0};
     if (!vt_parameters_is_sliced(parameters, block)) return (vt_piece){0, parameter->count, parameter->offset};
     const vt_bucket *bucket = &parameters->buckets[parameter->bucket];
     const int64_t length = bucket->count / parameters->storage.shards;

@@ -4,7 +4,8 @@
  *
  * Storage. Values and gradients are one block each, cut into buckets: runs of parameters whose gradients are reduced
  * together, a multiple of the shards long. ZeRO (Rajbhandari et al. 2020) splits each bucket into equal slices, one a
- * shard; a block that is "sliced" holds only this shard's slices, one behind another. */
+ * shard; a block that is "sliced" holds only this shard's slices, one behind another. Frozen parameters have buckets of
+ * their own behind all others, which only the block of values holds. */
 #ifndef VT_MODEL_PARAMETERS_H
 #define VT_MODEL_PARAMETERS_H
 
@@ -38,6 +39,7 @@ typedef struct {
     char file_name[VT_PARAMETER_NAME];
     int64_t file_row, file_rows;
     int64_t unit; /* the block of layers it belongs to */
+    bool frozen;  /* it stays as it is: no gradient, no moments (option freeze) */
     vt_start start;
     double spread;
     int64_t count;  /* elements of this rank's part; 0: other ranks have its unit */
@@ -46,7 +48,7 @@ typedef struct {
     float *value;   /* of this rank's part; with ZeRO stage 3 only while its unit is needed */
     uint16_t *half; /* the value in 16 bits, of the last vt_parameters_refresh; NULL: not kept */
     vt_type half_type;
-    float *gradient; /* with ZeRO stage 2 and 3 only in its unit's backward */
+    float *gradient; /* with ZeRO stage 2 and 3 only in its unit's backward; NULL: it is frozen */
 } vt_parameter;
 
 typedef struct {
@@ -102,6 +104,17 @@ void vt_parameters_keep_units(vt_parameters *parameters, vt_span units);
 /* The units that this rank has: all, unless fewer are kept. */
 vt_span vt_parameters_units(const vt_parameters *parameters);
 
+/* Freezes those whose names match one of the patterns of the option `freeze`, "[blocks.[0-3].*, pos_embed]" (fnmatch;
+ * NULL: none). To be called before vt_parameters_allocate. Errors: a pattern that matches nothing, nothing left to
+ * train, a part of what layers use as one (`joined`). */
+vt_status vt_parameters_freeze(vt_parameters *parameters, const char *patterns);
+
+/* Do the patterns match this name? */
+bool vt_parameters_freezes(const char *patterns, const char *name);
+
+/* The first unit, of all ranks, with a parameter that is trained: below it no gradient is needed. */
+int64_t vt_parameters_first_trained(const vt_parameters *parameters);
+
 /* Allocates the blocks (values, gradients and, for a type of 16 bits, rounded values), zeroed. After this no
  * parameter can be added. */
 vt_status vt_parameters_allocate(vt_parameters *parameters, vt_type type, const vt_parameters_storage *storage);
@@ -147,10 +160,12 @@ void vt_parameters_start(vt_parameters *parameters, uint64_t seed);
 int64_t vt_parameters_count(const vt_parameters *parameters); /* how many tensors */
 vt_parameter *vt_parameters_at(const vt_parameters *parameters, int64_t index);
 int64_t vt_parameters_model_elements(const vt_parameters *parameters); /* of all whole tensors */
+int64_t vt_parameters_frozen_elements(const vt_parameters *parameters);
 /* The one with this name, or NULL. */
 vt_parameter *vt_parameters_find(const vt_parameters *parameters, const char *name);
 
 int64_t vt_parameters_bucket_count(const vt_parameters *parameters);
+int64_t vt_parameters_trained_buckets(const vt_parameters *parameters); /* the first so many are not frozen */
 const vt_bucket *vt_parameters_bucket(const vt_parameters *parameters, int64_t index);
 const vt_parameters_storage *vt_parameters_storage_of(const vt_parameters *parameters);
 vt_type vt_parameters_type(const vt_parameters *parameters);

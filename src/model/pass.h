@@ -5,7 +5,7 @@
 #include "backend/arena.h"
 #include "backend/dropout.h"
 #include "model/offload.h"
-#include "parallel/region.h"
+#include "model/parameters.h"
 
 struct vt_linear;
 
@@ -75,6 +75,14 @@ static inline vt_pass vt_pass_keeping(const vt_pass *pass, int64_t unit)
     vt_pass keeping = *pass;
     if (pass->offload != NULL) keeping.arena = vt_offload_kept(pass->offload, unit);
     return keeping;
+}
+
+/* Where a layer's backward adds a gradient: that of the parameter, or of a frozen one memory on the arena that nothing
+ * reads. */
+static inline float *vt_pass_gradient(const vt_pass *pass, const vt_parameter *parameter)
+{
+    if (!parameter->frozen) return parameter->gradient;
+    return vt_arena_push(pass->arena, (size_t)parameter->count * sizeof(float));
 }
 
 static inline vt_dropout vt_pass_dropout(const vt_pass *pass, double rate, int64_t layer, uint32_t site)

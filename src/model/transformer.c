@@ -212,6 +212,7 @@ static void backward_embedding(const transformer *model, const vt_pass *pass, co
 {
     const vt_word_rows inner = words_of(model, pass, pass->parallel->inner);
     vt_matrix whole = vt_region_enter(pass->parallel, pass->arena, pass->batch, dx);
+    if (model->embedding->frozen) return;
     pass->backend->embedding_backward(pass->backend, &inner, tensors[0].values, whole, model->embedding->gradient);
 }
 
@@ -269,14 +270,15 @@ static vt_matrix forward_layer(const transformer *model, const vt_pass *pass, in
     saved->in = in;
     saved->out = vt_pass_push_stream(pass, i + 1, in.rows, (is_pair(model, i + 1) ? 2 : 1) * model->dim);
     const vt_pass keeping = vt_pass_keeping(pass, i + 1);
-    vt_transformer_layer_begin(&model->layers[i], &keeping, model->config->recompute == VT_RECOMPUTE_LINEAR,
-                               &saved->layer);
+    const bool runs_back = vt_model_keeps(&model->model, pass, i + 1);
+    vt_transformer_layer_begin(&model->layers[i], &keeping,
+                               runs_back && model->config->recompute == VT_RECOMPUTE_LINEAR, &saved->layer);
     const size_t mark = pass->arena->used;
     vt_range_begin("layer %lld", (long long)i);
     reserve_layer(model, vt_model_recomputes(model->config) ? pass : &keeping, i, saved);
     run_layer(model, pass, i, saved);
     vt_range_end();
-    if (!pass->has_backward || vt_model_recomputes(model->config)) vt_arena_pop(pass->arena, mark);
+    if (!runs_back || vt_model_recomputes(model->config)) vt_arena_pop(pass->arena, mark);
     return saved->out;
 }
 

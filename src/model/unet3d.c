@@ -292,11 +292,13 @@ static void up_backward(const unet *model, const vt_pass *pass, const layer *l, 
     const vt_matrix dy = l->level == 0 ? dout : up_gradient(model, saved, l->level);
     if (vt_model_recomputes(model->config) && l->level == 0 && pass->type == VT_FLOAT32)
         up_forward(model, pass, l, saved, out);
+    float *dbias = vt_pass_gradient(pass, l->bias);
     if (vt_model_recomputes(model->config) && l->level > 0)
-        backend->position_backward(backend, saved->bias_sums[l->level], vt_matrix_make(l->bias->gradient, 1, l->out));
+        backend->position_backward(backend, saved->bias_sums[l->level], vt_matrix_make(dbias, 1, l->out));
     else
-        backend->bias_activation_backward(backend, l->activation, out, dy, (vt_matrix){0}, dy, l->bias->gradient);
-    backend->convolution_backward_weight(backend, &shape, dy, saved->level[l->level + 1], l->weight->gradient);
+        backend->bias_activation_backward(backend, l->activation, out, dy, (vt_matrix){0}, dy, dbias);
+    if (!l->weight->frozen)
+        backend->convolution_backward_weight(backend, &shape, dy, saved->level[l->level + 1], l->weight->gradient);
     up_backward_input(model, pass, l, dy, saved);
 }
 
@@ -308,8 +310,8 @@ static void down_backward(const unet *model, const vt_pass *pass, const layer *l
     const vt_matrix out = down_part(model, saved->level[level], level), dy = down_gradient(model, saved, level);
     const vt_matrix more = level == model->depth ? (vt_matrix){0} : up_gradient(model, saved, level);
     const vt_matrix x = l->level == 0 ? saved->input : down_part(model, saved->level[l->level], l->level);
-    backend->bias_activation_backward(backend, l->activation, out, dy, more, dy, l->bias->gradient);
-    backend->convolution_backward_weight(backend, &shape, x, dy, l->weight->gradient);
+    backend->bias_activation_backward(backend, l->activation, out, dy, more, dy, vt_pass_gradient(pass, l->bias));
+    if (!l->weight->frozen) backend->convolution_backward_weight(backend, &shape, x, dy, l->weight->gradient);
     if (l->level > 0)
         backend->convolution_backward_input(backend, &shape, dy, weight_of(l), up_gradient(model, saved, l->level));
 }

@@ -118,6 +118,12 @@ static int64_t tokens_across(const vt_config *config)
     return (config->img_size[1] + config->patch_size - 1) / config->patch_size;
 }
 
+static void grid(const vt_config *config, int64_t sides[2])
+{
+    sides[1] = tokens_across(config);
+    sides[0] = vt_fit_tokens(config) / sides[1];
+}
+
 static vt_span part_needed(const vt_config *config, vt_span tokens)
 {
     const int64_t across = tokens_across(config), patch = config->patch_size, height = config->img_size[0];
@@ -295,7 +301,7 @@ static void backward_embedding(const vit *model, const vt_pass *pass, const vt_m
     vt_backend *backend = pass->backend;
     vt_mask mask = position_mask(model, pass);
     if (vt_mask_is_active(&mask)) backend->mask_multiply(backend, dx, &mask, dx);
-    backend->position_backward(backend, dx, position(model, model->pos_embed->gradient));
+    if (!model->pos_embed->frozen) backend->position_backward(backend, dx, position(model, model->pos_embed->gradient));
     vt_matrix dembedding = pass->type == VT_FLOAT32 ? dx : saved->gradient;
     if (pass->type != VT_FLOAT32 && !vt_pass_rounds_gradient(pass, model->config->dropout))
         backend->convert(backend, dx, dembedding);
@@ -307,12 +313,13 @@ static void backward_embedding(const vit *model, const vt_pass *pass, const vt_m
 
 static void forward_block(const vit *model, const vt_pass *pass, int64_t i, vit_saved *saved)
 {
-    const bool keep = pass->has_backward && !vt_model_recomputes(model->config);
+    const bool runs_back = vt_model_keeps(&model->model, pass, i + 1);
+    const bool keep = runs_back && !vt_model_recomputes(model->config);
     vt_block_saved *kept = &saved->blocks[i];
     vt_matrix output = vt_pass_push_stream(pass, i + 1, vt_pass_rows(pass), model->config->embed_dim);
     const vt_pass keeping = vt_pass_keeping(pass, i + 1);
     kept->attention = (vt_attention_saved){0};
-    if (pass->has_backward && model->config->recompute == VT_RECOMPUTE_LINEAR)
+    if (runs_back && model->config->recompute == VT_RECOMPUTE_LINEAR)
         vt_attention_keep(&model->blocks[i].attention, &keeping, &kept->attention);
     size_t mark = pass->arena->used;
     vt_range_begin("block %lld", (long long)i);
@@ -421,6 +428,7 @@ const vt_model_kind vt_model_vit = {.name = "vit",
                                     .describe_shares = describe_shares,
                                     .blocks = blocks,
                                     .tokens = vt_fit_tokens,
+                                    .grid = grid,
                                     .part_needed = part_needed,
                                     .open = vit_open,
                                     .close = vit_close,

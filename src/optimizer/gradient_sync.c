@@ -37,12 +37,12 @@ struct vt_gradient_sync {
     bool off; /* noddp: the data axis is left out */
     bool last;
     bucket_state *buckets;
-    vt_request *gathers; /* [bucket] */
-    int64_t count;
-    bucket_state **queue; /* [count]: the buckets under way, in the order in which they started */
+    vt_request *gathers;    /* [bucket] */
+    int64_t count, trained; /* buckets; the first of them, which have gradients, and whose values change */
+    bucket_state **queue;   /* [count]: the buckets under way, in the order in which they started */
     int64_t queued;
     unit_room rooms[2];
-    int64_t room_elements;
+    int64_t room_elements[VT_BLOCK_MOMENTS]; /* of values and of gradients */
     double unit_begin;
     vt_sync_trace *trace;      /* or NULL */
     const char *unit_backward; /* the name of a unit's backward there */
@@ -223,7 +223,7 @@ static void clear_gradients(vt_gradient_sync *sync, int64_t unit)
     for (int64_t i = 0; i < sync->queued; i++)
         if (sync->queue[i]->bucket->first_unit % 2 == unit % 2) last = sync->queue[i];
     if (last != NULL) advance_all(sync, true, last);
-    for (int64_t i = 0; i < sync->count; i++) {
+    for (int64_t i = 0; i < sync->trained; i++) {
         bucket_state *state = &sync->buckets[i];
         if (!has_unit(state, unit)) continue;
         state->gradients = room->gradients + state->place;
@@ -251,7 +251,7 @@ static void gradients_ready(void *context, int64_t unit)
     vt_gradient_sync *sync = context;
     vt_sync_trace_note(sync->trace, sync->unit_backward, unit, 0, sync->unit_begin);
     bool reduce = vt_parameters_is_sliced(sync->parameters, VT_BLOCK_GRADIENTS) || sync->last;
-    for (int64_t i = 0; i < sync->count; i++) {
+    for (int64_t i = 0; i < sync->trained; i++) {
         bucket_state *state = &sync->buckets[i];
         if (reduce && state->bucket->first_unit == unit) start_bucket(sync, state);
     }
@@ -275,9 +275,9 @@ void vt_gradient_sync_finish(vt_gradient_sync *sync)
 
 static void gather_values(vt_gradient_sync *sync)
 {
-    for (int64_t i = 0; i < sync->count; i++)
+    for (int64_t i = 0; i < sync->trained; i++)
         gather_bucket(sync, i, vt_parameters_values(sync->parameters) + sync->buckets[i].bucket->first);
-    for (int64_t i = 0; i < sync->count; i++) vt_request_wait(&sync->gathers[i]);
+    for (int64_t i = 0; i < sync->trained; i++) vt_request_wait(&sync->gathers[i]);
 }
 
 void vt_gradient_sync_forget(vt_gradient_sync *sync)
@@ -327,7 +327,7 @@ done:
     return status;
 }
 
-/* Where each bucket lies in the room of its unit, and how large a room must be. */
+/* Where each bucket lies in the room of its unit, and how large a room must be. Frozen ones are the last. */
 static void place_units(vt_gradient_sync *sync)
 {
     int64_t units = vt_parameters_unit_count(sync->parameters);
@@ -337,8 +337,9 @@ static void place_units(vt_gradient_sync *sync)
             if (!has_unit(&sync->buckets[i], unit)) continue;
             sync->buckets[i].place = place;
             place += sync->buckets[i].bucket->count;
+            for (int block = 0; block <= (i < sync->trained); block++)
+                if (place > sync->room_elements[block]) sync->room_elements[block] = place;
         }
-        if (place > sync->room_elements) sync->room_elements = place;
     }
 }
 
@@ -348,11 +349,11 @@ static vt_status take_rooms(vt_gradient_sync *sync)
     place_units(sync);
     for (int i = 0; i < 2; i++) {
         unit_room *room = &sync->rooms[i];
-        VT_TAKE(sync->backend, VT_MEMORY_GRADIENTS, sync->room_elements, room->gradients);
+        VT_TAKE(sync->backend, VT_MEMORY_GRADIENTS, sync->room_elements[VT_BLOCK_GRADIENTS], room->gradients);
         if (!vt_parameters_is_sliced(sync->parameters, VT_BLOCK_VALUES)) continue;
-        VT_TAKE(sync->backend, VT_MEMORY_PARAMETERS, sync->room_elements, room->values);
+        VT_TAKE(sync->backend, VT_MEMORY_PARAMETERS, sync->room_elements[VT_BLOCK_VALUES], room->values);
         if (vt_type_is_half(vt_parameters_type(sync->parameters)))
-            VT_TAKE(sync->backend, VT_MEMORY_PARAMETERS, sync->room_elements, room->halves);
+            VT_TAKE(sync->backend, VT_MEMORY_PARAMETERS, sync->room_elements[VT_BLOCK_VALUES], room->halves);
     }
 done:
     return status;
@@ -369,6 +370,7 @@ vt_status vt_gradient_sync_open(const vt_config *config, vt_backend *backend, vt
     sync->engine = vt_world_device_engine(world);
     sync->off = config->noddp;
     sync->count = vt_parameters_bucket_count(parameters);
+    sync->trained = vt_parameters_trained_buckets(parameters);
     sync->buckets = vt_allocate((size_t)sync->count + 1, sizeof *sync->buckets, "the gradients' buckets");
     sync->gathers = vt_allocate((size_t)sync->count + 1, sizeof *sync->gathers, "the gradients' buckets");
     sync->queue = vt_allocate((size_t)sync->count + 1, sizeof *sync->queue, "the gradients' buckets");
@@ -385,7 +387,7 @@ vt_status vt_gradient_sync_open(const vt_config *config, vt_backend *backend, vt
     for (int64_t i = 0; i < sync->count; i++) {
         bucket_state *state = &sync->buckets[i];
         state->bucket = vt_parameters_bucket(parameters, i);
-        if (!vt_parameters_is_sliced(parameters, VT_BLOCK_GRADIENTS))
+        if (!vt_parameters_is_sliced(parameters, VT_BLOCK_GRADIENTS) && i < sync->trained)
             state->gradients = vt_parameters_gradients(parameters) + state->bucket->first;
         VT_TRY(choose_phases(sync, config, state->bucket->sum_axes, state));
     }

@@ -42,6 +42,7 @@ static bool is_in_codes(vt_kept_form form)
 static const vt_optimizer_state_kind *state_of(const vt_kept *kept, const char *name, const vt_parameter *parameter)
 {
     const vt_optimizer_kind *kind = vt_optimizer_kind_for(kept->kind, parameter);
+    if (parameter->frozen) return NULL;
     if (kept->averages && strcmp(name, average.name) == 0) return &average;
     for (int i = 0; i < vt_optimizer_state_count(kind); i++)
         if (strcmp(kind->states[i].name, name) == 0) return &kind->states[i];
@@ -79,8 +80,10 @@ static void lay_out(const vt_kept *kept, place_of *place)
     place->first = vt_allocate((size_t)vt_parameters_count(parameters) + 1, sizeof *place->first, "the optimizer");
     place->is_block = true;
     for (int64_t i = 0; i < vt_parameters_count(parameters); i++) {
-        const vt_optimizer_state_kind *state = state_of(kept, place->name, vt_parameters_at(parameters, i));
-        place->is_block = place->is_block && state != NULL && state->form == VT_KEPT_NUMBERS;
+        const vt_parameter *parameter = vt_parameters_at(parameters, i);
+        const vt_optimizer_state_kind *state = state_of(kept, place->name, parameter);
+        const bool in_block = parameter->frozen || (state != NULL && state->form == VT_KEPT_NUMBERS);
+        place->is_block = place->is_block && in_block;
     }
     for (int64_t i = 0; i < vt_parameters_count(parameters); i++) {
         const vt_parameter *parameter = vt_parameters_at(parameters, i);

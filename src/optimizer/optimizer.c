@@ -147,9 +147,10 @@ static void find_spans(vt_optimizer *optimizer)
 {
     const vt_parameters *parameters = optimizer->parameters;
     const bool one_kind = optimizer->kind->rest == NULL;
-    const int64_t count = one_kind ? vt_parameters_bucket_count(parameters) : vt_parameters_count(parameters);
+    const int64_t count = one_kind ? vt_parameters_trained_buckets(parameters) : vt_parameters_count(parameters);
     optimizer->spans = vt_allocate((size_t)count + 1, sizeof(span), "the optimizer");
     for (int64_t i = 0; i < count; i++) {
+        if (!one_kind && vt_parameters_at(parameters, i)->frozen) continue;
         const span own = one_kind ? span_of_bucket(optimizer, vt_parameters_bucket(parameters, i))
                                   : span_of_parameter(optimizer, vt_parameters_at(parameters, i));
         add_span(optimizer, &own);
@@ -215,7 +216,8 @@ static vt_status open_whole_tensors(const vt_config *config, vt_optimizer *optim
              optimizer->kind->name, (long long)ranks);
     for (int64_t i = 0; i < vt_parameters_count(parameters); i++) {
         const vt_parameter *parameter = vt_parameters_at(parameters, i);
-        if (parameter->count > 0 && vt_optimizer_kind_for(optimizer->kind, parameter)->whole != NULL)
+        const bool is_trained = parameter->count > 0 && !parameter->frozen;
+        if (is_trained && vt_optimizer_kind_for(optimizer->kind, parameter)->whole != NULL)
             parts[whole->count++] = whole_part_of(optimizer, parameter);
     }
     VT_TRY(optimizer->kind->whole->open(whole, &optimizer->whole_memory));
@@ -285,7 +287,7 @@ static void sum_squares(vt_optimizer *optimizer)
         optimizer->kind->whole->squares(&optimizer->whole_tensors, optimizer->whole_memory, &optimizer->state->squares);
         return;
     }
-    for (int64_t i = 0; i < vt_parameters_bucket_count(parameters); i++) {
+    for (int64_t i = 0; i < vt_parameters_trained_buckets(parameters); i++) {
         const vt_bucket *bucket = vt_parameters_bucket(parameters, i);
         const span own = span_of_bucket(optimizer, bucket);
         const double share = share_of(optimizer, bucket);
@@ -304,10 +306,10 @@ static float *average_of(const vt_optimizer *optimizer, const span *own)
     return vt_kept_block(optimizer->kept, vt_kept_average(optimizer->kept)) + own->offset[VT_BLOCK_MOMENTS];
 }
 
-/* The buckets whose values have an average: all, or without one none. */
+/* The buckets whose values have an average: those that are trained, or without one none. */
 static int64_t averaged_buckets(const vt_optimizer *optimizer)
 {
-    return vt_kept_average(optimizer->kept) >= 0 ? vt_parameters_bucket_count(optimizer->parameters) : 0;
+    return vt_kept_average(optimizer->kept) >= 0 ? vt_parameters_trained_buckets(optimizer->parameters) : 0;
 }
 
 static void update_span(const vt_optimizer *optimizer, const span *own)

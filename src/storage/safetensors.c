@@ -185,6 +185,11 @@ static const tensor_entry *find_entry(const vt_safetensors *file, const char *na
     return entry;
 }
 
+const vt_tensor_shape *vt_safetensors_shape(const vt_safetensors *file, const char *name)
+{
+    return &find_entry(file, name)->shape;
+}
+
 const char *vt_safetensors_type(const vt_safetensors *file, const char *name)
 {
     const tensor_entry *entry = find_entry(file, name);

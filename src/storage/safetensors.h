@@ -33,6 +33,9 @@ const char *vt_safetensors_name(const vt_safetensors *file, int64_t index);
 /* Renames a tensor; the new name must not be longer. */
 void vt_safetensors_rename(vt_safetensors *file, int64_t index, const char *name);
 
+/* The shape of a tensor that is there. */
+const vt_tensor_shape *vt_safetensors_shape(const vt_safetensors *file, const char *name);
+
 /* "F32", "BF16", …, as the file has it; NULL when there is no such tensor. */
 const char *vt_safetensors_type(const vt_safetensors *file, const char *name);
 

@@ -41,9 +41,12 @@ static void log_samples(const vt_opening *opening)
 
 static void log_model(const vt_opening *opening)
 {
+    const vt_parameters *parameters = vt_trainer_parameters(opening->trainer);
+    const int64_t frozen = vt_parameters_frozen_elements(parameters);
     char *sizes = vt_model_kind_of(opening->config)->describe(opening->config);
-    vt_log_info("model: %lld parameters: %s",
-                (long long)vt_parameters_model_elements(vt_trainer_parameters(opening->trainer)), sizes);
+    char *note = vt_text_format(frozen > 0 ? ", %lld of them frozen" : "", (long long)frozen);
+    vt_log_info("model: %lld parameters%s: %s", (long long)vt_parameters_model_elements(parameters), note, sizes);
+    free(note);
     free(sizes);
 }
 
@@ -215,6 +218,14 @@ static const char *stage_text(const vt_split *split, const vt_parameter *paramet
     return text;
 }
 
+/* "  frozen" or ",true": the column behind it; of a model without frozen parameters nothing. */
+static const char *frozen_text(const vt_parameters *parameters, const vt_parameter *parameter, bool csv)
+{
+    if (vt_parameters_frozen_elements(parameters) == 0) return "";
+    if (csv) return parameter->frozen ? ",true" : ",false";
+    return parameter->frozen ? "  frozen" : "";
+}
+
 static void log_parameters(const vt_parameters *parameters, const vt_split *split)
 {
     char shape[96], local[96], global_column[100], local_column[100], stage[32];
@@ -226,9 +237,9 @@ static void log_parameters(const vt_parameters *parameters, const vt_split *spli
                  shape_text(parameter->shape, parameter->dimensions, ", ", shape));
         snprintf(local_column, sizeof local_column, "[%s]",
                  shape_text(parameter->local, parameter->dimensions, ", ", local));
-        vt_log_detail("%-32s %-22s %-22s %12lld%s", parameter->name, global_column, local_column,
-                      (long long)parameter->count * (long long)sizeof(float),
-                      stage_text(split, parameter, "  ", stage));
+        vt_log_detail("%-32s %-22s %-22s %12lld%s%s", parameter->name, global_column, local_column,
+                      (long long)parameter->count * (long long)sizeof(float), stage_text(split, parameter, "  ", stage),
+                      frozen_text(parameters, parameter, false));
     }
     vt_log_detail("number of model parameters: %lld", (long long)vt_parameters_model_elements(parameters));
 }
@@ -242,13 +253,15 @@ static vt_status write_parameters(const vt_opening *opening, const vt_split *spl
     char *path = vt_text_format("%s/parameters.csv", opening->run_directory);
     FILE *file = fopen(path, "we");
     VT_CHECK(file != NULL, "can't write %s: %s", path, strerror(errno));
-    fprintf(file, "name,global_shape,local_shape,bytes%s\n", split->stages > 1 ? ",stage" : "");
+    fprintf(file, "name,global_shape,local_shape,bytes%s%s\n", split->stages > 1 ? ",stage" : "",
+            vt_parameters_frozen_elements(parameters) > 0 ? ",frozen" : "");
     for (int64_t i = 0; i < vt_parameters_count(parameters); i++) {
         const vt_parameter *parameter = vt_parameters_at(parameters, i);
-        fprintf(file, "%s,%s,%s,%lld%s\n", parameter->name,
+        fprintf(file, "%s,%s,%s,%lld%s%s\n", parameter->name,
                 shape_text(parameter->shape, parameter->dimensions, "x", shape),
                 shape_text(parameter->local, parameter->dimensions, "x", local),
-                (long long)parameter->count * (long long)sizeof(float), stage_text(split, parameter, ",", stage));
+                (long long)parameter->count * (long long)sizeof(float), stage_text(split, parameter, ",", stage),
+                frozen_text(parameters, parameter, true));
     }
     VT_CHECK(vt_file_close(file, true), "can't write %s: %s", path, strerror(errno));
 done:

@@ -63,9 +63,11 @@ vt_status vt_stage_connect(const vt_config *config, vt_world *world, vt_backend 
         VT_TRY(vt_world_neighbours(world, VT_AXIS_PIPELINE, parity, "gradients", backend, &back));
         const bool is_behind = forward->rank == 0; /* the other one of the two */
         const int64_t elements = rows * stage->columns[is_behind];
+        const int64_t boundary = stage->units.first + (is_behind ? stage->units.count : 0); /* the unit behind it */
         if (forward->size == 1) continue;
         VT_TRY(vt_link_open(forward, type, elements, "activations",
                             &(is_behind ? stage->out : stage->in)[VT_SENT_STREAM]));
+        if (stage->first_trained >= boundary) continue;
         VT_TRY(
             vt_link_open(back, type, elements, "gradients", &(is_behind ? stage->in : stage->out)[VT_SENT_GRADIENT]));
     }

@@ -16,6 +16,7 @@ typedef enum { VT_SENT_STREAM, VT_SENT_GRADIENT, VT_SENT_FORECAST, VT_SENT_FOREC
 typedef struct {
     vt_span units;
     vt_rollout_place place;
+    int64_t first_trained;                         /* the unit with which backward ends, of all stages' */
     int64_t columns[2];                            /* of the stream in front of the stage and behind it */
     vt_link in[VT_SENT_COUNT], out[VT_SENT_COUNT]; /* those that this stage has */
     int64_t taken;                                 /* of a rollout's messages, in this step */
@@ -31,8 +32,9 @@ vt_status vt_stage_open(const vt_config *config, const vt_world *world, vt_param
  * inputs only where the last one adds to them or compares with them. */
 unsigned vt_stage_unread(const vt_config *config, const vt_world *world, bool training);
 
-/* Collective. Connects the stages; rows: of the stream of a micro-batch. forecast: the numbers of a micro-batch's
- * predicted fields, if the last stage sends them to the first; else 0. */
+/* Collective. Connects the stages, for gradients only where backward goes on (first_trained); rows: of the stream of a
+ * micro-batch. forecast: the numbers of a micro-batch's predicted fields, if the last stage sends them to the first;
+ * else 0. */
 vt_status vt_stage_connect(const vt_config *config, vt_world *world, vt_backend *backend, int64_t rows,
                            int64_t forecast, vt_pipeline_stage *stage);
 void vt_stage_close(vt_pipeline_stage *stage);

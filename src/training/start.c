@@ -27,6 +27,22 @@ done:
     return status;
 }
 
+/* The lines of vt_start_read_initial, of which those that begin with '!' are warnings. */
+static void log_initial(const vt_run_start *start)
+{
+    const char *line = start->initial_changes.length > 0 ? start->initial_changes.characters : "";
+    int length = (int)strcspn(line, "\n");
+    vt_log_info("the parameters begin as those of %s%.*s", start->initial, length, line);
+    while (line[length] != '\0') {
+        line += length + 1;
+        length = (int)strcspn(line, "\n");
+        if (line[0] == '!')
+            vt_log_warning("%.*s", length - 1, line + 1);
+        else
+            vt_log_info("%.*s", length, line);
+    }
+}
+
 /* From here on no other run can begin or continue in the directory. Rank 0 does it for all. */
 static vt_status lock_directory(const vt_config *config, bool on_gpu, vt_run_start *start)
 {
@@ -137,9 +153,7 @@ vt_status vt_start_restore(const vt_checkpoint_subject *subject, vt_run_start *s
         return VT_OK;
     }
     if (config->resume != NULL) VT_TRY(vt_start_read_initial(subject, start)); /* not known to be needed before */
-    if (config->init_from != NULL)
-        vt_log_info("the parameters begin as those of %s%s", start->initial,
-                    start->initial_changes.length > 0 ? start->initial_changes.characters : "");
+    if (config->init_from != NULL) log_initial(start);
 done:
     return status;
 }

@@ -70,10 +70,11 @@ static vt_status score_best(vt_trainer *trainer, vt_loader *loader, const char *
 {
     vt_status status = VT_OK;
     vt_evaluation result = {0};
-    const vt_checkpoint_subject subject = vt_trainer_subject(trainer);
+    vt_checkpoint_subject subject = vt_trainer_subject(trainer);
     char *above = vt_text_format("%s/checkpoints", run_directory);
     char *path = vt_world_rank(subject.world) == 0 ? vt_checkpoint_best(above) : NULL;
     *loss = NAN;
+    subject.forecasts = true;
     vt_world_broadcast_text(subject.world, &path);
     if (path == NULL) goto done;
     VT_TRY(vt_checkpoint_read_parameters(path, &subject, NULL));

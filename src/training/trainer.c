@@ -127,6 +127,7 @@ vt_status vt_trainer_build(const vt_config *config, const vt_trainer_options *op
     VT_TRY(vt_parameters_open(backend, trainer->parallel, &trainer->parameters));
     VT_TRY(vt_model_open(config, trainer->parameters, &trainer->model));
     VT_TRY(vt_stage_open(config, world, trainer->parameters, &trainer->stage));
+    trainer->stage.first_trained = trainer->model->first_trained;
     VT_TRY(vt_gradient_sync_storage(config, world, backend, &storage));
     /* memory may be short on one rank alone, and what follows makes groups, for which all ranks must be there */
     VT_TRY(vt_world_agree(world, vt_parameters_allocate(trainer->parameters, vt_trainer_type(config), &storage)));
