@@ -313,6 +313,9 @@ static vt_status check_pairs(const vt_config *config)
         config->augment != VT_AUGMENT_SIGN || config->normalise == VT_NORMALISE_CLIMATOLOGY,
         "augment sign changes the sign of departures from the climatology, but with normalise mean there are none; "
         "add --normalise=climatology, or use --augment=none");
+    VT_CHECK(config->bounds == NULL || config->normalise == VT_NORMALISE_MEAN,
+             "bounds of a departure depend on its place and date, so they don't go with normalise climatology; use "
+             "--normalise=mean, or --bounds=None");
     VT_CHECK(config->cache != VT_CACHE_DEVICE || config->device == VT_DEVICE_CUDA,
              "cache: device keeps the sets in a GPU's memory and needs --device=cuda; this machine's memory is "
              "--cache=host");

@@ -206,6 +206,7 @@ static vt_status open_task(vt_forecaster *forecaster, const vt_config *config, c
                                   .name = vt_dataset_source(dataset)->path,
                                   .latitudes = vt_dataset_latitudes(dataset),
                                   .seasonal = vt_dataset_climatology(dataset),
+                                  .transforms = vt_dataset_transforms(dataset),
                                   .may_be_unread = own != NULL && own->normalisation.stds != NULL};
     VT_TRY(vt_weather_open(config, &data, &forecaster->task));
 done:
