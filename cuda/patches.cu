@@ -137,6 +137,21 @@ VT_KERNEL void scaled_add_kernel(vt_matrix x, const float *scale, int64_t channe
     }
 }
 
+VT_KERNEL void limit_kernel(vt_matrix x, const float *low, const float *high, int64_t channels, vt_matrix gradient)
+{
+    for (int64_t i = vt_thread(); i < x.rows * x.columns; i += vt_thread_count()) {
+        int64_t row, column;
+        vt_split(i, x.columns, &row, &column);
+        const float value = vt_element(x, row * x.stride + column);
+        const float least = low[column % channels], most = high[column % channels];
+        if (gradient.data != NULL) {
+            if (value <= least || value >= most) vt_set_element(gradient, row * gradient.stride + column, 0.0f);
+        } else if (value != VT_NO_POINT && (value < least || value > most)) {
+            vt_set_element(x, row * x.stride + column, value < least ? least : most);
+        }
+    }
+}
+
 /* A thread makes four neighbouring points, which share a block of random numbers. */
 VT_KERNEL void fields_disturb_kernel(vt_disturbance how, const uint32_t *step, const float *fields, const float *mean,
                                      const float *inverse_std, const float *noise, float *y)
@@ -195,6 +210,13 @@ static void scaled_add(vt_backend *backend, vt_matrix x, const float *scale, int
               y);
 }
 
+static void limit(vt_backend *backend, vt_matrix x, const float *low, const float *high, int64_t channels,
+                  vt_matrix gradient)
+{
+    VT_LAUNCH(limit_kernel, vt_blocks(x.rows * x.columns), VT_BLOCK_THREADS, 0, backend, x, low, high, channels,
+              gradient);
+}
+
 static void fields_disturb(vt_backend *backend, const vt_disturbance *how, const uint32_t *step, const float *fields,
                            const float *mean, const float *inverse_std, const float *noise, float *y)
 {
@@ -206,6 +228,7 @@ void VT_CUDA_NAME(patches_fill)(vt_backend *backend)
 {
     backend->patches_load_backward = patches_load_backward;
     backend->scaled_add = scaled_add;
+    backend->limit = limit;
     backend->fields_disturb = fields_disturb;
     backend->patches_load = patches_load;
     backend->patches_store = patches_store;

@@ -15,8 +15,8 @@ typedef struct {
     vt_trainer *trainer;
 } rig;
 
-/* The weather task of channels with these means, standard deviations and those of their changes over dt (NULL: 0, 1,
- * not known), which no file says. */
+/* The weather task of channels, which have numbers for names, with these means, standard deviations and those of their
+ * changes over dt (NULL: 0, 1, not known), which no file says. */
 static inline vt_task *open_weather(const vt_config *config, const float *means, const float *stds,
                                     const float *changes, const double *latitudes)
 {
@@ -24,7 +24,13 @@ static inline vt_task *open_weather(const vt_config *config, const float *means,
     vt_fields_about *about = vt_fields_about_make();
     const int64_t in = vt_config_channels_a_time(config), out = config->n_out_channels;
     about->channels = (in > out ? in : out) + vt_config_role_count(config, VT_ROLE_FORCING);
-    const vt_weather_data data = {.about = about, .name = "the data", .latitudes = latitudes, .may_be_unread = true};
+    vt_transform *transforms = NULL;
+    EXPECT_OK(vt_transforms_parse(config->transform, config->bounds, NULL, about->channels, &transforms));
+    const vt_weather_data data = {.about = about,
+                                  .name = "the data",
+                                  .latitudes = latitudes,
+                                  .transforms = transforms != NULL ? vt_test_owned(transforms) : NULL,
+                                  .may_be_unread = true};
     EXPECT_OK(vt_weather_open(config, &data, &task));
     const float *const given[] = {means, stds, changes};
     vt_fields_normalisation *numbers = &about->normalisation;

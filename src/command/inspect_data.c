@@ -248,7 +248,8 @@ done:
 static vt_status check_statistics(const char *directory, const vt_fields_about *about, const vt_fields_form *form)
 {
     vt_status status = VT_OK;
-    const vt_fields_rules rules = {.use = VT_STATISTICS_AND_DATA, .accepted = form->accept, .trains = true};
+    const vt_fields_rules rules = {
+        .use = VT_STATISTICS_AND_DATA, .accepted = form->accept, .trains = true, .any_transform = true};
     const vt_fields_side data = {about, "the data"};
     float *values = vt_allocate((size_t)about->channels + 1, sizeof *values, "the statistics");
     int64_t checksum;

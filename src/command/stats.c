@@ -66,12 +66,15 @@ done:
 
 static void print_table(const vt_statistics *statistics, const vt_time_statistics *times)
 {
+    const vt_fields_about *about = vt_statistics_about_of(statistics);
     vt_print("%7s  %-12s %14s %14s %14s\n", "channel", "name", "mean", "std", "std of change");
     for (int64_t c = 0; c < vt_statistics_channels(statistics); c++) {
         const char *name = vt_statistics_channel_name(statistics, c);
-        vt_print("%7lld  %-12s %14.7g %14.7g %14.7g\n", (long long)c, name[0] != '\0' ? name : "-",
+        const char *transform = about->meanings != NULL ? about->meanings[c].transform : "";
+        vt_print("%7lld  %-12s %14.7g %14.7g %14.7g%s%s\n", (long long)c, name[0] != '\0' ? name : "-",
                  vt_statistics_mean(statistics, c), vt_statistics_std(statistics, c),
-                 vt_text_plain_nan(vt_time_statistics_change_std(times, c)));
+                 vt_text_plain_nan(vt_time_statistics_change_std(times, c)), transform[0] != '\0' ? "  of " : "",
+                 transform);
     }
 }
 
@@ -87,7 +90,8 @@ vt_status vt_command_stats(const vt_call *call)
                                             .period = flags->train_period,
                                             .period_option = "train_period",
                                             .accept = flags->accept,
-                                            .masked = flags->missing == VT_GAPS_MASK},
+                                            .masked = flags->missing == VT_GAPS_MASK,
+                                            .transform = flags->transform},
                                    .range = vt_window_range_of(flags->lat_range, flags->lon_range),
                                    .tolerant = flags->skip_bad_samples};
     char *files = NULL, *output = NULL, *notes = NULL;

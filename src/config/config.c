@@ -33,13 +33,19 @@ char *vt_config_find(const char *below)
     return NULL;
 }
 
-/* A list, or of a mapping {a: b} the list [a=b]. */
-static void append_list(const vt_yaml_node *value, vt_text *text)
+/* "word", "[a, b]", or of a mapping "[name=word, name=[a, b]]"; false if it is nested deeper than `levels`. */
+static bool append_node(const vt_yaml_node *node, int levels, vt_text *text)
 {
-    const bool is_mapping = value->kind == VT_YAML_MAPPING;
-    for (size_t i = 0; i < value->count; i++)
-        vt_text_append(text, "%s%s", i == 0 ? "[" : is_mapping && i % 2 == 1 ? "=" : ", ", value->child[i]->text);
-    vt_text_append(text, value->count == 0 ? "[]" : "]");
+    const bool is_scalar = node->kind == VT_YAML_SCALAR, is_mapping = node->kind == VT_YAML_MAPPING;
+    if (is_scalar) vt_text_append(text, "%s", node->text);
+    if (is_scalar || levels == 0) return is_scalar;
+    vt_text_append(text, "[");
+    for (size_t i = 0; i < node->count; i++) {
+        vt_text_append(text, "%s", i == 0 ? "" : is_mapping && i % 2 == 1 ? "=" : ", ");
+        if (!append_node(node->child[i], levels - 1, text)) return false;
+    }
+    vt_text_append(text, "]");
+    return true;
 }
 
 /* The value as flags would write it. The error says what is wrong with it. */
@@ -48,18 +54,14 @@ static vt_status value_text(const vt_yaml_node *value, const vt_row *row, vt_tex
     vt_status status = VT_OK;
     char found[96];
     vt_text range = {0};
-    bool list = row->is_list
-                    ? value->kind != VT_YAML_SCALAR
-                    : value->kind == VT_YAML_SEQUENCE && (row->kind == VT_ROW_PAIR || row->kind == VT_ROW_RANGE);
-    for (size_t i = 0; i < value->count; i++) list = list && value->child[i]->kind == VT_YAML_SCALAR;
+    const bool is_list = row->kind == VT_ROW_PAIR || row->kind == VT_ROW_RANGE || row->is_list;
     vt_row_range(vt_row_meant(row), &range);
-    VT_CHECK(list || value->kind == VT_YAML_SCALAR, "found %s, expected %s", vt_yaml_describe(value, found),
-             range.characters);
-    if (list) {
-        append_list(value, text);
-    } else {
-        vt_text_append(text, "%s", value->text);
-    }
+    VT_CHECK((row->is_map || value->kind != VT_YAML_MAPPING) && append_node(value,
+                                                                            row->is_map ? 2
+                                                                            : is_list   ? 1
+                                                                                        : 0,
+                                                                            text),
+             "found %s, expected %s", vt_yaml_describe(value, found), range.characters);
 done:
     vt_text_close(&range);
     return status;

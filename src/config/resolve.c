@@ -322,6 +322,9 @@ static vt_status check_pairs(const vt_config *config)
     VT_CHECK(config->augment != VT_AUGMENT_SIGN || vt_config_role_count(config, VT_ROLE_FORCING) == 0,
              "augment sign changes the sign of what is forecast, but variables that are forcings keep theirs; use "
              "--augment=none");
+    VT_CHECK(config->bounds == NULL || config->normalise == VT_NORMALISE_MEAN,
+             "bounds of a departure depend on its place and date, so they don't go with normalise climatology; use "
+             "--normalise=mean, or --bounds=None");
     VT_CHECK(config->cache != VT_CACHE_DEVICE || config->device == VT_DEVICE_CUDA,
              "cache: device keeps the sets in a GPU's memory and needs --device=cuda; this machine's memory is "
              "--cache=host");

@@ -37,6 +37,7 @@
 #define VT_TEXT(name, preset, help) VT_PATH_ROW(name, preset, help, .is_text = true)
 #define VT_ANY_TEXT(name, preset, help) VT_PATH_ROW(name, preset, help, .is_text = true, .is_any = true)
 #define VT_LIST(name, preset, help) VT_PATH_ROW(name, preset, help, .is_text = true, .is_list = true)
+#define VT_MAP(name, preset, help) VT_PATH_ROW(name, preset, help, .is_text = true, .is_map = true)
 #define VT_SWITCH_PATH(name, preset, help) VT_PATH_ROW(name, preset, help, .is_switch = true)
 #define VT_SWITCH_CHOICE(name, preset, list, help)                                                                     \
     VT_CHOICE_ROW(name, #name, preset, list(VT_WORD), help, .is_switch = true)

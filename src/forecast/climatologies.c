@@ -36,7 +36,7 @@ static vt_status compare(const vt_config *config, const vt_dataset *dataset, con
                          const char *path)
 {
     vt_status status = VT_OK;
-    const vt_fields_rules rules = {.use = VT_STATISTICS_AND_DATA, .accepted = config->accept};
+    const vt_fields_rules rules = {.use = VT_STATISTICS_AND_DATA, .accepted = config->accept, .any_transform = true};
     const vt_fields_side data = {vt_dataset_about(dataset), vt_dataset_source(dataset)->path};
     vt_text remarks = {0};
     if (about == NULL) return VT_OK;
@@ -143,7 +143,7 @@ vt_status vt_climatologies_open(const vt_config *config, const vt_dataset *datas
                      speaks, &there));
     if (!there) goto done;
     VT_TRY(vt_known_climatology_open(config->climatology_path, &grid, vt_dataset_channel_names(dataset),
-                                     config->n_out_channels, (vt_span){0, config->img_size[0]},
+                                     config->n_out_channels, (vt_span){0, config->img_size[0]}, true,
                                      &climatologies->seasonal));
     if (vt_seasonal_about(climatologies->seasonal) != NULL)
         VT_TRY(vt_fields_about_parse(vt_seasonal_about(climatologies->seasonal), config->climatology_path, &about));

@@ -129,6 +129,9 @@ static vt_status take_memory(vt_evaluated *e)
     e->persistence = vt_allocate(batch * out, 1, "the evaluation");
     e->target = vt_allocate(out, 1, "the evaluation");
     e->seasonal = vt_allocate(out, 1, "the evaluation");
+    const vt_task *task = vt_forecaster_task(e->forecaster);
+    e->stds = vt_allocate((size_t)task->field_count, sizeof *e->stds, "the evaluation");
+    vt_weather_stds(task, e->stds);
     const double *longitudes = vt_dataset_known_coordinate(e->dataset, true);
     const vt_scores_options options = {.leads = e->options->rollout,
                                        .channels = config->n_out_channels,
@@ -136,7 +139,7 @@ static vt_status take_memory(vt_evaluated *e)
                                        .width = config->img_size[1],
                                        .latitudes = vt_dataset_latitudes(e->dataset),
                                        .climatology = e->climatologies.mean,
-                                       .stds = vt_weather_stds(vt_forecaster_task(e->forecaster)),
+                                       .stds = e->stds,
                                        .members = vt_members_number(&e->options->members),
                                        .goes_round =
                                            longitudes != NULL && vt_window_goes_round(longitudes, config->img_size[1])};
@@ -380,6 +383,7 @@ done:
     free(e.persistence);
     free(e.target);
     free(e.seasonal);
+    free(e.stds);
     vt_world_close(&e.world, status == VT_ERROR);
     return status;
 }

@@ -29,6 +29,7 @@ typedef struct {
     int64_t plane;
     float *persistence, *target; /* of a batch, and one target */
     float *seasonal;             /* at the time of the target */
+    float *stds;                 /* of the channels */
     vt_scores *scores;
     vt_ensemble *ensemble; /* NULL: each forecast is one of its own */
     vt_spectra *spectra;

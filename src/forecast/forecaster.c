@@ -211,6 +211,7 @@ static vt_status open_task(vt_forecaster *forecaster, const vt_config *config, c
                                   .name = vt_dataset_source(dataset)->path,
                                   .latitudes = vt_dataset_latitudes(dataset),
                                   .seasonal = vt_dataset_climatology(dataset),
+                                  .transforms = vt_dataset_transforms(dataset),
                                   .may_be_unread = own != NULL && own->normalisation.stds != NULL};
     VT_TRY(vt_weather_open(config, &data, &forecaster->task));
 done:
@@ -377,7 +378,7 @@ static vt_status open_given(vt_forecaster *forecaster, const char *directory)
     const vt_dataset_options *own = vt_dataset_options_of(forecaster->dataset);
     vt_dataset_options options = *own;
     options.form.variables = forecaster->given_variables = vt_config_forcing_variables(config);
-    options.form.period = NULL;
+    options.form.period = options.form.transform = options.form.bounds = NULL;
     options.directory = directory;
     options.option_name = "--forcing_path";
     options.in_channels = options.out_channels = own->forcing_channels;
@@ -390,7 +391,7 @@ static vt_status open_given(vt_forecaster *forecaster, const char *directory)
              "--forcing_path: no variable of this model is a forcing (roles), so it needs no files of them");
     VT_TRY(vt_dataset_open(&options, &forecaster->given));
     VT_TRY(vt_dataset_check_dates(forecaster->given, "--forcing_path"));
-    VT_TRY(vt_dataset_check_forcings(forecaster->dataset, forecaster->given));
+    VT_TRY(vt_dataset_join_forcings(forecaster->dataset, forecaster->given));
 done:
     return status;
 }

@@ -145,11 +145,15 @@ vt_status vt_states_step(vt_states *states)
     const vt_seasonal *seasonal = vt_dataset_climatology(states->dataset);
     const int64_t step = vt_dataset_known_grid(states->dataset).step;
     for (int64_t i = 0; i < all; i++) {
-        shift(states, states->forecast + i * out, states->input + i * in);
-        if (seasonal == NULL) continue;
-        const vt_date date = vt_date_after(vt_states_date(states->dataset, states->starts[i], states->lead - 1), step);
-        VT_TRY(vt_seasonal_check(seasonal, date));
-        vt_seasonal_add(seasonal, date, 1, 0, states->config->n_out_channels, states->forecast + i * out);
+        float *forecast = states->forecast + i * out;
+        shift(states, forecast, states->input + i * in);
+        if (seasonal != NULL) {
+            const vt_date date =
+                vt_date_after(vt_states_date(states->dataset, states->starts[i], states->lead - 1), step);
+            VT_TRY(vt_seasonal_check(seasonal, date));
+            vt_seasonal_add(seasonal, date, 1, 0, states->config->n_out_channels, forecast);
+        }
+        vt_weather_restore(vt_forecaster_task(states->forecaster), forecast);
     }
 done:
     return status;

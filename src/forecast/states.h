@@ -37,8 +37,8 @@ vt_date vt_states_date(const vt_dataset *dataset, int64_t sample, int64_t lead);
 vt_status vt_states_begin(vt_states *states, const int64_t *samples, int64_t count);
 
 /* The next forecast of each state, in the units of the data. It is already the newest time of that state's input: there
- * as the model sees it, values or departures; what is missing (NaN) stays missing. The error: the climatology lacks a
- * time of day. */
+ * as the model sees it, transformed, values or departures; what is missing (NaN) stays missing. The error: the
+ * climatology lacks a time of day. */
 vt_status vt_states_step(vt_states *states);
 
 /* The forecast of initial time i, of an ensemble its mean; states->fields are the members' then. */

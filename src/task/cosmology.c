@@ -107,13 +107,13 @@ static vt_picture_part cosmology_pictured(const vt_config *config)
     return (vt_picture_part){.field = 0, .first = side / 2 * side * side, .height = side, .width = side};
 }
 
-static void cosmology_describe_picture(const vt_task *task, const vt_batch *batch, const float *target,
+static void cosmology_describe_picture(const vt_task *task, const vt_batch *batch, float *prediction, float *target,
                                        vt_picture *picture)
 {
     const vt_picture_part part = cosmology_pictured(task->config);
     const float *input = batch->tensors[VT_TENSOR_INPUT];
     const int64_t count = part.height * part.width;
-    (void)target;
+    (void)prediction, (void)target;
     *picture = (vt_picture){
         .tag = vt_text_copy("Visualization, density"),
         .title = vt_text_format("density, ln(rho) / 14, plane %lld", (long long)task->config->data_size / 2),

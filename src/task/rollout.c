@@ -226,10 +226,12 @@ static vt_matrix newest(const vt_rollout *rollout, const vt_pass *pass)
 
 vt_matrix vt_rollout_state(const vt_rollout *rollout, const vt_pass *pass, vt_matrix output)
 {
-    const float *tendency = rollout->task->tendency;
-    if (tendency == NULL) return output;
-    vt_matrix state = newest(rollout, pass);
-    pass->backend->scaled_add(pass->backend, output, tendency, fields_of(rollout, VT_TENSOR_TARGET), state, state);
+    vt_backend *backend = pass->backend;
+    const float *tendency = rollout->task->tendency, *const *bounds = rollout->task->bounds;
+    const int64_t channels = fields_of(rollout, VT_TENSOR_TARGET);
+    vt_matrix state = tendency != NULL ? newest(rollout, pass) : output;
+    if (tendency != NULL) backend->scaled_add(backend, output, tendency, channels, state, state);
+    if (bounds[0] != NULL) backend->limit(backend, state, bounds[0], bounds[1], channels, (vt_matrix){0});
     return state;
 }
 
@@ -269,14 +271,17 @@ void vt_rollout_add_gradient(const vt_rollout *rollout, const vt_pass *pass, int
     vt_matrix_add(pass->backend, sum, found, sum);
 }
 
-bool vt_rollout_adds_gradients(const vt_rollout *rollout)
+vt_matrix vt_rollout_gradient_place(const vt_rollout *rollout, const vt_pass *pass, vt_matrix state)
 {
-    return rollout->steps > 1 || rollout->task->tendency != NULL;
+    if (rollout->task->bounds[0] != NULL) return vt_pass_push_wide(pass, state.rows, state.columns);
+    if (pass->type == VT_FLOAT32 || rollout->steps > 1 || rollout->task->tendency != NULL) return state;
+    return vt_pass_push(pass, state.rows, state.columns);
 }
 
-vt_matrix vt_rollout_backward(const vt_rollout *rollout, const vt_pass *pass, vt_matrix dstate)
+vt_matrix vt_rollout_backward(const vt_rollout *rollout, const vt_pass *pass, vt_matrix state, vt_matrix dstate)
 {
     vt_backend *backend = pass->backend;
+    const float *const *bounds = rollout->task->bounds;
     const vt_model_kind *model = rollout->model->kind;
     const int64_t channels = fields_of(rollout, VT_TENSOR_TARGET);
     const vt_model_tensor *input = &rollout->tensors[VT_TENSOR_INPUT];
@@ -287,6 +292,7 @@ vt_matrix vt_rollout_backward(const vt_rollout *rollout, const vt_pass *pass, vt
         const vt_matrix rows = model->lay_out(rollout->model, pass, &gradient);
         backend->scaled_add(backend, rows, rollout->constants[ONE], 1, dstate, dstate);
     }
+    if (bounds[0] != NULL) backend->limit(backend, state, bounds[0], bounds[1], channels, dstate);
     if (tendency != NULL && input->gradient != NULL) {
         vt_matrix dnewest = dstate;
         if (seen_of(rollout) < channels) {

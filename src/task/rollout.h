@@ -61,12 +61,14 @@ vt_matrix vt_rollout_fields(const vt_rollout *rollout, const vt_pass *pass, floa
 /* gradients[step] += what the other end of a pipeline found. */
 void vt_rollout_add_gradient(const vt_rollout *rollout, const vt_pass *pass, int64_t step, vt_matrix found);
 
-/* dstate: the gradient of the current step's loss with respect to its state; float32. Adds the gradients of later
- * steps' losses. With predict: tendency the state is also the input's newest state plus a change: that state's gradient
- * is added here. Returns the gradient of the model's output, in the pass's type. */
-vt_matrix vt_rollout_backward(const vt_rollout *rollout, const vt_pass *pass, vt_matrix dstate);
+/* Where the gradient of the state is to be made: in its place, where nothing needs the state any more; float32 if
+ * something is added to it or scales it, else of the pass's type. */
+vt_matrix vt_rollout_gradient_place(const vt_rollout *rollout, const vt_pass *pass, vt_matrix state);
 
-/* Must dstate be float32, because something is added to it or scales it? */
-bool vt_rollout_adds_gradients(const vt_rollout *rollout);
+/* dstate: the gradient of the current step's loss with respect to its state, in that place. Adds the gradients of later
+ * steps' losses; the sum is 0 where the state is at a bound. With predict: tendency the state is also the input's
+ * newest state plus a change: that state's gradient is added here. Returns the gradient of the model's output, in the
+ * pass's type. */
+vt_matrix vt_rollout_backward(const vt_rollout *rollout, const vt_pass *pass, vt_matrix state, vt_matrix dstate);
 
 #endif

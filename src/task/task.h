@@ -77,6 +77,8 @@ typedef struct {
      * input's newest state, in these units; NULL: it predicts the state. noise [fields of the input]: what training
      * adds to it, as a standard deviation; NULL: none. */
     const float *tendency, *noise;
+    const float
+        *bounds[2]; /* likewise [fields of the target]: the least and the largest state; NULL: states have none */
     /* The loss of a set is the mean of its batches' means, a partial batch counting as one, as a course's log has it;
      * else the mean over its samples. */
     bool by_batch;
@@ -118,8 +120,10 @@ struct vt_task_kind {
     vt_matrix (*baseline)(const vt_task *task, const vt_pass *pass, const vt_model_tensor *tensors);
     /* NULL: no pictures. */
     vt_picture_part (*pictured)(const vt_config *config);
-    /* Of the first sample of `batch`, whose target [height, width] is given in the units of the data. */
-    void (*describe_picture)(const vt_task *task, const vt_batch *batch, const float *target, vt_picture *picture);
+    /* Of the first sample of `batch`, whose prediction and target [height, width] are given, no longer normalised: they
+     * become what is shown, in the units of the data. */
+    void (*describe_picture)(const vt_task *task, const vt_batch *batch, float *prediction, float *target,
+                             vt_picture *picture);
 };
 
 /* The row of the table that the configuration names. */

@@ -25,12 +25,14 @@ typedef struct {
     double *weights;                  /* [height], of rows: mean 1 */
     double weight_sum;                /* of the weights of all points, as float32 numbers, in float64 */
     const vt_model *model;
+    const vt_transform *transforms; /* of the data's channels, or NULL */
     float *change_stds; /* [task.field_count], of the channels' changes over dt; read only if they are needed */
     float *changes;     /* the same in units of the channel's own std */
     int64_t checksums[VT_NORMALISING_FILES]; /* of the files that they are from */
     bool unread;                             /* they are not from files: a checkpoint will say them */
     vt_span rows;                            /* this rank's */
     float *scales[2];                        /* task.tendency and task.noise, on the back end */
+    float *bounds[2];                        /* task.bounds, likewise */
     float *row_weights;                      /* of these rows, on the back end */
     double *channel_squares;                 /* [batch, n_out_channels, 2], on the back end */
     double *host_squares;                    /* the same on the host */
@@ -78,8 +80,8 @@ static void weigh_rows(weather *w, const double *latitudes)
 static void weather_close(vt_task *task)
 {
     weather *w = (weather *)task;
-    void *const placed[] = {w->row_weights, w->channel_squares, w->scales[0], w->scales[1]};
-    for (int i = 0; task->backend != NULL && i < 4; i++) task->backend->release(task->backend, placed[i]);
+    void *const placed[] = {w->row_weights, w->channel_squares, w->scales[0], w->scales[1], w->bounds[0], w->bounds[1]};
+    for (int i = 0; task->backend != NULL && i < 6; i++) task->backend->release(task->backend, placed[i]);
     free(w->means);
     free(w->stds);
     free(w->change_stds);
@@ -250,6 +252,22 @@ static vt_status place_forcings(weather *w)
     return status;
 }
 
+/* The least (0) or the largest (1) state of each forecast channel, as the model has it: transformed and normalised. */
+static vt_status place_bounds(weather *w, int which)
+{
+    static const double none[2] = {-INFINITY, INFINITY};
+    const int64_t count = w->task.config->n_out_channels;
+    float *host = vt_allocate((size_t)count, sizeof *host, "the task");
+    for (int64_t c = 0; c < count; c++) {
+        const vt_transform *own = w->transforms != NULL ? &w->transforms[c] : NULL;
+        const double bound = own != NULL ? vt_transform_value(own, own->bounds[which]) : none[which];
+        host[c] = (float)((bound - (double)w->means[c]) / (double)w->stds[c]);
+    }
+    const vt_status status = vt_floats_place(w->task.backend, host, count, &w->bounds[which]);
+    free(host);
+    return status;
+}
+
 /* What normalises the tensors; where there is memory already, it is filled again, which can't fail. */
 static vt_status place_numbers(weather *w)
 {
@@ -264,6 +282,7 @@ static vt_status place_numbers(weather *w)
     if (vt_config_forcing_channels(config) > 0) VT_TRY(place_forcings(w));
     if (config->predict == VT_PREDICT_TENDENCY) VT_TRY(place_scale(w, out, out, 1, &w->scales[0]));
     if (config->input_noise > 0) VT_TRY(place_scale(w, in, period, config->input_noise, &w->scales[1]));
+    for (int i = 0; i < 2 && config->bounds != NULL; i++) VT_TRY(place_bounds(w, i));
 done:
     return status;
 }
@@ -301,9 +320,17 @@ static void weather_take_normalisation(vt_task *task, const vt_fields_about *kep
         (long long)differs);
 }
 
-const float *vt_weather_stds(const vt_task *task)
+void vt_weather_stds(const vt_task *task, float *stds)
 {
-    return ((const weather *)task)->stds;
+    const weather *w = (const weather *)task;
+    for (int64_t c = 0; c < task->field_count; c++)
+        stds[c] = w->transforms != NULL && w->transforms[c].function != VT_TRANSFORM_NONE ? NAN : w->stds[c];
+}
+
+void vt_weather_restore(const vt_task *task, float *fields)
+{
+    const int64_t *size = task->config->img_size;
+    vt_transforms_invert(((const weather *)task)->transforms, task->config->n_out_channels, size[0] * size[1], fields);
 }
 
 void vt_weather_noise(const vt_task *task, float *stds)
@@ -326,6 +353,7 @@ static vt_status weather_open(const vt_config *config, const vt_source *training
     task->field_count = first_forcing(config) + forcings;
     const vt_dataset *fields = vt_dataset_of(training), *others = vt_dataset_of(validation);
     if (others != NULL) w->channel_names = vt_dataset_channel_names(others);
+    if (fields != NULL) w->transforms = vt_dataset_transforms(fields);
     name_scores(w);
     w->means = vt_allocate((size_t)task->field_count, sizeof *w->means, "the task");
     w->stds = vt_allocate((size_t)task->field_count, sizeof *w->stds, "the task");
@@ -355,6 +383,7 @@ vt_status vt_weather_open(const vt_config *config, const vt_weather_data *data, 
     weigh_rows(w, data->latitudes);
     task->about = vt_fields_about_copy(data->about);
     task->data_name = data->name;
+    w->transforms = data->transforms;
     w->unread = data->may_be_unread; /* then what is said of the files doesn't matter */
     status = read_normalisation(w, data->seasonal, NULL);
     if (status == VT_OK) w->unread = false;
@@ -481,6 +510,7 @@ static vt_status weather_place(vt_task *task, vt_backend *backend, const vt_mode
     VT_TRY(place_numbers(w));
     task->tendency = w->scales[0];
     task->noise = w->scales[1];
+    for (int i = 0; i < 2; i++) task->bounds[i] = w->bounds[i];
     VT_TRY(vt_floats_place(backend, host, rows.count, &w->row_weights));
     VT_TAKE(backend, VT_MEMORY_DATA, squares, w->channel_squares);
     w->host_squares = vt_allocate(squares, sizeof(double), "the task");
@@ -573,8 +603,8 @@ static vt_picture_part weather_pictured(const vt_config *config)
                              .width = config->img_size[1]};
 }
 
-/* The date, if it is known, is the target's. Departures are shown as they are. */
-static void weather_describe_picture(const vt_task *task, const vt_batch *batch, const float *target,
+/* The date, if it is known, is the target's. Departures are shown as they are, also those of a transformed channel. */
+static void weather_describe_picture(const vt_task *task, const vt_batch *batch, float *prediction, float *target,
                                      vt_picture *picture)
 {
     const weather *w = (const weather *)task;
@@ -584,12 +614,18 @@ static void weather_describe_picture(const vt_task *task, const vt_batch *batch,
     const char *known = channel_name(w, channel);
     char text[VT_DATE_SIZE], date[VT_DATE_SIZE + 8] = "", buffer[32];
     const char *name = vt_scores_channel_name(w->channel_names, channel, buffer);
-    const char *units = vt_variable_of(name).units;
+    char function[VT_TRANSFORM_SIZE];
     vt_date valid;
     *picture = (vt_picture){.tag = vt_text_format("Visualization, %s", known != NULL ? known : "t2m"),
                             .height = config->img_size[0],
                             .width = config->img_size[1]};
     const bool departs = config->normalise == VT_NORMALISE_CLIMATOLOGY;
+    vt_transform own = w->transforms != NULL ? w->transforms[channel] : (vt_transform){0};
+    const bool named = departs && own.function != VT_TRANSFORM_NONE;
+    const char *units = named ? vt_transform_name(&own, function) : vt_variable_of(name).units;
+    own.bounds[0] = -INFINITY, own.bounds[1] = INFINITY; /* the target has none */
+    for (int i = 0; i < 2 && !departs; i++)
+        vt_transforms_invert(&own, 1, picture->height * picture->width, i == 0 ? prediction : target);
     picture->is_signed = departs || vt_variable_is_signed(name, target, picture->height * picture->width);
     if (dataset != NULL) {
         picture->latitudes = vt_dataset_known_coordinate(dataset, false);

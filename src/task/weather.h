@@ -6,25 +6,31 @@
 
 #include "task/task.h"
 #include "task/weather/seasonal.h"
+#include "task/weather/transforms.h"
 
 extern const vt_task_kind vt_task_weather;
 
 /* What the task needs to know where no data sets are at hand. */
 typedef struct {
     const vt_fields_about *about;
-    const char *name;            /* of the data, for messages; it outlives the task */
-    const double *latitudes;     /* of the rows, degrees; NULL: all rows count alike */
-    const vt_seasonal *seasonal; /* that the model sees departures from, or NULL */
-    bool may_be_unread;          /* a checkpoint will say the normalisation: no file needs to */
+    const char *name;               /* of the data, for messages; it outlives the task */
+    const double *latitudes;        /* of the rows, degrees; NULL: all rows count alike */
+    const vt_seasonal *seasonal;    /* that the model sees departures from, or NULL */
+    const vt_transform *transforms; /* of its channels, or NULL; they outlive the task */
+    bool may_be_unread;             /* a checkpoint will say the normalisation: no file needs to */
 } vt_weather_data;
 
 /* Reads what normalises the data from the configuration's files, as for training. */
 vt_status vt_weather_open(const vt_config *config, const vt_weather_data *data, vt_task **task);
 
-/* Standard deviations of the channels, [task->field_count], in the units of the data. */
-const float *vt_weather_stds(const vt_task *task);
+/* Standard deviations of the channels, [task->field_count], in the units of the data; a transformed one's is NaN. */
+void vt_weather_stds(const vt_task *task, float *stds);
 
-/* stds [channels of the data]: standard deviations of input_noise, in the units of the data. */
+/* fields [n_out_channels, height, width], which were only transformed, as values in the units of the data within their
+ * bounds, in place. */
+void vt_weather_restore(const vt_task *task, float *fields);
+
+/* stds [channels of the data]: standard deviations of input_noise, in the units that the model sees. */
 void vt_weather_noise(const vt_task *task, float *stds);
 
 #endif

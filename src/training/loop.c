@@ -346,7 +346,7 @@ static vt_status draw_picture(vt_loop *loop, int64_t epoch, const vt_batch *batc
     const int64_t plane = pictured.height * pictured.width;
     float *prediction = vt_allocate(2 * (size_t)plane, sizeof *prediction, "a picture"), *target = prediction + plane;
     VT_TRY(vt_step_forecast(trainer, batch, pictured, prediction, target));
-    task->kind->describe_picture(task, batch, target, &picture);
+    task->kind->describe_picture(task, batch, prediction, target, &picture);
     VT_TRY(vt_record_picture(loop->record, &picture, epoch + 1, vt_trainer_steps_started(trainer), target, prediction));
 done:
     vt_picture_close(&picture);

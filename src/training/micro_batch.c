@@ -134,14 +134,12 @@ static vt_matrix output_gradient(const vt_trainer *trainer, const vt_micro_batch
 {
     const vt_pass *pass = &samples->pass;
     const vt_rollout *rollout = samples->rollout;
-    vt_matrix dstate = samples->prediction; /* in its place, where the type is the same */
-    if (pass->type != VT_FLOAT32 && !vt_rollout_adds_gradients(rollout))
-        dstate = vt_pass_push(pass, dstate.rows, dstate.columns);
+    const vt_matrix dstate = vt_rollout_gradient_place(rollout, pass, samples->prediction);
     trainer->loss->backward(trainer->loss, pass, samples->prediction, samples->target, trainer->loss_weights,
                             loss_sums(trainer, samples), scale, &vt_optimizer_state(trainer->optimizer)->loss_scale,
                             dstate);
     if (trainer->loss->sums_in_backward) finish_losses(trainer, samples, samples->losses, samples->total);
-    return vt_rollout_backward(rollout, pass, dstate);
+    return vt_rollout_backward(rollout, pass, samples->prediction, dstate);
 }
 
 void vt_micro_batch_backward(vt_trainer *trainer, vt_micro_batch *samples, float scale)

@@ -205,7 +205,7 @@ long_data_and_forecasts() {
     "$VITRAIN" inspect v2_train.zarr >inspected || true
     grep -q 'was built without' inspected && zarr='/era5.zarr/d;' || zarr=
     run_page docs/data.md "$zarr"'s/era5.zarr/v2_train.zarr/; /variables/s/DIR/set/; /period/s/DIR/together/; s/DIR/data/
-        s/u10,v10,//; s/1979..2015/2001/; s/2016-01-01..2017-06-30|2016..2017/2002/'
+        s/u10,v10,//; s/1979..2015/2001/; s/2016-01-01..2017-06-30|2016..2017/2002/; s/tp=/u10=/g; s/q@850=/v10=/'
     netcdf ncep
     WINDOW="--variables=[t2m] --lat_range=[17.5,75] --lon_range=[200,317.5]"
     ./vitrain stats ncep $WINDOW

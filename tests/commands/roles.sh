@@ -153,9 +153,12 @@ assert abs(np.mean(losses) - float(sys.argv[1])) < 2e-5 * np.mean(losses)
 PYTHON
 }
 
+# Forcings are transformed, too.
 test_forcings_at_each_lead() {
+    local transform="--transform=[sst=sqrt,tp=log1p(1e-2)]"
     made
-    learn $ROLES $SKILL >/dev/null
+    "$VITRAIN" stats flat $ALL "$transform" --force >/dev/null
+    learn $ROLES $SKILL "$transform" --bounds=[tp=[0,inf]] >/dev/null
     forecast() { "$VITRAIN" predict $RUNS/00 "$@"; }
     forecast --time=2002-01-04T00 --rollout=6 --output=a.nc >/dev/null # by 2002-01-05 12:00, where the set ends at 18:00
     forecast --time=2002-01-04T00 --rollout=6 --forcing_path=more --output=b.nc >/dev/null

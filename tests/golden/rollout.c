@@ -216,28 +216,27 @@ static double loss_at(fixture *f, const vt_parameter *parameter, int64_t element
     return figures.loss;
 }
 
-static void check_differences(const char *settings)
+/* by: how far a parameter is moved. */
+static void check_differences(fixture *f, float by, const char *what)
 {
-    fixture f = open_fixture(VT_ISA_PLAIN, true, false, true, settings);
-    const vt_parameters *parameters = vt_trainer_parameters(f.trainer);
+    const vt_parameters *parameters = vt_trainer_parameters(f->trainer);
     int checked = 0;
     for (int64_t i = 0; i < vt_parameters_count(parameters); i++) {
         const vt_parameter *parameter = vt_parameters_at(parameters, i);
         const int64_t element = parameter->count / 2;
-        const float value = parameter->value[element], by = 1e-2f;
+        const float value = parameter->value[element];
         if (strstr(parameter->name, ".k.bias") != NULL) continue;
-        const double base = loss_at(&f, parameter, element, value);
+        const double base = loss_at(f, parameter, element, value);
         const double gradient = (double)parameter->gradient[element];
         const double difference =
-            (loss_at(&f, parameter, element, value + by) - loss_at(&f, parameter, element, value - by)) /
+            (loss_at(f, parameter, element, value + by) - loss_at(f, parameter, element, value - by)) /
             (2 * (double)by);
-        (void)loss_at(&f, parameter, element, value);
+        (void)loss_at(f, parameter, element, value);
         EXPECT(fabs(gradient - difference) < 2e-5 * base + 0.02 * fabs(difference),
-               "%s: %s: gradient %g, difference %g", settings, parameter->name, gradient, difference);
+               "%s, %s: gradient %g, difference %g", what, parameter->name, gradient, difference);
         checked += fabs(difference) > 1e-4;
     }
-    EXPECT(checked > 5, "%s: only %d gradients are not next to 0", settings, checked);
-    close_fixture(&f);
+    EXPECT(checked > 5, "%s: only %d gradients are not next to 0", what, checked);
 }
 
 /* Also where a forecast has one field that the next input holds and two that it doesn't, and a variable is a forcing.
@@ -248,5 +247,61 @@ TEST(gradients_are_finite_differences)
         "normalise=climatology augment=sign input_noise=0.3 dropout=0.2",
         "variables=[a,b,c,d] roles=[b=diagnostic,c=diagnostic,d=forcing] forcings=sin_day input_noise=0.3",
         "variables=[a,b,c,d] roles=[b=diagnostic,c=diagnostic,d=forcing] forcings=sin_day predict=state"};
-    for (int i = 0; i < 3; i++) check_differences(SETTINGS("lr=0 loss=relative_l2 n_history=1 %s", settings[i]));
+    for (int i = 0; i < 3; i++) {
+        fixture f = open_fixture(VT_ISA_PLAIN, true, false, true, SETTINGS("lr=0 loss=relative_l2 %s", settings[i]));
+        check_differences(&f, 1e-2f, settings[i]);
+        close_fixture(&f);
+    }
+}
+
+/* ---- states within bounds ---- */
+
+/* In a normalised state: -0.3 to 0.5, and from 0.2 on. */
+#define BOUNDS "transform=[1=sqrt] bounds=[0=[-0.3,0.5],1=[0.04,inf]]"
+
+static double first_loss(vt_cpu_isa isa, int kind, const char *settings, double *norm)
+{
+    vt_step_figures figures;
+    fixture f = open_fixture(isa, kinds[kind].tendency, kinds[kind].gaps, kinds[kind].forcings, settings);
+    EXPECT_OK(vt_step_train(f.trainer, &f.batch, &figures));
+    close_fixture(&f);
+    *norm = figures.gradient_norm;
+    return figures.loss;
+}
+
+/* Over rollouts of three steps; where some points are at a bound, and others aren't. */
+TEST(gradients_within_bounds_are_finite_differences)
+{
+    for (int kind = 0; kind < 4; kind++) {
+        double norm, free_norm;
+        fixture f = open_fixture(VT_ISA_PLAIN, kinds[kind].tendency, kinds[kind].gaps, kinds[kind].forcings,
+                                 "lr=0 loss=mse " BOUNDS);
+        check_differences(&f, 1e-3f, kinds[kind].name);
+        close_fixture(&f);
+        (void)first_loss(VT_ISA_PLAIN, kind, "loss=mse " BOUNDS, &norm);
+        (void)first_loss(VT_ISA_PLAIN, kind, "loss=mse", &free_norm);
+        EXPECT(norm > 0.1 * free_norm && norm < 0.9 * free_norm, "%s: norm %g, without bounds %g", kinds[kind].name,
+               norm, free_norm);
+        if (kinds[kind].tendency) continue; /* a later step may leave the bound that it begins at */
+        (void)first_loss(VT_ISA_PLAIN, kind, "loss=mse bounds=[0=[7,8],1=[-9,-8]]", &norm);
+        EXPECT(norm == 0, "%s: norm %g where all points are out of bounds", kinds[kind].name, norm);
+    }
+}
+
+/* On every path, in 16 bits, too; and bounds that none reaches change no bit. */
+GPU_TEST(states_within_bounds_on_every_path)
+{
+    FOR_EACH_PATH(isa)
+    {
+        for (int kind = 0; kind < KINDS; kind++) {
+            double expected, norm, loss = first_loss(VT_ISA_PLAIN, kind, BOUNDS, &expected);
+            const double own = first_loss(isa, kind, BOUNDS, &norm);
+            EXPECT_NEAR(own, loss, 1e-5 * loss);
+            EXPECT_NEAR(norm, expected, 1e-4 * expected);
+            EXPECT_NEAR(first_loss(isa, kind, "amp_mode=bf16 " BOUNDS, &norm), loss, 0.02 * loss);
+            EXPECT_NEAR(norm, expected, 0.05 * expected);
+            loss = first_loss(isa, kind, "", &expected);
+            EXPECT(first_loss(isa, kind, "bounds=[0=[-99,99]]", &norm) == loss && norm == expected);
+        }
+    }
 }

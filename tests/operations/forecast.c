@@ -90,6 +90,38 @@ GPU_TEST(scaled_sums)
     }
 }
 
+/* Limits, and the gradient of what was limited: 0 at a bound, also where a value happens to be there. */
+GPU_TEST(limits)
+{
+    enum { ROWS = 30, COLUMNS = 12, BOUNDS = 3 };
+    static const float low[BOUNDS] = {-1, -INFINITY, 0}, high[BOUNDS] = {1, 2, INFINITY};
+    FOR_EACH_BACKEND(isa, b)
+    {
+        guarded x = guarded_random(ROWS, COLUMNS, 1, 2), gradient = guarded_random(ROWS, COLUMNS, 2, 1);
+        x.matrix.data[2 * x.matrix.stride + 3] = VT_NO_POINT;
+        x.matrix.data[5 * x.matrix.stride + 6] = 1; /* a bound */
+        x.matrix.data[7 * x.matrix.stride + 8] = NAN;
+        guarded before = guarded_copy(&x), slope = guarded_copy(&gradient);
+        b->limit(b, x.matrix, low, high, BOUNDS, (vt_matrix){0});
+        guarded_check(&x, "limit");
+        b->limit(b, x.matrix, low, high, BOUNDS, gradient.matrix);
+        guarded_check(&gradient, "limit's gradient");
+        for (int r = 0; r < ROWS; r++)
+            for (int c = 0; c < COLUMNS; c++) {
+                const float value = before.matrix.data[r * before.matrix.stride + c];
+                const float least = low[c % BOUNDS], most = high[c % BOUNDS], whole = fminf(fmaxf(value, least), most);
+                const float limited = x.matrix.data[r * x.matrix.stride + c];
+                const bool inside = value > least && value < most;
+                const float expected = inside || isnan(value) ? slope.matrix.data[r * slope.matrix.stride + c] : 0;
+                if (isnan(value))
+                    EXPECT(isnan(limited));
+                else
+                    EXPECT_NEAR(limited, value == VT_NO_POINT ? VT_NO_POINT : whole, 0);
+                EXPECT_NEAR(gradient.matrix.data[r * gradient.matrix.stride + c], expected, 0);
+            }
+    }
+}
+
 /* ---- disturbed fields ---- */
 
 enum { SAMPLES = 64, ROWS = 24, COLUMNS = 31, STRIDE = 3 * ROWS * COLUMNS };

@@ -113,6 +113,11 @@ static void other_cell_method(vt_fields_about *about)
     strcpy(about->meanings[1].cell_methods, "time: mean");
 }
 
+static void transformed(vt_fields_about *about)
+{
+    strcpy(about->meanings[1].transform, "log1p(1e-05)");
+}
+
 static void other_window(vt_fields_about *about)
 {
     about->window.rows = ROWS - 1;
@@ -238,6 +243,12 @@ static const row rows[] = {
      "units",
      "channel 1 (v10) has the cell method 'time: mean' in ./new, but 'time: maximum' in the old",
      {REFUSED, REFUSED, REFUSED, REFUSED, REFUSED, SAID}},
+    {NULL,
+     transformed,
+     NULL,
+     "the transform of channel 1 (v10) is none in ./new, but log1p(1e-05) in the old",
+     {NOTHING, NOTHING, REFUSED, REFUSED, REFUSED, SAID}},
+    {transformed, NULL, NULL, "transform", {NOTHING, NOTHING, NOTHING, NOTHING, NOTHING, NOTHING}},
     {other_level, NULL, NULL, "level", {NOTHING, NOTHING, NOTHING, NOTHING, NOTHING, NOTHING}},
     {NULL,
      other_window,
@@ -314,7 +325,9 @@ TEST(rules_of_each_use)
                 if (own->accept == NULL || of_one_set) {
                     EXPECT_ERROR(compare(use, "[channels, units, grid, calendar, step, climatology]", false, data,
                                          other, &remarks),
-                                 "they can't be used together");
+                                 own->change != transformed      ? "they can't be used together"
+                                 : use == VT_STATISTICS_AND_DATA ? "make statistics again"
+                                                                 : "must be that of the training");
                 } else {
                     vt_text accepted = {0};
                     char words[64];
@@ -531,6 +544,7 @@ TEST(written_and_read_back)
     vt_fields_about *about = about_of("t2m", "v10"), *read = NULL;
     other_level(about);
     other_cell_method(about);
+    transformed(about);
     about->normalisation.checksums[VT_FILE_OF_STDS] = 0xfedcba98;
     about->normalisation.means[1] = 1.0 / 3;
     about->normalisation.change_stds = numbers_from(1e-30, NAN, CHANNELS);

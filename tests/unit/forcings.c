@@ -458,7 +458,7 @@ static void write_climatology(int channels, int rows)
                 (float)(270 + i / (rows * COLUMNS) + season + i % (rows * COLUMNS) / 100.0 + 0.1 * (time * 7 % 11));
         EXPECT_OK(vt_seasonal_fit_add(fit, date, fields));
     }
-    EXPECT_OK(vt_seasonal_fit_write(fit, NULL, &labels, test_path("climatology.h5"), &summary));
+    EXPECT_OK(vt_seasonal_fit_write(fit, NULL, NULL, &labels, test_path("climatology.h5"), &summary));
     vt_seasonal_fit_close(&fit);
     free(summary);
 }
@@ -553,7 +553,8 @@ TEST(departures_of_samples)
         options.form.masked = true;
         plain_set = test_open(&options);
         const vt_known_grid grid = vt_dataset_known_grid(plain_set);
-        EXPECT_OK(vt_known_climatology_open(config->climatology_path, &grid, NULL, CHANNELS, rows, &climatology));
+        EXPECT_OK(
+            vt_known_climatology_open(config->climatology_path, &grid, NULL, CHANNELS, rows, false, &climatology));
         set_options(config, SETTINGS("normalise=climatology data_loader_config=%s skip_bad_samples=%s",
                                      (how & 16) != 0 ? "pytorch" : "auto", bad ? "true" : "false"));
         EXPECT_OK(vt_config_resolve(config));

@@ -112,7 +112,8 @@ static const char *fit_times(vt_calendar calendar, const char *first, int64_t st
         const vt_date date = vt_date_after(begin, i * step);
         EXPECT_OK(vt_seasonal_fit_add(fit, date, (float[2]){value_at(date, 0), value_at(date, 1)}));
     }
-    EXPECT_OK(vt_seasonal_fit_write(fit, NULL, &(vt_seasonal_fit_labels){0}, test_path("climatology.h5"), &summary));
+    EXPECT_OK(
+        vt_seasonal_fit_write(fit, NULL, NULL, &(vt_seasonal_fit_labels){0}, test_path("climatology.h5"), &summary));
     vt_seasonal_fit_close(&fit);
     return vt_test_owned(summary);
 }
@@ -155,7 +156,8 @@ TEST(fits_every_calendar_and_step)
         EXPECT_OK(vt_seasonal_fit_add(fit, middle, (float[2]){(float)(7 + 2 * basis[2]), 5}));
     }
     char *summary = NULL;
-    EXPECT_OK(vt_seasonal_fit_write(fit, NULL, &(vt_seasonal_fit_labels){0}, test_path("climatology.h5"), &summary));
+    EXPECT_OK(
+        vt_seasonal_fit_write(fit, NULL, NULL, &(vt_seasonal_fit_labels){0}, test_path("climatology.h5"), &summary));
     expect_fit(vt_test_owned(summary), "a mean and 1 harmonic of the year for any time of day");
     vt_seasonal_fit_close(&fit);
     vt_seasonal *seasonal = open_file(test_path("climatology.h5"));
@@ -168,7 +170,8 @@ TEST(fits_every_calendar_and_step)
     EXPECT(vt_date_parse("2001-01-16T12", VT_CALENDAR_STANDARD, &date));
     for (int64_t i = 0; i < 36; i++)
         EXPECT_OK(vt_seasonal_fit_add(fit, vt_date_after(date, i * VT_A_MONTH), (float[2]){7, 5}));
-    EXPECT_OK(vt_seasonal_fit_write(fit, NULL, &(vt_seasonal_fit_labels){0}, test_path("climatology.h5"), &summary));
+    EXPECT_OK(
+        vt_seasonal_fit_write(fit, NULL, NULL, &(vt_seasonal_fit_labels){0}, test_path("climatology.h5"), &summary));
     expect_fit(vt_test_owned(summary), "a mean and 1 harmonic of the year for any time of day");
     vt_seasonal_fit_close(&fit);
     seasonal = open_file(test_path("climatology.h5"));
@@ -215,7 +218,8 @@ TEST(points_with_few_values_get_means)
         if (summer) sum += (double)value / 60;
         EXPECT_OK(vt_seasonal_fit_add(fit, date, (float[3]){value, summer ? value : NAN, NAN}));
     }
-    EXPECT_OK(vt_seasonal_fit_write(fit, NULL, &(vt_seasonal_fit_labels){0}, test_path("climatology.h5"), &summary));
+    EXPECT_OK(
+        vt_seasonal_fit_write(fit, NULL, NULL, &(vt_seasonal_fit_labels){0}, test_path("climatology.h5"), &summary));
     vt_test_owned(summary);
     vt_seasonal_fit_close(&fit);
     EXPECT_OK(vt_seasonal_open(&(vt_seasonal_options){.path = test_path("climatology.h5"),
@@ -250,8 +254,8 @@ static void write_grid(const char *path)
     vt_seasonal_fit *fit = vt_seasonal_fit_open(
         &(vt_seasonal_fit_options){.channels = 2, .height = ROWS, .width = COLUMNS, .harmonics = 1});
     EXPECT_OK(vt_seasonal_fit_add(fit, date, fields));
-    EXPECT_OK(vt_seasonal_fit_write(fit, NULL, &(vt_seasonal_fit_labels){names, latitudes, longitudes, NULL}, path,
-                                    &summary));
+    EXPECT_OK(vt_seasonal_fit_write(fit, NULL, NULL, &(vt_seasonal_fit_labels){names, latitudes, longitudes, NULL},
+                                    path, &summary));
     vt_test_owned(summary);
     vt_seasonal_fit_close(&fit);
 }

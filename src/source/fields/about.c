@@ -122,6 +122,7 @@ static void print_channels(const vt_fields_about *about, const char *indent)
         const bool named = about->names != NULL && about->names[c][0] != '\0';
         vt_print(" %s", named ? about->names[c] : "-");
         if (meaning != NULL && meaning->units[0] != '\0') vt_print(" (%s)", meaning->units);
+        if (meaning != NULL && meaning->transform[0] != '\0') vt_print(" as %s", meaning->transform);
     }
     vt_print("\n");
 }

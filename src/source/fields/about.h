@@ -132,6 +132,7 @@ typedef struct {
     const char *accepted; /* the option `accept`, "[grid, units]"; NULL: nothing */
     bool changes_matter;  /* tendencies are normalised: the step of statistics matters */
     bool trains;          /* the data are trained on: all their times should be in the statistics */
+    bool any_transform;   /* both are in the units of the data, or nothing says how these will be transformed */
 } vt_fields_rules;
 
 /* What is remarked goes to the log, what was accepted as warnings. */

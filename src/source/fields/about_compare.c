@@ -25,6 +25,7 @@ typedef enum {
     CHANNELS,
     SIZE,
     UNITS,
+    TRANSFORM,
     GRID,
     CALENDAR,
     STEP,
@@ -51,6 +52,7 @@ static const rule rules[PROPERTIES] = {
                   {REFUSE, REFUSE, BY_NAME, REFUSE, BY_NAME, SAY}},
     [SIZE] = {"size of the grid", NEVER, {REFUSE, REFUSE, NUMBERS, REFUSE, REFUSE, SAY}},
     [UNITS] = {"units, level, cell method", VT_DIFFERENCE_UNITS, {REFUSE, REFUSE, REFUSE, REFUSE, REFUSE, SAY}},
+    [TRANSFORM] = {"transform", NEVER, {IGNORE, IGNORE, REFUSE, REFUSE, REFUSE, SAY}},
     [GRID] = {"latitudes, longitudes", VT_DIFFERENCE_GRID, {REFUSE, REFUSE, SAY, REFUSE, REFUSE, SAY}},
     [CALENDAR] = {"calendar", VT_DIFFERENCE_CALENDAR, {REFUSE, SAY, SAY, REFUSE, SAY, IGNORE}},
     [STEP] = {"time step, dt", VT_DIFFERENCE_STEP, {REFUSE, REFUSE, CHANGES, REFUSE, REFUSE, SAY}},
@@ -94,7 +96,7 @@ char *vt_fields_rules_table(void)
 /* What a comparison finds: a clause for each property that differs, and the names of those that one side alone has. */
 typedef struct {
     const vt_fields_side *data, *other;
-    bool trains;
+    bool trains, any_transform;
     char *different[PROPERTIES];
     bool other_count;   /* their numbers of channels differ, which can't be accepted */
     vt_text unknown[2]; /* what the data don't say, what the other side doesn't */
@@ -196,6 +198,21 @@ static void compare_units(finding *found, const int64_t *order)
     }
     for (int k = 0; k < 2; k++)
         if (lacks[k]) note_unknown(found, k == 0, "units");
+}
+
+static void compare_transforms(finding *found, const int64_t *order)
+{
+    const vt_fields_about *data = found->data->about, *other = found->other->about;
+    char **difference = &found->different[TRANSFORM], channel[96];
+    const int64_t count = data->channels < other->channels ? data->channels : other->channels;
+    for (int64_t c = 0; c < count && *difference == NULL && !found->any_transform; c++) {
+        const char *own = data->meanings != NULL ? data->meanings[c].transform : "";
+        const char *others = other->meanings != NULL ? other->meanings[order != NULL ? order[c] : c].transform : "";
+        if (strcmp(own, others) == 0) continue;
+        *difference = vt_text_format("the transform of %s is %s in %s, but %s in %s", channel_text(data, c, channel),
+                                     own[0] != '\0' ? own : "none", found->data->name,
+                                     others[0] != '\0' ? others : "none", found->other->name);
+    }
 }
 
 /* Coordinates are equal within a thousandth of their spacing, and what float32 rounds of 360 degrees. */
@@ -376,7 +393,10 @@ static void find_differences(finding *found, vt_fields_use use)
 {
     int64_t *order = NULL;
     compare_names(found, use, &order);
-    if (found->different[CHANNELS] == NULL || order != NULL) compare_units(found, order);
+    if (found->different[CHANNELS] == NULL || order != NULL) {
+        compare_units(found, order);
+        compare_transforms(found, order);
+    }
     if (use == VT_STATISTICS_AND_DATA && order != NULL) {
         free(found->different[CHANNELS]);
         found->different[CHANNELS] = NULL;
@@ -415,7 +435,7 @@ vt_status vt_fields_compare(const vt_fields_rules *wanted, const vt_fields_side 
                             vt_text *remarks)
 {
     vt_status status = VT_OK;
-    finding found = {.data = data, .other = other, .trains = wanted->trains};
+    finding found = {.data = data, .other = other, .trains = wanted->trains, .any_transform = wanted->any_transform};
     find_differences(&found, wanted->use);
     for (int p = 0; p < PROPERTIES; p++) {
         const rule *own = &rules[p];
@@ -430,6 +450,11 @@ vt_status vt_fields_compare(const vt_fields_rules *wanted, const vt_fields_side 
         const char *word = own->accepted_as >= 0 && !(p == CHANNELS && found.other_count) && !of_one_set
                                ? difference_words[own->accepted_as]
                                : NULL;
+        VT_CHECK(p != TRANSFORM, "%s; %s", found.different[p],
+                 wanted->use == VT_STATISTICS_AND_DATA
+                     ? "make statistics again by `vitrain stats` with --transform as the "
+                       "run has it"
+                     : "--transform must be that of the training");
         VT_CHECK(word != NULL, "%s; they can't be used together", found.different[p]);
         VT_CHECK(is_accepted(wanted->accepted, word), "%s; --accept=%s goes on all the same", found.different[p], word);
         remark(remarks, "accepted: %s", found.different[p]);

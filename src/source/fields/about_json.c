@@ -48,6 +48,7 @@ static json_t *channels_of(const vt_fields_about *about)
             set_text(channel, "long_name", meaning->long_name);
             set_text(channel, "units", meaning->units);
             set_text(channel, "cell_methods", meaning->cell_methods);
+            set_text(channel, "transform", meaning->transform);
             if (meaning->has_level) {
                 json_t *level = json_pack("{s:f}", "value", meaning->level);
                 set_text(level, "units", meaning->level_units);
@@ -202,6 +203,7 @@ static void take_channel(const json_t *channel, char **name, vt_channel_meaning 
     vt_text_on_one_line(meaning->long_name, sizeof meaning->long_name, text_of(channel, "long_name"));
     vt_text_on_one_line(meaning->units, sizeof meaning->units, text_of(channel, "units"));
     vt_text_on_one_line(meaning->cell_methods, sizeof meaning->cell_methods, text_of(channel, "cell_methods"));
+    vt_text_on_one_line(meaning->transform, sizeof meaning->transform, text_of(channel, "transform"));
     meaning->has_level = level != NULL;
     meaning->level = json_number_value(json_object_get(level, "value"));
     vt_text_on_one_line(meaning->level_units, sizeof meaning->level_units, text_of(level, "units"));

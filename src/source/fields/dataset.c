@@ -301,8 +301,22 @@ static vt_status open_climatology(vt_dataset *dataset)
     VT_TRY(vt_dataset_check_dates(dataset, "normalise: climatology"));
     VT_TRY(vt_known_climatology_open(options->climatology, &grid, vt_dataset_channel_names(dataset),
                                      vt_dataset_frame_channels(dataset), (vt_span){options->first_row, options->rows},
-                                     &dataset->seasonal));
+                                     false, &dataset->seasonal));
     VT_TRY(check_climatology(dataset));
+done:
+    return status;
+}
+
+/* By the names of all channels, of which samples may use the first ones alone. */
+static vt_status take_transforms(vt_dataset *dataset)
+{
+    vt_status status = VT_OK;
+    vt_fields_about *about = dataset->about;
+    const vt_fields_form *form = &dataset->options.form;
+    VT_TRY(vt_transforms_parse(form->transform, form->bounds, vt_dataset_channel_names(dataset), about->channels,
+                               &dataset->transforms));
+    for (int64_t c = 0; c < about->channels && dataset->transforms != NULL; c++)
+        vt_transform_name(&dataset->transforms[c], about->meanings[c].transform);
 done:
     return status;
 }
@@ -331,6 +345,7 @@ static vt_status open_files(vt_dataset *dataset)
     if (dataset->gaps > 1 && !options->quiet && !options->whole)
         vt_log_warning("%lld files of %s in all have gaps between their times", (long long)dataset->gaps,
                        options->directory);
+    VT_TRY(take_transforms(dataset));
     vt_dataset_join(dataset);
     vt_dataset_settle_about(dataset);
     if (options->whole) goto done;
@@ -445,6 +460,7 @@ void vt_dataset_close(vt_dataset **pointer)
     free(dataset->latitudes);
     vt_known_fields_close(&dataset->known);
     vt_seasonal_close(&dataset->seasonal);
+    free(dataset->transforms);
     free(dataset->files);
     vt_index_close(&dataset->index);
     for (int k = 0; k < 2; k++) free(dataset->stored[k]);
@@ -499,6 +515,11 @@ const double *vt_dataset_latitudes(const vt_dataset *dataset)
 const vt_seasonal *vt_dataset_climatology(const vt_dataset *dataset)
 {
     return dataset->seasonal;
+}
+
+const vt_transform *vt_dataset_transforms(const vt_dataset *dataset)
+{
+    return dataset->transforms;
 }
 
 const vt_known_fields *vt_dataset_known(const vt_dataset *dataset)

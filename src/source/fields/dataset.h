@@ -12,6 +12,7 @@
 #include "source/fields/known_fields.h"
 #include "source/fields/read_plan.h"
 #include "task/weather/calendar.h"
+#include "task/weather/transforms.h"
 
 enum { VT_REACH_INPUT = -1 }; /* samples are inputs that need no target */
 
@@ -92,7 +93,8 @@ const double *vt_dataset_known_coordinate(const vt_dataset *dataset, bool longit
 /* Are they degrees of the Earth, and not of a rotated pole or of a planet that `vitrain synth` invented? */
 bool vt_dataset_is_of_earth(const vt_dataset *dataset);
 
-/* Reads sample `sample`, as departures where the options say so: input [in_channels, rows, width] = fields[t], fields[t
+/* Reads sample `sample`, transformed and as departures where the options say so: input [in_channels, rows, width] =
+ * fields[t], fields[t
  * - dt], … fields[t - history * dt] stacked along the channel, target [out_channels, rows, width] = fields[t + dt],
  * both from the window's row first_row on; other rows are not read, so a NaN there goes unseen. Values as in the file.
  * Errors name the file and the time; a NaN (unless form.masked) or Inf also the channel. One thread at a time. */
@@ -119,6 +121,9 @@ vt_status vt_dataset_check_dates(const vt_dataset *dataset, const char *option);
 /* What samples are departures from, [vt_dataset_frame_channels, rows, width]; NULL: they are fields. */
 const vt_seasonal *vt_dataset_climatology(const vt_dataset *dataset);
 
+/* What the channels of samples become, and where forecasts of them stay, [channels of the file]; NULL: nothing. */
+const vt_transform *vt_dataset_transforms(const vt_dataset *dataset);
+
 /* What else the model sees, for any date; NULL: nothing. */
 const vt_known_fields *vt_dataset_known(const vt_dataset *dataset);
 
@@ -130,8 +135,8 @@ bool vt_dataset_date(const vt_dataset *dataset, int64_t sample, int64_t steps, v
  * `from` on first. */
 int64_t vt_dataset_find(const vt_dataset *dataset, vt_date date, int64_t from);
 
-/* Fails where files of the forcings alone don't go with those of the dataset. */
-vt_status vt_dataset_check_forcings(const vt_dataset *dataset, const vt_dataset *forcings);
+/* Files of the forcings alone are transformed as the dataset's are from now on; fails where they don't go with it. */
+vt_status vt_dataset_join_forcings(const vt_dataset *dataset, vt_dataset *forcings);
 
 /* The length between two times of a file (calendar.h): as its coordinate or time_step says, else 6 hours, which is
  * assumed. */

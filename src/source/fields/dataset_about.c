@@ -161,14 +161,21 @@ done:
     return status;
 }
 
-vt_status vt_dataset_check_forcings(const vt_dataset *dataset, const vt_dataset *forcings)
+vt_status vt_dataset_join_forcings(const vt_dataset *dataset, vt_dataset *forcings)
 {
     vt_status status = VT_OK;
     const vt_dataset_options *options = &dataset->options;
     const vt_fields_rules rules = {.use = VT_SETS_OF_A_RUN, .accepted = options->form.accept};
     vt_fields_about *own = vt_fields_about_copy(dataset->about);
     vt_text remarks = {0};
-    vt_fields_about_limit(own, vt_dataset_first_forcing(options), options->forcing_channels);
+    const int64_t first = vt_dataset_first_forcing(options), count = options->forcing_channels;
+    vt_fields_about_limit(own, first, count);
+    if (dataset->transforms != NULL) {
+        forcings->transforms =
+            vt_copy(dataset->transforms + first, (size_t)count, sizeof *forcings->transforms, "the forcings");
+        for (int64_t c = 0; c < count; c++)
+            vt_transform_name(&forcings->transforms[c], forcings->about->meanings[c].transform);
+    }
     const vt_fields_side sides[2] = {{forcings->about, forcings->options.directory}, {own, options->directory}};
     VT_TRY(vt_fields_compare(&rules, &sides[0], &sides[1], &remarks));
     vt_fields_log_remarks(&remarks);

@@ -33,11 +33,12 @@ struct vt_dataset {
     double chunk_bytes[2];  /* vt_fields_file_chunk_bytes of all files */
     double *latitudes;      /* [options.height] */
     double *stored[2];      /* latitudes [options.height] and longitudes [options.width] as files have them, or NULL */
-    vt_seasonal *seasonal;  /* of which samples are departures, or NULL */
-    vt_known_fields *known; /* NULL: there are none */
-    int64_t times_used;     /* frames that are times */
-    char *obstacle;         /* of the first file that has one */
-    char *time_doubt;       /* why a file's times are unknown although it has a coordinate, or NULL */
+    vt_transform *transforms; /* [shape.channels], NULL: neither `transform` nor `bounds` are given */
+    vt_seasonal *seasonal;    /* of which samples are departures, or NULL */
+    vt_known_fields *known;   /* NULL: there are none */
+    int64_t times_used;       /* frames that are times */
+    char *obstacle;           /* of the first file that has one */
+    char *time_doubt;         /* why a file's times are unknown although it has a coordinate, or NULL */
     vt_chunk_cache cache;
     vt_frame_cache *kept; /* NULL: no frames are kept; guarded by `lock` */
     vt_read_plan *plan;   /* of vt_dataset_read */

@@ -113,6 +113,7 @@ static vt_status make_items(vt_dataset *dataset, bool checked, vt_read_plan *pla
     const vt_read_manner manner = {.direct = dataset->options.direct,
                                    .tolerant = dataset->options.tolerant,
                                    .checked = checked,
+                                   .transforms = dataset->transforms,
                                    .departures = dataset->seasonal,
                                    .cache = &dataset->cache};
     return vt_fields_plan_make(plan, &window, &manner);

@@ -41,6 +41,8 @@ vt_dataset_options vt_fields_options(const vt_config *config, vt_set set)
                                          .period = periods[set],
                                          .period_option = names[set][1],
                                          .accept = config->accept,
+                                         .transform = config->transform,
+                                         .bounds = config->bounds,
                                          .masked = config->missing == VT_GAPS_MASK}};
 }
 

@@ -29,8 +29,9 @@ typedef struct {
     const char *accept;        /* "[grid, units]": differences that are let pass (about.h) */
     const char *const *names;  /* [name_count]: channels that come first, in this order, if the file has them all */
     int64_t name_count;
-    bool masked; /* NaN is a missing value, not an error */
-    bool fixed;  /* fields that don't change: a variable may lack the time, and no dates are looked for */
+    const char *transform, *bounds; /* what channels become, and where they stay (transforms.h); a dataset's alone */
+    bool masked;                    /* NaN is a missing value, not an error */
+    bool fixed; /* fields that don't change: a variable may lack the time, and no dates are looked for */
 } vt_fields_form;
 
 typedef struct vt_field_source vt_field_source;

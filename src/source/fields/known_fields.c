@@ -58,7 +58,7 @@ bool vt_known_field_changes(const vt_known_options *options, int64_t field, int6
 /* ---- the climatology ---- */
 
 vt_status vt_known_climatology_open(const char *path, const vt_known_grid *grid, const char *const *names,
-                                    int64_t channels, vt_span rows, vt_seasonal **seasonal)
+                                    int64_t channels, vt_span rows, bool of_values, vt_seasonal **seasonal)
 {
     const vt_seasonal_options options = {.path = path,
                                          .option_name = "climatology_path",
@@ -70,6 +70,7 @@ vt_status vt_known_climatology_open(const char *path, const vt_known_grid *grid,
                                          .height = grid->window.rows,
                                          .first_column = grid->window.first_column,
                                          .width = grid->window.width,
+                                         .of_values = of_values,
                                          .own_row = rows.first,
                                          .own_rows = rows.count,
                                          .latitudes = grid->latitudes,

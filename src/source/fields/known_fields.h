@@ -54,9 +54,10 @@ const float *vt_known_fields_fixed(const vt_known_fields *known);
 bool vt_known_field_changes(const vt_known_options *options, int64_t field, int64_t *place);
 
 /* The seasonal climatology of the window's rows `rows`, of the data's first `channels` channels, whose names may be
- * NULL. Fails where the file is of another grid or other channels. */
+ * NULL; of_values: in the units of the data, even if channels are transformed. Fails where the file is of another grid
+ * or other channels. */
 vt_status vt_known_climatology_open(const char *path, const vt_known_grid *grid, const char *const *names,
-                                    int64_t channels, vt_span rows, vt_seasonal **seasonal);
+                                    int64_t channels, vt_span rows, bool of_values, vt_seasonal **seasonal);
 
 /* Fills in n_static_fields where it isn't set: the channels that the file of static_fields holds. */
 vt_status vt_known_fields_complete(vt_config *config);

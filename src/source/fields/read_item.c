@@ -346,12 +346,18 @@ done:
     return status;
 }
 
-/* One of the items that the frame waits for is done. The last one makes departures of the whole frame. */
+/* One of the items that the frame waits for is done. The last one transforms the whole frame. */
 static void finish_part(const vt_fields_plan *plan, int64_t frame)
 {
     vt_frame *whole = &plan->frames[frame];
-    if (plan->manner.departures == NULL || __atomic_sub_fetch(&whole->awaited, 1, __ATOMIC_ACQ_REL) > 0) return;
-    vt_seasonal_add(plan->manner.departures, whole->date, -1, whole->first, whole->channels, whole->values);
+    const vt_read_manner *manner = &plan->manner;
+    if (manner->departures == NULL && manner->transforms == NULL) return;
+    if (__atomic_sub_fetch(&whole->awaited, 1, __ATOMIC_ACQ_REL) > 0) return;
+    if (manner->transforms != NULL)
+        vt_transforms_apply(manner->transforms + whole->first, whole->channels, plan->window.rows * plan->window.width,
+                            whole->values);
+    if (manner->departures == NULL) return;
+    vt_seasonal_add(manner->departures, whole->date, -1, whole->first, whole->channels, whole->values);
 }
 
 vt_status vt_fields_plan_run(vt_read_plan *base, int64_t index, vt_decoder *decoder)
@@ -398,6 +404,7 @@ void vt_fields_plan_retry(const vt_read_plan *base, int64_t index, vt_decoder *d
     vt_read_manner manner = plan->manner;
     manner.direct = manner.tolerant = true;
     manner.departures = NULL; /* finish_part makes them, of the whole frame */
+    manner.transforms = NULL;
     for (int64_t f = 0; f < item->frame_count; f++) {
         const vt_frame *frame = &plan->frames[item->first_frame + f];
         vt_frame copy = *frame;

@@ -339,7 +339,7 @@ vt_status vt_fields_plan_make(vt_read_plan *base, const vt_frame_window *window,
         VT_TRY(plan_file(plan, first, count));
     }
     share_items(plan);
-    if (manner->departures != NULL) await_items(plan);
+    if (manner->departures != NULL || manner->transforms != NULL) await_items(plan);
     base->item_count = plan->item_count + plan->memory_count;
     plan->made = true;
 done:

@@ -14,6 +14,7 @@
 #include "storage/chunk_cache.h"
 #include "storage/decode.h"
 #include "task/weather/seasonal.h"
+#include "task/weather/transforms.h"
 
 /* The fields of one time, and where they go. */
 typedef struct {
@@ -34,8 +35,9 @@ typedef struct {
     bool tolerant; /* also of a file that has changed */
     bool checked;  /* every value is looked at; else only those that are converted, or come through HDF5 */
     bool as_is;    /* no value is looked at */
-    const vt_seasonal *departures; /* frames become departures from it; NULL: they stay as the files have them */
-    vt_chunk_cache *cache;         /* keeps decoded chunks that are needed again; NULL: none are */
+    const vt_transform *transforms; /* of the file's channels, before they become departures; NULL: none */
+    const vt_seasonal *departures;  /* frames become departures from it; NULL: they stay as the files have them */
+    vt_chunk_cache *cache;          /* keeps decoded chunks that are needed again; NULL: none are */
 } vt_read_manner;
 
 /* The functions of vt_reading; `close` takes NULL. Errors of items name file, variable, time and cause; of a NaN or Inf

@@ -22,6 +22,7 @@ struct vt_statistics {
     double *point_sum;      /* [channels, height, width]: sum over the times; float64 is exact enough for 1e6 of them */
     int32_t *point_count;   /* [channels, height, width] */
     vt_fields_about *about; /* of the files, or NULL */
+    vt_statistics *values;  /* the same in the units of the data; NULL: no channel is transformed */
 };
 
 vt_statistics *vt_statistics_open(int64_t channels, int64_t height, int64_t width)
@@ -44,6 +45,7 @@ void vt_statistics_close(vt_statistics **pointer)
     if (statistics == NULL) return;
     *pointer = NULL;
     vt_fields_about_close(&statistics->about);
+    vt_statistics_close(&statistics->values);
     free(statistics->count);
     free(statistics->mean);
     free(statistics->deviation);
@@ -132,6 +134,22 @@ void vt_statistics_take_about(vt_statistics *statistics, vt_fields_about **about
     *about = NULL;
 }
 
+/* Takes in a time, in the units of the data, which is transformed in place. */
+static vt_status add_time(const vt_statistics_source *source, const vt_dataset *dataset, const vt_date *date,
+                          int64_t step, bool begins, float *fields, vt_statistics *statistics)
+{
+    vt_status status = VT_OK;
+    if (statistics->values != NULL) {
+        vt_statistics_add(statistics->values, fields);
+        if (source->times != NULL) VT_TRY(vt_time_statistics_add_values(source->times, date, fields));
+        vt_transforms_apply(dataset->transforms, statistics->channels, statistics->points, fields);
+    }
+    vt_statistics_add(statistics, fields);
+    if (source->times != NULL) VT_TRY(vt_time_statistics_add(source->times, date, step, begins, fields));
+done:
+    return status;
+}
+
 /* The times of a piece; those that can't be read are only warned of if the source is tolerant. */
 static vt_status gather_piece(const vt_statistics_source *source, vt_dataset *dataset, const vt_set_piece *piece,
                               float *fields, vt_statistics *statistics)
@@ -147,9 +165,7 @@ static vt_status gather_piece(const vt_statistics_source *source, vt_dataset *da
         const vt_date date = vt_index_date_in(&dataset->index, piece, i);
         const vt_status read = vt_fields_file_read(file, time, statistics->channels, &dataset->window, true, fields);
         if (read == VT_OK) {
-            vt_statistics_add(statistics, fields);
-            if (source->times != NULL)
-                VT_TRY(vt_time_statistics_add(source->times, piece->dated ? &date : NULL, step, begins, fields));
+            VT_TRY(add_time(source, dataset, piece->dated ? &date : NULL, step, begins, fields, statistics));
         } else {
             if (!source->tolerant) return read;
             vt_log_warning("time %lld of %s is left out: %s", (long long)time, file->path, vt_error_text());
@@ -214,6 +230,8 @@ vt_status vt_statistics_gather(const vt_statistics_source *source, vt_statistics
     VT_TRY(vt_dataset_open(&options, &dataset));
     const vt_dataset_options *sizes = &dataset->options;
     statistics = vt_statistics_open(sizes->in_channels, sizes->height, sizes->width);
+    if (dataset->transforms != NULL)
+        statistics->values = vt_statistics_open(sizes->in_channels, sizes->height, sizes->width);
     fields = vt_allocate((size_t)(sizes->in_channels * sizes->height * sizes->width), sizeof *fields,
                          "the fields of one time");
     vt_fields_log_remarks(&dataset->remarks);
@@ -249,9 +267,10 @@ vt_status vt_statistics_write(const vt_statistics *statistics, const char *direc
     const int64_t of_channels[4] = {1, channels, 1, 1};
     const int64_t of_points[4] = {1, channels, statistics->height, statistics->width};
     float *memory = vt_allocate((size_t)values, sizeof *memory, "the statistics");
+    const vt_statistics *own = statistics->values != NULL ? statistics->values : statistics;
     VT_TRY(vt_output_make_directory(directory));
     for (int64_t i = 0; i < values; i++)
-        memory[i] = (float)(statistics->point_sum[i] / (double)statistics->point_count[i]); /* NaN: never there */
+        memory[i] = (float)(own->point_sum[i] / (double)own->point_count[i]); /* NaN: never there */
     VT_TRY(write_array(directory, "time_means.npy", memory, of_points));
     for (int64_t c = 0; c < channels; c++) memory[c] = (float)vt_statistics_mean(statistics, c);
     VT_TRY(write_array(directory, "global_means.npy", memory, of_channels));

@@ -66,7 +66,8 @@ vt_status vt_statistics_write_about(vt_statistics *statistics, const vt_time_sta
                                     const char *directory);
 
 /* Writes global_means.npy, global_stds.npy ([1, C, 1, 1]) and time_means.npy ([1, C, H, W]), float32, into `directory`,
- * which is made when missing; files of these names are replaced. */
+ * which is made when missing; files of these names are replaced. Where channels are transformed (form.transform), the
+ * first two are of what they become, time_means.npy still in the units of the data. */
 vt_status vt_statistics_write(const vt_statistics *statistics, const char *directory);
 
 #endif

@@ -22,6 +22,7 @@ struct vt_time_statistics {
     int64_t in_row;              /* times that have followed one another up to the last one */
     vt_seasonal_fit *change_fit; /* to the changes; NULL as below */
     vt_seasonal_fit *fit;        /* NULL: the times of some fields are not known */
+    vt_seasonal_fit *value_fit;  /* in the units of the data; NULL likewise, and where no channel is transformed */
     char *undated;               /* the file that says no date */
     bool assumed;                /* some file doesn't say how far apart its times are */
     int64_t step;                /* between times, a length (calendar.h); 0: not known yet */
@@ -49,6 +50,7 @@ void vt_time_statistics_close(vt_time_statistics **pointer)
     vt_statistics_close(&statistics->changes);
     vt_seasonal_fit_close(&statistics->fit);
     vt_seasonal_fit_close(&statistics->change_fit);
+    vt_seasonal_fit_close(&statistics->value_fit);
     free(statistics->recent);
     free(statistics->undated);
     free(statistics);
@@ -124,6 +126,13 @@ done:
     return status;
 }
 
+vt_status vt_time_statistics_add_values(vt_time_statistics *statistics, const vt_date *date, const float *values)
+{
+    if (date == NULL || statistics->fit == NULL) return VT_OK;
+    if (statistics->value_fit == NULL) statistics->value_fit = vt_seasonal_fit_open(&statistics->shape);
+    return vt_seasonal_fit_add(statistics->value_fit, *date, values);
+}
+
 /* ---- the files ---- */
 
 double vt_time_statistics_change_std(const vt_time_statistics *statistics, int64_t channel)
@@ -166,7 +175,8 @@ static vt_status write_climatology(vt_time_statistics *statistics, const char *p
                        statistics->undated != NULL ? statistics->undated : "a file");
         goto done;
     }
-    VT_TRY(vt_seasonal_fit_write(statistics->fit, statistics->change_fit, &labels, path, &summary));
+    VT_TRY(
+        vt_seasonal_fit_write(statistics->fit, statistics->change_fit, statistics->value_fit, &labels, path, &summary));
     vt_text_append(notes, "climatology.h5: %s%s\n", summary,
                    statistics->assumed ? "; a time every 6 h is assumed, as the files don't say it (--time_step=24h "
                                          "would say another)"

@@ -26,6 +26,9 @@ void vt_time_statistics_begin(vt_time_statistics *statistics, const vt_seasonal_
 vt_status vt_time_statistics_add(vt_time_statistics *statistics, const vt_date *date, int64_t step, bool begins,
                                  const float *fields);
 
+/* Where channels are transformed: the same time in the units of the data, before. climatology.h5 then has both. */
+vt_status vt_time_statistics_add_values(vt_time_statistics *statistics, const vt_date *date, const float *values);
+
 /* For what vt_time_statistics_write says: some files don't say how far apart their times are, which are taken to be 6
  * hours; a file says no date (NULL: each says one). */
 void vt_time_statistics_note(vt_time_statistics *statistics, bool assumed, const char *undated);

@@ -6,9 +6,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* CF's attributes of a channel; "": the file has none. */
+#include "task/weather/transforms.h"
+
+/* CF's attributes of a channel; "": the file has none. `transform`: what its values become (vt_transform_name). */
 typedef struct {
-    char units[64], standard_name[96], long_name[160], cell_methods[96], level_units[32];
+    char units[64], standard_name[96], long_name[160], cell_methods[96], level_units[32], transform[VT_TRANSFORM_SIZE];
     bool has_level;
     double level; /* by the coordinate of levels, pressures in hPa */
 } vt_channel_meaning;

@@ -223,6 +223,11 @@ static vt_status read_columns(vt_tensor_file *file, vt_seasonal *seasonal, const
     vt_status status = VT_OK;
     const int64_t basis = 1 + 2 * seasonal->harmonics, channels = options->channels, lines = options->own_rows;
     const int64_t first = span[0], count = span[1], at = span[2];
+    static const char values_name[] = "value_coefficients";
+    vt_tensor_shape shape;
+    const bool of_values = options->of_values && vt_tensor_file_shape(file, values_name, &shape) == VT_OK;
+    const char *name = of_values ? values_name : "coefficients";
+    if (!of_values) vt_error_clear();
     float *values = malloc((size_t)(lines * count) * sizeof *values);
     VT_CHECK(values != NULL, "out of memory for the climatology of %s", options->path);
     for (int64_t i = 0; i < seasonal->slots * basis * channels; i++) {
@@ -230,7 +235,7 @@ static vt_status read_columns(vt_tensor_file *file, vt_seasonal *seasonal, const
         const vt_tensor_box box = {
             .first = {of / basis, of % basis, order[i % channels], first_row + options->own_row, first},
             .shape = {5, {1, 1, 1, lines, count}}};
-        VT_TRY(vt_tensor_file_read_box(file, "coefficients", &box, values));
+        VT_TRY(vt_tensor_file_read_box(file, name, &box, values));
         for (int64_t line = 0; line < lines; line++)
             memcpy(seasonal->coefficients + (i * lines + line) * options->width + at, values + line * count,
                    (size_t)count * sizeof *values);

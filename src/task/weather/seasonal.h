@@ -2,6 +2,7 @@
  * `vitrain stats` fits them (seasonal_fit.h) and the file climatology.h5 holds them:
  *
  *   /coefficients    float32 [S, 1 + 2 H, C, rows, columns]; NaN where a point never has a value
+ *   /value_coefficients  the same in the units of the data; only where /coefficients is of what transforms make of them
  *   /departure_stds  float32 [C]: root mean square over times and points of what the climatology leaves
  *   /departure_change_stds  float32 [C]: the same of the departures' changes over dt; only where there are such times
  *   /lat, /lon       float32 [rows], [columns], degrees; only where the files say them
@@ -36,6 +37,7 @@ typedef struct {
     int64_t grid_height, grid_width;      /* of the fields' files */
     int64_t first_row, height;            /* the window's rows in that grid … */
     int64_t first_column, width;          /* … and columns, which may go round past the last one */
+    bool of_values;                       /* in the units of the data, whatever transforms made of them */
     int64_t own_row, own_rows;            /* the rows of the window that are wanted */
     const double *latitudes, *longitudes; /* of the window, [height], [width], to be compared; NULL: not known */
 } vt_seasonal_options;

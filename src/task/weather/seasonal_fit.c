@@ -337,7 +337,8 @@ static void solve(const vt_seasonal_fit *fit, int64_t basis, float *coefficients
     free(left);
 }
 
-static vt_status write_solution(const vt_seasonal_fit *fit, int64_t basis, vt_tensor_file *file)
+/* values: those in the units of the data, of which there are no departures. */
+static vt_status write_solution(const vt_seasonal_fit *fit, int64_t basis, bool values, vt_tensor_file *file)
 {
     vt_status status = VT_OK;
     const int64_t channels = fit->options.channels;
@@ -347,7 +348,8 @@ static vt_status write_solution(const vt_seasonal_fit *fit, int64_t basis, vt_te
     float *coefficients = malloc((size_t)vt_tensor_count(&shape) * sizeof *coefficients);
     VT_CHECK(coefficients != NULL, "out of memory for the climatology");
     solve(fit, basis, coefficients, stds);
-    VT_TRY(vt_tensor_file_write(file, "coefficients", &shape, coefficients));
+    VT_TRY(vt_tensor_file_write(file, values ? "value_coefficients" : "coefficients", &shape, coefficients));
+    if (values) goto done;
     const int64_t checksum = vt_crc32c(coefficients, (size_t)vt_tensor_count(&shape) * sizeof *coefficients);
     VT_TRY(vt_tensor_file_set_integers(file, "crc32c", 1, &checksum));
     VT_TRY(vt_tensor_file_write(file, "departure_stds", &of_channels, stds));
@@ -387,8 +389,8 @@ static char *summary_of(const vt_seasonal_fit *fit, int64_t basis, int64_t gap)
     return text;
 }
 
-vt_status vt_seasonal_fit_write(vt_seasonal_fit *fit, vt_seasonal_fit *changes, const vt_seasonal_fit_labels *labels,
-                                const char *path, char **summary)
+vt_status vt_seasonal_fit_write(vt_seasonal_fit *fit, vt_seasonal_fit *changes, vt_seasonal_fit *values,
+                                const vt_seasonal_fit_labels *labels, const char *path, char **summary)
 {
     vt_status status = VT_OK;
     vt_tensor_file *file = NULL;
@@ -398,7 +400,8 @@ vt_status vt_seasonal_fit_write(vt_seasonal_fit *fit, vt_seasonal_fit *changes, 
     const int64_t basis = settle_basis(fit, &gap);
     VT_TRY(vt_tensor_file_create(partial, &file));
     VT_TRY(write_labels(fit, labels, basis, file));
-    VT_TRY(write_solution(fit, basis, file));
+    VT_TRY(write_solution(fit, basis, false, file));
+    if (values != NULL) VT_TRY(write_solution(values, settle_basis(values, &gap), true, file));
     if (changes != NULL && changes->times > 0) VT_TRY(write_changes(changes, file));
     VT_TRY(vt_tensor_file_finish(&file));
     VT_TRY(vt_output_publish(partial, path));

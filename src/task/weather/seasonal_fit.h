@@ -33,11 +33,12 @@ typedef struct {
 
 /* Solves the equations and writes the file, which appears whole or not at all; at least one time was added. `changes`
  * (or NULL) is a fit to x(t + dt) - x(t), each added at the later time: what their own seasonal climatology leaves is
- * the change of the departures. Times that
- * are more than a day apart share one climatology for any time of day. If the times of a time of day leave more than
- * 32 days of the year without one, as a set of less than a year does, harmonics can't be told from the weather: then
- * only means are written. *summary (malloc'd) is a clause that says what was fitted. */
-vt_status vt_seasonal_fit_write(vt_seasonal_fit *fit, vt_seasonal_fit *changes, const vt_seasonal_fit_labels *labels,
-                                const char *path, char **summary);
+ * the change of the departures. `values` (or NULL) is a fit to the same times in the units of the data, where `fit` is
+ * to what transforms made of them. Times that are more than a day apart share one climatology for any time of day. If
+ * the times of a time of day leave more than 32 days of the year without one, as a set of less than a year does,
+ * harmonics can't be told from the weather: then only means are written. *summary (malloc'd) is a clause that says what
+ * was fitted. */
+vt_status vt_seasonal_fit_write(vt_seasonal_fit *fit, vt_seasonal_fit *changes, vt_seasonal_fit *values,
+                                const vt_seasonal_fit_labels *labels, const char *path, char **summary);
 
 #endif

@@ -129,6 +129,23 @@ void vt_plain_scaled_add(vt_backend *backend, vt_matrix x, const float *scale, i
         }
 }
 
+void vt_plain_limit(vt_backend *backend, vt_matrix x, const float *low, const float *high, int64_t channels,
+                    vt_matrix gradient)
+{
+    (void)backend;
+#pragma omp parallel for schedule(static)
+    for (int64_t r = 0; r < x.rows; r++)
+        for (int64_t c = 0, channel = 0; c < x.columns; c++) {
+            float *value = &x.data[r * x.stride + c];
+            const float least = low[channel], most = high[channel];
+            if (gradient.data == NULL && *value != VT_NO_POINT)
+                *value = *value < least ? least : *value > most ? most : *value;
+            if (gradient.data != NULL && (*value <= least || *value >= most))
+                gradient.data[r * gradient.stride + c] = 0;
+            if (++channel == channels) channel = 0;
+        }
+}
+
 void vt_plain_fields_disturb(vt_backend *backend, const vt_disturbance *how, const uint32_t *step, const float *fields,
                              const float *mean, const float *inverse_std, const float *noise, float *y)
 {
