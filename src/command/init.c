@@ -265,7 +265,7 @@ done:
 /* Seconds of a step of these samples here; INFINITY: it doesn't fit into memory. */
 static vt_status measure_step(const initial *init, const vt_config *config, int64_t samples, double *seconds)
 {
-    enum { WARM_UP = 2, STEPS = 3 };
+    enum { WARM_UP = 2, STEPS = 7 };
     vt_status status = VT_OK;
     vt_practice *practice = NULL;
     vt_plan plan;
@@ -312,9 +312,7 @@ static vt_status try_candidate(initial *init, int number, bool *worth)
 {
     vt_status status = VT_OK;
     vt_recipe_times *times = &init->times;
-    times->rollout = 1;
-    for (int i = 2; i >= 0; i--)
-        if (init->data.rollouts[i] > 1) times->rollout = init->data.rollouts[i];
+    times->rollout = init->data.rollouts[1] > 1 ? init->data.rollouts[1] : init->data.rollouts[0];
     vt_recipe_candidate(&init->data, number, &init->recipe);
     init->recipe.steps = 1;
     VT_TRY(step_seconds(init, 1, &times->one));

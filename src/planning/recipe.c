@@ -98,7 +98,8 @@ double vt_recipe_seconds(const vt_recipe_data *data, const vt_recipe_times *time
 
 /* Epochs over rollouts of 1, 3 and 10 days, the best first, and how many over one step they need before. Of large sets
  * 1500 steps over one step are enough. */
-static const int64_t patterns[][4] = {{16, 2, 2, 1}, {10, 1, 1, 1}, {10, 1, 1, 0}, {6, 1, 0, 0}, {1, 0, 0, 0}};
+static const int64_t patterns[][4] = {{16, 0, 2, 1}, {10, 0, 1, 1}, {8, 0, 0, 1},
+                                      {8, 0, 1, 0},  {6, 1, 0, 0},  {1, 0, 0, 0}};
 enum { PATTERNS = sizeof patterns / sizeof patterns[0], ENOUGH_STEPS = 1500, MOST_EPOCHS = 32 };
 
 bool vt_recipe_deal(const vt_recipe_data *data, const vt_recipe_times *times, double seconds, vt_recipe *recipe)
@@ -235,15 +236,17 @@ static void put_training(const writer *to, const vt_recipe_data *data, const vt_
         fmin(0.9999, fmax(0.9, 1 - 15 / steps)));
 }
 
+/* The last stage moves less, which keeps the first hours as good as they are (docs/lab/forecasting.md). */
 static void put_length(const writer *to, const vt_recipe_data *data, const vt_recipe *recipe)
 {
+    static const double rates[] = {1e-3, 1e-3, 6e-4};
     vt_text rollout = {0}, restarts = {0};
     int64_t epochs = recipe->epochs[0];
     for (int stage = 1; stage < 4; epochs += recipe->epochs[stage++]) {
         if (recipe->epochs[stage] == 0) continue;
         vt_text_append(&rollout, ", %lld@%lld", (long long)data->rollouts[stage - 1], (long long)epochs);
-        vt_text_append(&restarts, "%s%.2g@%lld", restarts.length > 0 ? ", " : "", 1e-3 * 64 / (double)recipe->embed_dim,
-                       (long long)epochs);
+        vt_text_append(&restarts, "%s%.2g@%lld", restarts.length > 0 ? ", " : "",
+                       rates[stage - 1] * 64 / (double)recipe->embed_dim, (long long)epochs);
     }
     if (recipe->steps > 0)
         put(to, "num_iters", "steps in the time given, which is less than an epoch", "%lld", (long long)recipe->steps);

@@ -208,9 +208,11 @@ static vt_model_tensor with_zeros(const vt_rollout *rollout, const vt_pass *pass
                                  .first_row = rollout->first_row,
                                  .sample_stride = stride};
     float *fields = push_zeros(rollout, pass);
-    for (int64_t i = 0; i < pass->batch; i++)
-        pass->backend->fields_disturb(pass->backend, &none, pass->step, (const float *)now->values + i * stride,
-                                      now->mean, now->inverse_std, NULL, fields + i * channels * plane);
+    for (int64_t i = 0; i < pass->batch; i++) {
+        const float *own = now->values != NULL ? (const float *)now->values + i * stride : NULL; /* of a dry run */
+        pass->backend->fields_disturb(pass->backend, &none, pass->step, own, now->mean, now->inverse_std, NULL,
+                                      fields + i * channels * plane);
+    }
     return normalised(rollout, fields, channels);
 }
 
