@@ -1,6 +1,7 @@
 # `vitrain init`: a configuration for whatever data there are, which runs as it is.
 
 python_with python3-h5py "h5py, numpy"
+needs_kernels
 export OMP_NUM_THREADS=1 # other tests run beside these, and times are measured
 
 # set NAME ROWS COLUMNS CHANNELS HOURS TIMES [gaps|missing]: netCDF files of waves that travel and change, with seasons.
@@ -53,40 +54,38 @@ has() {
 }
 
 test_odd_grid() {
-    needs_kernels
     set_of odd 17 31 3 6 200
-    says "v0" "odd.yaml: 4 blocks of width 64 on patches of 2 × 2" "vitrain --yaml_config=odd.yaml --config=odd" -- "$VITRAIN" init odd --hours=0.006
+    says "v0" "odd.yaml: 4 blocks of width 64 on patches of 2 × 2" "vitrain --yaml_config=odd.yaml --config=odd" -- "$VITRAIN" init odd --hours=0.005
     has odd "pad: wrap" "n_history: 1" 'variables: "[v0, v1, v2]"' "img_size: [17, 31]" "predict: tendency" "normalise: climatology"
     learns odd
     refuses_once "odd.yaml exists already; give --force" -- "$VITRAIN" init odd
     # what is given stays, and is written first
-    "$VITRAIN" init odd/ --hours=0.005 --force --variables=[v2] --embed_dim=32 --rollout=1 --lr=1e-3 >said
+    "$VITRAIN" init odd/ --hours=0.003 --force --variables=[v2] --embed_dim=32 --rollout=1 --lr=1e-3 >said
     has odd "# as given" 'variables: "[v2]"' "embed_dim: 32" 'rollout: "1"' "lr: 0.001" 'data_dir: "odd/"'
     refuted grep -q "lr_restarts\|embed_dim: 64" odd.yaml
     "$VITRAIN" --yaml_config=odd.yaml --config=odd --num_epochs=1 --expdir=runs >/dev/null
 }
 
 test_missing_values_and_times() {
-    needs_kernels
     set_of holes 16 32 2 6 300 gaps missing
-    "$VITRAIN" init holes --hours=0.006 >/dev/null
+    "$VITRAIN" init holes --hours=0.01 >/dev/null
     has holes "missing: mask" "n_history: 3"
     refuted grep -q "12@\|40@" holes.yaml # no stretch of times is so long
-    learns holes
+    "$VITRAIN" --yaml_config=holes.yaml --config=holes --num_epochs=1 --lr_restarts=None --rollout=1 --expdir=runs >/dev/null
 }
 
 # Of hourly times one of six hours is a step, of daily ones one; the statistics are of these steps.
 test_steps() {
     set_of hourly 8 16 4 1 400
-    "$VITRAIN" init hourly --hours=0.02 >/dev/null
+    "$VITRAIN" init hourly --hours=0.01 >/dev/null
     has hourly "dt: 6"
     contains "$(cat hourly/stats/about.json)" '"dt": 6'
     set_of daily 8 16 5 24 300
-    "$VITRAIN" init daily --hours=0.02 >/dev/null
+    "$VITRAIN" init daily --hours=0.01 >/dev/null
     has daily "dt: 1" "n_history: 0" "forcings: [cos_zenith, sin_year, cos_year, sin_lat, cos_lat, sin_lon, cos_lon]"
     # of statistics that are there, with another dt
     "$VITRAIN" stats hourly --variables=[v0,v1,v2,v3] --dt=3 --force >/dev/null
-    "$VITRAIN" init hourly --hours=0.02 --force >/dev/null
+    "$VITRAIN" init hourly --hours=0.01 --force >/dev/null
     has hourly "dt: 3"
     "$VITRAIN" --yaml_config=hourly.yaml --config=hourly --num_epochs=1 --lr_restarts=None --rollout=1 --expdir=runs >/dev/null
 }
@@ -96,15 +95,15 @@ test_sets_that_are_not_divided() {
     set_of all 8 16 2 6 300
     mv all/train/2001.nc all
     rm -r all/train all/valid
-    "$VITRAIN" init all --hours=0.02 >/dev/null
+    "$VITRAIN" init all --hours=0.01 >/dev/null
     has all 'train_period: "2001-01-01..2001-02-28"' 'valid_period: "2001-03-01..2001-03-16"'
     "$VITRAIN" --yaml_config=all.yaml --config=all --num_epochs=1 --lr_restarts=None --rollout=1 --expdir=runs >/dev/null
     "$VITRAIN" synth data --img_size=[8,16] --channels=3 --steps_per_year=100 --valid_steps=30 >/dev/null
-    "$VITRAIN" init data --hours=0.02 --output=fields.yaml >/dev/null # `fields`, whose statistics are there
+    "$VITRAIN" init data --hours=0.01 --output=fields.yaml >/dev/null # `fields`, whose statistics are there
     grep -q "n_in_channels: 6" fields.yaml
     "$VITRAIN" --yaml_config=fields.yaml --config=data --num_epochs=1 --lr_restarts=None --rollout=1 --expdir=runs >/dev/null
     mv data/valid data/elsewhere
-    refuses "data/valid" -- "$VITRAIN" init data --hours=0.02 --output=none.yaml
+    refuses "data/valid" -- "$VITRAIN" init data --hours=0.01 --output=none.yaml
     [ ! -e none.yaml ]
     refuses_once "'nowhere': no such directory" -- "$VITRAIN" init nowhere
     refuses_once "hours are too few for all: a step takes" -- "$VITRAIN" init all --hours=0.001 --embed_dim=512 --force
@@ -122,7 +121,6 @@ test_other_machines() {
 
 # Everything else that the rules are for; each run ends in time, and is better than persistence.
 long_all_kinds() {
-    needs_kernels
     set_of one 20 40 1 6 700
     set_of seventy 12 24 70 6 300
     set_of daily 16 32 4 24 800
@@ -130,7 +128,8 @@ long_all_kinds() {
     set_of gaps 16 32 4 6 700 gaps
     set_of tiny 5 7 2 6 400
     set_of wide 90 180 5 6 120
-    for name in one seventy daily hourly gaps tiny wide; do
+    set_of holes 16 32 2 6 300 gaps missing
+    for name in one seventy daily hourly gaps tiny wide holes; do
         "$VITRAIN" init $name --hours=0.03 >/dev/null
         local begin=$SECONDS
         learns $name
