@@ -133,7 +133,7 @@ synth*--text*) set -- "$@" --tokens=4000 ;;
 synth*unet3d*) set -- "$@" --box_size=[32,32] ;;
 synth*) set -- "$@" --img_size=[32,64] --steps_per_year=81 --valid_steps=37 --force ;;
 init*) set -- "$@" --hours=0.02 --force ;;
-*yaml_config=data.yaml*) set -- "$@" --limit_nsamples=8 --limit_nsamples_val=8 --rollout=1 --lr_restarts=None --num_epochs=1 ;;
+*yaml_config=data.yaml*) set -- "$@" --limit_nsamples=16 --limit_nsamples_val=16 --rollout=1 --lr_restarts=None --num_epochs=1 ;;
 plan*scaling*) set -- "$@" --scaling=1,2 ;;
 plan*calibrate*) set -- "$@" --embed_dim=16 --depth=1 ;;
 evaluate*lm/* | evaluate*unet*) ;;

@@ -83,15 +83,14 @@ test_resumed_to_the_bit() {
 }
 
 # Every layout has the figures of one rank, as without frozen parameters.
-test_over_ranks() {
+# over_ranks LAYOUT...: losses and norms are those of one rank
+over_ranks() {
     needs_mpi
     local freeze layout alone=0 common="--depth=4 --num_epochs=1 --lr_schedule=none"
     for freeze in "$EARLY" "$MIDDLE"; do
         ranks 1 alone$((++alone)) $common "$freeze"
         figures_of alone$alone >alone$alone.csv
-        for layout in --zero_stage=0 --zero_stage=1 "--zero_stage=2 --grad_accumulation=2" "--zero_stage=3 --bucket_cap_mb=0.01" \
-            --tensor_parallel=2 "--tensor_parallel=2 --sequence_parallel=true" --context_parallel=2 \
-            "--pipeline_parallel=2 --grad_accumulation=4" "--pipeline_parallel=2 --pipeline_split=[1,3] --grad_accumulation=2"; do
+        for layout; do
             rm -rf several
             ranks 2 several $common "$freeze" $layout
             figures_of several >several.csv
@@ -99,6 +98,14 @@ test_over_ranks() {
         done
         ranks 1 one$alone $common --num_epochs=2 "$freeze" --resume="$(step_of several 7)" # what another layout wrote
     done
+}
+test_over_ranks() {
+    over_ranks "--zero_stage=3 --bucket_cap_mb=0.01" --tensor_parallel=2 "--pipeline_parallel=2 --pipeline_split=[1,3] --grad_accumulation=2"
+}
+long_over_ranks() {
+    local layout
+    over_ranks --zero_stage=0 --zero_stage=1 "--zero_stage=2 --grad_accumulation=2" "--tensor_parallel=2 --sequence_parallel=true" \
+        --context_parallel=2 "--pipeline_parallel=2 --grad_accumulation=4"
     for layout in "--zero_stage=3 --ema_decay=0.5" "--pipeline_parallel=2 --grad_accumulation=2"; do
         same_bits 2 --depth=4 --num_epochs=2 --lr_schedule=none "$MIDDLE" $layout
     done

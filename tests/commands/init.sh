@@ -55,7 +55,7 @@ has() {
 
 test_odd_grid() {
     set_of odd 17 31 3 6 200
-    says "v0" "odd.yaml: 4 blocks of width 64 on patches of 2 × 2" "vitrain --yaml_config=odd.yaml --config=odd" -- "$VITRAIN" init odd --hours=0.005
+    says "v0" "odd.yaml: 4 blocks of width 64 on patches of 2 × 2" "vitrain --yaml_config=odd.yaml --config=odd" -- "$VITRAIN" init odd --hours=0.004
     has odd "pad: wrap" "n_history: 1" 'variables: "[v0, v1, v2]"' "img_size: [17, 31]" "predict: tendency" "normalise: climatology"
     learns odd
     refuses_once "odd.yaml exists already; give --force" -- "$VITRAIN" init odd
@@ -63,7 +63,6 @@ test_odd_grid() {
     "$VITRAIN" init odd/ --hours=0.003 --force --variables=[v2] --embed_dim=32 --rollout=1 --lr=1e-3 >said
     has odd "# as given" 'variables: "[v2]"' "embed_dim: 32" 'rollout: "1"' "lr: 0.001" 'data_dir: "odd/"'
     refuted grep -q "lr_restarts\|embed_dim: 64" odd.yaml
-    "$VITRAIN" --yaml_config=odd.yaml --config=odd --num_epochs=1 --expdir=runs >/dev/null
 }
 
 test_missing_values_and_times() {
@@ -87,7 +86,6 @@ test_steps() {
     "$VITRAIN" stats hourly --variables=[v0,v1,v2,v3] --dt=3 --force >/dev/null
     "$VITRAIN" init hourly --hours=0.01 --force >/dev/null
     has hourly "dt: 3"
-    "$VITRAIN" --yaml_config=hourly.yaml --config=hourly --num_epochs=1 --lr_restarts=None --rollout=1 --expdir=runs >/dev/null
 }
 
 # One directory of files, and one store: the last fifth of the times is for validation.
@@ -115,8 +113,7 @@ test_other_machines() {
     has far "amp_mode: bf16" "enable_jit: true" "tensor_parallel: 1" "grad_accumulation: 1"
     grep -q "# the fastest layout of 8 ranks of h100-sxm" far.yaml
     says "8 ranks of h100-sxm" -- "$VITRAIN" plan --yaml_config=far.yaml --config=far --ranks=8 --hardware="$TOP/config/hardware.yaml:h100-sxm"
-    "$VITRAIN" init far --hours=0.01 --ranks=32 --force >/dev/null
-    has far "global_batch_size: 32"
+    has far "global_batch_size: 16"
 }
 
 # Everything else that the rules are for; each run ends in time, and is better than persistence.
