@@ -77,15 +77,15 @@ static int64_t steps_an_epoch(const vt_recipe_data *data, const vt_recipe *recip
     return data->samples / recipe->batch > 0 ? data->samples / recipe->batch : 1;
 }
 
-/* Validation is a third of a training step for each batch; 3 % go into pictures, checkpoints and logs. */
+/* Validation is a third of a training step for each batch; 0.3 s and 3 % go into pictures, checkpoints and logs. */
 static double epoch_seconds(const vt_recipe_data *data, const vt_recipe_times *times, const vt_recipe *recipe,
                             int stage)
 {
     double step = times->one;
     if (stage > 0 && times->rollout > 1)
         step += (times->several - times->one) * (double)(data->rollouts[stage - 1] - 1) / (double)(times->rollout - 1);
-    return 1.03 * ((double)steps_an_epoch(data, recipe) * step +
-                   (double)ceiling(data->validation, recipe->batch) * times->one / 3);
+    return 0.3 + 1.03 * ((double)steps_an_epoch(data, recipe) * step +
+                         (double)ceiling(data->validation, recipe->batch) * times->one / 3);
 }
 
 double vt_recipe_seconds(const vt_recipe_data *data, const vt_recipe_times *times, const vt_recipe *recipe)
@@ -96,16 +96,16 @@ double vt_recipe_seconds(const vt_recipe_data *data, const vt_recipe_times *time
     return seconds;
 }
 
-/* Epochs over rollouts of 1, 3 and 10 days, the best first, and how many over one step they need before. Of large sets
- * 1500 steps over one step are enough. */
-static const int64_t patterns[][4] = {{16, 0, 2, 1}, {10, 0, 1, 1}, {8, 0, 0, 1},
-                                      {8, 0, 1, 0},  {6, 1, 0, 0},  {1, 0, 0, 0}};
-enum { PATTERNS = sizeof patterns / sizeof patterns[0], ENOUGH_STEPS = 1500, MOST_EPOCHS = 32 };
+/* Steps of training over one step that come before, and epochs over rollouts of 1, 3 and 10 days; the best first. */
+static const int64_t patterns[][4] = {{1400, 0, 2, 1}, {900, 0, 1, 1}, {700, 0, 0, 1},
+                                      {700, 0, 1, 0},  {500, 1, 0, 0}, {1, 0, 0, 0}};
+enum { PATTERNS = sizeof patterns / sizeof patterns[0], MOST_EPOCHS = 32 };
 
 bool vt_recipe_deal(const vt_recipe_data *data, const vt_recipe_times *times, double seconds, vt_recipe *recipe)
 {
     const double one = epoch_seconds(data, times, recipe, 0);
-    const int64_t enough = ceiling(ENOUGH_STEPS, steps_an_epoch(data, recipe));
+    const int64_t each = steps_an_epoch(data, recipe), enough = ceiling(patterns[0][0], each);
+    const double most = (double)(enough > MOST_EPOCHS ? enough : MOST_EPOCHS); /* of small sets */
     recipe->steps = 0;
     for (int p = 0; p < PATTERNS; p++) {
         double left = seconds;
@@ -114,8 +114,8 @@ bool vt_recipe_deal(const vt_recipe_data *data, const vt_recipe_times *times, do
             left -= (double)recipe->epochs[stage] * epoch_seconds(data, times, recipe, stage);
         }
         const double epochs = floor(left / one);
-        recipe->epochs[0] = epochs > MOST_EPOCHS ? MOST_EPOCHS : (int64_t)epochs;
-        if (epochs >= (double)(patterns[p][0] < enough ? patterns[p][0] : enough)) return p == 0;
+        recipe->epochs[0] = (int64_t)fmin(epochs, most);
+        if (epochs >= (double)ceiling(patterns[p][0], each)) return p == 0;
     }
     memset(recipe->epochs, 0, sizeof recipe->epochs);
     recipe->steps = (int64_t)(seconds / times->one);
