@@ -22,8 +22,7 @@ static inline vt_task *open_weather(const vt_config *config, const float *means,
 {
     vt_task *task = NULL;
     vt_fields_about *about = vt_fields_about_make();
-    const int64_t in = vt_config_channels_a_time(config), out = config->n_out_channels;
-    about->channels = (in > out ? in : out) + vt_config_role_count(config, VT_ROLE_FORCING);
+    about->channels = vt_config_frame_channels(config);
     vt_transform *transforms = NULL;
     EXPECT_OK(vt_transforms_parse(config->transform, config->bounds, NULL, about->channels, &transforms));
     const vt_weather_data data = {.about = about,

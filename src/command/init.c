@@ -46,7 +46,7 @@ static vt_status add_option(initial *init, const char *name, const char *value)
     return status;
 }
 
-/* A directory without train/, and a store, is one set, until periods divide it. */
+/* A store, or a directory without train/, is one set, unless periods divide it. */
 static bool is_one_set(const initial *init)
 {
     char *training = vt_text_format("%s/train", init->directory);
@@ -61,19 +61,21 @@ static vt_status find_variables(initial *init)
     vt_status status = VT_OK;
     vt_file_list files = {0};
     vt_text words = {0};
+    char *list = NULL;
     int64_t extent[4] = {0};
     const vt_fields_form any = {.variables = "any"};
     const char *directory = is_one_set(init) ? init->directory : init->given->train_data_path;
     if (init->given->variables != NULL) return VT_OK;
     VT_TRY(vt_file_list_open(directory, "train_data_path", &any, &files));
-    vt_text_append(&words, "[");
     for (int64_t i = files.first[0]; i < files.first[1]; i++)
         VT_TRY(vt_netcdf_variables(files.paths[i], extent, &words));
-    vt_text_append(&words, "]");
-    if (words.length > 2) VT_TRY(add_option(init, "variables", words.characters));
+    if (words.length == 0) goto done;
+    list = vt_text_format("[%s]", words.characters);
+    VT_TRY(add_option(init, "variables", list));
 done:
     vt_file_list_close(&files);
     vt_text_close(&words);
+    free(list);
     return status;
 }
 
@@ -133,8 +135,8 @@ static vt_status run_stats(const initial *init)
     return status;
 }
 
-/* Makes the statistics that aren't there; where values are missing, a second time without them. Those that are there
- * say which dt they are of. */
+/* Makes the statistics that aren't there. Where values are missing this fails, and its error names the option that
+ * leaves them out, with which it is tried again. Statistics that are there say which dt they are of. */
 static vt_status make_statistics(initial *init)
 {
     vt_status status = VT_OK;
@@ -235,7 +237,6 @@ static vt_status count_samples(initial *init)
     vt_config *config = NULL;
     data->samples = 1;
     vt_recipe_candidate(data, 0, &init->recipe);
-    init->recipe.steps = 1;
     VT_TRY(make_config(init, 1, &config));
     const int64_t all = data->samples = samples_of(config, VT_SET_TRAINING, 1);
     data->validation = samples_of(config, VT_SET_VALIDATION, 1);
@@ -314,7 +315,6 @@ static vt_status try_candidate(initial *init, int number, bool *worth)
     vt_recipe_times *times = &init->times;
     times->rollout = init->data.rollouts[1] > 1 ? init->data.rollouts[1] : init->data.rollouts[0];
     vt_recipe_candidate(&init->data, number, &init->recipe);
-    init->recipe.steps = 1;
     VT_TRY(step_seconds(init, 1, &times->one));
     times->several = times->one;
     if (times->rollout > 1 && times->one < MOST * 3600 * init->flags->hours)
@@ -331,7 +331,6 @@ static vt_status count_work(initial *init, int number, double *flops)
     vt_config *config = NULL;
     vt_plan plan;
     vt_recipe_candidate(&init->data, number, &init->recipe);
-    init->recipe.steps = 1;
     VT_TRY(make_config(init, 1, &config));
     VT_TRY(vt_practice_plan(config, config->global_batch_size / init->data.ranks, &plan));
     *flops = plan.step_flops;
@@ -345,13 +344,13 @@ done:
 static vt_status choose(initial *init)
 {
     vt_status status = VT_OK;
-    vt_recipe recipe;
     double least = 0, work = 0;
     int last = 0;
     bool worth = false;
-    while (vt_recipe_candidate(&init->data, last + 1, &recipe)) last++;
+    while (vt_recipe_candidate(&init->data, last + 1, &init->recipe)) last++;
     VT_TRY(count_work(init, last, &least));
     VT_TRY(try_candidate(init, last, &worth));
+    const vt_recipe recipe = init->recipe;
     const vt_recipe_times cheapest = init->times;
     for (int number = 0; worth && number < last; number++) {
         VT_TRY(count_work(init, number, &work));
@@ -362,7 +361,8 @@ static vt_status choose(initial *init)
         VT_TRY(try_candidate(init, number, &found));
         if (found) goto done;
     }
-    if (worth) VT_TRY(try_candidate(init, last, &worth));
+    init->recipe = recipe;
+    init->times = cheapest;
     VT_CHECK(isfinite(init->times.several), "no model that learns something from %s fits into memory", init->directory);
     VT_CHECK(init->recipe.epochs[0] > 0 || init->recipe.steps >= 20,
              "%g hours are too few for %s: a step takes %.3g s; give more, or a smaller window", init->flags->hours,

@@ -55,13 +55,11 @@ static vt_status value_text(const vt_yaml_node *value, const vt_row *row, vt_tex
     char found[96];
     vt_text range = {0};
     const bool is_list = row->kind == VT_ROW_PAIR || row->kind == VT_ROW_RANGE || row->is_list;
+    const int levels = row->is_map ? 2 : is_list ? 1 : 0;
+    const bool is_allowed = row->is_map || value->kind != VT_YAML_MAPPING;
     vt_row_range(vt_row_meant(row), &range);
-    VT_CHECK((row->is_map || value->kind != VT_YAML_MAPPING) && append_node(value,
-                                                                            row->is_map ? 2
-                                                                            : is_list   ? 1
-                                                                                        : 0,
-                                                                            text),
-             "found %s, expected %s", vt_yaml_describe(value, found), range.characters);
+    VT_CHECK(is_allowed && append_node(value, levels, text), "found %s, expected %s", vt_yaml_describe(value, found),
+             range.characters);
 done:
     vt_text_close(&range);
     return status;

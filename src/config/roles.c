@@ -89,6 +89,12 @@ int64_t vt_config_role_count(const vt_config *config, vt_role role)
     return found;
 }
 
+int64_t vt_config_frame_channels(const vt_config *config)
+{
+    const int64_t in = vt_config_channels_a_time(config), out = config->n_out_channels;
+    return (in > out ? in : out) + vt_config_role_count(config, VT_ROLE_FORCING);
+}
+
 char *vt_config_forcing_variables(const vt_config *config)
 {
     vt_text text = {0};

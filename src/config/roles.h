@@ -12,6 +12,9 @@ vt_status vt_config_resolve_roles(vt_config *config);
 /* How many of `variables` have this role. */
 int64_t vt_config_role_count(const vt_config *config, vt_role role);
 
+/* Channels of a time that a model sees or forecasts: those of input and output, then the forcings. */
+int64_t vt_config_frame_channels(const vt_config *config);
+
 /* The variables that are forcings, "[sst, ice]"; malloc'd. */
 char *vt_config_forcing_variables(const vt_config *config);
 

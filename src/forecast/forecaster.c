@@ -23,7 +23,6 @@ struct vt_forecaster {
     vt_trainer *trainer;
     vt_dataset *dataset;
     vt_dataset *given; /* files that were named for forcings; NULL: none were */
-    vt_dataset_options given_options;
     char *given_variables;
     vt_group *stages; /* of the model */
     float *forcings;  /* of a batch, or NULL */
@@ -402,15 +401,15 @@ vt_status vt_forecaster_find_forcings(vt_forecaster *forecaster, const char *dir
     vt_status status = VT_OK;
     vt_date first = {0}, last = {0};
     char from[VT_DATE_SIZE], to[VT_DATE_SIZE];
-    int64_t missing = 0;
+    int64_t missing = 0, found = -1;
     char *names = vt_config_forcing_variables(vt_trainer_config(forecaster->trainer));
     if (directory != NULL) VT_TRY(open_given(forecaster, directory));
     if (vt_dataset_options_of(forecaster->dataset)->forcing_channels == 0) goto done;
     for (int64_t i = 0; i < count * steps; i++) {
         const int64_t sample = samples[i / steps], lead = i % steps;
         const vt_date date = vt_states_date(forecaster->dataset, sample, lead);
-        const bool given = forecaster->given != NULL && vt_dataset_find(forecaster->given, date, 0) >= 0;
-        if (given || vt_dataset_reaches(forecaster->dataset, sample, lead)) continue;
+        if (forecaster->given != NULL) found = vt_dataset_find(forecaster->given, date, found + 1);
+        if (found >= 0 || vt_dataset_reaches(forecaster->dataset, sample, lead)) continue;
         if (missing++ == 0 || date.minutes < first.minutes) first = date;
         if (missing == 1 || date.minutes > last.minutes) last = date;
     }
@@ -435,7 +434,7 @@ static vt_status take_forcings(vt_forecaster *forecaster, const int64_t *samples
     const vt_config *config = vt_trainer_config(forecaster->trainer);
     const vt_known_fields *known = vt_dataset_known(forecaster->dataset);
     const int64_t each = vt_config_forcing_channels(config) * plane_of(config);
-    const int64_t own = vt_config_role_count(config, VT_ROLE_FORCING) * plane_of(config);
+    const int64_t own = vt_dataset_options_of(forecaster->dataset)->forcing_channels * plane_of(config);
     VT_ASSERT(count > 0 && count <= vt_forecaster_batch(forecaster));
     for (int64_t i = 0; i < count && each > 0; i++) {
         float *fields = forecaster->forcings + i * each, *of_files = fields + each - own;

@@ -89,6 +89,7 @@ vt_status vt_states_begin(vt_states *states, const int64_t *samples, int64_t cou
     states->samples = samples;
     states->count = count;
     states->lead = 0;
+    for (int64_t i = 0; i < states->number * count; i++) states->starts[i] = samples[i % count];
     for (int64_t i = 0; i < count; i++) {
         float *first = states->input + i * in;
         vt_date date = {0};
@@ -104,8 +105,8 @@ done:
     return status;
 }
 
-/* The older times of an input move one place back, and the forecast becomes the newest, as far as the input holds it. A
- * model that forecasts fewer channels than it sees makes one step only: nothing moves. */
+/* The older times of an input move one place back, and those channels of the forecast that the input has become its
+ * newest time. A model that forecasts fewer channels than it sees makes one step only: nothing moves. */
 static void shift(const vt_states *states, const float *forecast, float *input)
 {
     const int64_t in = input_size(states->config), now = in / (states->config->n_history + 1);
@@ -132,7 +133,6 @@ vt_status vt_states_step(vt_states *states)
     const int64_t in = input_size(states->config), out = field_size(states->config);
     const int64_t most = vt_forecaster_batch(states->forecaster), all = states->number * states->count;
     const int64_t each = vt_members_of_each(states->members) * states->count; /* of one checkpoint */
-    for (int64_t i = 0; i < all; i++) states->starts[i] = states->samples[i % states->count];
     for (int64_t first = 0, count = 0; first < all; first += count) {
         const int64_t left = each - first % each;
         count = left < most ? left : most;

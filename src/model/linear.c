@@ -51,7 +51,8 @@ void vt_linear_backward(const vt_linear *linear, const vt_pass *pass, vt_matrix 
     const bool has_bias = linear->bias != NULL && !linear->bias->frozen;
     float *dweight = linear->weight->gradient, *dbias = has_bias ? linear->bias->gradient : NULL;
     const size_t mark = pass->arena->used;
-    if (linear->weight->frozen && has_bias) { /* its sums come with a product: of few columns, which nothing reads */
+    if (linear->weight->frozen &&
+        has_bias) { /* the bias's sums come with a product: one of few columns, which nothing reads */
         enum { FEW = 8 };
         x = vt_matrix_columns(x, 0, x.columns < FEW ? x.columns : FEW);
         dweight = vt_arena_push(pass->arena, (size_t)(dy.columns * x.columns) * sizeof(float));

@@ -20,7 +20,7 @@ struct vt_parameters {
     vt_bucket *buckets;
     int64_t bucket_count;
     int64_t elements;                 /* of a whole block, gaps included */
-    int64_t trained, trained_buckets; /* the part of both that is not frozen */
+    int64_t trained, trained_buckets; /* what of both belongs to parameters that are trained */
     vt_parameters_storage storage;
     vt_parameters_hooks hooks;
     vt_type type;

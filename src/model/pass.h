@@ -77,7 +77,7 @@ static inline vt_pass vt_pass_keeping(const vt_pass *pass, int64_t unit)
     return keeping;
 }
 
-/* Where a layer's backward adds a gradient: that of the parameter, or of a frozen one memory on the arena that nothing
+/* Where a layer's backward adds a gradient: the parameter's own, or, if it is frozen, memory on the arena that nothing
  * reads. */
 static inline float *vt_pass_gradient(const vt_pass *pass, const vt_parameter *parameter)
 {

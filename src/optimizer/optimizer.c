@@ -306,7 +306,7 @@ static float *average_of(const vt_optimizer *optimizer, const span *own)
     return vt_kept_block(optimizer->kept, vt_kept_average(optimizer->kept)) + own->offset[VT_BLOCK_MOMENTS];
 }
 
-/* The buckets whose values have an average: those that are trained, or without one none. */
+/* How many buckets have an average of their values: those that are trained, or none if the run keeps no average. */
 static int64_t averaged_buckets(const vt_optimizer *optimizer)
 {
     return vt_kept_average(optimizer->kept) >= 0 ? vt_parameters_trained_buckets(optimizer->parameters) : 0;

@@ -65,8 +65,11 @@ bool vt_recipe_candidate(const vt_recipe_data *data, int number, vt_recipe *reci
     int64_t patch = patch_above(data, 0), batch = ceiling(BATCH, data->ranks) * data->ranks;
     while (batch > data->samples && batch > data->ranks) batch -= data->ranks;
     for (size += number; size >= SIZES; size--) patch = patch_above(data, patch);
-    *recipe = (vt_recipe){
-        .patch_size = patch, .embed_dim = sizes[size].embed_dim, .depth = sizes[size].depth, .batch = batch};
+    *recipe = (vt_recipe){.patch_size = patch,
+                          .embed_dim = sizes[size].embed_dim,
+                          .depth = sizes[size].depth,
+                          .batch = batch,
+                          .steps = 1};
     return patch == patch_above(data, 0) || tokens_of(data, patch) >= 4 * FEWEST_TOKENS;
 }
 

@@ -39,8 +39,8 @@ int64_t vt_recipe_dt(int64_t minutes);
 /* The steps of 1, 3 and 10 days; of longer steps 3 and 10. */
 void vt_recipe_rollouts(int64_t minutes, int64_t rollouts[3]);
 
-/* The candidates: 0 is the largest model that the data support, with the smallest patches; then those that cost less.
- * False: there are no more. */
+/* The candidates, which have one step of training: 0 is the largest model that the data support, with the smallest
+ * patches; then come those that cost less. False: there are no more. */
 bool vt_recipe_candidate(const vt_recipe_data *data, int number, vt_recipe *recipe);
 
 /* Deals out `seconds` of training. False: they are too few for this model to be worth its time. */

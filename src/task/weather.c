@@ -94,13 +94,6 @@ static void weather_close(vt_task *task)
 
 /* ---- normalisation ---- */
 
-/* The channels of the files' forcings follow those of input and output. */
-static int64_t first_forcing(const vt_config *config)
-{
-    const int64_t in = vt_config_channels_a_time(config), out = config->n_out_channels;
-    return in > out ? in : out;
-}
-
 static bool needs_changes(const vt_config *config)
 {
     return vt_channel_weights_are_automatic(config) || config->predict == VT_PREDICT_TENDENCY ||
@@ -240,11 +233,12 @@ static vt_status place_forcings(weather *w)
 {
     const vt_config *config = w->task.config;
     const int64_t count = vt_config_forcing_channels(config),
-                  known = count - (w->task.field_count - first_forcing(config));
+                  first = w->task.field_count - count; /* of the last ones */
+    const int64_t known = count - vt_config_role_count(config, VT_ROLE_FORCING);
     float *numbers = vt_allocate((size_t)(2 * count), sizeof *numbers, "the task"), *stds = numbers + count;
     for (int64_t c = 0; c < count; c++) {
-        numbers[c] = c < known ? 0 : w->means[first_forcing(config) + c - known];
-        stds[c] = c < known ? 1 : w->stds[first_forcing(config) + c - known];
+        numbers[c] = c < known ? 0 : w->means[first + c];
+        stds[c] = c < known ? 1 : w->stds[first + c];
     }
     const vt_status status = vt_normalisation_place(w->task.backend, numbers, stds, count, count,
                                                     &w->task.normalisation[VT_TENSOR_FORCINGS]);
@@ -344,13 +338,12 @@ static vt_status weather_open(const vt_config *config, const vt_source *training
                               vt_task **result)
 {
     vt_status status = VT_OK;
-    const int64_t forcings = vt_config_role_count(config, VT_ROLE_FORCING);
     weather *w = vt_allocate(1, sizeof *w, "the task");
     vt_task *task = &w->task;
     w->training = training;
     task->kind = &vt_task_weather;
     task->config = config;
-    task->field_count = first_forcing(config) + forcings;
+    task->field_count = vt_config_frame_channels(config);
     const vt_dataset *fields = vt_dataset_of(training), *others = vt_dataset_of(validation);
     if (others != NULL) w->channel_names = vt_dataset_channel_names(others);
     if (fields != NULL) w->transforms = vt_dataset_transforms(fields);

@@ -63,7 +63,8 @@ vt_status vt_stage_connect(const vt_config *config, vt_world *world, vt_backend 
         VT_TRY(vt_world_neighbours(world, VT_AXIS_PIPELINE, parity, "gradients", backend, &back));
         const bool is_behind = forward->rank == 0; /* the other one of the two */
         const int64_t elements = rows * stage->columns[is_behind];
-        const int64_t boundary = stage->units.first + (is_behind ? stage->units.count : 0); /* the unit behind it */
+        const int64_t boundary =
+            stage->units.first + (is_behind ? stage->units.count : 0); /* the later stage's first unit */
         if (forward->size == 1) continue;
         VT_TRY(vt_link_open(forward, type, elements, "activations",
                             &(is_behind ? stage->out : stage->in)[VT_SENT_STREAM]));

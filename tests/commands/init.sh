@@ -100,6 +100,12 @@ test_sets_that_are_not_divided() {
     "$VITRAIN" init data --hours=0.01 --output=fields.yaml >/dev/null # `fields`, whose statistics are there
     grep -q "n_in_channels: 6" fields.yaml
     "$VITRAIN" --yaml_config=fields.yaml --config=data --num_epochs=1 --lr_restarts=None --rollout=1 --expdir=runs >/dev/null
+    tar -xzf "$TOP/tests/zarr/stores.tar.gz" train_2001.nc train_2002.nc # with levels
+    mkdir -p levels/train levels/valid
+    mv train_2001.nc levels/train
+    mv train_2002.nc levels/valid
+    "$VITRAIN" init levels --hours=0.01 >/dev/null
+    has levels 'variables: "[t2m, z@500, z@850]"'
     mv data/valid data/elsewhere
     refuses "data/valid" -- "$VITRAIN" init data --hours=0.01 --output=none.yaml
     [ ! -e none.yaml ]

@@ -96,8 +96,8 @@ TEST(transforms_that_are_refused)
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         refused(SETTINGS("[tp=%s]", bad[i]), NULL,
                 SETTINGS("transform: '%s' of channel 'tp' is none of log1p(e), log(e) and sqrt", bad[i]));
-    refused("[tp]", NULL, "transform: 'tp' is no NAME=");
-    refused(NULL, "[0, 1]", "bounds: '0' is no NAME=");
+    refused("[tp]", NULL, "transform: 'tp' is not of the form NAME=VALUE");
+    refused(NULL, "[0, 1]", "bounds: '0' is not of the form NAME=VALUE");
     static const char *const ranges[] = {"[1, 0]",      "[0, 0]",     "[0]",      "[]",
                                          "[low, high]", "[inf, inf]", "[nan, 1]", "0..1"};
     for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)

@@ -100,14 +100,12 @@ static int specs(const vt_config *config, vt_span part, vt_tensor_spec *list)
 /* What the forcings and the climatology keep, in both sets. */
 static size_t held_bytes(const vt_config *config, vt_span part)
 {
-    const int64_t points = part.count * config->img_size[1], in = vt_config_channels_a_time(config);
-    const int64_t channels =
-        (in > config->n_out_channels ? in : config->n_out_channels) + vt_config_role_count(config, VT_ROLE_FORCING);
+    const int64_t points = part.count * config->img_size[1];
     const vt_known_options known = vt_known_options_of(config);
     size_t bytes = (size_t)(vt_known_fixed_count(&known) * points) * sizeof(float);
     if (config->data_loader_config == VT_LOADER_SYNTHETIC) return 0;
     if (config->normalise == VT_NORMALISE_CLIMATOLOGY)
-        bytes += vt_seasonal_bytes(config->climatology_path, channels, points);
+        bytes += vt_seasonal_bytes(config->climatology_path, vt_config_frame_channels(config), points);
     return 2 * bytes;
 }
 

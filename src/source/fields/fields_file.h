@@ -98,7 +98,7 @@ static inline int64_t vt_fields_stored_time(const int64_t *stored, int64_t time)
     return stored != NULL ? stored[time] : time;
 }
 
-/* Appends to "[" the variables of a netCDF file or a Zarr store that can be channels together, "t2m, z@1000": those of
+/* Appends the variables of a netCDF file or a Zarr store that can be channels together, "t2m, z@1000": those of
  * these extents [times, any, rows, columns], or, if they are 0, of the first one's, which they become. A file of
  * `fields` has none. */
 vt_status vt_netcdf_variables(const char *path, int64_t extent[4], vt_text *words);

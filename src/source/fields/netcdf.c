@@ -281,11 +281,11 @@ static void list_levels(const vt_field_source *source, vt_text *words)
     double *values = NULL;
     char *doubt = NULL, units[32] = "";
     const int64_t levels = source->extent[1];
-    if (levels == 1) vt_text_append(words, "%s%s", words->length > 1 ? ", " : "", source->name);
+    if (levels == 1) vt_text_append(words, "%s%s", words->length > 0 ? ", " : "", source->name);
     if (levels > 1 && vt_coordinates_find(source->coordinates, VT_COORDINATE_LEVEL, &array, &doubt) == VT_OK &&
         array != NULL && strcmp(array->name, "expver") != 0 && read_levels(array, levels, &values, units) == VT_OK)
         for (int64_t i = 0; i < levels; i++)
-            vt_text_append(words, "%s%s@%.12g", words->length > 1 ? ", " : "", source->name, values[i]);
+            vt_text_append(words, "%s%s@%.12g", words->length > 0 ? ", " : "", source->name, values[i]);
     vt_error_clear();
     vt_array_close(&array);
     free(values);

@@ -105,7 +105,7 @@ vt_status vt_transforms_parse(const char *transform, const char *bounds, const c
     for (int i = 0; i < 2; i++)
         while (lists[i] != NULL && next_word(&lists[i], word)) {
             char *value = strchr(word, '=');
-            VT_CHECK(value != NULL, "%s: '%s' is no NAME=…; expected a list like %s", options[i], word,
+            VT_CHECK(value != NULL, "%s: '%s' is not of the form NAME=VALUE; expected a list like %s", options[i], word,
                      i == 0 ? "[tp=log1p(1e-5), q@850=sqrt]" : "[tp=[0, inf]]");
             *value++ = '\0';
             VT_TRY(find_channel(options[i], word, names, channels, &channel));
