@@ -35,7 +35,7 @@ static void open_model(const vt_config *config, vt_backend *backend, vt_parallel
     }
     const vt_parameters_storage storage = {25e6, 0, 1, 0, vt_optimizer_grain(config)};
     check(vt_parameters_allocate(*parameters, VT_FLOAT32, &storage));
-    vt_parameters_start(*parameters, 1);
+    vt_parameters_start(*parameters, 1, "");
 }
 
 int main(int argc, char **argv)

@@ -63,7 +63,7 @@ static void open_side(side *s, vt_backend *backend, const char *const *words)
     const vt_parameters_storage storage = {25e6, 0, 1, 0, vt_optimizer_grain(s->config)};
     check(vt_parameters_allocate(s->parameters, VT_FLOAT32, &storage));
     check(vt_optimizer_open(s->config, backend, s->parameters, &s->optimizer));
-    vt_parameters_start(s->parameters, 1);
+    vt_parameters_start(s->parameters, 1, "");
     backend->copy(backend, vt_parameters_gradients(s->parameters), vt_parameters_values(s->parameters),
                   (size_t)MATRICES * SIDE * SIDE * sizeof(float));
 }

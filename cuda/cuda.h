@@ -29,8 +29,9 @@ typedef struct {
 
 /* The kernels' files; each defines VT_CUDA_NAME(<name>_fill), which fills its rows of the table. */
 #define VT_CUDA_KERNELS(file)                                                                                          \
-    file(convert) file(layer_norm) file(gelu) file(residual) file(patches) file(loss) file(density_loss)               \
-        file(activation) file(words) file(optimizer) file(adafactor) file(attention_forward) file(attention_backward)
+    file(convert) file(layer_norm) file(gelu) file(residual) file(patches) file(loss) file(ensemble)                   \
+        file(density_loss) file(activation) file(words) file(optimizer) file(adafactor) file(attention_forward)        \
+            file(attention_backward)
 
 #define VT_CUDA_DECLARE_FILL(name) void VT_CUDA_NAME(name##_fill)(vt_backend * backend);
 VT_CUDA_KERNELS(VT_CUDA_DECLARE_FILL)

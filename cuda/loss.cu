@@ -1,4 +1,4 @@
-#include "elements.h"
+#include "sums.h"
 
 #include "backend/loss_measure.h"
 
@@ -60,17 +60,6 @@ VT_KERNEL void loss_sums_kernel(vt_matrix prediction, vt_matrix target, vt_matri
     own[1] = sizes;
 }
 
-/* sums [outer, inner] = sums of partial [outer, parts, inner], in order. */
-VT_KERNEL void add_parts(const double *partial, int64_t outer, int64_t parts, int64_t inner, double *sums)
-{
-    for (int64_t i = vt_thread(); i < outer * inner; i += vt_thread_count()) {
-        const double *first = partial + i / inner * parts * inner + i % inner;
-        double sum = 0;
-        for (int64_t p = 0; p < parts; p++) sum += first[p * inner];
-        sums[i] = sum;
-    }
-}
-
 /* Can rows be read 16 bytes at a time? */
 static bool weights_are_wide(vt_matrix weights)
 {
@@ -98,7 +87,7 @@ static void loss_sums(vt_backend *backend, vt_loss_measure measure, int64_t batc
     else
         VT_LAUNCH((loss_sums_kernel<VT_MEASURE_ABSOLUTE, true>), blocks, VT_BLOCK_THREADS, 0, backend, prediction,
                   target, weights, tokens, partial, wide);
-    VT_LAUNCH(add_parts, vt_blocks(2 * batch), VT_BLOCK_THREADS, 0, backend, partial, batch, parts, 2, sums);
+    vt_add_parts(backend, partial, batch, parts, 2, sums);
 }
 
 /* One block: a batch is small, and the order of its sum is fixed. */
@@ -204,8 +193,7 @@ static void channel_squares(vt_backend *backend, const vt_patch_grid *grid, vt_m
                 (unsigned)((grid->channels + VT_BLOCK_THREADS - 1) / VT_BLOCK_THREADS));
     VT_LAUNCH(channel_squares_kernel, blocks, VT_BLOCK_THREADS, 0, backend, *grid, prediction, target, row_weights,
               partial);
-    VT_LAUNCH(add_parts, vt_blocks(count), VT_BLOCK_THREADS, 0, backend, partial, grid->batch, parts,
-              2 * grid->channels, squares);
+    vt_add_parts(backend, partial, grid->batch, parts, 2 * grid->channels, squares);
 }
 
 void VT_CUDA_NAME(loss_fill)(vt_backend *backend)

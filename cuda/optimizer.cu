@@ -237,28 +237,27 @@ static void update_in_codes(vt_backend *backend, const vt_update *update, const 
               vt_rounded(update, rounded, count), moment1, scale1, moment2, scale2, count);
 }
 
-VT_KERNEL void average_kernel(double decay, const vt_step_state *state, const float *values, float *average,
-                              int64_t count, bool wide)
+VT_KERNEL void average_kernel(double decay, bool warms_up, const vt_step_state *state, const float *values,
+                              float *average, int64_t count, bool wide)
 {
     if (isnan(state->factor)) return;
-    const bool first = state->averaged == 1;
-    const float share = (float)(1 - decay);
+    const float share = vt_average_share(decay, warms_up, state);
     for (int64_t at = vt_thread() * VT_GROUP; at < count; at += vt_thread_count() * VT_GROUP) {
         float w[VT_GROUP], e[VT_GROUP];
         int some = vt_count(count, at);
         vt_load_floats(values + at, some, wide, w);
         vt_load_floats(average + at, some, wide, e);
-        for (int j = 0; j < VT_GROUP; j++) e[j] = first ? w[j] : fmaf(share, w[j] - e[j], e[j]);
+        for (int j = 0; j < VT_GROUP; j++) e[j] = share == 1 ? w[j] : fmaf(share, w[j] - e[j], e[j]);
         vt_store_floats(average + at, some, wide, e);
     }
 }
 
-static void average(vt_backend *backend, double decay, const vt_step_state *state, const float *values, float *average,
-                    int64_t count)
+static void average(vt_backend *backend, double decay, bool warms_up, const vt_step_state *state, const float *values,
+                    float *average, int64_t count)
 {
     if (count == 0) return;
-    VT_LAUNCH(average_kernel, vt_blocks(vt_groups(count)), VT_BLOCK_THREADS, 0, backend, decay, state, values, average,
-              count, vt_is_wide(values) && vt_is_wide(average));
+    VT_LAUNCH(average_kernel, vt_blocks(vt_groups(count)), VT_BLOCK_THREADS, 0, backend, decay, warms_up, state, values,
+              average, count, vt_is_wide(values) && vt_is_wide(average));
 }
 
 VT_KERNEL void muon_momentum_kernel(vt_update update, const vt_step_state *state, const float *gradients, float *moment,

@@ -50,6 +50,24 @@ static inline void vt_add_partial(vt_backend *backend, const double *partial, in
     VT_LAUNCH(add_partial_kernel, 1, VT_BLOCK_THREADS, 0, backend, partial, parts, weight, result);
 }
 
+/* sums [outer, inner] = sums of partial [outer, parts, inner], in order. */
+VT_KERNEL void add_parts_kernel(const double *partial, int64_t outer, int64_t parts, int64_t inner, double *sums)
+{
+    for (int64_t i = vt_thread(); i < outer * inner; i += vt_thread_count()) {
+        const double *first = partial + i / inner * parts * inner + i % inner;
+        double sum = 0;
+        for (int64_t p = 0; p < parts; p++) sum += first[p * inner];
+        sums[i] = sum;
+    }
+}
+
+static inline void vt_add_parts(vt_backend *backend, const double *partial, int64_t outer, int64_t parts, int64_t inner,
+                                double *sums)
+{
+    VT_LAUNCH(add_parts_kernel, vt_blocks(outer * inner), VT_BLOCK_THREADS, 0, backend, partial, outer, parts, inner,
+              sums);
+}
+
 /* The first half, for kernels whose blocks of 32 × VT_SUM_LANES threads handle 256 columns of a group of rows (a part):
  * each thread has eight neighbouring columns, each warp every VT_SUM_LANES-th row. A part has at least VT_SUM_ROWS
  * rows. A wide matrix has up to VT_SUM_PARTS parts; a narrow one has more, for VT_SUM_BLOCKS blocks in all: what 132

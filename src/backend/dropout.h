@@ -16,6 +16,7 @@ enum {
     VT_SITE_PATH_MLP = 5,
     VT_SITE_NOISE = 6, /* of fields, whose channel is the layer */
     VT_SITE_SIGN = 7,
+    VT_SITE_MEMBER = 8, /* of a forecast's noise, whose step of a rollout is the layer */
     VT_SITE_ATTENTION = 16
 };
 
@@ -57,6 +58,17 @@ VT_ON_DEVICE_TOO static inline float vt_disturbed_sign(const vt_disturbance *how
 {
     const vt_random_block block = vt_disturbance_block(how, step, VT_SITE_SIGN, 0, sample, 0, 0);
     return how->flips && vt_random_uniform(block.word[0]) < 0.5f ? -1.0f : 1.0f;
+}
+
+/* Standard normal numbers 4 * quad … 4 * quad + 3 of a row of the noise: of its token, or of the whole row. */
+#define VT_NOISE_WHOLE UINT32_MAX
+VT_ON_DEVICE_TOO static inline void vt_noise_normals(const vt_noise *how, const uint32_t *step, const uint32_t *keys,
+                                                     int64_t row, uint32_t token, uint32_t quad, float normals[4])
+{
+    const vt_dropout stream = {
+        0, how->seed, keys != NULL ? &keys[2 * row + 1] : step, how->rollout_step, VT_SITE_MEMBER, 0};
+    const uint32_t name = keys != NULL ? keys[2 * row] : how->first_row + (uint32_t)row;
+    vt_random_normals(vt_dropout_block(&stream, name, token, quad), normals);
 }
 
 /* Standard normal numbers of columns 4 * quad … 4 * quad + 3 of a row of the whole field. */

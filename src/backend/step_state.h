@@ -62,4 +62,13 @@ VT_ON_DEVICE_TOO static inline void vt_step_decide(const vt_update *update, vt_s
     if (update->scales_loss) vt_loss_scale_raise(update, state);
 }
 
+/* What the values of an update count in their average: all after the first update that it sees, then 1 - decay. One
+ * that warms up forgets its beginning: its n-th update counts 9 / (n + 8) where that is more. */
+VT_ON_DEVICE_TOO static inline float vt_average_share(double decay, bool warms_up, const vt_step_state *state)
+{
+    const double early = 9.0 / ((double)state->averaged + 8);
+    if (state->averaged == 1) return 1;
+    return (float)(warms_up && early > 1 - decay ? early : 1 - decay);
+}
+
 #endif

@@ -26,6 +26,9 @@ char *vt_checkpoint_about_path(const char *directory);
 /* checkpoint.crc32c, of the index. */
 vt_status vt_checkpoint_write_checksum(const char *directory, const char *index);
 
+/* Is it a parameter that comes later, and not there yet? */
+bool vt_checkpoint_lacks(vt_tensor_file *file, const vt_parameter *parameter);
+
 /* Whether its parameters are those of the subject's model. */
 vt_status vt_checkpoint_check_model(vt_tensor_file *index, const char *directory, const vt_checkpoint_subject *subject);
 

@@ -81,7 +81,7 @@ static vt_status read_tensors(vt_tensor_file *index, const vt_checkpoint_subject
     for (int64_t i = 0; i < count; i++) {
         vt_tensor_box boxes[VT_TENSOR_BOXES];
         vt_stored_tensor tensor = vt_stored_at(subject, i);
-        if (tensor.parameter == NULL) continue;
+        if (tensor.parameter == NULL || vt_checkpoint_lacks(index, tensor.parameter)) continue;
         int number = vt_stored_boxes(&tensor, boxes);
         float *next = room;
         if (group != NULL) snprintf(tensor.name, sizeof tensor.name, "%s/%s", group, vt_stored_name(tensor.parameter));
@@ -178,6 +178,12 @@ static vt_status read_own_parts(const char *directory, const vt_checkpoint_subje
     *damaged = false;
     VT_TRY(vt_checkpoint_compare_measure(index, directory, subject, progress));
     vt_optimizer_set_progress(subject->optimizer, &optimizer);
+    for (int64_t i = 0; i < parameters; i++) {
+        if (!vt_checkpoint_lacks(index, vt_parameters_at(subject->parameters, i))) continue;
+        vt_log_info("%s is not in %s, so it begins anew, and so does an average (ema_decay)",
+                    vt_parameters_at(subject->parameters, i)->name, directory);
+        vt_optimizer_average_restart(subject->optimizer);
+    }
     if (begins) vt_optimizer_average_begin(subject->optimizer);
     if (begins) vt_log_info("ema_decay: %s holds no average, so it begins with the weights there", directory);
 done:

@@ -38,7 +38,7 @@ typedef struct {
     size_t offset, origin; /* in the values: the member, and where its value is from (vt_origin) */
     int64_t least_integer, most_integer;
     double least_real, most_real;
-    const char *choices; /* "a|b|c"; a section's: the kinds of `target` that its options are for */
+    const char *choices; /* "a|b|c", of a list its words; a section's: the kinds of `target` that its options are for */
     const char *target;  /* an alias's: the option that it sets, and to what; "": to what it was given */
     const char *target_value;
 } vt_row;
@@ -69,6 +69,10 @@ bool vt_row_belongs(const vt_row *row, const void *values);
 
 /* Fails when the option is set but belongs to a kind that is not chosen. A file may set it to its default. */
 vt_status vt_row_check_scope(const vt_row *row, const void *values);
+
+/* How many of the words of a list are among the choices "a|b|c"; an epoch behind one, as in "mse, crps@24", is not
+ * looked at. *words, unless NULL: how many it has. */
+int vt_words_among(const char *list, const char *choices, int *words);
 
 /* Does the row have a member of the values? */
 static inline bool vt_row_is_option(const vt_row *row)

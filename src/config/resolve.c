@@ -456,7 +456,11 @@ done:
 static vt_status check_forecast(const vt_config *config)
 {
     vt_status status = VT_OK;
+    int64_t scales[VT_MOST_SCALES];
+    int scale_count = 0;
     VT_TRY(vt_config_check_stages(config));
+    if (vt_config_members(config) > 1 && !vt_config_awaits_window(config))
+        VT_TRY(vt_config_scales(config, scales, &scale_count));
     const int64_t in = vt_config_channels_a_time(config), out = config->n_out_channels;
     const int64_t rollout = vt_config_longest_rollout(config);
     const bool changes = config->predict == VT_PREDICT_TENDENCY;

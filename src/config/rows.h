@@ -33,6 +33,9 @@
 #define VT_CHOICE(name, preset, list, help) VT_CHOICE_ROW(name, #name, preset, list(VT_WORD), help, )
 #define VT_KIND(name, preset, list, help)                                                                              \
     VT_CHOICE_ROW(name, #name, preset, list(VT_KIND_WORD), help list(VT_KIND_HELP), )
+#define VT_KIND_LIST(name, preset, list, help)                                                                         \
+    VT_PATH_ROW(name, preset, help list(VT_KIND_HELP), .is_text = true, .is_list = true,                               \
+                .choices = &(list(VT_KIND_WORD))[1])
 #define VT_PATH(name, preset, help) VT_PATH_ROW(name, preset, help, )
 #define VT_TEXT(name, preset, help) VT_PATH_ROW(name, preset, help, .is_text = true)
 #define VT_ANY_TEXT(name, preset, help) VT_PATH_ROW(name, preset, help, .is_text = true, .is_any = true)

@@ -24,7 +24,7 @@ bool vt_row_belongs(const vt_row *row, const void *values)
     if (section == NULL || section->target == NULL) return true;
     vt_text chosen = {0};
     format_chosen(section, values, &chosen);
-    const bool belongs = vt_text_choice(chosen.characters, section->choices) >= 0;
+    const bool belongs = vt_words_among(chosen.characters, section->choices, NULL) > 0;
     vt_text_close(&chosen);
     return belongs;
 }
@@ -72,11 +72,12 @@ static vt_status check_task(const vt_config *config)
 #define TAKES(name, help, ...) {__VA_ARGS__},
     static const char *const taken[][3] = {VT_TASKS(TAKES)};
     char *task = vt_config_value_text(config, "task"), *word = NULL;
+    int words = 0;
     for (int i = 0; i < 3; i++) {
         free(word);
         word = vt_config_value_text(config, options[i]);
-        VT_CHECK(vt_text_choice(word, taken[config->task][i]) >= 0, "%s %s does not go with task %s, which takes %s",
-                 options[i], word, task, taken[config->task][i]);
+        VT_CHECK(vt_words_among(word, taken[config->task][i], &words) == words,
+                 "%s %s does not go with task %s, which takes %s", options[i], word, task, taken[config->task][i]);
     }
 done:
     free(task);

@@ -26,7 +26,15 @@ double vt_stages_at(const vt_stages *stages, int64_t epoch);
 /* Steps of forecast in the epoch that has most of them. */
 int64_t vt_config_longest_rollout(const vt_config *config);
 
-/* Fails when one of the two options can't be read. */
+/* The loss of an epoch, and how many forecasts of a sample training makes at once: ensemble_size, or 1 in a run without
+ * loss crps. */
+vt_loss_name vt_config_loss_at(const vt_config *config, int64_t epoch);
+int64_t vt_config_members(const vt_config *config);
+
+/* crps_scales. The error: they are no list of divisors of the grid, or the ranks would have to share blocks. */
+vt_status vt_config_scales(const vt_config *config, int64_t scales[VT_MOST_SCALES], int *count);
+
+/* Fails when rollout, lr_restarts or loss can't be read. */
 vt_status vt_config_check_stages(const vt_config *config);
 
 #endif

@@ -137,6 +137,21 @@ static bool is_utf8(const char *text)
     return true;
 }
 
+int vt_words_among(const char *list, const char *choices, int *words)
+{
+    const char *word;
+    size_t length;
+    int count = 0, found = 0;
+    for (; (word = vt_text_next_word(&list, &length)) != NULL; count++) {
+        char *kind = vt_text_format("%.*s", (int)length, word);
+        kind[strcspn(kind, "@")] = '\0';
+        found += vt_text_choice(kind, choices) >= 0;
+        free(kind);
+    }
+    if (words != NULL) *words = count;
+    return found;
+}
+
 static bool is_none(const char *text)
 {
     static const char *const words[] = {"None", "null", "Null", "NULL", "~"};
@@ -172,6 +187,8 @@ static bool parse_value(const vt_row *row, const char *text, void *values)
     }
     if (text[0] == '\0' && !row->is_any) return false;
     if (row->in_yaml && (strlen(text) >= PATH_MAX || !is_utf8(text))) return false;
+    int words = 0;
+    if (row->choices != NULL && vt_words_among(text, row->choices, &words) < words) return false;
     unset(row, values);
     *(char **)member = vt_text_copy(text);
     return true;
@@ -185,7 +202,7 @@ static const char *type_of(const vt_row *row)
         [VT_ROW_CHOICE] = "one of the choices", [VT_ROW_PATH] = "text in UTF-8", [VT_ROW_PAIR] = "two whole numbers",
         [VT_ROW_RANGE] = "two numbers"};
     VT_ASSERT(row->kind < VT_ROW_ALIAS && types[row->kind] != NULL);
-    return types[row->kind];
+    return types[row->choices != NULL ? VT_ROW_CHOICE : row->kind];
 }
 
 static vt_status parse_option(const vt_row *row, const char *text, void *values, vt_origin origin)
@@ -280,8 +297,10 @@ void vt_row_range(const vt_row *row, vt_text *text)
 {
     char least[VT_NUMBER_SIZE], most[VT_NUMBER_SIZE];
     if (row->kind == VT_ROW_BOOLEAN) vt_text_append(text, "true or false");
-    if (row->kind == VT_ROW_CHOICE) vt_text_append(text, "%s", row->choices);
-    if (row->kind == VT_ROW_PATH) vt_text_append(text, row->is_switch ? "true, false or a path" : "text");
+    if (row->choices != NULL)
+        vt_text_append(text, "%s", row->choices);
+    else if (row->kind == VT_ROW_PATH)
+        vt_text_append(text, row->is_switch ? "true, false or a path" : "text");
     if (row->kind == VT_ROW_OPERAND) vt_text_append(text, "a path");
     if (number_count(row) == 2) vt_text_append(text, "[a, b], each ");
     if (number_count(row) > 0 && !is_whole(row))

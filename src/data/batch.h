@@ -43,9 +43,13 @@ typedef struct {
     int64_t first_in_batch;                /* and within the global batch */
     int64_t global_count;                  /* samples of the whole global batch, but for blank ones */
     int64_t steps;                         /* of forecast whose targets were read; 0: 1 */
+    int64_t lead;                          /* steps of forecast that its inputs are the result of */
     const void *tensors[VT_BATCH_TENSORS]; /* [sample_count, shape…]; NULL: it has not been read, or is not there */
     vt_source *source;                     /* NULL: not known */
     const int64_t *samples; /* which samples of the source, [sample_count]; -1: a blank one, which counts nothing */
+    /* Its samples are members of ensembles already: what the noise of each depends on, [sample_count, 2]. NULL: they
+     * are not. */
+    const uint32_t *noise_keys;
     const bool *bad; /* those that could not be read and have to be replaced, [sample_count]; NULL: errors are errors */
 } vt_batch;
 

@@ -101,8 +101,10 @@ static vt_status add_own_spectra(cubes *c, const vt_batch *batch)
     const int64_t inputs = vt_tensor_values(&c->source->specs[VT_TENSOR_INPUT]);
     for (int64_t i = 0; i < batch->sample_count; i++) {
         const float *target = (const float *)batch->tensors[VT_TENSOR_TARGET] + i * points * channels;
-        VT_TRY(vt_step_predict(c->trainer, (const float *)batch->tensors[VT_TENSOR_INPUT] + i * inputs, NULL, 1,
-                               c->prediction));
+        const vt_batch one = {.sample_count = 1,
+                              .global_count = 1,
+                              .tensors = {(const float *)batch->tensors[VT_TENSOR_INPUT] + i * inputs}};
+        VT_TRY(vt_step_predict(c->trainer, &one, c->prediction));
         for (int64_t p = 0; p < points; p++) c->densities[1][p] = target[p * channels];
         add_spectra(&c->spectra, c->densities);
     }

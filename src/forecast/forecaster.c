@@ -11,6 +11,7 @@
 #include "checkpoint/find.h"
 #include "config/forcings.h"
 #include "config/roles.h"
+#include "config/stages.h"
 #include "forecast/states.h"
 #include "source/sources.h"
 #include "storage/tensor_file.h"
@@ -154,6 +155,29 @@ done:
     return status;
 }
 
+/* The last epoch that the checkpoint was trained in; 0 of one that was not. */
+static vt_status last_epoch(const char *checkpoint, int64_t *epoch)
+{
+    vt_status status = VT_OK;
+    vt_tensor_file *index = NULL;
+    int64_t steps = 0;
+    VT_TRY(open_index(checkpoint, &index));
+    VT_TRY(vt_tensor_file_get_integer(index, "epoch", epoch));
+    VT_TRY(vt_tensor_file_get_integer(index, "epoch_steps", &steps));
+    if (steps == 0 && *epoch > 0) --*epoch;
+done:
+    vt_tensor_file_close(&index);
+    return status;
+}
+
+vt_status vt_forecaster_has_noise(const char *checkpoint, const vt_config *config, bool *has)
+{
+    int64_t epoch = 0;
+    const vt_status status = last_epoch(checkpoint, &epoch);
+    *has = vt_config_loss_at(config, epoch) == VT_LOSS_crps;
+    return status;
+}
+
 /* ---- the model ---- */
 
 static int64_t plane_of(const vt_config *config)
@@ -260,10 +284,13 @@ vt_status vt_forecaster_open(const vt_config *config, const char *checkpoint, vt
     vt_status status = VT_OK;
     vt_forecaster *forecaster = vt_allocate(1, sizeof *forecaster, "the forecaster");
     const int64_t forcings = vt_config_forcing_channels(config) * plane_of(config);
+    int64_t epoch = 0;
     forecaster->dataset = dataset;
     VT_TRY(vt_world_agree(world, open_task(forecaster, config, checkpoint, dataset, about)));
     VT_TRY(vt_forecaster_open_model(config, checkpoint, world, forecaster->task, &forecaster->backend,
                                     &forecaster->trainer));
+    VT_TRY(vt_world_agree(world, last_epoch(checkpoint, &epoch)));
+    vt_trainer_set_epoch(forecaster->trainer, epoch);
     VT_TRY(vt_world_group(world, VT_AXES(VT_AXIS_PIPELINE), VT_SCOPE_ALL, "forecasts", NULL, &forecaster->stages));
     if (forcings > 0)
         forecaster->forcings =
@@ -450,14 +477,19 @@ done:
     return status;
 }
 
-vt_status vt_forecaster_step(vt_forecaster *forecaster, const float *input, const int64_t *samples, int64_t lead,
-                             int64_t count, float *fields)
+vt_status vt_forecaster_step(vt_forecaster *forecaster, const float *input, const int64_t *samples,
+                             const uint32_t *noise_keys, int64_t lead, int64_t count, float *fields)
 {
     vt_status status = VT_OK;
     const vt_config *config = vt_trainer_config(forecaster->trainer);
     const int64_t numbers = count * config->n_out_channels * plane_of(config);
     VT_TRY(take_forcings(forecaster, samples, lead, count));
-    VT_TRY(vt_step_predict(forecaster->trainer, input, forecaster->forcings, count, fields));
+    const vt_batch batch = {.sample_count = count,
+                            .global_count = count,
+                            .lead = lead,
+                            .tensors = {input, NULL, forecaster->forcings},
+                            .noise_keys = noise_keys};
+    VT_TRY(vt_step_predict(forecaster->trainer, &batch, fields));
     vt_group_broadcast(forecaster->stages, fields, (size_t)numbers * sizeof *fields, forecaster->stages->size - 1,
                        NULL);
 done:
@@ -471,6 +503,7 @@ vt_status vt_forecaster_score(vt_forecaster *forecaster, const float *input, con
     const vt_config *config = vt_trainer_config(forecaster->trainer);
     const vt_batch batch = {.sample_count = count,
                             .global_count = count * config->data_parallel,
+                            .samples = samples,
                             .tensors = {input, target, forecaster->forcings}};
     VT_TRY(take_forcings(forecaster, samples, 0, count));
     status = vt_step_evaluate(forecaster->trainer, &batch, sums);

@@ -22,6 +22,9 @@ bool vt_forecaster_is_of_text(const vt_config *config);
  * tensor_parallel or context_parallel other than 1, flags that don't go with the model's parameters. */
 vt_status vt_forecaster_check(const char *checkpoint, vt_config *config);
 
+/* Does the checkpoint's model make forecasts that differ by noise of its own? It was trained on loss crps last. */
+vt_status vt_forecaster_has_noise(const char *checkpoint, const vt_config *config, bool *has);
+
 /* Can each forecast of a rollout be the next one's input: does it have all channels of that? */
 vt_status vt_forecaster_check_rollout(const vt_config *config, int64_t rollout);
 
@@ -56,9 +59,10 @@ int64_t vt_forecaster_batch(const vt_forecaster *forecaster);
 
 /* Collective over the stages of a model. input [count, n_in_channels, height, width], newest time first; fields [count,
  * n_out_channels, height, width], dt later; both as the dataset has them: values or departures. The newest times are
- * `lead` steps behind those of the dataset's `samples` [count]: forcings are those of then. */
-vt_status vt_forecaster_step(vt_forecaster *forecaster, const float *input, const int64_t *samples, int64_t lead,
-                             int64_t count, float *fields);
+ * `lead` steps behind those of the dataset's `samples` [count]: forcings are those of then. noise_keys [count, 2]: what
+ * the model's noise depends on, member and date of the initial time. */
+vt_status vt_forecaster_step(vt_forecaster *forecaster, const float *input, const int64_t *samples,
+                             const uint32_t *noise_keys, int64_t lead, int64_t count, float *fields);
 
 /* Adds the training's loss of samples with their targets [count, n_out_channels, height, width] to *sums, which were
  * opened for this trainer, on each rank for itself. */

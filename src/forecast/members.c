@@ -130,6 +130,7 @@ vt_status vt_members_configure(const char *name, const char *list, int64_t count
         VT_TRY(configure_first(name, flag_count, flags, ranks, checkpoint, config));
     else
         VT_TRY(take_list(list, flag_count, flags, ranks, members, checkpoint, config));
+    VT_TRY(vt_forecaster_has_noise(*checkpoint, *config, &members->noisy));
     const int64_t checkpoints = members->other_count + 1;
     if (list != NULL && count == 0) members->count = checkpoints;
     VT_CHECK(members->count % checkpoints == 0,
@@ -137,10 +138,10 @@ vt_status vt_members_configure(const char *name, const char *list, int64_t count
              "--members out",
              (long long)count, (long long)checkpoints, (long long)checkpoints);
     VT_CHECK(
-        members->count <= checkpoints || (*config)->input_noise > 0,
+        members->count <= checkpoints || members->noisy || (*config)->input_noise > 0,
         "--members=%lld: the members of a checkpoint differ by noise on their initial state, but input_noise is 0; "
-        "set --input_noise=S (in standard deviations of the fields' change over dt, such as 0.1), or name several "
-        "--checkpoints=A,B,C",
+        "set --input_noise=S (in standard deviations of the fields' change over dt, such as 0.1), name several "
+        "--checkpoints=A,B,C, or train a model on loss crps, which makes its own noise",
         (long long)count);
 done:
     if (status != VT_OK) vt_members_close(members);
@@ -177,9 +178,12 @@ char *vt_members_describe(const vt_members *members, const vt_config *config)
 {
     vt_text text = {0};
     char number[VT_NUMBER_SIZE];
-    const int64_t checkpoints = members->other_count + 1, noisy = vt_members_number(members) - checkpoints;
+    const int64_t checkpoints = members->other_count + 1, all = vt_members_number(members);
+    const bool given = config->origin[VT_OPTION_input_noise] == VT_FROM_COMMAND_LINE;
+    const int64_t noisy = !members->noisy ? all - checkpoints : given ? all : 0;
     vt_text_append(&text, "%lld member%s", (long long)members->count, members->count == 1 ? "" : "s");
     if (checkpoints > 1) vt_text_append(&text, ", of %lld checkpoints", (long long)checkpoints);
+    if (members->noisy) vt_text_append(&text, ", by the model's noise");
     if (noisy > 0)
         vt_text_append(&text, ", %lld with input_noise %s on the initial state", (long long)noisy,
                        vt_text_double(config->input_noise, number));

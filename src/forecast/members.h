@@ -1,6 +1,7 @@
 /* The members of an ensemble of forecasts: how the command line names them, and what each one has of its own. Each of K
- * checkpoints makes N / K of the N members, one behind another. The first of these starts from the initial state as it
- * is; noise (input_noise) is added to the initial state of the others. */
+ * checkpoints makes N / K of the N members, one behind another. A model that was trained with loss crps makes them by
+ * its noise. Otherwise the first starts from the initial state as it is; noise (input_noise) is added to the initial
+ * state of the others. */
 #ifndef VT_FORECAST_MEMBERS_H
 #define VT_FORECAST_MEMBERS_H
 
@@ -10,11 +11,14 @@ typedef struct {
     int64_t count; /* 0: one forecast, and no ensemble */
     char **others; /* [other_count]: checkpoints beside the first one */
     int64_t other_count;
+    bool noisy; /* the model has noise of its own */
 } vt_members;
 
 /* The help texts of the flags --members and --checkpoints. */
 #define VT_MEMBERS_FLAG_HELP                                                                                           \
-    "an ensemble of N forecasts: of several checkpoints, or with input_noise on the initial state"
+    "an ensemble of N forecasts: by the noise of a model of loss crps, of several checkpoints, or with input_noise "   \
+    "on "                                                                                                              \
+    "the initial state"
 #define VT_CHECKPOINTS_FLAG_HELP                                                                                       \
     "A,B,C: the checkpoints of an ensemble, in place of CHECKPOINT; models of the same shape"
 

@@ -31,6 +31,7 @@ vt_status vt_states_open(const vt_members *members, vt_forecaster *forecaster, c
     *states = (vt_states){
         .members = members, .forecaster = forecaster, .config = config, .dataset = dataset, .number = number};
     states->starts = vt_allocate(count, sizeof *states->starts, "the forecasts");
+    states->noise_keys = vt_allocate(2 * count, sizeof *states->noise_keys, "the forecasts");
     states->mean = vt_allocate(out, sizeof *states->mean, "the forecasts");
     states->fields = vt_allocate((size_t)number, sizeof *states->fields, "the forecasts");
     if (number > vt_forecaster_batch(forecaster)) {
@@ -49,6 +50,7 @@ void vt_states_close(vt_states *states)
     if (states->scratch == NULL) free(states->input);
     vt_scratch_close(&states->scratch, states->scratch_bytes);
     free(states->starts);
+    free(states->noise_keys);
     free(states->mean);
     free(states->fields);
     *states = (vt_states){0};
@@ -73,6 +75,13 @@ static void perturb(const vt_states *states, int64_t member, int64_t start, floa
     free(stds);
 }
 
+/* Does noise on the initial state make this member? Where the model has noise of its own, only if the user asks. */
+static bool is_perturbed(const vt_members *members, const vt_config *config, int64_t member)
+{
+    if (members->noisy) return config->origin[VT_OPTION_input_noise] == VT_FROM_COMMAND_LINE;
+    return member % vt_members_of_each(members) > 0;
+}
+
 vt_date vt_states_date(const vt_dataset *dataset, int64_t sample, int64_t lead)
 {
     vt_date date = {0};
@@ -81,11 +90,11 @@ vt_date vt_states_date(const vt_dataset *dataset, int64_t sample, int64_t lead)
     return known ? date : vt_date_after(date, lead * vt_dataset_known_grid(dataset).step);
 }
 
-/* A member's noise depends on the date of the initial time, or where it isn't known on its number. */
+/* The noise of a member depends on it and on the date of the initial time, or where that isn't known on its number. */
 vt_status vt_states_begin(vt_states *states, const int64_t *samples, int64_t count)
 {
     vt_status status = VT_OK;
-    const int64_t in = input_size(states->config), each = vt_members_of_each(states->members);
+    const int64_t in = input_size(states->config);
     states->samples = samples;
     states->count = count;
     states->lead = 0;
@@ -95,10 +104,13 @@ vt_status vt_states_begin(vt_states *states, const int64_t *samples, int64_t cou
         vt_date date = {0};
         VT_TRY(vt_dataset_read(states->dataset, samples[i], first, NULL));
         const int64_t start = vt_dataset_date(states->dataset, samples[i], 0, &date) ? date.minutes : samples[i];
-        for (int64_t m = 1; m < states->number; m++) {
+        for (int64_t m = states->number - 1; m >= 0; m--) { /* the first one last: the others are made from it */
             float *input = first + m * count * in;
-            memcpy(input, first, (size_t)in * sizeof *input);
-            if (m % each > 0) perturb(states, m, start, input);
+            uint32_t *keys = states->noise_keys + 2 * (m * count + i);
+            if (m > 0) memcpy(input, first, (size_t)in * sizeof *input);
+            if (is_perturbed(states->members, states->config, m)) perturb(states, m, start, input);
+            keys[0] = (uint32_t)m;
+            keys[1] = (uint32_t)start;
         }
     }
 done:
@@ -137,8 +149,8 @@ vt_status vt_states_step(vt_states *states)
         const int64_t left = each - first % each;
         count = left < most ? left : most;
         vt_forecaster_choose(states->forecaster, first / each);
-        VT_TRY(vt_forecaster_step(states->forecaster, states->input + first * in, states->starts + first, states->lead,
-                                  count, states->forecast + first * out));
+        VT_TRY(vt_forecaster_step(states->forecaster, states->input + first * in, states->starts + first,
+                                  states->noise_keys + 2 * first, states->lead, count, states->forecast + first * out));
         tell(states, count);
     }
     states->lead++;

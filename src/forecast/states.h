@@ -16,6 +16,7 @@ typedef struct {
     int64_t count, lead;     /* lead: steps that the states are behind them */
     float *input, *forecast; /* of member 0 of all initial times, then of member 1: the states of [number * count] */
     int64_t *starts;         /* the initial time of each of these */
+    uint32_t *noise_keys;    /* [number * count, 2]: what the model's noise in each of them depends on */
     float *mean;             /* of an ensemble */
     const float **fields;    /* [number] */
     void *scratch;           /* that input and forecast are in; NULL: in memory of their own */
@@ -33,7 +34,7 @@ void vt_states_close(vt_states *states);
 vt_date vt_states_date(const vt_dataset *dataset, int64_t sample, int64_t lead);
 
 /* Begins with the inputs of these samples, `count` initial times: the members that a checkpoint makes beside its first
- * get noise on theirs. */
+ * get noise on theirs; those of a model with noise of its own, where input_noise is a flag, all of them. */
 vt_status vt_states_begin(vt_states *states, const int64_t *samples, int64_t count);
 
 /* The next forecast of each state, in the units of the data. It is already the newest time of that state's input: there

@@ -6,15 +6,16 @@
 #include "config/config.h"
 #include "model/pass.h"
 
-/* Matrices [batch * rows, columns]: prediction and target, float32, laid out alike, of the rows that this rank has.
- * weights [rows, columns], float32: the weight of each number of a sample; without memory each is 1. All memory is the
- * back end's. */
+/* Matrices [batch * rows, columns]: prediction and target (with members: [samples * rows, columns]), float32, laid out
+ * alike, of the rows that this rank has. weights [rows, columns], float32: the weight of each number of a sample;
+ * without memory each is 1. All memory is the back end's. */
 typedef struct vt_loss_kind vt_loss_kind;
 struct vt_loss_kind {
     const char *name;
     int64_t sums; /* float64 numbers that a sample's loss is made of, each a sum over the ranks that share the sample */
     vt_loss_measure measure; /* of the losses of errors.c */
     const char *infinite;    /* what is wrong with the target of a sample whose loss is infinite; NULL: unknown */
+    bool of_members;         /* it compares the members of each sample, pass->members, and needs pass->crps */
     /* Training has the sums of `backward`, which computes them together with the gradient: partials is for evaluation.
      */
     bool sums_in_backward;
@@ -29,7 +30,9 @@ struct vt_loss_kind {
                      vt_matrix weights, double *sums, float scale, const double *loss_scale, vt_matrix dprediction);
 };
 
-/* The row of the table that the configuration names. */
+/* The row of the table that the configuration names for an epoch; and the one that needs most memory: crps where some
+ * epoch has it, else the first. */
+const vt_loss_kind *vt_loss_kind_at(const vt_config *config, int64_t epoch);
 const vt_loss_kind *vt_loss_kind_of(const vt_config *config);
 
 #endif

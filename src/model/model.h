@@ -116,6 +116,8 @@ struct vt_model_kind {
      * sample. */
     vt_matrix (*restore)(const vt_model *model, const vt_pass *pass, vt_matrix rows, const float *mean,
                          const float *inverse_std);
+    /* Where the points of fields stand in a prediction of `batch` samples. NULL: the model makes no ensembles. */
+    vt_patch_grid (*prediction_grid)(const vt_model *model, int64_t batch);
     /* squares [batch, channels, 2] = for each channel of a prediction that consists of fields: the sum over this rank's
      * points of row_weights[row] * (prediction - target)², and the sum of the weights of missing points, in float64.
      * row_weights: of this rank's rows. NULL: the prediction has no fields. */

@@ -316,11 +316,12 @@ vt_matrix vt_parameter_matrix(const vt_parameter *parameter)
 
 /* ---- starting ---- */
 
-void vt_parameters_start(vt_parameters *parameters, uint64_t seed)
+void vt_parameters_start(vt_parameters *parameters, uint64_t seed, const char *prefix)
 {
     vt_backend *backend = parameters->backend;
     for (int64_t i = 0; i < parameters->count; i++) {
         const vt_parameter *parameter = parameters->list[i];
+        if (strncmp(parameter->name, prefix, strlen(prefix)) != 0) continue;
         vt_piece piece = vt_parameters_piece(parameters, parameter, VT_BLOCK_VALUES);
         size_t bytes = (size_t)piece.count * sizeof(float);
         float *values = vt_allocate(1, bytes + 1, "the list of parameters");

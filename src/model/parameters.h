@@ -38,8 +38,9 @@ typedef struct {
     /* The tensor that files have, of which this is the rows from file_row on, and its rows; "": this one. */
     char file_name[VT_PARAMETER_NAME];
     int64_t file_row, file_rows;
-    int64_t unit; /* the block of layers it belongs to */
-    bool frozen;  /* it stays as it is: no gradient, no moments (option freeze) */
+    int64_t unit;     /* the block of layers it belongs to */
+    bool frozen;      /* it stays as it is: no gradient, no moments (option freeze) */
+    bool comes_later; /* a run may go on from a checkpoint that lacks it: it begins anew */
     vt_start start;
     double spread;
     int64_t count;  /* elements of this rank's part; 0: other ranks have its unit */
@@ -154,8 +155,9 @@ vt_matrix vt_parameter_matrix(const vt_parameter *parameter);
 
 /* ---- what is stored ---- */
 
-/* Starts every parameter from (seed, name, index of the element in the whole tensor) alone. */
-void vt_parameters_start(vt_parameters *parameters, uint64_t seed);
+/* Starts every parameter whose name begins with the prefix, from (seed, name, index of the element in the whole tensor)
+ * alone. */
+void vt_parameters_start(vt_parameters *parameters, uint64_t seed, const char *prefix);
 
 int64_t vt_parameters_count(const vt_parameters *parameters); /* how many tensors */
 vt_parameter *vt_parameters_at(const vt_parameters *parameters, int64_t index);

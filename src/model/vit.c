@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "config/fit.h"
 #include "config/forcings.h"
+#include "config/stages.h"
 #include "model/block.h"
 #include "model/model.h"
 
@@ -17,6 +18,7 @@ typedef struct {
     const vt_config *config;
     vt_linear patch_embed; /* a convolution with kernel = stride = patch is a linear map of each patch */
     const vt_parameter *pos_embed;
+    vt_linear noise; /* of random numbers, of a row and of each token; weight NULL: there is none */
     vt_block *blocks;
     vt_layer_norm norm;
     vt_linear head;
@@ -59,6 +61,11 @@ static vt_status vit_open(const vt_config *config, vt_parameters *parameters, vt
                                                (const int64_t[]){1, parallel->token_count, dim}, VT_START_NORMAL, 0.02);
     vt_parameter_split(position, 1, parallel->token_axes, parallel->own);
     model->pos_embed = position;
+    if (vt_config_members(config) > 1) {
+        vt_linear_build(&model->noise, parameters, "noise_embed", 2 * config->noise_dim, dim, VT_LINEAR_WHOLE, false);
+        model->noise.weight->spread = config->noise_init;
+        model->noise.weight->comes_later = true;
+    }
     for (int64_t i = 0; i < depth; i++) {
         double path_rate = depth > 1 ? config->dropout * (double)i / (double)(depth - 1) : 0;
         vt_block_options block = {dim, config->num_heads, (vt_gelu)config->gelu, config->dropout, path_rate};
@@ -263,6 +270,11 @@ static vt_matrix restore(const vt_model *base, const vt_pass *pass, vt_matrix ro
     return fields;
 }
 
+static vt_patch_grid prediction_grid(const vt_model *base, int64_t batch)
+{
+    return output_grid((const vit *)base, batch);
+}
+
 static void channel_squares(const vt_model *base, const vt_pass *pass, vt_matrix prediction, vt_matrix target,
                             const float *row_weights, double *squares)
 {
@@ -282,6 +294,37 @@ static vt_mask position_mask(const vit *model, const vt_pass *pass)
     return vt_pass_mask(pass, model->config->dropout, model->config->depth, VT_SITE_POSITION);
 }
 
+static bool is_noisy(const vit *model, const vt_pass *pass)
+{
+    return model->noise.weight != NULL && pass->noisy;
+}
+
+/* The random numbers of this pass's rows and tokens: the same whenever they are drawn. */
+static vt_matrix draw_noise(const vit *model, const vt_pass *pass)
+{
+    const vt_span tokens = model->model.parallel->own;
+    const vt_noise how = {.seed = pass->seed,
+                          .first_row = pass->first_sample,
+                          .rollout_step = pass->rollout_step,
+                          .rows = pass->batch,
+                          .first_token = tokens.first,
+                          .tokens = tokens.count,
+                          .numbers = model->noise.in / 2};
+    vt_matrix numbers = vt_pass_push(pass, vt_pass_rows(pass), model->noise.in);
+    pass->backend->noise_draw(pass->backend, &how, pass->step, pass->noise_keys, numbers);
+    return numbers;
+}
+
+static void add_noise(const vit *model, const vt_pass *pass, vt_matrix x)
+{
+    const size_t mark = pass->arena->used;
+    if (!is_noisy(model, pass)) return;
+    vt_matrix noise = vt_pass_push_wide(pass, x.rows, x.columns);
+    vt_linear_forward(&model->noise, pass, draw_noise(model, pass), noise);
+    vt_matrix_add(pass->backend, x, noise, x);
+    vt_arena_pop(pass->arena, mark);
+}
+
 static vt_matrix forward_embedding(const vit *model, const vt_pass *pass, const vt_model_tensor *tensors)
 {
     vt_backend *backend = pass->backend;
@@ -291,6 +334,7 @@ static vt_matrix forward_embedding(const vit *model, const vt_pass *pass, const 
     vt_linear_forward(&model->patch_embed, pass, load_input(model, pass, tensors), x);
     vt_arena_pop(pass->arena, mark);
     backend->position_add(backend, x, position(model, model->pos_embed->value));
+    add_noise(model, pass, x);
     if (vt_mask_is_active(&mask)) backend->mask_multiply(backend, x, &mask, x);
     return x;
 }
@@ -306,6 +350,8 @@ static void backward_embedding(const vit *model, const vt_pass *pass, const vt_m
     if (pass->type != VT_FLOAT32 && !vt_pass_rounds_gradient(pass, model->config->dropout))
         backend->convert(backend, dx, dembedding);
     vt_linear_backward(&model->patch_embed, pass, load_input(model, pass, tensors), dembedding, (vt_matrix){0});
+    if (is_noisy(model, pass))
+        vt_linear_backward(&model->noise, pass, draw_noise(model, pass), dembedding, (vt_matrix){0});
     backward_input(model, pass, &tensors[0], dembedding);
 }
 
@@ -439,4 +485,5 @@ const vt_model_kind vt_model_vit = {.name = "vit",
                                     .lay_back = lay_back,
                                     .lay_out_backward = lay_out_backward,
                                     .restore = restore,
+                                    .prediction_grid = prediction_grid,
                                     .channel_squares = channel_squares};

@@ -4,6 +4,7 @@
 
 #include "backend/step_state.h"
 #include "base/memory.h"
+#include "config/stages.h"
 #include "optimizer/whole.h"
 
 /* What begins a step, as vt_step_state has it. More of them than steps can be pending: a device may read one late. */
@@ -29,6 +30,7 @@ struct vt_optimizer {
     void *whole_memory;                /* their kind's */
     double first_scale;                /* of the loss, if it is scaled */
     double average_decay;              /* NAN: there is no average */
+    bool average_warms_up;             /* as in a run with loss crps */
     vt_group *world;                   /* all ranks, over the back end's memory */
     vt_step_state *state;              /* in the back end's memory, as the rest is */
     vt_step_state *begun;              /* [BEGUN], host memory that the device reaches by itself */
@@ -235,6 +237,7 @@ vt_status vt_optimizer_open(const vt_config *config, vt_backend *backend, vt_par
     optimizer->rule.rounded = vt_parameters_type(parameters);
     optimizer->first_scale = config->loss_scale > 0 ? config->loss_scale : ldexp(1, (int)config->loss_scale_power);
     optimizer->average_decay = config->ema_decay;
+    optimizer->average_warms_up = vt_config_members(config) > 1;
     optimizer->backend = backend;
     optimizer->parameters = parameters;
     void *memory = NULL;
@@ -328,8 +331,8 @@ static void update_spans(vt_optimizer *optimizer)
         optimizer->kind->whole->step(&optimizer->whole_tensors, optimizer->whole_memory);
     for (int64_t i = 0; i < averaged_buckets(optimizer); i++) {
         const span own = span_of_bucket(optimizer, vt_parameters_bucket(optimizer->parameters, i));
-        backend->average(backend, optimizer->average_decay, optimizer->state, values_of(optimizer, &own),
-                         average_of(optimizer, &own), own.count);
+        backend->average(backend, optimizer->average_decay, optimizer->average_warms_up, optimizer->state,
+                         values_of(optimizer, &own), average_of(optimizer, &own), own.count);
     }
 }
 
@@ -340,6 +343,14 @@ void vt_optimizer_average_begin(vt_optimizer *optimizer)
         optimizer->backend->copy(optimizer->backend, average_of(optimizer, &own), values_of(optimizer, &own),
                                  (size_t)own.count * sizeof(float));
     }
+}
+
+void vt_optimizer_average_restart(vt_optimizer *optimizer)
+{
+    vt_optimizer_progress progress = vt_optimizer_progress_of(optimizer);
+    progress.averaged = 0;
+    vt_optimizer_set_progress(optimizer, &progress);
+    vt_optimizer_average_begin(optimizer);
 }
 
 void vt_optimizer_average_exchange(vt_optimizer *optimizer)

@@ -34,6 +34,9 @@ const vt_kept *vt_optimizer_kept(const vt_optimizer *optimizer);
  * an average nothing happens. */
 void vt_optimizer_average_begin(vt_optimizer *optimizer);
 
+/* The same between two steps, as if no update had been averaged. */
+void vt_optimizer_average_restart(vt_optimizer *optimizer);
+
 /* Average and values change places, of what this rank keeps; once more: they are back, to the bit. The caller tells the
  * gradient_sync that the values have changed. */
 void vt_optimizer_average_exchange(vt_optimizer *optimizer);

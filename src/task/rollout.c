@@ -5,7 +5,7 @@
 #include "base/memory.h"
 #include "config/stages.h"
 
-enum { ZERO, ONE, MINUS_ONE, SEEN, CONSTANTS };
+enum { ZERO, ONE, MINUS_ONE, SEEN, SHARE, REST, CONSTANTS };
 
 /* What is missing in the newest state stays missing in the forecast. */
 static bool marks_missing(const vt_config *config)
@@ -36,12 +36,14 @@ static int64_t seen_of(const vt_rollout *rollout)
 static vt_status place_constants(vt_rollout *rollout)
 {
     vt_status status = VT_OK;
-    static const float values[CONSTANTS] = {0, 1, -1, 1};
-    const int64_t in = rollout->task->normalisation[VT_TENSOR_INPUT].count, out = fields_of(rollout, VT_TENSOR_TARGET);
-    const int64_t count = in > out ? in : out;
+    const float share = 1 / (float)vt_config_members(rollout->task->config);
+    const float values[CONSTANTS] = {0, 1, -1, 1, share, share - 1};
+    int64_t count = 0; /* of the tensor with most fields */
+    for (int t = 0; t < VT_BATCH_TENSORS; t++)
+        if (rollout->task->normalisation[t].count > count) count = rollout->task->normalisation[t].count;
     float *host = vt_allocate((size_t)count, sizeof *host, "the rollout");
     for (int i = 0; i < CONSTANTS; i++) {
-        for (int64_t c = 0; c < count; c++) host[c] = i < SEEN || c < seen_of(rollout) ? values[i] : 0;
+        for (int64_t c = 0; c < count; c++) host[c] = i != SEEN || c < seen_of(rollout) ? values[i] : 0;
         VT_TRY(vt_floats_place(rollout->backend, host, count, &rollout->constants[i]));
     }
 done:
@@ -68,7 +70,8 @@ vt_status vt_rollout_open(const vt_task *task, const vt_model *model, vt_backend
     rollout->gradients = vt_allocate((size_t)most, sizeof *rollout->gradients, "the rollout");
     VT_CHECK((most == 1 && task->tendency == NULL) || model->kind->lay_back != NULL,
              "model %s can't go on from its own forecasts; use --rollout=1 and --predict=state", model->kind->name);
-    if (most > 1 || config->augment == VT_AUGMENT_SIGN || task->noise != NULL || task->tendency != NULL)
+    if (most > 1 || config->augment == VT_AUGMENT_SIGN || task->noise != NULL || task->tendency != NULL ||
+        vt_config_members(config) > 1)
         VT_TRY(place_constants(rollout));
 done:
     if (status != VT_OK) vt_rollout_close(&rollout);
@@ -118,21 +121,29 @@ static vt_model_tensor tensor_of(const vt_rollout *rollout, const vt_batch *batc
                              .sample_channels = of_each * as->count};
 }
 
-/* What training sees in place of the tensor: its normalised fields, some with another sign, and noise on them. */
+/* Does training change the sign of fields? */
+static bool flips(const vt_rollout *rollout, const vt_pass *pass)
+{
+    return pass->training && rollout->task->config->augment == VT_AUGMENT_SIGN;
+}
+
+/* What is seen in place of the tensor, for each of `members` alike: its normalised fields, some with another sign, and
+ * noise on them. */
 static vt_model_tensor disturbed(const vt_rollout *rollout, const vt_pass *pass, const vt_model_tensor *tensor,
-                                 const float *noise)
+                                 int64_t members, bool changes_sign, const float *noise)
 {
     const int64_t plane = plane_of(rollout), width = rollout->task->config->img_size[1];
     const vt_disturbance how = {.seed = pass->seed,
-                                .first_sample = pass->first_sample,
-                                .flips = rollout->task->config->augment == VT_AUGMENT_SIGN,
-                                .samples = pass->batch,
+                                .first_sample = pass->first_sample / (uint32_t)vt_pass_members(pass),
+                                .flips = changes_sign,
+                                .members = members,
+                                .samples = vt_pass_samples(pass),
                                 .channels = tensor->channels,
                                 .rows = plane / width,
                                 .width = width,
                                 .first_row = rollout->first_row,
                                 .sample_stride = vt_model_tensor_stride(tensor) * plane};
-    vt_matrix fields = vt_pass_push_wide(pass, pass->batch * tensor->channels, plane);
+    vt_matrix fields = vt_pass_push_wide(pass, vt_pass_samples(pass) * members * tensor->channels, plane);
     pass->backend->fields_disturb(pass->backend, &how, pass->step, tensor->values, tensor->mean, tensor->inverse_std,
                                   noise, fields.data);
     return normalised(rollout, fields.data, tensor->channels);
@@ -151,17 +162,19 @@ void vt_rollout_begin(vt_rollout *rollout, const vt_pass *pass, const vt_batch *
     const bool reads = vt_rollout_reads_input(config, rollout->place);
     const bool gradients =
         config->rollout_gradient == VT_ROLLOUT_GRADIENT_ALL && (rollout->place.is_first || rollout->place.is_last);
-    for (int t = 0; t < rollout->tensor_count; t++) rollout->read[t] = tensor_of(rollout, batch, first, t);
-    if (pass->training && reads && (config->augment == VT_AUGMENT_SIGN || rollout->task->noise != NULL))
+    const float *noise = pass->training ? rollout->task->noise : NULL;
+    const int64_t members = vt_pass_members(pass);
+    for (int t = 0; t < rollout->tensor_count; t++)
+        rollout->given[t] = rollout->read[t] = tensor_of(rollout, batch, first, t);
+    if (reads && (flips(rollout, pass) || noise != NULL || members > 1))
         rollout->read[VT_TENSOR_INPUT] =
-            disturbed(rollout, pass, &rollout->read[VT_TENSOR_INPUT], rollout->task->noise);
+            disturbed(rollout, pass, &rollout->given[VT_TENSOR_INPUT], members, flips(rollout, pass), noise);
     for (int64_t i = 0; i + 1 < steps; i++) {
         /* nothing is NaN among the rows of other ranks' tokens */
         rollout->states[i] = reads ? push_zeros(rollout, pass) : NULL;
         rollout->gradients[i] = gradients ? push_zeros(rollout, pass) : NULL;
     }
     rollout->steps = steps;
-    vt_rollout_step(rollout, 0);
 }
 
 /* ---- a step ---- */
@@ -174,7 +187,7 @@ static vt_model_tensor from_channel(const vt_rollout *rollout, vt_model_tensor t
     return tensor;
 }
 
-void vt_rollout_step(vt_rollout *rollout, int64_t step)
+void vt_rollout_step(vt_rollout *rollout, const vt_pass *pass, int64_t step)
 {
     const int64_t times = rollout->task->config->n_history + 1, seen = seen_of(rollout);
     const int64_t forecast = step < times ? step : times; /* times of the input that were predicted */
@@ -183,6 +196,8 @@ void vt_rollout_step(vt_rollout *rollout, int64_t step)
     for (int t = VT_TENSOR_TARGET; t < rollout->tensor_count; t++)
         rollout->tensors[t] =
             from_channel(rollout, rollout->read[t], step * fields_of(rollout, t), fields_of(rollout, t));
+    for (int t = VT_TENSOR_FORCINGS; t < rollout->tensor_count && vt_pass_members(pass) > 1; t++)
+        rollout->tensors[t] = disturbed(rollout, pass, &rollout->tensors[t], vt_pass_members(pass), false, NULL);
     rollout->tensors[VT_TENSOR_INPUT] = rollout->read[VT_TENSOR_INPUT];
     if (step == 0) return;
     for (int64_t i = 0; i < forecast; i++) { /* the newest first */
@@ -239,10 +254,25 @@ vt_matrix vt_rollout_state(const vt_rollout *rollout, const vt_pass *pass, vt_ma
 
 vt_matrix vt_rollout_target(const vt_rollout *rollout, const vt_pass *pass)
 {
+    const vt_pass of_samples = vt_pass_of_samples(pass);
     vt_model_tensor target = rollout->tensors[VT_TENSOR_TARGET];
-    if (pass->training && rollout->task->config->augment == VT_AUGMENT_SIGN)
-        target = disturbed(rollout, pass, &target, NULL);
-    return rollout->model->kind->lay_out(rollout->model, pass, &target);
+    if (flips(rollout, pass)) target = disturbed(rollout, pass, &target, 1, true, NULL);
+    return rollout->model->kind->lay_out(rollout->model, &of_samples, &target);
+}
+
+vt_matrix vt_rollout_mean(const vt_rollout *rollout, const vt_pass *pass, vt_matrix state)
+{
+    vt_backend *backend = pass->backend;
+    const int64_t members = vt_pass_members(pass), samples = vt_pass_samples(pass), rows = state.rows / pass->batch;
+    if (members == 1) return state;
+    vt_matrix mean = vt_pass_push_wide(pass, samples * rows, state.columns);
+    for (int64_t i = 0; i < samples * members; i++) {
+        const bool is_first = i % members == 0; /* x + (share - 1) x, then + share x of the others */
+        const vt_matrix own = vt_matrix_rows(state, i * rows, rows);
+        const vt_matrix sum = vt_matrix_rows(mean, i / members * rows, rows);
+        backend->scaled_add(backend, own, rollout->constants[is_first ? REST : SHARE], 1, is_first ? own : sum, sum);
+    }
+    return mean;
 }
 
 vt_matrix vt_rollout_fields(const vt_rollout *rollout, const vt_pass *pass, float *fields)
@@ -275,7 +305,8 @@ void vt_rollout_add_gradient(const vt_rollout *rollout, const vt_pass *pass, int
 
 vt_matrix vt_rollout_gradient_place(const vt_rollout *rollout, const vt_pass *pass, vt_matrix state)
 {
-    if (rollout->task->bounds[0] != NULL) return vt_pass_push_wide(pass, state.rows, state.columns);
+    if (rollout->task->bounds[0] != NULL || pass->crps != NULL)
+        return vt_pass_push_wide(pass, state.rows, state.columns);
     if (pass->type == VT_FLOAT32 || rollout->steps > 1 || rollout->task->tendency != NULL) return state;
     return vt_pass_push(pass, state.rows, state.columns);
 }

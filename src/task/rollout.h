@@ -19,10 +19,12 @@ typedef struct {
     int tensor_count;                       /* of a sample */
     vt_tensor_spec specs[VT_BATCH_TENSORS]; /* of a sample's tensors, as this rank has them */
     int64_t first_row;                      /* of this rank's rows of the fields */
-    /* [fields]: 0, 1, -1, and 1 only for the fields of a forecast that the next input holds, too; on the back end */
-    float *constants[4];
+    /* [fields]: 0, 1, -1, 1 only for the fields of a forecast that the next input holds, too, a member's share in their
+     * mean, and that share minus 1; on the back end */
+    float *constants[6];
 
-    vt_model_tensor read[VT_BATCH_TENSORS];    /* of step 0: what was read, or what training made of it */
+    vt_model_tensor given[VT_BATCH_TENSORS];   /* what was read */
+    vt_model_tensor read[VT_BATCH_TENSORS];    /* of step 0: the same, or what training made of it, for each member */
     int64_t steps, step;                       /* how many there are, and the current one: 0, 1, … */
     vt_model_tensor tensors[VT_BATCH_TENSORS]; /* of that step */
     vt_model_tensor *pieces;                   /* [times of the input + 1]: what the input consists of */
@@ -40,16 +42,20 @@ vt_status vt_rollout_open(const vt_task *task, const vt_model *model, vt_backend
                           vt_rollout **rollout);
 void vt_rollout_close(vt_rollout **rollout);
 
-/* Begins with step 0 of `steps`, for the samples first … first + pass->batch - 1 of the batch. Pushes on the arena what
+/* For `steps` steps of the pass's samples, the first of which is sample `first` of the batch. Pushes on the arena what
  * all steps share. */
 void vt_rollout_begin(vt_rollout *rollout, const vt_pass *pass, const vt_batch *batch, int64_t first, int64_t steps);
 
-/* Makes `step` the current step. */
-void vt_rollout_step(vt_rollout *rollout, int64_t step);
+/* Makes `step` the current step; after vt_rollout_begin, too. Pushes on the arena what the step alone uses. */
+void vt_rollout_step(vt_rollout *rollout, const vt_pass *pass, int64_t step);
 
-/* In the rows and columns of the model's output: the state that this output stands for, and the target. */
+/* In the rows and columns of the model's output: the state that this output stands for, and the target, one of each
+ * sample. */
 vt_matrix vt_rollout_state(const vt_rollout *rollout, const vt_pass *pass, vt_matrix output);
 vt_matrix vt_rollout_target(const vt_rollout *rollout, const vt_pass *pass);
+
+/* The mean of each sample's members, laid out as they are; the state itself where each is alone. */
+vt_matrix vt_rollout_mean(const vt_rollout *rollout, const vt_pass *pass, vt_matrix state);
 
 /* Keeps the state that the current step predicts, as input of later steps, and returns its fields. Pushes on the
  * arena. */
@@ -61,7 +67,8 @@ vt_matrix vt_rollout_fields(const vt_rollout *rollout, const vt_pass *pass, floa
 /* gradients[step] += what the other end of a pipeline found. */
 void vt_rollout_add_gradient(const vt_rollout *rollout, const vt_pass *pass, int64_t step, vt_matrix found);
 
-/* Where the gradient of the state is to be made: in its place, where nothing needs the state any more; float32 if
+/* Where the gradient of the state is to be made: in its place, where nothing needs the state any more; float32 if it is
+ * of loss crps, or if
  * something is added to it or scales it, else of the pass's type. */
 vt_matrix vt_rollout_gradient_place(const vt_rollout *rollout, const vt_pass *pass, vt_matrix state);
 

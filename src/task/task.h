@@ -79,6 +79,8 @@ typedef struct {
     const float *tendency, *noise;
     const float
         *bounds[2]; /* likewise [fields of the target]: the least and the largest state; NULL: states have none */
+    const float
+        *crps_units; /* likewise [crps_scales, fields of the target]: 1 / the change over dt of a block's mean */
     /* The loss of a set is the mean of its batches' means, a partial batch counting as one, as a course's log has it;
      * else the mean over its samples. */
     bool by_batch;

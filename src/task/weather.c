@@ -10,8 +10,10 @@
 #include "base/text.h"
 #include "config/forcings.h"
 #include "config/roles.h"
+#include "config/stages.h"
 #include "source/fields/dataset.h"
 #include "source/fields/statistics.h"
+#include "task/block_changes.h"
 #include "task/loss_weights.h"
 #include "task/weather/calendar.h"
 #include "task/weather/channels.h"
@@ -28,6 +30,11 @@ typedef struct {
     const vt_transform *transforms; /* of the data's channels, or NULL */
     float *change_stds; /* [task.field_count], of the channels' changes over dt; read only if they are needed */
     float *changes;     /* the same in units of the channel's own std */
+    /* Of loss crps: the sides of its blocks, and the change_stds of their means. */
+    int64_t sides[VT_MOST_SCALES];
+    int side_count;
+    double *block_stds[VT_MOST_SCALES];      /* [task.field_count] */
+    float *crps_units;                       /* task.crps_units, on the back end */
     int64_t checksums[VT_NORMALISING_FILES]; /* of the files that they are from */
     bool unread;                             /* they are not from files: a checkpoint will say them */
     vt_span rows;                            /* this rank's */
@@ -80,8 +87,10 @@ static void weigh_rows(weather *w, const double *latitudes)
 static void weather_close(vt_task *task)
 {
     weather *w = (weather *)task;
-    void *const placed[] = {w->row_weights, w->channel_squares, w->scales[0], w->scales[1], w->bounds[0], w->bounds[1]};
-    for (int i = 0; task->backend != NULL && i < 6; i++) task->backend->release(task->backend, placed[i]);
+    void *const placed[] = {w->row_weights, w->channel_squares, w->scales[0], w->scales[1],
+                            w->bounds[0],   w->bounds[1],       w->crps_units};
+    for (int i = 0; task->backend != NULL && i < 7; i++) task->backend->release(task->backend, placed[i]);
+    for (int i = 0; i < VT_MOST_SCALES; i++) free(w->block_stds[i]);
     free(w->means);
     free(w->stds);
     free(w->change_stds);
@@ -97,7 +106,7 @@ static void weather_close(vt_task *task)
 static bool needs_changes(const vt_config *config)
 {
     return vt_channel_weights_are_automatic(config) || config->predict == VT_PREDICT_TENDENCY ||
-           config->input_noise > 0;
+           config->input_noise > 0 || vt_config_members(config) > 1;
 }
 
 static void scale_changes(weather *w)
@@ -162,6 +171,24 @@ done:
     return status;
 }
 
+/* The units of loss crps; where no training data say how much blocks change, as much as points. */
+static vt_status measure_blocks(weather *w)
+{
+    vt_status status = VT_OK;
+    const vt_config *config = w->task.config;
+    if (vt_config_members(config) == 1) return VT_OK;
+    VT_TRY(vt_config_scales(config, w->sides, &w->side_count));
+    for (int i = 0; i < w->side_count; i++) {
+        free(w->block_stds[i]);
+        w->block_stds[i] = vt_allocate((size_t)w->task.field_count, sizeof(double), "the task");
+        for (int64_t c = 0; c < w->task.field_count; c++) w->block_stds[i][c] = (double)w->change_stds[c];
+    }
+    const bool reads = w->task.about != NULL && w->training != NULL && (w->side_count > 1 || w->sides[0] > 1);
+    if (reads) VT_TRY(vt_block_change_stds(config, w->training, w->side_count, w->sides, w->block_stds));
+done:
+    return status;
+}
+
 /* What the description of the data says of their normalisation: what is in use. */
 static void describe_normalisation(weather *w)
 {
@@ -177,6 +204,12 @@ static void describe_normalisation(weather *w)
         numbers->means[c] = (double)w->means[c];
         numbers->stds[c] = (double)w->stds[c];
         if (numbers->change_stds != NULL) numbers->change_stds[c] = (double)w->change_stds[c];
+    }
+    for (int i = 0; i < w->side_count; i++) {
+        numbers->block_sides[i] = w->sides[i];
+        free(numbers->block_change_stds[i]);
+        numbers->block_change_stds[i] = vt_allocate((size_t)count, sizeof(double), "the task");
+        memcpy(numbers->block_change_stds[i], w->block_stds[i], (size_t)count * sizeof(double));
     }
     numbers->of_departures = w->task.config->normalise == VT_NORMALISE_CLIMATOLOGY;
     memcpy(numbers->checksums, w->checksums, sizeof w->checksums);
@@ -207,6 +240,7 @@ static vt_status read_normalisation(weather *w, const vt_seasonal *seasonal, con
     vt_text remarks = {0};
     VT_TRY(seasonal != NULL ? read_of_seasonal(w, seasonal, &rules, &data, &remarks)
                             : read_of_files(w, &rules, &data, &remarks));
+    VT_TRY(measure_blocks(w));
     describe_normalisation(w);
     if (seasonal == NULL) remark_shared(config, validation, &remarks);
     if (!w->unread) vt_fields_log_remarks(&remarks);
@@ -246,6 +280,18 @@ static vt_status place_forcings(weather *w)
     return status;
 }
 
+static vt_status place_crps_units(weather *w)
+{
+    const int64_t out = w->task.config->n_out_channels;
+    float *host = vt_allocate((size_t)(w->side_count * out), sizeof *host, "the task");
+    for (int64_t i = 0; i < w->side_count * out; i++)
+        host[i] = (float)((double)w->stds[i % out] /
+                          (w->sides[i / out] > 1 ? w->block_stds[i / out][i % out] : (double)w->change_stds[i % out]));
+    const vt_status status = vt_floats_place(w->task.backend, host, w->side_count * out, &w->crps_units);
+    free(host);
+    return status;
+}
+
 /* The least (0) or the largest (1) state of each forecast channel, as the model has it: transformed and normalised. */
 static vt_status place_bounds(weather *w, int which)
 {
@@ -277,6 +323,7 @@ static vt_status place_numbers(weather *w)
     if (config->predict == VT_PREDICT_TENDENCY) VT_TRY(place_scale(w, out, out, 1, &w->scales[0]));
     if (config->input_noise > 0) VT_TRY(place_scale(w, in, period, config->input_noise, &w->scales[1]));
     for (int i = 0; i < 2 && config->bounds != NULL; i++) VT_TRY(place_bounds(w, i));
+    if (w->side_count > 0) VT_TRY(place_crps_units(w));
 done:
     return status;
 }
@@ -302,6 +349,10 @@ static void weather_take_normalisation(vt_task *task, const vt_fields_about *kep
     take_numbers(numbers->stds, count, w->stds, &differs);
     take_numbers(numbers->change_stds, count, w->change_stds, &differs);
     if (needs_changes(task->config)) scale_changes(w);
+    for (int i = 0; i < w->side_count; i++)
+        for (int k = 0; numbers->block_sides[k] > 0; k++)
+            if (numbers->block_sides[k] == w->sides[i])
+                memcpy(w->block_stds[i], numbers->block_change_stds[k], (size_t)count * sizeof(double));
     memcpy(w->checksums, numbers->checksums, sizeof w->checksums);
     describe_normalisation(w);
     if (w->task.backend != NULL) VT_ASSERT(place_numbers(w) == VT_OK);
@@ -356,6 +407,7 @@ static vt_status weather_open(const vt_config *config, const vt_source *training
     for (int i = 0; i < VT_NORMALISING_FILES; i++) w->checksums[i] = -1;
     weigh_rows(w, others != NULL ? vt_dataset_latitudes(others) : NULL);
     VT_TRY(vt_channel_weights(config, w->changes, NULL));
+    VT_TRY(measure_blocks(w));
     if (fields != NULL && config->data_loader_config != VT_LOADER_SYNTHETIC) {
         task->about = vt_fields_about_copy(vt_dataset_about(fields));
         task->data_name = training->path;
@@ -504,6 +556,7 @@ static vt_status weather_place(vt_task *task, vt_backend *backend, const vt_mode
     task->tendency = w->scales[0];
     task->noise = w->scales[1];
     for (int i = 0; i < 2; i++) task->bounds[i] = w->bounds[i];
+    task->crps_units = w->crps_units;
     VT_TRY(vt_floats_place(backend, host, rows.count, &w->row_weights));
     VT_TAKE(backend, VT_MEMORY_DATA, squares, w->channel_squares);
     w->host_squares = vt_allocate(squares, sizeof(double), "the task");

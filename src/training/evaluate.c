@@ -11,14 +11,15 @@
 #include "training/stop.h"
 #include "training/trainer_inside.h"
 
-/* The losses and scores of a prediction for these samples. */
+/* The losses of a prediction for these samples, and the scores of it, or of its members' mean. */
 static void add_scores(vt_trainer *trainer, vt_micro_batch *samples, vt_matrix prediction, vt_scores_of *sums)
 {
     vt_backend *backend = trainer->backend;
-    const vt_pass *pass = &samples->pass;
+    const vt_pass of_samples = vt_pass_of_samples(&samples->pass);
     vt_micro_batch_losses(trainer, samples, prediction, trainer->losses, NULL);
-    backend->copy_to_host(backend, trainer->host_losses, trainer->losses, (size_t)pass->batch * sizeof(float));
-    trainer->task->kind->score(trainer->task, pass, prediction, samples->target, trainer->host_losses, sums);
+    backend->copy_to_host(backend, trainer->host_losses, trainer->losses, (size_t)of_samples.batch * sizeof(float));
+    const vt_matrix mean = vt_rollout_mean(samples->rollout, &samples->pass, prediction);
+    trainer->task->kind->score(trainer->task, &of_samples, mean, samples->target, trainer->host_losses, sums);
 }
 
 /* The samples' predictions, on the last stage. */
@@ -40,9 +41,11 @@ static void evaluate_micro_batch(vt_trainer *trainer, const vt_batch *batch, int
     for (int64_t i = 0; i < count && trainer->stage.place.is_last && batch->samples != NULL; i++)
         if (isinf(trainer->host_losses[i]) && evaluation->infinite < 0)
             evaluation->infinite = batch->samples[first + i];
-    if (trainer->stage.place.is_last && evaluation->has_baseline && task->kind->baseline != NULL)
-        add_scores(trainer, samples, task->kind->baseline(task, &samples->pass, samples->rollout->tensors),
+    if (trainer->stage.place.is_last && evaluation->has_baseline && task->kind->baseline != NULL) {
+        samples->pass = vt_pass_of_samples(&samples->pass);
+        add_scores(trainer, samples, task->kind->baseline(task, &samples->pass, samples->rollout->given),
                    &evaluation->baseline);
+    }
     vt_micro_batch_release(samples);
     evaluation->samples += (double)count;
 }
@@ -158,7 +161,8 @@ done:
 static vt_matrix restore(const vt_trainer *trainer, const vt_micro_batch *samples, vt_matrix rows)
 {
     const vt_normalisation *as = &trainer->task->normalisation[VT_TENSOR_TARGET];
-    return trainer->model->kind->restore(trainer->model, &samples->pass, rows, as->mean, as->inverse_std);
+    const vt_pass of_samples = vt_pass_of_samples(&samples->pass);
+    return trainer->model->kind->restore(trainer->model, &of_samples, rows, as->mean, as->inverse_std);
 }
 
 /* Predicts the sample, and takes the part of it from the last stage. */
@@ -175,7 +179,8 @@ static vt_status forecast_own(vt_trainer *trainer, const vt_batch *batch, vt_pic
     const vt_batch here = vt_batch_upload(trainer, &first);
     vt_micro_batch *samples = predict(trainer, &here, 0, 1);
     vt_stage_finish(&trainer->stage);
-    const vt_matrix rows[2] = {samples->prediction, samples->target};
+    vt_matrix rows[2] = {samples->prediction, samples->target};
+    if (trainer->stage.place.is_last) rows[0] = vt_rollout_mean(samples->rollout, &samples->pass, rows[0]);
     float *const fields[2] = {prediction, target};
     for (int i = 0; i < 2 && trainer->stage.place.is_last; i++) {
         const size_t mark = samples->pass.arena->used;
@@ -215,11 +220,11 @@ static int64_t parts_of(const vt_trainer *trainer, int64_t count)
     return parts;
 }
 
-vt_status vt_step_predict(vt_trainer *trainer, const float *input, const float *forcings, int64_t count, float *fields)
+vt_status vt_step_predict(vt_trainer *trainer, const vt_batch *batch, float *fields)
 {
     vt_backend *backend = trainer->backend;
-    const vt_batch batch = {.sample_count = count, .global_count = count, .tensors = {input, NULL, forcings}};
-    const vt_batch here = vt_batch_upload(trainer, &batch);
+    const int64_t count = batch->sample_count;
+    const vt_batch here = vt_batch_upload(trainer, batch);
     const int64_t parts = parts_of(trainer, count), each = count / parts;
     const vt_step_counts forwards = {.micro_batches = parts, .forwards = parts};
     for (int64_t part = 0; part < parts; part++) {

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/profile.h"
+#include "config/stages.h"
 #include "training/reader.h"
 #include "training/stop.h"
 
@@ -402,6 +403,20 @@ static void log_waiting(vt_loop *loop)
     loop->told_of_waiting = loop->told_of_waiting || percent > 10;
 }
 
+/* The epoch's loss. Validations of another one don't compare with it. */
+static void begin_loss(vt_loop *loop)
+{
+    vt_run_progress *progress = &loop->progress;
+    const vt_config *config = vt_trainer_config(loop->trainer);
+    const vt_loss_name own = vt_config_loss_at(config, progress->epoch);
+    vt_trainer_set_epoch(loop->trainer, progress->epoch);
+    if (progress->epoch == 0 || progress->epoch_steps > 0) return;
+    if (own == vt_config_loss_at(config, progress->epoch - 1)) return;
+    progress->best_loss = INFINITY;
+    progress->persistence_loss = NAN;
+    if (own == VT_LOSS_crps) vt_trainer_begin_noise(loop->trainer);
+}
+
 /* Trains from the run's place in its epoch to the epoch's last step. A stop during that last step is left to the
  * validation, so that an epoch with no steps left has always been logged. */
 static vt_status train_epoch(vt_loop *loop)
@@ -416,6 +431,7 @@ static vt_status train_epoch(vt_loop *loop)
     loop->epoch_begin = loop->step_begin = vt_clock_seconds();
     vt_trainer_set_times(trainer, progress->epoch_times);
     if (vt_trainer_restarts(trainer, progress->step)) progress->restart_step = progress->step;
+    begin_loss(loop);
     vt_loader_begin(loop->training_loader, progress->epoch, progress->epoch_steps);
     while (loop->epoch_started < loop->length.steps_per_epoch) {
         double *waited = &loop->waited[vt_trainer_steps_started(trainer) % VT_STEPS_AHEAD];
@@ -485,6 +501,7 @@ vt_status vt_loop_run(vt_loop *loop, vt_evaluation *last)
     loop->saved_step = loop->progress.step;
     last->loss = loop->progress.validation_loss; /* of a run that has no epoch left, only the end of its log */
     vt_log_info("Starting Training Loop...");
+    vt_trainer_set_epoch(loop->trainer, loop->progress.epoch);
     if (loop->progress.step == 0) VT_TRY(evaluate_start(loop));
     while (!is_finished(loop)) {
         VT_TRY(train_epoch(loop));

@@ -1,4 +1,9 @@
 /* The samples of a micro-batch: their upload, their way through the model, and their losses. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "config/stages.h"
 #include "training/trainer_inside.h"
 
 vt_batch vt_batch_upload(vt_trainer *trainer, const vt_batch *batch)
@@ -30,17 +35,43 @@ vt_micro_batch *vt_micro_batch_find(vt_trainer *trainer, int64_t index)
     return NULL;
 }
 
+/* What the noise of each row of a pass without training depends on: what the batch says of its members, else the sample
+ * and the member. */
+static const uint32_t *take_noise_keys(vt_micro_batch *samples, const vt_batch *batch, int64_t first)
+{
+    const vt_pass *pass = &samples->pass;
+    const int64_t members = vt_pass_members(pass);
+    const size_t bytes = 2 * (size_t)pass->batch * sizeof(uint32_t);
+    uint32_t *host = vt_allocate(1, bytes, "the noise"), *keys = vt_arena_push(&samples->shared, bytes);
+    for (int64_t i = 0; i < pass->batch; i++) {
+        const int64_t at = first + i / members;
+        const int64_t sample = batch->samples != NULL ? batch->samples[at] : batch->first_sample + at;
+        host[2 * i] = (uint32_t)(sample * members + i % members);
+        host[2 * i + 1] = UINT32_MAX;
+    }
+    if (batch->noise_keys != NULL) memcpy(host, batch->noise_keys + 2 * first, bytes);
+    pass->backend->copy_from_host(pass->backend, keys, host, bytes);
+    free(host);
+    return keys;
+}
+
 vt_micro_batch *vt_micro_batch_take(vt_trainer *trainer, const vt_batch *batch, int64_t index, int64_t first,
                                     int64_t count, bool training)
 {
     const vt_config *config = trainer->config;
     vt_micro_batch *samples = vt_micro_batch_find(trainer, -1);
+    const bool noisy = trainer->loss->of_members;
+    const int64_t members = noisy && batch->noise_keys == NULL ? vt_config_members(config) : 1;
     VT_ASSERT(samples != NULL);
     samples->index = index;
+    samples->lead = batch->lead;
     samples->pass = (vt_pass){.backend = trainer->backend,
                               .arena = &samples->shared,
                               .parallel = trainer->parallel,
-                              .batch = count,
+                              .batch = count * members,
+                              .members = members,
+                              .noisy = noisy,
+                              .crps = noisy ? &trainer->crps : NULL,
                               .type = vt_trainer_type(config),
                               .fused = config->enable_jit,
                               .training = training,
@@ -50,7 +81,8 @@ vt_micro_batch *vt_micro_batch_take(vt_trainer *trainer, const vt_batch *batch, 
                               .density_weight = config->lambda_rho,
                               .seed = (uint64_t)config->seed,
                               .step = &vt_optimizer_state(trainer->optimizer)->step,
-                              .first_sample = (uint32_t)(batch->first_in_batch + first)};
+                              .first_sample = (uint32_t)((batch->first_in_batch + first) * members)};
+    if (noisy && !training) samples->pass.noise_keys = take_noise_keys(samples, batch, first);
     vt_rollout_begin(samples->rollout, &samples->pass, batch, first, training && batch->steps > 1 ? batch->steps : 1);
     vt_micro_batch_step(trainer, samples, 0);
     return samples;
@@ -73,14 +105,15 @@ void vt_micro_batch_end_step(vt_micro_batch *samples)
 
 void vt_micro_batch_step(vt_trainer *trainer, vt_micro_batch *samples, int64_t step)
 {
+    if (samples->room != NULL && samples->rollout->step == step) return; /* it is */
     for (int64_t i = 0; i < trainer->room_count && samples->room == NULL; i++)
         if (!trainer->rooms[i].is_taken) samples->room = &trainer->rooms[i];
     VT_ASSERT(samples->room != NULL);
     samples->room->is_taken = true;
     samples->pass.arena = &samples->room->arena;
     samples->pass.offload = samples->room->offload;
-    samples->pass.rollout_step = (uint32_t)step;
-    vt_rollout_step(samples->rollout, step);
+    samples->pass.rollout_step = (uint32_t)(samples->lead + step);
+    vt_rollout_step(samples->rollout, &samples->pass, step);
 }
 
 vt_matrix vt_micro_batch_state(vt_trainer *trainer, const vt_micro_batch *samples)
@@ -104,7 +137,7 @@ void vt_micro_batch_predict(vt_trainer *trainer, vt_micro_batch *samples)
 /* Those of the current step. */
 static double *loss_sums(const vt_trainer *trainer, const vt_micro_batch *samples)
 {
-    return samples->loss_sums + samples->rollout->step * samples->pass.batch * trainer->loss->sums;
+    return samples->loss_sums + samples->rollout->step * vt_pass_samples(&samples->pass) * trainer->loss->sums;
 }
 
 /* From this rank's part of the sums. */
@@ -113,7 +146,7 @@ static void finish_losses(const vt_trainer *trainer, const vt_micro_batch *sampl
     const vt_loss_kind *loss = trainer->loss;
     const vt_pass *pass = &samples->pass;
     double *sums = loss_sums(trainer, samples);
-    vt_group_all_reduce(trainer->parallel->tokens, VT_SUM_FLOAT64, sums, loss->sums * pass->batch, NULL);
+    vt_group_all_reduce(trainer->parallel->tokens, VT_SUM_FLOAT64, sums, loss->sums * vt_pass_samples(pass), NULL);
     loss->finish(loss, pass, sums, losses, total);
 }
 

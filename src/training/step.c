@@ -37,9 +37,9 @@ static void add_losses(vt_trainer *trainer, vt_micro_batch *samples, float *loss
 {
     vt_backend *backend = trainer->backend;
     double *total = vt_trainer_counts_in_sums(trainer) ? &vt_optimizer_state(trainer->optimizer)->losses : NULL;
-    const vt_matrix sum = vt_matrix_make(losses, 1, samples->pass.batch);
+    const vt_matrix sum = vt_matrix_make(losses, 1, vt_pass_samples(&samples->pass));
     const bool is_first = samples->rollout->step == 0 || only_last_counts(trainer);
-    const vt_matrix own = is_first ? sum : vt_pass_push_wide(&samples->pass, 1, samples->pass.batch);
+    const vt_matrix own = is_first ? sum : vt_pass_push_wide(&samples->pass, 1, sum.columns);
     vt_micro_batch_losses(trainer, samples, samples->prediction, own.data, total);
     if (!is_first) vt_matrix_add(backend, sum, own, sum);
 }
@@ -114,7 +114,7 @@ static void backward(vt_trainer *trainer, const vt_batch *batch, const vt_action
 /* Of a micro-batch. */
 static int64_t stream_rows(const vt_trainer *trainer)
 {
-    return vt_trainer_micro_batch(trainer->config) * trainer->parallel->own.count;
+    return vt_trainer_rows(trainer) * trainer->parallel->own.count;
 }
 
 /* All that the device does in a step. Nothing in it waits for the device, so it can be recorded. */

@@ -65,11 +65,12 @@ vt_status vt_validate(vt_trainer *trainer, vt_loader *loader, bool with_baseline
 vt_status vt_step_forecast(vt_trainer *trainer, const vt_batch *batch, vt_picture_part part, float *prediction,
                            float *target);
 
-/* Predicts `count` samples, at most a micro-batch, dropout off: input, forcings and fields [count, …] on the host,
- * shaped as a sample's input, forcings (NULL where it has none) and target; input and fields in the units that the task
- * normalises. For ranks that hold whole samples (tensor_parallel and context_parallel 1, zero_stage 0). Needs no more
- * of the arena than vt_step_evaluate. */
-vt_status vt_step_predict(vt_trainer *trainer, const float *input, const float *forcings, int64_t count, float *fields);
+/* Predicts a batch of at most a micro-batch of samples, dropout off: inputs and forcings (NULL where a sample has none)
+ * on the host, shaped as a sample's; fields [samples, …] as its target; inputs and fields in the units that the task
+ * normalises. In epochs of loss crps the samples are members, and the batch says what their noise depends on. For ranks
+ * that hold whole samples (tensor_parallel and context_parallel 1, zero_stage 0). Needs no more of the arena than
+ * vt_step_evaluate. */
+vt_status vt_step_predict(vt_trainer *trainer, const vt_batch *batch, float *fields);
 
 /* A device with memory of its own keeps this batch (whose memory may also be the device's): later batches have no
  * tensors, and the memory of batches on their way is given back. For benchmarks, whose steps are not to copy. */

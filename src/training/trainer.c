@@ -20,6 +20,12 @@ int64_t vt_trainer_micro_batch(const vt_config *config)
     return config->global_batch_size / config->data_parallel / config->grad_accumulation;
 }
 
+int64_t vt_trainer_rows(const vt_trainer *trainer)
+{
+    const int64_t members = trainer->loss->of_members ? vt_config_members(trainer->config) : 1;
+    return vt_trainer_micro_batch(trainer->config) * members;
+}
+
 static vt_status take_batch_memory(vt_trainer *trainer)
 {
     vt_status status = VT_OK;
@@ -96,12 +102,28 @@ done:
     return status;
 }
 
+/* What loss crps compares, for micro-batches of any size. */
+static vt_status take_crps(vt_trainer *trainer)
+{
+    vt_status status = VT_OK;
+    const vt_config *config = trainer->config;
+    const vt_model *model = trainer->model;
+    vt_crps *how = &trainer->crps.how;
+    if (!trainer->loss->of_members) return VT_OK;
+    how->grid = model->kind->prediction_grid(model, 1);
+    how->alpha = config->crps_alpha;
+    VT_TRY(vt_config_scales(config, how->sides, &how->scale_count));
+    trainer->crps.units = trainer->task->crps_units;
+done:
+    return status;
+}
+
 /* Of a micro-batch's predicted fields, if they are the input of a next step. */
 static int64_t forecast_numbers(const vt_trainer *trainer)
 {
     const vt_tensor_spec *input = &trainer->specs[VT_TENSOR_INPUT];
     if (vt_config_longest_rollout(trainer->config) == 1) return 0;
-    return vt_trainer_micro_batch(trainer->config) * trainer->task->normalisation[VT_TENSOR_TARGET].count *
+    return vt_trainer_rows(trainer) * trainer->task->normalisation[VT_TENSOR_TARGET].count *
            (vt_tensor_values(input) / input->shape[0]);
 }
 
@@ -137,11 +159,12 @@ vt_status vt_trainer_build(const vt_config *config, const vt_trainer_options *op
     trainer->task->backend = backend;
     VT_TRY(trainer->task->kind->place(trainer->task, backend, trainer->model, rows, vt_trainer_micro_batch(config)));
     trainer->tensor_count = vt_source_kind_of(config)->specs(config, rows, trainer->specs);
-    VT_TRY(vt_stage_connect(config, world, backend, vt_trainer_micro_batch(config) * trainer->parallel->own.count,
+    VT_TRY(vt_stage_connect(config, world, backend, vt_trainer_rows(trainer) * trainer->parallel->own.count,
                             forecast_numbers(trainer), &trainer->stage));
     VT_TRY(take_batch_memory(trainer));
     VT_TRY(take_micro_batch_memory(trainer, rows, sizes));
     VT_TRY(take_loss_weights(trainer));
+    VT_TRY(take_crps(trainer));
 done:
     if (status != VT_OK) vt_trainer_close(&trainer);
     *result = trainer;
@@ -173,7 +196,7 @@ vt_status vt_trainer_open(const vt_config *config, const vt_trainer_options *opt
                             (vt_arena_sizes){plan.arena_bytes, plan.shared_bytes, plan.offload}, trainer));
     (*trainer)->own_world = own_world;
     (*trainer)->own_task = own_task;
-    vt_parameters_start((*trainer)->parameters, (uint64_t)config->seed);
+    vt_parameters_start((*trainer)->parameters, (uint64_t)config->seed, "");
     vt_optimizer_average_begin((*trainer)->optimizer);
     return VT_OK;
 done:
@@ -311,6 +334,21 @@ int64_t vt_trainer_steps_pending(const vt_trainer *trainer)
 int64_t vt_trainer_steps_replayed(const vt_trainer *trainer)
 {
     return trainer->steps_replayed;
+}
+
+/* What was recorded is not this epoch's step. */
+void vt_trainer_set_epoch(vt_trainer *trainer, int64_t epoch)
+{
+    const vt_loss_kind *loss = vt_loss_kind_at(trainer->config, epoch);
+    trainer->record_anew = trainer->record_anew || loss != trainer->loss;
+    trainer->loss = loss;
+}
+
+void vt_trainer_begin_noise(vt_trainer *trainer)
+{
+    vt_parameters_start(trainer->parameters, (uint64_t)trainer->config->seed, "noise_embed.");
+    vt_gradient_sync_values_changed(trainer->sync);
+    vt_optimizer_average_restart(trainer->optimizer);
 }
 
 double vt_trainer_learning_rate(const vt_trainer *trainer, int64_t step)

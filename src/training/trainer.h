@@ -57,6 +57,13 @@ void vt_trainer_resume(vt_trainer *trainer, int64_t steps, vt_schedule_length le
 int64_t vt_trainer_steps_pending(const vt_trainer *trainer);
 int64_t vt_trainer_steps_replayed(const vt_trainer *trainer);
 
+/* The steps to come are of this epoch, from 0 on, and evaluations of its loss. */
+void vt_trainer_set_epoch(vt_trainer *trainer, int64_t epoch);
+
+/* Where loss crps begins, what it trains begins anew, too: the weights of the noise, which nothing has used before, and
+ * the average of all weights. */
+void vt_trainer_begin_noise(vt_trainer *trainer);
+
 /* Of step `step` (0, 1, …). */
 double vt_trainer_learning_rate(const vt_trainer *trainer, int64_t step);
 

@@ -30,6 +30,7 @@ typedef struct {
 /* A micro-batch, from its first pass to its last. */
 typedef struct {
     int64_t index; /* of the step's micro-batches; -1: none is here */
+    int64_t lead;  /* of its batch */
     vt_pass pass;
     vt_rollout *rollout; /* the steps of forecast that it is trained over, and their tensors */
     vt_arena shared;     /* what all these steps use */
@@ -49,9 +50,10 @@ struct vt_trainer {
     vt_parallel *parallel;
     vt_parameters *parameters;
     vt_model *model;
-    vt_pipeline_stage stage; /* this rank's stage */
-    const vt_loss_kind *loss;
-    vt_matrix loss_weights; /* [rows of a sample, columns] of its prediction; without memory: all count alike */
+    vt_pipeline_stage stage;  /* this rank's stage */
+    const vt_loss_kind *loss; /* of the current epoch */
+    vt_crps_terms crps;       /* what loss crps compares */
+    vt_matrix loss_weights;   /* [rows of a sample, columns] of its prediction; without memory: all count alike */
     vt_task *task;
     vt_task *own_task; /* the same, when it is to be closed with the trainer */
     vt_gradient_sync *sync;
@@ -93,6 +95,9 @@ typedef struct {
  * SIZE_MAX, over the dry back end: any number of bytes. */
 vt_status vt_trainer_build(const vt_config *config, const vt_trainer_options *options, vt_backend *backend,
                            vt_arena_sizes sizes, vt_trainer **trainer);
+
+/* Rows of a micro-batch: its samples, or in epochs of loss crps their members. */
+int64_t vt_trainer_rows(const vt_trainer *trainer);
 
 /* The ranks of the last stage have the losses and scores; those that share samples have equal copies. Is this rank the
  * one of them that counts in sums? */

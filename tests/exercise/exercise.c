@@ -35,7 +35,7 @@ static vt_status open_side(const vt_launch *launch, side *s)
     VT_TRY(vt_parameters_open(s->backend, s->parallel, &s->parameters));
     vt_mlp_build(&s->mlp, s->parameters, "mlp", &options);
     VT_TRY(vt_parameters_allocate(s->parameters, VT_FLOAT32, &storage));
-    vt_parameters_start(s->parameters, 1);
+    vt_parameters_start(s->parameters, 1, "");
     VT_TRY(vt_arena_open(s->backend, (size_t)1 << 26, &s->arena));
 done:
     return status;

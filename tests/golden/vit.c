@@ -105,8 +105,8 @@ static vt_batch batch_of(const fixture *f, int64_t index)
 static double check_prediction(const fixture *f, const double *expected, double tolerance)
 {
     float fields[MOST_VALUES];
-    EXPECT_OK(vt_step_predict(f->rig.trainer, f->inputs, f->forcings, f->model->samples, fields)); /* means are 0,
-                                                                                                      deviations 1 */
+    const vt_batch batch = batch_of(f, 0);
+    EXPECT_OK(vt_step_predict(f->rig.trainer, &batch, fields)); /* means are 0, deviations 1 */
     double difference = golden_difference(fields, expected, f->model->samples * f->model->target);
     EXPECT(difference < tolerance, "%s, isa %d: prediction differs by %g, allowed %g", f->model->file, (int)f->isa,
            difference, tolerance);

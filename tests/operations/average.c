@@ -16,14 +16,14 @@ GPU_TEST(average_follows_the_updates)
             const vt_step_state made = {.averaged = updates, .factor = 1}, left_out = {.averaged = 1, .factor = NAN};
             guarded values = guarded_random(1, count, 1, 1), average = guarded_random(1, count, 2, 1);
             guarded expected = guarded_copy(&average);
-            b->average(b, 0.75, &left_out, values.matrix.data, average.matrix.data, count);
+            b->average(b, 0.75, false, &left_out, values.matrix.data, average.matrix.data, count);
             guarded_compare(&average, &expected, 0, "average without an update");
             for (int64_t j = 0; j < count; j++) {
                 float *e = expected.matrix.data + j;
                 const float w = values.matrix.data[j];
                 *e = updates == 1 ? w : *e + 0.25f * (w - *e);
             }
-            b->average(b, 0.75, &made, values.matrix.data, average.matrix.data, count);
+            b->average(b, 0.75, false, &made, values.matrix.data, average.matrix.data, count);
             guarded_compare(&average, &expected, updates == 1 ? 0 : 0x1p-23, "average");
             guarded_check(&values, "average's values");
         }

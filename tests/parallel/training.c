@@ -382,6 +382,23 @@ TEST(layouts_with_rollouts)
     rollout = 1;
 }
 
+/* Members of each sample, which lie on one rank of the data axis, with noise by sample, member, step and token. */
+TEST(layouts_with_ensembles)
+{
+    const char model[] = "n_in_channels=4 n_history=1 rollout=3 predict=tendency normalise=climatology augment=sign "
+                         "input_noise=0.2 dropout=0.2 loss=crps ensemble_size=3 ema_decay=0.7";
+    inputs = 4;
+    rollout = 3;
+    over_layouts(model, plain);
+    if (vt_test_engine->size > 1) over_pipelines(model, "recompute=block zero_stage=1");
+    compare_with_one(model, "zero_stage=3 recompute=block");
+    gaps = true;
+    compare_with_one("n_in_channels=4 n_history=1 rollout=3 missing=mask loss=crps crps_scales=1,4", "zero_stage=1");
+    gaps = false;
+    inputs = 3;
+    rollout = 1;
+}
+
 /* Whose forecasts go back to the first stage, and gradients from there to the last. Four input times: some of the last
  * step's are still those that were read. */
 TEST(pipelines_with_rollouts)

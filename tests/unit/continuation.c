@@ -43,7 +43,7 @@ static void open_fixture(fixture *f, const char *settings)
     EXPECT_OK(vt_model_open(f->config, f->parameters, &f->model));
     const vt_parameters_storage storage = {.bucket_bytes = 1e6, .shards = 1, .grain = 16};
     EXPECT_OK(vt_parameters_allocate(f->parameters, VT_FLOAT32, &storage));
-    vt_parameters_start(f->parameters, 333);
+    vt_parameters_start(f->parameters, 333, "");
     for (int i = 0; i < WINDOW; i++) f->words[i] = i * i % WORDS;
     forward_whole(f);
 }

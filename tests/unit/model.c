@@ -52,7 +52,7 @@ static void open_fixture(fixture *f, const char *model, vt_type type, const char
     EXPECT_OK(vt_parameters_open(f->backend, f->rank.parallel, &f->parameters));
     EXPECT_OK(vt_model_open(f->config, f->parameters, &f->model));
     EXPECT_OK(vt_parameters_allocate(f->parameters, type, &(vt_parameters_storage){.bucket_bytes = 1e6, .shards = 1}));
-    vt_parameters_start(f->parameters, 333);
+    vt_parameters_start(f->parameters, 333, "");
     vt_parameters_refresh(f->parameters);
     for (int m = 0; m < MICRO_BATCHES; m++)
         for (int i = 0; i < VALUES; i++) f->input[m][i] = (float)sin(0.1 * (i + 1) * (m + 1));

@@ -204,7 +204,7 @@ TEST(parameters_start_as_pytorchs)
         vt_parameters_add(parameters[i], "a", "one", 1, shape, VT_START_ONE, 0);
         EXPECT_OK(vt_parameters_allocate(parameters[i], VT_FLOAT32,
                                          &(vt_parameters_storage){.bucket_bytes = 1e6, .shards = 1}));
-        vt_parameters_start(parameters[i], 333);
+        vt_parameters_start(parameters[i], 333, "");
     }
     moments normal = moments_of(vt_parameters_find(parameters[0], "a.normal"));
     moments wide = moments_of(vt_parameters_find(parameters[0], "a.wide"));
@@ -244,8 +244,8 @@ TEST(a_part_of_five_dimensions)
     vt_parameter_split(b, 1, VT_AXES(VT_AXIS_TENSOR), (vt_span){1, 2});
     EXPECT_OK(vt_parameters_allocate(whole, VT_FLOAT32, &(vt_parameters_storage){.shards = 1}));
     EXPECT_OK(vt_parameters_allocate(own, VT_FLOAT32, &(vt_parameters_storage){.shards = 1}));
-    vt_parameters_start(whole, 333);
-    vt_parameters_start(own, 333);
+    vt_parameters_start(whole, 333, "");
+    vt_parameters_start(own, 333, "");
     EXPECT(a->count == OUT * IN_PARTS * KERNEL && b->count == OUT * 2 * KERNEL);
     for (int64_t i = 0; i < OUT; i++)
         EXPECT(memcmp(b->value + i * 2 * KERNEL, a->value + (i * IN_PARTS + 1) * KERNEL, 2 * KERNEL * sizeof(float)) ==

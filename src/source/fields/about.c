@@ -37,6 +37,7 @@ void vt_fields_about_close(vt_fields_about **pointer)
     free(about->normalisation.means);
     free(about->normalisation.stds);
     free(about->normalisation.change_stds);
+    for (int i = 0; i < VT_MOST_SCALES; i++) free(about->normalisation.block_change_stds[i]);
     free(about->files);
     free(about->made_by);
     free(about->date);

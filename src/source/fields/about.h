@@ -9,6 +9,7 @@
 
 #include "base/status.h"
 #include "base/text.h"
+#include "config/config.h"
 #include "source/fields/window.h"
 #include "task/weather/calendar.h"
 #include "task/weather/channels.h"
@@ -33,9 +34,12 @@ extern const char *const vt_normalising_names[VT_NORMALISING_FILES];
 
 /* What fields are normalised with: (value - mean) / std of each channel. */
 typedef struct {
-    bool of_departures;                      /* from the seasonal climatology; else of the values */
-    double *means, *stds;                    /* [channels]; NULL: there is no normalisation, or it is not known */
-    double *change_stds;                     /* [channels], of the changes over dt; NULL: not known */
+    bool of_departures;   /* from the seasonal climatology; else of the values */
+    double *means, *stds; /* [channels]; NULL: there is no normalisation, or it is not known */
+    double *change_stds;  /* [channels], of the changes over dt; NULL: not known */
+    /* The same of means over blocks of sides × sides points (crps_scales), behind the last one 0. */
+    int64_t block_sides[VT_MOST_SCALES + 1];
+    double *block_change_stds[VT_MOST_SCALES];
     int64_t checksums[VT_NORMALISING_FILES]; /* CRC-32C of the files; -1: not known */
 } vt_fields_normalisation;
 

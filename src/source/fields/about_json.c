@@ -104,12 +104,18 @@ static json_t *times_of(const vt_fields_about *about)
 static json_t *normalisation_of(const vt_fields_about *about)
 {
     const vt_fields_normalisation *numbers = &about->normalisation;
-    json_t *object = json_object(), *checksums = json_object();
-    char text[16];
+    json_t *object = json_object(), *checksums = json_object(), *blocks = json_object();
+    char text[VT_NUMBER_SIZE];
     set_text(object, "of", numbers->of_departures ? "departures" : "values");
     set_numbers(object, "means", numbers->means, about->channels);
     set_numbers(object, "stds", numbers->stds, about->channels);
     set_numbers(object, "change_stds", numbers->change_stds, about->channels);
+    for (int i = 0; numbers->block_sides[i] > 0; i++) {
+        snprintf(text, sizeof text, "%lld", (long long)numbers->block_sides[i]);
+        set_numbers(blocks, text, numbers->block_change_stds[i], about->channels);
+    }
+    if (numbers->block_sides[0] > 0) json_object_set(object, "block_change_stds", blocks);
+    json_decref(blocks);
     for (int i = 0; i < VT_NORMALISING_FILES; i++) {
         if (numbers->checksums[i] < 0) continue;
         snprintf(text, sizeof text, "%08x", (unsigned)numbers->checksums[i]);
@@ -284,6 +290,23 @@ done:
     return status;
 }
 
+static vt_status take_blocks(const json_t *blocks, const char *path, vt_fields_about *about)
+{
+    vt_status status = VT_OK;
+    vt_fields_normalisation *numbers = &about->normalisation;
+    const char *side;
+    json_t *stds;
+    int count = 0;
+    json_object_foreach((json_t *)(uintptr_t)blocks, side, stds)
+    {
+        VT_CHECK(count < VT_MOST_SCALES && atoll(side) > 0, "%s: '%s' is no side of a block", path, side);
+        VT_TRY(take_numbers(blocks, side, about->channels, path, &numbers->block_change_stds[count]));
+        numbers->block_sides[count++] = atoll(side);
+    }
+done:
+    return status;
+}
+
 static vt_status take_normalisation(const json_t *object, const char *path, vt_fields_about *about)
 {
     vt_status status = VT_OK;
@@ -293,6 +316,7 @@ static vt_status take_normalisation(const json_t *object, const char *path, vt_f
     VT_TRY(take_numbers(object, "means", about->channels, path, &numbers->means));
     VT_TRY(take_numbers(object, "stds", about->channels, path, &numbers->stds));
     VT_TRY(take_numbers(object, "change_stds", about->channels, path, &numbers->change_stds));
+    VT_TRY(take_blocks(json_object_get(object, "block_change_stds"), path, about));
     VT_CHECK(numbers->means != NULL && numbers->stds != NULL, "%s: its normalisation lacks means or stds", path);
     for (int i = 0; i < VT_NORMALISING_FILES; i++) {
         const char *text = text_of(json_object_get(object, "crc32c"), vt_normalising_names[i]);

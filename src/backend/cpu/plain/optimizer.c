@@ -161,12 +161,12 @@ void vt_plain_combine(vt_backend *backend, float a, const float *x, float b, con
     for (int64_t i = 0; i < count; i++) y[i] = a * x[i] + b * z[i];
 }
 
-void vt_plain_average(vt_backend *backend, double decay, const vt_step_state *state, const float *values,
+void vt_plain_average(vt_backend *backend, double decay, bool warms_up, const vt_step_state *state, const float *values,
                       float *average, int64_t count)
 {
     (void)backend;
     if (isnan(state->factor)) return;
-    const float share = state->averaged == 1 ? 1 : (float)(1 - decay);
+    const float share = vt_average_share(decay, warms_up, state);
 #pragma omp parallel for simd schedule(static)
     for (int64_t i = 0; i < count; i++)
         average[i] = share == 1 ? values[i] : average[i] + share * (values[i] - average[i]);

@@ -151,12 +151,13 @@ void vt_plain_fields_disturb(vt_backend *backend, const vt_disturbance *how, con
 {
     (void)backend;
 #pragma omp parallel for schedule(static) collapse(2)
-    for (int64_t i = 0; i < how->samples; i++)
+    for (int64_t i = 0; i < how->samples * vt_disturbed_copies(how); i++)
         for (int64_t c = 0; c < how->channels; c++)
             for (int64_t row = 0; row < how->rows; row++) {
-                const uint32_t sample = how->first_sample + (uint32_t)i;
+                const int64_t index = i / vt_disturbed_copies(how);
+                const uint32_t sample = how->first_sample + (uint32_t)index;
                 const float sign = vt_disturbed_sign(how, step, sample),
-                            *from = fields + i * how->sample_stride + (c * how->rows + row) * how->width;
+                            *from = fields + index * how->sample_stride + (c * how->rows + row) * how->width;
                 float *to = y + ((i * how->channels + c) * how->rows + row) * how->width, normals[4];
                 for (int64_t column = 0; column < how->width; column++) {
                     if (noise != NULL && column % 4 == 0)

@@ -1,0 +1,106 @@
+/* Ensembles that a model makes itself: their noise, and the loss that compares their members (crps_measure.h). */
+#include "sums.h"
+
+#include "backend/crps_measure.h"
+#include "backend/dropout.h"
+
+enum { MOST_BLOCKS = 128 };
+
+/* A thread makes four neighbouring numbers, which share a block of random bits. */
+VT_KERNEL void noise_draw_kernel(vt_noise how, const uint32_t *step, const uint32_t *keys, vt_matrix z)
+{
+    const int64_t quads = (how.numbers + 3) / 4;
+    for (int64_t i = vt_thread(); i < z.rows * 2 * quads; i += vt_thread_count()) {
+        int64_t half, quad, row, part, index, token;
+        vt_split(i, quads, &half, &quad);
+        vt_split(half, 2, &row, &part);
+        vt_split(row, how.tokens, &index, &token);
+        float normals[4];
+        vt_noise_normals(&how, step, keys, index, part == 0 ? VT_NOISE_WHOLE : (uint32_t)(how.first_token + token),
+                         (uint32_t)quad, normals);
+        for (int j = 0; j < 4; j++)
+            if (4 * quad + j < how.numbers)
+                vt_set_element(z, row * z.stride + part * how.numbers + 4 * quad + j, normals[j]);
+    }
+}
+
+static void noise_draw(vt_backend *backend, const vt_noise *how, const uint32_t *step, const uint32_t *keys,
+                       vt_matrix z)
+{
+    VT_LAUNCH(noise_draw_kernel, vt_blocks(z.rows * 2 * ((how->numbers + 3) / 4)), VT_BLOCK_THREADS, 0, backend, *how,
+              step, keys, z);
+}
+
+/* partial [samples, gridDim.x, 2]; block (part, sample). */
+VT_KERNEL void crps_sums_kernel(vt_crps how, vt_matrix prediction, vt_matrix target, vt_matrix weights,
+                                const float *units, double *partial)
+{
+    __shared__ double shared[32];
+    double scores = 0, weight = 0;
+    for (int scale = 0; scale < how.scale_count; scale++)
+        for (int64_t i = vt_thread(); i < vt_crps_block_count(&how, scale); i += vt_thread_count()) {
+            const vt_crps_block block = vt_crps_block_of(&how, scale, blockIdx.y, i, &prediction, &target, &weights);
+            if (block.points == 0) continue;
+            const double unit = (double)units[scale * how.grid.channels + block.channel];
+            scores += block.weight * unit * vt_crps_value(&how, &block);
+            weight += block.weight;
+        }
+    scores = vt_block_sum(scores, shared);
+    weight = vt_block_sum(weight, shared);
+    if (threadIdx.x != 0) return;
+    double *own = partial + 2 * ((int64_t)blockIdx.y * gridDim.x + blockIdx.x);
+    own[0] = scores;
+    own[1] = weight;
+}
+
+static void crps_sums(vt_backend *backend, const vt_crps *how, vt_matrix prediction, vt_matrix target,
+                      vt_matrix weights, const float *units, double *sums)
+{
+    const int64_t batch = how->grid.batch;
+    const int64_t parts = min((int64_t)vt_blocks(vt_crps_block_count(how, 0)).x, (int64_t)MOST_BLOCKS);
+    double *partial = (double *)vt_common(backend)->workspace(backend, (size_t)(2 * batch * parts) * sizeof *partial);
+    if (partial == NULL) return;
+    VT_LAUNCH(crps_sums_kernel, dim3((unsigned)parts, (unsigned)batch), VT_BLOCK_THREADS, 0, backend, *how, prediction,
+              target, weights, units, partial);
+    vt_add_parts(backend, partial, batch, parts, 2, sums);
+}
+
+/* Of blocks of one size, which share no point: a thread adds the gradient of a block. */
+VT_KERNEL void crps_backward_kernel(vt_crps how, int scale, vt_matrix prediction, vt_matrix target, vt_matrix weights,
+                                    const float *units, const double *sums, float factor, const double *loss_scale,
+                                    vt_matrix dprediction)
+{
+    const int64_t side = how.sides[scale], count = vt_crps_block_count(&how, scale);
+    for (int64_t i = vt_thread(); i < how.grid.batch * count; i += vt_thread_count()) {
+        int64_t sample, index, token, column;
+        vt_split(i, count, &sample, &index);
+        const vt_crps_block block = vt_crps_block_of(&how, scale, sample, index, &prediction, &target, &weights);
+        if (block.points == 0) continue;
+        const double own = vt_crps_factor(sums + 2 * sample, factor, loss_scale) * block.weight / block.points *
+                           (double)units[scale * how.grid.channels + block.channel];
+        for (int64_t m = 0; m < how.members; m++) {
+            const float slope = (float)(own * vt_crps_slope(&how, &block, m));
+            for (int64_t point = 0; point < side * side; point++) {
+                if (vt_crps_point(&how, &block, side, point, sample, &prediction, &target, &token, &column))
+                    dprediction.data[vt_crps_at(&how, sample, m, token, column, dprediction.stride)] += slope;
+            }
+        }
+    }
+}
+
+static void crps_backward(vt_backend *backend, const vt_crps *how, vt_matrix prediction, vt_matrix target,
+                          vt_matrix weights, const float *units, const double *sums, float scale,
+                          const double *loss_scale, vt_matrix dprediction)
+{
+    vt_matrix_clear(backend, dprediction);
+    for (int of = 0; of < how->scale_count; of++)
+        VT_LAUNCH(crps_backward_kernel, vt_blocks(how->grid.batch * vt_crps_block_count(how, of)), VT_BLOCK_THREADS, 0,
+                  backend, *how, of, prediction, target, weights, units, sums, scale, loss_scale, dprediction);
+}
+
+void VT_CUDA_NAME(ensemble_fill)(vt_backend *backend)
+{
+    backend->noise_draw = noise_draw;
+    backend->crps_sums = crps_sums;
+    backend->crps_backward = crps_backward;
+}

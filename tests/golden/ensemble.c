@@ -1,0 +1,180 @@
+/* A small ViT of ensemble.h5 against PyTorch, with noise of its own, trained on the CRPS over three steps of forecast:
+ * the noise, losses, gradients, and ten updates; on every path of the CPU, the CUDA kernels on the host, and the GPU.
+ * Tolerances are those of golden/vit.c. And PyTorch apart: gradients against finite differences. */
+#include "backend/dropout.h"
+#include "golden/golden_file.h"
+#include "operations/paths.h"
+#include "rig.h"
+#include "test.h"
+
+enum { BATCH = 2, CHANNELS = 2, HEIGHT = 8, WIDTH = 16, ROLLOUT = 3, STEPS = 10 };
+
+typedef struct {
+    hid_t file;
+    rig r;
+    vt_batch batch;
+} fixture;
+
+static const struct {
+    const char *name, *settings;
+    bool gaps;
+} kinds[] = {{"pair", "ensemble_size=2 crps_scales=1 missing=refuse", false},
+             {"three", "ensemble_size=3 crps_alpha=0.95 crps_scales=1,2,8 missing=refuse", false},
+             {"gaps", "ensemble_size=2 crps_alpha=0.9 crps_scales=1,4 missing=mask", true}};
+enum { KINDS = sizeof kinds / sizeof kinds[0] };
+
+static fixture open_fixture(vt_cpu_isa isa, int kind, const char *settings)
+{
+    fixture f = {.file = golden_open("ensemble.h5")};
+    int64_t count;
+    float *changes = golden_read_float(f.file, "changes", &count);
+    EXPECT_OK(vt_config_open_default(&f.r.config));
+    set_options(f.r.config, "img_size=[8,16] patch_size=4 n_history=1 n_in_channels=4 n_out_channels=2 embed_dim=16 "
+                            "depth=1 num_heads=2 num_iters=10 global_batch_size=2 rollout=3 loss=crps noise_dim=5 "
+                            "predict=tendency lr=1e-3");
+    set_options(f.r.config, kinds[kind].settings);
+    set_options(f.r.config, settings);
+    EXPECT_OK(vt_config_resolve(f.r.config));
+    EXPECT_OK(path_open_trainers(isa, &f.r.backend));
+    f.r.task = open_weather(f.r.config, NULL, NULL, changes, NULL);
+    const vt_trainer_options options = {.task = f.r.task, .steps = STEPS};
+    EXPECT_OK(vt_trainer_open(f.r.config, &options, f.r.backend, &f.r.trainer));
+    golden_load(f.file, f.r.backend, vt_trainer_parameters(f.r.trainer));
+    const bool gaps = kinds[kind].gaps;
+    f.batch = (vt_batch){.sample_count = BATCH,
+                         .global_count = BATCH,
+                         .steps = ROLLOUT,
+                         .tensors = {golden_read_float(f.file, gaps ? "inputs_gaps" : "inputs", &count),
+                                     golden_read_float(f.file, gaps ? "targets_gaps" : "targets", &count)}};
+    EXPECT(count == BATCH * ROLLOUT * CHANNELS * HEIGHT * WIDTH);
+    return f;
+}
+
+static void close_fixture(fixture *f)
+{
+    rig_close(&f->r);
+    H5Fclose(f->file);
+}
+
+static void check_gradients(fixture *f, const char *kind)
+{
+    const vt_parameters *parameters = vt_trainer_parameters(f->r.trainer);
+    for (int64_t i = 0; i < vt_parameters_count(parameters); i++) {
+        const vt_parameter *parameter = vt_parameters_at(parameters, i);
+        char name[160];
+        int64_t count;
+        if (strstr(parameter->name, ".k.bias") != NULL) continue; /* exactly 0: rounding */
+        snprintf(name, sizeof name, "%s/gradients/%s", kind, parameter->name);
+        float *gradient = vt_test_owned(malloc((size_t)parameter->count * sizeof *gradient));
+        f->r.backend->copy_to_host(f->r.backend, gradient, parameter->gradient,
+                                   (size_t)parameter->count * sizeof *gradient);
+        const double difference = golden_difference(gradient, golden_read(f->file, name, &count), parameter->count);
+        EXPECT(difference < 1e-4, "%s: %s differs by %g", kind, parameter->name, difference);
+    }
+}
+
+/* Float32's logarithm, root and cosine differ from float64's by a few units in the last place. */
+GPU_TEST(noise_of_members_is_what_it_is_defined_to_be)
+{
+    enum { ROWS = 3, TOKENS = 8, NUMBERS = 5 };
+    hid_t file = golden_open("ensemble.h5");
+    int64_t count;
+    const double *expected = golden_read(file, "noise", &count);
+    const vt_noise how = {.seed = 333, .rollout_step = 2, .rows = ROWS, .tokens = TOKENS, .numbers = NUMBERS};
+    const vt_noise last = {
+        .seed = 333, .rollout_step = 2, .rows = 1, .first_row = 2, .first_token = 5, .tokens = 2, .numbers = NUMBERS};
+    static const uint32_t keys[2] = {2, 7};
+    const uint32_t step = 7, other = 9;
+    EXPECT(count == ROWS * TOKENS * 2 * NUMBERS);
+    FOR_EACH_BACKEND(isa, b)
+    {
+        float all[ROWS * TOKENS * 2 * NUMBERS], part[2][2 * 2 * NUMBERS];
+        b->noise_draw(b, &how, &step, NULL, vt_matrix_make(all, ROWS * TOKENS, 2 * NUMBERS));
+        for (int64_t i = 0; i < count; i++) EXPECT_NEAR(all[i], expected[i], 1e-5);
+        b->noise_draw(b, &last, &step, NULL, vt_matrix_make(part[0], 2, 2 * NUMBERS));
+        b->noise_draw(b, &last, &other, keys, vt_matrix_make(part[1], 2, 2 * NUMBERS));
+        for (int i = 0; i < 2; i++)
+            EXPECT(memcmp(part[i], all + (2 * TOKENS + 5) * 2 * NUMBERS, sizeof part[i]) == 0, "part %d", i);
+    }
+    H5Fclose(file);
+}
+
+static void check_losses(fixture *f, int kind, bool gradients)
+{
+    char name[64];
+    int64_t count;
+    snprintf(name, sizeof name, "%s/losses", kinds[kind].name);
+    const double *losses = golden_read(f->file, name, &count);
+    for (int step = 0; step < STEPS; step++) {
+        vt_step_figures figures;
+        EXPECT_OK(vt_step_train(f->r.trainer, &f->batch, &figures));
+        if (step == 0 && gradients) check_gradients(f, kinds[kind].name);
+        EXPECT_NEAR(figures.loss, losses[step], 1e-5 * losses[step]);
+    }
+}
+
+GPU_TEST(ten_steps_of_ensembles)
+{
+    FOR_EACH_PATH(isa)
+    {
+        for (int kind = 0; kind < KINDS; kind++) {
+            fixture f = open_fixture(isa, kind, "");
+            check_losses(&f, kind, true);
+            close_fixture(&f);
+        }
+    }
+}
+
+/* Micro-batches, recomputed blocks and fused operations: the same losses. */
+GPU_TEST(ensembles_in_micro_batches)
+{
+    static const char *const settings[] = {"grad_accumulation=2", "recompute=block enable_jit=true"};
+    FOR_EACH_PATH(isa)
+    {
+        for (int i = 0; i < 2; i++) {
+            fixture f = open_fixture(isa, 1, settings[i]);
+            check_losses(&f, 1, false);
+            close_fixture(&f);
+        }
+    }
+}
+
+/* The loss as a function of one parameter, in the oracle. */
+static double loss_at(fixture *f, const vt_parameter *parameter, int64_t element, float value)
+{
+    vt_step_figures figures;
+    vt_trainer_resume(f->r.trainer, 0, (vt_schedule_length){.run = STEPS}); /* the same random numbers */
+    parameter->value[element] = value;
+    vt_parameters_refresh(vt_trainer_parameters(f->r.trainer));
+    EXPECT_OK(vt_step_train(f->r.trainer, &f->batch, &figures));
+    return figures.loss;
+}
+
+/* Also with what a sample's members have in common, noise on the input and its sign, and what each has of its own,
+ * dropout. The score has a kink where members or truth are equal, so differences are taken over a small step. */
+TEST(gradients_of_ensembles_are_finite_differences)
+{
+    for (int kind = 0; kind < KINDS; kind++) {
+        const float by = 2e-3f;
+        fixture f =
+            open_fixture(VT_ISA_PLAIN, kind, "lr=0 normalise=climatology augment=sign input_noise=0.3 dropout=0.2");
+        const vt_parameters *parameters = vt_trainer_parameters(f.r.trainer);
+        int checked = 0;
+        for (int64_t i = 0; i < vt_parameters_count(parameters); i++) {
+            const vt_parameter *parameter = vt_parameters_at(parameters, i);
+            const int64_t element = parameter->count / 2;
+            const float value = parameter->value[element];
+            if (strstr(parameter->name, ".k.bias") != NULL) continue;
+            const double base = loss_at(&f, parameter, element, value);
+            const double gradient = (double)parameter->gradient[element];
+            const double above = loss_at(&f, parameter, element, value + by);
+            const double difference = (above - loss_at(&f, parameter, element, value - by)) / (2 * (double)by);
+            (void)loss_at(&f, parameter, element, value);
+            EXPECT(fabs(gradient - difference) < 1e-4 * base + 0.02 * fabs(difference),
+                   "%s, %s: gradient %g, difference %g", kinds[kind].name, parameter->name, gradient, difference);
+            checked += fabs(difference) > 1e-3;
+        }
+        EXPECT(checked > 5, "%s: only %d gradients are not next to 0", kinds[kind].name, checked);
+        close_fixture(&f);
+    }
+}
