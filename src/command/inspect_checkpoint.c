@@ -19,17 +19,6 @@
 
 enum { MOST_SHARDS = 8000 };
 
-static vt_status print_about(vt_tensor_file *index, const char *directory)
-{
-    vt_status status = VT_OK;
-    vt_fields_about *about = NULL;
-    VT_TRY(vt_checkpoint_about(index, directory, &about));
-    if (about != NULL) vt_fields_about_print(about, "  ");
-done:
-    vt_fields_about_close(&about);
-    return status;
-}
-
 /* Of a language model. */
 static void print_words(vt_tensor_file *index, const char *directory, int *faults)
 {
@@ -85,6 +74,7 @@ static vt_status print_configuration(vt_tensor_file *index, const char *director
     vt_status status = VT_OK;
     char *model = NULL, number[VT_NUMBER_SIZE];
     vt_config *config = NULL;
+    vt_fields_about *about = NULL;
     VT_TRY(vt_checkpoint_configuration(index, directory, &config));
     vt_print("  configuration %s", config->config);
     if (strcmp(vt_source_kind_of(config)->name, "fields") == 0) { /* of others the model says all */
@@ -97,8 +87,10 @@ static vt_status print_configuration(vt_tensor_file *index, const char *director
     vt_print("\n  model: %s\n  training: global batch %lld, lr %s, seed %lld\n", model,
              (long long)config->global_batch_size, vt_text_double(vt_config_learning_rate(config), number),
              (long long)config->seed);
-    VT_TRY(print_about(index, directory));
+    VT_TRY(vt_checkpoint_about(index, directory, &about));
+    if (about != NULL) vt_fields_about_print(about, "  ");
 done:
+    vt_fields_about_close(&about);
     vt_config_close(&config);
     free(model);
     return status;

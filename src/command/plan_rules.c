@@ -8,11 +8,6 @@
 #include "planning/rules.h"
 #include "training/plan.h"
 
-static double rate_of(const vt_plan_flags *flags, const vt_hardware *hardware)
-{
-    return 1e12 * (flags->tflops > 0 ? flags->tflops : hardware->matrix_tflops[VT_BFLOAT16]);
-}
-
 bool vt_plan_rules_needs_config(const vt_plan_flags *flags)
 {
     return flags->rules == VT_RULES_ON && flags->layers == VT_UNSET_INTEGER && flags->hidden == VT_UNSET_INTEGER &&
@@ -141,7 +136,8 @@ done:
 vt_status vt_plan_rules_print(const vt_plan_flags *flags, vt_config *config, const vt_hardware *hardware)
 {
     vt_status status = VT_OK;
-    const double gpus = (double)flags->gpus, rate = rate_of(flags, hardware);
+    const double gpus = (double)flags->gpus;
+    const double rate = 1e12 * (flags->tflops > 0 ? flags->tflops : hardware->matrix_tflops[VT_BFLOAT16]);
     vt_rules_model model = {0};
     double parameters = flags->parameters;
     VT_TRY(check(flags));

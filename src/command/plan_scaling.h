@@ -9,7 +9,8 @@
 vt_status vt_plan_scaling_ranks(const char *text, int64_t **ranks, int *count);
 
 /* Strong scaling: the same batch on all of them. Weak scaling: config's batch on the first number of ranks, and more in
- * proportion. config: resolved, its ranks and batch are changed. Error: no number of ranks has a layout that fits. */
+ * proportion. config: resolved, its ranks and batch are changed. Errors: no number of ranks has a layout that fits; the
+ * page can't be written. */
 vt_status vt_plan_scaling(vt_config *config, const vt_hardware *hardware, const int64_t *ranks, int count,
                           const char *path);
 

@@ -3,19 +3,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/file.h"
 #include "base/text.h"
 #include "source/fields/statistics.h"
 #include "storage/output_file.h"
 #include "task/weather/seasonal.h"
-
-static bool is_directory(const char *path)
-{
-    struct stat info;
-    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
-}
 
 /* Where the files are, and where the statistics go, so that data_dir's defaults find them. Both malloc'd. `whole`: the
  * files lie in the directory itself, of which a period chooses. */
@@ -26,7 +19,7 @@ static void find_directories(const char *operand, const char *chosen_output, boo
     char *directory = vt_text_format("%.*s", (int)length, operand);
     char *training = vt_text_format("%s/train", directory);
     const char *name = vt_file_name(directory);
-    const bool is_store = vt_file_is_zarr(directory), has_training = !is_store && !whole && is_directory(training);
+    const bool is_store = vt_file_is_zarr(directory), has_training = !is_store && !whole && vt_output_exists(training);
     *files = vt_text_copy(has_training ? training : directory);
     if (chosen_output != NULL)
         *output = vt_text_copy(chosen_output);

@@ -224,7 +224,6 @@ vt_status vt_cubes_evaluate(const vt_config *config, const char *checkpoint, vt_
     VT_TRY(vt_world_open(config, launch, &c.world));
     status = run_phases(&c, checkpoint, place);
 done:
-    if (c.world != NULL && !vt_world_speaks(c.world)) vt_error_clear(); /* another rank reports it */
     vt_evaluation_close(&c.sums);
     close_spectra(&c.spectra);
     free(c.prediction);

@@ -367,7 +367,6 @@ vt_status vt_evaluate(vt_evaluation_options *options, const vt_launch *launch)
     if (vt_world_rank(e.world) != 0) vt_log_mute();
     status = run_phases(&e);
 done:
-    if (e.world != NULL && !vt_world_speaks(e.world)) vt_error_clear(); /* another rank reports it */
     vt_scores_close(&e.scores);
     vt_ensemble_close(&e.ensemble);
     vt_spectra_close(&e.spectra);

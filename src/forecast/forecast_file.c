@@ -75,8 +75,6 @@ static bool set_texts(hid_t object, const text_attribute *attributes, size_t cou
 
 /* ---- coordinates ---- */
 
-static const char initial_time[] = "initial time of the forecast";
-
 /* Links and attributes in the order in which they are made, in which the netCDF library looks for them. */
 static hid_t creation_properties(hid_t class)
 {
@@ -125,99 +123,13 @@ done:
     return status;
 }
 
-/* The units of times, malloc'd, and what they mean: the data's, but days if the data have months, whose length varies.
- */
-static char *units_of_times(const vt_forecast_file_options *options, vt_time_units *units)
+/* The same with values that are equally far apart, the first one is `first`. */
+static vt_status write_steps(vt_forecast_file *file, int dimension, const char *name, double before, double apart,
+                             const text_attribute *attributes, size_t attribute_count)
 {
-    char date[VT_DATE_SIZE];
-    const vt_time_axis *axis = options->time_axis;
-    if (axis != NULL && axis->meaning.months == 0) {
-        *units = axis->meaning;
-        return vt_text_copy(axis->units);
-    }
-    *units = (vt_time_units){.minutes = axis != NULL ? 1440 : 60,
-                             .zero = axis != NULL ? axis->meaning.zero : options->dates[0]};
-    return vt_text_format("%s since %s:00", axis != NULL ? "days" : "hours", vt_date_format(units->zero, date));
-}
-
-static const char *calendar_of(const vt_forecast_file_options *options)
-{
-    const vt_time_axis *axis = options->time_axis;
-    return axis != NULL && axis->calendar_name[0] != '\0' ? axis->calendar_name
-                                                          : vt_calendar_name(options->dates[0].calendar);
-}
-
-static vt_status write_times(vt_forecast_file *file, const vt_forecast_file_options *options)
-{
-    vt_status status = VT_OK;
-    vt_time_units units;
-    const bool archive = options->starts > 0;
-    const int64_t count = file->extent[TIME];
-    char *since = units_of_times(options, &units);
-    double *values = vt_allocate((size_t)count, sizeof *values, "a file of forecasts");
-    for (int64_t i = 0; i < count; i++) values[i] = vt_time_units_value(&units, options->dates[archive ? i : 1 + i]);
-    const text_attribute time[] = {{"standard_name", archive ? "forecast_reference_time" : "time"},
-                                   {"long_name", archive ? initial_time : "time that the forecast is for"},
-                                   {"units", since},
-                                   {"calendar", calendar_of(options)},
-                                   {"axis", "T"}};
-    VT_TRY(write_dimension(file, TIME, "time", values, time, 5));
-done:
-    free(values);
-    free(since);
-    return status;
-}
-
-/* Of an archive. xarray recognises lengths of time by their units, from version 2025.7 on by `dtype`. */
-static vt_status write_leads(vt_forecast_file *file, const vt_forecast_file_options *options)
-{
-    const bool hours = options->step % 60 == 0;
-    const text_attribute lead[] = {{"standard_name", "forecast_period"},
-                                   {"long_name", "time since the initial time"},
-                                   {"units", hours ? "hours" : "minutes"},
-                                   {"dtype", "timedelta64[ns]"}};
-    double *values = vt_allocate((size_t)options->times, sizeof *values, "a file of forecasts");
-    for (int64_t i = 0; i < options->times; i++) values[i] = (double)((i + 1) * options->step / (hours ? 60 : 1));
-    const vt_status status = write_dimension(file, LEAD, "prediction_timedelta", values, lead, 4);
-    free(values);
-    return status;
-}
-
-static vt_status write_grid(vt_forecast_file *file, const vt_forecast_file_options *options)
-{
-    vt_status status = VT_OK;
-    const bool rotated = options->rotated, archive = options->starts > 0;
-    const text_attribute lat[] = {{"standard_name", rotated ? "grid_latitude" : "latitude"},
-                                  {"long_name", rotated ? "latitude in a grid of a rotated pole" : "latitude"},
-                                  {"units", rotated ? "degrees" : "degrees_north"},
-                                  {"axis", "Y"}};
-    const text_attribute lon[] = {{"standard_name", rotated ? "grid_longitude" : "longitude"},
-                                  {"long_name", rotated ? "longitude in a grid of a rotated pole" : "longitude"},
-                                  {"units", rotated ? "degrees" : "degrees_east"},
-                                  {"axis", "X"}};
-    VT_TRY(write_dimension(file, LAT,
-                           options->latitudes == NULL ? "y"
-                           : rotated                  ? "rlat"
-                           : archive                  ? "latitude"
-                                                      : "lat",
-                           options->latitudes, lat, 4));
-    VT_TRY(write_dimension(file, LON,
-                           options->longitudes == NULL ? "x"
-                           : rotated                   ? "rlon"
-                           : archive                   ? "longitude"
-                                                       : "lon",
-                           options->longitudes, lon, 4));
-done:
-    return status;
-}
-
-static vt_status write_numbers(vt_forecast_file *file)
-{
-    const text_attribute number[] = {
-        {"standard_name", "realization"}, {"long_name", "ensemble member"}, {"units", "1"}};
-    double *values = vt_allocate((size_t)file->extent[NUMBER], sizeof *values, "a file of forecasts");
-    for (int64_t i = 0; i < file->extent[NUMBER]; i++) values[i] = (double)i;
-    const vt_status status = write_dimension(file, NUMBER, "number", values, number, 3);
+    double *values = vt_allocate((size_t)file->extent[dimension], sizeof *values, "a file of forecasts");
+    for (int64_t i = 0; i < file->extent[dimension]; i++) values[i] = before + (double)(i + 1) * apart;
+    const vt_status status = write_dimension(file, dimension, name, values, attributes, attribute_count);
     free(values);
     return status;
 }
@@ -235,21 +147,97 @@ done:
     return status;
 }
 
-/* The initial time, as CF names it: a scalar beside the coordinates. */
-static vt_status write_reference_time(vt_forecast_file *file, const vt_forecast_file_options *options)
+/* The units of times, malloc'd, and what they mean: the data's, but days if the data have months, whose length varies.
+ */
+static char *units_of_times(const vt_forecast_file_options *options, vt_time_units *units)
 {
+    char date[VT_DATE_SIZE];
+    const vt_time_axis *axis = options->time_axis;
+    if (axis != NULL && axis->meaning.months == 0) {
+        *units = axis->meaning;
+        return vt_text_copy(axis->units);
+    }
+    *units = (vt_time_units){.minutes = axis != NULL ? 1440 : 60,
+                             .zero = axis != NULL ? axis->meaning.zero : options->dates[0]};
+    return vt_text_format("%s since %s:00", axis != NULL ? "days" : "hours", vt_date_format(units->zero, date));
+}
+
+/* Of an archive the initial times; else the times of the forecast, and the initial one as CF names it: a scalar. */
+static vt_status write_times(vt_forecast_file *file, const vt_forecast_file_options *options)
+{
+    enum { INITIAL = 4, ALL = 5 }; /* attributes: a scalar has no axis */
     vt_status status = VT_OK;
     vt_time_units units;
+    const bool archive = options->starts > 0;
+    const int64_t count = file->extent[TIME];
+    const vt_time_axis *axis = options->time_axis;
+    const char *calendar = axis != NULL && axis->calendar_name[0] != '\0'
+                               ? axis->calendar_name
+                               : vt_calendar_name(options->dates[0].calendar);
     char *since = units_of_times(options, &units);
-    const text_attribute attributes[] = {{"standard_name", "forecast_reference_time"},
-                                         {"long_name", initial_time},
+    double *values = vt_allocate((size_t)count, sizeof *values, "a file of forecasts");
+    for (int64_t i = 0; i < count; i++) values[i] = vt_time_units_value(&units, options->dates[archive ? i : 1 + i]);
+    const text_attribute initial[ALL] = {{"standard_name", "forecast_reference_time"},
+                                         {"long_name", "initial time of the forecast"},
                                          {"units", since},
-                                         {"calendar", calendar_of(options)}};
-    VT_TRY(
-        write_scalar(file, "forecast_reference_time", vt_time_units_value(&units, options->dates[0]), attributes, 4));
+                                         {"calendar", calendar},
+                                         {"axis", "T"}};
+    const text_attribute later[ALL] = {{"standard_name", "time"},
+                                       {"long_name", "time that the forecast is for"},
+                                       {"units", since},
+                                       {"calendar", calendar},
+                                       {"axis", "T"}};
+    VT_TRY(write_dimension(file, TIME, "time", values, archive ? initial : later, ALL));
+    if (archive) goto done;
+    VT_TRY(write_scalar(file, "forecast_reference_time", vt_time_units_value(&units, options->dates[0]), initial,
+                        INITIAL));
 done:
+    free(values);
     free(since);
     return status;
+}
+
+/* Of an archive. xarray recognises lengths of time by their units, from version 2025.7 on by `dtype`. */
+static vt_status write_leads(vt_forecast_file *file, const vt_forecast_file_options *options)
+{
+    const bool hours = options->step % 60 == 0;
+    const text_attribute lead[] = {{"standard_name", "forecast_period"},
+                                   {"long_name", "time since the initial time"},
+                                   {"units", hours ? "hours" : "minutes"},
+                                   {"dtype", "timedelta64[ns]"}};
+    return write_steps(file, LEAD, "prediction_timedelta", 0, (double)options->step / (hours ? 60 : 1), lead, 4);
+}
+
+static vt_status write_numbers(vt_forecast_file *file)
+{
+    static const text_attribute number[] = {
+        {"standard_name", "realization"}, {"long_name", "ensemble member"}, {"units", "1"}};
+    return write_steps(file, NUMBER, "number", -1, 1, number, 3);
+}
+
+static vt_status write_side(vt_forecast_file *file, int dimension, const double *degrees,
+                            const vt_forecast_file_options *options)
+{
+    enum { UNKNOWN, ROTATED, ARCHIVED, USUAL };
+    static const char *const names[][2] = {[UNKNOWN] = {"y", "x"},
+                                           [ROTATED] = {"rlat", "rlon"},
+                                           [ARCHIVED] = {"latitude", "longitude"},
+                                           [USUAL] = {"lat", "lon"}};
+    static const text_attribute sides[2][2][4] = {
+        {{{"standard_name", "latitude"}, {"long_name", "latitude"}, {"units", "degrees_north"}, {"axis", "Y"}},
+         {{"standard_name", "longitude"}, {"long_name", "longitude"}, {"units", "degrees_east"}, {"axis", "X"}}},
+        {{{"standard_name", "grid_latitude"},
+          {"long_name", "latitude in a grid of a rotated pole"},
+          {"units", "degrees"},
+          {"axis", "Y"}},
+         {{"standard_name", "grid_longitude"},
+          {"long_name", "longitude in a grid of a rotated pole"},
+          {"units", "degrees"},
+          {"axis", "X"}}}};
+    const int side = dimension == LON;
+    const int known = options->rotated ? ROTATED : options->starts > 0 ? ARCHIVED : USUAL;
+    return write_dimension(file, dimension, names[degrees != NULL ? known : UNKNOWN][side], degrees,
+                           sides[options->rotated][side], 4);
 }
 
 /* The height or pressure of a channel as a scalar that its attribute `coordinates` names, malloc'd; channels of one
@@ -348,9 +336,9 @@ static vt_status create_all(vt_forecast_file *file, const vt_forecast_file_optio
     const bool archive = options->starts > 0;
     VT_TRY(write_times(file, options));
     if (archive) VT_TRY(write_leads(file, options));
-    VT_TRY(write_grid(file, options));
+    VT_TRY(write_side(file, LAT, options->latitudes, options));
+    VT_TRY(write_side(file, LON, options->longitudes, options));
     if (options->members > 0) VT_TRY(write_numbers(file));
-    if (!archive) VT_TRY(write_reference_time(file, options));
     for (int64_t i = 0; i < (options->members > 0 && !archive ? 2 : 1) * options->channels; i++) {
         const int64_t c = i % options->channels;
         VT_TRY(create_variable(file, options->channel_names != NULL ? options->channel_names[c] : NULL,

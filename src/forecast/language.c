@@ -41,7 +41,6 @@ done:
 
 void vt_language_close(vt_language *own, vt_status status)
 {
-    if (own->world != NULL && !vt_world_speaks(own->world)) vt_error_clear(); /* another rank reports it */
     vt_trainer_close(&own->trainer);
     vt_task_close(&own->task);
     vt_backend_close(&own->backend);

@@ -247,7 +247,6 @@ vt_status vt_predict(const vt_prediction_options *options, const vt_launch *laun
     if (vt_world_rank(p.world) != 0) vt_log_mute();
     status = run(&p);
 done:
-    if (p.world != NULL && !vt_world_speaks(p.world)) vt_error_clear(); /* another rank reports it */
     vt_forecast_file_close(&p.result);
     vt_states_close(&p.states);
     vt_forecaster_close(&p.forecaster);

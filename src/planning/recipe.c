@@ -152,17 +152,9 @@ static void put(const writer *to, const char *key, const char *reason, const cha
 static void put_given(const writer *to)
 {
     vt_text_append(to->yaml, "  # as given\n");
-    for (const vt_row *row = vt_options; row->kind != VT_ROW_END; row++) {
-        if (!vt_row_is_option(row) || row->flag_only || *vt_row_origin(row, to->given) != VT_FROM_COMMAND_LINE)
-            continue;
-        char *value = vt_config_value_text(to->given, row->name);
-        vt_text_append(to->yaml, "  %s: ", row->name);
-        if (row->kind == VT_ROW_PATH) vt_text_append(to->yaml, "\"");
-        for (const char *c = value; *c != '\0'; c++)
-            vt_text_append(to->yaml, *c == '"' || *c == '\\' ? "\\%c" : "%c", *c);
-        vt_text_append(to->yaml, row->kind == VT_ROW_PATH ? "\"\n" : "\n");
-        free(value);
-    }
+    for (const vt_row *row = vt_options; row->kind != VT_ROW_END; row++)
+        if (vt_row_is_option(row) && !row->flag_only && *vt_row_origin(row, to->given) == VT_FROM_COMMAND_LINE)
+            vt_row_save(row, to->given, to->yaml);
 }
 
 static void put_data(const writer *to, const vt_recipe_data *data)

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/memory.h"
 
@@ -69,17 +70,21 @@ void vt_page_append_text(vt_text *html, const char *before, const char *text, co
 
 void vt_page_begin(vt_text *html, const char *title, const char *subtitle)
 {
+    char stamp[32];
+    vt_clock_stamp(stamp);
     vt_text_append(html, "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
                          "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">");
-    vt_page_append_text(html, "<title>", title, "</title><style>");
+    vt_page_append_text(html, "<title>vitrain: ", title, "</title><style>");
     vt_text_append(html, "%s</style></head><body>\n", style);
-    vt_page_append_text(html, "<h1>", title, "</h1>");
-    vt_page_append_text(html, "<p class=\"sub\">", subtitle, "</p>\n");
+    vt_page_append_text(html, "<h1>vitrain: ", title, "</h1>");
+    vt_page_append_text(html, "<p class=\"sub\">", subtitle, "");
+    vt_text_append(html, ", as of %.19s</p>\n", stamp);
 }
 
-void vt_page_end(vt_text *html)
+vt_status vt_page_write(vt_text *html, const char *path)
 {
     vt_text_append(html, "</body></html>\n");
+    return vt_file_write(path, html->characters, html->length);
 }
 
 void vt_page_append_card(vt_text *html, const char *name, const char *value, const char *detail)

@@ -6,8 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
-#include "base/file.h"
 #include "report/chart.h"
 #include "report/page.h"
 #include "report/run_figures.h"
@@ -33,8 +31,7 @@ static vt_line line_of(const vt_table *table, const char *column, const char *na
         name, vt_run_column(table, "step"), vt_run_column(table, column), table->rows, table->columns, style, colour};
 }
 
-/* x and y of a horizontal line over the whole run. */
-/* `name`: of the baseline, for the legend. */
+/* A horizontal line over the whole run, whose ends are in `points`. */
 static vt_line level(const vt_run_files *run, const char *name, double height, double points[4])
 {
     points[0] = 1;
@@ -205,11 +202,7 @@ static vt_status write_page(const vt_run_files *run, const char *path)
 {
     vt_status status = VT_OK;
     vt_text html = {0};
-    char stamp[32];
-    char *title = vt_text_format("vitrain: %s", run->configuration);
-    vt_clock_stamp(stamp);
-    char *subtitle = vt_text_format("%s, as of %.19s", run->directory, stamp);
-    vt_page_begin(&html, title, subtitle);
+    vt_page_begin(&html, run->configuration, run->directory);
     append_cards(&html, run);
     vt_text_append(&html, "<h2>Curves</h2><div class=\"charts\">");
     append_loss(&html, run);
@@ -226,12 +219,9 @@ static vt_status write_page(const vt_run_files *run, const char *path)
     vt_text_append(&html,
                    "<footer>Written by vitrain from metrics.csv, epochs.csv, plan.csv and config.yaml beside it; "
                    "it needs no network and no script.</footer>");
-    vt_page_end(&html);
-    VT_TRY(vt_file_write(path, html.characters, html.length));
+    VT_TRY(vt_page_write(&html, path));
 done:
     vt_text_close(&html);
-    free(title);
-    free(subtitle);
     return status;
 }
 
