@@ -5,7 +5,6 @@
 #include "base/text.h"
 #include "base/threads.h"
 #include "command/command.h"
-#include "planning/attention_times.h"
 #include "planning/step_times.h"
 
 /* A GPU needs work that takes long beside starting it and waiting for it. */

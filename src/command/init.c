@@ -109,13 +109,10 @@ static vt_status split_times(initial *init)
     const vt_date first = about->spans[0].first, last = about->spans[about->span_count - 1].last;
     const int64_t fifth = (last.minutes - first.minutes) / 5, part = fifth < 365 * DAY ? fifth : 365 * DAY;
     const vt_date dates[4] = {first, vt_date_after(last, -part - DAY), vt_date_after(last, -part), last};
-    for (int i = 0; i < 4; i++) {
-        vt_date_format(dates[i], days[i]);
-        days[i][strlen("2003-01-05")] = '\0';
-    }
-    snprintf(period, sizeof period, "%s..%s", days[0], days[1]);
+    for (int i = 0; i < 4; i++) vt_date_format(dates[i], days[i]);
+    snprintf(period, sizeof period, "%.10s..%.10s", days[0], days[1]);
     VT_TRY(add_option(init, "train_period", period));
-    snprintf(period, sizeof period, "%s..%s", days[2], days[3]);
+    snprintf(period, sizeof period, "%.10s..%.10s", days[2], days[3]);
     VT_TRY(add_option(init, "valid_period", period));
 done:
     vt_dataset_close(&all);
@@ -207,8 +204,7 @@ static void write_recipe(const initial *init, vt_text *text)
 static vt_status make_config(const initial *init, int64_t rollout, vt_config **config)
 {
     vt_text text = {0};
-    char **options = vt_allocate((size_t)init->option_count + 2, sizeof *options, "the arguments");
-    char only[48], once[] = "--lr_restarts=None";
+    char *options[init->option_count + 2], only[48], once[] = "--lr_restarts=None";
     snprintf(only, sizeof only, "--rollout=%lld", (long long)rollout);
     memcpy(options, init->options, (size_t)init->option_count * sizeof *options);
     options[init->option_count] = only;
@@ -217,7 +213,6 @@ static vt_status make_config(const initial *init, int64_t rollout, vt_config **c
     const vt_status status =
         vt_config_open_text(text.characters, init->name, init->option_count + 2, options, 1, config);
     vt_text_close(&text);
-    free(options);
     return status;
 }
 
@@ -394,17 +389,14 @@ done:
     return status;
 }
 
-/* "era5" of data/era5.zarr/ */
+/* "era5" of data/era5.zarr */
 static char *name_of(const char *directory)
 {
     static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_";
-    size_t length = strlen(directory);
-    while (length > 1 && directory[length - 1] == '/') length--;
-    char *path = vt_text_format("%.*s", (int)length, directory), *name = vt_text_copy(vt_file_name(path));
+    char *name = vt_text_copy(vt_file_name(directory));
     if (vt_text_ends_with(name, ".zarr")) name[strlen(name) - strlen(".zarr")] = '\0';
     for (char *c = name; *c != '\0'; c++)
         if (strchr(plain, *c) == NULL) *c = '_';
-    free(path);
     return name;
 }
 

@@ -114,27 +114,24 @@ done:
     return status;
 }
 
-/* Reads a tensor and looks for NaN and infinity. */
-static vt_status verify_tensor(vt_tensor_file *index, const char *name, const vt_tensor_shape *shape)
+/* Adds a tensor's elements, all together `most`. verify: reads them, and looks for NaN and infinity. */
+static vt_status look_at_tensor(vt_tensor_file *index, const char *name, int64_t most, bool verify, int64_t *elements)
 {
     vt_status status = VT_OK;
-    int64_t count = vt_tensor_count(shape), i = 0;
-    float *values = vt_allocate((size_t)count * sizeof *values + 1, 1, "a checkpoint's tensor");
-    VT_TRY(vt_tensor_file_read(index, name, shape, values));
+    vt_tensor_shape shape = {0};
+    int64_t count = 0, i = 0;
+    float *values = NULL;
+    VT_TRY(vt_tensor_file_shape(index, name, &shape));
+    count = vt_tensor_count(&shape);
+    VT_CHECK(count <= most - *elements, "%s and those before it are larger than the checkpoint's files", name);
+    *elements += count;
+    if (!verify) goto done;
+    values = vt_allocate((size_t)count * sizeof *values + 1, 1, "a checkpoint's tensor");
+    VT_TRY(vt_tensor_file_read(index, name, &shape, values));
     while (i < count && isfinite(values[i])) i++;
     VT_CHECK(i == count, "%s holds %g at element %lld", name, (double)values[i], (long long)i);
 done:
     free(values);
-    return status;
-}
-
-/* No more than `most` elements. */
-static vt_status take_shape(vt_tensor_file *index, const char *name, int64_t most, vt_tensor_shape *shape)
-{
-    vt_status status = VT_OK;
-    VT_TRY(vt_tensor_file_shape(index, name, shape));
-    VT_CHECK(vt_tensor_count(shape) <= most, "%s and those before it are larger than the checkpoint's files", name);
-done:
     return status;
 }
 
@@ -150,14 +147,10 @@ static vt_status look_at_group(vt_tensor_file *index, const char *directory, con
     *tensors = *elements = 0;
     VT_TRY(vt_tensor_file_list(index, group, &names, &count));
     for (int64_t i = 0; i < count; i++) {
-        vt_tensor_shape shape = {0};
         char *name = vt_text_format("%s/%s", group, names[i]);
-        status = take_shape(index, name, most - *elements, &shape);
-        if (status == VT_OK) *elements += vt_tensor_count(&shape);
-        if (status == VT_OK && verify) status = verify_tensor(index, name, &shape);
-        if (status != VT_OK && ++faulty <= NAMED) vt_inspect_check(faults, status);
+        const vt_status seen = look_at_tensor(index, name, most, verify, elements);
+        if (seen != VT_OK && ++faulty <= NAMED) vt_inspect_check(faults, seen);
         vt_error_clear();
-        status = VT_OK;
         free(name);
     }
     if (faulty > NAMED) vt_inspect_fault(faults, "and %lld more tensors of %s", (long long)(faulty - NAMED), group);

@@ -8,8 +8,7 @@
 
 #include "base/text.h"
 #include "base/threads.h"
-#include "command/plan_rules.h"
-#include "command/plan_scaling.h"
+#include "command/plan.h"
 #include "planning/calibrate.h"
 #include "planning/layouts.h"
 #include "report/chart.h"

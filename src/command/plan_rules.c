@@ -1,4 +1,4 @@
-#include "command/plan_rules.h"
+#include "command/plan.h"
 
 #include <stdio.h>
 #include <string.h>

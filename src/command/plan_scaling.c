@@ -1,4 +1,4 @@
-#include "command/plan_scaling.h"
+#include "command/plan.h"
 
 #include <math.h>
 #include <stdio.h>

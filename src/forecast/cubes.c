@@ -196,12 +196,11 @@ done:
 static vt_status run_phases(cubes *c, const char *checkpoint, vt_place *place)
 {
     vt_status status = VT_OK;
-    vt_text files = {0};
     const size_t points = (size_t)(c->config->data_size * c->config->data_size * c->config->data_size);
     VT_TRY(vt_world_agree(c->world, vt_reader_open_source(c->config, c->world, VT_SET_VALIDATION, &c->source)));
     VT_TRY(vt_source_check_same(c->world, (const vt_source *const[]){c->source}, 1, NULL));
-    vt_source_add_files(c->source, &files);
-    VT_TRY(vt_place_take(place, c->world, files.characters));
+    vt_source_add_files(c->source, &place->made_from);
+    VT_TRY(vt_place_take(place, c->world));
     VT_TRY(vt_world_agree(c->world, vt_task_open(c->config, NULL, c->source, &c->task)));
     VT_TRY(vt_forecaster_open_model(c->config, checkpoint, c->world, c->task, &c->backend, &c->trainer));
     VT_TRY(vt_world_agree(c->world,
@@ -213,7 +212,6 @@ static vt_status run_phases(cubes *c, const char *checkpoint, vt_place *place)
     VT_TRY(go_through(c));
     VT_TRY(vt_world_agree(c->world, vt_world_rank(c->world) == 0 ? report(c, checkpoint, place->directory) : VT_OK));
 done:
-    vt_text_close(&files);
     return status;
 }
 

@@ -8,7 +8,7 @@
 #include "base/memory.h"
 #include "base/random.h"
 #include "base/text.h"
-#include "forecast/language_inside.h"
+#include "forecast/language.h"
 #include "model/continuation.h"
 #include "source/text/split.h"
 #include "source/text/text.h"

@@ -1,4 +1,4 @@
-#include "planning/attention_times.h"
+#include "planning/step_times.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,7 +6,6 @@
 
 #include "base/clock.h"
 #include "base/text.h"
-#include "planning/practice.h"
 
 typedef struct {
     vt_backend *backend;

@@ -101,6 +101,14 @@ done:
     return status;
 }
 
+vt_status vt_layouts_cost(const vt_config *config, const vt_hardware *hardware, vt_option_cost *option)
+{
+    int *node_of = nodes_of(config, hardware);
+    vt_status status = cost_with(config, hardware, node_of, option);
+    free(node_of);
+    return status;
+}
+
 /* ---- all of them ---- */
 
 typedef struct {

@@ -38,4 +38,8 @@ int64_t vt_layouts_steps(const vt_config *config);
 /* The first layout that fits, or, if none does, the first of all. */
 const vt_option_cost *vt_layouts_fastest(const vt_layouts *layouts);
 
+/* One layout, that of `config` itself (data_parallel set): the worst of each stage's first rank and of its rank with
+ * most tokens. */
+vt_status vt_layouts_cost(const vt_config *config, const vt_hardware *hardware, vt_option_cost *option);
+
 #endif

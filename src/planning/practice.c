@@ -28,9 +28,7 @@ static vt_config config_of(const vt_config *config, int64_t samples)
     return own;
 }
 
-/* Between -1 and 1; malloc'd. Rates are measured on them, because matrix units are faster on zeros, which take less
- * power. */
-static float *random_numbers(int64_t count, uint32_t stream)
+float *vt_practice_numbers(int64_t count, uint32_t stream)
 {
     enum { DRAWN = 1000003 }; /* then the same again: not a multiple of a row, so that no two samples are alike */
     float *numbers = vt_allocate((size_t)count, sizeof *numbers, "a practice run");
@@ -46,7 +44,7 @@ vt_status vt_practice_fill(vt_backend *backend, void *memory, size_t bytes)
 {
     static uint16_t noise[1 << 16];
     enum { COUNT = sizeof noise / sizeof noise[0] };
-    float *numbers = random_numbers(COUNT, 0);
+    float *numbers = vt_practice_numbers(COUNT, 0);
     for (int i = 0; i < COUNT; i++) noise[i] = vt_bfloat16_round(numbers[i]);
     free(numbers);
     for (size_t at = 0; at < bytes; at += sizeof noise)
@@ -55,8 +53,7 @@ vt_status vt_practice_fill(vt_backend *backend, void *memory, size_t bytes)
     return backend->check(backend);
 }
 
-/* Puts words of a vocabulary, int32_t, in their place. */
-static void put_words(float *numbers, int64_t count, int64_t vocabulary)
+void vt_practice_words(float *numbers, int64_t count, int64_t vocabulary)
 {
     int32_t *words = (int32_t *)(void *)numbers;
     for (int64_t i = 0; i < count; i++) {
@@ -77,8 +74,8 @@ vt_status vt_practice_open(const vt_config *config, int64_t samples, vt_backend 
     const int count = vt_source_kind_of(config)->specs(&p->config, all, specs);
     for (int t = 0; t < count; t++) {
         const int64_t values = samples * vt_tensor_values(&specs[t]);
-        p->batch.tensors[t] = p->fields[t] = random_numbers(values, (uint32_t)t);
-        if (specs[t].type == VT_TENSOR_INT32) put_words(p->fields[t], values, config->vocab_size);
+        p->batch.tensors[t] = p->fields[t] = vt_practice_numbers(values, (uint32_t)t);
+        if (specs[t].type == VT_TENSOR_INT32) vt_practice_words(p->fields[t], values, config->vocab_size);
     }
     const vt_trainer_options options = {.steps = 1};
     VT_TRY(vt_trainer_open(&p->config, &options, backend, &p->trainer));

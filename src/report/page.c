@@ -1,6 +1,5 @@
 #include "report/page.h"
 
-#include <errno.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -115,19 +114,13 @@ vt_status vt_page_append_picture(vt_text *html, const char *path, const char *ca
     enum { MOST_BYTES = 8 << 20 };
     vt_status status = VT_OK;
     int64_t size = 0;
-    uint8_t *bytes = NULL;
-    FILE *file = NULL;
-    VT_TRY(vt_file_open(path, &file, &size));
-    VT_CHECK(size < MOST_BYTES, "can't read %s: it is too large for a page", path);
-    bytes = vt_allocate((size_t)size + 1, 1, "a page");
-    size_t count = fread(bytes, 1, (size_t)size, file);
-    VT_CHECK(!ferror(file), "can't read %s: %s", path, strerror(errno));
+    char *bytes = NULL;
+    VT_TRY(vt_file_read(path, MOST_BYTES, &bytes, &size));
     vt_page_append_text(html, "<figure><figcaption>", caption, "</figcaption>");
     vt_page_append_text(html, "<img alt=\"", caption, "\" src=\"data:image/png;base64,");
-    append_base64(html, bytes, count);
+    append_base64(html, (const uint8_t *)bytes, (size_t)size);
     vt_text_append(html, "\"></figure>\n");
 done:
-    if (file != NULL) fclose(file);
     free(bytes);
     return status;
 }

@@ -10,7 +10,6 @@
 #include "report/page.h"
 #include "report/run_figures.h"
 #include "report/scorecard.h"
-#include "report/timeline.h"
 
 static void append_cards(vt_text *html, const vt_run_files *run)
 {
@@ -225,24 +224,18 @@ done:
     return status;
 }
 
-vt_status vt_run_report_write_to(const char *directory, const char *path)
+vt_status vt_run_report_write(const char *directory, const char *path)
 {
     vt_status status = VT_OK;
     vt_run_files run = {0};
+    char *usual = vt_text_format("%s/report.html", directory);
     VT_TRY(vt_run_files_open(directory, &run));
     VT_CHECK(run.steps.rows > 0,
              "%s/metrics.csv has no rows: its run has not finished a step; %s/out.log says how far it is", directory,
              directory);
-    VT_TRY(write_page(&run, path));
+    VT_TRY(write_page(&run, path != NULL ? path : usual));
 done:
     vt_run_files_close(&run);
-    return status;
-}
-
-vt_status vt_run_report_write(const char *directory)
-{
-    char *path = vt_text_format("%s/report.html", directory);
-    vt_status status = vt_run_report_write_to(directory, path);
-    free(path);
+    free(usual);
     return status;
 }

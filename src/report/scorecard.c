@@ -93,21 +93,14 @@ static double hours_at(const vt_table *table, int64_t row)
     return isnan(hours) ? 24 * vt_table_value(table, row, "lead_days") : hours;
 }
 
-/* Which leads of a channel have a column: all if they are few, else the first, the last and days between. */
-static int choose_leads(const vt_table *table, rows_of rows, int64_t leads[MOST_LEADS])
+/* Which leads of a channel have a column: all if they are few, else the first, the last, and some that are equally far
+ * apart. */
+static int choose_leads(rows_of rows, int64_t leads[MOST_LEADS])
 {
     int count = 0;
-    const double days = hours_at(table, rows.first + rows.count - 1) / 24;
-    const double stride = 24 * ceil(days / (MOST_LEADS - 2));
-    const int64_t apart = (rows.count + MOST_LEADS - 2) / (MOST_LEADS - 1);
-    const bool in_days = axis_of(table)->name[0] == 'h' || axis_of(table)->name[0] == 'd';
-    bool has_days = false;
-    for (int64_t i = 0; in_days && i < rows.count; i++)
-        has_days = has_days || fmod(hours_at(table, rows.first + i), stride) == 0;
-    for (int64_t i = 0; i < rows.count && count < MOST_LEADS; i++) {
-        const bool is_day = has_days ? fmod(hours_at(table, rows.first + i), stride) == 0 : i % apart == 0;
-        if (rows.count <= MOST_LEADS || i == 0 || is_day || i == rows.count - 1) leads[count++] = i;
-    }
+    const int64_t apart = rows.count <= MOST_LEADS ? 1 : (rows.count + MOST_LEADS - 3) / (MOST_LEADS - 2);
+    for (int64_t i = 0; i < rows.count; i++)
+        if (i == 0 || (i + 1) % apart == 0 || i == rows.count - 1) leads[count++] = i;
     return count;
 }
 
@@ -141,7 +134,7 @@ static void append_scorecard(vt_text *html, const vt_table *scores, const char *
 {
     int64_t leads[MOST_LEADS];
     if (scores->rows == 0 || !has_numbers(scores, (rows_of){0, scores->rows}, column)) return;
-    const int count = choose_leads(scores, next_channel(scores, 0), leads);
+    const int count = choose_leads(next_channel(scores, 0), leads);
     vt_text_append(html,
                    "<figure><figcaption>%s</figcaption><div class=\"wide\"><table class=\"scores\"><thead><tr>"
                    "<th>channel</th>",
@@ -191,31 +184,29 @@ typedef struct {
 } section;
 
 static const section sections[] = {
-    {
-        "RMSE by lead time",
-        "Latitude-weighted. Climatology is the seasonal one.",
-        {{"rmse", "forecast", VT_LINE_PLAIN, 0},
-         {"rmse_persistence", "persistence", VT_LINE_DASHED, 1},
-         {"rmse_seasonal", "climatology", VT_LINE_DASHED, 2}},
-    },
-    {"Anomaly correlation by lead time",
-     "Against the seasonal climatology. Below 0.6 a forecast is said to be of no use.",
-     {{"acc_seasonal", "forecast", VT_LINE_PLAIN, 0}, {"acc_seasonal_persistence", "persistence", VT_LINE_DASHED, 1}},
-     "useful",
-     0.6},
-    {"Ensemble",
-     "The RMSE of the ensemble's mean (here the root after the mean over initial times), the members' spread around "
-     "it, and their fair CRPS.",
-     {{"crps", "CRPS", VT_LINE_PLAIN, 2},
-      {"rmse_pooled", "RMSE of the mean", VT_LINE_PLAIN, 0},
-      {"spread", "spread", VT_LINE_DASHED, 1}},
+    {.title = "RMSE by lead time",
+     .explanation = "Latitude-weighted. Climatology is the seasonal one.",
+     .curves = {{"rmse", "forecast", VT_LINE_PLAIN, 0},
+                {"rmse_persistence", "persistence", VT_LINE_DASHED, 1},
+                {"rmse_seasonal", "climatology", VT_LINE_DASHED, 2}}},
+    {.title = "Anomaly correlation by lead time",
+     .explanation = "Against the seasonal climatology. Below 0.6 a forecast is said to be of no use.",
+     .curves = {{"acc_seasonal", "forecast", VT_LINE_PLAIN, 0},
+                {"acc_seasonal_persistence", "persistence", VT_LINE_DASHED, 1}},
+     .level_name = "useful",
+     .level = 0.6},
+    {.title = "Ensemble",
+     .explanation = "The RMSE of the ensemble's mean (here the root after the mean over initial times), the members' "
+                    "spread around it, and their fair CRPS.",
+     .curves = {{"crps", "CRPS", VT_LINE_PLAIN, 2},
+                {"rmse_pooled", "RMSE of the mean", VT_LINE_PLAIN, 0},
+                {"spread", "spread", VT_LINE_DASHED, 1}},
      .counts_members = true},
-    {"Spread over error",
-     "Times √((N + 1) / N): 1 is reliable; below 1, the members are too much alike.",
-     {{"spread_error_ratio", "spread / error", VT_LINE_PLAIN, 0}},
-     "reliable",
-     1},
-};
+    {.title = "Spread over error",
+     .explanation = "Times √((N + 1) / N): 1 is reliable; below 1, the members are too much alike.",
+     .curves = {{"spread_error_ratio", "spread / error", VT_LINE_PLAIN, 0}},
+     .level_name = "reliable",
+     .level = 1}};
 
 /* A chart for each channel. */
 static void append_curves(vt_text *html, const vt_table *scores, const section *s)
@@ -361,16 +352,16 @@ char *vt_scorecard_find(const char *run_directory)
 {
     char *directory = vt_text_format("%s/evaluation", run_directory), *newest = NULL;
     DIR *opened = opendir(directory);
-    struct timespec time = {0};
+    double newest_time = 0;
     for (struct dirent *entry; opened != NULL && (entry = readdir(opened)) != NULL;) {
         struct stat info;
         char *path = vt_text_format("%s/%s/scores.csv", directory, entry->d_name);
         const bool there = entry->d_name[0] != '.' && stat(path, &info) == 0;
-        if (there && (newest == NULL || info.st_mtim.tv_sec > time.tv_sec ||
-                      (info.st_mtim.tv_sec == time.tv_sec && info.st_mtim.tv_nsec > time.tv_nsec))) {
+        const double time = there ? (double)info.st_mtim.tv_sec + 1e-9 * (double)info.st_mtim.tv_nsec : 0;
+        if (time > newest_time) {
             free(newest);
             newest = vt_text_format("%s/%s", directory, entry->d_name);
-            time = info.st_mtim;
+            newest_time = time;
         }
         free(path);
     }

@@ -344,14 +344,12 @@ TEST(search_over_layouts)
 TEST(the_stage_that_needs_most)
 {
     vt_config *config = NULL;
-    vt_layouts layouts;
+    vt_option_cost option;
     vt_hardware machine = simple_machine();
     double most = 0;
     EXPECT_OK(OPEN_ON(4, &config, "--img_size=[16,32]", "--embed_dim=32", "--depth=6", "--num_heads=2",
-                      "--pipeline_parallel=4", "--grad_accumulation=8", "--recompute=none"));
-    EXPECT_OK(vt_layouts_plan(config, &machine, &layouts));
-    EXPECT(layouts.count == 1);
-    const vt_option_cost option = layouts.options[0];
+                      "--pipeline_parallel=4", "--grad_accumulation=8"));
+    EXPECT_OK(vt_layouts_cost(config, &machine, &option));
     for (int rank = 0; rank < 4; rank++) {
         vt_plan plan = {0};
         EXPECT_OK(vt_plan_make(config, &(vt_plan_options){.rank = rank, .device_memory = true}, &plan));
@@ -360,7 +358,6 @@ TEST(the_stage_that_needs_most)
     }
     EXPECT_NEAR(option.total, most, 0);
     EXPECT(option.pipeline == 4 && option.cost.seconds[VT_COST_BUBBLE] > 0.15 * option.cost.step);
-    vt_layouts_close(&layouts);
     vt_config_close(&config);
 }
 
