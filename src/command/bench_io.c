@@ -248,12 +248,6 @@ done:
     return status;
 }
 
-static void close_inflating(inflating *g)
-{
-    for (int64_t i = 0; g->stored != NULL && g->stored[i] != NULL; i++) free(g->stored[i]);
-    free(g->stored);
-}
-
 /* ---- all ---- */
 
 static void print_rate(const char *name, double seconds, double samples, double bytes)
@@ -325,7 +319,8 @@ static vt_status measure(bench *b)
     print_inflating(&g, inflates, middle, "");
     if (placed) print_inflating(&g, places, middle, " into as much memory as the reader fills");
 done:
-    close_inflating(&g);
+    for (int64_t i = 0; g.stored != NULL && g.stored[i] != NULL; i++) free(g.stored[i]);
+    free(g.stored);
     close_plain(&p);
     free(chunks);
     return status;

@@ -195,16 +195,6 @@ done:
     return status;
 }
 
-/* "  step-00000360: validation loss 0.129"; print_shards completes the line. */
-static vt_status print_name(vt_tensor_file *index, const char *directory)
-{
-    double loss = NAN;
-    char number[VT_NUMBER_SIZE];
-    vt_status status = vt_tensor_file_get_real(index, "validation_loss", &loss);
-    vt_print("  %s: validation loss %s", vt_file_name(directory), loss_text(loss, number));
-    return status;
-}
-
 typedef struct {
     const char *directory;
     bool brief, verify;
@@ -221,6 +211,8 @@ static vt_status inspect(void *context)
     vt_status status = VT_OK;
     vt_tensor_file *index = NULL;
     int64_t version = 0;
+    double loss = NAN;
+    char number[VT_NUMBER_SIZE];
     char *path = vt_text_format("%s/checkpoint.h5", directory);
     char *checksum = vt_text_format("%s/checkpoint.crc32c", directory);
     if (!brief) vt_print("%s: a checkpoint\n", directory);
@@ -229,8 +221,9 @@ static vt_status inspect(void *context)
     VT_TRY(vt_tensor_file_get_integer(index, "format_version", &version));
     if (version > 1 && access(checksum, F_OK) != 0)
         vt_inspect_fault(faults, "%s is missing; the checkpoint is not whole without it", checksum);
-    if (brief) {
-        VT_TRY(print_name(index, directory));
+    if (brief) { /* "  step-00000360: validation loss 0.129"; print_shards completes the line */
+        VT_TRY(vt_tensor_file_get_real(index, "validation_loss", &loss));
+        vt_print("  %s: validation loss %s", vt_file_name(directory), loss_text(loss, number));
     } else {
         VT_TRY(print_progress(index));
         VT_TRY(print_configuration(index, directory));

@@ -121,18 +121,15 @@ static void print_run(const vt_config *config, const vt_hardware *hardware, cons
                      vt_number_duration(seconds, run), energy, 1e-12 * o->flops / o->cost.step);
 }
 
-static bool same_grid(const vt_option_cost *a, const vt_option_cost *b)
-{
-    return a->tensor == b->tensor && a->context == b->context && a->pipeline == b->pipeline;
-}
-
 /* Is it the first of its grid that fits, or, if none does, the first of all? */
 static bool is_best_of_grid(const vt_layouts *layouts, int64_t index)
 {
     const vt_option_cost *own = &layouts->options[index];
     for (int64_t i = 0; i < layouts->count; i++) {
         const vt_option_cost *other = &layouts->options[i];
-        if (i == index || !same_grid(own, other)) continue;
+        if (i == index || own->tensor != other->tensor || own->context != other->context ||
+            own->pipeline != other->pipeline)
+            continue;
         if (own->fits ? other->fits && i < index : other->fits || i < index) return false;
     }
     return true;

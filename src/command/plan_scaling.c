@@ -139,19 +139,6 @@ static const double *first_of(const scaling *kind)
     return NULL;
 }
 
-static vt_status check_batches(int64_t batch, const int64_t *ranks, int count)
-{
-    vt_status status = VT_OK;
-    for (int i = 0; i < count; i++)
-        VT_CHECK(batch * ranks[i] % ranks[0] == 0,
-                 "plan: --scaling: weak scaling needs a whole batch, but %lld samples on %lld ranks are %g on %lld; "
-                 "give another --global_batch_size",
-                 (long long)batch, (long long)ranks[0], (double)(batch * ranks[i]) / (double)ranks[0],
-                 (long long)ranks[i]);
-done:
-    return status;
-}
-
 static void plan_kind(scaling *kind, vt_config *config, const vt_hardware *hardware, const int64_t *ranks, bool weak)
 {
     const int64_t batch = config->global_batch_size;
@@ -254,6 +241,7 @@ vt_status vt_plan_scaling(vt_config *config, const vt_hardware *hardware, const 
                           const char *path)
 {
     vt_status status = VT_OK;
+    const int64_t batch = config->global_batch_size;
     scaling kinds[2] = {{.name = "Strong", .explanation = "the same batch on any number of ranks", .count = count},
                         {.name = "Weak", .explanation = "the batch grows with the number of ranks", .count = count}};
     char *title = vt_text_format("scaling of %s on %s", config->config, hardware->name);
@@ -261,7 +249,12 @@ vt_status vt_plan_scaling(vt_config *config, const vt_hardware *hardware, const 
                                     "%.4g samples",
                                     samples_of(config));
     VT_TRY(vt_output_check_file("--output", path));
-    VT_TRY(check_batches(config->global_batch_size, ranks, count));
+    for (int i = 0; i < count; i++)
+        VT_CHECK(batch * ranks[i] % ranks[0] == 0,
+                 "plan: --scaling: weak scaling needs a whole batch, but %lld samples on %lld ranks are %g on %lld; "
+                 "give another --global_batch_size",
+                 (long long)batch, (long long)ranks[0], (double)(batch * ranks[i]) / (double)ranks[0],
+                 (long long)ranks[i]);
     for (int k = 0; k < 2; k++) plan_kind(&kinds[k], config, hardware, ranks, k == 1);
     VT_CHECK(first_of(&kinds[0]) != NULL || first_of(&kinds[1]) != NULL,
              "plan: --scaling: on none of these numbers of ranks has '%s' a layout that fits into %.3g GiB of %s",

@@ -55,13 +55,6 @@ static void open_spectra(int64_t side, spectra *s)
     s->components = s->sums + 3 * s->count;
 }
 
-static void close_spectra(spectra *s)
-{
-    for (int i = 0; i < 2; i++) free(s->waves[i]);
-    free(s->sums);
-    vt_fourier_close(&s->fourier);
-}
-
 /* The density relative to its mean, less 1, as waves. */
 static void transform(const spectra *s, const float *field, vt_complex *waves)
 {
@@ -223,7 +216,9 @@ vt_status vt_cubes_evaluate(const vt_config *config, const char *checkpoint, vt_
     status = run_phases(&c, checkpoint, place);
 done:
     vt_evaluation_close(&c.sums);
-    close_spectra(&c.spectra);
+    for (int i = 0; i < 2; i++) free(c.spectra.waves[i]);
+    free(c.spectra.sums);
+    vt_fourier_close(&c.spectra.fourier);
     free(c.prediction);
     free(c.densities[1]);
     vt_trainer_close(&c.trainer);

@@ -29,18 +29,6 @@ typedef struct {
 
 /* ---- the initial time ---- */
 
-static vt_status parse_date(const prediction *p, const char *text, vt_date *date)
-{
-    vt_status status = VT_OK;
-    const vt_calendar calendar = vt_dataset_about(p->dataset)->calendar;
-    VT_CHECK(vt_date_parse(text, calendar, date),
-             "--time=%s: expected a date like 2003-01-05T06:00 (UTC)%s%s, or several, 2003-01-01/2003-12-31/12h",
-             p->options->time, calendar > VT_CALENDAR_PROLEPTIC ? ", in the calendar " : "",
-             calendar > VT_CALENDAR_PROLEPTIC ? vt_calendar_name(calendar) : "");
-done:
-    return status;
-}
-
 /* Adds the sample that begins at the initial time, with steps of months in that month. Where none does, the error says
  * which are nearest. */
 static vt_status add_start(prediction *p, vt_date wanted)
@@ -82,7 +70,8 @@ done:
 static vt_status find_starts(prediction *p)
 {
     vt_status status = VT_OK;
-    vt_date first, last;
+    const vt_calendar calendar = vt_dataset_about(p->dataset)->calendar;
+    vt_date ends[2];
     int64_t step = 1;
     int count = 1;
     char *text = vt_text_copy(p->options->time), *parts[3] = {text};
@@ -92,10 +81,14 @@ static vt_status find_starts(prediction *p)
              "--time=%s: expected the first initial time, the last one and what lies between two, such as "
              "2003-01-01/2003-12-31/12h",
              p->options->time);
-    VT_TRY(parse_date(p, parts[0], &first));
-    VT_TRY(parse_date(p, parts[p->several], &last));
-    VT_CHECK(first.minutes <= last.minutes, "--time=%s: the last initial time is before the first", p->options->time);
-    for (vt_date date = first; date.minutes <= last.minutes; date = vt_date_after(first, p->start_count * step))
+    for (int k = 0; k < 2; k++)
+        VT_CHECK(vt_date_parse(parts[p->several ? k : 0], calendar, &ends[k]),
+                 "--time=%s: expected a date like 2003-01-05T06:00 (UTC)%s%s, or several, 2003-01-01/2003-12-31/12h",
+                 p->options->time, calendar > VT_CALENDAR_PROLEPTIC ? ", in the calendar " : "",
+                 calendar > VT_CALENDAR_PROLEPTIC ? vt_calendar_name(calendar) : "");
+    VT_CHECK(ends[0].minutes <= ends[1].minutes, "--time=%s: the last initial time is before the first",
+             p->options->time);
+    for (vt_date date = ends[0]; date.minutes <= ends[1].minutes; date = vt_date_after(ends[0], p->start_count * step))
         VT_TRY(add_start(p, date));
 done:
     free(text);

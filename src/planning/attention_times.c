@@ -42,12 +42,6 @@ done:
     return status;
 }
 
-static void close_operands(operands *o)
-{
-    void *const all[] = {o->qkv.data, o->dqkv.data, o->out.data, o->dout.data, o->log_sum};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) o->backend->release(o->backend, all[i]);
-}
-
 static vt_matrix third(const vt_matrix *m, int i)
 {
     return vt_matrix_columns(*m, i * m->columns / 3, m->columns / 3);
@@ -101,6 +95,7 @@ vt_status vt_attention_times_print(vt_backend *backend, const vt_attention_shape
     }
 done:
     if (backend->prefer_attention != NULL) backend->prefer_attention(backend, -1);
-    close_operands(&o);
+    void *const all[] = {o.qkv.data, o.dqkv.data, o.out.data, o.dout.data, o.log_sum};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) backend->release(backend, all[i]);
     return status;
 }

@@ -35,13 +35,6 @@ done:
     return status;
 }
 
-static void limits_close(limits *l)
-{
-    l->backend->release(l->backend, l->x);
-    l->backend->release(l->backend, l->y);
-    l->backend->release(l->backend, l->z);
-}
-
 static void measure_cpu(limits *l)
 {
     enum { PART = NUMBERS / PIECES };
@@ -126,6 +119,7 @@ vt_status vt_step_times_print(vt_practice *practice, vt_backend *backend, vt_typ
     print_table(backend, seconds, (double)steps, vt_median(l.flops, l.count), vt_median(l.bytes, l.count));
 done:
     vt_times_close(backend);
-    limits_close(&l);
+    void *const areas[] = {l.x, l.y, l.z};
+    for (int i = 0; i < 3; i++) l.backend->release(l.backend, areas[i]);
     return status;
 }

@@ -86,13 +86,6 @@ vt_status vt_page_write(vt_text *html, const char *path)
     return vt_file_write(path, html->characters, html->length);
 }
 
-void vt_page_append_card(vt_text *html, const char *name, const char *value, const char *detail)
-{
-    vt_page_append_text(html, "<div class=\"card\"><span>", name, "</span>");
-    vt_page_append_text(html, "<b>", value, "</b>");
-    vt_page_append_text(html, "<span>", detail != NULL ? detail : "", "</span></div>");
-}
-
 /* RFC 4648, section 4. */
 static void append_base64(vt_text *html, const uint8_t *bytes, size_t count)
 {
