@@ -22,13 +22,13 @@ struct vt_forecast_file {
     char *path, *partial;
     hid_t file;
     hid_t scales[DIMENSIONS];
-    hid_t *variables;           /* [2, channels]: then the members' means; none without an ensemble */
+    hid_t *variables;           /* [2 * channels]: those of the channels, then those of the members' means */
     int64_t extent[DIMENSIONS]; /* of NUMBER 0: there is no ensemble; of LEAD 0: it is no archive */
     int dimensions;             /* made */
     int64_t channels, written;
 };
 
-/* What the file says. */
+/* What the file says of the forecasts. */
 typedef struct {
     const vt_forecast_file_options *options;
     const vt_config *config;
@@ -401,6 +401,7 @@ done:
     return status;
 }
 
+/* Before HDF5 is entered, as it reads files of its own. What *c holds is to be freed, also after an error. */
 static vt_status collect(const vt_forecast_file_options *options, contents *c)
 {
     vt_status status = VT_OK;
