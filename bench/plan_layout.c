@@ -213,7 +213,7 @@ static vt_status predict(layout *layouts, int count, int look)
     vt_option_cost option;
     const bench_ranks *first = &layouts[0].ranks;
     int64_t local = first->config->global_batch_size / vt_world_ranks(first->world);
-    VT_TRY(vt_calibrate(first->config, local > 0 ? local : 1, false, first->world, first->backend, &hardware));
+    VT_TRY(vt_calibrate(first->config, local > 0 ? local : 1, first->world, first->backend, &hardware));
     for (int i = 0; i < count; i++) { /* like `vitrain plan` */
         VT_TRY(vt_layouts_cost(layouts[i].ranks.config, &hardware, &option));
         layouts[i].predicted[look] = option.cost.step;

@@ -273,6 +273,11 @@ void vt_text_free_list(char **strings, int64_t count)
     free(strings);
 }
 
+int vt_by_name(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
 const char *vt_text_next_word(const char **rest, size_t *length)
 {
     static const char separators[] = "[], \t\n'\"";

@@ -69,6 +69,9 @@ bool vt_text_ends_with(const char *string, const char *end);
 /* Frees malloc'd strings and their list, which may be NULL. */
 void vt_text_free_list(char **strings, int64_t count);
 
+/* For qsort: strings, by their bytes. */
+int vt_by_name(const void *a, const void *b);
+
 /* The whole string must be the number and must fit; otherwise false. */
 bool vt_text_to_integer(const char *string, int64_t *value);
 bool vt_text_to_double(const char *string, double *value);

@@ -1,4 +1,4 @@
-#include "command/arguments.h"
+#include "command/command.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -41,13 +41,16 @@ done:
     return status;
 }
 
+/* The path, of which slashes at its end are cut off, in place. */
 static vt_status add_operand(const vt_subcommand *command, const char *word, vt_call *call)
 {
     vt_status status = VT_OK;
     const int most = command->most;
+    char *path = (char *)(uintptr_t)vt_file_of_address(word);
     VT_CHECK(call->operand_count < most, "'%s' after '%s': expected %s%s", word, call->operands[most - 1],
              most == 1 ? "one " : "", command->operands);
-    call->operands[call->operand_count++] = vt_file_of_address(word);
+    for (size_t length = strlen(path); length > 1 && path[length - 1] == '/';) path[--length] = '\0';
+    call->operands[call->operand_count++] = path;
 done:
     return status;
 }

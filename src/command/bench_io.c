@@ -248,12 +248,6 @@ done:
     return status;
 }
 
-static void close_inflating(inflating *g)
-{
-    for (int64_t i = 0; g->stored != NULL && g->stored[i] != NULL; i++) free(g->stored[i]);
-    free(g->stored);
-}
-
 /* ---- all ---- */
 
 static void print_rate(const char *name, double seconds, double samples, double bytes)
@@ -282,31 +276,17 @@ static void print_reader(const bench *b, double seconds)
     print_rate("reader", seconds, samples, samples * (double)b->sample_bytes);
 }
 
-/* Several ranks, which may share samples. */
-static vt_status measure_ranks(bench *b)
-{
-    vt_status status = VT_OK;
-    double rounds[ROUNDS], seconds = 0;
-    char *chunks = NULL;
-    VT_TRY(read_round(b, 0, &seconds));
-    for (int i = 0; i < ROUNDS; i++) VT_TRY(read_round(b, 0, &rounds[i]));
-    chunks = vt_reader_chunks(b->world, b->source);
-    if (vt_world_rank(b->world) == 0) print_reader(b, vt_median(rounds, ROUNDS));
-    if (vt_world_rank(b->world) == 0 && chunks != NULL) vt_print("%s\n", chunks);
-done:
-    free(chunks);
-    return status;
-}
-
+/* Of several ranks, which may share samples, only the reader is measured. */
 static vt_status measure(bench *b)
 {
     vt_status status = VT_OK;
     plain p = {.bench = b};
     inflating g = {.p = &p};
     double reader[ROUNDS], preads[ROUNDS], inflates[ROUNDS], places[ROUNDS], seconds = 0;
-    VT_ASSERT(b->config != NULL);
     const double samples = (double)(b->batches * b->config->global_batch_size);
-    VT_TRY(plan_plain(&p));
+    const bool alone = vt_world_ranks(b->world) == 1, speaks = vt_world_rank(b->world) == 0;
+    char *chunks = NULL;
+    if (alone) VT_TRY(plan_plain(&p));
     VT_TRY(read_round(b, 0, &seconds)); /* brings the files into the page cache and the ring's pages into memory */
     const bool compared = p.count > 0 && !p.through_library;
     if (compared) VT_TRY(plain_round(&p, &seconds));
@@ -319,7 +299,12 @@ static vt_status measure(bench *b)
         if (placed) VT_TRY(inflate_round(&g, true, &places[i]));
     }
     const double middle = vt_median(reader, ROUNDS), delivered = samples * (double)b->sample_bytes;
-    print_reader(b, middle);
+    if (speaks) print_reader(b, middle);
+    if (!alone) {
+        chunks = vt_reader_chunks(b->world, b->source);
+        if (speaks && chunks != NULL) vt_print("%s\n", chunks);
+        goto done;
+    }
     if (!compared) {
         const char *obstacle = b->source->obstacle;
         vt_print("no plain pread beside it: a library reads%s%s\n", obstacle != NULL ? ", as " : "",
@@ -334,8 +319,10 @@ static vt_status measure(bench *b)
     print_inflating(&g, inflates, middle, "");
     if (placed) print_inflating(&g, places, middle, " into as much memory as the reader fills");
 done:
-    close_inflating(&g);
+    for (int64_t i = 0; g.stored != NULL && g.stored[i] != NULL; i++) free(g.stored[i]);
+    free(g.stored);
     close_plain(&p);
+    free(chunks);
     return status;
 }
 
@@ -346,15 +333,14 @@ static vt_status read_options(bench *b, const vt_call *call)
     VT_TRY(vt_source_complete(b->config));
     VT_CHECK(b->config->data_loader_config != VT_LOADER_SYNTHETIC, "bench io: the synthetic reader reads nothing");
 done:
+    if (status != VT_OK) vt_world_fail_early(&call->launch);
     return status;
 }
 
 static vt_status open_bench(bench *b, const vt_call *call)
 {
     vt_status status = VT_OK;
-    status = read_options(b, call);
-    if (status == VT_ERROR) vt_world_fail_early(&call->launch);
-    VT_TRY(status);
+    VT_TRY(read_options(b, call));
     VT_TRY(vt_world_open(b->config, &call->launch, &b->world));
     VT_TRY(vt_world_agree(b->world, vt_reader_open_source(b->config, b->world, VT_SET_TRAINING, &b->source)));
     vt_reader_share(b->world, b->source);
@@ -378,7 +364,7 @@ vt_status vt_command_bench_io(const vt_call *call)
     vt_status status = VT_OK;
     bench b = {0};
     VT_TRY(open_bench(&b, call));
-    VT_TRY((vt_world_ranks(b.world) > 1 ? measure_ranks : measure)(&b));
+    VT_TRY(measure(&b));
 done:
     vt_loader_close(&b.loader);
     vt_source_close(&b.source);

@@ -5,17 +5,11 @@
 #include "base/text.h"
 #include "base/threads.h"
 #include "command/command.h"
-#include "planning/attention_times.h"
 #include "planning/step_times.h"
 
 /* A GPU needs work that takes long beside starting it and waiting for it. */
 static const char BLOCKS[] = "2";
 enum { SAMPLES = 1, SAMPLES_ON_GPU = 32 };
-
-static vt_status open_device(bool on_gpu, int64_t threads, vt_backend **backend)
-{
-    return on_gpu ? vt_backend_open_cuda(0, false, backend) : vt_backend_open_cpu(VT_ISA_AUTO, (int)threads, backend);
-}
 
 /* What Linux calls the processor: its "model name", or on ARM the numbers of its implementer and part. */
 static void processor_name(char *name, size_t size)
@@ -84,7 +78,8 @@ vt_status vt_command_bench_kernels(const vt_call *call)
     const vt_attention_shape attention = {.batch = 16, .heads = 8, .head_dim = 48, .queries = 4050, .keys = 4050};
     VT_TRY(vt_config_open_default(&config));
     if (!on_gpu) print_processor();
-    VT_TRY(open_device(on_gpu, flags->threads, &backend));
+    VT_TRY(on_gpu ? vt_backend_open_cuda(0, false, &backend)
+                  : vt_backend_open_cpu(VT_ISA_AUTO, (int)flags->threads, &backend));
     VT_TRY(measure(config, on_gpu, half, backend, flags->rounds));
     VT_TRY(vt_attention_times_print(backend, &attention, 4 * flags->rounds));
 done:

@@ -11,7 +11,6 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "base/version.h"
-#include "command/arguments.h"
 #include "forecast/members.h"
 #include "parallel/world.h"
 #include "source/synthetic/climate.h"

@@ -1,5 +1,6 @@
 #include "command/command.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,26 +8,23 @@
 #include "base/text.h"
 #include "forecast/cubes.h"
 #include "forecast/evaluation.h"
+#include "forecast/forecast_file.h"
 #include "forecast/forecaster.h"
 #include "forecast/language.h"
-#include "forecast/result.h"
 
 /* In the directory of the run that owns the checkpoint, or in the current one; an ensemble has its own. */
 static vt_status default_output(const char *checkpoint, bool test, int64_t members, char **output)
 {
     vt_status status = VT_OK;
-    char *trained = NULL;
+    char *trained = NULL, ensemble[48] = "";
     int64_t step = 0;
     const char *run_end = strstr(checkpoint, "/checkpoints/");
     for (const char *next = run_end; next != NULL; next = strstr(next + 1, "/checkpoints/")) run_end = next;
     VT_TRY(vt_forecaster_describe(checkpoint, VT_WEIGHTS_LIVE, &trained, &step));
-    *output = vt_text_format("%.*s%sevaluation/step-%08lld-%s", run_end != NULL ? (int)(run_end - checkpoint) : 0,
-                             checkpoint, run_end != NULL ? "/" : "", (long long)step, test ? "test" : "valid");
-    if (members > 0) {
-        char *single = *output;
-        *output = vt_text_format("%s-%lld-member%s", single, (long long)members, members == 1 ? "" : "s");
-        free(single);
-    }
+    if (members > 0) snprintf(ensemble, sizeof ensemble, "-%lld-member%s", (long long)members, members == 1 ? "" : "s");
+    *output =
+        vt_text_format("%.*s%sevaluation/step-%08lld-%s%s", run_end != NULL ? (int)(run_end - checkpoint) : 0,
+                       checkpoint, run_end != NULL ? "/" : "", (long long)step, test ? "test" : "valid", ensemble);
 done:
     free(trained);
     return status;
@@ -71,18 +69,20 @@ static vt_status prepare(const vt_call *call, vt_evaluation_options *options)
     if (list == NULL)
         VT_TRY(vt_forecaster_configure(named, call->option_count, call->options, call->launch.world_size,
                                        &options->checkpoint, &options->config));
-    if (list == NULL && vt_forecaster_is_of_text(options->config)) {
-        VT_CHECK(members == 0 && options->channel == NULL && options->every == 1 && options->forecasts == NULL,
-                 "evaluate: a language model has neither members nor maps; leave out --members, --every, "
-                 "--map_channel and --forecasts");
+    const bool of_text = list == NULL && vt_forecaster_is_of_text(options->config);
+    const bool of_cubes = list == NULL && vt_forecaster_is_of_cubes(options->config);
+    const bool plain = members == 0 && options->channel == NULL && options->every == 1 && options->forecasts == NULL;
+    VT_CHECK(plain || !of_text,
+             "evaluate: a language model has neither members nor maps; leave out --members, --every, --map_channel and "
+             "--forecasts");
+    VT_CHECK((plain && !options->test) || !of_cubes,
+             "evaluate: a U-Net has a validation set alone, and neither members nor maps; leave out --split, "
+             "--members, --every, --map_channel and --forecasts");
+    if (of_text) {
         VT_TRY(vt_language_take_words(options->checkpoint, options->config));
-    } else if (list == NULL && vt_forecaster_is_of_cubes(options->config)) {
-        VT_CHECK(!options->test && members == 0 && options->channel == NULL && options->every == 1 &&
-                     options->forecasts == NULL,
-                 "evaluate: a U-Net has a validation set alone, and neither members nor maps; leave out --split, "
-                 "--members, --every, --map_channel and --forecasts");
-    } else {
-        if (flags->forecasts != NULL) VT_TRY(vt_result_check_path("--forecasts", flags->forecasts, flags->force));
+    } else if (!of_cubes) {
+        if (flags->forecasts != NULL)
+            VT_TRY(vt_forecast_file_check_path("--forecasts", flags->forecasts, flags->force));
         VT_TRY(vt_members_configure(named, list, members, call->option_count, call->options, call->launch.world_size,
                                     &options->members, &options->checkpoint, &options->config));
         VT_TRY(vt_forecaster_check_rollout(options->config, options->rollout));

@@ -19,18 +19,23 @@
 #include "storage/output_file.h"
 
 typedef struct {
+    vt_recipe recipe;
+    vt_recipe_times times;
+    vt_option_cost layout; /* of several ranks of a machine */
+} choice;
+
+typedef struct {
     const vt_init_flags *flags;
     const char *directory;
+    double seconds; /* for training */
     char *name;     /* of the configuration */
     char **options; /* flags of a configuration: those of the command line, and what the files say */
     int option_count;
     vt_config *given; /* which has these alone */
     vt_recipe_data data;
-    vt_recipe recipe;
-    vt_recipe_times times;
+    choice chosen;
     vt_backend *backend; /* that times steps; NULL: `hardware` says what they take */
     vt_hardware hardware;
-    vt_option_cost layout; /* of the ranks of that */
 } initial;
 
 /* ---- the data ---- */
@@ -104,13 +109,10 @@ static vt_status split_times(initial *init)
     const vt_date first = about->spans[0].first, last = about->spans[about->span_count - 1].last;
     const int64_t fifth = (last.minutes - first.minutes) / 5, part = fifth < 365 * DAY ? fifth : 365 * DAY;
     const vt_date dates[4] = {first, vt_date_after(last, -part - DAY), vt_date_after(last, -part), last};
-    for (int i = 0; i < 4; i++) {
-        vt_date_format(dates[i], days[i]);
-        days[i][strlen("2003-01-05")] = '\0';
-    }
-    snprintf(period, sizeof period, "%s..%s", days[0], days[1]);
+    for (int i = 0; i < 4; i++) vt_date_format(dates[i], days[i]);
+    snprintf(period, sizeof period, "%.10s..%.10s", days[0], days[1]);
     VT_TRY(add_option(init, "train_period", period));
-    snprintf(period, sizeof period, "%s..%s", days[2], days[3]);
+    snprintf(period, sizeof period, "%.10s..%.10s", days[2], days[3]);
     VT_TRY(add_option(init, "valid_period", period));
 done:
     vt_dataset_close(&all);
@@ -195,15 +197,14 @@ done:
 static void write_recipe(const initial *init, vt_text *text)
 {
     vt_text_append(text, "%s:\n", init->name);
-    vt_recipe_write(&init->data, &init->recipe, init->given, text);
+    vt_recipe_write(&init->data, &init->chosen.recipe, init->given, text);
 }
 
 /* The present choice, trained over this rollout alone. */
 static vt_status make_config(const initial *init, int64_t rollout, vt_config **config)
 {
     vt_text text = {0};
-    char **options = vt_allocate((size_t)init->option_count + 2, sizeof *options, "the arguments");
-    char only[48], once[] = "--lr_restarts=None";
+    char *options[init->option_count + 2], only[48], once[] = "--lr_restarts=None";
     snprintf(only, sizeof only, "--rollout=%lld", (long long)rollout);
     memcpy(options, init->options, (size_t)init->option_count * sizeof *options);
     options[init->option_count] = only;
@@ -212,7 +213,6 @@ static vt_status make_config(const initial *init, int64_t rollout, vt_config **c
     const vt_status status =
         vt_config_open_text(text.characters, init->name, init->option_count + 2, options, 1, config);
     vt_text_close(&text);
-    free(options);
     return status;
 }
 
@@ -236,7 +236,7 @@ static vt_status count_samples(initial *init)
     vt_recipe_data *data = &init->data;
     vt_config *config = NULL;
     data->samples = 1;
-    vt_recipe_candidate(data, 0, &init->recipe);
+    vt_recipe_candidate(data, 0, &init->chosen.recipe);
     VT_TRY(make_config(init, 1, &config));
     const int64_t all = data->samples = samples_of(config, VT_SET_TRAINING, 1);
     data->validation = samples_of(config, VT_SET_VALIDATION, 1);
@@ -266,7 +266,7 @@ done:
 /* Seconds of a step of these samples here; INFINITY: it doesn't fit into memory. */
 static vt_status measure_step(const initial *init, const vt_config *config, int64_t samples, double *seconds)
 {
-    enum { WARM_UP = 2, STEPS = 7 };
+    enum { WARM_UP = 1, STEPS = 5 };
     vt_status status = VT_OK;
     vt_practice *practice = NULL;
     vt_plan plan;
@@ -279,7 +279,7 @@ static vt_status measure_step(const initial *init, const vt_config *config, int6
         const double begin = vt_clock_seconds();
         VT_TRY(vt_practice_step(practice));
         *seconds = vt_clock_seconds() - begin;
-        if (*seconds > MOST * 3600 * init->flags->hours) goto done;
+        if (*seconds > MOST * init->seconds) goto done;
         if (i >= WARM_UP) taken[i - WARM_UP] = *seconds;
     }
     *seconds = vt_median(taken, STEPS);
@@ -300,8 +300,8 @@ static vt_status step_seconds(initial *init, int64_t rollout, double *seconds)
     }
     config->ranks = init->data.ranks;
     VT_TRY(vt_layouts_plan(config, &init->hardware, &layouts));
-    init->layout = *vt_layouts_fastest(&layouts);
-    *seconds = init->layout.fits ? init->layout.cost.step : INFINITY;
+    init->chosen.layout = *vt_layouts_fastest(&layouts);
+    *seconds = init->chosen.layout.fits ? init->chosen.layout.cost.step : INFINITY;
 done:
     vt_layouts_close(&layouts);
     vt_config_close(&config);
@@ -312,61 +312,37 @@ done:
 static vt_status try_candidate(initial *init, int number, bool *worth)
 {
     vt_status status = VT_OK;
-    vt_recipe_times *times = &init->times;
-    times->rollout = init->data.rollouts[1] > 1 ? init->data.rollouts[1] : init->data.rollouts[0];
-    vt_recipe_candidate(&init->data, number, &init->recipe);
+    const vt_recipe_data *data = &init->data;
+    vt_recipe_times *times = &init->chosen.times;
+    times->rollout = data->rollouts[1] > 1 ? data->rollouts[1] : data->rollouts[0];
+    vt_recipe_candidate(data, number, &init->chosen.recipe);
     VT_TRY(step_seconds(init, 1, &times->one));
     times->several = times->one;
-    if (times->rollout > 1 && times->one < MOST * 3600 * init->flags->hours)
+    if (times->rollout > 1 && times->one < MOST * init->seconds)
         VT_TRY(step_seconds(init, times->rollout, &times->several));
-    *worth =
-        isfinite(times->several) && vt_recipe_deal(&init->data, times, 0.9 * 3600 * init->flags->hours, &init->recipe);
+    *worth = isfinite(times->several) && vt_recipe_deal(data, times, 0.9 * init->seconds, &init->chosen.recipe);
 done:
     return status;
 }
 
-static vt_status count_work(initial *init, int number, double *flops)
-{
-    vt_status status = VT_OK;
-    vt_config *config = NULL;
-    vt_plan plan;
-    vt_recipe_candidate(&init->data, number, &init->recipe);
-    VT_TRY(make_config(init, 1, &config));
-    VT_TRY(vt_practice_plan(config, config->global_batch_size / init->data.ranks, &plan));
-    *flops = plan.step_flops;
-done:
-    vt_config_close(&config);
-    return status;
-}
-
-/* The best candidate for which there is time enough, or the cheapest one. That is timed first; how much more work the
- * others are tells which need no timing. */
+/* The best candidate for which there is time enough, or the cheapest one: from that on better ones are tried. */
 static vt_status choose(initial *init)
 {
     vt_status status = VT_OK;
-    double least = 0, work = 0;
-    int last = 0;
+    int number = 0;
     bool worth = false;
-    while (vt_recipe_candidate(&init->data, last + 1, &init->recipe)) last++;
-    VT_TRY(count_work(init, last, &least));
-    VT_TRY(try_candidate(init, last, &worth));
-    const vt_recipe recipe = init->recipe;
-    const vt_recipe_times cheapest = init->times;
-    for (int number = 0; worth && number < last; number++) {
-        VT_TRY(count_work(init, number, &work));
-        const double more = 0.5 * work / least; /* larger products are faster */
-        const vt_recipe_times hoped = {more * cheapest.one, more * cheapest.several, cheapest.rollout};
-        if (!vt_recipe_deal(&init->data, &hoped, 0.9 * 3600 * init->flags->hours, &init->recipe)) continue;
-        bool found = false;
-        VT_TRY(try_candidate(init, number, &found));
-        if (found) goto done;
+    while (vt_recipe_candidate(&init->data, number + 1, &init->chosen.recipe)) number++;
+    VT_TRY(try_candidate(init, number, &worth));
+    while (worth && number > 0) {
+        const choice last = init->chosen;
+        VT_TRY(try_candidate(init, --number, &worth));
+        if (!worth) init->chosen = last;
     }
-    init->recipe = recipe;
-    init->times = cheapest;
-    VT_CHECK(isfinite(init->times.several), "no model that learns something from %s fits into memory", init->directory);
-    VT_CHECK(init->recipe.epochs[0] > 0 || init->recipe.steps >= 20,
+    VT_CHECK(isfinite(init->chosen.times.several), "no model that learns something from %s fits into memory",
+             init->directory);
+    VT_CHECK(init->chosen.recipe.epochs[0] > 0 || init->chosen.recipe.steps >= 20,
              "%g hours are too few for %s: a step takes %.3g s; give more, or a smaller window", init->flags->hours,
-             init->directory, init->times.one);
+             init->directory, init->chosen.times.one);
 done:
     return status;
 }
@@ -375,7 +351,7 @@ done:
 
 static void write_layout(const initial *init, vt_text *text)
 {
-    const vt_option_cost *layout = &init->layout;
+    const vt_option_cost *layout = &init->chosen.layout;
     if (init->backend != NULL || init->data.ranks == 1) return;
     vt_text_append(text,
                    "  # the fastest layout of %lld ranks of %s\n  tensor_parallel: %lld\n  context_parallel: %lld\n"
@@ -390,14 +366,14 @@ static void write_layout(const initial *init, vt_text *text)
 static vt_status write_file(const initial *init, const char *path, const char *command)
 {
     vt_status status = VT_OK;
-    const vt_recipe *recipe = &init->recipe;
+    const vt_recipe *recipe = &init->chosen.recipe;
     FILE *file = NULL;
     vt_text text = {0};
     char took[VT_NUMBER_SIZE];
-    vt_number_duration(vt_recipe_seconds(&init->data, &init->times, recipe), took);
+    vt_number_duration(vt_recipe_seconds(&init->data, &init->chosen.times, recipe), took);
     vt_text_append(&text,
                    "# %s\n# %lld samples of training, %lld of validation; a step takes %.3g s%s%s, all about %s\n",
-                   command, (long long)init->data.samples, (long long)init->data.validation, init->times.one,
+                   command, (long long)init->data.samples, (long long)init->data.validation, init->chosen.times.one,
                    init->backend != NULL ? " here" : " on ", init->backend != NULL ? "" : init->hardware.name, took);
     write_recipe(init, &text);
     write_layout(init, &text);
@@ -413,37 +389,25 @@ done:
     return status;
 }
 
-/* "era5" of data/era5.zarr/ */
+/* "era5" of data/era5.zarr */
 static char *name_of(const char *directory)
 {
     static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_";
-    size_t length = strlen(directory);
-    while (length > 1 && directory[length - 1] == '/') length--;
-    char *path = vt_text_format("%.*s", (int)length, directory), *name = vt_text_copy(vt_file_name(path));
+    char *name = vt_text_copy(vt_file_name(directory));
     if (vt_text_ends_with(name, ".zarr")) name[strlen(name) - strlen(".zarr")] = '\0';
     for (char *c = name; *c != '\0'; c++)
         if (strchr(plain, *c) == NULL) *c = '_';
-    free(path);
     return name;
-}
-
-static vt_status open_machine(initial *init)
-{
-    vt_status status = VT_OK;
-    if (init->flags->hardware != NULL)
-        VT_TRY(vt_hardware_read(init->flags->hardware, &init->hardware));
-    else
-        VT_TRY(vt_backend_open(init->given, 0, 0, &init->backend));
-    init->data.on_gpu = init->backend != NULL ? !init->backend->shares_host_memory : !init->hardware.host_memory;
-done:
-    return status;
 }
 
 vt_status vt_command_init(const vt_call *call)
 {
     vt_status status = VT_OK;
     const vt_init_flags *flags = call->flags;
-    initial init = {.flags = flags, .directory = call->operands[0], .name = name_of(call->operands[0])};
+    initial init = {.flags = flags,
+                    .directory = call->operands[0],
+                    .seconds = 3600 * flags->hours,
+                    .name = name_of(call->operands[0])};
     char *path = flags->output != NULL ? vt_text_copy(flags->output) : vt_text_format("%s.yaml", init.name);
     init.options = vt_allocate((size_t)call->option_count + 1, sizeof *init.options, "the arguments");
     for (; init.option_count < call->option_count; init.option_count++)
@@ -453,7 +417,11 @@ vt_status vt_command_init(const vt_call *call)
              "%s exists already; give --force to replace it, or another --output", path);
     VT_TRY(add_option(&init, "data_dir", init.directory));
     VT_TRY(look_at_data(&init));
-    VT_TRY(open_machine(&init));
+    if (flags->hardware != NULL)
+        VT_TRY(vt_hardware_read(flags->hardware, &init.hardware));
+    else
+        VT_TRY(vt_backend_open(init.given, 0, 0, &init.backend));
+    init.data.on_gpu = init.backend != NULL ? !init.backend->shares_host_memory : !init.hardware.host_memory;
     VT_TRY(count_samples(&init));
     VT_TRY(choose(&init));
     VT_TRY(write_file(&init, path, call->line));

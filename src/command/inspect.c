@@ -101,19 +101,14 @@ vt_status vt_command_inspect(const vt_call *call)
                                  .time_step = flags->time_step,
                                  .accept = flags->accept,
                                  .masked = flags->missing == VT_GAPS_MASK};
-    char *trimmed = NULL;
     int faults = 0;
-    size_t length = strlen(path);
-    while (length > 1 && path[length - 1] == '/') length--;
-    trimmed = vt_text_format("%.*s", (int)length, path);
     if (call->operand_count == 2) {
-        VT_TRY(vt_inspect_differences(trimmed, call->operands[1], &form));
+        VT_TRY(vt_inspect_differences(path, call->operands[1], &form));
         goto done;
     }
-    VT_TRY(look(trimmed, &form, periods, flags->verify, &faults));
-    VT_CHECK(faults == 0, "inspect: %s: %d fault%s found", trimmed, faults, faults == 1 ? "" : "s");
+    VT_TRY(look(path, &form, periods, flags->verify, &faults));
+    VT_CHECK(faults == 0, "inspect: %s: %d fault%s found", path, faults, faults == 1 ? "" : "s");
     vt_print(flags->verify ? "all of it was read: no faults\n" : "no faults seen (--verify reads every value)\n");
 done:
-    free(trimmed);
     return status;
 }

@@ -5,9 +5,9 @@
 #include <sys/stat.h>
 
 #include "base/text.h"
-#include "checkpoint/checkpoint.h"
 #include "checkpoint/find.h"
 #include "command/inspect.h"
+#include "forecast/forecaster.h"
 #include "source/fields/dataset.h"
 #include "source/fields/statistics.h"
 #include "storage/output_file.h"
@@ -51,19 +51,12 @@ done:
 static vt_status of_checkpoint(const char *path, vt_fields_about **about)
 {
     vt_status status = VT_OK;
-    char *found = NULL, *index = NULL;
-    vt_tensor_file *file = NULL;
+    char *found = NULL;
     VT_TRY(vt_checkpoint_find(path, VT_CHECKPOINT_TO_SHOW, &found));
-    VT_TRY(vt_checkpoint_check_index(found));
-    VT_TRY(vt_tensor_files_try(found));
-    index = vt_text_format("%s/checkpoint.h5", found);
-    VT_TRY(vt_tensor_file_open(index, &file));
-    VT_TRY(vt_checkpoint_about(file, found, about));
+    VT_TRY(vt_forecaster_about(found, about));
     VT_CHECK(*about != NULL, "%s: its model was not trained on fields in files", found);
 done:
-    vt_tensor_file_close(&file);
     free(found);
-    free(index);
     return status;
 }
 

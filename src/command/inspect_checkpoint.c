@@ -19,17 +19,6 @@
 
 enum { MOST_SHARDS = 8000 };
 
-static vt_status print_about(vt_tensor_file *index, const char *directory)
-{
-    vt_status status = VT_OK;
-    vt_fields_about *about = NULL;
-    VT_TRY(vt_checkpoint_about(index, directory, &about));
-    if (about != NULL) vt_fields_about_print(about, "  ");
-done:
-    vt_fields_about_close(&about);
-    return status;
-}
-
 /* Of a language model. */
 static void print_words(vt_tensor_file *index, const char *directory, int *faults)
 {
@@ -85,6 +74,7 @@ static vt_status print_configuration(vt_tensor_file *index, const char *director
     vt_status status = VT_OK;
     char *model = NULL, number[VT_NUMBER_SIZE];
     vt_config *config = NULL;
+    vt_fields_about *about = NULL;
     VT_TRY(vt_checkpoint_configuration(index, directory, &config));
     vt_print("  configuration %s", config->config);
     if (strcmp(vt_source_kind_of(config)->name, "fields") == 0) { /* of others the model says all */
@@ -97,8 +87,10 @@ static vt_status print_configuration(vt_tensor_file *index, const char *director
     vt_print("\n  model: %s\n  training: global batch %lld, lr %s, seed %lld\n", model,
              (long long)config->global_batch_size, vt_text_double(vt_config_learning_rate(config), number),
              (long long)config->seed);
-    VT_TRY(print_about(index, directory));
+    VT_TRY(vt_checkpoint_about(index, directory, &about));
+    if (about != NULL) vt_fields_about_print(about, "  ");
 done:
+    vt_fields_about_close(&about);
     vt_config_close(&config);
     free(model);
     return status;
@@ -122,27 +114,24 @@ done:
     return status;
 }
 
-/* Reads a tensor and looks for NaN and infinity. */
-static vt_status verify_tensor(vt_tensor_file *index, const char *name, const vt_tensor_shape *shape)
+/* Adds a tensor's elements, all together `most`. verify: reads them, and looks for NaN and infinity. */
+static vt_status look_at_tensor(vt_tensor_file *index, const char *name, int64_t most, bool verify, int64_t *elements)
 {
     vt_status status = VT_OK;
-    int64_t count = vt_tensor_count(shape), i = 0;
-    float *values = vt_allocate((size_t)count * sizeof *values + 1, 1, "a checkpoint's tensor");
-    VT_TRY(vt_tensor_file_read(index, name, shape, values));
+    vt_tensor_shape shape = {0};
+    int64_t count = 0, i = 0;
+    float *values = NULL;
+    VT_TRY(vt_tensor_file_shape(index, name, &shape));
+    count = vt_tensor_count(&shape);
+    VT_CHECK(count <= most - *elements, "%s and those before it are larger than the checkpoint's files", name);
+    *elements += count;
+    if (!verify) goto done;
+    values = vt_allocate((size_t)count * sizeof *values + 1, 1, "a checkpoint's tensor");
+    VT_TRY(vt_tensor_file_read(index, name, &shape, values));
     while (i < count && isfinite(values[i])) i++;
     VT_CHECK(i == count, "%s holds %g at element %lld", name, (double)values[i], (long long)i);
 done:
     free(values);
-    return status;
-}
-
-/* No more than `most` elements. */
-static vt_status take_shape(vt_tensor_file *index, const char *name, int64_t most, vt_tensor_shape *shape)
-{
-    vt_status status = VT_OK;
-    VT_TRY(vt_tensor_file_shape(index, name, shape));
-    VT_CHECK(vt_tensor_count(shape) <= most, "%s and those before it are larger than the checkpoint's files", name);
-done:
     return status;
 }
 
@@ -158,14 +147,10 @@ static vt_status look_at_group(vt_tensor_file *index, const char *directory, con
     *tensors = *elements = 0;
     VT_TRY(vt_tensor_file_list(index, group, &names, &count));
     for (int64_t i = 0; i < count; i++) {
-        vt_tensor_shape shape = {0};
         char *name = vt_text_format("%s/%s", group, names[i]);
-        status = take_shape(index, name, most - *elements, &shape);
-        if (status == VT_OK) *elements += vt_tensor_count(&shape);
-        if (status == VT_OK && verify) status = verify_tensor(index, name, &shape);
-        if (status != VT_OK && ++faulty <= NAMED) vt_inspect_check(faults, status);
+        const vt_status seen = look_at_tensor(index, name, most, verify, elements);
+        if (seen != VT_OK && ++faulty <= NAMED) vt_inspect_check(faults, seen);
         vt_error_clear();
-        status = VT_OK;
         free(name);
     }
     if (faulty > NAMED) vt_inspect_fault(faults, "and %lld more tensors of %s", (long long)(faulty - NAMED), group);
@@ -210,16 +195,6 @@ done:
     return status;
 }
 
-/* "  step-00000360: validation loss 0.129"; print_shards completes the line. */
-static vt_status print_name(vt_tensor_file *index, const char *directory)
-{
-    double loss = NAN;
-    char number[VT_NUMBER_SIZE];
-    vt_status status = vt_tensor_file_get_real(index, "validation_loss", &loss);
-    vt_print("  %s: validation loss %s", vt_file_name(directory), loss_text(loss, number));
-    return status;
-}
-
 typedef struct {
     const char *directory;
     bool brief, verify;
@@ -236,6 +211,8 @@ static vt_status inspect(void *context)
     vt_status status = VT_OK;
     vt_tensor_file *index = NULL;
     int64_t version = 0;
+    double loss = NAN;
+    char number[VT_NUMBER_SIZE];
     char *path = vt_text_format("%s/checkpoint.h5", directory);
     char *checksum = vt_text_format("%s/checkpoint.crc32c", directory);
     if (!brief) vt_print("%s: a checkpoint\n", directory);
@@ -244,8 +221,9 @@ static vt_status inspect(void *context)
     VT_TRY(vt_tensor_file_get_integer(index, "format_version", &version));
     if (version > 1 && access(checksum, F_OK) != 0)
         vt_inspect_fault(faults, "%s is missing; the checkpoint is not whole without it", checksum);
-    if (brief) {
-        VT_TRY(print_name(index, directory));
+    if (brief) { /* "  step-00000360: validation loss 0.129"; print_shards completes the line */
+        VT_TRY(vt_tensor_file_get_real(index, "validation_loss", &loss));
+        vt_print("  %s: validation loss %s", vt_file_name(directory), loss_text(loss, number));
     } else {
         VT_TRY(print_progress(index));
         VT_TRY(print_configuration(index, directory));

@@ -97,11 +97,6 @@ static void print_end(const char *directory)
     free(last);
 }
 
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
 /* Each complete checkpoint by its name, with what inspecting it shows. */
 static void print_checkpoints(const char *directory, bool verify, int *faults)
 {
@@ -115,7 +110,7 @@ static void print_checkpoints(const char *directory, bool verify, int *faults)
     vt_checkpoint_best_name(above, best);
     const bool is_copy = strcmp(best, "best") == 0;
     if (is_copy && count < MOST) names[count++] = vt_text_copy(best);
-    qsort(names, (size_t)count, sizeof names[0], by_name);
+    qsort(names, (size_t)count, sizeof names[0], vt_by_name);
     vt_print("  checkpoints: %d", count);
     for (int i = 0; i < count; i++) vt_print("%s %s", i == 0 ? ":" : ",", names[i]);
     vt_print(best[0] == '\0' ? "\n" : "; best is %s\n", is_copy ? "a whole copy" : best);

@@ -52,17 +52,12 @@ static const char *span_text(vt_span span, char text[48])
 
 /* ---- printing ---- */
 
-static const char *plural(int64_t count)
-{
-    return count == 1 ? "" : "s";
-}
-
 static void print_sizes(const vt_config *config, const vt_layout *layout)
 {
     const vt_model_kind *model = vt_model_kind_of(config);
     int64_t batch = config->global_batch_size, local = batch / config->data_parallel, tokens = model->tokens(config);
     char *shares = model->describe_shares != NULL ? model->describe_shares(config) : NULL;
-    vt_print("%d rank%s: tp %d x cp %d", layout->ranks, plural(layout->ranks), layout->size[VT_AXIS_TENSOR],
+    vt_print("%d rank%s: tp %d x cp %d", layout->ranks, layout->ranks == 1 ? "" : "s", layout->size[VT_AXIS_TENSOR],
              layout->size[VT_AXIS_CONTEXT]);
     if (layout->size[VT_AXIS_PIPELINE] > 1) vt_print(" x pp %d", layout->size[VT_AXIS_PIPELINE]);
     vt_print(" x dp %d, order %s\n", layout->size[VT_AXIS_DATA], config->parallel_order);
@@ -129,57 +124,58 @@ static void print_table(const vt_config *config, const vt_layout *layout)
     }
 }
 
-/* "[0 1 2 3] [4 5 6 7]": the groups in the order of their lowest ranks. */
+/* "[0 1 2 3]": the group of which the rank is the lowest, with this between two; malloc'd; NULL: it isn't. */
+static char *group_text(const vt_layout *layout, unsigned axes, int rank, const char *between)
+{
+    vt_text text = {0};
+    int *members = vt_allocate((size_t)layout->ranks, sizeof(int), "the table of ranks");
+    const int count = vt_layout_members(layout, rank, axes, members);
+    for (int i = 0; i < count && members[0] == rank; i++)
+        vt_text_append(&text, "%s%d%s", i == 0 ? "[" : between, members[i], i == count - 1 ? "]" : "");
+    free(members);
+    return text.characters;
+}
+
+/* The groups in the order of their lowest ranks. */
 static void print_groups(const vt_layout *layout, unsigned axes, const char *uses)
 {
     enum { INDENT = 10 };
     char name[32];
-    int *members = vt_allocate((size_t)layout->ranks, sizeof(int), "the table of ranks");
     vt_layout_axes_name(layout, axes, name);
     vt_print("\n%-*s%s\n%*s", INDENT, name, uses, INDENT, "");
     int column = INDENT;
     for (int rank = 0; rank < layout->ranks; rank++) {
-        int count = vt_layout_members(layout, rank, axes, members);
-        if (members[0] != rank) continue;
-        vt_text group = {0};
-        for (int i = 0; i < count; i++) vt_text_append(&group, i == 0 ? "[%d" : " %d", members[i]);
-        vt_text_append(&group, "]");
-        if (column > INDENT && column + (int)group.length + 1 > LINE_WIDTH) {
+        char *group = group_text(layout, axes, rank, " ");
+        if (group == NULL) continue;
+        if (column > INDENT && column + (int)strlen(group) + 1 > LINE_WIDTH) {
             vt_print("\n%*s", INDENT, "");
             column = INDENT;
         }
-        column += vt_print("%s%s", column > INDENT ? " " : "", group.characters);
-        vt_text_close(&group);
+        column += vt_print("%s%s", column > INDENT ? " " : "", group);
+        free(group);
     }
     vt_print("\n");
-    free(members);
 }
 
 /* "dp: [[0, 4], [1, 5], …]" for each set of axes of a list as "dp,tp-cp". */
 static vt_status print_group_lists(const vt_layout *layout, const char *list)
 {
     vt_status status = VT_OK;
-    int *members = vt_allocate((size_t)layout->ranks, sizeof(int), "the table of ranks");
     for (const char *names = list;; names++) {
         const size_t length = strcspn(names, ",");
         unsigned axes = 0;
-        bool is_first = true;
         VT_TRY(vt_layout_parse_axes(names, length, "--groups", &axes));
         vt_print("%.*s: [", (int)length, names);
         for (int rank = 0; rank < layout->ranks; rank++) {
-            const int count = vt_layout_members(layout, rank, axes, members);
-            if (members[0] != rank) continue;
-            vt_print(is_first ? "[" : ", [");
-            for (int i = 0; i < count; i++) vt_print(i == 0 ? "%d" : ", %d", members[i]);
-            vt_print("]");
-            is_first = false;
+            char *group = group_text(layout, axes, rank, ", ");
+            if (group != NULL) vt_print("%s%s", rank > 0 ? ", " : "", group);
+            free(group);
         }
         vt_print("]\n");
         names += length;
         if (*names == '\0') break;
     }
 done:
-    free(members);
     return status;
 }
 

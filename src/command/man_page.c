@@ -6,7 +6,6 @@
 
 #include "base/text.h"
 #include "base/version.h"
-#include "command/arguments.h"
 
 typedef struct {
     const char *name, *meaning;

@@ -27,17 +27,11 @@ done:
     return status;
 }
 
-static void print_rules(void)
-{
-    char *table = vt_fields_rules_table();
-    fputs(table, stdout);
-    free(table);
-}
-
 vt_status vt_command_options(const vt_call *call)
 {
     vt_status status = VT_OK;
     const vt_options_flags *flags = call->flags;
+    char *table = flags->rules ? vt_fields_rules_table() : NULL;
     VT_CHECK(flags->markdown + flags->rules + flags->man + flags->configurations + (flags->completion >= 0) +
                      (flags->names != NULL) + (flags->deepspeed != NULL) <=
                  1,
@@ -50,7 +44,7 @@ vt_status vt_command_options(const vt_call *call)
     else if (flags->names != NULL)
         vt_completion_print_names(stdout, flags->names);
     else if (flags->rules)
-        print_rules();
+        fputs(table, stdout);
     else if (flags->configurations)
         VT_TRY(vt_config_names(flags->yaml_config, print_name, NULL));
     else if (flags->deepspeed != NULL)
@@ -58,5 +52,6 @@ vt_status vt_command_options(const vt_call *call)
     else
         vt_options_print(stdout, flags->markdown);
 done:
+    free(table);
     return status;
 }

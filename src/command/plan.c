@@ -8,8 +8,7 @@
 
 #include "base/text.h"
 #include "base/threads.h"
-#include "command/plan_rules.h"
-#include "command/plan_scaling.h"
+#include "command/plan.h"
 #include "planning/calibrate.h"
 #include "planning/layouts.h"
 #include "report/chart.h"
@@ -122,18 +121,15 @@ static void print_run(const vt_config *config, const vt_hardware *hardware, cons
                      vt_number_duration(seconds, run), energy, 1e-12 * o->flops / o->cost.step);
 }
 
-static bool same_grid(const vt_option_cost *a, const vt_option_cost *b)
-{
-    return a->tensor == b->tensor && a->context == b->context && a->pipeline == b->pipeline;
-}
-
 /* Is it the first of its grid that fits, or, if none does, the first of all? */
 static bool is_best_of_grid(const vt_layouts *layouts, int64_t index)
 {
     const vt_option_cost *own = &layouts->options[index];
     for (int64_t i = 0; i < layouts->count; i++) {
         const vt_option_cost *other = &layouts->options[i];
-        if (i == index || !same_grid(own, other)) continue;
+        if (i == index || own->tensor != other->tensor || own->context != other->context ||
+            own->pipeline != other->pipeline)
+            continue;
         if (own->fits ? other->fits && i < index : other->fits || i < index) return false;
     }
     return true;
@@ -207,7 +203,7 @@ static vt_status calibrate(const char *path, const vt_launch *launch, vt_config 
     VT_TRY(vt_world_open(config, launch, &world));
     VT_TRY(vt_backend_open_cpu((vt_cpu_isa)config->cpu_isa, vt_world_threads(config, world), &backend));
     int64_t local = config->global_batch_size / vt_world_ranks(world);
-    VT_TRY(vt_calibrate(config, local > 0 ? local : 1, true, world, backend, &hardware));
+    VT_TRY(vt_calibrate(config, local > 0 ? local : 1, world, backend, &hardware));
     comment = vt_text_format(
         "# Measured by vitrain plan --calibrate at the sizes of configuration %s, by %d rank%s at once:\n"
         "# %s. memory_gib is what was free. Not measured: overlap, power_w%s%s.\n",
@@ -222,54 +218,44 @@ done:
     return status;
 }
 
-static vt_status print_rules(const vt_call *call)
+static vt_status plan_layouts(const vt_plan_flags *flags, const vt_config *config, const vt_hardware *hardware)
 {
     vt_status status = VT_OK;
-    const vt_plan_flags *flags = call->flags;
-    vt_hardware hardware;
-    vt_config *config = NULL;
-    VT_CHECK(call->option_count == 0 || vt_plan_rules_needs_config(flags),
-             "plan: '%s' belongs to the run's model, but --rules is given another one; leave one of the two out",
-             call->options[0]);
-    VT_TRY(vt_hardware_read(flags->hardware != NULL ? flags->hardware : "a100-80", &hardware));
-    if (vt_plan_rules_needs_config(flags)) VT_TRY(open_config(call, 1, &config));
-    VT_TRY(vt_plan_rules_print(flags, config, &hardware));
-done:
-    vt_config_close(&config);
-    return status;
-}
-
-static vt_status plan(const vt_plan_flags *flags, const vt_config *config)
-{
-    vt_status status = VT_OK;
-    vt_hardware hardware;
     vt_layouts layouts = {NULL, 0};
-    VT_TRY(vt_hardware_read(flags->hardware != NULL ? flags->hardware : "cpu", &hardware));
-    VT_TRY(vt_layouts_plan(config, &hardware, &layouts));
-    if (flags->csv)
-        print_csv(config, &hardware, &layouts);
-    else
-        print_table(config, &hardware, &layouts, flags->all);
-    if (!flags->csv) print_offload(config, &hardware, &layouts);
+    VT_TRY(vt_layouts_plan(config, hardware, &layouts));
+    if (flags->csv) {
+        print_csv(config, hardware, &layouts);
+    } else {
+        print_table(config, hardware, &layouts, flags->all);
+        print_offload(config, hardware, &layouts);
+    }
 done:
     vt_layouts_close(&layouts);
     return status;
 }
 
-/* The configuration's batch is that of the first number of ranks. */
-static vt_status plan_scaling(const vt_call *call)
+/* The configuration's batch is that of the first of several numbers of ranks; rules are of one rank. */
+static vt_status plan(const vt_call *call, int64_t rank_count)
 {
     vt_status status = VT_OK;
     const vt_plan_flags *flags = call->flags;
+    const bool rules = flags->rules != VT_RULES_OFF, needs_config = !rules || vt_plan_rules_needs_config(flags);
     vt_hardware hardware;
     vt_config *config = NULL;
     int64_t *ranks = NULL;
     int count = 0;
-    VT_TRY(vt_plan_scaling_ranks(flags->scaling, &ranks, &count));
-    VT_TRY(vt_hardware_read(flags->hardware != NULL ? flags->hardware : "cpu", &hardware));
-    VT_TRY(vt_output_check_file("--output", flags->output));
-    VT_TRY(open_config(call, ranks[0], &config));
-    VT_TRY(vt_plan_scaling(config, &hardware, ranks, count, flags->output));
+    VT_CHECK(needs_config || call->option_count == 0,
+             "plan: '%s' belongs to the run's model, but --rules is given another one; leave one of the two out",
+             call->options[0]);
+    if (flags->scaling != NULL) VT_TRY(vt_plan_scaling_ranks(flags->scaling, &ranks, &count));
+    VT_TRY(vt_hardware_read(flags->hardware != NULL ? flags->hardware : rules ? "a100-80" : "cpu", &hardware));
+    if (needs_config) VT_TRY(open_config(call, rules ? 1 : count > 0 ? ranks[0] : rank_count, &config));
+    if (rules)
+        VT_TRY(vt_plan_rules_print(flags, config, &hardware));
+    else if (count > 0)
+        VT_TRY(vt_plan_scaling(config, &hardware, ranks, count, flags->output));
+    else
+        VT_TRY(plan_layouts(flags, config, &hardware));
 done:
     free(ranks);
     vt_config_close(&config);
@@ -278,19 +264,17 @@ done:
 
 vt_status vt_command_plan(const vt_call *call)
 {
-    vt_status status = VT_OK;
     const vt_plan_flags *flags = call->flags;
+    const vt_launch *launch = &call->launch;
+    const int64_t ranks = flags->ranks != VT_UNSET_INTEGER ? flags->ranks : launch->world_size;
     const char *path = flags->calibrate;
     vt_config *config = NULL;
-    const vt_launch *launch = &call->launch;
-    if (path == NULL && launch->rank > 0) return VT_OK; /* planning runs on the first rank, which also reports errors */
-    if (flags->rules != VT_RULES_OFF) return print_rules(call);
-    if (flags->scaling != NULL) return plan_scaling(call);
-    if (path != NULL && strcmp(path, VT_SWITCH_ON) == 0) path = "hardware-here.yaml";
-    status = open_config(call, flags->ranks != VT_UNSET_INTEGER ? flags->ranks : launch->world_size, &config);
-    if (status == VT_OK && path != NULL) status = vt_output_check_file("--calibrate", path);
-    if (status != VT_OK && path != NULL) vt_world_fail_early(launch);
-    if (status == VT_OK) status = path != NULL ? calibrate(path, launch, config) : plan(flags, config);
+    if (path == NULL) return launch->rank == 0 ? plan(call, ranks) : VT_OK; /* the first rank also reports errors */
+    if (strcmp(path, VT_SWITCH_ON) == 0) path = "hardware-here.yaml";
+    vt_status status = open_config(call, ranks, &config);
+    if (status == VT_OK) status = vt_output_check_file("--calibrate", path);
+    if (status != VT_OK) vt_world_fail_early(launch);
+    if (status == VT_OK) status = calibrate(path, launch, config);
     vt_config_close(&config);
     return status;
 }

@@ -1,4 +1,4 @@
-#include "command/plan_rules.h"
+#include "command/plan.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -7,11 +7,6 @@
 #include "model/model.h"
 #include "planning/rules.h"
 #include "training/plan.h"
-
-static double rate_of(const vt_plan_flags *flags, const vt_hardware *hardware)
-{
-    return 1e12 * (flags->tflops > 0 ? flags->tflops : hardware->matrix_tflops[VT_BFLOAT16]);
-}
 
 bool vt_plan_rules_needs_config(const vt_plan_flags *flags)
 {
@@ -47,22 +42,6 @@ static void print_megatron(void)
                  run->gpus, run->model_parallel, run->batch, run->tflops, 1e-9 * vt_rules_parameters(&model),
                  1e-18 * flops, 1e-12 * flops / rate, 100 * run->tflops / peak, 1e-3 * rate, run->published_pflops);
     }
-}
-
-static void print_iteration(const vt_rules_model *model, double batch, double speed)
-{
-    for (int i = 0; i < 2; i++) {
-        const double flops = vt_rules_flops(model, batch, i == 0);
-        vt_print_wrapped("  FLOPs an iteration, batch %.0f, %s recomputation: %.4g, in %.4g s\n", batch,
-                         i == 0 ? "with" : "without", flops, flops / speed);
-    }
-}
-
-static void print_days(double parameters, double tokens, double gpus, double rate)
-{
-    vt_print_wrapped("  %.4g tokens: %.1f days with recomputation, %.1f without\n", tokens,
-                     vt_rules_days(parameters, tokens, gpus, rate, true),
-                     vt_rules_days(parameters, tokens, gpus, rate, false));
 }
 
 static void print_memory(double parameters, double shards)
@@ -141,7 +120,8 @@ done:
 vt_status vt_plan_rules_print(const vt_plan_flags *flags, vt_config *config, const vt_hardware *hardware)
 {
     vt_status status = VT_OK;
-    const double gpus = (double)flags->gpus, rate = rate_of(flags, hardware);
+    const double gpus = (double)flags->gpus;
+    const double rate = 1e12 * (flags->tflops > 0 ? flags->tflops : hardware->matrix_tflops[VT_BFLOAT16]);
     vt_rules_model model = {0};
     double parameters = flags->parameters;
     VT_TRY(check(flags));
@@ -154,7 +134,11 @@ vt_status vt_plan_rules_print(const vt_plan_flags *flags, vt_config *config, con
                                  (double)flags->words};
         vt_print_wrapped("GPT: %.0f layers, hidden size %.0f, sequences of %.0f, %.0f words\n  parameters: %.4g\n",
                          model.layers, model.hidden, model.sequence, model.words, vt_rules_parameters(&model));
-        print_iteration(&model, (double)flags->batch, gpus * rate);
+        for (int recompute = 1; recompute >= 0; recompute--) {
+            const double flops = vt_rules_flops(&model, (double)flags->batch, recompute);
+            vt_print_wrapped("  FLOPs an iteration, batch %lld, %s recomputation: %.4g, in %.4g s\n",
+                             (long long)flags->batch, recompute ? "with" : "without", flops, flops / (gpus * rate));
+        }
     } else if (config != NULL) {
         model = model_of(config);
         VT_TRY(print_run(config, &model, gpus * rate));
@@ -163,7 +147,10 @@ vt_status vt_plan_rules_print(const vt_plan_flags *flags, vt_config *config, con
     }
     if (isnan(parameters)) parameters = vt_rules_parameters(&model);
     vt_print_wrapped("  times are those of %.0f GPU%s at %.4g TFLOP/s\n", gpus, gpus > 1 ? "s" : "", 1e-12 * rate);
-    if (flags->tokens > 0) print_days(parameters, flags->tokens, gpus, rate);
+    if (flags->tokens > 0)
+        vt_print_wrapped("  %.4g tokens: %.1f days with recomputation, %.1f without\n", flags->tokens,
+                         vt_rules_days(parameters, flags->tokens, gpus, rate, true),
+                         vt_rules_days(parameters, flags->tokens, gpus, rate, false));
     print_memory(parameters, gpus);
     print_roofline(hardware, &model);
 done:

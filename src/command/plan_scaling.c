@@ -1,4 +1,4 @@
-#include "command/plan_scaling.h"
+#include "command/plan.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -6,28 +6,40 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/clock.h"
-#include "base/file.h"
 #include "base/memory.h"
 #include "base/text.h"
 #include "planning/layouts.h"
 #include "report/chart.h"
 #include "report/page.h"
 #include "report/progress.h"
+#include "storage/output_file.h"
 
 enum { MOST_RANKS = 16384 };
 
-typedef enum { RANKS, BATCH, GIB, MILLISECONDS, RATE, EFFICIENCY, RANK_HOURS, KWH, COLUMNS } column;
+/* The last one is drawn only: the rate at an efficiency of 1. */
+typedef enum {
+    RANKS,
+    BATCH,
+    GIB,
+    MILLISECONDS,
+    RATE,
+    EFFICIENCY,
+    RANK_HOURS,
+    KWH,
+    SHOWN,
+    IDEAL = SHOWN,
+    COLUMNS
+} column;
 
-static const char *const heads[COLUMNS] = {"ranks",     "batch",      "GiB a rank", "ms a step",
-                                           "samples/s", "efficiency", "rank-hours", "kWh"};
+static const char *const heads[SHOWN] = {"ranks",     "batch",      "GiB a rank", "ms a step",
+                                         "samples/s", "efficiency", "rank-hours", "kWh"};
 
 /* The fastest layout for each number of ranks, with strong or with weak scaling. */
 typedef struct {
     const char *name, *explanation;
     int count;
-    double *columns[COLUMNS]; /* [count]; NAN where no layout fits */
-    char **layouts;           /* [count]: in words, or why there is none */
+    double (*rows)[COLUMNS]; /* [count]; NAN where no layout fits */
+    char **layouts;          /* [count]: in words, or why there is none */
 } scaling;
 
 /* ---- the numbers of ranks ---- */
@@ -99,20 +111,19 @@ static double samples_of(const vt_config *config)
 static void plan_one(scaling *kind, int i, const vt_config *config, const vt_hardware *hardware, double samples)
 {
     vt_layouts layouts = {NULL, 0};
+    double *row = kind->rows[i];
     const bool divides = vt_layouts_plan(config, hardware, &layouts) == VT_OK;
     const vt_option_cost *best = divides ? vt_layouts_fastest(&layouts) : NULL;
     if (!divides) vt_error_clear();
-    for (int c = 0; c < COLUMNS; c++) kind->columns[c][i] = NAN;
-    kind->columns[RANKS][i] = (double)config->ranks;
-    kind->columns[BATCH][i] = (double)config->global_batch_size;
+    for (int c = 0; c < COLUMNS; c++) row[c] = NAN;
+    row[RANKS] = (double)config->ranks;
+    row[BATCH] = (double)config->global_batch_size;
     if (best != NULL && best->fits) {
-        const double rate = (double)config->global_batch_size / best->cost.step;
-        const double rank_hours = samples / rate / 3600 * (double)config->ranks;
-        kind->columns[GIB][i] = best->total / 1073741824;
-        kind->columns[MILLISECONDS][i] = 1e3 * best->cost.step;
-        kind->columns[RATE][i] = rate;
-        kind->columns[RANK_HOURS][i] = rank_hours;
-        if (hardware->power_w > 0) kind->columns[KWH][i] = rank_hours * hardware->power_w / 1000;
+        row[GIB] = best->total / 1073741824;
+        row[MILLISECONDS] = 1e3 * best->cost.step;
+        row[RATE] = row[BATCH] / best->cost.step;
+        row[RANK_HOURS] = samples / row[RATE] / 3600 * row[RANKS];
+        if (hardware->power_w > 0) row[KWH] = row[RANK_HOURS] * hardware->power_w / 1000;
         kind->layouts[i] = layout_text(best);
     } else {
         kind->layouts[i] = vt_text_copy(divides ? "no layout fits" : "no layout divides");
@@ -120,38 +131,12 @@ static void plan_one(scaling *kind, int i, const vt_config *config, const vt_har
     vt_layouts_close(&layouts);
 }
 
-/* The first number of ranks that has a layout; `count` if none has. */
-static int first_of(const scaling *kind)
+/* The first number of ranks that has a layout; NULL if none has. */
+static const double *first_of(const scaling *kind)
 {
-    int first = 0;
-    while (first < kind->count && isnan(kind->columns[RATE][first])) first++;
-    return first;
-}
-
-static void open_kind(scaling *kind, int count)
-{
-    kind->count = count;
-    for (int c = 0; c < COLUMNS; c++) kind->columns[c] = vt_allocate((size_t)count, sizeof(double), "the plan");
-    kind->layouts = vt_allocate((size_t)count, sizeof *kind->layouts, "the plan");
-}
-
-static void close_kind(scaling *kind)
-{
-    for (int c = 0; c < COLUMNS; c++) free(kind->columns[c]);
-    vt_text_free_list(kind->layouts, kind->count);
-}
-
-static vt_status check_batches(int64_t batch, const int64_t *ranks, int count)
-{
-    vt_status status = VT_OK;
-    for (int i = 0; i < count; i++)
-        VT_CHECK(batch * ranks[i] % ranks[0] == 0,
-                 "plan: --scaling: weak scaling needs a whole batch, but %lld samples on %lld ranks are %g on %lld; "
-                 "give another --global_batch_size",
-                 (long long)batch, (long long)ranks[0], (double)(batch * ranks[i]) / (double)ranks[0],
-                 (long long)ranks[i]);
-done:
-    return status;
+    for (int i = 0; i < kind->count; i++)
+        if (!isnan(kind->rows[i][RATE])) return kind->rows[i];
+    return NULL;
 }
 
 static void plan_kind(scaling *kind, vt_config *config, const vt_hardware *hardware, const int64_t *ranks, bool weak)
@@ -159,6 +144,8 @@ static void plan_kind(scaling *kind, vt_config *config, const vt_hardware *hardw
     const int64_t batch = config->global_batch_size;
     const double samples = samples_of(config);
     const bool shows = vt_progress_is_seen(STDERR_FILENO);
+    kind->rows = vt_allocate((size_t)kind->count, sizeof *kind->rows, "the plan");
+    kind->layouts = vt_allocate((size_t)kind->count, sizeof *kind->layouts, "the plan");
     for (int i = 0; i < kind->count; i++) {
         config->ranks = ranks[i];
         config->global_batch_size = weak ? batch * ranks[i] / ranks[0] : batch;
@@ -166,10 +153,12 @@ static void plan_kind(scaling *kind, vt_config *config, const vt_hardware *hardw
         plan_one(kind, i, config, hardware, samples);
     }
     if (shows) fprintf(stderr, "\r\033[K");
-    const int first = first_of(kind);
-    for (int i = first; i < kind->count; i++)
-        kind->columns[EFFICIENCY][i] = kind->columns[RATE][i] / kind->columns[RANKS][i] /
-                                       (kind->columns[RATE][first] / kind->columns[RANKS][first]);
+    const double *first = first_of(kind);
+    for (int i = 0; first != NULL && i < kind->count; i++) {
+        double *row = kind->rows[i];
+        row[IDEAL] = first[RATE] / first[RANKS] * row[RANKS];
+        row[EFFICIENCY] = row[RATE] / row[IDEAL];
+    }
     config->global_batch_size = batch;
 }
 
@@ -177,7 +166,7 @@ static void plan_kind(scaling *kind, vt_config *config, const vt_hardware *hardw
 
 static const char *cell(const scaling *kind, int c, int i, char text[VT_NUMBER_SIZE])
 {
-    const double value = kind->columns[c][i];
+    const double value = kind->rows[i][c];
     if (isnan(value)) return "-";
     if (c == EFFICIENCY)
         snprintf(text, VT_NUMBER_SIZE, "%.0f %%", 100 * value);
@@ -188,11 +177,11 @@ static const char *cell(const scaling *kind, int c, int i, char text[VT_NUMBER_S
 
 static void print_kind(const scaling *kind)
 {
-    static const int widths[COLUMNS] = {5, 6, 10, 9, 9, 10, 10, 7};
+    static const int widths[SHOWN] = {5, 6, 10, 9, 9, 10, 10, 7};
     char text[VT_NUMBER_SIZE];
     vt_print_wrapped("\n%s scaling: %s\n", kind->name, kind->explanation);
     for (int i = -1; i < kind->count; i++) {
-        for (int c = 0; c < COLUMNS; c++)
+        for (int c = 0; c < SHOWN; c++)
             vt_print("%*s%s", widths[c], i < 0 ? heads[c] : cell(kind, c, i, text), c < KWH ? " " : "");
         vt_print("\n");
         if (i >= 0) vt_print("      %s\n", kind->layouts[i]);
@@ -201,26 +190,20 @@ static void print_kind(const scaling *kind)
 
 static void append_chart(vt_text *html, const scaling kinds[2], const char *title, column y)
 {
-    vt_line lines[3];
-    int count = 0;
-    const int first = first_of(&kinds[0]), points = kinds[0].count;
-    const double *ranks = kinds[0].columns[RANKS];
-    double *ideal = vt_allocate((size_t)points, sizeof *ideal, "the plan");
-    for (int k = 0; k < 2; k++)
-        lines[count++] = (vt_line){kinds[k].name, ranks, kinds[k].columns[y], points, 1, VT_LINE_DOTS, k};
-    for (int i = 0; i < points; i++)
-        ideal[i] = first < points ? kinds[0].columns[RATE][first] * ranks[i] / ranks[first] : (double)NAN;
-    if (y == RATE) lines[count++] = (vt_line){"ideal", ranks, ideal, points, 1, VT_LINE_DASHED, -1};
+    const int count = kinds[0].count;
+    const double *ranks = kinds[0].rows[0];
+    const vt_line lines[] = {{kinds[0].name, ranks, &kinds[0].rows[0][y], count, COLUMNS, VT_LINE_DOTS, 0},
+                             {kinds[1].name, ranks, &kinds[1].rows[0][y], count, COLUMNS, VT_LINE_DOTS, 1},
+                             {"ideal", ranks, &kinds[0].rows[0][IDEAL], count, COLUMNS, VT_LINE_DASHED, -1}};
     const vt_chart chart = {.title = title,
                             .x_name = heads[RANKS],
                             .lines = lines,
-                            .line_count = count,
+                            .line_count = y == RATE ? 3 : 2,
                             .x_is_logarithmic = true,
                             .may_be_logarithmic = y == RATE,
                             .from_zero = true,
                             .percent = y == EFFICIENCY};
     vt_chart_append(html, &chart);
-    free(ideal);
 }
 
 static void append_table(vt_text *html, const scaling *kind)
@@ -228,11 +211,11 @@ static void append_table(vt_text *html, const scaling *kind)
     char text[VT_NUMBER_SIZE];
     vt_page_append_text(html, "<h2>", kind->name, " scaling</h2>");
     vt_page_append_text(html, "<p class=\"sub\">", kind->explanation, "</p><div class=\"wide\"><table><tr>");
-    for (int c = 0; c < COLUMNS; c++) vt_text_append(html, "<th>%s</th>", heads[c]);
+    for (int c = 0; c < SHOWN; c++) vt_text_append(html, "<th>%s</th>", heads[c]);
     vt_text_append(html, "<th>layout</th></tr>");
     for (int i = 0; i < kind->count; i++) {
         vt_text_append(html, "<tr>");
-        for (int c = 0; c < COLUMNS; c++) vt_text_append(html, "<td>%s</td>", cell(kind, c, i, text));
+        for (int c = 0; c < SHOWN; c++) vt_text_append(html, "<td>%s</td>", cell(kind, c, i, text));
         vt_text_append(html, "<td>%s</td></tr>", kind->layouts[i]);
     }
     vt_text_append(html, "</table></div>\n");
@@ -249,8 +232,7 @@ static vt_status write_page(const scaling kinds[2], const char *title, const cha
     append_chart(&html, kinds, "Rank-hours of the run", RANK_HOURS);
     vt_text_append(&html, "</div>");
     for (int k = 0; k < 2; k++) append_table(&html, &kinds[k]);
-    vt_page_end(&html);
-    const vt_status status = vt_file_write(path, html.characters, html.length);
+    const vt_status status = vt_page_write(&html, path);
     vt_text_close(&html);
     return status;
 }
@@ -259,28 +241,33 @@ vt_status vt_plan_scaling(vt_config *config, const vt_hardware *hardware, const 
                           const char *path)
 {
     vt_status status = VT_OK;
-    char stamp[32];
-    vt_clock_stamp(stamp);
-    char *title = vt_text_format("vitrain: scaling of %s on %s", config->config, hardware->name), *subtitle = NULL;
-    scaling kinds[2] = {{.name = "Strong", .explanation = "the same batch on any number of ranks"},
-                        {.name = "Weak", .explanation = "the batch grows with the number of ranks"}};
-    subtitle = vt_text_format("the fastest layout that fits, planned and not measured (%.10s); hours and energy are of "
-                              "%.4g samples",
-                              stamp, samples_of(config));
-    VT_TRY(check_batches(config->global_batch_size, ranks, count));
-    for (int k = 0; k < 2; k++) {
-        open_kind(&kinds[k], count);
-        plan_kind(&kinds[k], config, hardware, ranks, k == 1);
-    }
-    VT_CHECK(first_of(&kinds[0]) < count || first_of(&kinds[1]) < count,
+    const int64_t batch = config->global_batch_size;
+    scaling kinds[2] = {{.name = "Strong", .explanation = "the same batch on any number of ranks", .count = count},
+                        {.name = "Weak", .explanation = "the batch grows with the number of ranks", .count = count}};
+    char *title = vt_text_format("scaling of %s on %s", config->config, hardware->name);
+    char *subtitle = vt_text_format("the fastest layout that fits, planned and not measured; hours and energy are of "
+                                    "%.4g samples",
+                                    samples_of(config));
+    VT_TRY(vt_output_check_file("--output", path));
+    for (int i = 0; i < count; i++)
+        VT_CHECK(batch * ranks[i] % ranks[0] == 0,
+                 "plan: --scaling: weak scaling needs a whole batch, but %lld samples on %lld ranks are %g on %lld; "
+                 "give another --global_batch_size",
+                 (long long)batch, (long long)ranks[0], (double)(batch * ranks[i]) / (double)ranks[0],
+                 (long long)ranks[i]);
+    for (int k = 0; k < 2; k++) plan_kind(&kinds[k], config, hardware, ranks, k == 1);
+    VT_CHECK(first_of(&kinds[0]) != NULL || first_of(&kinds[1]) != NULL,
              "plan: --scaling: on none of these numbers of ranks has '%s' a layout that fits into %.3g GiB of %s",
              config->config, vt_cost_available(hardware) / 1073741824, hardware->name);
-    vt_print_wrapped("%s: %s\n", title + strlen("vitrain: "), subtitle);
+    vt_print_wrapped("%s: %s\n", title, subtitle);
     for (int k = 0; k < 2; k++) print_kind(&kinds[k]);
     VT_TRY(write_page(kinds, title, subtitle, path));
     vt_print_wrapped("\ndrawn: %s\n", path);
 done:
-    for (int k = 0; k < 2; k++) close_kind(&kinds[k]);
+    for (int k = 0; k < 2; k++) {
+        free(kinds[k].rows);
+        vt_text_free_list(kinds[k].layouts, count);
+    }
     free(title);
     free(subtitle);
     return status;

@@ -2,9 +2,9 @@
 
 #include <stdlib.h>
 
+#include "forecast/forecast_file.h"
 #include "forecast/forecaster.h"
 #include "forecast/prediction.h"
-#include "forecast/result.h"
 
 /* Everything before the ranks connect. */
 static vt_status prepare(const vt_call *call, vt_prediction_options *options)
@@ -14,7 +14,7 @@ static vt_status prepare(const vt_call *call, vt_prediction_options *options)
     const char *named = call->operand_count > 0 ? call->operands[0] : NULL;
     VT_CHECK((named != NULL || flags->checkpoints != NULL) && options->time != NULL && options->output != NULL,
              "predict: a CHECKPOINT, --time=DATE and --output=FILE.nc are needed; see `vitrain predict --help`");
-    VT_TRY(vt_result_check_path("--output", options->output, flags->force));
+    VT_TRY(vt_forecast_file_check_path("--output", options->output, flags->force));
     VT_TRY(vt_members_configure(named, flags->checkpoints, flags->members > 0 ? flags->members : 0, call->option_count,
                                 call->options, call->launch.world_size, &options->members, &options->checkpoint,
                                 &options->config));

@@ -14,7 +14,7 @@ vt_status vt_command_report(const vt_call *call)
            : call->operand_count == 1 ? vt_text_format("%s/report.html", call->operands[0])
                                       : vt_text_copy("compare.html");
     if (call->operand_count == 1)
-        VT_TRY(vt_run_report_write_to(call->operands[0], path));
+        VT_TRY(vt_run_report_write(call->operands[0], path));
     else
         VT_TRY(vt_run_report_compare(call->operands, call->operand_count, path));
     vt_print("%s\n", path);

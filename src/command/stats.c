@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/file.h"
 #include "base/text.h"
@@ -11,22 +10,14 @@
 #include "storage/output_file.h"
 #include "task/weather/seasonal.h"
 
-static bool is_directory(const char *path)
-{
-    struct stat info;
-    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
-}
-
 /* Where the files are, and where the statistics go, so that data_dir's defaults find them. Both malloc'd. `whole`: the
  * files lie in the directory itself, of which a period chooses. */
-static void find_directories(const char *operand, const char *chosen_output, bool whole, char **files, char **output)
+static void find_directories(const char *directory, const char *chosen_output, bool whole, char **files, char **output)
 {
-    size_t length = strlen(operand);
-    while (length > 1 && operand[length - 1] == '/') length--;
-    char *directory = vt_text_format("%.*s", (int)length, operand);
     char *training = vt_text_format("%s/train", directory);
     const char *name = vt_file_name(directory);
-    const bool is_store = vt_file_is_zarr(directory), has_training = !is_store && !whole && is_directory(training);
+    const bool is_store = vt_file_is_zarr(directory);
+    const bool has_training = !is_store && !whole && vt_output_exists(training);
     *files = vt_text_copy(has_training ? training : directory);
     if (chosen_output != NULL)
         *output = vt_text_copy(chosen_output);
@@ -37,7 +28,6 @@ static void find_directories(const char *operand, const char *chosen_output, boo
     else
         *output = vt_text_format("%s/stats", directory);
     free(training);
-    free(directory);
 }
 
 /* Nothing is replaced. But a set whose statistics were made elsewhere, or by an older version, lacks the last two

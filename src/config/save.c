@@ -24,6 +24,19 @@ static void append_quoted(const char *value, vt_text *text)
     vt_text_append(text, "\"");
 }
 
+void vt_row_save(const vt_row *row, const vt_config *config, vt_text *yaml)
+{
+    vt_text value = {0};
+    vt_row_format(row, config, &value);
+    vt_text_append(yaml, "  %s: ", row->name);
+    if (row->kind == VT_ROW_PATH && !vt_row_is_unset(row, config))
+        append_quoted(value.characters, yaml);
+    else
+        vt_text_append(yaml, "%s", value.characters);
+    vt_text_append(yaml, "\n");
+    vt_text_close(&value);
+}
+
 char *vt_config_text(const vt_config *config)
 {
     static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-";
@@ -34,18 +47,8 @@ char *vt_config_text(const vt_config *config)
     else
         append_quoted(config->config, &text);
     vt_text_append(&text, ":\n");
-    for (const vt_row *row = vt_options; row->kind != VT_ROW_END; row++) {
-        if (!vt_row_is_option(row) || row->flag_only || !vt_row_belongs(row, config)) continue;
-        vt_text value = {0};
-        vt_row_format(row, config, &value);
-        vt_text_append(&text, "  %s: ", row->name);
-        if (row->kind == VT_ROW_PATH && !vt_row_is_unset(row, config))
-            append_quoted(value.characters, &text);
-        else
-            vt_text_append(&text, "%s", value.characters);
-        vt_text_append(&text, "\n");
-        vt_text_close(&value);
-    }
+    for (const vt_row *row = vt_options; row->kind != VT_ROW_END; row++)
+        if (vt_row_is_option(row) && !row->flag_only && vt_row_belongs(row, config)) vt_row_save(row, config, &text);
     return text.characters;
 }
 

@@ -10,11 +10,6 @@
 #include "storage/npy.h"
 #include "storage/output_file.h"
 
-static bool has_range(const vt_config *config)
-{
-    return !isnan(config->lat_range[0]) || !isnan(config->lon_range[0]);
-}
-
 /* Whether the file is there. That it isn't is an error only if a flag names it. */
 static vt_status find_file(const vt_config *config, int option, const char *name, const char *path, const char *loss,
                            bool speaks, bool *there)
@@ -76,7 +71,8 @@ static vt_status read_mean(const vt_config *config, const vt_dataset *dataset, f
     const vt_fields_about *data = vt_dataset_about(dataset);
     const vt_frame_window *window = is_cut ? &whole : &data->window;
     VT_CHECK(
-        is_cut || (array.form.shape[2] == data->rows && array.form.shape[3] == data->columns) || !has_range(config),
+        is_cut || (array.form.shape[2] == data->rows && array.form.shape[3] == data->columns) ||
+            (isnan(config->lat_range[0]) && isnan(config->lon_range[0])),
         "time_means_path '%s' is %s, neither of the window [%lld, %lld] nor of the grid of the files; make it again "
         "with `vitrain stats`",
         config->time_means_path, shape, (long long)height, (long long)width);

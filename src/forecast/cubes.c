@@ -55,13 +55,6 @@ static void open_spectra(int64_t side, spectra *s)
     s->components = s->sums + 3 * s->count;
 }
 
-static void close_spectra(spectra *s)
-{
-    for (int i = 0; i < 2; i++) free(s->waves[i]);
-    free(s->sums);
-    vt_fourier_close(&s->fourier);
-}
-
 /* The density relative to its mean, less 1, as waves. */
 static void transform(const spectra *s, const float *field, vt_complex *waves)
 {
@@ -198,12 +191,11 @@ done:
 static vt_status run_phases(cubes *c, const char *checkpoint, vt_place *place)
 {
     vt_status status = VT_OK;
-    vt_text files = {0};
     const size_t points = (size_t)(c->config->data_size * c->config->data_size * c->config->data_size);
     VT_TRY(vt_world_agree(c->world, vt_reader_open_source(c->config, c->world, VT_SET_VALIDATION, &c->source)));
     VT_TRY(vt_source_check_same(c->world, (const vt_source *const[]){c->source}, 1, NULL));
-    vt_source_add_files(c->source, &files);
-    VT_TRY(vt_place_take(place, c->world, files.characters));
+    vt_source_add_files(c->source, &place->made_from);
+    VT_TRY(vt_place_take(place, c->world));
     VT_TRY(vt_world_agree(c->world, vt_task_open(c->config, NULL, c->source, &c->task)));
     VT_TRY(vt_forecaster_open_model(c->config, checkpoint, c->world, c->task, &c->backend, &c->trainer));
     VT_TRY(vt_world_agree(c->world,
@@ -215,7 +207,6 @@ static vt_status run_phases(cubes *c, const char *checkpoint, vt_place *place)
     VT_TRY(go_through(c));
     VT_TRY(vt_world_agree(c->world, vt_world_rank(c->world) == 0 ? report(c, checkpoint, place->directory) : VT_OK));
 done:
-    vt_text_close(&files);
     return status;
 }
 
@@ -226,9 +217,10 @@ vt_status vt_cubes_evaluate(const vt_config *config, const char *checkpoint, vt_
     VT_TRY(vt_world_open(config, launch, &c.world));
     status = run_phases(&c, checkpoint, place);
 done:
-    if (c.world != NULL && !vt_world_speaks(c.world)) vt_error_clear(); /* another rank reports it */
     vt_evaluation_close(&c.sums);
-    close_spectra(&c.spectra);
+    for (int i = 0; i < 2; i++) free(c.spectra.waves[i]);
+    free(c.spectra.sums);
+    vt_fourier_close(&c.spectra.fourier);
     free(c.prediction);
     free(c.densities[1]);
     vt_trainer_close(&c.trainer);

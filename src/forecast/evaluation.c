@@ -35,17 +35,14 @@ done:
 static vt_status find_map_channel(vt_evaluated *e)
 {
     vt_status status = VT_OK;
-    const char *const *names = vt_dataset_channel_names(e->dataset), *wanted = e->options->channel;
-    int64_t channels = e->options->config->n_out_channels;
-    char buffer[32];
+    const char *wanted = e->options->channel;
+    const int64_t channels = e->options->config->n_out_channels;
     vt_text there = {0};
     e->map_channel = vt_task_weather.pictured(e->options->config).field;
     if (wanted == NULL) return VT_OK;
     e->map_channel = 0;
-    while (e->map_channel < channels && strcmp(vt_scores_channel_name(names, e->map_channel, buffer), wanted) != 0)
-        e->map_channel++;
-    for (int64_t c = 0; c < channels && e->map_channel == channels; c++)
-        vt_text_append(&there, " %s", vt_scores_channel_name(names, c, buffer));
+    while (e->map_channel < channels && strcmp(e->names[e->map_channel], wanted) != 0) e->map_channel++;
+    for (int64_t c = 0; c < channels; c++) vt_text_append(&there, " %s", e->names[c]);
     VT_CHECK(e->map_channel < channels, "--map_channel=%s: the model forecasts no such channel; it forecasts%s", wanted,
              there.characters);
 done:
@@ -53,14 +50,17 @@ done:
     return status;
 }
 
-static void take_variables(vt_evaluated *e)
+/* Their names, which are numbers where the data have none, and what they mean. */
+static void take_channels(vt_evaluated *e)
 {
     const int64_t channels = e->options->config->n_out_channels;
     char buffer[32];
+    e->names = vt_allocate((size_t)channels, sizeof *e->names, "the evaluation");
     e->variables = vt_allocate((size_t)channels, sizeof *e->variables, "the evaluation");
-    for (int64_t c = 0; c < channels; c++)
-        e->variables[c] = vt_variable_described(vt_scores_channel_name(vt_dataset_channel_names(e->dataset), c, buffer),
-                                                vt_dataset_meaning(e->dataset, c));
+    for (int64_t c = 0; c < channels; c++) {
+        e->names[c] = vt_text_copy(vt_scores_channel_name(vt_dataset_channel_names(e->dataset), c, buffer));
+        e->variables[c] = vt_variable_described(e->names[c], vt_dataset_meaning(e->dataset, c));
+    }
 }
 
 static vt_status open_data(vt_evaluated *e)
@@ -76,19 +76,9 @@ static vt_status open_data(vt_evaluated *e)
     VT_TRY(find_starts(e));
     VT_TRY(vt_climatologies_open(config, e->dataset, e->starts, e->start_count, e->options->rollout,
                                  vt_world_rank(e->world) == 0, &e->climatologies));
+    take_channels(e);
     VT_TRY(find_map_channel(e));
-    take_variables(e);
 done:
-    return status;
-}
-
-static vt_status take_place(vt_evaluated *e)
-{
-    vt_text files = {0};
-    vt_source_add_files(vt_dataset_source(e->dataset), &files);
-    const vt_status status = vt_place_take(&e->options->place, e->world, files.characters);
-    if (status == VT_OK && vt_world_rank(e->world) == 0) vt_maps_clear(e->options->place.directory);
-    vt_text_close(&files);
     return status;
 }
 
@@ -210,19 +200,17 @@ done:
 static vt_status open_archive(vt_evaluated *e)
 {
     const vt_evaluation_options *options = e->options;
-    const vt_result_options result = {.option = "--forecasts",
-                                      .path = options->forecasts,
-                                      .command = options->command,
-                                      .checkpoint = options->checkpoint,
-                                      .members = &options->members,
-                                      .config = options->config,
-                                      .dataset = e->dataset,
-                                      .about = vt_dataset_about(e->dataset),
-                                      .starts = e->starts,
-                                      .start_count = e->start_count,
-                                      .steps = options->rollout,
-                                      .archive = true};
-    return vt_world_rank(e->world) == 0 ? vt_result_open(&result, &e->archive) : VT_OK;
+    const vt_forecast_file_options result = {.option = "--forecasts",
+                                             .path = options->forecasts,
+                                             .command = options->command,
+                                             .checkpoint = options->checkpoint,
+                                             .states = &e->states,
+                                             .about = vt_dataset_about(e->dataset),
+                                             .starts = e->starts,
+                                             .start_count = e->start_count,
+                                             .steps = options->rollout,
+                                             .archive = true};
+    return vt_world_rank(e->world) == 0 ? vt_forecast_file_open(&result, &e->archive) : VT_OK;
 }
 
 /* Collective over the models' first ranks. Rank 0 writes the forecasts of a round for one lead time, those of the other
@@ -235,7 +223,7 @@ static vt_status archive_lead(vt_evaluated *e, int64_t round, int64_t lead)
     for (int64_t model = own; model < (own == 0 ? models : own + 1); model++) {
         const int64_t first = smaller((round * models + model) * e->batch, e->start_count);
         const int64_t count = smaller(e->batch, e->start_count - first);
-        if (model == own && count > 0) vt_result_leave_out_missing(&e->states);
+        if (model == own && count > 0) vt_states_leave_out_missing(&e->states);
         for (int64_t state = 0; state < number * count; state++) {
             const float *fields = e->states.forecast + state * out;
             if (own > 0) {
@@ -337,7 +325,9 @@ static vt_status run_phases(vt_evaluated *e)
     vt_status status = VT_OK;
     VT_TRY(vt_world_agree(e->world, open_data(e)));
     VT_TRY(vt_source_check_same(e->world, (const vt_source *const[]){vt_dataset_source(e->dataset)}, 1, NULL));
-    VT_TRY(take_place(e));
+    vt_source_add_files(vt_dataset_source(e->dataset), &e->options->place.made_from);
+    VT_TRY(vt_place_take(&e->options->place, e->world));
+    if (vt_world_rank(e->world) == 0) vt_maps_clear(e->options->place.directory);
     VT_TRY(vt_forecaster_open(e->options->config, e->options->checkpoint, e->world, e->dataset,
                               vt_dataset_about(e->dataset), &e->forecaster));
     VT_TRY(vt_members_read(&e->options->members, e->forecaster));
@@ -351,10 +341,8 @@ static vt_status run_phases(vt_evaluated *e)
     VT_TRY(score_all(e));
     VT_TRY(vt_world_agree(e->world, e->archive != NULL ? vt_forecast_file_finish(&e->archive) : VT_OK));
     add_ranks(e);
-    static vt_status (*const parts[])(const vt_evaluated *) = {vt_evaluation_write_scores, vt_evaluation_write_spectra,
-                                                               vt_evaluation_report};
-    for (int i = 0; i < 3; i++) /* the other ranks meet rank 0 after each, as at every lead time */
-        VT_TRY(vt_world_agree(e->world, vt_world_rank(e->world) == 0 ? parts[i](e) : VT_OK));
+    VT_TRY(vt_world_agree(e->world, vt_world_rank(e->world) == 0 ? vt_evaluation_write(e) : VT_OK));
+    VT_TRY(vt_world_agree(e->world, vt_world_rank(e->world) == 0 ? vt_evaluation_report(e) : VT_OK));
 done:
     return status;
 }
@@ -367,7 +355,6 @@ vt_status vt_evaluate(vt_evaluation_options *options, const vt_launch *launch)
     if (vt_world_rank(e.world) != 0) vt_log_mute();
     status = run_phases(&e);
 done:
-    if (e.world != NULL && !vt_world_speaks(e.world)) vt_error_clear(); /* another rank reports it */
     vt_scores_close(&e.scores);
     vt_ensemble_close(&e.ensemble);
     vt_spectra_close(&e.spectra);
@@ -380,6 +367,7 @@ done:
     free(e.starts);
     free(e.loss_samples);
     free(e.variables);
+    vt_text_free_list(e.names, options->config->n_out_channels);
     free(e.persistence);
     free(e.target);
     free(e.seasonal);

@@ -85,16 +85,14 @@ static const char *horizon_text(const vt_evaluated *e, double horizon, char text
 /* "u10 31 h (persistence 9 h)" for each channel. */
 static void print_horizons(const vt_evaluated *e)
 {
-    char buffer[32], text[VT_DATE_SIZE], other[VT_DATE_SIZE + 32];
+    char text[VT_DATE_SIZE], other[VT_DATE_SIZE + 32];
     int column = vt_print("skill horizon, where ACC falls below %g:", VT_USEFUL_ACC);
     for (int64_t c = 0, count = e->options->config->n_out_channels; c < count; c++) {
         const double horizon = vt_scores_horizon(e->scores, c, VT_SCORE_MODEL, 1);
         const double persistence = vt_scores_horizon(e->scores, c, VT_SCORE_PERSISTENCE, 1);
         snprintf(other, sizeof other, " (persistence %s)", horizon_text(e, persistence, text));
-        char *entry =
-            vt_text_format(" %s %s%s%s", vt_scores_channel_name(vt_dataset_channel_names(e->dataset), c, buffer),
-                           isnan(horizon) ? "-" : horizon_text(e, horizon, text), isnan(persistence) ? "" : other,
-                           c < count - 1 ? "," : "");
+        char *entry = vt_text_format(" %s %s%s%s", e->names[c], isnan(horizon) ? "-" : horizon_text(e, horizon, text),
+                                     isnan(persistence) ? "" : other, c < count - 1 ? "," : "");
         if (column + (int)strlen(entry) > VT_PRINT_COLUMNS) column = vt_print("\n ") - 1;
         column += vt_print("%s", entry);
         free(entry);
@@ -106,7 +104,7 @@ static void print_table(const vt_evaluated *e)
 {
     enum { LONGEST_NAME = 10 };
     static const char place[] = "%-10s %-10s %*s";
-    char buffer[32], text[VT_DATE_SIZE];
+    char text[VT_DATE_SIZE];
     const int64_t leads = e->options->rollout;
     const bool seasonal = e->climatologies.seasonal != NULL, ensemble = e->ensemble != NULL;
     const int width = (int)fmax(6, (double)strlen(vt_lead_format(e->step, (double)leads, text)));
@@ -116,7 +114,7 @@ static void print_table(const vt_evaluated *e)
                  i == 2 && !seasonal && !ensemble ? "mean field" : columns[ensemble][i].name);
     vt_print("\n");
     for (int64_t c = 0; c < e->options->config->n_out_channels; c++) {
-        const char *name = vt_scores_channel_name(vt_dataset_channel_names(e->dataset), c, buffer);
+        const char *name = e->names[c];
         const bool is_long = strlen(name) > LONGEST_NAME;
         if (is_long) vt_print("%s\n", name);
         for (int64_t lead = 0; lead < leads; lead++) {
@@ -135,8 +133,7 @@ vt_status vt_evaluation_report(const vt_evaluated *e)
     const vt_evaluation_options *options = e->options;
     const vt_config *config = options->config;
     char *trained = NULL, *title = NULL, *loss = vt_config_value_text(config, "loss"), number[VT_NUMBER_SIZE];
-    char step[VT_DATE_SIZE], buffer[32];
-    const char *channel = vt_scores_channel_name(vt_dataset_channel_names(e->dataset), e->map_channel, buffer);
+    char step[VT_DATE_SIZE];
     char *ensemble = options->members.count > 0 ? vt_members_describe(&options->members, config) : NULL;
     const char *set = options->test ? "test" : "validation", *weights = vt_dataset_assumed_weights(e->dataset);
     VT_TRY(vt_forecaster_describe(options->checkpoint, (vt_weights)config->weights, &trained, NULL));
@@ -162,8 +159,8 @@ vt_status vt_evaluation_report(const vt_evaluated *e)
                            (long long)e->start_count, ensemble != NULL ? ", ensemble of " : "",
                            ensemble != NULL ? ensemble : "");
     VT_TRY(vt_scorecard_write(options->place.directory, title));
-    vt_print_wrapped("all lead times: scores.csv; drawn: scores.html; maps of %s: map-*.png; in %s\n", channel,
-                     options->place.directory);
+    vt_print_wrapped("all lead times: scores.csv; drawn: scores.html; maps of %s: map-*.png; in %s\n",
+                     e->names[e->map_channel], options->place.directory);
 done:
     free(ensemble);
     free(loss);
@@ -174,28 +171,23 @@ done:
 
 /* ---- files ---- */
 
-vt_status vt_evaluation_write_scores(const vt_evaluated *e)
+vt_status vt_evaluation_write(const vt_evaluated *e)
 {
+    static const char *const files[] = {"loss.csv", "scores.csv", "horizons.csv", "spectra.csv"};
+    enum { FILES = sizeof files / sizeof files[0] };
     vt_status status = VT_OK;
-    const char *const *names = vt_dataset_channel_names(e->dataset);
-    static const char *const files[3] = {"loss.csv", "scores.csv", "horizons.csv"};
-    char *paths[3], *loss = vt_text_format("split,samples,loss\n%s,%lld,%.9g\n", e->options->test ? "test" : "valid",
-                                           (long long)e->loss_count, e->loss.loss);
-    for (int i = 0; i < 3; i++) paths[i] = vt_text_format("%s/%s", e->options->place.directory, files[i]);
+    const char *const *names = (const char *const *)e->names;
+    char *paths[FILES],
+        *loss = vt_text_format("split,samples,loss\n%s,%lld,%.9g\n", e->options->test ? "test" : "valid",
+                               (long long)e->loss_count, e->loss.loss);
+    for (int i = 0; i < FILES; i++) paths[i] = vt_text_format("%s/%s", e->options->place.directory, files[i]);
     VT_TRY(vt_file_write(paths[0], loss, strlen(loss)));
     VT_TRY(vt_scores_write(e->scores, e->ensemble, paths[1], names, e->variables, e->step));
     VT_TRY(vt_scores_write_horizons(e->scores, paths[2], names, e->step));
+    VT_TRY(vt_spectra_write(e->spectra, paths[3], names, e->step));
 done:
-    for (int i = 0; i < 3; i++) free(paths[i]);
+    for (int i = 0; i < FILES; i++) free(paths[i]);
     free(loss);
-    return status;
-}
-
-vt_status vt_evaluation_write_spectra(const vt_evaluated *e)
-{
-    char *path = vt_text_format("%s/spectra.csv", e->options->place.directory);
-    vt_status status = vt_spectra_write(e->spectra, path, vt_dataset_channel_names(e->dataset), e->step);
-    free(path);
     return status;
 }
 
@@ -204,9 +196,7 @@ void vt_maps_clear(const char *directory)
     DIR *listing = opendir(directory);
     if (listing == NULL) return;
     for (const struct dirent *entry; (entry = readdir(listing)) != NULL;)
-        if (fnmatch("map-*-[0-9][0-9][0-9]*h.png", entry->d_name, 0) == 0 ||
-            fnmatch("map-*-[0-9][0-9][0-9]*min.png", entry->d_name, 0) == 0)
-            unlinkat(dirfd(listing), entry->d_name, 0);
+        if (fnmatch("map-*-[0-9][0-9][0-9]*.png", entry->d_name, 0) == 0) unlinkat(dirfd(listing), entry->d_name, 0);
     closedir(listing);
 }
 
@@ -220,10 +210,9 @@ vt_status vt_maps_draw(const vt_evaluated *e, int64_t lead, const float *target,
     vt_image image = {0};
     void *png = NULL;
     size_t size = 0;
-    char from[VT_DATE_SIZE] = "", valid[VT_DATE_SIZE] = "", ahead[VT_DATE_SIZE], buffer[32],
-         both[3 * VT_DATE_SIZE + 64];
+    char from[VT_DATE_SIZE] = "", valid[VT_DATE_SIZE] = "", ahead[VT_DATE_SIZE], both[3 * VT_DATE_SIZE + 64];
     if (!is_shown(lead, e->options->rollout, e->step)) return VT_OK;
-    const char *channel = vt_scores_channel_name(vt_dataset_channel_names(dataset), e->map_channel, buffer);
+    const char *channel = e->names[e->map_channel];
     const int64_t length = (lead + 1) * e->step;
     const vt_lead_unit unit = vt_lead_unit_of(e->step);
     vt_lead_format(e->step, (double)lead + 1, ahead);

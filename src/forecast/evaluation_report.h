@@ -6,7 +6,7 @@
 
 #include "forecast/climatologies.h"
 #include "forecast/evaluation.h"
-#include "forecast/result.h"
+#include "forecast/forecast_file.h"
 #include "task/weather/ensemble.h"
 #include "task/weather/spectra.h"
 
@@ -20,7 +20,8 @@ typedef struct {
     vt_climatologies climatologies;
     int64_t *starts, start_count; /* initial times: samples whose file reaches the last lead time */
     int64_t step;                 /* the length of one (calendar.h) */
-    vt_variable *variables;       /* [n_out_channels] */
+    char **names;                 /* [n_out_channels] */
+    vt_variable *variables;       /* the same */
     int64_t map_channel;
     int64_t batch, rounds; /* initial times that a rank forecasts at once, and how often */
     int64_t loss_batch;    /* samples whose losses it computes at once: at least as many */
@@ -39,9 +40,8 @@ typedef struct {
     int64_t loss_count;
 } vt_evaluated;
 
-/* loss.csv, scores.csv and horizons.csv; spectra.csv. */
-vt_status vt_evaluation_write_scores(const vt_evaluated *e);
-vt_status vt_evaluation_write_spectra(const vt_evaluated *e);
+/* loss.csv, scores.csv, horizons.csv and spectra.csv. */
+vt_status vt_evaluation_write(const vt_evaluated *e);
 
 /* scores.html from these files, and the table on standard output: a line a channel and lead time, the first, 1, 3, 5
  * and 10 days and the last one, as far as the forecasts reach (of steps longer than that all, of steps below an hour

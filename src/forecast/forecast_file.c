@@ -8,6 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "base/text.h"
 #include "storage/hdf5_access.h"
@@ -20,11 +22,23 @@ struct vt_forecast_file {
     char *path, *partial;
     hid_t file;
     hid_t scales[DIMENSIONS];
-    hid_t *variables, *means;   /* [channels]; no means without an ensemble */
+    hid_t *variables;           /* [2 * channels]: those of the channels, then those of the members' means */
     int64_t extent[DIMENSIONS]; /* of NUMBER 0: there is no ensemble; of LEAD 0: it is no archive */
     int dimensions;             /* made */
     int64_t channels, written;
 };
+
+/* What the file says of the forecasts. */
+typedef struct {
+    const vt_forecast_file_options *options;
+    const vt_config *config;
+    const vt_dataset *dataset;
+    int64_t step;                  /* minutes, or months */
+    const vt_time_axis *time_axis; /* gives the units and the calendar; NULL: hours since dates[0] */
+    vt_date *dates;                /* the initial times of an archive; else the initial time and those of forecasts */
+    double *longitudes;
+    char *source, *history, *checkpoint, *about; /* global attributes */
+} contents;
 
 /* The dimensions of a variable in their order, and how many there are. CF: what is neither time nor space comes first.
  */
@@ -75,8 +89,6 @@ static bool set_texts(hid_t object, const text_attribute *attributes, size_t cou
 
 /* ---- coordinates ---- */
 
-static const char initial_time[] = "initial time of the forecast";
-
 /* Links and attributes in the order in which they are made, in which the netCDF library looks for them. */
 static hid_t creation_properties(hid_t class)
 {
@@ -125,99 +137,13 @@ done:
     return status;
 }
 
-/* The units of times, malloc'd, and what they mean: the data's, but days if the data have months, whose length varies.
- */
-static char *units_of_times(const vt_forecast_file_options *options, vt_time_units *units)
+/* The same with values that are equally far apart, the first one is `first`. */
+static vt_status write_steps(vt_forecast_file *file, int dimension, const char *name, double before, double apart,
+                             const text_attribute *attributes, size_t attribute_count)
 {
-    char date[VT_DATE_SIZE];
-    const vt_time_axis *axis = options->time_axis;
-    if (axis != NULL && axis->meaning.months == 0) {
-        *units = axis->meaning;
-        return vt_text_copy(axis->units);
-    }
-    *units = (vt_time_units){.minutes = axis != NULL ? 1440 : 60,
-                             .zero = axis != NULL ? axis->meaning.zero : options->dates[0]};
-    return vt_text_format("%s since %s:00", axis != NULL ? "days" : "hours", vt_date_format(units->zero, date));
-}
-
-static const char *calendar_of(const vt_forecast_file_options *options)
-{
-    const vt_time_axis *axis = options->time_axis;
-    return axis != NULL && axis->calendar_name[0] != '\0' ? axis->calendar_name
-                                                          : vt_calendar_name(options->dates[0].calendar);
-}
-
-static vt_status write_times(vt_forecast_file *file, const vt_forecast_file_options *options)
-{
-    vt_status status = VT_OK;
-    vt_time_units units;
-    const bool archive = options->starts > 0;
-    const int64_t count = file->extent[TIME];
-    char *since = units_of_times(options, &units);
-    double *values = vt_allocate((size_t)count, sizeof *values, "a file of forecasts");
-    for (int64_t i = 0; i < count; i++) values[i] = vt_time_units_value(&units, options->dates[archive ? i : 1 + i]);
-    const text_attribute time[] = {{"standard_name", archive ? "forecast_reference_time" : "time"},
-                                   {"long_name", archive ? initial_time : "time that the forecast is for"},
-                                   {"units", since},
-                                   {"calendar", calendar_of(options)},
-                                   {"axis", "T"}};
-    VT_TRY(write_dimension(file, TIME, "time", values, time, 5));
-done:
-    free(values);
-    free(since);
-    return status;
-}
-
-/* Of an archive. xarray recognises lengths of time by their units, from version 2025.7 on by `dtype`. */
-static vt_status write_leads(vt_forecast_file *file, const vt_forecast_file_options *options)
-{
-    const bool hours = options->step % 60 == 0;
-    const text_attribute lead[] = {{"standard_name", "forecast_period"},
-                                   {"long_name", "time since the initial time"},
-                                   {"units", hours ? "hours" : "minutes"},
-                                   {"dtype", "timedelta64[ns]"}};
-    double *values = vt_allocate((size_t)options->times, sizeof *values, "a file of forecasts");
-    for (int64_t i = 0; i < options->times; i++) values[i] = (double)((i + 1) * options->step / (hours ? 60 : 1));
-    const vt_status status = write_dimension(file, LEAD, "prediction_timedelta", values, lead, 4);
-    free(values);
-    return status;
-}
-
-static vt_status write_grid(vt_forecast_file *file, const vt_forecast_file_options *options)
-{
-    vt_status status = VT_OK;
-    const bool rotated = options->rotated, archive = options->starts > 0;
-    const text_attribute lat[] = {{"standard_name", rotated ? "grid_latitude" : "latitude"},
-                                  {"long_name", rotated ? "latitude in a grid of a rotated pole" : "latitude"},
-                                  {"units", rotated ? "degrees" : "degrees_north"},
-                                  {"axis", "Y"}};
-    const text_attribute lon[] = {{"standard_name", rotated ? "grid_longitude" : "longitude"},
-                                  {"long_name", rotated ? "longitude in a grid of a rotated pole" : "longitude"},
-                                  {"units", rotated ? "degrees" : "degrees_east"},
-                                  {"axis", "X"}};
-    VT_TRY(write_dimension(file, LAT,
-                           options->latitudes == NULL ? "y"
-                           : rotated                  ? "rlat"
-                           : archive                  ? "latitude"
-                                                      : "lat",
-                           options->latitudes, lat, 4));
-    VT_TRY(write_dimension(file, LON,
-                           options->longitudes == NULL ? "x"
-                           : rotated                   ? "rlon"
-                           : archive                   ? "longitude"
-                                                       : "lon",
-                           options->longitudes, lon, 4));
-done:
-    return status;
-}
-
-static vt_status write_numbers(vt_forecast_file *file)
-{
-    const text_attribute number[] = {
-        {"standard_name", "realization"}, {"long_name", "ensemble member"}, {"units", "1"}};
-    double *values = vt_allocate((size_t)file->extent[NUMBER], sizeof *values, "a file of forecasts");
-    for (int64_t i = 0; i < file->extent[NUMBER]; i++) values[i] = (double)i;
-    const vt_status status = write_dimension(file, NUMBER, "number", values, number, 3);
+    double *values = vt_allocate((size_t)file->extent[dimension], sizeof *values, "a file of forecasts");
+    for (int64_t i = 0; i < file->extent[dimension]; i++) values[i] = before + (double)(i + 1) * apart;
+    const vt_status status = write_dimension(file, dimension, name, values, attributes, attribute_count);
     free(values);
     return status;
 }
@@ -235,21 +161,94 @@ done:
     return status;
 }
 
-/* The initial time, as CF names it: a scalar beside the coordinates. */
-static vt_status write_reference_time(vt_forecast_file *file, const vt_forecast_file_options *options)
+/* The units of times, malloc'd, and what they mean: the data's, but days if the data have months, whose length varies.
+ */
+static char *units_of_times(const contents *c, vt_time_units *units)
 {
+    char date[VT_DATE_SIZE];
+    const vt_time_axis *axis = c->time_axis;
+    if (axis != NULL && axis->meaning.months == 0) {
+        *units = axis->meaning;
+        return vt_text_copy(axis->units);
+    }
+    *units =
+        (vt_time_units){.minutes = axis != NULL ? 1440 : 60, .zero = axis != NULL ? axis->meaning.zero : c->dates[0]};
+    return vt_text_format("%s since %s:00", axis != NULL ? "days" : "hours", vt_date_format(units->zero, date));
+}
+
+/* Of an archive the initial times; else the times of the forecast, and the initial one as CF names it: a scalar. */
+static vt_status write_times(vt_forecast_file *file, const contents *c)
+{
+    enum { INITIAL = 4, ALL = 5 }; /* attributes: a scalar has no axis */
     vt_status status = VT_OK;
     vt_time_units units;
-    char *since = units_of_times(options, &units);
-    const text_attribute attributes[] = {{"standard_name", "forecast_reference_time"},
-                                         {"long_name", initial_time},
+    const bool archive = c->options->archive;
+    const int64_t count = file->extent[TIME];
+    const vt_time_axis *axis = c->time_axis;
+    const char *calendar =
+        axis != NULL && axis->calendar_name[0] != '\0' ? axis->calendar_name : vt_calendar_name(c->dates[0].calendar);
+    char *since = units_of_times(c, &units);
+    double *values = vt_allocate((size_t)count, sizeof *values, "a file of forecasts");
+    for (int64_t i = 0; i < count; i++) values[i] = vt_time_units_value(&units, c->dates[archive ? i : 1 + i]);
+    const text_attribute initial[ALL] = {{"standard_name", "forecast_reference_time"},
+                                         {"long_name", "initial time of the forecast"},
                                          {"units", since},
-                                         {"calendar", calendar_of(options)}};
-    VT_TRY(
-        write_scalar(file, "forecast_reference_time", vt_time_units_value(&units, options->dates[0]), attributes, 4));
+                                         {"calendar", calendar},
+                                         {"axis", "T"}};
+    const text_attribute later[ALL] = {{"standard_name", "time"},
+                                       {"long_name", "time that the forecast is for"},
+                                       {"units", since},
+                                       {"calendar", calendar},
+                                       {"axis", "T"}};
+    VT_TRY(write_dimension(file, TIME, "time", values, archive ? initial : later, ALL));
+    if (archive) goto done;
+    VT_TRY(write_scalar(file, "forecast_reference_time", vt_time_units_value(&units, c->dates[0]), initial, INITIAL));
 done:
+    free(values);
     free(since);
     return status;
+}
+
+/* Of an archive. xarray recognises lengths of time by their units, from version 2025.7 on by `dtype`. */
+static vt_status write_leads(vt_forecast_file *file, const contents *c)
+{
+    const bool hours = c->step % 60 == 0;
+    const text_attribute lead[] = {{"standard_name", "forecast_period"},
+                                   {"long_name", "time since the initial time"},
+                                   {"units", hours ? "hours" : "minutes"},
+                                   {"dtype", "timedelta64[ns]"}};
+    return write_steps(file, LEAD, "prediction_timedelta", 0, (double)c->step / (hours ? 60 : 1), lead, 4);
+}
+
+static vt_status write_numbers(vt_forecast_file *file)
+{
+    static const text_attribute number[] = {
+        {"standard_name", "realization"}, {"long_name", "ensemble member"}, {"units", "1"}};
+    return write_steps(file, NUMBER, "number", -1, 1, number, 3);
+}
+
+static vt_status write_side(vt_forecast_file *file, int dimension, const double *degrees, const contents *c)
+{
+    enum { UNKNOWN, ROTATED, ARCHIVED, USUAL };
+    static const char *const names[][2] = {[UNKNOWN] = {"y", "x"},
+                                           [ROTATED] = {"rlat", "rlon"},
+                                           [ARCHIVED] = {"latitude", "longitude"},
+                                           [USUAL] = {"lat", "lon"}};
+    static const text_attribute sides[2][2][4] = {
+        {{{"standard_name", "latitude"}, {"long_name", "latitude"}, {"units", "degrees_north"}, {"axis", "Y"}},
+         {{"standard_name", "longitude"}, {"long_name", "longitude"}, {"units", "degrees_east"}, {"axis", "X"}}},
+        {{{"standard_name", "grid_latitude"},
+          {"long_name", "latitude in a grid of a rotated pole"},
+          {"units", "degrees"},
+          {"axis", "Y"}},
+         {{"standard_name", "grid_longitude"},
+          {"long_name", "longitude in a grid of a rotated pole"},
+          {"units", "degrees"},
+          {"axis", "X"}}}};
+    const int side = dimension == LON;
+    const int known = c->options->about->rotated ? ROTATED : c->options->archive ? ARCHIVED : USUAL;
+    return write_dimension(file, dimension, names[degrees != NULL ? known : UNKNOWN][side], degrees,
+                           sides[c->options->about->rotated][side], 4);
 }
 
 /* The height or pressure of a channel as a scalar that its attribute `coordinates` names, malloc'd; channels of one
@@ -286,10 +285,14 @@ static char *variable_name(const char *channel, int64_t number)
     return name;
 }
 
-static vt_status create_variable(vt_forecast_file *file, const char *channel, const vt_channel_meaning *said,
-                                 int64_t number, bool masked, bool is_mean)
+/* Number `index` of file->variables. */
+static vt_status create_variable(vt_forecast_file *file, const contents *c, int64_t index)
 {
     vt_status status = VT_OK;
+    const int64_t number = index % file->channels;
+    const bool is_mean = index >= file->channels, masked = c->config->missing == VT_GAPS_MASK;
+    const char *const *names = vt_dataset_channel_names(c->dataset);
+    const char *channel = names != NULL ? names[number] : NULL;
     int order[DIMENSIONS];
     const int dimensions = dimensions_of(file, is_mean, order);
     hsize_t extent[DIMENSIONS], chunk[DIMENSIONS];
@@ -299,7 +302,8 @@ static vt_status create_variable(vt_forecast_file *file, const char *channel, co
     }
     const float fill = NAN;
     char *own = variable_name(channel, number), *name = vt_text_format("%s%s", own, is_mean ? "_mean" : "");
-    vt_variable meaning = vt_variable_described(channel != NULL && channel[0] != '\0' ? channel : own, said);
+    vt_variable meaning = vt_variable_described(channel != NULL && channel[0] != '\0' ? channel : own,
+                                                vt_dataset_meaning(c->dataset, number));
     char *long_name = vt_text_format("%s%s", meaning.long_name, is_mean ? ", mean of the ensemble" : "");
     hid_t space = H5Screate_simple(dimensions, extent, NULL), properties = creation_properties(H5P_DATASET_CREATE);
     H5Pset_chunk(properties, dimensions, chunk);
@@ -307,7 +311,7 @@ static vt_status create_variable(vt_forecast_file *file, const char *channel, co
     H5Pset_deflate(properties, 1);
     if (masked) H5Pset_fill_value(properties, H5T_NATIVE_FLOAT, &fill);
     hid_t variable = H5Dcreate2(file->file, name, H5T_IEEE_F32LE, space, H5P_DEFAULT, properties, H5P_DEFAULT);
-    (is_mean ? file->means : file->variables)[number] = variable;
+    file->variables[index] = variable;
     char *level = NULL, *coordinates = NULL;
     VT_TRY(write_level(file, &meaning, &level));
     coordinates = vt_text_format("%s%s", file->extent[LEAD] == 0 ? "forecast_reference_time " : "", level);
@@ -334,56 +338,133 @@ done:
     return status;
 }
 
-static vt_status create_all(vt_forecast_file *file, const vt_forecast_file_options *options)
+static vt_status create_all(vt_forecast_file *file, const contents *c)
 {
     vt_status status = VT_OK;
     hid_t access = vt_hdf5_file_access(), creation = creation_properties(H5P_FILE_CREATE);
     file->file = H5Fcreate(file->partial, H5F_ACC_TRUNC, creation, access);
     VT_CHECK(file->file >= 0, "can't make %s: %s", file->path, vt_hdf5_reason());
-    const text_attribute attributes[] = {{"Conventions", "CF-1.8"},           {"title", options->title},
-                                         {"source", options->source},         {"history", options->history},
-                                         {"checkpoint", options->checkpoint}, {"about", options->about}};
-    VT_CHECK(set_texts(file->file, attributes, options->about != NULL ? 6 : 4), "can't write %s: %s", file->path,
-             vt_hdf5_reason());
-    const bool archive = options->starts > 0;
-    VT_TRY(write_times(file, options));
-    if (archive) VT_TRY(write_leads(file, options));
-    VT_TRY(write_grid(file, options));
-    if (options->members > 0) VT_TRY(write_numbers(file));
-    if (!archive) VT_TRY(write_reference_time(file, options));
-    for (int64_t i = 0; i < (options->members > 0 && !archive ? 2 : 1) * options->channels; i++) {
-        const int64_t c = i % options->channels;
-        VT_TRY(create_variable(file, options->channel_names != NULL ? options->channel_names[c] : NULL,
-                               &options->meanings[c], c, options->masked, i >= options->channels));
-    }
+    const text_attribute attributes[] = {
+        {"Conventions", "CF-1.8"},     {"title", "Weather forecast by a vision transformer"},
+        {"source", c->source},         {"history", c->history},
+        {"checkpoint", c->checkpoint}, {"about", c->about}};
+    VT_CHECK(set_texts(file->file, attributes, 6), "can't write %s: %s", file->path, vt_hdf5_reason());
+    const bool archive = c->options->archive, ensemble = file->extent[NUMBER] > 0;
+    VT_TRY(write_times(file, c));
+    if (archive) VT_TRY(write_leads(file, c));
+    VT_TRY(write_side(file, LAT, vt_dataset_known_coordinate(c->dataset, false), c));
+    VT_TRY(write_side(file, LON, c->longitudes, c));
+    if (ensemble) VT_TRY(write_numbers(file));
+    for (int64_t i = 0; i < (ensemble && !archive ? 2 : 1) * file->channels; i++) VT_TRY(create_variable(file, c, i));
 done:
     H5Pclose(creation);
     if (access >= 0) H5Pclose(access);
     return status;
 }
 
+/* ---- what it says ---- */
+
+/* Longitudes increase from the window's first column on, across 360, too. malloc'd; NULL: the files have none. */
+static double *longitudes_of(const vt_dataset *dataset, int64_t width)
+{
+    double *longitudes =
+        vt_copy(vt_dataset_known_coordinate(dataset, true), (size_t)width, sizeof *longitudes, "the forecast");
+    if (longitudes == NULL || vt_dataset_known_grid(dataset).window.first_column == 0) return longitudes;
+    for (int64_t x = 1; x < width; x++)
+        while (longitudes[x] < longitudes[x - 1]) longitudes[x] += 360;
+    while (longitudes[width - 1] > 360 && longitudes[0] >= 0)
+        for (int64_t x = 0; x < width; x++) longitudes[x] -= 360;
+    return longitudes;
+}
+
+static void log_missing_coordinates(const vt_dataset *dataset, const char *path)
+{
+    static const char *const names[] = {"latitudes", "longitudes"};
+    for (int k = 0; k < 2; k++)
+        if (vt_dataset_known_coordinate(dataset, k == 1) == NULL)
+            vt_log_info(
+                "%s: no %s are known, so the forecast only numbers its %s; --coordinates=[%s=NAME] would name them",
+                path, names[k], k == 0 ? "rows" : "columns", k == 0 ? "lat" : "lon");
+}
+
 /* ---- the file ---- */
 
-vt_status vt_forecast_file_open(const char *path, const vt_forecast_file_options *options, vt_forecast_file **result)
+vt_status vt_forecast_file_check_path(const char *option, const char *path, bool force)
 {
-    vt_forecast_file *file = vt_allocate(1, sizeof *file, "a file of forecasts");
-    file->path = vt_text_copy(path);
-    file->partial = vt_output_partial_path(path);
+    vt_status status = VT_OK;
+    const size_t length = strlen(path);
+    VT_TRY(vt_output_check_file(option, path));
+    VT_CHECK(force || !vt_output_exists(path), "%s: %s exists already; give --force to replace it", option, path);
+    VT_CHECK(length > 3 && strcmp(path + length - 3, ".nc") == 0,
+             "%s=%s: expected a name that ends in .nc, as it is a NetCDF file", option, path);
+done:
+    return status;
+}
+
+/* Before HDF5 is entered, as it reads files of its own. What *c holds is to be freed, also after an error. */
+static vt_status collect(const vt_forecast_file_options *options, contents *c)
+{
+    vt_status status = VT_OK;
+    vt_dataset *dataset = options->states->dataset;
+    const vt_config *config = options->states->config;
+    const int64_t date_count = options->archive ? options->start_count : options->steps + 1;
+    vt_fields_file *first = NULL;
+    int64_t trained_steps = 0;
+    uint32_t checksum = 0;
+    char *index = vt_text_format("%s/checkpoint.h5", options->checkpoint), *trained = NULL, now[VT_NOW_SIZE];
+    *c = (contents){.options = options, .config = config, .dataset = dataset};
+    VT_TRY(vt_dataset_check_dates(dataset, options->option));
+    c->step = vt_dataset_minutes_a_time(dataset) * config->dt;
+    VT_CHECK(!options->archive || c->step < VT_A_MONTH,
+             "%s: forecasts from several initial times have leads of equal length, but the steps are months",
+             options->option);
+    c->dates = vt_allocate((size_t)date_count, sizeof *c->dates, "the forecast");
+    for (int64_t i = 0; i < date_count; i++)
+        c->dates[i] = vt_states_date(dataset, options->starts[options->archive ? i : 0], options->archive ? 0 : i);
+    VT_TRY(vt_dataset_open_file(dataset, options->starts[0], &first));
+    if (first->times.count > 0 && !first->times.by_name) c->time_axis = &first->times;
+    c->longitudes = longitudes_of(dataset, config->img_size[1]);
+    VT_TRY(vt_forecaster_describe(options->checkpoint, (vt_weights)config->weights, &trained, &trained_steps));
+    VT_TRY(vt_file_checksum(index, &checksum));
+    c->checkpoint = vt_text_format("step %lld, crc32c %08x", (long long)trained_steps, (unsigned)checksum);
+    c->source = vt_text_format("vitrain, vision transformer %s (%s)", config->config, trained);
+    c->history = vt_text_format("%s: %s", vt_fields_about_now(now), options->command);
+    c->about = vt_fields_about_short_text(options->about);
+    log_missing_coordinates(dataset, first->path);
+done:
+    free(trained);
+    free(index);
+    return status;
+}
+
+vt_status vt_forecast_file_open(const vt_forecast_file_options *options, vt_forecast_file **result)
+{
+    vt_status status = VT_OK;
+    contents c;
+    vt_forecast_file *file = NULL;
+    VT_TRY(collect(options, &c));
+    file = vt_allocate(1, sizeof *file, "a file of forecasts");
+    file->path = vt_text_copy(options->path);
+    file->partial = vt_output_partial_path(options->path);
     file->file = H5I_INVALID_HID;
-    file->channels = options->channels;
-    file->extent[TIME] = options->starts > 0 ? options->starts : options->times;
-    file->extent[LEAD] = options->starts > 0 ? options->times : 0;
-    file->extent[LAT] = options->height;
-    file->extent[LON] = options->width;
-    file->extent[NUMBER] = options->members;
-    file->variables = vt_allocate((size_t)options->channels, sizeof *file->variables, "a file of forecasts");
-    file->means = vt_allocate((size_t)options->channels, sizeof *file->means, "a file of forecasts");
+    file->channels = c.config->n_out_channels;
+    file->extent[TIME] = options->archive ? options->start_count : options->steps;
+    file->extent[LEAD] = options->archive ? options->steps : 0;
+    file->extent[LAT] = c.config->img_size[0];
+    file->extent[LON] = c.config->img_size[1];
+    file->extent[NUMBER] = options->states->members->count;
+    file->variables = vt_allocate(2 * (size_t)file->channels, sizeof *file->variables, "a file of forecasts");
     for (int i = 0; i < DIMENSIONS; i++) file->scales[i] = H5I_INVALID_HID;
-    for (int64_t c = 0; c < options->channels; c++) file->variables[c] = file->means[c] = H5I_INVALID_HID;
+    for (int64_t i = 0; i < 2 * file->channels; i++) file->variables[i] = H5I_INVALID_HID;
     vt_hdf5_enter();
-    vt_status status = create_all(file, options);
+    status = create_all(file, &c);
     vt_hdf5_leave();
+done:
     if (status != VT_OK) vt_forecast_file_close(&file);
+    char *const texts[] = {c.source, c.history, c.checkpoint, c.about};
+    for (int i = 0; i < 4; i++) free(texts[i]);
+    free(c.dates);
+    free(c.longitudes);
     *result = file;
     return status;
 }
@@ -405,7 +486,7 @@ static vt_status write_inside(vt_forecast_file *file, int64_t start_index, int64
     }
     hid_t memory = H5Screate_simple(dimensions, count, NULL);
     for (int64_t c = 0; c < file->channels; c++) {
-        hid_t variable = (is_mean ? file->means : file->variables)[c], space = H5Dget_space(variable);
+        hid_t variable = file->variables[is_mean ? file->channels + c : c], space = H5Dget_space(variable);
         H5Sselect_hyperslab(space, H5S_SELECT_SET, start, NULL, count, NULL);
         herr_t written = H5Dwrite(variable, H5T_NATIVE_FLOAT, memory, space, H5P_DEFAULT, fields + c * plane);
         H5Sclose(space);
@@ -431,10 +512,8 @@ static bool close_handles(vt_forecast_file *file)
 {
     bool done = true;
     vt_hdf5_enter();
-    for (int64_t c = 0; c < file->channels; c++) {
-        if (file->variables[c] >= 0) done = H5Dclose(file->variables[c]) >= 0 && done;
-        if (file->means[c] >= 0) done = H5Dclose(file->means[c]) >= 0 && done;
-    }
+    for (int64_t i = 0; i < 2 * file->channels; i++)
+        if (file->variables[i] >= 0) done = H5Dclose(file->variables[i]) >= 0 && done;
     for (int i = 0; i < DIMENSIONS; i++)
         if (file->scales[i] >= 0) done = H5Dclose(file->scales[i]) >= 0 && done;
     if (file->file >= 0) done = H5Fclose(file->file) >= 0 && done;
@@ -468,7 +547,6 @@ void vt_forecast_file_close(vt_forecast_file **file)
     free((*file)->partial);
     free((*file)->path);
     free((*file)->variables);
-    free((*file)->means);
     free(*file);
     *file = NULL;
 }

@@ -6,37 +6,34 @@
  *
  * An archive holds forecasts from several initial times, in the form of WeatherBench 2 (weatherbench2.readthedocs.io,
  * "Data format"): a channel is a variable [time, prediction_timedelta, latitude, longitude], of an ensemble [time,
- * number, prediction_timedelta, latitude, longitude], where `time` is the initial time. It has no means. */
+ * number, prediction_timedelta, latitude, longitude], where `time` is the initial time. It has no means.
+ *
+ * The names, the units and the grid are those of the data, and the file says which checkpoint and which command made
+ * it.
+ */
 #ifndef VT_FORECAST_FORECAST_FILE_H
 #define VT_FORECAST_FORECAST_FILE_H
 
-#include <stdbool.h>
-#include <stdint.h>
-
-#include "base/status.h"
-#include "source/fields/fields_file.h"
-#include "task/weather/calendar.h"
+#include "forecast/states.h"
 
 typedef struct {
-    int64_t times, height, width, channels;
-    int64_t starts;                       /* initial times of an archive; 0: a forecast from one */
-    int64_t step;                         /* minutes from one time of an archive to the next */
-    int64_t members;                      /* of an ensemble; 0: none */
-    const double *latitudes, *longitudes; /* degrees, [height], [width]; NULL: a dimension without a coordinate */
-    bool rotated;                         /* degrees of a rotated pole's grid */
-    const char *const *channel_names;     /* [channels], or NULL; "" where there is none */
-    const vt_channel_meaning *meanings;   /* [channels]: from the data */
-    const vt_date *dates;                 /* [1 + times]: the initial time, then those of the forecasts; or [starts] */
-    const vt_time_axis *time_axis;        /* gives the units and the calendar; NULL: hours since dates[0] */
-    const char *title, *source, *history; /* global attributes; history: when, and by which command */
-    const char *checkpoint, *about;       /* likewise: which made it, and the data that it begins from, as JSON */
-    bool masked;                          /* fields may have missing points: NaN, which is then _FillValue */
+    const char *option, *path; /* option: that names the path */
+    const char *command;       /* for the file's history */
+    const char *checkpoint;
+    const vt_states *states;      /* whose forecasts these are */
+    const vt_fields_about *about; /* of the data at the initial times */
+    const int64_t *starts;        /* the initial times: samples, [start_count] */
+    int64_t start_count, steps;
+    bool archive; /* with one initial time, too */
 } vt_forecast_file_options;
 
 typedef struct vt_forecast_file vt_forecast_file;
 
-/* The file gets its name when it is finished. */
-vt_status vt_forecast_file_open(const char *path, const vt_forecast_file_options *options, vt_forecast_file **file);
+/* Is the path one of a NetCDF file (.nc) that can be written, and is nothing there, unless `force`? */
+vt_status vt_forecast_file_check_path(const char *option, const char *path, bool force);
+
+/* The file gets its name when it is finished. Error: an archive of steps of months, or without dates. */
+vt_status vt_forecast_file_open(const vt_forecast_file_options *options, vt_forecast_file **file);
 
 /* The fields [channels, height, width] at time 0, 1, … of a member (0 without an ensemble), or of the members' mean,
  * from initial time `start` (0 without an archive); each once, in any order. */

@@ -56,7 +56,7 @@ done:
 }
 
 /* Flags that come before the user's, which may say something else. A model is on one rank, or in stages on several. */
-enum { OF_LAYOUT = 4, FOR_ALL = 6, OWN = 4 };
+enum { FOR_ALL = 6, OWN = 4 };
 static const char *const for_all[FOR_ALL] = {
     "--tensor_parallel=1", "--context_parallel=1",  "--pipeline_parallel=1",
     "--zero_stage=0",      "--grad_accumulation=1", "--ema_decay=None" /* of this use's own; the checkpoint's is read */
@@ -97,7 +97,7 @@ vt_status vt_forecaster_configure(const char *name, int flag_count, char *const 
     VT_TRY(vt_checkpoint_find(name, VT_CHECKPOINT_TO_SHOW, checkpoint));
     VT_TRY(open_index(*checkpoint, &index));
     VT_TRY(vt_tensor_file_get_text(index, "configuration", &yaml));
-    VT_TRY(vt_config_open_text(yaml, *checkpoint, OF_LAYOUT, all, 1, &trained));
+    VT_TRY(vt_config_open_text(yaml, *checkpoint, FOR_ALL, all, 1, &trained));
     const char *const *own = vt_forecaster_is_of_cubes(trained)  ? for_cubes
                              : vt_forecaster_is_of_text(trained) ? for_text
                                                                  : for_fields;
@@ -185,8 +185,7 @@ static int64_t plane_of(const vt_config *config)
     return config->img_size[0] * config->img_size[1];
 }
 
-/* What the checkpoint says of its data. */
-static vt_status read_about(const char *checkpoint, vt_fields_about **about)
+vt_status vt_forecaster_about(const char *checkpoint, vt_fields_about **about)
 {
     vt_status status = VT_OK;
     vt_tensor_file *index = NULL;
@@ -204,7 +203,7 @@ vt_status vt_forecaster_open_data(const vt_config *config, const char *checkpoin
     vt_fields_about *about = NULL;
     options->known = vt_known_options_of(config);
     if (config->normalise == VT_NORMALISE_CLIMATOLOGY) options->climatology = config->climatology_path;
-    if (options->form.variables == NULL) VT_TRY(read_about(checkpoint, &about));
+    if (options->form.variables == NULL) VT_TRY(vt_forecaster_about(checkpoint, &about));
     if (about != NULL && about->names != NULL) {
         options->form.names = (const char *const *)about->names; /* the form's from now on */
         options->form.name_count = about->channels;
@@ -229,7 +228,7 @@ static vt_status open_task(vt_forecaster *forecaster, const vt_config *config, c
 {
     vt_status status = VT_OK;
     vt_fields_about *own = NULL;
-    VT_TRY(read_about(checkpoint, &own));
+    VT_TRY(vt_forecaster_about(checkpoint, &own));
     const vt_weather_data data = {.about = about,
                                   .name = vt_dataset_source(dataset)->path,
                                   .latitudes = vt_dataset_latitudes(dataset),
@@ -349,7 +348,7 @@ static vt_status check_normalisation(const vt_forecaster *forecaster, const char
     vt_fields_about *about = NULL;
     const vt_task *task = forecaster->task;
     const vt_fields_normalisation *own = &task->about->normalisation;
-    VT_TRY(read_about(checkpoint, &about));
+    VT_TRY(vt_forecaster_about(checkpoint, &about));
     if (about == NULL || about->normalisation.stds == NULL || own->stds == NULL) goto done;
     for (int64_t c = 0; c < task->field_count && c < about->channels; c++)
         VT_CHECK(own->means[c] == about->normalisation.means[c] && own->stds[c] == about->normalisation.stds[c],

@@ -78,6 +78,9 @@ vt_task *vt_forecaster_task(const vt_forecaster *forecaster);
 vt_status vt_forecaster_open_model(const vt_config *config, const char *checkpoint, vt_world *world, vt_task *task,
                                    vt_backend **backend, vt_trainer **trainer);
 
+/* What the checkpoint says of its data; NULL: they are no fields. */
+vt_status vt_forecaster_about(const char *checkpoint, vt_fields_about **about);
+
 /* "step 360, epoch 4": how far the checkpoint was trained, and if it has averages, which of its weights are used;
  * malloc'd. step may be NULL. */
 vt_status vt_forecaster_describe(const char *checkpoint, vt_weights weights, char **text, int64_t *step);

@@ -8,7 +8,7 @@
 #include "base/memory.h"
 #include "base/random.h"
 #include "base/text.h"
-#include "forecast/language_inside.h"
+#include "forecast/language.h"
 #include "model/continuation.h"
 #include "source/text/split.h"
 #include "source/text/text.h"
@@ -167,17 +167,6 @@ done:
     return status;
 }
 
-static vt_status check_layout(const vt_config *config)
-{
-    vt_status status = VT_OK;
-    VT_CHECK(
-        config->context_parallel == 1 && config->pipeline_parallel == 1 && config->zero_stage == 0,
-        "generate: each rank needs all layers; leave context_parallel and pipeline_parallel at 1 and zero_stage at 0 "
-        "(--tensor_parallel divides the model)");
-done:
-    return status;
-}
-
 vt_status vt_language_generate(const vt_config *config, const char *checkpoint, const vt_generation *how,
                                const vt_launch *launch)
 {
@@ -185,7 +174,10 @@ vt_status vt_language_generate(const vt_config *config, const char *checkpoint, 
     vt_language own = {0};
     writing w = {.config = config, .how = how, .unknown = vt_vocabulary_open()};
     double seconds = 0;
-    VT_TRY(check_layout(config));
+    VT_CHECK(
+        config->context_parallel == 1 && config->pipeline_parallel == 1 && config->zero_stage == 0,
+        "generate: each rank needs all layers; leave context_parallel and pipeline_parallel at 1 and zero_stage at 0 "
+        "(--tensor_parallel divides the model)");
     VT_TRY(vt_vocabulary_read(config->vocabulary, &w.vocabulary));
     VT_CHECK(vt_vocabulary_size(w.vocabulary) <= config->vocab_size, "%s: %lld words, but the model knows %lld",
              config->vocabulary, (long long)vt_vocabulary_size(w.vocabulary), (long long)config->vocab_size);

@@ -1,4 +1,4 @@
-#include "forecast/language_inside.h"
+#include "forecast/language.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -41,7 +41,6 @@ done:
 
 void vt_language_close(vt_language *own, vt_status status)
 {
-    if (own->world != NULL && !vt_world_speaks(own->world)) vt_error_clear(); /* another rank reports it */
     vt_trainer_close(&own->trainer);
     vt_task_close(&own->task);
     vt_backend_close(&own->backend);
@@ -105,15 +104,14 @@ vt_status vt_language_evaluate(vt_config *config, const char *checkpoint, bool t
 {
     vt_status status = VT_OK;
     vt_language own = {0};
-    vt_text files = {0};
     FILE *file = NULL;
     char *text = NULL, *path = NULL;
     const vt_set set = test ? VT_SET_TEST : VT_SET_VALIDATION;
     const int64_t strides[2] = {config->seq_len, config->stride};
     VT_TRY(vt_language_open(config, checkpoint, launch, &own));
     VT_TRY(vt_world_agree(own.world, find_text(config, set, &text)));
-    vt_source_add_file(text, &files);
-    VT_TRY(vt_place_take(place, own.world, files.characters));
+    vt_source_add_file(text, &place->made_from);
+    VT_TRY(vt_place_take(place, own.world));
     path = vt_text_format("%s/perplexity.csv", place->directory);
     const bool is_first = vt_world_rank(own.world) == 0;
     VT_TRY(vt_world_agree(own.world, is_first ? open_report(config, checkpoint, text, path, &file) : VT_OK));
@@ -127,7 +125,6 @@ vt_status vt_language_evaluate(vt_config *config, const char *checkpoint, bool t
     }
 done:
     vt_language_close(&own, status);
-    vt_text_close(&files);
     free(text);
     free(path);
     return status;

@@ -5,6 +5,7 @@
 #include "config/config.h"
 #include "forecast/place.h"
 #include "parallel/launch.h"
+#include "training/step.h"
 
 /* The words of its model are those of the checkpoint, unless a flag names others. */
 vt_status vt_language_take_words(const char *checkpoint, vt_config *config);
@@ -38,5 +39,21 @@ int32_t vt_generation_draw(const vt_generation *how, const float *scores, int64_
  * parallel. */
 vt_status vt_language_generate(const vt_config *config, const char *checkpoint, const vt_generation *how,
                                const vt_launch *launch);
+
+/* The model out of a checkpoint: for language.c and generation.c alone. */
+typedef struct {
+    const vt_config *config;
+    vt_world *world;
+    vt_backend *backend;
+    vt_task *task;
+    vt_trainer *trainer;
+} vt_language;
+
+/* Collective. Also to be closed after an error; of zeros nothing is open. */
+vt_status vt_language_open(const vt_config *config, const char *checkpoint, const vt_launch *launch,
+                           vt_language *language);
+
+/* status: with which its use ended. */
+void vt_language_close(vt_language *language, vt_status status);
 
 #endif

@@ -17,25 +17,20 @@ static const char *const files[] = {"global_means_path", "global_stds_path", "st
 static const char *const files_of_departures[] = {"climatology_path", "static_fields", NULL};
 static const char *const files_of_changes[] = {"time_diff_stds_path", NULL};
 
-/* Checks that an option is the same in both. */
-static vt_status compare_option(const char *option, const char *const *names, const vt_config *const *configs,
-                                const char *advice)
-{
-    vt_status status = VT_OK;
-    char *values[2] = {vt_config_value_text(configs[0], option), vt_config_value_text(configs[1], option)};
-    VT_CHECK(strcmp(values[0], values[1]) == 0, "--checkpoints: %s has %s %s, but %s has %s: %s", names[0], option,
-             values[0], names[1], values[1], advice);
-done:
-    for (int k = 0; k < 2; k++) free(values[k]);
-    return status;
-}
-
+/* Checks that these options are the same in both. */
 static vt_status compare(const char *const *options, const char *const *names, const vt_config *const *configs,
                          const char *advice)
 {
     vt_status status = VT_OK;
-    for (int i = 0; options[i] != NULL; i++) VT_TRY(compare_option(options[i], names, configs, advice));
+    char *values[2] = {NULL};
+    for (const char *const *option = options; *option != NULL; option++) {
+        for (int k = 0; k < 2; k++) free(values[k]);
+        for (int k = 0; k < 2; k++) values[k] = vt_config_value_text(configs[k], *option);
+        VT_CHECK(strcmp(values[0], values[1]) == 0, "--checkpoints: %s has %s %s, but %s has %s: %s", names[0], *option,
+                 values[0], names[1], values[1], advice);
+    }
 done:
+    for (int k = 0; k < 2; k++) free(values[k]);
     return status;
 }
 

@@ -54,9 +54,8 @@ done:
     return status;
 }
 
-vt_status vt_place_take(vt_place *place, vt_world *world, const char *files)
+vt_status vt_place_take(vt_place *place, vt_world *world)
 {
-    vt_text_append(&place->made_from, "%s", files);
     const vt_status status = vt_world_agree(world, vt_world_rank(world) == 0 ? take(place) : VT_OK);
     if (status == VT_OK) vt_world_broadcast_text(world, &place->directory);
     return status;

@@ -14,9 +14,8 @@ typedef struct {
 } vt_place;
 
 /* Collective. Makes the directory. If another evaluation is there: DIR-2, or the next number that is free or holds the
- * same evaluation. files: lines about the data, which are added to made_from. Error: the directory is_named and holds
- * another evaluation. */
-vt_status vt_place_take(vt_place *place, vt_world *world, const char *files);
+ * same evaluation. Error: the directory is_named and holds another evaluation. */
+vt_status vt_place_take(vt_place *place, vt_world *world);
 void vt_place_close(vt_place *place);
 
 #endif

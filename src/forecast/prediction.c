@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/text.h"
-#include "forecast/result.h"
+#include "forecast/forecast_file.h"
 #include "source/fields/dataset.h"
 #include "task/weather/calendar.h"
 
@@ -28,32 +28,6 @@ typedef struct {
 } prediction;
 
 /* ---- the initial time ---- */
-
-/* The inputs alone matter: a forecast may begin at the last time of the files. */
-static vt_status open_dataset(prediction *p)
-{
-    vt_status status = VT_OK;
-    p->data = vt_fields_options(p->options->config, p->options->set);
-    p->data.reach = VT_REACH_INPUT;
-    p->data.quiet = true;
-    VT_TRY(vt_forecaster_open_data(p->options->config, p->options->checkpoint, &p->data, &p->dataset));
-    VT_TRY(vt_dataset_check_dates(p->dataset, "--time"));
-    vt_dataset_log_coordinates(p->dataset);
-done:
-    return status;
-}
-
-static vt_status parse_date(const prediction *p, const char *text, vt_date *date)
-{
-    vt_status status = VT_OK;
-    const vt_calendar calendar = vt_dataset_about(p->dataset)->calendar;
-    VT_CHECK(vt_date_parse(text, calendar, date),
-             "--time=%s: expected a date like 2003-01-05T06:00 (UTC)%s%s, or several, 2003-01-01/2003-12-31/12h",
-             p->options->time, calendar > VT_CALENDAR_PROLEPTIC ? ", in the calendar " : "",
-             calendar > VT_CALENDAR_PROLEPTIC ? vt_calendar_name(calendar) : "");
-done:
-    return status;
-}
 
 /* Adds the sample that begins at the initial time, with steps of months in that month. Where none does, the error says
  * which are nearest. */
@@ -96,37 +70,41 @@ done:
 static vt_status find_starts(prediction *p)
 {
     vt_status status = VT_OK;
-    vt_date first, last;
-    int64_t step = 0;
-    char *text = vt_text_copy(p->options->time), *end = strchr(text, '/'), *every = NULL;
-    p->several = end != NULL;
-    if (p->several) {
-        *end++ = '\0';
-        every = strchr(end, '/');
-        if (every != NULL) *every++ = '\0';
-        VT_CHECK(every != NULL && vt_length_parse(every, &step),
-                 "--time=%s: expected the first initial time, the last one and what lies between two, such as "
-                 "2003-01-01/2003-12-31/12h",
-                 p->options->time);
-    }
-    VT_TRY(parse_date(p, text, &first));
-    if (!p->several) {
-        VT_TRY(add_start(p, first));
-        goto done;
-    }
-    VT_TRY(parse_date(p, end, &last));
-    VT_CHECK(first.minutes <= last.minutes, "--time=%s: the last initial time is before the first", p->options->time);
-    for (vt_date date = first; date.minutes <= last.minutes; date = vt_date_after(first, p->start_count * step))
+    const vt_calendar calendar = vt_dataset_about(p->dataset)->calendar;
+    vt_date ends[2];
+    int64_t step = 1;
+    int count = 1;
+    char *text = vt_text_copy(p->options->time), *parts[3] = {text};
+    for (char *slash = text; count < 3 && (slash = strchr(slash, '/')) != NULL; parts[count++] = slash) *slash++ = '\0';
+    p->several = count > 1;
+    VT_CHECK(count == 1 || (count == 3 && vt_length_parse(parts[2], &step)),
+             "--time=%s: expected the first initial time, the last one and what lies between two, such as "
+             "2003-01-01/2003-12-31/12h",
+             p->options->time);
+    for (int k = 0; k < 2; k++)
+        VT_CHECK(vt_date_parse(parts[p->several ? k : 0], calendar, &ends[k]),
+                 "--time=%s: expected a date like 2003-01-05T06:00 (UTC)%s%s, or several, 2003-01-01/2003-12-31/12h",
+                 p->options->time, calendar > VT_CALENDAR_PROLEPTIC ? ", in the calendar " : "",
+                 calendar > VT_CALENDAR_PROLEPTIC ? vt_calendar_name(calendar) : "");
+    VT_CHECK(ends[0].minutes <= ends[1].minutes, "--time=%s: the last initial time is before the first",
+             p->options->time);
+    for (vt_date date = ends[0]; date.minutes <= ends[1].minutes; date = vt_date_after(ends[0], p->start_count * step))
         VT_TRY(add_start(p, date));
 done:
     free(text);
     return status;
 }
 
-static vt_status find_initial_times(prediction *p)
+/* The inputs alone matter: a forecast may begin at the last time of the files. */
+static vt_status open_data(prediction *p)
 {
     vt_status status = VT_OK;
-    VT_TRY(open_dataset(p));
+    p->data = vt_fields_options(p->options->config, p->options->set);
+    p->data.reach = VT_REACH_INPUT;
+    p->data.quiet = true;
+    VT_TRY(vt_forecaster_open_data(p->options->config, p->options->checkpoint, &p->data, &p->dataset));
+    VT_TRY(vt_dataset_check_dates(p->dataset, "--time"));
+    vt_dataset_log_coordinates(p->dataset);
     VT_TRY(find_starts(p));
     p->about = vt_fields_about_copy(vt_dataset_about(p->dataset));
     p->about->dt = p->about->span_count = 0;
@@ -142,19 +120,17 @@ done:
 static vt_status open_result(prediction *p)
 {
     const vt_prediction_options *options = p->options;
-    const vt_result_options result = {.option = "--time",
-                                      .path = options->output,
-                                      .command = options->command,
-                                      .checkpoint = options->checkpoint,
-                                      .members = &options->members,
-                                      .config = options->config,
-                                      .dataset = p->dataset,
-                                      .about = p->about,
-                                      .starts = p->starts,
-                                      .start_count = p->start_count,
-                                      .steps = options->steps,
-                                      .archive = p->several};
-    return vt_result_open(&result, &p->result);
+    const vt_forecast_file_options result = {.option = "--time",
+                                             .path = options->output,
+                                             .command = options->command,
+                                             .checkpoint = options->checkpoint,
+                                             .states = &p->states,
+                                             .about = p->about,
+                                             .starts = p->starts,
+                                             .start_count = p->start_count,
+                                             .steps = options->steps,
+                                             .archive = p->several};
+    return vt_forecast_file_open(&result, &p->result);
 }
 
 static vt_status open_states(prediction *p)
@@ -196,7 +172,7 @@ static vt_status forecast(prediction *p)
         VT_TRY(vt_world_agree(p->world, vt_states_begin(&p->states, p->starts + first, count)));
         for (int64_t step = 0; step < p->options->steps; step++) {
             VT_TRY(vt_states_step(&p->states));
-            vt_result_leave_out_missing(&p->states);
+            vt_states_leave_out_missing(&p->states);
             VT_TRY(vt_world_agree(p->world, p->result != NULL ? write_step(p, first, step) : VT_OK));
         }
     }
@@ -225,7 +201,7 @@ static vt_status run(prediction *p)
     vt_status status = VT_OK;
     const vt_prediction_options *options = p->options;
     const bool writes = vt_world_rank(p->world) == 0;
-    VT_TRY(vt_world_agree(p->world, find_initial_times(p)));
+    VT_TRY(vt_world_agree(p->world, open_data(p)));
     VT_TRY(vt_forecaster_open(options->config, options->checkpoint, p->world, p->dataset, p->about, &p->forecaster));
     VT_TRY(vt_world_agree(p->world, vt_forecaster_find_forcings(p->forecaster, options->forcing_path, p->starts,
                                                                 p->start_count, options->steps)));
@@ -247,7 +223,6 @@ vt_status vt_predict(const vt_prediction_options *options, const vt_launch *laun
     if (vt_world_rank(p.world) != 0) vt_log_mute();
     status = run(&p);
 done:
-    if (p.world != NULL && !vt_world_speaks(p.world)) vt_error_clear(); /* another rank reports it */
     vt_forecast_file_close(&p.result);
     vt_states_close(&p.states);
     vt_forecaster_close(&p.forecaster);

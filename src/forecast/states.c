@@ -179,3 +179,15 @@ const float *vt_states_forecast(vt_states *states, int64_t i)
     vt_ensemble_mean(states->number, states->fields, out, states->mean);
     return states->mean;
 }
+
+void vt_states_leave_out_missing(const vt_states *states)
+{
+    const vt_config *config = states->config;
+    const int64_t plane = config->img_size[0] * config->img_size[1];
+    const int64_t now = vt_config_channels_a_time(config) * plane, out = config->n_out_channels * plane;
+    for (int64_t state = 0; state < states->number * states->count; state++) {
+        const float *input = states->input + state * config->n_in_channels * plane;
+        for (int64_t i = 0; i < now && i < out; i++)
+            if (isnan(input[i])) states->forecast[state * out + i] = NAN;
+    }
+}

@@ -45,4 +45,7 @@ vt_status vt_states_step(vt_states *states);
 /* The forecast of initial time i, of an ensemble its mean; states->fields are the members' then. */
 const float *vt_states_forecast(vt_states *states, int64_t i);
 
+/* Points that are missing in the newest time of the input, such as land in data of the ocean, get no forecast. */
+void vt_states_leave_out_missing(const vt_states *states);
+
 #endif

@@ -301,7 +301,7 @@ vt_status vt_record_validation(vt_record *record, int64_t step, const vt_evaluat
         record->scores->tell_epoch(record->epoch.epoch, record->epoch_count, record->epoch.mean_loss, validation);
     VT_TRY(write_validation_points(record, step, validation));
     VT_TRY(vt_epochs_add(record->epochs, &record->epoch, validation));
-    if (vt_run_report_write(record->run_directory) != VT_OK) { /* no reason to end a run */
+    if (vt_run_report_write(record->run_directory, NULL) != VT_OK) { /* no reason to end a run */
         vt_log_warning("%s", vt_error_text());
         vt_error_clear();
     }

@@ -1,13 +1,11 @@
-#include "planning/attention_times.h"
+#include "planning/step_times.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/bfloat16.h"
 #include "base/clock.h"
 #include "base/text.h"
-#include "planning/practice.h"
 
 typedef struct {
     vt_backend *backend;
@@ -19,28 +17,13 @@ typedef struct {
 static vt_status take(vt_backend *backend, int64_t rows, int64_t columns, vt_matrix *matrix)
 {
     vt_status status = VT_OK;
+    const size_t bytes = (size_t)(rows * columns) * sizeof(uint16_t);
     void *memory = NULL;
-    VT_TRY(backend->allocate(backend, VT_MEMORY_WORKSPACE, (size_t)(rows * columns) * sizeof(uint16_t), &memory));
+    VT_TRY(backend->allocate(backend, VT_MEMORY_WORKSPACE, bytes, &memory));
     *matrix = (vt_matrix){.half = memory, .rows = rows, .columns = columns, .stride = columns, .type = VT_BFLOAT16};
+    VT_TRY(vt_practice_fill(backend, memory, bytes));
 done:
     return status;
-}
-
-/* Random numbers between -1 and 1, the same again every PERIOD rows. */
-static vt_status fill(vt_backend *backend, const vt_matrix *matrix)
-{
-    enum { PERIOD = 61 };
-    const int64_t count = matrix->columns * PERIOD;
-    float *numbers = vt_practice_numbers(count, 0);
-    uint16_t *rounded = (uint16_t *)numbers; /* shorter ones overwrite what has been read */
-    for (int64_t i = 0; i < count; i++) rounded[i] = vt_bfloat16_round(numbers[i]);
-    for (int64_t row = 0; row < matrix->rows; row += PERIOD) {
-        const int64_t rows = matrix->rows - row < PERIOD ? matrix->rows - row : PERIOD;
-        backend->copy_from_host(backend, matrix->half + row * matrix->stride, rounded,
-                                (size_t)(rows * matrix->columns) * sizeof *rounded);
-    }
-    free(numbers);
-    return backend->check(backend);
 }
 
 static vt_status open_operands(operands *o)
@@ -55,16 +38,8 @@ static vt_status open_operands(operands *o)
     VT_TRY(take(o->backend, rows, width, &o->dout));
     VT_TRY(o->backend->allocate(o->backend, VT_MEMORY_WORKSPACE, (size_t)(rows * s->heads) * sizeof(float), &memory));
     o->log_sum = memory;
-    VT_TRY(fill(o->backend, &o->qkv));
-    VT_TRY(fill(o->backend, &o->dout));
 done:
     return status;
-}
-
-static void close_operands(operands *o)
-{
-    void *const all[] = {o->qkv.data, o->dqkv.data, o->out.data, o->dout.data, o->log_sum};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) o->backend->release(o->backend, all[i]);
 }
 
 static vt_matrix third(const vt_matrix *m, int i)
@@ -120,6 +95,7 @@ vt_status vt_attention_times_print(vt_backend *backend, const vt_attention_shape
     }
 done:
     if (backend->prefer_attention != NULL) backend->prefer_attention(backend, -1);
-    close_operands(&o);
+    void *const all[] = {o.qkv.data, o.dqkv.data, o.out.data, o.dout.data, o.log_sum};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) backend->release(backend, all[i]);
     return status;
 }

@@ -108,8 +108,7 @@ done:
 }
 
 /* Operations one by one: a fused one would be of two kinds. */
-static vt_status measure_rates(const bench *b, const vt_config *config, int64_t samples, bool all_types,
-                               vt_hardware *hardware)
+static vt_status measure_rates(const bench *b, const vt_config *config, int64_t samples, vt_hardware *hardware)
 {
     static const vt_amp_mode modes[VT_TYPE_COUNT] = {
         [VT_FLOAT32] = VT_AMP_NONE, [VT_BFLOAT16] = VT_AMP_BF16, [VT_FLOAT16] = VT_AMP_FP16};
@@ -120,7 +119,6 @@ static vt_status measure_rates(const bench *b, const vt_config *config, int64_t 
     own.enable_jit = false;
     VT_TRY(take_off_blocks(&own, samples));
     for (int type = VT_FLOAT32; type < VT_TYPE_COUNT; type++) {
-        if (!all_types && type != (int)own_type) continue;
         own.amp_mode = (int)modes[type];
         VT_TRY(measure_steps(b, &own, samples, &rate));
         hardware->matrix_tflops[type] = 1e-12 * rate.of[PRODUCTS];
@@ -253,7 +251,7 @@ done:
     return status;
 }
 
-vt_status vt_calibrate(const vt_config *config, int64_t samples, bool all_types, vt_world *world, vt_backend *backend,
+vt_status vt_calibrate(const vt_config *config, int64_t samples, vt_world *world, vt_backend *backend,
                        vt_hardware *hardware)
 {
     vt_status status = VT_OK;
@@ -273,7 +271,7 @@ vt_status vt_calibrate(const vt_config *config, int64_t samples, bool all_types,
     VT_TRY(measure_messages(&b, hardware));
     backend->release(backend, wide);
     wide = NULL;
-    VT_TRY(measure_rates(&b, config, samples, all_types, hardware));
+    VT_TRY(measure_rates(&b, config, samples, hardware));
     VT_TRY(backend->check(backend));
 done:
     backend->release(backend, wide);

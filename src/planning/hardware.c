@@ -53,46 +53,34 @@ static double *place_of(const vt_hardware *hardware, const field *f)
     return (double *)(void *)((char *)(uintptr_t)hardware + f->offset);
 }
 
-static const field *find_field(const char *key)
-{
-    for (int i = 0; i < FIELD_COUNT; i++)
-        if (strcmp(fields[i].key, key) == 0) return &fields[i];
-    return NULL;
-}
-
-static vt_status unknown_key(const char *path, const vt_yaml_node *key)
-{
-    vt_status status = VT_OK;
-    const char *names[FIELD_COUNT + 1] = {"kind"};
-    for (int i = 0; i < FIELD_COUNT; i++) names[i + 1] = fields[i].key;
-    const char *nearest = vt_text_nearest(key->text, names, FIELD_COUNT + 1);
-    VT_FAIL("%s:%zu:%zu: unknown key '%.80s'%s%s%s", path, key->line, key->column, key->text,
-            nearest != NULL ? "; did you mean '" : "", nearest != NULL ? nearest : "", nearest != NULL ? "'?" : "");
-done:
-    return status;
-}
-
-static vt_status take_value(const char *path, const vt_yaml_entry *entry, vt_hardware *hardware)
+/* given [FIELD_COUNT]: notes which one it is. */
+static vt_status take_value(const char *path, const vt_yaml_entry *entry, vt_hardware *hardware, bool *given)
 {
     vt_status status = VT_OK;
     char found[96];
     double value = 0;
-    const vt_yaml_node *node = entry->value;
-    const field *f = find_field(entry->key->text);
-    if (strcmp(entry->key->text, "kind") == 0) {
-        bool text = node->kind == VT_YAML_SCALAR;
-        VT_CHECK(text && (strcmp(node->text, "cpu") == 0 || strcmp(node->text, "gpu") == 0),
-                 "%s:%zu:%zu: kind: found %s, expected cpu or gpu", path, node->line, node->column,
+    const vt_yaml_node *key = entry->key, *node = entry->value;
+    const char *names[FIELD_COUNT + 1], *nearest = NULL;
+    int i = 0;
+    if (strcmp(key->text, "kind") == 0) {
+        const int kind = node->kind == VT_YAML_SCALAR ? vt_text_choice(node->text, "cpu|gpu") : -1;
+        VT_CHECK(kind >= 0, "%s:%zu:%zu: kind: found %s, expected cpu or gpu", path, node->line, node->column,
                  vt_yaml_describe(node, found));
-        hardware->host_memory = strcmp(node->text, "cpu") == 0;
+        hardware->host_memory = kind == 0;
         goto done;
     }
-    if (f == NULL) return unknown_key(path, entry->key);
+    for (int n = 0; n <= FIELD_COUNT; n++) names[n] = n < FIELD_COUNT ? fields[n].key : "kind";
+    while (i < FIELD_COUNT && strcmp(names[i], key->text) != 0) i++;
+    if (i == FIELD_COUNT) nearest = vt_text_nearest(key->text, names, FIELD_COUNT + 1);
+    VT_CHECK(i < FIELD_COUNT, "%s:%zu:%zu: unknown key '%.80s'%s%s%s", path, key->line, key->column, key->text,
+             nearest != NULL ? "; did you mean '" : "", nearest != NULL ? nearest : "", nearest != NULL ? "'?" : "");
+    const field *f = &fields[i];
     VT_CHECK(node->kind == VT_YAML_SCALAR && vt_text_to_double(node->text, &value) && value >= f->least &&
                  value <= f->most,
              "%s:%zu:%zu: %s: found %s, expected a number from %g to %g", path, node->line, node->column, f->key,
              vt_yaml_describe(node, found), f->least, f->most);
     *place_of(hardware, f) = value;
+    given[i] = true;
 done:
     return status;
 }
@@ -110,11 +98,7 @@ static vt_status read_entry(const vt_yaml *yaml, const vt_yaml_entry *entry, vt_
     VT_TRY(vt_yaml_entries(yaml, entry->value, &values, &count));
     *hardware = (vt_hardware){.head_multiple = 1};
     snprintf(hardware->name, sizeof hardware->name, "%.60s", entry->key->text);
-    for (size_t i = 0; i < count; i++) {
-        VT_TRY(take_value(path, &values[i], hardware));
-        const field *f = find_field(values[i].key->text);
-        if (f != NULL) given[f - fields] = true;
-    }
+    for (size_t i = 0; i < count; i++) VT_TRY(take_value(path, &values[i], hardware, given));
     for (int i = 0; i < FIELD_COUNT; i++)
         VT_CHECK(given[i] || !fields[i].required, "%s:%zu:%zu: '%.60s' lacks %s", path, entry->key->line,
                  entry->key->column, entry->key->text, fields[i].key);

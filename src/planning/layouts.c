@@ -69,6 +69,7 @@ done:
     return status;
 }
 
+/* The worst of each stage's first rank and of its rank with most tokens. */
 static vt_status cost_with(const vt_config *config, const vt_hardware *hardware, const int *node_of,
                            vt_option_cost *option)
 {
@@ -166,7 +167,7 @@ static void search_micro_batches(search *s, vt_config *changed)
 static void search_grid(search *s, int64_t tensor, int64_t context, int64_t stages)
 {
     const vt_config *config = s->config;
-    vt_config grid = *config, *changed = &grid; /* its strings stay the configuration's */
+    vt_config grid = *config; /* its strings stay the configuration's */
     if (config->ranks % (tensor * context * stages) != 0 || config->num_heads % tensor != 0 ||
         !is_tried(s, VT_OPTION_tensor_parallel, config->tensor_parallel, tensor) ||
         !is_tried(s, VT_OPTION_context_parallel, config->context_parallel, context) ||
@@ -178,23 +179,22 @@ static void search_grid(search *s, int64_t tensor, int64_t context, int64_t stag
     grid.data_parallel = config->ranks / (tensor * context * stages);
     for (int option = 0; option < 4 * 2 * 3; option++) {
         int zero = option / 6, sequence = option / 3 % 2, recompute = option % 3;
-        bool alone = (zero > 0 && changed->data_parallel == 1) || (sequence > 0 && changed->tensor_parallel == 1);
-        if (zero == 0 && changed->data_parallel == 1 && is_pinned(s, VT_OPTION_zero_stage))
-            zero = (int)config->zero_stage;
+        bool alone = (zero > 0 && grid.data_parallel == 1) || (sequence > 0 && grid.tensor_parallel == 1);
+        if (zero == 0 && grid.data_parallel == 1 && is_pinned(s, VT_OPTION_zero_stage)) zero = (int)config->zero_stage;
         if (alone || !is_tried(s, VT_OPTION_zero_stage, config->zero_stage, zero) ||
             !is_tried(s, VT_OPTION_recompute, config->recompute, recompute) ||
-            (changed->tensor_parallel > 1 &&
+            (grid.tensor_parallel > 1 &&
              !is_tried(s, VT_OPTION_sequence_parallel, config->sequence_parallel, sequence)))
             continue;
-        changed->zero_stage = zero;
-        changed->sequence_parallel = sequence != 0;
-        changed->recompute = recompute;
-        changed->grad_accumulation = 1;
-        if (vt_config_check_layout(changed) != VT_OK || vt_model_check(changed, NULL) != VT_OK) {
+        grid.zero_stage = zero;
+        grid.sequence_parallel = sequence != 0;
+        grid.recompute = recompute;
+        grid.grad_accumulation = 1;
+        if (vt_config_check_layout(&grid) != VT_OK || vt_model_check(&grid, NULL) != VT_OK) {
             vt_error_clear();
             continue;
         }
-        search_micro_batches(s, changed);
+        search_micro_batches(s, &grid);
     }
 }
 

@@ -149,22 +149,6 @@ static void put(const writer *to, const char *key, const char *reason, const cha
     vt_text_append(to->yaml, "  %s: %s\n", key, value);
 }
 
-static void put_given(const writer *to)
-{
-    vt_text_append(to->yaml, "  # as given\n");
-    for (const vt_row *row = vt_options; row->kind != VT_ROW_END; row++) {
-        if (!vt_row_is_option(row) || row->flag_only || *vt_row_origin(row, to->given) != VT_FROM_COMMAND_LINE)
-            continue;
-        char *value = vt_config_value_text(to->given, row->name);
-        vt_text_append(to->yaml, "  %s: ", row->name);
-        if (row->kind == VT_ROW_PATH) vt_text_append(to->yaml, "\"");
-        for (const char *c = value; *c != '\0'; c++)
-            vt_text_append(to->yaml, *c == '"' || *c == '\\' ? "\\%c" : "%c", *c);
-        vt_text_append(to->yaml, row->kind == VT_ROW_PATH ? "\"\n" : "\n");
-        free(value);
-    }
-}
-
 static void put_data(const writer *to, const vt_recipe_data *data)
 {
     const int64_t history = data->channels <= 2 ? 3 : data->channels <= 4 ? 1 : 0;
@@ -269,7 +253,10 @@ done:
 void vt_recipe_write(const vt_recipe_data *data, const vt_recipe *recipe, const vt_config *given, vt_text *yaml)
 {
     const writer to = {given, yaml};
-    put_given(&to);
+    vt_text_append(yaml, "  # as given\n");
+    for (const vt_row *row = vt_options; row->kind != VT_ROW_END; row++)
+        if (vt_row_is_option(row) && !row->flag_only && *vt_row_origin(row, given) == VT_FROM_COMMAND_LINE)
+            vt_row_save(row, given, yaml);
     put_data(&to, data);
     put_task(&to, data);
     put_model(&to, data, recipe);

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 
 #include "backend/times.h"
-#include "base/bfloat16.h"
 #include "base/clock.h"
 #include "base/median.h"
 #include "base/text.h"
@@ -22,20 +21,6 @@ typedef struct {
     void *x, *y, *z; /* NUMBERS of float32; on a GPU [LARGE, LARGE] */
 } limits;
 
-/* Fills memory with random bfloat16 numbers; two of them, read as one float32, lie between -1 and 1, too. */
-static vt_status fill(vt_backend *backend, void *memory, size_t bytes)
-{
-    static uint16_t noise[1 << 16];
-    enum { COUNT = sizeof noise / sizeof noise[0] };
-    float *numbers = vt_practice_numbers(COUNT, 0);
-    for (int i = 0; i < COUNT; i++) noise[i] = vt_bfloat16_round(numbers[i]);
-    free(numbers);
-    for (size_t at = 0; at < bytes; at += sizeof noise)
-        backend->copy_from_host(backend, (char *)memory + at, noise,
-                                bytes - at < sizeof noise ? bytes - at : sizeof noise);
-    return backend->check(backend);
-}
-
 static vt_status limits_open(limits *l)
 {
     vt_status status = VT_OK;
@@ -44,17 +29,10 @@ static vt_status limits_open(limits *l)
     void **const areas[] = {&l->x, &l->y, &l->z};
     for (int i = 0; i < (on_cpu ? 2 : 3); i++) {
         VT_TRY(l->backend->allocate(l->backend, VT_MEMORY_WORKSPACE, bytes, areas[i]));
-        VT_TRY(fill(l->backend, *areas[i], bytes));
+        VT_TRY(vt_practice_fill(l->backend, *areas[i], bytes));
     }
 done:
     return status;
-}
-
-static void limits_close(limits *l)
-{
-    l->backend->release(l->backend, l->x);
-    l->backend->release(l->backend, l->y);
-    l->backend->release(l->backend, l->z);
 }
 
 static void measure_cpu(limits *l)
@@ -141,6 +119,7 @@ vt_status vt_step_times_print(vt_practice *practice, vt_backend *backend, vt_typ
     print_table(backend, seconds, (double)steps, vt_median(l.flops, l.count), vt_median(l.bytes, l.count));
 done:
     vt_times_close(backend);
-    limits_close(&l);
+    void *const areas[] = {l.x, l.y, l.z};
+    for (int i = 0; i < 3; i++) l.backend->release(l.backend, areas[i]);
     return status;
 }

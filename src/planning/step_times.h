@@ -1,4 +1,5 @@
-/* Where the time of steps goes, operation by operation, beside what the machine could do. */
+/* Where the time of steps goes, operation by operation, beside what the machine could do; and that of attention on each
+ * of a back end's engines (attention_times.c). */
 #ifndef VT_PLANNING_STEP_TIMES_H
 #define VT_PLANNING_STEP_TIMES_H
 
@@ -9,5 +10,10 @@
  * beyond the caches. Of a GPU, which is waited for before and after each operation: a large product, and a copy inside
  * of its memory. */
 vt_status vt_step_times_print(vt_practice *practice, vt_backend *backend, vt_type type, int64_t steps);
+
+/* Runs the attention of `shape`, in bfloat16, with q, k and v side by side in one matrix as in a model, `rounds` times
+ * on each engine after a run that doesn't count, and prints a line for forward and one for backward. Nothing for a back
+ * end with one engine. queries and keys of the shape are equal. Errors: memory. */
+vt_status vt_attention_times_print(vt_backend *backend, const vt_attention_shape *shape, int64_t rounds);
 
 #endif

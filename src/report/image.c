@@ -205,14 +205,6 @@ static void draw_coasts(vt_image *image, vt_box map, int zoom, const map_axes *a
 
 /* ---- the whole picture ---- */
 
-static float *subtract(const vt_comparison *c)
-{
-    int64_t count = c->height * c->width;
-    float *difference = vt_allocate((size_t)count, sizeof *difference, "a picture");
-    for (int64_t i = 0; i < count; i++) difference[i] = c->right[i] - c->left[i];
-    return difference;
-}
-
 /* A field with its title, its degrees and the coasts; the grid begins at left, top. */
 static void draw_map(vt_image *image, int left, int top, int zoom, const vt_comparison *c, const char *title,
                      const float *field, const colour_scale *scale, const map_axes *axes, bool labelled)
@@ -234,9 +226,10 @@ void vt_image_compare(const vt_comparison *c, vt_image *image)
     const int side = (int)(c->width > c->height ? c->width : c->height), zoom = larger(1, PANEL_SIDE / side);
     const int width = (int)c->width * zoom, height = (int)c->height * zoom;
     map_axes axes = axes_of(c, zoom);
-    float *difference = with_difference ? subtract(c) : NULL;
-    colour_scale scale = scale_of(c->left, c->height * c->width, c->is_signed), other = {0};
-    if (with_difference) other = scale_of(difference, c->height * c->width, true);
+    const int64_t count = c->height * c->width;
+    float *difference = vt_allocate((size_t)count, sizeof *difference, "a picture");
+    for (int64_t i = 0; i < count; i++) difference[i] = c->right[i] - c->left[i];
+    const colour_scale scale = scale_of(c->left, count, c->is_signed), other = scale_of(difference, count, true);
 
     int cell = larger(width, larger(vt_draw_text_width(c->left_title), vt_draw_text_width(c->right_title)));
     if (with_difference) cell = larger(cell, vt_draw_text_width(c->difference_title));

@@ -1,11 +1,11 @@
 #include "report/page.h"
 
-#include <errno.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/memory.h"
 
@@ -69,24 +69,21 @@ void vt_page_append_text(vt_text *html, const char *before, const char *text, co
 
 void vt_page_begin(vt_text *html, const char *title, const char *subtitle)
 {
+    char stamp[32];
+    vt_clock_stamp(stamp);
     vt_text_append(html, "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
                          "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">");
-    vt_page_append_text(html, "<title>", title, "</title><style>");
+    vt_page_append_text(html, "<title>vitrain: ", title, "</title><style>");
     vt_text_append(html, "%s</style></head><body>\n", style);
-    vt_page_append_text(html, "<h1>", title, "</h1>");
-    vt_page_append_text(html, "<p class=\"sub\">", subtitle, "</p>\n");
+    vt_page_append_text(html, "<h1>vitrain: ", title, "</h1>");
+    vt_page_append_text(html, "<p class=\"sub\">", subtitle, "");
+    vt_text_append(html, ", as of %.19s</p>\n", stamp);
 }
 
-void vt_page_end(vt_text *html)
+vt_status vt_page_write(vt_text *html, const char *path)
 {
     vt_text_append(html, "</body></html>\n");
-}
-
-void vt_page_append_card(vt_text *html, const char *name, const char *value, const char *detail)
-{
-    vt_page_append_text(html, "<div class=\"card\"><span>", name, "</span>");
-    vt_page_append_text(html, "<b>", value, "</b>");
-    vt_page_append_text(html, "<span>", detail != NULL ? detail : "", "</span></div>");
+    return vt_file_write(path, html->characters, html->length);
 }
 
 /* RFC 4648, section 4. */
@@ -110,19 +107,13 @@ vt_status vt_page_append_picture(vt_text *html, const char *path, const char *ca
     enum { MOST_BYTES = 8 << 20 };
     vt_status status = VT_OK;
     int64_t size = 0;
-    uint8_t *bytes = NULL;
-    FILE *file = NULL;
-    VT_TRY(vt_file_open(path, &file, &size));
-    VT_CHECK(size < MOST_BYTES, "can't read %s: it is too large for a page", path);
-    bytes = vt_allocate((size_t)size + 1, 1, "a page");
-    size_t count = fread(bytes, 1, (size_t)size, file);
-    VT_CHECK(!ferror(file), "can't read %s: %s", path, strerror(errno));
+    char *bytes = NULL;
+    VT_TRY(vt_file_read(path, MOST_BYTES, &bytes, &size));
     vt_page_append_text(html, "<figure><figcaption>", caption, "</figcaption>");
     vt_page_append_text(html, "<img alt=\"", caption, "\" src=\"data:image/png;base64,");
-    append_base64(html, bytes, count);
+    append_base64(html, (const uint8_t *)bytes, (size_t)size);
     vt_text_append(html, "\"></figure>\n");
 done:
-    if (file != NULL) fclose(file);
     free(bytes);
     return status;
 }

@@ -5,15 +5,12 @@
 #include "base/status.h"
 #include "base/text.h"
 
-/* Everything up to the page's heading. */
+/* Everything up to the page's heading; the subtitle ends with the present time. Then the end, into a file. */
 void vt_page_begin(vt_text *html, const char *title, const char *subtitle);
-void vt_page_end(vt_text *html);
+vt_status vt_page_write(vt_text *html, const char *path);
 
 /* The text with its <, >, & and " escaped, between two pieces of HTML. */
 void vt_page_append_text(vt_text *html, const char *before, const char *text, const char *after);
-
-/* A box with a large value and a small name; detail may be NULL. */
-void vt_page_append_card(vt_text *html, const char *name, const char *value, const char *detail);
 
 /* The PNG file as an embedded picture. */
 vt_status vt_page_append_picture(vt_text *html, const char *path, const char *caption);

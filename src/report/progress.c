@@ -59,23 +59,19 @@ static bool is_utf8(void)
     return false;
 }
 
-static void format_history(const vt_progress_figures *figures, char text[PIECE_SIZE])
-{
-    char line[VT_SPARKLINE_SIZE] = "";
-    if (is_utf8()) vt_sparkline_format(&figures->history, HISTORY, line);
-    snprintf(text, PIECE_SIZE, "%s%.*s", line[0] != '\0' ? " " : "", 3 * HISTORY, line); /* 3 bytes a character */
-}
-
 void vt_progress_format(const vt_progress_figures *figures, int columns, bool colour, char text[VT_PROGRESS_SIZE])
 {
     /* In the order of the line; the piece with rank 0 is dropped last. */
     static const int ranks[PIECES] = {0, 1, 2, 7, 5, 4, 6, 3};
     char pieces[PIECES][PIECE_SIZE], tail[PIECES * PIECE_SIZE] = "";
+    char curve[VT_SPARKLINE_SIZE] = "";
     snprintf(pieces[0], PIECE_SIZE, "epoch %lld/%lld", (long long)figures->epoch, (long long)figures->epochs);
     snprintf(pieces[1], PIECE_SIZE, " %lld/%lld", (long long)figures->step, (long long)figures->steps);
     pieces[2][0] = '\0';
     if (figures->epoch > 1 || figures->step > 0) snprintf(pieces[2], PIECE_SIZE, ", loss %.4f", figures->loss);
-    format_history(figures, pieces[3]);
+    if (is_utf8()) vt_sparkline_format(&figures->history, HISTORY, curve);
+    snprintf(pieces[3], PIECE_SIZE, "%s%.*s", curve[0] != '\0' ? " " : "", 3 * HISTORY,
+             curve); /* 3 bytes a character */
     pieces[4][0] = '\0';
     if (figures->validation_loss > 0) snprintf(pieces[4], PIECE_SIZE, ", valid %.4f", figures->validation_loss);
     snprintf(pieces[5], PIECE_SIZE, ", %.4g samples/s", figures->samples_per_sec);

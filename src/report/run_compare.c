@@ -2,8 +2,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
-#include "base/file.h"
 #include "base/memory.h"
 #include "report/chart.h"
 #include "report/page.h"
@@ -126,12 +124,10 @@ vt_status vt_run_report_compare(const char *const *directories, int count, const
 {
     vt_status status = VT_OK;
     vt_text html = {0};
-    char stamp[32];
-    vt_clock_stamp(stamp);
-    char *title = vt_text_format("vitrain: %d runs", count), *subtitle = vt_text_format("as of %.19s", stamp);
+    char *title = vt_text_format("%d runs", count);
     vt_run_files *runs = vt_allocate((size_t)count, sizeof *runs, "a comparison of runs");
     for (int i = 0; i < count; i++) VT_TRY(vt_run_files_open(directories[i], &runs[i]));
-    vt_page_begin(&html, title, subtitle);
+    vt_page_begin(&html, title, "from the files of their directories");
     append_figures(&html, runs, count);
     vt_text_append(&html, "<h2>Curves</h2><div class=\"charts\">");
     append_losses(&html, runs, count, "step");
@@ -142,13 +138,11 @@ vt_status vt_run_report_compare(const char *const *directories, int count, const
     append_losses(&html, runs, count, "samples");
     vt_text_append(&html, "</div>");
     append_differences(&html, runs, count);
-    vt_page_end(&html);
-    VT_TRY(vt_file_write(path, html.characters, html.length));
+    VT_TRY(vt_page_write(&html, path));
 done:
     for (int i = 0; i < count; i++) vt_run_files_close(&runs[i]);
     free(runs);
     free(title);
-    free(subtitle);
     vt_text_close(&html);
     return status;
 }

@@ -26,4 +26,9 @@ typedef struct {
 
 extern const vt_run_curve vt_run_curves[VT_RUN_CURVES];
 
+/* A step's pipeline as a picture: a bar for each stage with its forwards, its backwards, and the waiting between them,
+ * drawn from the files that comm_trace writes (timeline.c). Appends a section; nothing for a run without stages, or
+ * without traces of all its ranks. */
+void vt_timeline_append(vt_text *html, const vt_run_files *run);
+
 #endif

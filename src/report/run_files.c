@@ -62,7 +62,7 @@ done:
 static vt_status open_table(const char *path, const char *const *columns, vt_table *table)
 {
     vt_status status = VT_OK;
-    VT_TRY(vt_table_open(path, table));
+    VT_TRY(vt_table_open(path, false, table));
     VT_TRY(vt_table_need(table, path, columns));
     for (int64_t row = 0; row < table->rows; row++)
         for (int i = 0; i < 2; i++)
@@ -97,7 +97,7 @@ vt_status vt_run_files_open(const char *directory, vt_run_files *files)
     VT_TRY(check_directory(directory, paths[0]));
     VT_TRY(vt_run_steps_open(paths[0], &files->steps));
     VT_TRY(vt_run_epochs_open(paths[1], &files->epochs));
-    if (vt_table_open(paths[2], &files->plan) != VT_OK) vt_error_clear();
+    if (vt_table_open(paths[2], false, &files->plan) != VT_OK) vt_error_clear();
     read_keys(paths[3], files);
 done:
     for (int i = 0; i < 4; i++) free(paths[i]);

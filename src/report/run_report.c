@@ -6,22 +6,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
-#include "base/file.h"
 #include "report/chart.h"
 #include "report/page.h"
 #include "report/run_figures.h"
 #include "report/scorecard.h"
-#include "report/timeline.h"
 
+/* Boxes with a large value and a small name. */
 static void append_cards(vt_text *html, const vt_run_files *run)
 {
     vt_run_figure figures[VT_RUN_FIGURES];
     vt_run_figures_of(run, figures);
     vt_text_append(html, "<div class=\"cards\">");
-    for (int i = 0; i < VT_RUN_FIGURES; i++)
-        if (figures[i].value[0] != '\0')
-            vt_page_append_card(html, figures[i].name, figures[i].value, figures[i].detail);
+    for (const vt_run_figure *figure = figures; figure < figures + VT_RUN_FIGURES; figure++) {
+        if (figure->value[0] == '\0') continue;
+        vt_page_append_text(html, "<div class=\"card\"><span>", figure->name, "</span>");
+        vt_page_append_text(html, "<b>", figure->value, "</b>");
+        vt_page_append_text(html, "<span>", figure->detail, "</span></div>");
+    }
     vt_text_append(html, "</div>\n");
 }
 
@@ -33,8 +34,7 @@ static vt_line line_of(const vt_table *table, const char *column, const char *na
         name, vt_run_column(table, "step"), vt_run_column(table, column), table->rows, table->columns, style, colour};
 }
 
-/* x and y of a horizontal line over the whole run. */
-/* `name`: of the baseline, for the legend. */
+/* A horizontal line over the whole run, whose ends are in `points`. */
 static vt_line level(const vt_run_files *run, const char *name, double height, double points[4])
 {
     points[0] = 1;
@@ -205,11 +205,7 @@ static vt_status write_page(const vt_run_files *run, const char *path)
 {
     vt_status status = VT_OK;
     vt_text html = {0};
-    char stamp[32];
-    char *title = vt_text_format("vitrain: %s", run->configuration);
-    vt_clock_stamp(stamp);
-    char *subtitle = vt_text_format("%s, as of %.19s", run->directory, stamp);
-    vt_page_begin(&html, title, subtitle);
+    vt_page_begin(&html, run->configuration, run->directory);
     append_cards(&html, run);
     vt_text_append(&html, "<h2>Curves</h2><div class=\"charts\">");
     append_loss(&html, run);
@@ -226,33 +222,24 @@ static vt_status write_page(const vt_run_files *run, const char *path)
     vt_text_append(&html,
                    "<footer>Written by vitrain from metrics.csv, epochs.csv, plan.csv and config.yaml beside it; "
                    "it needs no network and no script.</footer>");
-    vt_page_end(&html);
-    VT_TRY(vt_file_write(path, html.characters, html.length));
+    VT_TRY(vt_page_write(&html, path));
 done:
     vt_text_close(&html);
-    free(title);
-    free(subtitle);
     return status;
 }
 
-vt_status vt_run_report_write_to(const char *directory, const char *path)
+vt_status vt_run_report_write(const char *directory, const char *path)
 {
     vt_status status = VT_OK;
     vt_run_files run = {0};
+    char *usual = vt_text_format("%s/report.html", directory);
     VT_TRY(vt_run_files_open(directory, &run));
     VT_CHECK(run.steps.rows > 0,
              "%s/metrics.csv has no rows: its run has not finished a step; %s/out.log says how far it is", directory,
              directory);
-    VT_TRY(write_page(&run, path));
+    VT_TRY(write_page(&run, path != NULL ? path : usual));
 done:
     vt_run_files_close(&run);
-    return status;
-}
-
-vt_status vt_run_report_write(const char *directory)
-{
-    char *path = vt_text_format("%s/report.html", directory);
-    vt_status status = vt_run_report_write_to(directory, path);
-    free(path);
+    free(usual);
     return status;
 }

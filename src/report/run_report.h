@@ -4,11 +4,8 @@
 
 #include "base/status.h"
 
-/* Writes <directory>/report.html. */
-vt_status vt_run_report_write(const char *directory);
-
-/* The same, written to `path`. */
-vt_status vt_run_report_write_to(const char *directory, const char *path);
+/* path NULL: <directory>/report.html */
+vt_status vt_run_report_write(const char *directory, const char *path);
 
 /* One page over several runs: their curves together, what differs in their configurations, and their figures. */
 vt_status vt_run_report_compare(const char *const *directories, int count, const char *path);

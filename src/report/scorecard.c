@@ -7,8 +7,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "base/clock.h"
-#include "base/file.h"
 #include "report/chart.h"
 #include "report/page.h"
 #include "report/run_files.h"
@@ -95,21 +93,14 @@ static double hours_at(const vt_table *table, int64_t row)
     return isnan(hours) ? 24 * vt_table_value(table, row, "lead_days") : hours;
 }
 
-/* Which leads of a channel have a column: all if they are few, else the first, the last and days between. */
-static int choose_leads(const vt_table *table, rows_of rows, int64_t leads[MOST_LEADS])
+/* Which leads of a channel have a column: all if they are few, else the first, the last, and some that are equally far
+ * apart. */
+static int choose_leads(rows_of rows, int64_t leads[MOST_LEADS])
 {
     int count = 0;
-    const double days = hours_at(table, rows.first + rows.count - 1) / 24;
-    const double stride = 24 * ceil(days / (MOST_LEADS - 2));
-    const int64_t apart = (rows.count + MOST_LEADS - 2) / (MOST_LEADS - 1);
-    const bool in_days = axis_of(table)->name[0] == 'h' || axis_of(table)->name[0] == 'd';
-    bool has_days = false;
-    for (int64_t i = 0; in_days && i < rows.count; i++)
-        has_days = has_days || fmod(hours_at(table, rows.first + i), stride) == 0;
-    for (int64_t i = 0; i < rows.count && count < MOST_LEADS; i++) {
-        const bool is_day = has_days ? fmod(hours_at(table, rows.first + i), stride) == 0 : i % apart == 0;
-        if (rows.count <= MOST_LEADS || i == 0 || is_day || i == rows.count - 1) leads[count++] = i;
-    }
+    const int64_t apart = rows.count <= MOST_LEADS ? 1 : (rows.count + MOST_LEADS - 3) / (MOST_LEADS - 2);
+    for (int64_t i = 0; i < rows.count; i++)
+        if (i == 0 || (i + 1) % apart == 0 || i == rows.count - 1) leads[count++] = i;
     return count;
 }
 
@@ -143,8 +134,7 @@ static void append_scorecard(vt_text *html, const vt_table *scores, const char *
 {
     int64_t leads[MOST_LEADS];
     if (scores->rows == 0 || !has_numbers(scores, (rows_of){0, scores->rows}, column)) return;
-    const rows_of first = next_channel(scores, 0);
-    const int count = choose_leads(scores, first, leads);
+    const int count = choose_leads(next_channel(scores, 0), leads);
     vt_text_append(html,
                    "<figure><figcaption>%s</figcaption><div class=\"wide\"><table class=\"scores\"><thead><tr>"
                    "<th>channel</th>",
@@ -155,9 +145,8 @@ static void append_scorecard(vt_text *html, const vt_table *scores, const char *
         vt_text_append(html, "</th>");
     }
     vt_text_append(html, "</tr></thead>");
-    for (rows_of rows = first; rows.count > 0; rows = rows.first + rows.count < scores->rows
-                                                          ? next_channel(scores, rows.first + rows.count)
-                                                          : (rows_of){0, 0}) {
+    for (rows_of rows = {0, 0}; rows.first < scores->rows; rows.first += rows.count) {
+        rows = next_channel(scores, rows.first);
         vt_page_append_text(html, "<tr><th>", scores->labels[rows.first], "</th>");
         for (int i = 0; i < count; i++)
             append_cell(html,
@@ -185,27 +174,64 @@ static vt_line level_of(const vt_table *table, rows_of rows, const char *x, doub
     return (vt_line){name, points, points + 2, 2, 1, VT_LINE_DASHED, -1};
 }
 
-/* A chart for each channel: of values in its units, or beside a level (level_name NULL: none) of plain numbers. Ends
- * the section that the caller has begun. */
-static void append_curves(vt_text *html, const vt_table *scores, const curve *curves, int curve_count, double level,
-                          const char *level_name)
+/* Curves over the lead times: of values in the channels' units, or beside a level of plain numbers. */
+typedef struct {
+    const char *title, *explanation;
+    curve curves[3]; /* the first says whether there is anything to draw */
+    const char *level_name;
+    double level;
+    bool counts_members;
+} section;
+
+static const section sections[] = {
+    {.title = "RMSE by lead time",
+     .explanation = "Latitude-weighted. Climatology is the seasonal one.",
+     .curves = {{"rmse", "forecast", VT_LINE_PLAIN, 0},
+                {"rmse_persistence", "persistence", VT_LINE_DASHED, 1},
+                {"rmse_seasonal", "climatology", VT_LINE_DASHED, 2}}},
+    {.title = "Anomaly correlation by lead time",
+     .explanation = "Against the seasonal climatology. Below 0.6 a forecast is said to be of no use.",
+     .curves = {{"acc_seasonal", "forecast", VT_LINE_PLAIN, 0},
+                {"acc_seasonal_persistence", "persistence", VT_LINE_DASHED, 1}},
+     .level_name = "useful",
+     .level = 0.6},
+    {.title = "Ensemble",
+     .explanation = "The RMSE of the ensemble's mean (here the root after the mean over initial times), the members' "
+                    "spread around it, and their fair CRPS.",
+     .curves = {{"crps", "CRPS", VT_LINE_PLAIN, 2},
+                {"rmse_pooled", "RMSE of the mean", VT_LINE_PLAIN, 0},
+                {"spread", "spread", VT_LINE_DASHED, 1}},
+     .counts_members = true},
+    {.title = "Spread over error",
+     .explanation = "Times √((N + 1) / N): 1 is reliable; below 1, the members are too much alike.",
+     .curves = {{"spread_error_ratio", "spread / error", VT_LINE_PLAIN, 0}},
+     .level_name = "reliable",
+     .level = 1}};
+
+/* A chart for each channel. */
+static void append_curves(vt_text *html, const vt_table *scores, const section *s)
 {
-    const bool small = vt_charts_begin(html, count_channels(scores));
+    enum { CURVES = sizeof s->curves / sizeof s->curves[0] };
     char x_name[32];
-    snprintf(x_name, sizeof x_name, "lead time, %s", axis_of(scores)->name);
+    const lead_axis *axis = axis_of(scores);
+    if (!has_numbers(scores, (rows_of){0, scores->rows}, s->curves[0].column)) return;
+    snprintf(x_name, sizeof x_name, "lead time, %s", axis->name);
+    vt_text_append(html, "<section><h2>%s", s->title);
+    if (s->counts_members) vt_text_append(html, " of %.0f", vt_table_value(scores, 0, "members"));
+    vt_text_append(html, "</h2><p class=\"sub\">Drawn over %s of lead time. %s</p>", axis->name, s->explanation);
+    const bool small = vt_charts_begin(html, count_channels(scores));
     for (int64_t first = 0; first < scores->rows;) {
         const rows_of rows = next_channel(scores, first);
-        vt_line lines[8];
+        vt_line lines[CURVES + 1];
         double points[4];
         int count = 0;
-        for (int i = 0; i < curve_count; i++)
-            if (has_numbers(scores, rows, curves[i].column))
-                lines[count++] = line_of(scores, rows, axis_of(scores)->column, curves[i].column, curves[i].name,
-                                         curves[i].style, curves[i].colour);
-        if (level_name != NULL)
-            lines[count++] = level_of(scores, rows, axis_of(scores)->column, level, level_name, points);
+        for (const curve *c = s->curves; c < s->curves + CURVES && c->column != NULL; c++)
+            if (has_numbers(scores, rows, c->column))
+                lines[count++] = line_of(scores, rows, axis->column, c->column, c->name, c->style, c->colour);
+        if (s->level_name != NULL)
+            lines[count++] = level_of(scores, rows, axis->column, s->level, s->level_name, points);
         const vt_chart chart = {.title = scores->labels[first],
-                                .units = level_name == NULL && scores->units != NULL ? scores->units[first] : NULL,
+                                .units = s->level_name == NULL && scores->units != NULL ? scores->units[first] : NULL,
                                 .x_name = x_name,
                                 .lines = lines,
                                 .line_count = count,
@@ -215,52 +241,6 @@ static void append_curves(vt_text *html, const vt_table *scores, const curve *cu
         first += rows.count;
     }
     vt_text_append(html, "</div></section>\n");
-}
-
-static void append_score_curves(vt_text *html, const vt_table *scores)
-{
-    static const curve errors[] = {{"rmse", "forecast", VT_LINE_PLAIN, 0},
-                                   {"rmse_persistence", "persistence", VT_LINE_DASHED, 1},
-                                   {"rmse_seasonal", "climatology", VT_LINE_DASHED, 2}};
-    static const curve correlations[] = {{"acc_seasonal", "forecast", VT_LINE_PLAIN, 0},
-                                         {"acc_seasonal_persistence", "persistence", VT_LINE_DASHED, 1}};
-    const char *unit = axis_of(scores)->name;
-    vt_text_append(
-        html,
-        "<section><h2>RMSE by lead time</h2><p class=\"sub\">Latitude-weighted, over %s of lead time. Climatology "
-        "is the seasonal one.</p>",
-        unit);
-    append_curves(html, scores, errors, 3, 0, NULL);
-    if (!has_numbers(scores, (rows_of){0, scores->rows}, "acc_seasonal")) return;
-    vt_text_append(
-        html,
-        "<section><h2>Anomaly correlation by lead time</h2><p class=\"sub\">Against the seasonal climatology, "
-        "over %s of lead time. Below 0.6 a forecast is said to be of no use.</p>",
-        unit);
-    append_curves(html, scores, correlations, 2, 0.6, "useful");
-}
-
-/* Of an ensemble. */
-static void append_ensemble_curves(vt_text *html, const vt_table *scores)
-{
-    static const curve errors[] = {{"rmse_pooled", "RMSE of the mean", VT_LINE_PLAIN, 0},
-                                   {"spread", "spread", VT_LINE_DASHED, 1},
-                                   {"crps", "CRPS", VT_LINE_PLAIN, 2}};
-    static const curve ratio[] = {{"spread_error_ratio", "spread / error", VT_LINE_PLAIN, 0}};
-    if (!has_numbers(scores, (rows_of){0, scores->rows}, "crps")) return;
-    vt_text_append(
-        html,
-        "<section><h2>Ensemble of %.0f</h2><p class=\"sub\">Over %s of lead time: the RMSE of the ensemble's mean "
-        "(here the root "
-        "after the mean over initial times), the members' spread around it, and their fair CRPS.</p>",
-        vt_table_value(scores, 0, "members"), axis_of(scores)->name);
-    append_curves(html, scores, errors, 3, 0, NULL);
-    if (!has_numbers(scores, (rows_of){0, scores->rows}, "spread_error_ratio")) return;
-    vt_text_append(
-        html,
-        "<section><h2>Spread over error</h2><p class=\"sub\">Times √((N + 1) / N): 1 is reliable; below 1, the members "
-        "are too much alike.</p>");
-    append_curves(html, scores, ratio, 1, 1, "reliable");
 }
 
 /* ---- spectra ---- */
@@ -324,9 +304,9 @@ vt_status vt_scorecard_append(vt_text *html, const char *directory)
     vt_table scores = {0}, spectra = {0};
     char *scores_path = vt_text_format("%s/scores.csv", directory);
     char *spectra_path = vt_text_format("%s/spectra.csv", directory);
-    VT_TRY(vt_table_open_labelled(scores_path, &scores));
+    VT_TRY(vt_table_open(scores_path, true, &scores));
     VT_TRY(vt_table_need(&scores, scores_path, (const char *const[]){"channel", "lead_hours", NULL}));
-    if (vt_table_open_labelled(spectra_path, &spectra) != VT_OK)
+    if (vt_table_open(spectra_path, true, &spectra) != VT_OK)
         vt_error_clear(); /* of an older version */
     else
         VT_TRY(vt_table_need(&spectra, spectra_path,
@@ -341,8 +321,7 @@ vt_status vt_scorecard_append(vt_text *html, const char *directory)
     append_scorecard(html, &scores, "skill", "Skill against the seasonal climatology");
     append_scorecard(html, &scores, "skill_over_persistence", "Skill against persistence");
     vt_text_append(html, "</div>\n<div%s>", count_channels(&scores) == 1 ? " class=\"charts\"" : "");
-    append_score_curves(html, &scores);
-    append_ensemble_curves(html, &scores);
+    for (size_t i = 0; i < sizeof sections / sizeof sections[0]; i++) append_curves(html, &scores, &sections[i]);
     append_spectra(html, &spectra);
     vt_text_append(html, "</div>\n");
 done:
@@ -357,19 +336,14 @@ vt_status vt_scorecard_write(const char *directory, const char *title)
 {
     vt_status status = VT_OK;
     vt_text html = {0};
-    char stamp[32];
-    vt_clock_stamp(stamp);
     char *path = vt_text_format("%s/scores.html", directory);
-    char *subtitle = vt_text_format("%s, as of %.19s", title, stamp);
-    vt_page_begin(&html, "vitrain: how good the forecasts are", subtitle);
+    vt_page_begin(&html, "how good the forecasts are", title);
     VT_TRY(vt_scorecard_append(&html, directory));
     vt_text_append(&html, "<footer>Written by vitrain evaluate from scores.csv and spectra.csv beside it; "
                           "docs/evaluation.md says what the scores mean.</footer>");
-    vt_page_end(&html);
-    VT_TRY(vt_file_write(path, html.characters, html.length));
+    VT_TRY(vt_page_write(&html, path));
 done:
     vt_text_close(&html);
-    free(subtitle);
     free(path);
     return status;
 }
@@ -378,16 +352,16 @@ char *vt_scorecard_find(const char *run_directory)
 {
     char *directory = vt_text_format("%s/evaluation", run_directory), *newest = NULL;
     DIR *opened = opendir(directory);
-    struct timespec time = {0};
+    double newest_time = 0;
     for (struct dirent *entry; opened != NULL && (entry = readdir(opened)) != NULL;) {
         struct stat info;
         char *path = vt_text_format("%s/%s/scores.csv", directory, entry->d_name);
         const bool there = entry->d_name[0] != '.' && stat(path, &info) == 0;
-        if (there && (newest == NULL || info.st_mtim.tv_sec > time.tv_sec ||
-                      (info.st_mtim.tv_sec == time.tv_sec && info.st_mtim.tv_nsec > time.tv_nsec))) {
+        const double time = there ? (double)info.st_mtim.tv_sec + 1e-9 * (double)info.st_mtim.tv_nsec : 0;
+        if (time > newest_time) {
             free(newest);
             newest = vt_text_format("%s/%s", directory, entry->d_name);
-            time = info.st_mtim;
+            newest_time = time;
         }
         free(path);
     }

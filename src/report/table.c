@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <math.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -65,7 +64,7 @@ static void take_row(vt_table *table, char *line, int64_t *room, bool labelled)
     }
 }
 
-static vt_status open_table(const char *path, bool labelled, vt_table *table)
+vt_status vt_table_open(const char *path, bool labelled, vt_table *table)
 {
     vt_status status = VT_OK;
     char *line = NULL;
@@ -88,16 +87,6 @@ done:
     if (file != NULL) fclose(file);
     if (status != VT_OK) vt_table_close(table);
     return status;
-}
-
-vt_status vt_table_open(const char *path, vt_table *table)
-{
-    return open_table(path, false, table);
-}
-
-vt_status vt_table_open_labelled(const char *path, vt_table *table)
-{
-    return open_table(path, true, table);
 }
 
 void vt_table_close(vt_table *table)

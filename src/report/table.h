@@ -2,6 +2,7 @@
 #ifndef VT_REPORT_TABLE_H
 #define VT_REPORT_TABLE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/status.h"
@@ -14,9 +15,8 @@ typedef struct {
     char **units;   /* [rows]: with labels, the text of the column "units"; NULL: there is none */
 } vt_table;
 
-/* Ignores an unfinished last line (without line end). Errors: no such file, no header line. */
-vt_status vt_table_open(const char *path, vt_table *table);
-vt_status vt_table_open_labelled(const char *path, vt_table *table); /* with labels */
+/* labelled: with labels. Ignores an unfinished last line (without line end). Errors: no such file, no header line. */
+vt_status vt_table_open(const char *path, bool labelled, vt_table *table);
 void vt_table_close(vt_table *table);
 
 /* The index of the column with this name; -1: none. */

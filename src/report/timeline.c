@@ -1,4 +1,4 @@
-#include "report/timeline.h"
+#include "report/run_figures.h"
 
 #include <math.h>
 #include <stdio.h>

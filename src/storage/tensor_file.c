@@ -343,11 +343,6 @@ static herr_t take_name(hid_t group, const char *name, const H5L_info_t *info, v
     return 0;
 }
 
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
 /* In the order of the file, as HDF5 1.10 can free what it has not set when it sorts the names of a damaged one. */
 vt_status vt_tensor_file_list(vt_tensor_file *file, const char *group, char ***names, int64_t *count)
 {
@@ -360,7 +355,7 @@ vt_status vt_tensor_file_list(vt_tensor_file *file, const char *group, char ***n
     VT_CHECK(ended >= 0, "%s has no group '%s' that can be read: %s", file->path, group, vt_hdf5_reason());
     VT_CHECK(ended == 0, "%s: the group '%s' holds more than %d names, which no checkpoint does", file->path, group,
              VT_TENSOR_MOST_NAMES);
-    if (list.count > 0) qsort(list.names, (size_t)list.count, sizeof *list.names, by_name);
+    if (list.count > 0) qsort(list.names, (size_t)list.count, sizeof *list.names, vt_by_name);
 done:
     H5Pclose(access);
     vt_hdf5_leave();

@@ -61,7 +61,7 @@ test_odd_grid() {
     refuses_once "odd.yaml exists already; give --force" -- "$VITRAIN" init odd
     # what is given stays, and is written first
     "$VITRAIN" init odd/ --hours=0.003 --force --variables=[v2] --embed_dim=32 --rollout=1 --lr=1e-3 >said
-    has odd "# as given" 'variables: "[v2]"' "embed_dim: 32" 'rollout: "1"' "lr: 0.001" 'data_dir: "odd/"'
+    has odd "# as given" 'variables: "[v2]"' "embed_dim: 32" 'rollout: "1"' "lr: 0.001" 'data_dir: "odd"'
     refuted grep -q "lr_restarts\|embed_dim: 64" odd.yaml
 }
 

@@ -181,7 +181,7 @@ TEST(tables)
     FILE *file = fopen(path, "w");
     fputs("step,loss,rest\n1,0.5,\n2,,7\n3,0.25", file); /* the last line is still being written */
     fclose(file);
-    EXPECT_OK(vt_table_open(path, &table));
+    EXPECT_OK(vt_table_open(path, false, &table));
     EXPECT(table.rows == 2 && table.columns == 3, "%lld rows", (long long)table.rows);
     EXPECT_NEAR(vt_table_value(&table, 0, "loss"), 0.5, 0);
     EXPECT(isnan(vt_table_value(&table, 1, "loss")) && isnan(vt_table_value(&table, 0, "rest")));
@@ -191,11 +191,11 @@ TEST(tables)
     file = fopen(path, "w");
     fputs("channel , \"rmse_=a,b\"\r\n\"'=a,\"\"b\",1\r\n'-c,2\n", file);
     fclose(file);
-    EXPECT_OK(vt_table_open_labelled(path, &table));
+    EXPECT_OK(vt_table_open(path, true, &table));
     EXPECT(vt_table_find(&table, "channel") == 0 && table.rows == 2);
     EXPECT(strcmp(table.labels[0], "=a,\"b") == 0 && strcmp(table.labels[1], "-c") == 0, "%s", table.labels[0]);
     vt_table_close(&table);
-    EXPECT_ERROR(vt_table_open("/nowhere.csv", &table), "/nowhere.csv");
+    EXPECT_ERROR(vt_table_open("/nowhere.csv", false, &table), "/nowhere.csv");
 }
 
 TEST(sparklines)

@@ -74,11 +74,6 @@ static bool has_year(const char *name)
     return false;
 }
 
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
 static int compare_dates(const char *a, const char *b)
 {
     size_t length[2];
@@ -91,7 +86,7 @@ static int compare_dates(const char *a, const char *b)
 static int by_date(const void *a, const void *b)
 {
     int order = compare_dates(*(char *const *)a, *(char *const *)b);
-    return order != 0 ? order : by_name(a, b);
+    return order != 0 ? order : vt_by_name(a, b);
 }
 
 static void find_groups(vt_file_list *list, bool variables)
@@ -184,7 +179,7 @@ static vt_status take_undated(vt_file_list *list, name_list *others, const vt_fi
         for (int64_t i = 0; i < others[kind].count; i++)
             if (find_extension(vt_file_name(others[kind].paths[i]), true) != NULL)
                 append(&all.paths, &all.count, others[kind].paths[i]);
-    if (all.count > 0) qsort(all.paths, (size_t)all.count, sizeof *all.paths, by_name);
+    if (all.count > 0) qsort(all.paths, (size_t)all.count, sizeof *all.paths, vt_by_name);
     VT_TRY(vt_file_list_take_undated(list, all.paths, all.count, form));
 done:
     free(all.paths);
@@ -224,7 +219,7 @@ vt_status vt_file_list_open(const char *directory, const char *option_name, cons
     VT_CHECK(errno == 0, "%s '%s': can't read the directory: %s", option_name, directory, strerror(errno));
     for (int kind = 0; kind < KINDS; kind++)
         if (others[kind].count > 0)
-            qsort(others[kind].paths, (size_t)others[kind].count, sizeof *others[kind].paths, by_name);
+            qsort(others[kind].paths, (size_t)others[kind].count, sizeof *others[kind].paths, vt_by_name);
     if (list->count == 0 && variables && form->period != NULL) VT_TRY(take_undated(list, others, form));
     if (list->count > 0 && list->groups > 0) goto done;
     if (list->count == 0) instead = say_what_is_there(others);
@@ -240,7 +235,7 @@ vt_status vt_file_list_open(const char *directory, const char *option_name, cons
              "%s '%s': no files *YYYY.h5 (names that end in a year, like 2013.h5) in it%s. Make a synthetic set with "
              "`vitrain synth`, or see docs/data.md",
              option_name, directory, instead);
-    qsort(list->paths, (size_t)list->count, sizeof *list->paths, variables ? by_date : by_name);
+    qsort(list->paths, (size_t)list->count, sizeof *list->paths, variables ? by_date : vt_by_name);
     find_groups(list, variables);
     note_others(list, others, directory, option_name);
 done:

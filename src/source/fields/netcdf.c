@@ -305,11 +305,6 @@ static bool note_name(const vt_array *array, void *context)
     return true;
 }
 
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
 vt_status vt_netcdf_variables(const char *path, int64_t extent[4], vt_text *words)
 {
     vt_status status = VT_OK;
@@ -317,7 +312,7 @@ vt_status vt_netcdf_variables(const char *path, int64_t extent[4], vt_text *word
     name_list all = {NULL, 0};
     VT_TRY(vt_store_open(path, &store));
     if (!store->kind->has_array(store, "fields")) store->kind->visit(store, "", true, note_name, &all);
-    if (all.count > 0) qsort(all.names, (size_t)all.count, sizeof *all.names, by_name);
+    if (all.count > 0) qsort(all.names, (size_t)all.count, sizeof *all.names, vt_by_name);
     for (int64_t i = 0; i < all.count; i++) {
         vt_field_source source = {0};
         const bool good = vt_field_source_open(store, all.names[i], &(vt_fields_form){0}, &source) == VT_OK;
