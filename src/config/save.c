@@ -29,7 +29,7 @@ void vt_row_save(const vt_row *row, const vt_config *config, vt_text *yaml)
     vt_text value = {0};
     vt_row_format(row, config, &value);
     vt_text_append(yaml, "  %s: ", row->name);
-    if (row->kind == VT_ROW_PATH && !vt_row_is_unset(row, config))
+    if (row->kind == VT_ROW_PATH && row->choices == NULL && !vt_row_is_unset(row, config))
         append_quoted(value.characters, yaml);
     else
         vt_text_append(yaml, "%s", value.characters);
