@@ -103,23 +103,15 @@ done:
 
 /* ---- taking ---- */
 
-/* This rank's part of `whole`; NULL: of the checkpoint's tensor, straight from the shards that hold it. */
-static vt_status put(source *from, const vt_stored_tensor *tensor, const place *at, const float *whole)
+/* Keeps this rank's part of a tensor that was read as a whole. */
+static void put(const source *from, const vt_stored_tensor *tensor, const float *whole)
 {
-    vt_status status = VT_OK;
     vt_tensor_box boxes[VT_TENSOR_BOXES];
-    const int number = vt_stored_boxes(tensor, boxes);
+    const int count = vt_stored_boxes(tensor, boxes);
     float *next = from->room;
-    for (int j = 0; j < number; j++) {
-        if (whole != NULL)
-            vt_tensor_box_copy(&tensor->shape, whole, &boxes[j], next);
-        else
-            VT_TRY(vt_tensor_file_read_box(from->index, at->full, &boxes[j], next));
-        next += vt_tensor_count(&boxes[j].shape);
-    }
-    if (number > 0) vt_kept_put(vt_optimizer_kept(from->subject->optimizer), &tensor->part, from->room);
-done:
-    return status;
+    for (int j = 0; j < count; next += vt_tensor_count(&boxes[j++].shape))
+        vt_tensor_box_copy(&tensor->shape, whole, &boxes[j], next);
+    if (count > 0) vt_kept_put(vt_optimizer_kept(from->subject->optimizer), &tensor->part, from->room);
 }
 
 static vt_status read_whole(source *from, const place *at, float *values)
@@ -166,7 +158,8 @@ static vt_status take(source *from, const vt_stored_tensor *tensor, const place 
     float *values = NULL, *made = NULL;
     *takes = same || resamples;
     if (!*takes) return VT_OK;
-    if (same && !resamples && from->index != NULL) return put(from, tensor, at, NULL);
+    if (same && !resamples && from->index != NULL)
+        return vt_checkpoint_read_part(from->index, at->full, tensor, from->subject, from->room);
     values = vt_allocate((size_t)vt_tensor_count(&at->shape) + 1, sizeof *values, "a checkpoint");
     VT_TRY(read_whole(from, at, values));
     if (resamples) {
@@ -175,7 +168,7 @@ static vt_status take(source *from, const vt_stored_tensor *tensor, const place 
         vt_text_append(&from->told, "\ninit_from: pos_embed is interpolated from %lld×%lld tokens to %lld×%lld",
                        (long long)old[0], (long long)old[1], (long long)grid[0], (long long)grid[1]);
     }
-    VT_TRY(put(from, tensor, at, resamples ? made : values));
+    put(from, tensor, resamples ? made : values);
 done:
     free(values);
     free(made);

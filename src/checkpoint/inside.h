@@ -24,7 +24,10 @@ char *vt_checkpoint_shard_name(int64_t rank, int64_t ranks);
 char *vt_checkpoint_about_path(const char *directory);
 
 /* checkpoint.crc32c, of the index. */
-vt_status vt_checkpoint_write_checksum(const char *directory, const char *index);
+vt_status vt_checkpoint_write_checksum(const char *directory);
+
+/* Brings a file beside the index onto the disk, and its checksum into the index, under this name. */
+vt_status vt_checkpoint_note_checksum(vt_tensor_file *index, const char *name, const char *path);
 
 /* Whether its parameters are those of the subject's model. */
 vt_status vt_checkpoint_check_model(vt_tensor_file *index, const char *directory, const vt_checkpoint_subject *subject);
@@ -45,6 +48,11 @@ vt_status vt_checkpoint_compare_measure(vt_tensor_file *index, const char *direc
 
 /* vt_checkpoint_read_parameters for a run that begins, this rank's part of it. */
 vt_status vt_checkpoint_read_initial(const char *path, const vt_checkpoint_subject *subject, vt_text *changes);
+
+/* Reads what this rank keeps of a tensor, which has this name in the file, straight from the shards that hold it. room:
+ * vt_stored_room. */
+vt_status vt_checkpoint_read_part(vt_tensor_file *index, const char *name, const vt_stored_tensor *tensor,
+                                  const vt_checkpoint_subject *subject, float *room);
 
 /* Opens a .safetensors file and takes what PyTorch's wrappers put there off the names. */
 vt_status vt_import_open(const char *path, vt_safetensors **file, vt_text *changes);

@@ -2,7 +2,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/text.h"
@@ -71,41 +70,37 @@ static void reopen_epoch(const vt_config *config, vt_run_progress *progress)
     }
 }
 
-/* What this rank keeps of the first `count` tensors, straight from the shards that hold it. group: where they stand in
- * the file, if not under their own names. */
+vt_status vt_checkpoint_read_part(vt_tensor_file *index, const char *name, const vt_stored_tensor *tensor,
+                                  const vt_checkpoint_subject *subject, float *room)
+{
+    vt_status status = VT_OK;
+    vt_tensor_box boxes[VT_TENSOR_BOXES];
+    const int count = vt_stored_boxes(tensor, boxes);
+    float *next = room;
+    for (int j = 0; j < count; j++) {
+        VT_TRY(vt_tensor_file_read_box(index, name, &boxes[j], next));
+        next += vt_tensor_count(&boxes[j].shape);
+    }
+    if (count > 0) vt_kept_put(vt_optimizer_kept(subject->optimizer), &tensor->part, room);
+done:
+    return status;
+}
+
+/* What this rank keeps of the first `count` tensors. group: where they stand in the file, if not under their own names.
+ */
 static vt_status read_tensors(vt_tensor_file *index, const vt_checkpoint_subject *subject, int64_t count,
                               const char *group)
 {
     vt_status status = VT_OK;
     float *room = vt_stored_room(subject);
     for (int64_t i = 0; i < count; i++) {
-        vt_tensor_box boxes[VT_TENSOR_BOXES];
         vt_stored_tensor tensor = vt_stored_at(subject, i);
         if (tensor.parameter == NULL) continue;
-        int number = vt_stored_boxes(&tensor, boxes);
-        float *next = room;
         if (group != NULL) snprintf(tensor.name, sizeof tensor.name, "%s/%s", group, vt_stored_name(tensor.parameter));
-        for (int j = 0; j < number; j++) {
-            VT_TRY(vt_tensor_file_read_box(index, tensor.name, &boxes[j], next));
-            next += vt_tensor_count(&boxes[j].shape);
-        }
-        if (number > 0) vt_kept_put(vt_optimizer_kept(subject->optimizer), &tensor.part, room);
+        VT_TRY(vt_checkpoint_read_part(index, tensor.name, &tensor, subject, room));
     }
 done:
     free(room);
-    return status;
-}
-
-/* "DIR/checkpoint.h5: crc32c 1a2b3c4d": what tells one checkpoint, or file of parameters, from another. */
-static vt_status identify(const char *path, vt_text *text)
-{
-    vt_status status = VT_OK;
-    uint32_t checksum = 0;
-    char *file = vt_text_format(vt_safetensors_is_name(path) ? "%s" : "%s/checkpoint.h5", path);
-    VT_TRY(vt_file_checksum(file, &checksum));
-    vt_text_append(text, "%s: crc32c %08x", file, (unsigned)checksum);
-done:
-    free(file);
     return status;
 }
 
@@ -113,14 +108,16 @@ done:
  * note. */
 static vt_status finish_reading(const char *path, const vt_checkpoint_subject *subject, vt_status status, bool *damaged)
 {
-    vt_text own = {0};
-    if (status == VT_OK) status = identify(path, &own);
+    uint32_t checksum = 0;
+    if (status == VT_OK) status = vt_checkpoint_checksum(path, &checksum);
     bool failed = vt_world_any(subject->world, status != VT_OK);
     *damaged = vt_world_any(subject->world, *damaged);
+    char *own = vt_text_format("%s%s: crc32c %08x", path, vt_safetensors_is_name(path) ? "" : "/checkpoint.h5",
+                               (unsigned)checksum);
     if (!failed)
-        status = vt_world_same(subject->world, own.characters,
+        status = vt_world_same(subject->world, own,
                                "ranks would begin with parameters of different files; copy one to all nodes");
-    vt_text_close(&own);
+    free(own);
     if (failed || vt_world_any(subject->world, status != VT_OK)) return VT_ERROR;
     vt_gradient_sync_values_changed(subject->sync);
     return VT_OK;

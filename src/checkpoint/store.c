@@ -351,19 +351,17 @@ done:
     return status;
 }
 
-/* The step of the whole checkpoint in this directory, and the checksum of its index, which holds a random id. */
+/* The step of the whole checkpoint in this directory, and what tells it from others. */
 static vt_status look_into(const char *directory, int64_t *step, uint32_t *checksum)
 {
     vt_status status = VT_OK;
     vt_tensor_file *index = NULL;
     bool damaged = false;
-    char *path = vt_text_format("%s/checkpoint.h5", directory);
     VT_TRY(vt_checkpoint_open(directory, NULL, &index, &damaged));
     VT_TRY(vt_tensor_file_get_integer(index, "step", step));
-    VT_TRY(vt_file_checksum(path, checksum));
+    VT_TRY(vt_checkpoint_checksum(directory, checksum));
 done:
     vt_tensor_file_close(&index);
-    free(path);
     return status;
 }
 

@@ -66,7 +66,6 @@ vt_status vt_result_open(const vt_result_options *options, vt_forecast_file **re
     vt_fields_file *first = NULL;
     int64_t trained_steps = 0;
     uint32_t checksum = 0;
-    char *index = vt_text_format("%s/checkpoint.h5", options->checkpoint);
     char *trained = NULL, *source = NULL, *identity = NULL, *history = NULL, now[VT_NOW_SIZE];
     char *about = vt_fields_about_short_text(options->about);
     double *longitudes = longitudes_of(dataset, config->img_size[1]);
@@ -78,7 +77,7 @@ vt_status vt_result_open(const vt_result_options *options, vt_forecast_file **re
     dates = dates_of(options);
     VT_TRY(vt_dataset_open_file(dataset, options->starts[0], &first));
     VT_TRY(vt_forecaster_describe(options->checkpoint, (vt_weights)config->weights, &trained, &trained_steps));
-    VT_TRY(vt_file_checksum(index, &checksum));
+    VT_TRY(vt_checkpoint_checksum(options->checkpoint, &checksum));
     identity = vt_text_format("step %lld, crc32c %08x", (long long)trained_steps, (unsigned)checksum);
     source = vt_text_format("vitrain, vision transformer %s (%s)", config->config, trained);
     history = vt_text_format("%s: %s", vt_fields_about_now(now), options->command);
@@ -110,7 +109,6 @@ done:
     free(source);
     free(identity);
     free(history);
-    free(index);
     free(about);
     free(dates);
     free(longitudes);

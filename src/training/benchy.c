@@ -16,6 +16,7 @@
 #include "training/reader.h"
 #include "training/step.h"
 #include "training/stop.h"
+#include "training/trainer_inside.h"
 
 /* The space before SYNTHETIC is the original's. */
 static const char *const names[VT_BENCHY_TESTS] = {"IO", "SYNTHETIC", "FULL"};
@@ -224,7 +225,7 @@ static vt_status write_json(bench *b)
         &text,
         "{\"nranks\": %d, \"unit\": \"samples/s over all ranks\", \"ranks\": %d, \"global_batch_size\": %lld, "
         "\"batches_per_trial\": %lld",
-        ranks, ranks, (long long)vt_trainer_config(b->trainer)->global_batch_size,
+        ranks, ranks, (long long)b->trainer->config->global_batch_size,
         (long long)b->settings.tests[VT_BENCHY_FULL].batches);
     for (int test = 0; test < VT_BENCHY_TESTS; test++)
         if (b->settings.tests[test].runs) append_test(&text, test, &b->settings.tests[test], &b->results[test]);
@@ -267,7 +268,7 @@ static void close_bench(bench *b)
 vt_status vt_benchy_run(vt_trainer *trainer, vt_loader *loader, const char *run_directory, bool *trains_on)
 {
     vt_status status = VT_OK;
-    bench b = {.trainer = trainer, .world = vt_trainer_world(trainer), .loader = loader, .epoch = -1};
+    bench b = {.trainer = trainer, .world = trainer->world, .loader = loader, .epoch = -1};
     const bool first = vt_world_rank(b.world) == 0;
     const char *path = getenv("BENCHY_CONFIG_FILE");
     if (path != NULL && path[0] == '\0') path = NULL;

@@ -240,11 +240,6 @@ vt_world *vt_trainer_world(const vt_trainer *trainer)
     return trainer->world;
 }
 
-vt_task *vt_trainer_task(const vt_trainer *trainer)
-{
-    return trainer->task;
-}
-
 const vt_model *vt_trainer_model(const vt_trainer *trainer)
 {
     return trainer->model;
@@ -311,37 +306,6 @@ int64_t vt_trainer_steps_pending(const vt_trainer *trainer)
 int64_t vt_trainer_steps_replayed(const vt_trainer *trainer)
 {
     return trainer->steps_replayed;
-}
-
-double vt_trainer_learning_rate(const vt_trainer *trainer, int64_t step)
-{
-    return vt_schedule_rate(trainer->config, trainer->length, step);
-}
-
-bool vt_trainer_restarts(const vt_trainer *trainer, int64_t step)
-{
-    return vt_schedule_restarts(trainer->config, trainer->length, step);
-}
-
-double vt_trainer_shown_rate(const vt_trainer *trainer, int64_t steps)
-{
-    return vt_schedule_shown(trainer->config, trainer->length, steps);
-}
-
-vt_step_times vt_trainer_times(const vt_trainer *trainer)
-{
-    return trainer->times;
-}
-
-void vt_trainer_set_times(vt_trainer *trainer, vt_step_times times)
-{
-    trainer->times = times;
-}
-
-void vt_trainer_set_caches(vt_trainer *trainer, const vt_device_cache *training, const vt_device_cache *validation)
-{
-    trainer->caches[0] = training;
-    trainer->caches[1] = validation;
 }
 
 bool vt_trainer_counts_in_sums(const vt_trainer *trainer)

@@ -30,7 +30,6 @@ void vt_trainer_close(vt_trainer **trainer);
 const vt_config *vt_trainer_config(const vt_trainer *trainer);
 vt_backend *vt_trainer_backend(const vt_trainer *trainer);
 vt_world *vt_trainer_world(const vt_trainer *trainer);
-vt_task *vt_trainer_task(const vt_trainer *trainer);
 const vt_model *vt_trainer_model(const vt_trainer *trainer);
 vt_parameters *vt_trainer_parameters(const vt_trainer *trainer);
 vt_optimizer *vt_trainer_optimizer(const vt_trainer *trainer);
@@ -56,23 +55,6 @@ void vt_trainer_resume(vt_trainer *trainer, int64_t steps, vt_schedule_length le
 /* Of them: those whose figures are still to be taken, and those that were replayed from a recording. */
 int64_t vt_trainer_steps_pending(const vt_trainer *trainer);
 int64_t vt_trainer_steps_replayed(const vt_trainer *trainer);
-
-/* Of step `step` (0, 1, …). */
-double vt_trainer_learning_rate(const vt_trainer *trainer, int64_t step);
-
-/* Does the schedule of the learning rate begin anew with this step? */
-bool vt_trainer_restarts(const vt_trainer *trainer, int64_t step);
-
-/* What curves show of it after so many steps: see vt_schedule_shown. */
-double vt_trainer_shown_rate(const vt_trainer *trainer, int64_t steps);
-
-/* Where the time of steps went since it was last set. On a device that works on its own only measured steps count (see
- * vt_step_prepare). */
-vt_step_times vt_trainer_times(const vt_trainer *trainer);
-void vt_trainer_set_times(vt_trainer *trainer, vt_step_times times);
-
-/* Data sets in the device's memory, of which batches may be; either may be NULL. */
-void vt_trainer_set_caches(vt_trainer *trainer, const vt_device_cache *training, const vt_device_cache *validation);
 
 /* The type of what enters matrix products, and the samples of a micro-batch, as the configuration has them. */
 vt_type vt_trainer_type(const vt_config *config);

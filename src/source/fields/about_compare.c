@@ -457,7 +457,7 @@ vt_status vt_fields_compare(const vt_fields_rules *wanted, const vt_fields_side 
                      : "--transform must be that of the training");
         VT_CHECK(word != NULL, "%s; they can't be used together", found.different[p]);
         VT_CHECK(is_accepted(wanted->accepted, word), "%s; --accept=%s goes on all the same", found.different[p], word);
-        remark(remarks, "accepted: %s", found.different[p]);
+        remark(remarks, "!accepted: %s", found.different[p]);
     }
     for (int k = 0; k < 2; k++) {
         if (found.unknown[k].length == 0) continue;
@@ -499,14 +499,5 @@ bool vt_fields_same_channels(const vt_fields_about *one, const vt_fields_about *
 
 void vt_fields_log_remarks(const vt_text *remarks)
 {
-    static const char accepted[] = "accepted: ";
-    const char *line = remarks->length > 0 ? remarks->characters : "";
-    while (*line != '\0') {
-        const int length = (int)strcspn(line, "\n");
-        if (strncmp(line, accepted, strlen(accepted)) == 0)
-            vt_log_warning("%.*s", length, line);
-        else
-            vt_log_info("%.*s", length, line);
-        line += length + (line[length] == '\n');
-    }
+    vt_log_lines(remarks->characters);
 }

@@ -63,11 +63,6 @@ static vt_status make_plan(vt_read_plan *plan, const int64_t *samples, int64_t c
     return VT_OK;
 }
 
-static void release_plan(vt_read_plan *plan)
-{
-    (void)plan;
-}
-
 /* The last cube whose items begin at or before this one. */
 static const read_cube *cube_of(const vt_read_plan *plan, int64_t item)
 {
@@ -107,7 +102,7 @@ static vt_file_extent extent_of(const vt_read_plan *plan, int64_t item, int64_t 
 const vt_reading vt_volumes_reading = {.open = open_plan,
                                        .close = close_plan,
                                        .make = make_plan,
-                                       .release = release_plan,
+                                       .release = vt_plain_plan_release,
                                        .run = run_item,
                                        .retry = retry_item,
                                        .extent = extent_of};
