@@ -40,9 +40,8 @@ vt_status vt_checkpoint_check_run(vt_tensor_file *index, const char *directory, 
 vt_status vt_checkpoint_join_data(vt_tensor_file *index, const char *directory, const vt_checkpoint_subject *subject,
                                   vt_fields_use use);
 
-/* What the losses of the run's validations measure; and whether that is what the checkpoint's do. If not, the smallest
- * loss and the baseline's are not known any more, and the log says why. */
-vt_status vt_checkpoint_write_measure(vt_tensor_file *file, const vt_checkpoint_subject *subject);
+/* Whether the losses of the run's validations measure what the checkpoint's do. If not, the smallest loss and the
+ * baseline's are not known any more, and the log says why. */
 vt_status vt_checkpoint_compare_measure(vt_tensor_file *index, const char *directory,
                                         const vt_checkpoint_subject *subject, vt_run_progress *progress);
 
@@ -53,12 +52,6 @@ vt_status vt_checkpoint_read_initial(const char *path, const vt_checkpoint_subje
  * vt_stored_room. */
 vt_status vt_checkpoint_read_part(vt_tensor_file *index, const char *name, const vt_stored_tensor *tensor,
                                   const vt_checkpoint_subject *subject, float *room);
-
-/* Opens a .safetensors file and takes what PyTorch's wrappers put there off the names. */
-vt_status vt_import_open(const char *path, vt_safetensors **file, vt_text *changes);
-
-/* "blocks.3.attn.qkv.weight" of a parameter "blocks.3.attn.k.weight", *part 1; NULL of all others. malloc'd. */
-char *vt_import_fused_name(const char *parameter, int *part);
 
 /* to [new[0] new[1], dim] = the position embedding from [old[0] old[1], dim] of another grid of tokens, interpolated as
  * timm.layers.resample_abs_pos_embed does: torch.nn.functional.interpolate, bicubic, antialias=True,

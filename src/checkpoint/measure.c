@@ -19,11 +19,6 @@ enum {
     SETS = sizeof sets / sizeof sets[0]
 };
 
-vt_status vt_checkpoint_write_measure(vt_tensor_file *file, const vt_checkpoint_subject *subject)
-{
-    return vt_tensor_file_set_integers(file, "validation_samples", 1, &subject->validation_samples);
-}
-
 static bool are_one_place(const char *a, const char *b)
 {
     char *left = realpath(a, NULL), *right = realpath(b, NULL);

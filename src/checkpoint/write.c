@@ -121,7 +121,7 @@ static vt_status write_description(vt_tensor_file *file, const vt_checkpoint_wor
     VT_TRY(vt_tensor_file_set_integers(file, "seed", 1, &config->seed));
     VT_TRY(vt_tensor_file_set_integers(file, "global_batch_size", 1, &config->global_batch_size));
     VT_TRY(vt_tensor_file_set_integers(file, "training_samples", 1, &subject->training_samples));
-    VT_TRY(vt_checkpoint_write_measure(file, subject));
+    VT_TRY(vt_tensor_file_set_integers(file, "validation_samples", 1, &subject->validation_samples));
     VT_TRY(vt_tensor_file_set_integers(file, "parameter_count", 1, &parameters));
     VT_TRY(vt_tensor_file_set_integers(file, "optimizer_steps", 1, &optimizer.updates));
     VT_TRY(vt_tensor_file_set_real(file, "loss_scale", optimizer.loss_scale));

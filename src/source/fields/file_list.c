@@ -74,11 +74,6 @@ static bool has_year(const char *name)
     return false;
 }
 
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
 static int compare_dates(const char *a, const char *b)
 {
     size_t length[2];
@@ -91,7 +86,7 @@ static int compare_dates(const char *a, const char *b)
 static int by_date(const void *a, const void *b)
 {
     int order = compare_dates(*(char *const *)a, *(char *const *)b);
-    return order != 0 ? order : by_name(a, b);
+    return order != 0 ? order : vt_by_name(a, b);
 }
 
 static void find_groups(vt_file_list *list, bool variables)
@@ -107,15 +102,11 @@ static void find_groups(vt_file_list *list, bool variables)
  * and all other files but hidden ones. */
 enum { MISNAMED, DOUBTFUL, OTHER, KINDS };
 
-typedef struct {
-    char **paths;
-    int64_t count;
-} name_list;
-
-static void append(char ***paths, int64_t *count, char *path)
+/* Takes over the path. */
+static void append(vt_file_list *list, char *path)
 {
-    *paths = vt_grow(*paths, (size_t)*count, sizeof **paths, "a list of files");
-    (*paths)[(*count)++] = path;
+    list->paths = vt_grow(list->paths, (size_t)list->count, sizeof *list->paths, "a list of files");
+    list->paths[list->count++] = path;
 }
 
 /* The first few names, "a, b, c and 7 more". */
@@ -127,16 +118,16 @@ static void name_some(char **paths, int64_t count, vt_text *text)
     if (count > MOST) vt_text_append(text, " and %lld more", (long long)(count - MOST));
 }
 
-static void note_others(vt_file_list *list, const name_list *others, const char *directory, const char *option_name)
+static void note_others(vt_file_list *list, const vt_names *others, const char *directory, const char *option_name)
 {
     static const char *const what[KINDS] = {"", "not read, though it may be data: ", "left alone: "};
     char **const sentences[KINDS] = {&list->misnamed, &list->doubtful, &list->left_alone};
     for (int kind = 0; kind < KINDS; kind++) {
-        const name_list *other = &others[kind];
+        const vt_names *other = &others[kind];
         vt_text text = {0};
         if (other->count == 0) continue;
         vt_text_append(&text, "%s '%s': %s", option_name, directory, what[kind]);
-        name_some(other->paths, other->count, &text);
+        name_some(other->names, other->count, &text);
         if (kind == MISNAMED) {
             const char *it = other->count > 1 ? "them" : "it";
             vt_text_append(&text,
@@ -150,44 +141,44 @@ static void note_others(vt_file_list *list, const name_list *others, const char 
 }
 
 /* If there is nothing to read: what is there instead, "; it holds a, b", malloc'd. */
-static char *say_what_is_there(const name_list *others)
+static char *say_what_is_there(const vt_names *others)
 {
     vt_text text = {0};
     vt_text_append(&text, "%s", "");
     for (int kind = 0; kind < KINDS; kind++) {
         if (others[kind].count == 0) continue;
         vt_text_append(&text, text.length > 0 ? ", " : "; it holds ");
-        name_some(others[kind].paths, others[kind].count, &text);
+        name_some(others[kind].names, others[kind].count, &text);
     }
     return text.characters;
 }
 
-static void sort_in(vt_file_list *list, name_list *others, const char *directory, const char *name, bool variables)
+static void sort_in(vt_file_list *list, vt_names *others, const char *directory, const char *name, bool variables)
 {
     char *path = vt_text_format("%s/%s", directory, name);
     const bool is_misnamed = find_extension(name, variables) != NULL && has_year(name);
-    name_list *other = &others[is_misnamed ? MISNAMED : looks_like_data(name) ? DOUBTFUL : OTHER];
+    vt_names *other = &others[is_misnamed ? MISNAMED : looks_like_data(name) ? DOUBTFUL : OTHER];
     if (is_wanted(name, variables))
-        append(&list->paths, &list->count, path);
+        append(list, path);
     else if (name[0] == '.')
         free(path);
     else
-        append(&other->paths, &other->count, path);
+        vt_names_take(other, path);
 }
 
 /* All that may be data, by name; a period says which of their times are wanted. */
-static vt_status take_undated(vt_file_list *list, name_list *others, const vt_fields_form *form)
+static vt_status take_undated(vt_file_list *list, vt_names *others, const vt_fields_form *form)
 {
     vt_status status = VT_OK;
-    name_list all = {0};
+    vt_names all = {0};
     for (int kind = MISNAMED; kind <= DOUBTFUL; kind++)
         for (int64_t i = 0; i < others[kind].count; i++)
-            if (find_extension(vt_file_name(others[kind].paths[i]), true) != NULL)
-                append(&all.paths, &all.count, others[kind].paths[i]);
-    if (all.count > 0) qsort(all.paths, (size_t)all.count, sizeof *all.paths, by_name);
-    VT_TRY(vt_file_list_take_undated(list, all.paths, all.count, form));
+            if (find_extension(vt_file_name(others[kind].names[i]), true) != NULL)
+                vt_names_add(&all, others[kind].names[i]);
+    vt_names_sort(&all);
+    VT_TRY(vt_file_list_take_undated(list, all.names, all.count, form));
 done:
-    free(all.paths);
+    vt_names_close(&all);
     return status;
 }
 
@@ -198,11 +189,11 @@ vt_status vt_file_list_open(const char *directory, const char *option_name, cons
     const bool variables = form->variables != NULL;
     bool netcdf = false;
     DIR *opened = NULL;
-    name_list others[KINDS] = {{0}};
+    vt_names others[KINDS] = {{0}};
     char *instead = NULL;
     *list = (vt_file_list){0};
     if (vt_store_is_directory(directory)) {
-        append(&list->paths, &list->count, vt_text_copy(directory));
+        append(list, vt_text_copy(directory));
         find_groups(list, false);
         goto done;
     }
@@ -222,9 +213,7 @@ vt_status vt_file_list_open(const char *directory, const char *option_name, cons
         errno = 0;
     }
     VT_CHECK(errno == 0, "%s '%s': can't read the directory: %s", option_name, directory, strerror(errno));
-    for (int kind = 0; kind < KINDS; kind++)
-        if (others[kind].count > 0)
-            qsort(others[kind].paths, (size_t)others[kind].count, sizeof *others[kind].paths, by_name);
+    for (int kind = 0; kind < KINDS; kind++) vt_names_sort(&others[kind]);
     if (list->count == 0 && variables && form->period != NULL) VT_TRY(take_undated(list, others, form));
     if (list->count > 0 && list->groups > 0) goto done;
     if (list->count == 0) instead = say_what_is_there(others);
@@ -240,14 +229,14 @@ vt_status vt_file_list_open(const char *directory, const char *option_name, cons
              "%s '%s': no files *YYYY.h5 (names that end in a year, like 2013.h5) in it%s. Make a synthetic set with "
              "`vitrain synth`, or see docs/data.md",
              option_name, directory, instead);
-    qsort(list->paths, (size_t)list->count, sizeof *list->paths, variables ? by_date : by_name);
+    qsort(list->paths, (size_t)list->count, sizeof *list->paths, variables ? by_date : vt_by_name);
     find_groups(list, variables);
     note_others(list, others, directory, option_name);
 done:
     if (status == VT_OK) list->tried = vt_allocate((size_t)list->groups, sizeof *list->tried, "the list of data files");
     if (opened != NULL) closedir(opened);
     free(instead);
-    for (int kind = 0; kind < KINDS; kind++) vt_text_free_list(others[kind].paths, others[kind].count);
+    for (int kind = 0; kind < KINDS; kind++) vt_names_close(&others[kind]);
     if (status != VT_OK) vt_file_list_close(list);
     return status;
 }

@@ -292,32 +292,20 @@ static void list_levels(const vt_field_source *source, vt_text *words)
     free(doubt);
 }
 
-typedef struct {
-    char **names;
-    int64_t count;
-} name_list;
-
 static bool note_name(const vt_array *array, void *context)
 {
-    name_list *list = context;
-    list->names = vt_grow(list->names, (size_t)list->count, sizeof *list->names, "the variables of a file");
-    list->names[list->count++] = vt_text_copy(array->name);
+    vt_names_add(context, array->name);
     return true;
-}
-
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
 vt_status vt_netcdf_variables(const char *path, int64_t extent[4], vt_text *words)
 {
     vt_status status = VT_OK;
     vt_store *store = NULL;
-    name_list all = {NULL, 0};
+    vt_names all = {0};
     VT_TRY(vt_store_open(path, &store));
     if (!store->kind->has_array(store, "fields")) store->kind->visit(store, "", true, note_name, &all);
-    if (all.count > 0) qsort(all.names, (size_t)all.count, sizeof *all.names, by_name);
+    vt_names_sort(&all);
     for (int64_t i = 0; i < all.count; i++) {
         vt_field_source source = {0};
         const bool good = vt_field_source_open(store, all.names[i], &(vt_fields_form){0}, &source) == VT_OK;
@@ -329,6 +317,6 @@ vt_status vt_netcdf_variables(const char *path, int64_t extent[4], vt_text *word
     }
 done:
     vt_store_close(&store);
-    vt_text_free_list(all.names, all.count);
+    vt_names_close(&all);
     return status;
 }
