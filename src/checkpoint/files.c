@@ -22,11 +22,6 @@ char *vt_checkpoint_vocabulary(const char *directory)
     return vt_text_format("%s/vocabulary", directory);
 }
 
-char *vt_checkpoint_about_path(const char *directory)
-{
-    return vt_text_format("%s/about.json", directory);
-}
-
 vt_status vt_checkpoint_checksum(const char *path, uint32_t *checksum)
 {
     char *file = vt_text_format(vt_safetensors_is_name(path) ? "%s" : "%s/checkpoint.h5", path);
@@ -164,7 +159,7 @@ vt_status vt_checkpoint_check_beside(vt_tensor_file *index, const char *director
 {
     vt_status status = VT_OK;
     VT_TRY(check_beside(index, "vocabulary_crc32c", vt_checkpoint_vocabulary(directory)));
-    VT_TRY(check_beside(index, "about_crc32c", vt_checkpoint_about_path(directory)));
+    VT_TRY(check_beside(index, "about_crc32c", vt_text_format("%s/about.json", directory)));
 done:
     return status;
 }

@@ -20,9 +20,6 @@ extern const vt_progress_row vt_progress_rows[];
 /* malloc'd, as all names here are. */
 char *vt_checkpoint_shard_name(int64_t rank, int64_t ranks);
 
-/* What describes its data (source/fields/about.h). */
-char *vt_checkpoint_about_path(const char *directory);
-
 /* checkpoint.crc32c, of the index. */
 vt_status vt_checkpoint_write_checksum(const char *directory);
 

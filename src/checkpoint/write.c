@@ -192,7 +192,7 @@ done:
 static vt_status write_about(vt_tensor_file *index, const char *directory, const vt_fields_about *about)
 {
     vt_status status = VT_OK;
-    char *path = vt_checkpoint_about_path(directory);
+    char *path = vt_text_format("%s/about.json", directory);
     VT_TRY(vt_fields_about_write(directory, about));
     VT_TRY(vt_checkpoint_note_checksum(index, "about_crc32c", path));
 done:

@@ -199,9 +199,7 @@ static vt_status write_rows(vt_tensor_file *file, const char *name, hid_t datase
     vt_status status = VT_OK;
     hsize_t chunk[VT_TENSOR_DIMENSIONS];
     vt_tensor_box box = vt_tensor_whole(shape);
-    hid_t storage = H5Dget_create_plist(dataset);
-    H5Pget_chunk(storage, shape->dimensions, chunk);
-    H5Pclose(storage);
+    vt_tensor_chunk(shape, chunk);
     box.first[0] = first;
     box.shape.shape[0] = shape->shape[0] - first < (int64_t)chunk[0] ? shape->shape[0] - first : (int64_t)chunk[0];
     *rows = box.shape.shape[0];

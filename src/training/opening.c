@@ -113,18 +113,18 @@ static void log_pipeline(const vt_config *config)
     vt_log_info("pipeline: %lld stages, %lld micro-batch%s of %lld sample%s, %s, idle %.1f %% by (p - 1)/(m + p - 1)%s",
                 (long long)stages, (long long)parts, parts == 1 ? "" : "es", (long long)vt_trainer_micro_batch(config),
                 vt_trainer_micro_batch(config) == 1 ? "" : "s", schedule, idle, longest);
-    free(longest);
-    if (parts < stages && enough > 0)
+    char *remedy =
+        enough > 0
+            ? vt_text_format("--grad_accumulation=%lld leaves %.1f %%", (long long)enough, idle_with(config, enough, 1))
+            : vt_text_format("a rank's batch of %lld samples can't be cut into as many parts as there are "
+                             "stages",
+                             (long long)(config->global_batch_size / config->data_parallel));
+    if (parts < stages)
         vt_log_warning("%lld micro-batch%s (grad_accumulation) for %lld stages: each stage idles %.1f %% of the time; "
-                       "--grad_accumulation=%lld leaves %.1f %%",
-                       (long long)parts, parts == 1 ? "" : "es", (long long)stages, idle, (long long)enough,
-                       idle_with(config, enough, 1));
-    else if (parts < stages)
-        vt_log_warning(
-            "%lld micro-batch%s (grad_accumulation) for %lld stages: each stage idles %.1f %% of the time; a "
-            "rank's batch of %lld samples can't be cut into as many parts as there are stages",
-            (long long)parts, parts == 1 ? "" : "es", (long long)stages, idle,
-            (long long)(config->global_batch_size / config->data_parallel));
+                       "%s",
+                       (long long)parts, parts == 1 ? "" : "es", (long long)stages, idle, remedy);
+    free(remedy);
+    free(longest);
     free(schedule);
 }
 

@@ -91,6 +91,9 @@ void vt_fields_about_sign(vt_fields_about *about, const char *command);
 double vt_fields_about_latitude(const vt_fields_about *about, int64_t index);
 double vt_fields_about_longitude(const vt_fields_about *about, int64_t index);
 
+/* How a channel is described; nothing is known of it: "" and 0. */
+const vt_channel_meaning *vt_fields_about_meaning(const vt_fields_about *about, int64_t channel);
+
 /* As JSON, malloc'd. The second is for attributes of files, which hold 64 KiB: of a large grid nothing but its size. */
 char *vt_fields_about_text(const vt_fields_about *about);
 char *vt_fields_about_short_text(const vt_fields_about *about);

@@ -176,10 +176,8 @@ static void compare_units(finding *found, const int64_t *order)
     const int64_t count = data->channels < other->channels ? data->channels : other->channels;
     bool lacks[2] = {false, false};
     for (int64_t c = 0; c < count && *difference == NULL; c++) {
-        static const vt_channel_meaning nothing = {0};
-        const int64_t place = order != NULL ? order[c] : c;
-        const vt_channel_meaning *a = data->meanings != NULL ? &data->meanings[c] : &nothing;
-        const vt_channel_meaning *b = other->meanings != NULL ? &other->meanings[place] : &nothing;
+        const vt_channel_meaning *a = vt_fields_about_meaning(data, c);
+        const vt_channel_meaning *b = vt_fields_about_meaning(other, order != NULL ? order[c] : c);
         const bool known[2] = {a->units[0] != '\0', b->units[0] != '\0'};
         lacks[0] = lacks[0] || (!known[0] && known[1]);
         lacks[1] = lacks[1] || (known[0] && !known[1]);
@@ -206,8 +204,8 @@ static void compare_transforms(finding *found, const int64_t *order)
     char **difference = &found->different[TRANSFORM], channel[96];
     const int64_t count = data->channels < other->channels ? data->channels : other->channels;
     for (int64_t c = 0; c < count && *difference == NULL && !found->any_transform; c++) {
-        const char *own = data->meanings != NULL ? data->meanings[c].transform : "";
-        const char *others = other->meanings != NULL ? other->meanings[order != NULL ? order[c] : c].transform : "";
+        const char *own = vt_fields_about_meaning(data, c)->transform;
+        const char *others = vt_fields_about_meaning(other, order != NULL ? order[c] : c)->transform;
         if (strcmp(own, others) == 0) continue;
         *difference = vt_text_format("the transform of %s is %s in %s, but %s in %s", channel_text(data, c, channel),
                                      own[0] != '\0' ? own : "none", found->data->name,

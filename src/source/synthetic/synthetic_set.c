@@ -29,6 +29,7 @@ typedef struct {
     vt_time_statistics *times;
     double *latitudes, *longitudes;
     float *fields; /* [channels, height, width] */
+    const char *names[VT_CLIMATE_CHANNELS];
     year_plan *plans;
     int64_t plan_count;
 } synthetic_set;
@@ -125,7 +126,6 @@ static vt_status prepare(synthetic_set *set)
     vt_status status = VT_OK;
     const vt_synthetic_set_options *options = set->options;
     const int64_t height = options->height, width = options->width;
-    const char *names[VT_CLIMATE_CHANNELS];
     set->latitudes = vt_allocate((size_t)height, sizeof *set->latitudes, "the synthetic set");
     set->longitudes = vt_allocate((size_t)width, sizeof *set->longitudes, "the synthetic set");
     set->fields = vt_allocate((size_t)(options->channels * height * width), sizeof *set->fields, "the synthetic set");
@@ -144,9 +144,9 @@ static vt_status prepare(synthetic_set *set)
     set->statistics = vt_statistics_open(options->channels, height, width);
     set->times = vt_time_statistics_open(1, 1);
     const vt_seasonal_fit_options shape = {.channels = options->channels, .height = height, .width = width};
-    const vt_seasonal_fit_labels labels = {names, set->latitudes, set->longitudes, NULL};
-    for (int c = 0; c < VT_CLIMATE_CHANNELS; c++) names[c] = vt_climate_channels[c].name;
-    vt_time_statistics_begin(set->times, &shape, &labels);
+    const vt_seasonal_fit_labels labels = {set->names, set->latitudes, set->longitudes, NULL};
+    for (int c = 0; c < VT_CLIMATE_CHANNELS; c++) set->names[c] = vt_climate_channels[c].name;
+    vt_time_statistics_begin(set->times, &shape, &labels, false, NULL);
 done:
     return status;
 }
@@ -167,15 +167,13 @@ static vt_status write_year(synthetic_set *set, const year_plan *plan)
 {
     vt_status status = VT_OK;
     const vt_synthetic_set_options *options = set->options;
-    const char *names[VT_CLIMATE_CHANNELS];
     vt_fields_writer *writer = NULL;
     double start = vt_clock_seconds();
     char step_text[VT_DATE_SIZE], *path = plan_path(set, plan);
     char *directory = vt_text_format("%s/%s", options->directory, plan->part);
-    for (int c = 0; c < VT_CLIMATE_CHANNELS; c++) names[c] = vt_climate_channels[c].name;
     VT_TRY(vt_output_make_directory(directory));
     const vt_fields_writer_options file = {.shape = {plan->steps, options->channels, options->height, options->width},
-                                           .channel_names = names,
+                                           .channel_names = set->names,
                                            .latitudes = set->latitudes,
                                            .longitudes = set->longitudes,
                                            .time_step = vt_length_format(60 * VT_HOURS_A_TIME, step_text),
