@@ -264,24 +264,31 @@ done:
     return status;
 }
 
-static vt_status export_here(const char *directory, const char *path, vt_weights weights, bool *averaged)
+typedef struct {
+    const char *directory, *path;
+    vt_weights weights;
+    bool averaged; /* what vt_checkpoint_export tells */
+} wanted_export;
+
+static vt_status export_parameters(void *context)
 {
     vt_status status = VT_OK;
+    wanted_export *wanted = context;
     vt_tensor_file *index = NULL;
     bool damaged = false;
     char **names = NULL;
-    int64_t count = 0, more = 0, most = vt_tensor_files_bytes(directory) / 4;
+    int64_t count = 0, more = 0, most = vt_tensor_files_bytes(wanted->directory) / 4;
     vt_named_tensor *tensors = NULL;
-    VT_TRY(vt_checkpoint_open(directory, NULL, &index, &damaged));
-    *averaged = weights == VT_WEIGHTS_AVERAGE && vt_checkpoint_has_average(index);
-    const char *group = *averaged ? "average" : "parameters";
+    VT_TRY(vt_checkpoint_open(wanted->directory, NULL, &index, &damaged));
+    wanted->averaged = wanted->weights == VT_WEIGHTS_AVERAGE && vt_checkpoint_has_average(index);
+    const char *group = wanted->averaged ? "average" : "parameters";
     VT_TRY(vt_tensor_file_list(index, group, &names, &count));
     tensors = vt_allocate((size_t)count + 1, sizeof *tensors, "a checkpoint");
     for (int64_t i = 0; i < count; i++) {
         VT_TRY(read_named(index, group, names[i], &most, &tensors[i]));
         if (strcmp(names[i], "embed.weight") == 0) VT_TRY(make_places(&tensors[i].shape, &tensors[count + more++]));
     }
-    VT_TRY(vt_safetensors_write(path, tensors, count + more));
+    VT_TRY(vt_safetensors_write(wanted->path, tensors, count + more));
 done:
     for (int64_t i = 0; i < count + more && tensors != NULL; i++) free((float *)(uintptr_t)tensors[i].values);
     vt_text_free_list(names, count);
@@ -290,23 +297,11 @@ done:
     return status;
 }
 
-typedef struct {
-    const char *directory, *path;
-    vt_weights weights;
-    bool averaged;
-} wanted_export;
-
-static vt_status export_there(void *context)
-{
-    wanted_export *wanted = context;
-    return export_here(wanted->directory, wanted->path, wanted->weights, &wanted->averaged);
-}
-
 vt_status vt_checkpoint_export(const char *directory, const char *path, vt_weights weights, bool *averaged)
 {
     wanted_export wanted = {directory, path, weights, false};
     const int64_t bytes = vt_tensor_files_bytes(directory);
-    const vt_status status = vt_trial_instead(directory, bytes, export_there, &wanted, sizeof wanted);
+    const vt_status status = vt_trial_instead(directory, bytes, export_parameters, &wanted, sizeof wanted);
     *averaged = wanted.averaged;
     return status;
 }

@@ -189,9 +189,7 @@ static char *json_path(const vt_benchy_settings *settings, const char *run_direc
 {
     const char *chosen = getenv("BENCHY_OUTPUT");
     if (chosen != NULL && chosen[0] != '\0') {
-        const size_t length = strlen(chosen);
-        const bool ends = length > 5 && strcmp(chosen + length - 5, ".json") == 0;
-        return vt_text_format("%s%s", chosen, ends ? "" : ".json");
+        return vt_text_format("%s%s", chosen, vt_text_ends_with(chosen, ".json") ? "" : ".json");
     }
     if (settings->file == NULL && settings->directory == NULL)
         return vt_text_format("%s/benchy_output.json", run_directory);

@@ -1,7 +1,5 @@
 #include "source/fields/about.h"
 
-#include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>

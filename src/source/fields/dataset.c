@@ -7,7 +7,6 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/text.h"
-#include "config/config.h"
 #include "source/fields/fields_file.h"
 #include "source/fields/file_list.h"
 

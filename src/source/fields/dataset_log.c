@@ -1,7 +1,6 @@
 /* The grid and the times of a set, and what there is to say of them: files too short for a sample, times that come
  * twice, what is assumed if the files don't say it. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/log.h"
 #include "base/memory.h"

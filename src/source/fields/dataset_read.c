@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "config/config.h"
 #include "source/fields/dataset_inside.h"
 
 void vt_dataset_describe(const vt_source *source, int64_t sample, char *buffer, int64_t size)

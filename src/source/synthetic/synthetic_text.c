@@ -1,6 +1,5 @@
 #include "source/synthetic/synthetic_text.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

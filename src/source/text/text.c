@@ -103,30 +103,22 @@ vt_corpus_options vt_text_options(const vt_config *config)
         .lower = config->text_lower, .unknown_word = config->text_oov == VT_OOV_UNK, .other_directory = config->expdir};
 }
 
-static vt_status open_words(const vt_config *config, vt_corpus **corpus)
-{
-    vt_status status = VT_OK;
-    char *path = NULL;
-    vt_corpus_options options = vt_text_options(config);
-    options.only_words = true;
-    VT_TRY(vt_text_path(config, VT_SET_TRAINING, &path));
-    VT_TRY(vt_corpus_open(path, NULL, &options, corpus));
-done:
-    free(path);
-    return status;
-}
-
 vt_status vt_text_vocabulary(const vt_config *config, vt_vocabulary **vocabulary)
 {
     vt_status status = VT_OK;
     vt_corpus *corpus = NULL;
+    char *path = NULL;
+    vt_corpus_options options = vt_text_options(config);
+    options.only_words = true;
     *vocabulary = NULL;
     if (config->vocabulary != NULL) return vt_vocabulary_read(config->vocabulary, vocabulary);
-    VT_TRY(open_words(config, &corpus));
+    VT_TRY(vt_text_path(config, VT_SET_TRAINING, &path));
+    VT_TRY(vt_corpus_open(path, NULL, &options, &corpus));
     *vocabulary = corpus->vocabulary;
     corpus->vocabulary = NULL;
 done:
     vt_corpus_close(&corpus);
+    free(path);
     return status;
 }
 
