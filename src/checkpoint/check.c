@@ -174,20 +174,17 @@ vt_status vt_checkpoint_join_data(vt_tensor_file *index, const char *directory, 
     vt_status status = VT_OK;
     vt_task *task = subject->task;
     vt_fields_about *about = NULL;
-    vt_text remarks = {0};
     char *name = vt_text_format("the checkpoint %s", directory);
     const vt_fields_rules rules = {.use = use, .accepted = subject->config->accept};
     const vt_fields_side data = {task->about, task->data_name};
     VT_TRY(vt_checkpoint_about(index, directory, &about));
     if (about == NULL || task->about == NULL) goto done;
-    VT_TRY(vt_fields_compare(&rules, &data, &(vt_fields_side){about, name}, &remarks));
-    vt_fields_log_remarks(&remarks);
+    VT_TRY(vt_fields_agree(&rules, &data, &(vt_fields_side){about, name}));
     if (task->kind->take_normalisation == NULL) goto done;
     if (use == VT_INITIAL_AND_DATA && !vt_fields_same_channels(task->about, about)) goto done;
     task->kind->take_normalisation(task, about, name);
 done:
     vt_fields_about_close(&about);
-    vt_text_close(&remarks);
     free(name);
     return status;
 }

@@ -115,6 +115,12 @@ static void mark_sample(const vt_read_plan *plan, int64_t item, vt_decoder *deco
     mark(item, context);
 }
 
+void vt_source_describe_noise(const vt_source *source, int64_t sample, char *buffer, int64_t size)
+{
+    (void)source;
+    snprintf(buffer, (size_t)size, "synthetic sample %lld", (long long)sample);
+}
+
 const vt_reading *vt_source_reading(const vt_source *source)
 {
     static const vt_reading by_sample = {.open = vt_plain_plan_open,

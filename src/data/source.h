@@ -182,6 +182,8 @@ void vt_source_add_file(const char *path, vt_text *lines);
 void vt_source_add_files(const vt_source *source, vt_text *lines);
 void vt_source_warn_of_shared(const vt_source *one, const vt_source *other);
 
+void vt_source_describe_noise(const vt_source *source, int64_t sample, char *buffer, int64_t size); /* a `describe` */
+
 const vt_reading *vt_source_reading(const vt_source *source);
 vt_status vt_source_check(vt_source *source, int64_t sample);
 

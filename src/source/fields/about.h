@@ -148,6 +148,9 @@ void vt_fields_log_remarks(const vt_text *remarks);
 vt_status vt_fields_compare(const vt_fields_rules *rules, const vt_fields_side *data, const vt_fields_side *other,
                             vt_text *remarks);
 
+/* The same; what is remarked goes to the log. */
+vt_status vt_fields_agree(const vt_fields_rules *rules, const vt_fields_side *data, const vt_fields_side *other);
+
 /* All differences, one a line. */
 char *vt_fields_differences(const vt_fields_side *one, const vt_fields_side *other);
 

@@ -1,5 +1,4 @@
 /* The source `fields`: what the configuration says of the files. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -257,12 +256,6 @@ static vt_status read_noise(vt_source *source, int64_t sample, void *const *tens
     return VT_OK;
 }
 
-static void describe_noise(const vt_source *source, int64_t sample, char *buffer, int64_t size)
-{
-    (void)source;
-    snprintf(buffer, (size_t)size, "synthetic sample %lld", (long long)sample);
-}
-
 static void log_noise(const vt_source *training, const vt_source *validation, const vt_source *test,
                       const char *threads)
 {
@@ -270,5 +263,8 @@ static void log_noise(const vt_source *training, const vt_source *validation, co
     vt_log_info("reading: nothing; every batch is the same noise");
 }
 
-const vt_source_kind vt_source_noise = {
-    .name = "noise", .read = read_noise, .close = vt_fields_close, .log = log_noise, .describe = describe_noise};
+const vt_source_kind vt_source_noise = {.name = "noise",
+                                        .read = read_noise,
+                                        .close = vt_fields_close,
+                                        .log = log_noise,
+                                        .describe = vt_source_describe_noise};

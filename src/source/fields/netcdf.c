@@ -137,30 +137,34 @@ done:
     return status;
 }
 
-/* The part that holds the array; part_count: none does. */
-static int find_part(const vt_fields_file *file, const char *name)
+/* The part that holds the variable; part_count: none does. *name becomes another of the variable's names if only that
+ * one is there. */
+static int find_part(const vt_fields_file *file, const char **name)
 {
-    int p = 0;
-    while (p < file->part_count && !file->parts[p]->kind->has_array(file->parts[p], name)) p++;
-    return p;
+    const char *const *others = vt_variable_aliases(*name);
+    for (;; others++) {
+        for (int p = 0; p < file->part_count; p++)
+            if (file->parts[p]->kind->has_array(file->parts[p], *name)) return p;
+        if (others == NULL || *others == NULL) return file->part_count;
+        *name = *others;
+    }
 }
 
 vt_status vt_netcdf_holds(const char *path, const char *variables, uint64_t *held)
 {
     vt_status status = VT_OK;
     vt_store *store = NULL;
+    const vt_fields_file file = {.parts = &store, .part_count = 1};
     const char *rest = variables, *word;
     size_t length;
     *held = 0;
     VT_TRY(vt_store_open(path, &store));
     for (int bit = 0; (word = vt_text_next_word(&rest, &length)) != NULL; bit++) {
-        char *name =
-            vt_text_format("%.*s", (int)strcspn(word, "@") < (int)length ? (int)strcspn(word, "@") : (int)length, word);
-        const char *const *others = vt_variable_aliases(name);
-        bool there = store->kind->has_array(store, name);
-        for (; others != NULL && *others != NULL && !there; others++) there = store->kind->has_array(store, *others);
-        if (there) *held |= UINT64_C(1) << bit % 64;
-        free(name);
+        const size_t level = strcspn(word, "@");
+        char *own = vt_text_format("%.*s", (int)(level < length ? level : length), word);
+        const char *name = own;
+        if (find_part(&file, &name) < file.part_count) *held |= UINT64_C(1) << bit % 64;
+        free(own);
     }
 done:
     vt_store_close(&store);
@@ -171,13 +175,8 @@ done:
 static vt_status use_source(vt_fields_file *file, const vt_fields_form *form, const variable *wanted, int *index)
 {
     vt_status status = VT_OK;
-    int p = find_part(file, wanted->name);
     const char *name = wanted->name;
-    const char *const *others = p == file->part_count ? vt_variable_aliases(wanted->name) : NULL;
-    for (; others != NULL && *others != NULL && p == file->part_count; others++) {
-        name = *others;
-        p = find_part(file, name);
-    }
+    const int p = find_part(file, &name);
     if (p == file->part_count) return fail_missing(file, form, wanted->name);
     for (*index = 0; *index < file->source_count; ++*index)
         if (strcmp(file->sources[*index].name, name) == 0) return VT_OK;

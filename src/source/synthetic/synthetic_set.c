@@ -198,26 +198,11 @@ done:
 /* The statistics are of what the training files say. */
 static vt_status describe(synthetic_set *set)
 {
-    vt_status status = VT_OK;
-    const vt_fields_form form = {0};
-    const vt_frame_window whole = {.rows = set->options->height, .width = set->options->width};
     vt_fields_about *about = NULL;
-    vt_fields_file *file = NULL;
-    vt_text remarks = {0};
-    for (int64_t i = 0; i < set->plan_count; i++) {
-        if (strcmp(set->plans[i].part, "train") != 0) continue;
-        char *const path = plan_path(set, &set->plans[i]);
-        status = vt_fields_file_open_again((const char *const[]){path}, 1, &form, &file);
-        if (status == VT_OK) status = vt_fields_about_add_file(&about, file, &form, &whole, &remarks);
-        vt_fields_file_close(&file);
-        free(path);
-        if (status != VT_OK) goto done;
-    }
-    about->dt = 1;
-    vt_statistics_take_about(set->statistics, &about);
-done:
-    vt_text_close(&remarks);
-    vt_fields_about_close(&about);
+    char *directory = vt_text_format("%s/train", set->options->directory);
+    const vt_status status = vt_fields_about_of_set(directory, "train", &(vt_fields_form){0}, &about);
+    if (status == VT_OK) vt_statistics_take_about(set->statistics, &about);
+    free(directory);
     return status;
 }
 
