@@ -144,7 +144,7 @@ static void note_bad_data(vt_loop *loop, const vt_step_figures *figures, double 
 {
     vt_error cause;
     loop->bad_data = true;
-    if (vt_trainer_steps_pending(loop->trainer) == 0) return;
+    if (loop->trainer->pending == 0) return;
     vt_error_move_out(&cause);
     if (note_step(loop, figures, seconds, waited) != VT_OK) vt_error_clear();
     vt_error_move_in(&cause);
@@ -155,7 +155,7 @@ static vt_status take_steps(vt_loop *loop, int64_t leave)
 {
     vt_status status = VT_OK;
     vt_trainer *trainer = loop->trainer;
-    while (vt_trainer_steps_pending(trainer) > leave) {
+    while (trainer->pending > leave) {
         vt_step_figures figures;
         status = vt_step_take(trainer, &figures);
         loop->diverged =
@@ -192,7 +192,7 @@ static bool is_checkpoint_due(const vt_loop *loop)
     bool epoch_ended = loop->epoch_started == 0;
     if (every == 0) return false;
     if (every == VT_UNSET_INTEGER) return epoch_ended;
-    return vt_trainer_steps_started(loop->trainer) % every == 0 || (epoch_ended && is_finished(loop));
+    return loop->trainer->steps_started % every == 0 || (epoch_ended && is_finished(loop));
 }
 
 /* Collective. An update may overflow although its gradients are finite; it must not replace a good checkpoint. */
@@ -350,7 +350,7 @@ static vt_status draw_picture(vt_loop *loop, int64_t epoch, const vt_batch *batc
     float *prediction = vt_allocate(2 * (size_t)plane, sizeof *prediction, "a picture"), *target = prediction + plane;
     VT_TRY(vt_step_forecast(trainer, batch, pictured, prediction, target));
     task->kind->describe_picture(task, batch, prediction, target, &picture);
-    VT_TRY(vt_record_picture(loop->record, &picture, epoch + 1, vt_trainer_steps_started(trainer), target, prediction));
+    VT_TRY(vt_record_picture(loop->record, &picture, epoch + 1, trainer->steps_started, target, prediction));
 done:
     vt_picture_close(&picture);
     free(prediction);
@@ -421,7 +421,7 @@ static vt_status train_epoch(vt_loop *loop)
     if (vt_schedule_restarts(trainer->config, trainer->length, progress->step)) progress->restart_step = progress->step;
     vt_loader_begin(loop->training_loader, progress->epoch, progress->epoch_steps);
     while (loop->epoch_started < loop->length.steps_per_epoch) {
-        double *waited = &loop->waited[vt_trainer_steps_started(trainer) % VT_STEPS_AHEAD];
+        double *waited = &loop->waited[trainer->steps_started % VT_STEPS_AHEAD];
         *waited = 0;
         prepare_step(loop);
         vt_range_begin("step %lld", (long long)loop->epoch_started);
@@ -429,7 +429,7 @@ static vt_status train_epoch(vt_loop *loop)
         VT_ASSERT(status != VT_OK || batch != NULL); /* the steps were counted */
         if (status == VT_ERROR) save_after_fault(loop);
         if (status != VT_OK) goto done;
-        vt_sample_trace_add(loop->sample_trace, vt_trainer_steps_started(trainer) + 1, progress->epoch + 1, batch);
+        vt_sample_trace_add(loop->sample_trace, trainer->steps_started + 1, progress->epoch + 1, batch);
         status = vt_step_start(trainer, batch);
         vt_range_end();
         loop->epoch_started++;

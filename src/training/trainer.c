@@ -230,11 +230,6 @@ const vt_config *vt_trainer_config(const vt_trainer *trainer)
     return trainer->config;
 }
 
-vt_backend *vt_trainer_backend(const vt_trainer *trainer)
-{
-    return trainer->backend;
-}
-
 vt_world *vt_trainer_world(const vt_trainer *trainer)
 {
     return trainer->world;
@@ -248,11 +243,6 @@ const vt_model *vt_trainer_model(const vt_trainer *trainer)
 vt_parameters *vt_trainer_parameters(const vt_trainer *trainer)
 {
     return trainer->parameters;
-}
-
-vt_optimizer *vt_trainer_optimizer(const vt_trainer *trainer)
-{
-    return trainer->optimizer;
 }
 
 vt_gradient_sync *vt_trainer_sync(const vt_trainer *trainer)
@@ -287,25 +277,10 @@ size_t vt_trainer_activation_bytes(const vt_trainer *trainer)
     return trainer->rooms[0].arena.peak + trainer->micro_batches[0].shared.peak + rooms;
 }
 
-int64_t vt_trainer_steps_started(const vt_trainer *trainer)
-{
-    return trainer->steps_started;
-}
-
 void vt_trainer_resume(vt_trainer *trainer, int64_t steps, vt_schedule_length length)
 {
     trainer->steps_started = steps;
     trainer->length = length;
-}
-
-int64_t vt_trainer_steps_pending(const vt_trainer *trainer)
-{
-    return trainer->pending;
-}
-
-int64_t vt_trainer_steps_replayed(const vt_trainer *trainer)
-{
-    return trainer->steps_replayed;
 }
 
 bool vt_trainer_counts_in_sums(const vt_trainer *trainer)

@@ -28,11 +28,9 @@ void vt_trainer_close(vt_trainer **trainer);
 
 /* What it works with, and owns but for configuration and back end. */
 const vt_config *vt_trainer_config(const vt_trainer *trainer);
-vt_backend *vt_trainer_backend(const vt_trainer *trainer);
 vt_world *vt_trainer_world(const vt_trainer *trainer);
 const vt_model *vt_trainer_model(const vt_trainer *trainer);
 vt_parameters *vt_trainer_parameters(const vt_trainer *trainer);
-vt_optimizer *vt_trainer_optimizer(const vt_trainer *trainer);
 vt_gradient_sync *vt_trainer_sync(const vt_trainer *trainer);
 
 /* Collective. The parameters and their average (ema_decay) change places; once more, and they are back, to the bit.
@@ -47,14 +45,8 @@ size_t vt_trainer_activation_bytes(const vt_trainer *trainer);
 
 /* ---- steps ---- */
 
-/* Optimizer steps of the whole run that were started; a run that continues sets those that were made before, and how
- * many there will be. */
-int64_t vt_trainer_steps_started(const vt_trainer *trainer);
+/* Of a run that continues: the steps that were made before, and how many there will be. */
 void vt_trainer_resume(vt_trainer *trainer, int64_t steps, vt_schedule_length length);
-
-/* Of them: those whose figures are still to be taken, and those that were replayed from a recording. */
-int64_t vt_trainer_steps_pending(const vt_trainer *trainer);
-int64_t vt_trainer_steps_replayed(const vt_trainer *trainer);
 
 /* The type of what enters matrix products, and the samples of a micro-batch, as the configuration has them. */
 vt_type vt_trainer_type(const vt_config *config);

@@ -352,11 +352,3 @@ vt_chunk_cache *vt_dataset_chunks(vt_source *source)
     vt_dataset *dataset = (vt_dataset *)source;
     return dataset->chunk_bytes[1] > 0 ? &dataset->cache : NULL;
 }
-
-int64_t vt_dataset_kept_frames(vt_dataset *dataset)
-{
-    pthread_mutex_lock(&dataset->lock);
-    const int64_t kept = dataset->kept != NULL ? dataset->kept->kept : 0;
-    pthread_mutex_unlock(&dataset->lock);
-    return kept;
-}

@@ -194,7 +194,7 @@ static void log_sets(const vt_source *training, const vt_source *validation, con
         vt_log_info("HDF5 reads what can't be read past it: %s", obstacle);
 }
 
-void vt_fields_close(vt_source *source)
+static void close_fields(vt_source *source)
 {
     vt_dataset *dataset = (vt_dataset *)source;
     vt_dataset_close(&dataset);
@@ -214,7 +214,7 @@ const vt_source_kind vt_source_fields = {.name = "fields",
                                          .specs = specs,
                                          .held_bytes = held_bytes,
                                          .open = open_set,
-                                         .close = vt_fields_close,
+                                         .close = close_fields,
                                          .agree = vt_dataset_agree,
                                          .shared = vt_dataset_shared_times,
                                          .list_files = vt_dataset_list_files,
@@ -263,8 +263,5 @@ static void log_noise(const vt_source *training, const vt_source *validation, co
     vt_log_info("reading: nothing; every batch is the same noise");
 }
 
-const vt_source_kind vt_source_noise = {.name = "noise",
-                                        .read = read_noise,
-                                        .close = vt_fields_close,
-                                        .log = log_noise,
-                                        .describe = vt_source_describe_noise};
+const vt_source_kind vt_source_noise = {
+    .name = "noise", .read = read_noise, .close = close_fields, .log = log_noise, .describe = vt_source_describe_noise};

@@ -421,8 +421,9 @@ done:
     return status;
 }
 
-vt_status vt_fields_read_alone(const vt_frame *frame, const vt_frame_window *window, const vt_read_manner *manner,
-                               vt_decoder *decoder)
+/* Reads one frame by itself. */
+static vt_status read_alone(const vt_frame *frame, const vt_frame_window *window, const vt_read_manner *manner,
+                            vt_decoder *decoder)
 {
     vt_status status = VT_OK;
     vt_read_plan *alone = vt_fields_plan_open(NULL);
@@ -452,7 +453,7 @@ void vt_fields_plan_retry(const vt_read_plan *base, int64_t index, vt_decoder *d
         const size_t bytes = (size_t)(frame->channels * window->rows * window->width) * sizeof(float);
         /* not in its place, where another item may be at work */
         copy.values = item->kind != VT_ITEM_LIBRARY ? malloc(bytes) : NULL;
-        if (copy.values != NULL && vt_fields_read_alone(&copy, window, &manner, decoder) == VT_OK) {
+        if (copy.values != NULL && read_alone(&copy, window, &manner, decoder) == VT_OK) {
             memcpy(frame->values, copy.values, bytes);
             finish_part(plan, item->first_frame + f);
         } else {
@@ -473,7 +474,7 @@ vt_status vt_fields_file_read(vt_fields_file *file, int64_t time, int64_t channe
     VT_ASSERT(time >= 0 && time < file->shape.times && channels <= file->shape.channels && window->first_row >= 0 &&
               window->rows > 0 && window->first_row + window->rows <= file->shape.height &&
               window->width <= file->shape.width);
-    const vt_status status = vt_fields_read_alone(&frame, window, &manner, &decoder);
+    const vt_status status = read_alone(&frame, window, &manner, &decoder);
     vt_decoder_close(&decoder);
     return status;
 }

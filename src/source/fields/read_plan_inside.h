@@ -54,10 +54,6 @@ static inline const vt_read_item *vt_plan_item(const vt_fields_plan *plan, int64
     return &plan->items[begin + (index - begin + plan->first_of_group) % count];
 }
 
-/* Reads one frame by itself. */
-vt_status vt_fields_read_alone(const vt_frame *frame, const vt_frame_window *window, const vt_read_manner *manner,
-                               vt_decoder *decoder);
-
 /* The file's rows of a source that hold the window's, whichever way they run. */
 static inline int64_t vt_first_file_row(const vt_field_source *source, const vt_frame_window *window)
 {

@@ -97,7 +97,7 @@ static bool has_test_set(const vt_config *config)
     return has;
 }
 
-vt_corpus_options vt_text_options(const vt_config *config)
+static vt_corpus_options options_of(const vt_config *config)
 {
     return (vt_corpus_options){
         .lower = config->text_lower, .unknown_word = config->text_oov == VT_OOV_UNK, .other_directory = config->expdir};
@@ -108,7 +108,7 @@ vt_status vt_text_vocabulary(const vt_config *config, vt_vocabulary **vocabulary
     vt_status status = VT_OK;
     vt_corpus *corpus = NULL;
     char *path = NULL;
-    vt_corpus_options options = vt_text_options(config);
+    vt_corpus_options options = options_of(config);
     options.only_words = true;
     *vocabulary = NULL;
     if (config->vocabulary != NULL) return vt_vocabulary_read(config->vocabulary, vocabulary);
@@ -166,7 +166,7 @@ static vt_status open_text(const vt_config *config, vt_text_source *own)
 {
     vt_status status = VT_OK;
     const vt_set set = own->source.set;
-    const vt_corpus_options options = vt_text_options(config);
+    const vt_corpus_options options = options_of(config);
     char *path = NULL;
     VT_TRY(vt_text_path(config, set, &path));
     VT_CHECK(path != NULL, "data_dir %s has no test file; name one by inf_data_path", config->data_dir);
