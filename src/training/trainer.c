@@ -270,13 +270,6 @@ void vt_trainer_exchange_average(vt_trainer *trainer)
     vt_gradient_sync_values_changed(trainer->sync);
 }
 
-size_t vt_trainer_activation_bytes(const vt_trainer *trainer)
-{
-    const vt_offload *offload = trainer->rooms[0].offload;
-    const size_t rooms = offload != NULL ? vt_offload_device_bytes(vt_offload_needed(offload)) : 0;
-    return trainer->rooms[0].arena.peak + trainer->micro_batches[0].shared.peak + rooms;
-}
-
 void vt_trainer_resume(vt_trainer *trainer, int64_t steps, vt_schedule_length length)
 {
     trainer->steps_started = steps;

@@ -40,9 +40,6 @@ void vt_trainer_exchange_average(vt_trainer *trainer);
 /* For checkpoints; what they say of the data is left to the caller. */
 vt_checkpoint_subject vt_trainer_subject(const vt_trainer *trainer);
 
-/* The most bytes that the activations of one micro-batch have taken so far. */
-size_t vt_trainer_activation_bytes(const vt_trainer *trainer);
-
 /* ---- steps ---- */
 
 /* Of a run that continues: the steps that were made before, and how many there will be. */

@@ -7,7 +7,6 @@
 #include "operations/paths.h"
 #include "rig.h"
 #include "training/plan.h"
-#include "training/trainer_inside.h"
 #include "unit/data_files.h"
 
 /* ---- decisions ---- */
@@ -301,7 +300,7 @@ static void check_offloaded(vt_cpu_isa isa, const char *settings)
         replayed[offloads] = m.trainer->steps_replayed;
         const vt_plan_options options = {.device_memory = true};
         EXPECT_OK(vt_plan_make(m.config, &options, &plan));
-        bytes[offloads] = vt_trainer_activation_bytes(m.trainer);
+        bytes[offloads] = activation_bytes(m.trainer);
         EXPECT(bytes[offloads] == plan.arena_bytes + plan.shared_bytes + vt_offload_device_bytes(plan.offload),
                "%s: %zu bytes", settings, bytes[offloads]);
         EXPECT((plan.pinned_bytes > 0) == (offloads == 1));

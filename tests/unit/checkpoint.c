@@ -15,7 +15,6 @@
 #include "rig.h"
 #include "storage/safetensors.h"
 #include "test.h"
-#include "training/trainer_inside.h"
 
 enum { BATCH = 4, PLANE = 8 * 12 };
 
