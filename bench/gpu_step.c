@@ -32,6 +32,7 @@
 #include "training/budget.h"
 #include "training/plan.h"
 #include "training/step.h"
+#include "training/trainer_inside.h"
 
 typedef struct {
     vt_config *config;
@@ -242,8 +243,8 @@ static void print_times(const side *s, double step_seconds)
         if (seconds[i] > 0) printf("\"%s\": %.6f, ", classes[i].name, seconds[i]);
     printf(
         "\"between operations\": %.6f, \"step_seconds\": %.6f, \"calls\": %lld, \"steps\": %lld, \"replayed\": %lld}\n",
-        step_seconds - sum, step_seconds, calls, (long long)vt_trainer_steps_started(s->trainer),
-        (long long)vt_trainer_steps_replayed(s->trainer));
+        step_seconds - sum, step_seconds, calls, (long long)s->trainer->steps_started,
+        (long long)s->trainer->steps_replayed);
 }
 
 static vt_status print_classes(side *s)
@@ -298,7 +299,7 @@ int main(int argument_count, char **arguments)
     VT_TRY(answer(&s));
     printf("{\"parameters\": %lld, \"steps\": %lld, \"replayed\": %lld}\n",
            (long long)vt_parameters_model_elements(vt_trainer_parameters(s.trainer)),
-           (long long)vt_trainer_steps_started(s.trainer), (long long)vt_trainer_steps_replayed(s.trainer));
+           (long long)s.trainer->steps_started, (long long)s.trainer->steps_replayed);
 done:
     if (status != VT_OK) fprintf(stderr, "bench/gpu_step: %s\n", vt_error_text());
     vt_trainer_close(&s.trainer);

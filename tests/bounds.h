@@ -20,7 +20,7 @@ static inline double allowed_of_roundings(int roundings, double unit)
  * loss and its gradients differ by this step's roundings alone. */
 static inline void start_from(vt_trainer *to, vt_trainer *from)
 {
-    vt_backend *reader = vt_trainer_backend(from), *writer = vt_trainer_backend(to);
+    vt_backend *reader = vt_trainer_subject(from).backend, *writer = vt_trainer_subject(to).backend;
     const size_t bytes =
         (size_t)vt_parameters_block_elements(vt_trainer_parameters(from), VT_BLOCK_VALUES) * sizeof(float);
     void *values = vt_test_owned(malloc(bytes));

@@ -6,6 +6,7 @@
 #include "settings.h"
 #include "task/weather.h"
 #include "training/step.h"
+#include "training/trainer_inside.h"
 
 typedef struct {
     vt_config *config;
@@ -96,6 +97,14 @@ static inline void rig_evaluate(rig *r, const vt_batch *batch, bool with_baselin
     vt_step_evaluation_open(r->trainer, with_baseline, result);
     EXPECT_OK(vt_step_evaluate(r->trainer, batch, result));
     vt_step_evaluation_finish(r->trainer, result);
+}
+
+/* The most bytes that the activations of one micro-batch have taken so far. */
+static inline size_t activation_bytes(const vt_trainer *trainer)
+{
+    const vt_offload *offload = trainer->rooms[0].offload;
+    const size_t rooms = offload != NULL ? vt_offload_device_bytes(vt_offload_needed(offload)) : 0;
+    return trainer->rooms[0].arena.peak + trainer->micro_batches[0].shared.peak + rooms;
 }
 
 #endif

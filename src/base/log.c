@@ -132,3 +132,14 @@ void vt_log_warning(const char *format, ...)
     write_line("WARNING", !muted, format, arguments);
     va_end(arguments);
 }
+
+void vt_log_lines(const char *text)
+{
+    for (int length; text != NULL && text[0] != '\0'; text += length + (text[length] == '\n')) {
+        length = (int)strcspn(text, "\n");
+        if (text[0] == '!')
+            vt_log_warning("%.*s", length - 1, text + 1);
+        else
+            vt_log_info("%.*s", length, text);
+    }
+}

@@ -42,4 +42,7 @@ void vt_log_info(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void vt_log_detail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void vt_log_warning(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* Each line of the text (NULL: none) as a line of the log; one that begins with '!' is a warning, without the mark. */
+void vt_log_lines(const char *text);
+
 #endif

@@ -273,14 +273,37 @@ void vt_text_free_list(char **strings, int64_t count)
     free(strings);
 }
 
-int vt_by_name(const void *a, const void *b)
+void vt_names_take(vt_names *list, char *name)
 {
-    return strcmp(*(char *const *)a, *(char *const *)b);
+    list->names = vt_grow(list->names, (size_t)list->count, sizeof *list->names, "a list of names");
+    list->names[list->count++] = name;
+}
+
+void vt_names_add(vt_names *list, const char *name)
+{
+    vt_names_take(list, vt_text_copy(name));
+}
+
+int vt_by_name(const void *one, const void *other)
+{
+    return strcmp(*(char *const *)one, *(char *const *)other);
+}
+
+void vt_names_sort(vt_names *list)
+{
+    if (list->count > 0) qsort(list->names, (size_t)list->count, sizeof *list->names, vt_by_name);
+}
+
+void vt_names_close(vt_names *list)
+{
+    vt_text_free_list(list->names, list->count);
+    *list = (vt_names){0};
 }
 
 const char *vt_text_next_word(const char **rest, size_t *length)
 {
     static const char separators[] = "[], \t\n'\"";
+    if (*rest == NULL) return NULL;
     const char *word = *rest + strspn(*rest, separators);
     *length = strcspn(word, separators);
     *rest = word + *length;

@@ -56,7 +56,7 @@ const char *vt_text_double(double value, char buffer[VT_NUMBER_SIZE]);
 const char *vt_text_bytes(double bytes, char buffer[VT_NUMBER_SIZE]);
 
 /* The words of a list, "[u10, z@500]" with or without the brackets: the next one from *rest on, not terminated, and its
- * length; NULL after the last. Blanks, quotes and brackets separate words as commas do. */
+ * length; NULL after the last, or of no list (NULL). Blanks, quotes and brackets separate words as commas do. */
 const char *vt_text_next_word(const char **rest, size_t *length);
 
 /* The place in `words`, which NULL ends, of the first `length` characters of `string` in any case; -1: they are none of
@@ -69,8 +69,16 @@ bool vt_text_ends_with(const char *string, const char *end);
 /* Frees malloc'd strings and their list, which may be NULL. */
 void vt_text_free_list(char **strings, int64_t count);
 
-/* For qsort: strings, by their bytes. */
-int vt_by_name(const void *a, const void *b);
+/* A list of names that grows. Start with {0}. */
+typedef struct {
+    char **names; /* [count], malloc'd as each of them is */
+    int64_t count;
+} vt_names;
+void vt_names_take(vt_names *list, char *name); /* which becomes the list's */
+void vt_names_add(vt_names *list, const char *name);
+void vt_names_sort(vt_names *list); /* by their bytes */
+void vt_names_close(vt_names *list);
+int vt_by_name(const void *one, const void *other); /* for qsort: two char * */
 
 /* The whole string must be the number and must fit; otherwise false. */
 bool vt_text_to_integer(const char *string, int64_t *value);

@@ -3,10 +3,12 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "checkpoint/inside.h"
 #include "checkpoint/parts.h"
 #include "model/model.h"
+#include "source/sources.h"
 #include "task/task.h"
 
 vt_status vt_checkpoint_compare_vocabulary(const char *directory, const vt_checkpoint_subject *subject,
@@ -185,20 +187,17 @@ vt_status vt_checkpoint_join_data(vt_tensor_file *index, const char *directory, 
     vt_status status = VT_OK;
     vt_task *task = subject->task;
     vt_fields_about *about = NULL;
-    vt_text remarks = {0};
     char *name = vt_text_format("the checkpoint %s", directory);
     const vt_fields_rules rules = {.use = use, .accepted = subject->config->accept};
     const vt_fields_side data = {task->about, task->data_name};
     VT_TRY(vt_checkpoint_about(index, directory, &about));
     if (about == NULL || task->about == NULL) goto done;
-    VT_TRY(vt_fields_compare(&rules, &data, &(vt_fields_side){about, name}, &remarks));
-    vt_fields_log_remarks(&remarks);
+    VT_TRY(vt_fields_agree(&rules, &data, &(vt_fields_side){about, name}));
     if (task->kind->take_normalisation == NULL) goto done;
     if (use == VT_INITIAL_AND_DATA && !vt_fields_same_channels(task->about, about)) goto done;
     task->kind->take_normalisation(task, about, name);
 done:
     vt_fields_about_close(&about);
-    vt_text_close(&remarks);
     free(name);
     return status;
 }
@@ -301,5 +300,73 @@ vt_status vt_checkpoint_check_run(vt_tensor_file *index, const char *directory, 
                                        "a run can't change its task; --init_from takes the parameters alone"));
     if (progress->epoch_steps > 0) VT_TRY(check_epoch(index, directory, subject, progress));
 done:
+    return status;
+}
+
+/* ---- do its losses measure the same? ---- */
+
+static bool are_one_place(const char *a, const char *b)
+{
+    char *left = realpath(a, NULL), *right = realpath(b, NULL);
+    const bool same = left != NULL && right != NULL && strcmp(left, right) == 0;
+    free(left);
+    free(right);
+    return same;
+}
+
+/* What says which number of which samples a validation's loss is. What normalises the fields is the checkpoint's, so it
+ * stays. Earlier checkpoints don't say the number of samples. */
+static vt_status compare_measures(vt_tensor_file *index, const vt_config *then, const vt_checkpoint_subject *subject,
+                                  vt_text *changes)
+{
+    static const char *const options[] = {"loss",    "lambda_rho",   "latitude_weights", "channel_weights",
+                                          "missing", "valid_period", "time_step",        "stride",
+                                          NULL};
+    static const char *const sets[] = {"valid_data_path", "val_path", "val_path_npy_data", "val_path_npy_label", NULL};
+    static const char *const limits[] = {"limit_nsamples_val", "Nsamples_val", NULL};
+    static const char *const loader[] = {"data_loader_config", NULL}, *const seed[] = {"seed", NULL};
+    vt_status status = VT_OK;
+    const vt_config *now = subject->config;
+    const bool was_noise = then->data_loader_config == VT_LOADER_SYNTHETIC,
+               is_noise = now->data_loader_config == VT_LOADER_SYNTHETIC;
+    int64_t samples = subject->validation_samples;
+    vt_checkpoint_compare_options(then, now, options, changes);
+    for (int i = 0; sets[i] != NULL; i++) {
+        char *was = vt_config_value_text(then, sets[i]), *is = vt_config_value_text(now, sets[i]);
+        const char *const own[] = {sets[i], NULL};
+        if (!are_one_place(was, is)) vt_checkpoint_compare_options(then, now, own, changes);
+        free(was);
+        free(is);
+    }
+    if (was_noise != is_noise) vt_checkpoint_compare_options(then, now, loader, changes);
+    if (is_noise || strcmp(vt_source_kind_of(now)->name, "volumes") == 0)
+        vt_checkpoint_compare_options(then, now, seed, changes); /* draws them */
+    if (vt_tensor_file_has(index, "validation_samples"))
+        VT_TRY(vt_tensor_file_get_integer(index, "validation_samples", &samples));
+    else
+        vt_checkpoint_compare_options(then, now, limits, changes);
+    if (samples != subject->validation_samples)
+        vt_text_append(changes, "%s%lld validation samples, not %lld", changes->length > 0 ? ", and " : "",
+                       (long long)samples, (long long)subject->validation_samples);
+done:
+    return status;
+}
+
+vt_status vt_checkpoint_compare_measure(vt_tensor_file *index, const char *directory,
+                                        const vt_checkpoint_subject *subject, vt_run_progress *progress)
+{
+    vt_status status = VT_OK;
+    vt_config *then = NULL;
+    vt_text changes = {0};
+    VT_TRY(vt_checkpoint_configuration(index, directory, &then));
+    VT_TRY(compare_measures(index, then, subject, &changes));
+    if (changes.length == 0) goto done;
+    vt_log_info("the smallest validation loss and the baseline's begin anew, as those of %s measure something else: %s",
+                directory, changes.characters);
+    progress->validation_loss = progress->persistence_loss = NAN;
+    progress->best_loss = INFINITY;
+done:
+    vt_config_close(&then);
+    vt_text_close(&changes);
     return status;
 }

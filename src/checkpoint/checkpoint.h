@@ -46,6 +46,10 @@ vt_status vt_checkpoint_read(const char *directory, const vt_checkpoint_subject 
  * each, and then what begins anew and what was not used, a line each after a newline; a warning's begins with '!'. */
 vt_status vt_checkpoint_read_parameters(const char *path, const vt_checkpoint_subject *subject, vt_text *changes);
 
+/* What tells one checkpoint, or .safetensors file, from another: the checksum of its index, which holds a random id, or
+ * of all of it. */
+vt_status vt_checkpoint_checksum(const char *path, uint32_t *checksum);
+
 /* For commands that look at a checkpoint, which may be a stranger's, without a model. (HDF5 may crash on it: they look
  * in another process, storage/trial.h, or call vt_tensor_files_try before.) The first checks that checkpoint.h5 is what
  * was written. The second checks that one shard is there, whole, and of this checkpoint, with `contents` also its

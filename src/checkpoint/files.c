@@ -22,26 +22,40 @@ char *vt_checkpoint_vocabulary(const char *directory)
     return vt_text_format("%s/vocabulary", directory);
 }
 
-char *vt_checkpoint_about_path(const char *directory)
+vt_status vt_checkpoint_checksum(const char *path, uint32_t *checksum)
 {
-    return vt_text_format("%s/about.json", directory);
+    char *file = vt_text_format(vt_safetensors_is_name(path) ? "%s" : "%s/checkpoint.h5", path);
+    const vt_status status = vt_file_checksum(file, checksum);
+    free(file);
+    return status;
 }
 
 /* HDF5 1.10 trusts what a damaged file says of its own structures, so the index has a checksum that is looked at before
  * HDF5 is. */
-vt_status vt_checkpoint_write_checksum(const char *directory, const char *index)
+vt_status vt_checkpoint_write_checksum(const char *directory)
 {
     vt_status status = VT_OK;
     uint32_t checksum = 0;
     char *path = vt_text_format("%s/checkpoint.crc32c", directory);
     FILE *file = NULL;
-    VT_TRY(vt_file_checksum(index, &checksum));
+    VT_TRY(vt_checkpoint_checksum(directory, &checksum));
     file = fopen(path, "w");
     bool written = file != NULL && vt_file_close(file, fprintf(file, "%08x  checkpoint.h5\n", (unsigned)checksum) > 0);
     VT_CHECK(written, "can't write %s: %s", path, strerror(errno));
     VT_TRY(vt_output_synchronise(path));
 done:
     free(path);
+    return status;
+}
+
+vt_status vt_checkpoint_note_checksum(vt_tensor_file *index, const char *name, const char *path)
+{
+    vt_status status = VT_OK;
+    uint32_t checksum = 0;
+    VT_TRY(vt_output_synchronise(path));
+    VT_TRY(vt_file_checksum(path, &checksum));
+    VT_TRY(vt_tensor_file_set_integers(index, name, 1, &(int64_t){checksum}));
+done:
     return status;
 }
 
@@ -107,12 +121,13 @@ done:
     return status;
 }
 
-/* The index is what was written. Those of version 1 have no checksum. */
-static vt_status check_index(const char *directory, const char *index, bool *has_checksum)
+/* Those of version 1 have no checksum, which *has_checksum tells. */
+static vt_status check_index(const char *directory, bool *has_checksum)
 {
     vt_status status = VT_OK;
     unsigned expected = 0;
     char *path = vt_text_format("%s/checkpoint.crc32c", directory);
+    char *index = vt_text_format("%s/checkpoint.h5", directory);
     FILE *file = NULL;
     *has_checksum = vt_output_exists(path);
     if (!*has_checksum) goto done;
@@ -121,6 +136,7 @@ static vt_status check_index(const char *directory, const char *index, bool *has
     VT_TRY(check_checksum(index, expected));
 done:
     if (file != NULL) fclose(file);
+    free(index);
     free(path);
     return status;
 }
@@ -143,7 +159,7 @@ vt_status vt_checkpoint_check_beside(vt_tensor_file *index, const char *director
 {
     vt_status status = VT_OK;
     VT_TRY(check_beside(index, "vocabulary_crc32c", vt_checkpoint_vocabulary(directory)));
-    VT_TRY(check_beside(index, "about_crc32c", vt_checkpoint_about_path(directory)));
+    VT_TRY(check_beside(index, "about_crc32c", vt_text_format("%s/about.json", directory)));
 done:
     return status;
 }
@@ -155,7 +171,7 @@ vt_status vt_checkpoint_open(const char *directory, const vt_world *world, vt_te
     bool has_checksum = false;
     char *path = vt_text_format("%s/checkpoint.h5", directory);
     *damaged = true;
-    VT_TRY(check_index(directory, path, &has_checksum));
+    VT_TRY(check_index(directory, &has_checksum));
     VT_TRY(vt_tensor_file_open(path, index));
     VT_TRY(vt_tensor_file_get_integer(*index, "format_version", &version));
     *damaged = version < 1;
@@ -176,12 +192,8 @@ done:
 
 vt_status vt_checkpoint_check_index(const char *directory)
 {
-    bool has_checksum = false;
-    vt_status status = VT_OK;
-    char *path = vt_text_format("%s/checkpoint.h5", directory);
-    status = check_index(directory, path, &has_checksum);
-    free(path);
-    return status;
+    bool has_checksum;
+    return check_index(directory, &has_checksum);
 }
 
 vt_status vt_checkpoint_check_shard(vt_tensor_file *index, const char *directory, int shard, bool contents)

@@ -95,14 +95,6 @@ static char *choose(const char *checkpoints, vt_checkpoint_use use)
     return newest < 0 ? NULL : vt_text_format("%s/step-%08lld", checkpoints, (long long)newest);
 }
 
-static const char *expected(vt_checkpoint_use use)
-{
-    return use == VT_CHECKPOINT_TO_BEGIN
-               ? "expected the directory of a checkpoint, like runs/demo/1CPU/00/checkpoints/best, or of a run, or a "
-                 "file NAME.safetensors"
-               : "expected the directory of a checkpoint, like runs/demo/1CPU/00/checkpoints/best, or of a run";
-}
-
 /* Files of others, and parameters where more is needed. */
 static vt_status refuse_foreign(const char *path, vt_checkpoint_use use)
 {
@@ -153,12 +145,15 @@ done:
 static vt_status look_for(const char *path, vt_checkpoint_use use, char **found)
 {
     vt_status status = VT_OK;
+    static const char expected[] = "expected the directory of a checkpoint, like "
+                                   "runs/demo/1CPU/00/checkpoints/best, or of a run";
+    const char *or_file = use == VT_CHECKPOINT_TO_BEGIN ? ", or a file NAME.safetensors" : "";
     struct stat info;
     size_t length = strlen(path);
     while (length > 1 && path[length - 1] == '/') length--;
     char *trimmed = vt_text_format("%.*s", (int)length, path), *below = vt_text_format("%s/checkpoints", trimmed);
     *found = NULL;
-    VT_CHECK(stat(trimmed, &info) == 0, "%s: %s; %s", trimmed, strerror(errno), expected(use));
+    VT_CHECK(stat(trimmed, &info) == 0, "%s: %s; %s%s", trimmed, strerror(errno), expected, or_file);
     const bool is_directory = S_ISDIR(info.st_mode), below_there = vt_output_exists(below);
     VT_TRY(follow_best(trimmed, found));
     if (*found != NULL) goto done;
@@ -171,7 +166,7 @@ static vt_status look_for(const char *path, vt_checkpoint_use use, char **found)
     if (is_directory) *found = choose(below_there ? below : trimmed, use);
     VT_CHECK(*found != NULL || !below_there, "%s is a run that has no checkpoint yet: there is none in %s", trimmed,
              below);
-    VT_CHECK(*found != NULL, "%s is neither a checkpoint nor a run; %s", trimmed, expected(use));
+    VT_CHECK(*found != NULL, "%s is neither a checkpoint nor a run; %s%s", trimmed, expected, or_file);
 done:
     free(trimmed);
     free(below);

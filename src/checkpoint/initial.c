@@ -21,9 +21,9 @@ typedef struct {
     vt_tensor_file *index; /* of a checkpoint; or NULL */
     vt_safetensors *file;  /* or this, from PyTorch's side */
     const char *group;     /* that a checkpoint has the tensors in */
-    char **names;          /* [count], of its tensors, in their natural order */
-    bool *used;
-    int64_t count, taken, rounded;
+    vt_names list;         /* of its tensors, in their natural order */
+    bool *used;            /* [list.count] */
+    int64_t taken, rounded;
     bool split;
     int64_t grid[2]; /* of its tokens; 0: not known */
     item *left;      /* [left_count], parameters */
@@ -31,6 +31,52 @@ typedef struct {
     float *room;
     vt_text told; /* lines for the log, each after a newline; those that begin with '!' are warnings */
 } source;
+
+/* ---- names that PyTorch's side wrote ---- */
+
+/* The length of what DistributedDataParallel and torch.compile have put before a name, nested in any order. */
+static size_t prefix_length(const char *name)
+{
+    static const char *const prefixes[] = {"module.", "_orig_mod."};
+    size_t length = 0, before;
+    do {
+        before = length;
+        for (int i = 0; i < 2; i++)
+            if (strncmp(name + length, prefixes[i], strlen(prefixes[i])) == 0) length += strlen(prefixes[i]);
+    } while (length > before);
+    return length;
+}
+
+/* "blocks.3.attn.qkv.weight" of a parameter "blocks.3.attn.k.weight", *part 1; NULL of all others. malloc'd. */
+static char *fused_name(const char *parameter, int *part)
+{
+    static const char *const parts[] = {".attn.q.", ".attn.k.", ".attn.v."};
+    for (int i = 0; i < 3; i++) {
+        const char *at = strstr(parameter, parts[i]);
+        if (at == NULL) continue;
+        *part = i;
+        return vt_text_format("%.*s.attn.qkv.%s", (int)(at - parameter), parameter, at + strlen(parts[i]));
+    }
+    return NULL;
+}
+
+/* Opens a .safetensors file, and takes what PyTorch's wrappers put there off the names. */
+static vt_status open_safetensors(const char *path, vt_safetensors **file, vt_text *changes)
+{
+    vt_status status = VT_OK;
+    bool any = false;
+    const char *name;
+    VT_TRY(vt_safetensors_open(path, file));
+    for (int64_t i = 0; (name = vt_safetensors_name(*file, i)) != NULL; i++) {
+        const size_t length = prefix_length(name);
+        if (length == 0) continue;
+        if (!any) vt_text_append(changes, "; '%.*s' was taken off its names", (int)length, name);
+        any = true;
+        vt_safetensors_rename(*file, i, name + length);
+    }
+done:
+    return status;
+}
 
 /* ---- what is there ---- */
 
@@ -43,18 +89,17 @@ static vt_status list_names(source *from)
 {
     vt_status status = VT_OK;
     const char *name;
-    if (from->index != NULL) VT_TRY(vt_tensor_file_list(from->index, from->group, &from->names, &from->count));
-    for (; from->file != NULL && (name = vt_safetensors_name(from->file, from->count)) != NULL; from->count++) {
-        from->names = vt_grow(from->names, (size_t)from->count, sizeof *from->names, "a checkpoint");
-        from->names[from->count] = vt_text_copy(name);
-    }
-    if (from->count > 0) qsort(from->names, (size_t)from->count, sizeof *from->names, by_number);
-    from->used = vt_allocate((size_t)from->count + 1, sizeof *from->used, "a checkpoint");
-    for (int64_t i = 1; i < from->count; i++) /* the model's and its running mean, say, which had different prefixes */
-        VT_CHECK(strcmp(from->names[i - 1], from->names[i]) != 0,
+    vt_names *list = &from->list;
+    if (from->index != NULL) VT_TRY(vt_tensor_file_list(from->index, from->group, &list->names, &list->count));
+    while (from->file != NULL && (name = vt_safetensors_name(from->file, list->count)) != NULL)
+        vt_names_add(list, name);
+    if (list->count > 0) qsort(list->names, (size_t)list->count, sizeof *list->names, by_number);
+    from->used = vt_allocate((size_t)list->count + 1, sizeof *from->used, "a checkpoint");
+    for (int64_t i = 1; i < list->count; i++) /* the model's and its running mean, say, which had different prefixes */
+        VT_CHECK(strcmp(list->names[i - 1], list->names[i]) != 0,
                  "%s: two of its tensors are '%s' once 'module.' and '_orig_mod.' are taken off the names; leave one "
                  "in the file",
-                 from->path, from->names[i]);
+                 from->path, from->list.names[i]);
 done:
     return status;
 }
@@ -69,11 +114,12 @@ typedef struct {
 
 static bool find_name(const source *from, const char *name, place *at)
 {
-    char **found =
-        from->count > 0 ? bsearch(&name, from->names, (size_t)from->count, sizeof *from->names, by_number) : NULL;
+    char **found = from->list.count > 0
+                       ? bsearch(&name, from->list.names, (size_t)from->list.count, sizeof *from->list.names, by_number)
+                       : NULL;
     if (found == NULL) return false;
     at->name = *found;
-    from->used[found - from->names] = true;
+    from->used[found - from->list.names] = true;
     return true;
 }
 
@@ -83,7 +129,7 @@ static vt_status find(const source *from, const vt_parameter *parameter, place *
 {
     vt_status status = VT_OK;
     *at = (place){.parts = 1};
-    char *fused = from->file != NULL ? vt_import_fused_name(parameter->name, &at->part) : NULL;
+    char *fused = from->file != NULL ? fused_name(parameter->name, &at->part) : NULL;
     if (find_name(from, vt_stored_name(parameter), at))
         at->part = 0;
     else if (fused != NULL && find_name(from, fused, at))
@@ -103,23 +149,15 @@ done:
 
 /* ---- taking ---- */
 
-/* This rank's part of `whole`; NULL: of the checkpoint's tensor, straight from the shards that hold it. */
-static vt_status put(source *from, const vt_stored_tensor *tensor, const place *at, const float *whole)
+/* Keeps this rank's part of a tensor that was read as a whole. */
+static void put(const source *from, const vt_stored_tensor *tensor, const float *whole)
 {
-    vt_status status = VT_OK;
     vt_tensor_box boxes[VT_TENSOR_BOXES];
-    const int number = vt_stored_boxes(tensor, boxes);
+    const int count = vt_stored_boxes(tensor, boxes);
     float *next = from->room;
-    for (int j = 0; j < number; j++) {
-        if (whole != NULL)
-            vt_tensor_box_copy(&tensor->shape, whole, &boxes[j], next);
-        else
-            VT_TRY(vt_tensor_file_read_box(from->index, at->full, &boxes[j], next));
-        next += vt_tensor_count(&boxes[j].shape);
-    }
-    if (number > 0) vt_kept_put(vt_optimizer_kept(from->subject->optimizer), &tensor->part, from->room);
-done:
-    return status;
+    for (int j = 0; j < count; next += vt_tensor_count(&boxes[j++].shape))
+        vt_tensor_box_copy(&tensor->shape, whole, &boxes[j], next);
+    if (count > 0) vt_kept_put(vt_optimizer_kept(from->subject->optimizer), &tensor->part, from->room);
 }
 
 static vt_status read_whole(source *from, const place *at, float *values)
@@ -166,7 +204,8 @@ static vt_status take(source *from, const vt_stored_tensor *tensor, const place 
     float *values = NULL, *made = NULL;
     *takes = same || resamples;
     if (!*takes) return VT_OK;
-    if (same && !resamples && from->index != NULL) return put(from, tensor, at, NULL);
+    if (same && !resamples && from->index != NULL)
+        return vt_checkpoint_read_part(from->index, at->full, tensor, from->subject, from->room);
     values = vt_allocate((size_t)vt_tensor_count(&at->shape) + 1, sizeof *values, "a checkpoint");
     VT_TRY(read_whole(from, at, values));
     if (resamples) {
@@ -175,7 +214,7 @@ static vt_status take(source *from, const vt_stored_tensor *tensor, const place 
         vt_text_append(&from->told, "\ninit_from: pos_embed is interpolated from %lld×%lld tokens to %lld×%lld",
                        (long long)old[0], (long long)old[1], (long long)grid[0], (long long)grid[1]);
     }
-    VT_TRY(put(from, tensor, at, resamples ? made : values));
+    put(from, tensor, resamples ? made : values);
 done:
     free(values);
     free(made);
@@ -256,10 +295,10 @@ static void tell(source *from, const item *items, int64_t count, const char *wha
 
 static void tell_all(source *from)
 {
-    item *unused = vt_allocate((size_t)from->count + 1, sizeof *unused, "a checkpoint");
+    item *unused = vt_allocate((size_t)from->list.count + 1, sizeof *unused, "a checkpoint");
     int64_t count = 0;
-    for (int64_t i = 0; i < from->count; i++)
-        if (!from->used[i]) unused[count++].name = from->names[i];
+    for (int64_t i = 0; i < from->list.count; i++)
+        if (!from->used[i]) unused[count++].name = from->list.names[i];
     if (from->left_count > 0)
         vt_text_append(&from->told, "\ninit_from: %lld of %lld parameters are taken", (long long)from->taken,
                        (long long)vt_parameters_count(from->subject->parameters));
@@ -321,7 +360,7 @@ done:
 static void close_source(source *from)
 {
     for (int64_t i = 0; i < from->left_count; i++) free(from->left[i].why);
-    vt_text_free_list(from->names, from->count);
+    vt_names_close(&from->list);
     vt_tensor_file_close(&from->index);
     vt_safetensors_close(&from->file);
     vt_text_close(&from->told);
@@ -335,7 +374,7 @@ vt_status vt_checkpoint_read_initial(const char *path, const vt_checkpoint_subje
     vt_status status = VT_OK;
     source from = {.path = path, .subject = subject, .group = "parameters", .room = vt_stored_room(subject)};
     if (vt_safetensors_is_name(path))
-        VT_TRY(vt_import_open(path, &from.file, changes));
+        VT_TRY(open_safetensors(path, &from.file, changes));
     else
         VT_TRY(open_checkpoint(&from, changes));
     VT_TRY(list_names(&from));
@@ -345,7 +384,7 @@ vt_status vt_checkpoint_read_initial(const char *path, const vt_checkpoint_subje
     if (from.rounded > 0)
         vt_text_append(changes, "; %lld parameters were rounded from float64 to float32", (long long)from.rounded);
     VT_CHECK(from.taken > 0, "%s: none of its %lld tensors fits a parameter of the model by name and shape: %s is %s",
-             path, (long long)from.count, from.left[0].name, from.left[0].why);
+             path, (long long)from.list.count, from.left[0].name, from.left[0].why);
     if (from.told.length > 0) vt_text_append(changes, "%s", from.told.characters);
 done:
     close_source(&from);

@@ -20,11 +20,11 @@ extern const vt_progress_row vt_progress_rows[];
 /* malloc'd, as all names here are. */
 char *vt_checkpoint_shard_name(int64_t rank, int64_t ranks);
 
-/* What describes its data (source/fields/about.h). */
-char *vt_checkpoint_about_path(const char *directory);
-
 /* checkpoint.crc32c, of the index. */
-vt_status vt_checkpoint_write_checksum(const char *directory, const char *index);
+vt_status vt_checkpoint_write_checksum(const char *directory);
+
+/* Brings a file beside the index onto the disk, and its checksum into the index, under this name. */
+vt_status vt_checkpoint_note_checksum(vt_tensor_file *index, const char *name, const char *path);
 
 /* Is it a parameter that comes later, and not there yet? */
 bool vt_checkpoint_lacks(vt_tensor_file *file, const vt_parameter *parameter);
@@ -40,20 +40,18 @@ vt_status vt_checkpoint_check_run(vt_tensor_file *index, const char *directory, 
 vt_status vt_checkpoint_join_data(vt_tensor_file *index, const char *directory, const vt_checkpoint_subject *subject,
                                   vt_fields_use use);
 
-/* What the losses of the run's validations measure; and whether that is what the checkpoint's do. If not, the smallest
- * loss and the baseline's are not known any more, and the log says why. */
-vt_status vt_checkpoint_write_measure(vt_tensor_file *file, const vt_checkpoint_subject *subject);
+/* Whether the losses of the run's validations measure what the checkpoint's do. If not, the smallest loss and the
+ * baseline's are not known any more, and the log says why. */
 vt_status vt_checkpoint_compare_measure(vt_tensor_file *index, const char *directory,
                                         const vt_checkpoint_subject *subject, vt_run_progress *progress);
 
 /* vt_checkpoint_read_parameters for a run that begins, this rank's part of it. */
 vt_status vt_checkpoint_read_initial(const char *path, const vt_checkpoint_subject *subject, vt_text *changes);
 
-/* Opens a .safetensors file and takes what PyTorch's wrappers put there off the names. */
-vt_status vt_import_open(const char *path, vt_safetensors **file, vt_text *changes);
-
-/* "blocks.3.attn.qkv.weight" of a parameter "blocks.3.attn.k.weight", *part 1; NULL of all others. malloc'd. */
-char *vt_import_fused_name(const char *parameter, int *part);
+/* Reads what this rank keeps of a tensor, which has this name in the file, straight from the shards that hold it. room:
+ * vt_stored_room. */
+vt_status vt_checkpoint_read_part(vt_tensor_file *index, const char *name, const vt_stored_tensor *tensor,
+                                  const vt_checkpoint_subject *subject, float *room);
 
 /* to [new[0] new[1], dim] = the position embedding from [old[0] old[1], dim] of another grid of tokens, interpolated as
  * timm.layers.resample_abs_pos_embed does: torch.nn.functional.interpolate, bicubic, antialias=True,

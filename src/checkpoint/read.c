@@ -2,7 +2,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/text.h"
@@ -71,41 +70,37 @@ static void reopen_epoch(const vt_config *config, vt_run_progress *progress)
     }
 }
 
-/* What this rank keeps of the first `count` tensors, straight from the shards that hold it. group: where they stand in
- * the file, if not under their own names. */
+vt_status vt_checkpoint_read_part(vt_tensor_file *index, const char *name, const vt_stored_tensor *tensor,
+                                  const vt_checkpoint_subject *subject, float *room)
+{
+    vt_status status = VT_OK;
+    vt_tensor_box boxes[VT_TENSOR_BOXES];
+    const int count = vt_stored_boxes(tensor, boxes);
+    float *next = room;
+    for (int j = 0; j < count; j++) {
+        VT_TRY(vt_tensor_file_read_box(index, name, &boxes[j], next));
+        next += vt_tensor_count(&boxes[j].shape);
+    }
+    if (count > 0) vt_kept_put(vt_optimizer_kept(subject->optimizer), &tensor->part, room);
+done:
+    return status;
+}
+
+/* What this rank keeps of the first `count` tensors. group: where they stand in the file, if not under their own names.
+ */
 static vt_status read_tensors(vt_tensor_file *index, const vt_checkpoint_subject *subject, int64_t count,
                               const char *group)
 {
     vt_status status = VT_OK;
     float *room = vt_stored_room(subject);
     for (int64_t i = 0; i < count; i++) {
-        vt_tensor_box boxes[VT_TENSOR_BOXES];
         vt_stored_tensor tensor = vt_stored_at(subject, i);
         if (tensor.parameter == NULL || vt_checkpoint_lacks(index, tensor.parameter)) continue;
-        int number = vt_stored_boxes(&tensor, boxes);
-        float *next = room;
         if (group != NULL) snprintf(tensor.name, sizeof tensor.name, "%s/%s", group, vt_stored_name(tensor.parameter));
-        for (int j = 0; j < number; j++) {
-            VT_TRY(vt_tensor_file_read_box(index, tensor.name, &boxes[j], next));
-            next += vt_tensor_count(&boxes[j].shape);
-        }
-        if (number > 0) vt_kept_put(vt_optimizer_kept(subject->optimizer), &tensor.part, room);
+        VT_TRY(vt_checkpoint_read_part(index, tensor.name, &tensor, subject, room));
     }
 done:
     free(room);
-    return status;
-}
-
-/* "DIR/checkpoint.h5: crc32c 1a2b3c4d": what tells one checkpoint, or file of parameters, from another. */
-static vt_status identify(const char *path, vt_text *text)
-{
-    vt_status status = VT_OK;
-    uint32_t checksum = 0;
-    char *file = vt_text_format(vt_safetensors_is_name(path) ? "%s" : "%s/checkpoint.h5", path);
-    VT_TRY(vt_file_checksum(file, &checksum));
-    vt_text_append(text, "%s: crc32c %08x", file, (unsigned)checksum);
-done:
-    free(file);
     return status;
 }
 
@@ -113,14 +108,16 @@ done:
  * note. */
 static vt_status finish_reading(const char *path, const vt_checkpoint_subject *subject, vt_status status, bool *damaged)
 {
-    vt_text own = {0};
-    if (status == VT_OK) status = identify(path, &own);
+    uint32_t checksum = 0;
+    if (status == VT_OK) status = vt_checkpoint_checksum(path, &checksum);
     bool failed = vt_world_any(subject->world, status != VT_OK);
     *damaged = vt_world_any(subject->world, *damaged);
+    char *own = vt_text_format("%s%s: crc32c %08x", path, vt_safetensors_is_name(path) ? "" : "/checkpoint.h5",
+                               (unsigned)checksum);
     if (!failed)
-        status = vt_world_same(subject->world, own.characters,
+        status = vt_world_same(subject->world, own,
                                "ranks would begin with parameters of different files; copy one to all nodes");
-    vt_text_close(&own);
+    free(own);
     if (failed || vt_world_any(subject->world, status != VT_OK)) return VT_ERROR;
     vt_gradient_sync_values_changed(subject->sync);
     return VT_OK;
@@ -273,24 +270,31 @@ done:
     return status;
 }
 
-static vt_status export_here(const char *directory, const char *path, vt_weights weights, bool *averaged)
+typedef struct {
+    const char *directory, *path;
+    vt_weights weights;
+    bool averaged; /* what vt_checkpoint_export tells */
+} wanted_export;
+
+static vt_status export_parameters(void *context)
 {
     vt_status status = VT_OK;
+    wanted_export *wanted = context;
     vt_tensor_file *index = NULL;
     bool damaged = false;
     char **names = NULL;
-    int64_t count = 0, more = 0, most = vt_tensor_files_bytes(directory) / 4;
+    int64_t count = 0, more = 0, most = vt_tensor_files_bytes(wanted->directory) / 4;
     vt_named_tensor *tensors = NULL;
-    VT_TRY(vt_checkpoint_open(directory, NULL, &index, &damaged));
-    *averaged = weights == VT_WEIGHTS_AVERAGE && vt_checkpoint_has_average(index);
-    const char *group = *averaged ? "average" : "parameters";
+    VT_TRY(vt_checkpoint_open(wanted->directory, NULL, &index, &damaged));
+    wanted->averaged = wanted->weights == VT_WEIGHTS_AVERAGE && vt_checkpoint_has_average(index);
+    const char *group = wanted->averaged ? "average" : "parameters";
     VT_TRY(vt_tensor_file_list(index, group, &names, &count));
     tensors = vt_allocate((size_t)count + 1, sizeof *tensors, "a checkpoint");
     for (int64_t i = 0; i < count; i++) {
         VT_TRY(read_named(index, group, names[i], &most, &tensors[i]));
         if (strcmp(names[i], "embed.weight") == 0) VT_TRY(make_places(&tensors[i].shape, &tensors[count + more++]));
     }
-    VT_TRY(vt_safetensors_write(path, tensors, count + more));
+    VT_TRY(vt_safetensors_write(wanted->path, tensors, count + more));
 done:
     for (int64_t i = 0; i < count + more && tensors != NULL; i++) free((float *)(uintptr_t)tensors[i].values);
     vt_text_free_list(names, count);
@@ -299,23 +303,11 @@ done:
     return status;
 }
 
-typedef struct {
-    const char *directory, *path;
-    vt_weights weights;
-    bool averaged;
-} wanted_export;
-
-static vt_status export_there(void *context)
-{
-    wanted_export *wanted = context;
-    return export_here(wanted->directory, wanted->path, wanted->weights, &wanted->averaged);
-}
-
 vt_status vt_checkpoint_export(const char *directory, const char *path, vt_weights weights, bool *averaged)
 {
     wanted_export wanted = {directory, path, weights, false};
     const int64_t bytes = vt_tensor_files_bytes(directory);
-    const vt_status status = vt_trial_instead(directory, bytes, export_there, &wanted, sizeof wanted);
+    const vt_status status = vt_trial_instead(directory, bytes, export_parameters, &wanted, sizeof wanted);
     *averaged = wanted.averaged;
     return status;
 }

@@ -1,18 +1,15 @@
 #define _GNU_SOURCE /* gettid */
 #include "checkpoint/saver.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/text.h"
 #include "base/threads.h"
 #include "checkpoint/inside.h"
 

@@ -12,7 +12,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/text.h"
@@ -64,8 +63,8 @@ static int newest_first(const void *a, const void *b)
     return left > right ? -1 : left < right;
 }
 
-/* The steps of the entries of these kinds; steps are to be freed. A missing directory has none. One that can't be read
- * is an error: a run that found it empty would start afresh. */
+/* The steps of the entries of these kinds; steps are to be freed, also after a failure. A missing directory has none.
+ * One that can't be read is an error: a run that found it empty would start afresh. */
 static vt_status list_steps(const vt_checkpoint_store *store, unsigned kinds, step_list *list)
 {
     vt_status status = VT_OK;
@@ -76,18 +75,14 @@ static vt_status list_steps(const vt_checkpoint_store *store, unsigned kinds, st
              strerror(errno));
     for (struct dirent *entry; directory != NULL && (errno = 0, entry = readdir(directory)) != NULL;) {
         if ((parse_entry(entry->d_name, &step) & kinds) == 0) continue;
-        list->steps =
-            vt_reallocate(list->steps, (size_t)(list->count + 1), sizeof *list->steps, "the list of checkpoints");
+        list->steps = vt_grow(list->steps, (size_t)list->count, sizeof *list->steps, "the list of checkpoints");
         list->steps[list->count++] = step;
     }
     VT_CHECK(directory == NULL || errno == 0, "can't read the directory %s: %s", store->directory, strerror(errno));
     if (list->count > 1) qsort(list->steps, (size_t)list->count, sizeof *list->steps, newest_first);
 done:
     if (directory != NULL) closedir(directory);
-    if (status != VT_OK) {
-        free(list->steps);
-        *list = (step_list){0};
-    }
+    if (status != VT_OK) list->count = 0;
     return status;
 }
 
@@ -351,19 +346,17 @@ done:
     return status;
 }
 
-/* The step of the whole checkpoint in this directory, and the checksum of its index, which holds a random id. */
+/* The step of the whole checkpoint in this directory, and what tells it from others. */
 static vt_status look_into(const char *directory, int64_t *step, uint32_t *checksum)
 {
     vt_status status = VT_OK;
     vt_tensor_file *index = NULL;
     bool damaged = false;
-    char *path = vt_text_format("%s/checkpoint.h5", directory);
     VT_TRY(vt_checkpoint_open(directory, NULL, &index, &damaged));
     VT_TRY(vt_tensor_file_get_integer(index, "step", step));
-    VT_TRY(vt_file_checksum(path, checksum));
+    VT_TRY(vt_checkpoint_checksum(directory, checksum));
 done:
     vt_tensor_file_close(&index);
-    free(path);
     return status;
 }
 

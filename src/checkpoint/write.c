@@ -121,7 +121,7 @@ static vt_status write_description(vt_tensor_file *file, const vt_checkpoint_wor
     VT_TRY(vt_tensor_file_set_integers(file, "seed", 1, &config->seed));
     VT_TRY(vt_tensor_file_set_integers(file, "global_batch_size", 1, &config->global_batch_size));
     VT_TRY(vt_tensor_file_set_integers(file, "training_samples", 1, &subject->training_samples));
-    VT_TRY(vt_checkpoint_write_measure(file, subject));
+    VT_TRY(vt_tensor_file_set_integers(file, "validation_samples", 1, &subject->validation_samples));
     VT_TRY(vt_tensor_file_set_integers(file, "parameter_count", 1, &parameters));
     VT_TRY(vt_tensor_file_set_integers(file, "optimizer_steps", 1, &optimizer.updates));
     VT_TRY(vt_tensor_file_set_real(file, "loss_scale", optimizer.loss_scale));
@@ -176,7 +176,6 @@ done:
 static vt_status write_vocabulary(vt_tensor_file *index, const char *directory, const vt_checkpoint_subject *subject)
 {
     vt_status status = VT_OK;
-    uint32_t checksum = 0;
     char *path = vt_checkpoint_vocabulary(directory);
     FILE *file = fopen(path, "we");
     bool written = file != NULL;
@@ -184,9 +183,7 @@ static vt_status write_vocabulary(vt_tensor_file *index, const char *directory, 
         written = fprintf(file, "%s\n", subject->vocabulary[i]) > 0;
     written = file != NULL && vt_file_close(file, written);
     VT_CHECK(written, "can't write %s: %s", path, strerror(errno));
-    VT_TRY(vt_output_synchronise(path));
-    VT_TRY(vt_file_checksum(path, &checksum));
-    VT_TRY(vt_tensor_file_set_integers(index, "vocabulary_crc32c", 1, &(int64_t){checksum}));
+    VT_TRY(vt_checkpoint_note_checksum(index, "vocabulary_crc32c", path));
 done:
     free(path);
     return status;
@@ -195,12 +192,9 @@ done:
 static vt_status write_about(vt_tensor_file *index, const char *directory, const vt_fields_about *about)
 {
     vt_status status = VT_OK;
-    uint32_t checksum = 0;
-    char *path = vt_checkpoint_about_path(directory);
+    char *path = vt_text_format("%s/about.json", directory);
     VT_TRY(vt_fields_about_write(directory, about));
-    VT_TRY(vt_output_synchronise(path));
-    VT_TRY(vt_file_checksum(path, &checksum));
-    VT_TRY(vt_tensor_file_set_integers(index, "about_crc32c", 1, &(int64_t){checksum}));
+    VT_TRY(vt_checkpoint_note_checksum(index, "about_crc32c", path));
 done:
     free(path);
     return status;
@@ -224,7 +218,7 @@ vt_status vt_checkpoint_work_index(const vt_checkpoint_work *work)
     VT_TRY(write_description(file, work));
     VT_TRY(link_tensors(file, subject, work->all, work->all_count));
     VT_TRY(vt_tensor_file_finish(&file));
-    VT_TRY(vt_checkpoint_write_checksum(work->directory, path));
+    VT_TRY(vt_checkpoint_write_checksum(work->directory));
     VT_TRY(vt_output_synchronise(work->directory));
 done:
     vt_tensor_file_close(&file);

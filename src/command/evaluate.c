@@ -34,11 +34,9 @@ static vt_status add_checkpoint(const char *checkpoint, vt_text *lines)
 {
     vt_status status = VT_OK;
     uint32_t checksum = 0;
-    char *index = vt_text_format("%s/checkpoint.h5", checkpoint);
-    VT_TRY(vt_file_checksum(index, &checksum));
+    VT_TRY(vt_checkpoint_checksum(checkpoint, &checksum));
     vt_text_append(lines, "checkpoint: %s, crc32c %08x\n", vt_file_name(checkpoint), (unsigned)checksum);
 done:
-    free(index);
     return status;
 }
 

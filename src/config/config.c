@@ -121,16 +121,9 @@ done:
     return status;
 }
 
-typedef struct {
-    char **names;
-    int64_t count;
-} name_list;
-
 static void add_name(const char *name, void *context)
 {
-    name_list *list = context;
-    list->names = vt_grow(list->names, (size_t)list->count, sizeof *list->names, "the names of configurations");
-    list->names[list->count++] = vt_text_copy(name);
+    vt_names_add(context, name);
 }
 
 /* Where no flag names a file, those of all models were looked at. */
@@ -138,10 +131,10 @@ static vt_status no_such_configuration(const vt_config *config, const vt_yaml_en
 {
     vt_status status = VT_OK;
     const bool named = config->origin[VT_OPTION_yaml_config] != VT_FROM_DEFAULT;
-    name_list list = {0};
+    vt_names list = {0};
     vt_text there = {0};
     for (size_t i = 0; i < count; i++)
-        if (entries[i].value->kind == VT_YAML_MAPPING) add_name(entries[i].key->text, &list);
+        if (entries[i].value->kind == VT_YAML_MAPPING) vt_names_add(&list, entries[i].key->text);
     for (size_t i = 0; i < count && list.count == 0; i++)
         VT_CHECK(vt_row_find(vt_options, entries[i].key->text) == NULL,
                  "%s: its keys, such as %s, belong to no configuration; put a line `base:` above them, and indent them",
@@ -159,7 +152,7 @@ static vt_status no_such_configuration(const vt_config *config, const vt_yaml_en
             named ? config->yaml_config : "the files of the models", there.characters);
 done:
     vt_text_close(&there);
-    vt_text_free_list(list.names, list.count);
+    vt_names_close(&list);
     return status;
 }
 

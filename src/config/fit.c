@@ -4,11 +4,6 @@
 
 #include "config/option.h"
 
-static bool is_other_model(const vt_config *config)
-{
-    return config->model != VT_MODEL_vit;
-}
-
 /* Does the option belong to the model, or to its source? */
 static bool has(const vt_config *config, const char *option)
 {
@@ -22,7 +17,7 @@ bool vt_fit_heads(const vt_config *config)
 
 bool vt_fit_patch(const vt_config *config)
 {
-    return is_other_model(config) || config->pad != VT_PAD_NONE ||
+    return config->model != VT_MODEL_vit || config->pad != VT_PAD_NONE ||
            (config->img_size[0] % config->patch_size == 0 && config->img_size[1] % config->patch_size == 0);
 }
 

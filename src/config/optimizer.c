@@ -45,29 +45,20 @@ int64_t vt_config_warmup(const vt_config *config)
 
 /* ---- the other numbers ---- */
 
-static void derive_weight_decay(vt_config *config)
+/* Those that differ from optimizer to optimizer, unless something sets them. */
+static void derive_numbers(vt_config *config)
 {
 #define WEIGHT_DECAY(name, help, weight_decay, momentum, nesterov) weight_decay,
-    static const double presets[] = {VT_OPTIMIZERS(WEIGHT_DECAY)};
-    if (!isnan(config->weight_decay) && config->origin[VT_OPTION_weight_decay] != VT_FROM_DEFAULT) return;
-    config->weight_decay = presets[config->optimizer];
-    config->origin[VT_OPTION_weight_decay] = VT_FROM_DEFAULT;
-}
-
-/* What differs from the other optimizers' defaults. */
-static void derive_momentum(vt_config *config)
-{
 #define MOMENTUM(name, help, weight_decay, momentum, nesterov) momentum,
 #define NESTEROV(name, help, weight_decay, momentum, nesterov) nesterov,
-    static const double momenta[] = {VT_OPTIMIZERS(MOMENTUM)};
+    static const double decays[] = {VT_OPTIMIZERS(WEIGHT_DECAY)}, momenta[] = {VT_OPTIMIZERS(MOMENTUM)};
     static const bool nesterovs[] = {VT_OPTIMIZERS(NESTEROV)};
-    if (config->origin[VT_OPTION_momentum] == VT_FROM_DEFAULT) config->momentum = momenta[config->optimizer];
-    if (config->origin[VT_OPTION_nesterov] == VT_FROM_DEFAULT) config->nesterov = nesterovs[config->optimizer];
-}
-
-static void derive_adafactor(vt_config *config)
-{
-    if (config->adafactor == VT_ADAFACTOR_ORIGINAL && config->origin[VT_OPTION_adafactor_eps] == VT_FROM_DEFAULT)
+    vt_origin *origin = config->origin;
+    if (isnan(config->weight_decay)) origin[VT_OPTION_weight_decay] = VT_FROM_DEFAULT;
+    if (origin[VT_OPTION_weight_decay] == VT_FROM_DEFAULT) config->weight_decay = decays[config->optimizer];
+    if (origin[VT_OPTION_momentum] == VT_FROM_DEFAULT) config->momentum = momenta[config->optimizer];
+    if (origin[VT_OPTION_nesterov] == VT_FROM_DEFAULT) config->nesterov = nesterovs[config->optimizer];
+    if (config->adafactor == VT_ADAFACTOR_ORIGINAL && origin[VT_OPTION_adafactor_eps] == VT_FROM_DEFAULT)
         config->adafactor_eps[0] = 1e-30;
 }
 
@@ -102,9 +93,7 @@ done:
 vt_status vt_config_resolve_optimizer(vt_config *config)
 {
     vt_status status = VT_OK;
-    derive_weight_decay(config);
-    derive_momentum(config);
-    derive_adafactor(config);
+    derive_numbers(config);
     VT_CHECK(!config->nesterov || config->momentum > 0,
              "nesterov looks ahead along the momentum, but momentum is 0; add --momentum=0.9, or --nesterov=false");
     VT_CHECK((config->optimizer_block & (config->optimizer_block - 1)) == 0,

@@ -22,7 +22,7 @@ static vt_role role_of(const vt_config *config, const char *variable, size_t len
     vt_role role = VT_ROLE_PROGNOSTIC;
     size_t size;
     *count = 0;
-    while (rest != NULL && (entry = vt_text_next_word(&rest, &size)) != NULL) {
+    while ((entry = vt_text_next_word(&rest, &size)) != NULL) {
         if (!is_of(entry, variable, length)) continue;
         const size_t named = strcspn(entry, "=") + 1;
         role = (vt_role)vt_text_place(entry + named, size - named, words);
@@ -67,26 +67,26 @@ done:
     return status;
 }
 
-/* Appends the variables of one role. */
-static void append(const vt_config *config, vt_role role, vt_text *text)
-{
-    const char *rest = config->variables, *word;
-    size_t length;
-    int count;
-    while (rest != NULL && (word = vt_text_next_word(&rest, &length)) != NULL)
-        if (role_of(config, word, length, &count) == role)
-            vt_text_append(text, "%s%.*s", text->length > 0 ? ", " : "[", (int)length, word);
-}
-
-int64_t vt_config_role_count(const vt_config *config, vt_role role)
+/* Appends the variables of one role; returns how many there are. */
+static int64_t append(const vt_config *config, vt_role role, vt_text *text)
 {
     const char *rest = config->variables, *word;
     size_t length;
     int64_t found = 0;
-    int count;
-    while (rest != NULL && (word = vt_text_next_word(&rest, &length)) != NULL)
-        found += role_of(config, word, length, &count) == role;
+    for (int entries; (word = vt_text_next_word(&rest, &length)) != NULL;) {
+        if (role_of(config, word, length, &entries) != role) continue;
+        vt_text_append(text, "%s%.*s", text->length > 0 ? ", " : "[", (int)length, word);
+        found++;
+    }
     return found;
+}
+
+int64_t vt_config_role_count(const vt_config *config, vt_role role)
+{
+    vt_text names = {0};
+    const int64_t count = append(config, role, &names);
+    vt_text_close(&names);
+    return count;
 }
 
 int64_t vt_config_frame_channels(const vt_config *config)
@@ -112,8 +112,7 @@ vt_status vt_config_resolve_roles(vt_config *config)
     for (int role = 0; words[role] != NULL; role++) append(config, (vt_role)role, &sorted);
     vt_text_append(&sorted, "]");
     free(config->variables);
-    config->variables = vt_text_copy(sorted.characters);
+    config->variables = sorted.characters;
 done:
-    vt_text_close(&sorted);
     return status;
 }

@@ -2,7 +2,6 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "config/option.h"
 
@@ -83,13 +82,10 @@ static bool parse_integer(const char *text, int64_t *value)
 
 bool vt_boolean_parse(const char *text, bool *value)
 {
-    static const char *const words[] = {"false", "true", "no", "yes", "off", "on", "0", "1"};
-    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
-        if (strcasecmp(text, words[i]) != 0) continue;
-        *value = i % 2 == 1;
-        return true;
-    }
-    return false;
+    static const char *const words[] = {"false", "true", "no", "yes", "off", "on", "0", "1", NULL};
+    const int place = vt_text_place(text, strlen(text), words);
+    if (place >= 0) *value = place % 2 == 1;
+    return place >= 0;
 }
 
 /* "[360, 720]", with or without the brackets. */
@@ -154,11 +150,7 @@ int vt_words_among(const char *list, const char *choices, int *words)
 
 static bool is_none(const char *text)
 {
-    static const char *const words[] = {"None", "null", "Null", "NULL", "~"};
-    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
-        if (strcmp(text, words[i]) == 0) return true;
-    }
-    return false;
+    return vt_text_choice(text, "None|null|Null|NULL|~") >= 0;
 }
 
 /* Stores the value that the text says, if it is one of the option's type and in its range. */

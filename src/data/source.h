@@ -40,6 +40,10 @@ typedef struct {
     vt_source *source;
     int64_t steps; /* of forecast whose targets are to be read, at most those of the source's specs; 0: 1 */
     int64_t item_count;
+    /* what a plain plan was made of, see below */
+    const int64_t *samples; /* [count] */
+    int64_t count;
+    void *tensors[VT_BATCH_TENSORS];
 } vt_read_plan;
 
 /* The bytes of a file that an item reads; descriptor -1: a library reads them, or nothing is read. `bench io` compares
@@ -68,6 +72,13 @@ typedef struct {
     /* The index-th extent of an item; .bytes = -1 ends the list. NULL: no item reads a file. */
     vt_file_extent (*extent)(const vt_read_plan *plan, int64_t item, int64_t index);
 } vt_reading;
+
+/* A plain plan keeps nothing but what it is asked for. These are for readings that need no more; in the plan that is
+ * made each sample is an item. */
+vt_read_plan *vt_plain_plan_open(vt_source *source);
+void vt_plain_plan_close(vt_read_plan *plan);
+vt_status vt_plain_plan_make(vt_read_plan *plan, const int64_t *samples, int64_t count, void *const *tensors);
+void vt_plain_plan_release(vt_read_plan *plan);
 
 /* A part of a sample that is kept in a cache: `bytes` of frame `frame`, from `offset` on. A sample's pieces of a
  * tensor, one behind another, are the beginning of that tensor, or all of it. */
@@ -170,6 +181,8 @@ vt_status vt_source_check_same(vt_world *world, const vt_source *const *sources,
 void vt_source_add_file(const char *path, vt_text *lines);
 void vt_source_add_files(const vt_source *source, vt_text *lines);
 void vt_source_warn_of_shared(const vt_source *one, const vt_source *other);
+
+void vt_source_describe_noise(const vt_source *source, int64_t sample, char *buffer, int64_t size); /* a `describe` */
 
 const vt_reading *vt_source_reading(const vt_source *source);
 vt_status vt_source_check(vt_source *source, int64_t sample);

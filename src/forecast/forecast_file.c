@@ -411,7 +411,7 @@ static vt_status collect(const vt_forecast_file_options *options, contents *c)
     vt_fields_file *first = NULL;
     int64_t trained_steps = 0;
     uint32_t checksum = 0;
-    char *index = vt_text_format("%s/checkpoint.h5", options->checkpoint), *trained = NULL, now[VT_NOW_SIZE];
+    char *trained = NULL, now[VT_NOW_SIZE];
     *c = (contents){.options = options, .config = config, .dataset = dataset};
     VT_TRY(vt_dataset_check_dates(dataset, options->option));
     c->step = vt_dataset_minutes_a_time(dataset) * config->dt;
@@ -425,7 +425,7 @@ static vt_status collect(const vt_forecast_file_options *options, contents *c)
     if (first->times.count > 0 && !first->times.by_name) c->time_axis = &first->times;
     c->longitudes = longitudes_of(dataset, config->img_size[1]);
     VT_TRY(vt_forecaster_describe(options->checkpoint, (vt_weights)config->weights, &trained, &trained_steps));
-    VT_TRY(vt_file_checksum(index, &checksum));
+    VT_TRY(vt_checkpoint_checksum(options->checkpoint, &checksum));
     c->checkpoint = vt_text_format("step %lld, crc32c %08x", (long long)trained_steps, (unsigned)checksum);
     c->source = vt_text_format("vitrain, vision transformer %s (%s)", config->config, trained);
     c->history = vt_text_format("%s: %s", vt_fields_about_now(now), options->command);
@@ -433,7 +433,6 @@ static vt_status collect(const vt_forecast_file_options *options, contents *c)
     log_missing_coordinates(dataset, first->path);
 done:
     free(trained);
-    free(index);
     return status;
 }
 

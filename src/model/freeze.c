@@ -41,21 +41,11 @@ bool vt_parameters_freezes(const char *patterns, const char *name)
     return freezes;
 }
 
-static vt_status check_patterns(const vt_parameters *parameters, const char *patterns)
+static vt_status check(const vt_parameters *parameters, const char *patterns)
 {
     vt_status status = VT_OK;
     const int64_t count = vt_parameters_count(parameters);
-    char pattern[LONGEST];
     int64_t trained = 0;
-    for (const char *rest = begin_of(patterns); next_pattern(&rest, pattern);) {
-        int64_t i = 0;
-        while (i < count && fnmatch(pattern, vt_parameters_at(parameters, i)->name, 0) != 0) i++;
-        VT_CHECK(i < count,
-                 "freeze: '%.100s' matches no parameter of the model. They have names like %s, %s and %s; a run's "
-                 "parameters.csv has all",
-                 pattern, vt_parameters_at(parameters, 0)->name, vt_parameters_at(parameters, count / 2)->name,
-                 vt_parameters_at(parameters, count - 1)->name);
-    }
     for (int64_t i = 0; i < count; i++) {
         const vt_parameter *own = vt_parameters_at(parameters, i),
                            *before = i > 0 ? vt_parameters_at(parameters, i - 1) : own;
@@ -73,12 +63,24 @@ done:
 
 vt_status vt_parameters_freeze(vt_parameters *parameters, const char *patterns)
 {
+    vt_status status = VT_OK;
+    const int64_t count = vt_parameters_count(parameters);
+    char pattern[LONGEST];
     if (patterns == NULL) return VT_OK;
-    for (int64_t i = 0; i < vt_parameters_count(parameters); i++) {
-        vt_parameter *parameter = vt_parameters_at(parameters, i);
-        parameter->frozen = vt_parameters_freezes(patterns, parameter->name);
+    for (const char *rest = begin_of(patterns); next_pattern(&rest, pattern);) {
+        bool matches = false;
+        for (int64_t i = 0; i < count; i++)
+            if (fnmatch(pattern, vt_parameters_at(parameters, i)->name, 0) == 0)
+                matches = vt_parameters_at(parameters, i)->frozen = true;
+        VT_CHECK(matches,
+                 "freeze: '%.100s' matches no parameter of the model. They have names like %s, %s and %s; a run's "
+                 "parameters.csv has all",
+                 pattern, vt_parameters_at(parameters, 0)->name, vt_parameters_at(parameters, count / 2)->name,
+                 vt_parameters_at(parameters, count - 1)->name);
     }
-    return check_patterns(parameters, patterns);
+    VT_TRY(check(parameters, patterns));
+done:
+    return status;
 }
 
 int64_t vt_parameters_first_trained(const vt_parameters *parameters)

@@ -1,7 +1,6 @@
 #include "storage/cf_attributes.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>

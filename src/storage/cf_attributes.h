@@ -3,7 +3,6 @@
 #ifndef VT_STORAGE_CF_ATTRIBUTES_H
 #define VT_STORAGE_CF_ATTRIBUTES_H
 
-#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/status.h"

@@ -6,7 +6,6 @@
 #include <time.h>
 
 #include "base/process_memory.h"
-#include "base/status.h"
 
 enum { SLOTS = 1 << 16, ALIGNMENT = VT_CHUNK_ALIGNMENT };
 

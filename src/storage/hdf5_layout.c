@@ -55,11 +55,9 @@ static void take_chunks(vt_array *array, hid_t properties)
     }
     array->pipeline.element_size = array->element_size;
     H5Pget_fill_value(properties, type, array->fill);
-#if H5_VERSION_GE(1, 10, 0)
     unsigned chunk_options = 0;
     H5Pget_chunk_opts(properties, &chunk_options);
     ((vt_hdf5_array *)array)->plain_edges = (chunk_options & H5D_CHUNK_DONT_FILTER_PARTIAL_CHUNKS) != 0;
-#endif
     H5Pget_userblock(creation, &userblock);
     if (userblock != 0) /* versions of HDF5 differ in whether addresses of chunks count it */
         note_obstacle(array, vt_text_format("'%s' is chunked, in a file with a user block", array->name));

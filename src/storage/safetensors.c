@@ -37,17 +37,16 @@ struct vt_safetensors {
 
 /* ---- the header: {"NAME": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, …, "__metadata__": …} ---- */
 
+static const struct {
+    const char *name;
+    int64_t size; /* bytes */
+} types[] = {[TYPE_F64] = {"F64", 8}, [TYPE_F32] = {"F32", 4}, [TYPE_F16] = {"F16", 2}, [TYPE_BF16] = {"BF16", 2}};
+
 static number_type type_of(const char *name)
 {
-    if (strcmp(name, "F64") == 0) return TYPE_F64;
-    if (strcmp(name, "F32") == 0) return TYPE_F32;
-    if (strcmp(name, "F16") == 0) return TYPE_F16;
-    return strcmp(name, "BF16") == 0 ? TYPE_BF16 : TYPE_OTHER;
-}
-
-static int64_t type_size(number_type type)
-{
-    return type == TYPE_F64 ? 8 : type == TYPE_F32 ? 4 : 2;
+    int type = 0;
+    while (type < TYPE_OTHER && strcmp(name, types[type].name) != 0) type++;
+    return (number_type)type;
 }
 
 static vt_status check_entry(const vt_safetensors *file, const tensor_entry *entry)
@@ -62,7 +61,7 @@ static vt_status check_entry(const vt_safetensors *file, const tensor_entry *ent
                  "%s: tensor '%s' is larger than the file", file->path, entry->name);
         elements *= entry->shape.shape[i];
     }
-    VT_CHECK(entry->type == TYPE_OTHER || elements * type_size(entry->type) == room,
+    VT_CHECK(entry->type == TYPE_OTHER || elements * types[entry->type].size == room,
              "%s: tensor '%s' has %lld elements of %s, but %lld bytes", file->path, entry->name, (long long)elements,
              entry->type_name, (long long)room);
 done:
@@ -230,7 +229,7 @@ vt_status vt_safetensors_read_part(const vt_safetensors *file, const char *name,
              expected);
     VT_CHECK(entry->type != TYPE_OTHER, "%s: tensor '%s' holds %s; F32, F64, F16 and BF16 can be read", file->path,
              name, entry->type_name);
-    const size_t count = (size_t)vt_tensor_count(shape), size = (size_t)type_size(entry->type);
+    const size_t count = (size_t)vt_tensor_count(shape), size = (size_t)types[entry->type].size;
     const int64_t begin = file->data_start + entry->begin + part * (int64_t)(count * size);
     if (entry->type != TYPE_F32) stored = vt_allocate(count + 1, size, "a .safetensors file");
     VT_CHECK(fseeko(file->file, (off_t)begin, SEEK_SET) == 0, "can't read %s: %s", file->path, strerror(errno));

@@ -199,9 +199,7 @@ static vt_status write_rows(vt_tensor_file *file, const char *name, hid_t datase
     vt_status status = VT_OK;
     hsize_t chunk[VT_TENSOR_DIMENSIONS];
     vt_tensor_box box = vt_tensor_whole(shape);
-    hid_t storage = H5Dget_create_plist(dataset);
-    H5Pget_chunk(storage, shape->dimensions, chunk);
-    H5Pclose(storage);
+    vt_tensor_chunk(shape, chunk);
     box.first[0] = first;
     box.shape.shape[0] = shape->shape[0] - first < (int64_t)chunk[0] ? shape->shape[0] - first : (int64_t)chunk[0];
     *rows = box.shape.shape[0];
@@ -328,18 +326,12 @@ done:
     return status;
 }
 
-typedef struct {
-    char **names;
-    int64_t count;
-} name_list;
-
 static herr_t take_name(hid_t group, const char *name, const H5L_info_t *info, void *context)
 {
     (void)group, (void)info;
-    name_list *list = context;
+    vt_names *list = context;
     if (list->count == VT_TENSOR_MOST_NAMES) return 1; /* ends it */
-    list->names = vt_grow(list->names, (size_t)list->count, sizeof *list->names, "a checkpoint's file");
-    list->names[list->count++] = vt_text_copy(name);
+    vt_names_add(list, name);
     return 0;
 }
 
@@ -347,7 +339,7 @@ static herr_t take_name(hid_t group, const char *name, const H5L_info_t *info, v
 vt_status vt_tensor_file_list(vt_tensor_file *file, const char *group, char ***names, int64_t *count)
 {
     vt_status status = VT_OK;
-    name_list list = {0};
+    vt_names list = {0};
     vt_hdf5_enter();
     hid_t access = vt_hdf5_link_access(H5P_LINK_ACCESS);
     const herr_t ended =
@@ -355,7 +347,7 @@ vt_status vt_tensor_file_list(vt_tensor_file *file, const char *group, char ***n
     VT_CHECK(ended >= 0, "%s has no group '%s' that can be read: %s", file->path, group, vt_hdf5_reason());
     VT_CHECK(ended == 0, "%s: the group '%s' holds more than %d names, which no checkpoint does", file->path, group,
              VT_TENSOR_MOST_NAMES);
-    if (list.count > 0) qsort(list.names, (size_t)list.count, sizeof *list.names, vt_by_name);
+    vt_names_sort(&list);
 done:
     H5Pclose(access);
     vt_hdf5_leave();

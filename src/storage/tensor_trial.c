@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
-#include "base/memory.h"
 #include "base/text.h"
 #include "storage/tensor_file_inside.h"
 #include "storage/trial.h"

@@ -84,24 +84,13 @@ static bool is_array(const json_t *metadata)
 
 vt_status vt_zarr_check_extensions(const json_t *metadata)
 {
-    static const char *const known[] = {"zarr_format",
-                                        "node_type",
-                                        "attributes",
-                                        "shape",
-                                        "data_type",
-                                        "chunk_grid",
-                                        "chunk_key_encoding",
-                                        "fill_value",
-                                        "codecs",
-                                        "storage_transformers",
-                                        "dimension_names",
-                                        "consolidated_metadata",
-                                        NULL};
+    static const char known[] = "zarr_format|node_type|attributes|shape|data_type|chunk_grid|chunk_key_encoding|"
+                                "fill_value|codecs|storage_transformers|dimension_names|consolidated_metadata";
     vt_status status = VT_OK;
     const char *key;
     json_t *value;
     json_object_foreach((json_t *)metadata, key, value) VT_CHECK(
-        vt_text_place(key, strlen(key), known) >= 0 || json_is_false(json_object_get(value, "must_understand")),
+        vt_text_choice(key, known) >= 0 || json_is_false(json_object_get(value, "must_understand")),
         "its metadata have the extension '%s', which is not known here, so what it holds may mean something else", key);
 done:
     return status;

@@ -16,6 +16,7 @@
 #include "training/reader.h"
 #include "training/step.h"
 #include "training/stop.h"
+#include "training/trainer_inside.h"
 
 /* The space before SYNTHETIC is the original's. */
 static const char *const names[VT_BENCHY_TESTS] = {"IO", "SYNTHETIC", "FULL"};
@@ -65,7 +66,7 @@ static vt_status take_steps(bench *b, int64_t leave)
 {
     vt_status status = VT_OK;
     vt_step_figures figures;
-    while (vt_trainer_steps_pending(b->trainer) > leave) VT_TRY(vt_step_take(b->trainer, &figures));
+    while (b->trainer->pending > leave) VT_TRY(vt_step_take(b->trainer, &figures));
 done:
     return status;
 }
@@ -188,9 +189,7 @@ static char *json_path(const vt_benchy_settings *settings, const char *run_direc
 {
     const char *chosen = getenv("BENCHY_OUTPUT");
     if (chosen != NULL && chosen[0] != '\0') {
-        const size_t length = strlen(chosen);
-        const bool ends = length > 5 && strcmp(chosen + length - 5, ".json") == 0;
-        return vt_text_format("%s%s", chosen, ends ? "" : ".json");
+        return vt_text_format("%s%s", chosen, vt_text_ends_with(chosen, ".json") ? "" : ".json");
     }
     if (settings->file == NULL && settings->directory == NULL)
         return vt_text_format("%s/benchy_output.json", run_directory);
@@ -224,7 +223,7 @@ static vt_status write_json(bench *b)
         &text,
         "{\"nranks\": %d, \"unit\": \"samples/s over all ranks\", \"ranks\": %d, \"global_batch_size\": %lld, "
         "\"batches_per_trial\": %lld",
-        ranks, ranks, (long long)vt_trainer_config(b->trainer)->global_batch_size,
+        ranks, ranks, (long long)b->trainer->config->global_batch_size,
         (long long)b->settings.tests[VT_BENCHY_FULL].batches);
     for (int test = 0; test < VT_BENCHY_TESTS; test++)
         if (b->settings.tests[test].runs) append_test(&text, test, &b->settings.tests[test], &b->results[test]);
@@ -267,7 +266,7 @@ static void close_bench(bench *b)
 vt_status vt_benchy_run(vt_trainer *trainer, vt_loader *loader, const char *run_directory, bool *trains_on)
 {
     vt_status status = VT_OK;
-    bench b = {.trainer = trainer, .world = vt_trainer_world(trainer), .loader = loader, .epoch = -1};
+    bench b = {.trainer = trainer, .world = trainer->world, .loader = loader, .epoch = -1};
     const bool first = vt_world_rank(b.world) == 0;
     const char *path = getenv("BENCHY_CONFIG_FILE");
     if (path != NULL && path[0] == '\0') path = NULL;

@@ -9,6 +9,7 @@
 #include "config/stages.h"
 #include "training/reader.h"
 #include "training/stop.h"
+#include "training/trainer_inside.h"
 
 const vt_run_progress vt_run_progress_start = {.validation_loss = NAN, .best_loss = INFINITY, .persistence_loss = NAN};
 
@@ -42,10 +43,10 @@ static vt_status evaluate_start(vt_loop *loop)
         vt_loader_begin(loaders[i], 0, 0);
         VT_TRY(vt_reader_next(loop->trainer, loaders[i], &batch, &waited, &loop->replaced));
         VT_ASSERT(batch != NULL); /* the set was counted */
-        VT_TRY(vt_world_agree(vt_trainer_world(loop->trainer), vt_step_evaluate(loop->trainer, batch, &sums[i])));
+        VT_TRY(vt_world_agree(loop->trainer->world, vt_step_evaluate(loop->trainer, batch, &sums[i])));
         vt_step_evaluation_finish(loop->trainer, &sums[i]);
     }
-    VT_TRY(vt_world_agree(vt_trainer_world(loop->trainer), vt_record_start(loop->record, sums[0].loss, &sums[1])));
+    VT_TRY(vt_world_agree(loop->trainer->world, vt_record_start(loop->record, sums[0].loss, &sums[1])));
 done:
     for (int i = 0; i < 2; i++) vt_evaluation_close(&sums[i]);
     loop->replaced = 0; /* the epochs count theirs */
@@ -71,7 +72,7 @@ static vt_status note_skipped(vt_loop *loop, const vt_step_figures *figures)
     vt_status status = VT_OK;
     enum { MOST_IN_ROW = 10, MOST_HALVINGS_IN_ROW = 40 };
     vt_run_progress *progress = &loop->progress;
-    const vt_config *config = vt_trainer_config(loop->trainer);
+    const vt_config *config = loop->trainer->config;
     const bool scales = config->amp_mode == VT_AMP_FP16, follows = scales && config->loss_scale == 0;
     const int most = follows ? MOST_HALVINGS_IN_ROW - 1 + (int)config->loss_scale_hysteresis : MOST_IN_ROW;
     char sample[4096];
@@ -124,7 +125,8 @@ static vt_status note_step(vt_loop *loop, const vt_step_figures *figures, double
                                    .loss = figures->loss,
                                    .gradient_norm = figures->gradient_norm,
                                    .learning_rate = figures->learning_rate,
-                                   .shown_learning_rate = vt_trainer_shown_rate(trainer, figures->step)};
+                                   .shown_learning_rate =
+                                       vt_schedule_shown(trainer->config, trainer->length, figures->step)};
     VT_TRY(vt_record_step(loop->record, &step, &progress->unlogged));
     if (isfinite(figures->gradient_norm)) {
         loop->finite_steps++;
@@ -143,7 +145,7 @@ static void note_bad_data(vt_loop *loop, const vt_step_figures *figures, double 
 {
     vt_error cause;
     loop->bad_data = true;
-    if (vt_trainer_steps_pending(loop->trainer) == 0) return;
+    if (loop->trainer->pending == 0) return;
     vt_error_move_out(&cause);
     if (note_step(loop, figures, seconds, waited) != VT_OK) vt_error_clear();
     vt_error_move_in(&cause);
@@ -154,7 +156,7 @@ static vt_status take_steps(vt_loop *loop, int64_t leave)
 {
     vt_status status = VT_OK;
     vt_trainer *trainer = loop->trainer;
-    while (vt_trainer_steps_pending(trainer) > leave) {
+    while (trainer->pending > leave) {
         vt_step_figures figures;
         status = vt_step_take(trainer, &figures);
         loop->diverged =
@@ -168,7 +170,7 @@ static vt_status take_steps(vt_loop *loop, int64_t leave)
         if (figures.bad_data) note_bad_data(loop, &figures, now - loop->step_begin, waited);
         loop->progress.epoch_seconds = loop->epoch_earlier + now - loop->epoch_begin;
         loop->progress.epoch_waited += waited;
-        loop->progress.epoch_times = vt_trainer_times(trainer);
+        loop->progress.epoch_times = trainer->times;
         loop->step_begin = now;
         if (status != VT_OK) goto done;
     }
@@ -187,18 +189,18 @@ static bool is_finished(const vt_loop *loop)
  * at an epoch's last step is made after the validation, so that it has its loss. */
 static bool is_checkpoint_due(const vt_loop *loop)
 {
-    int64_t every = vt_trainer_config(loop->trainer)->checkpoint_every;
+    int64_t every = loop->trainer->config->checkpoint_every;
     bool epoch_ended = loop->epoch_started == 0;
     if (every == 0) return false;
     if (every == VT_UNSET_INTEGER) return epoch_ended;
-    return vt_trainer_steps_started(loop->trainer) % every == 0 || (epoch_ended && is_finished(loop));
+    return loop->trainer->steps_started % every == 0 || (epoch_ended && is_finished(loop));
 }
 
 /* Collective. An update may overflow although its gradients are finite; it must not replace a good checkpoint. */
 static vt_status check_finite(vt_loop *loop)
 {
     vt_status status = VT_OK;
-    vt_optimizer *optimizer = vt_trainer_optimizer(loop->trainer);
+    vt_optimizer *optimizer = loop->trainer->optimizer;
     const vt_kept *kept = vt_optimizer_kept(optimizer);
     for (int i = -1; i < vt_kept_count(kept); i++) {
         const char *name = vt_optimizer_first_nonfinite(optimizer, i);
@@ -228,7 +230,7 @@ static vt_status save(vt_loop *loop)
     vt_status status = VT_OK;
     const double begin = vt_clock_seconds();
     VT_TRY(check_finite(loop));
-    VT_TRY(vt_world_agree(vt_trainer_world(loop->trainer), synchronise(loop)));
+    VT_TRY(vt_world_agree(loop->trainer->world, synchronise(loop)));
     VT_TRY(vt_checkpoint_saver_save(loop->saver, &loop->progress, begin));
     loop->saved_step = loop->progress.step;
 done:
@@ -241,12 +243,12 @@ static vt_status checkpoint(vt_loop *loop, vt_status earlier)
 {
     vt_status status = VT_OK;
     if (earlier == VT_OK && vt_stop_requested()) earlier = VT_STOPPED;
-    earlier = vt_world_agree(vt_trainer_world(loop->trainer), earlier);
+    earlier = vt_world_agree(loop->trainer->world, earlier);
     if (earlier == VT_ERROR) return earlier;
     VT_TRY(vt_checkpoint_saver_look(loop->saver));
     bool stop = earlier == VT_STOPPED && !is_finished(loop);
     if (!stop && !is_checkpoint_due(loop)) return VT_OK;
-    VT_TRY(vt_world_agree(vt_trainer_world(loop->trainer), take_steps(loop, 0)));
+    VT_TRY(vt_world_agree(loop->trainer->world, take_steps(loop, 0)));
     VT_TRY(save(loop));
     if (!stop) return VT_OK;
     VT_TRY(vt_checkpoint_saver_wait(loop->saver));
@@ -261,7 +263,7 @@ done:
  * stays noted. */
 static void save_after_fault(vt_loop *loop)
 {
-    vt_world *world = vt_trainer_world(loop->trainer);
+    vt_world *world = loop->trainer->world;
     vt_error cause;
     vt_error_move_out(&cause);
     const int speaker = vt_world_lift_failure(world); /* so that the ranks can agree on the checkpoint */
@@ -290,7 +292,7 @@ static void save_after_fault(vt_loop *loop)
  * noted. */
 static void finish_saving(vt_loop *loop)
 {
-    vt_world *world = vt_trainer_world(loop->trainer);
+    vt_world *world = loop->trainer->world;
     vt_error cause;
     if (vt_checkpoint_saver_busy(loop->saver) < 0) return;
     vt_error_move_out(&cause);
@@ -309,7 +311,7 @@ static vt_step_times times_of_epoch(const vt_loop *loop)
     vt_step_times times = loop->progress.epoch_times;
     double measured = times.forward + times.backward + times.communication + times.optimizer;
     double all = loop->progress.epoch_seconds - loop->progress.epoch_waited;
-    if (vt_trainer_backend(loop->trainer)->shares_host_memory || measured <= 0) return times;
+    if (loop->trainer->backend->shares_host_memory || measured <= 0) return times;
     times.forward *= all / measured;
     times.backward *= all / measured;
     times.communication *= all / measured;
@@ -321,16 +323,17 @@ static vt_status note_epoch(vt_loop *loop, bool told)
 {
     vt_run_progress *progress = &loop->progress;
     const int64_t steps = progress->epoch_steps;
-    vt_record_epoch_figures whole = {.epoch = progress->epoch + 1,
-                                     .step = progress->step,
-                                     .steps = steps,
-                                     .samples = progress->epoch_samples,
-                                     .seconds = progress->epoch_seconds,
-                                     .waited = progress->epoch_waited,
-                                     .times = times_of_epoch(loop),
-                                     .mean_loss = progress->epoch_loss / (double)(steps - progress->epoch_skipped),
-                                     .shown_learning_rate = vt_trainer_shown_rate(loop->trainer, progress->step),
-                                     .told = told};
+    vt_record_epoch_figures whole = {
+        .epoch = progress->epoch + 1,
+        .step = progress->step,
+        .steps = steps,
+        .samples = progress->epoch_samples,
+        .seconds = progress->epoch_seconds,
+        .waited = progress->epoch_waited,
+        .times = times_of_epoch(loop),
+        .mean_loss = progress->epoch_loss / (double)(steps - progress->epoch_skipped),
+        .shown_learning_rate = vt_schedule_shown(loop->trainer->config, loop->trainer->length, progress->step),
+        .told = told};
     return vt_record_epoch(loop->record, &whole, &progress->unlogged);
 }
 
@@ -339,8 +342,8 @@ static vt_status draw_picture(vt_loop *loop, int64_t epoch, const vt_batch *batc
 {
     vt_status status = VT_OK;
     vt_trainer *trainer = loop->trainer;
-    const vt_config *config = vt_trainer_config(trainer);
-    const vt_task *task = vt_trainer_task(trainer);
+    const vt_config *config = trainer->config;
+    const vt_task *task = trainer->task;
     vt_picture picture = {0};
     if (task->kind->pictured == NULL) return VT_OK;
     const vt_picture_part pictured = task->kind->pictured(config);
@@ -348,7 +351,7 @@ static vt_status draw_picture(vt_loop *loop, int64_t epoch, const vt_batch *batc
     float *prediction = vt_allocate(2 * (size_t)plane, sizeof *prediction, "a picture"), *target = prediction + plane;
     VT_TRY(vt_step_forecast(trainer, batch, pictured, prediction, target));
     task->kind->describe_picture(task, batch, prediction, target, &picture);
-    VT_TRY(vt_record_picture(loop->record, &picture, epoch + 1, vt_trainer_steps_started(trainer), target, prediction));
+    VT_TRY(vt_record_picture(loop->record, &picture, epoch + 1, trainer->steps_started, target, prediction));
 done:
     vt_picture_close(&picture);
     free(prediction);
@@ -361,11 +364,11 @@ enum { PROFILED_EPOCH = 3, MANUAL_EPOCH = 1, MANUAL_STEPS = 30 };
 
 static int64_t profiled_steps(const vt_loop *loop)
 {
-    const vt_config *config = vt_trainer_config(loop->trainer);
+    const vt_config *config = loop->trainer->config;
     const bool manual = config->enable_manual_profiling, all = config->profile_ranks == VT_PROFILE_ALL;
     int64_t last = loop->length.epochs - 1, epoch = manual ? MANUAL_EPOCH : PROFILED_EPOCH;
     int64_t steps = loop->length.steps_per_epoch;
-    if (!all && vt_world_rank(vt_trainer_world(loop->trainer)) != 0) return 0;
+    if (!all && vt_world_rank(loop->trainer->world) != 0) return 0;
     if (loop->progress.epoch != (epoch < last ? epoch : last)) return 0;
     return manual && steps > MANUAL_STEPS ? MANUAL_STEPS : steps;
 }
@@ -429,12 +432,12 @@ static vt_status train_epoch(vt_loop *loop)
     loop->epoch_started = progress->epoch_steps;
     loop->epoch_earlier = progress->epoch_seconds;
     loop->epoch_begin = loop->step_begin = vt_clock_seconds();
-    vt_trainer_set_times(trainer, progress->epoch_times);
-    if (vt_trainer_restarts(trainer, progress->step)) progress->restart_step = progress->step;
+    trainer->times = progress->epoch_times;
+    if (vt_schedule_restarts(trainer->config, trainer->length, progress->step)) progress->restart_step = progress->step;
     begin_loss(loop);
     vt_loader_begin(loop->training_loader, progress->epoch, progress->epoch_steps);
     while (loop->epoch_started < loop->length.steps_per_epoch) {
-        double *waited = &loop->waited[vt_trainer_steps_started(trainer) % VT_STEPS_AHEAD];
+        double *waited = &loop->waited[trainer->steps_started % VT_STEPS_AHEAD];
         *waited = 0;
         prepare_step(loop);
         vt_range_begin("step %lld", (long long)loop->epoch_started);
@@ -442,21 +445,21 @@ static vt_status train_epoch(vt_loop *loop)
         VT_ASSERT(status != VT_OK || batch != NULL); /* the steps were counted */
         if (status == VT_ERROR) save_after_fault(loop);
         if (status != VT_OK) goto done;
-        vt_sample_trace_add(loop->sample_trace, vt_trainer_steps_started(trainer) + 1, progress->epoch + 1, batch);
+        vt_sample_trace_add(loop->sample_trace, trainer->steps_started + 1, progress->epoch + 1, batch);
         status = vt_step_start(trainer, batch);
         vt_range_end();
         loop->epoch_started++;
-        if (loop->epoch_started == 2) vt_record_memory(vt_trainer_backend(trainer));
+        if (loop->epoch_started == 2) vt_record_memory(trainer->backend);
         if (status == VT_OK) status = finish_step(loop);
         const bool ends = loop->epoch_started == loop->length.steps_per_epoch;
-        status = ends ? vt_world_agree(vt_trainer_world(trainer), status) : checkpoint(loop, status);
+        status = ends ? vt_world_agree(trainer->world, status) : checkpoint(loop, status);
         if (loop->bad_data) save_after_fault(loop);
         if (status != VT_OK) goto done;
     }
-    VT_TRY(vt_world_agree(vt_trainer_world(trainer), note_epoch(loop, told)));
+    VT_TRY(vt_world_agree(trainer->world, note_epoch(loop, told)));
     if (told) return VT_OK;
     log_waiting(loop);
-    VT_TRY(vt_world_agree(vt_trainer_world(trainer), draw_picture(loop, progress->epoch, batch)));
+    VT_TRY(vt_world_agree(trainer->world, draw_picture(loop, progress->epoch, batch)));
 done:
     return status;
 }
@@ -465,7 +468,7 @@ done:
  * checkpoint forecasts best, and `best` becomes the newest. */
 static bool rolls_out(const vt_loop *loop)
 {
-    const vt_stages rollout = vt_config_rollout(vt_trainer_config(loop->trainer));
+    const vt_stages rollout = vt_config_rollout(loop->trainer->config);
     return vt_stages_at(&rollout, loop->progress.epoch) > 1;
 }
 

@@ -13,6 +13,7 @@
 #include "journal/record.h"
 #include "model/split.h"
 #include "training/reader.h"
+#include "training/trainer_inside.h"
 
 /* ---- the lines for people ---- */
 
@@ -41,7 +42,7 @@ static void log_samples(const vt_opening *opening)
 
 static void log_model(const vt_opening *opening)
 {
-    const vt_parameters *parameters = vt_trainer_parameters(opening->trainer);
+    const vt_parameters *parameters = opening->trainer->parameters;
     const int64_t frozen = vt_parameters_frozen_elements(parameters);
     char *sizes = vt_model_kind_of(opening->config)->describe(opening->config);
     char *note = vt_text_format(frozen > 0 ? ", %lld of them frozen" : "", (long long)frozen);
@@ -112,18 +113,18 @@ static void log_pipeline(const vt_config *config)
     vt_log_info("pipeline: %lld stages, %lld micro-batch%s of %lld sample%s, %s, idle %.1f %% by (p - 1)/(m + p - 1)%s",
                 (long long)stages, (long long)parts, parts == 1 ? "" : "es", (long long)vt_trainer_micro_batch(config),
                 vt_trainer_micro_batch(config) == 1 ? "" : "s", schedule, idle, longest);
-    free(longest);
-    if (parts < stages && enough > 0)
+    char *remedy =
+        enough > 0
+            ? vt_text_format("--grad_accumulation=%lld leaves %.1f %%", (long long)enough, idle_with(config, enough, 1))
+            : vt_text_format("a rank's batch of %lld samples can't be cut into as many parts as there are "
+                             "stages",
+                             (long long)(config->global_batch_size / config->data_parallel));
+    if (parts < stages)
         vt_log_warning("%lld micro-batch%s (grad_accumulation) for %lld stages: each stage idles %.1f %% of the time; "
-                       "--grad_accumulation=%lld leaves %.1f %%",
-                       (long long)parts, parts == 1 ? "" : "es", (long long)stages, idle, (long long)enough,
-                       idle_with(config, enough, 1));
-    else if (parts < stages)
-        vt_log_warning(
-            "%lld micro-batch%s (grad_accumulation) for %lld stages: each stage idles %.1f %% of the time; a "
-            "rank's batch of %lld samples can't be cut into as many parts as there are stages",
-            (long long)parts, parts == 1 ? "" : "es", (long long)stages, idle,
-            (long long)(config->global_batch_size / config->data_parallel));
+                       "%s",
+                       (long long)parts, parts == 1 ? "" : "es", (long long)stages, idle, remedy);
+    free(remedy);
+    free(longest);
     free(schedule);
 }
 
@@ -142,7 +143,7 @@ static void log_offload(const vt_opening *opening)
 {
     const vt_config *config = opening->config;
     const vt_offload_sizes *sizes = &opening->plan->offload;
-    const int64_t blocks = vt_model_blocks(vt_trainer_model(opening->trainer), config).count;
+    const int64_t blocks = vt_model_blocks(opening->trainer->model, config).count;
     char bytes[2][VT_NUMBER_SIZE];
     if (config->offload_activations == VT_OFFLOAD_NONE) return;
     if (blocks <= 2)
@@ -162,7 +163,7 @@ static vt_status log_stage_memory(const vt_opening *opening)
     vt_status status = VT_OK;
     const vt_layout *layout = vt_world_layout(opening->world);
     const int stages = layout->size[VT_AXIS_PIPELINE];
-    vt_plan_options options = vt_plan_options_of(opening->world, vt_trainer_backend(opening->trainer));
+    vt_plan_options options = vt_plan_options_of(opening->world, opening->trainer->backend);
     options.chunk_bytes = opening->plan->chunk_bytes;
     vt_plan most = *opening->plan;
     int largest = 0;
@@ -198,71 +199,68 @@ static void log_configuration(const vt_config *config)
     vt_log_detail("---------------------------------------------------");
 }
 
-static const char *shape_text(const int64_t *shape, int dimensions, const char *separator, char buffer[96])
+/* "[384, 1536]"; in a .csv file "384x1536", so that no field holds a comma. */
+static const char *shape_text(const int64_t *shape, int dimensions, bool csv, char text[96])
 {
-    int used = 0;
-    buffer[0] = '\0';
+    int used = snprintf(text, 96, csv ? "" : "[");
     for (int i = 0; i < dimensions; i++)
-        used += snprintf(buffer + used, 96 - (size_t)used, "%s%lld", i > 0 ? separator : "", (long long)shape[i]);
-    return buffer;
-}
-
-/* "  2" or ",2": the last column of a parameter's row, its stage; of a model that is not split nothing. */
-static const char *stage_text(const vt_split *split, const vt_parameter *parameter, const char *format, char text[32])
-{
-    int64_t stage = 0;
-    text[0] = '\0';
-    if (split->stages < 2) return text;
-    while (parameter->unit >= split->units[stage].first + split->units[stage].count) stage++;
-    snprintf(text, 32, "%s%lld", format, (long long)stage);
+        used += snprintf(text + used, 96 - (size_t)used, "%s%lld", i == 0 ? "" : csv ? "x" : ", ", (long long)shape[i]);
+    snprintf(text + used, 96 - (size_t)used, csv ? "" : "]");
     return text;
 }
 
-/* "  frozen" or ",true": the column behind it; of a model without frozen parameters nothing. */
-static const char *frozen_text(const vt_parameters *parameters, const vt_parameter *parameter, bool csv)
+/* "  2  frozen" or ",2,true": the last columns of a parameter's row, its stage, of a model that is split, and whether
+ * it is frozen, if any is. */
+static const char *more_columns(const vt_parameters *parameters, const vt_split *split, const vt_parameter *parameter,
+                                bool csv, char text[64])
 {
-    if (vt_parameters_frozen_elements(parameters) == 0) return "";
-    if (csv) return parameter->frozen ? ",true" : ",false";
-    return parameter->frozen ? "  frozen" : "";
+    int64_t stage = 0;
+    int used = 0;
+    text[0] = '\0';
+    while (split->stages > 1 && parameter->unit >= split->units[stage].first + split->units[stage].count) stage++;
+    if (split->stages > 1) used = snprintf(text, 64, csv ? ",%lld" : "  %lld", (long long)stage);
+    if (vt_parameters_frozen_elements(parameters) == 0) return text;
+    snprintf(text + used, 64 - (size_t)used, "%s",
+             csv ? (parameter->frozen ? ",true" : ",false") : (parameter->frozen ? "  frozen" : ""));
+    return text;
+}
+
+/* A row for each parameter; file NULL: in the log. */
+static void write_rows(const vt_parameters *parameters, const vt_split *split, FILE *file)
+{
+    const bool csv = file != NULL;
+    char shape[96], local[96], more[64];
+    for (int64_t i = 0; i < vt_parameters_count(parameters); i++) {
+        const vt_parameter *parameter = vt_parameters_at(parameters, i);
+        const long long bytes = (long long)parameter->count * (long long)sizeof(float);
+        shape_text(parameter->shape, parameter->dimensions, csv, shape);
+        shape_text(parameter->local, parameter->dimensions, csv, local);
+        more_columns(parameters, split, parameter, csv, more);
+        if (csv)
+            fprintf(file, "%s,%s,%s,%lld%s\n", parameter->name, shape, local, bytes, more);
+        else
+            vt_log_detail("%-32s %-22s %-22s %12lld%s", parameter->name, shape, local, bytes, more);
+    }
 }
 
 static void log_parameters(const vt_parameters *parameters, const vt_split *split)
 {
-    char shape[96], local[96], global_column[100], local_column[100], stage[32];
     vt_log_detail("%-32s %-22s %-22s %12s%s", "parameter", "global shape", "local shape", "bytes",
                   split->stages > 1 ? "  stage" : "");
-    for (int64_t i = 0; i < vt_parameters_count(parameters); i++) {
-        const vt_parameter *parameter = vt_parameters_at(parameters, i);
-        snprintf(global_column, sizeof global_column, "[%s]",
-                 shape_text(parameter->shape, parameter->dimensions, ", ", shape));
-        snprintf(local_column, sizeof local_column, "[%s]",
-                 shape_text(parameter->local, parameter->dimensions, ", ", local));
-        vt_log_detail("%-32s %-22s %-22s %12lld%s%s", parameter->name, global_column, local_column,
-                      (long long)parameter->count * (long long)sizeof(float), stage_text(split, parameter, "  ", stage),
-                      frozen_text(parameters, parameter, false));
-    }
+    write_rows(parameters, split, NULL);
     vt_log_detail("number of model parameters: %lld", (long long)vt_parameters_model_elements(parameters));
 }
 
-/* A shape is written "384x1536", so that no field holds a comma. */
 static vt_status write_parameters(const vt_opening *opening, const vt_split *split)
 {
     vt_status status = VT_OK;
-    const vt_parameters *parameters = vt_trainer_parameters(opening->trainer);
-    char shape[96], local[96], stage[32];
+    const vt_parameters *parameters = opening->trainer->parameters;
     char *path = vt_text_format("%s/parameters.csv", opening->run_directory);
     FILE *file = fopen(path, "we");
     VT_CHECK(file != NULL, "can't write %s: %s", path, strerror(errno));
     fprintf(file, "name,global_shape,local_shape,bytes%s%s\n", split->stages > 1 ? ",stage" : "",
             vt_parameters_frozen_elements(parameters) > 0 ? ",frozen" : "");
-    for (int64_t i = 0; i < vt_parameters_count(parameters); i++) {
-        const vt_parameter *parameter = vt_parameters_at(parameters, i);
-        fprintf(file, "%s,%s,%s,%lld%s%s\n", parameter->name,
-                shape_text(parameter->shape, parameter->dimensions, "x", shape),
-                shape_text(parameter->local, parameter->dimensions, "x", local),
-                (long long)parameter->count * (long long)sizeof(float), stage_text(split, parameter, ",", stage),
-                frozen_text(parameters, parameter, true));
-    }
+    write_rows(parameters, split, file);
     VT_CHECK(vt_file_close(file, true), "can't write %s: %s", path, strerror(errno));
 done:
     free(path);
@@ -308,7 +306,7 @@ vt_status vt_opening_log(const vt_opening *opening)
     vt_split split = {0};
     if (config->pipeline_parallel > 1) VT_TRY(vt_split_open(config, &split));
     log_configuration_name(config);
-    const vt_task *task = vt_trainer_task(opening->trainer);
+    const vt_task *task = opening->trainer->task;
     if (task->kind->log_data != NULL) task->kind->log_data(task);
     vt_reader_log(config, opening->world, opening->training, opening->validation, opening->test);
     if (task->kind->log_limits != NULL) task->kind->log_limits(opening->training, opening->validation);
@@ -317,11 +315,11 @@ vt_status vt_opening_log(const vt_opening *opening)
     log_training(config);
     log_layout(config, opening->world);
     log_pipeline(config);
-    vt_log_info("computing on: %s", vt_trainer_backend(opening->trainer)->name);
+    vt_log_info("computing on: %s", opening->trainer->backend->name);
     log_memory(opening->plan);
     log_offload(opening);
     VT_TRY(log_stage_memory(opening));
-    vt_record_memory_at_start(vt_trainer_backend(opening->trainer));
+    vt_record_memory_at_start(opening->trainer->backend);
     vt_log_info("run directory: %s (all options in config.yaml, all tensors in parameters.csv)",
                 opening->run_directory);
     if (config->disable_broadcast_buffers)
@@ -330,7 +328,7 @@ vt_status vt_opening_log(const vt_opening *opening)
         vt_log_info("wireup_info and wireup_store have no effect: the launcher is recognised by itself");
     warn_of_settings(opening);
     log_configuration(config);
-    log_parameters(vt_trainer_parameters(opening->trainer), &split);
+    log_parameters(opening->trainer->parameters, &split);
     if (vt_world_rank(opening->world) == 0) VT_TRY(write_parameters(opening, &split));
 done:
     vt_split_close(&split);

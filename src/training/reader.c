@@ -11,6 +11,7 @@
 #include "model/model.h"
 #include "source/sources.h"
 #include "training/stage.h"
+#include "training/trainer_inside.h"
 
 enum { MOST_WORKERS = 16 }; /* of those that are chosen here: no memory keeps up with more */
 
@@ -184,8 +185,8 @@ static vt_status replace_bad(vt_world *world, vt_loader *loader, const vt_batch 
 vt_status vt_reader_next(const vt_trainer *trainer, vt_loader *loader, const vt_batch **batch, double *waited,
                          int64_t *replaced)
 {
-    const vt_config *config = vt_trainer_config(trainer);
-    vt_world *world = vt_trainer_world(trainer);
+    const vt_config *config = trainer->config;
+    vt_world *world = trainer->world;
     vt_status status = vt_loader_next(loader, batch, waited);
     VT_TRY(vt_world_agree(world, status));
     if (config->skip_bad_samples && *batch != NULL && (*batch)->bad != NULL)

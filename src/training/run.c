@@ -18,6 +18,7 @@
 #include "training/start.h"
 #include "training/stop.h"
 #include "training/test_set.h"
+#include "training/trainer_inside.h"
 
 typedef struct {
     const vt_config *config;
@@ -170,7 +171,8 @@ static vt_status open_caches(run_state *run)
     const double begin = vt_clock_seconds();
     if (run->caches_training) VT_TRY(vt_device_cache_open(run->backend, run->training, &run->training_cache));
     if (run->caches_validation) VT_TRY(vt_device_cache_open(run->backend, run->validation, &run->validation_cache));
-    vt_trainer_set_caches(run->trainer, run->training_cache, run->validation_cache);
+    run->trainer->caches[0] = run->training_cache;
+    run->trainer->caches[1] = run->validation_cache;
     if (run->caches_training)
         vt_log_info("cache: the %s in the device's memory, read in %.1f s",
                     run->caches_validation ? "training and validation sets are" : "training set is",
@@ -203,7 +205,7 @@ static vt_status open_output(run_state *run)
                                 .step_flops = run->plan.step_flops,
                                 .epochs = run->length.epochs,
                                 .steps_per_epoch = run->length.steps_per_epoch,
-                                .parameters = vt_parameters_model_elements(vt_trainer_parameters(run->trainer))};
+                                .parameters = vt_parameters_model_elements(run->trainer->parameters)};
     for (int i = 0; i < VT_MEMORY_CATEGORY_COUNT; i++)
         record.bytes[i] = vt_plan_bytes(&run->plan, (vt_memory_category)i);
     VT_TRY(vt_record_open(&record, &run->record));
@@ -234,7 +236,7 @@ static vt_status open_trace(const run_state *run)
     char *logs = vt_text_format("%s/logs", run->start.directory);
     char *path = vt_text_format("%s/comm-%d.csv", logs, vt_world_rank(run->world));
     VT_TRY(vt_output_make_directory(logs));
-    VT_TRY(vt_gradient_sync_trace(vt_trainer_sync(run->trainer), path));
+    VT_TRY(vt_gradient_sync_trace(run->trainer->sync, path));
 done:
     free(logs);
     free(path);

@@ -27,22 +27,6 @@ done:
     return status;
 }
 
-/* The lines of vt_start_read_initial, of which those that begin with '!' are warnings. */
-static void log_initial(const vt_run_start *start)
-{
-    const char *line = start->initial_changes.length > 0 ? start->initial_changes.characters : "";
-    int length = (int)strcspn(line, "\n");
-    vt_log_info("the parameters begin as those of %s%.*s", start->initial, length, line);
-    while (line[length] != '\0') {
-        line += length + 1;
-        length = (int)strcspn(line, "\n");
-        if (line[0] == '!')
-            vt_log_warning("%.*s", length - 1, line + 1);
-        else
-            vt_log_info("%.*s", length, line);
-    }
-}
-
 /* From here on no other run can begin or continue in the directory. Rank 0 does it for all. */
 static vt_status lock_directory(const vt_config *config, bool on_gpu, vt_run_start *start)
 {
@@ -118,7 +102,7 @@ void vt_start_close(vt_run_start *start)
     free(start->directory);
     free(start->chosen);
     free(start->initial);
-    vt_text_close(&start->initial_changes);
+    vt_text_close(&start->initial_lines);
     vt_run_directory_unlock(&start->lock);
     vt_run_directory_unlock(&start->lock_above);
 }
@@ -132,7 +116,8 @@ vt_status vt_start_read_initial(const vt_checkpoint_subject *subject, vt_run_sta
     VT_TRY(vt_world_agree(
         world, vt_world_rank(world) == 0 ? vt_checkpoint_find(path, VT_CHECKPOINT_TO_BEGIN, &start->initial) : VT_OK));
     vt_world_broadcast_text(world, &start->initial);
-    VT_TRY(vt_checkpoint_read_parameters(start->initial, subject, &start->initial_changes));
+    vt_text_append(&start->initial_lines, "the parameters begin as those of %s", start->initial);
+    VT_TRY(vt_checkpoint_read_parameters(start->initial, subject, &start->initial_lines));
 done:
     return status;
 }
@@ -153,7 +138,7 @@ vt_status vt_start_restore(const vt_checkpoint_subject *subject, vt_run_start *s
         return VT_OK;
     }
     if (config->resume != NULL) VT_TRY(vt_start_read_initial(subject, start)); /* not known to be needed before */
-    if (config->init_from != NULL) log_initial(start);
+    vt_log_lines(start->initial_lines.characters);
 done:
     return status;
 }

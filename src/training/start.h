@@ -13,7 +13,7 @@ typedef struct {
     bool foreign;             /* and that is another run's: this directory's files don't lead up to it */
     char *chosen;             /* the checkpoint that --resume names; NULL: none */
     char *initial;            /* the checkpoint or file of --init_from; NULL: not read */
-    vt_text initial_changes;  /* what was changed of it, for the log */
+    vt_text initial_lines;    /* for the log: what was taken of it, and how */
     vt_run_progress progress; /* after vt_start_restore */
 } vt_run_start;
 

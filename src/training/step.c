@@ -208,9 +208,10 @@ vt_status vt_step_start(vt_trainer *trainer, const vt_batch *batch)
     trainer->shape.rollout = rollout;
     started->terms = only_last_counts(trainer) ? 1 : rollout;
     started->source = batch->source;
-    started->learning_rate = vt_trainer_learning_rate(trainer, trainer->steps_started);
+    started->learning_rate = vt_schedule_rate(trainer->config, trainer->length, trainer->steps_started);
     for (int64_t i = 0; i < batch->sample_count; i++) started->samples[i] = batch->samples ? batch->samples[i] : -1;
-    if (vt_trainer_restarts(trainer, trainer->steps_started)) vt_optimizer_restart(trainer->optimizer);
+    if (vt_schedule_restarts(trainer->config, trainer->length, trainer->steps_started))
+        vt_optimizer_restart(trainer->optimizer);
     vt_optimizer_begin(trainer->optimizer, trainer->steps_started, started->learning_rate);
     run_or_replay(trainer, &here);
     backend->copy_to_host_later(backend, started->state, vt_optimizer_state(trainer->optimizer),

@@ -12,6 +12,7 @@
 #include "training/reader.h"
 #include "training/step.h"
 #include "training/stop.h"
+#include "training/trainer_inside.h"
 
 struct vt_test_set {
     vt_source *source;
@@ -90,18 +91,18 @@ done:
 vt_status vt_test_set_score(vt_test_set *set, vt_trainer *trainer, const char *run_directory, bool last_is_best)
 {
     vt_status status = VT_OK;
-    const vt_score_names *scores = &vt_trainer_task(trainer)->scores;
+    const vt_score_names *scores = &trainer->task->scores;
     double best = NAN;
-    const vt_config *config = vt_trainer_config(trainer);
-    vt_world *world = vt_trainer_world(trainer);
+    const vt_config *config = trainer->config;
+    vt_world *world = trainer->world;
     char number[VT_NUMBER_SIZE];
     vt_loader *loader = NULL;
     vt_evaluation result = {0};
     if (set == NULL || set->obstacle != NULL) return VT_OK;
     vt_log_info("test set %s: going once through its %lld samples", set->source->path,
                 (long long)set->source->sample_count);
-    VT_TRY(vt_world_agree(
-        world, vt_reader_open_loader(config, world, vt_trainer_backend(trainer), false, false, set->source, &loader)));
+    VT_TRY(vt_world_agree(world,
+                          vt_reader_open_loader(config, world, trainer->backend, false, false, set->source, &loader)));
     status = vt_validate(trainer, loader, false, &result);
     if (status == VT_OK) vt_log_script("Final test loss: %s", vt_text_double((double)(float)result.loss, number));
     if (status == VT_OK && scores->tell_test != NULL) {

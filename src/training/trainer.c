@@ -253,19 +253,9 @@ const vt_config *vt_trainer_config(const vt_trainer *trainer)
     return trainer->config;
 }
 
-vt_backend *vt_trainer_backend(const vt_trainer *trainer)
-{
-    return trainer->backend;
-}
-
 vt_world *vt_trainer_world(const vt_trainer *trainer)
 {
     return trainer->world;
-}
-
-vt_task *vt_trainer_task(const vt_trainer *trainer)
-{
-    return trainer->task;
 }
 
 const vt_model *vt_trainer_model(const vt_trainer *trainer)
@@ -276,11 +266,6 @@ const vt_model *vt_trainer_model(const vt_trainer *trainer)
 vt_parameters *vt_trainer_parameters(const vt_trainer *trainer)
 {
     return trainer->parameters;
-}
-
-vt_optimizer *vt_trainer_optimizer(const vt_trainer *trainer)
-{
-    return trainer->optimizer;
 }
 
 vt_gradient_sync *vt_trainer_sync(const vt_trainer *trainer)
@@ -308,32 +293,10 @@ void vt_trainer_exchange_average(vt_trainer *trainer)
     vt_gradient_sync_values_changed(trainer->sync);
 }
 
-size_t vt_trainer_activation_bytes(const vt_trainer *trainer)
-{
-    const vt_offload *offload = trainer->rooms[0].offload;
-    const size_t rooms = offload != NULL ? vt_offload_device_bytes(vt_offload_needed(offload)) : 0;
-    return trainer->rooms[0].arena.peak + trainer->micro_batches[0].shared.peak + rooms;
-}
-
-int64_t vt_trainer_steps_started(const vt_trainer *trainer)
-{
-    return trainer->steps_started;
-}
-
 void vt_trainer_resume(vt_trainer *trainer, int64_t steps, vt_schedule_length length)
 {
     trainer->steps_started = steps;
     trainer->length = length;
-}
-
-int64_t vt_trainer_steps_pending(const vt_trainer *trainer)
-{
-    return trainer->pending;
-}
-
-int64_t vt_trainer_steps_replayed(const vt_trainer *trainer)
-{
-    return trainer->steps_replayed;
 }
 
 /* What was recorded is not this epoch's step. */
@@ -349,37 +312,6 @@ void vt_trainer_begin_noise(vt_trainer *trainer)
     vt_parameters_start(trainer->parameters, (uint64_t)trainer->config->seed, "noise_embed.");
     vt_gradient_sync_values_changed(trainer->sync);
     vt_optimizer_average_restart(trainer->optimizer);
-}
-
-double vt_trainer_learning_rate(const vt_trainer *trainer, int64_t step)
-{
-    return vt_schedule_rate(trainer->config, trainer->length, step);
-}
-
-bool vt_trainer_restarts(const vt_trainer *trainer, int64_t step)
-{
-    return vt_schedule_restarts(trainer->config, trainer->length, step);
-}
-
-double vt_trainer_shown_rate(const vt_trainer *trainer, int64_t steps)
-{
-    return vt_schedule_shown(trainer->config, trainer->length, steps);
-}
-
-vt_step_times vt_trainer_times(const vt_trainer *trainer)
-{
-    return trainer->times;
-}
-
-void vt_trainer_set_times(vt_trainer *trainer, vt_step_times times)
-{
-    trainer->times = times;
-}
-
-void vt_trainer_set_caches(vt_trainer *trainer, const vt_device_cache *training, const vt_device_cache *validation)
-{
-    trainer->caches[0] = training;
-    trainer->caches[1] = validation;
 }
 
 bool vt_trainer_counts_in_sums(const vt_trainer *trainer)

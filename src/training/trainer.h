@@ -28,12 +28,9 @@ void vt_trainer_close(vt_trainer **trainer);
 
 /* What it works with, and owns but for configuration and back end. */
 const vt_config *vt_trainer_config(const vt_trainer *trainer);
-vt_backend *vt_trainer_backend(const vt_trainer *trainer);
 vt_world *vt_trainer_world(const vt_trainer *trainer);
-vt_task *vt_trainer_task(const vt_trainer *trainer);
 const vt_model *vt_trainer_model(const vt_trainer *trainer);
 vt_parameters *vt_trainer_parameters(const vt_trainer *trainer);
-vt_optimizer *vt_trainer_optimizer(const vt_trainer *trainer);
 vt_gradient_sync *vt_trainer_sync(const vt_trainer *trainer);
 
 /* Collective. The parameters and their average (ema_decay) change places; once more, and they are back, to the bit.
@@ -43,19 +40,10 @@ void vt_trainer_exchange_average(vt_trainer *trainer);
 /* For checkpoints; what they say of the data is left to the caller. */
 vt_checkpoint_subject vt_trainer_subject(const vt_trainer *trainer);
 
-/* The most bytes that the activations of one micro-batch have taken so far. */
-size_t vt_trainer_activation_bytes(const vt_trainer *trainer);
-
 /* ---- steps ---- */
 
-/* Optimizer steps of the whole run that were started; a run that continues sets those that were made before, and how
- * many there will be. */
-int64_t vt_trainer_steps_started(const vt_trainer *trainer);
+/* Of a run that continues: the steps that were made before, and how many there will be. */
 void vt_trainer_resume(vt_trainer *trainer, int64_t steps, vt_schedule_length length);
-
-/* Of them: those whose figures are still to be taken, and those that were replayed from a recording. */
-int64_t vt_trainer_steps_pending(const vt_trainer *trainer);
-int64_t vt_trainer_steps_replayed(const vt_trainer *trainer);
 
 /* The steps to come are of this epoch, from 0 on, and evaluations of its loss. */
 void vt_trainer_set_epoch(vt_trainer *trainer, int64_t epoch);
@@ -63,23 +51,6 @@ void vt_trainer_set_epoch(vt_trainer *trainer, int64_t epoch);
 /* Where loss crps begins, what it trains begins anew, too: the weights of the noise, which nothing has used before, and
  * the average of all weights. */
 void vt_trainer_begin_noise(vt_trainer *trainer);
-
-/* Of step `step` (0, 1, …). */
-double vt_trainer_learning_rate(const vt_trainer *trainer, int64_t step);
-
-/* Does the schedule of the learning rate begin anew with this step? */
-bool vt_trainer_restarts(const vt_trainer *trainer, int64_t step);
-
-/* What curves show of it after so many steps: see vt_schedule_shown. */
-double vt_trainer_shown_rate(const vt_trainer *trainer, int64_t steps);
-
-/* Where the time of steps went since it was last set. On a device that works on its own only measured steps count (see
- * vt_step_prepare). */
-vt_step_times vt_trainer_times(const vt_trainer *trainer);
-void vt_trainer_set_times(vt_trainer *trainer, vt_step_times times);
-
-/* Data sets in the device's memory, of which batches may be; either may be NULL. */
-void vt_trainer_set_caches(vt_trainer *trainer, const vt_device_cache *training, const vt_device_cache *validation);
 
 /* The type of what enters matrix products, and the samples of a micro-batch, as the configuration has them. */
 vt_type vt_trainer_type(const vt_config *config);

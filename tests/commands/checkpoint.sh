@@ -409,13 +409,13 @@ test_best_of_another_measure() {
     refuted grep "begin anew" said
     refuted test "$(persistence said)" = "$(persistence own)"
     resume --num_epochs=4
-    contains "$(cat said)" "the smallest validation loss and the baseline's begin anew, as those of $RUNS/a/checkpoints/step-00000014 measure something else: loss was mse, is relative_l2"
+    contains "$(cat said)" "the smallest validation loss and the baseline's begin anew, as those of $RUNS/a/checkpoints/step-00000014 measure something else: loss mse, not relative_l2"
     [ "$(persistence said)" = "$(persistence own)" ]
     [ "$(readlink $RUNS/a/checkpoints/best)" = "step-000000$(awk -F, 'NR > 3 && (best == "" || $4 < best) { best = $4; step = $1 } END { print step }' $RUNS/a/epochs.csv)" ]
     resume --num_epochs=5
     refuted grep "begin anew" said
     resume --num_epochs=6 --limit_nsamples_val=5
-    contains "$(cat said)" "measure something else: the number of validation samples was 12, is 5"
+    contains "$(cat said)" "measure something else: 12 validation samples, not 5"
     cp -r data/stats stats
     resume --num_epochs=7 --limit_nsamples_val=5 --global_stds_path=stats/global_stds.npy
     refuted grep "begin anew" said
@@ -425,7 +425,7 @@ test_best_of_another_measure() {
     refuted grep "begin anew" said
     cp -r data other
     resume --num_epochs=9 --limit_nsamples_val=5 --global_stds_path=stats/global_stds.npy --valid_data_path=other/valid
-    contains "$(cat said)" "measure something else: valid_data_path was " ", is other/valid"
+    contains "$(cat said)" "measure something else: valid_data_path " ", not other/valid"
 }
 
 # The means of --log_every are those of a run that never stopped.

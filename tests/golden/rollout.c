@@ -144,7 +144,7 @@ static void check_offloaded(vt_cpu_isa isa, const char *settings)
         fixture f = open_fixture(isa, true, true, false,
                                  SETTINGS("%s%s", settings, offloads ? " offload_activations=host" : ""));
         for (int step = 0; step < 2; step++) EXPECT_OK(vt_step_train(f.trainer, &f.batch, &figures[offloads][step]));
-        bytes[offloads] = vt_trainer_activation_bytes(f.trainer);
+        bytes[offloads] = activation_bytes(f.trainer);
         close_fixture(&f);
     }
     EXPECT(bytes[1] < bytes[0], "%s: %zu bytes instead of %zu", settings, bytes[1], bytes[0]);

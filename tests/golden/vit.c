@@ -166,7 +166,8 @@ static double check_gradients_below(fixture *f, const char *group, double tolera
 {
     const vt_batch batch = batch_of(f, 0);
     const double loss = rig_train(&f->rig, &batch, 1);
-    const double scale = vt_optimizer_progress_of(vt_trainer_optimizer(f->rig.trainer)).loss_scale; /* 0: none */
+    const double scale =
+        vt_optimizer_progress_of(vt_trainer_subject(f->rig.trainer).optimizer).loss_scale; /* 0: none */
     for (int64_t i = 0; i < vt_parameters_count(rig_parameters(&f->rig)); i++) {
         const vt_parameter *parameter = vt_parameters_at(rig_parameters(&f->rig), i);
         if (strstr(parameter->name, ".k.bias") != NULL) {

@@ -57,7 +57,7 @@ static float *kept(const rig *r, const float *from)
 
 static const float *average_of(const rig *r)
 {
-    vt_optimizer *optimizer = vt_trainer_optimizer(r->trainer);
+    vt_optimizer *optimizer = vt_trainer_subject(r->trainer).optimizer;
     return kept(r, vt_kept_block(vt_optimizer_kept(optimizer), vt_kept_average(vt_optimizer_kept(optimizer))));
 }
 

@@ -206,7 +206,7 @@ static vt_status train_from(rig *m, int first, int steps, vt_step_figures *figur
         batch.tensors[1] = (float *)memory + BATCH * CHANNELS * HEIGHT * WIDTH;
         VT_TRY(vt_step_start(m->trainer, &batch));
         memset(memory, 0xff, sizeof fields[step]); /* NaN */
-        while (vt_trainer_steps_pending(m->trainer) > (step + 1 < steps ? vt_step_latency(m->trainer) : 0))
+        while (m->trainer->pending > (step + 1 < steps ? vt_step_latency(m->trainer) : 0))
             VT_TRY(vt_step_take(m->trainer, &figures[taken++]));
     }
 done:
@@ -227,8 +227,7 @@ static void check_replayed(vt_cpu_isa isa, const char *settings, const vt_step_f
     open_model(&m, isa, settings);
     EXPECT(vt_step_latency(m.trainer) == 1);
     EXPECT_OK(train(&m, BATCHES, actual));
-    EXPECT(vt_trainer_steps_replayed(m.trainer) == BATCHES - 2, "%lld",
-           (long long)vt_trainer_steps_replayed(m.trainer));
+    EXPECT(m.trainer->steps_replayed == BATCHES - 2, "%lld", (long long)m.trainer->steps_replayed);
     EXPECT(m.backend->replay(m.backend), "nothing was recorded");
     for (int step = 0; step < BATCHES; step++) {
         EXPECT(actual[step].step == step + 1);
@@ -298,10 +297,10 @@ static void check_offloaded(vt_cpu_isa isa, const char *settings)
         vt_plan plan;
         open_model(&m, isa, SETTINGS("%s%s", settings, offloads ? " offload_activations=host" : ""));
         values[offloads] = train_and_evaluate(&m, figures[offloads], &validation[offloads]);
-        replayed[offloads] = vt_trainer_steps_replayed(m.trainer);
+        replayed[offloads] = m.trainer->steps_replayed;
         const vt_plan_options options = {.device_memory = true};
         EXPECT_OK(vt_plan_make(m.config, &options, &plan));
-        bytes[offloads] = vt_trainer_activation_bytes(m.trainer);
+        bytes[offloads] = activation_bytes(m.trainer);
         EXPECT(bytes[offloads] == plan.arena_bytes + plan.shared_bytes + vt_offload_device_bytes(plan.offload),
                "%s: %zu bytes", settings, bytes[offloads]);
         EXPECT((plan.pinned_bytes > 0) == (offloads == 1));
@@ -362,8 +361,8 @@ GPU_TEST(an_evaluation_between_steps_changes_nothing)
         EXPECT_OK(vt_step_evaluate(m.trainer, &batch, &evaluation));
         EXPECT_OK(train_from(&m, 5, BATCHES, actual));
         expect_losses(actual, expected);
-        EXPECT(vt_trainer_steps_replayed(m.trainer) == BATCHES - 2, "path %d: %lld", (int)isa,
-               (long long)vt_trainer_steps_replayed(m.trainer));
+        EXPECT(m.trainer->steps_replayed == BATCHES - 2, "path %d: %lld", (int)isa,
+               (long long)m.trainer->steps_replayed);
         vt_evaluation_close(&evaluation);
         rig_close(&m);
     }
@@ -389,8 +388,8 @@ TEST(a_step_that_can_not_be_recorded_runs_all_the_same)
         refuse_graphs(refusals);
         EXPECT_OK(train(&m, BATCHES, actual));
         expect_losses(actual, expected);
-        EXPECT(vt_trainer_steps_replayed(m.trainer) == replayed[refusals], "%d refusals: %lld", refusals,
-               (long long)vt_trainer_steps_replayed(m.trainer));
+        EXPECT(m.trainer->steps_replayed == replayed[refusals], "%d refusals: %lld", refusals,
+               (long long)m.trainer->steps_replayed);
         rig_close(&m);
     }
     rig_close(&plain);
@@ -444,7 +443,7 @@ GPU_TEST(a_step_that_is_not_finite_is_left_out)
         EXPECT_OK(train(&m, BATCHES, figures));
         EXPECT(!isfinite(figures[5].gradient_norm) && figures[5].bad_sample == 40);
         for (int step = 6; step < BATCHES; step++) EXPECT(isfinite(figures[step].gradient_norm));
-        EXPECT(vt_optimizer_progress_of(vt_trainer_optimizer(m.trainer)).updates == BATCHES - 1);
+        EXPECT(vt_optimizer_progress_of(vt_trainer_subject(m.trainer).optimizer).updates == BATCHES - 1);
         rig_close(&m);
     }
 }
@@ -470,11 +469,11 @@ GPU_TEST(bad_data_of_a_step_are_reported)
         fields[5][0][2 * CHANNELS * HEIGHT * WIDTH + 3] = NAN;
         EXPECT_ERROR(train(&m, BATCHES, figures), "2001.h5: 'fields' is NaN at time 42, channel 0, row 0, column 3");
         EXPECT(figures[5].bad_data && figures[5].step == 6 && figures[5].bad_sample == 42);
-        EXPECT(vt_trainer_steps_pending(m.trainer) == (i == 0 ? 0 : vt_step_latency(m.trainer)),
-               "%lld are pending, path %d, case %d", (long long)vt_trainer_steps_pending(m.trainer), (int)isa, i);
-        if (vt_trainer_steps_pending(m.trainer) > 0) EXPECT_OK(vt_step_take(m.trainer, &figures[6]));
+        EXPECT(m.trainer->pending == (i == 0 ? 0 : vt_step_latency(m.trainer)), "%lld are pending, path %d, case %d",
+               (long long)m.trainer->pending, (int)isa, i);
+        if (m.trainer->pending > 0) EXPECT_OK(vt_step_take(m.trainer, &figures[6]));
         int64_t updates = 5 + (i == 0 ? 0 : vt_step_latency(m.trainer));
-        EXPECT(vt_optimizer_progress_of(vt_trainer_optimizer(m.trainer)).updates == updates, "path %d, case %d",
+        EXPECT(vt_optimizer_progress_of(vt_trainer_subject(m.trainer).optimizer).updates == updates, "path %d, case %d",
                (int)isa, i);
         rig_close(&m);
     }

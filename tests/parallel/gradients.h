@@ -77,7 +77,7 @@ static inline double distance(const double *a, const double *b, int64_t count)
 static inline double *measure_allowed(vt_trainer *trainer, const vt_batch *batch)
 {
     vt_parameters *parameters = vt_trainer_parameters(trainer);
-    vt_backend *backend = vt_trainer_backend(trainer);
+    vt_backend *backend = vt_trainer_subject(trainer).backend;
     const int64_t count = vt_parameters_count(parameters);
     const int64_t elements = vt_parameters_block_elements(parameters, VT_BLOCK_VALUES);
     float *begin = malloc((size_t)elements * sizeof *begin), *drawn = malloc((size_t)elements * sizeof *drawn);

@@ -239,8 +239,8 @@ TEST(layouts_with_stages)
 static void compare_bits(const side *one, const side *many, const char *what)
 {
     const vt_parameters *whole = rig_parameters(&one->rig), *parts = rig_parameters(&many->rig);
-    const vt_optimizer *optimizers[2] = {vt_trainer_optimizer(one->rig.trainer),
-                                         vt_trainer_optimizer(many->rig.trainer)};
+    const vt_optimizer *optimizers[2] = {vt_trainer_subject(one->rig.trainer).optimizer,
+                                         vt_trainer_subject(many->rig.trainer).optimizer};
     int64_t compared = 0;
     for (int64_t i = 0; i < vt_parameters_count(whole); i++) {
         const vt_parameter *a = vt_parameters_at(whole, i), *b = vt_parameters_at(parts, i);

@@ -6,6 +6,7 @@
 #include "data/loader.h"
 #include "operations/paths.h"
 #include "parallel/world.h"
+#include "source/fields/dataset_inside.h"
 #include "test.h"
 #include "training/device_cache.h"
 #include "training/reader.h"
@@ -25,6 +26,15 @@ static vt_dataset *open_dataset(const test_fields *fields, bool direct, int64_t 
 {
     test_fields_write(test_path("2001.h5"), fields);
     return open_again(direct, limit);
+}
+
+/* How many stay in memory. */
+static int64_t kept_frames(vt_dataset *dataset)
+{
+    pthread_mutex_lock(&dataset->lock);
+    const int64_t kept = dataset->kept != NULL ? dataset->kept->kept : 0;
+    pthread_mutex_unlock(&dataset->lock);
+    return kept;
 }
 
 static int64_t wrong_values(const test_fields *fields, const vt_dataset *dataset, const vt_batch *batch)
@@ -72,9 +82,7 @@ TEST(kept_times_are_those_of_the_file)
                 vt_loader *loader = open_loader(dataset, workers[w], false, false);
                 for (int64_t epoch = 0; epoch < 6; epoch++) {
                     if (epoch == 4) vt_loader_rest(loader);
-                    if (epoch == 4)
-                        EXPECT(vt_dataset_kept_frames(dataset) == TIMES, "%lld kept",
-                               (long long)vt_dataset_kept_frames(dataset));
+                    if (epoch == 4) EXPECT(kept_frames(dataset) == TIMES, "%lld kept", (long long)kept_frames(dataset));
                     if (epoch == 4) EXPECT(truncate(test_path("2001.h5"), 0) == 0);
                     int64_t wrong = read_epoch(loader, &forms[form], epoch, &batches);
                     EXPECT(batches == SAMPLES / BATCH && wrong == 0, "form %d direct %d workers %lld epoch %lld: %lld",
@@ -97,7 +105,7 @@ TEST(bad_times_are_not_kept)
         vt_loader *loader = open_loader(dataset, workers, true, false);
         for (int64_t epoch = 0; epoch < 12; epoch++) {
             EXPECT(read_epoch(loader, &poisoned, epoch, &batches) == 0);
-            kept = vt_dataset_kept_frames(dataset);
+            kept = kept_frames(dataset);
         }
         EXPECT(kept > TIMES / 2 && kept < TIMES, "%lld kept", (long long)kept);
         vt_loader_close(&loader);
@@ -129,7 +137,7 @@ TEST(frames_of_samples)
                                                              j / 32, 1 + j / 8 % 4, j % 8);
             }
         EXPECT(wrong == 0, "%lld", (long long)wrong);
-        EXPECT(vt_dataset_kept_frames(dataset) == (kept != 0 ? TIMES + 4 : 0));
+        EXPECT(kept_frames(dataset) == (kept != 0 ? TIMES + 4 : 0));
         vt_dataset_close(&dataset);
     }
 }
@@ -179,7 +187,7 @@ TEST(a_cache_that_does_not_fit_is_left_out)
                              vt_dataset_source(validation));
         EXPECT_OK(test_read_frame(training, 0, values));
         EXPECT_OK(test_read_frame(validation, 0, values));
-        EXPECT(vt_dataset_kept_frames(training) == fits && vt_dataset_kept_frames(validation) == fits);
+        EXPECT(kept_frames(training) == fits && kept_frames(validation) == fits);
         vt_dataset_close(&training);
         vt_dataset_close(&validation);
     }

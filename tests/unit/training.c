@@ -469,13 +469,13 @@ TEST(recompute_gives_the_same_bits_in_less_memory)
     static const double most[] = {1, 0.85, 0.7};
     small_model kept;
     open_small(&kept, settings[0]);
-    const double loss = train_steps(&kept, 5), bytes = (double)vt_trainer_activation_bytes(kept.rig.trainer);
+    const double loss = train_steps(&kept, 5), bytes = (double)activation_bytes(kept.rig.trainer);
     for (int i = 1; i < 3; i++) {
         small_model again;
         open_small(&again, settings[i]);
         EXPECT(train_steps(&again, 5) == loss, "%s", settings[i]);
         EXPECT(rig_same_values(&kept.rig, &again.rig), "%s", settings[i]);
-        const double share = (double)vt_trainer_activation_bytes(again.rig.trainer) / bytes;
+        const double share = (double)activation_bytes(again.rig.trainer) / bytes;
         EXPECT(share < most[i], "%s: %g", settings[i], share);
         close_small(&again);
     }
@@ -493,7 +493,7 @@ TEST(outputs_that_are_kept_give_the_same_bits)
         open_small(&kept, SETTINGS("keep_outputs=true %s", variants[i]));
         EXPECT(train_steps(&kept, 5) == train_steps(&again, 5), "%s", variants[i]);
         EXPECT(rig_same_values(&kept.rig, &again.rig), "%s", variants[i]);
-        EXPECT(vt_trainer_activation_bytes(kept.rig.trainer) > vt_trainer_activation_bytes(again.rig.trainer));
+        EXPECT(activation_bytes(kept.rig.trainer) > activation_bytes(again.rig.trainer));
         close_small(&kept);
         close_small(&again);
     }
@@ -515,7 +515,7 @@ TEST(micro_batches_in_flight_give_the_same_bits)
         EXPECT_OK(vt_plan_make(in_turn.rig.config, &(vt_plan_options){.schedule = vt_schedule_gpipe}, &plans[1]));
         EXPECT(plans[1].arena_bytes == plans[0].arena_bytes);
         EXPECT(plans[1].bytes[VT_MEMORY_ACTIVATIONS] == 2 * plans[0].bytes[VT_MEMORY_ACTIVATIONS]);
-        EXPECT(vt_trainer_activation_bytes(together.rig.trainer) <= plans[1].arena_bytes);
+        EXPECT(activation_bytes(together.rig.trainer) <= plans[1].arena_bytes);
         EXPECT(plans[1].step_flops == plans[0].step_flops);
         close_small(&in_turn);
         close_small(&together);
@@ -534,7 +534,7 @@ TEST(gradients_that_are_not_finite_change_nothing)
     m.input[17] = NAN;
     EXPECT_ERROR(vt_step_train(m.rig.trainer, &m.batch, &figures), "the gradients are not finite");
     EXPECT(memcmp(before, vt_parameters_values(rig_parameters(&m.rig)), bytes) == 0);
-    EXPECT(vt_trainer_steps_started(m.rig.trainer) == 3 && vt_trainer_steps_pending(m.rig.trainer) == 0);
+    EXPECT(m.rig.trainer->steps_started == 3 && m.rig.trainer->pending == 0);
     free(before);
     close_small(&m);
 }
@@ -550,8 +550,8 @@ TEST(the_plan_matches_the_run)
     EXPECT(plan.bytes[VT_MEMORY_OPTIMIZER] == 2 * block);
     train_steps(&m, 1);
     evaluate(&m);
-    EXPECT(vt_trainer_activation_bytes(m.rig.trainer) <= plan.arena_bytes &&
-           vt_trainer_activation_bytes(m.rig.trainer) > plan.arena_bytes / 2);
+    EXPECT(activation_bytes(m.rig.trainer) <= plan.arena_bytes &&
+           activation_bytes(m.rig.trainer) > plan.arena_bytes / 2);
     /* FLOPs by hand: 24 tokens of batch 4 × 6; products of 2·rows·in·out, three times (forward, two gradients), but the
      * patch embedding's input has no gradient; attention 6 products of 2·batch·heads·tokens²·dim */
     double rows = 24, block_flops = 2 * rows * (4 * 16 * 16 + 2 * 16 * 64), ends = 2 * rows * 32 * 16;

@@ -1,7 +1,5 @@
 #include "source/fields/about.h"
 
-#include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -103,6 +101,12 @@ double vt_fields_about_longitude(const vt_fields_about *about, int64_t index)
     return about->longitudes[vt_window_column(&about->window, index)];
 }
 
+const vt_channel_meaning *vt_fields_about_meaning(const vt_fields_about *about, int64_t channel)
+{
+    static const vt_channel_meaning nothing = {0};
+    return about->meanings != NULL ? &about->meanings[channel] : &nothing;
+}
+
 vt_fields_about *vt_fields_about_copy(const vt_fields_about *about)
 {
     vt_fields_about *copy = NULL;
@@ -119,11 +123,11 @@ static void print_channels(const vt_fields_about *about, const char *indent)
 {
     vt_print("%schannels:", indent);
     for (int64_t c = 0; c < about->channels; c++) {
-        const vt_channel_meaning *meaning = about->meanings != NULL ? &about->meanings[c] : NULL;
+        const vt_channel_meaning *meaning = vt_fields_about_meaning(about, c);
         const bool named = about->names != NULL && about->names[c][0] != '\0';
         vt_print(" %s", named ? about->names[c] : "-");
-        if (meaning != NULL && meaning->units[0] != '\0') vt_print(" (%s)", meaning->units);
-        if (meaning != NULL && meaning->transform[0] != '\0') vt_print(" as %s", meaning->transform);
+        if (meaning->units[0] != '\0') vt_print(" (%s)", meaning->units);
+        if (meaning->transform[0] != '\0') vt_print(" as %s", meaning->transform);
     }
     vt_print("\n");
 }

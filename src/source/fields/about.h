@@ -95,6 +95,9 @@ void vt_fields_about_sign(vt_fields_about *about, const char *command);
 double vt_fields_about_latitude(const vt_fields_about *about, int64_t index);
 double vt_fields_about_longitude(const vt_fields_about *about, int64_t index);
 
+/* How a channel is described; nothing is known of it: "" and 0. */
+const vt_channel_meaning *vt_fields_about_meaning(const vt_fields_about *about, int64_t channel);
+
 /* As JSON, malloc'd. The second is for attributes of files, which hold 64 KiB: of a large grid nothing but its size. */
 char *vt_fields_about_text(const vt_fields_about *about);
 char *vt_fields_about_short_text(const vt_fields_about *about);
@@ -148,6 +151,9 @@ void vt_fields_log_remarks(const vt_text *remarks);
  * channels are never accepted. */
 vt_status vt_fields_compare(const vt_fields_rules *rules, const vt_fields_side *data, const vt_fields_side *other,
                             vt_text *remarks);
+
+/* The same; what is remarked goes to the log. */
+vt_status vt_fields_agree(const vt_fields_rules *rules, const vt_fields_side *data, const vt_fields_side *other);
 
 /* All differences, one a line. */
 char *vt_fields_differences(const vt_fields_side *one, const vt_fields_side *other);

@@ -176,10 +176,8 @@ static void compare_units(finding *found, const int64_t *order)
     const int64_t count = data->channels < other->channels ? data->channels : other->channels;
     bool lacks[2] = {false, false};
     for (int64_t c = 0; c < count && *difference == NULL; c++) {
-        static const vt_channel_meaning nothing = {0};
-        const int64_t place = order != NULL ? order[c] : c;
-        const vt_channel_meaning *a = data->meanings != NULL ? &data->meanings[c] : &nothing;
-        const vt_channel_meaning *b = other->meanings != NULL ? &other->meanings[place] : &nothing;
+        const vt_channel_meaning *a = vt_fields_about_meaning(data, c);
+        const vt_channel_meaning *b = vt_fields_about_meaning(other, order != NULL ? order[c] : c);
         const bool known[2] = {a->units[0] != '\0', b->units[0] != '\0'};
         lacks[0] = lacks[0] || (!known[0] && known[1]);
         lacks[1] = lacks[1] || (known[0] && !known[1]);
@@ -206,8 +204,8 @@ static void compare_transforms(finding *found, const int64_t *order)
     char **difference = &found->different[TRANSFORM], channel[96];
     const int64_t count = data->channels < other->channels ? data->channels : other->channels;
     for (int64_t c = 0; c < count && *difference == NULL && !found->any_transform; c++) {
-        const char *own = data->meanings != NULL ? data->meanings[c].transform : "";
-        const char *others = other->meanings != NULL ? other->meanings[order != NULL ? order[c] : c].transform : "";
+        const char *own = vt_fields_about_meaning(data, c)->transform;
+        const char *others = vt_fields_about_meaning(other, order != NULL ? order[c] : c)->transform;
         if (strcmp(own, others) == 0) continue;
         *difference = vt_text_format("the transform of %s is %s in %s, but %s in %s", channel_text(data, c, channel),
                                      own[0] != '\0' ? own : "none", found->data->name,
@@ -457,7 +455,7 @@ vt_status vt_fields_compare(const vt_fields_rules *wanted, const vt_fields_side 
                      : "--transform must be that of the training");
         VT_CHECK(word != NULL, "%s; they can't be used together", found.different[p]);
         VT_CHECK(is_accepted(wanted->accepted, word), "%s; --accept=%s goes on all the same", found.different[p], word);
-        remark(remarks, "accepted: %s", found.different[p]);
+        remark(remarks, "!accepted: %s", found.different[p]);
     }
     for (int k = 0; k < 2; k++) {
         if (found.unknown[k].length == 0) continue;
@@ -499,14 +497,14 @@ bool vt_fields_same_channels(const vt_fields_about *one, const vt_fields_about *
 
 void vt_fields_log_remarks(const vt_text *remarks)
 {
-    static const char accepted[] = "accepted: ";
-    const char *line = remarks->length > 0 ? remarks->characters : "";
-    while (*line != '\0') {
-        const int length = (int)strcspn(line, "\n");
-        if (strncmp(line, accepted, strlen(accepted)) == 0)
-            vt_log_warning("%.*s", length, line);
-        else
-            vt_log_info("%.*s", length, line);
-        line += length + (line[length] == '\n');
-    }
+    vt_log_lines(remarks->characters);
+}
+
+vt_status vt_fields_agree(const vt_fields_rules *wanted, const vt_fields_side *data, const vt_fields_side *other)
+{
+    vt_text remarks = {0};
+    const vt_status status = vt_fields_compare(wanted, data, other, &remarks);
+    if (status == VT_OK) vt_fields_log_remarks(&remarks);
+    vt_text_close(&remarks);
+    return status;
 }

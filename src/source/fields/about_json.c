@@ -41,19 +41,17 @@ static json_t *channels_of(const vt_fields_about *about)
     json_t *list = json_array();
     for (int64_t c = 0; c < about->channels; c++) {
         json_t *channel = json_object();
-        const vt_channel_meaning *meaning = about->meanings != NULL ? &about->meanings[c] : NULL;
+        const vt_channel_meaning *meaning = vt_fields_about_meaning(about, c);
         set_text(channel, "name", about->names != NULL ? about->names[c] : NULL);
-        if (meaning != NULL) {
-            set_text(channel, "standard_name", meaning->standard_name);
-            set_text(channel, "long_name", meaning->long_name);
-            set_text(channel, "units", meaning->units);
-            set_text(channel, "cell_methods", meaning->cell_methods);
-            set_text(channel, "transform", meaning->transform);
-            if (meaning->has_level) {
-                json_t *level = json_pack("{s:f}", "value", meaning->level);
-                set_text(level, "units", meaning->level_units);
-                json_object_set_new(channel, "level", level);
-            }
+        set_text(channel, "standard_name", meaning->standard_name);
+        set_text(channel, "long_name", meaning->long_name);
+        set_text(channel, "units", meaning->units);
+        set_text(channel, "cell_methods", meaning->cell_methods);
+        set_text(channel, "transform", meaning->transform);
+        if (meaning->has_level) {
+            json_t *level = json_pack("{s:f}", "value", meaning->level);
+            set_text(level, "units", meaning->level_units);
+            json_object_set_new(channel, "level", level);
         }
         json_array_append_new(list, channel);
     }

@@ -1,7 +1,6 @@
 /* Units by UDUNITS-2, the library of the CF conventions (docs.unidata.ucar.edu/udunits). */
 #include <math.h>
 #include <pthread.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "source/fields/about.h"

@@ -7,7 +7,6 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/text.h"
-#include "config/config.h"
 #include "source/fields/fields_file.h"
 #include "source/fields/file_list.h"
 
@@ -61,18 +60,15 @@ static vt_status find_window(vt_dataset *dataset, const vt_fields_file *file)
     const vt_window_grid grid = vt_fields_file_grid(file);
     vt_frame_window *window = &dataset->window;
     VT_TRY(vt_window_find(range, &grid, window));
-    VT_CHECK(
-        !range->by_rows || window->rows == options->height,
-        "%s: lat_range [%g, %g] holds %lld rows, but img_size says %lld; set --img_size=[%lld,%lld], or leave it to "
-        "the ranges",
-        grid.path, range->south, range->north, (long long)window->rows, (long long)options->height,
-        (long long)window->rows, (long long)(range->by_columns ? window->width : options->width));
-    VT_CHECK(
-        !range->by_columns || window->width == options->width,
-        "%s: lon_range [%g, %g] holds %lld columns, but img_size says %lld; set --img_size=[%lld,%lld], or leave it "
-        "to the ranges",
-        grid.path, range->west, range->east, (long long)window->width, (long long)options->width,
-        (long long)window->rows, (long long)window->width);
+    const int64_t found[2] = {window->rows, range->by_columns ? window->width : options->width};
+    const int64_t said[2] = {options->height, options->width};
+    for (int k = 0; k < 2; k++)
+        VT_CHECK(!(k == 0 ? range->by_rows : range->by_columns) || found[k] == said[k],
+                 "%s: %s [%g, %g] holds %lld %s, but img_size says %lld; set --img_size=[%lld,%lld], or leave it to "
+                 "the ranges",
+                 grid.path, k == 0 ? "lat_range" : "lon_range", k == 0 ? range->south : range->west,
+                 k == 0 ? range->north : range->east, (long long)found[k], k == 0 ? "rows" : "columns",
+                 (long long)said[k], (long long)found[0], (long long)found[1]);
     window->rows = options->height;
     window->width = options->width;
 done:
@@ -260,24 +256,6 @@ done:
     return status;
 }
 
-static bool any_changes(const vt_known_options *known)
-{
-    return vt_known_fixed_count(known) < vt_known_count(known);
-}
-
-static vt_status open_known(vt_dataset *dataset)
-{
-    vt_status status = VT_OK;
-    const vt_dataset_options *options = &dataset->options;
-    const vt_known_grid grid = vt_dataset_known_grid(dataset);
-    const vt_span rows = {options->first_row, options->rows};
-    if (vt_known_count(&options->known) == 0) return VT_OK;
-    if (any_changes(&options->known)) VT_TRY(vt_dataset_check_dates(dataset, "forcings"));
-    VT_TRY(vt_known_fields_open(&options->known, &grid, rows, &dataset->known));
-done:
-    return status;
-}
-
 /* It has to have all times of day of the set. */
 static vt_status check_climatology(const vt_dataset *dataset)
 {
@@ -292,16 +270,20 @@ done:
     return status;
 }
 
-static vt_status open_climatology(vt_dataset *dataset)
+/* What else the model sees, and what samples are departures from. */
+static vt_status open_known(vt_dataset *dataset)
 {
     vt_status status = VT_OK;
     const vt_dataset_options *options = &dataset->options;
+    const vt_known_options *known = &options->known;
     const vt_known_grid grid = vt_dataset_known_grid(dataset);
-    if (options->climatology == NULL) return VT_OK;
+    const vt_span rows = {options->first_row, options->rows};
+    if (vt_known_fixed_count(known) < vt_known_count(known)) VT_TRY(vt_dataset_check_dates(dataset, "forcings"));
+    if (vt_known_count(known) > 0) VT_TRY(vt_known_fields_open(known, &grid, rows, &dataset->known));
+    if (options->climatology == NULL) goto done;
     VT_TRY(vt_dataset_check_dates(dataset, "normalise: climatology"));
     VT_TRY(vt_known_climatology_open(options->climatology, &grid, vt_dataset_channel_names(dataset),
-                                     vt_dataset_frame_channels(dataset), (vt_span){options->first_row, options->rows},
-                                     false, &dataset->seasonal));
+                                     vt_dataset_frame_channels(dataset), rows, false, &dataset->seasonal));
     VT_TRY(check_climatology(dataset));
 done:
     return status;
@@ -351,7 +333,6 @@ static vt_status open_files(vt_dataset *dataset)
     if (options->whole) goto done;
     VT_TRY(check_time_step(dataset));
     VT_TRY(open_known(dataset));
-    VT_TRY(open_climatology(dataset));
     VT_CHECK(dataset->source.sample_count > 0,
              "%s '%s': no file is long enough for one sample, which spans %lld times (n_history %lld, dt %lld%s)%s%s",
              options->option_name, options->directory, (long long)(vt_index_span(&dataset->index.rule) + 1),
@@ -449,9 +430,8 @@ void vt_dataset_close(vt_dataset **pointer)
     vt_dataset *dataset = *pointer;
     if (dataset == NULL) return;
     *pointer = NULL;
-    for (int64_t i = 0; dataset->files != NULL && i < dataset->list.groups; i++)
-        close_file(dataset, &dataset->files[i]);
     for (int64_t i = 0; dataset->files != NULL && i < dataset->list.groups; i++) {
+        close_file(dataset, &dataset->files[i]);
         free(dataset->files[i].stored);
         free(dataset->files[i].dates);
     }

@@ -159,7 +159,4 @@ void vt_dataset_log_coordinates(const vt_dataset *dataset);
  * change; and behind the last time one frame more with those that don't, where there are some. */
 int64_t vt_dataset_frame_channels(const vt_dataset *dataset);
 
-/* How many stay in memory. Any thread. */
-int64_t vt_dataset_kept_frames(vt_dataset *dataset);
-
 #endif

@@ -149,25 +149,17 @@ void vt_dataset_list_files(const vt_source *source, vt_text *lines)
 
 vt_status vt_dataset_agree(const vt_source *training, const vt_source *other)
 {
-    vt_status status = VT_OK;
     const vt_dataset *one = (const vt_dataset *)training, *second = (const vt_dataset *)other;
     const vt_fields_rules rules = {.use = VT_SETS_OF_A_RUN, .accepted = one->options.form.accept};
     const vt_fields_side sides[2] = {{second->about, other->path}, {one->about, training->path}};
-    vt_text remarks = {0};
-    VT_TRY(vt_fields_compare(&rules, &sides[0], &sides[1], &remarks));
-    vt_fields_log_remarks(&remarks);
-done:
-    vt_text_close(&remarks);
-    return status;
+    return vt_fields_agree(&rules, &sides[0], &sides[1]);
 }
 
 vt_status vt_dataset_join_forcings(const vt_dataset *dataset, vt_dataset *forcings)
 {
-    vt_status status = VT_OK;
     const vt_dataset_options *options = &dataset->options;
     const vt_fields_rules rules = {.use = VT_SETS_OF_A_RUN, .accepted = options->form.accept};
     vt_fields_about *own = vt_fields_about_copy(dataset->about);
-    vt_text remarks = {0};
     const int64_t first = vt_dataset_first_forcing(options), count = options->forcing_channels;
     vt_fields_about_limit(own, first, count);
     if (dataset->transforms != NULL) {
@@ -177,10 +169,7 @@ vt_status vt_dataset_join_forcings(const vt_dataset *dataset, vt_dataset *forcin
             vt_transform_name(&forcings->transforms[c], forcings->about->meanings[c].transform);
     }
     const vt_fields_side sides[2] = {{forcings->about, forcings->options.directory}, {own, options->directory}};
-    VT_TRY(vt_fields_compare(&rules, &sides[0], &sides[1], &remarks));
-    vt_fields_log_remarks(&remarks);
-done:
-    vt_text_close(&remarks);
+    const vt_status status = vt_fields_agree(&rules, &sides[0], &sides[1]);
     vt_fields_about_close(&own);
     return status;
 }

@@ -85,7 +85,6 @@ extern const vt_source_kind vt_source_fields, vt_source_noise;
 
 /* Functions of vt_source_kind and vt_reading, see data/source.h. Values that stay in memory are checked for missing
  * ones even if the dataset is `unchecked`. */
-void vt_fields_close(vt_source *source);
 vt_status vt_dataset_agree(const vt_source *training, const vt_source *other);
 void vt_dataset_list_files(const vt_source *source, vt_text *lines);
 char *vt_dataset_shared_times(const vt_source *one, const vt_source *other);

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "config/config.h"
 #include "source/fields/dataset_inside.h"
 
 void vt_dataset_describe(const vt_source *source, int64_t sample, char *buffer, int64_t size)
@@ -245,11 +244,8 @@ vt_status vt_dataset_read_forcings(vt_dataset *dataset, int64_t sample, int64_t 
 
 vt_status vt_dataset_read(vt_dataset *dataset, int64_t sample, float *input, float *target)
 {
-    vt_status status = VT_OK;
-    VT_TRY(plan_samples(dataset->plan, &sample, 1, true, input, target, NULL));
-    status = run_plan(dataset);
-done:
-    return status;
+    const vt_status status = plan_samples(dataset->plan, &sample, 1, true, input, target, NULL);
+    return status == VT_OK ? run_plan(dataset) : status;
 }
 
 vt_status vt_dataset_check(vt_source *source, int64_t sample)
@@ -321,25 +317,21 @@ int64_t vt_dataset_frame_channels(const vt_dataset *dataset)
     return vt_dataset_first_forcing(&dataset->options) + dataset->options.forcing_channels;
 }
 
-/* The frame behind those of times. */
-static vt_status read_fixed(const vt_dataset *dataset, float *values)
-{
-    const vt_dataset_options *options = &dataset->options;
-    const int64_t count = vt_known_fixed_count(&options->known) * options->rows * options->width;
-    memcpy(values, vt_known_fields_fixed(dataset->known), (size_t)count * sizeof *values);
-    return VT_OK;
-}
-
 vt_status vt_dataset_read_frame(vt_source *source, int64_t index, void *values)
 {
     vt_dataset *dataset = (vt_dataset *)source;
+    const vt_dataset_options *options = &dataset->options;
+    const int64_t points = options->rows * options->width;
     VT_ASSERT(index >= 0 && index < source->frame_count);
-    if (index == dataset->times_used) return read_fixed(dataset, values);
+    if (index == dataset->times_used) { /* behind the times: what doesn't change */
+        const size_t bytes = (size_t)(vt_known_fixed_count(&options->known) * points) * sizeof(float);
+        memcpy(values, vt_known_fields_fixed(dataset->known), bytes);
+        return VT_OK;
+    }
     const vt_set_stretch *stretch = vt_index_frame(&dataset->index, index);
     const vt_frame frame = {.channels = vt_dataset_frame_channels(dataset), .values = values};
     const vt_status status = read_frame(dataset, stretch, index - stretch->first_frame, frame);
-    if (status == VT_OK && dataset->known != NULL && dataset->options.known_in_frames) {
-        const int64_t points = dataset->options.rows * dataset->options.width;
+    if (status == VT_OK && dataset->known != NULL && options->known_in_frames) {
         vt_date date;
         vt_index_date(&dataset->index, stretch, index - stretch->first_frame, &date);
         vt_known_fields_take(dataset->known, date, true, (float *)values + frame.channels * points);
@@ -359,12 +351,4 @@ vt_chunk_cache *vt_dataset_chunks(vt_source *source)
 {
     vt_dataset *dataset = (vt_dataset *)source;
     return dataset->chunk_bytes[1] > 0 ? &dataset->cache : NULL;
-}
-
-int64_t vt_dataset_kept_frames(vt_dataset *dataset)
-{
-    pthread_mutex_lock(&dataset->lock);
-    const int64_t kept = dataset->kept != NULL ? dataset->kept->kept : 0;
-    pthread_mutex_unlock(&dataset->lock);
-    return kept;
 }

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/random.h"
 #include "base/text.h"
 #include "config/roles.h"
 #include "config/stages.h"
@@ -193,7 +194,7 @@ static void log_sets(const vt_source *training, const vt_source *validation, con
         vt_log_info("HDF5 reads what can't be read past it: %s", obstacle);
 }
 
-void vt_fields_close(vt_source *source)
+static void close_fields(vt_source *source)
 {
     vt_dataset *dataset = (vt_dataset *)source;
     vt_dataset_close(&dataset);
@@ -213,7 +214,7 @@ const vt_source_kind vt_source_fields = {.name = "fields",
                                          .specs = specs,
                                          .held_bytes = held_bytes,
                                          .open = open_set,
-                                         .close = vt_fields_close,
+                                         .close = close_fields,
                                          .agree = vt_dataset_agree,
                                          .shared = vt_dataset_shared_times,
                                          .list_files = vt_dataset_list_files,
@@ -225,3 +226,42 @@ const vt_source_kind vt_source_fields = {.name = "fields",
                                          .read_frame = vt_dataset_read_frame,
                                          .keep_frames = vt_dataset_keep_frames,
                                          .chunks = vt_dataset_chunks};
+
+/* ---- data_loader_config: synthetic: a vt_dataset without files, whose samples are noise ---- */
+
+/* Standard normal noise with coordinates: the same whatever rows a rank reads. */
+static void fill_noise(const vt_dataset_options *options, const char *name, int64_t position, int64_t channels,
+                       float *values)
+{
+    const uint64_t key = vt_random_name_key(name);
+    for (int64_t c = 0; c < channels; c++)
+        for (int64_t row = 0; row < options->rows; row++)
+            for (int64_t column = 0; column < options->width; column++) {
+                int64_t index =
+                    ((position * channels + c) * options->height + options->first_row + row) * options->width;
+                double uniform = vt_random_element(options->seed, key, (uint64_t)(index + column));
+                *values++ = (float)vt_random_normal_quantile(uniform);
+            }
+}
+
+/* A constant source: the sample is a place in the batch. */
+static vt_status read_noise(vt_source *source, int64_t sample, void *const *tensors)
+{
+    const vt_dataset_options *options = &((const vt_dataset *)source)->options;
+    fill_noise(options, "synthetic input", sample, options->in_channels, tensors[VT_TENSOR_INPUT]);
+    fill_noise(options, "synthetic target", sample, options->targets * options->out_channels,
+               tensors[VT_TENSOR_TARGET]);
+    const int64_t forcings = options->targets * vt_dataset_forcings(options);
+    if (forcings > 0) fill_noise(options, "synthetic forcings", sample, forcings, tensors[VT_TENSOR_FORCINGS]);
+    return VT_OK;
+}
+
+static void log_noise(const vt_source *training, const vt_source *validation, const vt_source *test,
+                      const char *threads)
+{
+    (void)training, (void)validation, (void)test, (void)threads;
+    vt_log_info("reading: nothing; every batch is the same noise");
+}
+
+const vt_source_kind vt_source_noise = {
+    .name = "noise", .read = read_noise, .close = close_fields, .log = log_noise, .describe = vt_source_describe_noise};

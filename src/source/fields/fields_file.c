@@ -1,7 +1,6 @@
 #include "source/fields/fields_file.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>

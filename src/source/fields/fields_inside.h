@@ -1,5 +1,5 @@
 /* The arrays of an open vt_fields_file, for the files that open it (fields_file.c, field_source.c, netcdf.c) and read
- * from it (fields_read.c: through the store's library; read_plan.c, read_item.c: past it). */
+ * from it (read_plan.c, read_item.c). */
 #ifndef VT_SOURCE_FIELDS_FIELDS_INSIDE_H
 #define VT_SOURCE_FIELDS_FIELDS_INSIDE_H
 
@@ -46,11 +46,6 @@ vt_status vt_field_source_open(const vt_store *part, const char *name, const vt_
                                vt_field_source *source);
 void vt_field_source_close(vt_field_source *source);
 
-/* Reads the box [start, start + count) of time, level, row (of the file) and column through the library, one time of
- * it, in the stored type and this machine's byte order. */
-vt_status vt_field_source_read(const vt_field_source *source, const int64_t start[4], const int64_t count[4],
-                               void *memory);
-
 /* Bytes of decoded chunks that the library may hold of it. */
 vt_status vt_field_source_enlarge_cache(vt_field_source *source, int64_t *cache_bytes);
 
@@ -80,11 +75,5 @@ vt_status vt_netcdf_holds(const char *path, const char *variables, uint64_t *hel
 
 /* Sources, channels, shape, names and grid of a file whose variables are separate datasets (netcdf.c). */
 vt_status vt_netcdf_open(vt_fields_file *file, const vt_fields_form *form);
-
-/* An error for the first of the values that is not finite, unless it is a missing one that is allowed: "FILE:
- * 't2m' is NaN at time 3, channel 2 (t2m), row 5, column 7". The values are those of file channel `channel`, `rows`
- * from `row` on and `width` columns from `column`. */
-vt_status vt_fields_not_finite(const vt_fields_file *file, int64_t time, int64_t channel, int64_t row, int64_t column,
-                               int64_t width, const float *values, int64_t count);
 
 #endif

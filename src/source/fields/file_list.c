@@ -5,13 +5,14 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/text.h"
+#include "source/fields/fields_inside.h"
 #include "storage/store.h"
+#include "storage/trial.h"
 
 /* Where the extension begins, or NULL if the file has no extension of data. */
 static const char *find_extension(const char *name, bool variables)
@@ -102,15 +103,11 @@ static void find_groups(vt_file_list *list, bool variables)
  * and all other files but hidden ones. */
 enum { MISNAMED, DOUBTFUL, OTHER, KINDS };
 
-typedef struct {
-    char **paths;
-    int64_t count;
-} name_list;
-
-static void append(char ***paths, int64_t *count, char *path)
+/* Takes over the path. */
+static void append(vt_file_list *list, char *path)
 {
-    *paths = vt_grow(*paths, (size_t)*count, sizeof **paths, "a list of files");
-    (*paths)[(*count)++] = path;
+    list->paths = vt_grow(list->paths, (size_t)list->count, sizeof *list->paths, "a list of files");
+    list->paths[list->count++] = path;
 }
 
 /* The first few names, "a, b, c and 7 more". */
@@ -122,16 +119,16 @@ static void name_some(char **paths, int64_t count, vt_text *text)
     if (count > MOST) vt_text_append(text, " and %lld more", (long long)(count - MOST));
 }
 
-static void note_others(vt_file_list *list, const name_list *others, const char *directory, const char *option_name)
+static void note_others(vt_file_list *list, const vt_names *others, const char *directory, const char *option_name)
 {
     static const char *const what[KINDS] = {"", "not read, though it may be data: ", "left alone: "};
     char **const sentences[KINDS] = {&list->misnamed, &list->doubtful, &list->left_alone};
     for (int kind = 0; kind < KINDS; kind++) {
-        const name_list *other = &others[kind];
+        const vt_names *other = &others[kind];
         vt_text text = {0};
         if (other->count == 0) continue;
         vt_text_append(&text, "%s '%s': %s", option_name, directory, what[kind]);
-        name_some(other->paths, other->count, &text);
+        name_some(other->names, other->count, &text);
         if (kind == MISNAMED) {
             const char *it = other->count > 1 ? "them" : "it";
             vt_text_append(&text,
@@ -145,46 +142,134 @@ static void note_others(vt_file_list *list, const name_list *others, const char 
 }
 
 /* If there is nothing to read: what is there instead, "; it holds a, b", malloc'd. */
-static char *say_what_is_there(const name_list *others)
+static char *say_what_is_there(const vt_names *others)
 {
     vt_text text = {0};
     vt_text_append(&text, "%s", "");
     for (int kind = 0; kind < KINDS; kind++) {
         if (others[kind].count == 0) continue;
         vt_text_append(&text, text.length > 0 ? ", " : "; it holds ");
-        name_some(others[kind].paths, others[kind].count, &text);
+        name_some(others[kind].names, others[kind].count, &text);
     }
     return text.characters;
 }
 
-static void sort_in(vt_file_list *list, name_list *others, const char *directory, const char *name, bool variables)
+static void sort_in(vt_file_list *list, vt_names *others, const char *directory, const char *name, bool variables)
 {
     char *path = vt_text_format("%s/%s", directory, name);
     const bool is_misnamed = find_extension(name, variables) != NULL && has_year(name);
-    name_list *other = &others[is_misnamed ? MISNAMED : looks_like_data(name) ? DOUBTFUL : OTHER];
+    vt_names *other = &others[is_misnamed ? MISNAMED : looks_like_data(name) ? DOUBTFUL : OTHER];
     if (is_wanted(name, variables))
-        append(&list->paths, &list->count, path);
+        append(list, path);
     else if (name[0] == '.')
         free(path);
     else
-        append(&other->paths, &other->count, path);
+        vt_names_take(other, path);
+}
+
+/* ---- files whose names say no date ---- */
+
+/* Files that hold the variables together, at the same times. */
+typedef struct {
+    int64_t first, count; /* of the paths */
+    vt_date begin;
+} undated_group;
+
+static void try_out(const char *const *words, int64_t count)
+{
+    uint64_t held;
+    VT_ASSERT(count == 2);
+    (void)vt_netcdf_holds(words[0], words[1], &held);
+}
+
+/* One that has none of the variables is left alone; one that has some of those of the group before begins another. */
+static vt_status make_groups(vt_file_list *list, char **paths, int64_t count, const char *variables,
+                             undated_group *groups, int64_t *group_count)
+{
+    vt_status status = VT_OK;
+    uint64_t together = 0, held = 0;
+    for (int64_t i = 0; i < count; i++) {
+        VT_TRY(vt_trial(paths[i], 0, try_out, (const char *[]){paths[i], variables}, 2));
+        VT_TRY(vt_netcdf_holds(paths[i], variables, &held));
+        if (held == 0) continue;
+        if (*group_count == 0 || (together & held) != 0) {
+            groups[(*group_count)++] = (undated_group){.first = list->count};
+            together = 0;
+        }
+        together |= held;
+        groups[*group_count - 1].count++;
+        append(list, vt_text_copy(paths[i]));
+    }
+done:
+    return status;
+}
+
+static vt_status find_beginning(const vt_file_list *list, const vt_fields_form *form, undated_group *own)
+{
+    vt_status status = VT_OK;
+    vt_fields_file *file = NULL;
+    vt_fields_form whole = *form;
+    whole.period = whole.time_step = NULL;
+    VT_TRY(vt_fields_file_open((const char *const *)list->paths + own->first, own->count, &whole, &file));
+    VT_CHECK(file->times.count > 0,
+             "%s: neither its name nor a time coordinate says when its times are%s%s; rename it "
+             "like air_2013.nc",
+             list->paths[own->first], file->times.doubt != NULL ? ": " : "",
+             file->times.doubt != NULL ? file->times.doubt : "");
+    own->begin = file->times.stretches[0].date;
+done:
+    vt_fields_file_close(&file);
+    return status;
+}
+
+static int by_beginning(const void *a, const void *b)
+{
+    const int64_t left = ((const undated_group *)a)->begin.minutes, right = ((const undated_group *)b)->begin.minutes;
+    return (left > right) - (left < right);
+}
+
+/* Those of the paths that hold variables of the form. Files that hold different ones are a group, and groups are in the
+ * order of their first times, which their time coordinates say, or it fails. */
+static vt_status group_undated(vt_file_list *list, char **paths, int64_t count, const vt_fields_form *form)
+{
+    vt_status status = VT_OK;
+    undated_group *groups = vt_allocate((size_t)count + 1, sizeof *groups, "the list of data files");
+    char **sorted = vt_allocate((size_t)count + 1, sizeof *sorted, "the list of data files");
+    int64_t found = 0, next = 0;
+    VT_TRY(make_groups(list, paths, count, form->variables, groups, &found));
+    for (int64_t i = 0; i < found; i++) VT_TRY(find_beginning(list, form, &groups[i]));
+    qsort(groups, (size_t)found, sizeof *groups, by_beginning);
+    list->first = vt_allocate((size_t)found + 1, sizeof *list->first, "the list of data files");
+    for (; list->groups < found; list->groups++) {
+        list->first[list->groups] = next;
+        for (int64_t i = 0; i < groups[list->groups].count; i++)
+            sorted[next++] = list->paths[groups[list->groups].first + i];
+    }
+    list->first[found] = next;
+    memcpy(list->paths, sorted, (size_t)next * sizeof *sorted);
+done:
+    free(groups);
+    free(sorted);
+    return status;
 }
 
 /* All that may be data, by name; a period says which of their times are wanted. */
-static vt_status take_undated(vt_file_list *list, name_list *others, const vt_fields_form *form)
+static vt_status take_undated(vt_file_list *list, vt_names *others, const vt_fields_form *form)
 {
     vt_status status = VT_OK;
-    name_list all = {0};
+    vt_names all = {0};
     for (int kind = MISNAMED; kind <= DOUBTFUL; kind++)
         for (int64_t i = 0; i < others[kind].count; i++)
-            if (find_extension(vt_file_name(others[kind].paths[i]), true) != NULL)
-                append(&all.paths, &all.count, others[kind].paths[i]);
-    if (all.count > 0) qsort(all.paths, (size_t)all.count, sizeof *all.paths, vt_by_name);
-    VT_TRY(vt_file_list_take_undated(list, all.paths, all.count, form));
+            if (find_extension(vt_file_name(others[kind].names[i]), true) != NULL)
+                vt_names_add(&all, others[kind].names[i]);
+    vt_names_sort(&all);
+    VT_TRY(group_undated(list, all.names, all.count, form));
 done:
-    free(all.paths);
+    vt_names_close(&all);
     return status;
 }
+
+/* ---- the list ---- */
 
 vt_status vt_file_list_open(const char *directory, const char *option_name, const vt_fields_form *form,
                             vt_file_list *list)
@@ -193,11 +278,11 @@ vt_status vt_file_list_open(const char *directory, const char *option_name, cons
     const bool variables = form->variables != NULL;
     bool netcdf = false;
     DIR *opened = NULL;
-    name_list others[KINDS] = {{0}};
+    vt_names others[KINDS] = {{0}};
     char *instead = NULL;
     *list = (vt_file_list){0};
     if (vt_store_is_directory(directory)) {
-        append(&list->paths, &list->count, vt_text_copy(directory));
+        append(list, vt_text_copy(directory));
         find_groups(list, false);
         goto done;
     }
@@ -217,9 +302,7 @@ vt_status vt_file_list_open(const char *directory, const char *option_name, cons
         errno = 0;
     }
     VT_CHECK(errno == 0, "%s '%s': can't read the directory: %s", option_name, directory, strerror(errno));
-    for (int kind = 0; kind < KINDS; kind++)
-        if (others[kind].count > 0)
-            qsort(others[kind].paths, (size_t)others[kind].count, sizeof *others[kind].paths, vt_by_name);
+    for (int kind = 0; kind < KINDS; kind++) vt_names_sort(&others[kind]);
     if (list->count == 0 && variables && form->period != NULL) VT_TRY(take_undated(list, others, form));
     if (list->count > 0 && list->groups > 0) goto done;
     if (list->count == 0) instead = say_what_is_there(others);
@@ -242,7 +325,7 @@ done:
     if (status == VT_OK) list->tried = vt_allocate((size_t)list->groups, sizeof *list->tried, "the list of data files");
     if (opened != NULL) closedir(opened);
     free(instead);
-    for (int kind = 0; kind < KINDS; kind++) vt_text_free_list(others[kind].paths, others[kind].count);
+    for (int kind = 0; kind < KINDS; kind++) vt_names_close(&others[kind]);
     if (status != VT_OK) vt_file_list_close(list);
     return status;
 }

@@ -25,14 +25,10 @@ typedef struct {
  * ".hdf5" in any case (2013.h5, era5_2013.H5), and Zarr stores *YYYY.zarr, hidden ones left out; each is a group by
  * itself. With `variables`, files that end in a date (2013, 201301, 2013-01, 2013_01) and ".nc", ".nc4" or these; those
  * of one date are a group, and groups are in the order of their dates; if there are none and a period is chosen, any
- * names will do (vt_file_list_take_undated). option_name ("train_data_path") is named in
+ * names will do, and groups are in the order of their first times. option_name ("train_data_path") is named in
  * messages: no such directory, not a directory, no permission, no such file in it. */
 vt_status vt_file_list_open(const char *directory, const char *option_name, const vt_fields_form *form,
                             vt_file_list *list);
-
-/* Of files whose names end in no date: those that hold variables of the form. Files that hold different ones are a
- * group, and groups are in the order of their first times, which their time coordinates say, or it fails. */
-vt_status vt_file_list_take_undated(vt_file_list *list, char **paths, int64_t count, const vt_fields_form *form);
 
 /* Opens the files of a group (vt_fields_file_open). Where there are many groups, those after it are tried with it in
  * one process, as a process for each would take long. */

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "base/memory.h"
 #include "base/text.h"
@@ -138,30 +137,34 @@ done:
     return status;
 }
 
-/* The part that holds the array; part_count: none does. */
-static int find_part(const vt_fields_file *file, const char *name)
+/* The part that holds the variable; part_count: none does. *name becomes another of the variable's names if only that
+ * one is there. */
+static int find_part(const vt_fields_file *file, const char **name)
 {
-    int p = 0;
-    while (p < file->part_count && !file->parts[p]->kind->has_array(file->parts[p], name)) p++;
-    return p;
+    const char *const *others = vt_variable_aliases(*name);
+    for (;; others++) {
+        for (int p = 0; p < file->part_count; p++)
+            if (file->parts[p]->kind->has_array(file->parts[p], *name)) return p;
+        if (others == NULL || *others == NULL) return file->part_count;
+        *name = *others;
+    }
 }
 
 vt_status vt_netcdf_holds(const char *path, const char *variables, uint64_t *held)
 {
     vt_status status = VT_OK;
     vt_store *store = NULL;
+    const vt_fields_file file = {.parts = &store, .part_count = 1};
     const char *rest = variables, *word;
     size_t length;
     *held = 0;
     VT_TRY(vt_store_open(path, &store));
     for (int bit = 0; (word = vt_text_next_word(&rest, &length)) != NULL; bit++) {
-        char *name =
-            vt_text_format("%.*s", (int)strcspn(word, "@") < (int)length ? (int)strcspn(word, "@") : (int)length, word);
-        const char *const *others = vt_variable_aliases(name);
-        bool there = store->kind->has_array(store, name);
-        for (; others != NULL && *others != NULL && !there; others++) there = store->kind->has_array(store, *others);
-        if (there) *held |= UINT64_C(1) << bit % 64;
-        free(name);
+        const size_t level = strcspn(word, "@");
+        char *own = vt_text_format("%.*s", (int)(level < length ? level : length), word);
+        const char *name = own;
+        if (find_part(&file, &name) < file.part_count) *held |= UINT64_C(1) << bit % 64;
+        free(own);
     }
 done:
     vt_store_close(&store);
@@ -172,13 +175,8 @@ done:
 static vt_status use_source(vt_fields_file *file, const vt_fields_form *form, const variable *wanted, int *index)
 {
     vt_status status = VT_OK;
-    int p = find_part(file, wanted->name);
     const char *name = wanted->name;
-    const char *const *others = p == file->part_count ? vt_variable_aliases(wanted->name) : NULL;
-    for (; others != NULL && *others != NULL && p == file->part_count; others++) {
-        name = *others;
-        p = find_part(file, name);
-    }
+    const int p = find_part(file, &name);
     if (p == file->part_count) return fail_missing(file, form, wanted->name);
     for (*index = 0; *index < file->source_count; ++*index)
         if (strcmp(file->sources[*index].name, name) == 0) return VT_OK;
@@ -292,16 +290,9 @@ static void list_levels(const vt_field_source *source, vt_text *words)
     free(doubt);
 }
 
-typedef struct {
-    char **names;
-    int64_t count;
-} name_list;
-
 static bool note_name(const vt_array *array, void *context)
 {
-    name_list *list = context;
-    list->names = vt_grow(list->names, (size_t)list->count, sizeof *list->names, "the variables of a file");
-    list->names[list->count++] = vt_text_copy(array->name);
+    vt_names_add(context, array->name);
     return true;
 }
 
@@ -309,10 +300,10 @@ vt_status vt_netcdf_variables(const char *path, int64_t extent[4], vt_text *word
 {
     vt_status status = VT_OK;
     vt_store *store = NULL;
-    name_list all = {NULL, 0};
+    vt_names all = {0};
     VT_TRY(vt_store_open(path, &store));
     if (!store->kind->has_array(store, "fields")) store->kind->visit(store, "", true, note_name, &all);
-    if (all.count > 0) qsort(all.names, (size_t)all.count, sizeof *all.names, vt_by_name);
+    vt_names_sort(&all);
     for (int64_t i = 0; i < all.count; i++) {
         vt_field_source source = {0};
         const bool good = vt_field_source_open(store, all.names[i], &(vt_fields_form){0}, &source) == VT_OK;
@@ -324,6 +315,6 @@ vt_status vt_netcdf_variables(const char *path, int64_t extent[4], vt_text *word
     }
 done:
     vt_store_close(&store);
-    vt_text_free_list(all.names, all.count);
+    vt_names_close(&all);
     return status;
 }

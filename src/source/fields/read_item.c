@@ -1,5 +1,6 @@
 /* Doing the items of a plan. */
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,6 +61,33 @@ static vt_packing packing_of(const vt_read_item *item)
     return packing;
 }
 
+/* An error for the first of the values that is not finite, unless it is a missing one that is allowed. They are those
+ * of the file's channel `channel`, `rows` from `row` on and `width` columns from `column`. */
+static vt_status fail_not_finite(const vt_fields_file *file, int64_t time, int64_t channel, int64_t row, int64_t column,
+                                 int64_t width, const float *values, int64_t count)
+{
+    vt_status status = VT_OK;
+    const vt_field_source *source = &file->sources[file->channels[channel].source];
+    const char *name = file->channel_names != NULL ? file->channel_names[channel] : "";
+    int64_t i = 0;
+    while (i < count && (fabsf(values[i]) <= VT_LARGEST_VALUE || (isnan(values[i]) && file->masked))) i++;
+    if (i == count) goto done;
+    char large[48];
+    snprintf(large, sizeof large, "%g, which is no data,", (double)values[i]);
+    const char *what = isfinite(values[i])                 ? large
+                       : !isnan(values[i])                 ? "infinite"
+                       : source->packing.has_limits        ? "NaN, missing (_FillValue) or outside its valid_range"
+                       : source->packing.missing_count > 0 ? "NaN or missing (_FillValue)"
+                                                           : "NaN";
+    VT_FAIL("%s: '%s' is %s at time %lld, channel %lld%s%s%s, row %lld, column %lld; the training needs finite values "
+            "everywhere%s",
+            source->part->path, source->name, what, (long long)time, (long long)channel, name[0] != '\0' ? " (" : "",
+            name, name[0] != '\0' ? ")" : "", (long long)(row + i / width), (long long)(column + i % width),
+            isnan(values[i]) ? ", unless --missing=mask leaves out what is missing" : "");
+done:
+    return status;
+}
+
 /* Checks a part of one plane of a frame: `rows` rows from `row` on and `columns` columns from `column` on, both counted
  * in the window. */
 static vt_status check_rows(const vt_fields_plan *plan, const vt_read_item *item, const vt_frame *frame,
@@ -72,13 +100,13 @@ static vt_status check_rows(const vt_fields_plan *plan, const vt_read_item *item
     if (plan->manner.as_is) return VT_OK;
     if (columns == window->width) {
         if (vt_all_finite(values, rows * columns)) return VT_OK;
-        return vt_fields_not_finite(item->file, frame->time, channel, window->first_row + row, file_column, columns,
-                                    values, rows * columns);
+        return fail_not_finite(item->file, frame->time, channel, window->first_row + row, file_column, columns, values,
+                               rows * columns);
     }
     for (int64_t r = 0; r < rows; r++, values += window->width)
         if (!vt_all_finite(values, columns))
-            VT_TRY(vt_fields_not_finite(item->file, frame->time, channel, window->first_row + row + r, file_column,
-                                        columns, values, columns));
+            VT_TRY(fail_not_finite(item->file, frame->time, channel, window->first_row + row + r, file_column, columns,
+                                   values, columns));
 done:
     return status;
 }
@@ -283,6 +311,19 @@ static vt_status load_chunk(const vt_read_item *item, int64_t bytes, vt_decoder 
                             (long long)item->start[0], times);
 }
 
+/* Reads the box [start, start + count) of time, level, row (of the file) and column through the library, one time of
+ * it, in the stored type and this machine's byte order. */
+static vt_status read_by_library(const vt_field_source *source, const int64_t start[4], const int64_t count[4],
+                                 void *memory)
+{
+    int64_t first[4], size[4];
+    vt_field_own_dimensions(source, start, first);
+    vt_field_own_dimensions(source, count, size);
+    if (source->part->kind->read(source->array, first, size, false, memory) == VT_OK) return VT_OK;
+    return vt_error_context("%s: can't read '%s' at time %lld (damaged or cut short?)", source->part->path,
+                            source->name, (long long)start[0]);
+}
+
 /* The item's box, which has so many bytes, in `place` or, if that is NULL, in memory of the decoder; *box is where it
  * is. */
 static vt_status load_box(const vt_read_item *item, int64_t bytes, vt_decoder *decoder, void *place,
@@ -295,7 +336,7 @@ static vt_status load_box(const vt_read_item *item, int64_t bytes, vt_decoder *d
     if (item->kind == VT_ITEM_RUN)
         VT_TRY(read_bytes(item, item->offset, bytes, *box));
     else
-        VT_TRY(vt_field_source_read(item->source, item->start, item->count, *box));
+        VT_TRY(read_by_library(item->source, item->start, item->count, *box));
 done:
     return status;
 }
@@ -380,8 +421,9 @@ done:
     return status;
 }
 
-vt_status vt_fields_read_alone(const vt_frame *frame, const vt_frame_window *window, const vt_read_manner *manner,
-                               vt_decoder *decoder)
+/* Reads one frame by itself. */
+static vt_status read_alone(const vt_frame *frame, const vt_frame_window *window, const vt_read_manner *manner,
+                            vt_decoder *decoder)
 {
     vt_status status = VT_OK;
     vt_read_plan *alone = vt_fields_plan_open(NULL);
@@ -411,7 +453,7 @@ void vt_fields_plan_retry(const vt_read_plan *base, int64_t index, vt_decoder *d
         const size_t bytes = (size_t)(frame->channels * window->rows * window->width) * sizeof(float);
         /* not in its place, where another item may be at work */
         copy.values = item->kind != VT_ITEM_LIBRARY ? malloc(bytes) : NULL;
-        if (copy.values != NULL && vt_fields_read_alone(&copy, window, &manner, decoder) == VT_OK) {
+        if (copy.values != NULL && read_alone(&copy, window, &manner, decoder) == VT_OK) {
             memcpy(frame->values, copy.values, bytes);
             finish_part(plan, item->first_frame + f);
         } else {
@@ -420,4 +462,19 @@ void vt_fields_plan_retry(const vt_read_plan *base, int64_t index, vt_decoder *d
         vt_error_clear();
         free(copy.values);
     }
+}
+
+vt_status vt_fields_file_read(vt_fields_file *file, int64_t time, int64_t channels, const vt_frame_window *window,
+                              bool checked, float *values)
+{
+    const vt_frame frame = {
+        .opened = file, .time = vt_fields_stored_time(file->stored, time), .channels = channels, .values = values};
+    const vt_read_manner manner = {.tolerant = true, .as_is = !checked};
+    vt_decoder decoder = {0};
+    VT_ASSERT(time >= 0 && time < file->shape.times && channels <= file->shape.channels && window->first_row >= 0 &&
+              window->rows > 0 && window->first_row + window->rows <= file->shape.height &&
+              window->width <= file->shape.width);
+    const vt_status status = read_alone(&frame, window, &manner, &decoder);
+    vt_decoder_close(&decoder);
+    return status;
 }

@@ -14,9 +14,11 @@
 #define LONGEST_RUN (INT64_C(1) << 20)
 #define LONGEST_JOINED_RUN (INT64_C(256) << 10)
 
+static const char purpose[] = "the plan of a batch";
+
 vt_read_plan *vt_fields_plan_open(vt_source *source)
 {
-    vt_fields_plan *plan = vt_allocate(1, sizeof *plan, "the plan of a batch");
+    vt_fields_plan *plan = vt_allocate(1, sizeof *plan, purpose);
     plan->plan.source = source;
     return &plan->plan;
 }
@@ -40,24 +42,16 @@ void vt_fields_plan_clear(vt_read_plan *base)
     plan->made = false;
 }
 
-/* `array`, grown by doubling if there is no room for one more. */
-static void *with_room(void *array, int64_t count, int64_t *room, size_t size)
-{
-    if (count < *room) return array;
-    *room = *room > 0 ? 2 * *room : 64;
-    return vt_reallocate(array, (size_t)*room, size, "the plan of a batch");
-}
-
 void vt_fields_plan_add(vt_read_plan *base, const vt_frame *frame)
 {
     vt_fields_plan *plan = (vt_fields_plan *)base;
-    plan->frames = with_room(plan->frames, plan->frame_count, &plan->frame_room, sizeof *frame);
+    plan->frames = vt_grow(plan->frames, (size_t)plan->frame_count, sizeof *frame, purpose);
     plan->frames[plan->frame_count++] = *frame;
 }
 
 static void add_in_memory(vt_fields_plan *plan, const vt_memory_item *item)
 {
-    plan->in_memory = with_room(plan->in_memory, plan->memory_count, &plan->memory_room, sizeof *item);
+    plan->in_memory = vt_grow(plan->in_memory, (size_t)plan->memory_count, sizeof *item, purpose);
     plan->in_memory[plan->memory_count++] = *item;
 }
 
@@ -86,7 +80,7 @@ const vt_frame *vt_fields_plan_frames(const vt_read_plan *base, int64_t *count)
 
 static void add_item(vt_fields_plan *plan, const vt_read_item *item)
 {
-    plan->items = with_room(plan->items, plan->item_count, &plan->item_room, sizeof *item);
+    plan->items = vt_grow(plan->items, (size_t)plan->item_count, sizeof *item, purpose);
     plan->items[plan->item_count++] = *item;
 }
 
@@ -182,7 +176,7 @@ static void note_chunks(vt_fields_plan *plan, const vt_read_item *time, const vt
             for (int s = 0; s < span_count; s++)
                 for (int64_t column = spans[s].first / chunk[3];
                      column <= (spans[s].first + spans[s].count - 1) / chunk[3]; column++) {
-                    plan->chunk_numbers = with_room(plan->chunk_numbers, *count, &plan->chunk_room, sizeof column);
+                    plan->chunk_numbers = vt_grow(plan->chunk_numbers, (size_t)*count, sizeof column, purpose);
                     plan->chunk_numbers[(*count)++] = (box * grid[2] + row) * grid[3] + column;
                 }
     }

@@ -32,16 +32,15 @@ typedef struct {
 typedef struct {
     vt_read_plan plan;
     vt_frame *frames;
-    int64_t frame_count, frame_room;
+    int64_t frame_count;
     vt_read_item *items;
-    int64_t item_count, item_room;
+    int64_t item_count;
     int64_t group, first_of_group; /* see vt_plan_item */
     vt_memory_item *in_memory;     /* items as well: they follow the others; plan.item_count counts all */
-    int64_t memory_count, memory_room;
+    int64_t memory_count;
     bool made;
     int64_t done;           /* items that succeeded; atomic */
     int64_t *chunk_numbers; /* scratch */
-    int64_t chunk_room;
     vt_frame_window window;
     vt_read_manner manner;
 } vt_fields_plan;
@@ -54,10 +53,6 @@ static inline const vt_read_item *vt_plan_item(const vt_fields_plan *plan, int64
     const int64_t count = left < plan->group ? left : plan->group;
     return &plan->items[begin + (index - begin + plan->first_of_group) % count];
 }
-
-/* Reads one frame by itself. */
-vt_status vt_fields_read_alone(const vt_frame *frame, const vt_frame_window *window, const vt_read_manner *manner,
-                               vt_decoder *decoder);
 
 /* The file's rows of a source that hold the window's, whichever way they run. */
 static inline int64_t vt_first_file_row(const vt_field_source *source, const vt_frame_window *window)

@@ -2,7 +2,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/file.h"
 #include "base/log.h"
@@ -209,8 +208,7 @@ static void begin_times(const vt_dataset *dataset, vt_time_statistics *times)
         assumes = assumes || (!piece->proven && vt_dataset_step_is_assumed(dataset));
         if (!piece->dated && undated == NULL) undated = vt_dataset_group_path(dataset, piece->file);
     }
-    vt_time_statistics_begin(times, &shape, &labels);
-    vt_time_statistics_note(times, assumes, undated);
+    vt_time_statistics_begin(times, &shape, &labels, assumes, undated);
 }
 
 vt_status vt_statistics_gather(const vt_statistics_source *source, vt_statistics **result)

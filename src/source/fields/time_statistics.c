@@ -57,9 +57,11 @@ void vt_time_statistics_close(vt_time_statistics **pointer)
 }
 
 void vt_time_statistics_begin(vt_time_statistics *statistics, const vt_seasonal_fit_options *shape,
-                              const vt_seasonal_fit_labels *labels)
+                              const vt_seasonal_fit_labels *labels, bool assumed, const char *undated)
 {
     const int64_t channels = shape->channels;
+    statistics->assumed = assumed;
+    if (undated != NULL) statistics->undated = vt_text_copy(undated);
     statistics->shape = *shape;
     statistics->shape.harmonics = statistics->harmonics;
     statistics->fit = vt_seasonal_fit_open(&statistics->shape);
@@ -69,12 +71,6 @@ void vt_time_statistics_begin(vt_time_statistics *statistics, const vt_seasonal_
     if (labels->names == NULL) return;
     statistics->names = vt_allocate((size_t)channels, sizeof *statistics->names, purpose);
     for (int64_t c = 0; c < channels; c++) statistics->names[c] = vt_text_copy(labels->names[c]);
-}
-
-void vt_time_statistics_note(vt_time_statistics *statistics, bool assumed, const char *undated)
-{
-    statistics->assumed = assumed;
-    if (undated != NULL) statistics->undated = vt_text_copy(undated);
 }
 
 /* ---- changes ---- */

@@ -23,16 +23,12 @@ int64_t vt_window_column(const vt_frame_window *window, int64_t column)
 
 vt_window_range vt_window_range_of(const double lat_range[2], const double lon_range[2])
 {
-    vt_window_range range = {.by_rows = !isnan(lat_range[0]), .by_columns = !isnan(lon_range[0])};
-    if (range.by_rows) {
-        range.south = lat_range[0];
-        range.north = lat_range[1];
-    }
-    if (range.by_columns) {
-        range.west = lon_range[0];
-        range.east = lon_range[1];
-    }
-    return range;
+    return (vt_window_range){.by_rows = !isnan(lat_range[0]),
+                             .by_columns = !isnan(lon_range[0]),
+                             .south = lat_range[0],
+                             .north = lat_range[1],
+                             .west = lon_range[0],
+                             .east = lon_range[1]};
 }
 
 /* Degrees eastwards from `west` to `longitude`, 0 or more and below 360. */

@@ -29,6 +29,7 @@ typedef struct {
     vt_time_statistics *times;
     double *latitudes, *longitudes;
     float *fields; /* [channels, height, width] */
+    const char *names[VT_CLIMATE_CHANNELS];
     year_plan *plans;
     int64_t plan_count;
 } synthetic_set;
@@ -125,7 +126,6 @@ static vt_status prepare(synthetic_set *set)
     vt_status status = VT_OK;
     const vt_synthetic_set_options *options = set->options;
     const int64_t height = options->height, width = options->width;
-    const char *names[VT_CLIMATE_CHANNELS];
     set->latitudes = vt_allocate((size_t)height, sizeof *set->latitudes, "the synthetic set");
     set->longitudes = vt_allocate((size_t)width, sizeof *set->longitudes, "the synthetic set");
     set->fields = vt_allocate((size_t)(options->channels * height * width), sizeof *set->fields, "the synthetic set");
@@ -144,9 +144,9 @@ static vt_status prepare(synthetic_set *set)
     set->statistics = vt_statistics_open(options->channels, height, width);
     set->times = vt_time_statistics_open(1, 1);
     const vt_seasonal_fit_options shape = {.channels = options->channels, .height = height, .width = width};
-    const vt_seasonal_fit_labels labels = {names, set->latitudes, set->longitudes, NULL};
-    for (int c = 0; c < VT_CLIMATE_CHANNELS; c++) names[c] = vt_climate_channels[c].name;
-    vt_time_statistics_begin(set->times, &shape, &labels);
+    const vt_seasonal_fit_labels labels = {set->names, set->latitudes, set->longitudes, NULL};
+    for (int c = 0; c < VT_CLIMATE_CHANNELS; c++) set->names[c] = vt_climate_channels[c].name;
+    vt_time_statistics_begin(set->times, &shape, &labels, false, NULL);
 done:
     return status;
 }
@@ -167,15 +167,13 @@ static vt_status write_year(synthetic_set *set, const year_plan *plan)
 {
     vt_status status = VT_OK;
     const vt_synthetic_set_options *options = set->options;
-    const char *names[VT_CLIMATE_CHANNELS];
     vt_fields_writer *writer = NULL;
     double start = vt_clock_seconds();
     char step_text[VT_DATE_SIZE], *path = plan_path(set, plan);
     char *directory = vt_text_format("%s/%s", options->directory, plan->part);
-    for (int c = 0; c < VT_CLIMATE_CHANNELS; c++) names[c] = vt_climate_channels[c].name;
     VT_TRY(vt_output_make_directory(directory));
     const vt_fields_writer_options file = {.shape = {plan->steps, options->channels, options->height, options->width},
-                                           .channel_names = names,
+                                           .channel_names = set->names,
                                            .latitudes = set->latitudes,
                                            .longitudes = set->longitudes,
                                            .time_step = vt_length_format(60 * VT_HOURS_A_TIME, step_text),
@@ -200,26 +198,11 @@ done:
 /* The statistics are of what the training files say. */
 static vt_status describe(synthetic_set *set)
 {
-    vt_status status = VT_OK;
-    const vt_fields_form form = {0};
-    const vt_frame_window whole = {.rows = set->options->height, .width = set->options->width};
     vt_fields_about *about = NULL;
-    vt_fields_file *file = NULL;
-    vt_text remarks = {0};
-    for (int64_t i = 0; i < set->plan_count; i++) {
-        if (strcmp(set->plans[i].part, "train") != 0) continue;
-        char *const path = plan_path(set, &set->plans[i]);
-        status = vt_fields_file_open_again((const char *const[]){path}, 1, &form, &file);
-        if (status == VT_OK) status = vt_fields_about_add_file(&about, file, &form, &whole, &remarks);
-        vt_fields_file_close(&file);
-        free(path);
-        if (status != VT_OK) goto done;
-    }
-    about->dt = 1;
-    vt_statistics_take_about(set->statistics, &about);
-done:
-    vt_text_close(&remarks);
-    vt_fields_about_close(&about);
+    char *directory = vt_text_format("%s/train", set->options->directory);
+    const vt_status status = vt_fields_about_of_set(directory, "train", &(vt_fields_form){0}, &about);
+    if (status == VT_OK) vt_statistics_take_about(set->statistics, &about);
+    free(directory);
     return status;
 }
 

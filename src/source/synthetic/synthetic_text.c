@@ -1,11 +1,11 @@
 #include "source/synthetic/synthetic_text.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/memory.h"
 #include "base/random.h"
 #include "base/text.h"
@@ -146,13 +146,10 @@ done:
 
 static vt_status write_entropy(const char *path, const vt_text_perplexities *perplexities)
 {
-    vt_status status = VT_OK;
-    FILE *file = NULL;
-    VT_TRY(vt_output_open(path, &file));
-    fprintf(file, "perplexity %.4f\n# of models of one word: %.4f, of two: %.4f\n", perplexities->exact,
-            perplexities->one_word, perplexities->two_words);
-    VT_TRY(vt_output_close(file, path));
-done:
+    char *text = vt_text_format("perplexity %.4f\n# of models of one word: %.4f, of two: %.4f\n", perplexities->exact,
+                                perplexities->one_word, perplexities->two_words);
+    const vt_status status = vt_file_write(path, text, strlen(text));
+    free(text);
     return status;
 }
 

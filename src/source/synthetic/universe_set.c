@@ -15,6 +15,7 @@ enum { FILES = 2, ARRAYS = 2 };
 static const char *const names[FILES] = {"train", "valid"};
 static const char *const datasets[ARRAYS] = {"Nbody", "Hydro"};
 static const char *const arrays[ARRAYS] = {"data", "label"};
+static const int64_t channels_of[ARRAYS] = {VT_UNIVERSE_NBODY, VT_UNIVERSE_HYDRO};
 
 /* Writes `tile` copies of the box along each axis, plane by plane. */
 static vt_status write_tiles(hid_t dataset, hid_t space, const float *fields, int64_t channels, int64_t side,
@@ -62,14 +63,13 @@ done:
 static vt_status write_file(const char *path, float *const fields[ARRAYS], int64_t side, int64_t tile)
 {
     vt_status status = VT_OK;
-    static const int64_t channels[ARRAYS] = {VT_UNIVERSE_NBODY, VT_UNIVERSE_HYDRO};
     char *partial = vt_output_partial_path(path);
     vt_hdf5_enter();
     hid_t access = vt_hdf5_file_access(), file = H5Fcreate(partial, H5F_ACC_TRUNC, H5P_DEFAULT, access);
     H5Pclose(access);
     VT_CHECK(file >= 0, "can't write %s: %s", path, vt_hdf5_reason());
     for (int i = 0; i < ARRAYS && status == VT_OK; i++)
-        status = write_dataset(file, datasets[i], fields[i], channels[i], side, tile);
+        status = write_dataset(file, datasets[i], fields[i], channels_of[i], side, tile);
     if (H5Fclose(file) < 0 && status == VT_OK) status = vt_error_note(__FILE__, __LINE__, "%s", vt_hdf5_reason());
     if (status != VT_OK) vt_error_context("can't write %s", path);
     if (status == VT_OK) status = vt_output_publish(partial, path);
@@ -97,7 +97,7 @@ done:
     return status;
 }
 
-static double bytes_of(const vt_universe_options *options, int file, int channels)
+static double bytes_of(const vt_universe_options *options, int file, int64_t channels)
 {
     const double side = (double)(options->box_size[file] * options->tile);
     return (double)channels * side * side * side * (double)sizeof(float);
@@ -106,13 +106,12 @@ static double bytes_of(const vt_universe_options *options, int file, int channel
 static vt_status write_arrays(const vt_universe_options *options, int file, const char *volume)
 {
     vt_status status = VT_OK;
-    static const int channels[ARRAYS] = {VT_UNIVERSE_NBODY, VT_UNIVERSE_HYDRO};
     for (int i = 0; i < ARRAYS && status == VT_OK; i++) {
         const double begin = vt_clock_seconds();
         char *path = vt_text_format("%s/%s_%s.npy", options->directory, names[file], arrays[i]);
         status = vt_volumes_convert(volume, datasets[i], path);
         if (status == VT_OK && options->report != NULL)
-            options->report(path, bytes_of(options, file, channels[i]), vt_clock_seconds() - begin);
+            options->report(path, bytes_of(options, file, channels_of[i]), vt_clock_seconds() - begin);
         free(path);
     }
     return status;

@@ -97,36 +97,28 @@ static bool has_test_set(const vt_config *config)
     return has;
 }
 
-vt_corpus_options vt_text_options(const vt_config *config)
+static vt_corpus_options options_of(const vt_config *config)
 {
     return (vt_corpus_options){
         .lower = config->text_lower, .unknown_word = config->text_oov == VT_OOV_UNK, .other_directory = config->expdir};
-}
-
-static vt_status open_words(const vt_config *config, vt_corpus **corpus)
-{
-    vt_status status = VT_OK;
-    char *path = NULL;
-    vt_corpus_options options = vt_text_options(config);
-    options.only_words = true;
-    VT_TRY(vt_text_path(config, VT_SET_TRAINING, &path));
-    VT_TRY(vt_corpus_open(path, NULL, &options, corpus));
-done:
-    free(path);
-    return status;
 }
 
 vt_status vt_text_vocabulary(const vt_config *config, vt_vocabulary **vocabulary)
 {
     vt_status status = VT_OK;
     vt_corpus *corpus = NULL;
+    char *path = NULL;
+    vt_corpus_options options = options_of(config);
+    options.only_words = true;
     *vocabulary = NULL;
     if (config->vocabulary != NULL) return vt_vocabulary_read(config->vocabulary, vocabulary);
-    VT_TRY(open_words(config, &corpus));
+    VT_TRY(vt_text_path(config, VT_SET_TRAINING, &path));
+    VT_TRY(vt_corpus_open(path, NULL, &options, &corpus));
     *vocabulary = corpus->vocabulary;
     corpus->vocabulary = NULL;
 done:
     vt_corpus_close(&corpus);
+    free(path);
     return status;
 }
 
@@ -174,7 +166,7 @@ static vt_status open_text(const vt_config *config, vt_text_source *own)
 {
     vt_status status = VT_OK;
     const vt_set set = own->source.set;
-    const vt_corpus_options options = vt_text_options(config);
+    const vt_corpus_options options = options_of(config);
     char *path = NULL;
     VT_TRY(vt_text_path(config, set, &path));
     VT_CHECK(path != NULL, "data_dir %s has no test file; name one by inf_data_path", config->data_dir);
@@ -276,60 +268,32 @@ static void describe(const vt_source *source, int64_t sample, char *buffer, int6
 
 /* ---- reading: some windows at once ---- */
 
-typedef struct {
-    vt_read_plan plan;
-    const int64_t *samples;
-    int64_t count;
-    int32_t *tensors[VT_BATCH_TENSORS];
-} text_plan;
-
-static vt_read_plan *open_plan(vt_source *source)
-{
-    text_plan *own = vt_allocate(1, sizeof *own, "the plan of a batch");
-    own->plan.source = source;
-    return &own->plan;
-}
-
-static void close_plan(vt_read_plan *plan)
-{
-    free(plan);
-}
-
 static vt_status make_plan(vt_read_plan *plan, const int64_t *samples, int64_t count, void *const *tensors)
 {
-    text_plan *own = (text_plan *)plan;
-    own->samples = samples;
-    own->count = count;
-    for (int t = 0; t < 2; t++) own->tensors[t] = tensors[t];
+    vt_plain_plan_make(plan, samples, count, tensors);
     plan->item_count = (count + WINDOWS_OF_ITEM - 1) / WINDOWS_OF_ITEM;
     return VT_OK;
 }
 
-static void release_plan(vt_read_plan *plan)
-{
-    (void)plan;
-}
-
-static int64_t end_of_item(const text_plan *own, int64_t item)
+static int64_t end_of_item(const vt_read_plan *plan, int64_t item)
 {
     const int64_t end = (item + 1) * WINDOWS_OF_ITEM;
-    return end < own->count ? end : own->count;
+    return end < plan->count ? end : plan->count;
 }
 
 static vt_status run_item(vt_read_plan *plan, int64_t item, vt_decoder *decoder)
 {
     vt_status status = VT_OK;
-    const text_plan *own = (const text_plan *)plan;
     const vt_text_source *source = (const vt_text_source *)plan->source;
     const int64_t count = source->part.count;
     int32_t *window = vt_allocate((size_t)count + 1, sizeof *window, "a window");
     (void)decoder;
-    for (int64_t i = item * WINDOWS_OF_ITEM; i < end_of_item(own, item); i++) {
-        const int64_t first = own->samples[i] * source->stride + source->part.first;
+    for (int64_t i = item * WINDOWS_OF_ITEM; i < end_of_item(plan, item); i++) {
+        const int64_t first = plan->samples[i] * source->stride + source->part.first;
         VT_TRY(vt_corpus_read(source->corpus, first, count + 1, window));
         for (int t = 0; t < 2; t++)
-            if (own->tensors[t] != NULL)
-                memcpy(own->tensors[t] + i * count, window + t, (size_t)count * sizeof *window);
+            if (plan->tensors[t] != NULL)
+                memcpy((int32_t *)plan->tensors[t] + i * count, window + t, (size_t)count * sizeof *window);
     }
 done:
     free(window);
@@ -339,21 +303,19 @@ done:
 static void retry_item(const vt_read_plan *plan, int64_t item, vt_decoder *decoder,
                        void (*mark)(int64_t sample, void *context), void *context)
 {
-    const text_plan *own = (const text_plan *)plan;
     (void)decoder;
-    for (int64_t i = item * WINDOWS_OF_ITEM; i < end_of_item(own, item); i++) mark(i, context);
+    for (int64_t i = item * WINDOWS_OF_ITEM; i < end_of_item(plan, item); i++) mark(i, context);
 }
 
 static vt_file_extent extent_of(const vt_read_plan *plan, int64_t item, int64_t index)
 {
-    const text_plan *own = (const text_plan *)plan;
     const vt_text_source *source = (const vt_text_source *)plan->source;
     const vt_corpus *corpus = source->corpus;
     const int64_t i = item * WINDOWS_OF_ITEM + index;
-    if (i >= end_of_item(own, item)) return (vt_file_extent){.bytes = -1};
+    if (i >= end_of_item(plan, item)) return (vt_file_extent){.bytes = -1};
     return (vt_file_extent){.descriptor = corpus->file,
                             .offset = corpus->offset +
-                                      (own->samples[i] * source->stride + source->part.first) * corpus->bytes,
+                                      (plan->samples[i] * source->stride + source->part.first) * corpus->bytes,
                             .bytes = (source->part.count + 1) * corpus->bytes};
 }
 
@@ -367,10 +329,10 @@ static void blank(const vt_source *source, void *const *tensors)
     }
 }
 
-static const vt_reading reading = {.open = open_plan,
-                                   .close = close_plan,
+static const vt_reading reading = {.open = vt_plain_plan_open,
+                                   .close = vt_plain_plan_close,
                                    .make = make_plan,
-                                   .release = release_plan,
+                                   .release = vt_plain_plan_release,
                                    .run = run_item,
                                    .retry = retry_item,
                                    .extent = extent_of};

@@ -25,8 +25,6 @@ vt_status vt_text_find(const char *directory, vt_set set, char **path);
 /* The words of option `vocabulary`'s file, or else of the training text, with their counts there. */
 vt_status vt_text_vocabulary(const vt_config *config, vt_vocabulary **vocabulary);
 
-vt_corpus_options vt_text_options(const vt_config *config);
-
 /* Windows of a text of so many tokens; 0: it is too short. */
 int64_t vt_text_windows(int64_t tokens, int64_t seq_len, int64_t stride);
 

@@ -282,16 +282,10 @@ static vt_status read_noise(vt_source *source, int64_t sample, void *const *tens
     return VT_OK;
 }
 
-static void describe_noise(const vt_source *source, int64_t sample, char *buffer, int64_t size)
-{
-    (void)source;
-    snprintf(buffer, (size_t)size, "synthetic sample %lld", (long long)sample);
-}
-
 const vt_source_kind vt_source_volume_noise = {.name = "volume noise",
                                                .specs = specs,
                                                .open = open_set,
                                                .close = close_volumes,
                                                .log = log_sets,
-                                               .describe = describe_noise,
+                                               .describe = vt_source_describe_noise,
                                                .read = read_noise};

@@ -19,7 +19,7 @@ typedef struct {
 typedef struct {
     vt_read_plan plan;
     read_cube *cubes;
-    int64_t count, room;
+    int64_t count;
 } volume_plan;
 
 static vt_read_plan *open_plan(vt_source *source)
@@ -39,15 +39,12 @@ static vt_status make_plan(vt_read_plan *plan, const int64_t *samples, int64_t c
 {
     volume_plan *own = (volume_plan *)plan;
     const vt_volumes *volumes = (const vt_volumes *)plan->source;
-    if (own->room < count * VT_VOLUME_BOXES) {
-        own->room = count * VT_VOLUME_BOXES;
-        own->cubes = vt_reallocate(own->cubes, (size_t)own->room, sizeof *own->cubes, "the plan of a batch");
-    }
     own->count = plan->item_count = 0;
     for (int64_t i = 0; i < count; i++) {
         const vt_volume_draw draw = vt_volumes_draw(volumes, samples[i]);
         for (int t = 0; t < VT_VOLUME_BOXES; t++) {
             if (tensors[t] == NULL) continue;
+            own->cubes = vt_grow(own->cubes, (size_t)own->count, sizeof *own->cubes, "the plan of a batch");
             read_cube *cube = &own->cubes[own->count++];
             *cube = (read_cube){.sample = i,
                                 .tensor = t,
@@ -61,11 +58,6 @@ static vt_status make_plan(vt_read_plan *plan, const int64_t *samples, int64_t c
         }
     }
     return VT_OK;
-}
-
-static void release_plan(vt_read_plan *plan)
-{
-    (void)plan;
 }
 
 /* The last cube whose items begin at or before this one. */
@@ -107,7 +99,7 @@ static vt_file_extent extent_of(const vt_read_plan *plan, int64_t item, int64_t 
 const vt_reading vt_volumes_reading = {.open = open_plan,
                                        .close = close_plan,
                                        .make = make_plan,
-                                       .release = release_plan,
+                                       .release = vt_plain_plan_release,
                                        .run = run_item,
                                        .retry = retry_item,
                                        .extent = extent_of};
