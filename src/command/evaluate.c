@@ -56,6 +56,7 @@ static vt_status describe(const vt_call *call, const vt_evaluation_options *opti
                    (long long)members->count, options->channel != NULL ? options->channel : "None");
     for (int i = 0; i < call->option_count; i++) vt_text_append(lines, " %s", call->options[i]);
     vt_text_append(lines, "\n");
+    if (options->error_times >= 0) vt_text_append(lines, "error_times: %lld\n", (long long)options->error_times);
 done:
     return status;
 }
@@ -72,15 +73,16 @@ static vt_status prepare(const vt_call *call, vt_evaluation_options *options)
         VT_TRY(vt_forecaster_configure(named, call->option_count, call->options, call->launch.world_size,
                                        &options->checkpoint, &options->config));
     if (list == NULL && vt_forecaster_is_of_text(options->config)) {
-        VT_CHECK(members == 0 && options->channel == NULL && options->every == 1 && options->forecasts == NULL,
+        VT_CHECK(members == 0 && options->channel == NULL && options->every == 1 && options->forecasts == NULL &&
+                     options->error_times < 0,
                  "evaluate: a language model has neither members nor maps; leave out --members, --every, "
-                 "--map_channel and --forecasts");
+                 "--map_channel, --forecasts and --error_times");
         VT_TRY(vt_language_take_words(options->checkpoint, options->config));
     } else if (list == NULL && vt_forecaster_is_of_cubes(options->config)) {
         VT_CHECK(!options->test && members == 0 && options->channel == NULL && options->every == 1 &&
-                     options->forecasts == NULL,
+                     options->forecasts == NULL && options->error_times < 0,
                  "evaluate: a U-Net has a validation set alone, and neither members nor maps; leave out --split, "
-                 "--members, --every, --map_channel and --forecasts");
+                 "--members, --every, --map_channel, --forecasts and --error_times");
     } else {
         if (flags->forecasts != NULL) VT_TRY(vt_result_check_path("--forecasts", flags->forecasts, flags->force));
         VT_TRY(vt_members_configure(named, list, members, call->option_count, call->options, call->launch.world_size,
@@ -106,7 +108,8 @@ vt_status vt_command_evaluate(const vt_call *call)
                                      .test = flags->split == VT_SPLIT_TEST,
                                      .rollout = flags->rollout,
                                      .every = flags->every,
-                                     .channel = flags->map_channel};
+                                     .channel = flags->map_channel,
+                                     .error_times = flags->error_times};
     vt_status status = prepare(call, &options);
     if (status == VT_ERROR) vt_world_fail_early(&call->launch);
     if (status != VT_OK) goto done;

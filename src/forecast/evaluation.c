@@ -1,4 +1,4 @@
-#include "forecast/evaluation_report.h"
+#include "forecast/training_errors.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -15,13 +15,13 @@
 
 /* ---- what it needs ---- */
 
-static vt_status find_starts(vt_evaluated *e)
+static vt_status find_starts(vt_evaluated *e, int64_t every)
 {
     vt_status status = VT_OK;
     int64_t samples = vt_dataset_source(e->dataset)->sample_count, rollout = e->options->rollout;
     const vt_dataset_options *options = vt_dataset_options_of(e->dataset);
     e->starts = vt_allocate((size_t)samples, sizeof *e->starts, "the evaluation");
-    for (int64_t i = 0; i < samples; i += e->options->every)
+    for (int64_t i = 0; i < samples; i += every)
         if (vt_dataset_reaches(e->dataset, i, rollout)) e->starts[e->start_count++] = i;
     VT_CHECK(e->start_count > 0,
              "%s '%s': no file is long enough for a forecast of %lld steps, which spans %lld times; use a smaller "
@@ -73,7 +73,7 @@ static vt_status open_data(vt_evaluated *e)
     VT_TRY(vt_forecaster_open_data(config, e->options->checkpoint, &e->data, &e->dataset));
     e->step = vt_dataset_minutes_a_time(e->dataset) * config->dt;
     vt_dataset_log_coordinates(e->dataset);
-    VT_TRY(find_starts(e));
+    VT_TRY(find_starts(e, e->options->every));
     VT_TRY(vt_climatologies_open(config, e->dataset, e->starts, e->start_count, e->options->rollout,
                                  vt_world_rank(e->world) == 0, &e->climatologies));
     VT_TRY(find_map_channel(e));
@@ -154,52 +154,51 @@ done:
 
 /* ---- forecasts ---- */
 
-/* Begins with some initial times, from which persistence forecasts what they are. */
-static vt_status begin(vt_evaluated *e, const int64_t *starts, int64_t count)
+/* What came `lead` steps after initial time `index`, and if it is known the seasonal climatology then. */
+static vt_status read_target(vt_evaluated *e, int64_t index, int64_t lead, vt_score_fields *fields)
 {
     vt_status status = VT_OK;
-    const int64_t out = e->options->config->n_out_channels * e->plane;
-    VT_TRY(vt_states_begin(&e->states, starts, count));
-    for (int64_t i = 0; i < count; i++)
-        VT_TRY(vt_dataset_read_later(e->dataset, starts[i], 0, e->persistence + i * out));
+    vt_date date = {0};
+    const vt_seasonal *seasonal = e->climatologies.seasonal;
+    VT_TRY(vt_dataset_read_later(e->dataset, e->starts[index], lead + 1, e->target));
+    fields->target = e->target;
+    const bool dated = vt_dataset_date(e->dataset, e->starts[index], lead + 1, &date);
+    if (seasonal == NULL || !dated || !vt_seasonal_has(seasonal, date)) return VT_OK;
+    VT_TRY(vt_seasonal_at(seasonal, date, e->seasonal));
+    fields->seasonal = e->seasonal;
 done:
     return status;
 }
 
-/* One forecast of the initial time that is sample `start`: of an ensemble the mean. */
-static vt_status score_forecast(vt_evaluated *e, int64_t start, int64_t lead, const float *forecast,
-                                const float *persistence)
+/* Persistence forecasts the fields of the initial time. */
+static vt_status score_forecast(vt_evaluated *e, int64_t index, int64_t i, int64_t lead, vt_score_fields *fields)
 {
     vt_status status = VT_OK;
-    vt_score_fields fields = {.forecast = forecast, .target = e->target, .persistence = persistence};
-    VT_TRY(vt_dataset_read_later(e->dataset, start, lead + 1, e->target));
-    if (e->climatologies.seasonal != NULL) {
-        vt_date date = {0};
-        vt_dataset_date(e->dataset, start, lead + 1, &date);
-        VT_TRY(vt_seasonal_at(e->climatologies.seasonal, date, e->seasonal));
-        fields.seasonal = e->seasonal;
-    }
-    vt_scores_add(e->scores, lead, &fields);
+    float *persistence = e->persistence + i * e->options->config->n_out_channels * e->plane;
+    if (lead == 0) VT_TRY(vt_dataset_read_later(e->dataset, e->starts[index], 0, persistence));
+    fields->persistence = persistence;
+    if (e->errors != NULL)
+        for (int k = 0; k < 2; k++) fields->stds[k] = vt_training_errors_stds(e, k == 0 ? lead : e->options->rollout);
+    vt_scores_add(e->scores, lead, fields);
     if (e->ensemble != NULL) vt_ensemble_add(e->ensemble, lead, e->states.fields, e->target);
-    vt_spectra_add(e->spectra, lead, forecast, e->target);
+    vt_spectra_add(e->spectra, lead, fields->forecast, e->target);
+    if (index == 0) VT_TRY(vt_maps_draw(e, lead, e->target, fields->forecast));
 done:
     return status;
 }
 
-/* Forecasts and scores the next lead time of `count` initial times from the `first`-th one on. */
-static vt_status score_lead(vt_evaluated *e, int64_t first, int64_t count, int64_t lead)
+/* Makes and takes the forecasts of `count` initial times from the `first`-th one on for the next lead time. */
+static vt_status forecast_lead(vt_evaluated *e, int64_t first, int64_t count, int64_t lead)
 {
     vt_status status = VT_OK;
-    const vt_config *config = e->options->config;
-    const int64_t out = config->n_out_channels * e->plane, *starts = e->starts + first;
     if (count == 0) return VT_OK;
-    if (lead == 0) VT_TRY(begin(e, starts, count));
+    if (lead == 0) VT_TRY(vt_states_begin(&e->states, e->starts + first, count));
     VT_TRY(vt_states_step(&e->states));
-    if (vt_world_coordinate(e->world, VT_AXIS_PIPELINE) > 0) return VT_OK; /* the first stage scores */
+    if (vt_world_coordinate(e->world, VT_AXIS_PIPELINE) > 0) return VT_OK; /* the first stage takes them */
     for (int64_t i = 0; i < count; i++) {
-        const float *forecast = vt_states_forecast(&e->states, i);
-        VT_TRY(score_forecast(e, starts[i], lead, forecast, e->persistence + i * out));
-        if (first + i == 0) VT_TRY(vt_maps_draw(e, lead, e->target, forecast));
+        vt_score_fields fields = {.forecast = vt_states_forecast(&e->states, i)}; /* of an ensemble the mean */
+        VT_TRY(read_target(e, first + i, lead, &fields));
+        VT_TRY(e->take(e, first + i, i, lead, &fields));
     }
 done:
     return status;
@@ -255,7 +254,7 @@ static vt_status archive_lead(vt_evaluated *e, int64_t round, int64_t lead)
 
 /* Collective. The ranks meet at every lead time: a rank without initial times in the last round then waits no longer
  * than a forecast of the others takes, and an error on one rank ends all. */
-static vt_status score_all(vt_evaluated *e)
+static vt_status forecast_all(vt_evaluated *e)
 {
     vt_status status = VT_OK;
     const int64_t together = e->batch * models_of(e);
@@ -265,7 +264,7 @@ static vt_status score_all(vt_evaluated *e)
         const int64_t first = smaller(round * together + model_of(e) * e->batch, e->start_count);
         const int64_t count = smaller(e->batch, e->start_count - first);
         for (int64_t lead = 0; lead < e->options->rollout; lead++) {
-            VT_TRY(vt_world_agree(e->world, score_lead(e, first, count, lead)));
+            VT_TRY(vt_world_agree(e->world, forecast_lead(e, first, count, lead)));
             if (e->models == NULL) continue;
             const bool has_forecasts = vt_world_coordinate(e->world, VT_AXIS_PIPELINE) == 0;
             VT_TRY(vt_world_agree(e->world, has_forecasts ? archive_lead(e, round, lead) : VT_OK));
@@ -276,6 +275,41 @@ static vt_status score_all(vt_evaluated *e)
     }
     if (shows) fprintf(stderr, "\r\033[K");
 done:
+    return status;
+}
+
+/* Collective. The same from initial times of the training set, as many as are scored or error_times says, in the memory
+ * of these states. A set that can't be used is a warning only. */
+static vt_status find_errors(vt_evaluated *e)
+{
+    vt_status status = VT_OK;
+    const int64_t asked = e->options->error_times, together = e->batch * models_of(e);
+    if (asked == 0 || (asked < 0 && e->ensemble == NULL)) return VT_OK;
+    vt_evaluated t = *e;
+    t.take = vt_training_errors_add;
+    t.models = NULL;
+    char *cause = vt_world_cause(e->world, vt_training_errors_open(&t, find_starts));
+    vt_error_clear();
+    e->errors = t.errors;
+    if (cause != NULL) {
+        vt_log_warning("dressed forecasts can't be scored, as the training set can't be used: %s. "
+                       "--train_data_path=DIR names it; --error_times=0 leaves that score out",
+                       cause);
+        vt_training_errors_close(e);
+        goto done;
+    }
+    VT_TRY(vt_source_check_same(e->world, (const vt_source *const[]){vt_dataset_source(t.dataset)}, 1, NULL));
+    t.rounds = (t.start_count + together - 1) / together;
+    t.states.dataset = t.dataset;
+    vt_forecaster_turn_to(e->forecaster, t.dataset);
+    VT_TRY(forecast_all(&t));
+    VT_TRY(vt_training_errors_finish(&t));
+    vt_forecaster_turn_to(e->forecaster, e->dataset);
+    e->error_count = t.start_count;
+done:
+    vt_forecaster_close_data(&t.data, &t.dataset);
+    free(t.starts);
+    free(cause);
     return status;
 }
 
@@ -348,7 +382,8 @@ static vt_status run_phases(vt_evaluated *e)
         VT_TRY(vt_world_agree(e->world, open_archive(e)));
     }
     VT_TRY(find_loss(e));
-    VT_TRY(score_all(e));
+    VT_TRY(find_errors(e));
+    VT_TRY(forecast_all(e));
     VT_TRY(vt_world_agree(e->world, e->archive != NULL ? vt_forecast_file_finish(&e->archive) : VT_OK));
     add_ranks(e);
     static vt_status (*const parts[])(const vt_evaluated *) = {vt_evaluation_write_scores, vt_evaluation_write_spectra,
@@ -362,7 +397,7 @@ done:
 vt_status vt_evaluate(vt_evaluation_options *options, const vt_launch *launch)
 {
     vt_status status = VT_OK;
-    vt_evaluated e = {.options = options};
+    vt_evaluated e = {.options = options, .take = score_forecast};
     VT_TRY(vt_world_open(options->config, launch, &e.world));
     if (vt_world_rank(e.world) != 0) vt_log_mute();
     status = run_phases(&e);
@@ -371,6 +406,7 @@ done:
     vt_scores_close(&e.scores);
     vt_ensemble_close(&e.ensemble);
     vt_spectra_close(&e.spectra);
+    vt_training_errors_close(&e);
     vt_forecast_file_close(&e.archive);
     vt_climatologies_close(&e.climatologies);
     vt_evaluation_close(&e.loss);

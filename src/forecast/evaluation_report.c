@@ -26,14 +26,15 @@ static bool is_shown(int64_t lead, int64_t leads, int64_t step)
     return shown;
 }
 
-/* Columns of the table: of an ensemble its members' scores, instead of those of other forecasts. */
+/* Columns of the table: of an ensemble its members' scores, instead of those of other forecasts; or the CRPS of dressed
+ * forecasts, beside that of the ensemble (of a single forecast the MAE). */
 enum { COLUMNS = 5 };
 
 static const struct {
     const char *name;
     int width;
     const char *format;
-} columns[2][COLUMNS] = {{{"RMSE", 9, "%.4g"},
+} columns[3][COLUMNS] = {{{"RMSE", 9, "%.4g"},
                           {"persistence", 11, "%.4g"},
                           {"climatology", 11, "%.4g"},
                           {"skill", 7, "%.3f"},
@@ -42,7 +43,17 @@ static const struct {
                           {"skill", 7, "%.3f"},
                           {"spread", 9, "%.4g"},
                           {"spread/error", 12, "%.3f"},
-                          {"CRPS", 9, "%.4g"}}};
+                          {"CRPS", 9, "%.4g"}},
+                         {{"RMSE", 8, "%.4g"},
+                          {"spread/error", 12, "%.3f"},
+                          {"CRPS", 8, "%.4g"},
+                          {"dressed", 8, "%.4g"},
+                          {"climatology", 11, "%.4g"}}};
+
+static int table_of(const vt_evaluated *e)
+{
+    return e->errors != NULL ? 2 : e->ensemble != NULL;
+}
 
 static void print_scores(const vt_evaluated *e, int64_t lead, int64_t channel)
 {
@@ -52,7 +63,12 @@ static void print_scores(const vt_evaluated *e, int64_t lead, int64_t channel)
     const double skill = vt_scores_skill(scores, lead, channel, climatology);
     const double rmse = vt_scores_pooled_rmse(scores, lead, channel, VT_SCORE_MODEL);
     double values[COLUMNS] = {vt_scores_rmse(scores, lead, channel, VT_SCORE_MODEL)};
-    if (e->ensemble != NULL) {
+    if (e->errors != NULL) {
+        values[1] = e->ensemble != NULL ? vt_ensemble_ratio(e->ensemble, lead, channel, rmse) : (double)NAN;
+        values[2] =
+            e->ensemble != NULL ? vt_ensemble_crps(e->ensemble, lead, channel) : vt_scores_mae(scores, lead, channel);
+        for (int k = 0; k < 2; k++) values[3 + k] = vt_scores_dressed_crps(scores, lead, channel, k == 1);
+    } else if (e->ensemble != NULL) {
         values[1] = skill;
         values[2] = vt_ensemble_spread(e->ensemble, lead, channel);
         values[3] = vt_ensemble_ratio(e->ensemble, lead, channel, rmse);
@@ -66,8 +82,8 @@ static void print_scores(const vt_evaluated *e, int64_t lead, int64_t channel)
     }
     for (int i = 0; i < COLUMNS; i++) {
         char text[VT_NUMBER_SIZE] = "-";
-        if (!isnan(values[i])) snprintf(text, sizeof text, columns[e->ensemble != NULL][i].format, values[i]);
-        vt_print(" %*s", columns[e->ensemble != NULL][i].width, text);
+        if (!isnan(values[i])) snprintf(text, sizeof text, columns[table_of(e)][i].format, values[i]);
+        vt_print(" %*s", columns[table_of(e)][i].width, text);
     }
     vt_print("\n");
 }
@@ -108,12 +124,13 @@ static void print_table(const vt_evaluated *e)
     static const char place[] = "%-10s %-10s %*s";
     char buffer[32], text[VT_DATE_SIZE];
     const int64_t leads = e->options->rollout;
-    const bool seasonal = e->climatologies.seasonal != NULL, ensemble = e->ensemble != NULL;
+    const bool seasonal = e->climatologies.seasonal != NULL;
+    const int table = table_of(e);
     const int width = (int)fmax(6, (double)strlen(vt_lead_format(e->step, (double)leads, text)));
     vt_print(place, "channel", "units", width, "lead");
     for (int i = 0; i < COLUMNS; i++)
-        vt_print(" %*s", columns[ensemble][i].width,
-                 i == 2 && !seasonal && !ensemble ? "mean field" : columns[ensemble][i].name);
+        vt_print(" %*s", columns[table][i].width,
+                 !seasonal && columns[table][i].name[1] == 'l' ? "mean field" : columns[table][i].name);
     vt_print("\n");
     for (int64_t c = 0; c < e->options->config->n_out_channels; c++) {
         const char *name = vt_scores_channel_name(vt_dataset_channel_names(e->dataset), c, buffer);
@@ -134,7 +151,8 @@ vt_status vt_evaluation_report(const vt_evaluated *e)
     vt_status status = VT_OK;
     const vt_evaluation_options *options = e->options;
     const vt_config *config = options->config;
-    char *trained = NULL, *title = NULL, *loss = vt_config_value_text(config, "loss"), number[VT_NUMBER_SIZE];
+    char *trained = NULL, *title = NULL, *verdict = NULL, *loss = vt_config_value_text(config, "loss"),
+         number[VT_NUMBER_SIZE];
     char step[VT_DATE_SIZE], buffer[32];
     const char *channel = vt_scores_channel_name(vt_dataset_channel_names(e->dataset), e->map_channel, buffer);
     char *ensemble = options->members.count > 0 ? vt_members_describe(&options->members, config) : NULL;
@@ -151,6 +169,11 @@ vt_status vt_evaluation_report(const vt_evaluated *e)
     if (weights != NULL) vt_print_wrapped("RMSE and ACC weigh %s\n", weights);
     if (e->climatologies.seasonal != NULL)
         vt_print_wrapped("climatology: %s\n", vt_seasonal_description(e->climatologies.seasonal));
+    if (e->errors != NULL)
+        vt_print_wrapped("dressed: CRPS of %s with a normal distribution around it, as wide as its errors from %lld "
+                         "initial times of the training set %s; in the last column likewise of the climatology\n",
+                         ensemble != NULL ? "the mean" : "the forecast", (long long)e->error_count,
+                         options->config->train_data_path);
     vt_print_wrapped(
         "loss: %s (%s%s over %lld samples, as training logs it%s)\n", vt_text_float((float)e->loss.loss, number),
         strcmp(loss, "relative_l2") == 0 ? "relative L2" : loss, vt_loss_weights_are_set(config) ? ", weighted," : "",
@@ -158,6 +181,8 @@ vt_status vt_evaluation_report(const vt_evaluated *e)
     if (isinf(e->loss.loss) && vt_loss_kind_of(config)->infinite != NULL)
         vt_print_wrapped("the loss is infinite because of a sample: %s\n", vt_loss_kind_of(config)->infinite);
     print_table(e);
+    verdict = vt_scorecard_verdict(options->place.directory);
+    vt_print_wrapped("%s", verdict);
     title = vt_text_format("%s (%s) on the %s set: %lld initial times%s%s", options->checkpoint, trained, set,
                            (long long)e->start_count, ensemble != NULL ? ", ensemble of " : "",
                            ensemble != NULL ? ensemble : "");
@@ -169,6 +194,7 @@ done:
     free(loss);
     free(trained);
     free(title);
+    free(verdict);
     return status;
 }
 
@@ -183,7 +209,7 @@ vt_status vt_evaluation_write_scores(const vt_evaluated *e)
                                            (long long)e->loss_count, e->loss.loss);
     for (int i = 0; i < 3; i++) paths[i] = vt_text_format("%s/%s", e->options->place.directory, files[i]);
     VT_TRY(vt_file_write(paths[0], loss, strlen(loss)));
-    VT_TRY(vt_scores_write(e->scores, e->ensemble, paths[1], names, e->variables, e->step));
+    VT_TRY(vt_scores_write(e->scores, e->ensemble, e->errors != NULL, paths[1], names, e->variables, e->step));
     VT_TRY(vt_scores_write_horizons(e->scores, paths[2], names, e->step));
 done:
     for (int i = 0; i < 3; i++) free(paths[i]);
@@ -196,6 +222,10 @@ vt_status vt_evaluation_write_spectra(const vt_evaluated *e)
     char *path = vt_text_format("%s/spectra.csv", e->options->place.directory);
     vt_status status = vt_spectra_write(e->spectra, path, vt_dataset_channel_names(e->dataset), e->step);
     free(path);
+    if (e->ensemble == NULL || status != VT_OK) return status;
+    path = vt_text_format("%s/rank_histogram.csv", e->options->place.directory);
+    status = vt_ensemble_write_ranks(e->ensemble, path, vt_dataset_channel_names(e->dataset), e->step);
+    free(path);
     return status;
 }
 
@@ -207,6 +237,8 @@ void vt_maps_clear(const char *directory)
         if (fnmatch("map-*-[0-9][0-9][0-9]*h.png", entry->d_name, 0) == 0 ||
             fnmatch("map-*-[0-9][0-9][0-9]*min.png", entry->d_name, 0) == 0)
             unlinkat(dirfd(listing), entry->d_name, 0);
+    unlinkat(dirfd(listing), "rank_histogram.csv", 0);
+    unlinkat(dirfd(listing), "error_stds.nc", 0);
     closedir(listing);
 }
 

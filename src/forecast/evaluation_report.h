@@ -10,8 +10,10 @@
 #include "task/weather/ensemble.h"
 #include "task/weather/spectra.h"
 
+typedef struct vt_evaluated vt_evaluated;
+
 /* What is evaluated, what does it, and what was found. */
-typedef struct {
+struct vt_evaluated {
     vt_evaluation_options *options;
     vt_world *world;
     vt_dataset_options data;
@@ -26,6 +28,8 @@ typedef struct {
     int64_t loss_batch;    /* samples whose losses it computes at once: at least as many */
     int64_t *loss_samples; /* that are scored at once */
     vt_states states;
+    /* Takes forecast i of those made at once, `lead` steps behind initial time `index`. */
+    vt_status (*take)(vt_evaluated *e, int64_t index, int64_t i, int64_t lead, vt_score_fields *fields);
     int64_t plane;
     float *persistence, *target; /* of a batch, and one target */
     float *seasonal;             /* at the time of the target */
@@ -33,13 +37,15 @@ typedef struct {
     vt_scores *scores;
     vt_ensemble *ensemble; /* NULL: each forecast is one of its own */
     vt_spectra *spectra;
+    void *errors;              /* of forecasts from the training set (training_errors.h); NULL: not known */
+    int64_t error_count;       /* from so many of its initial times */
     vt_forecast_file *archive; /* of rank 0, of all forecasts; NULL: none is wanted */
     vt_group *models;          /* the ranks that have forecasts for it, rank 0 first; NULL: none is wanted */
     vt_evaluation loss;        /* the training's, over loss_count samples */
     int64_t loss_count;
-} vt_evaluated;
+};
 
-/* loss.csv, scores.csv and horizons.csv; spectra.csv. */
+/* loss.csv, scores.csv and horizons.csv; spectra.csv, and of an ensemble rank_histogram.csv. */
 vt_status vt_evaluation_write_scores(const vt_evaluated *e);
 vt_status vt_evaluation_write_spectra(const vt_evaluated *e);
 
@@ -49,7 +55,7 @@ vt_status vt_evaluation_write_spectra(const vt_evaluated *e);
  * it is known, else of the mean over time. */
 vt_status vt_evaluation_report(const vt_evaluated *e);
 
-/* Removes the maps of an earlier evaluation. */
+/* Removes the maps of an earlier evaluation, and the files that not all have. */
 void vt_maps_clear(const char *directory);
 
 /* Draws the map channel of target, forecast and their difference, fields [n_out_channels, height, width] of the first

@@ -15,25 +15,27 @@
 #include "task/weather/channels.h"
 
 enum { TIME, LEAD, LAT, LON, NUMBER, DIMENSIONS };
+typedef enum { VALUES, MEANS, STDS, KINDS } variable_kind;
 
 struct vt_forecast_file {
     char *path, *partial;
     hid_t file;
     hid_t scales[DIMENSIONS];
-    hid_t *variables, *means;   /* [channels]; no means without an ensemble */
+    hid_t *variables[KINDS];    /* [channels] */
     int64_t extent[DIMENSIONS]; /* of NUMBER 0: there is no ensemble; of LEAD 0: it is no archive */
-    int dimensions;             /* made */
+    bool has_stds;
+    int dimensions; /* made */
     int64_t channels, written;
 };
 
 /* The dimensions of a variable in their order, and how many there are. CF: what is neither time nor space comes first.
  */
-static int dimensions_of(const vt_forecast_file *file, bool is_mean, int order[DIMENSIONS])
+static int dimensions_of(const vt_forecast_file *file, variable_kind kind, int order[DIMENSIONS])
 {
     int count = 0;
     const bool archive = file->extent[LEAD] > 0;
-    if (archive) order[count++] = TIME;
-    if (file->extent[NUMBER] > 0 && !is_mean) order[count++] = NUMBER;
+    if (archive && kind != STDS) order[count++] = TIME;
+    if (file->extent[NUMBER] > 0 && kind == VALUES) order[count++] = NUMBER;
     order[count++] = archive ? LEAD : TIME;
     order[count++] = LAT;
     order[count++] = LON;
@@ -151,7 +153,7 @@ static vt_status write_times(vt_forecast_file *file, const vt_forecast_file_opti
 {
     vt_status status = VT_OK;
     vt_time_units units;
-    const bool archive = options->starts > 0;
+    const bool archive = options->archive;
     const int64_t count = file->extent[TIME];
     char *since = units_of_times(options, &units);
     double *values = vt_allocate((size_t)count, sizeof *values, "a file of forecasts");
@@ -171,14 +173,17 @@ done:
 /* Of an archive. xarray recognises lengths of time by their units, from version 2025.7 on by `dtype`. */
 static vt_status write_leads(vt_forecast_file *file, const vt_forecast_file_options *options)
 {
-    const bool hours = options->step % 60 == 0;
+    const bool months = options->step >= VT_A_MONTH, hours = !months && options->step % 60 == 0;
     const text_attribute lead[] = {{"standard_name", "forecast_period"},
                                    {"long_name", "time since the initial time"},
-                                   {"units", hours ? "hours" : "minutes"},
+                                   {"units", months  ? "months"
+                                             : hours ? "hours"
+                                                     : "minutes"},
                                    {"dtype", "timedelta64[ns]"}};
     double *values = vt_allocate((size_t)options->times, sizeof *values, "a file of forecasts");
-    for (int64_t i = 0; i < options->times; i++) values[i] = (double)((i + 1) * options->step / (hours ? 60 : 1));
-    const vt_status status = write_dimension(file, LEAD, "prediction_timedelta", values, lead, 4);
+    for (int64_t i = 0; i < options->times; i++)
+        values[i] = (double)((i + 1) * options->step / (months ? VT_A_MONTH : hours ? 60 : 1));
+    const vt_status status = write_dimension(file, LEAD, "prediction_timedelta", values, lead, months ? 3 : 4);
     free(values);
     return status;
 }
@@ -186,7 +191,7 @@ static vt_status write_leads(vt_forecast_file *file, const vt_forecast_file_opti
 static vt_status write_grid(vt_forecast_file *file, const vt_forecast_file_options *options)
 {
     vt_status status = VT_OK;
-    const bool rotated = options->rotated, archive = options->starts > 0;
+    const bool rotated = options->rotated, archive = options->archive;
     const text_attribute lat[] = {{"standard_name", rotated ? "grid_latitude" : "latitude"},
                                   {"long_name", rotated ? "latitude in a grid of a rotated pole" : "latitude"},
                                   {"units", rotated ? "degrees" : "degrees_north"},
@@ -286,38 +291,54 @@ static char *variable_name(const char *channel, int64_t number)
     return name;
 }
 
+char *vt_forecast_file_std(const char *channel, int64_t number)
+{
+    char *own = variable_name(channel, number), *name = vt_text_format("%s_error_std", own);
+    free(own);
+    return name;
+}
+
 static vt_status create_variable(vt_forecast_file *file, const char *channel, const vt_channel_meaning *said,
-                                 int64_t number, bool masked, bool is_mean)
+                                 int64_t number, bool masked, variable_kind kind)
 {
     vt_status status = VT_OK;
     int order[DIMENSIONS];
-    const int dimensions = dimensions_of(file, is_mean, order);
+    const int dimensions = dimensions_of(file, kind, order);
     hsize_t extent[DIMENSIONS], chunk[DIMENSIONS];
     for (int i = 0; i < dimensions; i++) {
         extent[i] = (hsize_t)file->extent[order[i]];
         chunk[i] = order[i] == LAT || order[i] == LON ? extent[i] : 1;
     }
     const float fill = NAN;
-    char *own = variable_name(channel, number), *name = vt_text_format("%s%s", own, is_mean ? "_mean" : "");
+    static const char *const suffixes[] = {"", "_mean", "_error_std"}, *const ends[] = {
+                                                                           "", ", mean of the ensemble",
+                                                                           ", standard deviation of the error"};
+    const bool has_std = file->has_stds && (kind == MEANS || (kind == VALUES && file->extent[NUMBER] == 0));
+    char *own = variable_name(channel, number), *name = vt_text_format("%s%s", own, suffixes[kind]);
+    char *std = vt_forecast_file_std(channel, number), *standard_name = NULL;
     vt_variable meaning = vt_variable_described(channel != NULL && channel[0] != '\0' ? channel : own, said);
-    char *long_name = vt_text_format("%s%s", meaning.long_name, is_mean ? ", mean of the ensemble" : "");
+    char *long_name = vt_text_format("%s%s", meaning.long_name, ends[kind]);
     hid_t space = H5Screate_simple(dimensions, extent, NULL), properties = creation_properties(H5P_DATASET_CREATE);
     H5Pset_chunk(properties, dimensions, chunk);
     H5Pset_shuffle(properties);
     H5Pset_deflate(properties, 1);
     if (masked) H5Pset_fill_value(properties, H5T_NATIVE_FLOAT, &fill);
     hid_t variable = H5Dcreate2(file->file, name, H5T_IEEE_F32LE, space, H5P_DEFAULT, properties, H5P_DEFAULT);
-    (is_mean ? file->means : file->variables)[number] = variable;
+    file->variables[kind][number] = variable;
     char *level = NULL, *coordinates = NULL;
     VT_TRY(write_level(file, &meaning, &level));
     coordinates = vt_text_format("%s%s", file->extent[LEAD] == 0 ? "forecast_reference_time " : "", level);
     if (level[0] == '\0' && coordinates[0] != '\0') coordinates[strlen(coordinates) - 1] = '\0';
-    text_attribute attributes[5] = {{"long_name", long_name}};
+    text_attribute attributes[6] = {{"long_name", long_name}};
     size_t count = 1;
     if (coordinates[0] != '\0') attributes[count++] = (text_attribute){"coordinates", coordinates};
     if (meaning.units[0] != '\0') attributes[count++] = (text_attribute){"units", meaning.units};
-    if (meaning.standard_name != NULL) attributes[count++] = (text_attribute){"standard_name", meaning.standard_name};
-    if (is_mean) attributes[count++] = (text_attribute){"cell_methods", "realization: mean"};
+    if (meaning.standard_name != NULL) {
+        standard_name = vt_text_format("%s%s", meaning.standard_name, kind == STDS ? " standard_error" : "");
+        attributes[count++] = (text_attribute){"standard_name", standard_name};
+    }
+    if (has_std) attributes[count++] = (text_attribute){"ancillary_variables", std};
+    if (kind == MEANS) attributes[count++] = (text_attribute){"cell_methods", "realization: mean"};
     bool done = variable >= 0 && set_texts(variable, attributes, count);
     if (masked) done = done && set_attribute(variable, "_FillValue", H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, &fill);
     for (int i = 0; i < dimensions; i++)
@@ -328,6 +349,8 @@ done:
     H5Pclose(properties);
     free(own);
     free(name);
+    free(std);
+    free(standard_name);
     free(long_name);
     free(level);
     free(coordinates);
@@ -345,16 +368,18 @@ static vt_status create_all(vt_forecast_file *file, const vt_forecast_file_optio
                                          {"checkpoint", options->checkpoint}, {"about", options->about}};
     VT_CHECK(set_texts(file->file, attributes, options->about != NULL ? 6 : 4), "can't write %s: %s", file->path,
              vt_hdf5_reason());
-    const bool archive = options->starts > 0;
-    VT_TRY(write_times(file, options));
+    const bool archive = options->archive, has_forecasts = file->extent[TIME] > 0;
+    if (has_forecasts) VT_TRY(write_times(file, options));
     if (archive) VT_TRY(write_leads(file, options));
     VT_TRY(write_grid(file, options));
-    if (options->members > 0) VT_TRY(write_numbers(file));
+    if (options->members > 0 && has_forecasts) VT_TRY(write_numbers(file));
     if (!archive) VT_TRY(write_reference_time(file, options));
-    for (int64_t i = 0; i < (options->members > 0 && !archive ? 2 : 1) * options->channels; i++) {
-        const int64_t c = i % options->channels;
-        VT_TRY(create_variable(file, options->channel_names != NULL ? options->channel_names[c] : NULL,
-                               &options->meanings[c], c, options->masked, i >= options->channels));
+    const bool has[KINDS] = {has_forecasts, options->members > 0 && !archive, options->has_stds};
+    for (int64_t i = 0; i < KINDS * options->channels; i++) {
+        const int64_t c = i % options->channels, kind = i / options->channels;
+        if (has[kind])
+            VT_TRY(create_variable(file, options->channel_names != NULL ? options->channel_names[c] : NULL,
+                                   &options->meanings[c], c, options->masked, (variable_kind)kind));
     }
 done:
     H5Pclose(creation);
@@ -371,15 +396,17 @@ vt_status vt_forecast_file_open(const char *path, const vt_forecast_file_options
     file->partial = vt_output_partial_path(path);
     file->file = H5I_INVALID_HID;
     file->channels = options->channels;
-    file->extent[TIME] = options->starts > 0 ? options->starts : options->times;
-    file->extent[LEAD] = options->starts > 0 ? options->times : 0;
+    file->has_stds = options->has_stds;
+    file->extent[TIME] = options->archive ? options->starts : options->times;
+    file->extent[LEAD] = options->archive ? options->times : 0;
     file->extent[LAT] = options->height;
     file->extent[LON] = options->width;
     file->extent[NUMBER] = options->members;
-    file->variables = vt_allocate((size_t)options->channels, sizeof *file->variables, "a file of forecasts");
-    file->means = vt_allocate((size_t)options->channels, sizeof *file->means, "a file of forecasts");
     for (int i = 0; i < DIMENSIONS; i++) file->scales[i] = H5I_INVALID_HID;
-    for (int64_t c = 0; c < options->channels; c++) file->variables[c] = file->means[c] = H5I_INVALID_HID;
+    for (int kind = 0; kind < KINDS; kind++) {
+        file->variables[kind] = vt_allocate((size_t)options->channels, sizeof(hid_t), "a file of forecasts");
+        for (int64_t c = 0; c < options->channels; c++) file->variables[kind][c] = H5I_INVALID_HID;
+    }
     vt_hdf5_enter();
     vt_status status = create_all(file, options);
     vt_hdf5_leave();
@@ -392,12 +419,12 @@ static vt_status write_inside(vt_forecast_file *file, int64_t start_index, int64
                               const float *fields)
 {
     vt_status status = VT_OK;
-    const bool is_mean = member == VT_FORECAST_MEAN;
+    const variable_kind kind = member == VT_FORECAST_MEAN ? MEANS : member == VT_FORECAST_STD ? STDS : VALUES;
     const int64_t plane = file->extent[LAT] * file->extent[LON];
     const int64_t at[DIMENSIONS] = {
         [TIME] = file->extent[LEAD] > 0 ? start_index : time, [LEAD] = time, [NUMBER] = member};
     int order[DIMENSIONS];
-    const int dimensions = dimensions_of(file, is_mean, order);
+    const int dimensions = dimensions_of(file, kind, order);
     hsize_t start[DIMENSIONS], count[DIMENSIONS];
     for (int i = 0; i < dimensions; i++) {
         start[i] = (hsize_t)at[order[i]];
@@ -405,7 +432,7 @@ static vt_status write_inside(vt_forecast_file *file, int64_t start_index, int64
     }
     hid_t memory = H5Screate_simple(dimensions, count, NULL);
     for (int64_t c = 0; c < file->channels; c++) {
-        hid_t variable = (is_mean ? file->means : file->variables)[c], space = H5Dget_space(variable);
+        hid_t variable = file->variables[kind][c], space = H5Dget_space(variable);
         H5Sselect_hyperslab(space, H5S_SELECT_SET, start, NULL, count, NULL);
         herr_t written = H5Dwrite(variable, H5T_NATIVE_FLOAT, memory, space, H5P_DEFAULT, fields + c * plane);
         H5Sclose(space);
@@ -431,9 +458,9 @@ static bool close_handles(vt_forecast_file *file)
 {
     bool done = true;
     vt_hdf5_enter();
-    for (int64_t c = 0; c < file->channels; c++) {
-        if (file->variables[c] >= 0) done = H5Dclose(file->variables[c]) >= 0 && done;
-        if (file->means[c] >= 0) done = H5Dclose(file->means[c]) >= 0 && done;
+    for (int64_t i = 0; i < KINDS * file->channels; i++) {
+        const hid_t variable = file->variables[i / file->channels][i % file->channels];
+        if (variable >= 0) done = H5Dclose(variable) >= 0 && done;
     }
     for (int i = 0; i < DIMENSIONS; i++)
         if (file->scales[i] >= 0) done = H5Dclose(file->scales[i]) >= 0 && done;
@@ -450,7 +477,8 @@ vt_status vt_forecast_file_finish(vt_forecast_file **file)
     vt_status status = VT_OK;
     const int64_t members = (*file)->extent[NUMBER], leads = (*file)->extent[LEAD];
     const int64_t fields = leads > 0 ? (members > 0 ? members : 1) * leads : members > 0 ? members + 1 : 1;
-    VT_ASSERT((*file)->written == (*file)->extent[TIME] * fields);
+    const int64_t stds = !(*file)->has_stds ? 0 : leads > 0 ? leads : (*file)->extent[TIME];
+    VT_ASSERT((*file)->written == (*file)->extent[TIME] * fields + stds);
     VT_CHECK(close_handles(*file), "can't write %s: %s", (*file)->path, vt_hdf5_reason());
     VT_TRY(vt_output_publish((*file)->partial, (*file)->path));
     free((*file)->partial);
@@ -467,8 +495,7 @@ void vt_forecast_file_close(vt_forecast_file **file)
     if ((*file)->partial != NULL) unlink((*file)->partial);
     free((*file)->partial);
     free((*file)->path);
-    free((*file)->variables);
-    free((*file)->means);
+    for (int kind = 0; kind < KINDS; kind++) free((*file)->variables[kind]);
     free(*file);
     *file = NULL;
 }

@@ -6,7 +6,10 @@
  *
  * An archive holds forecasts from several initial times, in the form of WeatherBench 2 (weatherbench2.readthedocs.io,
  * "Data format"): a channel is a variable [time, prediction_timedelta, latitude, longitude], of an ensemble [time,
- * number, prediction_timedelta, latitude, longitude], where `time` is the initial time. It has no means. */
+ * number, prediction_timedelta, latitude, longitude], where `time` is the initial time. It has no means.
+ *
+ * The standard deviation of the errors, NAME_error_std, depends on the lead time alone: [time, lat, lon], or in an
+ * archive [prediction_timedelta, latitude, longitude]. An archive may hold nothing else. */
 #ifndef VT_FORECAST_FORECAST_FILE_H
 #define VT_FORECAST_FORECAST_FILE_H
 
@@ -19,9 +22,11 @@
 
 typedef struct {
     int64_t times, height, width, channels;
-    int64_t starts;                       /* initial times of an archive; 0: a forecast from one */
-    int64_t step;                         /* minutes from one time of an archive to the next */
-    int64_t members;                      /* of an ensemble; 0: none */
+    bool archive;    /* else a forecast from one initial time */
+    int64_t starts;  /* initial times of an archive; 0: it holds no forecasts */
+    int64_t step;    /* minutes from one time of an archive to the next */
+    int64_t members; /* of an ensemble; 0: none */
+    bool has_stds;
     const double *latitudes, *longitudes; /* degrees, [height], [width]; NULL: a dimension without a coordinate */
     bool rotated;                         /* degrees of a rotated pole's grid */
     const char *const *channel_names;     /* [channels], or NULL; "" where there is none */
@@ -38,9 +43,12 @@ typedef struct vt_forecast_file vt_forecast_file;
 /* The file gets its name when it is finished. */
 vt_status vt_forecast_file_open(const char *path, const vt_forecast_file_options *options, vt_forecast_file **file);
 
+/* The name of the variable of a channel's standard deviation; channel: its own, or NULL. malloc'd. */
+char *vt_forecast_file_std(const char *channel, int64_t number);
+
 /* The fields [channels, height, width] at time 0, 1, … of a member (0 without an ensemble), or of the members' mean,
- * from initial time `start` (0 without an archive); each once, in any order. */
-enum { VT_FORECAST_MEAN = -1 };
+ * from initial time `start` (0 without an archive), or the standard deviations; each once, in any order. */
+enum { VT_FORECAST_MEAN = -1, VT_FORECAST_STD = -2 };
 vt_status vt_forecast_file_write(vt_forecast_file *file, int64_t start, int64_t member, int64_t time,
                                  const float *fields);
 

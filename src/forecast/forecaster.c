@@ -369,6 +369,11 @@ vt_task *vt_forecaster_task(const vt_forecaster *forecaster)
 
 /* ---- forcings ---- */
 
+void vt_forecaster_turn_to(vt_forecaster *forecaster, vt_dataset *dataset)
+{
+    forecaster->dataset = dataset;
+}
+
 /* Files that hold the forcings alone, on the dataset's grid. */
 static vt_status open_given(vt_forecaster *forecaster, const char *directory)
 {

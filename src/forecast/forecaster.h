@@ -45,6 +45,9 @@ void vt_forecaster_close(vt_forecaster **forecaster);
 vt_status vt_forecaster_add(vt_forecaster *forecaster, const char *checkpoint);
 void vt_forecaster_choose(vt_forecaster *forecaster, int64_t index);
 
+/* The samples of vt_forecaster_step are those of this dataset from now on, which has the same fields. */
+void vt_forecaster_turn_to(vt_forecaster *forecaster, vt_dataset *dataset);
+
 /* Variables that are forcings (roles) are read from the files of `directory` at times that these have, else from the
  * dataset's own; NULL: from these alone. Then checks that forecasts of `steps` steps from these samples find them at
  * all times: the error says which are missing. */

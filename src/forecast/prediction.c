@@ -9,6 +9,7 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "forecast/result.h"
+#include "forecast/training_errors.h"
 #include "source/fields/dataset.h"
 #include "task/weather/calendar.h"
 
@@ -25,6 +26,7 @@ typedef struct {
     vt_states states;
     int64_t batch; /* initial times that are forecast at once */
     vt_forecast_file *result;
+    float *stds; /* of its errors at one lead time */
 } prediction;
 
 /* ---- the initial time ---- */
@@ -139,8 +141,15 @@ done:
 
 /* ---- the forecast ---- */
 
+static vt_status read_stds(const prediction *p, int64_t step)
+{
+    return vt_error_stds_read(p->options->error_stds, p->options->checkpoint, p->dataset, p->options->config, step,
+                              p->stds);
+}
+
 static vt_status open_result(prediction *p)
 {
+    vt_status status = VT_OK;
     const vt_prediction_options *options = p->options;
     const vt_result_options result = {.option = "--time",
                                       .path = options->output,
@@ -153,8 +162,15 @@ static vt_status open_result(prediction *p)
                                       .starts = p->starts,
                                       .start_count = p->start_count,
                                       .steps = options->steps,
-                                      .archive = p->several};
-    return vt_result_open(&result, &p->result);
+                                      .archive = p->several,
+                                      .has_stds = options->error_stds != NULL};
+    const int64_t *size = options->config->img_size;
+    p->stds =
+        vt_allocate((size_t)(options->config->n_out_channels * size[0] * size[1]), sizeof *p->stds, "the forecast");
+    if (options->error_stds != NULL) VT_TRY(read_stds(p, options->steps - 1)); /* does it have the last one? */
+    VT_TRY(vt_result_open(&result, &p->result));
+done:
+    return status;
 }
 
 static vt_status open_states(prediction *p)
@@ -184,6 +200,10 @@ static vt_status write_step(prediction *p, int64_t first, int64_t step)
                 vt_forecast_file_write(p->result, first + i, m, step, p->states.forecast + (m * count + i) * sample));
     if (p->options->members.count > 0 && !p->several)
         VT_TRY(vt_forecast_file_write(p->result, 0, VT_FORECAST_MEAN, step, vt_states_forecast(&p->states, 0)));
+    if (p->options->error_stds != NULL && first == 0) {
+        VT_TRY(read_stds(p, step));
+        VT_TRY(vt_forecast_file_write(p->result, 0, VT_FORECAST_STD, step, p->stds));
+    }
 done:
     return status;
 }
@@ -249,6 +269,7 @@ vt_status vt_predict(const vt_prediction_options *options, const vt_launch *laun
 done:
     if (p.world != NULL && !vt_world_speaks(p.world)) vt_error_clear(); /* another rank reports it */
     vt_forecast_file_close(&p.result);
+    free(p.stds);
     vt_states_close(&p.states);
     vt_forecaster_close(&p.forecaster);
     vt_fields_about_close(&p.about);

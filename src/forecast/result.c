@@ -57,6 +57,21 @@ static vt_date *dates_of(const vt_result_options *options)
     return dates;
 }
 
+vt_status vt_result_identity(const char *checkpoint, vt_weights weights, char **identity)
+{
+    vt_status status = VT_OK;
+    int64_t steps = 0;
+    uint32_t checksum = 0;
+    char *index = vt_text_format("%s/checkpoint.h5", checkpoint), *trained = NULL;
+    VT_TRY(vt_forecaster_describe(checkpoint, weights, &trained, &steps));
+    VT_TRY(vt_file_checksum(index, &checksum));
+    *identity = vt_text_format("step %lld, crc32c %08x", (long long)steps, (unsigned)checksum);
+done:
+    free(index);
+    free(trained);
+    return status;
+}
+
 vt_status vt_result_open(const vt_result_options *options, vt_forecast_file **result)
 {
     vt_status status = VT_OK;
@@ -64,26 +79,25 @@ vt_status vt_result_open(const vt_result_options *options, vt_forecast_file **re
     vt_dataset *dataset = options->dataset;
     const int64_t step = vt_dataset_minutes_a_time(dataset) * config->dt;
     vt_fields_file *first = NULL;
-    int64_t trained_steps = 0;
-    uint32_t checksum = 0;
-    char *index = vt_text_format("%s/checkpoint.h5", options->checkpoint);
     char *trained = NULL, *source = NULL, *identity = NULL, *history = NULL, now[VT_NOW_SIZE];
     char *about = vt_fields_about_short_text(options->about);
     double *longitudes = longitudes_of(dataset, config->img_size[1]);
     vt_date *dates = NULL;
-    VT_TRY(vt_dataset_check_dates(dataset, options->option));
-    VT_CHECK(!options->archive || step < VT_A_MONTH,
+    const bool has_forecasts = !options->archive || options->start_count > 0;
+    if (has_forecasts) VT_TRY(vt_dataset_check_dates(dataset, options->option));
+    VT_CHECK(!options->archive || !has_forecasts || step < VT_A_MONTH,
              "%s: forecasts from several initial times have leads of equal length, but the steps are months",
              options->option);
     dates = dates_of(options);
     VT_TRY(vt_dataset_open_file(dataset, options->starts[0], &first));
-    VT_TRY(vt_forecaster_describe(options->checkpoint, (vt_weights)config->weights, &trained, &trained_steps));
-    VT_TRY(vt_file_checksum(index, &checksum));
-    identity = vt_text_format("step %lld, crc32c %08x", (long long)trained_steps, (unsigned)checksum);
+    VT_TRY(vt_forecaster_describe(options->checkpoint, (vt_weights)config->weights, &trained, NULL));
+    VT_TRY(vt_result_identity(options->checkpoint, (vt_weights)config->weights, &identity));
     source = vt_text_format("vitrain, vision transformer %s (%s)", config->config, trained);
     history = vt_text_format("%s: %s", vt_fields_about_now(now), options->command);
     const vt_forecast_file_options file = {.times = options->steps,
-                                           .starts = options->archive ? options->start_count : 0,
+                                           .archive = options->archive,
+                                           .starts = options->start_count,
+                                           .has_stds = options->has_stds,
                                            .step = step,
                                            .members = options->members->count,
                                            .height = config->img_size[0],
@@ -97,7 +111,8 @@ vt_status vt_result_open(const vt_result_options *options, vt_forecast_file **re
                                            .dates = dates,
                                            .time_axis =
                                                first->times.count > 0 && !first->times.by_name ? &first->times : NULL,
-                                           .title = "Weather forecast by a vision transformer",
+                                           .title = has_forecasts ? "Weather forecast by a vision transformer"
+                                                                  : "Errors of a vision transformer's forecasts",
                                            .source = source,
                                            .history = history,
                                            .checkpoint = identity,
@@ -110,7 +125,6 @@ done:
     free(source);
     free(identity);
     free(history);
-    free(index);
     free(about);
     free(dates);
     free(longitudes);

@@ -240,13 +240,54 @@ static void append_score_curves(vt_text *html, const vt_table *scores)
     append_curves(html, scores, correlations, 2, 0.6, "useful");
 }
 
+char *vt_scorecard_verdict(const char *directory)
+{
+    vt_table scores = {0};
+    int64_t better[2] = {0, 0};
+    char *path = vt_text_format("%s/scores.csv", directory), *text = vt_text_copy("");
+    if (vt_table_open_labelled(path, &scores) != VT_OK) vt_error_clear();
+    for (int64_t row = 0; row < scores.rows; row++) {
+        const double crps = vt_table_value(&scores, row, "crps");
+        better[0] += crps < vt_table_value(&scores, row, "crps_dressed");
+        better[1] += crps < vt_table_value(&scores, row, "crps_climatology");
+    }
+    if (vt_table_find(&scores, "crps") >= 0 && vt_table_find(&scores, "crps_dressed") >= 0) {
+        free(text);
+        text =
+            vt_text_format("By its CRPS the ensemble is better than the dressed forecast in %lld of %lld channels and "
+                           "lead times, and than the dressed climatology in %lld; elsewhere it is not worth its "
+                           "cost.\n",
+                           (long long)better[0], (long long)scores.rows, (long long)better[1]);
+    }
+    vt_table_close(&scores);
+    free(path);
+    return text;
+}
+
+static void append_dressed_curves(vt_text *html, const vt_table *scores, const char *directory)
+{
+    static const curve curves[] = {{"crps", "ensemble", VT_LINE_PLAIN, 0},
+                                   {"crps_dressed", "dressed forecast", VT_LINE_DASHED, 1},
+                                   {"crps_climatology", "dressed climatology", VT_LINE_DASHED, 2}};
+    if (!has_numbers(scores, (rows_of){0, scores->rows}, "crps_dressed")) return;
+    char *verdict = vt_scorecard_verdict(directory);
+    vt_text_append(html,
+                   "<section><h2>CRPS and its cheap rivals</h2><p class=\"sub\">Dressed: with a normal distribution "
+                   "around each value, as wide as the errors in the training set. %s</p>",
+                   verdict);
+    append_curves(html, scores, curves, 3, 0, NULL);
+    free(verdict);
+}
+
 /* Of an ensemble. */
 static void append_ensemble_curves(vt_text *html, const vt_table *scores)
 {
     static const curve errors[] = {{"rmse_pooled", "RMSE of the mean", VT_LINE_PLAIN, 0},
                                    {"spread", "spread", VT_LINE_DASHED, 1},
                                    {"crps", "CRPS", VT_LINE_PLAIN, 2}};
-    static const curve ratio[] = {{"spread_error_ratio", "spread / error", VT_LINE_PLAIN, 0}};
+    static const curve ratio[] = {{"spread_error_ratio", "spread / error", VT_LINE_PLAIN, 0},
+                                  {"spread_error_ratio_8", "means of 8 × 8 points", VT_LINE_PLAIN, 1},
+                                  {"spread_error_ratio_24", "means of 24 × 24", VT_LINE_PLAIN, 2}};
     if (!has_numbers(scores, (rows_of){0, scores->rows}, "crps")) return;
     vt_text_append(
         html,
@@ -260,7 +301,7 @@ static void append_ensemble_curves(vt_text *html, const vt_table *scores)
         html,
         "<section><h2>Spread over error</h2><p class=\"sub\">Times √((N + 1) / N): 1 is reliable; below 1, the members "
         "are too much alike.</p>");
-    append_curves(html, scores, ratio, 1, 1, "reliable");
+    append_curves(html, scores, ratio, 3, 1, "reliable");
 }
 
 /* ---- spectra ---- */
@@ -273,8 +314,9 @@ static rows_of next_lead(const vt_table *spectra, rows_of channel, int64_t first
     return (rows_of){first, end - first};
 }
 
-/* The channel's power by wavenumber over that of the truth, at the first lead, after 1 and 5 days, and at the last. */
-static void append_spectrum(vt_text *html, const vt_table *spectra, rows_of channel, bool small)
+/* A channel's column `ratio` by x beside 1, at the first lead, after 1 and 5 days, and at the last. */
+static void append_ratios(vt_text *html, const vt_table *spectra, rows_of channel, const char *x, const char *level,
+                          bool small)
 {
     vt_line lines[SPECTRA + 1];
     vt_text names[SPECTRA] = {0};
@@ -287,12 +329,12 @@ static void append_spectrum(vt_text *html, const vt_table *spectra, rows_of chan
         const bool is_end = rows.first == channel.first || rows.first + rows.count == channel.first + channel.count;
         if (!is_end && hours != 24 && hours != 120) continue;
         append_lead(&names[count], spectra, rows.first);
-        lines[count] = line_of(spectra, rows, "wavenumber", "ratio", names[count].characters, VT_LINE_PLAIN, count);
+        lines[count] = line_of(spectra, rows, x, "ratio", names[count].characters, VT_LINE_PLAIN, count);
         count++;
     }
-    lines[count++] = level_of(spectra, rows, "wavenumber", 1, "truth", points);
+    lines[count++] = level_of(spectra, rows, x, 1, level, points);
     const vt_chart chart = {.title = spectra->labels[channel.first],
-                            .x_name = "wavenumber",
+                            .x_name = x,
                             .lines = lines,
                             .line_count = count,
                             .may_be_logarithmic = true,
@@ -301,19 +343,31 @@ static void append_spectrum(vt_text *html, const vt_table *spectra, rows_of chan
     for (int i = 0; i < SPECTRA; i++) vt_text_close(&names[i]);
 }
 
-static void append_spectra(vt_text *html, const vt_table *spectra)
+/* A section with a chart for each channel of the file, which may be missing. */
+static vt_status append_section(vt_text *html, const char *directory, const char *file, const char *x,
+                                const char *level, const char *begin)
 {
-    if (spectra->rows == 0) return;
-    vt_text_append(
-        html, "<section><h2>Power spectra</h2><p class=\"sub\">Power of the forecast over that of the truth, by zonal "
-              "wavenumber: below 1 on the right, small scales are blurred; above 1, there is noise.</p>");
-    const bool small = vt_charts_begin(html, count_channels(spectra));
-    for (int64_t first = 0; first < spectra->rows;) {
-        const rows_of channel = next_channel(spectra, first);
-        append_spectrum(html, spectra, channel, small);
+    vt_status status = VT_OK;
+    vt_table table = {0};
+    char *path = vt_text_format("%s/%s", directory, file);
+    if (vt_table_open_labelled(path, &table) != VT_OK)
+        vt_error_clear(); /* of an older version, or of no ensemble */
+    else
+        VT_TRY(vt_table_need(&table, path, (const char *const[]){"channel", "lead_hours", x, "ratio", NULL}));
+    if (table.rows == 0) goto done;
+    count_days(&table);
+    vt_text_append(html, "%s", begin);
+    const bool small = vt_charts_begin(html, count_channels(&table));
+    for (int64_t first = 0; first < table.rows;) {
+        const rows_of channel = next_channel(&table, first);
+        append_ratios(html, &table, channel, x, level, small);
         first += channel.count;
     }
     vt_text_append(html, "</div></section>\n");
+done:
+    vt_table_close(&table);
+    free(path);
+    return status;
 }
 
 /* ---- the page ---- */
@@ -321,18 +375,11 @@ static void append_spectra(vt_text *html, const vt_table *spectra)
 vt_status vt_scorecard_append(vt_text *html, const char *directory)
 {
     vt_status status = VT_OK;
-    vt_table scores = {0}, spectra = {0};
+    vt_table scores = {0};
     char *scores_path = vt_text_format("%s/scores.csv", directory);
-    char *spectra_path = vt_text_format("%s/spectra.csv", directory);
     VT_TRY(vt_table_open_labelled(scores_path, &scores));
     VT_TRY(vt_table_need(&scores, scores_path, (const char *const[]){"channel", "lead_hours", NULL}));
-    if (vt_table_open_labelled(spectra_path, &spectra) != VT_OK)
-        vt_error_clear(); /* of an older version */
-    else
-        VT_TRY(vt_table_need(&spectra, spectra_path,
-                             (const char *const[]){"channel", "lead_hours", "wavenumber", "ratio", NULL}));
     count_days(&scores);
-    count_days(&spectra);
     vt_text_append(html,
                    "%s<p class=\"sub\">Skill in per cent: 100 × (1 − RMSE² / RMSE² of the other forecast). +100 "
                    "is perfect, 0 as good as the other, and hatched is worse.</p>",
@@ -343,13 +390,19 @@ vt_status vt_scorecard_append(vt_text *html, const char *directory)
     vt_text_append(html, "</div>\n<div%s>", count_channels(&scores) == 1 ? " class=\"charts\"" : "");
     append_score_curves(html, &scores);
     append_ensemble_curves(html, &scores);
-    append_spectra(html, &spectra);
+    VT_TRY(append_section(
+        html, directory, "rank_histogram.csv", "rank", "reliable",
+        "<section><h2>Rank histogram</h2><p class=\"sub\">How often the truth is above so many members, over "
+        "1 / (N + 1): 1 is reliable; high at both ends, the members are too much alike.</p>"));
+    append_dressed_curves(html, &scores, directory);
+    VT_TRY(append_section(
+        html, directory, "spectra.csv", "wavenumber", "truth",
+        "<section><h2>Power spectra</h2><p class=\"sub\">Power of the forecast over that of the truth, by zonal "
+        "wavenumber: below 1 on the right, small scales are blurred; above 1, there is noise.</p>"));
     vt_text_append(html, "</div>\n");
 done:
     vt_table_close(&scores);
-    vt_table_close(&spectra);
     free(scores_path);
-    free(spectra_path);
     return status;
 }
 

@@ -1,5 +1,5 @@
-/* What an evaluation found, drawn from its files scores.csv and spectra.csv: scorecards of skill by channel and lead
- * time, and curves of RMSE, ACC and power spectra. */
+/* What an evaluation found, drawn from scores.csv, spectra.csv and rank_histogram.csv: scorecards of skill by channel
+ * and lead time, and curves of RMSE, ACC and power spectra. */
 #ifndef VT_REPORT_SCORECARD_H
 #define VT_REPORT_SCORECARD_H
 
@@ -8,6 +8,9 @@
 
 /* Writes <directory>/scores.html from the evaluation's files there; the title says what was scored. */
 vt_status vt_scorecard_write(const char *directory, const char *title);
+
+/* Whether the ensemble of scores.csv is better than dressed forecasts, in a line; malloc'd. "": that isn't known. */
+char *vt_scorecard_verdict(const char *directory);
 
 /* Appends the sections of an evaluation's directory to a page. Error: no scores.csv. */
 vt_status vt_scorecard_append(vt_text *html, const char *directory);

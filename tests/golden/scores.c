@@ -159,8 +159,8 @@ TEST(scores_against_numpy)
     vt_scores *scores = NULL;
     vt_scores_open(&options, &scores);
     for (int64_t i = 0; i < STARTS * LEADS; i++) {
-        const vt_score_fields fields = {forecast + i * FIELDS, target + i * FIELDS, persistence + i / LEADS * FIELDS,
-                                        seasonal + i * FIELDS};
+        const vt_score_fields fields = {
+            forecast + i * FIELDS, target + i * FIELDS, persistence + i / LEADS * FIELDS, seasonal + i * FIELDS, {0}};
         vt_scores_add(scores, i % LEADS, &fields);
     }
     for (int kind = 0; kind < 16; kind++) {

@@ -6,6 +6,12 @@
  *   spread = sqrt(<1/(N - 1) sum_i (x_i - m)^2>), the root after the mean over initial times
  *   ratio  = sqrt((N + 1) / N) spread / RMSE of m: 1 if what comes is like one more member (Fortin et al. 2014,
  *            doi:10.1175/JHM-D-14-0008.1)
+ *   ranks  = how often o is above 0, 1, … N of the members; where it equals k of them, its weight is divided evenly
+ * among the k + 1 ranks. All are 1 / (N + 1) if what comes is like one more member (Hamill 2001,
+ *            doi:10.1175/1520-0493(2001)129<0550:IORHFV>2.0.CO;2)
+ * CRPS and ratio are also given for means over blocks of b x b points, counted from the first row and column on, whose
+ * weights are the means of those of their points. Blocks that don't fit whole into the grid, or miss a target, are left
+ * out.
  * Points where the target is missing (NaN) are left out, with their weights. */
 #ifndef VT_TASK_WEATHER_ENSEMBLE_H
 #define VT_TASK_WEATHER_ENSEMBLE_H
@@ -40,11 +46,26 @@ void vt_ensemble_add(vt_ensemble *ensemble, int64_t lead, const float *const *fo
 /* The sums, [*count], for ranks that share the initial times: summed over them before anything is asked below. */
 double *vt_ensemble_sums(vt_ensemble *ensemble, int64_t *count);
 
+/* The sides b of the blocks; the first is that of the points themselves. */
+enum { VT_ENSEMBLE_SCALES = 3 };
+extern const int64_t vt_ensemble_blocks[VT_ENSEMBLE_SCALES];
+
 /* Over the initial times; rmse: the pooled RMSE of the ensemble's mean. NaN: not known, as spread and ratio of one
  * member. */
 double vt_ensemble_crps(const vt_ensemble *ensemble, int64_t lead, int64_t channel);
 double vt_ensemble_spread(const vt_ensemble *ensemble, int64_t lead, int64_t channel);
 double vt_ensemble_ratio(const vt_ensemble *ensemble, int64_t lead, int64_t channel, double rmse);
+
+/* Of the blocks of scale 0, 1, … */
+double vt_ensemble_block_crps(const vt_ensemble *ensemble, int64_t lead, int64_t channel, int scale);
+double vt_ensemble_block_ratio(const vt_ensemble *ensemble, int64_t lead, int64_t channel, int scale);
+
+/* How often rank 0, 1, … members occurs: they sum to 1. */
+double vt_ensemble_rank(const vt_ensemble *ensemble, int64_t lead, int64_t channel, int64_t rank);
+
+/* Writes a row for each channel, lead and rank; as vt_spectra_write does. */
+vt_status vt_ensemble_write_ranks(const vt_ensemble *ensemble, const char *path, const char *const *channel_names,
+                                  int64_t step);
 
 /* The columns of a row of scores.csv, and their names; each begins with a comma. */
 extern const char vt_ensemble_columns[];

@@ -20,7 +20,8 @@ enum {
     SEASONAL_ACC_SUMS = ACC_SUMS + VT_SCORE_CLIMATOLOGY, /* of the model and of persistence */
     BIAS_SUM = SEASONAL_ACC_SUMS + VT_SCORE_CLIMATOLOGY,
     MAE_SUM,
-    COUNTS,
+    DRESSED_SUMS, /* of the model and of the climatology */
+    COUNTS = DRESSED_SUMS + 2,
     CELL = 2 * COUNTS
 };
 
@@ -139,6 +140,26 @@ static void add_correlation(const vt_scores *scores, double *cell, const score_f
         add_score(cell, place, correlation(scores, f));
 }
 
+double vt_normal_crps(double mean, double std, double value)
+{
+    if (std == 0) return fabs(value - mean);
+    const double z = (value - mean) / std;
+    return std * (z * erf(z * M_SQRT1_2) + M_2_SQRTPI * (M_SQRT1_2 * exp(-0.5 * z * z) - 0.5));
+}
+
+static void add_dressed(const vt_scores *scores, double *cell, const score_fields *f, const float *stds, int place)
+{
+    const int64_t width = scores->options.width;
+    double total = 0, weights = 0;
+    for (int64_t i = 0; i < width * scores->options.height; i++) {
+        if (!is_there(f, i) || isnan(stds[i])) continue;
+        const double weight = scores->weights[i / width];
+        total += weight * vt_normal_crps((double)f->forecast[i], (double)stds[i], (double)f->target[i]);
+        weights += weight;
+    }
+    if (weights > 0) add_score(cell, place, total / weights);
+}
+
 static const float *plane_of(const float *fields, int64_t first)
 {
     return fields != NULL ? fields + first : NULL;
@@ -165,6 +186,11 @@ void vt_scores_add(vt_scores *scores, int64_t lead, const vt_score_fields *field
             add_correlation(scores, cell, &f, ACC_SUMS + which);
             f.mean = seasonal;
             add_correlation(scores, cell, &f, SEASONAL_ACC_SUMS + which);
+        }
+        const float *const centres[] = {forecasts[VT_SCORE_MODEL], seasonal != NULL ? seasonal : mean};
+        for (int k = 0; k < 2 && fields->stds[k] != NULL; k++) {
+            const score_fields f = {centres[k], fields->target + c * plane, NULL, k == 0};
+            if (f.forecast != NULL) add_dressed(scores, cell, &f, fields->stds[k] + c * plane, DRESSED_SUMS + k);
         }
     }
 }
@@ -214,6 +240,11 @@ double vt_scores_bias(const vt_scores *scores, int64_t lead, int64_t channel)
 double vt_scores_mae(const vt_scores *scores, int64_t lead, int64_t channel)
 {
     return score(scores, lead, channel, MAE_SUM);
+}
+
+double vt_scores_dressed_crps(const vt_scores *scores, int64_t lead, int64_t channel, bool climatology)
+{
+    return score(scores, lead, channel, DRESSED_SUMS + climatology);
 }
 
 double vt_scores_skill(const vt_scores *scores, int64_t lead, int64_t channel, int other)
@@ -268,7 +299,7 @@ static void print_row(FILE *file, const vt_scores *scores, int64_t lead, int64_t
     vt_csv_number(file, vt_scores_mae(scores, lead, channel));
 }
 
-vt_status vt_scores_write(const vt_scores *scores, const vt_ensemble *ensemble, const char *path,
+vt_status vt_scores_write(const vt_scores *scores, const vt_ensemble *ensemble, bool dressed, const char *path,
                           const char *const *channel_names, const vt_variable *variables, int64_t step)
 {
     vt_status status = VT_OK;
@@ -280,15 +311,16 @@ vt_status vt_scores_write(const vt_scores *scores, const vt_ensemble *ensemble, 
             "channel,units,lead_hours,initial_times,rmse,rmse_persistence,rmse_climatology,acc,acc_persistence,"
             "channel_std,long_name,rmse_seasonal,acc_seasonal,acc_seasonal_persistence,rmse_pooled,"
             "rmse_pooled_persistence,rmse_pooled_climatology,rmse_pooled_seasonal,skill,skill_over_persistence,"
-            "bias,mae%s%s%s\n",
-            ensemble != NULL ? vt_ensemble_columns : "", unit.column != NULL ? ",lead_" : "",
-            unit.column != NULL ? unit.column : "");
+            "bias,mae%s%s%s%s\n",
+            ensemble != NULL ? vt_ensemble_columns : "", dressed ? ",crps_dressed,crps_climatology" : "",
+            unit.column != NULL ? ",lead_" : "", unit.column != NULL ? unit.column : "");
     for (int64_t c = 0; c < scores->options.channels; c++)
         for (int64_t lead = 0; lead < scores->options.leads; lead++) {
             print_row(file, scores, lead, c, vt_scores_channel_name(channel_names, c, buffer), &variables[c],
                       vt_length_hours((lead + 1) * step));
             if (ensemble != NULL)
                 vt_ensemble_print(file, ensemble, lead, c, vt_scores_pooled_rmse(scores, lead, c, VT_SCORE_MODEL));
+            for (int k = 0; k < 2 && dressed; k++) vt_csv_number(file, vt_scores_dressed_crps(scores, lead, c, k == 1));
             if (unit.column != NULL) vt_csv_number(file, (double)(lead + 1) * unit.a_step);
             fputc('\n', file);
         }

@@ -5,6 +5,9 @@
  *   ACC  = <(f - c)(o - c)> / sqrt(<(f - c)^2> <(o - c)^2>)   Rasp et al. 2024, "WeatherBench 2",
  *                                                             doi:10.1029/2023MS004019
  *   bias = <f - o>, MAE = <|f - o|>
+ *   CRPS dressed = <sd (z (2 P(z) - 1) + 2 p(z) - 1 / sqrt(pi))>, z = (o - f) / sd: of normal distributions (P, p)
+ * around f and around c, where sd is how large their errors are at each point (Gneiting et al. 2005,
+ *          doi:10.1175/MWR2904.1)
  * and of the mean over all initial times of <(f - o)^2> the root, the pooled RMSE (WeatherBench 2's RMSE). The first is
  * also the validation's RMSE. Points that are missing (NaN) in one of a score's fields are left out of it, with their
  * weights; an initial time without any point is left out of the mean. */
@@ -45,6 +48,7 @@ typedef struct {
     const float *forecast, *target;
     const float *persistence; /* the newest time of the input, or NULL where the input lacks a channel */
     const float *seasonal;    /* the seasonal climatology at the target's time, or NULL where it isn't known */
+    const float *stds[2];     /* of the errors of forecast and climatology; NULL or NaN where they aren't known */
 } vt_score_fields;
 
 /* Adds one initial time at lead 0, 1, … */
@@ -62,6 +66,11 @@ double vt_scores_seasonal_acc(const vt_scores *scores, int64_t lead, int64_t cha
 double vt_scores_bias(const vt_scores *scores, int64_t lead, int64_t channel);
 double vt_scores_mae(const vt_scores *scores, int64_t lead, int64_t channel);
 
+/* The CRPS of a normal distribution; and the mean of those around forecasts, or around the climatology: the seasonal
+ * one where it is known, else the mean over time. */
+double vt_normal_crps(double mean, double std, double value);
+double vt_scores_dressed_crps(const vt_scores *scores, int64_t lead, int64_t channel, bool climatology);
+
 /* 1 - RMSE^2 / RMSE^2 of the other forecast (VT_SCORE_…), both pooled: 1 is perfect, 0 as good as the other. */
 double vt_scores_skill(const vt_scores *scores, int64_t lead, int64_t channel, int other);
 
@@ -71,10 +80,11 @@ double vt_scores_skill(const vt_scores *scores, int64_t lead, int64_t channel, i
 #define VT_USEFUL_ACC 0.6
 double vt_scores_horizon(const vt_scores *scores, int64_t channel, int which, double a_step);
 
-/* Writes a row for each channel and lead time. ensemble: what the forecasts were the means of, or NULL. channel_names
+/* Writes a row for each channel and lead time. ensemble: what the forecasts were the means of, or NULL; dressed: with
+ * the CRPS of dressed ones. channel_names
  * [channels] may be NULL; variables [channels]: what they stand for; lead l is l + 1 times the length `step`
  * (calendar.h), in hours, and in the last column in its own unit where that is neither hours nor days. */
-vt_status vt_scores_write(const vt_scores *scores, const vt_ensemble *ensemble, const char *path,
+vt_status vt_scores_write(const vt_scores *scores, const vt_ensemble *ensemble, bool dressed, const char *path,
                           const char *const *channel_names, const vt_variable *variables, int64_t step);
 
 /* Writes a row for each channel: the skill horizons of the model and of persistence; likewise. */
