@@ -64,15 +64,15 @@ test_ensembles_are_the_same_however_they_are_made() {
 
 # Against the definitions, in numpy: fair CRPS and ratio of means over blocks of points, the rank histogram, and the CRPS of the
 # mean and of the climatology with a normal distribution around them. The standard deviations are those that the forecasts of
-# `predict` from the training set have.
+# `predict` from the training set have. The model sees departures and forcings, of the dates of either set.
 test_scores_of_ensembles_in_numpy() {
     python_with "python3-xarray python3-netcdf4" "xarray, netCDF4"
     rm -rf data runs
     synth --valid_steps=13 --img_size=[28,48]
-    train --img_size=[28,48] --run_num=1 >/dev/null
+    train --img_size=[28,48] --run_num=1 --normalise=climatology --forcings=[cos_zenith,sin_day] --n_history=1 --n_in_channels=6 --predict=tendency >/dev/null
     evaluate $A --members=5 --input_noise=0.6 --forecasts=f.nc --output=scored --error_times=1000 --rollout=2
-    contains "$(cat said)" "errors from 59 initial times of the training set data/train"
-    predict $A --members=5 --input_noise=0.6 --split=train --time=2001-01-01/2001-01-15T12/6h --rollout=2 --output=train.nc
+    contains "$(cat said)" "errors from 58 initial times of the training set data/train"
+    predict $A --members=5 --input_noise=0.6 --split=train --time=2001-01-01T06/2001-01-15T12/6h --rollout=2 --output=train.nc
     "$python" - <<'END'
 import csv, math
 import netCDF4, numpy as np, xarray
@@ -97,7 +97,7 @@ def crps(mean, std, value):
     return std * (z * erf(z / 2 ** 0.5) + 2 * np.exp(-z * z / 2) / (2 * np.pi) ** 0.5 - 1 / np.pi ** 0.5)
 
 def fields(name, channel, starts, lead):
-    times = np.arange(starts) + lead + 1
+    times = np.arange(starts) + lead + 2 # the first initial time has one before it
     return truth[name][times, channel], season["coefficients"][:, 0, channel].astype(float)[times % 4]
 
 ranks = {}
@@ -126,7 +126,7 @@ for row in csv.DictReader(open("scored/scores.csv")):
     std = ((y - fields("train", channel, len(y), lead)[0]) ** 2).mean(0) ** 0.5
     np.testing.assert_allclose(stds[name][lead].values, std, rtol=1e-5)
     departures = np.concatenate([np.subtract(*fields("train", channel, len(y), k)) for k in range(2)])
-    assert len(y) == 59 and len(departures) == 2 * 59
+    assert len(y) == 58 and len(departures) == 2 * 58
     mean = lambda v: (weights * v).sum((-2, -1)).mean() / weights.sum()
     found["crps_dressed"] = mean(crps(x.mean(0), stds[name][lead].values.astype(float), o))
     found["crps_climatology"] = mean(crps(c, (departures ** 2).mean(0) ** 0.5, o))
