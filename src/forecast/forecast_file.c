@@ -174,15 +174,14 @@ done:
 static vt_status write_leads(vt_forecast_file *file, const vt_forecast_file_options *options)
 {
     const bool months = options->step >= VT_A_MONTH, hours = !months && options->step % 60 == 0;
+    const char *unit = months ? "months" : hours ? "hours" : "minutes";
+    const double length = (double)options->step / (double)(months ? VT_A_MONTH : hours ? 60 : 1);
     const text_attribute lead[] = {{"standard_name", "forecast_period"},
                                    {"long_name", "time since the initial time"},
-                                   {"units", months  ? "months"
-                                             : hours ? "hours"
-                                                     : "minutes"},
+                                   {"units", unit},
                                    {"dtype", "timedelta64[ns]"}};
     double *values = vt_allocate((size_t)options->times, sizeof *values, "a file of forecasts");
-    for (int64_t i = 0; i < options->times; i++)
-        values[i] = (double)((i + 1) * options->step / (months ? VT_A_MONTH : hours ? 60 : 1));
+    for (int64_t i = 0; i < options->times; i++) values[i] = (double)(i + 1) * length;
     const vt_status status = write_dimension(file, LEAD, "prediction_timedelta", values, lead, months ? 3 : 4);
     free(values);
     return status;
@@ -281,20 +280,12 @@ done:
 
 /* ---- variables ---- */
 
-/* Letters, digits and underscores, a letter first: a name that every reader of NetCDF accepts. malloc'd. */
-static char *variable_name(const char *channel, int64_t number)
+char *vt_forecast_file_variable(const char *channel, int64_t number, const char *suffix)
 {
-    if (channel == NULL || channel[0] == '\0') return vt_text_format("channel_%lld", (long long)number);
-    char *name = vt_text_format("%s%s", isalpha((unsigned char)channel[0]) ? "" : "v_", channel);
+    if (channel == NULL || channel[0] == '\0') return vt_text_format("channel_%lld%s", (long long)number, suffix);
+    char *name = vt_text_format("%s%s%s", isalpha((unsigned char)channel[0]) ? "" : "v_", channel, suffix);
     for (char *c = name; *c != '\0'; c++)
         if (!isalnum((unsigned char)*c)) *c = '_';
-    return name;
-}
-
-char *vt_forecast_file_std(const char *channel, int64_t number)
-{
-    char *own = variable_name(channel, number), *name = vt_text_format("%s_error_std", own);
-    free(own);
     return name;
 }
 
@@ -314,8 +305,9 @@ static vt_status create_variable(vt_forecast_file *file, const char *channel, co
                                                                            "", ", mean of the ensemble",
                                                                            ", standard deviation of the error"};
     const bool has_std = file->has_stds && (kind == MEANS || (kind == VALUES && file->extent[NUMBER] == 0));
-    char *own = variable_name(channel, number), *name = vt_text_format("%s%s", own, suffixes[kind]);
-    char *std = vt_forecast_file_std(channel, number), *standard_name = NULL;
+    char *own = vt_forecast_file_variable(channel, number, "");
+    char *name = vt_forecast_file_variable(channel, number, suffixes[kind]);
+    char *std = vt_forecast_file_variable(channel, number, suffixes[STDS]), *standard_name = NULL;
     vt_variable meaning = vt_variable_described(channel != NULL && channel[0] != '\0' ? channel : own, said);
     char *long_name = vt_text_format("%s%s", meaning.long_name, ends[kind]);
     hid_t space = H5Screate_simple(dimensions, extent, NULL), properties = creation_properties(H5P_DATASET_CREATE);

@@ -43,8 +43,9 @@ typedef struct vt_forecast_file vt_forecast_file;
 /* The file gets its name when it is finished. */
 vt_status vt_forecast_file_open(const char *path, const vt_forecast_file_options *options, vt_forecast_file **file);
 
-/* The name of the variable of a channel's standard deviation; channel: its own, or NULL. malloc'd. */
-char *vt_forecast_file_std(const char *channel, int64_t number);
+/* The name of a channel's variable, with "", "_mean" or "_error_std" behind it: letters, digits and underscores, a
+ * letter first, which every reader of NetCDF accepts. channel: its own name, or NULL. malloc'd. */
+char *vt_forecast_file_variable(const char *channel, int64_t number, const char *suffix);
 
 /* The fields [channels, height, width] at time 0, 1, … of a member (0 without an ensemble), or of the members' mean,
  * from initial time `start` (0 without an archive), or the standard deviations; each once, in any order. */

@@ -184,7 +184,7 @@ vt_status vt_error_stds_read(const char *path, const char *checkpoint, const vt_
     VT_TRY(check_file(path, checkpoint, dataset, config));
     VT_TRY(vt_store_open(path, &store));
     for (int64_t c = 0; c < config->n_out_channels && status == VT_OK; c++) {
-        char *name = vt_forecast_file_std(names != NULL ? names[c] : NULL, c);
+        char *name = vt_forecast_file_variable(names != NULL ? names[c] : NULL, c, "_error_std");
         status =
             read_channel(store, name, config->img_size, lead, stds + c * config->img_size[0] * config->img_size[1]);
         free(name);

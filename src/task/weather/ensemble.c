@@ -12,9 +12,9 @@
 
 /* Sums of one channel at one lead time: for blocks of each size these, with the initial times in them; behind them the
  * ranks, [members + 1]. */
-enum { CRPS, VARIANCE, SQUARES, TIMES, SUMS, RANKS = VT_ENSEMBLE_SCALES * SUMS };
+enum { CRPS, VARIANCE, SQUARES, TIMES, SUMS, SCALES = 3, RANKS = SCALES * SUMS };
 
-const int64_t vt_ensemble_blocks[VT_ENSEMBLE_SCALES] = {1, 8, 24};
+static const int64_t sides[] = {1, 8, 24}; /* of the blocks of each scale */
 
 struct vt_ensemble {
     vt_scores_options options;
@@ -120,7 +120,7 @@ static void add_blocks(const vt_ensemble *ensemble, const float *const *forecast
                        int scale, double *cell)
 {
     const vt_scores_options *options = &ensemble->options;
-    const int64_t width = options->width, n = options->members, side = vt_ensemble_blocks[scale];
+    const int64_t width = options->width, n = options->members, side = sides[scale];
     double *members = vt_allocate((size_t)(2 * n + 1), sizeof *members, "the scores"), *ranks = members + n;
     double weights = 0, sums[TIMES] = {0}, point[TIMES];
     for (int64_t y = 0; y + side <= options->height; y += side) {
@@ -149,7 +149,7 @@ void vt_ensemble_add(vt_ensemble *ensemble, int64_t lead, const float *const *fo
     VT_ASSERT(lead >= 0 && lead < options->leads);
 #pragma omp parallel for schedule(static)
     for (int64_t c = 0; c < options->channels; c++)
-        for (int scale = 0; scale < VT_ENSEMBLE_SCALES; scale++)
+        for (int scale = 0; scale < SCALES; scale++)
             add_blocks(ensemble, forecasts, target, c * options->height * options->width, scale,
                        ensemble->sums + (lead * options->channels + c) * ensemble->cell);
 }
@@ -216,7 +216,7 @@ void vt_ensemble_print(FILE *file, const vt_ensemble *ensemble, int64_t lead, in
     vt_csv_number(file, vt_ensemble_spread(ensemble, lead, channel));
     vt_csv_number(file, vt_ensemble_ratio(ensemble, lead, channel, rmse));
     vt_csv_number(file, vt_ensemble_crps(ensemble, lead, channel));
-    for (int scale = 1; scale < VT_ENSEMBLE_SCALES; scale++) {
+    for (int scale = 1; scale < SCALES; scale++) {
         vt_csv_number(file, vt_ensemble_block_ratio(ensemble, lead, channel, scale));
         vt_csv_number(file, vt_ensemble_block_crps(ensemble, lead, channel, scale));
     }

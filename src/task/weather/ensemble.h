@@ -46,17 +46,13 @@ void vt_ensemble_add(vt_ensemble *ensemble, int64_t lead, const float *const *fo
 /* The sums, [*count], for ranks that share the initial times: summed over them before anything is asked below. */
 double *vt_ensemble_sums(vt_ensemble *ensemble, int64_t *count);
 
-/* The sides b of the blocks; the first is that of the points themselves. */
-enum { VT_ENSEMBLE_SCALES = 3 };
-extern const int64_t vt_ensemble_blocks[VT_ENSEMBLE_SCALES];
-
 /* Over the initial times; rmse: the pooled RMSE of the ensemble's mean. NaN: not known, as spread and ratio of one
  * member. */
 double vt_ensemble_crps(const vt_ensemble *ensemble, int64_t lead, int64_t channel);
 double vt_ensemble_spread(const vt_ensemble *ensemble, int64_t lead, int64_t channel);
 double vt_ensemble_ratio(const vt_ensemble *ensemble, int64_t lead, int64_t channel, double rmse);
 
-/* Of the blocks of scale 0, 1, … */
+/* Of blocks of 1 x 1, 8 x 8, 24 x 24 points: scale 0, 1, 2. */
 double vt_ensemble_block_crps(const vt_ensemble *ensemble, int64_t lead, int64_t channel, int scale);
 double vt_ensemble_block_ratio(const vt_ensemble *ensemble, int64_t lead, int64_t channel, int scale);
 
