@@ -302,7 +302,9 @@ static vt_status find_errors(vt_evaluated *e)
     t.rounds = (t.start_count + together - 1) / together;
     t.states.dataset = t.dataset;
     vt_forecaster_turn_to(e->forecaster, t.dataset);
-    VT_TRY(forecast_all(&t));
+    status = forecast_all(&t);
+    if (status == VT_ERROR) vt_error_context("forecasts from the training set, which --error_times=0 leaves out");
+    if (status != VT_OK) goto done;
     VT_TRY(vt_training_errors_finish(&t));
     vt_forecaster_turn_to(e->forecaster, e->dataset);
     e->error_count = t.start_count;

@@ -165,6 +165,9 @@ test_cheap_rivals() {
     [ ! -e five/error_stds.nc ]
     evaluate $A --output=five --force
     [ ! -e five/rank_histogram.csv ]
+    cp -r data/train bad
+    overwrite bad/2001.h5 $((40 * 3 * 512)) "$INF"
+    refuses_once "forecasts from the training set, which --error_times=0 leaves out: bad/2001.h5: 'fields' is infinite at time 40" -- "$VITRAIN" evaluate $A --rollout=4 --members=2 --output=bad.scores --train_data_path=bad --error_times=100
     mv data/train away
     says "WARNING" "dressed forecasts can't be scored, as the training set can't be used" "data/train" "--train_data_path=DIR names it; --error_times=0 leaves that score out" -- "$VITRAIN" evaluate $A --rollout=4 --members=2 --output=two
     [ "$(scores two 30- | head -n 1)" = crps_24 ]
