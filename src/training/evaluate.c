@@ -225,6 +225,7 @@ vt_status vt_step_predict(vt_trainer *trainer, const vt_batch *batch, float *fie
     vt_backend *backend = trainer->backend;
     const int64_t count = batch->sample_count;
     const vt_batch here = vt_batch_upload(trainer, batch);
+    VT_ASSERT(!trainer->loss->of_members || batch->noise_keys != NULL);
     const int64_t parts = parts_of(trainer, count), each = count / parts;
     const vt_step_counts forwards = {.micro_batches = parts, .forwards = parts};
     for (int64_t part = 0; part < parts; part++) {

@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "config/stages.h"
 #include "training/trainer_inside.h"
 
 vt_batch vt_batch_upload(vt_trainer *trainer, const vt_batch *batch)
@@ -61,7 +60,7 @@ vt_micro_batch *vt_micro_batch_take(vt_trainer *trainer, const vt_batch *batch, 
     const vt_config *config = trainer->config;
     vt_micro_batch *samples = vt_micro_batch_find(trainer, -1);
     const bool noisy = trainer->loss->of_members;
-    const int64_t members = noisy && batch->noise_keys == NULL ? vt_config_members(config) : 1;
+    const int64_t members = noisy && batch->noise_keys == NULL ? trainer->crps.how.members : 1;
     VT_ASSERT(samples != NULL);
     samples->index = index;
     samples->lead = batch->lead;

@@ -22,8 +22,7 @@ int64_t vt_trainer_micro_batch(const vt_config *config)
 
 int64_t vt_trainer_rows(const vt_trainer *trainer)
 {
-    const int64_t members = trainer->loss->of_members ? vt_config_members(trainer->config) : 1;
-    return vt_trainer_micro_batch(trainer->config) * members;
+    return vt_trainer_micro_batch(trainer->config) * (trainer->loss->of_members ? trainer->crps.how.members : 1);
 }
 
 static vt_status take_batch_memory(vt_trainer *trainer)
@@ -111,6 +110,7 @@ static vt_status take_crps(vt_trainer *trainer)
     vt_crps *how = &trainer->crps.how;
     if (!trainer->loss->of_members) return VT_OK;
     how->grid = model->kind->prediction_grid(model, 1);
+    how->members = config->ensemble_size;
     how->alpha = config->crps_alpha;
     VT_TRY(vt_config_scales(config, how->sides, &how->scale_count));
     trainer->crps.units = trainer->task->crps_units;
@@ -159,12 +159,12 @@ vt_status vt_trainer_build(const vt_config *config, const vt_trainer_options *op
     trainer->task->backend = backend;
     VT_TRY(trainer->task->kind->place(trainer->task, backend, trainer->model, rows, vt_trainer_micro_batch(config)));
     trainer->tensor_count = vt_source_kind_of(config)->specs(config, rows, trainer->specs);
+    VT_TRY(take_crps(trainer));
     VT_TRY(vt_stage_connect(config, world, backend, vt_trainer_rows(trainer) * trainer->parallel->own.count,
                             forecast_numbers(trainer), &trainer->stage));
     VT_TRY(take_batch_memory(trainer));
     VT_TRY(take_micro_batch_memory(trainer, rows, sizes));
     VT_TRY(take_loss_weights(trainer));
-    VT_TRY(take_crps(trainer));
 done:
     if (status != VT_OK) vt_trainer_close(&trainer);
     *result = trainer;

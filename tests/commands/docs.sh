@@ -109,145 +109,7 @@ test_names() {
     [ "$count" -gt 200 ]
 }
 
-# ---- the commands run ----
-
-# wrapped_vitrain FUNCTION: makes ./vitrain as the pages call it, with flags that the function prints as cases of sh. If a flag is
-# repeated, the last one counts.
-wrapped_vitrain() {
-    { printf '#!/bin/sh\ncase $* in\n'; "$1"; printf 'esac\nexec "$REAL" "$@"\n'; } >vitrain
-    chmod +x vitrain
-    export REAL=$VITRAIN VITRAIN=$PWD/vitrain PATH=$PWD:$PATH
-    cp -r "$TOP/config" config # a page writes a file there
-    chmod u+w config
-    ln -s config their
-    ln -s "$TOP/submit" submit
-    unset NVTX_INJECTION64_PATH
-    has_mpi=1
-    "$TESTS" --has-mpi >/dev/null && "$TOP/tests/mpirun" -np 1 true >/dev/null 2>&1 || has_mpi=
-}
-mpirun() { "$TOP/tests/mpirun" "$@"; }
-
-small_flags() {
-    cat <<'FLAGS'
-synth*--text*) set -- "$@" --tokens=4000 ;;
-synth*unet3d*) set -- "$@" --box_size=[32,32] ;;
-synth*) set -- "$@" --img_size=[32,64] --steps_per_year=81 --valid_steps=37 --force ;;
-init*) set -- "$@" --hours=0.02 --force ;;
-*yaml_config=data.yaml*) set -- "$@" --limit_nsamples=16 --limit_nsamples_val=16 --rollout=1 --lr_restarts=None --num_epochs=1 ;;
-plan*scaling*) set -- "$@" --scaling=1,2 ;;
-plan*calibrate*) set -- "$@" --embed_dim=16 --depth=1 ;;
-evaluate*lm/* | evaluate*unet*) ;;
-evaluate*) set -- "$@" --rollout=3 --limit_nsamples_val=4 ;;
-*--run_num=huge*) set -- "$@" --img_size=[32,64] ;;
-*--config=lm* | *--config=wikitext*)
-    set -- "$@" --embed_dim=16 --ffn_dim=32 --depth=1 --limit_nsamples=128 --limit_nsamples_val=32
-    case $* in *--num_iters*) set -- "$@" --num_iters=2 ;; *) set -- "$@" --num_epochs=1 ;; esac ;;
---*unet_demo* | --*UNet.yaml*)
-    set -- "$@" --full_scale=false --data_size=32 --box_size=None --unet_width=4 --global_batch_size=4 --Nsamples=16 --Nsamples_val=16 --num_epochs=1 ;;
---config=lab*)
-    set -- "$@" --img_size=[32,64] --embed_dim=16 --depth=1 --limit_nsamples=64 --limit_nsamples_val=16 --num_iters=4 ;;
-"bench io"*unet*) set -- "$@" --num_iters=4 ;;
-*unet*) ;;
---* | "bench io"*)
-    set -- "$@" --embed_dim=16 --depth=1 --num_heads=4 --patch_size=4 --global_batch_size=8 --limit_nsamples=8 --limit_nsamples_val=8
-    case $* in *pipeline*) set -- "$@" --depth=4 ;; esac
-    case $* in *--config=demo* | *--config=ncep*) ;; *) set -- "$@" --num_iters=2 ;; esac
-    case $* in
-    *_range=*) set -- "$@" --patch_size=1 ;;
-    *z@500*) set -- "$@" --img_size=[8,12] --n_in_channels=2 --n_out_channels=2 ;;
-    *) set -- "$@" --img_size=[32,64] ;;
-    esac ;;
-FLAGS
-}
-
-# run_page PAGE [SED]: its commands in their order, after this change of what stands for something else, such as DIR
-run_page() {
-    local line command why
-    while IFS=$'\t' read -r line command; do
-        not_run "$command"
-        [ -n "$why" ] || printf '%s\n' "$command"
-    done < <(commands_of "$1") | sed -E "s/ (…|\.\.\.)\$//; $([ -n "$has_mpi" ] || echo '/^(submit|mpirun)|2MP/d;') ${2:-}" >commands
-    [ -s commands ]
-    set -x
-    . ./commands
-    set +x
-}
-
-weather() { ./vitrain synth data --channels=20 && ./vitrain synth data/demo; }
-netcdf() { # DIR, with train_2001.nc and train_2002.nc
-    tar -xzf "$TOP/tests/zarr/stores.tar.gz" train_2001.nc train_2002.nc
-    mkdir -p "$1/train" "$1/valid"
-    mv train_2001.nc "$1/train"
-    mv train_2002.nc "$1/valid"
-}
-
-long_first_pages() {
-    wrapped_vitrain small_flags
-    run_page docs/tour.md
-    rm -r runs forecast.nc
-    weather
-    netcdf ncep
-    run_page README.md 's/stats DIR/& --force/; s/DIR/data/g; s/RUN/runs\/demo\/1CPU\/00/g; s/\[air\]/[t2m]/'
-    rm -r runs
-    run_page docs/checkpoints.md 's/step-00000128/step-00000002/
-        s/.*2MP.*/submit\/local.sh 2 --config=demo --tensor_parallel=2 --num_epochs=2\n&/
-        s/.*init_from=model.*/.\/vitrain export runs\/short\/1CPU\/00 --output=model.safetensors\n&\nrm model.safetensors/'
-}
-
-long_data_and_forecasts() {
-    wrapped_vitrain small_flags
-    weather
-    netcdf set
-    rm -r data/stats
-    mkdir together
-    cp data/train/2001.h5 data/valid/2002.h5 together
-    tar -xzf "$TOP/tests/zarr/stores.tar.gz" v2_train.zarr
-    "$VITRAIN" inspect v2_train.zarr >inspected || true
-    grep -q 'was built without' inspected && zarr='/era5.zarr/d;' || zarr=
-    run_page docs/data.md "$zarr"'s/era5.zarr/v2_train.zarr/; /variables/s/DIR/set/; /period/s/DIR/together/; s/DIR/data/
-        s/u10,v10,//; s/1979..2015/2001/; s/2016-01-01..2017-06-30|2016..2017/2002/; s/tp=/u10=/g; s/q@850=/v10=/'
-    netcdf ncep
-    WINDOW="--variables=[t2m] --lat_range=[17.5,75] --lon_range=[200,317.5]"
-    ./vitrain stats ncep $WINDOW
-    run_page docs/forecasting.md 's/2014-01-05T06/2002-01-02T00/'
-    ./vitrain --config=demo
-    ./vitrain synth air --channels=1
-    ./vitrain predict runs/demo/1CPU/00 --time=2002-01-02T00:00 --rollout=1 --output=air/invariant.nc
-    run_page docs/inputs.md 's/DIR/air/g; s/\[z,lsm\]/[u10,v10]/'
-    run_page docs/performance.md
-}
-
-long_other_models() {
-    wrapped_vitrain small_flags
-    run_page docs/lm.md 's/the history of/kunila/; s/DIR/data\/lm_demo/'
-    run_page docs/unet3d.md 's/DIR/data\/unet_demo/'
-    weather
-    ./vitrain synth box --model=unet3d --npy
-    echo '{"train_batch_size": 4}' >ds_config.json
-    run_page docs/migration.md 's/DIR --batch/data\/lm_demo --batch/; s/DIR/data/; s/--yaml_config=config\/UNet.yaml/& --data_dir=box/'
-}
-
-long_several_ranks() {
-    wrapped_vitrain small_flags
-    weather
-    run_page docs/parallelism.md 's/mpirun.sh 8/mpirun.sh 2/'
-    run_page docs/planning.md 's/NAME/demo/'
-}
-
-long_lab() {
-    wrapped_vitrain small_flags
-    run_page docs/lab.md "s/.*--run_num=huge.*/fails 1 &/; $(command -v nsys >/dev/null && echo '/^ENABLE_PROFILING/d' || echo 's/^ENABLE_PROFILING.*/fails 1 env &/')"
-    [ -s compare.html ]
-    # the page's claim about the readers: the same numbers to the bit
-    for run in workers dali cache; do
-        cmp <(cut -d, -f1-5 runs/lab/1CPU/serial/metrics.csv) <(cut -d, -f1-5 runs/lab/1CPU/$run/metrics.csv)
-    done
-    [ -n "$has_mpi" ] || return 0
-    [ -s runs/lab/2CPU/buckets/logs/comm-1.csv ]
-    contains "$(cat runs/lab/2MP/bubble4/report.html)" "20.0 % by (p - 1)/(m + p - 1), with 2 stages and 4 micro-batches.<"
-}
-
-# ---- the columns marked ✓ ----
+# ---- the columns marked ✓: what takes longest begins first ----
 
 table_flags() {
     cat <<'FLAGS'
@@ -382,4 +244,142 @@ test_marks() {
     [ "$(cd "$TOP" && grep -lE '^\|.* ✓ \|' README.md docs/*.md | tr '\n' ' ')" = "$pages " ]
     [ "$(cd "$TOP" && grep -lx '<!-- ✓ -->' README.md docs/*.md)" = docs/tour.md ]
     [ "$(grep -cx '<!-- ✓ -->' "$TOP/docs/tour.md")" -eq 1 ]
+}
+
+# ---- the commands run ----
+
+# wrapped_vitrain FUNCTION: makes ./vitrain as the pages call it, with flags that the function prints as cases of sh. If a flag is
+# repeated, the last one counts.
+wrapped_vitrain() {
+    { printf '#!/bin/sh\ncase $* in\n'; "$1"; printf 'esac\nexec "$REAL" "$@"\n'; } >vitrain
+    chmod +x vitrain
+    export REAL=$VITRAIN VITRAIN=$PWD/vitrain PATH=$PWD:$PATH
+    cp -r "$TOP/config" config # a page writes a file there
+    chmod u+w config
+    ln -s config their
+    ln -s "$TOP/submit" submit
+    unset NVTX_INJECTION64_PATH
+    has_mpi=1
+    "$TESTS" --has-mpi >/dev/null && "$TOP/tests/mpirun" -np 1 true >/dev/null 2>&1 || has_mpi=
+}
+mpirun() { "$TOP/tests/mpirun" "$@"; }
+
+small_flags() {
+    cat <<'FLAGS'
+synth*--text*) set -- "$@" --tokens=4000 ;;
+synth*unet3d*) set -- "$@" --box_size=[32,32] ;;
+synth*) set -- "$@" --img_size=[32,64] --steps_per_year=81 --valid_steps=37 --force ;;
+init*) set -- "$@" --hours=0.02 --force ;;
+*yaml_config=data.yaml*) set -- "$@" --limit_nsamples=16 --limit_nsamples_val=16 --rollout=1 --lr_restarts=None --num_epochs=1 ;;
+plan*scaling*) set -- "$@" --scaling=1,2 ;;
+plan*calibrate*) set -- "$@" --embed_dim=16 --depth=1 ;;
+evaluate*lm/* | evaluate*unet*) ;;
+evaluate*) set -- "$@" --rollout=3 --limit_nsamples_val=4 ;;
+*--run_num=huge*) set -- "$@" --img_size=[32,64] ;;
+*--config=lm* | *--config=wikitext*)
+    set -- "$@" --embed_dim=16 --ffn_dim=32 --depth=1 --limit_nsamples=128 --limit_nsamples_val=32
+    case $* in *--num_iters*) set -- "$@" --num_iters=2 ;; *) set -- "$@" --num_epochs=1 ;; esac ;;
+--*unet_demo* | --*UNet.yaml*)
+    set -- "$@" --full_scale=false --data_size=32 --box_size=None --unet_width=4 --global_batch_size=4 --Nsamples=16 --Nsamples_val=16 --num_epochs=1 ;;
+--config=lab*)
+    set -- "$@" --img_size=[32,64] --embed_dim=16 --depth=1 --limit_nsamples=64 --limit_nsamples_val=16 --num_iters=4 ;;
+"bench io"*unet*) set -- "$@" --num_iters=4 ;;
+*unet*) ;;
+--* | "bench io"*)
+    set -- "$@" --embed_dim=16 --depth=1 --num_heads=4 --patch_size=4 --global_batch_size=8 --limit_nsamples=8 --limit_nsamples_val=8
+    case $* in *pipeline*) set -- "$@" --depth=4 ;; esac
+    case $* in *--config=demo* | *--config=ncep*) ;; *) set -- "$@" --num_iters=2 ;; esac
+    case $* in
+    *_range=*) set -- "$@" --patch_size=1 ;;
+    *z@500*) set -- "$@" --img_size=[8,12] --n_in_channels=2 --n_out_channels=2 ;;
+    *) set -- "$@" --img_size=[32,64] ;;
+    esac ;;
+FLAGS
+}
+
+# run_page PAGE [SED]: its commands in their order, after this change of what stands for something else, such as DIR
+run_page() {
+    local line command why
+    while IFS=$'\t' read -r line command; do
+        not_run "$command"
+        [ -n "$why" ] || printf '%s\n' "$command"
+    done < <(commands_of "$1") | sed -E "s/ (…|\.\.\.)\$//; $([ -n "$has_mpi" ] || echo '/^(submit|mpirun)|2MP/d;') ${2:-}" >commands
+    [ -s commands ]
+    set -x
+    . ./commands
+    set +x
+}
+
+weather() { ./vitrain synth data --channels=20 && ./vitrain synth data/demo; }
+netcdf() { # DIR, with train_2001.nc and train_2002.nc
+    tar -xzf "$TOP/tests/zarr/stores.tar.gz" train_2001.nc train_2002.nc
+    mkdir -p "$1/train" "$1/valid"
+    mv train_2001.nc "$1/train"
+    mv train_2002.nc "$1/valid"
+}
+
+long_lab() {
+    wrapped_vitrain small_flags
+    run_page docs/lab.md "s/.*--run_num=huge.*/fails 1 &/; $(command -v nsys >/dev/null && echo '/^ENABLE_PROFILING/d' || echo 's/^ENABLE_PROFILING.*/fails 1 env &/')"
+    [ -s compare.html ]
+    # the page's claim about the readers: the same numbers to the bit
+    for run in workers dali cache; do
+        cmp <(cut -d, -f1-5 runs/lab/1CPU/serial/metrics.csv) <(cut -d, -f1-5 runs/lab/1CPU/$run/metrics.csv)
+    done
+    [ -n "$has_mpi" ] || return 0
+    [ -s runs/lab/2CPU/buckets/logs/comm-1.csv ]
+    contains "$(cat runs/lab/2MP/bubble4/report.html)" "20.0 % by (p - 1)/(m + p - 1), with 2 stages and 4 micro-batches.<"
+}
+
+long_first_pages() {
+    wrapped_vitrain small_flags
+    run_page docs/tour.md
+    rm -r runs forecast.nc
+    weather
+    netcdf ncep
+    run_page README.md 's/stats DIR/& --force/; s/DIR/data/g; s/RUN/runs\/demo\/1CPU\/00/g; s/\[air\]/[t2m]/'
+    rm -r runs
+    run_page docs/checkpoints.md 's/step-00000128/step-00000002/
+        s/.*2MP.*/submit\/local.sh 2 --config=demo --tensor_parallel=2 --num_epochs=2\n&/
+        s/.*init_from=model.*/.\/vitrain export runs\/short\/1CPU\/00 --output=model.safetensors\n&\nrm model.safetensors/'
+}
+
+long_data_and_forecasts() {
+    wrapped_vitrain small_flags
+    weather
+    netcdf set
+    rm -r data/stats
+    mkdir together
+    cp data/train/2001.h5 data/valid/2002.h5 together
+    tar -xzf "$TOP/tests/zarr/stores.tar.gz" v2_train.zarr
+    "$VITRAIN" inspect v2_train.zarr >inspected || true
+    grep -q 'was built without' inspected && zarr='/era5.zarr/d;' || zarr=
+    run_page docs/data.md "$zarr"'s/era5.zarr/v2_train.zarr/; /variables/s/DIR/set/; /period/s/DIR/together/; s/DIR/data/
+        s/u10,v10,//; s/1979..2015/2001/; s/2016-01-01..2017-06-30|2016..2017/2002/; s/tp=/u10=/g; s/q@850=/v10=/'
+    netcdf ncep
+    WINDOW="--variables=[t2m] --lat_range=[17.5,75] --lon_range=[200,317.5]"
+    ./vitrain stats ncep $WINDOW
+    run_page docs/forecasting.md 's/2014-01-05T06/2002-01-02T00/'
+    ./vitrain --config=demo
+    ./vitrain synth air --channels=1
+    ./vitrain predict runs/demo/1CPU/00 --time=2002-01-02T00:00 --rollout=1 --output=air/invariant.nc
+    run_page docs/inputs.md 's/DIR/air/g; s/\[z,lsm\]/[u10,v10]/'
+    run_page docs/performance.md
+}
+
+long_other_models() {
+    wrapped_vitrain small_flags
+    run_page docs/lm.md 's/the history of/kunila/; s/DIR/data\/lm_demo/'
+    run_page docs/unet3d.md 's/DIR/data\/unet_demo/'
+    weather
+    ./vitrain synth box --model=unet3d --npy
+    echo '{"train_batch_size": 4}' >ds_config.json
+    run_page docs/migration.md 's/DIR --batch/data\/lm_demo --batch/; s/DIR/data/; s/--yaml_config=config\/UNet.yaml/& --data_dir=box/'
+}
+
+long_several_ranks() {
+    wrapped_vitrain small_flags
+    weather
+    run_page docs/parallelism.md 's/mpirun.sh 8/mpirun.sh 2/'
+    run_page docs/planning.md 's/NAME/demo/'
 }

@@ -321,7 +321,7 @@ test_evaluate_on_ranks_that_meet() {
     rm -r data runs
     synth() { "$VITRAIN" synth "$@" --img_size=[12,20] --channels=3 >/dev/null; }
     synth data --steps_per_year=2509 --valid_steps=2509
-    small_run --img_size=[12,20] --embed_dim=128 --depth=8 --num_epochs=1 --limit_nsamples=8 --limit_nsamples_val=8
+    small_run --img_size=[12,20] --embed_dim=64 --depth=8 --num_epochs=1 --limit_nsamples=8 --limit_nsamples_val=8
     two() { "$TOP/tests/mpirun" -np 2 "$VITRAIN" evaluate --checkpoint=$RUNS/00/checkpoints/best --output=two --force "$@"; }
     local begin patience
     begin=$(date +%s%N)

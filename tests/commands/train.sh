@@ -279,8 +279,8 @@ taken() { sed -n 's/.*Memory usage after forward pass: \([0-9.]*\) GB.*/\1/p' "$
 test_memory_is_known_beforehand() {
     needs_kernels
     ! grep -q __asan_init "$VITRAIN" || skip "AddressSanitizer takes memory of its own"
-    train --num_epochs=1 >small
-    train --num_epochs=1 --embed_dim=256 --depth=8 --patch_size=2 --run_num=large >large
+    train --num_epochs=1 --limit_nsamples=16 >small
+    train --num_epochs=1 --limit_nsamples=16 --embed_dim=256 --depth=8 --patch_size=2 --run_num=large >large
     echo "$(needed small) $(taken small) $(needed large) $(taken large)"
     awk -v n0="$(needed small)" -v t0="$(taken small)" -v n1="$(needed large)" -v t1="$(taken large)" \
         'BEGIN { expected = n1 + t0 - n0; ratio = t1 / expected; print "ratio", ratio

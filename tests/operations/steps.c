@@ -162,7 +162,7 @@ GPU_TEST(the_first_parameter_that_is_not_finite)
 
 /* ---- whole steps ---- */
 
-enum { HEIGHT = 8, WIDTH = 16, CHANNELS = 2, BATCH = 4, BATCHES = 10 };
+enum { HEIGHT = 8, WIDTH = 16, CHANNELS = 2, BATCH = 4, BATCHES = 6, BAD = 3 /* the batch with a NaN */ };
 
 static const int64_t samples[BATCH] = {40, 41, 42, 43};
 static float fields[BATCHES][2][BATCH * CHANNELS * HEIGHT * WIDTH];
@@ -271,7 +271,7 @@ enum { OFFLOADED = 5 };
 static float *train_and_evaluate(rig *m, vt_step_figures *figures, double *validation)
 {
     vt_evaluation evaluation = {0};
-    const vt_batch batch = batch_of(9);
+    const vt_batch batch = batch_of(BATCHES - 1);
     vt_parameters *parameters = rig_parameters(m);
     const size_t bytes = rig_value_bytes(m);
     float *values = vt_test_owned(malloc(bytes));
@@ -354,12 +354,12 @@ GPU_TEST(an_evaluation_between_steps_changes_nothing)
     {
         rig m;
         vt_evaluation evaluation = {0};
-        const vt_batch batch = batch_of(9);
+        const vt_batch batch = batch_of(BATCHES - 1);
         open_model(&m, isa, settings);
         vt_step_evaluation_open(m.trainer, true, &evaluation);
-        EXPECT_OK(train_from(&m, 0, 5, actual));
+        EXPECT_OK(train_from(&m, 0, BAD, actual));
         EXPECT_OK(vt_step_evaluate(m.trainer, &batch, &evaluation));
-        EXPECT_OK(train_from(&m, 5, BATCHES, actual));
+        EXPECT_OK(train_from(&m, BAD, BATCHES, actual));
         expect_losses(actual, expected);
         EXPECT(m.trainer->steps_replayed == BATCHES - 2, "path %d: %lld", (int)isa,
                (long long)m.trainer->steps_replayed);
@@ -397,7 +397,7 @@ TEST(a_step_that_can_not_be_recorded_runs_all_the_same)
 
 static const char every_path[] = "enable_jit=true";
 
-/* One NaN in sample 2 of the sixth batch: the sixth step is reported, although the seventh may have been started. */
+/* One NaN in sample 2 of the fourth batch: the fourth step is reported, although the fifth may have been started. */
 GPU_TEST(a_non_finite_step_is_reported_one_step_late)
 {
     FOR_EACH_STEP_PATH(isa)
@@ -408,13 +408,13 @@ GPU_TEST(a_non_finite_step_is_reported_one_step_late)
             rig m;
             open_model(&m, isa, every_path);
             if (i == 0) {
-                EXPECT_OK(train(&m, 5, figures));
+                EXPECT_OK(train(&m, BAD, figures));
             } else {
-                fields[5][0][2 * CHANNELS * HEIGHT * WIDTH + 3] = NAN;
-                EXPECT_ERROR(train(&m, BATCHES, figures), "step 6: the gradients are not finite");
+                fields[BAD][0][2 * CHANNELS * HEIGHT * WIDTH + 3] = NAN;
+                EXPECT_ERROR(train(&m, BATCHES, figures), "step 4: the gradients are not finite");
                 const char *first =
                     vt_parameters_at(vt_trainer_parameters(m.trainer), 0)->name; /* one bad sample spoils all */
-                EXPECT(figures[5].bad_parameter != NULL && strcmp(figures[5].bad_parameter, first) == 0);
+                EXPECT(figures[BAD].bad_parameter != NULL && strcmp(figures[BAD].bad_parameter, first) == 0);
             }
             size_t bytes =
                 (size_t)vt_parameters_block_elements(vt_trainer_parameters(m.trainer), VT_BLOCK_VALUES) * sizeof(float);
@@ -424,9 +424,9 @@ GPU_TEST(a_non_finite_step_is_reported_one_step_late)
             if (i == 1) EXPECT(memcmp(values[0], values[1], bytes) == 0, "path %d: there was an update", (int)isa);
             rig_close(&m);
         }
-        EXPECT(figures[4].bad_sample == -1 && isfinite(figures[4].gradient_norm));
-        EXPECT(figures[5].step == 6 && figures[5].bad_sample == 42, "step %lld, sample %lld",
-               (long long)figures[5].step, (long long)figures[5].bad_sample);
+        EXPECT(figures[BAD - 1].bad_sample == -1 && isfinite(figures[BAD - 1].gradient_norm));
+        EXPECT(figures[BAD].step == BAD + 1 && figures[BAD].bad_sample == 42, "step %lld, sample %lld",
+               (long long)figures[BAD].step, (long long)figures[BAD].bad_sample);
         free(values[0]);
         free(values[1]);
     }
@@ -439,16 +439,16 @@ GPU_TEST(a_step_that_is_not_finite_is_left_out)
         rig m;
         vt_step_figures figures[BATCHES] = {0};
         open_model(&m, isa, "enable_jit=true on_nonfinite=skip");
-        fields[5][0][0] = NAN;
+        fields[BAD][0][0] = NAN;
         EXPECT_OK(train(&m, BATCHES, figures));
-        EXPECT(!isfinite(figures[5].gradient_norm) && figures[5].bad_sample == 40);
-        for (int step = 6; step < BATCHES; step++) EXPECT(isfinite(figures[step].gradient_norm));
+        EXPECT(!isfinite(figures[BAD].gradient_norm) && figures[BAD].bad_sample == 40);
+        for (int step = BAD + 1; step < BATCHES; step++) EXPECT(isfinite(figures[step].gradient_norm));
         EXPECT(vt_optimizer_progress_of(vt_trainer_subject(m.trainer).optimizer).updates == BATCHES - 1);
         rig_close(&m);
     }
 }
 
-/* A NaN of the file, in sample 2 of the sixth batch: reported as such, even if another sample would replace it. The
+/* A NaN of the file, in sample 2 of the fourth batch: reported as such, even if another sample would replace it. The
  * following step, if it has been started, makes no update in a run that stops; otherwise it does, and its result is
  * used. */
 GPU_TEST(bad_data_of_a_step_are_reported)
@@ -466,13 +466,13 @@ GPU_TEST(bad_data_of_a_step_are_reported)
         rig m;
         vt_step_figures figures[BATCHES] = {0};
         open_model(&m, isa, settings[i]);
-        fields[5][0][2 * CHANNELS * HEIGHT * WIDTH + 3] = NAN;
+        fields[BAD][0][2 * CHANNELS * HEIGHT * WIDTH + 3] = NAN;
         EXPECT_ERROR(train(&m, BATCHES, figures), "2001.h5: 'fields' is NaN at time 42, channel 0, row 0, column 3");
-        EXPECT(figures[5].bad_data && figures[5].step == 6 && figures[5].bad_sample == 42);
+        EXPECT(figures[BAD].bad_data && figures[BAD].step == BAD + 1 && figures[BAD].bad_sample == 42);
         EXPECT(m.trainer->pending == (i == 0 ? 0 : vt_step_latency(m.trainer)), "%lld are pending, path %d, case %d",
                (long long)m.trainer->pending, (int)isa, i);
-        if (m.trainer->pending > 0) EXPECT_OK(vt_step_take(m.trainer, &figures[6]));
-        int64_t updates = 5 + (i == 0 ? 0 : vt_step_latency(m.trainer));
+        if (m.trainer->pending > 0) EXPECT_OK(vt_step_take(m.trainer, &figures[BAD + 1]));
+        int64_t updates = BAD + (i == 0 ? 0 : vt_step_latency(m.trainer));
         EXPECT(vt_optimizer_progress_of(vt_trainer_subject(m.trainer).optimizer).updates == updates, "path %d, case %d",
                (int)isa, i);
         rig_close(&m);

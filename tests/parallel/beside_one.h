@@ -1,14 +1,24 @@
-/* A model over ranks beside the same on one rank: the loss and the gradients of a step, and the losses of a few. */
+/* A model over ranks beside the same on one rank: the loss and the gradients of a step, the losses of a few,
+ * evaluations, and forecasts of the weather. */
 #ifndef VT_TESTS_BESIDE_ONE_H
 #define VT_TESTS_BESIDE_ONE_H
 
 #include "gradients.h"
 #include "parallel/launch.h"
-#include "settings.h"
+#include "rig.h"
 
-enum { STEPS = 4, MOST = 8 }; /* samples of a batch */
+enum { STEPS = 4, MOST = 8 /* samples of a batch */, HEIGHT = 20, WIDTH = 12 /* of forecasts */ };
 
-/* The samples of a file of tests, and the settings that all its models share. */
+typedef struct {
+    rig rig;
+    vt_batch batch;
+    float *input, *target; /* NULL, or the batch's, which are freed with the side */
+} side;
+
+/* Each file of tests opens its own; `settings` are those of the model and of the layout. */
+typedef void open_side_function(side *s, const char *settings, const vt_launch *launch);
+
+/* The samples of a file of tests that has all of them on every rank, and the settings that all its models share. */
 typedef struct {
     const char *settings;
     const char *tensors[2]; /* MOST inputs, and as many targets */
@@ -16,25 +26,16 @@ typedef struct {
     int64_t left_out;       /* so many of the last samples of a batch have no target and do not count */
 } vt_test_samples;
 
-typedef struct {
-    vt_config *config;
-    vt_backend *backend;
-    vt_world *world;
-    vt_trainer *trainer;
-    vt_batch batch;
-} side;
-
-static inline void open_side(side *s, const vt_test_samples *samples, int64_t batch, const char *settings,
-                             const vt_launch *launch)
+static inline void open_samples(side *s, const vt_test_samples *samples, const char *settings, const vt_launch *launch)
 {
-    *s = (side){.config = config_with(launch->world_size, samples->settings,
-                                      SETTINGS("global_batch_size=%lld %s", (long long)batch, settings))};
-    EXPECT_OK(vt_world_open(s->config, launch, &s->world));
-    EXPECT_OK(vt_backend_open_cpu(VT_ISA_AUTO, 0, &s->backend));
-    const vt_trainer_options options = {.steps = 10, .world = s->world};
-    EXPECT_OK(vt_trainer_open(s->config, &options, s->backend, &s->trainer));
-    const int64_t local = batch / s->config->data_parallel;
-    const int64_t first = local * vt_world_coordinate(s->world, VT_AXIS_DATA);
+    *s = (side){.rig.config = config_with(launch->world_size, samples->settings, settings)};
+    rig *r = &s->rig;
+    EXPECT_OK(vt_world_open(r->config, launch, &r->world));
+    EXPECT_OK(vt_backend_open_cpu(VT_ISA_AUTO, 0, &r->backend));
+    const vt_trainer_options options = {.steps = 10, .world = r->world};
+    EXPECT_OK(vt_trainer_open(r->config, &options, r->backend, &r->trainer));
+    const int64_t batch = r->config->global_batch_size, local = batch / r->config->data_parallel;
+    const int64_t first = local * vt_world_coordinate(r->world, VT_AXIS_DATA);
     s->batch = (vt_batch){.sample_count = local,
                           .global_count = batch - samples->left_out,
                           .first_sample = first,
@@ -45,58 +46,133 @@ static inline void open_side(side *s, const vt_test_samples *samples, int64_t ba
 
 static inline void close_side(side *s)
 {
-    vt_trainer_close(&s->trainer);
-    vt_backend_close(&s->backend);
-    vt_world_close(&s->world, false);
-    vt_config_close(&s->config);
+    rig_close(&s->rig);
+    free(s->input);
+    free(s->target);
 }
 
-/* What rounding does to one rank's gradients: the same for all layouts of a model. */
-static inline const double *allowed_of(const vt_test_samples *samples, const char *model, int64_t batch)
+/* What a side computes. */
+typedef struct {
+    double losses[STEPS], *gradients; /* the first step's */
+    vt_evaluation plain[2], averaged; /* [0]: the other tasks' after the steps, the weather's before them */
+    float fields[2 * HEIGHT * WIDTH]; /* a picture's, which rank 0 needs whole */
+} record;
+
+static inline bool has_averages(const side *s)
 {
-    static char *last;
-    static double *allowed;
-    const char *key = SETTINGS("%s %lld", model, (long long)batch);
-    if (last != NULL && strcmp(last, key) == 0) return allowed;
-    side one;
-    free(last);
-    free(allowed);
-    last = strdup(key);
-    open_side(&one, samples, batch, model, &(vt_launch){.world_size = 1, .local_size = 1});
-    allowed = measure_allowed(one.trainer, &one.batch);
-    close_side(&one);
-    return allowed;
+    return !isnan(s->rig.config->ema_decay);
 }
 
-static inline void compare_with_one(const vt_test_samples *samples, const char *model, const char *layout,
-                                    int64_t batch)
+/* The weights' averages, and the weights, which training goes on with as if the averages had not been used. */
+static inline void follow_averages(side *s, record *r, const char *what)
 {
-    vt_launch launch, alone = {.world_size = 1, .local_size = 1};
-    EXPECT_OK(vt_launch_detect(&launch));
-    const double *allowed = launch.rank == 0 ? allowed_of(samples, model, batch) : NULL;
-    const char *what = SETTINGS("%s %s", model, layout);
-    side one, many;
-    open_side(&one, samples, batch, model, &alone);
-    open_side(&many, samples, batch, what, &launch);
+    const size_t bytes = rig_value_bytes(&s->rig);
+    const float *values = vt_parameters_values(rig_parameters(&s->rig));
+    float *before = malloc(bytes + 1);
+    VT_ASSERT(before != NULL);
+    memcpy(before, values, bytes);
+    vt_trainer_exchange_average(s->rig.trainer);
+    EXPECT(memcmp(before, values, bytes) != 0, "%s: the average is the weights", what);
+    rig_evaluate(&s->rig, &s->batch, true, &r->averaged);
+    vt_trainer_exchange_average(s->rig.trainer);
+    EXPECT(memcmp(before, values, bytes) == 0, "%s: the weights are not back", what);
+    rig_evaluate(&s->rig, &s->batch, true, &r->plain[1]);
+    free(before);
+}
+
+/* Collective; *r is to be released. */
+static inline void follow(side *s, record *r, const char *what)
+{
+    const vt_picture_part part = {.field = 1, .height = HEIGHT, .width = WIDTH};
+    const bool weather = s->rig.task != NULL;
+    *r = (record){0};
+    if (weather) rig_evaluate(&s->rig, &s->batch, true, &r->plain[0]);
     for (int step = 0; step < STEPS; step++) {
-        vt_step_figures expected, actual;
-        EXPECT_OK(vt_step_train(one.trainer, &one.batch, &expected));
-        EXPECT_OK(vt_step_train(many.trainer, &many.batch, &actual));
-        EXPECT(fabs(actual.loss - expected.loss) <= promised_loss(step) * expected.loss,
-               "%s: step %d: loss %.9g, expected %.9g", what, step, actual.loss, expected.loss);
-        if (step == 0) compare_gradients(one.trainer, many.trainer, allowed, what);
+        r->losses[step] = rig_train(&s->rig, &s->batch, 1);
+        if (step == 0) r->gradients = gather_gradients(s->rig.trainer);
     }
-    vt_evaluation sums[2];
-    side *const sides[2] = {&one, &many};
-    for (int i = 0; i < 2; i++) {
-        vt_step_evaluation_open(sides[i]->trainer, false, &sums[i]);
-        EXPECT_OK(vt_step_evaluate(sides[i]->trainer, &sides[i]->batch, &sums[i]));
-        vt_step_evaluation_finish(sides[i]->trainer, &sums[i]);
-    }
-    EXPECT_NEAR(sums[1].loss, sums[0].loss, 1e-5 * sums[0].loss);
-    for (int i = 0; i < 2; i++) vt_evaluation_close(&sums[i]);
+    if (weather)
+        EXPECT_OK(vt_step_forecast(s->rig.trainer, &s->batch, part, r->fields, r->fields + HEIGHT * WIDTH));
+    else
+        rig_evaluate(&s->rig, &s->batch, false, &r->plain[0]);
+    if (has_averages(s)) follow_averages(s, r, what);
+}
+
+static inline void release(record *r)
+{
+    free(r->gradients);
+    for (int i = 0; i < 2; i++) vt_evaluation_close(&r->plain[i]);
+    vt_evaluation_close(&r->averaged);
+}
+
+static inline void compare_evaluations(const vt_evaluation *one, const vt_evaluation *many, const side *s)
+{
+    EXPECT(many->samples == (double)s->rig.config->global_batch_size, "%g samples", many->samples);
+    EXPECT_NEAR(many->loss, one->loss, 1e-5 * one->loss);
+    if (s->rig.task == NULL) return;
+    EXPECT_NEAR(many->baseline_loss, one->baseline_loss, 1e-5 * one->baseline_loss);
+    for (int c = 1; c <= s->rig.config->n_out_channels; c++)
+        EXPECT_NEAR(many->model.values[c], one->model.values[c], 1e-5 * one->model.values[c]);
+}
+
+/* What one rank computes, and what rounding does to its gradients (NULL on ranks that leave their comparison to rank
+ * 0): the same for all layouts of a model. */
+typedef struct {
+    char *model;
+    record record;
+    double *allowed;
+} expectation;
+
+static inline const expectation *expect_of(const char *model, open_side_function *open_side, int rank)
+{
+    static expectation last;
+    const vt_launch alone = {.world_size = 1, .local_size = 1};
+    side one;
+    if (last.model != NULL && strcmp(last.model, model) == 0) return &last;
+    free(last.model);
+    free(last.allowed);
+    release(&last.record);
+    last = (expectation){.model = strdup(model)};
+    open_side(&one, model, &alone);
+    follow(&one, &last.record, model);
     close_side(&one);
-    close_side(&many);
+    if (rank > 0) return &last;
+    open_side(&one, model, &alone);
+    last.allowed = measure_allowed(one.rig.trainer, &one.batch);
+    close_side(&one);
+    return &last;
+}
+
+/* Settings of the model, all that its samples depend on among them, then those of the layout, which one rank does not
+ * get. */
+static inline void compare_with_one(const char *model, const char *layout, open_side_function *open_side)
+{
+    vt_launch launch;
+    EXPECT_OK(vt_launch_detect(&launch));
+    const expectation *expected = expect_of(model, open_side, launch.rank);
+    const record *one = &expected->record;
+    const char *what = SETTINGS("%s %s", model, layout);
+    record many;
+    side s;
+    open_side(&s, what, &launch);
+    follow(&s, &many, what);
+    for (int step = 0; step < STEPS; step++)
+        EXPECT(fabs(many.losses[step] - one->losses[step]) <= promised_loss(step) * one->losses[step],
+               "%s: step %d: loss %.9g, expected %.9g", what, step, many.losses[step], one->losses[step]);
+    if (launch.rank == 0)
+        compare_gradients(rig_parameters(&s.rig), one->gradients, many.gradients, expected->allowed, what);
+    compare_evaluations(&one->plain[0], &many.plain[0], &s);
+    if (has_averages(&s)) {
+        compare_evaluations(&one->averaged, &many.averaged, &s);
+        compare_evaluations(&one->plain[1], &many.plain[1], &s);
+    }
+    for (int i = 0; i < 2 * HEIGHT * WIDTH && launch.rank == 0; i++) {
+        const float wanted = one->fields[i], got = many.fields[i];
+        EXPECT(isnan(wanted) ? isnan(got) : fabs(got - wanted) < 1e-4, "%s: the fields' number %d: %g, expected %g",
+               what, i, (double)got, (double)wanted);
+    }
+    release(&many);
+    close_side(&s);
 }
 
 #endif

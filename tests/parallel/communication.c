@@ -20,8 +20,8 @@ static void compare(const vt_volume *counted, const vt_volume *planned, const ch
 
 static void check(const char *settings)
 {
-    static const char common[] = "img_size=[36,36] patch_size=4 n_in_channels=2 n_out_channels=2 embed_dim=192 depth=2 "
-                                 "num_heads=24 num_iters=10 bucket_cap_mb=0.1 global_batch_size=8";
+    static const char common[] = "img_size=[36,36] patch_size=4 n_in_channels=2 n_out_channels=2 embed_dim=64 depth=2 "
+                                 "num_heads=8 num_iters=10 bucket_cap_mb=0.01 global_batch_size=8";
     static float fields[BATCH * LONGEST * CHANNELS * HEIGHT * WIDTH];
     rig r = {.config = config_with(vt_test_engine->size, common, settings)};
     vt_launch launch;

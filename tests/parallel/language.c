@@ -13,7 +13,12 @@ static const vt_test_samples samples = {"vocab_size=101 seq_len=14 embed_dim=32 
                                         {sizeof words[0], sizeof targets[0]},
                                         1};
 
-static void make_words(int64_t count)
+static void open_side(side *s, const char *settings, const vt_launch *launch)
+{
+    open_samples(s, &samples, settings, launch);
+}
+
+static void make_words(int count)
 {
     draw_windows(7, WORDS, count, WINDOW, words[0], targets[0]);
     for (int i = 0; i < WINDOW; i++) targets[count - 1][i] = -1;
@@ -24,7 +29,7 @@ static void over_layouts(const char *model, const char *more, bool stages)
 {
     static const char *const orders[] = {"tp-cp-dp", "dp-cp-tp", "cp-tp-dp"};
     const int ranks = vt_test_engine->size;
-    const int64_t batch = ranks == 3 ? 6 : 8;
+    const int batch = ranks == 3 ? 6 : 8;
     int layouts = 0;
     make_words(batch);
     for (int p = 1; p <= (stages ? ranks : 1); p++)
@@ -34,7 +39,7 @@ static void over_layouts(const char *model, const char *more, bool stages)
                 const char *layout = SETTINGS("tensor_parallel=%d context_parallel=%d pipeline_parallel=%d "
                                               "parallel_order=%s %s",
                                               t, c, p, orders[layouts++ % 3], more);
-                compare_with_one(&samples, model, layout, batch);
+                compare_with_one(SETTINGS("global_batch_size=%d %s", batch, model), layout, open_side);
             }
 }
 

@@ -11,6 +11,11 @@ static const vt_test_samples samples = {"model=unet3d data_size=32 full_scale=fa
                                         {sizeof input[0], sizeof target[0]},
                                         0};
 
+static void open_side(side *s, const char *settings, const vt_launch *launch)
+{
+    open_samples(s, &samples, settings, launch);
+}
+
 /* Uniform in ±1. */
 static void draw(uint32_t seed, float *numbers, int64_t count)
 {
@@ -23,10 +28,10 @@ static void draw(uint32_t seed, float *numbers, int64_t count)
 TEST(layouts_of_the_unet)
 {
     const int ranks = vt_test_engine->size;
-    const int64_t batch = ranks < 3 ? 4 : ranks;
+    const int batch = ranks < 3 ? 4 : ranks;
     draw(1, input[0], MOST * POINTS * IN);
     draw(2, target[0], MOST * POINTS * OUT);
     for (int stage = 0; stage <= 3; stage++)
-        compare_with_one(&samples, "lambda_rho=0.1",
-                         SETTINGS("zero_stage=%d recompute=%s", stage, stage % 2 == 0 ? "none" : "block"), batch);
+        compare_with_one(SETTINGS("global_batch_size=%d lambda_rho=0.1", batch),
+                         SETTINGS("zero_stage=%d recompute=%s", stage, stage % 2 == 0 ? "none" : "block"), open_side);
 }
