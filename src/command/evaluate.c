@@ -52,6 +52,7 @@ static vt_status describe(const vt_call *call, const vt_evaluation_options *opti
                    (long long)members->count, options->channel != NULL ? options->channel : "None");
     for (int i = 0; i < call->option_count; i++) vt_text_append(lines, " %s", call->options[i]);
     vt_text_append(lines, "\n");
+    if (options->error_times >= 0) vt_text_append(lines, "error_times: %lld\n", (long long)options->error_times);
 done:
     return status;
 }
@@ -69,13 +70,14 @@ static vt_status prepare(const vt_call *call, vt_evaluation_options *options)
                                        &options->checkpoint, &options->config));
     const bool of_text = list == NULL && vt_forecaster_is_of_text(options->config);
     const bool of_cubes = list == NULL && vt_forecaster_is_of_cubes(options->config);
-    const bool plain = members == 0 && options->channel == NULL && options->every == 1 && options->forecasts == NULL;
+    const bool plain = members == 0 && options->channel == NULL && options->every == 1 && options->forecasts == NULL &&
+                       options->error_times < 0;
     VT_CHECK(plain || !of_text,
-             "evaluate: a language model has neither members nor maps; leave out --members, --every, --map_channel and "
-             "--forecasts");
+             "evaluate: a language model has neither members nor maps; leave out --members, --every, --map_channel, "
+             "--forecasts and --error_times");
     VT_CHECK((plain && !options->test) || !of_cubes,
              "evaluate: a U-Net has a validation set alone, and neither members nor maps; leave out --split, "
-             "--members, --every, --map_channel and --forecasts");
+             "--members, --every, --map_channel, --forecasts and --error_times");
     if (of_text) {
         VT_TRY(vt_language_take_words(options->checkpoint, options->config));
     } else if (!of_cubes) {
@@ -104,7 +106,8 @@ vt_status vt_command_evaluate(const vt_call *call)
                                      .test = flags->split == VT_SPLIT_TEST,
                                      .rollout = flags->rollout,
                                      .every = flags->every,
-                                     .channel = flags->map_channel};
+                                     .channel = flags->map_channel,
+                                     .error_times = flags->error_times};
     vt_status status = prepare(call, &options);
     if (status == VT_ERROR) vt_world_fail_early(&call->launch);
     if (status != VT_OK) goto done;

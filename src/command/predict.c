@@ -35,6 +35,7 @@ vt_status vt_command_predict(const vt_call *call)
                                      .time = flags->time,
                                      .steps = flags->rollout,
                                      .forcing_path = flags->forcing_path,
+                                     .error_stds = flags->error_stds,
                                      .output = flags->output,
                                      .command = call->line};
     vt_status status = prepare(call, &options);

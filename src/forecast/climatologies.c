@@ -6,6 +6,7 @@
 
 #include "base/memory.h"
 #include "base/text.h"
+#include "forecast/forecaster.h"
 #include "source/fields/statistics.h"
 #include "storage/npy.h"
 #include "storage/output_file.h"
@@ -26,22 +27,6 @@ done:
     return status;
 }
 
-/* Scores against a climatology of other units would be wrong. about: what it says of its data; NULL: nothing. */
-static vt_status compare(const vt_config *config, const vt_dataset *dataset, const vt_fields_about *about,
-                         const char *path)
-{
-    vt_status status = VT_OK;
-    const vt_fields_rules rules = {.use = VT_STATISTICS_AND_DATA, .accepted = config->accept, .any_transform = true};
-    const vt_fields_side data = {vt_dataset_about(dataset), vt_dataset_source(dataset)->path};
-    vt_text remarks = {0};
-    if (about == NULL) return VT_OK;
-    VT_TRY(vt_fields_compare(&rules, &data, &(vt_fields_side){about, path}, &remarks));
-    vt_fields_log_remarks(&remarks);
-done:
-    vt_text_close(&remarks);
-    return status;
-}
-
 /* ---- the mean fields ---- */
 
 /* The window of time_means_path, [1, C, H, W]. */
@@ -58,7 +43,7 @@ static vt_status read_mean(const vt_config *config, const vt_dataset *dataset, f
     if (status != VT_OK) goto done;
     shape = vt_npy_shape_text(&array.form);
     VT_TRY(vt_statistics_about(config->time_means_path, VT_FILE_OF_TIME_MEANS, &about));
-    VT_TRY(compare(config, dataset, about, config->time_means_path));
+    VT_TRY(vt_forecaster_compare(VT_STATISTICS_AND_DATA, config, dataset, about, config->time_means_path));
     if (about != NULL) order = vt_fields_order(vt_dataset_about(dataset), about);
     if (order != NULL) needed = about->channels;
     VT_CHECK(array.form.dimensions == 4 && array.form.shape[0] == 1 && array.form.shape[1] >= needed &&
@@ -143,7 +128,7 @@ vt_status vt_climatologies_open(const vt_config *config, const vt_dataset *datas
                                      &climatologies->seasonal));
     if (vt_seasonal_about(climatologies->seasonal) != NULL)
         VT_TRY(vt_fields_about_parse(vt_seasonal_about(climatologies->seasonal), config->climatology_path, &about));
-    VT_TRY(compare(config, dataset, about, config->climatology_path));
+    VT_TRY(vt_forecaster_compare(VT_STATISTICS_AND_DATA, config, dataset, about, config->climatology_path));
     VT_TRY(check_targets(config, dataset, starts, count, rollout, speaks, &climatologies->seasonal));
 done:
     vt_fields_about_close(&about);

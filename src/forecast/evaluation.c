@@ -10,18 +10,19 @@
 #include "base/memory.h"
 #include "report/progress.h"
 #include "storage/output_file.h"
+#include "storage/scratch.h"
 #include "task/loss_weights.h"
 #include "task/weather.h"
 
 /* ---- what it needs ---- */
 
-static vt_status find_starts(vt_evaluated *e)
+static vt_status find_starts(vt_evaluated *e, int64_t every)
 {
     vt_status status = VT_OK;
     int64_t samples = vt_dataset_source(e->dataset)->sample_count, rollout = e->options->rollout;
     const vt_dataset_options *options = vt_dataset_options_of(e->dataset);
     e->starts = vt_allocate((size_t)samples, sizeof *e->starts, "the evaluation");
-    for (int64_t i = 0; i < samples; i += e->options->every)
+    for (int64_t i = 0; i < samples; i += every)
         if (vt_dataset_reaches(e->dataset, i, rollout)) e->starts[e->start_count++] = i;
     VT_CHECK(e->start_count > 0,
              "%s '%s': no file is long enough for a forecast of %lld steps, which spans %lld times; use a smaller "
@@ -73,7 +74,7 @@ static vt_status open_data(vt_evaluated *e)
     VT_TRY(vt_forecaster_open_data(config, e->options->checkpoint, &e->data, &e->dataset));
     e->step = vt_dataset_minutes_a_time(e->dataset) * config->dt;
     vt_dataset_log_coordinates(e->dataset);
-    VT_TRY(find_starts(e));
+    VT_TRY(find_starts(e, e->options->every));
     VT_TRY(vt_climatologies_open(config, e->dataset, e->starts, e->start_count, e->options->rollout,
                                  vt_world_rank(e->world) == 0, &e->climatologies));
     take_channels(e);
@@ -144,73 +145,75 @@ done:
 
 /* ---- forecasts ---- */
 
-/* Begins with some initial times, from which persistence forecasts what they are. */
-static vt_status begin(vt_evaluated *e, const int64_t *starts, int64_t count)
+/* Scores forecast i of those made at once, `lead` steps behind initial time `index`: of an ensemble the mean. From the
+ * training set its errors alone are wanted, and those of the climatology. */
+static vt_status take_forecast(vt_evaluated *e, int64_t index, int64_t i, int64_t lead)
 {
     vt_status status = VT_OK;
-    const int64_t out = e->options->config->n_out_channels * e->plane;
-    VT_TRY(vt_states_begin(&e->states, starts, count));
-    for (int64_t i = 0; i < count; i++)
-        VT_TRY(vt_dataset_read_later(e->dataset, starts[i], 0, e->persistence + i * out));
-done:
-    return status;
-}
-
-/* One forecast of the initial time that is sample `start`: of an ensemble the mean. */
-static vt_status score_forecast(vt_evaluated *e, int64_t start, int64_t lead, const float *forecast,
-                                const float *persistence)
-{
-    vt_status status = VT_OK;
+    const int64_t start = e->starts[index], leads = e->options->rollout;
+    const vt_seasonal *seasonal = e->climatologies.seasonal;
+    const float *forecast = vt_states_forecast(&e->states, i);
+    float *persistence = e->persistence + i * e->options->config->n_out_channels * e->plane;
     vt_score_fields fields = {.forecast = forecast, .target = e->target, .persistence = persistence};
+    vt_date date = {0};
     VT_TRY(vt_dataset_read_later(e->dataset, start, lead + 1, e->target));
-    if (e->climatologies.seasonal != NULL) {
-        vt_date date = {0};
-        vt_dataset_date(e->dataset, start, lead + 1, &date);
-        VT_TRY(vt_seasonal_at(e->climatologies.seasonal, date, e->seasonal));
+    if (seasonal != NULL && vt_dataset_date(e->dataset, start, lead + 1, &date) && vt_seasonal_has(seasonal, date)) {
+        VT_TRY(vt_seasonal_at(seasonal, date, e->seasonal));
         fields.seasonal = e->seasonal;
     }
+    if (e->of_training) {
+        const float *climatology = seasonal != NULL ? fields.seasonal : e->climatologies.mean;
+        vt_training_errors_add(&e->errors, lead, forecast, e->target);
+        if (climatology != NULL) vt_training_errors_add(&e->errors, leads, climatology, e->target);
+        return VT_OK;
+    }
+    if (lead == 0) VT_TRY(vt_dataset_read_later(e->dataset, start, 0, persistence)); /* forecasts what they are */
+    for (int k = 0; k < 2; k++) fields.stds[k] = vt_training_errors_stds(&e->errors, k == 0 ? lead : leads);
     vt_scores_add(e->scores, lead, &fields);
     if (e->ensemble != NULL) vt_ensemble_add(e->ensemble, lead, e->states.fields, e->target);
     vt_spectra_add(e->spectra, lead, forecast, e->target);
+    if (index == 0) VT_TRY(vt_maps_draw(e, lead, e->target, forecast));
 done:
     return status;
 }
 
-/* Forecasts and scores the next lead time of `count` initial times from the `first`-th one on. */
-static vt_status score_lead(vt_evaluated *e, int64_t first, int64_t count, int64_t lead)
+/* Makes and takes the forecasts of `count` initial times from the `first`-th one on for the next lead time. */
+static vt_status forecast_lead(vt_evaluated *e, int64_t first, int64_t count, int64_t lead)
 {
     vt_status status = VT_OK;
-    const vt_config *config = e->options->config;
-    const int64_t out = config->n_out_channels * e->plane, *starts = e->starts + first;
     if (count == 0) return VT_OK;
-    if (lead == 0) VT_TRY(begin(e, starts, count));
+    if (lead == 0) VT_TRY(vt_states_begin(&e->states, e->starts + first, count));
     VT_TRY(vt_states_step(&e->states));
-    if (vt_world_coordinate(e->world, VT_AXIS_PIPELINE) > 0) return VT_OK; /* the first stage scores */
-    for (int64_t i = 0; i < count; i++) {
-        const float *forecast = vt_states_forecast(&e->states, i);
-        VT_TRY(score_forecast(e, starts[i], lead, forecast, e->persistence + i * out));
-        if (first + i == 0) VT_TRY(vt_maps_draw(e, lead, e->target, forecast));
-    }
+    if (vt_world_coordinate(e->world, VT_AXIS_PIPELINE) > 0) return VT_OK; /* the first stage takes them */
+    for (int64_t i = 0; i < count; i++) VT_TRY(take_forecast(e, first + i, i, lead));
 done:
     return status;
 }
 
-/* ---- the archive of all forecasts ---- */
+/* ---- files of forecasts ---- */
 
-static vt_status open_archive(vt_evaluated *e)
+/* On rank 0, for all forecasts; or from the training set with how large errors are. */
+static vt_status open_archive(vt_evaluated *e, const char *path)
 {
+    vt_status status = VT_OK;
     const vt_evaluation_options *options = e->options;
     const vt_forecast_file_options result = {.option = "--forecasts",
-                                             .path = options->forecasts,
+                                             .path = path,
                                              .command = options->command,
                                              .checkpoint = options->checkpoint,
                                              .states = &e->states,
                                              .about = vt_dataset_about(e->dataset),
                                              .starts = e->starts,
-                                             .start_count = e->start_count,
+                                             .start_count = e->of_training ? 0 : e->start_count,
                                              .steps = options->rollout,
-                                             .archive = true};
-    return vt_world_rank(e->world) == 0 ? vt_forecast_file_open(&result, &e->archive) : VT_OK;
+                                             .archive = true,
+                                             .has_stds = e->of_training};
+    if (vt_world_rank(e->world) > 0) return VT_OK;
+    VT_TRY(vt_forecast_file_open(&result, &e->archive));
+    for (int64_t lead = 0; lead < options->rollout && e->of_training; lead++)
+        VT_TRY(vt_forecast_file_write(e->archive, 0, VT_FORECAST_STD, lead, vt_training_errors_stds(&e->errors, lead)));
+done:
+    return status;
 }
 
 /* Collective over the models' first ranks. Rank 0 writes the forecasts of a round for one lead time, those of the other
@@ -243,7 +246,7 @@ static vt_status archive_lead(vt_evaluated *e, int64_t round, int64_t lead)
 
 /* Collective. The ranks meet at every lead time: a rank without initial times in the last round then waits no longer
  * than a forecast of the others takes, and an error on one rank ends all. */
-static vt_status score_all(vt_evaluated *e)
+static vt_status forecast_all(vt_evaluated *e)
 {
     vt_status status = VT_OK;
     const int64_t together = e->batch * models_of(e);
@@ -253,7 +256,7 @@ static vt_status score_all(vt_evaluated *e)
         const int64_t first = smaller(round * together + model_of(e) * e->batch, e->start_count);
         const int64_t count = smaller(e->batch, e->start_count - first);
         for (int64_t lead = 0; lead < e->options->rollout; lead++) {
-            VT_TRY(vt_world_agree(e->world, score_lead(e, first, count, lead)));
+            VT_TRY(vt_world_agree(e->world, forecast_lead(e, first, count, lead)));
             if (e->models == NULL) continue;
             const bool has_forecasts = vt_world_coordinate(e->world, VT_AXIS_PIPELINE) == 0;
             VT_TRY(vt_world_agree(e->world, has_forecasts ? archive_lead(e, round, lead) : VT_OK));
@@ -264,6 +267,74 @@ static vt_status score_all(vt_evaluated *e)
     }
     if (shows) fprintf(stderr, "\r\033[K");
 done:
+    return status;
+}
+
+/* ---- errors in the training set ---- */
+
+/* The training set in the place of the other one, and as many of its initial times as of that, or as error_times says:
+ * one of each of as many equal parts, at a place that differs from part to part, so that all times of day occur. */
+static vt_status open_training_set(vt_evaluated *t)
+{
+    vt_status status = VT_OK;
+    const vt_config *config = t->options->config;
+    const vt_dataset *scored = t->dataset;
+    const int64_t asked = t->options->error_times, most = asked > 0 ? asked : t->start_count;
+    t->dataset = NULL;
+    t->starts = NULL;
+    t->start_count = 0;
+    t->data = vt_fields_options(config, VT_SET_TRAINING);
+    t->data.sample_limit = config->limit_nsamples;
+    VT_TRY(vt_forecaster_open_data(config, t->options->checkpoint, &t->data, &t->dataset));
+    VT_TRY(vt_forecaster_compare(VT_SETS_OF_A_RUN, config, scored, vt_dataset_about(t->dataset), t->data.directory));
+    VT_TRY(find_starts(t, 1));
+    const double part = (double)t->start_count / (double)most;
+    for (int64_t i = 0; i < most && part > 1; i++)
+        t->starts[i] = t->starts[(int64_t)(((double)i + fmod((double)i * 0.618034, 1)) * part)]; /* the golden ratio */
+    t->start_count = smaller(most, t->start_count);
+    t->errors = (vt_training_errors){t->options->rollout, config->n_out_channels * t->plane, t->start_count, 0, NULL};
+    t->errors.bytes = (size_t)((t->errors.leads + 1) * t->errors.size * 2) * sizeof(double);
+    VT_TRY(vt_scratch_open(t->options->place.directory, t->errors.bytes, &t->errors.memory));
+done:
+    return status;
+}
+
+/* Collective. The same from the training set, in the memory of these; one that can't be used is a warning only. */
+static vt_status find_errors(vt_evaluated *e)
+{
+    vt_status status = VT_OK;
+    const int64_t asked = e->options->error_times, together = e->batch * models_of(e);
+    vt_evaluated t = *e;
+    if (asked == 0 || (asked < 0 && e->ensemble == NULL)) return VT_OK;
+    t.of_training = true;
+    t.models = NULL;
+    t.archive = NULL;
+    char *cause = vt_world_cause(e->world, open_training_set(&t));
+    char *path = vt_text_format("%s/error_stds.nc", e->options->place.directory);
+    vt_error_clear();
+    e->errors = t.errors; /* which closes with e */
+    if (cause != NULL) {
+        vt_scratch_close(&e->errors.memory, e->errors.bytes);
+        vt_log_warning("dressed forecasts can't be scored, as the training set can't be used: %s. "
+                       "--train_data_path=DIR names it; --error_times=0 leaves that score out",
+                       cause);
+        goto done;
+    }
+    VT_TRY(vt_source_check_same(e->world, (const vt_source *const[]){vt_dataset_source(t.dataset)}, 1, NULL));
+    t.rounds = (t.start_count + together - 1) / together;
+    t.states.dataset = t.dataset;
+    status = forecast_all(&t);
+    if (status == VT_ERROR) vt_error_context("forecasts from the training set, which --error_times=0 leaves out");
+    if (status != VT_OK) goto done;
+    vt_training_errors_finish(&t.errors, e->world);
+    VT_TRY(vt_world_agree(e->world, open_archive(&t, path)));
+    VT_TRY(vt_world_agree(e->world, t.archive != NULL ? vt_forecast_file_finish(&t.archive) : VT_OK));
+done:
+    vt_forecast_file_close(&t.archive);
+    vt_forecaster_close_data(&t.data, &t.dataset);
+    free(t.starts);
+    free(cause);
+    free(path);
     return status;
 }
 
@@ -335,10 +406,11 @@ static vt_status run_phases(vt_evaluated *e)
     VT_TRY(vt_world_agree(e->world, take_memory(e)));
     if (e->options->forecasts != NULL) {
         VT_TRY(vt_world_group(e->world, VT_AXES(VT_AXIS_DATA), VT_SCOPE_ALL, "forecasts", NULL, &e->models));
-        VT_TRY(vt_world_agree(e->world, open_archive(e)));
+        VT_TRY(vt_world_agree(e->world, open_archive(e, e->options->forecasts)));
     }
     VT_TRY(find_loss(e));
-    VT_TRY(score_all(e));
+    VT_TRY(find_errors(e));
+    VT_TRY(forecast_all(e));
     VT_TRY(vt_world_agree(e->world, e->archive != NULL ? vt_forecast_file_finish(&e->archive) : VT_OK));
     add_ranks(e);
     VT_TRY(vt_world_agree(e->world, vt_world_rank(e->world) == 0 ? vt_evaluation_write(e) : VT_OK));
@@ -358,6 +430,7 @@ done:
     vt_scores_close(&e.scores);
     vt_ensemble_close(&e.ensemble);
     vt_spectra_close(&e.spectra);
+    vt_scratch_close(&e.errors.memory, e.errors.bytes);
     vt_forecast_file_close(&e.archive);
     vt_climatologies_close(&e.climatologies);
     vt_evaluation_close(&e.loss);

@@ -26,48 +26,50 @@ static bool is_shown(int64_t lead, int64_t leads, int64_t step)
     return shown;
 }
 
-/* Columns of the table: of an ensemble its members' scores, instead of those of other forecasts. */
-enum { COLUMNS = 5 };
+enum { RMSE, PERSISTENCE, CLIMATOLOGY, SKILL, ACC, SPREAD, RATIO, CRPS, DRESSED, DRESSED_CLIMATOLOGY, VALUES };
 
 static const struct {
     const char *name;
     int width;
     const char *format;
-} columns[2][COLUMNS] = {{{"RMSE", 9, "%.4g"},
-                          {"persistence", 11, "%.4g"},
-                          {"climatology", 11, "%.4g"},
-                          {"skill", 7, "%.3f"},
-                          {"ACC", 6, "%.3f"}},
-                         {{"RMSE", 9, "%.4g"},
-                          {"skill", 7, "%.3f"},
-                          {"spread", 9, "%.4g"},
-                          {"spread/error", 12, "%.3f"},
-                          {"CRPS", 9, "%.4g"}}};
+} values_of[VALUES] = {{"RMSE", 9, "%.4g"},          {"persistence", 11, "%.4g"}, {"climatology", 11, "%.4g"},
+                       {"skill", 7, "%.3f"},         {"ACC", 6, "%.3f"},          {"spread", 9, "%.4g"},
+                       {"spread/error", 12, "%.3f"}, {"CRPS", 8, "%.4g"},         {"dressed", 7, "%.4g"},
+                       {"climatology", 11, "%.4g"}};
 
-static void print_scores(const vt_evaluated *e, int64_t lead, int64_t channel)
+/* Columns of the table: of an ensemble its members' scores, instead of those of other forecasts; or the CRPS of dressed
+ * forecasts, beside that of the ensemble (of a single forecast the MAE). */
+enum { COLUMNS = 5 };
+static const int tables[3][COLUMNS] = {{RMSE, PERSISTENCE, CLIMATOLOGY, SKILL, ACC},
+                                       {RMSE, SKILL, SPREAD, RATIO, CRPS},
+                                       {RMSE, RATIO, CRPS, DRESSED, DRESSED_CLIMATOLOGY}};
+
+static void print_scores(const vt_evaluated *e, const int columns[COLUMNS], int64_t lead, int64_t channel)
 {
     const vt_scores *scores = e->scores;
     const bool seasonal = e->climatologies.seasonal != NULL;
     const int climatology = seasonal ? VT_SCORE_SEASONAL : VT_SCORE_CLIMATOLOGY;
-    const double skill = vt_scores_skill(scores, lead, channel, climatology);
-    const double rmse = vt_scores_pooled_rmse(scores, lead, channel, VT_SCORE_MODEL);
-    double values[COLUMNS] = {vt_scores_rmse(scores, lead, channel, VT_SCORE_MODEL)};
+    const int acc = seasonal ? VT_SCORE_SEASONAL_ACC : VT_SCORE_ACC;
+    double values[VALUES] = {[RMSE] = vt_scores_mean(scores, lead, channel, VT_SCORE_RMSE),
+                             [PERSISTENCE] =
+                                 vt_scores_mean(scores, lead, channel, VT_SCORE_RMSE + VT_SCORE_PERSISTENCE),
+                             [CLIMATOLOGY] = vt_scores_mean(scores, lead, channel, VT_SCORE_RMSE + climatology),
+                             [SKILL] = vt_scores_skill(scores, lead, channel, climatology),
+                             [ACC] = vt_scores_mean(scores, lead, channel, acc),
+                             [RATIO] = NAN,
+                             [CRPS] = vt_scores_mean(scores, lead, channel, VT_SCORE_MAE),
+                             [DRESSED] = vt_scores_mean(scores, lead, channel, VT_SCORE_DRESSED),
+                             [DRESSED_CLIMATOLOGY] = vt_scores_mean(scores, lead, channel, VT_SCORE_DRESSED + 1)};
     if (e->ensemble != NULL) {
-        values[1] = skill;
-        values[2] = vt_ensemble_spread(e->ensemble, lead, channel);
-        values[3] = vt_ensemble_ratio(e->ensemble, lead, channel, rmse);
-        values[4] = vt_ensemble_crps(e->ensemble, lead, channel);
-    } else {
-        values[1] = vt_scores_rmse(scores, lead, channel, VT_SCORE_PERSISTENCE);
-        values[2] = vt_scores_rmse(scores, lead, channel, climatology);
-        values[3] = skill;
-        values[4] = seasonal ? vt_scores_seasonal_acc(scores, lead, channel, VT_SCORE_MODEL)
-                             : vt_scores_acc(scores, lead, channel, VT_SCORE_MODEL);
+        values[SPREAD] = vt_ensemble_spread(e->ensemble, lead, channel);
+        values[RATIO] = vt_ensemble_ratio(e->ensemble, lead, channel, 0);
+        values[CRPS] = vt_ensemble_crps(e->ensemble, lead, channel, 0);
     }
     for (int i = 0; i < COLUMNS; i++) {
         char text[VT_NUMBER_SIZE] = "-";
-        if (!isnan(values[i])) snprintf(text, sizeof text, columns[e->ensemble != NULL][i].format, values[i]);
-        vt_print(" %*s", columns[e->ensemble != NULL][i].width, text);
+        const double value = values[columns[i]];
+        if (!isnan(value)) snprintf(text, sizeof text, values_of[columns[i]].format, value);
+        vt_print(" %*s", values_of[columns[i]].width, text);
     }
     vt_print("\n");
 }
@@ -106,12 +108,14 @@ static void print_table(const vt_evaluated *e)
     static const char place[] = "%-10s %-10s %*s";
     char text[VT_DATE_SIZE];
     const int64_t leads = e->options->rollout;
-    const bool seasonal = e->climatologies.seasonal != NULL, ensemble = e->ensemble != NULL;
+    const bool seasonal = e->climatologies.seasonal != NULL;
     const int width = (int)fmax(6, (double)strlen(vt_lead_format(e->step, (double)leads, text)));
     vt_print(place, "channel", "units", width, "lead");
+    const int *columns = tables[e->errors.memory != NULL ? 2 : e->ensemble != NULL];
     for (int i = 0; i < COLUMNS; i++)
-        vt_print(" %*s", columns[ensemble][i].width,
-                 i == 2 && !seasonal && !ensemble ? "mean field" : columns[ensemble][i].name);
+        vt_print(" %*s", values_of[columns[i]].width,
+                 !seasonal && strcmp(values_of[columns[i]].name, "climatology") == 0 ? "mean field"
+                                                                                     : values_of[columns[i]].name);
     vt_print("\n");
     for (int64_t c = 0; c < e->options->config->n_out_channels; c++) {
         const char *name = e->names[c];
@@ -121,7 +125,7 @@ static void print_table(const vt_evaluated *e)
             if (!is_shown(lead, leads, e->step)) continue;
             vt_print(place, lead == 0 && !is_long ? name : "", lead == 0 ? e->variables[c].units : "", width,
                      vt_lead_format(e->step, (double)lead + 1, text));
-            print_scores(e, lead, c);
+            print_scores(e, columns, lead, c);
         }
     }
     if (seasonal) print_horizons(e);
@@ -132,8 +136,8 @@ vt_status vt_evaluation_report(const vt_evaluated *e)
     vt_status status = VT_OK;
     const vt_evaluation_options *options = e->options;
     const vt_config *config = options->config;
-    char *trained = NULL, *title = NULL, *loss = vt_config_value_text(config, "loss"), number[VT_NUMBER_SIZE];
-    char step[VT_DATE_SIZE];
+    char *trained = NULL, *title = NULL, *verdict = NULL, *loss = vt_config_value_text(config, "loss");
+    char step[VT_DATE_SIZE], number[VT_NUMBER_SIZE];
     char *ensemble = options->members.count > 0 ? vt_members_describe(&options->members, config) : NULL;
     const char *set = options->test ? "test" : "validation", *weights = vt_dataset_assumed_weights(e->dataset);
     VT_TRY(vt_forecaster_describe(options->checkpoint, (vt_weights)config->weights, &trained, NULL));
@@ -148,6 +152,11 @@ vt_status vt_evaluation_report(const vt_evaluated *e)
     if (weights != NULL) vt_print_wrapped("RMSE and ACC weigh %s\n", weights);
     if (e->climatologies.seasonal != NULL)
         vt_print_wrapped("climatology: %s\n", vt_seasonal_description(e->climatologies.seasonal));
+    if (e->errors.memory != NULL)
+        vt_print_wrapped("dressed: CRPS of %s with a normal distribution around it, as wide as its errors from %lld "
+                         "initial times of the training set %s; in the last column likewise of the climatology\n",
+                         ensemble != NULL ? "the mean" : "the forecast", (long long)e->errors.start_count,
+                         config->train_data_path);
     vt_print_wrapped(
         "loss: %s (%s%s over %lld samples, as training logs it%s)\n", vt_text_float((float)e->loss.loss, number),
         strcmp(loss, "relative_l2") == 0 ? "relative L2" : loss, vt_loss_weights_are_set(config) ? ", weighted," : "",
@@ -158,7 +167,8 @@ vt_status vt_evaluation_report(const vt_evaluated *e)
     title = vt_text_format("%s (%s) on the %s set: %lld initial times%s%s", options->checkpoint, trained, set,
                            (long long)e->start_count, ensemble != NULL ? ", ensemble of " : "",
                            ensemble != NULL ? ensemble : "");
-    VT_TRY(vt_scorecard_write(options->place.directory, title));
+    VT_TRY(vt_scorecard_write(options->place.directory, title, &verdict));
+    vt_print_wrapped("%s", verdict);
     vt_print_wrapped("all lead times: scores.csv; drawn: scores.html; maps of %s: map-*.png; in %s\n",
                      e->names[e->map_channel], options->place.directory);
 done:
@@ -166,6 +176,7 @@ done:
     free(loss);
     free(trained);
     free(title);
+    free(verdict);
     return status;
 }
 
@@ -173,7 +184,7 @@ done:
 
 vt_status vt_evaluation_write(const vt_evaluated *e)
 {
-    static const char *const files[] = {"loss.csv", "scores.csv", "horizons.csv", "spectra.csv"};
+    static const char *const files[] = {"loss.csv", "scores.csv", "horizons.csv", "spectra.csv", "rank_histogram.csv"};
     enum { FILES = sizeof files / sizeof files[0] };
     vt_status status = VT_OK;
     const char *const *names = (const char *const *)e->names;
@@ -185,6 +196,7 @@ vt_status vt_evaluation_write(const vt_evaluated *e)
     VT_TRY(vt_scores_write(e->scores, e->ensemble, paths[1], names, e->variables, e->step));
     VT_TRY(vt_scores_write_horizons(e->scores, paths[2], names, e->step));
     VT_TRY(vt_spectra_write(e->spectra, paths[3], names, e->step));
+    if (e->ensemble != NULL) VT_TRY(vt_ensemble_write_ranks(e->ensemble, paths[4], names, e->step));
 done:
     for (int i = 0; i < FILES; i++) free(paths[i]);
     free(loss);
@@ -197,6 +209,8 @@ void vt_maps_clear(const char *directory)
     if (listing == NULL) return;
     for (const struct dirent *entry; (entry = readdir(listing)) != NULL;)
         if (fnmatch("map-*-[0-9][0-9][0-9]*.png", entry->d_name, 0) == 0) unlinkat(dirfd(listing), entry->d_name, 0);
+    unlinkat(dirfd(listing), "rank_histogram.csv", 0);
+    unlinkat(dirfd(listing), "error_stds.nc", 0);
     closedir(listing);
 }
 

@@ -7,6 +7,7 @@
 #include "forecast/climatologies.h"
 #include "forecast/evaluation.h"
 #include "forecast/forecast_file.h"
+#include "forecast/training_errors.h"
 #include "task/weather/ensemble.h"
 #include "task/weather/spectra.h"
 
@@ -34,13 +35,15 @@ typedef struct {
     vt_scores *scores;
     vt_ensemble *ensemble; /* NULL: each forecast is one of its own */
     vt_spectra *spectra;
+    vt_training_errors errors; /* that dress forecasts */
+    bool of_training;          /* the errors are wanted, no scores: the dataset is the training set */
     vt_forecast_file *archive; /* of rank 0, of all forecasts; NULL: none is wanted */
     vt_group *models;          /* the ranks that have forecasts for it, rank 0 first; NULL: none is wanted */
     vt_evaluation loss;        /* the training's, over loss_count samples */
     int64_t loss_count;
 } vt_evaluated;
 
-/* loss.csv, scores.csv, horizons.csv and spectra.csv. */
+/* loss.csv, scores.csv, horizons.csv, spectra.csv, and of an ensemble rank_histogram.csv. */
 vt_status vt_evaluation_write(const vt_evaluated *e);
 
 /* scores.html from these files, and the table on standard output: a line a channel and lead time, the first, 1, 3, 5
@@ -49,7 +52,7 @@ vt_status vt_evaluation_write(const vt_evaluated *e);
  * it is known, else of the mean over time. */
 vt_status vt_evaluation_report(const vt_evaluated *e);
 
-/* Removes the maps of an earlier evaluation. */
+/* Removes the maps of an earlier evaluation, and the files that not all have. */
 void vt_maps_clear(const char *directory);
 
 /* Draws the map channel of target, forecast and their difference, fields [n_out_channels, height, width] of the first

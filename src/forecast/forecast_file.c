@@ -17,15 +17,16 @@
 #include "task/weather/channels.h"
 
 enum { TIME, LEAD, LAT, LON, NUMBER, DIMENSIONS };
+enum { VALUES, MEANS, STDS, KINDS }; /* of variables */
 
 struct vt_forecast_file {
     char *path, *partial;
     hid_t file;
     hid_t scales[DIMENSIONS];
-    hid_t *variables;           /* [2 * channels]: those of the channels, then those of the members' means */
+    hid_t *variables;           /* [KINDS, channels] */
     int64_t extent[DIMENSIONS]; /* of NUMBER 0: there is no ensemble; of LEAD 0: it is no archive */
     int dimensions;             /* made */
-    int64_t channels, written;
+    int64_t channels, written;  /* fields of forecasts */
 };
 
 /* What the file says of the forecasts. */
@@ -42,12 +43,12 @@ typedef struct {
 
 /* The dimensions of a variable in their order, and how many there are. CF: what is neither time nor space comes first.
  */
-static int dimensions_of(const vt_forecast_file *file, bool is_mean, int order[DIMENSIONS])
+static int dimensions_of(const vt_forecast_file *file, int64_t kind, int order[DIMENSIONS])
 {
     int count = 0;
     const bool archive = file->extent[LEAD] > 0;
-    if (archive) order[count++] = TIME;
-    if (file->extent[NUMBER] > 0 && !is_mean) order[count++] = NUMBER;
+    if (archive && kind != STDS) order[count++] = TIME;
+    if (file->extent[NUMBER] > 0 && kind == VALUES) order[count++] = NUMBER;
     order[count++] = archive ? LEAD : TIME;
     order[count++] = LAT;
     order[count++] = LON;
@@ -212,12 +213,13 @@ done:
 /* Of an archive. xarray recognises lengths of time by their units, from version 2025.7 on by `dtype`. */
 static vt_status write_leads(vt_forecast_file *file, const contents *c)
 {
-    const bool hours = c->step % 60 == 0;
+    const bool hours = c->step % 60 == 0 || c->step >= VT_A_MONTH;
     const text_attribute lead[] = {{"standard_name", "forecast_period"},
                                    {"long_name", "time since the initial time"},
                                    {"units", hours ? "hours" : "minutes"},
                                    {"dtype", "timedelta64[ns]"}};
-    return write_steps(file, LEAD, "prediction_timedelta", 0, (double)c->step / (hours ? 60 : 1), lead, 4);
+    const double apart = hours ? vt_length_hours(c->step) : (double)c->step;
+    return write_steps(file, LEAD, "prediction_timedelta", 0, apart, lead, 4);
 }
 
 static vt_status write_numbers(vt_forecast_file *file)
@@ -275,11 +277,10 @@ done:
 
 /* ---- variables ---- */
 
-/* Letters, digits and underscores, a letter first: a name that every reader of NetCDF accepts. malloc'd. */
-static char *variable_name(const char *channel, int64_t number)
+char *vt_forecast_file_variable(const char *channel, int64_t number, const char *suffix)
 {
-    if (channel == NULL || channel[0] == '\0') return vt_text_format("channel_%lld", (long long)number);
-    char *name = vt_text_format("%s%s", isalpha((unsigned char)channel[0]) ? "" : "v_", channel);
+    if (channel == NULL || channel[0] == '\0') return vt_text_format("channel_%lld%s", (long long)number, suffix);
+    char *name = vt_text_format("%s%s%s", isalpha((unsigned char)channel[0]) ? "" : "v_", channel, suffix);
     for (char *c = name; *c != '\0'; c++)
         if (!isalnum((unsigned char)*c)) *c = '_';
     return name;
@@ -289,22 +290,28 @@ static char *variable_name(const char *channel, int64_t number)
 static vt_status create_variable(vt_forecast_file *file, const contents *c, int64_t index)
 {
     vt_status status = VT_OK;
-    const int64_t number = index % file->channels;
-    const bool is_mean = index >= file->channels, masked = c->config->missing == VT_GAPS_MASK;
+    static const char *const suffixes[] = {"", "_mean", "_error_std"};
+    static const char *const ends[] = {"", ", mean of the ensemble", ", standard deviation of the error"};
+    const int64_t kind = index / file->channels, number = index % file->channels;
+    const bool masked = c->config->missing == VT_GAPS_MASK;
     const char *const *names = vt_dataset_channel_names(c->dataset);
     const char *channel = names != NULL ? names[number] : NULL;
     int order[DIMENSIONS];
-    const int dimensions = dimensions_of(file, is_mean, order);
+    const int dimensions = dimensions_of(file, kind, order);
     hsize_t extent[DIMENSIONS], chunk[DIMENSIONS];
     for (int i = 0; i < dimensions; i++) {
         extent[i] = (hsize_t)file->extent[order[i]];
         chunk[i] = order[i] == LAT || order[i] == LON ? extent[i] : 1;
     }
     const float fill = NAN;
-    char *own = variable_name(channel, number), *name = vt_text_format("%s%s", own, is_mean ? "_mean" : "");
+    char *own = vt_forecast_file_variable(channel, number, "");
+    char *name = vt_forecast_file_variable(channel, number, suffixes[kind]);
+    char *std = vt_forecast_file_variable(channel, number, suffixes[STDS]);
     vt_variable meaning = vt_variable_described(channel != NULL && channel[0] != '\0' ? channel : own,
                                                 vt_dataset_meaning(c->dataset, number));
-    char *long_name = vt_text_format("%s%s", meaning.long_name, is_mean ? ", mean of the ensemble" : "");
+    char *long_name = vt_text_format("%s%s", meaning.long_name, ends[kind]);
+    char *standard_name = vt_text_format("%s%s", meaning.standard_name != NULL ? meaning.standard_name : "",
+                                         kind == STDS ? " standard_error" : "");
     hid_t space = H5Screate_simple(dimensions, extent, NULL), properties = creation_properties(H5P_DATASET_CREATE);
     H5Pset_chunk(properties, dimensions, chunk);
     H5Pset_shuffle(properties);
@@ -316,12 +323,14 @@ static vt_status create_variable(vt_forecast_file *file, const contents *c, int6
     VT_TRY(write_level(file, &meaning, &level));
     coordinates = vt_text_format("%s%s", file->extent[LEAD] == 0 ? "forecast_reference_time " : "", level);
     if (level[0] == '\0' && coordinates[0] != '\0') coordinates[strlen(coordinates) - 1] = '\0';
-    text_attribute attributes[5] = {{"long_name", long_name}};
+    text_attribute attributes[6] = {{"long_name", long_name}};
     size_t count = 1;
     if (coordinates[0] != '\0') attributes[count++] = (text_attribute){"coordinates", coordinates};
     if (meaning.units[0] != '\0') attributes[count++] = (text_attribute){"units", meaning.units};
-    if (meaning.standard_name != NULL) attributes[count++] = (text_attribute){"standard_name", meaning.standard_name};
-    if (is_mean) attributes[count++] = (text_attribute){"cell_methods", "realization: mean"};
+    if (meaning.standard_name != NULL) attributes[count++] = (text_attribute){"standard_name", standard_name};
+    if (c->options->has_stds && kind == (file->extent[NUMBER] > 0 ? MEANS : VALUES))
+        attributes[count++] = (text_attribute){"ancillary_variables", std};
+    if (kind == MEANS) attributes[count++] = (text_attribute){"cell_methods", "realization: mean"};
     bool done = variable >= 0 && set_texts(variable, attributes, count);
     if (masked) done = done && set_attribute(variable, "_FillValue", H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, &fill);
     for (int i = 0; i < dimensions; i++)
@@ -332,6 +341,8 @@ done:
     H5Pclose(properties);
     free(own);
     free(name);
+    free(std);
+    free(standard_name);
     free(long_name);
     free(level);
     free(coordinates);
@@ -344,18 +355,21 @@ static vt_status create_all(vt_forecast_file *file, const contents *c)
     hid_t access = vt_hdf5_file_access(), creation = creation_properties(H5P_FILE_CREATE);
     file->file = H5Fcreate(file->partial, H5F_ACC_TRUNC, creation, access);
     VT_CHECK(file->file >= 0, "can't make %s: %s", file->path, vt_hdf5_reason());
-    const text_attribute attributes[] = {
-        {"Conventions", "CF-1.8"},     {"title", "Weather forecast by a vision transformer"},
-        {"source", c->source},         {"history", c->history},
-        {"checkpoint", c->checkpoint}, {"about", c->about}};
-    VT_CHECK(set_texts(file->file, attributes, 6), "can't write %s: %s", file->path, vt_hdf5_reason());
     const bool archive = c->options->archive, ensemble = file->extent[NUMBER] > 0;
-    VT_TRY(write_times(file, c));
+    const bool has[KINDS] = {file->extent[TIME] > 0, ensemble && !archive, c->options->has_stds};
+    const char *title =
+        has[VALUES] ? "Weather forecast by a vision transformer" : "Errors of a vision transformer's forecasts";
+    const text_attribute attributes[] = {{"Conventions", "CF-1.8"},     {"title", title},
+                                         {"source", c->source},         {"history", c->history},
+                                         {"checkpoint", c->checkpoint}, {"about", c->about}};
+    VT_CHECK(set_texts(file->file, attributes, 6), "can't write %s: %s", file->path, vt_hdf5_reason());
+    if (has[VALUES]) VT_TRY(write_times(file, c));
     if (archive) VT_TRY(write_leads(file, c));
     VT_TRY(write_side(file, LAT, vt_dataset_known_coordinate(c->dataset, false), c));
     VT_TRY(write_side(file, LON, c->longitudes, c));
     if (ensemble) VT_TRY(write_numbers(file));
-    for (int64_t i = 0; i < (ensemble && !archive ? 2 : 1) * file->channels; i++) VT_TRY(create_variable(file, c, i));
+    for (int64_t i = 0; i < KINDS * file->channels; i++)
+        if (has[i / file->channels]) VT_TRY(create_variable(file, c, i));
 done:
     H5Pclose(creation);
     if (access >= 0) H5Pclose(access);
@@ -413,9 +427,9 @@ static vt_status collect(const vt_forecast_file_options *options, contents *c)
     uint32_t checksum = 0;
     char *trained = NULL, now[VT_NOW_SIZE];
     *c = (contents){.options = options, .config = config, .dataset = dataset};
-    VT_TRY(vt_dataset_check_dates(dataset, options->option));
     c->step = vt_dataset_minutes_a_time(dataset) * config->dt;
-    VT_CHECK(!options->archive || c->step < VT_A_MONTH,
+    if (options->start_count > 0) VT_TRY(vt_dataset_check_dates(dataset, options->option));
+    VT_CHECK(!options->archive || options->start_count == 0 || c->step < VT_A_MONTH,
              "%s: forecasts from several initial times have leads of equal length, but the steps are months",
              options->option);
     c->dates = vt_allocate((size_t)date_count, sizeof *c->dates, "the forecast");
@@ -451,10 +465,10 @@ vt_status vt_forecast_file_open(const vt_forecast_file_options *options, vt_fore
     file->extent[LEAD] = options->archive ? options->steps : 0;
     file->extent[LAT] = c.config->img_size[0];
     file->extent[LON] = c.config->img_size[1];
-    file->extent[NUMBER] = options->states->members->count;
-    file->variables = vt_allocate(2 * (size_t)file->channels, sizeof *file->variables, "a file of forecasts");
+    file->extent[NUMBER] = options->start_count > 0 ? options->states->members->count : 0;
+    file->variables = vt_allocate(KINDS * (size_t)file->channels, sizeof *file->variables, "a file of forecasts");
     for (int i = 0; i < DIMENSIONS; i++) file->scales[i] = H5I_INVALID_HID;
-    for (int64_t i = 0; i < 2 * file->channels; i++) file->variables[i] = H5I_INVALID_HID;
+    for (int64_t i = 0; i < KINDS * file->channels; i++) file->variables[i] = H5I_INVALID_HID;
     vt_hdf5_enter();
     status = create_all(file, &c);
     vt_hdf5_leave();
@@ -472,12 +486,12 @@ static vt_status write_inside(vt_forecast_file *file, int64_t start_index, int64
                               const float *fields)
 {
     vt_status status = VT_OK;
-    const bool is_mean = member == VT_FORECAST_MEAN;
+    const int64_t kind = member == VT_FORECAST_MEAN ? MEANS : member == VT_FORECAST_STD ? STDS : VALUES;
     const int64_t plane = file->extent[LAT] * file->extent[LON];
     const int64_t at[DIMENSIONS] = {
         [TIME] = file->extent[LEAD] > 0 ? start_index : time, [LEAD] = time, [NUMBER] = member};
     int order[DIMENSIONS];
-    const int dimensions = dimensions_of(file, is_mean, order);
+    const int dimensions = dimensions_of(file, kind, order);
     hsize_t start[DIMENSIONS], count[DIMENSIONS];
     for (int i = 0; i < dimensions; i++) {
         start[i] = (hsize_t)at[order[i]];
@@ -485,13 +499,13 @@ static vt_status write_inside(vt_forecast_file *file, int64_t start_index, int64
     }
     hid_t memory = H5Screate_simple(dimensions, count, NULL);
     for (int64_t c = 0; c < file->channels; c++) {
-        hid_t variable = file->variables[is_mean ? file->channels + c : c], space = H5Dget_space(variable);
+        hid_t variable = file->variables[kind * file->channels + c], space = H5Dget_space(variable);
         H5Sselect_hyperslab(space, H5S_SELECT_SET, start, NULL, count, NULL);
         herr_t written = H5Dwrite(variable, H5T_NATIVE_FLOAT, memory, space, H5P_DEFAULT, fields + c * plane);
         H5Sclose(space);
         VT_CHECK(written >= 0, "can't write time %lld of %s: %s", (long long)time, file->path, vt_hdf5_reason());
     }
-    file->written++;
+    file->written += kind != STDS;
 done:
     H5Sclose(memory);
     return status;
@@ -511,7 +525,7 @@ static bool close_handles(vt_forecast_file *file)
 {
     bool done = true;
     vt_hdf5_enter();
-    for (int64_t i = 0; i < 2 * file->channels; i++)
+    for (int64_t i = 0; i < KINDS * file->channels; i++)
         if (file->variables[i] >= 0) done = H5Dclose(file->variables[i]) >= 0 && done;
     for (int i = 0; i < DIMENSIONS; i++)
         if (file->scales[i] >= 0) done = H5Dclose(file->scales[i]) >= 0 && done;

@@ -8,6 +8,9 @@
  * "Data format"): a channel is a variable [time, prediction_timedelta, latitude, longitude], of an ensemble [time,
  * number, prediction_timedelta, latitude, longitude], where `time` is the initial time. It has no means.
  *
+ * How large errors are, NAME_error_std, depends on the lead time alone: [time, lat, lon], or in an archive
+ * [prediction_timedelta, latitude, longitude]. An archive may hold nothing else.
+ *
  * The names, the units and the grid are those of the data, and the file says which checkpoint and which command made
  * it.
  */
@@ -23,8 +26,9 @@ typedef struct {
     const vt_states *states;      /* whose forecasts these are */
     const vt_fields_about *about; /* of the data at the initial times */
     const int64_t *starts;        /* the initial times: samples, [start_count] */
-    int64_t start_count, steps;
-    bool archive; /* with one initial time, too */
+    int64_t start_count, steps;   /* 0 initial times: no forecasts, for the data of starts[0] */
+    bool archive;                 /* with one initial time, too */
+    bool has_stds;                /* VT_FORECAST_STD */
 } vt_forecast_file_options;
 
 typedef struct vt_forecast_file vt_forecast_file;
@@ -35,9 +39,13 @@ vt_status vt_forecast_file_check_path(const char *option, const char *path, bool
 /* The file gets its name when it is finished. Error: an archive of steps of months, or without dates. */
 vt_status vt_forecast_file_open(const vt_forecast_file_options *options, vt_forecast_file **file);
 
+/* The name of a channel's variable, which ends in "", "_mean" or "_error_std": letters, digits and underscores, a
+ * letter first, which every reader of NetCDF accepts. channel: its own name, or NULL. malloc'd. */
+char *vt_forecast_file_variable(const char *channel, int64_t number, const char *suffix);
+
 /* The fields [channels, height, width] at time 0, 1, … of a member (0 without an ensemble), or of the members' mean,
- * from initial time `start` (0 without an archive); each once, in any order. */
-enum { VT_FORECAST_MEAN = -1 };
+ * from initial time `start` (0 without an archive), or how large errors are; each once, in any order. */
+enum { VT_FORECAST_MEAN = -1, VT_FORECAST_STD = -2 };
 vt_status vt_forecast_file_write(vt_forecast_file *file, int64_t start, int64_t member, int64_t time,
                                  const float *fields);
 

@@ -215,6 +215,14 @@ done:
     return status;
 }
 
+vt_status vt_forecaster_compare(vt_fields_use use, const vt_config *config, const vt_dataset *dataset,
+                                const vt_fields_about *about, const char *name)
+{
+    const vt_fields_rules rules = {.use = use, .accepted = config->accept, .any_transform = true};
+    const vt_fields_side data = {vt_dataset_about(dataset), vt_dataset_source(dataset)->path};
+    return about != NULL ? vt_fields_agree(&rules, &data, &(vt_fields_side){about, name}) : VT_OK;
+}
+
 void vt_forecaster_close_data(vt_dataset_options *options, vt_dataset **dataset)
 {
     vt_dataset_close(dataset);
@@ -454,35 +462,36 @@ done:
 
 /* ---- a step ---- */
 
-static vt_status take_forcings(vt_forecaster *forecaster, const int64_t *samples, int64_t lead, int64_t count)
+static vt_status take_forcings(vt_forecaster *forecaster, vt_dataset *dataset, const int64_t *samples, int64_t lead,
+                               int64_t count)
 {
     vt_status status = VT_OK;
     const vt_config *config = vt_trainer_config(forecaster->trainer);
-    const vt_known_fields *known = vt_dataset_known(forecaster->dataset);
+    const vt_known_fields *known = vt_dataset_known(dataset);
     const int64_t each = vt_config_forcing_channels(config) * plane_of(config);
-    const int64_t own = vt_dataset_options_of(forecaster->dataset)->forcing_channels * plane_of(config);
+    const int64_t own = vt_dataset_options_of(dataset)->forcing_channels * plane_of(config);
     VT_ASSERT(count > 0 && count <= vt_forecaster_batch(forecaster));
     for (int64_t i = 0; i < count && each > 0; i++) {
         float *fields = forecaster->forcings + i * each, *of_files = fields + each - own;
-        const vt_date date = vt_states_date(forecaster->dataset, samples[i], lead);
+        const vt_date date = vt_states_date(dataset, samples[i], lead);
         if (known != NULL) vt_known_fields_take(known, date, false, fields);
         const int64_t given = forecaster->given != NULL ? vt_dataset_find(forecaster->given, date, 0) : -1;
         if (given >= 0)
             VT_TRY(vt_dataset_read(forecaster->given, given, of_files, NULL));
         else if (own > 0)
-            VT_TRY(vt_dataset_read_forcings(forecaster->dataset, samples[i], lead, of_files));
+            VT_TRY(vt_dataset_read_forcings(dataset, samples[i], lead, of_files));
     }
 done:
     return status;
 }
 
-vt_status vt_forecaster_step(vt_forecaster *forecaster, const float *input, const int64_t *samples,
+vt_status vt_forecaster_step(vt_forecaster *forecaster, vt_dataset *dataset, const float *input, const int64_t *samples,
                              const uint32_t *noise_keys, int64_t lead, int64_t count, float *fields)
 {
     vt_status status = VT_OK;
     const vt_config *config = vt_trainer_config(forecaster->trainer);
     const int64_t numbers = count * config->n_out_channels * plane_of(config);
-    VT_TRY(take_forcings(forecaster, samples, lead, count));
+    VT_TRY(take_forcings(forecaster, dataset, samples, lead, count));
     const vt_batch batch = {.sample_count = count,
                             .global_count = count,
                             .lead = lead,
@@ -504,7 +513,7 @@ vt_status vt_forecaster_score(vt_forecaster *forecaster, const float *input, con
                             .global_count = count * config->data_parallel,
                             .samples = samples,
                             .tensors = {input, target, forecaster->forcings}};
-    VT_TRY(take_forcings(forecaster, samples, 0, count));
+    VT_TRY(take_forcings(forecaster, forecaster->dataset, samples, 0, count));
     status = vt_step_evaluate(forecaster->trainer, &batch, sums);
 done:
     return status;

@@ -37,6 +37,10 @@ vt_status vt_forecaster_open_data(const vt_config *config, const char *checkpoin
                                   vt_dataset **dataset);
 void vt_forecaster_close_data(vt_dataset_options *options, vt_dataset **dataset);
 
+/* Do the dataset and other data of the same units go together? about: what `name` says of these; NULL: nothing. */
+vt_status vt_forecaster_compare(vt_fields_use use, const vt_config *config, const vt_dataset *dataset,
+                                const vt_fields_about *about, const char *name);
+
 /* Collective. Takes memory and reads the parameters. The dataset outlives the forecaster; about: what of it forecasts
  * begin from, which is compared with what the checkpoint says of its own data. */
 vt_status vt_forecaster_open(const vt_config *config, const char *checkpoint, vt_world *world, vt_dataset *dataset,
@@ -61,7 +65,7 @@ int64_t vt_forecaster_batch(const vt_forecaster *forecaster);
  * n_out_channels, height, width], dt later; both as the dataset has them: values or departures. The newest times are
  * `lead` steps behind those of the dataset's `samples` [count]: forcings are those of then. noise_keys [count, 2]: what
  * the model's noise depends on, member and date of the initial time. */
-vt_status vt_forecaster_step(vt_forecaster *forecaster, const float *input, const int64_t *samples,
+vt_status vt_forecaster_step(vt_forecaster *forecaster, vt_dataset *dataset, const float *input, const int64_t *samples,
                              const uint32_t *noise_keys, int64_t lead, int64_t count, float *fields);
 
 /* Adds the training's loss of samples with their targets [count, n_out_channels, height, width] to *sums, which were

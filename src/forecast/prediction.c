@@ -9,6 +9,7 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "forecast/forecast_file.h"
+#include "forecast/training_errors.h"
 #include "source/fields/dataset.h"
 #include "task/weather/calendar.h"
 
@@ -119,6 +120,7 @@ done:
 
 static vt_status open_result(prediction *p)
 {
+    vt_status status = VT_OK;
     const vt_prediction_options *options = p->options;
     const vt_forecast_file_options result = {.option = "--time",
                                              .path = options->output,
@@ -129,8 +131,13 @@ static vt_status open_result(prediction *p)
                                              .starts = p->starts,
                                              .start_count = p->start_count,
                                              .steps = options->steps,
-                                             .archive = p->several};
-    return vt_forecast_file_open(&result, &p->result);
+                                             .archive = p->several,
+                                             .has_stds = options->error_stds != NULL};
+    if (options->error_stds != NULL) /* has it the last one? */
+        VT_TRY(vt_error_stds_read(options->error_stds, options->checkpoint, &p->states, options->steps - 1));
+    VT_TRY(vt_forecast_file_open(&result, &p->result));
+done:
+    return status;
 }
 
 static vt_status open_states(prediction *p)
@@ -160,6 +167,9 @@ static vt_status write_step(prediction *p, int64_t first, int64_t step)
                 vt_forecast_file_write(p->result, first + i, m, step, p->states.forecast + (m * count + i) * sample));
     if (p->options->members.count > 0 && !p->several)
         VT_TRY(vt_forecast_file_write(p->result, 0, VT_FORECAST_MEAN, step, vt_states_forecast(&p->states, 0)));
+    if (p->options->error_stds == NULL || first > 0) return VT_OK;
+    VT_TRY(vt_error_stds_read(p->options->error_stds, p->options->checkpoint, &p->states, step));
+    VT_TRY(vt_forecast_file_write(p->result, 0, VT_FORECAST_STD, step, p->states.mean));
 done:
     return status;
 }

@@ -149,8 +149,9 @@ vt_status vt_states_step(vt_states *states)
         const int64_t left = each - first % each;
         count = left < most ? left : most;
         vt_forecaster_choose(states->forecaster, first / each);
-        VT_TRY(vt_forecaster_step(states->forecaster, states->input + first * in, states->starts + first,
-                                  states->noise_keys + 2 * first, states->lead, count, states->forecast + first * out));
+        VT_TRY(vt_forecaster_step(states->forecaster, states->dataset, states->input + first * in,
+                                  states->starts + first, states->noise_keys + 2 * first, states->lead, count,
+                                  states->forecast + first * out));
         tell(states, count);
     }
     states->lead++;

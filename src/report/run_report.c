@@ -184,8 +184,10 @@ static vt_status append_forecasts(vt_text *html, const vt_run_files *run)
     if (directory == NULL) return VT_OK;
     vt_page_append_text(html, "<h2>Forecasts</h2><p class=\"sub\">By vitrain evaluate: ", strrchr(directory, '/') + 1,
                         "</p>");
-    vt_status status = vt_scorecard_append(html, directory);
+    char *verdict = NULL;
+    vt_status status = vt_scorecard_append(html, directory, &verdict);
     free(directory);
+    free(verdict);
     return status;
 }
 

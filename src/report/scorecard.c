@@ -174,13 +174,14 @@ static vt_line level_of(const vt_table *table, rows_of rows, const char *x, doub
     return (vt_line){name, points, points + 2, 2, 1, VT_LINE_DASHED, -1};
 }
 
-/* Curves over the lead times: of values in the channels' units, or beside a level of plain numbers. */
+/* Curves over the lead times: of values in the channels' units, or beside a level of plain numbers. Or with `file` its
+ * column `ratio` by x at some lead times, beside 1. */
 typedef struct {
-    const char *title, *explanation;
+    const char *title, *explanation, *file, *x;
     curve curves[3]; /* the first says whether there is anything to draw */
     const char *level_name;
     double level;
-    bool counts_members;
+    bool counts_members, has_verdict;
 } section;
 
 static const section sections[] = {
@@ -204,12 +205,45 @@ static const section sections[] = {
      .counts_members = true},
     {.title = "Spread over error",
      .explanation = "Times √((N + 1) / N): 1 is reliable; below 1, the members are too much alike.",
-     .curves = {{"spread_error_ratio", "spread / error", VT_LINE_PLAIN, 0}},
+     .curves = {{"spread_error_ratio", "spread / error", VT_LINE_PLAIN, 0},
+                {"spread_error_ratio_8", "means of 8 × 8 points", VT_LINE_PLAIN, 1},
+                {"spread_error_ratio_24", "means of 24 × 24", VT_LINE_PLAIN, 2}},
      .level_name = "reliable",
-     .level = 1}};
+     .level = 1},
+    {.title = "Rank histogram",
+     .explanation = "How often the truth is above so many members, over 1 / (N + 1): 1 is reliable; high at both ends, "
+                    "the members are too much alike.",
+     .file = "rank_histogram.csv",
+     .x = "rank",
+     .level_name = "reliable"},
+    {.title = "CRPS and its cheap rivals",
+     .explanation = "Dressed: a normal distribution around each value, as wide as errors in the training set. ",
+     .curves = {{"crps_dressed", "dressed forecast", VT_LINE_DASHED, 1},
+                {"crps", "ensemble", VT_LINE_PLAIN, 0},
+                {"crps_climatology", "dressed climatology", VT_LINE_DASHED, 2}},
+     .has_verdict = true},
+    {.title = "Power spectra",
+     .explanation = "Power of the forecast over that of the truth, by zonal wavenumber: below 1 on the right, small "
+                    "scales are blurred; above 1, there is noise.",
+     .file = "spectra.csv",
+     .x = "wavenumber",
+     .level_name = "truth"}};
+
+/* Whether the ensemble is better than dressed forecasts; malloc'd. "": that isn't known. */
+static char *judge(const vt_table *scores)
+{
+    static const char *const rivals[] = {"crps_dressed", "crps_climatology"};
+    long long better[] = {0, 0};
+    if (vt_table_find(scores, "crps") < 0 || vt_table_find(scores, rivals[0]) < 0) return vt_text_copy("");
+    for (int64_t i = 0; i < 2 * scores->rows; i++)
+        better[i % 2] += vt_table_value(scores, i / 2, "crps") < vt_table_value(scores, i / 2, rivals[i % 2]);
+    return vt_text_format("By its CRPS the ensemble is better than the dressed forecast in %lld of %lld channels and "
+                          "lead times, and than the dressed climatology in %lld; elsewhere it is not worth its cost.\n",
+                          better[0], (long long)scores->rows, better[1]);
+}
 
 /* A chart for each channel. */
-static void append_curves(vt_text *html, const vt_table *scores, const section *s)
+static void append_curves(vt_text *html, const vt_table *scores, const section *s, const char *verdict)
 {
     enum { CURVES = sizeof s->curves / sizeof s->curves[0] };
     char x_name[32];
@@ -218,7 +252,8 @@ static void append_curves(vt_text *html, const vt_table *scores, const section *
     snprintf(x_name, sizeof x_name, "lead time, %s", axis->name);
     vt_text_append(html, "<section><h2>%s", s->title);
     if (s->counts_members) vt_text_append(html, " of %.0f", vt_table_value(scores, 0, "members"));
-    vt_text_append(html, "</h2><p class=\"sub\">Drawn over %s of lead time. %s</p>", axis->name, s->explanation);
+    vt_text_append(html, "</h2><p class=\"sub\">Drawn over %s of lead time. %s%s</p>", axis->name, s->explanation,
+                   s->has_verdict ? verdict : "");
     const bool small = vt_charts_begin(html, count_channels(scores));
     for (int64_t first = 0; first < scores->rows;) {
         const rows_of rows = next_channel(scores, first);
@@ -243,18 +278,18 @@ static void append_curves(vt_text *html, const vt_table *scores, const section *
     vt_text_append(html, "</div></section>\n");
 }
 
-/* ---- spectra ---- */
+/* ---- spectra and rank histograms ---- */
 
-static rows_of next_lead(const vt_table *spectra, rows_of channel, int64_t first)
+static rows_of next_lead(const vt_table *table, rows_of channel, int64_t first)
 {
     int64_t end = first;
-    const double hours = hours_at(spectra, first);
-    while (end < channel.first + channel.count && hours_at(spectra, end) == hours) end++;
+    const double hours = hours_at(table, first);
+    while (end < channel.first + channel.count && hours_at(table, end) == hours) end++;
     return (rows_of){first, end - first};
 }
 
-/* The channel's power by wavenumber over that of the truth, at the first lead, after 1 and 5 days, and at the last. */
-static void append_spectrum(vt_text *html, const vt_table *spectra, rows_of channel, bool small)
+/* Of a channel at the first lead, after 1 and 5 days, and at the last. */
+static void append_ratio(vt_text *html, const vt_table *table, rows_of channel, const section *s, bool small)
 {
     vt_line lines[SPECTRA + 1];
     vt_text names[SPECTRA] = {0};
@@ -262,17 +297,17 @@ static void append_spectrum(vt_text *html, const vt_table *spectra, rows_of chan
     int count = 0;
     rows_of rows = {channel.first, 0};
     while (rows.first + rows.count < channel.first + channel.count && count < SPECTRA) {
-        rows = next_lead(spectra, channel, rows.first + rows.count);
-        const double hours = hours_at(spectra, rows.first);
+        rows = next_lead(table, channel, rows.first + rows.count);
+        const double hours = hours_at(table, rows.first);
         const bool is_end = rows.first == channel.first || rows.first + rows.count == channel.first + channel.count;
         if (!is_end && hours != 24 && hours != 120) continue;
-        append_lead(&names[count], spectra, rows.first);
-        lines[count] = line_of(spectra, rows, "wavenumber", "ratio", names[count].characters, VT_LINE_PLAIN, count);
+        append_lead(&names[count], table, rows.first);
+        lines[count] = line_of(table, rows, s->x, "ratio", names[count].characters, VT_LINE_PLAIN, count);
         count++;
     }
-    lines[count++] = level_of(spectra, rows, "wavenumber", 1, "truth", points);
-    const vt_chart chart = {.title = spectra->labels[channel.first],
-                            .x_name = "wavenumber",
+    lines[count++] = level_of(table, rows, s->x, 1, s->level_name, points);
+    const vt_chart chart = {.title = table->labels[channel.first],
+                            .x_name = s->x,
                             .lines = lines,
                             .line_count = count,
                             .may_be_logarithmic = true,
@@ -281,38 +316,44 @@ static void append_spectrum(vt_text *html, const vt_table *spectra, rows_of chan
     for (int i = 0; i < SPECTRA; i++) vt_text_close(&names[i]);
 }
 
-static void append_spectra(vt_text *html, const vt_table *spectra)
+/* A chart for each channel of the file, which may be missing: it is of an older version, or of no ensemble. */
+static vt_status append_ratios(vt_text *html, const char *directory, const section *s)
 {
-    if (spectra->rows == 0) return;
-    vt_text_append(
-        html, "<section><h2>Power spectra</h2><p class=\"sub\">Power of the forecast over that of the truth, by zonal "
-              "wavenumber: below 1 on the right, small scales are blurred; above 1, there is noise.</p>");
-    const bool small = vt_charts_begin(html, count_channels(spectra));
-    for (int64_t first = 0; first < spectra->rows;) {
-        const rows_of channel = next_channel(spectra, first);
-        append_spectrum(html, spectra, channel, small);
+    vt_status status = VT_OK;
+    vt_table table = {0};
+    char *path = vt_text_format("%s/%s", directory, s->file);
+    if (vt_table_open(path, true, &table) != VT_OK)
+        vt_error_clear();
+    else
+        VT_TRY(vt_table_need(&table, path, (const char *const[]){"channel", "lead_hours", s->x, "ratio", NULL}));
+    if (table.rows == 0) goto done;
+    count_days(&table);
+    vt_text_append(html, "<section><h2>%s</h2><p class=\"sub\">%s</p>", s->title, s->explanation);
+    const bool small = vt_charts_begin(html, count_channels(&table));
+    for (int64_t first = 0; first < table.rows;) {
+        const rows_of channel = next_channel(&table, first);
+        append_ratio(html, &table, channel, s, small);
         first += channel.count;
     }
     vt_text_append(html, "</div></section>\n");
+done:
+    vt_table_close(&table);
+    free(path);
+    return status;
 }
 
 /* ---- the page ---- */
 
-vt_status vt_scorecard_append(vt_text *html, const char *directory)
+vt_status vt_scorecard_append(vt_text *html, const char *directory, char **verdict)
 {
     vt_status status = VT_OK;
-    vt_table scores = {0}, spectra = {0};
-    char *scores_path = vt_text_format("%s/scores.csv", directory);
-    char *spectra_path = vt_text_format("%s/spectra.csv", directory);
-    VT_TRY(vt_table_open(scores_path, true, &scores));
-    VT_TRY(vt_table_need(&scores, scores_path, (const char *const[]){"channel", "lead_hours", NULL}));
-    if (vt_table_open(spectra_path, true, &spectra) != VT_OK)
-        vt_error_clear(); /* of an older version */
-    else
-        VT_TRY(vt_table_need(&spectra, spectra_path,
-                             (const char *const[]){"channel", "lead_hours", "wavenumber", "ratio", NULL}));
+    vt_table scores = {0};
+    char *path = vt_text_format("%s/scores.csv", directory);
+    *verdict = NULL;
+    VT_TRY(vt_table_open(path, true, &scores));
+    VT_TRY(vt_table_need(&scores, path, (const char *const[]){"channel", "lead_hours", NULL}));
+    *verdict = judge(&scores);
     count_days(&scores);
-    count_days(&spectra);
     vt_text_append(html,
                    "%s<p class=\"sub\">Skill in per cent: 100 × (1 − RMSE² / RMSE² of the other forecast). +100 "
                    "is perfect, 0 as good as the other, and hatched is worse.</p>",
@@ -321,24 +362,25 @@ vt_status vt_scorecard_append(vt_text *html, const char *directory)
     append_scorecard(html, &scores, "skill", "Skill against the seasonal climatology");
     append_scorecard(html, &scores, "skill_over_persistence", "Skill against persistence");
     vt_text_append(html, "</div>\n<div%s>", count_channels(&scores) == 1 ? " class=\"charts\"" : "");
-    for (size_t i = 0; i < sizeof sections / sizeof sections[0]; i++) append_curves(html, &scores, &sections[i]);
-    append_spectra(html, &spectra);
+    for (size_t i = 0; i < sizeof sections / sizeof sections[0]; i++)
+        if (sections[i].file != NULL)
+            VT_TRY(append_ratios(html, directory, &sections[i]));
+        else
+            append_curves(html, &scores, &sections[i], *verdict);
     vt_text_append(html, "</div>\n");
 done:
     vt_table_close(&scores);
-    vt_table_close(&spectra);
-    free(scores_path);
-    free(spectra_path);
+    free(path);
     return status;
 }
 
-vt_status vt_scorecard_write(const char *directory, const char *title)
+vt_status vt_scorecard_write(const char *directory, const char *title, char **verdict)
 {
     vt_status status = VT_OK;
     vt_text html = {0};
     char *path = vt_text_format("%s/scores.html", directory);
     vt_page_begin(&html, "how good the forecasts are", title);
-    VT_TRY(vt_scorecard_append(&html, directory));
+    VT_TRY(vt_scorecard_append(&html, directory, verdict));
     vt_text_append(&html, "<footer>Written by vitrain evaluate from scores.csv and spectra.csv beside it; "
                           "docs/evaluation.md says what the scores mean.</footer>");
     VT_TRY(vt_page_write(&html, path));

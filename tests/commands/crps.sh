@@ -9,11 +9,11 @@ RUNS=runs/base/1CPU
 
 learn() { "$VITRAIN" $CRPS --expdir=runs "$@"; }
 
-data_and_run() {
+data_and_crps_run() {
     synth --img_size=[8,12] --steps_per_year=21 --valid_steps=13
     learn --run_num=whole >printed
 }
-made_once data_and_run
+made_once data_and_crps_run
 
 # close FIRST SECOND: both may be read once only; equal within rounding
 close() { cat "$1" >close.first; cat "$2" >close.second; near close.first close.second 1e-5 1e-5 1e-5 1e-5 1e-5 1e-5; }

@@ -23,7 +23,7 @@ test_ensembles_of_one() {
     evaluate $A --output=one --members=1
     for file in loss horizons spectra; do cmp alone/$file.csv one/$file.csv; done
     cmp alone/scores.csv <(scores one 1-22)
-    [ "$(scores one 23- | head -n 1)" = members,spread,spread_error_ratio,crps ]
+    [ "$(scores one 23- | head -n 1)" = members,spread,spread_error_ratio,crps,spread_error_ratio_8,crps_8,spread_error_ratio_24,crps_24,crps_dressed,crps_climatology ]
     [ "$(scores one 23-25 | sed 1d | sort -u)" = 1,, ]
     cmp <(scores one 22 | sed 1d) <(scores one 26 | sed 1d)
     evaluate $A --output=equal --members=3 --input_noise=1e-30
@@ -57,8 +57,160 @@ test_ensembles_are_the_same_however_they_are_made() {
     needs_mpi
     for ranks in 2 3; do # 9 initial times
         "$TOP/tests/mpirun" -np $ranks "$VITRAIN" evaluate $A --rollout=4 --members=5 --output=shared --force >/dev/null
-        for file in loss scores horizons spectra; do cmp five/$file.csv shared/$file.csv; done
+        for file in loss scores horizons spectra rank_histogram; do cmp five/$file.csv shared/$file.csv; done
+        for name in u10_error_std t2m_error_std latitude prediction_timedelta; do cmp <(values five/error_stds.nc $name) <(values shared/error_stds.nc $name); done
     done
+}
+
+# Against the definitions, in numpy: fair CRPS and ratio of means over blocks of points, the rank histogram, and the CRPS of the
+# mean and of the climatology with a normal distribution around them. The standard deviations are those that the forecasts of
+# `predict` from the training set have. The model sees departures and forcings, of the dates of either set.
+test_scores_of_ensembles_in_numpy() {
+    python_with "python3-xarray python3-netcdf4" "xarray, netCDF4"
+    rm -rf data runs
+    synth --valid_steps=13 --img_size=[28,48]
+    train --img_size=[28,48] --run_num=1 --normalise=climatology --forcings=[cos_zenith,sin_day] --n_history=1 --n_in_channels=6 --predict=tendency >/dev/null
+    evaluate $A --members=5 --input_noise=0.6 --forecasts=f.nc --output=scored --error_times=1000 --rollout=2
+    contains "$(cat said)" "errors from 58 initial times of the training set data/train"
+    predict $A --members=5 --input_noise=0.6 --split=train --time=2001-01-01T06/2001-01-15T12/6h --rollout=2 --output=train.nc
+    "$python" - <<'END'
+import csv, math
+import netCDF4, numpy as np, xarray
+
+erf = np.vectorize(math.erf)
+truth = {name: netCDF4.Dataset(f"data/{name}/{year}.h5")["fields"][:].astype(float) for name, year in (("valid", 2002), ("train", 2001))}
+season = netCDF4.Dataset("data/stats/climatology.h5")
+assert season.harmonics == 0 and list(season.minutes_of_day) == [0, 360, 720, 1080]
+f, train, stds = (xarray.open_dataset(name).load() for name in ("f.nc", "train.nc", "scored/error_stds.nc"))
+assert list(stds.data_vars) == [f"{name}_error_std" for name in f.data_vars] and "number" not in stds.dims, stds
+stds = stds.rename({f"{name}_error_std": name for name in f.data_vars})
+assert stds.t2m.dims == ("prediction_timedelta", "latitude", "longitude"), stds.t2m
+assert stds.t2m.standard_name == "air_temperature standard_error" and stds.attrs["checkpoint"] == f.attrs["checkpoint"]
+weights = np.cos(np.radians(f.latitude.values))[:, None] * np.ones(f.longitude.size)
+
+def blocks(x, b):
+    x = x[..., :x.shape[-2] // b * b, :x.shape[-1] // b * b]
+    return x.reshape(*x.shape[:-2], x.shape[-2] // b, b, x.shape[-1] // b, b).mean((-3, -1))
+
+def crps(mean, std, value):
+    z = (value - mean) / std
+    return std * (z * erf(z / 2 ** 0.5) + 2 * np.exp(-z * z / 2) / (2 * np.pi) ** 0.5 - 1 / np.pi ** 0.5)
+
+def fields(name, channel, starts, lead):
+    times = np.arange(starts) + lead + 2 # the first initial time has one before it
+    return truth[name][times, channel], season["coefficients"][:, 0, channel].astype(float)[times % 4]
+
+ranks = {}
+for row in csv.DictReader(open("scored/rank_histogram.csv")):
+    assert abs(float(row["ratio"]) - 6 * float(row["frequency"])) < 1e-8
+    ranks.setdefault((row["channel"], row["lead_hours"]), []).append(float(row["frequency"]))
+compared = 0
+for row in csv.DictReader(open("scored/scores.csv")):
+    name, lead = row["channel"], int(row["lead_hours"]) // 6 - 1
+    channel = list(f.data_vars).index(name)
+    x = f[name][:, :, lead].values.astype(float).swapaxes(0, 1)
+    o, c = fields("valid", channel, x.shape[1], lead)
+    found = {}
+    for b in 1, 8, 24:
+        xb, ob, w = blocks(x, b), blocks(o, b), blocks(weights, b)
+        mean = lambda v: (w * v).sum((-2, -1)).mean() / w.sum()
+        pairs = sum(abs(xi - xj) for xi in xb for xj in xb) / (2 * 5 * 4)
+        end = "" if b == 1 else f"_{b}"
+        found["crps" + end] = mean(abs(xb - ob).mean(0) - pairs)
+        found["spread_error_ratio" + end] = (6 / 5 * mean(xb.var(0, ddof=1)) / mean((xb.mean(0) - ob) ** 2)) ** 0.5
+    below = (x < o).sum(0)
+    for rank in range(6):
+        assert abs((weights * (below == rank)).sum((-2, -1)).mean() / weights.sum() - ranks[name, row["lead_hours"]][rank]) < 1e-7
+    assert abs(sum(ranks[name, row["lead_hours"]]) - 1) < 1e-7
+    y = train[name][:, :, lead].values.astype(float).mean(1)
+    std = ((y - fields("train", channel, len(y), lead)[0]) ** 2).mean(0) ** 0.5
+    np.testing.assert_allclose(stds[name][lead].values, std, rtol=1e-5)
+    departures = np.concatenate([np.subtract(*fields("train", channel, len(y), k)) for k in range(2)])
+    assert len(y) == 58 and len(departures) == 2 * 58
+    mean = lambda v: (weights * v).sum((-2, -1)).mean() / weights.sum()
+    found["crps_dressed"] = mean(crps(x.mean(0), stds[name][lead].values.astype(float), o))
+    found["crps_climatology"] = mean(crps(c, (departures ** 2).mean(0) ** 0.5, o))
+    for key, value in found.items():
+        assert abs(value / float(row[key]) - 1) < 1e-6, (name, lead, key, value, row[key])
+        compared += 1
+assert compared == 6 * 8
+END
+}
+
+# The table and the page say whether the ensemble is worth its cost. Plain evaluations cost and write nothing more, unless
+# --error_times asks for it.
+test_cheap_rivals() {
+    evaluate $A --output=plain
+    refuted grep -i dressed said
+    cp said plain.said
+    [ "$(ls plain | grep -v map)" = "$(printf '%s\n' horizons.csv loss.csv made_from.txt scores.csv scores.html spectra.csv)" ]
+    evaluate $A --output=none --error_times=0
+    diff <(sed '/ root /d; s/none/plain/' said) <(sed '/ root /d' plain.said)
+    evaluate $A --output=dressed --error_times=4
+    contains "$(cat said)" "CRPS of the forecast with a normal distribution around it, as wide as its errors from 4 initial times of the training set data/train"
+    refuted grep "the ensemble is" said
+    [ "$(grep -c "CRPS dressed climatology" said)" = 1 ]
+    narrow said
+    for file in loss horizons spectra; do cmp plain/$file.csv dressed/$file.csv; done
+    cmp plain/scores.csv none/scores.csv
+    cmp plain/scores.csv <(scores dressed 1-22)
+    [ "$(scores dressed 23- | head -n 1)" = crps_dressed,crps_climatology ]
+    contains "$(cat dressed/scores.html)" "CRPS and its cheap rivals"
+    evaluate $A --output=five --members=5
+    contains "$(cat said)" "dressed climatology" "errors from 9 initial times" "elsewhere it is not worth its cost."
+    narrow said
+    contains "$(cat five/scores.html)" "Rank histogram" "means of 8 × 8 points" "dressed forecast" "elsewhere it is not worth its cost."
+    evaluate $A --output=five --members=5 --error_times=0 --force
+    refuted grep -i dressed said five/scores.html five/scores.csv
+    [ ! -e five/error_stds.nc ]
+    evaluate $A --output=five --force
+    [ ! -e five/rank_histogram.csv ]
+    cp -r data/train bad
+    overwrite bad/2001.h5 $((40 * 3 * 512)) "$INF"
+    refuses_once "forecasts from the training set, which --error_times=0 leaves out: bad/2001.h5: 'fields' is infinite at time 40" -- "$VITRAIN" evaluate $A --rollout=4 --members=2 --output=bad.scores --train_data_path=bad --error_times=100
+    mv data/train away
+    says "WARNING" "dressed forecasts can't be scored, as the training set can't be used" "data/train" "--train_data_path=DIR names it; --error_times=0 leaves that score out" -- "$VITRAIN" evaluate $A --rollout=4 --members=2 --output=two
+    [ "$(scores two 30- | head -n 1)" = crps_24 ]
+    evaluate $A --output=again --members=2 --train_data_path=away
+    [ "$(scores again 31- | head -n 1)" = crps_dressed,crps_climatology ]
+    needs_mpi
+    says "as the training set can't be used" -- "$TOP/tests/mpirun" -np 2 "$VITRAIN" evaluate $A --rollout=4 --members=2 --output=shared
+    cmp two/scores.csv shared/scores.csv
+}
+
+# How large the errors are, beside the forecast, or its mean.
+test_predict_with_error_stds() {
+    python_with "python3-xarray python3-netcdf4" "xarray, netCDF4"
+    evaluate $A --output=scored --error_times=9
+    local stds=scored/error_stds.nc
+    predict $A --output=f.nc --error_stds=$stds
+    predict $A --output=four.nc --error_stds=$stds --members=4
+    "$VITRAIN" predict $A --time=2002-01-02/2002-01-03/12h --rollout=2 --output=g.nc --error_stds=$stds >/dev/null
+    "$python" - <<'END'
+import numpy as np, xarray
+f, g, four, stds = (xarray.load_dataset(name) for name in ("f.nc", "g.nc", "four.nc", "scored/error_stds.nc"))
+stds = stds.rename({f"{name}_error_std": name for name in ("u10", "v10", "t2m")})
+for name in "u10", "v10", "t2m":
+    assert f[name + "_error_std"].dims == four[name + "_error_std"].dims == f[name].dims == ("time", "lat", "lon")
+    assert g[name + "_error_std"].dims == stds[name].dims == ("prediction_timedelta", "latitude", "longitude")
+    assert np.array_equal(f[name + "_error_std"], stds[name][:3]) and np.array_equal(four[name + "_error_std"], stds[name][:3])
+    assert np.array_equal(g[name + "_error_std"], stds[name][:2]) and (stds[name] > 0).all()
+    assert f[name + "_error_std"].standard_name == f[name].standard_name + " standard_error" and f[name + "_error_std"].units == f[name].units
+    assert f[name].ancillary_variables == four[name + "_mean"].ancillary_variables == name + "_error_std"
+    assert "ancillary_variables" not in four[name].attrs
+END
+    cp $stds other.nc
+    refuses_once "--error_stds=$stds (" "'u10_error_std' has 4 lead times of [16, 32], but the forecast 5 of [16, 32]" -- "$VITRAIN" predict $A --time=2002-01-02T06 --rollout=5 --output=x.nc --error_stds=$stds
+    refuses_once "--error_stds=$stds (\`vitrain evaluate $B/checkpoints/step-00000007 --rollout=N --error_times=N\` makes such a file)" "it is of the checkpoint 'step 7, crc32c " "but $B/checkpoints/step-00000007 is 'crc32c " -- predict $B --output=x.nc --error_stds=$stds
+    "$python" -c "
+import netCDF4
+with netCDF4.Dataset('other.nc', 'a') as other:
+    other.about = other.about.replace('[90.0, 78.0', '[90.0, 79.0')"
+    refuses_once "--error_stds=other.nc (" "latitude" -- predict $A --output=x.nc --error_stds=other.nc
+    refuses_once "--error_stds=g.nc (" "'u10_error_std' has 2 lead times of [16, 32], but the forecast 3 of [16, 32]" -- predict $A --output=x.nc --error_stds=g.nc
+    refuses_once "nowhere.nc" -- predict $A --output=x.nc --error_stds=nowhere.nc
+    refuses_once "said" -- predict $A --output=x.nc --error_stds=said
+    [ ! -e x.nc ]
 }
 
 test_ensembles_of_checkpoints() {

@@ -76,6 +76,10 @@ test_from_the_files_to_the_forecast() {
     contains "$("$VITRAIN" inspect $checkpoint)" "(n_history 0, dt 1), pad wrap, missing mask, mask_channels"
     "$VITRAIN" evaluate --checkpoint=$checkpoint --rollout=2 --output=scores >/dev/null
     refuted grep -E ',,|nan' scores/scores.csv
+    "$VITRAIN" evaluate --checkpoint=$checkpoint --rollout=2 --members=3 --input_noise=0.2 --output=members >/dev/null
+    refuted grep -iE 'nan|,$' members/scores.csv members/rank_histogram.csv
+    [ "$(values members/error_stds.nc v10_error_std 143 143 | grep -n nan | cut -d: -f1 | tr '\n' ' ')" = "51 52 53 54 55 " ]
+    refuted grep nan <(values members/error_stds.nc u10_error_std)
     "$VITRAIN" predict --checkpoint=$checkpoint --time=2002-01-01T06:00 --steps=2 --output=forecast.nc >/dev/null
     needs hdf5-tools h5dump
     contains "$(h5dump -a /v10/_FillValue forecast.nc)" "(0): nan"

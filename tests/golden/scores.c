@@ -101,7 +101,7 @@ static double score_of(const vt_scores *scores, int kind, int64_t lead, int64_t 
     case 1:
     case 2:
     case 3:
-        return vt_scores_rmse(scores, lead, channel, kind);
+        return vt_scores_mean(scores, lead, channel, VT_SCORE_RMSE + kind);
     case 4:
     case 5:
     case 6:
@@ -109,18 +109,18 @@ static double score_of(const vt_scores *scores, int kind, int64_t lead, int64_t 
         return vt_scores_pooled_rmse(scores, lead, channel, kind - 4);
     case 8:
     case 9:
-        return vt_scores_acc(scores, lead, channel, kind - 8);
+        return vt_scores_mean(scores, lead, channel, VT_SCORE_ACC + kind - 8);
     case 10:
     case 11:
-        return vt_scores_seasonal_acc(scores, lead, channel, kind - 10);
+        return vt_scores_mean(scores, lead, channel, VT_SCORE_SEASONAL_ACC + kind - 10);
     case 12:
         return vt_scores_skill(scores, lead, channel, VT_SCORE_SEASONAL);
     case 13:
         return vt_scores_skill(scores, lead, channel, VT_SCORE_PERSISTENCE);
     case 14:
-        return vt_scores_bias(scores, lead, channel);
+        return vt_scores_mean(scores, lead, channel, VT_SCORE_BIAS);
     default:
-        return vt_scores_mae(scores, lead, channel);
+        return vt_scores_mean(scores, lead, channel, VT_SCORE_MAE);
     }
 }
 
@@ -159,8 +159,8 @@ TEST(scores_against_numpy)
     vt_scores *scores = NULL;
     vt_scores_open(&options, &scores);
     for (int64_t i = 0; i < STARTS * LEADS; i++) {
-        const vt_score_fields fields = {forecast + i * FIELDS, target + i * FIELDS, persistence + i / LEADS * FIELDS,
-                                        seasonal + i * FIELDS};
+        const vt_score_fields fields = {
+            forecast + i * FIELDS, target + i * FIELDS, persistence + i / LEADS * FIELDS, seasonal + i * FIELDS, {0}};
         vt_scores_add(scores, i % LEADS, &fields);
     }
     for (int kind = 0; kind < 16; kind++) {

@@ -29,23 +29,23 @@ TEST(scores_by_hand)
     const float climatology[] = {0, 0, 0, 0};
     const float forecast[] = {1, 2, 3, 4}, target[] = {1, 1, 1, 1}, persistence[] = {1, 1, -1, -1};
     vt_scores *scores = open_small(climatology);
-    vt_scores_add(scores, 0, &(vt_score_fields){forecast, target, persistence, NULL});
-    vt_scores_add(scores, 1, &(vt_score_fields){target, target, persistence, NULL});
+    vt_scores_add(scores, 0, &(vt_score_fields){forecast, target, persistence, NULL, {0}});
+    vt_scores_add(scores, 1, &(vt_score_fields){target, target, persistence, NULL, {0}});
     /* squares of differences: 0, 1 | 4, 9 */
-    EXPECT_NEAR(vt_scores_rmse(scores, 0, 0, VT_SCORE_MODEL), sqrt((2 / 3. * 1 + 4 / 3. * 13) / 4), 1e-12);
-    EXPECT_NEAR(vt_scores_rmse(scores, 0, 0, VT_SCORE_PERSISTENCE), sqrt(4 / 3. * 8 / 4), 1e-12);
-    EXPECT_NEAR(vt_scores_rmse(scores, 0, 0, VT_SCORE_CLIMATOLOGY), 1, 1e-12);
+    EXPECT_NEAR(vt_scores_mean(scores, 0, 0, VT_SCORE_RMSE), sqrt((2 / 3. * 1 + 4 / 3. * 13) / 4), 1e-12);
+    EXPECT_NEAR(vt_scores_mean(scores, 0, 0, VT_SCORE_RMSE + VT_SCORE_PERSISTENCE), sqrt(4 / 3. * 8 / 4), 1e-12);
+    EXPECT_NEAR(vt_scores_mean(scores, 0, 0, VT_SCORE_RMSE + VT_SCORE_CLIMATOLOGY), 1, 1e-12);
     double product = (2 / 3. * 3 + 4 / 3. * 7) / 4, forecasts = (2 / 3. * 5 + 4 / 3. * 25) / 4;
-    EXPECT_NEAR(vt_scores_acc(scores, 0, 0, VT_SCORE_MODEL), product / sqrt(forecasts), 1e-12);
-    EXPECT_NEAR(vt_scores_acc(scores, 0, 0, VT_SCORE_PERSISTENCE), (2 / 3. * 2 - 4 / 3. * 2) / 4, 1e-12);
-    EXPECT(isnan(vt_scores_acc(scores, 0, 0, VT_SCORE_CLIMATOLOGY)));
-    EXPECT_NEAR(vt_scores_rmse(scores, 1, 0, VT_SCORE_MODEL), 0, 0);
-    EXPECT_NEAR(vt_scores_acc(scores, 1, 0, VT_SCORE_MODEL), 1, 1e-12);
+    EXPECT_NEAR(vt_scores_mean(scores, 0, 0, VT_SCORE_ACC), product / sqrt(forecasts), 1e-12);
+    EXPECT_NEAR(vt_scores_mean(scores, 0, 0, VT_SCORE_ACC + VT_SCORE_PERSISTENCE), (2 / 3. * 2 - 4 / 3. * 2) / 4,
+                1e-12);
+    EXPECT_NEAR(vt_scores_mean(scores, 1, 0, VT_SCORE_RMSE), 0, 0);
+    EXPECT_NEAR(vt_scores_mean(scores, 1, 0, VT_SCORE_ACC), 1, 1e-12);
     /* a second initial time, perfect: means over both */
-    vt_scores_add(scores, 0, &(vt_score_fields){target, target, NULL, NULL});
+    vt_scores_add(scores, 0, &(vt_score_fields){target, target, NULL, NULL, {0}});
     EXPECT(vt_scores_samples(scores) == 2);
-    EXPECT_NEAR(vt_scores_rmse(scores, 0, 0, VT_SCORE_MODEL), sqrt((2 / 3. * 1 + 4 / 3. * 13) / 4) / 2, 1e-12);
-    EXPECT(isnan(vt_scores_rmse(scores, 0, 0, VT_SCORE_PERSISTENCE)));
+    EXPECT_NEAR(vt_scores_mean(scores, 0, 0, VT_SCORE_RMSE), sqrt((2 / 3. * 1 + 4 / 3. * 13) / 4) / 2, 1e-12);
+    EXPECT(isnan(vt_scores_mean(scores, 0, 0, VT_SCORE_RMSE + VT_SCORE_PERSISTENCE)));
     vt_scores_close(&scores);
 }
 
@@ -58,17 +58,19 @@ TEST(scores_leave_gaps_out)
     const float forecast[] = {1, 2, 3, 4}, target[] = {2, 1, NAN, 1}, persistence[] = {NAN, 3, 1, -1};
     const float nothing[] = {NAN, NAN, NAN, NAN}, broken[] = {1, NAN, 3, 4};
     vt_scores *scores = open_small(climatology);
-    vt_scores_add(scores, 0, &(vt_score_fields){forecast, target, persistence, NULL});
-    vt_scores_add(scores, 0, &(vt_score_fields){forecast, nothing, persistence, NULL});
+    vt_scores_add(scores, 0, &(vt_score_fields){forecast, target, persistence, NULL, {0}});
+    vt_scores_add(scores, 0, &(vt_score_fields){forecast, nothing, persistence, NULL, {0}});
     EXPECT(vt_scores_samples(scores) == 2);
-    EXPECT_NEAR(vt_scores_rmse(scores, 0, 0, VT_SCORE_MODEL), sqrt((low * 2 + high * 9) / (2 * low + high)), 1e-12);
-    EXPECT_NEAR(vt_scores_rmse(scores, 0, 0, VT_SCORE_PERSISTENCE), sqrt((low * 4 + high * 4) / (low + high)), 1e-12);
-    EXPECT_NEAR(vt_scores_rmse(scores, 0, 0, VT_SCORE_CLIMATOLOGY), sqrt((low * 4 + high) / (low + high)), 1e-12);
-    EXPECT_NEAR(vt_scores_acc(scores, 0, 0, VT_SCORE_MODEL),
+    EXPECT_NEAR(vt_scores_mean(scores, 0, 0, VT_SCORE_RMSE), sqrt((low * 2 + high * 9) / (2 * low + high)), 1e-12);
+    EXPECT_NEAR(vt_scores_mean(scores, 0, 0, VT_SCORE_RMSE + VT_SCORE_PERSISTENCE),
+                sqrt((low * 4 + high * 4) / (low + high)), 1e-12);
+    EXPECT_NEAR(vt_scores_mean(scores, 0, 0, VT_SCORE_RMSE + VT_SCORE_CLIMATOLOGY),
+                sqrt((low * 4 + high) / (low + high)), 1e-12);
+    EXPECT_NEAR(vt_scores_mean(scores, 0, 0, VT_SCORE_ACC),
                 (low * 2 + high * 4) / sqrt((low + high * 16) * (low * 4 + high)), 1e-12);
-    EXPECT_NEAR(vt_scores_acc(scores, 0, 0, VT_SCORE_PERSISTENCE), -1, 1e-12); /* at one point only */
-    vt_scores_add(scores, 1, &(vt_score_fields){broken, target, persistence, NULL});
-    EXPECT(isnan(vt_scores_rmse(scores, 1, 0, VT_SCORE_MODEL)));
+    EXPECT_NEAR(vt_scores_mean(scores, 0, 0, VT_SCORE_ACC + VT_SCORE_PERSISTENCE), -1, 1e-12); /* at one point only */
+    vt_scores_add(scores, 1, &(vt_score_fields){broken, target, persistence, NULL, {0}});
+    EXPECT(isnan(vt_scores_mean(scores, 1, 0, VT_SCORE_RMSE)));
     vt_scores_close(&scores);
 }
 

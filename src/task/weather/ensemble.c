@@ -7,14 +7,19 @@
 #include "base/csv.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "storage/output_file.h"
+#include "task/weather/calendar.h"
 
-/* Sums of one channel at one lead time, and the initial times in them. */
-enum { CRPS, VARIANCE, TIMES, CELL };
+/* Sums of one channel at one lead time, of blocks of one size; the last ones are the ranks, [members + 1]. */
+enum { TIMES, CRPS, VARIANCE, SQUARES, RANKS };
+enum { SCALES = 3 };
+static const int64_t sides[SCALES] = {1, 8, 24}; /* of the blocks, in points */
 
 struct vt_ensemble {
     vt_scores_options options;
     double *weights; /* [height] */
-    double *sums;    /* [leads, channels, CELL] */
+    int64_t cell;    /* RANKS + members + 1 */
+    double *sums;    /* [leads, channels, SCALES, cell] */
 };
 
 /* ---- the members ---- */
@@ -50,10 +55,11 @@ void vt_ensemble_mean(int64_t members, const float *const *fields, int64_t count
 void vt_ensemble_open(const vt_scores_options *options, vt_ensemble **result)
 {
     vt_ensemble *ensemble = vt_allocate(1, sizeof *ensemble, "the scores");
-    const size_t cells = (size_t)(options->leads * options->channels);
     ensemble->options = *options;
+    ensemble->cell = RANKS + options->members + 1;
     ensemble->weights = vt_row_weights(options->latitudes, options->height);
-    ensemble->sums = vt_allocate(cells * CELL, sizeof *ensemble->sums, "the scores");
+    ensemble->sums = vt_allocate((size_t)(options->leads * options->channels * SCALES * ensemble->cell),
+                                 sizeof *ensemble->sums, "the scores");
     *result = ensemble;
 }
 
@@ -72,11 +78,12 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* CRPS and variance of the members' forecasts at one point, of which the mean distance of all pairs follows when they
- * are sorted: |x_i - x_j| summed over i < j is the sum of (2 k - n + 1) x_k. members: [n], sorted here. */
-static void score_point(double *members, int64_t n, double target, double *crps, double *variance)
+/* Adds the scores of the members' forecasts at one point. The mean distance of all pairs follows when they are sorted:
+ * |x_i - x_j| summed over i < j is the sum of (2 k - n + 1) x_k. members: [n], sorted here. */
+static void add_point(double *members, int64_t n, double target, double weight, double *sums)
 {
     double distance = 0, pairs = 0, mean = 0, squares = 0;
+    int64_t below = 0, equal = 0;
     for (int64_t i = 0; i < n; i++) mean += members[i] / (double)n;
     qsort(members, (size_t)n, sizeof *members, ascending);
     for (int64_t k = 0; k < n; k++) {
@@ -84,32 +91,48 @@ static void score_point(double *members, int64_t n, double target, double *crps,
         distance += fabs(members[k] - target);
         pairs += (double)(2 * k - n + 1) * departure;
         squares += departure * departure;
+        below += members[k] < target;
+        equal += members[k] == target;
     }
-    *crps = distance / (double)n - (n > 1 ? pairs / (double)(n * (n - 1)) : 0);
-    *variance = n > 1 ? squares / (double)(n - 1) : (double)NAN;
+    sums[TIMES] += weight;
+    sums[CRPS] += weight * (distance / (double)n - (n > 1 ? pairs / (double)(n * (n - 1)) : 0));
+    sums[VARIANCE] += weight * (n > 1 ? squares / (double)(n - 1) : (double)NAN);
+    sums[SQUARES] += weight * (mean - target) * (mean - target);
+    for (int64_t k = below; k <= below + equal; k++) sums[RANKS + k] += weight / (double)(equal + 1);
 }
 
-static void add_channel(const vt_ensemble *ensemble, const float *const *forecasts, const float *target,
-                        int64_t channel, double *cell)
+static double block_mean(const float *values, int64_t width, int64_t side)
 {
-    const vt_scores_options *options = &ensemble->options;
-    const int64_t width = options->width, plane = options->height * width, n = options->members;
-    double *members = vt_allocate((size_t)n, sizeof *members, "the scores"), weights = 0, sums[2] = {0, 0};
-    for (int64_t i = 0; i < plane; i++) {
-        const double weight = ensemble->weights[i / width], seen = (double)target[channel * plane + i];
-        double crps, variance;
-        if (isnan(seen)) continue;
-        for (int64_t m = 0; m < n; m++) members[m] = (double)forecasts[m][channel * plane + i];
-        score_point(members, n, seen, &crps, &variance);
-        sums[CRPS] += weight * crps;
-        sums[VARIANCE] += weight * variance;
-        weights += weight;
+    double sum = 0;
+    for (int64_t y = 0; y < side; y++)
+        for (int64_t x = 0; x < side; x++) sum += (double)values[y * width + x];
+    return sum / (double)(side * side);
+}
+
+/* first: the channel's first point. */
+static void add_blocks(const vt_ensemble *ensemble, const float *const *forecasts, const float *target, int64_t first,
+                       int64_t side, double *cell)
+{
+    const int64_t width = ensemble->options.width, n = ensemble->options.members;
+    double *sums = vt_allocate((size_t)(ensemble->cell + n), sizeof *sums, "the scores");
+    for (int64_t y = 0; y + side <= ensemble->options.height; y += side) {
+        double weight = 0, *members = sums + ensemble->cell;
+        for (int64_t row = y; row < y + side; row++) weight += ensemble->weights[row] / (double)side;
+        for (int64_t x = 0; x + side <= width; x += side) {
+            const int64_t i = first + y * width + x;
+            const double seen = block_mean(target + i, width, side);
+            if (isnan(seen)) continue;
+            for (int64_t m = 0; m < n; m++) members[m] = block_mean(forecasts[m] + i, width, side);
+            add_point(members, n, seen, weight, sums);
+        }
     }
-    free(members);
-    if (weights == 0) return;
-    cell[CRPS] += sums[CRPS] / weights;
-    cell[VARIANCE] += sums[VARIANCE] / weights;
-    cell[TIMES] += 1;
+    for (int64_t i = 0; i < ensemble->cell && sums[TIMES] > 0; i++) cell[i] += sums[i] / sums[TIMES];
+    free(sums);
+}
+
+static double *cell_of(const vt_ensemble *ensemble, int64_t lead, int64_t channel, int scale)
+{
+    return ensemble->sums + ((lead * ensemble->options.channels + channel) * SCALES + scale) * ensemble->cell;
 }
 
 void vt_ensemble_add(vt_ensemble *ensemble, int64_t lead, const float *const *forecasts, const float *target)
@@ -118,44 +141,84 @@ void vt_ensemble_add(vt_ensemble *ensemble, int64_t lead, const float *const *fo
     VT_ASSERT(lead >= 0 && lead < options->leads);
 #pragma omp parallel for schedule(static)
     for (int64_t c = 0; c < options->channels; c++)
-        add_channel(ensemble, forecasts, target, c, ensemble->sums + (lead * options->channels + c) * CELL);
+        for (int scale = 0; scale < SCALES; scale++)
+            add_blocks(ensemble, forecasts, target, c * options->height * options->width, sides[scale],
+                       cell_of(ensemble, lead, c, scale));
 }
 
 double *vt_ensemble_sums(vt_ensemble *ensemble, int64_t *count)
 {
-    *count = ensemble->options.leads * ensemble->options.channels * CELL;
+    *count = ensemble->options.leads * ensemble->options.channels * SCALES * ensemble->cell;
     return ensemble->sums;
 }
 
-static double mean_of(const vt_ensemble *ensemble, int64_t lead, int64_t channel, int sum)
+static double mean_of(const vt_ensemble *ensemble, int64_t lead, int64_t channel, int scale, int64_t sum)
 {
-    const double *cell = ensemble->sums + (lead * ensemble->options.channels + channel) * CELL;
+    const double *cell = cell_of(ensemble, lead, channel, scale);
     return cell[sum] / cell[TIMES]; /* NaN if there is none */
 }
 
-double vt_ensemble_crps(const vt_ensemble *ensemble, int64_t lead, int64_t channel)
+double vt_ensemble_crps(const vt_ensemble *ensemble, int64_t lead, int64_t channel, int scale)
 {
-    return mean_of(ensemble, lead, channel, CRPS);
+    return mean_of(ensemble, lead, channel, scale, CRPS);
 }
 
 double vt_ensemble_spread(const vt_ensemble *ensemble, int64_t lead, int64_t channel)
 {
-    return sqrt(mean_of(ensemble, lead, channel, VARIANCE));
+    return sqrt(mean_of(ensemble, lead, channel, 0, VARIANCE));
 }
 
-double vt_ensemble_ratio(const vt_ensemble *ensemble, int64_t lead, int64_t channel, double rmse)
+double vt_ensemble_ratio(const vt_ensemble *ensemble, int64_t lead, int64_t channel, int scale)
 {
     const double n = (double)ensemble->options.members;
-    const double ratio = sqrt((n + 1) / n) * vt_ensemble_spread(ensemble, lead, channel) / rmse;
+    const double ratio = sqrt((n + 1) / n * mean_of(ensemble, lead, channel, scale, VARIANCE) /
+                              mean_of(ensemble, lead, channel, scale, SQUARES));
     return isfinite(ratio) ? ratio : (double)NAN; /* the forecast is perfect */
 }
 
-const char vt_ensemble_columns[] = ",members,spread,spread_error_ratio,crps";
+double vt_ensemble_rank(const vt_ensemble *ensemble, int64_t lead, int64_t channel, int64_t rank)
+{
+    return mean_of(ensemble, lead, channel, 0, RANKS + rank);
+}
 
-void vt_ensemble_print(FILE *file, const vt_ensemble *ensemble, int64_t lead, int64_t channel, double rmse)
+/* ---- the files ---- */
+
+const char vt_ensemble_columns[] =
+    ",members,spread,spread_error_ratio,crps,spread_error_ratio_8,crps_8,spread_error_ratio_24,crps_24";
+
+void vt_ensemble_print(FILE *file, const vt_ensemble *ensemble, int64_t lead, int64_t channel)
 {
     fprintf(file, ",%lld", (long long)ensemble->options.members);
     vt_csv_number(file, vt_ensemble_spread(ensemble, lead, channel));
-    vt_csv_number(file, vt_ensemble_ratio(ensemble, lead, channel, rmse));
-    vt_csv_number(file, vt_ensemble_crps(ensemble, lead, channel));
+    for (int scale = 0; scale < SCALES; scale++) {
+        vt_csv_number(file, vt_ensemble_ratio(ensemble, lead, channel, scale));
+        vt_csv_number(file, vt_ensemble_crps(ensemble, lead, channel, scale));
+    }
+}
+
+vt_status vt_ensemble_write_ranks(const vt_ensemble *ensemble, const char *path, const char *const *channel_names,
+                                  int64_t step)
+{
+    vt_status status = VT_OK;
+    const vt_lead_unit unit = vt_lead_unit_of(step);
+    const int64_t leads = ensemble->options.leads, ranks = ensemble->options.members + 1;
+    char buffer[32];
+    FILE *file = NULL;
+    VT_TRY(vt_output_open(path, &file));
+    fprintf(file, "channel,lead_hours,rank,frequency,ratio%s%s\n", unit.column != NULL ? ",lead_" : "",
+            unit.column != NULL ? unit.column : "");
+    for (int64_t i = 0; i < ensemble->options.channels * leads * ranks; i++) {
+        const int64_t channel = i / ranks / leads, lead = i / ranks % leads, rank = i % ranks;
+        const double frequency = vt_ensemble_rank(ensemble, lead, channel, rank);
+        vt_csv_text(file, vt_scores_channel_name(channel_names, channel, buffer));
+        vt_csv_number(file, vt_length_hours((lead + 1) * step));
+        fprintf(file, ",%lld", (long long)rank);
+        vt_csv_number(file, frequency);
+        vt_csv_number(file, frequency * (double)ranks); /* 1: as often as in a flat histogram */
+        if (unit.column != NULL) vt_csv_number(file, (double)(lead + 1) * unit.a_step);
+        fputc('\n', file);
+    }
+    VT_TRY(vt_output_close(file, path));
+done:
+    return status;
 }

@@ -6,7 +6,12 @@
  *   spread = sqrt(<1/(N - 1) sum_i (x_i - m)^2>), the root after the mean over initial times
  *   ratio  = sqrt((N + 1) / N) spread / RMSE of m: 1 if what comes is like one more member (Fortin et al. 2014,
  *            doi:10.1175/JHM-D-14-0008.1)
- * Points where the target is missing (NaN) are left out, with their weights. */
+ *   ranks  = how often o is above 0, 1, … N of the members, and where it equals some of them, evenly the ranks among
+ *            these: 1 / (N + 1) each if what comes is like one more member (Hamill 2001,
+ *            doi:10.1175/1520-0493(2001)129<0550:IORHFV>2.0.CO;2)
+ * CRPS and ratio are also those of means over blocks of points, counted from the first row and column on; blocks that
+ * don't fit whole into the grid, or miss a target, are left out. Points where the target is missing (NaN) are left out,
+ * with their weights. */
 #ifndef VT_TASK_WEATHER_ENSEMBLE_H
 #define VT_TASK_WEATHER_ENSEMBLE_H
 
@@ -40,14 +45,19 @@ void vt_ensemble_add(vt_ensemble *ensemble, int64_t lead, const float *const *fo
 /* The sums, [*count], for ranks that share the initial times: summed over them before anything is asked below. */
 double *vt_ensemble_sums(vt_ensemble *ensemble, int64_t *count);
 
-/* Over the initial times; rmse: the pooled RMSE of the ensemble's mean. NaN: not known, as spread and ratio of one
- * member. */
-double vt_ensemble_crps(const vt_ensemble *ensemble, int64_t lead, int64_t channel);
+/* Over the initial times, at scale 0, 1, 2: of points, of means over 8 x 8 and over 24 x 24 of them. NaN: not known, as
+ * spread and ratio of one member. rank: 0, 1, … members. */
+double vt_ensemble_crps(const vt_ensemble *ensemble, int64_t lead, int64_t channel, int scale);
 double vt_ensemble_spread(const vt_ensemble *ensemble, int64_t lead, int64_t channel);
-double vt_ensemble_ratio(const vt_ensemble *ensemble, int64_t lead, int64_t channel, double rmse);
+double vt_ensemble_ratio(const vt_ensemble *ensemble, int64_t lead, int64_t channel, int scale);
+double vt_ensemble_rank(const vt_ensemble *ensemble, int64_t lead, int64_t channel, int64_t rank);
+
+/* Writes a row for each channel, lead and rank; as vt_spectra_write does. */
+vt_status vt_ensemble_write_ranks(const vt_ensemble *ensemble, const char *path, const char *const *channel_names,
+                                  int64_t step);
 
 /* The columns of a row of scores.csv, and their names; each begins with a comma. */
 extern const char vt_ensemble_columns[];
-void vt_ensemble_print(FILE *file, const vt_ensemble *ensemble, int64_t lead, int64_t channel, double rmse);
+void vt_ensemble_print(FILE *file, const vt_ensemble *ensemble, int64_t lead, int64_t channel);
 
 #endif

@@ -13,21 +13,13 @@
 #include "task/weather/ensemble.h"
 
 /* Of one channel at one lead time: sums, and how many initial times are in each. */
-enum {
-    RMSE_SUMS = 0,
-    SQUARE_SUMS = RMSE_SUMS + VT_SCORE_FORECASTS,
-    ACC_SUMS = SQUARE_SUMS + VT_SCORE_FORECASTS,
-    SEASONAL_ACC_SUMS = ACC_SUMS + VT_SCORE_CLIMATOLOGY, /* of the model and of persistence */
-    BIAS_SUM = SEASONAL_ACC_SUMS + VT_SCORE_CLIMATOLOGY,
-    MAE_SUM,
-    COUNTS,
-    CELL = 2 * COUNTS
-};
+enum { CELL = 2 * VT_SCORE_MEANS };
 
 struct vt_scores {
     vt_scores_options options;
     double *weights; /* [height] */
     double *sums;    /* initial times, then [leads, channels, CELL] */
+    bool has_dressed;
 };
 
 double *vt_row_weights(const double *latitudes, int64_t rows)
@@ -57,7 +49,7 @@ void vt_scores_close(vt_scores **scores)
     *scores = NULL;
 }
 
-/* Fields [height, width] of one channel; mean may be NULL. */
+/* Fields [height, width] of one channel; mean, or what else must be there, may be NULL. */
 typedef struct {
     const float *forecast, *target, *mean;
     bool is_model; /* a NaN in its forecast is not a missing point: it must show in the score */
@@ -68,8 +60,16 @@ static bool is_there(const score_fields *f, int64_t i)
     return (f->is_model || !isnan(f->forecast[i])) && !isnan(f->target[i]) && (f->mean == NULL || !isnan(f->mean[i]));
 }
 
-/* The weighted mean of (a - b)(d - e), where each is one of the fields of `f`. Without d: of a - b, or if `absolute` of
- * |a - b|. Points that one of the fields lacks are left out; NaN: none is left. */
+double vt_normal_crps(double error, double std)
+{
+    if (std == 0) return fabs(error);
+    const double z = error / std;
+    return std * (z * erf(z * M_SQRT1_2) + M_2_SQRTPI * (M_SQRT1_2 * exp(-0.5 * z * z) - 0.5));
+}
+
+/* The weighted mean of (a - b)(d - e), where each is one of the fields of `f`. Without e: of the CRPS of normal
+ * distributions as wide as d; without d: of a - b, or if `absolute` of |a - b|. Points that one of the fields lacks are
+ * left out; NaN: none is left. */
 static double mean_product(const vt_scores *scores, const score_fields *f, const float *a, const float *b,
                            const float *d, const float *e, bool absolute)
 {
@@ -82,7 +82,10 @@ static double mean_product(const vt_scores *scores, const score_fields *f, const
         for (int64_t i = y * width; i < (y + 1) * width; i++) {
             if (!is_there(f, i)) continue;
             const double error = (double)a[i] - (double)b[i];
-            row += d != NULL ? error * ((double)d[i] - (double)e[i]) : absolute ? fabs(error) : error;
+            row += e != NULL   ? error * ((double)d[i] - (double)e[i])
+                   : d != NULL ? vt_normal_crps(error, (double)d[i])
+                   : absolute  ? fabs(error)
+                               : error;
             there++;
         }
         total += scores->weights[y] * row;
@@ -116,7 +119,7 @@ static bool has_points(const vt_scores *scores, const score_fields *f)
 static void add_score(double *cell, int place, double value)
 {
     cell[place] += value;
-    cell[COUNTS + place] += 1;
+    cell[VT_SCORE_MEANS + place] += 1;
 }
 
 static void add_errors(const vt_scores *scores, double *cell, const score_fields *f, int which)
@@ -124,11 +127,11 @@ static void add_errors(const vt_scores *scores, double *cell, const score_fields
     const bool known = f->forecast != NULL;
     if (known && !has_points(scores, f)) return;
     const double square = known ? mean_square(scores, f) : (double)NAN;
-    add_score(cell, RMSE_SUMS + which, sqrt(square));
-    add_score(cell, SQUARE_SUMS + which, square);
+    add_score(cell, VT_SCORE_RMSE + which, sqrt(square));
+    add_score(cell, VT_SCORE_SQUARE + which, square);
     if (which != VT_SCORE_MODEL) return;
-    add_score(cell, BIAS_SUM, mean_product(scores, f, f->forecast, f->target, NULL, NULL, false));
-    add_score(cell, MAE_SUM, mean_product(scores, f, f->forecast, f->target, NULL, NULL, true));
+    add_score(cell, VT_SCORE_BIAS, mean_product(scores, f, f->forecast, f->target, NULL, NULL, false));
+    add_score(cell, VT_SCORE_MAE, mean_product(scores, f, f->forecast, f->target, NULL, NULL, true));
 }
 
 static void add_correlation(const vt_scores *scores, double *cell, const score_fields *f, int place)
@@ -150,6 +153,7 @@ void vt_scores_add(vt_scores *scores, int64_t lead, const vt_score_fields *field
     const int64_t plane = options->height * options->width;
     VT_ASSERT(lead >= 0 && lead < options->leads);
     if (lead == 0) scores->sums[0] += 1;
+    scores->has_dressed = fields->stds[0] != NULL;
 #pragma omp parallel for schedule(static)
     for (int64_t c = 0; c < options->channels; c++) {
         double *cell = scores->sums + 1 + (lead * options->channels + c) * CELL;
@@ -162,9 +166,17 @@ void vt_scores_add(vt_scores *scores, int64_t lead, const vt_score_fields *field
             add_errors(scores, cell, &f, which);
             if (which >= VT_SCORE_CLIMATOLOGY) continue;
             f.mean = mean;
-            add_correlation(scores, cell, &f, ACC_SUMS + which);
+            add_correlation(scores, cell, &f, VT_SCORE_ACC + which);
             f.mean = seasonal;
-            add_correlation(scores, cell, &f, SEASONAL_ACC_SUMS + which);
+            add_correlation(scores, cell, &f, VT_SCORE_SEASONAL_ACC + which);
+        }
+        const float *const centres[2] = {forecasts[VT_SCORE_MODEL], seasonal != NULL ? seasonal : mean};
+        for (int k = 0; k < 2; k++) {
+            const float *stds = plane_of(fields->stds[k], c * plane);
+            const score_fields f = {centres[k], fields->target + c * plane, stds, k == 0};
+            if (centres[k] != NULL && stds != NULL && has_points(scores, &f))
+                add_score(cell, VT_SCORE_DRESSED + k,
+                          mean_product(scores, &f, centres[k], f.target, stds, NULL, false));
         }
     }
 }
@@ -180,46 +192,21 @@ int64_t vt_scores_samples(const vt_scores *scores)
     return (int64_t)scores->sums[0];
 }
 
-static double score(const vt_scores *scores, int64_t lead, int64_t channel, int place)
+double vt_scores_mean(const vt_scores *scores, int64_t lead, int64_t channel, int which)
 {
     const double *cell = scores->sums + 1 + (lead * scores->options.channels + channel) * CELL;
-    return cell[place] / cell[COUNTS + place]; /* NaN if there is none */
+    return cell[which] / cell[VT_SCORE_MEANS + which]; /* NaN if there is none */
 }
 
-double vt_scores_rmse(const vt_scores *scores, int64_t lead, int64_t channel, int which)
+double vt_scores_pooled_rmse(const vt_scores *scores, int64_t lead, int64_t channel, int forecast)
 {
-    return score(scores, lead, channel, RMSE_SUMS + which);
-}
-
-double vt_scores_pooled_rmse(const vt_scores *scores, int64_t lead, int64_t channel, int which)
-{
-    return sqrt(score(scores, lead, channel, SQUARE_SUMS + which));
-}
-
-double vt_scores_acc(const vt_scores *scores, int64_t lead, int64_t channel, int which)
-{
-    return which < VT_SCORE_CLIMATOLOGY ? score(scores, lead, channel, ACC_SUMS + which) : (double)NAN;
-}
-
-double vt_scores_seasonal_acc(const vt_scores *scores, int64_t lead, int64_t channel, int which)
-{
-    return which < VT_SCORE_CLIMATOLOGY ? score(scores, lead, channel, SEASONAL_ACC_SUMS + which) : (double)NAN;
-}
-
-double vt_scores_bias(const vt_scores *scores, int64_t lead, int64_t channel)
-{
-    return score(scores, lead, channel, BIAS_SUM);
-}
-
-double vt_scores_mae(const vt_scores *scores, int64_t lead, int64_t channel)
-{
-    return score(scores, lead, channel, MAE_SUM);
+    return sqrt(vt_scores_mean(scores, lead, channel, VT_SCORE_SQUARE + forecast));
 }
 
 double vt_scores_skill(const vt_scores *scores, int64_t lead, int64_t channel, int other)
 {
-    const double skill = 1 - score(scores, lead, channel, SQUARE_SUMS + VT_SCORE_MODEL) /
-                                 score(scores, lead, channel, SQUARE_SUMS + other);
+    const double skill = 1 - vt_scores_mean(scores, lead, channel, VT_SCORE_SQUARE + VT_SCORE_MODEL) /
+                                 vt_scores_mean(scores, lead, channel, VT_SCORE_SQUARE + other);
     return isfinite(skill) ? skill : (double)NAN; /* the other forecast is perfect */
 }
 
@@ -227,7 +214,7 @@ double vt_scores_horizon(const vt_scores *scores, int64_t channel, int which, do
 {
     double before = 1;
     for (int64_t lead = 0; lead < scores->options.leads; lead++) {
-        const double acc = vt_scores_seasonal_acc(scores, lead, channel, which);
+        const double acc = vt_scores_mean(scores, lead, channel, VT_SCORE_SEASONAL_ACC + which);
         if (isnan(acc)) return NAN;
         if (acc < VT_USEFUL_ACC) return a_step * ((double)lead + (before - VT_USEFUL_ACC) / (before - acc));
         before = acc;
@@ -251,21 +238,21 @@ static void print_row(FILE *file, const vt_scores *scores, int64_t lead, int64_t
     vt_csv_number(file, hours);
     fprintf(file, ",%lld", (long long)vt_scores_samples(scores));
     for (int which = 0; which <= VT_SCORE_CLIMATOLOGY; which++)
-        vt_csv_number(file, vt_scores_rmse(scores, lead, channel, which));
+        vt_csv_number(file, vt_scores_mean(scores, lead, channel, VT_SCORE_RMSE + which));
     for (int which = 0; which < VT_SCORE_CLIMATOLOGY; which++)
-        vt_csv_number(file, vt_scores_acc(scores, lead, channel, which));
+        vt_csv_number(file, vt_scores_mean(scores, lead, channel, VT_SCORE_ACC + which));
     vt_csv_number(file, (double)scores->options.stds[channel]);
     fputc(',', file);
     vt_csv_text(file, variable->long_name);
-    vt_csv_number(file, vt_scores_rmse(scores, lead, channel, VT_SCORE_SEASONAL));
+    vt_csv_number(file, vt_scores_mean(scores, lead, channel, VT_SCORE_RMSE + VT_SCORE_SEASONAL));
     for (int which = 0; which < VT_SCORE_CLIMATOLOGY; which++)
-        vt_csv_number(file, vt_scores_seasonal_acc(scores, lead, channel, which));
+        vt_csv_number(file, vt_scores_mean(scores, lead, channel, VT_SCORE_SEASONAL_ACC + which));
     for (int which = 0; which < VT_SCORE_FORECASTS; which++)
         vt_csv_number(file, vt_scores_pooled_rmse(scores, lead, channel, which));
     vt_csv_number(file, vt_scores_skill(scores, lead, channel, VT_SCORE_SEASONAL));
     vt_csv_number(file, vt_scores_skill(scores, lead, channel, VT_SCORE_PERSISTENCE));
-    vt_csv_number(file, vt_scores_bias(scores, lead, channel));
-    vt_csv_number(file, vt_scores_mae(scores, lead, channel));
+    for (int which = VT_SCORE_BIAS; which <= VT_SCORE_MAE; which++)
+        vt_csv_number(file, vt_scores_mean(scores, lead, channel, which));
 }
 
 vt_status vt_scores_write(const vt_scores *scores, const vt_ensemble *ensemble, const char *path,
@@ -280,15 +267,16 @@ vt_status vt_scores_write(const vt_scores *scores, const vt_ensemble *ensemble, 
             "channel,units,lead_hours,initial_times,rmse,rmse_persistence,rmse_climatology,acc,acc_persistence,"
             "channel_std,long_name,rmse_seasonal,acc_seasonal,acc_seasonal_persistence,rmse_pooled,"
             "rmse_pooled_persistence,rmse_pooled_climatology,rmse_pooled_seasonal,skill,skill_over_persistence,"
-            "bias,mae%s%s%s\n",
-            ensemble != NULL ? vt_ensemble_columns : "", unit.column != NULL ? ",lead_" : "",
-            unit.column != NULL ? unit.column : "");
+            "bias,mae%s%s%s%s\n",
+            ensemble != NULL ? vt_ensemble_columns : "", scores->has_dressed ? ",crps_dressed,crps_climatology" : "",
+            unit.column != NULL ? ",lead_" : "", unit.column != NULL ? unit.column : "");
     for (int64_t c = 0; c < scores->options.channels; c++)
         for (int64_t lead = 0; lead < scores->options.leads; lead++) {
             print_row(file, scores, lead, c, vt_scores_channel_name(channel_names, c, buffer), &variables[c],
                       vt_length_hours((lead + 1) * step));
-            if (ensemble != NULL)
-                vt_ensemble_print(file, ensemble, lead, c, vt_scores_pooled_rmse(scores, lead, c, VT_SCORE_MODEL));
+            if (ensemble != NULL) vt_ensemble_print(file, ensemble, lead, c);
+            for (int k = 0; k < 2 && scores->has_dressed; k++)
+                vt_csv_number(file, vt_scores_mean(scores, lead, c, VT_SCORE_DRESSED + k));
             if (unit.column != NULL) vt_csv_number(file, (double)(lead + 1) * unit.a_step);
             fputc('\n', file);
         }

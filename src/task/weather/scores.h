@@ -5,6 +5,9 @@
  *   ACC  = <(f - c)(o - c)> / sqrt(<(f - c)^2> <(o - c)^2>)   Rasp et al. 2024, "WeatherBench 2",
  *                                                             doi:10.1029/2023MS004019
  *   bias = <f - o>, MAE = <|f - o|>
+ *   CRPS dressed = <sd (z (2 P(z) - 1) + 2 p(z) - 1 / sqrt(pi))>, z = (o - f) / sd: of normal distributions (P, p)
+ *          around f or c, where sd is how large their errors are at each point (Gneiting et al. 2005,
+ *          doi:10.1175/MWR2904.1)
  * and of the mean over all initial times of <(f - o)^2> the root, the pooled RMSE (WeatherBench 2's RMSE). The first is
  * also the validation's RMSE. Points that are missing (NaN) in one of a score's fields are left out of it, with their
  * weights; an initial time without any point is left out of the mean. */
@@ -23,6 +26,19 @@ double *vt_row_weights(const double *latitudes, int64_t rows);
 /* What is scored: the model, the initial time's fields, the mean over time and the seasonal climatology as forecasts.
  */
 enum { VT_SCORE_MODEL, VT_SCORE_PERSISTENCE, VT_SCORE_CLIMATOLOGY, VT_SCORE_SEASONAL, VT_SCORE_FORECASTS };
+
+/* The means over initial times: for each of these, for the first two, or of the model alone; dressed: of the model and
+ * of the climatology, the seasonal one where it is known. */
+enum {
+    VT_SCORE_RMSE,
+    VT_SCORE_SQUARE = VT_SCORE_RMSE + VT_SCORE_FORECASTS,        /* of the RMSE */
+    VT_SCORE_ACC = VT_SCORE_SQUARE + VT_SCORE_FORECASTS,         /* against the mean over time */
+    VT_SCORE_SEASONAL_ACC = VT_SCORE_ACC + VT_SCORE_CLIMATOLOGY, /* against the seasonal climatology */
+    VT_SCORE_BIAS = VT_SCORE_SEASONAL_ACC + VT_SCORE_CLIMATOLOGY,
+    VT_SCORE_MAE,
+    VT_SCORE_DRESSED,
+    VT_SCORE_MEANS = VT_SCORE_DRESSED + 2
+};
 
 /* Of the scores; those of an ensemble (ensemble.h) and the spectra (spectra.h) are opened with them, too. */
 typedef struct {
@@ -45,6 +61,7 @@ typedef struct {
     const float *forecast, *target;
     const float *persistence; /* the newest time of the input, or NULL where the input lacks a channel */
     const float *seasonal;    /* the seasonal climatology at the target's time, or NULL where it isn't known */
+    const float *stds[2];     /* of the errors of forecast and climatology; NULL, or NaN at points: not known */
 } vt_score_fields;
 
 /* Adds one initial time at lead 0, 1, … */
@@ -53,14 +70,13 @@ void vt_scores_add(vt_scores *scores, int64_t lead, const vt_score_fields *field
 /* The sums, [*count], for ranks that share the initial times: summed over them before anything is asked below. */
 double *vt_scores_sums(vt_scores *scores, int64_t *count);
 
-/* Over the initial times; which: VT_SCORE_… . What can't be computed is NAN, such as the ACC of a climatology. */
+/* Over the initial times; which: VT_SCORE_RMSE + VT_SCORE_PERSISTENCE, and so on. What can't be computed is NAN. */
 int64_t vt_scores_samples(const vt_scores *scores);
-double vt_scores_rmse(const vt_scores *scores, int64_t lead, int64_t channel, int which);
-double vt_scores_pooled_rmse(const vt_scores *scores, int64_t lead, int64_t channel, int which);
-double vt_scores_acc(const vt_scores *scores, int64_t lead, int64_t channel, int which);          /* mean over time */
-double vt_scores_seasonal_acc(const vt_scores *scores, int64_t lead, int64_t channel, int which); /* seasonal */
-double vt_scores_bias(const vt_scores *scores, int64_t lead, int64_t channel);
-double vt_scores_mae(const vt_scores *scores, int64_t lead, int64_t channel);
+double vt_scores_mean(const vt_scores *scores, int64_t lead, int64_t channel, int which);
+double vt_scores_pooled_rmse(const vt_scores *scores, int64_t lead, int64_t channel, int forecast);
+
+/* The CRPS of a normal distribution whose mean has this error. */
+double vt_normal_crps(double error, double std);
 
 /* 1 - RMSE^2 / RMSE^2 of the other forecast (VT_SCORE_…), both pooled: 1 is perfect, 0 as good as the other. */
 double vt_scores_skill(const vt_scores *scores, int64_t lead, int64_t channel, int other);
