@@ -243,7 +243,7 @@ static vt_status read_normalisation(weather *w, const vt_seasonal *seasonal, con
     VT_TRY(measure_blocks(w));
     describe_normalisation(w);
     if (seasonal == NULL) remark_shared(config, validation, &remarks);
-    if (!w->unread) vt_fields_log_remarks(&remarks);
+    if (!w->unread) vt_log_lines(remarks.characters);
 done:
     vt_text_close(&remarks);
     return status;

@@ -142,9 +142,6 @@ typedef struct {
     bool any_transform;   /* both are in the units of the data, or nothing says how these will be transformed */
 } vt_fields_rules;
 
-/* What is remarked goes to the log, what was accepted as warnings. */
-void vt_fields_log_remarks(const vt_text *remarks);
-
 /* Compares `data` with `other`: the file, set, statistics or checkpoint that it meets. A difference that is refused,
  * and not accepted, is the error, which has both values and the way on; every other one that counts adds a line to
  * `remarks`, and one more line lists what could not be compared because one side doesn't say it. Sizes and numbers of

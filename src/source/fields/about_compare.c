@@ -495,16 +495,11 @@ bool vt_fields_same_channels(const vt_fields_about *one, const vt_fields_about *
     return same;
 }
 
-void vt_fields_log_remarks(const vt_text *remarks)
-{
-    vt_log_lines(remarks->characters);
-}
-
 vt_status vt_fields_agree(const vt_fields_rules *wanted, const vt_fields_side *data, const vt_fields_side *other)
 {
     vt_text remarks = {0};
     const vt_status status = vt_fields_compare(wanted, data, other, &remarks);
-    if (status == VT_OK) vt_fields_log_remarks(&remarks);
+    if (status == VT_OK) vt_log_lines(remarks.characters);
     vt_text_close(&remarks);
     return status;
 }

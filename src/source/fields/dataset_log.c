@@ -107,7 +107,7 @@ void vt_dataset_log_coordinates(const vt_dataset *dataset)
         vt_log_warning("%s; so dates follow from the names of the files, and whether times are missing isn't known",
                        dataset->time_doubt);
     if (dataset->index.piece_count > 0) log_step(dataset);
-    vt_fields_log_remarks(&dataset->remarks);
+    vt_log_lines(dataset->remarks.characters);
     if (dataset->about->turned) vt_log_info("grid: rows that run from south to north are turned round");
     if (dataset->grid_doubt != NULL) vt_log_warning("%s; --coordinates=[lat=NAME] names another", dataset->grid_doubt);
     if (assumed != NULL) vt_log_info("grid: RMSE weighs %s; --coordinates=[lat=NAME] would name them", assumed);

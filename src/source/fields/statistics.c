@@ -232,7 +232,7 @@ vt_status vt_statistics_gather(const vt_statistics_source *source, vt_statistics
         statistics->values = vt_statistics_open(sizes->in_channels, sizes->height, sizes->width);
     fields = vt_allocate((size_t)(sizes->in_channels * sizes->height * sizes->width), sizeof *fields,
                          "the fields of one time");
-    vt_fields_log_remarks(&dataset->remarks);
+    vt_log_lines(dataset->remarks.characters);
     if (source->times != NULL) begin_times(dataset, source->times);
     for (int64_t i = 0; i < dataset->index.piece_count; i++)
         VT_TRY(gather_piece(source, dataset, &dataset->index.pieces[i], fields, statistics));
