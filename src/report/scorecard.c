@@ -238,8 +238,9 @@ static char *judge(const vt_table *scores)
     for (int64_t i = 0; i < 2 * scores->rows; i++)
         better[i % 2] += vt_table_value(scores, i / 2, "crps") < vt_table_value(scores, i / 2, rivals[i % 2]);
     return vt_text_format("By its CRPS the ensemble is better than the dressed forecast in %lld of %lld channels and "
-                          "lead times, and than the dressed climatology in %lld; elsewhere it is not worth its cost.\n",
-                          better[0], (long long)scores->rows, better[1]);
+                          "lead times, and than the dressed climatology in %lld%s.\n",
+                          better[0], (long long)scores->rows, better[1],
+                          better[0] < scores->rows ? "; elsewhere it is not worth its cost" : "");
 }
 
 /* A chart for each channel. */
