@@ -63,10 +63,6 @@ typedef enum { VT_OPTIMIZERS(VT_ENUMERATOR) } vt_optimizer_name;
 typedef enum { VT_MODEL_WORDS(VT_ENUMERATOR) } vt_model_name;
 #undef VT_ENUMERATOR
 
-#define VT_ENUMERATOR(name, ...) VT_LOSS_##name,
-typedef enum { VT_LOSSES(VT_ENUMERATOR) } vt_loss_name;
-#undef VT_ENUMERATOR
-
 enum { VT_MOST_MEMBERS = 16, VT_MOST_SCALES = 8 }; /* of ensemble_size, and values of crps_scales */
 
 /* VT_OPTION_embed_dim, ...: which option. */

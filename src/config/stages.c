@@ -106,10 +106,9 @@ int64_t vt_config_longest_rollout(const vt_config *config)
     return (int64_t)most;
 }
 
-vt_loss_name vt_config_loss_at(const vt_config *config, int64_t epoch)
+vt_stages vt_config_losses(const vt_config *config)
 {
-    const vt_stages stages = stages_of(config->loss, LOSSES);
-    return (vt_loss_name)vt_stages_at(&stages, epoch);
+    return stages_of(config->loss, LOSSES);
 }
 
 int64_t vt_config_members(const vt_config *config)

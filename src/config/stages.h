@@ -26,9 +26,9 @@ double vt_stages_at(const vt_stages *stages, int64_t epoch);
 /* Steps of forecast in the epoch that has most of them. */
 int64_t vt_config_longest_rollout(const vt_config *config);
 
-/* The loss of an epoch, and how many forecasts of a sample training makes at once: ensemble_size, or 1 in a run without
- * loss crps. */
-vt_loss_name vt_config_loss_at(const vt_config *config, int64_t epoch);
+/* The option loss, each a place in VT_LOSSES; and how many forecasts of a sample training makes at once: ensemble_size,
+ * or 1 in a run without loss crps. */
+vt_stages vt_config_losses(const vt_config *config);
 int64_t vt_config_members(const vt_config *config);
 
 /* crps_scales. The error: they are no list of divisors of the grid, or the ranks would have to share blocks. */

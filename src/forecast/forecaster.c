@@ -11,8 +11,8 @@
 #include "checkpoint/find.h"
 #include "config/forcings.h"
 #include "config/roles.h"
-#include "config/stages.h"
 #include "forecast/states.h"
+#include "loss/loss.h"
 #include "source/sources.h"
 #include "storage/tensor_file.h"
 #include "task/weather.h"
@@ -174,7 +174,7 @@ vt_status vt_forecaster_has_noise(const char *checkpoint, const vt_config *confi
 {
     int64_t epoch = 0;
     const vt_status status = last_epoch(checkpoint, &epoch);
-    *has = vt_config_loss_at(config, epoch) == VT_LOSS_crps;
+    *has = vt_loss_kind_at(config, epoch)->of_members;
     return status;
 }
 

@@ -10,10 +10,14 @@ static const vt_loss_kind *const kinds[] = {VT_LOSSES(ROW)};
 
 const vt_loss_kind *vt_loss_kind_at(const vt_config *config, int64_t epoch)
 {
-    return kinds[vt_config_loss_at(config, epoch)];
+    const vt_stages losses = vt_config_losses(config);
+    return kinds[(int)vt_stages_at(&losses, epoch)];
 }
 
 const vt_loss_kind *vt_loss_kind_of(const vt_config *config)
 {
-    return vt_config_members(config) > 1 ? &vt_loss_crps : vt_loss_kind_at(config, 0);
+    const vt_stages losses = vt_config_losses(config);
+    for (int i = 0; i < losses.count; i++)
+        if (kinds[(int)losses.stages[i].value]->of_members) return kinds[(int)losses.stages[i].value];
+    return vt_loss_kind_at(config, 0);
 }

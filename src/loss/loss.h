@@ -30,8 +30,8 @@ struct vt_loss_kind {
                      vt_matrix weights, double *sums, float scale, const double *loss_scale, vt_matrix dprediction);
 };
 
-/* The row of the table that the configuration names for an epoch; and the one that needs most memory: crps where some
- * epoch has it, else the first. */
+/* The row of the table that the configuration names for an epoch; and the one that needs most memory: that of
+ * members where some epoch has it, else the first. */
 const vt_loss_kind *vt_loss_kind_at(const vt_config *config, int64_t epoch);
 const vt_loss_kind *vt_loss_kind_of(const vt_config *config);
 

@@ -411,13 +411,12 @@ static void begin_loss(vt_loop *loop)
 {
     vt_run_progress *progress = &loop->progress;
     const vt_config *config = vt_trainer_config(loop->trainer);
-    const vt_loss_name own = vt_config_loss_at(config, progress->epoch);
     vt_trainer_set_epoch(loop->trainer, progress->epoch);
     if (progress->epoch == 0 || progress->epoch_steps > 0) return;
-    if (own == vt_config_loss_at(config, progress->epoch - 1)) return;
+    if (loop->trainer->loss == vt_loss_kind_at(config, progress->epoch - 1)) return;
     progress->best_loss = INFINITY;
     progress->persistence_loss = NAN;
-    if (own == VT_LOSS_crps) vt_trainer_begin_noise(loop->trainer);
+    if (loop->trainer->loss->of_members) vt_trainer_begin_noise(loop->trainer);
 }
 
 /* Trains from the run's place in its epoch to the epoch's last step. A stop during that last step is left to the
