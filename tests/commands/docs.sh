@@ -287,7 +287,7 @@ evaluate*) set -- "$@" --rollout=3 --limit_nsamples_val=4 ;;
 *unet*) ;;
 --* | "bench io"*)
     set -- "$@" --embed_dim=16 --depth=1 --num_heads=4 --patch_size=4 --global_batch_size=8 --limit_nsamples=8 --limit_nsamples_val=8
-    case $* in *pipeline*) set -- "$@" --depth=4 ;; *ncep-ensemble*) set -- "$@" --crps_scales=1,4 ;; esac
+    case $* in *pipeline*) set -- "$@" --depth=4 ;; *ncep-ensemble*) set -- "$@" --crps_scales=1,2 ;; esac
     case $* in *--config=demo* | *--config=ncep*) ;; *) set -- "$@" --num_iters=2 ;; esac
     case $* in
     *_range=*) set -- "$@" --patch_size=1 ;;
