@@ -157,13 +157,13 @@ VT_KERNEL void fields_disturb_kernel(vt_disturbance how, const uint32_t *step, c
                                      const float *inverse_std, const float *noise, float *y)
 {
     const int64_t quads = (how.width + 3) / 4;
-    const int64_t copies = vt_disturbed_copies(&how), lines = how.samples * copies * how.channels * how.rows;
+    const int64_t lines = how.samples * how.copies * how.channels * how.rows;
     for (int64_t i = vt_thread(); i < lines * quads; i += vt_thread_count()) {
         int64_t line, quad, field, row, index, channel;
         vt_split(i, quads, &line, &quad);
         vt_split(line, how.rows, &field, &row);
         vt_split(field, how.channels, &index, &channel);
-        index /= copies;
+        index /= how.copies;
         const uint32_t sample = how.first_sample + (uint32_t)index;
         const float sign = vt_disturbed_sign(&how, step, sample);
         const float *from = fields + index * how.sample_stride + (channel * how.rows + row) * how.width;
@@ -223,7 +223,7 @@ static void fields_disturb(vt_backend *backend, const vt_disturbance *how, const
                            const float *mean, const float *inverse_std, const float *noise, float *y)
 {
     VT_LAUNCH(fields_disturb_kernel,
-              vt_blocks(how->samples * vt_disturbed_copies(how) * how->channels * how->rows * ((how->width + 3) / 4)),
+              vt_blocks(how->samples * how->copies * how->channels * how->rows * ((how->width + 3) / 4)),
               VT_BLOCK_THREADS, 0, backend, *how, step, fields, mean, inverse_std, noise, y);
 }
 

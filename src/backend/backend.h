@@ -283,20 +283,15 @@ typedef struct {
     uint64_t seed;
     uint32_t first_sample; /* position in the global batch of the first sample */
     bool flips;            /* a sample changes its sign with probability 1/2 */
-    int64_t members;       /* so many copies of each sample are made; 0: 1 */
+    int64_t copies;        /* that are made of each sample */
     int64_t samples, channels, rows, width;
     int64_t first_row;     /* of the whole field's, the first one's */
     int64_t sample_stride; /* numbers in memory from one sample's fields to the next one's */
 } vt_disturbance;
 
-VT_ON_DEVICE_TOO static inline int64_t vt_disturbed_copies(const vt_disturbance *how)
-{
-    return how->members > 0 ? how->members : 1;
-}
-
 static inline int64_t vt_disturbed_values(const vt_disturbance *how)
 {
-    return how->samples * vt_disturbed_copies(how) * how->channels * how->rows * how->width;
+    return how->samples * how->copies * how->channels * how->rows * how->width;
 }
 
 /* One behind the last number that is read. */
@@ -305,10 +300,9 @@ static inline int64_t vt_disturbance_reads(const vt_disturbance *how)
     return (how->samples - 1) * how->sample_stride + how->channels * how->rows * how->width;
 }
 
-/* The random numbers of a forecast's noise, for `rows` rows of a batch, each a sample's, or a member of one. They
- * depend on the seed, the row's key (two numbers, such as member and date), the step of a rollout, and some on the
- * token alone.
- */
+/* The random numbers of a forecast's noise, for `rows` rows of a batch, each of which is a member of a sample. They
+ * depend on nothing but the seed, the row's key (two numbers, such as member and date), the step of a rollout, and some
+ * of them on the token. */
 typedef struct {
     uint64_t seed;
     uint32_t first_row; /* the first row's key, where keys are not given: row and step */

@@ -114,7 +114,8 @@ done:
     return status;
 }
 
-/* Adds a tensor's elements, all together `most`. verify: reads them, and looks for NaN and infinity. */
+/* Adds the number of a tensor's elements; of all tensors together there are at most `most`. verify: also reads them,
+ * and looks for NaN and infinity. */
 static vt_status look_at_tensor(vt_tensor_file *index, const char *name, int64_t most, bool verify, int64_t *elements)
 {
     vt_status status = VT_OK;

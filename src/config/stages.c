@@ -134,7 +134,7 @@ vt_status vt_config_scales(const vt_config *config, int64_t scales[VT_MOST_SCALE
                  config->crps_scales, (int)length, word, (long long)size[0], (long long)size[1]);
         VT_CHECK(whole || scale == 1,
                  "crps_scales '%s': with context_parallel, or tensor_parallel and sequence_parallel, blocks of points "
-                 "would lie on several ranks; use --crps_scales=1, or data_parallel and pipeline_parallel ranks",
+                 "would lie on several ranks; use --crps_scales=1, or leave context_parallel or sequence_parallel out",
                  config->crps_scales);
         scales[*count] = scale;
     }

@@ -169,18 +169,24 @@ int64_t vt_members_of_each(const vt_members *members)
     return vt_members_number(members) / (members->other_count + 1);
 }
 
+bool vt_members_perturbs(const vt_members *members, const vt_config *config, int64_t member)
+{
+    if (members->noisy) return config->origin[VT_OPTION_input_noise] == VT_FROM_COMMAND_LINE;
+    return member % vt_members_of_each(members) > 0;
+}
+
 char *vt_members_describe(const vt_members *members, const vt_config *config)
 {
     vt_text text = {0};
     char number[VT_NUMBER_SIZE];
-    const int64_t checkpoints = members->other_count + 1, all = vt_members_number(members);
-    const bool given = config->origin[VT_OPTION_input_noise] == VT_FROM_COMMAND_LINE;
-    const int64_t noisy = !members->noisy ? all - checkpoints : given ? all : 0;
+    const int64_t checkpoints = members->other_count + 1;
+    int64_t perturbed = 0;
+    for (int64_t m = 0; m < vt_members_number(members); m++) perturbed += vt_members_perturbs(members, config, m);
     vt_text_append(&text, "%lld member%s", (long long)members->count, members->count == 1 ? "" : "s");
     if (checkpoints > 1) vt_text_append(&text, ", of %lld checkpoints", (long long)checkpoints);
     if (members->noisy) vt_text_append(&text, ", by the model's noise");
-    if (noisy > 0)
-        vt_text_append(&text, ", %lld with input_noise %s on the initial state", (long long)noisy,
+    if (perturbed > 0)
+        vt_text_append(&text, ", %lld with input_noise %s on the initial state", (long long)perturbed,
                        vt_text_double(config->input_noise, number));
     return text.characters;
 }

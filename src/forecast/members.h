@@ -36,6 +36,10 @@ vt_status vt_members_read(const vt_members *members, vt_forecaster *forecaster);
 int64_t vt_members_number(const vt_members *members);
 int64_t vt_members_of_each(const vt_members *members);
 
+/* Does noise on the initial state (input_noise) make this member? Where the model has noise of its own, only if a flag
+ * says so. */
+bool vt_members_perturbs(const vt_members *members, const vt_config *config, int64_t member);
+
 /* "8 members, of 2 checkpoints, 6 with input_noise 0.1"; malloc'd. */
 char *vt_members_describe(const vt_members *members, const vt_config *config);
 

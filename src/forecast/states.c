@@ -75,13 +75,6 @@ static void perturb(const vt_states *states, int64_t member, int64_t start, floa
     free(stds);
 }
 
-/* Does noise on the initial state make this member? Where the model has noise of its own, only if the user asks. */
-static bool is_perturbed(const vt_members *members, const vt_config *config, int64_t member)
-{
-    if (members->noisy) return config->origin[VT_OPTION_input_noise] == VT_FROM_COMMAND_LINE;
-    return member % vt_members_of_each(members) > 0;
-}
-
 vt_date vt_states_date(const vt_dataset *dataset, int64_t sample, int64_t lead)
 {
     vt_date date = {0};
@@ -104,11 +97,11 @@ vt_status vt_states_begin(vt_states *states, const int64_t *samples, int64_t cou
         vt_date date = {0};
         VT_TRY(vt_dataset_read(states->dataset, samples[i], first, NULL));
         const int64_t start = vt_dataset_date(states->dataset, samples[i], 0, &date) ? date.minutes : samples[i];
-        for (int64_t m = states->number - 1; m >= 0; m--) { /* the first one last: the others are made from it */
+        for (int64_t m = states->number - 1; m >= 0; m--) { /* the first last: the others are copies of it */
             float *input = first + m * count * in;
             uint32_t *keys = states->noise_keys + 2 * (m * count + i);
             if (m > 0) memcpy(input, first, (size_t)in * sizeof *input);
-            if (is_perturbed(states->members, states->config, m)) perturb(states, m, start, input);
+            if (vt_members_perturbs(states->members, states->config, m)) perturb(states, m, start, input);
             keys[0] = (uint32_t)m;
             keys[1] = (uint32_t)start;
         }

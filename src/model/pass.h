@@ -9,8 +9,8 @@
 
 struct vt_linear;
 
-/* The terms of loss crps: which means it compares, and units [scale_count, channels], what each is multiplied by, in
- * the back end's memory. */
+/* Loss crps: which means it compares, and units [scale_count, channels], what each score is multiplied by, in the back
+ * end's memory. */
 typedef struct {
     vt_crps how;
     const float *units;
@@ -21,9 +21,8 @@ typedef struct {
     vt_arena *arena;     /* of this micro-batch */
     vt_offload *offload; /* where blocks keep what backward needs, and the streams between units are; NULL: the arena */
     const vt_parallel *parallel;
-    int64_t batch;     /* samples, or the members of them, one behind another */
+    int64_t batch;     /* samples, or the members of each, one behind another */
     int64_t members;   /* of each sample: forecasts of it that differ by their noise; 0: 1 */
-    bool noisy;        /* the forecasts get noise */
     vt_type type;      /* of what enters matrix products and attention; the residual stream is always float32 */
     bool fused;        /* use operations that do two things in one pass over memory (enable_jit) */
     bool training;     /* dropout and drop path are on */
@@ -31,7 +30,7 @@ typedef struct {
     bool keeps;        /* and what it could also compute again at little cost (keep_outputs) */
     uint64_t seed;     /* seed, step and first_sample key the dropout streams; the step is in the back end's memory */
     const uint32_t *step;
-    uint32_t first_sample;        /* of the global batch, or its members: the first row's */
+    uint32_t first_sample;        /* the first row's place among the samples, or members, of the global batch */
     const struct vt_linear *head; /* of the model: vt_model_kind.head; for the loss */
     /* Of passes without a backward that go on where others ended (continuation.h), [units, 2]: keys and values of the
      * tokens before these, as vt_attention_saved has them. NULL: there are none. */
@@ -39,7 +38,7 @@ typedef struct {
     double density_weight; /* of the densities in the loss (lambda_rho) */
     uint32_t rollout_step; /* of the steps of forecast that a sample is trained over: each draws numbers of its own */
     const uint32_t *noise_keys; /* [batch, 2]: what the noise of each row depends on; NULL: its place, and the step */
-    const vt_crps_terms *crps;  /* what loss crps compares; NULL: it is another loss */
+    const vt_crps_terms *crps;  /* what loss crps compares; NULL: it is another loss, and forecasts get no noise */
 } vt_pass;
 
 static inline int64_t vt_pass_members(const vt_pass *pass)

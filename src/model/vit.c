@@ -18,7 +18,7 @@ typedef struct {
     const vt_config *config;
     vt_linear patch_embed; /* a convolution with kernel = stride = patch is a linear map of each patch */
     const vt_parameter *pos_embed;
-    vt_linear noise; /* of random numbers, of a row and of each token; weight NULL: there is none */
+    vt_linear noise; /* of the random numbers of a row and of a token; only in a run with loss crps */
     vt_block *blocks;
     vt_layer_norm norm;
     vt_linear head;
@@ -294,11 +294,6 @@ static vt_mask position_mask(const vit *model, const vt_pass *pass)
     return vt_pass_mask(pass, model->config->dropout, model->config->depth, VT_SITE_POSITION);
 }
 
-static bool is_noisy(const vit *model, const vt_pass *pass)
-{
-    return model->noise.weight != NULL && pass->noisy;
-}
-
 /* The random numbers of this pass's rows and tokens: the same whenever they are drawn. */
 static vt_matrix draw_noise(const vit *model, const vt_pass *pass)
 {
@@ -318,7 +313,7 @@ static vt_matrix draw_noise(const vit *model, const vt_pass *pass)
 static void add_noise(const vit *model, const vt_pass *pass, vt_matrix x)
 {
     const size_t mark = pass->arena->used;
-    if (!is_noisy(model, pass)) return;
+    if (pass->crps == NULL) return;
     vt_matrix noise = vt_pass_push_wide(pass, x.rows, x.columns);
     vt_linear_forward(&model->noise, pass, draw_noise(model, pass), noise);
     vt_matrix_add(pass->backend, x, noise, x);
@@ -350,7 +345,7 @@ static void backward_embedding(const vit *model, const vt_pass *pass, const vt_m
     if (pass->type != VT_FLOAT32 && !vt_pass_rounds_gradient(pass, model->config->dropout))
         backend->convert(backend, dx, dembedding);
     vt_linear_backward(&model->patch_embed, pass, load_input(model, pass, tensors), dembedding, (vt_matrix){0});
-    if (is_noisy(model, pass))
+    if (pass->crps != NULL)
         vt_linear_backward(&model->noise, pass, draw_noise(model, pass), dembedding, (vt_matrix){0});
     backward_input(model, pass, &tensors[0], dembedding);
 }

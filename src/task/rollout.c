@@ -127,23 +127,23 @@ static bool flips(const vt_rollout *rollout, const vt_pass *pass)
     return pass->training && rollout->task->config->augment == VT_AUGMENT_SIGN;
 }
 
-/* What is seen in place of the tensor, for each of `members` alike: its normalised fields, some with another sign, and
+/* What is seen in place of the tensor: so many copies of each sample's normalised fields, some with another sign, and
  * noise on them. */
 static vt_model_tensor disturbed(const vt_rollout *rollout, const vt_pass *pass, const vt_model_tensor *tensor,
-                                 int64_t members, bool changes_sign, const float *noise)
+                                 int64_t copies, bool changes_sign, const float *noise)
 {
     const int64_t plane = plane_of(rollout), width = rollout->task->config->img_size[1];
     const vt_disturbance how = {.seed = pass->seed,
                                 .first_sample = pass->first_sample / (uint32_t)vt_pass_members(pass),
                                 .flips = changes_sign,
-                                .members = members,
+                                .copies = copies,
                                 .samples = vt_pass_samples(pass),
                                 .channels = tensor->channels,
                                 .rows = plane / width,
                                 .width = width,
                                 .first_row = rollout->first_row,
                                 .sample_stride = vt_model_tensor_stride(tensor) * plane};
-    vt_matrix fields = vt_pass_push_wide(pass, vt_pass_samples(pass) * members * tensor->channels, plane);
+    vt_matrix fields = vt_pass_push_wide(pass, vt_pass_samples(pass) * copies * tensor->channels, plane);
     pass->backend->fields_disturb(pass->backend, &how, pass->step, tensor->values, tensor->mean, tensor->inverse_std,
                                   noise, fields.data);
     return normalised(rollout, fields.data, tensor->channels);
@@ -216,7 +216,8 @@ static vt_model_tensor with_zeros(const vt_rollout *rollout, const vt_pass *pass
 {
     const int64_t plane = plane_of(rollout), width = rollout->task->config->img_size[1];
     const int64_t channels = fields_of(rollout, VT_TENSOR_TARGET), stride = vt_model_tensor_stride(now) * plane;
-    const vt_disturbance none = {.samples = 1,
+    const vt_disturbance none = {.copies = 1,
+                                 .samples = 1,
                                  .channels = now->channels,
                                  .rows = plane / width,
                                  .width = width,

@@ -27,6 +27,7 @@ static vt_micro_batch *predict(vt_trainer *trainer, const vt_batch *batch, int64
 {
     vt_micro_batch *samples = vt_micro_batch_take(trainer, batch, 0, first, count, false);
     const vt_step_counts once = {.micro_batches = 1, .forwards = 1};
+    vt_micro_batch_step(trainer, samples, 0);
     vt_stage_begin(&trainer->stage, trainer->steps_started, &once, vt_pass_rows(&samples->pass), NULL);
     vt_micro_batch_predict(trainer, samples);
     return samples;
@@ -230,6 +231,7 @@ vt_status vt_step_predict(vt_trainer *trainer, const vt_batch *batch, float *fie
     const vt_step_counts forwards = {.micro_batches = parts, .forwards = parts};
     for (int64_t part = 0; part < parts; part++) {
         vt_micro_batch *samples = vt_micro_batch_take(trainer, &here, 0, part * each, each, false);
+        vt_micro_batch_step(trainer, samples, 0);
         if (part == 0)
             vt_stage_begin(&trainer->stage, trainer->steps_started, &forwards, vt_pass_rows(&samples->pass), NULL);
         const vt_matrix state = vt_micro_batch_state(trainer, samples);

@@ -406,11 +406,11 @@ static void log_waiting(vt_loop *loop)
     loop->told_of_waiting = loop->told_of_waiting || percent > 10;
 }
 
-/* The epoch's loss. Validations of another one don't compare with it. */
+/* The epoch's loss. What validations found of another loss doesn't compare with it. */
 static void begin_loss(vt_loop *loop)
 {
     vt_run_progress *progress = &loop->progress;
-    const vt_config *config = vt_trainer_config(loop->trainer);
+    const vt_config *config = loop->trainer->config;
     vt_trainer_set_epoch(loop->trainer, progress->epoch);
     if (progress->epoch == 0 || progress->epoch_steps > 0) return;
     if (loop->trainer->loss == vt_loss_kind_at(config, progress->epoch - 1)) return;

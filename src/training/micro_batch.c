@@ -1,6 +1,5 @@
 /* The samples of a micro-batch: their upload, their way through the model, and their losses. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/memory.h"
 #include "training/trainer_inside.h"
@@ -34,23 +33,23 @@ vt_micro_batch *vt_micro_batch_find(vt_trainer *trainer, int64_t index)
     return NULL;
 }
 
-/* What the noise of each row of a pass without training depends on: what the batch says of its members, else the sample
- * and the member. */
+/* What the noise of each row depends on where nothing is trained: on what the batch says of its members, else on the
+ * sample and the member alone. */
 static const uint32_t *take_noise_keys(vt_micro_batch *samples, const vt_batch *batch, int64_t first)
 {
     const vt_pass *pass = &samples->pass;
     const int64_t members = vt_pass_members(pass);
     const size_t bytes = 2 * (size_t)pass->batch * sizeof(uint32_t);
-    uint32_t *host = vt_allocate(1, bytes, "the noise"), *keys = vt_arena_push(&samples->shared, bytes);
+    uint32_t *own = vt_allocate(1, bytes, "the noise"), *keys = vt_arena_push(&samples->shared, bytes);
     for (int64_t i = 0; i < pass->batch; i++) {
         const int64_t at = first + i / members;
         const int64_t sample = batch->samples != NULL ? batch->samples[at] : batch->first_sample + at;
-        host[2 * i] = (uint32_t)(sample * members + i % members);
-        host[2 * i + 1] = UINT32_MAX;
+        own[2 * i] = (uint32_t)(sample * members + i % members);
+        own[2 * i + 1] = UINT32_MAX;
     }
-    if (batch->noise_keys != NULL) memcpy(host, batch->noise_keys + 2 * first, bytes);
-    pass->backend->copy_from_host(pass->backend, keys, host, bytes);
-    free(host);
+    pass->backend->copy_from_host(pass->backend, keys, batch->noise_keys != NULL ? batch->noise_keys + 2 * first : own,
+                                  bytes);
+    free(own);
     return keys;
 }
 
@@ -59,8 +58,8 @@ vt_micro_batch *vt_micro_batch_take(vt_trainer *trainer, const vt_batch *batch, 
 {
     const vt_config *config = trainer->config;
     vt_micro_batch *samples = vt_micro_batch_find(trainer, -1);
-    const bool noisy = trainer->loss->of_members;
-    const int64_t members = noisy && batch->noise_keys == NULL ? trainer->crps.how.members : 1;
+    const vt_crps_terms *crps = trainer->loss->of_members ? &trainer->crps : NULL;
+    const int64_t members = crps != NULL && batch->noise_keys == NULL ? crps->how.members : 1;
     VT_ASSERT(samples != NULL);
     samples->index = index;
     samples->lead = batch->lead;
@@ -69,8 +68,7 @@ vt_micro_batch *vt_micro_batch_take(vt_trainer *trainer, const vt_batch *batch, 
                               .parallel = trainer->parallel,
                               .batch = count * members,
                               .members = members,
-                              .noisy = noisy,
-                              .crps = noisy ? &trainer->crps : NULL,
+                              .crps = crps,
                               .type = vt_trainer_type(config),
                               .fused = config->enable_jit,
                               .training = training,
@@ -81,9 +79,8 @@ vt_micro_batch *vt_micro_batch_take(vt_trainer *trainer, const vt_batch *batch, 
                               .seed = (uint64_t)config->seed,
                               .step = &vt_optimizer_state(trainer->optimizer)->step,
                               .first_sample = (uint32_t)((batch->first_in_batch + first) * members)};
-    if (noisy && !training) samples->pass.noise_keys = take_noise_keys(samples, batch, first);
+    if (crps != NULL && !training) samples->pass.noise_keys = take_noise_keys(samples, batch, first);
     vt_rollout_begin(samples->rollout, &samples->pass, batch, first, training && batch->steps > 1 ? batch->steps : 1);
-    vt_micro_batch_step(trainer, samples, 0);
     return samples;
 }
 
@@ -104,7 +101,6 @@ void vt_micro_batch_end_step(vt_micro_batch *samples)
 
 void vt_micro_batch_step(vt_trainer *trainer, vt_micro_batch *samples, int64_t step)
 {
-    if (samples->room != NULL && samples->rollout->step == step) return; /* it is */
     for (int64_t i = 0; i < trainer->room_count && samples->room == NULL; i++)
         if (!trainer->rooms[i].is_taken) samples->room = &trainer->rooms[i];
     VT_ASSERT(samples->room != NULL);

@@ -48,8 +48,8 @@ void vt_trainer_resume(vt_trainer *trainer, int64_t steps, vt_schedule_length le
 /* The steps to come are of this epoch, from 0 on, and evaluations of its loss. */
 void vt_trainer_set_epoch(vt_trainer *trainer, int64_t epoch);
 
-/* Where loss crps begins, what it trains begins anew, too: the weights of the noise, which nothing has used before, and
- * the average of all weights. */
+/* When loss crps begins, so do the weights of the noise, which nothing has used before, and the average of all
+ * weights. */
 void vt_trainer_begin_noise(vt_trainer *trainer);
 
 /* The type of what enters matrix products, and the samples of a micro-batch, as the configuration has them. */

@@ -108,7 +108,7 @@ bool vt_trainer_counts_in_sums(const vt_trainer *trainer);
 vt_batch vt_batch_upload(vt_trainer *trainer, const vt_batch *batch);
 
 /* Samples first … first + count - 1 of this rank's part of a batch, as micro-batch `index`, which is there until it is
- * released. Its current step of forecast is 0. */
+ * released. None of its steps of forecast is current yet. */
 vt_micro_batch *vt_micro_batch_take(vt_trainer *trainer, const vt_batch *batch, int64_t index, int64_t first,
                                     int64_t count, bool training);
 vt_micro_batch *vt_micro_batch_find(vt_trainer *trainer, int64_t index); /* NULL: it is not there */

@@ -15,7 +15,7 @@ data_and_crps_run() {
 }
 made_once data_and_crps_run
 
-# close FIRST SECOND: both may be read once only; equal within rounding
+# close FIRST SECOND: two streams of numbers that are equal within rounding
 close() { cat "$1" >close.first; cat "$2" >close.second; near close.first close.second 1e-5 1e-5 1e-5 1e-5 1e-5 1e-5; }
 
 # column DIRECTORY NAME: of its first row.
@@ -36,7 +36,8 @@ test_resumed_to_the_bit() {
 
 # What was trained without members goes on with them, as if the run had been meant to from the start.
 test_a_deterministic_run_goes_on() {
-    local even="--lr_schedule=none --rollout=1 --lr_restarts=None"
+    # with a decay that would make the weights of the noise small before they are used
+    local even="--lr_schedule=none --rollout=1 --lr_restarts=None --optimizer=AdamW --weight_decay=0.5"
     "$VITRAIN" $LATER $even --expdir=runs --run_num=plain --loss=mse --num_epochs=1 >/dev/null
     refuted sh -c "'$VITRAIN' inspect $RUNS/plain | grep noise_embed"
     learn $even --run_num=both --num_epochs=2 >/dev/null
@@ -44,6 +45,8 @@ test_a_deterministic_run_goes_on() {
         learn $even --run_num=plain --num_epochs=2 --resume
     cmp <(figures both) <(figures plain)
     cmp <(tensors $RUNS/both/checkpoints/step-00000008) <(tensors $RUNS/plain/checkpoints/step-00000008)
+    # the losses before, of another kind, were smaller
+    [ "$(readlink $RUNS/both/checkpoints/best)" = step-00000008 ]
     says "noise_embed.weight" -- learn $even --run_num=from --loss=crps --init_from=$RUNS/plain/checkpoints/step-00000004
 }
 

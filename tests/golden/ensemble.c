@@ -2,10 +2,8 @@
  * the noise, losses, gradients, and ten updates; on every path of the CPU, the CUDA kernels on the host, and the GPU.
  * Tolerances are those of golden/vit.c. And PyTorch apart: gradients against finite differences. */
 #include "backend/dropout.h"
-#include "golden/golden_file.h"
+#include "golden/gradients.h"
 #include "operations/paths.h"
-#include "rig.h"
-#include "test.h"
 
 enum { BATCH = 2, CHANNELS = 2, HEIGHT = 8, WIDTH = 16, ROLLOUT = 3, STEPS = 10 };
 
@@ -56,23 +54,6 @@ static void close_fixture(fixture *f)
     H5Fclose(f->file);
 }
 
-static void check_gradients(fixture *f, const char *kind)
-{
-    const vt_parameters *parameters = vt_trainer_parameters(f->r.trainer);
-    for (int64_t i = 0; i < vt_parameters_count(parameters); i++) {
-        const vt_parameter *parameter = vt_parameters_at(parameters, i);
-        char name[160];
-        int64_t count;
-        if (strstr(parameter->name, ".k.bias") != NULL) continue; /* exactly 0: rounding */
-        snprintf(name, sizeof name, "%s/gradients/%s", kind, parameter->name);
-        float *gradient = vt_test_owned(malloc((size_t)parameter->count * sizeof *gradient));
-        f->r.backend->copy_to_host(f->r.backend, gradient, parameter->gradient,
-                                   (size_t)parameter->count * sizeof *gradient);
-        const double difference = golden_difference(gradient, golden_read(f->file, name, &count), parameter->count);
-        EXPECT(difference < 1e-4, "%s: %s differs by %g", kind, parameter->name, difference);
-    }
-}
-
 /* Float32's logarithm, root and cosine differ from float64's by a few units in the last place. */
 GPU_TEST(noise_of_members_is_what_it_is_defined_to_be)
 {
@@ -108,7 +89,7 @@ static void check_losses(fixture *f, int kind, int steps, bool gradients)
     for (int step = 0; step < steps; step++) {
         vt_step_figures figures;
         EXPECT_OK(vt_step_train(f->r.trainer, &f->batch, &figures));
-        if (step == 0 && gradients) check_gradients(f, kinds[kind].name);
+        if (step == 0 && gradients) check_gradients(f->r.trainer, f->file, kinds[kind].name);
         EXPECT_NEAR(figures.loss, losses[step], 1e-5 * losses[step]);
     }
 }
@@ -139,42 +120,14 @@ GPU_TEST(ensembles_in_micro_batches)
     }
 }
 
-/* The loss as a function of one parameter, in the oracle. */
-static double loss_at(fixture *f, const vt_parameter *parameter, int64_t element, float value)
-{
-    vt_step_figures figures;
-    vt_trainer_resume(f->r.trainer, 0, (vt_schedule_length){.run = STEPS}); /* the same random numbers */
-    parameter->value[element] = value;
-    vt_parameters_refresh(vt_trainer_parameters(f->r.trainer));
-    EXPECT_OK(vt_step_train(f->r.trainer, &f->batch, &figures));
-    return figures.loss;
-}
-
 /* Also with what a sample's members have in common, noise on the input and its sign, and what each has of its own,
  * dropout. The score has a kink where members or truth are equal, so differences are taken over a small step. */
 TEST(gradients_of_ensembles_are_finite_differences)
 {
     for (int kind = 0; kind < KINDS; kind++) {
-        const float by = 2e-3f;
         fixture f =
             open_fixture(VT_ISA_PLAIN, kind, "lr=0 normalise=climatology augment=sign input_noise=0.3 dropout=0.2");
-        const vt_parameters *parameters = vt_trainer_parameters(f.r.trainer);
-        int checked = 0;
-        for (int64_t i = 0; i < vt_parameters_count(parameters); i++) {
-            const vt_parameter *parameter = vt_parameters_at(parameters, i);
-            const int64_t element = parameter->count / 2;
-            const float value = parameter->value[element];
-            if (strstr(parameter->name, ".k.bias") != NULL) continue;
-            const double base = loss_at(&f, parameter, element, value);
-            const double gradient = (double)parameter->gradient[element];
-            const double above = loss_at(&f, parameter, element, value + by);
-            const double difference = (above - loss_at(&f, parameter, element, value - by)) / (2 * (double)by);
-            (void)loss_at(&f, parameter, element, value);
-            EXPECT(fabs(gradient - difference) < 1e-4 * base + 0.02 * fabs(difference),
-                   "%s, %s: gradient %g, difference %g", kinds[kind].name, parameter->name, gradient, difference);
-            checked += fabs(difference) > 1e-3;
-        }
-        EXPECT(checked > 5, "%s: only %d gradients are not next to 0", kinds[kind].name, checked);
+        check_differences(f.r.trainer, &f.batch, 2e-3f, 1e-4, 1e-3, kinds[kind].name);
         close_fixture(&f);
     }
 }

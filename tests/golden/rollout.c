@@ -1,10 +1,8 @@
 /* A small ViT of rollout.h5 against PyTorch, trained over three steps of forecast, each from the one before: losses,
  * gradients through all steps, and ten updates; on every path of the CPU, the CUDA kernels on the host, and the GPU.
  * Tolerances are those of golden/vit.c. And PyTorch apart: gradients against finite differences. */
-#include "golden/golden_file.h"
+#include "golden/gradients.h"
 #include "operations/paths.h"
-#include "rig.h"
-#include "test.h"
 
 enum { BATCH = 3, IN = 4, OUT = 2, HEIGHT = 11, WIDTH = 13, ROLLOUT = 3, STEPS = 10 };
 
@@ -75,22 +73,6 @@ static double *read_golden(const fixture *f, const char *kind, const char *name)
     return golden_read(f->file, path, &count);
 }
 
-static void check_gradients(fixture *f, const char *kind)
-{
-    const vt_parameters *parameters = vt_trainer_parameters(f->trainer);
-    for (int64_t i = 0; i < vt_parameters_count(parameters); i++) {
-        const vt_parameter *parameter = vt_parameters_at(parameters, i);
-        char name[160];
-        if (strstr(parameter->name, ".k.bias") != NULL) continue; /* exactly 0: rounding */
-        snprintf(name, sizeof name, "gradients/%s", parameter->name);
-        float *gradient = vt_test_owned(malloc((size_t)parameter->count * sizeof *gradient));
-        f->backend->copy_to_host(f->backend, gradient, parameter->gradient,
-                                 (size_t)parameter->count * sizeof *gradient);
-        const double difference = golden_difference(gradient, read_golden(f, kind, name), parameter->count);
-        EXPECT(difference < 1e-4, "%s: %s differs by %g", kind, parameter->name, difference);
-    }
-}
-
 static const struct {
     const char *name;
     bool tendency, gaps, forcings;
@@ -108,7 +90,7 @@ GPU_TEST(ten_steps_over_rollouts_of_three)
             for (int step = 0; step < STEPS; step++) {
                 vt_step_figures figures;
                 EXPECT_OK(vt_step_train(f.trainer, &f.batch, &figures));
-                if (step == 0) check_gradients(&f, kinds[kind].name);
+                if (step == 0) check_gradients(f.trainer, f.file, kinds[kind].name);
                 EXPECT_NEAR(figures.loss, losses[step], 1e-5 * losses[step]);
             }
             close_fixture(&f);
@@ -205,40 +187,6 @@ TEST(a_bad_value_in_an_early_target)
     close_fixture(&f);
 }
 
-/* The loss as a function of one parameter, in the oracle: with sign flips and noise on the input, too. */
-static double loss_at(fixture *f, const vt_parameter *parameter, int64_t element, float value)
-{
-    vt_step_figures figures;
-    vt_trainer_resume(f->trainer, 0, (vt_schedule_length){.run = STEPS}); /* the same random numbers */
-    parameter->value[element] = value;
-    vt_parameters_refresh(vt_trainer_parameters(f->trainer));
-    EXPECT_OK(vt_step_train(f->trainer, &f->batch, &figures));
-    return figures.loss;
-}
-
-/* by: how far a parameter is moved. */
-static void check_differences(fixture *f, float by, const char *what)
-{
-    const vt_parameters *parameters = vt_trainer_parameters(f->trainer);
-    int checked = 0;
-    for (int64_t i = 0; i < vt_parameters_count(parameters); i++) {
-        const vt_parameter *parameter = vt_parameters_at(parameters, i);
-        const int64_t element = parameter->count / 2;
-        const float value = parameter->value[element];
-        if (strstr(parameter->name, ".k.bias") != NULL) continue;
-        const double base = loss_at(f, parameter, element, value);
-        const double gradient = (double)parameter->gradient[element];
-        const double difference =
-            (loss_at(f, parameter, element, value + by) - loss_at(f, parameter, element, value - by)) /
-            (2 * (double)by);
-        (void)loss_at(f, parameter, element, value);
-        EXPECT(fabs(gradient - difference) < 2e-5 * base + 0.02 * fabs(difference),
-               "%s, %s: gradient %g, difference %g", what, parameter->name, gradient, difference);
-        checked += fabs(difference) > 1e-4;
-    }
-    EXPECT(checked > 5, "%s: only %d gradients are not next to 0", what, checked);
-}
-
 /* Also where a forecast has one field that the next input holds and two that it doesn't, and a variable is a forcing.
  */
 TEST(gradients_are_finite_differences)
@@ -249,7 +197,7 @@ TEST(gradients_are_finite_differences)
         "variables=[a,b,c,d] roles=[b=diagnostic,c=diagnostic,d=forcing] forcings=sin_day predict=state"};
     for (int i = 0; i < 3; i++) {
         fixture f = open_fixture(VT_ISA_PLAIN, true, false, true, SETTINGS("lr=0 loss=relative_l2 %s", settings[i]));
-        check_differences(&f, 1e-2f, settings[i]);
+        check_differences(f.trainer, &f.batch, 1e-2f, 2e-5, 1e-4, settings[i]);
         close_fixture(&f);
     }
 }
@@ -276,7 +224,7 @@ TEST(gradients_within_bounds_are_finite_differences)
         double norm, free_norm;
         fixture f = open_fixture(VT_ISA_PLAIN, kinds[kind].tendency, kinds[kind].gaps, kinds[kind].forcings,
                                  "lr=0 loss=mse " BOUNDS);
-        check_differences(&f, 1e-3f, kinds[kind].name);
+        check_differences(f.trainer, &f.batch, 1e-3f, 2e-5, 1e-4, kinds[kind].name);
         close_fixture(&f);
         (void)first_loss(VT_ISA_PLAIN, kind, "loss=mse " BOUNDS, &norm);
         (void)first_loss(VT_ISA_PLAIN, kind, "loss=mse", &free_norm);

@@ -131,6 +131,7 @@ static vt_disturbance disturbance(bool flips, int64_t first_row, int64_t rows)
     return (vt_disturbance){.seed = 5,
                             .first_sample = 3,
                             .flips = flips,
+                            .copies = 1,
                             .samples = SAMPLES,
                             .channels = CHANNELS,
                             .rows = rows,

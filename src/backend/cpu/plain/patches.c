@@ -151,10 +151,10 @@ void vt_plain_fields_disturb(vt_backend *backend, const vt_disturbance *how, con
 {
     (void)backend;
 #pragma omp parallel for schedule(static) collapse(2)
-    for (int64_t i = 0; i < how->samples * vt_disturbed_copies(how); i++)
+    for (int64_t i = 0; i < how->samples * how->copies; i++)
         for (int64_t c = 0; c < how->channels; c++)
             for (int64_t row = 0; row < how->rows; row++) {
-                const int64_t index = i / vt_disturbed_copies(how);
+                const int64_t index = i / how->copies;
                 const uint32_t sample = how->first_sample + (uint32_t)index;
                 const float sign = vt_disturbed_sign(how, step, sample),
                             *from = fields + index * how->sample_stride + (c * how->rows + row) * how->width;
