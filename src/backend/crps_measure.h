@@ -6,7 +6,7 @@
  *
  * alpha 1: the fair score, whose expectation does not depend on M; 0: that of the members as they are. The loss of a
  * sample is the mean of l, times its unit, over blocks, channels and sizes of blocks. A block counts by the sum of its
- * points' weights; points where no target is are left out. */
+ * points' weights; points without a target are left out. */
 #ifndef VT_BACKEND_CRPS_MEASURE_H
 #define VT_BACKEND_CRPS_MEASURE_H
 

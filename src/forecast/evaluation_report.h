@@ -52,7 +52,7 @@ vt_status vt_evaluation_write(const vt_evaluated *e);
  * it is known, else of the mean over time. */
 vt_status vt_evaluation_report(const vt_evaluated *e);
 
-/* Removes the maps of an earlier evaluation, and the files that not all have. */
+/* Removes the maps of an earlier evaluation, and those files that only some evaluations write. */
 void vt_maps_clear(const char *directory);
 
 /* Draws the map channel of target, forecast and their difference, fields [n_out_channels, height, width] of the first

@@ -138,7 +138,7 @@ done:
     return status;
 }
 
-/* The same with values that are equally far apart, the first one is `first`. */
+/* The same with the values before + apart, before + 2 apart, … */
 static vt_status write_steps(vt_forecast_file *file, int dimension, const char *name, double before, double apart,
                              const text_attribute *attributes, size_t attribute_count)
 {

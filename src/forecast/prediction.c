@@ -133,7 +133,7 @@ static vt_status open_result(prediction *p)
                                              .steps = options->steps,
                                              .archive = p->several,
                                              .has_stds = options->error_stds != NULL};
-    if (options->error_stds != NULL) /* has it the last one? */
+    if (options->error_stds != NULL) /* does it reach the last lead time? */
         VT_TRY(vt_error_stds_read(options->error_stds, options->checkpoint, &p->states, options->steps - 1));
     VT_TRY(vt_forecast_file_open(&result, &p->result));
 done:

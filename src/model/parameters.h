@@ -40,7 +40,7 @@ typedef struct {
     int64_t file_row, file_rows;
     int64_t unit;     /* the block of layers it belongs to */
     bool frozen;      /* it stays as it is: no gradient, no moments (option freeze) */
-    bool comes_later; /* a run may go on from a checkpoint that lacks it: it begins anew */
+    bool comes_later; /* a run may be resumed from a checkpoint that lacks it; then it begins anew */
     vt_start start;
     double spread;
     int64_t count;  /* elements of this rank's part; 0: other ranks have its unit */

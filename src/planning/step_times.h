@@ -1,5 +1,5 @@
 /* Where the time of steps goes, operation by operation, beside what the machine could do; and that of attention on each
- * of a back end's engines (attention_times.c). */
+ * of its engines (attention_times.c). */
 #ifndef VT_PLANNING_STEP_TIMES_H
 #define VT_PLANNING_STEP_TIMES_H
 

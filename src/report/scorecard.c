@@ -164,7 +164,7 @@ typedef struct {
     int colour;
 } curve;
 
-/* A level over the leads of a channel; points [4] hold it. */
+/* A horizontal line over the lead times of a channel; points [4] hold it. */
 static vt_line level_of(const vt_table *table, rows_of rows, const char *x, double height, const char *name,
                         double points[4])
 {

@@ -54,7 +54,7 @@ void vt_rollout_step(vt_rollout *rollout, const vt_pass *pass, int64_t step);
 vt_matrix vt_rollout_state(const vt_rollout *rollout, const vt_pass *pass, vt_matrix output);
 vt_matrix vt_rollout_target(const vt_rollout *rollout, const vt_pass *pass);
 
-/* The mean of each sample's members, laid out as they are; the state itself where each is alone. */
+/* The mean of each sample's members, laid out as they are; of one member the state itself. */
 vt_matrix vt_rollout_mean(const vt_rollout *rollout, const vt_pass *pass, vt_matrix state);
 
 /* Keeps the state that the current step predicts, as input of later steps, and returns its fields. Pushes on the

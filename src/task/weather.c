@@ -171,7 +171,7 @@ done:
     return status;
 }
 
-/* The units of loss crps; where no training data say how much blocks change, as much as points. */
+/* How much the blocks of loss crps change. Where no training data say it, as much as points. */
 static vt_status measure_blocks(weather *w)
 {
     vt_status status = VT_OK;

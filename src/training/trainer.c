@@ -299,7 +299,7 @@ void vt_trainer_resume(vt_trainer *trainer, int64_t steps, vt_schedule_length le
     trainer->length = length;
 }
 
-/* What was recorded is not this epoch's step. */
+/* A step that was recorded with another loss is recorded anew. */
 void vt_trainer_set_epoch(vt_trainer *trainer, int64_t epoch)
 {
     const vt_loss_kind *loss = vt_loss_kind_at(trainer->config, epoch);
