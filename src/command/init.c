@@ -72,8 +72,8 @@ static vt_status find_variables(initial *init)
     const char *directory = is_one_set(init) ? init->directory : init->given->train_data_path;
     if (init->given->variables != NULL) return VT_OK;
     VT_TRY(vt_file_list_open(directory, "train_data_path", &any, &files));
-    for (int64_t i = files.first[0]; i < files.first[1]; i++)
-        VT_TRY(vt_netcdf_variables(files.paths[i], extent, &words));
+    for (int64_t i = 0; i < files.groups[0].count; i++)
+        VT_TRY(vt_netcdf_variables(files.paths[files.groups[0].first + i], extent, &words));
     if (words.length == 0) goto done;
     list = vt_text_format("[%s]", words.characters);
     VT_TRY(add_option(init, "variables", list));

@@ -75,7 +75,7 @@ done:
 /* "      t2m          K          213.4  318.2": the range of the examined values. */
 static void print_ranges(const vt_fields_file *file, const file_set *set, bool verify)
 {
-    const char *const *names = file->channel_names;
+    char *const *names = file->about->names;
     if (set->looked_at == 0) return;
     vt_print("    least and greatest values of %s%lld times%s:\n", verify ? "all " : "", (long long)set->looked_at,
              verify ? "" : " (--verify: of all)");
@@ -83,7 +83,7 @@ static void print_ranges(const vt_fields_file *file, const file_set *set, bool v
         const value_range *range = &set->ranges[c];
         char *name = names != NULL && names[c][0] != '\0' ? vt_text_copy(names[c])
                                                           : vt_text_format("channel %lld", (long long)c);
-        vt_print("      %-12s %-10s", name, file->meanings[c].units);
+        vt_print("      %-12s %-10s", name, file->about->meanings[c].units);
         if (range->least <= range->most) vt_print(" %12.6g %12.6g", (double)range->least, (double)range->most);
         if (range->missing > 0) vt_print("  %lld missing", (long long)range->missing);
         vt_print("\n");
@@ -103,7 +103,7 @@ static void print_storage(const vt_fields_file *file)
 static void print_oddities(const vt_fields_file *file, const vt_fields_about *about, const vt_fields_form *form)
 {
     static const char *const names[2] = {"latitudes", "longitudes"};
-    const double *const coordinates[2] = {file->latitudes, file->longitudes};
+    const double *const coordinates[2] = {file->about->latitudes, file->about->longitudes};
     char step[VT_DATE_SIZE];
     for (int i = 0; i < 2; i++) {
         if (coordinates[i] != NULL) continue;
@@ -111,7 +111,7 @@ static void print_oddities(const vt_fields_file *file, const vt_fields_about *ab
         if (file->doubts[i] != NULL) vt_print(" (%s)", file->doubts[i]);
         vt_print("\n");
     }
-    if (file->turned) vt_print("    rows run from south to north in the file, and are turned round\n");
+    if (file->about->turned) vt_print("    rows run from south to north in the file, and are turned round\n");
     if (about->dated && about->span_count > 0) return;
     vt_length_format(about->step == 0 ? 60 * VT_HOURS_A_TIME : about->step, step);
     vt_print("    the files don't say when their times are: in the year of their names, every %s %s\n", step,
@@ -164,15 +164,16 @@ static vt_fields_about *print_files(const char *directory, const char *label, co
     vt_inspect_check(faults, listed);
     if (listed != VT_OK) return NULL;
     vt_text noted = {0};
-    set.groups = list.groups;
-    for (int64_t i = 0; i < list.groups; i++) {
+    const vt_file_group *last = list.groups + list.group_count - 1;
+    set.groups = list.group_count;
+    for (int64_t i = 0; i < list.group_count; i++) {
         if (look_at_file(&list, i, form, verify, &set, &first) == VT_OK) continue;
         vt_text_append(&noted, "%s\n", vt_error_text());
         vt_error_clear();
     }
     vt_print("  %s: %lld file%s %s", label, (long long)list.count, list.count == 1 ? "" : "s",
-             vt_file_name(list.paths[0]));
-    if (list.count > 1) vt_print(" … %s", vt_file_name(list.paths[list.count - 1]));
+             vt_file_name(vt_file_list_path(&list, 0)));
+    if (list.count > 1) vt_print(" … %s", vt_file_name(list.paths[last->first + last->count - 1]));
     const vt_fields_about *about = set.about;
     if (about != NULL) {
         const int64_t step = about->step > 0 ? about->step : 60 * VT_HOURS_A_TIME;

@@ -56,10 +56,10 @@ done:
 
 static void print_table(const vt_statistics *statistics, const vt_time_statistics *times)
 {
-    const vt_fields_about *about = vt_statistics_about_of(statistics);
+    const vt_fields_about *about = statistics->about;
     vt_print("%7s  %-12s %14s %14s %14s\n", "channel", "name", "mean", "std", "std of change");
-    for (int64_t c = 0; c < vt_statistics_channels(statistics); c++) {
-        const char *name = vt_statistics_channel_name(statistics, c);
+    for (int64_t c = 0; c < statistics->channels; c++) {
+        const char *name = about->names != NULL ? about->names[c] : "";
         const char *transform = about->meanings != NULL ? about->meanings[c].transform : "";
         vt_print("%7lld  %-12s %14.7g %14.7g %14.7g%s%s\n", (long long)c, name[0] != '\0' ? name : "-",
                  vt_statistics_mean(statistics, c), vt_statistics_std(statistics, c),
@@ -94,15 +94,14 @@ vt_status vt_command_stats(const vt_call *call)
     VT_TRY(vt_statistics_gather(&source, &statistics));
     VT_ASSERT(statistics != NULL);
     if (!keeps) VT_TRY(vt_statistics_write(statistics, output));
-    vt_fields_about *about = vt_statistics_about_of(statistics);
+    vt_fields_about *about = statistics->about;
     about->dt = flags->dt;
     VT_TRY(vt_time_statistics_write(source.times, output, about, &notes));
     vt_fields_about_sign(about, "stats");
     VT_TRY(vt_statistics_write_about(statistics, source.times, !keeps, output));
     print_table(statistics, source.times);
-    const int64_t left_out = vt_statistics_left_out(statistics);
-    vt_print("%lld times of %s", (long long)vt_statistics_times(statistics), files);
-    if (left_out > 0) vt_print(", %lld left out", (long long)left_out);
+    vt_print("%lld times of %s", (long long)statistics->times, files);
+    if (statistics->left_out > 0) vt_print(", %lld left out", (long long)statistics->left_out);
     vt_print("; written to %s\n%s", output, notes);
     if (keeps) vt_print("the .npy files that were there stay as they are; --force replaces them\n");
 done:

@@ -1,5 +1,5 @@
 /* The fields of a dataset's times, kept in memory as float32 after they were read: each is read from the files once.
- * Frames are never evicted. The caller holds the dataset's lock; only `values` is used without it. */
+ * Frames are never evicted. The caller holds a lock; only `values` is used without it. */
 #ifndef VT_DATA_FRAME_CACHE_H
 #define VT_DATA_FRAME_CACHE_H
 

@@ -114,7 +114,6 @@ vt_status vt_climatologies_open(const vt_config *config, const vt_dataset *datas
 {
     vt_status status = VT_OK;
     bool there = false;
-    const vt_known_grid grid = vt_dataset_known_grid(dataset);
     vt_fields_about *about = NULL;
     *climatologies = (vt_climatologies){0};
     VT_TRY(find_file(config, VT_OPTION_time_means_path, "time_means_path", config->time_means_path,
@@ -123,9 +122,8 @@ vt_status vt_climatologies_open(const vt_config *config, const vt_dataset *datas
     VT_TRY(find_file(config, VT_OPTION_climatology_path, "climatology_path", config->climatology_path, no_seasonal,
                      speaks, &there));
     if (!there) goto done;
-    VT_TRY(vt_known_climatology_open(config->climatology_path, &grid, vt_dataset_channel_names(dataset),
-                                     config->n_out_channels, (vt_span){0, config->img_size[0]}, true,
-                                     &climatologies->seasonal));
+    VT_TRY(vt_known_climatology_open(config->climatology_path, vt_dataset_about(dataset), config->n_out_channels,
+                                     (vt_span){0, config->img_size[0]}, true, &climatologies->seasonal));
     if (vt_seasonal_about(climatologies->seasonal) != NULL)
         VT_TRY(vt_fields_about_parse(vt_seasonal_about(climatologies->seasonal), config->climatology_path, &about));
     VT_TRY(vt_forecaster_compare(VT_STATISTICS_AND_DATA, config, dataset, about, config->climatology_path));

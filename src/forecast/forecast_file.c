@@ -383,7 +383,7 @@ static double *longitudes_of(const vt_dataset *dataset, int64_t width)
 {
     double *longitudes =
         vt_copy(vt_dataset_known_coordinate(dataset, true), (size_t)width, sizeof *longitudes, "the forecast");
-    if (longitudes == NULL || vt_dataset_known_grid(dataset).window.first_column == 0) return longitudes;
+    if (longitudes == NULL || vt_dataset_about(dataset)->window.first_column == 0) return longitudes;
     for (int64_t x = 1; x < width; x++)
         while (longitudes[x] < longitudes[x - 1]) longitudes[x] += 360;
     while (longitudes[width - 1] > 360 && longitudes[0] >= 0)
@@ -436,7 +436,7 @@ static vt_status collect(const vt_forecast_file_options *options, contents *c)
     for (int64_t i = 0; i < date_count; i++)
         c->dates[i] = vt_states_date(dataset, options->starts[options->archive ? i : 0], options->archive ? 0 : i);
     VT_TRY(vt_dataset_open_file(dataset, options->starts[0], &first));
-    if (first->times.count > 0 && !first->times.by_name) c->time_axis = &first->times;
+    if (first->times.dates != NULL) c->time_axis = &first->times;
     c->longitudes = longitudes_of(dataset, config->img_size[1]);
     VT_TRY(vt_forecaster_describe(options->checkpoint, (vt_weights)config->weights, &trained, &trained_steps));
     VT_TRY(vt_checkpoint_checksum(options->checkpoint, &checksum));

@@ -80,7 +80,8 @@ vt_date vt_states_date(const vt_dataset *dataset, int64_t sample, int64_t lead)
     vt_date date = {0};
     const bool known = vt_dataset_reaches(dataset, sample, lead);
     vt_dataset_date(dataset, sample, known ? lead : 0, &date);
-    return known ? date : vt_date_after(date, lead * vt_dataset_known_grid(dataset).step);
+    return known ? date
+                 : vt_date_after(date, lead * vt_dataset_minutes_a_time(dataset) * vt_dataset_options_of(dataset)->dt);
 }
 
 /* The noise of a member depends on it and on the date of the initial time, or where that isn't known on its number. */
@@ -149,7 +150,7 @@ vt_status vt_states_step(vt_states *states)
     }
     states->lead++;
     const vt_seasonal *seasonal = vt_dataset_climatology(states->dataset);
-    const int64_t step = vt_dataset_known_grid(states->dataset).step;
+    const int64_t step = vt_dataset_minutes_a_time(states->dataset) * vt_dataset_options_of(states->dataset)->dt;
     for (int64_t i = 0; i < all; i++) {
         float *forecast = states->forecast + i * out;
         shift(states, forecast, states->input + i * in);

@@ -66,9 +66,9 @@ TEST(latitudes_are_recognised)
         write_one(file, t, &known[i].rows, TEST_NC_ROWS);
         H5Fclose(file);
         vt_fields_file *opened = test_nc_open("x_2013.nc", NULL);
-        values = opened->latitudes;
+        values = opened->about->latitudes;
         EXPECT((values != NULL) == (known[i].found != NONE), "form %zu", i);
-        EXPECT(opened->turned == (known[i].found == SOUTH), "form %zu", i);
+        EXPECT(opened->about->turned == (known[i].found == SOUTH), "form %zu", i);
         if (values != NULL) EXPECT_NEAR(values[0], 10, 1e-9);
         if (values != NULL) EXPECT_NEAR(values[1], -10, 1e-9);
         EXPECT_OK(vt_fields_file_read(opened, 1, 1, &(vt_frame_window){.rows = TEST_NC_ROWS, .width = TEST_NC_COLUMNS},
@@ -111,7 +111,7 @@ TEST(the_surest_coordinate_is_taken)
         for (int k = 0; k < 2; k++) write_one(file, t, &known[i].rows[k], TEST_NC_ROWS);
         H5Fclose(file);
         vt_fields_file *opened = test_nc_open("x_2013.nc", known[i].given);
-        const double *values = opened->latitudes;
+        const double *values = opened->about->latitudes;
         EXPECT((values != NULL) == !isnan(known[i].first), "form %zu", i);
         if (values != NULL) EXPECT(values[0] == known[i].first, "form %zu: %g", i, values[0]);
         const char *doubt = opened->doubts[0];
@@ -162,7 +162,7 @@ TEST(longitudes_run_on)
         test_nc_times(file, "x", H5T_IEEE_F64LE, TEST_NC_COLUMNS, known[i].stored, "degrees_east");
         H5Fclose(file);
         vt_fields_file *opened = test_nc_open("x_2013.nc", NULL);
-        const double *values = opened->longitudes;
+        const double *values = opened->about->longitudes;
         for (int x = 0; x < TEST_NC_COLUMNS && values != NULL; x++)
             EXPECT(values[x] == known[i].expected[x], "form %zu: %g at %d", i, values[x], x);
         EXPECT(values != NULL);
@@ -189,10 +189,10 @@ TEST(coordinates_of_points)
         write_plane(file, "nav_lon", "degrees_east", columns);
         H5Fclose(file);
         vt_fields_file *opened = test_nc_open("x_2013.nc", NULL);
-        const double *latitudes = opened->latitudes, *longitudes = opened->longitudes;
+        const double *latitudes = opened->about->latitudes, *longitudes = opened->about->longitudes;
         EXPECT((latitudes == NULL) == curved && longitudes != NULL && longitudes[2] == 10);
-        EXPECT(opened->turned == !curved);
-        EXPECT(opened->no_latitudes == curved);
+        EXPECT(opened->about->turned == !curved);
+        EXPECT(opened->about->no_latitudes == curved);
         const char *doubt = opened->doubts[0];
         EXPECT((doubt != NULL) == curved);
         if (doubt != NULL)

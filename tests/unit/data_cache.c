@@ -31,9 +31,9 @@ static vt_dataset *open_dataset(const test_fields *fields, bool direct, int64_t 
 /* How many stay in memory. */
 static int64_t kept_frames(vt_dataset *dataset)
 {
-    pthread_mutex_lock(&dataset->lock);
-    const int64_t kept = dataset->kept != NULL ? dataset->kept->kept : 0;
-    pthread_mutex_unlock(&dataset->lock);
+    pthread_mutex_lock(&dataset->reading.lock);
+    const int64_t kept = dataset->reading.kept != NULL ? dataset->reading.kept->kept : 0;
+    pthread_mutex_unlock(&dataset->reading.lock);
     return kept;
 }
 

@@ -15,25 +15,26 @@ static vt_date day_of(int64_t year, int64_t month, int64_t day)
     return date;
 }
 
-static void add(vt_fields_index *index, int64_t file, int64_t times, vt_date date)
+/* A file that has ten times, of which the first are used: the numbers of its places begin with that of the file. */
+static void add(vt_fields_index *index, int64_t times, vt_date date)
 {
-    const vt_set_piece piece = {.file = file,
-                                .first_time = 10 * file,
-                                .times = times,
-                                .dated = true,
-                                .proven = true,
-                                .date = date,
-                                .last_by_name = INT64_MAX};
-    vt_index_add(index, &piece);
+    int64_t places[10], dates[10];
+    for (int64_t i = 0; i < times; i++) {
+        places[i] = 10 * index->file_count + i;
+        dates[i] = date.minutes + i * SIX_HOURS;
+    }
+    const vt_set_file file = {
+        .times = times, .places = places, .dated = true, .begin = date, .dates = dates, .step = SIX_HOURS};
+    EXPECT(vt_index_add_file(index, &file) == 1);
 }
 
 /* Four times in a file, the next three in another, and after a gap of more than a day five in a third. */
 static vt_fields_index three_files(vt_index_rule rule)
 {
     vt_fields_index index = {.rule = rule, .step = SIX_HOURS};
-    add(&index, 0, 4, day_of(2013, 1, 1));
-    add(&index, 1, 3, day_of(2013, 1, 2));
-    add(&index, 2, 5, day_of(2013, 1, 4));
+    add(&index, 4, day_of(2013, 1, 1));
+    add(&index, 3, day_of(2013, 1, 2));
+    add(&index, 5, day_of(2013, 1, 4));
     vt_index_join(&index);
     return index;
 }
@@ -88,7 +89,7 @@ TEST(steps_between_files_of_one_time)
     for (int i = 0; i < 4; i++) {
         vt_fields_index index = {.rule = {0, 1, 1, VT_UNSET_INTEGER, false}};
         for (int64_t file = 0; file < 4; file++)
-            add(&index, file, 1, i < 3 ? day_of(2013, 1, days[i][file]) : day_of(2013, 1 + file, 16 - file % 2));
+            add(&index, 1, i < 3 ? day_of(2013, 1, days[i][file]) : day_of(2013, 1 + file, 16 - file % 2));
         vt_index_join(&index);
         EXPECT(index.step == (i < 2 ? DAY : i == 2 ? 0 : VT_A_MONTH), "%lld", (long long)index.step);
         EXPECT(index.samples == (i == 1 ? 2 : i == 2 ? 0 : 3), "%lld samples", (long long)index.samples);
@@ -100,18 +101,42 @@ TEST(steps_between_files_of_one_time)
 /* Dates of the files' names don't join files; times of their own are used as they are. */
 TEST(dates_that_are_not_proven_and_dates_of_their_own)
 {
-    const int64_t own[3] = {0, 44640, 84960};
+    int64_t own[3] = {0, 44640, 84960}, place; /* the first of January, February and March */
     vt_fields_index index = {.rule = {0, 1, 1, VT_UNSET_INTEGER, false}, .step = SIX_HOURS};
-    vt_set_piece piece = {.times = 4, .dated = true, .date = day_of(2013, 1, 1), .last_by_name = INT64_MAX};
+    vt_set_file file = {.times = 4, .dated = true, .begin = day_of(2013, 1, 1), .last_by_name = INT64_MAX};
     vt_date date;
-    vt_index_add(&index, &piece);
-    piece.file = 1, piece.date = day_of(2013, 1, 2);
-    vt_index_add(&index, &piece);
-    piece = (vt_set_piece){.file = 2, .times = 3, .own = own};
-    vt_index_add(&index, &piece);
+    EXPECT(vt_index_add_file(&index, &file) == 1);
+    file.begin = day_of(2013, 1, 2);
+    EXPECT(vt_index_add_file(&index, &file) == 1);
+    EXPECT(vt_index_add_file(&index, &(vt_set_file){.times = 3, .last_by_name = INT64_MAX}) == 1);
+    const vt_set_file months = {.times = 3,
+                                .places = (int64_t[]){5, 7, 9},
+                                .dated = true,
+                                .begin = {VT_CALENDAR_NO_LEAP, own[0]},
+                                .dates = own,
+                                .step = VT_A_MONTH};
+    EXPECT(vt_index_add_file(&index, &months) == 1);
     vt_index_join(&index);
-    EXPECT(index.stretch_count == 3 && index.samples == 3 + 3 + 2);
-    EXPECT(!vt_index_date(&index, &index.stretches[2], 2, &date) && date.minutes == own[2]);
+    EXPECT(index.stretch_count == 4 && index.samples == 3 + 3 + 2 + 2);
+    EXPECT(!vt_index_date(&index, &index.stretches[2], 2, &date) && date.minutes == 2 * SIX_HOURS);
+    EXPECT(vt_index_date(&index, &index.stretches[3], 2, &date) && date.minutes == own[2]);
+    EXPECT(vt_index_piece(&index, &index.stretches[3], 1, &place)->file == 3 && place == 7);
+    vt_index_close(&index);
+}
+
+/* A file is cut where a time is more than two minutes from a step after the one before. */
+TEST(gaps_within_a_file)
+{
+    int64_t dates[7] = {0, 360, 721, 1079, 1443, 1803, 2523};
+    vt_fields_index index = {.rule = {0, 1, 1, VT_UNSET_INTEGER, false}, .step = SIX_HOURS};
+    EXPECT(vt_index_add_file(&index, &(vt_set_file){.times = 7, .dated = true, .dates = dates, .step = SIX_HOURS}) ==
+           3);
+    vt_index_join(&index);
+    const int64_t first[4] = {0, 4, 6, 7};
+    EXPECT(index.stretch_count == 3 && index.samples == 3 + 1);
+    for (int i = 0; i < 3; i++)
+        EXPECT(index.pieces[i].first_time == first[i] && index.pieces[i].times == first[i + 1] - first[i] &&
+               index.pieces[i].date.minutes == dates[first[i]]);
     vt_index_close(&index);
 }
 
@@ -120,21 +145,21 @@ TEST(times_that_two_sets_or_two_files_have)
     const vt_index_rule rule = {0, 1, 1, VT_UNSET_INTEGER, false};
     vt_fields_index one = three_files(rule), other = {.rule = rule, .step = SIX_HOURS};
     EXPECT(vt_index_repeated(&one).count == 0);
-    add(&other, 7, 4, day_of(2013, 1, 2));
-    add(&other, 8, 4, day_of(2013, 1, 4));
+    add(&other, 4, day_of(2013, 1, 2));
+    add(&other, 4, day_of(2013, 1, 4));
     vt_index_join(&other);
     vt_index_overlap found = vt_index_shared(&one, &other);
-    EXPECT(found.count == 2 && found.has_gaps && found.files[0] == 1 && found.files[1] == 7);
+    EXPECT(found.count == 2 && found.has_gaps && found.files[0] == 1 && found.files[1] == 0);
     EXPECT(found.from.minutes == day_of(2013, 1, 2).minutes);
     EXPECT(found.to.minutes == day_of(2013, 1, 4).minutes + 3 * SIX_HOURS);
     vt_index_close(&other);
     /* a file of January that begins before the one before it ends; the name of that one says that it doesn't */
     for (int named = 0; named < 2; named++) {
-        vt_set_piece piece = {.times = 200, .dated = true, .date = day_of(2012, 12, 1), .last_by_name = INT64_MAX};
+        vt_set_file file = {.times = 200, .dated = true, .begin = day_of(2012, 12, 1), .last_by_name = INT64_MAX};
         other = (vt_fields_index){.rule = rule, .step = SIX_HOURS};
-        if (named) piece.last_by_name = day_of(2013, 1, 1).minutes - 1;
-        vt_index_add(&other, &piece);
-        add(&other, 1, 4, day_of(2013, 1, 1));
+        if (named) file.last_by_name = day_of(2013, 1, 1).minutes - 1;
+        EXPECT(vt_index_add_file(&other, &file) == 1);
+        add(&other, 4, day_of(2013, 1, 1));
         vt_index_join(&other);
         found = vt_index_repeated(&other);
         EXPECT(found.count == !named && found.files[1] == !named, "%lld", (long long)found.count);

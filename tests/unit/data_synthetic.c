@@ -278,7 +278,7 @@ TEST(persistence_and_statistics)
     for (int c = 0; c < CHANNELS; c++) {
         EXPECT_NEAR((double)means[c], vt_statistics_mean(statistics, c),
                     1e-6 * fabs(vt_statistics_mean(statistics, c)));
-        EXPECT(strcmp(vt_statistics_channel_name(statistics, c), vt_climate_channels[c].name) == 0);
+        EXPECT(strcmp(statistics->about->names[c], vt_climate_channels[c].name) == 0);
     }
     vt_statistics_close(&statistics);
     vt_dataset_options options =

@@ -362,7 +362,7 @@ static void expect_variables(const vt_batch *batch)
         vt_frame_window window = {.rows = ROWS, .width = COLUMNS};
         EXPECT(vt_dataset_date(dataset, batch->samples[i], 0, &date));
         EXPECT_OK(vt_dataset_open_file((vt_dataset *)(uintptr_t)dataset, batch->samples[i], &file));
-        const int64_t time = (date.minutes - file->times.stretches[0].date.minutes) / 360;
+        const int64_t time = (date.minutes - file->times.begin.minutes) / 360;
         EXPECT_OK(vt_fields_file_read(file, time, 4, &window, true, values));
         const float *own = (const float *)batch->tensors[VT_TENSOR_FORCINGS] + i * (KNOWN + 2) * count;
         for (int v = 0; v < 2; v++)
@@ -422,10 +422,10 @@ TEST(forcings_of_a_rollout)
         reading->release(plan);
         vt_decoder_close(&decoder);
         EXPECT(vt_dataset_date(dataset, sample, 0, &date));
-        const vt_known_grid grid = vt_dataset_known_grid(dataset);
+        const double *latitudes = vt_dataset_known_coordinate(dataset, false);
         for (int64_t k = 0; k < STEPS; k++) {
-            vt_forcing_field(VT_FORCING_COS_ZENITH, vt_date_after(date, 360 * k), 360, grid.latitudes, ROWS,
-                             grid.longitudes, COLUMNS, one);
+            vt_forcing_field(VT_FORCING_COS_ZENITH, vt_date_after(date, 360 * k), 360, latitudes, ROWS,
+                             vt_dataset_known_coordinate(dataset, true), COLUMNS, one);
             vt_forcing_field(VT_FORCING_SIN_DAY, vt_date_after(date, 360 * k), 360, NULL, ROWS, NULL, COLUMNS,
                              one + POINTS);
             const float *own = forcings + k * FLOATS;
@@ -552,9 +552,8 @@ TEST(departures_of_samples)
         options.option_name = "train_data_path";
         options.form.masked = true;
         plain_set = test_open(&options);
-        const vt_known_grid grid = vt_dataset_known_grid(plain_set);
-        EXPECT_OK(
-            vt_known_climatology_open(config->climatology_path, &grid, NULL, CHANNELS, rows, false, &climatology));
+        EXPECT_OK(vt_known_climatology_open(config->climatology_path, vt_dataset_about(plain_set), CHANNELS, rows,
+                                            false, &climatology));
         set_options(config, SETTINGS("normalise=climatology data_loader_config=%s skip_bad_samples=%s",
                                      (how & 16) != 0 ? "pytorch" : "auto", bad ? "true" : "false"));
         EXPECT_OK(vt_config_resolve(config));

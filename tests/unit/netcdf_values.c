@@ -56,7 +56,7 @@ TEST(netcdf_grids_agree)
     vt_fields_file *opened = NULL;
     const char *paths[2] = {test_path("x_2013.nc"), test_path("y_2013.nc")};
     EXPECT_OK(vt_fields_file_open(paths, 2, &(vt_fields_form){.variables = "[t, u]"}, &opened));
-    const double *longitudes = opened->longitudes;
+    const double *longitudes = opened->about->longitudes;
     EXPECT(longitudes != NULL && longitudes[0] == -180 && longitudes[1] == -60 && longitudes[2] == 60);
     vt_fields_file_close(&opened);
     write_grids(-180, 0);

@@ -369,8 +369,8 @@ TEST(changes_over_dt)
         vt_npy stds;
         EXPECT(vt_date_parse("2003-01-01", VT_CALENDAR_STANDARD, &date));
         vt_time_statistics *statistics = vt_time_statistics_open(dt, 0);
-        vt_time_statistics_begin(statistics, &(vt_seasonal_fit_options){.channels = 1, .height = 1, .width = 1},
-                                 &(vt_seasonal_fit_labels){0}, false, NULL);
+        vt_time_statistics_begin(statistics, &(vt_seasonal_fit_options){.channels = 1, .height = 1, .width = 1}, false,
+                                 NULL);
         for (int i = 0; i < 5; i++) {
             const vt_date own = vt_date_after(date, 360 * (i + (i >= 3)));
             const bool begins = i == 0 || i >= 3; /* time 4 begins a file, but follows by its date */
@@ -386,8 +386,8 @@ TEST(changes_over_dt)
         free(notes);
         /* what can't be made is not left over from another set */
         statistics = vt_time_statistics_open(7, 0);
-        vt_time_statistics_begin(statistics, &(vt_seasonal_fit_options){.channels = 1, .height = 1, .width = 1},
-                                 &(vt_seasonal_fit_labels){0}, false, NULL);
+        vt_time_statistics_begin(statistics, &(vt_seasonal_fit_options){.channels = 1, .height = 1, .width = 1}, false,
+                                 NULL);
         EXPECT_OK(vt_time_statistics_add(statistics, NULL, 360, true, values));
         EXPECT_OK(vt_time_statistics_write(statistics, vt_test_directory(), NULL, &notes));
         EXPECT(strstr(notes, "no time_diff_stds.npy: no two times of these files are 7 apart\nno climatology.h5: ") !=

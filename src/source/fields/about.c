@@ -101,6 +101,16 @@ double vt_fields_about_longitude(const vt_fields_about *about, int64_t index)
     return about->longitudes[vt_window_column(&about->window, index)];
 }
 
+double *vt_fields_about_coordinates(const vt_fields_about *about, bool longitudes)
+{
+    const int64_t count = longitudes ? about->window.width : about->window.rows;
+    if ((longitudes ? about->longitudes : about->latitudes) == NULL) return NULL;
+    double *degrees = vt_allocate((size_t)count, sizeof *degrees, purpose);
+    for (int64_t i = 0; i < count; i++)
+        degrees[i] = longitudes ? vt_fields_about_longitude(about, i) : vt_fields_about_latitude(about, i);
+    return degrees;
+}
+
 const vt_channel_meaning *vt_fields_about_meaning(const vt_fields_about *about, int64_t channel)
 {
     static const vt_channel_meaning nothing = {0};
@@ -109,11 +119,28 @@ const vt_channel_meaning *vt_fields_about_meaning(const vt_fields_about *about, 
 
 vt_fields_about *vt_fields_about_copy(const vt_fields_about *about)
 {
-    vt_fields_about *copy = NULL;
-    char *text = vt_fields_about_text(about);
-    const vt_status status = vt_fields_about_parse(text, "a description", &copy);
-    VT_ASSERT(status == VT_OK);
-    free(text);
+    const size_t channels = (size_t)about->channels;
+    const vt_fields_normalisation *numbers = &about->normalisation;
+    vt_fields_about *copy = vt_copy(about, 1, sizeof *about, purpose);
+    copy->names = vt_copy(about->names, channels, sizeof *about->names, purpose);
+    for (size_t c = 0; c < channels && copy->names != NULL; c++) copy->names[c] = vt_text_copy(about->names[c]);
+    copy->meanings = vt_copy(about->meanings, channels, sizeof *about->meanings, purpose);
+    copy->latitudes = vt_copy(about->latitudes, (size_t)about->rows, sizeof(double), purpose);
+    copy->longitudes = vt_copy(about->longitudes, (size_t)about->columns, sizeof(double), purpose);
+    copy->spans = NULL; /* grown, so that more can be added */
+    for (int64_t i = 0; i < about->span_count; i++) {
+        copy->spans = vt_grow(copy->spans, (size_t)i, sizeof *copy->spans, purpose);
+        copy->spans[i] = about->spans[i];
+    }
+    copy->normalisation.means = vt_copy(numbers->means, channels, sizeof(double), purpose);
+    copy->normalisation.stds = vt_copy(numbers->stds, channels, sizeof(double), purpose);
+    copy->normalisation.change_stds = vt_copy(numbers->change_stds, channels, sizeof(double), purpose);
+    for (int i = 0; i < VT_MOST_SCALES; i++)
+        copy->normalisation.block_change_stds[i] =
+            vt_copy(numbers->block_change_stds[i], channels, sizeof(double), purpose);
+    if (about->files != NULL) copy->files = vt_text_copy(about->files);
+    if (about->made_by != NULL) copy->made_by = vt_text_copy(about->made_by);
+    if (about->date != NULL) copy->date = vt_text_copy(about->date);
     return copy;
 }
 

@@ -10,55 +10,14 @@
 #include "source/fields/fields_file.h"
 #include "source/fields/file_list.h"
 
-/* Files are kept open because opening one costs a few round trips to a parallel file system; a set of ERA5 has 26
- * files. Fewer stay open if their caches of decoded chunks would together exceed CACHE_BUDGET bytes. */
-#define OPEN_FILES 32
-#define CACHE_BUDGET (INT64_C(1) << 30)
-
-/* Bytes of decoded chunks of several times that our own reader keeps. */
-#define CHUNK_BUDGET (INT64_C(512) << 20)
-
 enum { SYNTHETIC_SAMPLES = 1459 }; /* a year */
 
-static void close_file(vt_dataset *dataset, vt_yearly_file *file)
-{
-    if (file->file == NULL) return;
-    vt_fields_file_close(&file->file);
-    dataset->open_files--;
-}
-
-vt_status vt_dataset_use_file(vt_dataset *dataset, int64_t index, vt_fields_file **result)
-{
-    vt_status status = VT_OK;
-    vt_yearly_file *file = &dataset->files[index];
-    file->last_use = ++dataset->use_clock;
-    if (file->file == NULL) {
-        while (dataset->open_files >= dataset->open_limit) {
-            vt_yearly_file *oldest = NULL;
-            for (int64_t i = 0; i < dataset->list.groups; i++) {
-                vt_yearly_file *other = &dataset->files[i];
-                if (other->file == NULL || other->users > 0) continue;
-                if (oldest == NULL || other->last_use < oldest->last_use) oldest = other;
-            }
-            if (oldest == NULL) break; /* all are in use: one more than the limit */
-            close_file(dataset, oldest);
-        }
-        VT_TRY(vt_file_list_use(&dataset->list, index, &dataset->options.form, &file->file));
-        dataset->open_files++;
-    }
-    *result = file->file;
-done:
-    return status;
-}
-
 /* Where the window is in the first file, by its coordinates. */
-static vt_status find_window(vt_dataset *dataset, const vt_fields_file *file)
+static vt_status find_window(const vt_dataset_options *options, const vt_fields_file *file, vt_frame_window *window)
 {
     vt_status status = VT_OK;
-    const vt_dataset_options *options = &dataset->options;
     const vt_window_range *range = &options->range;
     const vt_window_grid grid = vt_fields_file_grid(file);
-    vt_frame_window *window = &dataset->window;
     VT_TRY(vt_window_find(range, &grid, window));
     const int64_t found[2] = {window->rows, range->by_columns ? window->width : options->width};
     const int64_t said[2] = {options->height, options->width};
@@ -102,24 +61,23 @@ done:
 }
 
 /* The part of a file that is used: in a whole set all of the range, and the first file's sizes are the set's. */
-static vt_status find_part(vt_dataset *dataset, int64_t index, const vt_fields_file *file, vt_frame_window *window)
+static vt_status find_part(vt_dataset *dataset, const vt_fields_file *file, vt_frame_window *window)
 {
     vt_status status = VT_OK;
     vt_dataset_options *options = &dataset->options;
-    if (index == 0) dataset->shape = file->shape;
-    if (options->whole) {
-        const vt_window_grid grid = vt_fields_file_grid(file);
-        VT_TRY(vt_window_find(&options->range, &grid, window));
-        if (index > 0) goto done;
-        options->height = options->rows = window->rows;
-        options->width = window->width;
-        options->in_channels = options->out_channels = file->shape.channels;
-        dataset->window = *window;
-    } else {
+    const bool is_first = dataset->about == NULL;
+    if (!options->whole) {
         VT_TRY(check_window(options, file->path, &file->shape));
-        if (index == 0) VT_TRY(find_window(dataset, file));
-        *window = dataset->window;
+        if (is_first) VT_TRY(find_window(options, file, window));
+        if (!is_first) *window = dataset->about->window;
+        goto done;
     }
+    const vt_window_grid grid = vt_fields_file_grid(file);
+    VT_TRY(vt_window_find(&options->range, &grid, window));
+    if (!is_first) goto done;
+    options->height = options->rows = window->rows;
+    options->width = window->width;
+    options->in_channels = options->out_channels = file->shape.channels;
 done:
     return status;
 }
@@ -134,51 +92,33 @@ static int64_t last_by_name(const char *path)
     return length >= VT_A_MONTH ? vt_date_after(begin, length).minutes - 1 : INT64_MAX;
 }
 
-/* The times of a file that samples come from, in pieces without a gap. */
-static void take_times(vt_dataset *dataset, int64_t index, const vt_fields_file *file)
+/* The times of a file that samples come from. The first file with gaps is warned of. */
+static void take_times(vt_dataset *dataset, const vt_fields_file *file)
 {
-    const char *path = file->path;
+    vt_fields_index *index = &dataset->index;
     const vt_time_axis *axis = &file->times;
     char from[VT_DATE_SIZE], to[VT_DATE_SIZE], step[VT_DATE_SIZE];
-    vt_set_piece piece = {.file = index, .times = file->shape.times, .last_by_name = INT64_MAX};
-    vt_yearly_file *own = &dataset->files[index];
-    own->times = piece.times;
-    own->stored = vt_copy(file->stored, (size_t)own->times, sizeof *own->stored, "the times of data files");
-    own->dates = vt_copy(axis->own, (size_t)own->times, sizeof *own->dates, "the times of data files");
+    const vt_set_file own = {.times = file->shape.times,
+                             .places = file->stored,
+                             .dated = axis->known,
+                             .begin = axis->begin,
+                             .dates = axis->dates,
+                             .step = axis->minutes,
+                             .last_by_name = axis->by_name ? last_by_name(file->path) : INT64_MAX};
     if (axis->doubt != NULL && dataset->time_doubt == NULL) dataset->time_doubt = vt_text_copy(axis->doubt);
-    if (axis->count == 0 && piece.times > 0) vt_index_add(&dataset->index, &piece);
-    for (int64_t i = 0; i < axis->count; i++) {
-        const vt_stretch *stretch = &axis->stretches[i], *last = stretch - 1;
-        piece = (vt_set_piece){.file = index,
-                               .first_time = stretch->first,
-                               .times = stretch->count,
-                               .dated = true,
-                               .proven = !axis->by_name,
-                               .date = stretch->date,
-                               .own = own->dates != NULL ? own->dates + stretch->first : NULL,
-                               .last_by_name = axis->by_name ? last_by_name(path) : INT64_MAX};
-        vt_index_add(&dataset->index, &piece);
-        if (i != 1 || dataset->gaps++ > 0 || dataset->options.quiet || dataset->options.whole) continue;
-        if (axis->oddity != NULL)
-            vt_log_warning("%s", axis->oddity);
-        else
-            vt_log_warning("%s has no times between %s and %s%s, where others are %s apart: no sample reaches across",
-                           path, vt_date_format(vt_time_axis_date(axis, last, last->first + last->count - 1), from),
-                           vt_date_format(stretch->date, to), axis->count > 2 ? ", and more such gaps" : "",
-                           vt_length_format(axis->minutes, step));
-    }
+    const int64_t pieces = vt_index_add_file(index, &own);
+    if (pieces < 2 || dataset->gaps++ > 0 || dataset->options.quiet || dataset->options.whole) return;
+    const vt_set_piece *second = index->pieces + index->piece_count - pieces + 1, *first = second - 1;
+    if (axis->oddity != NULL)
+        vt_log_warning("%s", axis->oddity);
+    else
+        vt_log_warning("%s has no times between %s and %s%s, where others are %s apart: no sample reaches across",
+                       file->path, vt_date_format(vt_index_date_in(index, first, first->times - 1), from),
+                       vt_date_format(second->date, to), pieces > 2 ? ", and more such gaps" : "",
+                       vt_length_format(axis->minutes, step));
 }
 
 /* ---- files ---- */
-
-/* Takes a file out of the list of which no time is chosen. */
-static void leave_out(vt_dataset *dataset, int64_t index)
-{
-    close_file(dataset, &dataset->files[index]);
-    vt_file_list_leave_out(&dataset->list, index);
-    memmove(&dataset->files[index], &dataset->files[index + 1],
-            (size_t)(dataset->list.groups - index) * sizeof *dataset->files);
-}
 
 /* *used: some of its times are chosen. */
 static vt_status look_at_file(vt_dataset *dataset, int64_t index, bool *used)
@@ -186,26 +126,16 @@ static vt_status look_at_file(vt_dataset *dataset, int64_t index, bool *used)
     vt_status status = VT_OK;
     vt_fields_file *file = NULL;
     const vt_dataset_options *options = &dataset->options;
-    const char *path = vt_dataset_group_path(dataset, index);
     vt_frame_window window;
-    double several, all;
-    VT_TRY(vt_dataset_use_file(dataset, index, &file));
+    VT_TRY(vt_fields_reading_use(&dataset->reading, index, &file));
     *used = file->shape.times > 0 || options->form.period == NULL;
     if (!*used) goto done;
     VT_TRY(vt_fields_file_check_written(file));
-    VT_TRY(find_part(dataset, index, file, &window));
+    VT_TRY(find_part(dataset, file, &window));
     VT_TRY(vt_fields_about_add_file(&dataset->about, file, &options->form, &window, &dataset->remarks));
     if (dataset->grid_doubt == NULL && file->doubts[0] != NULL) dataset->grid_doubt = vt_text_copy(file->doubts[0]);
-    if (file->obstacle != NULL && dataset->obstacle == NULL)
-        dataset->obstacle = vt_text_format("%s: %s", path, file->obstacle);
-    vt_fields_file_chunk_bytes(file, &several, &all);
-    if (options->direct && file->obstacle == NULL) {
-        dataset->chunk_bytes[0] += several;
-        dataset->chunk_bytes[1] += all;
-    }
-    int64_t cache = options->direct && file->obstacle == NULL ? 0 : file->cache_bytes;
-    while (dataset->open_limit > 1 && cache * dataset->open_limit > CACHE_BUDGET) dataset->open_limit--;
-    take_times(dataset, index, file);
+    vt_fields_reading_expect(&dataset->reading, file, options->direct);
+    take_times(dataset, file);
 done:
     return status;
 }
@@ -251,7 +181,7 @@ vt_status vt_dataset_check_dates(const vt_dataset *dataset, const char *option)
         VT_CHECK(dataset->index.pieces[i].dated,
                  "%s: %s says no dates, neither by a time coordinate nor by its name; --coordinates=[time=NAME] names "
                  "a coordinate, and a name like era5_2013.h5 a date",
-                 option, vt_dataset_group_path(dataset, dataset->index.pieces[i].file));
+                 option, vt_fields_reading_path(&dataset->reading, dataset->index.pieces[i].file));
 done:
     return status;
 }
@@ -276,14 +206,14 @@ static vt_status open_known(vt_dataset *dataset)
     vt_status status = VT_OK;
     const vt_dataset_options *options = &dataset->options;
     const vt_known_options *known = &options->known;
-    const vt_known_grid grid = vt_dataset_known_grid(dataset);
+    const vt_fields_side data = {dataset->about, options->directory};
     const vt_span rows = {options->first_row, options->rows};
     if (vt_known_fixed_count(known) < vt_known_count(known)) VT_TRY(vt_dataset_check_dates(dataset, "forcings"));
-    if (vt_known_count(known) > 0) VT_TRY(vt_known_fields_open(known, &grid, rows, &dataset->known));
+    if (vt_known_count(known) > 0) VT_TRY(vt_known_fields_open(known, &data, rows, &dataset->known));
     if (options->climatology == NULL) goto done;
     VT_TRY(vt_dataset_check_dates(dataset, "normalise: climatology"));
-    VT_TRY(vt_known_climatology_open(options->climatology, &grid, vt_dataset_channel_names(dataset),
-                                     vt_dataset_frame_channels(dataset), rows, false, &dataset->seasonal));
+    VT_TRY(vt_known_climatology_open(options->climatology, dataset->about, vt_dataset_frame_channels(dataset), rows,
+                                     false, &dataset->seasonal));
     VT_TRY(check_climatology(dataset));
 done:
     return status;
@@ -309,18 +239,17 @@ static vt_status open_files(vt_dataset *dataset)
     const vt_dataset_options *options = &dataset->options;
     char rollout[48] = "";
     if (options->reach > 1) snprintf(rollout, sizeof rollout, ", rollout %lld", (long long)options->reach);
-    VT_TRY(vt_file_list_open(options->directory, options->option_name, &options->form, &dataset->list));
-    if (!options->quiet) VT_TRY(vt_file_list_check(&dataset->list));
-    dataset->files = vt_allocate((size_t)dataset->list.groups, sizeof *dataset->files, "the files of a data set");
-    for (int64_t i = 0; i < dataset->list.groups;) {
+    vt_fields_reading *reading = &dataset->reading;
+    if (!options->quiet) VT_TRY(vt_file_list_check(&reading->list));
+    for (int64_t i = 0; i < reading->list.group_count;) {
         bool used = false;
         VT_TRY(look_at_file(dataset, i, &used));
         if (used)
             i++;
         else
-            leave_out(dataset, i);
+            vt_fields_reading_leave_out(reading, i);
     }
-    VT_CHECK(dataset->list.groups > 0, "%s '%s': none of its times lies in %s %s", options->option_name,
+    VT_CHECK(reading->list.group_count > 0, "%s '%s': none of its times lies in %s %s", options->option_name,
              options->directory, options->form.period_option, options->form.period);
     vt_dataset_take_coordinates(dataset);
     VT_TRY(vt_dataset_check_round(dataset));
@@ -347,7 +276,6 @@ static void open_synthetic(vt_dataset *dataset)
 {
     const vt_dataset_options *options = &dataset->options;
     bool limited = options->sample_limit != VT_UNSET_INTEGER;
-    dataset->shape = (vt_fields_shape){0, vt_dataset_window_channels(options), options->height, options->width};
     dataset->source.sample_count = limited ? options->sample_limit : SYNTHETIC_SAMPLES;
     dataset->about = vt_fields_about_make();
     vt_dataset_take_coordinates(dataset);
@@ -389,7 +317,7 @@ static void take_source(vt_dataset *dataset)
         source->frame_count += fixed > 0;
     }
     source->frame_bytes = (size_t)(frame_channels * rows * width) * sizeof(float);
-    source->obstacle = dataset->obstacle;
+    source->obstacle = dataset->reading.obstacle;
     source->pieces_per_sample = options->history + 1 + options->targets * (2 + known);
 }
 
@@ -398,22 +326,19 @@ vt_status vt_dataset_open(const vt_dataset_options *options, vt_dataset **result
     vt_status status = VT_OK;
     vt_dataset *dataset = vt_allocate(1, sizeof *dataset, "a data set");
     *result = NULL;
-    pthread_mutex_init(&dataset->lock, NULL);
-    vt_chunk_cache_open(&dataset->cache, CHUNK_BUDGET);
-    VT_TRY(check_options(options));
-    dataset->window = (vt_frame_window){.rows = options->height, .width = options->width};
     dataset->options = *options;
+    VT_TRY(vt_fields_reading_open(&dataset->reading, options->synthetic ? NULL : options->directory,
+                                  options->option_name, &dataset->options.form, &dataset->source));
+    VT_TRY(check_options(options));
     if (options->rows == 0) dataset->options.rows = options->height;
     if (options->targets == 0) dataset->options.targets = 1;
     if (options->reach == 0) dataset->options.reach = 1;
     if (options->reach == VT_REACH_INPUT) dataset->options.reach = 0;
-    dataset->open_limit = OPEN_FILES;
-    dataset->plan = vt_fields_plan_open(&dataset->source);
     if (options->synthetic)
         open_synthetic(dataset);
     else
         VT_TRY(open_files(dataset));
-    vt_chunk_cache_expect(&dataset->cache, dataset->chunk_bytes[0], dataset->chunk_bytes[1]);
+    vt_chunk_cache_expect(&dataset->reading.chunks, dataset->reading.chunk_bytes[0], dataset->reading.chunk_bytes[1]);
     dataset->source.whole_count = dataset->source.sample_count;
     if (options->sample_limit != VT_UNSET_INTEGER && options->sample_limit < dataset->source.sample_count)
         dataset->source.sample_count = options->sample_limit;
@@ -430,29 +355,17 @@ void vt_dataset_close(vt_dataset **pointer)
     vt_dataset *dataset = *pointer;
     if (dataset == NULL) return;
     *pointer = NULL;
-    for (int64_t i = 0; dataset->files != NULL && i < dataset->list.groups; i++) {
-        close_file(dataset, &dataset->files[i]);
-        free(dataset->files[i].stored);
-        free(dataset->files[i].dates);
-    }
+    vt_fields_reading_close(&dataset->reading);
     vt_fields_about_close(&dataset->about);
     vt_text_close(&dataset->remarks);
     free(dataset->latitudes);
     vt_known_fields_close(&dataset->known);
     vt_seasonal_close(&dataset->seasonal);
     free(dataset->transforms);
-    free(dataset->files);
     vt_index_close(&dataset->index);
     for (int k = 0; k < 2; k++) free(dataset->stored[k]);
     free(dataset->time_doubt);
-    vt_file_list_close(&dataset->list);
-    vt_fields_plan_close(dataset->plan);
-    vt_decoder_close(&dataset->decoder);
-    vt_chunk_cache_close(&dataset->cache);
-    vt_frame_cache_close(&dataset->kept);
-    pthread_mutex_destroy(&dataset->lock);
     free(dataset->grid_doubt);
-    free(dataset->obstacle);
     free(dataset);
 }
 
@@ -505,17 +418,4 @@ const vt_transform *vt_dataset_transforms(const vt_dataset *dataset)
 const vt_known_fields *vt_dataset_known(const vt_dataset *dataset)
 {
     return dataset->known;
-}
-
-vt_known_grid vt_dataset_known_grid(const vt_dataset *dataset)
-{
-    return (vt_known_grid){.path = dataset->options.directory,
-                           .height = dataset->shape.height,
-                           .width = dataset->shape.width,
-                           .window = dataset->window,
-                           .latitudes = dataset->stored[0],
-                           .longitudes = dataset->stored[1],
-                           .rotated = dataset->about->rotated,
-                           .turned = dataset->about->turned,
-                           .step = vt_dataset_minutes_a_time(dataset) * dataset->options.dt};
 }

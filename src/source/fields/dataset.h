@@ -112,9 +112,6 @@ vt_status vt_dataset_read_forcings(vt_dataset *dataset, int64_t sample, int64_t 
 /* The file that holds the sample's newest input, open until something else is read. */
 vt_status vt_dataset_open_file(vt_dataset *dataset, int64_t sample, vt_fields_file **file);
 
-/* The grid of the window, for what is known of it: its texts and coordinates go with the dataset. */
-vt_known_grid vt_dataset_known_grid(const vt_dataset *dataset);
-
 /* Fails where a file doesn't say when its times are, which `option` needs. */
 vt_status vt_dataset_check_dates(const vt_dataset *dataset, const char *option);
 

@@ -6,48 +6,6 @@
 #include "base/memory.h"
 #include "source/fields/dataset_inside.h"
 
-static const char purpose[] = "a description of data";
-
-static void take_times(const vt_fields_file *file, const vt_fields_form *form, vt_fields_about *about)
-{
-    const vt_time_axis *axis = &file->times;
-    about->dated = axis->count > 0 && !axis->by_name;
-    about->times = file->shape.times;
-    about->step = axis->minutes;
-    about->step_from = axis->minutes == 0 ? "assumed" : form->time_step != NULL ? "time_step" : "file";
-    if (axis->count > 0) about->calendar = axis->stretches[0].date.calendar;
-    for (int64_t i = 0; i < axis->count; i++) {
-        const vt_stretch *own = &axis->stretches[i];
-        vt_fields_about_add_span(about, vt_time_axis_date(axis, own, own->first),
-                                 vt_time_axis_date(axis, own, own->first + own->count - 1));
-    }
-}
-
-static vt_fields_about *about_of_file(const vt_fields_file *file, const vt_fields_form *form,
-                                      const vt_frame_window *window)
-{
-    const vt_fields_shape shape = file->shape;
-    vt_fields_about *about = file->channel_names != NULL ? vt_fields_about_of_names(file->channel_names, shape.channels)
-                                                         : vt_fields_about_make();
-    about->channels = shape.channels;
-    about->meanings = vt_copy(file->meanings, (size_t)shape.channels, sizeof *about->meanings, purpose);
-    about->rows = shape.height;
-    about->columns = shape.width;
-    about->latitudes = vt_copy(file->latitudes, (size_t)shape.height, sizeof *about->latitudes, purpose);
-    about->longitudes = vt_copy(file->longitudes, (size_t)shape.width, sizeof *about->longitudes, purpose);
-    about->rotated = file->rotated;
-    about->imaginary = file->imaginary;
-    about->no_latitudes = file->no_latitudes;
-    about->turned = file->turned;
-    about->unplaced = file->latitudes == NULL;
-    about->window = *window;
-    about->masked = form->masked;
-    about->files = vt_text_clean(vt_file_name(file->path));
-    about->file_count = 1;
-    take_times(file, form, about);
-    return about;
-}
-
 static void take_if_missing(double **own, double **other)
 {
     if (*own != NULL) return;
@@ -59,7 +17,8 @@ vt_status vt_fields_about_add_file(vt_fields_about **set, const vt_fields_file *
                                    const vt_frame_window *window, vt_text *remarks)
 {
     vt_status status = VT_OK;
-    vt_fields_about *own = about_of_file(file, form, window), *all = *set;
+    vt_fields_about *own = vt_fields_about_copy(file->about), *all = *set;
+    own->window = *window;
     if (all == NULL) {
         *set = own;
         return VT_OK;
@@ -140,7 +99,9 @@ void vt_dataset_list_files(const vt_source *source, vt_text *lines)
     const vt_dataset *dataset = (const vt_dataset *)source;
     const vt_fields_about *about = dataset->about;
     char dates[2][VT_DATE_SIZE];
-    for (int64_t i = 0; i < dataset->list.count; i++) vt_source_add_file(dataset->list.paths[i], lines);
+    const vt_file_list *list = &dataset->reading.list;
+    for (const vt_file_group *own = list->groups; own < list->groups + list->group_count; own++)
+        for (int64_t i = 0; i < own->count; i++) vt_source_add_file(list->paths[own->first + i], lines);
     if (about->span_count > 0)
         vt_text_append(lines, "%s: times from %s to %s\n", source->path,
                        vt_date_format(about->spans[0].first, dates[0]),

@@ -2,50 +2,26 @@
 #ifndef VT_SOURCE_FIELDS_DATASET_INSIDE_H
 #define VT_SOURCE_FIELDS_DATASET_INSIDE_H
 
-#include <pthread.h>
-
-#include "data/frame_cache.h"
 #include "source/fields/dataset.h"
-#include "source/fields/file_list.h"
 #include "source/fields/index.h"
-
-typedef struct {
-    vt_fields_file *file; /* NULL while closed */
-    uint64_t last_use;
-    int64_t users; /* frames of plans that hold it open */
-    int64_t times;
-    int64_t *stored; /* [times], see vt_fields_file */
-    int64_t *dates;  /* [times], vt_time_axis.own, or NULL; pieces of the index point there */
-} vt_yearly_file;
+#include "source/fields/reading.h"
 
 struct vt_dataset {
     vt_source source;
     vt_dataset_options options;
-    vt_file_list list;
-    vt_yearly_file *files; /* [list.groups] */
-    vt_fields_index index;
-    int64_t gaps;           /* files with gaps; the log names the first one, and how many there are */
-    vt_frame_window window; /* of the grid, all rows */
-    vt_fields_shape shape;  /* of every file, except for the times */
     vt_fields_about *about; /* of what samples use; `step` 0: neither the files nor time_step say it */
-    vt_text remarks;        /* what of its files differs, or isn't known */
-    char *grid_doubt;       /* why latitudes are unknown although there is something, or NULL */
-    double chunk_bytes[2];  /* vt_fields_file_chunk_bytes of all files */
     double *latitudes;      /* [options.height] */
     double *stored[2];      /* latitudes [options.height] and longitudes [options.width] as files have them, or NULL */
-    vt_transform *transforms; /* [shape.channels], NULL: neither `transform` nor `bounds` are given */
+    vt_text remarks;        /* what of its files differs, or isn't known */
+    char *grid_doubt;       /* why latitudes are unknown although there is something, or NULL */
+    char *time_doubt;       /* why a file's times are unknown although it has a coordinate, or NULL */
+    int64_t gaps;           /* files with gaps; the log names the first one, and how many there are */
+    vt_fields_index index;
+    int64_t times_used;       /* frames that are times */
+    vt_transform *transforms; /* [about->channels], NULL: neither `transform` nor `bounds` are given */
     vt_seasonal *seasonal;    /* of which samples are departures, or NULL */
     vt_known_fields *known;   /* NULL: there are none */
-    int64_t times_used;       /* frames that are times */
-    char *obstacle;           /* of the first file that has one */
-    char *time_doubt;         /* why a file's times are unknown although it has a coordinate, or NULL */
-    vt_chunk_cache cache;
-    vt_frame_cache *kept; /* NULL: no frames are kept; guarded by `lock` */
-    vt_read_plan *plan;   /* of vt_dataset_read */
-    vt_decoder decoder;
-    pthread_mutex_t lock; /* guards what follows, and `files` */
-    int64_t open_files, open_limit;
-    uint64_t use_clock;
+    vt_fields_reading reading;
 };
 
 /* Channels of one time of the input. */
@@ -65,20 +41,6 @@ static inline int64_t vt_dataset_first_forcing(const vt_dataset_options *options
 static inline int64_t vt_dataset_forcings(const vt_dataset_options *options)
 {
     return vt_known_count(&options->known) + options->forcing_channels;
-}
-
-/* The part of the window that this rank reads. */
-static inline vt_frame_window vt_dataset_own_window(const vt_dataset *dataset)
-{
-    vt_frame_window window = dataset->window;
-    window.first_row += dataset->options.first_row;
-    window.rows = dataset->options.rows;
-    return window;
-}
-
-static inline const char *vt_dataset_group_path(const vt_dataset *dataset, int64_t index)
-{
-    return dataset->list.paths[dataset->list.first[index]];
 }
 
 extern const vt_source_kind vt_source_fields, vt_source_noise;
@@ -104,10 +66,6 @@ int vt_fields_specs(int64_t in_channels, int64_t out_channels, int64_t forcings,
 /* After the last file: its pieces become stretches and samples. Warns of times that come twice and of files that are
  * too short. */
 void vt_dataset_join(vt_dataset *dataset);
-
-/* The open file `index`; when too many are open, the one unused for longest is closed. With the lock, or before there
- * are threads. */
-vt_status vt_dataset_use_file(vt_dataset *dataset, int64_t index, vt_fields_file **file);
 
 /* Once all files were looked at and joined: the description is that of the channels and times that samples use. */
 void vt_dataset_settle_about(vt_dataset *dataset);

@@ -18,7 +18,7 @@ vt_status vt_dataset_check_round(const vt_dataset *dataset)
              "pad: wrap is for grids that go round the globe, but the longitudes of %s '%s' go from %g to %g%s; use "
              "--pad=edge",
              dataset->options.option_name, dataset->options.directory, longitudes[0], longitudes[width - 1],
-             width < dataset->shape.width ? " in the window" : "");
+             width < dataset->about->columns ? " in the window" : "");
 done:
     return status;
 }
@@ -26,18 +26,12 @@ done:
 void vt_dataset_take_coordinates(vt_dataset *dataset)
 {
     const vt_fields_about *about = dataset->about;
-    const int64_t rows = dataset->shape.height, counts[2] = {dataset->options.height, dataset->options.width};
-    for (int k = 0; k < 2; k++) {
-        if ((k == 0 ? about->latitudes : about->longitudes) == NULL) continue;
-        dataset->stored[k] = vt_allocate((size_t)counts[k], sizeof(double), "the grid of a data set");
-        for (int64_t i = 0; i < counts[k]; i++)
-            dataset->stored[k][i] = k == 0 ? vt_fields_about_latitude(about, i) : vt_fields_about_longitude(about, i);
-    }
+    const int64_t height = dataset->options.height, rows = dataset->options.synthetic ? height : about->rows;
+    for (int k = 0; k < 2; k++) dataset->stored[k] = vt_fields_about_coordinates(about, k == 1);
     const double *stored = dataset->stored[0];
-    dataset->latitudes =
-        vt_allocate((size_t)dataset->options.height, sizeof *dataset->latitudes, "the grid of a data set");
-    for (int64_t row = 0; row < dataset->options.height; row++) {
-        const int64_t at = dataset->window.first_row + row;
+    dataset->latitudes = vt_allocate((size_t)height, sizeof *dataset->latitudes, "the grid of a data set");
+    for (int64_t row = 0; row < height; row++) {
+        const int64_t at = about->window.first_row + row;
         double even = rows > 1 ? 90.0 - 180.0 * (double)at / (double)(rows - 1) : 0.0;
         dataset->latitudes[row] = stored != NULL ? stored[row] : about->no_latitudes ? 0 : even;
     }
@@ -127,7 +121,7 @@ const vt_channel_meaning *vt_dataset_meaning(const vt_dataset *dataset, int64_t 
 static void warn_of_short_files(const vt_dataset *dataset)
 {
     const vt_dataset_options *options = &dataset->options;
-    const int64_t files = dataset->list.groups, span = vt_index_span(&dataset->index.rule);
+    const int64_t files = dataset->index.file_count, span = vt_index_span(&dataset->index.rule);
     int64_t *pieces = vt_allocate((size_t)files + 1, sizeof *pieces, "the times of data files"), count = 0;
     bool *serves = vt_allocate((size_t)files + 1, sizeof *serves, "the times of data files");
     vt_index_count_pieces(&dataset->index, pieces, serves);
@@ -135,7 +129,7 @@ static void warn_of_short_files(const vt_dataset *dataset)
         if (serves[file] || count++ > 0) continue;
         vt_log_warning(
             "%s has %lld times%s, too few for a sample, which spans %lld (n_history %lld, dt %lld): not used",
-            vt_dataset_group_path(dataset, file), (long long)dataset->files[file].times,
+            vt_fields_reading_path(&dataset->reading, file), (long long)dataset->index.files[file].times,
             pieces[file] > 1 ? " with gaps between them" : "", (long long)(span + 1), (long long)options->history,
             (long long)options->dt);
     }
@@ -153,7 +147,8 @@ static void warn_of_repeated_times(const vt_dataset *dataset)
         vt_log_warning("the times from %s to %s come twice: %s and %s both hold them, so samples are used twice; keep "
                        "each time in one file",
                        vt_date_format(found.from, dates[0]), vt_date_format(found.to, dates[1]),
-                       vt_dataset_group_path(dataset, found.files[0]), vt_dataset_group_path(dataset, found.files[1]));
+                       vt_fields_reading_path(&dataset->reading, found.files[0]),
+                       vt_fields_reading_path(&dataset->reading, found.files[1]));
     if (found.count > 1)
         vt_log_warning("%lld files of %s in all begin before another one ends", (long long)found.count,
                        dataset->options.directory);
@@ -171,7 +166,8 @@ char *vt_dataset_shared_times(const vt_source *source, const vt_source *other_so
                           "keep each time in one of the two",
                           names[source->set], names[other_source->set], vt_date_format(found.from, dates[0]),
                           vt_date_format(found.to, dates[1]), found.has_gaps ? ", with gaps," : "",
-                          vt_dataset_group_path(one, found.files[0]), vt_dataset_group_path(other, found.files[1]));
+                          vt_fields_reading_path(&one->reading, found.files[0]),
+                          vt_fields_reading_path(&other->reading, found.files[1]));
 }
 
 void vt_dataset_join(vt_dataset *dataset)

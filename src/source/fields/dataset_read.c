@@ -12,48 +12,20 @@ void vt_dataset_describe(const vt_source *source, int64_t sample, char *buffer, 
     int64_t time;
     const vt_set_stretch *stretch = vt_index_sample(&dataset->index, sample, &time);
     const vt_set_piece *piece = vt_index_piece(&dataset->index, stretch, time, &time);
-    snprintf(buffer, (size_t)size, "%s, time %lld", vt_dataset_group_path(dataset, piece->file),
-             (long long)vt_fields_stored_time(dataset->files[piece->file].stored, time));
+    snprintf(buffer, (size_t)size, "%s, time %lld", vt_fields_reading_path(&dataset->reading, piece->file),
+             (long long)time);
 }
 
 /* ---- reading ---- */
 
-static void add_reading(vt_dataset *dataset, const vt_frame *frame, vt_read_plan *plan)
+/* Adds the fields of time `time` of a stretch to the plan. as_stored: as the files have them, read again in any case. */
+static vt_status add_frame(vt_dataset *dataset, const vt_set_stretch *stretch, int64_t time, bool as_stored,
+                           vt_frame frame, vt_read_plan *plan)
 {
-    vt_fields_plan_add(plan, frame);
-    dataset->files[frame->file].users++;
-}
-
-/* The fields of time `time` of a stretch come from the cache, or from the file; the first reader that needs them there
- * has them read into the cache, too, as one more frame of that time. */
-static vt_status add_frame(vt_dataset *dataset, const vt_set_stretch *stretch, int64_t time, vt_frame *frame,
-                           vt_read_plan *plan)
-{
-    vt_status status = VT_OK;
-    vt_frame_cache *cache = dataset->kept;
-    const int64_t index = stretch->first_frame + time;
     const int64_t points = dataset->options.rows * dataset->options.width;
-    if (cache != NULL && cache->states[index] == VT_FRAME_KEPT) {
-        vt_fields_plan_add_copy(plan, vt_frame_cache_place(cache, index) + frame->first * points, frame->values,
-                                frame->channels * points);
-        goto done;
-    }
-    frame->file = vt_index_piece(&dataset->index, stretch, time, &frame->time)->file;
-    frame->kept_as = -1;
-    if (dataset->seasonal != NULL) vt_index_date(&dataset->index, stretch, time, &frame->date);
-    VT_TRY(vt_dataset_use_file(dataset, frame->file, &frame->opened));
-    frame->time = vt_fields_stored_time(frame->opened->stored, frame->time);
-    add_reading(dataset, frame, plan);
-    if (cache == NULL || cache->states[index] != VT_FRAME_MISSING) goto done;
-    vt_frame kept = *frame;
-    kept.values = vt_frame_cache_place(cache, index);
-    kept.first = 0;
-    kept.channels = vt_dataset_frame_channels(dataset);
-    kept.kept_as = index;
-    cache->states[index] = VT_FRAME_COMING;
-    add_reading(dataset, &kept, plan);
-done:
-    return status;
+    frame.file = vt_index_piece(&dataset->index, stretch, time, &frame.time)->file;
+    vt_index_date(&dataset->index, stretch, time, &frame.date);
+    return vt_fields_reading_add(&dataset->reading, plan, frame, as_stored ? -1 : stretch->first_frame + time, points);
 }
 
 /* Steps of forecast whose targets the plan reads. */
@@ -76,7 +48,7 @@ static vt_status add_frames(vt_dataset *dataset, int64_t sample, int64_t place, 
         if ((back < 0 ? target : input) == NULL) continue;
         frame.channels = back < 0 ? options->out_channels : channels;
         frame.values = back < 0 ? target - (back + 1) * target_size : input + back * size;
-        VT_TRY(add_frame(dataset, stretch, time - back * options->dt, &frame, plan));
+        VT_TRY(add_frame(dataset, stretch, time - back * options->dt, false, frame, plan));
     }
     for (int64_t step = 0; step < steps_of(plan) && forcings != NULL; step++) {
         float *fields = forcings + step * vt_dataset_forcings(options) * points;
@@ -87,35 +59,25 @@ static vt_status add_frames(vt_dataset *dataset, int64_t sample, int64_t place, 
         frame.first = vt_dataset_first_forcing(options);
         frame.channels = options->forcing_channels;
         frame.values = fields + vt_known_count(&options->known) * points;
-        VT_TRY(add_frame(dataset, stretch, time + step * options->dt, &frame, plan));
+        VT_TRY(add_frame(dataset, stretch, time + step * options->dt, false, frame, plan));
     }
 done:
     return status;
 }
 
-/* What was read for the cache is kept if the plan is complete. */
-static void release_frames(vt_dataset *dataset, vt_read_plan *plan)
+/* The plan's frames become items, if `status` is VT_OK, which says whether all were added. */
+static vt_status make_items(vt_dataset *dataset, bool checked, bool as_stored, vt_read_plan *plan, vt_status status)
 {
-    const bool complete = vt_fields_plan_is_complete(plan);
-    int64_t count;
-    const vt_frame *frames = vt_fields_plan_frames(plan, &count);
-    for (int64_t f = 0; f < count; f++) {
-        dataset->files[frames[f].file].users--;
-        if (frames[f].kept_as >= 0) vt_frame_cache_settle(dataset->kept, frames[f].kept_as, complete);
-    }
-    vt_fields_plan_clear(plan);
-}
-
-static vt_status make_items(vt_dataset *dataset, bool checked, vt_read_plan *plan)
-{
-    const vt_frame_window window = vt_dataset_own_window(dataset);
+    vt_frame_window window = dataset->about->window;
+    window.first_row += dataset->options.first_row;
+    window.rows = dataset->options.rows;
     const vt_read_manner manner = {.direct = dataset->options.direct,
                                    .tolerant = dataset->options.tolerant,
                                    .checked = checked,
-                                   .transforms = dataset->transforms,
-                                   .departures = dataset->seasonal,
-                                   .cache = &dataset->cache};
-    return vt_fields_plan_make(plan, &window, &manner);
+                                   .transforms = as_stored ? NULL : dataset->transforms,
+                                   .departures = as_stored ? NULL : dataset->seasonal,
+                                   .cache = &dataset->reading.chunks};
+    return vt_fields_reading_make(&dataset->reading, plan, &window, &manner, status);
 }
 
 static vt_status plan_samples(vt_read_plan *plan, const int64_t *samples, int64_t count, bool checked, float *input,
@@ -126,55 +88,38 @@ static vt_status plan_samples(vt_read_plan *plan, const int64_t *samples, int64_
     const vt_dataset_options *options = &dataset->options;
     const int64_t points = options->rows * options->width;
     const int64_t forced = options->targets * vt_dataset_forcings(options) * points;
-    pthread_mutex_lock(&dataset->lock);
-    vt_fields_plan_clear(plan);
-    for (int64_t i = 0; i < count; i++)
-        VT_TRY(add_frames(dataset, samples[i], i, input != NULL ? input + i * options->in_channels * points : NULL,
-                          target != NULL ? target + i * options->targets * options->out_channels * points : NULL,
-                          forcings != NULL ? forcings + i * forced : NULL, plan));
-    VT_TRY(make_items(dataset, checked, plan));
-done:
-    if (status != VT_OK) release_frames(dataset, plan);
-    pthread_mutex_unlock(&dataset->lock);
-    return status;
+    vt_fields_reading_begin(&dataset->reading, plan);
+    for (int64_t i = 0; i < count && status == VT_OK; i++)
+        status = add_frames(dataset, samples[i], i, input != NULL ? input + i * options->in_channels * points : NULL,
+                            target != NULL ? target + i * options->targets * options->out_channels * points : NULL,
+                            forcings != NULL ? forcings + i * forced : NULL, plan);
+    return make_items(dataset, checked, false, plan, status);
 }
 
 vt_status vt_dataset_plan(vt_read_plan *plan, const int64_t *samples, int64_t count, void *const *tensors)
 {
     const vt_dataset *dataset = (const vt_dataset *)plan->source;
-    return plan_samples(plan, samples, count, !dataset->options.unchecked || dataset->kept != NULL,
+    return plan_samples(plan, samples, count, !dataset->options.unchecked || dataset->reading.kept != NULL,
                         tensors[VT_TENSOR_INPUT], tensors[VT_TENSOR_TARGET],
                         vt_dataset_forcings(&dataset->options) > 0 ? tensors[VT_TENSOR_FORCINGS] : NULL);
 }
 
 void vt_dataset_release(vt_read_plan *plan)
 {
-    vt_dataset *dataset = (vt_dataset *)plan->source;
-    pthread_mutex_lock(&dataset->lock);
-    release_frames(dataset, plan);
-    pthread_mutex_unlock(&dataset->lock);
-}
-
-/* Does what the dataset's own plan holds, and releases it. */
-static vt_status run_plan(vt_dataset *dataset)
-{
-    vt_status status = VT_OK;
-    for (int64_t i = 0; i < dataset->plan->item_count && status == VT_OK; i++)
-        status = vt_fields_plan_run(dataset->plan, i, &dataset->decoder);
-    vt_dataset_release(dataset->plan);
-    return status;
+    vt_fields_reading_release(&((vt_dataset *)plan->source)->reading, plan);
 }
 
 /* Reads one frame by itself, of time `time` of a stretch. */
-static vt_status read_frame(vt_dataset *dataset, const vt_set_stretch *stretch, int64_t time, vt_frame frame)
+static vt_status read_frame(vt_dataset *dataset, const vt_set_stretch *stretch, int64_t time, bool as_stored,
+                            vt_frame frame)
 {
-    pthread_mutex_lock(&dataset->lock);
-    vt_fields_plan_clear(dataset->plan);
-    vt_status status = add_frame(dataset, stretch, time, &frame, dataset->plan);
-    if (status == VT_OK) status = make_items(dataset, true, dataset->plan);
-    pthread_mutex_unlock(&dataset->lock);
-    if (status == VT_OK) return run_plan(dataset);
-    vt_dataset_release(dataset->plan);
+    vt_status status = VT_OK;
+    vt_fields_reading *reading = &dataset->reading;
+    vt_fields_reading_begin(reading, reading->plan);
+    status = add_frame(dataset, stretch, time, as_stored, frame, reading->plan);
+    VT_TRY(make_items(dataset, true, as_stored, reading->plan, status));
+    VT_TRY(vt_fields_reading_run(reading));
+done:
     return status;
 }
 
@@ -182,7 +127,7 @@ vt_status vt_dataset_open_file(vt_dataset *dataset, int64_t sample, vt_fields_fi
 {
     int64_t time;
     const vt_set_stretch *stretch = vt_index_sample(&dataset->index, sample, &time);
-    return vt_dataset_use_file(dataset, vt_index_piece(&dataset->index, stretch, time, &time)->file, file);
+    return vt_fields_reading_use(&dataset->reading, vt_index_piece(&dataset->index, stretch, time, &time)->file, file);
 }
 
 bool vt_dataset_reaches(const vt_dataset *dataset, int64_t sample, int64_t steps)
@@ -218,17 +163,11 @@ int64_t vt_dataset_minutes_a_time(const vt_dataset *dataset)
 
 vt_status vt_dataset_read_later(vt_dataset *dataset, int64_t sample, int64_t steps, float *fields)
 {
-    vt_status status = VT_OK;
-    const vt_frame_window window = vt_dataset_own_window(dataset);
-    vt_fields_file *file = NULL;
     int64_t time;
     const vt_set_stretch *stretch = vt_index_sample(&dataset->index, sample, &time);
     VT_ASSERT(vt_dataset_reaches(dataset, sample, steps));
-    const vt_set_piece *piece = vt_index_piece(&dataset->index, stretch, time + steps * dataset->options.dt, &time);
-    VT_TRY(vt_dataset_use_file(dataset, piece->file, &file));
-    VT_TRY(vt_fields_file_read(file, time, dataset->options.out_channels, &window, true, fields));
-done:
-    return status;
+    const vt_frame frame = {.channels = dataset->options.out_channels, .values = fields};
+    return read_frame(dataset, stretch, time + steps * dataset->options.dt, true, frame);
 }
 
 vt_status vt_dataset_read_forcings(vt_dataset *dataset, int64_t sample, int64_t steps, float *fields)
@@ -239,13 +178,13 @@ vt_status vt_dataset_read_forcings(vt_dataset *dataset, int64_t sample, int64_t 
                             .channels = dataset->options.forcing_channels,
                             .values = fields};
     VT_ASSERT(vt_dataset_reaches(dataset, sample, steps));
-    return read_frame(dataset, stretch, time + steps * dataset->options.dt, frame);
+    return read_frame(dataset, stretch, time + steps * dataset->options.dt, false, frame);
 }
 
 vt_status vt_dataset_read(vt_dataset *dataset, int64_t sample, float *input, float *target)
 {
-    const vt_status status = plan_samples(dataset->plan, &sample, 1, true, input, target, NULL);
-    return status == VT_OK ? run_plan(dataset) : status;
+    const vt_status status = plan_samples(dataset->reading.plan, &sample, 1, true, input, target, NULL);
+    return status == VT_OK ? vt_fields_reading_run(&dataset->reading) : status;
 }
 
 vt_status vt_dataset_check(vt_source *source, int64_t sample)
@@ -256,9 +195,9 @@ vt_status vt_dataset_check(vt_source *source, int64_t sample)
     if (!options->unchecked) return VT_OK;
     float *values = vt_allocate((size_t)((options->in_channels + options->reach * options->out_channels) * points),
                                 sizeof *values, "a sample that is read again");
-    dataset->plan->steps = options->reach;
+    dataset->reading.plan->steps = options->reach;
     vt_status status = vt_dataset_read(dataset, sample, values, values + options->in_channels * points);
-    dataset->plan->steps = 0;
+    dataset->reading.plan->steps = 0;
     free(values);
     return status;
 }
@@ -330,7 +269,7 @@ vt_status vt_dataset_read_frame(vt_source *source, int64_t index, void *values)
     }
     const vt_set_stretch *stretch = vt_index_frame(&dataset->index, index);
     const vt_frame frame = {.channels = vt_dataset_frame_channels(dataset), .values = values};
-    const vt_status status = read_frame(dataset, stretch, index - stretch->first_frame, frame);
+    const vt_status status = read_frame(dataset, stretch, index - stretch->first_frame, false, frame);
     if (status == VT_OK && dataset->known != NULL && options->known_in_frames) {
         vt_date date;
         vt_index_date(&dataset->index, stretch, index - stretch->first_frame, &date);
@@ -343,12 +282,12 @@ vt_status vt_dataset_keep_frames(vt_source *source)
 {
     vt_dataset *dataset = (vt_dataset *)source;
     const int64_t floats = vt_dataset_frame_channels(dataset) * dataset->options.rows * dataset->options.width;
-    if (dataset->times_used == 0 || dataset->kept != NULL) return VT_OK;
-    return vt_frame_cache_open(dataset->times_used, floats, &dataset->kept);
+    if (dataset->times_used == 0 || dataset->reading.kept != NULL) return VT_OK;
+    return vt_frame_cache_open(dataset->times_used, floats, &dataset->reading.kept);
 }
 
 vt_chunk_cache *vt_dataset_chunks(vt_source *source)
 {
-    vt_dataset *dataset = (vt_dataset *)source;
-    return dataset->chunk_bytes[1] > 0 ? &dataset->cache : NULL;
+    vt_fields_reading *reading = &((vt_dataset *)source)->reading;
+    return reading->chunk_bytes[1] > 0 ? &reading->chunks : NULL;
 }

@@ -177,15 +177,16 @@ static void log_sets(const vt_source *training, const vt_source *validation, con
 {
     (void)test;
     const vt_dataset *dataset = (const vt_dataset *)training;
+    const vt_file_list *list = &dataset->reading.list;
     const char *obstacle = training->obstacle;
     const bool direct = dataset->options.direct;
     vt_dataset_log_coordinates(dataset);
     log_known(dataset);
     vt_source_warn_of_shared(training, validation);
     vt_log_info("reading: %s, %s",
-                dataset->list.groups > 0 && vt_store_is_directory(dataset->list.paths[0]) ? "chunk by chunk"
-                : direct && obstacle == NULL                                              ? "past HDF5"
-                                                                                          : "through HDF5",
+                list->group_count > 0 && vt_store_is_directory(list->paths[0]) ? "chunk by chunk"
+                : direct && obstacle == NULL                                   ? "past HDF5"
+                                                                               : "through HDF5",
                 threads);
     if (!direct || obstacle == NULL) return;
     if (dataset->options.insists)

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/text.h"
@@ -36,6 +37,7 @@ static vt_status open_fields(vt_fields_file *file, const vt_fields_form *form)
     file->channels = calloc((size_t)file->shape.channels, sizeof *file->channels);
     VT_CHECK(file->channels != NULL, "out of memory for %lld channels", (long long)file->shape.channels);
     for (int64_t c = 0; c < file->shape.channels; c++) file->channels[c].level = c;
+    file->about->channels = file->shape.channels;
     VT_TRY(vt_field_source_enlarge_cache(file->sources, &file->cache_bytes));
 done:
     return status;
@@ -63,7 +65,7 @@ done:
 static vt_status check_names(const vt_fields_file *file)
 {
     vt_status status = VT_OK;
-    const char *const *names = file->channel_names;
+    char *const *names = file->about->names;
     for (int64_t c = 0; names != NULL && c < file->shape.channels; c++) {
         VT_CHECK(names[c][0] != '\0', "%s: the attribute 'channels' of 'fields' has an empty name for channel %lld",
                  file->path, (long long)c);
@@ -82,10 +84,8 @@ static vt_status open_channel_names(vt_fields_file *file)
 {
     vt_status status = VT_OK;
     int64_t count = 0;
-    char **names = NULL;
-    VT_TRY(open_texts(file, "channels", &names, &count));
-    file->channel_names = (const char *const *)names;
-    VT_CHECK(file->channel_names == NULL || count == file->shape.channels,
+    VT_TRY(open_texts(file, "channels", &file->about->names, &count));
+    VT_CHECK(file->about->names == NULL || count == file->shape.channels,
              "%s: the attribute 'channels' of 'fields' names %lld channel%s, but there are %lld; name each one once",
              file->path, (long long)count, count == 1 ? "" : "s", (long long)file->shape.channels);
     VT_TRY(check_names(file));
@@ -100,12 +100,12 @@ static vt_status open_meanings(vt_fields_file *file)
     vt_status status = VT_OK;
     char **texts = NULL;
     const int64_t channels = file->shape.channels;
-    file->meanings = vt_allocate((size_t)channels, sizeof *file->meanings, "the channels of a file");
+    file->about->meanings = vt_allocate((size_t)channels, sizeof *file->about->meanings, "the channels of a file");
     for (int i = 0; i < 3; i++) {
         int64_t count = 0;
         VT_TRY(open_texts(file, names[i], &texts, &count));
         for (int64_t c = 0; texts != NULL && c < channels; c++) {
-            vt_channel_meaning *meaning = &file->meanings[c];
+            vt_channel_meaning *meaning = &file->about->meanings[c];
             char *const places[] = {meaning->units, meaning->standard_name, meaning->long_name};
             const size_t sizes[] = {sizeof meaning->units, sizeof meaning->standard_name, sizeof meaning->long_name};
             vt_text_on_one_line(places[i], sizes[i], texts[count == 1 ? 0 : c]);
@@ -121,7 +121,8 @@ done:
 /* Puts the channels into the order of form->names, if it has all of them; the others follow as they come. */
 static void order_channels(vt_fields_file *file, const vt_fields_form *form)
 {
-    char **names = (char **)(uintptr_t)file->channel_names;
+    char **names = file->about->names;
+    vt_channel_meaning *meanings = file->about->meanings;
     for (int64_t c = 0; names != NULL && c < form->name_count; c++) {
         int64_t place = 0;
         while (place < file->shape.channels && strcmp(names[place], form->names[c]) != 0) place++;
@@ -132,14 +133,42 @@ static void order_channels(vt_fields_file *file, const vt_fields_form *form)
             if (strcmp(names[place], form->names[c]) != 0) continue;
             char *const name = names[c];
             const vt_field_channel channel = file->channels[c];
-            const vt_channel_meaning meaning = file->meanings[c];
+            const vt_channel_meaning meaning = meanings[c];
             names[c] = names[place];
             file->channels[c] = file->channels[place];
-            file->meanings[c] = file->meanings[place];
+            meanings[c] = meanings[place];
             names[place] = name;
             file->channels[place] = channel;
-            file->meanings[place] = meaning;
+            meanings[place] = meaning;
         }
+}
+
+static void describe_times(vt_fields_file *file, const vt_fields_form *form)
+{
+    const vt_time_axis *axis = &file->times;
+    vt_fields_about *about = file->about;
+    about->dated = axis->known && !axis->by_name;
+    about->times = file->shape.times;
+    about->step = axis->minutes;
+    about->step_from = axis->minutes == 0 ? "assumed" : form->time_step != NULL ? "time_step" : "file";
+    if (axis->known) about->calendar = axis->begin.calendar;
+    if (axis->by_name) vt_fields_about_add_span(about, axis->begin, vt_time_axis_date(axis, about->times - 1));
+    for (int64_t i = 0; i < about->times && about->dated; i++)
+        vt_fields_about_add_span(about, vt_time_axis_date(axis, i), vt_time_axis_date(axis, i));
+}
+
+static void describe(vt_fields_file *file, const vt_fields_form *form)
+{
+    vt_fields_about *about = file->about;
+    about->rows = file->shape.height;
+    about->columns = file->shape.width;
+    about->window = (vt_frame_window){.rows = about->rows, .width = about->columns};
+    about->no_latitudes = about->no_latitudes && about->latitudes == NULL;
+    about->unplaced = about->latitudes == NULL;
+    about->masked = form->masked;
+    about->files = vt_text_clean(vt_file_name(file->path));
+    about->file_count = 1;
+    describe_times(file, form);
 }
 
 static vt_status open_all(vt_fields_file *file, const char *const *paths, const vt_fields_form *form)
@@ -156,9 +185,9 @@ static vt_status open_all(vt_fields_file *file, const char *const *paths, const 
         order_channels(file, form);
     }
     VT_TRY(vt_fields_open_times(file, form));
-    file->no_latitudes = file->no_latitudes && file->latitudes == NULL;
     for (int i = 0; i < file->source_count && file->obstacle == NULL; i++)
         file->obstacle = file->sources[i].array->obstacle;
+    describe(file, form);
 done:
     return status;
 }
@@ -173,6 +202,7 @@ vt_status vt_fields_file_open_again(const char *const *paths, int64_t path_count
     *result = NULL;
     VT_ASSERT(path_count > 0 && (path_count == 1 || form->variables != NULL));
     file->path = vt_text_copy(paths[0]);
+    file->about = vt_fields_about_make();
     file->parts = vt_allocate((size_t)path_count, sizeof *file->parts, "a file of fields");
     file->part_count = (int)path_count;
     file->masked = form->masked;
@@ -228,11 +258,10 @@ static void try_out(const char *const *words, int64_t count)
     }
 }
 
-static vt_status try_files(const char *const *paths, const int64_t *first, int64_t dates, const vt_fields_form *form)
+static vt_status try_files(const char *const *paths, int64_t path_count, const vt_fields_form *form)
 {
-    const int64_t path_count = first[dates] - first[0];
-    const char **words = vt_allocate((size_t)(FORM_WORDS + path_count + dates), sizeof *words, "the trial of files");
-    int64_t count = FORM_WORDS;
+    const int64_t count = FORM_WORDS + path_count + 1;
+    const char **words = vt_allocate((size_t)count, sizeof *words, "the trial of files");
     if (form != NULL) {
         words[VARIABLES] = form->variables;
         words[COORDINATES] = form->coordinates;
@@ -240,16 +269,15 @@ static vt_status try_files(const char *const *paths, const int64_t *first, int64
         words[PERIOD] = form->period;
         words[FIXED] = form->fixed ? "fixed" : NULL;
     }
-    for (int64_t date = 0; date < dates; date++, count++)
-        for (int64_t i = first[date]; i < first[date + 1]; i++) words[count++] = paths[i];
-    const vt_status status = vt_trial(paths[first[0]], 0, try_out, words, count);
+    memcpy(words + FORM_WORDS, paths, (size_t)path_count * sizeof *words);
+    const vt_status status = vt_trial(paths[0], 0, try_out, words, count);
     free(words);
     return status;
 }
 
-bool vt_fields_files_survive(const char *const *paths, const int64_t *first, int64_t dates, const vt_fields_form *form)
+bool vt_fields_files_survive(const char *const *paths, int64_t count, const vt_fields_form *form)
 {
-    const bool survive = try_files(paths, first, dates, form) == VT_OK;
+    const bool survive = try_files(paths, count, form) == VT_OK;
     if (!survive) vt_error_clear();
     return survive;
 }
@@ -259,7 +287,7 @@ vt_status vt_fields_file_open(const char *const *paths, int64_t path_count, cons
 {
     vt_status status = VT_OK;
     *result = NULL;
-    VT_TRY(try_files(paths, (const int64_t[]){0, path_count}, 1, form));
+    VT_TRY(try_files(paths, path_count, form));
     VT_TRY(vt_fields_file_open_again(paths, path_count, form, result));
 done:
     return status;
@@ -272,12 +300,9 @@ void vt_fields_file_close(vt_fields_file **pointer)
     *pointer = NULL;
     for (int i = 0; i < file->source_count; i++) vt_field_source_close(&file->sources[i]);
     for (int i = 0; i < file->part_count; i++) vt_store_close(&file->parts[i]);
-    vt_text_free_list((char **)file->channel_names, file->shape.channels);
-    free(file->meanings);
+    vt_fields_about_close(&file->about);
     vt_time_axis_close(&file->times);
     free(file->stored);
-    free(file->latitudes);
-    free(file->longitudes);
     for (int k = 0; k < 2; k++) free(file->doubts[k]);
     free(file->channels);
     free(file->sources);

@@ -8,6 +8,7 @@
 
 #include "base/status.h"
 #include "base/text.h"
+#include "source/fields/about.h"
 #include "source/fields/time_axis.h"
 #include "source/fields/window.h"
 #include "storage/store.h"
@@ -46,18 +47,11 @@ typedef struct {
 typedef struct {
     char *path; /* the first one's, of several files */
     vt_fields_shape shape;
-    /* [shape.channels], or NULL: the attribute `channels`, "" past those given; or names of variables ("z500") */
-    const char *const *channel_names;
-    /* [shape.channels]: of the variables of a netCDF file; of `fields` from its attributes `units`, `standard_names`
-     * and `long_names`, a text a channel */
-    vt_channel_meaning *meanings;
-    double *latitudes;    /* degrees, [shape.height], from north to south; NULL: the file doesn't say */
-    double *longitudes;   /* degrees, [shape.width], as the columns run, not wrapped at 360 or 180; or NULL */
+    /* What it says of itself, all of its grid being the window. Names are "" past those in the attribute `channels`, or
+     * those of variables ("z500"); the rest of a channel is from the variable's attributes, or from those of `fields`.
+     */
+    vt_fields_about *about;
     char *doubts[2];      /* why latitudes or longitudes are unknown although there is something; or NULL */
-    bool rotated;         /* the grid's pole is elsewhere (CF's rotated_latitude_longitude) */
-    bool imaginary;       /* the attribute `planet` names another one than the Earth */
-    bool no_latitudes;    /* its rows are known to run along no latitudes */
-    bool turned;          /* some of its rows run from south to north in the file, and are turned round */
     vt_time_axis times;   /* those that are used, by its time coordinate or its name; without a coordinate `minutes` is
                              form->time_step, that of the attribute `time_step`, or what so many times in the year of
                              its name must be; else 0 */
@@ -83,8 +77,8 @@ vt_status vt_fields_file_open(const char *const *paths, int64_t path_count, cons
                               vt_fields_file **file);
 
 /* Whether HDF5 survives the files of several dates, all tried in one process, as a process for each would take long:
- * those of date d are paths[first[d]] … paths[first[d + 1] - 1]. If so, vt_fields_file_open_again may open them. */
-bool vt_fields_files_survive(const char *const *paths, const int64_t *first, int64_t dates, const vt_fields_form *form);
+ * the paths of each date, with NULL between dates. If so, vt_fields_file_open_again may open them. */
+bool vt_fields_files_survive(const char *const *paths, int64_t count, const vt_fields_form *form);
 
 /* The same for a file that was tried or opened before: vt_fields_file_open first tries in a process of its own
  * (storage/trial.h) whether HDF5 survives it, this one doesn't. */
@@ -106,7 +100,8 @@ vt_status vt_netcdf_variables(const char *path, int64_t extent[4], vt_text *word
 /* Its grid, for the functions of window.h. */
 static inline vt_window_grid vt_fields_file_grid(const vt_fields_file *file)
 {
-    return (vt_window_grid){file->path, file->shape.height, file->shape.width, file->latitudes, file->longitudes};
+    return (vt_window_grid){file->path, file->shape.height, file->shape.width, file->about->latitudes,
+                            file->about->longitudes};
 }
 
 /* Decoded bytes of the chunks that its times touch, which are decoded whole: of those that hold several times, and of

@@ -51,6 +51,7 @@ done:
 vt_status vt_fields_take_grid(vt_fields_file *file, vt_field_source *source)
 {
     vt_status status = VT_OK;
+    vt_fields_about *about = file->about;
     vt_grid grid = {0};
     char planet[8] = "";
     const int64_t rows = source->extent[2], columns = source->extent[3];
@@ -58,14 +59,14 @@ vt_status vt_fields_take_grid(vt_fields_file *file, vt_field_source *source)
     source->latitudes_known = grid.latitudes != NULL;
     source->south_first = source->latitudes_known && rows > 1 && grid.latitudes[0] < grid.latitudes[rows - 1];
     if (source->south_first) turn_round(grid.latitudes, rows);
-    file->turned = file->turned || source->south_first;
+    about->turned = about->turned || source->south_first;
     VT_TRY(check_rows(file, source, source->latitudes_known));
-    VT_TRY(agree(file, source, "latitudes", rows, &grid.latitudes, &file->latitudes));
-    VT_TRY(agree(file, source, "longitudes", columns, &grid.longitudes, &file->longitudes));
-    file->rotated = file->rotated || grid.rotated;
+    VT_TRY(agree(file, source, "latitudes", rows, &grid.latitudes, &about->latitudes));
+    VT_TRY(agree(file, source, "longitudes", columns, &grid.longitudes, &about->longitudes));
+    about->rotated = about->rotated || grid.rotated;
     vt_cf_text(source->array, "planet", planet, sizeof planet);
-    file->imaginary = file->imaginary || planet[0] != '\0';
-    file->no_latitudes = file->no_latitudes || grid.no_latitudes;
+    about->imaginary = about->imaginary || planet[0] != '\0';
+    about->no_latitudes = about->no_latitudes || grid.no_latitudes;
     for (int k = 0; k < 2; k++)
         if (file->doubts[k] == NULL && grid.doubts[k] != NULL) file->doubts[k] = vt_text_copy(grid.doubts[k]);
 done:

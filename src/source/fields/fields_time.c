@@ -87,7 +87,7 @@ static vt_status read_missing(const vt_array *array, vt_time_axis *axis)
     const char *path = array->store->path;
     VT_TRY(array->store->kind->attribute_texts(array, "missing_dates", &texts, &count));
     VT_CHECK(count >= 0, "%s: the attribute 'missing_dates' is no list of dates like 2001-01-01T06:00:00", path);
-    VT_CHECK(count == 0 || axis->count > 0,
+    VT_CHECK(count == 0 || axis->known,
              "%s: the attribute 'missing_dates' names times, but it isn't known when its times are%s%s", path,
              axis->doubt != NULL ? ": " : "", axis->doubt != NULL ? axis->doubt : "");
     axis->missing = vt_allocate((size_t)count, sizeof *axis->missing, "the missing times of a file");
@@ -122,15 +122,10 @@ done:
     return status;
 }
 
-static bool are_alike(const vt_time_axis *a, const vt_time_axis *b)
+static bool are_alike(const vt_time_axis *a, const vt_time_axis *b, int64_t times)
 {
-    bool alike = a->count == b->count && a->minutes == b->minutes;
-    for (int64_t i = 0; i < a->count && alike; i++) {
-        const vt_stretch *x = &a->stretches[i], *y = &b->stretches[i];
-        alike = x->first == y->first && x->count == y->count && x->date.minutes == y->date.minutes &&
-                x->date.calendar == y->date.calendar;
-    }
-    return alike;
+    return a->minutes == b->minutes && a->begin.calendar == b->begin.calendar &&
+           memcmp(a->dates, b->dates, (size_t)times * sizeof *a->dates) == 0;
 }
 
 /* The times of a source, which must be those of the file's sources before it. */
@@ -140,15 +135,14 @@ static vt_status take_axis(vt_fields_file *file, const vt_field_source *source)
     vt_time_axis axis = {0};
     char dates[2][VT_DATE_SIZE], steps[2][VT_DATE_SIZE];
     VT_TRY(read_axis(source, &axis));
-    if (file->times.count > 0 && axis.count > 0) {
-        VT_CHECK(are_alike(&file->times, &axis),
+    if (file->times.known && axis.known) {
+        VT_CHECK(are_alike(&file->times, &axis, source->extent[0]),
                  "%s has other times (from %s, %s apart) than %s (from %s, %s apart); files of one date are one, and "
                  "need the same times",
-                 source->part->path, vt_date_format(axis.stretches[0].date, dates[0]),
-                 vt_length_format(axis.minutes, steps[0]), file->times_part->path,
-                 vt_date_format(file->times.stretches[0].date, dates[1]),
+                 source->part->path, vt_date_format(axis.begin, dates[0]), vt_length_format(axis.minutes, steps[0]),
+                 file->times_part->path, vt_date_format(file->times.begin, dates[1]),
                  vt_length_format(file->times.minutes, steps[1]));
-    } else if (file->times.count == 0 && (axis.count > 0 || file->times.doubt == NULL)) {
+    } else if (!file->times.known && (axis.known || file->times.doubt == NULL)) {
         vt_time_axis_close(&file->times);
         file->times = axis;
         file->times_part = source->part;
@@ -184,7 +178,7 @@ static vt_status find_step(vt_fields_file *file, const vt_fields_form *form)
     vt_status status = VT_OK;
     char text[32] = "";
     int64_t most = -1;
-    if (file->times.count > 0 || file->shape.times == 0) goto done;
+    if (file->times.known || file->shape.times == 0) goto done;
     if (form->variables == NULL) vt_cf_text(file->sources[0].array, "time_step", text, sizeof text);
     if (text[0] != '\0') {
         VT_CHECK(vt_length_parse(text, &file->times.minutes),
@@ -228,11 +222,8 @@ done:
 static void take_date_of_name(vt_fields_file *file)
 {
     vt_time_axis *axis = &file->times;
-    vt_stretch all = {.count = file->shape.times};
-    if (axis->count > 0 || all.count == 0 || vt_date_of_file_name(file->path, &all.date) == 0) return;
-    axis->stretches = vt_copy(&all, 1, sizeof all, "the times of a file");
-    axis->count = 1;
-    axis->by_name = true;
+    if (axis->known || file->shape.times == 0) return;
+    axis->known = axis->by_name = vt_date_of_file_name(file->path, &axis->begin) > 0;
 }
 
 vt_status vt_fields_open_times(vt_fields_file *file, const vt_fields_form *form)

@@ -90,13 +90,18 @@ static int by_date(const void *a, const void *b)
     return order != 0 ? order : vt_by_name(a, b);
 }
 
+static void add_group(vt_file_list *list, int64_t first)
+{
+    list->groups = vt_grow(list->groups, (size_t)list->group_count, sizeof *list->groups, "the list of data files");
+    list->groups[list->group_count++] = (vt_file_group){.first = first};
+}
+
 static void find_groups(vt_file_list *list, bool variables)
 {
-    list->first = vt_allocate((size_t)(list->count + 1), sizeof *list->first, "the list of data files");
-    for (int64_t i = 0; i < list->count; i++)
-        if (i == 0 || !variables || compare_dates(list->paths[i - 1], list->paths[i]) != 0)
-            list->first[list->groups++] = i;
-    list->first[list->groups] = list->count;
+    for (int64_t i = 0; i < list->count; i++) {
+        if (i == 0 || !variables || compare_dates(list->paths[i - 1], list->paths[i]) != 0) add_group(list, i);
+        list->groups[list->group_count - 1].count++;
+    }
 }
 
 /* What is in the directory besides the files to be read: data with a year in the wrong place, what else may be data,
@@ -169,12 +174,6 @@ static void sort_in(vt_file_list *list, vt_names *others, const char *directory,
 
 /* ---- files whose names say no date ---- */
 
-/* Files that hold the variables together, at the same times. */
-typedef struct {
-    int64_t first, count; /* of the paths */
-    vt_date begin;
-} undated_group;
-
 static void try_out(const char *const *words, int64_t count)
 {
     uint64_t held;
@@ -183,8 +182,7 @@ static void try_out(const char *const *words, int64_t count)
 }
 
 /* One that has none of the variables is left alone; one that has some of those of the group before begins another. */
-static vt_status make_groups(vt_file_list *list, char **paths, int64_t count, const char *variables,
-                             undated_group *groups, int64_t *group_count)
+static vt_status make_groups(vt_file_list *list, char **paths, int64_t count, const char *variables)
 {
     vt_status status = VT_OK;
     uint64_t together = 0, held = 0;
@@ -192,31 +190,31 @@ static vt_status make_groups(vt_file_list *list, char **paths, int64_t count, co
         VT_TRY(vt_trial(paths[i], 0, try_out, (const char *[]){paths[i], variables}, 2));
         VT_TRY(vt_netcdf_holds(paths[i], variables, &held));
         if (held == 0) continue;
-        if (*group_count == 0 || (together & held) != 0) {
-            groups[(*group_count)++] = (undated_group){.first = list->count};
+        if (list->group_count == 0 || (together & held) != 0) {
+            add_group(list, list->count);
             together = 0;
         }
         together |= held;
-        groups[*group_count - 1].count++;
+        list->groups[list->group_count - 1].count++;
         append(list, vt_text_copy(paths[i]));
     }
 done:
     return status;
 }
 
-static vt_status find_beginning(const vt_file_list *list, const vt_fields_form *form, undated_group *own)
+static vt_status find_beginning(const vt_file_list *list, const vt_fields_form *form, vt_file_group *own)
 {
     vt_status status = VT_OK;
     vt_fields_file *file = NULL;
     vt_fields_form whole = *form;
     whole.period = whole.time_step = NULL;
     VT_TRY(vt_fields_file_open((const char *const *)list->paths + own->first, own->count, &whole, &file));
-    VT_CHECK(file->times.count > 0,
+    VT_CHECK(file->times.known,
              "%s: neither its name nor a time coordinate says when its times are%s%s; rename it "
              "like air_2013.nc",
              list->paths[own->first], file->times.doubt != NULL ? ": " : "",
              file->times.doubt != NULL ? file->times.doubt : "");
-    own->begin = file->times.stretches[0].date;
+    own->begin = file->times.begin;
 done:
     vt_fields_file_close(&file);
     return status;
@@ -224,36 +222,12 @@ done:
 
 static int by_beginning(const void *a, const void *b)
 {
-    const int64_t left = ((const undated_group *)a)->begin.minutes, right = ((const undated_group *)b)->begin.minutes;
+    const int64_t left = ((const vt_file_group *)a)->begin.minutes, right = ((const vt_file_group *)b)->begin.minutes;
     return (left > right) - (left < right);
 }
 
-/* Those of the paths that hold variables of the form. Files that hold different ones are a group, and groups are in the
- * order of their first times, which their time coordinates say, or it fails. */
-static vt_status group_undated(vt_file_list *list, char **paths, int64_t count, const vt_fields_form *form)
-{
-    vt_status status = VT_OK;
-    undated_group *groups = vt_allocate((size_t)count + 1, sizeof *groups, "the list of data files");
-    char **sorted = vt_allocate((size_t)count + 1, sizeof *sorted, "the list of data files");
-    int64_t found = 0, next = 0;
-    VT_TRY(make_groups(list, paths, count, form->variables, groups, &found));
-    for (int64_t i = 0; i < found; i++) VT_TRY(find_beginning(list, form, &groups[i]));
-    qsort(groups, (size_t)found, sizeof *groups, by_beginning);
-    list->first = vt_allocate((size_t)found + 1, sizeof *list->first, "the list of data files");
-    for (; list->groups < found; list->groups++) {
-        list->first[list->groups] = next;
-        for (int64_t i = 0; i < groups[list->groups].count; i++)
-            sorted[next++] = list->paths[groups[list->groups].first + i];
-    }
-    list->first[found] = next;
-    memcpy(list->paths, sorted, (size_t)next * sizeof *sorted);
-done:
-    free(groups);
-    free(sorted);
-    return status;
-}
-
-/* All that may be data, by name; a period says which of their times are wanted. */
+/* All that may be data, by name; a period says which of their times are wanted. Files that hold different variables are
+ * a group, and groups are in the order of their first times, which their time coordinates say, or it fails. */
 static vt_status take_undated(vt_file_list *list, vt_names *others, const vt_fields_form *form)
 {
     vt_status status = VT_OK;
@@ -263,7 +237,9 @@ static vt_status take_undated(vt_file_list *list, vt_names *others, const vt_fie
             if (find_extension(vt_file_name(others[kind].names[i]), true) != NULL)
                 vt_names_add(&all, others[kind].names[i]);
     vt_names_sort(&all);
-    VT_TRY(group_undated(list, all.names, all.count, form));
+    VT_TRY(make_groups(list, all.names, all.count, form->variables));
+    for (int64_t i = 0; i < list->group_count; i++) VT_TRY(find_beginning(list, form, &list->groups[i]));
+    if (list->group_count > 0) qsort(list->groups, (size_t)list->group_count, sizeof *list->groups, by_beginning);
 done:
     vt_names_close(&all);
     return status;
@@ -304,7 +280,7 @@ vt_status vt_file_list_open(const char *directory, const char *option_name, cons
     VT_CHECK(errno == 0, "%s '%s': can't read the directory: %s", option_name, directory, strerror(errno));
     for (int kind = 0; kind < KINDS; kind++) vt_names_sort(&others[kind]);
     if (list->count == 0 && variables && form->period != NULL) VT_TRY(take_undated(list, others, form));
-    if (list->count > 0 && list->groups > 0) goto done;
+    if (list->group_count > 0) goto done;
     if (list->count == 0) instead = say_what_is_there(others);
     VT_CHECK(list->count > 0 || variables || !netcdf,
              "%s '%s': no files *YYYY.h5 in it, but netCDF files: say which of their variables are the channels, "
@@ -322,7 +298,6 @@ vt_status vt_file_list_open(const char *directory, const char *option_name, cons
     find_groups(list, variables);
     note_others(list, others, directory, option_name);
 done:
-    if (status == VT_OK) list->tried = vt_allocate((size_t)list->groups, sizeof *list->tried, "the list of data files");
     if (opened != NULL) closedir(opened);
     free(instead);
     for (int kind = 0; kind < KINDS; kind++) vt_names_close(&others[kind]);
@@ -344,44 +319,49 @@ done:
 static void try_together(vt_file_list *list, int64_t group, const vt_fields_form *form)
 {
     enum { TOGETHER = 16 };
-    const int64_t left = list->groups - group, count = left < TOGETHER ? left : TOGETHER;
-    if (list->groups < TOGETHER || group < list->asked) return;
-    const bool survive = vt_fields_files_survive((const char *const *)list->paths, list->first + group, count, form);
-    for (int64_t i = 0; i < count; i++) list->tried[group + i] = survive;
+    const int64_t left = list->group_count - group, count = left < TOGETHER ? left : TOGETHER;
+    if (list->group_count < TOGETHER || group < list->asked) return;
+    const char **paths = vt_allocate((size_t)(list->count + count), sizeof *paths, "the list of data files");
+    int64_t words = 0;
+    for (const vt_file_group *own = list->groups + group; own < list->groups + group + count; own++) {
+        if (words > 0) paths[words++] = NULL;
+        for (int64_t i = 0; i < own->count; i++) paths[words++] = list->paths[own->first + i];
+    }
+    const bool survive = vt_fields_files_survive(paths, words, form);
+    for (int64_t i = 0; i < count; i++) list->groups[group + i].tried = survive;
     list->asked = group + count;
+    free(paths);
+}
+
+const char *vt_file_list_path(const vt_file_list *list, int64_t group)
+{
+    return list->paths[list->groups[group].first];
 }
 
 vt_status vt_file_list_use(vt_file_list *list, int64_t group, const vt_fields_form *form, vt_fields_file **file)
 {
     vt_status status = VT_OK;
-    const int64_t first = list->first[group], end = list->first[group + 1];
-    const char *const *paths = (const char *const *)list->paths + first;
+    vt_file_group *own = &list->groups[group];
+    const char *const *paths = (const char *const *)list->paths + own->first;
     *file = NULL;
-    if (!list->tried[group]) try_together(list, group, form);
-    VT_TRY((list->tried[group] ? vt_fields_file_open_again : vt_fields_file_open)(paths, end - first, form, file));
-    list->tried[group] = true;
+    if (!own->tried) try_together(list, group, form);
+    VT_TRY((own->tried ? vt_fields_file_open_again : vt_fields_file_open)(paths, own->count, form, file));
+    own->tried = true;
 done:
     return status;
 }
 
 void vt_file_list_leave_out(vt_file_list *list, int64_t group)
 {
-    const int64_t first = list->first[group], end = list->first[group + 1];
-    for (int64_t i = first; i < end; i++) free(list->paths[i]);
-    memmove(list->paths + first, list->paths + end, (size_t)(list->count - end) * sizeof *list->paths);
-    memmove(list->first + group, list->first + group + 1, (size_t)(list->groups - group) * sizeof *list->first);
-    memmove(list->tried + group, list->tried + group + 1, (size_t)(list->groups - group - 1) * sizeof *list->tried);
-    list->count -= end - first;
-    list->groups--;
+    vt_file_group *own = &list->groups[group];
+    memmove(own, own + 1, (size_t)(--list->group_count - group) * sizeof *own);
     list->asked -= group < list->asked;
-    for (int64_t g = group; g <= list->groups; g++) list->first[g] -= end - first;
 }
 
 void vt_file_list_close(vt_file_list *list)
 {
     vt_text_free_list(list->paths, list->count);
-    free(list->first);
-    free(list->tried);
+    free(list->groups);
     free(list->misnamed);
     free(list->doubtful);
     free(list->left_alone);

@@ -8,12 +8,18 @@
 #include "base/status.h"
 #include "source/fields/fields_file.h"
 
+/* Files of the same times: paths[first] … paths[first + count - 1]. */
 typedef struct {
-    char **paths; /* directory included, [count], in the order of their names */
+    int64_t first, count;
+    vt_date begin; /* of its times, where names say no date */
+    bool tried;    /* HDF5 survived its files */
+} vt_file_group;
+
+typedef struct {
+    char **paths; /* directory included, [count] */
     int64_t count;
-    int64_t *first; /* [groups + 1]: group g is paths first[g] … first[g + 1] - 1, files of the same times */
-    int64_t groups;
-    bool *tried;   /* [groups]: HDF5 survived its files */
+    vt_file_group *groups; /* [group_count], in the order of their names or times */
+    int64_t group_count;
     int64_t asked; /* groups before this one were tried together with others, if there are many */
     /* sentences about what else is in the directory; NULL: nothing of the kind */
     char *misnamed;   /* files that look like data of some year, but would not be read: a fault */
@@ -34,7 +40,10 @@ vt_status vt_file_list_open(const char *directory, const char *option_name, cons
  * one process, as a process for each would take long. */
 vt_status vt_file_list_use(vt_file_list *list, int64_t group, const vt_fields_form *form, vt_fields_file **file);
 
-/* Takes a group out of the list. */
+/* The path of a group's first file. */
+const char *vt_file_list_path(const vt_file_list *list, int64_t group);
+
+/* Takes a group out of the list; its paths stay. */
 void vt_file_list_leave_out(vt_file_list *list, int64_t group);
 void vt_file_list_close(vt_file_list *list);
 

@@ -6,14 +6,44 @@
 #include "config/config.h"
 #include "source/fields/time_axis.h"
 
-void vt_index_add(vt_fields_index *index, const vt_set_piece *piece)
+int64_t vt_index_add_file(vt_fields_index *index, const vt_set_file *given)
 {
-    index->pieces = vt_grow(index->pieces, (size_t)index->piece_count, sizeof *piece, "the times of data files");
-    index->pieces[index->piece_count++] = *piece;
+    static const char purpose[] = "the times of data files";
+    const size_t times = (size_t)given->times;
+    const int64_t before = index->piece_count;
+    vt_set_file file = *given;
+    file.places = vt_copy(given->places, times, sizeof *file.places, purpose);
+    file.dates = vt_copy(given->dates, times, sizeof *file.dates, purpose);
+    index->files = vt_grow(index->files, (size_t)index->file_count, sizeof file, purpose);
+    index->files[index->file_count] = file;
+    for (int64_t first = 0, end; first < file.times; first = end) {
+        vt_date date = file.begin, next = file.begin;
+        for (end = first + 1; end < file.times && file.dates != NULL; end++) {
+            date.minutes = file.dates[end - 1];
+            next.minutes = file.dates[end];
+            if (!vt_time_follows(date, next, 1, file.step)) break;
+        }
+        if (file.dates == NULL) end = file.times;
+        if (file.dates != NULL) date.minutes = file.dates[first];
+        index->pieces = vt_grow(index->pieces, (size_t)index->piece_count, sizeof *index->pieces, purpose);
+        index->pieces[index->piece_count++] = (vt_set_piece){.file = index->file_count,
+                                                             .first_time = first,
+                                                             .times = end - first,
+                                                             .dated = file.dated,
+                                                             .proven = file.dates != NULL,
+                                                             .date = date};
+    }
+    index->file_count++;
+    return index->piece_count - before;
 }
 
 void vt_index_close(vt_fields_index *index)
 {
+    for (int64_t i = 0; i < index->file_count; i++) {
+        free(index->files[i].places);
+        free(index->files[i].dates);
+    }
+    free(index->files);
     free(index->pieces);
     free(index->stretches);
     *index = (vt_fields_index){0};
@@ -100,7 +130,7 @@ void vt_index_join(vt_fields_index *index)
 /* ---- where a time is ---- */
 
 const vt_set_piece *vt_index_piece(const vt_fields_index *index, const vt_set_stretch *stretch, int64_t time,
-                                   int64_t *time_in_file)
+                                   int64_t *place)
 {
     VT_ASSERT(time >= 0 && time < stretch->times);
     const vt_set_piece *pieces = index->pieces + stretch->first_piece;
@@ -112,7 +142,9 @@ const vt_set_piece *vt_index_piece(const vt_fields_index *index, const vt_set_st
         else
             high = middle;
     }
-    *time_in_file = pieces[low].first_time + time - pieces[low].first;
+    const int64_t *places = index->files[pieces[low].file].places;
+    *place = pieces[low].first_time + time - pieces[low].first;
+    if (places != NULL) *place = places[*place];
     return &pieces[low];
 }
 
@@ -140,8 +172,9 @@ const vt_set_stretch *vt_index_frame(const vt_fields_index *index, int64_t frame
 
 vt_date vt_index_date_in(const vt_fields_index *index, const vt_set_piece *piece, int64_t time)
 {
+    const int64_t *dates = index->files[piece->file].dates;
     vt_date date = vt_date_after(piece->date, time * vt_index_minutes(index));
-    if (piece->own != NULL) date.minutes = piece->own[time];
+    if (dates != NULL) date.minutes = dates[piece->first_time + time];
     return date;
 }
 
@@ -192,7 +225,8 @@ static period *periods_of(const vt_fields_index *index, bool used_only, int64_t 
             const int64_t times = used_only ? used : piece->times;
             if (!piece->dated || times <= 0) continue;
             int64_t end = vt_index_date_in(index, piece, times - 1).minutes;
-            if (!piece->proven && piece->last_by_name < end) end = piece->last_by_name;
+            const int64_t last = index->files[piece->file].last_by_name;
+            if (!piece->proven && last < end) end = last;
             periods[(*count)++] = (period){piece->date.minutes, end, piece->date.calendar, piece->file};
         }
     if (*count > 0) qsort(periods, (size_t)*count, sizeof *periods, by_beginning);

@@ -16,15 +16,24 @@ typedef struct {
     bool files_apart;    /* no sample reaches from one file into the next, even if their times follow one another */
 } vt_index_rule;
 
+/* A file of the set, and its times that are used. */
+typedef struct {
+    int64_t times;
+    int64_t *places; /* [times]: where each is among the times of the file; NULL: all are used */
+    bool dated;      /* it is known when they are, from `begin` on, in its calendar */
+    vt_date begin;
+    int64_t *dates;       /* [times]: minutes of each date, by the file's time coordinate; NULL: none says it */
+    int64_t step;         /* between two times of the file (calendar.h); 0: unknown */
+    int64_t last_by_name; /* without a coordinate: the last minute of what the file's name says, or INT64_MAX */
+} vt_set_file;
+
 /* Times of a file without a gap; all of a file whose times are unknown. */
 typedef struct {
     int64_t file, first_time, times;
     int64_t first; /* times of its stretch before it */
     bool dated;
-    bool proven;          /* the date is from the file's time coordinate, not from its name */
-    vt_date date;         /* of the first time */
-    const int64_t *own;   /* [times]: minutes of each time's own date (vt_time_axis.own), or NULL */
-    int64_t last_by_name; /* not proven: the last minute of what the file's name says, or INT64_MAX */
+    bool proven;  /* the date is from the file's time coordinate, not from its name */
+    vt_date date; /* of the first time; only counts from 0 where it isn't known */
 } vt_set_piece;
 
 /* Pieces whose times follow one another without a gap, mostly one: no sample reaches beyond them. */
@@ -38,7 +47,9 @@ typedef struct {
 
 typedef struct {
     vt_index_rule rule;
-    int64_t step;         /* between two times (calendar.h); 0: unknown */
+    int64_t step; /* between two times (calendar.h); 0: unknown */
+    vt_set_file *files;
+    int64_t file_count;
     vt_set_piece *pieces; /* in the order of the files and their times */
     int64_t piece_count;
     vt_set_stretch *stretches;
@@ -47,11 +58,11 @@ typedef struct {
     int64_t crossing;        /* samples that reach from one file into the next */
 } vt_fields_index;
 
-/* In the order of the files and their times. */
-void vt_index_add(vt_fields_index *index, const vt_set_piece *piece);
+/* In the order of the files. Cuts its times into pieces, and returns how many. Takes copies of places and dates. */
+int64_t vt_index_add_file(vt_fields_index *index, const vt_set_file *file);
 
-/* After the last piece: they become stretches and samples. A step that is unknown is found, if the pieces are of one
- * time each: their dates tell it if most of them are as far apart, or a calendar month at about the same day, as
+/* After the last file: the pieces become stretches and samples. A step that is unknown is found, if the pieces are of
+ * one time each: their dates tell it if most of them are as far apart, or a calendar month at about the same day, as
  * monthly means are. */
 void vt_index_join(vt_fields_index *index);
 void vt_index_close(vt_fields_index *index);
@@ -65,9 +76,9 @@ int64_t vt_index_span(const vt_index_rule *rule);
 /* The stretch of a sample, and the time of that stretch that is the input's newest. */
 const vt_set_stretch *vt_index_sample(const vt_fields_index *index, int64_t sample, int64_t *time);
 
-/* The piece of a stretch that holds its time `time`, and which time of the piece's file that is. */
+/* The piece of a stretch that holds its time `time`, and where that is among the times of the piece's file. */
 const vt_set_piece *vt_index_piece(const vt_fields_index *index, const vt_set_stretch *stretch, int64_t time,
-                                   int64_t *time_in_file);
+                                   int64_t *place);
 
 /* The stretch of a frame. */
 const vt_set_stretch *vt_index_frame(const vt_fields_index *index, int64_t frame);

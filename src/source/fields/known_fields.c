@@ -11,7 +11,8 @@
 struct vt_known_fields {
     vt_known_options options;
     int64_t rows, width, step;
-    double *latitudes, *longitudes; /* [rows], [width], or NULL */
+    double *latitudes, *longitudes; /* of the window, or NULL */
+    const double *own_latitudes;    /* [rows], of these; or NULL */
     float *fixed;                   /* [fixed count, rows, width] */
 };
 
@@ -57,25 +58,29 @@ bool vt_known_field_changes(const vt_known_options *options, int64_t field, int6
 
 /* ---- the climatology ---- */
 
-vt_status vt_known_climatology_open(const char *path, const vt_known_grid *grid, const char *const *names,
-                                    int64_t channels, vt_span rows, bool of_values, vt_seasonal **seasonal)
+vt_status vt_known_climatology_open(const char *path, const vt_fields_about *data, int64_t channels, vt_span rows,
+                                    bool of_values, vt_seasonal **seasonal)
 {
+    double *latitudes = vt_fields_about_coordinates(data, false), *longitudes = vt_fields_about_coordinates(data, true);
     const vt_seasonal_options options = {.path = path,
                                          .option_name = "climatology_path",
                                          .channels = channels,
-                                         .names = names,
-                                         .grid_height = grid->height,
-                                         .grid_width = grid->width,
-                                         .first_row = grid->window.first_row,
-                                         .height = grid->window.rows,
-                                         .first_column = grid->window.first_column,
-                                         .width = grid->window.width,
+                                         .names = (const char *const *)data->names,
+                                         .grid_height = data->rows,
+                                         .grid_width = data->columns,
+                                         .first_row = data->window.first_row,
+                                         .height = data->window.rows,
+                                         .first_column = data->window.first_column,
+                                         .width = data->window.width,
                                          .of_values = of_values,
                                          .own_row = rows.first,
                                          .own_rows = rows.count,
-                                         .latitudes = grid->latitudes,
-                                         .longitudes = grid->longitudes};
-    return vt_seasonal_open(&options, seasonal);
+                                         .latitudes = latitudes,
+                                         .longitudes = longitudes};
+    const vt_status status = vt_seasonal_open(&options, seasonal);
+    free(latitudes);
+    free(longitudes);
+    return status;
 }
 
 /* ---- static fields ---- */
@@ -109,46 +114,48 @@ done:
 }
 
 /* Where both say it: does the file's grid, or its window, lie where the data's does? */
-static vt_status check_coordinates(const vt_fields_file *file, const vt_frame_window *window, const vt_known_grid *grid)
+static vt_status check_coordinates(const vt_fields_file *file, const vt_fields_side *data)
 {
     vt_status status = VT_OK;
-    const double *const own[2] = {file->latitudes, file->longitudes};
-    const double *const others[2] = {grid->latitudes, grid->longitudes};
-    const int64_t counts[2] = {window->rows, window->width};
+    const vt_fields_about *own = file->about, *other = data->about;
+    const bool rows = own->latitudes != NULL && other->latitudes != NULL;
+    const bool columns = own->longitudes != NULL && other->longitudes != NULL;
+    const int64_t counts[2] = {rows ? own->window.rows : 0, columns ? own->window.width : 0};
     for (int k = 0; k < 2; k++)
-        for (int64_t i = 0; own[k] != NULL && others[k] != NULL && i < counts[k]; i++) {
-            const double value = own[k][k == 0 ? window->first_row + i : vt_window_column(window, i)];
-            VT_CHECK(fabs(remainder(value - others[k][i], 360)) < 1e-3,
+        for (int64_t i = 0; i < counts[k]; i++) {
+            double (*const at)(const vt_fields_about *, int64_t) =
+                k == 0 ? vt_fields_about_latitude : vt_fields_about_longitude;
+            VT_CHECK(fabs(remainder(at(own, i) - at(other, i), 360)) < 1e-3,
                      "static_fields: %s %lld is %g degrees in %s, but %g in %s; they need the data's grid",
-                     k == 0 ? "latitude" : "longitude", (long long)i, value, file->path, others[k][i], grid->path);
+                     k == 0 ? "latitude" : "longitude", (long long)i, at(own, i), file->path, at(other, i), data->name);
         }
-    const bool unsure = (own[0] == NULL && grid->turned) || (others[0] == NULL && file->turned);
+    const bool unsure = (own->latitudes == NULL && other->turned) || (other->latitudes == NULL && own->turned);
     VT_CHECK(!unsure,
              "static_fields: the rows of one of %s and %s run from south to north, and the other says no latitudes, so "
              "its rows can't be matched; write them into both",
-             file->path, grid->path);
+             file->path, data->name);
 done:
     return status;
 }
 
 /* The part of the file that is the data's window: the file has the data's grid, or that of the window alone. */
-static vt_status find_window(const vt_known_options *options, const vt_fields_file *file, const vt_known_grid *grid,
-                             vt_frame_window *window)
+static vt_status find_window(const vt_known_options *options, vt_fields_file *file, const vt_fields_side *data)
 {
     vt_status status = VT_OK;
-    const vt_fields_shape shape = file->shape;
-    const int64_t height = grid->window.rows, width = grid->window.width;
-    const bool whole = shape.height == grid->height && shape.width == grid->width;
-    *window = whole ? grid->window : (vt_frame_window){.rows = height, .width = width};
-    VT_CHECK(whole || (shape.height == height && shape.width == width),
+    vt_fields_about *own = file->about;
+    const vt_fields_about *other = data->about;
+    const vt_frame_window *window = &other->window;
+    const bool whole = own->rows == other->rows && own->columns == other->columns;
+    if (whole) own->window = *window;
+    VT_CHECK(whole || (own->rows == window->rows && own->columns == window->width),
              "static_fields: %s has a grid of [%lld, %lld], but the data have [%lld, %lld]; they need the same one",
-             options->static_path, (long long)shape.height, (long long)shape.width, (long long)grid->height,
-             (long long)grid->width);
-    VT_CHECK(shape.channels >= options->static_count,
+             options->static_path, (long long)own->rows, (long long)own->columns, (long long)other->rows,
+             (long long)other->columns);
+    VT_CHECK(own->channels >= options->static_count,
              "static_fields: %s holds %lld channels, but n_static_fields is %lld; use --n_static_fields=%lld, or less",
-             options->static_path, (long long)shape.channels, (long long)options->static_count,
-             (long long)shape.channels);
-    VT_TRY(check_coordinates(file, window, grid));
+             options->static_path, (long long)own->channels, (long long)options->static_count,
+             (long long)own->channels);
+    VT_TRY(check_coordinates(file, data));
 done:
     return status;
 }
@@ -158,7 +165,7 @@ static vt_status normalise(const vt_fields_file *file, int64_t channel, int64_t 
 {
     vt_status status = VT_OK;
     double sum = 0, squares = 0, there = 0;
-    const char *const *names = file->channel_names;
+    char *const *names = file->about->names;
     for (int64_t i = 0; i < points; i++) {
         sum += isnan(field[i]) ? 0 : (double)field[i];
         there += !isnan(field[i]);
@@ -179,22 +186,22 @@ done:
 }
 
 /* places [static_count, rows, width]. Means and deviations are those of all the window's rows. */
-static vt_status read_static(const vt_known_options *options, const vt_known_grid *grid, vt_span rows, float *places)
+static vt_status read_static(const vt_known_options *options, const vt_fields_side *data, vt_span rows, float *places)
 {
     vt_status status = VT_OK;
     vt_fields_file *file = NULL;
-    vt_frame_window window;
-    const int64_t points = grid->window.rows * grid->window.width, part = rows.count * grid->window.width;
+    const int64_t width = data->about->window.width, points = data->about->window.rows * width,
+                  part = rows.count * width;
     float *fields = vt_allocate((size_t)(options->static_count * points), sizeof *fields, "the static fields");
     VT_TRY(open_static(options, &file));
-    VT_TRY(find_window(options, file, grid, &window));
-    if (vt_fields_file_read(file, 0, options->static_count, &window, true, fields) != VT_OK) {
+    VT_TRY(find_window(options, file, data));
+    if (vt_fields_file_read(file, 0, options->static_count, &file->about->window, true, fields) != VT_OK) {
         status = vt_error_context("static_fields");
         goto done;
     }
     for (int64_t c = 0; c < options->static_count; c++) {
         VT_TRY(normalise(file, c, points, fields + c * points));
-        memcpy(places + c * part, fields + c * points + rows.first * grid->window.width, (size_t)part * sizeof *places);
+        memcpy(places + c * part, fields + c * points + rows.first * width, (size_t)part * sizeof *places);
     }
 done:
     vt_fields_file_close(&file);
@@ -204,50 +211,52 @@ done:
 
 /* ---- all of them ---- */
 
-static vt_status check_coordinates_known(const vt_known_options *options, const vt_known_grid *grid)
+static vt_status check_coordinates_known(const vt_known_options *options, const vt_fields_side *data)
 {
     vt_status status = VT_OK;
     for (int i = 0; i < options->forcings.count; i++) {
         const vt_forcing forcing = options->forcings.kinds[i];
         const bool latitudes = vt_forcing_needs_latitudes(forcing), longitudes = vt_forcing_needs_longitudes(forcing);
-        const bool lacks_latitudes = latitudes && grid->latitudes == NULL;
+        const bool lacks_latitudes = latitudes && data->about->latitudes == NULL;
         VT_CHECK(
-            !lacks_latitudes && (!longitudes || grid->longitudes != NULL),
+            !lacks_latitudes && (!longitudes || data->about->longitudes != NULL),
             "forcings: %s needs %s, but %s says none; --coordinates=[%s=NAME] names them, where the files have them "
             "by another name",
-            vt_forcing_name(forcing), lacks_latitudes ? "latitudes" : "longitudes", grid->path,
+            vt_forcing_name(forcing), lacks_latitudes ? "latitudes" : "longitudes", data->name,
             lacks_latitudes ? "lat" : "lon");
         VT_CHECK(
-            !(latitudes || longitudes) || !grid->rotated,
+            !(latitudes || longitudes) || !data->about->rotated,
             "forcings: %s needs latitudes and longitudes of the earth, but those of %s are of a rotated pole; leave "
             "it out",
-            vt_forcing_name(forcing), grid->path);
+            vt_forcing_name(forcing), data->name);
     }
 done:
     return status;
 }
 
-vt_status vt_known_fields_open(const vt_known_options *options, const vt_known_grid *grid, vt_span rows,
+vt_status vt_known_fields_open(const vt_known_options *options, const vt_fields_side *data, vt_span rows,
                                vt_known_fields **result)
 {
     vt_status status = VT_OK;
-    const int64_t width = grid->window.width, points = rows.count * width;
+    const vt_fields_about *about = data->about;
+    const int64_t width = about->window.width, points = rows.count * width;
+    const int64_t step = about->step > 0 ? about->step : 60 * VT_HOURS_A_TIME;
     vt_known_fields *known = vt_allocate(1, sizeof *known, "the forcings");
     *result = NULL;
-    *known = (vt_known_fields){.options = *options, .rows = rows.count, .width = width, .step = grid->step};
-    VT_TRY(check_coordinates_known(options, grid));
-    const double *latitudes = grid->latitudes != NULL ? grid->latitudes + rows.first : NULL;
-    known->latitudes = vt_copy(latitudes, (size_t)rows.count, sizeof *latitudes, "the grid of a data set");
-    known->longitudes = vt_copy(grid->longitudes, (size_t)width, sizeof *latitudes, "the grid of a data set");
+    *known = (vt_known_fields){.options = *options, .rows = rows.count, .width = width, .step = step * about->dt};
+    VT_TRY(check_coordinates_known(options, data));
+    known->latitudes = vt_fields_about_coordinates(about, false);
+    known->longitudes = vt_fields_about_coordinates(about, true);
+    if (known->latitudes != NULL) known->own_latitudes = known->latitudes + rows.first;
     float *place = known->fixed =
         vt_allocate((size_t)(vt_known_fixed_count(options) * points) + 1, sizeof *place, "the static fields");
     for (int i = 0; i < options->forcings.count; i++) {
         if (changes(options, i)) continue;
-        vt_forcing_field(options->forcings.kinds[i], (vt_date){0}, 0, known->latitudes, rows.count, known->longitudes,
-                         width, place);
+        vt_forcing_field(options->forcings.kinds[i], (vt_date){0}, 0, known->own_latitudes, rows.count,
+                         known->longitudes, width, place);
         place += points;
     }
-    if (options->static_count > 0) VT_TRY(read_static(options, grid, rows, place));
+    if (options->static_count > 0) VT_TRY(read_static(options, data, rows, place));
     *result = known;
     known = NULL;
 done:
@@ -273,7 +282,7 @@ void vt_known_fields_take(const vt_known_fields *known, vt_date date, bool chang
         const bool own = vt_known_field_changes(options, f, &place);
         if (!own && changing_only) continue;
         if (own)
-            vt_forcing_field(options->forcings.kinds[f], date, known->step, known->latitudes, known->rows,
+            vt_forcing_field(options->forcings.kinds[f], date, known->step, known->own_latitudes, known->rows,
                              known->longitudes, known->width, fields);
         else
             memcpy(fields, known->fixed + place * points, (size_t)points * sizeof *fields);

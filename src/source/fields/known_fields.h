@@ -18,17 +18,6 @@ typedef struct {
     int64_t static_count;    /* the first so many of its channels */
 } vt_known_options;
 
-/* The grid of the data. */
-typedef struct {
-    const char *path;                     /* of a file, or of a set, for messages */
-    int64_t height, width;                /* all its points */
-    vt_frame_window window;               /* what is used of it, all rows */
-    const double *latitudes, *longitudes; /* degrees, of the window; NULL: not known */
-    bool rotated;                         /* they are those of a rotated pole */
-    bool turned;                          /* its rows run from south to north in the file */
-    int64_t step;                         /* the length of dt (calendar.h) */
-} vt_known_grid;
-
 typedef struct vt_known_fields vt_known_fields;
 
 vt_known_options vt_known_options_of(const vt_config *config);
@@ -37,9 +26,9 @@ vt_known_options vt_known_options_of(const vt_config *config);
 int64_t vt_known_count(const vt_known_options *options);
 int64_t vt_known_fixed_count(const vt_known_options *options);
 
-/* Of the window's rows `rows`. Fails where a forcing needs coordinates that are not known; where the static fields are
- * not there, have another grid, miss values or are the same everywhere. Takes copies of the coordinates. */
-vt_status vt_known_fields_open(const vt_known_options *options, const vt_known_grid *grid, vt_span rows,
+/* Of the rows `rows` of the data's window. Fails where a forcing needs coordinates that are not known; where the static
+ * fields are not there, have another grid, miss values or are the same everywhere. */
+vt_status vt_known_fields_open(const vt_known_options *options, const vt_fields_side *data, vt_span rows,
                                vt_known_fields **known);
 void vt_known_fields_close(vt_known_fields **known);
 
@@ -53,11 +42,11 @@ const float *vt_known_fields_fixed(const vt_known_fields *known);
 /* Does field `field` of all change? *place: its place among those that do, or that don't. */
 bool vt_known_field_changes(const vt_known_options *options, int64_t field, int64_t *place);
 
-/* The seasonal climatology of the window's rows `rows`, of the data's first `channels` channels, whose names may be
- * NULL; of_values: in the units of the data, even if channels are transformed. Fails where the file is of another grid
- * or other channels. */
-vt_status vt_known_climatology_open(const char *path, const vt_known_grid *grid, const char *const *names,
-                                    int64_t channels, vt_span rows, bool of_values, vt_seasonal **seasonal);
+/* The seasonal climatology of the rows `rows` of the data's window, of their first `channels` channels; of_values: in
+ * the units of the data, even if channels are transformed. Fails where the file is of another grid or other channels.
+ */
+vt_status vt_known_climatology_open(const char *path, const vt_fields_about *data, int64_t channels, vt_span rows,
+                                    bool of_values, vt_seasonal **seasonal);
 
 /* Fills in n_static_fields where it isn't set: the channels that the file of static_fields holds. */
 vt_status vt_known_fields_complete(vt_config *config);

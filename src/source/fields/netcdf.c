@@ -203,7 +203,7 @@ static vt_status check_only_once(const vt_fields_file *file, int64_t channel)
 {
     vt_status status = VT_OK;
     const vt_field_channel *own = &file->channels[channel], *other = file->channels;
-    const char *const *names = file->channel_names;
+    char *const *names = file->about->names;
     for (int64_t c = 0; c < channel; c++, other++) {
         VT_CHECK(own->source != other->source || own->level != other->level,
                  "variables: channel %lld (%s) is channel %lld (%s) once more; name each one once", (long long)channel,
@@ -232,16 +232,17 @@ static vt_status add_channel(vt_fields_file *file, const vt_fields_form *form, c
     vt_status status = VT_OK;
     variable wanted = {0};
     char *name = NULL;
-    const int64_t c = file->shape.channels++;
+    const int64_t c = file->about->channels++;
+    vt_channel_meaning *meaning = &file->about->meanings[c];
     vt_field_channel *channel = &file->channels[c];
     VT_TRY(parse_word(word, length, &wanted));
     const char *level = wanted.has_level ? word + strlen(wanted.name) + 1 : word + length;
     name = vt_text_format("%s%.*s", wanted.name, (int)(word + length - level), level); /* "z500" */
-    ((const char **)file->channel_names)[c] = vt_text_clean(name);
+    file->about->names[c] = vt_text_clean(name);
     VT_TRY(use_source(file, form, &wanted, &channel->source));
-    VT_TRY(find_level(&file->sources[channel->source], &wanted, &channel->level, &file->meanings[c]));
+    VT_TRY(find_level(&file->sources[channel->source], &wanted, &channel->level, meaning));
     VT_TRY(check_only_once(file, c));
-    take_meaning(&file->sources[channel->source], &wanted, &file->meanings[c]);
+    take_meaning(&file->sources[channel->source], &wanted, meaning);
 done:
     free(name);
     free(wanted.name);
@@ -259,12 +260,12 @@ vt_status vt_netcdf_open(vt_fields_file *file, const vt_fields_form *form)
              form->variables);
     file->sources = vt_allocate(words, sizeof *file->sources, "the channels of a file");
     file->channels = vt_allocate(words, sizeof *file->channels, "the channels of a file");
-    file->channel_names = vt_allocate(words, sizeof *file->channel_names, "the channels of a file");
-    file->meanings = vt_allocate(words, sizeof *file->meanings, "the channels of a file");
+    file->about->names = vt_allocate(words, sizeof *file->about->names, "the channels of a file");
+    file->about->meanings = vt_allocate(words, sizeof *file->about->meanings, "the channels of a file");
     for (rest = form->variables; (word = vt_text_next_word(&rest, &length)) != NULL;)
         VT_TRY(add_channel(file, form, word, length));
     const int64_t *extent = file->sources[0].extent;
-    file->shape = (vt_fields_shape){extent[0], file->shape.channels, extent[2], extent[3]};
+    file->shape = (vt_fields_shape){extent[0], file->about->channels, extent[2], extent[3]};
 done:
     return status;
 }

@@ -76,18 +76,6 @@ static bool is_due(vt_date date, vt_date first, int64_t step, int64_t length)
     return (date.minutes - first.minutes % step) % length == 0;
 }
 
-/* The stretches of the chosen times, which are `step` apart. */
-static void add_time(vt_time_axis *axis, int64_t index, vt_date date)
-{
-    vt_stretch *last = axis->count > 0 ? &axis->stretches[axis->count - 1] : NULL;
-    if (last == NULL || vt_date_steps(last->date, date, axis->minutes) != last->count) {
-        axis->stretches = vt_grow(axis->stretches, (size_t)axis->count, sizeof *last, "the times of a file");
-        axis->stretches[axis->count++] = (vt_stretch){index, 1, date};
-    } else {
-        last->count++;
-    }
-}
-
 /* A file whose name alone says a date is used as a whole, or not at all. */
 static vt_status choose_by_name(vt_fields_file *file, const vt_fields_form *form)
 {
@@ -113,36 +101,31 @@ done:
 vt_status vt_fields_choose_times(vt_fields_file *file, const vt_fields_form *form)
 {
     vt_status status = VT_OK;
-    const vt_time_axis *axis = &file->times;
+    vt_time_axis *axis = &file->times;
     const int64_t step = axis->minutes;
     int64_t length = 0;
     period wanted = {INT64_MIN, INT64_MAX};
-    vt_time_axis chosen = {.minutes = step};
-    if (form->time_step != NULL && vt_length_parse(form->time_step, &length) && is_multiple(length, step))
-        chosen.minutes = length;
-    if (axis->count == 0 && form->period != NULL && file->shape.times > 0) return choose_by_name(file, form);
-    if (axis->count == 0 || (form->period == NULL && chosen.minutes == step && axis->missing_count == 0)) return VT_OK;
-    const vt_date first = axis->stretches[0].date;
+    if (form->time_step == NULL || !vt_length_parse(form->time_step, &length) || !is_multiple(length, step))
+        length = step;
+    if (!axis->known && form->period != NULL && file->shape.times > 0) return choose_by_name(file, form);
+    if (!axis->known || (form->period == NULL && length == step && axis->missing_count == 0)) return VT_OK;
+    const vt_date first = axis->begin;
     if (form->period != NULL) VT_TRY(parse_period(form, first.calendar, &wanted));
     file->stored = vt_allocate((size_t)file->shape.times, sizeof *file->stored, "the times of a file");
     int64_t count = 0, missing = 0;
-    for (int64_t s = 0; s < axis->count; s++)
-        for (int64_t i = 0; i < axis->stretches[s].count; i++) {
-            const int64_t stored = axis->stretches[s].first + i;
-            const vt_date date = vt_time_axis_date(axis, &axis->stretches[s], stored);
-            while (missing < axis->missing_count && axis->missing[missing].minutes < date.minutes) missing++;
-            if (missing < axis->missing_count && axis->missing[missing].minutes == date.minutes) continue;
-            if (date.minutes < wanted.from || date.minutes > wanted.to) continue;
-            if (chosen.minutes != step && !is_due(date, first, step, chosen.minutes)) continue;
-            file->stored[count] = stored;
-            if (axis->own != NULL) axis->own[count] = axis->own[stored]; /* count <= stored */
-            add_time(&chosen, count++, date);
-        }
+    for (int64_t i = 0; i < file->shape.times; i++) {
+        const vt_date date = vt_time_axis_date(axis, i);
+        while (missing < axis->missing_count && axis->missing[missing].minutes < date.minutes) missing++;
+        if (missing < axis->missing_count && axis->missing[missing].minutes == date.minutes) continue;
+        if (date.minutes < wanted.from || date.minutes > wanted.to) continue;
+        if (length != step && !is_due(date, first, step, length)) continue;
+        file->stored[count] = i;
+        axis->dates[count++] = date.minutes; /* count <= i */
+    }
     file->shape.times = count;
-    free(file->times.stretches);
-    file->times.stretches = chosen.stretches;
-    file->times.count = chosen.count;
-    file->times.minutes = chosen.minutes;
+    axis->minutes = length;
+    axis->known = count > 0;
+    axis->begin.minutes = axis->dates[0];
 done:
     return status;
 }

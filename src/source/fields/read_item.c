@@ -68,7 +68,7 @@ static vt_status fail_not_finite(const vt_fields_file *file, int64_t time, int64
 {
     vt_status status = VT_OK;
     const vt_field_source *source = &file->sources[file->channels[channel].source];
-    const char *name = file->channel_names != NULL ? file->channel_names[channel] : "";
+    const char *name = file->about->names != NULL ? file->about->names[channel] : "";
     int64_t i = 0;
     while (i < count && (fabsf(values[i]) <= VT_LARGEST_VALUE || (isnan(values[i]) && file->masked))) i++;
     if (i == count) goto done;

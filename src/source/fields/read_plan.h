@@ -25,7 +25,7 @@ typedef struct {
     int64_t first, channels; /* of the file's channels */
     float *values;           /* [channels, rows, width] */
     int64_t sample;          /* of the batch: 0, 1, … */
-    int64_t kept_as;         /* `values` is the place of this frame in the dataset's cache; -1: it is elsewhere */
+    int64_t kept_as;         /* `values` is the place of this frame among those kept; -1: it is elsewhere */
     int64_t awaited;         /* by the plan: items that it lacks until it is whole; atomic */
 } vt_frame;
 

@@ -12,18 +12,6 @@
 #include "storage/output_file.h"
 #include "task/weather/seasonal.h"
 
-struct vt_statistics {
-    int64_t channels, points, height, width;
-    int64_t times, left_out;
-    double *count;          /* [channels]: values that were there */
-    double *mean;           /* [channels] */
-    double *deviation;      /* [channels]: sum of (x - mean)^2 */
-    double *point_sum;      /* [channels, height, width]: sum over the times; float64 is exact enough for 1e6 of them */
-    int32_t *point_count;   /* [channels, height, width] */
-    vt_fields_about *about; /* of the files, or NULL */
-    vt_statistics *values;  /* the same in the units of the data; NULL: no channel is transformed */
-};
-
 vt_statistics *vt_statistics_open(int64_t channels, int64_t height, int64_t width)
 {
     static const char purpose[] = "the statistics";
@@ -90,21 +78,6 @@ void vt_statistics_add(vt_statistics *statistics, const float *fields)
     statistics->times++;
 }
 
-int64_t vt_statistics_channels(const vt_statistics *statistics)
-{
-    return statistics->channels;
-}
-
-int64_t vt_statistics_times(const vt_statistics *statistics)
-{
-    return statistics->times;
-}
-
-int64_t vt_statistics_left_out(const vt_statistics *statistics)
-{
-    return statistics->left_out;
-}
-
 double vt_statistics_mean(const vt_statistics *statistics, int64_t channel)
 {
     return statistics->count[channel] > 0 ? statistics->mean[channel] : (double)NAN;
@@ -113,24 +86,6 @@ double vt_statistics_mean(const vt_statistics *statistics, int64_t channel)
 double vt_statistics_std(const vt_statistics *statistics, int64_t channel)
 {
     return sqrt(statistics->deviation[channel] / statistics->count[channel]); /* NaN if there is none */
-}
-
-const char *vt_statistics_channel_name(const vt_statistics *statistics, int64_t channel)
-{
-    const vt_fields_about *about = statistics->about;
-    return about != NULL && about->names != NULL ? about->names[channel] : "";
-}
-
-vt_fields_about *vt_statistics_about_of(const vt_statistics *statistics)
-{
-    return statistics->about;
-}
-
-void vt_statistics_take_about(vt_statistics *statistics, vt_fields_about **about)
-{
-    vt_fields_about_close(&statistics->about);
-    statistics->about = *about;
-    *about = NULL;
 }
 
 /* Takes in a time, in the units of the data, which is transformed in place. */
@@ -158,11 +113,12 @@ static vt_status gather_piece(const vt_statistics_source *source, vt_dataset *da
     bool begins = true;
     const bool assumes = vt_dataset_step_is_assumed(dataset) && !piece->proven;
     const int64_t step = assumes ? 60 * VT_HOURS_A_TIME : dataset->about->step;
-    VT_TRY(vt_dataset_use_file(dataset, piece->file, &file));
+    VT_TRY(vt_fields_reading_use(&dataset->reading, piece->file, &file));
     for (int64_t i = 0; i < piece->times; i++) {
         const int64_t time = piece->first_time + i;
         const vt_date date = vt_index_date_in(&dataset->index, piece, i);
-        const vt_status read = vt_fields_file_read(file, time, statistics->channels, &dataset->window, true, fields);
+        const vt_status read =
+            vt_fields_file_read(file, time, statistics->channels, &dataset->about->window, true, fields);
         if (read == VT_OK) {
             VT_TRY(add_time(source, dataset, piece->dated ? &date : NULL, step, begins, fields, statistics));
         } else {
@@ -179,7 +135,7 @@ done:
 
 static void warn_of_channel(const vt_statistics *statistics, int64_t channel)
 {
-    const char *name = vt_statistics_channel_name(statistics, channel);
+    const char *name = statistics->about->names != NULL ? statistics->about->names[channel] : "";
     char *text = name[0] != '\0' ? vt_text_format("channel %lld (%s)", (long long)channel, name)
                                  : vt_text_format("channel %lld", (long long)channel);
     if (statistics->count[channel] == 0)
@@ -198,17 +154,14 @@ static void begin_times(const vt_dataset *dataset, vt_time_statistics *times)
                                            .height = options->height,
                                            .width = options->width,
                                            .masked = options->form.masked};
-    const vt_seasonal_fit_labels labels = {.names = vt_dataset_channel_names(dataset),
-                                           .latitudes = vt_dataset_known_coordinate(dataset, false),
-                                           .longitudes = vt_dataset_known_coordinate(dataset, true)};
     const char *undated = NULL;
     bool assumes = false;
     for (int64_t i = 0; i < dataset->index.piece_count; i++) {
         const vt_set_piece *piece = &dataset->index.pieces[i];
         assumes = assumes || (!piece->proven && vt_dataset_step_is_assumed(dataset));
-        if (!piece->dated && undated == NULL) undated = vt_dataset_group_path(dataset, piece->file);
+        if (!piece->dated && undated == NULL) undated = vt_fields_reading_path(&dataset->reading, piece->file);
     }
-    vt_time_statistics_begin(times, &shape, &labels, assumes, undated);
+    vt_time_statistics_begin(times, &shape, assumes, undated);
 }
 
 vt_status vt_statistics_gather(const vt_statistics_source *source, vt_statistics **result)
@@ -238,7 +191,8 @@ vt_status vt_statistics_gather(const vt_statistics_source *source, vt_statistics
         VT_TRY(gather_piece(source, dataset, &dataset->index.pieces[i], fields, statistics));
     VT_CHECK(statistics->times > 0, "%s '%s': its files hold no time %s", source->option_name, source->directory,
              statistics->left_out > 0 ? "that can be read" : "at all");
-    vt_statistics_take_about(statistics, &dataset->about);
+    statistics->about = dataset->about;
+    dataset->about = NULL;
     for (int64_t c = 0; c < statistics->channels; c++)
         if (!(vt_statistics_std(statistics, c) > 0)) warn_of_channel(statistics, c);
     *result = statistics;

@@ -25,7 +25,17 @@ vt_status vt_statistics_about(const char *path, vt_normalising_file kind, vt_fie
 /* Statistics of fields that come one time after another, in float64: per channel mean and variance, merged time by time
  * (Chan, Golub, LeVeque: "Updating formulae and a pairwise algorithm for computing sample variances", 1979), and the
  * mean over time of every grid point. NaN is a missing value, which they leave out; without any value they are NaN. */
-typedef struct vt_statistics vt_statistics;
+typedef struct vt_statistics {
+    int64_t channels, height, width, points;
+    int64_t times, left_out;      /* times that were added, and those that a tolerant gathering left out */
+    double *count;                /* [channels]: values that were there */
+    double *mean;                 /* [channels] */
+    double *deviation;            /* [channels]: sum of (x - mean)^2 */
+    double *point_sum;            /* [channels, height, width]: sum over the times; exact enough for 1e6 of them */
+    int32_t *point_count;         /* [channels, height, width] */
+    vt_fields_about *about;       /* what they are of, or NULL; owned */
+    struct vt_statistics *values; /* the same in the units of the data; NULL: no channel is transformed */
+} vt_statistics;
 
 vt_statistics *vt_statistics_open(int64_t channels, int64_t height, int64_t width);
 void vt_statistics_close(vt_statistics **statistics);
@@ -33,8 +43,6 @@ void vt_statistics_close(vt_statistics **statistics);
 /* Adds the fields of one time, [channels, height, width]. */
 void vt_statistics_add(vt_statistics *statistics, const float *fields);
 
-int64_t vt_statistics_channels(const vt_statistics *statistics);
-int64_t vt_statistics_times(const vt_statistics *statistics);
 double vt_statistics_mean(const vt_statistics *statistics, int64_t channel);
 double vt_statistics_std(const vt_statistics *statistics, int64_t channel); /* of the population: divided by n */
 
@@ -49,16 +57,6 @@ typedef struct {
 /* Of all files, in one pass. Values that can't be read, Inf, and NaN unless form.masked are errors, or with `tolerant`
  * warnings in the log. Warns of a channel that is constant or missing everywhere, which can't be normalised. */
 vt_status vt_statistics_gather(const vt_statistics_source *source, vt_statistics **statistics);
-
-/* Times that a tolerant gathering left out. */
-int64_t vt_statistics_left_out(const vt_statistics *statistics);
-
-/* The name in the files, "" when there is none. */
-const char *vt_statistics_channel_name(const vt_statistics *statistics, int64_t channel);
-
-/* What they are of: gathered with them, or given, which takes it over. It may be changed until it is written. */
-vt_fields_about *vt_statistics_about_of(const vt_statistics *statistics);
-void vt_statistics_take_about(vt_statistics *statistics, vt_fields_about **about);
 
 /* Writes about.json, which describes the data, and the other files of the directory by their checksums: after these.
  * Without `all`, means and standard deviations there are of other origin. */

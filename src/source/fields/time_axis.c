@@ -217,14 +217,19 @@ static double beside(const double *minutes, int64_t first, int64_t i, int64_t st
     return minutes[i] - minutes[first] - (double)((i - first) * step);
 }
 
+/* Times a step apart from a date. */
+typedef struct {
+    int64_t first, count;
+    vt_date date; /* of the first */
+} stretch;
+
 /* Cuts the times into stretches, where one is not a step after the one before. A stretch begins at a date from which
- * all its times, a step apart, lie at most `allowed` away. */
-static void cut(const double *minutes, int64_t times, vt_date zero, double precision, double allowed,
-                vt_time_axis *axis)
+ * all its times, a step apart, lie at most `allowed` away. Returns how many. */
+static int64_t cut(const double *minutes, int64_t times, vt_date zero, double precision, double allowed, int64_t step,
+                   stretch *stretches)
 {
-    const int64_t step = axis->minutes;
     const bool months = step >= VT_A_MONTH;
-    axis->count = 0;
+    int64_t count = 0;
     for (int64_t first = 0, end; first < times; first = end) {
         double least = 0, most = 0;
         for (end = first + 1; end < times; end++) {
@@ -238,24 +243,23 @@ static void cut(const double *minutes, int64_t times, vt_date zero, double preci
         const double from = most - precision / 2,
                      to = least + precision / 2; /* it may also be less precise than that */
         const double begin = (double)zero.minutes + minutes[first];
-        const vt_date date = {zero.calendar,
-                              roundest(begin + fmin(from, to), begin + fmax(from, to), months ? 0 : step)};
-        axis->stretches = vt_grow(axis->stretches, (size_t)axis->count, sizeof *axis->stretches, "the times of a file");
-        axis->stretches[axis->count++] = (vt_stretch){first, end - first, date};
+        const int64_t date = roundest(begin + fmin(from, to), begin + fmax(from, to), months ? 0 : step);
+        stretches[count++] = (stretch){first, end - first, {zero.calendar, date}};
     }
+    return count;
 }
 
 /* Moves stretches that lie almost on the grid of the longest one onto it, and names times that don't lie on it. */
-static void compare_stretches(vt_time_axis *axis, double allowed, const char *path, const char *name)
+static void compare_stretches(vt_time_axis *axis, stretch *stretches, int64_t stretch_count, double allowed,
+                              const char *path, const char *name)
 {
-    const vt_stretch *longest = axis->stretches, *odd = NULL;
+    const stretch *longest = stretches, *odd = NULL;
     const int64_t step = axis->minutes;
     int64_t count = 0, times = 0;
     char date[VT_DATE_SIZE], length[VT_DATE_SIZE];
-    for (int64_t i = 1; i < axis->count; i++)
-        if (axis->stretches[i].count > longest->count) longest = &axis->stretches[i];
-    for (int64_t i = 0; i < axis->count; i++) {
-        vt_stretch *own = &axis->stretches[i];
+    for (int64_t i = 1; i < stretch_count; i++)
+        if (stretches[i].count > longest->count) longest = &stretches[i];
+    for (stretch *own = stretches; own < stretches + stretch_count; own++) {
         times += own->count;
         if (step == 0 || step >= VT_A_MONTH) continue; /* months: all have the same day */
         const double off = remainder((double)(own->date.minutes - longest->date.minutes), (double)step);
@@ -279,37 +283,41 @@ vt_status vt_time_axis_take(const double *minutes, int64_t times, vt_date zero, 
 {
     vt_status status = VT_OK;
     int64_t alike = 0;
+    stretch *stretches = NULL;
     VT_TRY(check_order(minutes, times, zero, path, name));
     axis->minutes = vt_time_step(minutes, times, precision, &alike);
     double allowed = fmin(precision + BETWEEN, (double)axis->minutes / 3);
     bool even = times > 2;
     for (int64_t i = 1; i < times; i++) even = even && fabs(beside(minutes, i - 1, i, axis->minutes)) <= allowed;
     const int64_t months = months_apart(minutes, times, zero, even ? 0 : 3);
-    if (months > 0) {
-        axis->minutes = months * VT_A_MONTH;
-        axis->own = vt_allocate((size_t)times, sizeof *axis->own, "the times of a file");
-        for (int64_t i = 0; i < times; i++) axis->own[i] = zero.minutes + llrint(minutes[i]);
-    }
-    cut(minutes, times, zero, precision, allowed, axis);
-    compare_stretches(axis, allowed, path, name);
+    if (months > 0) axis->minutes = months * VT_A_MONTH;
+    stretches = vt_allocate((size_t)times, sizeof *stretches, "the times of a file");
+    const int64_t count = cut(minutes, times, zero, precision, allowed, axis->minutes, stretches);
+    compare_stretches(axis, stretches, count, allowed, path, name);
+    axis->dates = vt_allocate((size_t)times, sizeof *axis->dates, "the times of a file");
+    for (const stretch *own = stretches; own < stretches + count; own++)
+        for (int64_t i = 0; i < own->count; i++)
+            axis->dates[own->first + i] =
+                months > 0 ? zero.minutes + llrint(minutes[own->first + i]) : own->date.minutes + i * axis->minutes;
+    axis->begin = (vt_date){zero.calendar, axis->dates[0]};
+    axis->known = true;
 done:
+    free(stretches);
     return status;
 }
 
-vt_date vt_time_axis_date(const vt_time_axis *axis, const vt_stretch *stretch, int64_t index)
+vt_date vt_time_axis_date(const vt_time_axis *axis, int64_t index)
 {
     const int64_t step = axis->minutes > 0 ? axis->minutes : 60 * VT_HOURS_A_TIME;
-    vt_date date = vt_date_after(stretch->date, (index - stretch->first) * step);
-    if (axis->own != NULL) date.minutes = axis->own[index];
-    return date;
+    if (axis->dates != NULL) return (vt_date){axis->begin.calendar, axis->dates[index]};
+    return vt_date_after(axis->begin, index * step);
 }
 
 void vt_time_axis_close(vt_time_axis *axis)
 {
-    free(axis->own);
+    free(axis->dates);
     free(axis->doubt);
     free(axis->oddity);
-    free(axis->stretches);
     free(axis->missing);
     free(axis->units);
     free(axis->calendar_name);

@@ -8,12 +8,6 @@
 #include "base/status.h"
 #include "task/weather/calendar.h"
 
-/* Times that follow one another without a gap. */
-typedef struct {
-    int64_t first, count;
-    vt_date date; /* of the first */
-} vt_stretch;
-
 /* Units like "hours since 1900-01-01 00:00:00.0". */
 typedef struct {
     double minutes; /* of a unit; 0: it is `months` */
@@ -23,15 +17,15 @@ typedef struct {
 } vt_time_units;
 
 typedef struct {
-    char *doubt;           /* why there are no dates although there is a time coordinate, or NULL */
-    char *oddity;          /* times that lie beside the grid of the others, in a sentence, or NULL */
-    int64_t minutes;       /* the length between two times (calendar.h); 0: one time only, or unknown */
-    int64_t count;         /* of the stretches; 0: it isn't known when its times are */
-    bool by_name;          /* no coordinate dates the times; the first one has the date of the file's name */
-    vt_stretch *stretches; /* all times of the file, in order */
-    int64_t missing_count; /* times that the file holds, but calls missing */
-    vt_date *missing;      /* [missing_count], in order */
-    int64_t *own; /* of each time, the minutes of its date, if steps are months: their stamps lie on different days */
+    char *doubt;                 /* why there are no dates although there is a time coordinate, or NULL */
+    char *oddity;                /* times that lie beside the grid of the others, in a sentence, or NULL */
+    int64_t minutes;             /* the length between two times (calendar.h); 0: one time only, or unknown */
+    bool known;                  /* when its times are */
+    bool by_name;                /* no coordinate says it; `begin` is the date of the file's name */
+    vt_date begin;               /* of the first time; all have its calendar */
+    int64_t *dates;              /* of each time, the minutes of its date, by the coordinate; NULL: none says it */
+    int64_t missing_count;       /* times that the file holds, but calls missing */
+    vt_date *missing;            /* [missing_count], in order */
     char *units, *calendar_name; /* as the file writes them, NULL without dates; calendar_name "": none */
     vt_time_units meaning;       /* of `units` */
 } vt_time_axis;
@@ -54,17 +48,16 @@ int64_t vt_time_step(const double *minutes, int64_t times, double precision, int
 /* Does `now` lie `times` steps after `before`, within two minutes? */
 bool vt_time_follows(vt_date before, vt_date now, int64_t times, int64_t step);
 
-/* Finds the step and the stretches from the values of the coordinate: minutes after `zero`, where neighbouring numbers
- * of their stored type are `precision` minutes apart. The step is that of vt_time_step, or the most common number of
- * months if times are whole calendar months apart, to within a few days. Fails if a time comes twice or times go
- * backwards; the message names `path` and `name`. */
+/* Finds the step and the dates from the values of the coordinate: minutes after `zero`, where neighbouring numbers of
+ * their stored type are `precision` minutes apart. The step is that of vt_time_step, or the most common number of
+ * months if times are whole calendar months apart, to within a few days. Dates that lie almost a number of steps apart
+ * become those that do; of months they are the stamps of the file. Fails if a time comes twice or times go backwards;
+ * the message names `path` and `name`. */
 vt_status vt_time_axis_take(const double *minutes, int64_t times, vt_date zero, double precision, const char *path,
                             const char *name, vt_time_axis *axis);
 
-/* The date of time `index` of the file, which is in this stretch: the file's own. Without a step they are 6 hours
- * apart.
- */
-vt_date vt_time_axis_date(const vt_time_axis *axis, const vt_stretch *stretch, int64_t index);
+/* The date of time `index`: by the file's name times are a step apart, or 6 hours where that is unknown. */
+vt_date vt_time_axis_date(const vt_time_axis *axis, int64_t index);
 
 void vt_time_axis_close(vt_time_axis *axis);
 

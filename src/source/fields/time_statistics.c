@@ -15,8 +15,6 @@ static const char purpose[] = "the statistics of times";
 struct vt_time_statistics {
     int64_t dt, harmonics;
     vt_seasonal_fit_options shape; /* once it has begun */
-    char **names;                  /* [channels], or NULL */
-    double *latitudes, *longitudes;
     vt_statistics *changes;
     float *recent;               /* [dt, channels, height, width]: the last times, a ring */
     int64_t in_row;              /* times that have followed one another up to the last one */
@@ -43,10 +41,6 @@ void vt_time_statistics_close(vt_time_statistics **pointer)
     vt_time_statistics *statistics = *pointer;
     if (statistics == NULL) return;
     *pointer = NULL;
-    for (int64_t c = 0; statistics->names != NULL && c < statistics->shape.channels; c++) free(statistics->names[c]);
-    free(statistics->names);
-    free(statistics->latitudes);
-    free(statistics->longitudes);
     vt_statistics_close(&statistics->changes);
     vt_seasonal_fit_close(&statistics->fit);
     vt_seasonal_fit_close(&statistics->change_fit);
@@ -56,21 +50,15 @@ void vt_time_statistics_close(vt_time_statistics **pointer)
     free(statistics);
 }
 
-void vt_time_statistics_begin(vt_time_statistics *statistics, const vt_seasonal_fit_options *shape,
-                              const vt_seasonal_fit_labels *labels, bool assumed, const char *undated)
+void vt_time_statistics_begin(vt_time_statistics *statistics, const vt_seasonal_fit_options *shape, bool assumed,
+                              const char *undated)
 {
-    const int64_t channels = shape->channels;
     statistics->assumed = assumed;
     if (undated != NULL) statistics->undated = vt_text_copy(undated);
     statistics->shape = *shape;
     statistics->shape.harmonics = statistics->harmonics;
     statistics->fit = vt_seasonal_fit_open(&statistics->shape);
     statistics->change_fit = vt_seasonal_fit_open(&statistics->shape);
-    statistics->latitudes = vt_copy(labels->latitudes, (size_t)shape->height, sizeof(double), purpose);
-    statistics->longitudes = vt_copy(labels->longitudes, (size_t)shape->width, sizeof(double), purpose);
-    if (labels->names == NULL) return;
-    statistics->names = vt_allocate((size_t)channels, sizeof *statistics->names, purpose);
-    for (int64_t c = 0; c < channels; c++) statistics->names[c] = vt_text_copy(labels->names[c]);
 }
 
 /* ---- changes ---- */
@@ -140,14 +128,14 @@ static vt_status write_changes(const vt_time_statistics *statistics, const char 
 {
     vt_status status = VT_OK;
     const int64_t channels = statistics->shape.channels, shape[4] = {1, channels, 1, 1};
-    const bool any = statistics->changes != NULL && vt_statistics_times(statistics->changes) > 0;
+    const bool any = statistics->changes != NULL && statistics->changes->times > 0;
     float *stds = vt_allocate((size_t)channels + 1, sizeof *stds, purpose);
     for (int64_t c = 0; c < channels && any; c++) stds[c] = (float)vt_time_statistics_change_std(statistics, c);
     if (any) {
         VT_TRY(vt_npy_write(path, stds, shape, 4));
         vt_text_append(notes, "time_diff_stds.npy: the changes over %lld time%s of the files, of %lld pairs of times\n",
                        (long long)statistics->dt, statistics->dt == 1 ? "" : "s",
-                       (long long)vt_statistics_times(statistics->changes));
+                       (long long)statistics->changes->times);
     } else {
         unlink(path);
         vt_text_append(notes, "no time_diff_stds.npy: no two times of these files are %lld apart\n",
@@ -163,8 +151,10 @@ static vt_status write_climatology(vt_time_statistics *statistics, const char *p
 {
     vt_status status = VT_OK;
     char *summary = NULL, *text = about != NULL ? vt_fields_about_short_text(about) : NULL;
-    const vt_seasonal_fit_labels labels = {(const char *const *)statistics->names, statistics->latitudes,
-                                           statistics->longitudes, text};
+    double *const sides[2] = {about != NULL ? vt_fields_about_coordinates(about, false) : NULL,
+                              about != NULL ? vt_fields_about_coordinates(about, true) : NULL};
+    const vt_seasonal_fit_labels labels = {about != NULL ? (const char *const *)about->names : NULL, sides[0], sides[1],
+                                           text};
     if (statistics->fit == NULL) {
         unlink(path);
         vt_text_append(notes, "no climatology.h5: %s says no date, neither by a time coordinate nor by its name\n",
@@ -178,6 +168,7 @@ static vt_status write_climatology(vt_time_statistics *statistics, const char *p
                                          "would say another)"
                                        : "");
 done:
+    for (int k = 0; k < 2; k++) free(sides[k]);
     free(summary);
     free(text);
     return status;

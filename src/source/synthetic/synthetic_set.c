@@ -144,9 +144,8 @@ static vt_status prepare(synthetic_set *set)
     set->statistics = vt_statistics_open(options->channels, height, width);
     set->times = vt_time_statistics_open(1, 1);
     const vt_seasonal_fit_options shape = {.channels = options->channels, .height = height, .width = width};
-    const vt_seasonal_fit_labels labels = {set->names, set->latitudes, set->longitudes, NULL};
     for (int c = 0; c < VT_CLIMATE_CHANNELS; c++) set->names[c] = vt_climate_channels[c].name;
-    vt_time_statistics_begin(set->times, &shape, &labels, false, NULL);
+    vt_time_statistics_begin(set->times, &shape, false, NULL);
 done:
     return status;
 }
@@ -198,10 +197,8 @@ done:
 /* The statistics are of what the training files say. */
 static vt_status describe(synthetic_set *set)
 {
-    vt_fields_about *about = NULL;
     char *directory = vt_text_format("%s/train", set->options->directory);
-    const vt_status status = vt_fields_about_of_set(directory, "train", &(vt_fields_form){0}, &about);
-    if (status == VT_OK) vt_statistics_take_about(set->statistics, &about);
+    const vt_status status = vt_fields_about_of_set(directory, "train", &(vt_fields_form){0}, &set->statistics->about);
     free(directory);
     return status;
 }
@@ -215,8 +212,8 @@ vt_status vt_synthetic_set_write(const vt_synthetic_set_options *options)
     for (int64_t i = 0; i < set.plan_count; i++) VT_TRY(write_year(&set, &set.plans[i]));
     VT_TRY(vt_statistics_write(set.statistics, directory));
     VT_TRY(describe(&set));
-    VT_TRY(vt_time_statistics_write(set.times, directory, vt_statistics_about_of(set.statistics), &notes));
-    vt_fields_about_sign(vt_statistics_about_of(set.statistics), "synth");
+    VT_TRY(vt_time_statistics_write(set.times, directory, set.statistics->about, &notes));
+    vt_fields_about_sign(set.statistics->about, "synth");
     VT_TRY(vt_statistics_write_about(set.statistics, set.times, true, directory));
 done:
     free(directory);

@@ -1,0 +1,175 @@
+#include "source/fields/reading.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/text.h"
+
+/* Files are kept open because opening one costs a few round trips to a parallel file system; a set of ERA5 has 26
+ * files. Fewer stay open if their caches of decoded chunks would together exceed CACHE_BUDGET bytes. */
+#define OPEN_FILES 32
+#define CACHE_BUDGET (INT64_C(1) << 30)
+
+/* Bytes of decoded chunks of several times that our own reader keeps. */
+#define CHUNK_BUDGET (INT64_C(512) << 20)
+
+vt_status vt_fields_reading_open(vt_fields_reading *reading, const char *directory, const char *option_name,
+                                 const vt_fields_form *form, vt_source *source)
+{
+    vt_status status = VT_OK;
+    pthread_mutex_init(&reading->lock, NULL);
+    vt_chunk_cache_open(&reading->chunks, CHUNK_BUDGET);
+    reading->plan = vt_fields_plan_open(source);
+    reading->open_limit = OPEN_FILES;
+    reading->form = form;
+    if (directory != NULL) VT_TRY(vt_file_list_open(directory, option_name, form, &reading->list));
+    reading->files = vt_allocate((size_t)reading->list.group_count, sizeof *reading->files, "the files of a data set");
+done:
+    return status;
+}
+
+static void close_file(vt_fields_reading *reading, vt_used_file *file)
+{
+    if (file->file == NULL) return;
+    vt_fields_file_close(&file->file);
+    reading->open_files--;
+}
+
+void vt_fields_reading_close(vt_fields_reading *reading)
+{
+    for (int64_t i = 0; reading->files != NULL && i < reading->list.group_count; i++)
+        close_file(reading, &reading->files[i]);
+    free(reading->files);
+    free(reading->obstacle);
+    vt_file_list_close(&reading->list);
+    vt_fields_plan_close(reading->plan);
+    vt_decoder_close(&reading->decoder);
+    vt_chunk_cache_close(&reading->chunks);
+    vt_frame_cache_close(&reading->kept);
+    pthread_mutex_destroy(&reading->lock);
+}
+
+/* ---- files ---- */
+
+void vt_fields_reading_expect(vt_fields_reading *reading, const vt_fields_file *file, bool direct)
+{
+    double several, all;
+    const bool by_library = !direct || file->obstacle != NULL;
+    vt_fields_file_chunk_bytes(file, &several, &all);
+    if (file->obstacle != NULL && reading->obstacle == NULL)
+        reading->obstacle = vt_text_format("%s: %s", file->path, file->obstacle);
+    if (!by_library) {
+        reading->chunk_bytes[0] += several;
+        reading->chunk_bytes[1] += all;
+    }
+    while (by_library && reading->open_limit > 1 && file->cache_bytes * reading->open_limit > CACHE_BUDGET)
+        reading->open_limit--;
+}
+
+void vt_fields_reading_leave_out(vt_fields_reading *reading, int64_t index)
+{
+    close_file(reading, &reading->files[index]);
+    vt_file_list_leave_out(&reading->list, index);
+    memmove(&reading->files[index], &reading->files[index + 1],
+            (size_t)(reading->list.group_count - index) * sizeof *reading->files);
+}
+
+vt_status vt_fields_reading_use(vt_fields_reading *reading, int64_t index, vt_fields_file **result)
+{
+    vt_status status = VT_OK;
+    vt_used_file *file = &reading->files[index];
+    file->last_use = ++reading->use_clock;
+    if (file->file == NULL) {
+        while (reading->open_files >= reading->open_limit) {
+            vt_used_file *oldest = NULL;
+            for (vt_used_file *other = reading->files; other < reading->files + reading->list.group_count; other++) {
+                if (other->file == NULL || other->users > 0) continue;
+                if (oldest == NULL || other->last_use < oldest->last_use) oldest = other;
+            }
+            if (oldest == NULL) break; /* all are in use: one more than the limit */
+            close_file(reading, oldest);
+        }
+        VT_TRY(vt_file_list_use(&reading->list, index, reading->form, &file->file));
+        reading->open_files++;
+    }
+    *result = file->file;
+done:
+    return status;
+}
+
+/* ---- plans ---- */
+
+void vt_fields_reading_begin(vt_fields_reading *reading, vt_read_plan *plan)
+{
+    pthread_mutex_lock(&reading->lock);
+    vt_fields_plan_clear(plan);
+}
+
+static void add_frame(vt_fields_reading *reading, vt_read_plan *plan, const vt_frame *frame)
+{
+    vt_fields_plan_add(plan, frame);
+    reading->files[frame->file].users++;
+}
+
+vt_status vt_fields_reading_add(vt_fields_reading *reading, vt_read_plan *plan, vt_frame frame, int64_t number,
+                                int64_t points)
+{
+    vt_status status = VT_OK;
+    vt_frame_cache *cache = number >= 0 ? reading->kept : NULL;
+    if (cache != NULL && cache->states[number] == VT_FRAME_KEPT) {
+        vt_fields_plan_add_copy(plan, vt_frame_cache_place(cache, number) + frame.first * points, frame.values,
+                                frame.channels * points);
+        goto done;
+    }
+    VT_TRY(vt_fields_reading_use(reading, frame.file, &frame.opened));
+    frame.kept_as = -1;
+    add_frame(reading, plan, &frame);
+    if (cache == NULL || cache->states[number] != VT_FRAME_MISSING) goto done;
+    cache->states[number] = VT_FRAME_COMING;
+    frame.values = vt_frame_cache_place(cache, number);
+    frame.first = 0;
+    frame.channels = cache->floats / points;
+    frame.kept_as = number;
+    add_frame(reading, plan, &frame);
+done:
+    return status;
+}
+
+/* With the lock. */
+static void release(vt_fields_reading *reading, vt_read_plan *plan)
+{
+    const bool complete = vt_fields_plan_is_complete(plan);
+    int64_t count;
+    const vt_frame *frames = vt_fields_plan_frames(plan, &count);
+    for (int64_t f = 0; f < count; f++) {
+        reading->files[frames[f].file].users--;
+        if (frames[f].kept_as >= 0) vt_frame_cache_settle(reading->kept, frames[f].kept_as, complete);
+    }
+    vt_fields_plan_clear(plan);
+}
+
+vt_status vt_fields_reading_make(vt_fields_reading *reading, vt_read_plan *plan, const vt_frame_window *window,
+                                 const vt_read_manner *manner, vt_status status)
+{
+    if (status == VT_OK) status = vt_fields_plan_make(plan, window, manner);
+    if (status != VT_OK) release(reading, plan);
+    pthread_mutex_unlock(&reading->lock);
+    return status;
+}
+
+void vt_fields_reading_release(vt_fields_reading *reading, vt_read_plan *plan)
+{
+    pthread_mutex_lock(&reading->lock);
+    release(reading, plan);
+    pthread_mutex_unlock(&reading->lock);
+}
+
+vt_status vt_fields_reading_run(vt_fields_reading *reading)
+{
+    vt_status status = VT_OK;
+    for (int64_t i = 0; i < reading->plan->item_count && status == VT_OK; i++)
+        status = vt_fields_plan_run(reading->plan, i, &reading->decoder);
+    vt_fields_reading_release(reading, reading->plan);
+    return status;
+}

@@ -1,0 +1,77 @@
+/* The files of a set as they are read: which of them are open, and which frames and decoded chunks are kept. Nothing
+ * else of a set changes once it is open, so only this has a lock. The index says what is in which file. */
+#ifndef VT_SOURCE_FIELDS_READING_H
+#define VT_SOURCE_FIELDS_READING_H
+
+#include <pthread.h>
+
+#include "data/frame_cache.h"
+#include "source/fields/file_list.h"
+#include "source/fields/read_plan.h"
+
+typedef struct {
+    vt_fields_file *file; /* NULL while closed */
+    uint64_t last_use;
+    int64_t users; /* frames of plans that hold it open */
+} vt_used_file;
+
+typedef struct {
+    vt_file_list list;
+    const vt_fields_form *form; /* what the user says of the files; not owned */
+    char *obstacle;             /* of the first file that HDF5 has to read */
+    vt_chunk_cache chunks;
+    double chunk_bytes[2]; /* vt_fields_file_chunk_bytes of all files */
+    vt_read_plan *plan;    /* with `decoder`: for single reads, by one thread at a time */
+    vt_decoder decoder;
+    pthread_mutex_t lock; /* guards what follows */
+    vt_used_file *files;  /* [list.group_count] */
+    int64_t open_files, open_limit;
+    uint64_t use_clock;
+    vt_frame_cache *kept; /* NULL: no frames are kept */
+} vt_fields_reading;
+
+/* Lists the files of a directory or a store, and opens none. */
+vt_status vt_fields_reading_open(vt_fields_reading *reading, const char *directory, const char *option_name,
+                                 const vt_fields_form *form, vt_source *source);
+void vt_fields_reading_close(vt_fields_reading *reading);
+
+/* The path of file `index`: the first one's, of several files. */
+static inline const char *vt_fields_reading_path(const vt_fields_reading *reading, int64_t index)
+{
+    return vt_file_list_path(&reading->list, index);
+}
+
+/* ---- before there are threads ---- */
+
+/* Counts what chunks of file `index` decode to, and how many such files may be open at once. */
+void vt_fields_reading_expect(vt_fields_reading *reading, const vt_fields_file *file, bool direct);
+
+/* Takes file `index` out of the list. */
+void vt_fields_reading_leave_out(vt_fields_reading *reading, int64_t index);
+
+/* The open file `index`; when too many are open, the one unused for longest is closed. With the lock, or before there
+ * are threads. */
+vt_status vt_fields_reading_use(vt_fields_reading *reading, int64_t index, vt_fields_file **file);
+
+/* ---- plans: vt_fields_reading_begin, _add for each frame, then _make, which unlocks ---- */
+
+void vt_fields_reading_begin(vt_fields_reading *reading, vt_read_plan *plan);
+
+/* Adds frame `number` of the set, of which frame->file and frame->time say where it is. It comes from memory if it is
+ * kept; if it is to be kept, the first plan that needs it also reads it for that. number -1: read in any case. points:
+ * of a channel in the window. */
+vt_status vt_fields_reading_add(vt_fields_reading *reading, vt_read_plan *plan, vt_frame frame, int64_t number,
+                                int64_t points);
+
+/* What was added becomes items, if status (of what was added) is VT_OK; otherwise, or if that fails, the plan holds
+ * nothing. */
+vt_status vt_fields_reading_make(vt_fields_reading *reading, vt_read_plan *plan, const vt_frame_window *window,
+                                 const vt_read_manner *manner, vt_status status);
+
+/* Lets go of the plan's files; what it read for the cache is kept if all of it was read. */
+void vt_fields_reading_release(vt_fields_reading *reading, vt_read_plan *plan);
+
+/* Does all items of `reading->plan`, and releases it. */
+vt_status vt_fields_reading_run(vt_fields_reading *reading);
+
+#endif
