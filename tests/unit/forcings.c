@@ -517,20 +517,36 @@ static void chunk_set(void)
     }
 }
 
-/* One value that is not a number, which chunk (or run) and time share with others. */
-static void poison(void)
+/* One value that is not a number at time 5, in row 1 and column 2, which chunk (or run) and time share with others. */
+static void poison(const char *name, int rank)
 {
-    const hsize_t start[4] = {5, 1, 1, 2}, count[4] = {1, 1, 1, 1};
+    const hsize_t start[4] = {5, 1, rank == 4 ? 1 : 2, 2}, count[4] = {1, 1, 1, 1};
     const float nan = NAN;
     hid_t file = H5Fopen(test_path("set/2013.h5"), H5F_ACC_RDWR, H5P_DEFAULT);
-    hid_t fields = H5Dopen2(file, "fields", H5P_DEFAULT), all = H5Dget_space(fields);
-    hid_t memory = H5Screate_simple(4, count, NULL);
+    hid_t fields = H5Dopen2(file, name, H5P_DEFAULT), all = H5Dget_space(fields);
+    hid_t memory = H5Screate_simple(rank, count, NULL);
     H5Sselect_hyperslab(all, H5S_SELECT_SET, start, NULL, count, NULL);
     VT_ASSERT(H5Dwrite(fields, H5T_NATIVE_FLOAT, memory, all, H5P_DEFAULT, &nan) >= 0);
     H5Sclose(memory);
     H5Sclose(all);
     H5Dclose(fields);
     H5Fclose(file);
+}
+
+/* Where a loss is not finite, the forcings of a sample that its files hold are looked at, too. */
+TEST(forcings_are_checked)
+{
+    vt_source *source = NULL;
+    write_set("set", "standard");
+    poison("d", 3);
+    vt_config *config = config_of("variables=[a,b,c,d] roles=[b=diagnostic,c=forcing,d=forcing] n_in_channels=2 "
+                                  "n_out_channels=2");
+    EXPECT_OK(open_source(config, (vt_span){0, ROWS}, &source));
+    VT_ASSERT(source != NULL);
+    EXPECT_OK(source->kind->check(source, 3));
+    EXPECT_ERROR(source->kind->check(source, 4), "'d' is NaN at time 5, channel 3 (d), row 1, column 2");
+    vt_source_close(&source);
+    vt_config_close(&config);
 }
 
 /* Past HDF5 and through it, contiguous and chunked, of all rows and of some, with the host's cache and without, by
@@ -545,7 +561,7 @@ TEST(departures_of_samples)
         vt_source *source = NULL;
         write_set("set", "standard");
         if (chunked) chunk_set();
-        if (bad) poison();
+        if (bad) poison("fields", 4);
         vt_config *config = config_of("");
         vt_dataset_options options = vt_fields_options(config, VT_SET_TRAINING);
         options.directory = config->train_data_path;

@@ -18,7 +18,7 @@ typedef enum {
     BY_NAME, /* channels are matched by their names; refused where one lacks */
     CHANGES, /* refused where changes are normalised, else said */
     NUMBERS, /* statistics are one number a channel, of any grid */
-    KEPT,    /* the checkpoint's are used; said if the files differ */
+    KEPT,    /* nothing is compared here: the task uses the checkpoint's, and says if the files differ */
 } verdict;
 
 typedef enum {

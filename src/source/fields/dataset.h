@@ -1,4 +1,4 @@
-/* Samples from a directory of yearly HDF5 files: which files there are, which (file, time) each sample is, and its
+/* Samples from a directory of files, or from a store: which files there are, which (file, time) each sample is, and its
  * fields, not normalised. docs/data.md describes the layout of a data directory. */
 #ifndef VT_SOURCE_FIELDS_DATASET_H
 #define VT_SOURCE_FIELDS_DATASET_H
@@ -19,7 +19,7 @@ enum { VT_REACH_INPUT = -1 }; /* samples are inputs that need no target */
 /* The texts must outlive the dataset. */
 typedef struct {
     vt_set set;
-    const char *directory;   /* holds *YYYY.h5 */
+    const char *directory;   /* of files, or a store */
     const char *option_name; /* the option that named it, for messages: "train_data_path" */
     int64_t height, width;   /* the window: at the top left, or where `range` is, which must then have this size */
     vt_window_range range;
@@ -38,7 +38,8 @@ typedef struct {
     bool direct;             /* reads without the HDF5 library where the files allow it */
     bool insists;            /* the user asks for `direct` by name: the log warns if a file doesn't allow it */
     bool tolerant;           /* a file that has changed is still read, as far as possible */
-    bool unchecked;          /* values that are only copied are not looked at, except by vt_source_kind.check */
+    bool unchecked;          /* most values that are only copied are not looked at (vt_read_manner), but for
+                                vt_source_kind.check */
     bool quiet;              /* opening it warns of nothing */
     bool whole;              /* all channels, points of the range and times, without samples: for statistics */
     const char *climatology; /* a file (seasonal.h): samples are departures from it; NULL: values as in the files */
@@ -55,7 +56,7 @@ typedef struct vt_dataset vt_dataset; /* begins with a vt_source */
 vt_dataset_options vt_fields_options(const vt_config *config, vt_set set);
 
 /* Looks at every file (shapes, channel names, latitudes), reads no fields. Errors: no such directory, no files, a file
- * that is not HDF5, `fields` missing, not 4-D float, too small for the window or the channels, files that differ in
+ * that can't be read, `fields` missing, not 4-D float, too small for the window or the channels, files that differ in
  * channels; fewer than one sample. */
 vt_status vt_dataset_open(const vt_dataset_options *options, vt_dataset **dataset);
 void vt_dataset_close(vt_dataset **dataset);
@@ -93,11 +94,11 @@ const double *vt_dataset_known_coordinate(const vt_dataset *dataset, bool longit
 /* Are they degrees of the Earth, and not of a rotated pole or of a planet that `vitrain synth` invented? */
 bool vt_dataset_is_of_earth(const vt_dataset *dataset);
 
-/* Reads sample `sample`, transformed and as departures where the options say so: input [in_channels, rows, width] =
- * fields[t], fields[t
- * - dt], … fields[t - history * dt] stacked along the channel, target [out_channels, rows, width] = fields[t + dt],
- * both from the window's row first_row on; other rows are not read, so a NaN there goes unseen. Values as in the file.
- * Errors name the file and the time; a NaN (unless form.masked) or Inf also the channel. One thread at a time. */
+/* Reads sample `sample`, transformed and as departures where the options say so, else as the files have it: input
+ * [in_channels, rows, width] is the fields of times t, t - dt, … t - history * dt stacked along the channel, target
+ * [out_channels, rows, width] those of t + dt, both from the window's row first_row on; other rows are not read, so a
+ * NaN there goes unseen. Errors name the file and the time; a NaN (unless form.masked) or Inf also the channel. One
+ * thread at a time. */
 vt_status vt_dataset_read(vt_dataset *dataset, int64_t sample, float *input, float *target);
 
 /* For forecasts of several steps: whether the sample's files reach `steps` steps of dt beyond the input's newest time,

@@ -18,7 +18,8 @@ void vt_dataset_describe(const vt_source *source, int64_t sample, char *buffer, 
 
 /* ---- reading ---- */
 
-/* Adds the fields of time `time` of a stretch to the plan. as_stored: as the files have them, read again in any case. */
+/* Adds the fields of time `time` of a stretch to the plan. as_stored: as the files have them, read again in any case.
+ */
 static vt_status add_frame(vt_dataset *dataset, const vt_set_stretch *stretch, int64_t time, bool as_stored,
                            vt_frame frame, vt_read_plan *plan)
 {
@@ -65,8 +66,8 @@ done:
     return status;
 }
 
-/* The plan's frames become items, if `status` is VT_OK, which says whether all were added. */
-static vt_status make_items(vt_dataset *dataset, bool checked, bool as_stored, vt_read_plan *plan, vt_status status)
+/* What the plan asks for becomes items, if `added` says that all was added; unlocks. */
+static vt_status finish_plan(vt_dataset *dataset, bool checked, bool as_stored, vt_read_plan *plan, vt_status added)
 {
     vt_frame_window window = dataset->about->window;
     window.first_row += dataset->options.first_row;
@@ -77,7 +78,7 @@ static vt_status make_items(vt_dataset *dataset, bool checked, bool as_stored, v
                                    .transforms = as_stored ? NULL : dataset->transforms,
                                    .departures = as_stored ? NULL : dataset->seasonal,
                                    .cache = &dataset->reading.chunks};
-    return vt_fields_reading_make(&dataset->reading, plan, &window, &manner, status);
+    return vt_fields_reading_finish(&dataset->reading, plan, &window, &manner, added);
 }
 
 static vt_status plan_samples(vt_read_plan *plan, const int64_t *samples, int64_t count, bool checked, float *input,
@@ -88,12 +89,12 @@ static vt_status plan_samples(vt_read_plan *plan, const int64_t *samples, int64_
     const vt_dataset_options *options = &dataset->options;
     const int64_t points = options->rows * options->width;
     const int64_t forced = options->targets * vt_dataset_forcings(options) * points;
-    vt_fields_reading_begin(&dataset->reading, plan);
+    vt_fields_reading_lock(&dataset->reading, plan);
     for (int64_t i = 0; i < count && status == VT_OK; i++)
         status = add_frames(dataset, samples[i], i, input != NULL ? input + i * options->in_channels * points : NULL,
                             target != NULL ? target + i * options->targets * options->out_channels * points : NULL,
                             forcings != NULL ? forcings + i * forced : NULL, plan);
-    return make_items(dataset, checked, false, plan, status);
+    return finish_plan(dataset, checked, false, plan, status);
 }
 
 vt_status vt_dataset_plan(vt_read_plan *plan, const int64_t *samples, int64_t count, void *const *tensors)
@@ -115,9 +116,9 @@ static vt_status read_frame(vt_dataset *dataset, const vt_set_stretch *stretch, 
 {
     vt_status status = VT_OK;
     vt_fields_reading *reading = &dataset->reading;
-    vt_fields_reading_begin(reading, reading->plan);
+    vt_fields_reading_lock(reading, reading->plan);
     status = add_frame(dataset, stretch, time, as_stored, frame, reading->plan);
-    VT_TRY(make_items(dataset, true, as_stored, reading->plan, status));
+    VT_TRY(finish_plan(dataset, true, as_stored, reading->plan, status));
     VT_TRY(vt_fields_reading_run(reading));
 done:
     return status;
@@ -193,11 +194,15 @@ vt_status vt_dataset_check(vt_source *source, int64_t sample)
     const vt_dataset_options *options = &dataset->options;
     const int64_t points = options->rows * options->width;
     if (!options->unchecked) return VT_OK;
-    float *values = vt_allocate((size_t)((options->in_channels + options->reach * options->out_channels) * points),
-                                sizeof *values, "a sample that is read again");
-    dataset->reading.plan->steps = options->reach;
-    vt_status status = vt_dataset_read(dataset, sample, values, values + options->in_channels * points);
-    dataset->reading.plan->steps = 0;
+    vt_read_plan *plan = dataset->reading.plan;
+    const int64_t input = options->in_channels * points, target = options->reach * options->out_channels * points;
+    const int64_t forcings = options->reach * vt_dataset_forcings(options) * points;
+    float *values = vt_allocate((size_t)(input + target + forcings), sizeof *values, "a sample that is read again");
+    plan->steps = options->reach;
+    vt_status status =
+        plan_samples(plan, &sample, 1, true, values, values + input, forcings > 0 ? values + input + target : NULL);
+    if (status == VT_OK) status = vt_fields_reading_run(&dataset->reading);
+    plan->steps = 0;
     free(values);
     return status;
 }

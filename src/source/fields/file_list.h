@@ -1,4 +1,4 @@
-/* The yearly files of a data directory. */
+/* The files of a data directory. */
 #ifndef VT_SOURCE_FIELDS_FILE_LIST_H
 #define VT_SOURCE_FIELDS_FILE_LIST_H
 

@@ -29,8 +29,8 @@ typedef struct {
 
 /* Times of a file without a gap; all of a file whose times are unknown. */
 typedef struct {
-    int64_t file, first_time, times;
-    int64_t first; /* times of its stretch before it */
+    int64_t file, first_time, times; /* first_time: of the file's */
+    int64_t first;                   /* of the stretch's times, the first one here */
     bool dated;
     bool proven;  /* the date is from the file's time coordinate, not from its name */
     vt_date date; /* of the first time; only counts from 0 where it isn't known */

@@ -37,9 +37,10 @@ done:
     return status;
 }
 
-/* Whether the item's values are looked at: either all values are, or those of the first time that is read of each
- * level. This finds values that are always missing, like land in a field of the sea; later values are only copied. */
-static bool is_checked(const vt_fields_plan *plan, const vt_read_item *item)
+/* Are the item's values looked at? They are where the manner says so; where the library reads; where they are converted
+ * on the way (place_span); and of each level at the first time that is read of it, which this item claims if no other
+ * has. That finds values that are always missing, like land in a field of the sea. All others are only copied. */
+static bool claims_check(const vt_fields_plan *plan, const vt_read_item *item)
 {
     const int64_t first = item->start[0], levels = item->source->extent[1];
     bool is_sample = false;
@@ -193,7 +194,7 @@ static vt_status place_box(const vt_fields_plan *plan, const vt_read_item *item,
     find_strides(item, stride);
     const bool plain = has_plain_planes(item, stride);
     const int source_index = (int)(source - item->file->sources);
-    const bool checked = is_checked(plan, item);
+    const bool checked = claims_check(plan, item);
     vt_column_span spans[2];
     const int span_count = vt_window_spans(&plan->window, spans);
     if ((packing_of(item).swapped || !plain) && item->frame_count > 0)
@@ -369,7 +370,7 @@ static vt_status read_item(const vt_fields_plan *plan, const vt_read_item *item,
     if (channel >= 0) {
         float *place = straight_place(plan, item, channel);
         const int64_t rows = item->count[1] * item->count[2];
-        const bool checked = is_checked(plan, item);
+        const bool checked = claims_check(plan, item);
         if (checked && item->kind == VT_ITEM_RUN) {
             VT_TRY(read_checked(plan, item, channel));
         } else {

@@ -1,6 +1,6 @@
 /* What has to be read for a batch, as a list of items that any number of threads can do in any order: each piece of a
  * file once, however many samples share it. Where the file allows it, HDF5's library is passed by: runs of bytes, and
- * chunks that are decoded here, are read with pread; otherwise H5Dread reads. */
+ * chunks that are decoded here, are read with pread; otherwise the store's library reads. */
 #ifndef VT_SOURCE_FIELDS_READ_PLAN_H
 #define VT_SOURCE_FIELDS_READ_PLAN_H
 
@@ -16,7 +16,7 @@
 #include "task/weather/seasonal.h"
 #include "task/weather/transforms.h"
 
-/* The fields of one time, and where they go. */
+/* What is asked for: some channels of a frame, and where they go. A frame may be asked for several times. */
 typedef struct {
     int64_t file; /* which file of the dataset: frames are sorted by (file, time) */
     vt_fields_file *opened;
@@ -24,24 +24,24 @@ typedef struct {
     vt_date date;            /* of the time; read where departures are wanted */
     int64_t first, channels; /* of the file's channels */
     float *values;           /* [channels, rows, width] */
-    int64_t sample;          /* of the batch: 0, 1, … */
+    int64_t sample;          /* its place in the batch: 0, 1, … */
     int64_t kept_as;         /* `values` is the place of this frame among those kept; -1: it is elsewhere */
     int64_t awaited;         /* by the plan: items that it lacks until it is whole; atomic */
 } vt_frame;
 
 /* How it is read. */
 typedef struct {
-    bool direct;   /* past HDF5 where it can be, else through it */
-    bool tolerant; /* also of a file that has changed */
-    bool checked;  /* every value is looked at; else only those that are converted, or come through HDF5 */
-    bool as_is;    /* no value is looked at */
+    bool direct;                    /* past HDF5 where it can be, else through it */
+    bool tolerant;                  /* also of a file that has changed */
+    bool checked;                   /* every value is looked at; else only some, see claims_check in read_item.c */
+    bool as_is;                     /* no value is looked at */
     const vt_transform *transforms; /* of the file's channels, before they become departures; NULL: none */
     const vt_seasonal *departures;  /* frames become departures from it; NULL: they stay as the files have them */
     vt_chunk_cache *cache;          /* keeps decoded chunks that are needed again; NULL: none are */
 } vt_read_manner;
 
-/* The functions of vt_reading; `close` takes NULL. Errors of items name file, variable, time and cause; of a NaN or Inf
- * among the values looked at also channel, row and column. */
+/* All functions of vt_reading (data/source.h) but make and release; `close` takes NULL. Errors of items name file,
+ * variable, time and cause; of a NaN or Inf among the values looked at also channel, row and column. */
 vt_read_plan *vt_fields_plan_open(vt_source *source);
 void vt_fields_plan_close(vt_read_plan *plan);
 vt_status vt_fields_plan_run(vt_read_plan *plan, int64_t item, vt_decoder *decoder);

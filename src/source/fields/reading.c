@@ -100,7 +100,7 @@ done:
 
 /* ---- plans ---- */
 
-void vt_fields_reading_begin(vt_fields_reading *reading, vt_read_plan *plan)
+void vt_fields_reading_lock(vt_fields_reading *reading, vt_read_plan *plan)
 {
     pthread_mutex_lock(&reading->lock);
     vt_fields_plan_clear(plan);
@@ -149,10 +149,10 @@ static void release(vt_fields_reading *reading, vt_read_plan *plan)
     vt_fields_plan_clear(plan);
 }
 
-vt_status vt_fields_reading_make(vt_fields_reading *reading, vt_read_plan *plan, const vt_frame_window *window,
-                                 const vt_read_manner *manner, vt_status status)
+vt_status vt_fields_reading_finish(vt_fields_reading *reading, vt_read_plan *plan, const vt_frame_window *window,
+                                   const vt_read_manner *manner, vt_status added)
 {
-    if (status == VT_OK) status = vt_fields_plan_make(plan, window, manner);
+    const vt_status status = added == VT_OK ? vt_fields_plan_make(plan, window, manner) : added;
     if (status != VT_OK) release(reading, plan);
     pthread_mutex_unlock(&reading->lock);
     return status;

@@ -1,5 +1,5 @@
-/* The files of a set as they are read: which of them are open, and which frames and decoded chunks are kept. Nothing
- * else of a set changes once it is open, so only this has a lock. The index says what is in which file. */
+/* The files of a set as they are read: which of them are open, and which frames and decoded chunks are kept. Little
+ * else of a set changes once it is open, so this has the lock. The index says what is in which file. */
 #ifndef VT_SOURCE_FIELDS_READING_H
 #define VT_SOURCE_FIELDS_READING_H
 
@@ -19,9 +19,9 @@ typedef struct {
     vt_file_list list;
     const vt_fields_form *form; /* what the user says of the files; not owned */
     char *obstacle;             /* of the first file that HDF5 has to read */
-    vt_chunk_cache chunks;
-    double chunk_bytes[2]; /* vt_fields_file_chunk_bytes of all files */
-    vt_read_plan *plan;    /* with `decoder`: for single reads, by one thread at a time */
+    vt_chunk_cache chunks;      /* with locks of its own */
+    double chunk_bytes[2];      /* vt_fields_file_chunk_bytes of all files */
+    vt_read_plan *plan;         /* with `decoder`: for single reads, by one thread at a time */
     vt_decoder decoder;
     pthread_mutex_t lock; /* guards what follows */
     vt_used_file *files;  /* [list.group_count] */
@@ -53,25 +53,26 @@ void vt_fields_reading_leave_out(vt_fields_reading *reading, int64_t index);
  * are threads. */
 vt_status vt_fields_reading_use(vt_fields_reading *reading, int64_t index, vt_fields_file **file);
 
-/* ---- plans: vt_fields_reading_begin, _add for each frame, then _make, which unlocks ---- */
+/* ---- plans: vt_fields_reading_lock, _add for each frame, then _finish ---- */
 
-void vt_fields_reading_begin(vt_fields_reading *reading, vt_read_plan *plan);
+/* Locks, and empties the plan. */
+void vt_fields_reading_lock(vt_fields_reading *reading, vt_read_plan *plan);
 
-/* Adds frame `number` of the set, of which frame->file and frame->time say where it is. It comes from memory if it is
- * kept; if it is to be kept, the first plan that needs it also reads it for that. number -1: read in any case. points:
- * of a channel in the window. */
+/* Asks for frame `number` of the set, of which frame->file and frame->time say where it is. It comes from memory if it
+ * is kept; if it is to be kept, the first plan that needs it also reads it for that. number -1: read in any case.
+ * points: of a channel in the window. */
 vt_status vt_fields_reading_add(vt_fields_reading *reading, vt_read_plan *plan, vt_frame frame, int64_t number,
                                 int64_t points);
 
-/* What was added becomes items, if status (of what was added) is VT_OK; otherwise, or if that fails, the plan holds
- * nothing. */
-vt_status vt_fields_reading_make(vt_fields_reading *reading, vt_read_plan *plan, const vt_frame_window *window,
-                                 const vt_read_manner *manner, vt_status status);
+/* Makes items of what was asked for, and unlocks. added: whether asking succeeded; if it didn't, or if this fails, the
+ * plan holds nothing. */
+vt_status vt_fields_reading_finish(vt_fields_reading *reading, vt_read_plan *plan, const vt_frame_window *window,
+                                   const vt_read_manner *manner, vt_status added);
 
 /* Lets go of the plan's files; what it read for the cache is kept if all of it was read. */
 void vt_fields_reading_release(vt_fields_reading *reading, vt_read_plan *plan);
 
-/* Does all items of `reading->plan`, and releases it. */
+/* Does all items of `reading->plan`, which was finished, and releases it. */
 vt_status vt_fields_reading_run(vt_fields_reading *reading);
 
 #endif
