@@ -182,22 +182,24 @@ static double coast_share(const char *digits)
 static void draw_coasts(vt_image *image, vt_box map, int zoom, const map_axes *axes)
 {
     enum { TURNS = 2 }; /* drawn also these turns further and back, because longitudes may begin anywhere */
-    int64_t points = 0, count = 0;
-    for (int i = 0; i < vt_coastline_count; i++) points += (int64_t)strlen(vt_coastlines[i]) / 4;
-    vt_stroke *strokes = vt_allocate((size_t)points * (2 * TURNS + 1), sizeof *strokes, "a picture");
-    for (int turn = -TURNS; turn <= TURNS; turn++)
-        for (int i = 0; i < vt_coastline_count; i++)
-            for (const char *point = vt_coastlines[i]; *point != '\0'; point += 4) {
-                const double longitude = 360 * (coast_share(point) - 0.5 + turn);
-                const double latitude = 180 * (coast_share(point + 2) - 0.5);
-                const double x = map.left + zoom * (vt_map_side_position(&axes->longitudes, longitude) + 0.5);
-                const double y = map.top + zoom * (vt_map_side_position(&axes->latitudes, latitude) + 0.5);
-                if (point != vt_coastlines[i]) {
-                    strokes[count - 1].to_x = x;
-                    strokes[count - 1].to_y = y;
-                }
-                strokes[count++] = (vt_stroke){x, y, x, y};
-            }
+    const size_t points = strlen(vt_coastlines) / 4;
+    vt_stroke *strokes = vt_allocate(points * (2 * TURNS + 1), sizeof *strokes, "a picture");
+    int64_t count = 0;
+    for (int turn = -TURNS; turn <= TURNS; turn++) {
+        bool continues = false;
+        double x = 0, y = 0;
+        for (const char *point = vt_coastlines; *point != '\0'; point += 4) {
+            const double longitude = 360 * (coast_share(point) - 0.5 + turn);
+            const double latitude = 180 * (coast_share(point + 2) - 0.5);
+            const double to_x = map.left + zoom * (vt_map_side_position(&axes->longitudes, longitude) + 0.5);
+            const double to_y = map.top + zoom * (vt_map_side_position(&axes->latitudes, latitude) + 0.5);
+            const bool is_point = *point != ' ';
+            if (continues && is_point) strokes[count++] = (vt_stroke){x, y, to_x, to_y};
+            continues = is_point;
+            x = to_x;
+            y = to_y;
+        }
+    }
     vt_draw_strokes(image, map, strokes, count, 3, WHITE, 0.35);
     vt_draw_strokes(image, map, strokes, count, 1.1, INK, 0.85);
     free(strokes);

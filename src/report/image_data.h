@@ -14,9 +14,9 @@ extern const char *const vt_font_glyphs[VT_FONT_LAST - VT_FONT_FIRST + 1];
 extern const uint32_t vt_turbo_colours[256];
 
 /* Coastlines: of each point its longitude and its latitude, two digits each in base VT_COAST_BASE, where VT_COAST_ZERO
- * is 0. The smallest numbers are 180 degrees west and 90 south, the largest 180 east and 90 north. */
+ * is 0. The smallest numbers are 180 degrees west and 90 south, the largest 180 east and 90 north. Four blanks end a
+ * line. */
 enum { VT_COAST_BASE = 91, VT_COAST_ZERO = '$' };
-extern const char *const vt_coastlines[];
-extern const int vt_coastline_count;
+extern const char vt_coastlines[];
 
 #endif
