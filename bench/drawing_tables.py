@@ -89,7 +89,7 @@ def print_coastlines(path):
         if len(points) > 2:
             lines.append(points + [LIFT])
     print_points([point for line in lines for point in line])
-    print("    // clang-format on")
+    print("// clang-format on")
 
 
 def print_points(points):

@@ -141,6 +141,21 @@ static void append_axes(vt_text *html, const vt_chart *chart, const chart_frame 
 
 /* ---- lines ---- */
 
+vt_line vt_line_of(const vt_table *table, const char *x, const char *y, const char *name, vt_line_style style,
+                   int colour)
+{
+    return (vt_line){name,  vt_table_column(table, x), vt_table_column(table, y), table->rows, table->columns, style,
+                     colour};
+}
+
+vt_line vt_line_level(const char *name, double x, double to_x, double height, double points[4])
+{
+    points[0] = x;
+    points[1] = to_x;
+    points[2] = points[3] = height;
+    return (vt_line){name, points, points + 2, 2, 1, VT_LINE_DASHED, -1};
+}
+
 /* At most MOST_POINTS points: each the mean of neighbouring numbers. */
 static void append_points(vt_text *html, const vt_line *line, const chart_frame *frame, const axis *x, const axis *y)
 {

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "base/text.h"
+#include "report/table.h"
 
 typedef enum { VT_LINE_PLAIN, VT_LINE_FAINT, VT_LINE_DOTS, VT_LINE_DASHED } vt_line_style;
 
@@ -17,6 +18,13 @@ typedef struct {
     vt_line_style style;
     int colour; /* 0, 1, …: from the page's palette; -1: grey */
 } vt_line;
+
+/* Column y of a table over its column x. */
+vt_line vt_line_of(const vt_table *table, const char *x, const char *y, const char *name, vt_line_style style,
+                   int colour);
+
+/* A horizontal line from x to to_x; `points` hold its ends. */
+vt_line vt_line_level(const char *name, double x, double to_x, double height, double points[4]);
 
 typedef struct {
     const char *title, *units, *x_name; /* units of y, behind the title; NULL or "": none */

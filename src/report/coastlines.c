@@ -193,4 +193,4 @@ const char vt_coastlines[] =
     "8O-08i-*9'-/94,p8},t8a,r8E,t8&,q7j,z7]-2    2R,<2W,K2r,C35,<3P,D3C,43.,(2i,,2R,<    1B,E1R,O1i,D21,22$,41a,81A,E"
     "    (/)i(=){(g)t(~)e)5)U);)@(j):(L)J(>)Z(=)](/)j    Yjc;Ykc<YocGZ$cFZ9cTZ*c@Z+c8Z,c4Ypb|Ydc'Y_c:Yjc;    AvVyB)W$"
     "B-V}B,V[AtVVApVZAwVgAvVy    ";
-    // clang-format on
+// clang-format on

@@ -1,4 +1,4 @@
-#include "report/run_figures.h"
+#include "report/run_report.h"
 
 #include <math.h>
 #include <stdio.h>
