@@ -8,15 +8,15 @@
 
 struct vt_sampler {
     vt_sampler_options options;
-    int64_t epoch;  /* whose order is in `order`; -1: none yet */
-    int64_t *order; /* [sample_count]; of more than MOST_STORED samples [global_batch_size], those of the last batch */
+    int64_t epoch;  /* whose order is kept; -1: none yet */
+    int64_t *order; /* where it is kept: [sample_count]; else [global_batch_size], the samples of the last batch */
 };
 
-enum { MOST_STORED = 1 << 24 };
-
-static bool is_stored(const vt_sampler_options *options)
+/* Is the order of a whole epoch made at once? Otherwise each sample's number is computed when it is needed. */
+static bool is_kept(const vt_sampler_options *options)
 {
-    return options->sample_count <= MOST_STORED;
+    enum { MOST_KEPT = 1 << 24 };
+    return options->shuffle && !options->is_drawn && options->sample_count <= MOST_KEPT;
 }
 
 vt_sampler *vt_sampler_open(const vt_sampler_options *options)
@@ -28,8 +28,8 @@ vt_sampler *vt_sampler_open(const vt_sampler_options *options)
     const int64_t part = sampler->options.part, parts = sampler->options.parts;
     VT_ASSERT(part >= 0 && part < parts && options->global_batch_size % parts == 0);
     sampler->epoch = -1;
-    const int64_t kept = is_stored(options) ? options->sample_count : options->global_batch_size;
-    sampler->order = vt_allocate((size_t)kept, sizeof *sampler->order, "the order of samples");
+    const int64_t room = is_kept(options) ? options->sample_count : options->global_batch_size;
+    sampler->order = vt_allocate((size_t)room, sizeof *sampler->order, "the order of samples");
     return sampler;
 }
 
@@ -53,18 +53,6 @@ static int64_t smaller(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* The epoch's samples are in `order`. */
-static void order_epoch(vt_sampler *sampler, int64_t epoch)
-{
-    const vt_sampler_options *options = &sampler->options;
-    const int64_t from = options->is_drawn ? epoch * options->sample_count : 0;
-    if (options->shuffle && !options->is_drawn)
-        vt_random_permutation(options->seed, (uint64_t)epoch, options->sample_count, sampler->order);
-    else
-        for (int64_t i = 0; i < options->sample_count; i++) sampler->order[i] = from + i;
-    sampler->epoch = epoch;
-}
-
 /* The number of sample `place` of an epoch whose order is not kept. */
 static int64_t sample_at(const vt_sampler_options *options, int64_t epoch, int64_t place)
 {
@@ -76,15 +64,17 @@ vt_sampler_slice vt_sampler_batch(vt_sampler *sampler, int64_t epoch, int64_t ba
 {
     const vt_sampler_options *options = &sampler->options;
     VT_ASSERT(epoch >= 0 && batch >= 0 && batch < vt_sampler_batch_count(sampler));
-    const bool stored = is_stored(options);
-    if (stored && sampler->epoch != epoch) order_epoch(sampler, epoch);
+    const bool kept = is_kept(options);
+    if (kept && sampler->epoch != epoch)
+        vt_random_permutation(options->seed, (uint64_t)epoch, options->sample_count, sampler->order);
+    sampler->epoch = epoch;
     const int64_t first = batch * options->global_batch_size;
     const int64_t size = smaller(options->global_batch_size, options->sample_count - first);
     const int64_t run = (size + options->parts - 1) / options->parts; /* exact for a full batch */
     const int64_t begin = smaller(options->part * run, size);
     const int64_t count = smaller(run, size - begin);
-    for (int64_t i = 0; i < count && !stored; i++) sampler->order[i] = sample_at(options, epoch, first + begin + i);
-    return (vt_sampler_slice){.samples = sampler->order + (stored ? first + begin : 0),
+    for (int64_t i = 0; i < count && !kept; i++) sampler->order[i] = sample_at(options, epoch, first + begin + i);
+    return (vt_sampler_slice){.samples = sampler->order + (kept ? first + begin : 0),
                               .count = count,
                               .first_in_batch = begin,
                               .global_count = size};

@@ -1,5 +1,7 @@
-/* Hands the figures of a run to the report: metrics.csv and epochs.csv, the log's lines, whose wording the tutorials'
- * log parsers rely on, and TensorBoard's curves and pictures, whose names their dashboards rely on. */
+/* Hands the figures of a run to the report: metrics.csv, a row for every step; epochs.csv, a row for every epoch with
+ * its losses, scores and where its time went; plan.csv, one row: the memory that the run needs; the log's lines, whose
+ * wording the tutorials' log parsers rely on; TensorBoard's curves and pictures, whose names their dashboards rely on.
+ * report.html and the live view are made of the three files. */
 #ifndef VT_JOURNAL_RECORD_H
 #define VT_JOURNAL_RECORD_H
 
@@ -13,8 +15,8 @@ typedef struct vt_record vt_record;
 
 typedef struct {
     const vt_config *config;
-    const char *run_directory;
-    const vt_score_names *scores;           /* must outlive the record */
+    const char *run_directory; /* it and what is pointed to must outlive the record */
+    const vt_score_names *scores;
     int64_t steps, epochs_done;             /* of which the directory has rows: where the run continues; 0: it is new */
     double bytes[VT_MEMORY_CATEGORY_COUNT]; /* that the run needs, as planned */
     double step_flops;                      /* likewise */
@@ -32,15 +34,12 @@ vt_status vt_record_synchronise(vt_record *record);
 /* Losses and scores of one batch of each set before the first step: where the curves begin. */
 vt_status vt_record_start(vt_record *record, double train_loss, const vt_evaluation *validation);
 
-/* Logs the memory in use, of this process or of the GPU: before the first step, and after the forward pass of step
- * index 1 of each epoch. */
-void vt_record_memory_at_start(vt_backend *backend);
-void vt_record_memory(vt_backend *backend);
+/* Logs the memory in use, of this process or of the GPU, in GB as the tutorials count them; `what` says when. */
+void vt_record_memory(vt_backend *backend, const char *what);
 
 typedef struct {
-    int64_t step;                           /* steps done, this one included */
-    int64_t epoch, epochs;                  /* 1 for the first */
-    int64_t step_of_epoch, steps_per_epoch; /* 1 for the first */
+    int64_t step;                 /* steps done, this one included */
+    int64_t epoch, step_of_epoch; /* 1 for the first */
     int64_t samples;
     double waited;  /* seconds, of those below */
     double seconds; /* that the step took, waiting for data included */

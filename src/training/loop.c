@@ -116,9 +116,7 @@ static vt_status note_step(vt_loop *loop, const vt_step_figures *figures, double
     progress->validation_loss = NAN;
     vt_record_step_figures step = {.step = figures->step,
                                    .epoch = progress->epoch + 1,
-                                   .epochs = loop->length.epochs,
                                    .step_of_epoch = progress->epoch_steps,
-                                   .steps_per_epoch = loop->length.steps_per_epoch,
                                    .samples = figures->samples,
                                    .waited = waited,
                                    .seconds = seconds,
@@ -448,7 +446,7 @@ static vt_status train_epoch(vt_loop *loop)
         status = vt_step_start(trainer, batch);
         vt_range_end();
         loop->epoch_started++;
-        if (loop->epoch_started == 2) vt_record_memory(trainer->backend);
+        if (loop->epoch_started == 2) vt_record_memory(trainer->backend, " Memory usage after forward pass");
         if (status == VT_OK) status = finish_step(loop);
         const bool ends = loop->epoch_started == loop->length.steps_per_epoch;
         status = ends ? vt_world_agree(trainer->world, status) : checkpoint(loop, status);
