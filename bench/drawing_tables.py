@@ -79,7 +79,7 @@ def literal(text):
 
 
 def print_coastlines(path):
-    print('#include "report/image_data.h"\n')
+    print('#include "report/drawing.h"\n')
     print("/* Natural Earth, 1:110m (public domain); made by bench/drawing_tables.py. */")
     print("const char vt_coastlines[] =\n    // clang-format off")
     lines = []
@@ -111,7 +111,7 @@ def print_font(path):
         elif line:
             glyphs[-1] += line
     glyphs[ord("-") - ord(" ")] = "KYNRVR"  # theirs is as wide as a plus
-    print('#include "report/image_data.h"\n')
+    print('#include "report/drawing.h"\n')
     print(FONT_NOTICE)
     print("const char *const vt_font_glyphs[VT_FONT_LAST - VT_FONT_FIRST + 1] = {\n    // clang-format off")
     print_glyphs(glyphs[:95])

@@ -9,6 +9,10 @@
 
 enum { MOST_POINTS = 400, MOST_TICKS = 12, PALETTE = 6 };
 
+/* By vt_line_style. */
+static const char *const path_classes[] = {"plain", "faint", "plain", "dashed"};
+static const char *const legend_classes[] = {"", " class=\"pale\"", "", " class=\"dash\""};
+
 /* In the chart's own units; the page scales them. */
 typedef struct {
     double width, height, left, right, top, bottom;
@@ -47,6 +51,11 @@ const char *vt_number_duration(double seconds, char buffer[VT_NUMBER_SIZE])
     return buffer;
 }
 
+static bool is(const vt_chart *chart, unsigned how)
+{
+    return (chart->how & how) != 0;
+}
+
 /* ---- axes ---- */
 
 static void widen(axis *range, const double *values, int64_t count, int64_t stride)
@@ -69,20 +78,20 @@ static axis axis_of(const vt_chart *chart, bool vertical)
     if (!(range.low <= range.high)) range.low = range.high = 0;
     if (!vertical) {
         if (range.high <= range.low) range.high = range.low + 1;
-        range.logarithmic = chart->x_is_logarithmic;
+        range.logarithmic = is(chart, VT_CHART_LOGARITHMIC_X);
         return range;
     }
-    range.logarithmic = chart->may_be_logarithmic && range.low > 0 && range.high > 4 * range.low;
+    range.logarithmic = is(chart, VT_CHART_MAY_BE_LOGARITHMIC) && range.low > 0 && range.high > 4 * range.low;
     if (range.logarithmic) {
         const double margin = pow(range.high / range.low, 0.05);
         range.low /= margin;
         range.high *= margin;
         return range;
     }
-    if (chart->from_zero) range.low = fmin(0, range.low);
+    if (is(chart, VT_CHART_FROM_ZERO)) range.low = fmin(0, range.low);
     double margin = range.high > range.low ? 0.05 * (range.high - range.low) : fmax(0.5 * fabs(range.high), 1e-9);
     range.high += margin;
-    if (!chart->from_zero || range.low < 0) range.low -= margin;
+    if (!is(chart, VT_CHART_FROM_ZERO) || range.low < 0) range.low -= margin;
     return range;
 }
 
@@ -117,16 +126,17 @@ static void append_axes(vt_text *html, const vt_chart *chart, const chart_frame 
 {
     double ticks[MOST_TICKS], right = frame->width - frame->right, bottom = frame->height - frame->bottom;
     char number[VT_NUMBER_SIZE];
-    int count = place_ticks(y, chart->small ? 3 : 5, ticks);
+    int count = place_ticks(y, is(chart, VT_CHART_SMALL) ? 3 : 5, ticks);
     for (int i = 0; i < count; i++) {
         double at = bottom - position(y, ticks[i]) * (bottom - frame->top);
-        vt_number_short(chart->percent ? 100 * ticks[i] : ticks[i], number);
+        vt_number_short(is(chart, VT_CHART_PERCENT) ? 100 * ticks[i] : ticks[i], number);
         vt_text_append(html,
                        "<line class=\"grid\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\"/>"
                        "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\">%s%s</text>",
-                       frame->left, right, at, at, frame->left - 6, at + 4, number, chart->percent ? " %" : "");
+                       frame->left, right, at, at, frame->left - 6, at + 4, number,
+                       is(chart, VT_CHART_PERCENT) ? " %" : "");
     }
-    count = place_ticks(x, chart->small ? 4 : 6, ticks);
+    count = place_ticks(x, is(chart, VT_CHART_SMALL) ? 4 : 6, ticks);
     for (int i = 0; i < count; i++) {
         double at = frame->left + position(x, ticks[i]) * (right - frame->left);
         vt_text_append(html, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%s</text>", at, bottom + 17,
@@ -134,7 +144,7 @@ static void append_axes(vt_text *html, const vt_chart *chart, const chart_frame 
     }
     vt_text_append(html, "<line class=\"axis\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\"/>", frame->left, right,
                    bottom, bottom);
-    if (chart->small) return;
+    if (is(chart, VT_CHART_SMALL)) return;
     vt_text_append(html, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\" class=\"name\">", right, bottom + 34);
     vt_page_append_text(html, "", chart->x_name, "</text>");
 }
@@ -164,10 +174,7 @@ static void append_points(vt_text *html, const vt_line *line, const chart_frame 
     const int64_t run = (line->count + MOST_POINTS - 1) / MOST_POINTS;
     bool drawing = false;
     vt_text dots = {0};
-    vt_text_append(html, "<path class=\"%s\" d=\"",
-                   line->style == VT_LINE_FAINT    ? "faint"
-                   : line->style == VT_LINE_DASHED ? "dashed"
-                                                   : "plain");
+    vt_text_append(html, "<path class=\"%s\" d=\"", path_classes[line->style]);
     for (int64_t first = 0; run > 0 && first < line->count; first += run) {
         double sum_x = 0, sum_y = 0, number = 0;
         for (int64_t i = first; i < line->count && i < first + run; i++) {
@@ -211,11 +218,8 @@ static void append_legend(vt_text *html, const vt_chart *chart)
         const vt_line *line = &chart->lines[i];
         double last = last_value(line);
         if (isnan(last)) continue;
-        vt_text_append(html, "<span class=\"c%d\"><i%s></i>", colour_class(line->colour),
-                       line->style == VT_LINE_DASHED  ? " class=\"dash\""
-                       : line->style == VT_LINE_FAINT ? " class=\"pale\""
-                                                      : "");
-        if (chart->percent)
+        vt_text_append(html, "<span class=\"c%d\"><i%s></i>", colour_class(line->colour), legend_classes[line->style]);
+        if (is(chart, VT_CHART_PERCENT))
             snprintf(number, sizeof number, "%.1f %%", 100 * last);
         else
             vt_number_short(last, number);
@@ -225,20 +229,20 @@ static void append_legend(vt_text *html, const vt_chart *chart)
     vt_text_append(html, "</p>");
 }
 
-bool vt_charts_begin(vt_text *html, int64_t count)
+unsigned vt_charts_begin(vt_text *html, int64_t count)
 {
     const bool small = count > 2;
     vt_text_append(html, "<div class=\"%s\">", small ? "many" : "charts");
-    return small;
+    return small ? VT_CHART_SMALL : 0;
 }
 
 void vt_chart_append(vt_text *html, const vt_chart *chart)
 {
     const chart_frame large = {460, 240, 64, 18, 12, 42}, little = {300, 170, 52, 18, 10, 24};
-    const chart_frame *frame = chart->small ? &little : &large;
+    const chart_frame *frame = is(chart, VT_CHART_SMALL) ? &little : &large;
     axis x = axis_of(chart, false), y = axis_of(chart, true);
     const char *units = chart->units != NULL ? chart->units : "", *comma = units[0] != '\0' ? ", " : "";
-    vt_text_append(html, "<figure%s>", chart->small ? " class=\"small\"" : "");
+    vt_text_append(html, "<figure%s>", is(chart, VT_CHART_SMALL) ? " class=\"small\"" : "");
     vt_page_append_text(html, "<figcaption>", chart->title, "<small>");
     vt_page_append_text(html, comma, units, y.logarithmic ? " (logarithmic)" : "");
     vt_text_append(html, "</small></figcaption>");

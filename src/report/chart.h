@@ -26,20 +26,25 @@ vt_line vt_line_of(const vt_table *table, const char *x, const char *y, const ch
 /* A horizontal line from x to to_x; `points` hold its ends. */
 vt_line vt_line_level(const char *name, double x, double to_x, double height, double points[4]);
 
+/* How a chart is drawn. */
+enum {
+    VT_CHART_LOGARITHMIC_X = 1,      /* x is above 0 */
+    VT_CHART_MAY_BE_LOGARITHMIC = 2, /* y is logarithmic if its values, all above 0, span more than a factor of 4 */
+    VT_CHART_FROM_ZERO = 4,          /* the y axis begins at 0 */
+    VT_CHART_PERCENT = 8,            /* y is a fraction, 0 … 1 */
+    VT_CHART_SMALL = 16              /* one of many side by side: the x axis has no name */
+};
+
 typedef struct {
     const char *title, *units, *x_name; /* units of y, behind the title; NULL or "": none */
     const vt_line *lines;
     int line_count;
-    bool x_is_logarithmic;   /* x is above 0 */
-    bool may_be_logarithmic; /* logarithmic if the values, all above 0, span more than a factor of 4 */
-    bool from_zero;          /* the y axis begins at 0 */
-    bool percent;            /* y is a fraction, 0 … 1 */
-    bool small;              /* one of many side by side: the x axis has no name */
+    unsigned how; /* VT_CHART_… */
 } vt_chart;
 
-/* The <div> of `count` charts of one kind. Returns whether they are to be small: one or two would leave most of the
- * width empty. */
-bool vt_charts_begin(vt_text *html, int64_t count);
+/* The <div> of `count` charts of one kind. Returns VT_CHART_SMALL if they are to be small, else 0: one or two
+ * would leave most of the width empty. */
+unsigned vt_charts_begin(vt_text *html, int64_t count);
 
 /* A <figure>. In a line of more than a few hundred points, neighbours are averaged. */
 void vt_chart_append(vt_text *html, const vt_chart *chart);

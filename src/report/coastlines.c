@@ -1,4 +1,4 @@
-#include "report/image_data.h"
+#include "report/drawing.h"
 
 /* Natural Earth, 1:110m (public domain); made by bench/drawing_tables.py. */
 const char vt_coastlines[] =

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
-#include "report/image_data.h"
 
 static int smaller(int a, int b)
 {

@@ -1,4 +1,4 @@
-#include "report/image_data.h"
+#include "report/drawing.h"
 
 /* The Hershey font Simplex Roman, made by bench/drawing_tables.py.
  *

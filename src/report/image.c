@@ -8,7 +8,6 @@
 
 #include "base/memory.h"
 #include "report/drawing.h"
-#include "report/image_data.h"
 #include "report/map_ticks.h"
 
 enum { WHITE = 0xffffff, INK = 0x202020, NOT_A_NUMBER = 0x808080 };

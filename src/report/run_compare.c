@@ -37,22 +37,16 @@ static void append_chart(vt_text *html, const vt_run_files *runs, int count, con
                                         by_epoch ? VT_LINE_DOTS : VT_LINE_PLAIN, i);
         if (line.y != NULL && !isnan(line.x[0])) lines[used++] = line;
     }
-    const vt_chart chart = {.title = curve->title,
-                            .units = of_loss && !differs(runs, count, "loss") ? vt_run_files_key(runs, "loss") : NULL,
-                            .x_name = x_name,
-                            .lines = lines,
-                            .line_count = used,
-                            .may_be_logarithmic = curve->may_be_logarithmic,
-                            .from_zero = true,
-                            .percent = curve->percent};
-    if (used > 0) vt_chart_append(html, &chart);
+    const char *units = of_loss && !differs(runs, count, "loss") ? vt_run_files_key(runs, "loss") : NULL;
+    if (used > 0) vt_chart_append(html, &(vt_chart){curve->title, units, x_name, lines, used, curve->how});
     free(lines);
 }
 
 static void append_losses(vt_text *html, const vt_run_files *runs, int count, const char *x_name)
 {
-    static const vt_run_curve losses[] = {{"valid_loss", "Validation loss", false, true},
-                                          {"loss", "Training loss, each step", false, true}};
+    enum { HOW = VT_CHART_FROM_ZERO | VT_CHART_MAY_BE_LOGARITHMIC };
+    static const vt_run_curve losses[] = {{"valid_loss", "Validation loss", HOW},
+                                          {"loss", "Training loss, each step", HOW}};
     for (int i = 0; i < 2; i++) append_chart(html, runs, count, &losses[i], x_name);
 }
 

@@ -14,10 +14,10 @@
 /* ---- figures ---- */
 
 const vt_run_curve vt_run_curves[VT_RUN_CURVES] = {
-    {"learning_rate", "Learning rate", false, false},
-    {"samples_per_sec", "Samples a second", false, false},
-    {"data_wait_fraction", "Share of the time waiting for data", true, false},
-    {"grad_norm", "Norm of the gradients", false, true}};
+    {"learning_rate", "Learning rate", VT_CHART_FROM_ZERO},
+    {"samples_per_sec", "Samples a second", VT_CHART_FROM_ZERO},
+    {"data_wait_fraction", "Share of the time waiting for data", VT_CHART_FROM_ZERO | VT_CHART_PERCENT},
+    {"grad_norm", "Norm of the gradients", VT_CHART_FROM_ZERO | VT_CHART_MAY_BE_LOGARITHMIC}};
 
 /* The rest is printed into its detail. */
 static void set(vt_run_figure *figure, const char *name, double value,
@@ -94,28 +94,15 @@ static void append_loss(vt_text *html, const vt_run_files *run)
         const double baseline = vt_epochs_baseline_value(&run->epochs, "loss");
         if (isfinite(baseline)) lines[count++] = level(run, vt_epochs_baseline(&run->epochs, name), baseline, points);
     }
-    const vt_chart chart = {.title = "Loss",
-                            .units = vt_run_files_key(run, "loss"),
-                            .x_name = "step",
-                            .lines = lines,
-                            .line_count = count,
-                            .may_be_logarithmic = true,
-                            .from_zero = true};
-    vt_chart_append(html, &chart);
+    vt_chart_append(html, &(vt_chart){"Loss", vt_run_files_key(run, "loss"), "step", lines, count,
+                                      VT_CHART_FROM_ZERO | VT_CHART_MAY_BE_LOGARITHMIC});
 }
 
 static void append_curve(vt_text *html, const vt_run_files *run, const vt_run_curve *curve, int colour)
 {
     if (vt_table_column(&run->steps, curve->column) == NULL) return;
     const vt_line line = vt_line_of(&run->steps, "step", curve->column, "each step", VT_LINE_PLAIN, colour);
-    const vt_chart chart = {.title = curve->title,
-                            .x_name = "step",
-                            .lines = &line,
-                            .line_count = 1,
-                            .from_zero = true,
-                            .percent = curve->percent,
-                            .may_be_logarithmic = curve->may_be_logarithmic};
-    vt_chart_append(html, &chart);
+    vt_chart_append(html, &(vt_chart){curve->title, NULL, "step", &line, 1, curve->how});
 }
 
 /* A chart for each score: of the validation over the epochs, beside the baseline's. A single one goes on with the grid
@@ -138,7 +125,7 @@ static void append_scores(vt_text *html, const vt_run_files *run)
         if (count > 1)
             vt_text_append(html, "</div><h2>%s by channel</h2><p class=\"sub\">%s</p>", kinds[k].title,
                            kinds[k].explanation);
-        const bool small = count > 1 && vt_charts_begin(html, count);
+        const unsigned small = count > 1 ? vt_charts_begin(html, count) : 0;
         for (int64_t c = 0; c < run->epochs.columns; c++) {
             const char *name = run->epochs.names[c];
             if (strncmp(name, kinds[k].prefix, length) != 0) continue;
@@ -148,14 +135,8 @@ static void append_scores(vt_text *html, const vt_run_files *run)
             if (isfinite(other)) lines[1] = level(run, baseline, other, points);
             char *title =
                 count > 1 ? vt_text_copy(name + length) : vt_text_format("%s of %s", kinds[k].title, name + length);
-            const vt_chart chart = {.title = title,
-                                    .units = kinds[k].units,
-                                    .x_name = "step",
-                                    .lines = lines,
-                                    .line_count = isfinite(other) ? 2 : 1,
-                                    .from_zero = true,
-                                    .small = small};
-            vt_chart_append(html, &chart);
+            vt_chart_append(html, &(vt_chart){title, kinds[k].units, "step", lines, isfinite(other) ? 2 : 1,
+                                              VT_CHART_FROM_ZERO | small});
             free(title);
         }
     }

@@ -26,7 +26,7 @@ void vt_run_figures_of(const vt_run_files *run, vt_run_figure figures[VT_RUN_FIG
 /* Columns of metrics.csv that are drawn beside the losses. */
 typedef struct {
     const char *column, *title;
-    bool percent, may_be_logarithmic; /* as in vt_chart */
+    unsigned how; /* it is drawn, as in vt_chart */
 } vt_run_curve;
 
 extern const vt_run_curve vt_run_curves[VT_RUN_CURVES];

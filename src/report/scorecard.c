@@ -268,7 +268,7 @@ static void append_section(vt_text *html, const vt_table *table, const section *
     vt_text_append(html, "</h2><p class=\"sub\">");
     if (by_lead) vt_text_append(html, "Drawn over %s of lead time. ", axis->name);
     vt_text_append(html, "%s%s</p>", s->explanation, s->has_verdict ? verdict : "");
-    const bool small = vt_charts_begin(html, count_channels(table));
+    const unsigned small = vt_charts_begin(html, count_channels(table));
     for (int64_t first = 0; first < table->rows;) {
         const vt_table channel = channel_at(table, first);
         const char *x = by_lead ? axis->column : s->x;
@@ -279,15 +279,9 @@ static void append_section(vt_text *html, const vt_table *table, const section *
         if (s->level_name != NULL)
             lines[count++] = vt_line_level(s->level_name, vt_table_value(&channel, 0, x),
                                            vt_table_value(&channel, -1, x), s->level, points);
-        const vt_chart chart = {.title = channel.labels[0],
-                                .units = s->level_name == NULL && channel.units != NULL ? channel.units[0] : NULL,
-                                .x_name = by_lead ? lead_time : s->x,
-                                .lines = lines,
-                                .line_count = count,
-                                .from_zero = by_lead,
-                                .may_be_logarithmic = !by_lead,
-                                .small = small};
-        vt_chart_append(html, &chart);
+        const char *units = s->level_name == NULL && channel.units != NULL ? channel.units[0] : NULL;
+        vt_chart_append(html, &(vt_chart){channel.labels[0], units, by_lead ? lead_time : s->x, lines, count,
+                                          small | (by_lead ? VT_CHART_FROM_ZERO : VT_CHART_MAY_BE_LOGARITHMIC)});
         for (int i = 0; i < SPECTRA; i++) vt_text_close(&names[i]);
         first += channel.rows;
     }
