@@ -122,11 +122,11 @@ static vt_status plan_plain(plain *p)
 {
     vt_status status = VT_OK;
     bench *b = p->bench;
-    vt_sampler_options order = {.sample_count = b->source->sample_count,
-                                .global_batch_size = b->config->global_batch_size,
-                                .drop_last = true,
-                                .shuffle = b->config->shuffle,
-                                .seed = (uint64_t)b->config->seed};
+    vt_loader_options order = {.source = b->source,
+                               .global_batch_size = b->config->global_batch_size,
+                               .drop_last = true,
+                               .shuffle = b->config->shuffle,
+                               .seed = (uint64_t)b->config->seed};
     vt_sampler *sampler = vt_sampler_open(&order);
     p->plans = vt_allocate((size_t)b->batches, sizeof *p->plans, "bench io");
     const int64_t of_epoch = vt_sampler_batch_count(sampler);

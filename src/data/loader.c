@@ -180,18 +180,10 @@ vt_status vt_loader_open(const vt_loader_options *options, vt_loader **result)
     pthread_cond_init(&loader->filled_one, NULL);
     pthread_cond_init(&loader->wanted, NULL);
     pthread_cond_init(&loader->idle, NULL);
-    vt_sampler_options order = {.sample_count = source->sample_count,
-                                .global_batch_size = options->global_batch_size,
-                                .part = options->part,
-                                .parts = options->parts,
-                                .drop_last = options->drop_last,
-                                .shuffle = options->shuffle,
-                                .seed = options->seed,
-                                .is_drawn = source->is_drawn};
-    loader->sampler = vt_sampler_open(&order);
+    loader->sampler = vt_sampler_open(&loader->options);
     loader->batch_count = vt_sampler_batch_count(loader->sampler);
     VT_CHECK(loader->batch_count > 0, "%s '%s' has %lld samples, fewer than one batch of %lld; lower the batch size",
-             source->option_name, source->path, (long long)order.sample_count, (long long)options->global_batch_size);
+             source->option_name, source->path, (long long)source->sample_count, (long long)options->global_batch_size);
     VT_TRY(open_ring(loader));
     VT_TRY(start_threads(loader));
     *result = loader;

@@ -3,18 +3,7 @@
 #ifndef VT_DATA_SAMPLER_H
 #define VT_DATA_SAMPLER_H
 
-#include <stdbool.h>
-#include <stdint.h>
-
-typedef struct {
-    int64_t sample_count;      /* of the dataset */
-    int64_t global_batch_size; /* of all parts together, which must divide it */
-    int64_t part, parts;       /* this data-parallel rank, and how many there are; parts 0: one */
-    bool drop_last;            /* true: a partial last batch is left out; false: it is kept, smaller */
-    bool shuffle; /* vt_random_permutation(seed, epoch), of many samples vt_random_permuted; else in order */
-    uint64_t seed;
-    bool is_drawn; /* the samples of epoch e are e · sample_count + 0, 1, …; no `shuffle` */
-} vt_sampler_options;
+#include "data/loader.h"
 
 /* This part's samples of one global batch. */
 typedef struct {
@@ -26,7 +15,8 @@ typedef struct {
 
 typedef struct vt_sampler vt_sampler;
 
-vt_sampler *vt_sampler_open(const vt_sampler_options *options);
+/* Of the options those of the order count: source, global_batch_size, part to drop_last, shuffle and seed. */
+vt_sampler *vt_sampler_open(const vt_loader_options *options);
 void vt_sampler_close(vt_sampler **sampler);
 
 /* Batches of one epoch, the same for every part. */

@@ -44,8 +44,9 @@ TEST(sampler_is_the_permutation)
 {
     int64_t order[SAMPLES];
     for (int64_t epoch = 0; epoch < 3; epoch++) {
-        vt_sampler *sampler = vt_sampler_open(&(vt_sampler_options){
-            .sample_count = SAMPLES, .global_batch_size = 5, .drop_last = true, .shuffle = true, .seed = 7});
+        vt_source source = {.sample_count = SAMPLES};
+        vt_sampler *sampler = vt_sampler_open(&(vt_loader_options){
+            .source = &source, .global_batch_size = 5, .drop_last = true, .shuffle = true, .seed = 7});
         vt_random_permutation(7, (uint64_t)epoch, SAMPLES, order);
         EXPECT(vt_sampler_batch_count(sampler) == 4);
         for (int64_t b = 3; b >= 0; b--) {
@@ -72,15 +73,12 @@ TEST(slices_of_the_parts)
         const int64_t size = cases[i].size, parts = cases[i].parts;
         const int64_t batches = (cases[i].samples + size - 1) / size;
         int64_t order[32], seen = 0;
+        vt_source source = {.sample_count = cases[i].samples};
         vt_sampler *samplers[6];
         vt_random_permutation(3, 2, cases[i].samples, order);
         for (int64_t p = 0; p < parts; p++) {
-            vt_sampler_options options = {.sample_count = cases[i].samples,
-                                          .global_batch_size = size,
-                                          .part = p,
-                                          .parts = parts,
-                                          .shuffle = true,
-                                          .seed = 3};
+            vt_loader_options options = {
+                .source = &source, .global_batch_size = size, .part = p, .parts = parts, .shuffle = true, .seed = 3};
             samplers[p] = vt_sampler_open(&options);
             EXPECT(vt_sampler_batch_count(samplers[p]) == batches);
         }
