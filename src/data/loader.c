@@ -42,10 +42,10 @@ struct vt_loader {
 /* Which samples the batch has, and the items that read them. One thread at a time. */
 static vt_status plan_batch(vt_loader *loader, int64_t number, vt_slot *slot)
 {
-    const int64_t epoch = number / loader->batch_count, batch = number % loader->batch_count;
-    const vt_sampler_slice slice = vt_sampler_batch(loader->sampler, epoch, batch);
-    return vt_slot_plan(slot, &slice, batch * loader->options.global_batch_size + slice.first_in_batch,
-                        (int64_t)vt_stages_at(&loader->options.rollout, epoch));
+    const int64_t epoch = number / loader->batch_count;
+    vt_batch batch = vt_sampler_batch(loader->sampler, epoch, number % loader->batch_count);
+    batch.steps = (int64_t)vt_stages_at(&loader->options.rollout, epoch);
+    return vt_slot_plan(slot, &batch);
 }
 
 /* Without threads: all of a batch. */

@@ -63,22 +63,24 @@ static int64_t sample_at(const vt_sampler *sampler, int64_t epoch, int64_t place
     return options->shuffle ? vt_random_permuted(options->seed, (uint64_t)epoch, sampler->sample_count, place) : place;
 }
 
-vt_sampler_slice vt_sampler_batch(vt_sampler *sampler, int64_t epoch, int64_t batch)
+vt_batch vt_sampler_batch(vt_sampler *sampler, int64_t epoch, int64_t number)
 {
     const vt_loader_options *options = &sampler->options;
-    VT_ASSERT(epoch >= 0 && batch >= 0 && batch < vt_sampler_batch_count(sampler));
+    VT_ASSERT(epoch >= 0 && number >= 0 && number < vt_sampler_batch_count(sampler));
     const bool kept = is_kept(sampler);
     if (kept && sampler->epoch != epoch)
         vt_random_permutation(options->seed, (uint64_t)epoch, sampler->sample_count, sampler->order);
     sampler->epoch = epoch;
-    const int64_t first = batch * options->global_batch_size;
+    const int64_t first = number * options->global_batch_size;
     const int64_t size = smaller(options->global_batch_size, sampler->sample_count - first);
     const int64_t run = (size + options->parts - 1) / options->parts; /* exact for a full batch */
     const int64_t begin = smaller(options->part * run, size);
     const int64_t count = smaller(run, size - begin);
     for (int64_t i = 0; i < count && !kept; i++) sampler->order[i] = sample_at(sampler, epoch, first + begin + i);
-    return (vt_sampler_slice){.samples = sampler->order + (kept ? first + begin : 0),
-                              .count = count,
-                              .first_in_batch = begin,
-                              .global_count = size};
+    return (vt_batch){.samples = sampler->order + (kept ? first + begin : 0),
+                      .sample_count = count,
+                      .first_sample = first + begin,
+                      .first_in_batch = begin,
+                      .global_count = size,
+                      .source = options->source};
 }

@@ -5,14 +5,6 @@
 
 #include "data/loader.h"
 
-/* This part's samples of one global batch. */
-typedef struct {
-    const int64_t *samples; /* [count], valid until the next call */
-    int64_t count;          /* may be 0 in a partial batch */
-    int64_t first_in_batch; /* position of the first one within the global batch */
-    int64_t global_count;   /* samples of the whole global batch */
-} vt_sampler_slice;
-
 typedef struct vt_sampler vt_sampler;
 
 /* Of the options those of the order count: source, global_batch_size, part to drop_last, shuffle and seed. */
@@ -22,8 +14,9 @@ void vt_sampler_close(vt_sampler **sampler);
 /* Batches of one epoch, the same for every part. */
 int64_t vt_sampler_batch_count(const vt_sampler *sampler);
 
-/* Batch `batch` of epoch `epoch`. A full batch is cut evenly; a partial one of n samples into spans of ceil(n / parts),
- * so that the last parts may get fewer or none. Parts in their order give the order of one rank. */
-vt_sampler_slice vt_sampler_batch(vt_sampler *sampler, int64_t epoch, int64_t batch);
+/* Batch `number` of epoch `epoch`: this part's samples, which are valid until the next call, and no tensors. A full
+ * batch is cut evenly; a partial one of n samples into spans of ceil(n / parts), so that the last parts may get fewer
+ * or none. Parts in their order give the order of one rank. */
+vt_batch vt_sampler_batch(vt_sampler *sampler, int64_t epoch, int64_t number);
 
 #endif

@@ -28,12 +28,10 @@ static void fill(vt_image *image, int left, int top, int width, int height, uint
     vt_draw_box(image, (vt_box){left, top, width, height}, colour);
 }
 
-static void frame(vt_image *image, vt_box box)
+/* Round a box that is drawn afterwards. */
+static void frame(vt_image *image, int left, int top, int width, int height)
 {
-    fill(image, box.left - 1, box.top - 1, box.width + 2, 1, INK);
-    fill(image, box.left - 1, box.top + box.height, box.width + 2, 1, INK);
-    fill(image, box.left - 1, box.top - 1, 1, box.height + 2, INK);
-    fill(image, box.left + box.width, box.top - 1, 1, box.height + 2, INK);
+    fill(image, left - 1, top - 1, width + 2, height + 2, INK);
 }
 
 /* ---- colours and numbers ---- */
@@ -103,9 +101,9 @@ static uint32_t colour_of(const colour_scale *scale, double value)
 static void draw_bar(vt_image *image, int left, int top, int height, const colour_scale *scale)
 {
     double range = scale->high - scale->low;
+    frame(image, left, top, BAR_WIDTH, height);
     for (int y = 0; y < height; y++)
         fill(image, left, top + y, BAR_WIDTH, 1, colour_of(scale, scale->high - range * (y + 0.5) / height));
-    frame(image, (vt_box){left, top, BAR_WIDTH, height});
     int free_from = top + height + VT_TEXT_HEIGHT; /* whatever the bar's height, labels must not overlap */
     for (int i = 0; i < scale->count; i++) {
         int y = top + (int)((scale->high - scale->ticks[i]) / range * (height - 1) + 0.5);
@@ -212,12 +210,12 @@ static void draw_map(vt_image *image, int left, int top, int zoom, const vt_comp
 {
     const vt_box map = {left, top, (int)c->width * zoom, (int)c->height * zoom};
     vt_draw_text(image, left, top - GAP / 2 - VT_TEXT_HEIGHT, title, INK);
+    frame(image, left, top, map.width, map.height);
     for (int64_t y = 0; y < c->height; y++)
         for (int64_t x = 0; x < c->width; x++)
             fill(image, left + (int)x * zoom, top + (int)y * zoom, zoom, zoom,
                  colour_of(scale, (double)field[y * c->width + x]));
     if (c->on_earth && axes->latitudes.count > 0 && axes->longitudes.count > 0) draw_coasts(image, map, zoom, axes);
-    frame(image, map);
     draw_axes(image, map, zoom, axes, labelled);
 }
 

@@ -50,8 +50,8 @@ TEST(sampler_is_the_permutation)
         vt_random_permutation(7, (uint64_t)epoch, SAMPLES, order);
         EXPECT(vt_sampler_batch_count(sampler) == 4);
         for (int64_t b = 3; b >= 0; b--) {
-            vt_sampler_slice slice = vt_sampler_batch(sampler, epoch, b);
-            EXPECT(slice.count == 5 && slice.first_in_batch == 0 && slice.global_count == 5);
+            vt_batch slice = vt_sampler_batch(sampler, epoch, b);
+            EXPECT(slice.sample_count == 5 && slice.first_in_batch == 0 && slice.global_count == 5);
             EXPECT(memcmp(slice.samples, order + 5 * b, 5 * sizeof *order) == 0);
         }
         vt_sampler_close(&sampler);
@@ -84,14 +84,14 @@ TEST(slices_of_the_parts)
         }
         for (int64_t b = 0; b < batches; b++)
             for (int64_t p = 0; p < parts; p++) {
-                vt_sampler_slice slice = vt_sampler_batch(samplers[p], 2, b);
+                vt_batch slice = vt_sampler_batch(samplers[p], 2, b);
                 int64_t count = b < batches - 1 ? size / parts : cases[i].counts[p];
-                EXPECT(slice.count == count, "case %zu, batch %lld, part %lld: %lld", i, (long long)b, (long long)p,
-                       (long long)slice.count);
-                EXPECT(slice.first_in_batch == seen - b * size || slice.count == 0);
+                EXPECT(slice.sample_count == count, "case %zu, batch %lld, part %lld: %lld", i, (long long)b,
+                       (long long)p, (long long)slice.sample_count);
+                EXPECT(slice.first_in_batch == seen - b * size || slice.sample_count == 0);
                 EXPECT(slice.global_count == (b < batches - 1 ? size : cases[i].samples - b * size));
-                EXPECT(memcmp(slice.samples, order + seen, (size_t)slice.count * sizeof *order) == 0);
-                seen += slice.count;
+                EXPECT(memcmp(slice.samples, order + seen, (size_t)slice.sample_count * sizeof *order) == 0);
+                seen += slice.sample_count;
             }
         EXPECT(seen == cases[i].samples); /* the parts together are one rank's order */
         for (int64_t p = 0; p < parts; p++) vt_sampler_close(&samplers[p]);

@@ -542,8 +542,8 @@ TEST(order_without_memory)
     const vt_loader_options options = {
         .source = &source, .global_batch_size = 6, .part = 1, .parts = 2, .shuffle = true, .seed = 1};
     vt_sampler *sampler = vt_sampler_open(&options);
-    const vt_sampler_slice slice = vt_sampler_batch(sampler, 3, 1000);
-    EXPECT(slice.count == 3 && slice.first_in_batch == 3 &&
+    const vt_batch slice = vt_sampler_batch(sampler, 3, 1000);
+    EXPECT(slice.sample_count == 3 && slice.first_in_batch == 3 &&
            vt_sampler_batch_count(sampler) == ((INT64_C(1) << 40) + 5) / 6);
     for (int64_t i = 0; i < 3; i++)
         EXPECT(slice.samples[i] == vt_random_permuted(1, 3, source.sample_count, 6000 + 3 + i));
