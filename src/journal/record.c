@@ -22,12 +22,12 @@ struct vt_record {
     vt_record_options run;
     vt_tensorboard *tensorboard;
     vt_rows *metrics, *epochs;
-    vt_step_sums epoch_sums;       /* since the epoch began, or this process */
-    vt_record_epoch_figures epoch; /* that was trained last */
-    vt_progress *progress;         /* NULL: no terminal */
-    vt_progress_figures shown;     /* there */
-    int64_t first_step;            /* that this process made */
-    double begin;                  /* of that step */
+    vt_step_sums epoch_sums;   /* since the epoch began, or this process */
+    vt_run_progress epoch;     /* when the last one was trained */
+    vt_progress *progress;     /* NULL: no terminal */
+    vt_progress_figures shown; /* there */
+    int64_t first_step;        /* that this process made */
+    double begin;              /* of that step */
 };
 
 void vt_record_memory(vt_backend *backend, const char *what)
@@ -49,19 +49,18 @@ static vt_status open_rows(const vt_record_options *options, const char *file, c
 
 static vt_status write_plan(const vt_record_options *options)
 {
-    vt_rows *plan = NULL;
-    vt_text row = {0};
-    vt_text_append(&row, "%lld,%lld,%lld,%lld,%lld,%.9g", (long long)options->config->ranks, (long long)options->epochs,
-                   (long long)options->steps_per_epoch, (long long)options->config->global_batch_size,
-                   (long long)options->parameters, options->step_flops);
-    for (int i = 0; i < VT_MEMORY_CATEGORY_COUNT; i++) vt_text_append(&row, ",%.0f", options->bytes[i]);
-    vt_status status = open_rows(options, "plan.csv",
-                                 "ranks,epochs,steps_per_epoch,global_batch_size,model_parameters,step_flops,"
-                                 "parameters,gradients,optimizer,activations,data,workspace\n",
-                                 VT_ROWS_STEPS, 0, &plan);
-    if (status == VT_OK) status = vt_rows_add(plan, "%s\n", row.characters);
-    vt_rows_close(&plan);
-    vt_text_close(&row);
+    vt_text plan = {0};
+    char *path = vt_text_format("%s/plan.csv", options->run_directory);
+    vt_text_append(&plan,
+                   "ranks,epochs,steps_per_epoch,global_batch_size,model_parameters,step_flops,"
+                   "parameters,gradients,optimizer,activations,data,workspace\n%lld,%lld,%lld,%lld,%lld,%.9g",
+                   (long long)options->config->ranks, (long long)options->epochs, (long long)options->steps_per_epoch,
+                   (long long)options->config->global_batch_size, (long long)options->parameters, options->step_flops);
+    for (int i = 0; i < VT_MEMORY_CATEGORY_COUNT; i++) vt_text_append(&plan, ",%.0f", options->bytes[i]);
+    vt_text_append(&plan, "\n");
+    const vt_status status = vt_file_write(path, plan.characters, plan.length);
+    vt_text_close(&plan);
+    free(path);
     return status;
 }
 
@@ -244,26 +243,34 @@ done:
     return status;
 }
 
-vt_status vt_record_epoch(vt_record *record, const vt_record_epoch_figures *figures, vt_step_sums *unlogged)
+static vt_step_sums sums_of_epoch(const vt_run_progress *progress)
+{
+    return (vt_step_sums){.steps = progress->epoch_steps,
+                          .samples = progress->epoch_samples,
+                          .updates = progress->epoch_steps - progress->epoch_skipped,
+                          .seconds = progress->epoch_seconds,
+                          .loss = progress->epoch_loss,
+                          .waited = progress->epoch_waited};
+}
+
+vt_status vt_record_epoch(vt_record *record, vt_run_progress *progress, vt_step_times times, double shown_learning_rate,
+                          bool told)
 {
     vt_status status = VT_OK;
-    vt_step_sums sums = {.steps = figures->steps,
-                         .samples = figures->samples,
-                         .seconds = figures->seconds,
-                         .updates = 1,
-                         .loss = figures->mean_loss};
+    vt_step_sums sums = sums_of_epoch(progress);
     if (record == NULL) return VT_OK;
     record->epoch_sums = (vt_step_sums){0};
-    record->epoch = *figures;
-    if (figures->told) return VT_OK;
-    vt_log_info("Time taken for epoch %lld is %f sec, avg %f samples/sec", (long long)figures->epoch, figures->seconds,
-                (double)figures->samples / figures->seconds);
-    vt_log_info("  Avg train loss=%f", vt_text_plain_nan(figures->mean_loss));
+    record->epoch = *progress;
+    record->epoch.epoch_times = times;
+    if (told) return VT_OK;
+    vt_log_info("Time taken for epoch %lld is %f sec, avg %f samples/sec", (long long)progress->epoch + 1, sums.seconds,
+                (double)sums.samples / sums.seconds);
+    vt_log_info("  Avg train loss=%f", mean_loss(&sums));
     if (record->run.config->log_every > 0) {
-        sums = *unlogged;
-        *unlogged = (vt_step_sums){0};
+        sums = progress->unlogged;
+        progress->unlogged = (vt_step_sums){0};
     }
-    if (sums.steps > 0) VT_TRY(write_training_points(record, figures->step, &sums, figures->shown_learning_rate));
+    if (sums.steps > 0) VT_TRY(write_training_points(record, progress->step, &sums, shown_learning_rate));
 done:
     return status;
 }
@@ -324,14 +331,14 @@ static void append_number(vt_text *line, double value)
 static vt_status add_epoch(const vt_record *record, const vt_evaluation *validation)
 {
     vt_text line = {0};
-    const vt_record_epoch_figures *epoch = &record->epoch;
-    const vt_step_times *times = &epoch->times;
-    const double numbers[] = {epoch->mean_loss, validation->loss,       validation->baseline_loss,
-                              epoch->seconds,   (double)epoch->samples, validation->seconds,
-                              epoch->waited,    times->forward,         times->backward,
-                              times->optimizer, times->communication,   vt_memory_resident(),
+    const vt_step_sums sums = sums_of_epoch(&record->epoch);
+    const vt_step_times *times = &record->epoch.epoch_times;
+    const double numbers[] = {mean_loss(&sums), validation->loss,     validation->baseline_loss,
+                              sums.seconds,     (double)sums.samples, validation->seconds,
+                              sums.waited,      times->forward,       times->backward,
+                              times->optimizer, times->communication, vt_memory_resident(),
                               vt_memory_peak()};
-    vt_text_append(&line, "%lld,%lld", (long long)epoch->step, (long long)epoch->epoch);
+    vt_text_append(&line, "%lld,%lld", (long long)record->epoch.step, (long long)record->epoch.epoch + 1);
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) append_number(&line, numbers[i]);
     for (int64_t i = 1; i <= validation->count; i++) append_number(&line, validation->model.values[i]);
     for (int64_t i = 1; i <= validation->count; i++) append_number(&line, validation->baseline.values[i]);
@@ -360,8 +367,9 @@ vt_status vt_record_validation(vt_record *record, int64_t step, const vt_evaluat
     vt_log_info("  Avg val loss=%s", vt_text_float((float)validation->loss, number));
     vt_log_info("  Total validation time: %s sec", vt_text_double(validation->seconds, number));
     log_scores(record, validation);
+    const vt_step_sums trained = sums_of_epoch(&record->epoch);
     if (record->run.scores->tell_epoch != NULL)
-        record->run.scores->tell_epoch(record->epoch.epoch, record->run.epochs, record->epoch.mean_loss, validation);
+        record->run.scores->tell_epoch(record->epoch.epoch + 1, record->run.epochs, mean_loss(&trained), validation);
     VT_TRY(write_validation_points(record, step, validation));
     VT_TRY(add_epoch(record, validation));
     if (vt_run_report_write(record->run.run_directory, NULL) != VT_OK) { /* no reason to end a run */

@@ -49,23 +49,14 @@ typedef struct {
 } vt_record_step_figures;
 
 /* After every step: adds its row to metrics.csv, and redraws the progress bar. With log_every, every N-th step also
- * adds a line to the log and points to the curves: means over the steps since the last points, whose sums the caller
- * keeps in *unlogged. */
+ * adds a line to the log and points to the curves: means over the steps since the last points, whose sums the run's
+ * progress keeps in *unlogged. */
 vt_status vt_record_step(vt_record *record, const vt_record_step_figures *figures, vt_step_sums *unlogged);
 
-typedef struct {
-    int64_t epoch;          /* 1 for the first */
-    int64_t step;           /* steps done */
-    int64_t steps, samples; /* trained on in `seconds` */
-    double seconds;
-    double waited;       /* of them, for data */
-    vt_step_times times; /* of the other seconds */
-    double mean_loss;    /* of the steps' losses */
-    double shown_learning_rate;
-    bool told; /* the epoch was logged before the run was stopped in its validation: only epochs.csv needs it now */
-} vt_record_epoch_figures;
-
-vt_status vt_record_epoch(vt_record *record, const vt_record_epoch_figures *figures, vt_step_sums *unlogged);
+/* Ends the training of an epoch, of whose seconds these were spent in the parts of steps. told: it was logged before
+ * the run was stopped in its validation, and only epochs.csv needs it now. */
+vt_status vt_record_epoch(vt_record *record, vt_run_progress *progress, vt_step_times times, double shown_learning_rate,
+                          bool told);
 
 /* Target beside prediction, after epoch `epoch` (1 for the first); both [height, width] on the host. */
 vt_status vt_record_picture(vt_record *record, const vt_picture *picture, int64_t epoch, int64_t step,

@@ -107,16 +107,14 @@ void vt_progress_format(const vt_progress_figures *figures, int columns, bool co
 {
     /* In the order of the line; the piece with rank 0 is dropped last. */
     static const int ranks[PIECES] = {0, 1, 2, 7, 5, 4, 6, 3};
-    char pieces[PIECES][PIECE_SIZE], tail[PIECES * PIECE_SIZE] = "";
+    char pieces[PIECES][PIECE_SIZE] = {{0}}, tail[PIECES * PIECE_SIZE] = "";
     char curve[VT_SPARKLINE_SIZE] = "";
     snprintf(pieces[0], PIECE_SIZE, "epoch %lld/%lld", (long long)figures->epoch, (long long)figures->epochs);
     snprintf(pieces[1], PIECE_SIZE, " %lld/%lld", (long long)figures->step, (long long)figures->steps);
-    pieces[2][0] = '\0';
     if (figures->epoch > 1 || figures->step > 0) snprintf(pieces[2], PIECE_SIZE, ", loss %.4f", figures->loss);
     if (is_utf8()) vt_sparkline_format(&figures->history, HISTORY, curve);
     snprintf(pieces[3], PIECE_SIZE, "%s%.*s", curve[0] != '\0' ? " " : "", 3 * HISTORY,
              curve); /* 3 bytes a character */
-    pieces[4][0] = '\0';
     if (figures->validation_loss > 0) snprintf(pieces[4], PIECE_SIZE, ", valid %.4f", figures->validation_loss);
     snprintf(pieces[5], PIECE_SIZE, ", %.4g samples/s", figures->samples_per_sec);
     snprintf(pieces[6], PIECE_SIZE, ", data wait %.0f %%", 100 * figures->data_wait);
