@@ -11,7 +11,7 @@
 #include "base/median.h"
 #include "base/memory.h"
 #include "base/text.h"
-#include "data/sampler.h"
+#include "data/loader.h"
 #include "data/source.h"
 #include "parallel/world.h"
 #include "source/sources.h"

@@ -11,7 +11,7 @@
 #include "command/plan.h"
 #include "planning/layouts.h"
 #include "planning/practice.h"
-#include "report/chart.h"
+#include "report/page.h"
 #include "report/progress.h"
 #include "source/sources.h"
 #include "storage/output_file.h"

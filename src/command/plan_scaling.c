@@ -9,7 +9,6 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "planning/layouts.h"
-#include "report/chart.h"
 #include "report/page.h"
 #include "report/progress.h"
 #include "storage/output_file.h"

@@ -8,7 +8,6 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/threads.h"
-#include "data/sampler.h"
 #include "data/slot.h"
 
 /* Batches are numbered through all epochs: batch b of epoch e is e · batch_count + b. The ring has prefetch + 1 slots:

@@ -1,11 +1,10 @@
-#include "report/chart.h"
+#include "report/page.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "report/map_ticks.h"
-#include "report/page.h"
 
 enum { MOST_POINTS = 400, MOST_TICKS = 12, PALETTE = 6 };
 

@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "report/chart.h"
 #include "report/page.h"
 #include "report/run_report.h"
 

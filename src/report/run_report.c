@@ -7,9 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "report/chart.h"
 #include "report/page.h"
-#include "report/scorecard.h"
 
 /* ---- figures ---- */
 

@@ -1,4 +1,5 @@
-/* report.html of a run, and the page that compares several runs: made only from the files of their directories. */
+/* report.html of a run, the page that compares several runs, and that of an evaluation: made only from the files of
+ * their directories. */
 #ifndef VT_REPORT_RUN_REPORT_H
 #define VT_REPORT_RUN_REPORT_H
 
@@ -35,5 +36,18 @@ extern const vt_run_curve vt_run_curves[VT_RUN_CURVES];
  * drawn from the files that comm_trace writes (timeline.c). Appends a section; nothing for a run without stages, or
  * without traces of all its ranks. */
 void vt_timeline_append(vt_text *html, const vt_run_files *run);
+
+/* ---- what an evaluation found (scorecard.c), drawn from its files scores.csv, spectra.csv and rank_histogram.csv:
+ * scorecards of skill by channel and lead time, and curves of RMSE, ACC and power spectra ---- */
+
+/* Writes <directory>/scores.html from the evaluation's files there; the title says what was scored. *verdict: a line
+ * that says whether the ensemble is better than dressed forecasts, malloc'd; "": that isn't known. */
+vt_status vt_scorecard_write(const char *directory, const char *title, char **verdict);
+
+/* Appends the sections of an evaluation's directory to a page; verdict as above. Error: no scores.csv. */
+vt_status vt_scorecard_append(vt_text *html, const char *directory, char **verdict);
+
+/* The directory of the newest evaluation of a run, malloc'd; NULL: it has none. */
+char *vt_scorecard_find(const char *run_directory);
 
 #endif

@@ -1,4 +1,4 @@
-#include "report/scorecard.h"
+#include "report/run_report.h"
 
 #include <dirent.h>
 #include <math.h>
@@ -7,9 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "report/chart.h"
 #include "report/page.h"
-#include "report/run_files.h"
 
 enum { MOST_LEADS = 14, CURVES = 3, SPECTRA = 4 };
 
@@ -79,15 +77,12 @@ static double hours_at(const vt_table *table, int64_t row)
     return isnan(hours) ? 24 * vt_table_value(table, row, "lead_days") : hours;
 }
 
-/* Which of a channel's leads have a column: all if they are few, else the first, the last, and some that are equally
- * far apart. */
-static int choose_leads(int64_t count, int64_t leads[MOST_LEADS])
+/* Has this one of a channel's leads a column: all if they are few, else the first, the last, and some that are equally
+ * far apart? */
+static bool is_shown(int64_t lead, int64_t leads)
 {
-    int chosen = 0;
-    const int64_t apart = count <= MOST_LEADS ? 1 : (count + MOST_LEADS - 3) / (MOST_LEADS - 2);
-    for (int64_t i = 0; i < count; i++)
-        if (i == 0 || (i + 1) % apart == 0 || i == count - 1) leads[chosen++] = i;
-    return chosen;
+    const int64_t apart = leads <= MOST_LEADS ? 1 : (leads + MOST_LEADS - 3) / (MOST_LEADS - 2);
+    return lead == 0 || (lead + 1) % apart == 0 || lead == leads - 1;
 }
 
 static void append_lead(vt_text *text, const vt_table *table, int64_t row)
@@ -118,23 +113,24 @@ static void append_cell(vt_text *html, double skill)
 
 static void append_scorecard(vt_text *html, const vt_table *scores, const char *column, const char *title)
 {
-    int64_t leads[MOST_LEADS];
     if (!has_numbers(scores, column)) return;
-    const int count = choose_leads(channel_at(scores, 0).rows, leads);
+    const int64_t leads = channel_at(scores, 0).rows;
     vt_text_append(html,
                    "<figure><figcaption>%s</figcaption><div class=\"wide\"><table class=\"scores\"><thead><tr>"
                    "<th>channel</th>",
                    title);
-    for (int i = 0; i < count; i++) {
+    for (int64_t i = 0; i < leads; i++) {
+        if (!is_shown(i, leads)) continue;
         vt_text_append(html, "<th>");
-        append_lead(html, scores, leads[i]);
+        append_lead(html, scores, i);
         vt_text_append(html, "</th>");
     }
     vt_text_append(html, "</tr></thead>");
     for (int64_t first = 0; first < scores->rows;) {
         const vt_table channel = channel_at(scores, first);
         vt_page_append_text(html, "<tr><th>", channel.labels[0], "</th>");
-        for (int i = 0; i < count; i++) append_cell(html, vt_table_value(&channel, leads[i], column));
+        for (int64_t i = 0; i < leads; i++)
+            if (is_shown(i, leads)) append_cell(html, vt_table_value(&channel, i, column));
         vt_text_append(html, "</tr>");
         first += channel.rows;
     }

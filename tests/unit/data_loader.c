@@ -3,7 +3,6 @@
 
 #include "base/random.h"
 #include "config/config.h"
-#include "data/sampler.h"
 #include "test.h"
 #include "unit/data_files.h"
 

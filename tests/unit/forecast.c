@@ -1,5 +1,5 @@
 /* Scores against numbers computed by hand, dates, names of channels, and the small tools of reports. */
-#include "report/chart.h"
+#include "report/page.h"
 #include "report/progress.h"
 #include "report/table.h"
 #include "task/weather/calendar.h"

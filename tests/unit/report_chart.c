@@ -1,6 +1,6 @@
 /* Charts of report.html. */
 
-#include "report/chart.h"
+#include "report/page.h"
 #include "test.h"
 
 /* Is the chart of a loss that falls from 1 to `last` drawn with a logarithmic axis? */

@@ -8,7 +8,6 @@
 #include "base/memory.h"
 #include "base/random.h"
 #include "data/loader.h"
-#include "data/sampler.h"
 #include "settings.h"
 #include "source/synthetic/synthetic_text.h"
 #include "source/text/split.h"
