@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "report/map_ticks.h"
+#include "report/drawing.h"
 
 enum { MOST_POINTS = 400, MOST_TICKS = 12, PALETTE = 6 };
 

@@ -78,6 +78,12 @@ void vt_draw_strokes(vt_image *image, vt_box box, const vt_stroke *strokes, int6
     free(shares);
 }
 
+double vt_tick_step(double least)
+{
+    const double power = pow(10, floor(log10(least))), ratio = least / power;
+    return power * (ratio > 5 ? 10 : ratio > 2 ? 5 : ratio > 1 ? 2 : 1);
+}
+
 /* ---- text ---- */
 
 /* Pixels to a unit of the font, whose capitals are 21 units high, from 12 above its zero to 9 below. */
