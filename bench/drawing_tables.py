@@ -14,7 +14,7 @@ import struct
 import sys
 
 BASE, ZERO = 91, ord("$")
-LIFT = "    "  # after the last point of a line
+MOST = BASE // 2  # of the steps to the next point, in one digit
 WIDTH = 120
 
 FONT_NOTICE = """\
@@ -68,9 +68,20 @@ def coastlines(path):
             yield line
 
 
-def digits(share):
-    number = round(min(1, max(0, share)) * (BASE * BASE - 1))
-    return chr(ZERO + number // BASE) + chr(ZERO + number % BASE)
+def number(share):
+    return round(min(1, max(0, share)) * (BASE * BASE - 1))
+
+
+def encode(points):
+    """A line, as src/report/drawing.h describes it."""
+    last = None
+    for point in points:
+        steps = [a - b for a, b in zip(point, last)] if last else [BASE * BASE]
+        if max(map(abs, steps)) <= MOST:
+            yield "".join(chr(ZERO + MOST + step) for step in steps)
+        else:
+            yield ("!" if last else " ") + "".join(chr(ZERO + n // BASE) + chr(ZERO + n % BASE) for n in point)
+        last = point
 
 
 def literal(text):
@@ -82,13 +93,13 @@ def print_coastlines(path):
     print('#include "report/drawing.h"\n')
     print("/* Natural Earth, 1:110m (public domain); made by bench/drawing_tables.py. */")
     print("const char vt_coastlines[] =\n    // clang-format off")
-    lines = []
+    texts = []
     for line in coastlines(path):
-        points = [digits((x + 180) / 360) + digits((y + 90) / 180) for x, y in line]
+        points = [(number((x + 180) / 360), number((y + 90) / 180)) for x, y in line]
         points = [point for point, before in zip(points, [None] + points) if point != before]
         if len(points) > 2:
-            lines.append(points + [LIFT])
-    print_points([point for line in lines for point in line])
+            texts += encode(points)
+    print_points(texts)
     print("// clang-format on")
 
 
@@ -119,14 +130,17 @@ def print_font(path):
 
 
 def print_glyphs(glyphs):
-    """As many as fit into a line, and behind them a comment that says which they are."""
+    """As many as fit into a line, and behind them a comment that says which they are; long ones take two lines."""
     line, comment = "    ", "/*"
     for code, glyph in enumerate(glyphs, ord(" ")):
-        text, name = f'"{literal(glyph)}",', " space" if code == ord(" ") else " " + chr(code)
-        if comment != "/*" and len(line + text + " " + comment + name + " */") > WIDTH:
+        cut = glyph.rfind(" ", 0, 100) if len(glyph) > 100 else 0
+        text, name = f'"{literal(glyph[cut:])}", ', " space" if code == ord(" ") else " " + chr(code)
+        if comment != "/*" and (cut > 0 or len(line + text + comment + name + " */") > WIDTH):
             print(line + comment + " */")
             line, comment = "    ", "/*"
-        line += text + (" " if len(text) < WIDTH - 16 else "\n    ")
+        if cut > 0:
+            print(f'    "{literal(glyph[:cut])}"')
+        line += text
         comment += name
     print(line + comment + " */")
 

@@ -40,9 +40,10 @@ extern const char *const vt_font_glyphs[VT_FONT_LAST - VT_FONT_FIRST + 1];
 /* Turbo: from dark blue through green to dark red, 0xRRGGBB. */
 extern const uint32_t vt_turbo_colours[256];
 
-/* Coastlines: of each point its longitude and its latitude, two digits each in base VT_COAST_BASE, where VT_COAST_ZERO
- * is 0. The smallest numbers are 180 degrees west and 90 south, the largest 180 east and 90 north. Four blanks end a
- * line. */
+/* Coastlines, in digits of base VT_COAST_BASE, the smallest of which is VT_COAST_ZERO. A line begins with a blank, and
+ * the longitude and latitude of its first point, two digits each: the smallest numbers are 180 degrees west and 90
+ * south, the largest 180 east and 90 north. Each further point has one digit for each, the steps from the last point
+ * plus VT_COAST_BASE / 2; or, where these are too many, a '!' and four digits like those of a first point. */
 enum { VT_COAST_BASE = 91, VT_COAST_ZERO = '$' };
 extern const char vt_coastlines[];
 

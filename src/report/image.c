@@ -232,31 +232,36 @@ static void draw_axes(vt_image *image, vt_box map, int zoom, const map_axes *axe
     }
 }
 
-/* Two digits of a coastline, 0 … 1. */
-static double coast_share(const char *digits)
+/* The next point of the coastlines in *text, longitude and latitude in their steps; false: it begins a line. */
+static bool next_point(const char **text, int point[2])
 {
-    const int number = (digits[0] - VT_COAST_ZERO) * VT_COAST_BASE + digits[1] - VT_COAST_ZERO;
-    return (double)number / (VT_COAST_BASE * VT_COAST_BASE - 1);
+    const char *digits = *text;
+    const bool begins = *digits == ' ', is_whole = begins || *digits == '!';
+    for (int i = 0; i < 2; i++)
+        if (is_whole)
+            point[i] = (digits[2 * i + 1] - VT_COAST_ZERO) * VT_COAST_BASE + digits[2 * i + 2] - VT_COAST_ZERO;
+        else
+            point[i] += digits[i] - VT_COAST_ZERO - VT_COAST_BASE / 2;
+    *text += is_whole ? 5 : 2;
+    return !begins;
 }
 
 /* Dark lines with light edges, to be seen on any colour. */
 static void draw_coasts(vt_image *image, vt_box map, int zoom, const map_axes *axes)
 {
     enum { TURNS = 2 }; /* drawn also these turns further and back, because longitudes may begin anywhere */
-    const size_t points = strlen(vt_coastlines) / 4;
-    vt_stroke *strokes = vt_allocate(points * (2 * TURNS + 1), sizeof *strokes, "a picture");
+    const double steps = VT_COAST_BASE * VT_COAST_BASE - 1;
+    vt_stroke *strokes = vt_allocate(strlen(vt_coastlines) / 2 * (2 * TURNS + 1), sizeof *strokes, "a picture");
     int64_t count = 0;
     for (int turn = -TURNS; turn <= TURNS; turn++) {
-        bool continues = false;
+        int point[2] = {0};
         double x = 0, y = 0;
-        for (const char *point = vt_coastlines; *point != '\0'; point += 4) {
-            const double longitude = 360 * (coast_share(point) - 0.5 + turn);
-            const double latitude = 180 * (coast_share(point + 2) - 0.5);
+        for (const char *text = vt_coastlines; *text != '\0';) {
+            const bool continues = next_point(&text, point);
+            const double longitude = 360 * (point[0] / steps - 0.5 + turn), latitude = 180 * (point[1] / steps - 0.5);
             const double to_x = map.left + zoom * (vt_map_side_position(&axes->longitudes, longitude) + 0.5);
             const double to_y = map.top + zoom * (vt_map_side_position(&axes->latitudes, latitude) + 0.5);
-            const bool is_point = *point != ' ';
-            if (continues && is_point) strokes[count++] = (vt_stroke){x, y, to_x, to_y};
-            continues = is_point;
+            if (continues) strokes[count++] = (vt_stroke){x, y, to_x, to_y};
             x = to_x;
             y = to_y;
         }
