@@ -38,15 +38,6 @@ void vt_record_memory(vt_backend *backend, const char *what)
 
 /* ---- opening ---- */
 
-static vt_status open_rows(const vt_record_options *options, const char *file, const char *names, vt_rows_kind kind,
-                           int64_t last, vt_rows **rows)
-{
-    char *path = vt_text_format("%s/%s", options->run_directory, file);
-    const vt_status status = vt_rows_open(path, names, kind, last, rows);
-    free(path);
-    return status;
-}
-
 static vt_status write_plan(const vt_record_options *options)
 {
     vt_text plan = {0};
@@ -69,7 +60,9 @@ static vt_status open_metrics(const vt_record_options *options, vt_rows **metric
     const char *exponential = options->scores->exponential;
     char *names = vt_text_format("step,epoch,loss,learning_rate,grad_norm,samples_per_sec,data_wait_fraction%s%s\n",
                                  exponential != NULL ? "," : "", exponential != NULL ? exponential : "");
-    const vt_status status = open_rows(options, "metrics.csv", names, VT_ROWS_STEPS, options->steps, metrics);
+    char *path = vt_text_format("%s/metrics.csv", options->run_directory);
+    const vt_status status = vt_rows_open(path, names, VT_ROWS_STEPS, options->steps, metrics);
+    free(path);
     free(names);
     return status;
 }
@@ -92,8 +85,9 @@ static vt_status open_epochs(const vt_record_options *options, vt_rows **epochs)
         free(name);
     }
     vt_text_append(&names, "\n");
-    const vt_status status =
-        open_rows(options, "epochs.csv", names.characters, VT_ROWS_EPOCHS, options->epochs_done, epochs);
+    char *path = vt_text_format("%s/epochs.csv", options->run_directory);
+    const vt_status status = vt_rows_open(path, names.characters, VT_ROWS_EPOCHS, options->epochs_done, epochs);
+    free(path);
     vt_text_close(&names);
     return status;
 }

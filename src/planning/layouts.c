@@ -5,16 +5,6 @@
 
 #include "base/memory.h"
 
-/* Which node each rank runs on; malloc'd. */
-static int *nodes_of(const vt_config *config, const vt_hardware *hardware)
-{
-    const int ranks = (int)config->ranks;
-    const int per_node = hardware->ranks_per_node > 0 ? (int)hardware->ranks_per_node : ranks;
-    int *node_of = vt_allocate((size_t)ranks, sizeof *node_of, "the search for layouts");
-    for (int rank = 0; rank < ranks; rank++) node_of[rank] = rank / per_node;
-    return node_of;
-}
-
 /* ---- one layout ---- */
 
 /* A stage's first rank, and its first one with most tokens, of those that attend and of those of its residual stream.
@@ -73,7 +63,10 @@ vt_status vt_layouts_cost(const vt_config *config, const vt_hardware *hardware, 
 {
     vt_status status = VT_OK;
     double passes = 0;
-    int *node_of = nodes_of(config, hardware);
+    const int ranks = (int)config->ranks;
+    const int per_node = hardware->ranks_per_node > 0 ? (int)hardware->ranks_per_node : ranks;
+    int *node_of = vt_allocate((size_t)ranks, sizeof *node_of, "the search for layouts");
+    for (int rank = 0; rank < ranks; rank++) node_of[rank] = rank / per_node;
     *option = (vt_option_cost){.tensor = config->tensor_parallel,
                                .context = config->context_parallel,
                                .pipeline = config->pipeline_parallel,

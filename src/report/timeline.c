@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/median.h"
 #include "base/memory.h"
 #include "parallel/layout.h"
 #include "report/page.h"
@@ -28,8 +29,9 @@ typedef struct {
 
 /* What all ranks' traces say about a step. */
 typedef struct {
+    double length;       /* seconds until the last rank's last pass; first, for vt_by_value */
+    double busy;         /* seconds of passes, added up over the ranks */
     int64_t step, ranks; /* those that have finished it */
-    double busy, length; /* seconds of passes, added up over the ranks; until the last rank's last pass */
 } step_sum;
 
 typedef struct {
@@ -98,12 +100,6 @@ static bool add_rank(const vt_run_files *run, int rank, timeline *all)
     return is_there;
 }
 
-static int by_length(const void *a, const void *b)
-{
-    const double difference = ((const step_sum *)a)->length - ((const step_sum *)b)->length;
-    return difference > 0 ? 1 : difference < 0 ? -1 : 0;
-}
-
 /* Leaves the steps that all ranks have finished, but not the first one (it warms up), from the shortest to the longest.
  */
 static void keep_whole_steps(timeline *all)
@@ -115,7 +111,7 @@ static void keep_whole_steps(timeline *all)
     const int64_t first = kept > 1 ? 1 : 0;
     memmove(all->steps, all->steps + first, (size_t)(kept - first) * sizeof *all->steps);
     all->count = kept - first;
-    qsort(all->steps, (size_t)all->count, sizeof *all->steps, by_length);
+    qsort(all->steps, (size_t)all->count, sizeof *all->steps, vt_by_value);
 }
 
 /* Error: the files describe no layout. */
