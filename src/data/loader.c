@@ -280,11 +280,10 @@ static vt_slot *take_ready(vt_loader *loader)
 
 vt_status vt_loader_next(vt_loader *loader, const vt_batch **batch, double *waited_seconds)
 {
-    vt_status status = VT_OK;
     *batch = NULL;
     VT_ASSERT(loader->begun);
-    if (loader->next == loader->end) goto done;
-    double start = vt_clock_seconds();
+    if (loader->next == loader->end) return VT_OK;
+    const double start = vt_clock_seconds();
     vt_slot *slot = loader->slots;
     if (loader->options.workers > 0)
         slot = take_ready(loader);
@@ -293,13 +292,11 @@ vt_status vt_loader_next(vt_loader *loader, const vt_batch **batch, double *wait
     *waited_seconds += vt_clock_seconds() - start;
     if (slot->failed) {
         vt_error_move_in(&slot->error);
-        status = VT_ERROR;
-        goto done;
+        return VT_ERROR;
     }
     loader->next++;
     *batch = &slot->batch;
-done:
-    return status;
+    return VT_OK;
 }
 
 /* ---- bad samples ---- */

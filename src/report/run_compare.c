@@ -83,9 +83,8 @@ static void append_figures(vt_text *html, const vt_run_files *runs, int count)
         vt_text_append(html, "<tr><th>%s</th>", figures[0][row].name);
         for (int i = 0; i < count; i++) {
             const vt_run_figure *figure = &figures[i][row];
-            const bool known = figure->value[0] != '\0';
-            vt_text_append(html, "<td>%s", known ? figure->value : "-");
-            vt_page_append_text(html, " <small>", known ? figure->detail : "", "</small></td>");
+            vt_text_append(html, "<td>%s", figure->value[0] != '\0' ? figure->value : "-");
+            vt_page_append_text(html, " <small>", figure->detail, "</small></td>");
         }
         vt_text_append(html, "</tr>");
     }

@@ -17,14 +17,15 @@ const vt_run_curve vt_run_curves[VT_RUN_CURVES] = {
     {"data_wait_fraction", "Share of the time waiting for data", VT_CHART_FROM_ZERO | VT_CHART_PERCENT},
     {"grad_norm", "Norm of the gradients", VT_CHART_FROM_ZERO | VT_CHART_MAY_BE_LOGARITHMIC}};
 
-/* The rest is printed into its detail. */
+/* The rest is printed into its detail, if there is a value. */
 static void set(vt_run_figure *figure, const char *name, double value,
                 const char *(*value_text)(double value, char buffer[VT_NUMBER_SIZE]), const char *detail, ...)
 {
     va_list arguments;
-    va_start(arguments, detail);
     *figure = (vt_run_figure){.name = name};
-    if (isfinite(value)) value_text(value, figure->value);
+    if (!isfinite(value)) return;
+    value_text(value, figure->value);
+    va_start(arguments, detail);
     vsnprintf(figure->detail, sizeof figure->detail, detail, arguments);
     va_end(arguments);
 }
