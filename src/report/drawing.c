@@ -10,17 +10,12 @@ static int smaller(int a, int b)
     return a < b ? a : b;
 }
 
-static int larger(int a, int b)
-{
-    return a > b ? a : b;
-}
-
 static vt_box box_within(vt_box box, vt_box limits)
 {
-    const int left = larger(box.left, limits.left), top = larger(box.top, limits.top);
+    const int left = vt_larger(box.left, limits.left), top = vt_larger(box.top, limits.top);
     const int right = smaller(box.left + box.width, limits.left + limits.width);
     const int bottom = smaller(box.top + box.height, limits.top + limits.height);
-    return (vt_box){left, top, larger(0, right - left), larger(0, bottom - top)};
+    return (vt_box){left, top, vt_larger(0, right - left), vt_larger(0, bottom - top)};
 }
 
 static void mix(vt_image *image, int x, int y, uint32_t colour, double share)

@@ -25,6 +25,11 @@ void vt_draw_strokes(vt_image *image, vt_box box, const vt_stroke *strokes, int6
 void vt_draw_text(vt_image *image, int left, int top, const char *text, uint32_t colour);
 int vt_draw_text_width(const char *text);
 
+static inline int vt_larger(int a, int b)
+{
+    return a > b ? a : b;
+}
+
 /* The smallest of 1, 2 and 5 times a power of ten that is at least `least`, which is above 0: what lies between the
  * ticks of an axis. */
 double vt_tick_step(double least);

@@ -114,15 +114,10 @@ static void draw_bar(vt_image *image, int left, int top, int height, const colou
     }
 }
 
-static int larger(int a, int b)
-{
-    return a > b ? a : b;
-}
-
 static int bar_room(const colour_scale *scale)
 {
     int label_width = 0;
-    for (int i = 0; i < scale->count; i++) label_width = larger(label_width, vt_draw_text_width(scale->labels[i]));
+    for (int i = 0; i < scale->count; i++) label_width = vt_larger(label_width, vt_draw_text_width(scale->labels[i]));
     return BAR_WIDTH + TICK + 4 + label_width + MARGIN;
 }
 
@@ -207,7 +202,7 @@ static map_axes axes_of(const vt_comparison *c, int zoom)
     vt_map_ticks_place(&axes.latitudes, 2.0 * VT_TEXT_HEIGHT / zoom, &axes.beside);
     vt_map_ticks_place(&axes.longitudes, (double)WIDEST_LABEL / zoom, &axes.below);
     for (int i = 0; i < axes.beside.count; i++)
-        axes.left = larger(axes.left, vt_draw_text_width(axes.beside.labels[i]) + TICK + 4);
+        axes.left = vt_larger(axes.left, vt_draw_text_width(axes.beside.labels[i]) + TICK + 4);
     if (axes.below.count > 0) axes.bottom = VT_TEXT_HEIGHT + TICK;
     return axes;
 }
@@ -228,7 +223,7 @@ static void draw_axes(vt_image *image, vt_box map, int zoom, const map_axes *axe
         int begin = x - wide / 2; /* within the map's own sides, so that it does not overlap the neighbour's */
         if (begin + wide > map.left + map.width) begin = map.left + map.width - wide;
         fill(image, x, map.top + map.height, 1, TICK, INK);
-        vt_draw_text(image, larger(begin, map.left), map.top + map.height + TICK, label, INK);
+        vt_draw_text(image, vt_larger(begin, map.left), map.top + map.height + TICK, label, INK);
     }
 }
 
@@ -291,7 +286,7 @@ static void draw_map(vt_image *image, int left, int top, int zoom, const vt_comp
 void vt_image_compare(const vt_comparison *c, vt_image *image)
 {
     const bool with_difference = c->difference_title != NULL;
-    const int side = (int)(c->width > c->height ? c->width : c->height), zoom = larger(1, PANEL_SIDE / side);
+    const int side = (int)(c->width > c->height ? c->width : c->height), zoom = vt_larger(1, PANEL_SIDE / side);
     const int width = (int)c->width * zoom, height = (int)c->height * zoom;
     map_axes axes = axes_of(c, zoom);
     const int64_t count = c->height * c->width;
@@ -299,14 +294,14 @@ void vt_image_compare(const vt_comparison *c, vt_image *image)
     for (int64_t i = 0; i < count; i++) difference[i] = c->right[i] - c->left[i];
     const colour_scale scale = scale_of(c->left, count, c->is_signed), other = scale_of(difference, count, true);
 
-    int cell = larger(width, larger(vt_draw_text_width(c->left_title), vt_draw_text_width(c->right_title)));
-    if (with_difference) cell = larger(cell, vt_draw_text_width(c->difference_title));
+    int cell = vt_larger(width, vt_larger(vt_draw_text_width(c->left_title), vt_draw_text_width(c->right_title)));
+    if (with_difference) cell = vt_larger(cell, vt_draw_text_width(c->difference_title));
     const int top = MARGIN + VT_TEXT_HEIGHT + GAP + VT_TEXT_HEIGHT + GAP / 2;
     const int before = MARGIN + axes.left, left = before + (c->before_title != NULL ? cell + MARGIN : 0);
     const int right = left + cell + MARGIN, bar = right + cell + MARGIN;
     const int third = bar + bar_room(&scale);
     const int end = with_difference ? third + cell + MARGIN + bar_room(&other) : third;
-    image->width = larger(end, 2 * MARGIN + vt_draw_text_width(c->title));
+    image->width = vt_larger(end, 2 * MARGIN + vt_draw_text_width(c->title));
     image->height = top + height + VT_TEXT_HEIGHT + axes.bottom;
     image->pixels = vt_allocate(1, (size_t)image->width * (size_t)image->height * 3, "a picture");
 
