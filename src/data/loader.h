@@ -16,7 +16,7 @@ typedef struct {
     int64_t part, parts; /* this data-parallel rank's slice of each global batch, see vt_sampler_batch; parts 0: one */
     bool drop_last;      /* training: the last partial batch of an epoch is dropped; validation: it is kept, smaller */
     bool fill;           /* a partial batch is filled up with the source's blank samples, to the size of every other */
-    bool shuffle;        /* vt_random_permutation(seed, epoch), else in order */
+    bool shuffle;        /* vt_random_permutation(seed, epoch), of many samples vt_random_permuted; else in order */
     uint64_t seed;
     int64_t prefetch;  /* batches ready ahead */
     int64_t workers;   /* threads that read; 0: none, vt_loader_next reads */

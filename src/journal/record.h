@@ -14,9 +14,11 @@
 typedef struct vt_record vt_record;
 
 typedef struct {
+    /* these must outlive the record */
     const vt_config *config;
-    const char *run_directory; /* it and what is pointed to must outlive the record */
+    const char *run_directory;
     const vt_score_names *scores;
+
     int64_t steps, epochs_done;             /* of which the directory has rows: where the run continues; 0: it is new */
     double bytes[VT_MEMORY_CATEGORY_COUNT]; /* that the run needs, as planned */
     double step_flops;                      /* likewise */
@@ -53,8 +55,8 @@ typedef struct {
  * progress keeps in *unlogged. */
 vt_status vt_record_step(vt_record *record, const vt_record_step_figures *figures, vt_step_sums *unlogged);
 
-/* Ends the training of an epoch, of whose seconds these were spent in the parts of steps. told: it was logged before
- * the run was stopped in its validation, and only epochs.csv needs it now. */
+/* After the last step of an epoch. times: where its seconds went. Takes progress->unlogged, as vt_record_step does.
+ * told: the epoch was logged before the run was stopped in its validation, and only epochs.csv needs it now. */
 vt_status vt_record_epoch(vt_record *record, vt_run_progress *progress, vt_step_times times, double shown_learning_rate,
                           bool told);
 

@@ -230,7 +230,7 @@ static int add_curves(const vt_table *channel, const section *s, vt_line *lines)
 
 static vt_table lead_at(const vt_table *channel, int64_t first)
 {
-    int64_t end = first;
+    int64_t end = first + 1;
     const double hours = hours_at(channel, first);
     while (end < channel->rows && hours_at(channel, end) == hours) end++;
     return vt_table_part(channel, first, end - first);
