@@ -14,6 +14,8 @@ import struct
 import sys
 
 BASE, ZERO = 91, ord("$")
+MOST = BASE // 2  # of the steps to the next point, in one digit
+WIDTH = 120
 
 FONT_NOTICE = """\
 /* The Hershey font Simplex Roman, made by bench/drawing_tables.py.
@@ -66,41 +68,52 @@ def coastlines(path):
             yield line
 
 
-def digits(share):
-    number = round(min(1, max(0, share)) * (BASE * BASE - 1))
-    return chr(ZERO + number // BASE) + chr(ZERO + number % BASE)
+def number(share):
+    return round(min(1, max(0, share)) * (BASE * BASE - 1))
 
 
-def literals(text, indent, width):
-    """C strings of at most `width` columns, which continue one another."""
-    line, lines, before = "", [], ""
-    for character in text:
-        escaped = "\\" + character if character in '\\"' or (character == before == "?") else character
-        if len(line) + len(escaped) > width - indent - 3:
-            lines.append(line)
-            line = ""
-        line += escaped
-        before = character
-    return "\n".join(" " * indent + f'"{line}"' for line in lines + [line])
+def encode(points):
+    """A line, as src/report/drawing.h describes it."""
+    last = None
+    for point in points:
+        steps = [a - b for a, b in zip(point, last)] if last else [BASE * BASE]
+        if max(map(abs, steps)) <= MOST:
+            yield "".join(chr(ZERO + MOST + step) for step in steps)
+        else:
+            yield ("!" if last else " ") + "".join(chr(ZERO + n // BASE) + chr(ZERO + n % BASE) for n in point)
+        last = point
+
+
+def literal(text):
+    """The inside of a C string; "??" would begin a trigraph."""
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("??", "?\\?")
 
 
 def print_coastlines(path):
-    print('#include "report/image_data.h"\n')
+    print('#include "report/drawing.h"\n')
     print("/* Natural Earth, 1:110m (public domain); made by bench/drawing_tables.py. */")
-    print("const char *const vt_coastlines[] = {\n    // clang-format off")
+    print("const char vt_coastlines[] =\n    // clang-format off")
+    texts = []
     for line in coastlines(path):
-        points = [digits((x + 180) / 360) + digits((y + 90) / 180) for x, y in line]
+        points = [(number((x + 180) / 360), number((y + 90) / 180)) for x, y in line]
         points = [point for point, before in zip(points, [None] + points) if point != before]
         if len(points) > 2:
-            print(literals("".join(points), 4, 119) + ",")
-    print("    // clang-format on\n};\n")
-    print("const int vt_coastline_count = sizeof vt_coastlines / sizeof *vt_coastlines;")
+            texts += encode(points)
+    print_points(texts)
+    print("// clang-format on")
+
+
+def print_points(points):
+    line = ""
+    for point in map(literal, points):
+        if len(line) + len(point) > WIDTH - 6:
+            print(f'    "{line}"')
+            line = ""
+        line += point
+    print(f'    "{line}";')
 
 
 def print_font(path):
-    print('#include "report/image_data.h"\n')
-    print(FONT_NOTICE)
-    print("const char *const vt_font_glyphs[VT_FONT_LAST - VT_FONT_FIRST + 1] = {\n    // clang-format off")
     text = open(path).read().split("\n")
     glyphs = []
     for line in text:  # a glyph may go on in the next line
@@ -109,10 +122,27 @@ def print_font(path):
         elif line:
             glyphs[-1] += line
     glyphs[ord("-") - ord(" ")] = "KYNRVR"  # theirs is as wide as a plus
-    for code, glyph in enumerate(glyphs[:95], ord(" ")):
-        name = {" ": "space", "\\": "backslash"}.get(chr(code), chr(code))
-        print(literals(glyph, 4, 100) + f", /* {name} */")
+    print('#include "report/drawing.h"\n')
+    print(FONT_NOTICE)
+    print("const char *const vt_font_glyphs[VT_FONT_LAST - VT_FONT_FIRST + 1] = {\n    // clang-format off")
+    print_glyphs(glyphs[:95])
     print("    // clang-format on\n};")
+
+
+def print_glyphs(glyphs):
+    """As many as fit into a line, and behind them a comment that says which they are; long ones take two lines."""
+    line, comment = "    ", "/*"
+    for code, glyph in enumerate(glyphs, ord(" ")):
+        cut = glyph.rfind(" ", 0, 100) if len(glyph) > 100 else 0
+        text, name = f'"{literal(glyph[cut:])}", ', " space" if code == ord(" ") else " " + chr(code)
+        if comment != "/*" and (cut > 0 or len(line + text + comment + name + " */") > WIDTH):
+            print(line + comment + " */")
+            line, comment = "    ", "/*"
+        if cut > 0:
+            print(f'    "{literal(glyph[:cut])}"')
+        line += text
+        comment += name
+    print(line + comment + " */")
 
 
 if len(sys.argv) != 3 or sys.argv[1] not in ("coastlines", "font"):

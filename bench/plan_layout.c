@@ -25,7 +25,6 @@
 #include "base/process_memory.h"
 #include "base/text.h"
 #include "base/threads.h"
-#include "planning/calibrate.h"
 #include "planning/layouts.h"
 #include "planning/practice.h"
 

@@ -24,7 +24,7 @@
 #include "base/process_memory.h"
 #include "base/threads.h"
 #include "model/model.h"
-#include "planning/step_times.h"
+#include "planning/practice.h"
 #include "training/plan.h"
 
 typedef struct {

@@ -11,7 +11,7 @@
 #include "base/median.h"
 #include "base/memory.h"
 #include "base/text.h"
-#include "data/sampler.h"
+#include "data/loader.h"
 #include "data/source.h"
 #include "parallel/world.h"
 #include "source/sources.h"
@@ -75,7 +75,7 @@ typedef struct {
     bool through_library;
 } plain;
 
-static vt_status add_batch(plain *p, int64_t index, const vt_sampler_slice *slice)
+static vt_status add_batch(plain *p, int64_t index, const vt_batch *batch)
 {
     vt_status status = VT_OK;
     bench *b = p->bench;
@@ -85,10 +85,10 @@ static vt_status add_batch(plain *p, int64_t index, const vt_sampler_slice *slic
     int64_t bytes = 0;
     for (int t = 0; t < b->source->tensor_count; t++) {
         tensors[t] = place;
-        place += (size_t)slice->count * vt_tensor_bytes(&b->source->specs[t]);
+        place += (size_t)batch->sample_count * vt_tensor_bytes(&b->source->specs[t]);
     }
     p->plans[index] = reading->open(b->source);
-    VT_TRY(reading->make(p->plans[index], slice->samples, slice->count, tensors));
+    VT_TRY(reading->make(p->plans[index], batch->samples, batch->sample_count, tensors));
     for (int64_t i = 0; i < p->plans[index]->item_count && reading->extent != NULL; i++) {
         for (int64_t k = 0;; k++) {
             vt_file_extent extent = reading->extent(p->plans[index], i, k);
@@ -122,17 +122,17 @@ static vt_status plan_plain(plain *p)
 {
     vt_status status = VT_OK;
     bench *b = p->bench;
-    vt_sampler_options order = {.sample_count = b->source->sample_count,
-                                .global_batch_size = b->config->global_batch_size,
-                                .drop_last = true,
-                                .shuffle = b->config->shuffle,
-                                .seed = (uint64_t)b->config->seed};
+    vt_loader_options order = {.source = b->source,
+                               .global_batch_size = b->config->global_batch_size,
+                               .drop_last = true,
+                               .shuffle = b->config->shuffle,
+                               .seed = (uint64_t)b->config->seed};
     vt_sampler *sampler = vt_sampler_open(&order);
     p->plans = vt_allocate((size_t)b->batches, sizeof *p->plans, "bench io");
     const int64_t of_epoch = vt_sampler_batch_count(sampler);
     for (int64_t i = 0; i < b->batches; i++) {
-        vt_sampler_slice slice = vt_sampler_batch(sampler, i / of_epoch, i % of_epoch);
-        VT_TRY(add_batch(p, i, &slice));
+        const vt_batch batch = vt_sampler_batch(sampler, i / of_epoch, i % of_epoch);
+        VT_TRY(add_batch(p, i, &batch));
     }
     if (p->largest_batch > b->batch_floats * (int64_t)sizeof(float)) { /* windows that are read as whole rows */
         free(b->ring);

@@ -5,7 +5,7 @@
 #include "base/text.h"
 #include "base/threads.h"
 #include "command/command.h"
-#include "planning/step_times.h"
+#include "planning/practice.h"
 
 /* A GPU needs work that takes long beside starting it and waiting for it. */
 static const char BLOCKS[] = "2";

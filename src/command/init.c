@@ -12,7 +12,7 @@
 #include "planning/layouts.h"
 #include "planning/practice.h"
 #include "planning/recipe.h"
-#include "report/chart.h"
+#include "report/page.h"
 #include "source/fields/dataset.h"
 #include "source/fields/file_list.h"
 #include "source/fields/statistics.h"

@@ -9,7 +9,6 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "planning/layouts.h"
-#include "report/chart.h"
 #include "report/page.h"
 #include "report/progress.h"
 #include "storage/output_file.h"
@@ -195,15 +194,11 @@ static void append_chart(vt_text *html, const scaling kinds[2], const char *titl
     const vt_line lines[] = {{kinds[0].name, ranks, &kinds[0].rows[0][y], count, COLUMNS, VT_LINE_DOTS, 0},
                              {kinds[1].name, ranks, &kinds[1].rows[0][y], count, COLUMNS, VT_LINE_DOTS, 1},
                              {"ideal", ranks, &kinds[0].rows[0][IDEAL], count, COLUMNS, VT_LINE_DASHED, -1}};
-    const vt_chart chart = {.title = title,
-                            .x_name = heads[RANKS],
-                            .lines = lines,
-                            .line_count = y == RATE ? 3 : 2,
-                            .x_is_logarithmic = true,
-                            .may_be_logarithmic = y == RATE,
-                            .from_zero = true,
-                            .percent = y == EFFICIENCY};
-    vt_chart_append(html, &chart);
+    const unsigned how = VT_CHART_LOGARITHMIC_X | VT_CHART_FROM_ZERO |
+                         (y == RATE         ? VT_CHART_MAY_BE_LOGARITHMIC
+                          : y == EFFICIENCY ? VT_CHART_PERCENT
+                                            : 0);
+    vt_chart_append(html, &(vt_chart){title, NULL, heads[RANKS], lines, y == RATE ? 3 : 2, how});
 }
 
 static void append_table(vt_text *html, const scaling *kind)

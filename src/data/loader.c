@@ -8,82 +8,64 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/threads.h"
-#include "data/sampler.h"
 #include "data/slot.h"
 
-/* Which batch: batches follow one another through the epochs without end. */
-typedef struct {
-    int64_t epoch, batch;
-} position;
-
-typedef struct {
-    vt_slot slot;
-    position position;
-} ring_place;
-
-/* The ring has prefetch + 1 places: the one before `first` is the consumer's; first … first + filled - 1 are planned.
- * The readers do their items, beginning with the first place, and then plan the next one. So all of them work on the
- * batch that is needed next. Without threads there is one place. */
+/* Batches are numbered through all epochs: batch b of epoch e is e · batch_count + b. The ring has prefetch + 1 slots:
+ * the one before `first` is the consumer's; first … first + filled - 1 are planned. The readers do their items,
+ * beginning with the first slot, and then plan the next one. So all of them work on the batch that is needed next.
+ * Without threads there is one slot. */
 struct vt_loader {
     vt_loader_options options;
     vt_sampler *sampler; /* used by whoever plans: one thread at a time */
     int64_t batch_count;
-    int64_t place_count;
-    ring_place *places;
-    position next;      /* what vt_loader_next hands out next */
+    int64_t slot_count;
+    vt_slot *slots;
+    int64_t next, end;  /* the batch that vt_loader_next hands out next, and the first of the next epoch */
     vt_decoder decoder; /* without threads */
     char *last_good;    /* the tensors of a sample, one behind another, for vt_loader_replace_bad; NULL: none yet */
 
     pthread_t *threads; /* [workers] */
     int64_t thread_count;
-    pthread_mutex_t lock; /* guards all below, and handing over the places */
+    pthread_mutex_t lock; /* guards all below, and handing over the slots */
     pthread_cond_t filled_one, wanted, idle;
     bool stop, begun, halted; /* halted: the readers start nothing, as everything is about to be dropped */
-    bool planning;            /* a thread makes the plan of the place after the last */
+    bool planning;            /* a thread makes the plan of the slot after the last */
     int64_t busy;             /* threads that do an item or make a plan */
-    position reading;         /* what is planned next */
+    int64_t reading;          /* the batch that is planned next: `filled` batches behind the one in slot `first` */
     bool failed;              /* there was an error: nothing is planned until another position is asked for */
     int64_t first, filled;
 };
 
-static position position_after(const vt_loader *loader, position here)
-{
-    here.batch++;
-    return here.batch < loader->batch_count ? here : (position){here.epoch + 1, 0};
-}
-
-static bool same_position(position a, position b)
-{
-    return a.epoch == b.epoch && a.batch == b.batch;
-}
-
 /* ---- reading ---- */
 
 /* Which samples the batch has, and the items that read them. One thread at a time. */
-static vt_status plan_batch(vt_loader *loader, position wanted, ring_place *place)
+static vt_status plan_batch(vt_loader *loader, int64_t number, vt_slot *slot)
 {
-    const vt_sampler_slice slice = vt_sampler_batch(loader->sampler, wanted.epoch, wanted.batch);
-    const int64_t steps = (int64_t)vt_stages_at(&loader->options.rollout, wanted.epoch);
-    place->position = wanted;
-    return vt_slot_plan(&place->slot, &slice, wanted.batch * loader->options.global_batch_size + slice.first_in_batch,
-                        steps);
+    const int64_t epoch = number / loader->batch_count;
+    vt_batch batch = vt_sampler_batch(loader->sampler, epoch, number % loader->batch_count);
+    batch.steps = (int64_t)vt_stages_at(&loader->options.rollout, epoch);
+    return vt_slot_plan(slot, &batch);
 }
 
 /* Without threads: all of a batch. */
-static void read_batch(vt_loader *loader, position wanted, ring_place *place)
+static void read_batch(vt_loader *loader, int64_t number, vt_slot *slot)
 {
     vt_error error;
-    vt_slot *slot = &place->slot;
-    if (plan_batch(loader, wanted, place) != VT_OK) return;
+    if (plan_batch(loader, number, slot) != VT_OK) return;
     for (int64_t item = 0; item < slot->items && !slot->failed; item++)
         if (vt_slot_run(slot, item, &loader->decoder, &error) != VT_OK) vt_slot_note_failure(slot, item, &error);
+}
+
+static vt_slot *slot_at(vt_loader *loader, int64_t place)
+{
+    return &loader->slots[(loader->first + place) % loader->slot_count];
 }
 
 /* The first slot with an item that no thread has taken; NULL when there is none. */
 static vt_slot *find_work(vt_loader *loader)
 {
     for (int64_t i = 0; i < loader->filled; i++) {
-        vt_slot *slot = &loader->places[(loader->first + i) % loader->place_count].slot;
+        vt_slot *slot = slot_at(loader, i);
         if (slot->next_item < slot->items) return slot;
     }
     return NULL;
@@ -108,17 +90,17 @@ static void work_on(vt_loader *loader, vt_slot *slot, vt_decoder *decoder)
 /* Likewise. */
 static void plan_next(vt_loader *loader)
 {
-    ring_place *place = &loader->places[(loader->first + loader->filled) % loader->place_count];
-    position wanted = loader->reading;
+    vt_slot *slot = slot_at(loader, loader->filled);
+    const int64_t number = loader->reading;
     loader->planning = true;
     pthread_mutex_unlock(&loader->lock);
-    vt_status status = plan_batch(loader, wanted, place);
+    vt_status status = plan_batch(loader, number, slot);
     pthread_mutex_lock(&loader->lock);
     loader->planning = false;
     loader->failed = loader->failed || status != VT_OK;
-    loader->reading = position_after(loader, wanted);
+    loader->reading++;
     loader->filled++;
-    if (vt_slot_is_ready(&place->slot)) pthread_cond_signal(&loader->filled_one);
+    if (vt_slot_is_ready(slot)) pthread_cond_signal(&loader->filled_one);
     pthread_cond_broadcast(&loader->wanted);
 }
 
@@ -154,11 +136,11 @@ static vt_status open_ring(vt_loader *loader)
 {
     vt_status status = VT_OK;
     const vt_loader_options *options = &loader->options;
-    loader->place_count = options->workers > 0 ? options->prefetch + 1 : 1;
-    loader->places = vt_allocate((size_t)loader->place_count, sizeof *loader->places, "the ring of batches");
-    for (int64_t i = 0; i < loader->place_count; i++)
-        VT_TRY(vt_slot_open(&loader->places[i].slot, options, loader->place_count));
-    if (options->source->is_constant && !options->indices_only) VT_TRY(vt_slot_read_constant(&loader->places[0].slot));
+    loader->slot_count = options->workers > 0 ? options->prefetch + 1 : 1;
+    loader->slots = vt_allocate((size_t)loader->slot_count, sizeof *loader->slots, "the ring of batches");
+    for (int64_t i = 0; i < loader->slot_count; i++)
+        VT_TRY(vt_slot_open(&loader->slots[i], options, loader->slot_count));
+    if (options->source->is_constant && !options->indices_only) VT_TRY(vt_slot_read_constant(loader->slots));
 done:
     return status;
 }
@@ -197,18 +179,10 @@ vt_status vt_loader_open(const vt_loader_options *options, vt_loader **result)
     pthread_cond_init(&loader->filled_one, NULL);
     pthread_cond_init(&loader->wanted, NULL);
     pthread_cond_init(&loader->idle, NULL);
-    vt_sampler_options order = {.sample_count = source->sample_count,
-                                .global_batch_size = options->global_batch_size,
-                                .part = options->part,
-                                .parts = options->parts,
-                                .drop_last = options->drop_last,
-                                .shuffle = options->shuffle,
-                                .seed = options->seed,
-                                .is_drawn = source->is_drawn};
-    loader->sampler = vt_sampler_open(&order);
+    loader->sampler = vt_sampler_open(&loader->options);
     loader->batch_count = vt_sampler_batch_count(loader->sampler);
     VT_CHECK(loader->batch_count > 0, "%s '%s' has %lld samples, fewer than one batch of %lld; lower the batch size",
-             source->option_name, source->path, (long long)order.sample_count, (long long)options->global_batch_size);
+             source->option_name, source->path, (long long)source->sample_count, (long long)options->global_batch_size);
     VT_TRY(open_ring(loader));
     VT_TRY(start_threads(loader));
     *result = loader;
@@ -234,8 +208,8 @@ void vt_loader_close(vt_loader **pointer)
     if (loader == NULL) return;
     *pointer = NULL;
     stop_threads(loader);
-    for (int64_t i = 0; i < loader->place_count; i++) vt_slot_close(&loader->places[i].slot);
-    free(loader->places);
+    for (int64_t i = 0; i < loader->slot_count; i++) vt_slot_close(&loader->slots[i]);
+    free(loader->slots);
     vt_sampler_close(&loader->sampler);
     vt_decoder_close(&loader->decoder);
     free(loader->last_good);
@@ -256,19 +230,24 @@ int64_t vt_loader_batch_count(const vt_loader *loader)
     return loader->batch_count;
 }
 
+/* With the lock held: drops what was read ahead, once no thread works. */
+static void drop(vt_loader *loader)
+{
+    loader->halted = true;
+    while (loader->busy > 0) pthread_cond_wait(&loader->idle, &loader->lock);
+    loader->halted = loader->begun = false;
+    loader->filled = 0;
+}
+
 void vt_loader_begin(vt_loader *loader, int64_t epoch, int64_t first_batch)
 {
     VT_ASSERT(epoch >= 0 && first_batch >= 0 && first_batch <= loader->batch_count);
-    loader->next = (position){epoch, first_batch};
-    position wanted = first_batch < loader->batch_count ? loader->next : (position){epoch + 1, 0};
+    loader->next = epoch * loader->batch_count + first_batch;
+    loader->end = (epoch + 1) * loader->batch_count;
     pthread_mutex_lock(&loader->lock);
-    position coming = loader->filled > 0 ? loader->places[loader->first].position : loader->reading;
-    if (!loader->begun || loader->failed || !same_position(coming, wanted)) {
-        loader->halted = true;
-        while (loader->busy > 0) pthread_cond_wait(&loader->idle, &loader->lock);
-        loader->halted = false;
-        loader->filled = 0;
-        loader->reading = wanted;
+    if (!loader->begun || loader->failed || loader->reading - loader->filled != loader->next) {
+        drop(loader);
+        loader->reading = loader->next;
         loader->failed = false;
         loader->begun = true;
         pthread_cond_broadcast(&loader->wanted);
@@ -279,52 +258,45 @@ void vt_loader_begin(vt_loader *loader, int64_t epoch, int64_t first_batch)
 void vt_loader_rest(vt_loader *loader)
 {
     pthread_mutex_lock(&loader->lock);
-    loader->halted = true;
-    while (loader->busy > 0) pthread_cond_wait(&loader->idle, &loader->lock);
-    loader->halted = loader->begun = false;
-    loader->filled = 0;
+    drop(loader);
     pthread_mutex_unlock(&loader->lock);
 }
 
 /* Waits for the first slot and takes it out of the ring, unless it holds an error. */
-static ring_place *take_ready(vt_loader *loader)
+static vt_slot *take_ready(vt_loader *loader)
 {
     pthread_mutex_lock(&loader->lock);
-    ring_place *place = &loader->places[loader->first];
-    const vt_slot *slot = &place->slot;
+    vt_slot *slot = slot_at(loader, 0);
     while (loader->filled == 0 || !vt_slot_is_ready(slot)) pthread_cond_wait(&loader->filled_one, &loader->lock);
+    VT_ASSERT(loader->reading - loader->filled == loader->next);
     if (!slot->failed) {
-        loader->first = (loader->first + 1) % loader->place_count;
+        loader->first = (loader->first + 1) % loader->slot_count;
         loader->filled--;
         pthread_cond_broadcast(&loader->wanted);
     }
     pthread_mutex_unlock(&loader->lock);
-    return place;
+    return slot;
 }
 
 vt_status vt_loader_next(vt_loader *loader, const vt_batch **batch, double *waited_seconds)
 {
-    vt_status status = VT_OK;
     *batch = NULL;
     VT_ASSERT(loader->begun);
-    if (loader->next.batch == loader->batch_count) goto done;
-    double start = vt_clock_seconds();
-    ring_place *place = loader->places;
+    if (loader->next == loader->end) return VT_OK;
+    const double start = vt_clock_seconds();
+    vt_slot *slot = loader->slots;
     if (loader->options.workers > 0)
-        place = take_ready(loader);
+        slot = take_ready(loader);
     else
-        read_batch(loader, loader->next, place);
+        read_batch(loader, loader->next, slot);
     *waited_seconds += vt_clock_seconds() - start;
-    if (place->slot.failed) {
-        vt_error_move_in(&place->slot.error);
-        status = VT_ERROR;
-        goto done;
+    if (slot->failed) {
+        vt_error_move_in(&slot->error);
+        return VT_ERROR;
     }
-    VT_ASSERT(same_position(place->position, loader->next));
-    loader->next.batch++;
-    *batch = &place->slot.batch;
-done:
-    return status;
+    loader->next++;
+    *batch = &slot->batch;
+    return VT_OK;
 }
 
 /* ---- bad samples ---- */

@@ -16,7 +16,7 @@ typedef struct {
     int64_t part, parts; /* this data-parallel rank's slice of each global batch, see vt_sampler_batch; parts 0: one */
     bool drop_last;      /* training: the last partial batch of an epoch is dropped; validation: it is kept, smaller */
     bool fill;           /* a partial batch is filled up with the source's blank samples, to the size of every other */
-    bool shuffle;        /* vt_random_permutation(seed, epoch), else in order */
+    bool shuffle;        /* vt_random_permutation(seed, epoch), of many samples vt_random_permuted; else in order */
     uint64_t seed;
     int64_t prefetch;  /* batches ready ahead */
     int64_t workers;   /* threads that read; 0: none, vt_loader_next reads */
@@ -57,5 +57,22 @@ vt_status vt_loader_next(vt_loader *loader, const vt_batch **batch, double *wait
  * next good sample of this part of the batch, wrapping round; without one, of the last good sample of an earlier batch.
  * Fails when there is none either. */
 vt_status vt_loader_replace_bad(vt_loader *loader, const vt_batch *batch, const bool *bad);
+
+/* ---- the order alone (sampler.c): the samples of an epoch, cut into global batches, and each of those into the slices
+ * of the data-parallel ranks ---- */
+
+typedef struct vt_sampler vt_sampler;
+
+/* Of the options those of the order count: source, global_batch_size, part to drop_last, shuffle and seed. */
+vt_sampler *vt_sampler_open(const vt_loader_options *options);
+void vt_sampler_close(vt_sampler **sampler);
+
+/* Batches of one epoch, the same for every part. */
+int64_t vt_sampler_batch_count(const vt_sampler *sampler);
+
+/* Batch `number` of epoch `epoch`: this part's samples, which are valid until the next call, and no tensors. A full
+ * batch is cut evenly; a partial one of n samples into spans of ceil(n / parts), so that the last parts may get fewer
+ * or none. Parts in their order give the order of one rank. */
+vt_batch vt_sampler_batch(vt_sampler *sampler, int64_t epoch, int64_t number);
 
 #endif

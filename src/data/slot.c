@@ -87,29 +87,25 @@ static void fill(vt_slot *slot, int64_t count)
     slot->batch.sample_count = count;
 }
 
-vt_status vt_slot_plan(vt_slot *slot, const vt_sampler_slice *slice, int64_t first_sample, int64_t steps)
+vt_status vt_slot_plan(vt_slot *slot, const vt_batch *batch)
 {
     vt_status status = VT_OK;
     const vt_loader_options *options = slot->options;
+    const int64_t count = batch->sample_count;
     release_plan(slot);
-    memcpy(slot->samples, slice->samples, (size_t)slice->count * sizeof *slice->samples);
+    memcpy(slot->samples, batch->samples, (size_t)count * sizeof *slot->samples);
     memset(slot->bad, 0, (size_t)samples_of(options) * sizeof *slot->bad);
-    slot->batch = (vt_batch){.sample_count = slice->count,
-                             .first_sample = first_sample,
-                             .first_in_batch = slice->first_in_batch,
-                             .global_count = slice->global_count,
-                             .steps = steps,
-                             .source = options->source,
-                             .samples = slot->samples,
-                             .bad = options->skip_bad ? slot->bad : NULL};
-    if (options->fill && slot->memory != NULL) fill(slot, slice->count);
+    slot->batch = *batch;
+    slot->batch.samples = slot->samples;
+    slot->batch.bad = options->skip_bad ? slot->bad : NULL;
+    if (options->fill && slot->memory != NULL) fill(slot, count);
     for (int t = 0; slot->batch.sample_count > 0 && t < VT_BATCH_TENSORS; t++)
         slot->batch.tensors[t] = slot->tensors[t];
     slot->items = slot->next_item = slot->done_items = 0;
     slot->failed = false;
     if (options->source->is_constant || options->indices_only) goto done;
-    slot->plan->steps = steps;
-    VT_TRY(vt_source_reading(options->source)->make(slot->plan, slot->samples, slice->count, slot->tensors));
+    slot->plan->steps = batch->steps;
+    VT_TRY(vt_source_reading(options->source)->make(slot->plan, slot->samples, count, slot->tensors));
     slot->planned = true;
     slot->items = slot->plan->item_count;
 done:

@@ -3,7 +3,6 @@
 #define VT_DATA_SLOT_H
 
 #include "data/loader.h"
-#include "data/sampler.h"
 #include "data/source.h"
 
 typedef struct {
@@ -27,9 +26,8 @@ typedef struct {
 vt_status vt_slot_open(vt_slot *slot, const vt_loader_options *options, int64_t slots);
 void vt_slot_close(vt_slot *slot);
 
-/* Fills in the batch and makes the plan that reads it, with the targets of `steps` steps. An error is kept in the slot.
- */
-vt_status vt_slot_plan(vt_slot *slot, const vt_sampler_slice *slice, int64_t first_sample, int64_t steps);
+/* Takes the sampler's batch, with its `steps`, and makes the plan that reads it. An error is kept in the slot. */
+vt_status vt_slot_plan(vt_slot *slot, const vt_batch *batch);
 
 /* Does an item; *error is set when it fails. With skip_bad, samples that cannot be read are marked instead. */
 vt_status vt_slot_run(vt_slot *slot, int64_t item, vt_decoder *decoder, vt_error *error);

@@ -13,7 +13,7 @@
 #include "forecast/forecaster.h"
 #include "loss/loss.h"
 #include "report/image.h"
-#include "report/scorecard.h"
+#include "report/run_report.h"
 #include "task/loss_weights.h"
 
 /* See vt_evaluation_report. */

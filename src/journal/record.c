@@ -5,12 +5,13 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/csv.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/process_memory.h"
 #include "base/text.h"
-#include "journal/epochs.h"
+#include "journal/rows.h"
 #include "report/image.h"
 #include "report/progress.h"
 #include "report/run_report.h"
@@ -18,64 +19,97 @@
 #include "storage/output_file.h"
 
 struct vt_record {
-    const vt_config *config;
-    const vt_score_names *scores;
-    int64_t epoch_count; /* of the whole run */
+    vt_record_options run;
     vt_tensorboard *tensorboard;
-    char *images;            /* directory */
-    vt_progress *progress;   /* NULL: no terminal */
-    vt_step_sums epoch_sums; /* since the epoch began, or this process */
-    int64_t first_step;      /* that this process made */
-    double begin;            /* of that step */
-    vt_sparkline history;    /* of the loss, for the bar */
-    double validation_loss;  /* the last, or NAN */
     vt_rows *metrics, *epochs;
-    vt_record_epoch_figures epoch; /* that was trained last */
-    char *run_directory;
+    vt_step_sums epoch_sums;   /* since the epoch began, or this process */
+    vt_run_progress epoch;     /* when the last one was trained */
+    vt_progress *progress;     /* NULL: no terminal */
+    vt_progress_figures shown; /* there */
+    int64_t first_step;        /* that this process made */
+    double begin;              /* of that step */
 };
 
-/* In GB as the tutorials count them. */
-static double used_gb(vt_backend *backend)
+void vt_record_memory(vt_backend *backend, const char *what)
 {
-    double bytes = backend->used_memory != NULL ? backend->used_memory(backend) : vt_memory_resident();
-    return bytes / (1024.0 * 1024 * 1024);
+    const double bytes = backend->used_memory != NULL ? backend->used_memory(backend) : vt_memory_resident();
+    vt_log_info("%s: %.4f GB.", what, bytes / (1024.0 * 1024 * 1024));
 }
 
-void vt_record_memory_at_start(vt_backend *backend)
+/* ---- opening ---- */
+
+static vt_status write_plan(const vt_record_options *options)
 {
-    vt_log_info("Scaffolding memory high watermark: %.4f GB.", used_gb(backend));
+    vt_text plan = {0};
+    char *path = vt_text_format("%s/plan.csv", options->run_directory);
+    vt_text_append(&plan,
+                   "ranks,epochs,steps_per_epoch,global_batch_size,model_parameters,step_flops,"
+                   "parameters,gradients,optimizer,activations,data,workspace\n%lld,%lld,%lld,%lld,%lld,%.9g",
+                   (long long)options->config->ranks, (long long)options->epochs, (long long)options->steps_per_epoch,
+                   (long long)options->config->global_batch_size, (long long)options->parameters, options->step_flops);
+    for (int i = 0; i < VT_MEMORY_CATEGORY_COUNT; i++) vt_text_append(&plan, ",%.0f", options->bytes[i]);
+    vt_text_append(&plan, "\n");
+    const vt_status status = vt_file_write(path, plan.characters, plan.length);
+    vt_text_close(&plan);
+    free(path);
+    return status;
 }
 
-void vt_record_memory(vt_backend *backend)
+static vt_status open_metrics(const vt_record_options *options, vt_rows **metrics)
 {
-    vt_log_info(" Memory usage after forward pass: %.4f GB.", used_gb(backend));
+    const char *exponential = options->scores->exponential;
+    char *names = vt_text_format("step,epoch,loss,learning_rate,grad_norm,samples_per_sec,data_wait_fraction%s%s\n",
+                                 exponential != NULL ? "," : "", exponential != NULL ? exponential : "");
+    char *path = vt_text_format("%s/metrics.csv", options->run_directory);
+    const vt_status status = vt_rows_open(path, names, VT_ROWS_STEPS, options->steps, metrics);
+    free(path);
+    free(names);
+    return status;
+}
+
+/* The scores are "rmse_u10" … "persistence_rmse_u10" … */
+static vt_status open_epochs(const vt_record_options *options, vt_rows **epochs)
+{
+    const vt_score_names *scores = options->scores;
+    vt_text names = {0};
+    vt_text_append(&names,
+                   "step,epoch,train_loss,valid_loss,%s_loss,seconds,samples,valid_seconds,data_seconds,"
+                   "forward_seconds,backward_seconds,optimizer_seconds,communication_seconds,resident_bytes,peak_bytes",
+                   scores->baseline);
+    for (int64_t i = 0; i < 2 * scores->count; i++) {
+        const bool of_baseline = i >= scores->count;
+        char *name = vt_text_format("%s%s%s_%s", of_baseline ? scores->baseline : "", of_baseline ? "_" : "",
+                                    scores->column, scores->names[i % scores->count]);
+        vt_text_append(&names, ",");
+        vt_csv_append(&names, name);
+        free(name);
+    }
+    vt_text_append(&names, "\n");
+    char *path = vt_text_format("%s/epochs.csv", options->run_directory);
+    const vt_status status = vt_rows_open(path, names.characters, VT_ROWS_EPOCHS, options->epochs_done, epochs);
+    free(path);
+    vt_text_close(&names);
+    return status;
 }
 
 vt_status vt_record_open(const vt_record_options *options, vt_record **result)
 {
     vt_status status = VT_OK;
-    const char *run_directory = options->run_directory;
-    char *logs = vt_text_format("%s/logs", run_directory), *metrics = vt_text_format("%s/metrics.csv", run_directory);
-    const char *exponential = options->scores->exponential;
-    char *names = vt_text_format("step,epoch,loss,learning_rate,grad_norm,samples_per_sec,data_wait_fraction%s%s\n",
-                                 exponential != NULL ? "," : "", exponential != NULL ? exponential : "");
+    char *logs = vt_text_format("%s/logs", options->run_directory);
+    char *images = vt_text_format("%s/images", options->run_directory);
     vt_record *record = vt_allocate(1, sizeof *record, "the run's record");
-    record->config = options->config;
-    record->scores = options->scores;
-    record->epoch_count = options->epochs;
-    record->run_directory = vt_text_copy(run_directory);
-    record->history.run = 1;
-    record->validation_loss = NAN;
-    record->images = vt_text_format("%s/images", run_directory);
-    VT_TRY(vt_rows_open(metrics, names, VT_ROWS_STEPS, options->steps, &record->metrics));
-    VT_TRY(vt_output_make_directory(record->images));
+    record->run = *options;
+    record->shown = (vt_progress_figures){
+        .epochs = options->epochs, .steps = options->steps_per_epoch, .validation_loss = NAN, .history = {.run = 1}};
+    VT_TRY(open_metrics(options, &record->metrics));
+    VT_TRY(vt_output_make_directory(images));
     VT_TRY(vt_tensorboard_open(logs, options->steps, &record->tensorboard));
-    VT_TRY(vt_epochs_open(options, &record->epochs));
+    VT_TRY(write_plan(options));
+    VT_TRY(open_epochs(options, &record->epochs));
     record->progress = vt_progress_open();
 done:
     free(logs);
-    free(metrics);
-    free(names);
+    free(images);
     if (status != VT_OK) vt_record_close(&record);
     *result = record;
     return status;
@@ -86,8 +120,6 @@ void vt_record_close(vt_record **record)
     if (*record == NULL) return;
     vt_progress_close(&(*record)->progress);
     vt_tensorboard_close(&(*record)->tensorboard);
-    free((*record)->images);
-    free((*record)->run_directory);
     vt_rows_close(&(*record)->metrics);
     vt_rows_close(&(*record)->epochs);
     free(*record);
@@ -100,7 +132,7 @@ vt_status vt_record_synchronise(vt_record *record)
     if (record == NULL) return VT_OK;
     VT_TRY(vt_rows_synchronise(record->metrics));
     VT_TRY(vt_rows_synchronise(record->epochs));
-    VT_TRY(vt_output_synchronise(record->run_directory)); /* their names */
+    VT_TRY(vt_output_synchronise(record->run.run_directory)); /* their names */
 done:
     return status;
 }
@@ -110,7 +142,8 @@ static vt_status write_validation_points(vt_record *record, int64_t step, const 
     vt_status status = VT_OK;
     VT_TRY(vt_tensorboard_scalar(record->tensorboard, "Loss/valid", step, validation->loss));
     if (validation->count > 0)
-        VT_TRY(vt_tensorboard_scalar(record->tensorboard, record->scores->curve, step, validation->model.values[1]));
+        VT_TRY(
+            vt_tensorboard_scalar(record->tensorboard, record->run.scores->curve, step, validation->model.values[1]));
 done:
     return status;
 }
@@ -130,8 +163,8 @@ static vt_status write_training_points(vt_record *record, int64_t step, const vt
     VT_TRY(vt_tensorboard_scalar(board, "Avg iters per sec", step, (double)sums->steps / sums->seconds));
     const double rate = (double)sums->samples / sums->seconds;
     VT_TRY(vt_tensorboard_scalar(board, "Avg samples per sec", step, rate));
-    if (record->scores->tokens > 0)
-        VT_TRY(vt_tensorboard_scalar(board, "Tokens per sec", step, rate * (double)record->scores->tokens));
+    if (record->run.scores->tokens > 0)
+        VT_TRY(vt_tensorboard_scalar(board, "Tokens per sec", step, rate * (double)record->run.scores->tokens));
 done:
     return status;
 }
@@ -162,25 +195,22 @@ static void add_step(vt_step_sums *sums, const vt_record_step_figures *figures)
 /* The time left is estimated from all time since the first step, validation included. */
 static void show_progress(vt_record *record, const vt_record_step_figures *figures)
 {
-    double now = vt_clock_seconds();
+    vt_progress_figures *shown = &record->shown;
+    const double now = vt_clock_seconds();
     const vt_step_sums *sums = &record->epoch_sums;
     if (record->first_step == 0) {
         record->first_step = figures->step;
         record->begin = now - figures->seconds;
     }
-    int64_t left = (figures->epochs - figures->epoch + 1) * figures->steps_per_epoch - figures->step_of_epoch;
-    double seconds_a_step = (now - record->begin) / (double)(figures->step - record->first_step + 1);
-    vt_progress_figures shown = {.epoch = figures->epoch,
-                                 .epochs = figures->epochs,
-                                 .step = figures->step_of_epoch,
-                                 .steps = figures->steps_per_epoch,
-                                 .loss = figures->loss,
-                                 .samples_per_sec = (double)sums->samples / sums->seconds,
-                                 .data_wait = sums->waited / sums->seconds,
-                                 .validation_loss = record->validation_loss,
-                                 .history = record->history,
-                                 .seconds_left = (double)left * seconds_a_step};
-    vt_progress_show(record->progress, &shown);
+    shown->epoch = figures->epoch;
+    shown->step = figures->step_of_epoch;
+    shown->loss = figures->loss;
+    shown->samples_per_sec = (double)sums->samples / sums->seconds;
+    shown->data_wait = sums->waited / sums->seconds;
+    const int64_t left = (shown->epochs - shown->epoch + 1) * shown->steps - shown->step;
+    shown->seconds_left = (double)left * (now - record->begin) / (double)(figures->step - record->first_step + 1);
+    vt_sparkline_add(&shown->history, figures->loss);
+    vt_progress_show(record->progress, shown);
 }
 
 vt_status vt_record_step(vt_record *record, const vt_record_step_figures *figures, vt_step_sums *unlogged)
@@ -188,17 +218,16 @@ vt_status vt_record_step(vt_record *record, const vt_record_step_figures *figure
     vt_status status = VT_OK;
     if (record == NULL) return VT_OK;
     char exponential[VT_NUMBER_SIZE] = "";
-    if (record->scores->exponential != NULL)
+    if (record->run.scores->exponential != NULL)
         snprintf(exponential, sizeof exponential, ",%.9g", vt_text_plain_nan(exp(figures->loss)));
     VT_TRY(vt_rows_add(record->metrics, "%lld,%lld,%.9g,%.9g,%.9g,%.9g,%.9g%s\n", (long long)figures->step,
                        (long long)figures->epoch, figures->loss, figures->learning_rate, figures->gradient_norm,
                        (double)figures->samples / figures->seconds, figures->waited / figures->seconds, exponential));
     add_step(&record->epoch_sums, figures);
-    vt_sparkline_add(&record->history, figures->loss);
     show_progress(record, figures);
-    if (record->config->log_every == 0) return VT_OK;
+    if (record->run.config->log_every == 0) return VT_OK;
     add_step(unlogged, figures);
-    if (figures->step % record->config->log_every != 0) return VT_OK;
+    if (figures->step % record->run.config->log_every != 0) return VT_OK;
     vt_log_info("step %lld: loss %f, gradient norm %.4g, learning rate %.4g, %.2f samples/sec",
                 (long long)figures->step, mean_loss(unlogged), figures->gradient_norm, figures->shown_learning_rate,
                 (double)unlogged->samples / unlogged->seconds);
@@ -208,26 +237,34 @@ done:
     return status;
 }
 
-vt_status vt_record_epoch(vt_record *record, const vt_record_epoch_figures *figures, vt_step_sums *unlogged)
+static vt_step_sums sums_of_epoch(const vt_run_progress *progress)
+{
+    return (vt_step_sums){.steps = progress->epoch_steps,
+                          .samples = progress->epoch_samples,
+                          .updates = progress->epoch_steps - progress->epoch_skipped,
+                          .seconds = progress->epoch_seconds,
+                          .loss = progress->epoch_loss,
+                          .waited = progress->epoch_waited};
+}
+
+vt_status vt_record_epoch(vt_record *record, vt_run_progress *progress, vt_step_times times, double shown_learning_rate,
+                          bool told)
 {
     vt_status status = VT_OK;
-    vt_step_sums sums = {.steps = figures->steps,
-                         .samples = figures->samples,
-                         .seconds = figures->seconds,
-                         .updates = 1,
-                         .loss = figures->mean_loss};
+    vt_step_sums sums = sums_of_epoch(progress);
     if (record == NULL) return VT_OK;
     record->epoch_sums = (vt_step_sums){0};
-    record->epoch = *figures;
-    if (figures->told) return VT_OK;
-    vt_log_info("Time taken for epoch %lld is %f sec, avg %f samples/sec", (long long)figures->epoch, figures->seconds,
-                (double)figures->samples / figures->seconds);
-    vt_log_info("  Avg train loss=%f", vt_text_plain_nan(figures->mean_loss));
-    if (record->config->log_every > 0) {
-        sums = *unlogged;
-        *unlogged = (vt_step_sums){0};
+    record->epoch = *progress;
+    record->epoch.epoch_times = times;
+    if (told) return VT_OK;
+    vt_log_info("Time taken for epoch %lld is %f sec, avg %f samples/sec", (long long)progress->epoch + 1, sums.seconds,
+                (double)sums.samples / sums.seconds);
+    vt_log_info("  Avg train loss=%f", mean_loss(&sums));
+    if (record->run.config->log_every > 0) {
+        sums = progress->unlogged;
+        progress->unlogged = (vt_step_sums){0};
     }
-    if (sums.steps > 0) VT_TRY(write_training_points(record, figures->step, &sums, figures->shown_learning_rate));
+    if (sums.steps > 0) VT_TRY(write_training_points(record, progress->step, &sums, shown_learning_rate));
 done:
     return status;
 }
@@ -250,7 +287,7 @@ vt_status vt_record_picture(vt_record *record, const vt_picture *picture, int64_
     size_t size = 0;
     vt_image image = {0};
     if (record == NULL) return VT_OK;
-    char *path = vt_text_format("%s/epoch-%04lld.png", record->images, (long long)epoch);
+    char *path = vt_text_format("%s/images/epoch-%04lld.png", record->run.run_directory, (long long)epoch);
     char *title = vt_text_format("%s, epoch %lld (step %lld)", picture->title, (long long)epoch, (long long)step);
     vt_comparison comparison = {.title = title,
                                 .left_title = "target",
@@ -277,14 +314,41 @@ done:
     return status;
 }
 
+/* ---- validation ---- */
+
+/* A comma, and the number unless it is NaN. */
+static void append_number(vt_text *line, double value)
+{
+    vt_text_append(line, isnan(value) ? "," : ",%.9g", value);
+}
+
+static vt_status add_epoch(const vt_record *record, const vt_evaluation *validation)
+{
+    vt_text line = {0};
+    const vt_step_sums sums = sums_of_epoch(&record->epoch);
+    const vt_step_times *times = &record->epoch.epoch_times;
+    const double numbers[] = {mean_loss(&sums), validation->loss,     validation->baseline_loss,
+                              sums.seconds,     (double)sums.samples, validation->seconds,
+                              sums.waited,      times->forward,       times->backward,
+                              times->optimizer, times->communication, vt_memory_resident(),
+                              vt_memory_peak()};
+    vt_text_append(&line, "%lld,%lld", (long long)record->epoch.step, (long long)record->epoch.epoch + 1);
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) append_number(&line, numbers[i]);
+    for (int64_t i = 1; i <= validation->count; i++) append_number(&line, validation->model.values[i]);
+    for (int64_t i = 1; i <= validation->count; i++) append_number(&line, validation->baseline.values[i]);
+    vt_status status = vt_rows_add(record->epochs, "%s\n", line.characters);
+    vt_text_close(&line);
+    return status;
+}
+
 /* "  Valid RMSE by channel: u10=0.0712 v10=0.0698" */
 static void log_scores(const vt_record *record, const vt_evaluation *validation)
 {
     vt_text line = {0};
-    if (validation->count == 0 || record->scores->title == NULL) return;
+    if (validation->count == 0 || record->run.scores->title == NULL) return;
     for (int64_t i = 0; i < validation->count; i++)
-        vt_text_append(&line, " %s=%.4f", record->scores->names[i], validation->model.values[1 + i]);
-    vt_log_info("  Valid %s:%s", record->scores->title, line.characters);
+        vt_text_append(&line, " %s=%.4f", record->run.scores->names[i], validation->model.values[1 + i]);
+    vt_log_info("  Valid %s:%s", record->run.scores->title, line.characters);
     vt_text_close(&line);
 }
 
@@ -293,15 +357,16 @@ vt_status vt_record_validation(vt_record *record, int64_t step, const vt_evaluat
     char number[VT_NUMBER_SIZE];
     vt_status status = VT_OK;
     if (record == NULL) return VT_OK;
-    record->validation_loss = validation->loss;
+    record->shown.validation_loss = validation->loss;
     vt_log_info("  Avg val loss=%s", vt_text_float((float)validation->loss, number));
     vt_log_info("  Total validation time: %s sec", vt_text_double(validation->seconds, number));
     log_scores(record, validation);
-    if (record->scores->tell_epoch != NULL)
-        record->scores->tell_epoch(record->epoch.epoch, record->epoch_count, record->epoch.mean_loss, validation);
+    const vt_step_sums trained = sums_of_epoch(&record->epoch);
+    if (record->run.scores->tell_epoch != NULL)
+        record->run.scores->tell_epoch(record->epoch.epoch + 1, record->run.epochs, mean_loss(&trained), validation);
     VT_TRY(write_validation_points(record, step, validation));
-    VT_TRY(vt_epochs_add(record->epochs, &record->epoch, validation));
-    if (vt_run_report_write(record->run_directory, NULL) != VT_OK) { /* no reason to end a run */
+    VT_TRY(add_epoch(record, validation));
+    if (vt_run_report_write(record->run.run_directory, NULL) != VT_OK) { /* no reason to end a run */
         vt_log_warning("%s", vt_error_text());
         vt_error_clear();
     }

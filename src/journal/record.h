@@ -1,5 +1,7 @@
-/* Hands the figures of a run to the report: metrics.csv and epochs.csv, the log's lines, whose wording the tutorials'
- * log parsers rely on, and TensorBoard's curves and pictures, whose names their dashboards rely on. */
+/* Hands the figures of a run to the report: metrics.csv, a row for every step; epochs.csv, a row for every epoch with
+ * its losses, scores and where its time went; plan.csv, one row: the memory that the run needs; the log's lines, whose
+ * wording the tutorials' log parsers rely on; TensorBoard's curves and pictures, whose names their dashboards rely on.
+ * report.html and the live view are made of the three files. */
 #ifndef VT_JOURNAL_RECORD_H
 #define VT_JOURNAL_RECORD_H
 
@@ -12,9 +14,11 @@
 typedef struct vt_record vt_record;
 
 typedef struct {
+    /* these must outlive the record */
     const vt_config *config;
     const char *run_directory;
-    const vt_score_names *scores;           /* must outlive the record */
+    const vt_score_names *scores;
+
     int64_t steps, epochs_done;             /* of which the directory has rows: where the run continues; 0: it is new */
     double bytes[VT_MEMORY_CATEGORY_COUNT]; /* that the run needs, as planned */
     double step_flops;                      /* likewise */
@@ -32,15 +36,12 @@ vt_status vt_record_synchronise(vt_record *record);
 /* Losses and scores of one batch of each set before the first step: where the curves begin. */
 vt_status vt_record_start(vt_record *record, double train_loss, const vt_evaluation *validation);
 
-/* Logs the memory in use, of this process or of the GPU: before the first step, and after the forward pass of step
- * index 1 of each epoch. */
-void vt_record_memory_at_start(vt_backend *backend);
-void vt_record_memory(vt_backend *backend);
+/* Logs the memory in use, of this process or of the GPU, in GB as the tutorials count them; `what` says when. */
+void vt_record_memory(vt_backend *backend, const char *what);
 
 typedef struct {
-    int64_t step;                           /* steps done, this one included */
-    int64_t epoch, epochs;                  /* 1 for the first */
-    int64_t step_of_epoch, steps_per_epoch; /* 1 for the first */
+    int64_t step;                 /* steps done, this one included */
+    int64_t epoch, step_of_epoch; /* 1 for the first */
     int64_t samples;
     double waited;  /* seconds, of those below */
     double seconds; /* that the step took, waiting for data included */
@@ -50,23 +51,14 @@ typedef struct {
 } vt_record_step_figures;
 
 /* After every step: adds its row to metrics.csv, and redraws the progress bar. With log_every, every N-th step also
- * adds a line to the log and points to the curves: means over the steps since the last points, whose sums the caller
- * keeps in *unlogged. */
+ * adds a line to the log and points to the curves: means over the steps since the last points, whose sums the run's
+ * progress keeps in *unlogged. */
 vt_status vt_record_step(vt_record *record, const vt_record_step_figures *figures, vt_step_sums *unlogged);
 
-typedef struct {
-    int64_t epoch;          /* 1 for the first */
-    int64_t step;           /* steps done */
-    int64_t steps, samples; /* trained on in `seconds` */
-    double seconds;
-    double waited;       /* of them, for data */
-    vt_step_times times; /* of the other seconds */
-    double mean_loss;    /* of the steps' losses */
-    double shown_learning_rate;
-    bool told; /* the epoch was logged before the run was stopped in its validation: only epochs.csv needs it now */
-} vt_record_epoch_figures;
-
-vt_status vt_record_epoch(vt_record *record, const vt_record_epoch_figures *figures, vt_step_sums *unlogged);
+/* After the last step of an epoch. times: where its seconds went. Takes progress->unlogged, as vt_record_step does.
+ * told: the epoch was logged before the run was stopped in its validation, and only epochs.csv needs it now. */
+vt_status vt_record_epoch(vt_record *record, vt_run_progress *progress, vt_step_times times, double shown_learning_rate,
+                          bool told);
 
 /* Target beside prediction, after epoch `epoch` (1 for the first); both [height, width] on the host. */
 vt_status vt_record_picture(vt_record *record, const vt_picture *picture, int64_t epoch, int64_t step,

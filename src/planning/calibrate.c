@@ -1,4 +1,4 @@
-#include "planning/calibrate.h"
+#include "planning/practice.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -8,7 +8,6 @@
 #include "base/clock.h"
 #include "base/median.h"
 #include "config/fit.h"
-#include "planning/practice.h"
 
 enum { MOST_ROWS = 16384, WIDE_ELEMENTS = 1 << 24, KEPT_BYTES = 1 << 27, GRADIENT_BYTES = 1 << 25 };
 

@@ -33,12 +33,10 @@ static double attention_seconds(const vt_config *config, const vt_hardware *hard
     return flops * computed / head / (1e12 * hardware->matrix_tflops[type] * hardware->attention_fraction[type]);
 }
 
-static double memory_seconds(const vt_hardware *hardware, const vt_dry_count *count)
+/* Of the operations of one class. */
+static double memory_seconds(const vt_hardware *hardware, const vt_dry_count *count, vt_work work)
 {
-    double seconds = 0;
-    for (int i = 0; i < VT_WORK_COUNT; i++)
-        seconds += count->moved[i] / (1e9 * hardware->memory_gb_s * hardware->work_fraction[i]);
-    return seconds;
+    return count->moved[work] / (1e9 * hardware->memory_gb_s * hardware->work_fraction[work]);
 }
 
 /* A ring over several nodes crosses the network once for each of the node's groups: the group's ranks on a node each
@@ -78,10 +76,11 @@ static double window(const vt_config *config, double compute)
     return compute * (config->zero_stage == 2 ? backwards : backward) / all;
 }
 
-static double update_seconds(const vt_hardware *hardware, const vt_plan *plan)
+/* Seconds of computing but for the update. */
+static double passes_seconds(const vt_hardware *hardware, const vt_plan *plan, const vt_cost *cost)
 {
-    return plan->step.moved[VT_WORK_OPTIMIZER] /
-           (1e9 * hardware->memory_gb_s * hardware->work_fraction[VT_WORK_OPTIMIZER]);
+    return cost->seconds[VT_COST_MATRIX] + cost->seconds[VT_COST_ATTENTION] + cost->seconds[VT_COST_MEMORY] -
+           memory_seconds(hardware, &plan->step, VT_WORK_OPTIMIZER);
 }
 
 /* Activations leave for the host's memory while forward computes, and return while backward does. */
@@ -91,8 +90,7 @@ static void add_link(const vt_config *config, const vt_hardware *hardware, const
     const vt_step_counts counts = vt_schedule_counts(&shape);
     const double backward = backward_of(config);
     const double all = (double)counts.forwards + backward * (double)counts.backwards;
-    const double computing = cost->seconds[VT_COST_MATRIX] + cost->seconds[VT_COST_ATTENTION] +
-                             cost->seconds[VT_COST_MEMORY] - update_seconds(hardware, plan);
+    const double computing = passes_seconds(hardware, plan, cost);
     const double hides = computing * (double)counts.backwards / all; /* of the forwards that keep something */
     if (plan->offloaded_bytes == 0 || hardware->host_gb_s == 0) return;
     const double each_way = plan->offloaded_bytes / (1e9 * hardware->host_gb_s);
@@ -125,9 +123,8 @@ static void add_messages(const vt_config *config, const vt_hardware *hardware, c
     double hidden_ring = fmin(hardware->overlap * cost->seconds[VT_COST_ATTENTION], ring);
     cost->hidden = hidden + hidden_ring;
     cost->seconds[VT_COST_COMMUNICATION] = waited + late + gradients + ring - cost->hidden;
-    cost->pass =
-        (compute - update_seconds(hardware, plan) + cost->seconds[VT_COST_START] + waited + ring - hidden_ring) /
-        (double)config->grad_accumulation;
+    const double passes = passes_seconds(hardware, plan, cost) + cost->seconds[VT_COST_START] + waited + ring;
+    cost->pass = (passes - hidden_ring) / (double)config->grad_accumulation;
 }
 
 static void add_up(vt_cost *cost)
@@ -158,7 +155,8 @@ void vt_cost_of(const vt_config *config, const vt_hardware *hardware, const vt_p
     *cost = (vt_cost){.step = 0};
     cost->seconds[VT_COST_MATRIX] = product_seconds(hardware, type, count);
     cost->seconds[VT_COST_ATTENTION] = attention_seconds(config, hardware, type, count->attention_flops);
-    cost->seconds[VT_COST_MEMORY] = memory_seconds(hardware, count);
+    for (int i = 0; i < VT_WORK_COUNT; i++)
+        cost->seconds[VT_COST_MEMORY] += memory_seconds(hardware, count, (vt_work)i);
     cost->seconds[VT_COST_START] = 1e-6 * hardware->operation_us * (double)count->operations;
     add_messages(config, hardware, plan, cost);
     add_link(config, hardware, plan, cost);

@@ -156,23 +156,16 @@ done:
 vt_status vt_hardware_read(const char *name, vt_hardware *hardware)
 {
     vt_status status = VT_OK;
-    char *path = NULL, *copy = NULL;
     const char *dot = strrchr(name, '.');
-    bool is_path = strchr(name, '/') != NULL || (dot != NULL && strncmp(dot, ".yaml", 5) == 0);
-    if (is_path) {
-        copy = vt_text_copy(name);
-        char *colon = access(name, F_OK) == 0 ? NULL : strrchr(copy, ':');
-        if (colon != NULL) *colon = '\0';
-        VT_TRY(read_file(copy, colon != NULL ? colon + 1 : NULL, hardware));
-        goto done;
-    }
-    path = vt_config_find("config/hardware.yaml");
+    const bool is_path = strchr(name, '/') != NULL || (dot != NULL && strncmp(dot, ".yaml", 5) == 0);
+    char *path = is_path ? vt_text_copy(name) : vt_config_find("config/hardware.yaml");
     VT_CHECK(path != NULL, "there is no config/hardware.yaml here, nor beside the program; name a file with "
                            "--hardware=PATH");
-    VT_TRY(read_file(path, name, hardware));
+    char *colon = is_path && access(name, F_OK) != 0 ? strrchr(path, ':') : NULL;
+    if (colon != NULL) *colon = '\0';
+    VT_TRY(read_file(path, !is_path ? name : colon != NULL ? colon + 1 : NULL, hardware));
 done:
     free(path);
-    free(copy);
     return status;
 }
 

@@ -15,15 +15,13 @@ typedef struct {
     double power_w;                           /* at full load, with its part of the node; 0: unknown */
     double matrix_tflops[VT_TYPE_COUNT];      /* highest rate of matrix products */
     double matrix_fraction[VT_TYPE_COUNT];    /* fraction that products of linear layers reach */
-    double attention_fraction[VT_TYPE_COUNT]; /* the same for attention, not counting the second computation of the
-                                                 scores */
+    double attention_fraction[VT_TYPE_COUNT]; /* the same for attention; scores computed again don't count */
     double head_multiple;                     /* attention computes on head sizes that are multiples of this */
     double memory_gb_s;                       /* highest rate of memory */
     double memory_fraction;                   /* fraction that is reached */
     double work_fraction[VT_WORK_COUNT];      /* the same for each class of operation; 0: memory_fraction */
     double operation_us;                      /* launching one operation */
-    double within_gb_s,
-        within_us; /* from a rank to others on its node; an operation's latency for each doubling of ranks */
+    double within_gb_s, within_us;   /* from a rank to others on its node; latency for each doubling of ranks */
     double between_gb_s, between_us; /* a rank's part of its node's bandwidth to other nodes */
     double host_gb_s;                /* between a GPU's memory and the host's, each way; 0: not known */
     double overlap;                  /* fraction of backward's time that hides sums of gradients */

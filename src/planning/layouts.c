@@ -5,16 +5,6 @@
 
 #include "base/memory.h"
 
-/* Which node each rank runs on; malloc'd. */
-static int *nodes_of(const vt_config *config, const vt_hardware *hardware)
-{
-    const int ranks = (int)config->ranks;
-    const int per_node = hardware->ranks_per_node > 0 ? (int)hardware->ranks_per_node : ranks;
-    int *node_of = vt_allocate((size_t)ranks, sizeof *node_of, "the search for layouts");
-    for (int rank = 0; rank < ranks; rank++) node_of[rank] = rank / per_node;
-    return node_of;
-}
-
 /* ---- one layout ---- */
 
 /* A stage's first rank, and its first one with most tokens, of those that attend and of those of its residual stream.
@@ -69,12 +59,14 @@ done:
     return status;
 }
 
-/* The worst of each stage's first rank and of its rank with most tokens. */
-static vt_status cost_with(const vt_config *config, const vt_hardware *hardware, const int *node_of,
-                           vt_option_cost *option)
+vt_status vt_layouts_cost(const vt_config *config, const vt_hardware *hardware, vt_option_cost *option)
 {
     vt_status status = VT_OK;
     double passes = 0;
+    const int ranks = (int)config->ranks;
+    const int per_node = hardware->ranks_per_node > 0 ? (int)hardware->ranks_per_node : ranks;
+    int *node_of = vt_allocate((size_t)ranks, sizeof *node_of, "the search for layouts");
+    for (int rank = 0; rank < ranks; rank++) node_of[rank] = rank / per_node;
     *option = (vt_option_cost){.tensor = config->tensor_parallel,
                                .context = config->context_parallel,
                                .pipeline = config->pipeline_parallel,
@@ -98,13 +90,6 @@ static vt_status cost_with(const vt_config *config, const vt_hardware *hardware,
     if (config->pipeline_parallel > 1) vt_cost_add_stages(config, hardware, passes, &option->cost);
     option->fits = option->total <= vt_cost_available(hardware);
 done:
-    return status;
-}
-
-vt_status vt_layouts_cost(const vt_config *config, const vt_hardware *hardware, vt_option_cost *option)
-{
-    int *node_of = nodes_of(config, hardware);
-    vt_status status = cost_with(config, hardware, node_of, option);
     free(node_of);
     return status;
 }
@@ -114,7 +99,6 @@ vt_status vt_layouts_cost(const vt_config *config, const vt_hardware *hardware, 
 typedef struct {
     const vt_config *config;
     const vt_hardware *hardware;
-    int *node_of;
     vt_layouts *layouts;
     vt_error refusal; /* of the first layout that the nodes don't allow; text "": they all do */
 } search;
@@ -136,7 +120,7 @@ static bool add(search *s, const vt_config *changed)
 {
     vt_layouts *all = s->layouts;
     all->options = vt_grow(all->options, (size_t)all->count, sizeof *all->options, "the search for layouts");
-    if (cost_with(changed, s->hardware, s->node_of, &all->options[all->count]) != VT_OK) {
+    if (vt_layouts_cost(changed, s->hardware, &all->options[all->count]) != VT_OK) {
         if (s->refusal.text[0] == '\0') vt_error_move_out(&s->refusal);
         vt_error_clear();
         return false;
@@ -208,7 +192,7 @@ static int by_time(const void *a, const void *b)
 vt_status vt_layouts_plan(const vt_config *config, const vt_hardware *hardware, vt_layouts *layouts)
 {
     vt_status status = VT_OK;
-    search s = {.config = config, .hardware = hardware, .node_of = nodes_of(config, hardware), .layouts = layouts};
+    search s = {.config = config, .hardware = hardware, .layouts = layouts};
     char heads[64] = "";
     *layouts = (vt_layouts){NULL, 0};
     if ((vt_model_kind_of(config)->axes & VT_AXES(VT_AXIS_TENSOR)) != 0)
@@ -226,7 +210,6 @@ vt_status vt_layouts_plan(const vt_config *config, const vt_hardware *hardware, 
              (long long)config->ranks, heads, (long long)config->global_batch_size);
     qsort(layouts->options, (size_t)layouts->count, sizeof *layouts->options, by_time);
 done:
-    free(s.node_of);
     if (status != VT_OK) vt_layouts_close(layouts);
     return status;
 }

@@ -1,8 +1,10 @@
 /* A practice run: real steps of a configuration by one rank alone, on random numbers in place of data, to measure how
- * long steps take. */
+ * long steps take; and what is measured with them: where their time goes, and what this machine can do. */
 #ifndef VT_PLANNING_PRACTICE_H
 #define VT_PLANNING_PRACTICE_H
 
+#include "parallel/world.h"
+#include "planning/hardware.h"
 #include "training/plan.h"
 #include "training/step.h"
 
@@ -26,5 +28,27 @@ void vt_practice_words(float *numbers, int64_t count, int64_t vocabulary);
 /* Fills memory of the back end with random bfloat16 numbers; two of them, read as one float32, lie between -1 and 1,
  * too. */
 vt_status vt_practice_fill(vt_backend *backend, void *memory, size_t bytes);
+
+/* ---- step_times.c ---- */
+
+/* Makes a step that doesn't count, then `steps` that are timed, and prints a table of their operations, the longest
+ * first. Limits are measured between the steps. Of a CPU: multiply-adds of `type` on registers, and y += x over arrays
+ * beyond the caches. Of a GPU, which is waited for before and after each operation: a large product, and a copy inside
+ * of its memory. */
+vt_status vt_step_times_print(vt_practice *practice, vt_backend *backend, vt_type type, int64_t steps);
+
+/* Runs the attention of `shape`, in bfloat16, with q, k and v side by side in one matrix as in a model, `rounds` times
+ * on each engine after a run that doesn't count, and prints a line for forward and one for backward. Nothing for a back
+ * end with one engine. queries and keys of the shape are equal. Errors: memory. */
+vt_status vt_attention_times_print(vt_backend *backend, const vt_attention_shape *shape, int64_t rounds);
+
+/* ---- calibrate.c: the rates that vitrain's own operations reach at a configuration's sizes, and what messages between
+ * the ranks take ---- */
+
+/* Collective; all ranks measure at the same time, since they share cores and memory, and come to the same table: the
+ * slowest rank's times. `samples` a rank are worked on at once. Rates of products and attention in every precision;
+ * what memory bounds in the configuration's. Messages to ranks that aren't there are guessed. */
+vt_status vt_calibrate(const vt_config *config, int64_t samples, vt_world *world, vt_backend *backend,
+                       vt_hardware *hardware);
 
 #endif

@@ -1,21 +1,20 @@
-#include "report/chart.h"
+#include "report/page.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "report/map_ticks.h"
-#include "report/page.h"
+#include "report/drawing.h"
 
 enum { MOST_POINTS = 400, MOST_TICKS = 12, PALETTE = 6 };
 
-/* In the chart's own units; the page scales them. */
-typedef struct {
-    double width, height, left, right, top, bottom;
-} chart_frame;
+/* By vt_line_style. */
+static const char *const path_classes[] = {"plain", "faint", "plain", "dashed"};
+static const char *const legend_classes[] = {"", " class=\"pale\"", "", " class=\"dash\""};
 
 typedef struct {
-    double low, high;
+    double low, high; /* of the values */
+    double from, to;  /* where these are drawn, in the chart's own units; the page scales them */
     bool logarithmic;
 } axis;
 
@@ -47,49 +46,51 @@ const char *vt_number_duration(double seconds, char buffer[VT_NUMBER_SIZE])
     return buffer;
 }
 
-/* ---- axes ---- */
-
-static void widen(axis *range, const double *values, int64_t count, int64_t stride)
+static bool is(const vt_chart *chart, unsigned how)
 {
-    for (int64_t i = 0; i < count; i++) {
-        double value = values[i * stride];
-        if (!isfinite(value)) continue;
-        range->low = fmin(range->low, value);
-        range->high = fmax(range->high, value);
-    }
+    return (chart->how & how) != 0;
 }
 
-static axis axis_of(const vt_chart *chart, bool vertical)
+/* ---- axes ---- */
+
+static axis axis_of(const vt_chart *chart, bool vertical, double from, double to)
 {
-    axis range = {INFINITY, -INFINITY, false};
+    axis range = {INFINITY, -INFINITY, from, to, false};
     for (int i = 0; i < chart->line_count; i++) {
         const vt_line *line = &chart->lines[i];
-        widen(&range, vertical ? line->y : line->x, line->count, line->stride);
+        for (int64_t k = 0; k < line->count; k++) {
+            const double value = (vertical ? line->y : line->x)[k * line->stride];
+            if (!isfinite(value)) continue;
+            range.low = fmin(range.low, value);
+            range.high = fmax(range.high, value);
+        }
     }
     if (!(range.low <= range.high)) range.low = range.high = 0;
     if (!vertical) {
         if (range.high <= range.low) range.high = range.low + 1;
-        range.logarithmic = chart->x_is_logarithmic;
+        range.logarithmic = is(chart, VT_CHART_LOGARITHMIC_X);
         return range;
     }
-    range.logarithmic = chart->may_be_logarithmic && range.low > 0 && range.high > 4 * range.low;
+    range.logarithmic = is(chart, VT_CHART_MAY_BE_LOGARITHMIC) && range.low > 0 && range.high > 4 * range.low;
     if (range.logarithmic) {
         const double margin = pow(range.high / range.low, 0.05);
         range.low /= margin;
         range.high *= margin;
         return range;
     }
-    if (chart->from_zero) range.low = fmin(0, range.low);
+    if (is(chart, VT_CHART_FROM_ZERO)) range.low = fmin(0, range.low);
     double margin = range.high > range.low ? 0.05 * (range.high - range.low) : fmax(0.5 * fabs(range.high), 1e-9);
     range.high += margin;
-    if (!chart->from_zero || range.low < 0) range.low -= margin;
+    if (!is(chart, VT_CHART_FROM_ZERO) || range.low < 0) range.low -= margin;
     return range;
 }
 
-static double position(const axis *range, double value)
+/* Where a value is drawn. */
+static double place_of(const axis *range, double value)
 {
-    if (range->logarithmic) return log(value / range->low) / log(range->high / range->low);
-    return (value - range->low) / (range->high - range->low);
+    const double share = range->logarithmic ? log(value / range->low) / log(range->high / range->low)
+                                            : (value - range->low) / (range->high - range->low);
+    return range->from + share * (range->to - range->from);
 }
 
 /* Steps of 1, 2 or 5 times a power of ten; on a logarithmic axis 1, 2 and 5 of each decade. Returns how many. */
@@ -113,46 +114,55 @@ static int place_ticks(const axis *range, int wanted, double ticks[MOST_TICKS])
     return count;
 }
 
-static void append_axes(vt_text *html, const vt_chart *chart, const chart_frame *frame, const axis *x, const axis *y)
+static void append_axes(vt_text *html, const vt_chart *chart, const axis *x, const axis *y)
 {
-    double ticks[MOST_TICKS], right = frame->width - frame->right, bottom = frame->height - frame->bottom;
+    double ticks[MOST_TICKS];
     char number[VT_NUMBER_SIZE];
-    int count = place_ticks(y, chart->small ? 3 : 5, ticks);
+    int count = place_ticks(y, is(chart, VT_CHART_SMALL) ? 3 : 5, ticks);
     for (int i = 0; i < count; i++) {
-        double at = bottom - position(y, ticks[i]) * (bottom - frame->top);
-        vt_number_short(chart->percent ? 100 * ticks[i] : ticks[i], number);
+        const double at = place_of(y, ticks[i]);
+        vt_number_short(is(chart, VT_CHART_PERCENT) ? 100 * ticks[i] : ticks[i], number);
         vt_text_append(html,
                        "<line class=\"grid\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\"/>"
                        "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\">%s%s</text>",
-                       frame->left, right, at, at, frame->left - 6, at + 4, number, chart->percent ? " %" : "");
+                       x->from, x->to, at, at, x->from - 6, at + 4, number, is(chart, VT_CHART_PERCENT) ? " %" : "");
     }
-    count = place_ticks(x, chart->small ? 4 : 6, ticks);
-    for (int i = 0; i < count; i++) {
-        double at = frame->left + position(x, ticks[i]) * (right - frame->left);
-        vt_text_append(html, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%s</text>", at, bottom + 17,
-                       vt_number_short(ticks[i], number));
-    }
-    vt_text_append(html, "<line class=\"axis\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\"/>", frame->left, right,
-                   bottom, bottom);
-    if (chart->small) return;
-    vt_text_append(html, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\" class=\"name\">", right, bottom + 34);
+    count = place_ticks(x, is(chart, VT_CHART_SMALL) ? 4 : 6, ticks);
+    for (int i = 0; i < count; i++)
+        vt_text_append(html, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%s</text>", place_of(x, ticks[i]),
+                       y->from + 17, vt_number_short(ticks[i], number));
+    vt_text_append(html, "<line class=\"axis\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\"/>", x->from, x->to,
+                   y->from, y->from);
+    if (is(chart, VT_CHART_SMALL)) return;
+    vt_text_append(html, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\" class=\"name\">", x->to, y->from + 34);
     vt_page_append_text(html, "", chart->x_name, "</text>");
 }
 
 /* ---- lines ---- */
 
-/* At most MOST_POINTS points: each the mean of neighbouring numbers. */
-static void append_points(vt_text *html, const vt_line *line, const chart_frame *frame, const axis *x, const axis *y)
+vt_line vt_line_of(const vt_table *table, const char *x, const char *y, const char *name, vt_line_style style,
+                   int colour)
 {
-    const double right = frame->width - frame->right, bottom = frame->height - frame->bottom;
+    return (vt_line){name,  vt_table_column(table, x), vt_table_column(table, y), table->rows, table->columns, style,
+                     colour};
+}
+
+vt_line vt_line_level(const char *name, double x, double to_x, double height, double points[4])
+{
+    points[0] = x;
+    points[1] = to_x;
+    points[2] = points[3] = height;
+    return (vt_line){name, points, points + 2, 2, 1, VT_LINE_DASHED, -1};
+}
+
+/* At most MOST_POINTS points: each the mean of neighbouring numbers. */
+static void append_points(vt_text *html, const vt_line *line, const axis *x, const axis *y)
+{
     const int64_t stride = line->stride;
     const int64_t run = (line->count + MOST_POINTS - 1) / MOST_POINTS;
     bool drawing = false;
     vt_text dots = {0};
-    vt_text_append(html, "<path class=\"%s\" d=\"",
-                   line->style == VT_LINE_FAINT    ? "faint"
-                   : line->style == VT_LINE_DASHED ? "dashed"
-                                                   : "plain");
+    vt_text_append(html, "<path class=\"%s\" d=\"", path_classes[line->style]);
     for (int64_t first = 0; run > 0 && first < line->count; first += run) {
         double sum_x = 0, sum_y = 0, number = 0;
         for (int64_t i = first; i < line->count && i < first + run; i++) {
@@ -165,8 +175,7 @@ static void append_points(vt_text *html, const vt_line *line, const chart_frame 
             drawing = false;
             continue;
         }
-        double at_x = frame->left + position(x, sum_x / number) * (right - frame->left);
-        double at_y = bottom - position(y, sum_y / number) * (bottom - frame->top);
+        const double at_x = place_of(x, sum_x / number), at_y = place_of(y, sum_y / number);
         vt_text_append(html, "%c%.1f %.1f", drawing ? 'L' : 'M', at_x, at_y);
         if (line->style == VT_LINE_DOTS) vt_text_append(&dots, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3\"/>", at_x, at_y);
         drawing = true;
@@ -196,11 +205,8 @@ static void append_legend(vt_text *html, const vt_chart *chart)
         const vt_line *line = &chart->lines[i];
         double last = last_value(line);
         if (isnan(last)) continue;
-        vt_text_append(html, "<span class=\"c%d\"><i%s></i>", colour_class(line->colour),
-                       line->style == VT_LINE_DASHED  ? " class=\"dash\""
-                       : line->style == VT_LINE_FAINT ? " class=\"pale\""
-                                                      : "");
-        if (chart->percent)
+        vt_text_append(html, "<span class=\"c%d\"><i%s></i>", colour_class(line->colour), legend_classes[line->style]);
+        if (is(chart, VT_CHART_PERCENT))
             snprintf(number, sizeof number, "%.1f %%", 100 * last);
         else
             vt_number_short(last, number);
@@ -210,33 +216,34 @@ static void append_legend(vt_text *html, const vt_chart *chart)
     vt_text_append(html, "</p>");
 }
 
-bool vt_charts_begin(vt_text *html, int64_t count)
+unsigned vt_charts_begin(vt_text *html, int64_t count)
 {
     const bool small = count > 2;
     vt_text_append(html, "<div class=\"%s\">", small ? "many" : "charts");
-    return small;
+    return small ? VT_CHART_SMALL : 0;
 }
 
 void vt_chart_append(vt_text *html, const vt_chart *chart)
 {
-    const chart_frame large = {460, 240, 64, 18, 12, 42}, little = {300, 170, 52, 18, 10, 24};
-    const chart_frame *frame = chart->small ? &little : &large;
-    axis x = axis_of(chart, false), y = axis_of(chart, true);
+    const bool small = is(chart, VT_CHART_SMALL);
+    const double width = small ? 300 : 460, height = small ? 170 : 240;
+    const axis x = axis_of(chart, false, small ? 52 : 64, width - 18);
+    const axis y = axis_of(chart, true, height - (small ? 24 : 42), small ? 10 : 12);
     const char *units = chart->units != NULL ? chart->units : "", *comma = units[0] != '\0' ? ", " : "";
-    vt_text_append(html, "<figure%s>", chart->small ? " class=\"small\"" : "");
+    vt_text_append(html, "<figure%s>", small ? " class=\"small\"" : "");
     vt_page_append_text(html, "<figcaption>", chart->title, "<small>");
     vt_page_append_text(html, comma, units, y.logarithmic ? " (logarithmic)" : "");
     vt_text_append(html, "</small></figcaption>");
     append_legend(html, chart);
-    vt_text_append(html, "<svg viewBox=\"0 0 %.0f %.0f\" role=\"img\" ", frame->width, frame->height);
+    vt_text_append(html, "<svg viewBox=\"0 0 %.0f %.0f\" role=\"img\" ", width, height);
     vt_page_append_text(html, "aria-label=\"", chart->title, comma);
     vt_page_append_text(html, "", units, "\">");
-    append_axes(html, chart, frame, &x, &y);
+    append_axes(html, chart, &x, &y);
     for (int i = 0; i < chart->line_count; i++) {
         const vt_line *line = &chart->lines[i];
         vt_text_append(html, "<g class=\"c%d\">", colour_class(line->colour));
         vt_page_append_text(html, "<title>", line->name, "</title>");
-        append_points(html, line, frame, &x, &y);
+        append_points(html, line, &x, &y);
         vt_text_append(html, "</g>");
     }
     vt_text_append(html, "</svg></figure>\n");

@@ -1,268 +1,116 @@
-#include "report/image_data.h"
+#include "report/drawing.h"
 
 /* Natural Earth, 1:110m (public domain); made by bench/drawing_tables.py. */
-const char *const vt_coastlines[] = {
+const char vt_coastlines[] =
     // clang-format off
-    "~~I/~oI$~aHu~^I,~iI5~qI8~~IF",
-    "$$IF$)IH$&I2$$I/",
-    "~~u?~eu=~auL~~u_",
-    "~~rC~`r/~Br2~Wqt~eqO~pqB~rq/~lp~~Aq-}\\pe}Hp`}$p@|^o~|Voj|5p.{Toe{Iov{3oczooizhoKzLnyzMngzgn\\zdmtzOmszEmLzOm8z&"
-    "l|yylGyWl<yPkhy/k>y'k]xxlExkmQxvn5y.nQy0nfySnqy|oOzIp$zrpH{*q.ziq*z[p`y|p-yipfy.pVxOodxboHx/o<wfo7whoXwDo_w(oIv<"
-    "oPuLoCt\\nDs_m3t(m-t3lktJlatYlxtrluu8lBu9kvu'kHu%jltui~tSi;tKhvt,hAshgfsYgKs:g0s,g0rxgFrZg$rVfprMfsrCfcr<fTr=f3r"
-    "1f(r-e{r%enqpefqfeZqfeFqceAqle9qye%r2dJr8d,r8cRr/c9quc0qcbxqNbtqLc2qPcTqFd)qWd1qGdXq<daq9dYq2dUq2d]q,dbq%diq,d}q"
-    "1e(q/e0q5eIq3ePq&eUpvebpVeTpEe?p,e2p8eHp4eZpFexp:f6p&f%oge`oYeCoBe@o6e+oBdgoUd_oVdKohd=p'd^p;dLpJdKpNd3p-d&o~cho"
-    "gcQo[c1otbso}bEp0avp@aSp@a1p1a$p7`gpD`XpA`3p;_ip._eox_3oe^RoP]vo0]Lnk]%nR\\{nD\\fn<\\un/\\^mi\\GmQ\\@mI[km<[hm6"
-    "\\.m<\\@lx\\Olm\\GlN[{l;[Pl6[0lHZZl]YylrY]m%Y8m0X>m-WHltW)lZVglGV@l+Uqk}V3l)VRksVlk_VskVW0kJW`k6Wuj}Wtk&X=jlX=jj"
-    "Wej^V}jWVTjXV3jgV2jpUcjuU;k&T{k4Tvk@T^kFTZkST>k]Szk^S[k\\SFk^S7k`RvkhRjkqRAkpR1k`R.kJRPk/Ruk,S1jzSPjwSvjoT4jqTVj"
-    "lTijcT{j_U7jSUQjHUgjDULj?UejBV'jIVSjGVujNW=jFWYjHX0j>XGj7Y$j3Y^j)Z)iuYmiZYLiNYPi?Y[iGZ9iBZdi0[>i3[Ni&[Thp[zhj\\7"
-    "hi\\Nhd\\dh[]$hE]&hH\\nh@\\Th6\\^h3\\Uh-\\Zh$\\_g{\\Ngl\\NgO\\EgQ[}gD[bf~[CfeZhfSZKf<Z-f<Ysf1YgewYWelYTefY1ejXPe"
-    "lX*ebWZebVfeVVdeKVAeRV2e=V%e6Uae,USdrU~dgVdd^W7dVWMdJWydDXXd@Xtd+YYc}ZWcv[7cv[ncr\\>cP[~c@\\(b}\\`c-\\qc&](bf]Ob"
-    "U]ZbN]|b=^Dam^;aH^:a'^4`W^A`>^L`$^R_u_/_j_8_Y_/_A^t_%_(^i_L^S_Y^D`)^3`g^&`_]s`o]j`]]\\`_]a`K]_`@]g_x]p_Q]{_F^$_6"
-    "^4^~^5^k^3^[^6^L^<^?^?^0^C^%^A^F^G^^^N^c^U^U^U^:^P]z^T]h^X]k^Y]^^k]e^~]d_1]c_A^'_R^D_a^a_g^p_j^l_h^Y_e^Q_h^-_r]h"
-    "`$]W`5]Q`C]I`M]/`S\\z`\\\\u`\\\\j`S\\O`O\\B`F\\3`=[o`3[q`.[f`*[O`-[0`+[*_{[+_mZt_kZ^_fZT_WZU_NZI_NZ7_CZ*_7Z._'Yz"
-    "^wYw^gYk^bYV^bYF^KY3^&Xy]mXX]bXV]\\XX]NXE]?X<],X:]&X7\\|X+\\vX(\\sWw\\gWx\\`Wr\\PWt\\JX4\\KXM\\GX[\\CX}\\<Y5\\AY"
-    "7\\>YL\\AYU\\@Yi\\=Y}\\6Z/\\4ZB\\(ZR[wZy[q[C[a[c[V[k[G\\;[E\\[[F\\w[8]O[.]aZ|]jZu^)Zv^4Zo^LZi^VZ`^xZR_BZF_bZ;_bZ"
-    ">_{Z?`0ZB`BZA`IZ;`7Z6_oZ0_WZ*_OY~_^Ys_rYc`YY``UYj`$Yx_QZ.^eZ7^LZ>^2ZS]ZZN]RZO]4Zj\\eZn\\\\Zu\\/Zp\\'Zt[RZ|Zv[*Zk"
-    "[6ZZ[DZ%[JYU[WY?[vXo\\(XT\\4X:\\<X*\\GWw\\LWi\\LWV\\>WK\\HW>\\PW6\\TV~\\_Vj\\jVj]%Vv]>V|]RW/]]W2]fW:]sW<]zW=^*WD"
-    "^6WH^AWX^JWX^JWK^HW1^HVs^CVc^=V1^2UY]~Ty]kT6]WS]]<Ry]%RT\\^R&\\HQ^\\/Q'\\*Pi\\$P_[oPL[jP9[aP6[^Op[VO^[RO?[IO0[>N"
-    "R[?N8[NN'[OMv[HM[[JMM[HM7[PLu[ZLG[bL=[fL)[eKV[hK.[iJA[mJ*[fId[]ID[NI([9HqZzH[Z`H*ZXG|ZHG\\Z>GQZ<G0ZGFhZLFMZLF@ZP"
-    "FBZOEpZLEZZQERZNE?ZDE/Z1DzYpDbYfDQYhD=YnD:YlC}YfC[YdC5Y^B{YNBdYIB^Y@BFY9B/Y,AiXmA9X]@xXL@dX4@RX(@OX%@CWr@IWg@AWN"
-    "@IW@@DW6@FVy@4Vf@-VX?vVM?uVC@+V<@,V2@@V1@:V.@FV.@aV&A%V.A-V-AQUyA|UmBHU]C(ULCKUCCmU>D?U8D`U0ELU0F(U-FAU$FTTsFzTg"
-    "GVTbGsTOHETNHhTLI*TOIRTWI}TXJ5T`J_TeJrTrK5TzKIT|KkT{L*TtL;TnLWThLrTiL|TpM3TiM`TeM~TYN@T[NITXNXTRNzT?OPT(O~SsPISe"
-    "PySfQ-SkQ<SqQ]SuR$SqR+SyR_S|S(SsSGSiSOSdScS^SjS_SwSGSfS>ShS5S^R~S_RqS|RjTBRYT`RHT`R4T`Q|T[QiTQQET6Q9T&Q$StPjT&P`"
-    "T%PPT.PAT.P&T&OqSsOZScOVSdOPScO8SyN~TANjTZN[TxNUT|NDU3N8ULN4U]N1V$N'V?MyVQMsVWMnV`MkVtMhV~MaW+MUW>MKWAMFWNMFWUM?"
-    "W_M=WiM:X1M=XEM3XiM(XzM2Y'M=YHMBY_M@YxMGZ4MJZ_MG[1MD[HMG[_MA[uM5\\.M6\\AM7\\WM?\\cMG\\{ME]0MM]PMZ]nMb]uMh^5Mi^MM"
-    "q^jN%^zN4_NN4_ON@_aNU_fNg`*Ns`7O+`]O%a;O.acO1a{O@b?OWbTOhbgOwc<P$cXP5cXPBcDPXcGPpc=Pzc=Q5cVQNc^Q]cqQsd$R?d,Red0R"
-    "pd)S+d;SDd;SMd1S]d4SvdFT+dAT*d)T>d:T?d1T4cvT4caT<cUT9c-T)bqT.bXT:bWT?bATHb:Tcb*Tmb.U%b'UDamUNaDUca;V(a(VA`lVL`xV"
-    "Wa2VRaVVYalVjb'Vyb-W>a~WEajWNajWUabWla\\WraMX5aNXLaBXba4Xma-Y$a<Y-aIYAaMYRaGYXa0Y]a?Ypa4Z'a2Z2a=Z9aLZ7aOZ=adZBb,"
-    "ZEb8ZFb8ZNb^ZZb~ZZc%ZXcHZ]c[ZUcpZ^d&ZPc}Z<d-Z-cmYechYRd&Y9d'Y4coY$cjXid'XPd&XBdTX1dnX=e6X.eLXGexXkezXufBYEf<YafZ"
-    "Y|fgZGfhZofG[5f6[Pf=[df9\\$fQ\\'fd[|g)[og:[bg?[ZgM[=gtZ}h*ZjhEZzhM[2hs[%i*[Gi=[GiG[2i@Z{i<Zki-ZVi+ZBhuZCh\\ZChXZ"
-    "OhMZfhPZbh?ZIh7Z)gxYxh&Y}h<YchIYhhRY~haYzhgYwhlYShwYRi-Y<i(Y4hiX}hGX}h<Xrh2Xkh6XegZXYgFXPg&XXffX[fUXofFXkf;XOf8X"
-    "Ef*X2elX+f&X+f0Wxf1Wlf6WPf*W`ekWUecWHecW<e{W7eqW=eUWHe@W?e6WLd{WXdnWXdTWCd`WIdIW;dDWDcvW4cvV|d/VtdTVpdrVge,V[eGV"
-    "YeTVVeWVUeaVHeqVFf+VHfKVKfYVHf`VCfdV<fsV2f|Uxg2UjgCUUgPUBgrUGgvU<h.U<h=U-hEU&h1Tzh@T{hPT{hQU&hUTnh\\T\\hLT]h5TZh"
-    "(TbgkTwgTU(g.UAfdUSfdUYfZURfQUgf@Uxf2V1euV3emV/e\\U}erUieyU_e\\UpeKUme3Ude0UWdcUNd`UNdnUSe,UXe5UOePUHegU>emU7f&U"
-    "(f.TyfAThfDTVfXTAfvT2g6T+gcSzgiSggxS]grSPg\\SFgYS1g?R_gKR=g<R;f|R<faR&fBQdf9Qbf)QSekQKeEQTe+QFdqQAdTQ0dJP{d'P]d&"
-    "PHd'P9crP0caP%cdOxctOqd3O\\d:ORd/OFd5O:d0O>dTO<dpO1dtO,e+O.eIO7eZO9elO=f-O=f@O8fQO7faO8g&O/g:OPg[OlgSP0gSPHgLP[g"
-    "NQ%gLQ1ghQ6hiPyi>PhiUPEigPBj-P`j7Q,j,Q%j`Q:jLQpjpQwk;R0kDRBkM",
-    "$$tD$\\s|%>sN%<s2%Ks&%FsH&)sA&Vrq&@r]%urX%tr+%kq}%Uq~%Dr3%%r@${rT$dr\\$JrV$=rf$Brw$'rl$1rW$$rC",
-    "$$u_$'ua$:ua$\\uS$ZuM$BuB$$u?",
-    "RBkMRNkZRblBS'lUS:lTS>l^SRl`SVlVSelmS`l~S_m=SVmWSUn+SYn7S_nEStnHS|nUT3nbT3nJT,n;T/n.T;n'T5mqT/mvSymUT$m>T%m,T<l}"
-    "T<llTSluT`m'TzloU*laU9lnU]m)Uzm8V6m0V8m%VNm%VSm9VsmHVnmnVon6VznSW5ncWGn@WZnAW^ndWao%WXnzWJo/WHoJWeoVX'o]X@oVXXoW"
-    "XropXZp+X0p(WborW=ohW0p&Vtp5VzpbVnq1VyqLW3qiWhr@WwrIWur]WUrrW-reVrrEVvr)VQq_V$q7UopRV$p1V:osV%o?Uho4U_nBURmrU6mv"
-    "U)mRTjmPTbm{TOnTT>o:T.oWS\\n|S=nrRxo.Rpo`RipoR~q1S`qXT2r,T\\rlU9sjU_t2VCtlVvu%WAt}WduHX3uFX\\uPYIu.Y+t}YDt`Y\\tp"
-    "Z'tTZftI[bsp[ssZ[us;[[r~[6rrZ*s:Yts4Z?rmZ@rXZBr)Z_qvZqqjZtr%Zfr9ZurK[Rr.[er9[Vr[\\0s-\\Es*\\[ru\\hs:\\UsU\\`sq\\"
-    "Ot2]5t$]Bse]%s_]%sE]7s6][s@]`s]^5ss_+t?_<t=_%s|_Bsw_Rt,_}t-`DtA`_t%`ytC`at^`mtmaVt_autQbnswb}t4bftMbetVbIt[bQtqb"
-    "Eu:bDuHbnurb~vAc4vJcqv>cuv$c`uZcnuKcuu+cptGd.t+d$sgcRs&cmrzcvs0d4s;d:sRdNshdAt'dLtFd2tId-tcd?u6c|u\\dJu{dEv@dQvA"
-    "d]v(dTuVdluNdbuoe-v&e]v)f-ujesv5eqvff>vofuvmgLvsg9w0gTwNgnwPh@wfh}wmi)wyifw}iywsjQx1j{x0k'xDk=xWksxjl@x[k{xPlTxI"
-    "l[x2lpx=mXx=n1x&nCwpn=wXn$wJmBw1m1v~mNvxmpvln)vun5vWn?vcndvkoSvcoXvNp^vGp_vjq5vbqYvbr$vJr.v,q|utr=uPrbu=rxumsBuY"
-    "siuet:uWtKudtqu]t`v-u$vAw=u~wQucx2u@y4uHybuAyuu.yrtgz4tZzRtdz{te{Lt\\{wta|Dt8|atG|Ntd|Xtx}Gtl}wtn~^tX~~tD",
-    "$$&a$%&a$:&|$c&m$f&o$~&}%&&}%)&}%J&i%g&}%m'$&U',&k&}&v&w'=&h($&\\(X&N)U&C*=&O+C&F+{&8,]&F-B&R-F&h,G&j+X&t+D'+*b'"
-    "5*f'J*n']*w'n*r(&*L(3*:(C)r(Q*O(O+)(V+J(F+s(T,>(e,P(t,H),,+)9+d)G+4)I*f)P*9)T*+)e)h)t)V*))O*])Z*Y)o*J*9*O*^*U*q*"
-    "A+:*F+Y*P+v*\\,5*l,X*p,W+&,O+7,U+H,s+P-&+@-I+I-c+U.)+V.H+Z.g+e/%+o/A+y/S+v/c+s0*+y0I+q0h+r1++x1K+t1m+o22+q2S+p2u"
-    "+o3:+q3Q+~3m,+4/+|4K,)4c,94r,+4z+u5.+f5F+t5a+c6&+]6@+Q6a+S6~+[7F+Z7e+S8)+K85+_8&+n7v+~7X,'7K,87F,I7>,l7P,e7n,c81"
-    ",e8L,^8c,Q8m,@91,>9O,D9o,M:0,R:G,H:f,K:z,n;1,Z;L,Q;i,V;|,D<?,B<[,=<v,3=-,D=6,T=M,B=m,G>),=>9,->X,2>o,<?,,H?H,N?h"
-    ",S@*,Z@A,c@O,r@T-+@Q->@J-P@B-b@;-t@5.)@3.;@6.M@A.^@J.q@M/(@I/<@F/N@Q/c@^/p@m0&@|05A40BA=0VAJ0cAX0nAn0qA|1%B21.BE"
-    "13BU1?Bb1MBt1SC'1GBy18Bb1*BX0{BG1'B40~B$0sAn0gAc0ZA`0HAa07Al0'A\\/wAG/tA:/dA-/V@y/B@v/1@~.yA/.kAB.`AS.RA].@Ab..A"
-    "i-wAs-hAz-WA}--B),vB+,dB2,RB/,:A},'Ap+sAQ+lAG+\\A9+M@q+<@S+5@6++?r*|?_*i?:*g>m*i>H*e=|*e>)*S>L*K>e*>>t*.>Z){>3*$"
-    "=m)t=k)a=j)O>*)?>/).>M(x>}(q?L(d?m(V@<(G@u(@AR(4Ay(&BI'rB`'\\Bk'KC,'[CR'iCz'wDN((Dw(4EV(5F3(/Fa($Fp(8G5(FGo(FHB("
-    "PHm(ZIB(aIu(iJ=(tJ-)*I~):I~)KIR)IH})BHP)BHJ)SHM)uHW*$Hx*/ID*:I`*GI|*UJ6*gJU*oJt*uK)*yKM*{Kn+&L0+/LL+:Le+EM*+SM>+"
-    "cMT+pM[,'MB,2MJ,EMZ,SMr,\\N0,gNG,vNY--Ne-BNu-OO6-LOA-=O\\-;O]-LOi-^P'-ZP--HPH-FPf-NQ(-SQB-QQL->Qe-MQ|-UR<-[RU-bR"
-    "m-mS+-tS?-~SM.3S^.'Sv.-T,-sT9-cTS-lT]-~Tu./U8.-UA-vUT.-Um.2V-.4VE.3V_.-Vw.+W'-vW6-iWO-qWj-sX)-sXC-tXZ-zXr.$Y,.1Y"
-    "A.9YY.>Yj.JYw.dZ).sZA.lZJ.[Z^.QZv.T[+.D[<.8[S.C[[.W[p._\\-.n\\D.u\\_.~\\q/-])/7];/A]P/<]e/L]t/Y^./X^A/c^F/s^Y0%^"
-    "l0._(05_=08_R06_g01_z0%_|/l`5/\\`C/P`_/J`n/>a&/1a</.aN/7ab/Jax/@b3/;bI/6b_/2bv/2c..]c-.Rc+.=bp.1b^-{ba-ib{-jbw-X"
-    "bl-Gba-4br-%c2,|cM-)cY-;ca-Lcm-[c|-hd'-xd3.4dA.8d[.:dr.@e/.Ge:.YeA.jeQ.{eg/,e{/5f,/Df9/LfJ/Sfa/Ofv/Sg1/YgJ/Vg[/c"
-    "gg0&go/ugz/_h2/VhH/Rh_/Xhv/Ti1/Si?/XiR/Uid/Kiy/Rj6/RjL/Xjd/Rjs/ak$/pk3/}kP0Dk_0>kq01l%/|lB/`lY/_ln/_m,/dmD/kmW/w"
-    "mg0*n&0,n706nI0-nU/yne/kn~/mo3/aoN/Uok/Qp(/Tp:/cpI/qp^/ups/nq0/jqE/qqZ/qqn/mr(/hr=/prV/wrm/ys-/ysB/~sV0&s]0=s^0P"
-    "sl0Csp0.sx/wt&/gt:/_tT/btr/cu,/euJ/eu_/fu~/dv</avL/RvH/AvW/4vp/)w..xwL.pwk.ix(.bxB.axQ.pxe.dxv.Uy0.JyL.Fyf.@yq.."
-    "z1.$zB-nz\\-gzv-h{4-e{P-f{k-c|*-\\|B-Q|Z-H|j-;|g-)|[,t|Q,_|H,O|>,<{z,5{m,${O+u{E+c{5+R{$+Dzv+1zp*{zn*fzn*Uz{*C{%"
-    "*2{0)}{[)v{d)b{:)[zr)QzG)Pz3)5z/({z%(jyt(Yz8(IzC(6zW(%zs'q{8'b{['T|5'F|@'/}('%},&}}=&o}}&{~V&l~~&a",
-    "~SH_~YHf~aHY~]HA~NH;~BH@~@HU~HHd~SH_",
-    "2Mj<2Jj<1xji1hj}1>k511k^14kz0rl30nlX0Rly0Rm60EmG01mV0*m~/hnH/[nt/Enw.|nx.ao*.1oZ-vob-Nos-.oo,\\p),@p=,'p3,,on+zo"
-    "k+_oa+KoR+2oH+.oc+9p5+QpD+KpO+-p5*yor*XoQ*ho;*Snu*:na)~nS)xn?)Tn')Mmm)2mY(}m](hmP(Qm@(=m1'qm$'mm+(+mA(BmO([mh(wm"
-    "m)'n%)GnA)LnJ)]nZ)an})mo=)So/)Ko7)?o')0o>))o-(|oD(eo2(Wo2(UoM(Yo^(Joo(,of'to{'dp+'dpE'RpY'[ps'nq2'vqJ(.qM(=qF(Pq"
-    "\\(aqX(rqf(nq{(ar)(rr:(dr:(Lr0(Er&(2r0'mr+'Kr6'BrH'$rc'Erv'xs2(0s2(-rv(]rw(Ks9(.sJ'ysa'csu'Ct)'PtA'ytB(;tW(Atm(X"
-    "u((nu.)?uB)Tu?)xuW*?uN*Pu9*ZuB+&u?+%u5+Hu-+_u1,5t~,atz,stt-6t{-Ytm-rtg.Bt\\.ftF.~tA/8tT/Stc/vt]0=tq0ct}0stj1)tu1"
-    ".u/1>u*1et\\2(t{2+tX2Ht`2Ptm2ltk34tW3jtG4/t?4EtB4dt*4Dso4nse5Qsj5dsr5}sW6;sn5~t&62t66Nt86at=6st27/st7Isw7rsc8:sj"
-    "8\\si8Yt+8nt396s~96sR9Esw9Wsv9btI9Itf9.tx90uP9Kuq9juj:&uV:Et}:1tf:[t]:[t.:ztR;;t4;4sm;JsN;bso;st<;tto<:tk<\\td<{"
-    "tM<|t7<ksy<{s`<xsJ<Ks*<+r~;ns1;gru;QrN;Kr:;0qv:jqs:Xq_:VqA:<q;9zpq9ap=9Yot9Wo?9yo7:(ng:3nD:SnM:~n9;:n(;Kmm;gm`<%"
-    "mM<KmJ<dmF<`ly<glK<xkr=?kG=QkV=]l*=Qls=Am0=fmE>%mf>2n+>0nI={np=_o8=zoh=pp7=iq$=yq.>Ep}>]px>pq)?*pu?FpZ?MpH?vpE?v"
-    "oy?}o?@7o8@Hnx@io6A$oiA4o~AEoUAcnvA}n?Atm}B7mcBLmHBqm<C$m.C-lbC?l\\CIlJCJkrC:k`C)kPB^k@BAjuAujnADjw@}jx@eju@RjT@"
-    "4j?\?ni]?Ti3?gi:@1iw@ajBA)jGA=j0A'ilA/i;A6hsATh\\AzhcB6i;B8huBGhdB*hFARh+A;gs@}gR@kgU@jg|A7hG@mhF@Th@@Xh1@?gv@(g"
-    "f?jgX?^g=?Zg3?Zfu?bf]?kf\\?ifm?pfb?nfU?^fN?SfO?BfG?8fD?+fB>sf5?9f=?@f5>{f'>lf'>mf->fe{>mey>heX>We4>Ue@>PeB>IeN>N"
-    "e5>Se->Tdw>Lde>?d@>=dB>Dda>9ds>6e>>2e*>6dh>'do>7d`>8d4>?d1>Ac|>DcN>6c,=ybz=jb_=^b\\=SbK=Ob;=6ax=)ac<yaG<va'<z`b="
-    "&`:=1_u=1_a=<_+=;^g=:^V=4^9=-^4<}^9<y^M<q^X<d_%<Z_H<V_Z<[_x<U`7<C`]<:`d;}`O;y`R;n`g;``r;F`m;1`r:{`o:q`g:u`[:u`H:"
-    "z`?:v`9:m`@:d`7:T`9:C`Q:/`K9y`V9j`S9W`H9B`&9+_m8z_W8t_B8t^~8u^h8z^X8q^08m]j8k],8i\\p8m\\W8t\\A8y[x9-[V92[<9;[%9T"
-    "Zt9]Za9qZm:(Zr:9Zz:H[':V[::\\[U:^[|:b\\.:q\\:;.\\E;C\\C;Q\\G;V\\=;V\\';I[g;D[K;H[C;E[/;?Zf;9Zr;4Zq;4Zj;9Zj;8Z^;4"
-    "ZJ;6ZC;4Z2;5Z.;3Yq;.Ye;*Yd;&YT;-YK;/YR;6YL;8YK;=YS;DYS;FYP;JYR;TYN;_YO;fYT;iYY;pYW;vYT;|YU<%YY<0YR<4YQ<;YI<AY?<J"
-    "Y7<PY+<NY&<LXw<OXf<JXW<GXD<FX0<HX$<HWj<EWf<BWR<DWF<?W:<@W.<DW&<JVh<SVV<]VB<fV2<eV(<nV&<qV)<wUy='U|=1V-=?V6=GVD=T"
-    "VA=SV==_V;=jV3=qV&=zUt>+Ur><V7>EV<>FVL>JVr>WW->fW.>gW7>yW3?1WK?:WU?EWk?MWh?SW\\?NWM?NWB?@W<?HW(?GVk?=VP?FV+?PV.?"
-    "UVP?NV`?MW(?iW:?fWP?nW^?wW>@,W=@;W$@<Vp@PVo@iVt@vV_A-VZA9VhA:VtAVVvArVwA^ViAfVTAxVPB/V:B3UpB?UqBHUfBWUUBeU7BfTzB"
-    "nTyB{TcC)TSCDTJCGTRCYTUCrTICzTDD0T9DHSmDLSZDTS\\DYSCDfRMDsRFDsR&DbQ[DiQME7QFE8PsEIQ6EfQ&F1PeF<PJF9P0FSP>G%P&GGP("
-    "GiO]H,O)H>NwHQNuHZNgHaN,HeMkH\\LzHPL\\H0KwG|KCGkJvGfJuG_JTGaIXGZHlGXHNGQH<GMGYG5FxG1FIFzF5FtEtF[EtF7EcF'ENEhEAEM"
-    "DwE:DJE6D'E:CiE6C:E1C$D{BfDbApDNAKD>A6D4@eD$@KCu@.C[?oCJ?xC>?sC)@,Bt@+Bf@DBe@,C'?`C$?@C2?,C1>qBv>6BT=xB&=nAg=sAl"
-    "=WAg=5Al<yA^<iAF<bA0<sA'<gA*<9A:<+AG<:AM;}A8;oA&;R@};$@x:f@b:f@P:O@J:,@`9e@v9\\@n93@S8t@D8>@/8,@&7q@-7B@=7'@37)?"
-    "y7*?n6y?Z6i?V6>?L6=?26L>s6l>V7+>O7H>V7c>J8'>G8u>Q9F>i9j>F9w>\\:E>d;6>};&?.<*>z<7>s;X>d;_>l<E>s=@>~=_>w>1>u>e?$>f"
-    "?2?V?B@D?LA.?GAs?MB>?KBv?XCT?\\DR?dEV?kFb?iGR?dH8?MHR?KHe>yI8>PIk>>J,>4JR>8J_>%KA=iL;=SM;=JMP=CMr=1N5<{NH=(N\\<x"
-    "O-=$OM=6Oj=BP2==PF=5P0='PE=+PR=(P{=0Q'=4QD==Qb=;Qt=HQ~=WR6=TRD=]RG=\\R^=aRo=mRr=vS4>$SL=wSW={Sr=vTA={TM=wTt=nU1="
-    "fU?=aUW=gUd=aUg=]Uv=QV(=GV%=CUp=9Ud=4Uc=2UY==U@=7U:=3U3=)U1=%UM<}UE<uUH<pUZ<gU]<aUb<WUb<VUX<TU_<GUj<CUs<EU{<DV*<"
-    ">V5<5V><-VD<,VR<&VZ<'VM;}VB;xVN;qVS;nV\\;nVj;qVy;jW$;pW-;hW<;]WN;XW^;NWl;CX&;EX-;IX&;KX);GX8;@X<;=X1;0X2;(X6:yX?"
-    ":lXB:fXL:ZXT:LXU:AX^:5Xq9vYG9jYV9WYb9JY_98YN9,YI8wYU8fY^8PYs8?Yy8%Z47mZJ7gZV7ZZY7BZg79Z|6{[<6p[Y6j[o6r[s6o\\&6u"
-    "\\26u\\A6m\\V6k\\h6c]%6O]R68]v6-^85t^K5p^V5s^r5h^}5Z_85T_Y5H_\\5;_u50`05/`>4}`a4ua)4va;4eaM4]aK4PaX4LaE4Pa/4S`g4"
-    "Z`U4k`54o`*4s`'4v_r4z_s4~_U5*_I5/_95>^|5E^R5L^>5S^(5T]k5_]i5h]T5q]@5p]85f]'5b]'5\\]C5M]]5=]s51^$52^F5.^_4~^m4n_&"
-    "4k^{4e_,4W_84J_R4K_V4U_S4]_d4^_y4M`?4?`L47`h4.a+3~aP3uaz3qb63bbQ3XbV3Ubc3Hbf3@br3+bw3%b~2}c<2gcj2SdO2TdZ2Jdi28e5"
-    "25eZ2)es2.f?2-ff2&g.2/gZ22h(24hR20i52)i\\1}iq2%iz2Fik2Ri?2XiL2Tiq2Mj<",
-    "<<q*<Mq?<mq?<lq6<Qpw<Apx<<q*",
-    "=Bv?=)vW=*vh=5vk=jvf>6vM>8v@={vA=bvB=Iv<=Bv?",
-    "=6pt=?q'=Hq&=Npw=Ep_=;pc=5pq=6pt",
-    "9pwH9cw69Bw:9&wF92wZ9Swg9hwW9pwH",
-    "9kxb9`xa95xd9/xp9]xp9mxg9kxb",
-    "9(y@9Cy09=x{8vxq8cx|8Yy28WyE8uyC9(y@",
-    ";8w-:mw3:0wB:(w[:&wr9ix+9:x08zx?9(xQ9WxO9qx@:Cx@:Wx1:Rwz:lwp:{we;?wc;`w_<*wi<Ywm<~wj=<wX=AwE=2w9<kw/<Nw5;gw.;8w-",
-    "5Fy$5fxx5_xj54x]4mxl5$xz5Fy$",
-    "5MyB5ky95Oy05)y05)y65@yD5MyB",
-    "CLkLC@k/C1jaC@jqCOjgCGjWC[jJCfjVC}jGCvj&D+j.D.ipD5iTD+i+C|i)Cmi2CriXCki^CQi6CCi7CSiMC=iXC%iUBSiWBOidB^iuBTj&BgjB"
-    "C$k0C2kJCFkZCQkXCLkL",
-    "<?rI<Xr9<rr+<tqp=*qt=;qd=&qV<]qa<Pqv<:q];tqE;lq`;Mq\\;aqs;dr<;lrf;|rb<&rN<1rU<?rI",
-    "=Yv*=ov<>Gv%>guj>juV?9ua?QuC@.u1@Btz@XtO@-t9@dsvA-slANsBArs?AkryACrDA'rX@]s)@@r~@=rd@UrI@tr4@~r(A2qUA*q4@hq@@.qe"
-    "@Nq>@fp}@jpm@,q$?Uq?\?:qU?Bqb>zqz>Yr5>Yr(=rq|=^r0=mrR>>rS>mrY>eri>ms%?0sR?*sf>|sv>Yt2>*tA>9tM={ti=gtl=Ut|=Itn<zt"
-    "h<&tr;Qu%;+u,:su<;0uQ:kuQ:cv%:uvN;2va;mvm;\\vO;nv3<(vX<cvk=/v;=,ux=Yv*",
-    "9[v|:0v{:\\vo::vF9yv>9auv9Gux98vE99v\\9Evp9[v|",
-    "2Lw}2sxD3Hxb3kxa4/xh4,xD3vx43`x235wy2lwr2Lw|",
-    "/{ln06lr0/l=0Cks0:ks0,l-/~lC/slQ/nle/plt/{ln",
-    "6pyY7ByS8%yB87y,8@xt7uxy7Oy-6wy.72y<6qyG6pyY",
-    "2=j%22iz1gj41`jD1KjT1Gja10jj1'k(1)k21Ak(1Oj|1ejx1ljh1xjR24j?2=j%",
-    "2kw030w&3kw$4'vq4?v^3}vR3Ev23(um3(uY2GuB2;uW1auo1kv'1zvI23vg1xw(2kw0",
-    "6:wp6Owx6gwv6kw_6]wI5jwB50w.4hw-4ew<5:wP4-wK3hwS4,x%4Bx25'w~5Pwb5xw_5Xx05mxA6)x;61x%6:wp",
-    "6XvL6rv97%ug7,uG7Su07|tu7zta7Tt]7ctL7[t;71tB6etN6JtK5zt<5@t54rt14etF4FtS42tN3ptr4$tw4Hu$4ht}5+u*4Zu54)u13cu23WuC"
-    "41uU3iuU3Aua3Tv(3dv:4GvV4^vN4Sv85+vF5Kv/5evF5zv762ue6=ux6-vL6AvS6XvK",
-    "8.v;7pvY80vo8Kve8tvk8zv^8evH9-v49(ue8^uT8HuW88ui7Yv17Zv@8.v:",
-    "6Vvd6uve7+v[6rv=6Nv]6Vvd",
-    "8Zx=8lx(8mwk8bwI8<wD8$wL8$wf7Ywc7Xx+7qx*88x:8Yx78Zx=",
-    "99z:9IzH9`zK9VzU:1zX:Nz?:uz5;?z-;Ryi;myZ;NyM:~y*:Uy':&y-9hy@9hyP9{y\\9Qy\\97yk9)z%99z:",
-    ":Czu:fz~;&{$;S{,;u{=<6{;<O{.<`{G=${N=M{S>8{U>D{P?,{X?^{U@4{R@r{NAH{HAr{<Aq{0A9zw@]zm@Hzc@zzc@DzG?yz:?Ryp>}yh>oy_"
-    ">)yZ>IyT>9yL>Ly5>6y%=nxs=cxa=CxT=FxI=mxK=nx@=0x$<Ox1;fx*;Dx/:tx2:qxH;@xR;5xs;Cxw<&xc;ay%;<y.;Oy@;wyK;~y[;]ym;Tz*"
-    "<7z(<Jy~<mz3<:z9;Dz6:wzE:czX:Ize:Czu",
-    ">PsY>AsL>'sJ=}s`>+sz>@t%>Rss>Ss`>PsY",
-    "93t]9AtK93t;8otI8\\tD8=tX8Qtg8at{8ytn9,te93t]",
-    "A5jdA=jhA[j\\AsjIAsjAAhj@AJjNA5jd",
-    "AAi=AIi&AYh{Aoh|AchjA[hgA>hzA8i.AAi=",
-    "*8[_*<[[*@[U*E[D*E[B*<[8*5[1*1[)*+[0*,[=*([M*)[R*-[Z*,[c*-[g*/[f*8[_",
-    "**[~*([y){[u)x\\$)u\\()u\\+)w\\/*$\\***[~",
-    ")t\\6)s\\1)g\\2)h\\8)t\\6",
-    ")V\\O)X\\L)_\\=)^\\:)\\\\;)T\\<)Q\\G)P\\I)V\\O",
-    ")7\\f)8\\[)5\\W).\\_)/\\b)2\\g)8\\f",
-    "'Jp%'\\o}'_ok'Qod'Aol'4oy'Jp&",
-    "*jnm*yni+(n[*onE*Xn4*Ln@*InU*]nf*jnm",
-    "&,qg&:q^&Iqc&[qW&rqQ&pqL&_qB&MqL&EqT&0qR&+qV&,qg",
-    "^jf\\^hfg^nfz^jg/^Og?^Dgh^8gt^7h(^Mh$^NhE^bhM^vhF^zhs^vi4^_i2^Ki=^1i)]vhz]lh_]VhX]?h(]TgW]Qg8]jf]]wfE^'f$^2e}^9e"
-    "q^&em]}eI]ye9]qe/]qds]ydQ^3dG^Cd0^dd(_-d4_/d?_+d`_.e5^weD^}ed^neg^sf2_.f'_Bf6_1fQ_+fl^sf`^qf>^jf\\",
-    "u0P4uXOpv'OUv7O>vDO'vHNgvnNJvsN2v^N-vcMivxMKw,Luw9Lww8LbwJL[wCLRw[L>wYL1wJL.wDL:w0L?vtLFvbLcvUL}vIMJv+M^usMQueMB"
-    "uhL{uULkuILsu1LutwM?t`MItZM;t=M:tGM_tUMltONCtDNjssO6s`O:s=Ods6ONs.OJs(O[s(OorrP*s0P;s@P:s>PFrwPFrnPbrZPjrPQ&roQ1"
-    "r{Q@sEQ-sHPwsOP-sgOlszPBt9P^tNP^taPNtrP=u0P4",
-    "x+O_x3OPx6O8x/O,x+OGx%OYwvOhwiO{wXP.w_P9wkP,wsO}w}Orx+O_",
-    "wgNUwZNJwON?wBN?w/NMv}NZw$Nhw9NawENewIN{wLN|wNNdw\\NgwbNwwoO,wlOGwzOHx$OAw~O'wwNfwkNbwgNU",
-    "x[NlxbNbxnNExxN5xuN(xoN$xeN5x[NSxVNvxYNzx[Nl",
-    "q.LhpzLFpfL;pdLApfLQppLmq+M$q.M/qBM9qRM;qYM@qbM;qYM.qALuq.Lh",
-    "sJN%sHNGsLNXsPNhsVNZsVNDsJN%",
-    "o>SYo1S0oBR_o>RJoXQ{o=Quo5QVo6Q,n{PhnzP:nqONnnO_nTOJnKOfn:Oin/OxmoOgmfO}mWO{mDP%mAPcm5Ppm*Q<m'Qdm*R4m7RRmHRCmZRK"
-    "m_RrmhR{n)S*n9SNnESknNS|naT;nsT[o$U$o-U$o9Tgo:TSoITGo\\T9o[T'oKT$oOSio>SY",
-    "r6P+rOOyrWOVrDOhr1Olr$OiqoOkqtP)r6P+",
-    "qWOYqGOaqCOuqZOwq`OhqWOY",
-    "qoRZqqRAr$R=r&R*r%Q]qtQaqpQEqzQ-qsQ(qjQEqcR%qhRIqoRZ",
-    "pWQyprQ{q.RBq2R7pzQepiQ\\pSQep,QcosQ\\opQ9p*Pkp6Q%paQ5p_PzpUQ&pKPfp7PTpLOtpHOep]O0p]NlpPN_pGNopSO:p<O(p6O5p9OFp)"
-    "Oap*P3ovP%oxOKoyNdojN]o`NkogO:ocOfoZOgoSP+o\\PIo_PnokQXopQkp(R2p:R%pWQy",
-    "ovL@oWL`omLioyL[p&LMp$LAovL@",
-    "p3M4pBM8pWMIpSM/p1L}omM(omM9p$MBp3M4",
-    "oGM<oUM@o[M-o@L~o0Lxo$Lxo,M8o9M8o?MIoGM<",
-    "lwN;lzN*mKN&mPN9m{M}n)M`nKMWngM<nMM*n4M=mzM<mbM?mLMGm2MYl|M]lrMXlHMklDM~l/N'l?NSl[NPlnN>lwN;",
-    "ktPzkwPZl$P@l5P<l@Ozl;OAl:NUk{NTkhNzkJOEkAOak/P+k$PNjmQ3jYQYjRR&jJRJj5Rgj)S3isSMi[T%iYT<ihT:j0T1jDS_jVS@jcS-jyRW"
-    "k5RVkHR6kVQkkgQVk^Q0kkP{ktPz",
-    "@26u@:6_@F6=@d5|A)5q@z5Z@d5W@X5h@P5U@=5G@15H@$5L?n5Z?V5a?95z>|68>]6k>p6b?56C?T63?_6H?g6g?|6z@16u",
-    "?FZ\\?6Zd?,Za>yZd>nZ[>aZj>cZy>yZr?/Zo?7Zy?-[2?-[C>y[J?$[W?2[U?F[N?H[V?Z[U?h[J?n[K?r[:@$[;?~[.@-[,@9Zv@0Zc@%Zm?vZ"
-    "l?nZn?jZe?aZb?^Zn?VZg?MZH?GZO?FZ\\",
-    "ihzXj9z@jnyojiyFj6y@iQyMi+y_huz%hUz.i6zMihzX",
-    "l0y>l)y+j]xtk,yVk?y[kPyXl0y>",
-    "u;w{v3wcu|wAu'wBt\\w7t.wUt;wutYw}u;w{",
-    "wZwMw?w;vuw?vKwQvPw`v{wYwZwM",
-    "u,vkuHvouiv^ulvRuIvQtuvWtqvYu,vk",
-    "]AzA]dzB]iz6]vzA^1zH^Sz>^Jz7^+z1]rz.]nz&]Syy];z)]Hz8\\oz9]AzB",
-    "_]w8_WwM`/we`{x(alx0b9xAbfxGbvx5bfx'apwka)wU`=w)_vvW_Rv+_Vu``'u:_uu6_*u<^~uQ^Uu]^Quv^iv%^hv>_;ve_&vj_]w8",
-    "udl2uck`umk1v)j;ubjJuTicuji3ujhnuXi/uIhfuEi2uGi_uEj6uJjXuKk;u>khu@lLuUlauLlvuVl}u\\l^udl2",
-    "=T_'=__+=n_*=o^y=V^q=T_'",
-    "=p_3>'^y=~^X=z^^=z^v=p_.=p_3",
-    "=g^:=n^8=v]m=v]R=p]P=j]j=b]w=g^:",
-    "B&7>BB7YBV7NBc7`Bv7LBo7<BP7.BE7>B27)B&7>",
-    "UAyjUJyzUly{V.ykVzyIV@y7V3xpUzxgUoxAUSx?T}x[U6xlToxyTByET0yiToyyT|yiUAyj",
-    "XJy|X(ycWAy]VXyeVTyrV3ysUtz-V`z:W'z.W>z<Wxz1XJy|",
-    "WhxqW4x^VgxiVwxuViy)W=y2WFx|Whxq",
-    "Eb{<FT{WGI{UGg{fH]{kJ_{eL9{@Ki{/Jl{-IK{(IWz{JM{%K8zpKdz~KwznK^zSL>zdMRzvN<zmNIzYMFz9M9z.LKz&M%z$Ley]LSy@LTxgLoxI"
-    "LKxGL%x9LPw|LUwTL=wPLZw)L'w%LBvnL:v]KuvVKUvVKrv7Kru}KEv6K9v)KXuyKvu]L$u8KVu/KDu@K(u[K/u<Jpt~KQt|KqtzK3tRJPt.Ihsy"
-    "INsyI6sgHqs6H@rqH0roGlrdGKrYG8r=G7qwG,qYFaq4FjpkF`pEFTosF4oqEmp;E?p;E)pUDtq'DLq`DAq~D>rLCyrwD&s=CrsND-t(DPt:DYtM"
-    "D^tqDDt`D7tZC~tSCatbC`u&Ciu?C~u?DRu3D*uPCqu`CZuZCGueC`v5CRvFC@vfC%w<BbwNBcwaB%w|AOx$@mw}@4wz?ux-?MxJ@.xY@\\x[?Ux"
-    "g>|xz?$y1?{yG@uy]@~yn@?y~@Tz6AHzVAjz[A`zoB<z|C'{(Cn{(D,zuDi{3EEz}EezyF:zjE^{(Ea{<",
-    "bx8wc+8icA8ccB8Zc;8Ebs8Bbs8[bv8nbx8w",
-    "Sdg(Ssg9SwfmSofISefSS`frSdg(",
-    "@hZq@sZn@wZd@rZY@`ZY@SZX@QZk@UZr@hZr",
-    "=uZq>)Zl>6Za>9ZU>)ZT=}ZL=pZT=cZd=fZo=pZr=uZq",
-    "<d]8<x]4=/]4=D]$=N\\n=c\\t=k\\i>$\\L>2\\8>:\\8>G\\/>F[}>W[{>h[h>e[]>V[W>F[U>7[Y=q[T>%[n=w[z=h[}=`\\/=Z\\J=M\\H=8"
-    "\\T=1\\^<n\\e<f\\n<o\\y<X\\|<H\\d<>\\c<;\\X</\\S<&\\W<2\\e<7\\v<A]%<M].<^]3<d]8",
-    "^%K5^,J}^1J^^5J'^;Im^9IW^5II^-Id^(IV^-I4^+H|^$Hq]~HJ]uGp]jG0][F4]SEO]HDu]5Dj\\|DV\\oDb\\]Ds\\WE0\\UEY\\ME}\\KFC"
-    "\\OFe\\ZFl\\ZF|\\eGD\\gGa\\aGw\\]H9\\[Hc\\cH}\\fI?\\rIA]$IJ],IS]6IS]CIm]VJ/]]JF]ZJY]dJT]pJt]qK5]xKI^&K5",
-    "{iIN{wI4{pI-{hIB{iIN",
-    "{_IX{\\Ie{[J-{fIz{jIU{dI[{_IX",
-    "X1cCX.c5Whc1Whc9WLcBWPcUW]cFWocIX%cEX$c=X1cC",
-    "OxlfO|lEOkkwOBk\\N}kcO4l8O(lgOGm0OYmEOlmGP*m+Oxlf",
-    "{HFp{[FT{gF?{^F4{QF@{AFU{2Fmz~G3z{GB{*GA{6G2{AF}{HFp",
-    "zOL6zUL&zEL&z<LCzJL7zOL6",
-    "zEL^zALVz0L~z+M>z3M>z;LtzEL^",
-    "z2LRz)LQyvLUyqL]yrLoz&Lhz.L^z2LR",
-    "yqMLyvM=ywM4yeMHyXMXyPMhySMly^MayqML",
-    "y7Mzy@Mky<Mhy2Msy(N+y)N2y7Mz",
-    "~6=:~.<|}}<]}l<J}h<V}^<]}k=(}d=A}K=T}L=d}\\=t}`>=}_>Z}V>y}V?&}K?9}9?b}0@(}8@+}E?m}W?a}]?8}n>b}n?'}y>u}|>R~4>C~C>"
-    "@~P>Q~\\>L~V=~~O=c~>=d~8=V~:=C~6=:",
-    "|F;O|Z;h|h<$|r<G|{<R|~<l}3=&}8<n}><[}N<m}U<Z}U<G}L<1}=;j}1;X}:;B}(;A|o;0|i:m|\\:>|J:*|?9x|)9x{v:-{]:0{Y:A{e:c|';"
-    "5|6;>|F;O",
-    "vo<sv}<pv~<9vv<)vt;_vl;lv\\;LvW;NvI;Pv;;wv8<:v+<cv+<xv:<tvP<dv]<jvo<s",
-    "qFA7q.@zpu@ppq@Xph@EpU@DpF@@p2@Ho|@Com@Ao_@)oX@+oM?yoB?jo1?ln|?lnd@.nX@7nX@Qnd@Xng@bng@sniA8ngASn[B&nWBAnXB[nOBy"
-    "nNC+nDC>nACbn4D+n1D?n;D+n3DUn?DHnED6nEDNn:Drn7E&n2E3n5ENn9EYn<Epn:F0nCFQnEF.nOFNnbF]nmFqn~G'o.G*o4G%oFG6oTG;oXGE"
-    "o^GIokGHp(GVp4Gjp:H(pHH?pIHQpIHjpYI6pcHjpmHspeI.plIDpvI:pyI]q*Itq0J+q;J3q<J?qFJ:qFJFqPJLq\\JRqmJ=qyI}r-I}r;Ixr6J"
-    "7rAJ\\rLJhrHJsrRK2r`KCrlK=s$KFs$K]rnKlrzKss.Khs;KUsNKIsUKNscK@spKMsyKIs~KRt.K;t(J}szJksrJisuJWsnJ@sfJ)shIwszI^t1"
-    "IOt<I?tMI$tSI$t_HstcHetyHUu-Heu2H~u6I7u9IPu@Iuu=J0u?J>u<JXu?J{uCK)u@K8uEKQuJKjuJKwuSL-uYKru[KUuaKOubK<ujK%ulJfuk"
-    "JUusJ1v'JBv/J/v:Ixv7Icv<I<v@I%vEHzvLHSvIH;vQGwvjG_vzGIw/G5w,G*w9FhwBF6wKF@wTF,wZF3w^E^wnEAwyE0x0Dfx6DAx7D&x5Cex@"
-    "C>x?Bpx;B[x5B2x5Asx1ARx&A(wp@lwh@Hw`@2wY?ewQ?NwK?,wH>gwI>Xw<>Hv}>Gvh>4v]=}vO=iv<=~v.>+v2>Cv%>:ul=tuX>%uK>-u>>0u("
-    ">=tt>Ytp>|tj?9t_?KtI?QtP?gtK@.t@?it+?at7?zt;@:tC@QtB@st/@Ks|@<ss?rsa@*sb@BsS@dsG@usKA%s.A@ryABrcAXr9ATqwACq\\A4q"
-    "FA7",
-    "f3U?f0Tjf&T]emTSebTwe^U^ehVNexV4f(Uof3U?",
-    "m3Zcl{Zqlz[>m+[SmD[`mQ[_mV[MmL[9mGZym3Zc",
-    "p=]op/]%p%\\[ot]&oq]Ip$]vp6^>pA^0p=]o",
-    "U8djUJdoUBdJUEd<U@d%U/d6T~d;T^dRTadjT|dfU9dk",
-    "Scf3SofBS}e|Sye?SoeBSfe3S]e?S\\evSWf6Scf3",
-    "T]mrTdm[TVm6T>mPT;mcT]mr",
-    "PelPPhlkPYm-P=m5P7mBP?mVP8mcP,mMP*mzOzn6P'nfP9o0PKo,Pgo0PNnYPfn`Q$n`Pyn:PdmlP|miP~mdQ7m.QGm&QUlMQ\\l;Qxl2QukpQik"
-    "bQrkJQ^k2Q?k3Psk&Phk/PYjuPDjzP3jhP'jqPIkGP]kQP9kXP3kkPKkyP>l7PClUPelQ",
-    "Mos,MjriN)rJMfr'M$qbLkqZLMqaKgqoK~r(KLr?KurHKtrUKCr`KSr~Kvs*L?rfLbs$M$rrMIs/Mos,",
-    "p'WwovX?p/X>p7X-p1W`p'Ww",
-    "pPVUpUVbpXW$pdW&paVbprW4ppVcpgVTp`V7pYV)pKVIpOVU",
-    "qLUhqNUJqOU0qHTaq?U5q4Txq<TVq5TApuT[poT}pvU8pgUMp`U:pUU<pDT}p@U0pIUWpXUdpdUuplU`p~Umq'V&q7V'q5VKqHV5qJUyqLUh",
-    "oMV7o.Ufo9V+oJVGoXVgodW:ohVooYVVoMV7",
-    "pJZdpFZQpNZ0pHYep:YVp7Y1p<XgpHXbpRXgpoXNpmX5ptX*prWpp`X+pWXCpQX3pCXNp.XGo}XQp$Xdp+Xpp$X{o|XjoqY*omY>olYjovY[oxZH"
-    "p$Zqp2ZqpAZdpHZppJZd",
-    "pCW<p?WRpMWDp\\WDp[W1pQVxpBVjpAW%pCW<",
-    "q7W^q>W+q,W7q-W(q2Vgq'V\\q&V}p{W$pwW@q)W<q)WNpvWqq1Wpq8W^",
-    "uDe?u/dlu/d=u'csu+c\\tzc;t\\c&t4b~snbIs_b[s^b}s6bsrvb^r[b]rrb;rcaHrTa4rIaFrNapr@a}r6bBrLbPrXbmroc)s%cIsScWslcMt)"
-    "dDt8d.tZd\\tgdntueKtqf$t{fAu8fIuEeeuDe?",
-    "v(gev8gyv=gEuvg8ubffu>g*u2fStsfRtpg%t{gHu9gKu?h0uFhSuag~usgov(ge",
-    "r{bIs,bes9b_sCbssTbisWbYsJb=s@bLs4bAs.b&rzb4r{bI",
-    "E6*(EB*(Ed*2F+*(FH)oFR)SFT)?FU)(F2(tEg(iE<(^Dg(UD0(XCm(gCq(zDG)+D[);Dj)ODt)`E')pE6*(",
-    "@g(xA@(vAr(rB()*B4):BL)'BE(kB>(VAi(\\A6(Z@t(i@t(k@g(x",
-    ">n-O>~-T?=-R?D-j?E-{?E.E?R.Z?g.b?s.P?y.?@(.+@/-r@6-]@8-H@4-6@.-%?n,z?T,q?6,r?A-)?&,}>h,w>V-*>U-=>n-O",
-    "7]-27l-:8.-48O-08i-*9'-/94,p8},t8a,r8E,t8&,q7j,z7]-2",
-    "2R,<2W,K2r,C35,<3P,D3C,43.,(2i,,2R,<",
-    "1B,E1R,O1i,D21,22$,41a,81A,E",
-    "(/)i(=){(g)t(~)e)5)U);)@(j):(L)J(>)Z(=)](/)j",
-    "Yjc;Ykc<YocGZ$cFZ9cTZ*c@Z+c8Z,c4Ypb|Ydc'Y_c:Yjc;",
-    "AvVyB)W$B-V}B,V[AtVVApVZAwVgAvVy",
-    // clang-format on
-};
-
-const int vt_coastline_count = sizeof vt_coastlines / sizeof *vt_coastlines;
+    " ~~I/BFCGNc\\ZYT^_ $$IFVSN;ON ~~u?8OM`nd ~~rC3=3Tf8_,\\DS>KE&[!}\\pe=L-104I=0p!{ToeFb;>2WJ35$R?kF!zdmt<PG*[=(:"
+    "!yylG/F!yPkh0'Ip!xxlE!xkmQ!xvn5dmSft\\!y|oO!zIp$zu!{*q.5MC,!y|p-!yipf!y.pV!xOodd5!x/o<-LSr-X5;!v<oP!uLoC!t\\nD"
+    "!s_m3uK\\4hG`hjN!u8lBR*!u'kH!u%jl!tui~!tSi;I1!t,hA!shgfB626CQBg3/MBHTGAJBR0EFMIIDAIGEQ=NLZI^=!r2dJW3!r8cRH8<H?><M"
+    "OjUs!qFd)bYAxFZNIJMQYKVJXXeVWOYWjOXDVF^1C@<8D]gMccoEj=@71C4:NE<]2dIR=cCkre?`PU90DG8::E1j8!o}bE_'a.Q/BDW9^BN,K,DM"
+    "!ox_3!oe^R!oP]v1'1*8LC<I`D:0:9J!mI[kDNKrWc2`FI2*>&L1!lHZZ!l]Yyf5_,!m0X>!m-WH=274>*5'HnXp@k=XHi!kJW`=f=PUu<Q!jjWe"
+    "!j^V}J(R0`PZ'V)]6_L]9WM^5[2R2O<SBS5YEZ(PAAN;s6vNhDpNwIjSsLdHcMhEkFgM6LjTnX}OsXtIm!jHX0Gh!j7Y$!j3Y^GwB:60EUB\\!iGZ9"
+    "L|!i0[>TaDW@wKiPhLgHl;ST>I7G[NHKVHVM@BQ4HS.D602!feZh?4:3Q<FE<AFNK.!ejXPS+G&!ebVfEOF.XB<DJ2GC<|!dgVd!d^W7IgE}!dDXX"
+    "Mm!d+YY!c}ZW!cv[7!cv[nM|/6AV!b}\\`\\bJc6x@\\Js@t&H,P0K&^8\\7W!_u_/FZ@H9;5`:u;^B|!^3`gDICaH?CSV=OFY.Z*\\FUAa>R>OATB"
+    "WDTBUFOrWiXVXCQ6L6U?UTRDcXdP_Papbn`nW`TMO>NIT-[1^@bK_I[7WAZLQFH6MDHBH2GSLFM:T2OKFRC?O;LGBRHEQ?FDEUABFNAEL<QA:>,<=0"
+    "FOKSC>BH>OKNLEKNNEERJKASKlRjM_MsJdVSNfTZPeNeJ^OdEaExKvAqFYB|OqRm![8]OGcDZJkR\\JiK[HsCvEqFQTjRaTcPXK?L.K9KIJ`Fe"
+    "!Yc`YNM!Yj`$!Yx_Q!Z.^eZ8X7!ZS]ZLIR3l'UHX$LI!Zt[R!Z|ZvZF]@![DZ%W&^;p&^6]7YA\\CVCQ>CF[DYIU>\\=\\Qg]jWe_\\TZY^SXR\\X"
+    "]U\\aZQQDO7Q8LA!^=V1!^2UY!]~Ty!]kT6!]WS]!]<Ry:,!\\^R&;.!\\/Q'L8KGA>L>HNN0I?M2HB![>NRR7`@REJ6SCO;Y4![ZLGYGU=![eKVT)"
+    "![iJAU:J0H1B5<?7;!Z`H*IHA1GFO0\\.V6QDUSP$N;VIN>GA>A59G@S=WNO9K/O+K<A:LKH9J:D0!XmA9A5@=9?ENNECWFI8YCLGS9?>JC?FPGbJR"
+    "GePKN]QlIpYYPuB|Ex!U]C(@tHsL~Kr!U0EL!U0F(NjHdEw!TgGVLn>~PtOnTyY|RdY{Vd^oYeSsPkJbKmKlR[XcJ~MoEnSZN`Ks!T?OP!T(O~Aw"
+    "!SePyR`V`WrUsMX!SyR_TuHpGYLeKXR^9@HSHG?RDnJr@o@Q=Q>L>G-6EA<D<^GPAZBQ6IAC:AMRKP9g<t=jBoKU@cEjMbNsGlHcKWLZNeN[JYEdGT"
+    "L^QXJ[O[NtTeGuFb[Y\\rVhOjXhT|N~NhThKgEeRdRgY]YiOaYq^oYXWlRiYn`a!N4_NQR]cfVcp]^dw!O%a;ZyTi`phfbd!Owc<YmbQ^=gTiG[Qgj"
+    "jY`dg_xYwU\\JgcjQZGaTjcaLP9ebRHF;Q<YEN)A:V8]PV;ZJlA[UdJp<[(fHq>j:\\]\\fLuXgbg`WqGX=ZQXIhKWBoRhEgC\\Jc`Z^eUbKW:V`dF"
+    "cO\\\\X`OTWfVtT]RQYw]qQSOtVdIfZbCM=\\B6.L>j8RL>AL;i8P!XBdT@k]tBgj}uS[t|Kmol^wRy0r@lXeMliTdKqDbDVI_4x6b>laYdwDcsdQ["
+    "<J?MAB<O=@R8QM]FhTM@8I17EZVg7^VZg`MWNV-\\Pb;LI7?/QFFGJU!XegZE=H1Y6T@eBMF5NGC>8JfQ[CREV5Ea7FIDQEiLGW5\\<HG^;]DQ7<]"
+    "W:CLZ(AQ>eIvMoHfElO^NTP[DaOfSqT_NXLUJ`GZ<bCb<^>sVUFdQ`BYJ=J`RaQRWU>X?AR:NDY9f:]+j,cQWGJHf@bCe9SIM@Dg=XG4b@N9HND)HN"
+    "Q_VjVZHlJhGWJeBYGd@T?e<oBlJ~EW>`GKD;GN<7$]/BO6R6;24HOAB8I+Z7C<L4@GA.3P<RBAH@FTIaJk<XGFEWELUuOmFULcSoZbScUmQdLbPaRq"
+    "HerrmIpQiJdSvO]m!Q6hi!Pyi>@h.cNro[xF!Q%j`f=!QpjpXweZcZ $$tD!$\\s|!%>sNO5`ELs!&)sA~&;=+LP$HH;R@a2^Le:Y7KDaVb6F[<D="
+    " $$u_TSdQsCOK9F3N RBkM]^!RblBqddPU[eSUG`hLbPkHk!SUn+U]W_fTY^c^Q9JBTD]JK@KV@0W:R?hGQ@hZ^^k>\\C`^ugn`hISFgQVeq`LwRt"
+    "\\ngac.dRUtTmHKCaOln]nXjJiRkj9g'N(@,GDj:`W~E{\\lfn!Whr@`ZOe1f)D;1U5,,$)!UopRa0g8!V%o?9F!U_nBD&5UD-7OI|!TOnT!T>o:An"
+    "!S\\n|2G1h!Rpo`!Ripofn!S`qX!T2r,!T\\rl!U9sjwt!VCtl!Vvu%wNtw{Oz[!YIu.3Ej4iaw5!ZftI![bspb;S279,E!Z*s:@Kw/R<!ZBr)nCcE"
+    "TgCe`c![Rr.d\\Bs!\\0s-fNgA^q>l\\m@m!]5t$^74KQ7cBu[Vn!^5ss!_+t?bO:5nLaa|Rsel5ko9l]`!aVt_pC!bnsw`i:jPZ5VYgEuP_{{a{bZ"
+    "!cqv>U7<,_BX1!cptGj5G2!cRs&lJZbj\\WhegDk\\p7TLk!d?u63wzpLq]R]8H$iIGrwc!e]v)|7<w!eqvfyZ!fuvm!gLvs>ilokS~g!h}wmX]"
+    "!ifw}dG!jQx1{PXegd!ksxjyB1F!lTxIX:f\\!mXx=!n1x&c@K98C!mBw1@CnKsEeZ]3[]vY!oSvcV<!p^vGRt!q5vbuQw9[3D>m-v>!rxumv=x]}C"
+    "b^wJ@|pe!w=u~e6!x2u@!y4uH!ybuAd>N/nDo[zR}H|Vy(n`>n[e!}Gtl!}wtn!~^tXq= $$&aRQflzBTSi_TQTQr=neWS!&U',gG\\KsB!($&\\"
+    "!(X&N!)U&C!*=&O!+C&F!+{&8!,]&F!-B&RUg!,G&j!+X&t=c!*b'5UfYdZbLd+^?a._!*O(O!+)(VrAz_wbc`Id4^/_!+4)I(X$UCb3`?a!)O*]"
+    "\\MfBvVvWd=uVp[n]katUPbIbWboY_AtZk]rRpUp\\j[m[cNaNsWpIpRoWqMsLqSrPsPqSh^mYnGmYia`CY@`Bi_l@qKkErSnYtPpJpI]eB`Fa3UDb"
+    "LbItcJoOoSlJhD[@pOoWqZmVhGpTetc=lHnVd?oOmLlGcbZah?qVhGaApVh[i]mWqVnXhZ_`VeNdJcIcJcKaOcTc\\bZdTcMeNc\\f^^`b``d^Ze^^"
+    "_\\gT_`bZdVa]^_cW_EHB:CGG@X>MAF@EFDN?R@\\AAF<NDADCB=N@Y>]CdFbC[?V?X?[BX@T'X?S?X?N9D>DB2JGACB.@3J4G2G>>,O)S,M*QY?tI"
+    "jD`A7C*U0FO>P?lAV@o@!>}(q{DrC{B!@u(@!AR(4xC|Bh;\\@maw_y_!DN((z]!EV(5!F3(/!Fa($`eq_!Go(F!HB(P|[!IB(a!Iu(it\\AbGaQb"
+    "%O!H})B$QKbTs[[r\\x\\m^m_fcpYpWaUuSrWnZm\\j\\q_eag^Xc8\\Yda_iZj\\h`cc]fa^mN\\BlORb]cjMW?lOoYnVkO[>j`hYlWjXi\\jXe["
+    "_abEiWb<^AkZ[ci]oOZ?dcjVlSiPkKiO\\A`DjYlSkQkRhWiVf^fYiVb]^k^`iJZ@eGiTaAbEh\\YefYi`hXlZc[d[c[fLfa`^fPd\\Vad^dZhXfT"
+    "fOfLdES=eA_EmK`EdDgNcZedgGgLgLgMhQ!c..]PFO<;E?@T?kRM?F@F>bBlMlY]cYb]``^Wa]h_UkShWiX\\cXbabg]eZ]`^YbXhMfUgWjNb^]oYE"
+    "\\;dHgMhWhMgP_VdNcGfXiQgWiK``]``^ns`KcD`An5hPfQjViXd]a_kSb[cH]BaCjSaElEnMiTc``_fUfJiMfXfQeMfLfYjXhSlQfVeTXhRd_DU<"
+    "Y?ZAeIkToRfSoQfRpOjNaBM@`DjFjEoIpJiJkP``eEbBfFmMkK\\?lGb@kJkRjNmRlNkJiFiHaDN?EAG<HAG>2JD@3GG?A@@CH>K@O<Q@^?V@\\A|J"
+    "Z='J.G&P=6M<G@E@pA\\>e@mBqBtC!|5'F\\:!}('%UNbC!}}&{!~V&lyF ~SH_WXYDM9BKEVOfY`\\L 2Mj<NQ$~Ae'dDzTm4eMv5rQiDb=`Jy4v"
+    "D};T-R6^!.1oZ;Y)b1M$f5e8GV1DN6G=B8GMl\\~i`K\\37B300a;<08=:CK=-9J<6=AU<D:A=B*DMXjgh_jjmV\\dqmVZbaUt]l7CIYEABhJ@Ih:?"
+    "CQOlUbBb3H>fA\\Qk?eZkdkYidT`JdgbMb_MfDZbbCQ9GJG>[1L/\\Hc3lrd!'xs2dQN:!(]rw?n4bAh;e1`^izRnfWghggW}efNuisHb<[ZxNPGtI"
+    "hU!,5t~}McKoXtCjK|Fu;iLfdl`tKsew]a>b\\VfaLx(opT.nYY^mOt=!3jtGqIgTp91;{G!5QsjdYj6jh9d`amSdVcFh8kTz=tXsPNnfYtAQ%`vcP"
+    "!9btI8n6c!90uPlrpJh=!:Et}=:{H!:[t.pum3J/g2irby!;ttorMsJp:R;@8a8N;$11J9_J:;*K=620N?=O37K4,!9ap=I-!9Wo?sI[&\\.qZ|=h@"
+    "b;mDj>wNjMM)!<glK!<xkrs&c`!=]l*!=QlsAivfkr^qOoAx5t!=zohG{!=iq$a[xEiLd]fBm6X?zNQ*!?}o?fJb6rj!A$oiafb(!Acnv!A}n?H4o7"
+    "f6vE_CZ*cK[?!CJkrA?@A+A4+*J!ADjw/R9N>03<!?ni]7'dX!@1iw!@ajBtVe:;2!A/i;X.o:wX!B6i;S0`@43!ARh+:>80?TPxyw,P8KUB8;:A8C"
+    "E6MGQ8Y9ZPObXFODAJFR@IGNDO>DrYXI1CBQRWJDXOL0@-O]LSJ]V8VIR@I?D,OSXpFcNwM=U4BXaBR%XNSA!>DcNC/9DB6ENF@MA83D<F5N1U1X)"
+    "\\1Q=!=<_+P2P@K4JLFVMeI\\DyGtMcVoKk?wHX9<MTFfC\\7L<V@NGIUEQ>VHMKHXHHAS@i=K@\\BN>F</:=E;K<Q2R;VAH)M0!8k],O:U8X;V-`/"
+    "V7Z:jEZ>e]cVbY`Y_dWlSxU^`]i\\fO_UVGQ;D6L5UIN=K-K]LPQJVQPEM=SJO@RMO9LEMPMAXHSXXKSPVYXQSNUS[M\\RXVTVXOWNWRUU\\JUPXI"
+    "WGZIWEOLOGT@LBN>P=SEQ<NMN=SELEREUIW8Z?[=ZAPGZOTTWF\\T[]_ZY_^NPM]O\\IXDZD]ObqZVRaUw^g`RRZcMdiZ[\\gYNWELBQFCKY=P9G6"
+    "Z,[TVsJaPtmcNgY_Z1aP`8RBePjV^<cL]_R]mSmR=CY<cMc;U,]RZF`@_3R9YP^;ZAlHTYcTjEYLbFi*U>YSV8!DfRM^JQ1@+XCzJ!E8PsbonAw5"
+    "\\6N7k_~9sSs+!H,O)cDdOZC!HaN,U5!H\\LzE3!H0Kw!G|KC@)LPJ0!GaIX!GZHlO3J?!GMGY!G5Fx!G1FI?=K58Q-@A<7D6,>$M.U8!E6C:L;@8"
+    "!DbAp=,A<G%A7G477@ZEL<eAPCjP9n*N1_=P;!Bv>6/8!B&=n7VV5L/V:CA9J;bHE!A*<9aC^`W9<C?4!@};$L8;Q?:K.g/gHI(67!@D8><?H;"
+    "!@-7Ba6GS<RFE=AM&GP7`7q4kJnXlEp!>G8u[}iu.^gz!>d;6jA!?.<*B^!>s;XBX!>l<E!>s=@\\pJ~!>u>e[R!?2?V!?B@D!?LA.!?GAsWw!?KBv"
+    "!?XCT!?\\DR!?dEV!?kFb!?iGR!?dH8:kOd!>yI8!>PIk?mGwU^!>%KA!=iL;!=SM;HfJs?o@dYeF}Xqcn]tLeI;CfU^NzYXUnZoOc^[`dN_ZTPhVb"
+    "]TZnZiI\\UlL{V]MxHiI_LiW^KTM`E^GNMAGELPOG\\8KKMJGOMmNIITLcHTKVGQPGOXD\\MZSYP[K\\HZIWP_KYRDLFL]JVNZQ_T`JWWZI`FcLaG_"
+    "FfSXUJSTM`JUNFDRIUGZDTK[EYCRFZEd!9vYGE`>]DN?@ELA]@Z;f@W7g>gK]DT9_Hf8lFnKgYUN_W]Q`IfOcIi=~:uFn=dM\\TmF\\CgKrETDjFg"
+    "P_DtItRc@cIOD^M>U;T.X?b1UFUNTAURU3XEVA`9X'X=X;R9\\OZ<Z=PIG@MQKmBkAgE]RsMjF_AeNKK]C]DkRU[NYbRf@rC^ImHoFvH{MhBlGVN^"
+    "DTI]<VKXNj!2gcj!2SdOR\\G`?xNvEjVxPxJtZ}TzS{!20i5JxJfTZrB]%W^MvJw <<q*bfqQPH67ARL^ =Bv?8iRb\\T!=jvfx8SD9R8R8KJT"
+    " =6ptZ_ZPWGH9GUK_RT 9pwHD?0U5]]er^fAYB 9kxbFP&TK]!9]xpaHOL 9(y@lAKA/G>\\GbOdoO_N ;8w-+W!:0wBIjOh9e!9:x06`Zc!9WxOkB"
+    "~QeBL?kG`FpOrMv[!<YwmvNj?V>BE/G4W!;gw.!;8w- 5Fy$qJJC&D/`c_sV 5MyBoH5H+QQWh_^O CLkLE4B(`a`GIAeD\\]hBJ0aYT8X5G(GOBZ"
+    "VwJW7)CRag;\\9N$SM^`bG]dm!C$k0_kea\\OLE <?rIjAkCS;bUbA<C-\\Df;809Il2MehTuY{aMV=\\X_E =Yv*gc!>Gv%q;T={\\i3!@.u1e?g&"
+    "&;!@dsvuGr'uNJ0!ACrD5e,}4KN7i6p<[E!A2qUI04]!@.qeq*i5UA!@,q$!?Uq?6gY^.i0gQD!=rq|=``s}R!>mrYIaYho~KeHa.h!>*tA`]8m=T"
+    "?aEC'K!<&tr!;Qu%+X>aif1Q!:cv%czid!;mvm@3c5fv!<cvk!=/v;N3~^ 9[v|!:0v{}E/(5I9.7SByRh]eg] 2Lw}xs!3HxbtPpXN-@A;O&=-J1["
+    " /{lngU!0/l=e,HQCfHgF_LeS`\\K 6pyY~K!8%yBc;Z>+V+`!6wy.g_5\\Pc 2=j%FK+fJa<aM^:ZHjS[iG_JgMXA];h>Z7 2kw0qG!3kw$hCi>4E"
+    "!3Ev241Q=!2GuBEf!1auo[d`seo;m!2kw0 6:wpfYiOU:C;!5jwB!50w..PN`!5:wP!4-wK1Yp~g^!5'w~z5yN1}fbhKY;ZA 6XvLk>_$X1x:z;O="
+    "+M`@I@'X*]6N&B!5@t5(MDf2^=L4u`VuYqOoY%\\!4)u10REb!41uU.Q)]dsac!4GvVhIF;!5+vFq:khfBd$\\d!6-vLeXhI 8.v;8olglGzWWD<;"
+    "t=L',@;TAc!7Yv1R`!8.v: 6VvdpRbG=3-qYX 8Zx=c<R9F/+L9YQk+NPtjPsarNRW 99z:a_hTG[!:1zXn8xGvId2lB2D&.(N!:&y-8dQad]'Q7`"
+    "Cfaf :CzutZlR~YsbmOjDbjpXzV!>8{U]L!?,{X!?^{U!@4{R!@r{N!AH{H{EPE!A9zw!@]zm<G!@zzc!@DzG+D*,!>}yhCH!>)yZqKAId:;A.DF?"
+    "1DTFxSRF!=0x$!<Ox1!;fx*/V&TNg{[Fr_U!<&xc1n,Zdcy\\Xa0cHi!<7z(dLta!<:z9!;Dz6)`=d7^Ka >PsYBD7OLgZkfWcDR>NJ 93t]_?CA2_"
+    ">L2ee`aeiD_HXI A5jdYUoEi>QIFP3_<g AAi=Y:aKgRE?IN4dK`Z` *8[_UMUKV@QOHGJJMIKXR^MaRVUYPZRUSPZJ **[~OLIMN[NUQTSUYLWJ"
+    " )t\\6PLERRW]O )V\\OSNXBPNORIRN\\PSWW )7\\fRFNMJYRTTVWP 'Jp%cNT?CJAYD^gY *jnm`M[C=;:@E]Nfeb^X &,qg_H`VcEhKOL@G?[IY"
+    "<OLURb ^jf\\O\\WdMa6aFzE]P`gMRreYeJU~Mm:O=\\7=;GG6;J!]?h(f%N2!]jf]^9\\0\\OXE>MM-MAIGQ:Y/fGa:rIu]S\\Mr!_.e5?`WqBTVw"
+    "gFe`@lKl>EO/Jo u0P4y2{6a:^:U6w4V9<LV2f3!w,Lu^SP<cJJHi=ODBNK]=V:X?nDkEy3e>DCBT/>AEY9S<v:[KC4P[v_^!tONCFx%x>U.{J;IM"
+    "KbQe@gjbaPO]/QHm=YGhp\\]`v>T@!sOP-i5!szPBkmfQdAb@jH x+O_YBT9JEMlKcG`Dd@_X\\]DYG[FZ> wgNUDFFFDQ>_D^S_fJ]UUgTRS9_TWa"
+    "^aNl_RVJP7J5EMMD x[NlXG]4[ANDKMGbGoLtTUSC q.LhB/=FOWSa[mgcT\\e[aSXVZLHD9=>D sJN%OsUbUaWCQ;E2 o>SYD(b%M<k'6KI2R';2"
+    "!nzP:!nqONNb7<Hm@TF`6@HgBO>V!mAPcE^FxNyT|^obBcYVxZZm[au]nZbdkcq]uZQ]9R=`EdCP?ANU;@A r6P+jDY.>c>UDNASVjnS qWOYAYMe"
+    "hSWBHB qoRZS8_MS>P)EUM5[9JLHn!qcR%VuXb pWQylShsUF>$@H;Z*O=JN.f(]f|aO;GXG6=?!pLOtMB!p]O0Q2DDHa]w:?K^TbAlR~BC!oxOK"
+    "!oyNdBJG_X{M}HRJpZoTv!okQXVddscDnJ ovL@2qgZ]CYCOEHP p3M4`UfbM7/D2WQbcZ`C oGM<_UW>6GAKEQYl^QWbYD lwN;T@}MVd|:Z4sHm6"
+    "7?8d<P9T;Y7c@UGL'dMd<Ua}mNd?ZN ktPzT1Y7bM\\4!l;OA!l:NU7P>w3wHm?vFt!jmQ3=wJyIu<nEx@k!i[T%Oh`OtHe$c2^>!jyRWhPd1_+b<"
+    "H+^AZP @26uY;]/o5qFG:;NEbI>>CERDU@_9X4j9j!>]6kdHq2pA\\fYpfdaL ?FZ\\AYGNCTFHD`S`gJbNY[GeQbBXW^_OeJSYcP_FWRU@^RPD[O"
+    "]@H>F[GPISMHHNN]IJH2KXP^ ihzX}9!jnyoL(!j6y@!iQyM+c@r1Z!i6zM!ihzX l0y>J>!j]xt!k,yVdVbN!l0y> u;w{!v3wc?/!u'wB+F!t.wU"
+    "^qoY!u;w{ wZwM6?,U'cV`|J!wZwM u,vkmUr@TE.P!tuvWMSgc ]AzAtRVE^\\gXsGHJ2K=NMI6I9\\^`!\\oz9~Z _]w8Kf!`/we!`{x(!alx0yb"
+    "~Wa?AC!apwk!a)wU!`=w)/$-%U+}+DM!_*u<Jf(]Mji[Pj!_;ve<V!_]w8 udl2P$!umk1!v)j;/`!uTic!uji3Q1?mB-MxS~!uEj6Vs!uKk;D~"
+    "!u@lLffHf[XW2Y% =T_'\\U`PRE8IOb =p_3c<M0MWQiGdQV =g^:XOY+Q6KOKkI^Vo B&7>mleF^cd=JA2CFa><Ef UAyjZasRnA!VzyI!V@y7D/"
+    "=HF+5O!T}x[eb/^$x?u!Toyy^AqR XJy|/8!WAy]!VXyeM^0R7f!V`z:sEh_!Wxz1~A Whxq!W4x^)\\a]C`!W=y2Z@sF Eb{<!FT{W!GI{Uob"
+    "!H]{k!J_{e!L9{@&@!Jl{-!IK{(]I!JM{%!K8zp}_dA86!L>zd!MRzv!N<zm^=!MFz9DF!LKz&!M%z$6/?4!LTxgl3-O+C|9V)9Mn*!L'w%l?I@1J"
+    "1Qn2Q<$eEDpFo5Z,(H?b5lX278!KQt|qO!K3tR!JPt.!Ihsy7Q9?!Hqs6!H@rqAO2F0F>5P0F3+,Z-G+E$1O/v!E?p;;kA~!DLq`FoNz1|YrBb"
+    "!D-t(tcZdVu7@DK=J4`PpZjfQ!DRu3)n=a:K>\\j|Cb?q!C%w<3cRd!B%w|!AOx$!@mw}!@4wz7_)n!@.xY!@\\x[!?Uxg!>|xzTc!?{yG!@uy]Zb"
+    "!@?y~fd!AHzVsVGe!B<z|!C'{(!Cn{(jC!Di{3!EEz}qM!F:zj!E^{(Te bx8w_CgKRHJ<.NQjTdSZ Sdg(`bU*I-G[LpUb @hZq\\NUGLF?QDPOd"
+    "UXdQ =uZq`L^FTEAPJIDYDaT\\[TVP <d]8eMcQfA[@fWYFe4_=YQ^HPDbOb>NFBKAOBU0L`kH]BTI^KlDO<]J[3XIZZ\\:TA9GPNFELHU]_Vb[[]Z"
+    "bVWV ^%K5X>V2!^5J'W<O;MCIlLCV/O>JFP*!]uGp!]jG0!][F4!]SEO!]HDu>F==D]?bKiOzIuOrUs\\XQa\\tSnKgMnO{YkTn]S^ZYZ[Q^kdnXh"
+    "Nd[L]qRmXeZ= {iIN_7JJIfR] {_IXN^Pt\\CU,KWLN X1cCNC0MQY5ZUd^BcTbMPI^W OxlfU0@((61X!O4l8!O(lgpucfdSj5D1 {HFpd5]<HFD]"
+    "AfBiBrN`[P]B\\AXD zOL6WAAQHn_EVP zEL^MI@yLlYQY,[; z2LRHPCULYRc`JYGUE yqMLVBRH?eDaIaTU\\Fd< y7MzZBMNG\\GdRX_> ~6=:"
+    "I8E2@>M]GX^wJj8dRaaaUuPnHpQYFd?zHrYT^8cEW(!}n>bQq\\DT.dB`N^b]LK(J6@RKCS>MH |F;Oej_h[tZ\\TkafV>W>acX>Q>H;B/E?Z;?P=@"
+    "K3!|\\:>?=FD;QCa8TMb]sn~`Zab vo<s_N!v~<9IAO,I^A1LSCSCxNoDzQf`MgA^WcZ qFA799=GM9H>>PBM=Y@LBOC9JSFDFB@SAQ9nEZQk]XT["
+    "QbSqOl!n[B&MlRkHoP^GdNuDuNe[=I{]DW?QiFuN`L^TlU\\ThOlZrS.[qd`\\ebb\\TWLcb_VU[WU^Pi_]eWj_hRcQjax[*[ZIgXg[GTt]hWc\\Y"
+    "R][LQ][W]Wb<]6`Q_LLk\\v\\]M\\[k_b]KdZQh@`]X`F^>dEXV_C^^ZMVZ\\:K8H?IOT?J:I:SDc8cB\\Ab6WQ]EUCgA`aVjUeTjXvNgS_NkTtUZ"
+    "N`VjVjQ^ZbW;S4WKR>Y:S7P@Y-`bY>\\?N<V*U:VKX*N9Y2j9a;a=NF^4!wBF6Z[Z=WX!w^E^a4\\@c,W,R6O5\\*P(M<K(Q7M0F'@:I-I;J)I:K/"
+    "N1RBDA7P<>F?C=>fCYUiDH=0=]DYDT;^BmMtKiFc;WXgLsF1<I]jUlYhPs>)CBH,?dRiBsEbU\\4lAS;g'M4@6B;T f3U?!f0TjGD=GFu!e^U^"
+    "!ehVNa7\\1!f3U? m3Zc>_Py]fj^^PV?G=L6=; p=]o!p/]%G,EwNt_~ct\\CM5 U8djcVI,TCL:@bEV1hTilMiV Scf3]`_0!Sye?GTHBH]!S\\ev"
+    "Ll]N T]mrX:C,9kNds` PelPTlBn5YK^YeJ^E;O~Fh!P'nfcvcMmU!PNnYiXjQK+<(iNSL!Q7m.aI!QUlMX?mHN4ECZ9=92R*DFZB<<V@?EZ!PIkG"
+    "e[-XKdi_DjVosM Mos,L3k23.!M$qb=I3X!Kgqohe!KLr?zZP^!KCr`aotXu2tjnDviwN p'WwEtePY@K)Gh pPVUV^Tn]SN2b~O%HBJ4JCCqU]"
+    " qLUhS3R7J'!q?U5F9Y/J<6kKsXgBfJ>FS@7M_Zx`^]bY<c^UeaROud;S:S@ oMV72%\\qbm_q!odW:U+B8E2 pJZdM>Y0K+CBN,V,]L[Vn8O8XFO<"
+    "?gHiKACl<JE[SdX]J\\N@FlMeP}[B!oxZHXz_Q`DX]SE pCW<Mg_C`QP>G=BCPgSh q7W^!q>W+?]RBV5FFPrKSMm^MQcCtgPX? uDe?!u/dl!u/d="
+    "I,U:E03<)N!snbIBcPs)G6<6Ph/!rcaHB=FcV{C^Gqg_]nhhbq!sScWjG!t)dD`;!tZd\\^c!tueK!tqf$[niY!uEeeP+ v(geae!v=gE/D=$-p"
+    "!u2fS7P!tpg%\\tjT!u?h0Xt!uag~cBaG r{bI]m^K[ebGTAD5G`EFK6B_Rf E6*(]Qs[sGn=[5S=R:.B+F&F!Dg(U!D0(X3`Ud!DG)+ea`e[b_a`d"
+    " @g(x!A@(v!Ar(rbd]ai>J:J<!Ai(\\!A6(Z4`QSD^ >n-OaVkOXiRbQv^ffY]?W@[=X=X<S<M?K@6K7H3R\\c6J8K?_Pdjc 7]-2`YnKrMkKjV^7"
+    "?U5O5S2N:ZDd 2R,<V`lIoJlYDA<E1U:a 1B,Ea[hFt?DS3U1^ (/)i_c{JhBcAW<%K3aCaPTC^ Yjc;RRU\\aPf_B=RIRM:>EWLd\\R AvVy_WUO"
+    "P/>LMUX^Pc";
+// clang-format on

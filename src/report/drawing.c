@@ -4,24 +4,18 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
-#include "report/image_data.h"
 
 static int smaller(int a, int b)
 {
     return a < b ? a : b;
 }
 
-static int larger(int a, int b)
-{
-    return a > b ? a : b;
-}
-
 static vt_box box_within(vt_box box, vt_box limits)
 {
-    const int left = larger(box.left, limits.left), top = larger(box.top, limits.top);
+    const int left = vt_larger(box.left, limits.left), top = vt_larger(box.top, limits.top);
     const int right = smaller(box.left + box.width, limits.left + limits.width);
     const int bottom = smaller(box.top + box.height, limits.top + limits.height);
-    return (vt_box){left, top, larger(0, right - left), larger(0, bottom - top)};
+    return (vt_box){left, top, vt_larger(0, right - left), vt_larger(0, bottom - top)};
 }
 
 static void mix(vt_image *image, int x, int y, uint32_t colour, double share)
@@ -77,6 +71,12 @@ void vt_draw_strokes(vt_image *image, vt_box box, const vt_stroke *strokes, int6
         for (int x = 0; x < box.width; x++)
             mix(image, box.left + x, box.top + y, colour, opacity * (double)shares[y * box.width + x]);
     free(shares);
+}
+
+double vt_tick_step(double least)
+{
+    const double power = pow(10, floor(log10(least))), ratio = least / power;
+    return power * (ratio > 5 ? 10 : ratio > 2 ? 5 : ratio > 1 ? 2 : 1);
 }
 
 /* ---- text ---- */

@@ -25,4 +25,31 @@ void vt_draw_strokes(vt_image *image, vt_box box, const vt_stroke *strokes, int6
 void vt_draw_text(vt_image *image, int left, int top, const char *text, uint32_t colour);
 int vt_draw_text_width(const char *text);
 
+static inline int vt_larger(int a, int b)
+{
+    return a > b ? a : b;
+}
+
+/* The smallest of 1, 2 and 5 times a power of ten that is at least `least`, which is above 0: what lies between the
+ * ticks of an axis. */
+double vt_tick_step(double least);
+
+/* ---- what pictures are drawn with, in files of their own: a font, a colour map, and the coasts of the Earth ---- */
+
+enum { VT_FONT_FIRST = ' ', VT_FONT_LAST = '~' };
+
+/* The printable characters of ASCII as strokes: the glyph's left and right side, then x and y of each point, all as
+ * letters whose distance from 'R' counts units, y downwards. " R" lifts the pen. */
+extern const char *const vt_font_glyphs[VT_FONT_LAST - VT_FONT_FIRST + 1];
+
+/* Turbo: from dark blue through green to dark red, 0xRRGGBB. */
+extern const uint32_t vt_turbo_colours[256];
+
+/* Coastlines, in digits of base VT_COAST_BASE, the smallest of which is VT_COAST_ZERO. A line begins with a blank, and
+ * the longitude and latitude of its first point, two digits each: the smallest numbers are 180 degrees west and 90
+ * south, the largest 180 east and 90 north. Each further point has one digit for each, the steps from the last point
+ * plus VT_COAST_BASE / 2; or, where these are too many, a '!' and four digits like those of a first point. */
+enum { VT_COAST_BASE = 91, VT_COAST_ZERO = '$' };
+extern const char vt_coastlines[];
+
 #endif

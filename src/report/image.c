@@ -8,8 +8,6 @@
 
 #include "base/memory.h"
 #include "report/drawing.h"
-#include "report/image_data.h"
-#include "report/map_ticks.h"
 
 enum { WHITE = 0xffffff, INK = 0x202020, NOT_A_NUMBER = 0x808080 };
 
@@ -29,12 +27,10 @@ static void fill(vt_image *image, int left, int top, int width, int height, uint
     vt_draw_box(image, (vt_box){left, top, width, height}, colour);
 }
 
-static void frame(vt_image *image, vt_box box)
+/* Round a box that is drawn afterwards. */
+static void frame(vt_image *image, int left, int top, int width, int height)
 {
-    fill(image, box.left - 1, box.top - 1, box.width + 2, 1, INK);
-    fill(image, box.left - 1, box.top + box.height, box.width + 2, 1, INK);
-    fill(image, box.left - 1, box.top - 1, 1, box.height + 2, INK);
-    fill(image, box.left + box.width, box.top - 1, 1, box.height + 2, INK);
+    fill(image, left - 1, top - 1, width + 2, height + 2, INK);
 }
 
 /* ---- colours and numbers ---- */
@@ -104,9 +100,9 @@ static uint32_t colour_of(const colour_scale *scale, double value)
 static void draw_bar(vt_image *image, int left, int top, int height, const colour_scale *scale)
 {
     double range = scale->high - scale->low;
+    frame(image, left, top, BAR_WIDTH, height);
     for (int y = 0; y < height; y++)
         fill(image, left, top + y, BAR_WIDTH, 1, colour_of(scale, scale->high - range * (y + 0.5) / height));
-    frame(image, (vt_box){left, top, BAR_WIDTH, height});
     int free_from = top + height + VT_TEXT_HEIGHT; /* whatever the bar's height, labels must not overlap */
     for (int i = 0; i < scale->count; i++) {
         int y = top + (int)((scale->high - scale->ticks[i]) / range * (height - 1) + 0.5);
@@ -118,19 +114,79 @@ static void draw_bar(vt_image *image, int left, int top, int height, const colou
     }
 }
 
-static int larger(int a, int b)
-{
-    return a > b ? a : b;
-}
-
 static int bar_room(const colour_scale *scale)
 {
     int label_width = 0;
-    for (int i = 0; i < scale->count; i++) label_width = larger(label_width, vt_draw_text_width(scale->labels[i]));
+    for (int i = 0; i < scale->count; i++) label_width = vt_larger(label_width, vt_draw_text_width(scale->labels[i]));
     return BAR_WIDTH + TICK + 4 + label_width + MARGIN;
 }
 
 /* ---- degrees at the sides, and coastlines ---- */
+
+vt_map_side vt_map_side_open(const double *degrees, int64_t count, bool longitudes)
+{
+    vt_map_side side = {0, longitudes, NULL};
+    double turns = 0;
+    bool monotonic = degrees != NULL && count > 1;
+    if (!monotonic) return side;
+    side.degrees = vt_allocate((size_t)count, sizeof *side.degrees, "a picture");
+    for (int64_t i = 0; i < count && monotonic; i++) {
+        const double jump = i > 0 ? degrees[i] - degrees[i - 1] : 0;
+        if (longitudes && fabs(jump) > 180) turns -= jump > 0 ? 1 : -1;  /* they wrapped */
+        side.degrees[i] = round(1e4 * (degrees[i] + 360 * turns)) / 1e4; /* coordinates may be float32 */
+        const double step = i > 0 ? side.degrees[i] - side.degrees[i - 1] : 1;
+        monotonic = isfinite(side.degrees[i]) && step != 0 && (i < 2 || step * (side.degrees[1] - *side.degrees) > 0);
+    }
+    if (monotonic) side.count = count;
+    return side;
+}
+
+void vt_map_side_close(vt_map_side *side)
+{
+    free(side->degrees);
+    *side = (vt_map_side){0};
+}
+
+double vt_map_side_position(const vt_map_side *side, double degrees)
+{
+    const bool rising = side->degrees[1] > side->degrees[0];
+    int64_t low = 0, high = side->count - 1; /* the degrees lie between these points, or beyond an end */
+    while (high - low > 1) {
+        const int64_t middle = (low + high) / 2;
+        if ((side->degrees[middle] <= degrees) == rising)
+            low = middle;
+        else
+            high = middle;
+    }
+    return (double)low + (degrees - side->degrees[low]) / (side->degrees[high] - side->degrees[low]);
+}
+
+static void write_label(double value, bool longitude, char label[VT_MAP_LABEL_SIZE])
+{
+    if (longitude) value -= 360 * ceil((value - 180) / 360); /* -180 … 180 */
+    value = round(1e4 * value) / 1e4;
+    const bool none = value == 0 || (longitude && fabs(value) == 180);
+    const char *side = longitude ? (value < 0 ? "W" : "E") : (value < 0 ? "S" : "N");
+    snprintf(label, VT_MAP_LABEL_SIZE, "%.6g%s", fabs(value), none ? "" : side);
+}
+
+void vt_map_ticks_place(const vt_map_side *side, double room, vt_map_ticks *ticks)
+{
+    static const double steps[] = {15, 20, 30, 45, 60, 90}; /* beyond 10 */
+    ticks->count = 0;
+    if (side->count == 0) return;
+    const double first = side->degrees[0], last = side->degrees[side->count - 1];
+    const double low = fmin(first, last), high = fmax(first, last);
+    const double least = room * (high - low) / (double)(side->count - 1) * (1 - 1e-6);
+    double step = least <= 10 ? vt_tick_step(fmax(least, 0.01)) : 0;
+    for (size_t i = 0; i < sizeof steps / sizeof *steps && step == 0; i++)
+        if (steps[i] >= least) step = steps[i];
+    if (step == 0) return;
+    for (double k = ceil(low / step - 1e-9); k * step <= high + 1e-9 && ticks->count < VT_MAP_TICKS; k++) {
+        ticks->at[ticks->count] = vt_map_side_position(side, k * step);
+        write_label(k * step, side->longitudes, ticks->labels[ticks->count++]);
+    }
+}
 
 typedef struct {
     vt_map_side latitudes, longitudes;
@@ -146,7 +202,7 @@ static map_axes axes_of(const vt_comparison *c, int zoom)
     vt_map_ticks_place(&axes.latitudes, 2.0 * VT_TEXT_HEIGHT / zoom, &axes.beside);
     vt_map_ticks_place(&axes.longitudes, (double)WIDEST_LABEL / zoom, &axes.below);
     for (int i = 0; i < axes.beside.count; i++)
-        axes.left = larger(axes.left, vt_draw_text_width(axes.beside.labels[i]) + TICK + 4);
+        axes.left = vt_larger(axes.left, vt_draw_text_width(axes.beside.labels[i]) + TICK + 4);
     if (axes.below.count > 0) axes.bottom = VT_TEXT_HEIGHT + TICK;
     return axes;
 }
@@ -167,37 +223,44 @@ static void draw_axes(vt_image *image, vt_box map, int zoom, const map_axes *axe
         int begin = x - wide / 2; /* within the map's own sides, so that it does not overlap the neighbour's */
         if (begin + wide > map.left + map.width) begin = map.left + map.width - wide;
         fill(image, x, map.top + map.height, 1, TICK, INK);
-        vt_draw_text(image, larger(begin, map.left), map.top + map.height + TICK, label, INK);
+        vt_draw_text(image, vt_larger(begin, map.left), map.top + map.height + TICK, label, INK);
     }
 }
 
-/* Two digits of a coastline, 0 … 1. */
-static double coast_share(const char *digits)
+/* The next point of the coastlines in *text, longitude and latitude in their steps; false: it begins a line. */
+static bool next_point(const char **text, int point[2])
 {
-    const int number = (digits[0] - VT_COAST_ZERO) * VT_COAST_BASE + digits[1] - VT_COAST_ZERO;
-    return (double)number / (VT_COAST_BASE * VT_COAST_BASE - 1);
+    const char *digits = *text;
+    const bool begins = *digits == ' ', is_whole = begins || *digits == '!';
+    for (int i = 0; i < 2; i++)
+        if (is_whole)
+            point[i] = (digits[2 * i + 1] - VT_COAST_ZERO) * VT_COAST_BASE + digits[2 * i + 2] - VT_COAST_ZERO;
+        else
+            point[i] += digits[i] - VT_COAST_ZERO - VT_COAST_BASE / 2;
+    *text += is_whole ? 5 : 2;
+    return !begins;
 }
 
 /* Dark lines with light edges, to be seen on any colour. */
 static void draw_coasts(vt_image *image, vt_box map, int zoom, const map_axes *axes)
 {
     enum { TURNS = 2 }; /* drawn also these turns further and back, because longitudes may begin anywhere */
-    int64_t points = 0, count = 0;
-    for (int i = 0; i < vt_coastline_count; i++) points += (int64_t)strlen(vt_coastlines[i]) / 4;
-    vt_stroke *strokes = vt_allocate((size_t)points * (2 * TURNS + 1), sizeof *strokes, "a picture");
-    for (int turn = -TURNS; turn <= TURNS; turn++)
-        for (int i = 0; i < vt_coastline_count; i++)
-            for (const char *point = vt_coastlines[i]; *point != '\0'; point += 4) {
-                const double longitude = 360 * (coast_share(point) - 0.5 + turn);
-                const double latitude = 180 * (coast_share(point + 2) - 0.5);
-                const double x = map.left + zoom * (vt_map_side_position(&axes->longitudes, longitude) + 0.5);
-                const double y = map.top + zoom * (vt_map_side_position(&axes->latitudes, latitude) + 0.5);
-                if (point != vt_coastlines[i]) {
-                    strokes[count - 1].to_x = x;
-                    strokes[count - 1].to_y = y;
-                }
-                strokes[count++] = (vt_stroke){x, y, x, y};
-            }
+    const double steps = VT_COAST_BASE * VT_COAST_BASE - 1;
+    vt_stroke *strokes = vt_allocate(strlen(vt_coastlines) / 2 * (2 * TURNS + 1), sizeof *strokes, "a picture");
+    int64_t count = 0;
+    for (int turn = -TURNS; turn <= TURNS; turn++) {
+        int point[2] = {0};
+        double x = 0, y = 0;
+        for (const char *text = vt_coastlines; *text != '\0';) {
+            const bool continues = next_point(&text, point);
+            const double longitude = 360 * (point[0] / steps - 0.5 + turn), latitude = 180 * (point[1] / steps - 0.5);
+            const double to_x = map.left + zoom * (vt_map_side_position(&axes->longitudes, longitude) + 0.5);
+            const double to_y = map.top + zoom * (vt_map_side_position(&axes->latitudes, latitude) + 0.5);
+            if (continues) strokes[count++] = (vt_stroke){x, y, to_x, to_y};
+            x = to_x;
+            y = to_y;
+        }
+    }
     vt_draw_strokes(image, map, strokes, count, 3, WHITE, 0.35);
     vt_draw_strokes(image, map, strokes, count, 1.1, INK, 0.85);
     free(strokes);
@@ -211,19 +274,19 @@ static void draw_map(vt_image *image, int left, int top, int zoom, const vt_comp
 {
     const vt_box map = {left, top, (int)c->width * zoom, (int)c->height * zoom};
     vt_draw_text(image, left, top - GAP / 2 - VT_TEXT_HEIGHT, title, INK);
+    frame(image, left, top, map.width, map.height);
     for (int64_t y = 0; y < c->height; y++)
         for (int64_t x = 0; x < c->width; x++)
             fill(image, left + (int)x * zoom, top + (int)y * zoom, zoom, zoom,
                  colour_of(scale, (double)field[y * c->width + x]));
     if (c->on_earth && axes->latitudes.count > 0 && axes->longitudes.count > 0) draw_coasts(image, map, zoom, axes);
-    frame(image, map);
     draw_axes(image, map, zoom, axes, labelled);
 }
 
 void vt_image_compare(const vt_comparison *c, vt_image *image)
 {
     const bool with_difference = c->difference_title != NULL;
-    const int side = (int)(c->width > c->height ? c->width : c->height), zoom = larger(1, PANEL_SIDE / side);
+    const int side = (int)(c->width > c->height ? c->width : c->height), zoom = vt_larger(1, PANEL_SIDE / side);
     const int width = (int)c->width * zoom, height = (int)c->height * zoom;
     map_axes axes = axes_of(c, zoom);
     const int64_t count = c->height * c->width;
@@ -231,14 +294,14 @@ void vt_image_compare(const vt_comparison *c, vt_image *image)
     for (int64_t i = 0; i < count; i++) difference[i] = c->right[i] - c->left[i];
     const colour_scale scale = scale_of(c->left, count, c->is_signed), other = scale_of(difference, count, true);
 
-    int cell = larger(width, larger(vt_draw_text_width(c->left_title), vt_draw_text_width(c->right_title)));
-    if (with_difference) cell = larger(cell, vt_draw_text_width(c->difference_title));
+    int cell = vt_larger(width, vt_larger(vt_draw_text_width(c->left_title), vt_draw_text_width(c->right_title)));
+    if (with_difference) cell = vt_larger(cell, vt_draw_text_width(c->difference_title));
     const int top = MARGIN + VT_TEXT_HEIGHT + GAP + VT_TEXT_HEIGHT + GAP / 2;
     const int before = MARGIN + axes.left, left = before + (c->before_title != NULL ? cell + MARGIN : 0);
     const int right = left + cell + MARGIN, bar = right + cell + MARGIN;
     const int third = bar + bar_room(&scale);
     const int end = with_difference ? third + cell + MARGIN + bar_room(&other) : third;
-    image->width = larger(end, 2 * MARGIN + vt_draw_text_width(c->title));
+    image->width = vt_larger(end, 2 * MARGIN + vt_draw_text_width(c->title));
     image->height = top + height + VT_TEXT_HEIGHT + axes.bottom;
     image->pixels = vt_allocate(1, (size_t)image->width * (size_t)image->height * 3, "a picture");
 

@@ -1,6 +1,7 @@
 #define _GNU_SOURCE /* strcasestr */
 #include "report/progress.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +23,49 @@ struct vt_progress {
     int shown; /* width of the bar on the screen, 0: none */
     double drawn_at;
 };
+
+/* ---- the curve ---- */
+
+void vt_sparkline_add(vt_sparkline *line, double value)
+{
+    if (!isfinite(value)) return;
+    if (line->used == VT_SPARKLINE_BUCKETS &&
+        line->counts[line->used - 1] == line->run) { /* when full, pairs are averaged */
+        for (int i = 0; i < VT_SPARKLINE_BUCKETS / 2; i++) {
+            line->sums[i] = line->sums[2 * i] + line->sums[2 * i + 1];
+            line->counts[i] = line->counts[2 * i] + line->counts[2 * i + 1];
+        }
+        line->used /= 2;
+        line->run *= 2;
+    }
+    if (line->used == 0 || line->counts[line->used - 1] == line->run) {
+        line->sums[line->used] = 0;
+        line->counts[line->used++] = 0;
+    }
+    line->sums[line->used - 1] += value;
+    line->counts[line->used - 1]++;
+}
+
+void vt_sparkline_format(const vt_sparkline *line, int columns, char text[VT_SPARKLINE_SIZE])
+{
+    static const char *const blocks[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+    double values[VT_SPARKLINE_BUCKETS], low = INFINITY, high = -INFINITY;
+    int shown = line->used < columns ? line->used : columns;
+    text[0] = '\0';
+    if (shown < 2) return;
+    for (int i = 0; i < shown; i++) {
+        double sum = 0, count = 0;
+        for (int j = i * line->used / shown; j < (i + 1) * line->used / shown; j++) {
+            sum += line->sums[j];
+            count += (double)line->counts[j];
+        }
+        values[i] = sum / count;
+        low = fmin(low, values[i]);
+        high = fmax(high, values[i]);
+    }
+    for (int i = 0; i < shown; i++)
+        strcat(text, blocks[high > low ? (int)(7.999 * (values[i] - low) / (high - low)) : 0]);
+}
 
 /* ---- the text ---- */
 
@@ -63,16 +107,14 @@ void vt_progress_format(const vt_progress_figures *figures, int columns, bool co
 {
     /* In the order of the line; the piece with rank 0 is dropped last. */
     static const int ranks[PIECES] = {0, 1, 2, 7, 5, 4, 6, 3};
-    char pieces[PIECES][PIECE_SIZE], tail[PIECES * PIECE_SIZE] = "";
+    char pieces[PIECES][PIECE_SIZE] = {{0}}, tail[PIECES * PIECE_SIZE] = "";
     char curve[VT_SPARKLINE_SIZE] = "";
     snprintf(pieces[0], PIECE_SIZE, "epoch %lld/%lld", (long long)figures->epoch, (long long)figures->epochs);
     snprintf(pieces[1], PIECE_SIZE, " %lld/%lld", (long long)figures->step, (long long)figures->steps);
-    pieces[2][0] = '\0';
     if (figures->epoch > 1 || figures->step > 0) snprintf(pieces[2], PIECE_SIZE, ", loss %.4f", figures->loss);
     if (is_utf8()) vt_sparkline_format(&figures->history, HISTORY, curve);
     snprintf(pieces[3], PIECE_SIZE, "%s%.*s", curve[0] != '\0' ? " " : "", 3 * HISTORY,
              curve); /* 3 bytes a character */
-    pieces[4][0] = '\0';
     if (figures->validation_loss > 0) snprintf(pieces[4], PIECE_SIZE, ", valid %.4f", figures->validation_loss);
     snprintf(pieces[5], PIECE_SIZE, ", %.4g samples/s", figures->samples_per_sec);
     snprintf(pieces[6], PIECE_SIZE, ", data wait %.0f %%", 100 * figures->data_wait);

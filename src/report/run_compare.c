@@ -3,9 +3,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "report/chart.h"
 #include "report/page.h"
-#include "report/run_figures.h"
 #include "report/run_report.h"
 
 /* "demo/1CPU/00" of "runs/demo/1CPU/00": the part that tells runs apart. */
@@ -34,27 +32,20 @@ static void append_chart(vt_text *html, const vt_run_files *runs, int count, con
     int used = 0;
     for (int i = 0; i < count; i++) {
         const vt_table *table = by_epoch ? &runs[i].epochs : &runs[i].steps;
-        const double *x = vt_run_column(table, "step"), *y = vt_run_column(table, curve->column);
-        if (y == NULL || isnan(x[0])) continue;
-        lines[used++] = (vt_line){short_name(runs[i].directory),           x, y, table->rows, table->columns,
-                                  by_epoch ? VT_LINE_DOTS : VT_LINE_PLAIN, i};
+        const vt_line line = vt_line_of(table, "step", curve->column, short_name(runs[i].directory),
+                                        by_epoch ? VT_LINE_DOTS : VT_LINE_PLAIN, i);
+        if (line.y != NULL && !isnan(line.x[0])) lines[used++] = line;
     }
-    const vt_chart chart = {.title = curve->title,
-                            .units = of_loss && !differs(runs, count, "loss") ? vt_run_files_key(runs, "loss") : NULL,
-                            .x_name = x_name,
-                            .lines = lines,
-                            .line_count = used,
-                            .may_be_logarithmic = curve->may_be_logarithmic,
-                            .from_zero = true,
-                            .percent = curve->percent};
-    if (used > 0) vt_chart_append(html, &chart);
+    const char *units = of_loss && !differs(runs, count, "loss") ? vt_run_files_key(runs, "loss") : NULL;
+    if (used > 0) vt_chart_append(html, &(vt_chart){curve->title, units, x_name, lines, used, curve->how});
     free(lines);
 }
 
 static void append_losses(vt_text *html, const vt_run_files *runs, int count, const char *x_name)
 {
-    static const vt_run_curve losses[] = {{"valid_loss", "Validation loss", false, true},
-                                          {"loss", "Training loss, each step", false, true}};
+    enum { HOW = VT_CHART_FROM_ZERO | VT_CHART_MAY_BE_LOGARITHMIC };
+    static const vt_run_curve losses[] = {{"valid_loss", "Validation loss", HOW},
+                                          {"loss", "Training loss, each step", HOW}};
     for (int i = 0; i < 2; i++) append_chart(html, runs, count, &losses[i], x_name);
 }
 
@@ -92,9 +83,8 @@ static void append_figures(vt_text *html, const vt_run_files *runs, int count)
         vt_text_append(html, "<tr><th>%s</th>", figures[0][row].name);
         for (int i = 0; i < count; i++) {
             const vt_run_figure *figure = &figures[i][row];
-            const bool known = figure->value[0] != '\0';
-            vt_text_append(html, "<td>%s", known ? figure->value : "-");
-            vt_page_append_text(html, " <small>", known ? figure->detail : "", "</small></td>");
+            vt_text_append(html, "<td>%s", figure->value[0] != '\0' ? figure->value : "-");
+            vt_page_append_text(html, " <small>", figure->detail, "</small></td>");
         }
         vt_text_append(html, "</tr>");
     }
@@ -108,13 +98,12 @@ static void append_differences(vt_text *html, const vt_run_files *runs, int coun
     vt_text_append(html, "<h2>What differs in the configurations</h2>");
     begin_table(html, "key", runs, count);
     int64_t shown = 0;
-    for (int64_t k = 0; k < runs[0].key_count; k++) {
-        const vt_run_key *key = &runs[0].keys[k];
-        if (!differs(runs, count, key->name)) continue;
+    for (int64_t k = 0; k < runs[0].keys.count; k++) {
+        const char *key = runs[0].keys.names[k];
+        if (!differs(runs, count, key)) continue;
         shown++;
-        vt_page_append_text(html, "<tr><th>", key->name, "</th>");
-        for (int i = 0; i < count; i++)
-            vt_page_append_text(html, "<td>", vt_run_files_key(&runs[i], key->name), "</td>");
+        vt_page_append_text(html, "<tr><th>", key, "</th>");
+        for (int i = 0; i < count; i++) vt_page_append_text(html, "<td>", vt_run_files_key(&runs[i], key), "</td>");
         vt_text_append(html, "</tr>");
     }
     vt_text_append(html, "</table></div>\n%s", shown == 0 ? "<p>Nothing.</p>" : "");

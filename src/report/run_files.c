@@ -32,10 +32,8 @@ static void read_keys(const char *path, vt_run_files *files)
             files->configuration = vt_text_copy(line);
             continue;
         }
-        files->keys = vt_grow(files->keys, (size_t)files->key_count, sizeof *files->keys, "a run's files");
-        const char *value = colon + 1;
-        files->keys[files->key_count++] =
-            (vt_run_key){vt_text_copy(line + strspn(line, " ")), vt_text_copy(value + strspn(value, " "))};
+        vt_names_add(&files->keys, line + strspn(line, " "));
+        vt_names_add(&files->values, colon + 1 + strspn(colon + 1, " "));
     }
     free(line);
     if (file != NULL) fclose(file);
@@ -110,11 +108,8 @@ void vt_run_files_close(vt_run_files *files)
     vt_table_close(&files->steps);
     vt_table_close(&files->epochs);
     vt_table_close(&files->plan);
-    for (int64_t i = 0; i < files->key_count; i++) {
-        free(files->keys[i].name);
-        free(files->keys[i].value);
-    }
-    free(files->keys);
+    vt_names_close(&files->keys);
+    vt_names_close(&files->values);
     free(files->configuration);
     free(files->directory);
     *files = (vt_run_files){0};
@@ -122,15 +117,9 @@ void vt_run_files_close(vt_run_files *files)
 
 const char *vt_run_files_key(const vt_run_files *files, const char *name)
 {
-    for (int64_t i = 0; i < files->key_count; i++)
-        if (strcmp(files->keys[i].name, name) == 0) return files->keys[i].value;
+    for (int64_t i = 0; i < files->keys.count; i++)
+        if (strcmp(files->keys.names[i], name) == 0) return files->values.names[i];
     return "";
-}
-
-const double *vt_run_column(const vt_table *table, const char *name)
-{
-    int64_t column = vt_table_find(table, name);
-    return column >= 0 && table->rows > 0 ? table->values + column : NULL;
 }
 
 const char *vt_epochs_baseline(const vt_table *epochs, char name[VT_BASELINE_NAME])
@@ -170,18 +159,31 @@ double vt_run_recent_mean(const vt_run_files *files, const char *column, int64_t
     return count > 0 ? sum / (double)count : (double)NAN;
 }
 
-char *vt_run_last_line(const char *directory)
+bool vt_run_is_finished(const char *line)
 {
+    static const char *const ends[] = {"; run directory ", "the run is finished",
+                                       "BENCHY::INFO::Message: Tests completed"};
+    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++)
+        if (strstr(line, ends[i]) != NULL) return true;
+    return false;
+}
+
+/* As vt_run_last_line and vt_run_is_closed. */
+static char *read_log(const char *directory, bool *is_closed)
+{
+    static const char stamp_end[] = " - root - ";
     char *path = vt_text_format("%s/out.log", directory), *line = NULL, *last = vt_text_copy("");
     size_t size = 0;
     FILE *file = NULL;
+    *is_closed = false;
     if (vt_file_open(path, &file, NULL) != VT_OK) vt_error_clear();
     while (file != NULL && vt_file_line(file, &line, &size) > 0) {
         line[strcspn(line, "\n")] = '\0';
-        const char *text = strstr(line, " - root - ");
+        *is_closed = vt_run_is_finished(line) || (*is_closed && strstr(line, " - Starting Training Loop...") == NULL);
+        const char *text = strstr(line, stamp_end);
         if (text == NULL) continue;
         free(last);
-        last = vt_text_copy(text + strlen(" - root - "));
+        last = vt_text_copy(text + strlen(stamp_end));
     }
     if (file != NULL) fclose(file);
     free(path);
@@ -189,26 +191,16 @@ char *vt_run_last_line(const char *directory)
     return last;
 }
 
-bool vt_run_is_finished(const char *last)
+char *vt_run_last_line(const char *directory)
 {
-    static const char *const ends[] = {"; run directory ", "the run is finished",
-                                       "BENCHY::INFO::Message: Tests completed"};
-    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++)
-        if (strstr(last, ends[i]) != NULL) return true;
-    return false;
+    bool is_closed;
+    return read_log(directory, &is_closed);
 }
 
 bool vt_run_is_closed(const char *directory)
 {
-    char *path = vt_text_format("%s/out.log", directory), *line = NULL;
-    size_t size = 0;
-    bool is_closed = false;
-    FILE *file = fopen(path, "re");
-    while (file != NULL && vt_file_line(file, &line, &size) > 0)
-        is_closed = vt_run_is_finished(line) || (is_closed && strstr(line, " - Starting Training Loop...") == NULL);
-    if (file != NULL) fclose(file);
-    free(path);
-    free(line);
+    bool is_closed;
+    free(read_log(directory, &is_closed));
     return is_closed;
 }
 

@@ -2,20 +2,16 @@
 #ifndef VT_REPORT_RUN_FILES_H
 #define VT_REPORT_RUN_FILES_H
 
+#include "base/text.h"
 #include "report/table.h"
 
 typedef struct {
-    char *name, *value;
-} vt_run_key;
-
-typedef struct {
     char *directory;
-    vt_table steps;   /* metrics.csv */
-    vt_table epochs;  /* epochs.csv; no rows when there is none yet */
-    vt_table plan;    /* plan.csv; the same */
-    vt_run_key *keys; /* of config.yaml */
-    int64_t key_count;
-    char *configuration; /* its name */
+    vt_table steps;        /* metrics.csv */
+    vt_table epochs;       /* epochs.csv; no rows when there is none yet */
+    vt_table plan;         /* plan.csv; the same */
+    vt_names keys, values; /* of config.yaml */
+    char *configuration;   /* its name */
 } vt_run_files;
 
 /* metrics.csv, and epochs.csv, which has no rows where it is missing or empty. Errors: no such file, a column is
@@ -29,9 +25,6 @@ void vt_run_files_close(vt_run_files *files);
 
 /* The value of a key of the configuration, or "". */
 const char *vt_run_files_key(const vt_run_files *files, const char *name);
-
-/* Values of a column, `stride` apart: pointers into the table; NULL if there is no such column. */
-const double *vt_run_column(const vt_table *table, const char *name);
 
 /* The smallest validation loss since it has measured the same; NAN before the first. */
 double vt_run_best_loss(const vt_run_files *files);
@@ -55,10 +48,10 @@ extern const char *const vt_run_memories[VT_RUN_MEMORIES];
 /* The last line of out.log, malloc'd, without its time stamp; "" if there is none. */
 char *vt_run_last_line(const char *directory);
 
-/* Does that line say that the run is complete: trained, measured, or nothing left to do? */
-bool vt_run_is_finished(const char *last);
+/* Does a line of it say that the run is complete: trained, measured, or nothing left to do? */
+bool vt_run_is_finished(const char *line);
 
-/* Does out.log have such a line behind the one with which training last began? */
+/* Is there such a line behind the one with which training last began? */
 bool vt_run_is_closed(const char *directory);
 
 #endif

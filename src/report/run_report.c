@@ -2,14 +2,61 @@
 
 #include <dirent.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "report/chart.h"
 #include "report/page.h"
-#include "report/run_figures.h"
-#include "report/scorecard.h"
+
+/* ---- figures ---- */
+
+const vt_run_curve vt_run_curves[VT_RUN_CURVES] = {
+    {"learning_rate", "Learning rate", VT_CHART_FROM_ZERO},
+    {"samples_per_sec", "Samples a second", VT_CHART_FROM_ZERO},
+    {"data_wait_fraction", "Share of the time waiting for data", VT_CHART_FROM_ZERO | VT_CHART_PERCENT},
+    {"grad_norm", "Norm of the gradients", VT_CHART_FROM_ZERO | VT_CHART_MAY_BE_LOGARITHMIC}};
+
+/* The rest is printed into its detail, if there is a value. */
+static void set(vt_run_figure *figure, const char *name, double value,
+                const char *(*value_text)(double value, char buffer[VT_NUMBER_SIZE]), const char *detail, ...)
+{
+    va_list arguments;
+    *figure = (vt_run_figure){.name = name};
+    if (!isfinite(value)) return;
+    value_text(value, figure->value);
+    va_start(arguments, detail);
+    vsnprintf(figure->detail, sizeof figure->detail, detail, arguments);
+    va_end(arguments);
+}
+
+void vt_run_figures_of(const vt_run_files *run, vt_run_figure figures[VT_RUN_FIGURES])
+{
+    char number[VT_NUMBER_SIZE], second[VT_NUMBER_SIZE], baseline[VT_BASELINE_NAME];
+    const double valid = vt_table_value(&run->epochs, -1, "valid_loss"), best = vt_run_best_loss(run);
+    const double other = vt_epochs_baseline_value(&run->epochs, "loss");
+    const double seconds = vt_table_sum(&run->epochs, "seconds"), ranks = vt_table_value(&run->plan, 0, "ranks");
+    const double samples = vt_table_sum(&run->epochs, "samples"), waited = vt_table_sum(&run->epochs, "data_seconds");
+    const double flops = vt_table_value(&run->plan, 0, "step_flops") * ranks * (double)run->steps.rows;
+    double memory = 0;
+    for (int i = 0; i < VT_RUN_MEMORIES; i++) memory += vt_table_value(&run->plan, 0, vt_run_memories[i]);
+    set(&figures[0], "validation loss", valid, vt_number_short, "best %s", vt_number_short(best, number));
+    set(&figures[1], "of the baseline's loss", valid / other, vt_number_short, "%s %s",
+        vt_epochs_baseline(&run->epochs, baseline), vt_number_short(other, number));
+    set(&figures[2], "validation perplexity",
+        vt_table_column(&run->steps, "perplexity") != NULL ? exp(valid) : (double)NAN, vt_number_short,
+        "best %s, %s %s", vt_number_short(exp(best), number), baseline, vt_number_short(exp(other), second));
+    set(&figures[3], "training loss, recent", vt_run_recent_mean(run, "loss", VT_RUN_RECENT), vt_number_short,
+        "last step %s", vt_number_short(vt_table_value(&run->steps, -1, "loss"), number));
+    set(&figures[4], "steps", vt_table_value(&run->steps, -1, "step"), vt_number_short, "%lld of %.0f epochs done",
+        (long long)run->epochs.rows, vt_table_value(&run->plan, 0, "epochs"));
+    set(&figures[5], "samples a second", samples / seconds, vt_number_short, "%s GFLOP/s",
+        vt_number_short(1e-9 * flops / seconds, number));
+    set(&figures[6], "training took", seconds > 0 ? seconds : (double)NAN, vt_number_duration, "data wait %.1f %%",
+        100 * waited / seconds);
+    set(&figures[7], "parameters", vt_table_value(&run->plan, 0, "model_parameters"), vt_number_millions,
+        ranks > 1 ? "%.0f ranks, each %s" : "%.0f rank, %s", ranks, vt_text_bytes(memory, number));
+}
 
 /* Boxes with a large value and a small name. */
 static void append_cards(vt_text *html, const vt_run_files *run)
@@ -28,55 +75,33 @@ static void append_cards(vt_text *html, const vt_run_files *run)
 
 /* ---- curves ---- */
 
-static vt_line line_of(const vt_table *table, const char *column, const char *name, vt_line_style style, int colour)
-{
-    return (vt_line){
-        name, vt_run_column(table, "step"), vt_run_column(table, column), table->rows, table->columns, style, colour};
-}
-
-/* A horizontal line over the whole run, whose ends are in `points`. */
+/* A dashed line over the whole run, whose ends are in `points`. */
 static vt_line level(const vt_run_files *run, const char *name, double height, double points[4])
 {
-    points[0] = 1;
-    points[1] = fmax(2, vt_table_value(&run->steps, -1, "step"));
-    points[2] = points[3] = height;
-    return (vt_line){name, points, points + 2, 2, 1, VT_LINE_DASHED, -1};
+    return vt_line_level(name, 1, fmax(2, vt_table_value(&run->steps, -1, "step")), height, points);
 }
 
 static void append_loss(vt_text *html, const vt_run_files *run)
 {
     double points[4];
     char name[VT_BASELINE_NAME];
-    vt_line lines[4] = {line_of(&run->steps, "loss", "training, each step", VT_LINE_FAINT, 0)};
+    vt_line lines[4] = {vt_line_of(&run->steps, "step", "loss", "training, each step", VT_LINE_FAINT, 0)};
     int count = 1;
     if (run->epochs.rows > 0) {
-        lines[count++] = line_of(&run->epochs, "train_loss", "training, epoch's mean", VT_LINE_PLAIN, 0);
-        lines[count++] = line_of(&run->epochs, "valid_loss", "validation", VT_LINE_DOTS, 1);
+        lines[count++] = vt_line_of(&run->epochs, "step", "train_loss", "training, epoch's mean", VT_LINE_PLAIN, 0);
+        lines[count++] = vt_line_of(&run->epochs, "step", "valid_loss", "validation", VT_LINE_DOTS, 1);
         const double baseline = vt_epochs_baseline_value(&run->epochs, "loss");
         if (isfinite(baseline)) lines[count++] = level(run, vt_epochs_baseline(&run->epochs, name), baseline, points);
     }
-    const vt_chart chart = {.title = "Loss",
-                            .units = vt_run_files_key(run, "loss"),
-                            .x_name = "step",
-                            .lines = lines,
-                            .line_count = count,
-                            .may_be_logarithmic = true,
-                            .from_zero = true};
-    vt_chart_append(html, &chart);
+    vt_chart_append(html, &(vt_chart){"Loss", vt_run_files_key(run, "loss"), "step", lines, count,
+                                      VT_CHART_FROM_ZERO | VT_CHART_MAY_BE_LOGARITHMIC});
 }
 
 static void append_curve(vt_text *html, const vt_run_files *run, const vt_run_curve *curve, int colour)
 {
-    if (vt_run_column(&run->steps, curve->column) == NULL) return;
-    const vt_line line = line_of(&run->steps, curve->column, "each step", VT_LINE_PLAIN, colour);
-    const vt_chart chart = {.title = curve->title,
-                            .x_name = "step",
-                            .lines = &line,
-                            .line_count = 1,
-                            .from_zero = true,
-                            .percent = curve->percent,
-                            .may_be_logarithmic = curve->may_be_logarithmic};
-    vt_chart_append(html, &chart);
+    if (vt_table_column(&run->steps, curve->column) == NULL) return;
+    const vt_line line = vt_line_of(&run->steps, "step", curve->column, "each step", VT_LINE_PLAIN, colour);
+    vt_chart_append(html, &(vt_chart){curve->title, NULL, "step", &line, 1, curve->how});
 }
 
 /* A chart for each score: of the validation over the epochs, beside the baseline's. A single one goes on with the grid
@@ -99,24 +124,18 @@ static void append_scores(vt_text *html, const vt_run_files *run)
         if (count > 1)
             vt_text_append(html, "</div><h2>%s by channel</h2><p class=\"sub\">%s</p>", kinds[k].title,
                            kinds[k].explanation);
-        const bool small = count > 1 && vt_charts_begin(html, count);
+        const unsigned small = count > 1 ? vt_charts_begin(html, count) : 0;
         for (int64_t c = 0; c < run->epochs.columns; c++) {
             const char *name = run->epochs.names[c];
             if (strncmp(name, kinds[k].prefix, length) != 0) continue;
             double points[4];
             const double other = vt_epochs_baseline_value(&run->epochs, name);
-            vt_line lines[2] = {line_of(&run->epochs, name, "validation", VT_LINE_DOTS, 1)};
+            vt_line lines[2] = {vt_line_of(&run->epochs, "step", name, "validation", VT_LINE_DOTS, 1)};
             if (isfinite(other)) lines[1] = level(run, baseline, other, points);
             char *title =
                 count > 1 ? vt_text_copy(name + length) : vt_text_format("%s of %s", kinds[k].title, name + length);
-            const vt_chart chart = {.title = title,
-                                    .units = kinds[k].units,
-                                    .x_name = "step",
-                                    .lines = lines,
-                                    .line_count = isfinite(other) ? 2 : 1,
-                                    .from_zero = true,
-                                    .small = small};
-            vt_chart_append(html, &chart);
+            vt_chart_append(html, &(vt_chart){title, kinds[k].units, "step", lines, isfinite(other) ? 2 : 1,
+                                              VT_CHART_FROM_ZERO | small});
             free(title);
         }
     }
@@ -195,10 +214,10 @@ static void append_configuration(vt_text *html, const vt_run_files *run)
 {
     vt_page_append_text(html, "<h2>Configuration</h2><details open><summary>", run->configuration,
                         "</summary><div class=\"many\"><table>");
-    for (int64_t i = 0; i < run->key_count; i++) {
-        if (i > 0 && i % ((run->key_count + 3) / 4) == 0) vt_text_append(html, "</table><table>");
-        vt_page_append_text(html, "<tr><th>", run->keys[i].name, "</th>");
-        vt_page_append_text(html, "<td>", run->keys[i].value, "</td></tr>");
+    for (int64_t i = 0; i < run->keys.count; i++) {
+        if (i > 0 && i % ((run->keys.count + 3) / 4) == 0) vt_text_append(html, "</table><table>");
+        vt_page_append_text(html, "<tr><th>", run->keys.names[i], "</th>");
+        vt_page_append_text(html, "<td>", run->values.names[i], "</td></tr>");
     }
     vt_text_append(html, "</table></div></details>\n");
 }

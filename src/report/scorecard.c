@@ -1,4 +1,4 @@
-#include "report/scorecard.h"
+#include "report/run_report.h"
 
 #include <dirent.h>
 #include <math.h>
@@ -7,44 +7,28 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "report/chart.h"
 #include "report/page.h"
-#include "report/run_files.h"
 
-enum { MOST_LEADS = 14, SPECTRA = 4 };
+enum { MOST_LEADS = 14, CURVES = 3, SPECTRA = 4 };
 
-/* Rows of a table that follow one another with the same label: a channel, or with `lead` one of its leads. */
-typedef struct {
-    int64_t first, count;
-} rows_of;
-
-static rows_of next_channel(const vt_table *table, int64_t first)
+/* The rows of a channel follow one another: those of the channel that begins with row `first`. */
+static vt_table channel_at(const vt_table *table, int64_t first)
 {
     int64_t end = first;
     while (end < table->rows && strcmp(table->labels[end], table->labels[first]) == 0) end++;
-    return (rows_of){first, end - first};
+    return vt_table_part(table, first, end - first);
 }
 
 static int64_t count_channels(const vt_table *table)
 {
     int64_t count = 0;
-    for (int64_t first = 0; first < table->rows; count++) first += next_channel(table, first).count;
+    for (int64_t first = 0; first < table->rows; count++) first += channel_at(table, first).rows;
     return count;
 }
 
-static vt_line line_of(const vt_table *table, rows_of rows, const char *x, const char *y, const char *name,
-                       vt_line_style style, int colour)
+static bool has_numbers(const vt_table *table, const char *column)
 {
-    const int64_t begin = rows.first * table->columns;
-    return (vt_line){
-        name,  vt_run_column(table, x) + begin, vt_run_column(table, y) + begin, rows.count, table->columns, style,
-        colour};
-}
-
-/* Is there a number in the column of these rows? */
-static bool has_numbers(const vt_table *table, rows_of rows, const char *column)
-{
-    for (int64_t row = rows.first; row < rows.first + rows.count; row++)
+    for (int64_t row = 0; row < table->rows; row++)
         if (isfinite(vt_table_value(table, row, column))) return true;
     return false;
 }
@@ -93,15 +77,12 @@ static double hours_at(const vt_table *table, int64_t row)
     return isnan(hours) ? 24 * vt_table_value(table, row, "lead_days") : hours;
 }
 
-/* Which leads of a channel have a column: all if they are few, else the first, the last, and some that are equally far
- * apart. */
-static int choose_leads(rows_of rows, int64_t leads[MOST_LEADS])
+/* Has this one of a channel's leads a column: all if they are few, else the first, the last, and some that are equally
+ * far apart? */
+static bool is_shown(int64_t lead, int64_t leads)
 {
-    int count = 0;
-    const int64_t apart = rows.count <= MOST_LEADS ? 1 : (rows.count + MOST_LEADS - 3) / (MOST_LEADS - 2);
-    for (int64_t i = 0; i < rows.count; i++)
-        if (i == 0 || (i + 1) % apart == 0 || i == rows.count - 1) leads[count++] = i;
-    return count;
+    const int64_t apart = leads <= MOST_LEADS ? 1 : (leads + MOST_LEADS - 3) / (MOST_LEADS - 2);
+    return lead == 0 || (lead + 1) % apart == 0 || lead == leads - 1;
 }
 
 static void append_lead(vt_text *text, const vt_table *table, int64_t row)
@@ -132,26 +113,26 @@ static void append_cell(vt_text *html, double skill)
 
 static void append_scorecard(vt_text *html, const vt_table *scores, const char *column, const char *title)
 {
-    int64_t leads[MOST_LEADS];
-    if (scores->rows == 0 || !has_numbers(scores, (rows_of){0, scores->rows}, column)) return;
-    const int count = choose_leads(next_channel(scores, 0), leads);
+    if (!has_numbers(scores, column)) return;
+    const int64_t leads = channel_at(scores, 0).rows;
     vt_text_append(html,
                    "<figure><figcaption>%s</figcaption><div class=\"wide\"><table class=\"scores\"><thead><tr>"
                    "<th>channel</th>",
                    title);
-    for (int i = 0; i < count; i++) {
+    for (int64_t i = 0; i < leads; i++) {
+        if (!is_shown(i, leads)) continue;
         vt_text_append(html, "<th>");
-        append_lead(html, scores, leads[i]);
+        append_lead(html, scores, i);
         vt_text_append(html, "</th>");
     }
     vt_text_append(html, "</tr></thead>");
-    for (rows_of rows = {0, 0}; rows.first < scores->rows; rows.first += rows.count) {
-        rows = next_channel(scores, rows.first);
-        vt_page_append_text(html, "<tr><th>", scores->labels[rows.first], "</th>");
-        for (int i = 0; i < count; i++)
-            append_cell(html,
-                        leads[i] < rows.count ? vt_table_value(scores, rows.first + leads[i], column) : (double)NAN);
+    for (int64_t first = 0; first < scores->rows;) {
+        const vt_table channel = channel_at(scores, first);
+        vt_page_append_text(html, "<tr><th>", channel.labels[0], "</th>");
+        for (int64_t i = 0; i < leads; i++)
+            if (is_shown(i, leads)) append_cell(html, vt_table_value(&channel, i, column));
         vt_text_append(html, "</tr>");
+        first += channel.rows;
     }
     vt_text_append(html, "</table></div></figure>\n");
 }
@@ -164,21 +145,11 @@ typedef struct {
     int colour;
 } curve;
 
-/* A horizontal line over the lead times of a channel; points [4] hold it. */
-static vt_line level_of(const vt_table *table, rows_of rows, const char *x, double height, const char *name,
-                        double points[4])
-{
-    points[0] = vt_table_value(table, rows.first, x);
-    points[1] = vt_table_value(table, rows.first + rows.count - 1, x);
-    points[2] = points[3] = height;
-    return (vt_line){name, points, points + 2, 2, 1, VT_LINE_DASHED, -1};
-}
-
 /* Curves over the lead times: of values in the channels' units, or beside a level of plain numbers. Or with `file` its
- * column `ratio` by x at some lead times, beside 1. */
+ * column `ratio` by x at some lead times. */
 typedef struct {
     const char *title, *explanation, *file, *x;
-    curve curves[3]; /* the first says whether there is anything to draw */
+    curve curves[CURVES]; /* the first says whether there is anything to draw */
     const char *level_name;
     double level;
     bool counts_members, has_verdict;
@@ -215,7 +186,8 @@ static const section sections[] = {
                     "the members are too much alike.",
      .file = "rank_histogram.csv",
      .x = "rank",
-     .level_name = "reliable"},
+     .level_name = "reliable",
+     .level = 1},
     {.title = "CRPS and its cheap rivals",
      .explanation = "Dressed: a normal distribution around each value, as wide as errors in the training set. ",
      .curves = {{"crps_dressed", "dressed forecast", VT_LINE_DASHED, 1},
@@ -227,7 +199,8 @@ static const section sections[] = {
                     "scales are blurred; above 1, there is noise.",
      .file = "spectra.csv",
      .x = "wavenumber",
-     .level_name = "truth"}};
+     .level_name = "truth",
+     .level = 1}};
 
 /* Whether the ensemble is better than dressed forecasts; malloc'd. "": that isn't known. */
 static char *judge(const vt_table *scores)
@@ -243,82 +216,76 @@ static char *judge(const vt_table *scores)
                           better[0] < scores->rows ? "; elsewhere it is not worth its cost" : "");
 }
 
-/* A chart for each channel. */
-static void append_curves(vt_text *html, const vt_table *scores, const section *s, const char *verdict)
+/* Over the lead times of a channel; returns how many lines. */
+static int add_curves(const vt_table *channel, const section *s, vt_line *lines)
 {
-    enum { CURVES = sizeof s->curves / sizeof s->curves[0] };
-    char x_name[32];
-    const lead_axis *axis = axis_of(scores);
-    if (!has_numbers(scores, (rows_of){0, scores->rows}, s->curves[0].column)) return;
-    snprintf(x_name, sizeof x_name, "lead time, %s", axis->name);
+    int count = 0;
+    for (int i = 0; i < CURVES && s->curves[i].column != NULL; i++) {
+        const curve *c = &s->curves[i];
+        if (has_numbers(channel, c->column))
+            lines[count++] = vt_line_of(channel, axis_of(channel)->column, c->column, c->name, c->style, c->colour);
+    }
+    return count;
+}
+
+static vt_table lead_at(const vt_table *channel, int64_t first)
+{
+    int64_t end = first + 1;
+    const double hours = hours_at(channel, first);
+    while (end < channel->rows && hours_at(channel, end) == hours) end++;
+    return vt_table_part(channel, first, end - first);
+}
+
+/* Of a channel at the first lead, after 1 and 5 days, and at the last; the leads become the lines' names. */
+static int add_ratios(const vt_table *channel, const section *s, vt_line *lines, vt_text names[SPECTRA])
+{
+    int count = 0;
+    for (int64_t first = 0, next; first < channel->rows && count < SPECTRA; first = next) {
+        const vt_table lead = lead_at(channel, first);
+        const double hours = hours_at(&lead, 0);
+        next = first + lead.rows;
+        if (first > 0 && next < channel->rows && hours != 24 && hours != 120) continue;
+        append_lead(&names[count], &lead, 0);
+        lines[count] = vt_line_of(&lead, s->x, "ratio", names[count].characters, VT_LINE_PLAIN, count);
+        count++;
+    }
+    return count;
+}
+
+/* A chart for each channel. */
+static void append_section(vt_text *html, const vt_table *table, const section *s, const char *verdict)
+{
+    const bool by_lead = s->file == NULL;
+    const lead_axis *axis = axis_of(table);
+    char lead_time[32];
+    snprintf(lead_time, sizeof lead_time, "lead time, %s", axis->name);
     vt_text_append(html, "<section><h2>%s", s->title);
-    if (s->counts_members) vt_text_append(html, " of %.0f", vt_table_value(scores, 0, "members"));
-    vt_text_append(html, "</h2><p class=\"sub\">Drawn over %s of lead time. %s%s</p>", axis->name, s->explanation,
-                   s->has_verdict ? verdict : "");
-    const bool small = vt_charts_begin(html, count_channels(scores));
-    for (int64_t first = 0; first < scores->rows;) {
-        const rows_of rows = next_channel(scores, first);
-        vt_line lines[CURVES + 1];
+    if (s->counts_members) vt_text_append(html, " of %.0f", vt_table_value(table, 0, "members"));
+    vt_text_append(html, "</h2><p class=\"sub\">");
+    if (by_lead) vt_text_append(html, "Drawn over %s of lead time. ", axis->name);
+    vt_text_append(html, "%s%s</p>", s->explanation, s->has_verdict ? verdict : "");
+    const unsigned small = vt_charts_begin(html, count_channels(table));
+    for (int64_t first = 0; first < table->rows;) {
+        const vt_table channel = channel_at(table, first);
+        const char *x = by_lead ? axis->column : s->x;
+        vt_line lines[SPECTRA + 1]; /* CURVES are fewer */
+        vt_text names[SPECTRA] = {0};
         double points[4];
-        int count = 0;
-        for (const curve *c = s->curves; c < s->curves + CURVES && c->column != NULL; c++)
-            if (has_numbers(scores, rows, c->column))
-                lines[count++] = line_of(scores, rows, axis->column, c->column, c->name, c->style, c->colour);
+        int count = by_lead ? add_curves(&channel, s, lines) : add_ratios(&channel, s, lines, names);
         if (s->level_name != NULL)
-            lines[count++] = level_of(scores, rows, axis->column, s->level, s->level_name, points);
-        const vt_chart chart = {.title = scores->labels[first],
-                                .units = s->level_name == NULL && scores->units != NULL ? scores->units[first] : NULL,
-                                .x_name = x_name,
-                                .lines = lines,
-                                .line_count = count,
-                                .from_zero = true,
-                                .small = small};
-        vt_chart_append(html, &chart);
-        first += rows.count;
+            lines[count++] = vt_line_level(s->level_name, vt_table_value(&channel, 0, x),
+                                           vt_table_value(&channel, -1, x), s->level, points);
+        const char *units = s->level_name == NULL && channel.units != NULL ? channel.units[0] : NULL;
+        vt_chart_append(html, &(vt_chart){channel.labels[0], units, by_lead ? lead_time : s->x, lines, count,
+                                          small | (by_lead ? VT_CHART_FROM_ZERO : VT_CHART_MAY_BE_LOGARITHMIC)});
+        for (int i = 0; i < SPECTRA; i++) vt_text_close(&names[i]);
+        first += channel.rows;
     }
     vt_text_append(html, "</div></section>\n");
 }
 
-/* ---- spectra and rank histograms ---- */
-
-static rows_of next_lead(const vt_table *table, rows_of channel, int64_t first)
-{
-    int64_t end = first;
-    const double hours = hours_at(table, first);
-    while (end < channel.first + channel.count && hours_at(table, end) == hours) end++;
-    return (rows_of){first, end - first};
-}
-
-/* Of a channel at the first lead, after 1 and 5 days, and at the last. */
-static void append_ratio(vt_text *html, const vt_table *table, rows_of channel, const section *s, bool small)
-{
-    vt_line lines[SPECTRA + 1];
-    vt_text names[SPECTRA] = {0};
-    double points[4];
-    int count = 0;
-    rows_of rows = {channel.first, 0};
-    while (rows.first + rows.count < channel.first + channel.count && count < SPECTRA) {
-        rows = next_lead(table, channel, rows.first + rows.count);
-        const double hours = hours_at(table, rows.first);
-        const bool is_end = rows.first == channel.first || rows.first + rows.count == channel.first + channel.count;
-        if (!is_end && hours != 24 && hours != 120) continue;
-        append_lead(&names[count], table, rows.first);
-        lines[count] = line_of(table, rows, s->x, "ratio", names[count].characters, VT_LINE_PLAIN, count);
-        count++;
-    }
-    lines[count++] = level_of(table, rows, s->x, 1, s->level_name, points);
-    const vt_chart chart = {.title = table->labels[channel.first],
-                            .x_name = s->x,
-                            .lines = lines,
-                            .line_count = count,
-                            .may_be_logarithmic = true,
-                            .small = small};
-    vt_chart_append(html, &chart);
-    for (int i = 0; i < SPECTRA; i++) vt_text_close(&names[i]);
-}
-
-/* A chart for each channel of the file, which may be missing: it is of an older version, or of no ensemble. */
-static vt_status append_ratios(vt_text *html, const char *directory, const section *s)
+/* Of a file, which may be missing: the evaluation is of an older version, or of no ensemble. */
+static vt_status append_file(vt_text *html, const char *directory, const section *s)
 {
     vt_status status = VT_OK;
     vt_table table = {0};
@@ -327,16 +294,8 @@ static vt_status append_ratios(vt_text *html, const char *directory, const secti
         vt_error_clear();
     else
         VT_TRY(vt_table_need(&table, path, (const char *const[]){"channel", "lead_hours", s->x, "ratio", NULL}));
-    if (table.rows == 0) goto done;
     count_days(&table);
-    vt_text_append(html, "<section><h2>%s</h2><p class=\"sub\">%s</p>", s->title, s->explanation);
-    const bool small = vt_charts_begin(html, count_channels(&table));
-    for (int64_t first = 0; first < table.rows;) {
-        const rows_of channel = next_channel(&table, first);
-        append_ratio(html, &table, channel, s, small);
-        first += channel.count;
-    }
-    vt_text_append(html, "</div></section>\n");
+    if (table.rows > 0) append_section(html, &table, s, NULL);
 done:
     vt_table_close(&table);
     free(path);
@@ -365,9 +324,9 @@ vt_status vt_scorecard_append(vt_text *html, const char *directory, char **verdi
     vt_text_append(html, "</div>\n<div%s>", count_channels(&scores) == 1 ? " class=\"charts\"" : "");
     for (size_t i = 0; i < sizeof sections / sizeof sections[0]; i++)
         if (sections[i].file != NULL)
-            VT_TRY(append_ratios(html, directory, &sections[i]));
-        else
-            append_curves(html, &scores, &sections[i], *verdict);
+            VT_TRY(append_file(html, directory, &sections[i]));
+        else if (has_numbers(&scores, sections[i].curves[0].column))
+            append_section(html, &scores, &sections[i], *verdict);
     vt_text_append(html, "</div>\n");
 done:
     vt_table_close(&scores);

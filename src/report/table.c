@@ -35,21 +35,16 @@ static char *next_cell(char **line)
 
 static void take_names(vt_table *table, char *line)
 {
-    int64_t count = 1;
-    for (const char *c = line; *c != '\0'; c++) count += *c == ',';
-    table->names = vt_allocate((size_t)count, sizeof *table->names, "a table");
-    while (line != NULL) table->names[table->columns++] = vt_text_clean(vt_csv_written(next_cell(&line)));
+    while (line != NULL) {
+        table->names = vt_grow(table->names, (size_t)table->columns, sizeof *table->names, "a table");
+        table->names[table->columns++] = vt_text_clean(vt_csv_written(next_cell(&line)));
+    }
 }
 
-static void take_row(vt_table *table, char *line, int64_t *room, bool labelled)
+static void take_row(vt_table *table, char *line, bool labelled)
 {
-    const int64_t units = labelled ? vt_table_find(table, "units") : -1;
-    if (table->rows == *room) {
-        *room = 2 * *room + 64;
-        table->values =
-            vt_reallocate(table->values, (size_t)(*room * table->columns), sizeof *table->values, "a table");
-    }
-    const int64_t index = table->rows++;
+    const int64_t units = labelled ? vt_table_find(table, "units") : -1, index = table->rows++;
+    table->values = vt_grow(table->values, (size_t)index, (size_t)table->columns * sizeof *table->values, "a table");
     double *row = table->values + index * table->columns;
     for (int64_t c = 0; c < table->columns; c++) {
         const char *cell = line != NULL ? next_cell(&line) : "";
@@ -69,7 +64,6 @@ vt_status vt_table_open(const char *path, bool labelled, vt_table *table)
     vt_status status = VT_OK;
     char *line = NULL;
     size_t size = 0;
-    int64_t room = 0;
     *table = (vt_table){0};
     FILE *file = NULL;
     VT_TRY(vt_file_open(path, &file, NULL));
@@ -78,7 +72,7 @@ vt_status vt_table_open(const char *path, bool labelled, vt_table *table)
         if (table->names == NULL)
             take_names(table, line);
         else
-            take_row(table, line, &room, labelled);
+            take_row(table, line, labelled);
     }
     VT_CHECK(!ferror(file), "can't read %s: %s", path, strerror(errno));
     VT_CHECK(table->names != NULL, "%s is empty; expected a line of names", path);
@@ -93,8 +87,7 @@ void vt_table_close(vt_table *table)
 {
     vt_text_free_list(table->labels, table->rows);
     vt_text_free_list(table->units, table->rows);
-    for (int64_t c = 0; c < table->columns; c++) free(table->names[c]);
-    free(table->names);
+    vt_text_free_list(table->names, table->columns);
     free(table->values);
     *table = (vt_table){0};
 }
@@ -104,6 +97,22 @@ int64_t vt_table_find(const vt_table *table, const char *name)
     for (int64_t c = 0; c < table->columns; c++)
         if (strcmp(table->names[c], name) == 0) return c;
     return -1;
+}
+
+const double *vt_table_column(const vt_table *table, const char *name)
+{
+    const int64_t column = vt_table_find(table, name);
+    return column >= 0 && table->rows > 0 ? table->values + column : NULL;
+}
+
+vt_table vt_table_part(const vt_table *table, int64_t first, int64_t count)
+{
+    vt_table part = *table;
+    part.rows = count;
+    part.values += first * table->columns;
+    part.labels += first;
+    if (part.units != NULL) part.units += first;
+    return part;
 }
 
 vt_status vt_table_need(const vt_table *table, const char *path, const char *const *columns)

@@ -79,16 +79,6 @@ done:
     return status;
 }
 
-static vt_status write_start(vt_tensorboard *tensorboard, int64_t step)
-{
-    Vt__Event event = event_now(step);
-    Vt__SessionLog start = VT__SESSION_LOG__INIT;
-    start.status = VT__SESSION_LOG__STATUS__START;
-    event.what_case = VT__EVENT__WHAT_SESSION_LOG;
-    event.session_log = &start;
-    return write_event(tensorboard, &event);
-}
-
 vt_status vt_tensorboard_open(const char *directory, int64_t steps, vt_tensorboard **result)
 {
     vt_status status = VT_OK;
@@ -96,11 +86,15 @@ vt_status vt_tensorboard_open(const char *directory, int64_t steps, vt_tensorboa
     VT_TRY(vt_output_make_directory(directory));
     VT_TRY(create_file(directory, tensorboard));
     char version[] = "brain.Event:2"; /* TensorBoard looks for it at the start of a file */
-    Vt__Event event = event_now(0);
+    Vt__Event event = event_now(0), start = event_now(steps + 1);
+    Vt__SessionLog log = VT__SESSION_LOG__INIT;
     event.what_case = VT__EVENT__WHAT_FILE_VERSION;
     event.file_version = version;
     VT_TRY(write_event(tensorboard, &event));
-    if (steps > 0) VT_TRY(write_start(tensorboard, steps + 1));
+    log.status = VT__SESSION_LOG__STATUS__START;
+    start.what_case = VT__EVENT__WHAT_SESSION_LOG;
+    start.session_log = &log;
+    if (steps > 0) VT_TRY(write_event(tensorboard, &start));
 done:
     if (status != VT_OK) vt_tensorboard_close(&tensorboard);
     *result = tensorboard;

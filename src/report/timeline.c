@@ -1,4 +1,4 @@
-#include "report/run_figures.h"
+#include "report/run_report.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/median.h"
 #include "base/memory.h"
 #include "parallel/layout.h"
 #include "report/page.h"
@@ -16,16 +17,21 @@ enum { WIDTH = 940, LEFT = 64, RIGHT = 8, BAR = 26, GAP = 6, FOOT = 20, ROOM_FOR
 /* Colours as in "Where the time goes". */
 enum { FORWARD, BACKWARD, WAITING = 3 };
 
+/* A rank's trace as it is read, row by row. */
 typedef struct {
+    FILE *file; /* NULL: there is none, or all is read */
+    char *line;
+    size_t size;
     int64_t step, index;
     bool is_forward, is_backward, ends_step;
     double begin, end; /* seconds since the step's start on this rank */
-} trace_row;
+} trace;
 
 /* What all ranks' traces say about a step. */
 typedef struct {
+    double length;       /* seconds until the last rank's last pass; first, for vt_by_value */
+    double busy;         /* seconds of passes, added up over the ranks */
     int64_t step, ranks; /* those that have finished it */
-    double busy, length; /* seconds of passes, added up over the ranks; until the last rank's last pass */
 } step_sum;
 
 typedef struct {
@@ -37,29 +43,33 @@ typedef struct {
 
 /* ---- the traces ---- */
 
-static FILE *open_trace(const vt_run_files *run, int rank)
+static trace open_trace(const vt_run_files *run, int rank)
 {
     char *path = vt_text_format("%s/logs/comm-%d.csv", run->directory, rank);
-    FILE *file = NULL;
-    if (vt_file_open(path, &file, NULL) != VT_OK) vt_error_clear();
+    trace opened = {0};
+    if (vt_file_open(path, &opened.file, NULL) != VT_OK) vt_error_clear();
     free(path);
-    return file;
+    return opened;
 }
 
-/* The next row; other lines (the names, an unfinished last one) are left out. */
-static bool next_row(FILE *file, char **line, size_t *size, trace_row *row)
+/* The next row; other lines (the names, an unfinished last one) are left out. False: that was the last, and the trace
+ * is closed. */
+static bool next_row(trace *t)
 {
     char what[16];
     long long step, index;
-    while (vt_file_line(file, line, size) > 0) {
-        if (sscanf(*line, "%lld,%15[a-z],%lld,%*d,%lf,%lf", &step, what, &index, &row->begin, &row->end) != 5) continue;
-        row->step = step;
-        row->index = index;
-        row->is_forward = strcmp(what, "forward") == 0;
-        row->is_backward = strcmp(what, "backward") == 0;
-        row->ends_step = strcmp(what, "finished") == 0;
+    while (t->file != NULL && vt_file_line(t->file, &t->line, &t->size) > 0) {
+        if (sscanf(t->line, "%lld,%15[a-z],%lld,%*d,%lf,%lf", &step, what, &index, &t->begin, &t->end) != 5) continue;
+        t->step = step;
+        t->index = index;
+        t->is_forward = strcmp(what, "forward") == 0;
+        t->is_backward = strcmp(what, "backward") == 0;
+        t->ends_step = strcmp(what, "finished") == 0;
         return true;
     }
+    free(t->line);
+    if (t->file != NULL) fclose(t->file);
+    *t = (trace){0};
     return false;
 }
 
@@ -73,30 +83,21 @@ static step_sum *find_step(timeline *all, int64_t step, int64_t *place)
     return &all->steps[all->count++];
 }
 
+/* False: the rank has no trace. */
 static bool add_rank(const vt_run_files *run, int rank, timeline *all)
 {
-    FILE *file = open_trace(run, rank);
-    char *line = NULL;
-    size_t size = 0;
+    trace t = open_trace(run, rank);
+    const bool is_there = t.file != NULL;
     int64_t place = 0;
-    trace_row row;
-    while (file != NULL && next_row(file, &line, &size, &row)) {
-        step_sum *sum = find_step(all, row.step, &place);
+    while (next_row(&t)) {
+        step_sum *sum = find_step(all, t.step, &place);
         if (sum == NULL) continue;
-        sum->ranks += row.ends_step;
-        if (!row.is_forward && !row.is_backward) continue;
-        sum->busy += row.end - row.begin;
-        sum->length = fmax(sum->length, row.end);
+        sum->ranks += t.ends_step;
+        if (!t.is_forward && !t.is_backward) continue;
+        sum->busy += t.end - t.begin;
+        sum->length = fmax(sum->length, t.end);
     }
-    free(line);
-    if (file != NULL) fclose(file);
-    return file != NULL;
-}
-
-static int by_length(const void *a, const void *b)
-{
-    const double difference = ((const step_sum *)a)->length - ((const step_sum *)b)->length;
-    return difference > 0 ? 1 : difference < 0 ? -1 : 0;
+    return is_there;
 }
 
 /* Leaves the steps that all ranks have finished, but not the first one (it warms up), from the shortest to the longest.
@@ -110,7 +111,7 @@ static void keep_whole_steps(timeline *all)
     const int64_t first = kept > 1 ? 1 : 0;
     memmove(all->steps, all->steps + first, (size_t)(kept - first) * sizeof *all->steps);
     all->count = kept - first;
-    qsort(all->steps, (size_t)all->count, sizeof *all->steps, by_length);
+    qsort(all->steps, (size_t)all->count, sizeof *all->steps, vt_by_value);
 }
 
 /* Error: the files describe no layout. */
@@ -141,7 +142,7 @@ static void append_rectangle(vt_text *html, double x, double y, double width, in
                    colour, x, y, width, BAR, style);
 }
 
-static void append_pass(vt_text *html, const trace_row *row, double y, double scale)
+static void append_pass(vt_text *html, const trace *row, double y, double scale)
 {
     const double x = LEFT + scale * row->begin, width = scale * (row->end - row->begin);
     append_rectangle(html, x, y, width, row->is_forward ? FORWARD : BACKWARD, " stroke=\"var(--box)\">");
@@ -159,18 +160,13 @@ static void append_stage(vt_text *html, const vt_run_files *run, const timeline 
     const double y = stage * (BAR + GAP), scale = (WIDTH - LEFT - RIGHT) / drawn->length;
     int rank = 0;
     while (vt_layout_coordinate(&all->layout, rank, VT_AXIS_PIPELINE) != stage) rank++;
-    FILE *file = open_trace(run, rank);
-    char *line = NULL;
-    size_t size = 0;
-    trace_row row;
+    trace row = open_trace(run, rank);
     vt_text_append(html, "<g><text x=\"%d\" y=\"%.0f\" text-anchor=\"end\">stage %d</text>", LEFT - 8, y + 17, stage);
     append_rectangle(html, LEFT, y, WIDTH - LEFT - RIGHT, WAITING, " opacity=\".35\">");
     vt_text_append(html, "<title>waiting (rank %d)</title></rect>", rank);
-    while (file != NULL && next_row(file, &line, &size, &row))
+    while (next_row(&row))
         if (row.step == drawn->step && (row.is_forward || row.is_backward)) append_pass(html, &row, y, scale);
     vt_text_append(html, "</g>");
-    free(line);
-    if (file != NULL) fclose(file);
 }
 
 static void append_picture(vt_text *html, const vt_run_files *run, const timeline *all)

@@ -1,4 +1,4 @@
-#include "report/image_data.h"
+#include "report/drawing.h"
 
 /* Mikhailov 2019, "Turbo, an improved rainbow colormap for visualization" (Google; Apache-2.0): 0xRRGGBB. */
 const uint32_t vt_turbo_colours[256] = {

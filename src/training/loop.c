@@ -116,9 +116,7 @@ static vt_status note_step(vt_loop *loop, const vt_step_figures *figures, double
     progress->validation_loss = NAN;
     vt_record_step_figures step = {.step = figures->step,
                                    .epoch = progress->epoch + 1,
-                                   .epochs = loop->length.epochs,
                                    .step_of_epoch = progress->epoch_steps,
-                                   .steps_per_epoch = loop->length.steps_per_epoch,
                                    .samples = figures->samples,
                                    .waited = waited,
                                    .seconds = seconds,
@@ -321,20 +319,9 @@ static vt_step_times times_of_epoch(const vt_loop *loop)
 
 static vt_status note_epoch(vt_loop *loop, bool told)
 {
-    vt_run_progress *progress = &loop->progress;
-    const int64_t steps = progress->epoch_steps;
-    vt_record_epoch_figures whole = {
-        .epoch = progress->epoch + 1,
-        .step = progress->step,
-        .steps = steps,
-        .samples = progress->epoch_samples,
-        .seconds = progress->epoch_seconds,
-        .waited = progress->epoch_waited,
-        .times = times_of_epoch(loop),
-        .mean_loss = progress->epoch_loss / (double)(steps - progress->epoch_skipped),
-        .shown_learning_rate = vt_schedule_shown(loop->trainer->config, loop->trainer->length, progress->step),
-        .told = told};
-    return vt_record_epoch(loop->record, &whole, &progress->unlogged);
+    const vt_trainer *trainer = loop->trainer;
+    const double shown_rate = vt_schedule_shown(trainer->config, trainer->length, loop->progress.step);
+    return vt_record_epoch(loop->record, &loop->progress, times_of_epoch(loop), shown_rate, told);
 }
 
 /* Collective. The first sample of the epoch's last batch, as the model now predicts it. */
@@ -448,7 +435,7 @@ static vt_status train_epoch(vt_loop *loop)
         status = vt_step_start(trainer, batch);
         vt_range_end();
         loop->epoch_started++;
-        if (loop->epoch_started == 2) vt_record_memory(trainer->backend);
+        if (loop->epoch_started == 2) vt_record_memory(trainer->backend, " Memory usage after forward pass");
         if (status == VT_OK) status = finish_step(loop);
         const bool ends = loop->epoch_started == loop->length.steps_per_epoch;
         status = ends ? vt_world_agree(trainer->world, status) : checkpoint(loop, status);

@@ -319,7 +319,7 @@ vt_status vt_opening_log(const vt_opening *opening)
     log_memory(opening->plan);
     log_offload(opening);
     VT_TRY(log_stage_memory(opening));
-    vt_record_memory_at_start(opening->trainer->backend);
+    vt_record_memory(opening->trainer->backend, "Scaffolding memory high watermark");
     vt_log_info("run directory: %s (all options in config.yaml, all tensors in parameters.csv)",
                 opening->run_directory);
     if (config->disable_broadcast_buffers)

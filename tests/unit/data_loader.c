@@ -3,7 +3,6 @@
 
 #include "base/random.h"
 #include "config/config.h"
-#include "data/sampler.h"
 #include "test.h"
 #include "unit/data_files.h"
 
@@ -44,13 +43,14 @@ TEST(sampler_is_the_permutation)
 {
     int64_t order[SAMPLES];
     for (int64_t epoch = 0; epoch < 3; epoch++) {
-        vt_sampler *sampler = vt_sampler_open(&(vt_sampler_options){
-            .sample_count = SAMPLES, .global_batch_size = 5, .drop_last = true, .shuffle = true, .seed = 7});
+        vt_source source = {.sample_count = SAMPLES};
+        vt_sampler *sampler = vt_sampler_open(&(vt_loader_options){
+            .source = &source, .global_batch_size = 5, .drop_last = true, .shuffle = true, .seed = 7});
         vt_random_permutation(7, (uint64_t)epoch, SAMPLES, order);
         EXPECT(vt_sampler_batch_count(sampler) == 4);
         for (int64_t b = 3; b >= 0; b--) {
-            vt_sampler_slice slice = vt_sampler_batch(sampler, epoch, b);
-            EXPECT(slice.count == 5 && slice.first_in_batch == 0 && slice.global_count == 5);
+            vt_batch slice = vt_sampler_batch(sampler, epoch, b);
+            EXPECT(slice.sample_count == 5 && slice.first_in_batch == 0 && slice.global_count == 5);
             EXPECT(memcmp(slice.samples, order + 5 * b, 5 * sizeof *order) == 0);
         }
         vt_sampler_close(&sampler);
@@ -72,28 +72,25 @@ TEST(slices_of_the_parts)
         const int64_t size = cases[i].size, parts = cases[i].parts;
         const int64_t batches = (cases[i].samples + size - 1) / size;
         int64_t order[32], seen = 0;
+        vt_source source = {.sample_count = cases[i].samples};
         vt_sampler *samplers[6];
         vt_random_permutation(3, 2, cases[i].samples, order);
         for (int64_t p = 0; p < parts; p++) {
-            vt_sampler_options options = {.sample_count = cases[i].samples,
-                                          .global_batch_size = size,
-                                          .part = p,
-                                          .parts = parts,
-                                          .shuffle = true,
-                                          .seed = 3};
+            vt_loader_options options = {
+                .source = &source, .global_batch_size = size, .part = p, .parts = parts, .shuffle = true, .seed = 3};
             samplers[p] = vt_sampler_open(&options);
             EXPECT(vt_sampler_batch_count(samplers[p]) == batches);
         }
         for (int64_t b = 0; b < batches; b++)
             for (int64_t p = 0; p < parts; p++) {
-                vt_sampler_slice slice = vt_sampler_batch(samplers[p], 2, b);
+                vt_batch slice = vt_sampler_batch(samplers[p], 2, b);
                 int64_t count = b < batches - 1 ? size / parts : cases[i].counts[p];
-                EXPECT(slice.count == count, "case %zu, batch %lld, part %lld: %lld", i, (long long)b, (long long)p,
-                       (long long)slice.count);
-                EXPECT(slice.first_in_batch == seen - b * size || slice.count == 0);
+                EXPECT(slice.sample_count == count, "case %zu, batch %lld, part %lld: %lld", i, (long long)b,
+                       (long long)p, (long long)slice.sample_count);
+                EXPECT(slice.first_in_batch == seen - b * size || slice.sample_count == 0);
                 EXPECT(slice.global_count == (b < batches - 1 ? size : cases[i].samples - b * size));
-                EXPECT(memcmp(slice.samples, order + seen, (size_t)slice.count * sizeof *order) == 0);
-                seen += slice.count;
+                EXPECT(memcmp(slice.samples, order + seen, (size_t)slice.sample_count * sizeof *order) == 0);
+                seen += slice.sample_count;
             }
         EXPECT(seen == cases[i].samples); /* the parts together are one rank's order */
         for (int64_t p = 0; p < parts; p++) vt_sampler_close(&samplers[p]);

@@ -1,6 +1,6 @@
 /* Scores against numbers computed by hand, dates, names of channels, and the small tools of reports. */
-#include "report/chart.h"
-#include "report/sparkline.h"
+#include "report/page.h"
+#include "report/progress.h"
 #include "report/table.h"
 #include "task/weather/calendar.h"
 #include "task/weather/channels.h"
@@ -227,7 +227,7 @@ TEST(charts_of_odd_data)
             for (int64_t count = 0; count <= 4; count++) {
                 vt_text html = {0};
                 const vt_line line = {"<a & \"b\">", x, odd[i], count, 1, VT_LINE_DOTS, 0};
-                const vt_chart chart = {"c", "<K>", "x", &line, 1, false, flags & 1, flags & 2, flags & 4, false};
+                const vt_chart chart = {"c", "<K>", "x", &line, 1, (unsigned)flags * VT_CHART_MAY_BE_LOGARITHMIC};
                 vt_chart_append(&html, &chart);
                 EXPECT(strstr(html.characters, "nan") == NULL && strstr(html.characters, "inf") == NULL, "%s",
                        html.characters);

@@ -1,6 +1,6 @@
 /* Charts of report.html. */
 
-#include "report/chart.h"
+#include "report/page.h"
 #include "test.h"
 
 /* Is the chart of a loss that falls from 1 to `last` drawn with a logarithmic axis? */
@@ -8,8 +8,7 @@ static bool is_logarithmic(double last, bool may_be)
 {
     const double x[] = {1, 2, 3}, y[] = {1, 0.9, last};
     const vt_line line = {"loss", x, y, 3, 1, VT_LINE_PLAIN, 0};
-    const vt_chart chart = {
-        .title = "Loss", .x_name = "step", .lines = &line, .line_count = 1, .may_be_logarithmic = may_be};
+    const vt_chart chart = {"Loss", NULL, "step", &line, 1, may_be ? VT_CHART_MAY_BE_LOGARITHMIC : 0};
     vt_text html = {0};
     vt_chart_append(&html, &chart);
     const bool is = strstr(html.characters, "(logarithmic)") != NULL;

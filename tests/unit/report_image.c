@@ -3,8 +3,6 @@
 
 #include "report/drawing.h"
 #include "report/image.h"
-#include "report/image_data.h"
-#include "report/map_ticks.h"
 #include "task/weather/channels.h"
 #include "test.h"
 

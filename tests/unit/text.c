@@ -8,7 +8,6 @@
 #include "base/memory.h"
 #include "base/random.h"
 #include "data/loader.h"
-#include "data/sampler.h"
 #include "settings.h"
 #include "source/synthetic/synthetic_text.h"
 #include "source/text/split.h"
@@ -538,13 +537,14 @@ TEST(order_without_memory)
         same += vt_random_permuted(9, 2, 4097, i) == vt_random_permuted(9, 3, 4097, i) ||
                 vt_random_permuted(9, 2, 4097, i) == i;
     EXPECT(same < 20, "%lld of 4097 places are the same", (long long)same);
-    const vt_sampler_options options = {
-        .sample_count = INT64_C(1) << 40, .global_batch_size = 6, .part = 1, .parts = 2, .shuffle = true, .seed = 1};
+    vt_source source = {.sample_count = INT64_C(1) << 40};
+    const vt_loader_options options = {
+        .source = &source, .global_batch_size = 6, .part = 1, .parts = 2, .shuffle = true, .seed = 1};
     vt_sampler *sampler = vt_sampler_open(&options);
-    const vt_sampler_slice slice = vt_sampler_batch(sampler, 3, 1000);
-    EXPECT(slice.count == 3 && slice.first_in_batch == 3 &&
+    const vt_batch slice = vt_sampler_batch(sampler, 3, 1000);
+    EXPECT(slice.sample_count == 3 && slice.first_in_batch == 3 &&
            vt_sampler_batch_count(sampler) == ((INT64_C(1) << 40) + 5) / 6);
     for (int64_t i = 0; i < 3; i++)
-        EXPECT(slice.samples[i] == vt_random_permuted(1, 3, options.sample_count, 6000 + 3 + i));
+        EXPECT(slice.samples[i] == vt_random_permuted(1, 3, source.sample_count, 6000 + 3 + i));
     vt_sampler_close(&sampler);
 }
