@@ -280,6 +280,7 @@ static bool meets(vt_fused_graph *g, descriptor proposal, vt_fused_needs needs)
 {
     cudnnBackendNumericalNote_t notes[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
     int64_t count = 0;
+    if (needs.nothing) return true;
     descriptor engine = make(g, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
     if (engine == NULL ||
         g->library->cudnnBackendGetAttribute(proposal, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
@@ -330,30 +331,26 @@ int vt_fused_graph_find_plans(vt_fused_graph *g, vt_fused_needs needs, int64_t p
 
 bool vt_fused_graph_find_plan(vt_fused_graph *g)
 {
-    descriptor proposals[MOST_PROPOSALS];
-    for (int mode = 0; mode < MODES; mode++) {
-        const int count = propose(g, modes[mode], proposals);
-        for (int i = 0; i < count; i++)
-            if (take_proposal(g, proposals[i])) return true;
-    }
-    return false;
+    vt_fused_plan found[VT_FUSED_MOST_PLANS];
+    return vt_fused_graph_find_plans(g, (vt_fused_needs){.nothing = true}, VT_FUSED_ANY_PROPOSAL, 1, found) > 0;
 }
 
-cudnnBackendDescriptor_t vt_fused_pack_open(const vt_cudnn *library, int64_t count, const int64_t *ids,
-                                            void *const *pointers, void *workspace)
+bool vt_fused_plan_run(const vt_cudnn *library, cudnnHandle_t handle, descriptor plan, int64_t count,
+                       const int64_t *ids, void *const *pointers, void *workspace)
 {
     descriptor pack = NULL;
-    if (library->cudnnBackendCreateDescriptor(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &pack) == CUDNN_STATUS_SUCCESS &&
+    const bool done =
+        library->cudnnBackendCreateDescriptor(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &pack) == CUDNN_STATUS_SUCCESS &&
         library->cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, count, ids) ==
             CUDNN_STATUS_SUCCESS &&
         library->cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, count,
                                           (const void *)pointers) == CUDNN_STATUS_SUCCESS &&
         library->cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1,
                                           (const void *)&workspace) == CUDNN_STATUS_SUCCESS &&
-        library->cudnnBackendFinalize(pack) == CUDNN_STATUS_SUCCESS)
-        return pack;
+        library->cudnnBackendFinalize(pack) == CUDNN_STATUS_SUCCESS &&
+        library->cudnnBackendExecute(handle, plan, pack) == CUDNN_STATUS_SUCCESS;
     if (pack != NULL) library->cudnnBackendDestroyDescriptor(pack);
-    return NULL;
+    return done;
 }
 
 void vt_fused_graph_close(vt_fused_graph *graph)
