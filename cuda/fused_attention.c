@@ -41,18 +41,6 @@ static void add_tensor(tensors *of, int64_t id, void *memory)
     of->pointers[of->count++] = memory;
 }
 
-static bool execute(const vt_attention_call *c, const vt_fused_graph *graph, const tensors *of, void *workspace)
-{
-    struct vt_fused_attention *attention = attention_of(c->backend);
-    const vt_cudnn *library = attention->library;
-    if (vt_fused_plan_run(library, attention->handle, graph->plan, of->count, of->ids, of->pointers, workspace))
-        return true;
-    snprintf(attention->failure, sizeof attention->failure, "running a plan: ");
-    library->cudnnGetLastErrorString(attention->failure + strlen(attention->failure),
-                                     sizeof attention->failure - strlen(attention->failure));
-    return false;
-}
-
 /* Where the parts of the workspace end, in bytes. */
 typedef struct {
     size_t own, delta, all; /* cuDNN's own; backward's, else empty */
@@ -75,6 +63,7 @@ size_t vt_fused_attention_workspace(const vt_attention_call *c, const struct vt_
 
 bool vt_fused_attention_run(const vt_attention_call *c, const struct vt_attention_plan *plan)
 {
+    struct vt_fused_attention *attention = attention_of(c->backend);
     vt_cuda_common *common = c->backend->state;
     const fused_room room = room_of(c, &plan->graph);
     float scale = vt_attention_scale(c->shape), one = 1, unseen = -FLT_MAX;
@@ -97,7 +86,13 @@ bool vt_fused_attention_run(const vt_attention_call *c, const struct vt_attentio
         add_tensor(&of, VT_FUSED_ONE, &one);
         if (c->pass == VT_FUSED_BACKWARD) add_tensor(&of, VT_FUSED_DQ_SUM, workspace + room.delta);
     }
-    return execute(c, &plan->graph, &of, workspace);
+    if (vt_fused_plan_run(attention->library, attention->handle, plan->graph.plan, of.count, of.ids, of.pointers,
+                          workspace))
+        return true;
+    snprintf(attention->failure, sizeof attention->failure, "running a plan: ");
+    attention->library->cudnnGetLastErrorString(attention->failure + strlen(attention->failure),
+                                                sizeof attention->failure - strlen(attention->failure));
+    return false;
 }
 
 static bool is_fit(vt_matrix m, vt_type type)

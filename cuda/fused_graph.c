@@ -206,29 +206,6 @@ void vt_fused_convolve(vt_fused_graph *g, cudnnBackendDescriptorType_t operation
     add_operation(g, made);
 }
 
-/* A plan for the device that is described, or else for the handle's. */
-static descriptor make_plan(vt_fused_graph *g)
-{
-    descriptor plan = make(g, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
-    if (g->device != NULL)
-        set_descriptor(g, plan, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, g->device);
-    else
-        set(g, plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, (const void *)&g->handle);
-    return plan;
-}
-
-/* Makes this the graph's plan, if it can be finalized. */
-static void take_plan(vt_fused_graph *g, descriptor plan)
-{
-    int64_t one;
-    finish(g, plan);
-    if (!g->failed && succeeds(g,
-                               g->library->cudnnBackendGetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
-                                                                    CUDNN_TYPE_INT64, 1, &one, &g->workspace_bytes),
-                               "asking for the workspace of plan", g->count))
-        g->plan = plan;
-}
-
 void vt_fused_graph_begin(const vt_cudnn *library, cudnnHandle_t handle, const char *device_text, vt_fused_graph *graph)
 {
     *graph = (vt_fused_graph){.library = library, .handle = handle, .next_id = 1000};
@@ -297,15 +274,27 @@ static bool meets(vt_fused_graph *g, descriptor proposal, vt_fused_needs needs)
     return true;
 }
 
-/* Makes a plan of a proposal. False: it can't be one. */
+/* Makes a proposal the graph's plan, for the device that is described, or else for the handle's. False: it can't be
+ * one.
+ */
 static bool take_proposal(vt_fused_graph *g, descriptor proposal)
 {
-    g->plan = NULL;
-    descriptor plan = make_plan(g);
+    int64_t one;
+    descriptor plan = make(g, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+    if (g->device != NULL)
+        set_descriptor(g, plan, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, g->device);
+    else
+        set(g, plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, (const void *)&g->handle);
     set_descriptor(g, plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, proposal);
-    take_plan(g, plan);
+    finish(g, plan);
+    const bool works =
+        !g->failed && succeeds(g,
+                               g->library->cudnnBackendGetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
+                                                                    CUDNN_TYPE_INT64, 1, &one, &g->workspace_bytes),
+                               "asking for the workspace of plan", g->count);
+    g->plan = works ? plan : NULL;
     g->failed = false; /* the next proposal may work */
-    return g->plan != NULL;
+    return works;
 }
 
 static const cudnnBackendHeurMode_t modes[] = {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK};
