@@ -104,28 +104,24 @@ static bool run_wgmma(void *context)
                           : vt_cuda_wgmma_attention_forward(c->backend, c->shape, c->q, c->k, c->v, c->out, c->log_sum);
     return done && cudaPeekAtLastError() == cudaSuccess;
 }
-#else
-static bool wgmma_fits(const vt_attention_call *c)
-{
-    (void)c;
-    return false;
-}
-
-static bool run_wgmma(void *context)
-{
-    (void)context;
-    return false;
-}
 #endif
 
 static const struct {
     const char *name, *title;
     bool (*fits)(const vt_attention_call *call); /* whether it could run the call at all; NULL: always */
-    bool (*run)(void *context);                  /* an attempt */
+    bool (*run)(void *context);                  /* an attempt; NULL: this build lacks the engine */
 } engines[VT_ATTENTION_ENGINES] = {
     [VT_ATTENTION_OWN] = {"own", "vitrain's attention for every GPU", NULL, run_own},
     [VT_ATTENTION_CUDNN] = {"cuDNN", "cuDNN's attention", cudnn_fits, run_cudnn},
-    [VT_ATTENTION_WGMMA] = {"wgmma", "vitrain's attention over wgmma", wgmma_fits, run_wgmma}};
+#ifdef VT_HAS_WGMMA
+    [VT_ATTENTION_WGMMA] = {"wgmma", "vitrain's attention over wgmma", wgmma_fits, run_wgmma}
+#endif
+};
+
+static bool fits(const vt_attention_call *call, vt_attention_engine engine)
+{
+    return engines[engine].run != NULL && (engines[engine].fits == NULL || engines[engine].fits(call));
+}
 
 /* ---- the choice ---- */
 
@@ -155,7 +151,7 @@ static void keep(const attempt *a, vt_attention_engine engine)
 /* Whether the engine can run it, for which cuDNN must have a plan. */
 static bool can_serve(const attempt *a, vt_attention_engine engine)
 {
-    if (engines[engine].fits != NULL && !engines[engine].fits(a->call)) return false;
+    if (!fits(a->call, engine)) return false;
     if (engine != VT_ATTENTION_CUDNN || a->of->plan != NULL) return true;
     if (!a->of->cudnn_refuses) a->of->plan = vt_fused_attention_plan_open(a->call->backend, &a->of->shape);
     a->of->cudnn_refuses = a->of->plan == NULL;
@@ -272,7 +268,7 @@ static void attend(const vt_attention_call *c)
 {
     struct vt_attention_choices *choices = choices_of(c->backend);
     attempt a = {.call = c};
-    if (engines[VT_ATTENTION_CUDNN].fits(c) || engines[VT_ATTENTION_WGMMA].fits(c)) a.of = find_shape(choices, c);
+    if (fits(c, VT_ATTENTION_CUDNN) || fits(c, VT_ATTENTION_WGMMA)) a.of = find_shape(choices, c);
     choices->ran = VT_ATTENTION_OWN;
     if (a.of == NULL) {
         run_own(&a);
@@ -368,8 +364,6 @@ bool vt_attention_has(vt_backend *backend, vt_attention_engine engine)
 {
     const vt_cuda_state *state = backend->state;
     if (engine == VT_ATTENTION_CUDNN) return state->fused_attention != NULL;
-#ifdef VT_HAS_WGMMA
-    if (engine == VT_ATTENTION_WGMMA) return is_hopper(state->attention);
-#endif
+    if (engine == VT_ATTENTION_WGMMA) return engines[engine].run != NULL && is_hopper(state->attention);
     return engine == VT_ATTENTION_OWN;
 }

@@ -280,6 +280,25 @@ static bool cuda_replay(vt_backend *backend)
     return true;
 }
 
+/* ---- how long the GPU works on an operation, by its own clock (backend/times.h) ---- */
+
+static void cuda_clock_start(vt_backend *backend)
+{
+    vt_cuda_state *state = state_of(backend);
+    vt_cuda_succeeds(backend, cudaEventRecord(state->clock[0], state->stream), "starting a clock");
+}
+
+static double cuda_clock_stop(vt_backend *backend)
+{
+    vt_cuda_state *state = state_of(backend);
+    float milliseconds = 0;
+    if (vt_cuda_succeeds(backend, cudaEventRecord(state->clock[1], state->stream), "stopping a clock") &&
+        vt_cuda_succeeds(backend, cudaEventSynchronize(state->clock[1]), "waiting for a clock"))
+        vt_cuda_succeeds(backend, cudaEventElapsedTime(&milliseconds, state->clock[0], state->clock[1]),
+                         "reading a clock");
+    return 1e-3 * (double)milliseconds;
+}
+
 /* ---- workspace and choices ---- */
 
 static void *cuda_workspace(vt_backend *backend, size_t bytes)
@@ -323,14 +342,16 @@ static void cuda_choices_take(vt_backend *backend, const char *text)
     vt_choices_take(state_of(backend)->choices, text);
 }
 
-enum { STREAMS = 3, EVENTS = VT_MARKS + VT_BESIDE + 3 };
+enum { STREAMS = 3, TIMING_EVENTS = 2, EVENTS = TIMING_EVENTS + VT_MARKS + VT_BESIDE + 3 };
 
+/* The events that take times come first. */
 static void list_streams(vt_cuda_state *state, cudaStream_t *streams[STREAMS], cudaEvent_t *events[EVENTS])
 {
     int count = 0;
     streams[0] = &state->stream;
     streams[1] = &state->copy_stream;
     streams[2] = &state->beside_stream;
+    for (int i = 0; i < TIMING_EVENTS; i++) events[count++] = &state->clock[i];
     for (int i = 0; i < VT_MARKS; i++) events[count++] = &state->marks[i];
     for (int i = 0; i < VT_BESIDE; i++) events[count++] = &state->beside[i];
     events[count++] = &state->uploaded;
@@ -342,9 +363,11 @@ static void list_streams(vt_cuda_state *state, cudaStream_t *streams[STREAMS], c
 static void cuda_close(vt_backend *backend)
 {
     vt_cuda_state *state = state_of(backend);
-    if (state->stream != NULL) cudaStreamSynchronize(state->stream);
-    if (state->copy_stream != NULL) cudaStreamSynchronize(state->copy_stream);
-    if (state->beside_stream != NULL) cudaStreamSynchronize(state->beside_stream);
+    cudaEvent_t *events[EVENTS];
+    cudaStream_t *streams[STREAMS];
+    list_streams(state, streams, events);
+    for (int i = 0; i < STREAMS; i++)
+        if (*streams[i] != NULL) cudaStreamSynchronize(*streams[i]);
     drop_recording(state);
     vt_graph_plans_close(&state->graph_plans);
     vt_attention_close(&state->attention);
@@ -352,10 +375,6 @@ static void cuda_close(vt_backend *backend)
     vt_products_close(&state->products);
     vt_choices_close(&state->choices);
     while (state->allocation_count > 0) cuda_release(backend, state->allocations[0]);
-    vt_cuda_clock_close(backend);
-    cudaEvent_t *events[EVENTS];
-    cudaStream_t *streams[STREAMS];
-    list_streams(state, streams, events);
     for (int i = 0; i < EVENTS; i++)
         if (*events[i] != NULL) cudaEventDestroy(*events[i]);
     for (int i = STREAMS - 1; i >= 0; i--)
@@ -403,7 +422,7 @@ static vt_status open_streams(vt_cuda_state *state)
     for (int i = 0; i < STREAMS && error == cudaSuccess; i++)
         error = cudaStreamCreateWithFlags(streams[i], cudaStreamNonBlocking);
     for (int i = 0; i < EVENTS && error == cudaSuccess; i++)
-        error = cudaEventCreateWithFlags(events[i], cudaEventDisableTiming);
+        error = cudaEventCreateWithFlags(events[i], i < TIMING_EVENTS ? cudaEventDefault : cudaEventDisableTiming);
     VT_CHECK(error == cudaSuccess, "GPU %d has no stream: %s", state->device, cudaGetErrorString(error));
 done:
     return status;
@@ -458,7 +477,8 @@ static void fill(vt_backend *backend)
     backend->record_begin = cuda_record_begin;
     backend->record_end = cuda_record_end;
     backend->replay = cuda_replay;
-    vt_cuda_clock_fill(backend);
+    backend->clock_start = cuda_clock_start;
+    backend->clock_stop = cuda_clock_stop;
     vt_cuda_fill_kernels(backend);
     vt_products_fill(backend);
 }

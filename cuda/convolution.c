@@ -2,8 +2,6 @@
  * between their points. It is given 16-byte pieces only, which its fast kernels want: operands that have others are
  * copied into the workspace, with zeros for the channels that they lack, and results come out of it. So does a weight's
  * gradient, which is added, and a result that is wider than the operands. */
-#include "convolution.h"
-
 #include <stdio.h>
 #include <string.h>
 
@@ -12,18 +10,45 @@
 
 #ifdef VT_HAS_CUDNN
 
-enum { TAPS = 64, PIECE = 16, X = 0, W = 1, Y = 2 };
+enum { TAPS = 64, PIECE = 16, RANK = 5, X = 0, W = 1, Y = 2 };
+
+static cudnnDataType_t type_of(const vt_convolution_key *key)
+{
+    if (key->type == VT_FLOAT32) return CUDNN_DATA_FLOAT;
+    return key->type == VT_FLOAT16 ? CUDNN_DATA_HALF : CUDNN_DATA_BFLOAT16;
+}
+
+static vt_fused_tensor cubes(vt_fused_graph *g, const vt_convolution_key *key, int64_t id, int64_t side,
+                             int64_t channels, int64_t stride)
+{
+    const int64_t dims[RANK] = {key->batch, channels, side, side, side};
+    const int64_t strides[RANK] = {side * side * side * stride, 1, side * side * stride, side * stride, stride};
+    return vt_fused_tensor_make(g, VT_FUSED_IN_MEMORY, id, type_of(key), RANK, dims, strides);
+}
+
+void vt_convolution_describe(const void *of, vt_fused_graph *graph)
+{
+    const vt_convolution_key *key = of;
+    const int64_t dims[RANK] = {key->out, key->in, 4, 4, 4}, strides[RANK] = {64 * key->in, 64, 16, 4, 1};
+    const vt_fused_tensor x = cubes(graph, key, 1, 2 * key->side, key->in, key->x_stride);
+    const vt_fused_tensor weight =
+        vt_fused_tensor_make(graph, VT_FUSED_IN_MEMORY, 2, type_of(key), RANK, dims, strides);
+    const vt_fused_tensor y = cubes(graph, key, 3, key->side, key->out, key->y_stride);
+    vt_fused_convolve(graph,
+                      key->kind == VT_CONVOLUTION_FORWARD ? CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR
+                      : key->kind == VT_CONVOLUTION_DATA
+                          ? CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR
+                          : CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
+                      x, weight, y);
+}
+
+/* ---- operands in 16-byte pieces ---- */
 
 typedef struct {
     vt_matrix given, used; /* the same, or used.data lies in the workspace */
     size_t place;          /* there */
     bool is_staged;
 } operand;
-
-static size_t rounded(size_t bytes)
-{
-    return (bytes + 255) / 256 * 256;
-}
 
 static int64_t whole_pieces(vt_type type, int64_t channels)
 {
@@ -41,7 +66,7 @@ static operand operand_of(vt_matrix given, vt_type type, int64_t rows, int64_t c
     if (!o.is_staged) return o;
     o.used = (vt_matrix){.rows = rows, .columns = columns, .stride = columns, .type = type};
     o.place = *bytes;
-    *bytes += rounded((size_t)(rows * columns) * size);
+    *bytes += vt_fused_rounded((size_t)(rows * columns) * size);
     return o;
 }
 
@@ -148,13 +173,6 @@ void vt_convolutions_fill(vt_backend *backend)
     backend->convolution_forward = convolution_forward;
     backend->convolution_backward_input = convolution_backward_input;
     backend->convolution_backward_weight = convolution_backward_weight;
-}
-
-#else
-
-void vt_convolutions_fill(vt_backend *backend)
-{
-    (void)backend;
 }
 
 #endif

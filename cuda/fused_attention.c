@@ -29,11 +29,6 @@ static struct vt_fused_attention *attention_of(vt_backend *backend)
     return ((vt_cuda_state *)backend->state)->fused_attention;
 }
 
-static size_t rounded(int64_t bytes)
-{
-    return ((size_t)bytes + 255) / 256 * 256;
-}
-
 /* A plan's tensors, by their ids. */
 typedef struct {
     int64_t count, ids[VT_FUSED_ID_COUNT];
@@ -46,22 +41,6 @@ static void add_tensor(tensors *of, int64_t id, void *memory)
     of->pointers[of->count++] = memory;
 }
 
-static bool execute(const vt_attention_call *c, const vt_fused_graph *graph, const tensors *of, void *workspace)
-{
-    struct vt_fused_attention *attention = attention_of(c->backend);
-    const vt_cudnn *library = attention->library;
-    cudnnBackendDescriptor_t pack = vt_fused_pack_open(library, of->count, of->ids, of->pointers, workspace);
-    bool done =
-        pack != NULL && library->cudnnBackendExecute(attention->handle, graph->plan, pack) == CUDNN_STATUS_SUCCESS;
-    if (!done) {
-        snprintf(attention->failure, sizeof attention->failure, "running a plan: ");
-        library->cudnnGetLastErrorString(attention->failure + strlen(attention->failure),
-                                         sizeof attention->failure - strlen(attention->failure));
-    }
-    if (pack != NULL) library->cudnnBackendDestroyDescriptor(pack);
-    return done;
-}
-
 /* Where the parts of the workspace end, in bytes. */
 typedef struct {
     size_t own, delta, all; /* cuDNN's own; backward's, else empty */
@@ -72,8 +51,9 @@ static fused_room room_of(const vt_attention_call *c, const vt_fused_graph *grap
     const vt_attention_shape *s = c->shape;
     const int64_t rows = c->pass == VT_FUSED_FORWARD ? 0 : s->batch * s->heads * s->queries;
     const int64_t sums = c->pass == VT_FUSED_BACKWARD ? rows * s->head_dim : 0;
-    const size_t own = rounded(graph->workspace_bytes), delta = own + rounded(rows * 4);
-    return (fused_room){own, delta, delta + rounded(sums * 4)};
+    const size_t own = vt_fused_rounded((size_t)graph->workspace_bytes);
+    const size_t delta = own + vt_fused_rounded((size_t)rows * sizeof(float));
+    return (fused_room){own, delta, delta + vt_fused_rounded((size_t)sums * sizeof(float))};
 }
 
 size_t vt_fused_attention_workspace(const vt_attention_call *c, const struct vt_attention_plan *plan)
@@ -83,6 +63,7 @@ size_t vt_fused_attention_workspace(const vt_attention_call *c, const struct vt_
 
 bool vt_fused_attention_run(const vt_attention_call *c, const struct vt_attention_plan *plan)
 {
+    struct vt_fused_attention *attention = attention_of(c->backend);
     vt_cuda_common *common = c->backend->state;
     const fused_room room = room_of(c, &plan->graph);
     float scale = vt_attention_scale(c->shape), one = 1, unseen = -FLT_MAX;
@@ -105,7 +86,13 @@ bool vt_fused_attention_run(const vt_attention_call *c, const struct vt_attentio
         add_tensor(&of, VT_FUSED_ONE, &one);
         if (c->pass == VT_FUSED_BACKWARD) add_tensor(&of, VT_FUSED_DQ_SUM, workspace + room.delta);
     }
-    return execute(c, &plan->graph, &of, workspace);
+    if (vt_fused_plan_run(attention->library, attention->handle, plan->graph.plan, of.count, of.ids, of.pointers,
+                          workspace))
+        return true;
+    snprintf(attention->failure, sizeof attention->failure, "running a plan: ");
+    attention->library->cudnnGetLastErrorString(attention->failure + strlen(attention->failure),
+                                                sizeof attention->failure - strlen(attention->failure));
+    return false;
 }
 
 static bool is_fit(vt_matrix m, vt_type type)
@@ -214,65 +201,6 @@ void vt_fused_attention_note(vt_backend *backend, const char *failure)
 {
     struct vt_fused_attention *attention = attention_of(backend);
     snprintf(attention->failure, sizeof attention->failure, "%s", failure);
-}
-
-#else
-
-struct vt_fused_attention *vt_fused_attention_open(vt_backend *backend)
-{
-    (void)backend;
-    return NULL;
-}
-
-void vt_fused_attention_close(struct vt_fused_attention **attention)
-{
-    *attention = NULL;
-}
-
-size_t vt_fused_attention_version(const struct vt_fused_attention *attention)
-{
-    (void)attention;
-    return 0;
-}
-
-struct vt_attention_plan *vt_fused_attention_plan_open(vt_backend *backend, const vt_fused_shape *shape)
-{
-    (void)backend, (void)shape;
-    return NULL;
-}
-
-void vt_fused_attention_plan_close(struct vt_attention_plan **plan)
-{
-    *plan = NULL;
-}
-
-bool vt_fused_attention_fits(const vt_attention_call *call)
-{
-    (void)call;
-    return false;
-}
-
-size_t vt_fused_attention_workspace(const vt_attention_call *call, const struct vt_attention_plan *plan)
-{
-    (void)call, (void)plan;
-    return 0;
-}
-
-bool vt_fused_attention_run(const vt_attention_call *call, const struct vt_attention_plan *plan)
-{
-    (void)call, (void)plan;
-    return false;
-}
-
-const char *vt_fused_attention_failure(vt_backend *backend)
-{
-    (void)backend;
-    return "built without cuDNN";
-}
-
-void vt_fused_attention_note(vt_backend *backend, const char *failure)
-{
-    (void)backend, (void)failure;
 }
 
 #endif

@@ -7,6 +7,8 @@
 #include "attention_choice.h"
 #include "fused_graph.h"
 
+#ifdef VT_HAS_CUDNN
+
 /* A plan for a shape; NULL: this cuDNN has none (vt_fused_attention_failure says why). */
 struct vt_attention_plan *vt_fused_attention_plan_open(vt_backend *backend, const vt_fused_shape *shape);
 void vt_fused_attention_plan_close(struct vt_attention_plan **plan);
@@ -21,8 +23,6 @@ bool vt_fused_attention_run(const vt_attention_call *call, const struct vt_atten
 /* Why the last plan that was tried could not be made or run; "": none failed. */
 const char *vt_fused_attention_failure(vt_backend *backend);
 void vt_fused_attention_note(vt_backend *backend, const char *failure);
-
-#ifdef VT_HAS_CUDNN
 
 /* The tensors of a plan by their unique ids. */
 enum {
@@ -51,6 +51,16 @@ bool vt_fused_graph_open(const vt_cudnn *library, cudnnHandle_t handle, const ch
 
 /* The library that attention uses, for other operations. */
 void vt_fused_attention_library(vt_backend *backend, const vt_cudnn **library, cudnnHandle_t *handle);
+
+#else /* nothing fits */
+
+#define vt_fused_attention_plan_open(backend, shape) ((void)(backend), (void)(shape), NULL)
+#define vt_fused_attention_plan_close(plan) (void)(plan)
+#define vt_fused_attention_fits(call) ((void)(call), false)
+#define vt_fused_attention_workspace(call, plan) ((void)(call), (void)(plan), (size_t)0)
+#define vt_fused_attention_run(call, plan) ((void)(call), (void)(plan), false)
+#define vt_fused_attention_failure(backend) ((void)(backend), "built without cuDNN")
+#define vt_fused_attention_note(backend, failure) ((void)(backend), (void)(failure))
 
 #endif
 #endif

@@ -206,29 +206,6 @@ void vt_fused_convolve(vt_fused_graph *g, cudnnBackendDescriptorType_t operation
     add_operation(g, made);
 }
 
-/* A plan for the device that is described, or else for the handle's. */
-static descriptor make_plan(vt_fused_graph *g)
-{
-    descriptor plan = make(g, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
-    if (g->device != NULL)
-        set_descriptor(g, plan, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, g->device);
-    else
-        set(g, plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, (const void *)&g->handle);
-    return plan;
-}
-
-/* Makes this the graph's plan, if it can be finalized. */
-static void take_plan(vt_fused_graph *g, descriptor plan)
-{
-    int64_t one;
-    finish(g, plan);
-    if (!g->failed && succeeds(g,
-                               g->library->cudnnBackendGetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
-                                                                    CUDNN_TYPE_INT64, 1, &one, &g->workspace_bytes),
-                               "asking for the workspace of plan", g->count))
-        g->plan = plan;
-}
-
 void vt_fused_graph_begin(const vt_cudnn *library, cudnnHandle_t handle, const char *device_text, vt_fused_graph *graph)
 {
     *graph = (vt_fused_graph){.library = library, .handle = handle, .next_id = 1000};
@@ -280,6 +257,7 @@ static bool meets(vt_fused_graph *g, descriptor proposal, vt_fused_needs needs)
 {
     cudnnBackendNumericalNote_t notes[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
     int64_t count = 0;
+    if (needs.nothing) return true;
     descriptor engine = make(g, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
     if (engine == NULL ||
         g->library->cudnnBackendGetAttribute(proposal, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
@@ -296,15 +274,27 @@ static bool meets(vt_fused_graph *g, descriptor proposal, vt_fused_needs needs)
     return true;
 }
 
-/* Makes a plan of a proposal. False: it can't be one. */
+/* Makes a proposal the graph's plan, for the device that is described, or else for the handle's. False: it can't be
+ * one.
+ */
 static bool take_proposal(vt_fused_graph *g, descriptor proposal)
 {
-    g->plan = NULL;
-    descriptor plan = make_plan(g);
+    int64_t one;
+    descriptor plan = make(g, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+    if (g->device != NULL)
+        set_descriptor(g, plan, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, g->device);
+    else
+        set(g, plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, (const void *)&g->handle);
     set_descriptor(g, plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, proposal);
-    take_plan(g, plan);
+    finish(g, plan);
+    const bool works =
+        !g->failed && succeeds(g,
+                               g->library->cudnnBackendGetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
+                                                                    CUDNN_TYPE_INT64, 1, &one, &g->workspace_bytes),
+                               "asking for the workspace of plan", g->count);
+    g->plan = works ? plan : NULL;
     g->failed = false; /* the next proposal may work */
-    return g->plan != NULL;
+    return works;
 }
 
 static const cudnnBackendHeurMode_t modes[] = {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK};
@@ -330,30 +320,26 @@ int vt_fused_graph_find_plans(vt_fused_graph *g, vt_fused_needs needs, int64_t p
 
 bool vt_fused_graph_find_plan(vt_fused_graph *g)
 {
-    descriptor proposals[MOST_PROPOSALS];
-    for (int mode = 0; mode < MODES; mode++) {
-        const int count = propose(g, modes[mode], proposals);
-        for (int i = 0; i < count; i++)
-            if (take_proposal(g, proposals[i])) return true;
-    }
-    return false;
+    vt_fused_plan found[VT_FUSED_MOST_PLANS];
+    return vt_fused_graph_find_plans(g, (vt_fused_needs){.nothing = true}, VT_FUSED_ANY_PROPOSAL, 1, found) > 0;
 }
 
-cudnnBackendDescriptor_t vt_fused_pack_open(const vt_cudnn *library, int64_t count, const int64_t *ids,
-                                            void *const *pointers, void *workspace)
+bool vt_fused_plan_run(const vt_cudnn *library, cudnnHandle_t handle, descriptor plan, int64_t count,
+                       const int64_t *ids, void *const *pointers, void *workspace)
 {
     descriptor pack = NULL;
-    if (library->cudnnBackendCreateDescriptor(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &pack) == CUDNN_STATUS_SUCCESS &&
+    const bool done =
+        library->cudnnBackendCreateDescriptor(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &pack) == CUDNN_STATUS_SUCCESS &&
         library->cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, count, ids) ==
             CUDNN_STATUS_SUCCESS &&
         library->cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, count,
                                           (const void *)pointers) == CUDNN_STATUS_SUCCESS &&
         library->cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1,
                                           (const void *)&workspace) == CUDNN_STATUS_SUCCESS &&
-        library->cudnnBackendFinalize(pack) == CUDNN_STATUS_SUCCESS)
-        return pack;
+        library->cudnnBackendFinalize(pack) == CUDNN_STATUS_SUCCESS &&
+        library->cudnnBackendExecute(handle, plan, pack) == CUDNN_STATUS_SUCCESS;
     if (pack != NULL) library->cudnnBackendDestroyDescriptor(pack);
-    return NULL;
+    return done;
 }
 
 void vt_fused_graph_close(vt_fused_graph *graph)

@@ -79,6 +79,7 @@ typedef struct {
 
 /* What a plan must not do, besides adding parts of sums in 16 bits and rounding operands to fewer bits: */
 typedef struct {
+    bool nothing;   /* it may do all of this, too */
     bool exact;     /* round float32 operands to TF32 */
     bool same_bits; /* add in an order that changes from run to run */
 } vt_fused_needs;
@@ -91,9 +92,15 @@ int vt_fused_graph_find_plans(vt_fused_graph *g, vt_fused_needs needs, int64_t p
 bool vt_fused_graph_find_plan(vt_fused_graph *g);
 void vt_fused_graph_close(vt_fused_graph *graph);
 
-/* What a plan runs on: the memory of tensors ids [count]. NULL: the library refuses. The caller destroys it. */
-cudnnBackendDescriptor_t vt_fused_pack_open(const vt_cudnn *library, int64_t count, const int64_t *ids,
-                                            void *const *pointers, void *workspace);
+/* Runs a plan on the memory of tensors ids [count]. False: the library refuses. */
+bool vt_fused_plan_run(const vt_cudnn *library, cudnnHandle_t handle, cudnnBackendDescriptor_t plan, int64_t count,
+                       const int64_t *ids, void *const *pointers, void *workspace);
+
+/* What a part of the workspace takes, so that the next one is aligned. */
+static inline size_t vt_fused_rounded(size_t bytes)
+{
+    return (bytes + 255) / 256 * 256;
+}
 
 #endif
 #endif

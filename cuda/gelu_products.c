@@ -1,4 +1,4 @@
-#include "gelu_products.h"
+#include "graph_plans.h"
 
 #include "state.h"
 
@@ -14,13 +14,11 @@ static vt_fused_tensor matrix(vt_fused_graph *g, vt_fused_place place, int64_t i
     return vt_fused_tensor_make(g, place, id, type, RANK, dims, strides);
 }
 
-void vt_gelu_product_describe(const vt_cudnn *library, cudnnHandle_t handle, const char *device_text, const void *of,
-                              vt_fused_graph *g)
+void vt_gelu_product_describe(const void *of, vt_fused_graph *g)
 {
     const vt_gelu_product_key *key = of;
     const bool is_erf = key->gelu == VT_GELU_ERF;
     const cudnnDataType_t type = key->type == VT_FLOAT16 ? CUDNN_DATA_HALF : CUDNN_DATA_BFLOAT16;
-    vt_fused_graph_begin(library, handle, device_text, g);
     const vt_fused_tensor x = matrix(g, VT_FUSED_IN_MEMORY, 1, type, key->rows, key->in, key->x_stride, 1);
     /* in memory it is [out, in] forward (fc1's), and [in, out] backward (fc2's) */
     const vt_fused_tensor weight =
@@ -112,7 +110,7 @@ static void compute(vt_backend *backend, bool is_backward, const arguments *a)
     vt_graph_call c = {.backend = backend, .count = is_backward ? 4 : 5, .context = a};
     for (int i = 0; i < 4; i++) c.operands[i].memory = operands[i].data;
     c.operands[4].memory = (void *)(uintptr_t)a->rounded;
-    if (is_backward) c.bytes = ((size_t)a->hidden.columns * sizeof(float) + 255) / 256 * 256; /* a trial's sums */
+    if (is_backward) c.bytes = vt_fused_rounded((size_t)a->hidden.columns * sizeof(float)); /* a trial's sums */
     const vt_graph_plan *plan = fits(a, is_backward) ? vt_graph_plan_find(operation, &key, false, &c) : NULL;
     if (plan == NULL || plan->plan == NULL)
         operation->rival(&c);
@@ -146,13 +144,6 @@ void vt_gelu_products_fill(vt_backend *backend)
 {
     backend->linear_gelu_forward = linear_gelu_forward;
     backend->linear_gelu_backward = linear_gelu_backward;
-}
-
-#else
-
-void vt_gelu_products_fill(vt_backend *backend)
-{
-    (void)backend;
 }
 
 #endif

@@ -34,12 +34,7 @@ bool vt_graph_run(void *call)
         ids[i] = 1 + i;
         pointers[i] = vt_graph_memory(c, i);
     }
-    cudnnBackendDescriptor_t pack =
-        vt_fused_pack_open(plans->library, c->count, ids, pointers, c->workspace + c->bytes);
-    const bool done =
-        pack != NULL && plans->library->cudnnBackendExecute(plans->handle, c->plan, pack) == CUDNN_STATUS_SUCCESS;
-    if (pack != NULL) plans->library->cudnnBackendDestroyDescriptor(pack);
-    return done;
+    return vt_fused_plan_run(plans->library, plans->handle, c->plan, c->count, ids, pointers, c->workspace + c->bytes);
 }
 
 bool vt_graph_prepare(vt_graph_call *call, const vt_graph_plan *plan)
@@ -93,7 +88,8 @@ static void choose(vt_graph_plan *plan, bool exact, const vt_graph_call *call)
     const bool is_kept =
         vt_choices_find(state->choices, operation->choice, plan->key, operation->key_numbers, &number, 1);
     if (has_rival && is_kept && number == THE_RIVAL) return;
-    operation->describe(plans->library, plans->handle, NULL, plan->key, &plan->graph);
+    vt_fused_graph_begin(plans->library, plans->handle, NULL, &plan->graph);
+    operation->describe(plan->key, &plan->graph);
     if (is_kept) count = vt_fused_graph_find_plans(&plan->graph, needs, (int64_t)number, 1, found);
     const bool is_new = count == 0;
     if (is_new && !(has_rival && state->fixed_choices)) {
@@ -164,19 +160,6 @@ void vt_graph_plans_close(struct vt_graph_plans **result)
     free(plans->all);
     free(plans);
     *result = NULL;
-}
-
-#else
-
-struct vt_graph_plans *vt_graph_plans_open(vt_backend *backend)
-{
-    (void)backend;
-    return NULL;
-}
-
-void vt_graph_plans_close(struct vt_graph_plans **plans)
-{
-    *plans = NULL;
 }
 
 #endif

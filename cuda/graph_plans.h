@@ -1,5 +1,5 @@
 /* Plans of cuDNN's graphs, one for each key that an operation asks for: chosen by time once, and kept
- * (backend/choices.h). */
+ * (backend/choices.h); and the operations that have them. */
 #ifndef VT_CUDA_GRAPH_PLANS_H
 #define VT_CUDA_GRAPH_PLANS_H
 
@@ -38,9 +38,8 @@ typedef struct {
     const char *choice; /* under this word its choices are kept */
     int key_numbers;
     int most; /* how many plans are timed at most */
-    /* Begins the graph of a key, as vt_fused_graph_begin; its tensors are 1, 2, … */
-    void (*describe)(const vt_cudnn *library, cudnnHandle_t handle, const char *device_text, const void *key,
-                     vt_fused_graph *graph);
+    /* Describes the operations of a key in a graph that has begun; their tensors are 1, 2, … */
+    void (*describe)(const void *key, vt_fused_graph *graph);
     bool (*run)(void *call);   /* by call->plan */
     bool (*rival)(void *call); /* does the same without cuDNN, and is timed beside the plans; NULL: there is none */
 } vt_graph_operation;
@@ -67,6 +66,40 @@ int vt_graph_plans_count(const vt_backend *backend);
 
 /* Runs the plan on the operands; `call` is a vt_graph_call. */
 bool vt_graph_run(void *call);
+
+/* ---- convolution.c: convolutions, each a graph of one operation ---- */
+
+typedef enum { VT_CONVOLUTION_FORWARD, VT_CONVOLUTION_DATA, VT_CONVOLUTION_WEIGHT } vt_convolution_kind;
+
+/* What a plan depends on: cubes x [batch, (2 side)³, in] and y [batch, side³, out], whose points lie x_stride and
+ * y_stride elements apart, and a weight [out, in, 4, 4, 4] without gaps, all of one type and in 16-byte pieces. */
+typedef struct {
+    int64_t kind; /* vt_convolution_kind */
+    int64_t type; /* vt_type */
+    int64_t batch, side, in, out, x_stride, y_stride;
+} vt_convolution_key;
+
+/* Describes the operation of a vt_convolution_key. Its tensors are 1, x; 2, the weight; 3, y; or their gradients. Sums
+ * are float32. */
+void vt_convolution_describe(const void *key, vt_fused_graph *graph);
+
+/* ---- gelu_products.c: the products beside a GELU, each with it in one kernel that cuDNN fuses: what the product makes
+ * then need not be read again ---- */
+
+/* What a plan depends on. Forward: hidden = x weightᵀ + bias, active = gelu(hidden), with x [rows, in] and hidden,
+ * active [rows, out]. Backward: dhidden = (dy weight) * gelu'(hidden), with dy [rows, in] and hidden, dhidden [rows,
+ * out]. All are of one 16-bit type and in 16-byte pieces; sums are float32. */
+typedef struct {
+    int64_t is_backward;
+    int64_t gelu; /* vt_gelu */
+    int64_t type; /* vt_type */
+    int64_t rows, in, out;
+    int64_t x_stride, weight_stride, hidden_stride, result_stride; /* x: or dy; result: active or dhidden */
+} vt_gelu_product_key;
+
+/* Describes the operations of a vt_gelu_product_key. Their tensors: 1, x or dy; 2, the weight; 3, hidden; 4, active or
+ * dhidden; 5, forward's bias in 16 bits. */
+void vt_gelu_product_describe(const void *key, vt_fused_graph *graph);
 
 #endif
 #endif

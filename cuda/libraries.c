@@ -6,17 +6,12 @@
 #include <string.h>
 
 typedef struct {
-    const char *name; /* the name of a function */
-    size_t offset;    /* the offset of its pointer */
-} symbol;
-
-typedef struct {
     const char *title;
     const char *file; /* with the major version of the headers of this build */
     const char *advice;
-    const symbol *symbols;
+    const char *const *symbols; /* names of functions */
     size_t count;
-    void *functions; /* the struct of pointers to fill */
+    void *functions; /* the struct of their pointers, in the same order, to fill */
     bool is_open;
 } description;
 
@@ -50,11 +45,11 @@ static vt_status open_once(description *library)
     VT_CHECK(handle != NULL, "%s was not found (looked for %s). %s, or name its folder in LD_LIBRARY_PATH",
              library->title, tried, library->advice);
     for (size_t i = 0; i < library->count; i++) {
-        void *function = dlsym(handle, library->symbols[i].name);
+        void *function = dlsym(handle, library->symbols[i]);
         VT_CHECK(function != NULL,
                  "%s (%s) has no function %s: it is older than the %s that this program was built with", library->title,
-                 library->file, library->symbols[i].name, library->title);
-        memcpy((char *)library->functions + library->symbols[i].offset, &function, sizeof function);
+                 library->file, library->symbols[i], library->title);
+        memcpy((void **)library->functions + i, &function, sizeof function);
     }
     library->is_open = true;
 done:
@@ -64,13 +59,14 @@ done:
 
 #define TEXT_(x) #x
 #define TEXT(x) TEXT_(x)
+#define NAME(symbol) #symbol,
 
 /* Defines vt_library_<name>, which fills a vt_<name>. */
-#define LIBRARY(name, all_symbols, symbol_row, its_title, its_file, its_advice)                                        \
+#define LIBRARY(name, all_symbols, its_title, its_file, its_advice)                                                    \
     vt_status vt_library_##name(const vt_##name **library)                                                             \
     {                                                                                                                  \
         static vt_##name functions;                                                                                    \
-        static const symbol symbols[] = {all_symbols(symbol_row)};                                                     \
+        static const char *const symbols[] = {all_symbols(NAME)};                                                      \
         static description what = {.title = its_title,                                                                 \
                                    .file = its_file,                                                                   \
                                    .advice = its_advice,                                                               \
@@ -81,16 +77,13 @@ done:
         return open_once(&what);                                                                                       \
     }
 
-#define CUBLASLT_ROW(name) {#name, offsetof(vt_cublaslt, name)},
-LIBRARY(cublaslt, VT_CUBLASLT_SYMBOLS, CUBLASLT_ROW, "cuBLASLt", "libcublasLt.so." TEXT(CUBLAS_VER_MAJOR),
+LIBRARY(cublaslt, VT_CUBLASLT_SYMBOLS, "cuBLASLt", "libcublasLt.so." TEXT(CUBLAS_VER_MAJOR),
         "It comes with the CUDA toolkit")
 
 #ifdef VT_HAS_CUDNN
-#define CUDNN_ROW(name) {#name, offsetof(vt_cudnn, name)},
-LIBRARY(cudnn, VT_CUDNN_SYMBOLS, CUDNN_ROW, "cuDNN", "libcudnn.so." TEXT(CUDNN_MAJOR), "Install cuDNN")
+LIBRARY(cudnn, VT_CUDNN_SYMBOLS, "cuDNN", "libcudnn.so." TEXT(CUDNN_MAJOR), "Install cuDNN")
 #endif
 
 #ifdef VT_HAS_NCCL
-#define NCCL_ROW(name) {#name, offsetof(vt_nccl, name)},
-LIBRARY(nccl, VT_NCCL_SYMBOLS, NCCL_ROW, "NCCL", "libnccl.so." TEXT(NCCL_MAJOR), "Install NCCL, or use --comm=mpi")
+LIBRARY(nccl, VT_NCCL_SYMBOLS, "NCCL", "libnccl.so." TEXT(NCCL_MAJOR), "Install NCCL, or use --comm=mpi")
 #endif

@@ -34,7 +34,7 @@ typedef struct {
     vt_choices *choices;  /* by timing */
     bool is_warm;         /* something was timed */
     bool fixed_choices;   /* choices are fixed: the first that works, or what a checkpoint says */
-    cudaEvent_t clock[2]; /* of clock_start and clock_stop; NULL: not used yet */
+    cudaEvent_t clock[2]; /* of clock_start and clock_stop */
     size_t least_free;    /* of the GPU's memory, while something was timed; 0: nothing was timed */
     struct vt_products *products;
     struct vt_attention_choices *attention;     /* whose runs */
@@ -60,6 +60,8 @@ void vt_product_then_gelu(vt_backend *backend, vt_gelu kind, vt_matrix x, vt_mat
 struct vt_attention_choices *vt_attention_open(vt_backend *backend);
 void vt_attention_close(struct vt_attention_choices **choices);
 
+#ifdef VT_HAS_CUDNN
+
 /* fused_attention.c: attention by cuDNN. NULL: cuDNN is missing, too old, or was missing at build time. */
 struct vt_fused_attention *vt_fused_attention_open(vt_backend *backend);
 void vt_fused_attention_close(struct vt_fused_attention **attention);
@@ -73,6 +75,18 @@ void vt_graph_plans_close(struct vt_graph_plans **plans);
 void vt_convolutions_fill(vt_backend *backend);
 void vt_gelu_products_fill(vt_backend *backend);
 
+#else
+
+#define vt_fused_attention_open(backend) NULL
+#define vt_fused_attention_close(attention) (void)(attention)
+#define vt_fused_attention_version(attention) ((size_t)0)
+#define vt_graph_plans_open(backend) NULL
+#define vt_graph_plans_close(plans) (void)(plans)
+#define vt_convolutions_fill(backend) (void)(backend)
+#define vt_gelu_products_fill(backend) (void)(backend)
+
+#endif
+
 /* One way to do something; run returns false if it fails. */
 typedef struct {
     bool (*run)(void *context);
@@ -83,9 +97,5 @@ typedef struct {
 /* Times `count` ways in turn. Before the first timing of all, the GPU is kept busy for a while, because its clock rises
  * slowly. Waits for the stream: call only in a run's first step. */
 void vt_cuda_time_all(vt_backend *backend, int count, vt_cuda_trial *trials);
-
-/* clock.c: the table's clock, events on the back end's stream. */
-void vt_cuda_clock_fill(vt_backend *backend);
-void vt_cuda_clock_close(vt_backend *backend);
 
 #endif

@@ -5,36 +5,6 @@
  * other warpgroups compute exponentials. No product is in flight at the end of a turn: ptxas can follow that. */
 #include "wgmma_attention_parts.h"
 
-template <int D, int GROUPS, int KEYS, int STAGES> struct forward_shape {
-    enum {
-        PANEL_BYTES = KEYS * 32,
-        TILE_BYTES = D / 16 * PANEL_BYTES,
-        STAGE_BYTES = 2 * TILE_BYTES,    /* keys, then values */
-        BARRIERS = STAGES * STAGE_BYTES, /* full [STAGES], empty [STAGES] */
-        SHARED_BYTES = BARRIERS + 2 * STAGES * 8,
-        THREADS = 128 * GROUPS + 128
-    };
-    static_assert(STAGES >= 3, "a warpgroup waits for the next tile while it holds two");
-    static_assert((int)SHARED_BYTES <= 227 * 1024, "more shared memory than a block has");
-};
-
-/* The producer: copies tile after tile into stages that have been released. */
-template <int D, int GROUPS, int KEYS, int STAGES>
-VT_INLINE void fetch_keys_and_values(const vt_box_map *keys, const vt_box_map *values, const block_place &p, int tiles,
-                                     vt_shared stages, vt_shared full, vt_shared empty)
-{
-    typedef forward_shape<D, GROUPS, KEYS, STAGES> shape;
-    ring_place<STAGES> at = {0, 0};
-    for (int tile = 0; tile < tiles; tile++) {
-        const vt_shared stage = stages + at.stage * shape::STAGE_BYTES, ready = full + 8 * at.stage;
-        if (tile >= STAGES) vt_barrier_wait(empty + 8 * at.stage, at.parity ^ 1);
-        vt_barrier_arrive_expecting(ready, shape::STAGE_BYTES);
-        vt_copy_box(stage, keys, tile * KEYS, p.panel, p.sample, ready);
-        vt_copy_box(stage + shape::TILE_BYTES, values, tile * KEYS, p.panel, p.sample, ready);
-        advance(at);
-    }
-}
-
 /* The largest score of each of the thread's two rows, the same on the four lanes that share them. */
 template <int KEYS> VT_INLINE void find_largest(const float (&scores)[KEYS / 2], float (&found)[2])
 {
@@ -108,7 +78,7 @@ VT_KERNEL void __launch_bounds__(128 * GROUPS + 128, 1)
     wgmma_forward_kernel(const __grid_constant__ vt_box_map keys, const __grid_constant__ vt_box_map values,
                          const wgmma_arguments a)
 {
-    typedef forward_shape<D, GROUPS, KEYS, STAGES> shape;
+    typedef query_shape<D, GROUPS, KEYS, STAGES> shape;
     typedef block_registers<GROUPS> of_block;
     VT_ALIGNED_SHARED(shared);
     const vt_shared stages = vt_shared_address(shared), full = stages + shape::BARRIERS, empty = full + 8 * STAGES;
@@ -120,7 +90,8 @@ VT_KERNEL void __launch_bounds__(128 * GROUPS + 128, 1)
     if (warp >= 4 * GROUPS) {
         vt_registers_shrink<of_block::PRODUCER>();
         if (threadIdx.x == 128 * GROUPS)
-            fetch_keys_and_values<D, GROUPS, KEYS, STAGES>(&keys, &values, p, tiles, stages, full, empty);
+            fetch_tiles<STAGES, KEYS, shape::TILE_BYTES, shape::STAGE_BYTES, 0>(&keys, &values, nullptr, nullptr, p,
+                                                                                tiles, stages, full, empty);
         return;
     }
     vt_registers_grow<of_block::CONSUMER>();
@@ -175,7 +146,7 @@ VT_KERNEL void __launch_bounds__(128 * GROUPS + 128, 1)
 template <int D, int GROUPS, int KEYS, int STAGES>
 static bool launch_forward(vt_backend *backend, const wgmma_arguments &a, int64_t batch)
 {
-    typedef forward_shape<D, GROUPS, KEYS, STAGES> shape;
+    typedef query_shape<D, GROUPS, KEYS, STAGES> shape;
     vt_box_map keys, values;
     if (!vt_map_boxes(&keys, a.k, batch, a.keys, KEYS, D) || !vt_map_boxes(&values, a.v, batch, a.keys, KEYS, D))
         return false;

@@ -100,6 +100,41 @@ VT_INLINE void release(vt_shared barrier)
     if (threadIdx.x % 32 == 0) vt_barrier_arrive(barrier);
 }
 
+/* A block of queries, in forward and for dq. */
+template <int D, int GROUPS, int KEYS, int STAGES> struct query_shape {
+    enum {
+        PANEL_BYTES = KEYS * 32,
+        TILE_BYTES = D / 16 * PANEL_BYTES,
+        STAGE_BYTES = 2 * TILE_BYTES,    /* keys, then values */
+        BARRIERS = STAGES * STAGE_BYTES, /* full [STAGES], empty [STAGES] */
+        SHARED_BYTES = BARRIERS + 2 * STAGES * 8,
+        THREADS = 128 * GROUPS + 128
+    };
+    static_assert(STAGES >= 3, "a warpgroup waits for the next tile while it holds two");
+    static_assert((int)SHARED_BYTES <= 227 * 1024, "more shared memory than a block has");
+};
+
+/* The producer: copies tile after tile into stages that have been released. A stage has a tile of ROWS rows of each map
+ * and, if TERM_BYTES is not 0, log_sum2 and delta of these rows. */
+template <int STAGES, int ROWS, int TILE_BYTES, int STAGE_BYTES, int TERM_BYTES>
+VT_INLINE void fetch_tiles(const vt_box_map *first, const vt_box_map *second, const float *log_sum2, const float *delta,
+                           const block_place &p, int tiles, vt_shared stages, vt_shared full, vt_shared empty)
+{
+    ring_place<STAGES> at = {0, 0};
+    for (int tile = 0; tile < tiles; tile++) {
+        const vt_shared stage = stages + at.stage * STAGE_BYTES, ready = full + 8 * at.stage;
+        if (tile >= STAGES) vt_barrier_wait(empty + 8 * at.stage, at.parity ^ 1);
+        vt_barrier_arrive_expecting(ready, 2 * TILE_BYTES + 2 * TERM_BYTES);
+        vt_copy_box(stage, first, tile * ROWS, p.panel, p.sample, ready);
+        vt_copy_box(stage + TILE_BYTES, second, tile * ROWS, p.panel, p.sample, ready);
+        if (TERM_BYTES > 0) {
+            vt_copy_bytes(stage + 2 * TILE_BYTES, log_sum2 + tile * ROWS, TERM_BYTES, ready);
+            vt_copy_bytes(stage + 2 * TILE_BYTES + TERM_BYTES, delta + tile * ROWS, TERM_BYTES, ready);
+        }
+        advance(at);
+    }
+}
+
 /* This thread's part of an operand A of 64 rows and D columns in registers: of rows `row` and row + 8 of a sample that
  * begins at first_row (rows from `end` on are 0), four registers for each 16 columns. */
 template <int D>

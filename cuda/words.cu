@@ -1,13 +1,6 @@
 /* Words: the embedding, the places' sines, and cross entropy. */
 #include "elements.h"
 
-/* The row of the table, or column of the scores, of a word; -1: it is not here. */
-__device__ static inline int64_t place_of(const vt_word_rows &words, int32_t number)
-{
-    const int64_t place = number - words.first_word;
-    return place >= 0 && place < words.count ? place : -1;
-}
-
 /* ---- the embedding ---- */
 
 VT_KERNEL void embedding_kernel(vt_word_rows words, const int32_t *numbers, vt_matrix table, vt_matrix x, bool wide)
@@ -16,7 +9,7 @@ VT_KERNEL void embedding_kernel(vt_word_rows words, const int32_t *numbers, vt_m
     int64_t row, group;
     for (int64_t i = vt_thread(); i < x.rows * groups; i += vt_thread_count()) {
         vt_split(i, groups, &row, &group);
-        const int64_t from = place_of(words, numbers[vt_word_place(&words, row)]), column = group * VT_GROUP;
+        const int64_t from = vt_word_here(&words, numbers[vt_word_place(&words, row)]), column = group * VT_GROUP;
         const int count = vt_count(x.columns, column);
         float values[VT_GROUP] = {};
         if (from >= 0) vt_load(table, from * table.stride + column, count, wide, values);
@@ -49,7 +42,7 @@ VT_KERNEL void table_places_kernel(vt_word_rows words, const int32_t *numbers, i
                                    int32_t *places)
 {
     for (int64_t i = vt_thread(); i < count; i += vt_thread_count())
-        places[i] = i < rows ? (int32_t)place_of(words, numbers[vt_word_place(&words, i)]) : -1;
+        places[i] = i < rows ? (int32_t)vt_word_here(&words, numbers[vt_word_place(&words, i)]) : -1;
 }
 
 /* list = the places of a chunk with words first_word … + RUN - 1, in their order, as index in the chunk * RUN + word of
@@ -195,7 +188,7 @@ VT_KERNEL void __launch_bounds__(VT_BLOCK_THREADS)
     }
     sum = vt_block_sum(sum, shared);
     if (threadIdx.x != 0) return;
-    const int64_t target = place_of(words, targets[vt_word_place(&words, row)]);
+    const int64_t target = vt_word_here(&words, targets[vt_word_place(&words, row)]);
     parts[3 * row] = largest;
     parts[3 * row + 1] = sum;
     parts[3 * row + 2] = target >= 0 ? own[target] : -INFINITY;
@@ -252,7 +245,7 @@ VT_KERNEL void __launch_bounds__(VT_BLOCK_THREADS)
 {
     const int64_t row = blockIdx.x;
     const int32_t number = targets[vt_word_place(&words, row)];
-    const int64_t target = place_of(words, number);
+    const int64_t target = vt_word_here(&words, number);
     const float factor = number >= 0 ? (float)(scale * (loss_scale != NULL ? *loss_scale : 1.0)) : 0.0f;
     const float log_sum = log_sums[row];
     float values[VT_GROUP];

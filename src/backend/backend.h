@@ -165,6 +165,13 @@ VT_ON_DEVICE_TOO static inline int64_t vt_word_place(const vt_word_rows *words, 
     return row / words->tokens * words->window + words->first + row % words->tokens;
 }
 
+/* Which of this rank's words `number` is: its row of the table, its column of the scores; -1: it is not here. */
+VT_ON_DEVICE_TOO static inline int64_t vt_word_here(const vt_word_rows *words, int32_t number)
+{
+    const int64_t here = number - words->first_word;
+    return here >= 0 && here < words->count ? here : -1;
+}
+
 /* One behind the last number that is read, and the last sample. */
 static inline int64_t vt_word_rows_end(const vt_word_rows *words)
 {

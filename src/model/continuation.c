@@ -70,7 +70,7 @@ void vt_continuation_close(vt_continuation **continuation)
     vt_continuation *c = *continuation;
     if (c == NULL) return;
     vt_saved_close(&c->saved);
-    if (c->arena.backend != NULL) vt_arena_close(&c->arena);
+    vt_arena_close(&c->arena);
     c->backend->release(c->backend, c->keys);
     c->backend->release(c->backend, c->words);
     free(c->caches);

@@ -3,7 +3,6 @@
 void vt_layer_norm_build(vt_layer_norm *norm, vt_parameters *parameters, const char *prefix, int64_t dim, float epsilon)
 {
     norm->epsilon = epsilon;
-    norm->dim = dim;
     norm->weight = vt_parameters_add(parameters, prefix, "weight", 1, &dim, VT_START_ONE, 0);
     norm->bias = vt_parameters_add(parameters, prefix, "bias", 1, &dim, VT_START_ZERO, 0);
 }

@@ -8,7 +8,6 @@
 typedef struct {
     const vt_parameter *weight;
     const vt_parameter *bias;
-    int64_t dim;
     float epsilon;
 } vt_layer_norm;
 

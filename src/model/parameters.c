@@ -71,8 +71,6 @@ vt_parameter *vt_parameters_add(vt_parameters *parameters, const char *prefix, c
 {
     VT_ASSERT(parameters->values == NULL && dimensions <= VT_PARAMETER_DIMENSIONS);
     vt_parameter *parameter = vt_allocate(1, sizeof *parameter, "the list of parameters");
-    vt_parameter **list =
-        vt_reallocate(parameters->list, (size_t)(parameters->count + 1), sizeof *list, "the list of parameters");
     snprintf(parameter->name, sizeof parameter->name, "%s%s%s", prefix, prefix[0] != '\0' ? "." : "", name);
     parameter->index = parameters->count;
     parameter->dimensions = dimensions;
@@ -83,8 +81,9 @@ vt_parameter *vt_parameters_add(vt_parameters *parameters, const char *prefix, c
     parameter->spread = spread;
     for (int i = 0; i < dimensions; i++) parameter->shape[i] = parameter->local[i] = shape[i];
     count_elements(parameter);
-    parameters->list = list;
-    list[parameters->count++] = parameter;
+    parameters->list =
+        vt_grow(parameters->list, (size_t)parameters->count, sizeof(vt_parameter *), "the list of parameters");
+    parameters->list[parameters->count++] = parameter;
     return parameter;
 }
 

@@ -142,7 +142,7 @@ static vt_status learn_units(const vt_config *config, unit_facts **facts, int64_
     *facts = vt_allocate((size_t)*units, sizeof **facts, "the pipeline's stages");
     count_units(model, &own, &arena, *facts);
 done:
-    if (arena.backend != NULL) vt_arena_close(&arena);
+    vt_arena_close(&arena);
     vt_model_close(&model);
     vt_parameters_close(&parameters);
     vt_parallel_close(&parallel);

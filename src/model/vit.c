@@ -155,8 +155,9 @@ static vt_patch_grid grid_of(const vit *model, int64_t batch, int64_t channels, 
                            .tokens = tokens.count};
 }
 
-static vt_patch_grid output_grid(const vit *model, int64_t batch)
+static vt_patch_grid output_grid(const vt_model *base, int64_t batch)
 {
+    const vit *model = (const vit *)base;
     vt_patch_grid grid = grid_of(model, batch, model->config->n_out_channels, VT_PATCH_CHANNEL_LAST);
     grid.missing = model->config->missing == VT_GAPS_MASK ? VT_MISSING_LEFT_OUT : VT_MISSING_STAYS;
     return grid;
@@ -231,7 +232,7 @@ static void backward_input(const vit *model, const vt_pass *pass, const vt_model
 static vt_matrix lay_out(const vt_model *base, const vt_pass *pass, const vt_model_tensor *tensor)
 {
     const vit *model = (const vit *)base;
-    vt_patch_grid grid = output_grid(model, pass->batch);
+    vt_patch_grid grid = output_grid(base, pass->batch);
     grid.field_channels = vt_model_tensor_stride(tensor);
     vt_matrix rows = vt_pass_push_wide(pass, vt_pass_rows(pass), model->head.out);
     pass->backend->patches_load(pass->backend, &grid, tensor->values, tensor->mean, tensor->inverse_std, rows);
@@ -240,7 +241,7 @@ static vt_matrix lay_out(const vt_model *base, const vt_pass *pass, const vt_mod
 
 static void lay_out_backward(const vt_model *base, const vt_pass *pass, vt_matrix drows, const vt_model_tensor *tensor)
 {
-    vt_patch_grid grid = output_grid((const vit *)base, pass->batch);
+    vt_patch_grid grid = output_grid(base, pass->batch);
     grid.field_channels = vt_model_tensor_stride(tensor);
     pass->backend->patches_load_backward(pass->backend, &grid, drows, tensor->values, tensor->gradient);
 }
@@ -248,8 +249,7 @@ static void lay_out_backward(const vt_model *base, const vt_pass *pass, vt_matri
 static void lay_back(const vt_model *base, const vt_pass *pass, vt_matrix prediction, const float *mean,
                      const float *inverse_std, float *fields)
 {
-    const vit *model = (const vit *)base;
-    const vt_patch_grid grid = output_grid(model, pass->batch);
+    const vt_patch_grid grid = output_grid(base, pass->batch);
     pass->backend->patches_store(pass->backend, &grid, prediction, mean, inverse_std, fields);
 }
 
@@ -257,7 +257,7 @@ static vt_matrix restore(const vt_model *base, const vt_pass *pass, vt_matrix ro
                          const float *inverse_std)
 {
     const vit *model = (const vit *)base;
-    vt_patch_grid grid = output_grid(model, pass->batch);
+    vt_patch_grid grid = output_grid(base, pass->batch);
     if (base->parallel->tokens->size > 1) {
         VT_ASSERT(pass->batch == 1);
         rows = vt_region_gather_sample(base->parallel, pass->arena, rows);
@@ -270,15 +270,10 @@ static vt_matrix restore(const vt_model *base, const vt_pass *pass, vt_matrix ro
     return fields;
 }
 
-static vt_patch_grid prediction_grid(const vt_model *base, int64_t batch)
-{
-    return output_grid((const vit *)base, batch);
-}
-
 static void channel_squares(const vt_model *base, const vt_pass *pass, vt_matrix prediction, vt_matrix target,
                             const float *row_weights, double *squares)
 {
-    vt_patch_grid grid = output_grid((const vit *)base, pass->batch);
+    vt_patch_grid grid = output_grid(base, pass->batch);
     pass->backend->channel_squares(pass->backend, &grid, prediction, target, row_weights, squares);
 }
 
@@ -480,5 +475,5 @@ const vt_model_kind vt_model_vit = {.name = "vit",
                                     .lay_back = lay_back,
                                     .lay_out_backward = lay_out_backward,
                                     .restore = restore,
-                                    .prediction_grid = prediction_grid,
+                                    .prediction_grid = output_grid,
                                     .channel_squares = channel_squares};

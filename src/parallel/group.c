@@ -1,4 +1,5 @@
-/* What all engines have in common: counting, groups of one rank, and staging of device memory through the host. */
+/* What all engines have in common: counting, groups of one rank, and staging of device memory through the host; and the
+ * engines of a rank that talks to no other. */
 #include "parallel/group.h"
 
 #include <signal.h>
@@ -341,6 +342,17 @@ const char *vt_group_text(const vt_group *group, char text[VT_GROUP_TEXT_SIZE])
 }
 
 /* ---- engines ---- */
+
+vt_engine *vt_engine_open_alone(int rank, int size, bool counts_only)
+{
+    VT_ASSERT(rank >= 0 && rank < size && (size == 1 || counts_only));
+    vt_engine *engine = vt_allocate(1, sizeof *engine, "an engine");
+    engine->rank = rank;
+    engine->size = size;
+    engine->counts_only = counts_only;
+    snprintf(engine->name, sizeof engine->name, "%s", counts_only ? "dry" : "one rank");
+    return engine;
+}
 
 void vt_engine_close(vt_engine **engine)
 {

@@ -144,8 +144,8 @@ struct vt_engine {
     void (*close)(vt_engine *engine);
 };
 
-/* One rank. */
-vt_status vt_engine_open_self(vt_engine **engine);
+/* One rank by itself; or counts_only: as rank `rank` of `size`, whose operations are counted and move nothing. */
+vt_engine *vt_engine_open_alone(int rank, int size, bool counts_only);
 
 /* MPI over all ranks of the launcher; initialises MPI. Errors: built without MPI; MPI sees another number of ranks
  * than the launcher says (launched without MPI's support). `launcher` is what the message calls it. If MPI_Init waits
@@ -156,9 +156,6 @@ vt_status vt_engine_open_mpi(int rank, int size, const char *launcher, double ti
  * host memory), or when that is NULL meet at the launch's address and port. Errors: built without NCCL; the library is
  * not found; two ranks on one GPU; not all ranks come within `timeout` seconds. */
 vt_status vt_engine_open_nccl(const vt_launch *launch, vt_group *host, double timeout, vt_engine **engine);
-
-/* As rank `rank` of `size`, counting only. */
-vt_status vt_engine_open_dry(int rank, int size, vt_engine **engine);
 
 void vt_engine_close(vt_engine **engine);
 

@@ -39,14 +39,21 @@ done:
     return status;
 }
 
-/* The rank and the number of ranks, from two variables that must both be set. NULL: neither was found. */
-static vt_status read_world(vt_launch *launch, const char *rank, const char *size, const char *want_rank,
-                            const char *want_size)
+/* What a launcher says a process is, and by which variables; of several names for one thing the first that is set
+ * counts. */
+typedef struct {
+    vt_launcher launcher;
+    bool (*present)(void); /* NULL: when the rank or the number of ranks is set */
+    const char *rank[3], *size[4], *local_rank[2], *local_size[2];
+} source;
+
+/* The rank and the number of ranks, which must both be set. */
+static vt_status read_world(vt_launch *launch, const source *from)
 {
     vt_status status = VT_OK;
-    VT_CHECK(size != NULL, "%s=%.60s is set, but %s is not: %s sets both", rank, variable(rank), want_size,
-             vt_launch_name(launch->launcher));
-    VT_CHECK(rank != NULL, "%s=%.60s is set, but %s is not: %s sets both", size, variable(size), want_rank,
+    const char *rank = first_set(from->rank), *size = first_set(from->size);
+    VT_CHECK(rank != NULL && size != NULL, "%s=%.60s is set, but %s is not: %s sets both", rank != NULL ? rank : size,
+             variable(rank != NULL ? rank : size), rank != NULL ? from->size[0] : from->rank[0],
              vt_launch_name(launch->launcher));
     VT_TRY(read_number(size, 1, INT_MAX, &launch->world_size));
     VT_TRY(read_number(rank, 0, INT_MAX, &launch->rank));
@@ -56,10 +63,11 @@ done:
     return status;
 }
 
-/* The place on this host, from variables that may be NULL (unknown). */
-static vt_status read_local(vt_launch *launch, const char *rank, const char *size)
+/* The place on this host, which may be unknown. */
+static vt_status read_local(vt_launch *launch, const source *from)
 {
     vt_status status = VT_OK;
+    const char *rank = first_set(from->local_rank), *size = first_set(from->local_size);
     launch->local_rank = launch->local_size = -1;
     if (size != NULL) VT_TRY(read_number(size, 1, INT_MAX, &launch->local_size));
     if (rank != NULL) VT_TRY(read_number(rank, 0, INT_MAX, &launch->local_rank));
@@ -113,35 +121,6 @@ static bool first_node(const char *list, char *name, size_t room)
 
 /* ---- launchers ---- */
 
-static bool has_torchrun(void)
-{
-    return FIRST_SET("RANK", "WORLD_SIZE") != NULL;
-}
-
-static vt_status read_torchrun(vt_launch *launch)
-{
-    vt_status status = VT_OK;
-    VT_TRY(read_world(launch, FIRST_SET("RANK"), FIRST_SET("WORLD_SIZE"), "RANK", "WORLD_SIZE"));
-    VT_TRY(read_local(launch, FIRST_SET("LOCAL_RANK"), FIRST_SET("LOCAL_WORLD_SIZE")));
-done:
-    return status;
-}
-
-static bool has_open_mpi(void)
-{
-    return FIRST_SET("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE") != NULL;
-}
-
-static vt_status read_open_mpi(vt_launch *launch)
-{
-    vt_status status = VT_OK;
-    VT_TRY(read_world(launch, FIRST_SET("OMPI_COMM_WORLD_RANK"), FIRST_SET("OMPI_COMM_WORLD_SIZE"),
-                      "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"));
-    VT_TRY(read_local(launch, FIRST_SET("OMPI_COMM_WORLD_LOCAL_RANK"), FIRST_SET("OMPI_COMM_WORLD_LOCAL_SIZE")));
-done:
-    return status;
-}
-
 /* A process of a step (srun), not the batch script itself. In a batch script, and in what it starts without srun,
  * SLURM_PROCID is 0 and SLURM_NTASKS is what the job asked for, but no other process runs: this is a single rank. Such
  * a process has a job and no step, or a step with one of the numbers that Slurm reserves for batch scripts and
@@ -157,14 +136,11 @@ static bool has_slurm(void)
     return !vt_text_to_integer(variable(step), &number) || number < INT64_C(0xfffffff0);
 }
 
-static vt_status read_slurm(vt_launch *launch)
+/* The step's own count first: srun may start fewer tasks on a node than the job asked for. */
+static vt_status read_slurm_local_size(vt_launch *launch)
 {
     vt_status status = VT_OK;
     int node = -1;
-    VT_TRY(read_world(launch, "SLURM_PROCID", FIRST_SET("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_NPROCS"),
-                      "SLURM_PROCID", "SLURM_NTASKS"));
-    VT_TRY(read_local(launch, FIRST_SET("SLURM_LOCALID"), NULL));
-    /* The step's own count first: srun may start fewer tasks on a node than the job asked for. */
     const char *tasks = FIRST_SET("SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE");
     if (variable("SLURM_NODEID") != NULL) VT_TRY(read_number("SLURM_NODEID", 0, INT_MAX, &node));
     if (tasks != NULL) launch->local_size = tasks_of_node(variable(tasks), node);
@@ -182,48 +158,50 @@ static bool has_hydra(void)
     return FIRST_SET("MPI_LOCALNRANKS", "MPI_LOCALRANKID") != NULL && variable("PMI_RANK") != NULL;
 }
 
-static bool has_pmi(void)
+/* From the innermost outwards. */
+static const source sources[] = {
+    {VT_LAUNCHER_TORCHRUN, NULL, {"RANK"}, {"WORLD_SIZE"}, {"LOCAL_RANK"}, {"LOCAL_WORLD_SIZE"}},
+    {VT_LAUNCHER_OPEN_MPI,
+     NULL,
+     {"OMPI_COMM_WORLD_RANK"},
+     {"OMPI_COMM_WORLD_SIZE"},
+     {"OMPI_COMM_WORLD_LOCAL_RANK"},
+     {"OMPI_COMM_WORLD_LOCAL_SIZE"}},
+    {VT_LAUNCHER_PMI, has_hydra, {"PMI_RANK"}, {"PMI_SIZE"}, {"MPI_LOCALRANKID"}, {"MPI_LOCALNRANKS"}},
+    {VT_LAUNCHER_SLURM,
+     has_slurm,
+     {"SLURM_PROCID"},
+     {"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_NPROCS"},
+     {"SLURM_LOCALID"},
+     {NULL}},
+    {VT_LAUNCHER_PMI, NULL, {"PMI_RANK", "PMIX_RANK"}, {"PMI_SIZE"}, {"MPI_LOCALRANKID"}, {"MPI_LOCALNRANKS"}},
+};
+enum { SOURCE_COUNT = sizeof sources / sizeof sources[0] };
+
+static bool is_present(const source *from)
 {
-    return FIRST_SET("PMI_RANK", "PMI_SIZE", "PMIX_RANK") != NULL;
+    return from->present != NULL ? from->present() : first_set(from->rank) != NULL || first_set(from->size) != NULL;
 }
 
-/* PMIx says which rank a process is, but has no variable for the number of ranks: one must ask its library. Open MPI
- * and Slurm, which start such processes, set their own variables and are recognised by those. */
-static vt_status read_pmi(vt_launch *launch)
+/* The first launcher from sources[from] on that is present; VT_LAUNCHER_NONE: one rank. PMIx says which rank a process
+ * is, but has no variable for the number of ranks: one must ask its library. Open MPI and Slurm, which start such
+ * processes, set their own variables and are recognised by those. */
+static vt_status find_launcher(int from, vt_launch *launch)
 {
     vt_status status = VT_OK;
-    VT_CHECK(FIRST_SET("PMI_RANK", "PMI_SIZE") != NULL,
+    *launch = (vt_launch){.launcher = VT_LAUNCHER_NONE, .world_size = 1, .local_size = 1};
+    while (from < SOURCE_COUNT && !is_present(&sources[from])) from++;
+    if (from == SOURCE_COUNT) return VT_OK;
+    launch->launcher = sources[from].launcher;
+    VT_CHECK(launch->launcher != VT_LAUNCHER_PMI || FIRST_SET("PMI_RANK", "PMI_SIZE") != NULL,
              "PMIX_RANK=%.60s is set, but nothing says how many ranks there are, for which PMIx has no variable: set "
              "PMI_SIZE to their number, or start them with mpirun or srun",
              variable("PMIX_RANK"));
-    VT_TRY(read_world(launch, FIRST_SET("PMI_RANK", "PMIX_RANK"), FIRST_SET("PMI_SIZE"), "PMI_RANK", "PMI_SIZE"));
-    VT_TRY(read_local(launch, FIRST_SET("MPI_LOCALRANKID"), FIRST_SET("MPI_LOCALNRANKS")));
+    VT_TRY(read_world(launch, &sources[from]));
+    VT_TRY(read_local(launch, &sources[from]));
+    if (launch->launcher == VT_LAUNCHER_SLURM) VT_TRY(read_slurm_local_size(launch));
 done:
     return status;
-}
-
-/* From the innermost outwards. */
-static const struct {
-    vt_launcher launcher;
-    bool (*present)(void);
-    vt_status (*read)(vt_launch *launch);
-} launchers[] = {
-    {VT_LAUNCHER_TORCHRUN, has_torchrun, read_torchrun},
-    {VT_LAUNCHER_OPEN_MPI, has_open_mpi, read_open_mpi},
-    {VT_LAUNCHER_PMI, has_hydra, read_pmi},
-    {VT_LAUNCHER_SLURM, has_slurm, read_slurm},
-    {VT_LAUNCHER_PMI, has_pmi, read_pmi},
-};
-enum { LAUNCHER_COUNT = sizeof launchers / sizeof launchers[0] };
-
-/* The first launcher from launchers[from] on that is present; VT_LAUNCHER_NONE: one rank. */
-static vt_status find_launcher(int from, vt_launch *launch)
-{
-    *launch = (vt_launch){.launcher = VT_LAUNCHER_NONE, .world_size = 1, .local_size = 1};
-    while (from < LAUNCHER_COUNT && !launchers[from].present()) from++;
-    if (from == LAUNCHER_COUNT) return VT_OK;
-    launch->launcher = launchers[from].launcher;
-    return launchers[from].read(launch);
 }
 
 /* Scripts set RANK and WORLD_SIZE from Slurm's or mpirun's variables: then MPI is present too, and may know more. One

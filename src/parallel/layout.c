@@ -1,20 +1,11 @@
 #include "parallel/layout.h"
 
 #include <string.h>
-#include <strings.h>
+
+#include "base/text.h"
 
 static const char *const axis_names[] = {
-    [VT_AXIS_TENSOR] = "tp", [VT_AXIS_CONTEXT] = "cp", [VT_AXIS_PIPELINE] = "pp", [VT_AXIS_DATA] = "dp"};
-
-/* The axis of a name of `length` bytes, in either case; VT_AXIS_COUNT: none. */
-static vt_axis find_axis(const char *name, size_t length)
-{
-    vt_axis axis = VT_AXIS_TENSOR;
-    while (axis < VT_AXIS_COUNT &&
-           (strlen(axis_names[axis]) != length || strncasecmp(name, axis_names[axis], length) != 0))
-        axis++;
-    return axis;
-}
+    [VT_AXIS_TENSOR] = "tp", [VT_AXIS_CONTEXT] = "cp", [VT_AXIS_PIPELINE] = "pp", [VT_AXIS_DATA] = "dp", NULL};
 
 /* order: the axes in the order in which they are named; returns how many. */
 static vt_status parse_names(const char *text, size_t length, const char *what, vt_axis order[VT_AXIS_COUNT],
@@ -27,14 +18,13 @@ static vt_status parse_names(const char *text, size_t length, const char *what, 
     *count = 0;
     for (size_t begin = 0, end; begin <= length; begin = end + 1) {
         for (end = begin; end < length && text[end] != '-';) end++;
-        const vt_axis axis = find_axis(text + begin, end - begin);
-        VT_CHECK(axis < VT_AXIS_COUNT,
-                 "%s '%.*s': '%.*s' is no axis; expected tp, cp, pp and dp joined by '-', as in tp-cp-dp", what, shown,
-                 text, end - begin < SHOWN ? (int)(end - begin) : SHOWN, text + begin);
+        const int axis = vt_text_place(text + begin, end - begin, axis_names);
+        VT_CHECK(axis >= 0, "%s '%.*s': '%.*s' is no axis; expected tp, cp, pp and dp joined by '-', as in tp-cp-dp",
+                 what, shown, text, end - begin < SHOWN ? (int)(end - begin) : SHOWN, text + begin);
         VT_CHECK((seen & VT_AXES(axis)) == 0, "%s '%.*s' names %s twice; expected each axis once", what, shown, text,
                  axis_names[axis]);
         seen |= VT_AXES(axis);
-        order[(*count)++] = axis;
+        order[(*count)++] = (vt_axis)axis;
     }
 done:
     return status;

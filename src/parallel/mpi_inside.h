@@ -32,9 +32,9 @@ typedef struct {
 /* One operation: its parts, and the arguments that MPI reads while they run. */
 typedef struct {
     const char *name;
-    bool is_receive;       /* of one rank's message */
-    size_t volume;         /* in bytes, over all ranks or of one */
-    int count, room, over; /* requests; the first `over` have finished */
+    bool is_receive; /* of one rank's message */
+    size_t volume;   /* in bytes, over all ranks or of one */
+    int count, over; /* requests; the first `over` have finished */
     MPI_Request *requests;
     int *counts, *offsets;
     void *sum; /* allocated here, because `receive` may overlap what is sent; belongs to `receive` */

@@ -35,11 +35,7 @@ static void operation_close(vt_mpi_operation *work)
 /* Makes room for one more request. */
 static MPI_Request *next(vt_mpi_operation *work)
 {
-    if (work->count == work->room) {
-        work->room = work->room > 0 ? 2 * work->room : 2;
-        work->requests =
-            vt_reallocate(work->requests, (size_t)work->room, sizeof *work->requests, "communication over MPI");
-    }
+    work->requests = vt_grow(work->requests, (size_t)work->count, sizeof *work->requests, "communication over MPI");
     work->requests[work->count] = MPI_REQUEST_NULL;
     return &work->requests[work->count++];
 }
@@ -49,14 +45,9 @@ static int part(int64_t left, int64_t largest)
     return (int)(left < largest ? left : largest);
 }
 
-static int64_t largest_count(const vt_group *group)
+static const vt_mpi_state *state_of(const vt_group *group)
 {
-    return ((const vt_mpi_state *)group->engine->state)->largest_count;
-}
-
-static int64_t largest_bytes(const vt_group *group)
-{
-    return ((const vt_mpi_state *)group->engine->state)->largest_bytes;
+    return group->engine->state;
 }
 
 static void mpi_all_reduce(vt_group *group, vt_sum_type type, void *data, int64_t count, vt_request *request)
@@ -64,7 +55,7 @@ static void mpi_all_reduce(vt_group *group, vt_sum_type type, void *data, int64_
     size_t size = type == VT_SUM_FLOAT64 ? sizeof(double) : sizeof(float);
     vt_mpi_operation *work = operation_begin("all-reduce", (size_t)count * size, request);
     for (int64_t done = 0; done < count;) {
-        int now = part(count - done, largest_count(group));
+        int now = part(count - done, state_of(group)->largest_count);
         int code =
             MPI_Iallreduce(MPI_IN_PLACE, (char *)data + (size_t)done * size, now,
                            type == VT_SUM_FLOAT64 ? MPI_DOUBLE : MPI_FLOAT, MPI_SUM, communicator(group), next(work));
@@ -79,7 +70,7 @@ static void reduce_to_each(vt_group *group, vt_mpi_operation *work, float *send,
     int64_t first = 0;
     for (int root = 0; root < group->size; first += counts[root++]) {
         for (int64_t done = 0; done < counts[root];) {
-            int now = part(counts[root] - done, largest_count(group));
+            int now = part(counts[root] - done, state_of(group)->largest_count);
             float *from = send + first + done, *to = root == group->rank ? receive + done : NULL;
             int code = MPI_Ireduce(from == to ? MPI_IN_PLACE : from, to, now, MPI_FLOAT, MPI_SUM, root,
                                    communicator(group), next(work));
@@ -94,7 +85,7 @@ static void mpi_reduce_scatter(vt_group *group, float *send, const int64_t *coun
     int64_t total = 0, own = counts[group->rank];
     for (int i = 0; i < group->size; i++) total += counts[i];
     vt_mpi_operation *work = operation_begin("reduce-scatter", (size_t)total * sizeof *send, request);
-    if (total > largest_count(group)) {
+    if (total > state_of(group)->largest_count) {
         reduce_to_each(group, work, send, counts, receive);
         return;
     }
@@ -119,7 +110,7 @@ static void transfer_parts(vt_group *group, vt_mpi_operation *work, transfer kin
     const MPI_Comm comm = communicator(group);
     for (size_t done = 0; done < bytes;) {
         char *from = (char *)data + done;
-        const int now = part((int64_t)(bytes - done), largest_bytes(group));
+        const int now = part((int64_t)(bytes - done), state_of(group)->largest_bytes);
         const int code = kind == SEND      ? MPI_Isend(from, now, MPI_BYTE, peer, 0, comm, next(work))
                          : kind == RECEIVE ? MPI_Irecv(from, now, MPI_BYTE, peer, 0, comm, next(work))
                                            : MPI_Ibcast(from, now, MPI_BYTE, peer, comm, next(work));
@@ -137,7 +128,7 @@ static void mpi_all_gather(vt_group *group, const void *send, const size_t *byte
     }
     vt_mpi_operation *work = operation_begin("all-gather", total, request);
     char *own = (char *)receive + before;
-    if (total > (size_t)largest_bytes(group)) {
+    if (total > (size_t)state_of(group)->largest_bytes) {
         if (send != own) memcpy(own, send, bytes[group->rank]);
         char *place = receive;
         for (int root = 0; root < group->size; place += bytes[root++])

@@ -60,38 +60,31 @@ vt_span vt_parallel_share(const vt_parallel *parallel, int64_t whole)
 
 /* ---- tokens ---- */
 
-static int64_t token_sum(const vt_group *group, const vt_span *spans)
-{
-    int64_t sum = 0;
-    for (int i = 0; i < group->size; i++) sum += spans[i].count;
-    return sum;
-}
-
 /* Copies rows between two orders of the same tokens: `staged` has a rank's rows of all samples together, rank after
  * rank; `whole` has a sample's rows of all ranks together. */
 static void reorder(vt_group *group, const vt_span *spans, vt_backend *backend, int64_t batch, vt_matrix staged,
                     vt_matrix whole, bool to_whole)
 {
-    int64_t tokens = token_sum(group, spans), before = 0;
     if (group->engine->counts_only) { /* as one operation: in effect it is one copy of everything */
         backend->convert(backend, to_whole ? staged : whole, to_whole ? whole : staged);
         return;
     }
+    const int64_t tokens = whole.rows / batch;
     for (int rank = 0; rank < group->size; rank++) {
+        const int64_t before = spans[rank].first - spans[0].first;
         for (int64_t sample = 0; sample < batch; sample++) {
             vt_matrix a = vt_matrix_rows(staged, before * batch + sample * spans[rank].count, spans[rank].count);
             vt_matrix b = vt_matrix_rows(whole, sample * tokens + before, spans[rank].count);
             backend->convert(backend, to_whole ? a : b, to_whole ? b : a);
         }
-        before += spans[rank].count;
     }
 }
 
-static int64_t tokens_before(const vt_group *group, const vt_span *spans)
+/* This rank's rows of all ranks', as `staged` has them. */
+static vt_matrix own_rows(const vt_group *group, const vt_span *spans, int64_t batch, vt_matrix staged)
 {
-    int64_t before = 0;
-    for (int i = 0; i < group->rank; i++) before += spans[i].count;
-    return before;
+    const vt_span *own = &spans[group->rank];
+    return vt_matrix_rows(staged, (own->first - spans[0].first) * batch, own->count * batch);
 }
 
 void vt_region_gather(vt_group *group, const vt_span *spans, vt_arena *arena, int64_t batch, vt_matrix x,
@@ -101,7 +94,7 @@ void vt_region_gather(vt_group *group, const vt_span *spans, vt_arena *arena, in
     size_t mark = arena->used, bytes[group->size];
     bool in_place = batch == 1 && whole.stride == whole.columns; /* the ranks' rows are then one behind another */
     vt_matrix staged = in_place ? whole : vt_arena_push_matrix(arena, x.type, whole.rows, whole.columns);
-    vt_matrix own = vt_matrix_rows(staged, tokens_before(group, spans) * batch, x.rows);
+    vt_matrix own = own_rows(group, spans, batch, staged);
     for (int i = 0; i < group->size; i++)
         bytes[i] = (size_t)(spans[i].count * batch * x.columns) * vt_type_size(x.type);
     backend->convert(backend, x, own);
@@ -118,7 +111,7 @@ void vt_region_reduce(vt_group *group, const vt_span *spans, vt_arena *arena, in
     int64_t counts[group->size];
     bool in_place = batch == 1 && whole.stride == whole.columns;
     vt_matrix staged = in_place ? whole : vt_arena_push_matrix(arena, VT_FLOAT32, whole.rows, whole.columns);
-    vt_matrix own = vt_matrix_rows(staged, tokens_before(group, spans) * batch, x.rows);
+    vt_matrix own = own_rows(group, spans, batch, staged);
     for (int i = 0; i < group->size; i++) counts[i] = spans[i].count * batch * x.columns;
     if (!in_place) reorder(group, spans, backend, batch, staged, whole, false);
     vt_group_reduce_scatter(group, staged.data, counts, own.data, NULL);

@@ -177,7 +177,7 @@ static vt_status open_engine(const vt_config *config, vt_world *world)
     bool several =
         launch->world_size > 1 || (config != NULL && config->comm == VT_COMM_MPI && vt_launch_has_mpi(launch));
     if (!several) {
-        VT_TRY(vt_engine_open_self(&world->engine));
+        world->engine = vt_engine_open_alone(0, 1, false);
         goto done;
     }
     if (!vt_launch_has_mpi(launch) && config != NULL && config->device != VT_DEVICE_CPU &&
@@ -296,7 +296,7 @@ vt_status vt_world_open_dry(const vt_config *config, int rank, int ranks, const 
         world->node_of[i] = node_of[i];
         if (node_of[i] >= world->nodes) world->nodes = node_of[i] + 1;
     }
-    VT_TRY(vt_engine_open_dry(rank, ranks, &world->engine));
+    world->engine = vt_engine_open_alone(rank, ranks, true);
     VT_TRY(vt_world_open_everyone(world));
     VT_TRY(set_layout(config, world));
 done:

@@ -131,4 +131,25 @@ vt_status vt_world_same(vt_world *world, const char *own, const char *demand);
 /* The text of rank 0 (malloc'd; *text of the others is replaced; may be NULL). Collective. */
 void vt_world_broadcast_text(vt_world *world, char **text);
 
+/* ---- what a rank sends, as its groups have counted it; over the dry engine, before anything runs ----
+ * Bytes are those that this rank hands to others, as a ring sends them (vt_volume in group.h). Nothing here
+ * communicates. */
+
+typedef enum {
+    VT_TRAFFIC_TENSOR,    /* activations between the ranks of the tensor axis */
+    VT_TRAFFIC_CONTEXT,   /* keys and values, and a sample's norms, between those of the context axis */
+    VT_TRAFFIC_PIPELINE,  /* activations and their gradients between neighbouring stages */
+    VT_TRAFFIC_GRADIENTS, /* gradients, and with ZeRO parameters */
+    VT_TRAFFIC_FIGURES,   /* losses and norms: a few numbers */
+    VT_TRAFFIC_COUNT
+} vt_traffic;
+
+const char *vt_traffic_name(vt_traffic traffic);
+
+/* What a group of a world is for, by its name. */
+vt_traffic vt_traffic_of(const char *group);
+
+/* All that this rank's groups have counted since they were made: the difference over a step is the step's. */
+void vt_communication_counted(const vt_world *world, vt_volume counted[VT_TRAFFIC_COUNT]);
+
 #endif

@@ -1,4 +1,4 @@
-/* The groups of ranks along axes of the layout, within nodes and across them. */
+/* The groups of ranks along axes of the layout, within nodes and across them, and what they have counted. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,8 +8,7 @@
 
 static void add_group(vt_world *world, vt_group *group)
 {
-    world->groups =
-        vt_reallocate(world->groups, (size_t)(world->group_count + 1), sizeof(vt_group *), "the table of ranks");
+    world->groups = vt_grow(world->groups, (size_t)world->group_count, sizeof(vt_group *), "the table of ranks");
     world->groups[world->group_count++] = group;
 }
 
@@ -139,4 +138,28 @@ vt_status vt_world_neighbours(vt_world *world, vt_axis axis, int parity, const c
 vt_status vt_world_ends(vt_world *world, vt_axis axis, const char *purpose, vt_backend *backend, vt_group **group)
 {
     return open_pair(world, axis, (const int[]){0, world->layout.size[axis] - 1}, purpose, backend, group);
+}
+
+/* ---- what they have counted ---- */
+
+/* By the names that vt_world_group gives. */
+vt_traffic vt_traffic_of(const char *group)
+{
+    if (strcmp(group, "tp") == 0) return VT_TRAFFIC_TENSOR;
+    if (strcmp(group, "cp") == 0) return VT_TRAFFIC_CONTEXT;
+    if (strcmp(group, "pp") == 0 || strncmp(group, "pp ", 3) == 0) return VT_TRAFFIC_PIPELINE;
+    return strstr(group, " of gradients") != NULL ? VT_TRAFFIC_GRADIENTS : VT_TRAFFIC_FIGURES;
+}
+
+void vt_communication_counted(const vt_world *world, vt_volume counted[VT_TRAFFIC_COUNT])
+{
+    memset(counted, 0, VT_TRAFFIC_COUNT * sizeof *counted);
+    for (int i = 0; i < world->group_count; i++)
+        vt_volume_add(&counted[vt_traffic_of(world->groups[i]->name)], &world->groups[i]->volume, 1);
+}
+
+const char *vt_traffic_name(vt_traffic traffic)
+{
+    static const char *const names[VT_TRAFFIC_COUNT] = {"tp", "cp", "pp", "gradients", "figures"};
+    return names[traffic];
 }

@@ -3,7 +3,7 @@
 #ifndef VT_TRAINING_PLAN_H
 #define VT_TRAINING_PLAN_H
 
-#include "parallel/communication.h"
+#include "parallel/world.h"
 #include "training/trainer.h"
 
 /* What a group of ranks sends in one optimizer step. */

@@ -564,8 +564,9 @@ TEST(attention_does_not_depend_on_threads)
             guarded_attention_forward(b, &a[i]);
             guarded_attention_backward(b, &a[i], &a[i]);
             vt_cpu_state *state = b->state;
-            if (state->scratch != NULL) memset(state->scratch, 0xff, (size_t)state->threads * state->scratch_bytes);
-            if (state->shared != NULL) memset(state->shared, 0xff, state->shared_bytes);
+            const vt_cpu_room rooms[] = {state->scratch, state->shared};
+            for (int room = 0; room < 2; room++)
+                if (rooms[room].memory != NULL) memset(rooms[room].memory, 0xff, rooms[room].bytes);
         }
         close_path(&b);
         guarded_attention_compare(&a[i], &a[0], (const double[]){0, 0, 0, 0, 0});

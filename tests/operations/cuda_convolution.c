@@ -9,7 +9,7 @@
 #define FAKE_PLANS convolutions
 #include "operations/fake_plans.h"
 
-#include "cuda/convolution.h"
+#include "cuda/graph_plans.h"
 
 /* ---- what it computes ---- */
 
@@ -141,6 +141,7 @@ static void fake_compute_graph(const fake_descriptor *graph, const fake_descript
 }
 
 #define vt_convolutions_fill fill_convolutions
+#define vt_convolution_describe describe_convolution
 void fill_convolutions(vt_backend *backend);
 #include "cuda/convolution.c"
 

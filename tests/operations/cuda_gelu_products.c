@@ -10,7 +10,7 @@
 #include "operations/fake_graph.h"
 #include "operations/fake_plans.h"
 
-#include "cuda/gelu_products.h"
+#include "cuda/graph_plans.h"
 
 static void fake_compute_graph(const fake_descriptor *graph, const fake_descriptor *pack)
 {

@@ -36,9 +36,8 @@ TEST(without_a_gpu_auto_is_the_cpu_and_cuda_an_error)
 #include <dlfcn.h>
 #include <unistd.h>
 
-#include "cuda/convolution.h"
 #include "cuda/fused_attention.h"
-#include "cuda/gelu_products.h"
+#include "cuda/graph_plans.h"
 #include "operations/gelu_case.h"
 #include "operations/mirror.h"
 
@@ -116,7 +115,8 @@ TEST(cudnn_has_kernels_for_convolutions)
                                           .exact = type == VT_FLOAT32 && variant < 3};
             vt_fused_graph graph;
             vt_fused_plan found[VT_FUSED_MOST_PLANS];
-            vt_convolution_describe(library, NULL, h200, &key, &graph);
+            vt_fused_graph_begin(library, NULL, h200, &graph);
+            vt_convolution_describe(&key, &graph);
             EXPECT(vt_fused_graph_find_plans(&graph, needs, VT_FUSED_ANY_PROPOSAL, 1, found) == 1,
                    "shape %zu, variant %d: %s", i, (int)variant, graph.failure);
             vt_fused_graph_close(&graph);
@@ -143,7 +143,8 @@ TEST(cudnn_has_kernels_for_products_with_gelu)
         const vt_fused_needs needs = {.same_bits = true};
         vt_fused_graph graph;
         vt_fused_plan found[VT_FUSED_MOST_PLANS];
-        vt_gelu_product_describe(library, NULL, h200, &key, &graph);
+        vt_fused_graph_begin(library, NULL, h200, &graph);
+        vt_gelu_product_describe(&key, &graph);
         EXPECT(vt_fused_graph_find_plans(&graph, needs, VT_FUSED_ANY_PROPOSAL, 1, found) == 1, "variant %d: %s",
                variant, graph.failure);
         vt_fused_graph_close(&graph);

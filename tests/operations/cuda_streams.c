@@ -122,17 +122,12 @@ void vt_host_cuda_hand_to(void (*taker)(void (*run)(const void *), const void *,
 #define vt_convolutions_fill(backend) (void)(backend)
 #define vt_gelu_products_fill(backend) (void)(backend)
 #define vt_cuda_succeeds streams_succeeds
-#define vt_cuda_clock_fill streams_clock_fill
-#define vt_cuda_clock_close streams_clock_close
 #define vt_backend_open_cuda streams_open
 #define vt_backend_choose_gpu streams_choose
 vt_status streams_open(int local_rank, bool deterministic, vt_backend **backend);
 vt_status streams_choose(int local_rank);
 bool streams_succeeds(vt_backend *backend, cudaError_t error, const char *what);
-void streams_clock_fill(vt_backend *backend);
-void streams_clock_close(vt_backend *backend);
 #include "cuda/backend.c"
-#include "cuda/clock.c"
 
 /* ---- the path ---- */
 

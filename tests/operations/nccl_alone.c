@@ -21,7 +21,7 @@ static bool open_alone(alone *a)
     static int member = 0;
     memset(a, 0, sizeof *a);
     EXPECT_OK(vt_backend_open_cuda(0, true, &a->backend));
-    EXPECT_OK(vt_engine_open_self(&a->self));
+    a->self = vt_engine_open_alone(0, 1, false);
     EXPECT_OK(vt_group_open(a->self, "test", &member, 1, 0, 0, NULL, &a->host));
     const vt_launch launch = {.world_size = 1};
     if (vt_engine_open_nccl(&launch, a->host, 60, &a->engine) != VT_OK) return false;

@@ -149,8 +149,8 @@ static bool same_bits(const twins *a, const twins *b)
 static void poison(vt_backend *b)
 {
     vt_cpu_state *state = b->state;
-    memset(state->scratch, 0xff, (size_t)state->threads * state->scratch_bytes);
-    memset(state->shared, 0xff, state->shared_bytes);
+    memset(state->scratch.memory, 0xff, (size_t)state->threads * state->scratch_bytes);
+    memset(state->shared.memory, 0xff, state->shared.bytes);
 }
 
 /* Several blocks of queries and of keys, more threads than heads, the second time in memory full of NaN. bfloat16

@@ -1,6 +1,6 @@
 /* What the ranks of an MPI run send in a step is what the dry engine said before, to the operation and byte;
  * unit/communication.c compares that with the formulas of docs/parallelism.md. */
-#include "parallel/communication.h"
+#include "parallel/world.h"
 
 #include "config/stages.h"
 #include "rig.h"

@@ -1,10 +1,10 @@
 /* What a step sends, counted with the dry engine, against the formulas of docs/parallelism.md: 64 ranks of a model of
  * real size. Bytes are those that one rank hands to others, as a ring sends them (vt_volume in group.h). */
-#include "parallel/communication.h"
 #include "config/fit.h"
 #include "config/stages.h"
 #include "model/split.h"
 #include "parallel/region.h"
+#include "parallel/world.h"
 #include "training/plan.h"
 #include "unit/config_open.h"
 

@@ -132,7 +132,7 @@ TEST(slurm)
     /* the job's count, in a step with fewer tasks */
     CHECK(VT_LAUNCHER_SLURM, 1, 2, 1, -1, "localhost", "SLURM_PROCID=1", "SLURM_STEP_NUM_TASKS=2", "SLURM_LOCALID=1",
           "SLURM_NTASKS_PER_NODE=8");
-    EXPECT_BAD("SLURM_PROCID=1 is set, but SLURM_NTASKS is not", "SLURM_PROCID=1");
+    EXPECT_BAD("SLURM_PROCID=1 is set, but SLURM_STEP_NUM_TASKS is not", "SLURM_PROCID=1");
     EXPECT_BAD("SLURM_PROCID=8 is outside SLURM_NTASKS=8", "SLURM_PROCID=8", "SLURM_NTASKS=8");
     EXPECT_BAD("SLURM_JOB_NODELIST=[: no first node", "SLURM_PROCID=0", "SLURM_NTASKS=8", "SLURM_JOB_NODELIST=[");
 }

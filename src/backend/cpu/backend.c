@@ -44,16 +44,12 @@ static vt_status cpu_allocate(vt_backend *backend, vt_memory_category category, 
         "%s need %s of memory, %s are free. A smaller batch (--local_batch_size), a larger --patch_size or a smaller "
         "--embed_dim need less",
         vt_memory_category_name(category), vt_text_bytes((double)bytes, needed), vt_text_bytes(available, free_memory));
-    if (state->mapping_count == state->mapping_room) {
-        state->mapping_room = 2 * state->mapping_room + 64;
-        state->mappings = vt_reallocate(state->mappings, state->mapping_room, sizeof *state->mappings, "the back end");
-    }
     void *mapped = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     VT_CHECK(mapped != MAP_FAILED, "no memory for %s (%s): %s", vt_memory_category_name(category),
              vt_text_bytes((double)bytes, needed), strerror(errno));
     madvise(mapped, bytes, MADV_HUGEPAGE); /* advice only: fewer page faults where the kernel follows it */
-    state->mappings[state->mapping_count].memory = mapped;
-    state->mappings[state->mapping_count++].bytes = bytes;
+    state->mappings = vt_grow(state->mappings, state->mapping_count, sizeof *state->mappings, "the back end");
+    state->mappings[state->mapping_count++] = (vt_cpu_room){mapped, bytes};
     *memory = mapped;
 done:
     return status;
@@ -114,56 +110,43 @@ static void cpu_copy(vt_backend *backend, void *to, const void *from, size_t byt
     }
 }
 
-bool vt_cpu_scratch_reserve(vt_backend *backend, size_t bytes)
+/* Makes the room at least `bytes` large; its old content is lost when it grows. */
+static void *grow(vt_backend *backend, size_t bytes, vt_cpu_room *room)
 {
-    vt_cpu_state *state = backend->state;
-    if (bytes <= state->scratch_bytes) return true;
-    bytes = (bytes + 4095) / 4096 * 4096;
-    void *memory = NULL;
-    if (cpu_allocate(backend, VT_MEMORY_WORKSPACE, bytes * (size_t)state->threads, &memory) != VT_OK) {
-        state->failed = true;
-        return false;
-    }
-    cpu_release(backend, state->scratch);
-    state->scratch = memory;
-    state->scratch_bytes = bytes;
-    return true;
-}
-
-/* Makes *memory at least `bytes` large; *capacity is its size. The old content is lost when it grows. */
-static void *grow(vt_backend *backend, size_t bytes, void **memory, size_t *capacity)
-{
-    vt_cpu_state *state = backend->state;
-    void *larger = NULL;
-    if (bytes <= *capacity) return *memory;
-    cpu_release(backend, *memory);
-    *memory = NULL;
-    *capacity = 0;
-    if (cpu_allocate(backend, VT_MEMORY_WORKSPACE, bytes, &larger) != VT_OK) {
-        state->failed = true;
-        return NULL;
-    }
-    *memory = larger;
-    *capacity = bytes;
-    return larger;
+    if (bytes <= room->bytes) return room->memory;
+    cpu_release(backend, room->memory);
+    *room = (vt_cpu_room){NULL, 0};
+    if (cpu_allocate(backend, VT_MEMORY_WORKSPACE, bytes, &room->memory) == VT_OK)
+        room->bytes = bytes;
+    else
+        ((vt_cpu_state *)backend->state)->failed = true;
+    return room->memory;
 }
 
 void *vt_cpu_stand_in_memory(vt_backend *backend, size_t bytes)
 {
-    vt_cpu_state *state = backend->state;
-    return grow(backend, bytes, &state->stand_ins, &state->stand_in_bytes);
+    return grow(backend, bytes, &((vt_cpu_state *)backend->state)->stand_ins);
 }
 
 void *vt_cpu_shared(vt_backend *backend, size_t bytes)
 {
+    return grow(backend, bytes, &((vt_cpu_state *)backend->state)->shared);
+}
+
+bool vt_cpu_scratch_reserve(vt_backend *backend, size_t bytes)
+{
     vt_cpu_state *state = backend->state;
-    return grow(backend, bytes, &state->shared, &state->shared_bytes);
+    const size_t pages = (bytes + 4095) / 4096 * 4096;
+    if (bytes <= state->scratch_bytes) return true;
+    const bool grown = grow(backend, pages * (size_t)state->threads, &state->scratch) != NULL;
+    state->scratch_bytes = grown ? pages : 0;
+    return grown;
 }
 
 void *vt_cpu_scratch(vt_backend *backend)
 {
     vt_cpu_state *state = backend->state;
-    return state->scratch + (size_t)omp_get_thread_num() * state->scratch_bytes;
+    return (char *)state->scratch.memory + (size_t)omp_get_thread_num() * state->scratch_bytes;
 }
 
 static vt_status cpu_check(vt_backend *backend)
@@ -196,16 +179,12 @@ static void fill_plain(vt_backend *backend)
 #include "backend/operations.def"
 }
 
-typedef struct {
-    vt_cpu_isa isa;
-    const char *name;
-    bool available; /* in this build and on this processor */
-    void (*fill)(vt_backend *backend);
-} vector_choice;
-
-enum { VECTOR_CHOICES = 5 };
-
 #if defined(__x86_64__)
+
+static bool has_avx2(void)
+{
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+}
 
 static bool has_avx512(void)
 {
@@ -226,50 +205,6 @@ static bool has_bf16(void)
 #else
     return (getauxval(AT_HWCAP2) & HWCAP2_BF16) != 0;
 #endif
-}
-
-/* Whether pairs multiply clearly faster than float32 numbers: by turns, the best of a few turns of some hundredths of a
- * millisecond, on one thread, so that what other cores do does not matter. With a smaller difference the choice could
- * change from run to run, and with it the bits. (On an Intel Xeon of the Sapphire Rapids class pairs have half the
- * rate.) */
-static bool pairs_pay(vt_backend *backend)
-{
-    enum { TURNS = 8, ROUNDS = 10000 };
-    static const vt_type types[2] = {VT_FLOAT32, VT_BFLOAT16};
-    double best[2] = {0};
-    vt_vector_fill_bf16(backend);
-    omp_set_num_threads(1);
-    for (int turn = 0; turn < 2 * TURNS; turn++) {
-        double *rate = &best[turn % 2];
-        const double begin = vt_clock_seconds();
-        const double flops = vt_backend_cpu_multiply_adds(backend, types[turn % 2], ROUNDS);
-        *rate = fmax(*rate, flops / (vt_clock_seconds() - begin));
-    }
-    omp_set_num_threads(vt_cpu_threads(backend));
-    return best[1] > 1.3 * best[0];
-}
-
-static void fill_bf16(vt_backend *backend)
-{
-    vt_vector_fill_bf16(backend);
-}
-
-#else
-
-static bool has_bf16(void)
-{
-    return false;
-}
-
-static bool pairs_pay(vt_backend *backend)
-{
-    (void)backend;
-    return false;
-}
-
-static void fill_bf16(vt_backend *backend)
-{
-    (void)backend;
 }
 
 #endif
@@ -293,59 +228,83 @@ static void fill_amx(vt_backend *backend)
     vt_tiles_fill_amx(backend);
 }
 
-#else
-
-static bool has_amx(void)
-{
-    return false;
-}
-
-static void fill_amx(vt_backend *backend)
-{
-    (void)backend;
-}
-
 #endif
 
-static const vector_choice *choose_vectors(vt_backend *backend, vt_cpu_isa isa, vector_choice choices[VECTOR_CHOICES])
-{
-    choices[0] = (vector_choice){VT_ISA_BASELINE, "baseline", true, vt_vector_fill_baseline};
+/* The kernels of this build; the later ones are faster where a processor has their instructions. */
+typedef struct {
+    vt_cpu_isa isa;
+    const char *name;
+    bool (*available)(void); /* on this processor; NULL: on all */
+    void (*fill)(vt_backend *backend);
+} vector_choice;
+
+static const vector_choice choices[] = {
+    {VT_ISA_BASELINE, "baseline", NULL, vt_vector_fill_baseline},
 #if defined(__x86_64__)
-    __builtin_cpu_init();
-    choices[1] = (vector_choice){VT_ISA_AVX2, "avx2", __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"),
-                                 vt_vector_fill_avx2};
-    choices[2] = (vector_choice){VT_ISA_AVX512, "avx512", has_avx512(), vt_vector_fill_avx512};
-    const char *pairs_name = "avx512+bf16"; /* in the log "bf16" would be taken for the type of the numbers */
-#else
-    choices[1] = (vector_choice){VT_ISA_AVX2, "avx2", false, NULL};
-    choices[2] = (vector_choice){VT_ISA_AVX512, "avx512", false, NULL};
-    const char *pairs_name = "baseline+bf16";
+    {VT_ISA_AVX2, "avx2", has_avx2, vt_vector_fill_avx2},
+    {VT_ISA_AVX512, "avx512", has_avx512, vt_vector_fill_avx512},
 #endif
-    const bool asked = isa == VT_ISA_AUTO || isa == VT_ISA_AMX; /* otherwise the process need not ask the system */
-    choices[4] = (vector_choice){VT_ISA_AMX, "amx", asked && has_amx(), fill_amx};
-    const bool timed = isa == VT_ISA_AUTO && !choices[4].available; /* whether pairs pay must be known */
-    const bool pairs = (timed || isa == VT_ISA_BF16) && has_bf16() && (!timed || pairs_pay(backend));
-    choices[3] = (vector_choice){VT_ISA_BF16, pairs_name, pairs, fill_bf16};
-    for (int i = VECTOR_CHOICES - 1; i >= 0; i--)
-        if (isa == VT_ISA_AUTO ? choices[i].available : choices[i].isa == isa) return &choices[i];
+#if defined(VT_HAS_BF16) && defined(__x86_64__) /* in the log "bf16" would be taken for the type of the numbers */
+    {VT_ISA_BF16, "avx512+bf16", has_bf16, vt_vector_fill_bf16},
+#elif defined(VT_HAS_BF16)
+    {VT_ISA_BF16, "baseline+bf16", has_bf16, vt_vector_fill_bf16},
+#endif
+#if defined(VT_HAS_AMX)
+    {VT_ISA_AMX, "amx", has_amx, fill_amx},
+#endif
+};
+enum { CHOICES = sizeof choices / sizeof *choices };
+
+/* Whether pairs multiply clearly faster than float32 numbers: by turns, the best of a few turns of some hundredths of a
+ * millisecond, on one thread, so that what other cores do does not matter. With a smaller difference the choice could
+ * change from run to run, and with it the bits. (On an Intel Xeon of the Sapphire Rapids class pairs have half the
+ * rate.) */
+static bool pairs_pay(vt_backend *backend, const vector_choice *pairs)
+{
+    enum { TURNS = 8, ROUNDS = 10000 };
+    static const vt_type types[2] = {VT_FLOAT32, VT_BFLOAT16};
+    double best[2] = {0};
+    pairs->fill(backend);
+    omp_set_num_threads(1);
+    for (int turn = 0; turn < 2 * TURNS; turn++) {
+        double *rate = &best[turn % 2];
+        const double begin = vt_clock_seconds();
+        const double flops = vt_backend_cpu_multiply_adds(backend, types[turn % 2], ROUNDS);
+        *rate = fmax(*rate, flops / (vt_clock_seconds() - begin));
+    }
+    omp_set_num_threads(vt_cpu_threads(backend));
+    return best[1] > 1.3 * best[0];
+}
+
+/* NULL: this processor, or this build, has not what is asked for. */
+static const vector_choice *choose_vectors(vt_backend *backend, vt_cpu_isa isa)
+{
+    const bool is_auto = isa == VT_ISA_AUTO;
+    for (int i = CHOICES - 1; i >= 0; i--) {
+        const vector_choice *c = &choices[i];
+        if ((!is_auto && c->isa != isa) || (c->available != NULL && !c->available())) continue;
+        if (!is_auto || c->isa != VT_ISA_BF16 || pairs_pay(backend, c)) return c;
+    }
     return NULL;
 }
+
+static const char *const isa_words[] = {
+#define WORD(enumerator, word) [enumerator] = word,
+    VT_CPU_ISAS(WORD)
+#undef WORD
+};
 
 /* What auto stands for: VITRAIN_CPU_ISA, so that the whole of a test or a run can be made with one instruction set. */
 static vt_status read_isa(vt_cpu_isa *isa)
 {
     vt_status status = VT_OK;
-    static const char *const words[] = {
-#define WORD(enumerator, word) [enumerator] = word,
-        VT_CPU_ISAS(WORD)
-#undef WORD
-    };
+    enum { WORDS = sizeof isa_words / sizeof *isa_words };
     const char *text = getenv("VITRAIN_CPU_ISA");
     if (text == NULL || text[0] == '\0') goto done;
     size_t i = 0;
-    while (i < sizeof words / sizeof *words && strcmp(words[i], text) != 0) i++;
-    VT_CHECK(i < sizeof words / sizeof *words,
-             "VITRAIN_CPU_ISA is '%s', expected plain, baseline, avx2, avx512, bf16 or amx, or nothing", text);
+    while (i < WORDS && strcmp(isa_words[i], text) != 0) i++;
+    VT_CHECK(i < WORDS, "VITRAIN_CPU_ISA is '%s', expected plain, baseline, avx2, avx512, bf16 or amx, or nothing",
+             text);
     *isa = (vt_cpu_isa)i;
 done:
     return status;
@@ -365,14 +324,13 @@ vt_status vt_backend_open_cpu(vt_cpu_isa isa, int threads, vt_backend **result)
     fill_plain(backend);
     VT_CHECK(state->threads <= MOST_THREADS, "OMP_NUM_THREADS=%d: expected 1 to %d", state->threads, MOST_THREADS);
     vt_threads_pin(state->threads);
-    vector_choice choices[VECTOR_CHOICES];
     const char *isa_name = "plain";
     const bool is_auto = isa == VT_ISA_AUTO;
     if (is_auto) VT_TRY(read_isa(&isa));
     if (isa != VT_ISA_PLAIN) {
-        const vector_choice *chosen = choose_vectors(backend, isa, choices);
-        VT_CHECK(chosen->available, "%s %s: this processor has no such instructions%s; %s",
-                 is_auto ? "VITRAIN_CPU_ISA" : "cpu_isa", chosen->name,
+        const vector_choice *chosen = choose_vectors(backend, isa);
+        VT_CHECK(chosen != NULL, "%s %s: this processor has no such instructions%s; %s",
+                 is_auto ? "VITRAIN_CPU_ISA" : "cpu_isa", isa_words[isa],
                  isa == VT_ISA_AMX ? " (or the system or this build leaves them out)" : "",
                  is_auto ? "unset it" : "leave it at auto");
         chosen->fill(backend);

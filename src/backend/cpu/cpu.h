@@ -6,22 +6,22 @@
 #include "backend/backend.h"
 
 typedef struct {
+    void *memory;
+    size_t bytes;
+} vt_cpu_room;
+
+typedef struct {
     int threads;
-    vt_backend wide; /* the table before half.c took its rows */
-    void *stand_ins; /* half.c's memory */
-    size_t stand_in_bytes;
-    double (*multiply_adds)(vt_type type, int64_t rounds); /* see vt_backend_cpu_multiply_adds */
-    void *shared;                                          /* one operation's, for all threads */
-    size_t shared_bytes;
-    vt_backend vectors; /* the table before tiles or pairs replaced rows: for operands that these cannot take */
-    bool failed;        /* an operation found no memory (noted) */
-    char *scratch;      /* threads pieces of scratch_bytes */
+    vt_backend wide;       /* the table before half.c took its rows */
+    vt_backend vectors;    /* the table before tiles or pairs replaced rows: for operands that these cannot take */
+    vt_cpu_room stand_ins; /* half.c's memory */
+    vt_cpu_room shared;    /* one operation's, for all threads */
+    vt_cpu_room scratch;   /* threads pieces of scratch_bytes */
     size_t scratch_bytes;
-    struct {
-        void *memory;
-        size_t bytes;
-    } * mappings; /* what it has allocated */
-    size_t mapping_count, mapping_room;
+    vt_cpu_room *mappings; /* what it has allocated */
+    size_t mapping_count;
+    bool failed;                                           /* an operation found no memory (noted) */
+    double (*multiply_adds)(vt_type type, int64_t rounds); /* see vt_backend_cpu_multiply_adds */
 } vt_cpu_state;
 
 /* Makes at least `bytes` of scratch memory for each thread; call before a parallel region. It grows only in a run's
@@ -37,6 +37,12 @@ void *vt_cpu_shared(vt_backend *backend, size_t bytes);
 static inline int vt_cpu_threads(const vt_backend *backend)
 {
     return ((const vt_cpu_state *)backend->state)->threads;
+}
+
+/* The kernels for operands that those on tiles or for pairs cannot take. */
+static inline const vt_backend *vt_cpu_vectors(const vt_backend *backend)
+{
+    return &((const vt_cpu_state *)backend->state)->vectors;
 }
 
 /* Memory for float32 stand-ins of 16-bit operands, aligned to 64 bytes, valid until the next call. NULL as above. */

@@ -399,8 +399,7 @@ static void attention_backward(vt_backend *backend, const vt_attention_shape *sh
     a.terms = terms_of(q.type);
     if (terms_of(k.type) != a.terms || terms_of(v.type) != a.terms || terms_of(dout.type) != a.terms ||
         too_narrow(shape, a.terms)) {
-        ((vt_cpu_state *)backend->state)
-            ->vectors.attention_backward(backend, shape, q, k, v, out, log_sum, dout, dq, dk, dv);
+        vt_cpu_vectors(backend)->attention_backward(backend, shape, q, k, v, out, log_sum, dout, dq, dk, dv);
         return;
     }
     int64_t query_blocks = pieces(shape->queries, QUERIES), key_blocks = pieces(shape->keys, KEYS);

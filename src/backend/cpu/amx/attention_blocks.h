@@ -61,14 +61,7 @@ static inline packed from_piece(operand o, int64_t first)
 /* The head's columns of its sample's `tokens` rows. */
 static inline vt_matrix head_matrix(const head_view *h, vt_matrix all, int64_t tokens)
 {
-    all = from_row(all, h->batch * tokens);
-    all.rows = tokens;
-    all.columns = h->dim;
-    if (vt_type_is_half(all.type))
-        all.half += h->column;
-    else
-        all.data += h->column;
-    return all;
+    return vt_matrix_columns(vt_matrix_rows(all, h->batch * tokens, tokens), h->column, h->dim);
 }
 
 /* The halves of 16 rows (terms.h), as a left operand or, transposed, a right one; left and whole are constants. */
@@ -224,8 +217,9 @@ static inline void look_ahead_share(const head_view *h, const vt_matrix *one, co
     _Static_assert(KEYS == QUERIES, "one size of blocks");
     int64_t begin = smaller(tokens, first + piece_begin(KEYS, shares, index));
     int64_t end = smaller(tokens, first + piece_begin(KEYS, shares, index + 1));
-    look_ahead(h, one, h->batch * tokens + begin, end - begin);
-    look_ahead(h, other, h->batch * tokens + begin, end - begin);
+    const vt_matrix *const both[] = {one, other};
+    for (int i = 0; i < 2; i++)
+        look_ahead_rows(both[i], h->batch * tokens + begin, end - begin, h->column, h->column + h->dim, 0);
 }
 
 /* ---- products, and the vector work between them ---- */

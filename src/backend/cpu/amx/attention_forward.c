@@ -244,7 +244,7 @@ static void attention_forward(vt_backend *backend, const vt_attention_shape *sha
     pile count = {NULL, 0};
     if (terms_of(k.type) != arguments.terms || terms_of(v.type) != arguments.terms ||
         too_narrow(shape, arguments.terms)) {
-        ((vt_cpu_state *)backend->state)->vectors.attention_forward(backend, shape, q, k, v, out, log_sum);
+        vt_cpu_vectors(backend)->attention_forward(backend, shape, q, k, v, out, log_sum);
         return;
     }
     forward_layout(&any, arguments.terms, arguments.unit, &count);

@@ -10,8 +10,6 @@
 #include <omp.h>
 
 #include "backend/cpu/amx/strips.h"
-#include "backend/cpu/vector/few_rows.h"
-#include "backend/cpu/vector/product_panels.h"
 
 /* across: the columns of the right operand are rows of `weight`. */
 static void multiply_weight(vt_backend *backend, vt_matrix left, vt_matrix weight, bool across, product_result to)
@@ -52,16 +50,11 @@ static bool weight_on_tiles(const vt_matrix *left, const vt_matrix *weight, int6
     return on_tiles(left, weight) && (terms_of(left->type) == 1 || !panels_suit(left, columns));
 }
 
-static const vt_backend *vectors(const vt_backend *backend)
-{
-    return &((const vt_cpu_state *)backend->state)->vectors;
-}
-
 static void linear_forward(vt_backend *backend, vt_matrix x, vt_matrix weight, const float *bias,
                            const uint16_t *rounded, vt_matrix y)
 {
     if (!weight_on_tiles(&x, &weight, y.columns)) {
-        vectors(backend)->linear_forward(backend, x, weight, bias, rounded, y);
+        vt_cpu_vectors(backend)->linear_forward(backend, x, weight, bias, rounded, y);
         return;
     }
     weight.rows = y.columns;
@@ -72,7 +65,7 @@ static void linear_gelu_forward(vt_backend *backend, vt_gelu kind, vt_matrix x, 
                                 const uint16_t *rounded, vt_matrix hidden, vt_matrix active)
 {
     if (!weight_on_tiles(&x, &weight, hidden.columns)) {
-        vectors(backend)->linear_gelu_forward(backend, kind, x, weight, bias, rounded, hidden, active);
+        vt_cpu_vectors(backend)->linear_gelu_forward(backend, kind, x, weight, bias, rounded, hidden, active);
         return;
     }
     product_result to = {hidden, active, bias, kind == VT_GELU_ERF ? FINISH_ERF : FINISH_TANH};
@@ -83,7 +76,7 @@ static void linear_gelu_forward(vt_backend *backend, vt_gelu kind, vt_matrix x, 
 static void linear_backward_input(vt_backend *backend, vt_matrix dy, vt_matrix weight, vt_matrix dx)
 {
     if (!weight_on_tiles(&dy, &weight, dx.columns)) {
-        vectors(backend)->linear_backward_input(backend, dy, weight, dx);
+        vt_cpu_vectors(backend)->linear_backward_input(backend, dy, weight, dx);
         return;
     }
     weight.columns = dx.columns;
@@ -125,10 +118,7 @@ INLINE void add_column_sums(vt_type type, vt_matrix from, int64_t row, int64_t c
         for (; r + SUMS <= rows && left >= LANES; r += SUMS)
 #pragma GCC unroll 4
             for (int64_t i = 0; i < SUMS; i++) sum[i] += load_elements(&from, index + (r + i) * from.stride);
-        for (; r < rows; r++) {
-            int64_t at = index + r * from.stride;
-            sum[0] += left >= LANES ? load_elements(&from, at) : load_some(&from, at, left);
-        }
+        for (; r < rows; r++) sum[0] += load_elements_up_to(&from, index + r * from.stride, left);
         store(sums + c, load(sums + c) + ((sum[0] + sum[1]) + (sum[2] + sum[3])));
     }
 }
@@ -236,7 +226,7 @@ static void add_rectangle(const gradient_work *w, const rectangles *all, int64_t
 static void linear_backward_weight(vt_backend *backend, vt_matrix x, vt_matrix dy, float *dweight, float *dbias)
 {
     if (!on_tiles(&x, &dy)) {
-        vectors(backend)->linear_backward_weight(backend, x, dy, dweight, dbias);
+        vt_cpu_vectors(backend)->linear_backward_weight(backend, x, dy, dweight, dbias);
         return;
     }
     gradient_work all = {.dweight = dweight, .left_is_shared = dy.columns < x.columns};

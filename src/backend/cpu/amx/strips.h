@@ -107,16 +107,14 @@ static void multiply_deep(const strip_work *w, int64_t first, int64_t rows, int6
     finish_block(&w->to, sums, width, first, rows, begin * BLOCK, width);
 }
 
-/* Where not even one block of rows would fit the cache: strips of as many rows as whose part in a run, and sums, do;
- * with few rows the panels are divided among threads, too. */
-static void multiply_deep_strips(vt_backend *backend, const strip_work *w)
+/* The strips on all threads; with few rows the panels are divided among threads, too. bytes: of scratch memory. */
+static void run_strips(vt_backend *backend, const strip_work *w, shares strips, size_t bytes,
+                       void multiply_one(const strip_work *w, int64_t first, int64_t rows, int64_t begin, int64_t end,
+                                         pair *memory))
 {
-    const int64_t step = terms_of(w->left.type) * TILE_PAIRS, threads = vt_cpu_threads(backend);
-    const int64_t of_block = 2 * RUN * step + w->panels * BLOCK * BLOCK, blocks = pieces(w->to.result.rows, BLOCK);
-    const int64_t most = CACHE / (of_block * (int64_t)sizeof(pair)), size = most > 1 ? most : 1;
-    const shares strips = share_out(blocks, smaller(size, pieces(blocks, threads)), threads);
+    const int64_t threads = vt_cpu_threads(backend);
     const int64_t groups = strips.pieces < threads ? smaller(w->panels, pieces(2 * threads, strips.pieces)) : 1;
-    if (!vt_cpu_scratch_reserve(backend, (size_t)(size * of_block) * sizeof(pair))) return;
+    if (!vt_cpu_scratch_reserve(backend, bytes)) return;
 #pragma omp parallel
     {
         tiles_configure();
@@ -124,15 +122,25 @@ static void multiply_deep_strips(vt_backend *backend, const strip_work *w)
         for (int64_t work = 0; work < strips.pieces * groups; work++) {
             const int64_t strip = work / groups, group = work % groups, first = BLOCK * share_begin(&strips, strip);
             const int64_t end = smaller(w->to.result.rows, BLOCK * share_begin(&strips, strip + 1));
-            multiply_deep(w, first, end - first, piece_begin(w->panels, groups, group),
-                          piece_begin(w->panels, groups, group + 1), vt_cpu_scratch(backend));
+            multiply_one(w, first, end - first, piece_begin(w->panels, groups, group),
+                         piece_begin(w->panels, groups, group + 1), vt_cpu_scratch(backend));
         }
         tiles_release();
     }
 }
 
-/* The rows of a strip fill up to half of the second-level cache, and each thread gets several strips; with few rows the
- * panels are divided among threads, too. None of this changes the order of the sums. */
+/* Where not even one block of rows would fit the cache: strips of as many rows as whose part in a run, and sums, do. */
+static void multiply_deep_strips(vt_backend *backend, const strip_work *w)
+{
+    const int64_t step = terms_of(w->left.type) * TILE_PAIRS, threads = vt_cpu_threads(backend);
+    const int64_t of_block = 2 * RUN * step + w->panels * BLOCK * BLOCK, blocks = pieces(w->to.result.rows, BLOCK);
+    const int64_t most = CACHE / (of_block * (int64_t)sizeof(pair)), size = most > 1 ? most : 1;
+    run_strips(backend, w, share_out(blocks, smaller(size, pieces(blocks, threads)), threads),
+               (size_t)(size * of_block) * sizeof(pair), multiply_deep);
+}
+
+/* The rows of a strip fill up to half of the second-level cache, and each thread gets several strips. None of this
+ * changes the order of the sums. */
 static void multiply_strips(vt_backend *backend, const strip_work *w)
 {
     enum { MOST = 8 };
@@ -141,21 +149,7 @@ static void multiply_strips(vt_backend *backend, const strip_work *w)
     int64_t size = smaller(MOST, CACHE / (int64_t)block_bytes);
     while (size > 1 && blocks < 4 * threads * size) size--;
     if (size < 1) size = 1;
-    shares strips = share_out(blocks, size, threads);
-    int64_t groups = strips.pieces < threads ? smaller(w->panels, pieces(2 * threads, strips.pieces)) : 1;
-    if (!vt_cpu_scratch_reserve(backend, (size_t)size * block_bytes)) return;
-#pragma omp parallel
-    {
-        tiles_configure();
-#pragma omp for schedule(dynamic, 1)
-        for (int64_t work = 0; work < strips.pieces * groups; work++) {
-            int64_t strip = work / groups, group = work % groups, first = BLOCK * share_begin(&strips, strip);
-            int64_t end = smaller(w->to.result.rows, BLOCK * share_begin(&strips, strip + 1));
-            multiply_strip(w, first, end - first, piece_begin(w->panels, groups, group),
-                           piece_begin(w->panels, groups, group + 1), vt_cpu_scratch(backend));
-        }
-        tiles_release();
-    }
+    run_strips(backend, w, share_out(blocks, size, threads), (size_t)size * block_bytes, multiply_strip);
 }
 
 #endif

@@ -4,8 +4,6 @@ void VT_KERNEL(vt_tiles_fill)(vt_backend *backend)
 {
     vt_cpu_state *state = backend->state;
     state->vectors = *backend;
-    VT_KERNEL(vt_tiles_attention_backward_fill)(backend);
-    VT_KERNEL(vt_tiles_attention_forward_fill)(backend);
-    VT_KERNEL(vt_tiles_limits_fill)(backend);
-    VT_KERNEL(vt_tiles_product_fill)(backend);
+#define FILL(name) VT_KERNEL(vt_tiles_##name##_fill)(backend);
+    VT_FILES_ON_TILES(FILL)
 }

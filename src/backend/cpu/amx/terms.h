@@ -85,7 +85,7 @@ INLINE vector load_inside(bool whole, const vt_matrix *from, int64_t row, int64_
     int64_t index = row * from->stride + column, left = from->columns - column;
     if (whole) return load_elements(from, index);
     if (row >= from->rows || left <= 0) return (vector){0};
-    return left >= LANES ? load_elements(from, index) : load_some(from, index, left);
+    return load_elements_up_to(from, index, left);
 }
 
 /* 16 numbers of a row of bfloat16. */

@@ -32,44 +32,38 @@ static int64_t seen_by(const vt_convolution *shape, int64_t row, int64_t tap)
     return result;
 }
 
+/* `to` = y from x; backward: the gradient of x from that of y. */
+static void convolve(const vt_convolution *shape, bool backward, vt_matrix from, vt_matrix weight, vt_matrix to)
+{
+    const int64_t own = backward ? TAPS : weight.stride, other = backward ? weight.stride : TAPS;
+#pragma omp parallel for schedule(static)
+    for (int64_t r = 0; r < to.rows; r++) {
+        int64_t row[TAPS];
+        for (int64_t tap = 0; tap < TAPS; tap++) row[tap] = backward ? seen_by(shape, r, tap) : seen(shape, r, tap);
+        for (int64_t c = 0; c < to.columns; c++) {
+            double sum = 0;
+            for (int64_t tap = 0; tap < TAPS; tap++) {
+                const float *w = weight.data + c * own + tap;
+                for (int64_t i = 0; row[tap] >= 0 && i < from.columns; i++)
+                    sum += (double)from.data[row[tap] * from.stride + i] * (double)w[i * other];
+            }
+            to.data[r * to.stride + c] = (float)sum;
+        }
+    }
+}
+
 void vt_plain_convolution_forward(vt_backend *backend, const vt_convolution *shape, vt_matrix x, vt_matrix weight,
                                   vt_matrix y)
 {
     (void)backend;
-#pragma omp parallel for schedule(static)
-    for (int64_t r = 0; r < y.rows; r++) {
-        int64_t from[TAPS];
-        for (int64_t tap = 0; tap < TAPS; tap++) from[tap] = seen(shape, r, tap);
-        for (int64_t o = 0; o < shape->out; o++) {
-            double sum = 0;
-            for (int64_t tap = 0; tap < TAPS; tap++) {
-                const float *w = weight.data + o * weight.stride + tap;
-                for (int64_t i = 0; from[tap] >= 0 && i < shape->in; i++)
-                    sum += (double)x.data[from[tap] * x.stride + i] * (double)w[i * TAPS];
-            }
-            y.data[r * y.stride + o] = (float)sum;
-        }
-    }
+    convolve(shape, false, x, weight, y);
 }
 
 void vt_plain_convolution_backward_input(vt_backend *backend, const vt_convolution *shape, vt_matrix dy,
                                          vt_matrix weight, vt_matrix dx)
 {
     (void)backend;
-#pragma omp parallel for schedule(static)
-    for (int64_t r = 0; r < dx.rows; r++) {
-        int64_t from[TAPS];
-        for (int64_t tap = 0; tap < TAPS; tap++) from[tap] = seen_by(shape, r, tap);
-        for (int64_t i = 0; i < shape->in; i++) {
-            double sum = 0;
-            for (int64_t tap = 0; tap < TAPS; tap++) {
-                const float *w = weight.data + i * TAPS + tap;
-                for (int64_t o = 0; from[tap] >= 0 && o < shape->out; o++)
-                    sum += (double)dy.data[from[tap] * dy.stride + o] * (double)w[o * weight.stride];
-            }
-            dx.data[r * dx.stride + i] = (float)sum;
-        }
-    }
+    convolve(shape, true, dy, weight, dx);
 }
 
 void vt_plain_convolution_backward_weight(vt_backend *backend, const vt_convolution *shape, vt_matrix x, vt_matrix dy,

@@ -3,20 +3,13 @@
 #include "backend/cpu/cpu.h"
 #include "base/memory.h"
 
-/* Which row of the table is that of word `number`; -1: it is not here. */
-static int64_t row_of(const vt_word_rows *words, int32_t number)
-{
-    const int64_t row = number - words->first_word;
-    return row >= 0 && row < words->count ? row : -1;
-}
-
 void vt_plain_embedding_forward(vt_backend *backend, const vt_word_rows *words, const int32_t *numbers, vt_matrix table,
                                 vt_matrix x)
 {
     (void)backend;
 #pragma omp parallel for schedule(static)
     for (int64_t r = 0; r < x.rows; r++) {
-        const int64_t row = row_of(words, numbers[vt_word_place(words, r)]);
+        const int64_t row = vt_word_here(words, numbers[vt_word_place(words, r)]);
         for (int64_t c = 0; c < x.columns; c++)
             x.data[r * x.stride + c] = row >= 0 ? table.data[row * table.stride + c] : 0;
     }
@@ -29,11 +22,11 @@ void vt_plain_embedding_backward(vt_backend *backend, const vt_word_rows *words,
     /* the places of each word, in their order: those of word w are order[begin[w]] … order[begin[w + 1] - 1] */
     int64_t *begin = vt_allocate((size_t)(words->count + 2), sizeof *begin, "an embedding's gradient");
     int64_t *order = vt_allocate((size_t)dx.rows, sizeof *order, "an embedding's gradient");
-    for (int64_t r = 0; r < dx.rows; r++) begin[row_of(words, numbers[vt_word_place(words, r)]) + 2]++;
+    for (int64_t r = 0; r < dx.rows; r++) begin[vt_word_here(words, numbers[vt_word_place(words, r)]) + 2]++;
     begin[1] = 0; /* words that are not here */
     for (int64_t w = 0; w < words->count; w++) begin[w + 2] += begin[w + 1];
     for (int64_t r = 0; r < dx.rows; r++) {
-        const int64_t w = row_of(words, numbers[vt_word_place(words, r)]);
+        const int64_t w = vt_word_here(words, numbers[vt_word_place(words, r)]);
         if (w >= 0) order[begin[w + 1]++] = r;
     }
     begin[0] = 0;
@@ -72,7 +65,7 @@ void vt_plain_cross_entropy_parts(vt_backend *backend, const vt_word_rows *words
 #pragma omp parallel for schedule(static)
     for (int64_t r = 0; r < scores.rows; r++) {
         const float *row = scores.data + r * scores.stride;
-        const int64_t target = row_of(words, targets[vt_word_place(words, r)]);
+        const int64_t target = vt_word_here(words, targets[vt_word_place(words, r)]);
         double largest = -INFINITY, sum = 0;
         for (int64_t c = 0; c < scores.columns; c++) largest = fmax(largest, (double)row[c]);
         for (int64_t c = 0; c < scores.columns; c++) sum += exp((double)row[c] - largest);
@@ -114,7 +107,7 @@ void vt_plain_cross_entropy_backward(vt_backend *backend, const vt_word_rows *wo
 #pragma omp parallel for schedule(static)
     for (int64_t r = 0; r < scores.rows; r++) {
         const int32_t number = targets[vt_word_place(words, r)];
-        const int64_t target = row_of(words, number);
+        const int64_t target = vt_word_here(words, number);
         for (int64_t c = 0; c < scores.columns; c++) {
             const double weight = exp((double)scores.data[r * scores.stride + c] - (double)log_sum[r]);
             const double gradient = factor * (weight - (c == target));

@@ -84,17 +84,6 @@ static inline void unpack_transposed(const head_view *h, const float *from, int6
     }
 }
 
-/* Prefetches rows that are packed soon: each row is on a different page, where the processor does not prefetch by
- * itself. */
-INLINE void look_ahead(const head_view *h, const vt_matrix *from, int64_t first, int64_t rows)
-{
-    int64_t size = (int64_t)vt_type_size(from->type);
-    for (int64_t r = first; r < first + rows; r++) {
-        const char *row = (const char *)from->data + (r * from->stride + h->column) * size;
-        for (int64_t byte = 0; byte < h->dim * size; byte += 64) __builtin_prefetch(row + byte);
-    }
-}
-
 /* ---- dropout ---- */
 
 /* What apply_dropout works on: weights of `queries` queries and `keys` keys (at most MOST_DROPPED), of which the

@@ -12,13 +12,6 @@ enum {
     PADDING = 64 /* numbers between rows: in the caches, rows a power of two apart would push each other out */
 };
 
-static vt_matrix some_rows(vt_matrix matrix, int64_t first, int64_t rows)
-{
-    matrix = from_row(matrix, first);
-    matrix.rows = rows;
-    return matrix;
-}
-
 /* at: the cube, and the place in it. */
 static void point_place(int64_t side, int64_t row, int64_t at[4])
 {
@@ -119,7 +112,7 @@ static bool open_turning(vt_backend *backend, const vt_convolution *shape, int64
 /* What points first … of y see of x, in the order that the product takes. */
 static vt_matrix gather(const turning *t, const vt_convolution *shape, vt_matrix x, int64_t first, int64_t points)
 {
-    const vt_matrix seen = some_rows(t->rows, 0, points), turned = some_rows(t->turned, 0, points);
+    const vt_matrix seen = vt_matrix_rows(t->rows, 0, points), turned = vt_matrix_rows(t->turned, 0, points);
 #pragma omp parallel for schedule(static)
     for (int64_t point = 0; point < points; point++) {
         int64_t at[4], rows[TAPS]; /* rows of x */
@@ -141,7 +134,7 @@ static void convolution_forward(vt_backend *backend, const vt_convolution *shape
     for (int64_t first = 0, points; first < y.rows; first += points) {
         points = smaller(t.points, y.rows - first);
         backend->linear_forward(backend, gather(&t, shape, x, first, points), t.turns_weight ? t.turned : weight, NULL,
-                                NULL, some_rows(y, first, points));
+                                NULL, vt_matrix_rows(y, first, points));
     }
 }
 
@@ -154,7 +147,7 @@ static void convolution_backward_weight(vt_backend *backend, const vt_convolutio
     if (t.turns_weight) backend->zero(backend, sums, bytes_of(&t.turned));
     for (int64_t first = 0, points; first < dy.rows; first += points) {
         points = smaller(t.points, dy.rows - first);
-        backend->linear_backward_weight(backend, gather(&t, shape, x, first, points), some_rows(dy, first, points),
+        backend->linear_backward_weight(backend, gather(&t, shape, x, first, points), vt_matrix_rows(dy, first, points),
                                         sums, NULL);
     }
     if (t.turns_weight) turn_rows(t.turned, TAPS, vt_matrix_make(dweight, shape->out, t.turned.columns), true);
@@ -202,11 +195,11 @@ static void convolution_backward_input(vt_backend *backend, const vt_convolution
     for (int64_t begin = 0, end, lines = 0; begin < planes; begin = end) {
         end = smaller(begin + t.points / plane, planes);
         const int64_t points = (end - begin) * plane;
-        const vt_matrix terms = some_rows(t.rows, 0, points),
-                        made = t.turns_weight ? terms : some_rows(t.turned, 0, points);
+        const vt_matrix terms = vt_matrix_rows(t.rows, 0, points),
+                        made = t.turns_weight ? terms : vt_matrix_rows(t.turned, 0, points);
         memmove(before.data, last.data, (size_t)(plane * terms.stride) * sizeof(float));
         last = from_row(before, points);
-        backend->linear_backward_input(backend, some_rows(dy, begin * plane, points),
+        backend->linear_backward_input(backend, vt_matrix_rows(dy, begin * plane, points),
                                        t.turns_weight ? t.turned : weight, made);
         if (!t.turns_weight) turn_rows(made, shape->in, terms, false);
         /* a plane of dx whose second plane of y is still to come waits; none does at the end of a cube */

@@ -5,32 +5,27 @@
 
 enum { BLOCK = 64 };
 
-/* Half as many numbers as a vector has, in float32 and in float64. */
-typedef float narrow __attribute__((vector_size(LANES * 2)));
-typedef double wide __attribute__((vector_size(LANES * 4)));
-typedef int64_t wide_bits __attribute__((vector_size(LANES * 4)));
-enum { WIDE_LANES = LANES / 2 };
-
-INLINE wide choose_wide(wide_bits mask, wide yes, wide no)
+INLINE vector_wide choose_wide(vector_wide_bits mask, vector_wide yes, vector_wide no)
 {
-    return (wide)(((wide_bits)yes & mask) | ((wide_bits)no & ~mask));
+    return (vector_wide)(((vector_wide_bits)yes & mask) | ((vector_wide_bits)no & ~mask));
 }
 
 /* exp(14 x) to 1e-13, |14 x| up to 700; beyond that as at 700. 14 x = n ln 2 + f, |f| <= ln 2 / 2; the series of exp(f)
  * up to f^11 omits less than 1e-14. */
-INLINE wide density(wide x)
+INLINE vector_wide density(vector_wide x)
 {
     static const double series[] = {1.0 / 39916800, 1.0 / 3628800, 1.0 / 362880, 1.0 / 40320, 1.0 / 5040, 1.0 / 720,
                                     1.0 / 120,      1.0 / 24,      1.0 / 6,      0.5,         1,          1};
-    const wide none = {0}, shift = 0x1.8p52 - none; /* float64 numbers near it are whole; their lowest bits count */
+    const vector_wide none = {0},
+                      shift = 0x1.8p52 - none; /* float64 numbers near it are whole; their lowest bits count */
     x *= 14;
     x = choose_wide(x > 700, 700 - none, choose_wide(x < -700, -700 - none, x));
-    const wide shifted = x * 1.4426950408889634 + shift, n = shifted - shift;
-    const wide f = (x - n * 0x1.62e42fefap-1) - n * 0x1.cf79abc9e3b39p-40; /* ln 2 in two parts */
-    wide power = series[0] - none;
+    const vector_wide shifted = x * 1.4426950408889634 + shift, n = shifted - shift;
+    const vector_wide f = (x - n * 0x1.62e42fefap-1) - n * 0x1.cf79abc9e3b39p-40; /* ln 2 in two parts */
+    vector_wide power = series[0] - none;
 #pragma GCC unroll 11
     for (int i = 1; i < 12; i++) power = power * f + series[i];
-    return (wide)((wide_bits)power + ((wide_bits)shifted << 52));
+    return (vector_wide)((vector_wide_bits)power + ((vector_wide_bits)shifted << 52));
 }
 
 /* densities [BLOCK] = those of a block's points; past `count` anything finite. */
@@ -39,7 +34,7 @@ static void block_densities(const vt_matrix *fields, int64_t first, int64_t coun
     for (int64_t i = 0; i < BLOCK; i++)
         densities[i] = i < count ? (double)fields->data[(first + i) * fields->stride] : 0;
     for (int64_t i = 0; i < BLOCK; i += WIDE_LANES) {
-        wide x;
+        vector_wide x;
         memcpy(&x, densities + i, sizeof x);
         x = density(x);
         memcpy(densities + i, &x, sizeof x);
@@ -52,23 +47,21 @@ static int64_t rows_at_once(const vt_matrix *a, const vt_matrix *b, int64_t rows
     return a->stride == a->columns && b->stride == a->columns ? rows : 1;
 }
 
-INLINE wide widened(const float *from)
+INLINE vector_wide widened(const float *from)
 {
-    narrow values;
-    memcpy(&values, from, sizeof values);
-    return __builtin_convertvector(values, wide);
+    return __builtin_convertvector(load_narrow(from), vector_wide);
 }
 
 static double sum_of_differences(const float *p, const float *t, int64_t count)
 {
     enum { SUMS = 2 }; /* two, so that an addition need not wait for the one before */
-    wide sums[SUMS] = {{0}};
+    vector_wide sums[SUMS] = {{0}};
     double total = 0;
     int64_t i = 0;
     for (; i + SUMS * WIDE_LANES <= count; i += SUMS * WIDE_LANES)
         for (int k = 0; k < SUMS; k++) {
-            const wide difference = widened(p + i + k * WIDE_LANES) - widened(t + i + k * WIDE_LANES);
-            sums[k] += (wide)((wide_bits)difference & INT64_MAX);
+            const vector_wide difference = widened(p + i + k * WIDE_LANES) - widened(t + i + k * WIDE_LANES);
+            sums[k] += (vector_wide)((vector_wide_bits)difference & INT64_MAX);
         }
     for (; i < count; i++) total += fabs((double)p[i] - (double)t[i]);
     for (int lane = 0; lane < WIDE_LANES; lane++) total += sums[0][lane] + sums[1][lane];

@@ -156,6 +156,22 @@ INLINE void prefetch_write(const vt_matrix *to, int64_t index)
     __builtin_prefetch(to->type == VT_FLOAT32 ? (const void *)(to->data + index) : to->half + index, 1);
 }
 
+/* Prefetches rows first … first + rows - 1, columns begin … end - 1 of a matrix: each row may be on a page of its own,
+ * where the processor does not prefetch by itself. */
+INLINE void look_ahead_rows(const vt_matrix *matrix, int64_t first, int64_t rows, int64_t begin, int64_t end, int write)
+{
+    int64_t size = (int64_t)vt_type_size(matrix->type);
+    for (int64_t r = first; r < first + rows; r++) {
+        const char *row = (const char *)matrix->data + (r * matrix->stride + begin) * size;
+        for (int64_t byte = 0; byte < (end - begin) * size; byte += 64) {
+            if (write)
+                __builtin_prefetch(row + byte, 1);
+            else
+                __builtin_prefetch(row + byte, 0);
+        }
+    }
+}
+
 /* Rounds a number to the type of a matrix. */
 INLINE vector as_stored(const vt_matrix *in, vector value)
 {
@@ -169,12 +185,7 @@ INLINE vector as_stored(const vt_matrix *in, vector value)
 /* The matrix from row `row` on. */
 static inline vt_matrix from_row(vt_matrix matrix, int64_t row)
 {
-    if (vt_type_is_half(matrix.type))
-        matrix.half += row * matrix.stride;
-    else
-        matrix.data += row * matrix.stride;
-    matrix.rows -= row;
-    return matrix;
+    return vt_matrix_rows(matrix, row, matrix.rows - row);
 }
 
 /* Calls function(type, ...) with `type` as a constant: a loop of its own for each type. */

@@ -1,6 +1,5 @@
-#include "backend/cpu/vector/few_rows.h"
-
-#include "backend/cpu/vector/elements.h"
+/* Linear layers' products over at most FEW_ROWS rows. */
+#include "backend/cpu/vector/product_parts.h"
 
 enum {
     TOGETHER = REGISTERS == 32 ? 3 : 1, /* rows of the weight whose sums with all rows of x fit the registers */

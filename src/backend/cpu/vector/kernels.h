@@ -9,28 +9,19 @@
 /* The name of this file's function for this instruction set. */
 #define VT_KERNEL(name) VT_JOIN(name, VT_ISA)
 
-/* Each file's part of the table, for this instruction set. */
-void VT_KERNEL(vt_vector_activation_fill)(vt_backend *backend);
-void VT_KERNEL(vt_vector_attention_backward_fill)(vt_backend *backend);
-void VT_KERNEL(vt_vector_attention_forward_fill)(vt_backend *backend);
-void VT_KERNEL(vt_vector_convert_fill)(vt_backend *backend);
-void VT_KERNEL(vt_vector_convolution_fill)(vt_backend *backend);
-void VT_KERNEL(vt_vector_gelu_fill)(vt_backend *backend);
-void VT_KERNEL(vt_vector_layer_norm_fill)(vt_backend *backend);
-void VT_KERNEL(vt_vector_limits_fill)(vt_backend *backend);
-void VT_KERNEL(vt_vector_loss_fill)(vt_backend *backend);
-void VT_KERNEL(vt_vector_density_loss_fill)(vt_backend *backend);
-void VT_KERNEL(vt_vector_mask_fill)(vt_backend *backend);
-void VT_KERNEL(vt_vector_adafactor_fill)(vt_backend *backend);
-void VT_KERNEL(vt_vector_optimizer_fill)(vt_backend *backend);
-void VT_KERNEL(vt_vector_patches_fill)(vt_backend *backend);
-void VT_KERNEL(vt_vector_product_fill)(vt_backend *backend);
-void VT_KERNEL(vt_vector_words_fill)(vt_backend *backend);
+/* The files whose kernels tiles take over (vector/ and amx/ have one of each name), those that serve operands which
+ * tiles do not take, and all others. Each defines its VT_KERNEL(vt_vector_<name>_fill), or vt_tiles_<name>_fill, which
+ * fills its part of the table. */
+#define VT_FILES_ON_TILES(file) file(attention_backward) file(attention_forward) file(limits) file(product)
+#define VT_FILES_BESIDE_TILES(file) VT_FILES_ON_TILES(file) file(convolution)
+#define VT_OTHER_FILES(file)                                                                                           \
+    file(activation) file(adafactor) file(density_loss) file(gelu) file(layer_norm) file(loss) file(mask)              \
+        file(optimizer) file(patches) file(words)
 
-/* Those on tiles. */
-void VT_KERNEL(vt_tiles_attention_backward_fill)(vt_backend *backend);
-void VT_KERNEL(vt_tiles_attention_forward_fill)(vt_backend *backend);
-void VT_KERNEL(vt_tiles_limits_fill)(vt_backend *backend);
-void VT_KERNEL(vt_tiles_product_fill)(vt_backend *backend);
+#define VT_DECLARE_FILL(name) void VT_KERNEL(vt_vector_##name##_fill)(vt_backend * backend);
+#define VT_DECLARE_TILES_FILL(name) void VT_KERNEL(vt_tiles_##name##_fill)(vt_backend * backend);
+VT_FILES_BESIDE_TILES(VT_DECLARE_FILL)
+VT_OTHER_FILES(VT_DECLARE_FILL)
+VT_FILES_ON_TILES(VT_DECLARE_TILES_FILL)
 
 #endif

@@ -3,40 +3,28 @@
 
 enum { RUN = 16 }; /* rows */
 
-/* Half as many numbers as a vector has, in float32 and in float64. */
-typedef float narrow __attribute__((vector_size(LANES * 2)));
-typedef double wide __attribute__((vector_size(LANES * 4)));
-typedef int64_t wide_bits __attribute__((vector_size(LANES * 4)));
-typedef int32_t narrow_bits __attribute__((vector_size(LANES * 2)));
-enum { HALF = LANES / 2 };
+typedef int32_t vector_narrow_bits __attribute__((vector_size(LANES * 2)));
 
-INLINE wide widen(narrow values, narrow_bits there)
+INLINE vector_wide widen(vector_narrow values, vector_narrow_bits there)
 {
-    return __builtin_convertvector((narrow)((narrow_bits)values & there), wide);
+    return __builtin_convertvector((vector_narrow)((vector_narrow_bits)values & there), vector_wide);
 }
 
-INLINE narrow load_narrow(const float *from)
-{
-    narrow values;
-    memcpy(&values, from, sizeof values);
-    return values;
-}
-
-/* Adds the terms of HALF points to the two sums (loss_measure.h). What is missing is 0 in all of them. */
+/* Adds the terms of WIDE_LANES points to the two sums (loss_measure.h). What is missing is 0 in all of them. */
 INLINE void add_points(vt_loss_measure measure, const float *prediction, const float *target, const float *weights,
-                       wide *errors, wide *sizes)
+                       vector_wide *errors, vector_wide *sizes)
 {
-    const narrow p = load_narrow(prediction), t = load_narrow(target), ones = 1 - (narrow){0};
-    const narrow_bits there = (p != VT_NO_POINT) & (t != VT_NO_POINT);
-    const wide wanted = widen(t, there), difference = widen(p, there) - wanted;
-    wide error = difference * difference, size = wanted * wanted;
-    if (measure == VT_MEASURE_ABSOLUTE) error = (wide)((wide_bits)difference & INT64_MAX);
+    const vector_narrow p = load_narrow(prediction), t = load_narrow(target), ones = 1 - (vector_narrow){0};
+    const vector_narrow_bits there = (p != VT_NO_POINT) & (t != VT_NO_POINT);
+    const vector_wide wanted = widen(t, there), difference = widen(p, there) - wanted;
+    vector_wide error = difference * difference, size = wanted * wanted;
+    if (measure == VT_MEASURE_ABSOLUTE) error = (vector_wide)((vector_wide_bits)difference & INT64_MAX);
     if (measure != VT_MEASURE_RELATIVE) size = widen(ones, there);
     if (weights == NULL) {
         *errors += error;
         *sizes += size;
     } else {
-        const wide weight = widen(load_narrow(weights), there);
+        const vector_wide weight = widen(load_narrow(weights), there);
         *errors += weight * error;
         *sizes += weight * size;
     }
@@ -46,13 +34,13 @@ INLINE void add_points(vt_loss_measure measure, const float *prediction, const f
 INLINE void add_row(vt_loss_measure measure, const float *prediction, const float *target, const float *weights,
                     int64_t columns, double sums[2])
 {
-    wide errors[2] = {{0}}, sizes[2] = {{0}};
+    vector_wide errors[2] = {{0}}, sizes[2] = {{0}};
     double error_lanes[LANES], size_lanes[LANES];
     int64_t c = 0;
     for (; c + LANES <= columns; c += LANES) {
 #pragma GCC unroll 2
         for (int64_t i = 0; i < 2; i++) {
-            const int64_t at = c + i * HALF;
+            const int64_t at = c + i * WIDE_LANES;
             add_points(measure, prediction + at, target + at, weights != NULL ? weights + at : NULL, &errors[i],
                        &sizes[i]);
         }

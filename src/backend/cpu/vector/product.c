@@ -5,9 +5,7 @@
  * its own. This file is also compiled for pairs of bfloat16 numbers (product_tile.h); other operands then go to the
  * kernels without pairs. Each sum is added up in runs of at most DEPTH products, and the runs in order, by one thread:
  * the bits do not depend on the number of threads. */
-#include "backend/cpu/vector/few_rows.h"
 #include "backend/cpu/vector/product_pack.h"
-#include "backend/cpu/vector/product_panels.h"
 #include "backend/cpu/vector/product_parts.h"
 
 /* Whether these kernels take the operands; otherwise the kernels without pairs do. along_a, along_b: the depth runs
@@ -33,11 +31,6 @@ static vt_matrix lanes_of(vt_matrix matrix)
     matrix.columns /= NUMBERS;
     matrix.stride /= NUMBERS;
     return matrix;
-}
-
-static const vt_backend *without_pairs(const vt_backend *backend)
-{
-    return &((const vt_cpu_state *)backend->state)->vectors;
 }
 
 /* Prefetches a tile of the result while its last sums are computed. */
@@ -165,7 +158,7 @@ static void linear_forward(vt_backend *backend, vt_matrix x, vt_matrix weight, c
     if (x.rows <= FEW_ROWS) {
         VT_KERNEL(vt_few_rows_forward)(backend, x, weight, bias, y);
     } else if (!is_taken(&x, true, &weight, true)) {
-        without_pairs(backend)->linear_forward(backend, x, weight, bias, rounded, y);
+        vt_cpu_vectors(backend)->linear_forward(backend, x, weight, bias, rounded, y);
     } else {
         strip_work w = strips_of(lanes_of(x), y, bias);
         forward(backend, &w, lanes_of(weight));
@@ -176,7 +169,7 @@ static void linear_gelu_forward(vt_backend *backend, vt_gelu kind, vt_matrix x, 
                                 const uint16_t *rounded, vt_matrix hidden, vt_matrix active)
 {
     if (!is_taken(&x, true, &weight, true)) {
-        without_pairs(backend)->linear_gelu_forward(backend, kind, x, weight, bias, rounded, hidden, active);
+        vt_cpu_vectors(backend)->linear_gelu_forward(backend, kind, x, weight, bias, rounded, hidden, active);
         return;
     }
     strip_work w = strips_of(lanes_of(x), hidden, bias);
@@ -193,7 +186,7 @@ static void linear_backward_input(vt_backend *backend, vt_matrix dy, vt_matrix w
         return;
     }
     if (!is_taken(&dy, true, &weight, false)) {
-        without_pairs(backend)->linear_backward_input(backend, dy, weight, dx);
+        vt_cpu_vectors(backend)->linear_backward_input(backend, dy, weight, dx);
         return;
     }
     strip_work w = strips_of(lanes_of(dy), dx, NULL);
@@ -376,7 +369,7 @@ static void linear_backward_weight(vt_backend *backend, vt_matrix x, vt_matrix d
         return;
     }
     if (!is_taken(&x, false, &dy, false)) {
-        without_pairs(backend)->linear_backward_weight(backend, x, dy, dweight, dbias);
+        vt_cpu_vectors(backend)->linear_backward_weight(backend, x, dy, dweight, dbias);
         return;
     }
     gradient_work all = {.x = x, .dy = dy, .dweight = dweight, .dbias = dbias, .in_place = is_in_place(&x, &dy)};

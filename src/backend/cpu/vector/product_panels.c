@@ -1,8 +1,7 @@
 /* y = x weightᵀ and dx = dy weight where the weight has more elements than the rows: each thread packs the panels of
  * the weight that it works on, run by run, so that the weight is read once, and what is packed stays in the cache. */
-#include "backend/cpu/vector/product_panels.h"
-
 #include "backend/cpu/vector/product_pack.h"
+#include "backend/cpu/vector/product_parts.h"
 
 enum { GROUP = 256 / PANEL }; /* panels that are packed side by side: long pieces of the weight's rows */
 

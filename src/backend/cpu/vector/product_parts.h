@@ -1,10 +1,11 @@
-/* What the products' kernels in vector/ and amx/product.c share: how rows are divided among threads, and how sums
- * become results. */
+/* What the products' kernels in vector/ and amx/product.c share: how rows are divided among threads, how sums become
+ * results, and the products of some shapes that have kernels of their own. */
 #ifndef VT_BACKEND_CPU_VECTOR_PRODUCT_PARTS_H
 #define VT_BACKEND_CPU_VECTOR_PRODUCT_PARTS_H
 
 #include "backend/cpu/vector/elements.h"
 #include "backend/cpu/vector/gelu.h"
+#include "backend/cpu/vector/kernels.h"
 
 /* 0 … count - 1 in pieces for `threads` threads that take them one by one: `whole` pieces of `size`, then smaller ones,
  * so that all threads end at nearly the same time even if one is slower. */
@@ -27,21 +28,6 @@ static inline int64_t share_begin(const shares *s, int64_t index)
     return smaller(s->count, (index - small) * s->size + small * s->small);
 }
 
-/* Prefetches rows first … first + rows - 1, columns begin … end - 1 of a matrix. */
-INLINE void look_ahead_rows(const vt_matrix *matrix, int64_t first, int64_t rows, int64_t begin, int64_t end, int write)
-{
-    int64_t size = (int64_t)vt_type_size(matrix->type);
-    for (int64_t r = first; r < first + rows; r++) {
-        const char *row = (const char *)matrix->data + (r * matrix->stride + begin) * size;
-        for (int64_t byte = 0; byte < (end - begin) * size; byte += 64) {
-            if (write)
-                __builtin_prefetch(row + byte, 1);
-            else
-                __builtin_prefetch(row + byte, 0);
-        }
-    }
-}
-
 typedef enum { FINISH_SUM, FINISH_ERF, FINISH_TANH } finish_kind;
 
 /* Where a product's sums are stored. */
@@ -55,21 +41,12 @@ typedef struct {
 INLINE void finish_vector(finish_kind finish, const product_result *to, vector sum, int64_t row, int64_t column,
                           int64_t count)
 {
-    bool whole = count >= LANES;
     vector value = sum;
-    if (to->bias != NULL) value += whole ? load(to->bias + column) : load_part(to->bias + column, count);
-    int64_t at = row * to->result.stride + column;
-    if (whole)
-        store_elements(&to->result, at, value);
-    else
-        store_some(&to->result, at, value, count);
+    if (to->bias != NULL) value += load_up_to(to->bias + column, count);
+    store_elements_up_to(&to->result, row * to->result.stride + column, value, count);
     if (finish == FINISH_SUM) return;
     value = gelu(finish == FINISH_ERF ? VT_GELU_ERF : VT_GELU_TANH, as_stored(&to->result, value)).value;
-    at = row * to->active.stride + column;
-    if (whole)
-        store_elements(&to->active, at, value);
-    else
-        store_some(&to->active, at, value, count);
+    store_elements_up_to(&to->active, row * to->active.stride + column, value, count);
 }
 
 /* Results of one type, a constant, so that the loop contains no others. */
@@ -98,5 +75,29 @@ INLINE void finish_block(const product_result *to, const float *sums, int64_t wi
         FOR_EACH_TYPE(to->result.type, finish_rows, FINISH_TANH, *to, sums, width, first, rows, column, columns);
     }
 }
+
+/* ---- few rows (few_rows.c): reading the weight takes the time, so it is read once, as it lies, and not packed ---- */
+
+enum { FEW_ROWS = 8 };
+
+/* As the operations linear_forward, linear_backward_input and linear_backward_weight, for at most FEW_ROWS rows. */
+void VT_KERNEL(vt_few_rows_forward)(vt_backend *backend, vt_matrix x, vt_matrix weight, const float *bias, vt_matrix y);
+void VT_KERNEL(vt_few_rows_backward_input)(vt_backend *backend, vt_matrix dy, vt_matrix weight, vt_matrix dx);
+void VT_KERNEL(vt_few_rows_backward_weight)(vt_backend *backend, vt_matrix x, vt_matrix dy, float *dweight,
+                                            float *dbias);
+
+/* ---- some rows and a weight that is much larger (product_panels.c) ---- */
+
+/* Whether vt_panels_multiply is faster for these rows and `columns` columns of the result. */
+static inline bool panels_suit(const vt_matrix *left, int64_t columns)
+{
+    /* faster with 64 and 512 rows and weights of 8 to 67 MB; more rows and smaller weights were not tried */
+    enum { MOST = 512, LEAST_WEIGHT = 1 << 20 };
+    return left->rows <= MOST && left->columns * columns >= LEAST_WEIGHT && columns >= left->rows;
+}
+
+/* to = left weightᵀ if `across`, else left weight. The sums have the bits that they have without panels. */
+void VT_KERNEL(vt_panels_multiply)(vt_backend *backend, vt_matrix left, vt_matrix weight, bool across,
+                                   product_result to);
 
 #endif

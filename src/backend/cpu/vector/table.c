@@ -1,4 +1,5 @@
 #include "backend/cpu/vector/kernels.h"
+#include "backend/half.h"
 
 #if defined(VT_PAIRS)
 
@@ -18,37 +19,29 @@ void VT_KERNEL(vt_vector_fill)(vt_backend *backend)
 
 #else
 
+static void convert(vt_backend *backend, vt_matrix from, vt_matrix to)
+{
+    (void)backend;
+    vt_half_convert(from, to);
+}
+
 /* Beside tiles, which take over products and attention, these serve only operands that tiles do not take. They are not
  * compiled again for AMX: AVX-512's do the same. */
 #if defined(__AVX512BF16__)
-void vt_vector_attention_backward_fill_avx512(vt_backend *backend);
-void vt_vector_convolution_fill_avx512(vt_backend *backend);
-void vt_vector_attention_forward_fill_avx512(vt_backend *backend);
-void vt_vector_limits_fill_avx512(vt_backend *backend);
-void vt_vector_product_fill_avx512(vt_backend *backend);
 #define BESIDE_TILES(name) VT_JOIN(name, avx512)
+#define DECLARE(name) void vt_vector_##name##_fill_avx512(vt_backend *backend);
+VT_FILES_BESIDE_TILES(DECLARE)
 #else
 #define BESIDE_TILES(name) VT_KERNEL(name)
 #endif
 
 void VT_KERNEL(vt_vector_fill)(vt_backend *backend)
 {
-    VT_KERNEL(vt_vector_activation_fill)(backend);
-    BESIDE_TILES(vt_vector_attention_backward_fill)(backend);
-    BESIDE_TILES(vt_vector_attention_forward_fill)(backend);
-    VT_KERNEL(vt_vector_convert_fill)(backend);
-    BESIDE_TILES(vt_vector_convolution_fill)(backend);
-    VT_KERNEL(vt_vector_gelu_fill)(backend);
-    VT_KERNEL(vt_vector_layer_norm_fill)(backend);
-    BESIDE_TILES(vt_vector_limits_fill)(backend);
-    VT_KERNEL(vt_vector_loss_fill)(backend);
-    VT_KERNEL(vt_vector_density_loss_fill)(backend);
-    VT_KERNEL(vt_vector_mask_fill)(backend);
-    VT_KERNEL(vt_vector_adafactor_fill)(backend);
-    VT_KERNEL(vt_vector_optimizer_fill)(backend);
-    VT_KERNEL(vt_vector_patches_fill)(backend);
-    BESIDE_TILES(vt_vector_product_fill)(backend);
-    VT_KERNEL(vt_vector_words_fill)(backend);
+    backend->convert = convert;
+#define FILL_BESIDE_TILES(name) BESIDE_TILES(vt_vector_##name##_fill)(backend);
+#define FILL(name) VT_KERNEL(vt_vector_##name##_fill)(backend);
+    VT_FILES_BESIDE_TILES(FILL_BESIDE_TILES)
+    VT_OTHER_FILES(FILL)
 }
 
 #endif

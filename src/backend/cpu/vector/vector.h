@@ -33,6 +33,12 @@ typedef float vector __attribute__((vector_size(LANES * 4)));
 typedef int32_t vector_bits __attribute__((vector_size(LANES * 4)));
 typedef uint32_t vector_word __attribute__((vector_size(LANES * 4)));
 
+/* Half as many numbers, in float32 and in float64. */
+typedef float vector_narrow __attribute__((vector_size(LANES * 2)));
+typedef double vector_wide __attribute__((vector_size(LANES * 4)));
+typedef int64_t vector_wide_bits __attribute__((vector_size(LANES * 4)));
+enum { WIDE_LANES = LANES / 2 };
+
 #define INLINE static inline __attribute__((always_inline))
 
 /* ---- how work is divided ---- */
@@ -65,6 +71,13 @@ INLINE vector load(const float *from)
     memcpy(&value, from, sizeof value);
     return value;
 #endif
+}
+
+INLINE vector_narrow load_narrow(const float *from)
+{
+    vector_narrow values;
+    memcpy(&values, from, sizeof values);
+    return values;
 }
 
 INLINE void store(float *to, vector value)

@@ -3,13 +3,6 @@
 
 enum { RUN = 64 }; /* vectors whose float32 sums are added before they are widened */
 
-/* The row's part that this rank's words make; -1: the target is none of them. */
-static int64_t column_of(const vt_word_rows *words, int32_t number)
-{
-    const int64_t column = number - words->first_word;
-    return column >= 0 && column < words->count ? column : -1;
-}
-
 /* The largest of a row's numbers; a NaN stays NaN. */
 static float largest_of(const float *row, int64_t count)
 {
@@ -48,7 +41,7 @@ static void cross_entropy_parts(vt_backend *backend, const vt_word_rows *words, 
 #pragma omp parallel for schedule(static)
     for (int64_t r = 0; r < scores.rows; r++) {
         const float *row = scores.data + r * scores.stride;
-        const int64_t target = column_of(words, targets[vt_word_place(words, r)]);
+        const int64_t target = vt_word_here(words, targets[vt_word_place(words, r)]);
         parts[3 * r] = largest_of(row, scores.columns);
         parts[3 * r + 1] = (float)sum_of_powers(row, scores.columns, parts[3 * r]);
         parts[3 * r + 2] = target >= 0 ? row[target] : -INFINITY;
@@ -65,7 +58,7 @@ static void cross_entropy_backward(vt_backend *backend, const vt_word_rows *word
     for (int64_t r = 0; r < scores.rows; r++) {
         const float *row = scores.data + r * scores.stride;
         const int32_t number = targets[vt_word_place(words, r)];
-        const int64_t target = column_of(words, number), begin = r * dscores.stride;
+        const int64_t target = vt_word_here(words, number), begin = r * dscores.stride;
         const float at_target = target >= 0 ? row[target] : 0;
         const vector less = splat(log_sum[r]), own = splat(number >= 0 ? factor : 0);
         for (int64_t c = 0; c < scores.columns; c += LANES) {
