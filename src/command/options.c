@@ -7,10 +7,13 @@
 #include "config/deepspeed.h"
 #include "source/fields/about.h"
 
-static void print_name(const char *name, void *context)
+static vt_status print_configurations(const char *yaml_config)
 {
-    (void)context;
-    vt_print("%s\n", name);
+    vt_names names = {0};
+    const vt_status status = vt_config_names(yaml_config, &names);
+    for (int64_t i = 0; i < names.count; i++) vt_print("%s\n", names.names[i]);
+    vt_names_close(&names);
+    return status;
 }
 
 /* The configuration on standard output, the notes on standard error. */
@@ -46,7 +49,7 @@ vt_status vt_command_options(const vt_call *call)
     else if (flags->rules)
         fputs(table, stdout);
     else if (flags->configurations)
-        VT_TRY(vt_config_names(flags->yaml_config, print_name, NULL));
+        VT_TRY(print_configurations(flags->yaml_config));
     else if (flags->deepspeed != NULL)
         VT_TRY(print_deepspeed(flags->deepspeed));
     else

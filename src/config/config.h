@@ -10,6 +10,7 @@
 #include <stdio.h>
 
 #include "base/status.h"
+#include "base/text.h"
 #include "config/kinds.def"
 #include "config/rows.h"
 
@@ -179,8 +180,8 @@ void vt_config_print(const vt_config *config, void (*line)(const char *text, voi
 /* Every option with type, default, range and meaning; as text for a terminal or as docs/options.md. */
 void vt_options_print(FILE *file, bool markdown);
 
-/* Calls visit(NAME, context) once for every configuration of the YAML file; path NULL: of the files that --config is
- * looked up in when no --yaml_config is given. */
-vt_status vt_config_names(const char *path, void (*visit)(const char *name, void *context), void *context);
+/* Adds the names of all configurations of the YAML file; path NULL: of the files that --config is looked up in when no
+ * --yaml_config is given. */
+vt_status vt_config_names(const char *path, vt_names *names);
 
 #endif
