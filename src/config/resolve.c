@@ -6,12 +6,14 @@
 
 #include "base/file.h"
 #include "config/fit.h"
-#include "config/forcings.h"
 #include "config/option.h"
 #include "config/roles.h"
 #include "config/stages.h"
 
 enum { DEFAULT_ITERATIONS = 30000 };
+
+#define WORD(enumerator, word) word,
+static const char *const differences[] = {VT_DIFFERENCES(WORD) NULL};
 
 /* ---- the grid of ranks ---- */
 
@@ -224,7 +226,7 @@ static void take_channel_count(const vt_config *config, vt_option_id option, int
 static vt_status derive_channels(vt_config *config)
 {
     vt_status status = VT_OK;
-    VT_TRY(vt_config_resolve_roles(config));
+    VT_TRY(vt_config_resolve_variables(config));
     const int64_t both = vt_config_role_count(config, VT_ROLE_PROGNOSTIC), in = both * (config->n_history + 1);
     const int64_t out = both + vt_config_role_count(config, VT_ROLE_DIAGNOSTIC);
     if (both == 0) goto done; /* opening the data says so */
@@ -434,21 +436,19 @@ done:
     return status;
 }
 
-/* The words of `accept`. */
-static vt_status check_accepted(const vt_config *config)
+/* Fails at the first word of a list that is none of `words`, which NULL ends. */
+vt_status vt_config_check_words(const char *option, const char *list, const char *const *words)
 {
-#define WORD(enumerator, word) word,
-    static const char *const words[] = {VT_DIFFERENCES(WORD) NULL};
     vt_status status = VT_OK;
-    const char *rest = config->accept, *word;
+    const char *word;
     size_t length;
-    while (rest != NULL && (word = vt_text_next_word(&rest, &length)) != NULL)
-        VT_CHECK(
-            vt_text_place(word, length, words) >= 0,
-            "accept: there is no '%.*s'; what data may differ in is some of [channels, units, grid, calendar, step, "
-            "climatology]",
-            (int)length, word);
+    vt_text known = {0};
+    for (int i = 0; words[i] != NULL; i++) vt_text_append(&known, "%s%s", i > 0 ? ", " : "", words[i]);
+    while ((word = vt_text_next_word(&list, &length)) != NULL)
+        VT_CHECK(vt_text_place(word, length, words) >= 0, "%s: there is no '%.*s'; there are %s", option, (int)length,
+                 word, known.characters);
 done:
+    vt_text_close(&known);
     return status;
 }
 
@@ -534,7 +534,7 @@ vt_status vt_config_resolve(vt_config *config)
     VT_TRY(derive_batch(config));
     VT_TRY(derive_layers(config));
     VT_TRY(check_names(config));
-    VT_TRY(check_accepted(config));
+    VT_TRY(vt_config_check_words("accept", config->accept, differences));
     VT_TRY(vt_config_check_window(config->lat_range, config->lon_range));
     if (!vt_config_awaits_window(config)) {
         VT_TRY(check_shapes(config));
@@ -542,7 +542,6 @@ vt_status vt_config_resolve(vt_config *config)
     }
     VT_TRY(check_pairs(config));
     VT_TRY(vt_config_resolve_optimizer(config));
-    VT_TRY(vt_config_resolve_forcings(config));
     VT_TRY(check_batch(config));
     VT_TRY(check_forecast(config));
 done:
