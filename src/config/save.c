@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "config/option.h"
 
 /* In double quotes, in which YAML takes any character; those that it doesn't take as they are, escaped. */
@@ -57,9 +58,8 @@ vt_status vt_config_save(const vt_config *config, const char *path)
     vt_status status = VT_OK;
     char *text = vt_config_text(config);
     FILE *file = fopen(path, "we");
-    bool written = file != NULL && fputs(text, file) >= 0;
-    if (file != NULL) written = fclose(file) == 0 && written;
-    VT_CHECK(written, "%s: the configuration can't be saved: %s", path, strerror(errno));
+    VT_CHECK(file != NULL && vt_file_close(file, fputs(text, file) >= 0), "%s: the configuration can't be saved: %s",
+             path, strerror(errno));
 done:
     free(text);
     return status;
