@@ -25,46 +25,33 @@ static bool tensor_and_ranks_fit(const vt_config *config)
 /* "use tensor_parallel 2 or 4": one axis changed, where that is enough. */
 static void advise_grid(const vt_config *config, vt_text *advice)
 {
-    const struct {
-        const char *name;
-        size_t offset;
-        int64_t ranks;
-    } axes[] = {{"tensor_parallel", offsetof(vt_config, tensor_parallel), config->tensor_parallel},
-                {"context_parallel", offsetof(vt_config, context_parallel), config->context_parallel},
-                {"pipeline_parallel", offsetof(vt_config, pipeline_parallel), config->pipeline_parallel}};
+    static const char *const axes[] = {"tensor_parallel", "context_parallel", "pipeline_parallel"};
+    const int64_t ranks[] = {config->tensor_parallel, config->context_parallel, config->pipeline_parallel};
     char values[64];
     for (int i = 0; i < 3 && advice->length == 0; i++)
-        if (axes[i].ranks > 1 && vt_fit_nearest(config, axes[i].offset, tensor_and_ranks_fit, values) != NULL)
-            vt_text_append(advice, "use %s %s", axes[i].name, values);
+        if (ranks[i] > 1 &&
+            vt_fit_nearest(config, vt_row_find(vt_options, axes[i])->offset, tensor_and_ranks_fit, values) != NULL)
+            vt_text_append(advice, "use %s %s", axes[i], values);
     if (advice->length == 0) vt_text_append(advice, "use 1 for each");
-}
-
-/* "tensor_parallel 3 x context_parallel 1 = 3" */
-static void describe_model_ranks(const vt_config *config, vt_text *text)
-{
-    vt_text_append(text, "tensor_parallel %lld x context_parallel %lld", (long long)config->tensor_parallel,
-                   (long long)config->context_parallel);
-    if (config->pipeline_parallel > 1)
-        vt_text_append(text, " x pipeline_parallel %lld", (long long)config->pipeline_parallel);
-    vt_text_append(text, " = %lld", (long long)vt_config_model_ranks(config));
 }
 
 vt_status vt_config_check_ranks(const vt_config *config, int64_t ranks)
 {
     vt_status status = VT_OK;
-    char values[64];
-    vt_text advice = {0}, product = {0};
+    char values[64], stages[48] = "";
+    vt_text advice = {0};
     vt_config started = *config; /* its strings stay the configuration's */
     started.ranks = ranks;
     if (vt_fit_ranks(&started)) goto done;
     advise_grid(&started, &advice);
     if (VT_FIT_NEAREST(&started, ranks, tensor_and_ranks_fit, values) != NULL)
         vt_text_append(&advice, ", or start %s ranks", values);
-    describe_model_ranks(config, &product);
-    VT_FAIL("%s does not divide the %lld rank%s of this run; %s", product.characters, (long long)ranks,
-            ranks == 1 ? "" : "s", advice.characters);
+    if (config->pipeline_parallel > 1)
+        snprintf(stages, sizeof stages, " x pipeline_parallel %lld", (long long)config->pipeline_parallel);
+    VT_FAIL("tensor_parallel %lld x context_parallel %lld%s = %lld does not divide the %lld rank%s of this run; %s",
+            (long long)config->tensor_parallel, (long long)config->context_parallel, stages,
+            (long long)vt_config_model_ranks(config), (long long)ranks, ranks == 1 ? "" : "s", advice.characters);
 done:
-    vt_text_close(&product);
     vt_text_close(&advice);
     return status;
 }
@@ -133,7 +120,7 @@ static void derive_paths(vt_config *config)
         char **path = paths[i].path;
         vt_origin *origin = &config->origin[paths[i].id];
         bool set = *path != NULL && *origin != VT_FROM_DEFAULT;
-        bool overruled = config->origin[VT_OPTION_data_dir] == VT_FROM_COMMAND_LINE && *origin == VT_FROM_YAML;
+        bool overruled = of_data == VT_FROM_COMMAND_LINE && *origin == VT_FROM_YAML;
         if (i < SETS && *path != NULL) take_address(*path);
         if (set && !overruled) continue;
         free(*path);
@@ -253,19 +240,16 @@ static void derive_resume(vt_config *config)
 /* "HH:MM:SS" or seconds; false when it is neither. */
 static bool parse_duration(const char *text, double *seconds)
 {
-    int64_t part = 0;
+    char part[3][8] = {""};
+    int end = 0;
+    int parts = sscanf(text, "%7[0-9]%n:%7[0-9]:%7[0-9]%n", part[0], &end, part[1], part[2], &end);
+    if ((parts != 1 && parts != 3) || text[end] != '\0') return false;
     *seconds = 0;
-    for (int parts = 1;; parts++) {
-        size_t digits = strspn(text, "0123456789");
-        char number[8] = "";
-        if (digits == 0 || digits >= sizeof number) return false;
-        memcpy(number, text, digits);
-        if (!vt_text_to_integer(number, &part) || (parts > 1 && part > 59)) return false;
-        *seconds = 60 * *seconds + (double)part;
-        text += digits;
-        if (*text == '\0') return (parts == 1 || parts == 3) && *seconds > 0;
-        if (*text++ != ':') return false;
+    for (int i = 0; i < parts; i++) {
+        if (i > 0 && atoi(part[i]) > 59) return false;
+        *seconds = 60 * *seconds + atoi(part[i]);
     }
+    return *seconds > 0;
 }
 
 int64_t vt_config_channels_a_time(const vt_config *config)

@@ -165,7 +165,8 @@ int64_t vt_config_forcing_channels(const vt_config *config)
 static void write_list(const vt_forcing_list *list, char **text)
 {
     vt_text written = {0};
-    for (int i = 0; i < list->count; i++) vt_text_append(&written, "%s%s", i == 0 ? "[" : ", ", forcings[list->kinds[i]]);
+    for (int i = 0; i < list->count; i++)
+        vt_text_append(&written, "%s%s", i == 0 ? "[" : ", ", forcings[list->kinds[i]]);
     vt_text_append(&written, "]");
     if (strcmp(*text, written.characters) != 0) {
         free(*text);

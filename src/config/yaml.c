@@ -90,12 +90,6 @@ static vt_yaml_node *add_node(vt_yaml *yaml, vt_yaml_kind kind, const yaml_event
     return node;
 }
 
-static void add_child(vt_yaml_node *parent, vt_yaml_node *child)
-{
-    parent->child = vt_grow(parent->child, parent->count, sizeof *parent->child, "a YAML file");
-    parent->child[parent->count++] = child;
-}
-
 /* An anchor may be used again; aliases mean the last one before them. */
 static vt_status add_anchor(vt_yaml *yaml, const yaml_char_t *name, vt_yaml_node *node)
 {
@@ -230,7 +224,8 @@ static vt_status read_node(vt_yaml *yaml, yaml_parser_t *parser, yaml_event_t *e
         if (next.type == end) break;
         vt_yaml_node *child = NULL;
         VT_TRY(read_node(yaml, parser, &next, depth + 1, &child));
-        add_child(node, child);
+        node->child = vt_grow(node->child, node->count, sizeof *node->child, "a YAML file");
+        node->child[node->count++] = child;
     }
     if (node->kind == VT_YAML_MAPPING) VT_TRY(check_keys(node));
     node->complete = true;
