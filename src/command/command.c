@@ -57,10 +57,6 @@
     }
 /* clang-format on */
 #include "command/flags.def"
-#undef VT_COMMAND
-#undef VT_COMMAND_END
-#undef VT_ROW
-#undef VT_OTHER_ROW
 
 #define VT_OTHER_ROW(...)
 #define VT_ROW(...)
@@ -278,23 +274,19 @@ done:
     return status;
 }
 
-static vt_status run_help(int argument_count, char *const *arguments)
-{
-    if (argument_count == 0 || strcmp(arguments[0], "help") == 0 || ask_help(1, arguments)) {
-        print_help();
-        return VT_OK;
-    }
-    char *const ask[] = {arguments[0], "--help"};
-    return vt_command_run_other(2, ask);
-}
-
+/* `vitrain help NAME` is `vitrain NAME --help`. */
 static vt_status dispatch(int argument_count, char *const *arguments)
 {
     for (int i = 0; i < argument_count; i++)
         if (strcmp(arguments[i], "--version") == 0) return vt_command_version(NULL);
-    if (argument_count == 0 || ask_help(1, arguments)) return run_help(0, NULL);
-    const char *first = arguments[0];
-    if (strcmp(first, "help") == 0) return run_help(argument_count - 1, arguments + 1);
+    const bool helps = argument_count > 0 && strcmp(arguments[0], "help") == 0;
+    const char *first = argument_count > helps ? arguments[helps] : "--help";
+    char *const ask[] = {(char *)(uintptr_t)first, "--help"};
+    if (ask_help(1, ask) || strcmp(first, "help") == 0) {
+        print_help();
+        return VT_OK;
+    }
+    if (helps) return vt_command_run_other(2, ask);
     if (first[0] == '-') return run_command(&vt_subcommands[0], argument_count, arguments); /* train */
     return vt_command_run_other(argument_count, arguments);
 }

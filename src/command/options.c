@@ -4,7 +4,6 @@
 
 #include "base/text.h"
 #include "command/command.h"
-#include "config/deepspeed.h"
 #include "source/fields/about.h"
 
 static vt_status print_configurations(const char *yaml_config)

@@ -270,9 +270,8 @@ static vt_config *make_default(void)
     return config;
 }
 
-/* Without vt_config_resolve. `text`: in the place of the file, or NULL. */
-static vt_status read_all(const char *text, const char *text_name, int argument_count, char *const *arguments,
-                          int64_t ranks, vt_config **result)
+vt_status vt_config_read(const char *text, const char *text_name, int argument_count, char *const *arguments,
+                         int64_t ranks, vt_config **result)
 {
     vt_status status = VT_OK;
     vt_config *config = make_default();
@@ -291,16 +290,11 @@ vt_status vt_config_open(int argument_count, char *const *arguments, int64_t ran
     return vt_config_open_text(NULL, NULL, argument_count, arguments, ranks, config);
 }
 
-vt_status vt_config_read(int argument_count, char *const *arguments, int64_t ranks, vt_config **config)
-{
-    return read_all(NULL, NULL, argument_count, arguments, ranks, config);
-}
-
 vt_status vt_config_open_text(const char *text, const char *text_name, int argument_count, char *const *arguments,
                               int64_t ranks, vt_config **config)
 {
     vt_status status = VT_OK;
-    VT_TRY(read_all(text, text_name, argument_count, arguments, ranks, config));
+    VT_TRY(vt_config_read(text, text_name, argument_count, arguments, ranks, config));
     VT_TRY(vt_config_resolve(*config));
 done:
     if (status != VT_OK) vt_config_close(config);

@@ -1,5 +1,5 @@
-#include "config/deepspeed.h"
-
+/* JSON is read as the YAML that it is part of. The keys' meaning: https://www.deepspeed.ai/docs/config-json, version
+ * 0.19. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
