@@ -17,14 +17,12 @@
 /* Does the key distinguish runs: is it an option of the model, or one of these? */
 static bool is_shown(const char *key)
 {
-    static const char *const keys[] = {"img_size",          "lat_range", "lon_range", "n_in_channels", "n_out_channels",
-                                       "global_batch_size", "lr",        "optimizer", "num_epochs"};
+    static const char keys[] =
+        "img_size|lat_range|lon_range|n_in_channels|n_out_channels|global_batch_size|lr|optimizer|num_epochs";
     const vt_row *row = vt_row_find(vt_options, key);
     const vt_row *section = row != NULL ? vt_row_section(row) : NULL;
     if (section != NULL && section->target != NULL && strcmp(section->target, "model") == 0) return true;
-    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
-        if (strcmp(keys[i], key) == 0) return true;
-    return false;
+    return vt_text_choice(key, keys) >= 0;
 }
 
 static vt_status print_configuration(const char *path)

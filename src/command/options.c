@@ -18,12 +18,10 @@ static vt_status print_configurations(const char *yaml_config)
 /* The configuration on standard output, the notes on standard error. */
 static vt_status print_deepspeed(const char *path)
 {
-    vt_status status = VT_OK;
     vt_text yaml = {0}, notes = {0};
-    VT_TRY(vt_deepspeed_convert(path, &yaml, &notes));
-    vt_print("%s", yaml.characters);
-    if (notes.characters != NULL) fputs(notes.characters, stderr);
-done:
+    const vt_status status = vt_deepspeed_convert(path, &yaml, &notes);
+    if (status == VT_OK) vt_print("%s", yaml.characters);
+    if (status == VT_OK && notes.characters != NULL) fputs(notes.characters, stderr);
     vt_text_close(&yaml);
     vt_text_close(&notes);
     return status;

@@ -1,5 +1,5 @@
-/* JSON is read as the YAML that it is part of. The keys' meaning: https://www.deepspeed.ai/docs/config-json, version
- * 0.19. */
+/* DeepSpeed's configuration as one of vitrain. JSON is read as the YAML that it is part of. The keys' meaning:
+ * https://www.deepspeed.ai/docs/config-json, version 0.19. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -320,12 +320,10 @@ done:
 /* The values' ranges, and what goes together, as for any file. */
 static vt_status check_result(const conversion *c)
 {
-    vt_status status = VT_OK;
     vt_config *config = NULL;
     char *name = vt_text_format("the YAML of %s", c->path);
-    char *const flags[] = {c->local_batch};
-    VT_TRY(vt_config_open_text(c->yaml->characters, name, c->local_batch[0] != '\0', flags, 1, &config));
-done:
+    const vt_status status =
+        vt_config_open_text(c->yaml->characters, name, c->local_batch[0] != '\0', &c->local_batch, 1, &config);
     vt_config_close(&config);
     free(name);
     return status;

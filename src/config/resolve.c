@@ -60,10 +60,8 @@ done:
 
 static vt_status derive_data_parallel(vt_config *config)
 {
-    vt_status status = VT_OK;
-    VT_TRY(vt_config_check_ranks(config, config->ranks));
-    config->data_parallel = config->ranks / vt_config_model_ranks(config);
-done:
+    const vt_status status = vt_config_check_ranks(config, config->ranks);
+    if (status == VT_OK) config->data_parallel = config->ranks / vt_config_model_ranks(config);
     return status;
 }
 

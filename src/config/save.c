@@ -76,15 +76,11 @@ char *vt_config_value_text(const vt_config *config, const char *option)
 
 char *vt_config_flags_text(const vt_config *config)
 {
-    static const vt_option_id left_out[] = {VT_OPTION_yaml_config, VT_OPTION_config, VT_OPTION_run_num,
-                                            VT_OPTION_verbose};
     vt_text text = {0};
     vt_text_append(&text, "%s", "");
     for (const vt_row *row = vt_options; row->kind != VT_ROW_END; row++) {
-        if (!vt_row_is_option(row)) continue;
-        bool shown = config->origin[row->id] == VT_FROM_COMMAND_LINE;
-        for (size_t k = 0; k < sizeof left_out / sizeof *left_out; k++) shown = shown && row->id != left_out[k];
-        if (!shown) continue;
+        if (!vt_row_is_option(row) || config->origin[row->id] != VT_FROM_COMMAND_LINE) continue;
+        if (vt_text_choice(row->name, "yaml_config|config|run_num|verbose") >= 0) continue;
         vt_text_append(&text, " --%s=", row->name);
         vt_row_format(row, config, &text);
     }

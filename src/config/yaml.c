@@ -169,7 +169,8 @@ static int by_text_and_place(const void *a, const void *b)
     const vt_yaml_node *left = *(vt_yaml_node *const *)a, *right = *(vt_yaml_node *const *)b;
     const int order = strcmp(left->text, right->text);
     if (order != 0) return order;
-    return left->line != right->line ? (left->line < right->line ? -1 : 1) : (left->column < right->column ? -1 : 1);
+    if (left->line != right->line) return left->line < right->line ? -1 : 1;
+    return left->column < right->column ? -1 : left->column > right->column;
 }
 
 /* A reader of YAML would take one of two equal keys, and nobody would notice the other. */

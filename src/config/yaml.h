@@ -46,10 +46,10 @@ const vt_yaml_node *vt_yaml_top(const vt_yaml *yaml);
 
 /* Makes the entries of a mapping: its keys, each once, with its merge keys ("<<") applied. A mapping's own keys win
  * over merged ones wherever they stand, of two "<<" the later, of a list of merged mappings the earlier
- * (https://yaml.org/type/merge.html). */
+ * (https://yaml.org/type/merge.html). After an error the file is only to be closed. */
 vt_status vt_yaml_entries(const vt_yaml_node *mapping);
 
-/* The value of this key in a mapping whose entries are made; NULL: it has none. */
+/* The entry of this key in a mapping whose entries are made; NULL: there is none. */
 const vt_yaml_entry *vt_yaml_find(const vt_yaml_node *mapping, const char *key);
 
 /* "a mapping", "a list", "the text 'abc'": for messages. */
