@@ -1,7 +1,6 @@
 #include "command/command.h"
 
 #include <omp.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -22,6 +21,11 @@ enum { ROUNDS = 5, LEAST_BATCHES = 8 };
 #define STORED_BYTES (INT64_C(1) << 29) /* bytes of gzip data that are kept in memory */
 
 typedef struct {
+    vt_file_extent extent;
+    int64_t batch, place; /* its first byte's place in the batch */
+} piece;
+
+typedef struct {
     vt_config *config;
     vt_world *world;
     vt_source *source;
@@ -31,6 +35,16 @@ typedef struct {
     int64_t batch_floats, sample_bytes;
     float *ring; /* [prefetch + 1 batches]: as much memory as the reader fills in turn */
     int64_t ring_batches;
+
+    /* The bytes that the reader takes from the files for the same batches. */
+    vt_read_plan **plans; /* [batches]; they keep the files open */
+    piece *pieces;        /* [piece_count] */
+    int64_t piece_count, bytes, largest_batch;
+    bool through_library;
+
+    /* The gzip data of the first batches, in memory. */
+    unsigned char **stored; /* [stored_count] */
+    int64_t stored_count, stored_batches, inflated_bytes, largest_chunk;
 } bench;
 
 /* ---- the reader ---- */
@@ -61,24 +75,9 @@ static size_t ring_bytes(const bench *b)
     return (size_t)(b->ring_batches * b->batch_floats) * sizeof(float);
 }
 
-typedef struct {
-    vt_file_extent extent;
-    int64_t batch, place; /* its first byte's place in the batch */
-} piece;
-
-/* The bytes that the reader takes from the files for the same batches. */
-typedef struct {
-    bench *bench;
-    vt_read_plan **plans; /* [batches]; they keep the files open */
-    piece *pieces;        /* [count] */
-    int64_t count, bytes, largest_batch;
-    bool through_library;
-} plain;
-
-static vt_status add_batch(plain *p, int64_t index, const vt_batch *batch)
+static vt_status add_batch(bench *b, int64_t index, const vt_batch *batch)
 {
     vt_status status = VT_OK;
-    bench *b = p->bench;
     const vt_reading *reading = vt_source_reading(b->source);
     char *place = (char *)b->ring;
     void *tensors[VT_BATCH_TENSORS];
@@ -87,21 +86,21 @@ static vt_status add_batch(plain *p, int64_t index, const vt_batch *batch)
         tensors[t] = place;
         place += (size_t)batch->sample_count * vt_tensor_bytes(&b->source->specs[t]);
     }
-    p->plans[index] = reading->open(b->source);
-    VT_TRY(reading->make(p->plans[index], batch->samples, batch->sample_count, tensors));
-    for (int64_t i = 0; i < p->plans[index]->item_count && reading->extent != NULL; i++) {
+    b->plans[index] = reading->open(b->source);
+    VT_TRY(reading->make(b->plans[index], batch->samples, batch->sample_count, tensors));
+    for (int64_t i = 0; i < b->plans[index]->item_count && reading->extent != NULL; i++) {
         for (int64_t k = 0;; k++) {
-            vt_file_extent extent = reading->extent(p->plans[index], i, k);
+            vt_file_extent extent = reading->extent(b->plans[index], i, k);
             if (extent.bytes < 0) break;
-            p->through_library = p->through_library || extent.descriptor < 0;
+            b->through_library = b->through_library || extent.descriptor < 0;
             if (extent.descriptor < 0 || extent.bytes == 0) continue;
-            p->pieces = vt_grow(p->pieces, (size_t)p->count, sizeof *p->pieces, "bench io");
-            p->pieces[p->count++] = (piece){extent, index, bytes};
+            b->pieces = vt_grow(b->pieces, (size_t)b->piece_count, sizeof *b->pieces, "bench io");
+            b->pieces[b->piece_count++] = (piece){extent, index, bytes};
             bytes += extent.bytes;
         }
     }
-    p->bytes += bytes;
-    if (bytes > p->largest_batch) p->largest_batch = bytes;
+    b->bytes += bytes;
+    if (bytes > b->largest_batch) b->largest_batch = bytes;
 done:
     return status;
 }
@@ -118,25 +117,24 @@ done:
     return status;
 }
 
-static vt_status plan_plain(plain *p)
+static vt_status plan_plain(bench *b)
 {
     vt_status status = VT_OK;
-    bench *b = p->bench;
     vt_loader_options order = {.source = b->source,
                                .global_batch_size = b->config->global_batch_size,
                                .drop_last = true,
                                .shuffle = b->config->shuffle,
                                .seed = (uint64_t)b->config->seed};
     vt_sampler *sampler = vt_sampler_open(&order);
-    p->plans = vt_allocate((size_t)b->batches, sizeof *p->plans, "bench io");
+    b->plans = vt_allocate((size_t)b->batches, sizeof *b->plans, "bench io");
     const int64_t of_epoch = vt_sampler_batch_count(sampler);
     for (int64_t i = 0; i < b->batches; i++) {
         const vt_batch batch = vt_sampler_batch(sampler, i / of_epoch, i % of_epoch);
-        VT_TRY(add_batch(p, i, &batch));
+        VT_TRY(add_batch(b, i, &batch));
     }
-    if (p->largest_batch > b->batch_floats * (int64_t)sizeof(float)) { /* windows that are read as whole rows */
+    if (b->largest_batch > b->batch_floats * (int64_t)sizeof(float)) { /* windows that are read as whole rows */
         free(b->ring);
-        b->batch_floats = p->largest_batch / (int64_t)sizeof(float) + 1;
+        b->batch_floats = b->largest_batch / (int64_t)sizeof(float) + 1;
         VT_TRY(allocate_ring(b));
     }
 done:
@@ -144,29 +142,30 @@ done:
     return status;
 }
 
-static void close_plain(plain *p)
+static void close_plans(bench *b)
 {
-    for (int64_t i = 0; p->plans != NULL && i < p->bench->batches; i++) {
-        const vt_reading *reading = vt_source_reading(p->bench->source);
-        if (p->plans[i] == NULL) continue;
-        reading->release(p->plans[i]);
-        reading->close(p->plans[i]);
+    for (int64_t i = 0; b->plans != NULL && i < b->batches; i++) {
+        const vt_reading *reading = vt_source_reading(b->source);
+        if (b->plans[i] == NULL) continue;
+        reading->release(b->plans[i]);
+        reading->close(b->plans[i]);
     }
-    free(p->plans);
-    free(p->pieces);
+    for (int64_t i = 0; b->stored != NULL && b->stored[i] != NULL; i++) free(b->stored[i]);
+    free(b->stored);
+    free(b->plans);
+    free(b->pieces);
 }
 
-static vt_status plain_round(plain *p, double *seconds)
+static vt_status plain_round(const bench *b, double *seconds)
 {
     vt_status status = VT_OK;
-    const bench *b = p->bench;
     bool failed = false;
     const double begin = vt_clock_seconds();
 #pragma omp parallel for num_threads((int)b->threads) schedule(dynamic) reduction(|| : failed)
-    for (int64_t i = 0; i < p->count; i++) {
-        const vt_file_extent *extent = &p->pieces[i].extent;
-        float *ring = b->ring + p->pieces[i].batch % b->ring_batches * b->batch_floats;
-        char *memory = (char *)ring + p->pieces[i].place;
+    for (int64_t i = 0; i < b->piece_count; i++) {
+        const vt_file_extent *extent = &b->pieces[i].extent;
+        float *ring = b->ring + b->pieces[i].batch % b->ring_batches * b->batch_floats;
+        char *memory = (char *)ring + b->pieces[i].place;
         failed = vt_file_read_at(extent->descriptor, memory, extent->bytes, extent->offset) != extent->bytes || failed;
     }
     *seconds = vt_clock_seconds() - begin;
@@ -177,35 +176,28 @@ done:
 
 /* ---- inflating alone ---- */
 
-/* The gzip data of the first batches, in memory. */
-typedef struct {
-    const plain *p;
-    unsigned char **stored; /* [count] */
-    int64_t count, batches, inflated_bytes, largest;
-} inflating;
-
 /* Empty unless everything that is read is gzip data. */
-static vt_status load_stored(inflating *g)
+static vt_status load_stored(bench *b)
 {
     vt_status status = VT_OK;
-    const plain *p = g->p;
     int64_t bytes = 0, whole = 0; /* extents of whole batches */
-    for (int64_t i = 0; i < p->count; i++)
-        if (p->pieces[i].extent.inflated == 0) return VT_OK;
-    g->stored = vt_allocate((size_t)p->count + 1, sizeof *g->stored, "bench io");
-    while (whole < p->count && (whole == 0 || bytes < STORED_BYTES)) {
-        for (const int64_t batch = p->pieces[whole].batch; whole < p->count && p->pieces[whole].batch == batch; whole++)
-            bytes += p->pieces[whole].extent.bytes;
-        g->batches++;
+    for (int64_t i = 0; i < b->piece_count; i++)
+        if (b->pieces[i].extent.inflated == 0) return VT_OK;
+    b->stored = vt_allocate((size_t)b->piece_count + 1, sizeof *b->stored, "bench io");
+    while (whole < b->piece_count && (whole == 0 || bytes < STORED_BYTES)) {
+        for (const int64_t batch = b->pieces[whole].batch; whole < b->piece_count && b->pieces[whole].batch == batch;
+             whole++)
+            bytes += b->pieces[whole].extent.bytes;
+        b->stored_batches++;
     }
-    for (; g->count < whole; g->count++) {
-        const vt_file_extent *extent = &p->pieces[g->count].extent;
-        g->stored[g->count] = vt_allocate((size_t)extent->bytes, 1, "bench io");
-        VT_CHECK(vt_file_read_at(extent->descriptor, g->stored[g->count], extent->bytes, extent->offset) ==
+    for (; b->stored_count < whole; b->stored_count++) {
+        const vt_file_extent *extent = &b->pieces[b->stored_count].extent;
+        b->stored[b->stored_count] = vt_allocate((size_t)extent->bytes, 1, "bench io");
+        VT_CHECK(vt_file_read_at(extent->descriptor, b->stored[b->stored_count], extent->bytes, extent->offset) ==
                      extent->bytes,
                  "bench io: plain preads of the files failed");
-        g->inflated_bytes += extent->inflated;
-        if (extent->inflated > g->largest) g->largest = extent->inflated;
+        b->inflated_bytes += extent->inflated;
+        if (extent->inflated > b->largest_chunk) b->largest_chunk = extent->inflated;
     }
 done:
     return status;
@@ -218,11 +210,10 @@ static int64_t ring_share(const bench *b)
 }
 
 /* to_ring: into the thread's part of the ring, as reading does; otherwise into memory of one chunk. */
-static vt_status inflate_round(const inflating *g, bool to_ring, double *seconds)
+static vt_status inflate_round(const bench *b, bool to_ring, double *seconds)
 {
     static const vt_pipeline gzip = {.count = 1, .filters = {VT_FILTER_DEFLATE}};
     vt_status status = VT_OK;
-    const bench *b = g->p->bench;
     const int64_t share = ring_share(b);
     bool failed = false;
     const double begin = vt_clock_seconds();
@@ -232,10 +223,10 @@ static vt_status inflate_round(const inflating *g, bool to_ring, double *seconds
         unsigned char *ring = (unsigned char *)b->ring + omp_get_thread_num() * share, *result = NULL;
         int64_t used = 0;
 #pragma omp for schedule(dynamic)
-        for (int64_t i = 0; i < g->count; i++) {
-            const vt_file_extent *extent = &g->p->pieces[i].extent;
+        for (int64_t i = 0; i < b->stored_count; i++) {
+            const vt_file_extent *extent = &b->pieces[i].extent;
             if (used + extent->inflated > share) used = 0;
-            failed = vt_decode(&decoder, &gzip, 0, g->stored[i], (size_t)extent->bytes, (size_t)extent->inflated,
+            failed = vt_decode(&decoder, &gzip, 0, b->stored[i], (size_t)extent->bytes, (size_t)extent->inflated,
                                to_ring ? ring + used : NULL, &result) != VT_OK ||
                      failed;
             used += (extent->inflated + 63) / 64 * 64;
@@ -255,12 +246,11 @@ static void print_rate(const char *name, double seconds, double samples, double 
     vt_print("%-12s %10.1f samples/s %8.3f GB/s\n", name, samples / seconds, 1e-9 * bytes / seconds);
 }
 
-static void print_inflating(const inflating *g, double *rounds, double reader, const char *where)
+static void print_inflating(const bench *b, double *rounds, double reader, const char *where)
 {
-    const bench *b = g->p->bench;
-    const double seconds = vt_median(rounds, ROUNDS) / (double)g->batches;
+    const double seconds = vt_median(rounds, ROUNDS) / (double)b->stored_batches;
     print_rate("inflating", seconds, (double)b->config->global_batch_size,
-               (double)g->inflated_bytes / (double)g->batches);
+               (double)b->inflated_bytes / (double)b->stored_batches);
     vt_print("%-12s %10.3f of the samples/s of inflating alone%s, by as many threads\n", "ratio",
              seconds * (double)b->batches / reader, where);
 }
@@ -280,23 +270,21 @@ static void print_reader(const bench *b, double seconds)
 static vt_status measure(bench *b)
 {
     vt_status status = VT_OK;
-    plain p = {.bench = b};
-    inflating g = {.p = &p};
     double reader[ROUNDS], preads[ROUNDS], inflates[ROUNDS], places[ROUNDS], seconds = 0;
     const double samples = (double)(b->batches * b->config->global_batch_size);
     const bool alone = vt_world_ranks(b->world) == 1, speaks = vt_world_rank(b->world) == 0;
     char *chunks = NULL;
-    if (alone) VT_TRY(plan_plain(&p));
+    if (alone) VT_TRY(plan_plain(b));
     VT_TRY(read_round(b, 0, &seconds)); /* brings the files into the page cache and the ring's pages into memory */
-    const bool compared = p.count > 0 && !p.through_library;
-    if (compared) VT_TRY(plain_round(&p, &seconds));
-    if (compared) VT_TRY(load_stored(&g));
-    const bool placed = g.count > 0 && g.largest <= ring_share(b);
+    const bool compared = b->piece_count > 0 && !b->through_library;
+    if (compared) VT_TRY(plain_round(b, &seconds));
+    if (compared) VT_TRY(load_stored(b));
+    const bool placed = b->stored_count > 0 && b->largest_chunk <= ring_share(b);
     for (int i = 0; i < ROUNDS; i++) {
         VT_TRY(read_round(b, 0, &reader[i]));
-        if (compared) VT_TRY(plain_round(&p, &preads[i]));
-        if (g.count > 0) VT_TRY(inflate_round(&g, false, &inflates[i]));
-        if (placed) VT_TRY(inflate_round(&g, true, &places[i]));
+        if (compared) VT_TRY(plain_round(b, &preads[i]));
+        if (b->stored_count > 0) VT_TRY(inflate_round(b, false, &inflates[i]));
+        if (placed) VT_TRY(inflate_round(b, true, &places[i]));
     }
     const double middle = vt_median(reader, ROUNDS), delivered = samples * (double)b->sample_bytes;
     if (speaks) print_reader(b, middle);
@@ -312,16 +300,13 @@ static vt_status measure(bench *b)
         goto done;
     }
     const double plain_middle = vt_median(preads, ROUNDS);
-    print_rate("plain pread", plain_middle, samples, (double)p.bytes);
+    print_rate("plain pread", plain_middle, samples, (double)b->bytes);
     vt_print("%-12s %10.3f of the plain preads' samples/s; the files hold %.3f of the bytes delivered\n", "ratio",
-             plain_middle / middle, (double)p.bytes / delivered);
-    if (g.count == 0) goto done;
-    print_inflating(&g, inflates, middle, "");
-    if (placed) print_inflating(&g, places, middle, " into as much memory as the reader fills");
+             plain_middle / middle, (double)b->bytes / delivered);
+    if (b->stored_count == 0) goto done;
+    print_inflating(b, inflates, middle, "");
+    if (placed) print_inflating(b, places, middle, " into as much memory as the reader fills");
 done:
-    for (int64_t i = 0; g.stored != NULL && g.stored[i] != NULL; i++) free(g.stored[i]);
-    free(g.stored);
-    close_plain(&p);
     free(chunks);
     return status;
 }
@@ -366,6 +351,7 @@ vt_status vt_command_bench_io(const vt_call *call)
     VT_TRY(open_bench(&b, call));
     VT_TRY(measure(&b));
 done:
+    close_plans(&b);
     vt_loader_close(&b.loader);
     vt_source_close(&b.source);
     vt_world_close(&b.world, status == VT_ERROR);

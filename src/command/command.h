@@ -6,7 +6,6 @@
 #include <stdio.h>
 
 #include "base/status.h"
-#include "command/flags.h"
 #include "config/option.h"
 #include "parallel/launch.h"
 
@@ -19,7 +18,7 @@ typedef enum {
 
 /* The command line of a subcommand, whose flags were parsed and checked. */
 typedef struct {
-    void *flags; /* its struct in flags.h */
+    void *flags; /* its struct, below */
     int operand_count;
     const char **operands; /* without slashes at their ends */
     int option_count;      /* flags of the configuration */
@@ -51,34 +50,40 @@ int vt_command_run(int argument_count, char *const *arguments);
 /* Runs the subcommand that the arguments begin with, as if they were a command line: for one that needs another. */
 vt_status vt_command_run_other(int argument_count, char *const *arguments);
 
-/* ---- arguments.c: the command line of a subcommand: its own flags and those of the configuration, `--key=value` or
- * `--key value` (a switch takes a value only after `=`; of a repeated flag the last one counts), and words without
- * dashes ---- */
-
-/* Parses the arguments into *call, which is zeroed but for `launch`. To be closed, also after an error. */
-vt_status vt_call_open(const vt_subcommand *command, int argument_count, char *const *arguments, vt_call *call);
-void vt_call_close(const vt_subcommand *command, vt_call *call);
-
-/* Is --help or -h present? */
-bool vt_arguments_ask_help(int argument_count, char *const *arguments);
-
-/* What --help prints. */
-void vt_arguments_print_help(const vt_subcommand *command);
-
 /* "bench io": name and word; malloc'd. */
 char *vt_subcommand_name(const vt_subcommand *command);
 
-/* ---- the subcommands, each in a file of its name ---- */
+/* ---- the subcommands, each in a file of its name: vt_command_<command>, and vt_<command>_flags, a struct with the
+ * values of its flags. Defaults and texts are as of options (config/option.h): what is not set is VT_UNSET_INTEGER, NAN
+ * or NULL. ---- */
+
+/* Words of the flags that are no option's words, too. */
+#define VT_SYNTHETICS(X) X(VT_SYNTHETIC_FIELDS, "vit") X(VT_SYNTHETIC_BOXES, "unet3d") X(VT_SYNTHETIC_TEXT, "text")
+#define VT_BENCH_DEVICES(X) X(VT_BENCH_CPU, "cpu") X(VT_BENCH_CUDA, "cuda")
+#define VT_BENCH_TYPES(X) X(VT_BENCH_FLOAT32, "none") X(VT_BENCH_BF16, "bf16")
+#define VT_SPLITS(X) X(VT_SPLIT_VALID, "valid") X(VT_SPLIT_TEST, "test")
+#define VT_SETS(X) X(, "train") X(, "valid") X(, "test") /* vt_set */
+#define VT_RULES(X) X(VT_RULES_OFF, "false") X(VT_RULES_ON, "true") X(VT_RULES_MEGATRON, "megatron")
+#define VT_SHELLS(X) X(VT_SHELL_BASH, "bash") X(VT_SHELL_ZSH, "zsh") /* -1: none */
+#define VT_ENUMERATOR(enumerator, word) enumerator,
+enum { VT_SYNTHETICS(VT_ENUMERATOR) };
+enum { VT_BENCH_DEVICES(VT_ENUMERATOR) };
+enum { VT_BENCH_TYPES(VT_ENUMERATOR) };
+enum { VT_SPLITS(VT_ENUMERATOR) };
+enum { VT_RULES(VT_ENUMERATOR) };
+enum { VT_SHELLS(VT_ENUMERATOR) };
+#undef VT_ENUMERATOR
 
 #define VT_OTHER_ROW(...)
-#define VT_ROW(...)
-#define VT_COMMAND(command, ...) vt_status vt_command_##command(const vt_call *call);
-#define VT_COMMAND_END(command)
+#define VT_ROW(member, name, type, size, ...)                                                                          \
+    type member size;                                                                                                  \
+    vt_origin member##_origin;
+#define VT_COMMAND(command, ...) typedef struct {
+#define VT_COMMAND_END(command)                                                                                        \
+    }                                                                                                                  \
+    vt_##command##_flags;                                                                                              \
+    vt_status vt_command_##command(const vt_call *call);
 #include "command/flags.def"
-#undef VT_COMMAND
-#undef VT_COMMAND_END
-#undef VT_ROW
-#undef VT_OTHER_ROW
 
 /* What `vitrain options` makes of the tables of subcommands and of options: the man page, in troff, with today's date
  * or that of SOURCE_DATE_EPOCH; a script for bash or zsh, to be sourced or installed, that completes command lines; and

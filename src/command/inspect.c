@@ -7,12 +7,18 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/file.h"
 #include "base/text.h"
 #include "checkpoint/find.h"
 #include "command/command.h"
+#include "forecast/forecaster.h"
+#include "source/fields/dataset.h"
 #include "source/fields/file_list.h"
+#include "source/fields/statistics.h"
+#include "source/text/text.h"
 #include "storage/output_file.h"
 #include "storage/pytorch_file.h"
+#include "storage/tensor_file.h"
 
 void vt_inspect_fault(int *faults, const char *format, ...)
 {
@@ -39,6 +45,172 @@ bool vt_inspect_holds(const char *directory, const char *name)
     return there;
 }
 
+/* ---- what data, statistics, checkpoints and forecasts say of their data, and in what two of them differ ---- */
+
+static vt_status of_attribute(const char *path, vt_fields_about **about)
+{
+    vt_status status = VT_OK;
+    vt_tensor_file *file = NULL;
+    char *text = NULL;
+    VT_TRY(vt_tensor_files_try(path));
+    VT_TRY(vt_tensor_file_open(path, &file));
+    VT_CHECK(vt_tensor_file_has(file, "about"),
+             "%s holds no attribute 'about', so nothing says which data it was made from: it is of another program, or "
+             "of an older vitrain",
+             path);
+    VT_TRY(vt_tensor_file_get_text(file, "about", &text));
+    VT_TRY(vt_fields_about_parse(text, path, about));
+done:
+    free(text);
+    vt_tensor_file_close(&file);
+    return status;
+}
+
+static vt_status of_statistics(const char *path, vt_fields_about **about)
+{
+    vt_status status = VT_OK;
+    int kind = 0;
+    while (kind < 3 && !vt_text_ends_with(path, vt_normalising_names[kind])) kind++;
+    VT_CHECK(kind < 3, "%s: only of global_means.npy, global_stds.npy and time_diff_stds.npy is it known what they are",
+             path);
+    VT_TRY(vt_statistics_about(path, (vt_normalising_file)kind, about));
+    VT_CHECK(*about != NULL, "nothing says which data %s was made from: no about.json beside it has its checksum",
+             path);
+done:
+    return status;
+}
+
+static vt_status of_checkpoint(const char *path, vt_fields_about **about)
+{
+    vt_status status = VT_OK;
+    char *found = NULL;
+    VT_TRY(vt_checkpoint_find(path, VT_CHECKPOINT_TO_SHOW, &found));
+    VT_TRY(vt_forecaster_about(found, about));
+    VT_CHECK(*about != NULL, "%s: its model was not trained on fields in files", found);
+done:
+    free(found);
+    return status;
+}
+
+/* The set in the directory, or its training set. */
+static vt_status of_data(const char *path, const vt_fields_form *form, vt_fields_about **about)
+{
+    char *training = vt_text_format("%s/train", path);
+    const vt_status status = vt_fields_about_of_set(vt_output_exists(training) ? training : path, path, form, about);
+    free(training);
+    return status;
+}
+
+static vt_status find_about(const char *path, const vt_fields_form *form, vt_fields_about **about)
+{
+    struct stat info;
+    *about = NULL;
+    if (stat(path, &info) == 0 && !S_ISDIR(info.st_mode))
+        return vt_text_ends_with(path, ".npy") ? of_statistics(path, about) : of_attribute(path, about);
+    if (vt_inspect_holds(path, "checkpoint.h5") || vt_inspect_holds(path, "checkpoints"))
+        return of_checkpoint(path, about);
+    if (vt_inspect_holds(path, "about.json")) return vt_fields_about_read(path, about);
+    return of_data(path, form, about);
+}
+
+/* Is it a file, or a directory of statistics, that says which data it was made from? */
+static bool describes(const char *path)
+{
+    struct stat info;
+    const bool is_file = stat(path, &info) == 0 && !S_ISDIR(info.st_mode);
+    if (is_file)
+        return vt_text_ends_with(path, ".npy") || vt_text_ends_with(path, ".h5") || vt_text_ends_with(path, ".nc");
+    return vt_inspect_holds(path, "about.json") && !vt_inspect_holds(path, "checkpoint.h5");
+}
+
+static vt_status print_about(const char *path)
+{
+    vt_status status = VT_OK;
+    vt_fields_about *about = NULL;
+    VT_TRY(find_about(path, NULL, &about));
+    vt_print("%s: made from these data\n", path);
+    vt_fields_about_print(about, "  ");
+done:
+    vt_fields_about_close(&about);
+    return status;
+}
+
+static vt_status print_differences(const char *one, const char *other, const vt_fields_form *form)
+{
+    vt_status status = VT_OK;
+    vt_fields_about *abouts[2] = {NULL, NULL};
+    char *lines = NULL;
+    VT_TRY(find_about(one, form, &abouts[0]));
+    VT_TRY(find_about(other, form, &abouts[1]));
+    lines = vt_fields_differences(&(vt_fields_side){abouts[0], one}, &(vt_fields_side){abouts[1], other});
+    vt_print("%s", lines[0] != '\0' ? lines : "no differences\n");
+done:
+    for (int i = 0; i < 2; i++) vt_fields_about_close(&abouts[i]);
+    free(lines);
+    return status;
+}
+
+/* ---- a text ---- */
+
+enum { SETS = 3, SEQ_LEN = 32 }; /* the default of seq_len */
+static const char *const sets[SETS] = {"train", "valid", "test"};
+
+static bool holds_text(const char *directory)
+{
+    bool any = false;
+    for (int i = 0; i < SETS; i++) {
+        char *path = NULL;
+        any = vt_text_find(directory, (vt_set)i, &path) != VT_OK || path != NULL || any;
+        vt_error_clear();
+        free(path);
+    }
+    return any;
+}
+
+/* "  train: wiki.train.raw, 10.9 MB: 2051910 words, 66656 different ones, 2051878 windows of 32 (seq_len, stride 1)" */
+static vt_status print_set(const char *directory, vt_set set, const vt_corpus_options *options, vt_vocabulary **words)
+{
+    vt_status status = VT_OK;
+    char *path = NULL, size[VT_NUMBER_SIZE];
+    vt_corpus *corpus = NULL;
+    VT_TRY(vt_text_find(directory, set, &path));
+    VT_CHECK(path != NULL || set == VT_SET_TEST, "there is no %s text",
+             set == VT_SET_TRAINING ? "training" : "validation");
+    if (path == NULL || (set != VT_SET_TRAINING && *words == NULL)) goto done;
+    VT_TRY(vt_corpus_open(path, *words, options, &corpus));
+    vt_print("  %s: %s, %s: %lld words", sets[set], vt_file_name(path), vt_text_bytes(corpus->text_bytes, size),
+             (long long)corpus->words);
+    if (corpus->vocabulary != NULL)
+        vt_print(", %lld different ones", (long long)vt_vocabulary_size(corpus->vocabulary));
+    else
+        vt_print(", %lld of which are not in the training text", (long long)corpus->unknown);
+    vt_print(", %lld windows of %d (seq_len, stride 1)\n", (long long)vt_text_windows(corpus->token_count, SEQ_LEN, 1),
+             SEQ_LEN);
+    if (corpus->has_mark) vt_print("    WARNING: it begins with a byte order mark, which is left out\n");
+    if (set == VT_SET_TRAINING) {
+        *words = corpus->vocabulary;
+        corpus->vocabulary = NULL;
+    }
+done:
+    vt_corpus_close(&corpus);
+    free(path);
+    return status;
+}
+
+static void print_text(const char *directory, bool verify, int *faults)
+{
+    const char *temporary = getenv("TMPDIR");
+    const vt_corpus_options options = {
+        .lower = true, .other_directory = temporary != NULL ? temporary : "/tmp", .keep_nothing = true, .anew = verify};
+    vt_vocabulary *words = NULL;
+    vt_print("%s: text, in lower case\n", directory);
+    fflush(stdout);
+    for (int i = 0; i < SETS; i++) vt_inspect_check(faults, print_set(directory, (vt_set)i, &options, &words));
+    vt_vocabulary_close(&words);
+}
+
+/* ---- what it is ---- */
+
 static bool holds_yearly_files(const char *directory, const vt_fields_form *form)
 {
     vt_file_list list = {0};
@@ -56,30 +228,28 @@ static vt_status look(const char *path, const vt_fields_form *form, const char *
     char *checkpoint = NULL;
     const char *foreign = vt_pytorch_file_kind(path);
     VT_CHECK(stat(path, &info) == 0, "inspect: %s: %s", path, strerror(errno));
-    if (vt_inspect_describes(path)) return vt_inspect_about(path);
+    if (describes(path)) return print_about(path);
     const bool is_directory = S_ISDIR(info.st_mode);
     const bool is_one =
         !is_directory || vt_inspect_holds(path, "checkpoint.h5") || vt_inspect_holds(path, "checkpoint.crc32c");
-    const bool is_found = is_one && vt_checkpoint_find(path, VT_CHECKPOINT_TO_SHOW, &checkpoint) == VT_OK;
+    bool is_found = is_one && vt_checkpoint_find(path, VT_CHECKPOINT_TO_SHOW, &checkpoint) == VT_OK;
     vt_error_clear();
     VT_CHECK(is_directory || is_found, "inspect: %s is %s; expected the directory of a checkpoint, of a run or of data",
              path, foreign != NULL ? foreign : "a file");
-    if (is_found) {
-        vt_inspect_checkpoint(checkpoint, false, verify, faults);
-    } else if (vt_inspect_holds(path, "shard-00000-of-00001.h5")) {
-        vt_inspect_checkpoint(path, false, verify, faults);
+    if (is_found || vt_inspect_holds(path, "shard-00000-of-00001.h5")) {
+        vt_inspect_checkpoint(is_found ? checkpoint : path, false, verify, faults);
     } else if (vt_inspect_holds(path, "metrics.csv") || vt_inspect_holds(path, "checkpoints") ||
                vt_inspect_holds(path, "out.log")) {
         vt_inspect_run(path, verify, faults);
-    } else if (vt_inspect_holds_text(path)) {
-        vt_inspect_text(path, verify, faults);
+    } else if (holds_text(path)) {
+        print_text(path, verify, faults);
     } else if (vt_inspect_holds(path, "train") || vt_inspect_holds(path, "valid") || vt_inspect_holds(path, "stats") ||
                form->variables != NULL || holds_yearly_files(path, form)) {
         vt_inspect_data(path, form, periods, verify, faults);
     } else { /* a run's checkpoints/ */
-        const bool in_run = vt_checkpoint_find(path, VT_CHECKPOINT_TO_SHOW, &checkpoint) == VT_OK;
+        is_found = vt_checkpoint_find(path, VT_CHECKPOINT_TO_SHOW, &checkpoint) == VT_OK;
         vt_error_clear();
-        VT_CHECK(in_run,
+        VT_CHECK(is_found,
                  "inspect: %s is not a directory of vitrain's: a checkpoint has checkpoint.h5, a run metrics.csv, data "
                  "train/*YYYY.h5 (netCDF: with --variables), text train.txt or wiki.train.raw",
                  path);
@@ -103,7 +273,7 @@ vt_status vt_command_inspect(const vt_call *call)
                                  .masked = flags->missing == VT_GAPS_MASK};
     int faults = 0;
     if (call->operand_count == 2) {
-        VT_TRY(vt_inspect_differences(path, call->operands[1], &form));
+        VT_TRY(print_differences(path, call->operands[1], &form));
         goto done;
     }
     VT_TRY(look(path, &form, periods, flags->verify, &faults));

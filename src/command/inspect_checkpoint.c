@@ -19,14 +19,21 @@
 
 enum { MOST_SHARDS = 8000 };
 
+typedef struct {
+    const char *directory;
+    bool brief, verify;
+    int faults;
+    vt_tensor_file *index;
+} inspection;
+
 /* Of a language model. */
-static void print_words(vt_tensor_file *index, const char *directory, int *faults)
+static void print_words(inspection *i)
 {
     vt_vocabulary *words = NULL;
-    char *path = vt_checkpoint_vocabulary(directory);
+    char *path = vt_checkpoint_vocabulary(i->directory);
     const bool is_there = access(path, F_OK) == 0;
-    vt_inspect_check(faults, vt_checkpoint_check_beside(index, directory));
-    if (is_there) vt_inspect_check(faults, vt_vocabulary_read(path, &words));
+    vt_inspect_check(&i->faults, vt_checkpoint_check_beside(i->index, i->directory));
+    if (is_there) vt_inspect_check(&i->faults, vt_vocabulary_read(path, &words));
     if (words != NULL) vt_print("  vocabulary: %lld words\n", (long long)vt_vocabulary_size(words));
     vt_vocabulary_close(&words);
     free(path);
@@ -97,18 +104,18 @@ done:
 }
 
 /* Every shard is examined, so that all missing ones are reported. */
-static vt_status print_shards(vt_tensor_file *index, const char *directory, bool brief, bool verify, int *faults)
+static vt_status print_shards(inspection *i)
 {
     vt_status status = VT_OK;
     int64_t count = MOST_SHARDS, *bytes = vt_allocate(MOST_SHARDS, sizeof *bytes, "a checkpoint's tensor");
     double total = 0;
     char size[VT_NUMBER_SIZE];
-    VT_TRY(vt_tensor_file_get_integers(index, "shard_bytes", &count, bytes));
-    for (int64_t i = 0; i < count; i++) total += (double)bytes[i];
-    vt_print("%s%lld shard%s, %s\n", brief ? ", " : "  files: checkpoint.h5 and ", (long long)count,
+    VT_TRY(vt_tensor_file_get_integers(i->index, "shard_bytes", &count, bytes));
+    for (int64_t k = 0; k < count; k++) total += (double)bytes[k];
+    vt_print("%s%lld shard%s, %s\n", i->brief ? ", " : "  files: checkpoint.h5 and ", (long long)count,
              count == 1 ? "" : "s", vt_text_bytes(total, size));
-    for (int64_t i = 0; i < count; i++)
-        vt_inspect_check(faults, vt_checkpoint_check_shard(index, directory, (int)i, verify));
+    for (int k = 0; k < count; k++)
+        vt_inspect_check(&i->faults, vt_checkpoint_check_shard(i->index, i->directory, k, i->verify));
 done:
     free(bytes);
     return status;
@@ -137,104 +144,90 @@ done:
 }
 
 /* All tensors of a group; only the first few faults are named. */
-static vt_status look_at_group(vt_tensor_file *index, const char *directory, const char *group, bool verify,
-                               int64_t *tensors, int64_t *elements, int *faults)
+static vt_status look_at_group(inspection *i, const char *group, int64_t *tensors, int64_t *elements)
 {
     enum { NAMED = 4 };
     vt_status status = VT_OK;
-    const int64_t most = vt_tensor_files_bytes(directory) / 4;
+    const int64_t most = vt_tensor_files_bytes(i->directory) / 4;
     char **names = NULL;
     int64_t count = 0, faulty = 0;
     *tensors = *elements = 0;
-    VT_TRY(vt_tensor_file_list(index, group, &names, &count));
-    for (int64_t i = 0; i < count; i++) {
-        char *name = vt_text_format("%s/%s", group, names[i]);
-        const vt_status seen = look_at_tensor(index, name, most, verify, elements);
-        if (seen != VT_OK && ++faulty <= NAMED) vt_inspect_check(faults, seen);
+    VT_TRY(vt_tensor_file_list(i->index, group, &names, &count));
+    for (int64_t k = 0; k < count; k++) {
+        char *name = vt_text_format("%s/%s", group, names[k]);
+        const vt_status seen = look_at_tensor(i->index, name, most, i->verify, elements);
+        if (seen != VT_OK && ++faulty <= NAMED) vt_inspect_check(&i->faults, seen);
         vt_error_clear();
         free(name);
     }
-    if (faulty > NAMED) vt_inspect_fault(faults, "and %lld more tensors of %s", (long long)(faulty - NAMED), group);
+    if (faulty > NAMED) vt_inspect_fault(&i->faults, "and %lld more tensors of %s", (long long)(faulty - NAMED), group);
     *tensors = count;
 done:
     vt_text_free_list(names, count);
     return status;
 }
 
-static vt_status print_tensors(vt_tensor_file *index, const char *directory, bool brief, bool verify, int *faults)
+static vt_status print_tensors(inspection *i)
 {
     vt_status status = VT_OK;
     int64_t tensors = 0, elements = 0, kept = 0, more = 0, steps = 0;
-    char number[VT_NUMBER_SIZE];
+    double decay = 0;
+    char number[VT_NUMBER_SIZE], group[64];
     vt_config *config = NULL;
-    VT_TRY(look_at_group(index, directory, "parameters", verify, &tensors, &elements, faults));
-    if (!brief) vt_print("  parameters: %lld in %lld tensors, float32\n", (long long)elements, (long long)tensors);
-    VT_TRY(vt_checkpoint_configuration(index, directory, &config));
-    VT_TRY(vt_tensor_file_get_integer(index, "optimizer_steps", &steps));
+    VT_TRY(look_at_group(i, "parameters", &tensors, &elements));
+    if (!i->brief) vt_print("  parameters: %lld in %lld tensors, float32\n", (long long)elements, (long long)tensors);
+    VT_TRY(vt_checkpoint_configuration(i->index, i->directory, &config));
+    VT_TRY(vt_tensor_file_get_integer(i->index, "optimizer_steps", &steps));
     const vt_optimizer_kind *kind = vt_optimizer_chosen(config);
-    for (int i = 0; i < VT_OPTIMIZER_KEPT; i++) {
-        const char *name = vt_optimizer_kept_name(kind, i);
-        if (name == NULL) break;
-        char group[64];
-        snprintf(group, sizeof group, "optimizer/%s", name);
-        VT_TRY(look_at_group(index, directory, group, verify, &tensors, &more, faults));
+    for (int k = 0; k < VT_OPTIMIZER_KEPT && vt_optimizer_kept_name(kind, k) != NULL; k++) {
+        snprintf(group, sizeof group, "optimizer/%s", vt_optimizer_kept_name(kind, k));
+        VT_TRY(look_at_group(i, group, &tensors, &more));
         kept += more;
     }
-    if (vt_checkpoint_has_average(index)) {
-        double decay = 0;
-        VT_TRY(vt_tensor_file_get_real(index, "ema_decay", &decay));
-        VT_TRY(look_at_group(index, directory, "average", verify, &tensors, &elements, faults));
-        if (!brief)
+    if (vt_checkpoint_has_average(i->index)) {
+        VT_TRY(vt_tensor_file_get_real(i->index, "ema_decay", &decay));
+        VT_TRY(look_at_group(i, "average", &tensors, &elements));
+        if (!i->brief)
             vt_print("  average: of %lld parameters (ema_decay %s); evaluate, predict, export and --init_from use it, "
                      "unless --weights=live\n",
                      (long long)elements, vt_text_double(decay, number));
     }
-    if (!brief)
+    if (!i->brief)
         vt_print("  optimizer: %s after %lld steps, %lld moments\n", kind->name, (long long)steps, (long long)kept);
 done:
     vt_config_close(&config);
     return status;
 }
 
-typedef struct {
-    const char *directory;
-    bool brief, verify;
-    int faults;
-} inspection;
-
 /* Faults are printed: it does not fail. */
 static vt_status inspect(void *context)
 {
     inspection *i = context;
-    const char *directory = i->directory;
-    const bool brief = i->brief, verify = i->verify;
-    int *faults = &i->faults;
     vt_status status = VT_OK;
-    vt_tensor_file *index = NULL;
     int64_t version = 0;
     double loss = NAN;
     char number[VT_NUMBER_SIZE];
-    char *path = vt_text_format("%s/checkpoint.h5", directory);
-    char *checksum = vt_text_format("%s/checkpoint.crc32c", directory);
-    if (!brief) vt_print("%s: a checkpoint\n", directory);
-    VT_TRY(vt_checkpoint_check_index(directory));
-    VT_TRY(vt_tensor_file_open(path, &index));
-    VT_TRY(vt_tensor_file_get_integer(index, "format_version", &version));
+    char *path = vt_text_format("%s/checkpoint.h5", i->directory);
+    char *checksum = vt_text_format("%s/checkpoint.crc32c", i->directory);
+    if (!i->brief) vt_print("%s: a checkpoint\n", i->directory);
+    VT_TRY(vt_checkpoint_check_index(i->directory));
+    VT_TRY(vt_tensor_file_open(path, &i->index));
+    VT_TRY(vt_tensor_file_get_integer(i->index, "format_version", &version));
     if (version > 1 && access(checksum, F_OK) != 0)
-        vt_inspect_fault(faults, "%s is missing; the checkpoint is not whole without it", checksum);
-    if (brief) { /* "  step-00000360: validation loss 0.129"; print_shards completes the line */
-        VT_TRY(vt_tensor_file_get_real(index, "validation_loss", &loss));
-        vt_print("  %s: validation loss %s", vt_file_name(directory), loss_text(loss, number));
+        vt_inspect_fault(&i->faults, "%s is missing; the checkpoint is not whole without it", checksum);
+    if (i->brief) { /* "  step-00000360: validation loss 0.129"; print_shards completes the line */
+        VT_TRY(vt_tensor_file_get_real(i->index, "validation_loss", &loss));
+        vt_print("  %s: validation loss %s", vt_file_name(i->directory), loss_text(loss, number));
     } else {
-        VT_TRY(print_progress(index));
-        VT_TRY(print_configuration(index, directory));
-        print_words(index, directory, faults);
+        VT_TRY(print_progress(i->index));
+        VT_TRY(print_configuration(i->index, i->directory));
+        print_words(i);
     }
-    VT_TRY(print_shards(index, directory, brief, verify, faults));
-    VT_TRY(print_tensors(index, directory, brief, verify, faults));
+    VT_TRY(print_shards(i));
+    VT_TRY(print_tensors(i));
 done:
-    vt_inspect_check(faults, status);
-    vt_tensor_file_close(&index);
+    vt_inspect_check(&i->faults, status);
+    vt_tensor_file_close(&i->index);
     free(path);
     free(checksum);
     return VT_OK;
@@ -242,7 +235,7 @@ done:
 
 void vt_inspect_checkpoint(const char *directory, bool brief, bool verify, int *faults)
 {
-    inspection wanted = {directory, brief, verify, *faults};
+    inspection wanted = {directory, brief, verify, *faults, NULL};
     const int64_t bytes = vt_tensor_files_bytes(directory);
     const vt_status status = vt_trial_instead(directory, bytes, inspect, &wanted, sizeof wanted);
     *faults = wanted.faults;

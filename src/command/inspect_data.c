@@ -163,12 +163,12 @@ static vt_fields_about *print_files(const char *directory, const char *label, co
     const vt_status listed = vt_file_list_open(directory, label, form, &list);
     vt_inspect_check(faults, listed);
     if (listed != VT_OK) return NULL;
-    vt_text noted = {0};
+    vt_names noted = {0};
     const vt_file_group *last = list.groups + list.group_count - 1;
     set.groups = list.group_count;
     for (int64_t i = 0; i < list.group_count; i++) {
         if (look_at_file(&list, i, form, verify, &set, &first) == VT_OK) continue;
-        vt_text_append(&noted, "%s\n", vt_error_text());
+        vt_names_add(&noted, vt_error_text());
         vt_error_clear();
     }
     vt_print("  %s: %lld file%s %s", label, (long long)list.count, list.count == 1 ? "" : "s",
@@ -183,23 +183,20 @@ static vt_fields_about *print_files(const char *directory, const char *label, co
                  vt_text_bytes((double)(about->times * about->channels * about->rows * about->columns) * 4, size));
     }
     vt_print("\n");
-    if (about == NULL && noted.length == 0)
-        vt_text_append(&noted, "%s '%s': none of its times lies in %s %s\n", label, directory, form->period_option,
-                       form->period);
+    if (about == NULL && noted.count == 0)
+        vt_names_take(&noted, vt_text_format("%s '%s': none of its times lies in %s %s", label, directory,
+                                             form->period_option, form->period));
     if (about != NULL && first != NULL) {
         vt_fields_about_print(about, "    ");
         print_oddities(first, about, form);
         print_storage(first);
         print_ranges(first, &set, verify);
     }
-    if (set.remarks.length > 0) print_warning(set.remarks.characters);
+    print_warning(set.remarks.characters);
     print_warning(set.doubt);
     if (list.misnamed != NULL) vt_inspect_fault(faults, "%s", list.misnamed);
-    for (char *line = noted.characters, *end; line != NULL && *line != '\0'; line = end + 1) {
-        end = strchr(line, '\n');
-        vt_inspect_fault(faults, "%.*s", (int)(end - line), line);
-    }
-    vt_text_close(&noted);
+    for (int64_t i = 0; i < noted.count; i++) vt_inspect_fault(faults, "%s", noted.names[i]);
+    vt_names_close(&noted);
     free(set.ranges);
     vt_fields_file_close(&first);
     vt_file_list_close(&list);
@@ -270,39 +267,37 @@ static void print_statistics(const char *directory, const vt_fields_about *about
                              int *faults)
 {
     static const char *const names[] = {"global_means.npy", "global_stds.npy", "time_means.npy"};
+    const bool has_time_means = vt_inspect_holds(directory, names[2]); /* without it training works, too */
+    vt_text shapes = {0}, noted = {0};
     if (!vt_inspect_holds(directory, names[0]) && !vt_inspect_holds(directory, names[1])) { /* data that are new */
         vt_print("  stats: none yet; `vitrain stats` makes them\n");
         return;
     }
-    vt_print("  stats:");
-    int missing = 0;
-    const bool has_time_means = vt_inspect_holds(directory, names[2]); /* without it training works, too */
-    vt_text noted = {0};
     for (int i = 0; i < (has_time_means ? 3 : 2); i++) {
         char *path = vt_text_format("%s/%s", directory, names[i]);
         vt_npy array = {0};
         if (vt_npy_open(path, &array) == VT_OK) {
             char *shape = vt_npy_shape_text(&array.form);
-            vt_print("%s %s %s", missing < i ? "," : "", names[i], shape);
+            vt_text_append(&shapes, "%s %s %s", shapes.length > 0 ? "," : "", names[i], shape);
             free(shape);
             vt_npy_close(&array);
         } else {
             vt_text_append(&noted, "%s%s", noted.length > 0 ? "; " : "", vt_error_text());
             vt_error_clear();
-            missing++;
         }
         free(path);
     }
-    vt_print("\n");
+    vt_print("  stats:%s\n", shapes.length > 0 ? shapes.characters : "");
     if (!has_time_means) vt_print("    no time_means.npy: evaluate will score no mean field and no ACC against it\n");
     if (!vt_inspect_holds(directory, "climatology.h5"))
         vt_print(
             "    no climatology.h5: evaluate will score no skill and no ACC against the season; `vitrain stats` makes "
             "it\n");
-    if (missing > 0)
+    if (noted.length > 0)
         vt_inspect_fault(faults, "%s", noted.characters);
     else if (about != NULL)
         vt_inspect_check(faults, check_statistics(directory, about, form));
+    vt_text_close(&shapes);
     vt_text_close(&noted);
 }
 
@@ -310,7 +305,7 @@ static void print_statistics(const char *directory, const vt_fields_about *about
 
 static bool note_name(const vt_array *array, void *context)
 {
-    vt_text_append(context, "%s\n", array->name);
+    vt_names_add(context, array->name);
     return true;
 }
 
@@ -345,21 +340,18 @@ done:
 static bool print_arrays(const char *path, int *faults)
 {
     vt_store *store = NULL;
-    vt_text names = {0};
+    vt_names names = {0};
     const vt_status opened = vt_store_open(path, &store);
     vt_inspect_check(faults, opened);
     if (opened != VT_OK) return false;
     print_warning(store->oddity);
-    vt_text_append(&names, "%s", "");
     store->kind->visit(store, "", true, note_name, &names);
-    for (char *rest = NULL, *name = strtok_r(names.characters, "\n", &rest); name != NULL;
-         name = strtok_r(NULL, "\n", &rest))
-        vt_inspect_check(faults, print_array(store, name));
+    for (int64_t i = 0; i < names.count; i++) vt_inspect_check(faults, print_array(store, names.names[i]));
     const bool has_fields = store->kind->has_array(store, "fields");
     if (!has_fields)
         vt_print("    --variables=[%s] tells more of some of them\n",
                  store->kind->has_array(store, "2m_temperature") ? "t2m,z@500" : "NAME,NAME@LEVEL");
-    vt_text_close(&names);
+    vt_names_close(&names);
     vt_store_close(&store);
     return has_fields;
 }
@@ -384,24 +376,25 @@ void vt_inspect_data(const char *directory, const vt_fields_form *form, const ch
         chosen = chosen || periods[i] != NULL;
     }
     for (int i = 0; i < SETS; i++) {
-        const bool by_period = periods[i] != NULL;
+        const bool by_period = periods[i] != NULL, wanted = i < 2 && !chosen; /* a test year is optional */
         char *path = by_period ? vt_text_copy(directory) : vt_text_format("%s/%s", directory, sets[i]);
-        bool there = by_period || vt_output_exists(path), wanted = i < 2 && !chosen; /* a test year is optional */
-        any = any || there;
-        if (there) {
+        if (by_period || vt_output_exists(path)) {
             vt_fields_about *found = print_files(path, sets[i], &forms[i], verify, faults);
-            if (about == NULL) {
-                about = found;
-                found = NULL;
-            }
-            vt_fields_about_close(&found);
+            any = true;
             directories[i] = path;
+            if (about != NULL)
+                vt_fields_about_close(&found);
+            else
+                about = found;
+            continue;
         }
-        if (!there && any && wanted) vt_inspect_fault(faults, "there is no %s", path);
-        if (!there) free(path);
+        if (any && wanted) vt_inspect_fault(faults, "there is no %s", path);
+        free(path);
     }
-    if (!any) directories[0] = vt_text_copy(directory);
-    if (!any) about = print_files(directory, "files", form, verify, faults);
+    if (!any) {
+        directories[0] = vt_text_copy(directory);
+        about = print_files(directory, "files", form, verify, faults);
+    }
     if (*faults == before && about != NULL) vt_inspect_check(faults, compare_sets(directories, about, forms));
     for (int i = 0; i < SETS; i++) free(directories[i]);
     if (!any) goto done;

@@ -17,38 +17,35 @@
 /* Does the key distinguish runs: is it an option of the model, or one of these? */
 static bool is_shown(const char *key)
 {
-    static const char *const keys[] = {"img_size",          "lat_range", "lon_range", "n_in_channels", "n_out_channels",
-                                       "global_batch_size", "lr",        "optimizer", "num_epochs"};
+    static const char keys[] =
+        "img_size|lat_range|lon_range|n_in_channels|n_out_channels|global_batch_size|lr|optimizer|num_epochs";
     const vt_row *row = vt_row_find(vt_options, key);
     const vt_row *section = row != NULL ? vt_row_section(row) : NULL;
     if (section != NULL && section->target != NULL && strcmp(section->target, "model") == 0) return true;
-    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
-        if (strcmp(keys[i], key) == 0) return true;
-    return false;
+    return vt_text_choice(key, keys) >= 0;
 }
 
-static void print_configuration(const char *path, int *faults)
+static vt_status print_configuration(const char *path)
 {
+    vt_status status = VT_OK;
     vt_yaml *yaml = NULL;
-    vt_yaml_entry *top = NULL, *entries = NULL;
-    size_t top_count = 0, count = 0;
-    vt_status status = vt_yaml_open(path, NULL, VT_YAML_CONFIGURATIONS, &yaml);
-    if (status == VT_OK) status = vt_yaml_entries(yaml, vt_yaml_top(yaml), &top, &top_count);
-    if (status == VT_OK && top_count == 1) status = vt_yaml_entries(yaml, top[0].value, &entries, &count);
-    vt_inspect_check(faults, status);
-    if (entries != NULL) vt_print("  configuration %s:", top[0].key->text);
-    for (size_t i = 0; entries != NULL && i < count; i++) {
-        const vt_yaml_node *value = entries[i].value;
-        const char *key = entries[i].key->text;
+    VT_TRY(vt_yaml_open(path, NULL, VT_YAML_CONFIGURATIONS, &yaml));
+    const vt_yaml_node *top = vt_yaml_top(yaml), *keys = top->entry_count == 1 ? top->entries[0].value : NULL;
+    if (keys == NULL) goto done;
+    VT_TRY(vt_yaml_entries(keys));
+    vt_print("  configuration %s:", top->entries[0].key->text);
+    for (size_t i = 0; i < keys->entry_count; i++) {
+        const vt_yaml_node *value = keys->entries[i].value;
+        const char *key = keys->entries[i].key->text;
         if (!is_shown(key)) continue;
         if (value->kind == VT_YAML_SCALAR && strcmp(value->text, "None") != 0) vt_print(" %s %s,", key, value->text);
         if (value->kind == VT_YAML_SEQUENCE && value->count == 2)
             vt_print(" %s [%s, %s],", key, value->child[0]->text, value->child[1]->text);
     }
-    if (entries != NULL) vt_print(" … (config.yaml)\n");
-    free(top);
-    free(entries);
+    vt_print(" … (config.yaml)\n");
+done:
     vt_yaml_close(&yaml);
+    return status;
 }
 
 static void print_losses(const char *directory, int *faults)
@@ -131,7 +128,7 @@ void vt_inspect_run(const char *directory, bool verify, int *faults)
     char *configuration = vt_text_format("%s/config.yaml", directory);
     vt_print("%s: a run\n", directory);
     fflush(stdout);
-    print_configuration(configuration, faults);
+    vt_inspect_check(faults, print_configuration(configuration));
     print_losses(directory, faults);
     print_end(directory);
     print_checkpoints(directory, verify, faults);

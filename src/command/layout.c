@@ -16,30 +16,6 @@
 
 enum { LINE_WIDTH = 100 };
 
-/* ---- what each rank has ---- */
-
-typedef struct {
-    vt_span samples; /* of the global batch */
-    vt_span tokens;  /* of the sample, for attention and the MLP */
-    vt_span own;     /* of the sample, for LayerNorm, residual and dropout: a part of `tokens` with sequence_parallel */
-} share;
-
-static share share_of(const vt_config *config, const vt_layout *layout, int rank)
-{
-    int tensor = vt_layout_coordinate(layout, rank, VT_AXIS_TENSOR);
-    int context = vt_layout_coordinate(layout, rank, VT_AXIS_CONTEXT);
-    int64_t batch = config->global_batch_size / config->data_parallel;
-    share has = {.samples = {batch * vt_layout_coordinate(layout, rank, VT_AXIS_DATA), batch},
-                 .tokens =
-                     vt_layout_span(vt_model_kind_of(config)->tokens(config), layout->size[VT_AXIS_CONTEXT], context)};
-    has.own = has.tokens;
-    if (config->sequence_parallel) {
-        has.own = vt_layout_span(has.tokens.count, layout->size[VT_AXIS_TENSOR], tensor);
-        has.own.first += has.tokens.first;
-    }
-    return has;
-}
-
 /* "0-1012", or the number of a single token */
 static const char *span_text(vt_span span, char text[48])
 {
@@ -49,8 +25,6 @@ static const char *span_text(vt_span span, char text[48])
         snprintf(text, 48, "%lld-%lld", (long long)span.first, (long long)(span.first + span.count - 1));
     return text;
 }
-
-/* ---- printing ---- */
 
 static void print_sizes(const vt_config *config, const vt_layout *layout)
 {
@@ -105,21 +79,29 @@ done:
     return status;
 }
 
+/* What each rank has. Its own tokens are those for LayerNorm, residual and dropout: with sequence_parallel a part of
+ * the tokens for attention and the MLP. */
 static void print_table(const vt_config *config, const vt_layout *layout)
 {
-    bool own = config->sequence_parallel && layout->size[VT_AXIS_TENSOR] > 1;
+    const int64_t batch = config->global_batch_size / config->data_parallel;
+    const int64_t all = vt_model_kind_of(config)->tokens(config);
+    const bool splits = config->sequence_parallel && layout->size[VT_AXIS_TENSOR] > 1;
     char text[48];
     vt_print("\n%6s %4s %4s%s %4s  %-13s %s\n", "rank", "tp", "cp", layout->size[VT_AXIS_PIPELINE] > 1 ? "   pp" : "",
-             "dp", "samples", own ? "tokens          own tokens" : "tokens");
+             "dp", "samples", splits ? "tokens          own tokens" : "tokens");
     for (int rank = 0; rank < layout->ranks; rank++) {
-        share has = share_of(config, layout, rank);
+        int place[VT_AXIS_COUNT];
         vt_print("%6d", rank);
-        for (vt_axis axis = VT_AXIS_TENSOR; axis < VT_AXIS_COUNT; axis++)
-            if (axis != VT_AXIS_PIPELINE || layout->size[axis] > 1)
-                vt_print(" %4d", vt_layout_coordinate(layout, rank, axis));
-        vt_print("  %-13s", span_text(has.samples, text));
-        vt_print(own ? " %-15s" : " %s", span_text(has.tokens, text));
-        if (own) vt_print(" %s", span_text(has.own, text));
+        for (vt_axis axis = VT_AXIS_TENSOR; axis < VT_AXIS_COUNT; axis++) {
+            place[axis] = vt_layout_coordinate(layout, rank, axis);
+            if (axis != VT_AXIS_PIPELINE || layout->size[axis] > 1) vt_print(" %4d", place[axis]);
+        }
+        const vt_span tokens = vt_layout_span(all, layout->size[VT_AXIS_CONTEXT], place[VT_AXIS_CONTEXT]);
+        vt_span own = vt_layout_span(tokens.count, layout->size[VT_AXIS_TENSOR], place[VT_AXIS_TENSOR]);
+        own.first += tokens.first;
+        vt_print("  %-13s", span_text((vt_span){batch * place[VT_AXIS_DATA], batch}, text));
+        vt_print(splits ? " %-15s" : " %s", span_text(tokens, text));
+        if (splits) vt_print(" %s", span_text(own, text));
         vt_print("\n");
     }
 }

@@ -7,11 +7,11 @@
 #include "base/text.h"
 #include "base/version.h"
 
-typedef struct {
+/* The page's sections behind the options. An entry without a meaning begins one. */
+static const struct {
     const char *name, *meaning;
-} entry;
-
-static const entry files[] = {
+} entries[] = {
+    {"FILES", NULL},
     {"config/ViT.yaml",
      "The named configurations, unless --yaml_config names another file: in the current directory, else beside the "
      "program or installed with it."},
@@ -22,9 +22,7 @@ static const entry files[] = {
      "The directory of a run: out.log, config.yaml, metrics.csv (a row a step), epochs.csv, report.html, images, "
      "TensorBoard's curves in logs, checkpoints."},
     {"~/.cache/vitrain/", "Which of a GPU library's routines were the fastest on this machine."},
-};
-
-static const entry variables[] = {
+    {"ENVIRONMENT", NULL},
     {"OMP_NUM_THREADS", "Threads that compute, unless --num_threads says; without both one a core."},
     {"OMP_PROC_BIND, OMP_PLACES, GOMP_CPU_AFFINITY",
      "If one is set, OpenMP places the threads; otherwise the program binds them to the cores of its rank."},
@@ -48,17 +46,13 @@ static const entry variables[] = {
                         "processor would make it."},
     {"VITRAIN_DEBUG", "If set, the place in the source that noted an error is printed below it."},
     {"SOURCE_DATE_EPOCH", "The date of the man page that `vitrain options --man` prints, in seconds since 1970."},
-};
-
-static const entry statuses[] = {
+    {"EXIT STATUS", NULL},
     {"0", "Success."},
     {"1", "Something failed, or the command was wrong; one sentence on standard error says what. Also "
           "when `vitrain inspect` finds something missing or damaged."},
     {"75", "The run was stopped (a signal, or max_time) after its checkpoint was saved: the same command with --resume "
            "goes on."},
-};
-
-static const entry examples[] = {
+    {"EXAMPLES", NULL},
     {"vitrain synth data/demo && vitrain --config=demo", "Makes a small synthetic atmosphere and trains on it."},
     {"vitrain --config=short --data_dir=DIR --lr=1e-3 --num_epochs=4 --resume",
      "Trains on data of your own; continues from the newest checkpoint of that run if there is one."},
@@ -72,22 +66,16 @@ static const entry examples[] = {
 
 /* ---- troff, as groff_man(7) and mandoc's man(7) take it ---- */
 
-static const char *escape_of(char character)
+/* The text with everything escaped that troff would interpret; for text that does not begin a line. */
+static void print_text(FILE *file, const char *text)
 {
     static const char characters[] = "\\-'\"`^~|";
     static const char *const escapes[] = {"\\e",   "\\-",   "\\(aq", "\\(dq",
                                           "\\(ga", "\\(ha", "\\(ti", "|\\:"}; /* |: a long list may be broken there */
-    const char *found = strchr(characters, character);
-    return found != NULL ? escapes[found - characters] : NULL;
-}
-
-/* The text with everything escaped that troff would interpret; for text that does not begin a line. */
-static void print_text(FILE *file, const char *text)
-{
     for (; *text != '\0'; text++) {
-        const char *escape = escape_of(*text);
-        if (escape != NULL)
-            fputs(escape, file);
+        const char *found = strchr(characters, *text);
+        if (found != NULL)
+            fputs(escapes[found - characters], file);
         else
             fputc(*text, file);
     }
@@ -112,32 +100,29 @@ static void print_heading(FILE *file, const char *macro, const char *title)
     fputs("\"\n", file);
 }
 
-static void print_entries(FILE *file, const char *title, const entry *entries, size_t count)
+/* .TP, the name in bold and what stands behind it, and the meaning. */
+static void print_entry(FILE *file, const char *name, const char *form, const char *meaning)
 {
-    print_heading(file, ".SH", title);
-    for (size_t i = 0; i < count; i++) {
-        fputs(".TP\n\\fB", file);
-        print_text(file, entries[i].name);
-        fputs("\\fR\n", file);
-        print_lines(file, entries[i].meaning);
-    }
+    fputs(".TP\n\\fB", file);
+    print_text(file, name);
+    fputs("\\fR", file);
+    print_text(file, form);
+    fputc('\n', file);
+    print_lines(file, meaning);
 }
 
 /* ---- flags ---- */
 
-/* .TP, "--name=N", and "help (whole number, 1 to 20; default 8)". */
+/* "--name=N", and "help (whole number, 1 to 20; default 8)". */
 static void print_flag(FILE *file, const vt_row *row)
 {
     vt_text form = {0}, meaning = {0};
+    char *name = vt_text_format("--%s", row->name);
     vt_row_form(row, &form);
     vt_row_explain(row, &meaning);
     if (row->flag_only) vt_text_append(&meaning, " (a flag only)");
-    fputs(".TP\n\\fB\\-\\-", file);
-    print_text(file, row->name);
-    fputs("\\fR", file);
-    print_text(file, form.characters);
-    fputc('\n', file);
-    print_lines(file, meaning.characters);
+    print_entry(file, name, form.characters, meaning.characters);
+    free(name);
     vt_text_close(&form);
     vt_text_close(&meaning);
 }
@@ -155,8 +140,8 @@ static void print_flags(FILE *file, const vt_row *rows, const char *macro)
 static void print_subcommand(FILE *file, const vt_subcommand *command)
 {
     char *name = vt_subcommand_name(command);
-    char *title = vt_text_format("vitrain %s%s%s", name, command->operands != NULL ? " " : "",
-                                 command->operands != NULL ? command->operands : "");
+    const char *operands = command->operands != NULL ? command->operands : "";
+    char *title = vt_text_format("vitrain %s%s%s", name, operands[0] != '\0' ? " " : "", operands);
     print_heading(file, ".SS", title);
     free(title);
     free(name);
@@ -214,8 +199,9 @@ void vt_man_page_print(FILE *file)
     fputs(".SH SUBCOMMANDS\n", file);
     for (int i = 0; i < vt_subcommand_count; i++) print_subcommand(file, &vt_subcommands[i]);
     print_options(file);
-    print_entries(file, "FILES", files, sizeof files / sizeof files[0]);
-    print_entries(file, "ENVIRONMENT", variables, sizeof variables / sizeof variables[0]);
-    print_entries(file, "EXIT STATUS", statuses, sizeof statuses / sizeof statuses[0]);
-    print_entries(file, "EXAMPLES", examples, sizeof examples / sizeof examples[0]);
+    for (size_t i = 0; i < sizeof entries / sizeof entries[0]; i++)
+        if (entries[i].meaning == NULL)
+            print_heading(file, ".SH", entries[i].name);
+        else
+            print_entry(file, entries[i].name, "", entries[i].meaning);
 }

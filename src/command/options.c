@@ -4,24 +4,24 @@
 
 #include "base/text.h"
 #include "command/command.h"
-#include "config/deepspeed.h"
 #include "source/fields/about.h"
 
-static void print_name(const char *name, void *context)
+static vt_status print_configurations(const char *yaml_config)
 {
-    (void)context;
-    vt_print("%s\n", name);
+    vt_names names = {0};
+    const vt_status status = vt_config_names(yaml_config, &names);
+    for (int64_t i = 0; i < names.count; i++) vt_print("%s\n", names.names[i]);
+    vt_names_close(&names);
+    return status;
 }
 
 /* The configuration on standard output, the notes on standard error. */
 static vt_status print_deepspeed(const char *path)
 {
-    vt_status status = VT_OK;
     vt_text yaml = {0}, notes = {0};
-    VT_TRY(vt_deepspeed_convert(path, &yaml, &notes));
-    vt_print("%s", yaml.characters);
-    if (notes.characters != NULL) fputs(notes.characters, stderr);
-done:
+    const vt_status status = vt_deepspeed_convert(path, &yaml, &notes);
+    if (status == VT_OK) vt_print("%s", yaml.characters);
+    if (status == VT_OK && notes.characters != NULL) fputs(notes.characters, stderr);
     vt_text_close(&yaml);
     vt_text_close(&notes);
     return status;
@@ -46,7 +46,7 @@ vt_status vt_command_options(const vt_call *call)
     else if (flags->rules)
         fputs(table, stdout);
     else if (flags->configurations)
-        VT_TRY(vt_config_names(flags->yaml_config, print_name, NULL));
+        VT_TRY(print_configurations(flags->yaml_config));
     else if (flags->deepspeed != NULL)
         VT_TRY(print_deepspeed(flags->deepspeed));
     else

@@ -1,4 +1,4 @@
-#include "command/command.h"
+#include "command/plan.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -8,7 +8,6 @@
 
 #include "base/text.h"
 #include "base/threads.h"
-#include "command/plan.h"
 #include "planning/layouts.h"
 #include "planning/practice.h"
 #include "report/page.h"
@@ -23,7 +22,7 @@ static vt_status open_config(const vt_call *call, int64_t ranks, vt_config **res
 {
     vt_status status = VT_OK;
     vt_config *config = NULL;
-    VT_TRY(vt_config_read(call->option_count, call->options, 1, &config));
+    VT_TRY(vt_config_read(NULL, NULL, call->option_count, call->options, 1, &config));
     if (config->origin[VT_OPTION_local_batch_size] == VT_FROM_YAML) { /* a file's batch_size, on as many ranks */
         if (config->origin[VT_OPTION_global_batch_size] != VT_FROM_COMMAND_LINE)
             config->global_batch_size = config->local_batch_size * ranks;

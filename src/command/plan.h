@@ -2,7 +2,7 @@
 #ifndef VT_COMMAND_PLAN_H
 #define VT_COMMAND_PLAN_H
 
-#include "command/flags.h"
+#include "command/command.h"
 #include "planning/hardware.h"
 
 /* ---- --rules: those of planning/rules.h, for a GPT of the flags' sizes or for the run's model ---- */

@@ -1,8 +1,5 @@
 #include "command/plan.h"
 
-#include <stdio.h>
-#include <string.h>
-
 #include "base/text.h"
 #include "model/model.h"
 #include "planning/rules.h"

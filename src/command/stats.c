@@ -1,6 +1,5 @@
 #include "command/command.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -16,7 +16,6 @@ static void report_box(const char *path, double bytes, double seconds)
 
 static vt_status make_universe(const char *directory, const vt_synth_flags *flags)
 {
-    vt_status status = VT_OK;
     const vt_universe_options options = {.directory = directory,
                                          .box_size = {flags->box_size[0], flags->box_size[1]},
                                          .seed = (uint64_t)flags->seed,
@@ -28,9 +27,7 @@ static vt_status make_universe(const char *directory, const vt_synth_flags *flag
     const int64_t largest = options.box_size[0] > options.box_size[1] ? options.box_size[0] : options.box_size[1];
     vt_print("memory that a box of %lld³ points takes: %s\n", (long long)largest,
              vt_text_bytes(vt_universe_bytes(largest), size));
-    VT_TRY(vt_universe_write(&options));
-done:
-    return status;
+    return vt_universe_write(&options);
 }
 
 static void report_text(const char *path, int64_t tokens)
@@ -40,18 +37,17 @@ static void report_text(const char *path, int64_t tokens)
 
 static vt_status make_text(const char *directory, const vt_synth_flags *flags)
 {
-    vt_status status = VT_OK;
     const vt_synthetic_text_options options = {.directory = directory,
                                                .tokens = flags->tokens,
                                                .seed = (uint64_t)flags->seed,
                                                .force = flags->force,
                                                .report = report_text};
     vt_text_perplexities of;
-    VT_TRY(vt_synthetic_text_write(&options, &of));
-    vt_print("perplexity of a model that knows how the text is made: %.2f; of the best of single words %.2f, of pairs "
-             "%.2f\n",
-             of.exact, of.one_word, of.two_words);
-done:
+    const vt_status status = vt_synthetic_text_write(&options, &of);
+    if (status == VT_OK)
+        vt_print("perplexity of a model that knows how the text is made: %.2f; of the best of single words %.2f, of "
+                 "pairs %.2f\n",
+                 of.exact, of.one_word, of.two_words);
     return status;
 }
 

@@ -10,15 +10,15 @@
 
 vt_status vt_command_train(const vt_call *call)
 {
-    vt_status status = VT_OK;
     vt_config *config = NULL;
-    status = vt_config_open(call->option_count, call->options, call->launch.world_size, &config);
+    vt_status status = vt_config_open(call->option_count, call->options, call->launch.world_size, &config);
     if (status == VT_OK) status = vt_source_complete(config);
-    if (status != VT_OK) vt_world_fail_early(&call->launch);
-    if (status != VT_OK) goto done;
-    vt_log_hide_details(vt_progress_is_seen(STDOUT_FILENO) && !config->verbose);
-    VT_TRY(vt_run_training(config, &call->launch));
-done:
+    if (status == VT_OK) {
+        vt_log_hide_details(vt_progress_is_seen(STDOUT_FILENO) && !config->verbose);
+        status = vt_run_training(config, &call->launch);
+    } else {
+        vt_world_fail_early(&call->launch);
+    }
     vt_config_close(&config);
     return status;
 }

@@ -67,14 +67,13 @@ static void print_line(const vt_progress_figures *figures)
 
 static vt_status look(const char *directory, vt_progress_figures *figures, int64_t *rows)
 {
-    vt_status status = VT_OK;
     vt_run_files run = {0};
-    VT_TRY(vt_run_files_open(directory, &run));
+    const vt_status status = vt_run_files_open(directory, &run);
+    if (status != VT_OK) return status;
     *figures = figures_of(&run);
     *rows = run.steps.rows;
-done:
     vt_run_files_close(&run);
-    return status;
+    return VT_OK;
 }
 
 /* A terminal shows a moving bar; a file or pipe gets a line for each epoch. */

@@ -48,7 +48,7 @@ static vt_status take_global(vt_keys *keys, vt_benchy_settings *settings)
     settings->trains_on = !exits;
     if (mode != NULL) {
         const int word = mode->kind == VT_YAML_SCALAR ? vt_text_choice(mode->text, VT_BENCHY_PROFILES) : -1;
-        if (word < 0) VT_TRY(vt_keys_refuse(keys, "global.profiler_mode", mode, VT_BENCHY_PROFILES));
+        if (word < 0) VT_TRY(vt_keys_refuse("global.profiler_mode", mode, VT_BENCHY_PROFILES));
         settings->profile = (vt_benchy_profile)word;
     }
     take_text(keys, "global.output_dir", &settings->directory);
@@ -70,7 +70,7 @@ vt_status vt_benchy_settings_open(const char *path, vt_benchy_settings *settings
     for (size_t i = 0; i < keys.count; i++)
         if (!keys.keys[i].known)
             VT_TRY(vt_keys_refuse(
-                &keys, keys.keys[i].path, keys.keys[i].node,
+                keys.keys[i].path, keys.keys[i].node,
                 "a key of benchy: of global report_freq, exit_after_tests, profiler_mode, output_filename, "
                 "output_dir, use_distributed_barrier; of IO, synthetic and full run_benchmark, nbatches, "
                 "ntrials, nwarmup"));

@@ -79,140 +79,40 @@ static bool alias_says_nothing(const vt_row *row, const char *text, const vt_con
 }
 
 /* `name`: of the option; of a part of a mapping "map.part". */
-static vt_status apply_value(vt_config *config, const vt_yaml *yaml, const vt_yaml_entry *entry, const char *name,
-                             bool aliases)
+static vt_status apply_value(vt_config *config, const vt_yaml_entry *entry, const char *name, bool aliases)
 {
     vt_status status = VT_OK;
     vt_text text = {0};
-    const char *path = vt_yaml_path(yaml);
     const vt_row *row = vt_row_find(vt_options, name);
     char *advice = row == NULL ? vt_row_advice(vt_options, NULL, name, "") : NULL;
     VT_CHECK(row != NULL, "%s:%zu:%zu: unknown key '%.200s' in configuration '%.200s'%s ('vitrain options' lists all)",
-             path, entry->key->line, entry->key->column, name, config->config, advice);
-    VT_CHECK(!row->flag_only, "%s:%zu:%zu: %s is a command-line flag (--%s), not a key of a configuration", path,
-             entry->key->line, entry->key->column, name, name);
+             VT_YAML_PLACE(entry->key), name, config->config, advice);
+    VT_CHECK(!row->flag_only, "%s:%zu:%zu: %s is a command-line flag (--%s), not a key of a configuration",
+             VT_YAML_PLACE(entry->key), name, name);
     if ((row->kind == VT_ROW_ALIAS) != aliases) goto done;
     status = value_text(entry->value, row, &text);
     if (status == VT_OK && !alias_says_nothing(row, text.characters, config))
         status = vt_row_assign(row, text.characters, config, VT_FROM_YAML);
-    if (status != VT_OK) vt_error_context("%s:%zu:%zu: %s", path, entry->value->line, entry->value->column, name);
+    if (status != VT_OK) vt_error_context("%s:%zu:%zu: %s", VT_YAML_PLACE(entry->value), name);
 done:
     free(advice);
     vt_text_close(&text);
     return status;
 }
 
-static vt_status apply_key(vt_config *config, const vt_yaml *yaml, const vt_yaml_entry *entry, bool aliases)
+static vt_status apply_key(vt_config *config, const vt_yaml_entry *entry, bool aliases)
 {
     vt_status status = VT_OK;
+    const vt_yaml_node *parts = entry->value;
     const char *name = entry->key->text;
-    vt_yaml_entry *parts = NULL;
-    size_t count = 0;
-    if (entry->value->kind != VT_YAML_MAPPING || !vt_row_has_parts(name))
-        return apply_value(config, yaml, entry, name, aliases);
-    VT_TRY(vt_yaml_entries(yaml, entry->value, &parts, &count));
-    for (size_t i = 0; i < count && status == VT_OK; i++) {
-        char *part = vt_text_format("%s.%s", name, parts[i].key->text);
-        status = apply_value(config, yaml, &parts[i], part, aliases);
+    if (parts->kind != VT_YAML_MAPPING || !vt_row_has_parts(name)) return apply_value(config, entry, name, aliases);
+    VT_TRY(vt_yaml_entries(parts));
+    for (size_t i = 0; i < parts->entry_count && status == VT_OK; i++) {
+        char *part = vt_text_format("%s.%s", name, parts->entries[i].key->text);
+        status = apply_value(config, &parts->entries[i], part, aliases);
         free(part);
     }
 done:
-    free(parts);
-    return status;
-}
-
-static void add_name(const char *name, void *context)
-{
-    vt_names_add(context, name);
-}
-
-/* Where no flag names a file, those of all models were looked at. */
-static vt_status no_such_configuration(const vt_config *config, const vt_yaml_entry *entries, size_t count)
-{
-    vt_status status = VT_OK;
-    const bool named = config->origin[VT_OPTION_yaml_config] != VT_FROM_DEFAULT;
-    vt_names list = {0};
-    vt_text there = {0};
-    for (size_t i = 0; i < count; i++)
-        if (entries[i].value->kind == VT_YAML_MAPPING) vt_names_add(&list, entries[i].key->text);
-    for (size_t i = 0; i < count && list.count == 0; i++)
-        VT_CHECK(vt_row_find(vt_options, entries[i].key->text) == NULL,
-                 "%s: its keys, such as %s, belong to no configuration; put a line `base:` above them, and indent them",
-                 config->yaml_config, entries[i].key->text);
-    if (!named) VT_TRY(vt_config_names(NULL, add_name, &list));
-    for (int64_t i = 0; i < list.count && named; i++)
-        vt_text_append(&there, i == 0 ? "it holds %s" : ", %s", list.names[i]);
-    if (list.count == 0) vt_text_append(&there, "it holds none");
-    if (!named) vt_text_append(&there, "`vitrain options --configurations` lists all");
-    const char *nearest = vt_text_nearest(config->config, (const char *const *)list.names, (size_t)list.count);
-    if (nearest != NULL)
-        VT_FAIL("--config=%s: no such configuration in %s; did you mean '%s'? (%s)", config->config,
-                named ? config->yaml_config : "the files of the models", nearest, there.characters);
-    VT_FAIL("--config=%s: no such configuration in %s; %s", config->config,
-            named ? config->yaml_config : "the files of the models", there.characters);
-done:
-    vt_text_close(&there);
-    vt_names_close(&list);
-    return status;
-}
-
-/* The entry of that name; NULL: there is none. */
-static const vt_yaml_entry *entry_of(const vt_yaml_entry *entries, size_t count, const char *name)
-{
-    for (size_t i = 0; i < count; i++)
-        if (strcmp(entries[i].key->text, name) == 0) return &entries[i];
-    return NULL;
-}
-
-static bool holds(const vt_yaml *yaml, const char *name)
-{
-    vt_yaml_entry *entries = NULL;
-    size_t count = 0;
-    const bool found =
-        vt_yaml_entries(yaml, vt_yaml_top(yaml), &entries, &count) == VT_OK && entry_of(entries, count, name) != NULL;
-    free(entries);
-    return found;
-}
-
-/* An option beside the configurations would be set for none of them. One that an alias refers to is used there. */
-static vt_status check_beside(const vt_yaml *yaml, const vt_yaml_entry *entries, size_t count,
-                              const vt_yaml_entry *chosen)
-{
-    vt_status status = VT_OK;
-    for (size_t i = 0; i < count; i++) {
-        const char *name = entries[i].key->text;
-        const vt_yaml_node *value = entries[i].value;
-        const bool is_option =
-            value->kind == VT_YAML_MAPPING ? vt_row_has_parts(name) : vt_row_find(vt_options, name) != NULL;
-        VT_CHECK(
-            !is_option || value->has_alias || &entries[i] == chosen,
-            "%s:%zu:%zu: the option '%s' is beside the configurations, so none of them has it; indent it below the "
-            "name of its configuration (%s:)",
-            vt_yaml_path(yaml), entries[i].key->line, entries[i].key->column, name, chosen->key->text);
-    }
-done:
-    return status;
-}
-
-static vt_status find_configuration(const vt_config *config, const vt_yaml *yaml, const vt_yaml_node **mapping)
-{
-    vt_status status = VT_OK;
-    vt_yaml_entry *entries = NULL;
-    size_t count = 0;
-    char found[96];
-    VT_TRY(vt_yaml_entries(yaml, vt_yaml_top(yaml), &entries, &count));
-    const vt_yaml_entry *entry = entry_of(entries, count, config->config);
-    if (entry == NULL) {
-        status = no_such_configuration(config, entries, count);
-        goto done;
-    }
-    VT_TRY(check_beside(yaml, entries, count, entry));
-    *mapping = entry->value;
-    VT_CHECK((*mapping)->kind == VT_YAML_MAPPING,
-             "%s:%zu:%zu: configuration '%s' should be a mapping of keys, found %s", vt_yaml_path(yaml),
-             entry->key->line, entry->key->column, config->config, vt_yaml_describe(*mapping, found));
-done:
-    free(entries);
     return status;
 }
 
@@ -221,74 +121,141 @@ done:
 static const char *const model_files[] = {VT_MODELS(FILE_OF)};
 enum { MODEL_FILES = sizeof model_files / sizeof model_files[0] };
 
-/* Takes the file of another model in place of `yaml` if that one holds the configuration. */
-static void look_elsewhere(vt_config *config, vt_yaml **yaml)
+/* The file of a model if it can be opened, else NULL. */
+static vt_yaml *open_of_model(size_t model)
 {
-    for (size_t i = 0; i < MODEL_FILES; i++) {
-        vt_yaml *other = NULL;
-        char *path = vt_config_find(model_files[i]);
-        const bool opens = path != NULL && vt_yaml_open(path, NULL, VT_YAML_CONFIGURATIONS, &other) == VT_OK;
-        if (opens && holds(other, config->config)) {
-            vt_yaml_close(yaml);
-            free(config->yaml_config);
-            *yaml = other;
-            config->yaml_config = path;
-            return;
-        }
-        vt_yaml_close(&other);
-        free(path);
-    }
-    vt_error_clear();
+    vt_yaml *yaml = NULL;
+    char *path = vt_config_find(model_files[model]);
+    if (path == NULL || vt_yaml_open(path, NULL, VT_YAML_CONFIGURATIONS, &yaml) != VT_OK) vt_error_clear();
+    free(path);
+    return yaml;
 }
 
-/* Opens `text`, which holds one configuration; NULL: the file that the flags name, or that of the model, or of another
- * model if only that one has the configuration. */
-static vt_status open_source(vt_config *config, const char *text, const char *text_name, vt_yaml **yaml)
+/* Adds the names of the configurations in a file, each once. */
+static void add_names(const vt_yaml *yaml, vt_names *names)
+{
+    const vt_yaml_node *top = vt_yaml_top(yaml);
+    for (size_t i = 0; i < top->entry_count; i++) {
+        const char *name = top->entries[i].key->text;
+        bool is_new = top->entries[i].value->kind == VT_YAML_MAPPING;
+        for (int64_t k = 0; k < names->count; k++) is_new = is_new && strcmp(names->names[k], name) != 0;
+        if (is_new) vt_names_add(names, name);
+    }
+}
+
+/* Where no flag names a file, those of all models were looked at. */
+static vt_status no_such_configuration(const vt_config *config, const vt_yaml *yaml)
 {
     vt_status status = VT_OK;
-    vt_yaml_entry *entries = NULL;
-    size_t count = 0;
-    if (text == NULL) {
-        const char *file = model_files[vt_config_model_of(config)];
-        const bool named = config->yaml_config != NULL;
-        if (!named) config->yaml_config = vt_config_find(file);
-        VT_CHECK(config->yaml_config != NULL,
-                 "there is no %s here, nor beside the program; name a file of configurations with --yaml_config=PATH",
-                 file);
-        VT_TRY(vt_yaml_open(config->yaml_config, NULL, VT_YAML_CONFIGURATIONS, yaml));
-        if (!named && config->origin[VT_OPTION_config] != VT_FROM_DEFAULT && !holds(*yaml, config->config))
-            look_elsewhere(config, yaml);
-        goto done;
+    const vt_yaml_node *top = vt_yaml_top(yaml);
+    const bool named = config->origin[VT_OPTION_yaml_config] != VT_FROM_DEFAULT;
+    vt_names list = {0};
+    vt_text advice = {0};
+    add_names(yaml, &list);
+    for (size_t i = 0; i < top->entry_count && list.count == 0; i++)
+        VT_CHECK(vt_row_find(vt_options, top->entries[i].key->text) == NULL,
+                 "%s: its keys, such as %s, belong to no configuration; put a line `base:` above them, and indent them",
+                 config->yaml_config, top->entries[i].key->text);
+    if (!named) VT_TRY(vt_config_names(NULL, &list));
+    const char *nearest = vt_text_nearest(config->config, (const char *const *)list.names, (size_t)list.count);
+    if (nearest != NULL) vt_text_append(&advice, "did you mean '%s'? (", nearest);
+    for (int64_t i = 0; i < list.count && named; i++)
+        vt_text_append(&advice, i == 0 ? "it holds %s" : ", %s", list.names[i]);
+    if (list.count == 0) vt_text_append(&advice, "it holds none");
+    if (!named) vt_text_append(&advice, "`vitrain options --configurations` lists all");
+    VT_FAIL("--config=%s: no such configuration in %s; %s%s", config->config,
+            named ? config->yaml_config : "the files of the models", advice.characters, nearest != NULL ? ")" : "");
+done:
+    vt_text_close(&advice);
+    vt_names_close(&list);
+    return status;
+}
+
+/* An option beside the configurations would be set for none of them. One that an alias refers to is used there. */
+static vt_status check_beside(const vt_yaml_node *top, const vt_yaml_entry *chosen)
+{
+    vt_status status = VT_OK;
+    for (size_t i = 0; i < top->entry_count; i++) {
+        const vt_yaml_node *key = top->entries[i].key, *value = top->entries[i].value;
+        const bool is_option =
+            value->kind == VT_YAML_MAPPING ? vt_row_has_parts(key->text) : vt_row_find(vt_options, key->text) != NULL;
+        VT_CHECK(
+            !is_option || value->has_alias || key == chosen->key,
+            "%s:%zu:%zu: the option '%s' is beside the configurations, so none of them has it; indent it below the "
+            "name of its configuration (%s:)",
+            VT_YAML_PLACE(key), key->text, chosen->key->text);
     }
+done:
+    return status;
+}
+
+/* Opens the file that the flags name, or that of the model, or of another model if only that one has the configuration.
+ */
+static vt_status open_file(vt_config *config, vt_yaml **yaml)
+{
+    vt_status status = VT_OK;
+    const char *file = model_files[vt_config_model_of(config)];
+    const bool named = config->yaml_config != NULL, chosen = config->origin[VT_OPTION_config] != VT_FROM_DEFAULT;
+    if (!named) config->yaml_config = vt_config_find(file);
+    VT_CHECK(config->yaml_config != NULL,
+             "there is no %s here, nor beside the program; name a file of configurations with --yaml_config=PATH",
+             file);
+    VT_TRY(vt_yaml_open(config->yaml_config, NULL, VT_YAML_CONFIGURATIONS, yaml));
+    if (named || !chosen || vt_yaml_find(vt_yaml_top(*yaml), config->config) != NULL) goto done;
+    for (size_t i = 0; i < MODEL_FILES; i++) {
+        vt_yaml *other = open_of_model(i);
+        if (other != NULL && vt_yaml_find(vt_yaml_top(other), config->config) != NULL) {
+            vt_yaml_close(yaml);
+            *yaml = other;
+            free(config->yaml_config);
+            config->yaml_config = vt_text_copy(vt_yaml_top(other)->path);
+            goto done;
+        }
+        vt_yaml_close(&other);
+    }
+done:
+    return status;
+}
+
+/* Opens a text, which holds one configuration. */
+static vt_status open_text(vt_config *config, const char *text, const char *text_name, vt_yaml **yaml)
+{
+    vt_status status = VT_OK;
     VT_CHECK(config->origin[VT_OPTION_config] == VT_FROM_DEFAULT &&
                  config->origin[VT_OPTION_yaml_config] == VT_FROM_DEFAULT,
              "--config and --yaml_config don't go with %s, which has a configuration of its own; flags change its keys",
              text_name);
     VT_TRY(vt_yaml_open(text_name, text, VT_YAML_CONFIGURATIONS, yaml));
-    VT_TRY(vt_yaml_entries(*yaml, vt_yaml_top(*yaml), &entries, &count));
-    VT_CHECK(count == 1, "%s: its configuration should be one mapping, found %zu", text_name, count);
+    const vt_yaml_node *top = vt_yaml_top(*yaml);
+    VT_CHECK(top->entry_count == 1, "%s: its configuration should be one mapping, found %zu", text_name,
+             top->entry_count);
     free(config->config);
-    config->config = vt_text_copy(entries[0].key->text);
+    config->config = vt_text_copy(top->entries[0].key->text);
 done:
-    free(entries);
     return status;
 }
 
+/* That of `text`, or of a file if `text` is NULL. */
 static vt_status apply_named_configuration(vt_config *config, const char *text, const char *text_name)
 {
     vt_status status = VT_OK;
     vt_yaml *yaml = NULL;
-    const vt_yaml_node *mapping = NULL;
-    vt_yaml_entry *entries = NULL;
-    size_t count = 0;
-    VT_TRY(open_source(config, text, text_name, &yaml));
-    VT_TRY(find_configuration(config, yaml, &mapping));
-    VT_TRY(vt_yaml_entries(yaml, mapping, &entries, &count));
+    char found[96];
+    VT_TRY(text != NULL ? open_text(config, text, text_name, &yaml) : open_file(config, &yaml));
+    const vt_yaml_entry *entry = vt_yaml_find(vt_yaml_top(yaml), config->config);
+    if (entry == NULL) {
+        status = no_such_configuration(config, yaml);
+        goto done;
+    }
+    VT_TRY(check_beside(vt_yaml_top(yaml), entry));
+    const vt_yaml_node *keys = entry->value;
+    VT_CHECK(keys->kind == VT_YAML_MAPPING, "%s:%zu:%zu: configuration '%s' should be a mapping of keys, found %s",
+             VT_YAML_PLACE(entry->key), config->config, vt_yaml_describe(keys, found));
+    VT_TRY(vt_yaml_entries(keys));
     for (int aliases = 0; aliases < 2; aliases++) { /* last, as their effect depends on their targets */
-        for (size_t i = 0; i < count; i++) VT_TRY(apply_key(config, yaml, &entries[i], aliases == 1));
+        for (size_t i = 0; i < keys->entry_count; i++) VT_TRY(apply_key(config, &keys->entries[i], aliases == 1));
     }
 done:
-    free(entries);
     vt_yaml_close(&yaml);
     return status;
 }
@@ -303,9 +270,8 @@ static vt_config *make_default(void)
     return config;
 }
 
-/* Without vt_config_resolve. `text`: in the place of the file, or NULL. */
-static vt_status read_all(const char *text, const char *text_name, int argument_count, char *const *arguments,
-                          int64_t ranks, vt_config **result)
+vt_status vt_config_read(const char *text, const char *text_name, int argument_count, char *const *arguments,
+                         int64_t ranks, vt_config **result)
 {
     vt_status status = VT_OK;
     vt_config *config = make_default();
@@ -324,16 +290,11 @@ vt_status vt_config_open(int argument_count, char *const *arguments, int64_t ran
     return vt_config_open_text(NULL, NULL, argument_count, arguments, ranks, config);
 }
 
-vt_status vt_config_read(int argument_count, char *const *arguments, int64_t ranks, vt_config **config)
-{
-    return read_all(NULL, NULL, argument_count, arguments, ranks, config);
-}
-
 vt_status vt_config_open_text(const char *text, const char *text_name, int argument_count, char *const *arguments,
                               int64_t ranks, vt_config **config)
 {
     vt_status status = VT_OK;
-    VT_TRY(read_all(text, text_name, argument_count, arguments, ranks, config));
+    VT_TRY(vt_config_read(text, text_name, argument_count, arguments, ranks, config));
     VT_TRY(vt_config_resolve(*config));
 done:
     if (status != VT_OK) vt_config_close(config);
@@ -366,42 +327,21 @@ vt_status vt_config_set(vt_config *config, const char *name, const char *value)
     return status;
 }
 
-/* Visits the names in one file that none of the `before` files has. */
-static vt_status visit_names(const vt_yaml *yaml, vt_yaml *const *before, size_t before_count,
-                             void (*visit)(const char *name, void *context), void *context)
-{
-    vt_status status = VT_OK;
-    vt_yaml_entry *entries = NULL;
-    size_t count = 0;
-    VT_TRY(vt_yaml_entries(yaml, vt_yaml_top(yaml), &entries, &count));
-    for (size_t i = 0; i < count; i++) {
-        bool is_new = entries[i].value->kind == VT_YAML_MAPPING;
-        for (size_t k = 0; k < before_count && is_new; k++)
-            is_new = before[k] == NULL || !holds(before[k], entries[i].key->text);
-        if (is_new) visit(entries[i].key->text, context);
-    }
-done:
-    free(entries);
-    return status;
-}
-
-vt_status vt_config_names(const char *path, void (*visit)(const char *name, void *context), void *context)
+vt_status vt_config_names(const char *path, vt_names *names)
 {
     vt_status status = VT_OK;
     vt_config *config = make_default();
-    vt_yaml *files[1 + MODEL_FILES] = {NULL}; /* the named one or the default model's, and then all models' */
+    vt_yaml *yaml = NULL;
     if (path != NULL) VT_TRY(vt_config_set(config, "yaml_config", path));
-    VT_TRY(open_source(config, NULL, NULL, &files[0]));
-    VT_TRY(visit_names(files[0], NULL, 0, visit, context));
+    VT_TRY(open_file(config, &yaml));
+    add_names(yaml, names);
     for (size_t i = 0; i < MODEL_FILES && path == NULL; i++) {
-        char *found = vt_config_find(model_files[i]);
-        const bool opens = found != NULL && vt_yaml_open(found, NULL, VT_YAML_CONFIGURATIONS, &files[1 + i]) == VT_OK;
-        free(found);
-        if (opens) VT_TRY(visit_names(files[1 + i], files, 1 + i, visit, context));
+        vt_yaml_close(&yaml);
+        yaml = open_of_model(i);
+        if (yaml != NULL) add_names(yaml, names);
     }
-    vt_error_clear(); /* of files that do not open, which a run would not read either */
 done:
-    for (size_t i = 0; i < 1 + MODEL_FILES; i++) vt_yaml_close(&files[i]);
+    vt_yaml_close(&yaml);
     vt_config_close(&config);
     return status;
 }

@@ -10,6 +10,7 @@
 #include <stdio.h>
 
 #include "base/status.h"
+#include "base/text.h"
 #include "config/kinds.def"
 #include "config/rows.h"
 
@@ -96,13 +97,14 @@ typedef struct {
 vt_status vt_config_open(int argument_count, char *const *arguments, int64_t ranks, vt_config **config);
 void vt_config_close(vt_config **config);
 
-/* The same without vt_config_resolve: for a caller that changes something first. */
-vt_status vt_config_read(int argument_count, char *const *arguments, int64_t ranks, vt_config **config);
-
-/* vt_config_open with the one configuration of a YAML text (from a checkpoint, for example) instead of the file.
- * text_name is the text's name in messages. */
+/* vt_config_open with the one configuration of a YAML text (from a checkpoint, for example) instead of the file, unless
+ * `text` is NULL. text_name is its name in messages. */
 vt_status vt_config_open_text(const char *text, const char *text_name, int argument_count, char *const *arguments,
                               int64_t ranks, vt_config **config);
+
+/* The same without vt_config_resolve: for a caller that changes something first. */
+vt_status vt_config_read(const char *text, const char *text_name, int argument_count, char *const *arguments,
+                         int64_t ranks, vt_config **config);
 
 /* The path of a file that comes with the program, "config/ViT.yaml": in the current directory, else beside the program,
  * else in ../share/vitrain from the program's directory. malloc'd; NULL: nowhere. */
@@ -179,8 +181,14 @@ void vt_config_print(const vt_config *config, void (*line)(const char *text, voi
 /* Every option with type, default, range and meaning; as text for a terminal or as docs/options.md. */
 void vt_options_print(FILE *file, bool markdown);
 
-/* Calls visit(NAME, context) once for every configuration of the YAML file; path NULL: of the files that --config is
- * looked up in when no --yaml_config is given. */
-vt_status vt_config_names(const char *path, void (*visit)(const char *name, void *context), void *context);
+/* Adds the names of all configurations of the YAML file; path NULL: of the files that --config is looked up in when no
+ * --yaml_config is given. */
+vt_status vt_config_names(const char *path, vt_names *names);
+
+/* DeepSpeed's configuration (ds_config.json) as a YAML file with the configuration `base` (deepspeed.c), appended to
+ * *yaml, and to *notes a line for each key that has no effect here, and for what the file leaves open. Errors, with
+ * line and column: a key that could change results and has no counterpart. The texts are the caller's, to be closed in
+ * either case. */
+vt_status vt_deepspeed_convert(const char *path, vt_text *yaml, vt_text *notes);
 
 #endif

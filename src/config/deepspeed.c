@@ -1,5 +1,5 @@
-#include "config/deepspeed.h"
-
+/* DeepSpeed's configuration as one of vitrain. JSON is read as the YAML that it is part of. The keys' meaning:
+ * https://www.deepspeed.ai/docs/config-json, version 0.19. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +9,7 @@
 #include "config/keys.h"
 
 typedef struct {
+    const char *path;
     vt_keys keys;
     vt_text *yaml, *notes;
     char *local_batch; /* a flag that the run needs as well; "": none */
@@ -71,12 +72,12 @@ static vt_status convert_batch(conversion *c)
     VT_CHECK(global > 0 || micro > 0,
              "%s: it gives neither train_batch_size nor train_micro_batch_size_per_gpu, so the size of a batch is "
              "unknown; add one of the two",
-             vt_yaml_path(c->keys.file));
+             c->path);
     VT_CHECK(global == 0 || micro == 0 || fmod(global, local) == 0,
              "%s: train_batch_size %.0f is not a multiple of train_micro_batch_size_per_gpu %.0f x "
              "gradient_accumulation_steps %.0f; make it train_micro_batch_size_per_gpu x gradient_accumulation_steps x "
              "the number of GPUs",
-             vt_yaml_path(c->keys.file), global, micro, parts > 0 ? parts : 1);
+             c->path, global, micro, parts > 0 ? parts : 1);
     if (global > 0) put(c, "global_batch_size", global);
     if (parts > 0) put(c, "grad_accumulation", parts);
     if (global == 0) {
@@ -111,7 +112,7 @@ static vt_status convert_precision(conversion *c)
     VT_TRY(vt_keys_whole_number(&c->keys, "fp16.hysteresis", 1, &hysteresis));
     VT_TRY(vt_keys_truth(&c->keys, "fp16.consecutive_hysteresis", &refill));
     VT_TRY(vt_keys_number(&c->keys, "fp16.min_loss_scale", 0, &least));
-    VT_CHECK(!fp16 || !bf16, "%s: fp16 and bf16 are both enabled; disable one of the two", vt_yaml_path(c->keys.file));
+    VT_CHECK(!fp16 || !bf16, "%s: fp16 and bf16 are both enabled; disable one of the two", c->path);
     put_text(c, "amp_mode", fp16 ? "fp16" : bf16 ? "bf16" : "none");
     if (!fp16) goto done;
     put(c, "loss_scale", scale);
@@ -145,7 +146,7 @@ static vt_status convert_adam(conversion *c, bool is_adamw)
     for (size_t i = 0; betas != NULL && i < 2; i++)
         if (betas->kind != VT_YAML_SEQUENCE || betas->count != 2 || betas->child[i]->kind != VT_YAML_SCALAR ||
             !vt_text_to_double(betas->child[i]->text, &pair[i]))
-            VT_TRY(vt_keys_refuse(&c->keys, "optimizer.params.betas", betas, "two numbers, like [0.9, 0.999]"));
+            VT_TRY(vt_keys_refuse("optimizer.params.betas", betas, "two numbers, like [0.9, 0.999]"));
     put_text(c, "optimizer", decouples ? "AdamW" : "Adam");
     vt_text_append(c->yaml, "  betas: [%s, %s]\n", vt_text_double(pair[0], text[0]), vt_text_double(pair[1], text[1]));
     put(c, "eps", eps);
@@ -178,7 +179,7 @@ static vt_status convert_optimizer(conversion *c)
     const vt_yaml_node *type = vt_keys_find(&c->keys, "optimizer.type");
     double rate = 1e-3;
     if (type == NULL && section != NULL)
-        VT_TRY(vt_keys_refuse(&c->keys, "optimizer", section, "an object with type Adam, AdamW or SGD, and params"));
+        VT_TRY(vt_keys_refuse("optimizer", section, "an object with type Adam, AdamW or SGD, and params"));
     if (type == NULL) {
         vt_text_append(c->notes,
                        "optimizer: not in the file, so it stays that of vitrain, as do lr and weight_decay\n");
@@ -190,7 +191,7 @@ static vt_status convert_optimizer(conversion *c)
     else if (strcasecmp(name, "SGD") == 0)
         VT_TRY(convert_sgd(c));
     else
-        VT_TRY(vt_keys_refuse(&c->keys, "optimizer.type", type, "Adam, AdamW or SGD"));
+        VT_TRY(vt_keys_refuse("optimizer.type", type, "Adam, AdamW or SGD"));
     VT_TRY(vt_keys_number(&c->keys, "optimizer.params.lr", 0, &rate));
     put(c, "lr", rate);
 done:
@@ -204,13 +205,13 @@ static vt_status convert_scheduler(conversion *c)
     const vt_yaml_node *type = vt_keys_find(&c->keys, "scheduler.type");
     double steps = 0, warmup = 1000;
     if (type == NULL && section != NULL)
-        VT_TRY(vt_keys_refuse(&c->keys, "scheduler", section, "an object with type WarmupCosineLR, and params"));
+        VT_TRY(vt_keys_refuse("scheduler", section, "an object with type WarmupCosineLR, and params"));
     if (type == NULL) {
         vt_text_append(c->notes, "scheduler: not in the file, so lr_schedule stays that of vitrain, cosine; none is a "
                                  "constant rate\n");
         goto done;
     }
-    if (!vt_yaml_is(type, "WarmupCosineLR")) VT_TRY(vt_keys_refuse(&c->keys, "scheduler.type", type, "WarmupCosineLR"));
+    if (!vt_yaml_is(type, "WarmupCosineLR")) VT_TRY(vt_keys_refuse("scheduler.type", type, "WarmupCosineLR"));
     VT_TRY(vt_keys_whole_number(&c->keys, "scheduler.params.total_num_steps", 1, &steps));
     VT_TRY(vt_keys_whole_number(&c->keys, "scheduler.params.warmup_num_steps", 0, &warmup));
     put_text(c, "lr_schedule", "cosine");
@@ -288,7 +289,7 @@ static vt_status check_sections(conversion *c)
     for (size_t i = 0; i < sizeof sections / sizeof *sections; i++) {
         const vt_yaml_node *section = vt_keys_find(&c->keys, sections[i]);
         if (section != NULL && section->kind != VT_YAML_MAPPING)
-            VT_TRY(vt_keys_refuse(&c->keys, sections[i], section, "an object with its settings"));
+            VT_TRY(vt_keys_refuse(sections[i], section, "an object with its settings"));
     }
 done:
     return status;
@@ -303,11 +304,11 @@ static vt_status check_rest(conversion *c)
         VT_CHECK(strstr(k->path, ".offload_") == NULL || is_harmless(k) || is_switched_off(c, k),
                  "%s:%zu:%zu: %s: vitrain keeps values and state where it computes; remove offload_optimizer and "
                  "offload_param, and split them over more ranks (zero_stage)",
-                 vt_yaml_path(c->keys.file), k->node->line, k->node->column, k->path);
+                 VT_YAML_PLACE(k->node), k->path);
         VT_CHECK(is_harmless(k) || is_switched_off(c, k),
                  "%s:%zu:%zu: %s has no counterpart in vitrain and may change results; remove it from the file if the "
                  "run can do without (docs/migration.md lists the keys that are known)",
-                 vt_yaml_path(c->keys.file), k->node->line, k->node->column, k->path);
+                 VT_YAML_PLACE(k->node), k->path);
         char *shown = vt_text_clean(k->path);
         vt_text_append(c->notes, "%s: no effect\n", shown);
         free(shown);
@@ -319,12 +320,10 @@ done:
 /* The values' ranges, and what goes together, as for any file. */
 static vt_status check_result(const conversion *c)
 {
-    vt_status status = VT_OK;
     vt_config *config = NULL;
-    char *name = vt_text_format("the YAML of %s", vt_yaml_path(c->keys.file));
-    char *const flags[] = {c->local_batch};
-    VT_TRY(vt_config_open_text(c->yaml->characters, name, c->local_batch[0] != '\0', flags, 1, &config));
-done:
+    char *name = vt_text_format("the YAML of %s", c->path);
+    const vt_status status =
+        vt_config_open_text(c->yaml->characters, name, c->local_batch[0] != '\0', &c->local_batch, 1, &config);
     vt_config_close(&config);
     free(name);
     return status;
@@ -333,7 +332,7 @@ done:
 vt_status vt_deepspeed_convert(const char *path, vt_text *yaml, vt_text *notes)
 {
     vt_status status = VT_OK;
-    conversion c = {.yaml = yaml, .notes = notes, .local_batch = vt_text_copy("")};
+    conversion c = {.path = path, .yaml = yaml, .notes = notes, .local_batch = vt_text_copy("")};
     VT_TRY(vt_keys_open(path, "DeepSpeed's settings ({\"train_batch_size\": 16, ...})", &c.keys));
     vt_text_append(yaml, "base:\n");
     VT_TRY(check_sections(&c));

@@ -10,18 +10,15 @@
 static vt_status collect(vt_keys *keys, const vt_yaml_node *mapping, const char *above)
 {
     vt_status status = VT_OK;
-    vt_yaml_entry *entries = NULL;
-    size_t count = 0;
-    VT_TRY(vt_yaml_entries(keys->file, mapping, &entries, &count));
-    for (size_t i = 0; i < count; i++) {
-        const vt_yaml_node *value = entries[i].value;
-        char *path = vt_text_format("%s%s%s", above, above[0] != '\0' ? "." : "", entries[i].key->text);
-        keys->keys = vt_reallocate(keys->keys, keys->count + 1, sizeof *keys->keys, "the keys of a file");
+    VT_TRY(vt_yaml_entries(mapping));
+    for (size_t i = 0; i < mapping->entry_count; i++) {
+        const vt_yaml_node *value = mapping->entries[i].value;
+        char *path = vt_text_format("%s%s%s", above, above[0] != '\0' ? "." : "", mapping->entries[i].key->text);
+        keys->keys = vt_grow(keys->keys, keys->count, sizeof *keys->keys, "the keys of a file");
         keys->keys[keys->count++] = (vt_key){path, value, value->kind == VT_YAML_MAPPING};
         if (value->kind == VT_YAML_MAPPING) VT_TRY(collect(keys, value, path));
     }
 done:
-    free(entries);
     return status;
 }
 
@@ -40,15 +37,14 @@ const vt_yaml_node *vt_keys_find(vt_keys *keys, const char *path)
     return NULL;
 }
 
-vt_status vt_keys_refuse(const vt_keys *keys, const char *path, const vt_yaml_node *node, const char *expected)
+vt_status vt_keys_refuse(const char *path, const vt_yaml_node *node, const char *expected)
 {
     vt_status status = VT_OK;
     char found[96];
     VT_CHECK(!vt_yaml_is(node, "auto"),
              "%s:%zu:%zu: %s is \"auto\", which a program fills in that calls DeepSpeed; write the value itself",
-             vt_yaml_path(keys->file), node->line, node->column, path);
-    VT_FAIL("%s:%zu:%zu: %s is %s; expected %s", vt_yaml_path(keys->file), node->line, node->column, path,
-            vt_yaml_describe(node, found), expected);
+             VT_YAML_PLACE(node), path);
+    VT_FAIL("%s:%zu:%zu: %s is %s; expected %s", VT_YAML_PLACE(node), path, vt_yaml_describe(node, found), expected);
 done:
     return status;
 }
@@ -62,7 +58,7 @@ vt_status vt_keys_number(vt_keys *keys, const char *path, double least, double *
     if (node == NULL) goto done;
     snprintf(expected, sizeof expected, "a number of at least %g", least);
     if (node->kind != VT_YAML_SCALAR || !vt_text_to_double(node->text, &found) || !(found >= least))
-        VT_TRY(vt_keys_refuse(keys, path, node, expected));
+        VT_TRY(vt_keys_refuse(path, node, expected));
     *value = found;
 done:
     return status;
@@ -73,7 +69,7 @@ vt_status vt_keys_whole_number(vt_keys *keys, const char *path, double least, do
     vt_status status = VT_OK;
     VT_TRY(vt_keys_number(keys, path, least, value));
     const vt_yaml_node *node = vt_keys_find(keys, path);
-    if (node != NULL && *value != floor(*value)) VT_TRY(vt_keys_refuse(keys, path, node, "a whole number"));
+    if (node != NULL && *value != floor(*value)) VT_TRY(vt_keys_refuse(path, node, "a whole number"));
 done:
     return status;
 }
@@ -85,7 +81,7 @@ vt_status vt_keys_truth(vt_keys *keys, const char *path, bool *value)
     if (node == NULL) goto done;
     const bool is_true = vt_yaml_is(node, "true") || vt_yaml_is(node, "True");
     if (!is_true && !vt_yaml_is(node, "false") && !vt_yaml_is(node, "False"))
-        VT_TRY(vt_keys_refuse(keys, path, node, "true or false"));
+        VT_TRY(vt_keys_refuse(path, node, "true or false"));
     *value = is_true;
 done:
     return status;

@@ -34,7 +34,7 @@ vt_status vt_keys_whole_number(vt_keys *keys, const char *path, double least, do
 vt_status vt_keys_truth(vt_keys *keys, const char *path, bool *value);
 
 /* Fails: "FILE:LINE:COLUMN: PATH is ...; expected ...". */
-vt_status vt_keys_refuse(const vt_keys *keys, const char *path, const vt_yaml_node *node, const char *expected);
+vt_status vt_keys_refuse(const char *path, const vt_yaml_node *node, const char *expected);
 
 /* Is it this scalar? */
 bool vt_yaml_is(const vt_yaml_node *node, const char *text);

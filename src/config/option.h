@@ -74,6 +74,9 @@ vt_status vt_row_check_scope(const vt_row *row, const void *values);
  * looked at. *words, unless NULL: how many it has. */
 int vt_words_among(const char *list, const char *choices, int *words);
 
+/* Fails at the first word of a list that is none of `words`, which NULL ends. */
+vt_status vt_config_check_words(const char *option, const char *list, const char *const *words);
+
 /* Does the row have a member of the values? */
 static inline bool vt_row_is_option(const vt_row *row)
 {

@@ -101,15 +101,6 @@ void vt_rows_print(FILE *file, const vt_row *rows)
     }
 }
 
-static void print_text(FILE *file)
-{
-    fprintf(file,
-            "Every option. As a flag: --name=value or --name value; a switch (true or false) takes a value\n"
-            "only after '='. All but those marked * are also keys of a configuration in the YAML file. Flags\n"
-            "win. Options under 'Only with ...' are refused in other runs. What has no default is not set: None.\n");
-    vt_rows_print(file, vt_options);
-}
-
 /* A cell of a Markdown table: '|' and '<' would be read as marks. */
 static void print_cell(FILE *file, const char *text)
 {
@@ -158,8 +149,13 @@ static void print_markdown(FILE *file)
 
 void vt_options_print(FILE *file, bool markdown)
 {
-    if (markdown)
+    if (markdown) {
         print_markdown(file);
-    else
-        print_text(file);
+        return;
+    }
+    fprintf(file,
+            "Every option. As a flag: --name=value or --name value; a switch (true or false) takes a value\n"
+            "only after '='. All but those marked * are also keys of a configuration in the YAML file. Flags\n"
+            "win. Options under 'Only with ...' are refused in other runs. What has no default is not set: None.\n");
+    vt_rows_print(file, vt_options);
 }

@@ -6,12 +6,14 @@
 
 #include "base/file.h"
 #include "config/fit.h"
-#include "config/forcings.h"
 #include "config/option.h"
 #include "config/roles.h"
 #include "config/stages.h"
 
 enum { DEFAULT_ITERATIONS = 30000 };
+
+#define WORD(enumerator, word) word,
+static const char *const differences[] = {VT_DIFFERENCES(WORD) NULL};
 
 /* ---- the grid of ranks ---- */
 
@@ -23,46 +25,33 @@ static bool tensor_and_ranks_fit(const vt_config *config)
 /* "use tensor_parallel 2 or 4": one axis changed, where that is enough. */
 static void advise_grid(const vt_config *config, vt_text *advice)
 {
-    const struct {
-        const char *name;
-        size_t offset;
-        int64_t ranks;
-    } axes[] = {{"tensor_parallel", offsetof(vt_config, tensor_parallel), config->tensor_parallel},
-                {"context_parallel", offsetof(vt_config, context_parallel), config->context_parallel},
-                {"pipeline_parallel", offsetof(vt_config, pipeline_parallel), config->pipeline_parallel}};
+    static const char *const axes[] = {"tensor_parallel", "context_parallel", "pipeline_parallel"};
+    const int64_t ranks[] = {config->tensor_parallel, config->context_parallel, config->pipeline_parallel};
     char values[64];
     for (int i = 0; i < 3 && advice->length == 0; i++)
-        if (axes[i].ranks > 1 && vt_fit_nearest(config, axes[i].offset, tensor_and_ranks_fit, values) != NULL)
-            vt_text_append(advice, "use %s %s", axes[i].name, values);
+        if (ranks[i] > 1 &&
+            vt_fit_nearest(config, vt_row_find(vt_options, axes[i])->offset, tensor_and_ranks_fit, values) != NULL)
+            vt_text_append(advice, "use %s %s", axes[i], values);
     if (advice->length == 0) vt_text_append(advice, "use 1 for each");
-}
-
-/* "tensor_parallel 3 x context_parallel 1 = 3" */
-static void describe_model_ranks(const vt_config *config, vt_text *text)
-{
-    vt_text_append(text, "tensor_parallel %lld x context_parallel %lld", (long long)config->tensor_parallel,
-                   (long long)config->context_parallel);
-    if (config->pipeline_parallel > 1)
-        vt_text_append(text, " x pipeline_parallel %lld", (long long)config->pipeline_parallel);
-    vt_text_append(text, " = %lld", (long long)vt_config_model_ranks(config));
 }
 
 vt_status vt_config_check_ranks(const vt_config *config, int64_t ranks)
 {
     vt_status status = VT_OK;
-    char values[64];
-    vt_text advice = {0}, product = {0};
+    char values[64], stages[48] = "";
+    vt_text advice = {0};
     vt_config started = *config; /* its strings stay the configuration's */
     started.ranks = ranks;
     if (vt_fit_ranks(&started)) goto done;
     advise_grid(&started, &advice);
     if (VT_FIT_NEAREST(&started, ranks, tensor_and_ranks_fit, values) != NULL)
         vt_text_append(&advice, ", or start %s ranks", values);
-    describe_model_ranks(config, &product);
-    VT_FAIL("%s does not divide the %lld rank%s of this run; %s", product.characters, (long long)ranks,
-            ranks == 1 ? "" : "s", advice.characters);
+    if (config->pipeline_parallel > 1)
+        snprintf(stages, sizeof stages, " x pipeline_parallel %lld", (long long)config->pipeline_parallel);
+    VT_FAIL("tensor_parallel %lld x context_parallel %lld%s = %lld does not divide the %lld rank%s of this run; %s",
+            (long long)config->tensor_parallel, (long long)config->context_parallel, stages,
+            (long long)vt_config_model_ranks(config), (long long)ranks, ranks == 1 ? "" : "s", advice.characters);
 done:
-    vt_text_close(&product);
     vt_text_close(&advice);
     return status;
 }
@@ -71,10 +60,8 @@ done:
 
 static vt_status derive_data_parallel(vt_config *config)
 {
-    vt_status status = VT_OK;
-    VT_TRY(vt_config_check_ranks(config, config->ranks));
-    config->data_parallel = config->ranks / vt_config_model_ranks(config);
-done:
+    const vt_status status = vt_config_check_ranks(config, config->ranks);
+    if (status == VT_OK) config->data_parallel = config->ranks / vt_config_model_ranks(config);
     return status;
 }
 
@@ -131,7 +118,7 @@ static void derive_paths(vt_config *config)
         char **path = paths[i].path;
         vt_origin *origin = &config->origin[paths[i].id];
         bool set = *path != NULL && *origin != VT_FROM_DEFAULT;
-        bool overruled = config->origin[VT_OPTION_data_dir] == VT_FROM_COMMAND_LINE && *origin == VT_FROM_YAML;
+        bool overruled = of_data == VT_FROM_COMMAND_LINE && *origin == VT_FROM_YAML;
         if (i < SETS && *path != NULL) take_address(*path);
         if (set && !overruled) continue;
         free(*path);
@@ -224,7 +211,7 @@ static void take_channel_count(const vt_config *config, vt_option_id option, int
 static vt_status derive_channels(vt_config *config)
 {
     vt_status status = VT_OK;
-    VT_TRY(vt_config_resolve_roles(config));
+    VT_TRY(vt_config_resolve_variables(config));
     const int64_t both = vt_config_role_count(config, VT_ROLE_PROGNOSTIC), in = both * (config->n_history + 1);
     const int64_t out = both + vt_config_role_count(config, VT_ROLE_DIAGNOSTIC);
     if (both == 0) goto done; /* opening the data says so */
@@ -251,19 +238,16 @@ static void derive_resume(vt_config *config)
 /* "HH:MM:SS" or seconds; false when it is neither. */
 static bool parse_duration(const char *text, double *seconds)
 {
-    int64_t part = 0;
+    char part[3][8] = {""};
+    int end = 0;
+    int parts = sscanf(text, "%7[0-9]%n:%7[0-9]:%7[0-9]%n", part[0], &end, part[1], part[2], &end);
+    if ((parts != 1 && parts != 3) || text[end] != '\0') return false;
     *seconds = 0;
-    for (int parts = 1;; parts++) {
-        size_t digits = strspn(text, "0123456789");
-        char number[8] = "";
-        if (digits == 0 || digits >= sizeof number) return false;
-        memcpy(number, text, digits);
-        if (!vt_text_to_integer(number, &part) || (parts > 1 && part > 59)) return false;
-        *seconds = 60 * *seconds + (double)part;
-        text += digits;
-        if (*text == '\0') return (parts == 1 || parts == 3) && *seconds > 0;
-        if (*text++ != ':') return false;
+    for (int i = 0; i < parts; i++) {
+        if (i > 0 && atoi(part[i]) > 59) return false;
+        *seconds = 60 * *seconds + atoi(part[i]);
     }
+    return *seconds > 0;
 }
 
 int64_t vt_config_channels_a_time(const vt_config *config)
@@ -434,21 +418,19 @@ done:
     return status;
 }
 
-/* The words of `accept`. */
-static vt_status check_accepted(const vt_config *config)
+/* Fails at the first word of a list that is none of `words`, which NULL ends. */
+vt_status vt_config_check_words(const char *option, const char *list, const char *const *words)
 {
-#define WORD(enumerator, word) word,
-    static const char *const words[] = {VT_DIFFERENCES(WORD) NULL};
     vt_status status = VT_OK;
-    const char *rest = config->accept, *word;
+    const char *word;
     size_t length;
-    while (rest != NULL && (word = vt_text_next_word(&rest, &length)) != NULL)
-        VT_CHECK(
-            vt_text_place(word, length, words) >= 0,
-            "accept: there is no '%.*s'; what data may differ in is some of [channels, units, grid, calendar, step, "
-            "climatology]",
-            (int)length, word);
+    vt_text known = {0};
+    for (int i = 0; words[i] != NULL; i++) vt_text_append(&known, "%s%s", i > 0 ? ", " : "", words[i]);
+    while ((word = vt_text_next_word(&list, &length)) != NULL)
+        VT_CHECK(vt_text_place(word, length, words) >= 0, "%s: there is no '%.*s'; there are %s", option, (int)length,
+                 word, known.characters);
 done:
+    vt_text_close(&known);
     return status;
 }
 
@@ -534,7 +516,7 @@ vt_status vt_config_resolve(vt_config *config)
     VT_TRY(derive_batch(config));
     VT_TRY(derive_layers(config));
     VT_TRY(check_names(config));
-    VT_TRY(check_accepted(config));
+    VT_TRY(vt_config_check_words("accept", config->accept, differences));
     VT_TRY(vt_config_check_window(config->lat_range, config->lon_range));
     if (!vt_config_awaits_window(config)) {
         VT_TRY(check_shapes(config));
@@ -542,7 +524,6 @@ vt_status vt_config_resolve(vt_config *config)
     }
     VT_TRY(check_pairs(config));
     VT_TRY(vt_config_resolve_optimizer(config));
-    VT_TRY(vt_config_resolve_forcings(config));
     VT_TRY(check_batch(config));
     VT_TRY(check_forecast(config));
 done:

@@ -3,10 +3,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/text.h"
+#include "config/option.h"
 
 #define WORD(enumerator, word) word,
 static const char *const words[] = {VT_ROLES(WORD) NULL};
+static const char *const forcings[] = {VT_FORCINGS(WORD) NULL};
+
+/* ---- roles ---- */
 
 /* "tp=diagnostic" is of the variable tp, and of all levels of it, "tp@500". */
 static bool is_of(const char *entry, const char *variable, size_t length)
@@ -103,7 +106,8 @@ char *vt_config_forcing_variables(const vt_config *config)
     return text.characters;
 }
 
-vt_status vt_config_resolve_roles(vt_config *config)
+/* Puts `variables` into the order of the channels, where there are roles. */
+static vt_status sort_variables(vt_config *config)
 {
     vt_status status = VT_OK;
     vt_text sorted = {0};
@@ -113,6 +117,75 @@ vt_status vt_config_resolve_roles(vt_config *config)
     vt_text_append(&sorted, "]");
     free(config->variables);
     config->variables = sorted.characters;
+done:
+    return status;
+}
+
+/* ---- forcings ---- */
+
+const char *vt_forcing_name(vt_forcing forcing)
+{
+    return forcings[forcing];
+}
+
+static vt_status parse(const char *text, vt_forcing_list *list)
+{
+    vt_status status = VT_OK;
+    const char *rest = text, *word;
+    size_t length;
+    list->count = 0;
+    VT_TRY(vt_config_check_words("forcings", text, forcings));
+    while ((word = vt_text_next_word(&rest, &length)) != NULL) {
+        const vt_forcing kind = (vt_forcing)vt_text_place(word, length, forcings);
+        for (int i = 0; i < list->count; i++)
+            VT_CHECK(list->kinds[i] != kind, "forcings: %s comes twice; name each one once", forcings[kind]);
+        list->kinds[list->count++] = kind;
+    }
+    VT_CHECK(text == NULL || list->count > 0,
+             "forcings: '%s' names none; leave the option out, or name some, like [cos_zenith,sin_lat]", text);
+done:
+    return status;
+}
+
+vt_forcing_list vt_config_forcings(const vt_config *config)
+{
+    vt_forcing_list list;
+    VT_ASSERT(parse(config->forcings, &list) == VT_OK);
+    return list;
+}
+
+int64_t vt_config_forcing_channels(const vt_config *config)
+{
+    const int64_t fixed = config->n_static_fields != VT_UNSET_INTEGER ? config->n_static_fields : 0;
+    return vt_config_forcings(config).count + (config->static_fields != NULL ? fixed : 0) +
+           vt_config_role_count(config, VT_ROLE_FORCING);
+}
+
+/* In one form, so that texts can be compared. A text that has it already may be another configuration's, too. */
+static void write_list(const vt_forcing_list *list, char **text)
+{
+    vt_text written = {0};
+    for (int i = 0; i < list->count; i++)
+        vt_text_append(&written, "%s%s", i == 0 ? "[" : ", ", forcings[list->kinds[i]]);
+    vt_text_append(&written, "]");
+    if (strcmp(*text, written.characters) != 0) {
+        free(*text);
+        *text = vt_text_copy(written.characters);
+    }
+    vt_text_close(&written);
+}
+
+vt_status vt_config_resolve_variables(vt_config *config)
+{
+    vt_status status = VT_OK;
+    vt_forcing_list list;
+    VT_TRY(sort_variables(config));
+    VT_TRY(parse(config->forcings, &list));
+    if (list.count > 0) write_list(&list, &config->forcings);
+    VT_CHECK(config->static_fields != NULL ||
+                 (config->static_variables == NULL && config->n_static_fields == VT_UNSET_INTEGER),
+             "%s without a file: name it by --static_fields=PATH",
+             config->static_variables != NULL ? "static_variables" : "n_static_fields");
 done:
     return status;
 }

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "config/option.h"
 
 /* In double quotes, in which YAML takes any character; those that it doesn't take as they are, escaped. */
@@ -57,9 +58,8 @@ vt_status vt_config_save(const vt_config *config, const char *path)
     vt_status status = VT_OK;
     char *text = vt_config_text(config);
     FILE *file = fopen(path, "we");
-    bool written = file != NULL && fputs(text, file) >= 0;
-    if (file != NULL) written = fclose(file) == 0 && written;
-    VT_CHECK(written, "%s: the configuration can't be saved: %s", path, strerror(errno));
+    VT_CHECK(file != NULL && vt_file_close(file, fputs(text, file) >= 0), "%s: the configuration can't be saved: %s",
+             path, strerror(errno));
 done:
     free(text);
     return status;
@@ -76,15 +76,11 @@ char *vt_config_value_text(const vt_config *config, const char *option)
 
 char *vt_config_flags_text(const vt_config *config)
 {
-    static const vt_option_id left_out[] = {VT_OPTION_yaml_config, VT_OPTION_config, VT_OPTION_run_num,
-                                            VT_OPTION_verbose};
     vt_text text = {0};
     vt_text_append(&text, "%s", "");
     for (const vt_row *row = vt_options; row->kind != VT_ROW_END; row++) {
-        if (!vt_row_is_option(row)) continue;
-        bool shown = config->origin[row->id] == VT_FROM_COMMAND_LINE;
-        for (size_t k = 0; k < sizeof left_out / sizeof *left_out; k++) shown = shown && row->id != left_out[k];
-        if (!shown) continue;
+        if (!vt_row_is_option(row) || config->origin[row->id] != VT_FROM_COMMAND_LINE) continue;
+        if (vt_text_choice(row->name, "yaml_config|config|run_num|verbose") >= 0) continue;
         vt_text_append(&text, " --%s=", row->name);
         vt_row_format(row, config, &text);
     }

@@ -186,24 +186,17 @@ static bool parse_value(const vt_row *row, const char *text, void *values)
     return true;
 }
 
-/* "a whole number", as an error says it. */
-static const char *type_of(const vt_row *row)
+static vt_status parse_option(const vt_row *row, const char *text, void *values, vt_origin origin)
 {
     static const char *const types[] = {
         [VT_ROW_INTEGER] = "a whole number",    [VT_ROW_REAL] = "a number",      [VT_ROW_BOOLEAN] = "a switch",
         [VT_ROW_CHOICE] = "one of the choices", [VT_ROW_PATH] = "text in UTF-8", [VT_ROW_PAIR] = "two whole numbers",
         [VT_ROW_RANGE] = "two numbers"};
-    VT_ASSERT(row->kind < VT_ROW_ALIAS && types[row->kind] != NULL);
-    return types[row->choices != NULL ? VT_ROW_CHOICE : row->kind];
-}
-
-static vt_status parse_option(const vt_row *row, const char *text, void *values, vt_origin origin)
-{
     vt_status status = VT_OK;
     vt_text range = {0};
     numbers found;
     bool are_within = false;
-    VT_ASSERT(row->kind != VT_ROW_ALIAS);
+    VT_ASSERT(vt_row_is_option(row));
     if (is_none(text) && !row->none_counts && !row->is_any) text = row->preset;
     /* the path that a flag names may be a variable that is not set */
     bool is_empty = text[0] == '\0' && (row->kind != VT_ROW_PATH || origin != VT_FROM_COMMAND_LINE);
@@ -218,7 +211,8 @@ static vt_status parse_option(const vt_row *row, const char *text, void *values,
                  text, strlen(text));
         VT_CHECK(!parse_numbers(row, text, &found, &are_within), "%.200s is out of range (expected %s)", text,
                  range.characters);
-        VT_FAIL("'%.200s' is not %s (expected %s)", text, type_of(row), range.characters);
+        VT_FAIL("'%.200s' is not %s (expected %s)", text, types[row->choices != NULL ? VT_ROW_CHOICE : row->kind],
+                range.characters);
     }
     *vt_row_origin(row, values) = origin;
 done:

@@ -84,18 +84,10 @@ static vt_yaml_node *add_node(vt_yaml *yaml, vt_yaml_kind kind, const yaml_event
 {
     yaml->nodes = vt_grow(yaml->nodes, yaml->node_count, sizeof *yaml->nodes, "a YAML file");
     vt_yaml_node *node = vt_allocate(1, sizeof *node, "a YAML file");
-    *node = (vt_yaml_node){.kind = kind,
-                           .line = event->start_mark.line + 1,
-                           .column = event->start_mark.column + 1,
-                           .index = yaml->node_count};
+    *node = (vt_yaml_node){
+        .kind = kind, .path = yaml->path, .line = event->start_mark.line + 1, .column = event->start_mark.column + 1};
     yaml->nodes[yaml->node_count++] = node;
     return node;
-}
-
-static void add_child(vt_yaml_node *parent, vt_yaml_node *child)
-{
-    parent->child = vt_grow(parent->child, parent->count, sizeof *parent->child, "a YAML file");
-    parent->child[parent->count++] = child;
 }
 
 /* An anchor may be used again; aliases mean the last one before them. */
@@ -103,8 +95,7 @@ static vt_status add_anchor(vt_yaml *yaml, const yaml_char_t *name, vt_yaml_node
 {
     vt_status status = VT_OK;
     if (name == NULL) return VT_OK;
-    VT_CHECK(yaml->anchor_count < MAX_ANCHORS, "%s:%zu:%zu: more than %d anchors", yaml->path, node->line, node->column,
-             MAX_ANCHORS);
+    VT_CHECK(yaml->anchor_count < MAX_ANCHORS, "%s:%zu:%zu: more than %d anchors", VT_YAML_PLACE(node), MAX_ANCHORS);
     yaml->anchors[yaml->anchor_count++] = (anchor){vt_text_copy((const char *)name), node};
 done:
     return status;
@@ -131,8 +122,7 @@ static vt_status read_scalar(vt_yaml *yaml, const yaml_event_t *event, vt_yaml_n
     vt_status status = VT_OK;
     vt_yaml_node *node = *made = add_node(yaml, VT_YAML_SCALAR, event);
     const char *text = (const char *)event->data.scalar.value;
-    VT_CHECK(strlen(text) == event->data.scalar.length, "%s:%zu:%zu: this text holds a zero byte", yaml->path,
-             node->line, node->column);
+    VT_CHECK(strlen(text) == event->data.scalar.length, "%s:%zu:%zu: this text holds a zero byte", VT_YAML_PLACE(node));
     node->text = vt_text_copy(text);
     node->complete = true;
     VT_TRY(add_anchor(yaml, event->data.scalar.anchor, node));
@@ -155,7 +145,7 @@ static unsigned foreign_blank(const char *text)
     return is_blank ? code : 0;
 }
 
-static vt_status check_blanks(const vt_yaml *yaml, const vt_yaml_node *key)
+static vt_status check_blanks(const vt_yaml_node *key)
 {
     vt_status status = VT_OK;
     const char *begin = key->text, *last = begin + strlen(begin);
@@ -164,12 +154,12 @@ static vt_status check_blanks(const vt_yaml *yaml, const vt_yaml_node *key)
         begin == key->text,
         "%s:%zu:%zu: the key '%.200s' begins with U+%04X, a blank that YAML takes for a letter; write a blank of the "
         "space bar instead",
-        yaml->path, key->line, key->column, begin, foreign_blank(key->text));
+        VT_YAML_PLACE(key), begin, foreign_blank(key->text));
     if (last > begin) last--;
     while (last > begin && ((unsigned char)*last & 0xC0) == 0x80) last--; /* to where the last character begins */
     VT_CHECK(foreign_blank(last) == 0,
-             "%s:%zu:%zu: the key '%.*s' ends with U+%04X, a blank that YAML takes for a letter; remove it", yaml->path,
-             key->line, key->column, (int)(last - begin), begin, foreign_blank(last));
+             "%s:%zu:%zu: the key '%.*s' ends with U+%04X, a blank that YAML takes for a letter; remove it",
+             VT_YAML_PLACE(key), (int)(last - begin), begin, foreign_blank(last));
 done:
     return status;
 }
@@ -178,14 +168,13 @@ static int by_text_and_place(const void *a, const void *b)
 {
     const vt_yaml_node *left = *(vt_yaml_node *const *)a, *right = *(vt_yaml_node *const *)b;
     const int order = strcmp(left->text, right->text);
-    return order != 0                     ? order
-           : left->line != right->line    ? (left->line < right->line ? -1 : 1)
-           : left->column < right->column ? -1
-                                          : left->column > right->column;
+    if (order != 0) return order;
+    if (left->line != right->line) return left->line < right->line ? -1 : 1;
+    return left->column < right->column ? -1 : left->column > right->column;
 }
 
 /* A reader of YAML would take one of two equal keys, and nobody would notice the other. */
-static vt_status check_keys(const vt_yaml *yaml, const vt_yaml_node *mapping)
+static vt_status check_keys(const vt_yaml_node *mapping)
 {
     vt_status status = VT_OK;
     size_t count = 0;
@@ -193,14 +182,14 @@ static vt_status check_keys(const vt_yaml *yaml, const vt_yaml_node *mapping)
     for (size_t i = 0; i < mapping->count; i += 2) {
         const vt_yaml_node *key = mapping->child[i];
         if (key->kind != VT_YAML_SCALAR || is_merge_key(key)) continue;
-        VT_TRY(check_blanks(yaml, key));
+        VT_TRY(check_blanks(key));
         keys[count++] = key;
     }
     qsort(keys, count, sizeof *keys, by_text_and_place);
     for (size_t i = 1; i < count; i++)
         VT_CHECK(strcmp(keys[i - 1]->text, keys[i]->text) != 0,
                  "%s:%zu:%zu: the key %.200s stands twice, first in line %zu; remove or rename one of the two",
-                 yaml->path, keys[i]->line, keys[i]->column, keys[i]->text, keys[i - 1]->line);
+                 VT_YAML_PLACE(keys[i]), keys[i]->text, keys[i - 1]->line);
 done:
     free(keys);
     return status;
@@ -230,16 +219,16 @@ static vt_status read_node(vt_yaml *yaml, yaml_parser_t *parser, yaml_event_t *e
         node = *made = add_node(yaml, VT_YAML_MAPPING, event);
         VT_TRY(add_anchor(yaml, event->data.mapping_start.anchor, node));
     }
-    VT_CHECK(depth < MAX_DEPTH, "%s:%zu:%zu: nested deeper than %d levels", yaml->path, node->line, node->column,
-             MAX_DEPTH);
+    VT_CHECK(depth < MAX_DEPTH, "%s:%zu:%zu: nested deeper than %d levels", VT_YAML_PLACE(node), MAX_DEPTH);
     for (;;) {
         VT_TRY(next_event(yaml, parser, &next));
         if (next.type == end) break;
         vt_yaml_node *child = NULL;
         VT_TRY(read_node(yaml, parser, &next, depth + 1, &child));
-        add_child(node, child);
+        node->child = vt_grow(node->child, node->count, sizeof *node->child, "a YAML file");
+        node->child[node->count++] = child;
     }
-    if (node->kind == VT_YAML_MAPPING) VT_TRY(check_keys(yaml, node));
+    if (node->kind == VT_YAML_MAPPING) VT_TRY(check_keys(node));
     node->complete = true;
 done:
     yaml_event_delete(&next);
@@ -283,8 +272,9 @@ vt_status vt_yaml_open(const char *path, const char *text, const char *holds, vt
     VT_TRY(read_document(yaml, &parser));
     VT_CHECK(yaml->top != NULL, "%s:1:1: the file is empty; expected %s", path, holds);
     char found[96];
-    VT_CHECK(yaml->top->kind == VT_YAML_MAPPING, "%s:%zu:%zu: expected %s, found %s", path, yaml->top->line,
-             yaml->top->column, holds, vt_yaml_describe(yaml->top, found));
+    VT_CHECK(yaml->top->kind == VT_YAML_MAPPING, "%s:%zu:%zu: expected %s, found %s", VT_YAML_PLACE(yaml->top), holds,
+             vt_yaml_describe(yaml->top, found));
+    VT_TRY(vt_yaml_entries(yaml->top));
 done:
     yaml_parser_delete(&parser);
     if (status != VT_OK) vt_yaml_close(&yaml);
@@ -298,6 +288,7 @@ void vt_yaml_close(vt_yaml **yaml)
     for (size_t i = 0; i < (*yaml)->node_count; i++) {
         free((*yaml)->nodes[i]->text);
         free((*yaml)->nodes[i]->child);
+        free((*yaml)->nodes[i]->entries);
         free((*yaml)->nodes[i]);
     }
     for (size_t i = 0; i < (*yaml)->anchor_count; i++) free((*yaml)->anchors[i].name);
@@ -306,11 +297,6 @@ void vt_yaml_close(vt_yaml **yaml)
     free((*yaml)->path);
     free(*yaml);
     *yaml = NULL;
-}
-
-const char *vt_yaml_path(const vt_yaml *yaml)
-{
-    return yaml->path;
 }
 
 const vt_yaml_node *vt_yaml_top(const vt_yaml *yaml)
@@ -328,67 +314,56 @@ const char *vt_yaml_describe(const vt_yaml_node *node, char buffer[96])
 
 /* ---- merge keys ---- */
 
-typedef struct {
-    const vt_yaml *yaml;
-    vt_yaml_entry *entries;
-    size_t count;
-    /* By node: were its keys added? As the first one to set a key wins, they need not be looked at again. This keeps a
-     * file whose merges double at every level from costing exponential time. */
-    bool *visited;
-} merged_keys;
+const vt_yaml_entry *vt_yaml_find(const vt_yaml_node *mapping, const char *key)
+{
+    for (size_t i = 0; i < mapping->entry_count; i++)
+        if (strcmp(mapping->entries[i].key->text, key) == 0) return &mapping->entries[i];
+    return NULL;
+}
 
-static vt_status add_key(merged_keys *merge, const vt_yaml_node *key, const vt_yaml_node *value)
+static vt_status add_key(vt_yaml_node *to, const vt_yaml_node *key, const vt_yaml_node *value)
 {
     vt_status status = VT_OK;
     char found[96];
-    VT_CHECK(key->kind == VT_YAML_SCALAR, "%s:%zu:%zu: expected the name of a key, found %s", vt_yaml_path(merge->yaml),
-             key->line, key->column, vt_yaml_describe(key, found));
-    size_t i = 0;
-    while (i < merge->count && strcmp(merge->entries[i].key->text, key->text) != 0) i++;
-    if (i < merge->count) goto done; /* set by a mapping that merges this one, or that is merged before it */
-    VT_CHECK(i < MAX_KEYS, "%s:%zu:%zu: more than %d keys", vt_yaml_path(merge->yaml), key->line, key->column,
-             MAX_KEYS);
-    merge->entries = vt_grow(merge->entries, merge->count++, sizeof *merge->entries, "a YAML file");
-    merge->entries[i] = (vt_yaml_entry){key, value};
+    VT_CHECK(key->kind == VT_YAML_SCALAR, "%s:%zu:%zu: expected the name of a key, found %s", VT_YAML_PLACE(key),
+             vt_yaml_describe(key, found));
+    if (vt_yaml_find(to, key->text) != NULL) goto done; /* of a mapping that merges this one, or that comes before it */
+    VT_CHECK(to->entry_count < MAX_KEYS, "%s:%zu:%zu: more than %d keys", VT_YAML_PLACE(key), MAX_KEYS);
+    to->entries = vt_grow(to->entries, to->entry_count, sizeof *to->entries, "a YAML file");
+    to->entries[to->entry_count++] = (vt_yaml_entry){key, value};
 done:
     return status;
 }
 
-static vt_status add_keys(merged_keys *merge, const vt_yaml_node *mapping, int depth)
+/* As the first mapping to set a key wins, one whose keys were added need not be looked at again. This keeps a file
+ * whose merges double at every level from costing exponential time. */
+static vt_status add_keys(vt_yaml_node *to, vt_yaml_node *mapping, int depth)
 {
     vt_status status = VT_OK;
     char found[96];
     VT_CHECK(mapping->kind == VT_YAML_MAPPING,
-             "%s:%zu:%zu: '<<' merges mappings (<<: *name, or <<: [*name, *other]), found %s",
-             vt_yaml_path(merge->yaml), mapping->line, mapping->column, vt_yaml_describe(mapping, found));
-    VT_CHECK(depth < MAX_MERGE_DEPTH, "%s:%zu:%zu: merged through more than %d levels", vt_yaml_path(merge->yaml),
-             mapping->line, mapping->column, MAX_MERGE_DEPTH);
-    if (merge->visited[mapping->index]) goto done;
-    merge->visited[mapping->index] = true;
+             "%s:%zu:%zu: '<<' merges mappings (<<: *name, or <<: [*name, *other]), found %s", VT_YAML_PLACE(mapping),
+             vt_yaml_describe(mapping, found));
+    VT_CHECK(depth < MAX_MERGE_DEPTH, "%s:%zu:%zu: merged through more than %d levels", VT_YAML_PLACE(mapping),
+             MAX_MERGE_DEPTH);
+    if (mapping->merged_into == to) goto done;
+    mapping->merged_into = to;
     for (size_t i = 0; i < mapping->count; i += 2) {
-        if (!is_merge_key(mapping->child[i])) VT_TRY(add_key(merge, mapping->child[i], mapping->child[i + 1]));
+        if (!is_merge_key(mapping->child[i])) VT_TRY(add_key(to, mapping->child[i], mapping->child[i + 1]));
     }
     for (size_t i = mapping->count; i > 0; i -= 2) { /* from the last: of two '<<' the later wins */
-        const vt_yaml_node *merged = mapping->child[i - 1];
+        vt_yaml_node *merged = mapping->child[i - 1];
         if (!is_merge_key(mapping->child[i - 2])) continue;
-        if (merged->kind != VT_YAML_SEQUENCE) VT_TRY(add_keys(merge, merged, depth + 1));
+        if (merged->kind != VT_YAML_SEQUENCE) VT_TRY(add_keys(to, merged, depth + 1));
         for (size_t j = 0; merged->kind == VT_YAML_SEQUENCE && j < merged->count; j++)
-            VT_TRY(add_keys(merge, merged->child[j], depth + 1));
+            VT_TRY(add_keys(to, merged->child[j], depth + 1));
     }
 done:
     return status;
 }
 
-vt_status vt_yaml_entries(const vt_yaml *yaml, const vt_yaml_node *mapping, vt_yaml_entry **entries, size_t *count)
+vt_status vt_yaml_entries(const vt_yaml_node *mapping)
 {
-    merged_keys merge = {.yaml = yaml, .visited = vt_allocate(yaml->node_count, sizeof(bool), "a YAML file")};
-    vt_status status = add_keys(&merge, mapping, 0);
-    free(merge.visited);
-    if (status != VT_OK) {
-        free(merge.entries);
-        merge = (merged_keys){0};
-    }
-    *entries = merge.entries;
-    *count = merge.count;
-    return status;
+    vt_yaml_node *made = (vt_yaml_node *)(uintptr_t)mapping;
+    return mapping->entries != NULL ? VT_OK : add_keys(made, made, 0);
 }

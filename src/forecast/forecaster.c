@@ -9,7 +9,6 @@
 #include "base/text.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/find.h"
-#include "config/forcings.h"
 #include "config/roles.h"
 #include "forecast/states.h"
 #include "loss/loss.h"

@@ -1,7 +1,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
-#include "config/forcings.h"
+#include "config/roles.h"
 #include "config/stages.h"
 #include "model/model.h"
 

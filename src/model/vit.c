@@ -8,7 +8,7 @@
 #include "base/profile.h"
 #include "base/text.h"
 #include "config/fit.h"
-#include "config/forcings.h"
+#include "config/roles.h"
 #include "config/stages.h"
 #include "model/block.h"
 #include "model/model.h"

@@ -85,20 +85,18 @@ done:
     return status;
 }
 
-static vt_status read_entry(const vt_yaml *yaml, const vt_yaml_entry *entry, vt_hardware *hardware)
+static vt_status read_entry(const char *path, const vt_yaml_entry *entry, vt_hardware *hardware)
 {
     vt_status status = VT_OK;
     char found[96];
-    vt_yaml_entry *values = NULL;
-    size_t count = 0;
     bool given[FIELD_COUNT] = {false};
-    const char *path = vt_yaml_path(yaml);
     VT_CHECK(entry->value->kind == VT_YAML_MAPPING, "%s:%zu:%zu: '%.60s' should be a mapping of keys, found %s", path,
              entry->value->line, entry->value->column, entry->key->text, vt_yaml_describe(entry->value, found));
-    VT_TRY(vt_yaml_entries(yaml, entry->value, &values, &count));
+    VT_TRY(vt_yaml_entries(entry->value));
     *hardware = (vt_hardware){.head_multiple = 1};
     snprintf(hardware->name, sizeof hardware->name, "%.60s", entry->key->text);
-    for (size_t i = 0; i < count; i++) VT_TRY(take_value(path, &values[i], hardware, given));
+    for (size_t i = 0; i < entry->value->entry_count; i++)
+        VT_TRY(take_value(path, &entry->value->entries[i], hardware, given));
     for (int i = 0; i < FIELD_COUNT; i++)
         VT_CHECK(given[i] || !fields[i].required, "%s:%zu:%zu: '%.60s' lacks %s", path, entry->key->line,
                  entry->key->column, entry->key->text, fields[i].key);
@@ -115,16 +113,16 @@ static vt_status read_entry(const vt_yaml *yaml, const vt_yaml_entry *entry, vt_
     for (int i = 0; i < VT_WORK_COUNT; i++)
         if (hardware->work_fraction[i] == 0) hardware->work_fraction[i] = hardware->memory_fraction;
 done:
-    free(values);
     return status;
 }
 
-static vt_status no_such_entry(const char *path, const char *wanted, const vt_yaml_entry *entries, size_t count)
+static vt_status no_such_entry(const char *path, const char *wanted, const vt_yaml_node *top)
 {
     vt_status status = VT_OK;
     vt_text list = {0};
-    vt_text_append(&list, "%s", count == 0 ? "nothing" : entries[0].key->text);
-    for (size_t i = 1; i < count; i++) vt_text_append(&list, ", %s", entries[i].key->text);
+    if (top->entry_count == 0) vt_text_append(&list, "nothing");
+    for (size_t i = 0; i < top->entry_count; i++)
+        vt_text_append(&list, "%s%s", i > 0 ? ", " : "", top->entries[i].key->text);
     if (wanted == NULL)
         VT_FAIL("--hardware=%s: the file holds %s; add which, as in %s:NAME", path, list.characters, path);
     VT_FAIL(
@@ -140,15 +138,12 @@ static vt_status read_file(const char *path, const char *wanted, vt_hardware *ha
 {
     vt_status status = VT_OK;
     vt_yaml *yaml = NULL;
-    vt_yaml_entry *entries = NULL;
-    size_t count = 0, i = 0;
     VT_TRY(vt_yaml_open(path, NULL, "machines (cpu: {memory_gib: 24, ...}), like config/hardware.yaml", &yaml));
-    VT_TRY(vt_yaml_entries(yaml, vt_yaml_top(yaml), &entries, &count));
-    while (wanted != NULL && i < count && strcmp(entries[i].key->text, wanted) != 0) i++;
-    if (wanted == NULL ? count != 1 : i == count) VT_TRY(no_such_entry(path, wanted, entries, count));
-    VT_TRY(read_entry(yaml, &entries[i], hardware));
+    const vt_yaml_node *top = vt_yaml_top(yaml);
+    const vt_yaml_entry *only = top->entry_count == 1 ? &top->entries[0] : NULL;
+    const vt_yaml_entry *entry = wanted != NULL ? vt_yaml_find(top, wanted) : only;
+    status = entry != NULL ? read_entry(path, entry, hardware) : no_such_entry(path, wanted, top);
 done:
-    free(entries);
     vt_yaml_close(&yaml);
     return status;
 }

@@ -8,7 +8,6 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/text.h"
-#include "config/forcings.h"
 #include "config/roles.h"
 #include "config/stages.h"
 #include "source/fields/dataset.h"

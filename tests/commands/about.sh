@@ -90,7 +90,7 @@ test_statistics_of_other_units_and_lengths() {
     contains "$(cat log)" "changes are over 24 h in data/train, but over 6 h in"
     "$VITRAIN" stats data --variables=[t2m,z] --dt=4 --force >/dev/null
     run --dt=4 --predict=tendency --run_num=tendency >/dev/null
-    refuses_once "accept: there is no 'unit'; what data may differ in is some of" -- run --accept=[grid,unit]
+    refuses_once "accept: there is no 'unit'; there are channels, units, grid" -- run --accept=[grid,unit]
 }
 
 # What was trained with is kept, whatever becomes of the files.

@@ -4,7 +4,7 @@
 #ifndef VT_SOURCE_FIELDS_KNOWN_FIELDS_H
 #define VT_SOURCE_FIELDS_KNOWN_FIELDS_H
 
-#include "config/forcings.h"
+#include "config/roles.h"
 #include "parallel/layout.h"
 #include "source/fields/fields_file.h"
 #include "source/fields/window.h"

@@ -11,7 +11,7 @@
 #ifndef VT_TASK_WEATHER_FORCINGS_H
 #define VT_TASK_WEATHER_FORCINGS_H
 
-#include "config/forcings.h"
+#include "config/roles.h"
 #include "task/weather/calendar.h"
 
 /* Does it change from time to time? Does it need the grid's latitudes, its longitudes? */
