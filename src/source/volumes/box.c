@@ -364,8 +364,8 @@ int64_t vt_box_parts(const vt_box *box, const vt_box_cube *cube)
     return box->reach == VT_BOX_CHUNKS ? chunks_of(box, cube, first, count) : (cube->side + PLANES - 1) / PLANES;
 }
 
-vt_status vt_box_read(vt_box *box, const vt_box_cube *cube, int64_t part, const vt_turn *turn,
-                      const vt_cube_fields *fields, vt_decoder *decoder, float *to)
+vt_status vt_box_read(vt_box *box, const vt_box_cube *cube, int64_t part, const vt_cube_fields *fields,
+                      vt_decoder *decoder, float *to)
 {
     vt_status status = VT_OK;
     vt_decoder own = {0}, *used = decoder != NULL ? decoder : &own;
@@ -384,7 +384,7 @@ vt_status vt_box_read(vt_box *box, const vt_box_cube *cube, int64_t part, const 
         place = part_in_memory(box, cube, part);
         break;
     }
-    vt_turn_part(turn, fields, cube->side, &place, to);
+    vt_turn_part(fields, cube->side, &place, to);
 done:
     vt_decoder_close(&own);
     return status;

@@ -40,11 +40,10 @@ typedef struct {
 } vt_box_cube;
 
 /* A cube is read in parts, by any threads in any order. Each writes its points of the turned cube, to [side³,
- * channels].
- */
+ * channels]. decoder NULL: one of its own. */
 int64_t vt_box_parts(const vt_box *box, const vt_box_cube *cube);
-vt_status vt_box_read(vt_box *box, const vt_box_cube *cube, int64_t part, const vt_turn *turn,
-                      const vt_cube_fields *fields, vt_decoder *decoder, float *to);
+vt_status vt_box_read(vt_box *box, const vt_box_cube *cube, int64_t part, const vt_cube_fields *fields,
+                      vt_decoder *decoder, float *to);
 
 /* The index-th run of bytes that a part reads; .bytes -1 behind the last one. */
 vt_file_extent vt_box_extent(vt_box *box, const vt_box_cube *cube, int64_t part, int64_t index);
