@@ -27,7 +27,7 @@ static void print_words(vt_tensor_file *index, const char *directory, int *fault
     const bool is_there = access(path, F_OK) == 0;
     vt_inspect_check(faults, vt_checkpoint_check_beside(index, directory));
     if (is_there) vt_inspect_check(faults, vt_vocabulary_read(path, &words));
-    if (words != NULL) vt_print("  vocabulary: %lld words\n", (long long)vt_vocabulary_size(words));
+    if (words != NULL) vt_print("  vocabulary: %lld words\n", (long long)words->count);
     vt_vocabulary_close(&words);
     free(path);
 }

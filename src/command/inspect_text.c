@@ -36,7 +36,7 @@ static vt_status print_set(const char *directory, vt_set set, const vt_corpus_op
     vt_print("  %s: %s, %s: %lld words", sets[set], vt_file_name(path), vt_text_bytes(corpus->text_bytes, size),
              (long long)corpus->words);
     if (corpus->vocabulary != NULL)
-        vt_print(", %lld different ones", (long long)vt_vocabulary_size(corpus->vocabulary));
+        vt_print(", %lld different ones", (long long)corpus->vocabulary->count);
     else
         vt_print(", %lld of which are not in the training text", (long long)corpus->unknown);
     vt_print(", %lld windows of %d (seq_len, stride 1)\n", (long long)vt_text_windows(corpus->token_count, SEQ_LEN, 1),

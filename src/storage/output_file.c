@@ -13,15 +13,10 @@
 #include "base/file.h"
 #include "base/text.h"
 
-static int directory_length(const char *path)
-{
-    return (int)(vt_file_name(path) - path);
-}
-
 char *vt_output_partial_path(const char *path)
 {
-    int length = directory_length(path);
-    return vt_text_format("%.*s.%s.partial", length, path, path + length);
+    const char *name = vt_file_name(path);
+    return vt_text_format("%.*s.%s.partial", (int)(name - path), path, name);
 }
 
 static vt_status synchronise(const char *path, int flags)
@@ -44,10 +39,9 @@ vt_status vt_output_synchronise(const char *path)
 vt_status vt_output_publish(const char *partial, const char *path)
 {
     vt_status status = VT_OK;
-    int length = directory_length(path);
-    char *directory = length == 0 ? vt_text_copy(".") : vt_text_format("%.*s", length, path);
-    VT_TRY(synchronise(partial, O_RDWR));
     struct stat info;
+    char *directory = vt_file_directory(path);
+    VT_TRY(synchronise(partial, O_RDWR));
     VT_CHECK(lstat(path, &info) != 0 || S_ISREG(info.st_mode) || S_ISLNK(info.st_mode),
              "can't give %s its name: a directory or a device has it", path);
     VT_CHECK(rename(partial, path) == 0, "can't rename %s to %s: %s", partial, path, strerror(errno));
@@ -99,15 +93,14 @@ done:
 void vt_output_remove_leftovers(const char *path)
 {
     enum { ENDING = sizeof ".XXXXXX" - 1 };
-    const int above = directory_length(path);
-    char *common = vt_output_partial_path(path), *directory = vt_text_format("%.*s", above, path);
-    const char *name = common + above;
-    DIR *opened = opendir(above > 0 ? directory : ".");
+    char *common = vt_output_partial_path(path), *directory = vt_file_directory(path);
+    const char *name = vt_file_name(common);
+    DIR *opened = opendir(directory);
     for (const struct dirent *entry; opened != NULL && (entry = readdir(opened)) != NULL;) {
         if (strncmp(entry->d_name, name, strlen(name)) != 0) continue;
         const char *ending = entry->d_name + strlen(name);
         if (ending[0] != '.' || strlen(ending) != ENDING) continue;
-        char *other = vt_text_format("%s%s", directory, entry->d_name);
+        char *other = vt_text_format("%s/%s", directory, entry->d_name);
         const int file = open(other, O_RDWR | O_NOFOLLOW | O_CLOEXEC); /* NFS locks what is open for writing */
         if (file >= 0 && flock(file, LOCK_EX | LOCK_NB) == 0) unlink(other);
         if (file >= 0) close(file);
@@ -146,9 +139,9 @@ vt_status vt_output_check_file(const char *option, const char *path)
 {
     vt_status status = VT_OK;
     struct stat info;
-    int length = directory_length(path);
-    char *directory = length == 0 ? vt_text_copy(".") : vt_text_format("%.*s", length, path);
-    VT_CHECK(path[length] != '\0', "%s=%s: expected the name of a file, found that of a directory", option, path);
+    char *directory = vt_file_directory(path);
+    VT_CHECK(vt_file_name(path)[0] != '\0', "%s=%s: expected the name of a file, found that of a directory", option,
+             path);
     VT_CHECK(stat(directory, &info) == 0, "%s=%s: %s: %s; make the directory first", option, path, directory,
              strerror(errno));
     VT_CHECK(S_ISDIR(info.st_mode), "%s=%s: %s is no directory", option, path, directory);

@@ -24,8 +24,8 @@ static vt_status compare(const char *word, size_t length, void *context)
     read_back *r = context;
     int32_t number = -1;
     VT_ASSERT(vt_corpus_read(r->corpus, r->count++, 1, &number) == VT_OK);
-    VT_ASSERT(number >= 0 && number < vt_vocabulary_size(r->corpus->vocabulary));
-    const char *known = vt_vocabulary_words(r->corpus->vocabulary)[number];
+    VT_ASSERT(number >= 0 && number < r->corpus->vocabulary->count);
+    const char *known = r->corpus->vocabulary->words[number];
     VT_ASSERT(strlen(known) == length && memcmp(known, word, length) == 0);
     return VT_OK;
 }
@@ -69,7 +69,7 @@ static void try_damaged(const uint8_t *data, size_t size)
     for (int64_t i = 0; i < corpus->token_count; i++) {
         int32_t number = -1;
         VT_ASSERT(vt_corpus_read(corpus, i, 1, &number) == VT_OK);
-        VT_ASSERT(number >= 0 && number < vt_vocabulary_size(corpus->vocabulary));
+        VT_ASSERT(number >= 0 && number < corpus->vocabulary->count);
     }
     vt_corpus_close(&corpus);
     free(bytes);

@@ -178,13 +178,13 @@ TEST(vocabulary_in_order_of_code_points)
     for (int i = 0; i < 8; i++) vt_vocabulary_add(vocabulary, words[i], strlen(words[i]), 1);
     const uint64_t before = vt_vocabulary_key(vocabulary);
     vt_vocabulary_sort(vocabulary, &places);
-    EXPECT(vt_vocabulary_size(vocabulary) == 7 && vt_vocabulary_key(vocabulary) != before);
+    EXPECT(vocabulary->count == 7 && vt_vocabulary_key(vocabulary) != before);
     for (int i = 0; i < 7; i++) {
-        EXPECT(strcmp(vt_vocabulary_words(vocabulary)[i], sorted[i]) == 0, "%d", i);
+        EXPECT(strcmp(vocabulary->words[i], sorted[i]) == 0, "%d", i);
         EXPECT(vt_vocabulary_find(vocabulary, sorted[i], strlen(sorted[i])) == i, "%d", i);
         EXPECT(strcmp(sorted[places[i]], words[i]) == 0, "%d", i);
     }
-    EXPECT(vt_vocabulary_counts(vocabulary)[3] == 2 && vt_vocabulary_counts(vocabulary)[0] == 1);
+    EXPECT(vocabulary->counts[3] == 2 && vocabulary->counts[0] == 1);
     EXPECT(vt_vocabulary_find(vocabulary, "abc", 3) == -1 && vt_vocabulary_find(vocabulary, "ab", 1) == 1);
     free(places);
     vt_vocabulary_close(&vocabulary);
@@ -201,8 +201,7 @@ TEST(vocabulary_of_many_words)
     for (int i = 0; i < 3; i++) vt_text_append(&text, "%0999999d ", i);
     char *path = write_text("train.txt", text.characters, text.length);
     EXPECT_OK(vt_corpus_open(path, NULL, &options, &corpus));
-    EXPECT(corpus->bytes == 4 && corpus->token_count == WORDS + 3 &&
-           vt_vocabulary_size(corpus->vocabulary) == WORDS + 3);
+    EXPECT(corpus->bytes == 4 && corpus->token_count == WORDS + 3 && corpus->vocabulary->count == WORDS + 3);
     int32_t tokens[WORDS + 3];
     EXPECT_OK(vt_corpus_read(corpus, 0, WORDS + 3, tokens));
     for (int i = 0; i < WORDS + 3; i++) EXPECT(tokens[i] == (i < WORDS ? i + 3 : i - WORDS), "%d: %d", i, tokens[i]);
@@ -239,8 +238,8 @@ TEST(tokens_are_kept)
         EXPECT_OK(vt_corpus_read(corpus, 0, 4, tokens));
         const int32_t shift = round == 6; /* <unk> is the first word */
         for (int i = 0; i < 4; i++) EXPECT(tokens[i] == expected[i] + shift, "round %d, %d: %d", round, i, tokens[i]);
-        EXPECT(vt_vocabulary_size(corpus->vocabulary) == 3 + shift);
-        EXPECT(strcmp(vt_vocabulary_words(corpus->vocabulary)[2 + shift], round < 2 ? "c" : "d") == 0);
+        EXPECT(corpus->vocabulary->count == 3 + shift);
+        EXPECT(strcmp(corpus->vocabulary->words[2 + shift], round < 2 ? "c" : "d") == 0);
         vt_corpus_close(&corpus);
         if (round > 0) EXPECT((inode_of(kept) == before) == (round == 1), "round %d", round);
         before = inode_of(kept);
@@ -448,7 +447,7 @@ TEST(vocabulary_of_a_file)
 {
     vt_vocabulary *vocabulary = NULL;
     EXPECT_OK(vt_vocabulary_read(write_text("words", "b\na\n<unk>\n", 10), &vocabulary));
-    EXPECT(vt_vocabulary_size(vocabulary) == 3 && vt_vocabulary_find(vocabulary, "a", 1) == 1);
+    EXPECT(vocabulary->count == 3 && vt_vocabulary_find(vocabulary, "a", 1) == 1);
     vt_vocabulary_close(&vocabulary);
     EXPECT_ERROR(vt_vocabulary_read(write_text("words", "b\n\nc\n", 5), &vocabulary), "line 2 is empty");
     EXPECT_ERROR(vt_vocabulary_read(write_text("words", "b\nb\n", 4), &vocabulary),

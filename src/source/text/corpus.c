@@ -169,7 +169,7 @@ static bool load(const opening *o, const char *path, vt_corpus *corpus, bool *is
     corpus->kept_upper = head.kept_upper;
     corpus->bytes = (int)head.token_bytes;
     corpus->offset = HEADER_BYTES;
-    corpus->vocabulary_size = o->vocabulary != NULL ? vt_vocabulary_size(o->vocabulary) : head.vocabulary_size;
+    corpus->vocabulary_size = o->vocabulary != NULL ? o->vocabulary->count : head.vocabulary_size;
     *is_damaged = (o->vocabulary == NULL && !take_vocabulary(&head, corpus)) ||
                   (!o->options->only_words && !tokens_are_whole(corpus, head.tokens_checksum));
     return !*is_damaged;
@@ -242,13 +242,13 @@ done:
 static vt_status write_vocabulary(const making *m, header *head)
 {
     vt_status status = VT_OK;
-    const char *const *words = vt_vocabulary_words(m->own);
-    head->vocabulary_size = vt_vocabulary_size(m->own);
+    const char *const *words = m->own->words;
+    head->vocabulary_size = m->own->count;
     for (int64_t i = 0; i < head->vocabulary_size; i++) head->vocabulary_bytes += (int64_t)strlen(words[i]) + 1;
     const size_t counts = (size_t)head->vocabulary_size * sizeof(int64_t),
                  bytes = counts + (size_t)head->vocabulary_bytes;
     char *tail = vt_allocate(bytes, 1, "a vocabulary"), *next = tail + counts;
-    memcpy(tail, vt_vocabulary_counts(m->own), counts);
+    memcpy(tail, m->own->counts, counts);
     for (int64_t i = 0; i < head->vocabulary_size; i++) next = stpcpy(next, words[i]) + 1;
     head->words_checksum = vt_crc32c(tail, bytes);
     VT_CHECK(fseeko(m->file, HEADER_BYTES + (off_t)token_bytes(head), SEEK_SET) == 0 &&
@@ -274,11 +274,11 @@ static vt_status write_tokens(const opening *o, const char *path, making *m, hea
     VT_CHECK(fseeko(m->file, HEADER_BYTES, SEEK_SET) == 0, "can't write %s: %s", m->path, strerror(errno));
     VT_TRY(vt_split_file(o->text, head->text_bytes, path, options->lower, add_word, m, &facts));
     VT_CHECK(facts.words > 0, "%s: there is no word in it, only white space; give a file with text", path);
-    VT_CHECK(m->own == NULL || vt_vocabulary_size(m->own) > 1,
+    VT_CHECK(m->own == NULL || m->own->count > 1,
              "%s: its only word is '%.40s', so that there is nothing to learn; give a file with text", path,
-             vt_vocabulary_words(m->own)[0]);
+             m->own->words[0]);
     if (options->unknown_word && m->own != NULL) vt_vocabulary_add(m->own, UNKNOWN_WORD, unknown, 0);
-    const int64_t size = vt_vocabulary_size(m->own != NULL ? m->own : m->given);
+    const int64_t size = (m->own != NULL ? m->own : m->given)->count;
     if (m->own != NULL) vt_vocabulary_sort(m->own, &places);
     head->words = facts.words;
     head->has_mark = facts.has_mark;

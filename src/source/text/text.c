@@ -132,7 +132,7 @@ static vt_status complete(vt_config *config)
     if (config->vocab_size > 0) return VT_OK; /* opening the text checks it */
     VT_CHECK(!is_noise(config), "data_loader_config synthetic reads no text; give --vocab_size=N, the number of words");
     VT_TRY(vt_text_vocabulary(config, &vocabulary));
-    config->vocab_size = vt_vocabulary_size(vocabulary);
+    config->vocab_size = vocabulary->count;
 done:
     vt_vocabulary_close(&vocabulary);
     return status;
@@ -172,7 +172,7 @@ static vt_status open_text(const vt_config *config, vt_text_source *own)
     VT_CHECK(path != NULL, "data_dir %s has no test file; name one by inf_data_path", config->data_dir);
     own->source.path = path;
     VT_TRY(vt_text_vocabulary(config, &own->vocabulary));
-    const int64_t words = vt_vocabulary_size(own->vocabulary);
+    const int64_t words = own->vocabulary->count;
     VT_CHECK(words <= own->vocab_size, "vocab_size %lld is less than the %lld words of the training text; leave it out",
              (long long)own->vocab_size, (long long)words);
     const bool own_words = set == VT_SET_TRAINING && config->vocabulary == NULL;
@@ -241,7 +241,7 @@ static void log_sets(const vt_source *training, const vt_source *validation, con
     }
     vt_log_info("reading: %s", threads);
     vt_text_append(&line, "text: %lld training tokens, %lld words", (long long)sets[0]->corpus->token_count,
-                   (long long)vt_vocabulary_size(sets[0]->vocabulary));
+                   (long long)sets[0]->vocabulary->count);
     for (int i = 0; i < SETS; i++)
         if (sets[i] != NULL) log_unknown(sets[i], &line);
     if (strstr(line.characters, ";") != NULL)

@@ -9,19 +9,6 @@
 
 enum { BLOCK = 1 << 20 }; /* bytes of words */
 
-/* Words are copied into blocks that never move. `slots` is a hash table with open addressing: a word's number + 1. */
-struct vt_vocabulary {
-    int64_t count;
-    char **words;
-    int64_t *counts;
-    uint32_t *slots;
-    size_t slot_count; /* a power of two, at least twice the words */
-    char **blocks;
-    size_t block_count;
-    char *next; /* free bytes of the last block, and how many */
-    size_t left;
-};
-
 static uint64_t hash_of(const char *bytes, size_t length)
 {
     uint64_t hash = 0xcbf29ce484222325u;
@@ -109,7 +96,7 @@ int32_t vt_vocabulary_add(vt_vocabulary *own, const char *word, size_t length, i
 }
 
 typedef struct {
-    char *word;
+    const char *word;
     int64_t count;
     int32_t before;
 } sorted_word;
@@ -132,21 +119,6 @@ void vt_vocabulary_sort(vt_vocabulary *own, int32_t **places)
     }
     fill_slots(own);
     free(sorted);
-}
-
-int64_t vt_vocabulary_size(const vt_vocabulary *vocabulary)
-{
-    return vocabulary->count;
-}
-
-const char *const *vt_vocabulary_words(const vt_vocabulary *vocabulary)
-{
-    return (const char *const *)vocabulary->words;
-}
-
-const int64_t *vt_vocabulary_counts(const vt_vocabulary *vocabulary)
-{
-    return vocabulary->counts;
 }
 
 uint64_t vt_vocabulary_key(const vt_vocabulary *vocabulary)
