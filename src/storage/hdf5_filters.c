@@ -3,6 +3,11 @@
 
 #include "storage/decode.h"
 
+static uint32_t fold(uint32_t sum)
+{
+    return (sum & 0xffff) + (sum >> 16);
+}
+
 /* Fletcher, "An arithmetic checksum for serial transmissions", 1982, over 16-bit words, first byte high. Sums are
  * reduced before they can overflow. */
 uint32_t vt_fletcher32(const unsigned char *bytes, size_t count)
@@ -16,18 +21,14 @@ uint32_t vt_fletcher32(const unsigned char *bytes, size_t count)
             sum += (uint32_t)bytes[0] << 8 | bytes[1];
             sum_of_sums += sum;
         }
-        sum = (sum & 0xffff) + (sum >> 16);
-        sum_of_sums = (sum_of_sums & 0xffff) + (sum_of_sums >> 16);
+        sum = fold(sum);
+        sum_of_sums = fold(sum_of_sums);
     }
     if (count % 2 != 0) {
-        sum += (uint32_t)bytes[0] << 8;
-        sum_of_sums += sum;
-        sum = (sum & 0xffff) + (sum >> 16);
-        sum_of_sums = (sum_of_sums & 0xffff) + (sum_of_sums >> 16);
+        sum = fold(sum + ((uint32_t)bytes[0] << 8));
+        sum_of_sums = fold(sum_of_sums + sum);
     }
-    sum = (sum & 0xffff) + (sum >> 16);
-    sum_of_sums = (sum_of_sums & 0xffff) + (sum_of_sums >> 16);
-    return sum_of_sums << 16 | sum;
+    return fold(sum_of_sums) << 16 | fold(sum);
 }
 
 typedef uint8_t vector __attribute__((vector_size(16)));

@@ -135,6 +135,15 @@ bool vt_output_exists(const char *path)
     return lstat(path, &info) == 0;
 }
 
+vt_status vt_output_check_absent(const char *path, bool force)
+{
+    vt_status status = VT_OK;
+    VT_CHECK(force || !vt_output_exists(path),
+             "%s exists already; give another directory, or --force to replace the files", path);
+done:
+    return status;
+}
+
 vt_status vt_output_check_file(const char *option, const char *path)
 {
     vt_status status = VT_OK;

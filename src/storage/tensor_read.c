@@ -217,11 +217,9 @@ done:
 
 /* ---- sources ---- */
 
-void vt_tensor_close_source(vt_tensor_source *source)
+void vt_tensor_close_sources(vt_tensor_file *file)
 {
-    vt_tensor_file_close(&source->file);
-    free(source->name);
-    *source = (vt_tensor_source){0};
+    while (file->source_count > 0) vt_tensor_file_close(&file->sources[--file->source_count]);
 }
 
 /* An index with an id takes only sources with the same. */
@@ -240,34 +238,23 @@ done:
     return status;
 }
 
-/* Opens the file `name` in the directory of `file`, unless it is open. Closes the one unused for longest if there are
- * too many. */
+/* The file `name` in the directory of `file`; opens it, unless it is open. Closes all others if there are too many. */
 static vt_status use_source(vt_tensor_file *file, const char *name, vt_tensor_file **result)
 {
     vt_status status = VT_OK;
     vt_tensor_file *opened = NULL;
-    vt_tensor_source *place = &file->sources[0];
     VT_ASSERT(name != NULL);
     char *path = vt_text_format("%.*s%s", (int)(vt_file_name(file->path) - file->path), file->path, name);
-    for (int i = 0; i < VT_TENSOR_OPEN_SOURCES; i++) {
-        vt_tensor_source *source = &file->sources[i];
-        if (source->name != NULL && strcmp(source->name, name) == 0) {
-            place = source;
-            goto done;
-        }
-        if (source->last_use < place->last_use) place = source; /* 0: free */
-    }
+    *result = NULL;
+    for (int i = 0; i < file->source_count && *result == NULL; i++)
+        if (strcmp(file->sources[i]->path, path) == 0) *result = file->sources[i];
+    if (*result != NULL) goto done;
     VT_TRY(vt_tensor_file_open(path, &opened));
     VT_TRY(check_id(file, opened));
-    vt_tensor_close_source(place);
-    place->name = vt_text_copy(name);
-    place->file = opened;
+    if (file->source_count == VT_TENSOR_OPEN_SOURCES) vt_tensor_close_sources(file);
+    *result = file->sources[file->source_count++] = opened;
     opened = NULL;
 done:
-    if (status == VT_OK) {
-        place->last_use = ++file->use_clock;
-        *result = place->file;
-    }
     vt_tensor_file_close(&opened);
     free(path);
     return status;

@@ -66,7 +66,7 @@ static void try_damaged(const uint8_t *data, size_t size)
     options.keep_nothing = true; /* it is not written again, which would wait for the disk */
     options.other_directory = vt_fuzz_directory();
     VT_ASSERT(vt_corpus_open(path, NULL, &options, &corpus) == VT_OK);
-    for (int64_t i = 0; i < corpus->token_count; i++) {
+    for (int64_t i = 0; i < corpus->head.token_count; i++) {
         int32_t number = -1;
         VT_ASSERT(vt_corpus_read(corpus, i, 1, &number) == VT_OK);
         VT_ASSERT(number >= 0 && number < corpus->vocabulary->count);
@@ -86,7 +86,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (vt_corpus_open(path, NULL, &options, &corpus) == VT_OK) {
         read_back r = {.corpus = corpus};
         VT_ASSERT(vt_split((const char *)data, size, path, true, compare, &r, &facts) == VT_OK);
-        VT_ASSERT(r.count == corpus->token_count && facts.words == r.count);
+        VT_ASSERT(r.count == corpus->head.token_count && facts.words == r.count);
     }
     vt_corpus_close(&corpus);
     free(path);

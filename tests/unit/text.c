@@ -201,7 +201,8 @@ TEST(vocabulary_of_many_words)
     for (int i = 0; i < 3; i++) vt_text_append(&text, "%0999999d ", i);
     char *path = write_text("train.txt", text.characters, text.length);
     EXPECT_OK(vt_corpus_open(path, NULL, &options, &corpus));
-    EXPECT(corpus->bytes == 4 && corpus->token_count == WORDS + 3 && corpus->vocabulary->count == WORDS + 3);
+    EXPECT(corpus->head.token_bytes == 4 && corpus->head.token_count == WORDS + 3 &&
+           corpus->vocabulary->count == WORDS + 3);
     int32_t tokens[WORDS + 3];
     EXPECT_OK(vt_corpus_read(corpus, 0, WORDS + 3, tokens));
     for (int i = 0; i < WORDS + 3; i++) EXPECT(tokens[i] == (i < WORDS ? i + 3 : i - WORDS), "%d: %d", i, tokens[i]);
@@ -256,10 +257,10 @@ TEST(words_that_are_not_in_the_vocabulary)
         vt_corpus *known = NULL, *corpus = NULL;
         EXPECT_OK(vt_corpus_open(train, NULL, &options, &known));
         EXPECT_OK(vt_corpus_open(other, known->vocabulary, &options, &corpus));
-        EXPECT(corpus->words == 6 && corpus->unknown == 3 && corpus->token_count == (unknown ? 6 : 3));
+        EXPECT(corpus->head.words == 6 && corpus->head.unknown == 3 && corpus->head.token_count == (unknown ? 6 : 3));
         static const int32_t dropped[] = {0, 2, 1}, replaced[] = {1, 0, 3, 0, 0, 2};
-        EXPECT_OK(vt_corpus_read(corpus, 0, corpus->token_count, tokens));
-        for (int64_t i = 0; i < corpus->token_count; i++)
+        EXPECT_OK(vt_corpus_read(corpus, 0, corpus->head.token_count, tokens));
+        for (int64_t i = 0; i < corpus->head.token_count; i++)
             EXPECT(tokens[i] == (unknown ? replaced : dropped)[i], "%lld: %d", (long long)i, tokens[i]);
         vt_corpus_close(&corpus);
         vt_corpus_close(&known);

@@ -76,8 +76,7 @@ static vt_status check_part(const synthetic_set *set, const char *part)
     if (vt_file_list_open(directory, "data directory", &(vt_fields_form){0}, &list) != VT_OK)
         vt_error_clear(); /* nothing there yet */
     for (int64_t i = 0; i < list.count; i++) {
-        VT_CHECK(set->options->force, "%s exists already; give another directory, or --force to replace the files",
-                 list.paths[i]);
+        VT_TRY(vt_output_check_absent(list.paths[i], set->options->force));
         VT_CHECK(is_planned(set, list.paths[i]),
                  "%s exists already and isn't among the files to be made; move it away, or give another directory",
                  list.paths[i]);
@@ -93,8 +92,7 @@ static vt_status check_directory(const synthetic_set *set)
     vt_status status = VT_OK;
     char *statistics = vt_text_format("%s/stats/global_means.npy", set->options->directory);
     for (int i = 0; i < 3; i++) VT_TRY(check_part(set, parts[i]));
-    VT_CHECK(set->options->force || !vt_output_exists(statistics),
-             "%s exists already; give another directory, or --force to replace the files", statistics);
+    VT_TRY(vt_output_check_absent(statistics, set->options->force));
 done:
     free(statistics);
     return status;

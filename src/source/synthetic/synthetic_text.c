@@ -160,8 +160,7 @@ vt_status vt_synthetic_text_write(const vt_synthetic_text_options *options, vt_t
     char *paths[SETS + 1];
     for (int i = 0; i <= SETS; i++) paths[i] = vt_text_format("%s/%s", options->directory, file_names[i]);
     VT_TRY(vt_output_make_directory(options->directory));
-    for (int i = 0; i <= SETS && !options->force; i++)
-        VT_CHECK(!vt_output_exists(paths[i]), "%s is there already; name another directory, or add --force", paths[i]);
+    for (int i = 0; i <= SETS; i++) VT_TRY(vt_output_check_absent(paths[i], options->force));
     *perplexities = vt_text_language_perplexities(language);
     VT_TRY(write_entropy(paths[SETS], perplexities));
     for (int i = 0; i < SETS; i++) {

@@ -7,7 +7,7 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "source/synthetic/universe.h"
-#include "source/volumes/convert.h"
+#include "source/volumes/box.h"
 #include "storage/hdf5_access.h"
 #include "storage/output_file.h"
 
@@ -16,6 +16,13 @@ static const char *const names[FILES] = {"train", "valid"};
 static const char *const datasets[ARRAYS] = {"Nbody", "Hydro"};
 static const char *const arrays[ARRAYS] = {"data", "label"};
 static const int64_t channels_of[ARRAYS] = {VT_UNIVERSE_NBODY, VT_UNIVERSE_HYDRO};
+
+/* Of array -1, all of them; malloc'd. */
+static char *path_of(const vt_universe_options *options, int file, int array)
+{
+    if (array < 0) return vt_text_format("%s/%s.h5", options->directory, names[file]);
+    return vt_text_format("%s/%s_%s.npy", options->directory, names[file], arrays[array]);
+}
 
 /* Writes `tile` copies of the box along each axis, plane by plane. */
 static vt_status write_tiles(hid_t dataset, hid_t space, const float *fields, int64_t channels, int64_t side,
@@ -83,17 +90,11 @@ done:
 static vt_status check_absent(const vt_universe_options *options)
 {
     vt_status status = VT_OK;
-    char *path = NULL;
-    const int count = options->npy ? FILES * (1 + ARRAYS) : FILES;
-    for (int i = 0; i < count && !options->force; i++) {
-        const char *name = names[i % FILES];
+    for (int i = 0; i < FILES * (1 + ARRAYS) && status == VT_OK; i++) {
+        char *path = path_of(options, i % FILES, i / FILES - 1);
+        if (i < FILES || options->npy) status = vt_output_check_absent(path, options->force);
         free(path);
-        path = i < FILES ? vt_text_format("%s/%s.h5", options->directory, name)
-                         : vt_text_format("%s/%s_%s.npy", options->directory, name, arrays[i / FILES - 1]);
-        VT_CHECK(!vt_output_exists(path), "%s is there already; name another directory, or add --force", path);
     }
-done:
-    free(path);
     return status;
 }
 
@@ -108,8 +109,8 @@ static vt_status write_arrays(const vt_universe_options *options, int file, cons
     vt_status status = VT_OK;
     for (int i = 0; i < ARRAYS && status == VT_OK; i++) {
         const double begin = vt_clock_seconds();
-        char *path = vt_text_format("%s/%s_%s.npy", options->directory, names[file], arrays[i]);
-        status = vt_volumes_convert(volume, datasets[i], path);
+        char *path = path_of(options, file, i);
+        status = vt_box_convert(volume, datasets[i], path);
         if (status == VT_OK && options->report != NULL)
             options->report(path, bytes_of(options, file, channels_of[i]), vt_clock_seconds() - begin);
         free(path);
@@ -130,7 +131,7 @@ vt_status vt_universe_write(const vt_universe_options *options)
     for (int f = 0; f < FILES; f++) {
         const double begin = vt_clock_seconds();
         free(path);
-        path = vt_text_format("%s/%s.h5", options->directory, names[f]);
+        path = path_of(options, f, -1);
         vt_universe_make(options->box_size[f], options->box_size[0], options->seed, f, &fields[0], &fields[1]);
         VT_TRY(write_file(path, fields, options->box_size[f], options->tile));
         for (int i = 0; i < ARRAYS; i++) {

@@ -48,6 +48,10 @@ vt_status vt_box_read(vt_box *box, const vt_box_cube *cube, int64_t part, const 
 /* The index-th run of bytes that a part reads; .bytes -1 behind the last one. */
 vt_file_extent vt_box_extent(vt_box *box, const vt_box_cube *cube, int64_t part, int64_t index);
 
+/* Writes dataset `name` [channels, L, L, L] of the HDF5 file `from` as the array [L, L, L, channels] of the .npy file
+ * `to`, which is replaced; a layer of the box is in memory at a time. For dali-lowmem (convert.c). */
+vt_status vt_box_convert(const char *from, const char *name, const char *to);
+
 /* Why the library has to read it; NULL: it needn't. */
 const char *vt_box_obstacle(const vt_box *box);
 
