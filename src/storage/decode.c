@@ -27,7 +27,9 @@ void vt_decoder_close(vt_decoder *decoder)
     free(decoder->turned.bytes);
     for (int i = 0; i < 2; i++) free(decoder->buffers[i].bytes);
     if (decoder->inflater != NULL) libdeflate_free_decompressor(decoder->inflater);
-    if (decoder->context != NULL) decoder->close_context(decoder->context);
+#ifdef VT_HAS_ZSTD
+    ZSTD_freeDCtx(decoder->context);
+#endif
     *decoder = (vt_decoder){0};
 }
 
@@ -95,17 +97,11 @@ static bool undo_blosc(step *own)
 #endif
 
 #ifdef VT_HAS_ZSTD
-static void close_zstd(void *context)
-{
-    ZSTD_freeDCtx(context);
-}
-
 static bool undo_zstd(step *own)
 {
     vt_decoder *decoder = own->decoder;
     if (decoder->context == NULL) decoder->context = ZSTD_createDCtx();
     if (decoder->context == NULL) return false;
-    decoder->close_context = close_zstd;
     own->made = ZSTD_decompressDCtx(decoder->context, own->result, own->room, own->bytes, own->count);
     return !ZSTD_isError(own->made);
 }

@@ -41,8 +41,7 @@ typedef struct {
 typedef struct {
     vt_decoder_memory stored, buffers[2], turned;
     void *inflater;
-    void *context; /* of zstd, closed by close_context */
-    void (*close_context)(void *context);
+    void *context; /* of zstd */
 } vt_decoder;
 
 void vt_decoder_close(vt_decoder *decoder);

@@ -7,17 +7,13 @@
 
 #include "base/status.h"
 
-/* Words are copied into blocks that never move. `slots` is a hash table with open addressing: a word's number + 1. */
+/* `slots` is a hash table with open addressing: a word's number + 1. */
 typedef struct {
     int64_t count;
-    const char **words; /* [count] */
+    const char **words; /* [count], malloc'd as each of them is */
     int64_t *counts;    /* [count]: how often each word was added */
     uint32_t *slots;
     size_t slot_count; /* a power of two, at least twice the words */
-    char **blocks;
-    size_t block_count;
-    char *next; /* free bytes of the last block, and how many */
-    size_t left;
 } vt_vocabulary;
 
 /* Without words, which get the numbers 0, 1, … as they are added. */

@@ -14,7 +14,7 @@ typedef struct {
     bool flipped[3];
 } vt_turn;
 
-/* turn 0 … 23: entry turn + 1 of the tutorial's list. */
+/* turn 0 … 23: entry turn + 1 of the tutorial's list. The last one leaves the cube as it is. */
 extern const vt_turn vt_turns[VT_TURNS];
 
 /* A part of a cube as it lies in memory: points [first, first + count) of each axis, and fields. */

@@ -233,17 +233,6 @@ static void describe(const vt_source *source, int64_t sample, char *buffer, int6
 
 /* ---- looking for the number that made a loss infinite ---- */
 
-/* The point of the box from which point `index` of the turned cube came. */
-static void place_of(const volumes_source *volumes, const vt_volume_draw *draw, int64_t index, int64_t place[3])
-{
-    const vt_turn *turn = &vt_turns[draw->turn];
-    for (int a = 2; a >= 0; a--) {
-        const int64_t i = index % volumes->side;
-        index /= volumes->side;
-        place[turn->from[a]] = draw->corner[turn->from[a]] + (turn->flipped[a] ? volumes->side - 1 - i : i);
-    }
-}
-
 static vt_status check(vt_source *source, int64_t sample)
 {
     vt_status status = VT_OK;
@@ -254,16 +243,16 @@ static vt_status check(vt_source *source, int64_t sample)
         const vt_box_cube cube = cube_of(volumes, &draw, t);
         const int64_t channels = cube.channels, count = vt_tensor_values(&source->specs[t]);
         vt_box *box = volumes->boxes[t];
-        const vt_cube_fields fields = vt_turn_fields(&vt_turns[draw.turn], channels, false);
+        const vt_cube_fields fields = vt_turn_fields(&vt_turns[VT_TURNS - 1], channels, false); /* as it lies */
         values = vt_reallocate(values, (size_t)count, sizeof *values, "a sample");
         for (int64_t part = 0; part < vt_box_parts(box, &cube); part++)
             VT_TRY(vt_box_read(box, &cube, part, &fields, NULL, values));
         for (int64_t i = 0; i < count; i++) {
-            int64_t at[3];
-            place_of(volumes, &draw, i / channels, at);
+            const int64_t point = i / channels, side = cube.side;
             VT_CHECK(vt_all_finite(&values[i], 1), "%s: %s%sholds %g at channel %lld, point [%lld, %lld, %lld]",
                      box->path, box->name != NULL ? box->name : "", box->name != NULL ? " " : "", (double)values[i],
-                     (long long)(i % channels), (long long)at[0], (long long)at[1], (long long)at[2]);
+                     (long long)(i % channels), (long long)(cube.corner[0] + point / side / side),
+                     (long long)(cube.corner[1] + point / side % side), (long long)(cube.corner[2] + point % side));
         }
     }
 done:
