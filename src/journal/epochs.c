@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/csv.h"
-#include "base/process_memory.h"
+#include "base/memory.h"
 #include "base/text.h"
 
 /* "rmse_u10" … "persistence_rmse_u10" … */

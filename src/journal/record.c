@@ -8,7 +8,6 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/process_memory.h"
 #include "base/text.h"
 #include "journal/epochs.h"
 #include "report/image.h"

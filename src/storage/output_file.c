@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -19,10 +20,10 @@ char *vt_output_partial_path(const char *path)
     return vt_text_format("%.*s.%s.partial", (int)(name - path), path, name);
 }
 
-static vt_status synchronise(const char *path, int flags)
+vt_status vt_output_synchronise(const char *path)
 {
     vt_status status = VT_OK;
-    int descriptor = open(path, flags | O_CLOEXEC);
+    int descriptor = open(path, O_RDONLY | O_CLOEXEC);
     VT_CHECK(descriptor >= 0, "can't open %s: %s", path, strerror(errno));
     /* some file systems don't synchronise directories, and say EINVAL */
     VT_CHECK(fsync(descriptor) == 0 || errno == EINVAL, "can't write %s to the disk: %s", path, strerror(errno));
@@ -31,21 +32,16 @@ done:
     return status;
 }
 
-vt_status vt_output_synchronise(const char *path)
-{
-    return synchronise(path, O_RDONLY);
-}
-
 vt_status vt_output_publish(const char *partial, const char *path)
 {
     vt_status status = VT_OK;
     struct stat info;
     char *directory = vt_file_directory(path);
-    VT_TRY(synchronise(partial, O_RDWR));
+    VT_TRY(vt_output_synchronise(partial));
     VT_CHECK(lstat(path, &info) != 0 || S_ISREG(info.st_mode) || S_ISLNK(info.st_mode),
              "can't give %s its name: a directory or a device has it", path);
     VT_CHECK(rename(partial, path) == 0, "can't rename %s to %s: %s", partial, path, strerror(errno));
-    VT_TRY(synchronise(directory, O_RDONLY | O_DIRECTORY));
+    VT_TRY(vt_output_synchronise(directory));
 done:
     if (status != VT_OK) unlink(partial);
     free(directory);
@@ -160,4 +156,33 @@ vt_status vt_output_check_file(const char *option, const char *path)
 done:
     free(directory);
     return status;
+}
+
+/* ---- memory that the disk backs ---- */
+
+vt_status vt_scratch_open(const char *directory, size_t bytes, void **memory)
+{
+    vt_status status = VT_OK;
+    char *path = vt_text_format("%s/.scratch-XXXXXX", directory), size[VT_NUMBER_SIZE];
+    const int file = mkstemp(path);
+    VT_CHECK(file >= 0, "%s: can't make a file for %s there: %s", directory, vt_text_bytes((double)bytes, size),
+             strerror(errno));
+    unlink(path);
+    const int refused = posix_fallocate(file, 0, (off_t)bytes); /* or a full disk would end the process later */
+    VT_CHECK(refused == 0, "%s: can't make a file of %s there: %s", directory, vt_text_bytes((double)bytes, size),
+             strerror(refused));
+    void *mapped = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    VT_CHECK(mapped != MAP_FAILED, "%s: can't map a file of %s there: %s", directory,
+             vt_text_bytes((double)bytes, size), strerror(errno));
+    *memory = mapped;
+done:
+    if (file >= 0) close(file); /* the mapping keeps it */
+    free(path);
+    return status;
+}
+
+void vt_scratch_close(void **memory, size_t bytes)
+{
+    if (*memory != NULL) munmap(*memory, bytes);
+    *memory = NULL;
 }

@@ -27,7 +27,6 @@
 
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/process_memory.h"
 #include "storage/hdf5_access.h"
 
 enum { COMPUTING_SECONDS = 20, SECONDS = 300, OUT_OF_MEMORY = 99 };

@@ -13,17 +13,12 @@
 
 extern const vt_store_kind vt_store_zarr;
 
-static bool is_remote(const char *path)
-{
-    return strstr(path, "://") != NULL;
-}
-
 /* What any build says of a path that it can't read. */
 static vt_status check_place(const char *path)
 {
     vt_status status = VT_OK;
     struct stat info;
-    VT_CHECK(!is_remote(path),
+    VT_CHECK(strstr(path, "://") == NULL,
              "%s is a remote store, and only files on disk are read; copy the part that you need first: "
              "xarray.open_zarr('%s').sel(time=slice('2015', '2020'))[['2m_temperature']].to_zarr('era5.zarr') "
              "(docs/data.md, \"Zarr\")",

@@ -10,7 +10,7 @@
 #include "data/loader.h"
 #include "data/sampler.h"
 #include "settings.h"
-#include "source/synthetic/synthetic_text.h"
+#include "source/synthetic/sets.h"
 #include "source/text/split.h"
 #include "task/task.h"
 #include "test.h"

@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/text.h"
-#include "source/synthetic/universe.h"
+#include "source/synthetic/sets.h"
 #include "source/volumes/box.h"
 #include "storage/hdf5_access.h"
 #include "storage/output_file.h"
@@ -20,8 +20,8 @@ static const int64_t channels_of[ARRAYS] = {VT_UNIVERSE_NBODY, VT_UNIVERSE_HYDRO
 /* Of array -1, all of them; malloc'd. */
 static char *path_of(const vt_universe_options *options, int file, int array)
 {
-    if (array < 0) return vt_text_format("%s/%s.h5", options->directory, names[file]);
-    return vt_text_format("%s/%s_%s.npy", options->directory, names[file], arrays[array]);
+    if (array < 0) return vt_text_format("%s/%s.h5", options->output.directory, names[file]);
+    return vt_text_format("%s/%s_%s.npy", options->output.directory, names[file], arrays[array]);
 }
 
 /* Writes `tile` copies of the box along each axis, plane by plane. */
@@ -92,7 +92,7 @@ static vt_status check_absent(const vt_universe_options *options)
     vt_status status = VT_OK;
     for (int i = 0; i < FILES * (1 + ARRAYS) && status == VT_OK; i++) {
         char *path = path_of(options, i % FILES, i / FILES - 1);
-        if (i < FILES || options->npy) status = vt_output_check_absent(path, options->force);
+        if (i < FILES || options->npy) status = vt_output_check_absent(path, options->output.force);
         free(path);
     }
     return status;
@@ -111,8 +111,8 @@ static vt_status write_arrays(const vt_universe_options *options, int file, cons
         const double begin = vt_clock_seconds();
         char *path = path_of(options, file, i);
         status = vt_box_convert(volume, datasets[i], path);
-        if (status == VT_OK && options->report != NULL)
-            options->report(path, bytes_of(options, file, channels_of[i]), vt_clock_seconds() - begin);
+        if (status == VT_OK)
+            vt_synthetic_report(&options->output, path, 0, "", bytes_of(options, file, channels_of[i]), begin);
         free(path);
     }
     return status;
@@ -126,21 +126,20 @@ vt_status vt_universe_write(const vt_universe_options *options)
     for (int f = 0; f < FILES; f++)
         VT_CHECK(options->box_size[f] % 2 == 0 && options->box_size[f] >= 4,
                  "box_size %lld: expected an even number from 4 on", (long long)options->box_size[f]);
-    VT_TRY(vt_output_make_directory(options->directory));
+    VT_TRY(vt_output_make_directory(options->output.directory));
     VT_TRY(check_absent(options));
     for (int f = 0; f < FILES; f++) {
         const double begin = vt_clock_seconds();
         free(path);
         path = path_of(options, f, -1);
-        vt_universe_make(options->box_size[f], options->box_size[0], options->seed, f, &fields[0], &fields[1]);
+        vt_universe_make(options->box_size[f], options->box_size[0], options->output.seed, f, &fields[0], &fields[1]);
         VT_TRY(write_file(path, fields, options->box_size[f], options->tile));
         for (int i = 0; i < ARRAYS; i++) {
             free(fields[i]);
             fields[i] = NULL;
         }
-        if (options->report != NULL)
-            options->report(path, bytes_of(options, f, VT_UNIVERSE_NBODY + VT_UNIVERSE_HYDRO),
-                            vt_clock_seconds() - begin);
+        vt_synthetic_report(&options->output, path, 0, "", bytes_of(options, f, VT_UNIVERSE_NBODY + VT_UNIVERSE_HYDRO),
+                            begin);
         if (options->npy) VT_TRY(write_arrays(options, f, path));
     }
 done:
