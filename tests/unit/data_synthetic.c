@@ -1,6 +1,6 @@
 /* The synthetic atmosphere obeys its formulas: waves move as stated, winds don't diverge, geopotential balances them;
  * copying is not a good forecast. */
-#include "source/synthetic/synthetic.h"
+#include "source/synthetic/atmosphere.h"
 
 #include <complex.h>
 #include <sys/stat.h>
@@ -9,7 +9,6 @@
 #include "source/fields/dataset.h"
 #include "source/fields/fields_file.h"
 #include "source/fields/statistics.h"
-#include "source/synthetic/climate.h"
 #include "source/synthetic/sets.h"
 #include "test.h"
 #include "unit/data_files.h"

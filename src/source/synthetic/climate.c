@@ -1,8 +1,6 @@
-#include "source/synthetic/climate.h"
+#include "source/synthetic/atmosphere.h"
 
 #include <math.h>
-
-#include "source/synthetic/rossby.h"
 
 #define GAS_CONSTANT 287.0  /* of dry air, J/(kg K) */
 #define SURFACE_DENSITY 1.2 /* kg/m^3 */

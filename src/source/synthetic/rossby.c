@@ -1,4 +1,4 @@
-#include "source/synthetic/rossby.h"
+#include "source/synthetic/atmosphere.h"
 
 #include <math.h>
 

@@ -12,8 +12,7 @@
 #include "source/fields/fields_writer.h"
 #include "source/fields/file_list.h"
 #include "source/fields/statistics.h"
-#include "source/synthetic/climate.h"
-#include "source/synthetic/synthetic.h"
+#include "source/synthetic/atmosphere.h"
 #include "storage/output_file.h"
 
 void vt_synthetic_report(const vt_synthetic_output *output, const char *path, int64_t count, const char *what,

@@ -334,21 +334,13 @@ static bool load_either(const opening *o, char *const *files, vt_corpus *corpus,
     return false;
 }
 
-static bool can_write_beside(const char *path)
-{
-    char *directory = vt_file_directory(path);
-    const bool can = access(directory, W_OK) == 0;
-    free(directory);
-    return can;
-}
-
 vt_status vt_corpus_open(const char *path, const vt_vocabulary *vocabulary, const vt_corpus_options *options,
                          vt_corpus **result)
 {
     vt_status status = VT_OK;
     struct stat info;
     const char *damaged = NULL;
-    char *files[3]; /* NULL ends them */
+    char *files[3], *directory = NULL; /* files: NULL ends them */
     vt_corpus *corpus = vt_allocate(1, sizeof *corpus, "a text");
     opening o = {.text = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), .vocabulary = vocabulary, .options = options};
     *corpus = (vt_corpus){.path = vt_text_copy(path), .file = -1};
@@ -361,7 +353,8 @@ vt_status vt_corpus_open(const char *path, const vt_vocabulary *vocabulary, cons
     if (damaged != NULL) vt_log_warning("%s is damaged; its text is split into words again", damaged);
     /* one process makes it and the others wait, where the file system knows locks; elsewhere each makes it */
     if (!options->anew && flock(o.text, LOCK_EX) == 0 && load_either(&o, files, corpus, &damaged)) goto done;
-    const bool elsewhere = files[1] != NULL && (options->keep_nothing || !can_write_beside(path));
+    directory = vt_file_directory(path);
+    const bool elsewhere = files[1] != NULL && (options->keep_nothing || access(directory, W_OK) != 0);
     if (elsewhere) VT_TRY(vt_output_make_directory(options->other_directory));
     status = make_file(&o, files[elsewhere], corpus);
     if (status == VT_OK || options->anew) goto done;
@@ -374,6 +367,7 @@ vt_status vt_corpus_open(const char *path, const vt_vocabulary *vocabulary, cons
 done:
     if (o.text >= 0) close(o.text); /* and gives the lock back */
     for (int i = 0; i < 2; i++) free(files[i]);
+    free(directory);
     if (status != VT_OK) vt_corpus_close(&corpus);
     *result = corpus;
     return status;

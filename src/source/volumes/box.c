@@ -160,11 +160,6 @@ void vt_box_close(vt_box **pointer)
     *pointer = NULL;
 }
 
-const char *vt_box_obstacle(const vt_box *box)
-{
-    return box->array != NULL ? box->array->obstacle : NULL;
-}
-
 /* ---- how the array lies ---- */
 
 typedef struct {

@@ -148,7 +148,8 @@ static vt_status open_boxes(const vt_config *config, volumes_source *volumes)
         free(path);
         VT_TRY(opened);
         if (loader == VT_LOADER_INMEM) VT_TRY(vt_box_keep(volumes->boxes[t]));
-        if (volumes->source.obstacle == NULL) volumes->source.obstacle = vt_box_obstacle(volumes->boxes[t]);
+        const vt_array *array = volumes->boxes[t]->array;
+        if (volumes->source.obstacle == NULL && array != NULL) volumes->source.obstacle = array->obstacle;
     }
     const vt_box *input = volumes->boxes[0], *target = volumes->boxes[1];
     const bool of_one_file = input->name != NULL;
