@@ -10,10 +10,12 @@
 #include <string.h>
 #include <unistd.h>
 
-static union {
+typedef union {
     cpu_set_t set;
     unsigned char bytes[VT_CORES_BYTES];
-} process;
+} core_set;
+
+static core_set process;
 static pthread_once_t process_once = PTHREAD_ONCE_INIT;
 static bool pinned; /* set by vt_threads_pin */
 
@@ -119,10 +121,7 @@ void vt_threads_pin(int count)
     pinned = pin;
 #pragma omp parallel num_threads(count)
     {
-        union {
-            cpu_set_t set;
-            unsigned char bytes[VT_CORES_BYTES];
-        } own;
+        core_set own;
         if (pin && single_core(omp_get_thread_num(), own.bytes))
             sched_setaffinity(0, VT_CORES_BYTES, &own.set);
         else

@@ -143,6 +143,7 @@ void vt_unshuffle(const unsigned char *shuffled, size_t bytes, size_t size, unsi
 /* A step: `count` bytes become *made ones, at most `room`; false: they are damaged. */
 typedef struct {
     vt_decoder *decoder;
+    vt_filter filter;
     const unsigned char *bytes;
     size_t count, element_size;
     unsigned char *result;
@@ -156,23 +157,13 @@ static bool undo_shuffle(step *own)
     return own->count <= own->room;
 }
 
-static bool undo_deflate(step *own, bool with_gzip_header)
+static bool undo_deflate(step *own)
 {
     if (own->decoder->inflater == NULL) own->decoder->inflater = libdeflate_alloc_decompressor();
     if (own->decoder->inflater == NULL) vt_memory_exhausted(16 << 10, "decompression");
-    return (with_gzip_header ? libdeflate_gzip_decompress
-                             : libdeflate_zlib_decompress)(own->decoder->inflater, own->bytes, own->count, own->result,
-                                                           own->room, &own->made) == LIBDEFLATE_SUCCESS;
-}
-
-static bool undo_gzip(step *own)
-{
-    return undo_deflate(own, true);
-}
-
-static bool undo_zlib(step *own)
-{
-    return undo_deflate(own, false);
+    return (own->filter == VT_FILTER_GZIP ? libdeflate_gzip_decompress : libdeflate_zlib_decompress)(
+               own->decoder->inflater, own->bytes, own->count, own->result, own->room, &own->made) ==
+           LIBDEFLATE_SUCCESS;
 }
 
 #ifdef VT_HAS_BLOSC
@@ -233,12 +224,12 @@ static const struct {
 } rows[VT_FILTER_KINDS] = {
     [VT_FILTER_FLETCHER32] = {.name = "fletcher32", .is_sum = is_fletcher32},
     [VT_FILTER_SHUFFLE] = {.name = "shuffle", .undo = undo_shuffle},
-    [VT_FILTER_DEFLATE] = {.name = "gzip", .undo = undo_zlib},
+    [VT_FILTER_DEFLATE] = {.name = "gzip", .undo = undo_deflate},
     [VT_FILTER_BLOSC] = {"blosc", "c-blosc", "libblosc-dev", undo_blosc, NULL},
     [VT_FILTER_ZSTD] = {"zstd", "libzstd", "libzstd-dev", undo_zstd, NULL},
     [VT_FILTER_LZ4] = {"lz4", "liblz4", "liblz4-dev", undo_lz4, NULL},
-    [VT_FILTER_GZIP] = {.name = "gzip", .undo = undo_gzip},
-    [VT_FILTER_ZLIB] = {.name = "zlib", .undo = undo_zlib},
+    [VT_FILTER_GZIP] = {.name = "gzip", .undo = undo_deflate},
+    [VT_FILTER_ZLIB] = {.name = "zlib", .undo = undo_deflate},
     [VT_FILTER_CRC32C] = {.name = "crc32c", .is_sum = is_crc32c},
 };
 
@@ -309,6 +300,7 @@ vt_status vt_decode(vt_decoder *decoder, const vt_pipeline *pipeline, uint32_t s
             continue;
         }
         const bool is_last = place != NULL && (~skipped & ((UINT32_C(1) << i) - 1)) == 0;
+        own.filter = filter;
         own.bytes = bytes;
         own.room = is_last ? decoded_size : room_after(pipeline, i, decoded_size);
         own.result = place;

@@ -167,7 +167,7 @@ int vt_hdf5_attribute_numbers(const vt_array *array, const char *name, int most,
 
 /* Texts of fixed length lie one after another; of variable length there are pointers, to be freed by HDF5. */
 static vt_status read_texts(const vt_array *array, const char *name, hid_t attribute, hid_t stored_type, int64_t count,
-                            char **texts)
+                            vt_names *texts)
 {
     vt_status status = VT_OK;
     bool variable = H5Tis_variable_str(stored_type) > 0;
@@ -181,7 +181,7 @@ static vt_status read_texts(const vt_array *array, const char *name, hid_t attri
     for (int64_t c = 0; c < count; c++) {
         char *text = memory + (size_t)c * size;
         if (variable) memcpy(&text, memory + (size_t)c * size, sizeof text);
-        texts[c] = vt_text_copy(text != NULL ? text : "");
+        vt_names_add(texts, text != NULL ? text : "");
     }
 done:
     for (int64_t c = 0; variable && c < count; c++) H5free_memory(((char **)(void *)memory)[c]);
@@ -195,7 +195,7 @@ vt_status vt_hdf5_attribute_texts(const vt_array *array, const char *name, char 
     vt_status status = VT_OK;
     const hid_t dataset = ((const vt_hdf5_array *)array)->dataset;
     hid_t attribute = H5I_INVALID_HID, type = H5I_INVALID_HID, space = H5I_INVALID_HID;
-    *texts = NULL;
+    vt_names list = {0};
     *count = 0;
     vt_hdf5_enter();
     if (H5Aexists(dataset, name) <= 0) goto done;
@@ -205,15 +205,10 @@ vt_status vt_hdf5_attribute_texts(const vt_array *array, const char *name, char 
     type = H5Aget_type(attribute);
     space = H5Aget_space(attribute);
     *count = H5Tget_class(type) == H5T_STRING ? (int64_t)H5Sget_simple_extent_npoints(space) : -1;
-    if (*count <= 0) goto done;
-    *texts = vt_allocate((size_t)*count, sizeof **texts, "the texts of a file");
-    VT_TRY(read_texts(array, name, attribute, type, *count, *texts));
+    if (*count > 0) VT_TRY(read_texts(array, name, attribute, type, *count, &list));
 done:
-    if (status != VT_OK) {
-        free(*texts);
-        *texts = NULL;
-        *count = 0;
-    }
+    if (status != VT_OK) *count = 0;
+    *texts = list.names; /* NULL after a failure, which comes before the first */
     if (space >= 0) H5Sclose(space);
     if (type >= 0) H5Tclose(type);
     if (attribute >= 0) H5Aclose(attribute);

@@ -113,15 +113,13 @@ vt_status vt_safetensors_open(const char *path, vt_safetensors **result)
 {
     vt_status status = VT_OK;
     char *header = NULL;
-    unsigned char prefix[8];
+    uint64_t length = 0; /* little endian, as this machine */
     int64_t size = 0;
     vt_safetensors *file = vt_allocate(1, sizeof *file, "a .safetensors file");
     *result = NULL;
     file->path = vt_text_copy(path);
     VT_TRY(vt_file_open(path, &file->file, &size));
-    VT_CHECK(fread(prefix, 1, 8, file->file) == 8, "%s is too short for a .safetensors file", path);
-    uint64_t length = 0;
-    for (int i = 7; i >= 0; i--) length = length << 8 | prefix[i];
+    VT_CHECK(fread(&length, 1, 8, file->file) == 8, "%s is too short for a .safetensors file", path);
     VT_CHECK(
         length <= LONGEST_HEADER && 8 + (int64_t)length <= size,
         "%s: not a .safetensors file, or cut short: its first 8 bytes name a header of %llu bytes, the file has %lld",
@@ -229,7 +227,8 @@ vt_status vt_safetensors_write(const char *path, const vt_named_tensor *tensors,
     FILE *file = NULL;
     VT_TRY(vt_output_open(path, &file));
     append_header(&header, tensors, count);
-    for (int i = 0; i < 8; i++) fputc((int)((uint64_t)header.length >> 8 * i & 255), file);
+    const uint64_t length = header.length;
+    fwrite(&length, 1, sizeof length, file);
     fwrite(header.characters, 1, header.length, file);
     for (int64_t i = 0; i < count; i++)
         fwrite(tensors[i].values, sizeof(float), (size_t)vt_tensor_count(&tensors[i].shape), file);

@@ -68,20 +68,13 @@ done:
 
 /* ---- shards ---- */
 
-static uint64_t little_endian(const unsigned char *bytes)
-{
-    uint64_t value = 0;
-    for (int i = 7; i >= 0; i--) value = value << 8 | bytes[i];
-    return value;
-}
-
 static vt_status read_index(const vt_zarr_array *own, const chunk_file *shard, int64_t chunks, vt_shard_index *index)
 {
     vt_status status = VT_OK;
     const char *path = own->array.store->path, *name = shard->name;
     const size_t plain = (size_t)chunks * 16, bytes = plain + 4 * (size_t)own->index_codecs.count;
     unsigned char *stored = malloc(bytes), *decoded = NULL;
-    uint64_t *places = calloc((size_t)chunks, 16);
+    uint64_t *places = malloc(plain); /* as in the shard: little endian */
     vt_decoder decoder = {0};
     VT_CHECK(stored != NULL && places != NULL, "%s/%s: out of memory for the index of %lld chunks", path, name,
              (long long)chunks);
@@ -89,11 +82,10 @@ static vt_status read_index(const vt_zarr_array *own, const chunk_file *shard, i
              "%s/%s: the shard has %lld bytes, fewer than its index needs (was it cut short?)", path, name,
              (long long)shard->bytes);
     VT_TRY(read_bytes(own, shard, own->index_first ? 0 : shard->bytes - (int64_t)bytes, bytes, stored));
-    if (vt_decode(&decoder, &own->index_codecs, 0, stored, bytes, plain, NULL, &decoded) != VT_OK) {
+    if (vt_decode(&decoder, &own->index_codecs, 0, stored, bytes, plain, places, &decoded) != VT_OK) {
         status = vt_error_context("%s/%s: the index of the shard is damaged", path, name);
         goto done;
     }
-    for (int64_t i = 0; i < 2 * chunks; i++) places[i] = little_endian(decoded + 8 * i);
     index->places = places;
     places = NULL;
 done:
