@@ -12,7 +12,7 @@
 #include "command/command.h"
 #include "source/fields/file_list.h"
 #include "storage/output_file.h"
-#include "storage/pytorch_file.h"
+#include "storage/safetensors.h"
 
 void vt_inspect_fault(int *faults, const char *format, ...)
 {

@@ -62,4 +62,10 @@ const vt_safetensors_entry *vt_safetensors_find(const vt_safetensors *file, cons
 vt_status vt_safetensors_read_part(const vt_safetensors *file, const char *name, int part, int parts,
                                    const vt_tensor_shape *shape, float *values);
 
+/* What `path` is of PyTorch's own files, "a PyTorch file (a zip archive with data.pkl)", for messages: they hold
+ * pickled Python code, so they are never read. NULL: none of them. Recognised by the content, or else by the end of the
+ * name
+ * (.pt, .pth, .tar, .ckpt). */
+const char *vt_pytorch_file_kind(const char *path);
+
 #endif
