@@ -23,7 +23,6 @@
 #include "backend/times.h"
 #include "base/clock.h"
 #include "base/memory.h"
-#include "base/process_memory.h"
 #include "base/profile.h"
 #include "base/threads.h"
 #include "checkpoint/checkpoint.h"

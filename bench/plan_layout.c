@@ -22,7 +22,7 @@
 
 #include "base/clock.h"
 #include "base/median.h"
-#include "base/process_memory.h"
+#include "base/memory.h"
 #include "base/text.h"
 #include "base/threads.h"
 #include "planning/layouts.h"

@@ -21,7 +21,7 @@
 
 #include "base/clock.h"
 #include "base/median.h"
-#include "base/process_memory.h"
+#include "base/memory.h"
 #include "base/threads.h"
 #include "model/model.h"
 #include "planning/practice.h"

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <sys/stat.h>
 
 #include "base/status.h"
 
@@ -17,6 +18,13 @@ vt_status vt_file_open(const char *path, FILE **file, int64_t *size);
  * the file and on a read error (ferror). */
 enum { VT_FILE_LONGEST_LINE = 1 << 20 };
 size_t vt_file_line(FILE *file, char **line, size_t *size);
+
+/* When a file was written last, or a directory's files were made or removed: nanoseconds since 1970, of which years
+ * after 2262 are beyond the range and wrap. */
+static inline int64_t vt_file_changed(const struct stat *info)
+{
+    return (int64_t)((uint64_t)info->st_mtim.tv_sec * 1000000000U + (uint64_t)info->st_mtim.tv_nsec);
+}
 
 /* What follows the last slash of a path; all of it if there is none. */
 const char *vt_file_name(const char *path);

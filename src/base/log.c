@@ -16,21 +16,25 @@ static bool muted, hides_details, bare_scripts;
 static void (*before_line)(void *context);
 static void *before_line_context;
 
-/* level NULL: the line alone. */
-static void write_line(const char *level, bool to_output, const char *format, va_list arguments)
+void vt_log_line(vt_log_kind kind, const char *format, ...)
 {
-    char stamp[32];
-    char text[4096], line[sizeof text];
-    vt_clock_stamp(stamp);
+    const bool to_output = !muted && !(kind == VT_LOG_DETAIL && hides_details);
+    char stamp[32], text[4096], line[sizeof text];
+    va_list arguments;
+    va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    vt_clock_stamp(stamp);
     vt_text_on_one_line(line, sizeof line, text);
     vt_log_lock();
     if (to_output && before_line != NULL) before_line(before_line_context);
     FILE *const targets[2] = {to_output ? stdout : NULL, file};
     for (int i = 0; i < 2; i++) {
         if (targets[i] == NULL) continue;
-        const int written = level != NULL ? fprintf(targets[i], "%s - root - %s - %s\n", stamp, level, line)
-                                          : fprintf(targets[i], "%s\n", line);
+        const int written = kind == VT_LOG_SCRIPT && bare_scripts
+                                ? fprintf(targets[i], "%s\n", line)
+                                : fprintf(targets[i], "%s - root - %s - %s\n", stamp,
+                                          kind == VT_LOG_WARNING ? "WARNING" : "INFO", line);
         if (written < 0 || fflush(targets[i]) != 0) write_error = errno;
     }
     vt_log_unlock();
@@ -49,14 +53,6 @@ void vt_log_hide_details(bool hide)
 void vt_log_bare_scripts(bool bare)
 {
     bare_scripts = bare;
-}
-
-void vt_log_script(const char *format, ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    write_line(bare_scripts ? NULL : "INFO", !muted, format, arguments);
-    va_end(arguments);
 }
 
 void vt_log_lock(void)
@@ -107,30 +103,6 @@ void vt_log_failure(const char *reason)
     vt_clock_stamp(stamp);
     fprintf(file, "%s - root - ERROR - %s\n", stamp, reason);
     fflush(file); /* the program may end at once */
-}
-
-void vt_log_info(const char *format, ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    write_line("INFO", !muted, format, arguments);
-    va_end(arguments);
-}
-
-void vt_log_detail(const char *format, ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    write_line("INFO", !muted && !hides_details, format, arguments);
-    va_end(arguments);
-}
-
-void vt_log_warning(const char *format, ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    write_line("WARNING", !muted, format, arguments);
-    va_end(arguments);
 }
 
 void vt_log_lines(const char *text)

@@ -26,21 +26,23 @@ void vt_log_unlock(void);
 /* From here on lines go only to the file, if there is one: of several ranks only the first prints. */
 void vt_log_mute(void);
 
-/* vt_log_detail writes lines for the file and for programs that read the log; after this is called with true, standard
- * output does not get them. */
+/* Details are lines for the file and for programs that read the log; after this is called with true, standard output
+ * does not get them. */
 void vt_log_hide_details(bool hide);
 
 /* Writes why the run ends as an ERROR line to the file only: the command prints it itself. */
 void vt_log_failure(const char *reason);
 
-/* vt_log_script writes lines that scripts of PyTorch print as they are; after this is called with true, they have no
- * date and level before them. */
+/* Script lines are those that scripts of PyTorch print as they are; after this is called with true, they have no date
+ * and level before them. */
 void vt_log_bare_scripts(bool bare);
-void vt_log_script(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-void vt_log_info(const char *format, ...) __attribute__((format(printf, 1, 2)));
-void vt_log_detail(const char *format, ...) __attribute__((format(printf, 1, 2)));
-void vt_log_warning(const char *format, ...) __attribute__((format(printf, 1, 2)));
+typedef enum { VT_LOG_INFO, VT_LOG_DETAIL, VT_LOG_SCRIPT, VT_LOG_WARNING } vt_log_kind;
+void vt_log_line(vt_log_kind kind, const char *format, ...) __attribute__((format(printf, 2, 3)));
+#define vt_log_info(...) vt_log_line(VT_LOG_INFO, __VA_ARGS__)
+#define vt_log_detail(...) vt_log_line(VT_LOG_DETAIL, __VA_ARGS__)
+#define vt_log_script(...) vt_log_line(VT_LOG_SCRIPT, __VA_ARGS__)
+#define vt_log_warning(...) vt_log_line(VT_LOG_WARNING, __VA_ARGS__)
 
 /* Each line of the text (NULL: none) as a line of the log; one that begins with '!' is a warning, without the mark. */
 void vt_log_lines(const char *text);

@@ -1,10 +1,12 @@
-/* Strings: a growing string, shortest decimal forms, strict parsing of numbers, the nearest of several names. */
+/* Strings: a growing string, shortest decimal forms, strict parsing of numbers, the nearest of several names, cells of
+ * .csv files. */
 #ifndef VT_BASE_TEXT_H
 #define VT_BASE_TEXT_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 /* A growing string. Start with {0}; close frees it. characters is never NULL after the first append. */
 typedef struct {
@@ -93,5 +95,18 @@ int vt_text_choice(const char *word, const char *choices);
 
 /* Columns that UTF-8 text of `length` bytes takes on a terminal: its characters, none of which may be wide. */
 int vt_text_columns(const char *text, size_t length);
+
+/* ---- cells of .csv files ---- */
+
+/* ",1.25" with nine digits; nothing after the comma where the value is NaN. */
+void vt_csv_number(FILE *file, double value);
+
+/* In quotes where it holds a comma, a quote or the end of a line; after an apostrophe where a spreadsheet would take it
+ * for a formula: where it begins with = + - @ or a tab and holds more. */
+void vt_csv_text(FILE *file, const char *text);
+void vt_csv_append(vt_text *line, const char *text);
+
+/* The text that was written, of a cell whose quotes are removed: its end, perhaps without an apostrophe. */
+const char *vt_csv_written(const char *cell);
 
 #endif

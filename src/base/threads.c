@@ -10,10 +10,12 @@
 #include <string.h>
 #include <unistd.h>
 
-static union {
+typedef union {
     cpu_set_t set;
     unsigned char bytes[VT_CORES_BYTES];
-} process;
+} core_set;
+
+static core_set process;
 static pthread_once_t process_once = PTHREAD_ONCE_INIT;
 static bool pinned; /* set by vt_threads_pin */
 
@@ -22,19 +24,13 @@ static bool bound_by_openmp(void)
     return omp_get_num_places() > 0;
 }
 
-static bool openmp_was_told(void)
-{
-    return getenv("OMP_PROC_BIND") != NULL || getenv("OMP_PLACES") != NULL || getenv("GOMP_CPU_AFFINITY") != NULL;
-}
-
 static void find_cores(void)
 {
     if (!bound_by_openmp()) {
         if (sched_getaffinity(0, VT_CORES_BYTES, &process.set) < 0) memset(&process, 0, sizeof process);
         return;
     }
-    for (int place = 0; place < omp_get_num_places();
-         place++) { /* OpenMP has already moved this thread to the first core */
+    for (int place = 0; place < omp_get_num_places(); place++) { /* of which this thread is on the first already */
         int count = omp_get_place_num_procs(place);
         int *cores = calloc((size_t)count + 1, sizeof *cores);
         if (cores == NULL) continue;
@@ -119,14 +115,13 @@ void vt_threads_pin(int count)
 {
     const cpu_set_t *all = process_cores();
     bool pin = count > 1 && vt_threads_core_count() == count;
-    if (openmp_was_told() || (!pin && !pinned)) return;
+    const bool openmp_was_told =
+        getenv("OMP_PROC_BIND") != NULL || getenv("OMP_PLACES") != NULL || getenv("GOMP_CPU_AFFINITY") != NULL;
+    if (openmp_was_told || (!pin && !pinned)) return;
     pinned = pin;
 #pragma omp parallel num_threads(count)
     {
-        union {
-            cpu_set_t set;
-            unsigned char bytes[VT_CORES_BYTES];
-        } own;
+        core_set own;
         if (pin && single_core(omp_get_thread_num(), own.bytes))
             sched_setaffinity(0, VT_CORES_BYTES, &own.set);
         else

@@ -15,7 +15,6 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "storage/output_file.h"
-#include "storage/pytorch_file.h"
 #include "storage/safetensors.h"
 
 static bool holds(const char *directory, const char *name)

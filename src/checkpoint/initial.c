@@ -65,14 +65,14 @@ static vt_status open_safetensors(const char *path, vt_safetensors **file, vt_te
 {
     vt_status status = VT_OK;
     bool any = false;
-    const char *name;
     VT_TRY(vt_safetensors_open(path, file));
-    for (int64_t i = 0; (name = vt_safetensors_name(*file, i)) != NULL; i++) {
+    for (int64_t i = 0; i < (*file)->count; i++) {
+        char *name = (*file)->entries[i].name;
         const size_t length = prefix_length(name);
         if (length == 0) continue;
         if (!any) vt_text_append(changes, "; '%.*s' was taken off its names", (int)length, name);
         any = true;
-        vt_safetensors_rename(*file, i, name + length);
+        memmove(name, name + length, strlen(name + length) + 1);
     }
 done:
     return status;
@@ -88,11 +88,10 @@ static int by_number(const void *a, const void *b)
 static vt_status list_names(source *from)
 {
     vt_status status = VT_OK;
-    const char *name;
     vt_names *list = &from->list;
     if (from->index != NULL) VT_TRY(vt_tensor_file_list(from->index, from->group, &list->names, &list->count));
-    while (from->file != NULL && (name = vt_safetensors_name(from->file, list->count)) != NULL)
-        vt_names_add(list, name);
+    for (int64_t i = 0; from->file != NULL && i < from->file->count; i++)
+        vt_names_add(list, from->file->entries[i].name);
     if (list->count > 0) qsort(list->names, (size_t)list->count, sizeof *list->names, by_number);
     from->used = vt_allocate((size_t)list->count + 1, sizeof *from->used, "a checkpoint");
     for (int64_t i = 1; i < list->count; i++) /* the model's and its running mean, say, which had different prefixes */
@@ -137,7 +136,7 @@ static vt_status find(const source *from, const vt_parameter *parameter, place *
     if (at->name == NULL) goto done;
     snprintf(at->full, sizeof at->full, "%s/%s", from->group, at->name);
     if (from->file != NULL)
-        at->shape = *vt_safetensors_shape(from->file, at->name);
+        at->shape = vt_safetensors_find(from->file, at->name)->shape;
     else
         VT_TRY(vt_tensor_file_shape(from->index, at->full, &at->shape));
     if (at->parts > 1 && at->shape.dimensions > 0 && at->shape.shape[0] % at->parts == 0)
@@ -163,7 +162,7 @@ static void put(const source *from, const vt_stored_tensor *tensor, const float 
 static vt_status read_whole(source *from, const place *at, float *values)
 {
     if (from->file == NULL) return vt_tensor_file_read(from->index, at->full, &at->shape, values);
-    from->rounded += strcmp(vt_safetensors_type(from->file, at->name), "F64") == 0;
+    from->rounded += vt_safetensors_find(from->file, at->name)->type == VT_SAFETENSORS_F64;
     from->split = from->split || at->parts > 1;
     return vt_safetensors_read_part(from->file, at->name, at->part, at->parts, &at->shape, values);
 }

@@ -13,7 +13,7 @@
 #include "base/version.h"
 #include "forecast/members.h"
 #include "parallel/world.h"
-#include "source/synthetic/climate.h"
+#include "source/synthetic/atmosphere.h"
 #include "storage/trial.h"
 #include "task/weather/seasonal.h"
 

@@ -17,7 +17,7 @@
 #include "source/fields/statistics.h"
 #include "source/text/text.h"
 #include "storage/output_file.h"
-#include "storage/pytorch_file.h"
+#include "storage/safetensors.h"
 #include "storage/tensor_file.h"
 
 void vt_inspect_fault(int *faults, const char *format, ...)
@@ -178,15 +178,15 @@ static vt_status print_set(const char *directory, vt_set set, const vt_corpus_op
              set == VT_SET_TRAINING ? "training" : "validation");
     if (path == NULL || (set != VT_SET_TRAINING && *words == NULL)) goto done;
     VT_TRY(vt_corpus_open(path, *words, options, &corpus));
-    vt_print("  %s: %s, %s: %lld words", sets[set], vt_file_name(path), vt_text_bytes(corpus->text_bytes, size),
-             (long long)corpus->words);
+    vt_print("  %s: %s, %s: %lld words", sets[set], vt_file_name(path),
+             vt_text_bytes((double)corpus->head.text_bytes, size), (long long)corpus->head.words);
     if (corpus->vocabulary != NULL)
-        vt_print(", %lld different ones", (long long)vt_vocabulary_size(corpus->vocabulary));
+        vt_print(", %lld different ones", (long long)corpus->vocabulary->count);
     else
-        vt_print(", %lld of which are not in the training text", (long long)corpus->unknown);
-    vt_print(", %lld windows of %d (seq_len, stride 1)\n", (long long)vt_text_windows(corpus->token_count, SEQ_LEN, 1),
-             SEQ_LEN);
-    if (corpus->has_mark) vt_print("    WARNING: it begins with a byte order mark, which is left out\n");
+        vt_print(", %lld of which are not in the training text", (long long)corpus->head.unknown);
+    vt_print(", %lld windows of %d (seq_len, stride 1)\n",
+             (long long)vt_text_windows(corpus->head.token_count, SEQ_LEN, 1), SEQ_LEN);
+    if (corpus->head.has_mark) vt_print("    WARNING: it begins with a byte order mark, which is left out\n");
     if (set == VT_SET_TRAINING) {
         *words = corpus->vocabulary;
         corpus->vocabulary = NULL;

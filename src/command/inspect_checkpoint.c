@@ -34,7 +34,7 @@ static void print_words(inspection *i)
     const bool is_there = access(path, F_OK) == 0;
     vt_inspect_check(&i->faults, vt_checkpoint_check_beside(i->index, i->directory));
     if (is_there) vt_inspect_check(&i->faults, vt_vocabulary_read(path, &words));
-    if (words != NULL) vt_print("  vocabulary: %lld words\n", (long long)vt_vocabulary_size(words));
+    if (words != NULL) vt_print("  vocabulary: %lld words\n", (long long)words->count);
     vt_vocabulary_close(&words);
     free(path);
 }

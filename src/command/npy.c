@@ -5,7 +5,7 @@
 
 #include "base/file.h"
 #include "base/text.h"
-#include "source/volumes/convert.h"
+#include "source/volumes/box.h"
 
 vt_status vt_command_npy(const vt_call *call)
 {
@@ -17,7 +17,7 @@ vt_status vt_command_npy(const vt_call *call)
     for (int i = 0; i < 2 && status == VT_OK; i++) {
         char *to = vt_text_format("%.*s_%s.npy", (int)(dot != NULL && dot > base ? dot - base : (long)strlen(base)),
                                   base, names[i]);
-        status = vt_volumes_convert(from, fields[i], to);
+        status = vt_box_convert(from, fields[i], to);
         if (status == VT_OK) vt_print("%s\n", to);
         free(to);
     }

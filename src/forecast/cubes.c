@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/csv.h"
 #include "base/fourier.h"
 #include "base/memory.h"
 #include "base/text.h"

@@ -10,7 +10,6 @@
 #include "base/memory.h"
 #include "report/progress.h"
 #include "storage/output_file.h"
-#include "storage/scratch.h"
 #include "task/loss_weights.h"
 #include "task/weather.h"
 

@@ -103,8 +103,8 @@ static vt_status draw_first_word(writing *w, int64_t text)
                              "give --prompt, or the text by --data_dir");
         goto done;
     }
-    const char *const *words = vt_vocabulary_words(counted);
-    const int64_t *counts = vt_vocabulary_counts(counted), size = vt_vocabulary_size(counted);
+    const char *const *words = counted->words;
+    const int64_t *counts = counted->counts, size = counted->count;
     for (int64_t i = 0; i < size; i++) all += (double)counts[i];
     random = uniform(w->how, text, 0) * all;
     int64_t i = 0;
@@ -119,13 +119,13 @@ static vt_status check_known(const writing *w)
 {
     enum { NAMED = 8 };
     vt_status status = VT_OK;
-    const int64_t count = vt_vocabulary_size(w->unknown);
+    const int64_t count = w->unknown->count;
     vt_text names = {0};
     for (int64_t i = 0; i < count && i < NAMED; i++)
-        vt_text_append(&names, "%s'%.60s'", i > 0 ? ", " : "", vt_vocabulary_words(w->unknown)[i]);
+        vt_text_append(&names, "%s'%.60s'", i > 0 ? ", " : "", w->unknown->words[i]);
     if (count > NAMED) vt_text_append(&names, " and %lld others", (long long)(count - NAMED));
     VT_CHECK(count == 0, "--prompt: the model doesn't know %s; it knows the %lld words of %s", names.characters,
-             (long long)vt_vocabulary_size(w->vocabulary), w->config->vocabulary);
+             (long long)w->vocabulary->count, w->config->vocabulary);
 done:
     vt_text_close(&names);
     return status;
@@ -149,8 +149,8 @@ done:
 static vt_status write_text(writing *w, int64_t text, bool prints)
 {
     vt_status status = VT_OK;
-    const int64_t size = vt_vocabulary_size(w->vocabulary);
-    const char *const *words = vt_vocabulary_words(w->vocabulary);
+    const int64_t size = w->vocabulary->count;
+    const char *const *words = w->vocabulary->words;
     vt_continuation_restart(w->continuation);
     for (int64_t i = 0; i < w->count && prints; i++) vt_print(i == 0 ? "%s" : " %s", words[w->words[i]]);
     for (int64_t i = 0; i < w->how->tokens; i++) {
@@ -179,8 +179,8 @@ vt_status vt_language_generate(const vt_config *config, const char *checkpoint, 
         "generate: each rank needs all layers; leave context_parallel and pipeline_parallel at 1 and zero_stage at 0 "
         "(--tensor_parallel divides the model)");
     VT_TRY(vt_vocabulary_read(config->vocabulary, &w.vocabulary));
-    VT_CHECK(vt_vocabulary_size(w.vocabulary) <= config->vocab_size, "%s: %lld words, but the model knows %lld",
-             config->vocabulary, (long long)vt_vocabulary_size(w.vocabulary), (long long)config->vocab_size);
+    VT_CHECK(w.vocabulary->count <= config->vocab_size, "%s: %lld words, but the model knows %lld", config->vocabulary,
+             (long long)w.vocabulary->count, (long long)config->vocab_size);
     VT_TRY(begin_text(&w, 0)); /* before the model is read */
     VT_TRY(vt_language_open(config, checkpoint, launch, &own));
     vt_world *world = own.world;

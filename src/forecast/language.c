@@ -30,8 +30,8 @@ vt_status vt_language_open(const vt_config *config, const char *checkpoint, cons
     VT_TRY(vt_world_agree(own->world, vt_task_open(config, NULL, NULL, &own->task)));
     own->task->by_batch = false; /* a score is not to depend on the batch */
     VT_TRY(vt_world_agree(own->world, vt_vocabulary_read(config->vocabulary, &words)));
-    own->task->vocabulary = vt_vocabulary_words(words); /* have to be the checkpoint's */
-    own->task->vocabulary_size = vt_vocabulary_size(words);
+    own->task->vocabulary = words->words; /* have to be the checkpoint's */
+    own->task->vocabulary_size = words->count;
     VT_TRY(vt_forecaster_open_model(config, checkpoint, own->world, own->task, &own->backend, &own->trainer));
 done:
     if (own->task != NULL) own->task->vocabulary = NULL; /* not needed any more */

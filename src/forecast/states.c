@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "storage/scratch.h"
+#include "storage/output_file.h"
 #include "task/weather.h"
 #include "task/weather/ensemble.h"
 

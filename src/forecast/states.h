@@ -1,6 +1,6 @@
 /* Rollouts of forecasts: the states of all members of some initial times, which are forecast together, one lead time
  * after the other. They are in memory; if an initial time has more members than the forecaster takes at once, in a file
- * (storage/scratch.h), so that the memory does not grow with them. */
+ * (storage/output_file.h), so that the memory does not grow with them. */
 #ifndef VT_FORECAST_STATES_H
 #define VT_FORECAST_STATES_H
 

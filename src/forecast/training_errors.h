@@ -11,7 +11,7 @@ typedef struct {
     int64_t leads, size; /* numbers of a forecast: [n_out_channels, height, width] */
     int64_t start_count; /* initial times that they are from */
     size_t bytes;
-    void *memory; /* of storage/scratch.h: float64, [leads + 1, size, 2]; NULL: nothing is known */
+    void *memory; /* of storage/output_file.h: float64, [leads + 1, size, 2]; NULL: nothing is known */
 } vt_training_errors;
 
 /* Adds the errors of a forecast at lead 0, 1, …, or at `leads` of the climatology; those that are NaN are left out.

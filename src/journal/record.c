@@ -5,11 +5,9 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "base/csv.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/process_memory.h"
 #include "base/text.h"
 #include "journal/rows.h"
 #include "report/image.h"

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/csv.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "data/source.h"

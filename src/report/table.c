@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/csv.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/text.h"

@@ -15,7 +15,7 @@ static vt_status take_numbers(const vt_array *array, const char *name, int most,
 {
     vt_status status = VT_OK;
     *count = array->store->kind->attribute_numbers(array, name, most, values, is_float);
-    VT_CHECK(*count >= 0,
+    VT_CHECK(*count >= 0 && (most != 2 || *count != 1),
              "%s: the attribute '%s' of '%s' is not %s; mend it (ncatted, h5py), as without it the values would be "
              "wrong",
              array->store->path, name, array->name,
@@ -41,91 +41,50 @@ void vt_cf_text(const vt_array *array, const char *name, char *text, size_t size
  * Data". Attributes of the same type are stored as signed numbers, too. */
 static bool drop_sign(vt_packing *packing)
 {
-    switch (packing->element) {
-    case VT_ELEMENT_INT8:
-        packing->element = VT_ELEMENT_UINT8;
-        return true;
-    case VT_ELEMENT_INT16:
-        packing->element = VT_ELEMENT_UINT16;
-        return true;
-    case VT_ELEMENT_INT32:
-        packing->element = VT_ELEMENT_UINT32;
-        return true;
-    default:
-        return false;
-    }
+    const vt_element element = packing->element;
+    const bool drops = element == VT_ELEMENT_INT8 || element == VT_ELEMENT_INT16 || element == VT_ELEMENT_INT32;
+    if (drops) packing->element++; /* each of these stands before the one without a sign */
+    return drops;
 }
 
 /* An attribute's number in the stored type. */
-static double as_stored(const vt_packing *packing, bool no_sign, double value)
+static double as_stored(const vt_packing *packing, double value)
 {
     if (packing->element == VT_ELEMENT_FLOAT32) return (double)(float)value; /* float32's 1e20 is not a double's */
     if (packing->element == VT_ELEMENT_FLOAT16) return (double)vt_float16_widen(vt_float16_round((float)value));
-    if (no_sign && value < 0) value += ldexp(1, 8 * (int)vt_element_size(packing->element));
+    if (packing->no_sign && value < 0) value += ldexp(1, 8 * (int)vt_element_size(packing->element));
     return value;
 }
 
-/* A variable of a file whose attributes are read. */
-typedef struct {
-    const vt_array *array;
-    bool no_sign;
-    vt_packing *packing;
-} packed_variable;
-
 /* The value of elements that were never written, unless _FillValue says another (netCDF User Guide, "Fill Values"):
  * netCDF's library makes it the dataset's fill value in HDF5. Bytes have none. */
-static bool default_fill(const packed_variable *variable, double *value)
+static bool default_fill(const vt_array *array, const vt_packing *packing, double *value)
 {
     static const double fills[] = {
         9.9692099683868690e+36, 9.9692099683868690e+36, 0, 0, -32767, 65535, -2147483647, 4294967295., 0};
     double stored = 0;
-    *value = as_stored(variable->packing, false, fills[variable->packing->element]);
-    return *value != 0 && variable->array->store->kind->fill_value(variable->array, &stored) &&
-           as_stored(variable->packing, variable->no_sign, stored) == *value;
+    *value = as_stored(packing, fills[packing->element]);
+    return *value != 0 && array->store->kind->fill_value(array, &stored) && as_stored(packing, stored) == *value;
 }
 
-static vt_status take_missing(const packed_variable *variable)
+static vt_status take_missing(const vt_array *array, vt_packing *packing)
 {
     static const char *const names[] = {"_FillValue", "missing_value"};
     vt_status status = VT_OK;
-    vt_packing *packing = variable->packing;
     double values[VT_MISSING_VALUES - 1];
     for (int i = 0; i < 2; i++) {
         int count = 0;
         bool is_float = false;
-        VT_TRY(take_numbers(variable->array, names[i], i == 0 ? 1 : VT_MISSING_VALUES - 1, values, &count, &is_float));
+        VT_TRY(take_numbers(array, names[i], i == 0 ? 1 : VT_MISSING_VALUES - 1, values, &count, &is_float));
         for (int v = 0; v < count; v++) {
-            const double value = as_stored(packing, variable->no_sign, values[v]);
+            const double value = as_stored(packing, values[v]);
             bool known = isnan(value); /* a NaN is found anyway */
             for (int m = 0; m < packing->missing_count; m++) known = known || packing->missing[m] == value;
             if (!known) packing->missing[packing->missing_count++] = value;
         }
         double fill = 0;
-        if (i == 0 && count == 0 && default_fill(variable, &fill)) packing->missing[packing->missing_count++] = fill;
-    }
-done:
-    return status;
-}
-
-/* One attribute of limits: `which` is where its first number goes, least (0) or most (1). */
-static vt_status take_limits(const packed_variable *variable, const char *name, int which, int most, double stored[2],
-                             double unpacked[2])
-{
-    vt_status status = VT_OK;
-    double values[2];
-    int count = 0;
-    bool is_float = false;
-    const vt_element element = variable->packing->element;
-    const bool whole = element != VT_ELEMENT_FLOAT32 && element != VT_ELEMENT_FLOAT64 && element != VT_ELEMENT_FLOAT16;
-    VT_TRY(take_numbers(variable->array, name, most, values, &count, &is_float));
-    VT_CHECK(count == 0 || count == most, "%s: the attribute '%s' of '%s' is not a pair of numbers",
-             variable->array->store->path, name, variable->array->name);
-    for (int i = 0; i < count; i++) {
-        if (isnan(values[i])) continue;
-        if (whole && is_float)
-            unpacked[which + i] = values[i];
-        else
-            stored[which + i] = as_stored(variable->packing, variable->no_sign, values[i]);
+        if (i == 0 && count == 0 && default_fill(array, packing, &fill))
+            packing->missing[packing->missing_count++] = fill;
     }
 done:
     return status;
@@ -134,14 +93,29 @@ done:
 /* Limits of the stored type apply to stored numbers; floating-point limits of whole numbers apply to unpacked ones
  * (netCDF User Guide, "Attribute Conventions"; NOAA's reanalyses have such limits). Half a step more keeps values that
  * rounding put beyond them. */
-static vt_status take_valid(const packed_variable *variable)
+static vt_status take_valid(const vt_array *array, vt_packing *packing)
 {
+    static const struct {
+        const char *name;
+        int first, count; /* of what it limits: the least (0) and the most (1) */
+    } attributes[] = {{"valid_range", 0, 2}, {"valid_min", 0, 1}, {"valid_max", 1, 1}};
     vt_status status = VT_OK;
-    vt_packing *packing = variable->packing;
-    double stored[2] = {-INFINITY, INFINITY}, unpacked[2] = {-INFINITY, INFINITY};
-    VT_TRY(take_limits(variable, "valid_range", 0, 2, stored, unpacked));
-    VT_TRY(take_limits(variable, "valid_min", 0, 1, stored, unpacked));
-    VT_TRY(take_limits(variable, "valid_max", 1, 1, stored, unpacked));
+    const vt_element element = packing->element;
+    const bool whole = element != VT_ELEMENT_FLOAT32 && element != VT_ELEMENT_FLOAT64 && element != VT_ELEMENT_FLOAT16;
+    double stored[2] = {-INFINITY, INFINITY}, unpacked[2] = {-INFINITY, INFINITY}, values[2];
+    for (size_t k = 0; k < sizeof attributes / sizeof attributes[0]; k++) {
+        int count = 0;
+        bool is_float = false;
+        VT_TRY(take_numbers(array, attributes[k].name, attributes[k].count, values, &count, &is_float));
+        for (int i = 0; i < count; i++) {
+            const int which = attributes[k].first + i;
+            if (isnan(values[i])) continue;
+            if (whole && is_float)
+                unpacked[which] = values[i];
+            else
+                stored[which] = as_stored(packing, values[i]);
+        }
+    }
     const double a = (unpacked[0] - packing->offset) / packing->scale;
     const double b = (unpacked[1] - packing->offset) / packing->scale;
     packing->least = fmax(stored[0], fmin(a, b) - 0.5);
@@ -149,7 +123,7 @@ static vt_status take_valid(const packed_variable *variable)
     packing->has_limits = packing->least > -INFINITY || packing->most < INFINITY;
     VT_CHECK(stored[0] <= stored[1] && unpacked[0] <= unpacked[1] && packing->least <= packing->most,
              "%s: by its valid_range, valid_min or valid_max no value of '%s' is valid; mend them (ncatted, h5py)",
-             variable->array->store->path, variable->array->name);
+             array->store->path, array->name);
 done:
     return status;
 }
@@ -161,15 +135,14 @@ vt_status vt_cf_packing(const vt_array *array, vt_packing *packing)
     bool is_float = false;
     char sign[16];
     vt_cf_text(array, "_Unsigned", sign, sizeof sign);
-    const bool no_sign = strcasecmp(sign, "true") == 0 && drop_sign(packing);
+    packing->no_sign = strcasecmp(sign, "true") == 0 && drop_sign(packing);
     VT_TRY(take_numbers(array, "scale_factor", 1, &packing->scale, &count, &is_float));
     VT_TRY(take_numbers(array, "add_offset", 1, &packing->offset, &count, &is_float));
     VT_CHECK(isfinite(packing->scale) && packing->scale != 0 && isfinite(packing->offset),
              "%s: '%s' has scale_factor %g and add_offset %g, which leave nothing of its values", array->store->path,
              array->name, packing->scale, packing->offset);
-    const packed_variable one = {array, no_sign, packing};
-    VT_TRY(take_missing(&one));
-    VT_TRY(take_valid(&one));
+    VT_TRY(take_missing(array, packing));
+    VT_TRY(take_valid(array, packing));
 done:
     return status;
 }

@@ -5,7 +5,7 @@
 #include <sys/mman.h>
 #include <time.h>
 
-#include "base/process_memory.h"
+#include "base/memory.h"
 
 enum { SLOTS = 1 << 16, ALIGNMENT = VT_CHUNK_ALIGNMENT };
 

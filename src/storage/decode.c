@@ -27,7 +27,9 @@ void vt_decoder_close(vt_decoder *decoder)
     free(decoder->turned.bytes);
     for (int i = 0; i < 2; i++) free(decoder->buffers[i].bytes);
     if (decoder->inflater != NULL) libdeflate_free_decompressor(decoder->inflater);
-    if (decoder->context != NULL) decoder->close_context(decoder->context);
+#ifdef VT_HAS_ZSTD
+    ZSTD_freeDCtx(decoder->context);
+#endif
     *decoder = (vt_decoder){0};
 }
 
@@ -46,11 +48,102 @@ done:
     return status;
 }
 
+/* ---- HDF5's own fletcher32 and shuffle ---- */
+
+static uint32_t fold(uint32_t sum)
+{
+    return (sum & 0xffff) + (sum >> 16);
+}
+
+/* Fletcher, "An arithmetic checksum for serial transmissions", 1982, over 16-bit words, first byte high. Sums are
+ * reduced before they can overflow. */
+uint32_t vt_fletcher32(const unsigned char *bytes, size_t count)
+{
+    enum { BEFORE_OVERFLOW = 360 };
+    uint32_t sum = 0, sum_of_sums = 0;
+    for (size_t words = count / 2; words > 0;) {
+        size_t run = words < BEFORE_OVERFLOW ? words : BEFORE_OVERFLOW;
+        words -= run;
+        for (; run > 0; run--, bytes += 2) {
+            sum += (uint32_t)bytes[0] << 8 | bytes[1];
+            sum_of_sums += sum;
+        }
+        sum = fold(sum);
+        sum_of_sums = fold(sum_of_sums);
+    }
+    if (count % 2 != 0) {
+        sum = fold(sum + ((uint32_t)bytes[0] << 8));
+        sum_of_sums = fold(sum_of_sums + sum);
+    }
+    return fold(sum_of_sums) << 16 | fold(sum);
+}
+
+typedef uint8_t vector __attribute__((vector_size(16)));
+#if defined(__clang__)
+#define LOW(a, b) __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
+#define HIGH(a, b) __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
+#else
+#define LOW(a, b) __builtin_shuffle(a, b, (vector){0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23})
+#define HIGH(a, b) __builtin_shuffle(a, b, (vector){8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31})
+#endif
+
+static vector load(const unsigned char *bytes)
+{
+    vector v;
+    memcpy(&v, bytes, sizeof v);
+    return v;
+}
+
+/* How far ahead memory is prefetched: otherwise each store would wait for its cache line. */
+enum { AHEAD = 1024, CACHE_LINE = 64 };
+
+/* Sixteen elements at a time; returns how many are done. Interleaving the first half of the planes with the second,
+ * log2(size) times, puts the bytes of each element side by side. Inlined and unrolled for each size, because only then
+ * the planes are kept in registers. */
+__attribute__((always_inline)) static inline size_t unshuffle_vectors(const unsigned char *shuffled, size_t count,
+                                                                      size_t size, unsigned char *elements)
+{
+    size_t done = 0;
+    for (; done + 16 <= count; done += 16, elements += 16 * size) {
+        vector planes[8], mixed[8];
+        for (size_t line = 0; line < 16 * size; line += CACHE_LINE) __builtin_prefetch(elements + AHEAD + line, 1);
+#pragma GCC unroll 8
+        for (size_t b = 0; b < size; b++) planes[b] = load(shuffled + b * count + done);
+#pragma GCC unroll 3
+        for (size_t round = 1; round < size; round *= 2) {
+#pragma GCC unroll 4
+            for (size_t b = 0; b < size / 2; b++) {
+                mixed[2 * b] = LOW(planes[b], planes[b + size / 2]);
+                mixed[2 * b + 1] = HIGH(planes[b], planes[b + size / 2]);
+            }
+#pragma GCC unroll 8
+            for (size_t b = 0; b < size; b++)
+                planes[b] = mixed[b]; /* cppcheck-suppress uninitvar ; size of them were set */
+        }
+#pragma GCC unroll 8
+        for (size_t b = 0; b < size; b++) memcpy(elements + 16 * b, &planes[b], sizeof planes[b]);
+    }
+    return done;
+}
+
+/* Byte b of every element lies in plane b; bytes beyond the last whole element are as they were. */
+void vt_unshuffle(const unsigned char *shuffled, size_t bytes, size_t size, unsigned char *elements)
+{
+    size_t count = bytes / size, done = 0;
+    if (size == 2) done = unshuffle_vectors(shuffled, count, 2, elements);
+    if (size == 4) done = unshuffle_vectors(shuffled, count, 4, elements);
+    if (size == 8) done = unshuffle_vectors(shuffled, count, 8, elements);
+    for (size_t b = 0; b < size; b++)
+        for (size_t i = done; i < count; i++) elements[i * size + b] = shuffled[b * count + i];
+    memcpy(elements + count * size, shuffled + count * size, bytes - count * size);
+}
+
 /* ---- filters ---- */
 
 /* A step: `count` bytes become *made ones, at most `room`; false: they are damaged. */
 typedef struct {
     vt_decoder *decoder;
+    vt_filter filter;
     const unsigned char *bytes;
     size_t count, element_size;
     unsigned char *result;
@@ -64,23 +157,13 @@ static bool undo_shuffle(step *own)
     return own->count <= own->room;
 }
 
-static bool undo_deflate(step *own, bool with_gzip_header)
+static bool undo_deflate(step *own)
 {
     if (own->decoder->inflater == NULL) own->decoder->inflater = libdeflate_alloc_decompressor();
     if (own->decoder->inflater == NULL) vt_memory_exhausted(16 << 10, "decompression");
-    return (with_gzip_header ? libdeflate_gzip_decompress
-                             : libdeflate_zlib_decompress)(own->decoder->inflater, own->bytes, own->count, own->result,
-                                                           own->room, &own->made) == LIBDEFLATE_SUCCESS;
-}
-
-static bool undo_gzip(step *own)
-{
-    return undo_deflate(own, true);
-}
-
-static bool undo_zlib(step *own)
-{
-    return undo_deflate(own, false);
+    return (own->filter == VT_FILTER_GZIP ? libdeflate_gzip_decompress : libdeflate_zlib_decompress)(
+               own->decoder->inflater, own->bytes, own->count, own->result, own->room, &own->made) ==
+           LIBDEFLATE_SUCCESS;
 }
 
 #ifdef VT_HAS_BLOSC
@@ -95,17 +178,11 @@ static bool undo_blosc(step *own)
 #endif
 
 #ifdef VT_HAS_ZSTD
-static void close_zstd(void *context)
-{
-    ZSTD_freeDCtx(context);
-}
-
 static bool undo_zstd(step *own)
 {
     vt_decoder *decoder = own->decoder;
     if (decoder->context == NULL) decoder->context = ZSTD_createDCtx();
     if (decoder->context == NULL) return false;
-    decoder->close_context = close_zstd;
     own->made = ZSTD_decompressDCtx(decoder->context, own->result, own->room, own->bytes, own->count);
     return !ZSTD_isError(own->made);
 }
@@ -147,12 +224,12 @@ static const struct {
 } rows[VT_FILTER_KINDS] = {
     [VT_FILTER_FLETCHER32] = {.name = "fletcher32", .is_sum = is_fletcher32},
     [VT_FILTER_SHUFFLE] = {.name = "shuffle", .undo = undo_shuffle},
-    [VT_FILTER_DEFLATE] = {.name = "gzip", .undo = undo_zlib},
+    [VT_FILTER_DEFLATE] = {.name = "gzip", .undo = undo_deflate},
     [VT_FILTER_BLOSC] = {"blosc", "c-blosc", "libblosc-dev", undo_blosc, NULL},
     [VT_FILTER_ZSTD] = {"zstd", "libzstd", "libzstd-dev", undo_zstd, NULL},
     [VT_FILTER_LZ4] = {"lz4", "liblz4", "liblz4-dev", undo_lz4, NULL},
-    [VT_FILTER_GZIP] = {.name = "gzip", .undo = undo_gzip},
-    [VT_FILTER_ZLIB] = {.name = "zlib", .undo = undo_zlib},
+    [VT_FILTER_GZIP] = {.name = "gzip", .undo = undo_deflate},
+    [VT_FILTER_ZLIB] = {.name = "zlib", .undo = undo_deflate},
     [VT_FILTER_CRC32C] = {.name = "crc32c", .is_sum = is_crc32c},
 };
 
@@ -223,6 +300,7 @@ vt_status vt_decode(vt_decoder *decoder, const vt_pipeline *pipeline, uint32_t s
             continue;
         }
         const bool is_last = place != NULL && (~skipped & ((UINT32_C(1) << i) - 1)) == 0;
+        own.filter = filter;
         own.bytes = bytes;
         own.room = is_last ? decoded_size : room_after(pipeline, i, decoded_size);
         own.result = place;

@@ -41,8 +41,7 @@ typedef struct {
 typedef struct {
     vt_decoder_memory stored, buffers[2], turned;
     void *inflater;
-    void *context; /* of zstd, closed by close_context */
-    void (*close_context)(void *context);
+    void *context; /* of zstd */
 } vt_decoder;
 
 void vt_decoder_close(vt_decoder *decoder);
@@ -66,7 +65,7 @@ vt_status vt_pipeline_check(const vt_pipeline *pipeline);
 /* Is HDF5's gzip the first filter to be undone, and is there no checksum? */
 bool vt_pipeline_is_gzip(const vt_pipeline *pipeline);
 
-/* HDF5's own (hdf5_filters.c). */
+/* HDF5's own. */
 uint32_t vt_fletcher32(const unsigned char *bytes, size_t count);
 void vt_unshuffle(const unsigned char *shuffled, size_t bytes, size_t element_size, unsigned char *elements);
 

@@ -9,11 +9,7 @@
 #include <time.h>
 
 /* H5Pset_file_locking came with 1.10.7 and, on the next branch, with 1.12.1. */
-#if H5_VERSION_GE(1, 12, 1) || (H5_VERSION_GE(1, 10, 7) && !H5_VERSION_GE(1, 12, 0))
-#define HAVE_FILE_LOCKING_PROPERTY 1
-#else
-#define HAVE_FILE_LOCKING_PROPERTY 0
-#endif
+#define HAVE_FILE_LOCKING_PROPERTY (H5_VERSION_GE(1, 12, 1) || (H5_VERSION_GE(1, 10, 7) && !H5_VERSION_GE(1, 12, 0)))
 
 static _Thread_local int entered; /* how often this thread has; a recursive mutex would lose its owner in a fork */
 static pthread_mutex_t library = PTHREAD_MUTEX_INITIALIZER;

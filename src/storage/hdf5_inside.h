@@ -1,5 +1,5 @@
-/* The inside of an HDF5 store, for hdf5_store.c (files and arrays), hdf5_layout.c (how arrays lie in the file) and
- * hdf5_attributes.c. */
+/* The inside of an HDF5 store, for hdf5_store.c (files and reading) and hdf5_array.c (how arrays lie in the file, and
+ * their attributes). */
 #ifndef VT_STORAGE_HDF5_INSIDE_H
 #define VT_STORAGE_HDF5_INSIDE_H
 

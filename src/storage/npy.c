@@ -181,26 +181,18 @@ char *vt_npy_shape_text(const vt_npy_form *form)
 }
 
 /* Magic, version 1.0, length, and a dictionary padded so that the values start at a multiple of 64 bytes. */
-static void append_header(vt_text *text, const int64_t *shape, int dimensions)
+void vt_npy_write_header(FILE *file, const int64_t *shape, int dimensions)
 {
     vt_text dictionary = {0};
     vt_text_append(&dictionary, "{'descr': '<f4', 'fortran_order': False, 'shape': (");
     for (int i = 0; i < dimensions; i++) vt_text_append(&dictionary, "%lld, ", (long long)shape[i]);
     vt_text_append(&dictionary, "), }");
-    int length = (int)(10 + dictionary.length + 1 + 63) / 64 * 64 - 10;
-    vt_text_append(text, "%-*s\n", length - 1, dictionary.characters);
-    vt_text_close(&dictionary);
-}
-
-void vt_npy_write_header(FILE *file, const int64_t *shape, int dimensions)
-{
-    vt_text header = {0};
-    append_header(&header, shape, dimensions);
-    const unsigned char start[4] = {1, 0, (unsigned char)header.length, (unsigned char)(header.length >> 8)};
+    const int length = (int)(10 + dictionary.length + 1 + 63) / 64 * 64 - 10;
+    const unsigned char start[4] = {1, 0, (unsigned char)length, (unsigned char)(length >> 8)};
     fwrite(magic, 1, sizeof magic, file);
     fwrite(start, 1, sizeof start, file);
-    fwrite(header.characters, 1, header.length, file);
-    vt_text_close(&header);
+    fprintf(file, "%-*s\n", length - 1, dictionary.characters);
+    vt_text_close(&dictionary);
 }
 
 vt_status vt_npy_write(const char *path, const float *values, const int64_t *shape, int dimensions)

@@ -7,27 +7,23 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file.h"
 #include "base/text.h"
 
-static int directory_length(const char *path)
-{
-    return (int)(vt_file_name(path) - path);
-}
-
 char *vt_output_partial_path(const char *path)
 {
-    int length = directory_length(path);
-    return vt_text_format("%.*s.%s.partial", length, path, path + length);
+    const char *name = vt_file_name(path);
+    return vt_text_format("%.*s.%s.partial", (int)(name - path), path, name);
 }
 
-static vt_status synchronise(const char *path, int flags)
+vt_status vt_output_synchronise(const char *path)
 {
     vt_status status = VT_OK;
-    int descriptor = open(path, flags | O_CLOEXEC);
+    int descriptor = open(path, O_RDONLY | O_CLOEXEC);
     VT_CHECK(descriptor >= 0, "can't open %s: %s", path, strerror(errno));
     /* some file systems don't synchronise directories, and say EINVAL */
     VT_CHECK(fsync(descriptor) == 0 || errno == EINVAL, "can't write %s to the disk: %s", path, strerror(errno));
@@ -36,22 +32,16 @@ done:
     return status;
 }
 
-vt_status vt_output_synchronise(const char *path)
-{
-    return synchronise(path, O_RDONLY);
-}
-
 vt_status vt_output_publish(const char *partial, const char *path)
 {
     vt_status status = VT_OK;
-    int length = directory_length(path);
-    char *directory = length == 0 ? vt_text_copy(".") : vt_text_format("%.*s", length, path);
-    VT_TRY(synchronise(partial, O_RDWR));
     struct stat info;
+    char *directory = vt_file_directory(path);
+    VT_TRY(vt_output_synchronise(partial));
     VT_CHECK(lstat(path, &info) != 0 || S_ISREG(info.st_mode) || S_ISLNK(info.st_mode),
              "can't give %s its name: a directory or a device has it", path);
     VT_CHECK(rename(partial, path) == 0, "can't rename %s to %s: %s", partial, path, strerror(errno));
-    VT_TRY(synchronise(directory, O_RDONLY | O_DIRECTORY));
+    VT_TRY(vt_output_synchronise(directory));
 done:
     if (status != VT_OK) unlink(partial);
     free(directory);
@@ -99,15 +89,14 @@ done:
 void vt_output_remove_leftovers(const char *path)
 {
     enum { ENDING = sizeof ".XXXXXX" - 1 };
-    const int above = directory_length(path);
-    char *common = vt_output_partial_path(path), *directory = vt_text_format("%.*s", above, path);
-    const char *name = common + above;
-    DIR *opened = opendir(above > 0 ? directory : ".");
+    char *common = vt_output_partial_path(path), *directory = vt_file_directory(path);
+    const char *name = vt_file_name(common);
+    DIR *opened = opendir(directory);
     for (const struct dirent *entry; opened != NULL && (entry = readdir(opened)) != NULL;) {
         if (strncmp(entry->d_name, name, strlen(name)) != 0) continue;
         const char *ending = entry->d_name + strlen(name);
         if (ending[0] != '.' || strlen(ending) != ENDING) continue;
-        char *other = vt_text_format("%s%s", directory, entry->d_name);
+        char *other = vt_text_format("%s/%s", directory, entry->d_name);
         const int file = open(other, O_RDWR | O_NOFOLLOW | O_CLOEXEC); /* NFS locks what is open for writing */
         if (file >= 0 && flock(file, LOCK_EX | LOCK_NB) == 0) unlink(other);
         if (file >= 0) close(file);
@@ -142,13 +131,22 @@ bool vt_output_exists(const char *path)
     return lstat(path, &info) == 0;
 }
 
+vt_status vt_output_check_absent(const char *path, bool force)
+{
+    vt_status status = VT_OK;
+    VT_CHECK(force || !vt_output_exists(path),
+             "%s exists already; give another directory, or --force to replace the files", path);
+done:
+    return status;
+}
+
 vt_status vt_output_check_file(const char *option, const char *path)
 {
     vt_status status = VT_OK;
     struct stat info;
-    int length = directory_length(path);
-    char *directory = length == 0 ? vt_text_copy(".") : vt_text_format("%.*s", length, path);
-    VT_CHECK(path[length] != '\0', "%s=%s: expected the name of a file, found that of a directory", option, path);
+    char *directory = vt_file_directory(path);
+    VT_CHECK(vt_file_name(path)[0] != '\0', "%s=%s: expected the name of a file, found that of a directory", option,
+             path);
     VT_CHECK(stat(directory, &info) == 0, "%s=%s: %s: %s; make the directory first", option, path, directory,
              strerror(errno));
     VT_CHECK(S_ISDIR(info.st_mode), "%s=%s: %s is no directory", option, path, directory);
@@ -158,4 +156,33 @@ vt_status vt_output_check_file(const char *option, const char *path)
 done:
     free(directory);
     return status;
+}
+
+/* ---- memory that the disk backs ---- */
+
+vt_status vt_scratch_open(const char *directory, size_t bytes, void **memory)
+{
+    vt_status status = VT_OK;
+    char *path = vt_text_format("%s/.scratch-XXXXXX", directory), size[VT_NUMBER_SIZE];
+    const int file = mkstemp(path);
+    VT_CHECK(file >= 0, "%s: can't make a file for %s there: %s", directory, vt_text_bytes((double)bytes, size),
+             strerror(errno));
+    unlink(path);
+    const int refused = posix_fallocate(file, 0, (off_t)bytes); /* or a full disk would end the process later */
+    VT_CHECK(refused == 0, "%s: can't make a file of %s there: %s", directory, vt_text_bytes((double)bytes, size),
+             strerror(refused));
+    void *mapped = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    VT_CHECK(mapped != MAP_FAILED, "%s: can't map a file of %s there: %s", directory,
+             vt_text_bytes((double)bytes, size), strerror(errno));
+    *memory = mapped;
+done:
+    if (file >= 0) close(file); /* the mapping keeps it */
+    free(path);
+    return status;
+}
+
+void vt_scratch_close(void **memory, size_t bytes)
+{
+    if (*memory != NULL) munmap(*memory, bytes);
+    *memory = NULL;
 }

@@ -4,6 +4,7 @@
 #define VT_STORAGE_OUTPUT_FILE_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdio.h>
 
 #include "base/status.h"
@@ -35,8 +36,21 @@ vt_status vt_output_make_directory(const char *path);
 
 bool vt_output_exists(const char *path);
 
+/* For sets of files: fails if there is a file of this name, unless --force says that it is replaced. */
+vt_status vt_output_check_absent(const char *path, bool force);
+
 /* Can a file of this name be made or replaced? Errors: its directory doesn't exist; a directory or a device, which must
  * not be replaced, has the name. `option` is named in the message. */
 vt_status vt_output_check_file(const char *option, const char *path);
+
+/* ---- memory for more than the machine may have: the pages of a file without a name, which the system keeps in memory
+ * as far as there is room, and writes to the disk otherwise ---- */
+
+/* *memory: `bytes` zeros, above 0; the file is in `directory`, and gone as soon as the process ends. The error says
+ * that it can't be made, or that the disk has not so much room. */
+vt_status vt_scratch_open(const char *directory, size_t bytes, void **memory);
+
+/* The same size again; *memory may be NULL. */
+void vt_scratch_close(void **memory, size_t bytes);
 
 #endif

@@ -105,7 +105,7 @@ void vt_tensor_file_close(vt_tensor_file **file)
 {
     vt_tensor_file *f = *file;
     if (f == NULL) return;
-    for (int i = 0; i < VT_TENSOR_OPEN_SOURCES; i++) vt_tensor_close_source(&f->sources[i]);
+    vt_tensor_close_sources(f);
     if (f->file >= 0) {
         vt_hdf5_enter();
         H5Fclose(f->file);

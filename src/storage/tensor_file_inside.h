@@ -11,24 +11,18 @@ enum { VT_TENSOR_OPEN_SOURCES = 64, VT_TENSOR_LONGEST_TEXT = 16 << 20 };
 /* What no checkpoint reaches: names in a group; and names in a path, as in "optimizer/moment1/head.weight". */
 enum { VT_TENSOR_MOST_NAMES = 1 << 17, VT_TENSOR_DEPTH = 3 };
 
-typedef struct {
-    char *name; /* NULL: a free place */
-    vt_tensor_file *file;
-    uint64_t last_use;
-} vt_tensor_source;
-
 struct vt_tensor_file {
     char *path;
     hid_t file;
-    int64_t bytes; /* its size when it was opened for reading */
-    vt_tensor_source sources[VT_TENSOR_OPEN_SOURCES];
-    uint64_t use_clock;
+    int64_t bytes;                                   /* its size when it was opened for reading */
+    vt_tensor_file *sources[VT_TENSOR_OPEN_SOURCES]; /* shards that its tensors lie in */
+    int source_count;
 };
 
 /* A space of `shape` with the box `box`, whose coordinates count from `origin` (NULL: zeros), selected. */
 hid_t vt_tensor_select(const vt_tensor_shape *shape, const int64_t *origin, const vt_tensor_box *box);
 
-void vt_tensor_close_source(vt_tensor_source *source);
+void vt_tensor_close_sources(vt_tensor_file *file);
 
 /* How every tensor is stored: chunks of as many rows as fit into a megabyte, each with a checksum. */
 void vt_tensor_chunk(const vt_tensor_shape *shape, hsize_t chunk[VT_TENSOR_DIMENSIONS]);

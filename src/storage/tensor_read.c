@@ -33,10 +33,9 @@ static vt_status take_source_name(const tensor *t, size_t index, char **source)
     vt_status status = VT_OK;
     *source = part_name(H5Pget_virtual_filename, t->storage, index, 255);
     VT_CHECK(*source != NULL, "%s: dataset /%s is damaged: a part in no file", t->path, t->name);
-    VT_CHECK(strpbrk(*source, "/%") == NULL && strcmp(*source, ".") != 0 && strstr(*source, "..") == NULL,
-             "%s: dataset /%s has a part in '%s', which is no file name of its directory", t->path, t->name, *source);
-    VT_CHECK(vt_text_ends_with(*source, ".h5"), "%s: dataset /%s has a part in '%s', expected a file NAME.h5", t->path,
-             t->name, *source); /* only those have been tried */
+    /* only files with this ending have been tried */
+    VT_CHECK(strpbrk(*source, "/%") == NULL && strstr(*source, "..") == NULL && vt_text_ends_with(*source, ".h5"),
+             "%s: dataset /%s has a part in '%s', expected a file NAME.h5 of its directory", t->path, t->name, *source);
 done:
     return status;
 }
@@ -217,11 +216,9 @@ done:
 
 /* ---- sources ---- */
 
-void vt_tensor_close_source(vt_tensor_source *source)
+void vt_tensor_close_sources(vt_tensor_file *file)
 {
-    vt_tensor_file_close(&source->file);
-    free(source->name);
-    *source = (vt_tensor_source){0};
+    while (file->source_count > 0) vt_tensor_file_close(&file->sources[--file->source_count]);
 }
 
 /* An index with an id takes only sources with the same. */
@@ -240,34 +237,23 @@ done:
     return status;
 }
 
-/* Opens the file `name` in the directory of `file`, unless it is open. Closes the one unused for longest if there are
- * too many. */
+/* The file `name` in the directory of `file`; opens it, unless it is open. Closes all others if there are too many. */
 static vt_status use_source(vt_tensor_file *file, const char *name, vt_tensor_file **result)
 {
     vt_status status = VT_OK;
     vt_tensor_file *opened = NULL;
-    vt_tensor_source *place = &file->sources[0];
     VT_ASSERT(name != NULL);
     char *path = vt_text_format("%.*s%s", (int)(vt_file_name(file->path) - file->path), file->path, name);
-    for (int i = 0; i < VT_TENSOR_OPEN_SOURCES; i++) {
-        vt_tensor_source *source = &file->sources[i];
-        if (source->name != NULL && strcmp(source->name, name) == 0) {
-            place = source;
-            goto done;
-        }
-        if (source->last_use < place->last_use) place = source; /* 0: free */
-    }
+    *result = NULL;
+    for (int i = 0; i < file->source_count && *result == NULL; i++)
+        if (strcmp(file->sources[i]->path, path) == 0) *result = file->sources[i];
+    if (*result != NULL) goto done;
     VT_TRY(vt_tensor_file_open(path, &opened));
     VT_TRY(check_id(file, opened));
-    vt_tensor_close_source(place);
-    place->name = vt_text_copy(name);
-    place->file = opened;
+    if (file->source_count == VT_TENSOR_OPEN_SOURCES) vt_tensor_close_sources(file);
+    *result = file->sources[file->source_count++] = opened;
     opened = NULL;
 done:
-    if (status == VT_OK) {
-        place->last_use = ++file->use_clock;
-        *result = place->file;
-    }
     vt_tensor_file_close(&opened);
     free(path);
     return status;

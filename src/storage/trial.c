@@ -27,7 +27,6 @@
 
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/process_memory.h"
 #include "storage/hdf5_access.h"
 
 enum { COMPUTING_SECONDS = 20, SECONDS = 300, OUT_OF_MEMORY = 99 };
@@ -38,13 +37,7 @@ typedef struct {
     bool prints;    /* and may take more than SECONDS, as a slow disk's */
 } limits;
 
-#if defined(__GLIBC__)
-typedef __rlimit_resource_t resource_name;
-#else
-typedef int resource_name;
-#endif
-
-static void set_limit(resource_name resource, rlim_t soft, rlim_t hard)
+static void set_limit(int resource, rlim_t soft, rlim_t hard)
 {
     struct rlimit limit;
     if (getrlimit(resource, &limit) != 0) return;

@@ -8,6 +8,7 @@
 
 #include "base/largest_value.h"
 
+/* Each whole number with a sign stands before the one without. */
 typedef enum {
     VT_ELEMENT_FLOAT32,
     VT_ELEMENT_FLOAT64,
@@ -27,6 +28,7 @@ enum { VT_MISSING_VALUES = 8 }; /* _FillValue and those of missing_value */
 typedef struct {
     vt_element element;
     bool swapped; /* of the other byte order than this machine's */
+    bool no_sign; /* by the attribute _Unsigned, which made `element` one without a sign */
     double scale, offset;
     int missing_count;
     double missing[VT_MISSING_VALUES];

@@ -9,6 +9,11 @@
 
 /* ---- shape and type ---- */
 
+const char *vt_zarr_name(const json_t *json, const char *key)
+{
+    return json_string_value(json_object_get(json, key)) ?: "(without a name)";
+}
+
 const json_t *vt_zarr_attribute(const vt_zarr_array *own, const char *name)
 {
     return json_object_get(own->node->attributes, name);
@@ -105,9 +110,8 @@ static void take_type_3(vt_zarr_array *own, const json_t *type)
     const char *name = json_string_value(type);
     for (size_t i = 0; name != NULL && i < sizeof names / sizeof names[0]; i++)
         if (strcmp(name, names[i][0]) == 0) take_type_2(own, names[i][1]);
-    const char *object = json_string_value(json_object_get(type, "name"));
     const json_t *settings = json_object_get(type, "configuration");
-    if (object != NULL && strcmp(object, "numpy.datetime64") == 0 &&
+    if (strcmp(vt_zarr_name(type, "name"), "numpy.datetime64") == 0 &&
         json_integer_value(json_object_get(settings, "scale_factor")) == 1) {
         char *as_numpy = vt_text_format("<M8[%s]", json_string_value(json_object_get(settings, "unit")) ?: "");
         take_type_2(own, as_numpy);
@@ -147,6 +151,26 @@ done:
 
 /* ---- the fill value ---- */
 
+/* An element of any type, in this machine's byte order, which is little endian. */
+typedef union {
+    uint64_t whole;
+    uint16_t half;
+    float single;
+    double wide;
+    unsigned char bytes[8];
+} element;
+
+double vt_zarr_as_double(const vt_array *array, const unsigned char *bytes)
+{
+    element own = {0};
+    const size_t size = array->element_size;
+    const int above = 64 - 8 * (int)size; /* bits that the type doesn't have */
+    memcpy(own.bytes, bytes, size);
+    if (array->numbers == VT_NUMBERS_FLOAT)
+        return size == 8 ? own.wide : size == 4 ? (double)own.single : (double)vt_float16_widen(own.half);
+    return array->is_signed ? (double)((int64_t)(own.whole << above) >> above) : (double)own.whole;
+}
+
 static int base64_digit(char c)
 {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -170,19 +194,13 @@ static bool from_base64(const char *text, double *value)
     return true;
 }
 
-/* The bits of a float type as a number. */
-static bool from_bits(const char *text, size_t size, double *value)
+/* The bits of an element. */
+static bool from_bits(const char *text, const vt_array *array, double *value)
 {
     char *end = NULL;
-    const unsigned long long bits = strtoull(text, &end, 16);
-    if (strncmp(text, "0x", 2) != 0 || *end != '\0') return false;
-    float single;
-    const uint32_t low = (uint32_t)bits;
-    memcpy(&single, &low, sizeof single);
-    *value = (double)single;
-    if (size == 8) memcpy(value, &bits, sizeof *value);
-    if (size == 2) *value = (double)vt_float16_widen((uint16_t)bits);
-    return true;
+    const element own = {.whole = strtoull(text, &end, 16)};
+    *value = vt_zarr_as_double(array, own.bytes);
+    return strncmp(text, "0x", 2) == 0 && *end == '\0';
 }
 
 bool vt_zarr_number(const json_t *json, const vt_array *array, double *value)
@@ -195,7 +213,7 @@ bool vt_zarr_number(const json_t *json, const vt_array *array, double *value)
              : strcmp(text, "Infinity") == 0  ? (double)INFINITY
              : strcmp(text, "-Infinity") == 0 ? -(double)INFINITY
                                               : 0;
-    return *value != 0 || from_bits(text, array->element_size, value) || from_base64(text, value);
+    return *value != 0 || from_bits(text, array, value) || from_base64(text, value);
 }
 
 vt_status vt_zarr_take_fill(vt_zarr_array *own)
@@ -203,25 +221,20 @@ vt_status vt_zarr_take_fill(vt_zarr_array *own)
     vt_status status = VT_OK;
     vt_array *array = &own->array;
     const json_t *fill = json_object_get(own->node->metadata, "fill_value");
-    unsigned char *bytes = array->fill;
+    element stored = {0};
     double value = 0;
     VT_CHECK(fill == NULL || json_is_null(fill) || vt_zarr_number(fill, array, &value), "its fill_value is no number");
-    const float single = (float)value;
-    const uint16_t half = vt_float16_round(single);
     const int64_t whole = json_is_integer(fill) ? json_integer_value(fill) : fabs(value) < 9e18 ? (int64_t)value : 0;
+    const size_t size = array->element_size;
     if (array->numbers == VT_NUMBERS_INTEGER)
-        memcpy(bytes, &whole, sizeof whole); /* little endian: the low bytes come first */
-    else if (array->element_size == 8)
-        memcpy(bytes, &value, sizeof value);
-    else if (array->element_size == 4)
-        memcpy(bytes, &single, sizeof single);
+        stored.whole = (uint64_t)whole; /* its low bytes come first */
+    else if (size == 8)
+        stored.wide = value;
+    else if (size == 4)
+        stored.single = (float)value;
     else
-        memcpy(bytes, &half, sizeof half);
-    for (size_t i = 0; array->swapped && i < array->element_size / 2; i++) {
-        const unsigned char byte = bytes[i];
-        bytes[i] = bytes[array->element_size - 1 - i];
-        bytes[array->element_size - 1 - i] = byte;
-    }
+        stored.half = vt_float16_round((float)value);
+    for (size_t i = 0; i < size; i++) array->fill[i] = stored.bytes[array->swapped ? size - 1 - i : i];
 done:
     return status;
 }

@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "base/float16.h"
 #include "base/memory.h"
 #include "storage/zarr_inside.h"
 
@@ -22,11 +21,21 @@ static int name_rank(const vt_zarr_array *own)
     return own->array.rank - (own->has_cells && own->array.rank == 2);
 }
 
-/* The name of the file that holds the chunk or shard `place` (counted in each of the store's dimensions), from the root
- * on. */
-static void name_file(const vt_zarr_array *own, const int64_t *place, char name[VT_ZARR_KEY])
+/* The file of a chunk or a shard. */
+typedef struct {
+    char name[VT_ZARR_KEY]; /* from the root on */
+    int descriptor;         /* -1: there is no such file */
+    int64_t bytes, changed;
+} chunk_file;
+
+/* Opens the file of the chunk or shard `place`, counted in each of the store's dimensions. */
+static vt_status open_file(const vt_zarr_array *own, const int64_t *place, chunk_file *file)
 {
+    vt_status status = VT_OK;
+    struct stat info;
+    const vt_store *store = own->array.store;
     const int rank = name_rank(own);
+    char *name = file->name;
     size_t length = (size_t)snprintf(name, VT_ZARR_KEY, "%s/%s", own->node->name,
                                      own->has_prefix ? "c"
                                      : rank == 0     ? "0"
@@ -35,28 +44,23 @@ static void name_file(const vt_zarr_array *own, const int64_t *place, char name[
         const char separator[2] = {i > 0 || own->has_prefix ? own->separator : '\0'};
         length += (size_t)snprintf(name + length, VT_ZARR_KEY - length, "%s%lld", separator, (long long)place[i]);
     }
-}
-
-/* *descriptor -1: there is no such file. */
-static vt_status open_file(const vt_zarr_array *own, const char *name, int *descriptor, struct stat *info)
-{
-    vt_status status = VT_OK;
-    const vt_store *store = own->array.store;
-    *descriptor = openat(store->descriptor, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (*descriptor < 0 && errno == ENOENT) return VT_OK;
-    VT_CHECK(*descriptor >= 0 && fstat(*descriptor, info) == 0, "%s/%s: can't open the chunk: %s", store->path, name,
-             strerror(errno));
-    VT_CHECK(S_ISREG(info->st_mode), "%s/%s should be a chunk, but is no file", store->path, name);
+    file->descriptor = openat(store->descriptor, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (file->descriptor < 0 && errno == ENOENT) return VT_OK;
+    VT_CHECK(file->descriptor >= 0 && fstat(file->descriptor, &info) == 0, "%s/%s: can't open the chunk: %s",
+             store->path, name, strerror(errno));
+    VT_CHECK(S_ISREG(info.st_mode), "%s/%s should be a chunk, but is no file", store->path, name);
+    file->bytes = info.st_size;
+    file->changed = vt_file_changed(&info);
 done:
     return status;
 }
 
-static vt_status read_bytes(const vt_zarr_array *own, const char *name, int descriptor, int64_t offset, size_t bytes,
+static vt_status read_bytes(const vt_zarr_array *own, const chunk_file *file, int64_t offset, size_t bytes,
                             void *memory)
 {
     vt_status status = VT_OK;
-    VT_CHECK(vt_file_read_at(descriptor, memory, (int64_t)bytes, offset) == (int64_t)bytes,
-             "%s/%s: can't read the chunk: %s", own->array.store->path, name,
+    VT_CHECK(vt_file_read_at(file->descriptor, memory, (int64_t)bytes, offset) == (int64_t)bytes,
+             "%s/%s: can't read the chunk: %s", own->array.store->path, file->name,
              errno != 0 ? strerror(errno) : "its file ends before it (was it cut short?)");
 done:
     return status;
@@ -64,33 +68,24 @@ done:
 
 /* ---- shards ---- */
 
-static uint64_t little_endian(const unsigned char *bytes)
-{
-    uint64_t value = 0;
-    for (int i = 7; i >= 0; i--) value = value << 8 | bytes[i];
-    return value;
-}
-
-static vt_status read_index(const vt_zarr_array *own, const char *name, int descriptor, const struct stat *info,
-                            int64_t chunks, vt_shard_index *index)
+static vt_status read_index(const vt_zarr_array *own, const chunk_file *shard, int64_t chunks, vt_shard_index *index)
 {
     vt_status status = VT_OK;
-    const char *path = own->array.store->path;
+    const char *path = own->array.store->path, *name = shard->name;
     const size_t plain = (size_t)chunks * 16, bytes = plain + 4 * (size_t)own->index_codecs.count;
     unsigned char *stored = malloc(bytes), *decoded = NULL;
-    uint64_t *places = calloc((size_t)chunks, 16);
+    uint64_t *places = malloc(plain); /* as in the shard: little endian */
     vt_decoder decoder = {0};
     VT_CHECK(stored != NULL && places != NULL, "%s/%s: out of memory for the index of %lld chunks", path, name,
              (long long)chunks);
-    VT_CHECK(info->st_size >= (int64_t)bytes,
+    VT_CHECK(shard->bytes >= (int64_t)bytes,
              "%s/%s: the shard has %lld bytes, fewer than its index needs (was it cut short?)", path, name,
-             (long long)info->st_size);
-    VT_TRY(read_bytes(own, name, descriptor, own->index_first ? 0 : info->st_size - (int64_t)bytes, bytes, stored));
-    if (vt_decode(&decoder, &own->index_codecs, 0, stored, bytes, plain, NULL, &decoded) != VT_OK) {
+             (long long)shard->bytes);
+    VT_TRY(read_bytes(own, shard, own->index_first ? 0 : shard->bytes - (int64_t)bytes, bytes, stored));
+    if (vt_decode(&decoder, &own->index_codecs, 0, stored, bytes, plain, places, &decoded) != VT_OK) {
         status = vt_error_context("%s/%s: the index of the shard is damaged", path, name);
         goto done;
     }
-    for (int64_t i = 0; i < 2 * chunks; i++) places[i] = little_endian(decoded + 8 * i);
     index->places = places;
     places = NULL;
 done:
@@ -100,49 +95,45 @@ done:
     return status;
 }
 
-/* The index of the shard `shard`, NULL if there is no such file, which else is open then. */
-static vt_status open_shard(vt_zarr_array *own, const int64_t *shard, char name[VT_ZARR_KEY], int *descriptor,
-                            struct stat *file, const vt_shard_index **result)
+/* The index of the shard `place`, NULL if there is no such file, which else is open then. */
+static vt_status open_shard(vt_zarr_array *own, const int64_t *place, chunk_file *shard, const vt_shard_index **result)
 {
     vt_status status = VT_OK;
     int64_t number = 0, chunks = 1;
     const char *path = own->array.store->path;
     for (int i = 0; i < own->array.rank; i++) {
-        number = number * ((own->extent[i] + own->shard[i] - 1) / own->shard[i]) + shard[i];
+        number = number * ((own->extent[i] + own->shard[i] - 1) / own->shard[i]) + place[i];
         chunks *= own->shard[i] / own->chunk[i];
     }
-    name_file(own, shard, name);
     *result = NULL;
-    VT_TRY(open_file(own, name, descriptor, file));
-    if (*descriptor < 0) goto done;
-    const struct stat info = *file;
+    VT_TRY(open_file(own, place, shard));
+    if (shard->descriptor < 0) goto done;
     pthread_mutex_lock(&own->lock);
     if (own->shards == NULL) own->shards = calloc((size_t)own->shard_count, sizeof *own->shards);
     vt_shard_index *index = own->shards != NULL ? &own->shards[number] : NULL;
     if (index != NULL && !index->known) {
-        status = read_index(own, name, *descriptor, &info, chunks, index);
+        status = read_index(own, shard, chunks, index);
         index->known = status == VT_OK;
-        index->bytes = info.st_size;
-        index->changed = info.st_mtim;
+        index->bytes = shard->bytes;
+        index->changed = shard->changed;
     }
     pthread_mutex_unlock(&own->lock);
     if (status != VT_OK) goto done;
     VT_CHECK(index != NULL, "%s: out of memory for the indices of %lld shards", path, (long long)own->shard_count);
-    VT_CHECK(index->bytes == info.st_size && index->changed.tv_sec == info.st_mtim.tv_sec &&
-                 index->changed.tv_nsec == info.st_mtim.tv_nsec,
-             "%s/%s: the shard was written anew while it was in use; data must not change during a run", path, name);
+    VT_CHECK(index->bytes == shard->bytes && index->changed == shard->changed,
+             "%s/%s: the shard was written anew while it was in use; data must not change during a run", path,
+             shard->name);
     *result = index;
 done:
     return status;
 }
 
-/* Where the chunk `place` is; *offset -1: it was never written. *descriptor is the open shard, or -1. */
-static vt_status find_in_shard(vt_zarr_array *own, const int64_t *place, char name[VT_ZARR_KEY], int *descriptor,
-                               int64_t *offset, int64_t *bytes)
+/* Where the chunk `place` is; *offset -1: it was never written. */
+static vt_status find_in_shard(vt_zarr_array *own, const int64_t *place, chunk_file *file, int64_t *offset,
+                               int64_t *bytes)
 {
     vt_status status = VT_OK;
     int64_t shard[VT_ARRAY_RANK] = {0}, within = 0;
-    struct stat info = {0};
     const vt_shard_index *index = NULL;
     for (int i = 0; i < own->array.rank; i++) {
         const int64_t each = own->shard[i] / own->chunk[i];
@@ -150,14 +141,14 @@ static vt_status find_in_shard(vt_zarr_array *own, const int64_t *place, char na
         within = within * each + place[i] % each;
     }
     *offset = -1;
-    VT_TRY(open_shard(own, shard, name, descriptor, &info, &index));
+    VT_TRY(open_shard(own, shard, file, &index));
     if (index == NULL) goto done;
     const uint64_t from = index->places[2 * within], size = index->places[2 * within + 1];
     if (from == NOWHERE && size == NOWHERE) goto done;
-    VT_CHECK(from <= (uint64_t)info.st_size && size <= (uint64_t)info.st_size - from,
+    VT_CHECK(from <= (uint64_t)file->bytes && size <= (uint64_t)file->bytes - from,
              "%s/%s: by its index a chunk lies at bytes %llu to %llu, but the shard has %lld (was it cut short?)",
-             own->array.store->path, name, (unsigned long long)from, (unsigned long long)(from + size),
-             (long long)info.st_size);
+             own->array.store->path, file->name, (unsigned long long)from, (unsigned long long)(from + size),
+             (long long)file->bytes);
     *offset = (int64_t)from;
     *bytes = (int64_t)size;
 done:
@@ -166,32 +157,22 @@ done:
 
 /* ---- chunks ---- */
 
-static vt_status find_chunk(vt_zarr_array *own, const int64_t *place, char name[VT_ZARR_KEY], int *descriptor,
-                            int64_t *offset, int64_t *bytes)
-{
-    vt_status status = VT_OK;
-    struct stat info = {0};
-    *descriptor = -1;
-    if (own->is_sharded) return find_in_shard(own, place, name, descriptor, offset, bytes);
-    name_file(own, place, name);
-    VT_TRY(open_file(own, name, descriptor, &info));
-    *offset = *descriptor < 0 ? -1 : 0;
-    *bytes = info.st_size;
-done:
-    return status;
-}
-
 vt_status vt_zarr_load_chunk(const vt_array *array, const int64_t *first, vt_decoder *decoder, size_t bytes,
                              void *place, unsigned char **decoded)
 {
     vt_status status = VT_OK;
     vt_zarr_array *own = (vt_zarr_array *)array; /* the lock guards what changes in it */
     int64_t at[VT_ARRAY_RANK] = {0}, offset = -1, size = 0;
-    char name[VT_ZARR_KEY];
-    int descriptor = -1;
+    chunk_file file = {.descriptor = -1};
     unsigned char *stored = place;
     for (int i = 0; i < array->rank; i++) at[own->stored_as[i]] = first[i] / own->chunk[own->stored_as[i]];
-    VT_TRY(find_chunk(own, at, name, &descriptor, &offset, &size));
+    if (own->is_sharded) {
+        VT_TRY(find_in_shard(own, at, &file, &offset, &size));
+    } else {
+        VT_TRY(open_file(own, at, &file));
+        offset = file.descriptor < 0 ? -1 : 0;
+        size = file.bytes;
+    }
     const bool as_is =
         offset < 0 || (array->pipeline.count == 0 && size == (int64_t)bytes); /* can be read into its place */
     if (!as_is || place == NULL)
@@ -201,13 +182,13 @@ vt_status vt_zarr_load_chunk(const vt_array *array, const int64_t *first, vt_dec
         vt_array_fill(array, bytes, stored);
         goto done;
     }
-    VT_TRY(read_bytes(own, name, descriptor, offset, (size_t)size, stored));
+    VT_TRY(read_bytes(own, &file, offset, (size_t)size, stored));
     if (!as_is && vt_decode(decoder, &array->pipeline, 0, stored, (size_t)size, bytes, place, decoded) != VT_OK)
         status = own->is_sharded ? vt_error_context("%s/%s: the chunk at byte %lld is damaged", array->store->path,
-                                                    name, (long long)offset)
-                                 : vt_error_context("%s/%s: the chunk is damaged", array->store->path, name);
+                                                    file.name, (long long)offset)
+                                 : vt_error_context("%s/%s: the chunk is damaged", array->store->path, file.name);
 done:
-    if (descriptor >= 0) close(descriptor);
+    if (file.descriptor >= 0) close(file.descriptor);
     return status;
 }
 
@@ -218,18 +199,16 @@ static int64_t count_in_file(vt_zarr_array *own, const int64_t *place)
 {
     const int rank = own->array.rank;
     int64_t sizes[VT_ARRAY_RANK], chunks = 1, written = 0;
-    char name[VT_ZARR_KEY];
-    struct stat info = {0};
     const vt_shard_index *index = NULL;
-    int descriptor = -1;
+    chunk_file file = {.descriptor = -1};
     for (int i = 0; i < rank; i++) {
         const int64_t left = own->extent[i] - place[i] * own->shard[i];
         sizes[i] = ((left < own->shard[i] ? left : own->shard[i]) + own->chunk[i] - 1) / own->chunk[i];
         chunks *= sizes[i];
     }
     if (!own->is_sharded) return chunks;
-    if (open_shard(own, place, name, &descriptor, &info, &index) != VT_OK) vt_error_clear(); /* reading says why */
-    if (descriptor >= 0) close(descriptor);
+    if (open_shard(own, place, &file, &index) != VT_OK) vt_error_clear(); /* reading says why */
+    if (file.descriptor >= 0) close(file.descriptor);
     for (int64_t c = 0; c < chunks && index != NULL; c++) {
         int64_t within = 0, rest = c, all = 1;
         for (int i = rank - 1; i >= 0; rest /= sizes[i--]) {
@@ -308,25 +287,6 @@ static void take_element(const vt_array *array, const unsigned char *from, unsig
     for (size_t i = 0; i < size; i++) to[i] = from[array->swapped ? size - 1 - i : i];
 }
 
-static double as_double(const vt_array *array, const unsigned char *bytes)
-{
-    int64_t whole = 0;
-    uint16_t half;
-    float single;
-    double value;
-    const size_t size = array->element_size;
-    if (array->numbers == VT_NUMBERS_INTEGER) {
-        memcpy(&whole, bytes, size);
-        if (size == 8) return array->is_signed ? (double)whole : (double)(uint64_t)whole;
-        const int64_t beyond = INT64_C(1) << (8 * size);
-        return (double)(array->is_signed && whole >= beyond / 2 ? whole - beyond : whole);
-    }
-    memcpy(&half, bytes, sizeof half);
-    memcpy(&single, bytes, size == 2 ? 2 : sizeof single);
-    memcpy(&value, bytes, size < 8 ? 2 : sizeof value);
-    return size == 8 ? value : size == 4 ? (double)single : (double)vt_float16_widen(half);
-}
-
 /* Copies what the chunk that begins at `first` holds of the box; all in the array's order of dimensions. */
 static void copy_part(const vt_array *array, const unsigned char *chunk, const int64_t *first, const int64_t *start,
                       const int64_t *count, bool as_doubles, unsigned char *values)
@@ -346,7 +306,7 @@ static void copy_part(const vt_array *array, const unsigned char *chunk, const i
             to = to * count[i] + at[i] - start[i];
         }
         take_element(array, chunk + (size_t)from * size, bytes);
-        const double number = as_doubles ? as_double(array, bytes) : 0;
+        const double number = as_doubles ? vt_zarr_as_double(array, bytes) : 0;
         memcpy(values + (size_t)to * result, as_doubles ? (const void *)&number : bytes, result);
         for (d = array->rank - 1; d >= 0; d--) {
             if (++at[d] < high[d]) break;

@@ -6,7 +6,6 @@
 
 #include <jansson.h>
 #include <pthread.h>
-#include <time.h>
 
 #include "storage/store.h"
 
@@ -20,7 +19,7 @@ typedef struct {
     /* Somebody found it by name: when its directory had changed last, and `c` in it, where version 3 has its chunks.
      * Chunks that are removed, or replaced as zarr does it, change one of them, if they lie right in it. */
     bool is_used;
-    struct timespec changed[2];
+    int64_t changed[2];
 } vt_zarr_node;
 
 typedef struct {
@@ -29,16 +28,14 @@ typedef struct {
     json_t *attributes; /* of the root; NULL: none */
     vt_zarr_node *nodes;
     int64_t node_count;
-    char *metadata_name;     /* the file of the root's metadata: they must stay what they were */
-    int64_t metadata_bytes;  /* its size … */
-    struct timespec changed; /* … and when it was written */
+    char *metadata_name;             /* the file of the root's metadata: they must stay what they were */
+    int64_t metadata_bytes, changed; /* its size, and when it was written */
 } vt_zarr_store;
 
 /* Where the chunks of a shard lie: pairs of offset and size. */
 typedef struct {
-    int64_t bytes; /* the shard's, when this was read */
-    struct timespec changed;
-    uint64_t *places; /* [2 · chunks of a shard]; NULL: the shard isn't there */
+    int64_t bytes, changed; /* the shard's, when this was read */
+    uint64_t *places;       /* [2 · chunks of a shard]; NULL: the shard isn't there */
     bool known;
 } vt_shard_index;
 
@@ -82,9 +79,15 @@ vt_status vt_zarr_take_storage(vt_zarr_array *own, int version, char **storage);
 /* Rows and columns of the grid that anemoi's stores lay out as cells; false: the store is another one. */
 bool vt_zarr_cells(const vt_zarr_store *store, int64_t *rows, int64_t *columns);
 
+/* The text of a key; "(without a name)": there is none. */
+const char *vt_zarr_name(const json_t *json, const char *key);
+
 /* An attribute; the name of a dimension; NULL: there is none. */
 const json_t *vt_zarr_attribute(const vt_zarr_array *own, const char *name);
 const char *vt_zarr_dimension(const vt_zarr_array *own, int stored_dimension);
+
+/* An element in this machine's byte order. */
+double vt_zarr_as_double(const vt_array *array, const unsigned char *bytes);
 
 /* A number of the metadata: also "NaN", "Infinity", "-Infinity", "0x7fc00000" (its bits) and, as xarray writes them,
  * its eight bytes in base64. */

@@ -160,33 +160,24 @@ done:
     return status;
 }
 
-/* {"t2m/.zarray": …, "t2m/.zattrs": …} */
-static vt_status take_consolidated_2(vt_zarr_store *store, json_t *all)
+/* {"t2m/.zarray": …, "t2m/.zattrs": …}; of version 3 {"t2m": {"node_type": "array", "attributes": …}} */
+static vt_status take_consolidated(vt_zarr_store *store, json_t *all)
 {
     vt_status status = VT_OK;
-    const char *key;
+    const char *key, *end = store->version == 2 ? "/.zarray" : "";
     json_t *value;
     json_object_foreach(all, key, value)
     {
-        if (!vt_text_ends_with(key, "/.zarray")) continue;
-        char *name = vt_text_format("%.*s", (int)(strlen(key) - strlen("/.zarray")), key);
+        if (!vt_text_ends_with(key, end) || !is_array(value)) continue;
+        char *name = vt_text_format("%.*s", (int)(strlen(key) - strlen(end)), key);
         char *attributes = vt_text_format("%s/.zattrs", name);
-        status = add_consolidated(store, name, value, json_object_get(all, attributes));
+        status = add_consolidated(store, name, value,
+                                  store->version == 2 ? json_object_get(all, attributes)
+                                                      : json_object_get(value, "attributes"));
         free(attributes);
         free(name);
         if (status != VT_OK) break;
     }
-    return status;
-}
-
-/* {"t2m": {"node_type": "array", …}} */
-static vt_status take_consolidated_3(vt_zarr_store *store, json_t *all)
-{
-    vt_status status = VT_OK;
-    const char *key;
-    json_t *value;
-    json_object_foreach(all, key, value) if (status == VT_OK && is_array(value)) status =
-        add_consolidated(store, key, value, json_object_get(value, "attributes"));
     return status;
 }
 
@@ -264,17 +255,17 @@ static vt_status find_root(vt_zarr_store *store, json_t **root)
         VT_CHECK(fstatat(store->store.descriptor, files[i].name, &info, 0) == 0, "can't look at %s/%s: %s", path,
                  files[i].name, strerror(errno));
         store->metadata_bytes = info.st_size;
-        store->changed = info.st_mtim;
+        store->changed = vt_file_changed(&info);
     }
-    VT_CHECK(*root != NULL || faccessat(store->store.descriptor, ".zarray", F_OK, 0) != 0,
+    const bool is_single = *root == NULL
+                               ? faccessat(store->store.descriptor, ".zarray", F_OK, 0) == 0
+                               : store->version == 3 && strcmp(vt_zarr_name(*root, "node_type"), "group") != 0;
+    VT_CHECK(!is_single,
              "%s is a single Zarr array; a store is a group of arrays that have names (variables, times, latitudes)",
              path);
     VT_CHECK(*root != NULL, "%s is no Zarr store: it has none of .zmetadata, .zgroup and zarr.json", path);
     const json_int_t format = json_integer_value(json_object_get(*root, "zarr_format"));
     VT_CHECK(store->version != 3 || format == 3, "%s/zarr.json: its zarr_format is not 3", path);
-    VT_CHECK(store->version != 3 || strcmp(json_string_value(json_object_get(*root, "node_type")) ?: "", "group") == 0,
-             "%s is a single Zarr array; a store is a group of arrays that have names (variables, times, latitudes)",
-             path);
     if (store->version == 3 && vt_zarr_check_extensions(*root) != VT_OK)
         status = vt_error_context("%s/zarr.json", path);
 done:
@@ -303,7 +294,7 @@ vt_status vt_zarr_read_nodes(vt_zarr_store *store)
             note_difference(store, "/", attributes, store->attributes);
     }
     if (json_is_object(all))
-        VT_TRY((store->version == 3 ? take_consolidated_3 : take_consolidated_2)(store, all));
+        VT_TRY(take_consolidated(store, all));
     else
         VT_TRY(walk(store, "", 0));
     if (store->node_count > 0) qsort(store->nodes, (size_t)store->node_count, sizeof *store->nodes, by_name);

@@ -4,16 +4,23 @@
 #include "base/text.h"
 #include "storage/zarr_inside.h"
 
+static void append_sizes(vt_text *words, const char *what, const int64_t *sizes, int rank)
+{
+    vt_text_append(words, "%s [", what);
+    for (int i = 0; i < rank; i++) vt_text_append(words, "%s%lld", i > 0 ? ", " : "", (long long)sizes[i]);
+    vt_text_append(words, "]");
+}
+
 /* Adds a codec from bytes to bytes, with its settings. */
 static vt_status add_codec(const char *name, const json_t *settings, vt_pipeline *codecs, vt_text *words)
 {
     vt_status status = VT_OK;
-    const char *place = name != NULL && strncmp(name, "numcodecs.", 10) == 0 ? name + 10 : name;
-    const vt_filter filter = place != NULL ? vt_filter_of_zarr(place) : VT_FILTER_KINDS;
+    const char *place = strncmp(name, "numcodecs.", 10) == 0 ? name + 10 : name;
+    const vt_filter filter = vt_filter_of_zarr(place);
     VT_CHECK(filter != VT_FILTER_KINDS,
              "it is compressed with the codec or filter '%s', which is not read; blosc, zstd, lz4, gzip, zlib and "
              "crc32c are",
-             name != NULL ? name : "(without a name)");
+             name);
     VT_CHECK(codecs->count < VT_FILTERS, "it has more than %d codecs", VT_FILTERS);
     codecs->filters[codecs->count++] = filter;
     vt_text_append(words, ", %s", place);
@@ -61,11 +68,10 @@ static vt_status take_storage_2(vt_zarr_array *own, vt_text *words)
     own->separator = separator != NULL && strcmp(separator, "/") == 0 ? '/' : '.';
     for (size_t i = 0; i < json_array_size(filters); i++) {
         const json_t *filter = json_array_get(filters, i);
-        VT_TRY(add_codec(json_string_value(json_object_get(filter, "id")), filter, &own->array.pipeline, words));
+        VT_TRY(add_codec(vt_zarr_name(filter, "id"), filter, &own->array.pipeline, words));
     }
     if (json_is_object(compressor))
-        VT_TRY(
-            add_codec(json_string_value(json_object_get(compressor, "id")), compressor, &own->array.pipeline, words));
+        VT_TRY(add_codec(vt_zarr_name(compressor, "id"), compressor, &own->array.pipeline, words));
     if (reversed) vt_text_append(words, ", the first dimension fastest");
 done:
     return status;
@@ -108,9 +114,7 @@ static vt_status take_sharding(vt_zarr_array *own, const json_t *settings, int *
     }
     own->is_sharded = true;
     own->index_first = place != NULL && strcmp(place, "start") == 0;
-    vt_text_append(words, " in shards of [");
-    for (int i = 0; i < rank; i++) vt_text_append(words, "%s%lld", i > 0 ? ", " : "", (long long)own->shard[i]);
-    vt_text_append(words, "]");
+    append_sizes(words, " in shards of", own->shard, rank);
     VT_TRY(take_codecs_3(own, json_object_get(settings, "codecs"), true, &own->array.pipeline, order, words));
     VT_TRY(take_codecs_3(own, json_object_get(settings, "index_codecs"), true, &own->index_codecs, NULL, &unused));
     for (int i = 0; i < own->index_codecs.count; i++)
@@ -129,25 +133,23 @@ static vt_status take_codecs_3(vt_zarr_array *own, const json_t *list, bool in_s
     VT_CHECK(json_is_array(list), "its metadata have no list of codecs");
     for (size_t i = 0; i < json_array_size(list); i++) {
         const json_t *codec = json_array_get(list, i), *settings = json_object_get(codec, "configuration");
-        const char *name = json_string_value(json_is_string(codec) ? codec : json_object_get(codec, "name"));
-        const bool is_bytes = name != NULL && strcmp(name, "bytes") == 0;
-        if (name != NULL && strcmp(name, "transpose") == 0 && order != NULL && !are_bytes) {
+        const char *name = json_is_string(codec) ? json_string_value(codec) : vt_zarr_name(codec, "name");
+        if (strcmp(name, "transpose") == 0 && order != NULL && !are_bytes) {
             VT_TRY(take_transpose(settings, own->array.rank, order));
             vt_text_append(words, ", transposed");
-        } else if (is_bytes && !are_bytes) {
+        } else if (strcmp(name, "bytes") == 0 && !are_bytes) {
             const char *endian = json_string_value(json_object_get(settings, "endian"));
             const bool big = endian != NULL && strcmp(endian, "big") == 0;
             VT_CHECK(order != NULL || !big, "the index of its shards is big endian");
             if (order != NULL) own->array.swapped = big && own->array.element_size > 1;
             are_bytes = true;
-        } else if (name != NULL && strcmp(name, "sharding_indexed") == 0 && !in_shard && !are_bytes) {
+        } else if (strcmp(name, "sharding_indexed") == 0 && !in_shard && !are_bytes) {
             for (int d = 0; d < own->array.rank; d++)
                 VT_CHECK(order[d] == d, "its shards are transposed as a whole, which is not read");
             VT_TRY(take_sharding(own, settings, order, words));
             are_bytes = true;
         } else {
-            VT_CHECK(are_bytes && (in_shard || !own->is_sharded), "its codec or filter '%s' is not read there",
-                     name != NULL ? name : "(without a name)");
+            VT_CHECK(are_bytes && (in_shard || !own->is_sharded), "its codec or filter '%s' is not read there", name);
             VT_TRY(add_codec(name, settings, codecs, words));
         }
     }
@@ -161,17 +163,15 @@ static vt_status take_storage_3(vt_zarr_array *own, vt_text *words)
     vt_status status = VT_OK;
     const json_t *metadata = own->node->metadata, *grid = json_object_get(metadata, "chunk_grid");
     const json_t *keys = json_object_get(metadata, "chunk_key_encoding");
-    const char *grid_name = json_string_value(json_object_get(grid, "name"));
+    const char *grid_name = vt_zarr_name(grid, "name");
     const char *key_name = json_string_value(json_object_get(keys, "name"));
     const char *separator = json_string_value(json_object_get(json_object_get(keys, "configuration"), "separator"));
     const json_t *transformers = json_object_get(metadata, "storage_transformers");
     int order[VT_ARRAY_RANK] = {0};
     VT_TRY(vt_zarr_check_extensions(metadata));
-    VT_CHECK(grid_name != NULL && strcmp(grid_name, "regular") == 0, "its chunk grid '%s' is not read; 'regular' is",
-             grid_name != NULL ? grid_name : "(without a name)");
-    const char *transformer = json_string_value(json_object_get(json_array_get(transformers, 0), "name"));
+    VT_CHECK(strcmp(grid_name, "regular") == 0, "its chunk grid '%s' is not read; 'regular' is", grid_name);
     VT_CHECK(json_array_size(transformers) == 0, "it has the storage transformer '%s', which is not read",
-             transformer != NULL ? transformer : "(without a name)");
+             vt_zarr_name(json_array_get(transformers, 0), "name"));
     VT_TRY(vt_zarr_sizes(json_object_get(json_object_get(grid, "configuration"), "chunk_shape"), own->array.rank, 1,
                          "chunk_shape", own->chunk));
     memcpy(own->shard, own->chunk, sizeof own->shard);
@@ -216,14 +216,10 @@ vt_status vt_zarr_take_storage(vt_zarr_array *own, int version, char **storage)
                  "its chunks are larger than 2 GB");
     VT_TRY(vt_pipeline_check(&own->array.pipeline));
     VT_TRY(vt_zarr_take_fill(own));
-    vt_text_append(&sizes, "chunks of [");
-    for (int i = 0; i < own->array.rank; i++)
-        vt_text_append(&sizes, "%s%lld", i > 0 ? ", " : "", (long long)own->chunk[i]);
-    vt_text_append(&sizes, "]%s%s", words.characters, own->array.pipeline.count == 0 ? ", not compressed" : "");
+    append_sizes(&sizes, "chunks of", own->chunk, own->array.rank);
+    vt_text_append(&sizes, "%s%s", words.characters, own->array.pipeline.count == 0 ? ", not compressed" : "");
     *storage = sizes.characters;
-    sizes = (vt_text){0};
 done:
     vt_text_close(&words);
-    vt_text_close(&sizes);
     return status;
 }

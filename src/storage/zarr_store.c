@@ -13,17 +13,12 @@
 
 extern const vt_store_kind vt_store_zarr;
 
-static bool is_remote(const char *path)
-{
-    return strstr(path, "://") != NULL;
-}
-
 /* What any build says of a path that it can't read. */
 static vt_status check_place(const char *path)
 {
     vt_status status = VT_OK;
     struct stat info;
-    VT_CHECK(!is_remote(path),
+    VT_CHECK(strstr(path, "://") == NULL,
              "%s is a remote store, and only files on disk are read; copy the part that you need first: "
              "xarray.open_zarr('%s').sel(time=slice('2015', '2020'))[['2m_temperature']].to_zarr('era5.zarr') "
              "(docs/data.md, \"Zarr\")",
@@ -63,27 +58,14 @@ done:
     return status;
 }
 
-/* tv_nsec -1: there is no such directory. */
-static struct timespec time_of(const vt_store *store, const vt_zarr_node *node, int which)
+/* -1: there is no such directory. */
+static int64_t time_of(const vt_store *store, const vt_zarr_node *node, int which)
 {
     struct stat info;
     char *name = vt_text_format("%s%s", node->name, which == 0 ? "" : "/c");
     const bool is_there = fstatat(store->descriptor, name, &info, 0) == 0;
     free(name);
-    return is_there ? info.st_mtim : (struct timespec){.tv_nsec = -1};
-}
-
-static vt_status check_array(const vt_store *store, const vt_zarr_node *node)
-{
-    vt_status status = VT_OK;
-    for (int i = 0; i < 2 && node->is_used; i++) {
-        const struct timespec before = node->changed[i], now = time_of(store, node, i);
-        VT_CHECK(now.tv_sec == before.tv_sec && now.tv_nsec == before.tv_nsec,
-                 "%s/%s: files in it were written or removed while it was in use; data must not change during a run",
-                 store->path, node->name);
-    }
-done:
-    return status;
+    return is_there ? vt_file_changed(&info) : -1;
 }
 
 static vt_status check_unchanged(const vt_store *store)
@@ -92,11 +74,15 @@ static vt_status check_unchanged(const vt_store *store)
     const vt_zarr_store *own = (const vt_zarr_store *)store;
     struct stat info;
     if (fstatat(store->descriptor, own->metadata_name, &info, 0) != 0) return VT_OK; /* reading will say why */
-    VT_CHECK(info.st_size == own->metadata_bytes && info.st_mtim.tv_sec == own->changed.tv_sec &&
-                 info.st_mtim.tv_nsec == own->changed.tv_nsec,
+    VT_CHECK(info.st_size == own->metadata_bytes && vt_file_changed(&info) == own->changed,
              "%s/%s was written anew while it was in use; data must not change during a run", store->path,
              own->metadata_name);
-    for (int64_t i = 0; i < own->node_count; i++) VT_TRY(check_array(store, &own->nodes[i]));
+    for (const vt_zarr_node *node = own->nodes; node < own->nodes + own->node_count; node++)
+        for (int i = 0; i < 2 && node->is_used; i++)
+            VT_CHECK(time_of(store, node, i) == node->changed[i],
+                     "%s/%s: files in it were written or removed while it was in use; data must not change during a "
+                     "run",
+                     store->path, node->name);
 done:
     return status;
 }
@@ -206,6 +192,13 @@ done:
 
 /* ---- attributes ---- */
 
+/* Value i of an attribute, which is a list or a single one; NULL behind the last, and of null. */
+static const json_t *value_of(const json_t *attribute, size_t i)
+{
+    if (json_is_array(attribute)) return json_array_get(attribute, i);
+    return i == 0 && !json_is_null(attribute) ? attribute : NULL;
+}
+
 static int attribute_numbers(const vt_array *array, const char *name, int most, double *values, bool *is_float)
 {
     const vt_zarr_array *own = (const vt_zarr_array *)array;
@@ -217,14 +210,12 @@ static int attribute_numbers(const vt_array *array, const char *name, int most, 
     if (value == NULL && of_version_2 && is_field && strcmp(name, "_FillValue") == 0)
         value = json_object_get(own->node->metadata, "fill_value");
     if (value == NULL || json_is_null(value)) return 0;
-    const int count = json_is_array(value) ? (int)json_array_size(value) : 1;
-    if (count < 1 || count > most) return -1;
-    for (int i = 0; i < count; i++) {
-        const json_t *one = json_is_array(value) ? json_array_get(value, (size_t)i) : value;
-        if (!vt_zarr_number(one, array, &values[i])) return -1;
+    int count = 0;
+    for (const json_t *one; (one = value_of(value, (size_t)count)) != NULL; count++) {
+        if (count == most || !vt_zarr_number(one, array, &values[count])) return -1;
         *is_float = *is_float || !json_is_integer(one);
     }
-    return count;
+    return count > 0 ? count : -1;
 }
 
 static vt_status attribute_texts(const vt_array *array, const char *name, char ***texts, int64_t *count)
@@ -235,18 +226,17 @@ static vt_status attribute_texts(const vt_array *array, const char *name, char *
         value = json_object_get(((const vt_zarr_store *)array->store)->attributes, "variables");
     if (strcmp(name, "missing_dates") == 0) /* of all its arrays */
         value = json_object_get(((const vt_zarr_store *)array->store)->attributes, name);
-    if (json_is_null(value)) value = NULL;
-    const char *dates = strcmp(name, "units") == 0 ? own->dates : NULL;
-    *texts = NULL;
-    *count = value == NULL ? dates != NULL : json_is_array(value) ? (int64_t)json_array_size(value) : 1;
-    for (int64_t i = 0; i < *count; i++)
-        if (value != NULL && !json_is_string(json_is_array(value) ? json_array_get(value, (size_t)i) : value))
-            *count = -1;
-    if (*count <= 0) return VT_OK;
-    *texts = vt_allocate((size_t)*count, sizeof **texts, "the texts of a Zarr store");
-    for (int64_t i = 0; i < *count; i++)
-        (*texts)[i] = vt_text_copy(
-            value == NULL ? dates : json_string_value(json_is_array(value) ? json_array_get(value, (size_t)i) : value));
+    vt_names list = {0};
+    bool are_texts = true;
+    const json_t *one;
+    for (size_t i = 0; are_texts && (one = value_of(value, i)) != NULL; i++) {
+        are_texts = json_is_string(one);
+        if (are_texts) vt_names_add(&list, json_string_value(one));
+    }
+    if (value == NULL && own->dates != NULL && strcmp(name, "units") == 0) vt_names_add(&list, own->dates);
+    if (!are_texts) vt_names_close(&list);
+    *texts = list.names;
+    *count = are_texts ? list.count : -1;
     return VT_OK;
 }
 

@@ -31,7 +31,7 @@ static vt_status loss_of_frequencies(const vt_text_source *training, const vt_te
 {
     enum { BLOCK = 4096 };
     vt_status status = VT_OK;
-    const int64_t *counts = vt_vocabulary_counts(training->vocabulary), size = vt_vocabulary_size(training->vocabulary);
+    const int64_t *counts = training->vocabulary->counts, size = training->vocabulary->count;
     const int64_t tokens = (validation->source.sample_count - 1) * validation->stride + validation->seq_len + 1;
     int32_t block[BLOCK];
     double all = 0, sum = 0, weights = 0;
@@ -102,8 +102,8 @@ static vt_status language_open(const vt_config *config, const vt_source *trainin
     own->task.scores.names[0] = vt_text_copy("valid");
     *task = &own->task;
     if (text == NULL || text->vocabulary == NULL) goto done;
-    own->task.vocabulary = vt_vocabulary_words(text->vocabulary);
-    own->task.vocabulary_size = vt_vocabulary_size(text->vocabulary);
+    own->task.vocabulary = text->vocabulary->words;
+    own->task.vocabulary_size = text->vocabulary->count;
     own->floor = read_floor(text->source.path);
     if (config->vocabulary == NULL && validation != NULL)
         VT_TRY(loss_of_frequencies(text, (const vt_text_source *)validation, &own->baseline_loss));

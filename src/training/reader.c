@@ -5,7 +5,6 @@
 
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/process_memory.h"
 #include "base/text.h"
 #include "config/stages.h"
 #include "model/model.h"

@@ -5,7 +5,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/process_memory.h"
+#include "base/memory.h"
 #include "base/profile.h"
 #include "base/text.h"
 #include "report/run_files.h"

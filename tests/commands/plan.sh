@@ -124,7 +124,7 @@ test_calibrate_keeps_the_old_table() {
     contains "$said" "can't write here.yaml: File too large"
     [ "$(cat here.yaml)" = old ]
     [ "$(ls -A | grep -c partial)" -eq 0 ]
-    refuses "--calibrate=nowhere/here.yaml: nowhere/: No such file or directory; make the directory first" -- plan --config=demo --calibrate=nowhere/here.yaml
+    refuses "--calibrate=nowhere/here.yaml: nowhere: No such file or directory; make the directory first" -- plan --config=demo --calibrate=nowhere/here.yaml
 }
 
 test_plans_that_are_refused() {

@@ -416,7 +416,7 @@ test_predict() {
     mkfifo pipe # nor is a device replaced by a file
     refuses "that is a device or a pipe" -- predict --time=2002-01-02T06 --output=pipe --force
     [ -p pipe ]
-    refuses "--output=nowhere/h.nc: nowhere/: No such file or directory; make the directory first" -- predict --time=2002-01-02T06 --output=nowhere/h.nc
+    refuses "--output=nowhere/h.nc: nowhere: No such file or directory; make the directory first" -- predict --time=2002-01-02T06 --output=nowhere/h.nc
     refuses "--output=h.txt: expected a name that ends in .nc" -- predict --time=2002-01-02T06 --output=h.txt
     refuses "predict: --time=: has no value" -- predict --time= --output=h.nc
     refuses "--steps=0: 0 is out of range (expected 1 to" -- predict --time=2002-01-02T06 --output=h.nc --steps=0

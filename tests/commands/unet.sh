@@ -159,7 +159,7 @@ test_bad_boxes() {
     head -c 100000 data/train_data.npy >cut.npy
     refuses_once "cut.npy: cut short" -- unet unet_demo --data_loader_config=dali-lowmem --train_path_npy_data=cut.npy
     refuses_once "train_label.npy: the array has 5 channels, but 7 are needed" -- unet unet_demo --data_loader_config=dali-lowmem --N_out_channels=7
-    refuses_once "is there already" -- "$VITRAIN" synth data --model=unet3d
+    refuses_once "exists already" -- "$VITRAIN" synth data --model=unet3d
     refuses_once "--years=2 is an option of model vit, but model is unet3d" -- "$VITRAIN" synth other --model=unet3d --years=2
     refuses_once "--tile=2 is an option of model unet3d, but model is vit" -- "$VITRAIN" synth other --tile=2
     refuses_once "box_size 7: expected an even number" -- "$VITRAIN" synth other --model=unet3d --box_size=8,7

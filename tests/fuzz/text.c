@@ -24,8 +24,8 @@ static vt_status compare(const char *word, size_t length, void *context)
     read_back *r = context;
     int32_t number = -1;
     VT_ASSERT(vt_corpus_read(r->corpus, r->count++, 1, &number) == VT_OK);
-    VT_ASSERT(number >= 0 && number < vt_vocabulary_size(r->corpus->vocabulary));
-    const char *known = vt_vocabulary_words(r->corpus->vocabulary)[number];
+    VT_ASSERT(number >= 0 && number < r->corpus->vocabulary->count);
+    const char *known = r->corpus->vocabulary->words[number];
     VT_ASSERT(strlen(known) == length && memcmp(known, word, length) == 0);
     return VT_OK;
 }
@@ -66,10 +66,10 @@ static void try_damaged(const uint8_t *data, size_t size)
     options.keep_nothing = true; /* it is not written again, which would wait for the disk */
     options.other_directory = vt_fuzz_directory();
     VT_ASSERT(vt_corpus_open(path, NULL, &options, &corpus) == VT_OK);
-    for (int64_t i = 0; i < corpus->token_count; i++) {
+    for (int64_t i = 0; i < corpus->head.token_count; i++) {
         int32_t number = -1;
         VT_ASSERT(vt_corpus_read(corpus, i, 1, &number) == VT_OK);
-        VT_ASSERT(number >= 0 && number < vt_vocabulary_size(corpus->vocabulary));
+        VT_ASSERT(number >= 0 && number < corpus->vocabulary->count);
     }
     vt_corpus_close(&corpus);
     free(bytes);
@@ -86,7 +86,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (vt_corpus_open(path, NULL, &options, &corpus) == VT_OK) {
         read_back r = {.corpus = corpus};
         VT_ASSERT(vt_split((const char *)data, size, path, true, compare, &r, &facts) == VT_OK);
-        VT_ASSERT(r.count == corpus->token_count && facts.words == r.count);
+        VT_ASSERT(r.count == corpus->head.token_count && facts.words == r.count);
     }
     vt_corpus_close(&corpus);
     free(path);

@@ -7,7 +7,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/csv.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/random.h"

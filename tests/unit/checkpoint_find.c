@@ -7,7 +7,7 @@
 
 #include "settings.h"
 #include "storage/output_file.h"
-#include "storage/pytorch_file.h"
+#include "storage/safetensors.h"
 
 /* `name` below the test's directory; creates its folders. */
 static const char *put(const char *name, const void *bytes, size_t count)

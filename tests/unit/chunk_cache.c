@@ -4,7 +4,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "base/process_memory.h"
+#include "base/memory.h"
 
 TEST(chunks_the_oldest_are_dropped)
 {

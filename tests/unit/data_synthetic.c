@@ -1,6 +1,6 @@
 /* The synthetic atmosphere obeys its formulas: waves move as stated, winds don't diverge, geopotential balances them;
  * copying is not a good forecast. */
-#include "source/synthetic/synthetic.h"
+#include "source/synthetic/atmosphere.h"
 
 #include <complex.h>
 #include <sys/stat.h>
@@ -9,8 +9,7 @@
 #include "source/fields/dataset.h"
 #include "source/fields/fields_file.h"
 #include "source/fields/statistics.h"
-#include "source/synthetic/climate.h"
-#include "source/synthetic/synthetic_set.h"
+#include "source/synthetic/sets.h"
 #include "test.h"
 #include "unit/data_files.h"
 
@@ -196,23 +195,16 @@ TEST(the_day_moves_with_the_sun)
     vt_synthetic_close(&synthetic);
 }
 
-static void ignore(const char *path, int64_t steps, double bytes, double seconds)
-{
-    (void)path, (void)steps, (void)bytes, (void)seconds;
-}
-
 static vt_synthetic_set_options small_set(const char *directory)
 {
-    return (vt_synthetic_set_options){.directory = directory,
+    return (vt_synthetic_set_options){.output = {.directory = directory, .seed = 333},
                                       .height = 32,
                                       .width = 64,
                                       .channels = 8,
                                       .years = 1,
                                       .steps_per_year = 40,
                                       .valid_steps = 20,
-                                      .seed = 333,
-                                      .noise = 0.02,
-                                      .report = ignore};
+                                      .noise = 0.02};
 }
 
 /* Every form of storage holds the same numbers, and the second year continues where the first ends. */
@@ -222,11 +214,11 @@ TEST(storage_and_years)
     set.years = 2;
     set.test_steps = 3;
     EXPECT_OK(vt_synthetic_set_write(&set));
-    set.directory = test_path("packed");
+    set.output.directory = test_path("packed");
     set.chunk_times = 7;
     set.compression = 4;
     EXPECT_OK(vt_synthetic_set_write(&set));
-    set.directory = test_path("one");
+    set.output.directory = test_path("one");
     set.years = 1;
     set.steps_per_year = 80;
     EXPECT_OK(vt_synthetic_set_write(&set));
@@ -308,14 +300,14 @@ TEST(nothing_is_lost)
     vt_synthetic_set_options set = small_set(test_path("set"));
     EXPECT_OK(vt_synthetic_set_write(&set));
     EXPECT_ERROR(vt_synthetic_set_write(&set), "set/train/2001.h5 exists already; give another directory, or --force");
-    set.force = true;
+    set.output.force = true;
     EXPECT_OK(vt_synthetic_set_write(&set));
     EXPECT(rename(test_path("set/train/2001.h5"), test_path("set/train/1999.h5")) == 0);
     EXPECT_ERROR(vt_synthetic_set_write(&set), "set/train/1999.h5 exists already and isn't among the files to be made");
     EXPECT(access(test_path("set/train/2001.h5"), F_OK) != 0);
-    set.force = false;
+    set.output.force = false;
     EXPECT(unlink(test_path("set/train/1999.h5")) == 0 && unlink(test_path("set/valid/2002.h5")) == 0);
     EXPECT_ERROR(vt_synthetic_set_write(&set), "set/stats/global_means.npy exists already");
-    set.directory = "/proc/nowhere";
+    set.output.directory = "/proc/nowhere";
     EXPECT_ERROR(vt_synthetic_set_write(&set), "can't make the directory /proc/nowhere");
 }

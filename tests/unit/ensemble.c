@@ -4,7 +4,7 @@
 
 #include "base/random.h"
 #include "base/text.h"
-#include "storage/scratch.h"
+#include "storage/output_file.h"
 #include "test.h"
 
 enum { MEMBERS = 5, CHANNELS = 2, HEIGHT = 7, WIDTH = 9, PLANE = HEIGHT * WIDTH, FIELDS = CHANNELS * PLANE };

@@ -384,7 +384,7 @@ TEST(sources_lead_nowhere_else)
 
     const char *const hostile[] = {test_path("shard.h5"), "../shard.h5", "x/shard.h5", "..", ".", "shard%%.h5"};
     for (size_t i = 0; i < sizeof hostile / sizeof hostile[0]; i++)
-        expect_refused_source(write_plain_index(hostile[i]), "which is no file name of its directory");
+        expect_refused_source(write_plain_index(hostile[i]), "expected a file NAME.h5 of its directory");
 
     /* a chain of virtual tensors, also one that ends in itself */
     const vt_tensor_part itself = {"index.h5", "w", vt_tensor_whole(&shape)};

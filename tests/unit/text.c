@@ -9,7 +9,7 @@
 #include "base/random.h"
 #include "data/loader.h"
 #include "settings.h"
-#include "source/synthetic/synthetic_text.h"
+#include "source/synthetic/sets.h"
 #include "source/text/split.h"
 #include "task/task.h"
 #include "test.h"
@@ -177,13 +177,13 @@ TEST(vocabulary_in_order_of_code_points)
     for (int i = 0; i < 8; i++) vt_vocabulary_add(vocabulary, words[i], strlen(words[i]), 1);
     const uint64_t before = vt_vocabulary_key(vocabulary);
     vt_vocabulary_sort(vocabulary, &places);
-    EXPECT(vt_vocabulary_size(vocabulary) == 7 && vt_vocabulary_key(vocabulary) != before);
+    EXPECT(vocabulary->count == 7 && vt_vocabulary_key(vocabulary) != before);
     for (int i = 0; i < 7; i++) {
-        EXPECT(strcmp(vt_vocabulary_words(vocabulary)[i], sorted[i]) == 0, "%d", i);
+        EXPECT(strcmp(vocabulary->words[i], sorted[i]) == 0, "%d", i);
         EXPECT(vt_vocabulary_find(vocabulary, sorted[i], strlen(sorted[i])) == i, "%d", i);
         EXPECT(strcmp(sorted[places[i]], words[i]) == 0, "%d", i);
     }
-    EXPECT(vt_vocabulary_counts(vocabulary)[3] == 2 && vt_vocabulary_counts(vocabulary)[0] == 1);
+    EXPECT(vocabulary->counts[3] == 2 && vocabulary->counts[0] == 1);
     EXPECT(vt_vocabulary_find(vocabulary, "abc", 3) == -1 && vt_vocabulary_find(vocabulary, "ab", 1) == 1);
     free(places);
     vt_vocabulary_close(&vocabulary);
@@ -200,8 +200,8 @@ TEST(vocabulary_of_many_words)
     for (int i = 0; i < 3; i++) vt_text_append(&text, "%0999999d ", i);
     char *path = write_text("train.txt", text.characters, text.length);
     EXPECT_OK(vt_corpus_open(path, NULL, &options, &corpus));
-    EXPECT(corpus->bytes == 4 && corpus->token_count == WORDS + 3 &&
-           vt_vocabulary_size(corpus->vocabulary) == WORDS + 3);
+    EXPECT(corpus->head.token_bytes == 4 && corpus->head.token_count == WORDS + 3 &&
+           corpus->vocabulary->count == WORDS + 3);
     int32_t tokens[WORDS + 3];
     EXPECT_OK(vt_corpus_read(corpus, 0, WORDS + 3, tokens));
     for (int i = 0; i < WORDS + 3; i++) EXPECT(tokens[i] == (i < WORDS ? i + 3 : i - WORDS), "%d: %d", i, tokens[i]);
@@ -238,8 +238,8 @@ TEST(tokens_are_kept)
         EXPECT_OK(vt_corpus_read(corpus, 0, 4, tokens));
         const int32_t shift = round == 6; /* <unk> is the first word */
         for (int i = 0; i < 4; i++) EXPECT(tokens[i] == expected[i] + shift, "round %d, %d: %d", round, i, tokens[i]);
-        EXPECT(vt_vocabulary_size(corpus->vocabulary) == 3 + shift);
-        EXPECT(strcmp(vt_vocabulary_words(corpus->vocabulary)[2 + shift], round < 2 ? "c" : "d") == 0);
+        EXPECT(corpus->vocabulary->count == 3 + shift);
+        EXPECT(strcmp(corpus->vocabulary->words[2 + shift], round < 2 ? "c" : "d") == 0);
         vt_corpus_close(&corpus);
         if (round > 0) EXPECT((inode_of(kept) == before) == (round == 1), "round %d", round);
         before = inode_of(kept);
@@ -256,10 +256,10 @@ TEST(words_that_are_not_in_the_vocabulary)
         vt_corpus *known = NULL, *corpus = NULL;
         EXPECT_OK(vt_corpus_open(train, NULL, &options, &known));
         EXPECT_OK(vt_corpus_open(other, known->vocabulary, &options, &corpus));
-        EXPECT(corpus->words == 6 && corpus->unknown == 3 && corpus->token_count == (unknown ? 6 : 3));
+        EXPECT(corpus->head.words == 6 && corpus->head.unknown == 3 && corpus->head.token_count == (unknown ? 6 : 3));
         static const int32_t dropped[] = {0, 2, 1}, replaced[] = {1, 0, 3, 0, 0, 2};
-        EXPECT_OK(vt_corpus_read(corpus, 0, corpus->token_count, tokens));
-        for (int64_t i = 0; i < corpus->token_count; i++)
+        EXPECT_OK(vt_corpus_read(corpus, 0, corpus->head.token_count, tokens));
+        for (int64_t i = 0; i < corpus->head.token_count; i++)
             EXPECT(tokens[i] == (unknown ? replaced : dropped)[i], "%lld: %d", (long long)i, tokens[i]);
         vt_corpus_close(&corpus);
         vt_corpus_close(&known);
@@ -447,7 +447,7 @@ TEST(vocabulary_of_a_file)
 {
     vt_vocabulary *vocabulary = NULL;
     EXPECT_OK(vt_vocabulary_read(write_text("words", "b\na\n<unk>\n", 10), &vocabulary));
-    EXPECT(vt_vocabulary_size(vocabulary) == 3 && vt_vocabulary_find(vocabulary, "a", 1) == 1);
+    EXPECT(vocabulary->count == 3 && vt_vocabulary_find(vocabulary, "a", 1) == 1);
     vt_vocabulary_close(&vocabulary);
     EXPECT_ERROR(vt_vocabulary_read(write_text("words", "b\n\nc\n", 5), &vocabulary), "line 2 is empty");
     EXPECT_ERROR(vt_vocabulary_read(write_text("words", "b\nb\n", 4), &vocabulary),

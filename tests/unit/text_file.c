@@ -16,7 +16,7 @@
 #include "source/text/split.h"
 #include "test.h"
 
-/* Where the file has what (the struct `header` of corpus.c). */
+/* Where the file has what (vt_corpus_header). */
 enum {
     VERSION = 8,
     TOKEN_BYTES = 12,
@@ -62,11 +62,11 @@ static void expect_numbers(const char *path, int words)
     int32_t *tokens = vt_test_owned(vt_allocate((size_t)words, sizeof *tokens, "a test"));
     EXPECT_OK(vt_corpus_open(path, NULL, &options, &corpus));
     if (corpus == NULL) return;
-    EXPECT(corpus->token_count == words && vt_vocabulary_size(corpus->vocabulary) == words);
+    EXPECT(corpus->head.token_count == words && corpus->vocabulary->count == words);
     EXPECT_OK(vt_corpus_read(corpus, 0, words, tokens));
     for (int i = 0; i < words; i++) EXPECT(tokens[i] == i, "%d: %d", i, tokens[i]);
     const char *last = SETTINGS("%06d", words - 1);
-    EXPECT(strcmp(vt_vocabulary_words(corpus->vocabulary)[words - 1], last) == 0);
+    EXPECT(strcmp(corpus->vocabulary->words[words - 1], last) == 0);
     vt_corpus_close(&corpus);
 }
 

@@ -21,7 +21,6 @@
 #include "backend/cpu/cpu.h"
 #include "base/clock.h"
 #include "base/memory.h"
-#include "base/process_memory.h"
 #include "base/text.h"
 #include "base/threads.h"
 

@@ -1,8 +1,6 @@
-#include "source/synthetic/climate.h"
+#include "source/synthetic/atmosphere.h"
 
 #include <math.h>
-
-#include "source/synthetic/rossby.h"
 
 #define GAS_CONSTANT 287.0  /* of dry air, J/(kg K) */
 #define SURFACE_DENSITY 1.2 /* kg/m^3 */
@@ -30,14 +28,9 @@ static double scale_heights(double pressure)
 }
 
 /* Grows with height in the troposphere; short waves don't reach the stratosphere (Charney and Drazin, 1961). */
-static double wave_strength(int order, double eta)
-{
-    return (0.5 + 0.75 * eta) * exp(-0.05 * order * eta * eta);
-}
-
 static complex double wave_structure(int order, double eta)
 {
-    return wave_strength(order, eta) * cexp(I * TILT * eta);
+    return (0.5 + 0.75 * eta) * exp(-0.05 * order * eta * eta) * cexp(I * TILT * eta);
 }
 
 /* Derivative by eta: through the hydrostatic equation, d Phi = R T d eta, that of the geopotential is temperature. */
@@ -86,7 +79,6 @@ static double zonal_wind_slope(double eta)
     return 22 * 1.2 * exp(-1.2 * eta);
 }
 
-/* 1 in northern winter, -1 in summer. */
 double vt_climate_winter(double days)
 {
     return cos(2 * M_PI * (days - 15) / 365);

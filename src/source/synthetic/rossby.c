@@ -1,4 +1,4 @@
-#include "source/synthetic/rossby.h"
+#include "source/synthetic/atmosphere.h"
 
 #include <math.h>
 
@@ -32,12 +32,6 @@ static void legendre(int degree, int order, double latitude, double values[3])
     }
 }
 
-/* 1/s; eastward is positive. */
-static double angular_speed(int degree, double zonal_speed)
-{
-    return zonal_speed - 2 * (VT_EARTH_ROTATION + zonal_speed) / (degree * (degree + 1.0));
-}
-
 /* With (1 - mu^2) dP/dmu = (n+1) e(n) P(n-1) - n e(n+1) P(n+1). The geopotential follows from putting the recurrences
  * into f laplace(psi) + grad(f) grad(psi), f = 2 Omega mu, and dividing by the Laplacian's eigenvalue of each degree.
  */
@@ -56,7 +50,8 @@ void vt_rossby_profiles(int degree, int order, double latitude, double profiles[
 
 double vt_rossby_phase(const vt_rossby_wave *wave, double zonal_speed, double seconds)
 {
-    return wave->phase + wave->order * angular_speed(wave->degree, zonal_speed) * seconds;
+    const double speed = zonal_speed - 2 * (VT_EARTH_ROTATION + zonal_speed) / (wave->degree * (wave->degree + 1.0));
+    return wave->phase + wave->order * speed * seconds; /* 1/s; eastward is positive */
 }
 
 double vt_rossby_amplitude(const vt_rossby_wave *wave, double seconds)

@@ -1,4 +1,4 @@
-#include "source/synthetic/synthetic.h"
+#include "source/synthetic/atmosphere.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -7,7 +7,6 @@
 #include "base/memory.h"
 #include "base/random.h"
 #include "base/status.h"
-#include "source/synthetic/climate.h"
 
 #define SCALE_HEIGHT 8400.0 /* m */
 #define LAPSE_RATE 6.5e-3   /* K/m */

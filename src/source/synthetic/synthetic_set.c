@@ -1,4 +1,4 @@
-#include "source/synthetic/synthetic_set.h"
+#include "source/synthetic/sets.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -12,9 +12,14 @@
 #include "source/fields/fields_writer.h"
 #include "source/fields/file_list.h"
 #include "source/fields/statistics.h"
-#include "source/synthetic/climate.h"
-#include "source/synthetic/synthetic.h"
+#include "source/synthetic/atmosphere.h"
 #include "storage/output_file.h"
+
+void vt_synthetic_report(const vt_synthetic_output *output, const char *path, int64_t count, const char *what,
+                         double bytes, double begin)
+{
+    if (output->report != NULL) output->report(path, count, what, bytes, vt_clock_seconds() - begin);
+}
 
 /* One file to be made. */
 typedef struct {
@@ -38,7 +43,7 @@ static const char *const parts[] = {"train", "valid", "test"};
 
 static char *plan_path(const synthetic_set *set, const year_plan *plan)
 {
-    return vt_text_format("%s/%s/%lld.h5", set->options->directory, plan->part, (long long)plan->year);
+    return vt_text_format("%s/%s/%lld.h5", set->options->output.directory, plan->part, (long long)plan->year);
 }
 
 static void make_plans(synthetic_set *set)
@@ -72,12 +77,11 @@ static vt_status check_part(const synthetic_set *set, const char *part)
 {
     vt_status status = VT_OK;
     vt_file_list list = {0};
-    char *directory = vt_text_format("%s/%s", set->options->directory, part);
+    char *directory = vt_text_format("%s/%s", set->options->output.directory, part);
     if (vt_file_list_open(directory, "data directory", &(vt_fields_form){0}, &list) != VT_OK)
         vt_error_clear(); /* nothing there yet */
     for (int64_t i = 0; i < list.count; i++) {
-        VT_CHECK(set->options->force, "%s exists already; give another directory, or --force to replace the files",
-                 list.paths[i]);
+        VT_TRY(vt_output_check_absent(list.paths[i], set->options->output.force));
         VT_CHECK(is_planned(set, list.paths[i]),
                  "%s exists already and isn't among the files to be made; move it away, or give another directory",
                  list.paths[i]);
@@ -91,10 +95,9 @@ done:
 static vt_status check_directory(const synthetic_set *set)
 {
     vt_status status = VT_OK;
-    char *statistics = vt_text_format("%s/stats/global_means.npy", set->options->directory);
+    char *statistics = vt_text_format("%s/stats/global_means.npy", set->options->output.directory);
     for (int i = 0; i < 3; i++) VT_TRY(check_part(set, parts[i]));
-    VT_CHECK(set->options->force || !vt_output_exists(statistics),
-             "%s exists already; give another directory, or --force to replace the files", statistics);
+    VT_TRY(vt_output_check_absent(statistics, set->options->output.force));
 done:
     free(statistics);
     return status;
@@ -108,14 +111,14 @@ static vt_status check_space(const synthetic_set *set)
     char needed[VT_NUMBER_SIZE], there[VT_NUMBER_SIZE];
     const vt_synthetic_set_options *options = set->options;
     double steps = 0;
-    const bool is_new = !vt_output_exists(options->directory);
-    VT_TRY(vt_output_make_directory(options->directory));
-    if (options->force || options->compression > 0 || statvfs(options->directory, &disk) != 0) goto done;
+    const bool is_new = !vt_output_exists(options->output.directory);
+    VT_TRY(vt_output_make_directory(options->output.directory));
+    if (options->output.force || options->compression > 0 || statvfs(options->output.directory, &disk) != 0) goto done;
     for (int64_t i = 0; i < set->plan_count; i++) steps += (double)set->plans[i].steps;
     double bytes = 4.0 * steps * (double)options->channels * (double)(options->height * options->width);
     double available = (double)disk.f_bavail * (double)disk.f_frsize;
-    if (bytes > available && is_new) rmdir(options->directory);
-    VT_CHECK(bytes <= available, "%s: the set needs %s, but only %s are free on that disk", options->directory,
+    if (bytes > available && is_new) rmdir(options->output.directory);
+    VT_CHECK(bytes <= available, "%s: the set needs %s, but only %s are free on that disk", options->output.directory,
              vt_text_bytes(bytes, needed), vt_text_bytes(available, there));
 done:
     return status;
@@ -138,7 +141,7 @@ static vt_status prepare(synthetic_set *set)
     const vt_synthetic_options atmosphere = {.height = height,
                                              .width = width,
                                              .channels = options->channels,
-                                             .seed = options->seed,
+                                             .seed = options->output.seed,
                                              .noise = options->noise};
     set->synthetic = vt_synthetic_open(&atmosphere);
     set->statistics = vt_statistics_open(options->channels, height, width);
@@ -167,9 +170,9 @@ static vt_status write_year(synthetic_set *set, const year_plan *plan)
     vt_status status = VT_OK;
     const vt_synthetic_set_options *options = set->options;
     vt_fields_writer *writer = NULL;
-    double start = vt_clock_seconds();
+    const double begin = vt_clock_seconds();
     char step_text[VT_DATE_SIZE], *path = plan_path(set, plan);
-    char *directory = vt_text_format("%s/%s", options->directory, plan->part);
+    char *directory = vt_text_format("%s/%s", options->output.directory, plan->part);
     VT_TRY(vt_output_make_directory(directory));
     const vt_fields_writer_options file = {.shape = {plan->steps, options->channels, options->height, options->width},
                                            .channel_names = set->names,
@@ -186,7 +189,7 @@ static vt_status write_year(synthetic_set *set, const year_plan *plan)
     }
     VT_TRY(vt_fields_writer_finish(&writer));
     double bytes = 4.0 * (double)(plan->steps * options->channels) * (double)(options->height * options->width);
-    if (options->report != NULL) options->report(path, plan->steps, bytes, vt_clock_seconds() - start);
+    vt_synthetic_report(&options->output, path, plan->steps, "times", bytes, begin);
 done:
     vt_fields_writer_close(&writer);
     free(directory);
@@ -197,7 +200,7 @@ done:
 /* The statistics are of what the training files say. */
 static vt_status describe(synthetic_set *set)
 {
-    char *directory = vt_text_format("%s/train", set->options->directory);
+    char *directory = vt_text_format("%s/train", set->options->output.directory);
     const vt_status status = vt_fields_about_of_set(directory, "train", &(vt_fields_form){0}, &set->statistics->about);
     free(directory);
     return status;
@@ -207,7 +210,7 @@ vt_status vt_synthetic_set_write(const vt_synthetic_set_options *options)
 {
     vt_status status = VT_OK;
     synthetic_set set = {.options = options};
-    char *directory = vt_text_format("%s/stats", options->directory), *notes = NULL;
+    char *directory = vt_text_format("%s/stats", options->output.directory), *notes = NULL;
     VT_TRY(prepare(&set));
     for (int64_t i = 0; i < set.plan_count; i++) VT_TRY(write_year(&set, &set.plans[i]));
     VT_TRY(vt_statistics_write(set.statistics, directory));

@@ -1,10 +1,11 @@
-#include "source/synthetic/synthetic_text.h"
+#include "source/synthetic/sets.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/random.h"
@@ -123,23 +124,27 @@ vt_text_perplexities vt_text_language_perplexities(const vt_text_language *own)
 
 static const char *const file_names[] = {"train.txt", "valid.txt", "test.txt", "entropy.txt"};
 
-static vt_status write_set(const vt_text_language *language, const char *path, uint64_t seed, uint64_t key,
-                           int64_t tokens)
+static vt_status write_set(const vt_text_language *language, const vt_synthetic_output *output, const char *path,
+                           uint64_t key, int64_t tokens)
 {
     vt_status status = VT_OK;
     enum { WARM_UP = 1000, OF_LINE = 16 };
+    const double begin = vt_clock_seconds();
     FILE *file = NULL;
     int last_but_one = 0, last = 1;
+    int64_t bytes = 0;
     VT_TRY(vt_output_open(path, &file));
     for (int64_t i = 0; i < WARM_UP + tokens; i++) {
-        const int word = vt_text_language_next(language, last_but_one, last, vt_random_element(seed, key, (uint64_t)i));
+        const int word =
+            vt_text_language_next(language, last_but_one, last, vt_random_element(output->seed, key, (uint64_t)i));
         last_but_one = last;
         last = word;
         if (i < WARM_UP) continue;
         const bool ends = (i - WARM_UP + 1) % OF_LINE == 0 || i + 1 == WARM_UP + tokens;
-        fprintf(file, "%s%c", vt_text_language_word(language, word), ends ? '\n' : ' ');
+        bytes += fprintf(file, "%s%c", vt_text_language_word(language, word), ends ? '\n' : ' ');
     }
     VT_TRY(vt_output_close(file, path));
+    vt_synthetic_report(output, path, tokens, "tokens", (double)bytes, begin);
 done:
     return status;
 }
@@ -153,22 +158,19 @@ static vt_status write_entropy(const char *path, const vt_text_perplexities *per
     return status;
 }
 
-vt_status vt_synthetic_text_write(const vt_synthetic_text_options *options, vt_text_perplexities *perplexities)
+vt_status vt_synthetic_text_write(const vt_synthetic_output *output, int64_t tokens, vt_text_perplexities *perplexities)
 {
     vt_status status = VT_OK;
-    vt_text_language *language = vt_text_language_open(options->seed);
+    vt_text_language *language = vt_text_language_open(output->seed);
     char *paths[SETS + 1];
-    for (int i = 0; i <= SETS; i++) paths[i] = vt_text_format("%s/%s", options->directory, file_names[i]);
-    VT_TRY(vt_output_make_directory(options->directory));
-    for (int i = 0; i <= SETS && !options->force; i++)
-        VT_CHECK(!vt_output_exists(paths[i]), "%s is there already; name another directory, or add --force", paths[i]);
+    for (int i = 0; i <= SETS; i++) paths[i] = vt_text_format("%s/%s", output->directory, file_names[i]);
+    VT_TRY(vt_output_make_directory(output->directory));
+    for (int i = 0; i <= SETS; i++) VT_TRY(vt_output_check_absent(paths[i], output->force));
     *perplexities = vt_text_language_perplexities(language);
     VT_TRY(write_entropy(paths[SETS], perplexities));
-    for (int i = 0; i < SETS; i++) {
-        const int64_t tokens = i == 0 ? options->tokens : options->tokens / 10 + 1;
-        VT_TRY(write_set(language, paths[i], options->seed, vt_random_name_key(file_names[i]), tokens));
-        if (options->report != NULL) options->report(paths[i], tokens);
-    }
+    for (int i = 0; i < SETS; i++)
+        VT_TRY(write_set(language, output, paths[i], vt_random_name_key(file_names[i]),
+                         i == 0 ? tokens : tokens / 10 + 1));
 done:
     for (int i = 0; i <= SETS; i++) free(paths[i]);
     vt_text_language_close(&language);

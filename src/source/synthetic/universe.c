@@ -1,4 +1,4 @@
-#include "source/synthetic/universe.h"
+#include "source/synthetic/sets.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -6,8 +6,8 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/text.h"
-#include "source/synthetic/universe.h"
-#include "source/volumes/convert.h"
+#include "source/synthetic/sets.h"
+#include "source/volumes/box.h"
 #include "storage/hdf5_access.h"
 #include "storage/output_file.h"
 
@@ -17,45 +17,42 @@ static const char *const datasets[ARRAYS] = {"Nbody", "Hydro"};
 static const char *const arrays[ARRAYS] = {"data", "label"};
 static const int64_t channels_of[ARRAYS] = {VT_UNIVERSE_NBODY, VT_UNIVERSE_HYDRO};
 
-/* Writes `tile` copies of the box along each axis, plane by plane. */
-static vt_status write_tiles(hid_t dataset, hid_t space, const float *fields, int64_t channels, int64_t side,
-                             int64_t tile)
+/* Of array -1, all of them; malloc'd. */
+static char *path_of(const vt_universe_options *options, int file, int array)
 {
-    vt_status status = VT_OK;
-    const int64_t whole = side * tile;
-    const hsize_t size[4] = {1, 1, (hsize_t)whole, (hsize_t)whole};
-    hid_t memory = H5Screate_simple(4, size, NULL);
-    float *plane = vt_allocate((size_t)(whole * whole), sizeof *plane, "a plane of a box");
-    for (int64_t c = 0; c < channels; c++)
-        for (int64_t x = 0; x < whole; x++) {
-            const float *from = fields + (c * side + x % side) * side * side;
-            for (int64_t y = 0; y < whole; y++)
-                for (int64_t t = 0; t < tile; t++)
-                    memcpy(plane + y * whole + t * side, from + y % side * side, (size_t)side * sizeof *plane);
-            const hsize_t start[4] = {(hsize_t)c, (hsize_t)x, 0, 0};
-            H5Sselect_hyperslab(space, H5S_SELECT_SET, start, NULL, size, NULL);
-            VT_CHECK(H5Dwrite(dataset, H5T_NATIVE_FLOAT, memory, space, H5P_DEFAULT, plane) >= 0, "%s",
-                     vt_hdf5_reason());
-        }
-done:
-    free(plane);
-    H5Sclose(memory);
-    return status;
+    if (array < 0) return vt_text_format("%s/%s.h5", options->output.directory, names[file]);
+    return vt_text_format("%s/%s_%s.npy", options->output.directory, names[file], arrays[array]);
 }
 
+/* Writes `tile` copies of the box along each axis, plane by plane. */
 static vt_status write_dataset(hid_t file, const char *name, const float *fields, int64_t channels, int64_t side,
                                int64_t tile)
 {
     vt_status status = VT_OK;
-    const hsize_t whole = (hsize_t)(side * tile), extent[4] = {(hsize_t)channels, whole, whole, whole};
-    hid_t space = H5Screate_simple(4, extent, NULL), storage = H5Pcreate(H5P_DATASET_CREATE);
+    const int64_t whole = side * tile;
+    const hsize_t extent[4] = {(hsize_t)channels, (hsize_t)whole, (hsize_t)whole, (hsize_t)whole};
+    const hsize_t size[4] = {1, 1, (hsize_t)whole, (hsize_t)whole};
+    hid_t space = H5Screate_simple(4, extent, NULL), memory = H5Screate_simple(4, size, NULL);
+    hid_t storage = H5Pcreate(H5P_DATASET_CREATE);
+    float *plane = vt_allocate((size_t)(whole * whole), sizeof *plane, "a plane of a box");
     H5Pset_obj_track_times(storage, false);
     hid_t dataset = H5Dcreate2(file, name, H5T_IEEE_F32LE, space, H5P_DEFAULT, storage, H5P_DEFAULT);
     VT_CHECK(dataset >= 0, "%s", vt_hdf5_reason());
-    VT_TRY(write_tiles(dataset, space, fields, channels, side, tile));
+    for (int64_t i = 0; i < channels * whole; i++) {
+        const int64_t c = i / whole, x = i % whole;
+        const float *from = fields + (c * side + x % side) * side * side;
+        for (int64_t y = 0; y < whole; y++)
+            for (int64_t t = 0; t < tile; t++)
+                memcpy(plane + y * whole + t * side, from + y % side * side, (size_t)side * sizeof *plane);
+        const hsize_t start[4] = {(hsize_t)c, (hsize_t)x, 0, 0};
+        H5Sselect_hyperslab(space, H5S_SELECT_SET, start, NULL, size, NULL);
+        VT_CHECK(H5Dwrite(dataset, H5T_NATIVE_FLOAT, memory, space, H5P_DEFAULT, plane) >= 0, "%s", vt_hdf5_reason());
+    }
 done:
     if (dataset >= 0) H5Dclose(dataset);
+    free(plane);
     H5Pclose(storage);
+    H5Sclose(memory);
     H5Sclose(space);
     return status;
 }
@@ -83,17 +80,11 @@ done:
 static vt_status check_absent(const vt_universe_options *options)
 {
     vt_status status = VT_OK;
-    char *path = NULL;
-    const int count = options->npy ? FILES * (1 + ARRAYS) : FILES;
-    for (int i = 0; i < count && !options->force; i++) {
-        const char *name = names[i % FILES];
+    for (int i = 0; i < FILES * (1 + ARRAYS) && status == VT_OK; i++) {
+        char *path = path_of(options, i % FILES, i / FILES - 1);
+        if (i < FILES || options->npy) status = vt_output_check_absent(path, options->output.force);
         free(path);
-        path = i < FILES ? vt_text_format("%s/%s.h5", options->directory, name)
-                         : vt_text_format("%s/%s_%s.npy", options->directory, name, arrays[i / FILES - 1]);
-        VT_CHECK(!vt_output_exists(path), "%s is there already; name another directory, or add --force", path);
     }
-done:
-    free(path);
     return status;
 }
 
@@ -108,10 +99,10 @@ static vt_status write_arrays(const vt_universe_options *options, int file, cons
     vt_status status = VT_OK;
     for (int i = 0; i < ARRAYS && status == VT_OK; i++) {
         const double begin = vt_clock_seconds();
-        char *path = vt_text_format("%s/%s_%s.npy", options->directory, names[file], arrays[i]);
-        status = vt_volumes_convert(volume, datasets[i], path);
-        if (status == VT_OK && options->report != NULL)
-            options->report(path, bytes_of(options, file, channels_of[i]), vt_clock_seconds() - begin);
+        char *path = path_of(options, file, i);
+        status = vt_box_convert(volume, datasets[i], path);
+        if (status == VT_OK)
+            vt_synthetic_report(&options->output, path, 0, "", bytes_of(options, file, channels_of[i]), begin);
         free(path);
     }
     return status;
@@ -125,21 +116,20 @@ vt_status vt_universe_write(const vt_universe_options *options)
     for (int f = 0; f < FILES; f++)
         VT_CHECK(options->box_size[f] % 2 == 0 && options->box_size[f] >= 4,
                  "box_size %lld: expected an even number from 4 on", (long long)options->box_size[f]);
-    VT_TRY(vt_output_make_directory(options->directory));
+    VT_TRY(vt_output_make_directory(options->output.directory));
     VT_TRY(check_absent(options));
     for (int f = 0; f < FILES; f++) {
         const double begin = vt_clock_seconds();
         free(path);
-        path = vt_text_format("%s/%s.h5", options->directory, names[f]);
-        vt_universe_make(options->box_size[f], options->box_size[0], options->seed, f, &fields[0], &fields[1]);
+        path = path_of(options, f, -1);
+        vt_universe_make(options->box_size[f], options->box_size[0], options->output.seed, f, &fields[0], &fields[1]);
         VT_TRY(write_file(path, fields, options->box_size[f], options->tile));
         for (int i = 0; i < ARRAYS; i++) {
             free(fields[i]);
             fields[i] = NULL;
         }
-        if (options->report != NULL)
-            options->report(path, bytes_of(options, f, VT_UNIVERSE_NBODY + VT_UNIVERSE_HYDRO),
-                            vt_clock_seconds() - begin);
+        vt_synthetic_report(&options->output, path, 0, "", bytes_of(options, f, VT_UNIVERSE_NBODY + VT_UNIVERSE_HYDRO),
+                            begin);
         if (options->npy) VT_TRY(write_arrays(options, f, path));
     }
 done:

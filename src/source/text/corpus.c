@@ -19,39 +19,26 @@
 #include "storage/output_file.h"
 
 #define UNKNOWN_WORD "<unk>"
-enum { VERSION = 3, HEADER_BYTES = 4096, BLOCK_TOKENS = 1 << 16 };
-
-/* The file: this, from HEADER_BYTES on the tokens, then counts [words of the vocabulary] and the words, each with a NUL
- * at its end; of a text that was given a vocabulary no words. A file that doesn't say exactly this about the text is
- * made anew. */
-typedef struct {
-    char magic[8];
-    uint32_t version, token_bytes;
-    int64_t text_bytes, text_seconds, text_nanoseconds; /* the text's size, and when it was changed */
-    uint32_t lower, unknown_word, lowers_all, has_mark, kept_upper;
-    uint32_t words_checksum; /* of the words and their counts */
-    uint64_t vocabulary_key; /* of the vocabulary that it was given; 0: none */
-    int64_t token_count, unknown, words, vocabulary_size, vocabulary_bytes;
-    uint32_t tokens_checksum, header_checksum; /* of the tokens; of all before */
-} header;
+enum { VERSION = 3, BLOCK_TOKENS = 1 << 16 };
 
 /* What a text is opened for. */
 typedef struct {
     int text;
     const vt_vocabulary *vocabulary;
     const vt_corpus_options *options;
-    header wanted;
+    vt_corpus_header wanted;
 } opening;
 
-static uint32_t header_checksum(const header *head)
+static uint32_t header_checksum(const vt_corpus_header *head)
 {
-    return vt_crc32c(head, offsetof(header, header_checksum));
+    return vt_crc32c(head, offsetof(vt_corpus_header, header_checksum));
 }
 
 /* What the file of a text has to say; the rest is found when it is made. */
-static header expected(const struct stat *text, const vt_vocabulary *vocabulary, const vt_corpus_options *options)
+static vt_corpus_header expected(const struct stat *text, const vt_vocabulary *vocabulary,
+                                 const vt_corpus_options *options)
 {
-    header head;
+    vt_corpus_header head;
     memset(&head, 0, sizeof head); /* padding as well: it is in the checksum */
     memcpy(head.magic, "vt token", sizeof head.magic);
     head.version = VERSION;
@@ -65,7 +52,7 @@ static header expected(const struct stat *text, const vt_vocabulary *vocabulary,
     return head;
 }
 
-static bool is_as_expected(const header *found, const header *wanted)
+static bool is_as_expected(const vt_corpus_header *found, const vt_corpus_header *wanted)
 {
     return found->text_bytes == wanted->text_bytes && found->text_seconds == wanted->text_seconds &&
            found->text_nanoseconds == wanted->text_nanoseconds && found->lower == wanted->lower &&
@@ -73,16 +60,16 @@ static bool is_as_expected(const header *found, const header *wanted)
            found->vocabulary_key == wanted->vocabulary_key;
 }
 
-static int64_t token_bytes(const header *head)
+static int64_t token_bytes(const vt_corpus_header *head)
 {
     return head->token_count * head->token_bytes;
 }
 
 /* Could a file of so many bytes have this header? */
-static bool fits(const header *head, int64_t bytes)
+static bool fits(const vt_corpus_header *head, int64_t bytes)
 {
     const int64_t count_bytes = sizeof(int64_t);
-    int64_t left = bytes - HEADER_BYTES;
+    int64_t left = bytes - VT_CORPUS_HEADER_BYTES;
     if (left < 0 || (head->token_bytes != 2 && head->token_bytes != 4) || head->token_count < 0 ||
         head->token_count > left / head->token_bytes)
         return false;
@@ -99,12 +86,12 @@ static bool fits(const header *head, int64_t bytes)
 static bool read_tokens(const vt_corpus *corpus, int64_t first, int64_t count, int32_t *tokens, uint32_t *most,
                         uint32_t *checksum)
 {
-    const int64_t bytes = count * corpus->bytes;
+    const int64_t width = corpus->head.token_bytes, bytes = count * width;
     char *stored = (char *)(tokens + count) - bytes; /* widened in their place, front to back */
     *most = 0;
-    if (vt_file_read_at(corpus->file, stored, bytes, corpus->offset + first * corpus->bytes) != bytes) return false;
+    if (vt_file_read_at(corpus->file, stored, bytes, VT_CORPUS_HEADER_BYTES + first * width) != bytes) return false;
     if (checksum != NULL) *checksum = vt_crc32c_more(*checksum, stored, (size_t)bytes);
-    for (int64_t i = 0; i < count && corpus->bytes == 2; i++) {
+    for (int64_t i = 0; i < count && width == 2; i++) {
         uint16_t narrow;
         memcpy(&narrow, stored + i * 2, sizeof narrow);
         tokens[i] = narrow;
@@ -113,27 +100,28 @@ static bool read_tokens(const vt_corpus *corpus, int64_t first, int64_t count, i
     return true;
 }
 
-static bool tokens_are_whole(const vt_corpus *corpus, uint32_t expected)
+static bool tokens_are_whole(const vt_corpus *corpus)
 {
     uint32_t checksum = 0, most = 0;
     bool whole = true;
     int32_t *block = vt_allocate(BLOCK_TOKENS, sizeof *block, "a block of tokens");
-    for (int64_t first = 0; first < corpus->token_count && whole; first += BLOCK_TOKENS) {
-        const int64_t left = corpus->token_count - first, count = left < BLOCK_TOKENS ? left : BLOCK_TOKENS;
-        whole = read_tokens(corpus, first, count, block, &most, &checksum) && most < corpus->vocabulary_size;
+    for (int64_t first = 0; first < corpus->head.token_count && whole; first += BLOCK_TOKENS) {
+        const int64_t left = corpus->head.token_count - first, count = left < BLOCK_TOKENS ? left : BLOCK_TOKENS;
+        whole = read_tokens(corpus, first, count, block, &most, &checksum) && most < corpus->word_count;
     }
     free(block);
-    return whole && checksum == expected;
+    return whole && checksum == corpus->head.tokens_checksum;
 }
 
-static bool take_vocabulary(const header *head, vt_corpus *corpus)
+static bool take_vocabulary(vt_corpus *corpus)
 {
+    const vt_corpus_header *head = &corpus->head;
     const int64_t counts = head->vocabulary_size * (int64_t)sizeof(int64_t), bytes = counts + head->vocabulary_bytes;
     char *tail = vt_allocate((size_t)bytes + 1, 1, "a vocabulary"); /* with a NUL behind its bytes */
     const char *word = tail + counts, *end = tail + bytes;
     int64_t taken = 0;
     bool whole = false;
-    if (vt_file_read_at(corpus->file, tail, bytes, HEADER_BYTES + token_bytes(head)) != bytes ||
+    if (vt_file_read_at(corpus->file, tail, bytes, VT_CORPUS_HEADER_BYTES + token_bytes(head)) != bytes ||
         vt_crc32c(tail, (size_t)bytes) != head->words_checksum)
         goto done;
     corpus->vocabulary = vt_vocabulary_open();
@@ -153,25 +141,17 @@ done:
 /* Takes corpus->file. False: it is not of this text as it is now, or it is damaged. */
 static bool load(const opening *o, const char *path, vt_corpus *corpus, bool *is_damaged)
 {
-    header head;
+    vt_corpus_header *head = &corpus->head;
     struct stat info;
-    *is_damaged = vt_file_read_at(corpus->file, &head, sizeof head, 0) != sizeof head ||
-                  fstat(corpus->file, &info) != 0 || memcmp(head.magic, o->wanted.magic, sizeof head.magic) != 0;
-    if (*is_damaged || head.version != VERSION) return false;
-    *is_damaged = head.header_checksum != header_checksum(&head) || !fits(&head, (int64_t)info.st_size);
-    if (*is_damaged || !is_as_expected(&head, &o->wanted)) return false;
+    *is_damaged = vt_file_read_at(corpus->file, head, sizeof *head, 0) != sizeof *head ||
+                  fstat(corpus->file, &info) != 0 || memcmp(head->magic, o->wanted.magic, sizeof head->magic) != 0;
+    if (*is_damaged || head->version != VERSION) return false;
+    *is_damaged = head->header_checksum != header_checksum(head) || !fits(head, (int64_t)info.st_size);
+    if (*is_damaged || !is_as_expected(head, &o->wanted)) return false;
     corpus->file_path = vt_text_copy(path);
-    corpus->text_bytes = (double)head.text_bytes;
-    corpus->token_count = head.token_count;
-    corpus->unknown = head.unknown;
-    corpus->words = head.words;
-    corpus->has_mark = head.has_mark;
-    corpus->kept_upper = head.kept_upper;
-    corpus->bytes = (int)head.token_bytes;
-    corpus->offset = HEADER_BYTES;
-    corpus->vocabulary_size = o->vocabulary != NULL ? vt_vocabulary_size(o->vocabulary) : head.vocabulary_size;
-    *is_damaged = (o->vocabulary == NULL && !take_vocabulary(&head, corpus)) ||
-                  (!o->options->only_words && !tokens_are_whole(corpus, head.tokens_checksum));
+    corpus->word_count = o->vocabulary != NULL ? o->vocabulary->count : head->vocabulary_size;
+    *is_damaged =
+        (o->vocabulary == NULL && !take_vocabulary(corpus)) || (!o->options->only_words && !tokens_are_whole(corpus));
     return !*is_damaged;
 }
 
@@ -214,7 +194,7 @@ done:
 }
 
 /* The tokens that stand there with 32 bits each, by their final numbers and with token_bytes each. */
-static vt_status renumber(const making *m, header *head, const int32_t *places)
+static vt_status renumber(const making *m, vt_corpus_header *head, const int32_t *places)
 {
     vt_status status = VT_OK;
     const int file = fileno(m->file);
@@ -223,15 +203,15 @@ static vt_status renumber(const making *m, header *head, const int32_t *places)
     for (int64_t first = 0; first < m->tokens; first += BLOCK_TOKENS) {
         const int64_t left = m->tokens - first, count = left < BLOCK_TOKENS ? left : BLOCK_TOKENS;
         const ssize_t wide = (ssize_t)count * 4, bytes = (ssize_t)count * (ssize_t)head->token_bytes;
-        VT_CHECK(vt_file_read_at(file, block, wide, HEADER_BYTES + first * 4) == wide, "can't read %s: %s", m->path,
-                 strerror(errno));
+        VT_CHECK(vt_file_read_at(file, block, wide, VT_CORPUS_HEADER_BYTES + first * 4) == wide, "can't read %s: %s",
+                 m->path, strerror(errno));
         for (int64_t i = 0; i < count && places != NULL; i++) block[i] = places[block[i]];
         for (int64_t i = 0; i < count && head->token_bytes == 2; i++) {
             const uint16_t number = (uint16_t)block[i];
             memcpy(&narrow[i], &number, sizeof number);
         }
         head->tokens_checksum = vt_crc32c_more(head->tokens_checksum, block, (size_t)bytes);
-        VT_CHECK(pwrite(file, block, (size_t)bytes, HEADER_BYTES + first * head->token_bytes) == bytes,
+        VT_CHECK(pwrite(file, block, (size_t)bytes, VT_CORPUS_HEADER_BYTES + first * head->token_bytes) == bytes,
                  "can't write %s: %s", m->path, strerror(errno));
     }
 done:
@@ -239,19 +219,19 @@ done:
     return status;
 }
 
-static vt_status write_vocabulary(const making *m, header *head)
+static vt_status write_vocabulary(const making *m, vt_corpus_header *head)
 {
     vt_status status = VT_OK;
-    const char *const *words = vt_vocabulary_words(m->own);
-    head->vocabulary_size = vt_vocabulary_size(m->own);
+    const char *const *words = m->own->words;
+    head->vocabulary_size = m->own->count;
     for (int64_t i = 0; i < head->vocabulary_size; i++) head->vocabulary_bytes += (int64_t)strlen(words[i]) + 1;
     const size_t counts = (size_t)head->vocabulary_size * sizeof(int64_t),
                  bytes = counts + (size_t)head->vocabulary_bytes;
     char *tail = vt_allocate(bytes, 1, "a vocabulary"), *next = tail + counts;
-    memcpy(tail, vt_vocabulary_counts(m->own), counts);
+    memcpy(tail, m->own->counts, counts);
     for (int64_t i = 0; i < head->vocabulary_size; i++) next = stpcpy(next, words[i]) + 1;
     head->words_checksum = vt_crc32c(tail, bytes);
-    VT_CHECK(fseeko(m->file, HEADER_BYTES + (off_t)token_bytes(head), SEEK_SET) == 0 &&
+    VT_CHECK(fseeko(m->file, VT_CORPUS_HEADER_BYTES + (off_t)token_bytes(head), SEEK_SET) == 0 &&
                  fwrite(tail, 1, bytes, m->file) == bytes,
              "can't write %s: %s", m->path, strerror(errno));
 done:
@@ -259,7 +239,7 @@ done:
     return status;
 }
 
-static vt_status write_tokens(const opening *o, const char *path, making *m, header *head)
+static vt_status write_tokens(const opening *o, const char *path, making *m, vt_corpus_header *head)
 {
     vt_status status = VT_OK;
     const vt_corpus_options *options = o->options;
@@ -271,14 +251,14 @@ static vt_status write_tokens(const opening *o, const char *path, making *m, hea
     VT_CHECK(!options->unknown_word || m->own != NULL || m->unknown_number >= 0,
              "text_oov unk needs the word " UNKNOWN_WORD
              " in the vocabulary, which doesn't have it; use --text_oov=drop");
-    VT_CHECK(fseeko(m->file, HEADER_BYTES, SEEK_SET) == 0, "can't write %s: %s", m->path, strerror(errno));
+    VT_CHECK(fseeko(m->file, VT_CORPUS_HEADER_BYTES, SEEK_SET) == 0, "can't write %s: %s", m->path, strerror(errno));
     VT_TRY(vt_split_file(o->text, head->text_bytes, path, options->lower, add_word, m, &facts));
     VT_CHECK(facts.words > 0, "%s: there is no word in it, only white space; give a file with text", path);
-    VT_CHECK(m->own == NULL || vt_vocabulary_size(m->own) > 1,
+    VT_CHECK(m->own == NULL || m->own->count > 1,
              "%s: its only word is '%.40s', so that there is nothing to learn; give a file with text", path,
-             vt_vocabulary_words(m->own)[0]);
+             m->own->words[0]);
     if (options->unknown_word && m->own != NULL) vt_vocabulary_add(m->own, UNKNOWN_WORD, unknown, 0);
-    const int64_t size = vt_vocabulary_size(m->own != NULL ? m->own : m->given);
+    const int64_t size = (m->own != NULL ? m->own : m->given)->count;
     if (m->own != NULL) vt_vocabulary_sort(m->own, &places);
     head->words = facts.words;
     head->has_mark = facts.has_mark;
@@ -288,8 +268,8 @@ static vt_status write_tokens(const opening *o, const char *path, making *m, hea
     head->token_bytes = size <= 1 << 16 ? 2 : 4;
     VT_CHECK(fflush(m->file) == 0, "can't write %s: %s", m->path, strerror(errno));
     VT_TRY(renumber(m, head, places));
-    VT_CHECK(ftruncate(fileno(m->file), HEADER_BYTES + (off_t)token_bytes(head)) == 0, "can't write %s: %s", m->path,
-             strerror(errno));
+    VT_CHECK(ftruncate(fileno(m->file), VT_CORPUS_HEADER_BYTES + (off_t)token_bytes(head)) == 0, "can't write %s: %s",
+             m->path, strerror(errno));
     if (m->own != NULL) VT_TRY(write_vocabulary(m, head));
     head->header_checksum = header_checksum(head);
     VT_CHECK(fseeko(m->file, 0, SEEK_SET) == 0 && fwrite(head, sizeof *head, 1, m->file) == 1, "can't write %s: %s",
@@ -304,7 +284,7 @@ static vt_status make_file(const opening *o, const char *path, vt_corpus *corpus
 {
     vt_status status = VT_OK;
     bool is_damaged = false;
-    header head = o->wanted;
+    vt_corpus_header head = o->wanted;
     making m = {.given = o->vocabulary, .path = path};
     char *own = NULL;
     VT_TRY(vt_output_open_own(path, &own, &corpus->file));
@@ -354,21 +334,13 @@ static bool load_either(const opening *o, char *const *files, vt_corpus *corpus,
     return false;
 }
 
-static bool can_write_beside(const char *path)
-{
-    char *directory = vt_file_directory(path);
-    const bool can = access(directory, W_OK) == 0;
-    free(directory);
-    return can;
-}
-
 vt_status vt_corpus_open(const char *path, const vt_vocabulary *vocabulary, const vt_corpus_options *options,
                          vt_corpus **result)
 {
     vt_status status = VT_OK;
     struct stat info;
     const char *damaged = NULL;
-    char *files[3]; /* NULL ends them */
+    char *files[3], *directory = NULL; /* files: NULL ends them */
     vt_corpus *corpus = vt_allocate(1, sizeof *corpus, "a text");
     opening o = {.text = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), .vocabulary = vocabulary, .options = options};
     *corpus = (vt_corpus){.path = vt_text_copy(path), .file = -1};
@@ -381,7 +353,8 @@ vt_status vt_corpus_open(const char *path, const vt_vocabulary *vocabulary, cons
     if (damaged != NULL) vt_log_warning("%s is damaged; its text is split into words again", damaged);
     /* one process makes it and the others wait, where the file system knows locks; elsewhere each makes it */
     if (!options->anew && flock(o.text, LOCK_EX) == 0 && load_either(&o, files, corpus, &damaged)) goto done;
-    const bool elsewhere = files[1] != NULL && (options->keep_nothing || !can_write_beside(path));
+    directory = vt_file_directory(path);
+    const bool elsewhere = files[1] != NULL && (options->keep_nothing || access(directory, W_OK) != 0);
     if (elsewhere) VT_TRY(vt_output_make_directory(options->other_directory));
     status = make_file(&o, files[elsewhere], corpus);
     if (status == VT_OK || options->anew) goto done;
@@ -394,6 +367,7 @@ vt_status vt_corpus_open(const char *path, const vt_vocabulary *vocabulary, cons
 done:
     if (o.text >= 0) close(o.text); /* and gives the lock back */
     for (int i = 0; i < 2; i++) free(files[i]);
+    free(directory);
     if (status != VT_OK) vt_corpus_close(&corpus);
     *result = corpus;
     return status;
@@ -415,9 +389,9 @@ vt_status vt_corpus_read(const vt_corpus *corpus, int64_t first, int64_t count, 
     VT_CHECK(read_tokens(corpus, first, count, tokens, &most, NULL), "%s: can't read words %lld to %lld: %s",
              corpus->file_path, (long long)first, (long long)(first + count - 1),
              errno != 0 ? strerror(errno) : "it has become shorter than it was when it was opened");
-    VT_CHECK(most < corpus->vocabulary_size,
+    VT_CHECK(most < corpus->word_count,
              "%s: words %lld to %lld have changed since it was opened: one is number %u of %lld", corpus->file_path,
-             (long long)first, (long long)(first + count - 1), most, (long long)corpus->vocabulary_size);
+             (long long)first, (long long)(first + count - 1), most, (long long)corpus->word_count);
 done:
     return status;
 }

@@ -15,19 +15,31 @@ typedef struct {
     bool only_words;   /* tokens will not be read, and are not checked */
 } vt_corpus_options;
 
+/* The file: this, from VT_CORPUS_HEADER_BYTES on the tokens, then counts [words of the vocabulary] and the words, each
+ * with a NUL at its end; of a text that was given a vocabulary no words. A file that doesn't say exactly this about the
+ * text is made anew. */
+enum { VT_CORPUS_HEADER_BYTES = 4096 };
+typedef struct {
+    char magic[8];
+    uint32_t version, token_bytes;                      /* 2 or 4 */
+    int64_t text_bytes, text_seconds, text_nanoseconds; /* the text's size, and when it was changed */
+    uint32_t lower, unknown_word, lowers_all;           /* see vt_corpus_options, and vt_split_lowers_all */
+    uint32_t has_mark, kept_upper;                      /* see vt_split_facts */
+    uint32_t words_checksum;                            /* of the words and their counts */
+    uint64_t vocabulary_key;                            /* of the vocabulary that it was given; 0: none */
+    int64_t token_count;                                /* that are kept */
+    int64_t unknown;                                    /* words of the text that are not in the vocabulary */
+    int64_t words; /* of the text: token_count without the unknown words that are left out, or the same */
+    int64_t vocabulary_size, vocabulary_bytes;
+    uint32_t tokens_checksum, header_checksum; /* of the tokens; of all before */
+} vt_corpus_header;
+
 typedef struct {
     char *path; /* of the text */
-    double text_bytes;
-    int64_t token_count; /* that are kept */
-    int64_t unknown;     /* words of the text that are not in the vocabulary */
-    int64_t words;       /* of the text: token_count without the unknown words that are left out, or the same */
-    bool has_mark;       /* the text begins with a byte order mark, which is left out */
-    bool kept_upper;     /* letters beyond ASCII were left as they are, as this build can't make them lower case */
-    int bytes;           /* of a token: 2 or 4 */
-    int file;            /* its tokens lie there, from `offset` on */
-    int64_t offset;
+    vt_corpus_header head;
+    int file;
     char *file_path;
-    int64_t vocabulary_size;   /* tokens are less */
+    int64_t word_count;        /* tokens are less */
     vt_vocabulary *vocabulary; /* of a text that was opened without one: its words, with their counts; else NULL */
 } vt_corpus;
 

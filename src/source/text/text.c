@@ -132,7 +132,7 @@ static vt_status complete(vt_config *config)
     if (config->vocab_size > 0) return VT_OK; /* opening the text checks it */
     VT_CHECK(!is_noise(config), "data_loader_config synthetic reads no text; give --vocab_size=N, the number of words");
     VT_TRY(vt_text_vocabulary(config, &vocabulary));
-    config->vocab_size = vt_vocabulary_size(vocabulary);
+    config->vocab_size = vocabulary->count;
 done:
     vt_vocabulary_close(&vocabulary);
     return status;
@@ -172,19 +172,19 @@ static vt_status open_text(const vt_config *config, vt_text_source *own)
     VT_CHECK(path != NULL, "data_dir %s has no test file; name one by inf_data_path", config->data_dir);
     own->source.path = path;
     VT_TRY(vt_text_vocabulary(config, &own->vocabulary));
-    const int64_t words = vt_vocabulary_size(own->vocabulary);
+    const int64_t words = own->vocabulary->count;
     VT_CHECK(words <= own->vocab_size, "vocab_size %lld is less than the %lld words of the training text; leave it out",
              (long long)own->vocab_size, (long long)words);
     const bool own_words = set == VT_SET_TRAINING && config->vocabulary == NULL;
     VT_TRY(vt_corpus_open(path, own_words ? NULL : own->vocabulary, &options, &own->corpus));
     const vt_corpus *corpus = own->corpus;
-    own->source.whole_count = vt_text_windows(corpus->token_count, own->seq_len, own->stride);
+    own->source.whole_count = vt_text_windows(corpus->head.token_count, own->seq_len, own->stride);
     VT_CHECK(own->source.whole_count > 0,
              "%s has %lld known tokens (and %lld of words that are not in the vocabulary), but a window of seq_len "
              "%lld needs "
              "%lld; use a longer text, or a smaller --seq_len",
-             path, (long long)(corpus->words - corpus->unknown), (long long)corpus->unknown, (long long)own->seq_len,
-             (long long)own->seq_len + 1);
+             path, (long long)(corpus->head.words - corpus->head.unknown), (long long)corpus->head.unknown,
+             (long long)own->seq_len, (long long)own->seq_len + 1);
 done:
     return status;
 }
@@ -223,9 +223,9 @@ done:
 static void log_unknown(const vt_text_source *own, vt_text *line)
 {
     const vt_corpus *corpus = own->corpus;
-    if (corpus->unknown == 0) return;
+    if (corpus->head.unknown == 0) return;
     vt_text_append(line, "%s %lld of %lld %s tokens", strstr(line->characters, ";") == NULL ? ";" : " and",
-                   (long long)corpus->unknown, (long long)corpus->words, set_names[own->source.set]);
+                   (long long)corpus->head.unknown, (long long)corpus->head.words, set_names[own->source.set]);
 }
 
 /* "text: 213886 training tokens, 12050 words; 10194 of 241211 test tokens are not among them: dropped" */
@@ -240,8 +240,8 @@ static void log_sets(const vt_source *training, const vt_source *validation, con
         return;
     }
     vt_log_info("reading: %s", threads);
-    vt_text_append(&line, "text: %lld training tokens, %lld words", (long long)sets[0]->corpus->token_count,
-                   (long long)vt_vocabulary_size(sets[0]->vocabulary));
+    vt_text_append(&line, "text: %lld training tokens, %lld words", (long long)sets[0]->corpus->head.token_count,
+                   (long long)sets[0]->vocabulary->count);
     for (int i = 0; i < SETS; i++)
         if (sets[i] != NULL) log_unknown(sets[i], &line);
     if (strstr(line.characters, ";") != NULL)
@@ -249,9 +249,9 @@ static void log_sets(const vt_source *training, const vt_source *validation, con
     vt_log_info("%s", line.characters);
     for (int i = 0; i < SETS; i++) {
         if (sets[i] == NULL) continue;
-        if (sets[i]->corpus->has_mark)
+        if (sets[i]->corpus->head.has_mark)
             vt_log_warning("%s begins with a byte order mark, which is left out", sets[i]->source.path);
-        kept_upper = kept_upper || sets[i]->corpus->kept_upper;
+        kept_upper = kept_upper || sets[i]->corpus->head.kept_upper;
     }
     if (kept_upper)
         vt_log_warning("this build has no libunistring: letters beyond A to Z are not made lower case; `make deps` "
@@ -314,9 +314,10 @@ static vt_file_extent extent_of(const vt_read_plan *plan, int64_t item, int64_t 
     const int64_t i = item * WINDOWS_OF_ITEM + index;
     if (i >= end_of_item(plan, item)) return (vt_file_extent){.bytes = -1};
     return (vt_file_extent){.descriptor = corpus->file,
-                            .offset = corpus->offset +
-                                      (plan->samples[i] * source->stride + source->part.first) * corpus->bytes,
-                            .bytes = (source->part.count + 1) * corpus->bytes};
+                            .offset =
+                                VT_CORPUS_HEADER_BYTES +
+                                (plan->samples[i] * source->stride + source->part.first) * corpus->head.token_bytes,
+                            .bytes = (source->part.count + 1) * corpus->head.token_bytes};
 }
 
 /* A window that counts in no loss. */

@@ -6,21 +6,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
-
-enum { BLOCK = 1 << 20 }; /* bytes of words */
-
-/* Words are copied into blocks that never move. `slots` is a hash table with open addressing: a word's number + 1. */
-struct vt_vocabulary {
-    int64_t count;
-    char **words;
-    int64_t *counts;
-    uint32_t *slots;
-    size_t slot_count; /* a power of two, at least twice the words */
-    char **blocks;
-    size_t block_count;
-    char *next; /* free bytes of the last block, and how many */
-    size_t left;
-};
+#include "base/text.h"
 
 static uint64_t hash_of(const char *bytes, size_t length)
 {
@@ -41,9 +27,7 @@ void vt_vocabulary_close(vt_vocabulary **vocabulary)
 {
     vt_vocabulary *own = *vocabulary;
     if (own == NULL) return;
-    for (size_t i = 0; i < own->block_count; i++) free(own->blocks[i]);
-    free(own->blocks);
-    free(own->words);
+    vt_text_free_list((char **)own->words, own->count);
     free(own->counts);
     free(own->slots);
     free(own);
@@ -68,20 +52,6 @@ static void fill_slots(vt_vocabulary *own)
         own->slots[slot_of(own, own->words[i], strlen(own->words[i]))] = (uint32_t)i + 1;
 }
 
-static char *keep(vt_vocabulary *own, const char *word, size_t length)
-{
-    if (own->left <= length) {
-        own->left = length + 1 > BLOCK ? length + 1 : BLOCK;
-        own->blocks = vt_grow(own->blocks, own->block_count, sizeof *own->blocks, "a vocabulary");
-        own->next = own->blocks[own->block_count++] = vt_allocate(own->left, 1, "a vocabulary");
-    }
-    char *place = own->next;
-    memcpy(place, word, length); /* the block is zeros */
-    own->next += length + 1;
-    own->left -= length + 1;
-    return place;
-}
-
 int32_t vt_vocabulary_find(const vt_vocabulary *vocabulary, const char *word, size_t length)
 {
     return (int32_t)vocabulary->slots[slot_of(vocabulary, word, length)] - 1;
@@ -93,7 +63,7 @@ int32_t vt_vocabulary_add(vt_vocabulary *own, const char *word, size_t length, i
     if (own->slots[slot] == 0) {
         own->words = vt_grow(own->words, (size_t)own->count, sizeof *own->words, "a vocabulary");
         own->counts = vt_grow(own->counts, (size_t)own->count, sizeof *own->counts, "a vocabulary");
-        own->words[own->count] = keep(own, word, length);
+        own->words[own->count] = vt_text_format("%.*s", (int)length, word);
         own->counts[own->count++] = 0;
         if ((size_t)own->count * 2 > own->slot_count) {
             own->slot_count *= 2;
@@ -109,7 +79,7 @@ int32_t vt_vocabulary_add(vt_vocabulary *own, const char *word, size_t length, i
 }
 
 typedef struct {
-    char *word;
+    const char *word;
     int64_t count;
     int32_t before;
 } sorted_word;
@@ -132,21 +102,6 @@ void vt_vocabulary_sort(vt_vocabulary *own, int32_t **places)
     }
     fill_slots(own);
     free(sorted);
-}
-
-int64_t vt_vocabulary_size(const vt_vocabulary *vocabulary)
-{
-    return vocabulary->count;
-}
-
-const char *const *vt_vocabulary_words(const vt_vocabulary *vocabulary)
-{
-    return (const char *const *)vocabulary->words;
-}
-
-const int64_t *vt_vocabulary_counts(const vt_vocabulary *vocabulary)
-{
-    return vocabulary->counts;
 }
 
 uint64_t vt_vocabulary_key(const vt_vocabulary *vocabulary)

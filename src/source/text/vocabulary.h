@@ -7,7 +7,14 @@
 
 #include "base/status.h"
 
-typedef struct vt_vocabulary vt_vocabulary;
+/* `slots` is a hash table with open addressing: a word's number + 1. */
+typedef struct {
+    int64_t count;
+    const char **words; /* [count], malloc'd as each of them is */
+    int64_t *counts;    /* [count]: how often each word was added */
+    uint32_t *slots;
+    size_t slot_count; /* a power of two, at least twice the words */
+} vt_vocabulary;
 
 /* Without words, which get the numbers 0, 1, … as they are added. */
 vt_vocabulary *vt_vocabulary_open(void);
@@ -21,10 +28,6 @@ int32_t vt_vocabulary_find(const vt_vocabulary *vocabulary, const char *word, si
 
 /* Numbers the words by their order. places [count, malloc'd] says what became of the old numbers. */
 void vt_vocabulary_sort(vt_vocabulary *vocabulary, int32_t **places);
-
-int64_t vt_vocabulary_size(const vt_vocabulary *vocabulary);
-const char *const *vt_vocabulary_words(const vt_vocabulary *vocabulary);
-const int64_t *vt_vocabulary_counts(const vt_vocabulary *vocabulary);
 
 /* Differs between vocabularies of different words. */
 uint64_t vt_vocabulary_key(const vt_vocabulary *vocabulary);

@@ -160,11 +160,6 @@ void vt_box_close(vt_box **pointer)
     *pointer = NULL;
 }
 
-const char *vt_box_obstacle(const vt_box *box)
-{
-    return box->array != NULL ? box->array->obstacle : NULL;
-}
-
 /* ---- how the array lies ---- */
 
 typedef struct {
@@ -230,8 +225,7 @@ static bool find_run(const vt_box *box, const vt_box_cube *cube, const run_plan 
     return true;
 }
 
-static vt_status read_runs(const vt_box *box, const vt_box_cube *cube, int64_t part, vt_decoder *decoder,
-                           vt_cube_part *place)
+static vt_status read_runs(vt_box *box, const vt_box_cube *cube, int64_t part, vt_decoder *decoder, vt_cube_part *place)
 {
     vt_status status = VT_OK;
     const run_plan plan = runs_of(box, cube, part);
@@ -322,10 +316,11 @@ done:
 
 /* ---- the library, and memory ---- */
 
-static vt_status read_through_library(const vt_box *box, const vt_box_cube *cube, vt_decoder *decoder,
+static vt_status read_through_library(vt_box *box, const vt_box_cube *cube, int64_t part, vt_decoder *decoder,
                                       vt_cube_part *place)
 {
     vt_status status = VT_OK;
+    (void)part; /* the only one */
     const int64_t n = cube->side, start[] = {0, cube->corner[0], cube->corner[1], cube->corner[2]};
     const int64_t count[] = {cube->channels, n, n, n};
     unsigned char *room = NULL;
@@ -341,20 +336,22 @@ done:
     return status;
 }
 
-static vt_cube_part part_in_memory(const vt_box *box, const vt_box_cube *cube, int64_t part)
+static vt_status find_in_memory(vt_box *box, const vt_box_cube *cube, int64_t part, vt_decoder *decoder,
+                                vt_cube_part *place)
 {
     const strides s = strides_of(box);
     const int64_t first = part * PLANES, left = cube->side - first;
-    vt_cube_part place = {.values = box->memory + first * s.point[0],
-                          .first = {first, 0, 0},
-                          .count = {left < PLANES ? left : PLANES, cube->side, cube->side},
-                          .fields = cube->channels,
-                          .field_stride = s.field};
+    (void)decoder;
+    *place = (vt_cube_part){.values = box->memory + first * s.point[0],
+                            .first = {first, 0, 0},
+                            .count = {left < PLANES ? left : PLANES, cube->side, cube->side},
+                            .fields = cube->channels,
+                            .field_stride = s.field};
     for (int a = 0; a < AXES; a++) {
-        place.stride[a] = s.point[a];
-        place.values += cube->corner[a] * s.point[a];
+        place->stride[a] = s.point[a];
+        place->values += cube->corner[a] * s.point[a];
     }
-    return place;
+    return VT_OK;
 }
 
 int64_t vt_box_parts(const vt_box *box, const vt_box_cube *cube)
@@ -364,27 +361,19 @@ int64_t vt_box_parts(const vt_box *box, const vt_box_cube *cube)
     return box->reach == VT_BOX_CHUNKS ? chunks_of(box, cube, first, count) : (cube->side + PLANES - 1) / PLANES;
 }
 
-vt_status vt_box_read(vt_box *box, const vt_box_cube *cube, int64_t part, const vt_turn *turn,
-                      const vt_cube_fields *fields, vt_decoder *decoder, float *to)
+vt_status vt_box_read(vt_box *box, const vt_box_cube *cube, int64_t part, const vt_cube_fields *fields,
+                      vt_decoder *decoder, float *to)
 {
+    static vt_status (*const readers[])(vt_box *, const vt_box_cube *, int64_t, vt_decoder *,
+                                        vt_cube_part *) = {[VT_BOX_RUNS] = read_runs,
+                                                           [VT_BOX_CHUNKS] = read_chunk,
+                                                           [VT_BOX_LIBRARY] = read_through_library,
+                                                           [VT_BOX_MEMORY] = find_in_memory};
     vt_status status = VT_OK;
-    vt_decoder own = {0}, *used = decoder != NULL ? decoder : &own;
+    vt_decoder own = {0};
     vt_cube_part place;
-    switch (box->reach) {
-    case VT_BOX_RUNS:
-        VT_TRY(read_runs(box, cube, part, used, &place));
-        break;
-    case VT_BOX_CHUNKS:
-        VT_TRY(read_chunk(box, cube, part, used, &place));
-        break;
-    case VT_BOX_LIBRARY:
-        VT_TRY(read_through_library(box, cube, used, &place));
-        break;
-    case VT_BOX_MEMORY:
-        place = part_in_memory(box, cube, part);
-        break;
-    }
-    vt_turn_part(turn, fields, cube->side, &place, to);
+    VT_TRY(readers[box->reach](box, cube, part, decoder != NULL ? decoder : &own, &place));
+    vt_turn_part(fields, cube->side, &place, to);
 done:
     vt_decoder_close(&own);
     return status;

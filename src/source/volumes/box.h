@@ -18,10 +18,10 @@ typedef struct {
     int64_t extent, channels; /* of the file: points along each axis, and fields */
     bool channels_last;
     vt_box_reach reach;
-    int descriptor;  /* of the file */
-    int64_t address; /* where the numbers begin in it */
-    vt_store *store; /* of HDF5 */
-    vt_array *array;
+    int descriptor;      /* of the file */
+    int64_t address;     /* where the numbers begin in it */
+    vt_store *store;     /* of HDF5 */
+    vt_array *array;     /* its obstacle: why the library has to read it */
     const float *memory; /* the whole array, as the file has it */
     struct vt_shared_box *shared;
 } vt_box;
@@ -40,16 +40,16 @@ typedef struct {
 } vt_box_cube;
 
 /* A cube is read in parts, by any threads in any order. Each writes its points of the turned cube, to [side³,
- * channels].
- */
+ * channels]. decoder NULL: one of its own. */
 int64_t vt_box_parts(const vt_box *box, const vt_box_cube *cube);
-vt_status vt_box_read(vt_box *box, const vt_box_cube *cube, int64_t part, const vt_turn *turn,
-                      const vt_cube_fields *fields, vt_decoder *decoder, float *to);
+vt_status vt_box_read(vt_box *box, const vt_box_cube *cube, int64_t part, const vt_cube_fields *fields,
+                      vt_decoder *decoder, float *to);
 
 /* The index-th run of bytes that a part reads; .bytes -1 behind the last one. */
 vt_file_extent vt_box_extent(vt_box *box, const vt_box_cube *cube, int64_t part, int64_t index);
 
-/* Why the library has to read it; NULL: it needn't. */
-const char *vt_box_obstacle(const vt_box *box);
+/* Writes dataset `name` [channels, L, L, L] of the HDF5 file `from` as the array [L, L, L, channels] of the .npy file
+ * `to`, which is replaced; a layer of the box is in memory at a time. For dali-lowmem (convert.c). */
+vt_status vt_box_convert(const char *from, const char *name, const char *to);
 
 #endif

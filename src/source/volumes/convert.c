@@ -1,5 +1,4 @@
-#include "source/volumes/convert.h"
-
+/* Boxes from HDF5 files to .npy files with the channels last, which dali-lowmem reads. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +8,7 @@
 #include "storage/npy.h"
 #include "storage/output_file.h"
 
-vt_status vt_volumes_convert(const char *from, const char *name, const char *to)
+vt_status vt_box_convert(const char *from, const char *name, const char *to)
 {
     vt_status status = VT_OK;
     vt_box *box = NULL;

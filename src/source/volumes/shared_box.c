@@ -75,13 +75,6 @@ static void close_file(vt_shared_box *box)
     box->file = -1;
 }
 
-/* Takes the lock that only one process can have, which gives up the shared one, also in vain. Waiting for it could take
- * until another process ends, which keeps the shared one. */
-static bool lock_alone(const vt_shared_box *box)
-{
-    return flock(box->file, LOCK_EX | LOCK_NB) == 0 && has_its_name(box);
-}
-
 vt_status vt_shared_box_open(const char *key, size_t bytes, vt_status (*fill)(void *memory, void *context),
                              void *context, vt_shared_box **result)
 {
@@ -97,7 +90,9 @@ vt_status vt_shared_box_open(const char *key, size_t bytes, vt_status (*fill)(vo
             VT_TRY(map_file(box));
             char *filled = box->memory + box->bytes - PAGE;
             if (strncmp(filled, key, PAGE) == 0) break;
-            if (lock_alone(box)) {
+            /* the lock that only one process can have: asking for it gives up the shared one, also in vain, and waiting
+             * for it could take until another process ends, which keeps the shared one */
+            if (flock(box->file, LOCK_EX | LOCK_NB) == 0 && has_its_name(box)) {
                 if (strncmp(filled, key, PAGE) != 0) VT_TRY(fill(box->memory, context));
                 snprintf(filled, PAGE, "%s", key);
                 flock(box->file, LOCK_SH);

@@ -2,24 +2,17 @@
 
 #include <string.h>
 
-#define TURN(a, b, c, f, g, h)                                                                                         \
-    {                                                                                                                  \
-        {a, b, c},                                                                                                     \
-        {                                                                                                              \
-            f, g, h                                                                                                    \
-        }                                                                                                              \
-    }
 const vt_turn vt_turns[VT_TURNS] = {
-    TURN(0, 1, 2, 1, 1, 0), TURN(0, 1, 2, 1, 0, 1), TURN(0, 1, 2, 0, 1, 1), TURN(1, 0, 2, 1, 0, 0),
-    TURN(1, 0, 2, 1, 0, 1), TURN(1, 0, 2, 0, 1, 0), TURN(1, 0, 2, 0, 1, 1), TURN(2, 1, 0, 1, 0, 0),
-    TURN(2, 1, 0, 1, 1, 0), TURN(2, 1, 0, 0, 0, 1), TURN(2, 1, 0, 0, 1, 1), TURN(0, 2, 1, 0, 1, 0),
-    TURN(0, 2, 1, 1, 1, 0), TURN(0, 2, 1, 0, 0, 1), TURN(0, 2, 1, 1, 0, 1), TURN(1, 2, 0, 1, 1, 0),
-    TURN(1, 2, 0, 0, 1, 1), TURN(1, 2, 0, 1, 0, 1), TURN(1, 2, 0, 1, 1, 1), TURN(2, 0, 1, 1, 1, 0),
-    TURN(2, 0, 1, 1, 0, 1), TURN(2, 0, 1, 0, 1, 1), TURN(2, 0, 1, 1, 1, 1), TURN(0, 1, 2, 0, 0, 0)};
+    {{0, 1, 2}, {1, 1, 0}}, {{0, 1, 2}, {1, 0, 1}}, {{0, 1, 2}, {0, 1, 1}}, {{1, 0, 2}, {1, 0, 0}},
+    {{1, 0, 2}, {1, 0, 1}}, {{1, 0, 2}, {0, 1, 0}}, {{1, 0, 2}, {0, 1, 1}}, {{2, 1, 0}, {1, 0, 0}},
+    {{2, 1, 0}, {1, 1, 0}}, {{2, 1, 0}, {0, 0, 1}}, {{2, 1, 0}, {0, 1, 1}}, {{0, 2, 1}, {0, 1, 0}},
+    {{0, 2, 1}, {1, 1, 0}}, {{0, 2, 1}, {0, 0, 1}}, {{0, 2, 1}, {1, 0, 1}}, {{1, 2, 0}, {1, 1, 0}},
+    {{1, 2, 0}, {0, 1, 1}}, {{1, 2, 0}, {1, 0, 1}}, {{1, 2, 0}, {1, 1, 1}}, {{2, 0, 1}, {1, 1, 0}},
+    {{2, 0, 1}, {1, 0, 1}}, {{2, 0, 1}, {0, 1, 1}}, {{2, 0, 1}, {1, 1, 1}}, {{0, 1, 2}, {0, 0, 0}}};
 
 vt_cube_fields vt_turn_fields(const vt_turn *turn, int64_t count, bool rotate_vectors)
 {
-    vt_cube_fields fields = {.count = (int)count};
+    vt_cube_fields fields = {.turn = turn, .count = (int)count};
     for (int c = 0; c < fields.count; c++) {
         const int axis = c - 1;
         const bool turns = rotate_vectors && axis >= 0 && axis < 3;
@@ -47,8 +40,9 @@ static inline __attribute__((always_inline)) void copy_row(const float *from, in
     for (int64_t i = 0; i < count; i++, from += step, to += fields) memcpy(to, from, (size_t)fields * sizeof *to);
 }
 
-void vt_turn_part(const vt_turn *turn, const vt_cube_fields *fields, int64_t side, const vt_cube_part *part, float *to)
+void vt_turn_part(const vt_cube_fields *fields, int64_t side, const vt_cube_part *part, float *to)
 {
+    const vt_turn *turn = fields->turn;
     int64_t first[3], count[3], step[3], offsets[VT_CUBE_FIELDS] = {0}, start = 0;
     int here[VT_CUBE_FIELDS], found = 0;
     float signs[VT_CUBE_FIELDS] = {0};

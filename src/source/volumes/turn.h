@@ -14,7 +14,7 @@ typedef struct {
     bool flipped[3];
 } vt_turn;
 
-/* turn 0 … 23: entry turn + 1 of the tutorial's list. */
+/* turn 0 … 23: entry turn + 1 of the tutorial's list. The last one leaves the cube as it is. */
 extern const vt_turn vt_turns[VT_TURNS];
 
 /* A part of a cube as it lies in memory: points [first, first + count) of each axis, and fields. */
@@ -25,9 +25,10 @@ typedef struct {
     int64_t first_field, fields, field_stride;
 } vt_cube_part;
 
-/* Where field c of the result comes from: field source[c], times sign[c]. */
+/* Where field c of the turned cube comes from: field source[c], times sign[c]. */
 enum { VT_CUBE_FIELDS = 64 };
 typedef struct {
+    const vt_turn *turn;
     int count;
     int source[VT_CUBE_FIELDS];
     float sign[VT_CUBE_FIELDS];
@@ -38,6 +39,6 @@ typedef struct {
 vt_cube_fields vt_turn_fields(const vt_turn *turn, int64_t count, bool rotate_vectors);
 
 /* Writes those points of the turned cube, to [side³, fields.count], that the part holds. */
-void vt_turn_part(const vt_turn *turn, const vt_cube_fields *fields, int64_t side, const vt_cube_part *part, float *to);
+void vt_turn_part(const vt_cube_fields *fields, int64_t side, const vt_cube_part *part, float *to);
 
 #endif

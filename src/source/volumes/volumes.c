@@ -10,9 +10,22 @@
 #include "base/memory.h"
 #include "base/random.h"
 #include "base/text.h"
+#include "source/volumes/box.h"
 #include "storage/unpack.h"
 
-static const char *const dataset_names[VT_VOLUME_BOXES] = {"Nbody", "Hydro"};
+enum { INPUTS = 4, BOXES = 2 };
+
+static const vt_source_kind volume_noise;
+static const char *const dataset_names[BOXES] = {"Nbody", "Hydro"};
+
+typedef struct {
+    vt_source source;
+    int64_t side;         /* of a cube */
+    vt_box *boxes[BOXES]; /* of input and target; NULL: noise */
+    uint64_t seed;
+    bool rotate_vectors;
+    int loader;
+} volumes_source;
 
 /* ---- draws ---- */
 
@@ -32,16 +45,24 @@ vt_volume_draw vt_volume_draw_of(uint64_t seed, vt_set set, int64_t epoch, int64
 }
 
 /* The points along each axis that are used of its boxes; 0: noise. */
-static int64_t extent_of(const vt_volumes *volumes)
+static int64_t extent_of(const volumes_source *volumes)
 {
     return volumes->boxes[0] != NULL ? volumes->boxes[0]->side : 0;
 }
 
-vt_volume_draw vt_volumes_draw(const vt_volumes *volumes, int64_t sample)
+/* Of sample epoch · sample_count + index. */
+static vt_volume_draw draw_of(const volumes_source *volumes, int64_t sample)
 {
     const vt_source *source = &volumes->source;
     return vt_volume_draw_of(volumes->seed, source->set, sample / source->sample_count, sample % source->sample_count,
                              extent_of(volumes), volumes->side);
+}
+
+static vt_box_cube cube_of(const volumes_source *volumes, const vt_volume_draw *draw, int tensor)
+{
+    vt_box_cube cube = {.side = volumes->side, .channels = volumes->source.specs[tensor].shape[1]};
+    memcpy(cube.corner, draw->corner, sizeof cube.corner);
+    return cube;
 }
 
 /* ---- of a configuration ---- */
@@ -50,9 +71,9 @@ static int specs(const vt_config *config, vt_span part, vt_tensor_spec *list)
 {
     const int64_t points = config->data_size * config->data_size * config->data_size;
     (void)part;
-    list[VT_TENSOR_INPUT] = (vt_tensor_spec){"input", VT_TENSOR_FLOAT32, 2, {points, VT_VOLUME_INPUTS}};
+    list[VT_TENSOR_INPUT] = (vt_tensor_spec){"input", VT_TENSOR_FLOAT32, 2, {points, INPUTS}};
     list[VT_TENSOR_TARGET] = (vt_tensor_spec){"target", VT_TENSOR_FLOAT32, 2, {points, config->N_out_channels}};
-    return VT_VOLUME_BOXES;
+    return BOXES;
 }
 
 static bool is_noise(const vt_config *config)
@@ -84,7 +105,7 @@ static size_t held_bytes(const vt_config *config, vt_span part)
         struct stat info;
         char *path = path_of(config, set, 0);
         const double stored = stat(path, &info) == 0 ? (double)info.st_size : 0;
-        bytes += fmax(stored, pow(side, 3) * (double)(VT_VOLUME_INPUTS + config->N_out_channels) * sizeof(float));
+        bytes += fmax(stored, pow(side, 3) * (double)(INPUTS + config->N_out_channels) * sizeof(float));
         free(path);
     }
     return (size_t)bytes;
@@ -94,8 +115,8 @@ static size_t held_bytes(const vt_config *config, vt_span part)
 
 static void close_volumes(vt_source *source)
 {
-    vt_volumes *volumes = (vt_volumes *)source;
-    for (int t = 0; t < VT_VOLUME_BOXES; t++) vt_box_close(&volumes->boxes[t]);
+    volumes_source *volumes = (volumes_source *)source;
+    for (int t = 0; t < BOXES; t++) vt_box_close(&volumes->boxes[t]);
     free((char *)(uintptr_t)source->path);
     free(volumes);
 }
@@ -111,7 +132,7 @@ static vt_status check_directory(const vt_config *config)
     return status;
 }
 
-static vt_status open_boxes(const vt_config *config, vt_volumes *volumes)
+static vt_status open_boxes(const vt_config *config, volumes_source *volumes)
 {
     vt_status status = VT_OK;
     const int loader = config->data_loader_config;
@@ -119,14 +140,16 @@ static vt_status open_boxes(const vt_config *config, vt_volumes *volumes)
     const bool is_set = config->box_size[0] != VT_UNSET_INTEGER;
     const int64_t used = is_set ? config->box_size[set] : VT_UNSET_INTEGER;
     const bool direct = loader != VT_LOADER_LOWMEM && loader != VT_LOADER_NATIVE;
-    for (int t = 0; t < VT_VOLUME_BOXES; t++) {
+    for (int t = 0; t < BOXES; t++) {
         char *path = path_of(config, set, t);
         const char *name = loader == VT_LOADER_DALI_LOWMEM ? NULL : dataset_names[t];
-        const vt_status opened = vt_box_open(path, name, volumes->channels[t], used, direct, &volumes->boxes[t]);
+        const vt_status opened =
+            vt_box_open(path, name, volumes->source.specs[t].shape[1], used, direct, &volumes->boxes[t]);
         free(path);
         VT_TRY(opened);
         if (loader == VT_LOADER_INMEM) VT_TRY(vt_box_keep(volumes->boxes[t]));
-        if (volumes->source.obstacle == NULL) volumes->source.obstacle = vt_box_obstacle(volumes->boxes[t]);
+        const vt_array *array = volumes->boxes[t]->array;
+        if (volumes->source.obstacle == NULL && array != NULL) volumes->source.obstacle = array->obstacle;
     }
     const vt_box *input = volumes->boxes[0], *target = volumes->boxes[1];
     const bool of_one_file = input->name != NULL;
@@ -146,10 +169,10 @@ static vt_status open_set(const vt_config *config, vt_set set, vt_span part, vt_
     vt_status status = VT_OK;
     const bool training = set == VT_SET_TRAINING;
     const int64_t limit = training ? config->limit_nsamples : config->limit_nsamples_val;
-    vt_volumes *volumes = vt_allocate(1, sizeof *volumes, "a source");
+    volumes_source *volumes = vt_allocate(1, sizeof *volumes, "a source");
     vt_source *source = &volumes->source;
     VT_ASSERT(set != VT_SET_TEST);
-    *source = (vt_source){.kind = is_noise(config) ? &vt_source_volume_noise : &vt_source_volumes,
+    *source = (vt_source){.kind = is_noise(config) ? &volume_noise : &vt_source_volumes,
                           .set = set,
                           .option_name = training ? "train_path" : "val_path",
                           .path = path_of(config, set, 0),
@@ -163,7 +186,6 @@ static vt_status open_set(const vt_config *config, vt_set set, vt_span part, vt_
     volumes->seed = (uint64_t)config->seed;
     volumes->rotate_vectors = config->rotate_vectors;
     volumes->loader = config->data_loader_config;
-    for (int t = 0; t < VT_VOLUME_BOXES; t++) volumes->channels[t] = source->specs[t].shape[1];
     if (is_noise(config)) goto done;
     VT_TRY(check_directory(config));
     VT_TRY(open_boxes(config, volumes));
@@ -173,7 +195,7 @@ done:
     return status;
 }
 
-static const char *reading_name(const vt_volumes *volumes)
+static const char *reading_name(const volumes_source *volumes)
 {
     static const char *const names[] = {[VT_BOX_RUNS] = "past HDF5",
                                         [VT_BOX_CHUNKS] = "chunks past HDF5",
@@ -186,7 +208,7 @@ static const char *reading_name(const vt_volumes *volumes)
 static void log_sets(const vt_source *training, const vt_source *validation, const vt_source *test, const char *threads)
 {
     (void)test;
-    const vt_volumes *sets[] = {(const vt_volumes *)training, (const vt_volumes *)validation};
+    const volumes_source *sets[] = {(const volumes_source *)training, (const volumes_source *)validation};
     vt_log_info("reading: %s%s%s", reading_name(sets[0]), training->is_constant ? "" : ", ",
                 training->is_constant ? "" : threads);
     if (training->is_constant) return;
@@ -204,53 +226,139 @@ static void log_sets(const vt_source *training, const vt_source *validation, con
 
 static void describe(const vt_source *source, int64_t sample, char *buffer, int64_t size)
 {
-    const vt_volumes *volumes = (const vt_volumes *)source;
-    const vt_volume_draw draw = vt_volumes_draw(volumes, sample);
+    const volumes_source *volumes = (const volumes_source *)source;
+    const vt_volume_draw draw = draw_of(volumes, sample);
     snprintf(buffer, (size_t)size, "%s, cube from point [%lld, %lld, %lld] on, transformation %d", source->path,
              (long long)draw.corner[0], (long long)draw.corner[1], (long long)draw.corner[2], draw.turn + 1);
 }
 
 /* ---- looking for the number that made a loss infinite ---- */
 
-/* The point of the box from which point `index` of the turned cube came. */
-static void place_of(const vt_volumes *volumes, const vt_volume_draw *draw, int64_t index, int64_t place[3])
-{
-    const vt_turn *turn = &vt_turns[draw->turn];
-    for (int a = 2; a >= 0; a--) {
-        const int64_t i = index % volumes->side;
-        index /= volumes->side;
-        place[turn->from[a]] = draw->corner[turn->from[a]] + (turn->flipped[a] ? volumes->side - 1 - i : i);
-    }
-}
-
 static vt_status check(vt_source *source, int64_t sample)
 {
     vt_status status = VT_OK;
-    vt_volumes *volumes = (vt_volumes *)source;
-    const vt_volume_draw draw = vt_volumes_draw(volumes, sample);
-    const vt_turn *turn = &vt_turns[draw.turn];
+    volumes_source *volumes = (volumes_source *)source;
+    const vt_volume_draw draw = draw_of(volumes, sample);
     float *values = NULL;
-    for (int t = 0; t < VT_VOLUME_BOXES; t++) {
-        const int64_t channels = volumes->channels[t], count = vt_tensor_values(&source->specs[t]);
+    for (int t = 0; t < BOXES; t++) {
+        const vt_box_cube cube = cube_of(volumes, &draw, t);
+        const int64_t channels = cube.channels, count = vt_tensor_values(&source->specs[t]);
         vt_box *box = volumes->boxes[t];
-        vt_box_cube cube = {.side = volumes->side, .channels = channels};
-        memcpy(cube.corner, draw.corner, sizeof cube.corner);
-        const vt_cube_fields fields = vt_turn_fields(turn, channels, false);
+        const vt_cube_fields fields = vt_turn_fields(&vt_turns[VT_TURNS - 1], channels, false); /* as it lies */
         values = vt_reallocate(values, (size_t)count, sizeof *values, "a sample");
         for (int64_t part = 0; part < vt_box_parts(box, &cube); part++)
-            VT_TRY(vt_box_read(box, &cube, part, turn, &fields, NULL, values));
+            VT_TRY(vt_box_read(box, &cube, part, &fields, NULL, values));
         for (int64_t i = 0; i < count; i++) {
-            int64_t at[3];
-            place_of(volumes, &draw, i / channels, at);
+            const int64_t point = i / channels, side = cube.side;
             VT_CHECK(vt_all_finite(&values[i], 1), "%s: %s%sholds %g at channel %lld, point [%lld, %lld, %lld]",
                      box->path, box->name != NULL ? box->name : "", box->name != NULL ? " " : "", (double)values[i],
-                     (long long)(i % channels), (long long)at[0], (long long)at[1], (long long)at[2]);
+                     (long long)(i % channels), (long long)(cube.corner[0] + point / side / side),
+                     (long long)(cube.corner[1] + point / side % side), (long long)(cube.corner[2] + point % side));
         }
     }
 done:
     free(values);
     return status;
 }
+
+/* ---- reading a batch: each cube's parts are the items ---- */
+
+/* One box's part of one sample. */
+typedef struct {
+    int64_t sample; /* of the batch */
+    int tensor;
+    vt_box_cube cube;
+    vt_cube_fields fields;
+    int64_t first_item;
+    float *to;
+} read_cube;
+
+typedef struct {
+    vt_read_plan plan;
+    read_cube *cubes;
+    int64_t count;
+} volume_plan;
+
+static vt_read_plan *open_plan(vt_source *source)
+{
+    volume_plan *own = vt_allocate(1, sizeof *own, "the plan of a batch");
+    own->plan.source = source;
+    return &own->plan;
+}
+
+static void close_plan(vt_read_plan *plan)
+{
+    free(((volume_plan *)plan)->cubes);
+    free(plan);
+}
+
+static vt_status make_plan(vt_read_plan *plan, const int64_t *samples, int64_t count, void *const *tensors)
+{
+    volume_plan *own = (volume_plan *)plan;
+    const volumes_source *volumes = (const volumes_source *)plan->source;
+    own->count = plan->item_count = 0;
+    for (int64_t i = 0; i < count; i++) {
+        const vt_volume_draw draw = draw_of(volumes, samples[i]);
+        for (int t = 0; t < BOXES; t++) {
+            if (tensors[t] == NULL) continue;
+            own->cubes = vt_grow(own->cubes, (size_t)own->count, sizeof *own->cubes, "the plan of a batch");
+            const vt_box_cube cube = cube_of(volumes, &draw, t);
+            own->cubes[own->count++] =
+                (read_cube){.sample = i,
+                            .tensor = t,
+                            .cube = cube,
+                            .fields = vt_turn_fields(&vt_turns[draw.turn], cube.channels, volumes->rotate_vectors),
+                            .first_item = plan->item_count,
+                            .to = (float *)tensors[t] + i * vt_tensor_values(&plan->source->specs[t])};
+            plan->item_count += vt_box_parts(volumes->boxes[t], &cube);
+        }
+    }
+    return VT_OK;
+}
+
+/* The last cube whose items begin at or before this one. */
+static const read_cube *read_of(const vt_read_plan *plan, int64_t item)
+{
+    const volume_plan *own = (const volume_plan *)plan;
+    int64_t low = 0, high = own->count;
+    while (high - low > 1) {
+        const int64_t middle = (low + high) / 2;
+        if (own->cubes[middle].first_item <= item)
+            low = middle;
+        else
+            high = middle;
+    }
+    return &own->cubes[low];
+}
+
+static vt_status run_item(vt_read_plan *plan, int64_t item, vt_decoder *decoder)
+{
+    const volumes_source *volumes = (const volumes_source *)plan->source;
+    const read_cube *c = read_of(plan, item);
+    return vt_box_read(volumes->boxes[c->tensor], &c->cube, item - c->first_item, &c->fields, decoder, c->to);
+}
+
+static void retry_item(const vt_read_plan *plan, int64_t item, vt_decoder *decoder,
+                       void (*mark)(int64_t sample, void *context), void *context)
+{
+    (void)decoder;
+    mark(read_of(plan, item)->sample, context);
+}
+
+static vt_file_extent extent_of_item(const vt_read_plan *plan, int64_t item, int64_t index)
+{
+    const volumes_source *volumes = (const volumes_source *)plan->source;
+    const read_cube *c = read_of(plan, item);
+    return vt_box_extent(volumes->boxes[c->tensor], &c->cube, item - c->first_item, index);
+}
+
+static const vt_reading reading = {.open = open_plan,
+                                   .close = close_plan,
+                                   .make = make_plan,
+                                   .release = vt_plain_plan_release,
+                                   .run = run_item,
+                                   .retry = retry_item,
+                                   .extent = extent_of_item};
 
 const vt_source_kind vt_source_volumes = {.name = "volumes",
                                           .specs = specs,
@@ -260,15 +368,15 @@ const vt_source_kind vt_source_volumes = {.name = "volumes",
                                           .log = log_sets,
                                           .describe = describe,
                                           .check = check,
-                                          .reading = &vt_volumes_reading};
+                                          .reading = &reading};
 
 /* ---- data_loader_config: synthetic ---- */
 
 /* Standard normal noise. A constant source: the sample is a place in the batch. */
 static vt_status read_noise(vt_source *source, int64_t sample, void *const *tensors)
 {
-    const vt_volumes *volumes = (const vt_volumes *)source;
-    for (int t = 0; t < VT_VOLUME_BOXES; t++) {
+    const volumes_source *volumes = (const volumes_source *)source;
+    for (int t = 0; t < BOXES; t++) {
         float *values = tensors[t];
         const int64_t count = vt_tensor_values(&source->specs[t]);
         for (int64_t i = 0; i < count; i += 4) {
@@ -282,10 +390,10 @@ static vt_status read_noise(vt_source *source, int64_t sample, void *const *tens
     return VT_OK;
 }
 
-const vt_source_kind vt_source_volume_noise = {.name = "volume noise",
-                                               .specs = specs,
-                                               .open = open_set,
-                                               .close = close_volumes,
-                                               .log = log_sets,
-                                               .describe = vt_source_describe_noise,
-                                               .read = read_noise};
+static const vt_source_kind volume_noise = {.name = "volume noise",
+                                            .specs = specs,
+                                            .open = open_set,
+                                            .close = close_volumes,
+                                            .log = log_sets,
+                                            .describe = vt_source_describe_noise,
+                                            .read = read_noise};

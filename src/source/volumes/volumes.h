@@ -4,19 +4,7 @@
 #ifndef VT_SOURCE_VOLUMES_VOLUMES_H
 #define VT_SOURCE_VOLUMES_VOLUMES_H
 
-#include "source/volumes/box.h"
-
-enum { VT_VOLUME_INPUTS = 4, VT_VOLUME_BOXES = 2 };
-
-typedef struct {
-    vt_source source;
-    int64_t side; /* of a cube */
-    int64_t channels[VT_VOLUME_BOXES];
-    vt_box *boxes[VT_VOLUME_BOXES]; /* of input and target; NULL: noise */
-    uint64_t seed;
-    bool rotate_vectors;
-    int loader;
-} vt_volumes;
+#include "data/source.h"
 
 /* A random cube: its first point, and its turn. It depends only on the arguments of vt_volume_draw_of: the sample
  * `index` of an epoch, and the points along each axis of the box and of the cube. */
@@ -27,10 +15,6 @@ typedef struct {
 
 vt_volume_draw vt_volume_draw_of(uint64_t seed, vt_set set, int64_t epoch, int64_t index, int64_t box, int64_t side);
 
-/* The draw of sample epoch · sample_count + index. */
-vt_volume_draw vt_volumes_draw(const vt_volumes *volumes, int64_t sample);
-
-extern const vt_reading vt_volumes_reading;
-extern const vt_source_kind vt_source_volumes, vt_source_volume_noise;
+extern const vt_source_kind vt_source_volumes;
 
 #endif

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 
 #include "backend/dropout.h"
-#include "base/csv.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "base/text.h"
 #include "storage/output_file.h"
 #include "task/weather/calendar.h"
 

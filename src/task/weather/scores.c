@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/csv.h"
 #include "base/memory.h"
+#include "base/text.h"
 #include "storage/output_file.h"
 #include "task/weather/calendar.h"
 #include "task/weather/channels.h"

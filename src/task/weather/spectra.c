@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/csv.h"
 #include "base/fourier.h"
 #include "base/memory.h"
+#include "base/text.h"
 #include "storage/output_file.h"
 #include "task/weather/calendar.h"
 
