@@ -1,5 +1,4 @@
-#include "training/benchy.h"
-
+/* --enable_benchy. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -14,7 +13,7 @@
 #include "base/text.h"
 #include "config/benchy.h"
 #include "training/reader.h"
-#include "training/step.h"
+#include "training/run_inside.h"
 #include "training/stop.h"
 #include "training/trainer_inside.h"
 
@@ -263,15 +262,15 @@ static void close_bench(bench *b)
     vt_benchy_settings_close(&b->settings);
 }
 
-vt_status vt_benchy_run(vt_trainer *trainer, vt_loader *loader, const char *run_directory, bool *trains_on)
+vt_status vt_run_benchy(const vt_run *run, bool *trains_on)
 {
     vt_status status = VT_OK;
-    bench b = {.trainer = trainer, .world = trainer->world, .loader = loader, .epoch = -1};
+    bench b = {.trainer = run->loop.trainer, .world = run->world, .loader = run->loop.training_loader, .epoch = -1};
     const bool first = vt_world_rank(b.world) == 0;
     const char *path = getenv("BENCHY_CONFIG_FILE");
     if (path != NULL && path[0] == '\0') path = NULL;
     VT_TRY(vt_world_agree(b.world, vt_benchy_settings_open(path, &b.settings)));
-    VT_TRY(vt_world_agree(b.world, first ? open_json(&b, run_directory) : VT_OK));
+    VT_TRY(vt_world_agree(b.world, first ? open_json(&b, run->directory) : VT_OK));
     log_settings(path, b.settings.profile);
     const bool profiles =
         b.settings.profile == VT_BENCHY_PROFILE_ALL || (first && b.settings.profile == VT_BENCHY_PROFILE_SINGLE);

@@ -1,5 +1,4 @@
-#include "training/opening.h"
-
+/* What the log says before a run's first step. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +12,7 @@
 #include "journal/record.h"
 #include "model/split.h"
 #include "training/reader.h"
+#include "training/run_inside.h"
 #include "training/trainer_inside.h"
 
 /* ---- the lines for people ---- */
@@ -25,26 +25,27 @@ static void log_configuration_name(const vt_config *config)
     free(flags);
 }
 
-static void log_samples(const vt_opening *opening)
+static void log_samples(const vt_run *run)
 {
-    const vt_config *config = opening->config;
-    const vt_loop_length *length = &opening->length;
+    const vt_config *config = run->config;
+    const vt_loop_length *length = &run->loop.length;
+    const int64_t batches = vt_loader_batch_count(run->loop.training_loader); /* of a whole epoch */
     vt_log_info("samples: %lld for training, %lld for validation; %lld epoch%s of %lld steps",
-                (long long)opening->training->sample_count, (long long)opening->validation->sample_count,
+                (long long)run->training->sample_count, (long long)run->validation->sample_count,
                 (long long)length->epochs, length->epochs == 1 ? "" : "s", (long long)length->steps_per_epoch);
-    if (length->steps_per_epoch < opening->batches)
+    if (length->steps_per_epoch < batches)
         vt_log_info("num_iters %lld is less than an epoch of %lld steps: training for %lld steps",
-                    (long long)config->num_iters, (long long)opening->batches, (long long)config->num_iters);
+                    (long long)config->num_iters, (long long)batches, (long long)config->num_iters);
     else if (config->num_iters != VT_UNSET_INTEGER && length->steps != config->num_iters)
         vt_log_info("num_iters %lld makes %lld whole epoch%s, %lld steps", (long long)config->num_iters,
                     (long long)length->epochs, length->epochs == 1 ? "" : "s", (long long)length->steps);
 }
 
-static void log_model(const vt_opening *opening)
+static void log_model(const vt_run *run)
 {
-    const vt_parameters *parameters = opening->trainer->parameters;
+    const vt_parameters *parameters = run->loop.trainer->parameters;
     const int64_t frozen = vt_parameters_frozen_elements(parameters);
-    char *sizes = vt_model_kind_of(opening->config)->describe(opening->config);
+    char *sizes = vt_model_kind_of(run->config)->describe(run->config);
     char *note = vt_text_format(frozen > 0 ? ", %lld of them frozen" : "", (long long)frozen);
     vt_log_info("model: %lld parameters%s: %s", (long long)vt_parameters_model_elements(parameters), note, sizes);
     free(note);
@@ -139,11 +140,11 @@ static void log_memory(const vt_plan *plan)
 }
 
 /* Which part of the activations waits in the host's memory. */
-static void log_offload(const vt_opening *opening)
+static void log_offload(const vt_run *run)
 {
-    const vt_config *config = opening->config;
-    const vt_offload_sizes *sizes = &opening->plan->offload;
-    const int64_t blocks = vt_model_blocks(opening->trainer->model, config).count;
+    const vt_config *config = run->config;
+    const vt_offload_sizes *sizes = &run->plan.offload;
+    const int64_t blocks = vt_model_blocks(run->loop.trainer->model, config).count;
     char bytes[2][VT_NUMBER_SIZE];
     if (config->offload_activations == VT_OFFLOAD_NONE) return;
     if (blocks <= 2)
@@ -158,21 +159,21 @@ static void log_offload(const vt_opening *opening)
 }
 
 /* Rank 0 plans the lowest rank of each stage, which has as many tokens as any other of it. */
-static vt_status log_stage_memory(const vt_opening *opening)
+static vt_status log_stage_memory(const vt_run *run)
 {
     vt_status status = VT_OK;
-    const vt_layout *layout = vt_world_layout(opening->world);
+    const vt_layout *layout = vt_world_layout(run->world);
     const int stages = layout->size[VT_AXIS_PIPELINE];
-    vt_plan_options options = vt_plan_options_of(opening->world, opening->trainer->backend);
-    options.chunk_bytes = opening->plan->chunk_bytes;
-    vt_plan most = *opening->plan;
+    vt_plan_options options = vt_plan_options_of(run->world, run->loop.trainer->backend);
+    options.chunk_bytes = run->plan.chunk_bytes;
+    vt_plan most = run->plan;
     int largest = 0;
     char total[VT_NUMBER_SIZE], parts[256];
     if (stages == 1 || options.rank != 0) return VT_OK;
     for (int stage = 1; stage < stages; stage++) {
         vt_plan plan;
         options.rank = vt_layout_first(layout, VT_AXIS_PIPELINE, stage);
-        VT_TRY(vt_plan_make(opening->config, &options, &plan));
+        VT_TRY(vt_plan_make(run->config, &options, &plan));
         if (vt_plan_total(&plan) <= vt_plan_total(&most)) continue;
         most = plan;
         largest = stage;
@@ -251,11 +252,11 @@ static void log_parameters(const vt_parameters *parameters, const vt_split *spli
     vt_log_detail("number of model parameters: %lld", (long long)vt_parameters_model_elements(parameters));
 }
 
-static vt_status write_parameters(const vt_opening *opening, const vt_split *split)
+static vt_status write_parameters(const vt_run *run, const vt_split *split)
 {
     vt_status status = VT_OK;
-    const vt_parameters *parameters = opening->trainer->parameters;
-    char *path = vt_text_format("%s/parameters.csv", opening->run_directory);
+    const vt_parameters *parameters = run->loop.trainer->parameters;
+    char *path = vt_text_format("%s/parameters.csv", run->directory);
     FILE *file = fopen(path, "we");
     VT_CHECK(file != NULL, "can't write %s: %s", path, strerror(errno));
     fprintf(file, "name,global_shape,local_shape,bytes%s%s\n", split->stages > 1 ? ",stage" : "",
@@ -268,10 +269,10 @@ done:
 }
 
 /* Settings of which the user probably expects something else. */
-static void warn_of_settings(const vt_opening *opening)
+static void warn_of_settings(const vt_run *run)
 {
-    const vt_config *config = opening->config;
-    const vt_loop_length *length = &opening->length;
+    const vt_config *config = run->config;
+    const vt_loop_length *length = &run->loop.length;
     const vt_stages rollout = vt_config_rollout(config);
     const int cores = vt_threads_core_count();
     if (config->zero != NULL)
@@ -294,42 +295,40 @@ static void warn_of_settings(const vt_opening *opening)
     if (config->optimizer == VT_OPTIMIZER_Adafactor && vt_config_learning_rate(config) > 0.1)
         vt_log_warning("Adafactor's learning rate is %g, a share of the weights' own size; 1e-2 is usual",
                        vt_config_learning_rate(config));
-    if (config->cache != VT_CACHE_NONE && opening->training->frame_count == 0)
-        vt_log_warning("cache has no effect: source %s has no frames that it could keep",
-                       opening->training->kind->name);
+    if (config->cache != VT_CACHE_NONE && run->training->frame_count == 0)
+        vt_log_warning("cache has no effect: source %s has no frames that it could keep", run->training->kind->name);
 }
 
-vt_status vt_opening_log(const vt_opening *opening)
+vt_status vt_run_log_opening(const vt_run *run)
 {
     vt_status status = VT_OK;
-    const vt_config *config = opening->config;
+    const vt_config *config = run->config;
     vt_split split = {0};
     if (config->pipeline_parallel > 1) VT_TRY(vt_split_open(config, &split));
     log_configuration_name(config);
-    const vt_task *task = opening->trainer->task;
+    const vt_task *task = run->loop.trainer->task;
     if (task->kind->log_data != NULL) task->kind->log_data(task);
-    vt_reader_log(config, opening->world, opening->training, opening->validation, opening->test);
-    if (task->kind->log_limits != NULL) task->kind->log_limits(opening->training, opening->validation);
-    log_samples(opening);
-    log_model(opening);
+    vt_reader_log(config, run->world, run->training, run->validation, run->test);
+    if (task->kind->log_limits != NULL) task->kind->log_limits(run->training, run->validation);
+    log_samples(run);
+    log_model(run);
     log_training(config);
-    log_layout(config, opening->world);
+    log_layout(config, run->world);
     log_pipeline(config);
-    vt_log_info("computing on: %s", opening->trainer->backend->name);
-    log_memory(opening->plan);
-    log_offload(opening);
-    VT_TRY(log_stage_memory(opening));
-    vt_record_memory_at_start(opening->trainer->backend);
-    vt_log_info("run directory: %s (all options in config.yaml, all tensors in parameters.csv)",
-                opening->run_directory);
+    vt_log_info("computing on: %s", run->loop.trainer->backend->name);
+    log_memory(&run->plan);
+    log_offload(run);
+    VT_TRY(log_stage_memory(run));
+    vt_record_memory_at_start(run->loop.trainer->backend);
+    vt_log_info("run directory: %s (all options in config.yaml, all tensors in parameters.csv)", run->directory);
     if (config->disable_broadcast_buffers)
         vt_log_info("disable_broadcast_buffers has no effect: the model has no buffers");
     if (config->wireup_info != NULL || config->wireup_store != NULL)
         vt_log_info("wireup_info and wireup_store have no effect: the launcher is recognised by itself");
-    warn_of_settings(opening);
+    warn_of_settings(run);
     log_configuration(config);
-    log_parameters(opening->trainer->parameters, &split);
-    if (vt_world_rank(opening->world) == 0) VT_TRY(write_parameters(opening, &split));
+    log_parameters(run->loop.trainer->parameters, &split);
+    if (vt_world_rank(run->world) == 0) VT_TRY(write_parameters(run, &split));
 done:
     vt_split_close(&split);
     return status;

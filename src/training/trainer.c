@@ -212,6 +212,8 @@ void vt_trainer_close(vt_trainer **trainer)
     t->backend->check(t->backend); /* what is on its way to the host has arrived */
     t->backend->release(t->backend, t->losses);
     t->backend->release(t->backend, t->loss_weights.data);
+    vt_device_cache_close(&t->caches[0]);
+    vt_device_cache_close(&t->caches[1]);
     for (int i = 0; i < VT_BATCH_TENSORS; i++) {
         t->backend->release(t->backend, t->batch[i]);
         t->backend->release(t->backend, t->staged[i]);

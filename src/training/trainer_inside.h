@@ -78,13 +78,13 @@ struct vt_trainer {
     bool record_anew;
     bool measured;       /* the next step's parts are waited for and timed */
     vt_step_times times; /* where the time of steps went; of a device that works on its own only of measured steps */
-    double part_begin, part_waited;   /* when the current part of the step began, and what had been waited until then */
-    void *batch[VT_BATCH_TENSORS];    /* where a back end with memory of its own keeps a batch; else NULL */
-    void *staged[VT_BATCH_TENSORS];   /* the next one, on its way */
-    const vt_device_cache *caches[2]; /* training and validation set in the device's memory, of which batches may be;
-                                         or NULL */
-    float *losses;                    /* of a rank's part of a batch */
-    float *host_losses;               /* of a micro-batch */
+    double part_begin, part_waited; /* when the current part of the step began, and what had been waited until then */
+    void *batch[VT_BATCH_TENSORS];  /* where a back end with memory of its own keeps a batch; else NULL */
+    void *staged[VT_BATCH_TENSORS]; /* the next one, on its way */
+    vt_device_cache *caches[2];     /* training and validation set in the device's memory, of which batches may be;
+                                       NULL: not there */
+    float *losses;                  /* of a rank's part of a batch */
+    float *host_losses;             /* of a micro-batch */
 };
 
 typedef struct {
