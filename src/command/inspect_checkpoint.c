@@ -173,10 +173,10 @@ static vt_status print_tensors(vt_tensor_file *index, const char *directory, boo
     VT_TRY(vt_tensor_file_get_integer(index, "optimizer_steps", &steps));
     const vt_optimizer_kind *kind = vt_optimizer_chosen(config);
     for (int i = 0; i < VT_OPTIMIZER_KEPT; i++) {
-        const char *name = vt_optimizer_kept_name(kind, i);
-        if (name == NULL) break;
+        const vt_optimizer_state_kind *state = vt_optimizer_kept_state(kind, i);
+        if (state == NULL) break;
         char group[64];
-        snprintf(group, sizeof group, "optimizer/%s", name);
+        snprintf(group, sizeof group, "optimizer/%s", state->name);
         VT_TRY(look_at_group(index, directory, group, verify, &tensors, &more, faults));
         kept += more;
     }

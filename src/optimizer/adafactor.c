@@ -2,10 +2,9 @@
  * of rows and of columns are kept, whole on every rank. A step of a tensor needs sums over all of it, twice: ranks that
  * have parts of tensors add them up together. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/memory.h"
-#include "optimizer/whole.h"
+#include "optimizer/kept.h"
 
 /* Of one tensor. */
 typedef struct {
@@ -68,10 +67,7 @@ static vt_factored shape_of(const vt_whole_part *part)
 static float *kept_of(const vt_whole *whole, const vt_parameter *parameter, const char *name)
 {
     vt_kept_part part;
-    for (int i = 0; i < vt_kept_count(whole->kept); i++)
-        if (strcmp(vt_kept_name(whole->kept, i), name) == 0 && vt_kept_part_of(whole->kept, i, parameter, &part))
-            return part.numbers;
-    return NULL;
+    return vt_kept_part_named(whole->kept, name, parameter, &part) ? part.numbers : NULL;
 }
 
 static void close_adafactor(const vt_whole *whole, void *own)

@@ -5,8 +5,6 @@
 
 #include "optimizer/kinds.h"
 
-typedef struct vt_kept vt_kept;
-
 /* Takes the memory, zeroed. averages: is there an average? */
 vt_status vt_kept_open(const vt_optimizer_kind *kind, bool averages, int64_t code_block, vt_backend *backend,
                        const vt_parameters *parameters, vt_kept **kept);
@@ -16,7 +14,6 @@ int vt_kept_count(const vt_kept *kept);
 const char *vt_kept_name(const vt_kept *kept, int place);    /* "moment1", "average" */
 const char *vt_kept_meaning(const vt_kept *kept, int place); /* "first moment", "average of" */
 int vt_kept_average(const vt_kept *kept);                    /* its place; -1: there is none */
-int vt_kept_place(const vt_kept *kept, const char *name);
 
 /* What is kept of a parameter at one place. In the host's memory it is float32, whatever its form is. */
 typedef struct {
@@ -27,8 +24,9 @@ typedef struct {
     float *scales;  /* of the piece's blocks */
 } vt_kept_part;
 
-/* False: nothing is kept there. */
+/* At a place, or under its name. False: nothing is kept there. */
 bool vt_kept_part_of(const vt_kept *kept, int place, const vt_parameter *parameter, vt_kept_part *part);
+bool vt_kept_part_named(const vt_kept *kept, const char *name, const vt_parameter *parameter, vt_kept_part *part);
 
 /* host [piece.count] = the part; and the part = host. */
 void vt_kept_fetch(const vt_kept *kept, const vt_kept_part *part, float *host);

@@ -5,7 +5,6 @@
 #include "backend/step_state.h"
 #include "base/memory.h"
 #include "config/stages.h"
-#include "optimizer/whole.h"
 
 /* What begins a step, as vt_step_state has it. More of them than steps can be pending: a device may read one late. */
 enum { BEGUN = 4, BEGUN_BYTES = offsetof(vt_step_state, step) + sizeof(uint32_t) };
@@ -103,8 +102,7 @@ static span span_of_parameter(const vt_optimizer *optimizer, const vt_parameter 
     }
     for (int i = 0; i < vt_optimizer_state_count(own.kind); i++) {
         vt_kept_part part;
-        VT_ASSERT(vt_kept_part_of(optimizer->kept, vt_kept_place(optimizer->kept, own.kind->states[i].name), parameter,
-                                  &part));
+        VT_ASSERT(vt_kept_part_named(optimizer->kept, own.kind->states[i].name, parameter, &part));
         if (part.codes == NULL) {
             own.states[pointers++] = part.numbers;
         } else {

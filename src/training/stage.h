@@ -4,7 +4,7 @@
 #define VT_TRAINING_STAGE_H
 
 #include "model/split.h"
-#include "optimizer/sync_trace.h"
+#include "optimizer/gradient_sync.h"
 #include "parallel/link.h"
 #include "task/rollout.h"
 #include "training/schedule.h"
