@@ -6,7 +6,6 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "checkpoint/inside.h"
-#include "checkpoint/parts.h"
 #include "model/model.h"
 #include "source/sources.h"
 #include "task/task.h"
@@ -262,10 +261,9 @@ static vt_status check_epoch(vt_tensor_file *file, const char *directory, const 
 {
     vt_status status = VT_OK;
     const vt_config *config = subject->config;
-    const int64_t samples = subject->training_samples;
-    int64_t batch = 0, then = 0;
+    const int64_t samples = subject->training_samples, batch = progress->batch;
+    int64_t then = progress->training_samples;
     static const char *const order[] = {"seed", "shuffle", "limit_nsamples", NULL};
-    VT_TRY(vt_tensor_file_get_integer(file, "global_batch_size", &batch));
     VT_CHECK(
         batch == config->global_batch_size,
         "%s was saved in the middle of an epoch with global_batch_size %lld, so training cannot continue with %lld",
@@ -273,9 +271,7 @@ static vt_status check_epoch(vt_tensor_file *file, const char *directory, const 
     VT_TRY(vt_checkpoint_check_options(
         file, directory, config, order,
         "it was saved in the middle of an epoch, and the epoch's other samples would come in another order"));
-    if (vt_tensor_file_has(file, "training_samples"))
-        VT_TRY(vt_tensor_file_get_integer(file, "training_samples", &then));
-    else /* earlier checkpoints don't say: as many as have been trained on, at least */
+    if (then == 0 && samples > 0) /* earlier checkpoints don't say: as many as have been trained on, at least */
         then = progress->epoch_steps * batch > samples ? progress->epoch_steps * batch : samples;
     VT_CHECK(then != samples - subject->crossing_samples || then == samples,
              "%s was saved in the middle of an epoch of %lld training samples, each within one file; now %lld more "
@@ -283,8 +279,7 @@ static vt_status check_epoch(vt_tensor_file *file, const char *directory, const 
              directory, (long long)then, (long long)subject->crossing_samples);
     VT_CHECK(then == samples,
              "%s was saved in the middle of an epoch of %lld training samples, but the data now have %lld: continue "
-             "with the "
-             "data that it was made with; --init_from=%s takes the parameters alone",
+             "with the data that it was made with; --init_from=%s takes the parameters alone",
              directory, (long long)then, (long long)samples, directory);
 done:
     return status;

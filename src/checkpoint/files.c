@@ -36,14 +36,13 @@ vt_status vt_checkpoint_write_checksum(const char *directory)
 {
     vt_status status = VT_OK;
     uint32_t checksum = 0;
-    char *path = vt_text_format("%s/checkpoint.crc32c", directory);
-    FILE *file = NULL;
+    char *path = vt_text_format("%s/checkpoint.crc32c", directory), *line = NULL;
     VT_TRY(vt_checkpoint_checksum(directory, &checksum));
-    file = fopen(path, "w");
-    bool written = file != NULL && vt_file_close(file, fprintf(file, "%08x  checkpoint.h5\n", (unsigned)checksum) > 0);
-    VT_CHECK(written, "can't write %s: %s", path, strerror(errno));
+    line = vt_text_format("%08x  checkpoint.h5\n", (unsigned)checksum);
+    VT_TRY(vt_file_write(path, line, strlen(line)));
     VT_TRY(vt_output_synchronise(path));
 done:
+    free(line);
     free(path);
     return status;
 }

@@ -1,10 +1,10 @@
-#include "checkpoint/parts.h"
-
+/* Which tensors a checkpoint has, and who writes which boxes of them. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
+#include "checkpoint/inside.h"
 
 const char *vt_stored_name(const vt_parameter *parameter)
 {

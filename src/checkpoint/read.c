@@ -6,11 +6,19 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "checkpoint/inside.h"
-#include "checkpoint/parts.h"
 #include "storage/safetensors.h"
 #include "storage/trial.h"
 
-const vt_progress_row vt_progress_rows[] = {
+/* An attribute of the index that keeps a double, or an int64_t. */
+typedef struct {
+    const char *name;       /* NULL behind the last */
+    size_t offset;          /* in vt_run_progress, or vt_optimizer_progress */
+    bool is_real, is_later; /* later: the first checkpoints lack it */
+} attribute;
+
+static const attribute rows_of_run[] = {
+    {"global_batch_size", offsetof(vt_run_progress, batch), false, true},
+    {"training_samples", offsetof(vt_run_progress, training_samples), false, true},
     {"step", offsetof(vt_run_progress, step), false, false},
     {"epoch", offsetof(vt_run_progress, epoch), false, false},
     {"epoch_steps", offsetof(vt_run_progress, epoch_steps), false, false},
@@ -38,22 +46,45 @@ const vt_progress_row vt_progress_rows[] = {
     {NULL, 0, false, false},
 };
 
-static vt_status read_progress(vt_tensor_file *file, vt_run_progress *progress)
+static const attribute rows_of_optimizer[] = {
+    {"optimizer_steps", offsetof(vt_optimizer_progress, updates), false, false},
+    {"loss_scale", offsetof(vt_optimizer_progress, loss_scale), true, true},
+    {"loss_scale_clean_steps", offsetof(vt_optimizer_progress, clean_steps), false, true},
+    {"loss_scale_tolerated", offsetof(vt_optimizer_progress, tolerated), false, true},
+    {NULL, 0, false, false},
+};
+
+static vt_status read_rows(vt_tensor_file *index, const attribute *row, void *progress)
 {
     vt_status status = VT_OK;
-    *progress = (vt_run_progress){.restart_step = -1};
-    for (const vt_progress_row *row = vt_progress_rows; row->name != NULL; row++) {
+    for (; row->name != NULL; row++) {
         void *at = (char *)progress + row->offset;
-        if (row->is_later && !vt_tensor_file_has(file, row->name)) continue;
-        if (row->is_real)
-            VT_TRY(vt_tensor_file_get_real(file, row->name, at));
-        else
-            VT_TRY(vt_tensor_file_get_integer(file, row->name, at));
+        if (row->is_later && !vt_tensor_file_has(index, row->name)) continue;
+        VT_TRY((row->is_real ? vt_tensor_file_get_real(index, row->name, at)
+                             : vt_tensor_file_get_integer(index, row->name, at)));
     }
-    if (vt_tensor_file_has(file, "training_samples")) { /* earlier checkpoints lack it */
-        VT_TRY(vt_tensor_file_get_integer(file, "training_samples", &progress->training_samples));
-        VT_TRY(vt_tensor_file_get_integer(file, "global_batch_size", &progress->batch));
+done:
+    return status;
+}
+
+static vt_status write_rows(vt_tensor_file *index, const attribute *row, const void *progress)
+{
+    vt_status status = VT_OK;
+    for (; row->name != NULL; row++) {
+        const void *at = (const char *)progress + row->offset;
+        VT_TRY((row->is_real ? vt_tensor_file_set_real(index, row->name, *(const double *)at)
+                             : vt_tensor_file_set_integers(index, row->name, 1, at)));
     }
+done:
+    return status;
+}
+
+vt_status vt_checkpoint_write_progress(vt_tensor_file *index, const vt_run_progress *progress,
+                                       const vt_optimizer_progress *optimizer)
+{
+    vt_status status = VT_OK;
+    VT_TRY(write_rows(index, rows_of_run, progress));
+    VT_TRY(write_rows(index, rows_of_optimizer, optimizer));
 done:
     return status;
 }
@@ -139,13 +170,7 @@ done:
 static vt_status read_optimizer_progress(vt_tensor_file *file, vt_optimizer_progress *progress)
 {
     vt_status status = VT_OK;
-    VT_TRY(vt_tensor_file_get_integer(file, "optimizer_steps", &progress->updates));
-    if (vt_tensor_file_has(file, "loss_scale")) { /* earlier checkpoints had none */
-        VT_TRY(vt_tensor_file_get_real(file, "loss_scale", &progress->loss_scale));
-        VT_TRY(vt_tensor_file_get_integer(file, "loss_scale_clean_steps", &progress->clean_steps));
-    }
-    if (vt_tensor_file_has(file, "loss_scale_tolerated"))
-        VT_TRY(vt_tensor_file_get_integer(file, "loss_scale_tolerated", &progress->tolerated));
+    VT_TRY(read_rows(file, rows_of_optimizer, progress));
     progress->averaged = progress->updates; /* an average that begins here has its first value */
     if (vt_checkpoint_has_average(file))
         VT_TRY(vt_tensor_file_get_integer(file, "averaged_steps", &progress->averaged));
@@ -162,7 +187,8 @@ static vt_status read_own_parts(const char *directory, const vt_checkpoint_subje
     VT_TRY(vt_checkpoint_open(directory, subject->world, &index, damaged));
     VT_TRY(vt_checkpoint_join_data(index, directory, subject, VT_RESUMED_AND_DATA));
     VT_TRY(vt_checkpoint_check_model(index, directory, subject));
-    VT_TRY(read_progress(index, progress));
+    *progress = (vt_run_progress){.restart_step = -1};
+    VT_TRY(read_rows(index, rows_of_run, progress));
     reopen_epoch(subject->config, progress);
     VT_TRY(vt_checkpoint_check_run(index, directory, subject, progress));
     VT_TRY(read_choices(index, subject->backend));

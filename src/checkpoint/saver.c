@@ -1,6 +1,4 @@
 #define _GNU_SOURCE /* gettid */
-#include "checkpoint/saver.h"
-
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -12,6 +10,7 @@
 #include "base/memory.h"
 #include "base/threads.h"
 #include "checkpoint/inside.h"
+#include "checkpoint/store.h"
 
 /* What is under way. */
 typedef enum { NOTHING, SHARDS, INDEX } stage;

@@ -1,7 +1,6 @@
 #define _GNU_SOURCE /* nftw */
 #include "checkpoint/store.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
@@ -27,63 +26,12 @@ struct vt_checkpoint_store {
     bool told;         /* that no link can be made */
 };
 
-/* What a directory there is, by the end of its name: bits of a set. */
-typedef enum { NONE_OF_OURS = 0, WHOLE = 1, UNFINISHED = 2, REPLACED = 4 } entry_kind;
 static const char unfinished_end[] = ".tmp";    /* being written, or being removed */
 static const char replaced_end[] = ".replaced"; /* stands in until the new one of the same step has its name */
-
-typedef struct {
-    int64_t *steps; /* from the newest to the oldest */
-    int64_t count;
-} step_list;
 
 static char *step_path(const vt_checkpoint_store *store, int64_t step, const char *end)
 {
     return vt_text_format("%s/step-%08lld%s", store->directory, (long long)step, end);
-}
-
-static entry_kind parse_entry(const char *name, int64_t *step)
-{
-    long long number = 0;
-    int length = 0;
-    if (sscanf(name, "step-%lld%n", &number, &length) != 1 || number < 0) return NONE_OF_OURS;
-    char *expected = vt_text_format("step-%08lld", number);
-    bool ours = strncmp(name, expected, (size_t)length) == 0 && strlen(expected) == (size_t)length;
-    free(expected);
-    *step = number;
-    if (!ours) return NONE_OF_OURS;
-    if (name[length] == '\0') return WHOLE;
-    if (strcmp(name + length, unfinished_end) == 0) return UNFINISHED;
-    return strcmp(name + length, replaced_end) == 0 ? REPLACED : NONE_OF_OURS;
-}
-
-static int newest_first(const void *a, const void *b)
-{
-    int64_t left = *(const int64_t *)a, right = *(const int64_t *)b;
-    return left > right ? -1 : left < right;
-}
-
-/* The steps of the entries of these kinds; steps are to be freed, also after a failure. A missing directory has none.
- * One that can't be read is an error: a run that found it empty would start afresh. */
-static vt_status list_steps(const vt_checkpoint_store *store, unsigned kinds, step_list *list)
-{
-    vt_status status = VT_OK;
-    int64_t step = 0;
-    *list = (step_list){0};
-    DIR *directory = opendir(store->directory);
-    VT_CHECK(directory != NULL || errno == ENOENT, "can't read the directory %s: %s", store->directory,
-             strerror(errno));
-    for (struct dirent *entry; directory != NULL && (errno = 0, entry = readdir(directory)) != NULL;) {
-        if ((parse_entry(entry->d_name, &step) & kinds) == 0) continue;
-        list->steps = vt_grow(list->steps, (size_t)list->count, sizeof *list->steps, "the list of checkpoints");
-        list->steps[list->count++] = step;
-    }
-    VT_CHECK(directory == NULL || errno == 0, "can't read the directory %s: %s", store->directory, strerror(errno));
-    if (list->count > 1) qsort(list->steps, (size_t)list->count, sizeof *list->steps, newest_first);
-done:
-    if (directory != NULL) closedir(directory);
-    if (status != VT_OK) list->count = 0;
-    return status;
 }
 
 vt_status vt_checkpoint_store_open(const char *run_directory, int64_t keep_last, vt_checkpoint_store **result)
@@ -109,11 +57,13 @@ void vt_checkpoint_store_close(vt_checkpoint_store **store)
 vt_status vt_checkpoint_store_has_any(const vt_checkpoint_store *store, bool *any)
 {
     vt_status status = VT_OK;
-    step_list list = {0};
-    VT_TRY(list_steps(store, WHOLE | REPLACED, &list));
-    *any = list.count > 0;
+    vt_step_list whole = {0}, replaced = {0};
+    VT_TRY(vt_checkpoint_list(store->directory, "", &whole));
+    VT_TRY(vt_checkpoint_list(store->directory, replaced_end, &replaced));
+    *any = whole.count + replaced.count > 0;
 done:
-    free(list.steps);
+    free(whole.steps);
+    free(replaced.steps);
     return status;
 }
 
@@ -169,11 +119,9 @@ static void remove_step(const vt_checkpoint_store *store, int64_t step)
 static int64_t best_step(const vt_checkpoint_store *store)
 {
     char name[VT_CHECKPOINT_NAME];
-    int64_t step = -1;
     vt_checkpoint_best_name(store->directory, name);
-    if (parse_entry(name, &step) != WHOLE) return -1;
-    char *path = step_path(store, step, "");
-    if (!vt_output_exists(path)) step = -1;
+    char *path = vt_text_format("%s/%s", store->directory, name);
+    const int64_t step = vt_output_exists(path) ? vt_checkpoint_step_of(name, "") : -1;
     free(path);
     return step;
 }
@@ -181,8 +129,8 @@ static int64_t best_step(const vt_checkpoint_store *store)
 void vt_checkpoint_store_remove_old(const vt_checkpoint_store *store)
 {
     int64_t best = best_step(store);
-    step_list list = {0};
-    if (list_steps(store, WHOLE, &list) != VT_OK) { /* the new one is there: no reason to end a run */
+    vt_step_list list = {0};
+    if (vt_checkpoint_list(store->directory, "", &list) != VT_OK) { /* the new one is there: no reason to end a run */
         vt_log_warning("old checkpoints can't be removed: %s", vt_error_text());
         vt_error_clear();
     }
@@ -289,9 +237,9 @@ void vt_checkpoint_store_discard(const char *unfinished)
 static vt_status tidy(const vt_checkpoint_store *store)
 {
     vt_status status = VT_OK;
-    step_list unfinished = {0}, replaced = {0};
-    VT_TRY(list_steps(store, UNFINISHED, &unfinished));
-    VT_TRY(list_steps(store, REPLACED, &replaced));
+    vt_step_list unfinished = {0}, replaced = {0};
+    VT_TRY(vt_checkpoint_list(store->directory, unfinished_end, &unfinished));
+    VT_TRY(vt_checkpoint_list(store->directory, replaced_end, &replaced));
     for (int64_t i = 0; i < unfinished.count; i++) {
         char *path = step_path(store, unfinished.steps[i], unfinished_end);
         remove_tree(path);
@@ -334,8 +282,8 @@ static void set_aside(const char *path, const char *why)
 static vt_status set_aside_newer(const vt_checkpoint_store *store, int64_t step, const char *why)
 {
     vt_status status = VT_OK;
-    step_list list = {0};
-    VT_TRY(list_steps(store, WHOLE, &list));
+    vt_step_list list = {0};
+    VT_TRY(vt_checkpoint_list(store->directory, "", &list));
     for (int64_t i = 0; i < list.count && list.steps[i] > step; i++) {
         char *path = step_path(store, list.steps[i], "");
         set_aside(path, why);
@@ -411,8 +359,8 @@ static vt_status read_newest(const vt_checkpoint_store *store, const vt_checkpoi
     vt_status status = VT_OK;
     vt_world *world = subject->world;
     const bool lists = vt_world_rank(world) == 0;
-    step_list list = {0};
-    VT_TRY(vt_world_agree(world, lists ? list_steps(store, WHOLE, &list) : VT_OK));
+    vt_step_list list = {0};
+    VT_TRY(vt_world_agree(world, lists ? vt_checkpoint_list(store->directory, "", &list) : VT_OK));
     double count = (double)list.count;
     vt_world_sum(world, &count, 1);
     VT_CHECK(count > 0, "there is no checkpoint in %s any more", store->directory);
@@ -468,8 +416,8 @@ done:
 static vt_status step_back(const vt_checkpoint_store *store, int64_t step, bool *older)
 {
     vt_status status = VT_OK;
-    step_list list = {0};
-    VT_TRY(list_steps(store, WHOLE, &list));
+    vt_step_list list = {0};
+    VT_TRY(vt_checkpoint_list(store->directory, "", &list));
     *older = list.count > 0 && list.steps[list.count - 1] < step;
     if (*older) VT_TRY(set_aside_newer(store, step - 1, "gives no finite numbers when the run continues from it"));
 done:

@@ -16,7 +16,7 @@
 #include "source/sources.h"
 #include "storage/tensor_file.h"
 #include "task/weather.h"
-#include "training/budget.h"
+#include "training/plan.h"
 
 struct vt_forecaster {
     vt_backend *backend;

@@ -1,10 +1,10 @@
-#include "training/budget.h"
-
+/* Whether a run fits: the plan of the dry back end against the memory that is free. */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/text.h"
 #include "config/fit.h"
+#include "training/plan.h"
 
 typedef struct {
     char flag[64];

@@ -1,5 +1,4 @@
-#include "training/loop.h"
-
+/* The epoch loop. */
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -8,6 +7,7 @@
 #include "base/profile.h"
 #include "config/stages.h"
 #include "training/reader.h"
+#include "training/run_inside.h"
 #include "training/stop.h"
 #include "training/trainer_inside.h"
 
@@ -27,6 +27,12 @@ vt_loop_length vt_loop_length_of(const vt_config *config, int64_t batches, const
         }
     }
     length.steps = before + (length.epochs - progress->epoch) * length.steps_per_epoch;
+    length.schedule =
+        (vt_schedule_length){.run = config->num_iters != VT_UNSET_INTEGER ? config->num_iters : length.steps,
+                             .epoch = length.steps_per_epoch,
+                             .epochs_done = progress->epoch,
+                             .steps_done = before,
+                             .begun = progress->restart_step};
     return length;
 }
 

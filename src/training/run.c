@@ -11,7 +11,6 @@
 #include "journal/run_directory.h"
 #include "report/run_files.h"
 #include "storage/output_file.h"
-#include "training/budget.h"
 #include "training/reader.h"
 #include "training/run_inside.h"
 #include "training/stop.h"
@@ -49,24 +48,6 @@ static vt_status check_same_data(const vt_run *run)
     return status;
 }
 
-/* Steps of the whole run, over which the learning rate falls. */
-static int64_t whole_length(const vt_run *run)
-{
-    const int64_t most = run->config->num_iters;
-    return most != VT_UNSET_INTEGER ? most : run->loop.length.steps;
-}
-
-/* For the learning rate. */
-static vt_schedule_length schedule_length(const vt_run *run)
-{
-    const vt_run_progress *progress = &run->loop.progress;
-    return (vt_schedule_length){.run = whole_length(run),
-                                .epoch = run->loop.length.steps_per_epoch,
-                                .epochs_done = progress->epoch,
-                                .steps_done = progress->step - progress->epoch_steps,
-                                .begun = progress->restart_step};
-}
-
 /* Epochs that have another length than those of the run that made the checkpoint. */
 static void log_epoch_length(const vt_run *run)
 {
@@ -81,7 +62,7 @@ static void log_epoch_length(const vt_run *run)
                 "steps, and the rest of its schedule is spread over the %lld steps that are left",
                 (long long)now, (long long)before, (long long)batch, (long long)progress->batch, (long long)samples,
                 (long long)progress->training_samples, (long long)progress->epoch, progress->epoch == 1 ? "" : "s",
-                (long long)progress->step, (long long)(whole_length(run) - progress->step));
+                (long long)progress->step, (long long)(run->loop.length.schedule.run - progress->step));
 }
 
 /* Which sets the device's memory has room for beside the run. Returns their bytes. */
@@ -309,7 +290,7 @@ static vt_status begin(vt_run *run)
         if (vt_world_rank(world) == 0) vt_checkpoint_store_remove_old(run->checkpoints);
     }
     log_epoch_length(run);
-    vt_trainer_resume(run->loop.trainer, run->loop.progress.step, schedule_length(run));
+    vt_trainer_resume(run->loop.trainer, run->loop.progress.step, run->loop.length.schedule);
     VT_TRY(vt_world_agree(world, vt_checkpoint_saver_open(&run->subject, run->checkpoints, &run->loop.saver)));
     VT_TRY(vt_world_agree(world, open_output(run)));
     if (run->config->sample_trace)
@@ -372,7 +353,8 @@ static vt_status run_phases(vt_run *run)
     bool trains = true;
     if (run->config->enable_benchy) {
         VT_TRY(vt_run_benchy(run, &trains));
-        vt_trainer_resume(run->loop.trainer, run->loop.progress.step, schedule_length(run)); /* its steps don't count */
+        vt_trainer_resume(run->loop.trainer, run->loop.progress.step,
+                          run->loop.length.schedule); /* its steps don't count */
     }
     if (trains) status = train(run);
     if (status == VT_ERROR && run->failed_at_once) {
