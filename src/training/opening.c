@@ -1,5 +1,4 @@
 /* What the log says before a run's first step. */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -193,13 +192,6 @@ static void log_key(const char *text, void *context)
     vt_log_detail("%s", text);
 }
 
-static void log_configuration(const vt_config *config)
-{
-    vt_log_detail("------------------ Configuration ------------------");
-    vt_config_print(config, log_key, NULL);
-    vt_log_detail("---------------------------------------------------");
-}
-
 /* "[384, 1536]"; in a .csv file "384x1536", so that no field holds a comma. */
 static const char *shape_text(const int64_t *shape, int dimensions, bool csv, char text[96])
 {
@@ -210,62 +202,31 @@ static const char *shape_text(const int64_t *shape, int dimensions, bool csv, ch
     return text;
 }
 
-/* "  2  frozen" or ",2,true": the last columns of a parameter's row, its stage, of a model that is split, and whether
- * it is frozen, if any is. */
-static const char *more_columns(const vt_parameters *parameters, const vt_split *split, const vt_parameter *parameter,
-                                bool csv, char text[64])
+/* A row for each parameter, in the log and in *table; of a model that is split with its stage, and, if any is frozen,
+ * with whether it is. */
+static void log_parameters(const vt_parameters *parameters, const vt_split *split, vt_text *table)
 {
-    int64_t stage = 0;
-    int used = 0;
-    text[0] = '\0';
-    while (split->stages > 1 && parameter->unit >= split->units[stage].first + split->units[stage].count) stage++;
-    if (split->stages > 1) used = snprintf(text, 64, csv ? ",%lld" : "  %lld", (long long)stage);
-    if (vt_parameters_frozen_elements(parameters) == 0) return text;
-    snprintf(text + used, 64 - (size_t)used, "%s",
-             csv ? (parameter->frozen ? ",true" : ",false") : (parameter->frozen ? "  frozen" : ""));
-    return text;
-}
-
-/* A row for each parameter; file NULL: in the log. */
-static void write_rows(const vt_parameters *parameters, const vt_split *split, FILE *file)
-{
-    const bool csv = file != NULL;
-    char shape[96], local[96], more[64];
-    for (int64_t i = 0; i < vt_parameters_count(parameters); i++) {
-        const vt_parameter *parameter = vt_parameters_at(parameters, i);
-        const long long bytes = (long long)parameter->count * (long long)sizeof(float);
-        shape_text(parameter->shape, parameter->dimensions, csv, shape);
-        shape_text(parameter->local, parameter->dimensions, csv, local);
-        more_columns(parameters, split, parameter, csv, more);
-        if (csv)
-            fprintf(file, "%s,%s,%s,%lld%s\n", parameter->name, shape, local, bytes, more);
-        else
-            vt_log_detail("%-32s %-22s %-22s %12lld%s", parameter->name, shape, local, bytes, more);
-    }
-}
-
-static void log_parameters(const vt_parameters *parameters, const vt_split *split)
-{
+    const bool is_split = split->stages > 1, freezes = vt_parameters_frozen_elements(parameters) > 0;
+    char global[96], local[96];
     vt_log_detail("%-32s %-22s %-22s %12s%s", "parameter", "global shape", "local shape", "bytes",
-                  split->stages > 1 ? "  stage" : "");
-    write_rows(parameters, split, NULL);
+                  is_split ? "  stage" : "");
+    vt_text_append(table, "name,global_shape,local_shape,bytes%s%s\n", is_split ? ",stage" : "",
+                   freezes ? ",frozen" : "");
+    for (int64_t i = 0; i < vt_parameters_count(parameters); i++) {
+        const vt_parameter *p = vt_parameters_at(parameters, i);
+        const long long bytes = (long long)p->count * (long long)sizeof(float);
+        int64_t stage = 0;
+        while (is_split && p->unit >= split->units[stage].first + split->units[stage].count) stage++;
+        char *log_stage = vt_text_format(is_split ? "  %lld" : "", (long long)stage);
+        vt_log_detail("%-32s %-22s %-22s %12lld%s%s", p->name, shape_text(p->shape, p->dimensions, false, global),
+                      shape_text(p->local, p->dimensions, false, local), bytes, log_stage, p->frozen ? "  frozen" : "");
+        vt_text_append(table, "%s,%s,%s,%lld", p->name, shape_text(p->shape, p->dimensions, true, global),
+                       shape_text(p->local, p->dimensions, true, local), bytes);
+        if (is_split) vt_text_append(table, ",%lld", (long long)stage);
+        vt_text_append(table, "%s\n", !freezes ? "" : p->frozen ? ",true" : ",false");
+        free(log_stage);
+    }
     vt_log_detail("number of model parameters: %lld", (long long)vt_parameters_model_elements(parameters));
-}
-
-static vt_status write_parameters(const vt_run *run, const vt_split *split)
-{
-    vt_status status = VT_OK;
-    const vt_parameters *parameters = run->loop.trainer->parameters;
-    char *path = vt_text_format("%s/parameters.csv", run->directory);
-    FILE *file = fopen(path, "we");
-    VT_CHECK(file != NULL, "can't write %s: %s", path, strerror(errno));
-    fprintf(file, "name,global_shape,local_shape,bytes%s%s\n", split->stages > 1 ? ",stage" : "",
-            vt_parameters_frozen_elements(parameters) > 0 ? ",frozen" : "");
-    write_rows(parameters, split, file);
-    VT_CHECK(vt_file_close(file, true), "can't write %s: %s", path, strerror(errno));
-done:
-    free(path);
-    return status;
 }
 
 /* Settings of which the user probably expects something else. */
@@ -304,6 +265,8 @@ vt_status vt_run_log_opening(const vt_run *run)
     vt_status status = VT_OK;
     const vt_config *config = run->config;
     vt_split split = {0};
+    vt_text table = {0};
+    char *path = vt_text_format("%s/parameters.csv", run->directory);
     if (config->pipeline_parallel > 1) VT_TRY(vt_split_open(config, &split));
     log_configuration_name(config);
     const vt_task *task = run->loop.trainer->task;
@@ -326,10 +289,14 @@ vt_status vt_run_log_opening(const vt_run *run)
     if (config->wireup_info != NULL || config->wireup_store != NULL)
         vt_log_info("wireup_info and wireup_store have no effect: the launcher is recognised by itself");
     warn_of_settings(run);
-    log_configuration(config);
-    log_parameters(run->loop.trainer->parameters, &split);
-    if (vt_world_rank(run->world) == 0) VT_TRY(write_parameters(run, &split));
+    vt_log_detail("------------------ Configuration ------------------");
+    vt_config_print(config, log_key, NULL);
+    vt_log_detail("---------------------------------------------------");
+    log_parameters(run->loop.trainer->parameters, &split, &table);
+    if (vt_world_rank(run->world) == 0) VT_TRY(vt_file_write(path, table.characters, table.length));
 done:
+    vt_text_close(&table);
     vt_split_close(&split);
+    free(path);
     return status;
 }
