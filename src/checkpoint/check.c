@@ -10,20 +10,19 @@
 #include "source/sources.h"
 #include "task/task.h"
 
-vt_status vt_checkpoint_compare_vocabulary(const char *directory, const vt_checkpoint_subject *subject,
-                                           vt_text *difference)
+vt_status vt_checkpoint_compare_vocabulary(const char *directory, const vt_task *task, vt_text *difference)
 {
     vt_status status = VT_OK;
     char *path = vt_checkpoint_vocabulary(directory), *line = NULL;
     size_t size = 0, length;
-    int64_t count = 0, differs = -1, known = subject->vocabulary_size;
+    int64_t count = 0, differs = -1, known = task->vocabulary_size;
     vt_text word = {0};
     FILE *file = NULL;
-    if (subject->vocabulary == NULL) goto done;
+    if (task->vocabulary == NULL) goto done;
     VT_TRY(vt_file_open(path, &file, NULL));
     for (; (length = vt_file_line(file, &line, &size)) > 0; count++) {
         line[length - (line[length - 1] == '\n')] = '\0';
-        if (differs >= 0 || (count < known && strcmp(line, subject->vocabulary[count]) == 0)) continue;
+        if (differs >= 0 || (count < known && strcmp(line, task->vocabulary[count]) == 0)) continue;
         differs = count;
         vt_text_append(&word, "%s", line);
     }
@@ -34,7 +33,7 @@ vt_status vt_checkpoint_compare_vocabulary(const char *directory, const vt_check
             "%s: word %lld is '%.60s' in the checkpoint's vocabulary of %lld words, '%.60s' in the one of %lld words "
             "that is used here; continue with the text that it was made with, or with --vocabulary=%s",
             directory, (long long)differs, word.characters != NULL ? word.characters : "", (long long)count,
-            differs < known ? subject->vocabulary[differs] : "", (long long)known, path);
+            differs < known ? task->vocabulary[differs] : "", (long long)known, path);
 done:
     if (file != NULL) fclose(file);
     free(path);
@@ -60,7 +59,7 @@ static vt_status check_shapes(vt_tensor_file *file, const char *directory, const
     int64_t stored = 0, count = vt_parameters_count(parameters);
     char found_text[128], wanted_text[128];
     vt_text words = {0};
-    VT_TRY(vt_checkpoint_compare_vocabulary(directory, subject, &words));
+    VT_TRY(vt_checkpoint_compare_vocabulary(directory, subject->task, &words));
     VT_CHECK(words.length == 0, "%s", words.characters);
     VT_TRY(vt_tensor_file_get_integer(file, "parameter_count", &stored));
     for (int64_t i = 0; i < count && !subject->forecasts; i++)
@@ -217,15 +216,15 @@ static bool same_states(const vt_optimizer_kind *a, const vt_optimizer_kind *b)
 static vt_status check_frozen(const char *directory, const vt_config *stored, const vt_checkpoint_subject *subject)
 {
     vt_status status = VT_OK;
+    const char *freeze = stored->freeze != NULL ? stored->freeze : "None";
     for (int64_t i = 0; i < vt_parameters_count(subject->parameters); i++) {
         const vt_parameter *parameter = vt_parameters_at(subject->parameters, i);
         VT_CHECK(
             parameter->frozen == vt_parameters_freezes(stored->freeze, parameter->name),
             "%s was made with freeze %s, by which %s is %s, and here it is %s: a run can't change that; resume with "
             "--freeze='%s', or begin a new run with the parameters, by --init_from=%s",
-            directory, stored->freeze != NULL ? stored->freeze : "None", parameter->name,
-            parameter->frozen ? "trained" : "frozen", parameter->frozen ? "frozen" : "trained",
-            stored->freeze != NULL ? stored->freeze : "None", directory);
+            directory, freeze, parameter->name, parameter->frozen ? "trained" : "frozen",
+            parameter->frozen ? "frozen" : "trained", freeze, directory);
     }
 done:
     return status;

@@ -97,10 +97,10 @@ vt_status vt_checkpoint_compare_measure(vt_tensor_file *index, const char *direc
 /* vt_checkpoint_read_parameters for a run that begins, this rank's part of it. */
 vt_status vt_checkpoint_read_initial(const char *path, const vt_checkpoint_subject *subject, vt_text *changes);
 
-/* Reads what this rank keeps of a tensor, which has this name in the file, straight from the shards that hold it. room:
- * vt_stored_room. */
-vt_status vt_checkpoint_read_part(vt_tensor_file *index, const char *name, const vt_stored_tensor *tensor,
-                                  const vt_checkpoint_subject *subject, float *room);
+/* Reads what this rank keeps of a tensor, which has this name in the file, straight from the shards that hold it; or
+ * takes it from the `whole` tensor, unless that is NULL. room: vt_stored_room. */
+vt_status vt_checkpoint_read_part(vt_tensor_file *index, const char *name, const float *whole,
+                                  const vt_stored_tensor *tensor, const vt_checkpoint_subject *subject, float *room);
 
 /* to [new[0] new[1], dim] = the position embedding from [old[0] old[1], dim] of another grid of tokens, interpolated as
  * timm.layers.resample_abs_pos_embed does: torch.nn.functional.interpolate, bicubic, antialias=True,
@@ -112,8 +112,7 @@ void vt_checkpoint_compare_options(const vt_config *stored, const vt_config *con
                                    vt_text *differences);
 
 /* Appends the first word that differs from those of the data, and how many both have. */
-vt_status vt_checkpoint_compare_vocabulary(const char *directory, const vt_checkpoint_subject *subject,
-                                           vt_text *difference);
+vt_status vt_checkpoint_compare_vocabulary(const char *directory, const vt_task *task, vt_text *difference);
 
 /* Opens a whole checkpoint of a known version; the ranks share the check of the shards (world may be NULL). *damaged
  * tells, of a failure, whether the files are at fault. */

@@ -55,7 +55,7 @@ vt_stored_tensor vt_stored_at(const vt_checkpoint_subject *subject, int64_t inde
     } else {
         if (!vt_kept_part_of(kept, place, parameter, &tensor.part)) return tensor;
         snprintf(prefix, sizeof prefix, "%s%s", place == vt_kept_average(kept) ? "" : "optimizer/",
-                 vt_kept_name(kept, place));
+                 vt_kept_state(kept, place)->name);
     }
     tensor.parameter = parameter;
     tensor.shape = whole_shape(&tensor);

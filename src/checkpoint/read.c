@@ -101,16 +101,18 @@ static void reopen_epoch(const vt_config *config, vt_run_progress *progress)
     }
 }
 
-vt_status vt_checkpoint_read_part(vt_tensor_file *index, const char *name, const vt_stored_tensor *tensor,
-                                  const vt_checkpoint_subject *subject, float *room)
+vt_status vt_checkpoint_read_part(vt_tensor_file *index, const char *name, const float *whole,
+                                  const vt_stored_tensor *tensor, const vt_checkpoint_subject *subject, float *room)
 {
     vt_status status = VT_OK;
     vt_tensor_box boxes[VT_TENSOR_BOXES];
     const int count = vt_stored_boxes(tensor, boxes);
     float *next = room;
-    for (int j = 0; j < count; j++) {
-        VT_TRY(vt_tensor_file_read_box(index, name, &boxes[j], next));
-        next += vt_tensor_count(&boxes[j].shape);
+    for (int j = 0; j < count; next += vt_tensor_count(&boxes[j++].shape)) {
+        if (whole != NULL)
+            vt_tensor_box_copy(&tensor->shape, whole, &boxes[j], next);
+        else
+            VT_TRY(vt_tensor_file_read_box(index, name, &boxes[j], next));
     }
     if (count > 0) vt_kept_put(vt_optimizer_kept(subject->optimizer), &tensor->part, room);
 done:
@@ -128,7 +130,7 @@ static vt_status read_tensors(vt_tensor_file *index, const vt_checkpoint_subject
         vt_stored_tensor tensor = vt_stored_at(subject, i);
         if (tensor.parameter == NULL || vt_checkpoint_lacks(index, tensor.parameter)) continue;
         if (group != NULL) snprintf(tensor.name, sizeof tensor.name, "%s/%s", group, vt_stored_name(tensor.parameter));
-        VT_TRY(vt_checkpoint_read_part(index, tensor.name, &tensor, subject, room));
+        VT_TRY(vt_checkpoint_read_part(index, tensor.name, NULL, &tensor, subject, room));
     }
 done:
     free(room);

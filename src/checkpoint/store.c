@@ -87,8 +87,7 @@ static int remove_entry(const char *path, const struct stat *info, int kind, str
     return remove(path);
 }
 
-/* Failure to remove is only logged: it is no reason to end the run. */
-static void remove_tree(const char *path)
+void vt_checkpoint_remove(const char *path)
 {
     if (nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS) != 0 && errno != ENOENT)
         vt_log_warning("can't remove %s: %s", path, strerror(errno));
@@ -103,9 +102,9 @@ static void remove_step(const vt_checkpoint_store *store, int64_t step)
     const int descriptor = open(index, O_RDWR | O_CLOEXEC); /* NFS needs it open for writing */
     const bool is_held = descriptor >= 0 && flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
     if (!is_held) {
-        remove_tree(unfinished);
+        vt_checkpoint_remove(unfinished);
         if (rename(path, unfinished) == 0)
-            remove_tree(unfinished);
+            vt_checkpoint_remove(unfinished);
         else
             vt_log_warning("can't rename %s to %s: %s", path, unfinished, strerror(errno));
     }
@@ -193,12 +192,12 @@ static vt_status publish(const vt_checkpoint_store *store, const char *unfinishe
     vt_status status = VT_OK;
     char *path = step_path(store, step, ""), *replaced = step_path(store, step, replaced_end);
     if (vt_output_exists(path)) {
-        remove_tree(replaced);
+        vt_checkpoint_remove(replaced);
         VT_CHECK(rename(path, replaced) == 0, "can't rename %s to %s: %s", path, replaced, strerror(errno));
     }
     VT_CHECK(rename(unfinished, path) == 0, "can't rename %s to %s: %s", unfinished, path, strerror(errno));
     VT_TRY(vt_output_synchronise(store->directory));
-    remove_tree(replaced);
+    vt_checkpoint_remove(replaced);
 done:
     free(path);
     free(replaced);
@@ -210,7 +209,7 @@ vt_status vt_checkpoint_store_begin(const vt_checkpoint_store *store, int64_t st
     vt_status status = VT_OK;
     *unfinished = step_path(store, step, unfinished_end);
     VT_TRY(vt_output_make_directory(store->directory));
-    remove_tree(*unfinished);
+    vt_checkpoint_remove(*unfinished);
     VT_TRY(vt_output_make_directory(*unfinished));
 done:
     return status;
@@ -226,11 +225,6 @@ done:
     return status;
 }
 
-void vt_checkpoint_store_discard(const char *unfinished)
-{
-    remove_tree(unfinished);
-}
-
 /* ---- going on ---- */
 
 /* Removes or renames what an interrupted save left. */
@@ -242,12 +236,12 @@ static vt_status tidy(const vt_checkpoint_store *store)
     VT_TRY(vt_checkpoint_list(store->directory, replaced_end, &replaced));
     for (int64_t i = 0; i < unfinished.count; i++) {
         char *path = step_path(store, unfinished.steps[i], unfinished_end);
-        remove_tree(path);
+        vt_checkpoint_remove(path);
         free(path);
     }
     for (int64_t i = 0; i < replaced.count; i++) {
         char *path = step_path(store, replaced.steps[i], replaced_end), *name = step_path(store, replaced.steps[i], "");
-        if (vt_output_exists(name) || rename(path, name) != 0) remove_tree(path);
+        if (vt_output_exists(name) || rename(path, name) != 0) vt_checkpoint_remove(path);
         free(path);
         free(name);
     }
@@ -321,7 +315,7 @@ static vt_status adopt_best(vt_checkpoint_store *store)
     const bool there = vt_output_exists(path);
     const bool same = whole && there && look_into(path, &other_step, &other) == VT_OK && other == checksum;
     vt_error_clear();
-    if (same && rename(store->best, unfinished) == 0) remove_tree(unfinished);
+    if (same && rename(store->best, unfinished) == 0) vt_checkpoint_remove(unfinished);
     const bool named = same || (whole && !there && rename(store->best, path) == 0);
     if (!named) set_aside(store->best, "is a directory, not the name of a checkpoint of the run");
     free(path);
@@ -413,7 +407,7 @@ done:
     return status;
 }
 
-static vt_status step_back(const vt_checkpoint_store *store, int64_t step, bool *older)
+vt_status vt_checkpoint_store_step_back(const vt_checkpoint_store *store, int64_t step, bool *older)
 {
     vt_status status = VT_OK;
     vt_step_list list = {0};
@@ -422,16 +416,6 @@ static vt_status step_back(const vt_checkpoint_store *store, int64_t step, bool 
     if (*older) VT_TRY(set_aside_newer(store, step - 1, "gives no finite numbers when the run continues from it"));
 done:
     free(list.steps);
-    return status;
-}
-
-vt_status vt_checkpoint_store_step_back(const vt_checkpoint_store *store, vt_world *world, int64_t step, bool *older)
-{
-    vt_status status = VT_OK;
-    *older = false;
-    VT_TRY(vt_world_agree(world, vt_world_rank(world) == 0 ? step_back(store, step, older) : VT_OK));
-    *older = vt_world_any(world, *older);
-done:
     return status;
 }
 

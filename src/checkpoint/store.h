@@ -29,8 +29,8 @@ vt_status vt_checkpoint_store_settle(vt_checkpoint_store *store, const char *unf
 /* Removes those that are no longer kept; for a run that died before it could. Failures are logged. */
 void vt_checkpoint_store_remove_old(const vt_checkpoint_store *store);
 
-/* Removes one that will not be finished. */
-void vt_checkpoint_store_discard(const char *unfinished);
+/* Removes one that will not be finished. Failure is only logged: it is no reason to end the run. */
+void vt_checkpoint_remove(const char *unfinished);
 
 /* Collective. Reads the checkpoint directory `chosen`, which is one of them, or when that is NULL the newest that is
  * not damaged, and says so in the log. Removes what an interrupted save left, and sets aside checkpoints that are newer
@@ -38,9 +38,9 @@ void vt_checkpoint_store_discard(const char *unfinished);
 vt_status vt_checkpoint_store_restore(vt_checkpoint_store *store, const char *chosen,
                                       const vt_checkpoint_subject *subject, vt_run_progress *progress);
 
-/* Collective. If there is a checkpoint that is older than this step, as *older says, sets those aside that aren't:
- * training from them gives no finite numbers. */
-vt_status vt_checkpoint_store_step_back(const vt_checkpoint_store *store, vt_world *world, int64_t step, bool *older);
+/* If there is a checkpoint that is older than this step, as *older says, sets those aside that aren't: training from
+ * them gives no finite numbers. On rank 0. */
+vt_status vt_checkpoint_store_step_back(const vt_checkpoint_store *store, int64_t step, bool *older);
 
 /* Logs that the run resumes from it; also for a checkpoint that was read without a store. */
 void vt_checkpoint_log_resumed(const char *path, const vt_run_progress *progress);

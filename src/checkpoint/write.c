@@ -151,12 +151,12 @@ done:
     return status;
 }
 
-static vt_status write_vocabulary(vt_tensor_file *index, const char *directory, const vt_checkpoint_subject *subject)
+static vt_status write_vocabulary(vt_tensor_file *index, const char *directory, const vt_task *task)
 {
     vt_status status = VT_OK;
     char *path = vt_checkpoint_vocabulary(directory);
     vt_text words = {0};
-    for (int64_t i = 0; i < subject->vocabulary_size; i++) vt_text_append(&words, "%s\n", subject->vocabulary[i]);
+    for (int64_t i = 0; i < task->vocabulary_size; i++) vt_text_append(&words, "%s\n", task->vocabulary[i]);
     VT_TRY(vt_file_write(path, words.characters, words.length));
     VT_TRY(vt_checkpoint_note_checksum(index, "vocabulary_crc32c", path));
 done:
@@ -184,8 +184,9 @@ vt_status vt_checkpoint_work_index(const vt_checkpoint_work *work)
     const int64_t version = VT_CHECKPOINT_VERSION, ranks = vt_world_ranks(subject->world);
     char *path = vt_text_format("%s/checkpoint.h5", work->directory);
     VT_TRY(vt_tensor_file_create(path, &file));
-    if (subject->vocabulary != NULL) VT_TRY(write_vocabulary(file, work->directory, subject));
-    if (subject->task->about != NULL) VT_TRY(write_about(file, work->directory, subject->task->about));
+    const vt_task *task = subject->task;
+    if (task->vocabulary != NULL) VT_TRY(write_vocabulary(file, work->directory, task));
+    if (task->about != NULL) VT_TRY(write_about(file, work->directory, task->about));
     VT_TRY(vt_tensor_file_set_integers(file, "format_version", 1, &version));
     VT_TRY(vt_tensor_file_set_text(file, "id", work->id));
     VT_TRY(vt_tensor_file_set_integers(file, "shard_bytes", ranks, work->shard_bytes));

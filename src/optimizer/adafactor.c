@@ -172,27 +172,21 @@ static const vt_optimizer_kind *variant(const vt_config *config);
 static const vt_whole_update whole_tensors = {VT_AXES(VT_AXIS_TENSOR) | VT_AXES(VT_AXIS_CONTEXT), open_adafactor,
                                               add_squares, step_adafactor, close_adafactor};
 
-#define ADAFACTOR(...)                                                                                                 \
-    .name = "Adafactor", .states = {__VA_ARGS__}, .rule = {.kind = VT_OPTIMIZER_Adafactor}, .configure = configure,    \
-    .variant = variant, .whole = &whole_tensors
-#define MEANS                                                                                                          \
-    {"row", "row means of", VT_KEPT_ROWS},                                                                             \
-    {                                                                                                                  \
-        "column", "column means of", VT_KEPT_COLUMNS                                                                   \
-    }
-#define MOMENT1                                                                                                        \
-    {                                                                                                                  \
-        "moment1", "first moment", VT_KEPT_NUMBERS                                                                     \
-    }
-#define MOMENT2                                                                                                        \
-    {                                                                                                                  \
-        "moment2", "second moment", VT_KEPT_NUMBERS                                                                    \
-    }
+#define ADAFACTOR                                                                                                      \
+    .name = "Adafactor", .rule = {.kind = VT_OPTIMIZER_Adafactor}, .configure = configure, .variant = variant,         \
+    .whole = &whole_tensors
 
-static const vt_optimizer_kind vectors = {ADAFACTOR(MOMENT2)}, vectors_with_moment1 = {ADAFACTOR(MOMENT2, MOMENT1)};
-static const vt_optimizer_kind with_moment1 = {ADAFACTOR(MEANS, MOMENT1), .takes = is_factored,
-                                               .rest = &vectors_with_moment1};
-const vt_optimizer_kind vt_optimizer_Adafactor = {ADAFACTOR(MEANS), .takes = is_factored, .rest = &vectors};
+static const vt_optimizer_kind vectors = {ADAFACTOR, .states = {{"moment2", "second moment", VT_KEPT_NUMBERS}}};
+static const vt_optimizer_kind vectors_with_moment1 = {
+    ADAFACTOR, .states = {{"moment2", "second moment", VT_KEPT_NUMBERS}, {"moment1", "first moment", VT_KEPT_NUMBERS}}};
+static const vt_optimizer_kind with_moment1 = {ADAFACTOR,
+                                               .states = {{"row", "row means of", VT_KEPT_ROWS},
+                                                          {"column", "column means of", VT_KEPT_COLUMNS},
+                                                          {"moment1", "first moment", VT_KEPT_NUMBERS}},
+                                               .takes = is_factored, .rest = &vectors_with_moment1};
+const vt_optimizer_kind vt_optimizer_Adafactor = {
+    ADAFACTOR, .states = {{"row", "row means of", VT_KEPT_ROWS}, {"column", "column means of", VT_KEPT_COLUMNS}},
+    .takes = is_factored, .rest = &vectors};
 
 static const vt_optimizer_kind *variant(const vt_config *config)
 {

@@ -171,14 +171,9 @@ int vt_kept_count(const vt_kept *kept)
     return kept->count;
 }
 
-const char *vt_kept_name(const vt_kept *kept, int place)
+const vt_optimizer_state_kind *vt_kept_state(const vt_kept *kept, int place)
 {
-    return kept->places[place].state->name;
-}
-
-const char *vt_kept_meaning(const vt_kept *kept, int place)
-{
-    return kept->places[place].state->meaning;
+    return kept->places[place].state;
 }
 
 int vt_kept_average(const vt_kept *kept)
@@ -210,7 +205,7 @@ bool vt_kept_part_of(const vt_kept *kept, int index, const vt_parameter *paramet
 bool vt_kept_part_named(const vt_kept *kept, const char *name, const vt_parameter *parameter, vt_kept_part *part)
 {
     for (int i = 0; i < kept->count; i++)
-        if (strcmp(vt_kept_name(kept, i), name) == 0) return vt_kept_part_of(kept, i, parameter, part);
+        if (strcmp(kept->places[i].state->name, name) == 0) return vt_kept_part_of(kept, i, parameter, part);
     return false;
 }
 

@@ -11,9 +11,8 @@ vt_status vt_kept_open(const vt_optimizer_kind *kind, bool averages, int64_t cod
 void vt_kept_close(vt_kept **kept);
 
 int vt_kept_count(const vt_kept *kept);
-const char *vt_kept_name(const vt_kept *kept, int place);    /* "moment1", "average" */
-const char *vt_kept_meaning(const vt_kept *kept, int place); /* "first moment", "average of" */
-int vt_kept_average(const vt_kept *kept);                    /* its place; -1: there is none */
+const vt_optimizer_state_kind *vt_kept_state(const vt_kept *kept, int place); /* of one parameter that has it */
+int vt_kept_average(const vt_kept *kept);                                     /* its place; -1: there is none */
 
 /* What is kept of a parameter at one place. In the host's memory it is float32, whatever its form is. */
 typedef struct {

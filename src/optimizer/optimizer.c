@@ -273,19 +273,15 @@ void vt_optimizer_close(vt_optimizer **optimizer)
     *optimizer = NULL;
 }
 
-static bool sums_by_itself(const vt_optimizer *optimizer)
-{
-    return optimizer->kind->whole != NULL && optimizer->kind->whole->squares != NULL;
-}
-
 /* The sum over the model: each element counts once, however many ranks hold it. */
 static void sum_squares(vt_optimizer *optimizer)
 {
     vt_backend *backend = optimizer->backend;
     const vt_parameters *parameters = optimizer->parameters;
     const float *gradients = vt_parameters_gradients(parameters);
-    if (sums_by_itself(optimizer)) {
-        optimizer->kind->whole->squares(&optimizer->whole_tensors, optimizer->whole_memory, &optimizer->state->squares);
+    const vt_whole_update *whole = optimizer->kind->whole;
+    if (whole != NULL && whole->squares != NULL) {
+        whole->squares(&optimizer->whole_tensors, optimizer->whole_memory, &optimizer->state->squares);
         return;
     }
     for (int64_t i = 0; i < vt_parameters_trained_buckets(parameters); i++) {

@@ -1,8 +1,7 @@
-#include "training/device_cache.h"
-
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "training/reader.h"
 #include "training/stop.h"
 
 struct vt_device_cache {

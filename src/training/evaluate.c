@@ -213,21 +213,15 @@ vt_status vt_step_forecast(vt_trainer *trainer, const vt_batch *batch, vt_pictur
     return status;
 }
 
-/* Into how many equal parts samples are cut, so that all stages have work. */
-static int64_t parts_of(const vt_trainer *trainer, int64_t count)
-{
-    int64_t parts = trainer->config->pipeline_parallel;
-    while (count % parts != 0) parts--;
-    return parts;
-}
-
 vt_status vt_step_predict(vt_trainer *trainer, const vt_batch *batch, float *fields)
 {
     vt_backend *backend = trainer->backend;
     const int64_t count = batch->sample_count;
     const vt_batch here = vt_batch_upload(trainer, batch);
     VT_ASSERT(!trainer->loss->of_members || batch->noise_keys != NULL);
-    const int64_t parts = parts_of(trainer, count), each = count / parts;
+    int64_t parts = trainer->config->pipeline_parallel; /* of equal size, so that all stages have work */
+    while (count % parts != 0) parts--;
+    const int64_t each = count / parts;
     const vt_step_counts forwards = {.micro_batches = parts, .forwards = parts};
     for (int64_t part = 0; part < parts; part++) {
         vt_micro_batch *samples = vt_micro_batch_take(trainer, &here, 0, part * each, each, false);

@@ -120,13 +120,6 @@ char *vt_reader_chunks(vt_world *world, vt_source *source)
                           counts[0], vt_text_bytes(counts[1], size), counts[2]);
 }
 
-/* This rank's share of what is free, less what it will need. */
-static double memory_left(const vt_world *world, double needed)
-{
-    double available = vt_memory_available();
-    return available < 0 ? INFINITY : available / vt_world_ranks_of_memory(world, NULL) - needed;
-}
-
 /* The set is kept if it fits into *left, which becomes smaller. The system may still refuse. */
 static bool keep(vt_source *source, double *left)
 {
@@ -145,8 +138,9 @@ void vt_reader_open_cache(const vt_config *config, const vt_world *world, double
 {
     char sizes[3][VT_NUMBER_SIZE];
     if (config->cache != VT_CACHE_HOST || training->frame_count == 0) return;
-    const double before = memory_left(world, needed);
-    double left = before;
+    const double available = vt_memory_available();
+    const double before = available < 0 ? INFINITY : available / vt_world_ranks_of_memory(world, NULL) - needed;
+    double left = before; /* of this rank's share of what is free, beside what it will need */
     const bool first = keep(training, &left), second = keep(validation, &left);
     vt_text_bytes(vt_source_frame_bytes(training), sizes[0]);
     vt_text_bytes(vt_source_frame_bytes(validation), sizes[1]);

@@ -50,4 +50,19 @@ void vt_reader_log(const vt_config *config, const vt_world *world, const vt_sour
 vt_status vt_reader_next(const vt_trainer *trainer, vt_loader *loader, const vt_batch **batch, double *waited,
                          int64_t *replaced);
 
+/* ---- a source's frames in the memory of a device (cache: device), where batches are assembled from them
+ * (device_cache.c) ---- */
+
+typedef struct vt_device_cache vt_device_cache;
+
+/* Reads all frames of the source. Errors: the source's; no memory. Stops early, with VT_STOPPED, when the run is to
+ * stop. */
+vt_status vt_device_cache_open(vt_backend *backend, vt_source *source, vt_device_cache **cache);
+void vt_device_cache_close(vt_device_cache **cache);
+
+const vt_source *vt_device_cache_source(const vt_device_cache *cache);
+
+/* Puts the tensors of the batch's samples together at tensors[t] [sample_count, shape…], in the device's memory. */
+void vt_device_cache_batch(const vt_device_cache *cache, const vt_batch *batch, void *const *tensors);
+
 #endif

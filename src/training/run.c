@@ -309,7 +309,10 @@ static vt_status step_back(vt_run *run)
     bool older = false;
     vt_error_move_out(&cause);
     const int speaker = vt_world_lift_failure(run->world);
-    VT_TRY(vt_checkpoint_store_step_back(run->checkpoints, run->world, run->loop.progress.step, &older));
+    if (vt_world_rank(run->world) == 0)
+        status = vt_checkpoint_store_step_back(run->checkpoints, run->loop.progress.step, &older);
+    VT_TRY(vt_world_agree(run->world, status));
+    older = vt_world_any(run->world, older);
     vt_error_move_in(&cause);
     if (!older) {
         vt_world_restore_failure(run->world, speaker);

@@ -14,29 +14,21 @@ static bool is_on_gpu(const vt_run *run)
     return !run->backend->shares_host_memory;
 }
 
-/* Which checkpoint the run continues from, if any. */
-static vt_status choose_checkpoint(vt_run *run)
+/* From here on no other run can begin or continue in the directory; and chooses which checkpoint the run continues
+ * from, if any. Rank 0 does it for all. */
+static vt_status lock_directory(vt_run *run)
 {
     vt_status status = VT_OK;
     const vt_config *config = run->config;
     bool any = false;
+    VT_TRY(vt_run_directory_lock_above(config, is_on_gpu(run), &run->lock_above));
+    VT_TRY(vt_run_directory_lock(run->directory, false, &run->lock));
     if (config->resume == NULL) return VT_OK;
     VT_TRY(vt_checkpoint_store_has_any(run->checkpoints, &any));
     const bool is_named = strcmp(config->resume, VT_SWITCH_ON) != 0 && !(config->resume_newest && any);
     run->resumes = is_named || any;
     if (is_named) VT_TRY(vt_checkpoint_find(config->resume, VT_CHECKPOINT_TO_RESUME, &run->chosen));
     run->foreign = is_named && !vt_checkpoint_store_owns(run->checkpoints, run->chosen);
-done:
-    return status;
-}
-
-/* From here on no other run can begin or continue in the directory. Rank 0 does it for all. */
-static vt_status lock_directory(vt_run *run)
-{
-    vt_status status = VT_OK;
-    VT_TRY(vt_run_directory_lock_above(run->config, is_on_gpu(run), &run->lock_above));
-    VT_TRY(vt_run_directory_lock(run->directory, false, &run->lock));
-    VT_TRY(choose_checkpoint(run));
 done:
     return status;
 }

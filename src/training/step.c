@@ -50,8 +50,8 @@ static void take_messages(vt_trainer *trainer, const vt_pass *pass, int64_t coun
     vt_pipeline_stage *stage = &trainer->stage;
     const vt_step_shape *shape = &trainer->shape;
     for (; stage->taken < count; stage->taken++) {
-        const vt_action made = stage->place.is_first ? vt_schedule_forecast(shape, stage->taken)
-                                                     : vt_schedule_gradient(shape, stage->taken);
+        const vt_action made =
+            vt_schedule_message(shape, stage->place.is_first ? VT_PREDICT : VT_BACKWARD, stage->taken);
         const vt_rollout *rollout = vt_micro_batch_find(trainer, made.micro_batch)->rollout;
         if (stage->place.is_first) {
             vt_stage_take(stage, VT_SENT_FORECAST, vt_rollout_fields(rollout, pass, rollout->states[made.step]));
@@ -111,12 +111,6 @@ static void backward(vt_trainer *trainer, const vt_batch *batch, const vt_action
     vt_range_end();
 }
 
-/* Of a micro-batch. */
-static int64_t stream_rows(const vt_trainer *trainer)
-{
-    return vt_trainer_rows(trainer) * trainer->parallel->own.count;
-}
-
 /* All that the device does in a step. Nothing in it waits for the device, so it can be recorded. */
 static void step_body(vt_trainer *trainer, const vt_batch *batch)
 {
@@ -127,8 +121,8 @@ static void step_body(vt_trainer *trainer, const vt_batch *batch)
     charge_time(trainer, NULL);
     vt_gradient_sync_begin(trainer->sync, trainer->steps_started, false);
     vt_parameters_clear_gradients(trainer->parameters);
-    vt_stage_begin(&trainer->stage, trainer->steps_started + 1, &counts, stream_rows(trainer),
-                   vt_gradient_sync_rows(trainer->sync));
+    vt_stage_begin(&trainer->stage, trainer->steps_started + 1, &counts,
+                   vt_trainer_rows(trainer) * trainer->parallel->own.count, vt_gradient_sync_rows(trainer->sync));
     for (int64_t i = 0; (action = trainer->schedule(shape, i)).kind != VT_STEP_ENDS; i++) {
         if (action.kind == VT_BACKWARD)
             backward(trainer, batch, &action, --left == 0);
@@ -182,12 +176,6 @@ static void run_or_replay(vt_trainer *trainer, const vt_batch *batch)
         trainer->steps_replayed++;
     else
         step_body(trainer, batch);
-}
-
-void vt_step_prepare(vt_trainer *trainer, int64_t index, bool measured)
-{
-    trainer->step_of_epoch = index;
-    trainer->measured = measured;
 }
 
 vt_status vt_step_start(vt_trainer *trainer, const vt_batch *batch)

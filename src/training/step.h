@@ -18,10 +18,6 @@ typedef struct {
     bool bad_data;             /* the data are to blame, as the error says */
 } vt_step_figures;
 
-/* Before vt_step_start: the step's index in its epoch, as profiles name it; `measured`: its parts are timed, also on a
- * device that works on its own, which is then waited for. */
-void vt_step_prepare(vt_trainer *trainer, int64_t index, bool measured);
-
 /* Collective. Starts a step: forward → loss → backward ⇄ gradient sync, for each micro-batch, then finite check → clip
  * → optimizer. When the loss or a gradient is not finite no rank makes an update, and with on_nonfinite stop (but for
  * fp16, which then lowers its loss scale) none ever after. The batch may be gone when it returns. At most

@@ -255,11 +255,6 @@ const vt_config *vt_trainer_config(const vt_trainer *trainer)
     return trainer->config;
 }
 
-vt_world *vt_trainer_world(const vt_trainer *trainer)
-{
-    return trainer->world;
-}
-
 const vt_model *vt_trainer_model(const vt_trainer *trainer)
 {
     return trainer->model;
@@ -270,11 +265,6 @@ vt_parameters *vt_trainer_parameters(const vt_trainer *trainer)
     return trainer->parameters;
 }
 
-vt_gradient_sync *vt_trainer_sync(const vt_trainer *trainer)
-{
-    return trainer->sync;
-}
-
 vt_checkpoint_subject vt_trainer_subject(const vt_trainer *trainer)
 {
     return (vt_checkpoint_subject){.config = trainer->config,
@@ -283,9 +273,7 @@ vt_checkpoint_subject vt_trainer_subject(const vt_trainer *trainer)
                                    .parameters = trainer->parameters,
                                    .optimizer = trainer->optimizer,
                                    .sync = trainer->sync,
-                                   .task = trainer->task,
-                                   .vocabulary = trainer->task->vocabulary,
-                                   .vocabulary_size = trainer->task->vocabulary_size};
+                                   .task = trainer->task};
 }
 
 void vt_trainer_exchange_average(vt_trainer *trainer)
@@ -307,13 +295,6 @@ void vt_trainer_set_epoch(vt_trainer *trainer, int64_t epoch)
     const vt_loss_kind *loss = vt_loss_kind_at(trainer->config, epoch);
     trainer->record_anew = trainer->record_anew || loss != trainer->loss;
     trainer->loss = loss;
-}
-
-void vt_trainer_begin_noise(vt_trainer *trainer)
-{
-    vt_parameters_start(trainer->parameters, (uint64_t)trainer->config->seed, "noise_embed.");
-    vt_gradient_sync_values_changed(trainer->sync);
-    vt_optimizer_average_restart(trainer->optimizer);
 }
 
 bool vt_trainer_counts_in_sums(const vt_trainer *trainer)

@@ -7,7 +7,6 @@
 #include "data/loader.h"
 #include "optimizer/schedule.h"
 #include "task/task.h"
-#include "training/device_cache.h"
 #include "training/schedule.h"
 
 typedef struct vt_trainer vt_trainer;
@@ -28,10 +27,8 @@ void vt_trainer_close(vt_trainer **trainer);
 
 /* What it works with, and owns but for configuration and back end. */
 const vt_config *vt_trainer_config(const vt_trainer *trainer);
-vt_world *vt_trainer_world(const vt_trainer *trainer);
 const vt_model *vt_trainer_model(const vt_trainer *trainer);
 vt_parameters *vt_trainer_parameters(const vt_trainer *trainer);
-vt_gradient_sync *vt_trainer_sync(const vt_trainer *trainer);
 
 /* Collective. The parameters and their average (ema_decay) change places; once more, and they are back, to the bit.
  * Without an average nothing happens. Between steps only. */
@@ -47,10 +44,6 @@ void vt_trainer_resume(vt_trainer *trainer, int64_t steps, vt_schedule_length le
 
 /* The steps to come are of this epoch, from 0 on, and evaluations of its loss. */
 void vt_trainer_set_epoch(vt_trainer *trainer, int64_t epoch);
-
-/* When loss crps begins, so do the weights of the noise, which nothing has used before, and the average of all
- * weights. */
-void vt_trainer_begin_noise(vt_trainer *trainer);
 
 /* The type of what enters matrix products, and the samples of a micro-batch, as the configuration has them. */
 vt_type vt_trainer_type(const vt_config *config);

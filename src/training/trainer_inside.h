@@ -5,8 +5,8 @@
 #include "loss/loss.h"
 #include "optimizer/schedule.h"
 #include "task/rollout.h"
+#include "training/reader.h"
 #include "training/stage.h"
-#include "training/trainer.h"
 
 /* A step that was started, until its figures are taken. */
 typedef struct {
@@ -76,7 +76,7 @@ struct vt_trainer {
     /* The step is to be recorded again, on all ranks at once: what came between its steps may have cost one of them
      * its recording, and NCCL lets the ranks talk while they record. */
     bool record_anew;
-    bool measured;       /* the next step's parts are waited for and timed */
+    bool measured;       /* the next step's parts are waited for and timed, also on a device that works on its own */
     vt_step_times times; /* where the time of steps went; of a device that works on its own only of measured steps */
     double part_begin, part_waited; /* when the current part of the step began, and what had been waited until then */
     void *batch[VT_BATCH_TENSORS];  /* where a back end with memory of its own keeps a batch; else NULL */

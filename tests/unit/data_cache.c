@@ -8,7 +8,6 @@
 #include "parallel/world.h"
 #include "source/fields/dataset_inside.h"
 #include "test.h"
-#include "training/device_cache.h"
 #include "training/reader.h"
 #include "unit/data_files.h"
 
