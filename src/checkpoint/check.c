@@ -13,18 +13,16 @@
 vt_status vt_checkpoint_compare_vocabulary(const char *directory, const vt_task *task, vt_text *difference)
 {
     vt_status status = VT_OK;
-    char *path = vt_checkpoint_vocabulary(directory), *line = NULL;
-    size_t size = 0, length;
+    enum { MOST_BYTES = 1 << 30 };
+    char *path = vt_checkpoint_vocabulary(directory), *text = NULL;
+    const char *differing = "";
     int64_t count = 0, differs = -1, known = task->vocabulary_size;
-    vt_text word = {0};
-    FILE *file = NULL;
     if (task->vocabulary == NULL) goto done;
-    VT_TRY(vt_file_open(path, &file, NULL));
-    for (; (length = vt_file_line(file, &line, &size)) > 0; count++) {
-        line[length - (line[length - 1] == '\n')] = '\0';
-        if (differs >= 0 || (count < known && strcmp(line, task->vocabulary[count]) == 0)) continue;
+    VT_TRY(vt_file_read(path, MOST_BYTES, &text, NULL));
+    for (char *rest = text, *word; (word = strsep(&rest, "\n")) != NULL && (rest != NULL || *word != '\0'); count++) {
+        if (differs >= 0 || (count < known && strcmp(word, task->vocabulary[count]) == 0)) continue;
         differs = count;
-        vt_text_append(&word, "%s", line);
+        differing = word;
     }
     if (differs < 0 && count < known) differs = count;
     if (differs >= 0)
@@ -32,13 +30,11 @@ vt_status vt_checkpoint_compare_vocabulary(const char *directory, const vt_task 
             difference,
             "%s: word %lld is '%.60s' in the checkpoint's vocabulary of %lld words, '%.60s' in the one of %lld words "
             "that is used here; continue with the text that it was made with, or with --vocabulary=%s",
-            directory, (long long)differs, word.characters != NULL ? word.characters : "", (long long)count,
+            directory, (long long)differs, differing, (long long)count,
             differs < known ? task->vocabulary[differs] : "", (long long)known, path);
 done:
-    if (file != NULL) fclose(file);
     free(path);
-    free(line);
-    vt_text_close(&word);
+    free(text);
     return status;
 }
 
@@ -50,36 +46,6 @@ bool vt_checkpoint_lacks(vt_tensor_file *file, const vt_parameter *parameter)
     const bool lacks = parameter->comes_later && vt_tensor_file_shape(file, name, &shape) != VT_OK;
     if (lacks) vt_error_clear();
     return lacks;
-}
-
-static vt_status check_shapes(vt_tensor_file *file, const char *directory, const vt_checkpoint_subject *subject)
-{
-    vt_status status = VT_OK;
-    const vt_parameters *parameters = subject->parameters;
-    int64_t stored = 0, count = vt_parameters_count(parameters);
-    char found_text[128], wanted_text[128];
-    vt_text words = {0};
-    VT_TRY(vt_checkpoint_compare_vocabulary(directory, subject->task, &words));
-    VT_CHECK(words.length == 0, "%s", words.characters);
-    VT_TRY(vt_tensor_file_get_integer(file, "parameter_count", &stored));
-    for (int64_t i = 0; i < count && !subject->forecasts; i++)
-        stored += vt_checkpoint_lacks(file, vt_parameters_at(parameters, i));
-    VT_CHECK(stored == count, "%s holds %lld parameters, the model has %lld: their depth differs", directory,
-             (long long)stored, (long long)count);
-    for (int64_t i = 0; i < count; i++) {
-        vt_stored_tensor tensor = vt_stored_at(subject, i);
-        vt_tensor_shape wanted = tensor.shape, found = {0};
-        if (!subject->forecasts && vt_checkpoint_lacks(file, tensor.parameter)) continue;
-        VT_TRY(vt_tensor_file_shape(file, tensor.name, &found));
-        vt_tensor_shape_text(&found, found_text);
-        vt_tensor_shape_text(&wanted, wanted_text);
-        VT_CHECK(strcmp(found_text, wanted_text) == 0,
-                 "%s: %s is %s in the checkpoint, %s in the model that the configuration asks for", directory,
-                 tensor.parameter->name, found_text, wanted_text);
-    }
-done:
-    vt_text_close(&words);
-    return status;
 }
 
 /* ---- the configuration that it was made with ---- */
@@ -128,11 +94,32 @@ done:
 vt_status vt_checkpoint_check_model(vt_tensor_file *index, const char *directory, const vt_checkpoint_subject *subject)
 {
     vt_status status = VT_OK;
-    const vt_config *config = subject->config;
-    VT_TRY(check_shapes(index, directory, subject));
-    VT_TRY(vt_checkpoint_check_options(index, directory, config, vt_model_kind_of(config)->identity,
+    const vt_parameters *parameters = subject->parameters;
+    int64_t stored = 0, count = vt_parameters_count(parameters);
+    char found_text[128], wanted_text[128];
+    vt_text words = {0};
+    VT_TRY(vt_checkpoint_compare_vocabulary(directory, subject->task, &words));
+    VT_CHECK(words.length == 0, "%s", words.characters);
+    VT_TRY(vt_tensor_file_get_integer(index, "parameter_count", &stored));
+    for (int64_t i = 0; i < count && !subject->forecasts; i++)
+        stored += vt_checkpoint_lacks(index, vt_parameters_at(parameters, i));
+    VT_CHECK(stored == count, "%s holds %lld parameters, the model has %lld: their depth differs", directory,
+             (long long)stored, (long long)count);
+    for (int64_t i = 0; i < count; i++) {
+        vt_stored_tensor tensor = vt_stored_at(subject, i);
+        vt_tensor_shape wanted = tensor.shape, found = {0};
+        if (!subject->forecasts && vt_checkpoint_lacks(index, tensor.parameter)) continue;
+        VT_TRY(vt_tensor_file_shape(index, tensor.name, &found));
+        vt_tensor_shape_text(&found, found_text);
+        vt_tensor_shape_text(&wanted, wanted_text);
+        VT_CHECK(strcmp(found_text, wanted_text) == 0,
+                 "%s: %s is %s in the checkpoint, %s in the model that the configuration asks for", directory,
+                 tensor.parameter->name, found_text, wanted_text);
+    }
+    VT_TRY(vt_checkpoint_check_options(index, directory, subject->config, vt_model_kind_of(subject->config)->identity,
                                        "its parameters are those of another model"));
 done:
+    vt_text_close(&words);
     return status;
 }
 

@@ -120,16 +120,15 @@ done:
     return status;
 }
 
-/* Those of version 1 have no checksum, which *has_checksum tells. */
-static vt_status check_index(const char *directory, bool *has_checksum)
+/* Those of version 1 have no checksum. */
+vt_status vt_checkpoint_check_index(const char *directory)
 {
     vt_status status = VT_OK;
     unsigned expected = 0;
     char *path = vt_text_format("%s/checkpoint.crc32c", directory);
     char *index = vt_text_format("%s/checkpoint.h5", directory);
     FILE *file = NULL;
-    *has_checksum = vt_output_exists(path);
-    if (!*has_checksum) goto done;
+    if (!vt_output_exists(path)) goto done;
     VT_TRY(vt_file_open(path, &file, NULL));
     VT_CHECK(fscanf(file, "%8x", &expected) == 1, "%s is damaged: it holds no checksum", path);
     VT_TRY(check_checksum(index, expected));
@@ -167,10 +166,10 @@ vt_status vt_checkpoint_open(const char *directory, const vt_world *world, vt_te
 {
     vt_status status = VT_OK;
     int64_t version = 0;
-    bool has_checksum = false;
     char *path = vt_text_format("%s/checkpoint.h5", directory);
+    char *checksum = vt_text_format("%s/checkpoint.crc32c", directory);
     *damaged = true;
-    VT_TRY(check_index(directory, &has_checksum));
+    VT_TRY(vt_checkpoint_check_index(directory));
     VT_TRY(vt_tensor_file_open(path, index));
     VT_TRY(vt_tensor_file_get_integer(*index, "format_version", &version));
     *damaged = version < 1;
@@ -178,21 +177,16 @@ vt_status vt_checkpoint_open(const char *directory, const vt_world *world, vt_te
              "%s has format version %lld, this program reads versions 1 to %d: it was written by a newer vitrain", path,
              (long long)version, VT_CHECKPOINT_VERSION);
     *damaged = true;
-    VT_CHECK(version == 1 || has_checksum, "%s/checkpoint.crc32c is missing; the checkpoint is not whole without it",
-             directory);
+    VT_CHECK(version == 1 || vt_output_exists(checksum), "%s is missing; the checkpoint is not whole without it",
+             checksum);
     VT_TRY(check_shards(*index, directory, world != NULL ? vt_world_rank(world) : 0,
                         world != NULL ? vt_world_ranks(world) : 1, true));
     VT_TRY(vt_checkpoint_check_beside(*index, directory));
     *damaged = false;
 done:
+    free(checksum);
     free(path);
     return status;
-}
-
-vt_status vt_checkpoint_check_index(const char *directory)
-{
-    bool has_checksum;
-    return check_index(directory, &has_checksum);
 }
 
 vt_status vt_checkpoint_check_shard(vt_tensor_file *index, const char *directory, int shard, bool contents)

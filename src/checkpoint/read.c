@@ -169,17 +169,6 @@ done:
     return status;
 }
 
-static vt_status read_optimizer_progress(vt_tensor_file *file, vt_optimizer_progress *progress)
-{
-    vt_status status = VT_OK;
-    VT_TRY(read_rows(file, rows_of_optimizer, progress));
-    progress->averaged = progress->updates; /* an average that begins here has its first value */
-    if (vt_checkpoint_has_average(file))
-        VT_TRY(vt_tensor_file_get_integer(file, "averaged_steps", &progress->averaged));
-done:
-    return status;
-}
-
 static vt_status read_own_parts(const char *directory, const vt_checkpoint_subject *subject, vt_run_progress *progress,
                                 bool *damaged)
 {
@@ -194,7 +183,10 @@ static vt_status read_own_parts(const char *directory, const vt_checkpoint_subje
     reopen_epoch(subject->config, progress);
     VT_TRY(vt_checkpoint_check_run(index, directory, subject, progress));
     VT_TRY(read_choices(index, subject->backend));
-    VT_TRY(read_optimizer_progress(index, &optimizer));
+    VT_TRY(read_rows(index, rows_of_optimizer, &optimizer));
+    optimizer.averaged = optimizer.updates; /* an average that begins here has its first value */
+    if (vt_checkpoint_has_average(index))
+        VT_TRY(vt_tensor_file_get_integer(index, "averaged_steps", &optimizer.averaged));
     *damaged = true;
     const int64_t parameters = vt_parameters_count(subject->parameters);
     const bool begins =

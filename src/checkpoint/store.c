@@ -185,25 +185,6 @@ static vt_status name_best(vt_checkpoint_store *store, int64_t step)
     return vt_output_synchronise(store->directory);
 }
 
-/* Gives the finished directory its name. One of the same step (saved before its epoch's validation, say) makes room
- * first, under a name from which the next start brings it back. */
-static vt_status publish(const vt_checkpoint_store *store, const char *unfinished, int64_t step)
-{
-    vt_status status = VT_OK;
-    char *path = step_path(store, step, ""), *replaced = step_path(store, step, replaced_end);
-    if (vt_output_exists(path)) {
-        vt_checkpoint_remove(replaced);
-        VT_CHECK(rename(path, replaced) == 0, "can't rename %s to %s: %s", path, replaced, strerror(errno));
-    }
-    VT_CHECK(rename(unfinished, path) == 0, "can't rename %s to %s: %s", unfinished, path, strerror(errno));
-    VT_TRY(vt_output_synchronise(store->directory));
-    vt_checkpoint_remove(replaced);
-done:
-    free(path);
-    free(replaced);
-    return status;
-}
-
 vt_status vt_checkpoint_store_begin(const vt_checkpoint_store *store, int64_t step, char **unfinished)
 {
     vt_status status = VT_OK;
@@ -215,13 +196,24 @@ done:
     return status;
 }
 
+/* A checkpoint of the same step (saved before its epoch's validation, say) makes room first, under a name from which
+ * the next start brings it back. */
 vt_status vt_checkpoint_store_settle(vt_checkpoint_store *store, const char *unfinished, int64_t step, bool is_best)
 {
     vt_status status = VT_OK;
-    VT_TRY(publish(store, unfinished, step));
+    char *path = step_path(store, step, ""), *replaced = step_path(store, step, replaced_end);
+    if (vt_output_exists(path)) {
+        vt_checkpoint_remove(replaced);
+        VT_CHECK(rename(path, replaced) == 0, "can't rename %s to %s: %s", path, replaced, strerror(errno));
+    }
+    VT_CHECK(rename(unfinished, path) == 0, "can't rename %s to %s: %s", unfinished, path, strerror(errno));
+    VT_TRY(vt_output_synchronise(store->directory));
+    vt_checkpoint_remove(replaced);
     if (is_best) VT_TRY(name_best(store, step));
     vt_checkpoint_store_remove_old(store);
 done:
+    free(path);
+    free(replaced);
     return status;
 }
 

@@ -165,17 +165,6 @@ done:
     return status;
 }
 
-static vt_status write_about(vt_tensor_file *index, const char *directory, const vt_fields_about *about)
-{
-    vt_status status = VT_OK;
-    char *path = vt_text_format("%s/about.json", directory);
-    VT_TRY(vt_fields_about_write(directory, about));
-    VT_TRY(vt_checkpoint_note_checksum(index, "about_crc32c", path));
-done:
-    free(path);
-    return status;
-}
-
 vt_status vt_checkpoint_work_index(const vt_checkpoint_work *work)
 {
     vt_status status = VT_OK;
@@ -183,10 +172,12 @@ vt_status vt_checkpoint_work_index(const vt_checkpoint_work *work)
     vt_tensor_file *file = NULL;
     const int64_t version = VT_CHECKPOINT_VERSION, ranks = vt_world_ranks(subject->world);
     char *path = vt_text_format("%s/checkpoint.h5", work->directory);
+    char *about = vt_text_format("%s/about.json", work->directory);
     VT_TRY(vt_tensor_file_create(path, &file));
     const vt_task *task = subject->task;
     if (task->vocabulary != NULL) VT_TRY(write_vocabulary(file, work->directory, task));
-    if (task->about != NULL) VT_TRY(write_about(file, work->directory, task->about));
+    if (task->about != NULL) VT_TRY(vt_fields_about_write(work->directory, task->about));
+    if (task->about != NULL) VT_TRY(vt_checkpoint_note_checksum(file, "about_crc32c", about));
     VT_TRY(vt_tensor_file_set_integers(file, "format_version", 1, &version));
     VT_TRY(vt_tensor_file_set_text(file, "id", work->id));
     VT_TRY(vt_tensor_file_set_integers(file, "shard_bytes", ranks, work->shard_bytes));
@@ -199,6 +190,7 @@ vt_status vt_checkpoint_work_index(const vt_checkpoint_work *work)
     VT_TRY(vt_output_synchronise(work->directory));
 done:
     vt_tensor_file_close(&file);
+    free(about);
     free(path);
     return status;
 }

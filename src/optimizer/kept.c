@@ -226,15 +226,18 @@ size_t vt_kept_raw_bytes(const vt_kept *kept, const vt_kept_part *part)
     return code_bytes(part) + (size_t)blocks_of(kept, part->piece.count) * sizeof(float);
 }
 
-void vt_kept_copy_raw(const vt_kept *kept, const vt_kept_part *part, void *raw)
+static void copy_raw(const vt_kept *kept, const vt_kept_part *part, void *raw,
+                     void (*copy)(vt_backend *, void *, const void *, size_t))
 {
-    vt_backend *backend = kept->backend;
     const bool codes = is_in_codes(part->form);
     const size_t count = (size_t)part->piece.count, scales = (size_t)blocks_of(kept, part->piece.count);
-    backend->copy_to_host_later(backend, raw, codes ? (const void *)part->codes : part->numbers,
-                                count * (codes ? 1 : sizeof(float)));
-    if (codes)
-        backend->copy_to_host_later(backend, (char *)raw + code_bytes(part), part->scales, scales * sizeof(float));
+    copy(kept->backend, raw, codes ? (const void *)part->codes : part->numbers, count * (codes ? 1 : sizeof(float)));
+    if (codes) copy(kept->backend, (char *)raw + code_bytes(part), part->scales, scales * sizeof(float));
+}
+
+void vt_kept_copy_raw(const vt_kept *kept, const vt_kept_part *part, void *raw)
+{
+    copy_raw(kept, part, raw, kept->backend->copy_to_host_later);
 }
 
 const float *vt_kept_decode(const vt_kept *kept, const vt_kept_part *part, const void *raw, float *room)
@@ -247,16 +250,9 @@ const float *vt_kept_decode(const vt_kept *kept, const vt_kept_part *part, const
 
 void vt_kept_fetch(const vt_kept *kept, const vt_kept_part *part, float *host)
 {
-    vt_backend *backend = kept->backend;
-    const size_t count = (size_t)part->piece.count, scales = (size_t)blocks_of(kept, part->piece.count);
-    if (!is_in_codes(part->form)) {
-        backend->copy_to_host(backend, host, part->numbers, count * sizeof *host);
-        return;
-    }
-    char *raw = vt_allocate(vt_kept_raw_bytes(kept, part) + 1, 1, "the optimizer");
-    backend->copy_to_host(backend, raw, part->codes, count);
-    backend->copy_to_host(backend, raw + code_bytes(part), part->scales, scales * sizeof(float));
-    (void)vt_kept_decode(kept, part, raw, host);
+    void *raw = is_in_codes(part->form) ? vt_allocate(vt_kept_raw_bytes(kept, part) + 1, 1, "the optimizer") : NULL;
+    copy_raw(kept, part, raw != NULL ? raw : host, kept->backend->copy_to_host);
+    if (raw != NULL) vt_kept_decode(kept, part, raw, host);
     free(raw);
 }
 

@@ -309,18 +309,16 @@ static int64_t averaged_buckets(const vt_optimizer *optimizer)
     return vt_kept_average(optimizer->kept) >= 0 ? vt_parameters_trained_buckets(optimizer->parameters) : 0;
 }
 
-static void update_span(const vt_optimizer *optimizer, const span *own)
-{
-    own->kind->update(
-        optimizer->backend, &optimizer->rule, optimizer->state,
-        vt_parameters_gradients(optimizer->parameters) + own->offset[VT_BLOCK_GRADIENTS], values_of(optimizer, own),
-        vt_parameters_rounded(optimizer->parameters, own->offset[VT_BLOCK_VALUES]), own->states, own->count);
-}
-
 static void update_spans(vt_optimizer *optimizer)
 {
     vt_backend *backend = optimizer->backend;
-    for (int64_t i = 0; i < optimizer->span_count; i++) update_span(optimizer, &optimizer->spans[i]);
+    const float *gradients = vt_parameters_gradients(optimizer->parameters);
+    for (int64_t i = 0; i < optimizer->span_count; i++) {
+        const span *own = &optimizer->spans[i];
+        uint16_t *rounded = vt_parameters_rounded(optimizer->parameters, own->offset[VT_BLOCK_VALUES]);
+        own->kind->update(backend, &optimizer->rule, optimizer->state, gradients + own->offset[VT_BLOCK_GRADIENTS],
+                          values_of(optimizer, own), rounded, own->states, own->count);
+    }
     if (optimizer->kind->whole != NULL)
         optimizer->kind->whole->step(&optimizer->whole_tensors, optimizer->whole_memory);
     for (int64_t i = 0; i < averaged_buckets(optimizer); i++) {

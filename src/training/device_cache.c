@@ -46,16 +46,11 @@ void vt_device_cache_close(vt_device_cache **cache)
     *cache = NULL;
 }
 
-const vt_source *vt_device_cache_source(const vt_device_cache *cache)
-{
-    return cache->source;
-}
-
 void vt_device_cache_batch(const vt_device_cache *cache, const vt_batch *batch, void *const *tensors)
 {
     const vt_source *source = cache->source;
     char *places[VT_BATCH_TENSORS];
-    for (int64_t sample = 0; sample < batch->sample_count; sample++) {
+    for (int64_t sample = 0; batch->source == source && sample < batch->sample_count; sample++) {
         const int64_t count = source->kind->pieces(source, batch->samples[sample], batch->steps, cache->pieces);
         for (int t = 0; t < source->tensor_count; t++)
             places[t] = (char *)tensors[t] + (size_t)sample * vt_tensor_bytes(&source->specs[t]);

@@ -83,16 +83,6 @@ static void log_layout(const vt_config *config, const vt_world *world)
     free(stages);
 }
 
-/* The least number of micro-batches that keeps all stages busy for a while, and divides a rank's batch; 0: none does.
- */
-static int64_t enough_micro_batches(const vt_config *config)
-{
-    const int64_t local = config->global_batch_size / config->data_parallel;
-    int64_t count = config->pipeline_parallel;
-    while (count <= local && local % count != 0) count++;
-    return count <= local ? count : 0;
-}
-
 /* Per cent, with so many micro-batches and steps of forecast. */
 static double idle_with(const vt_config *config, int64_t parts, int64_t rollout)
 {
@@ -104,7 +94,9 @@ static double idle_with(const vt_config *config, int64_t parts, int64_t rollout)
 static void log_pipeline(const vt_config *config)
 {
     const int64_t stages = config->pipeline_parallel, parts = config->grad_accumulation;
-    const int64_t enough = enough_micro_batches(config), rollout = vt_config_longest_rollout(config);
+    const int64_t local = config->global_batch_size / config->data_parallel;
+    const int64_t enough = vt_plan_divisor(local, stages); /* keeps all stages busy for a while */
+    const int64_t rollout = vt_config_longest_rollout(config);
     if (stages == 1) return;
     const double idle = idle_with(config, parts, 1);
     char *schedule = vt_config_value_text(config, "pipeline_schedule");
@@ -118,7 +110,7 @@ static void log_pipeline(const vt_config *config)
             ? vt_text_format("--grad_accumulation=%lld leaves %.1f %%", (long long)enough, idle_with(config, enough, 1))
             : vt_text_format("a rank's batch of %lld samples can't be cut into as many parts as there are "
                              "stages",
-                             (long long)(config->global_batch_size / config->data_parallel));
+                             (long long)local);
     if (parts < stages)
         vt_log_warning("%lld micro-batch%s (grad_accumulation) for %lld stages: each stage idles %.1f %% of the time; "
                        "%s",

@@ -9,7 +9,6 @@
 #include "config/stages.h"
 #include "source/sources.h"
 #include "training/reader.h"
-#include "training/step.h"
 #include "training/trainer_inside.h"
 
 /* What both sets hold. */

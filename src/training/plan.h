@@ -4,7 +4,7 @@
 #define VT_TRAINING_PLAN_H
 
 #include "parallel/communication.h"
-#include "training/trainer.h"
+#include "training/step.h"
 
 /* What a group of ranks sends in one optimizer step. */
 typedef struct {
@@ -55,6 +55,9 @@ double vt_plan_total(const vt_plan *plan);
 
 /* "parameters 1.85 MB, gradients 1.85 MB, …": what is not 0. */
 void vt_plan_describe(const vt_plan *plan, char *buffer, size_t size);
+
+/* The least number from `least` on that divides `whole`, or 0. */
+int64_t vt_plan_divisor(int64_t whole, int64_t least);
 
 /* ---- whether it fits, before anything is taken (budget.c) ---- */
 

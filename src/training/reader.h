@@ -6,7 +6,7 @@
 #include "data/loader.h"
 #include "data/source.h"
 #include "parallel/world.h"
-#include "training/trainer.h"
+#include "training/step.h"
 
 /* Batches of the validation set that are kept ready: they must not take much memory while training goes on. */
 enum { VT_VALIDATION_PREFETCH = 1 };
@@ -60,9 +60,8 @@ typedef struct vt_device_cache vt_device_cache;
 vt_status vt_device_cache_open(vt_backend *backend, vt_source *source, vt_device_cache **cache);
 void vt_device_cache_close(vt_device_cache **cache);
 
-const vt_source *vt_device_cache_source(const vt_device_cache *cache);
-
-/* Puts the tensors of the batch's samples together at tensors[t] [sample_count, shape…], in the device's memory. */
+/* Puts the tensors of the batch's samples together at tensors[t] [sample_count, shape…], in the device's memory. Does
+ * nothing if the batch is of another source. */
 void vt_device_cache_batch(const vt_device_cache *cache, const vt_batch *batch, void *const *tensors);
 
 #endif

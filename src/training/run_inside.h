@@ -6,7 +6,6 @@
 #include "journal/record.h"
 #include "journal/sample_trace.h"
 #include "training/plan.h"
-#include "training/step.h"
 
 /* ---- loop.c: the epochs: train, log, validate, log, checkpoint ---- */
 

@@ -1,5 +1,4 @@
-#include "training/step.h"
-
+/* A training step. */
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -188,19 +187,19 @@ vt_status vt_step_start(vt_trainer *trainer, const vt_batch *batch)
     vt_range_begin("data copy in %lld", (long long)trainer->step_of_epoch);
     vt_batch here = vt_batch_upload(trainer, batch);
     vt_range_end();
-    started->index = trainer->steps_started;
     started->sample_count = batch->sample_count;
-    started->global_count = batch->global_count;
     const int64_t rollout = batch->steps > 1 ? batch->steps : 1;
     trainer->record_anew = trainer->record_anew || rollout != trainer->shape.rollout;
     trainer->shape.rollout = rollout;
     started->terms = only_last_counts(trainer) ? 1 : rollout;
     started->source = batch->source;
-    started->learning_rate = vt_schedule_rate(trainer->config, trainer->length, trainer->steps_started);
+    const double rate = vt_schedule_rate(trainer->config, trainer->length, trainer->steps_started);
+    started->figures = (vt_step_figures){
+        .step = trainer->steps_started + 1, .samples = batch->global_count, .learning_rate = rate, .bad_sample = -1};
     for (int64_t i = 0; i < batch->sample_count; i++) started->samples[i] = batch->samples ? batch->samples[i] : -1;
     if (vt_schedule_restarts(trainer->config, trainer->length, trainer->steps_started))
         vt_optimizer_restart(trainer->optimizer);
-    vt_optimizer_begin(trainer->optimizer, trainer->steps_started, started->learning_rate);
+    vt_optimizer_begin(trainer->optimizer, trainer->steps_started, rate);
     run_or_replay(trainer, &here);
     backend->copy_to_host_later(backend, started->state, vt_optimizer_state(trainer->optimizer),
                                 sizeof *started->state);
@@ -292,12 +291,9 @@ vt_status vt_step_take(vt_trainer *trainer, vt_step_figures *figures)
     const int slot = (int)((trainer->steps_started - trainer->pending) % VT_STEPS_AHEAD);
     const vt_started_step *started = &trainer->started[slot];
     trainer->pending--;
-    *figures = (vt_step_figures){.step = started->index + 1,
-                                 .samples = started->global_count,
-                                 .learning_rate = started->learning_rate,
-                                 .bad_sample = -1};
+    *figures = started->figures;
     VT_TRY(trainer->backend->wait(trainer->backend, slot));
-    figures->loss = vt_text_plain_nan(started->state->losses / (double)(started->global_count * started->terms));
+    figures->loss = vt_text_plain_nan(started->state->losses / (double)(figures->samples * started->terms));
     figures->gradient_norm = isfinite(figures->loss) ? vt_text_plain_nan(started->state->gradient_norm) : (double)NAN;
     figures->loss_scale = started->state->loss_scale;
     if (isfinite(figures->gradient_norm)) return VT_OK;

@@ -1,5 +1,4 @@
-#include "training/trainer.h"
-
+/* Opening and closing a trainer, and what others ask it. */
 #include <stdlib.h>
 
 #include "base/memory.h"
@@ -143,7 +142,7 @@ vt_status vt_trainer_build(const vt_config *config, const vt_trainer_options *op
     trainer->schedule = options->schedule != NULL ? options->schedule : vt_schedule_of(config);
     trainer->shape =
         vt_schedule_shape(config, vt_world_coordinate(world, VT_AXIS_PIPELINE), vt_config_longest_rollout(config));
-    trainer->length = (vt_schedule_length){.run = options->steps, .epoch = options->steps_per_epoch};
+    trainer->length.run = options->steps;
     VT_TRY(vt_model_check(config, backend));
     VT_TRY(vt_parallel_open(config, world, backend, model->tokens(config), &trainer->parallel));
     VT_TRY(vt_parameters_open(backend, trainer->parallel, &trainer->parameters));

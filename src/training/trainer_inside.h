@@ -14,9 +14,9 @@ typedef struct {
     float *losses;        /* [samples of this rank's part of a batch] */
     int64_t *samples;     /* their indices in the data set; -1: not known */
     vt_source *source;    /* NULL: not known */
-    int64_t index, sample_count, global_count;
-    int64_t terms; /* losses of each sample in the sum of the step: steps of forecast */
-    double learning_rate;
+    int64_t sample_count;
+    int64_t terms;           /* losses of each sample in the sum of the step: steps of forecast */
+    vt_step_figures figures; /* what is known of them before */
 } vt_started_step;
 
 /* Where a micro-batch in flight is: between a forward and the end of its backward. */
