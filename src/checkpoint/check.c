@@ -8,7 +8,6 @@
 #include "checkpoint/inside.h"
 #include "model/model.h"
 #include "source/sources.h"
-#include "task/task.h"
 
 vt_status vt_checkpoint_compare_vocabulary(const char *directory, const vt_task *task, vt_text *difference)
 {
@@ -286,19 +285,10 @@ done:
 
 /* ---- do its losses measure the same? ---- */
 
-static bool are_one_place(const char *a, const char *b)
-{
-    char *left = realpath(a, NULL), *right = realpath(b, NULL);
-    const bool same = left != NULL && right != NULL && strcmp(left, right) == 0;
-    free(left);
-    free(right);
-    return same;
-}
-
-/* What says which number of which samples a validation's loss is. What normalises the fields is the checkpoint's, so it
- * stays. Earlier checkpoints don't say the number of samples. */
-static vt_status compare_measures(vt_tensor_file *index, const vt_config *then, const vt_checkpoint_subject *subject,
-                                  vt_text *changes)
+/* They measure what says which number of which samples a validation's loss is. What normalises the fields is the
+ * checkpoint's, so it stays. Earlier checkpoints don't say the number of samples. */
+vt_status vt_checkpoint_compare_measure(vt_tensor_file *index, const char *directory,
+                                        const vt_checkpoint_subject *subject, vt_run_progress *progress)
 {
     static const char *const options[] = {"loss",    "lambda_rho",   "latitude_weights", "channel_weights",
                                           "missing", "valid_period", "time_step",        "stride",
@@ -308,39 +298,28 @@ static vt_status compare_measures(vt_tensor_file *index, const vt_config *then, 
     static const char *const loader[] = {"data_loader_config", NULL}, *const seed[] = {"seed", NULL};
     vt_status status = VT_OK;
     const vt_config *now = subject->config;
+    vt_config *then = NULL;
+    vt_text changes = {0};
+    const int64_t known = progress->validation_samples, samples = subject->validation_samples;
+    VT_TRY(vt_checkpoint_configuration(index, directory, &then));
     const bool was_noise = then->data_loader_config == VT_LOADER_SYNTHETIC,
                is_noise = now->data_loader_config == VT_LOADER_SYNTHETIC;
-    int64_t samples = subject->validation_samples;
-    vt_checkpoint_compare_options(then, now, options, changes);
+    vt_checkpoint_compare_options(then, now, options, &changes);
     for (int i = 0; sets[i] != NULL; i++) {
         char *was = vt_config_value_text(then, sets[i]), *is = vt_config_value_text(now, sets[i]);
         const char *const own[] = {sets[i], NULL};
-        if (!are_one_place(was, is)) vt_checkpoint_compare_options(then, now, own, changes);
+        if (!vt_checkpoint_is_one_place(was, is)) vt_checkpoint_compare_options(then, now, own, &changes);
         free(was);
         free(is);
     }
-    if (was_noise != is_noise) vt_checkpoint_compare_options(then, now, loader, changes);
+    if (was_noise != is_noise) vt_checkpoint_compare_options(then, now, loader, &changes);
     if (is_noise || strcmp(vt_source_kind_of(now)->name, "volumes") == 0)
-        vt_checkpoint_compare_options(then, now, seed, changes); /* draws them */
-    if (vt_tensor_file_has(index, "validation_samples"))
-        VT_TRY(vt_tensor_file_get_integer(index, "validation_samples", &samples));
-    else
-        vt_checkpoint_compare_options(then, now, limits, changes);
-    if (samples != subject->validation_samples)
-        vt_text_append(changes, "%s%lld validation samples, not %lld", changes->length > 0 ? ", and " : "",
-                       (long long)samples, (long long)subject->validation_samples);
-done:
-    return status;
-}
-
-vt_status vt_checkpoint_compare_measure(vt_tensor_file *index, const char *directory,
-                                        const vt_checkpoint_subject *subject, vt_run_progress *progress)
-{
-    vt_status status = VT_OK;
-    vt_config *then = NULL;
-    vt_text changes = {0};
-    VT_TRY(vt_checkpoint_configuration(index, directory, &then));
-    VT_TRY(compare_measures(index, then, subject, &changes));
+        vt_checkpoint_compare_options(then, now, seed, &changes); /* draws them */
+    if (known < 0)
+        vt_checkpoint_compare_options(then, now, limits, &changes);
+    else if (known != samples)
+        vt_text_append(&changes, "%s%lld validation samples, not %lld", changes.length > 0 ? ", and " : "",
+                       (long long)known, (long long)samples);
     if (changes.length == 0) goto done;
     vt_log_info("the smallest validation loss and the baseline's begin anew, as those of %s measure something else: %s",
                 directory, changes.characters);

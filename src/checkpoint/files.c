@@ -30,6 +30,12 @@ vt_status vt_checkpoint_checksum(const char *path, uint32_t *checksum)
     return status;
 }
 
+bool vt_checkpoint_is_one_place(const char *a, const char *b)
+{
+    struct stat one, other;
+    return stat(a, &one) == 0 && stat(b, &other) == 0 && one.st_dev == other.st_dev && one.st_ino == other.st_ino;
+}
+
 /* HDF5 1.10 trusts what a damaged file says of its own structures, so the index has a checksum that is looked at before
  * HDF5 is. */
 vt_status vt_checkpoint_write_checksum(const char *directory)

@@ -149,15 +149,15 @@ static vt_status follow_best(const char *path, char **found)
     char name[VT_CHECKPOINT_NAME] = "";
     struct stat info;
     const char *own = vt_file_name(path);
+    char *named = NULL;
     if (strcmp(own, "best") == 0 && lstat(path, &info) == 0 && !S_ISDIR(info.st_mode)) read_name(path, name);
     if (name[0] == '\0') return VT_OK;
-    *found = vt_text_format("%.*s%s", (int)(own - path), path, name);
-    VT_CHECK(is_checkpoint(*found), "%s names %s, but there is no such checkpoint beside it", path, name);
+    named = vt_text_format("%.*s%s", (int)(own - path), path, name);
+    VT_CHECK(is_checkpoint(named), "%s names %s, but there is no such checkpoint beside it", path, name);
+    *found = named;
+    return VT_OK;
 done:
-    if (status != VT_OK) {
-        free(*found);
-        *found = NULL;
-    }
+    free(named);
     return status;
 }
 

@@ -27,9 +27,6 @@ typedef struct {
 int64_t vt_stored_count(const vt_checkpoint_subject *subject);
 vt_stored_tensor vt_stored_at(const vt_checkpoint_subject *subject, int64_t index);
 
-/* Is it a frozen parameter, beside others with averages? It is its own average, which has this name. */
-bool vt_stored_average_name(const vt_checkpoint_subject *subject, int64_t index, char name[VT_STORED_NAME]);
-
 /* The parameter's name in files. */
 const char *vt_stored_name(const vt_parameter *parameter);
 
@@ -65,6 +62,9 @@ enum { VT_CHECKPOINT_VERSION = 2 };
 /* The attributes that keep a run's progress and the optimizer's, in the index. */
 vt_status vt_checkpoint_write_progress(vt_tensor_file *index, const vt_run_progress *progress,
                                        const vt_optimizer_progress *optimizer);
+
+/* Are both paths there, and name the same file or directory? */
+bool vt_checkpoint_is_one_place(const char *a, const char *b);
 
 /* malloc'd, as all names here are. */
 char *vt_checkpoint_shard_name(int64_t rank, int64_t ranks);

@@ -68,14 +68,6 @@ vt_stored_tensor vt_stored_at(const vt_checkpoint_subject *subject, int64_t inde
     return tensor;
 }
 
-bool vt_stored_average_name(const vt_checkpoint_subject *subject, int64_t index, char name[VT_STORED_NAME])
-{
-    if (index >= vt_parameters_count(subject->parameters)) return false;
-    const vt_parameter *parameter = vt_parameters_at(subject->parameters, index);
-    snprintf(name, VT_STORED_NAME, "average/%s", vt_stored_name(parameter));
-    return parameter->frozen && vt_kept_average(vt_optimizer_kept(subject->optimizer)) >= 0;
-}
-
 int vt_stored_boxes(const vt_stored_tensor *tensor, vt_tensor_box boxes[VT_TENSOR_BOXES])
 {
     const vt_parameter *parameter = tensor->parameter;

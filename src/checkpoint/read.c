@@ -6,7 +6,6 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "checkpoint/inside.h"
-#include "storage/safetensors.h"
 #include "storage/trial.h"
 
 /* An attribute of the index that keeps a double, or an int64_t. */
@@ -19,6 +18,7 @@ typedef struct {
 static const attribute rows_of_run[] = {
     {"global_batch_size", offsetof(vt_run_progress, batch), false, true},
     {"training_samples", offsetof(vt_run_progress, training_samples), false, true},
+    {"validation_samples", offsetof(vt_run_progress, validation_samples), false, true},
     {"step", offsetof(vt_run_progress, step), false, false},
     {"epoch", offsetof(vt_run_progress, epoch), false, false},
     {"epoch_steps", offsetof(vt_run_progress, epoch_steps), false, false},
@@ -156,33 +156,25 @@ static vt_status finish_reading(const char *path, const vt_checkpoint_subject *s
     return VT_OK;
 }
 
-/* What the run's back end had chosen by timing, so that it keeps to it on the same machine. */
-static vt_status read_choices(vt_tensor_file *index, vt_backend *backend)
-{
-    vt_status status = VT_OK;
-    char *text = NULL;
-    if (backend->choices_take == NULL || !vt_tensor_file_has(index, "choices")) return VT_OK;
-    VT_TRY(vt_tensor_file_get_text(index, "choices", &text));
-    backend->choices_take(backend, text);
-done:
-    free(text);
-    return status;
-}
-
 static vt_status read_own_parts(const char *directory, const vt_checkpoint_subject *subject, vt_run_progress *progress,
                                 bool *damaged)
 {
     vt_status status = VT_OK;
     vt_tensor_file *index = NULL;
     vt_optimizer_progress optimizer = {0};
+    char *choices = NULL;
     VT_TRY(vt_checkpoint_open(directory, subject->world, &index, damaged));
     VT_TRY(vt_checkpoint_join_data(index, directory, subject, VT_RESUMED_AND_DATA));
     VT_TRY(vt_checkpoint_check_model(index, directory, subject));
-    *progress = (vt_run_progress){.restart_step = -1};
+    *progress = (vt_run_progress){.restart_step = -1, .validation_samples = -1};
     VT_TRY(read_rows(index, rows_of_run, progress));
     reopen_epoch(subject->config, progress);
     VT_TRY(vt_checkpoint_check_run(index, directory, subject, progress));
-    VT_TRY(read_choices(index, subject->backend));
+    if (subject->backend->choices_take != NULL && vt_tensor_file_has(index, "choices")) {
+        /* what the run's back end had chosen by timing, so that it keeps to it on the same machine */
+        VT_TRY(vt_tensor_file_get_text(index, "choices", &choices));
+        subject->backend->choices_take(subject->backend, choices);
+    }
     VT_TRY(read_rows(index, rows_of_optimizer, &optimizer));
     optimizer.averaged = optimizer.updates; /* an average that begins here has its first value */
     if (vt_checkpoint_has_average(index))
@@ -204,6 +196,7 @@ static vt_status read_own_parts(const char *directory, const vt_checkpoint_subje
     if (begins) vt_optimizer_average_begin(subject->optimizer);
     if (begins) vt_log_info("ema_decay: %s holds no average, so it begins with the weights there", directory);
 done:
+    free(choices);
     vt_tensor_file_close(&index);
     return status;
 }

@@ -243,20 +243,14 @@ done:
     return status;
 }
 
-/* A name for a checkpoint that nothing has yet: step-00000014.aside, then -1, -2, … behind it. */
-static char *name_aside(const char *path)
-{
-    char *name = vt_text_format("%s.aside", path);
-    for (int i = 1; vt_output_exists(name); i++) {
-        free(name);
-        name = vt_text_format("%s.aside-%d", path, i);
-    }
-    return name;
-}
-
+/* To a name that nothing has yet: step-00000014.aside, then -1, -2, … behind it. */
 static void set_aside(const char *path, const char *why)
 {
-    char *aside = name_aside(path);
+    char *aside = vt_text_format("%s.aside", path);
+    for (int i = 1; vt_output_exists(aside); i++) {
+        free(aside);
+        aside = vt_text_format("%s.aside-%d", path, i);
+    }
     if (rename(path, aside) == 0)
         vt_log_info("%s %s: renamed to %s", path, why, aside);
     else
@@ -315,19 +309,13 @@ static vt_status adopt_best(vt_checkpoint_store *store)
     return named ? name_best(store, step) : VT_OK;
 }
 
-static bool are_same_directory(const char *a, const char *b)
-{
-    struct stat one, other;
-    return stat(a, &one) == 0 && stat(b, &other) == 0 && one.st_dev == other.st_dev && one.st_ino == other.st_ino;
-}
-
 /* `best` may be missing when the run died right after a save, or name one that was set aside. The checkpoint `read` may
  * itself have been set aside before, and another one of its step be there. */
 static vt_status restore_best(vt_checkpoint_store *store, const char *read, vt_run_progress *progress)
 {
     vt_status status = VT_OK;
     char *path = step_path(store, progress->step, "");
-    if (progress->validation_loss <= progress->best_loss && are_same_directory(read, path))
+    if (progress->validation_loss <= progress->best_loss && vt_checkpoint_is_one_place(read, path))
         VT_TRY(name_best(store, progress->step));
     if (best_step(store) < 0) {
         unlink(store->best);

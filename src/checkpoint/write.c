@@ -103,7 +103,6 @@ static vt_status write_description(vt_tensor_file *file, const vt_checkpoint_wor
     const char *choices = work->choices;
     char *yaml = vt_config_text(config);
     VT_TRY(vt_tensor_file_set_integers(file, "seed", 1, &config->seed));
-    VT_TRY(vt_tensor_file_set_integers(file, "validation_samples", 1, &subject->validation_samples));
     VT_TRY(vt_tensor_file_set_integers(file, "parameter_count", 1, &parameters));
     if (vt_kept_average(vt_optimizer_kept(subject->optimizer)) >= 0) {
         VT_TRY(vt_tensor_file_set_real(file, "ema_decay", config->ema_decay));
@@ -124,6 +123,7 @@ static vt_status link_tensors(vt_tensor_file *file, const vt_checkpoint_subject 
 {
     vt_status status = VT_OK;
     int64_t ranks = vt_world_ranks(subject->world), begin = 0, end = 0;
+    const bool averages = vt_kept_average(vt_optimizer_kept(subject->optimizer)) >= 0;
     char average[VT_STORED_NAME];
     char **shards = vt_allocate((size_t)ranks, sizeof *shards, "a checkpoint");
     vt_tensor_part *parts = vt_allocate((size_t)(count + 1), sizeof *parts, "a checkpoint");
@@ -139,8 +139,10 @@ static vt_status link_tensors(vt_tensor_file *file, const vt_checkpoint_subject 
         }
         if (i + 1 < vt_stored_count(subject) && strcmp(vt_stored_at(subject, i + 1).name, tensor.name) == 0) continue;
         VT_TRY(vt_tensor_file_link(file, tensor.name, &shape, end - begin, parts + begin));
-        if (vt_stored_average_name(subject, i, average))
+        if (averages && i < vt_parameters_count(subject->parameters) && tensor.parameter->frozen) {
+            snprintf(average, sizeof average, "average/%s", vt_stored_name(tensor.parameter)); /* its own average */
             VT_TRY(vt_tensor_file_link(file, average, &shape, end - begin, parts + begin));
+        }
         begin = end;
     }
 done:
@@ -211,6 +213,7 @@ vt_status vt_checkpoint_work_begin(const char *directory, const vt_checkpoint_su
                                  .copy = copy};
     work->progress.batch = subject->config->global_batch_size;
     work->progress.training_samples = subject->training_samples;
+    work->progress.validation_samples = subject->validation_samples;
     if (backend->choices_text != NULL) work->choices = backend->choices_text(backend);
     work->shard_bytes = vt_allocate((size_t)vt_world_ranks(world), sizeof *work->shard_bytes, "a checkpoint");
     work->shard_checksums = vt_allocate((size_t)vt_world_ranks(world), sizeof *work->shard_checksums, "a checkpoint");

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
-#include "optimizer/kept.h"
+#include "optimizer/optimizer.h"
 
 /* Of one tensor. */
 typedef struct {

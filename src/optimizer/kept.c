@@ -1,10 +1,10 @@
-#include "optimizer/kept.h"
-
+/* What an optimizer keeps beside the values. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "backend/codes.h"
 #include "base/memory.h"
+#include "optimizer/optimizer.h"
 
 enum { MOST_PLACES = 2 * VT_OPTIMIZER_STATES + 1, ALIGNMENT = 16 };
 

@@ -72,7 +72,7 @@ const vt_optimizer_kind *vt_optimizer_kind_for(const vt_optimizer_kind *kind, co
 /* ---- updates of whole tensors, of which a rank may have parts only: for kinds whose step of an element depends on
  * others of its tensor ---- */
 
-typedef struct vt_kept vt_kept; /* kept.h */
+typedef struct vt_kept vt_kept; /* optimizer.h */
 
 /* What this rank updates of a tensor. */
 typedef struct {

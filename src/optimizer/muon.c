@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "optimizer/kept.h"
+#include "optimizer/optimizer.h"
 #include "storage/tensor_box.h"
 
 typedef struct {

@@ -4,7 +4,6 @@
 
 #include "backend/step_state.h"
 #include "base/memory.h"
-#include "config/stages.h"
 
 /* What begins a step, as vt_step_state has it. More of them than steps can be pending: a device may read one late. */
 enum { BEGUN = 4, BEGUN_BYTES = offsetof(vt_step_state, step) + sizeof(uint32_t) };

@@ -13,10 +13,8 @@
 #include "base/profile.h"
 #include "base/text.h"
 #include "config/benchy.h"
-#include "training/reader.h"
 #include "training/run_inside.h"
 #include "training/stop.h"
-#include "training/trainer_inside.h"
 
 static const char *const names[VT_BENCHY_TESTS] = {"IO", "SYNTHETIC", "FULL"};
 
@@ -231,17 +229,6 @@ done:
 
 /* ---- all of it ---- */
 
-static void log_settings(const char *path, vt_benchy_profile profile)
-{
-    static const char *const modes[] = {"Profiling mode single. Starting profiler on rank 0 only.",
-                                        "Profiling mode all. Starting profiler on all ranks.", NULL};
-    if (path != NULL)
-        vt_log_info("BENCHY::INFO::Message: Using benchy configuration file %s.", path);
-    else
-        vt_log_info("BENCHY::INFO::Message: Using default benchy configuration.");
-    if (modes[profile] != NULL) vt_log_info("BENCHY::INFO::Message: %s", modes[profile]);
-}
-
 static void close_bench(bench *b)
 {
     for (int test = 0; test < VT_BENCHY_TESTS; test++) {
@@ -257,6 +244,8 @@ static void close_bench(bench *b)
 
 vt_status vt_run_benchy(const vt_run *run, bool *trains_on)
 {
+    static const char *const modes[] = {"Profiling mode single. Starting profiler on rank 0 only.",
+                                        "Profiling mode all. Starting profiler on all ranks.", NULL};
     vt_status status = VT_OK;
     bench b = {.trainer = run->loop.trainer, .world = run->world, .loader = run->loop.training_loader, .epoch = -1};
     const bool first = vt_world_rank(b.world) == 0;
@@ -264,7 +253,9 @@ vt_status vt_run_benchy(const vt_run *run, bool *trains_on)
     if (path != NULL && path[0] == '\0') path = NULL;
     VT_TRY(vt_world_agree(b.world, vt_benchy_settings_open(path, &b.settings)));
     VT_TRY(vt_world_agree(b.world, first ? open_json(&b, run->directory) : VT_OK));
-    log_settings(path, b.settings.profile);
+    vt_log_info("BENCHY::INFO::Message: Using %s%s.", path != NULL ? "benchy configuration file " : "default benchy ",
+                path != NULL ? path : "configuration");
+    if (modes[b.settings.profile] != NULL) vt_log_info("BENCHY::INFO::Message: %s", modes[b.settings.profile]);
     const bool profiles =
         b.settings.profile == VT_BENCHY_PROFILE_ALL || (first && b.settings.profile == VT_BENCHY_PROFILE_SINGLE);
     if (profiles) vt_profile_start();

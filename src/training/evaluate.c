@@ -6,7 +6,6 @@
 #include "base/memory.h"
 #include "data/loader.h"
 #include "storage/unpack.h"
-#include "training/reader.h"
 #include "training/stop.h"
 #include "training/trainer_inside.h"
 

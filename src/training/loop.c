@@ -6,10 +6,8 @@
 #include "base/memory.h"
 #include "base/profile.h"
 #include "config/stages.h"
-#include "training/reader.h"
 #include "training/run_inside.h"
 #include "training/stop.h"
-#include "training/trainer_inside.h"
 
 const vt_run_progress vt_run_progress_start = {.validation_loss = NAN, .best_loss = INFINITY, .persistence_loss = NAN};
 
@@ -250,7 +248,7 @@ static vt_status checkpoint(vt_loop *loop, vt_status earlier)
     if (!stop) return VT_OK;
     VT_TRY(vt_checkpoint_saver_wait(loop->saver));
     vt_log_info("Stopped by %s after step %lld, with a checkpoint; the same command with --resume goes on from there",
-                vt_stop_requested() ? vt_stop_reason() : "a signal to another rank", (long long)loop->progress.step);
+                vt_stop_reason(), (long long)loop->progress.step);
     status = VT_STOPPED;
 done:
     return status;

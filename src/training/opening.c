@@ -1,7 +1,6 @@
 /* What the log says before a run's first step. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/file.h"
 #include "base/log.h"
@@ -10,9 +9,7 @@
 #include "config/stages.h"
 #include "journal/record.h"
 #include "model/split.h"
-#include "training/reader.h"
 #include "training/run_inside.h"
-#include "training/trainer_inside.h"
 
 /* ---- the lines for people ---- */
 

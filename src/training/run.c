@@ -11,10 +11,8 @@
 #include "journal/run_directory.h"
 #include "report/run_files.h"
 #include "storage/output_file.h"
-#include "training/reader.h"
 #include "training/run_inside.h"
 #include "training/stop.h"
-#include "training/trainer_inside.h"
 
 static vt_status open_data(vt_run *run)
 {

@@ -6,6 +6,7 @@
 #include "journal/record.h"
 #include "journal/sample_trace.h"
 #include "training/plan.h"
+#include "training/trainer_inside.h"
 
 /* ---- loop.c: the epochs: train, log, validate, log, checkpoint ---- */
 

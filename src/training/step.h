@@ -6,7 +6,6 @@
 
 #include "checkpoint/checkpoint.h"
 #include "data/loader.h"
-#include "optimizer/schedule.h"
 #include "task/task.h"
 #include "training/schedule.h"
 

@@ -5,10 +5,8 @@
 #include "base/log.h"
 #include "checkpoint/find.h"
 #include "source/sources.h"
-#include "training/reader.h"
 #include "training/run_inside.h"
 #include "training/stop.h"
-#include "training/trainer_inside.h"
 
 vt_status vt_run_open_test_set(vt_run *run)
 {
@@ -83,7 +81,7 @@ vt_status vt_run_score_test_set(vt_run *run)
         scores->tell_test(result.loss, best);
     } else if (status == VT_STOPPED) {
         vt_log_info("no final test loss: stopped by %s; `vitrain evaluate %s --split=test` computes it",
-                    vt_stop_requested() ? vt_stop_reason() : "a signal to another rank", run->directory);
+                    vt_stop_reason(), run->directory);
         status = VT_OK; /* all steps are done and saved */
     }
 done:

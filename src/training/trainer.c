@@ -5,7 +5,6 @@
 #include "config/stages.h"
 #include "source/sources.h"
 #include "training/plan.h"
-#include "training/reader.h"
 #include "training/trainer_inside.h"
 
 vt_type vt_trainer_type(const vt_config *config)

@@ -3,7 +3,6 @@
 #define VT_TRAINING_TRAINER_INSIDE_H
 
 #include "loss/loss.h"
-#include "optimizer/schedule.h"
 #include "task/rollout.h"
 #include "training/reader.h"
 #include "training/stage.h"

@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "journal/run_directory.h"
 #include "operations/guarded.h"
-#include "optimizer/schedule.h"
+#include "optimizer/optimizer.h"
 #include "rig.h"
 #include "settings.h"
 #include "test.h"
