@@ -172,6 +172,8 @@ vt_status vt_checkpoint_open(const char *directory, const vt_world *world, vt_te
 {
     vt_status status = VT_OK;
     int64_t version = 0;
+    bool unwanted;
+    if (damaged == NULL) damaged = &unwanted;
     char *path = vt_text_format("%s/checkpoint.h5", directory);
     char *checksum = vt_text_format("%s/checkpoint.crc32c", directory);
     *damaged = true;

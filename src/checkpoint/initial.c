@@ -329,9 +329,8 @@ done:
 static vt_status open_checkpoint(source *from, vt_text *changes)
 {
     vt_status status = VT_OK;
-    bool damaged = false;
     vt_config *stored = NULL;
-    VT_TRY(vt_checkpoint_open(from->path, from->subject->world, &from->index, &damaged));
+    VT_TRY(vt_checkpoint_open(from->path, from->subject->world, &from->index, NULL));
     VT_TRY(vt_checkpoint_join_data(from->index, from->path, from->subject, VT_INITIAL_AND_DATA));
     if (from->subject->config->weights == VT_WEIGHTS_AVERAGE && vt_checkpoint_has_average(from->index)) {
         from->group = "average";

@@ -115,7 +115,7 @@ void vt_checkpoint_compare_options(const vt_config *stored, const vt_config *con
 vt_status vt_checkpoint_compare_vocabulary(const char *directory, const vt_task *task, vt_text *difference);
 
 /* Opens a whole checkpoint of a known version; the ranks share the check of the shards (world may be NULL). *damaged
- * tells, of a failure, whether the files are at fault. */
+ * (NULL: not wanted) tells, of a failure, whether the files are at fault. */
 vt_status vt_checkpoint_open(const char *directory, const vt_world *world, vt_tensor_file **index, bool *damaged);
 
 /* ---- one checkpoint on its way to the disk (write.c) ---- */

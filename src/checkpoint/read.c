@@ -212,8 +212,7 @@ static vt_status read_own_parameters(const char *path, const vt_checkpoint_subje
 {
     vt_status status = VT_OK;
     vt_tensor_file *index = NULL;
-    bool damaged = false;
-    VT_TRY(vt_checkpoint_open(path, subject->world, &index, &damaged));
+    VT_TRY(vt_checkpoint_open(path, subject->world, &index, NULL));
     VT_TRY(vt_checkpoint_join_data(index, path, subject, VT_FORECAST_AND_DATA));
     VT_TRY(vt_checkpoint_check_model(index, path, subject));
     const bool averaged = subject->config->weights == VT_WEIGHTS_AVERAGE && vt_checkpoint_has_average(index);
@@ -294,11 +293,10 @@ static vt_status export_parameters(void *context)
     vt_status status = VT_OK;
     wanted_export *wanted = context;
     vt_tensor_file *index = NULL;
-    bool damaged = false;
     char **names = NULL;
     int64_t count = 0, more = 0, most = vt_tensor_files_bytes(wanted->directory) / 4;
     vt_named_tensor *tensors = NULL;
-    VT_TRY(vt_checkpoint_open(wanted->directory, NULL, &index, &damaged));
+    VT_TRY(vt_checkpoint_open(wanted->directory, NULL, &index, NULL));
     wanted->averaged = wanted->weights == VT_WEIGHTS_AVERAGE && vt_checkpoint_has_average(index);
     const char *group = wanted->averaged ? "average" : "parameters";
     VT_TRY(vt_tensor_file_list(index, group, &names, &count));

@@ -279,8 +279,7 @@ static vt_status look_into(const char *directory, int64_t *step, uint32_t *check
 {
     vt_status status = VT_OK;
     vt_tensor_file *index = NULL;
-    bool damaged = false;
-    VT_TRY(vt_checkpoint_open(directory, NULL, &index, &damaged));
+    VT_TRY(vt_checkpoint_open(directory, NULL, &index, NULL));
     VT_TRY(vt_tensor_file_get_integer(index, "step", step));
     VT_TRY(vt_checkpoint_checksum(directory, checksum));
 done:

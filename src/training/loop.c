@@ -303,15 +303,12 @@ static void finish_saving(vt_loop *loop)
 /* On a device that works on its own only one step was timed: the time of all steps is divided like that one's. */
 static vt_step_times times_of_epoch(const vt_loop *loop)
 {
-    vt_step_times times = loop->progress.epoch_times;
-    double measured = times.forward + times.backward + times.communication + times.optimizer;
-    double all = loop->progress.epoch_seconds - loop->progress.epoch_waited;
-    if (loop->trainer->backend->shares_host_memory || measured <= 0) return times;
-    times.forward *= all / measured;
-    times.backward *= all / measured;
-    times.communication *= all / measured;
-    times.optimizer *= all / measured;
-    return times;
+    const vt_step_times own = loop->progress.epoch_times;
+    const double measured = own.forward + own.backward + own.communication + own.optimizer;
+    const double factor = (loop->progress.epoch_seconds - loop->progress.epoch_waited) / measured;
+    if (loop->trainer->backend->shares_host_memory || measured <= 0) return own;
+    return (vt_step_times){factor * own.forward, factor * own.backward, factor * own.communication,
+                           factor * own.optimizer};
 }
 
 static vt_status note_epoch(vt_loop *loop, bool told)

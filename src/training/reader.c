@@ -10,7 +10,6 @@
 #include "config/stages.h"
 #include "model/model.h"
 #include "source/sources.h"
-#include "training/stage.h"
 #include "training/trainer_inside.h"
 
 enum { MOST_WORKERS = 16 }; /* of those that are chosen here: no memory keeps up with more */

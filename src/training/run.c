@@ -382,10 +382,7 @@ done:
     if (status == VT_ERROR) vt_log_failure(vt_error_text());
     close_run(&run);
     vt_stop_unwatch();
-    if (status == VT_ERROR)
-        vt_log_close();
-    else if (vt_log_close() != VT_OK && status == VT_OK)
-        status = VT_ERROR;
+    if (vt_log_close() != VT_OK && status == VT_OK) status = VT_ERROR;
     if (status == VT_STOPPED && vt_error_text()[0] != '\0') { /* it can go on all the same, as its status says */
         fprintf(stderr, "vitrain: %s\n", vt_error_text());
         vt_error_clear();
