@@ -50,8 +50,7 @@ void vt_reader_log(const vt_config *config, const vt_world *world, const vt_sour
 vt_status vt_reader_next(const vt_trainer *trainer, vt_loader *loader, const vt_batch **batch, double *waited,
                          int64_t *replaced);
 
-/* ---- a source's frames in the memory of a device (cache: device), where batches are assembled from them
- * (device_cache.c) ---- */
+/* ---- a source's frames in the memory of a device (cache: device), where batches are assembled from them ---- */
 
 typedef struct vt_device_cache vt_device_cache;
 

@@ -276,8 +276,8 @@ static vt_status begin(vt_run *run)
     vt_status status = VT_OK;
     vt_world *world = run->world;
     VT_TRY(vt_world_agree(world, vt_run_restore(run)));
-    run->loop.length = vt_loop_length_of(run->config, vt_source_batches(run->training, run->config->global_batch_size),
-                                         &run->loop.progress);
+    run->loop.length =
+        vt_loop_length_of(run->config, vt_loader_batch_count(run->loop.training_loader), &run->loop.progress);
     if (run->loop.progress.epoch >= run->loop.length.epochs) {
         run->is_finished = !lacks_its_end(run);
         if (run->is_finished) {

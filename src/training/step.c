@@ -26,18 +26,13 @@ static void charge_time(vt_trainer *trainer, double *part)
 
 /* ---- a training step ---- */
 
-static bool only_last_counts(const vt_trainer *trainer)
-{
-    return trainer->config->rollout_gradient == VT_ROLLOUT_GRADIENT_LAST;
-}
-
 /* Losses of the current step: losses [samples] += them, so that a bad value in any step's target shows. */
 static void add_losses(vt_trainer *trainer, vt_micro_batch *samples, float *losses)
 {
     vt_backend *backend = trainer->backend;
     double *total = vt_trainer_counts_in_sums(trainer) ? &vt_optimizer_state(trainer->optimizer)->losses : NULL;
     const vt_matrix sum = vt_matrix_make(losses, 1, vt_pass_samples(&samples->pass));
-    const bool is_first = samples->rollout->step == 0 || only_last_counts(trainer);
+    const bool is_first = samples->rollout->step == 0 || trainer->shape.last_alone;
     const vt_matrix own = is_first ? sum : vt_pass_push_wide(&samples->pass, 1, sum.columns);
     vt_micro_batch_losses(trainer, samples, samples->prediction, own.data, total);
     if (!is_first) vt_matrix_add(backend, sum, own, sum);
@@ -77,7 +72,7 @@ static void forward(vt_trainer *trainer, const vt_batch *batch, const vt_action 
     samples->pass.has_backward = action->kind == VT_FORWARD;
     take_messages(trainer, &samples->pass, action->taken);
     vt_micro_batch_predict(trainer, samples);
-    if (trainer->stage.place.is_last && is_first_time && !(only_last_counts(trainer) && action->kind == VT_PREDICT))
+    if (trainer->stage.place.is_last && is_first_time && !(trainer->shape.last_alone && action->kind == VT_PREDICT))
         add_losses(trainer, samples, trainer->losses + index * count);
     if (action->kind == VT_PREDICT) {
         if (trainer->stage.place.is_last)
@@ -95,7 +90,7 @@ static void forward(vt_trainer *trainer, const vt_batch *batch, const vt_action 
 static void backward(vt_trainer *trainer, const vt_batch *batch, const vt_action *action, bool last)
 {
     vt_micro_batch *samples = vt_micro_batch_find(trainer, action->micro_batch);
-    const int64_t rollout = trainer->shape.rollout, first = only_last_counts(trainer) ? rollout - 1 : 0;
+    const int64_t rollout = trainer->shape.rollout, first = trainer->shape.last_alone ? rollout - 1 : 0;
     const float scale = 1.0f / (float)(batch->global_count * (rollout - first));
     vt_range_begin("backward");
     take_messages(trainer, &samples->pass, action->taken);
@@ -191,7 +186,7 @@ vt_status vt_step_start(vt_trainer *trainer, const vt_batch *batch)
     const int64_t rollout = batch->steps > 1 ? batch->steps : 1;
     trainer->record_anew = trainer->record_anew || rollout != trainer->shape.rollout;
     trainer->shape.rollout = rollout;
-    started->terms = only_last_counts(trainer) ? 1 : rollout;
+    started->terms = trainer->shape.last_alone ? 1 : rollout;
     started->source = batch->source;
     const double rate = vt_schedule_rate(trainer->config, trainer->length, trainer->steps_started);
     started->figures = (vt_step_figures){
