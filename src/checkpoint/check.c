@@ -285,7 +285,7 @@ done:
 
 /* ---- do its losses measure the same? ---- */
 
-/* They measure what says which number of which samples a validation's loss is. What normalises the fields is the
+/* Compares what decides which number a validation's loss is, and of which samples. What normalises the fields is the
  * checkpoint's, so it stays. Earlier checkpoints don't say the number of samples. */
 vt_status vt_checkpoint_compare_measure(vt_tensor_file *index, const char *directory,
                                         const vt_checkpoint_subject *subject, vt_run_progress *progress)

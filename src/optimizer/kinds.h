@@ -48,7 +48,7 @@ struct vt_optimizer_kind {
 VT_OPTIMIZERS(VT_OPTIMIZER_ROW) /* each in a file of its own */
 #undef VT_OPTIMIZER_ROW
 
-/* adam.c's, for the kinds that are based on it: the second of two states in numbers; NULL where a kind has one. */
+/* adam.c's, for the kinds that are based on it; the update is of one or two states, both in numbers. */
 void vt_adam_configure(const vt_config *config, vt_update *rule);
 void vt_adam_update(vt_backend *backend, const vt_update *rule, const vt_step_state *state, const float *gradients,
                     float *values, uint16_t *rounded, void *const *states, int64_t count);
