@@ -12,7 +12,7 @@
 
 #include "base/clock.h"
 #include "base/median.h"
-#include "checkpoint/saver.h"
+#include "checkpoint/store.h"
 #include "storage/output_file.h"
 
 enum { MATRICES = 24, SIDE = 1024, MOST_ROUNDS = 99 };

@@ -28,7 +28,6 @@
 #include "checkpoint/checkpoint.h"
 #include "planning/practice.h"
 #include "source/sources.h"
-#include "training/budget.h"
 #include "training/plan.h"
 #include "training/step.h"
 #include "training/trainer_inside.h"

@@ -6,27 +6,22 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "checkpoint/inside.h"
-#include "checkpoint/parts.h"
 #include "model/model.h"
 #include "source/sources.h"
-#include "task/task.h"
 
-vt_status vt_checkpoint_compare_vocabulary(const char *directory, const vt_checkpoint_subject *subject,
-                                           vt_text *difference)
+vt_status vt_checkpoint_compare_vocabulary(const char *directory, const vt_task *task, vt_text *difference)
 {
     vt_status status = VT_OK;
-    char *path = vt_checkpoint_vocabulary(directory), *line = NULL;
-    size_t size = 0, length;
-    int64_t count = 0, differs = -1, known = subject->vocabulary_size;
-    vt_text word = {0};
-    FILE *file = NULL;
-    if (subject->vocabulary == NULL) goto done;
-    VT_TRY(vt_file_open(path, &file, NULL));
-    for (; (length = vt_file_line(file, &line, &size)) > 0; count++) {
-        line[length - (line[length - 1] == '\n')] = '\0';
-        if (differs >= 0 || (count < known && strcmp(line, subject->vocabulary[count]) == 0)) continue;
+    enum { MOST_BYTES = 1 << 30 };
+    char *path = vt_checkpoint_vocabulary(directory), *text = NULL;
+    const char *differing = "";
+    int64_t count = 0, differs = -1, known = task->vocabulary_size;
+    if (task->vocabulary == NULL) goto done;
+    VT_TRY(vt_file_read(path, MOST_BYTES, &text, NULL));
+    for (char *rest = text, *word; (word = strsep(&rest, "\n")) != NULL && (rest != NULL || *word != '\0'); count++) {
+        if (differs >= 0 || (count < known && strcmp(word, task->vocabulary[count]) == 0)) continue;
         differs = count;
-        vt_text_append(&word, "%s", line);
+        differing = word;
     }
     if (differs < 0 && count < known) differs = count;
     if (differs >= 0)
@@ -34,13 +29,11 @@ vt_status vt_checkpoint_compare_vocabulary(const char *directory, const vt_check
             difference,
             "%s: word %lld is '%.60s' in the checkpoint's vocabulary of %lld words, '%.60s' in the one of %lld words "
             "that is used here; continue with the text that it was made with, or with --vocabulary=%s",
-            directory, (long long)differs, word.characters != NULL ? word.characters : "", (long long)count,
-            differs < known ? subject->vocabulary[differs] : "", (long long)known, path);
+            directory, (long long)differs, differing, (long long)count,
+            differs < known ? task->vocabulary[differs] : "", (long long)known, path);
 done:
-    if (file != NULL) fclose(file);
     free(path);
-    free(line);
-    vt_text_close(&word);
+    free(text);
     return status;
 }
 
@@ -52,36 +45,6 @@ bool vt_checkpoint_lacks(vt_tensor_file *file, const vt_parameter *parameter)
     const bool lacks = parameter->comes_later && vt_tensor_file_shape(file, name, &shape) != VT_OK;
     if (lacks) vt_error_clear();
     return lacks;
-}
-
-static vt_status check_shapes(vt_tensor_file *file, const char *directory, const vt_checkpoint_subject *subject)
-{
-    vt_status status = VT_OK;
-    const vt_parameters *parameters = subject->parameters;
-    int64_t stored = 0, count = vt_parameters_count(parameters);
-    char found_text[128], wanted_text[128];
-    vt_text words = {0};
-    VT_TRY(vt_checkpoint_compare_vocabulary(directory, subject, &words));
-    VT_CHECK(words.length == 0, "%s", words.characters);
-    VT_TRY(vt_tensor_file_get_integer(file, "parameter_count", &stored));
-    for (int64_t i = 0; i < count && !subject->forecasts; i++)
-        stored += vt_checkpoint_lacks(file, vt_parameters_at(parameters, i));
-    VT_CHECK(stored == count, "%s holds %lld parameters, the model has %lld: their depth differs", directory,
-             (long long)stored, (long long)count);
-    for (int64_t i = 0; i < count; i++) {
-        vt_stored_tensor tensor = vt_stored_at(subject, i);
-        vt_tensor_shape wanted = tensor.shape, found = {0};
-        if (!subject->forecasts && vt_checkpoint_lacks(file, tensor.parameter)) continue;
-        VT_TRY(vt_tensor_file_shape(file, tensor.name, &found));
-        vt_tensor_shape_text(&found, found_text);
-        vt_tensor_shape_text(&wanted, wanted_text);
-        VT_CHECK(strcmp(found_text, wanted_text) == 0,
-                 "%s: %s is %s in the checkpoint, %s in the model that the configuration asks for", directory,
-                 tensor.parameter->name, found_text, wanted_text);
-    }
-done:
-    vt_text_close(&words);
-    return status;
 }
 
 /* ---- the configuration that it was made with ---- */
@@ -130,11 +93,32 @@ done:
 vt_status vt_checkpoint_check_model(vt_tensor_file *index, const char *directory, const vt_checkpoint_subject *subject)
 {
     vt_status status = VT_OK;
-    const vt_config *config = subject->config;
-    VT_TRY(check_shapes(index, directory, subject));
-    VT_TRY(vt_checkpoint_check_options(index, directory, config, vt_model_kind_of(config)->identity,
+    const vt_parameters *parameters = subject->parameters;
+    int64_t stored = 0, count = vt_parameters_count(parameters);
+    char found_text[128], wanted_text[128];
+    vt_text words = {0};
+    VT_TRY(vt_checkpoint_compare_vocabulary(directory, subject->task, &words));
+    VT_CHECK(words.length == 0, "%s", words.characters);
+    VT_TRY(vt_tensor_file_get_integer(index, "parameter_count", &stored));
+    for (int64_t i = 0; i < count && !subject->forecasts; i++)
+        stored += vt_checkpoint_lacks(index, vt_parameters_at(parameters, i));
+    VT_CHECK(stored == count, "%s holds %lld parameters, the model has %lld: their depth differs", directory,
+             (long long)stored, (long long)count);
+    for (int64_t i = 0; i < count; i++) {
+        vt_stored_tensor tensor = vt_stored_at(subject, i);
+        vt_tensor_shape wanted = tensor.shape, found = {0};
+        if (!subject->forecasts && vt_checkpoint_lacks(index, tensor.parameter)) continue;
+        VT_TRY(vt_tensor_file_shape(index, tensor.name, &found));
+        vt_tensor_shape_text(&found, found_text);
+        vt_tensor_shape_text(&wanted, wanted_text);
+        VT_CHECK(strcmp(found_text, wanted_text) == 0,
+                 "%s: %s is %s in the checkpoint, %s in the model that the configuration asks for", directory,
+                 tensor.parameter->name, found_text, wanted_text);
+    }
+    VT_TRY(vt_checkpoint_check_options(index, directory, subject->config, vt_model_kind_of(subject->config)->identity,
                                        "its parameters are those of another model"));
 done:
+    vt_text_close(&words);
     return status;
 }
 
@@ -218,15 +202,15 @@ static bool same_states(const vt_optimizer_kind *a, const vt_optimizer_kind *b)
 static vt_status check_frozen(const char *directory, const vt_config *stored, const vt_checkpoint_subject *subject)
 {
     vt_status status = VT_OK;
+    const char *freeze = stored->freeze != NULL ? stored->freeze : "None";
     for (int64_t i = 0; i < vt_parameters_count(subject->parameters); i++) {
         const vt_parameter *parameter = vt_parameters_at(subject->parameters, i);
         VT_CHECK(
             parameter->frozen == vt_parameters_freezes(stored->freeze, parameter->name),
             "%s was made with freeze %s, by which %s is %s, and here it is %s: a run can't change that; resume with "
             "--freeze='%s', or begin a new run with the parameters, by --init_from=%s",
-            directory, stored->freeze != NULL ? stored->freeze : "None", parameter->name,
-            parameter->frozen ? "trained" : "frozen", parameter->frozen ? "frozen" : "trained",
-            stored->freeze != NULL ? stored->freeze : "None", directory);
+            directory, freeze, parameter->name, parameter->frozen ? "trained" : "frozen",
+            parameter->frozen ? "frozen" : "trained", freeze, directory);
     }
 done:
     return status;
@@ -262,10 +246,9 @@ static vt_status check_epoch(vt_tensor_file *file, const char *directory, const 
 {
     vt_status status = VT_OK;
     const vt_config *config = subject->config;
-    const int64_t samples = subject->training_samples;
-    int64_t batch = 0, then = 0;
+    const int64_t samples = subject->training_samples, batch = progress->batch;
+    int64_t then = progress->training_samples;
     static const char *const order[] = {"seed", "shuffle", "limit_nsamples", NULL};
-    VT_TRY(vt_tensor_file_get_integer(file, "global_batch_size", &batch));
     VT_CHECK(
         batch == config->global_batch_size,
         "%s was saved in the middle of an epoch with global_batch_size %lld, so training cannot continue with %lld",
@@ -273,9 +256,7 @@ static vt_status check_epoch(vt_tensor_file *file, const char *directory, const 
     VT_TRY(vt_checkpoint_check_options(
         file, directory, config, order,
         "it was saved in the middle of an epoch, and the epoch's other samples would come in another order"));
-    if (vt_tensor_file_has(file, "training_samples"))
-        VT_TRY(vt_tensor_file_get_integer(file, "training_samples", &then));
-    else /* earlier checkpoints don't say: as many as have been trained on, at least */
+    if (then == 0 && samples > 0) /* earlier checkpoints don't say: as many as have been trained on, at least */
         then = progress->epoch_steps * batch > samples ? progress->epoch_steps * batch : samples;
     VT_CHECK(then != samples - subject->crossing_samples || then == samples,
              "%s was saved in the middle of an epoch of %lld training samples, each within one file; now %lld more "
@@ -283,8 +264,7 @@ static vt_status check_epoch(vt_tensor_file *file, const char *directory, const 
              directory, (long long)then, (long long)subject->crossing_samples);
     VT_CHECK(then == samples,
              "%s was saved in the middle of an epoch of %lld training samples, but the data now have %lld: continue "
-             "with the "
-             "data that it was made with; --init_from=%s takes the parameters alone",
+             "with the data that it was made with; --init_from=%s takes the parameters alone",
              directory, (long long)then, (long long)samples, directory);
 done:
     return status;
@@ -305,19 +285,10 @@ done:
 
 /* ---- do its losses measure the same? ---- */
 
-static bool are_one_place(const char *a, const char *b)
-{
-    char *left = realpath(a, NULL), *right = realpath(b, NULL);
-    const bool same = left != NULL && right != NULL && strcmp(left, right) == 0;
-    free(left);
-    free(right);
-    return same;
-}
-
-/* What says which number of which samples a validation's loss is. What normalises the fields is the checkpoint's, so it
- * stays. Earlier checkpoints don't say the number of samples. */
-static vt_status compare_measures(vt_tensor_file *index, const vt_config *then, const vt_checkpoint_subject *subject,
-                                  vt_text *changes)
+/* Compares what decides which number a validation's loss is, and of which samples. What normalises the fields is the
+ * checkpoint's, so it stays. Earlier checkpoints don't say the number of samples. */
+vt_status vt_checkpoint_compare_measure(vt_tensor_file *index, const char *directory,
+                                        const vt_checkpoint_subject *subject, vt_run_progress *progress)
 {
     static const char *const options[] = {"loss",    "lambda_rho",   "latitude_weights", "channel_weights",
                                           "missing", "valid_period", "time_step",        "stride",
@@ -327,39 +298,28 @@ static vt_status compare_measures(vt_tensor_file *index, const vt_config *then, 
     static const char *const loader[] = {"data_loader_config", NULL}, *const seed[] = {"seed", NULL};
     vt_status status = VT_OK;
     const vt_config *now = subject->config;
+    vt_config *then = NULL;
+    vt_text changes = {0};
+    const int64_t known = progress->validation_samples, samples = subject->validation_samples;
+    VT_TRY(vt_checkpoint_configuration(index, directory, &then));
     const bool was_noise = then->data_loader_config == VT_LOADER_SYNTHETIC,
                is_noise = now->data_loader_config == VT_LOADER_SYNTHETIC;
-    int64_t samples = subject->validation_samples;
-    vt_checkpoint_compare_options(then, now, options, changes);
+    vt_checkpoint_compare_options(then, now, options, &changes);
     for (int i = 0; sets[i] != NULL; i++) {
         char *was = vt_config_value_text(then, sets[i]), *is = vt_config_value_text(now, sets[i]);
         const char *const own[] = {sets[i], NULL};
-        if (!are_one_place(was, is)) vt_checkpoint_compare_options(then, now, own, changes);
+        if (!vt_checkpoint_is_one_place(was, is)) vt_checkpoint_compare_options(then, now, own, &changes);
         free(was);
         free(is);
     }
-    if (was_noise != is_noise) vt_checkpoint_compare_options(then, now, loader, changes);
+    if (was_noise != is_noise) vt_checkpoint_compare_options(then, now, loader, &changes);
     if (is_noise || strcmp(vt_source_kind_of(now)->name, "volumes") == 0)
-        vt_checkpoint_compare_options(then, now, seed, changes); /* draws them */
-    if (vt_tensor_file_has(index, "validation_samples"))
-        VT_TRY(vt_tensor_file_get_integer(index, "validation_samples", &samples));
-    else
-        vt_checkpoint_compare_options(then, now, limits, changes);
-    if (samples != subject->validation_samples)
-        vt_text_append(changes, "%s%lld validation samples, not %lld", changes->length > 0 ? ", and " : "",
-                       (long long)samples, (long long)subject->validation_samples);
-done:
-    return status;
-}
-
-vt_status vt_checkpoint_compare_measure(vt_tensor_file *index, const char *directory,
-                                        const vt_checkpoint_subject *subject, vt_run_progress *progress)
-{
-    vt_status status = VT_OK;
-    vt_config *then = NULL;
-    vt_text changes = {0};
-    VT_TRY(vt_checkpoint_configuration(index, directory, &then));
-    VT_TRY(compare_measures(index, then, subject, &changes));
+        vt_checkpoint_compare_options(then, now, seed, &changes); /* draws them */
+    if (known < 0)
+        vt_checkpoint_compare_options(then, now, limits, &changes);
+    else if (known != samples)
+        vt_text_append(&changes, "%s%lld validation samples, not %lld", changes.length > 0 ? ", and " : "",
+                       (long long)known, (long long)samples);
     if (changes.length == 0) goto done;
     vt_log_info("the smallest validation loss and the baseline's begin anew, as those of %s measure something else: %s",
                 directory, changes.characters);

@@ -19,10 +19,9 @@ typedef struct {
     vt_parameters *parameters;
     vt_optimizer *optimizer;
     vt_gradient_sync *sync;
-    vt_task *task;  /* its description of the data goes with the parameters; it takes the checkpoint's normalisation */
+    vt_task *task;  /* its description of the data, and its words, go with the parameters; it takes the checkpoint's
+                       normalisation */
     bool forecasts; /* parameters alone are read to forecast with them, not to begin a run */
-    const char *const *vocabulary; /* [vocabulary_size], the words that the model knows, or NULL */
-    int64_t vocabulary_size;
     /* needed only where a run continues */
     int64_t training_samples; /* that an epoch's order is made of */
     int64_t crossing_samples; /* those of them that reach from one file into the next */

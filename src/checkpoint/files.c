@@ -30,20 +30,25 @@ vt_status vt_checkpoint_checksum(const char *path, uint32_t *checksum)
     return status;
 }
 
+bool vt_checkpoint_is_one_place(const char *a, const char *b)
+{
+    struct stat one, other;
+    return stat(a, &one) == 0 && stat(b, &other) == 0 && one.st_dev == other.st_dev && one.st_ino == other.st_ino;
+}
+
 /* HDF5 1.10 trusts what a damaged file says of its own structures, so the index has a checksum that is looked at before
  * HDF5 is. */
 vt_status vt_checkpoint_write_checksum(const char *directory)
 {
     vt_status status = VT_OK;
     uint32_t checksum = 0;
-    char *path = vt_text_format("%s/checkpoint.crc32c", directory);
-    FILE *file = NULL;
+    char *path = vt_text_format("%s/checkpoint.crc32c", directory), *line = NULL;
     VT_TRY(vt_checkpoint_checksum(directory, &checksum));
-    file = fopen(path, "w");
-    bool written = file != NULL && vt_file_close(file, fprintf(file, "%08x  checkpoint.h5\n", (unsigned)checksum) > 0);
-    VT_CHECK(written, "can't write %s: %s", path, strerror(errno));
+    line = vt_text_format("%08x  checkpoint.h5\n", (unsigned)checksum);
+    VT_TRY(vt_file_write(path, line, strlen(line)));
     VT_TRY(vt_output_synchronise(path));
 done:
+    free(line);
     free(path);
     return status;
 }
@@ -121,16 +126,15 @@ done:
     return status;
 }
 
-/* Those of version 1 have no checksum, which *has_checksum tells. */
-static vt_status check_index(const char *directory, bool *has_checksum)
+/* Those of version 1 have no checksum. */
+vt_status vt_checkpoint_check_index(const char *directory)
 {
     vt_status status = VT_OK;
     unsigned expected = 0;
     char *path = vt_text_format("%s/checkpoint.crc32c", directory);
     char *index = vt_text_format("%s/checkpoint.h5", directory);
     FILE *file = NULL;
-    *has_checksum = vt_output_exists(path);
-    if (!*has_checksum) goto done;
+    if (!vt_output_exists(path)) goto done;
     VT_TRY(vt_file_open(path, &file, NULL));
     VT_CHECK(fscanf(file, "%8x", &expected) == 1, "%s is damaged: it holds no checksum", path);
     VT_TRY(check_checksum(index, expected));
@@ -168,10 +172,12 @@ vt_status vt_checkpoint_open(const char *directory, const vt_world *world, vt_te
 {
     vt_status status = VT_OK;
     int64_t version = 0;
-    bool has_checksum = false;
+    bool unwanted;
+    if (damaged == NULL) damaged = &unwanted;
     char *path = vt_text_format("%s/checkpoint.h5", directory);
+    char *checksum = vt_text_format("%s/checkpoint.crc32c", directory);
     *damaged = true;
-    VT_TRY(check_index(directory, &has_checksum));
+    VT_TRY(vt_checkpoint_check_index(directory));
     VT_TRY(vt_tensor_file_open(path, index));
     VT_TRY(vt_tensor_file_get_integer(*index, "format_version", &version));
     *damaged = version < 1;
@@ -179,21 +185,16 @@ vt_status vt_checkpoint_open(const char *directory, const vt_world *world, vt_te
              "%s has format version %lld, this program reads versions 1 to %d: it was written by a newer vitrain", path,
              (long long)version, VT_CHECKPOINT_VERSION);
     *damaged = true;
-    VT_CHECK(version == 1 || has_checksum, "%s/checkpoint.crc32c is missing; the checkpoint is not whole without it",
-             directory);
+    VT_CHECK(version == 1 || vt_output_exists(checksum), "%s is missing; the checkpoint is not whole without it",
+             checksum);
     VT_TRY(check_shards(*index, directory, world != NULL ? vt_world_rank(world) : 0,
                         world != NULL ? vt_world_ranks(world) : 1, true));
     VT_TRY(vt_checkpoint_check_beside(*index, directory));
     *damaged = false;
 done:
+    free(checksum);
     free(path);
     return status;
-}
-
-vt_status vt_checkpoint_check_index(const char *directory)
-{
-    bool has_checksum;
-    return check_index(directory, &has_checksum);
 }
 
 vt_status vt_checkpoint_check_shard(vt_tensor_file *index, const char *directory, int shard, bool contents)

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/memory.h"
 #include "base/text.h"
 #include "storage/output_file.h"
 #include "storage/safetensors.h"
@@ -30,24 +31,40 @@ static bool is_checkpoint(const char *directory)
     return holds(directory, "checkpoint.h5") || holds(directory, "checkpoint.crc32c");
 }
 
-int64_t vt_checkpoint_step_of(const char *name)
+int64_t vt_checkpoint_step_of(const char *name, const char *end)
 {
-    long long step = 0;
-    int end = 0;
-    return sscanf(name, "step-%lld%n", &step, &end) == 1 && name[end] == '\0' && step >= 0 ? step : -1;
+    long long step = -1;
+    if (sscanf(name, "step-%lld", &step) != 1 || step < 0) return -1;
+    char *expected = vt_text_format("step-%08lld%s", step, end);
+    if (strcmp(name, expected) != 0) step = -1;
+    free(expected);
+    return step;
 }
 
-/* The highest step of the entries step-NNNNNNNN, -1 where there are none. */
-static int64_t newest_step(const char *directory)
+static int newest_first(const void *a, const void *b)
 {
-    int64_t newest = -1;
-    DIR *opened = opendir(directory);
-    for (const struct dirent *entry; opened != NULL && (entry = readdir(opened)) != NULL;) {
-        const int64_t step = vt_checkpoint_step_of(entry->d_name);
-        if (step > newest) newest = step;
+    const int64_t left = *(const int64_t *)a, right = *(const int64_t *)b;
+    return left > right ? -1 : left < right;
+}
+
+vt_status vt_checkpoint_list(const char *checkpoints, const char *end, vt_step_list *list)
+{
+    vt_status status = VT_OK;
+    DIR *opened = opendir(checkpoints);
+    *list = (vt_step_list){0};
+    VT_CHECK(opened != NULL || errno == ENOENT, "can't read the directory %s: %s", checkpoints, strerror(errno));
+    for (struct dirent *entry; opened != NULL && (errno = 0, entry = readdir(opened)) != NULL;) {
+        const int64_t step = vt_checkpoint_step_of(entry->d_name, end);
+        if (step < 0) continue;
+        list->steps = vt_grow(list->steps, (size_t)list->count, sizeof *list->steps, "the list of checkpoints");
+        list->steps[list->count++] = step;
     }
+    VT_CHECK(opened == NULL || errno == 0, "can't read the directory %s: %s", checkpoints, strerror(errno));
+    if (list->count > 1) qsort(list->steps, (size_t)list->count, sizeof *list->steps, newest_first);
+done:
     if (opened != NULL) closedir(opened);
-    return newest;
+    if (status != VT_OK) list->count = 0;
+    return status;
 }
 
 /* Of a link its target, of a file its first line; "" if that is not the name of a checkpoint. */
@@ -62,7 +79,7 @@ static void read_name(const char *path, char name[VT_CHECKPOINT_NAME])
     }
     name[length > 0 ? length : 0] = '\0';
     if (file != NULL) name[strcspn(name, "\r\n")] = '\0';
-    if (vt_checkpoint_step_of(name) < 0) name[0] = '\0';
+    if (vt_checkpoint_step_of(name, "") < 0) name[0] = '\0';
 }
 
 void vt_checkpoint_best_name(const char *checkpoints, char name[VT_CHECKPOINT_NAME])
@@ -90,8 +107,11 @@ static char *choose(const char *checkpoints, vt_checkpoint_use use)
 {
     char *best = use == VT_CHECKPOINT_TO_RESUME ? NULL : vt_checkpoint_best(checkpoints);
     if (best != NULL) return best;
-    const int64_t newest = newest_step(checkpoints);
-    return newest < 0 ? NULL : vt_text_format("%s/step-%08lld", checkpoints, (long long)newest);
+    vt_step_list list;
+    if (vt_checkpoint_list(checkpoints, "", &list) != VT_OK) vt_error_clear(); /* as if there were none */
+    if (list.count > 0) best = vt_text_format("%s/step-%08lld", checkpoints, (long long)list.steps[0]);
+    free(list.steps);
+    return best;
 }
 
 /* Files of others, and parameters where more is needed. */
@@ -128,15 +148,15 @@ static vt_status follow_best(const char *path, char **found)
     char name[VT_CHECKPOINT_NAME] = "";
     struct stat info;
     const char *own = vt_file_name(path);
+    char *named = NULL;
     if (strcmp(own, "best") == 0 && lstat(path, &info) == 0 && !S_ISDIR(info.st_mode)) read_name(path, name);
     if (name[0] == '\0') return VT_OK;
-    *found = vt_text_format("%.*s%s", (int)(own - path), path, name);
-    VT_CHECK(is_checkpoint(*found), "%s names %s, but there is no such checkpoint beside it", path, name);
+    named = vt_text_format("%.*s%s", (int)(own - path), path, name);
+    VT_CHECK(is_checkpoint(named), "%s names %s, but there is no such checkpoint beside it", path, name);
+    *found = named;
+    return VT_OK;
 done:
-    if (status != VT_OK) {
-        free(*found);
-        *found = NULL;
-    }
+    free(named);
     return status;
 }
 

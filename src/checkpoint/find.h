@@ -20,8 +20,16 @@ void vt_checkpoint_best_name(const char *checkpoints, char name[VT_CHECKPOINT_NA
 /* The path of the best checkpoint in <run>/checkpoints, malloc'd; NULL: there is none. */
 char *vt_checkpoint_best(const char *checkpoints);
 
-/* The step of an entry step-NNNNNNNN of <run>/checkpoints; -1: it is none. */
-int64_t vt_checkpoint_step_of(const char *name);
+/* The step of an entry step-NNNNNNNN<end> of <run>/checkpoints; -1: it is none. */
+int64_t vt_checkpoint_step_of(const char *name, const char *end);
+
+/* The steps of all such entries, to be freed also after a failure. A directory that is missing has none; one that can't
+ * be read is an error: a run that found it empty would start afresh. */
+typedef struct {
+    int64_t *steps; /* from the newest to the oldest */
+    int64_t count;
+} vt_step_list;
+vt_status vt_checkpoint_list(const char *checkpoints, const char *end, vt_step_list *list);
 
 /* Holds a checkpoint, so that a run doesn't remove it, until the descriptor that is returned is closed. -1: it was
  * removed. (By a shared lock; a file system without locks holds nothing.) */

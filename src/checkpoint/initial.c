@@ -148,17 +148,6 @@ done:
 
 /* ---- taking ---- */
 
-/* Keeps this rank's part of a tensor that was read as a whole. */
-static void put(const source *from, const vt_stored_tensor *tensor, const float *whole)
-{
-    vt_tensor_box boxes[VT_TENSOR_BOXES];
-    const int count = vt_stored_boxes(tensor, boxes);
-    float *next = from->room;
-    for (int j = 0; j < count; next += vt_tensor_count(&boxes[j++].shape))
-        vt_tensor_box_copy(&tensor->shape, whole, &boxes[j], next);
-    if (count > 0) vt_kept_put(vt_optimizer_kept(from->subject->optimizer), &tensor->part, from->room);
-}
-
 static vt_status read_whole(source *from, const place *at, float *values)
 {
     if (from->file == NULL) return vt_tensor_file_read(from->index, at->full, &at->shape, values);
@@ -204,7 +193,7 @@ static vt_status take(source *from, const vt_stored_tensor *tensor, const place 
     *takes = same || resamples;
     if (!*takes) return VT_OK;
     if (same && !resamples && from->index != NULL)
-        return vt_checkpoint_read_part(from->index, at->full, tensor, from->subject, from->room);
+        return vt_checkpoint_read_part(from->index, at->full, NULL, tensor, from->subject, from->room);
     values = vt_allocate((size_t)vt_tensor_count(&at->shape) + 1, sizeof *values, "a checkpoint");
     VT_TRY(read_whole(from, at, values));
     if (resamples) {
@@ -213,7 +202,7 @@ static vt_status take(source *from, const vt_stored_tensor *tensor, const place 
         vt_text_append(&from->told, "\ninit_from: pos_embed is interpolated from %lld×%lld tokens to %lld×%lld",
                        (long long)old[0], (long long)old[1], (long long)grid[0], (long long)grid[1]);
     }
-    put(from, tensor, resamples ? made : values);
+    VT_TRY(vt_checkpoint_read_part(NULL, NULL, resamples ? made : values, tensor, from->subject, from->room));
 done:
     free(values);
     free(made);
@@ -326,7 +315,7 @@ static vt_status tell_meanings(source *from, const vt_config *stored)
         vt_text_append(&from->told, "\n!init_from: its channels are others, or in another order, although as many: "
                                     "what is taken of the first and the last layer was learnt for those");
     vt_text_close(&line);
-    VT_TRY(vt_checkpoint_compare_vocabulary(from->path, subject, &line));
+    VT_TRY(vt_checkpoint_compare_vocabulary(from->path, subject->task, &line));
     if (line.length > 0) vt_text_append(&from->told, "\n!init_from: %s", line.characters);
 done:
     vt_fields_about_close(&about);
@@ -339,9 +328,8 @@ done:
 static vt_status open_checkpoint(source *from, vt_text *changes)
 {
     vt_status status = VT_OK;
-    bool damaged = false;
     vt_config *stored = NULL;
-    VT_TRY(vt_checkpoint_open(from->path, from->subject->world, &from->index, &damaged));
+    VT_TRY(vt_checkpoint_open(from->path, from->subject->world, &from->index, NULL));
     VT_TRY(vt_checkpoint_join_data(from->index, from->path, from->subject, VT_INITIAL_AND_DATA));
     if (from->subject->config->weights == VT_WEIGHTS_AVERAGE && vt_checkpoint_has_average(from->index)) {
         from->group = "average";

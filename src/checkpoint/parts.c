@@ -1,10 +1,10 @@
-#include "checkpoint/parts.h"
-
+/* Which tensors a checkpoint has, and who writes which boxes of them. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
+#include "checkpoint/inside.h"
 
 const char *vt_stored_name(const vt_parameter *parameter)
 {
@@ -55,7 +55,7 @@ vt_stored_tensor vt_stored_at(const vt_checkpoint_subject *subject, int64_t inde
     } else {
         if (!vt_kept_part_of(kept, place, parameter, &tensor.part)) return tensor;
         snprintf(prefix, sizeof prefix, "%s%s", place == vt_kept_average(kept) ? "" : "optimizer/",
-                 vt_kept_name(kept, place));
+                 vt_kept_state(kept, place)->name);
     }
     tensor.parameter = parameter;
     tensor.shape = whole_shape(&tensor);
@@ -66,14 +66,6 @@ vt_stored_tensor vt_stored_at(const vt_checkpoint_subject *subject, int64_t inde
     tensor.sliced =
         !tensor.is_whole && vt_parameters_is_sliced(parameters, place < 0 ? VT_BLOCK_VALUES : VT_BLOCK_MOMENTS);
     return tensor;
-}
-
-bool vt_stored_average_name(const vt_checkpoint_subject *subject, int64_t index, char name[VT_STORED_NAME])
-{
-    if (index >= vt_parameters_count(subject->parameters)) return false;
-    const vt_parameter *parameter = vt_parameters_at(subject->parameters, index);
-    snprintf(name, VT_STORED_NAME, "average/%s", vt_stored_name(parameter));
-    return parameter->frozen && vt_kept_average(vt_optimizer_kept(subject->optimizer)) >= 0;
 }
 
 int vt_stored_boxes(const vt_stored_tensor *tensor, vt_tensor_box boxes[VT_TENSOR_BOXES])

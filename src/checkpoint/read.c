@@ -6,11 +6,19 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "checkpoint/inside.h"
-#include "checkpoint/parts.h"
-#include "storage/safetensors.h"
 #include "storage/trial.h"
 
-const vt_progress_row vt_progress_rows[] = {
+/* An attribute of the index that keeps a double, or an int64_t. */
+typedef struct {
+    const char *name;       /* NULL behind the last */
+    size_t offset;          /* in vt_run_progress, or vt_optimizer_progress */
+    bool is_real, is_later; /* later: the first checkpoints lack it */
+} attribute;
+
+static const attribute rows_of_run[] = {
+    {"global_batch_size", offsetof(vt_run_progress, batch), false, true},
+    {"training_samples", offsetof(vt_run_progress, training_samples), false, true},
+    {"validation_samples", offsetof(vt_run_progress, validation_samples), false, true},
     {"step", offsetof(vt_run_progress, step), false, false},
     {"epoch", offsetof(vt_run_progress, epoch), false, false},
     {"epoch_steps", offsetof(vt_run_progress, epoch_steps), false, false},
@@ -38,22 +46,45 @@ const vt_progress_row vt_progress_rows[] = {
     {NULL, 0, false, false},
 };
 
-static vt_status read_progress(vt_tensor_file *file, vt_run_progress *progress)
+static const attribute rows_of_optimizer[] = {
+    {"optimizer_steps", offsetof(vt_optimizer_progress, updates), false, false},
+    {"loss_scale", offsetof(vt_optimizer_progress, loss_scale), true, true},
+    {"loss_scale_clean_steps", offsetof(vt_optimizer_progress, clean_steps), false, true},
+    {"loss_scale_tolerated", offsetof(vt_optimizer_progress, tolerated), false, true},
+    {NULL, 0, false, false},
+};
+
+static vt_status read_rows(vt_tensor_file *index, const attribute *row, void *progress)
 {
     vt_status status = VT_OK;
-    *progress = (vt_run_progress){.restart_step = -1};
-    for (const vt_progress_row *row = vt_progress_rows; row->name != NULL; row++) {
+    for (; row->name != NULL; row++) {
         void *at = (char *)progress + row->offset;
-        if (row->is_later && !vt_tensor_file_has(file, row->name)) continue;
-        if (row->is_real)
-            VT_TRY(vt_tensor_file_get_real(file, row->name, at));
-        else
-            VT_TRY(vt_tensor_file_get_integer(file, row->name, at));
+        if (row->is_later && !vt_tensor_file_has(index, row->name)) continue;
+        VT_TRY((row->is_real ? vt_tensor_file_get_real(index, row->name, at)
+                             : vt_tensor_file_get_integer(index, row->name, at)));
     }
-    if (vt_tensor_file_has(file, "training_samples")) { /* earlier checkpoints lack it */
-        VT_TRY(vt_tensor_file_get_integer(file, "training_samples", &progress->training_samples));
-        VT_TRY(vt_tensor_file_get_integer(file, "global_batch_size", &progress->batch));
+done:
+    return status;
+}
+
+static vt_status write_rows(vt_tensor_file *index, const attribute *row, const void *progress)
+{
+    vt_status status = VT_OK;
+    for (; row->name != NULL; row++) {
+        const void *at = (const char *)progress + row->offset;
+        VT_TRY((row->is_real ? vt_tensor_file_set_real(index, row->name, *(const double *)at)
+                             : vt_tensor_file_set_integers(index, row->name, 1, at)));
     }
+done:
+    return status;
+}
+
+vt_status vt_checkpoint_write_progress(vt_tensor_file *index, const vt_run_progress *progress,
+                                       const vt_optimizer_progress *optimizer)
+{
+    vt_status status = VT_OK;
+    VT_TRY(write_rows(index, rows_of_run, progress));
+    VT_TRY(write_rows(index, rows_of_optimizer, optimizer));
 done:
     return status;
 }
@@ -70,16 +101,18 @@ static void reopen_epoch(const vt_config *config, vt_run_progress *progress)
     }
 }
 
-vt_status vt_checkpoint_read_part(vt_tensor_file *index, const char *name, const vt_stored_tensor *tensor,
-                                  const vt_checkpoint_subject *subject, float *room)
+vt_status vt_checkpoint_read_part(vt_tensor_file *index, const char *name, const float *whole,
+                                  const vt_stored_tensor *tensor, const vt_checkpoint_subject *subject, float *room)
 {
     vt_status status = VT_OK;
     vt_tensor_box boxes[VT_TENSOR_BOXES];
     const int count = vt_stored_boxes(tensor, boxes);
     float *next = room;
-    for (int j = 0; j < count; j++) {
-        VT_TRY(vt_tensor_file_read_box(index, name, &boxes[j], next));
-        next += vt_tensor_count(&boxes[j].shape);
+    for (int j = 0; j < count; next += vt_tensor_count(&boxes[j++].shape)) {
+        if (whole != NULL)
+            vt_tensor_box_copy(&tensor->shape, whole, &boxes[j], next);
+        else
+            VT_TRY(vt_tensor_file_read_box(index, name, &boxes[j], next));
     }
     if (count > 0) vt_kept_put(vt_optimizer_kept(subject->optimizer), &tensor->part, room);
 done:
@@ -97,7 +130,7 @@ static vt_status read_tensors(vt_tensor_file *index, const vt_checkpoint_subject
         vt_stored_tensor tensor = vt_stored_at(subject, i);
         if (tensor.parameter == NULL || vt_checkpoint_lacks(index, tensor.parameter)) continue;
         if (group != NULL) snprintf(tensor.name, sizeof tensor.name, "%s/%s", group, vt_stored_name(tensor.parameter));
-        VT_TRY(vt_checkpoint_read_part(index, tensor.name, &tensor, subject, room));
+        VT_TRY(vt_checkpoint_read_part(index, tensor.name, NULL, &tensor, subject, room));
     }
 done:
     free(room);
@@ -123,50 +156,29 @@ static vt_status finish_reading(const char *path, const vt_checkpoint_subject *s
     return VT_OK;
 }
 
-/* What the run's back end had chosen by timing, so that it keeps to it on the same machine. */
-static vt_status read_choices(vt_tensor_file *index, vt_backend *backend)
-{
-    vt_status status = VT_OK;
-    char *text = NULL;
-    if (backend->choices_take == NULL || !vt_tensor_file_has(index, "choices")) return VT_OK;
-    VT_TRY(vt_tensor_file_get_text(index, "choices", &text));
-    backend->choices_take(backend, text);
-done:
-    free(text);
-    return status;
-}
-
-static vt_status read_optimizer_progress(vt_tensor_file *file, vt_optimizer_progress *progress)
-{
-    vt_status status = VT_OK;
-    VT_TRY(vt_tensor_file_get_integer(file, "optimizer_steps", &progress->updates));
-    if (vt_tensor_file_has(file, "loss_scale")) { /* earlier checkpoints had none */
-        VT_TRY(vt_tensor_file_get_real(file, "loss_scale", &progress->loss_scale));
-        VT_TRY(vt_tensor_file_get_integer(file, "loss_scale_clean_steps", &progress->clean_steps));
-    }
-    if (vt_tensor_file_has(file, "loss_scale_tolerated"))
-        VT_TRY(vt_tensor_file_get_integer(file, "loss_scale_tolerated", &progress->tolerated));
-    progress->averaged = progress->updates; /* an average that begins here has its first value */
-    if (vt_checkpoint_has_average(file))
-        VT_TRY(vt_tensor_file_get_integer(file, "averaged_steps", &progress->averaged));
-done:
-    return status;
-}
-
 static vt_status read_own_parts(const char *directory, const vt_checkpoint_subject *subject, vt_run_progress *progress,
                                 bool *damaged)
 {
     vt_status status = VT_OK;
     vt_tensor_file *index = NULL;
     vt_optimizer_progress optimizer = {0};
+    char *choices = NULL;
     VT_TRY(vt_checkpoint_open(directory, subject->world, &index, damaged));
     VT_TRY(vt_checkpoint_join_data(index, directory, subject, VT_RESUMED_AND_DATA));
     VT_TRY(vt_checkpoint_check_model(index, directory, subject));
-    VT_TRY(read_progress(index, progress));
+    *progress = (vt_run_progress){.restart_step = -1, .validation_samples = -1};
+    VT_TRY(read_rows(index, rows_of_run, progress));
     reopen_epoch(subject->config, progress);
     VT_TRY(vt_checkpoint_check_run(index, directory, subject, progress));
-    VT_TRY(read_choices(index, subject->backend));
-    VT_TRY(read_optimizer_progress(index, &optimizer));
+    if (subject->backend->choices_take != NULL && vt_tensor_file_has(index, "choices")) {
+        /* what the run's back end had chosen by timing, so that it keeps to it on the same machine */
+        VT_TRY(vt_tensor_file_get_text(index, "choices", &choices));
+        subject->backend->choices_take(subject->backend, choices);
+    }
+    VT_TRY(read_rows(index, rows_of_optimizer, &optimizer));
+    optimizer.averaged = optimizer.updates; /* an average that begins here has its first value */
+    if (vt_checkpoint_has_average(index))
+        VT_TRY(vt_tensor_file_get_integer(index, "averaged_steps", &optimizer.averaged));
     *damaged = true;
     const int64_t parameters = vt_parameters_count(subject->parameters);
     const bool begins =
@@ -184,6 +196,7 @@ static vt_status read_own_parts(const char *directory, const vt_checkpoint_subje
     if (begins) vt_optimizer_average_begin(subject->optimizer);
     if (begins) vt_log_info("ema_decay: %s holds no average, so it begins with the weights there", directory);
 done:
+    free(choices);
     vt_tensor_file_close(&index);
     return status;
 }
@@ -199,8 +212,7 @@ static vt_status read_own_parameters(const char *path, const vt_checkpoint_subje
 {
     vt_status status = VT_OK;
     vt_tensor_file *index = NULL;
-    bool damaged = false;
-    VT_TRY(vt_checkpoint_open(path, subject->world, &index, &damaged));
+    VT_TRY(vt_checkpoint_open(path, subject->world, &index, NULL));
     VT_TRY(vt_checkpoint_join_data(index, path, subject, VT_FORECAST_AND_DATA));
     VT_TRY(vt_checkpoint_check_model(index, path, subject));
     const bool averaged = subject->config->weights == VT_WEIGHTS_AVERAGE && vt_checkpoint_has_average(index);
@@ -281,11 +293,10 @@ static vt_status export_parameters(void *context)
     vt_status status = VT_OK;
     wanted_export *wanted = context;
     vt_tensor_file *index = NULL;
-    bool damaged = false;
     char **names = NULL;
     int64_t count = 0, more = 0, most = vt_tensor_files_bytes(wanted->directory) / 4;
     vt_named_tensor *tensors = NULL;
-    VT_TRY(vt_checkpoint_open(wanted->directory, NULL, &index, &damaged));
+    VT_TRY(vt_checkpoint_open(wanted->directory, NULL, &index, NULL));
     wanted->averaged = wanted->weights == VT_WEIGHTS_AVERAGE && vt_checkpoint_has_average(index);
     const char *group = wanted->averaged ? "average" : "parameters";
     VT_TRY(vt_tensor_file_list(index, group, &names, &count));

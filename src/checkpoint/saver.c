@@ -1,6 +1,4 @@
 #define _GNU_SOURCE /* gettid */
-#include "checkpoint/saver.h"
-
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -12,6 +10,7 @@
 #include "base/memory.h"
 #include "base/threads.h"
 #include "checkpoint/inside.h"
+#include "checkpoint/store.h"
 
 /* What is under way. */
 typedef enum { NOTHING, SHARDS, INDEX } stage;
@@ -98,9 +97,11 @@ done:
     return status;
 }
 
-static vt_status write_stage(vt_checkpoint_saver *saver)
+static void write_stage(vt_checkpoint_saver *saver)
 {
-    return saver->stage == SHARDS ? vt_checkpoint_work_shard(&saver->work) : write_index(saver);
+    saver->status = saver->stage == SHARDS ? vt_checkpoint_work_shard(&saver->work) : write_index(saver);
+    vt_error_move_out(&saver->error);
+    atomic_store(&saver->done, true);
 }
 
 /* Behind the threads that train, where they want the same cores. */
@@ -110,9 +111,7 @@ static void *run_thread(void *context)
     vt_checkpoint_saver *saver = context;
     vt_threads_roam();
     (void)setpriority(PRIO_PROCESS, (id_t)gettid(), getpriority(PRIO_PROCESS, 0) + NICE);
-    saver->status = write_stage(saver);
-    vt_error_move_out(&saver->error);
-    atomic_store(&saver->done, true);
+    write_stage(saver);
     return NULL;
 }
 
@@ -125,10 +124,7 @@ static void start_stage(vt_checkpoint_saver *saver, stage next)
     atomic_store(&saver->done, !takes_part);
     if (!takes_part) return;
     saver->has_thread = saver->copies && pthread_create(&saver->thread, NULL, run_thread, saver) == 0;
-    if (saver->has_thread) return;
-    saver->status = write_stage(saver);
-    vt_error_move_out(&saver->error);
-    atomic_store(&saver->done, true);
+    if (!saver->has_thread) write_stage(saver);
 }
 
 /* ---- what ranks do together ---- */
@@ -154,7 +150,7 @@ done:
     if (status != VT_OK) {
         vt_error_context("checkpoint of step %lld", (long long)step);
         /* with an index the directory may bear its final name already */
-        if (is_first(saver) && !saver->has_index) vt_checkpoint_store_discard(saver->unfinished);
+        if (is_first(saver) && !saver->has_index) vt_checkpoint_remove(saver->unfinished);
     }
     forget(saver);
     return status;
@@ -202,7 +198,7 @@ vt_status vt_checkpoint_saver_save(vt_checkpoint_saver *saver, vt_run_progress *
     start_stage(saver, SHARDS);
     if (!saver->copies) status = vt_checkpoint_saver_wait(saver);
 done:
-    if (status != VT_OK && saver->unfinished != NULL && is_first(saver)) vt_checkpoint_store_discard(saver->unfinished);
+    if (status != VT_OK && saver->unfinished != NULL && is_first(saver)) vt_checkpoint_remove(saver->unfinished);
     if (status != VT_OK) forget(saver);
     return status;
 }

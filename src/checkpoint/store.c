@@ -1,7 +1,6 @@
 #define _GNU_SOURCE /* nftw */
 #include "checkpoint/store.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
@@ -27,63 +26,12 @@ struct vt_checkpoint_store {
     bool told;         /* that no link can be made */
 };
 
-/* What a directory there is, by the end of its name: bits of a set. */
-typedef enum { NONE_OF_OURS = 0, WHOLE = 1, UNFINISHED = 2, REPLACED = 4 } entry_kind;
 static const char unfinished_end[] = ".tmp";    /* being written, or being removed */
 static const char replaced_end[] = ".replaced"; /* stands in until the new one of the same step has its name */
-
-typedef struct {
-    int64_t *steps; /* from the newest to the oldest */
-    int64_t count;
-} step_list;
 
 static char *step_path(const vt_checkpoint_store *store, int64_t step, const char *end)
 {
     return vt_text_format("%s/step-%08lld%s", store->directory, (long long)step, end);
-}
-
-static entry_kind parse_entry(const char *name, int64_t *step)
-{
-    long long number = 0;
-    int length = 0;
-    if (sscanf(name, "step-%lld%n", &number, &length) != 1 || number < 0) return NONE_OF_OURS;
-    char *expected = vt_text_format("step-%08lld", number);
-    bool ours = strncmp(name, expected, (size_t)length) == 0 && strlen(expected) == (size_t)length;
-    free(expected);
-    *step = number;
-    if (!ours) return NONE_OF_OURS;
-    if (name[length] == '\0') return WHOLE;
-    if (strcmp(name + length, unfinished_end) == 0) return UNFINISHED;
-    return strcmp(name + length, replaced_end) == 0 ? REPLACED : NONE_OF_OURS;
-}
-
-static int newest_first(const void *a, const void *b)
-{
-    int64_t left = *(const int64_t *)a, right = *(const int64_t *)b;
-    return left > right ? -1 : left < right;
-}
-
-/* The steps of the entries of these kinds; steps are to be freed, also after a failure. A missing directory has none.
- * One that can't be read is an error: a run that found it empty would start afresh. */
-static vt_status list_steps(const vt_checkpoint_store *store, unsigned kinds, step_list *list)
-{
-    vt_status status = VT_OK;
-    int64_t step = 0;
-    *list = (step_list){0};
-    DIR *directory = opendir(store->directory);
-    VT_CHECK(directory != NULL || errno == ENOENT, "can't read the directory %s: %s", store->directory,
-             strerror(errno));
-    for (struct dirent *entry; directory != NULL && (errno = 0, entry = readdir(directory)) != NULL;) {
-        if ((parse_entry(entry->d_name, &step) & kinds) == 0) continue;
-        list->steps = vt_grow(list->steps, (size_t)list->count, sizeof *list->steps, "the list of checkpoints");
-        list->steps[list->count++] = step;
-    }
-    VT_CHECK(directory == NULL || errno == 0, "can't read the directory %s: %s", store->directory, strerror(errno));
-    if (list->count > 1) qsort(list->steps, (size_t)list->count, sizeof *list->steps, newest_first);
-done:
-    if (directory != NULL) closedir(directory);
-    if (status != VT_OK) list->count = 0;
-    return status;
 }
 
 vt_status vt_checkpoint_store_open(const char *run_directory, int64_t keep_last, vt_checkpoint_store **result)
@@ -109,11 +57,13 @@ void vt_checkpoint_store_close(vt_checkpoint_store **store)
 vt_status vt_checkpoint_store_has_any(const vt_checkpoint_store *store, bool *any)
 {
     vt_status status = VT_OK;
-    step_list list = {0};
-    VT_TRY(list_steps(store, WHOLE | REPLACED, &list));
-    *any = list.count > 0;
+    vt_step_list whole = {0}, replaced = {0};
+    VT_TRY(vt_checkpoint_list(store->directory, "", &whole));
+    VT_TRY(vt_checkpoint_list(store->directory, replaced_end, &replaced));
+    *any = whole.count + replaced.count > 0;
 done:
-    free(list.steps);
+    free(whole.steps);
+    free(replaced.steps);
     return status;
 }
 
@@ -137,8 +87,7 @@ static int remove_entry(const char *path, const struct stat *info, int kind, str
     return remove(path);
 }
 
-/* Failure to remove is only logged: it is no reason to end the run. */
-static void remove_tree(const char *path)
+void vt_checkpoint_remove(const char *path)
 {
     if (nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS) != 0 && errno != ENOENT)
         vt_log_warning("can't remove %s: %s", path, strerror(errno));
@@ -153,9 +102,9 @@ static void remove_step(const vt_checkpoint_store *store, int64_t step)
     const int descriptor = open(index, O_RDWR | O_CLOEXEC); /* NFS needs it open for writing */
     const bool is_held = descriptor >= 0 && flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
     if (!is_held) {
-        remove_tree(unfinished);
+        vt_checkpoint_remove(unfinished);
         if (rename(path, unfinished) == 0)
-            remove_tree(unfinished);
+            vt_checkpoint_remove(unfinished);
         else
             vt_log_warning("can't rename %s to %s: %s", path, unfinished, strerror(errno));
     }
@@ -169,11 +118,9 @@ static void remove_step(const vt_checkpoint_store *store, int64_t step)
 static int64_t best_step(const vt_checkpoint_store *store)
 {
     char name[VT_CHECKPOINT_NAME];
-    int64_t step = -1;
     vt_checkpoint_best_name(store->directory, name);
-    if (parse_entry(name, &step) != WHOLE) return -1;
-    char *path = step_path(store, step, "");
-    if (!vt_output_exists(path)) step = -1;
+    char *path = vt_text_format("%s/%s", store->directory, name);
+    const int64_t step = vt_output_exists(path) ? vt_checkpoint_step_of(name, "") : -1;
     free(path);
     return step;
 }
@@ -181,8 +128,8 @@ static int64_t best_step(const vt_checkpoint_store *store)
 void vt_checkpoint_store_remove_old(const vt_checkpoint_store *store)
 {
     int64_t best = best_step(store);
-    step_list list = {0};
-    if (list_steps(store, WHOLE, &list) != VT_OK) { /* the new one is there: no reason to end a run */
+    vt_step_list list = {0};
+    if (vt_checkpoint_list(store->directory, "", &list) != VT_OK) { /* the new one is there: no reason to end a run */
         vt_log_warning("old checkpoints can't be removed: %s", vt_error_text());
         vt_error_clear();
     }
@@ -238,49 +185,36 @@ static vt_status name_best(vt_checkpoint_store *store, int64_t step)
     return vt_output_synchronise(store->directory);
 }
 
-/* Gives the finished directory its name. One of the same step (saved before its epoch's validation, say) makes room
- * first, under a name from which the next start brings it back. */
-static vt_status publish(const vt_checkpoint_store *store, const char *unfinished, int64_t step)
-{
-    vt_status status = VT_OK;
-    char *path = step_path(store, step, ""), *replaced = step_path(store, step, replaced_end);
-    if (vt_output_exists(path)) {
-        remove_tree(replaced);
-        VT_CHECK(rename(path, replaced) == 0, "can't rename %s to %s: %s", path, replaced, strerror(errno));
-    }
-    VT_CHECK(rename(unfinished, path) == 0, "can't rename %s to %s: %s", unfinished, path, strerror(errno));
-    VT_TRY(vt_output_synchronise(store->directory));
-    remove_tree(replaced);
-done:
-    free(path);
-    free(replaced);
-    return status;
-}
-
 vt_status vt_checkpoint_store_begin(const vt_checkpoint_store *store, int64_t step, char **unfinished)
 {
     vt_status status = VT_OK;
     *unfinished = step_path(store, step, unfinished_end);
     VT_TRY(vt_output_make_directory(store->directory));
-    remove_tree(*unfinished);
+    vt_checkpoint_remove(*unfinished);
     VT_TRY(vt_output_make_directory(*unfinished));
 done:
     return status;
 }
 
+/* A checkpoint of the same step (saved before its epoch's validation, say) makes room first, under a name from which
+ * the next start brings it back. */
 vt_status vt_checkpoint_store_settle(vt_checkpoint_store *store, const char *unfinished, int64_t step, bool is_best)
 {
     vt_status status = VT_OK;
-    VT_TRY(publish(store, unfinished, step));
+    char *path = step_path(store, step, ""), *replaced = step_path(store, step, replaced_end);
+    if (vt_output_exists(path)) {
+        vt_checkpoint_remove(replaced);
+        VT_CHECK(rename(path, replaced) == 0, "can't rename %s to %s: %s", path, replaced, strerror(errno));
+    }
+    VT_CHECK(rename(unfinished, path) == 0, "can't rename %s to %s: %s", unfinished, path, strerror(errno));
+    VT_TRY(vt_output_synchronise(store->directory));
+    vt_checkpoint_remove(replaced);
     if (is_best) VT_TRY(name_best(store, step));
     vt_checkpoint_store_remove_old(store);
 done:
+    free(path);
+    free(replaced);
     return status;
-}
-
-void vt_checkpoint_store_discard(const char *unfinished)
-{
-    remove_tree(unfinished);
 }
 
 /* ---- going on ---- */
@@ -289,17 +223,17 @@ void vt_checkpoint_store_discard(const char *unfinished)
 static vt_status tidy(const vt_checkpoint_store *store)
 {
     vt_status status = VT_OK;
-    step_list unfinished = {0}, replaced = {0};
-    VT_TRY(list_steps(store, UNFINISHED, &unfinished));
-    VT_TRY(list_steps(store, REPLACED, &replaced));
+    vt_step_list unfinished = {0}, replaced = {0};
+    VT_TRY(vt_checkpoint_list(store->directory, unfinished_end, &unfinished));
+    VT_TRY(vt_checkpoint_list(store->directory, replaced_end, &replaced));
     for (int64_t i = 0; i < unfinished.count; i++) {
         char *path = step_path(store, unfinished.steps[i], unfinished_end);
-        remove_tree(path);
+        vt_checkpoint_remove(path);
         free(path);
     }
     for (int64_t i = 0; i < replaced.count; i++) {
         char *path = step_path(store, replaced.steps[i], replaced_end), *name = step_path(store, replaced.steps[i], "");
-        if (vt_output_exists(name) || rename(path, name) != 0) remove_tree(path);
+        if (vt_output_exists(name) || rename(path, name) != 0) vt_checkpoint_remove(path);
         free(path);
         free(name);
     }
@@ -309,20 +243,14 @@ done:
     return status;
 }
 
-/* A name for a checkpoint that nothing has yet: step-00000014.aside, then -1, -2, … behind it. */
-static char *name_aside(const char *path)
-{
-    char *name = vt_text_format("%s.aside", path);
-    for (int i = 1; vt_output_exists(name); i++) {
-        free(name);
-        name = vt_text_format("%s.aside-%d", path, i);
-    }
-    return name;
-}
-
+/* To a name that nothing has yet: step-00000014.aside, then -1, -2, … behind it. */
 static void set_aside(const char *path, const char *why)
 {
-    char *aside = name_aside(path);
+    char *aside = vt_text_format("%s.aside", path);
+    for (int i = 1; vt_output_exists(aside); i++) {
+        free(aside);
+        aside = vt_text_format("%s.aside-%d", path, i);
+    }
     if (rename(path, aside) == 0)
         vt_log_info("%s %s: renamed to %s", path, why, aside);
     else
@@ -334,8 +262,8 @@ static void set_aside(const char *path, const char *why)
 static vt_status set_aside_newer(const vt_checkpoint_store *store, int64_t step, const char *why)
 {
     vt_status status = VT_OK;
-    step_list list = {0};
-    VT_TRY(list_steps(store, WHOLE, &list));
+    vt_step_list list = {0};
+    VT_TRY(vt_checkpoint_list(store->directory, "", &list));
     for (int64_t i = 0; i < list.count && list.steps[i] > step; i++) {
         char *path = step_path(store, list.steps[i], "");
         set_aside(path, why);
@@ -351,8 +279,7 @@ static vt_status look_into(const char *directory, int64_t *step, uint32_t *check
 {
     vt_status status = VT_OK;
     vt_tensor_file *index = NULL;
-    bool damaged = false;
-    VT_TRY(vt_checkpoint_open(directory, NULL, &index, &damaged));
+    VT_TRY(vt_checkpoint_open(directory, NULL, &index, NULL));
     VT_TRY(vt_tensor_file_get_integer(index, "step", step));
     VT_TRY(vt_checkpoint_checksum(directory, checksum));
 done:
@@ -373,18 +300,12 @@ static vt_status adopt_best(vt_checkpoint_store *store)
     const bool there = vt_output_exists(path);
     const bool same = whole && there && look_into(path, &other_step, &other) == VT_OK && other == checksum;
     vt_error_clear();
-    if (same && rename(store->best, unfinished) == 0) remove_tree(unfinished);
+    if (same && rename(store->best, unfinished) == 0) vt_checkpoint_remove(unfinished);
     const bool named = same || (whole && !there && rename(store->best, path) == 0);
     if (!named) set_aside(store->best, "is a directory, not the name of a checkpoint of the run");
     free(path);
     free(unfinished);
     return named ? name_best(store, step) : VT_OK;
-}
-
-static bool are_same_directory(const char *a, const char *b)
-{
-    struct stat one, other;
-    return stat(a, &one) == 0 && stat(b, &other) == 0 && one.st_dev == other.st_dev && one.st_ino == other.st_ino;
 }
 
 /* `best` may be missing when the run died right after a save, or name one that was set aside. The checkpoint `read` may
@@ -393,7 +314,7 @@ static vt_status restore_best(vt_checkpoint_store *store, const char *read, vt_r
 {
     vt_status status = VT_OK;
     char *path = step_path(store, progress->step, "");
-    if (progress->validation_loss <= progress->best_loss && are_same_directory(read, path))
+    if (progress->validation_loss <= progress->best_loss && vt_checkpoint_is_one_place(read, path))
         VT_TRY(name_best(store, progress->step));
     if (best_step(store) < 0) {
         unlink(store->best);
@@ -411,8 +332,8 @@ static vt_status read_newest(const vt_checkpoint_store *store, const vt_checkpoi
     vt_status status = VT_OK;
     vt_world *world = subject->world;
     const bool lists = vt_world_rank(world) == 0;
-    step_list list = {0};
-    VT_TRY(vt_world_agree(world, lists ? list_steps(store, WHOLE, &list) : VT_OK));
+    vt_step_list list = {0};
+    VT_TRY(vt_world_agree(world, lists ? vt_checkpoint_list(store->directory, "", &list) : VT_OK));
     double count = (double)list.count;
     vt_world_sum(world, &count, 1);
     VT_CHECK(count > 0, "there is no checkpoint in %s any more", store->directory);
@@ -465,25 +386,15 @@ done:
     return status;
 }
 
-static vt_status step_back(const vt_checkpoint_store *store, int64_t step, bool *older)
+vt_status vt_checkpoint_store_step_back(const vt_checkpoint_store *store, int64_t step, bool *older)
 {
     vt_status status = VT_OK;
-    step_list list = {0};
-    VT_TRY(list_steps(store, WHOLE, &list));
+    vt_step_list list = {0};
+    VT_TRY(vt_checkpoint_list(store->directory, "", &list));
     *older = list.count > 0 && list.steps[list.count - 1] < step;
     if (*older) VT_TRY(set_aside_newer(store, step - 1, "gives no finite numbers when the run continues from it"));
 done:
     free(list.steps);
-    return status;
-}
-
-vt_status vt_checkpoint_store_step_back(const vt_checkpoint_store *store, vt_world *world, int64_t step, bool *older)
-{
-    vt_status status = VT_OK;
-    *older = false;
-    VT_TRY(vt_world_agree(world, vt_world_rank(world) == 0 ? step_back(store, step, older) : VT_OK));
-    *older = vt_world_any(world, *older);
-done:
     return status;
 }
 

@@ -11,7 +11,6 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "checkpoint/inside.h"
-#include "checkpoint/parts.h"
 #include "storage/output_file.h"
 
 static vt_status choose_id(char id[33])
@@ -95,41 +94,19 @@ done:
 
 /* ---- the index ---- */
 
-static vt_status write_progress(vt_tensor_file *file, const vt_run_progress *progress)
-{
-    vt_status status = VT_OK;
-    for (const vt_progress_row *row = vt_progress_rows; row->name != NULL; row++) {
-        const char *at = (const char *)progress + row->offset;
-        if (row->is_real)
-            VT_TRY(vt_tensor_file_set_real(file, row->name, *(const double *)(const void *)at));
-        else
-            VT_TRY(vt_tensor_file_set_integers(file, row->name, 1, (const int64_t *)(const void *)at));
-    }
-done:
-    return status;
-}
-
 static vt_status write_description(vt_tensor_file *file, const vt_checkpoint_work *work)
 {
     vt_status status = VT_OK;
     const vt_checkpoint_subject *subject = work->subject;
     const vt_config *config = subject->config;
     const int64_t parameters = vt_parameters_count(subject->parameters);
-    const vt_optimizer_progress optimizer = work->optimizer;
     const char *choices = work->choices;
     char *yaml = vt_config_text(config);
     VT_TRY(vt_tensor_file_set_integers(file, "seed", 1, &config->seed));
-    VT_TRY(vt_tensor_file_set_integers(file, "global_batch_size", 1, &config->global_batch_size));
-    VT_TRY(vt_tensor_file_set_integers(file, "training_samples", 1, &subject->training_samples));
-    VT_TRY(vt_tensor_file_set_integers(file, "validation_samples", 1, &subject->validation_samples));
     VT_TRY(vt_tensor_file_set_integers(file, "parameter_count", 1, &parameters));
-    VT_TRY(vt_tensor_file_set_integers(file, "optimizer_steps", 1, &optimizer.updates));
-    VT_TRY(vt_tensor_file_set_real(file, "loss_scale", optimizer.loss_scale));
-    VT_TRY(vt_tensor_file_set_integers(file, "loss_scale_clean_steps", 1, &optimizer.clean_steps));
-    VT_TRY(vt_tensor_file_set_integers(file, "loss_scale_tolerated", 1, &optimizer.tolerated));
     if (vt_kept_average(vt_optimizer_kept(subject->optimizer)) >= 0) {
         VT_TRY(vt_tensor_file_set_real(file, "ema_decay", config->ema_decay));
-        VT_TRY(vt_tensor_file_set_integers(file, "averaged_steps", 1, &optimizer.averaged));
+        VT_TRY(vt_tensor_file_set_integers(file, "averaged_steps", 1, &work->optimizer.averaged));
     }
     VT_TRY(vt_tensor_file_set_text(file, "optimizer", vt_optimizer_kinds[config->optimizer]->name));
     VT_TRY(vt_tensor_file_set_text(file, "configuration", yaml));
@@ -146,6 +123,7 @@ static vt_status link_tensors(vt_tensor_file *file, const vt_checkpoint_subject 
 {
     vt_status status = VT_OK;
     int64_t ranks = vt_world_ranks(subject->world), begin = 0, end = 0;
+    const bool averages = vt_kept_average(vt_optimizer_kept(subject->optimizer)) >= 0;
     char average[VT_STORED_NAME];
     char **shards = vt_allocate((size_t)ranks, sizeof *shards, "a checkpoint");
     vt_tensor_part *parts = vt_allocate((size_t)(count + 1), sizeof *parts, "a checkpoint");
@@ -161,8 +139,10 @@ static vt_status link_tensors(vt_tensor_file *file, const vt_checkpoint_subject 
         }
         if (i + 1 < vt_stored_count(subject) && strcmp(vt_stored_at(subject, i + 1).name, tensor.name) == 0) continue;
         VT_TRY(vt_tensor_file_link(file, tensor.name, &shape, end - begin, parts + begin));
-        if (vt_stored_average_name(subject, i, average))
+        if (averages && i < vt_parameters_count(subject->parameters) && tensor.parameter->frozen) {
+            snprintf(average, sizeof average, "average/%s", vt_stored_name(tensor.parameter)); /* its own average */
             VT_TRY(vt_tensor_file_link(file, average, &shape, end - begin, parts + begin));
+        }
         begin = end;
     }
 done:
@@ -173,29 +153,16 @@ done:
     return status;
 }
 
-static vt_status write_vocabulary(vt_tensor_file *index, const char *directory, const vt_checkpoint_subject *subject)
+static vt_status write_vocabulary(vt_tensor_file *index, const char *directory, const vt_task *task)
 {
     vt_status status = VT_OK;
     char *path = vt_checkpoint_vocabulary(directory);
-    FILE *file = fopen(path, "we");
-    bool written = file != NULL;
-    for (int64_t i = 0; written && i < subject->vocabulary_size; i++)
-        written = fprintf(file, "%s\n", subject->vocabulary[i]) > 0;
-    written = file != NULL && vt_file_close(file, written);
-    VT_CHECK(written, "can't write %s: %s", path, strerror(errno));
+    vt_text words = {0};
+    for (int64_t i = 0; i < task->vocabulary_size; i++) vt_text_append(&words, "%s\n", task->vocabulary[i]);
+    VT_TRY(vt_file_write(path, words.characters, words.length));
     VT_TRY(vt_checkpoint_note_checksum(index, "vocabulary_crc32c", path));
 done:
-    free(path);
-    return status;
-}
-
-static vt_status write_about(vt_tensor_file *index, const char *directory, const vt_fields_about *about)
-{
-    vt_status status = VT_OK;
-    char *path = vt_text_format("%s/about.json", directory);
-    VT_TRY(vt_fields_about_write(directory, about));
-    VT_TRY(vt_checkpoint_note_checksum(index, "about_crc32c", path));
-done:
+    vt_text_close(&words);
     free(path);
     return status;
 }
@@ -207,14 +174,17 @@ vt_status vt_checkpoint_work_index(const vt_checkpoint_work *work)
     vt_tensor_file *file = NULL;
     const int64_t version = VT_CHECKPOINT_VERSION, ranks = vt_world_ranks(subject->world);
     char *path = vt_text_format("%s/checkpoint.h5", work->directory);
+    char *about = vt_text_format("%s/about.json", work->directory);
     VT_TRY(vt_tensor_file_create(path, &file));
-    if (subject->vocabulary != NULL) VT_TRY(write_vocabulary(file, work->directory, subject));
-    if (subject->task->about != NULL) VT_TRY(write_about(file, work->directory, subject->task->about));
+    const vt_task *task = subject->task;
+    if (task->vocabulary != NULL) VT_TRY(write_vocabulary(file, work->directory, task));
+    if (task->about != NULL) VT_TRY(vt_fields_about_write(work->directory, task->about));
+    if (task->about != NULL) VT_TRY(vt_checkpoint_note_checksum(file, "about_crc32c", about));
     VT_TRY(vt_tensor_file_set_integers(file, "format_version", 1, &version));
     VT_TRY(vt_tensor_file_set_text(file, "id", work->id));
     VT_TRY(vt_tensor_file_set_integers(file, "shard_bytes", ranks, work->shard_bytes));
     VT_TRY(vt_tensor_file_set_integers(file, "shard_crc32c", ranks, work->shard_checksums));
-    VT_TRY(write_progress(file, &work->progress));
+    VT_TRY(vt_checkpoint_write_progress(file, &work->progress, &work->optimizer));
     VT_TRY(write_description(file, work));
     VT_TRY(link_tensors(file, subject, work->all, work->all_count));
     VT_TRY(vt_tensor_file_finish(&file));
@@ -222,6 +192,7 @@ vt_status vt_checkpoint_work_index(const vt_checkpoint_work *work)
     VT_TRY(vt_output_synchronise(work->directory));
 done:
     vt_tensor_file_close(&file);
+    free(about);
     free(path);
     return status;
 }
@@ -240,6 +211,9 @@ vt_status vt_checkpoint_work_begin(const char *directory, const vt_checkpoint_su
                                  .progress = *progress,
                                  .optimizer = vt_optimizer_progress_of(subject->optimizer),
                                  .copy = copy};
+    work->progress.batch = subject->config->global_batch_size;
+    work->progress.training_samples = subject->training_samples;
+    work->progress.validation_samples = subject->validation_samples;
     if (backend->choices_text != NULL) work->choices = backend->choices_text(backend);
     work->shard_bytes = vt_allocate((size_t)vt_world_ranks(world), sizeof *work->shard_bytes, "a checkpoint");
     work->shard_checksums = vt_allocate((size_t)vt_world_ranks(world), sizeof *work->shard_checksums, "a checkpoint");

@@ -179,8 +179,10 @@ static vt_status print_tensors(inspection *i)
     VT_TRY(vt_checkpoint_configuration(i->index, i->directory, &config));
     VT_TRY(vt_tensor_file_get_integer(i->index, "optimizer_steps", &steps));
     const vt_optimizer_kind *kind = vt_optimizer_chosen(config);
-    for (int k = 0; k < VT_OPTIMIZER_KEPT && vt_optimizer_kept_name(kind, k) != NULL; k++) {
-        snprintf(group, sizeof group, "optimizer/%s", vt_optimizer_kept_name(kind, k));
+    for (int k = 0; k < VT_OPTIMIZER_KEPT; k++) {
+        const vt_optimizer_state_kind *state = vt_optimizer_kept_state(kind, k);
+        if (state == NULL) break;
+        snprintf(group, sizeof group, "optimizer/%s", state->name);
         VT_TRY(look_at_group(i, group, &tensors, &more));
         kept += more;
     }

@@ -102,7 +102,7 @@ static void print_checkpoints(const char *directory, bool verify, int *faults)
     int count = 0;
     DIR *opened = opendir(above);
     for (struct dirent *entry; opened != NULL && (entry = readdir(opened)) != NULL && count < MOST;)
-        if (vt_checkpoint_step_of(entry->d_name) >= 0) names[count++] = vt_text_copy(entry->d_name);
+        if (vt_checkpoint_step_of(entry->d_name, "") >= 0) names[count++] = vt_text_copy(entry->d_name);
     if (opened != NULL) closedir(opened);
     vt_checkpoint_best_name(above, best);
     const bool is_copy = strcmp(best, "best") == 0;

@@ -15,7 +15,7 @@
 #include "source/sources.h"
 #include "storage/tensor_file.h"
 #include "task/weather.h"
-#include "training/budget.h"
+#include "training/plan.h"
 
 struct vt_forecaster {
     vt_backend *backend;
@@ -371,7 +371,7 @@ done:
 vt_status vt_forecaster_add(vt_forecaster *forecaster, const char *checkpoint)
 {
     vt_status status = VT_OK;
-    vt_world *world = vt_trainer_world(forecaster->trainer);
+    vt_world *world = vt_trainer_subject(forecaster->trainer).world;
     VT_TRY(vt_world_agree(world, check_normalisation(forecaster, checkpoint)));
     if (forecaster->weight_count == 0) VT_TRY(vt_world_agree(world, keep_weights(forecaster, "the first checkpoint")));
     VT_TRY(read_parameters(checkpoint, forecaster->trainer));
@@ -386,7 +386,7 @@ void vt_forecaster_choose(vt_forecaster *forecaster, int64_t index)
     if (forecaster->weight_count == 0 || index == forecaster->chosen) return;
     backend->copy_from_host(backend, vt_parameters_values(vt_trainer_parameters(forecaster->trainer)),
                             forecaster->weights[index], weight_bytes(forecaster));
-    vt_gradient_sync_values_changed(vt_trainer_sync(forecaster->trainer));
+    vt_gradient_sync_values_changed(vt_trainer_subject(forecaster->trainer).sync);
     forecaster->chosen = index;
 }
 

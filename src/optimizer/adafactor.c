@@ -2,10 +2,9 @@
  * of rows and of columns are kept, whole on every rank. A step of a tensor needs sums over all of it, twice: ranks that
  * have parts of tensors add them up together. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/memory.h"
-#include "optimizer/whole.h"
+#include "optimizer/optimizer.h"
 
 /* Of one tensor. */
 typedef struct {
@@ -68,10 +67,7 @@ static vt_factored shape_of(const vt_whole_part *part)
 static float *kept_of(const vt_whole *whole, const vt_parameter *parameter, const char *name)
 {
     vt_kept_part part;
-    for (int i = 0; i < vt_kept_count(whole->kept); i++)
-        if (strcmp(vt_kept_name(whole->kept, i), name) == 0 && vt_kept_part_of(whole->kept, i, parameter, &part))
-            return part.numbers;
-    return NULL;
+    return vt_kept_part_named(whole->kept, name, parameter, &part) ? part.numbers : NULL;
 }
 
 static void close_adafactor(const vt_whole *whole, void *own)
@@ -176,27 +172,21 @@ static const vt_optimizer_kind *variant(const vt_config *config);
 static const vt_whole_update whole_tensors = {VT_AXES(VT_AXIS_TENSOR) | VT_AXES(VT_AXIS_CONTEXT), open_adafactor,
                                               add_squares, step_adafactor, close_adafactor};
 
-#define ADAFACTOR(...)                                                                                                 \
-    .name = "Adafactor", .states = {__VA_ARGS__}, .rule = {.kind = VT_OPTIMIZER_Adafactor}, .configure = configure,    \
-    .variant = variant, .whole = &whole_tensors
-#define MEANS                                                                                                          \
-    {"row", "row means of", VT_KEPT_ROWS},                                                                             \
-    {                                                                                                                  \
-        "column", "column means of", VT_KEPT_COLUMNS                                                                   \
-    }
-#define MOMENT1                                                                                                        \
-    {                                                                                                                  \
-        "moment1", "first moment", VT_KEPT_NUMBERS                                                                     \
-    }
-#define MOMENT2                                                                                                        \
-    {                                                                                                                  \
-        "moment2", "second moment", VT_KEPT_NUMBERS                                                                    \
-    }
+#define ADAFACTOR                                                                                                      \
+    .name = "Adafactor", .rule = {.kind = VT_OPTIMIZER_Adafactor}, .configure = configure, .variant = variant,         \
+    .whole = &whole_tensors
 
-static const vt_optimizer_kind vectors = {ADAFACTOR(MOMENT2)}, vectors_with_moment1 = {ADAFACTOR(MOMENT2, MOMENT1)};
-static const vt_optimizer_kind with_moment1 = {ADAFACTOR(MEANS, MOMENT1), .takes = is_factored,
-                                               .rest = &vectors_with_moment1};
-const vt_optimizer_kind vt_optimizer_Adafactor = {ADAFACTOR(MEANS), .takes = is_factored, .rest = &vectors};
+static const vt_optimizer_kind vectors = {ADAFACTOR, .states = {{"moment2", "second moment", VT_KEPT_NUMBERS}}};
+static const vt_optimizer_kind vectors_with_moment1 = {
+    ADAFACTOR, .states = {{"moment2", "second moment", VT_KEPT_NUMBERS}, {"moment1", "first moment", VT_KEPT_NUMBERS}}};
+static const vt_optimizer_kind with_moment1 = {ADAFACTOR,
+                                               .states = {{"row", "row means of", VT_KEPT_ROWS},
+                                                          {"column", "column means of", VT_KEPT_COLUMNS},
+                                                          {"moment1", "first moment", VT_KEPT_NUMBERS}},
+                                               .takes = is_factored, .rest = &vectors_with_moment1};
+const vt_optimizer_kind vt_optimizer_Adafactor = {
+    ADAFACTOR, .states = {{"row", "row means of", VT_KEPT_ROWS}, {"column", "column means of", VT_KEPT_COLUMNS}},
+    .takes = is_factored, .rest = &vectors};
 
 static const vt_optimizer_kind *variant(const vt_config *config)
 {

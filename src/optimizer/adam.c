@@ -8,8 +8,8 @@ void vt_adam_configure(const vt_config *config, vt_update *rule)
     rule->epsilon = config->eps;
 }
 
-static void update(vt_backend *backend, const vt_update *rule, const vt_step_state *state, const float *gradients,
-                   float *values, uint16_t *rounded, void *const *states, int64_t count)
+void vt_adam_update(vt_backend *backend, const vt_update *rule, const vt_step_state *state, const float *gradients,
+                    float *values, uint16_t *rounded, void *const *states, int64_t count)
 {
     backend->update(backend, rule, state, gradients, values, rounded, states[0], states[1], count);
 }
@@ -18,7 +18,7 @@ static void update(vt_backend *backend, const vt_update *rule, const vt_step_sta
     {                                                                                                                  \
         .name = #name_,                                                                                                \
         .states = {{"moment1", "first moment", VT_KEPT_NUMBERS}, {"moment2", "second moment", VT_KEPT_NUMBERS}},       \
-        .rule = {.kind = VT_OPTIMIZER_##name_}, .configure = vt_adam_configure, .update = update                       \
+        .rule = {.kind = VT_OPTIMIZER_##name_}, .configure = vt_adam_configure, .update = vt_adam_update               \
     }
 
 const vt_optimizer_kind vt_optimizer_Adam = ADAM(Adam), vt_optimizer_AdamW = ADAM(AdamW);

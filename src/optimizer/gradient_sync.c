@@ -273,13 +273,6 @@ void vt_gradient_sync_finish(vt_gradient_sync *sync)
     vt_sync_trace_end(sync->trace, begin);
 }
 
-static void gather_values(vt_gradient_sync *sync)
-{
-    for (int64_t i = 0; i < sync->trained; i++)
-        gather_bucket(sync, i, vt_parameters_values(sync->parameters) + sync->buckets[i].bucket->first);
-    for (int64_t i = 0; i < sync->trained; i++) vt_request_wait(&sync->gathers[i]);
-}
-
 void vt_gradient_sync_forget(vt_gradient_sync *sync)
 {
     for (int64_t i = 0; i < sync->count; i++) vt_request_wait(&sync->gathers[i]);
@@ -292,7 +285,10 @@ void vt_gradient_sync_values_changed(vt_gradient_sync *sync)
         vt_gradient_sync_forget(sync);
         return;
     }
-    if (vt_parameters_is_sliced(sync->parameters, VT_BLOCK_MOMENTS)) gather_values(sync);
+    const bool is_sliced = vt_parameters_is_sliced(sync->parameters, VT_BLOCK_MOMENTS);
+    for (int64_t i = 0; is_sliced && i < sync->trained; i++)
+        gather_bucket(sync, i, vt_parameters_values(sync->parameters) + sync->buckets[i].bucket->first);
+    for (int64_t i = 0; is_sliced && i < sync->trained; i++) vt_request_wait(&sync->gathers[i]);
     vt_parameters_refresh(sync->parameters);
 }
 

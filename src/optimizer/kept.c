@@ -1,10 +1,10 @@
-#include "optimizer/kept.h"
-
+/* What an optimizer keeps beside the values. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "backend/codes.h"
 #include "base/memory.h"
+#include "optimizer/optimizer.h"
 
 enum { MOST_PLACES = 2 * VT_OPTIMIZER_STATES + 1, ALIGNMENT = 16 };
 
@@ -12,8 +12,8 @@ static const vt_optimizer_state_kind average = {"average", "average of", VT_KEPT
 
 /* What all parameters keep under one name: numbers of some, codes of others. */
 typedef struct {
-    const char *name, *meaning;
-    bool is_block;  /* numbers of all, laid out as VT_BLOCK_MOMENTS */
+    const vt_optimizer_state_kind *state; /* one that has the name */
+    bool is_block;                        /* numbers of all, laid out as VT_BLOCK_MOMENTS */
     int64_t *first; /* [parameter] where its part begins among the numbers, or the codes; -1: it has none */
     int64_t number_count, code_count;
     float *numbers;
@@ -49,14 +49,6 @@ static const vt_optimizer_state_kind *state_of(const vt_kept *kept, const char *
     return NULL;
 }
 
-static void add_place(vt_kept *kept, const vt_optimizer_state_kind *state)
-{
-    for (int i = 0; i < kept->count; i++)
-        if (strcmp(kept->places[i].name, state->name) == 0) return;
-    VT_ASSERT(kept->count < MOST_PLACES);
-    kept->places[kept->count++] = (place_of){.name = state->name, .meaning = state->meaning};
-}
-
 static int64_t blocks_of(const vt_kept *kept, int64_t count)
 {
     return (count + kept->code_block - 1) / kept->code_block;
@@ -81,13 +73,13 @@ static void lay_out(const vt_kept *kept, place_of *place)
     place->is_block = true;
     for (int64_t i = 0; i < vt_parameters_count(parameters); i++) {
         const vt_parameter *parameter = vt_parameters_at(parameters, i);
-        const vt_optimizer_state_kind *state = state_of(kept, place->name, parameter);
+        const vt_optimizer_state_kind *state = state_of(kept, place->state->name, parameter);
         const bool in_block = parameter->frozen || (state != NULL && state->form == VT_KEPT_NUMBERS);
         place->is_block = place->is_block && in_block;
     }
     for (int64_t i = 0; i < vt_parameters_count(parameters); i++) {
         const vt_parameter *parameter = vt_parameters_at(parameters, i);
-        const vt_optimizer_state_kind *state = state_of(kept, place->name, parameter);
+        const vt_optimizer_state_kind *state = state_of(kept, place->state->name, parameter);
         place->first[i] = -1;
         if (state == NULL) continue;
         const vt_piece piece = piece_of(kept, state->form, parameter);
@@ -145,10 +137,9 @@ vt_status vt_kept_open(const vt_optimizer_kind *kind, bool averages, int64_t cod
     vt_status status = VT_OK;
     vt_kept *kept = vt_allocate(1, sizeof *kept, "the optimizer");
     *kept = (vt_kept){kind, backend, parameters, code_block, averages, 0, {{0}}, NULL};
-    for (int i = 0; i < vt_optimizer_state_count(kind); i++) add_place(kept, &kind->states[i]);
-    for (int i = 0; kind->rest != NULL && i < vt_optimizer_state_count(kind->rest); i++)
-        add_place(kept, &kind->rest->states[i]);
-    if (averages) add_place(kept, &average);
+    for (const vt_optimizer_state_kind *state; (state = vt_optimizer_kept_state(kind, kept->count)) != NULL;)
+        kept->places[kept->count++].state = state;
+    if (averages) kept->places[kept->count++].state = &average;
     for (int i = 0; i < kept->count; i++) VT_TRY(take_memory(kept, &kept->places[i]));
     VT_TAKE(backend, VT_MEMORY_WORKSPACE, 1, kept->found);
 done:
@@ -180,22 +171,9 @@ int vt_kept_count(const vt_kept *kept)
     return kept->count;
 }
 
-const char *vt_kept_name(const vt_kept *kept, int place)
+const vt_optimizer_state_kind *vt_kept_state(const vt_kept *kept, int place)
 {
-    return kept->places[place].name;
-}
-
-const char *vt_kept_meaning(const vt_kept *kept, int place)
-{
-    return kept->places[place].meaning;
-}
-
-int vt_kept_place(const vt_kept *kept, const char *name)
-{
-    int place = 0;
-    while (place < kept->count && strcmp(kept->places[place].name, name) != 0) place++;
-    VT_ASSERT(place < kept->count);
-    return place;
+    return kept->places[place].state;
 }
 
 int vt_kept_average(const vt_kept *kept)
@@ -211,7 +189,7 @@ float *vt_kept_block(const vt_kept *kept, int place)
 bool vt_kept_part_of(const vt_kept *kept, int index, const vt_parameter *parameter, vt_kept_part *part)
 {
     const place_of *place = &kept->places[index];
-    const vt_optimizer_state_kind *state = state_of(kept, place->name, parameter);
+    const vt_optimizer_state_kind *state = state_of(kept, place->state->name, parameter);
     if (state == NULL) return false;
     const int64_t first = place->first[parameter->index];
     *part = (vt_kept_part){.form = state->form, .piece = piece_of(kept, state->form, parameter)};
@@ -222,6 +200,13 @@ bool vt_kept_part_of(const vt_kept *kept, int index, const vt_parameter *paramet
         part->numbers = place->numbers + first;
     }
     return true;
+}
+
+bool vt_kept_part_named(const vt_kept *kept, const char *name, const vt_parameter *parameter, vt_kept_part *part)
+{
+    for (int i = 0; i < kept->count; i++)
+        if (strcmp(kept->places[i].state->name, name) == 0) return vt_kept_part_of(kept, i, parameter, part);
+    return false;
 }
 
 static const vt_code_map *map_of(const vt_kept_part *part)
@@ -241,15 +226,18 @@ size_t vt_kept_raw_bytes(const vt_kept *kept, const vt_kept_part *part)
     return code_bytes(part) + (size_t)blocks_of(kept, part->piece.count) * sizeof(float);
 }
 
-void vt_kept_copy_raw(const vt_kept *kept, const vt_kept_part *part, void *raw)
+static void copy_raw(const vt_kept *kept, const vt_kept_part *part, void *raw,
+                     void (*copy)(vt_backend *, void *, const void *, size_t))
 {
-    vt_backend *backend = kept->backend;
     const bool codes = is_in_codes(part->form);
     const size_t count = (size_t)part->piece.count, scales = (size_t)blocks_of(kept, part->piece.count);
-    backend->copy_to_host_later(backend, raw, codes ? (const void *)part->codes : part->numbers,
-                                count * (codes ? 1 : sizeof(float)));
-    if (codes)
-        backend->copy_to_host_later(backend, (char *)raw + code_bytes(part), part->scales, scales * sizeof(float));
+    copy(kept->backend, raw, codes ? (const void *)part->codes : part->numbers, count * (codes ? 1 : sizeof(float)));
+    if (codes) copy(kept->backend, (char *)raw + code_bytes(part), part->scales, scales * sizeof(float));
+}
+
+void vt_kept_copy_raw(const vt_kept *kept, const vt_kept_part *part, void *raw)
+{
+    copy_raw(kept, part, raw, kept->backend->copy_to_host_later);
 }
 
 const float *vt_kept_decode(const vt_kept *kept, const vt_kept_part *part, const void *raw, float *room)
@@ -262,16 +250,9 @@ const float *vt_kept_decode(const vt_kept *kept, const vt_kept_part *part, const
 
 void vt_kept_fetch(const vt_kept *kept, const vt_kept_part *part, float *host)
 {
-    vt_backend *backend = kept->backend;
-    const size_t count = (size_t)part->piece.count, scales = (size_t)blocks_of(kept, part->piece.count);
-    if (!is_in_codes(part->form)) {
-        backend->copy_to_host(backend, host, part->numbers, count * sizeof *host);
-        return;
-    }
-    char *raw = vt_allocate(vt_kept_raw_bytes(kept, part) + 1, 1, "the optimizer");
-    backend->copy_to_host(backend, raw, part->codes, count);
-    backend->copy_to_host(backend, raw + code_bytes(part), part->scales, scales * sizeof(float));
-    (void)vt_kept_decode(kept, part, raw, host);
+    void *raw = is_in_codes(part->form) ? vt_allocate(vt_kept_raw_bytes(kept, part) + 1, 1, "the optimizer") : NULL;
+    copy_raw(kept, part, raw != NULL ? raw : host, kept->backend->copy_to_host);
+    if (raw != NULL) vt_kept_decode(kept, part, raw, host);
     free(raw);
 }
 

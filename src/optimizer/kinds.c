@@ -22,14 +22,14 @@ const vt_optimizer_kind *vt_optimizer_kind_for(const vt_optimizer_kind *kind, co
     return kind->takes == NULL || kind->takes(parameter) ? kind : kind->rest;
 }
 
-const char *vt_optimizer_kept_name(const vt_optimizer_kind *kind, int i)
+const vt_optimizer_state_kind *vt_optimizer_kept_state(const vt_optimizer_kind *kind, int i)
 {
     const int own = vt_optimizer_state_count(kind);
-    if (i < own) return kind->states[i].name;
+    if (i < own) return &kind->states[i];
     for (int j = 0; kind->rest != NULL && j < vt_optimizer_state_count(kind->rest); j++) {
         bool known = false;
         for (int k = 0; k < own; k++) known = known || strcmp(kind->states[k].name, kind->rest->states[j].name) == 0;
-        if (!known && i-- == own) return kind->rest->states[j].name;
+        if (!known && i-- == own) return &kind->rest->states[j];
     }
     return NULL;
 }

@@ -23,7 +23,7 @@ typedef struct {
 } vt_optimizer_state_kind;
 
 typedef struct vt_optimizer_kind vt_optimizer_kind;
-typedef struct vt_whole_update vt_whole_update; /* whole.h */
+typedef struct vt_whole_update vt_whole_update; /* below */
 struct vt_optimizer_kind {
     const char *name;
     vt_optimizer_state_kind states[VT_OPTIMIZER_STATES]; /* of which the last have no name */
@@ -48,8 +48,10 @@ struct vt_optimizer_kind {
 VT_OPTIMIZERS(VT_OPTIMIZER_ROW) /* each in a file of its own */
 #undef VT_OPTIMIZER_ROW
 
-/* adam.c's, for the kinds that are based on it. */
+/* adam.c's, for the kinds that are based on it; the update is of one or two states, both in numbers. */
 void vt_adam_configure(const vt_config *config, vt_update *rule);
+void vt_adam_update(vt_backend *backend, const vt_update *rule, const vt_step_state *state, const float *gradients,
+                    float *values, uint16_t *rounded, void *const *states, int64_t count);
 
 /* By the option `optimizer`, before variants. */
 extern const vt_optimizer_kind *const vt_optimizer_kinds[];
@@ -60,11 +62,50 @@ const vt_optimizer_kind *vt_optimizer_chosen(const vt_config *config);
 int vt_optimizer_state_count(const vt_optimizer_kind *kind);
 int64_t vt_optimizer_grain(const vt_config *config);
 
-/* The names of all that the kind and its `rest` keep, each once: the i-th, or NULL behind the last. */
+/* All that the kind and its `rest` keep, each name once: the i-th, or NULL behind the last. */
 enum { VT_OPTIMIZER_KEPT = 2 * VT_OPTIMIZER_STATES };
-const char *vt_optimizer_kept_name(const vt_optimizer_kind *kind, int i);
+const vt_optimizer_state_kind *vt_optimizer_kept_state(const vt_optimizer_kind *kind, int i);
 
 /* The kind that updates a parameter: itself, or its `rest`. */
 const vt_optimizer_kind *vt_optimizer_kind_for(const vt_optimizer_kind *kind, const vt_parameter *parameter);
+
+/* ---- updates of whole tensors, of which a rank may have parts only: for kinds whose step of an element depends on
+ * others of its tensor ---- */
+
+typedef struct vt_kept vt_kept; /* optimizer.h */
+
+/* What this rank updates of a tensor. */
+typedef struct {
+    const vt_parameter *parameter;
+    vt_piece piece;          /* of this rank's part; its count may be 0 */
+    int64_t value, gradient; /* where it begins in the block of values, of gradients */
+    bool counts;             /* of the ranks of the group that have the same piece, this is the first */
+    double share;            /* 1 / the number of ranks, of all, that have the same piece */
+} vt_whole_part;
+
+typedef struct {
+    const vt_config *config;
+    vt_backend *backend;
+    const vt_update *rule;
+    const vt_step_state *state; /* back end's memory */
+    const vt_parameters *parameters;
+    const vt_kept *kept;
+    vt_group *group; /* all ranks that share these tensors: along the kind's axes, and the shards of ZeRO */
+    int64_t count;
+    const vt_whole_part *parts; /* [count], of the tensors that the kind takes; those of this rank's stage */
+} vt_whole;
+
+struct vt_whole_update {
+    unsigned axes; /* over which tensors that the kind takes may be split */
+    /* Takes the memory it needs. *own: its own, for the other two. */
+    vt_status (*open)(const vt_whole *whole, void **own);
+    /* *result += this rank's share of the squares of all gradients, which begins a step; NULL: the kind's first pass
+     * over the gradients has no use for their squares, or the kind doesn't take all tensors. */
+    void (*squares)(const vt_whole *whole, void *own, double *result);
+    /* Collective over the group: one update, none if the state's factor is NaN. It rounds the values, too, where
+     * vt_parameters_rounded says so. */
+    void (*step)(const vt_whole *whole, void *own);
+    void (*close)(const vt_whole *whole, void *own);
+};
 
 #endif

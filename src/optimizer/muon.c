@@ -4,13 +4,14 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "optimizer/whole.h"
+#include "optimizer/optimizer.h"
 #include "storage/tensor_box.h"
 
 typedef struct {
     int64_t part;     /* among the whole's */
     int64_t elements; /* of the tensor */
-    int64_t offset;   /* of the tensor in the memory of its round */
+    double cost;
+    int64_t offset; /* of the tensor in the memory of its round */
 } matrix_of;
 
 /* Matrices are dealt out by their cost: in each round every rank of the group steps one, and a round's cost alike. */
@@ -41,19 +42,11 @@ static int64_t shorter(const vt_parameter *p)
     return p->shape[0] < p->shape[1] ? p->shape[0] : p->shape[1];
 }
 
-static double cost(const vt_whole *whole, const matrix_of *m)
+/* The dearest first; of alike ones the first, so that all ranks have one order. */
+static int by_cost(const void *one, const void *other)
 {
-    return (double)m->elements * (double)shorter(whole->parts[m->part].parameter);
-}
-
-static void sort_by_cost(const vt_whole *whole, matrix_of *matrices)
-{
-    for (int64_t i = 1; i < whole->count; i++)
-        for (int64_t j = i; j > 0 && cost(whole, &matrices[j]) > cost(whole, &matrices[j - 1]); j--) {
-            const matrix_of swap = matrices[j];
-            matrices[j] = matrices[j - 1];
-            matrices[j - 1] = swap;
-        }
+    const matrix_of *a = one, *b = other;
+    return a->cost != b->cost ? (a->cost > b->cost ? -1 : 1) : a->part < b->part ? -1 : 1;
 }
 
 static void close_muon(const vt_whole *whole, void *own)
@@ -77,12 +70,13 @@ static vt_status open_muon(const vt_whole *whole, void **own)
     m->matrices = vt_allocate((size_t)whole->count + 1, sizeof *m->matrices, "the optimizer");
     for (int64_t i = 0; i < whole->count; i++) {
         const vt_parameter *p = whole->parts[i].parameter;
-        m->matrices[i] = (matrix_of){.part = i, .elements = p->shape[0] * p->shape[1]};
+        const int64_t elements = p->shape[0] * p->shape[1];
+        m->matrices[i] = (matrix_of){i, elements, (double)elements * (double)shorter(p), 0};
         if (m->matrices[i].elements > largest) largest = m->matrices[i].elements;
         if (shorter(p) > side) side = shorter(p);
         if (whole->parts[i].piece.count > piece) piece = whole->parts[i].piece.count;
     }
-    sort_by_cost(whole, m->matrices);
+    qsort(m->matrices, (size_t)whole->count, sizeof *m->matrices, by_cost);
     for (int64_t i = 0; i < whole->count; i++) {
         if (i % whole->group->size == 0) in_round = 0;
         m->matrices[i].offset = in_round;
@@ -175,7 +169,7 @@ static void step_round(const vt_whole *whole, muon *m, int64_t first, int64_t co
     for (int64_t i = first; i < first + count; i++) {
         const vt_whole_part *part = &whole->parts[m->matrices[i].part];
         vt_kept_part momentum;
-        VT_ASSERT(vt_kept_part_of(whole->kept, vt_kept_place(whole->kept, "moment1"), part->parameter, &momentum));
+        VT_ASSERT(vt_kept_part_named(whole->kept, "moment1", part->parameter, &momentum));
         backend->muon_momentum(backend, whole->rule, whole->state, gradients + part->gradient, momentum.numbers,
                                m->piece, part->piece.count);
         if (part->counts) copy_piece(backend, part, m->round + m->matrices[i].offset, m->piece, false);

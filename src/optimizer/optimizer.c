@@ -4,8 +4,6 @@
 
 #include "backend/step_state.h"
 #include "base/memory.h"
-#include "config/stages.h"
-#include "optimizer/whole.h"
 
 /* What begins a step, as vt_step_state has it. More of them than steps can be pending: a device may read one late. */
 enum { BEGUN = 4, BEGUN_BYTES = offsetof(vt_step_state, step) + sizeof(uint32_t) };
@@ -103,8 +101,7 @@ static span span_of_parameter(const vt_optimizer *optimizer, const vt_parameter 
     }
     for (int i = 0; i < vt_optimizer_state_count(own.kind); i++) {
         vt_kept_part part;
-        VT_ASSERT(vt_kept_part_of(optimizer->kept, vt_kept_place(optimizer->kept, own.kind->states[i].name), parameter,
-                                  &part));
+        VT_ASSERT(vt_kept_part_named(optimizer->kept, own.kind->states[i].name, parameter, &part));
         if (part.codes == NULL) {
             own.states[pointers++] = part.numbers;
         } else {
@@ -275,19 +272,15 @@ void vt_optimizer_close(vt_optimizer **optimizer)
     *optimizer = NULL;
 }
 
-static bool sums_by_itself(const vt_optimizer *optimizer)
-{
-    return optimizer->kind->whole != NULL && optimizer->kind->whole->squares != NULL;
-}
-
 /* The sum over the model: each element counts once, however many ranks hold it. */
 static void sum_squares(vt_optimizer *optimizer)
 {
     vt_backend *backend = optimizer->backend;
     const vt_parameters *parameters = optimizer->parameters;
     const float *gradients = vt_parameters_gradients(parameters);
-    if (sums_by_itself(optimizer)) {
-        optimizer->kind->whole->squares(&optimizer->whole_tensors, optimizer->whole_memory, &optimizer->state->squares);
+    const vt_whole_update *whole = optimizer->kind->whole;
+    if (whole != NULL && whole->squares != NULL) {
+        whole->squares(&optimizer->whole_tensors, optimizer->whole_memory, &optimizer->state->squares);
         return;
     }
     for (int64_t i = 0; i < vt_parameters_trained_buckets(parameters); i++) {
@@ -315,18 +308,16 @@ static int64_t averaged_buckets(const vt_optimizer *optimizer)
     return vt_kept_average(optimizer->kept) >= 0 ? vt_parameters_trained_buckets(optimizer->parameters) : 0;
 }
 
-static void update_span(const vt_optimizer *optimizer, const span *own)
-{
-    own->kind->update(
-        optimizer->backend, &optimizer->rule, optimizer->state,
-        vt_parameters_gradients(optimizer->parameters) + own->offset[VT_BLOCK_GRADIENTS], values_of(optimizer, own),
-        vt_parameters_rounded(optimizer->parameters, own->offset[VT_BLOCK_VALUES]), own->states, own->count);
-}
-
 static void update_spans(vt_optimizer *optimizer)
 {
     vt_backend *backend = optimizer->backend;
-    for (int64_t i = 0; i < optimizer->span_count; i++) update_span(optimizer, &optimizer->spans[i]);
+    const float *gradients = vt_parameters_gradients(optimizer->parameters);
+    for (int64_t i = 0; i < optimizer->span_count; i++) {
+        const span *own = &optimizer->spans[i];
+        uint16_t *rounded = vt_parameters_rounded(optimizer->parameters, own->offset[VT_BLOCK_VALUES]);
+        own->kind->update(backend, &optimizer->rule, optimizer->state, gradients + own->offset[VT_BLOCK_GRADIENTS],
+                          values_of(optimizer, own), rounded, own->states, own->count);
+    }
     if (optimizer->kind->whole != NULL)
         optimizer->kind->whole->step(&optimizer->whole_tensors, optimizer->whole_memory);
     for (int64_t i = 0; i < averaged_buckets(optimizer); i++) {

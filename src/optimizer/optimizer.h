@@ -2,7 +2,55 @@
 #ifndef VT_OPTIMIZER_OPTIMIZER_H
 #define VT_OPTIMIZER_OPTIMIZER_H
 
-#include "optimizer/kept.h"
+#include "config/stages.h"
+#include "optimizer/kinds.h"
+
+/* ---- what an optimizer keeps beside the values, on this rank (kept.c): its states, and the average of the values
+ * behind them. Each has a place; of a parameter there is a part at those places that its kind has a state of. ---- */
+
+/* Takes the memory, zeroed. averages: is there an average? */
+vt_status vt_kept_open(const vt_optimizer_kind *kind, bool averages, int64_t code_block, vt_backend *backend,
+                       const vt_parameters *parameters, vt_kept **kept);
+void vt_kept_close(vt_kept **kept);
+
+int vt_kept_count(const vt_kept *kept);
+const vt_optimizer_state_kind *vt_kept_state(const vt_kept *kept, int place); /* of one parameter that has it */
+int vt_kept_average(const vt_kept *kept);                                     /* its place; -1: there is none */
+
+/* What is kept of a parameter at one place. In the host's memory it is float32, whatever its form is. */
+typedef struct {
+    vt_kept_form form;
+    vt_piece piece; /* of the parameter; `offset` of the block VT_BLOCK_MOMENTS. Of rows and columns: all of them */
+    float *numbers; /* back end's memory, of the piece */
+    uint8_t *codes; /* in place of numbers, */
+    float *scales;  /* of the piece's blocks */
+} vt_kept_part;
+
+/* At a place, or under its name. False: nothing is kept there. */
+bool vt_kept_part_of(const vt_kept *kept, int place, const vt_parameter *parameter, vt_kept_part *part);
+bool vt_kept_part_named(const vt_kept *kept, const char *name, const vt_parameter *parameter, vt_kept_part *part);
+
+/* host [piece.count] = the part; and the part = host. */
+void vt_kept_fetch(const vt_kept *kept, const vt_kept_part *part, float *host);
+void vt_kept_put(const vt_kept *kept, const vt_kept_part *part, const float *host);
+
+/* The part as it lies in memory, in `bytes`, a multiple of 4: a copy of it in host memory, which is whole once the back
+ * end has done what was asked for so far; and later, in any thread, its numbers: in the copy itself, or decoded into
+ * `room` [piece.count]. */
+size_t vt_kept_raw_bytes(const vt_kept *kept, const vt_kept_part *part);
+void vt_kept_copy_raw(const vt_kept *kept, const vt_kept_part *part, void *raw);
+const float *vt_kept_decode(const vt_kept *kept, const vt_kept_part *part, const void *raw, float *room);
+
+/* The numbers of a place, laid out as block VT_BLOCK_MOMENTS is; NULL: not every parameter has numbers there. */
+float *vt_kept_block(const vt_kept *kept, int place);
+
+/* The index of the first parameter that holds a NaN or Inf at this place, or the number of parameters. */
+int32_t vt_kept_first_nonfinite(const vt_kept *kept, int place);
+
+/* All states, but not the average, become 0. */
+void vt_kept_clear(const vt_kept *kept);
+
+/* ---- the optimizer ---- */
 
 typedef struct vt_optimizer vt_optimizer;
 
@@ -58,5 +106,30 @@ const char *vt_optimizer_first_nonfinite(vt_optimizer *optimizer, int place);
 
 /* Collective. The same of a step's gradients, from what the ranks found in them (vt_step_state's first_nonfinite). */
 const char *vt_optimizer_nonfinite_name(const vt_optimizer *optimizer, int32_t first);
+
+/* ---- the learning rate of each optimizer step (schedule.c) ---- */
+
+typedef struct {
+    int64_t run, epoch; /* optimizer steps of them */
+    /* Of a run that continues: epochs that are done, and their steps, which may have been more or fewer a piece than
+     * `epoch`; the step with which the schedule last began anew, -1: not known. */
+    int64_t epochs_done, steps_done, begun;
+} vt_schedule_length;
+
+/* Step x = 0, 1, … since the run's start or the last of lr_restarts: rate · min((x + 1) / warmup,
+ * ½ (1 + cos(π x / length))), without the parts that the configuration leaves out, length being the steps until the
+ * next restart or the run's end (Loshchilov, Hutter 2017). Beyond the end the cosine stays at 0. With lr_schedule
+ * parts: i = x + 1, w = warmup_steps if scaling is on and global_batch_size > base_batch_size, else 0; for i < w
+ * rate · i / w, then end_lr + ½ (rate - end_lr) (1 + cos(π (i - w) / length of the run)). Where epochs done had another
+ * length than those to come, restarts are in their epochs, and each cosine goes on from where it was, as the share of
+ * epochs done (of steps, if it ends with num_iters): what is left of it is spread over the steps that are left. */
+double vt_schedule_rate(const vt_config *config, vt_schedule_length length, int64_t step);
+
+/* What curves show after `steps` steps: the rate of the next step, as the tutorials' scheduler leaves it; with
+ * lr_schedule parts that of the last one, as their code of 2022 sets it. */
+double vt_schedule_shown(const vt_config *config, vt_schedule_length length, int64_t steps);
+
+/* Does it begin again with this step? */
+bool vt_schedule_restarts(const vt_config *config, vt_schedule_length length, int64_t step);
 
 #endif

@@ -1,4 +1,5 @@
-#include "optimizer/schedule.h"
+/* The learning rate. */
+#include "optimizer/optimizer.h"
 
 /* Steps by which the epochs done were shorter than as many of those to come. */
 static int64_t shortage(vt_schedule_length length)

@@ -7,13 +7,8 @@ static void configure(const vt_config *config, vt_update *rule)
     rule->nesterov = config->nesterov;
 }
 
-static void update(vt_backend *backend, const vt_update *rule, const vt_step_state *state, const float *gradients,
-                   float *values, uint16_t *rounded, void *const *states, int64_t count)
-{
-    backend->update(backend, rule, state, gradients, values, rounded, states[0], NULL, count);
-}
-
-#define SGD .name = "SGD", .rule = {.kind = VT_OPTIMIZER_SGD}, .configure = configure, .update = update
+/* With the momentum in the place of Adam's first moment, and no second one. */
+#define SGD .name = "SGD", .rule = {.kind = VT_OPTIMIZER_SGD}, .configure = configure, .update = vt_adam_update
 
 static const vt_optimizer_kind without_momentum = {SGD};
 

@@ -1,4 +1,4 @@
-#include "optimizer/sync_trace.h"
+#include "optimizer/gradient_sync.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
-#include "training/benchy.h"
-
+/* --enable_benchy. */
 #include <errno.h>
+#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,14 +13,10 @@
 #include "base/profile.h"
 #include "base/text.h"
 #include "config/benchy.h"
-#include "training/reader.h"
-#include "training/step.h"
+#include "training/run_inside.h"
 #include "training/stop.h"
-#include "training/trainer_inside.h"
 
-/* The space before SYNTHETIC is the original's. */
 static const char *const names[VT_BENCHY_TESTS] = {"IO", "SYNTHETIC", "FULL"};
-static const char *const shown[VT_BENCHY_TESTS] = {"IO", " SYNTHETIC", "FULL"};
 
 /* Rates are samples per second, summed over all ranks. */
 typedef struct {
@@ -30,8 +26,8 @@ typedef struct {
 } trial;
 
 typedef struct {
-    trial *warmups, *trials;
-    double average, deviation; /* of the trials' rates; of the population */
+    trial *trials;             /* [warmups + trials], warm-ups first */
+    double average, deviation; /* of the rates of those that count; of the population */
 } result;
 
 typedef struct {
@@ -136,19 +132,19 @@ static vt_status run_test(bench *b, int test)
     const vt_benchy_test *plan = &b->settings.tests[test];
     result *r = &b->results[test];
     if (!plan->runs) return VT_OK;
-    r->warmups = vt_allocate((size_t)plan->warmups, sizeof *r->warmups, "benchy's rates");
-    r->trials = vt_allocate((size_t)plan->trials, sizeof *r->trials, "benchy's rates");
+    r->trials = vt_allocate((size_t)(plan->warmups + plan->trials), sizeof *r->trials, "benchy's rates");
+    const trial *counted = r->trials + plan->warmups;
     if (test == VT_BENCHY_SYNTHETIC) VT_TRY(vt_world_agree(b->world, prepare_synthetic(b)));
     for (int64_t i = 0; i < plan->warmups + plan->trials && status == VT_OK; i++) {
         const bool warms = i < plan->warmups;
-        char *label = warms ? vt_text_format("%s_WARMUP_%lld", names[test], (long long)i)
-                            : vt_text_format("%s_%lld", names[test], (long long)(i - plan->warmups));
-        status = run_trial(b, test, label, warms ? &r->warmups[i] : &r->trials[i - plan->warmups]);
+        char *label = vt_text_format(warms ? "%s_WARMUP_%lld" : "%s_%lld", names[test],
+                                     (long long)(warms ? i : i - plan->warmups));
+        status = run_trial(b, test, label, &r->trials[i]);
         free(label);
     }
-    for (int64_t i = 0; i < plan->trials; i++) r->average += r->trials[i].rate / (double)plan->trials;
+    for (int64_t i = 0; i < plan->trials; i++) r->average += counted[i].rate / (double)plan->trials;
     for (int64_t i = 0; i < plan->trials; i++)
-        r->deviation += pow(r->trials[i].rate - r->average, 2) / (double)plan->trials;
+        r->deviation += pow(counted[i].rate - r->average, 2) / (double)plan->trials;
     r->deviation = sqrt(r->deviation);
 done:
     return status;
@@ -156,32 +152,31 @@ done:
 
 /* ---- the JSON file ---- */
 
-static void append_list(vt_text *text, const char *key, const trial *trials, int64_t count, size_t member)
+/* `count` numbers that are `stride` bytes apart. */
+static json_t *numbers(const double *first, size_t stride, int64_t count)
 {
-    vt_text_append(text, "\"%s\": [", key);
+    json_t *list = json_array();
     for (int64_t i = 0; i < count; i++)
-        vt_text_append(text, "%s%.17g", i > 0 ? ", " : "", *(const double *)((const char *)&trials[i] + member));
-    vt_text_append(text, "], ");
+        json_array_append_new(list,
+                              json_real(*(const double *)(const void *)((const char *)first + (size_t)i * stride)));
+    return list;
 }
 
 /* benchy's keys, and after them ours. */
-static void append_test(vt_text *text, int test, const vt_benchy_test *plan, const result *r)
+static json_t *json_of(const vt_benchy_test *plan, const result *r)
 {
-    vt_text_append(text, ", \"%s\": {\"rates\": [", names[test]);
-    for (int64_t i = 0; i < plan->trials; i++)
-        for (int64_t k = 0; k < plan->batches; k++)
-            vt_text_append(text, "%s%.17g%s",
-                           k > 0   ? ", "
-                           : i > 0 ? ", ["
-                                   : "[",
-                           r->trials[i].iterations[k], k + 1 < plan->batches ? "" : "]");
-    vt_text_append(text, "], ");
-    append_list(text, "avg_iter_throughput", r->trials, plan->trials, offsetof(trial, average));
-    append_list(text, "trial_throughput", r->trials, plan->trials, offsetof(trial, rate));
-    append_list(text, "trial_time", r->trials, plan->trials, offsetof(trial, seconds));
-    append_list(text, "trials", r->trials, plan->trials, offsetof(trial, rate));
-    if (plan->warmups > 0) vt_text_append(text, "\"warmup\": %.17g, ", r->warmups[0].rate);
-    vt_text_append(text, "\"average\": %.17g, \"standard_deviation\": %.17g}", r->average, r->deviation);
+    const trial *counted = r->trials + plan->warmups;
+    const int64_t count = plan->trials;
+    json_t *rates = json_array();
+    for (int64_t i = 0; i < count; i++)
+        json_array_append_new(rates, numbers(counted[i].iterations, sizeof(double), plan->batches));
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o*, s:f, s:f}", "rates", rates, /* in this order */
+                     "avg_iter_throughput", numbers(&counted->average, sizeof *counted, count), "trial_throughput",
+                     numbers(&counted->rate, sizeof *counted, count), "trial_time",
+                     numbers(&counted->seconds, sizeof *counted, count), "trials",
+                     numbers(&counted->rate, sizeof *counted, count), "warmup",
+                     plan->warmups > 0 ? json_real(r->trials[0].rate) : NULL, "average", r->average,
+                     "standard_deviation", r->deviation);
 }
 
 /* BENCHY_OUTPUT, else what the configuration says, else in the run directory. */
@@ -214,48 +209,32 @@ done:
 static vt_status write_json(bench *b)
 {
     vt_status status = VT_OK;
-    vt_text text = {0};
     FILE *file = b->file;
     const int ranks = vt_world_ranks(b->world);
+    const vt_benchy_settings *settings = &b->settings;
+    json_t *root = json_pack("{s:i, s:s, s:i, s:I, s:I}", "nranks", ranks, "unit", "samples/s over all ranks", "ranks",
+                             ranks, "global_batch_size", (json_int_t)b->trainer->config->global_batch_size,
+                             "batches_per_trial", (json_int_t)settings->tests[VT_BENCHY_FULL].batches);
     b->file = NULL;
     vt_log_info("BENCHY::INFO::Message: Writing JSON output to %s.", b->path);
-    vt_text_append(
-        &text,
-        "{\"nranks\": %d, \"unit\": \"samples/s over all ranks\", \"ranks\": %d, \"global_batch_size\": %lld, "
-        "\"batches_per_trial\": %lld",
-        ranks, ranks, (long long)b->trainer->config->global_batch_size,
-        (long long)b->settings.tests[VT_BENCHY_FULL].batches);
     for (int test = 0; test < VT_BENCHY_TESTS; test++)
-        if (b->settings.tests[test].runs) append_test(&text, test, &b->settings.tests[test], &b->results[test]);
-    vt_text_append(&text, "}\n");
-    VT_CHECK(vt_file_close(file, fputs(text.characters, file) >= 0), "BENCHY_OUTPUT: can't write %s: %s", b->path,
-             strerror(errno));
+        if (settings->tests[test].runs)
+            json_object_set_new(root, names[test], json_of(&settings->tests[test], &b->results[test]));
+    const bool written = json_dumpf(root, file, 0) == 0 && fputc('\n', file) != EOF;
+    VT_CHECK(vt_file_close(file, written), "BENCHY_OUTPUT: can't write %s: %s", b->path, strerror(errno));
 done:
-    vt_text_close(&text);
+    json_decref(root);
     return status;
 }
 
 /* ---- all of it ---- */
-
-static void log_settings(const char *path, vt_benchy_profile profile)
-{
-    static const char *const modes[] = {"Profiling mode single. Starting profiler on rank 0 only.",
-                                        "Profiling mode all. Starting profiler on all ranks.", NULL};
-    if (path != NULL)
-        vt_log_info("BENCHY::INFO::Message: Using benchy configuration file %s.", path);
-    else
-        vt_log_info("BENCHY::INFO::Message: Using default benchy configuration.");
-    if (modes[profile] != NULL) vt_log_info("BENCHY::INFO::Message: %s", modes[profile]);
-}
 
 static void close_bench(bench *b)
 {
     for (int test = 0; test < VT_BENCHY_TESTS; test++) {
         const vt_benchy_test *plan = &b->settings.tests[test];
         result *r = &b->results[test];
-        for (int64_t i = 0; r->warmups != NULL && i < plan->warmups; i++) free(r->warmups[i].iterations);
-        for (int64_t i = 0; r->trials != NULL && i < plan->trials; i++) free(r->trials[i].iterations);
-        free(r->warmups);
+        for (int64_t i = 0; r->trials != NULL && i < plan->warmups + plan->trials; i++) free(r->trials[i].iterations);
         free(r->trials);
     }
     if (b->file != NULL) fclose(b->file);
@@ -263,16 +242,20 @@ static void close_bench(bench *b)
     vt_benchy_settings_close(&b->settings);
 }
 
-vt_status vt_benchy_run(vt_trainer *trainer, vt_loader *loader, const char *run_directory, bool *trains_on)
+vt_status vt_run_benchy(const vt_run *run, bool *trains_on)
 {
+    static const char *const modes[] = {"Profiling mode single. Starting profiler on rank 0 only.",
+                                        "Profiling mode all. Starting profiler on all ranks.", NULL};
     vt_status status = VT_OK;
-    bench b = {.trainer = trainer, .world = trainer->world, .loader = loader, .epoch = -1};
+    bench b = {.trainer = run->loop.trainer, .world = run->world, .loader = run->loop.training_loader, .epoch = -1};
     const bool first = vt_world_rank(b.world) == 0;
     const char *path = getenv("BENCHY_CONFIG_FILE");
     if (path != NULL && path[0] == '\0') path = NULL;
     VT_TRY(vt_world_agree(b.world, vt_benchy_settings_open(path, &b.settings)));
-    VT_TRY(vt_world_agree(b.world, first ? open_json(&b, run_directory) : VT_OK));
-    log_settings(path, b.settings.profile);
+    VT_TRY(vt_world_agree(b.world, first ? open_json(&b, run->directory) : VT_OK));
+    vt_log_info("BENCHY::INFO::Message: Using %s%s.", path != NULL ? "benchy configuration file " : "default benchy ",
+                path != NULL ? path : "configuration");
+    if (modes[b.settings.profile] != NULL) vt_log_info("BENCHY::INFO::Message: %s", modes[b.settings.profile]);
     const bool profiles =
         b.settings.profile == VT_BENCHY_PROFILE_ALL || (first && b.settings.profile == VT_BENCHY_PROFILE_SINGLE);
     if (profiles) vt_profile_start();
@@ -281,7 +264,8 @@ vt_status vt_benchy_run(vt_trainer *trainer, vt_loader *loader, const char *run_
     if (status != VT_OK) goto done;
     for (int test = 0; test < VT_BENCHY_TESTS; test++)
         if (b.settings.tests[test].runs)
-            vt_log_info("BENCHY::SUMMARY::%s average trial throughput: %.3f +/- %.3f", shown[test],
+            vt_log_info("BENCHY::SUMMARY::%s%s average trial throughput: %.3f +/- %.3f",
+                        test == VT_BENCHY_SYNTHETIC ? " " : "" /* the original's */, names[test],
                         b.results[test].average, b.results[test].deviation);
     VT_TRY(vt_world_agree(b.world, first ? write_json(&b) : VT_OK));
     *trains_on = b.settings.trains_on;

@@ -1,10 +1,10 @@
-#include "training/budget.h"
-
+/* Whether a run fits: the plan of the dry back end against the memory that is free. */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/text.h"
 #include "config/fit.h"
+#include "training/plan.h"
 
 typedef struct {
     char flag[64];
@@ -56,10 +56,9 @@ static void add_batch(remedies *known, const vt_config *config)
                is_local ? local : changed.global_batch_size);
 }
 
-/* The least number above `divisor` that divides `whole`, or 0. */
-static int64_t next_divisor(int64_t whole, int64_t divisor)
+int64_t vt_plan_divisor(int64_t whole, int64_t least)
 {
-    for (int64_t next = divisor + 1; next <= whole; next++)
+    for (int64_t next = least; next <= whole; next++)
         if (whole % next == 0) return next;
     return 0;
 }
@@ -72,7 +71,7 @@ static void add_training(remedies *known, const vt_config *config)
     add_remedy(known, *config, "recompute", "block");
     add_number(known, config, "prefetch", 1);
     add_number(known, config, "grad_accumulation",
-               next_divisor(config->global_batch_size / config->data_parallel, config->grad_accumulation));
+               vt_plan_divisor(config->global_batch_size / config->data_parallel, config->grad_accumulation + 1));
     add_number(known, config, "patch_size", 2 * config->patch_size);
     add_number(known, config, "embed_dim", config->embed_dim / 2);
     add_number(known, config, "depth", config->depth / 2);

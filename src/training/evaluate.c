@@ -6,8 +6,6 @@
 #include "base/memory.h"
 #include "data/loader.h"
 #include "storage/unpack.h"
-#include "training/reader.h"
-#include "training/step.h"
 #include "training/stop.h"
 #include "training/trainer_inside.h"
 
@@ -75,32 +73,29 @@ static void visit(const vt_trainer *trainer)
     vt_model_visit(trainer->model, trainer->rooms[0].saved);
 }
 
-/* The batch's part of the loss, since it was `before`, becomes its mean, and counts as one. */
-static void take_mean(vt_scores_of *sums, const double before[2], int64_t global_count)
-{
-    sums->values[0] = before[0] + (sums->values[0] - before[0]) / (double)global_count;
-    sums->counts[0] = before[1] + (sums->counts[0] - before[1]) / (double)global_count;
-}
-
 vt_status vt_step_evaluate(vt_trainer *trainer, const vt_batch *batch, vt_evaluation *evaluation)
 {
     vt_status status = VT_OK;
     const int64_t micro = vt_trainer_micro_batch(trainer->config), parts = trainer->config->data_parallel;
     const int64_t most = (batch->global_count + parts - 1) / parts; /* samples of a rank */
     const vt_batch here = vt_batch_upload(trainer, batch);
-    const double before[2] = {evaluation->model.values[0], evaluation->model.counts[0]};
+    double *loss = &evaluation->model.values[0], *count = &evaluation->model.counts[0];
+    const double loss_before = *loss, count_before = *count;
     trainer->record_anew = vt_world_ranks(trainer->world) > 1;
     for (int64_t first = 0; first < most; first += micro) {
-        const int64_t left = batch->sample_count - first, count = left < micro ? left : micro;
-        if (count > 0)
-            evaluate_micro_batch(trainer, &here, first, count, evaluation);
+        const int64_t left = batch->sample_count - first, samples = left < micro ? left : micro;
+        if (samples > 0)
+            evaluate_micro_batch(trainer, &here, first, samples, evaluation);
         else
             visit(trainer);
     }
     vt_stage_finish(&trainer->stage);
     VT_TRY(trainer->backend->check(trainer->backend));
-    if (trainer->task->by_batch) take_mean(&evaluation->model, before, batch->global_count);
-    if (!isfinite(evaluation->model.values[0])) VT_TRY(check_batch(trainer, batch));
+    if (trainer->task->by_batch) { /* the batch's part of the loss becomes its mean, and counts as one */
+        *loss = loss_before + (*loss - loss_before) / (double)batch->global_count;
+        *count = count_before + (*count - count_before) / (double)batch->global_count;
+    }
+    if (!isfinite(*loss)) VT_TRY(check_batch(trainer, batch));
 done:
     return status;
 }
@@ -213,21 +208,15 @@ vt_status vt_step_forecast(vt_trainer *trainer, const vt_batch *batch, vt_pictur
     return status;
 }
 
-/* Into how many equal parts samples are cut, so that all stages have work. */
-static int64_t parts_of(const vt_trainer *trainer, int64_t count)
-{
-    int64_t parts = trainer->config->pipeline_parallel;
-    while (count % parts != 0) parts--;
-    return parts;
-}
-
 vt_status vt_step_predict(vt_trainer *trainer, const vt_batch *batch, float *fields)
 {
     vt_backend *backend = trainer->backend;
     const int64_t count = batch->sample_count;
     const vt_batch here = vt_batch_upload(trainer, batch);
     VT_ASSERT(!trainer->loss->of_members || batch->noise_keys != NULL);
-    const int64_t parts = parts_of(trainer, count), each = count / parts;
+    int64_t parts = trainer->config->pipeline_parallel; /* of equal size, so that all stages have work */
+    while (count % parts != 0) parts--;
+    const int64_t each = count / parts;
     const vt_step_counts forwards = {.micro_batches = parts, .forwards = parts};
     for (int64_t part = 0; part < parts; part++) {
         vt_micro_batch *samples = vt_micro_batch_take(trainer, &here, 0, part * each, each, false);

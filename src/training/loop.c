@@ -1,5 +1,4 @@
-#include "training/loop.h"
-
+/* The epoch loop. */
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -7,9 +6,8 @@
 #include "base/memory.h"
 #include "base/profile.h"
 #include "config/stages.h"
-#include "training/reader.h"
+#include "training/run_inside.h"
 #include "training/stop.h"
-#include "training/trainer_inside.h"
 
 const vt_run_progress vt_run_progress_start = {.validation_loss = NAN, .best_loss = INFINITY, .persistence_loss = NAN};
 
@@ -27,6 +25,12 @@ vt_loop_length vt_loop_length_of(const vt_config *config, int64_t batches, const
         }
     }
     length.steps = before + (length.epochs - progress->epoch) * length.steps_per_epoch;
+    length.schedule =
+        (vt_schedule_length){.run = config->num_iters != VT_UNSET_INTEGER ? config->num_iters : length.steps,
+                             .epoch = length.steps_per_epoch,
+                             .epochs_done = progress->epoch,
+                             .steps_done = before,
+                             .begun = progress->restart_step};
     return length;
 }
 
@@ -75,13 +79,13 @@ static vt_status note_skipped(vt_loop *loop, const vt_step_figures *figures)
     const vt_config *config = loop->trainer->config;
     const bool scales = config->amp_mode == VT_AMP_FP16, follows = scales && config->loss_scale == 0;
     const int most = follows ? MOST_HALVINGS_IN_ROW - 1 + (int)config->loss_scale_hysteresis : MOST_IN_ROW;
-    char sample[4096];
+    char buffer[4096];
+    const char *sample = describe_sample(loop, figures, buffer, sizeof buffer), *fault = figures->target_fault;
     progress->epoch_skipped++;
     progress->skipped++;
     progress->skipped_in_row++;
-    loop->diverged = progress->skipped_in_row >= most && figures->target_fault == NULL;
-    if (figures->target_fault != NULL)
-        vt_log_warning("sample %s: %s", describe_sample(loop, figures, sample, sizeof sample), figures->target_fault);
+    loop->diverged = progress->skipped_in_row >= most && fault == NULL;
+    if (fault != NULL) vt_log_warning("sample %s: %s", sample, fault);
     if (scales)
         vt_log_info("step %lld: the gradients are not finite in fp16 (loss %g, first in %s), so its update was left "
                     "out, and the loss scale is %g from here on",
@@ -90,16 +94,15 @@ static vt_status note_skipped(vt_loop *loop, const vt_step_figures *figures)
         vt_log_warning(
             "step %lld: the gradients are not finite (loss %g, first in %s; sample: %s), so its update was left "
             "out: skipped update %lld of this run, %lld in a row",
-            (long long)progress->step, figures->loss, figures->bad_parameter,
-            describe_sample(loop, figures, sample, sizeof sample), (long long)progress->skipped,
+            (long long)progress->step, figures->loss, figures->bad_parameter, sample, (long long)progress->skipped,
             (long long)progress->skipped_in_row);
     VT_CHECK(progress->skipped_in_row < most,
              "step %lld: the gradients were not finite in %d steps in a row (loss %g, first in %s): %s%s%s; --resume "
              "goes on from the last checkpoint",
              (long long)progress->step, most, figures->loss, figures->bad_parameter,
-             figures->target_fault != NULL ? describe_sample(loop, figures, sample, sizeof sample) : "the run has ",
-             figures->target_fault != NULL ? ": " : "diverged. A lower --lr, --warmup or --grad_clip=1 often helps",
-             figures->target_fault != NULL ? figures->target_fault : "");
+             fault != NULL ? sample : "the run has ",
+             fault != NULL ? ": " : "diverged. A lower --lr, --warmup or --grad_clip=1 often helps",
+             fault != NULL ? fault : "");
 done:
     return status;
 }
@@ -166,7 +169,7 @@ static vt_status take_steps(vt_loop *loop, int64_t leave)
         double now = vt_clock_seconds(), waited = loop->waited[(figures.step - 1) % VT_STEPS_AHEAD];
         if (status == VT_OK) status = note_step(loop, &figures, now - loop->step_begin, waited);
         if (figures.bad_data) note_bad_data(loop, &figures, now - loop->step_begin, waited);
-        loop->progress.epoch_seconds = loop->epoch_earlier + now - loop->epoch_begin;
+        loop->progress.epoch_seconds += now - loop->step_begin;
         loop->progress.epoch_waited += waited;
         loop->progress.epoch_times = trainer->times;
         loop->step_begin = now;
@@ -206,18 +209,8 @@ static vt_status check_finite(vt_loop *loop)
         VT_CHECK(name == NULL,
                  "step %lld: the %s %s is not finite, so no checkpoint was made; the one before is the last. A lower "
                  "--lr or --grad_clip=1 often helps",
-                 (long long)loop->progress.step, i < 0 ? "parameter" : vt_kept_meaning(kept, i), name);
+                 (long long)loop->progress.step, i < 0 ? "parameter" : vt_kept_state(kept, i)->meaning, name);
     }
-done:
-    return status;
-}
-
-/* Before a checkpoint gets its name, the rows of its steps are on the disk. */
-static vt_status synchronise(const vt_loop *loop)
-{
-    vt_status status = VT_OK;
-    VT_TRY(vt_rows_synchronise(loop->sample_trace));
-    VT_TRY(vt_record_synchronise(loop->record));
 done:
     return status;
 }
@@ -228,7 +221,9 @@ static vt_status save(vt_loop *loop)
     vt_status status = VT_OK;
     const double begin = vt_clock_seconds();
     VT_TRY(check_finite(loop));
-    VT_TRY(vt_world_agree(loop->trainer->world, synchronise(loop)));
+    /* the rows of its steps are on the disk before it gets its name */
+    VT_TRY(vt_world_agree(loop->trainer->world, vt_rows_synchronise(loop->sample_trace)));
+    VT_TRY(vt_world_agree(loop->trainer->world, vt_record_synchronise(loop->record)));
     VT_TRY(vt_checkpoint_saver_save(loop->saver, &loop->progress, begin));
     loop->saved_step = loop->progress.step;
 done:
@@ -251,7 +246,7 @@ static vt_status checkpoint(vt_loop *loop, vt_status earlier)
     if (!stop) return VT_OK;
     VT_TRY(vt_checkpoint_saver_wait(loop->saver));
     vt_log_info("Stopped by %s after step %lld, with a checkpoint; the same command with --resume goes on from there",
-                vt_stop_requested() ? vt_stop_reason() : "a signal to another rank", (long long)loop->progress.step);
+                vt_stop_reason(), (long long)loop->progress.step);
     status = VT_STOPPED;
 done:
     return status;
@@ -306,15 +301,12 @@ static void finish_saving(vt_loop *loop)
 /* On a device that works on its own only one step was timed: the time of all steps is divided like that one's. */
 static vt_step_times times_of_epoch(const vt_loop *loop)
 {
-    vt_step_times times = loop->progress.epoch_times;
-    double measured = times.forward + times.backward + times.communication + times.optimizer;
-    double all = loop->progress.epoch_seconds - loop->progress.epoch_waited;
-    if (loop->trainer->backend->shares_host_memory || measured <= 0) return times;
-    times.forward *= all / measured;
-    times.backward *= all / measured;
-    times.communication *= all / measured;
-    times.optimizer *= all / measured;
-    return times;
+    const vt_step_times own = loop->progress.epoch_times;
+    const double measured = own.forward + own.backward + own.communication + own.optimizer;
+    const double factor = (loop->progress.epoch_seconds - loop->progress.epoch_waited) / measured;
+    if (loop->trainer->backend->shares_host_memory || measured <= 0) return own;
+    return (vt_step_times){factor * own.forward, factor * own.backward, factor * own.communication,
+                           factor * own.optimizer};
 }
 
 static vt_status note_epoch(vt_loop *loop, bool told)
@@ -365,7 +357,8 @@ static void prepare_step(vt_loop *loop)
 {
     const int64_t profiled = profiled_steps(loop), index = loop->epoch_started;
     if (index == 0 && profiled > 0) vt_profile_start();
-    vt_step_prepare(loop->trainer, index, index == (loop->length.steps_per_epoch > 1 ? 1 : 0));
+    loop->trainer->step_of_epoch = index;
+    loop->trainer->measured = index == (loop->length.steps_per_epoch > 1 ? 1 : 0);
 }
 
 /* After a step was started: takes figures that are due, and waits for the last profiled step. */
@@ -393,6 +386,15 @@ static void log_waiting(vt_loop *loop)
     loop->told_of_waiting = loop->told_of_waiting || percent > 10;
 }
 
+/* When loss crps begins, so do the weights of the noise, which nothing has used before, and the average of all
+ * weights. */
+static void begin_noise(vt_trainer *trainer)
+{
+    vt_parameters_start(trainer->parameters, (uint64_t)trainer->config->seed, "noise_embed.");
+    vt_gradient_sync_values_changed(trainer->sync);
+    vt_optimizer_average_restart(trainer->optimizer);
+}
+
 /* The epoch's loss. What validations found of another loss doesn't compare with it. */
 static void begin_loss(vt_loop *loop)
 {
@@ -403,7 +405,7 @@ static void begin_loss(vt_loop *loop)
     if (loop->trainer->loss == vt_loss_kind_at(config, progress->epoch - 1)) return;
     progress->best_loss = INFINITY;
     progress->persistence_loss = NAN;
-    if (loop->trainer->loss->of_members) vt_trainer_begin_noise(loop->trainer);
+    if (loop->trainer->loss->of_members) begin_noise(loop->trainer);
 }
 
 /* Trains from the run's place in its epoch to the epoch's last step. A stop during that last step is left to the
@@ -416,8 +418,7 @@ static vt_status train_epoch(vt_loop *loop)
     const vt_batch *batch = NULL;
     const bool told = progress->epoch_steps >= loop->length.steps_per_epoch;
     loop->epoch_started = progress->epoch_steps;
-    loop->epoch_earlier = progress->epoch_seconds;
-    loop->epoch_begin = loop->step_begin = vt_clock_seconds();
+    loop->step_begin = vt_clock_seconds();
     trainer->times = progress->epoch_times;
     if (vt_schedule_restarts(trainer->config, trainer->length, progress->step)) progress->restart_step = progress->step;
     begin_loss(loop);
@@ -450,19 +451,15 @@ done:
     return status;
 }
 
-/* Does the epoch train over several steps of forecast? The validation, which is of one step, then doesn't tell which
- * checkpoint forecasts best, and `best` becomes the newest. */
-static bool rolls_out(const vt_loop *loop)
-{
-    const vt_stages rollout = vt_config_rollout(loop->trainer->config);
-    return vt_stages_at(&rollout, loop->progress.epoch) > 1;
-}
-
 /* Ends the epoch, with a checkpoint if one is due. The next epoch begins with all sums at 0. */
 static vt_status validate_epoch(vt_loop *loop, vt_evaluation *validation)
 {
     vt_status status = VT_OK;
     vt_run_progress *progress = &loop->progress;
+    /* A validation, which is of one step, doesn't tell which checkpoint forecasts best after an epoch that trains over
+     * several: `best` then becomes the newest. */
+    const vt_stages rollout = vt_config_rollout(loop->trainer->config);
+    const bool rolls_out = vt_stages_at(&rollout, progress->epoch) > 1;
     vt_evaluation_close(validation);
     status = vt_validate(loop->trainer, loop->validation_loader, isnan(progress->persistence_loss), validation);
     if (status == VT_ERROR) save_after_fault(loop);
@@ -476,7 +473,7 @@ static vt_status validate_epoch(vt_loop *loop, vt_evaluation *validation)
                                   .skipped_in_row = progress->skipped_in_row,
                                   .restart_step = progress->restart_step,
                                   .validation_loss = validation->loss,
-                                  .best_loss = rolls_out(loop) ? INFINITY : progress->best_loss,
+                                  .best_loss = rolls_out ? INFINITY : progress->best_loss,
                                   .persistence_loss = progress->persistence_loss};
     loop->epoch_started = 0;
     VT_TRY(checkpoint(loop, status));

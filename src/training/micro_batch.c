@@ -11,8 +11,7 @@ vt_batch vt_batch_upload(vt_trainer *trainer, const vt_batch *batch)
     if (backend->shares_host_memory) return here;
     for (int t = 0; t < trainer->tensor_count; t++) here.tensors[t] = trainer->batch[t];
     for (int i = 0; i < 2 && batch->tensors[VT_TENSOR_INPUT] == NULL; i++)
-        if (trainer->caches[i] != NULL && vt_device_cache_source(trainer->caches[i]) == batch->source)
-            vt_device_cache_batch(trainer->caches[i], batch, trainer->batch);
+        if (trainer->caches[i] != NULL) vt_device_cache_batch(trainer->caches[i], batch, trainer->batch);
     for (int ended = 0; ended < 2; ended++) {
         for (int t = 0; t < trainer->tensor_count; t++) {
             const size_t bytes = (size_t)batch->sample_count * vt_tensor_bytes(&trainer->specs[t]);

@@ -1,9 +1,6 @@
-#include "training/opening.h"
-
-#include <errno.h>
+/* What the log says before a run's first step. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/file.h"
 #include "base/log.h"
@@ -12,8 +9,7 @@
 #include "config/stages.h"
 #include "journal/record.h"
 #include "model/split.h"
-#include "training/reader.h"
-#include "training/trainer_inside.h"
+#include "training/run_inside.h"
 
 /* ---- the lines for people ---- */
 
@@ -25,26 +21,27 @@ static void log_configuration_name(const vt_config *config)
     free(flags);
 }
 
-static void log_samples(const vt_opening *opening)
+static void log_samples(const vt_run *run)
 {
-    const vt_config *config = opening->config;
-    const vt_loop_length *length = &opening->length;
+    const vt_config *config = run->config;
+    const vt_loop_length *length = &run->loop.length;
+    const int64_t batches = vt_loader_batch_count(run->loop.training_loader); /* of a whole epoch */
     vt_log_info("samples: %lld for training, %lld for validation; %lld epoch%s of %lld steps",
-                (long long)opening->training->sample_count, (long long)opening->validation->sample_count,
+                (long long)run->training->sample_count, (long long)run->validation->sample_count,
                 (long long)length->epochs, length->epochs == 1 ? "" : "s", (long long)length->steps_per_epoch);
-    if (length->steps_per_epoch < opening->batches)
+    if (length->steps_per_epoch < batches)
         vt_log_info("num_iters %lld is less than an epoch of %lld steps: training for %lld steps",
-                    (long long)config->num_iters, (long long)opening->batches, (long long)config->num_iters);
+                    (long long)config->num_iters, (long long)batches, (long long)config->num_iters);
     else if (config->num_iters != VT_UNSET_INTEGER && length->steps != config->num_iters)
         vt_log_info("num_iters %lld makes %lld whole epoch%s, %lld steps", (long long)config->num_iters,
                     (long long)length->epochs, length->epochs == 1 ? "" : "s", (long long)length->steps);
 }
 
-static void log_model(const vt_opening *opening)
+static void log_model(const vt_run *run)
 {
-    const vt_parameters *parameters = opening->trainer->parameters;
+    const vt_parameters *parameters = run->loop.trainer->parameters;
     const int64_t frozen = vt_parameters_frozen_elements(parameters);
-    char *sizes = vt_model_kind_of(opening->config)->describe(opening->config);
+    char *sizes = vt_model_kind_of(run->config)->describe(run->config);
     char *note = vt_text_format(frozen > 0 ? ", %lld of them frozen" : "", (long long)frozen);
     vt_log_info("model: %lld parameters%s: %s", (long long)vt_parameters_model_elements(parameters), note, sizes);
     free(note);
@@ -83,16 +80,6 @@ static void log_layout(const vt_config *config, const vt_world *world)
     free(stages);
 }
 
-/* The least number of micro-batches that keeps all stages busy for a while, and divides a rank's batch; 0: none does.
- */
-static int64_t enough_micro_batches(const vt_config *config)
-{
-    const int64_t local = config->global_batch_size / config->data_parallel;
-    int64_t count = config->pipeline_parallel;
-    while (count <= local && local % count != 0) count++;
-    return count <= local ? count : 0;
-}
-
 /* Per cent, with so many micro-batches and steps of forecast. */
 static double idle_with(const vt_config *config, int64_t parts, int64_t rollout)
 {
@@ -104,7 +91,9 @@ static double idle_with(const vt_config *config, int64_t parts, int64_t rollout)
 static void log_pipeline(const vt_config *config)
 {
     const int64_t stages = config->pipeline_parallel, parts = config->grad_accumulation;
-    const int64_t enough = enough_micro_batches(config), rollout = vt_config_longest_rollout(config);
+    const int64_t local = config->global_batch_size / config->data_parallel;
+    const int64_t enough = vt_plan_divisor(local, stages); /* keeps all stages busy for a while */
+    const int64_t rollout = vt_config_longest_rollout(config);
     if (stages == 1) return;
     const double idle = idle_with(config, parts, 1);
     char *schedule = vt_config_value_text(config, "pipeline_schedule");
@@ -118,7 +107,7 @@ static void log_pipeline(const vt_config *config)
             ? vt_text_format("--grad_accumulation=%lld leaves %.1f %%", (long long)enough, idle_with(config, enough, 1))
             : vt_text_format("a rank's batch of %lld samples can't be cut into as many parts as there are "
                              "stages",
-                             (long long)(config->global_batch_size / config->data_parallel));
+                             (long long)local);
     if (parts < stages)
         vt_log_warning("%lld micro-batch%s (grad_accumulation) for %lld stages: each stage idles %.1f %% of the time; "
                        "%s",
@@ -139,11 +128,11 @@ static void log_memory(const vt_plan *plan)
 }
 
 /* Which part of the activations waits in the host's memory. */
-static void log_offload(const vt_opening *opening)
+static void log_offload(const vt_run *run)
 {
-    const vt_config *config = opening->config;
-    const vt_offload_sizes *sizes = &opening->plan->offload;
-    const int64_t blocks = vt_model_blocks(opening->trainer->model, config).count;
+    const vt_config *config = run->config;
+    const vt_offload_sizes *sizes = &run->plan.offload;
+    const int64_t blocks = vt_model_blocks(run->loop.trainer->model, config).count;
     char bytes[2][VT_NUMBER_SIZE];
     if (config->offload_activations == VT_OFFLOAD_NONE) return;
     if (blocks <= 2)
@@ -158,21 +147,21 @@ static void log_offload(const vt_opening *opening)
 }
 
 /* Rank 0 plans the lowest rank of each stage, which has as many tokens as any other of it. */
-static vt_status log_stage_memory(const vt_opening *opening)
+static vt_status log_stage_memory(const vt_run *run)
 {
     vt_status status = VT_OK;
-    const vt_layout *layout = vt_world_layout(opening->world);
+    const vt_layout *layout = vt_world_layout(run->world);
     const int stages = layout->size[VT_AXIS_PIPELINE];
-    vt_plan_options options = vt_plan_options_of(opening->world, opening->trainer->backend);
-    options.chunk_bytes = opening->plan->chunk_bytes;
-    vt_plan most = *opening->plan;
+    vt_plan_options options = vt_plan_options_of(run->world, run->loop.trainer->backend);
+    options.chunk_bytes = run->plan.chunk_bytes;
+    vt_plan most = run->plan;
     int largest = 0;
     char total[VT_NUMBER_SIZE], parts[256];
     if (stages == 1 || options.rank != 0) return VT_OK;
     for (int stage = 1; stage < stages; stage++) {
         vt_plan plan;
         options.rank = vt_layout_first(layout, VT_AXIS_PIPELINE, stage);
-        VT_TRY(vt_plan_make(opening->config, &options, &plan));
+        VT_TRY(vt_plan_make(run->config, &options, &plan));
         if (vt_plan_total(&plan) <= vt_plan_total(&most)) continue;
         most = plan;
         largest = stage;
@@ -192,13 +181,6 @@ static void log_key(const char *text, void *context)
     vt_log_detail("%s", text);
 }
 
-static void log_configuration(const vt_config *config)
-{
-    vt_log_detail("------------------ Configuration ------------------");
-    vt_config_print(config, log_key, NULL);
-    vt_log_detail("---------------------------------------------------");
-}
-
 /* "[384, 1536]"; in a .csv file "384x1536", so that no field holds a comma. */
 static const char *shape_text(const int64_t *shape, int dimensions, bool csv, char text[96])
 {
@@ -209,69 +191,38 @@ static const char *shape_text(const int64_t *shape, int dimensions, bool csv, ch
     return text;
 }
 
-/* "  2  frozen" or ",2,true": the last columns of a parameter's row, its stage, of a model that is split, and whether
- * it is frozen, if any is. */
-static const char *more_columns(const vt_parameters *parameters, const vt_split *split, const vt_parameter *parameter,
-                                bool csv, char text[64])
+/* A row for each parameter, in the log and in *table; of a model that is split with its stage, and, if any is frozen,
+ * with whether it is. */
+static void log_parameters(const vt_parameters *parameters, const vt_split *split, vt_text *table)
 {
-    int64_t stage = 0;
-    int used = 0;
-    text[0] = '\0';
-    while (split->stages > 1 && parameter->unit >= split->units[stage].first + split->units[stage].count) stage++;
-    if (split->stages > 1) used = snprintf(text, 64, csv ? ",%lld" : "  %lld", (long long)stage);
-    if (vt_parameters_frozen_elements(parameters) == 0) return text;
-    snprintf(text + used, 64 - (size_t)used, "%s",
-             csv ? (parameter->frozen ? ",true" : ",false") : (parameter->frozen ? "  frozen" : ""));
-    return text;
-}
-
-/* A row for each parameter; file NULL: in the log. */
-static void write_rows(const vt_parameters *parameters, const vt_split *split, FILE *file)
-{
-    const bool csv = file != NULL;
-    char shape[96], local[96], more[64];
-    for (int64_t i = 0; i < vt_parameters_count(parameters); i++) {
-        const vt_parameter *parameter = vt_parameters_at(parameters, i);
-        const long long bytes = (long long)parameter->count * (long long)sizeof(float);
-        shape_text(parameter->shape, parameter->dimensions, csv, shape);
-        shape_text(parameter->local, parameter->dimensions, csv, local);
-        more_columns(parameters, split, parameter, csv, more);
-        if (csv)
-            fprintf(file, "%s,%s,%s,%lld%s\n", parameter->name, shape, local, bytes, more);
-        else
-            vt_log_detail("%-32s %-22s %-22s %12lld%s", parameter->name, shape, local, bytes, more);
-    }
-}
-
-static void log_parameters(const vt_parameters *parameters, const vt_split *split)
-{
+    const bool is_split = split->stages > 1, freezes = vt_parameters_frozen_elements(parameters) > 0;
+    char global[96], local[96];
     vt_log_detail("%-32s %-22s %-22s %12s%s", "parameter", "global shape", "local shape", "bytes",
-                  split->stages > 1 ? "  stage" : "");
-    write_rows(parameters, split, NULL);
+                  is_split ? "  stage" : "");
+    vt_text_append(table, "name,global_shape,local_shape,bytes%s%s\n", is_split ? ",stage" : "",
+                   freezes ? ",frozen" : "");
+    for (int64_t i = 0; i < vt_parameters_count(parameters); i++) {
+        const vt_parameter *p = vt_parameters_at(parameters, i);
+        const long long bytes = (long long)p->count * (long long)sizeof(float);
+        int64_t stage = 0;
+        while (is_split && p->unit >= split->units[stage].first + split->units[stage].count) stage++;
+        char *log_stage = vt_text_format(is_split ? "  %lld" : "", (long long)stage);
+        vt_log_detail("%-32s %-22s %-22s %12lld%s%s", p->name, shape_text(p->shape, p->dimensions, false, global),
+                      shape_text(p->local, p->dimensions, false, local), bytes, log_stage, p->frozen ? "  frozen" : "");
+        vt_text_append(table, "%s,%s,%s,%lld", p->name, shape_text(p->shape, p->dimensions, true, global),
+                       shape_text(p->local, p->dimensions, true, local), bytes);
+        if (is_split) vt_text_append(table, ",%lld", (long long)stage);
+        vt_text_append(table, "%s\n", !freezes ? "" : p->frozen ? ",true" : ",false");
+        free(log_stage);
+    }
     vt_log_detail("number of model parameters: %lld", (long long)vt_parameters_model_elements(parameters));
 }
 
-static vt_status write_parameters(const vt_opening *opening, const vt_split *split)
-{
-    vt_status status = VT_OK;
-    const vt_parameters *parameters = opening->trainer->parameters;
-    char *path = vt_text_format("%s/parameters.csv", opening->run_directory);
-    FILE *file = fopen(path, "we");
-    VT_CHECK(file != NULL, "can't write %s: %s", path, strerror(errno));
-    fprintf(file, "name,global_shape,local_shape,bytes%s%s\n", split->stages > 1 ? ",stage" : "",
-            vt_parameters_frozen_elements(parameters) > 0 ? ",frozen" : "");
-    write_rows(parameters, split, file);
-    VT_CHECK(vt_file_close(file, true), "can't write %s: %s", path, strerror(errno));
-done:
-    free(path);
-    return status;
-}
-
 /* Settings of which the user probably expects something else. */
-static void warn_of_settings(const vt_opening *opening)
+static void warn_of_settings(const vt_run *run)
 {
-    const vt_config *config = opening->config;
-    const vt_loop_length *length = &opening->length;
+    const vt_config *config = run->config;
+    const vt_loop_length *length = &run->loop.length;
     const vt_stages rollout = vt_config_rollout(config);
     const int cores = vt_threads_core_count();
     if (config->zero != NULL)
@@ -294,43 +245,47 @@ static void warn_of_settings(const vt_opening *opening)
     if (config->optimizer == VT_OPTIMIZER_Adafactor && vt_config_learning_rate(config) > 0.1)
         vt_log_warning("Adafactor's learning rate is %g, a share of the weights' own size; 1e-2 is usual",
                        vt_config_learning_rate(config));
-    if (config->cache != VT_CACHE_NONE && opening->training->frame_count == 0)
-        vt_log_warning("cache has no effect: source %s has no frames that it could keep",
-                       opening->training->kind->name);
+    if (config->cache != VT_CACHE_NONE && run->training->frame_count == 0)
+        vt_log_warning("cache has no effect: source %s has no frames that it could keep", run->training->kind->name);
 }
 
-vt_status vt_opening_log(const vt_opening *opening)
+vt_status vt_run_log_opening(const vt_run *run)
 {
     vt_status status = VT_OK;
-    const vt_config *config = opening->config;
+    const vt_config *config = run->config;
     vt_split split = {0};
+    vt_text table = {0};
+    char *path = vt_text_format("%s/parameters.csv", run->directory);
     if (config->pipeline_parallel > 1) VT_TRY(vt_split_open(config, &split));
     log_configuration_name(config);
-    const vt_task *task = opening->trainer->task;
+    const vt_task *task = run->loop.trainer->task;
     if (task->kind->log_data != NULL) task->kind->log_data(task);
-    vt_reader_log(config, opening->world, opening->training, opening->validation, opening->test);
-    if (task->kind->log_limits != NULL) task->kind->log_limits(opening->training, opening->validation);
-    log_samples(opening);
-    log_model(opening);
+    vt_reader_log(config, run->world, run->training, run->validation, run->test);
+    if (task->kind->log_limits != NULL) task->kind->log_limits(run->training, run->validation);
+    log_samples(run);
+    log_model(run);
     log_training(config);
-    log_layout(config, opening->world);
+    log_layout(config, run->world);
     log_pipeline(config);
-    vt_log_info("computing on: %s", opening->trainer->backend->name);
-    log_memory(opening->plan);
-    log_offload(opening);
-    VT_TRY(log_stage_memory(opening));
-    vt_record_memory(opening->trainer->backend, "Scaffolding memory high watermark");
-    vt_log_info("run directory: %s (all options in config.yaml, all tensors in parameters.csv)",
-                opening->run_directory);
+    vt_log_info("computing on: %s", run->loop.trainer->backend->name);
+    log_memory(&run->plan);
+    log_offload(run);
+    VT_TRY(log_stage_memory(run));
+    vt_record_memory(run->loop.trainer->backend, "Scaffolding memory high watermark");
+    vt_log_info("run directory: %s (all options in config.yaml, all tensors in parameters.csv)", run->directory);
     if (config->disable_broadcast_buffers)
         vt_log_info("disable_broadcast_buffers has no effect: the model has no buffers");
     if (config->wireup_info != NULL || config->wireup_store != NULL)
         vt_log_info("wireup_info and wireup_store have no effect: the launcher is recognised by itself");
-    warn_of_settings(opening);
-    log_configuration(config);
-    log_parameters(opening->trainer->parameters, &split);
-    if (vt_world_rank(opening->world) == 0) VT_TRY(write_parameters(opening, &split));
+    warn_of_settings(run);
+    vt_log_detail("------------------ Configuration ------------------");
+    vt_config_print(config, log_key, NULL);
+    vt_log_detail("---------------------------------------------------");
+    log_parameters(run->loop.trainer->parameters, &split, &table);
+    if (vt_world_rank(run->world) == 0) VT_TRY(vt_file_write(path, table.characters, table.length));
 done:
+    vt_text_close(&table);
     vt_split_close(&split);
+    free(path);
     return status;
 }

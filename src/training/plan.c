@@ -8,33 +8,26 @@
 #include "base/text.h"
 #include "config/stages.h"
 #include "source/sources.h"
-#include "training/reader.h"
-#include "training/step.h"
 #include "training/trainer_inside.h"
 
-/* What both sets hold. */
-static size_t held_bytes(const vt_trainer *trainer)
+/* What both sets hold; and the readers' rings: the batches ahead and the one in use, for training and for validation.
+ */
+static void plan_data(const vt_trainer *trainer, const vt_plan_options *options, vt_plan *plan)
 {
     const vt_config *config = trainer->config;
     const vt_source_kind *source = vt_source_kind_of(config);
     const vt_span rows = vt_model_kind_of(config)->part_needed(config, trainer->parallel->own);
-    return source->held_bytes != NULL ? source->held_bytes(config, rows) : 0;
-}
-
-/* The readers' rings: the batches ahead and the one in use, for training and for validation. */
-static size_t ring_bytes(const vt_trainer *trainer)
-{
-    const vt_config *config = trainer->config;
-    const vt_source_kind *source = vt_source_kind_of(config);
-    size_t bytes = 0;
+    plan->held_bytes = source->held_bytes != NULL ? source->held_bytes(config, rows) : 0;
+    plan->chunk_bytes = options->chunk_bytes;
+    plan->ring_bytes = plan->held_bytes + plan->chunk_bytes;
     for (int training = 0; training < 2; training++) {
         const int64_t batches = (training ? config->prefetch : VT_VALIDATION_PREFETCH) + 1;
-        const int64_t samples = vt_reader_batch(config, training) / config->data_parallel;
+        const size_t samples = (size_t)(batches * (vt_reader_batch(config, training) / config->data_parallel));
         const unsigned unread = source->reading != NULL ? vt_stage_unread(config, trainer->world, training) : 0;
         for (int t = 0; t < trainer->tensor_count; t++)
-            if ((unread & 1u << t) == 0) bytes += (size_t)(batches * samples) * vt_tensor_bytes(&trainer->specs[t]);
+            if ((unread & 1u << t) == 0) plan->ring_bytes += samples * vt_tensor_bytes(&trainer->specs[t]);
     }
-    return bytes;
+    if (!options->device_memory) plan->bytes[VT_MEMORY_DATA] += plan->ring_bytes;
 }
 
 /* Notes the work done so far. */
@@ -178,10 +171,7 @@ vt_status vt_plan_make(const vt_config *config, const vt_plan_options *options, 
         options->device_memory ? 0 : vt_world_engine(world)->most_copies + vt_world_engine(world)->hole;
     plan->bytes[VT_MEMORY_ACTIVATIONS] +=
         (size_t)trainer->room_count * plan->arena_bytes + (size_t)trainer->micro_batch_count * plan->shared_bytes;
-    plan->held_bytes = held_bytes(trainer);
-    plan->chunk_bytes = options->chunk_bytes;
-    plan->ring_bytes = ring_bytes(trainer) + plan->held_bytes + plan->chunk_bytes;
-    if (!options->device_memory) plan->bytes[VT_MEMORY_DATA] += plan->ring_bytes;
+    plan_data(trainer, options, plan);
 done:
     free(fields);
     vt_evaluation_close(&evaluation);

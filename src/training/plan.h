@@ -4,7 +4,7 @@
 #define VT_TRAINING_PLAN_H
 
 #include "parallel/world.h"
-#include "training/trainer.h"
+#include "training/step.h"
 
 /* What a group of ranks sends in one optimizer step. */
 typedef struct {
@@ -55,5 +55,26 @@ double vt_plan_total(const vt_plan *plan);
 
 /* "parameters 1.85 MB, gradients 1.85 MB, …": what is not 0. */
 void vt_plan_describe(const vt_plan *plan, char *buffer, size_t size);
+
+/* The least number from `least` on that divides `whole`, or 0. */
+int64_t vt_plan_divisor(int64_t whole, int64_t least);
+
+/* ---- whether it fits, before anything is taken (budget.c) ---- */
+
+/* Fails when `plan` needs more than `available` bytes; the message holds the total by category and the three settings
+ * that would save most, each with how much. Of a model that has been trained (`trains` is false) only the number of
+ * samples can change. */
+vt_status vt_budget_check(const vt_config *config, const vt_plan_options *options, const vt_plan *plan,
+                          double available, bool trains);
+
+/* With keep_outputs: auto, `config` keeps them where device memory of `available` bytes then holds the run beside
+ * `taken` bytes, with a tenth to spare for what libraries take; *plan is then the plan with them. The bits of the run
+ * are the same. */
+vt_status vt_budget_keep_outputs(vt_config *config, const vt_plan_options *options, double taken, double available,
+                                 vt_plan *plan);
+
+/* Fails when a run on a device needs more than `available` bytes of the host's memory: for the readers' batches, for
+ * activations that wait there, and for the copy that checkpoints are written from. */
+vt_status vt_budget_check_host(const vt_config *config, const vt_plan *plan, double available);
 
 #endif

@@ -6,7 +6,7 @@
 #include "data/loader.h"
 #include "data/source.h"
 #include "parallel/world.h"
-#include "training/trainer.h"
+#include "training/step.h"
 
 /* Batches of the validation set that are kept ready: they must not take much memory while training goes on. */
 enum { VT_VALIDATION_PREFETCH = 1 };
@@ -49,5 +49,18 @@ void vt_reader_log(const vt_config *config, const vt_world *world, const vt_sour
  * the number of such samples on all ranks. */
 vt_status vt_reader_next(const vt_trainer *trainer, vt_loader *loader, const vt_batch **batch, double *waited,
                          int64_t *replaced);
+
+/* ---- a source's frames in the memory of a device (cache: device), where batches are assembled from them ---- */
+
+typedef struct vt_device_cache vt_device_cache;
+
+/* Reads all frames of the source. Errors: the source's; no memory. Stops early, with VT_STOPPED, when the run is to
+ * stop. */
+vt_status vt_device_cache_open(vt_backend *backend, vt_source *source, vt_device_cache **cache);
+void vt_device_cache_close(vt_device_cache **cache);
+
+/* Puts the tensors of the batch's samples together at tensors[t] [sample_count, shape…], in the device's memory. Does
+ * nothing if the batch is of another source. */
+void vt_device_cache_batch(const vt_device_cache *cache, const vt_batch *batch, void *const *tensors);
 
 #endif

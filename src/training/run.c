@@ -8,42 +8,13 @@
 #include "base/memory.h"
 #include "base/profile.h"
 #include "base/text.h"
+#include "journal/run_directory.h"
 #include "report/run_files.h"
 #include "storage/output_file.h"
-#include "training/benchy.h"
-#include "training/budget.h"
-#include "training/loop.h"
-#include "training/opening.h"
-#include "training/reader.h"
-#include "training/start.h"
+#include "training/run_inside.h"
 #include "training/stop.h"
-#include "training/test_set.h"
-#include "training/trainer_inside.h"
 
-typedef struct {
-    const vt_config *config;
-    vt_config settled; /* the same, with what depends on the device's memory decided */
-    vt_world *world;
-    vt_source *training, *validation;
-    vt_test_set *test; /* NULL where there is none */
-    vt_loader *training_loader, *validation_loader;
-    bool caches_training, caches_validation; /* in the device's memory */
-    vt_device_cache *training_cache, *validation_cache;
-    vt_task *task;
-    vt_loop_length length;
-    vt_plan plan;
-    vt_run_start start;
-    bool is_finished;    /* nothing is left to do */
-    bool failed_at_once; /* its newest checkpoint was read, but training from there gives no finite numbers */
-    vt_backend *backend;
-    vt_trainer *trainer;
-    vt_checkpoint_subject subject;
-    vt_checkpoint_saver *saver;
-    vt_rows *sample_trace;
-    vt_record *record;
-} run_state;
-
-static vt_status open_data(run_state *run)
+static vt_status open_data(vt_run *run)
 {
     vt_status status = VT_OK;
     const vt_config *config = run->config;
@@ -55,14 +26,12 @@ static vt_status open_data(run_state *run)
     VT_CHECK(vt_source_batches(run->training, config->global_batch_size) > 0,
              "%s has %lld training samples, fewer than one batch (global_batch_size %lld); use a smaller batch",
              run->training->path, (long long)samples, (long long)config->global_batch_size);
-    run->length =
-        vt_loop_length_of(config, vt_source_batches(run->training, config->global_batch_size), &vt_run_progress_start);
 done:
     return status;
 }
 
 /* Collective. */
-static vt_status check_same_data(const run_state *run)
+static vt_status check_same_data(const vt_run *run)
 {
     static const char *const names[VT_NORMALISING_FILES] = {
         "global_means_path", "global_stds_path", "time_diff_stds_path", "time_means_path", "climatology_path"};
@@ -77,28 +46,10 @@ static vt_status check_same_data(const run_state *run)
     return status;
 }
 
-/* Steps of the whole run, over which the learning rate falls. */
-static int64_t whole_length(const run_state *run)
-{
-    const int64_t most = run->config->num_iters;
-    return most != VT_UNSET_INTEGER ? most : run->length.steps;
-}
-
-/* For the learning rate. */
-static vt_schedule_length schedule_length(const run_state *run)
-{
-    const vt_run_progress *progress = &run->start.progress;
-    return (vt_schedule_length){.run = whole_length(run),
-                                .epoch = run->length.steps_per_epoch,
-                                .epochs_done = progress->epoch,
-                                .steps_done = progress->step - progress->epoch_steps,
-                                .begun = progress->restart_step};
-}
-
 /* Epochs that have another length than those of the run that made the checkpoint. */
-static void log_epoch_length(const run_state *run)
+static void log_epoch_length(const vt_run *run)
 {
-    const vt_run_progress *progress = &run->start.progress;
+    const vt_run_progress *progress = &run->loop.progress;
     const int64_t batch = run->config->global_batch_size, samples = run->training->sample_count;
     if (progress->batch == 0 || progress->training_samples == 0) return;
     const int64_t before = vt_source_batches_of(run->training, progress->training_samples, progress->batch),
@@ -109,40 +60,34 @@ static void log_epoch_length(const run_state *run)
                 "steps, and the rest of its schedule is spread over the %lld steps that are left",
                 (long long)now, (long long)before, (long long)batch, (long long)progress->batch, (long long)samples,
                 (long long)progress->training_samples, (long long)progress->epoch, progress->epoch == 1 ? "" : "s",
-                (long long)progress->step, (long long)(whole_length(run) - progress->step));
+                (long long)progress->step, (long long)(run->loop.length.schedule.run - progress->step));
 }
 
-/* Which sets the device's memory has room for beside the run. */
-static void plan_caches(run_state *run, double available)
+/* Which sets the device's memory has room for beside the run. Returns their bytes. */
+static double plan_caches(vt_run *run, double available)
 {
     char sizes[3][VT_NUMBER_SIZE];
-    double left = available - vt_plan_total(&run->plan);
-    const double training = vt_source_frame_bytes(run->training),
+    const double left = available - vt_plan_total(&run->plan), training = vt_source_frame_bytes(run->training),
                  both = training + vt_source_frame_bytes(run->validation);
-    if (run->config->cache != VT_CACHE_DEVICE || run->training->frame_count == 0) return;
+    if (run->config->cache != VT_CACHE_DEVICE || run->training->frame_count == 0) return 0;
     run->caches_training = available < 0 || training <= left;
     run->caches_validation = available < 0 || both <= left;
-    if (run->caches_validation) return;
+    if (run->caches_validation) return both;
     vt_log_warning(
         "cache: device asks for %s for training and %s for validation, but %s of the device's memory are free "
         "beside the run: %s kept there, the rest is read each time",
         vt_text_bytes(training, sizes[0]), vt_text_bytes(both - training, sizes[1]),
         vt_text_bytes(fmax(left, 0), sizes[2]), run->caches_training ? "only the training set is" : "nothing is");
-}
-
-static double cached_bytes(const run_state *run)
-{
-    return (run->caches_training ? vt_source_frame_bytes(run->training) : 0) +
-           (run->caches_validation ? vt_source_frame_bytes(run->validation) : 0);
+    return run->caches_training ? training : 0;
 }
 
 /* How the ranks reach its memory, and whether the run fits into it; only then are the readers' rings taken. */
-static vt_status open_device(run_state *run)
+static vt_status open_device(vt_run *run)
 {
     vt_status status = VT_OK;
     const vt_config *config = run->config;
     vt_plan_options planned = vt_plan_options_of(run->world, run->backend);
-    const vt_source *const sets[] = {run->training, run->validation, vt_test_set_source(run->test)};
+    const vt_source *const sets[] = {run->training, run->validation, run->test};
     for (int i = 0; i < 3; i++) planned.chunk_bytes += vt_reader_chunk_bytes(sets[i]);
     VT_TRY(vt_world_open_device(config, run->world, run->backend));
     VT_TRY(vt_plan_make(config, &planned, &run->plan));
@@ -152,27 +97,26 @@ static vt_status open_device(run_state *run)
     if (planned.device_memory)
         VT_TRY(vt_budget_check_host(config, &run->plan,
                                     vt_memory_available() / vt_world_ranks_of_memory(run->world, NULL)));
-    plan_caches(run, available);
+    const double cached = plan_caches(run, available);
     run->settled = *config; /* its strings stay the configuration's */
-    VT_TRY(vt_budget_keep_outputs(&run->settled, &planned, cached_bytes(run), available, &run->plan));
+    VT_TRY(vt_budget_keep_outputs(&run->settled, &planned, cached, available, &run->plan));
     config = run->config = &run->settled;
     VT_TRY(vt_reader_open_loader(config, run->world, run->backend, true, run->caches_training, run->training,
-                                 &run->training_loader));
+                                 &run->loop.training_loader));
     VT_TRY(vt_reader_open_loader(config, run->world, run->backend, false, run->caches_validation, run->validation,
-                                 &run->validation_loader));
+                                 &run->loop.validation_loader));
 done:
     return status;
 }
 
 /* Reads the sets that stay in the device's memory. */
-static vt_status open_caches(run_state *run)
+static vt_status open_caches(vt_run *run)
 {
     vt_status status = VT_OK;
     const double begin = vt_clock_seconds();
-    if (run->caches_training) VT_TRY(vt_device_cache_open(run->backend, run->training, &run->training_cache));
-    if (run->caches_validation) VT_TRY(vt_device_cache_open(run->backend, run->validation, &run->validation_cache));
-    run->trainer->caches[0] = run->training_cache;
-    run->trainer->caches[1] = run->validation_cache;
+    vt_device_cache **caches = run->loop.trainer->caches;
+    if (run->caches_training) VT_TRY(vt_device_cache_open(run->backend, run->training, &caches[0]));
+    if (run->caches_validation) VT_TRY(vt_device_cache_open(run->backend, run->validation, &caches[1]));
     if (run->caches_training)
         vt_log_info("cache: the %s in the device's memory, read in %.1f s",
                     run->caches_validation ? "training and validation sets are" : "training set is",
@@ -181,62 +125,53 @@ done:
     return status;
 }
 
-static vt_checkpoint_subject subject_of(const run_state *run)
-{
-    vt_checkpoint_subject subject = vt_trainer_subject(run->trainer);
-    subject.training_samples = run->training->sample_count;
-    subject.crossing_samples = run->training->crossing_samples;
-    subject.validation_samples = run->validation->sample_count;
-    return subject;
-}
-
 /* What the run writes besides its log. Rank 0 writes for all. */
-static vt_status open_output(run_state *run)
+static vt_status open_output(vt_run *run)
 {
     vt_status status = VT_OK;
     if (vt_world_rank(run->world) != 0) return VT_OK;
-    char *saved = vt_text_format("%s/config.yaml", run->start.directory);
+    char *saved = vt_text_format("%s/config.yaml", run->directory);
     VT_TRY(vt_config_save(run->config, saved));
     vt_record_options record = {.config = run->config,
-                                .run_directory = run->start.directory,
+                                .run_directory = run->directory,
                                 .scores = &run->task->scores,
-                                .steps = run->start.foreign ? 0 : run->start.progress.step,
-                                .epochs_done = run->start.foreign ? 0 : run->start.progress.epoch,
+                                .steps = run->foreign ? 0 : run->loop.progress.step,
+                                .epochs_done = run->foreign ? 0 : run->loop.progress.epoch,
                                 .step_flops = run->plan.step_flops,
-                                .epochs = run->length.epochs,
-                                .steps_per_epoch = run->length.steps_per_epoch,
-                                .parameters = vt_parameters_model_elements(run->trainer->parameters)};
+                                .epochs = run->loop.length.epochs,
+                                .steps_per_epoch = run->loop.length.steps_per_epoch,
+                                .parameters = vt_parameters_model_elements(run->loop.trainer->parameters)};
     for (int i = 0; i < VT_MEMORY_CATEGORY_COUNT; i++)
         record.bytes[i] = vt_plan_bytes(&run->plan, (vt_memory_category)i);
-    VT_TRY(vt_record_open(&record, &run->record));
+    VT_TRY(vt_record_open(&record, &run->loop.record));
 done:
     free(saved);
     return status;
 }
 
 /* Collective. */
-static vt_status open_trainer(run_state *run)
+static vt_status open_trainer(vt_run *run)
 {
     vt_status status = VT_OK;
-    const vt_trainer_options options = {.world = run->world,
-                                        .task = run->task,
-                                        .steps = whole_length(run),
-                                        .steps_per_epoch = run->length.steps_per_epoch};
-    VT_TRY(vt_trainer_open(run->config, &options, run->backend, &run->trainer));
-    run->subject = subject_of(run);
-    if (run->config->resume == NULL) VT_TRY(vt_start_read_initial(&run->subject, &run->start));
+    const vt_trainer_options options = {.world = run->world, .task = run->task}; /* how long it is: begin() */
+    VT_TRY(vt_trainer_open(run->config, &options, run->backend, &run->loop.trainer));
+    run->subject = vt_trainer_subject(run->loop.trainer);
+    run->subject.training_samples = run->training->sample_count;
+    run->subject.crossing_samples = run->training->crossing_samples;
+    run->subject.validation_samples = run->validation->sample_count;
+    if (run->config->resume == NULL) VT_TRY(vt_run_read_initial(run));
 done:
     return status;
 }
 
-static vt_status open_trace(const run_state *run)
+static vt_status open_trace(const vt_run *run)
 {
     vt_status status = VT_OK;
     if (!run->config->comm_trace) return VT_OK;
-    char *logs = vt_text_format("%s/logs", run->start.directory);
+    char *logs = vt_text_format("%s/logs", run->directory);
     char *path = vt_text_format("%s/comm-%d.csv", logs, vt_world_rank(run->world));
     VT_TRY(vt_output_make_directory(logs));
-    VT_TRY(vt_gradient_sync_trace(run->trainer->sync, path));
+    VT_TRY(vt_gradient_sync_trace(run->loop.trainer->sync, path));
 done:
     free(logs);
     free(path);
@@ -255,46 +190,27 @@ static void log_profiling(const vt_config *config)
     if (obstacle != NULL) vt_log_warning("%s: no profile is recorded, because %s", asked, obstacle);
 }
 
-static vt_status log_opening(const run_state *run)
+static void log_finished(const vt_run *run)
 {
-    const vt_opening opening = {.config = run->config,
-                                .world = run->world,
-                                .trainer = run->trainer,
-                                .plan = &run->plan,
-                                .training = run->training,
-                                .validation = run->validation,
-                                .test = vt_test_set_source(run->test),
-                                .run_directory = run->start.directory,
-                                .length = run->length,
-                                .batches = vt_loader_batch_count(run->training_loader)};
-    const vt_status status = vt_opening_log(&opening);
-    vt_test_set_log(run->test, run->training, run->validation);
-    log_profiling(run->config);
-    return status;
-}
-
-static void log_finished(const run_state *run)
-{
-    const int64_t most = run->config->num_iters, step = run->start.progress.step;
+    const int64_t most = run->config->num_iters, step = run->loop.progress.step;
     if (most != VT_UNSET_INTEGER && most > step)
         vt_log_info("num_iters %lld: after %lld steps no whole epoch of %lld is left", (long long)most, (long long)step,
-                    (long long)run->length.steps_per_epoch);
+                    (long long)run->loop.length.steps_per_epoch);
     vt_log_info("the run is finished: %lld epoch%s done, %lld steps; nothing is left to do",
-                (long long)run->start.progress.epoch, run->start.progress.epoch == 1 ? " is" : "s are",
-                (long long)step);
+                (long long)run->loop.progress.epoch, run->loop.progress.epoch == 1 ? " is" : "s are", (long long)step);
 }
 
 /* Collective. Of a run whose steps are done: did it die behind its last checkpoint, before the end of its log? */
-static bool lacks_its_end(const run_state *run)
+static bool lacks_its_end(const vt_run *run)
 {
-    const vt_run_start *start = &run->start;
-    const bool ends_epoch = start->progress.epoch_steps == 0 && !isnan(start->progress.validation_loss);
-    const bool lacks = vt_world_rank(run->world) == 0 && start->resumes && !start->foreign && ends_epoch &&
-                       !vt_run_is_closed(start->directory);
+    const vt_run_progress *progress = &run->loop.progress;
+    const bool ends_epoch = progress->epoch_steps == 0 && !isnan(progress->validation_loss);
+    const bool lacks = vt_world_rank(run->world) == 0 && run->resumes && !run->foreign && ends_epoch &&
+                       !vt_run_is_closed(run->directory);
     return vt_world_any(run->world, lacks);
 }
 
-static void log_result(const run_state *run, const vt_evaluation *last)
+static void log_result(const vt_run *run, const vt_evaluation *last)
 {
     const vt_score_names *scores = &run->task->scores;
     char number[VT_NUMBER_SIZE];
@@ -305,95 +221,96 @@ static void log_result(const run_state *run, const vt_evaluation *last)
         vt_text_append(&line, ", %s (%s) %s: %.3f of it", scores->baseline, scores->baseline_is,
                        vt_text_float((float)last->baseline_loss, number),
                        vt_text_plain_nan(last->loss / last->baseline_loss));
-    vt_log_info("%s%s; run directory %s", line.characters, remark != NULL ? remark : "", run->start.directory);
+    vt_log_info("%s%s; run directory %s", line.characters, remark != NULL ? remark : "", run->directory);
     vt_text_close(&line);
     free(remark);
 }
 
-static void close_run(run_state *run)
+static void close_run(vt_run *run)
 {
-    vt_rows_close(&run->sample_trace);
-    vt_record_close(&run->record);
-    vt_checkpoint_saver_close(&run->saver);
-    vt_trainer_close(&run->trainer);
+    vt_rows_close(&run->loop.sample_trace);
+    vt_record_close(&run->loop.record);
+    vt_checkpoint_saver_close(&run->loop.saver);
+    vt_trainer_close(&run->loop.trainer);
     vt_task_close(&run->task);
-    vt_device_cache_close(&run->training_cache);
-    vt_device_cache_close(&run->validation_cache);
-    vt_loader_close(&run->training_loader);
-    vt_loader_close(&run->validation_loader);
+    vt_loader_close(&run->loop.training_loader);
+    vt_loader_close(&run->loop.validation_loader);
     vt_backend_close(&run->backend);
     vt_source_close(&run->training);
     vt_source_close(&run->validation);
-    vt_test_set_close(&run->test);
-    vt_start_close(&run->start);
+    vt_source_close(&run->test);
+    vt_checkpoint_store_close(&run->checkpoints);
+    vt_run_directory_unlock(&run->lock);
+    vt_run_directory_unlock(&run->lock_above);
+    vt_text_close(&run->initial_lines);
+    free(run->test_obstacle);
+    free(run->directory);
+    free(run->chosen);
+    free(run->initial);
 }
 
-static vt_status train(run_state *run)
+static vt_status train(vt_run *run)
 {
     vt_status status = VT_OK;
     vt_evaluation last = {0};
     char *chunks = NULL;
-    vt_loop loop = {.trainer = run->trainer,
-                    .training_loader = run->training_loader,
-                    .validation_loader = run->validation_loader,
-                    .sample_trace = run->sample_trace,
-                    .record = run->record,
-                    .length = run->length,
-                    .saver = run->saver,
-                    .progress = run->start.progress};
+    vt_loop loop = run->loop; /* which stays as it is if this fails: training may begin there again */
     VT_TRY(vt_loop_run(&loop, &last));
+    run->loop.progress = loop.progress;
     chunks = vt_reader_chunks(run->world, run->training);
     if (chunks != NULL) vt_log_info("%s", chunks);
-    vt_loader_close(&run->validation_loader); /* its ring makes room for the test set's */
-    VT_TRY(vt_test_set_score(run->test, run->trainer, run->start.directory,
-                             loop.progress.validation_loss <= loop.progress.best_loss));
+    vt_loader_close(&run->loop.validation_loader); /* its ring makes room for the test set's */
+    VT_TRY(vt_run_score_test_set(run));
     log_result(run, &last);
 done:
     /* a damaged moment of the optimizer shows only in the second step */
-    run->failed_at_once = loop.diverged && loop.finite_steps < 2 && run->start.resumes && run->start.chosen == NULL;
+    run->failed_at_once = loop.diverged && loop.finite_steps < 2 && run->resumes && run->chosen == NULL;
     free(chunks);
     vt_evaluation_close(&last);
     return status;
 }
 
 /* Collective. What the run begins with or continues from, and what it writes. */
-static vt_status begin(run_state *run)
+static vt_status begin(vt_run *run)
 {
     vt_status status = VT_OK;
     vt_world *world = run->world;
-    VT_TRY(vt_world_agree(world, vt_start_restore(&run->subject, &run->start)));
-    run->length = vt_loop_length_of(run->config, vt_source_batches(run->training, run->config->global_batch_size),
-                                    &run->start.progress);
-    if (run->start.progress.epoch >= run->length.epochs) {
+    VT_TRY(vt_world_agree(world, vt_run_restore(run)));
+    run->loop.length =
+        vt_loop_length_of(run->config, vt_loader_batch_count(run->loop.training_loader), &run->loop.progress);
+    if (run->loop.progress.epoch >= run->loop.length.epochs) {
         run->is_finished = !lacks_its_end(run);
         if (run->is_finished) {
             log_finished(run);
             return VT_OK;
         }
         vt_log_info("all steps are done, but the run died before the end of its log; writing it now");
-        if (vt_world_rank(world) == 0) vt_checkpoint_store_remove_old(run->start.checkpoints);
+        if (vt_world_rank(world) == 0) vt_checkpoint_store_remove_old(run->checkpoints);
     }
     log_epoch_length(run);
-    vt_trainer_resume(run->trainer, run->start.progress.step, schedule_length(run));
-    VT_TRY(vt_world_agree(world, vt_checkpoint_saver_open(&run->subject, run->start.checkpoints, &run->saver)));
+    vt_trainer_resume(run->loop.trainer, run->loop.progress.step, run->loop.length.schedule);
+    VT_TRY(vt_world_agree(world, vt_checkpoint_saver_open(&run->subject, run->checkpoints, &run->loop.saver)));
     VT_TRY(vt_world_agree(world, open_output(run)));
     if (run->config->sample_trace)
         VT_TRY(vt_world_agree(
-            world, vt_sample_trace_open(world, run->start.directory, run->start.progress.step, &run->sample_trace)));
+            world, vt_sample_trace_open(world, run->directory, run->loop.progress.step, &run->loop.sample_trace)));
 done:
     return status;
 }
 
 /* Collective, after training failed at once: the checkpoint that it continued from may be damaged without showing it.
  * Begins anew from an older one, if there is one; otherwise the failure stays. */
-static vt_status step_back(run_state *run)
+static vt_status step_back(vt_run *run)
 {
     vt_status status = VT_OK;
     vt_error cause;
     bool older = false;
     vt_error_move_out(&cause);
     const int speaker = vt_world_lift_failure(run->world);
-    VT_TRY(vt_checkpoint_store_step_back(run->start.checkpoints, run->world, run->start.progress.step, &older));
+    if (vt_world_rank(run->world) == 0)
+        status = vt_checkpoint_store_step_back(run->checkpoints, run->loop.progress.step, &older);
+    VT_TRY(vt_world_agree(run->world, status));
+    older = vt_world_any(run->world, older);
     vt_error_move_in(&cause);
     if (!older) {
         vt_world_restore_failure(run->world, speaker);
@@ -401,17 +318,17 @@ static vt_status step_back(run_state *run)
     }
     vt_log_warning("%s; going back to an older checkpoint, once", vt_error_text());
     vt_error_clear();
-    vt_step_drop(run->trainer);
-    vt_rows_close(&run->sample_trace);
-    vt_record_close(&run->record);
-    vt_checkpoint_saver_close(&run->saver);
+    vt_step_drop(run->loop.trainer);
+    vt_rows_close(&run->loop.sample_trace);
+    vt_record_close(&run->loop.record);
+    vt_checkpoint_saver_close(&run->loop.saver);
     VT_TRY(begin(run));
 done:
     return status;
 }
 
 /* All of a run that has ranks to talk to. Every phase ends with an agreement: an error on one rank is one on all. */
-static vt_status run_phases(run_state *run)
+static vt_status run_phases(vt_run *run)
 {
     vt_status status = VT_OK;
     vt_world *world = run->world;
@@ -419,24 +336,26 @@ static vt_status run_phases(run_state *run)
     VT_TRY(check_same_data(run));
     vt_reader_share(world, run->training);
     vt_reader_share(world, run->validation);
-    VT_TRY(vt_test_set_open(run->config, world, run->training, &run->test));
+    VT_TRY(vt_run_open_test_set(run));
     VT_TRY(vt_world_agree(world, vt_world_open_backend(run->config, world, &run->backend)));
     VT_TRY(vt_world_agree(world, open_device(run)));
     VT_TRY(vt_world_agree(world, open_trainer(run)));
-    VT_TRY(vt_start_open(&run->subject, !run->backend->shares_host_memory,
-                         vt_source_batches(run->training, run->config->global_batch_size), &run->start));
+    VT_TRY(vt_run_open_directory(run));
     VT_TRY(begin(run));
     if (run->is_finished) goto done;
-    if (run->start.progress.epoch < run->length.epochs) VT_TRY(vt_world_agree(world, open_trace(run))); /* anew */
-    VT_TRY(vt_world_agree(world, log_opening(run)));
+    if (run->loop.progress.epoch < run->loop.length.epochs) VT_TRY(vt_world_agree(world, open_trace(run))); /* anew */
+    VT_TRY(vt_world_agree(world, vt_run_log_opening(run)));
+    vt_run_log_test_set(run);
+    log_profiling(run->config);
     vt_reader_open_cache(run->config, world,
                          run->backend->shares_host_memory ? vt_plan_total(&run->plan) : (double)run->plan.ring_bytes,
                          run->training, run->validation);
     VT_TRY(vt_world_agree(world, open_caches(run)));
     bool trains = true;
     if (run->config->enable_benchy) {
-        VT_TRY(vt_benchy_run(run->trainer, run->training_loader, run->start.directory, &trains));
-        vt_trainer_resume(run->trainer, run->start.progress.step, schedule_length(run)); /* its steps don't count */
+        VT_TRY(vt_run_benchy(run, &trains));
+        vt_trainer_resume(run->loop.trainer, run->loop.progress.step,
+                          run->loop.length.schedule); /* its steps don't count */
     }
     if (trains) status = train(run);
     if (status == VT_ERROR && run->failed_at_once) {
@@ -453,7 +372,7 @@ done:
 vt_status vt_run_training(const vt_config *config, const vt_launch *launch)
 {
     vt_status status = VT_OK;
-    run_state run = {.config = config, .start = vt_run_start_none};
+    vt_run run = {.config = config, .lock = -1, .lock_above = -1};
     vt_stop_watch(vt_config_max_seconds(config)); /* MPI_Init leaves the handlers alone, and may wait for long */
     VT_TRY(vt_world_open(config, launch, &run.world));
     if (vt_world_rank(run.world) != 0) vt_log_mute();
@@ -463,10 +382,7 @@ done:
     if (status == VT_ERROR) vt_log_failure(vt_error_text());
     close_run(&run);
     vt_stop_unwatch();
-    if (status == VT_ERROR)
-        vt_log_close();
-    else if (vt_log_close() != VT_OK && status == VT_OK)
-        status = VT_ERROR;
+    if (vt_log_close() != VT_OK && status == VT_OK) status = VT_ERROR;
     if (status == VT_STOPPED && vt_error_text()[0] != '\0') { /* it can go on all the same, as its status says */
         fprintf(stderr, "vitrain: %s\n", vt_error_text());
         vt_error_clear();

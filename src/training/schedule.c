@@ -111,15 +111,12 @@ vt_step_counts vt_schedule_counts(const vt_step_shape *shape)
                             .gradients = (backwards - 1) * count};
 }
 
-vt_action vt_schedule_forecast(const vt_step_shape *shape, int64_t index)
+vt_action vt_schedule_message(const vt_step_shape *shape, vt_action_kind kind, int64_t index)
 {
-    return (vt_action){VT_PREDICT, index % shape->micro_batches, index / shape->micro_batches, 0};
-}
-
-vt_action vt_schedule_gradient(const vt_step_shape *shape, int64_t index)
-{
-    return (vt_action){VT_BACKWARD, index % shape->micro_batches, rollout_of(shape) - 2 - index / shape->micro_batches,
-                       0};
+    const int64_t round = index / shape->micro_batches;
+    return (vt_action){.kind = kind,
+                       .micro_batch = index % shape->micro_batches,
+                       .step = kind == VT_PREDICT ? round : rollout_of(shape) - 2 - round};
 }
 
 int64_t vt_schedule_in_flight(vt_step_schedule *schedule, const vt_step_shape *shape)

@@ -62,10 +62,9 @@ typedef struct {
 
 vt_step_counts vt_schedule_counts(const vt_step_shape *shape);
 
-/* The micro-batch and step of forecast whose prediction is message `index` (0, 1, …) of the forecasts, or whose
- * gradient is that of the gradients. */
-vt_action vt_schedule_forecast(const vt_step_shape *shape, int64_t index);
-vt_action vt_schedule_gradient(const vt_step_shape *shape, int64_t index);
+/* The micro-batch and step of forecast whose prediction (VT_PREDICT) is message `index` (0, 1, …) of the forecasts, or
+ * whose gradient (VT_BACKWARD) is that of the gradients. */
+vt_action vt_schedule_message(const vt_step_shape *shape, vt_action_kind kind, int64_t index);
 
 /* How many micro-batches are in flight at once, at most: between their forward and the end of their backward. */
 int64_t vt_schedule_in_flight(vt_step_schedule *schedule, const vt_step_shape *shape);

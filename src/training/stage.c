@@ -1,7 +1,6 @@
-#include "training/stage.h"
-
+/* A stage of a pipeline. */
 #include "base/clock.h"
-#include "data/batch.h"
+#include "training/trainer_inside.h"
 
 vt_status vt_stage_open(const vt_config *config, const vt_world *world, vt_parameters *parameters,
                         vt_pipeline_stage *stage)

@@ -1,5 +1,4 @@
-#include "training/step.h"
-
+/* A training step. */
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -27,18 +26,13 @@ static void charge_time(vt_trainer *trainer, double *part)
 
 /* ---- a training step ---- */
 
-static bool only_last_counts(const vt_trainer *trainer)
-{
-    return trainer->config->rollout_gradient == VT_ROLLOUT_GRADIENT_LAST;
-}
-
 /* Losses of the current step: losses [samples] += them, so that a bad value in any step's target shows. */
 static void add_losses(vt_trainer *trainer, vt_micro_batch *samples, float *losses)
 {
     vt_backend *backend = trainer->backend;
     double *total = vt_trainer_counts_in_sums(trainer) ? &vt_optimizer_state(trainer->optimizer)->losses : NULL;
     const vt_matrix sum = vt_matrix_make(losses, 1, vt_pass_samples(&samples->pass));
-    const bool is_first = samples->rollout->step == 0 || only_last_counts(trainer);
+    const bool is_first = samples->rollout->step == 0 || trainer->shape.last_alone;
     const vt_matrix own = is_first ? sum : vt_pass_push_wide(&samples->pass, 1, sum.columns);
     vt_micro_batch_losses(trainer, samples, samples->prediction, own.data, total);
     if (!is_first) vt_matrix_add(backend, sum, own, sum);
@@ -50,8 +44,8 @@ static void take_messages(vt_trainer *trainer, const vt_pass *pass, int64_t coun
     vt_pipeline_stage *stage = &trainer->stage;
     const vt_step_shape *shape = &trainer->shape;
     for (; stage->taken < count; stage->taken++) {
-        const vt_action made = stage->place.is_first ? vt_schedule_forecast(shape, stage->taken)
-                                                     : vt_schedule_gradient(shape, stage->taken);
+        const vt_action made =
+            vt_schedule_message(shape, stage->place.is_first ? VT_PREDICT : VT_BACKWARD, stage->taken);
         const vt_rollout *rollout = vt_micro_batch_find(trainer, made.micro_batch)->rollout;
         if (stage->place.is_first) {
             vt_stage_take(stage, VT_SENT_FORECAST, vt_rollout_fields(rollout, pass, rollout->states[made.step]));
@@ -78,7 +72,7 @@ static void forward(vt_trainer *trainer, const vt_batch *batch, const vt_action 
     samples->pass.has_backward = action->kind == VT_FORWARD;
     take_messages(trainer, &samples->pass, action->taken);
     vt_micro_batch_predict(trainer, samples);
-    if (trainer->stage.place.is_last && is_first_time && !(only_last_counts(trainer) && action->kind == VT_PREDICT))
+    if (trainer->stage.place.is_last && is_first_time && !(trainer->shape.last_alone && action->kind == VT_PREDICT))
         add_losses(trainer, samples, trainer->losses + index * count);
     if (action->kind == VT_PREDICT) {
         if (trainer->stage.place.is_last)
@@ -96,7 +90,7 @@ static void forward(vt_trainer *trainer, const vt_batch *batch, const vt_action 
 static void backward(vt_trainer *trainer, const vt_batch *batch, const vt_action *action, bool last)
 {
     vt_micro_batch *samples = vt_micro_batch_find(trainer, action->micro_batch);
-    const int64_t rollout = trainer->shape.rollout, first = only_last_counts(trainer) ? rollout - 1 : 0;
+    const int64_t rollout = trainer->shape.rollout, first = trainer->shape.last_alone ? rollout - 1 : 0;
     const float scale = 1.0f / (float)(batch->global_count * (rollout - first));
     vt_range_begin("backward");
     take_messages(trainer, &samples->pass, action->taken);
@@ -111,12 +105,6 @@ static void backward(vt_trainer *trainer, const vt_batch *batch, const vt_action
     vt_range_end();
 }
 
-/* Of a micro-batch. */
-static int64_t stream_rows(const vt_trainer *trainer)
-{
-    return vt_trainer_rows(trainer) * trainer->parallel->own.count;
-}
-
 /* All that the device does in a step. Nothing in it waits for the device, so it can be recorded. */
 static void step_body(vt_trainer *trainer, const vt_batch *batch)
 {
@@ -127,8 +115,8 @@ static void step_body(vt_trainer *trainer, const vt_batch *batch)
     charge_time(trainer, NULL);
     vt_gradient_sync_begin(trainer->sync, trainer->steps_started, false);
     vt_parameters_clear_gradients(trainer->parameters);
-    vt_stage_begin(&trainer->stage, trainer->steps_started + 1, &counts, stream_rows(trainer),
-                   vt_gradient_sync_rows(trainer->sync));
+    vt_stage_begin(&trainer->stage, trainer->steps_started + 1, &counts,
+                   vt_trainer_rows(trainer) * trainer->parallel->own.count, vt_gradient_sync_rows(trainer->sync));
     for (int64_t i = 0; (action = trainer->schedule(shape, i)).kind != VT_STEP_ENDS; i++) {
         if (action.kind == VT_BACKWARD)
             backward(trainer, batch, &action, --left == 0);
@@ -184,12 +172,6 @@ static void run_or_replay(vt_trainer *trainer, const vt_batch *batch)
         step_body(trainer, batch);
 }
 
-void vt_step_prepare(vt_trainer *trainer, int64_t index, bool measured)
-{
-    trainer->step_of_epoch = index;
-    trainer->measured = measured;
-}
-
 vt_status vt_step_start(vt_trainer *trainer, const vt_batch *batch)
 {
     vt_status status = VT_OK;
@@ -200,19 +182,19 @@ vt_status vt_step_start(vt_trainer *trainer, const vt_batch *batch)
     vt_range_begin("data copy in %lld", (long long)trainer->step_of_epoch);
     vt_batch here = vt_batch_upload(trainer, batch);
     vt_range_end();
-    started->index = trainer->steps_started;
     started->sample_count = batch->sample_count;
-    started->global_count = batch->global_count;
     const int64_t rollout = batch->steps > 1 ? batch->steps : 1;
     trainer->record_anew = trainer->record_anew || rollout != trainer->shape.rollout;
     trainer->shape.rollout = rollout;
-    started->terms = only_last_counts(trainer) ? 1 : rollout;
+    started->terms = trainer->shape.last_alone ? 1 : rollout;
     started->source = batch->source;
-    started->learning_rate = vt_schedule_rate(trainer->config, trainer->length, trainer->steps_started);
+    const double rate = vt_schedule_rate(trainer->config, trainer->length, trainer->steps_started);
+    started->figures = (vt_step_figures){
+        .step = trainer->steps_started + 1, .samples = batch->global_count, .learning_rate = rate, .bad_sample = -1};
     for (int64_t i = 0; i < batch->sample_count; i++) started->samples[i] = batch->samples ? batch->samples[i] : -1;
     if (vt_schedule_restarts(trainer->config, trainer->length, trainer->steps_started))
         vt_optimizer_restart(trainer->optimizer);
-    vt_optimizer_begin(trainer->optimizer, trainer->steps_started, started->learning_rate);
+    vt_optimizer_begin(trainer->optimizer, trainer->steps_started, rate);
     run_or_replay(trainer, &here);
     backend->copy_to_host_later(backend, started->state, vt_optimizer_state(trainer->optimizer),
                                 sizeof *started->state);
@@ -304,12 +286,9 @@ vt_status vt_step_take(vt_trainer *trainer, vt_step_figures *figures)
     const int slot = (int)((trainer->steps_started - trainer->pending) % VT_STEPS_AHEAD);
     const vt_started_step *started = &trainer->started[slot];
     trainer->pending--;
-    *figures = (vt_step_figures){.step = started->index + 1,
-                                 .samples = started->global_count,
-                                 .learning_rate = started->learning_rate,
-                                 .bad_sample = -1};
+    *figures = started->figures;
     VT_TRY(trainer->backend->wait(trainer->backend, slot));
-    figures->loss = vt_text_plain_nan(started->state->losses / (double)(started->global_count * started->terms));
+    figures->loss = vt_text_plain_nan(started->state->losses / (double)(figures->samples * started->terms));
     figures->gradient_norm = isfinite(figures->loss) ? vt_text_plain_nan(started->state->gradient_norm) : (double)NAN;
     figures->loss_scale = started->state->loss_scale;
     if (isfinite(figures->gradient_norm)) return VT_OK;

@@ -54,5 +54,5 @@ const char *vt_stop_reason(void)
 {
     for (int i = 0; i < WATCHED_COUNT; i++)
         if (caught == watched[i]) return names[i];
-    return "max_time";
+    return vt_clock_seconds() >= end ? "max_time" : "a signal to another rank";
 }

@@ -1,85 +1,57 @@
-#include "training/test_set.h"
-
+/* The test set of a run. */
 #include <math.h>
 #include <stdlib.h>
 
 #include "base/log.h"
-#include "base/memory.h"
-#include "base/text.h"
-#include "checkpoint/checkpoint.h"
 #include "checkpoint/find.h"
 #include "source/sources.h"
-#include "training/reader.h"
-#include "training/step.h"
+#include "training/run_inside.h"
 #include "training/stop.h"
-#include "training/trainer_inside.h"
 
-struct vt_test_set {
-    vt_source *source;
-    char *obstacle; /* why it can't be used; of one that can, NULL */
-};
-
-vt_status vt_test_set_open(const vt_config *config, vt_world *world, const vt_source *training, vt_test_set **result)
+vt_status vt_run_open_test_set(vt_run *run)
 {
-    vt_status status = VT_OK;
-    *result = NULL;
-    const vt_source_kind *kind = vt_source_kind_of(config);
-    if (!vt_world_any(world, kind->has_test_set != NULL && kind->has_test_set(config))) return VT_OK;
-    vt_test_set *set = vt_allocate(1, sizeof *set, "the test set");
-    *result = set;
-    status = vt_reader_open_source(config, world, VT_SET_TEST, &set->source);
-    if (status == VT_OK) status = vt_source_agree(training, set->source);
+    const vt_source_kind *kind = vt_source_kind_of(run->config);
+    if (!vt_world_any(run->world, kind->has_test_set != NULL && kind->has_test_set(run->config))) return VT_OK;
+    vt_status status = vt_reader_open_source(run->config, run->world, VT_SET_TEST, &run->test);
+    if (status == VT_OK) status = vt_source_agree(run->training, run->test);
     if (kind->needs_test_set) {
-        VT_TRY(vt_world_agree(world, status));
+        VT_TRY(vt_world_agree(run->world, status));
     } else {
-        set->obstacle = vt_world_cause(world, status);
+        run->test_obstacle = vt_world_cause(run->world, status);
         vt_error_clear();
         status = VT_OK;
     }
-    if (set->obstacle == NULL) vt_reader_share(world, set->source);
+    if (run->test_obstacle != NULL)
+        vt_source_close(&run->test);
+    else
+        vt_reader_share(run->world, run->test);
 done:
     return status;
 }
 
-void vt_test_set_close(vt_test_set **set)
+void vt_run_log_test_set(const vt_run *run)
 {
-    if (*set == NULL) return;
-    vt_source_close(&(*set)->source);
-    free((*set)->obstacle);
-    free(*set);
-    *set = NULL;
-}
-
-const vt_source *vt_test_set_source(const vt_test_set *set)
-{
-    return set != NULL && set->obstacle == NULL ? set->source : NULL;
-}
-
-void vt_test_set_log(const vt_test_set *set, const vt_source *training, const vt_source *validation)
-{
-    if (set == NULL) return;
-    if (set->obstacle != NULL) {
-        vt_log_warning("the test set can't be used, so there will be no final test loss: %s", set->obstacle);
-        return;
-    }
-    vt_source_warn_of_shared(training, set->source);
-    vt_source_warn_of_shared(validation, set->source);
+    if (run->test_obstacle != NULL)
+        vt_log_warning("the test set can't be used, so there will be no final test loss: %s", run->test_obstacle);
+    if (run->test == NULL) return;
+    vt_source_warn_of_shared(run->training, run->test);
+    vt_source_warn_of_shared(run->validation, run->test);
 }
 
 /* Collective. The loss with the best checkpoint's parameters; NAN: there is none. */
-static vt_status score_best(vt_trainer *trainer, vt_loader *loader, const char *run_directory, double *loss)
+static vt_status score_best(const vt_run *run, vt_loader *loader, double *loss)
 {
     vt_status status = VT_OK;
     vt_evaluation result = {0};
-    vt_checkpoint_subject subject = vt_trainer_subject(trainer);
-    char *above = vt_text_format("%s/checkpoints", run_directory);
-    char *path = vt_world_rank(subject.world) == 0 ? vt_checkpoint_best(above) : NULL;
+    vt_checkpoint_subject subject = run->subject;
+    char *above = vt_text_format("%s/checkpoints", run->directory);
+    char *path = vt_world_rank(run->world) == 0 ? vt_checkpoint_best(above) : NULL;
     *loss = NAN;
     subject.forecasts = true;
-    vt_world_broadcast_text(subject.world, &path);
+    vt_world_broadcast_text(run->world, &path);
     if (path == NULL) goto done;
     VT_TRY(vt_checkpoint_read_parameters(path, &subject, NULL));
-    VT_TRY(vt_validate(trainer, loader, false, &result));
+    VT_TRY(vt_validate(run->loop.trainer, loader, false, &result));
     *loss = result.loss;
 done:
     vt_evaluation_close(&result);
@@ -88,32 +60,28 @@ done:
     return status;
 }
 
-vt_status vt_test_set_score(vt_test_set *set, vt_trainer *trainer, const char *run_directory, bool last_is_best)
+vt_status vt_run_score_test_set(vt_run *run)
 {
     vt_status status = VT_OK;
-    const vt_score_names *scores = &trainer->task->scores;
-    double best = NAN;
-    const vt_config *config = trainer->config;
-    vt_world *world = trainer->world;
+    const vt_score_names *scores = &run->task->scores;
+    const vt_run_progress *progress = &run->loop.progress;
     char number[VT_NUMBER_SIZE];
     vt_loader *loader = NULL;
     vt_evaluation result = {0};
-    if (set == NULL || set->obstacle != NULL) return VT_OK;
-    vt_log_info("test set %s: going once through its %lld samples", set->source->path,
-                (long long)set->source->sample_count);
-    VT_TRY(vt_world_agree(world,
-                          vt_reader_open_loader(config, world, trainer->backend, false, false, set->source, &loader)));
-    status = vt_validate(trainer, loader, false, &result);
+    if (run->test == NULL) return VT_OK;
+    vt_log_info("test set %s: going once through its %lld samples", run->test->path,
+                (long long)run->test->sample_count);
+    VT_TRY(vt_world_agree(
+        run->world, vt_reader_open_loader(run->config, run->world, run->backend, false, false, run->test, &loader)));
+    status = vt_validate(run->loop.trainer, loader, false, &result);
     if (status == VT_OK) vt_log_script("Final test loss: %s", vt_text_double((double)(float)result.loss, number));
     if (status == VT_OK && scores->tell_test != NULL) {
-        if (last_is_best)
-            best = result.loss;
-        else
-            status = score_best(trainer, loader, run_directory, &best);
-        if (status == VT_OK) scores->tell_test(result.loss, best);
+        double best = result.loss;
+        if (!(progress->validation_loss <= progress->best_loss)) VT_TRY(score_best(run, loader, &best));
+        scores->tell_test(result.loss, best);
     } else if (status == VT_STOPPED) {
         vt_log_info("no final test loss: stopped by %s; `vitrain evaluate %s --split=test` computes it",
-                    vt_stop_requested() ? vt_stop_reason() : "a signal to another rank", run_directory);
+                    vt_stop_reason(), run->directory);
         status = VT_OK; /* all steps are done and saved */
     }
 done:

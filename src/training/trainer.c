@@ -1,12 +1,10 @@
-#include "training/trainer.h"
-
+/* Opening and closing a trainer, and what others ask it. */
 #include <stdlib.h>
 
 #include "base/memory.h"
 #include "config/stages.h"
 #include "source/sources.h"
 #include "training/plan.h"
-#include "training/reader.h"
 #include "training/trainer_inside.h"
 
 vt_type vt_trainer_type(const vt_config *config)
@@ -143,7 +141,7 @@ vt_status vt_trainer_build(const vt_config *config, const vt_trainer_options *op
     trainer->schedule = options->schedule != NULL ? options->schedule : vt_schedule_of(config);
     trainer->shape =
         vt_schedule_shape(config, vt_world_coordinate(world, VT_AXIS_PIPELINE), vt_config_longest_rollout(config));
-    trainer->length = (vt_schedule_length){.run = options->steps, .epoch = options->steps_per_epoch};
+    trainer->length.run = options->steps;
     VT_TRY(vt_model_check(config, backend));
     VT_TRY(vt_parallel_open(config, world, backend, model->tokens(config), &trainer->parallel));
     VT_TRY(vt_parameters_open(backend, trainer->parallel, &trainer->parameters));
@@ -212,6 +210,8 @@ void vt_trainer_close(vt_trainer **trainer)
     t->backend->check(t->backend); /* what is on its way to the host has arrived */
     t->backend->release(t->backend, t->losses);
     t->backend->release(t->backend, t->loss_weights.data);
+    vt_device_cache_close(&t->caches[0]);
+    vt_device_cache_close(&t->caches[1]);
     for (int i = 0; i < VT_BATCH_TENSORS; i++) {
         t->backend->release(t->backend, t->batch[i]);
         t->backend->release(t->backend, t->staged[i]);
@@ -253,11 +253,6 @@ const vt_config *vt_trainer_config(const vt_trainer *trainer)
     return trainer->config;
 }
 
-vt_world *vt_trainer_world(const vt_trainer *trainer)
-{
-    return trainer->world;
-}
-
 const vt_model *vt_trainer_model(const vt_trainer *trainer)
 {
     return trainer->model;
@@ -268,11 +263,6 @@ vt_parameters *vt_trainer_parameters(const vt_trainer *trainer)
     return trainer->parameters;
 }
 
-vt_gradient_sync *vt_trainer_sync(const vt_trainer *trainer)
-{
-    return trainer->sync;
-}
-
 vt_checkpoint_subject vt_trainer_subject(const vt_trainer *trainer)
 {
     return (vt_checkpoint_subject){.config = trainer->config,
@@ -281,9 +271,7 @@ vt_checkpoint_subject vt_trainer_subject(const vt_trainer *trainer)
                                    .parameters = trainer->parameters,
                                    .optimizer = trainer->optimizer,
                                    .sync = trainer->sync,
-                                   .task = trainer->task,
-                                   .vocabulary = trainer->task->vocabulary,
-                                   .vocabulary_size = trainer->task->vocabulary_size};
+                                   .task = trainer->task};
 }
 
 void vt_trainer_exchange_average(vt_trainer *trainer)
@@ -305,13 +293,6 @@ void vt_trainer_set_epoch(vt_trainer *trainer, int64_t epoch)
     const vt_loss_kind *loss = vt_loss_kind_at(trainer->config, epoch);
     trainer->record_anew = trainer->record_anew || loss != trainer->loss;
     trainer->loss = loss;
-}
-
-void vt_trainer_begin_noise(vt_trainer *trainer)
-{
-    vt_parameters_start(trainer->parameters, (uint64_t)trainer->config->seed, "noise_embed.");
-    vt_gradient_sync_values_changed(trainer->sync);
-    vt_optimizer_average_restart(trainer->optimizer);
 }
 
 bool vt_trainer_counts_in_sums(const vt_trainer *trainer)

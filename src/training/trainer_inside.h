@@ -3,10 +3,66 @@
 #define VT_TRAINING_TRAINER_INSIDE_H
 
 #include "loss/loss.h"
-#include "optimizer/schedule.h"
+#include "model/split.h"
+#include "parallel/link.h"
 #include "task/rollout.h"
-#include "training/stage.h"
-#include "training/trainer.h"
+#include "training/reader.h"
+
+/* ---- a stage of a pipeline (stage.c): which units of the model this rank has, and what it sends to the stages before
+ * and behind it. A model that is not split is one stage, which sends nothing. ---- */
+
+/* What stages send: the stream, to the stage behind, and its gradient, to the one before; and of a rollout the last
+ * stage's forecast, the next step's input, to the first, and its gradient back. */
+typedef enum { VT_SENT_STREAM, VT_SENT_GRADIENT, VT_SENT_FORECAST, VT_SENT_FORECAST_GRADIENT, VT_SENT_COUNT } vt_sent;
+
+typedef struct {
+    vt_span units;
+    vt_rollout_place place;
+    int64_t first_trained;                         /* the unit with which backward ends, of all stages' */
+    int64_t columns[2];                            /* of the stream in front of the stage and behind it */
+    vt_link in[VT_SENT_COUNT], out[VT_SENT_COUNT]; /* those that this stage has */
+    int64_t taken;                                 /* of a rollout's messages, in this step */
+    vt_sync_trace *trace;                          /* of the current step; NULL: none */
+    double since;                                  /* the end of what the trace noted last */
+} vt_pipeline_stage;
+
+/* The place of this rank. The parameters of other stages' units are left out of the registry's memory. */
+vt_status vt_stage_open(const vt_config *config, const vt_world *world, vt_parameters *parameters,
+                        vt_pipeline_stage *stage);
+
+/* The tensors that this rank does without, as bits 1 << VT_TENSOR_…: the first stage needs no targets, and others need
+ * inputs only where the last one adds to them or compares with them. */
+unsigned vt_stage_unread(const vt_config *config, const vt_world *world, bool training);
+
+/* Collective. Connects the stages, for gradients only where backward goes on (first_trained); rows: of the stream of a
+ * micro-batch. forecast: the numbers of a micro-batch's predicted fields, if the last stage sends them to the first;
+ * else 0. */
+vt_status vt_stage_connect(const vt_config *config, vt_world *world, vt_backend *backend, int64_t rows,
+                           int64_t forecast, vt_pipeline_stage *stage);
+void vt_stage_close(vt_pipeline_stage *stage);
+
+/* Step number `step`, of so many passes, begins and ends: what the stages around this one are going to send is received
+ * while this one computes. trace: where waits and passes are noted, or NULL; of a model that is not split nothing is.
+ */
+void vt_stage_begin(vt_pipeline_stage *stage, int64_t step, const vt_step_counts *counts, int64_t rows,
+                    vt_sync_trace *trace);
+void vt_stage_finish(vt_pipeline_stage *stage);
+
+/* The "forward" or "backward" of a micro-batch ends now; it began when the pass before it, or the wait for its message,
+ * had ended. */
+void vt_stage_note(vt_pipeline_stage *stage, const char *what, int64_t micro_batch);
+
+/* Receives, on the arena, the stream from the stage before or its gradient from the stage behind; an empty matrix if no
+ * stage sends it. */
+vt_matrix vt_stage_receive(vt_pipeline_stage *stage, const vt_pass *pass, vt_sent what);
+
+/* Sends a matrix of this kind; does nothing if no stage receives it. */
+void vt_stage_pass(vt_pipeline_stage *stage, vt_sent what, vt_matrix matrix);
+
+/* Receives the next matrix of this kind from the stage that sends it; they come in the order of sending. */
+void vt_stage_take(vt_pipeline_stage *stage, vt_sent what, vt_matrix matrix);
+
+/* ---- the trainer ---- */
 
 /* A step that was started, until its figures are taken. */
 typedef struct {
@@ -14,9 +70,9 @@ typedef struct {
     float *losses;        /* [samples of this rank's part of a batch] */
     int64_t *samples;     /* their indices in the data set; -1: not known */
     vt_source *source;    /* NULL: not known */
-    int64_t index, sample_count, global_count;
-    int64_t terms; /* losses of each sample in the sum of the step: steps of forecast */
-    double learning_rate;
+    int64_t sample_count;
+    int64_t terms;           /* losses of each sample in the sum of the step: steps of forecast */
+    vt_step_figures figures; /* what is known of them before */
 } vt_started_step;
 
 /* Where a micro-batch in flight is: between a forward and the end of its backward. */
@@ -76,15 +132,15 @@ struct vt_trainer {
     /* The step is to be recorded again, on all ranks at once: what came between its steps may have cost one of them
      * its recording, and NCCL lets the ranks talk while they record. */
     bool record_anew;
-    bool measured;       /* the next step's parts are waited for and timed */
+    bool measured;       /* the next step's parts are waited for and timed, also on a device that works on its own */
     vt_step_times times; /* where the time of steps went; of a device that works on its own only of measured steps */
-    double part_begin, part_waited;   /* when the current part of the step began, and what had been waited until then */
-    void *batch[VT_BATCH_TENSORS];    /* where a back end with memory of its own keeps a batch; else NULL */
-    void *staged[VT_BATCH_TENSORS];   /* the next one, on its way */
-    const vt_device_cache *caches[2]; /* training and validation set in the device's memory, of which batches may be;
-                                         or NULL */
-    float *losses;                    /* of a rank's part of a batch */
-    float *host_losses;               /* of a micro-batch */
+    double part_begin, part_waited; /* when the current part of the step began, and what had been waited until then */
+    void *batch[VT_BATCH_TENSORS];  /* where a back end with memory of its own keeps a batch; else NULL */
+    void *staged[VT_BATCH_TENSORS]; /* the next one, on its way */
+    vt_device_cache *caches[2];     /* training and validation set in the device's memory, of which batches may be;
+                                       NULL: not there */
+    float *losses;                  /* of a rank's part of a batch */
+    float *host_losses;             /* of a micro-batch */
 };
 
 typedef struct {

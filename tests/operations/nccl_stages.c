@@ -8,8 +8,7 @@
 #include "base/memory.h"
 #include "libraries.h"
 #include "operations/fake_runtime.h"
-#include "training/schedule.h"
-#include "training/stage.h"
+#include "training/trainer_inside.h"
 
 /* ---- NCCL ---- */
 

@@ -60,7 +60,7 @@ static inline double *gather_gradients(const vt_trainer *trainer)
         add_piece(parameters, p, whole);
         whole += whole_elements(p);
     }
-    vt_world_sum(vt_trainer_world(trainer), all, elements);
+    vt_world_sum(vt_trainer_subject(trainer).world, all, elements);
     return all;
 }
 

@@ -10,7 +10,7 @@
 #include "base/text.h"
 #include "checkpoint/find.h"
 #include "checkpoint/inside.h"
-#include "checkpoint/saver.h"
+#include "checkpoint/store.h"
 #include "operations/guarded.h"
 #include "rig.h"
 #include "storage/safetensors.h"

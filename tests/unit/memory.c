@@ -2,7 +2,7 @@
  * docs/parallelism.md, at sizes that are trained in earnest. */
 #include "config/stages.h"
 #include "settings.h"
-#include "training/budget.h"
+#include "training/plan.h"
 
 enum { DEPTH = 12, CHANNELS = 20, PATCH = 8, TOKENS = 45 * 90, ALIGNMENT = 16 };
 

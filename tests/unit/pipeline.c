@@ -106,8 +106,7 @@ enum { WAITS = 0, GOES_ON = 1, LOCKS = -1, TAKES_A_ROOM_TWICE = -2, IN_ANOTHER_O
 static bool take_from_the_end(walker *w, int64_t s, const vt_action *action)
 {
     for (; w->stages[s].taken < action->taken; w->stages[s].taken++) {
-        const vt_action made = s == 0 ? vt_schedule_forecast(&w->shape, w->stages[s].taken)
-                                      : vt_schedule_gradient(&w->shape, w->stages[s].taken);
+        const vt_action made = vt_schedule_message(&w->shape, s == 0 ? VT_PREDICT : VT_BACKWARD, w->stages[s].taken);
         channel *from = s == 0 ? &w->forecasts : &w->gradients;
         if (!take(from, made.micro_batch, made.step, &w->stages[s].now)) return false;
     }

@@ -3,7 +3,7 @@
 #include "planning/rules.h"
 
 #include "settings.h"
-#include "training/budget.h"
+#include "training/plan.h"
 #include "unit/config_open.h"
 
 /* A machine with round figures: 1 TFLOP/s, 100 GB/s, messages of 1 GB/s within a node and 0.1 GB/s a rank between. */

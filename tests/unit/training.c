@@ -8,12 +8,12 @@
 #include "base/log.h"
 #include "journal/run_directory.h"
 #include "operations/guarded.h"
-#include "optimizer/schedule.h"
+#include "optimizer/optimizer.h"
 #include "rig.h"
 #include "settings.h"
 #include "test.h"
-#include "training/loop.h"
 #include "training/plan.h"
+#include "training/run_inside.h"
 
 /* Of a run of 100 steps, with epochs of 10. */
 static void check_rate(const char *settings, int64_t step, double expected)

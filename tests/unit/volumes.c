@@ -3,7 +3,7 @@
 
 #include <hdf5.h>
 
-#include "optimizer/schedule.h"
+#include "optimizer/optimizer.h"
 #include "settings.h"
 #include "source/volumes/box.h"
 #include "source/volumes/shared_box.h"
