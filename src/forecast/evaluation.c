@@ -381,14 +381,9 @@ done:
 /* Collective: sums over all initial times. */
 static void add_ranks(vt_evaluated *e)
 {
-    int64_t count = 0;
-    double *sums = vt_scores_sums(e->scores, &count);
-    vt_world_sum(e->world, sums, count);
-    sums = vt_spectra_sums(e->spectra, &count);
-    vt_world_sum(e->world, sums, count);
-    if (e->ensemble == NULL) return;
-    sums = vt_ensemble_sums(e->ensemble, &count);
-    vt_world_sum(e->world, sums, count);
+    const vt_scores *const all[] = {e->scores, e->spectra, e->ensemble};
+    for (int i = 0; i < 3; i++)
+        if (all[i] != NULL) vt_world_sum(e->world, all[i]->sums, all[i]->count);
 }
 
 static vt_status run_phases(vt_evaluated *e)
@@ -428,8 +423,8 @@ vt_status vt_evaluate(vt_evaluation_options *options, const vt_launch *launch)
     status = run_phases(&e);
 done:
     vt_scores_close(&e.scores);
-    vt_ensemble_close(&e.ensemble);
-    vt_spectra_close(&e.spectra);
+    vt_scores_close(&e.ensemble);
+    vt_scores_close(&e.spectra);
     vt_scratch_close(&e.errors.memory, e.errors.bytes);
     vt_forecast_file_close(&e.archive);
     vt_climatologies_close(&e.climatologies);

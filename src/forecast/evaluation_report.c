@@ -193,7 +193,7 @@ vt_status vt_evaluation_write(const vt_evaluated *e)
                                (long long)e->loss_count, e->loss.loss);
     for (int i = 0; i < FILES; i++) paths[i] = vt_text_format("%s/%s", e->options->place.directory, files[i]);
     VT_TRY(vt_file_write(paths[0], loss, strlen(loss)));
-    VT_TRY(vt_scores_write(e->scores, e->ensemble, paths[1], names, e->variables, e->step));
+    VT_TRY(vt_scores_write(e->scores, e->ensemble, paths[1], names, e->variables, e->step, e->errors.memory != NULL));
     VT_TRY(vt_scores_write_horizons(e->scores, paths[2], names, e->step));
     VT_TRY(vt_spectra_write(e->spectra, paths[3], names, e->step));
     if (e->ensemble != NULL) VT_TRY(vt_ensemble_write_ranks(e->ensemble, paths[4], names, e->step));

@@ -33,8 +33,8 @@ typedef struct {
     float *seasonal;             /* at the time of the target */
     float *stds;                 /* of the channels */
     vt_scores *scores;
-    vt_ensemble *ensemble; /* NULL: each forecast is one of its own */
-    vt_spectra *spectra;
+    vt_scores *ensemble; /* NULL: each forecast is one of its own */
+    vt_scores *spectra;
     vt_training_errors errors; /* that dress forecasts */
     bool of_training;          /* the errors are wanted, no scores: the dataset is the training set */
     vt_forecast_file *archive; /* of rank 0, of all forecasts; NULL: none is wanted */

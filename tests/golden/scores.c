@@ -194,9 +194,9 @@ TEST(spectra_against_numpy)
                                            .latitudes = golden_read(file, "scores/latitudes", &count),
                                            .goes_round = round == 1};
         const double *expected = golden_read(file, round ? "scores/spectra_round" : "scores/spectra_window", &count);
-        vt_spectra *spectra = NULL;
+        vt_scores *spectra = NULL;
         vt_spectra_open(&options, &spectra);
-        EXPECT(vt_spectra_waves(spectra) == WAVES && count == LEADS * CHANNELS * 2 * WAVES);
+        EXPECT(spectra->options.width / 2 == WAVES && count == LEADS * CHANNELS * 2 * WAVES);
         for (int64_t i = 0; i < STARTS * LEADS; i++)
             vt_spectra_add(spectra, i % LEADS, forecast + i * FIELDS, target + i * FIELDS);
         for (int64_t i = 0; i < count; i++) {
@@ -204,7 +204,7 @@ TEST(spectra_against_numpy)
             const double found = vt_spectra_power(spectra, cell / CHANNELS, cell % CHANNELS, wave, which == 1);
             EXPECT_NEAR(found, expected[i], 1e-12);
         }
-        vt_spectra_close(&spectra);
+        vt_scores_close(&spectra);
     }
     H5Fclose(file);
 }

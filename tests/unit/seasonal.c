@@ -41,20 +41,20 @@ TEST(powers_are_the_variance)
         double mean = 0, variance = 0, sum = 0;
         for (int64_t x = 0; x < width; x++) mean += (double)(row[x] = (float)(x * x % 5) + 100) / (double)width;
         for (int64_t x = 0; x < width; x++) variance += pow((double)row[x] - mean, 2) / (double)width;
-        vt_spectra *spectra = NULL;
+        vt_scores *spectra = NULL;
         vt_spectra_open(&(vt_scores_options){1, 1, 1, width, &latitude, .goes_round = true}, &spectra);
         vt_spectra_add(spectra, 0, row, row);
-        for (int64_t m = 1; m <= vt_spectra_waves(spectra); m++) sum += vt_spectra_power(spectra, 0, 0, m, false);
+        for (int64_t m = 1; m <= spectra->options.width / 2; m++) sum += vt_spectra_power(spectra, 0, 0, m, false);
         EXPECT_NEAR(sum, variance, 1e-12);
-        vt_spectra_close(&spectra);
+        vt_scores_close(&spectra);
         for (int64_t x = 0; x < width; x++) row[x] = (float)(7 - 2 * x);
         vt_spectra_open(
             &(vt_scores_options){.leads = 1, .channels = 1, .height = 1, .width = width, .latitudes = &latitude},
             &spectra);
         vt_spectra_add(spectra, 0, row, row);
-        for (int64_t m = 1; m <= vt_spectra_waves(spectra); m++)
+        for (int64_t m = 1; m <= spectra->options.width / 2; m++)
             EXPECT_NEAR(vt_spectra_power(spectra, 0, 0, m, true), 0, 1e-20);
-        vt_spectra_close(&spectra);
+        vt_scores_close(&spectra);
     }
 }
 
