@@ -8,8 +8,6 @@
 #include "parallel/launch.h"
 
 typedef struct {
-    vt_config *config; /* these three from vt_members_configure */
-    char *checkpoint;
     vt_members members;
     bool test;                       /* the test set, else the validation set */
     int64_t rollout;                 /* steps of each forecast */

@@ -14,6 +14,7 @@
 /* What is evaluated, what does it, and what was found. */
 typedef struct {
     vt_evaluation_options *options;
+    const vt_members *members; /* these are among them */
     vt_world *world;
     vt_dataset_options data;
     vt_dataset *dataset;

@@ -63,9 +63,9 @@ static void check_climatology(hid_t file, const char *group, const float *fields
     const double *expected = golden_read(file, path, &count);
     for (int c = 0; c < CHANNELS; c++) EXPECT_NEAR(changes.values[c], expected[c], stored * expected[c]);
     snprintf(path, sizeof path, "%s/departure_stds", group);
-    expect_values(path, vt_seasonal_departure_stds(seasonal), golden_read(file, path, &count), CHANNELS);
+    expect_values(path, vt_seasonal_facts_of(seasonal)->departure_stds, golden_read(file, path, &count), CHANNELS);
     snprintf(path, sizeof path, "%s/departure_change_stds", group);
-    expect_values(path, vt_seasonal_departure_change_stds(seasonal), golden_read(file, path, &count), CHANNELS);
+    expect_values(path, vt_seasonal_facts_of(seasonal)->change_stds, golden_read(file, path, &count), CHANNELS);
     snprintf(path, sizeof path, "%s/later", group);
     expected = golden_read(file, path, &count);
     static const int days[4] = {0, 122, 181, 1000};
