@@ -6,7 +6,6 @@
 
 #include "base/file.h"
 #include "base/text.h"
-#include "forecast/cubes.h"
 #include "forecast/evaluation.h"
 #include "forecast/forecast_file.h"
 #include "forecast/forecaster.h"

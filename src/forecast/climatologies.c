@@ -1,4 +1,4 @@
-#include "forecast/climatologies.h"
+#include "forecast/evaluation_report.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -6,7 +6,6 @@
 
 #include "base/memory.h"
 #include "base/text.h"
-#include "forecast/forecaster.h"
 #include "source/fields/statistics.h"
 #include "storage/npy.h"
 #include "storage/output_file.h"

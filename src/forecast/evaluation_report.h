@@ -1,15 +1,30 @@
-/* What `vitrain evaluate` shows: a table on the terminal, files of scores and spectra, and maps. */
+/* What `vitrain evaluate` measures forecasts against, and what it shows: a table on the terminal, files of scores and
+ * spectra, and maps. */
 #ifndef VT_FORECAST_EVALUATION_REPORT_H
 #define VT_FORECAST_EVALUATION_REPORT_H
 
 #include <stdbool.h>
 
-#include "forecast/climatologies.h"
 #include "forecast/evaluation.h"
 #include "forecast/forecast_file.h"
 #include "forecast/training_errors.h"
 #include "task/weather/ensemble.h"
+#include "task/weather/seasonal.h"
 #include "task/weather/spectra.h"
+
+/* The mean fields over time (time_means_path) and the seasonal climatology (climatology_path), for the window of a set.
+ */
+typedef struct {
+    float *mean;           /* [n_out_channels, height, width], or NULL */
+    vt_seasonal *seasonal; /* or NULL */
+} vt_climatologies;
+
+/* starts [count]: the samples that forecasts of `rollout` steps begin with. That a file isn't there, or that the dates
+ * of the set aren't known, is a remark only (printed if `speaks`), unless a flag names the file; one that doesn't fit
+ * is an error. */
+vt_status vt_climatologies_open(const vt_config *config, const vt_dataset *dataset, const int64_t *starts,
+                                int64_t count, int64_t rollout, bool speaks, vt_climatologies *climatologies);
+void vt_climatologies_close(vt_climatologies *climatologies);
 
 /* What is evaluated, what does it, and what was found. */
 typedef struct {

@@ -31,7 +31,8 @@ void vt_task_close(vt_task **task)
     }
     vt_text_free_list(t->scores.names, t->scores.count);
     free(t->scores.curve);
-    t->kind->close(t);
+    if (t->kind->close != NULL) t->kind->close(t);
+    free(t);
     *task = NULL;
 }
 

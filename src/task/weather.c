@@ -13,7 +13,6 @@
 #include "config/stages.h"
 #include "source/fields/dataset.h"
 #include "source/fields/statistics.h"
-#include "task/block_changes.h"
 #include "task/loss_weights.h"
 #include "task/weather/calendar.h"
 #include "task/weather/channels.h"
@@ -98,7 +97,6 @@ static void weather_close(vt_task *task)
     free(w->weights);
     free(w->host_squares);
     vt_fields_about_close(&task->about);
-    free(w);
 }
 
 /* ---- normalisation ---- */
