@@ -115,11 +115,11 @@ static vt_status take_memory(vt_evaluated *e)
 {
     vt_status status = VT_OK;
     const vt_config *config = e->members->config;
-    const size_t batch = (size_t)e->batch, out = (size_t)(config->n_out_channels * e->plane) * sizeof(float);
+    const size_t out = (size_t)(config->n_out_channels * e->plane);
     e->loss_samples = vt_allocate((size_t)e->loss_batch, sizeof *e->loss_samples, "the evaluation");
-    e->persistence = vt_allocate(batch * out, 1, "the evaluation");
-    e->target = vt_allocate(out, 1, "the evaluation");
-    e->seasonal = vt_allocate(out, 1, "the evaluation");
+    e->persistence = vt_allocate((size_t)(e->batch + 2), out * sizeof(float), "the evaluation");
+    e->target = e->persistence + (size_t)e->batch * out;
+    e->seasonal = e->target + out;
     const vt_task *task = vt_forecaster_task(e->forecaster);
     e->stds = vt_allocate((size_t)task->field_count, sizeof *e->stds, "the evaluation");
     vt_weather_stds(task, e->stds);
@@ -404,7 +404,6 @@ static vt_status run_phases(vt_evaluated *e)
     VT_TRY(forecast_all(e));
     VT_TRY(vt_world_agree(e->world, e->archive != NULL ? vt_forecast_file_finish(&e->archive) : VT_OK));
     add_ranks(e);
-    VT_TRY(vt_world_agree(e->world, vt_world_rank(e->world) == 0 ? vt_evaluation_write(e) : VT_OK));
     VT_TRY(vt_world_agree(e->world, vt_world_rank(e->world) == 0 ? vt_evaluation_report(e) : VT_OK));
 done:
     return status;
@@ -433,8 +432,6 @@ done:
     free(e.variables);
     vt_text_free_list(e.names, e.members->config->n_out_channels);
     free(e.persistence);
-    free(e.target);
-    free(e.seasonal);
     free(e.stds);
     vt_world_close(&e.world, status == VT_ERROR);
     return status;

@@ -131,6 +131,31 @@ static void print_table(const vt_evaluated *e)
     if (seasonal) print_horizons(e);
 }
 
+/* ---- files ---- */
+
+static vt_status write_files(const vt_evaluated *e)
+{
+    static const char *const files[] = {"loss.csv", "scores.csv", "horizons.csv", "spectra.csv", "rank_histogram.csv"};
+    enum { FILES = sizeof files / sizeof files[0] };
+    vt_status status = VT_OK;
+    const char *const *names = (const char *const *)e->names;
+    char *paths[FILES],
+        *loss = vt_text_format("split,samples,loss\n%s,%lld,%.9g\n", e->options->test ? "test" : "valid",
+                               (long long)e->loss_count, e->loss.loss);
+    for (int i = 0; i < FILES; i++) paths[i] = vt_text_format("%s/%s", e->options->place.directory, files[i]);
+    VT_TRY(vt_file_write(paths[0], loss, strlen(loss)));
+    VT_TRY(vt_scores_write(e->scores, e->ensemble, paths[1], names, e->variables, e->step, e->errors.memory != NULL));
+    VT_TRY(vt_scores_write_horizons(e->scores, paths[2], names, e->step));
+    VT_TRY(vt_spectra_write(e->spectra, paths[3], names, e->step));
+    if (e->ensemble != NULL) VT_TRY(vt_ensemble_write_ranks(e->ensemble, paths[4], names, e->step));
+done:
+    for (int i = 0; i < FILES; i++) free(paths[i]);
+    free(loss);
+    return status;
+}
+
+/* ---- all ---- */
+
 vt_status vt_evaluation_report(const vt_evaluated *e)
 {
     vt_status status = VT_OK;
@@ -142,6 +167,7 @@ vt_status vt_evaluation_report(const vt_evaluated *e)
     const char *checkpoint = members->checkpoints[0];
     char *ensemble = members->count > 0 ? vt_members_describe(members) : NULL;
     const char *set = options->test ? "test" : "validation", *weights = vt_dataset_assumed_weights(e->dataset);
+    VT_TRY(write_files(e));
     VT_TRY(vt_forecaster_describe(checkpoint, (vt_weights)config->weights, &trained, NULL));
     vt_print_wrapped("%s (%s) on the %s set %s: %lld initial times, %lld step%s of %s%s\n", checkpoint, trained, set,
                      vt_dataset_options_of(e->dataset)->directory, (long long)e->start_count,
@@ -181,28 +207,7 @@ done:
     return status;
 }
 
-/* ---- files ---- */
-
-vt_status vt_evaluation_write(const vt_evaluated *e)
-{
-    static const char *const files[] = {"loss.csv", "scores.csv", "horizons.csv", "spectra.csv", "rank_histogram.csv"};
-    enum { FILES = sizeof files / sizeof files[0] };
-    vt_status status = VT_OK;
-    const char *const *names = (const char *const *)e->names;
-    char *paths[FILES],
-        *loss = vt_text_format("split,samples,loss\n%s,%lld,%.9g\n", e->options->test ? "test" : "valid",
-                               (long long)e->loss_count, e->loss.loss);
-    for (int i = 0; i < FILES; i++) paths[i] = vt_text_format("%s/%s", e->options->place.directory, files[i]);
-    VT_TRY(vt_file_write(paths[0], loss, strlen(loss)));
-    VT_TRY(vt_scores_write(e->scores, e->ensemble, paths[1], names, e->variables, e->step, e->errors.memory != NULL));
-    VT_TRY(vt_scores_write_horizons(e->scores, paths[2], names, e->step));
-    VT_TRY(vt_spectra_write(e->spectra, paths[3], names, e->step));
-    if (e->ensemble != NULL) VT_TRY(vt_ensemble_write_ranks(e->ensemble, paths[4], names, e->step));
-done:
-    for (int i = 0; i < FILES; i++) free(paths[i]);
-    free(loss);
-    return status;
-}
+/* ---- maps ---- */
 
 void vt_maps_clear(const char *directory)
 {

@@ -45,8 +45,8 @@ typedef struct {
     int64_t *loss_samples; /* that are scored at once */
     vt_states states;
     int64_t plane;
-    float *persistence, *target; /* of a batch, and one target */
-    float *seasonal;             /* at the time of the target */
+    float *persistence, *target; /* of a batch, and behind it one target */
+    float *seasonal;             /* at the time of the target, behind that */
     float *stds;                 /* of the channels */
     vt_scores *scores;
     vt_scores *ensemble; /* NULL: each forecast is one of its own */
@@ -59,13 +59,11 @@ typedef struct {
     int64_t loss_count;
 } vt_evaluated;
 
-/* loss.csv, scores.csv, horizons.csv, spectra.csv, and of an ensemble rank_histogram.csv. */
-vt_status vt_evaluation_write(const vt_evaluated *e);
-
-/* scores.html from these files, and the table on standard output: a line a channel and lead time, the first, 1, 3, 5
- * and 10 days and the last one, as far as the forecasts reach (of steps longer than that all, of steps below an hour
- * also 1, 3, 6 and 12 hours), and the skill horizons. Climatology and ACC are those of the seasonal climatology where
- * it is known, else of the mean over time. */
+/* Writes loss.csv, scores.csv, horizons.csv, spectra.csv, and of an ensemble rank_histogram.csv; scores.html from
+ * these, and the table on standard output: a line a channel and lead time, the first, 1, 3, 5 and 10 days and the last
+ * one, as far as the forecasts reach (of steps longer than that all, of steps below an hour also 1, 3, 6 and 12 hours),
+ * and the skill horizons. Climatology and ACC are those of the seasonal climatology where it is known, else of the mean
+ * over time. */
 vt_status vt_evaluation_report(const vt_evaluated *e);
 
 /* Removes the maps of an earlier evaluation, and those files that only some evaluations write. */

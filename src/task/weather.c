@@ -22,7 +22,7 @@ typedef struct {
     vt_task task;
     const vt_source *training;        /* or NULL */
     const char *const *channel_names; /* of the validation set, or NULL */
-    float *means, *stds;              /* [task.field_count] */
+    float *means, *stds;              /* [task.field_count]; with the next two in one block of memory */
     double *weights;                  /* [height], of rows: mean 1 */
     double weight_sum;                /* of the weights of all points, as float32 numbers, in float64 */
     const vt_model *model;
@@ -91,9 +91,6 @@ static void weather_close(vt_task *task)
     for (int i = 0; task->backend != NULL && i < 7; i++) task->backend->release(task->backend, placed[i]);
     for (int i = 0; i < VT_MOST_SCALES; i++) free(w->block_stds[i]);
     free(w->means);
-    free(w->stds);
-    free(w->change_stds);
-    free(w->changes);
     free(w->weights);
     free(w->host_squares);
     vt_fields_about_close(&task->about);
@@ -206,8 +203,7 @@ static void describe_normalisation(weather *w)
     for (int i = 0; i < w->side_count; i++) {
         numbers->block_sides[i] = w->sides[i];
         free(numbers->block_change_stds[i]);
-        numbers->block_change_stds[i] = vt_allocate((size_t)count, sizeof(double), "the task");
-        memcpy(numbers->block_change_stds[i], w->block_stds[i], (size_t)count * sizeof(double));
+        numbers->block_change_stds[i] = vt_copy(w->block_stds[i], (size_t)count, sizeof(double), "the task");
     }
     numbers->of_departures = w->task.config->normalise == VT_NORMALISE_CLIMATOLOGY;
     memcpy(numbers->checksums, w->checksums, sizeof w->checksums);
@@ -397,10 +393,10 @@ static vt_status weather_open(const vt_config *config, const vt_source *training
     if (others != NULL) w->channel_names = vt_dataset_channel_names(others);
     if (fields != NULL) w->transforms = vt_dataset_transforms(fields);
     name_scores(w);
-    w->means = vt_allocate((size_t)task->field_count, sizeof *w->means, "the task");
-    w->stds = vt_allocate((size_t)task->field_count, sizeof *w->stds, "the task");
-    w->change_stds = vt_allocate((size_t)task->field_count, sizeof *w->change_stds, "the task");
-    w->changes = vt_allocate((size_t)task->field_count, sizeof *w->changes, "the task");
+    w->means = vt_allocate(4 * (size_t)task->field_count, sizeof *w->means, "the task");
+    w->stds = w->means + task->field_count;
+    w->change_stds = w->stds + task->field_count;
+    w->changes = w->change_stds + task->field_count;
     for (int64_t c = 0; c < task->field_count; c++) w->stds[c] = w->changes[c] = w->change_stds[c] = 1;
     for (int i = 0; i < VT_NORMALISING_FILES; i++) w->checksums[i] = -1;
     weigh_rows(w, others != NULL ? vt_dataset_latitudes(others) : NULL);
