@@ -77,11 +77,9 @@ typedef struct {
     /* In the back end's memory, after place. tendency [fields of the target]: the model predicts the change of the
      * input's newest state, in these units; NULL: it predicts the state. noise [fields of the input]: what training
      * adds to it, as a standard deviation; NULL: none. */
-    const float *tendency, *noise;
-    const float
-        *bounds[2]; /* likewise [fields of the target]: the least and the largest state; NULL: states have none */
-    const float
-        *crps_units; /* likewise [crps_scales, fields of the target]: 1 / the change over dt of a block's mean */
+    float *tendency, *noise;
+    float *bounds[2];  /* likewise [fields of the target]: the least and the largest state; NULL: states have none */
+    float *crps_units; /* likewise [crps_scales, fields of the target]: 1 / the change over dt of a block's mean */
     /* The loss of a set is the mean of its batches' means, a partial batch counting as one, as a course's log has it;
      * else the mean over its samples. */
     bool by_batch;

@@ -33,12 +33,9 @@ typedef struct {
     int64_t sides[VT_MOST_SCALES];
     int side_count;
     double *block_stds[VT_MOST_SCALES];      /* [task.field_count] */
-    float *crps_units;                       /* task.crps_units, on the back end */
     int64_t checksums[VT_NORMALISING_FILES]; /* of the files that they are from */
     bool unread;                             /* they are not from files: a checkpoint will say them */
     vt_span rows;                            /* this rank's */
-    float *scales[2];                        /* task.tendency and task.noise, on the back end */
-    float *bounds[2];                        /* task.bounds, likewise */
     float *row_weights;                      /* of these rows, on the back end */
     double *channel_squares;                 /* [batch, n_out_channels, 2], on the back end */
     double *host_squares;                    /* the same on the host */
@@ -86,9 +83,8 @@ static void weigh_rows(weather *w, const double *latitudes)
 static void weather_close(vt_task *task)
 {
     weather *w = (weather *)task;
-    void *const placed[] = {w->row_weights, w->channel_squares, w->scales[0], w->scales[1],
-                            w->bounds[0],   w->bounds[1],       w->crps_units};
-    for (int i = 0; task->backend != NULL && i < 7; i++) task->backend->release(task->backend, placed[i]);
+    if (task->backend != NULL) task->backend->release(task->backend, w->row_weights);
+    if (task->backend != NULL) task->backend->release(task->backend, w->channel_squares);
     for (int i = 0; i < VT_MOST_SCALES; i++) free(w->block_stds[i]);
     free(w->means);
     free(w->weights);
@@ -281,7 +277,7 @@ static vt_status place_crps_units(weather *w)
     for (int64_t i = 0; i < w->side_count * out; i++)
         host[i] = (float)((double)w->stds[i % out] /
                           (w->sides[i / out] > 1 ? w->block_stds[i / out][i % out] : (double)w->change_stds[i % out]));
-    const vt_status status = vt_floats_place(w->task.backend, host, w->side_count * out, &w->crps_units);
+    const vt_status status = vt_floats_place(w->task.backend, host, w->side_count * out, &w->task.crps_units);
     free(host);
     return status;
 }
@@ -297,7 +293,7 @@ static vt_status place_bounds(weather *w, int which)
         const double bound = own != NULL ? vt_transform_value(own, own->bounds[which]) : none[which];
         host[c] = (float)((bound - (double)w->means[c]) / (double)w->stds[c]);
     }
-    const vt_status status = vt_floats_place(w->task.backend, host, count, &w->bounds[which]);
+    const vt_status status = vt_floats_place(w->task.backend, host, count, &w->task.bounds[which]);
     free(host);
     return status;
 }
@@ -314,8 +310,8 @@ static vt_status place_numbers(weather *w)
     VT_TRY(
         vt_normalisation_place(w->task.backend, w->means, w->stds, out, out, &task->normalisation[VT_TENSOR_TARGET]));
     if (vt_config_forcing_channels(config) > 0) VT_TRY(place_forcings(w));
-    if (config->predict == VT_PREDICT_TENDENCY) VT_TRY(place_scale(w, out, out, 1, &w->scales[0]));
-    if (config->input_noise > 0) VT_TRY(place_scale(w, in, period, config->input_noise, &w->scales[1]));
+    if (config->predict == VT_PREDICT_TENDENCY) VT_TRY(place_scale(w, out, out, 1, &task->tendency));
+    if (config->input_noise > 0) VT_TRY(place_scale(w, in, period, config->input_noise, &task->noise));
     for (int i = 0; i < 2 && config->bounds != NULL; i++) VT_TRY(place_bounds(w, i));
     if (w->side_count > 0) VT_TRY(place_crps_units(w));
 done:
@@ -547,10 +543,6 @@ static vt_status weather_place(vt_task *task, vt_backend *backend, const vt_mode
     VT_CHECK(model->kind->channel_squares != NULL, "task weather scores fields, but model %s predicts none",
              model->kind->name);
     VT_TRY(place_numbers(w));
-    task->tendency = w->scales[0];
-    task->noise = w->scales[1];
-    for (int i = 0; i < 2; i++) task->bounds[i] = w->bounds[i];
-    task->crps_units = w->crps_units;
     VT_TRY(vt_floats_place(backend, host, rows.count, &w->row_weights));
     VT_TAKE(backend, VT_MEMORY_DATA, squares, w->channel_squares);
     w->host_squares = vt_allocate(squares, sizeof(double), "the task");
