@@ -1,5 +1,5 @@
 /* The loss of cosmological fields: one thread handles a point, with all of its fields. */
-#include "elements.h"
+#include "sums.h"
 
 enum { MOST_BLOCKS = 128 };
 
@@ -9,43 +9,32 @@ __device__ static inline double density(float field)
     return exp(14 * (double)field);
 }
 
-/* Block (part, sample) adds one part of a sample's points: partial [batch, gridDim.x]. */
+/* Block (part, sample) adds one part of a sample's points: partial [batch, gridDim.x, 2]: their sum, and how many
+ * numbers there are. */
 VT_KERNEL void density_loss_kernel(double lambda, vt_matrix prediction, vt_matrix target, int64_t points,
                                    double *partial)
 {
     __shared__ double shared[32];
-    double fields = 0, densities = 0;
+    double fields = 0, densities = 0, numbers = 0;
     for (int64_t i = vt_thread(); i < points; i += vt_thread_count()) {
         const int64_t p = (blockIdx.y * points + i) * prediction.stride, t = (blockIdx.y * points + i) * target.stride;
         for (int64_t c = 0; c < prediction.columns; c++)
             fields += fabs((double)prediction.data[p + c] - (double)target.data[t + c]);
+        numbers += (double)prediction.columns;
         if (lambda > 0) densities += fabs(density(prediction.data[p]) - density(target.data[t]));
     }
-    fields = vt_block_sum(fields + lambda * (double)prediction.columns * densities, shared);
-    if (threadIdx.x == 0) partial[(int64_t)blockIdx.y * gridDim.x + blockIdx.x] = fields;
-}
-
-/* sums [batch, 2]: the parts, added in order, and the count of numbers. */
-VT_KERNEL void density_loss_end(const double *partial, int64_t batch, int64_t parts, double numbers, double *sums)
-{
-    for (int64_t i = vt_thread(); i < batch; i += vt_thread_count()) {
-        double sum = 0;
-        for (int64_t p = 0; p < parts; p++) sum += partial[i * parts + p];
-        sums[2 * i] = sum;
-        sums[2 * i + 1] = numbers;
-    }
+    vt_store_pair(fields + lambda * (double)prediction.columns * densities, numbers, shared, partial);
 }
 
 static void density_loss_sums(vt_backend *backend, double lambda, int64_t batch, vt_matrix prediction, vt_matrix target,
                               double *sums)
 {
     const int64_t points = prediction.rows / batch, parts = min((int64_t)vt_blocks(points).x, (int64_t)MOST_BLOCKS);
-    double *partial = (double *)vt_common(backend)->workspace(backend, (size_t)(batch * parts) * sizeof *partial);
+    double *partial = (double *)vt_common(backend)->workspace(backend, (size_t)(2 * batch * parts) * sizeof *partial);
     if (partial == NULL) return;
     VT_LAUNCH(density_loss_kernel, dim3((unsigned)parts, (unsigned)batch), VT_BLOCK_THREADS, 0, backend, lambda,
               prediction, target, points, partial);
-    VT_LAUNCH(density_loss_end, vt_blocks(batch), VT_BLOCK_THREADS, 0, backend, partial, batch, parts,
-              (double)(points * prediction.columns), sums);
+    vt_add_parts(backend, partial, batch, parts, 2, sums);
 }
 
 VT_KERNEL void density_loss_backward_kernel(double lambda, vt_matrix prediction, vt_matrix target, double factor,

@@ -32,59 +32,38 @@ static void noise_draw(vt_backend *backend, const vt_noise *how, const uint32_t 
 }
 
 /* partial [samples, gridDim.x, 2]; block (part, sample). */
-VT_KERNEL void crps_sums_kernel(vt_crps how, vt_matrix prediction, vt_matrix target, vt_matrix weights,
-                                const float *units, double *partial)
+VT_KERNEL void crps_sums_kernel(vt_crps_operands of, double *partial)
 {
     __shared__ double shared[32];
-    double scores = 0, weight = 0;
-    for (int scale = 0; scale < how.scale_count; scale++)
-        for (int64_t i = vt_thread(); i < vt_crps_block_count(&how, scale); i += vt_thread_count()) {
-            const vt_crps_block block = vt_crps_block_of(&how, scale, blockIdx.y, i, &prediction, &target, &weights);
-            if (block.points == 0) continue;
-            const double unit = (double)units[scale * how.grid.channels + block.channel];
-            scores += block.weight * unit * vt_crps_value(&how, &block);
-            weight += block.weight;
-        }
-    scores = vt_block_sum(scores, shared);
-    weight = vt_block_sum(weight, shared);
-    if (threadIdx.x != 0) return;
-    double *own = partial + 2 * ((int64_t)blockIdx.y * gridDim.x + blockIdx.x);
-    own[0] = scores;
-    own[1] = weight;
+    double sums[2] = {0, 0};
+    for (int scale = 0; scale < of.how.scale_count; scale++)
+        for (int64_t i = vt_thread(); i < vt_crps_block_count(&of.how, scale); i += vt_thread_count())
+            vt_crps_add(&of, scale, blockIdx.y, i, sums);
+    vt_store_pair(sums[0], sums[1], shared, partial);
 }
 
 static void crps_sums(vt_backend *backend, const vt_crps *how, vt_matrix prediction, vt_matrix target,
                       vt_matrix weights, const float *units, double *sums)
 {
+    const vt_crps_operands of = {*how, prediction, target, weights, units};
     const int64_t batch = how->grid.batch;
     const int64_t parts = min((int64_t)vt_blocks(vt_crps_block_count(how, 0)).x, (int64_t)MOST_BLOCKS);
     double *partial = (double *)vt_common(backend)->workspace(backend, (size_t)(2 * batch * parts) * sizeof *partial);
     if (partial == NULL) return;
-    VT_LAUNCH(crps_sums_kernel, dim3((unsigned)parts, (unsigned)batch), VT_BLOCK_THREADS, 0, backend, *how, prediction,
-              target, weights, units, partial);
+    VT_LAUNCH(crps_sums_kernel, dim3((unsigned)parts, (unsigned)batch), VT_BLOCK_THREADS, 0, backend, of, partial);
     vt_add_parts(backend, partial, batch, parts, 2, sums);
 }
 
 /* Of blocks of one size, which share no point: a thread adds the gradient of a block. */
-VT_KERNEL void crps_backward_kernel(vt_crps how, int scale, vt_matrix prediction, vt_matrix target, vt_matrix weights,
-                                    const float *units, const double *sums, float factor, const double *loss_scale,
-                                    vt_matrix dprediction)
+VT_KERNEL void crps_backward_kernel(vt_crps_operands of, int scale, const double *sums, float factor,
+                                    const double *loss_scale, vt_matrix dprediction)
 {
-    const int64_t side = how.sides[scale], count = vt_crps_block_count(&how, scale);
-    for (int64_t i = vt_thread(); i < how.grid.batch * count; i += vt_thread_count()) {
-        int64_t sample, index, token, column;
+    const int64_t count = vt_crps_block_count(&of.how, scale);
+    for (int64_t i = vt_thread(); i < of.how.grid.batch * count; i += vt_thread_count()) {
+        int64_t sample, index;
         vt_split(i, count, &sample, &index);
-        const vt_crps_block block = vt_crps_block_of(&how, scale, sample, index, &prediction, &target, &weights);
-        if (block.points == 0) continue;
-        const double own = vt_crps_factor(sums + 2 * sample, factor, loss_scale) * block.weight / block.points *
-                           (double)units[scale * how.grid.channels + block.channel];
-        for (int64_t m = 0; m < how.members; m++) {
-            const float slope = (float)(own * vt_crps_slope(&how, &block, m));
-            for (int64_t point = 0; point < side * side; point++) {
-                if (vt_crps_point(&how, &block, side, point, sample, &prediction, &target, &token, &column))
-                    dprediction.data[vt_crps_at(&how, sample, m, token, column, dprediction.stride)] += slope;
-            }
-        }
+        vt_crps_add_gradient(&of, scale, sample, index, vt_crps_factor(sums + 2 * sample, factor, loss_scale),
+                             &dprediction);
     }
 }
 
@@ -92,10 +71,11 @@ static void crps_backward(vt_backend *backend, const vt_crps *how, vt_matrix pre
                           vt_matrix weights, const float *units, const double *sums, float scale,
                           const double *loss_scale, vt_matrix dprediction)
 {
+    const vt_crps_operands of = {*how, prediction, target, weights, units};
     vt_matrix_clear(backend, dprediction);
-    for (int of = 0; of < how->scale_count; of++)
-        VT_LAUNCH(crps_backward_kernel, vt_blocks(how->grid.batch * vt_crps_block_count(how, of)), VT_BLOCK_THREADS, 0,
-                  backend, *how, of, prediction, target, weights, units, sums, scale, loss_scale, dprediction);
+    for (int k = 0; k < how->scale_count; k++)
+        VT_LAUNCH(crps_backward_kernel, vt_blocks(how->grid.batch * vt_crps_block_count(how, k)), VT_BLOCK_THREADS, 0,
+                  backend, of, k, sums, scale, loss_scale, dprediction);
 }
 
 void VT_CUDA_NAME(ensemble_fill)(vt_backend *backend)

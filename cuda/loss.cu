@@ -52,12 +52,7 @@ VT_KERNEL void loss_sums_kernel(vt_matrix prediction, vt_matrix target, vt_matri
             sizes += WEIGHTED ? (double)w[j] * size : size;
         }
     }
-    errors = vt_block_sum(errors, shared);
-    sizes = vt_block_sum(sizes, shared);
-    if (threadIdx.x != 0) return;
-    double *own = partial + 2 * ((int64_t)blockIdx.y * gridDim.x + blockIdx.x);
-    own[0] = errors;
-    own[1] = sizes;
+    vt_store_pair(errors, sizes, shared, partial);
 }
 
 /* Can rows be read 16 bytes at a time? */

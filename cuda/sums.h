@@ -68,6 +68,17 @@ static inline void vt_add_parts(vt_backend *backend, const double *partial, int6
               sums);
 }
 
+/* The first half of two sums: partial [gridDim.y, gridDim.x, 2] gets those of the block's threads. */
+__device__ static inline void vt_store_pair(double first, double second, double shared[32], double *partial)
+{
+    first = vt_block_sum(first, shared);
+    second = vt_block_sum(second, shared);
+    if (threadIdx.x != 0) return;
+    double *own = partial + 2 * ((int64_t)blockIdx.y * gridDim.x + blockIdx.x);
+    own[0] = first;
+    own[1] = second;
+}
+
 /* The first half, for kernels whose blocks of 32 × VT_SUM_LANES threads handle 256 columns of a group of rows (a part):
  * each thread has eight neighbouring columns, each warp every VT_SUM_LANES-th row. A part has at least VT_SUM_ROWS
  * rows. A wide matrix has up to VT_SUM_PARTS parts; a narrow one has more, for VT_SUM_BLOCKS blocks in all: what 132

@@ -13,11 +13,20 @@
 #include "backend/backend.h"
 #include "base/random.h" /* VT_ON_DEVICE_TOO */
 
+typedef struct {
+    vt_crps how;
+    vt_matrix prediction; /* rows [samples, members, tokens] */
+    vt_matrix target;     /* rows [samples, tokens] */
+    vt_matrix weights;    /* rows [tokens]; without memory all are 1 */
+    const float *units;   /* [scales, channels] */
+} vt_crps_operands;
+
 /* Where a block begins, and its means. */
 typedef struct {
-    int64_t channel, row, column;
+    int64_t sample, side, channel, row, column;
     double members[VT_MOST_MEMBERS], truth;
     double points, weight; /* how many are there, and their weights' sum */
+    double unit;
 } vt_crps_block;
 
 VT_ON_DEVICE_TOO static inline int64_t vt_crps_block_count(const vt_crps *how, int scale)
@@ -26,47 +35,49 @@ VT_ON_DEVICE_TOO static inline int64_t vt_crps_block_count(const vt_crps *how, i
     return how->grid.channels * (how->grid.height / side) * (how->grid.width / side);
 }
 
-/* Where a number of member m stands. */
-VT_ON_DEVICE_TOO static inline int64_t vt_crps_at(const vt_crps *how, int64_t sample, int64_t m, int64_t token,
-                                                  int64_t column, int64_t stride)
+/* The row of member m in the prediction. */
+VT_ON_DEVICE_TOO static inline int64_t vt_crps_row(const vt_crps *how, int64_t sample, int64_t m, int64_t token)
 {
-    return ((sample * how->members + m) * how->grid.tokens + token) * stride + column;
+    return (sample * how->members + m) * how->grid.tokens + token;
 }
 
 /* Point `point` of a block: its token and column of the patches. False: it is missing, which it is for all members, or
- * another rank's. prediction [samples, members, tokens], target [samples, tokens] rows. */
-VT_ON_DEVICE_TOO static inline bool vt_crps_point(const vt_crps *how, const vt_crps_block *block, int64_t side,
-                                                  int64_t point, int64_t sample, const vt_matrix *prediction,
-                                                  const vt_matrix *target, int64_t *token, int64_t *column)
+ * another rank's. */
+VT_ON_DEVICE_TOO static inline bool vt_crps_point(const vt_crps_operands *of, const vt_crps_block *block, int64_t point,
+                                                  int64_t *token, int64_t *column)
 {
-    const vt_patch_grid *grid = &how->grid;
-    const int64_t y = block->row + point / side, x = block->column + point % side, patch = grid->patch;
+    const vt_patch_grid *grid = &of->how.grid;
+    const int64_t y = block->row + point / block->side, x = block->column + point % block->side, patch = grid->patch;
     *token = y / patch * vt_patch_grid_across(grid) + x / patch - grid->first_token;
     *column = (y % patch * patch + x % patch) * grid->channels + block->channel;
     if (*token < 0 || *token >= grid->tokens) return false;
-    return target->data[(sample * grid->tokens + *token) * target->stride + *column] != VT_NO_POINT &&
-           prediction->data[vt_crps_at(how, sample, 0, *token, *column, prediction->stride)] != VT_NO_POINT;
+    const int64_t row = vt_crps_row(&of->how, block->sample, 0, *token);
+    return of->target.data[(block->sample * grid->tokens + *token) * of->target.stride + *column] != VT_NO_POINT &&
+           of->prediction.data[row * of->prediction.stride + *column] != VT_NO_POINT;
 }
 
-/* Block `index` of a sample. weights: [tokens] rows. */
-VT_ON_DEVICE_TOO static inline vt_crps_block vt_crps_block_of(const vt_crps *how, int scale, int64_t sample,
-                                                              int64_t index, const vt_matrix *prediction,
-                                                              const vt_matrix *target, const vt_matrix *weights)
+/* Block `index` of a sample. */
+VT_ON_DEVICE_TOO static inline vt_crps_block vt_crps_block_of(const vt_crps_operands *of, int scale, int64_t sample,
+                                                              int64_t index)
 {
-    const vt_patch_grid *grid = &how->grid;
-    const int64_t side = how->sides[scale], across = grid->width / side, down = grid->height / side;
+    const vt_crps *how = &of->how;
+    const int64_t side = how->sides[scale], across = how->grid.width / side, down = how->grid.height / side;
     vt_crps_block block = {0};
+    block.sample = sample;
+    block.side = side;
     block.channel = index / (across * down);
     block.row = index / across % down * side;
     block.column = index % across * side;
+    block.unit = (double)of->units[scale * how->grid.channels + block.channel];
     for (int64_t point = 0; point < side * side; point++) {
         int64_t token, column;
-        if (!vt_crps_point(how, &block, side, point, sample, prediction, target, &token, &column)) continue;
+        if (!vt_crps_point(of, &block, point, &token, &column)) continue;
         block.points += 1;
-        block.weight += weights->data != NULL ? (double)weights->data[token * weights->stride + column] : 1;
-        block.truth += (double)target->data[(sample * grid->tokens + token) * target->stride + column];
+        block.weight += of->weights.data != NULL ? (double)of->weights.data[token * of->weights.stride + column] : 1;
+        block.truth += (double)of->target.data[(sample * how->grid.tokens + token) * of->target.stride + column];
         for (int64_t m = 0; m < how->members; m++)
-            block.members[m] += (double)prediction->data[vt_crps_at(how, sample, m, token, column, prediction->stride)];
+            block.members[m] +=
+                (double)of->prediction.data[vt_crps_row(how, sample, m, token) * of->prediction.stride + column];
     }
     for (int64_t m = 0; m < how->members && block.points > 0; m++) block.members[m] /= block.points;
     if (block.points > 0) block.truth /= block.points;
@@ -100,10 +111,36 @@ VT_ON_DEVICE_TOO static inline double vt_crps_slope(const vt_crps *how, const vt
     return ((own > block->truth) - (own < block->truth)) / (double)how->members - vt_crps_of_pairs(how) * pairs;
 }
 
+/* Adds a block's part of its sample's two sums. */
+VT_ON_DEVICE_TOO static inline void vt_crps_add(const vt_crps_operands *of, int scale, int64_t sample, int64_t index,
+                                                double sums[2])
+{
+    const vt_crps_block block = vt_crps_block_of(of, scale, sample, index);
+    if (block.points == 0) return;
+    sums[0] += block.weight * block.unit * vt_crps_value(&of->how, &block);
+    sums[1] += block.weight;
+}
+
 /* The factor of a sample's gradient, from its whole sums. */
 VT_ON_DEVICE_TOO static inline double vt_crps_factor(const double sums[2], float scale, const double *loss_scale)
 {
     return sums[1] > 0 ? (double)scale * (loss_scale != NULL ? *loss_scale : 1) / sums[1] : 0;
+}
+
+/* Adds the gradient of a block, where `factor` is its sample's. */
+VT_ON_DEVICE_TOO static inline void vt_crps_add_gradient(const vt_crps_operands *of, int scale, int64_t sample,
+                                                         int64_t index, double factor, vt_matrix *dprediction)
+{
+    const vt_crps *how = &of->how;
+    const vt_crps_block block = vt_crps_block_of(of, scale, sample, index);
+    for (int64_t m = 0; m < how->members && block.points > 0; m++) {
+        const float slope = (float)(factor * block.weight / block.points * block.unit * vt_crps_slope(how, &block, m));
+        for (int64_t point = 0; point < block.side * block.side; point++) {
+            int64_t token, column;
+            if (vt_crps_point(of, &block, point, &token, &column))
+                dprediction->data[vt_crps_row(how, sample, m, token) * dprediction->stride + column] += slope;
+        }
+    }
 }
 
 #endif

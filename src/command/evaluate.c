@@ -6,7 +6,6 @@
 
 #include "base/file.h"
 #include "base/text.h"
-#include "forecast/cubes.h"
 #include "forecast/evaluation.h"
 #include "forecast/forecast_file.h"
 #include "forecast/forecaster.h"
@@ -45,8 +44,7 @@ static vt_status describe(const vt_call *call, const vt_evaluation_options *opti
 {
     vt_status status = VT_OK;
     const vt_members *members = &options->members;
-    VT_TRY(add_checkpoint(options->checkpoint, lines));
-    for (int64_t i = 0; i < members->other_count; i++) VT_TRY(add_checkpoint(members->others[i], lines));
+    for (int64_t i = 0; i < members->checkpoint_count; i++) VT_TRY(add_checkpoint(members->checkpoints[i], lines));
     vt_text_append(lines, "set: %s\nrollout: %lld\nevery: %lld\nmembers: %lld\nmap_channel: %s\noptions:",
                    options->test ? "test" : "valid", (long long)options->rollout, (long long)options->every,
                    (long long)members->count, options->channel != NULL ? options->channel : "None");
@@ -66,10 +64,9 @@ static vt_status prepare(const vt_call *call, vt_evaluation_options *options)
     const int64_t members = flags->members > 0 ? flags->members : 0;
     VT_CHECK(named != NULL || list != NULL, "evaluate: no CHECKPOINT given; see `vitrain evaluate --help`");
     if (list == NULL)
-        VT_TRY(vt_forecaster_configure(named, call->option_count, call->options, call->launch.world_size,
-                                       &options->checkpoint, &options->config));
-    const bool of_text = list == NULL && vt_forecaster_is_of_text(options->config);
-    const bool of_cubes = list == NULL && vt_forecaster_is_of_cubes(options->config);
+        VT_TRY(vt_members_begin(named, call->option_count, call->options, call->launch.world_size, &options->members));
+    const bool of_text = list == NULL && vt_forecaster_is_of_text(options->members.config);
+    const bool of_cubes = list == NULL && vt_forecaster_is_of_cubes(options->members.config);
     const bool plain = members == 0 && options->channel == NULL && options->every == 1 && options->forecasts == NULL &&
                        options->error_times < 0;
     VT_CHECK(plain || !of_text,
@@ -79,20 +76,21 @@ static vt_status prepare(const vt_call *call, vt_evaluation_options *options)
              "evaluate: a U-Net has a validation set alone, and neither members nor maps; leave out --split, "
              "--members, --every, --map_channel, --forecasts and --error_times");
     if (of_text) {
-        VT_TRY(vt_language_take_words(options->checkpoint, options->config));
+        VT_TRY(vt_language_take_words(options->members.checkpoints[0], options->members.config));
     } else if (!of_cubes) {
         if (flags->forecasts != NULL)
             VT_TRY(vt_forecast_file_check_path("--forecasts", flags->forecasts, flags->force));
         VT_TRY(vt_members_configure(named, list, members, call->option_count, call->options, call->launch.world_size,
-                                    &options->members, &options->checkpoint, &options->config));
-        VT_TRY(vt_forecaster_check_rollout(options->config, options->rollout));
+                                    &options->members));
+        VT_TRY(vt_forecaster_check_rollout(options->members.config, options->rollout));
     }
     options->place.is_named = flags->output != NULL;
     options->place.replaces = flags->force;
     if (flags->output != NULL)
         options->place.directory = vt_text_copy(flags->output);
     else
-        VT_TRY(default_output(options->checkpoint, options->test, options->members.count, &options->place.directory));
+        VT_TRY(default_output(options->members.checkpoints[0], options->test, options->members.count,
+                              &options->place.directory));
     VT_TRY(describe(call, options, &options->place.made_from));
 done:
     return status;
@@ -111,16 +109,16 @@ vt_status vt_command_evaluate(const vt_call *call)
     vt_status status = prepare(call, &options);
     if (status == VT_ERROR) vt_world_fail_early(&call->launch);
     if (status != VT_OK) goto done;
-    if (vt_forecaster_is_of_text(options.config))
-        status = vt_language_evaluate(options.config, options.checkpoint, options.test, &options.place, &call->launch);
-    else if (vt_forecaster_is_of_cubes(options.config))
-        status = vt_cubes_evaluate(options.config, options.checkpoint, &options.place, &call->launch);
+    if (vt_forecaster_is_of_text(options.members.config))
+        status = vt_language_evaluate(options.members.config, options.members.checkpoints[0], options.test,
+                                      &options.place, &call->launch);
+    else if (vt_forecaster_is_of_cubes(options.members.config))
+        status =
+            vt_cubes_evaluate(options.members.config, options.members.checkpoints[0], &options.place, &call->launch);
     else
         status = vt_evaluate(&options, &call->launch);
 done:
-    vt_config_close(&options.config);
     vt_members_close(&options.members);
-    free(options.checkpoint);
     vt_place_close(&options.place);
     return status;
 }

@@ -16,14 +16,13 @@ static vt_status prepare(const vt_call *call, vt_prediction_options *options)
              "predict: a CHECKPOINT, --time=DATE and --output=FILE.nc are needed; see `vitrain predict --help`");
     VT_TRY(vt_forecast_file_check_path("--output", options->output, flags->force));
     VT_TRY(vt_members_configure(named, flags->checkpoints, flags->members > 0 ? flags->members : 0, call->option_count,
-                                call->options, call->launch.world_size, &options->members, &options->checkpoint,
-                                &options->config));
+                                call->options, call->launch.world_size, &options->members));
     VT_CHECK(
-        options->config->data_parallel == 1,
+        options->members.config->data_parallel == 1,
         "predict forecasts from one initial time, which the %lld ranks can only share as stages of the model: start "
         "one rank, or give --pipeline_parallel=%lld",
-        (long long)options->config->ranks, (long long)options->config->ranks);
-    VT_TRY(vt_forecaster_check_rollout(options->config, options->steps));
+        (long long)options->members.config->ranks, (long long)options->members.config->ranks);
+    VT_TRY(vt_forecaster_check_rollout(options->members.config, options->steps));
 done:
     return status;
 }
@@ -41,8 +40,6 @@ vt_status vt_command_predict(const vt_call *call)
     vt_status status = prepare(call, &options);
     if (status == VT_ERROR) vt_world_fail_early(&call->launch);
     if (status == VT_OK) status = vt_predict(&options, &call->launch);
-    vt_config_close(&options.config);
     vt_members_close(&options.members);
-    free(options.checkpoint);
     return status;
 }

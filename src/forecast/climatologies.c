@@ -1,4 +1,4 @@
-#include "forecast/climatologies.h"
+#include "forecast/evaluation_report.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -6,7 +6,6 @@
 
 #include "base/memory.h"
 #include "base/text.h"
-#include "forecast/forecaster.h"
 #include "source/fields/statistics.h"
 #include "storage/npy.h"
 #include "storage/output_file.h"
@@ -124,8 +123,9 @@ vt_status vt_climatologies_open(const vt_config *config, const vt_dataset *datas
     if (!there) goto done;
     VT_TRY(vt_known_climatology_open(config->climatology_path, vt_dataset_about(dataset), config->n_out_channels,
                                      (vt_span){0, config->img_size[0]}, true, &climatologies->seasonal));
-    if (vt_seasonal_about(climatologies->seasonal) != NULL)
-        VT_TRY(vt_fields_about_parse(vt_seasonal_about(climatologies->seasonal), config->climatology_path, &about));
+    if (vt_seasonal_facts_of(climatologies->seasonal)->about != NULL)
+        VT_TRY(vt_fields_about_parse(vt_seasonal_facts_of(climatologies->seasonal)->about, config->climatology_path,
+                                     &about));
     VT_TRY(vt_forecaster_compare(VT_STATISTICS_AND_DATA, config, dataset, about, config->climatology_path));
     VT_TRY(check_targets(config, dataset, starts, count, rollout, speaks, &climatologies->seasonal));
 done:

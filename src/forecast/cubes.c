@@ -1,4 +1,4 @@
-#include "forecast/cubes.h"
+#include "forecast/evaluation.h"
 
 #include <math.h>
 #include <stdlib.h>

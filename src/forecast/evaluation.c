@@ -36,9 +36,9 @@ static vt_status find_map_channel(vt_evaluated *e)
 {
     vt_status status = VT_OK;
     const char *wanted = e->options->channel;
-    const int64_t channels = e->options->config->n_out_channels;
+    const int64_t channels = e->members->config->n_out_channels;
     vt_text there = {0};
-    e->map_channel = vt_task_weather.pictured(e->options->config).field;
+    e->map_channel = vt_task_weather.pictured(e->members->config).field;
     if (wanted == NULL) return VT_OK;
     e->map_channel = 0;
     while (e->map_channel < channels && strcmp(e->names[e->map_channel], wanted) != 0) e->map_channel++;
@@ -53,7 +53,7 @@ done:
 /* Their names, which are numbers where the data have none, and what they mean. */
 static void take_channels(vt_evaluated *e)
 {
-    const int64_t channels = e->options->config->n_out_channels;
+    const int64_t channels = e->members->config->n_out_channels;
     char buffer[32];
     e->names = vt_allocate((size_t)channels, sizeof *e->names, "the evaluation");
     e->variables = vt_allocate((size_t)channels, sizeof *e->variables, "the evaluation");
@@ -66,11 +66,11 @@ static void take_channels(vt_evaluated *e)
 static vt_status open_data(vt_evaluated *e)
 {
     vt_status status = VT_OK;
-    const vt_config *config = e->options->config;
+    const vt_config *config = e->members->config;
     e->plane = config->img_size[0] * config->img_size[1];
     e->data = vt_fields_options(config, e->options->test ? VT_SET_TEST : VT_SET_VALIDATION);
     e->data.sample_limit = config->limit_nsamples_val;
-    VT_TRY(vt_forecaster_open_data(config, e->options->checkpoint, &e->data, &e->dataset));
+    VT_TRY(vt_forecaster_open_data(config, e->members->checkpoints[0], &e->data, &e->dataset));
     e->step = vt_dataset_minutes_a_time(e->dataset) * config->dt;
     vt_dataset_log_coordinates(e->dataset);
     VT_TRY(find_starts(e, e->options->every));
@@ -90,7 +90,7 @@ static int64_t smaller(int64_t a, int64_t b)
 /* Initial times are shared out to the models that ranks, or their stages, hold: how many there are, and this rank's. */
 static int64_t models_of(const vt_evaluated *e)
 {
-    return e->options->config->data_parallel;
+    return e->members->config->data_parallel;
 }
 
 static int64_t model_of(const vt_evaluated *e)
@@ -102,7 +102,7 @@ static int64_t model_of(const vt_evaluated *e)
  * last one the last models may have fewer. The members of an initial time stay together, however many they are. */
 static void share_out(vt_evaluated *e)
 {
-    const int64_t ranks = models_of(e), members = vt_members_number(&e->options->members);
+    const int64_t ranks = models_of(e), members = vt_members_number(e->members);
     const int64_t at_once = vt_forecaster_batch(e->forecaster),
                   most = (at_once < members ? 1 : at_once / members) * ranks;
     e->rounds = (e->start_count + most - 1) / most;
@@ -113,12 +113,12 @@ static void share_out(vt_evaluated *e)
 static vt_status take_memory(vt_evaluated *e)
 {
     vt_status status = VT_OK;
-    const vt_config *config = e->options->config;
-    const size_t batch = (size_t)e->batch, out = (size_t)(config->n_out_channels * e->plane) * sizeof(float);
+    const vt_config *config = e->members->config;
+    const size_t out = (size_t)(config->n_out_channels * e->plane);
     e->loss_samples = vt_allocate((size_t)e->loss_batch, sizeof *e->loss_samples, "the evaluation");
-    e->persistence = vt_allocate(batch * out, 1, "the evaluation");
-    e->target = vt_allocate(out, 1, "the evaluation");
-    e->seasonal = vt_allocate(out, 1, "the evaluation");
+    e->persistence = vt_allocate((size_t)(e->batch + 2), out * sizeof(float), "the evaluation");
+    e->target = e->persistence + (size_t)e->batch * out;
+    e->seasonal = e->target + out;
     const vt_task *task = vt_forecaster_task(e->forecaster);
     e->stds = vt_allocate((size_t)task->field_count, sizeof *e->stds, "the evaluation");
     vt_weather_stds(task, e->stds);
@@ -130,14 +130,13 @@ static vt_status take_memory(vt_evaluated *e)
                                        .latitudes = vt_dataset_latitudes(e->dataset),
                                        .climatology = e->climatologies.mean,
                                        .stds = e->stds,
-                                       .members = vt_members_number(&e->options->members),
+                                       .members = vt_members_number(e->members),
                                        .goes_round =
                                            longitudes != NULL && vt_window_goes_round(longitudes, config->img_size[1])};
     vt_scores_open(&options, &e->scores);
-    if (e->options->members.count > 0) vt_ensemble_open(&options, &e->ensemble);
+    if (e->members->count > 0) vt_ensemble_open(&options, &e->ensemble);
     vt_spectra_open(&options, &e->spectra);
-    VT_TRY(vt_states_open(&e->options->members, e->forecaster, config, e->dataset, e->batch,
-                          e->options->place.directory, &e->states));
+    VT_TRY(vt_states_open(e->members, e->forecaster, e->dataset, e->batch, e->options->place.directory, &e->states));
 done:
     return status;
 }
@@ -152,7 +151,7 @@ static vt_status take_forecast(vt_evaluated *e, int64_t index, int64_t i, int64_
     const int64_t start = e->starts[index], leads = e->options->rollout;
     const vt_seasonal *seasonal = e->climatologies.seasonal;
     const float *forecast = vt_states_forecast(&e->states, i);
-    float *persistence = e->persistence + i * e->options->config->n_out_channels * e->plane;
+    float *persistence = e->persistence + i * e->members->config->n_out_channels * e->plane;
     vt_score_fields fields = {.forecast = forecast, .target = e->target, .persistence = persistence};
     vt_date date = {0};
     VT_TRY(vt_dataset_read_later(e->dataset, start, lead + 1, e->target));
@@ -199,7 +198,6 @@ static vt_status open_archive(vt_evaluated *e, const char *path)
     const vt_forecast_file_options result = {.option = "--forecasts",
                                              .path = path,
                                              .command = options->command,
-                                             .checkpoint = options->checkpoint,
                                              .states = &e->states,
                                              .about = vt_dataset_about(e->dataset),
                                              .starts = e->starts,
@@ -221,7 +219,7 @@ static vt_status archive_lead(vt_evaluated *e, int64_t round, int64_t lead)
 {
     vt_status status = VT_OK;
     const int64_t models = models_of(e), own = model_of(e), number = e->states.number;
-    const int64_t out = e->options->config->n_out_channels * e->plane;
+    const int64_t out = e->members->config->n_out_channels * e->plane;
     for (int64_t model = own; model < (own == 0 ? models : own + 1); model++) {
         const int64_t first = smaller((round * models + model) * e->batch, e->start_count);
         const int64_t count = smaller(e->batch, e->start_count - first);
@@ -276,7 +274,7 @@ done:
 static vt_status open_training_set(vt_evaluated *t)
 {
     vt_status status = VT_OK;
-    const vt_config *config = t->options->config;
+    const vt_config *config = t->members->config;
     const vt_dataset *scored = t->dataset;
     const int64_t asked = t->options->error_times, most = asked > 0 ? asked : t->start_count;
     t->dataset = NULL;
@@ -284,7 +282,7 @@ static vt_status open_training_set(vt_evaluated *t)
     t->start_count = 0;
     t->data = vt_fields_options(config, VT_SET_TRAINING);
     t->data.sample_limit = config->limit_nsamples;
-    VT_TRY(vt_forecaster_open_data(config, t->options->checkpoint, &t->data, &t->dataset));
+    VT_TRY(vt_forecaster_open_data(config, t->members->checkpoints[0], &t->data, &t->dataset));
     VT_TRY(vt_forecaster_compare(VT_SETS_OF_A_RUN, config, scored, vt_dataset_about(t->dataset), t->data.directory));
     VT_TRY(find_starts(t, 1));
     const double part = (double)t->start_count / (double)most;
@@ -343,7 +341,7 @@ done:
 static vt_status add_losses(vt_evaluated *e, int64_t first, int64_t count)
 {
     vt_status status = VT_OK;
-    const vt_config *config = e->options->config;
+    const vt_config *config = e->members->config;
     const int64_t in = config->n_in_channels * e->plane, out = config->n_out_channels * e->plane;
     if (count <= 0) return VT_OK;
     float *input = e->states.input, *targets = e->states.forecast; /* there are no forecasts yet */
@@ -351,7 +349,7 @@ static vt_status add_losses(vt_evaluated *e, int64_t first, int64_t count)
         e->loss_samples[i] = (first + i) * e->options->every;
         VT_TRY(vt_dataset_read(e->dataset, e->loss_samples[i], input + i * in, targets + i * out));
     }
-    for (int64_t k = 0; k <= e->options->members.other_count; k++) {
+    for (int64_t k = 0; k < e->members->checkpoint_count; k++) {
         vt_forecaster_choose(e->forecaster, k);
         VT_TRY(vt_forecaster_score(e->forecaster, input, e->loss_samples, targets, count, &e->loss));
     }
@@ -380,14 +378,9 @@ done:
 /* Collective: sums over all initial times. */
 static void add_ranks(vt_evaluated *e)
 {
-    int64_t count = 0;
-    double *sums = vt_scores_sums(e->scores, &count);
-    vt_world_sum(e->world, sums, count);
-    sums = vt_spectra_sums(e->spectra, &count);
-    vt_world_sum(e->world, sums, count);
-    if (e->ensemble == NULL) return;
-    sums = vt_ensemble_sums(e->ensemble, &count);
-    vt_world_sum(e->world, sums, count);
+    const vt_scores *const all[] = {e->scores, e->spectra, e->ensemble};
+    for (int i = 0; i < 3; i++)
+        if (all[i] != NULL) vt_world_sum(e->world, all[i]->sums, all[i]->count);
 }
 
 static vt_status run_phases(vt_evaluated *e)
@@ -398,9 +391,7 @@ static vt_status run_phases(vt_evaluated *e)
     vt_source_add_files(vt_dataset_source(e->dataset), &e->options->place.made_from);
     VT_TRY(vt_place_take(&e->options->place, e->world));
     if (vt_world_rank(e->world) == 0) vt_maps_clear(e->options->place.directory);
-    VT_TRY(vt_forecaster_open(e->options->config, e->options->checkpoint, e->world, e->dataset,
-                              vt_dataset_about(e->dataset), &e->forecaster));
-    VT_TRY(vt_members_read(&e->options->members, e->forecaster));
+    VT_TRY(vt_members_open(e->members, e->world, e->dataset, vt_dataset_about(e->dataset), &e->forecaster));
     share_out(e);
     VT_TRY(vt_world_agree(e->world, take_memory(e)));
     if (e->options->forecasts != NULL) {
@@ -412,7 +403,6 @@ static vt_status run_phases(vt_evaluated *e)
     VT_TRY(forecast_all(e));
     VT_TRY(vt_world_agree(e->world, e->archive != NULL ? vt_forecast_file_finish(&e->archive) : VT_OK));
     add_ranks(e);
-    VT_TRY(vt_world_agree(e->world, vt_world_rank(e->world) == 0 ? vt_evaluation_write(e) : VT_OK));
     VT_TRY(vt_world_agree(e->world, vt_world_rank(e->world) == 0 ? vt_evaluation_report(e) : VT_OK));
 done:
     return status;
@@ -421,14 +411,14 @@ done:
 vt_status vt_evaluate(vt_evaluation_options *options, const vt_launch *launch)
 {
     vt_status status = VT_OK;
-    vt_evaluated e = {.options = options};
-    VT_TRY(vt_world_open(options->config, launch, &e.world));
+    vt_evaluated e = {.options = options, .members = &options->members};
+    VT_TRY(vt_world_open(e.members->config, launch, &e.world));
     if (vt_world_rank(e.world) != 0) vt_log_mute();
     status = run_phases(&e);
 done:
     vt_scores_close(&e.scores);
-    vt_ensemble_close(&e.ensemble);
-    vt_spectra_close(&e.spectra);
+    vt_scores_close(&e.ensemble);
+    vt_scores_close(&e.spectra);
     vt_scratch_close(&e.errors.memory, e.errors.bytes);
     vt_forecast_file_close(&e.archive);
     vt_climatologies_close(&e.climatologies);
@@ -439,10 +429,8 @@ done:
     free(e.starts);
     free(e.loss_samples);
     free(e.variables);
-    vt_text_free_list(e.names, options->config->n_out_channels);
+    vt_text_free_list(e.names, e.members->config->n_out_channels);
     free(e.persistence);
-    free(e.target);
-    free(e.seasonal);
     free(e.stds);
     vt_world_close(&e.world, status == VT_ERROR);
     return status;

@@ -89,7 +89,7 @@ static void print_horizons(const vt_evaluated *e)
 {
     char text[VT_DATE_SIZE], other[VT_DATE_SIZE + 32];
     int column = vt_print("skill horizon, where ACC falls below %g:", VT_USEFUL_ACC);
-    for (int64_t c = 0, count = e->options->config->n_out_channels; c < count; c++) {
+    for (int64_t c = 0, count = e->members->config->n_out_channels; c < count; c++) {
         const double horizon = vt_scores_horizon(e->scores, c, VT_SCORE_MODEL, 1);
         const double persistence = vt_scores_horizon(e->scores, c, VT_SCORE_PERSISTENCE, 1);
         snprintf(other, sizeof other, " (persistence %s)", horizon_text(e, persistence, text));
@@ -117,7 +117,7 @@ static void print_table(const vt_evaluated *e)
                  !seasonal && strcmp(values_of[columns[i]].name, "climatology") == 0 ? "mean field"
                                                                                      : values_of[columns[i]].name);
     vt_print("\n");
-    for (int64_t c = 0; c < e->options->config->n_out_channels; c++) {
+    for (int64_t c = 0; c < e->members->config->n_out_channels; c++) {
         const char *name = e->names[c];
         const bool is_long = strlen(name) > LONGEST_NAME;
         if (is_long) vt_print("%s\n", name);
@@ -131,27 +131,54 @@ static void print_table(const vt_evaluated *e)
     if (seasonal) print_horizons(e);
 }
 
+/* ---- files ---- */
+
+static vt_status write_files(const vt_evaluated *e)
+{
+    static const char *const files[] = {"loss.csv", "scores.csv", "horizons.csv", "spectra.csv", "rank_histogram.csv"};
+    enum { FILES = sizeof files / sizeof files[0] };
+    vt_status status = VT_OK;
+    const char *const *names = (const char *const *)e->names;
+    char *paths[FILES],
+        *loss = vt_text_format("split,samples,loss\n%s,%lld,%.9g\n", e->options->test ? "test" : "valid",
+                               (long long)e->loss_count, e->loss.loss);
+    for (int i = 0; i < FILES; i++) paths[i] = vt_text_format("%s/%s", e->options->place.directory, files[i]);
+    VT_TRY(vt_file_write(paths[0], loss, strlen(loss)));
+    VT_TRY(vt_scores_write(e->scores, e->ensemble, paths[1], names, e->variables, e->step, e->errors.memory != NULL));
+    VT_TRY(vt_scores_write_horizons(e->scores, paths[2], names, e->step));
+    VT_TRY(vt_spectra_write(e->spectra, paths[3], names, e->step));
+    if (e->ensemble != NULL) VT_TRY(vt_ensemble_write_ranks(e->ensemble, paths[4], names, e->step));
+done:
+    for (int i = 0; i < FILES; i++) free(paths[i]);
+    free(loss);
+    return status;
+}
+
+/* ---- all ---- */
+
 vt_status vt_evaluation_report(const vt_evaluated *e)
 {
     vt_status status = VT_OK;
     const vt_evaluation_options *options = e->options;
-    const vt_config *config = options->config;
+    const vt_members *members = e->members;
+    const vt_config *config = members->config;
     char *trained = NULL, *title = NULL, *verdict = NULL, *loss = vt_config_value_text(config, "loss");
     char step[VT_DATE_SIZE], number[VT_NUMBER_SIZE];
-    char *ensemble = options->members.count > 0 ? vt_members_describe(&options->members, config) : NULL;
+    const char *checkpoint = members->checkpoints[0];
+    char *ensemble = members->count > 0 ? vt_members_describe(members) : NULL;
     const char *set = options->test ? "test" : "validation", *weights = vt_dataset_assumed_weights(e->dataset);
-    VT_TRY(vt_forecaster_describe(options->checkpoint, (vt_weights)config->weights, &trained, NULL));
-    vt_print_wrapped("%s (%s) on the %s set %s: %lld initial times, %lld step%s of %s%s\n", options->checkpoint,
-                     trained, set, vt_dataset_options_of(e->dataset)->directory, (long long)e->start_count,
+    VT_TRY(write_files(e));
+    VT_TRY(vt_forecaster_describe(checkpoint, (vt_weights)config->weights, &trained, NULL));
+    vt_print_wrapped("%s (%s) on the %s set %s: %lld initial times, %lld step%s of %s%s\n", checkpoint, trained, set,
+                     vt_dataset_options_of(e->dataset)->directory, (long long)e->start_count,
                      (long long)options->rollout, options->rollout == 1 ? "" : "s", vt_length_format(e->step, step),
                      vt_dataset_step_is_assumed(e->dataset) ? " (assumed: the files don't say it, nor does time_step)"
                                                             : "");
     if (ensemble != NULL) vt_print_wrapped("ensemble: %s; its mean is the forecast that is scored\n", ensemble);
-    for (int64_t i = 0; i < options->members.other_count; i++)
-        vt_print_wrapped("also of %s\n", options->members.others[i]);
+    for (int64_t i = 1; i < members->checkpoint_count; i++) vt_print_wrapped("also of %s\n", members->checkpoints[i]);
     if (weights != NULL) vt_print_wrapped("RMSE and ACC weigh %s\n", weights);
     if (e->climatologies.seasonal != NULL)
-        vt_print_wrapped("climatology: %s\n", vt_seasonal_description(e->climatologies.seasonal));
+        vt_print_wrapped("climatology: %s\n", vt_seasonal_facts_of(e->climatologies.seasonal)->description);
     if (e->errors.memory != NULL)
         vt_print_wrapped("dressed: CRPS of %s with a normal distribution around it, as wide as its errors from %lld "
                          "initial times of the training set %s; in the last column likewise of the climatology\n",
@@ -160,11 +187,11 @@ vt_status vt_evaluation_report(const vt_evaluated *e)
     vt_print_wrapped(
         "loss: %s (%s%s over %lld samples, as training logs it%s)\n", vt_text_float((float)e->loss.loss, number),
         strcmp(loss, "relative_l2") == 0 ? "relative L2" : loss, vt_loss_weights_are_set(config) ? ", weighted," : "",
-        (long long)e->loss_count, options->members.other_count > 0 ? "; mean of the checkpoints" : "");
+        (long long)e->loss_count, members->checkpoint_count > 1 ? "; mean of the checkpoints" : "");
     if (isinf(e->loss.loss) && vt_loss_kind_of(config)->infinite != NULL)
         vt_print_wrapped("the loss is infinite because of a sample: %s\n", vt_loss_kind_of(config)->infinite);
     print_table(e);
-    title = vt_text_format("%s (%s) on the %s set: %lld initial times%s%s", options->checkpoint, trained, set,
+    title = vt_text_format("%s (%s) on the %s set: %lld initial times%s%s", checkpoint, trained, set,
                            (long long)e->start_count, ensemble != NULL ? ", ensemble of " : "",
                            ensemble != NULL ? ensemble : "");
     VT_TRY(vt_scorecard_write(options->place.directory, title, &verdict));
@@ -180,28 +207,7 @@ done:
     return status;
 }
 
-/* ---- files ---- */
-
-vt_status vt_evaluation_write(const vt_evaluated *e)
-{
-    static const char *const files[] = {"loss.csv", "scores.csv", "horizons.csv", "spectra.csv", "rank_histogram.csv"};
-    enum { FILES = sizeof files / sizeof files[0] };
-    vt_status status = VT_OK;
-    const char *const *names = (const char *const *)e->names;
-    char *paths[FILES],
-        *loss = vt_text_format("split,samples,loss\n%s,%lld,%.9g\n", e->options->test ? "test" : "valid",
-                               (long long)e->loss_count, e->loss.loss);
-    for (int i = 0; i < FILES; i++) paths[i] = vt_text_format("%s/%s", e->options->place.directory, files[i]);
-    VT_TRY(vt_file_write(paths[0], loss, strlen(loss)));
-    VT_TRY(vt_scores_write(e->scores, e->ensemble, paths[1], names, e->variables, e->step));
-    VT_TRY(vt_scores_write_horizons(e->scores, paths[2], names, e->step));
-    VT_TRY(vt_spectra_write(e->spectra, paths[3], names, e->step));
-    if (e->ensemble != NULL) VT_TRY(vt_ensemble_write_ranks(e->ensemble, paths[4], names, e->step));
-done:
-    for (int i = 0; i < FILES; i++) free(paths[i]);
-    free(loss);
-    return status;
-}
+/* ---- maps ---- */
 
 void vt_maps_clear(const char *directory)
 {
@@ -218,7 +224,7 @@ vt_status vt_maps_draw(const vt_evaluated *e, int64_t lead, const float *target,
 {
     vt_status status = VT_OK;
     const vt_dataset *dataset = e->dataset;
-    const int64_t height = e->options->config->img_size[0], width = e->options->config->img_size[1];
+    const int64_t height = e->members->config->img_size[0], width = e->members->config->img_size[1];
     const int64_t first = e->map_channel * height * width, start = e->starts[0];
     const char *directory = e->options->place.directory, *units = e->variables[e->map_channel].units;
     vt_image image = {0};

@@ -1,19 +1,35 @@
-/* What `vitrain evaluate` shows: a table on the terminal, files of scores and spectra, and maps. */
+/* What `vitrain evaluate` measures forecasts against, and what it shows: a table on the terminal, files of scores and
+ * spectra, and maps. */
 #ifndef VT_FORECAST_EVALUATION_REPORT_H
 #define VT_FORECAST_EVALUATION_REPORT_H
 
 #include <stdbool.h>
 
-#include "forecast/climatologies.h"
 #include "forecast/evaluation.h"
 #include "forecast/forecast_file.h"
 #include "forecast/training_errors.h"
 #include "task/weather/ensemble.h"
+#include "task/weather/seasonal.h"
 #include "task/weather/spectra.h"
+
+/* The mean fields over time (time_means_path) and the seasonal climatology (climatology_path), for the window of a set.
+ */
+typedef struct {
+    float *mean;           /* [n_out_channels, height, width], or NULL */
+    vt_seasonal *seasonal; /* or NULL */
+} vt_climatologies;
+
+/* starts [count]: the samples that forecasts of `rollout` steps begin with. That a file isn't there, or that the dates
+ * of the set aren't known, is a remark only (printed if `speaks`), unless a flag names the file; one that doesn't fit
+ * is an error. */
+vt_status vt_climatologies_open(const vt_config *config, const vt_dataset *dataset, const int64_t *starts,
+                                int64_t count, int64_t rollout, bool speaks, vt_climatologies *climatologies);
+void vt_climatologies_close(vt_climatologies *climatologies);
 
 /* What is evaluated, what does it, and what was found. */
 typedef struct {
     vt_evaluation_options *options;
+    const vt_members *members; /* these are among them */
     vt_world *world;
     vt_dataset_options data;
     vt_dataset *dataset;
@@ -29,12 +45,12 @@ typedef struct {
     int64_t *loss_samples; /* that are scored at once */
     vt_states states;
     int64_t plane;
-    float *persistence, *target; /* of a batch, and one target */
-    float *seasonal;             /* at the time of the target */
+    float *persistence, *target; /* of a batch, and behind it one target */
+    float *seasonal;             /* at the time of the target, behind that */
     float *stds;                 /* of the channels */
     vt_scores *scores;
-    vt_ensemble *ensemble; /* NULL: each forecast is one of its own */
-    vt_spectra *spectra;
+    vt_scores *ensemble; /* NULL: each forecast is one of its own */
+    vt_scores *spectra;
     vt_training_errors errors; /* that dress forecasts */
     bool of_training;          /* the errors are wanted, no scores: the dataset is the training set */
     vt_forecast_file *archive; /* of rank 0, of all forecasts; NULL: none is wanted */
@@ -43,13 +59,11 @@ typedef struct {
     int64_t loss_count;
 } vt_evaluated;
 
-/* loss.csv, scores.csv, horizons.csv, spectra.csv, and of an ensemble rank_histogram.csv. */
-vt_status vt_evaluation_write(const vt_evaluated *e);
-
-/* scores.html from these files, and the table on standard output: a line a channel and lead time, the first, 1, 3, 5
- * and 10 days and the last one, as far as the forecasts reach (of steps longer than that all, of steps below an hour
- * also 1, 3, 6 and 12 hours), and the skill horizons. Climatology and ACC are those of the seasonal climatology where
- * it is known, else of the mean over time. */
+/* Writes loss.csv, scores.csv, horizons.csv, spectra.csv, and of an ensemble rank_histogram.csv; scores.html from
+ * these, and the table on standard output: a line a channel and lead time, the first, 1, 3, 5 and 10 days and the last
+ * one, as far as the forecasts reach (of steps longer than that all, of steps below an hour also 1, 3, 6 and 12 hours),
+ * and the skill horizons. Climatology and ACC are those of the seasonal climatology where it is known, else of the mean
+ * over time. */
 vt_status vt_evaluation_report(const vt_evaluated *e);
 
 /* Removes the maps of an earlier evaluation, and those files that only some evaluations write. */

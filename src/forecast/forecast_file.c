@@ -421,6 +421,7 @@ static vt_status collect(const vt_forecast_file_options *options, contents *c)
     vt_status status = VT_OK;
     vt_dataset *dataset = options->states->dataset;
     const vt_config *config = options->states->config;
+    const char *checkpoint = options->states->members->checkpoints[0];
     const int64_t date_count = options->archive ? options->start_count : options->steps + 1;
     vt_fields_file *first = NULL;
     int64_t trained_steps = 0;
@@ -438,8 +439,8 @@ static vt_status collect(const vt_forecast_file_options *options, contents *c)
     VT_TRY(vt_dataset_open_file(dataset, options->starts[0], &first));
     if (first->times.dates != NULL) c->time_axis = &first->times;
     c->longitudes = longitudes_of(dataset, config->img_size[1]);
-    VT_TRY(vt_forecaster_describe(options->checkpoint, (vt_weights)config->weights, &trained, &trained_steps));
-    VT_TRY(vt_checkpoint_checksum(options->checkpoint, &checksum));
+    VT_TRY(vt_forecaster_describe(checkpoint, (vt_weights)config->weights, &trained, &trained_steps));
+    VT_TRY(vt_checkpoint_checksum(checkpoint, &checksum));
     c->checkpoint = vt_text_format("step %lld, crc32c %08x", (long long)trained_steps, (unsigned)checksum);
     c->source = vt_text_format("vitrain, vision transformer %s (%s)", config->config, trained);
     c->history = vt_text_format("%s: %s", vt_fields_about_now(now), options->command);

@@ -20,9 +20,8 @@
 #include "forecast/states.h"
 
 typedef struct {
-    const char *option, *path; /* option: that names the path */
-    const char *command;       /* for the file's history */
-    const char *checkpoint;
+    const char *option, *path;    /* option: that names the path */
+    const char *command;          /* for the file's history */
     const vt_states *states;      /* whose forecasts these are */
     const vt_fields_about *about; /* of the data at the initial times */
     const int64_t *starts;        /* the initial times: samples, [start_count] */

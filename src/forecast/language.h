@@ -3,7 +3,7 @@
 #define VT_FORECAST_LANGUAGE_H
 
 #include "config/config.h"
-#include "forecast/place.h"
+#include "forecast/evaluation.h"
 #include "parallel/launch.h"
 #include "training/step.h"
 

@@ -58,21 +58,21 @@ static bool is_same_place(const char *a, const char *b)
 
 /* Finds one more checkpoint and compares it with the ones before it. */
 static vt_status add_checkpoint(const char *name, int flag_count, char *const *flags, int64_t ranks,
-                                vt_members *members, const char *first, const vt_config *config)
+                                vt_members *members)
 {
     vt_status status = VT_OK;
     char *found = NULL;
     vt_config *other = NULL;
     VT_TRY(vt_forecaster_configure(name, flag_count, flags, ranks, &found, &other));
     VT_TRY(vt_forecaster_check(found, other));
-    for (int64_t i = -1; i < members->other_count; i++)
-        VT_CHECK(!is_same_place(i < 0 ? first : members->others[i], found),
-                 "--checkpoints: %s and %s are the same checkpoint; name each one once",
-                 i < 0 ? first : members->others[i], name);
-    VT_TRY(check_fits((const char *const[]){first, found}, (const vt_config *const[]){config, other}));
-    members->others =
-        vt_grow(members->others, (size_t)members->other_count, sizeof *members->others, "the checkpoints");
-    members->others[members->other_count++] = found;
+    for (int64_t i = 0; i < members->checkpoint_count; i++)
+        VT_CHECK(!is_same_place(members->checkpoints[i], found),
+                 "--checkpoints: %s and %s are the same checkpoint; name each one once", members->checkpoints[i], name);
+    VT_TRY(check_fits((const char *const[]){members->checkpoints[0], found},
+                      (const vt_config *const[]){members->config, other}));
+    members->checkpoints =
+        vt_grow(members->checkpoints, (size_t)members->checkpoint_count, sizeof *members->checkpoints, "checkpoints");
+    members->checkpoints[members->checkpoint_count++] = found;
     found = NULL;
 done:
     vt_config_close(&other);
@@ -80,18 +80,24 @@ done:
     return status;
 }
 
-static vt_status configure_first(const char *name, int flag_count, char *const *flags, int64_t ranks, char **checkpoint,
-                                 vt_config **config)
+vt_status vt_members_begin(const char *name, int flag_count, char *const *flags, int64_t ranks, vt_members *members)
+{
+    members->checkpoints = vt_grow(NULL, 0, sizeof *members->checkpoints, "checkpoints");
+    members->checkpoints[0] = NULL;
+    members->checkpoint_count = 1;
+    return vt_forecaster_configure(name, flag_count, flags, ranks, &members->checkpoints[0], &members->config);
+}
+
+static vt_status take_first(const char *name, int flag_count, char *const *flags, int64_t ranks, vt_members *members)
 {
     vt_status status = VT_OK;
-    if (*config == NULL) VT_TRY(vt_forecaster_configure(name, flag_count, flags, ranks, checkpoint, config));
-    VT_TRY(vt_forecaster_check(*checkpoint, *config));
+    if (members->config == NULL) VT_TRY(vt_members_begin(name, flag_count, flags, ranks, members));
+    VT_TRY(vt_forecaster_check(members->checkpoints[0], members->config));
 done:
     return status;
 }
 
-static vt_status take_list(const char *list, int flag_count, char *const *flags, int64_t ranks, vt_members *members,
-                           char **checkpoint, vt_config **config)
+static vt_status take_list(const char *list, int flag_count, char *const *flags, int64_t ranks, vt_members *members)
 {
     vt_status status = VT_OK;
     char *name = NULL;
@@ -103,10 +109,8 @@ static vt_status take_list(const char *list, int flag_count, char *const *flags,
         VT_CHECK(length > 0, "--checkpoints: there is nothing before or after a comma; expected names like A,B,C");
         free(name);
         name = vt_text_format("%.*s", (int)length, list);
-        if (*config == NULL)
-            VT_TRY(configure_first(name, flag_count, flags, ranks, checkpoint, config));
-        else
-            VT_TRY(add_checkpoint(name, flag_count, flags, ranks, members, *checkpoint, *config));
+        VT_TRY(members->config == NULL ? take_first(name, flag_count, flags, ranks, members)
+                                       : add_checkpoint(name, flag_count, flags, ranks, members));
         more = list[length] == ',';
         list += length + more;
     }
@@ -116,43 +120,43 @@ done:
 }
 
 vt_status vt_members_configure(const char *name, const char *list, int64_t count, int flag_count, char *const *flags,
-                               int64_t ranks, vt_members *members, char **checkpoint, vt_config **config)
+                               int64_t ranks, vt_members *members)
 {
     vt_status status = VT_OK;
-    *members = (vt_members){.count = count};
     VT_CHECK(name == NULL || list == NULL, "CHECKPOINT %s and --checkpoints=%s: give one of the two", name, list);
-    if (list == NULL)
-        VT_TRY(configure_first(name, flag_count, flags, ranks, checkpoint, config));
-    else
-        VT_TRY(take_list(list, flag_count, flags, ranks, members, checkpoint, config));
-    VT_TRY(vt_forecaster_has_noise(*checkpoint, *config, &members->noisy));
-    const int64_t checkpoints = members->other_count + 1;
-    if (list != NULL && count == 0) members->count = checkpoints;
+    VT_TRY(list == NULL ? take_first(name, flag_count, flags, ranks, members)
+                        : take_list(list, flag_count, flags, ranks, members));
+    VT_TRY(vt_forecaster_has_noise(members->checkpoints[0], members->config, &members->noisy));
+    const int64_t checkpoints = members->checkpoint_count;
+    members->count = list != NULL && count == 0 ? checkpoints : count;
     VT_CHECK(members->count % checkpoints == 0,
              "--members=%lld: %lld checkpoints can't have as many members each; use a multiple of %lld, or leave "
              "--members out",
              (long long)count, (long long)checkpoints, (long long)checkpoints);
     VT_CHECK(
-        members->count <= checkpoints || members->noisy || (*config)->input_noise > 0,
+        members->count <= checkpoints || members->noisy || members->config->input_noise > 0,
         "--members=%lld: the members of a checkpoint differ by noise on their initial state, but input_noise is 0; "
         "set --input_noise=S (in standard deviations of the fields' change over dt, such as 0.1), name several "
         "--checkpoints=A,B,C, or train a model on loss crps, which makes its own noise",
         (long long)count);
 done:
-    if (status != VT_OK) vt_members_close(members);
     return status;
 }
 
 void vt_members_close(vt_members *members)
 {
-    vt_text_free_list(members->others, members->other_count);
+    vt_config_close(&members->config);
+    vt_text_free_list(members->checkpoints, members->checkpoint_count);
     *members = (vt_members){0};
 }
 
-vt_status vt_members_read(const vt_members *members, vt_forecaster *forecaster)
+vt_status vt_members_open(const vt_members *members, vt_world *world, vt_dataset *dataset, const vt_fields_about *about,
+                          vt_forecaster **forecaster)
 {
     vt_status status = VT_OK;
-    for (int64_t i = 0; i < members->other_count; i++) VT_TRY(vt_forecaster_add(forecaster, members->others[i]));
+    char *const *checkpoints = members->checkpoints;
+    VT_TRY(vt_forecaster_open(members->config, checkpoints[0], world, dataset, about, forecaster));
+    for (int64_t i = 1; i < members->checkpoint_count; i++) VT_TRY(vt_forecaster_add(*forecaster, checkpoints[i]));
 done:
     return status;
 }
@@ -166,27 +170,27 @@ int64_t vt_members_number(const vt_members *members)
 
 int64_t vt_members_of_each(const vt_members *members)
 {
-    return vt_members_number(members) / (members->other_count + 1);
+    return vt_members_number(members) / members->checkpoint_count;
 }
 
-bool vt_members_perturbs(const vt_members *members, const vt_config *config, int64_t member)
+bool vt_members_perturbs(const vt_members *members, int64_t member)
 {
-    if (members->noisy) return config->origin[VT_OPTION_input_noise] == VT_FROM_COMMAND_LINE;
+    if (members->noisy) return members->config->origin[VT_OPTION_input_noise] == VT_FROM_COMMAND_LINE;
     return member % vt_members_of_each(members) > 0;
 }
 
-char *vt_members_describe(const vt_members *members, const vt_config *config)
+char *vt_members_describe(const vt_members *members)
 {
     vt_text text = {0};
     char number[VT_NUMBER_SIZE];
-    const int64_t checkpoints = members->other_count + 1;
+    const int64_t checkpoints = members->checkpoint_count;
     int64_t perturbed = 0;
-    for (int64_t m = 0; m < vt_members_number(members); m++) perturbed += vt_members_perturbs(members, config, m);
+    for (int64_t m = 0; m < vt_members_number(members); m++) perturbed += vt_members_perturbs(members, m);
     vt_text_append(&text, "%lld member%s", (long long)members->count, members->count == 1 ? "" : "s");
     if (checkpoints > 1) vt_text_append(&text, ", of %lld checkpoints", (long long)checkpoints);
     if (members->noisy) vt_text_append(&text, ", by the model's noise");
     if (perturbed > 0)
         vt_text_append(&text, ", %lld with input_noise %s on the initial state", (long long)perturbed,
-                       vt_text_double(config->input_noise, number));
+                       vt_text_double(members->config->input_noise, number));
     return text.characters;
 }

@@ -8,29 +8,32 @@
 #include "forecast/forecaster.h"
 
 typedef struct {
+    vt_config *config;  /* of the first checkpoint, for all */
+    char **checkpoints; /* [checkpoint_count] */
+    int64_t checkpoint_count;
     int64_t count; /* 0: one forecast, and no ensemble */
-    char **others; /* [other_count]: checkpoints beside the first one */
-    int64_t other_count;
-    bool noisy; /* the model has noise of its own */
+    bool noisy;    /* the model has noise of its own */
 } vt_members;
 
 /* The help texts of the flags --members and --checkpoints. */
 #define VT_MEMBERS_FLAG_HELP                                                                                           \
     "an ensemble of N forecasts: by the noise of a model of loss crps, of several checkpoints, or with input_noise "   \
-    "on "                                                                                                              \
-    "the initial state"
+    "on the initial state"
 #define VT_CHECKPOINTS_FLAG_HELP                                                                                       \
     "A,B,C: the checkpoints of an ensemble, in place of CHECKPOINT; models of the same shape"
 
-/* As vt_forecaster_configure, for forecasts of fields, from the words of the command line: one checkpoint `name`, which
- * may be configured already, or a `list` of at least two; the other is NULL. count: 0 if it was not given. *members is
- * to be closed. */
+/* vt_forecaster_configure for the first checkpoint, of whatever its model is. *members is to be closed. */
+vt_status vt_members_begin(const char *name, int flag_count, char *const *flags, int64_t ranks, vt_members *members);
+
+/* The same for forecasts of fields, from the words of the command line: one checkpoint `name`, with which *members may
+ * have begun already, or a `list` of at least two; the other is NULL. count: 0 if it was not given. */
 vt_status vt_members_configure(const char *name, const char *list, int64_t count, int flag_count, char *const *flags,
-                               int64_t ranks, vt_members *members, char **checkpoint, vt_config **config);
+                               int64_t ranks, vt_members *members);
 void vt_members_close(vt_members *members);
 
-/* Collective. Adds the other checkpoints to the forecaster. */
-vt_status vt_members_read(const vt_members *members, vt_forecaster *forecaster);
+/* As vt_forecaster_open, with the parameters of all checkpoints. */
+vt_status vt_members_open(const vt_members *members, vt_world *world, vt_dataset *dataset, const vt_fields_about *about,
+                          vt_forecaster **forecaster);
 
 /* How many forecasts there are: at least 1. And how many of them a checkpoint makes. */
 int64_t vt_members_number(const vt_members *members);
@@ -38,9 +41,9 @@ int64_t vt_members_of_each(const vt_members *members);
 
 /* Does noise on the initial state (input_noise) make this member? Where the model has noise of its own, only if a flag
  * says so. */
-bool vt_members_perturbs(const vt_members *members, const vt_config *config, int64_t member);
+bool vt_members_perturbs(const vt_members *members, int64_t member);
 
 /* "8 members, of 2 checkpoints, 6 with input_noise 0.1"; malloc'd. */
-char *vt_members_describe(const vt_members *members, const vt_config *config);
+char *vt_members_describe(const vt_members *members);
 
 #endif

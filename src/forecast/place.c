@@ -1,4 +1,4 @@
-#include "forecast/place.h"
+#include "forecast/evaluation.h"
 
 #include <stdlib.h>
 #include <string.h>

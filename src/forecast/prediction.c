@@ -100,10 +100,11 @@ done:
 static vt_status open_data(prediction *p)
 {
     vt_status status = VT_OK;
-    p->data = vt_fields_options(p->options->config, p->options->set);
+    p->data = vt_fields_options(p->options->members.config, p->options->set);
     p->data.reach = VT_REACH_INPUT;
     p->data.quiet = true;
-    VT_TRY(vt_forecaster_open_data(p->options->config, p->options->checkpoint, &p->data, &p->dataset));
+    VT_TRY(
+        vt_forecaster_open_data(p->options->members.config, p->options->members.checkpoints[0], &p->data, &p->dataset));
     VT_TRY(vt_dataset_check_dates(p->dataset, "--time"));
     vt_dataset_log_coordinates(p->dataset);
     VT_TRY(find_starts(p));
@@ -125,7 +126,6 @@ static vt_status open_result(prediction *p)
     const vt_forecast_file_options result = {.option = "--time",
                                              .path = options->output,
                                              .command = options->command,
-                                             .checkpoint = options->checkpoint,
                                              .states = &p->states,
                                              .about = p->about,
                                              .starts = p->starts,
@@ -134,7 +134,7 @@ static vt_status open_result(prediction *p)
                                              .archive = p->several,
                                              .has_stds = options->error_stds != NULL};
     if (options->error_stds != NULL) /* does it reach the last lead time? */
-        VT_TRY(vt_error_stds_read(options->error_stds, options->checkpoint, &p->states, options->steps - 1));
+        VT_TRY(vt_error_stds_read(options->error_stds, &p->states, options->steps - 1));
     VT_TRY(vt_forecast_file_open(&result, &p->result));
 done:
     return status;
@@ -146,8 +146,7 @@ static vt_status open_states(prediction *p)
     char *directory = vt_file_directory(p->options->output);
     const int64_t at_once = vt_forecaster_batch(p->forecaster) / vt_members_number(&p->options->members);
     p->batch = at_once < 1 ? 1 : at_once < p->start_count ? at_once : p->start_count;
-    VT_TRY(vt_states_open(&p->options->members, p->forecaster, p->options->config, p->dataset, p->batch, directory,
-                          &p->states));
+    VT_TRY(vt_states_open(&p->options->members, p->forecaster, p->dataset, p->batch, directory, &p->states));
     p->states.planned = p->start_count * p->options->steps * p->states.number;
 done:
     free(directory);
@@ -158,7 +157,7 @@ done:
 static vt_status write_step(prediction *p, int64_t first, int64_t step)
 {
     vt_status status = VT_OK;
-    const vt_config *config = p->options->config;
+    const vt_config *config = p->options->members.config;
     const int64_t sample = config->n_out_channels * config->img_size[0] * config->img_size[1];
     const int64_t count = p->states.count;
     for (int64_t i = 0; i < count; i++)
@@ -168,7 +167,7 @@ static vt_status write_step(prediction *p, int64_t first, int64_t step)
     if (p->options->members.count > 0 && !p->several)
         VT_TRY(vt_forecast_file_write(p->result, 0, VT_FORECAST_MEAN, step, vt_states_forecast(&p->states, 0)));
     if (p->options->error_stds == NULL || first > 0) return VT_OK;
-    VT_TRY(vt_error_stds_read(p->options->error_stds, p->options->checkpoint, &p->states, step));
+    VT_TRY(vt_error_stds_read(p->options->error_stds, &p->states, step));
     VT_TRY(vt_forecast_file_write(p->result, 0, VT_FORECAST_STD, step, p->states.mean));
 done:
     return status;
@@ -193,15 +192,15 @@ done:
 static void say(const prediction *p)
 {
     const vt_prediction_options *options = p->options;
-    const int64_t channels = options->config->n_out_channels, last_start = p->starts[p->start_count - 1];
+    const int64_t channels = options->members.config->n_out_channels, last_start = p->starts[p->start_count - 1];
     char first[VT_DATE_SIZE], last[VT_DATE_SIZE], starts[64] = "";
-    char *members = options->members.count > 0 ? vt_members_describe(&options->members, options->config) : NULL;
+    char *members = options->members.count > 0 ? vt_members_describe(&options->members) : NULL;
     vt_date_format(vt_states_date(p->dataset, p->starts[0], p->several ? 0 : 1), first);
     vt_date_format(vt_states_date(p->dataset, last_start, p->several ? 0 : options->steps), last);
     if (p->several) snprintf(starts, sizeof starts, " from each of %lld initial times", (long long)p->start_count);
     vt_print("%s: %lld forecast%s of %s%s, %s to %s UTC, %lld channel%s%s%s\n", options->output,
-             (long long)options->steps, options->steps == 1 ? "" : "s", options->checkpoint, starts, first, last,
-             (long long)channels, channels == 1 ? "" : "s", members != NULL ? "; " : "",
+             (long long)options->steps, options->steps == 1 ? "" : "s", options->members.checkpoints[0], starts, first,
+             last, (long long)channels, channels == 1 ? "" : "s", members != NULL ? "; " : "",
              members != NULL ? members : "");
     free(members);
 }
@@ -212,10 +211,9 @@ static vt_status run(prediction *p)
     const vt_prediction_options *options = p->options;
     const bool writes = vt_world_rank(p->world) == 0;
     VT_TRY(vt_world_agree(p->world, open_data(p)));
-    VT_TRY(vt_forecaster_open(options->config, options->checkpoint, p->world, p->dataset, p->about, &p->forecaster));
+    VT_TRY(vt_members_open(&options->members, p->world, p->dataset, p->about, &p->forecaster));
     VT_TRY(vt_world_agree(p->world, vt_forecaster_find_forcings(p->forecaster, options->forcing_path, p->starts,
                                                                 p->start_count, options->steps)));
-    VT_TRY(vt_members_read(&options->members, p->forecaster));
     VT_TRY(vt_world_agree(p->world, open_states(p)));
     VT_TRY(vt_world_agree(p->world, writes ? open_result(p) : VT_OK));
     VT_TRY(forecast(p));
@@ -229,7 +227,7 @@ vt_status vt_predict(const vt_prediction_options *options, const vt_launch *laun
 {
     vt_status status = VT_OK;
     prediction p = {.options = options};
-    VT_TRY(vt_world_open(options->config, launch, &p.world));
+    VT_TRY(vt_world_open(options->members.config, launch, &p.world));
     if (vt_world_rank(p.world) != 0) vt_log_mute();
     status = run(&p);
 done:

@@ -8,8 +8,6 @@
 #include "parallel/launch.h"
 
 typedef struct {
-    vt_config *config; /* these three from vt_members_configure */
-    char *checkpoint;
     vt_members members;
     vt_set set;       /* that holds the initial times */
     const char *time; /* "2003-01-05T06:00", UTC; or several, "2003-01-01/2003-12-31/12h" */

@@ -21,10 +21,11 @@ static int64_t field_size(const vt_config *config)
     return config->n_out_channels * config->img_size[0] * config->img_size[1];
 }
 
-vt_status vt_states_open(const vt_members *members, vt_forecaster *forecaster, const vt_config *config,
-                         vt_dataset *dataset, int64_t most, const char *directory, vt_states *states)
+vt_status vt_states_open(const vt_members *members, vt_forecaster *forecaster, vt_dataset *dataset, int64_t most,
+                         const char *directory, vt_states *states)
 {
     vt_status status = VT_OK;
+    const vt_config *config = members->config;
     const int64_t number = vt_members_number(members);
     const size_t count = (size_t)(number * most), out = (size_t)field_size(config);
     const size_t inputs = count * (size_t)input_size(config), all = (inputs + count * out) * sizeof(float);
@@ -102,7 +103,7 @@ vt_status vt_states_begin(vt_states *states, const int64_t *samples, int64_t cou
             float *input = first + m * count * in;
             uint32_t *keys = states->noise_keys + 2 * (m * count + i);
             if (m > 0) memcpy(input, first, (size_t)in * sizeof *input);
-            if (vt_members_perturbs(states->members, states->config, m)) perturb(states, m, start, input);
+            if (vt_members_perturbs(states->members, m)) perturb(states, m, start, input);
             keys[0] = (uint32_t)m;
             keys[1] = (uint32_t)start;
         }

@@ -26,8 +26,8 @@ typedef struct {
 } vt_states;
 
 /* For up to `most` initial times of the dataset; directory: of the file. */
-vt_status vt_states_open(const vt_members *members, vt_forecaster *forecaster, const vt_config *config,
-                         vt_dataset *dataset, int64_t most, const char *directory, vt_states *states);
+vt_status vt_states_open(const vt_members *members, vt_forecaster *forecaster, vt_dataset *dataset, int64_t most,
+                         const char *directory, vt_states *states);
 void vt_states_close(vt_states *states);
 
 /* When the time `lead` steps behind a sample's is: as the files say it, as far as they reach. */

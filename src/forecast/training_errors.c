@@ -45,10 +45,11 @@ const float *vt_training_errors_stds(const vt_training_errors *errors, int64_t l
 
 /* ---- the file ---- */
 
-vt_status vt_error_stds_read(const char *path, const char *checkpoint, const vt_states *states, int64_t lead)
+vt_status vt_error_stds_read(const char *path, const vt_states *states, int64_t lead)
 {
     vt_status status = VT_OK;
     const vt_config *config = states->config;
+    const char *checkpoint = states->members->checkpoints[0];
     const int64_t height = config->img_size[0], width = config->img_size[1];
     const int64_t first[] = {lead, 0, 0}, count[] = {1, height, width};
     const char *const *names = vt_dataset_channel_names(states->dataset);

@@ -24,6 +24,6 @@ const float *vt_training_errors_stds(const vt_training_errors *errors, int64_t l
 
 /* The same at lead 0, 1, … from such a file, which --error_stds names, into states->mean. Errors: it is of another
  * checkpoint or other data than the states, or has fewer lead times. */
-vt_status vt_error_stds_read(const char *path, const char *checkpoint, const vt_states *states, int64_t lead);
+vt_status vt_error_stds_read(const char *path, const vt_states *states, int64_t lead);
 
 #endif

@@ -102,13 +102,6 @@ static void partials(const vt_loss_kind *loss, const vt_pass *pass, vt_matrix pr
     vt_arena_pop(pass->arena, mark);
 }
 
-/* Each rank sums the losses of its words and counts them: the mean is the ratio of the two sums over all ranks. */
-static void finish(const vt_loss_kind *loss, const vt_pass *pass, const double *sums, float *losses, double *total)
-{
-    (void)loss;
-    pass->backend->loss_values(pass->backend, VT_MEASURE_ABSOLUTE, pass->batch, sums, losses, total);
-}
-
 static void backward(const vt_loss_kind *loss, const vt_pass *pass, vt_matrix prediction, vt_matrix target,
                      vt_matrix weights, double *sums, float scale, const double *loss_scale, vt_matrix dprediction)
 {
@@ -134,7 +127,8 @@ static void backward(const vt_loss_kind *loss, const vt_pass *pass, vt_matrix pr
 
 const vt_loss_kind vt_loss_cross_entropy = {.name = "cross_entropy",
                                             .sums = 2,
+                                            .measure = VT_MEASURE_ABSOLUTE,
                                             .sums_in_backward = true,
                                             .partials = partials,
-                                            .finish = finish,
+                                            .finish = vt_loss_finish,
                                             .backward = backward};

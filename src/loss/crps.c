@@ -18,12 +18,6 @@ static void partials(const vt_loss_kind *loss, const vt_pass *pass, vt_matrix pr
     pass->backend->crps_sums(pass->backend, &how, prediction, target, weights, pass->crps->units, sums);
 }
 
-static void finish(const vt_loss_kind *loss, const vt_pass *pass, const double *sums, float *losses, double *total)
-{
-    (void)loss;
-    pass->backend->loss_values(pass->backend, VT_MEASURE_ABSOLUTE, vt_pass_samples(pass), sums, losses, total);
-}
-
 static void backward(const vt_loss_kind *loss, const vt_pass *pass, vt_matrix prediction, vt_matrix target,
                      vt_matrix weights, double *sums, float scale, const double *loss_scale, vt_matrix dprediction)
 {
@@ -33,5 +27,10 @@ static void backward(const vt_loss_kind *loss, const vt_pass *pass, vt_matrix pr
                                  loss_scale, dprediction);
 }
 
-const vt_loss_kind vt_loss_crps = {
-    .name = "crps", .sums = 2, .of_members = true, .partials = partials, .finish = finish, .backward = backward};
+const vt_loss_kind vt_loss_crps = {.name = "crps",
+                                   .sums = 2,
+                                   .measure = VT_MEASURE_ABSOLUTE,
+                                   .of_members = true,
+                                   .partials = partials,
+                                   .finish = vt_loss_finish,
+                                   .backward = backward};

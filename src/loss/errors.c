@@ -7,11 +7,6 @@ static void partials(const vt_loss_kind *loss, const vt_pass *pass, vt_matrix pr
     pass->backend->loss_sums(pass->backend, loss->measure, pass->batch, prediction, target, weights, sums);
 }
 
-static void finish(const vt_loss_kind *loss, const vt_pass *pass, const double *sums, float *losses, double *total)
-{
-    pass->backend->loss_values(pass->backend, loss->measure, pass->batch, sums, losses, total);
-}
-
 static void backward(const vt_loss_kind *loss, const vt_pass *pass, vt_matrix prediction, vt_matrix target,
                      vt_matrix weights, double *sums, float scale, const double *loss_scale, vt_matrix dprediction)
 {
@@ -25,8 +20,8 @@ static const char no_norm[] =
 
 #define LOSS(name_, measure_, infinite_)                                                                               \
     {                                                                                                                  \
-        .name = #name_, .sums = 2, .measure = measure_, .infinite = infinite_, .partials = partials, .finish = finish, \
-        .backward = backward                                                                                           \
+        .name = #name_, .sums = 2, .measure = measure_, .infinite = infinite_, .partials = partials,                   \
+        .finish = vt_loss_finish, .backward = backward                                                                 \
     }
 
 const vt_loss_kind vt_loss_relative_l2 = LOSS(relative_l2, VT_MEASURE_RELATIVE, no_norm);

@@ -8,12 +8,6 @@ static void partials(const vt_loss_kind *loss, const vt_pass *pass, vt_matrix pr
     pass->backend->density_loss_sums(pass->backend, pass->density_weight, pass->batch, prediction, target, sums);
 }
 
-static void finish(const vt_loss_kind *loss, const vt_pass *pass, const double *sums, float *losses, double *total)
-{
-    (void)loss;
-    pass->backend->loss_values(pass->backend, VT_MEASURE_ABSOLUTE, pass->batch, sums, losses, total);
-}
-
 static void backward(const vt_loss_kind *loss, const vt_pass *pass, vt_matrix prediction, vt_matrix target,
                      vt_matrix weights, double *sums, float scale, const double *loss_scale, vt_matrix dprediction)
 {
@@ -22,4 +16,9 @@ static void backward(const vt_loss_kind *loss, const vt_pass *pass, vt_matrix pr
                                          loss_scale, dprediction);
 }
 
-const vt_loss_kind vt_loss_l1 = {.name = "l1", .sums = 2, .partials = partials, .finish = finish, .backward = backward};
+const vt_loss_kind vt_loss_l1 = {.name = "l1",
+                                 .sums = 2,
+                                 .measure = VT_MEASURE_ABSOLUTE,
+                                 .partials = partials,
+                                 .finish = vt_loss_finish,
+                                 .backward = backward};

@@ -21,3 +21,8 @@ const vt_loss_kind *vt_loss_kind_of(const vt_config *config)
         if (kinds[(int)losses.stages[i].value]->of_members) return kinds[(int)losses.stages[i].value];
     return vt_loss_kind_at(config, 0);
 }
+
+void vt_loss_finish(const vt_loss_kind *loss, const vt_pass *pass, const double *sums, float *losses, double *total)
+{
+    pass->backend->loss_values(pass->backend, loss->measure, vt_pass_samples(pass), sums, losses, total);
+}

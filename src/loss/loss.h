@@ -13,7 +13,7 @@ typedef struct vt_loss_kind vt_loss_kind;
 struct vt_loss_kind {
     const char *name;
     int64_t sums; /* float64 numbers that a sample's loss is made of, each a sum over the ranks that share the sample */
-    vt_loss_measure measure; /* of the losses of errors.c */
+    vt_loss_measure measure; /* how vt_loss_finish makes the loss of the sums; of errors.c also what is summed */
     const char *infinite;    /* what is wrong with the target of a sample whose loss is infinite; NULL: unknown */
     bool of_members;         /* it compares the members of each sample, pass->members, and needs pass->crps */
     /* Training has the sums of `backward`, which computes them together with the gradient: partials is for evaluation.
@@ -29,6 +29,9 @@ struct vt_loss_kind {
     void (*backward)(const vt_loss_kind *loss, const vt_pass *pass, vt_matrix prediction, vt_matrix target,
                      vt_matrix weights, double *sums, float scale, const double *loss_scale, vt_matrix dprediction);
 };
+
+/* A `finish` for losses whose two sums make them as `measure` says. */
+void vt_loss_finish(const vt_loss_kind *loss, const vt_pass *pass, const double *sums, float *losses, double *total);
 
 /* The row of the table that the configuration names for an epoch; and the one that needs most memory: that of
  * members where some epoch has it, else the first. */

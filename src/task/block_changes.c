@@ -1,9 +1,10 @@
-#include "task/block_changes.h"
-
+#include <math.h>
 #include <stdlib.h>
 
 #include "base/memory.h"
 #include "base/random.h"
+#include "source/fields/dataset.h"
+#include "task/weather.h"
 
 /* Adds the squares of the changes of one channel's block means: sums[0] += them, sums[1] += how many. */
 static void add_squares(const float *before, const float *after, const int64_t size[2], int64_t side, double sums[2])

@@ -43,7 +43,6 @@ static void cosmology_close(vt_task *task)
     cosmology *own = (cosmology *)task;
     if (task->backend != NULL) task->backend->release(task->backend, own->sums);
     free(own->host_sums);
-    free(own);
 }
 
 static vt_status cosmology_place(vt_task *task, vt_backend *backend, const vt_model *model, vt_span rows, int64_t batch)

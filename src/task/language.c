@@ -121,11 +121,6 @@ static void language_log_data(const vt_task *task)
             "no measure of how well it knows the language, and it can't write; --causal masks them");
 }
 
-static void language_close(vt_task *task)
-{
-    free(task);
-}
-
 static vt_status language_place(vt_task *task, vt_backend *backend, const vt_model *model, vt_span rows, int64_t batch)
 {
     (void)task, (void)backend, (void)model, (void)rows, (void)batch;
@@ -167,7 +162,6 @@ static const char *const identity[] = {"task", "seq_len", "text_lower", "text_oo
 const vt_task_kind vt_task_language = {.name = "language",
                                        .identity = identity,
                                        .open = language_open,
-                                       .close = language_close,
                                        .log_data = language_log_data,
                                        .place = language_place,
                                        .score = language_score,

@@ -245,7 +245,7 @@ static vt_matrix newest(const vt_rollout *rollout, const vt_pass *pass)
 vt_matrix vt_rollout_state(const vt_rollout *rollout, const vt_pass *pass, vt_matrix output)
 {
     vt_backend *backend = pass->backend;
-    const float *tendency = rollout->task->tendency, *const *bounds = rollout->task->bounds;
+    float *const *bounds = rollout->task->bounds, *tendency = rollout->task->tendency;
     const int64_t channels = fields_of(rollout, VT_TENSOR_TARGET);
     vt_matrix state = tendency != NULL ? newest(rollout, pass) : output;
     if (tendency != NULL) backend->scaled_add(backend, output, tendency, channels, state, state);
@@ -315,7 +315,7 @@ vt_matrix vt_rollout_gradient_place(const vt_rollout *rollout, const vt_pass *pa
 vt_matrix vt_rollout_backward(const vt_rollout *rollout, const vt_pass *pass, vt_matrix state, vt_matrix dstate)
 {
     vt_backend *backend = pass->backend;
-    const float *const *bounds = rollout->task->bounds;
+    float *const *bounds = rollout->task->bounds;
     const vt_model_kind *model = rollout->model->kind;
     const int64_t channels = fields_of(rollout, VT_TENSOR_TARGET);
     const vt_model_tensor *input = &rollout->tensors[VT_TENSOR_INPUT];

@@ -25,13 +25,16 @@ void vt_task_close(vt_task **task)
 {
     vt_task *t = *task;
     if (t == NULL) return;
+    float *const placed[] = {t->tendency, t->noise, t->bounds[0], t->bounds[1], t->crps_units};
+    for (int i = 0; t->backend != NULL && i < 5; i++) t->backend->release(t->backend, placed[i]);
     for (int i = 0; t->backend != NULL && i < VT_BATCH_TENSORS; i++) {
         t->backend->release(t->backend, t->normalisation[i].mean);
         t->backend->release(t->backend, t->normalisation[i].inverse_std);
     }
     vt_text_free_list(t->scores.names, t->scores.count);
     free(t->scores.curve);
-    t->kind->close(t);
+    if (t->kind->close != NULL) t->kind->close(t);
+    free(t);
     *task = NULL;
 }
 

@@ -59,7 +59,8 @@ vt_status vt_floats_place(vt_backend *backend, const float *host, int64_t count,
 vt_status vt_normalisation_place(vt_backend *backend, const float *means, const float *stds, int64_t period,
                                  int64_t count, vt_normalisation *placed);
 
-/* A kind's own struct begins with this one. vt_task_close frees the names of the scores and what normalises. */
+/* A kind's own struct, malloc'd, begins with this one. vt_task_close frees it, the names of the scores and what
+ * normalises. */
 typedef struct {
     const vt_task_kind *kind;
     const vt_config *config;
@@ -76,11 +77,9 @@ typedef struct {
     /* In the back end's memory, after place. tendency [fields of the target]: the model predicts the change of the
      * input's newest state, in these units; NULL: it predicts the state. noise [fields of the input]: what training
      * adds to it, as a standard deviation; NULL: none. */
-    const float *tendency, *noise;
-    const float
-        *bounds[2]; /* likewise [fields of the target]: the least and the largest state; NULL: states have none */
-    const float
-        *crps_units; /* likewise [crps_scales, fields of the target]: 1 / the change over dt of a block's mean */
+    float *tendency, *noise;
+    float *bounds[2];  /* likewise [fields of the target]: the least and the largest state; NULL: states have none */
+    float *crps_units; /* likewise [crps_scales, fields of the target]: 1 / the change over dt of a block's mean */
     /* The loss of a set is the mean of its batches' means, a partial batch counting as one, as a course's log has it;
      * else the mean over its samples. */
     bool by_batch;
@@ -92,7 +91,7 @@ struct vt_task_kind {
     /* Reads what the task must know of the data, which outlive it. Both NULL: nothing is known, and numbers are assumed
      * to be normalised. The error names the file. */
     vt_status (*open)(const vt_config *config, const vt_source *training, const vt_source *validation, vt_task **task);
-    /* Also releases the back end's memory that `place` took. */
+    /* What the kind's own struct holds, also in the back end's memory that `place` took; NULL: nothing. */
     void (*close)(vt_task *task);
     /* The log's lines about the data; and about which samples of the sets are used, where not all are. NULL: none. */
     void (*log_data)(const vt_task *task);

@@ -12,7 +12,6 @@
 #include "config/stages.h"
 #include "source/fields/dataset.h"
 #include "source/fields/statistics.h"
-#include "task/block_changes.h"
 #include "task/loss_weights.h"
 #include "task/weather/calendar.h"
 #include "task/weather/channels.h"
@@ -22,7 +21,7 @@ typedef struct {
     vt_task task;
     const vt_source *training;        /* or NULL */
     const char *const *channel_names; /* of the validation set, or NULL */
-    float *means, *stds;              /* [task.field_count] */
+    float *means, *stds;              /* [task.field_count]; with the next two in one block of memory */
     double *weights;                  /* [height], of rows: mean 1 */
     double weight_sum;                /* of the weights of all points, as float32 numbers, in float64 */
     const vt_model *model;
@@ -33,12 +32,9 @@ typedef struct {
     int64_t sides[VT_MOST_SCALES];
     int side_count;
     double *block_stds[VT_MOST_SCALES];      /* [task.field_count] */
-    float *crps_units;                       /* task.crps_units, on the back end */
     int64_t checksums[VT_NORMALISING_FILES]; /* of the files that they are from */
     bool unread;                             /* they are not from files: a checkpoint will say them */
     vt_span rows;                            /* this rank's */
-    float *scales[2];                        /* task.tendency and task.noise, on the back end */
-    float *bounds[2];                        /* task.bounds, likewise */
     float *row_weights;                      /* of these rows, on the back end */
     double *channel_squares;                 /* [batch, n_out_channels, 2], on the back end */
     double *host_squares;                    /* the same on the host */
@@ -86,18 +82,13 @@ static void weigh_rows(weather *w, const double *latitudes)
 static void weather_close(vt_task *task)
 {
     weather *w = (weather *)task;
-    void *const placed[] = {w->row_weights, w->channel_squares, w->scales[0], w->scales[1],
-                            w->bounds[0],   w->bounds[1],       w->crps_units};
-    for (int i = 0; task->backend != NULL && i < 7; i++) task->backend->release(task->backend, placed[i]);
+    if (task->backend != NULL) task->backend->release(task->backend, w->row_weights);
+    if (task->backend != NULL) task->backend->release(task->backend, w->channel_squares);
     for (int i = 0; i < VT_MOST_SCALES; i++) free(w->block_stds[i]);
     free(w->means);
-    free(w->stds);
-    free(w->change_stds);
-    free(w->changes);
     free(w->weights);
     free(w->host_squares);
     vt_fields_about_close(&task->about);
-    free(w);
 }
 
 /* ---- normalisation ---- */
@@ -131,16 +122,16 @@ static vt_status read_of_seasonal(weather *w, const vt_seasonal *seasonal, const
 {
     vt_status status = VT_OK;
     const vt_config *config = w->task.config;
-    const char *path = config->climatology_path, *text = vt_seasonal_about(seasonal);
+    const char *path = config->climatology_path, *text = vt_seasonal_facts_of(seasonal)->about;
     vt_fields_about *about = NULL;
     if (text != NULL) {
         VT_TRY(vt_fields_about_parse(text, path, &about));
         VT_TRY(vt_fields_compare(rules, data, &(vt_fields_side){about, path}, remarks));
     }
     VT_TRY(vt_seasonal_stds(seasonal, w->stds));
-    w->checksums[VT_FILE_OF_CLIMATOLOGY] = vt_seasonal_own_checksum(seasonal);
+    w->checksums[VT_FILE_OF_CLIMATOLOGY] = vt_seasonal_facts_of(seasonal)->checksum;
     if (!needs_changes(config)) goto done;
-    const float *stds = vt_seasonal_departure_change_stds(seasonal);
+    const float *stds = vt_seasonal_facts_of(seasonal)->change_stds;
     VT_CHECK(stds != NULL,
              "climatology_path: %s doesn't say how much departures change over dt; make it again with `vitrain stats`",
              path);
@@ -207,8 +198,7 @@ static void describe_normalisation(weather *w)
     for (int i = 0; i < w->side_count; i++) {
         numbers->block_sides[i] = w->sides[i];
         free(numbers->block_change_stds[i]);
-        numbers->block_change_stds[i] = vt_allocate((size_t)count, sizeof(double), "the task");
-        memcpy(numbers->block_change_stds[i], w->block_stds[i], (size_t)count * sizeof(double));
+        numbers->block_change_stds[i] = vt_copy(w->block_stds[i], (size_t)count, sizeof(double), "the task");
     }
     numbers->of_departures = w->task.config->normalise == VT_NORMALISE_CLIMATOLOGY;
     memcpy(numbers->checksums, w->checksums, sizeof w->checksums);
@@ -286,7 +276,7 @@ static vt_status place_crps_units(weather *w)
     for (int64_t i = 0; i < w->side_count * out; i++)
         host[i] = (float)((double)w->stds[i % out] /
                           (w->sides[i / out] > 1 ? w->block_stds[i / out][i % out] : (double)w->change_stds[i % out]));
-    const vt_status status = vt_floats_place(w->task.backend, host, w->side_count * out, &w->crps_units);
+    const vt_status status = vt_floats_place(w->task.backend, host, w->side_count * out, &w->task.crps_units);
     free(host);
     return status;
 }
@@ -302,7 +292,7 @@ static vt_status place_bounds(weather *w, int which)
         const double bound = own != NULL ? vt_transform_value(own, own->bounds[which]) : none[which];
         host[c] = (float)((bound - (double)w->means[c]) / (double)w->stds[c]);
     }
-    const vt_status status = vt_floats_place(w->task.backend, host, count, &w->bounds[which]);
+    const vt_status status = vt_floats_place(w->task.backend, host, count, &w->task.bounds[which]);
     free(host);
     return status;
 }
@@ -319,8 +309,8 @@ static vt_status place_numbers(weather *w)
     VT_TRY(
         vt_normalisation_place(w->task.backend, w->means, w->stds, out, out, &task->normalisation[VT_TENSOR_TARGET]));
     if (vt_config_forcing_channels(config) > 0) VT_TRY(place_forcings(w));
-    if (config->predict == VT_PREDICT_TENDENCY) VT_TRY(place_scale(w, out, out, 1, &w->scales[0]));
-    if (config->input_noise > 0) VT_TRY(place_scale(w, in, period, config->input_noise, &w->scales[1]));
+    if (config->predict == VT_PREDICT_TENDENCY) VT_TRY(place_scale(w, out, out, 1, &task->tendency));
+    if (config->input_noise > 0) VT_TRY(place_scale(w, in, period, config->input_noise, &task->noise));
     for (int i = 0; i < 2 && config->bounds != NULL; i++) VT_TRY(place_bounds(w, i));
     if (w->side_count > 0) VT_TRY(place_crps_units(w));
 done:
@@ -398,10 +388,10 @@ static vt_status weather_open(const vt_config *config, const vt_source *training
     if (others != NULL) w->channel_names = vt_dataset_channel_names(others);
     if (fields != NULL) w->transforms = vt_dataset_transforms(fields);
     name_scores(w);
-    w->means = vt_allocate((size_t)task->field_count, sizeof *w->means, "the task");
-    w->stds = vt_allocate((size_t)task->field_count, sizeof *w->stds, "the task");
-    w->change_stds = vt_allocate((size_t)task->field_count, sizeof *w->change_stds, "the task");
-    w->changes = vt_allocate((size_t)task->field_count, sizeof *w->changes, "the task");
+    w->means = vt_allocate(4 * (size_t)task->field_count, sizeof *w->means, "the task");
+    w->stds = w->means + task->field_count;
+    w->change_stds = w->stds + task->field_count;
+    w->changes = w->change_stds + task->field_count;
     for (int64_t c = 0; c < task->field_count; c++) w->stds[c] = w->changes[c] = w->change_stds[c] = 1;
     for (int i = 0; i < VT_NORMALISING_FILES; i++) w->checksums[i] = -1;
     weigh_rows(w, others != NULL ? vt_dataset_latitudes(others) : NULL);
@@ -552,10 +542,6 @@ static vt_status weather_place(vt_task *task, vt_backend *backend, const vt_mode
     VT_CHECK(model->kind->channel_squares != NULL, "task weather scores fields, but model %s predicts none",
              model->kind->name);
     VT_TRY(place_numbers(w));
-    task->tendency = w->scales[0];
-    task->noise = w->scales[1];
-    for (int i = 0; i < 2; i++) task->bounds[i] = w->bounds[i];
-    task->crps_units = w->crps_units;
     VT_TRY(vt_floats_place(backend, host, rows.count, &w->row_weights));
     VT_TAKE(backend, VT_MEMORY_DATA, squares, w->channel_squares);
     w->host_squares = vt_allocate(squares, sizeof(double), "the task");

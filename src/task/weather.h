@@ -33,4 +33,12 @@ void vt_weather_restore(const vt_task *task, float *fields);
 /* stds [channels of the data]: standard deviations of input_noise, in the units that the model sees. */
 void vt_weather_noise(const vt_task *task, float *stds);
 
+/* How much means over blocks of points change over dt, the units of loss crps with crps_scales: stds [count][channels]
+ * = the root of the mean square of the changes of means over sides[i] × sides[i] points, as the data are transformed,
+ * or of departures, over samples of the training set: all, or as many, chosen at random and the same ones each time, as
+ * have 1 GiB. Points with a missing value are left out. Channels that the input does not hold keep what stands there.
+ * Errors as of vt_dataset_read. */
+vt_status vt_block_change_stds(const vt_config *config, const vt_source *training, int count, const int64_t *sides,
+                               double *const *stds);
+
 #endif

@@ -63,9 +63,9 @@ static void check_climatology(hid_t file, const char *group, const float *fields
     const double *expected = golden_read(file, path, &count);
     for (int c = 0; c < CHANNELS; c++) EXPECT_NEAR(changes.values[c], expected[c], stored * expected[c]);
     snprintf(path, sizeof path, "%s/departure_stds", group);
-    expect_values(path, vt_seasonal_departure_stds(seasonal), golden_read(file, path, &count), CHANNELS);
+    expect_values(path, vt_seasonal_facts_of(seasonal)->departure_stds, golden_read(file, path, &count), CHANNELS);
     snprintf(path, sizeof path, "%s/departure_change_stds", group);
-    expect_values(path, vt_seasonal_departure_change_stds(seasonal), golden_read(file, path, &count), CHANNELS);
+    expect_values(path, vt_seasonal_facts_of(seasonal)->change_stds, golden_read(file, path, &count), CHANNELS);
     snprintf(path, sizeof path, "%s/later", group);
     expected = golden_read(file, path, &count);
     static const int days[4] = {0, 122, 181, 1000};
@@ -194,9 +194,9 @@ TEST(spectra_against_numpy)
                                            .latitudes = golden_read(file, "scores/latitudes", &count),
                                            .goes_round = round == 1};
         const double *expected = golden_read(file, round ? "scores/spectra_round" : "scores/spectra_window", &count);
-        vt_spectra *spectra = NULL;
+        vt_scores *spectra = NULL;
         vt_spectra_open(&options, &spectra);
-        EXPECT(vt_spectra_waves(spectra) == WAVES && count == LEADS * CHANNELS * 2 * WAVES);
+        EXPECT(spectra->options.width / 2 == WAVES && count == LEADS * CHANNELS * 2 * WAVES);
         for (int64_t i = 0; i < STARTS * LEADS; i++)
             vt_spectra_add(spectra, i % LEADS, forecast + i * FIELDS, target + i * FIELDS);
         for (int64_t i = 0; i < count; i++) {
@@ -204,7 +204,7 @@ TEST(spectra_against_numpy)
             const double found = vt_spectra_power(spectra, cell / CHANNELS, cell % CHANNELS, wave, which == 1);
             EXPECT_NEAR(found, expected[i], 1e-12);
         }
-        vt_spectra_close(&spectra);
+        vt_scores_close(&spectra);
     }
     H5Fclose(file);
 }

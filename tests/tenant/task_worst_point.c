@@ -1,6 +1,5 @@
 /* The tests' own task: predictions are scored by the error of their worst point, and the baseline is 0 everywhere. The
  * numbers of samples are taken as they are. It computes in the host's memory, which is the CPU back end's. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -30,11 +29,6 @@ static vt_status open_task(const vt_config *config, const vt_source *training, c
     own->task.scores.names[0] = vt_text_copy("point");
     *task = &own->task;
     return VT_OK;
-}
-
-static void close_task(vt_task *task)
-{
-    free(task);
 }
 
 /* mean 0, standard deviation 1 */
@@ -86,7 +80,6 @@ static const char *const identity[] = {"task", NULL};
 const vt_task_kind vt_task_worst_point = {.name = "worst_point",
                                           .identity = identity,
                                           .open = open_task,
-                                          .close = close_task,
                                           .place = place_task,
                                           .score = score,
                                           .has_baseline = has_baseline,

@@ -43,7 +43,7 @@ TEST(scores_by_hand)
     EXPECT_NEAR(vt_scores_mean(scores, 1, 0, VT_SCORE_ACC), 1, 1e-12);
     /* a second initial time, perfect: means over both */
     vt_scores_add(scores, 0, &(vt_score_fields){target, target, NULL, NULL, {0}});
-    EXPECT(vt_scores_samples(scores) == 2);
+    EXPECT(vt_scores_cell(scores, 0, 0)[VT_SCORE_TIMES] == 2);
     EXPECT_NEAR(vt_scores_mean(scores, 0, 0, VT_SCORE_RMSE), sqrt((2 / 3. * 1 + 4 / 3. * 13) / 4) / 2, 1e-12);
     EXPECT(isnan(vt_scores_mean(scores, 0, 0, VT_SCORE_RMSE + VT_SCORE_PERSISTENCE)));
     vt_scores_close(&scores);
@@ -60,7 +60,7 @@ TEST(scores_leave_gaps_out)
     vt_scores *scores = open_small(climatology);
     vt_scores_add(scores, 0, &(vt_score_fields){forecast, target, persistence, NULL, {0}});
     vt_scores_add(scores, 0, &(vt_score_fields){forecast, nothing, persistence, NULL, {0}});
-    EXPECT(vt_scores_samples(scores) == 2);
+    EXPECT(vt_scores_cell(scores, 0, 0)[VT_SCORE_TIMES] == 2);
     EXPECT_NEAR(vt_scores_mean(scores, 0, 0, VT_SCORE_RMSE), sqrt((low * 2 + high * 9) / (2 * low + high)), 1e-12);
     EXPECT_NEAR(vt_scores_mean(scores, 0, 0, VT_SCORE_RMSE + VT_SCORE_PERSISTENCE),
                 sqrt((low * 4 + high * 4) / (low + high)), 1e-12);

@@ -41,20 +41,20 @@ TEST(powers_are_the_variance)
         double mean = 0, variance = 0, sum = 0;
         for (int64_t x = 0; x < width; x++) mean += (double)(row[x] = (float)(x * x % 5) + 100) / (double)width;
         for (int64_t x = 0; x < width; x++) variance += pow((double)row[x] - mean, 2) / (double)width;
-        vt_spectra *spectra = NULL;
+        vt_scores *spectra = NULL;
         vt_spectra_open(&(vt_scores_options){1, 1, 1, width, &latitude, .goes_round = true}, &spectra);
         vt_spectra_add(spectra, 0, row, row);
-        for (int64_t m = 1; m <= vt_spectra_waves(spectra); m++) sum += vt_spectra_power(spectra, 0, 0, m, false);
+        for (int64_t m = 1; m <= spectra->options.width / 2; m++) sum += vt_spectra_power(spectra, 0, 0, m, false);
         EXPECT_NEAR(sum, variance, 1e-12);
-        vt_spectra_close(&spectra);
+        vt_scores_close(&spectra);
         for (int64_t x = 0; x < width; x++) row[x] = (float)(7 - 2 * x);
         vt_spectra_open(
             &(vt_scores_options){.leads = 1, .channels = 1, .height = 1, .width = width, .latitudes = &latitude},
             &spectra);
         vt_spectra_add(spectra, 0, row, row);
-        for (int64_t m = 1; m <= vt_spectra_waves(spectra); m++)
+        for (int64_t m = 1; m <= spectra->options.width / 2; m++)
             EXPECT_NEAR(vt_spectra_power(spectra, 0, 0, m, true), 0, 1e-20);
-        vt_spectra_close(&spectra);
+        vt_scores_close(&spectra);
     }
 }
 
@@ -138,7 +138,7 @@ TEST(fits_every_calendar_and_step)
             EXPECT_OK(vt_seasonal_at(seasonal, date, values));
             EXPECT_NEAR((double)values[0], (double)value_at(date, 0), 1e-5);
             EXPECT_NEAR((double)values[1], 5, 1e-5);
-            EXPECT_NEAR((double)vt_seasonal_departure_stds(seasonal)[0], 0, 1e-5);
+            EXPECT_NEAR((double)vt_seasonal_facts_of(seasonal)->departure_stds[0], 0, 1e-5);
             date.minutes += 30;
             EXPECT(!vt_seasonal_has(seasonal, date));
             EXPECT_ERROR(vt_seasonal_at(seasonal, date, values),
@@ -193,9 +193,9 @@ TEST(less_than_a_year_gives_means)
     for (int64_t i = 0; i < 200; i++) sum += (double)value_at(vt_date_after(date, 1440 * i), 0) / 200;
     EXPECT_OK(vt_seasonal_at(seasonal, date, values));
     EXPECT_NEAR((double)values[0], sum, 2e-6);
-    EXPECT(strcmp(vt_seasonal_description(seasonal),
+    EXPECT(strcmp(vt_seasonal_facts_of(seasonal)->description,
                   "a mean for 1 time of day, fitted to 200 times, 2003-01-01 00:00 to 2003-07-19 00:00") == 0,
-           "%s", vt_seasonal_description(seasonal));
+           "%s", vt_seasonal_facts_of(seasonal)->description);
     vt_seasonal_close(&seasonal);
     fit_times(VT_CALENDAR_STANDARD, "2003-01-01", 360, 1, true); /* a single time */
 }

@@ -313,8 +313,8 @@ bool vt_date_is_within(vt_date date, double minutes)
 const char *vt_date_format(vt_date date, char buffer[VT_DATE_SIZE])
 {
     int64_t year, month, day;
-    const int64_t number = floor_quotient(date.minutes, MINUTES_A_DAY), minutes = date.minutes - number * MINUTES_A_DAY;
-    date_of_day(date.calendar, number, &year, &month, &day);
+    const int64_t minutes = vt_date_of_day(date);
+    date_of_day(date.calendar, (date.minutes - minutes) / MINUTES_A_DAY, &year, &month, &day);
     snprintf(buffer, VT_DATE_SIZE, "%04lld-%02lld-%02lld %02lld:%02lld", (long long)year, (long long)month,
              (long long)day, (long long)minutes / 60, (long long)minutes % 60);
     return buffer;

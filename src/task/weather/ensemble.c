@@ -15,13 +15,6 @@ enum { TIMES, CRPS, VARIANCE, SQUARES, RANKS };
 enum { SCALES = 3 };
 static const int64_t sides[SCALES] = {1, 8, 24}; /* of the blocks, in points */
 
-struct vt_ensemble {
-    vt_scores_options options;
-    double *weights; /* [height] */
-    int64_t cell;    /* RANKS + members + 1 */
-    double *sums;    /* [leads, channels, SCALES, cell] */
-};
-
 /* ---- the members ---- */
 
 void vt_ensemble_perturb(const vt_perturbation *how, float *state)
@@ -52,24 +45,15 @@ void vt_ensemble_mean(int64_t members, const float *const *fields, int64_t count
 
 /* ---- the scores ---- */
 
-void vt_ensemble_open(const vt_scores_options *options, vt_ensemble **result)
+void vt_ensemble_open(const vt_scores_options *options, vt_scores **ensemble)
 {
-    vt_ensemble *ensemble = vt_allocate(1, sizeof *ensemble, "the scores");
-    ensemble->options = *options;
-    ensemble->cell = RANKS + options->members + 1;
-    ensemble->weights = vt_row_weights(options->latitudes, options->height);
-    ensemble->sums = vt_allocate((size_t)(options->leads * options->channels * SCALES * ensemble->cell),
-                                 sizeof *ensemble->sums, "the scores");
-    *result = ensemble;
+    *ensemble = vt_scores_make(options, SCALES * (RANKS + options->members + 1));
 }
 
-void vt_ensemble_close(vt_ensemble **ensemble)
+/* The sums of blocks of one size, [RANKS + members + 1]. */
+static double *sums_of(const vt_scores *ensemble, int64_t lead, int64_t channel, int scale)
 {
-    if (*ensemble == NULL) return;
-    free((*ensemble)->weights);
-    free((*ensemble)->sums);
-    free(*ensemble);
-    *ensemble = NULL;
+    return vt_scores_cell(ensemble, lead, channel) + scale * (ensemble->cell / SCALES);
 }
 
 static int ascending(const void *a, const void *b)
@@ -110,13 +94,13 @@ static double block_mean(const float *values, int64_t width, int64_t side)
 }
 
 /* first: the channel's first point. */
-static void add_blocks(const vt_ensemble *ensemble, const float *const *forecasts, const float *target, int64_t first,
-                       int64_t side, double *cell)
+static void add_blocks(const vt_scores *ensemble, const float *const *forecasts, const float *target, int64_t first,
+                       int64_t side, double *means)
 {
-    const int64_t width = ensemble->options.width, n = ensemble->options.members;
-    double *sums = vt_allocate((size_t)(ensemble->cell + n), sizeof *sums, "the scores");
+    const int64_t width = ensemble->options.width, n = ensemble->options.members, count = ensemble->cell / SCALES;
+    double *sums = vt_allocate((size_t)(count + n), sizeof *sums, "the scores");
     for (int64_t y = 0; y + side <= ensemble->options.height; y += side) {
-        double weight = 0, *members = sums + ensemble->cell;
+        double weight = 0, *members = sums + count;
         for (int64_t row = y; row < y + side; row++) weight += ensemble->weights[row] / (double)side;
         for (int64_t x = 0; x + side <= width; x += side) {
             const int64_t i = first + y * width + x;
@@ -126,49 +110,37 @@ static void add_blocks(const vt_ensemble *ensemble, const float *const *forecast
             add_point(members, n, seen, weight, sums);
         }
     }
-    for (int64_t i = 0; i < ensemble->cell && sums[TIMES] > 0; i++) cell[i] += sums[i] / sums[TIMES];
+    for (int64_t i = 0; i < count && sums[TIMES] > 0; i++) means[i] += sums[i] / sums[TIMES];
     free(sums);
 }
 
-static double *cell_of(const vt_ensemble *ensemble, int64_t lead, int64_t channel, int scale)
-{
-    return ensemble->sums + ((lead * ensemble->options.channels + channel) * SCALES + scale) * ensemble->cell;
-}
-
-void vt_ensemble_add(vt_ensemble *ensemble, int64_t lead, const float *const *forecasts, const float *target)
+void vt_ensemble_add(vt_scores *ensemble, int64_t lead, const float *const *forecasts, const float *target)
 {
     const vt_scores_options *options = &ensemble->options;
-    VT_ASSERT(lead >= 0 && lead < options->leads);
 #pragma omp parallel for schedule(static)
     for (int64_t c = 0; c < options->channels; c++)
         for (int scale = 0; scale < SCALES; scale++)
             add_blocks(ensemble, forecasts, target, c * options->height * options->width, sides[scale],
-                       cell_of(ensemble, lead, c, scale));
+                       sums_of(ensemble, lead, c, scale));
 }
 
-double *vt_ensemble_sums(vt_ensemble *ensemble, int64_t *count)
+static double mean_of(const vt_scores *ensemble, int64_t lead, int64_t channel, int scale, int64_t which)
 {
-    *count = ensemble->options.leads * ensemble->options.channels * SCALES * ensemble->cell;
-    return ensemble->sums;
+    const double *sums = sums_of(ensemble, lead, channel, scale);
+    return sums[which] / sums[TIMES]; /* NaN if there is none */
 }
 
-static double mean_of(const vt_ensemble *ensemble, int64_t lead, int64_t channel, int scale, int64_t sum)
-{
-    const double *cell = cell_of(ensemble, lead, channel, scale);
-    return cell[sum] / cell[TIMES]; /* NaN if there is none */
-}
-
-double vt_ensemble_crps(const vt_ensemble *ensemble, int64_t lead, int64_t channel, int scale)
+double vt_ensemble_crps(const vt_scores *ensemble, int64_t lead, int64_t channel, int scale)
 {
     return mean_of(ensemble, lead, channel, scale, CRPS);
 }
 
-double vt_ensemble_spread(const vt_ensemble *ensemble, int64_t lead, int64_t channel)
+double vt_ensemble_spread(const vt_scores *ensemble, int64_t lead, int64_t channel)
 {
     return sqrt(mean_of(ensemble, lead, channel, 0, VARIANCE));
 }
 
-double vt_ensemble_ratio(const vt_ensemble *ensemble, int64_t lead, int64_t channel, int scale)
+double vt_ensemble_ratio(const vt_scores *ensemble, int64_t lead, int64_t channel, int scale)
 {
     const double n = (double)ensemble->options.members;
     const double ratio = sqrt((n + 1) / n * mean_of(ensemble, lead, channel, scale, VARIANCE) /
@@ -176,7 +148,7 @@ double vt_ensemble_ratio(const vt_ensemble *ensemble, int64_t lead, int64_t chan
     return isfinite(ratio) ? ratio : (double)NAN; /* the forecast is perfect */
 }
 
-double vt_ensemble_rank(const vt_ensemble *ensemble, int64_t lead, int64_t channel, int64_t rank)
+double vt_ensemble_rank(const vt_scores *ensemble, int64_t lead, int64_t channel, int64_t rank)
 {
     return mean_of(ensemble, lead, channel, 0, RANKS + rank);
 }
@@ -186,7 +158,7 @@ double vt_ensemble_rank(const vt_ensemble *ensemble, int64_t lead, int64_t chann
 const char vt_ensemble_columns[] =
     ",members,spread,spread_error_ratio,crps,spread_error_ratio_8,crps_8,spread_error_ratio_24,crps_24";
 
-void vt_ensemble_print(FILE *file, const vt_ensemble *ensemble, int64_t lead, int64_t channel)
+void vt_ensemble_print(FILE *file, const vt_scores *ensemble, int64_t lead, int64_t channel)
 {
     fprintf(file, ",%lld", (long long)ensemble->options.members);
     vt_csv_number(file, vt_ensemble_spread(ensemble, lead, channel));
@@ -196,7 +168,7 @@ void vt_ensemble_print(FILE *file, const vt_ensemble *ensemble, int64_t lead, in
     }
 }
 
-vt_status vt_ensemble_write_ranks(const vt_ensemble *ensemble, const char *path, const char *const *channel_names,
+vt_status vt_ensemble_write_ranks(const vt_scores *ensemble, const char *path, const char *const *channel_names,
                                   int64_t step)
 {
     vt_status status = VT_OK;

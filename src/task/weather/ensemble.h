@@ -36,28 +36,25 @@ void vt_ensemble_perturb(const vt_perturbation *how, float *state);
 /* mean [count] of the members' numbers, fields [members][count]; summed in float64. */
 void vt_ensemble_mean(int64_t members, const float *const *fields, int64_t count, float *mean);
 
-void vt_ensemble_open(const vt_scores_options *options, vt_ensemble **ensemble);
-void vt_ensemble_close(vt_ensemble **ensemble);
+/* Scores of an ensemble; closed by vt_scores_close. */
+void vt_ensemble_open(const vt_scores_options *options, vt_scores **ensemble);
 
 /* Adds one initial time at lead 0, 1, …: forecasts [members] and target, each [channels, height, width]. */
-void vt_ensemble_add(vt_ensemble *ensemble, int64_t lead, const float *const *forecasts, const float *target);
-
-/* The sums, [*count], for ranks that share the initial times: summed over them before anything is asked below. */
-double *vt_ensemble_sums(vt_ensemble *ensemble, int64_t *count);
+void vt_ensemble_add(vt_scores *ensemble, int64_t lead, const float *const *forecasts, const float *target);
 
 /* Over the initial times, at scale 0, 1, 2: of points, of means over 8 x 8 and over 24 x 24 of them. NaN: not known, as
  * spread and ratio of one member. rank: 0, 1, … members. */
-double vt_ensemble_crps(const vt_ensemble *ensemble, int64_t lead, int64_t channel, int scale);
-double vt_ensemble_spread(const vt_ensemble *ensemble, int64_t lead, int64_t channel);
-double vt_ensemble_ratio(const vt_ensemble *ensemble, int64_t lead, int64_t channel, int scale);
-double vt_ensemble_rank(const vt_ensemble *ensemble, int64_t lead, int64_t channel, int64_t rank);
+double vt_ensemble_crps(const vt_scores *ensemble, int64_t lead, int64_t channel, int scale);
+double vt_ensemble_spread(const vt_scores *ensemble, int64_t lead, int64_t channel);
+double vt_ensemble_ratio(const vt_scores *ensemble, int64_t lead, int64_t channel, int scale);
+double vt_ensemble_rank(const vt_scores *ensemble, int64_t lead, int64_t channel, int64_t rank);
 
 /* Writes a row for each channel, lead and rank; as vt_spectra_write does. */
-vt_status vt_ensemble_write_ranks(const vt_ensemble *ensemble, const char *path, const char *const *channel_names,
+vt_status vt_ensemble_write_ranks(const vt_scores *ensemble, const char *path, const char *const *channel_names,
                                   int64_t step);
 
 /* The columns of a row of scores.csv, and their names; each begins with a comma. */
 extern const char vt_ensemble_columns[];
-void vt_ensemble_print(FILE *file, const vt_ensemble *ensemble, int64_t lead, int64_t channel);
+void vt_ensemble_print(FILE *file, const vt_scores *ensemble, int64_t lead, int64_t channel);
 
 #endif

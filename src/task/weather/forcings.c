@@ -121,54 +121,24 @@ static void mean_height(vt_date date, int64_t step, const double *latitudes, int
 
 /* ---- fields ---- */
 
-static void fill_rows(const double *latitudes, double (*of)(double), int64_t rows, int64_t width, float *field)
+static bool is_sine(vt_forcing forcing)
 {
-    for (int64_t i = 0; i < rows * width; i++) field[i] = (float)of(latitudes[i / width] * M_PI / 180);
-}
-
-static void fill_columns(const double *longitudes, double (*of)(double), int64_t rows, int64_t width, float *field)
-{
-    for (int64_t i = 0; i < rows * width; i++) field[i] = (float)of(longitudes[i % width] * M_PI / 180);
-}
-
-static void fill(double value, int64_t count, float *field)
-{
-    for (int64_t i = 0; i < count; i++) field[i] = (float)value;
+    return forcing == VT_FORCING_SIN_YEAR || forcing == VT_FORCING_SIN_DAY || forcing == VT_FORCING_SIN_LAT ||
+           forcing == VT_FORCING_SIN_LON;
 }
 
 void vt_forcing_field(vt_forcing forcing, vt_date date, int64_t step, const double *latitudes, int64_t rows,
                       const double *longitudes, int64_t width, float *field)
 {
-    const double year = 2 * M_PI * vt_date_of_year(date), day = 2 * M_PI * day_over(date);
-    switch (forcing) {
-    case VT_FORCING_SIN_YEAR:
-        fill(sin(year), rows * width, field);
-        break;
-    case VT_FORCING_COS_YEAR:
-        fill(cos(year), rows * width, field);
-        break;
-    case VT_FORCING_SIN_DAY:
-        fill(sin(day), rows * width, field);
-        break;
-    case VT_FORCING_COS_DAY:
-        fill(cos(day), rows * width, field);
-        break;
-    case VT_FORCING_COS_ZENITH:
+    const bool of_year = forcing == VT_FORCING_SIN_YEAR || forcing == VT_FORCING_COS_YEAR;
+    double (*of)(double) = is_sine(forcing) ? sin : cos;
+    if (forcing == VT_FORCING_COS_ZENITH) {
         mean_height(date, step, latitudes, rows, longitudes, width, field);
-        break;
-    case VT_FORCING_SIN_LAT:
-        fill_rows(latitudes, sin, rows, width, field);
-        break;
-    case VT_FORCING_COS_LAT:
-        fill_rows(latitudes, cos, rows, width, field);
-        break;
-    case VT_FORCING_SIN_LON:
-        fill_columns(longitudes, sin, rows, width, field);
-        break;
-    case VT_FORCING_COS_LON:
-        fill_columns(longitudes, cos, rows, width, field);
-        break;
-    case VT_FORCING_COUNT:
-        break;
+        return;
     }
+    const double now = of(2 * M_PI * (of_year ? vt_date_of_year(date) : day_over(date)));
+    for (int64_t i = 0; i < rows * width; i++)
+        field[i] = (float)(vt_forcing_changes(forcing)           ? now
+                           : vt_forcing_needs_latitudes(forcing) ? of(latitudes[i / width] * M_PI / 180)
+                                                                 : of(longitudes[i % width] * M_PI / 180));
 }

@@ -5,22 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/fourier.h"
 #include "base/memory.h"
 #include "base/text.h"
 #include "storage/output_file.h"
 #include "task/weather/calendar.h"
 #include "task/weather/channels.h"
 #include "task/weather/ensemble.h"
-
-/* Of one channel at one lead time: sums, and how many initial times are in each. */
-enum { CELL = 2 * VT_SCORE_MEANS };
-
-struct vt_scores {
-    vt_scores_options options;
-    double *weights; /* [height] */
-    double *sums;    /* initial times, then [leads, channels, CELL] */
-    bool has_dressed;
-};
 
 double *vt_row_weights(const double *latitudes, int64_t rows)
 {
@@ -30,14 +21,20 @@ double *vt_row_weights(const double *latitudes, int64_t rows)
     return weights;
 }
 
-void vt_scores_open(const vt_scores_options *options, vt_scores **result)
+vt_scores *vt_scores_make(const vt_scores_options *options, int64_t cell)
 {
     vt_scores *scores = vt_allocate(1, sizeof *scores, "the scores");
     scores->options = *options;
     scores->weights = vt_row_weights(options->latitudes, options->height);
-    scores->sums =
-        vt_allocate((size_t)(1 + options->leads * options->channels * CELL), sizeof *scores->sums, "the scores");
-    *result = scores;
+    scores->cell = cell;
+    scores->count = options->leads * options->channels * cell;
+    scores->sums = vt_allocate((size_t)scores->count, sizeof *scores->sums, "the scores");
+    return scores;
+}
+
+void vt_scores_open(const vt_scores_options *options, vt_scores **scores)
+{
+    *scores = vt_scores_make(options, VT_SCORE_CELL);
 }
 
 void vt_scores_close(vt_scores **scores)
@@ -45,8 +42,15 @@ void vt_scores_close(vt_scores **scores)
     if (*scores == NULL) return;
     free((*scores)->weights);
     free((*scores)->sums);
+    vt_fourier_close(&(*scores)->fourier);
     free(*scores);
     *scores = NULL;
+}
+
+double *vt_scores_cell(const vt_scores *scores, int64_t lead, int64_t channel)
+{
+    VT_ASSERT(lead >= 0 && lead < scores->options.leads);
+    return scores->sums + (lead * scores->options.channels + channel) * scores->cell;
 }
 
 /* Fields [height, width] of one channel; mean, or what else must be there, may be NULL. */
@@ -151,14 +155,12 @@ void vt_scores_add(vt_scores *scores, int64_t lead, const vt_score_fields *field
 {
     const vt_scores_options *options = &scores->options;
     const int64_t plane = options->height * options->width;
-    VT_ASSERT(lead >= 0 && lead < options->leads);
-    if (lead == 0) scores->sums[0] += 1;
-    scores->has_dressed = fields->stds[0] != NULL;
 #pragma omp parallel for schedule(static)
     for (int64_t c = 0; c < options->channels; c++) {
-        double *cell = scores->sums + 1 + (lead * options->channels + c) * CELL;
+        double *cell = vt_scores_cell(scores, lead, c);
         const float *mean = plane_of(options->climatology, c * plane),
                     *seasonal = plane_of(fields->seasonal, c * plane);
+        cell[VT_SCORE_TIMES] += 1;
         const float *const forecasts[VT_SCORE_FORECASTS] = {fields->forecast + c * plane,
                                                             plane_of(fields->persistence, c * plane), mean, seasonal};
         for (int which = 0; which < VT_SCORE_FORECASTS; which++) {
@@ -181,20 +183,9 @@ void vt_scores_add(vt_scores *scores, int64_t lead, const vt_score_fields *field
     }
 }
 
-double *vt_scores_sums(vt_scores *scores, int64_t *count)
-{
-    *count = 1 + scores->options.leads * scores->options.channels * CELL;
-    return scores->sums;
-}
-
-int64_t vt_scores_samples(const vt_scores *scores)
-{
-    return (int64_t)scores->sums[0];
-}
-
 double vt_scores_mean(const vt_scores *scores, int64_t lead, int64_t channel, int which)
 {
-    const double *cell = scores->sums + 1 + (lead * scores->options.channels + channel) * CELL;
+    const double *cell = vt_scores_cell(scores, lead, channel);
     return cell[which] / cell[VT_SCORE_MEANS + which]; /* NaN if there is none */
 }
 
@@ -236,7 +227,7 @@ static void print_row(FILE *file, const vt_scores *scores, int64_t lead, int64_t
     fputc(',', file);
     vt_csv_text(file, variable->units);
     vt_csv_number(file, hours);
-    fprintf(file, ",%lld", (long long)vt_scores_samples(scores));
+    fprintf(file, ",%lld", (long long)vt_scores_cell(scores, lead, channel)[VT_SCORE_TIMES]);
     for (int which = 0; which <= VT_SCORE_CLIMATOLOGY; which++)
         vt_csv_number(file, vt_scores_mean(scores, lead, channel, VT_SCORE_RMSE + which));
     for (int which = 0; which < VT_SCORE_CLIMATOLOGY; which++)
@@ -255,8 +246,8 @@ static void print_row(FILE *file, const vt_scores *scores, int64_t lead, int64_t
         vt_csv_number(file, vt_scores_mean(scores, lead, channel, which));
 }
 
-vt_status vt_scores_write(const vt_scores *scores, const vt_ensemble *ensemble, const char *path,
-                          const char *const *channel_names, const vt_variable *variables, int64_t step)
+vt_status vt_scores_write(const vt_scores *scores, const vt_scores *ensemble, const char *path,
+                          const char *const *channel_names, const vt_variable *variables, int64_t step, bool dressed)
 {
     vt_status status = VT_OK;
     const vt_lead_unit unit = vt_lead_unit_of(step);
@@ -268,14 +259,14 @@ vt_status vt_scores_write(const vt_scores *scores, const vt_ensemble *ensemble, 
             "channel_std,long_name,rmse_seasonal,acc_seasonal,acc_seasonal_persistence,rmse_pooled,"
             "rmse_pooled_persistence,rmse_pooled_climatology,rmse_pooled_seasonal,skill,skill_over_persistence,"
             "bias,mae%s%s%s%s\n",
-            ensemble != NULL ? vt_ensemble_columns : "", scores->has_dressed ? ",crps_dressed,crps_climatology" : "",
+            ensemble != NULL ? vt_ensemble_columns : "", dressed ? ",crps_dressed,crps_climatology" : "",
             unit.column != NULL ? ",lead_" : "", unit.column != NULL ? unit.column : "");
     for (int64_t c = 0; c < scores->options.channels; c++)
         for (int64_t lead = 0; lead < scores->options.leads; lead++) {
             print_row(file, scores, lead, c, vt_scores_channel_name(channel_names, c, buffer), &variables[c],
                       vt_length_hours((lead + 1) * step));
             if (ensemble != NULL) vt_ensemble_print(file, ensemble, lead, c);
-            for (int k = 0; k < 2 && scores->has_dressed; k++)
+            for (int k = 0; k < 2 && dressed; k++)
                 vt_csv_number(file, vt_scores_mean(scores, lead, c, VT_SCORE_DRESSED + k));
             if (unit.column != NULL) vt_csv_number(file, (double)(lead + 1) * unit.a_step);
             fputc('\n', file);

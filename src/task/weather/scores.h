@@ -37,10 +37,13 @@ enum {
     VT_SCORE_BIAS = VT_SCORE_SEASONAL_ACC + VT_SCORE_CLIMATOLOGY,
     VT_SCORE_MAE,
     VT_SCORE_DRESSED,
-    VT_SCORE_MEANS = VT_SCORE_DRESSED + 2
+    VT_SCORE_MEANS = VT_SCORE_DRESSED + 2,
+    /* behind their sums: how many initial times are in each of these, and how many there are */
+    VT_SCORE_TIMES = 2 * VT_SCORE_MEANS,
+    VT_SCORE_CELL
 };
 
-/* Of the scores; those of an ensemble (ensemble.h) and the spectra (spectra.h) are opened with them, too. */
+/* Of the scores, those of an ensemble (ensemble.h), and the spectra (spectra.h). */
 typedef struct {
     int64_t leads, channels, height, width;
     const double *latitudes;  /* degrees, [height] */
@@ -50,11 +53,21 @@ typedef struct {
     bool goes_round;          /* for the spectra: the rows go round the globe */
 } vt_scores_options;
 
-typedef struct vt_scores vt_scores;
-typedef struct vt_ensemble vt_ensemble;
+/* What is known of the forecasts: of each channel at each lead time a cell of sums. Where ranks share the initial
+ * times, these are summed over them before anything is asked below. */
+typedef struct {
+    vt_scores_options options;
+    double *weights;            /* of rows, [height] */
+    struct vt_fourier *fourier; /* of spectra alone */
+    int64_t cell, count;        /* numbers in a cell, and in all of them */
+    double *sums;               /* [leads, channels, cell] */
+} vt_scores;
 
+/* The cells of other scores have `cell` numbers. */
+vt_scores *vt_scores_make(const vt_scores_options *options, int64_t cell);
 void vt_scores_open(const vt_scores_options *options, vt_scores **scores);
 void vt_scores_close(vt_scores **scores);
+double *vt_scores_cell(const vt_scores *scores, int64_t lead, int64_t channel);
 
 /* Fields [channels, height, width] of an initial time and a lead. */
 typedef struct {
@@ -67,11 +80,7 @@ typedef struct {
 /* Adds one initial time at lead 0, 1, … */
 void vt_scores_add(vt_scores *scores, int64_t lead, const vt_score_fields *fields);
 
-/* The sums, [*count], for ranks that share the initial times: summed over them before anything is asked below. */
-double *vt_scores_sums(vt_scores *scores, int64_t *count);
-
 /* Over the initial times; which: VT_SCORE_RMSE + VT_SCORE_PERSISTENCE, and so on. What can't be computed is NAN. */
-int64_t vt_scores_samples(const vt_scores *scores);
 double vt_scores_mean(const vt_scores *scores, int64_t lead, int64_t channel, int which);
 double vt_scores_pooled_rmse(const vt_scores *scores, int64_t lead, int64_t channel, int forecast);
 
@@ -89,9 +98,10 @@ double vt_scores_horizon(const vt_scores *scores, int64_t channel, int which, do
 
 /* Writes a row for each channel and lead time. ensemble: what the forecasts were the means of, or NULL. channel_names
  * [channels] may be NULL; variables [channels]: what they stand for; lead l is l + 1 times the length `step`
- * (calendar.h), in hours, and in the last column in its own unit where that is neither hours nor days. */
-vt_status vt_scores_write(const vt_scores *scores, const vt_ensemble *ensemble, const char *path,
-                          const char *const *channel_names, const vt_variable *variables, int64_t step);
+ * (calendar.h), in hours, and in the last column in its own unit where that is neither hours nor days; dressed: with
+ * the CRPS of dressed forecasts. */
+vt_status vt_scores_write(const vt_scores *scores, const vt_scores *ensemble, const char *path,
+                          const char *const *channel_names, const vt_variable *variables, int64_t step, bool dressed);
 
 /* Writes a row for each channel: the skill horizons of the model and of persistence; likewise. */
 vt_status vt_scores_write_horizons(const vt_scores *scores, const char *path, const char *const *channel_names,

@@ -13,14 +13,12 @@
 enum { MOST_SLOTS = 1440 };
 
 struct vt_seasonal {
-    char *path, *option_name, *description;
+    char *path, *option_name;
     int64_t channels, points; /* points: own_rows * width */
     int64_t harmonics, slots;
     int64_t minutes[MOST_SLOTS];
     float *coefficients; /* [slots, 1 + 2 * harmonics, channels, points] */
-    int64_t checksum;
-    char *about;                         /* or NULL */
-    float *departure_stds, *change_stds; /* [channels]; change_stds may be NULL */
+    vt_seasonal_facts facts;
 };
 
 void vt_seasonal_basis(vt_date date, int64_t harmonics, double *basis)
@@ -49,14 +47,6 @@ char *vt_seasonal_terms(int64_t harmonics, int64_t times_of_day, int64_t minutes
     return text.characters;
 }
 
-static char *describe(const vt_seasonal *seasonal, int64_t times, const char *first, const char *last)
-{
-    char *terms = vt_seasonal_terms(seasonal->harmonics, seasonal->slots, seasonal->minutes[0]);
-    char *text = vt_text_format("%s, fitted to %lld times, %s to %s", terms, (long long)times, first, last);
-    free(terms);
-    return text;
-}
-
 static vt_status read_checksum(vt_tensor_file *file, int64_t *checksum)
 {
     *checksum = -1;
@@ -77,7 +67,7 @@ done:
 static vt_status read_head(vt_tensor_file *file, vt_seasonal *seasonal)
 {
     vt_status status = VT_OK;
-    char *format = NULL, *first = NULL, *last = NULL;
+    char *format = NULL, *first = NULL, *last = NULL, *terms = NULL;
     int64_t times = 0;
     seasonal->slots = MOST_SLOTS;
     if (vt_tensor_file_has(file, "format")) VT_TRY(vt_tensor_file_get_text(file, "format", &format));
@@ -94,13 +84,16 @@ static vt_status read_head(vt_tensor_file *file, vt_seasonal *seasonal)
     VT_CHECK(seasonal->harmonics >= 0 && seasonal->harmonics <= VT_SEASONAL_HARMONICS,
              "%s: %s has %lld harmonics, expected 0 to %d; make it again with `vitrain stats`", seasonal->option_name,
              seasonal->path, (long long)seasonal->harmonics, VT_SEASONAL_HARMONICS);
-    seasonal->description = describe(seasonal, times, first, last);
-    VT_TRY(read_checksum(file, &seasonal->checksum));
-    if (vt_tensor_file_has(file, "about")) VT_TRY(vt_tensor_file_get_text(file, "about", &seasonal->about));
+    terms = vt_seasonal_terms(seasonal->harmonics, seasonal->slots, seasonal->minutes[0]);
+    seasonal->facts.description =
+        vt_text_format("%s, fitted to %lld times, %s to %s", terms, (long long)times, first, last);
+    VT_TRY(read_checksum(file, &seasonal->facts.checksum));
+    if (vt_tensor_file_has(file, "about")) VT_TRY(vt_tensor_file_get_text(file, "about", &seasonal->facts.about));
 done:
     free(format);
     free(first);
     free(last);
+    free(terms);
     return status;
 }
 
@@ -288,11 +281,11 @@ static vt_status read_all(vt_tensor_file *file, vt_seasonal *seasonal, const vt_
         VT_TRY(read_columns(file, seasonal, options, order, part.first_row, (const int64_t[3]){first, count, at}));
         at += count;
     }
-    VT_TRY(read_stds(file, options, order, "departure_stds", &seasonal->departure_stds));
+    VT_TRY(read_stds(file, options, order, "departure_stds", &seasonal->facts.departure_stds));
     if (vt_tensor_file_shape(file, "departure_change_stds", &shape) != VT_OK)
         vt_error_clear(); /* there are no two times that are dt apart */
     else
-        VT_TRY(read_stds(file, options, order, "departure_change_stds", &seasonal->change_stds));
+        VT_TRY(read_stds(file, options, order, "departure_change_stds", &seasonal->facts.change_stds));
 done:
     free(order);
     return status;
@@ -340,11 +333,11 @@ void vt_seasonal_close(vt_seasonal **pointer)
     *pointer = NULL;
     free(seasonal->path);
     free(seasonal->option_name);
-    free(seasonal->description);
-    free(seasonal->about);
+    free(seasonal->facts.description);
+    free(seasonal->facts.about);
     free(seasonal->coefficients);
-    free(seasonal->departure_stds);
-    free(seasonal->change_stds);
+    free(seasonal->facts.departure_stds);
+    free(seasonal->facts.change_stds);
     free(seasonal);
 }
 
@@ -410,7 +403,7 @@ vt_status vt_seasonal_stds(const vt_seasonal *seasonal, float *stds)
 {
     vt_status status = VT_OK;
     for (int64_t c = 0; c < seasonal->channels; c++) {
-        stds[c] = seasonal->departure_stds[c];
+        stds[c] = seasonal->facts.departure_stds[c];
         VT_CHECK(isfinite(stds[c]) && stds[c] > 0,
                  "%s: %s holds %g as the standard deviation of channel %lld's departures: a channel that never departs "
                  "from its climatology can't be normalised; leave it out, or use --normalise=mean",
@@ -434,27 +427,7 @@ size_t vt_seasonal_bytes(const char *path, int64_t channels, int64_t points)
     return (size_t)(terms * channels * points) * sizeof(float);
 }
 
-const float *vt_seasonal_departure_stds(const vt_seasonal *seasonal)
+const vt_seasonal_facts *vt_seasonal_facts_of(const vt_seasonal *seasonal)
 {
-    return seasonal->departure_stds;
-}
-
-const float *vt_seasonal_departure_change_stds(const vt_seasonal *seasonal)
-{
-    return seasonal->change_stds;
-}
-
-const char *vt_seasonal_description(const vt_seasonal *seasonal)
-{
-    return seasonal->description;
-}
-
-int64_t vt_seasonal_own_checksum(const vt_seasonal *seasonal)
-{
-    return seasonal->checksum;
-}
-
-const char *vt_seasonal_about(const vt_seasonal *seasonal)
-{
-    return seasonal->about;
+    return &seasonal->facts;
 }

@@ -50,11 +50,16 @@ typedef struct vt_seasonal vt_seasonal;
 vt_status vt_seasonal_open(const vt_seasonal_options *options, vt_seasonal **seasonal);
 void vt_seasonal_close(vt_seasonal **seasonal);
 
-/* The CRC-32C of its coefficients, and the description of its data as JSON; -1 and NULL: the file doesn't say. */
-int64_t vt_seasonal_own_checksum(const vt_seasonal *seasonal);
-const char *vt_seasonal_about(const vt_seasonal *seasonal);
+/* What the file says; [channels]: of those in use. */
+typedef struct {
+    char *description; /* "a mean and 1 harmonic of the year for each of 4 times of day, fitted to 1460 times, …" */
+    int64_t checksum;  /* the CRC-32C of the coefficients; -1: it doesn't say */
+    char *about;       /* its data as JSON; NULL: it doesn't say */
+    float *departure_stds, *change_stds; /* [channels], change_stds: NULL where the file has none */
+} vt_seasonal_facts;
+const vt_seasonal_facts *vt_seasonal_facts_of(const vt_seasonal *seasonal);
 
-/* The same checksum of a file; -1: it is an older one. */
+/* The checksum of a file; -1: it is an older one. */
 vt_status vt_seasonal_checksum(const char *path, int64_t *checksum);
 
 /* Does it have this date's time of day? */
@@ -80,16 +85,7 @@ vt_status vt_seasonal_stds(const vt_seasonal *seasonal, float *stds);
  * harmonic for each of 4 times of day. */
 size_t vt_seasonal_bytes(const char *path, int64_t channels, int64_t points);
 
-/* Standard deviations of the departures from it, [channels]. */
-const float *vt_seasonal_departure_stds(const vt_seasonal *seasonal);
-
-/* Standard deviations of the departures' changes over the dt of `vitrain stats`, [channels]; NULL: not in the file. */
-const float *vt_seasonal_departure_change_stds(const vt_seasonal *seasonal);
-
 /* "a mean and 1 harmonic of the year for each of 4 times of day"; malloc'd. minutes: the first of its times of day. */
 char *vt_seasonal_terms(int64_t harmonics, int64_t times_of_day, int64_t minutes);
-
-/* "a mean and 1 harmonic of the year for each of 4 times of day, fitted to 1460 times, 2013-01-01 00:00 to …" */
-const char *vt_seasonal_description(const vt_seasonal *seasonal);
 
 #endif

@@ -10,34 +10,16 @@
 #include "storage/output_file.h"
 #include "task/weather/calendar.h"
 
-struct vt_spectra {
-    vt_scores_options options;
-    int64_t waves;
-    double *weights; /* [height] */
-    vt_fourier *fourier;
-    double *sums; /* [leads, channels, 1 + 2 * waves]: initial times, power of forecast and of target */
-};
-
-void vt_spectra_open(const vt_scores_options *options, vt_spectra **result)
+static int64_t waves_of(const vt_scores *spectra)
 {
-    vt_spectra *spectra = vt_allocate(1, sizeof *spectra, "the spectra");
-    spectra->options = *options;
-    spectra->waves = options->width / 2;
-    spectra->weights = vt_row_weights(options->latitudes, options->height);
-    spectra->fourier = vt_fourier_open(options->width);
-    spectra->sums = vt_allocate((size_t)(options->leads * options->channels * (1 + 2 * spectra->waves)),
-                                sizeof *spectra->sums, "the spectra");
-    *result = spectra;
+    return spectra->options.width / 2;
 }
 
-void vt_spectra_close(vt_spectra **spectra)
+/* A cell: initial times, then the powers [waves] of the forecast, and those of the target. */
+void vt_spectra_open(const vt_scores_options *options, vt_scores **spectra)
 {
-    if (*spectra == NULL) return;
-    free((*spectra)->weights);
-    free((*spectra)->sums);
-    vt_fourier_close(&(*spectra)->fourier);
-    free(*spectra);
-    *spectra = NULL;
+    *spectra = vt_scores_make(options, 1 + 2 * (options->width / 2));
+    (*spectra)->fourier = vt_fourier_open(options->width);
 }
 
 /* What of a row's values is left out: its mean, so that the waves lose no digits, and the line through its ends. */
@@ -46,7 +28,7 @@ typedef struct {
 } row_line;
 
 /* False where a value is missing. */
-static bool find_line(const vt_spectra *spectra, const float *row, row_line *line)
+static bool find_line(const vt_scores *spectra, const float *row, row_line *line)
 {
     const int64_t width = spectra->options.width;
     double sum = 0;
@@ -58,10 +40,10 @@ static bool find_line(const vt_spectra *spectra, const float *row, row_line *lin
 }
 
 /* Adds weight times the powers of a pair of rows, which one transform of the complex row forecast + i target gives. */
-static bool add_row(const vt_spectra *spectra, double weight, const float *forecast, const float *target,
+static bool add_row(const vt_scores *spectra, double weight, const float *forecast, const float *target,
                     vt_complex *memory, double *powers)
 {
-    const int64_t width = spectra->options.width;
+    const int64_t width = spectra->options.width, count = waves_of(spectra);
     vt_complex *row = memory, *waves = memory + width;
     row_line lines[2];
     if (!find_line(spectra, forecast, &lines[0]) || !find_line(spectra, target, &lines[1])) return false;
@@ -69,20 +51,20 @@ static bool add_row(const vt_spectra *spectra, double weight, const float *forec
         row[x] = (vt_complex){(double)forecast[x] - lines[0].at_first - lines[0].slope * (double)x,
                               (double)target[x] - lines[1].at_first - lines[1].slope * (double)x};
     vt_fourier_transform(spectra->fourier, row, waves, memory + 2 * width);
-    for (int64_t m = 1; m <= spectra->waves; m++) {
+    for (int64_t m = 1; m <= count; m++) {
         const vt_complex one = waves[m], other = waves[width - m]; /* F + i T, and the conjugate of F - i T */
         const double factor = 0.25 * weight * (2 * m == width ? 1 : 2) / (double)(width * width);
         const double f[2] = {one.real + other.real, one.imaginary - other.imaginary};
         const double t[2] = {one.real - other.real, one.imaginary + other.imaginary};
         powers[m - 1] += factor * (f[0] * f[0] + f[1] * f[1]);
-        powers[spectra->waves + m - 1] += factor * (t[0] * t[0] + t[1] * t[1]);
+        powers[count + m - 1] += factor * (t[0] * t[0] + t[1] * t[1]);
     }
     return true;
 }
 
-static void add_channel(vt_spectra *spectra, double *cell, const float *forecast, const float *target)
+static void add_channel(vt_scores *spectra, double *cell, const float *forecast, const float *target)
 {
-    const int64_t height = spectra->options.height, width = spectra->options.width, waves = spectra->waves;
+    const int64_t height = spectra->options.height, width = spectra->options.width, waves = waves_of(spectra);
     vt_complex *memory = vt_allocate((size_t)(3 * width), sizeof *memory, "the spectra");
     double *powers = vt_allocate((size_t)(2 * waves) + 1, sizeof *powers, "the spectra"), weights = 0;
     for (int64_t y = 0; y < height; y++)
@@ -96,39 +78,22 @@ static void add_channel(vt_spectra *spectra, double *cell, const float *forecast
     free(powers);
 }
 
-static double *cell_of(const vt_spectra *spectra, int64_t lead, int64_t channel)
-{
-    return spectra->sums + (lead * spectra->options.channels + channel) * (1 + 2 * spectra->waves);
-}
-
-void vt_spectra_add(vt_spectra *spectra, int64_t lead, const float *forecast, const float *target)
+void vt_spectra_add(vt_scores *spectra, int64_t lead, const float *forecast, const float *target)
 {
     const int64_t plane = spectra->options.height * spectra->options.width;
-    VT_ASSERT(lead >= 0 && lead < spectra->options.leads);
 #pragma omp parallel for schedule(static)
     for (int64_t c = 0; c < spectra->options.channels; c++)
-        add_channel(spectra, cell_of(spectra, lead, c), forecast + c * plane, target + c * plane);
+        add_channel(spectra, vt_scores_cell(spectra, lead, c), forecast + c * plane, target + c * plane);
 }
 
-double *vt_spectra_sums(vt_spectra *spectra, int64_t *count)
+double vt_spectra_power(const vt_scores *spectra, int64_t lead, int64_t channel, int64_t wave, bool of_target)
 {
-    *count = spectra->options.leads * spectra->options.channels * (1 + 2 * spectra->waves);
-    return spectra->sums;
+    const double *cell = vt_scores_cell(spectra, lead, channel);
+    VT_ASSERT(wave >= 1 && wave <= waves_of(spectra));
+    return cell[(of_target ? waves_of(spectra) : 0) + wave] / cell[0]; /* NaN where there is none */
 }
 
-int64_t vt_spectra_waves(const vt_spectra *spectra)
-{
-    return spectra->waves;
-}
-
-double vt_spectra_power(const vt_spectra *spectra, int64_t lead, int64_t channel, int64_t wave, bool of_target)
-{
-    const double *cell = cell_of(spectra, lead, channel);
-    VT_ASSERT(wave >= 1 && wave <= spectra->waves);
-    return cell[(of_target ? spectra->waves : 0) + wave] / cell[0]; /* NaN where there is none */
-}
-
-vt_status vt_spectra_write(const vt_spectra *spectra, const char *path, const char *const *channel_names, int64_t step)
+vt_status vt_spectra_write(const vt_scores *spectra, const char *path, const char *const *channel_names, int64_t step)
 {
     vt_status status = VT_OK;
     const vt_lead_unit unit = vt_lead_unit_of(step);
@@ -139,7 +104,7 @@ vt_status vt_spectra_write(const vt_spectra *spectra, const char *path, const ch
             unit.column != NULL ? ",lead_" : "", unit.column != NULL ? unit.column : "");
     for (int64_t c = 0; c < spectra->options.channels; c++)
         for (int64_t lead = 0; lead < spectra->options.leads; lead++)
-            for (int64_t m = 1; m <= spectra->waves; m++) {
+            for (int64_t m = 1; m <= waves_of(spectra); m++) {
                 const double forecast = vt_spectra_power(spectra, lead, c, m, false);
                 const double target = vt_spectra_power(spectra, lead, c, m, true);
                 vt_csv_text(file, vt_scores_channel_name(channel_names, c, buffer));

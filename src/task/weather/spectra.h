@@ -15,23 +15,17 @@
 
 #include "task/weather/scores.h"
 
-typedef struct vt_spectra vt_spectra;
-
-void vt_spectra_open(const vt_scores_options *options, vt_spectra **spectra);
-void vt_spectra_close(vt_spectra **spectra);
+/* To be closed by vt_scores_close. */
+void vt_spectra_open(const vt_scores_options *options, vt_scores **spectra);
 
 /* Adds one initial time at a lead: fields [channels, height, width]. */
-void vt_spectra_add(vt_spectra *spectra, int64_t lead, const float *forecast, const float *target);
+void vt_spectra_add(vt_scores *spectra, int64_t lead, const float *forecast, const float *target);
 
-/* The sums, [*count], for ranks that share the initial times: summed over them before anything is asked below. */
-double *vt_spectra_sums(vt_spectra *spectra, int64_t *count);
-
-/* Mean power at wavenumber m, from 1 to vt_spectra_waves; NaN where no row is complete. */
-int64_t vt_spectra_waves(const vt_spectra *spectra);
-double vt_spectra_power(const vt_spectra *spectra, int64_t lead, int64_t channel, int64_t wave, bool of_target);
+/* Mean power at wavenumber m, from 1 to half of the width; NaN where no row is complete. */
+double vt_spectra_power(const vt_scores *spectra, int64_t lead, int64_t channel, int64_t wave, bool of_target);
 
 /* channel,lead_hours,wavenumber,power_forecast,power_target,ratio: a row for each; lead l is l + 1 times the length
  * `step` (calendar.h), in the last column in its own unit where that is neither hours nor days. */
-vt_status vt_spectra_write(const vt_spectra *spectra, const char *path, const char *const *channel_names, int64_t step);
+vt_status vt_spectra_write(const vt_scores *spectra, const char *path, const char *const *channel_names, int64_t step);
 
 #endif
