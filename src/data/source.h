@@ -58,9 +58,9 @@ typedef struct {
 typedef struct {
     vt_read_plan *(*open)(vt_source *source);
     void (*close)(vt_read_plan *plan);
-    /* tensors[t] is where tensor t of these samples goes, [count, shape…]; NULL: it is not read. What the items need,
-     * such as open files, is held until `release`. When it fails, nothing is held. `samples` stays as it is until then.
-     * Any thread. */
+    /* tensors[t] is where tensor t of these samples goes, [count, shape…]; NULL: it is not read (plain plans read all).
+     * What the items need, such as open files, is held until `release`. When it fails, nothing is held. `samples` stays
+     * as it is until then. Any thread. */
     vt_status (*make)(vt_read_plan *plan, const int64_t *samples, int64_t count, void *const *tensors);
     void (*release)(vt_read_plan *plan);
     /* Does one item, with a thread's own decoder. Any thread, any order, each item once. */

@@ -1,6 +1,6 @@
-/* Sums the gradients over all ranks, bucket by bucket, while backward is still running (Li et al. 2020, "PyTorch
- * Distributed"). With ZeRO (Rajbhandari et al. 2020) each rank keeps only a slice: of the moments from stage 1 on,
- * of the gradients from stage 2 on, and of the values in stage 3, where they are gathered unit by unit, one unit
+/* Sums each gradient over the ranks that add to it, bucket by bucket, while backward is still running (Li et al. 2020,
+ * "PyTorch Distributed"). With ZeRO (Rajbhandari et al. 2020) each rank keeps only a slice: of the moments from stage 1
+ * on, of the gradients from stage 2 on, and of the values in stage 3, where they are gathered unit by unit, one unit
  * ahead of their use. */
 #ifndef VT_OPTIMIZER_GRADIENT_SYNC_H
 #define VT_OPTIMIZER_GRADIENT_SYNC_H
@@ -46,7 +46,7 @@ vt_status vt_gradient_sync_trace(vt_gradient_sync *sync, const char *path);
 /* That file, for the rows of others; NULL: there is none. */
 vt_sync_trace *vt_gradient_sync_rows(const vt_gradient_sync *sync);
 
-/* A micro-batch begins; `last`: its backward completes the step's gradients. */
+/* At the start of a step, and before each backward; `last`: this backward completes the step's gradients. */
 void vt_gradient_sync_begin(vt_gradient_sync *sync, int64_t step, bool last);
 
 /* After the last micro-batch's backward: waits until every gradient that this rank keeps is the sum over all ranks. */

@@ -26,7 +26,7 @@ static void charge_time(vt_trainer *trainer, double *part)
 
 /* ---- a training step ---- */
 
-/* Losses of the current step: losses [samples] += them, so that a bad value in any step's target shows. */
+/* Losses of the current step of forecast: losses [samples] += them, so that a bad value in any step's target shows. */
 static void add_losses(vt_trainer *trainer, vt_micro_batch *samples, float *losses)
 {
     vt_backend *backend = trainer->backend;
@@ -133,9 +133,9 @@ static void step_body(vt_trainer *trainer, const vt_batch *batch)
     vt_range_end();
 }
 
-/* Is the step recorded and replayed? Not the first ones, which choose algorithms and take the operations' memory, and
- * not where messages go through the host. All training batches of a run have one shape. */
-static bool is_recorded(const vt_trainer *trainer)
+/* Should the step be recorded and replayed? Not the first ones, which choose algorithms and take the operations'
+ * memory, and not where messages go through the host. All training batches of a run have one shape. */
+static bool should_replay(const vt_trainer *trainer)
 {
     enum { FIRST_STEPS = 2 };
     return trainer->config->enable_jit && trainer->backend->replay != NULL && trainer->steps_here >= FIRST_STEPS &&
@@ -166,7 +166,7 @@ static bool record(vt_trainer *trainer, const vt_batch *batch)
 /* Replays the recorded step where that is possible, otherwise runs it. */
 static void run_or_replay(vt_trainer *trainer, const vt_batch *batch)
 {
-    if (is_recorded(trainer) && (replay(trainer) || (record(trainer, batch) && replay(trainer))))
+    if (should_replay(trainer) && (replay(trainer) || (record(trainer, batch) && replay(trainer))))
         trainer->steps_replayed++;
     else
         step_body(trainer, batch);

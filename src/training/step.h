@@ -59,7 +59,7 @@ typedef struct {
     double gradient_norm; /* before clipping; NAN or INFINITY: there was no update */
     double loss_scale;    /* of the step to come (fp16), 1 without one */
     /* without an update: where the first NaN or Inf is */
-    int64_t bad_sample;        /* in the data set, the first whose loss is not finite; -1: all are */
+    int64_t bad_sample;        /* in the data set, the first whose loss is not finite; -1: none */
     const char *bad_parameter; /* whose gradient is not finite */
     const char *target_fault;  /* what is wrong with that sample's target; NULL: nothing is known */
     bool bad_data;             /* the data are to blame, as the error says */
