@@ -51,11 +51,12 @@ convert_kernel gelu_forward_kernel gelu_backward_kernel gelu_backward_bias_kerne
 update_kernel average_kernel patches_load_kernel patches_store_kernel position_add_kernel position_backward_kernel mask_kernel
 forward_long_kernel backward_long_kernel'
 read='parts_kernel delta_kernel loss_sums_kernel squares_kernel partial_column_sums'
-# Accesses to local memory: sines of large angles take an array, and for sm_80 ptxas lacks a few registers where heads have up to 32
+# Accesses to local memory: sines of large angles take an array, the members of a point are one, and for sm_80 ptxas lacks a few registers where heads have up to 32
 # columns, and in the sums of columns.
 most_local() { # PLAIN ARCHITECTURE
     case $1,$2 in
-    sinusoid_kernel,* | fields_disturb_kernel,*) echo 30 ;;
+    sinusoid_kernel,* | fields_disturb_kernel,* | noise_draw_kernel,*) echo 30 ;;
+    crps_sums_kernel,* | crps_backward_kernel,*) echo 200 ;;
     query_gradient_kernel,sm_80 | key_gradient_kernel,sm_80 | partial_column_sums,sm_80) echo 16 ;;
     *) echo 0 ;;
     esac
@@ -70,6 +71,7 @@ most_registers() { # MANGLED PLAIN
     *attention_arguments,* | *wgmma_arguments,*) echo 168 ;;
     *L4form*) echo $((64 + 48 * $(sed 's/.*ILi\([0-9]*\)E.*/\1/' <<<"$1"))) ;;
     *,patches_load_kernel | *,backward_long_kernel) echo 100 ;;
+    *,crps_backward_kernel | *,crps_sums_kernel) echo 80 ;;
     *,patches_store_kernel | *,update_kernel | *,update_in_codes_kernel) echo 72 ;;
     *) echo 64 ;;
     esac
