@@ -71,8 +71,8 @@ void test_frames(const vt_dataset *dataset, int64_t sample, int64_t *frames)
     const vt_source *source = vt_dataset_source(dataset);
     vt_sample_piece pieces[8];
     VT_ASSERT(source->pieces_per_sample <= 8);
-    source->kind->pieces(source, sample, 1, pieces);
-    for (int64_t i = 0; i < source->pieces_per_sample; i++) frames[i] = pieces[i].frame;
+    const int64_t count = source->kind->pieces(source, sample, 1, pieces);
+    for (int64_t i = 0; i < count; i++) frames[i] = pieces[i].frame;
 }
 
 vt_loader *test_loader(vt_loader_options options)
