@@ -420,9 +420,10 @@ vt_status vt_weather_open(const vt_config *config, const vt_weather_data *data, 
     w->transforms = data->transforms;
     w->unread = data->may_be_unread; /* then what is said of the files doesn't matter */
     status = read_normalisation(w, data->seasonal, NULL);
-    if (status == VT_OK) w->unread = false;
+    if (status != VT_OK && !w->unread) goto done;
+    w->unread = status != VT_OK;
     if (w->unread) vt_error_clear();
-    if (w->unread) status = VT_OK;
+    status = VT_OK;
     *result = task;
     task = NULL;
 done:
