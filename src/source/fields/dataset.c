@@ -99,7 +99,7 @@ static void take_times(vt_dataset *dataset, const vt_fields_file *file)
     const vt_time_axis *axis = &file->times;
     char from[VT_DATE_SIZE], to[VT_DATE_SIZE], step[VT_DATE_SIZE];
     const vt_set_file own = {.times = file->shape.times,
-                             .places = file->stored,
+                             .places = file->places,
                              .dated = axis->known,
                              .begin = axis->begin,
                              .dates = axis->dates,
@@ -363,7 +363,7 @@ void vt_dataset_close(vt_dataset **pointer)
     vt_seasonal_close(&dataset->seasonal);
     free(dataset->transforms);
     vt_index_close(&dataset->index);
-    for (int k = 0; k < 2; k++) free(dataset->stored[k]);
+    for (int k = 0; k < 2; k++) free(dataset->coordinates[k]);
     free(dataset->time_doubt);
     free(dataset->grid_doubt);
     free(dataset);
@@ -392,7 +392,7 @@ const char *const *vt_dataset_channel_names(const vt_dataset *dataset)
 
 const double *vt_dataset_known_coordinate(const vt_dataset *dataset, bool longitudes)
 {
-    return dataset->stored[longitudes ? 1 : 0];
+    return dataset->coordinates[longitudes ? 1 : 0];
 }
 
 bool vt_dataset_is_of_earth(const vt_dataset *dataset)

@@ -11,7 +11,7 @@ struct vt_dataset {
     vt_dataset_options options;
     vt_fields_about *about; /* of what samples use; `step` 0: neither the files nor time_step say it */
     double *latitudes;      /* [options.height] */
-    double *stored[2];      /* latitudes [options.height] and longitudes [options.width] as files have them, or NULL */
+    double *coordinates[2]; /* latitudes [options.height] and longitudes [options.width] as files have them, or NULL */
     vt_text remarks;        /* what of its files differs, or isn't known */
     char *grid_doubt;       /* why latitudes are unknown although there is something, or NULL */
     char *time_doubt;       /* why a file's times are unknown although it has a coordinate, or NULL */

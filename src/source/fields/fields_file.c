@@ -205,7 +205,6 @@ vt_status vt_fields_file_open_again(const char *const *paths, int64_t path_count
     file->about = vt_fields_about_make();
     file->parts = vt_allocate((size_t)path_count, sizeof *file->parts, "a file of fields");
     file->part_count = (int)path_count;
-    file->masked = form->masked;
     VT_TRY(open_all(file, paths, form));
     *result = file;
     file = NULL;
@@ -302,7 +301,7 @@ void vt_fields_file_close(vt_fields_file **pointer)
     for (int i = 0; i < file->part_count; i++) vt_store_close(&file->parts[i]);
     vt_fields_about_close(&file->about);
     vt_time_axis_close(&file->times);
-    free(file->stored);
+    free(file->places);
     for (int k = 0; k < 2; k++) free(file->doubts[k]);
     free(file->channels);
     free(file->sources);
@@ -365,7 +364,7 @@ static int64_t used_chunks(const vt_fields_file *file, int64_t chunk)
 {
     int64_t count = 0, before = -1;
     for (int64_t time = 0; time < file->shape.times; time++) {
-        const int64_t place = vt_fields_stored_time(file->stored, time) / chunk;
+        const int64_t place = vt_fields_file_place(file, time) / chunk;
         count += place != before;
         before = place;
     }

@@ -58,8 +58,7 @@ typedef struct {
     int64_t cache_bytes;  /* decoded chunks that HDF5 may hold; 0 for contiguous storage */
     const char *obstacle; /* why it can't be read past HDF5 ("'fields' is compressed with 'lzf'"), or NULL */
 
-    bool masked;                /* see vt_fields_form */
-    int64_t *stored;            /* [shape.times]: which times of the file are used; NULL: all */
+    int64_t *places;            /* [shape.times]: where each is among the times of the file; NULL: all are used */
     const vt_store *times_part; /* the one that says the times */
     int part_count, source_count;
     vt_store **parts;
@@ -87,9 +86,9 @@ vt_status vt_fields_file_open_again(const char *const *paths, int64_t path_count
 void vt_fields_file_close(vt_fields_file **file);
 
 /* The place in the file of time `time` of those that are used. */
-static inline int64_t vt_fields_stored_time(const int64_t *stored, int64_t time)
+static inline int64_t vt_fields_file_place(const vt_fields_file *file, int64_t time)
 {
-    return stored != NULL ? stored[time] : time;
+    return file->places != NULL ? file->places[time] : time;
 }
 
 /* Appends the variables of a netCDF file or a Zarr store that can be channels together, "t2m, z@1000": those of

@@ -226,8 +226,8 @@ static int by_beginning(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
-/* All that may be data, by name; a period says which of their times are wanted. Files that hold different variables are
- * a group, and groups are in the order of their first times, which their time coordinates say, or it fails. */
+/* Takes all files that may be data; a period says which of their times are wanted. Files that hold different variables
+ * are a group. Groups are in the order of their first times; fails where a file has no time coordinate that says it. */
 static vt_status take_undated(vt_file_list *list, vt_names *others, const vt_fields_form *form)
 {
     vt_status status = VT_OK;

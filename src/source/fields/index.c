@@ -6,32 +6,40 @@
 #include "config/config.h"
 #include "source/fields/time_axis.h"
 
+static const char purpose[] = "the times of data files";
+
+/* The end of the times from `first` on that follow one another; where no coordinate dates them, all do. */
+static int64_t end_of_piece(const vt_set_file *file, int64_t first)
+{
+    vt_date before = file->begin, own = file->begin;
+    if (file->dates == NULL) return file->times;
+    for (int64_t time = first + 1; time < file->times; time++) {
+        before.minutes = file->dates[time - 1];
+        own.minutes = file->dates[time];
+        if (!vt_time_follows(before, own, 1, file->step)) return time;
+    }
+    return file->times;
+}
+
 int64_t vt_index_add_file(vt_fields_index *index, const vt_set_file *given)
 {
-    static const char purpose[] = "the times of data files";
-    const size_t times = (size_t)given->times;
     const int64_t before = index->piece_count;
     vt_set_file file = *given;
-    file.places = vt_copy(given->places, times, sizeof *file.places, purpose);
-    file.dates = vt_copy(given->dates, times, sizeof *file.dates, purpose);
+    file.places = vt_copy(given->places, (size_t)file.times, sizeof *file.places, purpose);
+    file.dates = vt_copy(given->dates, (size_t)file.times, sizeof *file.dates, purpose);
     index->files = vt_grow(index->files, (size_t)index->file_count, sizeof file, purpose);
     index->files[index->file_count] = file;
     for (int64_t first = 0, end; first < file.times; first = end) {
-        vt_date date = file.begin, next = file.begin;
-        for (end = first + 1; end < file.times && file.dates != NULL; end++) {
-            date.minutes = file.dates[end - 1];
-            next.minutes = file.dates[end];
-            if (!vt_time_follows(date, next, 1, file.step)) break;
-        }
-        if (file.dates == NULL) end = file.times;
-        if (file.dates != NULL) date.minutes = file.dates[first];
-        index->pieces = vt_grow(index->pieces, (size_t)index->piece_count, sizeof *index->pieces, purpose);
-        index->pieces[index->piece_count++] = (vt_set_piece){.file = index->file_count,
-                                                             .first_time = first,
-                                                             .times = end - first,
-                                                             .dated = file.dated,
-                                                             .proven = file.dates != NULL,
-                                                             .date = date};
+        end = end_of_piece(&file, first);
+        vt_set_piece piece = {.file = index->file_count,
+                              .first_time = first,
+                              .times = end - first,
+                              .dated = file.dated,
+                              .proven = file.dates != NULL,
+                              .date = file.begin};
+        if (piece.proven) piece.date.minutes = file.dates[first];
+        index->pieces = vt_grow(index->pieces, (size_t)index->piece_count, sizeof piece, purpose);
+        index->pieces[index->piece_count++] = piece;
     }
     index->file_count++;
     return index->piece_count - before;
@@ -65,7 +73,7 @@ static int64_t find_step(const vt_fields_index *index)
 {
     enum { MOST_DAYS = 3 }; /* by which the middles or ends of months differ */
     int64_t monthly = 0, alike = 0, count = 0, first_day = 0, day = 0;
-    double *minutes = vt_allocate((size_t)index->piece_count + 1, sizeof *minutes, "the times of data files");
+    double *minutes = vt_allocate((size_t)index->piece_count + 1, sizeof *minutes, purpose);
     for (int64_t i = 0; i < index->piece_count; i++) {
         const vt_set_piece *own = &index->pieces[i];
         if (!own->proven) continue;
@@ -113,7 +121,7 @@ static int64_t count_crossing(const vt_fields_index *index)
 void vt_index_join(vt_fields_index *index)
 {
     if (index->step == 0) index->step = find_step(index);
-    index->stretches = vt_allocate((size_t)index->piece_count + 1, sizeof *index->stretches, "the times of data files");
+    index->stretches = vt_allocate((size_t)index->piece_count + 1, sizeof *index->stretches, purpose);
     for (int64_t i = 0, next; i < index->piece_count; i = next) {
         vt_set_stretch stretch = {.first_piece = i, .pieces = 1, .times = index->pieces[i].times};
         for (next = i + 1; next < index->piece_count; next++, stretch.pieces++) {
@@ -216,7 +224,7 @@ static int by_beginning(const void *left, const void *right)
  * another than is assumed, so they end no later than the file's name says. */
 static period *periods_of(const vt_fields_index *index, bool used_only, int64_t *count)
 {
-    period *periods = vt_allocate((size_t)index->piece_count + 1, sizeof *periods, "the times of data files");
+    period *periods = vt_allocate((size_t)index->piece_count + 1, sizeof *periods, purpose);
     *count = 0;
     for (const vt_set_stretch *s = index->stretches; s < index->stretches + index->stretch_count; s++)
         for (int64_t p = s->first_piece; p < s->first_piece + s->pieces; p++) {

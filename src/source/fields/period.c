@@ -111,7 +111,7 @@ vt_status vt_fields_choose_times(vt_fields_file *file, const vt_fields_form *for
     if (!axis->known || (form->period == NULL && length == step && axis->missing_count == 0)) return VT_OK;
     const vt_date first = axis->begin;
     if (form->period != NULL) VT_TRY(parse_period(form, first.calendar, &wanted));
-    file->stored = vt_allocate((size_t)file->shape.times, sizeof *file->stored, "the times of a file");
+    file->places = vt_allocate((size_t)file->shape.times, sizeof *file->places, "the times of a file");
     int64_t count = 0, missing = 0;
     for (int64_t i = 0; i < file->shape.times; i++) {
         const vt_date date = vt_time_axis_date(axis, i);
@@ -119,7 +119,7 @@ vt_status vt_fields_choose_times(vt_fields_file *file, const vt_fields_form *for
         if (missing < axis->missing_count && axis->missing[missing].minutes == date.minutes) continue;
         if (date.minutes < wanted.from || date.minutes > wanted.to) continue;
         if (length != step && !is_due(date, first, step, length)) continue;
-        file->stored[count] = i;
+        file->places[count] = i;
         axis->dates[count++] = date.minutes; /* count <= i */
     }
     file->shape.times = count;

@@ -71,7 +71,7 @@ static vt_status fail_not_finite(const vt_fields_file *file, int64_t time, int64
     const vt_field_source *source = &file->sources[file->channels[channel].source];
     const char *name = file->about->names != NULL ? file->about->names[channel] : "";
     int64_t i = 0;
-    while (i < count && (fabsf(values[i]) <= VT_LARGEST_VALUE || (isnan(values[i]) && file->masked))) i++;
+    while (i < count && (fabsf(values[i]) <= VT_LARGEST_VALUE || (isnan(values[i]) && file->about->masked))) i++;
     if (i == count) goto done;
     char large[48];
     snprintf(large, sizeof large, "%g, which is no data,", (double)values[i]);
@@ -469,7 +469,7 @@ vt_status vt_fields_file_read(vt_fields_file *file, int64_t time, int64_t channe
                               bool checked, float *values)
 {
     const vt_frame frame = {
-        .opened = file, .time = vt_fields_stored_time(file->stored, time), .channels = channels, .values = values};
+        .opened = file, .time = vt_fields_file_place(file, time), .channels = channels, .values = values};
     const vt_read_manner manner = {.tolerant = true, .as_is = !checked};
     vt_decoder decoder = {0};
     VT_ASSERT(time >= 0 && time < file->shape.times && channels <= file->shape.channels && window->first_row >= 0 &&
