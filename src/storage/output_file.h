@@ -47,7 +47,7 @@ vt_status vt_output_check_file(const char *option, const char *path);
  * as far as there is room, and writes to the disk otherwise ---- */
 
 /* *memory: `bytes` zeros, above 0; the file is in `directory`, and gone as soon as the process ends. The error says
- * that it can't be made, or that the disk has not so much room. */
+ * whether it can't be made, or the disk lacks room. */
 vt_status vt_scratch_open(const char *directory, size_t bytes, void **memory);
 
 /* The same size again; *memory may be NULL. */

@@ -11,8 +11,7 @@
 struct vt_known_fields {
     vt_known_options options;
     int64_t rows, width, step;
-    double *latitudes, *longitudes; /* of the window, or NULL */
-    const double *own_latitudes;    /* [rows], of these; or NULL */
+    double *latitudes, *longitudes; /* [rows], [width], or NULL */
     float *fixed;                   /* [fixed count, rows, width] */
 };
 
@@ -247,13 +246,14 @@ vt_status vt_known_fields_open(const vt_known_options *options, const vt_fields_
     VT_TRY(check_coordinates_known(options, data));
     known->latitudes = vt_fields_about_coordinates(about, false);
     known->longitudes = vt_fields_about_coordinates(about, true);
-    if (known->latitudes != NULL) known->own_latitudes = known->latitudes + rows.first;
+    if (known->latitudes != NULL) /* those of the rows */
+        memmove(known->latitudes, known->latitudes + rows.first, (size_t)rows.count * sizeof *known->latitudes);
     float *place = known->fixed =
         vt_allocate((size_t)(vt_known_fixed_count(options) * points) + 1, sizeof *place, "the static fields");
     for (int i = 0; i < options->forcings.count; i++) {
         if (changes(options, i)) continue;
-        vt_forcing_field(options->forcings.kinds[i], (vt_date){0}, 0, known->own_latitudes, rows.count,
-                         known->longitudes, width, place);
+        vt_forcing_field(options->forcings.kinds[i], (vt_date){0}, 0, known->latitudes, rows.count, known->longitudes,
+                         width, place);
         place += points;
     }
     if (options->static_count > 0) VT_TRY(read_static(options, data, rows, place));
@@ -282,7 +282,7 @@ void vt_known_fields_take(const vt_known_fields *known, vt_date date, bool chang
         const bool own = vt_known_field_changes(options, f, &place);
         if (!own && changing_only) continue;
         if (own)
-            vt_forcing_field(options->forcings.kinds[f], date, known->step, known->own_latitudes, known->rows,
+            vt_forcing_field(options->forcings.kinds[f], date, known->step, known->latitudes, known->rows,
                              known->longitudes, known->width, fields);
         else
             memcpy(fields, known->fixed + place * points, (size_t)points * sizeof *fields);
