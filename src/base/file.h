@@ -1,4 +1,4 @@
-/* Files by stdio: reading line by line, and writing. */
+/* Files: opening, reading by lines, as a whole and at an offset, writing; what paths say; when a file was changed. */
 #ifndef VT_BASE_FILE_H
 #define VT_BASE_FILE_H
 
@@ -19,8 +19,8 @@ vt_status vt_file_open(const char *path, FILE **file, int64_t *size);
 enum { VT_FILE_LONGEST_LINE = 1 << 20 };
 size_t vt_file_line(FILE *file, char **line, size_t *size);
 
-/* When a file was written last, or a directory's files were made or removed: nanoseconds since 1970, of which years
- * after 2262 are beyond the range and wrap. */
+/* When a file was last written, or entries of a directory were last made or removed, in nanoseconds since 1970; wraps
+ * round after the year 2262. */
 static inline int64_t vt_file_changed(const struct stat *info)
 {
     return (int64_t)((uint64_t)info->st_mtim.tv_sec * 1000000000U + (uint64_t)info->st_mtim.tv_nsec);

@@ -37,6 +37,7 @@ void vt_log_failure(const char *reason);
  * and level before them. */
 void vt_log_bare_scripts(bool bare);
 
+/* A line to standard output and to the file, of one of these kinds. Any thread. The macros are to be called. */
 typedef enum { VT_LOG_INFO, VT_LOG_DETAIL, VT_LOG_SCRIPT, VT_LOG_WARNING } vt_log_kind;
 void vt_log_line(vt_log_kind kind, const char *format, ...) __attribute__((format(printf, 2, 3)));
 #define vt_log_info(...) vt_log_line(VT_LOG_INFO, __VA_ARGS__)

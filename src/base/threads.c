@@ -30,7 +30,8 @@ static void find_cores(void)
         if (sched_getaffinity(0, VT_CORES_BYTES, &process.set) < 0) memset(&process, 0, sizeof process);
         return;
     }
-    for (int place = 0; place < omp_get_num_places(); place++) { /* of which this thread is on the first already */
+    /* this thread's affinity is the first place alone, as OpenMP has bound it already */
+    for (int place = 0; place < omp_get_num_places(); place++) {
         int count = omp_get_place_num_procs(place);
         int *cores = calloc((size_t)count + 1, sizeof *cores);
         if (cores == NULL) continue;

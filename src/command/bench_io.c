@@ -142,7 +142,8 @@ done:
     return status;
 }
 
-static void close_plans(bench *b)
+/* What plan_plain and load_stored made. */
+static void close_comparison(bench *b)
 {
     for (int64_t i = 0; b->plans != NULL && i < b->batches; i++) {
         const vt_reading *reading = vt_source_reading(b->source);
@@ -351,7 +352,7 @@ vt_status vt_command_bench_io(const vt_call *call)
     VT_TRY(open_bench(&b, call));
     VT_TRY(measure(&b));
 done:
-    close_plans(&b);
+    close_comparison(&b);
     vt_loader_close(&b.loader);
     vt_source_close(&b.source);
     vt_world_close(&b.world, status == VT_ERROR);

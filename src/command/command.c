@@ -279,8 +279,7 @@ static vt_status dispatch(int argument_count, char *const *arguments)
     for (int i = 0; i < argument_count; i++)
         if (strcmp(arguments[i], "--version") == 0) return vt_command_version(NULL);
     const bool helps = argument_count > 0 && strcmp(arguments[0], "help") == 0;
-    const char *first = argument_count > helps ? arguments[helps] : "--help";
-    char *const ask[] = {(char *)(uintptr_t)first, "--help"};
+    char *first = argument_count > helps ? arguments[helps] : "--help", *const ask[] = {first, "--help"};
     if (ask_help(1, ask) || strcmp(first, "help") == 0) {
         print_help();
         return VT_OK;

@@ -53,9 +53,9 @@ vt_status vt_command_run_other(int argument_count, char *const *arguments);
 /* "bench io": name and word; malloc'd. */
 char *vt_subcommand_name(const vt_subcommand *command);
 
-/* ---- the subcommands, each in a file of its name: vt_command_<command>, and vt_<command>_flags, a struct with the
- * values of its flags. Defaults and texts are as of options (config/option.h): what is not set is VT_UNSET_INTEGER, NAN
- * or NULL. ---- */
+/* ---- the subcommands: of each row of flags.def a function vt_command_<command>, in a file of its name, and a struct
+ * vt_<command>_flags with the values of its flags. Defaults and texts are as of options (config/option.h): what is not
+ * set is VT_UNSET_INTEGER, NAN or NULL. ---- */
 
 /* Words of the flags that are no option's words, too. */
 #define VT_SYNTHETICS(X) X(VT_SYNTHETIC_FIELDS, "vit") X(VT_SYNTHETIC_BOXES, "unet3d") X(VT_SYNTHETIC_TEXT, "text")

@@ -1,12 +1,13 @@
-/* `vitrain inspect PATH`: shows what a checkpoint, a data directory or a run directory holds, in a few lines. */
+/* `vitrain inspect PATH [OTHER]`: shows in a few lines what a checkpoint, a run, a directory of data or a file holds,
+ * or in what the data of two of them differ. inspect.c finds out which it is; the other files are for one kind each. */
 #ifndef VT_COMMAND_INSPECT_H
 #define VT_COMMAND_INSPECT_H
 
 #include "base/status.h"
 #include "source/fields/fields_file.h"
 
-/* Those of the kinds that have a file inspect_*.c (brief: in one line). They print on standard output. Missing or
- * damaged parts are printed and counted in *faults. `verify`: read everything. */
+/* What inspect.c calls for these kinds. They print on standard output, `brief` in one line. Missing or damaged parts
+ * are printed and counted in *faults. `verify`: read everything. */
 void vt_inspect_checkpoint(const char *directory, bool brief, bool verify, int *faults);
 void vt_inspect_data(const char *directory, const vt_fields_form *form, const char *const periods[3], bool verify,
                      int *faults); /* periods of train, valid and test set, or NULL */

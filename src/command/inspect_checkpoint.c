@@ -23,7 +23,7 @@ typedef struct {
     const char *directory;
     bool brief, verify;
     int faults;
-    vt_tensor_file *index;
+    vt_tensor_file *index; /* open only within inspect(), which may run in another process */
 } inspection;
 
 /* Of a language model. */

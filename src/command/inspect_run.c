@@ -33,6 +33,7 @@ static vt_status print_configuration(const char *path)
     const vt_yaml_node *top = vt_yaml_top(yaml), *keys = top->entry_count == 1 ? top->entries[0].value : NULL;
     if (keys == NULL) goto done;
     VT_TRY(vt_yaml_entries(keys));
+    if (keys->entry_count == 0) goto done;
     vt_print("  configuration %s:", top->entries[0].key->text);
     for (size_t i = 0; i < keys->entry_count; i++) {
         const vt_yaml_node *value = keys->entries[i].value;

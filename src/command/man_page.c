@@ -7,7 +7,7 @@
 #include "base/text.h"
 #include "base/version.h"
 
-/* The page's sections behind the options. An entry without a meaning begins one. */
+/* The page's sections after the options. An entry without a meaning is the title of the next one. */
 static const struct {
     const char *name, *meaning;
 } entries[] = {
@@ -100,7 +100,7 @@ static void print_heading(FILE *file, const char *macro, const char *title)
     fputs("\"\n", file);
 }
 
-/* .TP, the name in bold and what stands behind it, and the meaning. */
+/* .TP, the name in bold, then `form` ("=N", or ""), and the meaning below. */
 static void print_entry(FILE *file, const char *name, const char *form, const char *meaning)
 {
     fputs(".TP\n\\fB", file);

@@ -1,7 +1,5 @@
 #include "command/command.h"
 
-#include <stdlib.h>
-
 #include "forecast/forecast_file.h"
 #include "forecast/forecaster.h"
 #include "forecast/prediction.h"

@@ -161,8 +161,10 @@ static vt_status no_such_configuration(const vt_config *config, const vt_yaml *y
     if (nearest != NULL) vt_text_append(&advice, "did you mean '%s'? (", nearest);
     for (int64_t i = 0; i < list.count && named; i++)
         vt_text_append(&advice, i == 0 ? "it holds %s" : ", %s", list.names[i]);
-    if (list.count == 0) vt_text_append(&advice, "it holds none");
-    if (!named) vt_text_append(&advice, "`vitrain options --configurations` lists all");
+    if (list.count == 0)
+        vt_text_append(&advice, "it holds none");
+    else if (!named)
+        vt_text_append(&advice, "`vitrain options --configurations` lists all");
     VT_FAIL("--config=%s: no such configuration in %s; %s%s", config->config,
             named ? config->yaml_config : "the files of the models", advice.characters, nearest != NULL ? ")" : "");
 done:
@@ -189,8 +191,7 @@ done:
     return status;
 }
 
-/* Opens the file that the flags name, or that of the model, or of another model if only that one has the configuration.
- */
+/* Opens the file that the flags name; else the model's, or another model's if only that one has the configuration. */
 static vt_status open_file(vt_config *config, vt_yaml **yaml)
 {
     vt_status status = VT_OK;
@@ -235,7 +236,7 @@ done:
     return status;
 }
 
-/* That of `text`, or of a file if `text` is NULL. */
+/* Applies the configuration in `text`, or in a file if `text` is NULL. */
 static vt_status apply_named_configuration(vt_config *config, const char *text, const char *text_name)
 {
     vt_status status = VT_OK;

@@ -98,7 +98,7 @@ vt_status vt_config_open(int argument_count, char *const *arguments, int64_t ran
 void vt_config_close(vt_config **config);
 
 /* vt_config_open with the one configuration of a YAML text (from a checkpoint, for example) instead of the file, unless
- * `text` is NULL. text_name is its name in messages. */
+ * `text` is NULL. text_name is what messages call the text. */
 vt_status vt_config_open_text(const char *text, const char *text_name, int argument_count, char *const *arguments,
                               int64_t ranks, vt_config **config);
 
@@ -185,8 +185,8 @@ void vt_options_print(FILE *file, bool markdown);
  * --yaml_config is given. */
 vt_status vt_config_names(const char *path, vt_names *names);
 
-/* DeepSpeed's configuration (ds_config.json) as a YAML file with the configuration `base` (deepspeed.c), appended to
- * *yaml, and to *notes a line for each key that has no effect here, and for what the file leaves open. Errors, with
+/* Appends to *yaml DeepSpeed's configuration (ds_config.json) as a YAML file with the configuration `base`, and to
+ * *notes a line for each key that has no effect here, and for what the file leaves open. Errors, with
  * line and column: a key that could change results and has no counterpart. The texts are the caller's, to be closed in
  * either case. */
 vt_status vt_deepspeed_convert(const char *path, vt_text *yaml, vt_text *notes);

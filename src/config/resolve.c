@@ -418,17 +418,18 @@ done:
     return status;
 }
 
-/* Fails at the first word of a list that is none of `words`, which NULL ends. */
 vt_status vt_config_check_words(const char *option, const char *list, const char *const *words)
 {
     vt_status status = VT_OK;
+    vt_text known = {0};
     const char *word;
     size_t length;
-    vt_text known = {0};
+    do {
+        word = vt_text_next_word(&list, &length);
+    } while (word != NULL && vt_text_place(word, length, words) >= 0);
+    if (word == NULL) goto done; /* without memory, as each step comes here for its forcings */
     for (int i = 0; words[i] != NULL; i++) vt_text_append(&known, "%s%s", i > 0 ? ", " : "", words[i]);
-    while ((word = vt_text_next_word(&list, &length)) != NULL)
-        VT_CHECK(vt_text_place(word, length, words) >= 0, "%s: there is no '%.*s'; there are %s", option, (int)length,
-                 word, known.characters);
+    VT_FAIL("%s: there is no '%.*s'; there are %s", option, (int)length, word, known.characters);
 done:
     vt_text_close(&known);
     return status;

@@ -364,6 +364,6 @@ done:
 
 vt_status vt_yaml_entries(const vt_yaml_node *mapping)
 {
-    vt_yaml_node *made = (vt_yaml_node *)(uintptr_t)mapping;
+    vt_yaml_node *made = (vt_yaml_node *)(uintptr_t)mapping; /* what the file says of it does not change */
     return mapping->entries != NULL ? VT_OK : add_keys(made, made, 0);
 }

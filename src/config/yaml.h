@@ -1,4 +1,5 @@
-/* A YAML file as a read-only tree in which every node knows its line and column. An alias is the very node that its
+/* A YAML file as a tree in which every node knows its file, line and column. It is read-only but for the entries of
+ * mappings, which vt_yaml_entries keeps in them (one thread at a time). An alias is the very node that its
  * anchor names, so nodes may have several parents; a cycle is refused when the file is read. */
 #ifndef VT_CONFIG_YAML_H
 #define VT_CONFIG_YAML_H

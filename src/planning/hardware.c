@@ -54,7 +54,7 @@ static double *place_of(const vt_hardware *hardware, const field *f)
 }
 
 /* given [FIELD_COUNT]: notes which one it is. */
-static vt_status take_value(const char *path, const vt_yaml_entry *entry, vt_hardware *hardware, bool *given)
+static vt_status take_value(const vt_yaml_entry *entry, vt_hardware *hardware, bool *given)
 {
     vt_status status = VT_OK;
     char found[96];
@@ -64,7 +64,7 @@ static vt_status take_value(const char *path, const vt_yaml_entry *entry, vt_har
     int i = 0;
     if (strcmp(key->text, "kind") == 0) {
         const int kind = node->kind == VT_YAML_SCALAR ? vt_text_choice(node->text, "cpu|gpu") : -1;
-        VT_CHECK(kind >= 0, "%s:%zu:%zu: kind: found %s, expected cpu or gpu", path, node->line, node->column,
+        VT_CHECK(kind >= 0, "%s:%zu:%zu: kind: found %s, expected cpu or gpu", VT_YAML_PLACE(node),
                  vt_yaml_describe(node, found));
         hardware->host_memory = kind == 0;
         goto done;
@@ -72,12 +72,12 @@ static vt_status take_value(const char *path, const vt_yaml_entry *entry, vt_har
     for (int n = 0; n <= FIELD_COUNT; n++) names[n] = n < FIELD_COUNT ? fields[n].key : "kind";
     while (i < FIELD_COUNT && strcmp(names[i], key->text) != 0) i++;
     if (i == FIELD_COUNT) nearest = vt_text_nearest(key->text, names, FIELD_COUNT + 1);
-    VT_CHECK(i < FIELD_COUNT, "%s:%zu:%zu: unknown key '%.80s'%s%s%s", path, key->line, key->column, key->text,
+    VT_CHECK(i < FIELD_COUNT, "%s:%zu:%zu: unknown key '%.80s'%s%s%s", VT_YAML_PLACE(key), key->text,
              nearest != NULL ? "; did you mean '" : "", nearest != NULL ? nearest : "", nearest != NULL ? "'?" : "");
     const field *f = &fields[i];
     VT_CHECK(node->kind == VT_YAML_SCALAR && vt_text_to_double(node->text, &value) && value >= f->least &&
                  value <= f->most,
-             "%s:%zu:%zu: %s: found %s, expected a number from %g to %g", path, node->line, node->column, f->key,
+             "%s:%zu:%zu: %s: found %s, expected a number from %g to %g", VT_YAML_PLACE(node), f->key,
              vt_yaml_describe(node, found), f->least, f->most);
     *place_of(hardware, f) = value;
     given[i] = true;
@@ -85,28 +85,28 @@ done:
     return status;
 }
 
-static vt_status read_entry(const char *path, const vt_yaml_entry *entry, vt_hardware *hardware)
+static vt_status read_entry(const vt_yaml_entry *entry, vt_hardware *hardware)
 {
     vt_status status = VT_OK;
     char found[96];
     bool given[FIELD_COUNT] = {false};
-    VT_CHECK(entry->value->kind == VT_YAML_MAPPING, "%s:%zu:%zu: '%.60s' should be a mapping of keys, found %s", path,
-             entry->value->line, entry->value->column, entry->key->text, vt_yaml_describe(entry->value, found));
+    VT_CHECK(entry->value->kind == VT_YAML_MAPPING, "%s:%zu:%zu: '%.60s' should be a mapping of keys, found %s",
+             VT_YAML_PLACE(entry->value), entry->key->text, vt_yaml_describe(entry->value, found));
     VT_TRY(vt_yaml_entries(entry->value));
     *hardware = (vt_hardware){.head_multiple = 1};
     snprintf(hardware->name, sizeof hardware->name, "%.60s", entry->key->text);
     for (size_t i = 0; i < entry->value->entry_count; i++)
-        VT_TRY(take_value(path, &entry->value->entries[i], hardware, given));
+        VT_TRY(take_value(&entry->value->entries[i], hardware, given));
     for (int i = 0; i < FIELD_COUNT; i++)
-        VT_CHECK(given[i] || !fields[i].required, "%s:%zu:%zu: '%.60s' lacks %s", path, entry->key->line,
-                 entry->key->column, entry->key->text, fields[i].key);
+        VT_CHECK(given[i] || !fields[i].required, "%s:%zu:%zu: '%.60s' lacks %s", VT_YAML_PLACE(entry->key),
+                 entry->key->text, fields[i].key);
     const double per_node = hardware->ranks_per_node;
     VT_CHECK(per_node == floor(per_node),
-             "%s:%zu:%zu: '%.60s': ranks_per_node is %g, expected a whole number (0: all ranks on one node)", path,
-             entry->key->line, entry->key->column, entry->key->text, per_node);
+             "%s:%zu:%zu: '%.60s': ranks_per_node is %g, expected a whole number (0: all ranks on one node)",
+             VT_YAML_PLACE(entry->key), entry->key->text, per_node);
     VT_CHECK(hardware->reserved_gib < hardware->memory_gib,
-             "%s:%zu:%zu: '%.60s': reserved_gib %g leaves nothing of memory_gib %g", path, entry->key->line,
-             entry->key->column, entry->key->text, hardware->reserved_gib, hardware->memory_gib);
+             "%s:%zu:%zu: '%.60s': reserved_gib %g leaves nothing of memory_gib %g", VT_YAML_PLACE(entry->key),
+             entry->key->text, hardware->reserved_gib, hardware->memory_gib);
     double *const by_type[] = {hardware->matrix_tflops, hardware->matrix_fraction, hardware->attention_fraction};
     for (size_t i = 0; i < sizeof by_type / sizeof by_type[0]; i++)
         if (by_type[i][VT_FLOAT16] == 0) by_type[i][VT_FLOAT16] = by_type[i][VT_BFLOAT16];
@@ -142,7 +142,7 @@ static vt_status read_file(const char *path, const char *wanted, vt_hardware *ha
     const vt_yaml_node *top = vt_yaml_top(yaml);
     const vt_yaml_entry *only = top->entry_count == 1 ? &top->entries[0] : NULL;
     const vt_yaml_entry *entry = wanted != NULL ? vt_yaml_find(top, wanted) : only;
-    status = entry != NULL ? read_entry(path, entry, hardware) : no_such_entry(path, wanted, top);
+    status = entry != NULL ? read_entry(entry, hardware) : no_such_entry(path, wanted, top);
 done:
     vt_yaml_close(&yaml);
     return status;
