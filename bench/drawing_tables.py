@@ -109,6 +109,8 @@ def print_points(points):
         if len(line) + len(point) > WIDTH - 6:
             print(f'    "{line}"')
             line = ""
+        if line.endswith("?") and point.startswith("?"):  # no trigraph
+            point = "\\" + point
         line += point
     print(f'    "{line}";')
 

@@ -257,7 +257,7 @@ static bool meets(vt_fused_graph *g, descriptor proposal, vt_fused_needs needs)
 {
     cudnnBackendNumericalNote_t notes[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
     int64_t count = 0;
-    if (needs.nothing) return true;
+    if (needs.any_will_do) return true;
     descriptor engine = make(g, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
     if (engine == NULL ||
         g->library->cudnnBackendGetAttribute(proposal, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
@@ -274,9 +274,7 @@ static bool meets(vt_fused_graph *g, descriptor proposal, vt_fused_needs needs)
     return true;
 }
 
-/* Makes a proposal the graph's plan, for the device that is described, or else for the handle's. False: it can't be
- * one.
- */
+/* Makes a proposal the graph's plan, for the device described, or else for the handle's. False: it can't be one. */
 static bool take_proposal(vt_fused_graph *g, descriptor proposal)
 {
     int64_t one;
@@ -321,7 +319,7 @@ int vt_fused_graph_find_plans(vt_fused_graph *g, vt_fused_needs needs, int64_t p
 bool vt_fused_graph_find_plan(vt_fused_graph *g)
 {
     vt_fused_plan found[VT_FUSED_MOST_PLANS];
-    return vt_fused_graph_find_plans(g, (vt_fused_needs){.nothing = true}, VT_FUSED_ANY_PROPOSAL, 1, found) > 0;
+    return vt_fused_graph_find_plans(g, (vt_fused_needs){.any_will_do = true}, VT_FUSED_ANY_PROPOSAL, 1, found) > 0;
 }
 
 bool vt_fused_plan_run(const vt_cudnn *library, cudnnHandle_t handle, descriptor plan, int64_t count,

@@ -79,9 +79,9 @@ typedef struct {
 
 /* What a plan must not do, besides adding parts of sums in 16 bits and rounding operands to fewer bits: */
 typedef struct {
-    bool nothing;   /* it may do all of this, too */
-    bool exact;     /* round float32 operands to TF32 */
-    bool same_bits; /* add in an order that changes from run to run */
+    bool any_will_do; /* it may do all of this; the others here do not count */
+    bool exact;       /* round float32 operands to TF32 */
+    bool same_bits;   /* add in an order that changes from run to run */
 } vt_fused_needs;
 
 /* Plans of the proposals of cuDNN's heuristic, or else of its fallback, in their order: up to `most`, or only that of

@@ -11,7 +11,7 @@ typedef struct {
     const char *advice;
     const char *const *symbols; /* names of functions */
     size_t count;
-    void *functions; /* the struct of their pointers, in the same order, to fill */
+    void *functions; /* the struct to fill with their pointers, which it has in the same order */
     bool is_open;
 } description;
 

@@ -290,7 +290,7 @@ typedef struct {
     uint64_t seed;
     uint32_t first_sample; /* position in the global batch of the first sample */
     bool flips;            /* a sample changes its sign with probability 1/2 */
-    int64_t copies;        /* that are made of each sample */
+    int64_t copies;        /* of each sample, at least 1 */
     int64_t samples, channels, rows, width;
     int64_t first_row;     /* of the whole field's, the first one's */
     int64_t sample_stride; /* numbers in memory from one sample's fields to the next one's */
@@ -308,8 +308,8 @@ static inline int64_t vt_disturbance_reads(const vt_disturbance *how)
 }
 
 /* The random numbers of a forecast's noise, for `rows` rows of a batch, each of which is a member of a sample. They
- * depend on nothing but the seed, the row's key (two numbers, such as member and date), the step of a rollout, and some
- * of them on the token. */
+ * depend on the seed, the row's key (two numbers, such as member and date), the step of a rollout, and some of them on
+ * the token, too; on nothing else. */
 typedef struct {
     uint64_t seed;
     uint32_t first_row; /* the first row's key, where keys are not given: row and step */

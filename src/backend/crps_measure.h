@@ -111,7 +111,7 @@ VT_ON_DEVICE_TOO static inline double vt_crps_slope(const vt_crps *how, const vt
     return ((own > block->truth) - (own < block->truth)) / (double)how->members - vt_crps_of_pairs(how) * pairs;
 }
 
-/* Adds a block's part of its sample's two sums. */
+/* Adds a block's part to its sample's two sums. */
 VT_ON_DEVICE_TOO static inline void vt_crps_add(const vt_crps_operands *of, int scale, int64_t sample, int64_t index,
                                                 double sums[2])
 {

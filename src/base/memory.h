@@ -1,5 +1,5 @@
 /* Host memory for things that are small beside the model: tables, names, buffers. A run checks beforehand what its
- * model and data need (training/budget.h), so if even a small allocation fails, nothing sensible is left to do: the
+ * model and data need (training/plan.h), so if even a small allocation fails, nothing sensible is left to do: the
  * program says so and exits with status 1. Large amounts, or those that a file names (tensors, readers' rings), are
  * errors as values instead: see vt_backend's allocate, and VT_CHECK. Below, how much of the machine's memory this
  * process uses, and could get. */

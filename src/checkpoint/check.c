@@ -256,7 +256,7 @@ static vt_status check_epoch(vt_tensor_file *file, const char *directory, const 
     VT_TRY(vt_checkpoint_check_options(
         file, directory, config, order,
         "it was saved in the middle of an epoch, and the epoch's other samples would come in another order"));
-    if (then == 0 && samples > 0) /* earlier checkpoints don't say: as many as have been trained on, at least */
+    if (then == 0) /* earlier checkpoints don't say: as many as have been trained on, at least */
         then = progress->epoch_steps * batch > samples ? progress->epoch_steps * batch : samples;
     VT_CHECK(then != samples - subject->crossing_samples || then == samples,
              "%s was saved in the middle of an epoch of %lld training samples, each within one file; now %lld more "

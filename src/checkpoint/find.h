@@ -23,12 +23,14 @@ char *vt_checkpoint_best(const char *checkpoints);
 /* The step of an entry step-NNNNNNNN<end> of <run>/checkpoints; -1: it is none. */
 int64_t vt_checkpoint_step_of(const char *name, const char *end);
 
-/* The steps of all such entries, to be freed also after a failure. A directory that is missing has none; one that can't
- * be read is an error: a run that found it empty would start afresh. */
+/* Steps from the newest to the oldest. */
 typedef struct {
-    int64_t *steps; /* from the newest to the oldest */
+    int64_t *steps; /* malloc'd */
     int64_t count;
 } vt_step_list;
+
+/* The steps of all entries step-NNNNNNNN<end>. Free list->steps, also after a failure. A directory that is missing has
+ * none; one that can't be read is an error: a run that found it empty would start afresh. */
 vt_status vt_checkpoint_list(const char *checkpoints, const char *end, vt_step_list *list);
 
 /* Holds a checkpoint, so that a run doesn't remove it, until the descriptor that is returned is closed. -1: it was

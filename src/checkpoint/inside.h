@@ -1,5 +1,5 @@
-/* What the files of this room share: the files of a checkpoint, and what its index says. Other rooms see checkpoint.h.
- */
+/* What the files of this room share: the tensors of a checkpoint, and which rank writes which part of them; its files,
+ * and what its index says. Other rooms see checkpoint.h. */
 #ifndef VT_CHECKPOINT_INSIDE_H
 #define VT_CHECKPOINT_INSIDE_H
 
@@ -63,7 +63,7 @@ enum { VT_CHECKPOINT_VERSION = 2 };
 vt_status vt_checkpoint_write_progress(vt_tensor_file *index, const vt_run_progress *progress,
                                        const vt_optimizer_progress *optimizer);
 
-/* Are both paths there, and name the same file or directory? */
+/* Do both paths exist, and do they name the same file or directory? */
 bool vt_checkpoint_is_one_place(const char *a, const char *b);
 
 /* malloc'd, as all names here are. */

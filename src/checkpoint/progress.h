@@ -27,8 +27,8 @@ typedef struct {
     int64_t skipped;       /* the same, of all steps */
     int64_t skipped_in_row;
     int64_t restart_step;            /* with which the learning rate's schedule last began anew; -1: not known */
-    int64_t batch, training_samples; /* of the run that made the checkpoint; 0: not known */
-    int64_t validation_samples;      /* likewise; -1: not known */
+    int64_t batch, training_samples; /* of the run that made the checkpoint that was read; 0: not known */
+    int64_t validation_samples;      /* likewise, but -1: not known */
     double epoch_loss;               /* sum of the losses of the steps that made an update */
     double epoch_seconds;
     double epoch_waited; /* the part of them that was spent waiting for data */

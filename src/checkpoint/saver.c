@@ -1,3 +1,4 @@
+/* Saves a run's checkpoints, at once or beside its steps. */
 #define _GNU_SOURCE /* gettid */
 #include <pthread.h>
 #include <stdatomic.h>

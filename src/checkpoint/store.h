@@ -1,5 +1,6 @@
 /* The checkpoints of a run: <run directory>/checkpoints/step-NNNNNNNN/. One appears whole or not at all, and an older
- * one goes only after it; whenever the program or the machine dies, the last whole one is there. */
+ * one goes only after it; whenever the program or the machine dies, the last whole one is there. And the
+ * saver, which writes them while a run trains. */
 #ifndef VT_CHECKPOINT_STORE_H
 #define VT_CHECKPOINT_STORE_H
 

@@ -1,4 +1,3 @@
-#include <dirent.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -101,13 +100,16 @@ static void print_checkpoints(const char *directory, bool verify, int *faults)
     enum { MOST = 1024 };
     char *above = vt_text_format("%s/checkpoints", directory), *names[MOST], best[VT_CHECKPOINT_NAME];
     int count = 0;
-    DIR *opened = opendir(above);
-    for (struct dirent *entry; opened != NULL && (entry = readdir(opened)) != NULL && count < MOST;)
-        if (vt_checkpoint_step_of(entry->d_name, "") >= 0) names[count++] = vt_text_copy(entry->d_name);
-    if (opened != NULL) closedir(opened);
+    vt_step_list list = {0};
+    if (vt_checkpoint_list(above, "", &list) != VT_OK) vt_error_clear();
+    while (count < list.count && count < MOST - 1) {
+        names[count] = vt_text_format("step-%08lld", (long long)list.steps[count]);
+        count++;
+    }
+    free(list.steps);
     vt_checkpoint_best_name(above, best);
     const bool is_copy = strcmp(best, "best") == 0;
-    if (is_copy && count < MOST) names[count++] = vt_text_copy(best);
+    if (is_copy) names[count++] = vt_text_copy(best);
     qsort(names, (size_t)count, sizeof names[0], vt_by_name);
     vt_print("  checkpoints: %d", count);
     for (int i = 0; i < count; i++) vt_print("%s %s", i == 0 ? ":" : ",", names[i]);

@@ -63,7 +63,8 @@ vt_status vt_loader_replace_bad(vt_loader *loader, const vt_batch *batch, const 
 
 typedef struct vt_sampler vt_sampler;
 
-/* Of the options those of the order count: source, global_batch_size, part to drop_last, shuffle and seed. */
+/* Uses these options alone: source, global_batch_size, part, parts, drop_last, shuffle and seed. The source must
+ * outlive the sampler. */
 vt_sampler *vt_sampler_open(const vt_loader_options *options);
 void vt_sampler_close(vt_sampler **sampler);
 

@@ -10,7 +10,6 @@
 #include "base/memory.h"
 #include "report/progress.h"
 #include "storage/output_file.h"
-#include "task/loss_weights.h"
 #include "task/weather.h"
 
 /* ---- what it needs ---- */

@@ -29,7 +29,7 @@ void vt_climatologies_close(vt_climatologies *climatologies);
 /* What is evaluated, what does it, and what was found. */
 typedef struct {
     vt_evaluation_options *options;
-    const vt_members *members; /* these are among them */
+    const vt_members *members; /* &options->members */
     vt_world *world;
     vt_dataset_options data;
     vt_dataset *dataset;

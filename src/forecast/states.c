@@ -76,13 +76,18 @@ static void perturb(const vt_states *states, int64_t member, int64_t start, floa
     free(stds);
 }
 
+/* From one forecast to the next (calendar.h). */
+static int64_t step_of(const vt_dataset *dataset)
+{
+    return vt_dataset_minutes_a_time(dataset) * vt_dataset_options_of(dataset)->dt;
+}
+
 vt_date vt_states_date(const vt_dataset *dataset, int64_t sample, int64_t lead)
 {
     vt_date date = {0};
     const bool known = vt_dataset_reaches(dataset, sample, lead);
     vt_dataset_date(dataset, sample, known ? lead : 0, &date);
-    return known ? date
-                 : vt_date_after(date, lead * vt_dataset_minutes_a_time(dataset) * vt_dataset_options_of(dataset)->dt);
+    return known ? date : vt_date_after(date, lead * step_of(dataset));
 }
 
 /* The noise of a member depends on it and on the date of the initial time, or where that isn't known on its number. */
@@ -151,7 +156,7 @@ vt_status vt_states_step(vt_states *states)
     }
     states->lead++;
     const vt_seasonal *seasonal = vt_dataset_climatology(states->dataset);
-    const int64_t step = vt_dataset_minutes_a_time(states->dataset) * vt_dataset_options_of(states->dataset)->dt;
+    const int64_t step = step_of(states->dataset);
     for (int64_t i = 0; i < all; i++) {
         float *forecast = states->forecast + i * out;
         shift(states, forecast, states->input + i * in);

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/text.h"
 #include "checkpoint/checkpoint.h"
 #include "forecast/forecast_file.h"
 #include "storage/store.h"

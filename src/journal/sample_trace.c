@@ -1,7 +1,6 @@
 #include "journal/sample_trace.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/log.h"
 #include "base/text.h"

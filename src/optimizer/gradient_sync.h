@@ -1,7 +1,7 @@
 /* Sums each gradient over the ranks that add to it, bucket by bucket, while backward is still running (Li et al. 2020,
  * "PyTorch Distributed"). With ZeRO (Rajbhandari et al. 2020) each rank keeps only a slice: of the moments from stage 1
  * on, of the gradients from stage 2 on, and of the values in stage 3, where they are gathered unit by unit, one unit
- * ahead of their use. */
+ * ahead of their use. Also the file of comm_trace, which shows when all that happens. */
 #ifndef VT_OPTIMIZER_GRADIENT_SYNC_H
 #define VT_OPTIMIZER_GRADIENT_SYNC_H
 

@@ -6,13 +6,13 @@
 #include "base/memory.h"
 #include "optimizer/optimizer.h"
 
-enum { MOST_PLACES = 2 * VT_OPTIMIZER_STATES + 1, ALIGNMENT = 16 };
+enum { MOST_PLACES = VT_OPTIMIZER_KEPT + 1 /* the average */, ALIGNMENT = 16 };
 
 static const vt_optimizer_state_kind average = {"average", "average of", VT_KEPT_NUMBERS};
 
 /* What all parameters keep under one name: numbers of some, codes of others. */
 typedef struct {
-    const vt_optimizer_state_kind *state; /* one that has the name */
+    const vt_optimizer_state_kind *state; /* for name and meaning; the form may differ by parameter */
     bool is_block;                        /* numbers of all, laid out as VT_BLOCK_MOMENTS */
     int64_t *first; /* [parameter] where its part begins among the numbers, or the codes; -1: it has none */
     int64_t number_count, code_count;

@@ -1,4 +1,5 @@
-/* The table of optimizers: what each keeps of every parameter, and how it changes the values. */
+/* The table of optimizers: what each keeps of every parameter, and how it changes the values; and what a kind provides
+ * that updates whole tensors. */
 #ifndef VT_OPTIMIZER_KINDS_H
 #define VT_OPTIMIZER_KINDS_H
 
@@ -48,7 +49,8 @@ struct vt_optimizer_kind {
 VT_OPTIMIZERS(VT_OPTIMIZER_ROW) /* each in a file of its own */
 #undef VT_OPTIMIZER_ROW
 
-/* adam.c's, for the kinds that are based on it; the update is of one or two states, both in numbers. */
+/* adam.c's, for other kinds, too. The update hands the back end up to two states, in numbers; NULL for each that the
+ * kind doesn't have. */
 void vt_adam_configure(const vt_config *config, vt_update *rule);
 void vt_adam_update(vt_backend *backend, const vt_update *rule, const vt_step_state *state, const float *gradients,
                     float *values, uint16_t *rounded, void *const *states, int64_t count);

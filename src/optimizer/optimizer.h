@@ -1,4 +1,5 @@
-/* The update of all parameters at once by one of the kinds of optimizers, with the norm of all gradients. */
+/* The update of all parameters at once by one of the kinds of optimizers, with the norm of all gradients; what an
+ * optimizer keeps beside the values; and the learning rate of each step. */
 #ifndef VT_OPTIMIZER_OPTIMIZER_H
 #define VT_OPTIMIZER_OPTIMIZER_H
 
@@ -14,8 +15,9 @@ vt_status vt_kept_open(const vt_optimizer_kind *kind, bool averages, int64_t cod
 void vt_kept_close(vt_kept **kept);
 
 int vt_kept_count(const vt_kept *kept);
-const vt_optimizer_state_kind *vt_kept_state(const vt_kept *kept, int place); /* of one parameter that has it */
-int vt_kept_average(const vt_kept *kept);                                     /* its place; -1: there is none */
+/* Its name and meaning ("moment1", "first moment"); the form is that of some parameters alone, see vt_kept_part. */
+const vt_optimizer_state_kind *vt_kept_state(const vt_kept *kept, int place);
+int vt_kept_average(const vt_kept *kept); /* its place; -1: there is none */
 
 /* What is kept of a parameter at one place. In the host's memory it is float32, whatever its form is. */
 typedef struct {

@@ -1,3 +1,4 @@
+/* The file of comm_trace. */
 #include "optimizer/gradient_sync.h"
 
 #include <errno.h>

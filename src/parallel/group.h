@@ -1,5 +1,5 @@
-/* A group of ranks that communicate: along an axis of the layout, or several. One interface over engines: self (one
- * rank), MPI, NCCL, and dry (counts messages, moves nothing). The collective algorithms are the engines'.
+/* A group of ranks that communicate: along an axis of the layout, or several. One interface over engines: one rank by
+ * itself, MPI, NCCL, and dry (counts messages, moves nothing). The collective algorithms are the engines'.
  *
  * Every operation is collective over the group and must be called by all its ranks in the same order. The call starts
  * it, and it is over when vt_request_wait returns; with `request` NULL the call waits itself. Buffers must stay valid

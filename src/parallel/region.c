@@ -80,7 +80,7 @@ static void reorder(vt_group *group, const vt_span *spans, vt_backend *backend, 
     }
 }
 
-/* This rank's rows of all ranks', as `staged` has them. */
+/* This rank's part of `staged`, which has the ranks' rows one rank after another. */
 static vt_matrix own_rows(const vt_group *group, const vt_span *spans, int64_t batch, vt_matrix staged)
 {
     const vt_span *own = &spans[group->rank];

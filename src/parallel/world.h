@@ -1,5 +1,5 @@
-/* All ranks of a run: the layout, the engine, and the groups along its axes. Also what ranks agree on: an error on one
- * of them ends the phase on all. */
+/* All ranks of a run: the layout, the engine, and the groups along its axes. Also what ranks agree on (an error on one
+ * of them ends the phase on all), and what a rank has sent through its groups. */
 #ifndef VT_PARALLEL_WORLD_H
 #define VT_PARALLEL_WORLD_H
 
@@ -131,9 +131,9 @@ vt_status vt_world_same(vt_world *world, const char *own, const char *demand);
 /* The text of rank 0 (malloc'd; *text of the others is replaced; may be NULL). Collective. */
 void vt_world_broadcast_text(vt_world *world, char **text);
 
-/* ---- what a rank sends, as its groups have counted it; over the dry engine, before anything runs ----
- * Bytes are those that this rank hands to others, as a ring sends them (vt_volume in group.h). Nothing here
- * communicates. */
+/* ---- what a rank sends ----
+ * Its groups count it; those over the dry engine do so before anything runs. Bytes are those that this rank hands to
+ * others, as a ring sends them (vt_volume in group.h). Nothing here communicates. */
 
 typedef enum {
     VT_TRAFFIC_TENSOR,    /* activations between the ranks of the tensor axis */

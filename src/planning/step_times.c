@@ -1,7 +1,6 @@
 #include "planning/practice.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "backend/times.h"

@@ -1,4 +1,5 @@
-/* Rectangles, smooth lines and text in a picture. What lies outside of it, or of the given box, isn't drawn. */
+/* Rectangles, smooth lines and text in a picture, and the tables that they are drawn with: font, colours, coasts. What
+ * lies outside of the picture, or of the given box, isn't drawn. Also the steps of an axis, for charts, too. */
 #ifndef VT_REPORT_DRAWING_H
 #define VT_REPORT_DRAWING_H
 

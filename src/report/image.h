@@ -1,4 +1,4 @@
-/* Pictures: fields side by side in false colours, as PNG. */
+/* Pictures: fields side by side in false colours, as PNG; and the sides of maps, with their degrees and ticks. */
 #ifndef VT_REPORT_IMAGE_H
 #define VT_REPORT_IMAGE_H
 

@@ -36,7 +36,7 @@ typedef struct {
 vt_line vt_line_of(const vt_table *table, const char *x, const char *y, const char *name, vt_line_style style,
                    int colour);
 
-/* A horizontal line from x to to_x; `points` hold its ends. */
+/* A dashed grey line at `height`, from x to to_x. Its ends are stored in `points`, which must outlive the line. */
 vt_line vt_line_level(const char *name, double x, double to_x, double height, double points[4]);
 
 /* How a chart is drawn. */
@@ -73,7 +73,7 @@ typedef struct {
 void vt_bars_append(vt_text *html, const char *title, const vt_bar *bars, int count,
                     const char *(*format)(double value, char buffer[VT_NUMBER_SIZE]));
 
-/* 5 significant digits, without an exponent if that is short. */
+/* 4 significant digits; whole numbers from 10,000 on; 3 digits below 0.001 and from a million on. */
 const char *vt_number_short(double value, char buffer[VT_NUMBER_SIZE]);
 
 /* "86.12 M"; below a million as vt_number_short. */

@@ -1,4 +1,5 @@
-/* The line below the log that shows the progress of a run on a terminal. A file or a pipe never gets it. */
+/* The line below the log that shows the progress of a run on a terminal, and the small curve in it. A file or a pipe
+ * never gets it. */
 #ifndef VT_REPORT_PROGRESS_H
 #define VT_REPORT_PROGRESS_H
 

@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "base/memory.h"
 #include "base/text.h"
 
 const char *const vt_run_memories[] = {"parameters", "gradients", "optimizer", "activations", "data", "workspace"};

@@ -75,7 +75,7 @@ static void append_cards(vt_text *html, const vt_run_files *run)
 
 /* ---- curves ---- */
 
-/* A dashed line over the whole run, whose ends are in `points`. */
+/* Over the whole run. */
 static vt_line level(const vt_run_files *run, const char *name, double height, double points[4])
 {
     return vt_line_level(name, 1, fmax(2, vt_table_value(&run->steps, -1, "step")), height, points);

@@ -20,10 +20,10 @@ char *vt_output_partial_path(const char *path)
     return vt_text_format("%.*s.%s.partial", (int)(name - path), path, name);
 }
 
-vt_status vt_output_synchronise(const char *path)
+static vt_status synchronise(const char *path, int access)
 {
     vt_status status = VT_OK;
-    int descriptor = open(path, O_RDONLY | O_CLOEXEC);
+    int descriptor = open(path, access | O_CLOEXEC);
     VT_CHECK(descriptor >= 0, "can't open %s: %s", path, strerror(errno));
     /* some file systems don't synchronise directories, and say EINVAL */
     VT_CHECK(fsync(descriptor) == 0 || errno == EINVAL, "can't write %s to the disk: %s", path, strerror(errno));
@@ -32,12 +32,17 @@ done:
     return status;
 }
 
+vt_status vt_output_synchronise(const char *path)
+{
+    return synchronise(path, O_RDONLY);
+}
+
 vt_status vt_output_publish(const char *partial, const char *path)
 {
     vt_status status = VT_OK;
     struct stat info;
     char *directory = vt_file_directory(path);
-    VT_TRY(vt_output_synchronise(partial));
+    VT_TRY(synchronise(partial, O_RDWR)); /* some file systems flush only what is open for writing */
     VT_CHECK(lstat(path, &info) != 0 || S_ISREG(info.st_mode) || S_ISLNK(info.st_mode),
              "can't give %s its name: a directory or a device has it", path);
     VT_CHECK(rename(partial, path) == 0, "can't rename %s to %s: %s", partial, path, strerror(errno));

@@ -1,5 +1,5 @@
 /* Files that appear whole or not at all: written under a hidden name beside the final one, synchronised with the disk,
- * then renamed. */
+ * then renamed. Also memory that a file on the disk backs (vt_scratch_open). */
 #ifndef VT_STORAGE_OUTPUT_FILE_H
 #define VT_STORAGE_OUTPUT_FILE_H
 

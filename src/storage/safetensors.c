@@ -244,7 +244,8 @@ done:
 
 enum { LOOKED_AT = 64 << 10 }; /* bytes at either end of a file: a zip archive lists its files at the end */
 
-/* The first and the last bytes, with zeros behind them; false when the file can't be read. */
+/* The first bytes to ends[0 …), the last ones to ends[LOOKED_AT …) of a longer file. The rest of `ends` stays as it is:
+ * the caller has set it to 0. False when the file can't be read. */
 static bool read_ends(const char *path, unsigned char ends[2 * LOOKED_AT])
 {
     FILE *file = fopen(path, "rb");

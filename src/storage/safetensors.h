@@ -1,5 +1,6 @@
 /* `.safetensors` files: named tensors as PyTorch's ecosystem exchanges them. A file is 8 bytes (length of the header,
- * little endian), a JSON header, then the numbers (https://huggingface.co/docs/safetensors, "Format"). */
+ * little endian), a JSON header, then the numbers (https://huggingface.co/docs/safetensors, "Format"). Also
+ * recognises PyTorch's own files, which are never read. */
 #ifndef VT_STORAGE_SAFETENSORS_H
 #define VT_STORAGE_SAFETENSORS_H
 
@@ -62,10 +63,9 @@ const vt_safetensors_entry *vt_safetensors_find(const vt_safetensors *file, cons
 vt_status vt_safetensors_read_part(const vt_safetensors *file, const char *name, int part, int parts,
                                    const vt_tensor_shape *shape, float *values);
 
-/* What `path` is of PyTorch's own files, "a PyTorch file (a zip archive with data.pkl)", for messages: they hold
- * pickled Python code, so they are never read. NULL: none of them. Recognised by the content, or else by the end of the
- * name
- * (.pt, .pth, .tar, .ckpt). */
+/* What `path` is, if it is one of PyTorch's own files: "a PyTorch file (a zip archive with data.pkl)". For messages:
+ * such files hold pickled Python code, so they are never read. NULL: it is none of them. Recognised by the content, or
+ * else by the end of the name (.pt, .pth, .tar, .ckpt). */
 const char *vt_pytorch_file_kind(const char *path);
 
 #endif

@@ -194,7 +194,7 @@ static bool from_base64(const char *text, double *value)
     return true;
 }
 
-/* The bits of an element. */
+/* A number from the bits of an element in hexadecimal, "0x7fc00000". */
 static bool from_bits(const char *text, const vt_array *array, double *value)
 {
     char *end = NULL;

@@ -95,7 +95,7 @@ done:
     return status;
 }
 
-/* The index of the shard `place`, NULL if there is no such file, which else is open then. */
+/* *result: the index of the shard `place`, whose file is then open; NULL: there is no such file. */
 static vt_status open_shard(vt_zarr_array *own, const int64_t *place, chunk_file *shard, const vt_shard_index **result)
 {
     vt_status status = VT_OK;

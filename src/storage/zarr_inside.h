@@ -86,7 +86,7 @@ const char *vt_zarr_name(const json_t *json, const char *key);
 const json_t *vt_zarr_attribute(const vt_zarr_array *own, const char *name);
 const char *vt_zarr_dimension(const vt_zarr_array *own, int stored_dimension);
 
-/* An element in this machine's byte order. */
+/* The number that an element of this array's type holds; bytes in this machine's byte order. */
 double vt_zarr_as_double(const vt_array *array, const unsigned char *bytes);
 
 /* A number of the metadata: also "NaN", "Infinity", "-Infinity", "0x7fc00000" (its bits) and, as xarray writes them,

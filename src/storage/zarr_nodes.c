@@ -257,6 +257,8 @@ static vt_status find_root(vt_zarr_store *store, json_t **root)
         store->metadata_bytes = info.st_size;
         store->changed = vt_file_changed(&info);
     }
+    const json_int_t format = json_integer_value(json_object_get(*root, "zarr_format"));
+    VT_CHECK(*root == NULL || store->version != 3 || format == 3, "%s/zarr.json: its zarr_format is not 3", path);
     const bool is_single = *root == NULL
                                ? faccessat(store->store.descriptor, ".zarray", F_OK, 0) == 0
                                : store->version == 3 && strcmp(vt_zarr_name(*root, "node_type"), "group") != 0;
@@ -264,8 +266,6 @@ static vt_status find_root(vt_zarr_store *store, json_t **root)
              "%s is a single Zarr array; a store is a group of arrays that have names (variables, times, latitudes)",
              path);
     VT_CHECK(*root != NULL, "%s is no Zarr store: it has none of .zmetadata, .zgroup and zarr.json", path);
-    const json_int_t format = json_integer_value(json_object_get(*root, "zarr_format"));
-    VT_CHECK(store->version != 3 || format == 3, "%s/zarr.json: its zarr_format is not 3", path);
     if (store->version == 3 && vt_zarr_check_extensions(*root) != VT_OK)
         status = vt_error_context("%s/zarr.json", path);
 done:

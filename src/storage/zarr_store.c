@@ -192,7 +192,7 @@ done:
 
 /* ---- attributes ---- */
 
-/* Value i of an attribute, which is a list or a single one; NULL behind the last, and of null. */
+/* Value i of an attribute, which may be a list or a single value. NULL: there are no more, or the attribute is null. */
 static const json_t *value_of(const json_t *attribute, size_t i)
 {
     if (json_is_array(attribute)) return json_array_get(attribute, i);
@@ -233,7 +233,8 @@ static vt_status attribute_texts(const vt_array *array, const char *name, char *
         are_texts = json_is_string(one);
         if (are_texts) vt_names_add(&list, json_string_value(one));
     }
-    if (value == NULL && own->dates != NULL && strcmp(name, "units") == 0) vt_names_add(&list, own->dates);
+    if ((value == NULL || json_is_null(value)) && own->dates != NULL && strcmp(name, "units") == 0)
+        vt_names_add(&list, own->dates);
     if (!are_texts) vt_names_close(&list);
     *texts = list.names;
     *count = are_texts ? list.count : -1;

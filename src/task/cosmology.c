@@ -1,7 +1,6 @@
 /* The task of the 2022 tutorial: the gas of a universe (density, velocity, temperature) from its dark matter. Fields
  * are used as the files have them, and scored by the mean absolute error of each. The baseline copies the dark matter's
  * density and velocity, and predicts 0 for the temperature. */
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/memory.h"

@@ -59,8 +59,8 @@ vt_status vt_floats_place(vt_backend *backend, const float *host, int64_t count,
 vt_status vt_normalisation_place(vt_backend *backend, const float *means, const float *stds, int64_t period,
                                  int64_t count, vt_normalisation *placed);
 
-/* A kind's own struct, malloc'd, begins with this one. vt_task_close frees it, the names of the scores and what
- * normalises. */
+/* A kind's own struct, malloc'd, begins with this one. vt_task_close frees it, the names of the scores, and what this
+ * struct has in the back end's memory: normalisation, tendency, noise, bounds and crps_units. */
 typedef struct {
     const vt_task_kind *kind;
     const vt_config *config;
@@ -91,7 +91,7 @@ struct vt_task_kind {
     /* Reads what the task must know of the data, which outlive it. Both NULL: nothing is known, and numbers are assumed
      * to be normalised. The error names the file. */
     vt_status (*open)(const vt_config *config, const vt_source *training, const vt_source *validation, vt_task **task);
-    /* What the kind's own struct holds, also in the back end's memory that `place` took; NULL: nothing. */
+    /* Releases what else the kind's own struct holds, on the host and in the back end's memory; NULL: nothing. */
     void (*close)(vt_task *task);
     /* The log's lines about the data; and about which samples of the sets are used, where not all are. NULL: none. */
     void (*log_data)(const vt_task *task);

@@ -21,13 +21,13 @@ typedef struct {
     vt_task task;
     const vt_source *training;        /* or NULL */
     const char *const *channel_names; /* of the validation set, or NULL */
-    float *means, *stds;              /* [task.field_count]; with the next two in one block of memory */
-    double *weights;                  /* [height], of rows: mean 1 */
-    double weight_sum;                /* of the weights of all points, as float32 numbers, in float64 */
+    float *means, *stds; /* [task.field_count]; with the next two in one block of memory, which `means` owns */
+    float *change_stds;  /* of the channels' changes over dt; read only if they are needed */
+    float *changes;      /* the same in units of the channel's own std */
+    double *weights;     /* [height], of rows: mean 1 */
+    double weight_sum;   /* of the weights of all points, as float32 numbers, in float64 */
     const vt_model *model;
     const vt_transform *transforms; /* of the data's channels, or NULL */
-    float *change_stds; /* [task.field_count], of the channels' changes over dt; read only if they are needed */
-    float *changes;     /* the same in units of the channel's own std */
     /* Of loss crps: the sides of its blocks, and the change_stds of their means. */
     int64_t sides[VT_MOST_SCALES];
     int side_count;

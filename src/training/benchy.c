@@ -217,10 +217,13 @@ static vt_status write_json(bench *b)
                              "batches_per_trial", (json_int_t)settings->tests[VT_BENCHY_FULL].batches);
     b->file = NULL;
     vt_log_info("BENCHY::INFO::Message: Writing JSON output to %s.", b->path);
+    bool whole = root != NULL;
     for (int test = 0; test < VT_BENCHY_TESTS; test++)
         if (settings->tests[test].runs)
-            json_object_set_new(root, names[test], json_of(&settings->tests[test], &b->results[test]));
-    const bool written = json_dumpf(root, file, 0) == 0 && fputc('\n', file) != EOF;
+            whole = json_object_set_new(root, names[test], json_of(&settings->tests[test], &b->results[test])) == 0 &&
+                    whole;
+    errno = whole ? 0 : EDOM; /* a rate that is no number */
+    const bool written = whole && json_dumpf(root, file, 0) == 0 && fputc('\n', file) != EOF;
     VT_CHECK(vt_file_close(file, written), "BENCHY_OUTPUT: can't write %s: %s", b->path, strerror(errno));
 done:
     json_decref(root);
@@ -253,8 +256,8 @@ vt_status vt_run_benchy(const vt_run *run, bool *trains_on)
     if (path != NULL && path[0] == '\0') path = NULL;
     VT_TRY(vt_world_agree(b.world, vt_benchy_settings_open(path, &b.settings)));
     VT_TRY(vt_world_agree(b.world, first ? open_json(&b, run->directory) : VT_OK));
-    vt_log_info("BENCHY::INFO::Message: Using %s%s.", path != NULL ? "benchy configuration file " : "default benchy ",
-                path != NULL ? path : "configuration");
+    vt_log_info("BENCHY::INFO::Message: Using %s%s.",
+                path != NULL ? "benchy configuration file " : "default benchy configuration", path != NULL ? path : "");
     if (modes[b.settings.profile] != NULL) vt_log_info("BENCHY::INFO::Message: %s", modes[b.settings.profile]);
     const bool profiles =
         b.settings.profile == VT_BENCHY_PROFILE_ALL || (first && b.settings.profile == VT_BENCHY_PROFILE_SINGLE);

@@ -221,9 +221,9 @@ static vt_status save(vt_loop *loop)
     vt_status status = VT_OK;
     const double begin = vt_clock_seconds();
     VT_TRY(check_finite(loop));
-    /* the rows of its steps are on the disk before it gets its name */
-    VT_TRY(vt_world_agree(loop->trainer->world, vt_rows_synchronise(loop->sample_trace)));
-    VT_TRY(vt_world_agree(loop->trainer->world, vt_record_synchronise(loop->record)));
+    status = vt_rows_synchronise(loop->sample_trace); /* the rows of its steps, before the checkpoint gets its name */
+    if (status == VT_OK) status = vt_record_synchronise(loop->record);
+    VT_TRY(vt_world_agree(loop->trainer->world, status));
     VT_TRY(vt_checkpoint_saver_save(loop->saver, &loop->progress, begin));
     loop->saved_step = loop->progress.step;
 done:
@@ -386,8 +386,8 @@ static void log_waiting(vt_loop *loop)
     loop->told_of_waiting = loop->told_of_waiting || percent > 10;
 }
 
-/* When loss crps begins, so do the weights of the noise, which nothing has used before, and the average of all
- * weights. */
+/* When loss crps begins, the weights of the noise, which nothing has used before, are drawn anew, and the average of
+ * all weights begins anew. */
 static void begin_noise(vt_trainer *trainer)
 {
     vt_parameters_start(trainer->parameters, (uint64_t)trainer->config->seed, "noise_embed.");

@@ -1,5 +1,5 @@
 /* What a run will need, learnt from the same step over the dry back end and the dry engine: nothing is taken, and
- * nothing of the data has to be known. */
+ * nothing of the data has to be known. And whether the memory that is free is enough for it. */
 #ifndef VT_TRAINING_PLAN_H
 #define VT_TRAINING_PLAN_H
 
@@ -56,9 +56,6 @@ double vt_plan_total(const vt_plan *plan);
 /* "parameters 1.85 MB, gradients 1.85 MB, …": what is not 0. */
 void vt_plan_describe(const vt_plan *plan, char *buffer, size_t size);
 
-/* The least number from `least` on that divides `whole`, or 0. */
-int64_t vt_plan_divisor(int64_t whole, int64_t least);
-
 /* ---- whether it fits, before anything is taken (budget.c) ---- */
 
 /* Fails when `plan` needs more than `available` bytes; the message holds the total by category and the three settings
@@ -76,5 +73,8 @@ vt_status vt_budget_keep_outputs(vt_config *config, const vt_plan_options *optio
 /* Fails when a run on a device needs more than `available` bytes of the host's memory: for the readers' batches, for
  * activations that wait there, and for the copy that checkpoints are written from. */
 vt_status vt_budget_check_host(const vt_config *config, const vt_plan *plan, double available);
+
+/* The least number from `least` on that divides `whole`, or 0: of micro-batches, say, into which a batch can be cut. */
+int64_t vt_plan_divisor(int64_t whole, int64_t least);
 
 #endif

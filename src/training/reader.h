@@ -1,4 +1,5 @@
-/* The data of a run: its sources, how they are read, and the next batch on all ranks. */
+/* The data of a run: its sources, how they are read, the next batch on all ranks, and sets that stay in a device's
+ * memory. */
 #ifndef VT_TRAINING_READER_H
 #define VT_TRAINING_READER_H
 

@@ -153,7 +153,8 @@ done:
 static vt_status open_trainer(vt_run *run)
 {
     vt_status status = VT_OK;
-    const vt_trainer_options options = {.world = run->world, .task = run->task}; /* how long it is: begin() */
+    /* no steps yet: begin() sets the run's length, once it is known where the run continues */
+    const vt_trainer_options options = {.world = run->world, .task = run->task};
     VT_TRY(vt_trainer_open(run->config, &options, run->backend, &run->loop.trainer));
     run->subject = vt_trainer_subject(run->loop.trainer);
     run->subject.training_samples = run->training->sample_count;

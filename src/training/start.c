@@ -14,9 +14,9 @@ static bool is_on_gpu(const vt_run *run)
     return !run->backend->shares_host_memory;
 }
 
-/* From here on no other run can begin or continue in the directory; and chooses which checkpoint the run continues
- * from, if any. Rank 0 does it for all. */
-static vt_status lock_directory(vt_run *run)
+/* Locks the directory, so that from here on no other run can begin or continue in it, and chooses which checkpoint the
+ * run continues from, if any. Rank 0 does it for all. */
+static vt_status lock_and_choose(vt_run *run)
 {
     vt_status status = VT_OK;
     const vt_config *config = run->config;
@@ -82,7 +82,7 @@ vt_status vt_run_open_directory(vt_run *run)
     const bool is_first = vt_world_rank(world) == 0;
     run->directory = vt_run_directory_path(config, is_on_gpu(run));
     VT_TRY(vt_checkpoint_store_open(run->directory, config->keep_last, &run->checkpoints));
-    VT_TRY(vt_world_agree(world, is_first ? lock_directory(run) : VT_OK));
+    VT_TRY(vt_world_agree(world, is_first ? lock_and_choose(run) : VT_OK));
     run->resumes = vt_world_any(world, run->resumes);
     run->foreign = vt_world_any(world, run->foreign);
     vt_world_broadcast_text(world, &run->chosen);

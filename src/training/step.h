@@ -16,7 +16,7 @@ enum { VT_STEPS_AHEAD = 2 }; /* steps that may be started before the first one's
 typedef struct {
     vt_world *world; /* all ranks of the run; NULL: this is the only one */
     vt_task *task;   /* outlives the trainer, which places it on its back end; NULL: one that knows nothing of data */
-    int64_t steps;   /* of the whole run, for the learning rate; vt_trainer_resume says it anew */
+    int64_t steps;   /* of the whole run, for the learning rate; vt_trainer_resume sets it again */
     vt_step_schedule *schedule; /* NULL: the configuration's */
 } vt_trainer_options;
 

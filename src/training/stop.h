@@ -16,7 +16,7 @@ void vt_stop_unwatch(void);
 
 bool vt_stop_requested(void);
 
-/* "SIGTERM", "max_time": why this rank stops, or the others do. */
+/* Why the run stops: "SIGTERM", "max_time"; or "a signal to another rank" where this one wasn't asked. */
 const char *vt_stop_reason(void);
 
 #endif

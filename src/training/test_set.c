@@ -77,7 +77,8 @@ vt_status vt_run_score_test_set(vt_run *run)
     if (status == VT_OK) vt_log_script("Final test loss: %s", vt_text_double((double)(float)result.loss, number));
     if (status == VT_OK && scores->tell_test != NULL) {
         double best = result.loss;
-        if (!(progress->validation_loss <= progress->best_loss)) VT_TRY(score_best(run, loader, &best));
+        const bool last_is_best = progress->validation_loss <= progress->best_loss; /* false of NaN */
+        if (!last_is_best) VT_TRY(score_best(run, loader, &best));
         scores->tell_test(result.loss, best);
     } else if (status == VT_STOPPED) {
         vt_log_info("no final test loss: stopped by %s; `vitrain evaluate %s --split=test` computes it",

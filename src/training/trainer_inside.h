@@ -1,4 +1,4 @@
-/* The inside of a trainer, for the files of this folder alone. */
+/* The inside of a trainer, and of its stage of a pipeline, for the files of this folder alone. */
 #ifndef VT_TRAINING_TRAINER_INSIDE_H
 #define VT_TRAINING_TRAINER_INSIDE_H
 

@@ -6,13 +6,14 @@
 #include "rig.h"
 #include "test.h"
 
-/* That of k's bias is exactly 0, so only rounding is there to compare. */
+/* The gradient of k's bias is exactly 0: what is there is rounding. */
 static inline bool gradient_is_0(const vt_parameter *parameter)
 {
     return strstr(parameter->name, ".k.bias") != NULL;
 }
 
-/* After a step, with those of the file's group; the tolerance is that of golden/vit.c. */
+/* Compares the gradients of the step just made with those of the file's group; the tolerance is that of golden/vit.c.
+ */
 static inline void check_gradients(vt_trainer *trainer, hid_t file, const char *group)
 {
     const vt_parameters *parameters = vt_trainer_parameters(trainer);

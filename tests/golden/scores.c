@@ -196,7 +196,7 @@ TEST(spectra_against_numpy)
         const double *expected = golden_read(file, round ? "scores/spectra_round" : "scores/spectra_window", &count);
         vt_scores *spectra = NULL;
         vt_spectra_open(&options, &spectra);
-        EXPECT(spectra->options.width / 2 == WAVES && count == LEADS * CHANNELS * 2 * WAVES);
+        EXPECT(count == LEADS * CHANNELS * 2 * WAVES);
         for (int64_t i = 0; i < STARTS * LEADS; i++)
             vt_spectra_add(spectra, i % LEADS, forecast + i * FIELDS, target + i * FIELDS);
         for (int64_t i = 0; i < count; i++) {

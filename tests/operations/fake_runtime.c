@@ -46,7 +46,8 @@ struct fake_stream {
 typedef struct {
     fake_stream *stream; /* NULL: never recorded */
     int64_t until;
-    bool captured; /* until: in the capture */
+    bool captured;    /* until: in the capture */
+    bool takes_times; /* not made with cudaEventDisableTiming */
 } fake_event;
 
 /* What one end submits meets what the other end submits, in order. */
@@ -343,15 +344,11 @@ cudaError_t fake_cudaStreamSynchronize(cudaStream_t stream)
 
 cudaError_t fake_cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags)
 {
-    (void)flags;
-    *event = vt_allocate(1, sizeof(fake_event), "a test");
+    fake_event *made = vt_allocate(1, sizeof *made, "a test");
+    made->takes_times = flags != cudaEventDisableTiming;
+    *event = (cudaEvent_t)made;
     fake.made++;
     return cudaSuccess;
-}
-
-cudaError_t fake_cudaEventCreate(cudaEvent_t *event)
-{
-    return fake_cudaEventCreateWithFlags(event, 0);
 }
 
 cudaError_t fake_cudaEventDestroy(cudaEvent_t event)
@@ -365,8 +362,9 @@ cudaError_t fake_cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 {
     fake_stream *s = (fake_stream *)stream;
     if (!fake.forks) REFUSE("recording an event that others look at");
-    *(fake_event *)event =
-        s->capture != NULL ? (fake_event){s, s->capture->count, true} : (fake_event){s, s->list.count, false};
+    fake_event *e = (fake_event *)event;
+    *e = s->capture != NULL ? (fake_event){s, s->capture->count, true, e->takes_times}
+                            : (fake_event){s, s->list.count, false, e->takes_times};
     return cudaSuccess;
 }
 
@@ -415,7 +413,8 @@ cudaError_t fake_cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode 
 
 cudaError_t fake_cudaEventElapsedTime(float *milliseconds, cudaEvent_t begin, cudaEvent_t end)
 {
-    (void)begin, (void)end;
+    if (!((const fake_event *)begin)->takes_times || !((const fake_event *)end)->takes_times)
+        return cudaErrorInvalidResourceHandle;
     *milliseconds = 1;
     return cudaSuccess;
 }

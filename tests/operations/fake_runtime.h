@@ -40,7 +40,7 @@ void fake_runtime_refuse_graphs(int count);
     F(cudaThreadExchangeStreamCaptureMode) F(cudaGetDeviceCount) F(cudaSetDevice) F(cudaGetDeviceProperties) \
     F(cudaMemGetInfo) F(cudaPointerGetAttributes) F(cudaMalloc) F(cudaFree) F(cudaHostAlloc) F(cudaFreeHost) \
     F(cudaMemsetAsync) F(cudaMemcpyAsync) F(cudaStreamCreateWithFlags) F(cudaStreamDestroy) F(cudaStreamSynchronize) \
-    F(cudaStreamWaitEvent) F(cudaEventCreate) F(cudaEventCreateWithFlags) F(cudaEventDestroy) F(cudaEventRecord) \
+    F(cudaStreamWaitEvent) F(cudaEventCreateWithFlags) F(cudaEventDestroy) F(cudaEventRecord) \
     F(cudaEventSynchronize) F(cudaEventElapsedTime) F(cudaStreamBeginCapture) F(cudaStreamEndCapture) \
     F(cudaGraphInstantiate) F(cudaGraphLaunch) F(cudaGraphDestroy) F(cudaGraphExecDestroy)
 /* clang-format on */
@@ -70,7 +70,6 @@ FAKE_CALLS(FAKE_DECLARE)
 #define cudaStreamDestroy fake_cudaStreamDestroy
 #define cudaStreamSynchronize fake_cudaStreamSynchronize
 #define cudaStreamWaitEvent fake_cudaStreamWaitEvent
-#define cudaEventCreate fake_cudaEventCreate
 #define cudaEventCreateWithFlags fake_cudaEventCreateWithFlags
 #define cudaEventDestroy fake_cudaEventDestroy
 #define cudaEventRecord fake_cudaEventRecord

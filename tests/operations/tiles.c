@@ -149,7 +149,7 @@ static bool same_bits(const twins *a, const twins *b)
 static void poison(vt_backend *b)
 {
     vt_cpu_state *state = b->state;
-    memset(state->scratch.memory, 0xff, (size_t)state->threads * state->scratch_bytes);
+    memset(state->scratch.memory, 0xff, state->scratch.bytes);
     memset(state->shared.memory, 0xff, state->shared.bytes);
 }
 

@@ -124,7 +124,7 @@ TEST(dates_that_are_not_proven_and_dates_of_their_own)
     vt_index_close(&index);
 }
 
-/* A file is cut where a time is more than two minutes from a step after the one before. */
+/* A file is cut where a time is more than two minutes from a step after the one before, or not in the next month. */
 TEST(gaps_within_a_file)
 {
     int64_t dates[7] = {0, 360, 721, 1079, 1443, 1803, 2523};
@@ -137,6 +137,12 @@ TEST(gaps_within_a_file)
     for (int i = 0; i < 3; i++)
         EXPECT(index.pieces[i].first_time == first[i] && index.pieces[i].times == first[i + 1] - first[i] &&
                index.pieces[i].date.minutes == dates[first[i]]);
+    vt_index_close(&index);
+    int64_t months[4] = {0, 44640, 84960, 172800}; /* the first of January, February, March and May */
+    const vt_set_file lacks_april = {
+        .times = 4, .dated = true, .begin = {VT_CALENDAR_NO_LEAP, 0}, .dates = months, .step = VT_A_MONTH};
+    index = (vt_fields_index){.rule = {0, 1, 1, VT_UNSET_INTEGER, false}, .step = VT_A_MONTH};
+    EXPECT(vt_index_add_file(&index, &lacks_april) == 2 && index.pieces[0].times == 3);
     vt_index_close(&index);
 }
 

@@ -136,16 +136,14 @@ bool vt_cpu_scratch_reserve(vt_backend *backend, size_t bytes)
 {
     vt_cpu_state *state = backend->state;
     const size_t pages = (bytes + 4095) / 4096 * 4096;
-    if (bytes <= state->scratch_bytes) return true;
-    const bool grown = grow(backend, pages * (size_t)state->threads, &state->scratch) != NULL;
-    state->scratch_bytes = grown ? pages : 0;
-    return grown;
+    return bytes == 0 || grow(backend, pages * (size_t)state->threads, &state->scratch) != NULL;
 }
 
 void *vt_cpu_scratch(vt_backend *backend)
 {
     vt_cpu_state *state = backend->state;
-    return (char *)state->scratch.memory + (size_t)omp_get_thread_num() * state->scratch_bytes;
+    const size_t each = state->scratch.bytes / (size_t)state->threads;
+    return (char *)state->scratch.memory + (size_t)omp_get_thread_num() * each;
 }
 
 static vt_status cpu_check(vt_backend *backend)
@@ -275,7 +273,7 @@ static bool pairs_pay(vt_backend *backend, const vector_choice *pairs)
     return best[1] > 1.3 * best[0];
 }
 
-/* NULL: this processor, or this build, has not what is asked for. */
+/* NULL: this processor or this build lacks what is asked for. */
 static const vector_choice *choose_vectors(vt_backend *backend, vt_cpu_isa isa)
 {
     const bool is_auto = isa == VT_ISA_AUTO;

@@ -50,8 +50,9 @@ void vt_rossby_profiles(int degree, int order, double latitude, double profiles[
 
 double vt_rossby_phase(const vt_rossby_wave *wave, double zonal_speed, double seconds)
 {
+    /* the wave's angular speed, 1/s; eastward is positive */
     const double speed = zonal_speed - 2 * (VT_EARTH_ROTATION + zonal_speed) / (wave->degree * (wave->degree + 1.0));
-    return wave->phase + wave->order * speed * seconds; /* 1/s; eastward is positive */
+    return wave->phase + wave->order * speed * seconds;
 }
 
 double vt_rossby_amplitude(const vt_rossby_wave *wave, double seconds)

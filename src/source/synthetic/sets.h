@@ -13,11 +13,11 @@ typedef struct {
     const char *directory;
     uint64_t seed;
     bool force; /* replace files that are there */
-    /* After each file, which holds so many of something; 0: that isn't said. NULL: nothing is said. */
+    /* Called after each file: it holds `count` of `what` (0: not told), and took so many seconds. May be NULL. */
     void (*report)(const char *path, int64_t count, const char *what, double bytes, double seconds);
 } vt_synthetic_output;
 
-/* begin: by vt_clock_seconds. */
+/* Calls output->report, if there is one, for a file that was begun at `begin` (vt_clock_seconds). */
 void vt_synthetic_report(const vt_synthetic_output *output, const char *path, int64_t count, const char *what,
                          double bytes, double begin);
 
@@ -91,7 +91,7 @@ int vt_text_language_next(const vt_text_language *language, int last_but_one, in
 /* The probability of a word behind two others. */
 double vt_text_language_probability(const vt_text_language *language, int last_but_one, int last, int word);
 
-/* Writes train.txt of so many words, valid.txt and test.txt of a tenth each, and entropy.txt. */
+/* Writes train.txt of `tokens` words, valid.txt and test.txt of a tenth each, and entropy.txt. */
 vt_status vt_synthetic_text_write(const vt_synthetic_output *output, int64_t tokens,
                                   vt_text_perplexities *perplexities);
 

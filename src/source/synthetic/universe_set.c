@@ -17,7 +17,7 @@ static const char *const datasets[ARRAYS] = {"Nbody", "Hydro"};
 static const char *const arrays[ARRAYS] = {"data", "label"};
 static const int64_t channels_of[ARRAYS] = {VT_UNIVERSE_NBODY, VT_UNIVERSE_HYDRO};
 
-/* Of array -1, all of them; malloc'd. */
+/* The .npy file of an array; array -1: the .h5 file, which holds all of them. malloc'd. */
 static char *path_of(const vt_universe_options *options, int file, int array)
 {
     if (array < 0) return vt_text_format("%s/%s.h5", options->output.directory, names[file]);

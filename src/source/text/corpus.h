@@ -29,7 +29,7 @@ typedef struct {
     uint64_t vocabulary_key;                            /* of the vocabulary that it was given; 0: none */
     int64_t token_count;                                /* that are kept */
     int64_t unknown;                                    /* words of the text that are not in the vocabulary */
-    int64_t words; /* of the text: token_count without the unknown words that are left out, or the same */
+    int64_t words; /* of the text; token_count is the same, or less by the unknown ones where these are left out */
     int64_t vocabulary_size, vocabulary_bytes;
     uint32_t tokens_checksum, header_checksum; /* of the tokens; of all before */
 } vt_corpus_header;
@@ -37,7 +37,7 @@ typedef struct {
 typedef struct {
     char *path; /* of the text */
     vt_corpus_header head;
-    int file;
+    int file; /* open, with the tokens from VT_CORPUS_HEADER_BYTES on */
     char *file_path;
     int64_t word_count;        /* tokens are less */
     vt_vocabulary *vocabulary; /* of a text that was opened without one: its words, with their counts; else NULL */

@@ -21,7 +21,7 @@ typedef struct {
     int descriptor;      /* of the file */
     int64_t address;     /* where the numbers begin in it */
     vt_store *store;     /* of HDF5 */
-    vt_array *array;     /* its obstacle: why the library has to read it */
+    vt_array *array;     /* of HDF5, too; array->obstacle says why the library has to read it */
     const float *memory; /* the whole array, as the file has it */
     struct vt_shared_box *shared;
 } vt_box;

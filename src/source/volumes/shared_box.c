@@ -90,8 +90,8 @@ vt_status vt_shared_box_open(const char *key, size_t bytes, vt_status (*fill)(vo
             VT_TRY(map_file(box));
             char *filled = box->memory + box->bytes - PAGE;
             if (strncmp(filled, key, PAGE) == 0) break;
-            /* the lock that only one process can have: asking for it gives up the shared one, also in vain, and waiting
-             * for it could take until another process ends, which keeps the shared one */
+            /* asking for the exclusive lock gives up the shared one, even if it is refused. It must not wait: another
+             * process keeps its shared lock until it ends */
             if (flock(box->file, LOCK_EX | LOCK_NB) == 0 && has_its_name(box)) {
                 if (strncmp(filled, key, PAGE) != 0) VT_TRY(fill(box->memory, context));
                 snprintf(filled, PAGE, "%s", key);

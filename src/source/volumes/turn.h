@@ -25,7 +25,7 @@ typedef struct {
     int64_t first_field, fields, field_stride;
 } vt_cube_part;
 
-/* Where field c of the turned cube comes from: field source[c], times sign[c]. */
+/* How a cube is turned: its points by `turn`; field c of the result is field source[c], times sign[c]. */
 enum { VT_CUBE_FIELDS = 64 };
 typedef struct {
     const vt_turn *turn;

@@ -63,10 +63,11 @@ typedef struct {
     double *sums;               /* [leads, channels, cell] */
 } vt_scores;
 
-/* The cells of other scores have `cell` numbers. */
+/* Makes scores whose cells have `cell` numbers, all 0: for vt_scores_open, vt_ensemble_open and vt_spectra_open. */
 vt_scores *vt_scores_make(const vt_scores_options *options, int64_t cell);
 void vt_scores_open(const vt_scores_options *options, vt_scores **scores);
 void vt_scores_close(vt_scores **scores);
+/* The sums of a channel at a lead time, [cell]. */
 double *vt_scores_cell(const vt_scores *scores, int64_t lead, int64_t channel);
 
 /* Fields [channels, height, width] of an initial time and a lead. */

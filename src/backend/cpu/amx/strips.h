@@ -107,7 +107,8 @@ static void multiply_deep(const strip_work *w, int64_t first, int64_t rows, int6
     finish_block(&w->to, sums, width, first, rows, begin * BLOCK, width);
 }
 
-/* The strips on all threads; with few rows the panels are divided among threads, too. bytes: of scratch memory. */
+/* Multiplies the strips on all threads; with few rows the panels are divided among threads, too. bytes: of scratch
+ * memory for each thread. */
 static void run_strips(vt_backend *backend, const strip_work *w, shares strips, size_t bytes,
                        void multiply_one(const strip_work *w, int64_t first, int64_t rows, int64_t begin, int64_t end,
                                          pair *memory))
@@ -129,7 +130,8 @@ static void run_strips(vt_backend *backend, const strip_work *w, shares strips, 
     }
 }
 
-/* Where not even one block of rows would fit the cache: strips of as many rows as whose part in a run, and sums, do. */
+/* Where not even one block of rows fits the cache: strips of as many rows as fit it with their part of one run and
+ * their sums. */
 static void multiply_deep_strips(vt_backend *backend, const strip_work *w)
 {
     const int64_t step = terms_of(w->left.type) * TILE_PAIRS, threads = vt_cpu_threads(backend);

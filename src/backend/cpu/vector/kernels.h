@@ -9,9 +9,9 @@
 /* The name of this file's function for this instruction set. */
 #define VT_KERNEL(name) VT_JOIN(name, VT_ISA)
 
-/* The files whose kernels tiles take over (vector/ and amx/ have one of each name), those that serve operands which
- * tiles do not take, and all others. Each defines its VT_KERNEL(vt_vector_<name>_fill), or vt_tiles_<name>_fill, which
- * fills its part of the table. */
+/* The files whose kernels tiles take over (vector/ and amx/ have one of each name); these and the others that AMX takes
+ * from AVX-512 as they are (make/compile.mk); and the rest. Each defines its VT_KERNEL(vt_vector_<name>_fill), or
+ * vt_tiles_<name>_fill, which fills its part of the table. */
 #define VT_FILES_ON_TILES(file) file(attention_backward) file(attention_forward) file(limits) file(product)
 #define VT_FILES_BESIDE_TILES(file) VT_FILES_ON_TILES(file) file(convolution)
 #define VT_OTHER_FILES(file)                                                                                           \

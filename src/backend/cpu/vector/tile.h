@@ -1,6 +1,6 @@
-/* Small matrix products on packed operands: the building blocks of attention and of the large products. A tile of sums
- * stays in registers along the depth; each sum is added up in the order of the depth, so results do not depend on how
- * the work is divided. */
+/* Small matrix products on packed operands: the building blocks of attention and of the large products, and the
+ * prefetching beside them. A tile of sums stays in registers along the depth; each sum is added up in the order of the
+ * depth, so results do not depend on how the work is divided. */
 #ifndef VT_BACKEND_CPU_VECTOR_TILE_H
 #define VT_BACKEND_CPU_VECTOR_TILE_H
 
