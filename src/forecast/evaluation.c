@@ -58,7 +58,7 @@ static void take_channels(vt_evaluated *e)
     e->variables = vt_allocate((size_t)channels, sizeof *e->variables, "the evaluation");
     for (int64_t c = 0; c < channels; c++) {
         e->names[c] = vt_text_copy(vt_scores_channel_name(vt_dataset_channel_names(e->dataset), c, buffer));
-        e->variables[c] = vt_variable_described(e->names[c], vt_dataset_meaning(e->dataset, c));
+        e->variables[c] = vt_variable_described(e->names[c], vt_fields_about_meaning(vt_dataset_about(e->dataset), c));
     }
 }
 

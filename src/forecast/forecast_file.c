@@ -307,7 +307,7 @@ static vt_status create_variable(vt_forecast_file *file, const contents *c, int6
     char *name = vt_forecast_file_variable(channel, number, suffixes[kind]);
     char *std = vt_forecast_file_variable(channel, number, suffixes[STDS]);
     vt_variable meaning = vt_variable_described(channel != NULL && channel[0] != '\0' ? channel : own,
-                                                vt_dataset_meaning(c->dataset, number));
+                                                vt_fields_about_meaning(vt_dataset_about(c->dataset), number));
     char *long_name = vt_text_format("%s%s", meaning.long_name, ends[kind]);
     char *standard_name = vt_text_format("%s%s", meaning.standard_name != NULL ? meaning.standard_name : "",
                                          kind == STDS ? " standard_error" : "");

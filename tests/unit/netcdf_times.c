@@ -127,7 +127,8 @@ TEST(netcdf_words_with_blanks)
     H5Fclose(file);
     vt_dataset *dataset = test_nc_open_set("t");
     EXPECT_DATE(dataset, 2, "2012-03-01 00:00");
-    EXPECT(strcmp(vt_dataset_meaning(dataset, 0)->units, "K") == 0, "'%s'", vt_dataset_meaning(dataset, 0)->units);
+    EXPECT(strcmp(vt_fields_about_meaning(vt_dataset_about(dataset), 0)->units, "K") == 0, "'%s'",
+           vt_fields_about_meaning(vt_dataset_about(dataset), 0)->units);
     vt_dataset_close(&dataset);
     vt_fields_file *opened = test_nc_open("x_2012.nc", NULL);
     EXPECT(opened->about->turned && opened->about->latitudes != NULL && opened->about->latitudes[0] == 20);

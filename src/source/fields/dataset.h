@@ -144,9 +144,6 @@ bool vt_dataset_step_is_assumed(const vt_dataset *dataset);
 /* What weighs the rows of RMSE if it isn't the latitudes of the files; else NULL. */
 const char *vt_dataset_assumed_weights(const vt_dataset *dataset);
 
-/* How the files describe a channel; "" for what they don't say. */
-const vt_channel_meaning *vt_dataset_meaning(const vt_dataset *dataset, int64_t channel);
-
 /* Logs when the samples are and how their rows are weighed, and what of it is assumed; warns where a set is not what is
  * expected: times that aren't 6 hours apart, a coordinate that can't be read. */
 void vt_dataset_log_coordinates(const vt_dataset *dataset);

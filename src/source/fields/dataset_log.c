@@ -111,11 +111,6 @@ void vt_dataset_log_coordinates(const vt_dataset *dataset)
         vt_log_info("grid: latitudes are those of a rotated pole; by them RMSE weighs the rows");
 }
 
-const vt_channel_meaning *vt_dataset_meaning(const vt_dataset *dataset, int64_t channel)
-{
-    return vt_fields_about_meaning(dataset->about, channel);
-}
-
 /* ---- times ---- */
 
 static void warn_of_short_files(const vt_dataset *dataset)

@@ -25,8 +25,8 @@ static void convert(vt_backend *backend, vt_matrix from, vt_matrix to)
     vt_half_convert(from, to);
 }
 
-/* Beside tiles, which take over products and attention, these serve only operands that tiles do not take. They are not
- * compiled again for AMX: AVX-512's do the same. */
+/* Beside tiles, products and attention serve only operands that tiles do not take, and convolutions only lay out what
+ * products take. They are not compiled again for AMX: AVX-512's do the same. */
 #if defined(__AVX512BF16__)
 #define BESIDE_TILES(name) VT_JOIN(name, avx512)
 #define DECLARE(name) void vt_vector_##name##_fill_avx512(vt_backend *backend);
