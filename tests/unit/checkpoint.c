@@ -16,7 +16,7 @@
 #include "storage/safetensors.h"
 #include "test.h"
 
-enum { BATCH = 4, PLANE = 8 * 12 };
+enum { BATCH = 4, SAMPLES = 2 * BATCH, PLANE = 8 * 12 }; /* SAMPLES: of an epoch */
 
 typedef struct {
     rig rig;
@@ -44,6 +44,7 @@ static void open_model(model *m, const char *name, const char *value)
     fill_random(m->input, BATCH * 2 * PLANE, 1, 3);
     fill_random(m->target, BATCH * 2 * PLANE, 2, 3);
     m->subject = vt_trainer_subject(m->rig.trainer);
+    m->subject.training_samples = SAMPLES;
     name_channels(m, channel_names, 2);
 }
 
@@ -72,9 +73,10 @@ static const vt_run_progress somewhere = {
     .step = 3,
     .epoch = 1,
     .epoch_steps = 2,
-    .epoch_samples = 8,
+    .epoch_samples = SAMPLES,
     .restart_step = 2,
     .batch = 4, /* the configuration's */
+    .training_samples = SAMPLES,
     .unlogged = {.steps = 3, .samples = 12, .updates = 2, .seconds = 0.25, .loss = 1.0 / 7, .waited = 0.125},
     .epoch_loss = 1.0 / 3,
     .epoch_seconds = 1e-9,
