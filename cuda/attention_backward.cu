@@ -3,25 +3,6 @@
  * result has the same bits every time. */
 #include "attention_parts.h"
 
-/* Rows are keys key and key + 8; columns are queries query + 8 * n and query + 8 * n + 1. */
-template <int TILES>
-__device__ static inline uint32_t kept_of_keys(const attention_arguments &a, const head_place &h, int64_t query,
-                                               int64_t key)
-{
-    uint32_t kept = 0;
-#pragma unroll 1
-    for (int n = 0; n < TILES; n++) {
-#pragma unroll 1
-        for (int i = 0; i < 4; i++) {
-            uint32_t row = (uint32_t)(a.shape.first_query + query) + 8 * (uint32_t)n + i % 2;
-            uint32_t column = (uint32_t)(a.shape.first_key + key) + i / 2 * 8;
-            vt_random_block block = vt_dropout_block(&h.dropout, h.dropout.first_sample, row, column / 4);
-            kept |= (uint32_t)is_kept(h, block, column) << (4 * n + i);
-        }
-    }
-    return kept;
-}
-
 /* delta [batch, heads, queries] = sum of out * dout over the head's columns. */
 VT_KERNEL void delta_kernel(attention_arguments a)
 {
@@ -82,14 +63,14 @@ VT_KERNEL void __launch_bounds__(THREADS, MOST <= 4 && !DROPS ? 4 : 0) query_gra
         float scores[TILES][4] = {}, gradients[TILES][4] = {};
         vt_scores<TILES>(queries + 16 * warp * stride, keys, depth, stride, a.exact, scores);
         vt_scores<TILES>(dout + 16 * warp * stride, values, depth, stride, a.exact, gradients);
-        uint32_t kept = 0;
+        uint32_t drawn[TILES / 2] = {};
         int seen[2];
-        if (DROPS) kept = kept_of_queries<TILES>(a, h, query, key + lane % 4 * 2);
+        if (DROPS) vt_fetch_drawn_of_queries(h.drawn, (int)query, (int)key, drawn);
         find_seen<TILES>(a, query, key, seen);
 #pragma unroll
         for (int n = 0; n < TILES; n++) {
             for (int i = 0; i < 4; i++) {
-                float keep = DROPS ? keep_of(h, kept, n, i) : 1.0f;
+                float keep = DROPS ? vt_keep_of_queries(drawn, 4 * n + i, a.keep) : 1.0f;
                 backward_one(8 * n + i % 2 < seen[i / 2], a.scale, log_sum[i / 2], delta[i / 2], keep, &scores[n][i],
                              &gradients[n][i]);
             }
@@ -149,15 +130,15 @@ VT_KERNEL void __launch_bounds__(THREADS) key_gradient_kernel(attention_argument
         float scores[TILES][4] = {}, gradients[TILES][4] = {};
         vt_scores<TILES>(keys + 16 * warp * stride, queries, depth, stride, a.exact, scores);
         vt_scores<TILES>(values + 16 * warp * stride, dout, depth, stride, a.exact, gradients);
-        uint32_t kept = 0;
+        uint32_t drawn[TILES] = {};
         int blind[2], last = (int)min(a.shape.queries - query, (int64_t)(8 * TILES)) - lane % 4 * 2;
-        if (DROPS) kept = kept_of_keys<TILES>(a, h, query + lane % 4 * 2, key);
+        if (DROPS) vt_fetch_drawn_of_keys(h.drawn, (int)query + lane % 4 * 2, (int)first + 16 * warp, drawn);
         find_blind<TILES>(a, query, key, blind);
 #pragma unroll
         for (int n = 0; n < TILES; n++) {
             for (int i = 0; i < 4; i++) {
                 int own = 8 * n + i % 2, column = own + lane % 4 * 2;
-                float keep = DROPS ? keep_of(h, kept, n, i) : 1.0f;
+                float keep = DROPS ? vt_keep_of_keys(drawn, 4 * n + i, a.keep) : 1.0f;
                 backward_one(own >= blind[i / 2] && own < last, a.scale, log_sums[column], deltas[column], keep,
                              &scores[n][i], &gradients[n][i]);
             }

@@ -1,7 +1,6 @@
 /* Whose attention runs: the engines that can compute a shape are timed once, and the choice is kept
  * (backend/choices.h). With `deterministic` nothing is timed: wgmma's kernels run where they can, then cuDNN where its
- * bits are the same every time. Dropout always uses our kernels for every GPU, because their random numbers are the
- * CPU's. */
+ * bits are the same every time. Dropout never uses cuDNN, whose random numbers are not the CPU's. */
 #include "attention_choice.h"
 
 #include <stdio.h>
@@ -240,11 +239,15 @@ static shape_choice *find_shape(struct vt_attention_choices *choices, const vt_a
 {
     const vt_attention_shape *s = c->shape;
     const vt_type result = c->pass == VT_FUSED_FORWARD ? c->out.type : c->dq.type;
-    const vt_fused_shape shape = {s->batch,      s->heads,       s->head_dim,  s->queries,
-                                  s->keys,       c->q.stride,    c->k.stride,  c->v.stride,
-                                  c->out.stride, c->dout.stride, c->dq.stride, c->dk.stride,
-                                  c->dv.stride,  c->pass,        c->q.type,    vt_attention_is_masked(s),
-                                  result};
+    const vt_fused_shape shape = {s->batch,      s->heads,
+                                  s->head_dim,   s->queries,
+                                  s->keys,       c->q.stride,
+                                  c->k.stride,   c->v.stride,
+                                  c->out.stride, c->dout.stride,
+                                  c->dq.stride,  c->dk.stride,
+                                  c->dv.stride,  c->pass,
+                                  c->q.type,     vt_attention_is_masked(s),
+                                  result,        s->dropout.rate > 0};
     for (size_t i = 0; i < choices->count; i++)
         if (memcmp(&choices->all[i]->shape, &shape, sizeof shape) == 0) return choices->all[i];
     vt_cuda_state *state = c->backend->state;

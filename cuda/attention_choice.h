@@ -29,6 +29,7 @@ typedef struct {
     int64_t type;   /* vt_type */
     int64_t causal; /* query i sees the keys up to i */
     int64_t result; /* vt_type of out, or of dq, dk and dv */
+    int64_t drops;  /* with dropout */
 } vt_fused_shape;
 
 /* The operands of one call; forward has those of backward with data NULL. */

@@ -2,6 +2,8 @@
  * 64 queries and loops over the keys. Head sizes up to 128, in steps of 8 that need no padding. */
 #include "attention_parts.h"
 
+#include "backend/dropout.h"
+
 __device__ static inline float quad_max(float value)
 {
     value = fmaxf(value, __shfl_xor_sync(0xffffffffu, value, 1));
@@ -46,7 +48,7 @@ __device__ static inline void soften(const int seen[2], float exponent, float ma
     }
 }
 
-/* As many blocks on a multiprocessor as fit; random numbers take more registers. 0: ptxas chooses. */
+/* As many blocks on a multiprocessor as fit. 0: ptxas chooses. */
 template <typename number> static constexpr int forward_blocks(int most, bool drops)
 {
     return drops ? 0 : sizeof(number) == 2 ? (most <= 4 ? 5 : 0) : most <= 8 ? 5 : 4;
@@ -80,10 +82,11 @@ VT_KERNEL void __launch_bounds__(THREADS, forward_blocks<number>(MOST, DROPS)) f
         for (int n = 0; n < MOST; n++)
             for (int i = 0; i < 4; i++) sums[n][i] *= rescale[i / 2];
         if (DROPS) {
-            uint32_t kept = kept_of_queries<TILES>(a, h, query, key + lane % 4 * 2);
+            uint32_t drawn[TILES / 2] = {};
+            vt_fetch_drawn_of_queries(h.drawn, (int)query, (int)key, drawn);
 #pragma unroll
             for (int n = 0; n < TILES; n++)
-                for (int i = 0; i < 4; i++) scores[n][i] *= keep_of(h, kept, n, i);
+                for (int i = 0; i < 4; i++) scores[n][i] *= vt_keep_of_queries(drawn, 4 * n + i, a.keep);
         }
         vt_accumulate<TILES, MOST>(scores, values, columns, stride, a.exact, sums);
         __syncthreads();
@@ -114,6 +117,41 @@ static void attention_forward(vt_backend *backend, const vt_attention_shape *sha
     attention_arguments a = arguments_of(backend, shape, q, k, v, out);
     a.log_sum = log_sum;
     BY_SIZE(launch_forward, backend, a);
+}
+
+/* A block draws for all queries and 16 keys at a time. (Behind the last head's, too: what is read should have been
+ * written.) */
+VT_KERNEL void draw_kernel(vt_attention_shape shape, int64_t count, uint16_t *drawn)
+{
+    const int64_t stride = vt_attention_drawn_stride(shape.queries), chunks = (shape.keys + 15) / 16;
+    int64_t unit, chunk;
+    for (int64_t row = blockIdx.x; row * stride < count; row += gridDim.x) {
+        vt_split(row, chunks, &unit, &chunk);
+        vt_dropout dropout = shape.dropout;
+        dropout.site = VT_SITE_ATTENTION + (uint32_t)(shape.first_head + unit % shape.heads);
+        const uint32_t sample = dropout.first_sample + (uint32_t)(unit / shape.heads);
+        const uint32_t column = (uint32_t)(shape.first_key + 16 * chunk), ahead = column % 4;
+        for (int64_t query = threadIdx.x; query < stride && row * stride + query < count; query += blockDim.x) {
+            uint32_t kept = 0;
+#pragma unroll
+            for (uint32_t quad = 0; quad < 5; quad++) {
+                if (quad == 4 && ahead == 0) break;
+                const vt_random_block block =
+                    vt_dropout_block(&dropout, sample, (uint32_t)(shape.first_query + query), column / 4 + quad);
+#pragma unroll
+                for (uint32_t j = 0; j < 4; j++)
+                    kept |= (uint32_t)(vt_random_uniform(block.word[j]) >= dropout.rate) << (4 * quad + j);
+            }
+            drawn[row * stride + query] = (uint16_t)(kept >> ahead);
+        }
+    }
+}
+
+static void attention_draw(vt_backend *backend, const vt_attention_shape *shape, uint16_t *drawn)
+{
+    const int64_t count = vt_attention_drawn_count(shape), stride = vt_attention_drawn_stride(shape->queries);
+    VT_LAUNCH(draw_kernel, vt_blocks((count + stride - 1) / stride * VT_BLOCK_THREADS), VT_BLOCK_THREADS, 0, backend,
+              *shape, count, drawn);
 }
 
 /* A thread merges eight columns of one head and query. A second launch writes the row's log_sum, after every thread has
@@ -159,6 +197,8 @@ static void attention_merge(vt_backend *backend, const vt_attention_shape *shape
 
 void VT_CUDA_NAME(attention_forward_fill)(vt_backend *backend)
 {
+    backend->draws_ahead = true;
+    backend->attention_draw = attention_draw;
     backend->attention_forward = attention_forward;
     backend->attention_merge = attention_merge;
 }

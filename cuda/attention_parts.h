@@ -3,8 +3,7 @@
 #define VT_CUDA_ATTENTION_PARTS_H
 
 #include "attention_tiles.h"
-
-#include "backend/dropout.h"
+#include "drawn.h"
 
 enum { WARPS = 4, THREADS = 32 * WARPS, ROWS = 16 * WARPS };
 
@@ -13,13 +12,14 @@ typedef struct {
     vt_matrix q, k, v, out, dout, dq, dk, dv;
     float *log_sum, *delta; /* [batch, heads, queries] */
     float scale;            /* of scores */
+    float keep;             /* what dropout multiplies by */
     bool wide, exact;
 } attention_arguments;
 
 /* The head and the sample of the batch that a block works on. */
 typedef struct {
     int64_t unit, sample, head, column, first_query, last_query, first_key, last_key; /* rows of q and of k, v */
-    vt_dropout dropout;
+    vt_drawn drawn;
 } head_place;
 
 __device__ static inline head_place find_head(const attention_arguments &a, int64_t unit)
@@ -33,9 +33,7 @@ __device__ static inline head_place find_head(const attention_arguments &a, int6
     h.last_query = h.first_query + a.shape.queries;
     h.first_key = h.sample * a.shape.keys;
     h.last_key = h.first_key + a.shape.keys;
-    h.dropout = a.shape.dropout;
-    h.dropout.site = VT_SITE_ATTENTION + (uint32_t)(a.shape.first_head + h.head);
-    h.dropout.first_sample += (uint32_t)h.sample;
+    h.drawn = vt_find_drawn(a.shape.drawn, unit, a.shape.queries, a.shape.keys);
     return h;
 }
 
@@ -61,43 +59,6 @@ __device__ static inline void find_seen(const attention_arguments &a, int64_t qu
         const int64_t all = own < a.shape.queries ? vt_attention_seen(&a.shape, own) - key : 0;
         seen[half] = (int)max(min(all, (int64_t)(8 * TILES)), (int64_t)0) - (int)threadIdx.x % 4 * 2;
     }
-}
-
-/* Which of a thread's weights dropout keeps, as bits: bit 4 * n + i for element i of tile n. Random numbers take many
- * instructions, so these loops are not unrolled over the tiles, as the loops over scores must be. */
-
-__device__ static inline bool is_kept(const head_place &h, const vt_random_block &block, uint32_t column)
-{
-    uint32_t place = column % 4;
-    uint32_t low = place == 0 ? block.word[0] : block.word[1], high = place == 2 ? block.word[2] : block.word[3];
-    return vt_random_uniform(place < 2 ? low : high) >= h.dropout.rate;
-}
-
-/* Rows are queries query and query + 8; columns are keys key + 8 * n and key + 8 * n + 1. */
-template <int TILES>
-__device__ static inline uint32_t kept_of_queries(const attention_arguments &a, const head_place &h, int64_t query,
-                                                  int64_t key)
-{
-    uint32_t kept = 0;
-#pragma unroll 1
-    for (int n = 0; n < TILES; n++) {
-        uint32_t column = (uint32_t)(a.shape.first_key + key) + 8 * (uint32_t)n;
-#pragma unroll 1
-        for (int half = 0; half < 2; half++) {
-            uint32_t row = (uint32_t)(a.shape.first_query + query) + 8 * (uint32_t)half;
-            vt_random_block block = vt_dropout_block(&h.dropout, h.dropout.first_sample, row, column / 4);
-            kept |= (uint32_t)is_kept(h, block, column) << (4 * n + 2 * half);
-            if (column % 4 == 3) block = vt_dropout_block(&h.dropout, h.dropout.first_sample, row, column / 4 + 1);
-            kept |= (uint32_t)is_kept(h, block, column + 1) << (4 * n + 2 * half + 1);
-        }
-    }
-    return kept;
-}
-
-/* The factor of element i of tile n. */
-__device__ static inline float keep_of(const head_place &h, uint32_t kept, int n, int i)
-{
-    return kept >> (4 * n + i) & 1 ? 1.0f / (1.0f - h.dropout.rate) : 0.0f;
 }
 
 static dim3 blocks_of(const attention_arguments *a, int64_t rows)
@@ -147,6 +108,7 @@ static attention_arguments arguments_of(vt_backend *backend, const vt_attention_
     a.shape = *shape;
     a.q = q, a.k = k, a.v = v, a.out = out;
     a.scale = vt_attention_scale(shape);
+    a.keep = 1.0f / (1.0f - shape->dropout.rate);
     a.exact = vt_common(backend)->exact_float32;
     a.wide = shape->head_dim % 8 == 0 && vt_is_wide(q) && vt_is_wide(k) && vt_is_wide(v) && vt_is_wide(out);
     return a;

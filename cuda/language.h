@@ -57,6 +57,15 @@ __device__ static inline uint32_t vt_bits(float value)
     return __float_as_uint(value);
 }
 
+/* Each byte of the result is eight times the top bit of a byte of low (0 … 3) or high (4 … 7). Digit i of `which`, of
+ * four bits, is 8 + the number of that byte, for byte i of the result. */
+__device__ static inline uint32_t vt_spread_signs(uint32_t low, uint32_t high, uint32_t which)
+{
+    uint32_t result;
+    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(result) : "r"(low), "r"(high), "r"(which));
+    return result;
+}
+
 /* Both in one instruction. */
 __device__ static inline uint32_t vt_pack(vt_type type, float low, float high)
 {
@@ -96,6 +105,16 @@ __device__ static inline uint32_t vt_bits(float value)
     uint32_t bits;
     memcpy(&bits, &value, sizeof bits);
     return bits;
+}
+
+__device__ static inline uint32_t vt_spread_signs(uint32_t low, uint32_t high, uint32_t which)
+{
+    uint32_t result = 0;
+    for (int i = 0; i < 4; i++) {
+        const uint32_t byte = which >> 4 * i & 7;
+        if ((byte < 4 ? low : high) >> (byte % 4 * 8 + 7) & 1) result |= 0xffu << 8 * i;
+    }
+    return result;
 }
 
 __device__ static inline uint32_t vt_pack(vt_type type, float low, float high)

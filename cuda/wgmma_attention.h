@@ -1,5 +1,5 @@
-/* Attention on Hopper's warpgroup products (wgmma) and tensor memory accelerator, in bfloat16, without mask and
- * dropout. Results may be float32, as a ring of ranks adds them. They have the same bits every time. */
+/* Attention on Hopper's warpgroup products (wgmma) and tensor memory accelerator, in bfloat16, without mask. Results
+ * may be float32, as a ring of ranks adds them. They have the same bits every time. */
 #ifndef VT_CUDA_WGMMA_ATTENTION_H
 #define VT_CUDA_WGMMA_ATTENTION_H
 
@@ -15,7 +15,7 @@ static inline bool vt_wgmma_attention_fits(const vt_attention_shape *shape, cons
 {
     const int64_t dim = shape->head_dim, most = (int64_t)1 << 30, blocks = (shape->queries + shape->keys) / 64 + 2;
     bool fits = dim == 32 || dim == 48 || dim == 64 || dim == 96 || (dim == 128 && !backward);
-    fits = fits && shape->dropout.rate <= 0 && vt_attention_seen(shape, 0) >= shape->keys;
+    fits = fits && vt_attention_seen(shape, 0) >= shape->keys;
     fits = fits && shape->queries > 0 && shape->keys > 0 && shape->queries < most && shape->keys < most;
     fits = fits && shape->batch * shape->heads > 0 && blocks < most / (shape->batch * shape->heads);
     for (int i = 0; i < (backward ? 8 : 4); i++) { /* as the tensor memory accelerator and pairs of numbers need them */

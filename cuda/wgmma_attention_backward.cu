@@ -39,19 +39,22 @@ VT_INLINE void find_terms(const wgmma_arguments &a, const block_place &p, int qu
     }
 }
 
-/* Gradients of scores, without their scale. */
-template <int KEYS>
-VT_INLINE void find_slopes(const float (&weights)[KEYS / 2], const float (&gradients)[KEYS / 2],
-                           const float (&delta)[2], uint32_t (&slopes)[KEYS / 4])
+/* Gradients of scores, without their scale; `gradients` are those of weights behind dropout. */
+template <int KEYS, bool DROPS>
+VT_INLINE void find_slopes(float keep, const uint32_t (&drawn)[KEYS / 16], const float (&weights)[KEYS / 2],
+                           const float (&gradients)[KEYS / 2], const float (&delta)[2], uint32_t (&slopes)[KEYS / 4])
 {
 #pragma unroll
-    for (int i = 0; i < KEYS / 2; i += 2)
-        slopes[i / 2] = vt_pack(VT_BFLOAT16, weights[i] * (gradients[i] - delta[i / 2 % 2]),
-                                weights[i + 1] * (gradients[i + 1] - delta[i / 2 % 2]));
+    for (int i = 0; i < KEYS / 2; i += 2) {
+        const float first = DROPS ? vt_keep_of_queries(drawn, i, keep) : 1.0f;
+        const float second = DROPS ? vt_keep_of_queries(drawn, i + 1, keep) : 1.0f, own = delta[i / 2 % 2];
+        slopes[i / 2] = vt_pack(VT_BFLOAT16, weights[i] * fmaf(gradients[i], first, -own),
+                                weights[i + 1] * fmaf(gradients[i + 1], second, -own));
+    }
 }
 
-/* keys, values: boxes of KEYS rows of a head. */
-template <int D, int GROUPS, int KEYS, int STAGES>
+/* keys, values: boxes of KEYS rows of a head. DROPS: with dropout. */
+template <int D, int GROUPS, int KEYS, int STAGES, bool DROPS>
 VT_KERNEL void __launch_bounds__(128 * GROUPS + 128, 1)
     wgmma_query_gradient_kernel(const __grid_constant__ vt_box_map keys, const __grid_constant__ vt_box_map values,
                                 const wgmma_arguments a)
@@ -76,7 +79,8 @@ VT_KERNEL void __launch_bounds__(128 * GROUPS + 128, 1)
     const int64_t sample_row = (int64_t)p.sample * a.queries;
     if (warp / 4 >= working) return;
     ring_place<STAGES> at = {0, 0};
-    uint32_t queries[D / 4], dout[D / 4], slopes[KEYS / 4];
+    const vt_drawn all_drawn = vt_find_drawn(a.drawn, p.unit, a.queries, a.keys);
+    uint32_t queries[D / 4], dout[D / 4], slopes[KEYS / 4], drawn[KEYS / 16];
     float scores[KEYS / 2], gradients[KEYS / 2], dq[D / 2], log_sum2[2], delta[2];
 #pragma unroll
     for (int i = 0; i < D / 2; i++) dq[i] = 0;
@@ -99,6 +103,7 @@ VT_KERNEL void __launch_bounds__(128 * GROUPS + 128, 1)
         multiply_rows<D, shape::PANEL_BYTES>(scores, queries, next_keys);
         multiply_rows<D, shape::PANEL_BYTES>(gradients, dout, vt_ahead(next_keys, shape::TILE_BYTES));
         add_product<KEYS>(dq, slopes, keys_before);
+        if (DROPS) vt_fetch_drawn_of_queries(all_drawn, query, tile * KEYS, drawn);
         vt_wgmma_wait<2>(); /* scores */
         vt_pin(scores);
         if (tile == tiles - 1) hide_missing<KEYS>(a.keys - tile * KEYS, scores);
@@ -115,7 +120,7 @@ VT_KERNEL void __launch_bounds__(128 * GROUPS + 128, 1)
         vt_pin(slopes);
         vt_pin(dq);
         if (tile > 0) release(empty + 8 * before);
-        find_slopes<KEYS>(scores, gradients, delta, slopes);
+        find_slopes<KEYS, DROPS>(a.keep, drawn, scores, gradients, delta, slopes);
         vt_pin(slopes);
     }
     vt_wgmma_fence();
@@ -141,10 +146,11 @@ template <int D, int GROUPS, int QUERIES, int STAGES> struct key_shape {
     static_assert((int)SHARED_BYTES <= 227 * 1024, "more shared memory than a block has");
 };
 
-/* Scores become weights; log_sum2, in shared memory, is that of the tile's queries, which are the columns here. */
-template <int QUERIES>
-VT_INLINE void find_weights_of_keys(float factor, const float *log_sum2, float (&scores)[QUERIES / 2],
-                                    uint32_t (&weights)[QUERIES / 4])
+/* Scores become weights; log_sum2, in shared memory, is that of the tile's queries, which are the columns here. Of the
+ * packed weights those that dropout doesn't keep are 0. */
+template <int QUERIES, bool DROPS>
+VT_INLINE void find_weights_of_keys(float factor, const float *log_sum2, const uint32_t (&drawn)[QUERIES / 8],
+                                    float (&scores)[QUERIES / 2], uint32_t (&weights)[QUERIES / 4])
 {
 #pragma unroll
     for (int i = 0; i < QUERIES / 2; i += 2) {
@@ -152,24 +158,28 @@ VT_INLINE void find_weights_of_keys(float factor, const float *log_sum2, float (
         scores[i] = vt_exp2(fmaf(scores[i], factor, -own.x));
         scores[i + 1] = vt_exp2(fmaf(scores[i + 1], factor, -own.y));
         weights[i / 2] = vt_pack(VT_BFLOAT16, scores[i], scores[i + 1]);
+        if (DROPS) weights[i / 2] = vt_keep_pair_of_keys(drawn, i, weights[i / 2]);
     }
 }
 
-template <int QUERIES>
-VT_INLINE void find_slopes_of_keys(const float *delta, const float (&weights)[QUERIES / 2],
-                                   const float (&gradients)[QUERIES / 2], uint32_t (&slopes)[QUERIES / 4])
+template <int QUERIES, bool DROPS>
+VT_INLINE void find_slopes_of_keys(float keep, const uint32_t (&drawn)[QUERIES / 8], const float *delta,
+                                   const float (&weights)[QUERIES / 2], const float (&gradients)[QUERIES / 2],
+                                   uint32_t (&slopes)[QUERIES / 4])
 {
 #pragma unroll
     for (int i = 0; i < QUERIES / 2; i += 2) {
         const float2 own = *(const float2 *)(delta + i / 4 * 8 + threadIdx.x % 4 * 2);
-        slopes[i / 2] =
-            vt_pack(VT_BFLOAT16, weights[i] * (gradients[i] - own.x), weights[i + 1] * (gradients[i + 1] - own.y));
+        const float first = DROPS ? vt_keep_of_keys(drawn, i, keep) : 1.0f;
+        const float second = DROPS ? vt_keep_of_keys(drawn, i + 1, keep) : 1.0f;
+        slopes[i / 2] = vt_pack(VT_BFLOAT16, weights[i] * fmaf(gradients[i], first, -own.x),
+                                weights[i + 1] * fmaf(gradients[i + 1], second, -own.y));
     }
 }
 
 /* queries, dout: boxes of QUERIES rows of a head. Everything is transposed: rows are keys, columns queries. The order
  * of products leaves no more than two blocks of scores and one of their packed numbers alive. */
-template <int D, int GROUPS, int QUERIES, int STAGES>
+template <int D, int GROUPS, int QUERIES, int STAGES, bool DROPS>
 VT_KERNEL void __launch_bounds__(128 * GROUPS + 128, 1)
     wgmma_key_gradient_kernel(const __grid_constant__ vt_box_map queries, const __grid_constant__ vt_box_map dout,
                               const wgmma_arguments a)
@@ -196,7 +206,8 @@ VT_KERNEL void __launch_bounds__(128 * GROUPS + 128, 1)
     if (warp / 4 >= working) return;
     ring_place<STAGES> at = {0, 0};
     float scores[QUERIES / 2], gradients[QUERIES / 2], dk[D / 2], dv[D / 2];
-    uint32_t keys[D / 4], values[D / 4], weights[QUERIES / 4], slopes[QUERIES / 4];
+    const vt_drawn all_drawn = vt_find_drawn(a.drawn, p.unit, a.queries, a.keys);
+    uint32_t keys[D / 4], values[D / 4], weights[QUERIES / 4], slopes[QUERIES / 4], drawn[QUERIES / 8];
 #pragma unroll
     for (int i = 0; i < D / 2; i++) dk[i] = dv[i] = 0;
     load_fragments<D>(a.k, sample_row, key, a.keys, p.head * D, keys);
@@ -210,6 +221,7 @@ VT_KERNEL void __launch_bounds__(128 * GROUPS + 128, 1)
     for (int tile = 0; tile < tiles; tile++) {
         const int offset = at.stage * shape::STAGE_BYTES;
         const float *terms = (const float *)(shared + offset + 2 * shape::TILE_BYTES);
+        if (DROPS) vt_fetch_drawn_of_keys(all_drawn, tile * QUERIES + threadIdx.x % 4 * 2, p.first + 16 * warp, drawn);
         vt_barrier_wait(full + 8 * at.stage, at.parity);
         vt_wgmma_fence();
         multiply_rows<D, shape::PANEL_BYTES>(scores, keys, vt_ahead(as_columns, offset));
@@ -221,13 +233,13 @@ VT_KERNEL void __launch_bounds__(128 * GROUPS + 128, 1)
         multiply_rows<D, shape::PANEL_BYTES>(gradients, values, vt_ahead(as_columns, offset + shape::TILE_BYTES));
         vt_wgmma_wait<1>(); /* scores */
         vt_pin(scores);
-        find_weights_of_keys<QUERIES>(factor, terms, scores, weights);
+        find_weights_of_keys<QUERIES, DROPS>(factor, terms, drawn, scores, weights);
         vt_pin(weights);
         vt_wgmma_fence();
         add_product<QUERIES>(dv, weights, vt_ahead(as_rows, offset + shape::TILE_BYTES));
         vt_wgmma_wait<1>(); /* gradients of weights */
         vt_pin(gradients);
-        find_slopes_of_keys<QUERIES>(terms + QUERIES, scores, gradients, slopes);
+        find_slopes_of_keys<QUERIES, DROPS>(a.keep, drawn, terms + QUERIES, scores, gradients, slopes);
         vt_pin(slopes);
         vt_wgmma_fence();
         add_product<QUERIES>(dk, slopes, vt_ahead(as_rows, offset));
@@ -236,7 +248,7 @@ VT_KERNEL void __launch_bounds__(128 * GROUPS + 128, 1)
     vt_wgmma_wait<0>();
     vt_pin(dk);
     vt_pin(dv);
-    const float of_keys[2] = {a.scale, a.scale}, of_values[2] = {1, 1};
+    const float of_keys[2] = {a.scale, a.scale}, of_values[2] = {a.keep, a.keep};
     store_fragments<D>(a.dk, sample_row, key, a.keys, p.head * D, of_keys, dk);
     store_fragments<D>(a.dv, sample_row, key, a.keys, p.head * D, of_values, dv);
 }
@@ -244,8 +256,8 @@ VT_KERNEL void __launch_bounds__(128 * GROUPS + 128, 1)
 /* ---- both ---- */
 
 /* The number of warpgroups and the rows of a tile: of keys for dq, of queries for dk and dv. */
-template <int D, int QUERY_GROUPS, int KEYS, int KEY_GROUPS, int QUERIES, int STAGES>
-static bool launch_backward(vt_backend *backend, wgmma_arguments a, int64_t batch)
+template <int D, int QUERY_GROUPS, int KEYS, int KEY_GROUPS, int QUERIES, int STAGES, bool DROPS>
+static bool launch(vt_backend *backend, wgmma_arguments a, int64_t batch)
 {
     typedef query_shape<D, QUERY_GROUPS, KEYS, STAGES> of_queries;
     typedef key_shape<D, KEY_GROUPS, QUERIES, STAGES> of_keys;
@@ -259,13 +271,20 @@ static bool launch_backward(vt_backend *backend, wgmma_arguments a, int64_t batc
     a.log_sum2 = (float *)vt_common(backend)->workspace(backend, (size_t)terms * 2 * sizeof(float));
     if (a.log_sum2 == NULL) return false;
     a.delta = a.log_sum2 + terms; /* at a multiple of 16 bytes, as copies need it: QUERIES is a multiple of 16 */
-    VT_LAUNCH((wgmma_query_gradient_kernel<D, QUERY_GROUPS, KEYS, STAGES>),
+    VT_LAUNCH((wgmma_query_gradient_kernel<D, QUERY_GROUPS, KEYS, STAGES, DROPS>),
               (unsigned)blocks_of(batch, a.heads, a.queries, 64 * QUERY_GROUPS), of_queries::THREADS,
               of_queries::SHARED_BYTES, backend, keys, values, a);
-    VT_LAUNCH((wgmma_key_gradient_kernel<D, KEY_GROUPS, QUERIES, STAGES>),
+    VT_LAUNCH((wgmma_key_gradient_kernel<D, KEY_GROUPS, QUERIES, STAGES, DROPS>),
               (unsigned)blocks_of(batch, a.heads, a.keys, 64 * KEY_GROUPS), of_keys::THREADS, of_keys::SHARED_BYTES,
               backend, queries, dout, a);
     return true;
+}
+
+template <int D, int QUERY_GROUPS, int KEYS, int KEY_GROUPS, int QUERIES, int STAGES>
+static bool launch_backward(vt_backend *backend, const wgmma_arguments &a, int64_t batch)
+{
+    return a.drawn != NULL ? launch<D, QUERY_GROUPS, KEYS, KEY_GROUPS, QUERIES, STAGES, true>(backend, a, batch)
+                           : launch<D, QUERY_GROUPS, KEYS, KEY_GROUPS, QUERIES, STAGES, false>(backend, a, batch);
 }
 
 /* Tiles as large as registers (no spills) and shared memory permit; at 48 columns the fastest of several on an H100. */

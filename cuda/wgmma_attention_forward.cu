@@ -22,11 +22,13 @@ template <int KEYS> VT_INLINE void find_largest(const float (&scores)[KEYS / 2],
     }
 }
 
-/* Scores become weights relative to `largest`. That may be up to 2^8 too small: only when a row's largest score grows
- * by more are its sums scaled again, which after the first tiles hardly happens, so the warp may branch. */
-template <int KEYS, int COUNT>
-VT_INLINE void soften(float factor, const float (&found)[2], const float (&scores)[KEYS / 2], float (&largest)[2],
-                      float (&sum)[2], float (&out)[COUNT], uint32_t (&weights)[KEYS / 4])
+/* Scores become weights relative to `largest`, of which those that dropout doesn't keep are 0. `largest` may be up to
+ * 2^8 too small: only when a row's largest score grows by more are its sums scaled again, which after the first tiles
+ * hardly happens, so the warp may branch. */
+template <int KEYS, bool DROPS, int COUNT>
+VT_INLINE void soften(float factor, const float (&found)[2], const uint32_t (&drawn)[KEYS / 16],
+                      const float (&scores)[KEYS / 2], float (&largest)[2], float (&sum)[2], float (&out)[COUNT],
+                      uint32_t (&weights)[KEYS / 4])
 {
     const bool grows = (found[0] - largest[0]) * factor > 8.0f || (found[1] - largest[1]) * factor > 8.0f;
     if (__any_sync(0xffffffffu, grows)) {
@@ -52,6 +54,7 @@ VT_INLINE void soften(float factor, const float (&found)[2], const float (&score
         sum[half] += a;
         sum[half] += b;
         weights[i / 2] = vt_pack(VT_BFLOAT16, a, b);
+        if (DROPS) weights[i / 2] = vt_keep_pair_of_queries(drawn, i, weights[i / 2]);
     }
 }
 
@@ -65,15 +68,15 @@ VT_INLINE void store_out(const wgmma_arguments &a, const block_place &p, int que
     for (int half = 0; half < 2; half++) {
         sum[half] += __shfl_xor_sync(0xffffffffu, sum[half], 1);
         sum[half] += __shfl_xor_sync(0xffffffffu, sum[half], 2);
-        share[half] = 1.0f / sum[half];
+        share[half] = a.keep / sum[half];
         if (threadIdx.x % 4 == 0 && query + 8 * half < a.queries)
             a.log_sum[p.unit * a.queries + query + 8 * half] = largest[half] * a.scale + logf(sum[half]);
     }
     store_fragments<D>(a.out, (int64_t)p.sample * a.queries, query, a.queries, p.head * D, share, out);
 }
 
-/* keys, values: boxes of KEYS rows of a head. */
-template <int D, int GROUPS, int KEYS, int STAGES>
+/* keys, values: boxes of KEYS rows of a head. DROPS: with dropout. */
+template <int D, int GROUPS, int KEYS, int STAGES, bool DROPS>
 VT_KERNEL void __launch_bounds__(128 * GROUPS + 128, 1)
     wgmma_forward_kernel(const __grid_constant__ vt_box_map keys, const __grid_constant__ vt_box_map values,
                          const wgmma_arguments a)
@@ -98,7 +101,8 @@ VT_KERNEL void __launch_bounds__(128 * GROUPS + 128, 1)
     const int query = p.first + warp * 16 + (int)threadIdx.x % 32 / 4; /* and query + 8 */
     if (warp / 4 >= working) return;
     ring_place<STAGES> at = {0, 0};
-    uint32_t queries[D / 4], weights[KEYS / 4];
+    const vt_drawn all_drawn = vt_find_drawn(a.drawn, p.unit, a.queries, a.keys);
+    uint32_t queries[D / 4], weights[KEYS / 4], drawn[KEYS / 16];
     float scores[KEYS / 2], out[D / 2], largest[2] = {-INFINITY, -INFINITY}, sum[2] = {};
 #pragma unroll
     for (int i = 0; i < D / 2; i++) out[i] = 0;
@@ -119,6 +123,7 @@ VT_KERNEL void __launch_bounds__(128 * GROUPS + 128, 1)
         vt_wgmma_fence();
         multiply_rows<D, shape::PANEL_BYTES>(scores, queries, next_keys);
         add_product<KEYS>(out, weights, values_before);
+        if (DROPS) vt_fetch_drawn_of_queries(all_drawn, query, tile * KEYS, drawn);
         vt_wgmma_wait<1>(); /* scores */
         vt_pin(scores);
         if (tile == tiles - 1) hide_missing<KEYS>(a.keys - tile * KEYS, scores);
@@ -132,7 +137,7 @@ VT_KERNEL void __launch_bounds__(128 * GROUPS + 128, 1)
         vt_pin(weights);
         vt_pin(out);
         if (tile > 0) release(empty + 8 * before);
-        soften<KEYS>(factor, found, scores, largest, sum, out, weights);
+        soften<KEYS, DROPS>(factor, found, drawn, scores, largest, sum, out, weights);
         vt_pin(weights);
         vt_pin(out);
     }
@@ -143,17 +148,24 @@ VT_KERNEL void __launch_bounds__(128 * GROUPS + 128, 1)
     store_out<D>(a, p, query, largest, sum, out);
 }
 
-template <int D, int GROUPS, int KEYS, int STAGES>
-static bool launch_forward(vt_backend *backend, const wgmma_arguments &a, int64_t batch)
+template <int D, int GROUPS, int KEYS, int STAGES, bool DROPS>
+static bool launch(vt_backend *backend, const wgmma_arguments &a, int64_t batch)
 {
     typedef query_shape<D, GROUPS, KEYS, STAGES> shape;
     vt_box_map keys, values;
     if (!vt_map_boxes(&keys, a.k, batch, a.keys, KEYS, D) || !vt_map_boxes(&values, a.v, batch, a.keys, KEYS, D))
         return false;
-    VT_LAUNCH((wgmma_forward_kernel<D, GROUPS, KEYS, STAGES>),
+    VT_LAUNCH((wgmma_forward_kernel<D, GROUPS, KEYS, STAGES, DROPS>),
               (unsigned)blocks_of(batch, a.heads, a.queries, 64 * GROUPS), shape::THREADS, shape::SHARED_BYTES, backend,
               keys, values, a);
     return true;
+}
+
+template <int D, int GROUPS, int KEYS, int STAGES>
+static bool launch_forward(vt_backend *backend, const wgmma_arguments &a, int64_t batch)
+{
+    return a.drawn != NULL ? launch<D, GROUPS, KEYS, STAGES, true>(backend, a, batch)
+                           : launch<D, GROUPS, KEYS, STAGES, false>(backend, a, batch);
 }
 
 /* Tiles as large as registers (no spills) and shared memory permit; at 48 columns the fastest of several on an H100. */

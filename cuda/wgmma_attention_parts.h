@@ -7,6 +7,7 @@
 
 #include "wgmma.h"
 
+#include "drawn.h"
 #include "elements.h"
 #include "wgmma_attention.h"
 
@@ -14,6 +15,8 @@ typedef struct {
     int queries, keys, heads;
     int padded; /* queries up to a multiple of the tiles in which backward reads log_sum2 and delta */
     float scale;
+    const uint16_t *drawn; /* of dropout; NULL: there is none */
+    float keep;            /* what dropout multiplies by, or 1 */
     vt_matrix q, k, v, out, dout, dq, dk, dv;
     float *log_sum; /* [batch, heads, queries] */
     /* [batch, heads, padded]: log_sum in units of exp2, and the sum of out * dout. Padding has infinity and 0, which
@@ -202,6 +205,8 @@ static inline wgmma_arguments arguments_of(const vt_attention_shape *shape, vt_m
     wgmma_arguments a = {};
     a.queries = (int)shape->queries, a.keys = (int)shape->keys, a.heads = (int)shape->heads;
     a.scale = vt_attention_scale(shape);
+    a.drawn = shape->dropout.rate > 0 ? shape->drawn : NULL;
+    a.keep = 1.0f / (1.0f - shape->dropout.rate);
     a.q = q, a.k = k, a.v = v, a.out = out, a.log_sum = log_sum;
     return a;
 }

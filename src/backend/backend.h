@@ -133,7 +133,21 @@ typedef struct {
     int64_t first_head, first_query, first_key; /* of the whole attention's */
     bool causal, unscaled;
     vt_dropout dropout;
+    const uint16_t *drawn; /* of dropout, where the back end `draws_ahead`: what attention_draw made */
 } vt_attention_shape;
+
+/* Which weights dropout keeps, as bits: [batch, heads, keys / 16 rounded up, queries rounded up to an even number] of 16
+ * keys each, the lowest bit for the first. Behind the last lies some memory that kernels may read, too: up to 8 times 16
+ * keys, and 128 queries. */
+VT_ON_DEVICE_TOO static inline int64_t vt_attention_drawn_stride(int64_t queries)
+{
+    return (queries + 1) / 2 * 2;
+}
+static inline int64_t vt_attention_drawn_count(const vt_attention_shape *shape)
+{
+    const int64_t chunks = shape->batch * shape->heads * ((shape->keys + 15) / 16);
+    return (chunks + 8) * vt_attention_drawn_stride(shape->queries) + 128;
+}
 
 /* What scores are multiplied by. */
 static inline float vt_attention_scale(const vt_attention_shape *shape)
@@ -430,6 +444,7 @@ struct vt_backend {
     struct vt_times *times;    /* where its operations are timed (times.h), or NULL */
     bool shares_host_memory;   /* host pointers may be used as the back end's own */
     int64_t most_head_columns; /* the widest heads that attention takes; 0: any */
+    bool draws_ahead;          /* attention's dropout needs `drawn`, because its random numbers take long */
 
     /* What was chosen by timing (choices.h), as malloc'd text, and choices of such a text to keep to. NULL: this back
      * end times nothing. */

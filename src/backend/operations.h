@@ -7,7 +7,7 @@
  * Operands: a matrix is IN (read), OUT (written) or IN_OUT (both); IN_OUT_IF(matrix, condition) is read, and written
  * where the condition holds. IN_ARRAY, OUT_ARRAY, IN_OUT_ARRAY(type, name, count) are arrays of the back end's memory;
  * they may be NULL where the row's comment says so. MASK(name) is a vt_mask, ATTENTION(name) a vt_attention_shape: the
- * step of their dropout lies in the back end's memory. VALUE(type, name) is everything else.
+ * step of their dropout, and what it has drawn, lie in the back end's memory. VALUE(type, name) is everything else.
  *
  * Whoever includes operations.def defines OPERATION(name, work, ...), and may define OPTIONAL_OPERATION for those that
  * a back end may leave NULL. These macros make code of the operands, `...`:

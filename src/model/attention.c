@@ -65,12 +65,6 @@ void vt_attention_keep(const vt_attention *attention, const vt_pass *pass, vt_at
     reserve_out(attention, pass, saved);
 }
 
-void vt_attention_reserve(const vt_attention *attention, const vt_pass *pass, vt_attention_saved *saved)
-{
-    saved->qkv_out = vt_pass_push(pass, vt_pass_inner_rows(pass), 3 * attention->width);
-    if (!saved->kept) reserve_out(attention, pass, saved);
-}
-
 /* The columns of q, k and v, or of their gradients, as separate matrices; kv: k and v as one. */
 typedef struct {
     vt_matrix q, k, v, kv;
@@ -111,6 +105,49 @@ static vt_span all_keys(const vt_pass *pass)
     return (vt_span){0, pass->parallel->token_count};
 }
 
+static bool uses_ring(const vt_pass *pass)
+{
+    return pass->parallel->ring && pass->parallel->context->size > 1;
+}
+
+/* Whose block this rank has in a step of a ring. */
+static int ring_source(const vt_group *group, int step)
+{
+    return (group->rank - step % group->size + group->size) % group->size;
+}
+
+/* In how many steps this rank's queries see some of the keys: causal ones see no later ranks'. */
+static int ring_steps(const vt_attention *attention, const vt_group *group)
+{
+    return attention->options.causal ? group->rank + 1 : group->size;
+}
+
+/* Draws what dropout keeps, step by step of a ring, or of all keys; drawn NULL: only counts it. */
+static int64_t draw(const vt_attention *attention, const vt_pass *pass, uint16_t *drawn)
+{
+    const vt_parallel *parallel = pass->parallel;
+    const int steps = uses_ring(pass) ? ring_steps(attention, parallel->context) : 1;
+    int64_t count = 0;
+    if (!pass->backend->draws_ahead) return 0;
+    for (int step = 0; step < steps; step++) {
+        const vt_span keys =
+            uses_ring(pass) ? parallel->context_spans[ring_source(parallel->context, step)] : all_keys(pass);
+        const vt_attention_shape shape = shape_of(attention, pass, keys);
+        if (shape.dropout.rate <= 0) return 0;
+        if (drawn != NULL) pass->backend->attention_draw(pass->backend, &shape, drawn + count);
+        count += vt_attention_drawn_count(&shape);
+    }
+    return count;
+}
+
+void vt_attention_reserve(const vt_attention *attention, const vt_pass *pass, vt_attention_saved *saved)
+{
+    const int64_t drawn = draw(attention, pass, NULL);
+    saved->qkv_out = vt_pass_push(pass, vt_pass_inner_rows(pass), 3 * attention->width);
+    saved->drawn = drawn > 0 ? vt_arena_push(pass->arena, (size_t)drawn * sizeof *saved->drawn) : NULL;
+    if (!saved->kept) reserve_out(attention, pass, saved);
+}
+
 /* ---- keys and values gathered ---- */
 
 static vt_matrix gather_keys(const vt_pass *pass, vt_matrix own)
@@ -136,6 +173,7 @@ static void forward_gathered(const vt_attention *attention, const vt_pass *pass,
         keys = parts_of_kv(gather_keys(pass, own.kv), attention->width);
     }
     vt_attention_shape shape = shape_of(attention, pass, span);
+    shape.drawn = saved->drawn;
     backend->attention_forward(backend, &shape, own.q, keys.k, keys.v, saved->out, saved->log_sum);
     vt_arena_pop(pass->arena, mark);
 }
@@ -147,6 +185,7 @@ static void backward_gathered(const vt_attention *attention, const vt_pass *pass
     const vt_parallel *parallel = pass->parallel;
     size_t mark = pass->arena->used;
     vt_attention_shape shape = shape_of(attention, pass, all_keys(pass));
+    shape.drawn = saved->drawn;
     parts own = parts_of(saved->qkv_out, attention->width), keys = own;
     parts down = parts_of(dqkv, attention->width), dkeys = down;
     bool gathered = parallel->context->size > 1;
@@ -167,16 +206,11 @@ static void backward_gathered(const vt_attention *attention, const vt_pass *pass
 typedef struct {
     const vt_attention *attention;
     const vt_pass *pass;
-    vt_matrix room[2]; /* for the block in use and for the arriving one, in turn */
+    vt_matrix room[2];     /* for the block in use and for the arriving one, in turn */
+    const uint16_t *drawn; /* for the step's keys */
     int step;
     vt_request request;
 } ring;
-
-/* Whose block this rank has in a step. */
-static int ring_source(const vt_group *group, int step)
-{
-    return (group->rank - step % group->size + group->size) % group->size;
-}
 
 /* The block of a step, in `room`. */
 static vt_matrix ring_block(const ring *r, vt_matrix room, int step)
@@ -210,16 +244,10 @@ static int64_t ring_rows(const vt_pass *pass)
 
 static ring ring_begin(const vt_attention *attention, const vt_pass *pass, const vt_attention_saved *saved)
 {
-    ring r = {.attention = attention, .pass = pass};
+    ring r = {.attention = attention, .pass = pass, .drawn = saved->drawn};
     for (int i = 0; i < 2; i++) r.room[i] = vt_pass_push(pass, ring_rows(pass), 2 * attention->width);
     pass->backend->convert(pass->backend, parts_of(saved->qkv_out, attention->width).kv, ring_block(&r, r.room[0], 0));
     return r;
-}
-
-/* In how many steps this rank's queries see some of the keys: causal ones see no later ranks'. */
-static int ring_steps(const vt_attention *attention, const vt_group *group)
-{
-    return attention->options.causal ? group->rank + 1 : group->size;
 }
 
 /* Waits for the block of this step and starts the exchange for the next one, as far as somebody needs it. *keys: which
@@ -239,6 +267,15 @@ static parts ring_next(ring *r, vt_span *keys)
     return parts_of_kv(here, r->attention->width);
 }
 
+/* Of the step whose keys ring_next gave. */
+static vt_attention_shape ring_shape(ring *r, vt_span keys)
+{
+    vt_attention_shape shape = shape_of(r->attention, r->pass, keys);
+    shape.drawn = r->drawn;
+    if (r->drawn != NULL) r->drawn += vt_attention_drawn_count(&shape);
+    return shape;
+}
+
 static void forward_ring(const vt_attention *attention, const vt_pass *pass, const vt_attention_saved *saved)
 {
     vt_backend *backend = pass->backend;
@@ -251,7 +288,7 @@ static void forward_ring(const vt_attention *attention, const vt_pass *pass, con
     for (int step = 0; step < ring_steps(attention, pass->parallel->context); step++) {
         vt_span span;
         parts keys = ring_next(&r, &span);
-        vt_attention_shape shape = shape_of(attention, pass, span);
+        const vt_attention_shape shape = ring_shape(&r, span);
         if (step == 0) {
             backend->attention_forward(backend, &shape, q, keys.k, keys.v, out, saved->log_sum);
         } else {
@@ -290,7 +327,7 @@ static void backward_ring(const vt_attention *attention, const vt_pass *pass, co
         }
         vt_span span;
         parts keys = ring_next(&r, &span);
-        vt_attention_shape shape = shape_of(attention, pass, span);
+        const vt_attention_shape shape = ring_shape(&r, span);
         parts dkeys = parts_of_kv(step == 0 ? here : ring_block(&r, part, step), width);
         backend->attention_backward(backend, &shape, q, keys.k, keys.v, saved->out, saved->log_sum, dout,
                                     step == 0 ? dq : dq_part, dkeys.k, dkeys.v);
@@ -309,11 +346,6 @@ static void backward_ring(const vt_attention *attention, const vt_pass *pass, co
 }
 
 /* ---- the layer ---- */
-
-static bool uses_ring(const vt_pass *pass)
-{
-    return pass->parallel->ring && pass->parallel->context->size > 1;
-}
 
 /* q of the stream, and keys and values of the memory. */
 static void project(const vt_attention *attention, const vt_pass *pass, vt_matrix x, vt_matrix memory,
@@ -337,6 +369,7 @@ void vt_attention_forward(const vt_attention *attention, const vt_pass *pass, vt
 {
     size_t mark = pass->arena->used;
     project(attention, pass, x, memory, saved);
+    if (saved->drawn != NULL) draw(attention, pass, saved->drawn);
     if (uses_ring(pass) && !saved->made)
         forward_ring(attention, pass, saved);
     else if (!saved->made)

@@ -33,6 +33,7 @@ typedef struct {
 typedef struct {
     vt_matrix qkv_out, out; /* [rows, 3 width], [rows, width], in the pass's type */
     float *log_sum;         /* [batch, heads, queries] */
+    uint16_t *drawn;        /* by attention_draw, for the keys of each step of a ring, or for all; NULL: not needed */
     /* Keys and values [tokens of a sample, 2 width] of the tokens before this rank's first one, which its own are put
      * behind; for passes without a backward over one sample. Without memory: there are none. */
     vt_matrix cache;

@@ -38,8 +38,8 @@ vt_status vt_practice_fill(vt_backend *backend, void *memory, size_t bytes);
 vt_status vt_step_times_print(vt_practice *practice, vt_backend *backend, vt_type type, int64_t steps);
 
 /* Runs the attention of `shape`, in bfloat16, with q, k and v side by side in one matrix as in a model, `rounds` times
- * on each engine after a run that doesn't count, and prints a line for forward and one for backward. Nothing for a back
- * end with one engine. queries and keys of the shape are equal. Errors: memory. */
+ * on each engine after a run that doesn't count, and prints a line for forward and one for backward; then the same with
+ * dropout. Nothing for a back end with one engine. queries and keys of the shape are equal. Errors: memory. */
 vt_status vt_attention_times_print(vt_backend *backend, const vt_attention_shape *shape, int64_t rounds);
 
 /* ---- calibrate.c: the rates that vitrain's own operations reach at a configuration's sizes, and what messages between

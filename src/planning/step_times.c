@@ -135,9 +135,11 @@ done:
 
 typedef struct {
     vt_backend *backend;
-    const vt_attention_shape *shape;
+    vt_attention_shape shape;
     vt_matrix qkv, dout, out, dqkv;
     float *log_sum;
+    uint16_t *drawn;
+    void *step; /* of dropout */
 } operands;
 
 static vt_status take_matrix(vt_backend *backend, int64_t rows, int64_t columns, vt_matrix *matrix)
@@ -151,7 +153,7 @@ static vt_status take_matrix(vt_backend *backend, int64_t rows, int64_t columns,
 static vt_status open_operands(operands *o)
 {
     vt_status status = VT_OK;
-    const vt_attention_shape *s = o->shape;
+    const vt_attention_shape *s = &o->shape;
     const int64_t rows = s->batch * s->queries, width = s->heads * s->head_dim;
     void *memory = NULL;
     VT_TRY(take_matrix(o->backend, rows, 3 * width, &o->qkv));
@@ -160,6 +162,9 @@ static vt_status open_operands(operands *o)
     VT_TRY(take_matrix(o->backend, rows, width, &o->dout));
     VT_TRY(take(o->backend, (size_t)(rows * s->heads) * sizeof(float), &memory));
     o->log_sum = memory;
+    VT_TRY(take(o->backend, (size_t)vt_attention_drawn_count(s) * sizeof *o->drawn, &memory));
+    o->drawn = memory;
+    VT_TRY(take(o->backend, sizeof(uint32_t), &o->step));
 done:
     return status;
 }
@@ -173,17 +178,17 @@ static void attend(const operands *o, bool backward)
 {
     const vt_matrix q = third(&o->qkv, 0), k = third(&o->qkv, 1), v = third(&o->qkv, 2);
     if (backward)
-        o->backend->attention_backward(o->backend, o->shape, q, k, v, o->out, o->log_sum, o->dout, third(&o->dqkv, 0),
+        o->backend->attention_backward(o->backend, &o->shape, q, k, v, o->out, o->log_sum, o->dout, third(&o->dqkv, 0),
                                        third(&o->dqkv, 1), third(&o->dqkv, 2));
     else
-        o->backend->attention_forward(o->backend, o->shape, q, k, v, o->out, o->log_sum);
+        o->backend->attention_forward(o->backend, &o->shape, q, k, v, o->out, o->log_sum);
 }
 
 /* Two products of matrices in forward, five in backward. */
 static vt_status print_line(const operands *o, const char *engine, bool backward, int64_t rounds)
 {
     vt_status status = VT_OK;
-    const vt_attention_shape *s = o->shape;
+    const vt_attention_shape *s = &o->shape;
     const double product = 2.0 * (double)(s->batch * s->heads * s->head_dim) * (double)s->queries * (double)s->keys;
     attend(o, backward);
     VT_TRY(o->backend->check(o->backend));
@@ -202,22 +207,49 @@ done:
     return status;
 }
 
+static vt_status print_engines(const operands *o, int64_t rounds)
+{
+    vt_status status = VT_OK;
+    const char *engine;
+    for (int i = 0; (engine = o->backend->prefer_attention(o->backend, i)) != NULL; i++) {
+        VT_TRY(print_line(o, engine, false, rounds));
+        VT_TRY(print_line(o, engine, true, rounds));
+    }
+done:
+    return status;
+}
+
+/* Draws what dropout keeps, which a step does once a layer. */
+static vt_status draw(operands *o, int64_t rounds)
+{
+    vt_status status = VT_OK;
+    double begin = 0;
+    o->shape.dropout = (vt_dropout){.rate = 0.1f, .step = o->step};
+    o->shape.drawn = o->drawn;
+    for (int64_t i = 0; i <= rounds; i++) {
+        o->backend->attention_draw(o->backend, &o->shape, o->drawn);
+        if (i == 0 || i == rounds) VT_TRY(o->backend->check(o->backend));
+        if (i == 0) begin = vt_clock_seconds();
+    }
+    vt_print("with dropout, whose drawing takes %.3f ms:\n", 1e3 * (vt_clock_seconds() - begin) / (double)rounds);
+done:
+    return status;
+}
+
 vt_status vt_attention_times_print(vt_backend *backend, const vt_attention_shape *shape, int64_t rounds)
 {
     vt_status status = VT_OK;
-    operands o = {.backend = backend, .shape = shape};
-    const char *engine;
+    operands o = {.backend = backend, .shape = *shape};
     if (backend->prefer_attention == NULL) goto done;
     VT_TRY(open_operands(&o));
     vt_print("attention of %lld samples, %lld heads of %lld columns, %lld tokens, by engine:\n",
              (long long)shape->batch, (long long)shape->heads, (long long)shape->head_dim, (long long)shape->queries);
-    for (int i = 0; (engine = backend->prefer_attention(backend, i)) != NULL; i++) {
-        VT_TRY(print_line(&o, engine, false, rounds));
-        VT_TRY(print_line(&o, engine, true, rounds));
-    }
+    VT_TRY(print_engines(&o, rounds));
+    VT_TRY(draw(&o, rounds));
+    VT_TRY(print_engines(&o, rounds));
 done:
     if (backend->prefer_attention != NULL) backend->prefer_attention(backend, -1);
-    void *const all[] = {o.qkv.data, o.dqkv.data, o.out.data, o.dout.data, o.log_sum};
+    void *const all[] = {o.qkv.data, o.dqkv.data, o.out.data, o.dout.data, o.log_sum, o.drawn, o.step};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) backend->release(backend, all[i]);
     return status;
 }

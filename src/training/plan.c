@@ -116,7 +116,8 @@ vt_plan_options vt_plan_options_of(const vt_world *world, const vt_backend *back
 {
     return (vt_plan_options){.rank = vt_world_rank(world),
                              .node_of = vt_world_node_of(world),
-                             .device_memory = backend != NULL && !backend->shares_host_memory};
+                             .device_memory = backend != NULL && !backend->shares_host_memory,
+                             .draws_ahead = backend != NULL && backend->draws_ahead};
 }
 
 static void plan_offload(const vt_trainer *trainer, vt_plan *plan)
@@ -148,6 +149,7 @@ vt_status vt_plan_make(const vt_config *config, const vt_plan_options *options, 
     vt_batch batch = {.sample_count = micro, .global_count = micro * config->data_parallel};
     VT_TRY(vt_backend_open_dry(&dry));
     dry->shares_host_memory = !options->device_memory;
+    dry->draws_ahead = options->draws_ahead;
     VT_TRY(vt_world_open_dry(config, options->rank, (int)config->ranks, options->node_of, &world));
     VT_TRY(vt_task_open(config, NULL, NULL, &task));
     const vt_trainer_options built = {.world = world, .task = task, .steps = 1, .schedule = options->schedule};

@@ -83,9 +83,11 @@ most_registers() { # MANGLED PLAIN
 most_for_a_piece() { case $1 in patches_load_kernel) echo 270 ;; *) echo 141 ;; esac; }
 
 # Instructions of the inner loop for each score: a scheduler takes 8 clocks for a warp's power of two, so attention over wgmma has
-# about 8. The others only must not grow: products of three parts for float32, of 16 bits, and with random numbers or masks.
+# about 8; with dropout, whose bits are fetched and applied, at most 14. The others only must not grow: products of three parts for
+# float32, of 16 bits, and with dropout or masks.
 most_for_a_score() { # MANGLED
     case $1 in
+    *ELb1E*wgmma_arguments) echo 14 ;;
     *wgmma_arguments) echo 10 ;;
     *kernelIf*) echo 600 ;;
     *) echo 75 ;;

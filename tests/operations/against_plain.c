@@ -323,6 +323,35 @@ GPU_TEST(attention_with_dropout)
     }
 }
 
+/* Also of a block of a larger attention, whose first key is no multiple of 4. */
+GPU_TEST(weights_that_dropout_keeps)
+{
+    FOR_EACH_PAIR(p)
+    {
+        vt_attention_shape shape = {.batch = 2, .heads = 3, .head_dim = 8, .queries = 13, .keys = 37};
+        shape.dropout = (vt_dropout){.rate = 0.3f, .seed = 5, .step = &dropout_step, .layer = 2, .first_sample = 9};
+        for (int first = 0; first < 3; first++) {
+            shape.first_head = first, shape.first_query = 5 * first, shape.first_key = 7 * first;
+            const int64_t count = vt_attention_drawn_count(&shape), stride = vt_attention_drawn_stride(shape.queries);
+            const guarded room[2] = {guarded_open(1, (count + 1) / 2), guarded_open(1, (count + 1) / 2)};
+            const uint16_t *drawn[2];
+            for (int i = 0; i < 2; i++) {
+                vt_backend *b = i == 0 ? p.plain : p.fast;
+                b->attention_draw(b, &shape, (uint16_t *)room[i].matrix.data);
+                guarded_check(&room[i], "attention_draw");
+                drawn[i] = (const uint16_t *)room[i].matrix.data;
+            }
+            for (int64_t chunk = 0; chunk < shape.batch * shape.heads * 3; chunk++)
+                for (int64_t query = 0; query < shape.queries; query++) {
+                    const int64_t at = chunk * stride + query;
+                    const int there = chunk % 3 < 2 ? 0xffff : 0x1f; /* of the last 16 keys five exist */
+                    EXPECT((drawn[1][at] & there) == (drawn[0][at] & there), "chunk %lld, query %lld: %x, expected %x",
+                           (long long)chunk, (long long)query, drawn[1][at], drawn[0][at]);
+                }
+        }
+    }
+}
+
 /* The running maximum is raised where it has to be: a first key far below or above all others, larger ones later on. */
 GPU_TEST(attention_of_scores_far_apart)
 {

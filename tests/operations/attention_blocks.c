@@ -80,12 +80,14 @@ GPU_TEST(attention_dropout_of_some_keys_is_the_wholes)
         for (int64_t i = 0; i < ALL; i++) one.matrix.data[i * one.matrix.stride + i] = 1;
         vt_attention_shape shape = {.batch = 1, .heads = 1, .head_dim = ALL, .queries = ALL, .keys = ALL};
         shape.dropout = (vt_dropout){.rate = 0.5f, .seed = 5, .step = &dropout_step, .layer = 2};
+        guarded_draw(b, &shape);
         b->attention_forward(b, &shape, zero.matrix, zero.matrix, one.matrix, out.matrix, log_sum.matrix.data);
         for (size_t i = 0; i < sizeof firsts / sizeof *firsts; i++) {
             guarded some = guarded_open(ALL, ALL);
             vt_matrix keys = zero.matrix, values = one.matrix;
             keys.rows = values.rows = shape.keys = counts[i];
             shape.first_key = firsts[i];
+            guarded_draw(b, &shape);
             b->attention_forward(b, &shape, zero.matrix, keys, values, some.matrix, log_sum.matrix.data);
             for (int64_t query = 0; query < ALL; query++) {
                 for (int64_t key = 0; key < ALL; key++) {

@@ -27,8 +27,10 @@ static attention_case open_case(const vt_attention_shape *shape)
 
 static void run(vt_backend *b, const vt_attention_shape *shape, attention_case *c)
 {
-    b->attention_forward(b, shape, c->q.matrix, c->k.matrix, c->v.matrix, c->out.matrix, c->log_sum.matrix.data);
-    b->attention_backward(b, shape, c->q.matrix, c->k.matrix, c->v.matrix, c->out.matrix, c->log_sum.matrix.data,
+    vt_attention_shape own = *shape;
+    guarded_draw(b, &own);
+    b->attention_forward(b, &own, c->q.matrix, c->k.matrix, c->v.matrix, c->out.matrix, c->log_sum.matrix.data);
+    b->attention_backward(b, &own, c->q.matrix, c->k.matrix, c->v.matrix, c->out.matrix, c->log_sum.matrix.data,
                           c->dout.matrix, c->dq.matrix, c->dk.matrix, c->dv.matrix);
 }
 

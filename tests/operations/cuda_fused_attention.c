@@ -484,9 +484,9 @@ TEST(choices_of_a_checkpoint_are_used)
 }
 
 /* The same matrices as one head, which is as wide as wgmma's kernels take it. */
-static void attend_wide(fixture *f)
+static void attend_wide(fixture *f, float dropout)
 {
-    vt_attention_shape shape = shape_of(0);
+    vt_attention_shape shape = shape_of(dropout);
     shape.heads = 1, shape.head_dim = WIDTH;
     f->backend.attention_forward(&f->backend, &shape, matrix(f, 0), matrix(f, 1), matrix(f, 2), matrix(f, 3),
                                  f->log_sum);
@@ -504,16 +504,32 @@ TEST(the_fastest_of_three_attentions_runs)
     for (int i = 0; i < 3; i++) {
         open_fixture(&f, false);
         fake.own_time = times[i].own, fake.cudnn_time = times[i].cudnn, fake.wgmma_time = times[i].wgmma;
-        attend_wide(&f);
+        attend_wide(&f, 0);
         EXPECT(fake.timings == 6 && choice_served(&f.backend, times[i].fastest) == 2);
         char *kept = vt_choices_text(f.state.choices);
         close_fixture(&f);
         open_fixture(&f, true); /* what a checkpoint says comes before the rule; backward has another key */
         EXPECT(vt_choices_take(f.state.choices, kept) == 2);
-        attend_wide(&f);
+        attend_wide(&f, 0);
         EXPECT(fake.timings == 0 && choice_served(&f.backend, VT_ATTENTION_WGMMA) == (i == 0 ? 2 : 1));
         close_fixture(&f);
         free(kept);
+    }
+}
+
+/* cuDNN's random numbers are not the CPU's. The choice is one of its own. */
+TEST(the_faster_attention_with_dropout_runs)
+{
+    for (int faster = 0; faster < 2; faster++) {
+        fixture f;
+        open_fixture(&f, false);
+        fake.own_time = 2, fake.cudnn_time = 1, fake.wgmma_time = faster ? 1.5 : 3;
+        attend_wide(&f, 0);
+        EXPECT(fake.timings == 6 && choice_served(&f.backend, VT_ATTENTION_CUDNN) == 2);
+        attend_wide(&f, 0.1f);
+        EXPECT(fake.timings == 10 && choice_served(&f.backend, VT_ATTENTION_CUDNN) == 2);
+        EXPECT(choice_served(&f.backend, faster ? VT_ATTENTION_WGMMA : VT_ATTENTION_OWN) == 2);
+        close_fixture(&f);
     }
 }
 
@@ -521,13 +537,13 @@ TEST(wgmma_attention_needs_its_gpu)
 {
     fixture f;
     open_fixture(&f, true);
-    attend_wide(&f);
+    attend_wide(&f, 0);
     EXPECT(fake.wgmma_runs == 2 && fake.runs + fake.own_runs + fake.timings + fake.questions == 0);
     EXPECT(choice_has(&f.backend, VT_ATTENTION_WGMMA));
     close_fixture(&f);
     open_fixture(&f, true);
     fake.capability = 10;
-    attend_wide(&f);
+    attend_wide(&f, 0);
     EXPECT(fake.own_runs == 2 && fake.wgmma_runs == 0 && !choice_has(&f.backend, VT_ATTENTION_WGMMA));
     close_fixture(&f);
     open_fixture(&f, false); /* without cuDNN */
@@ -536,7 +552,7 @@ TEST(wgmma_attention_needs_its_gpu)
     f.backend.attention_forward = own_forward;
     f.backend.attention_backward = own_backward;
     f.state.attention = choice_open(&f.backend);
-    attend_wide(&f);
+    attend_wide(&f, 0);
     EXPECT(fake.timings == 4 && choice_served(&f.backend, VT_ATTENTION_WGMMA) == 2);
     forward(&f, 0);
     EXPECT(fake.timings == 4 && fake.own_runs == 3);
@@ -549,7 +565,7 @@ TEST(an_attention_can_be_preferred)
     open_fixture(&f, false);
     for (int engine = 0; engine < VT_ATTENTION_ENGINES; engine++) {
         choice_prefer(&f.backend, (vt_attention_engine)engine);
-        attend_wide(&f);
+        attend_wide(&f, 0);
         EXPECT(choice_served(&f.backend, (vt_attention_engine)engine) == 2 && fake.timings == 0);
     }
     EXPECT(fake.own_runs == 2 && fake.runs == 2 && fake.wgmma_runs == 2);
@@ -558,10 +574,10 @@ TEST(an_attention_can_be_preferred)
     forward(&f, 0); /* which it can't */
     EXPECT(strcmp(f.backend.attention_ran(&f.backend), "own") == 0 && fake.own_runs == 3);
     f.backend.prefer_attention(&f.backend, -1);
-    attend_wide(&f);
+    attend_wide(&f, 0);
     EXPECT(fake.timings == 6 && strcmp(f.backend.attention_ran(&f.backend), "wgmma") == 0);
     fake.wgmma_refuses = true;
-    attend_wide(&f);
+    attend_wide(&f, 0);
     EXPECT(f.state.failed && strstr(vt_error_text(), "over wgmma, which had worked before, failed") != NULL, "%s",
            vt_error_text());
     vt_error_clear();

@@ -140,6 +140,24 @@ WGMMA_TEST(wgmma_attention_of_other_heads)
     }
 }
 
+/* One head size of each number of warpgroups; blocks and tiles that are not whole, an odd number of queries. */
+WGMMA_TEST(wgmma_attention_with_dropout)
+{
+    static const uint32_t step = 17;
+    static const int64_t sizes[][3] = {{48, 131, 150}, {32, 70, 200}, {64, 200, 90}, {96, 65, 133}, {128, 67, 140}};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        vt_attention_shape shape = {.batch = 2,
+                                    .heads = 2,
+                                    .head_dim = sizes[i][0],
+                                    .queries = sizes[i][1],
+                                    .keys = sizes[i][2],
+                                    .first_head = 1,
+                                    .first_key = (int64_t)i};
+        shape.dropout = (vt_dropout){.rate = 0.3f, .seed = 5, .step = &step, .layer = 2, .first_sample = 9};
+        check(p, is_card, &shape, 1);
+    }
+}
+
 /* Scores far apart, growing from tile to tile: sums are scaled again and again, most weights are 0. */
 WGMMA_TEST(wgmma_attention_with_large_scores)
 {
@@ -214,7 +232,7 @@ TEST(wgmma_attention_is_refused_what_it_cannot_do)
             all[j] = (vt_matrix){.half = memory, .rows = 1, .columns = 48, .stride = 48, .type = VT_BFLOAT16};
         EXPECT(vt_wgmma_attention_fits(&s, all, true));
         if (i == 0) s.head_dim = k->columns = 40;
-        if (i == 1) s.dropout.rate = 0.1f;
+        if (i == 1) s.keys = 0;
         if (i == 2) s.causal = true, s.keys = 2;
         if (i == 3) k->type = VT_FLOAT16;
         if (i == 4) k->half = memory + 4;

@@ -109,6 +109,16 @@ void guarded_compare_part(const guarded *actual, const guarded *whole, int64_t b
     guarded_compare(actual, &expected, tolerance, name);
 }
 
+void guarded_draw(vt_backend *b, vt_attention_shape *shape)
+{
+    if (!b->draws_ahead || shape->dropout.rate <= 0) return;
+    const int64_t count = vt_attention_drawn_count(shape);
+    const guarded room = guarded_open(1, (count + 1) / 2);
+    shape->drawn = (uint16_t *)room.matrix.data;
+    b->attention_draw(b, shape, (uint16_t *)room.matrix.data);
+    guarded_check(&room, "attention_draw");
+}
+
 guarded_attention guarded_attention_open(const vt_attention_shape *shape, float scale)
 {
     const int64_t width = shape->heads * shape->head_dim;
@@ -134,6 +144,7 @@ void guarded_attention_renew(guarded_attention *a)
 
 void guarded_attention_forward(vt_backend *b, guarded_attention *a)
 {
+    guarded_draw(b, &a->shape);
     b->attention_forward(b, &a->shape, a->q.matrix, a->k.matrix, a->v.matrix, a->out.matrix, a->log_sum.matrix.data);
 }
 
@@ -255,6 +266,7 @@ static vt_matrix side(const twins *t, bool wide)
 
 void twins_attention_forward(vt_backend *b, twins_attention *a, bool wide)
 {
+    guarded_draw(b, &a->shape);
     b->attention_forward(b, &a->shape, side(&a->q, wide), side(&a->k, wide), side(&a->v, wide), side(&a->out, wide),
                          a->log_sum[!wide].matrix.data);
 }

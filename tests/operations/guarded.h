@@ -52,6 +52,9 @@ void guarded_compare_part(const guarded *actual, const guarded *whole, int64_t b
 /* Normal numbers, the same for the same seed. */
 void fill_random(float *values, int64_t count, uint64_t seed, float scale);
 
+/* Before attention with dropout: draws what a back end needs that draws ahead. */
+void guarded_draw(vt_backend *b, vt_attention_shape *shape);
+
 /* One attention with all of its operands; log_sum is [1, batch * heads * queries]. */
 typedef struct {
     vt_attention_shape shape;

@@ -158,6 +158,7 @@ static void download(call *c)
 #define ADD_ATTENTION(shape)                                                                                           \
     vt_attention_shape own = *shape;                                                                                   \
     add(&c, &own.dropout.step, sizeof *own.dropout.step, false);                                                       \
+    add(&c, &own.drawn, (size_t)vt_attention_drawn_count(&own) * sizeof *own.drawn, false);                            \
     shape = &own;
 #define ADD_VALUE(type, value)
 
@@ -241,6 +242,7 @@ vt_status open_mirror(vt_backend *inner, vt_backend **result)
     *state = (mirror_state){.inner = inner, .exact = getenv("VITRAIN_TEST_EXACT") != NULL};
     *backend = (vt_backend){.state = state,
                             .shares_host_memory = true,
+                            .draws_ahead = inner->draws_ahead,
                             .close = mirror_close,
                             .check = mirror_check,
                             .available_memory = mirror_available_memory,

@@ -15,6 +15,47 @@ typedef struct {
     float *input, *target; /* NULL, or the batch's, which are freed with the side */
 } side;
 
+/* Draws ahead what dropout of attention keeps, which a CPU doesn't need; every call of attention must get its own. */
+static vt_backend unwatched;
+
+static inline void check_drawn(vt_backend *b, const vt_attention_shape *shape)
+{
+    if (shape->dropout.rate <= 0) return;
+    const size_t bytes = (size_t)vt_attention_drawn_count(shape) * sizeof *shape->drawn;
+    uint16_t *expected = malloc(bytes);
+    VT_ASSERT(expected != NULL);
+    b->attention_draw(b, shape, expected);
+    EXPECT(shape->drawn != NULL && memcmp(shape->drawn, expected, bytes) == 0,
+           "%lld keys from %lld on: drawn for others", (long long)shape->keys, (long long)shape->first_key);
+    free(expected);
+}
+
+static inline void watched_forward(vt_backend *b, const vt_attention_shape *shape, vt_matrix q, vt_matrix k,
+                                   vt_matrix v, vt_matrix out, float *log_sum)
+{
+    check_drawn(b, shape);
+    unwatched.attention_forward(b, shape, q, k, v, out, log_sum);
+}
+
+static inline void watched_backward(vt_backend *b, const vt_attention_shape *shape, vt_matrix q, vt_matrix k,
+                                    vt_matrix v, vt_matrix out, const float *log_sum, vt_matrix dout, vt_matrix dq,
+                                    vt_matrix dk, vt_matrix dv)
+{
+    check_drawn(b, shape);
+    unwatched.attention_backward(b, shape, q, k, v, out, log_sum, dout, dq, dk, dv);
+}
+
+static inline vt_status open_watched_cpu(vt_backend **b)
+{
+    const vt_status status = vt_backend_open_cpu(VT_ISA_AUTO, 0, b);
+    if (status != VT_OK) return status;
+    unwatched = **b;
+    (*b)->draws_ahead = true;
+    (*b)->attention_forward = watched_forward;
+    (*b)->attention_backward = watched_backward;
+    return status;
+}
+
 /* Each file of tests opens its own; `settings` are those of the model and of the layout. */
 typedef void open_side_function(side *s, const char *settings, const vt_launch *launch);
 
@@ -31,7 +72,7 @@ static inline void open_samples(side *s, const vt_test_samples *samples, const c
     *s = (side){.rig.config = config_with(launch->world_size, samples->settings, settings)};
     rig *r = &s->rig;
     EXPECT_OK(vt_world_open(r->config, launch, &r->world));
-    EXPECT_OK(vt_backend_open_cpu(VT_ISA_AUTO, 0, &r->backend));
+    EXPECT_OK(open_watched_cpu(&r->backend));
     const vt_trainer_options options = {.steps = 10, .world = r->world};
     EXPECT_OK(vt_trainer_open(r->config, &options, r->backend, &r->trainer));
     const int64_t batch = r->config->global_batch_size, local = batch / r->config->data_parallel;

@@ -55,7 +55,7 @@ static void open_world(side *s, const char *settings, const vt_launch *launch)
                                               SETTINGS("global_batch_size=%lld %s", (long long)batch_size, settings))}};
     EXPECT_OK(vt_world_open(s->rig.config, launch, &s->rig.world));
     vt_world_engine(s->rig.world)->chain = chains ? chain_by_waiting : NULL;
-    EXPECT_OK(vt_backend_open_cpu(VT_ISA_AUTO, 0, &s->rig.backend));
+    EXPECT_OK(open_watched_cpu(&s->rig.backend));
 }
 
 static vt_status open_trainer(side *s)

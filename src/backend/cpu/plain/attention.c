@@ -1,6 +1,7 @@
 /* Attention straight from its definition, one query row at a time: only one row of the queries × keys matrix exists at
  * once. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "backend/cpu/cpu.h"
 #include "backend/dropout.h"
@@ -60,6 +61,21 @@ static double keep_factor(const head_view *view, int64_t query, int64_t key)
     uint32_t sample = view->dropout.first_sample + (uint32_t)view->batch;
     return (double)vt_dropout_factor(&view->dropout, sample, (uint32_t)(view->shape->first_query + query),
                                      (uint32_t)(view->shape->first_key + key));
+}
+
+void vt_plain_attention_draw(vt_backend *backend, const vt_attention_shape *shape, uint16_t *drawn)
+{
+    const int64_t stride = vt_attention_drawn_stride(shape->queries), chunks = (shape->keys + 15) / 16;
+    const vt_matrix none = {0};
+    (void)backend;
+    memset(drawn, 0, (size_t)vt_attention_drawn_count(shape) * sizeof *drawn);
+    for (int64_t unit = 0; unit < shape->batch * shape->heads; unit++) {
+        const head_view view = view_head(shape, none, none, none, unit);
+        uint16_t *own = drawn + unit * chunks * stride;
+        for (int64_t i = 0; i < shape->queries; i++)
+            for (int64_t j = 0; j < shape->keys; j++)
+                if (keep_factor(&view, i, j) > 0) own[j / 16 * stride + i] |= (uint16_t)(1u << j % 16);
+    }
 }
 
 static void forward_row(const head_view *view, int64_t query, double *weights, float *out, float *log_sum)
