@@ -298,7 +298,7 @@ static void check_offloaded(vt_cpu_isa isa, const char *settings)
         open_model(&m, isa, SETTINGS("%s%s", settings, offloads ? " offload_activations=host" : ""));
         values[offloads] = train_and_evaluate(&m, figures[offloads], &validation[offloads]);
         replayed[offloads] = m.trainer->steps_replayed;
-        const vt_plan_options options = {.device_memory = true};
+        const vt_plan_options options = {.device_memory = true, .draws_ahead = m.backend->draws_ahead};
         EXPECT_OK(vt_plan_make(m.config, &options, &plan));
         bytes[offloads] = activation_bytes(m.trainer);
         EXPECT(bytes[offloads] == plan.arena_bytes + plan.shared_bytes + vt_offload_device_bytes(plan.offload),
