@@ -38,7 +38,7 @@ serial="-I/usr/include/hdf5/serial|-L/usr/lib/$multiarch/hdf5/serial"
 missing=
 mkdir -p "$BUILD"
 probe HDF5 '#include <hdf5.h>
-int main(void) { return H5open(); }' "$HDF5_CFLAGS|${HDF5_LIBS:--lhdf5}" "$serial -lhdf5" "$(pc hdf5)" "$(pc hdf5-serial)"
+int main(void) { return H5Dget_num_chunks(0, 0, 0); }' "$HDF5_CFLAGS|${HDF5_LIBS:--lhdf5}" "$serial -lhdf5" "$(pc hdf5)" "$(pc hdf5-serial)"
 probe HDF5_HL '#include <hdf5_hl.h>
 int main(void) { return H5DSis_scale(0); }' "${HDF5_HL_CFLAGS:-$HDF5_CFLAGS}|${HDF5_HL_LIBS:--lhdf5_hl} ${HDF5_LIBS:--lhdf5}" \
     "$serial -lhdf5_hl -lhdf5" "$(pc hdf5_hl)" "$(pc hdf5 -lhdf5_hl)" "$(pc hdf5-serial -lhdf5_hl)"

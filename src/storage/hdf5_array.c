@@ -68,11 +68,6 @@ static void take_chunks(vt_array *array, hid_t properties)
     H5Pget_userblock(creation, &userblock);
     if (userblock != 0) /* versions of HDF5 differ in whether addresses of chunks count it */
         note_obstacle(array, vt_text_format("'%s' is chunked, in a file with a user block", array->name));
-#if !H5_VERSION_GE(1, 10, 5)
-    note_obstacle(
-        array,
-        vt_text_format("'%s' is chunked, and this HDF5 (before 1.10.5) doesn't say where the chunks are", array->name));
-#endif
     H5Pclose(creation);
     H5Tclose(type);
 }
@@ -103,7 +98,6 @@ done:
 vt_status vt_hdf5_locate_chunk(const vt_array *array, const int64_t *first, vt_chunk_place *entry)
 {
     vt_status status = VT_OK;
-#if H5_VERSION_GE(1, 10, 5)
     const vt_hdf5_array *own = (const vt_hdf5_array *)array;
     hsize_t at[VT_ARRAY_RANK], size = 0;
     bool is_partial = false;
@@ -120,24 +114,17 @@ vt_status vt_hdf5_locate_chunk(const vt_array *array, const int64_t *first, vt_c
     entry->skipped_filters = is_partial && own->plain_edges ? UINT32_MAX : skipped;
 done:
     vt_hdf5_leave();
-#else
-    (void)array, (void)first, (void)entry;
-#endif
     return status;
 }
 
 int64_t vt_hdf5_chunks_written(const vt_array *array)
 {
     int64_t count = -1;
-#if H5_VERSION_GE(1, 10, 5)
     const vt_hdf5_array *own = (const vt_hdf5_array *)array;
     hsize_t written = 0;
     vt_hdf5_enter();
     if (H5Dget_num_chunks(own->dataset, own->space, &written) >= 0) count = (int64_t)written;
     vt_hdf5_leave();
-#else
-    (void)array;
-#endif
     return count;
 }
 

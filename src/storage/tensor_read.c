@@ -86,7 +86,6 @@ done:
 static bool has_all_chunks(const tensor *t, const hsize_t *chunk)
 {
     bool all = true;
-#if H5_VERSION_GE(1, 10, 5)
     hsize_t at[VT_TENSOR_DIMENSIONS] = {0}, wanted = sizeof(float), size = 0;
     const int dimensions = t->shape.dimensions;
     for (int i = 0; i < dimensions; i++) wanted *= chunk[i];
@@ -102,9 +101,6 @@ static bool has_all_chunks(const tensor *t, const hsize_t *chunk)
             at[moved] = 0;
         }
     }
-#else
-    (void)t, (void)chunk;
-#endif
     return all;
 }
 

@@ -201,9 +201,7 @@ void test_fields_write(const char *path, const test_fields *fields)
                                (hsize_t)fields->width};
     hid_t file = test_create(path), properties = H5Pcreate(H5P_DATASET_CREATE);
     if (fields->chunk[0] > 0) H5Pset_chunk(properties, 4, fields->chunk);
-#if H5_VERSION_GE(1, 10, 0)
     if (fields->plain_edges) H5Pset_chunk_opts(properties, H5D_CHUNK_DONT_FILTER_PARTIAL_CHUNKS);
-#endif
     if (fields->shuffle) H5Pset_shuffle(properties);
     if (fields->deflate > 0) H5Pset_deflate(properties, (unsigned)fields->deflate);
     if (fields->fletcher) H5Pset_fletcher32(properties);
