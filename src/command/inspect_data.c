@@ -48,23 +48,22 @@ static vt_status look_at_values(vt_fields_file *file, int64_t index, bool verify
 {
     enum { SAMPLE = 12 }; /* times of all files together, approximately */
     vt_status status = VT_OK;
-    const vt_fields_shape shape = file->shape;
-    const vt_frame_window whole = {.rows = shape.height, .width = shape.width};
-    const int64_t plane = shape.height * shape.width, apart = (set->groups + SAMPLE - 1) / SAMPLE;
-    const int64_t wanted = verify ? shape.times : SAMPLE / set->groups > 1 ? SAMPLE / set->groups : 1;
-    const int64_t count = wanted < shape.times ? wanted : shape.times;
+    const vt_fields_about *about = file->about;
+    const int64_t plane = about->rows * about->columns, apart = (set->groups + SAMPLE - 1) / SAMPLE;
+    const int64_t wanted = verify ? about->times : SAMPLE / set->groups > 1 ? SAMPLE / set->groups : 1;
+    const int64_t count = wanted < about->times ? wanted : about->times;
     float *values = NULL;
     vt_status fault = VT_OK;
     if (!verify && index % apart != 0) return VT_OK;
-    values = malloc((size_t)(shape.channels * plane) * sizeof *values);
+    values = malloc((size_t)(about->channels * plane) * sizeof *values);
     VT_CHECK(values != NULL, "out of memory for the fields of one time of %s", file->path);
     for (int64_t i = 0; i < count; i++) {
-        const int64_t time = count > 1 ? i * (shape.times - 1) / (count - 1) : shape.times / 2;
-        VT_TRY(vt_fields_file_read(file, time, shape.channels, &whole, false, values));
-        for (int64_t c = 0; c < shape.channels; c++) add_values(&set->ranges[c], values + c * plane, plane);
+        const int64_t time = count > 1 ? i * (about->times - 1) / (count - 1) : about->times / 2;
+        VT_TRY(vt_fields_file_read(file, time, about->channels, &about->window, false, values));
+        for (int64_t c = 0; c < about->channels; c++) add_values(&set->ranges[c], values + c * plane, plane);
         set->looked_at++;
-        if (fault == VT_OK && !vt_all_finite(values, shape.channels * plane))
-            fault = vt_fields_file_read(file, time, shape.channels, &whole, true, values);
+        if (fault == VT_OK && !vt_all_finite(values, about->channels * plane))
+            fault = vt_fields_file_read(file, time, about->channels, &about->window, true, values);
     }
     VT_TRY(fault);
 done:
@@ -128,14 +127,13 @@ static vt_status look_at_file(vt_file_list *list, int64_t index, const vt_fields
     vt_fields_file *file = NULL;
     VT_TRY(vt_file_list_use(list, index, form, &file));
     VT_TRY(vt_fields_file_check_written(file));
-    if (file->shape.times == 0 && form->period != NULL) goto done; /* other files have the period's times */
-    const vt_fields_shape shape = file->shape;
-    const vt_frame_window whole = {.rows = shape.height, .width = shape.width};
+    const vt_fields_about *about = file->about;
+    if (about->times == 0 && form->period != NULL) goto done; /* other files have the period's times */
     if (set->about == NULL) {
-        set->ranges = vt_allocate((size_t)shape.channels, sizeof *set->ranges, "the channels of a set");
-        for (int64_t c = 0; c < shape.channels; c++) set->ranges[c] = (value_range){INFINITY, -INFINITY, 0};
+        set->ranges = vt_allocate((size_t)about->channels, sizeof *set->ranges, "the channels of a set");
+        for (int64_t c = 0; c < about->channels; c++) set->ranges[c] = (value_range){INFINITY, -INFINITY, 0};
     }
-    VT_TRY(vt_fields_about_add_file(&set->about, file, form, &whole, &set->remarks));
+    VT_TRY(vt_fields_about_add_file(&set->about, file, form, &about->window, &set->remarks));
     const char *doubt = file->times.doubt != NULL ? file->times.doubt : file->times.oddity;
     if (doubt != NULL && set->doubt == NULL) set->doubt = vt_text_copy(doubt);
     if (*first == NULL) *first = file;

@@ -15,12 +15,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (status != VT_OK)
         status = vt_fields_file_open((const char *const[]){path}, 1, &(vt_fields_form){.variables = "[t]"}, &file);
     if (status == VT_OK) {
-        vt_fields_shape shape = file->shape;
-        const vt_frame_window whole = {.rows = shape.height, .width = shape.width};
-        int64_t points = shape.height <= 1024 && shape.width <= 1024 ? shape.height * shape.width : 0;
-        float *values = points > 0 && shape.times > 0 ? malloc((size_t)points * sizeof *values) : NULL;
+        const vt_fields_about *about = file->about;
+        int64_t points = about->rows <= 1024 && about->columns <= 1024 ? about->rows * about->columns : 0;
+        float *values = points > 0 && about->times > 0 ? malloc((size_t)points * sizeof *values) : NULL;
         for (int last = 0; last < 2 && values != NULL; last++) {
-            vt_fields_file_read(file, last ? shape.times - 1 : 0, 1, &whole, true, values);
+            vt_fields_file_read(file, last ? about->times - 1 : 0, 1, &about->window, true, values);
             vt_error_clear();
         }
         free(values);

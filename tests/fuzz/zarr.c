@@ -30,15 +30,14 @@ static void make_directories(void)
 
 static void read_ends(vt_fields_file *file)
 {
-    const vt_fields_shape shape = file->shape;
-    const vt_frame_window whole = {.rows = shape.height, .width = shape.width};
-    const bool small = shape.height <= 1024 && shape.width <= 1024 && shape.times > 0;
+    const vt_fields_about *about = file->about;
+    const bool small = about->rows <= 1024 && about->columns <= 1024 && about->times > 0;
     int64_t bytes = 8; /* of a chunk */
     for (int i = 0; i < 4; i++)
         if (__builtin_mul_overflow(bytes, file->sources[0].chunk[i], &bytes) || bytes > 1 << 26) return;
-    float *values = small ? malloc((size_t)(shape.height * shape.width) * sizeof *values) : NULL;
+    float *values = small ? malloc((size_t)(about->rows * about->columns) * sizeof *values) : NULL;
     for (int last = 0; last < 2 && values != NULL; last++) {
-        vt_fields_file_read(file, last ? shape.times - 1 : 0, 1, &whole, true, values);
+        vt_fields_file_read(file, last ? about->times - 1 : 0, 1, &about->window, true, values);
         vt_error_clear();
     }
     free(values);

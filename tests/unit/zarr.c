@@ -53,27 +53,27 @@ static void expect_alike(const char *name, const char *variables, const char *re
 {
     vt_fields_file *own = open_one(name, &(vt_fields_form){.variables = variables, .masked = true});
     vt_fields_file *other = open_one(reference, &(vt_fields_form){.variables = of_reference, .masked = true});
-    const int64_t size = own != NULL && other != NULL ? own->shape.channels * POINTS : 0;
+    const int64_t size = own != NULL && other != NULL ? own->about->channels * POINTS : 0;
     float *values[3];
     vt_chunk_cache cache;
     vt_chunk_cache_open(&cache, 4000); /* not all of them */
     for (int i = 0; i < 3; i++) values[i] = vt_test_owned(malloc((size_t)size * sizeof(float) + 1));
     const vt_frame_window whole = {.rows = ROWS, .width = COLUMNS}, part = {2, 4, 10, 5, COLUMNS};
-    for (int64_t time = 0; size > 0 && time < own->shape.times; time++) {
+    for (int64_t time = 0; size > 0 && time < own->about->times; time++) {
         for (int windowed = 0; windowed < 2; windowed++) {
             const vt_frame_window *window = windowed ? &part : &whole;
-            const size_t bytes = (size_t)(own->shape.channels * window->rows * window->width) * sizeof(float);
+            const size_t bytes = (size_t)(own->about->channels * window->rows * window->width) * sizeof(float);
             const vt_read_manner direct = {.direct = true, .tolerant = true, .checked = true, .cache = &cache};
             vt_decoder decoder = {0};
             vt_read_plan *plan = vt_fields_plan_open(NULL);
             vt_fields_plan_add(
-                plan, &(vt_frame){.opened = own, .time = time, .channels = own->shape.channels, .values = values[0]});
+                plan, &(vt_frame){.opened = own, .time = time, .channels = own->about->channels, .values = values[0]});
             EXPECT_OK(vt_fields_plan_make(plan, window, &direct));
             for (int64_t i = 0; i < plan->item_count; i++) EXPECT_OK(vt_fields_plan_run(plan, i, &decoder));
             vt_fields_plan_close(plan);
             vt_decoder_close(&decoder);
-            EXPECT_OK(vt_fields_file_read(own, time, own->shape.channels, window, true, values[1]));
-            EXPECT_OK(vt_fields_file_read(other, time, own->shape.channels, window, true, values[2]));
+            EXPECT_OK(vt_fields_file_read(own, time, own->about->channels, window, true, values[1]));
+            EXPECT_OK(vt_fields_file_read(other, time, own->about->channels, window, true, values[2]));
             EXPECT(memcmp(values[0], values[2], bytes) == 0, "%s, time %lld, window %d: other values", name,
                    (long long)time, windowed);
             EXPECT(memcmp(values[1], values[2], bytes) == 0, "%s, time %lld, window %d: the store reads others", name,
@@ -82,8 +82,8 @@ static void expect_alike(const char *name, const char *variables, const char *re
     }
     for (int64_t row = 0; size > 0 && row < ROWS; row++)
         EXPECT(own->about->latitudes != NULL && own->about->latitudes[row] == other->about->latitudes[row]);
-    EXPECT(size == 0 || (own->shape.times == other->shape.times && own->times.minutes == other->times.minutes &&
-                         memcmp(own->times.dates, other->times.dates, (size_t)own->shape.times * 8) == 0),
+    EXPECT(size == 0 || (own->about->times == other->about->times && own->times.minutes == other->times.minutes &&
+                         memcmp(own->times.dates, other->times.dates, (size_t)own->about->times * 8) == 0),
            "%s: other times", name);
     vt_chunk_cache_close(&cache);
     vt_fields_file_close(&own);
@@ -195,9 +195,9 @@ TEST(zarr_periods_and_every_nth_time)
             char text[VT_DATE_SIZE];
             float chosen[POINTS], expected[POINTS];
             const vt_frame_window whole = {.rows = ROWS, .width = COLUMNS};
-            EXPECT(file->shape.times == rows[i].times, "row %zu: %lld times", i, (long long)file->shape.times);
+            EXPECT(file->about->times == rows[i].times, "row %zu: %lld times", i, (long long)file->about->times);
             EXPECT(file->times.minutes == rows[i].minutes, "row %zu", i);
-            if (rows[i].times > 0 && file->shape.times > 0) {
+            if (rows[i].times > 0 && file->about->times > 0) {
                 vt_fields_file *all = open_one(stores[s], &(vt_fields_form){.variables = "t", .masked = true});
                 vt_date_format(file->times.begin, text);
                 EXPECT(strcmp(text, rows[i].from) == 0, "row %zu begins at %s", i, text);
@@ -255,8 +255,8 @@ static void expect_error(const char *name, const char *variables, const char *me
     float *values = vt_test_owned(malloc(POINTS * sizeof(float)));
     const char *path = test_path(name);
     vt_status status = vt_fields_file_open_again(&path, 1, &(vt_fields_form){.variables = variables}, &file);
-    for (int64_t time = 0; status == VT_OK && time < file->shape.times; time++) {
-        const vt_frame_window whole = {.rows = file->shape.height, .width = file->shape.width};
+    for (int64_t time = 0; status == VT_OK && time < file->about->times; time++) {
+        const vt_frame_window whole = {.rows = file->about->rows, .width = file->about->columns};
         status = vt_fields_file_read(file, time, 1, &whole, true, values);
     }
     EXPECT(status != VT_OK && strstr(vt_error_text(), message) != NULL, "%s: '%s', expected '%s'", name,
@@ -601,7 +601,7 @@ TEST(zarr_consolidated_metadata_that_are_older)
     for (int i = 0; i < 2; i++) {
         expect_alike(stores[i], "[t2m, z@850, z@500]", "small_2001.nc", "[t2m, z@850, z@500]");
         vt_fields_file *file = open_one(stores[i], &(vt_fields_form){.variables = "t2m"});
-        EXPECT(file->shape.times == 7);
+        EXPECT(file->about->times == 7);
         test_log_begin();
         EXPECT_OK(vt_fields_file_check_written(file));
         const char *text = test_log_end();
@@ -614,7 +614,7 @@ TEST(zarr_consolidated_metadata_that_are_older)
     }
     write_text("v2_slash.zarr/.zattrs", "{\"missing_dates\": [\"2001-12-20\"]}"); /* of the store */
     vt_fields_file *file = open_one("v2_slash.zarr", &(vt_fields_form){.variables = "t2m"});
-    EXPECT(file->shape.times == 6);
+    EXPECT(file->about->times == 6);
     test_log_begin();
     EXPECT_OK(vt_fields_file_check_written(file));
     const char *text = test_log_end();
@@ -645,7 +645,7 @@ TEST(zarr_missing_dates_of_anemoi)
     vt_fields_file *file = open_one("v2_anemoi.zarr", NULL);
     float found[3 * POINTS], expected[3 * POINTS];
     const vt_frame_window whole = {.rows = ROWS, .width = COLUMNS};
-    EXPECT(file->shape.times == 6 && file->times.minutes == 360);
+    EXPECT(file->about->times == 6 && file->times.minutes == 360);
     for (int time = 0; time < 6; time++)
         EXPECT(file->times.dates[time] == file->times.begin.minutes + (time + (time > 2)) * 360);
     for (int time = 0; time < 6; time++) {

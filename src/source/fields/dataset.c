@@ -34,28 +34,29 @@ done:
     return status;
 }
 
-static vt_status check_window(const vt_dataset_options *options, const char *path, const vt_fields_shape *shape)
+static vt_status check_window(const vt_dataset_options *options, const vt_fields_file *file)
 {
     vt_status status = VT_OK;
     const int64_t channels = vt_dataset_window_channels(options);
     const bool of_variables = options->form.variables != NULL;
-    const char *has = of_variables ? "--variables names" : "'fields' has";
-    const long long found[4] = {shape->times, shape->channels, shape->height, shape->width};
-    VT_CHECK(options->height <= shape->height && options->width <= shape->width,
+    const char *has = of_variables ? "--variables names" : "'fields' has", *path = file->path;
+    const vt_fields_about *about = file->about;
+    const long long found[4] = {about->times, about->channels, about->rows, about->columns};
+    VT_CHECK(options->height <= about->rows && options->width <= about->columns,
              "%s: %s [%lld, %lld, %lld, %lld] (time, channel, lat, lon), too small for img_size [%lld, %lld]; set "
              "--img_size=[%lld,%lld], or less",
              path, of_variables ? "its variables are" : "'fields' is", found[0], found[1], found[2], found[3],
              (long long)options->height, (long long)options->width, found[2], found[3]);
     VT_CHECK(
-        channels <= shape->channels,
+        channels <= about->channels,
         "%s: %s %lld channels, but n_in_channels %lld with n_history %lld needs %lld; set --n_in_channels=%lld, or "
         "less",
         path, has, found[1], (long long)options->in_channels, (long long)options->history, (long long)channels,
         found[1] * (long long)(options->history + 1));
-    VT_CHECK(options->out_channels <= shape->channels,
+    VT_CHECK(options->out_channels <= about->channels,
              "%s: %s %lld channels, but n_out_channels is %lld; set --n_out_channels=%lld, or less", path, has,
              found[1], (long long)options->out_channels, found[1]);
-    VT_ASSERT(vt_dataset_first_forcing(options) + options->forcing_channels <= shape->channels); /* of `variables` */
+    VT_ASSERT(vt_dataset_first_forcing(options) + options->forcing_channels <= about->channels); /* of `variables` */
 done:
     return status;
 }
@@ -67,7 +68,7 @@ static vt_status find_part(vt_dataset *dataset, const vt_fields_file *file, vt_f
     vt_dataset_options *options = &dataset->options;
     const bool is_first = dataset->about == NULL;
     if (!options->whole) {
-        VT_TRY(check_window(options, file->path, &file->shape));
+        VT_TRY(check_window(options, file));
         if (is_first) VT_TRY(find_window(options, file, window));
         if (!is_first) *window = dataset->about->window;
         goto done;
@@ -77,7 +78,7 @@ static vt_status find_part(vt_dataset *dataset, const vt_fields_file *file, vt_f
     if (!is_first) goto done;
     options->height = options->rows = window->rows;
     options->width = window->width;
-    options->in_channels = options->out_channels = file->shape.channels;
+    options->in_channels = options->out_channels = file->about->channels;
 done:
     return status;
 }
@@ -98,7 +99,7 @@ static void take_times(vt_dataset *dataset, const vt_fields_file *file)
     vt_fields_index *index = &dataset->index;
     const vt_time_axis *axis = &file->times;
     char from[VT_DATE_SIZE], to[VT_DATE_SIZE], step[VT_DATE_SIZE];
-    const vt_set_file own = {.times = file->shape.times,
+    const vt_set_file own = {.times = file->about->times,
                              .places = file->places,
                              .dated = axis->known,
                              .begin = axis->begin,
@@ -128,7 +129,7 @@ static vt_status look_at_file(vt_dataset *dataset, int64_t index, bool *used)
     const vt_dataset_options *options = &dataset->options;
     vt_frame_window window;
     VT_TRY(vt_fields_reading_use(&dataset->reading, index, &file));
-    *used = file->shape.times > 0 || options->form.period == NULL;
+    *used = file->about->times > 0 || options->form.period == NULL;
     if (!*used) goto done;
     VT_TRY(vt_fields_file_check_written(file));
     VT_TRY(find_part(dataset, file, &window));

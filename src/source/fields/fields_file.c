@@ -33,11 +33,10 @@ static vt_status open_fields(vt_fields_file *file, const vt_fields_form *form)
              file->path);
     VT_CHECK(fields->rank == 4, "%s: 'fields' has %d dimensions, expected 4: [time, channel, lat, lon]", file->path,
              fields->rank);
-    file->shape = (vt_fields_shape){fields->extent[0], fields->extent[1], fields->extent[2], fields->extent[3]};
-    file->channels = calloc((size_t)file->shape.channels, sizeof *file->channels);
-    VT_CHECK(file->channels != NULL, "out of memory for %lld channels", (long long)file->shape.channels);
-    for (int64_t c = 0; c < file->shape.channels; c++) file->channels[c].level = c;
-    file->about->channels = file->shape.channels;
+    file->about->channels = fields->extent[1];
+    file->channels = calloc((size_t)file->about->channels, sizeof *file->channels);
+    VT_CHECK(file->channels != NULL, "out of memory for %lld channels", (long long)file->about->channels);
+    for (int64_t c = 0; c < file->about->channels; c++) file->channels[c].level = c;
     VT_TRY(vt_field_source_enlarge_cache(file->sources, &file->cache_bytes));
 done:
     return status;
@@ -49,7 +48,7 @@ static vt_status open_texts(const vt_fields_file *file, const char *name, char *
 {
     vt_status status = VT_OK;
     const vt_array *array = file->sources[0].array;
-    const int64_t channels = file->shape.channels;
+    const int64_t channels = file->about->channels;
     char **found = NULL;
     *texts = NULL;
     VT_TRY(array->store->kind->attribute_texts(array, name, &found, count));
@@ -66,7 +65,7 @@ static vt_status check_names(const vt_fields_file *file)
 {
     vt_status status = VT_OK;
     char *const *names = file->about->names;
-    for (int64_t c = 0; names != NULL && c < file->shape.channels; c++) {
+    for (int64_t c = 0; names != NULL && c < file->about->channels; c++) {
         VT_CHECK(names[c][0] != '\0', "%s: the attribute 'channels' of 'fields' has an empty name for channel %lld",
                  file->path, (long long)c);
         for (int64_t other = 0; other < c; other++)
@@ -85,9 +84,9 @@ static vt_status open_channel_names(vt_fields_file *file)
     vt_status status = VT_OK;
     int64_t count = 0;
     VT_TRY(open_texts(file, "channels", &file->about->names, &count));
-    VT_CHECK(file->about->names == NULL || count == file->shape.channels,
+    VT_CHECK(file->about->names == NULL || count == file->about->channels,
              "%s: the attribute 'channels' of 'fields' names %lld channel%s, but there are %lld; name each one once",
-             file->path, (long long)count, count == 1 ? "" : "s", (long long)file->shape.channels);
+             file->path, (long long)count, count == 1 ? "" : "s", (long long)file->about->channels);
     VT_TRY(check_names(file));
 done:
     return status;
@@ -99,7 +98,7 @@ static vt_status open_meanings(vt_fields_file *file)
     static const char *const names[] = {"units", "standard_names", "long_names"};
     vt_status status = VT_OK;
     char **texts = NULL;
-    const int64_t channels = file->shape.channels;
+    const int64_t channels = file->about->channels;
     file->about->meanings = vt_allocate((size_t)channels, sizeof *file->about->meanings, "the channels of a file");
     for (int i = 0; i < 3; i++) {
         int64_t count = 0;
@@ -125,11 +124,11 @@ static void order_channels(vt_fields_file *file, const vt_fields_form *form)
     vt_channel_meaning *meanings = file->about->meanings;
     for (int64_t c = 0; names != NULL && c < form->name_count; c++) {
         int64_t place = 0;
-        while (place < file->shape.channels && strcmp(names[place], form->names[c]) != 0) place++;
-        if (place == file->shape.channels) return;
+        while (place < file->about->channels && strcmp(names[place], form->names[c]) != 0) place++;
+        if (place == file->about->channels) return;
     }
     for (int64_t c = 0; names != NULL && c < form->name_count; c++)
-        for (int64_t place = c + 1; place < file->shape.channels && strcmp(names[c], form->names[c]) != 0; place++) {
+        for (int64_t place = c + 1; place < file->about->channels && strcmp(names[c], form->names[c]) != 0; place++) {
             if (strcmp(names[place], form->names[c]) != 0) continue;
             char *const name = names[c];
             const vt_field_channel channel = file->channels[c];
@@ -148,7 +147,6 @@ static void describe_times(vt_fields_file *file, const vt_fields_form *form)
     const vt_time_axis *axis = &file->times;
     vt_fields_about *about = file->about;
     about->dated = axis->known && !axis->by_name;
-    about->times = file->shape.times;
     about->step = axis->minutes;
     about->step_from = axis->minutes == 0 ? "assumed" : form->time_step != NULL ? "time_step" : "file";
     if (axis->known) about->calendar = axis->begin.calendar;
@@ -160,8 +158,6 @@ static void describe_times(vt_fields_file *file, const vt_fields_form *form)
 static void describe(vt_fields_file *file, const vt_fields_form *form)
 {
     vt_fields_about *about = file->about;
-    about->rows = file->shape.height;
-    about->columns = file->shape.width;
     about->window = (vt_frame_window){.rows = about->rows, .width = about->columns};
     about->no_latitudes = about->no_latitudes && about->latitudes == NULL;
     about->unplaced = about->latitudes == NULL;
@@ -184,6 +180,10 @@ static vt_status open_all(vt_fields_file *file, const char *const *paths, const 
         VT_TRY(vt_fields_take_grid(file, file->sources));
         order_channels(file, form);
     }
+    const int64_t *extent = file->sources[0].extent;
+    file->about->times = extent[0];
+    file->about->rows = extent[2];
+    file->about->columns = extent[3];
     VT_TRY(vt_fields_open_times(file, form));
     for (int i = 0; i < file->source_count && file->obstacle == NULL; i++)
         file->obstacle = file->sources[i].array->obstacle;
@@ -218,7 +218,7 @@ done:
 /* Does what HDF5 will do later: reads each source's index of chunks, and applies filters that only HDF5 knows. */
 static void visit_storage(vt_fields_file *file)
 {
-    const vt_fields_shape shape = file->shape;
+    const vt_fields_about *about = file->about;
     int64_t at[4];
     vt_chunk_place place;
     for (int i = 0; i < file->source_count; i++) {
@@ -229,12 +229,12 @@ static void visit_storage(vt_fields_file *file)
         if (chunks > 0) vt_field_source_find_chunk(source, 0, at, &place);
         if (chunks > 0) vt_field_source_find_chunk(source, chunks - 1, at, &place);
     }
-    if (shape.times < 1) return;
-    float *values = vt_allocate((size_t)(shape.channels * shape.width), sizeof *values, "a row of the fields");
-    vt_frame_window row = {.rows = 1, .width = shape.width};
-    vt_fields_file_read(file, 0, shape.channels, &row, true, values);
-    row.first_row = shape.height - 1;
-    vt_fields_file_read(file, shape.times - 1, shape.channels, &row, true, values);
+    if (about->times < 1) return;
+    float *values = vt_allocate((size_t)(about->channels * about->columns), sizeof *values, "a row of the fields");
+    vt_frame_window row = {.rows = 1, .width = about->columns};
+    vt_fields_file_read(file, 0, about->channels, &row, true, values);
+    row.first_row = about->rows - 1;
+    vt_fields_file_read(file, about->times - 1, about->channels, &row, true, values);
     free(values);
 }
 
@@ -336,7 +336,7 @@ vt_status vt_fields_file_check_written(const vt_fields_file *file)
     vt_status status = VT_OK;
     for (int i = 0; i < file->part_count; i++)
         if (file->parts[i]->oddity != NULL) vt_log_warning("%s", file->parts[i]->oddity);
-    for (int i = 0; i < file->source_count && file->shape.times > 0; i++)
+    for (int i = 0; i < file->source_count && file->about->times > 0; i++)
         VT_TRY(vt_array_check_written(file->sources[i].array));
 done:
     return status;
@@ -363,7 +363,7 @@ char *vt_fields_file_storage(const vt_fields_file *file)
 static int64_t used_chunks(const vt_fields_file *file, int64_t chunk)
 {
     int64_t count = 0, before = -1;
-    for (int64_t time = 0; time < file->shape.times; time++) {
+    for (int64_t time = 0; time < file->about->times; time++) {
         const int64_t place = vt_fields_file_place(file, time) / chunk;
         count += place != before;
         before = place;

@@ -14,11 +14,6 @@
 #include "storage/store.h"
 #include "task/weather/channels.h"
 
-/* Sizes of the fields [time, channel, lat, lon]. */
-typedef struct {
-    int64_t times, channels, height, width;
-} vt_fields_shape;
-
 /* What a user says of files; NULL: nothing. */
 typedef struct {
     const char *variables;     /* "[u10, z@500]": datasets that are the channels; else there is `fields` */
@@ -46,10 +41,9 @@ typedef struct {
 /* An open file: first what it says of itself, then how it is read, which is for the files of this folder. */
 typedef struct {
     char *path; /* the first one's, of several files */
-    vt_fields_shape shape;
-    /* What it says of itself, all of its grid being the window. Names are "" past those in the attribute `channels`, or
-     * those of variables ("z500"); the rest of a channel is from the variable's attributes, or from those of `fields`.
-     */
+    /* What it says of itself: `times` are those that are used, and the window is all of its grid. Names are "" past
+     * those in the attribute `channels`, or those of variables ("z500"); the rest of a channel is from the variable's
+     * attributes, or from those of `fields`. */
     vt_fields_about *about;
     char *doubts[2];      /* why latitudes or longitudes are unknown although there is something; or NULL */
     vt_time_axis times;   /* those that are used, by its time coordinate or its name; without a coordinate `minutes` is
@@ -58,12 +52,12 @@ typedef struct {
     int64_t cache_bytes;  /* decoded chunks that HDF5 may hold; 0 for contiguous storage */
     const char *obstacle; /* why it can't be read past HDF5 ("'fields' is compressed with 'lzf'"), or NULL */
 
-    int64_t *places;            /* [shape.times]: where each is among the times of the file; NULL: all are used */
+    int64_t *places;            /* [about->times]: where each is among the times of the file; NULL: all are used */
     const vt_store *times_part; /* the one that says the times */
     int part_count, source_count;
     vt_store **parts;
     vt_field_source *sources;
-    vt_field_channel *channels; /* [shape.channels] */
+    vt_field_channel *channels; /* [about->channels] */
 } vt_fields_file;
 
 /* Opens without HDF5 file locking and reads everything but the fields. Contiguous, chunked and compressed storage, and
@@ -99,7 +93,7 @@ vt_status vt_netcdf_variables(const char *path, int64_t extent[4], vt_text *word
 /* Its grid, for the functions of window.h. */
 static inline vt_window_grid vt_fields_file_grid(const vt_fields_file *file)
 {
-    return (vt_window_grid){file->path, file->shape.height, file->shape.width, file->about->latitudes,
+    return (vt_window_grid){file->path, file->about->rows, file->about->columns, file->about->latitudes,
                             file->about->longitudes};
 }
 
@@ -120,7 +114,7 @@ vt_status vt_fields_file_check_size(const vt_fields_file *file, int64_t time);
 char *vt_fields_file_storage(const vt_fields_file *file);
 
 /* values [channels, rows, width] = the window of the first `channels` channels at `time`, as float32. The window must
- * lie within the shape; nothing else is read (of chunked files: only the chunks that it touches). If `checked`, a value
+ * lie within the grid; nothing else is read (of chunked files: only the chunks that it touches). If `checked`, a value
  * that is NaN (unless form->masked), infinite or beyond VT_LARGEST_VALUE is an error that names time, channel, row and
  * column; otherwise missing values are NaN. Any thread; HDF5 is entered. */
 vt_status vt_fields_file_read(vt_fields_file *file, int64_t time, int64_t channels, const vt_frame_window *window,

@@ -178,7 +178,7 @@ static vt_status find_step(vt_fields_file *file, const vt_fields_form *form)
     vt_status status = VT_OK;
     char text[32] = "";
     int64_t most = -1;
-    if (file->times.known || file->shape.times == 0) goto done;
+    if (file->times.known || file->about->times == 0) goto done;
     if (form->variables == NULL) vt_cf_text(file->sources[0].array, "time_step", text, sizeof text);
     if (text[0] != '\0') {
         VT_CHECK(vt_length_parse(text, &file->times.minutes),
@@ -186,11 +186,11 @@ static vt_status find_step(vt_fields_file *file, const vt_fields_form *form)
                  file->path, text);
         goto done;
     }
-    file->times.minutes = step_of_period(file->path, file->shape.times, &most);
-    VT_CHECK(file->times.minutes > 0 || most < 0 || file->shape.times <= most,
+    file->times.minutes = step_of_period(file->path, file->about->times, &most);
+    VT_CHECK(file->times.minutes > 0 || most < 0 || file->about->times <= most,
              "%s: it has %lld times and no time coordinate, and the period that its name gives holds only %lld times "
              "%d hours apart; say how far apart they are: --time_step=1h",
-             file->path, (long long)file->shape.times, (long long)most - 1, VT_HOURS_A_TIME);
+             file->path, (long long)file->about->times, (long long)most - 1, VT_HOURS_A_TIME);
 done:
     return status;
 }
@@ -222,14 +222,14 @@ done:
 static void take_date_of_name(vt_fields_file *file)
 {
     vt_time_axis *axis = &file->times;
-    if (axis->known || file->shape.times == 0) return;
+    if (axis->known || file->about->times == 0) return;
     axis->known = axis->by_name = vt_date_of_file_name(file->path, &axis->begin) > 0;
 }
 
 vt_status vt_fields_open_times(vt_fields_file *file, const vt_fields_form *form)
 {
     vt_status status = VT_OK;
-    const int64_t times = file->shape.times;
+    const int64_t times = file->about->times;
     for (int s = 0; s < file->source_count && times >= 1 && !form->fixed; s++)
         VT_TRY(take_axis(file, &file->sources[s]));
     if (!form->fixed) VT_TRY(vt_fields_choose_times(file, form));

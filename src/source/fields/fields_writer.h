@@ -6,7 +6,11 @@
 #include <stdint.h>
 
 #include "base/status.h"
-#include "source/fields/fields_file.h"
+
+/* Sizes of the fields [time, channel, lat, lon]. */
+typedef struct {
+    int64_t times, channels, height, width;
+} vt_fields_shape;
 
 typedef struct {
     vt_fields_shape shape;

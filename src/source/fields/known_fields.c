@@ -91,7 +91,7 @@ static vt_status open_static(const vt_known_options *options, vt_fields_file **f
     status = vt_fields_file_open(paths, 1, &options->form, file);
     if (status != VT_OK) return vt_error_context("static_fields");
     VT_TRY(vt_fields_file_check_written(*file));
-    const int64_t times = (*file)->shape.times;
+    const int64_t times = (*file)->about->times;
     VT_CHECK(times == 1, "static_fields: %s holds %lld times; fields that don't change have one", paths[0],
              (long long)times);
 done:
@@ -106,7 +106,7 @@ vt_status vt_known_fields_complete(vt_config *config)
     if (config->static_fields == NULL || config->n_static_fields != VT_UNSET_INTEGER) return VT_OK;
     const vt_known_options options = vt_known_options_of(config);
     VT_TRY(open_static(&options, &file));
-    config->n_static_fields = file->shape.channels;
+    config->n_static_fields = file->about->channels;
 done:
     vt_fields_file_close(&file);
     return status;

@@ -264,8 +264,6 @@ vt_status vt_netcdf_open(vt_fields_file *file, const vt_fields_form *form)
     file->about->meanings = vt_allocate(words, sizeof *file->about->meanings, "the channels of a file");
     for (rest = form->variables; (word = vt_text_next_word(&rest, &length)) != NULL;)
         VT_TRY(add_channel(file, form, word, length));
-    const int64_t *extent = file->sources[0].extent;
-    file->shape = (vt_fields_shape){extent[0], file->about->channels, extent[2], extent[3]};
 done:
     return status;
 }

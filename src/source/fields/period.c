@@ -93,7 +93,7 @@ static vt_status choose_by_name(vt_fields_file *file, const vt_fields_form *form
     VT_CHECK(outside || (begin.minutes >= wanted.from && last <= wanted.to),
              "%s: it has no time coordinate, so %s can only choose all of it or nothing, but '%s' ends within it",
              file->path, form->period_option, form->period);
-    if (outside) file->shape.times = 0;
+    if (outside) file->about->times = 0;
 done:
     return status;
 }
@@ -107,13 +107,13 @@ vt_status vt_fields_choose_times(vt_fields_file *file, const vt_fields_form *for
     period wanted = {INT64_MIN, INT64_MAX};
     if (form->time_step == NULL || !vt_length_parse(form->time_step, &length) || !is_multiple(length, step))
         length = step;
-    if (!axis->known && form->period != NULL && file->shape.times > 0) return choose_by_name(file, form);
+    if (!axis->known && form->period != NULL && file->about->times > 0) return choose_by_name(file, form);
     if (!axis->known || (form->period == NULL && length == step && axis->missing_count == 0)) return VT_OK;
     const vt_date first = axis->begin;
     if (form->period != NULL) VT_TRY(parse_period(form, first.calendar, &wanted));
-    file->places = vt_allocate((size_t)file->shape.times, sizeof *file->places, "the times of a file");
+    file->places = vt_allocate((size_t)file->about->times, sizeof *file->places, "the times of a file");
     int64_t count = 0, missing = 0;
-    for (int64_t i = 0; i < file->shape.times; i++) {
+    for (int64_t i = 0; i < file->about->times; i++) {
         const vt_date date = vt_time_axis_date(axis, i);
         while (missing < axis->missing_count && axis->missing[missing].minutes < date.minutes) missing++;
         if (missing < axis->missing_count && axis->missing[missing].minutes == date.minutes) continue;
@@ -122,7 +122,7 @@ vt_status vt_fields_choose_times(vt_fields_file *file, const vt_fields_form *for
         file->places[count] = i;
         axis->dates[count++] = date.minutes; /* count <= i */
     }
-    file->shape.times = count;
+    file->about->times = count;
     axis->minutes = length;
     axis->known = count > 0;
     axis->begin.minutes = axis->dates[0];

@@ -472,9 +472,9 @@ vt_status vt_fields_file_read(vt_fields_file *file, int64_t time, int64_t channe
         .opened = file, .time = vt_fields_file_place(file, time), .channels = channels, .values = values};
     const vt_read_manner manner = {.tolerant = true, .as_is = !checked};
     vt_decoder decoder = {0};
-    VT_ASSERT(time >= 0 && time < file->shape.times && channels <= file->shape.channels && window->first_row >= 0 &&
-              window->rows > 0 && window->first_row + window->rows <= file->shape.height &&
-              window->width <= file->shape.width);
+    VT_ASSERT(time >= 0 && time < file->about->times && channels <= file->about->channels && window->first_row >= 0 &&
+              window->rows > 0 && window->first_row + window->rows <= file->about->rows &&
+              window->width <= file->about->columns);
     const vt_status status = read_alone(&frame, window, &manner, &decoder);
     vt_decoder_close(&decoder);
     return status;
