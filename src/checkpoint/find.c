@@ -18,17 +18,9 @@
 #include "storage/output_file.h"
 #include "storage/safetensors.h"
 
-static bool holds(const char *directory, const char *name)
-{
-    char *path = vt_text_format("%s/%s", directory, name);
-    const bool there = vt_output_exists(path);
-    free(path);
-    return there;
-}
-
 static bool is_checkpoint(const char *directory)
 {
-    return holds(directory, "checkpoint.h5") || holds(directory, "checkpoint.crc32c");
+    return vt_output_holds(directory, "checkpoint.h5") || vt_output_holds(directory, "checkpoint.crc32c");
 }
 
 int64_t vt_checkpoint_step_of(const char *name, const char *end)

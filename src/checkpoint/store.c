@@ -119,10 +119,7 @@ static int64_t best_step(const vt_checkpoint_store *store)
 {
     char name[VT_CHECKPOINT_NAME];
     vt_checkpoint_best_name(store->directory, name);
-    char *path = vt_text_format("%s/%s", store->directory, name);
-    const int64_t step = vt_output_exists(path) ? vt_checkpoint_step_of(name, "") : -1;
-    free(path);
-    return step;
+    return vt_output_holds(store->directory, name) ? vt_checkpoint_step_of(name, "") : -1;
 }
 
 void vt_checkpoint_store_remove_old(const vt_checkpoint_store *store)

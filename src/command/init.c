@@ -54,9 +54,7 @@ static vt_status add_option(initial *init, const char *name, const char *value)
 /* A store, or a directory without train/, is one set, unless periods divide it. */
 static bool is_one_set(const initial *init)
 {
-    char *training = vt_text_format("%s/train", init->directory);
-    const bool one = vt_file_is_zarr(init->directory) || !vt_output_exists(training);
-    free(training);
+    const bool one = vt_file_is_zarr(init->directory) || !vt_output_holds(init->directory, "train");
     return one && init->given->train_period == NULL;
 }
 

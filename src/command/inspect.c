@@ -37,14 +37,6 @@ void vt_inspect_check(int *faults, vt_status status)
     if (status != VT_OK) vt_inspect_fault(faults, "%s", vt_error_text());
 }
 
-bool vt_inspect_holds(const char *directory, const char *name)
-{
-    char *path = vt_text_format("%s/%s", directory, name);
-    bool there = vt_output_exists(path);
-    free(path);
-    return there;
-}
-
 /* ---- what data, statistics, checkpoints and forecasts say of their data, and in what two of them differ ---- */
 
 static vt_status of_attribute(const char *path, vt_fields_about **about)
@@ -107,9 +99,9 @@ static vt_status find_about(const char *path, const vt_fields_form *form, vt_fie
     *about = NULL;
     if (stat(path, &info) == 0 && !S_ISDIR(info.st_mode))
         return vt_text_ends_with(path, ".npy") ? of_statistics(path, about) : of_attribute(path, about);
-    if (vt_inspect_holds(path, "checkpoint.h5") || vt_inspect_holds(path, "checkpoints"))
+    if (vt_output_holds(path, "checkpoint.h5") || vt_output_holds(path, "checkpoints"))
         return of_checkpoint(path, about);
-    if (vt_inspect_holds(path, "about.json")) return vt_fields_about_read(path, about);
+    if (vt_output_holds(path, "about.json")) return vt_fields_about_read(path, about);
     return of_data(path, form, about);
 }
 
@@ -120,7 +112,7 @@ static bool describes(const char *path)
     const bool is_file = stat(path, &info) == 0 && !S_ISDIR(info.st_mode);
     if (is_file)
         return vt_text_ends_with(path, ".npy") || vt_text_ends_with(path, ".h5") || vt_text_ends_with(path, ".nc");
-    return vt_inspect_holds(path, "about.json") && !vt_inspect_holds(path, "checkpoint.h5");
+    return vt_output_holds(path, "about.json") && !vt_output_holds(path, "checkpoint.h5");
 }
 
 static vt_status print_about(const char *path)
@@ -231,19 +223,19 @@ static vt_status look(const char *path, const vt_fields_form *form, const char *
     if (describes(path)) return print_about(path);
     const bool is_directory = S_ISDIR(info.st_mode);
     const bool is_one =
-        !is_directory || vt_inspect_holds(path, "checkpoint.h5") || vt_inspect_holds(path, "checkpoint.crc32c");
+        !is_directory || vt_output_holds(path, "checkpoint.h5") || vt_output_holds(path, "checkpoint.crc32c");
     bool is_found = is_one && vt_checkpoint_find(path, VT_CHECKPOINT_TO_SHOW, &checkpoint) == VT_OK;
     vt_error_clear();
     VT_CHECK(is_directory || is_found, "inspect: %s is %s; expected the directory of a checkpoint, of a run or of data",
              path, foreign != NULL ? foreign : "a file");
-    if (is_found || vt_inspect_holds(path, "shard-00000-of-00001.h5")) {
+    if (is_found || vt_output_holds(path, "shard-00000-of-00001.h5")) {
         vt_inspect_checkpoint(is_found ? checkpoint : path, false, verify, faults);
-    } else if (vt_inspect_holds(path, "metrics.csv") || vt_inspect_holds(path, "checkpoints") ||
-               vt_inspect_holds(path, "out.log")) {
+    } else if (vt_output_holds(path, "metrics.csv") || vt_output_holds(path, "checkpoints") ||
+               vt_output_holds(path, "out.log")) {
         vt_inspect_run(path, verify, faults);
     } else if (holds_text(path)) {
         print_text(path, verify, faults);
-    } else if (vt_inspect_holds(path, "train") || vt_inspect_holds(path, "valid") || vt_inspect_holds(path, "stats") ||
+    } else if (vt_output_holds(path, "train") || vt_output_holds(path, "valid") || vt_output_holds(path, "stats") ||
                form->variables != NULL || holds_yearly_files(path, form)) {
         vt_inspect_data(path, form, periods, verify, faults);
     } else { /* a run's checkpoints/ */

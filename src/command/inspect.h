@@ -13,9 +13,6 @@ void vt_inspect_data(const char *directory, const vt_fields_form *form, const ch
                      int *faults); /* periods of train, valid and test set, or NULL */
 void vt_inspect_run(const char *directory, bool verify, int *faults);
 
-/* Is there a file or a directory of that name in the directory? */
-bool vt_inspect_holds(const char *directory, const char *name);
-
 /* Prints "  FAULT: …" and counts it. Clears the noted error. */
 void vt_inspect_fault(int *faults, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

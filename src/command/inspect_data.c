@@ -265,9 +265,9 @@ static void print_statistics(const char *directory, const vt_fields_about *about
                              int *faults)
 {
     static const char *const names[] = {"global_means.npy", "global_stds.npy", "time_means.npy"};
-    const bool has_time_means = vt_inspect_holds(directory, names[2]); /* without it training works, too */
+    const bool has_time_means = vt_output_holds(directory, names[2]); /* without it training works, too */
     vt_text shapes = {0}, noted = {0};
-    if (!vt_inspect_holds(directory, names[0]) && !vt_inspect_holds(directory, names[1])) { /* data that are new */
+    if (!vt_output_holds(directory, names[0]) && !vt_output_holds(directory, names[1])) { /* data that are new */
         vt_print("  stats: none yet; `vitrain stats` makes them\n");
         return;
     }
@@ -287,7 +287,7 @@ static void print_statistics(const char *directory, const vt_fields_about *about
     }
     vt_print("  stats:%s\n", shapes.length > 0 ? shapes.characters : "");
     if (!has_time_means) vt_print("    no time_means.npy: evaluate will score no mean field and no ACC against it\n");
-    if (!vt_inspect_holds(directory, "climatology.h5"))
+    if (!vt_output_holds(directory, "climatology.h5"))
         vt_print(
             "    no climatology.h5: evaluate will score no skill and no ACC against the season; `vitrain stats` makes "
             "it\n");

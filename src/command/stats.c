@@ -13,11 +13,10 @@
  * files lie in the directory itself, of which a period chooses. */
 static void find_directories(const char *directory, const char *chosen_output, bool whole, char **files, char **output)
 {
-    char *training = vt_text_format("%s/train", directory);
     const char *name = vt_file_name(directory);
     const bool is_store = vt_file_is_zarr(directory);
-    const bool has_training = !is_store && !whole && vt_output_exists(training);
-    *files = vt_text_copy(has_training ? training : directory);
+    const bool has_training = !is_store && !whole && vt_output_holds(directory, "train");
+    *files = has_training ? vt_text_format("%s/train", directory) : vt_text_copy(directory);
     if (chosen_output != NULL)
         *output = vt_text_copy(chosen_output);
     else if (is_store)
@@ -26,7 +25,6 @@ static void find_directories(const char *directory, const char *chosen_output, b
         *output = vt_text_format("%.*sstats", (int)(name - directory), directory);
     else
         *output = vt_text_format("%s/stats", directory);
-    free(training);
 }
 
 /* Nothing is replaced. But a set whose statistics were made elsewhere, or by an older version, lacks the last two
@@ -40,9 +38,7 @@ static vt_status check_overwriting(const char *directory, bool *keeps)
     bool there[NAMES];
     int first = NAMES, old = 0, later = 0;
     for (int i = 0; i < NAMES; i++) {
-        char *path = vt_text_format("%s/%s", directory, names[i]);
-        there[i] = vt_output_exists(path);
-        free(path);
+        there[i] = vt_output_holds(directory, names[i]);
         if (there[i] && first == NAMES) first = i;
         if (i < LATER) *(i < OLD ? &old : &later) += there[i];
     }

@@ -19,11 +19,7 @@ static bool holds_another(const char *directory, const char *own)
     const bool same = any && strcmp(there, own) == 0;
     free(path);
     free(there);
-    for (size_t i = 0; i < sizeof files / sizeof files[0] && !any; i++) {
-        path = vt_text_format("%s/%s", directory, files[i]);
-        any = vt_output_exists(path);
-        free(path);
-    }
+    for (size_t i = 0; i < sizeof files / sizeof files[0] && !any; i++) any = vt_output_holds(directory, files[i]);
     vt_error_clear();
     return any && !same;
 }

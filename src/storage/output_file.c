@@ -136,6 +136,14 @@ bool vt_output_exists(const char *path)
     return lstat(path, &info) == 0;
 }
 
+bool vt_output_holds(const char *directory, const char *name)
+{
+    char *path = vt_text_format("%s/%s", directory, name);
+    const bool there = vt_output_exists(path);
+    free(path);
+    return there;
+}
+
 vt_status vt_output_check_absent(const char *path, bool force)
 {
     vt_status status = VT_OK;

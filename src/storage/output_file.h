@@ -35,6 +35,7 @@ vt_status vt_output_synchronise(const char *path);
 vt_status vt_output_make_directory(const char *path);
 
 bool vt_output_exists(const char *path);
+bool vt_output_holds(const char *directory, const char *name); /* also if it is another directory */
 
 /* For sets of files: fails if there is a file of this name, unless --force says that it is replaced. */
 vt_status vt_output_check_absent(const char *path, bool force);

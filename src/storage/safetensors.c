@@ -286,12 +286,8 @@ const char *vt_pytorch_file_kind(const char *path)
 {
     struct stat info;
     if (stat(path, &info) != 0) return NULL;
-    if (S_ISDIR(info.st_mode)) {
-        char *metadata = vt_text_format("%s/.metadata", path);
-        const bool sharded = vt_output_exists(metadata);
-        free(metadata);
-        return sharded ? "a directory of torch.distributed.checkpoint" : NULL;
-    }
+    if (S_ISDIR(info.st_mode))
+        return vt_output_holds(path, ".metadata") ? "a directory of torch.distributed.checkpoint" : NULL;
     if (!S_ISREG(info.st_mode)) return NULL;
     unsigned char *ends = vt_allocate(2, LOOKED_AT, "the ends of a file");
     const char *kind = read_ends(path, ends) ? kind_by_content(ends) : NULL;
