@@ -7,7 +7,6 @@
 #include "base/text.h"
 #include "source/fields/statistics.h"
 #include "storage/output_file.h"
-#include "task/weather/seasonal.h"
 
 /* Where the files are, and where the statistics go, so that data_dir's defaults find them. Both malloc'd. `whole`: the
  * files lie in the directory itself, of which a period chooses. */

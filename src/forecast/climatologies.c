@@ -1,7 +1,6 @@
 #include "forecast/evaluation_report.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/memory.h"

@@ -2,7 +2,6 @@
 #ifndef VT_FORECAST_PREDICTION_H
 #define VT_FORECAST_PREDICTION_H
 
-#include "config/config.h"
 #include "data/source.h"
 #include "forecast/members.h"
 #include "parallel/launch.h"

@@ -1,7 +1,6 @@
 #include "planning/practice.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "backend/times.h"
 #include "base/clock.h"

@@ -6,7 +6,6 @@
 #include "parallel/world.h"
 #include "planning/hardware.h"
 #include "training/plan.h"
-#include "training/step.h"
 
 typedef struct vt_practice vt_practice;
 

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "config/option.h"
-#include "task/weather/calendar.h"
 
 enum { DAY = 24 * 60, STEP = 6 * 60 };
 

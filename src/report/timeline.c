@@ -9,7 +9,6 @@
 #include "base/median.h"
 #include "base/memory.h"
 #include "parallel/layout.h"
-#include "report/page.h"
 
 /* In the picture's own units; the page scales them. */
 enum { WIDTH = 940, LEFT = 64, RIGHT = 8, BAR = 26, GAP = 6, FOOT = 20, ROOM_FOR_NAME = 20 };

@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "base/memory.h"
 #include "storage/zarr_inside.h"
 
 #define NOWHERE UINT64_MAX /* in a shard's index: the chunk was never written */

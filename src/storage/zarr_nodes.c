@@ -1,7 +1,6 @@
 /* Which arrays a Zarr store holds, and their metadata, which are JSON. */
 #include <dirent.h>
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>

@@ -1,7 +1,6 @@
 /* The grid of a variable: which coordinates its rows and columns have, and their values. */
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 #include <strings.h>
 
 #include "base/memory.h"

@@ -12,7 +12,6 @@
 #include "source/fields/time_axis.h"
 #include "source/fields/window.h"
 #include "storage/store.h"
-#include "task/weather/channels.h"
 
 /* What a user says of files; NULL: nothing. */
 typedef struct {

@@ -7,7 +7,6 @@
 #include "config/roles.h"
 #include "parallel/layout.h"
 #include "source/fields/fields_file.h"
-#include "source/fields/window.h"
 #include "task/weather/seasonal.h"
 
 /* What is wished; the texts outlive what is opened with it. */
