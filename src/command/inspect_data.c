@@ -301,12 +301,6 @@ static void print_statistics(const char *directory, const vt_fields_about *about
 
 /* ---- a Zarr store ---- */
 
-static bool note_name(const vt_array *array, void *context)
-{
-    vt_names_add(context, array->name);
-    return true;
-}
-
 /* "    t2m [time 120, latitude 32, longitude 64] float, 4 bytes: chunks of [40, 32, 64], blosc (lz4)" */
 static vt_status print_array(const vt_store *store, const char *name)
 {
@@ -343,7 +337,7 @@ static bool print_arrays(const char *path, int *faults)
     vt_inspect_check(faults, opened);
     if (opened != VT_OK) return false;
     print_warning(store->oddity);
-    store->kind->visit(store, "", true, note_name, &names);
+    store->kind->visit(store, "", true, vt_array_note_name, &names);
     for (int64_t i = 0; i < names.count; i++) vt_inspect_check(faults, print_array(store, names.names[i]));
     const bool has_fields = store->kind->has_array(store, "fields");
     if (!has_fields)

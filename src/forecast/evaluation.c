@@ -111,7 +111,6 @@ static void share_out(vt_evaluated *e)
 
 static vt_status take_memory(vt_evaluated *e)
 {
-    vt_status status = VT_OK;
     const vt_config *config = e->members->config;
     const size_t out = (size_t)(config->n_out_channels * e->plane);
     e->loss_samples = vt_allocate((size_t)e->loss_batch, sizeof *e->loss_samples, "the evaluation");
@@ -135,9 +134,7 @@ static vt_status take_memory(vt_evaluated *e)
     vt_scores_open(&options, &e->scores);
     if (e->members->count > 0) vt_ensemble_open(&options, &e->ensemble);
     vt_spectra_open(&options, &e->spectra);
-    VT_TRY(vt_states_open(e->members, e->forecaster, e->dataset, e->batch, e->options->place.directory, &e->states));
-done:
-    return status;
+    return vt_states_open(e->members, e->forecaster, e->dataset, e->batch, e->options->place.directory, &e->states);
 }
 
 /* ---- forecasts ---- */

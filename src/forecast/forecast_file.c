@@ -256,7 +256,6 @@ static vt_status write_side(vt_forecast_file *file, int dimension, const double 
  * level share it. "": neither is known. */
 static vt_status write_level(vt_forecast_file *file, const vt_variable *meaning, char **name)
 {
-    vt_status status = VT_OK;
     static const text_attribute height[] = {
         {"standard_name", "height"}, {"units", "m"}, {"axis", "Z"}, {"positive", "up"}};
     static const text_attribute pressure[] = {
@@ -268,10 +267,7 @@ static vt_status write_level(vt_forecast_file *file, const vt_variable *meaning,
     for (char *c = *name; *c != '\0'; c++)
         if (*c == '.') *c = '_';
     if ((*name)[0] == '\0' || H5Lexists(file->file, *name, H5P_DEFAULT) > 0) return VT_OK;
-    VT_TRY(
-        write_scalar(file, *name, is_height ? meaning->height : meaning->pressure, is_height ? height : pressure, 4));
-done:
-    return status;
+    return write_scalar(file, *name, is_height ? meaning->height : meaning->pressure, is_height ? height : pressure, 4);
 }
 
 /* ---- variables ---- */

@@ -65,16 +65,13 @@ int32_t vt_generation_draw(const vt_generation *how, const float *scores, int64_
  * each word moves the window, and with it the places of all words. */
 static vt_status score_next(writing *w)
 {
-    vt_status status = VT_OK;
     int64_t fed = vt_continuation_count(w->continuation), first = 0;
     if (w->count > w->config->seq_len) {
         vt_continuation_restart(w->continuation);
         first = w->count - w->config->seq_len;
         fed = 0;
     }
-    VT_TRY(vt_continuation_feed(w->continuation, w->words + first + fed, w->count - first - fed, w->scores));
-done:
-    return status;
+    return vt_continuation_feed(w->continuation, w->words + first + fed, w->count - first - fed, w->scores);
 }
 
 /* ---- the prompt ---- */

@@ -120,6 +120,7 @@ void vt_store_close(vt_store **store);
 
 vt_status vt_array_find(const vt_store *store, const char *name, vt_array **array);
 void vt_array_close(vt_array **array);
+bool vt_array_note_name(const vt_array *array, void *names); /* for `visit`: adds the name to a vt_names */
 
 /* Values that were never written, because the program that wrote the file was ended early, read as the fill value
  * (mostly 0), as if they were data. Fails if nothing at all was written, and warns if chunks are missing. After

@@ -289,19 +289,13 @@ static void list_levels(const vt_field_source *source, vt_text *words)
     free(doubt);
 }
 
-static bool note_name(const vt_array *array, void *context)
-{
-    vt_names_add(context, array->name);
-    return true;
-}
-
 vt_status vt_netcdf_variables(const char *path, int64_t extent[4], vt_text *words)
 {
     vt_status status = VT_OK;
     vt_store *store = NULL;
     vt_names all = {0};
     VT_TRY(vt_store_open(path, &store));
-    if (!store->kind->has_array(store, "fields")) store->kind->visit(store, "", true, note_name, &all);
+    if (!store->kind->has_array(store, "fields")) store->kind->visit(store, "", true, vt_array_note_name, &all);
     vt_names_sort(&all);
     for (int64_t i = 0; i < all.count; i++) {
         vt_field_source source = {0};
