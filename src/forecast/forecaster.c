@@ -392,7 +392,7 @@ void vt_forecaster_choose(vt_forecaster *forecaster, int64_t index)
 
 int64_t vt_forecaster_batch(const vt_forecaster *forecaster)
 {
-    return vt_trainer_micro_batch(vt_trainer_config(forecaster->trainer));
+    return vt_trainer_micro_batch(forecaster->task->config);
 }
 
 vt_task *vt_forecaster_task(const vt_forecaster *forecaster)
@@ -406,7 +406,7 @@ vt_task *vt_forecaster_task(const vt_forecaster *forecaster)
 static vt_status open_given(vt_forecaster *forecaster, const char *directory)
 {
     vt_status status = VT_OK;
-    const vt_config *config = vt_trainer_config(forecaster->trainer);
+    const vt_config *config = forecaster->task->config;
     const vt_dataset_options *own = vt_dataset_options_of(forecaster->dataset);
     vt_dataset_options options = *own;
     options.form.variables = forecaster->given_variables = vt_config_forcing_variables(config);
@@ -435,7 +435,7 @@ vt_status vt_forecaster_find_forcings(vt_forecaster *forecaster, const char *dir
     vt_date first = {0}, last = {0};
     char from[VT_DATE_SIZE], to[VT_DATE_SIZE];
     int64_t missing = 0, found = -1;
-    char *names = vt_config_forcing_variables(vt_trainer_config(forecaster->trainer));
+    char *names = vt_config_forcing_variables(forecaster->task->config);
     if (directory != NULL) VT_TRY(open_given(forecaster, directory));
     if (vt_dataset_options_of(forecaster->dataset)->forcing_channels == 0) goto done;
     for (int64_t i = 0; i < count * steps; i++) {
@@ -465,7 +465,7 @@ static vt_status take_forcings(vt_forecaster *forecaster, vt_dataset *dataset, c
                                int64_t count)
 {
     vt_status status = VT_OK;
-    const vt_config *config = vt_trainer_config(forecaster->trainer);
+    const vt_config *config = forecaster->task->config;
     const vt_known_fields *known = vt_dataset_known(dataset);
     const int64_t each = vt_config_forcing_channels(config) * plane_of(config);
     const int64_t own = vt_dataset_options_of(dataset)->forcing_channels * plane_of(config);
@@ -488,7 +488,7 @@ vt_status vt_forecaster_step(vt_forecaster *forecaster, vt_dataset *dataset, con
                              const uint32_t *noise_keys, int64_t lead, int64_t count, float *fields)
 {
     vt_status status = VT_OK;
-    const vt_config *config = vt_trainer_config(forecaster->trainer);
+    const vt_config *config = forecaster->task->config;
     const int64_t numbers = count * config->n_out_channels * plane_of(config);
     VT_TRY(take_forcings(forecaster, dataset, samples, lead, count));
     const vt_batch batch = {.sample_count = count,
@@ -507,7 +507,7 @@ vt_status vt_forecaster_score(vt_forecaster *forecaster, const float *input, con
                               const float *target, int64_t count, vt_evaluation *sums)
 {
     vt_status status = VT_OK;
-    const vt_config *config = vt_trainer_config(forecaster->trainer);
+    const vt_config *config = forecaster->task->config;
     const vt_batch batch = {.sample_count = count,
                             .global_count = count * config->data_parallel,
                             .samples = samples,

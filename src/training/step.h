@@ -25,8 +25,7 @@ vt_status vt_trainer_open(const vt_config *config, const vt_trainer_options *opt
                           vt_trainer **trainer);
 void vt_trainer_close(vt_trainer **trainer);
 
-/* What it works with, and owns but for configuration and back end. */
-const vt_config *vt_trainer_config(const vt_trainer *trainer);
+/* What it works with, and owns. */
 const vt_model *vt_trainer_model(const vt_trainer *trainer);
 vt_parameters *vt_trainer_parameters(const vt_trainer *trainer);
 

@@ -248,11 +248,6 @@ void vt_trainer_close(vt_trainer **trainer)
 
 /* ---- what others ask ---- */
 
-const vt_config *vt_trainer_config(const vt_trainer *trainer)
-{
-    return trainer->config;
-}
-
 const vt_model *vt_trainer_model(const vt_trainer *trainer)
 {
     return trainer->model;
