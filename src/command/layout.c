@@ -64,8 +64,7 @@ static vt_status print_stages(const vt_config *config, const vt_layout *layout)
     for (int64_t stage = 0; stage < split.stages; stage++) {
         shape = vt_schedule_shape(config, stage, vt_config_longest_rollout(config));
         const int64_t kept = vt_schedule_in_flight(vt_schedule_of(config), &shape);
-        VT_TRY(vt_plan_make(config, &(vt_plan_options){.rank = vt_layout_first(layout, VT_AXIS_PIPELINE, (int)stage)},
-                            &plan));
+        VT_TRY(vt_plan_make(config, &(vt_plan_options){.rank = vt_layout_first(layout, (int)stage)}, &plan));
         char *units = vt_split_describe(&split, stage);
         vt_print("  stage %lld: %s, %.1f %% of the work, keeps %lld micro-batch%s, needs %s\n", (long long)stage, units,
                  100 * split.work[stage], (long long)kept, kept == 1 ? "" : "es",

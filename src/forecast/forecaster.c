@@ -497,8 +497,7 @@ vt_status vt_forecaster_step(vt_forecaster *forecaster, vt_dataset *dataset, con
                             .tensors = {input, NULL, forecaster->forcings},
                             .noise_keys = noise_keys};
     VT_TRY(vt_step_predict(forecaster->trainer, &batch, fields));
-    vt_group_broadcast(forecaster->stages, fields, (size_t)numbers * sizeof *fields, forecaster->stages->size - 1,
-                       NULL);
+    vt_group_broadcast(forecaster->stages, fields, (size_t)numbers * sizeof *fields, forecaster->stages->size - 1);
 done:
     return status;
 }

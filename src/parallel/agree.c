@@ -11,12 +11,12 @@ static void broadcast_text(vt_world *world, int root, char **text)
 {
     if (world->ranks == 1 || world->engine->counts_only) return;
     int64_t size = *text != NULL ? (int64_t)strlen(*text) + 1 : 0; /* 0: NULL */
-    vt_group_broadcast(world->host, &size, sizeof size, root, NULL);
+    vt_group_broadcast(world->host, &size, sizeof size, root);
     if (world->rank != root) {
         free(*text);
         *text = size > 0 ? vt_allocate((size_t)size, 1, "a message") : NULL;
     }
-    vt_group_broadcast(world->host, *text, (size_t)size, root, NULL);
+    vt_group_broadcast(world->host, *text, (size_t)size, root);
 }
 
 /* The lowest rank that failed, of those with a note if there are any; -1: none. `stopped`: did any rank stop? */

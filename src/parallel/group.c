@@ -243,18 +243,18 @@ void vt_group_receive(vt_group *group, void *receive, size_t bytes, int from, vt
     if (begin_uncounted(group, request) && bytes > 0) exchange(group, NULL, 0, from, receive, bytes, from, request);
 }
 
-void vt_group_broadcast(vt_group *group, void *data, size_t bytes, int root, vt_request *request)
+void vt_group_broadcast(vt_group *group, void *data, size_t bytes, int root)
 {
-    if (!begin(group, (double)bytes, request) || bytes == 0) return;
-    vt_request own = {.group = group}, *outer = request != NULL ? request : &own, *inner = outer;
+    if (!begin(group, (double)bytes, NULL) || bytes == 0) return;
+    vt_request own = {.group = group}, *inner = &own;
     if (stages(group)) {
         const bool is_root = group->rank == root;
         void *host = is_root ? copy_in(group, data, bytes) : take(group, bytes);
-        inner = stage(outer, host, host, is_root ? NULL : data, bytes);
+        inner = stage(&own, host, host, is_root ? NULL : data, bytes);
         data = host;
     }
     group->engine->broadcast(group, data, bytes, root, inner);
-    if (request == NULL) vt_request_wait(outer);
+    vt_request_wait(&own);
 }
 
 /* ---- requests ---- */

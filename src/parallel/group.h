@@ -84,8 +84,8 @@ void vt_group_exchange(vt_group *group, const void *send, size_t send_bytes, int
 void vt_group_send(vt_group *group, const void *send, size_t bytes, int to, vt_request *request);
 void vt_group_receive(vt_group *group, void *receive, size_t bytes, int from, vt_request *request);
 
-/* data [bytes] of the member `root`, on every rank. */
-void vt_group_broadcast(vt_group *group, void *data, size_t bytes, int root, vt_request *request);
+/* data [bytes] of the member `root`, on every rank; it has ended when the function returns. */
+void vt_group_broadcast(vt_group *group, void *data, size_t bytes, int root);
 
 /* Is it over? With an engine that only counts, a sum is over once it has been waited for. The call also advances what
  * is under way, which MPI does only inside its calls. */

@@ -104,10 +104,10 @@ int vt_layout_coordinate(const vt_layout *layout, int rank, vt_axis axis)
     return rank / stride_of(layout, axis) % layout->size[axis];
 }
 
-int vt_layout_first(const vt_layout *layout, vt_axis axis, int coordinate)
+int vt_layout_first(const vt_layout *layout, int stage)
 {
     int rank = 0;
-    while (vt_layout_coordinate(layout, rank, axis) != coordinate) rank++;
+    while (vt_layout_coordinate(layout, rank, VT_AXIS_PIPELINE) != stage) rank++;
     return rank;
 }
 

@@ -36,8 +36,8 @@ void vt_layout_axes_name(const vt_layout *layout, unsigned axes, char name[32]);
 /* Where a rank stands on an axis, 0 … size - 1. */
 int vt_layout_coordinate(const vt_layout *layout, int rank, vt_axis axis);
 
-/* The lowest rank at place `coordinate` of an axis. */
-int vt_layout_first(const vt_layout *layout, vt_axis axis, int coordinate);
+/* The lowest rank of a stage, its place on the pipeline axis. */
+int vt_layout_first(const vt_layout *layout, int stage);
 
 /* The ranks that share all coordinates of `rank` but those of `axes`, ascending along the layout's order (the axis that
  * stands first in `order` varies fastest); returns how many. members: room for layout->ranks. */

@@ -246,7 +246,7 @@ static vt_status share_id(const vt_nccl *nccl, const vt_launch *launch, vt_group
         VT_CHECK(result == ncclSuccess, "NCCL: no id for the ranks to meet by (%s): %s",
                  host == NULL ? address : "on rank 0", nccl->ncclGetErrorString(result));
     }
-    if (host != NULL) vt_group_broadcast(host, id, sizeof *id, 0, NULL);
+    if (host != NULL) vt_group_broadcast(host, id, sizeof *id, 0);
 done:
     return status;
 }

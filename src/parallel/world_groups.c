@@ -110,12 +110,13 @@ done:
     return status;
 }
 
-/* The group of the ranks in the places `pair` of an axis, or of this one alone if it is not one of them. */
-static vt_status open_pair(vt_world *world, vt_axis axis, const int pair[2], const char *purpose, vt_backend *backend,
+/* The group of the ranks in the places `pair` of the pipeline axis, or of this one alone if it is not one of them. */
+static vt_status open_pair(vt_world *world, const int pair[2], const char *purpose, vt_backend *backend,
                            vt_group **group)
 {
     vt_status status = VT_OK;
     char name[64];
+    const vt_axis axis = VT_AXIS_PIPELINE;
     const int own = world->coordinate[axis], size = world->layout.size[axis];
     const bool is_pair = (own == pair[0] || own == pair[1]) && pair[0] >= 0 && pair[1] < size && pair[0] < pair[1];
     int *members = vt_allocate((size_t)world->ranks, sizeof *members, "the table of ranks");
@@ -128,16 +129,15 @@ done:
     return status;
 }
 
-vt_status vt_world_neighbours(vt_world *world, vt_axis axis, int parity, const char *purpose, vt_backend *backend,
-                              vt_group **group)
+vt_status vt_world_neighbours(vt_world *world, int parity, const char *purpose, vt_backend *backend, vt_group **group)
 {
-    const int own = world->coordinate[axis], first = own % 2 == parity ? own : own - 1;
-    return open_pair(world, axis, (const int[]){first, first + 1}, purpose, backend, group);
+    const int own = world->coordinate[VT_AXIS_PIPELINE], first = own % 2 == parity ? own : own - 1;
+    return open_pair(world, (const int[]){first, first + 1}, purpose, backend, group);
 }
 
-vt_status vt_world_ends(vt_world *world, vt_axis axis, const char *purpose, vt_backend *backend, vt_group **group)
+vt_status vt_world_ends(vt_world *world, const char *purpose, vt_backend *backend, vt_group **group)
 {
-    return open_pair(world, axis, (const int[]){0, world->layout.size[axis] - 1}, purpose, backend, group);
+    return open_pair(world, (const int[]){0, world->layout.size[VT_AXIS_PIPELINE] - 1}, purpose, backend, group);
 }
 
 /* ---- what they have counted ---- */
@@ -149,13 +149,6 @@ vt_traffic vt_traffic_of(const char *group)
     if (strcmp(group, "cp") == 0) return VT_TRAFFIC_CONTEXT;
     if (strcmp(group, "pp") == 0 || strncmp(group, "pp ", 3) == 0) return VT_TRAFFIC_PIPELINE;
     return strstr(group, " of gradients") != NULL ? VT_TRAFFIC_GRADIENTS : VT_TRAFFIC_FIGURES;
-}
-
-void vt_communication_counted(const vt_world *world, vt_volume counted[VT_TRAFFIC_COUNT])
-{
-    memset(counted, 0, VT_TRAFFIC_COUNT * sizeof *counted);
-    for (int i = 0; i < world->group_count; i++)
-        vt_volume_add(&counted[vt_traffic_of(world->groups[i]->name)], &world->groups[i]->volume, 1);
 }
 
 const char *vt_traffic_name(vt_traffic traffic)

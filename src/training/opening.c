@@ -160,7 +160,7 @@ static vt_status log_stage_memory(const vt_run *run)
     if (stages == 1 || options.rank != 0) return VT_OK;
     for (int stage = 1; stage < stages; stage++) {
         vt_plan plan;
-        options.rank = vt_layout_first(layout, VT_AXIS_PIPELINE, stage);
+        options.rank = vt_layout_first(layout, stage);
         VT_TRY(vt_plan_make(run->config, &options, &plan));
         if (vt_plan_total(&plan) <= vt_plan_total(&most)) continue;
         most = plan;

@@ -38,8 +38,8 @@ static vt_status connect_ends(vt_world *world, vt_backend *backend, int64_t elem
 {
     vt_status status = VT_OK;
     vt_group *forward = NULL, *back = NULL;
-    VT_TRY(vt_world_ends(world, VT_AXIS_PIPELINE, "forecasts", backend, &forward));
-    VT_TRY(vt_world_ends(world, VT_AXIS_PIPELINE, "forecasts' gradients", backend, &back));
+    VT_TRY(vt_world_ends(world, "forecasts", backend, &forward));
+    VT_TRY(vt_world_ends(world, "forecasts' gradients", backend, &back));
     if (forward->size == 1) return VT_OK;
     const bool is_first = forward->rank == 0;
     VT_TRY(vt_link_open(forward, VT_FLOAT32, elements, "forecasts",
@@ -58,8 +58,8 @@ vt_status vt_stage_connect(const vt_config *config, vt_world *world, vt_backend 
     if (config->pipeline_parallel == 1) return VT_OK;
     for (int parity = 0; parity < 2; parity++) { /* of the first of two stages: all connect in the same order */
         vt_group *forward = NULL, *back = NULL;
-        VT_TRY(vt_world_neighbours(world, VT_AXIS_PIPELINE, parity, NULL, backend, &forward));
-        VT_TRY(vt_world_neighbours(world, VT_AXIS_PIPELINE, parity, "gradients", backend, &back));
+        VT_TRY(vt_world_neighbours(world, parity, NULL, backend, &forward));
+        VT_TRY(vt_world_neighbours(world, parity, "gradients", backend, &back));
         const bool is_behind = forward->rank == 0; /* the other one of the two */
         const int64_t elements = rows * stage->columns[is_behind];
         const int64_t boundary =

@@ -97,7 +97,7 @@ static void all_reduce(vt_group *group, int64_t count)
     EXPECT(data[count] == 7, "wrote past the end of %lld", (long long)count);
     EXPECT(memcmp(data, again, (size_t)count * sizeof *data) == 0, "other bits the second time");
     if (group->rank == 0) memcpy(first, data, (size_t)count * sizeof *data);
-    vt_group_broadcast(group, first, (size_t)count * sizeof *data, 0, NULL);
+    vt_group_broadcast(group, first, (size_t)count * sizeof *data, 0);
     EXPECT(memcmp(data, first, (size_t)count * sizeof *data) == 0, "other bits than on the first rank");
     free(data);
     free(again);
@@ -245,7 +245,7 @@ TEST(broadcast)
     for (int root = 0; root < group->size; root++) {
         char text[40] = "";
         if (group->rank == root) snprintf(text, sizeof text, "rank %d says", root);
-        vt_group_broadcast(group, text, sizeof text, root, NULL);
+        vt_group_broadcast(group, text, sizeof text, root);
         char expected[40];
         snprintf(expected, sizeof expected, "rank %d says", root);
         EXPECT(strcmp(text, expected) == 0, "'%s'", text);
@@ -362,7 +362,7 @@ TEST(staging)
                           (rank - 1 + size) % size, NULL);
         for (int i = 0; i < LENGTH; i += 100)
             EXPECT_NEAR(ringed[i], number(group->members[(rank - 1 + size) % size], i), 0);
-        vt_group_broadcast(group, on_device, sizeof data, size - 1, NULL);
+        vt_group_broadcast(group, on_device, sizeof data, size - 1);
         for (int i = 0; i < LENGTH; i += 100) EXPECT_NEAR(data[i], number(group->members[size - 1], i), 0);
         vt_group_close(&group);
     }
