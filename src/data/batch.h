@@ -16,7 +16,6 @@ enum { VT_SPEC_DIMENSIONS = 5, VT_BATCH_TENSORS = 4 };
 
 /* One tensor of a sample, or this rank's part of it. */
 typedef struct {
-    const char *name;
     vt_tensor_type type;
     int dimensions;
     int64_t shape[VT_SPEC_DIMENSIONS];

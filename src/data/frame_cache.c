@@ -12,7 +12,7 @@ vt_status vt_frame_cache_open(int64_t count, int64_t floats, vt_frame_cache **re
     const size_t bytes = (size_t)(count * floats) * sizeof(float);
     vt_frame_cache *cache = vt_allocate(1, sizeof *cache, "the cache");
     VT_ASSERT(count > 0 && floats > 0);
-    *cache = (vt_frame_cache){.count = count, .floats = floats, .values = vt_allocate_large(bytes)};
+    *cache = (vt_frame_cache){.floats = floats, .values = vt_allocate_large(bytes)};
     VT_CHECK(cache->values != NULL, "no memory for the cache (%s)", vt_text_bytes((double)bytes, size));
     cache->states = vt_allocate((size_t)count, 1, "the cache");
     *result = cache;

@@ -11,9 +11,9 @@
 enum { VT_FRAME_MISSING, VT_FRAME_COMING, VT_FRAME_KEPT };
 
 typedef struct {
-    int64_t count, floats; /* frames, and floats of each */
-    float *values;         /* [count, floats]; memory is taken as frames come */
-    unsigned char *states; /* [count] */
+    int64_t floats;        /* of a frame */
+    float *values;         /* [frames, floats]; memory is taken as frames come */
+    unsigned char *states; /* [frames] */
     int64_t kept;          /* frames that are KEPT */
 } vt_frame_cache;
 

@@ -95,7 +95,6 @@ vt_status vt_states_begin(vt_states *states, const int64_t *samples, int64_t cou
 {
     vt_status status = VT_OK;
     const int64_t in = input_size(states->config);
-    states->samples = samples;
     states->count = count;
     states->lead = 0;
     for (int64_t i = 0; i < states->number * count; i++) states->starts[i] = samples[i % count];

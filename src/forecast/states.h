@@ -12,8 +12,7 @@ typedef struct {
     const vt_config *config;
     vt_dataset *dataset;
     int64_t number;          /* of members */
-    const int64_t *samples;  /* the initial times, [count] */
-    int64_t count, lead;     /* lead: steps that the states are behind them */
+    int64_t count, lead;     /* initial times, and the steps that the states are behind them */
     float *input, *forecast; /* of member 0 of all initial times, then of member 1: the states of [number * count] */
     int64_t *starts;         /* the initial time of each of these */
     uint32_t *noise_keys;    /* [number * count, 2]: what the model's noise in each of them depends on */

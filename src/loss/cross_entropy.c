@@ -125,8 +125,7 @@ static void backward(const vt_loss_kind *loss, const vt_pass *pass, vt_matrix pr
     vt_arena_pop(arena, mark);
 }
 
-const vt_loss_kind vt_loss_cross_entropy = {.name = "cross_entropy",
-                                            .sums = 2,
+const vt_loss_kind vt_loss_cross_entropy = {.sums = 2,
                                             .measure = VT_MEASURE_ABSOLUTE,
                                             .sums_in_backward = true,
                                             .partials = partials,

@@ -27,8 +27,7 @@ static void backward(const vt_loss_kind *loss, const vt_pass *pass, vt_matrix pr
                                  loss_scale, dprediction);
 }
 
-const vt_loss_kind vt_loss_crps = {.name = "crps",
-                                   .sums = 2,
+const vt_loss_kind vt_loss_crps = {.sums = 2,
                                    .measure = VT_MEASURE_ABSOLUTE,
                                    .of_members = true,
                                    .partials = partials,

@@ -18,12 +18,12 @@ static const char no_norm[] =
     "its target is 0 everywhere once it is normalised (every value is the mean or climatology that is subtracted), "
     "so its error relative to that (loss relative_l2) is infinite";
 
-#define LOSS(name_, measure_, infinite_)                                                                               \
+#define LOSS(measure_, infinite_)                                                                                      \
     {                                                                                                                  \
-        .name = #name_, .sums = 2, .measure = measure_, .infinite = infinite_, .partials = partials,                   \
-        .finish = vt_loss_finish, .backward = backward                                                                 \
+        .sums = 2, .measure = measure_, .infinite = infinite_, .partials = partials, .finish = vt_loss_finish,         \
+        .backward = backward                                                                                           \
     }
 
-const vt_loss_kind vt_loss_relative_l2 = LOSS(relative_l2, VT_MEASURE_RELATIVE, no_norm);
-const vt_loss_kind vt_loss_mse = LOSS(mse, VT_MEASURE_SQUARE, NULL);
-const vt_loss_kind vt_loss_mae = LOSS(mae, VT_MEASURE_ABSOLUTE, NULL);
+const vt_loss_kind vt_loss_relative_l2 = LOSS(VT_MEASURE_RELATIVE, no_norm);
+const vt_loss_kind vt_loss_mse = LOSS(VT_MEASURE_SQUARE, NULL);
+const vt_loss_kind vt_loss_mae = LOSS(VT_MEASURE_ABSOLUTE, NULL);

@@ -16,9 +16,5 @@ static void backward(const vt_loss_kind *loss, const vt_pass *pass, vt_matrix pr
                                          loss_scale, dprediction);
 }
 
-const vt_loss_kind vt_loss_l1 = {.name = "l1",
-                                 .sums = 2,
-                                 .measure = VT_MEASURE_ABSOLUTE,
-                                 .partials = partials,
-                                 .finish = vt_loss_finish,
-                                 .backward = backward};
+const vt_loss_kind vt_loss_l1 = {
+    .sums = 2, .measure = VT_MEASURE_ABSOLUTE, .partials = partials, .finish = vt_loss_finish, .backward = backward};

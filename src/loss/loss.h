@@ -11,7 +11,6 @@
  * without memory each is 1. All memory is the back end's. */
 typedef struct vt_loss_kind vt_loss_kind;
 struct vt_loss_kind {
-    const char *name;
     int64_t sums; /* float64 numbers that a sample's loss is made of, each a sum over the ranks that share the sample */
     vt_loss_measure measure; /* how vt_loss_finish makes the loss of the sums; of errors.c also what is summed */
     const char *infinite;    /* what is wrong with the target of a sample whose loss is infinite; NULL: unknown */

@@ -36,7 +36,6 @@ typedef struct {
 
 /* One operation; `end` was recorded after it. */
 typedef struct {
-    vt_nccl_communicator *communicator;
     cudaEvent_t end;
 } vt_nccl_operation;
 

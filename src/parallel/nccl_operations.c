@@ -65,7 +65,6 @@ static void finish(vt_group *group, const char *what, vt_request *request)
     }
     check(group, what, result);
     vt_nccl_operation *one = vt_allocate(1, sizeof *one, "communication by NCCL");
-    one->communicator = c;
     check_cuda(group, what, cudaEventCreateWithFlags(&one->end, cudaEventDisableTiming));
     check_cuda(group, what, cudaEventRecord(one->end, c->stream));
     request->state = one;

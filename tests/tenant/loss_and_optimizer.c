@@ -35,12 +35,8 @@ static void backward(const vt_loss_kind *loss, const vt_pass *pass, vt_matrix pr
     vt_loss_relative_l2.backward(loss, pass, prediction, target, weights, sums, 2 * scale, loss_scale, dprediction);
 }
 
-const vt_loss_kind vt_loss_twice_relative_l2 = {.name = "twice_relative_l2",
-                                                .sums = 2,
-                                                .measure = VT_MEASURE_RELATIVE,
-                                                .partials = partials,
-                                                .finish = finish,
-                                                .backward = backward};
+const vt_loss_kind vt_loss_twice_relative_l2 = {
+    .sums = 2, .measure = VT_MEASURE_RELATIVE, .partials = partials, .finish = finish, .backward = backward};
 
 /* values -= learning rate * gradients. It keeps nothing from step to step. */
 static void update(vt_backend *backend, const vt_update *rule, const vt_step_state *state, const float *gradients,

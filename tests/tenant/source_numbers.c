@@ -23,9 +23,8 @@ typedef struct {
 static int specs(const vt_config *config, vt_span part, vt_tensor_spec *list)
 {
     const int64_t width = config->img_size[1];
-    list[VT_TENSOR_INPUT] = (vt_tensor_spec){"input", VT_TENSOR_FLOAT32, 3, {config->n_in_channels, part.count, width}};
-    list[VT_TENSOR_TARGET] =
-        (vt_tensor_spec){"target", VT_TENSOR_FLOAT32, 3, {config->n_out_channels, part.count, width}};
+    list[VT_TENSOR_INPUT] = (vt_tensor_spec){VT_TENSOR_FLOAT32, 3, {config->n_in_channels, part.count, width}};
+    list[VT_TENSOR_TARGET] = (vt_tensor_spec){VT_TENSOR_FLOAT32, 3, {config->n_out_channels, part.count, width}};
     return 2;
 }
 

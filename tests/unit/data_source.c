@@ -111,9 +111,7 @@ static vt_source typed_source(void)
                        .path = "typed",
                        .sample_count = 9,
                        .tensor_count = 3,
-                       .specs = {{"tokens", VT_TENSOR_INT32, 1, {3}},
-                                 {"weights", VT_TENSOR_FLOAT32, 2, {5, 7}},
-                                 {"label", VT_TENSOR_INT32, 0, {0}}}};
+                       .specs = {{VT_TENSOR_INT32, 1, {3}}, {VT_TENSOR_FLOAT32, 2, {5, 7}}, {VT_TENSOR_INT32, 0, {0}}}};
 }
 
 static void expect_typed(const vt_batch *batch, const vt_source *source, int64_t place, int64_t sample)

@@ -284,14 +284,12 @@ static void open_synthetic(vt_dataset *dataset)
 int vt_fields_specs(int64_t in_channels, int64_t out_channels, int64_t forcings, int64_t targets, int64_t rows,
                     int64_t width, vt_tensor_spec *specs)
 {
-    specs[VT_TENSOR_INPUT] = (vt_tensor_spec){"input", VT_TENSOR_FLOAT32, 3, {in_channels, rows, width}};
-    specs[VT_TENSOR_TARGET] = (vt_tensor_spec){"target", VT_TENSOR_FLOAT32, 4, {targets, out_channels, rows, width}};
-    if (targets == 1)
-        specs[VT_TENSOR_TARGET] = (vt_tensor_spec){"target", VT_TENSOR_FLOAT32, 3, {out_channels, rows, width}};
+    specs[VT_TENSOR_INPUT] = (vt_tensor_spec){VT_TENSOR_FLOAT32, 3, {in_channels, rows, width}};
+    specs[VT_TENSOR_TARGET] = (vt_tensor_spec){VT_TENSOR_FLOAT32, 4, {targets, out_channels, rows, width}};
+    if (targets == 1) specs[VT_TENSOR_TARGET] = (vt_tensor_spec){VT_TENSOR_FLOAT32, 3, {out_channels, rows, width}};
     if (forcings == 0) return 2;
-    specs[VT_TENSOR_FORCINGS] = (vt_tensor_spec){"forcings", VT_TENSOR_FLOAT32, 4, {targets, forcings, rows, width}};
-    if (targets == 1)
-        specs[VT_TENSOR_FORCINGS] = (vt_tensor_spec){"forcings", VT_TENSOR_FLOAT32, 3, {forcings, rows, width}};
+    specs[VT_TENSOR_FORCINGS] = (vt_tensor_spec){VT_TENSOR_FLOAT32, 4, {targets, forcings, rows, width}};
+    if (targets == 1) specs[VT_TENSOR_FORCINGS] = (vt_tensor_spec){VT_TENSOR_FLOAT32, 3, {forcings, rows, width}};
     return 3;
 }
 

@@ -141,8 +141,8 @@ done:
 static int specs(const vt_config *config, vt_span part, vt_tensor_spec *list)
 {
     (void)config;
-    list[VT_TENSOR_INPUT] = (vt_tensor_spec){"tokens", VT_TENSOR_INT32, 1, {part.count}};
-    list[VT_TENSOR_TARGET] = (vt_tensor_spec){"targets", VT_TENSOR_INT32, 1, {part.count}};
+    list[VT_TENSOR_INPUT] = (vt_tensor_spec){VT_TENSOR_INT32, 1, {part.count}};
+    list[VT_TENSOR_TARGET] = (vt_tensor_spec){VT_TENSOR_INT32, 1, {part.count}};
     return 2;
 }
 

@@ -71,8 +71,8 @@ static int specs(const vt_config *config, vt_span part, vt_tensor_spec *list)
 {
     const int64_t points = config->data_size * config->data_size * config->data_size;
     (void)part;
-    list[VT_TENSOR_INPUT] = (vt_tensor_spec){"input", VT_TENSOR_FLOAT32, 2, {points, INPUTS}};
-    list[VT_TENSOR_TARGET] = (vt_tensor_spec){"target", VT_TENSOR_FLOAT32, 2, {points, config->N_out_channels}};
+    list[VT_TENSOR_INPUT] = (vt_tensor_spec){VT_TENSOR_FLOAT32, 2, {points, INPUTS}};
+    list[VT_TENSOR_TARGET] = (vt_tensor_spec){VT_TENSOR_FLOAT32, 2, {points, config->N_out_channels}};
     return BOXES;
 }
 

@@ -119,14 +119,13 @@ INLINE vector quotients(vector gradients, float row, vector columns, float most)
 
 /* Numbers that are the same for all elements. */
 typedef struct {
-    float factor, most, least, shrink, rate, keep;
+    float factor, most, shrink, rate, keep;
 } numbers;
 
 static numbers numbers_of(const vt_update *update, const vt_step_state *state)
 {
     return (numbers){.factor = state->factor,
                      .most = (float)(1 / vt_adafactor_least(update)),
-                     .least = (float)vt_adafactor_least(update),
                      .shrink = (float)(1 - state->learning_rate * update->weight_decay),
                      .keep = (float)update->adafactor.beta1};
 }
