@@ -7,7 +7,6 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/text.h"
-#include "libraries.h"
 #include "state.h"
 
 static vt_cuda_state *state_of(vt_backend *backend)

@@ -2,7 +2,6 @@
 
 #include <stdlib.h>
 
-#include "backend/step_state.h"
 #include "base/memory.h"
 
 /* What begins a step, as vt_step_state has it. More of them than steps can be pending: a device may read one late. */
