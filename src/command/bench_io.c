@@ -50,16 +50,16 @@ typedef struct {
 /* ---- the reader ---- */
 
 /* Collective. */
-static vt_status read_round(bench *b, int64_t epoch, double *seconds)
+static vt_status read_round(bench *b, double *seconds)
 {
     vt_status status = VT_OK;
     double waited = 0;
     const int64_t of_epoch = vt_loader_batch_count(b->loader);
     const vt_batch *batch = NULL;
-    vt_loader_begin(b->loader, epoch, 0);
+    vt_loader_begin(b->loader, 0, 0);
     double begin = vt_clock_seconds();
     for (int64_t i = 0; i < b->batches; i++) {
-        if (i > 0 && i % of_epoch == 0) vt_loader_begin(b->loader, epoch + i / of_epoch, 0);
+        if (i > 0 && i % of_epoch == 0) vt_loader_begin(b->loader, i / of_epoch, 0);
         VT_TRY(vt_world_agree(b->world, vt_loader_next(b->loader, &batch, &waited)));
     }
     *seconds = vt_world_most(b->world, vt_clock_seconds() - begin);
@@ -276,13 +276,13 @@ static vt_status measure(bench *b)
     const bool alone = vt_world_ranks(b->world) == 1, speaks = vt_world_rank(b->world) == 0;
     char *chunks = NULL;
     if (alone) VT_TRY(plan_plain(b));
-    VT_TRY(read_round(b, 0, &seconds)); /* brings the files into the page cache and the ring's pages into memory */
+    VT_TRY(read_round(b, &seconds)); /* brings the files into the page cache and the ring's pages into memory */
     const bool compared = b->piece_count > 0 && !b->through_library;
     if (compared) VT_TRY(plain_round(b, &seconds));
     if (compared) VT_TRY(load_stored(b));
     const bool placed = b->stored_count > 0 && b->largest_chunk <= ring_share(b);
     for (int i = 0; i < ROUNDS; i++) {
-        VT_TRY(read_round(b, 0, &reader[i]));
+        VT_TRY(read_round(b, &reader[i]));
         if (compared) VT_TRY(plain_round(b, &preads[i]));
         if (b->stored_count > 0) VT_TRY(inflate_round(b, false, &inflates[i]));
         if (placed) VT_TRY(inflate_round(b, true, &places[i]));

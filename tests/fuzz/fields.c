@@ -10,7 +10,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     vt_fields_file *file = NULL;
     char *path = vt_fuzz_write("2001.h5", data, size);
     vt_error_clear();
-    vt_status status = vt_fields_file_open((const char *const[]){path}, 1, NULL, &file);
+    vt_status status = vt_fields_file_open((const char *const[]){path}, 1, &(vt_fields_form){0}, &file);
     vt_error_clear();
     if (status != VT_OK)
         status = vt_fields_file_open((const char *const[]){path}, 1, &(vt_fields_form){.variables = "[t]"}, &file);

@@ -416,7 +416,7 @@ TEST(values_that_are_no_data)
         vt_fields_file *opened = NULL;
         const char *path = test_path("2001.h5");
         float as_is[8];
-        EXPECT_OK(vt_fields_file_open(&path, 1, NULL, &opened));
+        EXPECT_OK(vt_fields_file_open(&path, 1, &(vt_fields_form){0}, &opened));
         EXPECT_OK(vt_fields_file_read(opened, 1, 1, &(vt_frame_window){.rows = 2, .width = 4}, false, as_is));
         EXPECT(isnan(as_is[2]) == (strstr(known[i].message, "missing") != NULL) && as_is[1] == 0);
         vt_fields_file_close(&opened);

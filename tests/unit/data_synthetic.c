@@ -227,12 +227,12 @@ TEST(storage_and_years)
     const vt_frame_window whole = {.rows = 32, .width = 64};
     const char *const years[2] = {"2001.h5", "2002.h5"};
     vt_fields_file *one = NULL, *file = NULL;
-    EXPECT_OK(vt_fields_file_open((const char *[]){test_path("one/train/2001.h5")}, 1, NULL, &one));
+    EXPECT_OK(vt_fields_file_open((const char *[]){test_path("one/train/2001.h5")}, 1, &(vt_fields_form){0}, &one));
     for (int year = 0; year < 2; year++)
         for (int packed = 0; packed < 2; packed++) {
             char path[256];
             snprintf(path, sizeof path, "%s/train/%s", packed ? "packed" : "plain", years[year]);
-            EXPECT_OK(vt_fields_file_open((const char *[]){test_path(path)}, 1, NULL, &file));
+            EXPECT_OK(vt_fields_file_open((const char *[]){test_path(path)}, 1, &(vt_fields_form){0}, &file));
             for (int64_t t = 0; t < 40; t += 13) {
                 EXPECT_OK(vt_fields_file_read(one, 40 * year + t, 8, &whole, true, expected));
                 EXPECT_OK(vt_fields_file_read(file, t, 8, &whole, true, found));

@@ -142,7 +142,7 @@ TEST(a_file_over_which_hdf5_crashes)
 {
     const char *path = "tests/fuzz/corpus/fields/fill_value_crash";
     vt_fields_file *file = NULL;
-    EXPECT_ERROR(vt_fields_file_open(&path, 1, NULL, &file), path);
+    EXPECT_ERROR(vt_fields_file_open(&path, 1, &(vt_fields_form){0}, &file), path);
     EXPECT(file == NULL);
 }
 
@@ -180,7 +180,7 @@ static const test_fields small = {.times = 3, .channels = 2, .height = 4, .width
 static vt_status open_one(const char *path)
 {
     vt_fields_file *file = NULL;
-    vt_status status = vt_fields_file_open((const char *const[]){path}, 1, NULL, &file);
+    vt_status status = vt_fields_file_open((const char *const[]){path}, 1, &(vt_fields_form){0}, &file);
     vt_fields_file_close(&file);
     return status;
 }

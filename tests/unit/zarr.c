@@ -640,9 +640,9 @@ TEST(zarr_missing_dates_of_anemoi)
         {"[\"soon\"]", "the attribute 'missing_dates' holds 'soon', which is no date"},
         {"[5]", "the attribute 'missing_dates' is no list of dates"}};
     if (!unpack("v2_anemoi.zarr small_2001.nc")) return;
-    vt_fields_file *all = open_one("v2_anemoi.zarr", NULL);
+    vt_fields_file *all = open_one("v2_anemoi.zarr", &(vt_fields_form){0});
     say_missing("[\"2030-01-01T00:00:00\", \"2001-12-20T18:00:00.000\"]"); /* the fourth of seven */
-    vt_fields_file *file = open_one("v2_anemoi.zarr", NULL);
+    vt_fields_file *file = open_one("v2_anemoi.zarr", &(vt_fields_form){0});
     float found[3 * POINTS], expected[3 * POINTS];
     const vt_frame_window whole = {.rows = ROWS, .width = COLUMNS};
     EXPECT(file->about->times == 6 && file->times.minutes == 360);

@@ -195,9 +195,7 @@ done:
 vt_status vt_fields_file_open_again(const char *const *paths, int64_t path_count, const vt_fields_form *form,
                                     vt_fields_file **result)
 {
-    static const vt_fields_form nothing_said = {0};
     vt_status status = VT_OK;
-    if (form == NULL) form = &nothing_said;
     vt_fields_file *file = vt_allocate(1, sizeof *file, "a file of fields");
     *result = NULL;
     VT_ASSERT(path_count > 0 && (path_count == 1 || form->variables != NULL));
@@ -261,13 +259,11 @@ static vt_status try_files(const char *const *paths, int64_t path_count, const v
 {
     const int64_t count = FORM_WORDS + path_count + 1;
     const char **words = vt_allocate((size_t)count, sizeof *words, "the trial of files");
-    if (form != NULL) {
-        words[VARIABLES] = form->variables;
-        words[COORDINATES] = form->coordinates;
-        words[TIME_STEP] = form->time_step;
-        words[PERIOD] = form->period;
-        words[FIXED] = form->fixed ? "fixed" : NULL;
-    }
+    words[VARIABLES] = form->variables;
+    words[COORDINATES] = form->coordinates;
+    words[TIME_STEP] = form->time_step;
+    words[PERIOD] = form->period;
+    words[FIXED] = form->fixed ? "fixed" : NULL;
     memcpy(words + FORM_WORDS, paths, (size_t)path_count * sizeof *words);
     const vt_status status = vt_trial(paths[0], 0, try_out, words, count);
     free(words);

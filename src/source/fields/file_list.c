@@ -26,9 +26,9 @@ static const char *find_extension(const char *name, bool variables)
 
 /* The date that the name ends in, "2013_01" of "era5_2013_01.nc": digits with '-' and '_' between them, of which the
  * first group has at least four; length 0: there is none. */
-static const char *find_date(const char *name, bool variables, size_t *length)
+static const char *find_date(const char *name, size_t *length)
 {
-    const char *end = find_extension(name, variables), *begin = end;
+    const char *end = find_extension(name, true), *begin = end;
     *length = 0;
     if (end == NULL) return NULL;
     while (begin > name && (isdigit((unsigned char)begin[-1]) || begin[-1] == '-' || begin[-1] == '_')) begin--;
@@ -45,7 +45,7 @@ static bool is_wanted(const char *name, bool variables)
 {
     size_t length;
     if (variables) {
-        find_date(name, true, &length);
+        find_date(name, &length);
         return length > 0;
     }
     const char *end = find_extension(name, false);
@@ -78,7 +78,7 @@ static bool has_year(const char *name)
 static int compare_dates(const char *a, const char *b)
 {
     size_t length[2];
-    const char *dates[2] = {find_date(vt_file_name(a), true, &length[0]), find_date(vt_file_name(b), true, &length[1])};
+    const char *dates[2] = {find_date(vt_file_name(a), &length[0]), find_date(vt_file_name(b), &length[1])};
     VT_ASSERT(dates[0] != NULL && dates[1] != NULL); /* is_wanted saw one */
     int order = strncmp(dates[0], dates[1], length[0] < length[1] ? length[0] : length[1]);
     return order != 0 ? order : length[0] < length[1] ? -1 : length[0] > length[1];
