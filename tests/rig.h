@@ -16,6 +16,14 @@ typedef struct {
     vt_trainer *trainer;
 } rig;
 
+/* The one with this name, or NULL. */
+static inline vt_parameter *find_parameter(const vt_parameters *parameters, const char *name)
+{
+    for (int64_t i = 0; i < vt_parameters_count(parameters); i++)
+        if (strcmp(vt_parameters_at(parameters, i)->name, name) == 0) return vt_parameters_at(parameters, i);
+    return NULL;
+}
+
 /* The weather task of channels, which have numbers for names, with these means, standard deviations and those of their
  * changes over dt (NULL: 0, 1, not known), which no file says. */
 static inline vt_task *open_weather(const vt_config *config, const float *means, const float *stds,

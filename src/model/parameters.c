@@ -365,13 +365,6 @@ int64_t vt_parameters_frozen_elements(const vt_parameters *parameters)
     return sum_elements(parameters, true);
 }
 
-vt_parameter *vt_parameters_find(const vt_parameters *parameters, const char *name)
-{
-    for (int64_t i = 0; i < parameters->count; i++)
-        if (strcmp(parameters->list[i]->name, name) == 0) return parameters->list[i];
-    return NULL;
-}
-
 int64_t vt_parameters_bucket_count(const vt_parameters *parameters)
 {
     return parameters->bucket_count;

@@ -163,9 +163,6 @@ int64_t vt_parameters_count(const vt_parameters *parameters); /* how many tensor
 vt_parameter *vt_parameters_at(const vt_parameters *parameters, int64_t index);
 int64_t vt_parameters_model_elements(const vt_parameters *parameters); /* of all whole tensors */
 int64_t vt_parameters_frozen_elements(const vt_parameters *parameters);
-/* The one with this name, or NULL. */
-vt_parameter *vt_parameters_find(const vt_parameters *parameters, const char *name);
-
 int64_t vt_parameters_bucket_count(const vt_parameters *parameters);
 int64_t vt_parameters_trained_buckets(const vt_parameters *parameters); /* the first so many are not frozen */
 const vt_bucket *vt_parameters_bucket(const vt_parameters *parameters, int64_t index);

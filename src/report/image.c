@@ -147,7 +147,9 @@ void vt_map_side_close(vt_map_side *side)
     *side = (vt_map_side){0};
 }
 
-double vt_map_side_position(const vt_map_side *side, double degrees)
+/* Where these degrees lie, in grid points; beyond the ends as far as the last two points are apart. The side is known.
+ */
+static double position_of(const vt_map_side *side, double degrees)
 {
     const bool rising = side->degrees[1] > side->degrees[0];
     int64_t low = 0, high = side->count - 1; /* the degrees lie between these points, or beyond an end */
@@ -183,7 +185,7 @@ void vt_map_ticks_place(const vt_map_side *side, double room, vt_map_ticks *tick
         if (steps[i] >= least) step = steps[i];
     if (step == 0) return;
     for (double k = ceil(low / step - 1e-9); k * step <= high + 1e-9 && ticks->count < VT_MAP_TICKS; k++) {
-        ticks->at[ticks->count] = vt_map_side_position(side, k * step);
+        ticks->at[ticks->count] = position_of(side, k * step);
         write_label(k * step, side->longitudes, ticks->labels[ticks->count++]);
     }
 }
@@ -254,8 +256,8 @@ static void draw_coasts(vt_image *image, vt_box map, int zoom, const map_axes *a
         for (const char *text = vt_coastlines; *text != '\0';) {
             const bool continues = next_point(&text, point);
             const double longitude = 360 * (point[0] / steps - 0.5 + turn), latitude = 180 * (point[1] / steps - 0.5);
-            const double to_x = map.left + zoom * (vt_map_side_position(&axes->longitudes, longitude) + 0.5);
-            const double to_y = map.top + zoom * (vt_map_side_position(&axes->latitudes, latitude) + 0.5);
+            const double to_x = map.left + zoom * (position_of(&axes->longitudes, longitude) + 0.5);
+            const double to_y = map.top + zoom * (position_of(&axes->latitudes, latitude) + 0.5);
             if (continues) strokes[count++] = (vt_stroke){x, y, to_x, to_y};
             x = to_x;
             y = to_y;

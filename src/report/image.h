@@ -60,10 +60,6 @@ typedef struct {
 vt_map_side vt_map_side_open(const double *degrees, int64_t count, bool longitudes);
 void vt_map_side_close(vt_map_side *side);
 
-/* Where these degrees lie, in grid points; beyond the ends as far as the last two points are apart. The side is known.
- */
-double vt_map_side_position(const vt_map_side *side, double degrees);
-
 /* Ticks at least `room` grid points apart; none on an unknown side. */
 void vt_map_ticks_place(const vt_map_side *side, double room, vt_map_ticks *ticks);
 

@@ -149,7 +149,7 @@ static void check_key_bias(const fixture *f, const vt_parameter *k_bias)
     char name[VT_PARAMETER_NAME];
     snprintf(name, sizeof name, "%s", k_bias->name);
     memcpy(strstr(name, ".k.bias"), ".q.bias", strlen(".q.bias"));
-    const vt_parameter *q_bias = vt_parameters_find(rig_parameters(&f->rig), name);
+    const vt_parameter *q_bias = find_parameter(rig_parameters(&f->rig), name);
     double k_squares = 0, q_squares = 0;
     float *k = to_host(f, k_bias->gradient, k_bias->count), *q = to_host(f, q_bias->gradient, q_bias->count);
     for (int64_t i = 0; i < k_bias->count; i++) {

@@ -461,7 +461,7 @@ static void put_parameters(const model *m, const form *as, vt_text *header, FILE
         const char *kind = q + strlen(".attn.q"); /* .weight or .bias */
         for (int third = 0; third < 3; third++) {
             const char *name = SETTINGS("%.*s.attn.%c%s", block, parameter->name, "qkv"[third], kind);
-            const vt_parameter *own = vt_parameters_find(parameters, name);
+            const vt_parameter *own = find_parameter(parameters, name);
             memcpy(whole + third * parameter->count, own->value, (size_t)own->count * sizeof *whole);
         }
         shape[0] *= 3;
@@ -495,8 +495,8 @@ static const char *write_as(const model *m, const form *as)
 /* Is a parameter of both to the bit the same? */
 static bool same_parameter(const model *a, const model *b, const char *name)
 {
-    const vt_parameter *one = vt_parameters_find(rig_parameters(&a->rig), name);
-    const vt_parameter *other = vt_parameters_find(rig_parameters(&b->rig), name);
+    const vt_parameter *one = find_parameter(rig_parameters(&a->rig), name);
+    const vt_parameter *other = find_parameter(rig_parameters(&b->rig), name);
     return one->count == other->count && memcmp(one->value, other->value, (size_t)one->count * sizeof(float)) == 0;
 }
 
@@ -702,7 +702,7 @@ TEST(damaged_shards_are_noticed)
 
     path = save(&m, "flipped");
     file = below(path, shard);
-    const vt_parameter *weight = vt_parameters_find(rig_parameters(&m.rig), "blocks.1.mlp.fc1.weight");
+    const vt_parameter *weight = find_parameter(rig_parameters(&m.rig), "blocks.1.mlp.fc1.weight");
     flip_byte(file, find_values(file, weight->value, 64) + 70);
     expect_refused(path, &m, true, "shard-00000-of-00001.h5 is damaged or another checkpoint's: its checksum is ");
     rig_close(&m.rig);

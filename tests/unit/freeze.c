@@ -45,7 +45,7 @@ static void check_values(const model *frozen, const model *initial, const char *
     const vt_parameters *parameters = rig_parameters(&frozen->rig);
     for (int64_t i = 0; i < vt_parameters_count(parameters); i++) {
         const vt_parameter *p = vt_parameters_at(parameters, i);
-        const vt_parameter *was = vt_parameters_find(rig_parameters(&initial->rig), p->name);
+        const vt_parameter *was = find_parameter(rig_parameters(&initial->rig), p->name);
         const bool same = memcmp(p->value, was->value, (size_t)p->count * sizeof(float)) == 0;
         EXPECT(p->frozen == vt_parameters_freezes(patterns, p->name), "%s", p->name);
         EXPECT(same == p->frozen, "%s: %s is %s", patterns, p->name, same ? "as it was" : "changed");

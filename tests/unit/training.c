@@ -154,8 +154,8 @@ static int64_t count_parameters(int64_t dim)
     EXPECT_OK(vt_model_open(one.config, parameters, &model));
     int64_t count = vt_parameters_model_elements(parameters);
     EXPECT(vt_parameters_count(parameters) == 3 + 12 * 16 + 3);
-    EXPECT(vt_parameters_find(parameters, "blocks.11.attn.k.weight") != NULL);
-    EXPECT(vt_parameters_find(parameters, "head.bias") == NULL);
+    EXPECT(find_parameter(parameters, "blocks.11.attn.k.weight") != NULL);
+    EXPECT(find_parameter(parameters, "head.bias") == NULL);
     vt_model_close(&model);
     vt_parameters_close(&parameters);
     close_alone(&one);
@@ -206,10 +206,10 @@ TEST(parameters_start_as_pytorchs)
                                          &(vt_parameters_storage){.bucket_bytes = 1e6, .shards = 1}));
         vt_parameters_start(parameters[i], 333, "");
     }
-    moments normal = moments_of(vt_parameters_find(parameters[0], "a.normal"));
-    moments wide = moments_of(vt_parameters_find(parameters[0], "a.wide"));
-    moments uniform = moments_of(vt_parameters_find(parameters[0], "a.uniform"));
-    moments one = moments_of(vt_parameters_find(parameters[0], "a.one"));
+    moments normal = moments_of(find_parameter(parameters[0], "a.normal"));
+    moments wide = moments_of(find_parameter(parameters[0], "a.wide"));
+    moments uniform = moments_of(find_parameter(parameters[0], "a.uniform"));
+    moments one = moments_of(find_parameter(parameters[0], "a.one"));
     /* means of 60,000 are off by at most 5 / √60000 of the deviation */
     EXPECT_NEAR(normal.mean, 0, 0.02 * 5 / sqrt(60000));
     EXPECT_NEAR(normal.deviation, 0.02, 0.02 * 0.02);
@@ -219,10 +219,9 @@ TEST(parameters_start_as_pytorchs)
     EXPECT_NEAR(uniform.deviation, 0.25 / sqrt(3), 0.002);
     EXPECT(uniform.largest <= 0.25 && uniform.largest > 0.249);
     EXPECT(one.mean == 1 && one.deviation == 0);
-    const vt_parameter *a = vt_parameters_find(parameters[0], "a.normal"),
-                       *b = vt_parameters_find(parameters[1], "a.normal");
+    const vt_parameter *a = find_parameter(parameters[0], "a.normal"), *b = find_parameter(parameters[1], "a.normal");
     EXPECT(memcmp(a->value, b->value, (size_t)a->count * sizeof(float)) == 0);
-    EXPECT(memcmp(b->value, vt_parameters_find(parameters[1], "other")->value, 64) != 0);
+    EXPECT(memcmp(b->value, find_parameter(parameters[1], "other")->value, 64) != 0);
     for (int i = 0; i < 2; i++) vt_parameters_close(&parameters[i]);
     close_alone(&one_rank);
     vt_backend_close(&backend);
