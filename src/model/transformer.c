@@ -292,14 +292,6 @@ static void backward_encoder_norm(const transformer *model, const vt_pass *pass,
     vt_arena_pop(pass->arena, mark);
 }
 
-/* dout of the last decoder layer with a gradient of the memory, 0, beside it. */
-static vt_matrix beside_zero(const transformer *model, const vt_pass *pass, vt_matrix dout, vt_matrix pair)
-{
-    vt_matrix_clear(pass->backend, pair);
-    copy(pass, dout, half_of(model, pair, 0));
-    return pair;
-}
-
 static vt_matrix backward_layer(const transformer *model, const vt_pass *pass, int64_t i, vt_matrix dout,
                                 transformer_saved *units)
 {
@@ -311,7 +303,11 @@ static vt_matrix backward_layer(const transformer *model, const vt_pass *pass, i
         reserve_layer(model, pass, i, saved);
         run_layer(model, pass, i, saved);
     }
-    if (in_decoder && !is_pair(model, i + 1)) dout = beside_zero(model, pass, dout, units->decoder_gradient);
+    if (in_decoder && !is_pair(model, i + 1)) { /* the last one: the gradient of the memory, 0, comes beside dout */
+        vt_matrix_clear(pass->backend, units->decoder_gradient);
+        copy(pass, dout, half_of(model, units->decoder_gradient, 0));
+        dout = units->decoder_gradient;
+    }
     const vt_matrix dx = model->decodes ? half_of(model, dout, !in_decoder) : dout;
     const vt_matrix memory = in_decoder ? half_of(model, saved->in, 1) : (vt_matrix){0};
     if (is_last_encoder(model, i)) backward_encoder_norm(model, pass, dx, saved);

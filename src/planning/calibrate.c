@@ -161,13 +161,6 @@ static double seconds_of(const bench *b, void (*run)(const bench *b))
     return vt_median(times + 1, TURNS);
 }
 
-static void measure_operations(const bench *b, vt_hardware *hardware)
-{
-    hardware->memory_gb_s = 1e-9 * 3 * sizeof(float) * WIDE_ELEMENTS / seconds_of(b, add_wide);
-    hardware->memory_fraction = 1;
-    hardware->operation_us = 1e4 * seconds_of(b, start_operations);
-}
-
 /* ---- messages ---- */
 
 /* One of each operation that layouts use, on [elements] in all. */
@@ -264,7 +257,9 @@ vt_status vt_calibrate(const vt_config *config, int64_t samples, vt_world *world
     VT_TRY(vt_world_agree(world,
                           backend->allocate(backend, VT_MEMORY_WORKSPACE, (size_t)elements * sizeof(float), &wide)));
     b.wide = wide;
-    measure_operations(&b, hardware);
+    hardware->memory_gb_s = 1e-9 * 3 * sizeof(float) * WIDE_ELEMENTS / seconds_of(&b, add_wide);
+    hardware->memory_fraction = 1;
+    hardware->operation_us = 1e4 * seconds_of(&b, start_operations);
     VT_TRY(measure_messages(&b, hardware));
     backend->release(backend, wide);
     wide = NULL;

@@ -24,13 +24,6 @@ static herr_t visit_attribute(hid_t root, const char *name, const H5A_info_t *in
     return 0;
 }
 
-static void visit_attributes(vt_tensor_file *file)
-{
-    vt_hdf5_enter();
-    H5Aiterate2(file->file, H5_INDEX_NAME, H5_ITER_NATIVE, NULL, visit_attribute, file);
-    vt_hdf5_leave();
-}
-
 /* What is in the group, and in the groups of it as deep as tensors lie; "" is the root. */
 static void visit_group(vt_tensor_file *file, const char *group, int depth)
 {
@@ -53,7 +46,9 @@ static void visit_file(const char *path, void *context)
         vt_error_clear();
         return;
     }
-    visit_attributes(file);
+    vt_hdf5_enter();
+    H5Aiterate2(file->file, H5_INDEX_NAME, H5_ITER_NATIVE, NULL, visit_attribute, file);
+    vt_hdf5_leave();
     visit_group(file, "", 0);
     vt_tensor_file_close(&file);
 }

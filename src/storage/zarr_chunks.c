@@ -279,20 +279,13 @@ int64_t vt_zarr_chunks_written(const vt_array *array)
 
 /* ---- boxes ---- */
 
-/* An element in this machine's byte order. */
-static void take_element(const vt_array *array, const unsigned char *from, unsigned char *to)
-{
-    const size_t size = array->element_size;
-    for (size_t i = 0; i < size; i++) to[i] = from[array->swapped ? size - 1 - i : i];
-}
-
 /* Copies what the chunk that begins at `first` holds of the box; all in the array's order of dimensions. */
 static void copy_part(const vt_array *array, const unsigned char *chunk, const int64_t *first, const int64_t *start,
                       const int64_t *count, bool as_doubles, unsigned char *values)
 {
     const size_t size = array->element_size, result = as_doubles ? sizeof(double) : size;
     int64_t low[VT_ARRAY_RANK] = {0}, high[VT_ARRAY_RANK] = {0}, at[VT_ARRAY_RANK] = {0};
-    unsigned char bytes[8];
+    unsigned char bytes[8]; /* of an element, in this machine's order */
     for (int i = 0; i < array->rank; i++) {
         low[i] = at[i] = first[i] > start[i] ? first[i] : start[i];
         const int64_t end = first[i] + array->chunk[i], last = start[i] + count[i];
@@ -304,7 +297,8 @@ static void copy_part(const vt_array *array, const unsigned char *chunk, const i
             from += (at[i] - first[i]) * array->stride[i];
             to = to * count[i] + at[i] - start[i];
         }
-        take_element(array, chunk + (size_t)from * size, bytes);
+        const unsigned char *stored = chunk + (size_t)from * size;
+        for (size_t i = 0; i < size; i++) bytes[i] = stored[array->swapped ? size - 1 - i : i];
         const double number = as_doubles ? vt_zarr_as_double(array, bytes) : 0;
         memcpy(values + (size_t)to * result, as_doubles ? (const void *)&number : bytes, result);
         for (d = array->rank - 1; d >= 0; d--) {

@@ -298,12 +298,6 @@ vt_matrix vt_rollout_keep(const vt_rollout *rollout, const vt_pass *pass, vt_mat
 
 /* ---- backward ---- */
 
-void vt_rollout_add_gradient(const vt_rollout *rollout, const vt_pass *pass, int64_t step, vt_matrix found)
-{
-    const vt_matrix sum = vt_rollout_fields(rollout, pass, rollout->gradients[step]);
-    vt_matrix_add(pass->backend, sum, found, sum);
-}
-
 vt_matrix vt_rollout_gradient_place(const vt_rollout *rollout, const vt_pass *pass, vt_matrix state)
 {
     if (rollout->task->bounds[0] != NULL || pass->crps != NULL)

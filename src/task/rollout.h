@@ -64,9 +64,6 @@ vt_matrix vt_rollout_keep(const vt_rollout *rollout, const vt_pass *pass, vt_mat
 /* The fields that step `step` predicted, or their gradients: [samples and channels, plane]. */
 vt_matrix vt_rollout_fields(const vt_rollout *rollout, const vt_pass *pass, float *fields);
 
-/* gradients[step] += what the other end of a pipeline found. */
-void vt_rollout_add_gradient(const vt_rollout *rollout, const vt_pass *pass, int64_t step, vt_matrix found);
-
 /* Where the gradient of the state is to be made: in its place, unless something still needs the state, such as loss
  * crps, or bounds; float32 with these, or if something is added to it or scales it, else of the pass's type. */
 vt_matrix vt_rollout_gradient_place(const vt_rollout *rollout, const vt_pass *pass, vt_matrix state);

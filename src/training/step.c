@@ -52,10 +52,10 @@ static void take_messages(vt_trainer *trainer, const vt_pass *pass, int64_t coun
             continue;
         }
         const size_t mark = pass->arena->used;
-        const vt_matrix like = vt_rollout_fields(rollout, pass, NULL);
-        const vt_matrix found = vt_pass_push_wide(pass, like.rows, like.columns);
+        const vt_matrix sum = vt_rollout_fields(rollout, pass, rollout->gradients[made.step]);
+        const vt_matrix found = vt_pass_push_wide(pass, sum.rows, sum.columns);
         vt_stage_take(stage, VT_SENT_FORECAST_GRADIENT, found);
-        vt_rollout_add_gradient(rollout, pass, made.step, found);
+        vt_matrix_add(pass->backend, sum, found, sum);
         vt_arena_pop(pass->arena, mark);
     }
 }

@@ -10,12 +10,6 @@
 #include "source/fields/dataset_inside.h"
 #include "source/fields/file_list.h"
 
-static bool is_direct(const vt_config *config)
-{
-    int kind = config->data_loader_config;
-    return kind == VT_LOADER_AUTO || kind == VT_LOADER_DALI || kind == VT_LOADER_DIRECT;
-}
-
 vt_dataset_options vt_fields_options(const vt_config *config, vt_set set)
 {
     static const char *const names[][2] = {
@@ -131,8 +125,8 @@ static vt_status open_set(const vt_config *config, vt_set set, vt_span part, vt_
     options.targets = vt_config_longest_rollout(config);
     options.reach = set == VT_SET_TRAINING ? options.targets : 1;
     options.sample_limit = set == VT_SET_TRAINING ? config->limit_nsamples : config->limit_nsamples_val;
-    options.direct = is_direct(config);
-    options.insists = options.direct && config->data_loader_config != VT_LOADER_AUTO;
+    options.insists = config->data_loader_config == VT_LOADER_DALI || config->data_loader_config == VT_LOADER_DIRECT;
+    options.direct = options.insists || config->data_loader_config == VT_LOADER_AUTO;
     options.tolerant = config->skip_bad_samples;
     options.unchecked = !config->skip_bad_samples; /* the loss tells */
     options.known = vt_known_options_of(config);

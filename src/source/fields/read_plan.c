@@ -65,16 +65,11 @@ void vt_fields_plan_add_known(vt_read_plan *plan, const vt_known_fields *known, 
     add_in_memory((vt_fields_plan *)plan, &(vt_memory_item){.to = to, .known = known, .date = date});
 }
 
-bool vt_fields_plan_is_complete(const vt_read_plan *base)
-{
-    const vt_fields_plan *plan = (const vt_fields_plan *)base;
-    return plan->made && __atomic_load_n(&plan->done, __ATOMIC_ACQUIRE) == base->item_count;
-}
-
-const vt_frame *vt_fields_plan_frames(const vt_read_plan *base, int64_t *count)
+const vt_frame *vt_fields_plan_frames(const vt_read_plan *base, int64_t *count, bool *complete)
 {
     const vt_fields_plan *plan = (const vt_fields_plan *)base;
     *count = plan->frame_count;
+    *complete = plan->made && __atomic_load_n(&plan->done, __ATOMIC_ACQUIRE) == base->item_count;
     return plan->frames;
 }
 

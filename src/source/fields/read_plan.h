@@ -63,10 +63,7 @@ void vt_fields_plan_add_known(vt_read_plan *plan, const vt_known_fields *known, 
  * is tolerant. One thread at a time for one set of files. */
 vt_status vt_fields_plan_make(vt_read_plan *plan, const vt_frame_window *window, const vt_read_manner *manner);
 
-/* Have all of its items been done, without an error? */
-bool vt_fields_plan_is_complete(const vt_read_plan *plan);
-
-/* The frames that were added; *count: how many. */
-const vt_frame *vt_fields_plan_frames(const vt_read_plan *plan, int64_t *count);
+/* The frames that were added; *count: how many; *complete: all items have been done, without an error. */
+const vt_frame *vt_fields_plan_frames(const vt_read_plan *plan, int64_t *count, bool *complete);
 
 #endif

@@ -139,9 +139,9 @@ done:
 /* With the lock. */
 static void release(vt_fields_reading *reading, vt_read_plan *plan)
 {
-    const bool complete = vt_fields_plan_is_complete(plan);
+    bool complete;
     int64_t count;
-    const vt_frame *frames = vt_fields_plan_frames(plan, &count);
+    const vt_frame *frames = vt_fields_plan_frames(plan, &count, &complete);
     for (int64_t f = 0; f < count; f++) {
         reading->files[frames[f].file].users--;
         if (frames[f].kept_as >= 0) vt_frame_cache_settle(reading->kept, frames[f].kept_as, complete);
