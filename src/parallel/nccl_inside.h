@@ -12,7 +12,7 @@ typedef struct vt_nccl_communicator {
     ncclComm_t comm;
     cudaStream_t stream;
     cudaEvent_t begin; /* the work submitted to the back end's stream before the operation */
-    cudaEvent_t end;   /* of the newest vt_nccl_operation */
+    cudaEvent_t end;   /* of the newest operation */
     double started;    /* when it was submitted; 0: none yet */
     const char *what;
     void *room; /* device memory for host groups */
@@ -33,11 +33,6 @@ typedef struct {
     pthread_t watch;
     bool watching, stop;
 } vt_nccl_state;
-
-/* One operation; `end` was recorded after it. */
-typedef struct {
-    cudaEvent_t end;
-} vt_nccl_operation;
 
 static inline vt_nccl_state *vt_nccl_state_of(const vt_group *group)
 {

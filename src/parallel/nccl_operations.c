@@ -4,10 +4,7 @@
 
 #ifdef VT_HAS_NCCL
 
-#include <stdlib.h>
-
 #include "base/clock.h"
-#include "base/memory.h"
 #include "parallel/nccl_inside.h"
 
 static const char *const late =
@@ -64,10 +61,10 @@ static void finish(vt_group *group, const char *what, vt_request *request)
         vt_nccl_rest(begin);
     }
     check(group, what, result);
-    vt_nccl_operation *one = vt_allocate(1, sizeof *one, "communication by NCCL");
-    check_cuda(group, what, cudaEventCreateWithFlags(&one->end, cudaEventDisableTiming));
-    check_cuda(group, what, cudaEventRecord(one->end, c->stream));
-    request->state = one;
+    cudaEvent_t end = NULL; /* what a request's state is: recorded after its operation */
+    check_cuda(group, what, cudaEventCreateWithFlags(&end, cudaEventDisableTiming));
+    check_cuda(group, what, cudaEventRecord(end, c->stream));
+    request->state = end;
     if (is_capturing(group)) return; /* it will run with the graph, which is not watched from here */
     pthread_mutex_lock(&state->mutex);
     check_cuda(group, what, cudaEventRecord(c->end, c->stream));
@@ -78,9 +75,7 @@ static void finish(vt_group *group, const char *what, vt_request *request)
 
 static void close_operation(vt_request *request)
 {
-    vt_nccl_operation *one = request->state;
-    cudaEventDestroy(one->end);
-    free(one);
+    cudaEventDestroy(request->state);
     request->state = NULL;
 }
 
@@ -105,9 +100,8 @@ static void put(vt_group *group, const char *what, void *device, const void *hos
 /* Copies a host group's result back; the host waits, up to the time-out. */
 static void get(vt_group *group, const char *what, void *host, const void *device, size_t bytes, vt_request *request)
 {
-    vt_nccl_operation *one = request->state;
     const double begin = vt_clock_seconds();
-    while (cudaEventQuery(one->end) == cudaErrorNotReady) {
+    while (cudaEventQuery(request->state) == cudaErrorNotReady) {
         if (vt_clock_seconds() > begin + group->engine->timeout) fail(group, what, late);
         vt_nccl_rest(begin);
     }
@@ -231,16 +225,14 @@ static void broadcast(vt_group *group, void *data, size_t bytes, int root, vt_re
 /* Work submitted to the back end's stream from here on runs after the operation. */
 static void wait(vt_request *request)
 {
-    vt_nccl_operation *one = request->state;
-    check_cuda(request->group, "wait", cudaStreamWaitEvent(compute_stream(request->group), one->end, 0));
+    check_cuda(request->group, "wait", cudaStreamWaitEvent(compute_stream(request->group), request->state, 0));
     close_operation(request);
 }
 
 /* While a step is recorded no operation counts as finished: waiting now would order all later computation after it. */
 static bool test(vt_request *request)
 {
-    vt_nccl_operation *one = request->state;
-    if (is_capturing(request->group) || cudaEventQuery(one->end) == cudaErrorNotReady) return false;
+    if (is_capturing(request->group) || cudaEventQuery(request->state) == cudaErrorNotReady) return false;
     wait(request);
     return true;
 }
@@ -249,9 +241,8 @@ static bool test(vt_request *request)
  * they finish. */
 static bool chain(vt_request *request, const vt_group *next)
 {
-    vt_nccl_operation *one = request->state;
     const vt_nccl_communicator *c = next->state;
-    check_cuda(request->group, "wait", cudaStreamWaitEvent(c->stream, one->end, 0));
+    check_cuda(request->group, "wait", cudaStreamWaitEvent(c->stream, request->state, 0));
     close_operation(request);
     return true;
 }
