@@ -248,7 +248,6 @@ static vt_step_sums sums_of_epoch(const vt_run_progress *progress)
 vt_status vt_record_epoch(vt_record *record, vt_run_progress *progress, vt_step_times times, double shown_learning_rate,
                           bool told)
 {
-    vt_status status = VT_OK;
     vt_step_sums sums = sums_of_epoch(progress);
     if (record == NULL) return VT_OK;
     record->epoch_sums = (vt_step_sums){0};
@@ -262,9 +261,7 @@ vt_status vt_record_epoch(vt_record *record, vt_run_progress *progress, vt_step_
         sums = progress->unlogged;
         progress->unlogged = (vt_step_sums){0};
     }
-    if (sums.steps > 0) VT_TRY(write_training_points(record, progress->step, &sums, shown_learning_rate));
-done:
-    return status;
+    return sums.steps > 0 ? write_training_points(record, progress->step, &sums, shown_learning_rate) : VT_OK;
 }
 
 /* Draws into an image and a PNG of it, which may hold an earlier drawing. */
