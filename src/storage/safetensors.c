@@ -29,6 +29,13 @@ static const struct {
              [VT_SAFETENSORS_F16] = {"F16", 2},
              [VT_SAFETENSORS_BF16] = {"BF16", 2}};
 
+static vt_safetensors_type type_of(const char *name)
+{
+    int type = 0;
+    while (type < VT_SAFETENSORS_OTHER && strcmp(name, types[type].name) != 0) type++;
+    return (vt_safetensors_type)type;
+}
+
 static vt_status check_entry(const vt_safetensors *file, const vt_safetensors_entry *entry)
 {
     vt_status status = VT_OK;
@@ -57,7 +64,6 @@ static int by_begin(const void *a, const void *b)
 static bool take_entry(const char *name, json_t *value, vt_safetensors_entry *entry)
 {
     const char *type = NULL;
-    int known = 0;
     json_t *shape = NULL, *size;
     json_int_t begin = 0, end = 0;
     size_t i;
@@ -67,8 +73,7 @@ static bool take_entry(const char *name, json_t *value, vt_safetensors_entry *en
     if (strlen(name) >= sizeof entry->name || strlen(type) >= sizeof entry->type_name || begin < 0 || end < 0)
         return false;
     if (!json_is_array(shape) || json_array_size(shape) > VT_TENSOR_DIMENSIONS) return false;
-    while (known < VT_SAFETENSORS_OTHER && strcmp(type, types[known].name) != 0) known++;
-    *entry = (vt_safetensors_entry){.type = (vt_safetensors_type)known, .begin = begin, .end = end};
+    *entry = (vt_safetensors_entry){.type = type_of(type), .begin = begin, .end = end};
     strcpy(entry->name, name);
     strcpy(entry->type_name, type);
     json_array_foreach(shape, i, size)

@@ -309,6 +309,13 @@ static vt_step_times times_of_epoch(const vt_loop *loop)
                            factor * own.optimizer};
 }
 
+static vt_status note_epoch(vt_loop *loop, bool told)
+{
+    const vt_trainer *trainer = loop->trainer;
+    const double shown_rate = vt_schedule_shown(trainer->config, trainer->length, loop->progress.step);
+    return vt_record_epoch(loop->record, &loop->progress, times_of_epoch(loop), shown_rate, told);
+}
+
 /* Collective. The first sample of the epoch's last batch, as the model now predicts it. */
 static vt_status draw_picture(vt_loop *loop, int64_t epoch, const vt_batch *batch)
 {
@@ -379,21 +386,26 @@ static void log_waiting(vt_loop *loop)
     loop->told_of_waiting = loop->told_of_waiting || percent > 10;
 }
 
-/* The epoch's loss. What validations found of another loss doesn't compare with it. When loss crps begins, the weights
- * of the noise, which nothing has used before, are drawn anew, and the average of all weights begins anew. */
-static void begin_loss(vt_loop *loop)
+/* When loss crps begins, the weights of the noise, which nothing has used before, are drawn anew, and the average of
+ * all weights begins anew. */
+static void begin_noise(vt_trainer *trainer)
 {
-    vt_trainer *trainer = loop->trainer;
-    vt_run_progress *progress = &loop->progress;
-    vt_trainer_set_epoch(trainer, progress->epoch);
-    if (progress->epoch == 0 || progress->epoch_steps > 0) return;
-    if (trainer->loss == vt_loss_kind_at(trainer->config, progress->epoch - 1)) return;
-    progress->best_loss = INFINITY;
-    progress->persistence_loss = NAN;
-    if (!trainer->loss->of_members) return;
     vt_parameters_start(trainer->parameters, (uint64_t)trainer->config->seed, "noise_embed.");
     vt_gradient_sync_values_changed(trainer->sync);
     vt_optimizer_average_restart(trainer->optimizer);
+}
+
+/* The epoch's loss. What validations found of another loss doesn't compare with it. */
+static void begin_loss(vt_loop *loop)
+{
+    vt_run_progress *progress = &loop->progress;
+    const vt_config *config = loop->trainer->config;
+    vt_trainer_set_epoch(loop->trainer, progress->epoch);
+    if (progress->epoch == 0 || progress->epoch_steps > 0) return;
+    if (loop->trainer->loss == vt_loss_kind_at(config, progress->epoch - 1)) return;
+    progress->best_loss = INFINITY;
+    progress->persistence_loss = NAN;
+    if (loop->trainer->loss->of_members) begin_noise(loop->trainer);
 }
 
 /* Trains from the run's place in its epoch to the epoch's last step. A stop during that last step is left to the
@@ -431,9 +443,7 @@ static vt_status train_epoch(vt_loop *loop)
         if (loop->bad_data) save_after_fault(loop);
         if (status != VT_OK) goto done;
     }
-    const double shown_rate = vt_schedule_shown(trainer->config, trainer->length, progress->step);
-    status = vt_record_epoch(loop->record, progress, times_of_epoch(loop), shown_rate, told);
-    VT_TRY(vt_world_agree(trainer->world, status));
+    VT_TRY(vt_world_agree(trainer->world, note_epoch(loop, told)));
     if (told) return VT_OK;
     log_waiting(loop);
     VT_TRY(vt_world_agree(trainer->world, draw_picture(loop, progress->epoch, batch)));

@@ -98,6 +98,12 @@ static double mean_product(const vt_scores *scores, const score_fields *f, const
     return total / (points == width * height ? (double)points : weights);
 }
 
+/* NaN where no point is there. */
+static double mean_square(const vt_scores *scores, const score_fields *f)
+{
+    return mean_product(scores, f, f->forecast, f->target, f->forecast, f->target, false);
+}
+
 static double correlation(const vt_scores *scores, const score_fields *f)
 {
     double ff = mean_product(scores, f, f->forecast, f->mean, f->forecast, f->mean, false);
@@ -123,8 +129,7 @@ static void add_errors(const vt_scores *scores, double *cell, const score_fields
 {
     const bool known = f->forecast != NULL;
     if (known && !has_points(scores, f)) return;
-    const double square =
-        known ? mean_product(scores, f, f->forecast, f->target, f->forecast, f->target, false) : (double)NAN;
+    const double square = known ? mean_square(scores, f) : (double)NAN;
     add_score(cell, VT_SCORE_RMSE + which, sqrt(square));
     add_score(cell, VT_SCORE_SQUARE + which, square);
     if (which != VT_SCORE_MODEL) return;
