@@ -5,6 +5,7 @@
 #include "operations/halves.h"
 #include "operations/mirror.h"
 #include "operations/paths.h"
+#include "planning/practice.h"
 #include "test.h"
 
 static const uint32_t dropout_step = 17; /* of dropout */
@@ -95,6 +96,42 @@ CUDA_TEST(attention_in_tf32)
         guarded_attention_backward(i == 0 ? p->plain : p->fast, &a[i], &a[0]);
     }
     guarded_attention_compare(&a[1], &a[0], (const double[]){most, most, most, most, most});
+}
+
+static vt_backend untimed;
+static int runs[2]; /* of forward without dropout, and with it */
+
+static void counted_forward(vt_backend *b, const vt_attention_shape *shape, vt_matrix q, vt_matrix k, vt_matrix v,
+                            vt_matrix out, float *log_sum)
+{
+    EXPECT(shape->dropout.rate <= 0 || shape->drawn != NULL);
+    runs[shape->dropout.rate > 0]++;
+    untimed.attention_forward(b, shape, q, k, v, out, log_sum);
+}
+
+static const char *only_engine(vt_backend *b, int number)
+{
+    (void)b;
+    return number == 0 ? "own" : NULL;
+}
+
+static const char *engine_that_ran(vt_backend *b)
+{
+    return only_engine(b, 0);
+}
+
+CUDA_TEST(attention_is_timed_without_dropout_and_with_it)
+{
+    vt_backend *b = path == PATH_GPU ? mirror_inner(p->fast) : p->fast;
+    const vt_attention_shape shape = {.batch = 1, .heads = 2, .head_dim = 48, .queries = 70, .keys = 70};
+    const bool has_one = b->prefer_attention == NULL;
+    if (has_one) b->prefer_attention = only_engine, b->attention_ran = engine_that_ran;
+    untimed = *b;
+    b->attention_forward = counted_forward;
+    runs[0] = runs[1] = 0;
+    EXPECT_OK(vt_attention_times_print(b, &shape, 2));
+    b->attention_forward = untimed.attention_forward;
+    EXPECT(runs[0] >= 3 && runs[1] >= 3 && (!has_one || runs[0] + runs[1] == 6), "%d and %d", runs[0], runs[1]);
 }
 
 /* Elementwise operations in 16 bits equal float32's, rounded; the sums of one row may differ in their last bits. */
