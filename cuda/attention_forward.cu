@@ -123,7 +123,7 @@ static void attention_forward(vt_backend *backend, const vt_attention_shape *sha
  * written.) */
 VT_KERNEL void draw_kernel(vt_attention_shape shape, int64_t count, uint16_t *drawn)
 {
-    const int64_t stride = vt_attention_drawn_stride(shape.queries), chunks = (shape.keys + 15) / 16;
+    const int64_t stride = vt_attention_drawn_stride(shape.queries), chunks = vt_attention_drawn_chunks(shape.keys);
     int64_t unit, chunk;
     for (int64_t row = blockIdx.x; row * stride < count; row += gridDim.x) {
         vt_split(row, chunks, &unit, &chunk);

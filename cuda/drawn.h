@@ -17,7 +17,7 @@ typedef struct {
 __device__ static inline vt_drawn vt_find_drawn(const uint16_t *words, int64_t unit, int64_t queries, int64_t keys)
 {
     const int64_t stride = vt_attention_drawn_stride(queries);
-    return vt_drawn{words + unit * ((keys + 15) / 16) * stride, (int)stride};
+    return vt_drawn{words + unit * vt_attention_drawn_chunks(keys) * stride, (int)stride};
 }
 
 /* ---- rows are queries, columns keys ---- */

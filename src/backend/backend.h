@@ -136,16 +136,20 @@ typedef struct {
     const uint16_t *drawn; /* of dropout, where the back end `draws_ahead`: what attention_draw made */
 } vt_attention_shape;
 
-/* Which weights dropout keeps, as bits: [batch, heads, keys / 16 rounded up, queries rounded up to an even number] of 16
- * keys each, the lowest bit for the first. Behind the last lies some memory that kernels may read, too: up to 8 times 16
- * keys, and 128 queries. */
+/* Which weights dropout keeps, as bits: [batch, heads, keys / 16 rounded up, queries rounded up to an even number] of
+ * 16 keys each, the lowest bit for the first. Behind the last lies some memory that kernels may read, too: up to 8
+ * times 16 keys, and 128 queries. */
 VT_ON_DEVICE_TOO static inline int64_t vt_attention_drawn_stride(int64_t queries)
 {
     return (queries + 1) / 2 * 2;
 }
+VT_ON_DEVICE_TOO static inline int64_t vt_attention_drawn_chunks(int64_t keys)
+{
+    return (keys + 15) / 16;
+}
 static inline int64_t vt_attention_drawn_count(const vt_attention_shape *shape)
 {
-    const int64_t chunks = shape->batch * shape->heads * ((shape->keys + 15) / 16);
+    const int64_t chunks = shape->batch * shape->heads * vt_attention_drawn_chunks(shape->keys);
     return (chunks + 8) * vt_attention_drawn_stride(shape->queries) + 128;
 }
 

@@ -390,7 +390,8 @@ static vt_status run_phases(vt_evaluated *e)
     VT_TRY(find_errors(e));
     VT_TRY(forecast_all(e));
     VT_TRY(vt_world_agree(e->world, e->archive != NULL ? vt_forecast_file_finish(&e->archive) : VT_OK));
-    const vt_scores *const all[] = {e->scores, e->spectra, e->ensemble}; /* their sums over all initial times: */
+    /* their sums become those over the initial times of all ranks */
+    const vt_scores *const all[] = {e->scores, e->spectra, e->ensemble};
     for (int i = 0; i < 3; i++)
         if (all[i] != NULL) vt_world_sum(e->world, all[i]->sums, all[i]->count);
     VT_TRY(vt_world_agree(e->world, vt_world_rank(e->world) == 0 ? vt_evaluation_report(e) : VT_OK));

@@ -1,4 +1,4 @@
-/* The file of comm_trace. */
+/* Writes the file of the option comm_trace: when each bucket was complete, began to be summed, and was waited for. */
 #include "optimizer/gradient_sync.h"
 
 #include <errno.h>

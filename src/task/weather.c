@@ -25,7 +25,7 @@ typedef struct {
     float *change_stds;  /* of the channels' changes over dt; read only if they are needed */
     float *changes;      /* the same in units of the channel's own std */
     double *weights;     /* [height], of rows: mean 1 */
-    double weight_sum;   /* of the weights of all points, as float32 numbers, in float64 */
+    double weight_sum;   /* of all points; each weight is rounded to float32, the sum is not */
     const vt_model *model;
     const vt_transform *transforms; /* of the data's channels, or NULL */
     /* Of loss crps: the sides of its blocks, and the change_stds of their means. */

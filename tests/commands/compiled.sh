@@ -51,8 +51,8 @@ convert_kernel gelu_forward_kernel gelu_backward_kernel gelu_backward_bias_kerne
 update_kernel average_kernel patches_load_kernel patches_store_kernel position_add_kernel position_backward_kernel mask_kernel
 forward_long_kernel backward_long_kernel'
 read='parts_kernel delta_kernel loss_sums_kernel squares_kernel partial_column_sums'
-# Accesses to local memory: sines of large angles take an array, the members of a point are one, and for sm_80 ptxas lacks a few registers where heads have up to 32
-# columns, and in the sums of columns.
+# Accesses to local memory: sines of large angles take an array, the members of a point are one, and for sm_80 ptxas lacks a few
+# registers where heads have up to 32 columns, and in the sums of columns.
 most_local() { # PLAIN ARCHITECTURE
     case $1,$2 in
     sinusoid_kernel,* | fields_disturb_kernel,* | noise_draw_kernel,*) echo 30 ;;

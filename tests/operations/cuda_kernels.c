@@ -99,13 +99,13 @@ CUDA_TEST(attention_in_tf32)
 }
 
 static vt_backend untimed;
-static int runs[2]; /* of forward without dropout, and with it */
+static int forwards[2]; /* runs without dropout, and with it */
 
 static void counted_forward(vt_backend *b, const vt_attention_shape *shape, vt_matrix q, vt_matrix k, vt_matrix v,
                             vt_matrix out, float *log_sum)
 {
     EXPECT(shape->dropout.rate <= 0 || shape->drawn != NULL);
-    runs[shape->dropout.rate > 0]++;
+    forwards[shape->dropout.rate > 0]++;
     untimed.attention_forward(b, shape, q, k, v, out, log_sum);
 }
 
@@ -128,10 +128,11 @@ CUDA_TEST(attention_is_timed_without_dropout_and_with_it)
     if (has_one) b->prefer_attention = only_engine, b->attention_ran = engine_that_ran;
     untimed = *b;
     b->attention_forward = counted_forward;
-    runs[0] = runs[1] = 0;
+    forwards[0] = forwards[1] = 0;
     EXPECT_OK(vt_attention_times_print(b, &shape, 2));
     b->attention_forward = untimed.attention_forward;
-    EXPECT(runs[0] >= 3 && runs[1] >= 3 && (!has_one || runs[0] + runs[1] == 6), "%d and %d", runs[0], runs[1]);
+    EXPECT(forwards[0] >= 3 && forwards[1] >= 3 && (!has_one || forwards[0] + forwards[1] == 6), "%d and %d",
+           forwards[0], forwards[1]);
 }
 
 /* Elementwise operations in 16 bits equal float32's, rounded; the sums of one row may differ in their last bits. */

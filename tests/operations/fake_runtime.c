@@ -46,7 +46,7 @@ struct fake_stream {
 typedef struct {
     fake_stream *stream; /* NULL: never recorded */
     int64_t until;
-    bool captured;    /* until: in the capture */
+    bool captured;    /* `until` counts in the capture, not in the stream */
     bool takes_times; /* not made with cudaEventDisableTiming */
 } fake_event;
 

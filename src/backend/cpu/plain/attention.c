@@ -65,7 +65,7 @@ static double keep_factor(const head_view *view, int64_t query, int64_t key)
 
 void vt_plain_attention_draw(vt_backend *backend, const vt_attention_shape *shape, uint16_t *drawn)
 {
-    const int64_t stride = vt_attention_drawn_stride(shape->queries), chunks = (shape->keys + 15) / 16;
+    const int64_t stride = vt_attention_drawn_stride(shape->queries), chunks = vt_attention_drawn_chunks(shape->keys);
     const vt_matrix none = {0};
     (void)backend;
     memset(drawn, 0, (size_t)vt_attention_drawn_count(shape) * sizeof *drawn);
