@@ -16,7 +16,7 @@ __device__ static inline float slope(vt_activation kind, float y)
 
 VT_KERNEL void bias_activation_kernel(vt_activation kind, const float *bias, vt_matrix y, bool wide)
 {
-    int64_t groups = (y.columns + VT_GROUP - 1) / VT_GROUP, row, group;
+    int64_t groups = vt_groups(y.columns), row, group;
     for (int64_t i = vt_thread(); i < y.rows * groups; i += vt_thread_count()) {
         vt_split(i, groups, &row, &group);
         float values[VT_GROUP], added[VT_GROUP];

@@ -23,15 +23,15 @@ VT_KERNEL void delta_kernel(attention_arguments a)
 }
 
 /* One weight and the gradient of its score; scale is that of scores. *score becomes the weight (after dropout, which
- * keeps `keep` of it), *gradient the gradient of the score without its scale. seen: the query sees the key, and both
- * exist. Only numbers depend on it, so that there is no branch for each weight: log_sum and delta are anything where
- * the query does not exist. */
-__device__ static inline void backward_one(bool seen, float scale, float log_sum, float delta, float keep, float *score,
-                                           float *gradient)
+ * keeps `kept_scale` of it), *gradient the gradient of the score without its scale. seen: the query sees the key, and
+ * both exist. Only numbers depend on it, so that there is no branch for each weight: log_sum and delta are anything
+ * where the query does not exist. */
+__device__ static inline void backward_one(bool seen, float scale, float log_sum, float delta, float kept_scale,
+                                           float *score, float *gradient)
 {
     float weight = expf(seen ? *score * scale - log_sum : -INFINITY);
-    *gradient = seen ? weight * (keep * *gradient - delta) : 0.0f;
-    *score = keep * weight;
+    *gradient = seen ? weight * (kept_scale * *gradient - delta) : 0.0f;
+    *score = kept_scale * weight;
 }
 
 /* Heads up to 32 columns: four blocks on a multiprocessor, which ptxas otherwise misses by six registers. 0: ptxas
@@ -70,9 +70,9 @@ VT_KERNEL void __launch_bounds__(THREADS, MOST <= 4 && !DROPS ? 4 : 0) query_gra
 #pragma unroll
         for (int n = 0; n < TILES; n++) {
             for (int i = 0; i < 4; i++) {
-                float keep = DROPS ? vt_keep_of_queries(drawn, 4 * n + i, a.keep) : 1.0f;
-                backward_one(8 * n + i % 2 < seen[i / 2], a.scale, log_sum[i / 2], delta[i / 2], keep, &scores[n][i],
-                             &gradients[n][i]);
+                float kept_scale = DROPS ? vt_keep_of_queries(drawn, 4 * n + i, a.kept_scale) : 1.0f;
+                backward_one(8 * n + i % 2 < seen[i / 2], a.scale, log_sum[i / 2], delta[i / 2], kept_scale,
+                             &scores[n][i], &gradients[n][i]);
             }
         }
         vt_accumulate<TILES, MOST>(gradients, keys, columns, stride, a.exact, sums);
@@ -138,8 +138,8 @@ VT_KERNEL void __launch_bounds__(THREADS) key_gradient_kernel(attention_argument
         for (int n = 0; n < TILES; n++) {
             for (int i = 0; i < 4; i++) {
                 int own = 8 * n + i % 2, column = own + lane % 4 * 2;
-                float keep = DROPS ? vt_keep_of_keys(drawn, 4 * n + i, a.keep) : 1.0f;
-                backward_one(own >= blind[i / 2] && own < last, a.scale, log_sums[column], deltas[column], keep,
+                float kept_scale = DROPS ? vt_keep_of_keys(drawn, 4 * n + i, a.kept_scale) : 1.0f;
+                backward_one(own >= blind[i / 2] && own < last, a.scale, log_sums[column], deltas[column], kept_scale,
                              &scores[n][i], &gradients[n][i]);
             }
         }

@@ -17,7 +17,7 @@
 enum { KERNELS_VERSION = 1 };
 
 typedef struct {
-    vt_fused_shape shape;
+    vt_attention_key shape;
     bool is_chosen, cudnn_refuses;
     vt_attention_engine chosen, ran; /* ran: the last time */
     struct vt_attention_plan *plan;  /* cuDNN's; NULL: none was needed yet, or it has none */
@@ -64,7 +64,7 @@ static bool run_own(void *context)
 {
     const vt_attention_call *c = ((const attempt *)context)->call;
     const vt_backend *own = &choices_of(c->backend)->own;
-    if (c->pass != VT_FUSED_FORWARD)
+    if (c->pass != VT_ATTENTION_FORWARD)
         own->attention_backward(c->backend, c->shape, c->q, c->k, c->v, c->out, c->log_sum, c->dout, c->dq, c->dk,
                                 c->dv);
     else
@@ -76,7 +76,8 @@ static bool run_own(void *context)
  * is below -88.7 (pytorch#196678, cudnn-frontend#628). */
 static bool cudnn_fits(const vt_attention_call *c)
 {
-    if (c->pass != VT_FUSED_FORWARD && c->shape->keys % 128 == 64 && is_hopper(choices_of(c->backend))) return false;
+    if (c->pass != VT_ATTENTION_FORWARD && c->shape->keys % 128 == 64 && is_hopper(choices_of(c->backend)))
+        return false;
     return vt_fused_attention_fits(c);
 }
 
@@ -91,13 +92,13 @@ static bool wgmma_fits(const vt_attention_call *c)
 {
     const vt_matrix operands[] = {c->q, c->k, c->v, c->out, c->dout, c->dq, c->dk, c->dv};
     return is_hopper(choices_of(c->backend)) &&
-           vt_wgmma_attention_fits(c->shape, operands, c->pass != VT_FUSED_FORWARD);
+           vt_wgmma_attention_fits(c->shape, operands, c->pass != VT_ATTENTION_FORWARD);
 }
 
 static bool run_wgmma(void *context)
 {
     const vt_attention_call *c = ((const attempt *)context)->call;
-    const bool done = c->pass != VT_FUSED_FORWARD
+    const bool done = c->pass != VT_ATTENTION_FORWARD
                           ? vt_cuda_wgmma_attention_backward(c->backend, c->shape, c->q, c->k, c->v, c->out, c->log_sum,
                                                              c->dout, c->dq, c->dk, c->dv)
                           : vt_cuda_wgmma_attention_forward(c->backend, c->shape, c->q, c->k, c->v, c->out, c->log_sum);
@@ -125,14 +126,14 @@ static bool fits(const vt_attention_call *call, vt_attention_engine engine)
 /* ---- the choice ---- */
 
 /* The key of a kept choice: the shape, number by number, and the version of our kernels. */
-enum { SHAPE_NUMBERS = sizeof(vt_fused_shape) / sizeof(int64_t), KEY_NUMBERS };
+enum { SHAPE_NUMBERS = sizeof(vt_attention_key) / sizeof(int64_t), KEY_NUMBERS };
 static const char kind[] = "attention_of";
 
 typedef struct {
     int64_t numbers[KEY_NUMBERS];
 } choice_key;
 
-static choice_key key_of(const vt_fused_shape *shape)
+static choice_key key_of(const vt_attention_key *shape)
 {
     choice_key key = {.numbers[SHAPE_NUMBERS] = KERNELS_VERSION};
     memcpy(key.numbers, shape, sizeof *shape);
@@ -182,8 +183,8 @@ static vt_attention_engine choose_by_rule(const attempt *a)
 {
     if (can_serve(a, VT_ATTENTION_WGMMA)) return VT_ATTENTION_WGMMA;
     /* NVIDIA's front end (cudnn-frontend, scaled_dot_product_flash_attention.h, set_deterministic_algorithm) describes
-     * the graph of VT_FUSED_REPEATABLE for GPUs of compute capability 9, and chooses engines by their numbers for newer
-     * ones. */
+     * the graph of VT_ATTENTION_REPEATABLE for GPUs of compute capability 9, and chooses engines by their numbers for
+     * newer ones. */
     if (!is_hopper(choices_of(a->call->backend)) || !can_serve(a, VT_ATTENTION_CUDNN)) return VT_ATTENTION_OWN;
     if (is_moderate(a) && !has_room(a)) {
         vt_log_warning("deterministic: the GPU has no memory left for the workspace of cuDNN's attention; vitrain's "
@@ -238,16 +239,16 @@ static void choose(const attempt *a)
 static shape_choice *find_shape(struct vt_attention_choices *choices, const vt_attention_call *c)
 {
     const vt_attention_shape *s = c->shape;
-    const vt_type result = c->pass == VT_FUSED_FORWARD ? c->out.type : c->dq.type;
-    const vt_fused_shape shape = {s->batch,      s->heads,
-                                  s->head_dim,   s->queries,
-                                  s->keys,       c->q.stride,
-                                  c->k.stride,   c->v.stride,
-                                  c->out.stride, c->dout.stride,
-                                  c->dq.stride,  c->dk.stride,
-                                  c->dv.stride,  c->pass,
-                                  c->q.type,     vt_attention_is_masked(s),
-                                  result,        s->dropout.rate > 0};
+    const vt_type result = c->pass == VT_ATTENTION_FORWARD ? c->out.type : c->dq.type;
+    const vt_attention_key shape = {s->batch,      s->heads,
+                                    s->head_dim,   s->queries,
+                                    s->keys,       c->q.stride,
+                                    c->k.stride,   c->v.stride,
+                                    c->out.stride, c->dout.stride,
+                                    c->dq.stride,  c->dk.stride,
+                                    c->dv.stride,  c->pass,
+                                    c->q.type,     vt_attention_is_masked(s),
+                                    result,        s->dropout.rate > 0};
     for (size_t i = 0; i < choices->count; i++)
         if (memcmp(&choices->all[i]->shape, &shape, sizeof shape) == 0) return choices->all[i];
     vt_cuda_state *state = c->backend->state;
@@ -291,7 +292,7 @@ static void attention_forward(vt_backend *backend, const vt_attention_shape *sha
 {
     const vt_attention_call c = {.backend = backend,
                                  .shape = shape,
-                                 .pass = VT_FUSED_FORWARD,
+                                 .pass = VT_ATTENTION_FORWARD,
                                  .q = q,
                                  .k = k,
                                  .v = v,
@@ -304,8 +305,8 @@ static void attention_backward(vt_backend *backend, const vt_attention_shape *sh
                                vt_matrix v, vt_matrix out, const float *log_sum, vt_matrix dout, vt_matrix dq,
                                vt_matrix dk, vt_matrix dv)
 {
-    const vt_fused_pass pass =
-        ((vt_cuda_state *)backend->state)->fixed_choices ? VT_FUSED_REPEATABLE : VT_FUSED_BACKWARD;
+    const vt_attention_pass pass =
+        ((vt_cuda_state *)backend->state)->fixed_choices ? VT_ATTENTION_REPEATABLE : VT_ATTENTION_BACKWARD;
     const vt_attention_call c = {backend, shape, pass, q, k, v, out, dout, dq, dk, dv, (float *)log_sum};
     attend(&c);
 }

@@ -15,38 +15,38 @@ typedef enum {
     VT_ATTENTION_BY_TIME = VT_ATTENTION_ENGINES /* no engine: the fastest */
 } vt_attention_engine;
 
-/* VT_FUSED_REPEATABLE: backward with the same bits every time. Of cuDNN: dq is made at once, of all gradients of
- * scores, which go through the library's workspace; VT_FUSED_BACKWARD adds parts of it in an order that changes from
- * run to run. */
-typedef enum { VT_FUSED_FORWARD, VT_FUSED_BACKWARD, VT_FUSED_REPEATABLE } vt_fused_pass;
+/* VT_ATTENTION_REPEATABLE: backward with the same bits every time. Of cuDNN: dq is made at once, of all gradients of
+ * scores, which go through the library's workspace; VT_ATTENTION_BACKWARD adds parts of it in an order that changes
+ * from run to run. */
+typedef enum { VT_ATTENTION_FORWARD, VT_ATTENTION_BACKWARD, VT_ATTENTION_REPEATABLE } vt_attention_pass;
 
 /* What a choice, or a plan of cuDNN's, depends on. Strides in elements, from row to row; all have the same 16-bit type
  * except log_sum and, of what cuDNN does not take, the results. */
 typedef struct {
     int64_t batch, heads, head_dim, queries, keys;
     int64_t q_stride, k_stride, v_stride, out_stride, dout_stride, dq_stride, dk_stride, dv_stride;
-    int64_t pass;   /* vt_fused_pass */
+    int64_t pass;   /* vt_attention_pass */
     int64_t type;   /* vt_type */
     int64_t causal; /* query i sees the keys up to i */
     int64_t result; /* vt_type of out, or of dq, dk and dv */
     int64_t drops;  /* with dropout */
-} vt_fused_shape;
+} vt_attention_key;
 
 /* The operands of one call; forward has those of backward with data NULL. */
 typedef struct {
     vt_backend *backend;
     const vt_attention_shape *shape;
-    vt_fused_pass pass;
+    vt_attention_pass pass;
     vt_matrix q, k, v, out, dout, dq, dk, dv;
     float *log_sum;
 } vt_attention_call;
 
-/* Is there a key that some query does not see? */
+/* Is there a key that some query does not see? The first query sees the fewest. */
 bool vt_attention_is_masked(const vt_attention_shape *shape);
 
 /* For tests and measurements: attention by the named engine wherever that can, else by our kernels for every GPU. */
 void vt_attention_prefer(vt_backend *backend, vt_attention_engine engine);
-/* Of how many shapes the last call ran on this engine; forward and backward count separately. */
+/* How many keys had their last call on this engine. */
 int vt_attention_served(vt_backend *backend, vt_attention_engine engine);
 /* Whether this build and GPU have the engine. */
 bool vt_attention_has(vt_backend *backend, vt_attention_engine engine);

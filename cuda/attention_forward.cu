@@ -86,7 +86,7 @@ VT_KERNEL void __launch_bounds__(THREADS, forward_blocks<number>(MOST, DROPS)) f
             vt_fetch_drawn_of_queries(h.drawn, (int)query, (int)key, drawn);
 #pragma unroll
             for (int n = 0; n < TILES; n++)
-                for (int i = 0; i < 4; i++) scores[n][i] *= vt_keep_of_queries(drawn, 4 * n + i, a.keep);
+                for (int i = 0; i < 4; i++) scores[n][i] *= vt_keep_of_queries(drawn, 4 * n + i, a.kept_scale);
         }
         vt_accumulate<TILES, MOST>(scores, values, columns, stride, a.exact, sums);
         __syncthreads();
@@ -159,7 +159,7 @@ static void attention_draw(vt_backend *backend, const vt_attention_shape *shape,
 VT_KERNEL void merge_kernel(vt_attention_shape shape, vt_matrix part, const float *part_log_sum, vt_matrix out,
                             const float *log_sum, bool wide)
 {
-    int64_t groups = (shape.head_dim + VT_GROUP - 1) / VT_GROUP, rows = shape.batch * shape.heads * shape.queries;
+    int64_t groups = vt_groups(shape.head_dim), rows = shape.batch * shape.heads * shape.queries;
     int64_t place, group;
     for (int64_t i = vt_thread(); i < rows * groups; i += vt_thread_count()) {
         vt_split(i, groups, &place, &group);

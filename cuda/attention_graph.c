@@ -4,13 +4,13 @@
 
 typedef vt_fused_tensor tensor;
 
-static cudnnDataType_t half_type(const vt_fused_shape *s)
+static cudnnDataType_t half_type(const vt_attention_key *s)
 {
     return s->type == VT_FLOAT16 ? CUDNN_DATA_HALF : CUDNN_DATA_BFLOAT16;
 }
 
 /* [batch, heads, rows, columns], inside the kernel. */
-static tensor inside(vt_fused_graph *g, const vt_fused_shape *s, int64_t rows, int64_t columns, cudnnDataType_t type)
+static tensor inside(vt_fused_graph *g, const vt_attention_key *s, int64_t rows, int64_t columns, cudnnDataType_t type)
 {
     const int64_t dims[4] = {s->batch, s->heads, rows, columns};
     const int64_t strides[4] = {s->heads * rows * columns, rows * columns, columns, 1};
@@ -18,7 +18,7 @@ static tensor inside(vt_fused_graph *g, const vt_fused_shape *s, int64_t rows, i
 }
 
 /* Heads side by side in the rows of a matrix; transposed: [batch, heads, head_dim, rows]. */
-static tensor heads_of(vt_fused_graph *g, const vt_fused_shape *s, int64_t id, int64_t rows, int64_t stride,
+static tensor heads_of(vt_fused_graph *g, const vt_attention_key *s, int64_t id, int64_t rows, int64_t stride,
                        bool transposed)
 {
     const int64_t dims[4] = {s->batch, s->heads, transposed ? s->head_dim : rows, transposed ? rows : s->head_dim};
@@ -27,7 +27,7 @@ static tensor heads_of(vt_fused_graph *g, const vt_fused_shape *s, int64_t id, i
 }
 
 /* [batch, heads, queries, columns], float32. */
-static tensor query_rows(vt_fused_graph *g, const vt_fused_shape *s, int64_t id, int64_t columns)
+static tensor query_rows(vt_fused_graph *g, const vt_attention_key *s, int64_t id, int64_t columns)
 {
     const int64_t dims[4] = {s->batch, s->heads, s->queries, columns};
     const int64_t strides[4] = {s->heads * s->queries * columns, s->queries * columns, columns, 1};
@@ -41,7 +41,7 @@ static tensor value_of(vt_fused_graph *g, int64_t id)
 }
 
 /* x with rows and columns exchanged. */
-static tensor transpose(vt_fused_graph *g, const vt_fused_shape *s, tensor x)
+static tensor transpose(vt_fused_graph *g, const vt_attention_key *s, tensor x)
 {
     const int64_t rows = x.dims[3], columns = x.dims[2];
     const int64_t dims[4] = {x.dims[0], x.dims[1], rows, columns};
@@ -50,7 +50,7 @@ static tensor transpose(vt_fused_graph *g, const vt_fused_shape *s, tensor x)
 }
 
 /* scale * q kᵀ; of keys that are not seen the lowest number. */
-static tensor scores_of(vt_fused_graph *g, const vt_fused_shape *s, tensor q, tensor k_transposed, tensor scale)
+static tensor scores_of(vt_fused_graph *g, const vt_attention_key *s, tensor q, tensor k_transposed, tensor scale)
 {
     enum { QUERIES = 2, KEYS }; /* dimensions */
     tensor products = vt_fused_multiply(g, q, k_transposed, inside(g, s, s->queries, s->keys, CUDNN_DATA_FLOAT));
@@ -64,7 +64,7 @@ static tensor scores_of(vt_fused_graph *g, const vt_fused_shape *s, tensor q, te
                            inside(g, s, s->queries, s->keys, CUDNN_DATA_FLOAT));
 }
 
-static void describe_forward(vt_fused_graph *g, const vt_fused_shape *s)
+static void describe_forward(vt_fused_graph *g, const vt_attention_key *s)
 {
     const cudnnDataType_t wide = CUDNN_DATA_FLOAT;
     tensor q = heads_of(g, s, VT_FUSED_Q, s->queries, s->q_stride, false);
@@ -85,7 +85,7 @@ static void describe_forward(vt_fused_graph *g, const vt_fused_shape *s)
     vt_fused_multiply(g, weights, v, out);
 }
 
-static void describe_backward(vt_fused_graph *g, const vt_fused_shape *s)
+static void describe_backward(vt_fused_graph *g, const vt_attention_key *s)
 {
     const cudnnDataType_t wide = CUDNN_DATA_FLOAT;
     tensor q = heads_of(g, s, VT_FUSED_Q, s->queries, s->q_stride, false);
@@ -122,7 +122,7 @@ static void describe_backward(vt_fused_graph *g, const vt_fused_shape *s)
     const int64_t k_strides[4] = {s->keys * s->k_stride, s->head_dim, s->k_stride, 1};
     tensor k = vt_fused_tensor_make(g, VT_FUSED_INSIDE, 0, half_type(s), 4, k_dims, k_strides);
     k = vt_fused_reshape(g, k_transposed, k);
-    if (s->pass == VT_FUSED_REPEATABLE) {
+    if (s->pass == VT_ATTENTION_REPEATABLE) {
         vt_fused_multiply(g, scaled, k, dq);
     } else {
         tensor sum = vt_fused_multiply(g, scaled, k, query_rows(g, s, VT_FUSED_DQ_SUM, s->head_dim));
@@ -130,11 +130,11 @@ static void describe_backward(vt_fused_graph *g, const vt_fused_shape *s)
     }
 }
 
-bool vt_fused_graph_open(const vt_cudnn *library, cudnnHandle_t handle, const char *device_text,
-                         const vt_fused_shape *shape, vt_fused_graph *graph)
+bool vt_attention_graph_open(const vt_cudnn *library, cudnnHandle_t handle, const char *device_text,
+                             const vt_attention_key *shape, vt_fused_graph *graph)
 {
     vt_fused_graph_begin(library, handle, device_text, graph);
-    if (shape->pass == VT_FUSED_FORWARD)
+    if (shape->pass == VT_ATTENTION_FORWARD)
         describe_forward(graph, shape);
     else
         describe_backward(graph, shape);

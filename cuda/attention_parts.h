@@ -12,7 +12,7 @@ typedef struct {
     vt_matrix q, k, v, out, dout, dq, dk, dv;
     float *log_sum, *delta; /* [batch, heads, queries] */
     float scale;            /* of scores */
-    float keep;             /* what dropout multiplies by */
+    float kept_scale;       /* what dropout multiplies by */
     bool wide, exact;
 } attention_arguments;
 
@@ -108,7 +108,7 @@ static attention_arguments arguments_of(vt_backend *backend, const vt_attention_
     a.shape = *shape;
     a.q = q, a.k = k, a.v = v, a.out = out;
     a.scale = vt_attention_scale(shape);
-    a.keep = 1.0f / (1.0f - shape->dropout.rate);
+    a.kept_scale = 1.0f / (1.0f - shape->dropout.rate);
     a.exact = vt_common(backend)->exact_float32;
     a.wide = shape->head_dim % 8 == 0 && vt_is_wide(q) && vt_is_wide(k) && vt_is_wide(v) && vt_is_wide(out);
     return a;

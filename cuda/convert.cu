@@ -2,7 +2,7 @@
 
 VT_KERNEL void convert_kernel(vt_matrix from, vt_matrix to, bool wide)
 {
-    int64_t groups = (from.columns + VT_GROUP - 1) / VT_GROUP, row, group;
+    int64_t groups = vt_groups(from.columns), row, group;
     for (int64_t i = vt_thread(); i < from.rows * groups; i += vt_thread_count()) {
         vt_split(i, groups, &row, &group);
         float values[VT_GROUP];

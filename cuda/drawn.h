@@ -35,11 +35,11 @@ __device__ static inline void vt_fetch_drawn_of_queries(const vt_drawn &d, int q
     }
 }
 
-/* `keep` if element i is kept, else 0. */
-__device__ static inline float vt_keep_of_queries(const uint32_t *drawn, int i, float keep)
+/* `kept_scale` if element i is kept, else 0. */
+__device__ static inline float vt_keep_of_queries(const uint32_t *drawn, int i, float kept_scale)
 {
     const uint32_t word = i % 2 == 0 ? drawn[i / 8] << 1 : drawn[i / 8], byte = i / 2 % 2 * 2 + i / 4 % 2;
-    return vt_from_bits(vt_bits(keep) & vt_spread_signs(word, 0, 0x8888 + byte * 0x1111));
+    return vt_from_bits(vt_bits(kept_scale) & vt_spread_signs(word, 0, 0x8888 + byte * 0x1111));
 }
 
 /* Of elements i and i + 1, packed as two numbers of 16 bits, those that are kept; i is even. */
@@ -64,10 +64,10 @@ __device__ static inline void vt_fetch_drawn_of_keys(const vt_drawn &d, int quer
 }
 
 /* As vt_keep_of_queries. */
-__device__ static inline float vt_keep_of_keys(const uint32_t *drawn, int i, float keep)
+__device__ static inline float vt_keep_of_keys(const uint32_t *drawn, int i, float kept_scale)
 {
     const uint32_t byte = i % 2 * 2 + i / 2 % 2;
-    return vt_from_bits(vt_bits(keep) & vt_spread_signs(drawn[i / 4], 0, 0x8888 + byte * 0x1111));
+    return vt_from_bits(vt_bits(kept_scale) & vt_spread_signs(drawn[i / 4], 0, 0x8888 + byte * 0x1111));
 }
 
 /* As vt_keep_pair_of_queries. */

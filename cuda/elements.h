@@ -169,6 +169,23 @@ __device__ static inline void vt_split(int64_t index, int64_t groups, int64_t *r
     }
 }
 
+/* The index of this thread in the grid, and the number of threads. */
+__device__ static inline int64_t vt_thread()
+{
+    return (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+}
+
+__device__ static inline int64_t vt_thread_count()
+{
+    return (int64_t)gridDim.x * blockDim.x;
+}
+
+/* Groups of a row; and how many columns of it are left for the group that begins at `first`. */
+VT_ON_DEVICE_TOO static inline int64_t vt_groups(int64_t columns)
+{
+    return (columns + VT_GROUP - 1) / VT_GROUP;
+}
+
 __device__ static inline int vt_count(int64_t columns, int64_t first)
 {
     return columns - first < VT_GROUP ? (int)(columns - first) : (int)VT_GROUP;
@@ -178,8 +195,8 @@ __device__ static inline int vt_count(int64_t columns, int64_t first)
 
 static inline bool vt_is_wide(vt_matrix m)
 {
-    int64_t unit = m.type == VT_FLOAT32 ? 4 : 8;
-    return (uintptr_t)m.data % 16 == 0 && (m.stride % unit == 0 || m.rows == 1);
+    int64_t sixteen_bytes = m.type == VT_FLOAT32 ? 4 : 8;
+    return (uintptr_t)m.data % 16 == 0 && (m.stride % sixteen_bytes == 0 || m.rows == 1);
 }
 
 static inline bool vt_is_wide(const float *vector)
@@ -210,11 +227,6 @@ static inline vt_matrix vt_rounded(const vt_update *update, uint16_t *rounded, i
     return matrix;
 }
 
-static inline int64_t vt_groups(int64_t columns)
-{
-    return (columns + VT_GROUP - 1) / VT_GROUP;
-}
-
 /* Blocks of VT_BLOCK_THREADS for this many threads; kernels stride over what is left beyond 2^31. */
 static inline dim3 vt_blocks(int64_t threads)
 {
@@ -225,17 +237,6 @@ static inline dim3 vt_blocks(int64_t threads)
 static inline vt_cuda_common *vt_common(vt_backend *backend)
 {
     return (vt_cuda_common *)backend->state;
-}
-
-/* The index of this thread in the grid, and the number of threads. */
-__device__ static inline int64_t vt_thread()
-{
-    return (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-}
-
-__device__ static inline int64_t vt_thread_count()
-{
-    return (int64_t)gridDim.x * blockDim.x;
 }
 
 #endif

@@ -49,8 +49,8 @@ typedef struct {
 static fused_room room_of(const vt_attention_call *c, const vt_fused_graph *graph)
 {
     const vt_attention_shape *s = c->shape;
-    const int64_t rows = c->pass == VT_FUSED_FORWARD ? 0 : s->batch * s->heads * s->queries;
-    const int64_t sums = c->pass == VT_FUSED_BACKWARD ? rows * s->head_dim : 0;
+    const int64_t rows = c->pass == VT_ATTENTION_FORWARD ? 0 : s->batch * s->heads * s->queries;
+    const int64_t sums = c->pass == VT_ATTENTION_BACKWARD ? rows * s->head_dim : 0;
     const size_t own = vt_fused_rounded((size_t)graph->workspace_bytes);
     const size_t delta = own + vt_fused_rounded((size_t)rows * sizeof(float));
     return (fused_room){own, delta, delta + vt_fused_rounded((size_t)sums * sizeof(float))};
@@ -77,14 +77,14 @@ bool vt_fused_attention_run(const vt_attention_call *c, const struct vt_attentio
     add_tensor(&of, VT_FUSED_LOG_SUM, c->log_sum);
     add_tensor(&of, VT_FUSED_SCALE, &scale);
     if (vt_attention_is_masked(c->shape)) add_tensor(&of, VT_FUSED_UNSEEN, &unseen);
-    if (c->pass != VT_FUSED_FORWARD) {
+    if (c->pass != VT_ATTENTION_FORWARD) {
         add_tensor(&of, VT_FUSED_DOUT, c->dout.data);
         add_tensor(&of, VT_FUSED_DQ, c->dq.data);
         add_tensor(&of, VT_FUSED_DK, c->dk.data);
         add_tensor(&of, VT_FUSED_DV, c->dv.data);
         add_tensor(&of, VT_FUSED_DELTA, workspace + room.own);
         add_tensor(&of, VT_FUSED_ONE, &one);
-        if (c->pass == VT_FUSED_BACKWARD) add_tensor(&of, VT_FUSED_DQ_SUM, workspace + room.delta);
+        if (c->pass == VT_ATTENTION_BACKWARD) add_tensor(&of, VT_FUSED_DQ_SUM, workspace + room.delta);
     }
     if (vt_fused_plan_run(attention->library, attention->handle, plan->graph.plan, of.count, of.ids, of.pointers,
                           workspace))
@@ -111,11 +111,11 @@ bool vt_fused_attention_fits(const vt_attention_call *c)
     return fit && (uintptr_t)c->log_sum % 16 == 0;
 }
 
-struct vt_attention_plan *vt_fused_attention_plan_open(vt_backend *backend, const vt_fused_shape *shape)
+struct vt_attention_plan *vt_fused_attention_plan_open(vt_backend *backend, const vt_attention_key *shape)
 {
     struct vt_fused_attention *attention = attention_of(backend);
     struct vt_attention_plan *plan = vt_allocate(1, sizeof *plan, "a plan of cuDNN's");
-    if (vt_fused_graph_open(attention->library, attention->handle, NULL, shape, &plan->graph)) return plan;
+    if (vt_attention_graph_open(attention->library, attention->handle, NULL, shape, &plan->graph)) return plan;
     vt_fused_attention_note(backend, plan->graph.failure[0] != '\0' ? plan->graph.failure : "no proposals");
     vt_fused_attention_plan_close(&plan);
     return NULL;

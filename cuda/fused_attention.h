@@ -10,7 +10,7 @@
 #ifdef VT_HAS_CUDNN
 
 /* A plan for a shape; NULL: this cuDNN has none (vt_fused_attention_failure says why). */
-struct vt_attention_plan *vt_fused_attention_plan_open(vt_backend *backend, const vt_fused_shape *shape);
+struct vt_attention_plan *vt_fused_attention_plan_open(vt_backend *backend, const vt_attention_key *shape);
 void vt_fused_attention_plan_close(struct vt_attention_plan **plan);
 
 /* Could cuDNN run the call at all? It takes 16-bit types only; its mask is that of queries and keys that begin at the
@@ -38,7 +38,8 @@ enum {
     VT_FUSED_DV,
     VT_FUSED_DELTA,  /* [batch, heads, queries] float32, scratch */
     VT_FUSED_ONE,    /* one float on the host: 1 */
-    VT_FUSED_DQ_SUM, /* of VT_FUSED_BACKWARD: [batch, heads, queries, head_dim] float32, which cuDNN clears (since 9.6)
+    VT_FUSED_DQ_SUM, /* of VT_ATTENTION_BACKWARD: [batch, heads, queries, head_dim] float32, which cuDNN clears
+                      * (since 9.6)
                       */
     VT_FUSED_UNSEEN, /* causal: one float on the host, the score of a key that is not seen: -FLT_MAX */
     VT_FUSED_ID_COUNT
@@ -46,8 +47,8 @@ enum {
 
 /* The graph and its plan (attention_graph.c); `handle` and `device_text` as in vt_fused_graph_begin. False: this cuDNN
  * has no such plan. */
-bool vt_fused_graph_open(const vt_cudnn *library, cudnnHandle_t handle, const char *device_text,
-                         const vt_fused_shape *shape, vt_fused_graph *graph);
+bool vt_attention_graph_open(const vt_cudnn *library, cudnnHandle_t handle, const char *device_text,
+                             const vt_attention_key *shape, vt_fused_graph *graph);
 
 /* The library that attention uses, for other operations. */
 void vt_fused_attention_library(vt_backend *backend, const vt_cudnn **library, cudnnHandle_t *handle);

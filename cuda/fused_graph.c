@@ -5,8 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MOST_PROPOSALS = VT_FUSED_MOST_PLANS };
-
 typedef cudnnBackendDescriptor_t descriptor;
 
 /* Whether a call succeeded. A failure fails the graph, and `failure` describes it. */
@@ -71,6 +69,7 @@ vt_fused_tensor vt_fused_tensor_make(vt_fused_graph *g, vt_fused_place place, in
 static void add_operation(vt_fused_graph *g, descriptor operation)
 {
     finish(g, operation);
+    if (g->operation_count == VT_FUSED_MOST_OPERATIONS) g->failed = true;
     if (!g->failed) g->operations[g->operation_count++] = operation;
 }
 
@@ -229,7 +228,7 @@ static descriptor finish_operations(vt_fused_graph *g)
 }
 
 /* The proposals of one heuristic; returns their number. */
-static int propose(vt_fused_graph *g, cudnnBackendHeurMode_t mode, descriptor proposals[MOST_PROPOSALS])
+static int propose(vt_fused_graph *g, cudnnBackendHeurMode_t mode, descriptor proposals[VT_FUSED_MOST_PLANS])
 {
     if (g->all == NULL) g->all = finish_operations(g);
     if (g->failed) return 0;
@@ -239,17 +238,17 @@ static int propose(vt_fused_graph *g, cudnnBackendHeurMode_t mode, descriptor pr
     set(g, heuristic, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
     if (g->device != NULL) set_descriptor(g, heuristic, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, g->device);
     finish(g, heuristic);
-    for (int i = 0; i < MOST_PROPOSALS; i++) proposals[i] = make(g, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
+    for (int i = 0; i < VT_FUSED_MOST_PLANS; i++) proposals[i] = make(g, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
     const bool answers =
         !g->failed && succeeds(g,
                                g->library->cudnnBackendGetAttribute(heuristic, CUDNN_ATTR_ENGINEHEUR_RESULTS,
-                                                                    CUDNN_TYPE_BACKEND_DESCRIPTOR, MOST_PROPOSALS,
+                                                                    CUDNN_TYPE_BACKEND_DESCRIPTOR, VT_FUSED_MOST_PLANS,
                                                                     &count, (void *)proposals),
                                "proposals of mode", (int)mode);
     g->failed = false; /* the other mode may work */
     if (!answers) return 0;
     g->proposals += (int)count;
-    return count < MOST_PROPOSALS ? (int)count : (int)MOST_PROPOSALS;
+    return count < VT_FUSED_MOST_PLANS ? (int)count : (int)VT_FUSED_MOST_PLANS;
 }
 
 /* Whether a proposal's engine computes as it should. */
@@ -277,7 +276,7 @@ static bool meets(vt_fused_graph *g, descriptor proposal, vt_fused_needs needs)
 /* Makes a proposal the graph's plan, for the device described, or else for the handle's. False: it can't be one. */
 static bool take_proposal(vt_fused_graph *g, descriptor proposal)
 {
-    int64_t one;
+    int64_t count;
     descriptor plan = make(g, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
     if (g->device != NULL)
         set_descriptor(g, plan, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, g->device);
@@ -288,7 +287,7 @@ static bool take_proposal(vt_fused_graph *g, descriptor proposal)
     const bool works =
         !g->failed && succeeds(g,
                                g->library->cudnnBackendGetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
-                                                                    CUDNN_TYPE_INT64, 1, &one, &g->workspace_bytes),
+                                                                    CUDNN_TYPE_INT64, 1, &count, &g->workspace_bytes),
                                "asking for the workspace of plan", g->count);
     g->plan = works ? plan : NULL;
     g->failed = false; /* the next proposal may work */
@@ -301,12 +300,12 @@ enum { MODES = sizeof modes / sizeof *modes };
 int vt_fused_graph_find_plans(vt_fused_graph *g, vt_fused_needs needs, int64_t proposal, int most,
                               vt_fused_plan found[VT_FUSED_MOST_PLANS])
 {
-    descriptor proposals[MOST_PROPOSALS];
+    descriptor proposals[VT_FUSED_MOST_PLANS];
     int made = 0;
     for (int mode = 0; mode < MODES && made == 0; mode++) {
         const int count = propose(g, modes[mode], proposals);
         for (int i = 0; i < count && made < most; i++) {
-            const int64_t number = mode * MOST_PROPOSALS + i;
+            const int64_t number = mode * VT_FUSED_MOST_PLANS + i;
             if ((proposal != VT_FUSED_ANY_PROPOSAL && proposal != number) || !meets(g, proposals[i], needs) ||
                 !take_proposal(g, proposals[i]))
                 continue;

@@ -9,7 +9,8 @@
 
 #ifdef VT_HAS_CUDNN
 
-enum { VT_FUSED_MOST_DESCRIPTORS = 256, VT_FUSED_MOST_PLANS = 8, VT_FUSED_ANY_PROPOSAL = -1 };
+enum { VT_FUSED_MOST_DESCRIPTORS = 256, VT_FUSED_MOST_OPERATIONS = 32 };
+enum { VT_FUSED_MOST_PLANS = 8, VT_FUSED_ANY_PROPOSAL = -1 };
 
 typedef struct {
     const vt_cudnn *library;
@@ -19,7 +20,7 @@ typedef struct {
     int count, operation_count;
     int64_t next_id; /* of a tensor that stays inside the kernel */
     cudnnBackendDescriptor_t descriptors[VT_FUSED_MOST_DESCRIPTORS];
-    cudnnBackendDescriptor_t operations[32];
+    cudnnBackendDescriptor_t operations[VT_FUSED_MOST_OPERATIONS];
     cudnnBackendDescriptor_t all;  /* all operations; NULL: no proposals were asked for yet */
     cudnnBackendDescriptor_t plan; /* NULL: none was found */
     int64_t workspace_bytes;
@@ -35,7 +36,7 @@ typedef struct {
 /* Memory of the GPU aligned to 16 bytes, inside the kernel, or one float on the host. */
 typedef enum { VT_FUSED_IN_MEMORY, VT_FUSED_INSIDE, VT_FUSED_VALUE } vt_fused_place;
 
-/* Begins a graph for `handle`, or for the device that `device_text` describes (JSON; cuDNN's
+/* Begins a graph for `handle`, or in tests for the device that `device_text` describes (JSON; cuDNN's
  * CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION). The latter needs no GPU, but a driver's library to load the compiled
  * kernel. */
 void vt_fused_graph_begin(const vt_cudnn *library, cudnnHandle_t handle, const char *device_text,

@@ -42,7 +42,7 @@ __device__ static inline void gelu_both(vt_gelu kind, float values[VT_GROUP], fl
  * computed from that value. */
 VT_KERNEL void gelu_forward_kernel(vt_gelu kind, vt_matrix x, const float *bias, vt_matrix y, bool wide)
 {
-    int64_t groups = (x.columns + VT_GROUP - 1) / VT_GROUP, row, group;
+    int64_t groups = vt_groups(x.columns), row, group;
     for (int64_t i = vt_thread(); i < x.rows * groups; i += vt_thread_count()) {
         vt_split(i, groups, &row, &group);
         float values[VT_GROUP], added[VT_GROUP];
@@ -84,7 +84,7 @@ __device__ static inline void backward_group(const backward_arguments &a, int64_
 
 VT_KERNEL void gelu_backward_kernel(backward_arguments a)
 {
-    int64_t groups = (a.x.columns + VT_GROUP - 1) / VT_GROUP, row, group;
+    int64_t groups = vt_groups(a.x.columns), row, group;
     for (int64_t i = vt_thread(); i < a.x.rows * groups; i += vt_thread_count()) {
         float gradient[VT_GROUP];
         vt_split(i, groups, &row, &group);

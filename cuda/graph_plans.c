@@ -115,6 +115,7 @@ const vt_graph_plan *vt_graph_plan_find(const vt_graph_operation *operation, con
     vt_cuda_state *state = call->backend->state;
     struct vt_graph_plans *plans = state->graph_plans;
     const size_t bytes = (size_t)operation->key_numbers * sizeof(int64_t);
+    VT_ASSERT(bytes <= sizeof plans->all[0]->key);
     for (size_t i = 0; i < plans->count; i++)
         if (plans->all[i]->operation == operation && memcmp(plans->all[i]->key, key, bytes) == 0) return plans->all[i];
     if (state->recording) { /* choosing waits for the GPU */

@@ -7,7 +7,7 @@
 
 #ifdef VT_HAS_CUDNN
 
-enum { VT_GRAPH_MOST_OPERANDS = 6, VT_GRAPH_MOST_NUMBERS = 16 };
+enum { VT_GRAPH_MOST_OPERANDS = 6, VT_GRAPH_MOST_NUMBERS = 16 /* int64_t of a key */ };
 
 typedef struct {
     void *memory; /* NULL: it lies in the workspace */

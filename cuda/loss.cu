@@ -31,7 +31,7 @@ VT_KERNEL void loss_sums_kernel(vt_matrix prediction, vt_matrix target, vt_matri
                                 double *partial, bool wide)
 {
     __shared__ double shared[32];
-    int64_t groups = (target.columns + VT_GROUP - 1) / VT_GROUP, token, group;
+    int64_t groups = vt_groups(target.columns), token, group;
     double errors = 0, sizes = 0;
     for (int64_t i = vt_thread(); i < tokens * groups; i += vt_thread_count()) {
         vt_split(i, groups, &token, &group);
@@ -108,7 +108,7 @@ VT_KERNEL void loss_backward_kernel(vt_loss_measure measure, vt_matrix predictio
                                     vt_matrix dprediction, bool wide)
 {
     if (loss_scale != NULL) scale *= (float)*loss_scale;
-    int64_t groups = (target.columns + VT_GROUP - 1) / VT_GROUP, row, group;
+    int64_t groups = vt_groups(target.columns), row, group;
     for (int64_t i = vt_thread(); i < prediction.rows * groups; i += vt_thread_count()) {
         vt_split(i, groups, &row, &group);
         float factor = vt_measure_factor(measure, sums + 2 * (row / tokens), scale);

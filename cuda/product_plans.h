@@ -23,7 +23,7 @@ enum { VT_PRODUCT_KEY_NUMBERS = sizeof(vt_product_key) / sizeof(int64_t) };
 
 typedef struct {
     vt_product_key key;
-    bool works; /* false: the library has none, or it is not worth using */
+    bool works; /* false: the library has none that runs */
     cublasLtMatmulDesc_t operation;
     cublasLtMatrixLayout_t a, b, d;
     cublasLtMatmulAlgo_t algorithm;

@@ -4,7 +4,7 @@
 VT_KERNEL void __launch_bounds__(VT_BLOCK_THREADS, 5)
     mask_kernel(vt_matrix x, vt_mask mask, vt_matrix y, vt_matrix base, vt_matrix sum, bool active, bool wide)
 {
-    int64_t groups = (x.columns + VT_GROUP - 1) / VT_GROUP, row, group;
+    int64_t groups = vt_groups(x.columns), row, group;
     for (int64_t i = vt_thread(); i < x.rows * groups; i += vt_thread_count()) {
         vt_split(i, groups, &row, &group);
         float values[VT_GROUP], other[VT_GROUP];
@@ -42,7 +42,7 @@ static void mask_multiply(vt_backend *backend, vt_matrix x, const vt_mask *mask,
 
 VT_KERNEL void position_add_kernel(vt_matrix x, vt_matrix position, bool wide)
 {
-    int64_t groups = (x.columns + VT_GROUP - 1) / VT_GROUP, row, group;
+    int64_t groups = vt_groups(x.columns), row, group;
     for (int64_t i = vt_thread(); i < x.rows * groups; i += vt_thread_count()) {
         vt_split(i, groups, &row, &group);
         float values[VT_GROUP], added[VT_GROUP];
@@ -67,7 +67,7 @@ static void position_add(vt_backend *backend, vt_matrix x, vt_matrix position)
 /* A thread adds up the samples of one token's eight columns. */
 VT_KERNEL void position_backward_kernel(vt_matrix dx, vt_matrix dposition, bool wide)
 {
-    int64_t groups = (dx.columns + VT_GROUP - 1) / VT_GROUP, token, group;
+    int64_t groups = vt_groups(dx.columns), token, group;
     for (int64_t i = vt_thread(); i < dposition.rows * groups; i += vt_thread_count()) {
         vt_split(i, groups, &token, &group);
         float sums[VT_GROUP], values[VT_GROUP];

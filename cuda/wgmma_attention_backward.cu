@@ -41,15 +41,15 @@ VT_INLINE void find_terms(const wgmma_arguments &a, const block_place &p, int qu
 
 /* Gradients of scores, without their scale; `gradients` are those of weights behind dropout. */
 template <int KEYS, bool DROPS>
-VT_INLINE void find_slopes(float keep, const uint32_t (&drawn)[KEYS / 16], const float (&weights)[KEYS / 2],
-                           const float (&gradients)[KEYS / 2], const float (&delta)[2], uint32_t (&slopes)[KEYS / 4])
+VT_INLINE void find_dscores(float kept_scale, const uint32_t (&drawn)[KEYS / 16], const float (&weights)[KEYS / 2],
+                            const float (&gradients)[KEYS / 2], const float (&delta)[2], uint32_t (&dscores)[KEYS / 4])
 {
 #pragma unroll
     for (int i = 0; i < KEYS / 2; i += 2) {
-        const float first = DROPS ? vt_keep_of_queries(drawn, i, keep) : 1.0f;
-        const float second = DROPS ? vt_keep_of_queries(drawn, i + 1, keep) : 1.0f, own = delta[i / 2 % 2];
-        slopes[i / 2] = vt_pack(VT_BFLOAT16, weights[i] * fmaf(gradients[i], first, -own),
-                                weights[i + 1] * fmaf(gradients[i + 1], second, -own));
+        const float first = DROPS ? vt_keep_of_queries(drawn, i, kept_scale) : 1.0f;
+        const float second = DROPS ? vt_keep_of_queries(drawn, i + 1, kept_scale) : 1.0f, own = delta[i / 2 % 2];
+        dscores[i / 2] = vt_pack(VT_BFLOAT16, weights[i] * fmaf(gradients[i], first, -own),
+                                 weights[i + 1] * fmaf(gradients[i + 1], second, -own));
     }
 }
 
@@ -80,7 +80,7 @@ VT_KERNEL void __launch_bounds__(128 * GROUPS + 128, 1)
     if (warp / 4 >= working) return;
     ring_place<STAGES> at = {0, 0};
     const vt_drawn all_drawn = vt_find_drawn(a.drawn, p.unit, a.queries, a.keys);
-    uint32_t queries[D / 4], dout[D / 4], slopes[KEYS / 4], drawn[KEYS / 16];
+    uint32_t queries[D / 4], dout[D / 4], dscores[KEYS / 4], drawn[KEYS / 16];
     float scores[KEYS / 2], gradients[KEYS / 2], dq[D / 2], log_sum2[2], delta[2];
 #pragma unroll
     for (int i = 0; i < D / 2; i++) dq[i] = 0;
@@ -91,10 +91,10 @@ VT_KERNEL void __launch_bounds__(128 * GROUPS + 128, 1)
     const uint64_t as_columns = vt_by_columns(stages), as_rows = vt_by_rows(stages, shape::PANEL_BYTES);
     uint64_t next_keys = as_columns, keys_before = as_rows;
 #pragma unroll
-    for (int i = 0; i < KEYS / 4; i++) slopes[i] = 0; /* of the tile before the first */
+    for (int i = 0; i < KEYS / 4; i++) dscores[i] = 0; /* of the tile before the first */
     vt_pin(queries);
     vt_pin(dout);
-    vt_pin(slopes);
+    vt_pin(dscores);
     vt_pin(dq);
     vt_barrier_wait(full, 0);
     for (int tile = 0; tile < tiles; tile++) {
@@ -102,7 +102,7 @@ VT_KERNEL void __launch_bounds__(128 * GROUPS + 128, 1)
         vt_wgmma_fence();
         multiply_rows<D, shape::PANEL_BYTES>(scores, queries, next_keys);
         multiply_rows<D, shape::PANEL_BYTES>(gradients, dout, vt_ahead(next_keys, shape::TILE_BYTES));
-        add_product<KEYS>(dq, slopes, keys_before);
+        add_product<KEYS>(dq, dscores, keys_before);
         if (DROPS) vt_fetch_drawn_of_queries(all_drawn, query, tile * KEYS, drawn);
         vt_wgmma_wait<2>(); /* scores */
         vt_pin(scores);
@@ -117,14 +117,14 @@ VT_KERNEL void __launch_bounds__(128 * GROUPS + 128, 1)
         next_keys = vt_ahead(as_columns, at.stage * shape::STAGE_BYTES);
         vt_wgmma_wait<0>(); /* gradients of weights, and dq of the tile before */
         vt_pin(gradients);
-        vt_pin(slopes);
+        vt_pin(dscores);
         vt_pin(dq);
         if (tile > 0) release(empty + 8 * before);
-        find_slopes<KEYS, DROPS>(a.keep, drawn, scores, gradients, delta, slopes);
-        vt_pin(slopes);
+        find_dscores<KEYS, DROPS>(a.kept_scale, drawn, scores, gradients, delta, dscores); /* scores: now weights */
+        vt_pin(dscores);
     }
     vt_wgmma_fence();
-    add_product<KEYS>(dq, slopes, keys_before);
+    add_product<KEYS>(dq, dscores, keys_before);
     vt_wgmma_wait<0>();
     vt_pin(dq);
     const float of_queries[2] = {a.scale, a.scale};
@@ -162,18 +162,19 @@ VT_INLINE void find_weights_of_keys(float factor, const float *log_sum2, const u
     }
 }
 
+/* As find_dscores, of the transposed tile. */
 template <int QUERIES, bool DROPS>
-VT_INLINE void find_slopes_of_keys(float keep, const uint32_t (&drawn)[QUERIES / 8], const float *delta,
-                                   const float (&weights)[QUERIES / 2], const float (&gradients)[QUERIES / 2],
-                                   uint32_t (&slopes)[QUERIES / 4])
+VT_INLINE void find_dscores_of_keys(float kept_scale, const uint32_t (&drawn)[QUERIES / 8], const float *delta,
+                                    const float (&weights)[QUERIES / 2], const float (&gradients)[QUERIES / 2],
+                                    uint32_t (&dscores)[QUERIES / 4])
 {
 #pragma unroll
     for (int i = 0; i < QUERIES / 2; i += 2) {
         const float2 own = *(const float2 *)(delta + i / 4 * 8 + threadIdx.x % 4 * 2);
-        const float first = DROPS ? vt_keep_of_keys(drawn, i, keep) : 1.0f;
-        const float second = DROPS ? vt_keep_of_keys(drawn, i + 1, keep) : 1.0f;
-        slopes[i / 2] = vt_pack(VT_BFLOAT16, weights[i] * fmaf(gradients[i], first, -own.x),
-                                weights[i + 1] * fmaf(gradients[i + 1], second, -own.y));
+        const float first = DROPS ? vt_keep_of_keys(drawn, i, kept_scale) : 1.0f;
+        const float second = DROPS ? vt_keep_of_keys(drawn, i + 1, kept_scale) : 1.0f;
+        dscores[i / 2] = vt_pack(VT_BFLOAT16, weights[i] * fmaf(gradients[i], first, -own.x),
+                                 weights[i + 1] * fmaf(gradients[i + 1], second, -own.y));
     }
 }
 
@@ -207,7 +208,7 @@ VT_KERNEL void __launch_bounds__(128 * GROUPS + 128, 1)
     ring_place<STAGES> at = {0, 0};
     float scores[QUERIES / 2], gradients[QUERIES / 2], dk[D / 2], dv[D / 2];
     const vt_drawn all_drawn = vt_find_drawn(a.drawn, p.unit, a.queries, a.keys);
-    uint32_t keys[D / 4], values[D / 4], weights[QUERIES / 4], slopes[QUERIES / 4], drawn[QUERIES / 8];
+    uint32_t keys[D / 4], values[D / 4], weights[QUERIES / 4], dscores[QUERIES / 4], drawn[QUERIES / 8];
 #pragma unroll
     for (int i = 0; i < D / 2; i++) dk[i] = dv[i] = 0;
     load_fragments<D>(a.k, sample_row, key, a.keys, p.head * D, keys);
@@ -239,16 +240,16 @@ VT_KERNEL void __launch_bounds__(128 * GROUPS + 128, 1)
         add_product<QUERIES>(dv, weights, vt_ahead(as_rows, offset + shape::TILE_BYTES));
         vt_wgmma_wait<1>(); /* gradients of weights */
         vt_pin(gradients);
-        find_slopes_of_keys<QUERIES, DROPS>(a.keep, drawn, terms + QUERIES, scores, gradients, slopes);
-        vt_pin(slopes);
+        find_dscores_of_keys<QUERIES, DROPS>(a.kept_scale, drawn, terms + QUERIES, scores, gradients, dscores);
+        vt_pin(dscores);
         vt_wgmma_fence();
-        add_product<QUERIES>(dk, slopes, vt_ahead(as_rows, offset));
+        add_product<QUERIES>(dk, dscores, vt_ahead(as_rows, offset));
         advance(at);
     }
     vt_wgmma_wait<0>();
     vt_pin(dk);
     vt_pin(dv);
-    const float of_keys[2] = {a.scale, a.scale}, of_values[2] = {a.keep, a.keep};
+    const float of_keys[2] = {a.scale, a.scale}, of_values[2] = {a.kept_scale, a.kept_scale};
     store_fragments<D>(a.dk, sample_row, key, a.keys, p.head * D, of_keys, dk);
     store_fragments<D>(a.dv, sample_row, key, a.keys, p.head * D, of_values, dv);
 }

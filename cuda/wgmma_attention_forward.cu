@@ -22,9 +22,9 @@ template <int KEYS> VT_INLINE void find_largest(const float (&scores)[KEYS / 2],
     }
 }
 
-/* Scores become weights relative to `largest`, of which those that dropout doesn't keep are 0. `largest` may be up to
- * 2^8 too small: only when a row's largest score grows by more are its sums scaled again, which after the first tiles
- * hardly happens, so the warp may branch. */
+/* Scores become weights relative to `largest`, of which those that dropout doesn't keep are 0. `largest` may lag
+ * behind the true one, as long as weights stay below 2^8: only then are a row's sums scaled again, which after the
+ * first tiles hardly happens, so the warp may branch. */
 template <int KEYS, bool DROPS, int COUNT>
 VT_INLINE void soften(float factor, const float (&found)[2], const uint32_t (&drawn)[KEYS / 16],
                       const float (&scores)[KEYS / 2], float (&largest)[2], float (&sum)[2], float (&out)[COUNT],
@@ -68,7 +68,7 @@ VT_INLINE void store_out(const wgmma_arguments &a, const block_place &p, int que
     for (int half = 0; half < 2; half++) {
         sum[half] += __shfl_xor_sync(0xffffffffu, sum[half], 1);
         sum[half] += __shfl_xor_sync(0xffffffffu, sum[half], 2);
-        share[half] = a.keep / sum[half];
+        share[half] = a.kept_scale / sum[half];
         if (threadIdx.x % 4 == 0 && query + 8 * half < a.queries)
             a.log_sum[p.unit * a.queries + query + 8 * half] = largest[half] * a.scale + logf(sum[half]);
     }

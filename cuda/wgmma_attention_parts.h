@@ -16,7 +16,7 @@ typedef struct {
     int padded; /* queries up to a multiple of the tiles in which backward reads log_sum2 and delta */
     float scale;
     const uint16_t *drawn; /* of dropout; NULL: there is none */
-    float keep;            /* what dropout multiplies by, or 1 */
+    float kept_scale;      /* what dropout multiplies by, or 1 */
     vt_matrix q, k, v, out, dout, dq, dk, dv;
     float *log_sum; /* [batch, heads, queries] */
     /* [batch, heads, padded]: log_sum in units of exp2, and the sum of out * dout. Padding has infinity and 0, which
@@ -206,7 +206,7 @@ static inline wgmma_arguments arguments_of(const vt_attention_shape *shape, vt_m
     a.queries = (int)shape->queries, a.keys = (int)shape->keys, a.heads = (int)shape->heads;
     a.scale = vt_attention_scale(shape);
     a.drawn = shape->dropout.rate > 0 ? shape->drawn : NULL;
-    a.keep = 1.0f / (1.0f - shape->dropout.rate);
+    a.kept_scale = 1.0f / (1.0f - shape->dropout.rate);
     a.q = q, a.k = k, a.v = v, a.out = out, a.log_sum = log_sum;
     return a;
 }

@@ -5,7 +5,7 @@
 
 VT_KERNEL void embedding_kernel(vt_word_rows words, const int32_t *numbers, vt_matrix table, vt_matrix x, bool wide)
 {
-    const int64_t groups = (x.columns + VT_GROUP - 1) / VT_GROUP;
+    const int64_t groups = vt_groups(x.columns);
     int64_t row, group;
     for (int64_t i = vt_thread(); i < x.rows * groups; i += vt_thread_count()) {
         vt_split(i, groups, &row, &group);

@@ -1,6 +1,6 @@
 /* A back end is one table of functions: memory, copies, and every operation that a layer needs (operations.def). Layers
- * call nothing else, so they do not know which device they are on. Three implementations: cpu/ (its unfused float32
- * plain path is the oracle for every other), dry/ (counts bytes and FLOPs, runs nothing) and ../cuda (NVIDIA GPUs).
+ * call nothing else, so they do not know which device they are on. Three implementations: cpu/ (whose plain
+ * loops are the oracle for every other), dry/ (counts bytes and FLOPs, runs nothing) and ../cuda (NVIDIA GPUs).
  *
  * Conventions. Operations are asynchronous in principle and return nothing; the first failure is kept, and vt_backend's
  * `check` reports it at the end of a phase. Buffers do not overlap unless the comment allows it. Every pointer is the
@@ -330,7 +330,7 @@ static inline int64_t vt_disturbance_reads(const vt_disturbance *how)
  * the token, too; on nothing else. */
 typedef struct {
     uint64_t seed;
-    uint32_t first_row; /* the first row's key, where keys are not given: row and step */
+    uint32_t first_row; /* where keys are not given, those of row r are first_row + r and the step */
     uint32_t rollout_step;
     int64_t rows, first_token, tokens;
     int64_t numbers; /* of a row, and of each of its tokens */
@@ -386,8 +386,7 @@ static inline int64_t vt_factored_sums(const vt_factored *shape)
 /* Updates by Adam, AdamW or SGD with momentum, as PyTorch defines them (torch.optim), and when they are made. */
 typedef struct {
     vt_optimizer_name kind;
-    double beta1; /* Adam, AdamW; the momentum of SGD: 0: it has no first moment */
-    double beta2;
+    double beta1, beta2; /* Adam, AdamW; of SGD beta1 is the momentum, and 0 means that it has no first moment */
     double epsilon;
     double weight_decay; /* AdamW: decoupled; the others: added to the gradient */
     bool nesterov;       /* SGD, Muon */
@@ -421,7 +420,7 @@ typedef struct {
     int16_t tolerated;   /* the last of so many overflows halves the loss scale */
     int64_t updates;     /* made so far: rule the bias correction */
     int32_t clean_steps; /* in a row since the loss scale last changed */
-    int32_t averaged;    /* updates since the average of the values began; also where `updates` begins anew */
+    int32_t averaged;    /* updates since the average of the values began */
     double loss_scale;   /* the loss is multiplied by it before backward; 1 without scales_loss */
     /* this step's: set to 0 as it begins */
     double squares; /* sum of the squares of all gradients, which are loss_scale times as large as they should be */

@@ -23,7 +23,8 @@ done:
 /* The 2022 tutorial's scripts take 0 as "not given": the file's value counts. */
 static bool is_left_to_file(const vt_row *row, const char *value)
 {
-    return strcmp(value, "0") == 0 && (row->id == VT_OPTION_num_epochs || row->id == VT_OPTION_local_batch_size);
+    const vt_option_id id = vt_row_meant(row)->id;
+    return strcmp(value, "0") == 0 && (id == VT_OPTION_num_epochs || id == VT_OPTION_local_batch_size);
 }
 
 vt_status vt_flag_value(const vt_row *row, int argument_count, char *const *arguments, int *at, const char **value)

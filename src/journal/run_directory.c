@@ -83,7 +83,7 @@ vt_status vt_run_directory_make(const vt_config *config, bool on_gpu, char **pat
                  strerror(errno));
         hide_events(*renamed);
     }
-    VT_CHECK(mkdir(*path, 0777) == 0, "can't make the run directory %s: %s", *path, strerror(errno));
+    VT_TRY(vt_output_make_directory(*path));
 done:
     free(parent);
     return status;

@@ -20,10 +20,11 @@ char *vt_output_partial_path(const char *path)
     return vt_text_format("%.*s.%s.partial", (int)(name - path), path, name);
 }
 
-static vt_status synchronise(const char *path, int access)
+vt_status vt_output_synchronise(const char *path)
 {
     vt_status status = VT_OK;
-    int descriptor = open(path, access | O_CLOEXEC);
+    int descriptor = open(path, O_RDWR | O_CLOEXEC); /* some file systems flush only what is open for writing */
+    if (descriptor < 0 && errno == EISDIR) descriptor = open(path, O_RDONLY | O_CLOEXEC);
     VT_CHECK(descriptor >= 0, "can't open %s: %s", path, strerror(errno));
     /* some file systems don't synchronise directories, and say EINVAL */
     VT_CHECK(fsync(descriptor) == 0 || errno == EINVAL, "can't write %s to the disk: %s", path, strerror(errno));
@@ -32,17 +33,12 @@ done:
     return status;
 }
 
-vt_status vt_output_synchronise(const char *path)
-{
-    return synchronise(path, O_RDONLY);
-}
-
 vt_status vt_output_publish(const char *partial, const char *path)
 {
     vt_status status = VT_OK;
     struct stat info;
     char *directory = vt_file_directory(path);
-    VT_TRY(synchronise(partial, O_RDWR)); /* some file systems flush only what is open for writing */
+    VT_TRY(vt_output_synchronise(partial));
     VT_CHECK(lstat(path, &info) != 0 || S_ISREG(info.st_mode) || S_ISLNK(info.st_mode),
              "can't give %s its name: a directory or a device has it", path);
     VT_CHECK(rename(partial, path) == 0, "can't rename %s to %s: %s", partial, path, strerror(errno));
@@ -119,10 +115,14 @@ vt_status vt_output_make_directory(const char *path)
     for (char *end = part; end != NULL;) {
         end = strchr(end + 1, '/');
         if (end != NULL) *end = '\0';
-        VT_CHECK(mkdir(part, 0777) == 0 || errno == EEXIST || errno == EISDIR, "can't make the directory %s: %s", part,
-                 strerror(errno));
+        const bool made = mkdir(part, 0777) == 0;
+        VT_CHECK(made || errno == EEXIST || errno == EISDIR, "can't make the directory %s: %s", part, strerror(errno));
         struct stat info;
         VT_CHECK(stat(part, &info) == 0 && S_ISDIR(info.st_mode), "can't make the directory %s: a file is there", part);
+        char *above = vt_file_directory(part);
+        if (made) status = vt_output_synchronise(above);
+        free(above);
+        if (status != VT_OK) goto done;
         if (end != NULL) *end = '/';
     }
 done:

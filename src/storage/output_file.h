@@ -31,7 +31,7 @@ void vt_output_remove_leftovers(const char *path);
 /* Waits until a file's bytes, or a directory's names, are on the disk. */
 vt_status vt_output_synchronise(const char *path);
 
-/* Makes a directory and the missing ones above it; one that exists is fine. */
+/* Makes a directory and the missing ones above it, also on the disk; one that exists is fine. */
 vt_status vt_output_make_directory(const char *path);
 
 bool vt_output_exists(const char *path);

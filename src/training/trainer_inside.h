@@ -160,6 +160,9 @@ int64_t vt_trainer_rows(const vt_trainer *trainer);
  * one of them that counts in sums? */
 bool vt_trainer_counts_in_sums(const vt_trainer *trainer);
 
+/* Collective. Of the ranks' samples (-1: none) that of the lowest rank that has one. */
+int64_t vt_trainer_first_sample(const vt_trainer *trainer, int64_t own);
+
 /* The batch in memory that the back end can read; the loader may reuse its own. */
 vt_batch vt_batch_upload(vt_trainer *trainer, const vt_batch *batch);
 
@@ -186,12 +189,9 @@ void vt_micro_batch_predict(vt_trainer *trainer, vt_micro_batch *samples);
  * losses through its prediction. Stages before the last one get the gradient of what they computed from the next. */
 void vt_micro_batch_backward(vt_trainer *trainer, vt_micro_batch *samples, float scale);
 
-/* Collective. Of the ranks' samples (-1: none) that of the lowest rank that has one. */
-int64_t vt_trainer_first_sample(const vt_trainer *trainer, int64_t own);
-
-/* losses [samples] of a prediction, over all tokens of each sample, also added to *total unless that is NULL; in
- * training with loss->sums_in_backward not yet, but in vt_micro_batch_backward. What they were made of stays for the
- * loss's backward. */
+/* losses [samples] of a prediction, over all tokens of each sample, also added to *total unless that is NULL. What they
+ * were made of stays for the loss's backward. In training with loss->sums_in_backward, vt_micro_batch_backward finds
+ * them instead. */
 void vt_micro_batch_losses(const vt_trainer *trainer, vt_micro_batch *samples, vt_matrix prediction, float *losses,
                            double *total);
 

@@ -202,7 +202,7 @@ void fused_note(vt_backend *backend, const char *failure);
 bool fused_fits(const vt_attention_call *call);
 size_t fused_workspace(const vt_attention_call *call, const struct vt_attention_plan *plan);
 bool fused_run(const vt_attention_call *call, const struct vt_attention_plan *plan);
-struct vt_attention_plan *fused_plan_open(vt_backend *backend, const vt_fused_shape *shape);
+struct vt_attention_plan *fused_plan_open(vt_backend *backend, const vt_attention_key *shape);
 void fused_plan_close(struct vt_attention_plan **plan);
 struct vt_attention_choices *choice_open(vt_backend *backend);
 void choice_close(struct vt_attention_choices **choices);

@@ -82,16 +82,16 @@ TEST(cudnn_has_kernels_for_attention)
         static const int operations[] = {10, 18, 17};
         const int pass = kind % 3, causal = kind / 3;
         const vt_type type = (pass + causal) % 2 == 0 ? VT_BFLOAT16 : VT_FLOAT16;
-        vt_fused_shape shape = {16,  8,   48,  4050, 4050, 384,  384,    384,  384,
-                                384, 384, 384, 384,  pass, type, causal, type, false};
+        vt_attention_key shape = {16,  8,   48,  4050, 4050, 384,  384,    384,  384,
+                                  384, 384, 384, 384,  pass, type, causal, type, false};
         if (causal) shape.queries = shape.keys = 256;
         vt_fused_graph graph;
-        EXPECT(vt_fused_graph_open(library, NULL, h200, &shape, &graph), "pass %d, type %d, causal %d: %s", pass, type,
-               causal, graph.failure);
+        EXPECT(vt_attention_graph_open(library, NULL, h200, &shape, &graph), "pass %d, type %d, causal %d: %s", pass,
+               type, causal, graph.failure);
         EXPECT(graph.operation_count == operations[pass] + 4 * causal, "%d operations", graph.operation_count);
         EXPECT(graph.proposals > 0 && graph.plan != NULL);
         /* all gradients of scores in 16 bits, of whole tiles: 4.3 GB at this batch, a sixteenth of an H100's memory */
-        if (pass == VT_FUSED_REPEATABLE && !causal)
+        if (pass == VT_ATTENTION_REPEATABLE && !causal)
             EXPECT(graph.workspace_bytes > 2LL * 16 * 8 * 4050 * 4050 && graph.workspace_bytes < (80LL << 30) / 16,
                    "%lld bytes", (long long)graph.workspace_bytes);
         vt_fused_graph_close(&graph);

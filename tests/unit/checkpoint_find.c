@@ -3,11 +3,22 @@
 
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "settings.h"
 #include "storage/output_file.h"
 #include "storage/safetensors.h"
+
+/* The C library's, which also says what it last brought to the disk, and counts. */
+static int synchronised;
+static struct stat last_synchronised;
+int fsync(int file)
+{
+    synchronised++;
+    fstat(file, &last_synchronised);
+    return (int)syscall(SYS_fsync, file);
+}
 
 /* `name` below the test's directory; creates its folders. */
 static const char *put(const char *name, const void *bytes, size_t count)
@@ -129,4 +140,18 @@ TEST(files_of_parameters)
     expect_found("m.safetensors", VT_CHECKPOINT_TO_BEGIN, "m.safetensors");
     expect_refused(path, VT_CHECKPOINT_TO_SHOW, "holds parameters alone, without the configuration of their model");
     expect_refused(path, VT_CHECKPOINT_TO_RESUME, "begin a run with --init_from=");
+}
+
+/* A power cut must not take the directories of checkpoints that are on the disk. */
+TEST(names_of_new_directories_are_on_the_disk)
+{
+    struct stat run;
+    EXPECT_OK(vt_output_make_directory(below("run")));
+    synchronised = 0;
+    EXPECT_OK(vt_output_make_directory(below("run/checkpoints")));
+    EXPECT(stat(below("run"), &run) == 0 && last_synchronised.st_ino == run.st_ino && synchronised == 1);
+    EXPECT_OK(vt_output_make_directory(below("run/checkpoints/a/b")));
+    EXPECT(synchronised == 3, "%d", synchronised);
+    EXPECT_OK(vt_output_make_directory(below("run/checkpoints")));
+    EXPECT(synchronised == 3, "%d", synchronised);
 }

@@ -130,6 +130,7 @@ TEST(length_of_the_run)
     EXPECT_GIVES(epochs, "num_iters", "9", "--num_iters=9");
     EXPECT_GIVES(epochs, "num_iters", "30000", "--num_epochs=None");
     EXPECT_GIVES(epochs, "num_epochs", "3", "--num_epochs", "0", "--local_batch_size=0");
+    EXPECT_GIVES(epochs, "num_epochs", "3", "--num_epochs=0", "--batch_size=0");
     EXPECT_REFUSED(NULL, "--num_iters=0: 0 is out of range", "--num_iters=0");
     EXPECT_GIVES("base: {num_iters: 7, num_epochs: 3}\n", "num_iters", "9", "--num_iters=9", "--num_epochs=None");
     EXPECT_REFUSED("base: {num_iters: 7, num_epochs: 3}\n",
