@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "backend/work.h"
 #include "base/clock.h"
 #include "base/median.h"
 #include "optimizer/optimizer.h"

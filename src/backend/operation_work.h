@@ -21,7 +21,7 @@
 #ifndef VT_BACKEND_OPERATION_WORK_H
 #define VT_BACKEND_OPERATION_WORK_H
 
-#include "backend/backend.h"
+#include "backend/work.h"
 
 #define PRODUCT(rows_, columns_, depth_, bytes_)                                                                       \
     .is_product = true, .rows = rows_, .columns = columns_, .depth = depth_, .product_bytes = bytes_,

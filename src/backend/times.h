@@ -4,7 +4,7 @@
 #ifndef VT_BACKEND_TIMES_H
 #define VT_BACKEND_TIMES_H
 
-#include "backend/backend.h"
+#include "backend/work.h"
 
 typedef struct {
     const char *operation;        /* its name in the table */

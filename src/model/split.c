@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "backend/work.h"
 #include "base/memory.h"
 #include "base/text.h"
 #include "data/batch.h"

@@ -3,7 +3,7 @@
 #ifndef VT_PLANNING_HARDWARE_H
 #define VT_PLANNING_HARDWARE_H
 
-#include "backend/backend.h"
+#include "backend/work.h"
 
 /* Of one rank (one GPU, or one rank's share of the cores). Units are in the names: GB is 1e9 bytes, GiB 2^30. */
 typedef struct {

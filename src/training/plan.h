@@ -3,6 +3,7 @@
 #ifndef VT_TRAINING_PLAN_H
 #define VT_TRAINING_PLAN_H
 
+#include "backend/work.h"
 #include "parallel/world.h"
 #include "training/step.h"
 
