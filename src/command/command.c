@@ -15,6 +15,7 @@
 #include "parallel/world.h"
 #include "source/synthetic/atmosphere.h"
 #include "storage/trial.h"
+#include "task/weather/seasonal.h"
 
 #define VT_MOST_USED_OPTIONS                                                                                           \
     "The flags used most:\n"                                                                                           \

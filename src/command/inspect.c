@@ -9,9 +9,10 @@
 
 #include "base/file.h"
 #include "base/text.h"
+#include "checkpoint/checkpoint.h"
 #include "checkpoint/find.h"
 #include "command/command.h"
-#include "forecast/forecaster.h"
+#include "forecast/trained.h"
 #include "source/fields/dataset.h"
 #include "source/fields/file_list.h"
 #include "source/fields/statistics.h"
@@ -76,10 +77,13 @@ static vt_status of_checkpoint(const char *path, vt_fields_about **about)
 {
     vt_status status = VT_OK;
     char *found = NULL;
+    vt_tensor_file *index = NULL;
     VT_TRY(vt_checkpoint_find(path, VT_CHECKPOINT_TO_SHOW, &found));
-    VT_TRY(vt_forecaster_about(found, about));
+    VT_TRY(vt_trained_open_index(found, &index));
+    VT_TRY(vt_checkpoint_about(index, found, about));
     VT_CHECK(*about != NULL, "%s: its model was not trained on fields in files", found);
 done:
+    vt_tensor_file_close(&index);
     free(found);
     return status;
 }

@@ -24,7 +24,7 @@ typedef struct {
 } spectra;
 
 typedef struct {
-    const vt_config *config;
+    const vt_config *config; /* the model's */
     vt_world *world;
     vt_backend *backend;
     vt_source *source;
@@ -172,21 +172,18 @@ done:
     return status;
 }
 
-static vt_status report(const cubes *c, const char *checkpoint, const char *output)
+static vt_status report(const cubes *c, const vt_trained *model, const char *output)
 {
     vt_status status = VT_OK;
-    char *trained = NULL;
-    VT_TRY(vt_forecaster_describe(checkpoint, (vt_weights)c->config->weights, &trained, NULL));
-    vt_print_wrapped("%s (%s), %lld cubes of %s\n", checkpoint, trained, (long long)c->source->sample_count,
-                     c->source->path);
+    vt_print_wrapped("%s (%s), %lld cubes of %s\n", model->checkpoint, model->how_far,
+                     (long long)c->source->sample_count, c->source->path);
     VT_TRY(write_errors(c, output));
     VT_TRY(write_spectra(c, output));
 done:
-    free(trained);
     return status;
 }
 
-static vt_status run_phases(cubes *c, const char *checkpoint, vt_place *place)
+static vt_status run_phases(cubes *c, const vt_trained *model, vt_place *place)
 {
     vt_status status = VT_OK;
     const size_t points = (size_t)(c->config->data_size * c->config->data_size * c->config->data_size);
@@ -195,7 +192,7 @@ static vt_status run_phases(cubes *c, const char *checkpoint, vt_place *place)
     vt_source_add_files(c->source, &place->made_from);
     VT_TRY(vt_place_take(place, c->world));
     VT_TRY(vt_world_agree(c->world, vt_task_open(c->config, NULL, c->source, &c->task)));
-    VT_TRY(vt_forecaster_open_model(c->config, checkpoint, c->world, c->task, &c->backend, &c->trainer));
+    VT_TRY(vt_forecaster_open_model(model, c->world, c->task, &c->backend, &c->trainer));
     VT_TRY(vt_world_agree(c->world,
                           vt_reader_open_loader(c->config, c->world, c->backend, false, false, c->source, &c->loader)));
     c->prediction = vt_allocate((size_t)c->config->N_out_channels * points, sizeof(float), "the evaluation");
@@ -203,17 +200,17 @@ static vt_status run_phases(cubes *c, const char *checkpoint, vt_place *place)
     c->densities[1] = vt_allocate(points, sizeof(float), "the evaluation");
     open_spectra(c->config->data_size, &c->spectra);
     VT_TRY(go_through(c));
-    VT_TRY(vt_world_agree(c->world, vt_world_rank(c->world) == 0 ? report(c, checkpoint, place->directory) : VT_OK));
+    VT_TRY(vt_world_agree(c->world, vt_world_rank(c->world) == 0 ? report(c, model, place->directory) : VT_OK));
 done:
     return status;
 }
 
-vt_status vt_cubes_evaluate(const vt_config *config, const char *checkpoint, vt_place *place, const vt_launch *launch)
+vt_status vt_cubes_evaluate(const vt_trained *model, vt_place *place, const vt_launch *launch)
 {
     vt_status status = VT_OK;
-    cubes c = {.config = config};
-    VT_TRY(vt_world_open(config, launch, &c.world));
-    status = run_phases(&c, checkpoint, place);
+    cubes c = {.config = model->config};
+    VT_TRY(vt_world_open(c.config, launch, &c.world));
+    status = run_phases(&c, model, place);
 done:
     vt_evaluation_close(&c.sums);
     for (int i = 0; i < 2; i++) free(c.spectra.waves[i]);

@@ -67,9 +67,9 @@ static vt_status open_data(vt_evaluated *e)
     vt_status status = VT_OK;
     const vt_config *config = e->members->config;
     e->plane = config->img_size[0] * config->img_size[1];
-    e->data = vt_fields_options(config, e->options->test ? VT_SET_TEST : VT_SET_VALIDATION);
-    e->data.sample_limit = config->limit_nsamples_val;
-    VT_TRY(vt_forecaster_open_data(config, e->members->checkpoints[0], &e->data, &e->dataset));
+    vt_dataset_options data = vt_fields_options(config, e->options->test ? VT_SET_TEST : VT_SET_VALIDATION);
+    data.sample_limit = config->limit_nsamples_val;
+    VT_TRY(vt_forecaster_open_data(e->members->models, data, &e->dataset));
     e->step = vt_dataset_minutes_a_time(e->dataset) * config->dt;
     vt_dataset_log_coordinates(e->dataset);
     VT_TRY(find_starts(e, e->options->every));
@@ -276,10 +276,10 @@ static vt_status open_training_set(vt_evaluated *t)
     t->dataset = NULL;
     t->starts = NULL;
     t->start_count = 0;
-    t->data = vt_fields_options(config, VT_SET_TRAINING);
-    t->data.sample_limit = config->limit_nsamples;
-    VT_TRY(vt_forecaster_open_data(config, t->members->checkpoints[0], &t->data, &t->dataset));
-    VT_TRY(vt_forecaster_compare(VT_SETS_OF_A_RUN, config, scored, vt_dataset_about(t->dataset), t->data.directory));
+    vt_dataset_options data = vt_fields_options(config, VT_SET_TRAINING);
+    data.sample_limit = config->limit_nsamples;
+    VT_TRY(vt_forecaster_open_data(t->members->models, data, &t->dataset));
+    VT_TRY(vt_forecaster_compare(VT_SETS_OF_A_RUN, config, scored, vt_dataset_about(t->dataset), data.directory));
     VT_TRY(find_starts(t, 1));
     const double part = (double)t->start_count / (double)most;
     for (int64_t i = 0; i < most && part > 1; i++)
@@ -324,7 +324,7 @@ static vt_status find_errors(vt_evaluated *e)
     VT_TRY(vt_world_agree(e->world, t.archive != NULL ? vt_forecast_file_finish(&t.archive) : VT_OK));
 done:
     vt_forecast_file_close(&t.archive);
-    vt_forecaster_close_data(&t.data, &t.dataset);
+    vt_dataset_close(&t.dataset);
     free(t.starts);
     free(cause);
     free(path);
@@ -345,7 +345,7 @@ static vt_status add_losses(vt_evaluated *e, int64_t first, int64_t count)
         e->loss_samples[i] = (first + i) * e->options->every;
         VT_TRY(vt_dataset_read(e->dataset, e->loss_samples[i], input + i * in, targets + i * out));
     }
-    for (int64_t k = 0; k < e->members->checkpoint_count; k++) {
+    for (int64_t k = 0; k < e->members->model_count; k++) {
         vt_forecaster_choose(e->forecaster, k);
         VT_TRY(vt_forecaster_score(e->forecaster, input, e->loss_samples, targets, count, &e->loss));
     }
@@ -379,7 +379,7 @@ static vt_status run_phases(vt_evaluated *e)
     vt_source_add_files(vt_dataset_source(e->dataset), &e->options->place.made_from);
     VT_TRY(vt_place_take(&e->options->place, e->world));
     if (vt_world_rank(e->world) == 0) vt_maps_clear(e->options->place.directory);
-    VT_TRY(vt_members_open(e->members, e->world, e->dataset, vt_dataset_about(e->dataset), &e->forecaster));
+    VT_TRY(vt_forecaster_open(e->members, e->world, e->dataset, vt_dataset_about(e->dataset), &e->forecaster));
     share_out(e);
     VT_TRY(vt_world_agree(e->world, take_memory(e)));
     if (e->options->forecasts != NULL) {
@@ -416,7 +416,7 @@ done:
     vt_evaluation_close(&e.loss);
     vt_states_close(&e.states);
     vt_forecaster_close(&e.forecaster);
-    vt_forecaster_close_data(&e.data, &e.dataset);
+    vt_dataset_close(&e.dataset);
     free(e.starts);
     free(e.loss_samples);
     free(e.variables);

@@ -4,7 +4,7 @@
 
 #include "config/config.h"
 #include "forecast/members.h"
-#include "parallel/launch.h"
+#include "parallel/world.h"
 
 /* Where the files of an evaluation go, so that they never replace those of another evaluation. A file made_from.txt
  * beside them names the checkpoint, the flags and the data that they were made from. */
@@ -37,6 +37,6 @@ vt_status vt_evaluate(vt_evaluation_options *options, const vt_launch *launch);
 
 /* Collective. A U-Net's predictions: goes once through the validation samples. Prints the loss and the L1 of each
  * channel beside those of copying, and the power spectra of the density; writes l1.csv and spectrum.csv. */
-vt_status vt_cubes_evaluate(const vt_config *config, const char *checkpoint, vt_place *place, const vt_launch *launch);
+vt_status vt_cubes_evaluate(const vt_trained *model, vt_place *place, const vt_launch *launch);
 
 #endif

@@ -162,20 +162,19 @@ vt_status vt_evaluation_report(const vt_evaluated *e)
     const vt_evaluation_options *options = e->options;
     const vt_members *members = e->members;
     const vt_config *config = members->config;
-    char *trained = NULL, *title = NULL, *verdict = NULL, *loss = vt_config_value_text(config, "loss");
+    char *title = NULL, *verdict = NULL, *loss = vt_config_value_text(config, "loss");
     char step[VT_DATE_SIZE], number[VT_NUMBER_SIZE];
-    const char *checkpoint = members->checkpoints[0];
+    const vt_trained *model = members->models;
     char *ensemble = members->count > 0 ? vt_members_describe(members) : NULL;
     const char *set = options->test ? "test" : "validation", *weights = vt_dataset_assumed_weights(e->dataset);
     VT_TRY(write_files(e));
-    VT_TRY(vt_forecaster_describe(checkpoint, (vt_weights)config->weights, &trained, NULL));
-    vt_print_wrapped("%s (%s) on the %s set %s: %lld initial times, %lld step%s of %s%s\n", checkpoint, trained, set,
-                     vt_dataset_options_of(e->dataset)->directory, (long long)e->start_count,
+    vt_print_wrapped("%s (%s) on the %s set %s: %lld initial times, %lld step%s of %s%s\n", model->checkpoint,
+                     model->how_far, set, vt_dataset_options_of(e->dataset)->directory, (long long)e->start_count,
                      (long long)options->rollout, options->rollout == 1 ? "" : "s", vt_length_format(e->step, step),
                      vt_dataset_step_is_assumed(e->dataset) ? " (assumed: the files don't say it, nor does time_step)"
                                                             : "");
     if (ensemble != NULL) vt_print_wrapped("ensemble: %s; its mean is the forecast that is scored\n", ensemble);
-    for (int64_t i = 1; i < members->checkpoint_count; i++) vt_print_wrapped("also of %s\n", members->checkpoints[i]);
+    for (int64_t i = 1; i < members->model_count; i++) vt_print_wrapped("also of %s\n", model[i].checkpoint);
     if (weights != NULL) vt_print_wrapped("RMSE and ACC weigh %s\n", weights);
     if (e->climatologies.seasonal != NULL)
         vt_print_wrapped("climatology: %s\n", vt_seasonal_facts_of(e->climatologies.seasonal)->description);
@@ -187,11 +186,11 @@ vt_status vt_evaluation_report(const vt_evaluated *e)
     vt_print_wrapped(
         "loss: %s (%s%s over %lld samples, as training logs it%s)\n", vt_text_float((float)e->loss.loss, number),
         strcmp(loss, "relative_l2") == 0 ? "relative L2" : loss, vt_loss_weights_are_set(config) ? ", weighted," : "",
-        (long long)e->loss_count, members->checkpoint_count > 1 ? "; mean of the checkpoints" : "");
+        (long long)e->loss_count, members->model_count > 1 ? "; mean of the checkpoints" : "");
     if (isinf(e->loss.loss) && vt_loss_kind_of(config)->infinite != NULL)
         vt_print_wrapped("the loss is infinite because of a sample: %s\n", vt_loss_kind_of(config)->infinite);
     print_table(e);
-    title = vt_text_format("%s (%s) on the %s set: %lld initial times%s%s", checkpoint, trained, set,
+    title = vt_text_format("%s (%s) on the %s set: %lld initial times%s%s", model->checkpoint, model->how_far, set,
                            (long long)e->start_count, ensemble != NULL ? ", ensemble of " : "",
                            ensemble != NULL ? ensemble : "");
     VT_TRY(vt_scorecard_write(options->place.directory, title, &verdict));
@@ -201,7 +200,6 @@ vt_status vt_evaluation_report(const vt_evaluated *e)
 done:
     free(ensemble);
     free(loss);
-    free(trained);
     free(title);
     free(verdict);
     return status;

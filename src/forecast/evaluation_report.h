@@ -31,7 +31,6 @@ typedef struct {
     vt_evaluation_options *options;
     const vt_members *members; /* &options->members */
     vt_world *world;
-    vt_dataset_options data;
     vt_dataset *dataset;
     vt_forecaster *forecaster;
     vt_climatologies climatologies;

@@ -416,12 +416,10 @@ static vt_status collect(const vt_forecast_file_options *options, contents *c)
     vt_status status = VT_OK;
     vt_dataset *dataset = options->states->dataset;
     const vt_config *config = options->states->config;
-    const char *checkpoint = options->states->members->checkpoints[0];
+    const vt_trained *model = options->states->members->models;
     const int64_t date_count = options->archive ? options->start_count : options->steps + 1;
     vt_fields_file *first = NULL;
-    int64_t trained_steps = 0;
-    uint32_t checksum = 0;
-    char *trained = NULL, now[VT_NOW_SIZE];
+    char now[VT_NOW_SIZE];
     *c = (contents){.options = options, .config = config, .dataset = dataset};
     c->step = vt_dataset_minutes_a_time(dataset) * config->dt;
     if (options->start_count > 0) VT_TRY(vt_dataset_check_dates(dataset, options->option));
@@ -434,15 +432,12 @@ static vt_status collect(const vt_forecast_file_options *options, contents *c)
     VT_TRY(vt_dataset_open_file(dataset, options->starts[0], &first));
     if (first->times.dates != NULL) c->time_axis = &first->times;
     c->longitudes = longitudes_of(dataset, config->img_size[1]);
-    VT_TRY(vt_forecaster_describe(checkpoint, (vt_weights)config->weights, &trained, &trained_steps));
-    VT_TRY(vt_checkpoint_checksum(checkpoint, &checksum));
-    c->checkpoint = vt_text_format("step %lld, crc32c %08x", (long long)trained_steps, (unsigned)checksum);
-    c->source = vt_text_format("vitrain, vision transformer %s (%s)", config->config, trained);
+    c->checkpoint = vt_text_format("step %lld, crc32c %08x", (long long)model->step, (unsigned)model->checksum);
+    c->source = vt_text_format("vitrain, vision transformer %s (%s)", config->config, model->how_far);
     c->history = vt_text_format("%s: %s", vt_fields_about_now(now), options->command);
     c->about = vt_fields_about_short_text(options->about);
     log_missing_coordinates(dataset, first->path);
 done:
-    free(trained);
     return status;
 }
 

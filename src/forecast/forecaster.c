@@ -1,19 +1,13 @@
 #include "forecast/forecaster.h"
 
-#include <errno.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
 
 #include "base/memory.h"
 #include "base/text.h"
 #include "checkpoint/checkpoint.h"
-#include "checkpoint/find.h"
 #include "config/roles.h"
 #include "forecast/states.h"
-#include "loss/loss.h"
 #include "source/sources.h"
-#include "storage/tensor_file.h"
 #include "task/weather.h"
 #include "training/plan.h"
 
@@ -30,188 +24,21 @@ struct vt_forecaster {
     int64_t weight_count, chosen;
 };
 
-/* ---- the checkpoint ---- */
-
-static vt_status open_index(const char *checkpoint, vt_tensor_file **index)
-{
-    static char *checked; /* the last one: a command opens it several times, and very many tensors take seconds */
-    vt_status status = VT_OK;
-    struct stat info;
-    char *path = vt_text_format("%s/checkpoint.h5", checkpoint);
-    VT_CHECK(stat(path, &info) == 0,
-             "--checkpoint=%s: %s: %s; expected the directory of a checkpoint, like "
-             "runs/demo/1CPU/00/checkpoints/best",
-             checkpoint, path, strerror(errno));
-    if (checked == NULL || strcmp(checked, checkpoint) != 0) {
-        VT_TRY(vt_checkpoint_check_index(checkpoint));
-        VT_TRY(vt_tensor_files_try(checkpoint));
-        free(checked);
-        checked = vt_text_copy(checkpoint);
-    }
-    VT_TRY(vt_tensor_file_open(path, index));
-done:
-    free(path);
-    return status;
-}
-
-/* Flags that come before the user's, which may say something else. A model is on one rank, or in stages on several. */
-enum { FOR_ALL = 6, OWN = 4 };
-static const char *const for_all[FOR_ALL] = {
-    "--tensor_parallel=1", "--context_parallel=1",  "--pipeline_parallel=1",
-    "--zero_stage=0",      "--grad_accumulation=1", "--ema_decay=None" /* of this use's own; the checkpoint's is read */
-};
-static const char *const for_cubes[OWN] = {"--local_batch_size=1"};
-static const char *const for_text[OWN] = {"--sequence_parallel=false", "--offload_activations=none",
-                                          "--vocabulary=None"};
-static const char *const for_fields[OWN] = {"--sequence_parallel=false", "--offload_activations=none", "--rollout=1",
-                                            "--local_batch_size=8"};
-
-bool vt_forecaster_is_of_cubes(const vt_config *config)
-{
-    return strcmp(vt_task_kind_of(config)->name, "cosmology") == 0;
-}
-
-bool vt_forecaster_is_of_text(const vt_config *config)
-{
-    return strcmp(vt_task_kind_of(config)->name, "language") == 0;
-}
-
-static bool gives_global_batch(int flag_count, char *const *flags)
-{
-    static const char name[] = "--global_batch_size";
-    for (int i = 0; i < flag_count; i++)
-        if (strncmp(flags[i], name, strlen(name)) == 0 && strchr("=", flags[i][strlen(name)]) != NULL) return true;
-    return false;
-}
-
-vt_status vt_forecaster_configure(const char *name, int flag_count, char *const *flags, int64_t ranks,
-                                  char **checkpoint, vt_config **config)
-{
-    vt_status status = VT_OK;
-    vt_tensor_file *index = NULL;
-    vt_config *trained = NULL;
-    char *yaml = NULL, **all = vt_allocate((size_t)flag_count + FOR_ALL + OWN, sizeof *all, "the forecaster");
-    int count = FOR_ALL;
-    memcpy(all, for_all, sizeof for_all);
-    VT_TRY(vt_checkpoint_find(name, VT_CHECKPOINT_TO_SHOW, checkpoint));
-    VT_TRY(open_index(*checkpoint, &index));
-    VT_TRY(vt_tensor_file_get_text(index, "configuration", &yaml));
-    VT_TRY(vt_config_open_text(yaml, *checkpoint, FOR_ALL, all, 1, &trained));
-    const char *const *own = vt_forecaster_is_of_cubes(trained)  ? for_cubes
-                             : vt_forecaster_is_of_text(trained) ? for_text
-                                                                 : for_fields;
-    for (int i = 0; i < OWN && own[i] != NULL; i++)
-        if (strncmp(own[i], "--local_batch_size", 18) != 0 || !gives_global_batch(flag_count, flags))
-            all[count++] = (char *)(uintptr_t)own[i];
-    memcpy(all + count, flags, (size_t)flag_count * sizeof *all);
-    VT_TRY(vt_config_open_text(yaml, *checkpoint, count + flag_count, all, ranks, config));
-done:
-    vt_config_close(&trained);
-    vt_tensor_file_close(&index);
-    free(yaml);
-    free(all);
-    return status;
-}
-
-vt_status vt_forecaster_check(const char *checkpoint, vt_config *config)
-{
-    vt_status status = VT_OK;
-    vt_tensor_file *index = NULL;
-    const char *const *const fixed[] = {vt_model_kind_of(config)->identity, vt_task_kind_of(config)->identity};
-    VT_CHECK(strcmp(vt_source_kind_of(config)->name, "fields") == 0,
-             "%s: its model was trained on source %s, but only fields in files can be forecast", checkpoint,
-             vt_source_kind_of(config)->name);
-    VT_CHECK(config->tensor_parallel == 1 && config->context_parallel == 1 && config->zero_stage == 0,
-             "a forecast needs whole layers on each rank, whatever the model was trained on: leave tensor_parallel and "
-             "context_parallel at 1 and zero_stage at 0; --pipeline_parallel divides the model, and more ranks share "
-             "out the initial times");
-    VT_TRY(open_index(checkpoint, &index));
-    VT_TRY(vt_known_fields_complete(config));
-    for (int i = 0; i < 2; i++)
-        VT_TRY(
-            vt_checkpoint_check_options(index, checkpoint, config, fixed[i], "its parameters were trained for that"));
-    if (vt_config_awaits_window(config)) /* the flags repeat the ranges */
-        VT_TRY(vt_config_set_window(config, config->img_size[0], config->img_size[1]));
-done:
-    vt_tensor_file_close(&index);
-    return status;
-}
-
-vt_status vt_forecaster_describe(const char *checkpoint, vt_weights weights, char **text, int64_t *step)
-{
-    vt_status status = VT_OK;
-    vt_tensor_file *index = NULL;
-    int64_t steps = 0, epoch = 0;
-    VT_TRY(open_index(checkpoint, &index));
-    VT_TRY(vt_tensor_file_get_integer(index, "step", &steps));
-    VT_TRY(vt_tensor_file_get_integer(index, "epoch", &epoch));
-    if (step != NULL) *step = steps;
-    const char *what = weights == VT_WEIGHTS_LIVE ? ", live weights" : ", averaged weights";
-    *text = vt_text_format("step %lld, epoch %lld%s", (long long)steps, (long long)epoch,
-                           vt_checkpoint_has_average(index) ? what : "");
-done:
-    vt_tensor_file_close(&index);
-    return status;
-}
-
-/* The last epoch that the checkpoint was trained in; 0 of one that was not. */
-static vt_status last_epoch(const char *checkpoint, int64_t *epoch)
-{
-    vt_status status = VT_OK;
-    vt_tensor_file *index = NULL;
-    int64_t steps = 0;
-    VT_TRY(open_index(checkpoint, &index));
-    VT_TRY(vt_tensor_file_get_integer(index, "epoch", epoch));
-    VT_TRY(vt_tensor_file_get_integer(index, "epoch_steps", &steps));
-    if (steps == 0 && *epoch > 0) --*epoch;
-done:
-    vt_tensor_file_close(&index);
-    return status;
-}
-
-vt_status vt_forecaster_has_noise(const char *checkpoint, const vt_config *config, bool *has)
-{
-    int64_t epoch = 0;
-    const vt_status status = last_epoch(checkpoint, &epoch);
-    *has = vt_loss_kind_at(config, epoch)->of_members;
-    return status;
-}
-
-/* ---- the model ---- */
-
 static int64_t plane_of(const vt_config *config)
 {
     return config->img_size[0] * config->img_size[1];
 }
 
-vt_status vt_forecaster_about(const char *checkpoint, vt_fields_about **about)
+vt_status vt_forecaster_open_data(const vt_trained *model, vt_dataset_options options, vt_dataset **dataset)
 {
-    vt_status status = VT_OK;
-    vt_tensor_file *index = NULL;
-    VT_TRY(open_index(checkpoint, &index));
-    VT_TRY(vt_checkpoint_about(index, checkpoint, about));
-done:
-    vt_tensor_file_close(&index);
-    return status;
-}
-
-vt_status vt_forecaster_open_data(const vt_config *config, const char *checkpoint, vt_dataset_options *options,
-                                  vt_dataset **dataset)
-{
-    vt_status status = VT_OK;
-    vt_fields_about *about = NULL;
-    options->known = vt_known_options_of(config);
-    if (config->normalise == VT_NORMALISE_CLIMATOLOGY) options->climatology = config->climatology_path;
-    if (options->form.variables == NULL) VT_TRY(vt_forecaster_about(checkpoint, &about));
-    if (about != NULL && about->names != NULL) {
-        options->form.names = (const char *const *)about->names; /* the form's from now on */
-        options->form.name_count = about->channels;
-        about->names = NULL;
+    const vt_config *config = model->config;
+    options.known = vt_known_options_of(config);
+    if (config->normalise == VT_NORMALISE_CLIMATOLOGY) options.climatology = config->climatology_path;
+    if (options.form.variables == NULL && model->about != NULL && model->about->names != NULL) {
+        options.form.names = (const char *const *)model->about->names;
+        options.form.name_count = model->about->channels;
     }
-    VT_TRY(vt_dataset_open(options, dataset));
-done:
-    vt_fields_about_close(&about);
-    return status;
+    return vt_dataset_open(&options, dataset);
 }
 
 vt_status vt_forecaster_compare(vt_fields_use use, const vt_config *config, const vt_dataset *dataset,
@@ -222,30 +49,17 @@ vt_status vt_forecaster_compare(vt_fields_use use, const vt_config *config, cons
     return about != NULL ? vt_fields_agree(&rules, &data, &(vt_fields_side){about, name}) : VT_OK;
 }
 
-void vt_forecaster_close_data(vt_dataset_options *options, vt_dataset **dataset)
-{
-    vt_dataset_close(dataset);
-    vt_text_free_list((char **)(uintptr_t)options->form.names, options->form.name_count);
-    options->form.names = NULL;
-}
-
 /* The checkpoint's normalisation takes the place of the files' when its parameters are read. */
-static vt_status open_task(vt_forecaster *forecaster, const vt_config *config, const char *checkpoint,
-                           const vt_dataset *dataset, const vt_fields_about *about)
+static vt_status open_task(vt_forecaster *forecaster, const vt_trained *model, const vt_dataset *dataset,
+                           const vt_fields_about *about)
 {
-    vt_status status = VT_OK;
-    vt_fields_about *own = NULL;
-    VT_TRY(vt_forecaster_about(checkpoint, &own));
     const vt_weather_data data = {.about = about,
                                   .name = vt_dataset_source(dataset)->path,
                                   .latitudes = vt_dataset_latitudes(dataset),
                                   .seasonal = vt_dataset_climatology(dataset),
                                   .transforms = vt_dataset_transforms(dataset),
-                                  .may_be_unread = own != NULL && own->normalisation.stds != NULL};
-    VT_TRY(vt_weather_open(config, &data, &forecaster->task));
-done:
-    vt_fields_about_close(&own);
-    return status;
+                                  .may_be_unread = model->about != NULL && model->about->normalisation.stds != NULL};
+    return vt_weather_open(model->config, &data, &forecaster->task);
 }
 
 /* A trainer that only predicts, once the device is open and the plan fits into its memory. */
@@ -266,60 +80,22 @@ done:
     return status;
 }
 
-static vt_status read_parameters(const char *checkpoint, const vt_trainer *trainer)
+static vt_status read_parameters(const vt_trained *model, const vt_trainer *trainer)
 {
     vt_checkpoint_subject subject = vt_trainer_subject(trainer);
     subject.forecasts = true;
-    return vt_world_agree(subject.world, vt_checkpoint_read_parameters(checkpoint, &subject, NULL));
+    return vt_world_agree(subject.world, vt_checkpoint_read_parameters(model->checkpoint, &subject, NULL));
 }
 
-vt_status vt_forecaster_open_model(const vt_config *config, const char *checkpoint, vt_world *world, vt_task *task,
-                                   vt_backend **backend, vt_trainer **trainer)
+vt_status vt_forecaster_open_model(const vt_trained *model, vt_world *world, vt_task *task, vt_backend **backend,
+                                   vt_trainer **trainer)
 {
     vt_status status = VT_OK;
-    VT_TRY(vt_world_agree(world, vt_world_open_backend(config, world, backend)));
-    VT_TRY(vt_world_agree(world, open_trainer(config, world, *backend, task, trainer)));
-    VT_TRY(read_parameters(checkpoint, *trainer));
+    VT_TRY(vt_world_agree(world, vt_world_open_backend(model->config, world, backend)));
+    VT_TRY(vt_world_agree(world, open_trainer(model->config, world, *backend, task, trainer)));
+    VT_TRY(read_parameters(model, *trainer));
 done:
     return status;
-}
-
-vt_status vt_forecaster_open(const vt_config *config, const char *checkpoint, vt_world *world, vt_dataset *dataset,
-                             const vt_fields_about *about, vt_forecaster **result)
-{
-    vt_status status = VT_OK;
-    vt_forecaster *forecaster = vt_allocate(1, sizeof *forecaster, "the forecaster");
-    const int64_t forcings = vt_config_forcing_channels(config) * plane_of(config);
-    int64_t epoch = 0;
-    forecaster->dataset = dataset;
-    VT_TRY(vt_world_agree(world, open_task(forecaster, config, checkpoint, dataset, about)));
-    VT_TRY(vt_forecaster_open_model(config, checkpoint, world, forecaster->task, &forecaster->backend,
-                                    &forecaster->trainer));
-    VT_TRY(vt_world_agree(world, last_epoch(checkpoint, &epoch)));
-    vt_trainer_set_epoch(forecaster->trainer, epoch);
-    VT_TRY(vt_world_group(world, VT_AXES(VT_AXIS_PIPELINE), VT_SCOPE_ALL, "forecasts", NULL, &forecaster->stages));
-    if (forcings > 0)
-        forecaster->forcings =
-            vt_allocate((size_t)(vt_forecaster_batch(forecaster) * forcings), sizeof(float), "the forecaster");
-done:
-    if (status != VT_OK) vt_forecaster_close(&forecaster);
-    *result = forecaster;
-    return status;
-}
-
-void vt_forecaster_close(vt_forecaster **forecaster)
-{
-    if (*forecaster == NULL) return;
-    for (int64_t i = 0; i < (*forecaster)->weight_count; i++) free((*forecaster)->weights[i]);
-    free((*forecaster)->weights);
-    vt_trainer_close(&(*forecaster)->trainer);
-    vt_task_close(&(*forecaster)->task);
-    vt_backend_close(&(*forecaster)->backend);
-    free((*forecaster)->forcings);
-    vt_dataset_close(&(*forecaster)->given);
-    free((*forecaster)->given_variables);
-    free(*forecaster);
-    *forecaster = NULL;
 }
 
 /* ---- the members of an ensemble ---- */
@@ -331,13 +107,13 @@ static size_t weight_bytes(const vt_forecaster *forecaster)
 }
 
 /* Keeps the parameters that the model has. */
-static vt_status keep_weights(vt_forecaster *forecaster, const char *checkpoint)
+static vt_status keep_weights(vt_forecaster *forecaster, const vt_trained *model)
 {
     vt_status status = VT_OK;
     vt_backend *backend = forecaster->backend;
     float *values = vt_allocate_large(weight_bytes(forecaster));
     VT_CHECK(values != NULL, "out of memory: could not get %zu bytes for the parameters of %s",
-             weight_bytes(forecaster), checkpoint);
+             weight_bytes(forecaster), model->checkpoint);
     backend->copy_to_host(backend, values, vt_parameters_values(vt_trainer_parameters(forecaster->trainer)),
                           weight_bytes(forecaster));
     forecaster->weights =
@@ -349,33 +125,33 @@ done:
 }
 
 /* Checkpoints of one ensemble see their fields normalised alike. */
-static vt_status check_normalisation(const vt_forecaster *forecaster, const char *checkpoint)
+static vt_status check_normalisation(const vt_forecaster *forecaster, const vt_trained *model)
 {
     vt_status status = VT_OK;
-    vt_fields_about *about = NULL;
+    const vt_fields_about *about = model->about;
     const vt_task *task = forecaster->task;
     const vt_fields_normalisation *own = &task->about->normalisation;
-    VT_TRY(vt_forecaster_about(checkpoint, &about));
-    if (about == NULL || about->normalisation.stds == NULL || own->stds == NULL) goto done;
+    if (about == NULL || about->normalisation.stds == NULL || own->stds == NULL) return VT_OK;
     for (int64_t c = 0; c < task->field_count && c < about->channels; c++)
         VT_CHECK(own->means[c] == about->normalisation.means[c] && own->stds[c] == about->normalisation.stds[c],
                  "--checkpoints: %s was trained on channel %lld with mean %g and standard deviation %g, the first one "
                  "with %g and %g; the models of an ensemble may differ in their weights alone",
-                 checkpoint, (long long)c, about->normalisation.means[c], about->normalisation.stds[c], own->means[c],
-                 own->stds[c]);
+                 model->checkpoint, (long long)c, about->normalisation.means[c], about->normalisation.stds[c],
+                 own->means[c], own->stds[c]);
 done:
-    vt_fields_about_close(&about);
     return status;
 }
 
-vt_status vt_forecaster_add(vt_forecaster *forecaster, const char *checkpoint)
+/* Collective. The parameters of the first checkpoint are there already. */
+static vt_status keep_all_weights(vt_forecaster *forecaster, const vt_members *members, vt_world *world)
 {
     vt_status status = VT_OK;
-    vt_world *world = vt_trainer_subject(forecaster->trainer).world;
-    VT_TRY(vt_world_agree(world, check_normalisation(forecaster, checkpoint)));
-    if (forecaster->weight_count == 0) VT_TRY(vt_world_agree(world, keep_weights(forecaster, "the first checkpoint")));
-    VT_TRY(read_parameters(checkpoint, forecaster->trainer));
-    VT_TRY(vt_world_agree(world, keep_weights(forecaster, checkpoint)));
+    for (int64_t i = 0; i < members->model_count; i++) {
+        const vt_trained *model = &members->models[i];
+        if (i > 0) VT_TRY(vt_world_agree(world, check_normalisation(forecaster, model)));
+        if (i > 0) VT_TRY(read_parameters(model, forecaster->trainer));
+        VT_TRY(vt_world_agree(world, keep_weights(forecaster, model)));
+    }
 done:
     return status;
 }
@@ -398,6 +174,45 @@ int64_t vt_forecaster_batch(const vt_forecaster *forecaster)
 vt_task *vt_forecaster_task(const vt_forecaster *forecaster)
 {
     return forecaster->task;
+}
+
+/* ---- all of it ---- */
+
+vt_status vt_forecaster_open(const vt_members *members, vt_world *world, vt_dataset *dataset,
+                             const vt_fields_about *about, vt_forecaster **result)
+{
+    vt_status status = VT_OK;
+    const vt_trained *first = members->models;
+    vt_forecaster *forecaster = vt_allocate(1, sizeof *forecaster, "the forecaster");
+    const int64_t forcings = vt_config_forcing_channels(first->config) * plane_of(first->config);
+    forecaster->dataset = dataset;
+    VT_TRY(vt_world_agree(world, open_task(forecaster, first, dataset, about)));
+    VT_TRY(vt_forecaster_open_model(first, world, forecaster->task, &forecaster->backend, &forecaster->trainer));
+    vt_trainer_set_epoch(forecaster->trainer, first->epoch);
+    VT_TRY(vt_world_group(world, VT_AXES(VT_AXIS_PIPELINE), VT_SCOPE_ALL, "forecasts", NULL, &forecaster->stages));
+    if (forcings > 0)
+        forecaster->forcings =
+            vt_allocate((size_t)(vt_forecaster_batch(forecaster) * forcings), sizeof(float), "the forecaster");
+    if (members->model_count > 1) VT_TRY(keep_all_weights(forecaster, members, world));
+done:
+    if (status != VT_OK) vt_forecaster_close(&forecaster);
+    *result = forecaster;
+    return status;
+}
+
+void vt_forecaster_close(vt_forecaster **forecaster)
+{
+    if (*forecaster == NULL) return;
+    for (int64_t i = 0; i < (*forecaster)->weight_count; i++) free((*forecaster)->weights[i]);
+    free((*forecaster)->weights);
+    vt_trainer_close(&(*forecaster)->trainer);
+    vt_task_close(&(*forecaster)->task);
+    vt_backend_close(&(*forecaster)->backend);
+    free((*forecaster)->forcings);
+    vt_dataset_close(&(*forecaster)->given);
+    free((*forecaster)->given_variables);
+    free(*forecaster);
+    *forecaster = NULL;
 }
 
 /* ---- forcings ---- */

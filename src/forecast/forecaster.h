@@ -2,28 +2,10 @@
 #ifndef VT_FORECAST_FORECASTER_H
 #define VT_FORECAST_FORECASTER_H
 
-#include "config/config.h"
+#include "forecast/members.h"
 #include "parallel/world.h"
 #include "source/fields/dataset.h"
 #include "training/step.h"
-
-/* *checkpoint: the checkpoint of that name (vt_checkpoint_find), malloc'd. *config: the configuration that it was made
- * with, changed by flags, for a model that each rank has whole, or a stage of it if a flag says pipeline_parallel. Of
- * fields local_batch_size, the samples forecast at once, is 8 unless a flag says else, or global_batch_size for all
- * ranks together. Both are the caller's, also after an error. */
-vt_status vt_forecaster_configure(const char *name, int flag_count, char *const *flags, int64_t ranks,
-                                  char **checkpoint, vt_config **config);
-
-/* What was it trained on? Neither: fields. */
-bool vt_forecaster_is_of_cubes(const vt_config *config);
-bool vt_forecaster_is_of_text(const vt_config *config);
-
-/* Completes a configuration of vt_forecaster_configure for forecasts of fields. Errors: a model of something else,
- * tensor_parallel or context_parallel other than 1, flags that don't go with the model's parameters. */
-vt_status vt_forecaster_check(const char *checkpoint, vt_config *config);
-
-/* Does the checkpoint's model make forecasts that differ by noise of its own? It was trained on loss crps last. */
-vt_status vt_forecaster_has_noise(const char *checkpoint, const vt_config *config, bool *has);
 
 /* Can each forecast of a rollout be the next one's input: does it have all channels of that? */
 vt_status vt_forecaster_check_rollout(const vt_config *config, int64_t rollout);
@@ -31,25 +13,22 @@ vt_status vt_forecaster_check_rollout(const vt_config *config, int64_t rollout);
 typedef struct vt_forecaster vt_forecaster;
 
 /* Opens the data that forecasts begin from, as the checkpoint's model sees them: with its channels in their order,
- * known fields, and as departures if it was trained on such. *options: as of vt_fields_options; closed with the data.
- */
-vt_status vt_forecaster_open_data(const vt_config *config, const char *checkpoint, vt_dataset_options *options,
-                                  vt_dataset **dataset);
-void vt_forecaster_close_data(vt_dataset_options *options, vt_dataset **dataset);
+ * known fields, and as departures if it was trained on such. options: as of vt_fields_options. The model outlives the
+ * dataset. */
+vt_status vt_forecaster_open_data(const vt_trained *model, vt_dataset_options options, vt_dataset **dataset);
 
 /* Do the dataset and other data of the same units go together? about: what `name` says of these; NULL: nothing. */
 vt_status vt_forecaster_compare(vt_fields_use use, const vt_config *config, const vt_dataset *dataset,
                                 const vt_fields_about *about, const char *name);
 
-/* Collective. Takes memory and reads the parameters. The dataset outlives the forecaster; about: what of it forecasts
- * begin from, which is compared with what the checkpoint says of its own data. */
-vt_status vt_forecaster_open(const vt_config *config, const char *checkpoint, vt_world *world, vt_dataset *dataset,
+/* Collective. Takes memory and reads the parameters of all members' checkpoints, of which those beside the first are
+ * kept in the host's memory. The dataset outlives the forecaster; about: what of it forecasts begin from, which is
+ * compared with what the checkpoint says of its own data. */
+vt_status vt_forecaster_open(const vt_members *members, vt_world *world, vt_dataset *dataset,
                              const vt_fields_about *about, vt_forecaster **forecaster);
 void vt_forecaster_close(vt_forecaster **forecaster);
 
-/* Collective. Reads the parameters of one more checkpoint, which must fit the same model. They are kept in the host's
- * memory; those of checkpoint `index` (0: vt_forecaster_open's) then make the forecasts. */
-vt_status vt_forecaster_add(vt_forecaster *forecaster, const char *checkpoint);
+/* The parameters of this checkpoint of the members make the forecasts from now on. */
 void vt_forecaster_choose(vt_forecaster *forecaster, int64_t index);
 
 /* Variables that are forcings (roles) are read from the files of `directory` at times that these have, else from the
@@ -79,14 +58,7 @@ vt_task *vt_forecaster_task(const vt_forecaster *forecaster);
 
 /* Collective. A trainer that only predicts, with the checkpoint's parameters. Both are the caller's, also after an
  * error. */
-vt_status vt_forecaster_open_model(const vt_config *config, const char *checkpoint, vt_world *world, vt_task *task,
-                                   vt_backend **backend, vt_trainer **trainer);
-
-/* What the checkpoint says of its data; NULL: they are no fields. */
-vt_status vt_forecaster_about(const char *checkpoint, vt_fields_about **about);
-
-/* "step 360, epoch 4": how far the checkpoint was trained, and if it has averages, which of its weights are used;
- * malloc'd. step may be NULL. */
-vt_status vt_forecaster_describe(const char *checkpoint, vt_weights weights, char **text, int64_t *step);
+vt_status vt_forecaster_open_model(const vt_trained *model, vt_world *world, vt_task *task, vt_backend **backend,
+                                   vt_trainer **trainer);
 
 #endif

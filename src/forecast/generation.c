@@ -164,10 +164,10 @@ done:
     return status;
 }
 
-vt_status vt_language_generate(const vt_config *config, const char *checkpoint, const vt_generation *how,
-                               const vt_launch *launch)
+vt_status vt_language_generate(const vt_trained *model, const vt_generation *how, const vt_launch *launch)
 {
     vt_status status = VT_OK;
+    const vt_config *config = model->config;
     vt_language own = {0};
     writing w = {.config = config, .how = how, .unknown = vt_vocabulary_open()};
     double seconds = 0;
@@ -179,7 +179,7 @@ vt_status vt_language_generate(const vt_config *config, const char *checkpoint, 
     VT_CHECK(w.vocabulary->count <= config->vocab_size, "%s: %lld words, but the model knows %lld", config->vocabulary,
              (long long)w.vocabulary->count, (long long)config->vocab_size);
     VT_TRY(begin_text(&w, 0)); /* before the model is read */
-    VT_TRY(vt_language_open(config, checkpoint, launch, &own));
+    VT_TRY(vt_language_open(model, launch, &own));
     vt_world *world = own.world;
     const bool prints = vt_world_rank(world) == 0;
     VT_TRY(vt_world_agree(world,

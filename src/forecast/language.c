@@ -5,24 +5,15 @@
 #include <stdlib.h>
 
 #include "base/text.h"
-#include "checkpoint/checkpoint.h"
 #include "forecast/forecaster.h"
 #include "source/text/text.h"
 #include "storage/output_file.h"
 #include "training/reader.h"
 
-vt_status vt_language_take_words(const char *checkpoint, vt_config *config)
-{
-    if (config->vocabulary != NULL) return VT_OK;
-    char *words = vt_checkpoint_vocabulary(checkpoint);
-    const vt_status status = vt_config_set(config, "vocabulary", words);
-    free(words);
-    return status;
-}
-
-vt_status vt_language_open(const vt_config *config, const char *checkpoint, const vt_launch *launch, vt_language *own)
+vt_status vt_language_open(const vt_trained *model, const vt_launch *launch, vt_language *own)
 {
     vt_status status = VT_OK;
+    const vt_config *config = model->config;
     vt_vocabulary *words = NULL;
     *own = (vt_language){.config = config};
     VT_TRY(vt_world_open(config, launch, &own->world));
@@ -31,7 +22,7 @@ vt_status vt_language_open(const vt_config *config, const char *checkpoint, cons
     VT_TRY(vt_world_agree(own->world, vt_vocabulary_read(config->vocabulary, &words)));
     own->task->vocabulary = words->words; /* have to be the checkpoint's */
     own->task->vocabulary_size = words->count;
-    VT_TRY(vt_forecaster_open_model(config, checkpoint, own->world, own->task, &own->backend, &own->trainer));
+    VT_TRY(vt_forecaster_open_model(model, own->world, own->task, &own->backend, &own->trainer));
 done:
     if (own->task != NULL) own->task->vocabulary = NULL; /* not needed any more */
     vt_vocabulary_close(&words);
@@ -83,37 +74,34 @@ done:
     return status;
 }
 
-static vt_status open_report(const vt_config *config, const char *checkpoint, const char *text, const char *path,
-                             FILE **file)
+static vt_status open_report(const vt_trained *model, const char *text, const char *path, FILE **file)
 {
     vt_status status = VT_OK;
-    char *trained = NULL;
-    VT_TRY(vt_forecaster_describe(checkpoint, (vt_weights)config->weights, &trained, NULL));
     VT_TRY(vt_output_open(path, file));
     fprintf(*file, "stride,windows,loss,perplexity,bits\n");
-    vt_print_wrapped("%s (%s), windows of %lld words of %s\n", checkpoint, trained, (long long)config->seq_len, text);
+    vt_print_wrapped("%s (%s), windows of %lld words of %s\n", model->checkpoint, model->how_far,
+                     (long long)model->config->seq_len, text);
     vt_print("%8s %10s %10s %11s %10s\n", "stride", "windows", "loss", "perplexity", "bits/token");
 done:
-    free(trained);
     return status;
 }
 
-vt_status vt_language_evaluate(vt_config *config, const char *checkpoint, bool test, vt_place *place,
-                               const vt_launch *launch)
+vt_status vt_language_evaluate(const vt_trained *model, bool test, vt_place *place, const vt_launch *launch)
 {
     vt_status status = VT_OK;
+    vt_config *config = model->config;
     vt_language own = {0};
     FILE *file = NULL;
     char *text = NULL, *path = NULL;
     const vt_set set = test ? VT_SET_TEST : VT_SET_VALIDATION;
     const int64_t strides[2] = {config->seq_len, config->stride};
-    VT_TRY(vt_language_open(config, checkpoint, launch, &own));
+    VT_TRY(vt_language_open(model, launch, &own));
     VT_TRY(vt_world_agree(own.world, find_text(config, set, &text)));
     vt_source_add_file(text, &place->made_from);
     VT_TRY(vt_place_take(place, own.world));
     path = vt_text_format("%s/perplexity.csv", place->directory);
     const bool is_first = vt_world_rank(own.world) == 0;
-    VT_TRY(vt_world_agree(own.world, is_first ? open_report(config, checkpoint, text, path, &file) : VT_OK));
+    VT_TRY(vt_world_agree(own.world, is_first ? open_report(model, text, path, &file) : VT_OK));
     for (int i = 0; i < 2 && (i == 0 || strides[1] != strides[0]); i++) {
         config->stride = strides[i];
         VT_TRY(score(&own, set, file));

@@ -7,13 +7,9 @@
 #include "parallel/launch.h"
 #include "training/step.h"
 
-/* The words of its model are those of the checkpoint, unless a flag names others. */
-vt_status vt_language_take_words(const char *checkpoint, vt_config *config);
-
 /* Collective. Goes once through the validation or test windows, side by side and by the run's stride. Prints loss,
  * perplexity and bits a token, and writes them to perplexity.csv. */
-vt_status vt_language_evaluate(vt_config *config, const char *checkpoint, bool test, vt_place *place,
-                               const vt_launch *launch);
+vt_status vt_language_evaluate(const vt_trained *model, bool test, vt_place *place, const vt_launch *launch);
 
 typedef struct {
     const char *prompt; /* without words: a word drawn by its frequency in the training text */
@@ -37,8 +33,7 @@ int32_t vt_generation_draw(const vt_generation *how, const float *scores, int64_
 /* Collective. Prints prompts and continuations, a line each, and on standard error how many words were made a second.
  * The errors: words of the prompt that the model doesn't know; a model that can't write; a layout other than tensor
  * parallel. */
-vt_status vt_language_generate(const vt_config *config, const char *checkpoint, const vt_generation *how,
-                               const vt_launch *launch);
+vt_status vt_language_generate(const vt_trained *model, const vt_generation *how, const vt_launch *launch);
 
 /* The model out of a checkpoint: for language.c and generation.c alone. */
 typedef struct {
@@ -50,8 +45,7 @@ typedef struct {
 } vt_language;
 
 /* Collective. Also to be closed after an error; of zeros nothing is open. */
-vt_status vt_language_open(const vt_config *config, const char *checkpoint, const vt_launch *launch,
-                           vt_language *language);
+vt_status vt_language_open(const vt_trained *model, const vt_launch *launch, vt_language *language);
 
 /* status: with which its use ended. */
 void vt_language_close(vt_language *language, vt_status status);

@@ -6,6 +6,8 @@
 
 #include "base/memory.h"
 #include "base/text.h"
+#include "loss/loss.h"
+#include "source/sources.h"
 #include "task/task.h"
 
 /* ---- the checkpoints ---- */
@@ -18,34 +20,32 @@ static const char *const files_of_departures[] = {"climatology_path", "static_fi
 static const char *const files_of_changes[] = {"time_diff_stds_path", NULL};
 
 /* Checks that these options are the same in both. */
-static vt_status compare(const char *const *options, const char *const *names, const vt_config *const *configs,
-                         const char *advice)
+static vt_status compare(const char *const *options, const vt_trained *a, const vt_trained *b, const char *advice)
 {
     vt_status status = VT_OK;
     char *values[2] = {NULL};
     for (const char *const *option = options; *option != NULL; option++) {
         for (int k = 0; k < 2; k++) free(values[k]);
-        for (int k = 0; k < 2; k++) values[k] = vt_config_value_text(configs[k], *option);
-        VT_CHECK(strcmp(values[0], values[1]) == 0, "--checkpoints: %s has %s %s, but %s has %s: %s", names[0], *option,
-                 values[0], names[1], values[1], advice);
+        for (int k = 0; k < 2; k++) values[k] = vt_config_value_text(k == 0 ? a->config : b->config, *option);
+        VT_CHECK(strcmp(values[0], values[1]) == 0, "--checkpoints: %s has %s %s, but %s has %s: %s", a->checkpoint,
+                 *option, values[0], b->checkpoint, values[1], advice);
     }
 done:
     for (int k = 0; k < 2; k++) free(values[k]);
     return status;
 }
 
-static vt_status check_fits(const char *const *names, const vt_config *const *configs)
+static vt_status check_fits(const vt_trained *a, const vt_trained *b)
 {
     vt_status status = VT_OK;
     static const char weights_alone[] = "the models of an ensemble may differ in their weights alone";
     static const char one_set[] = "the models of an ensemble must see the same data; --data_dir=DIR names it for all";
-    VT_TRY(compare(sizes, names, configs, weights_alone));
-    VT_TRY(compare(vt_model_kind_of(configs[0])->identity, names, configs, weights_alone));
-    VT_TRY(compare(vt_task_kind_of(configs[0])->identity, names, configs, weights_alone));
-    const bool departs = configs[0]->normalise == VT_NORMALISE_CLIMATOLOGY;
-    VT_TRY(compare(departs ? files_of_departures : files, names, configs, one_set));
-    if (!departs && configs[0]->predict == VT_PREDICT_TENDENCY)
-        VT_TRY(compare(files_of_changes, names, configs, one_set));
+    VT_TRY(compare(sizes, a, b, weights_alone));
+    VT_TRY(compare(vt_model_kind_of(a->config)->identity, a, b, weights_alone));
+    VT_TRY(compare(vt_task_kind_of(a->config)->identity, a, b, weights_alone));
+    const bool departs = a->config->normalise == VT_NORMALISE_CLIMATOLOGY;
+    VT_TRY(compare(departs ? files_of_departures : files, a, b, one_set));
+    if (!departs && a->config->predict == VT_PREDICT_TENDENCY) VT_TRY(compare(files_of_changes, a, b, one_set));
 done:
     return status;
 }
@@ -56,43 +56,28 @@ static bool is_same_place(const char *a, const char *b)
     return realpath(a, real_a) != NULL && realpath(b, real_b) != NULL && strcmp(real_a, real_b) == 0;
 }
 
-/* Finds one more checkpoint and compares it with the ones before it. */
-static vt_status add_checkpoint(const char *name, int flag_count, char *const *flags, int64_t ranks,
-                                vt_members *members)
+vt_status vt_members_add(const char *name, int flag_count, char *const *flags, int64_t ranks, vt_members *members)
 {
-    vt_status status = VT_OK;
-    char *found = NULL;
-    vt_config *other = NULL;
-    VT_TRY(vt_forecaster_configure(name, flag_count, flags, ranks, &found, &other));
-    VT_TRY(vt_forecaster_check(found, other));
-    for (int64_t i = 0; i < members->checkpoint_count; i++)
-        VT_CHECK(!is_same_place(members->checkpoints[i], found),
-                 "--checkpoints: %s and %s are the same checkpoint; name each one once", members->checkpoints[i], name);
-    VT_TRY(check_fits((const char *const[]){members->checkpoints[0], found},
-                      (const vt_config *const[]){members->config, other}));
-    members->checkpoints =
-        vt_grow(members->checkpoints, (size_t)members->checkpoint_count, sizeof *members->checkpoints, "checkpoints");
-    members->checkpoints[members->checkpoint_count++] = found;
-    found = NULL;
-done:
-    vt_config_close(&other);
-    free(found);
+    members->models = vt_grow(members->models, (size_t)members->model_count, sizeof *members->models, "checkpoints");
+    const vt_status status = vt_trained_open(name, flag_count, flags, ranks, &members->models[members->model_count++]);
+    members->config = members->models[0].config;
     return status;
 }
 
-vt_status vt_members_begin(const char *name, int flag_count, char *const *flags, int64_t ranks, vt_members *members)
-{
-    members->checkpoints = vt_grow(NULL, 0, sizeof *members->checkpoints, "checkpoints");
-    members->checkpoints[0] = NULL;
-    members->checkpoint_count = 1;
-    return vt_forecaster_configure(name, flag_count, flags, ranks, &members->checkpoints[0], &members->config);
-}
-
-static vt_status take_first(const char *name, int flag_count, char *const *flags, int64_t ranks, vt_members *members)
+/* Can the checkpoint that was added last forecast fields, beside those before it? */
+static vt_status check_last(const vt_members *members, const char *name)
 {
     vt_status status = VT_OK;
-    if (members->config == NULL) VT_TRY(vt_members_begin(name, flag_count, flags, ranks, members));
-    VT_TRY(vt_forecaster_check(members->checkpoints[0], members->config));
+    const int64_t before = members->model_count - 1;
+    const vt_trained *first = members->models, *last = &members->models[before];
+    VT_CHECK(strcmp(vt_source_kind_of(last->config)->name, "fields") == 0,
+             "%s: its model was trained on source %s, but only fields in files can be forecast", last->checkpoint,
+             vt_source_kind_of(last->config)->name);
+    for (int64_t i = 0; i < before; i++)
+        VT_CHECK(!is_same_place(members->models[i].checkpoint, last->checkpoint),
+                 "--checkpoints: %s and %s are the same checkpoint; name each one once", members->models[i].checkpoint,
+                 name);
+    if (before > 0) VT_TRY(check_fits(first, last));
 done:
     return status;
 }
@@ -109,8 +94,8 @@ static vt_status take_list(const char *list, int flag_count, char *const *flags,
         VT_CHECK(length > 0, "--checkpoints: there is nothing before or after a comma; expected names like A,B,C");
         free(name);
         name = vt_text_format("%.*s", (int)length, list);
-        VT_TRY(members->config == NULL ? take_first(name, flag_count, flags, ranks, members)
-                                       : add_checkpoint(name, flag_count, flags, ranks, members));
+        VT_TRY(vt_members_add(name, flag_count, flags, ranks, members));
+        VT_TRY(check_last(members, name));
         more = list[length] == ',';
         list += length + more;
     }
@@ -124,10 +109,14 @@ vt_status vt_members_configure(const char *name, const char *list, int64_t count
 {
     vt_status status = VT_OK;
     VT_CHECK(name == NULL || list == NULL, "CHECKPOINT %s and --checkpoints=%s: give one of the two", name, list);
-    VT_TRY(list == NULL ? take_first(name, flag_count, flags, ranks, members)
-                        : take_list(list, flag_count, flags, ranks, members));
-    VT_TRY(vt_forecaster_has_noise(members->checkpoints[0], members->config, &members->noisy));
-    const int64_t checkpoints = members->checkpoint_count;
+    if (list != NULL) {
+        VT_TRY(take_list(list, flag_count, flags, ranks, members));
+    } else {
+        if (members->model_count == 0) VT_TRY(vt_members_add(name, flag_count, flags, ranks, members));
+        VT_TRY(check_last(members, name));
+    }
+    members->noisy = vt_loss_kind_at(members->config, members->models[0].epoch)->of_members;
+    const int64_t checkpoints = members->model_count;
     members->count = list != NULL && count == 0 ? checkpoints : count;
     VT_CHECK(members->count % checkpoints == 0,
              "--members=%lld: %lld checkpoints can't have as many members each; use a multiple of %lld, or leave "
@@ -145,20 +134,9 @@ done:
 
 void vt_members_close(vt_members *members)
 {
-    vt_config_close(&members->config);
-    vt_text_free_list(members->checkpoints, members->checkpoint_count);
+    for (int64_t i = 0; i < members->model_count; i++) vt_trained_close(&members->models[i]);
+    free(members->models);
     *members = (vt_members){0};
-}
-
-vt_status vt_members_open(const vt_members *members, vt_world *world, vt_dataset *dataset, const vt_fields_about *about,
-                          vt_forecaster **forecaster)
-{
-    vt_status status = VT_OK;
-    char *const *checkpoints = members->checkpoints;
-    VT_TRY(vt_forecaster_open(members->config, checkpoints[0], world, dataset, about, forecaster));
-    for (int64_t i = 1; i < members->checkpoint_count; i++) VT_TRY(vt_forecaster_add(*forecaster, checkpoints[i]));
-done:
-    return status;
 }
 
 /* ---- the members ---- */
@@ -170,7 +148,7 @@ int64_t vt_members_number(const vt_members *members)
 
 int64_t vt_members_of_each(const vt_members *members)
 {
-    return vt_members_number(members) / members->checkpoint_count;
+    return vt_members_number(members) / members->model_count;
 }
 
 bool vt_members_perturbs(const vt_members *members, int64_t member)
@@ -183,7 +161,7 @@ char *vt_members_describe(const vt_members *members)
 {
     vt_text text = {0};
     char number[VT_NUMBER_SIZE];
-    const int64_t checkpoints = members->checkpoint_count;
+    const int64_t checkpoints = members->model_count;
     int64_t perturbed = 0;
     for (int64_t m = 0; m < vt_members_number(members); m++) perturbed += vt_members_perturbs(members, m);
     vt_text_append(&text, "%lld member%s", (long long)members->count, members->count == 1 ? "" : "s");

@@ -5,14 +5,14 @@
 #ifndef VT_FORECAST_MEMBERS_H
 #define VT_FORECAST_MEMBERS_H
 
-#include "forecast/forecaster.h"
+#include "forecast/trained.h"
 
 typedef struct {
-    vt_config *config;  /* of the first checkpoint, for all */
-    char **checkpoints; /* [checkpoint_count] */
-    int64_t checkpoint_count;
-    int64_t count; /* 0: one forecast, and no ensemble */
-    bool noisy;    /* the model has noise of its own */
+    vt_trained *models; /* [model_count]: of each checkpoint */
+    int64_t model_count;
+    vt_config *config; /* of the first one, for all */
+    int64_t count;     /* 0: one forecast, and no ensemble */
+    bool noisy;        /* the model has noise of its own: it was trained on loss crps last */
 } vt_members;
 
 /* The help texts of the flags --members and --checkpoints. */
@@ -22,18 +22,14 @@ typedef struct {
 #define VT_CHECKPOINTS_FLAG_HELP                                                                                       \
     "A,B,C: the checkpoints of an ensemble, in place of CHECKPOINT; models of the same shape"
 
-/* vt_forecaster_configure for the first checkpoint, of whatever its model is. *members is to be closed. */
-vt_status vt_members_begin(const char *name, int flag_count, char *const *flags, int64_t ranks, vt_members *members);
+/* vt_trained_open for one more checkpoint, of whatever its model is. *members is to be closed. */
+vt_status vt_members_add(const char *name, int flag_count, char *const *flags, int64_t ranks, vt_members *members);
 
-/* The same for forecasts of fields, from the words of the command line: one checkpoint `name`, with which *members may
- * have begun already, or a `list` of at least two; the other is NULL. count: 0 if it was not given. */
+/* The members of forecasts of fields, from the words of the command line: one checkpoint `name`, which may be added
+ * already, or a `list` of at least two; the other is NULL. count: 0 if it was not given. */
 vt_status vt_members_configure(const char *name, const char *list, int64_t count, int flag_count, char *const *flags,
                                int64_t ranks, vt_members *members);
 void vt_members_close(vt_members *members);
-
-/* As vt_forecaster_open, with the parameters of all checkpoints. */
-vt_status vt_members_open(const vt_members *members, vt_world *world, vt_dataset *dataset, const vt_fields_about *about,
-                          vt_forecaster **forecaster);
 
 /* How many forecasts there are: at least 1. And how many of them a checkpoint makes. */
 int64_t vt_members_number(const vt_members *members);

@@ -16,7 +16,6 @@
 typedef struct {
     const vt_prediction_options *options;
     vt_world *world;
-    vt_dataset_options data;
     vt_dataset *dataset;
     bool several;    /* initial times were asked for */
     int64_t *starts; /* the initial times: samples, [start_count] */
@@ -100,11 +99,10 @@ done:
 static vt_status open_data(prediction *p)
 {
     vt_status status = VT_OK;
-    p->data = vt_fields_options(p->options->members.config, p->options->set);
-    p->data.reach = VT_REACH_INPUT;
-    p->data.quiet = true;
-    VT_TRY(
-        vt_forecaster_open_data(p->options->members.config, p->options->members.checkpoints[0], &p->data, &p->dataset));
+    vt_dataset_options data = vt_fields_options(p->options->members.config, p->options->set);
+    data.reach = VT_REACH_INPUT;
+    data.quiet = true;
+    VT_TRY(vt_forecaster_open_data(p->options->members.models, data, &p->dataset));
     VT_TRY(vt_dataset_check_dates(p->dataset, "--time"));
     vt_dataset_log_coordinates(p->dataset);
     VT_TRY(find_starts(p));
@@ -199,8 +197,8 @@ static void say(const prediction *p)
     vt_date_format(vt_states_date(p->dataset, last_start, p->several ? 0 : options->steps), last);
     if (p->several) snprintf(starts, sizeof starts, " from each of %lld initial times", (long long)p->start_count);
     vt_print("%s: %lld forecast%s of %s%s, %s to %s UTC, %lld channel%s%s%s\n", options->output,
-             (long long)options->steps, options->steps == 1 ? "" : "s", options->members.checkpoints[0], starts, first,
-             last, (long long)channels, channels == 1 ? "" : "s", members != NULL ? "; " : "",
+             (long long)options->steps, options->steps == 1 ? "" : "s", options->members.models[0].checkpoint, starts,
+             first, last, (long long)channels, channels == 1 ? "" : "s", members != NULL ? "; " : "",
              members != NULL ? members : "");
     free(members);
 }
@@ -211,7 +209,7 @@ static vt_status run(prediction *p)
     const vt_prediction_options *options = p->options;
     const bool writes = vt_world_rank(p->world) == 0;
     VT_TRY(vt_world_agree(p->world, open_data(p)));
-    VT_TRY(vt_members_open(&options->members, p->world, p->dataset, p->about, &p->forecaster));
+    VT_TRY(vt_forecaster_open(&options->members, p->world, p->dataset, p->about, &p->forecaster));
     VT_TRY(vt_world_agree(p->world, vt_forecaster_find_forcings(p->forecaster, options->forcing_path, p->starts,
                                                                 p->start_count, options->steps)));
     VT_TRY(vt_world_agree(p->world, open_states(p)));
@@ -235,7 +233,7 @@ done:
     vt_states_close(&p.states);
     vt_forecaster_close(&p.forecaster);
     vt_fields_about_close(&p.about);
-    vt_forecaster_close_data(&p.data, &p.dataset);
+    vt_dataset_close(&p.dataset);
     free(p.starts);
     vt_world_close(&p.world, status == VT_ERROR);
     return status;

@@ -4,7 +4,7 @@
 #ifndef VT_FORECAST_STATES_H
 #define VT_FORECAST_STATES_H
 
-#include "forecast/members.h"
+#include "forecast/forecaster.h"
 
 typedef struct {
     const vt_members *members;

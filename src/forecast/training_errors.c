@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "checkpoint/checkpoint.h"
 #include "forecast/forecast_file.h"
 #include "storage/store.h"
 #include "storage/tensor_file.h"
@@ -48,12 +47,11 @@ vt_status vt_error_stds_read(const char *path, const vt_states *states, int64_t 
 {
     vt_status status = VT_OK;
     const vt_config *config = states->config;
-    const char *checkpoint = states->members->checkpoints[0];
+    const vt_trained *model = states->members->models;
     const int64_t height = config->img_size[0], width = config->img_size[1];
     const int64_t first[] = {lead, 0, 0}, count[] = {1, height, width};
     const char *const *names = vt_dataset_channel_names(states->dataset);
     char own[32], *made = NULL, *text = NULL, *name = NULL;
-    uint32_t checksum = 0;
     vt_tensor_file *file = NULL;
     vt_fields_about *about = NULL;
     vt_store *store = NULL;
@@ -61,9 +59,8 @@ vt_status vt_error_stds_read(const char *path, const vt_states *states, int64_t 
     VT_TRY(vt_tensor_files_try(path));
     VT_TRY(vt_tensor_file_open(path, &file));
     VT_TRY(vt_tensor_file_get_text(file, "checkpoint", &made));
-    VT_TRY(vt_checkpoint_checksum(checkpoint, &checksum));
-    snprintf(own, sizeof own, "crc32c %08x", (unsigned)checksum);
-    VT_CHECK(strstr(made, own) != NULL, "it is of the checkpoint '%s', but %s is '%s'", made, checkpoint, own);
+    snprintf(own, sizeof own, "crc32c %08x", (unsigned)model->checksum);
+    VT_CHECK(strstr(made, own) != NULL, "it is of the checkpoint '%s', but %s is '%s'", made, model->checkpoint, own);
     VT_TRY(vt_tensor_file_get_text(file, "about", &text));
     VT_TRY(vt_fields_about_parse(text, path, &about));
     VT_TRY(vt_forecaster_compare(VT_SETS_OF_A_RUN, config, states->dataset, about, path));
@@ -91,6 +88,6 @@ done:
     free(name);
     if (status != VT_OK)
         vt_error_context("--error_stds=%s (`vitrain evaluate %s --rollout=N --error_times=N` makes such a file)", path,
-                         checkpoint);
+                         model->checkpoint);
     return status;
 }
