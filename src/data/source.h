@@ -32,7 +32,8 @@ struct vt_source {
     /* What caches keep, see vt_source_kind.pieces; 0: nothing. */
     int64_t frame_count, pieces_per_sample;
     size_t frame_bytes;
-    const char *obstacle; /* why some of it has to be read through a library ("2013.h5: …"); NULL: nothing has to */
+    vt_chunk_cache *chunks; /* where its reading keeps decoded chunks; NULL: it has none to decode */
+    const char *obstacle;   /* why some of it has to be read through a library ("2013.h5: …"); NULL: nothing has to */
 };
 
 /* What has to be read for one batch, as a list of items. A kind's own struct begins with it. */
@@ -143,9 +144,6 @@ struct vt_source_kind {
     int64_t (*pieces)(const vt_source *source, int64_t sample, int64_t steps, vt_sample_piece *pieces);
     vt_status (*read_frame)(vt_source *source, int64_t frame, void *values);
     vt_status (*keep_frames)(vt_source *source); /* from here on in memory, once read; before any reading */
-
-    /* Where its reading keeps decoded chunks; NULL: it has none to decode. The function itself may be NULL, too. */
-    vt_chunk_cache *(*chunks)(vt_source *source);
 };
 
 void vt_source_close(vt_source **source); /* *source may be NULL */

@@ -86,28 +86,20 @@ void vt_reader_log(const vt_config *config, const vt_world *world, const vt_sour
     free(threads);
 }
 
-static vt_chunk_cache *chunks_of(vt_source *source)
-{
-    return source->kind->chunks != NULL ? source->kind->chunks(source) : NULL;
-}
-
 void vt_reader_share(vt_world *world, vt_source *source)
 {
-    vt_chunk_cache *cache = chunks_of(source);
-    if (cache != NULL) vt_chunk_cache_share(cache, world);
+    if (source->chunks != NULL) vt_chunk_cache_share(source->chunks, world);
 }
 
 size_t vt_reader_chunk_bytes(const vt_source *source)
 {
-    const vt_chunk_cache *cache = source != NULL ? chunks_of((vt_source *)(uintptr_t)source) : NULL;
-    return cache != NULL ? vt_chunk_cache_bytes(cache) : 0;
+    return source != NULL && source->chunks != NULL ? vt_chunk_cache_bytes(source->chunks) : 0;
 }
 
 char *vt_reader_chunks(vt_world *world, vt_source *source)
 {
-    const vt_chunk_cache *cache = chunks_of(source);
-    if (cache == NULL) return NULL;
-    const vt_chunk_counts *own = &cache->counts;
+    if (source->chunks == NULL) return NULL;
+    const vt_chunk_counts *own = &source->chunks->counts;
     /* the loader's threads may already be at batches that nobody takes any more */
     double counts[] = {(double)__atomic_load_n(&own->decoded, __ATOMIC_RELAXED),
                        (double)__atomic_load_n(&own->bytes, __ATOMIC_RELAXED),

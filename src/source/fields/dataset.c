@@ -315,6 +315,7 @@ static void take_source(vt_dataset *dataset)
         source->frame_count += fixed > 0;
     }
     source->frame_bytes = (size_t)(frame_channels * rows * width) * sizeof(float);
+    source->chunks = dataset->reading.chunk_bytes[1] > 0 ? &dataset->reading.chunks : NULL;
     source->obstacle = dataset->reading.obstacle;
     source->pieces_per_sample = options->history + 1 + options->targets * (2 + known);
 }

@@ -55,7 +55,6 @@ vt_status vt_dataset_check(vt_source *source, int64_t sample);
 int64_t vt_dataset_pieces(const vt_source *source, int64_t sample, int64_t steps, vt_sample_piece *pieces);
 vt_status vt_dataset_read_frame(vt_source *source, int64_t frame, void *values);
 vt_status vt_dataset_keep_frames(vt_source *source);
-vt_chunk_cache *vt_dataset_chunks(vt_source *source);
 vt_status vt_dataset_plan(vt_read_plan *plan, const int64_t *samples, int64_t count, void *const *tensors);
 void vt_dataset_release(vt_read_plan *plan);
 

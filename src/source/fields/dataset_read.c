@@ -290,9 +290,3 @@ vt_status vt_dataset_keep_frames(vt_source *source)
     if (dataset->times_used == 0 || dataset->reading.kept != NULL) return VT_OK;
     return vt_frame_cache_open(dataset->times_used, floats, &dataset->reading.kept);
 }
-
-vt_chunk_cache *vt_dataset_chunks(vt_source *source)
-{
-    vt_fields_reading *reading = &((vt_dataset *)source)->reading;
-    return reading->chunk_bytes[1] > 0 ? &reading->chunks : NULL;
-}

@@ -219,8 +219,7 @@ const vt_source_kind vt_source_fields = {.name = "fields",
                                          .reading = &reading,
                                          .pieces = vt_dataset_pieces,
                                          .read_frame = vt_dataset_read_frame,
-                                         .keep_frames = vt_dataset_keep_frames,
-                                         .chunks = vt_dataset_chunks};
+                                         .keep_frames = vt_dataset_keep_frames};
 
 /* ---- data_loader_config: synthetic: a vt_dataset without files, whose samples are noise ---- */
 
