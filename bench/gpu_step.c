@@ -120,7 +120,7 @@ static vt_status open_trainer(side *s)
     const vt_plan_options planned = {.device_memory = !s->backend->shares_host_memory};
     VT_TRY(vt_plan_make(config, &planned, &plan));
     VT_TRY(vt_budget_keep_outputs(config, &planned, 0, s->backend->available_memory(s->backend), &plan));
-    s->step_flops = plan.step_flops;
+    s->step_flops = plan.step.flops;
     s->planned_bytes = vt_plan_total(&plan);
     VT_TRY(vt_trainer_open(config, &options, s->backend, &s->trainer));
     if (s->parameters != NULL) {

@@ -148,7 +148,7 @@ static vt_status own_open(own *o, const bench_size *size, bool half)
     VT_TRY(vt_backend_open_cpu((vt_cpu_isa)o->config->cpu_isa, 0, &o->backend));
     VT_TRY(vt_practice_open(o->config, o->config->global_batch_size, o->backend, &o->practice));
     VT_TRY(vt_plan_make(o->config, &(vt_plan_options){0}, &plan));
-    o->gigaflops = 1e-9 * plan.step_flops;
+    o->gigaflops = 1e-9 * plan.step.flops;
 done:
     return status;
 }

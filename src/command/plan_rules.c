@@ -109,7 +109,7 @@ static vt_status print_run(vt_config *config, const vt_rules_model *model, doubl
                      "  FLOPs a step, batch %.0f, %s recomputation: %.4g, counted %.4g; in %.4g s\n",
                      config->config, model->layers, model->hidden, model->sequence, model->words,
                      config->vocab_size > 0 ? "words" : "numbers of a token in and out", vt_rules_parameters(model),
-                     counted, batch, recompute ? "with" : "without", flops, plan.step_flops, plan.step_flops / speed);
+                     counted, batch, recompute ? "with" : "without", flops, plan.step.flops, plan.step.flops / speed);
 done:
     return status;
 }

@@ -51,7 +51,7 @@ static vt_status take_rank(const vt_config *config, const vt_hardware *hardware,
     const double hop = fmax(cost.hop, option->cost.hop);
     if (cost.step > option->cost.step) {
         option->cost = cost;
-        option->flops = plan.step_flops;
+        option->flops = plan.step.flops;
         option->sent = plan.offloaded_bytes;
     }
     option->cost.hop = hop;

@@ -122,7 +122,7 @@ static void log_memory(const vt_plan *plan)
     char total[VT_NUMBER_SIZE], parts[256];
     vt_plan_describe(plan, parts, sizeof parts);
     vt_log_info("memory the run needs: %s (%s); %.4g GFLOP a step", vt_text_bytes(vt_plan_total(plan), total), parts,
-                1e-9 * plan->step_flops);
+                1e-9 * plan->step.flops);
     if (plan->pinned_bytes > 0)
         vt_log_info("host memory pinned for the GPU's copies: %s", vt_text_bytes((double)plan->pinned_bytes, total));
 }

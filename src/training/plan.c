@@ -100,7 +100,6 @@ static vt_status plan_work(vt_trainer *trainer, vt_config *config, vt_plan *plan
     }
     config->grad_accumulation = trainer->shape.micro_batches = micro_batches;
     config->global_batch_size = batch;
-    plan->step_flops = plan->step.flops;
     for (int i = 0; i < plan->group_count; i++) {
         vt_volume *sum = &plan->communication[vt_traffic_of(plan->groups[i].name)];
         vt_volume own = plan->groups[i].volume;

@@ -29,7 +29,6 @@ typedef struct {
     size_t held_bytes;        /* the part of those that is the sets' */
     size_t chunk_bytes;       /* the part of those that decoded chunks may come to take */
     size_t message_bytes; /* not in `bytes`: MPI's own copies of sums over ranks, and the hole they leave; 0 on a GPU */
-    double step_flops;
     vt_volume communication[VT_TRAFFIC_COUNT]; /* of one optimizer step */
     vt_dry_count step;                         /* its `bytes` are those after the step, without arena and readers */
     vt_plan_group groups[VT_PLAN_GROUPS];

@@ -137,7 +137,7 @@ static vt_status open_output(vt_run *run)
                                 .scores = &run->task->scores,
                                 .steps = run->foreign ? 0 : run->loop.progress.step,
                                 .epochs_done = run->foreign ? 0 : run->loop.progress.epoch,
-                                .step_flops = run->plan.step_flops,
+                                .step_flops = run->plan.step.flops,
                                 .epochs = run->loop.length.epochs,
                                 .steps_per_epoch = run->loop.length.steps_per_epoch,
                                 .parameters = vt_parameters_model_elements(run->loop.trainer->parameters)};

@@ -241,7 +241,7 @@ TEST(flops_of_a_sample)
     vt_plan plan;
     EXPECT_OK(OPEN_ON(1, &config, "--global_batch_size=2"));
     plan = plan_of(config);
-    EXPECT_NEAR(plan.step_flops / 2, 1.443e12, 0.0005e12);
+    EXPECT_NEAR(plan.step.flops / 2, 1.443e12, 0.0005e12);
     EXPECT_NEAR(plan.step.attention_flops / 2, 0.907e12, 0.0005e12);
     double products = 0;
     for (int i = 0; i < plan.step.product_count; i++)
@@ -299,7 +299,7 @@ TEST(steps_of_many_micro_batches)
         for (int w = 0; w < VT_WORK_COUNT; w++) moved[i] += plan[i].step.moved[w];
         vt_config_close(&config);
     }
-    EXPECT_NEAR(plan[2].step_flops, 8 * plan[1].step_flops - 7 * plan[0].step_flops, 1e-6 * plan[2].step_flops);
+    EXPECT_NEAR(plan[2].step.flops, 8 * plan[1].step.flops - 7 * plan[0].step.flops, 1e-6 * plan[2].step.flops);
     EXPECT_NEAR(moved[2], 8 * moved[1] - 7 * moved[0], 1e-6 * moved[2]);
     EXPECT_NEAR(bytes[2], 8 * bytes[1] - 7 * bytes[0], 1e-6 * bytes[2]);
     EXPECT(operations[2] == 8 * operations[1] - 7 * operations[0]);

@@ -515,7 +515,7 @@ TEST(micro_batches_in_flight_give_the_same_bits)
         EXPECT(plans[1].arena_bytes == plans[0].arena_bytes);
         EXPECT(plans[1].bytes[VT_MEMORY_ACTIVATIONS] == 2 * plans[0].bytes[VT_MEMORY_ACTIVATIONS]);
         EXPECT(activation_bytes(together.rig.trainer) <= plans[1].arena_bytes);
-        EXPECT(plans[1].step_flops == plans[0].step_flops);
+        EXPECT(plans[1].step.flops == plans[0].step.flops);
         close_small(&in_turn);
         close_small(&together);
     }
@@ -555,7 +555,7 @@ TEST(the_plan_matches_the_run)
      * patch embedding's input has no gradient; attention 6 products of 2·batch·heads·tokens²·dim */
     double rows = 24, block_flops = 2 * rows * (4 * 16 * 16 + 2 * 16 * 64), ends = 2 * rows * 32 * 16;
     double attention = 2.0 * 4 * 6 * 6 * 16;
-    EXPECT_NEAR(plan.step_flops, 3 * (3 * block_flops + ends) + 2 * ends + 3 * 6 * attention, 1);
+    EXPECT_NEAR(plan.step.flops, 3 * (3 * block_flops + ends) + 2 * ends + 3 * 6 * attention, 1);
     close_small(&m);
 }
 
