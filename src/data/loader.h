@@ -17,6 +17,7 @@ typedef struct {
     bool drop_last;      /* training: the last partial batch of an epoch is dropped; validation: it is kept, smaller */
     bool fill;           /* a partial batch is filled up with the source's blank samples, to the size of every other */
     bool shuffle;        /* vt_random_permutation(seed, epoch), of many samples vt_random_permuted; else in order */
+    int64_t every;       /* in order: only every N-th sample; 0: all */
     uint64_t seed;
     int64_t prefetch;  /* batches ready ahead */
     int64_t workers;   /* threads that read; 0: none, vt_loader_next reads */
@@ -63,7 +64,7 @@ vt_status vt_loader_replace_bad(vt_loader *loader, const vt_batch *batch, const 
 
 typedef struct vt_sampler vt_sampler;
 
-/* Uses these options alone: source, global_batch_size, part, parts, drop_last, shuffle and seed. The source must
+/* Uses these options alone: source, global_batch_size, part, parts, drop_last, shuffle, every and seed. The source must
  * outlive the sampler. */
 vt_sampler *vt_sampler_open(const vt_loader_options *options);
 void vt_sampler_close(vt_sampler **sampler);

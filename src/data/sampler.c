@@ -8,7 +8,7 @@
 
 struct vt_sampler {
     vt_loader_options options;
-    int64_t sample_count; /* of the source */
+    int64_t sample_count; /* of an epoch */
     int64_t epoch;        /* whose order is kept; -1: none yet */
     int64_t *order; /* where it is kept: [sample_count]; else [global_batch_size], the samples of the last batch */
 };
@@ -25,11 +25,14 @@ vt_sampler *vt_sampler_open(const vt_loader_options *options)
 {
     vt_sampler *sampler = vt_allocate(1, sizeof *sampler, "the order of samples");
     sampler->options = *options;
-    sampler->sample_count = options->source->sample_count;
     sampler->epoch = -1;
     if (options->parts == 0) sampler->options.parts = 1;
+    if (options->every == 0) sampler->options.every = 1;
+    const int64_t every = sampler->options.every;
+    sampler->sample_count = (options->source->sample_count + every - 1) / every;
     const int64_t part = options->part, parts = sampler->options.parts, batch = options->global_batch_size;
     VT_ASSERT(batch > 0 && sampler->sample_count >= 0 && part >= 0 && part < parts && batch % parts == 0);
+    VT_ASSERT(every == 1 || !options->shuffle);
     const int64_t room = is_kept(sampler) ? sampler->sample_count : batch;
     sampler->order = vt_allocate((size_t)room, sizeof *sampler->order, "the order of samples");
     return sampler;
@@ -60,7 +63,8 @@ static int64_t sample_at(const vt_sampler *sampler, int64_t epoch, int64_t place
 {
     const vt_loader_options *options = &sampler->options;
     if (options->source->is_drawn) return epoch * sampler->sample_count + place;
-    return options->shuffle ? vt_random_permuted(options->seed, (uint64_t)epoch, sampler->sample_count, place) : place;
+    return options->shuffle ? vt_random_permuted(options->seed, (uint64_t)epoch, sampler->sample_count, place)
+                            : place * options->every;
 }
 
 vt_batch vt_sampler_batch(vt_sampler *sampler, int64_t epoch, int64_t number)

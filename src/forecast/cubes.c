@@ -193,8 +193,8 @@ static vt_status run_phases(cubes *c, const vt_trained *model, vt_place *place)
     VT_TRY(vt_place_take(place, c->world));
     VT_TRY(vt_world_agree(c->world, vt_task_open(c->config, NULL, c->source, &c->task)));
     VT_TRY(vt_forecaster_open_model(model, c->world, c->task, &c->backend, &c->trainer));
-    VT_TRY(vt_world_agree(c->world,
-                          vt_reader_open_loader(c->config, c->world, c->backend, false, false, c->source, &c->loader)));
+    VT_TRY(vt_world_agree(
+        c->world, vt_reader_open_loader(c->config, c->world, c->backend, (vt_reader_use){0}, c->source, &c->loader)));
     c->prediction = vt_allocate((size_t)c->config->N_out_channels * points, sizeof(float), "the evaluation");
     c->densities[0] = c->prediction;
     c->densities[1] = vt_allocate(points, sizeof(float), "the evaluation");

@@ -102,18 +102,16 @@ static int64_t model_of(const vt_evaluated *e)
 static void share_out(vt_evaluated *e)
 {
     const int64_t ranks = models_of(e), members = vt_members_number(e->members);
-    const int64_t at_once = vt_forecaster_batch(e->forecaster),
-                  most = (at_once < members ? 1 : at_once / members) * ranks;
+    const int64_t at_once = vt_forecaster_batch(e->forecaster);
+    const int64_t most = (at_once < members ? 1 : at_once / members) * ranks;
     e->rounds = (e->start_count + most - 1) / most;
     e->batch = (e->start_count + e->rounds * ranks - 1) / (e->rounds * ranks);
-    e->loss_batch = smaller(e->batch * members, at_once);
 }
 
 static vt_status take_memory(vt_evaluated *e)
 {
     const vt_config *config = e->members->config;
     const size_t out = (size_t)(config->n_out_channels * e->plane);
-    e->loss_samples = vt_allocate((size_t)e->loss_batch, sizeof *e->loss_samples, "the evaluation");
     e->persistence = vt_allocate((size_t)(e->batch + 2), out * sizeof(float), "the evaluation");
     e->target = e->persistence + (size_t)e->batch * out;
     e->seasonal = e->target + out;
@@ -331,46 +329,6 @@ done:
     return status;
 }
 
-/* ---- the loss ---- */
-
-/* Adds the losses of `count` samples from the `first`-th one on, of every `every`-th sample of the set. */
-static vt_status add_losses(vt_evaluated *e, int64_t first, int64_t count)
-{
-    vt_status status = VT_OK;
-    const vt_config *config = e->members->config;
-    const int64_t in = config->n_in_channels * e->plane, out = config->n_out_channels * e->plane;
-    if (count <= 0) return VT_OK;
-    float *input = e->states.input, *targets = e->states.forecast; /* there are no forecasts yet */
-    for (int64_t i = 0; i < count; i++) {
-        e->loss_samples[i] = (first + i) * e->options->every;
-        VT_TRY(vt_dataset_read(e->dataset, e->loss_samples[i], input + i * in, targets + i * out));
-    }
-    for (int64_t k = 0; k < e->members->model_count; k++) {
-        vt_forecaster_choose(e->forecaster, k);
-        VT_TRY(vt_forecaster_score(e->forecaster, input, e->loss_samples, targets, count, &e->loss));
-    }
-done:
-    return status;
-}
-
-/* Collective. What training logs as "Avg val loss": over all samples, also those that are too near the end of their
- * file to be initial times. Of several checkpoints the mean. */
-static vt_status find_loss(vt_evaluated *e)
-{
-    vt_status status = VT_OK;
-    vt_trainer *trainer = vt_forecaster_trainer(e->forecaster);
-    const int64_t every = e->options->every, together = e->loss_batch * models_of(e);
-    e->loss_count = (vt_dataset_source(e->dataset)->sample_count + every - 1) / every;
-    vt_step_evaluation_open(trainer, false, &e->loss);
-    for (int64_t begin = 0; begin < e->loss_count; begin += together) {
-        const int64_t first = begin + model_of(e) * e->loss_batch;
-        VT_TRY(vt_world_agree(e->world, add_losses(e, first, smaller(e->loss_batch, e->loss_count - first))));
-    }
-    vt_step_evaluation_finish(trainer, &e->loss);
-done:
-    return status;
-}
-
 static vt_status run_phases(vt_evaluated *e)
 {
     vt_status status = VT_OK;
@@ -386,7 +344,9 @@ static vt_status run_phases(vt_evaluated *e)
         VT_TRY(vt_world_group(e->world, VT_AXES(VT_AXIS_DATA), VT_SCOPE_ALL, "forecasts", NULL, &e->models));
         VT_TRY(vt_world_agree(e->world, open_archive(e, e->options->forecasts)));
     }
-    VT_TRY(find_loss(e));
+    const int64_t every = e->options->every;
+    e->loss_count = (vt_dataset_source(e->dataset)->sample_count + every - 1) / every;
+    VT_TRY(vt_forecaster_validate(e->forecaster, every, &e->loss));
     VT_TRY(find_errors(e));
     VT_TRY(forecast_all(e));
     VT_TRY(vt_world_agree(e->world, e->archive != NULL ? vt_forecast_file_finish(&e->archive) : VT_OK));
@@ -413,12 +373,10 @@ done:
     vt_scratch_close(&e.errors.memory, e.errors.bytes);
     vt_forecast_file_close(&e.archive);
     vt_climatologies_close(&e.climatologies);
-    vt_evaluation_close(&e.loss);
     vt_states_close(&e.states);
     vt_forecaster_close(&e.forecaster);
     vt_dataset_close(&e.dataset);
     free(e.starts);
-    free(e.loss_samples);
     free(e.variables);
     vt_text_free_list(e.names, e.members->config->n_out_channels);
     free(e.persistence);

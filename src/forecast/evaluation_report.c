@@ -139,9 +139,8 @@ static vt_status write_files(const vt_evaluated *e)
     enum { FILES = sizeof files / sizeof files[0] };
     vt_status status = VT_OK;
     const char *const *names = (const char *const *)e->names;
-    char *paths[FILES],
-        *loss = vt_text_format("split,samples,loss\n%s,%lld,%.9g\n", e->options->test ? "test" : "valid",
-                               (long long)e->loss_count, e->loss.loss);
+    char *paths[FILES], *loss = vt_text_format("split,samples,loss\n%s,%lld,%.9g\n",
+                                               e->options->test ? "test" : "valid", (long long)e->loss_count, e->loss);
     for (int i = 0; i < FILES; i++) paths[i] = vt_text_format("%s/%s", e->options->place.directory, files[i]);
     VT_TRY(vt_file_write(paths[0], loss, strlen(loss)));
     VT_TRY(vt_scores_write(e->scores, e->ensemble, paths[1], names, e->variables, e->step, e->errors.memory != NULL));
@@ -183,11 +182,11 @@ vt_status vt_evaluation_report(const vt_evaluated *e)
                          "initial times of the training set %s; in the last column likewise of the climatology\n",
                          ensemble != NULL ? "the mean" : "the forecast", (long long)e->errors.start_count,
                          config->train_data_path);
-    vt_print_wrapped(
-        "loss: %s (%s%s over %lld samples, as training logs it%s)\n", vt_text_float((float)e->loss.loss, number),
-        strcmp(loss, "relative_l2") == 0 ? "relative L2" : loss, vt_loss_weights_are_set(config) ? ", weighted," : "",
-        (long long)e->loss_count, members->model_count > 1 ? "; mean of the checkpoints" : "");
-    if (isinf(e->loss.loss) && vt_loss_kind_of(config)->infinite != NULL)
+    vt_print_wrapped("loss: %s (%s%s over %lld samples, as training logs it%s)\n",
+                     vt_text_float((float)e->loss, number), strcmp(loss, "relative_l2") == 0 ? "relative L2" : loss,
+                     vt_loss_weights_are_set(config) ? ", weighted," : "", (long long)e->loss_count,
+                     members->model_count > 1 ? "; mean of the checkpoints" : "");
+    if (isinf(e->loss) && vt_loss_kind_of(config)->infinite != NULL)
         vt_print_wrapped("the loss is infinite because of a sample: %s\n", vt_loss_kind_of(config)->infinite);
     print_table(e);
     title = vt_text_format("%s (%s) on the %s set: %lld initial times%s%s", model->checkpoint, model->how_far, set,

@@ -40,8 +40,6 @@ typedef struct {
     vt_variable *variables;       /* the same */
     int64_t map_channel;
     int64_t batch, rounds; /* initial times that a rank forecasts at once, and how often */
-    int64_t loss_batch;    /* samples whose losses it computes at once: at least as many */
-    int64_t *loss_samples; /* that are scored at once */
     vt_states states;
     int64_t plane;
     float *persistence, *target; /* of a batch, and behind it one target */
@@ -54,7 +52,7 @@ typedef struct {
     bool of_training;          /* the errors are wanted, no scores: the dataset is the training set */
     vt_forecast_file *archive; /* of rank 0, of all forecasts; NULL: none is wanted */
     vt_group *models;          /* the ranks that have forecasts for it, rank 0 first; NULL: none is wanted */
-    vt_evaluation loss;        /* the training's, over loss_count samples */
+    double loss;               /* the training's, over loss_count samples, also those too near the end of their file */
     int64_t loss_count;
 } vt_evaluated;
 

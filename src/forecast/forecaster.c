@@ -10,6 +10,7 @@
 #include "source/sources.h"
 #include "task/weather.h"
 #include "training/plan.h"
+#include "training/reader.h"
 
 struct vt_forecaster {
     vt_backend *backend;
@@ -317,24 +318,28 @@ done:
     return status;
 }
 
-vt_status vt_forecaster_score(vt_forecaster *forecaster, const float *input, const int64_t *samples,
-                              const float *target, int64_t count, vt_evaluation *sums)
+vt_status vt_forecaster_validate(vt_forecaster *forecaster, int64_t every, double *loss)
 {
     vt_status status = VT_OK;
     const vt_config *config = forecaster->task->config;
-    const vt_batch batch = {.sample_count = count,
-                            .global_count = count * config->data_parallel,
-                            .samples = samples,
-                            .tensors = {input, target, forecaster->forcings}};
-    VT_TRY(take_forcings(forecaster, forecaster->dataset, samples, 0, count));
-    status = vt_step_evaluate(forecaster->trainer, &batch, sums);
+    const int64_t count = forecaster->weight_count > 0 ? forecaster->weight_count : 1;
+    vt_world *world = vt_trainer_subject(forecaster->trainer).world;
+    vt_loader *loader = NULL;
+    vt_evaluation result = {0};
+    *loss = 0;
+    VT_TRY(
+        vt_world_agree(world, vt_reader_open_loader(config, world, forecaster->backend, (vt_reader_use){.every = every},
+                                                    vt_dataset_source(forecaster->dataset), &loader)));
+    for (int64_t k = 0; k < count; k++) {
+        vt_evaluation_close(&result);
+        vt_forecaster_choose(forecaster, k);
+        VT_TRY(vt_validate(forecaster->trainer, loader, false, &result));
+        *loss += result.loss / (double)count;
+    }
 done:
+    vt_evaluation_close(&result);
+    vt_loader_close(&loader);
     return status;
-}
-
-vt_trainer *vt_forecaster_trainer(const vt_forecaster *forecaster)
-{
-    return forecaster->trainer;
 }
 
 vt_status vt_forecaster_check_rollout(const vt_config *config, int64_t rollout)

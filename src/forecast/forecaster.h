@@ -47,13 +47,11 @@ int64_t vt_forecaster_batch(const vt_forecaster *forecaster);
 vt_status vt_forecaster_step(vt_forecaster *forecaster, vt_dataset *dataset, const float *input, const int64_t *samples,
                              const uint32_t *noise_keys, int64_t lead, int64_t count, float *fields);
 
-/* Adds the training's loss of samples with their targets [count, n_out_channels, height, width] to *sums, which were
- * opened for this trainer, on each rank for itself. */
-vt_status vt_forecaster_score(vt_forecaster *forecaster, const float *input, const int64_t *samples,
-                              const float *target, int64_t count, vt_evaluation *sums);
+/* Collective. The loss as training logs it ("Avg val loss"), over every N-th sample of the dataset; of several
+ * checkpoints the mean. */
+vt_status vt_forecaster_validate(vt_forecaster *forecaster, int64_t every, double *loss);
 
-/* For vt_step_evaluation_open and vt_step_evaluation_finish; and what it was trained on. */
-vt_trainer *vt_forecaster_trainer(const vt_forecaster *forecaster);
+/* What it was trained on. */
 vt_task *vt_forecaster_task(const vt_forecaster *forecaster);
 
 /* Collective. A trainer that only predicts, with the checkpoint's parameters. Both are the caller's, also after an

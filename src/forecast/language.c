@@ -49,8 +49,8 @@ static vt_status score(vt_language *own, vt_set set, FILE *file)
     vt_evaluation result = {0};
     VT_TRY(vt_world_agree(world, vt_reader_open_source(own->config, world, set, &source)));
     VT_TRY(vt_source_check_same(world, (const vt_source *const[]){source}, 1, NULL));
-    VT_TRY(
-        vt_world_agree(world, vt_reader_open_loader(own->config, world, own->backend, false, false, source, &loader)));
+    VT_TRY(vt_world_agree(
+        world, vt_reader_open_loader(own->config, world, own->backend, (vt_reader_use){0}, source, &loader)));
     VT_TRY(vt_validate(own->trainer, loader, false, &result));
     if (file == NULL) goto done;
     const double loss = result.loss, bits = loss / log(2);

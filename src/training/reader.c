@@ -47,9 +47,10 @@ static void release_pinned(void *memory, void *context)
     backend->release_host(backend, memory);
 }
 
-vt_status vt_reader_open_loader(const vt_config *config, const vt_world *world, vt_backend *backend, bool training,
-                                bool indices_only, vt_source *source, vt_loader **loader)
+vt_status vt_reader_open_loader(const vt_config *config, const vt_world *world, vt_backend *backend, vt_reader_use use,
+                                vt_source *source, vt_loader **loader)
 {
+    const bool training = use.training;
     vt_loader_options options = {.source = source,
                                  .global_batch_size = vt_reader_batch(config, training),
                                  .part = vt_world_coordinate(world, VT_AXIS_DATA),
@@ -57,13 +58,14 @@ vt_status vt_reader_open_loader(const vt_config *config, const vt_world *world, 
                                  .drop_last = training && source->kind->blank == NULL,
                                  .fill = training && source->kind->blank != NULL,
                                  .shuffle = training && config->shuffle,
+                                 .every = use.every,
                                  .seed = (uint64_t)config->seed,
                                  .prefetch = training ? config->prefetch : VT_VALIDATION_PREFETCH,
                                  .workers = vt_reader_workers(config, world),
                                  .rollout = training ? vt_config_rollout(config) : (vt_stages){0},
                                  .unread = source->kind->reading != NULL ? vt_stage_unread(config, world, training) : 0,
                                  .skip_bad = config->skip_bad_samples,
-                                 .indices_only = indices_only};
+                                 .indices_only = use.indices_only};
     if (backend != NULL && !backend->shares_host_memory) {
         options.allocate = allocate_pinned;
         options.release = release_pinned;

@@ -22,10 +22,17 @@ int64_t vt_reader_batch(const vt_config *config, bool training);
  * least one. */
 int64_t vt_reader_workers(const vt_config *config, const vt_world *world);
 
+/* What batches are for. */
+typedef struct {
+    bool training;     /* else validation or test */
+    bool indices_only; /* they have samples, but no tensors, which a device holds */
+    int64_t every;     /* not of training: only every N-th sample; 0: all */
+} vt_reader_use;
+
 /* The ring of batches lies in memory that the back end's device reaches by itself; NULL: in the host's. Close the
  * loader before the back end. */
-vt_status vt_reader_open_loader(const vt_config *config, const vt_world *world, vt_backend *backend, bool training,
-                                bool indices_only, vt_source *source, vt_loader **loader);
+vt_status vt_reader_open_loader(const vt_config *config, const vt_world *world, vt_backend *backend, vt_reader_use use,
+                                vt_source *source, vt_loader **loader);
 
 /* With `cache: host`: from now on the sources keep in memory what they have read, as far as it fits beside the `needed`
  * bytes that this rank is going to take; the log says what is kept, or why not. Before anything is read. */

@@ -101,9 +101,11 @@ static vt_status open_device(vt_run *run)
     run->settled = *config; /* its strings stay the configuration's */
     VT_TRY(vt_budget_keep_outputs(&run->settled, &planned, cached, available, &run->plan));
     config = run->config = &run->settled;
-    VT_TRY(vt_reader_open_loader(config, run->world, run->backend, true, run->caches_training, run->training,
+    VT_TRY(vt_reader_open_loader(config, run->world, run->backend,
+                                 (vt_reader_use){.training = true, .indices_only = run->caches_training}, run->training,
                                  &run->loop.training_loader));
-    VT_TRY(vt_reader_open_loader(config, run->world, run->backend, false, run->caches_validation, run->validation,
+    VT_TRY(vt_reader_open_loader(config, run->world, run->backend,
+                                 (vt_reader_use){.indices_only = run->caches_validation}, run->validation,
                                  &run->loop.validation_loader));
 done:
     return status;

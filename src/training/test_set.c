@@ -71,8 +71,8 @@ vt_status vt_run_score_test_set(vt_run *run)
     if (run->test == NULL) return VT_OK;
     vt_log_info("test set %s: going once through its %lld samples", run->test->path,
                 (long long)run->test->sample_count);
-    VT_TRY(vt_world_agree(
-        run->world, vt_reader_open_loader(run->config, run->world, run->backend, false, false, run->test, &loader)));
+    VT_TRY(vt_world_agree(run->world, vt_reader_open_loader(run->config, run->world, run->backend, (vt_reader_use){0},
+                                                            run->test, &loader)));
     status = vt_validate(run->loop.trainer, loader, false, &result);
     if (status == VT_OK) vt_log_script("Final test loss: %s", vt_text_double((double)(float)result.loss, number));
     if (status == VT_OK && scores->tell_test != NULL) {
