@@ -4,11 +4,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/log.h"
 #include "base/memory.h"
-#include "report/progress.h"
 #include "storage/output_file.h"
 #include "task/weather.h"
 
@@ -81,39 +79,15 @@ done:
     return status;
 }
 
-static int64_t smaller(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-/* Initial times are shared out to the models that ranks, or their stages, hold: how many there are, and this rank's. */
-static int64_t models_of(const vt_evaluated *e)
-{
-    return e->members->config->data_parallel;
-}
-
-static int64_t model_of(const vt_evaluated *e)
-{
-    return vt_world_coordinate(e->world, VT_AXIS_DATA);
-}
-
-/* Chooses the fewest rounds that hold all initial times. In each round all models have the same number of them; in the
- * last one the last models may have fewer. The members of an initial time stay together, however many they are. */
-static void share_out(vt_evaluated *e)
-{
-    const int64_t ranks = models_of(e), members = vt_members_number(e->members);
-    const int64_t at_once = vt_forecaster_batch(e->forecaster);
-    const int64_t most = (at_once < members ? 1 : at_once / members) * ranks;
-    e->rounds = (e->start_count + most - 1) / most;
-    e->batch = (e->start_count + e->rounds * ranks - 1) / (e->rounds * ranks);
-}
-
 static vt_status take_memory(vt_evaluated *e)
 {
+    vt_status status = VT_OK;
     const vt_config *config = e->members->config;
     const size_t out = (size_t)(config->n_out_channels * e->plane);
-    e->persistence = vt_allocate((size_t)(e->batch + 2), out * sizeof(float), "the evaluation");
-    e->target = e->persistence + (size_t)e->batch * out;
+    VT_TRY(vt_states_open(e->members, e->world, e->forecaster, e->dataset, e->start_count, e->options->place.directory,
+                          &e->states));
+    e->persistence = vt_allocate((size_t)(e->states.batch + 2), out * sizeof(float), "the evaluation");
+    e->target = e->persistence + (size_t)e->states.batch * out;
     e->seasonal = e->target + out;
     const vt_task *task = vt_forecaster_task(e->forecaster);
     e->stds = vt_allocate((size_t)task->field_count, sizeof *e->stds, "the evaluation");
@@ -132,7 +106,8 @@ static vt_status take_memory(vt_evaluated *e)
     vt_scores_open(&options, &e->scores);
     if (e->members->count > 0) vt_ensemble_open(&options, &e->ensemble);
     vt_spectra_open(&options, &e->spectra);
-    return vt_states_open(e->members, e->forecaster, e->dataset, e->batch, e->options->place.directory, &e->states);
+done:
+    return status;
 }
 
 /* ---- forecasts ---- */
@@ -169,19 +144,6 @@ done:
     return status;
 }
 
-/* Makes and takes the forecasts of `count` initial times from the `first`-th one on for the next lead time. */
-static vt_status forecast_lead(vt_evaluated *e, int64_t first, int64_t count, int64_t lead)
-{
-    vt_status status = VT_OK;
-    if (count == 0) return VT_OK;
-    if (lead == 0) VT_TRY(vt_states_begin(&e->states, e->starts + first, count));
-    VT_TRY(vt_states_step(&e->states));
-    if (vt_world_coordinate(e->world, VT_AXIS_PIPELINE) > 0) return VT_OK; /* the first stage takes them */
-    for (int64_t i = 0; i < count; i++) VT_TRY(take_forecast(e, first + i, i, lead));
-done:
-    return status;
-}
-
 /* ---- files of forecasts ---- */
 
 /* On rank 0, for all forecasts; or from the training set with how large errors are. */
@@ -207,58 +169,25 @@ done:
     return status;
 }
 
-/* Collective over the models' first ranks. Rank 0 writes the forecasts of a round for one lead time, those of the other
- * models as they arrive in the memory of the target, which is scored already. After an error it goes on receiving. */
-static vt_status archive_lead(vt_evaluated *e, int64_t round, int64_t lead)
+/* Collective. The first stage of a model takes its forecasts. */
+static vt_status take_lead(void *context, int64_t first)
 {
     vt_status status = VT_OK;
-    const int64_t models = models_of(e), own = model_of(e), number = e->states.number;
-    const int64_t out = e->members->config->n_out_channels * e->plane;
-    for (int64_t model = own; model < (own == 0 ? models : own + 1); model++) {
-        const int64_t first = smaller((round * models + model) * e->batch, e->start_count);
-        const int64_t count = smaller(e->batch, e->start_count - first);
-        if (model == own && count > 0) vt_states_leave_out_missing(&e->states);
-        for (int64_t state = 0; state < number * count; state++) {
-            const float *fields = e->states.forecast + state * out;
-            if (own > 0) {
-                vt_group_send(e->models, fields, (size_t)out * sizeof *fields, 0, NULL);
-                continue;
-            }
-            if (model > 0) {
-                vt_group_receive(e->models, e->target, (size_t)out * sizeof *fields, (int)model, NULL);
-                fields = e->target;
-            }
-            if (status == VT_OK)
-                status = vt_forecast_file_write(e->archive, first + state % count, state / count, lead, fields);
-        }
-    }
+    vt_evaluated *e = context;
+    const bool has_forecasts = vt_world_coordinate(e->world, VT_AXIS_PIPELINE) == 0;
+    for (int64_t i = 0; i < e->states.count && has_forecasts && status == VT_OK; i++)
+        status = take_forecast(e, first + i, i, e->states.lead - 1);
+    VT_TRY(vt_world_agree(e->world, status));
+    if (e->models == NULL) goto done;
+    if (has_forecasts) status = vt_forecast_file_write_lead(e->archive, e->models, &e->states, first);
+    VT_TRY(vt_world_agree(e->world, status));
+done:
     return status;
 }
 
-/* Collective. The ranks meet at every lead time: a rank without initial times in the last round then waits no longer
- * than a forecast of the others takes, and an error on one rank ends all. */
 static vt_status forecast_all(vt_evaluated *e)
 {
-    vt_status status = VT_OK;
-    const int64_t together = e->batch * models_of(e);
-    const bool shows = vt_world_rank(e->world) == 0 && vt_progress_is_seen(STDERR_FILENO);
-    if (!shows) e->states.planned = e->rounds * e->batch * e->options->rollout * e->states.number;
-    for (int64_t round = 0; round < e->rounds; round++) {
-        const int64_t first = smaller(round * together + model_of(e) * e->batch, e->start_count);
-        const int64_t count = smaller(e->batch, e->start_count - first);
-        for (int64_t lead = 0; lead < e->options->rollout; lead++) {
-            VT_TRY(vt_world_agree(e->world, forecast_lead(e, first, count, lead)));
-            if (e->models == NULL) continue;
-            const bool has_forecasts = vt_world_coordinate(e->world, VT_AXIS_PIPELINE) == 0;
-            VT_TRY(vt_world_agree(e->world, has_forecasts ? archive_lead(e, round, lead) : VT_OK));
-        }
-        if (shows)
-            fprintf(stderr, "\r%lld/%lld initial times ", (long long)smaller((round + 1) * together, e->start_count),
-                    (long long)e->start_count);
-    }
-    if (shows) fprintf(stderr, "\r\033[K");
-done:
-    return status;
+    return vt_states_forecast_all(&e->states, e->starts, e->start_count, e->options->rollout, take_lead, e);
 }
 
 /* ---- errors in the training set ---- */
@@ -282,7 +211,7 @@ static vt_status open_training_set(vt_evaluated *t)
     const double part = (double)t->start_count / (double)most;
     for (int64_t i = 0; i < most && part > 1; i++)
         t->starts[i] = t->starts[(int64_t)(((double)i + fmod((double)i * 0.618034, 1)) * part)]; /* the golden ratio */
-    t->start_count = smaller(most, t->start_count);
+    if (most < t->start_count) t->start_count = most;
     t->errors = (vt_training_errors){t->options->rollout, config->n_out_channels * t->plane, t->start_count, 0, NULL};
     t->errors.bytes = (size_t)((t->errors.leads + 1) * t->errors.size * 2) * sizeof(double);
     VT_TRY(vt_scratch_open(t->options->place.directory, t->errors.bytes, &t->errors.memory));
@@ -294,7 +223,7 @@ done:
 static vt_status find_errors(vt_evaluated *e)
 {
     vt_status status = VT_OK;
-    const int64_t asked = e->options->error_times, together = e->batch * models_of(e);
+    const int64_t asked = e->options->error_times;
     vt_evaluated t = *e;
     if (asked == 0 || (asked < 0 && e->ensemble == NULL)) return VT_OK;
     t.of_training = true;
@@ -312,7 +241,6 @@ static vt_status find_errors(vt_evaluated *e)
         goto done;
     }
     VT_TRY(vt_source_check_same(e->world, (const vt_source *const[]){vt_dataset_source(t.dataset)}, 1, NULL));
-    t.rounds = (t.start_count + together - 1) / together;
     t.states.dataset = t.dataset;
     status = forecast_all(&t);
     if (status == VT_ERROR) vt_error_context("forecasts from the training set, which --error_times=0 leaves out");
@@ -338,7 +266,6 @@ static vt_status run_phases(vt_evaluated *e)
     VT_TRY(vt_place_take(&e->options->place, e->world));
     if (vt_world_rank(e->world) == 0) vt_maps_clear(e->options->place.directory);
     VT_TRY(vt_forecaster_open(e->members, e->world, e->dataset, vt_dataset_about(e->dataset), &e->forecaster));
-    share_out(e);
     VT_TRY(vt_world_agree(e->world, take_memory(e)));
     if (e->options->forecasts != NULL) {
         VT_TRY(vt_world_group(e->world, VT_AXES(VT_AXIS_DATA), VT_SCOPE_ALL, "forecasts", NULL, &e->models));

@@ -39,7 +39,6 @@ typedef struct {
     char **names;                 /* [n_out_channels] */
     vt_variable *variables;       /* the same */
     int64_t map_channel;
-    int64_t batch, rounds; /* initial times that a rank forecasts at once, and how often */
     vt_states states;
     int64_t plane;
     float *persistence, *target; /* of a batch, and behind it one target */

@@ -511,6 +511,30 @@ vt_status vt_forecast_file_write(vt_forecast_file *file, int64_t start, int64_t 
     return status;
 }
 
+/* Rank 0 has the first initial times of the round. After an error it goes on receiving. */
+vt_status vt_forecast_file_write_lead(vt_forecast_file *file, vt_group *models, vt_states *states, int64_t first)
+{
+    vt_status status = VT_OK;
+    const vt_config *config = states->config;
+    const int64_t out = config->n_out_channels * config->img_size[0] * config->img_size[1], batch = states->batch;
+    const size_t bytes = (size_t)out * sizeof(float);
+    const int own = models != NULL ? models->rank : 0, end = own == 0 && models != NULL ? models->size : own + 1;
+    vt_states_leave_out_missing(states);
+    for (int model = own; model < end; model++) {
+        const int64_t before = (model - own) * batch, left = states->together - before;
+        const int64_t count = model == own ? states->count : left < 0 ? 0 : left < batch ? left : batch;
+        for (int64_t state = 0; state < states->number * count; state++) {
+            const float *fields = model == own ? states->forecast + state * out : states->mean;
+            if (own > 0) vt_group_send(models, fields, bytes, 0, NULL);
+            if (model > own) vt_group_receive(models, states->mean, bytes, model, NULL);
+            if (own == 0 && status == VT_OK)
+                status = vt_forecast_file_write(file, first + before + state % count, state / count, states->lead - 1,
+                                                fields);
+        }
+    }
+    return status;
+}
+
 /* True if everything that HDF5 still held was written. */
 static bool close_handles(vt_forecast_file *file)
 {

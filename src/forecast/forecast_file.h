@@ -48,6 +48,11 @@ enum { VT_FORECAST_MEAN = -1, VT_FORECAST_STD = -2 };
 vt_status vt_forecast_file_write(vt_forecast_file *file, int64_t start, int64_t member, int64_t time,
                                  const float *fields);
 
+/* Collective over the first ranks of `models`, of which rank 0 has the file (NULL: there is one model): writes all that
+ * the states of a round forecast for one lead time (vt_states_forecast_all), from initial time `first` on. Uses
+ * states->mean. Points that are missing in the newest time of the input get no forecast. */
+vt_status vt_forecast_file_write_lead(vt_forecast_file *file, vt_group *models, vt_states *states, int64_t first);
+
 /* After the last one: closes the file and gives it its name, in the place of another file of that name. */
 vt_status vt_forecast_file_finish(vt_forecast_file **file);
 

@@ -23,7 +23,6 @@ typedef struct {
     vt_fields_about *about; /* of the data at these times alone */
     vt_forecaster *forecaster;
     vt_states states;
-    int64_t batch; /* initial times that are forecast at once */
     vt_forecast_file *result;
 } prediction;
 
@@ -140,51 +139,33 @@ done:
 
 static vt_status open_states(prediction *p)
 {
-    vt_status status = VT_OK;
     char *directory = vt_file_directory(p->options->output);
-    const int64_t at_once = vt_forecaster_batch(p->forecaster) / vt_members_number(&p->options->members);
-    p->batch = at_once < 1 ? 1 : at_once < p->start_count ? at_once : p->start_count;
-    VT_TRY(vt_states_open(&p->options->members, p->forecaster, p->dataset, p->batch, directory, &p->states));
-    p->states.planned = p->start_count * p->options->steps * p->states.number;
-done:
+    const vt_status status = vt_states_open(&p->options->members, p->world, p->forecaster, p->dataset, p->start_count,
+                                            directory, &p->states);
     free(directory);
     return status;
 }
 
 /* All forecasts of the states for one lead time; they begin with initial time `first`. */
-static vt_status write_step(prediction *p, int64_t first, int64_t step)
+static vt_status write_lead(prediction *p, int64_t first)
 {
     vt_status status = VT_OK;
-    const vt_config *config = p->options->members.config;
-    const int64_t sample = config->n_out_channels * config->img_size[0] * config->img_size[1];
-    const int64_t count = p->states.count;
-    for (int64_t i = 0; i < count; i++)
-        for (int64_t m = 0; m < p->states.number; m++)
-            VT_TRY(
-                vt_forecast_file_write(p->result, first + i, m, step, p->states.forecast + (m * count + i) * sample));
+    const int64_t lead = p->states.lead - 1;
+    VT_TRY(vt_forecast_file_write_lead(p->result, NULL, &p->states, first));
     if (p->options->members.count > 0 && !p->several)
-        VT_TRY(vt_forecast_file_write(p->result, 0, VT_FORECAST_MEAN, step, vt_states_forecast(&p->states, 0)));
+        VT_TRY(vt_forecast_file_write(p->result, 0, VT_FORECAST_MEAN, lead, vt_states_forecast(&p->states, 0)));
     if (p->options->error_stds == NULL || first > 0) return VT_OK;
-    VT_TRY(vt_error_stds_read(p->options->error_stds, &p->states, step));
-    VT_TRY(vt_forecast_file_write(p->result, 0, VT_FORECAST_STD, step, p->states.mean));
+    VT_TRY(vt_error_stds_read(p->options->error_stds, &p->states, lead));
+    VT_TRY(vt_forecast_file_write(p->result, 0, VT_FORECAST_STD, lead, p->states.mean));
 done:
     return status;
 }
 
-static vt_status forecast(prediction *p)
+/* Collective. */
+static vt_status take_lead(void *context, int64_t first)
 {
-    vt_status status = VT_OK;
-    for (int64_t first = 0; first < p->start_count; first += p->batch) {
-        const int64_t left = p->start_count - first, count = left < p->batch ? left : p->batch;
-        VT_TRY(vt_world_agree(p->world, vt_states_begin(&p->states, p->starts + first, count)));
-        for (int64_t step = 0; step < p->options->steps; step++) {
-            VT_TRY(vt_states_step(&p->states));
-            vt_states_leave_out_missing(&p->states);
-            VT_TRY(vt_world_agree(p->world, p->result != NULL ? write_step(p, first, step) : VT_OK));
-        }
-    }
-done:
-    return status;
+    prediction *p = context;
+    return vt_world_agree(p->world, p->result != NULL ? write_lead(p, first) : VT_OK);
 }
 
 static void say(const prediction *p)
@@ -214,7 +195,7 @@ static vt_status run(prediction *p)
                                                                 p->start_count, options->steps)));
     VT_TRY(vt_world_agree(p->world, open_states(p)));
     VT_TRY(vt_world_agree(p->world, writes ? open_result(p) : VT_OK));
-    VT_TRY(forecast(p));
+    VT_TRY(vt_states_forecast_all(&p->states, p->starts, p->start_count, options->steps, take_lead, p));
     VT_TRY(vt_world_agree(p->world, writes ? vt_forecast_file_finish(&p->result) : VT_OK));
     if (writes) say(p);
 done:

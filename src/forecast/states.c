@@ -1,12 +1,15 @@
 #include "forecast/states.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "report/progress.h"
 #include "storage/output_file.h"
 #include "task/weather.h"
 #include "task/weather/ensemble.h"
@@ -21,21 +24,33 @@ static int64_t field_size(const vt_config *config)
     return config->n_out_channels * config->img_size[0] * config->img_size[1];
 }
 
-vt_status vt_states_open(const vt_members *members, vt_forecaster *forecaster, vt_dataset *dataset, int64_t most,
-                         const char *directory, vt_states *states)
+static int64_t rounds_of(int64_t count, int64_t together)
+{
+    return (count + together - 1) / together;
+}
+
+vt_status vt_states_open(const vt_members *members, vt_world *world, vt_forecaster *forecaster, vt_dataset *dataset,
+                         int64_t count, const char *directory, vt_states *states)
 {
     vt_status status = VT_OK;
     const vt_config *config = members->config;
-    const int64_t number = vt_members_number(members);
-    const size_t count = (size_t)(number * most), out = (size_t)field_size(config);
-    const size_t inputs = count * (size_t)input_size(config), all = (inputs + count * out) * sizeof(float);
-    *states = (vt_states){
-        .members = members, .forecaster = forecaster, .config = config, .dataset = dataset, .number = number};
-    states->starts = vt_allocate(count, sizeof *states->starts, "the forecasts");
-    states->noise_keys = vt_allocate(2 * count, sizeof *states->noise_keys, "the forecasts");
+    const int64_t number = vt_members_number(members), models = config->data_parallel;
+    const int64_t at_once = vt_forecaster_batch(forecaster), most = at_once < number ? 1 : at_once / number;
+    const int64_t batch = rounds_of(count, rounds_of(count, most * models) * models);
+    const size_t places = (size_t)(number * batch), out = (size_t)field_size(config);
+    const size_t inputs = places * (size_t)input_size(config), all = (inputs + places * out) * sizeof(float);
+    *states = (vt_states){.members = members,
+                          .forecaster = forecaster,
+                          .config = config,
+                          .dataset = dataset,
+                          .world = world,
+                          .number = number,
+                          .batch = batch};
+    states->starts = vt_allocate(places, sizeof *states->starts, "the forecasts");
+    states->noise_keys = vt_allocate(2 * places, sizeof *states->noise_keys, "the forecasts");
     states->mean = vt_allocate(out, sizeof *states->mean, "the forecasts");
     states->fields = vt_allocate((size_t)number, sizeof *states->fields, "the forecasts");
-    if (number > vt_forecaster_batch(forecaster)) {
+    if (number > at_once) {
         VT_TRY(vt_scratch_open(directory, all, &states->scratch));
         states->scratch_bytes = all;
     }
@@ -90,8 +105,10 @@ vt_date vt_states_date(const vt_dataset *dataset, int64_t sample, int64_t lead)
     return known ? date : vt_date_after(date, lead * step_of(dataset));
 }
 
-/* The noise of a member depends on it and on the date of the initial time, or where that isn't known on its number. */
-vt_status vt_states_begin(vt_states *states, const int64_t *samples, int64_t count)
+/* Begins with the inputs of these samples: the members that a checkpoint makes beside its first get noise on theirs;
+ * those of a model with noise of its own, where input_noise is a flag, all of them. The noise of a member depends on it
+ * and on the date of the initial time, or where that isn't known on its number. */
+static vt_status begin(vt_states *states, const int64_t *samples, int64_t count)
 {
     vt_status status = VT_OK;
     const int64_t in = input_size(states->config);
@@ -138,7 +155,9 @@ static void tell(vt_states *states, int64_t count)
     states->told = vt_clock_seconds();
 }
 
-vt_status vt_states_step(vt_states *states)
+/* The next forecast of each state, which is then also the newest time of that state's input: there as the model sees
+ * it, transformed, values or departures. */
+static vt_status step(vt_states *states)
 {
     vt_status status = VT_OK;
     const int64_t in = input_size(states->config), out = field_size(states->config);
@@ -155,18 +174,48 @@ vt_status vt_states_step(vt_states *states)
     }
     states->lead++;
     const vt_seasonal *seasonal = vt_dataset_climatology(states->dataset);
-    const int64_t step = step_of(states->dataset);
+    const int64_t length = step_of(states->dataset);
     for (int64_t i = 0; i < all; i++) {
         float *forecast = states->forecast + i * out;
         shift(states, forecast, states->input + i * in);
         if (seasonal != NULL) {
             const vt_date date =
-                vt_date_after(vt_states_date(states->dataset, states->starts[i], states->lead - 1), step);
+                vt_date_after(vt_states_date(states->dataset, states->starts[i], states->lead - 1), length);
             VT_TRY(vt_seasonal_check(seasonal, date));
             vt_seasonal_add(seasonal, date, 1, 0, states->config->n_out_channels, forecast);
         }
         vt_weather_restore(vt_forecaster_task(states->forecaster), forecast);
     }
+done:
+    return status;
+}
+
+static int64_t smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+vt_status vt_states_forecast_all(vt_states *states, const int64_t *samples, int64_t count, int64_t leads,
+                                 vt_status (*take)(void *context, int64_t first), void *context)
+{
+    vt_status status = VT_OK;
+    vt_world *world = states->world;
+    const int64_t batch = states->batch, most = batch * states->config->data_parallel;
+    const int64_t rounds = rounds_of(count, most), own = vt_world_coordinate(world, VT_AXIS_DATA) * batch;
+    const bool shows = rounds > 1 && vt_world_rank(world) == 0 && vt_progress_is_seen(STDERR_FILENO);
+    if (!shows) states->planned = smaller(rounds * batch, count) * leads * states->number;
+    for (int64_t done = 0; done < count; done += states->together) {
+        states->together = smaller(most, count - done);
+        const int64_t before = smaller(own, states->together), first = done + before;
+        VT_TRY(vt_world_agree(world, begin(states, samples + first, smaller(batch, states->together - before))));
+        for (int64_t lead = 0; lead < leads; lead++) {
+            VT_TRY(vt_world_agree(world, step(states)));
+            VT_TRY(take(context, first));
+        }
+        if (shows)
+            fprintf(stderr, "\r%lld/%lld initial times ", (long long)(done + states->together), (long long)count);
+    }
+    if (shows) fprintf(stderr, "\r\033[K");
 done:
     return status;
 }
