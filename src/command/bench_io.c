@@ -312,21 +312,12 @@ done:
     return status;
 }
 
-static vt_status read_options(bench *b, const vt_call *call)
+static vt_status open_bench(bench *b, const vt_call *call)
 {
     vt_status status = VT_OK;
     VT_TRY(vt_config_open(call->option_count, call->options, call->launch.world_size, &b->config));
     VT_TRY(vt_source_complete(b->config));
     VT_CHECK(b->config->data_loader_config != VT_LOADER_SYNTHETIC, "bench io: the synthetic reader reads nothing");
-done:
-    if (status != VT_OK) vt_world_fail_early(&call->launch);
-    return status;
-}
-
-static vt_status open_bench(bench *b, const vt_call *call)
-{
-    vt_status status = VT_OK;
-    VT_TRY(read_options(b, call));
     VT_TRY(vt_world_open(b->config, &call->launch, &b->world));
     VT_TRY(vt_world_agree(b->world, vt_reader_open_source(b->config, b->world, VT_SET_TRAINING, &b->source)));
     vt_reader_share(b->world, b->source);

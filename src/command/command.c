@@ -227,20 +227,26 @@ static vt_status run_command(const vt_subcommand *command, int argument_count, c
     if (command->word != NULL) vt_text_append(&line, " %s", command->word);
     for (int i = 0; i < argument_count; i++) vt_text_append(&line, " %s", arguments[i]);
     vt_call call = {.line = line.characters, .launch = {.world_size = 1}};
+    const bool alone = command->ranks == VT_RANK_ALONE;
+    bool early = true, connected = false;
     if (ask_help(argument_count, arguments)) {
         print_help_of(command);
         goto done;
     }
-    if (command->alone || command->options != VT_NO_OPTIONS) VT_TRY(vt_launch_detect(&call.launch));
-    if (!command->alone && vt_launch_has_mpi(&call.launch)) vt_trial_start_helper(); /* before MPI is initialised */
-    if (command->alone && call.launch.world_size > 1)
+    if (alone || command->options != VT_NO_OPTIONS) VT_TRY(vt_launch_detect(&call.launch));
+    call.launch.used = &connected;
+    if (!alone && vt_launch_has_mpi(&call.launch)) vt_trial_start_helper(); /* before MPI is initialised */
+    if (alone && call.launch.world_size > 1)
         status = vt_error_note(__FILE__, __LINE__,
                                "%s runs on one rank, but there are %d ranks: start it without mpirun, or with one rank",
                                command->name, call.launch.world_size);
     else
         status = open_call(command, argument_count, arguments, &call);
-    if (status != VT_OK) vt_world_fail_early(&call.launch);
-    if (status == VT_OK) status = command->run(&call);
+    if (status == VT_OK) {
+        status = command->run(&call);
+        early = command->ranks == VT_RANKS_CONNECT && !connected;
+    }
+    if (status != VT_OK && early) vt_world_fail_early(&call.launch);
     close_call(command, &call);
 done:
     vt_text_close(&line);

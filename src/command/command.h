@@ -16,6 +16,13 @@ typedef enum {
     VT_CHECKPOINT_OPTIONS /* all but --config and --yaml_config: the checkpoint has the configuration */
 } vt_taken_options;
 
+/* What it does on several ranks. */
+typedef enum {
+    VT_RANK_ALONE,     /* nothing: they would write the same files or lines */
+    VT_RANKS_SEPARATE, /* they don't know of each other */
+    VT_RANKS_CONNECT   /* they open a world; if it fails before, one rank tells that for all */
+} vt_ranks_use;
+
 /* The command line of a subcommand, whose flags were parsed and checked. */
 typedef struct {
     void *flags; /* its struct, below */
@@ -35,7 +42,7 @@ typedef struct {
     const char *name, *word, *operands;
     int least, most;
     vt_taken_options options;
-    bool alone;
+    vt_ranks_use ranks;
     const char *summary, *help, *help_end;
 } vt_subcommand;
 

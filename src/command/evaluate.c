@@ -38,7 +38,7 @@ static void describe(const vt_call *call, const vt_evaluation_options *options, 
     if (options->error_times >= 0) vt_text_append(lines, "error_times: %lld\n", (long long)options->error_times);
 }
 
-/* Everything before the ranks connect. */
+/* The checkpoints, and where the files go. */
 static vt_status prepare(const vt_call *call, vt_evaluation_options *options)
 {
     vt_status status = VT_OK;
@@ -86,7 +86,6 @@ vt_status vt_command_evaluate(const vt_call *call)
                                      .channel = flags->map_channel,
                                      .error_times = flags->error_times};
     vt_status status = prepare(call, &options);
-    if (status == VT_ERROR) vt_world_fail_early(&call->launch);
     if (status != VT_OK) goto done;
     if (vt_trained_on_text(options.members.config))
         status = vt_language_evaluate(options.members.models, options.test, &options.place, &call->launch);

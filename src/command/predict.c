@@ -4,30 +4,11 @@
 #include "forecast/forecaster.h"
 #include "forecast/prediction.h"
 
-/* Everything before the ranks connect. */
-static vt_status prepare(const vt_call *call, vt_prediction_options *options)
+vt_status vt_command_predict(const vt_call *call)
 {
     vt_status status = VT_OK;
     const vt_predict_flags *flags = call->flags;
     const char *named = call->operand_count > 0 ? call->operands[0] : NULL;
-    VT_CHECK((named != NULL || flags->checkpoints != NULL) && options->time != NULL && options->output != NULL,
-             "predict: a CHECKPOINT, --time=DATE and --output=FILE.nc are needed; see `vitrain predict --help`");
-    VT_TRY(vt_forecast_file_check_path("--output", options->output, flags->force));
-    VT_TRY(vt_members_configure(named, flags->checkpoints, flags->members > 0 ? flags->members : 0, call->option_count,
-                                call->options, call->launch.world_size, &options->members));
-    VT_CHECK(
-        options->members.config->data_parallel == 1,
-        "predict forecasts from one initial time, which the %lld ranks can only share as stages of the model: start "
-        "one rank, or give --pipeline_parallel=%lld",
-        (long long)options->members.config->ranks, (long long)options->members.config->ranks);
-    VT_TRY(vt_forecaster_check_rollout(options->members.config, options->steps));
-done:
-    return status;
-}
-
-vt_status vt_command_predict(const vt_call *call)
-{
-    const vt_predict_flags *flags = call->flags;
     vt_prediction_options options = {.set = (vt_set)flags->split,
                                      .time = flags->time,
                                      .steps = flags->rollout,
@@ -35,9 +16,19 @@ vt_status vt_command_predict(const vt_call *call)
                                      .error_stds = flags->error_stds,
                                      .output = flags->output,
                                      .command = call->line};
-    vt_status status = prepare(call, &options);
-    if (status == VT_ERROR) vt_world_fail_early(&call->launch);
-    if (status == VT_OK) status = vt_predict(&options, &call->launch);
+    VT_CHECK((named != NULL || flags->checkpoints != NULL) && options.time != NULL && options.output != NULL,
+             "predict: a CHECKPOINT, --time=DATE and --output=FILE.nc are needed; see `vitrain predict --help`");
+    VT_TRY(vt_forecast_file_check_path("--output", options.output, flags->force));
+    VT_TRY(vt_members_configure(named, flags->checkpoints, flags->members > 0 ? flags->members : 0, call->option_count,
+                                call->options, call->launch.world_size, &options.members));
+    VT_CHECK(
+        options.members.config->data_parallel == 1,
+        "predict forecasts from one initial time, which the %lld ranks can only share as stages of the model: start "
+        "one rank, or give --pipeline_parallel=%lld",
+        (long long)options.members.config->ranks, (long long)options.members.config->ranks);
+    VT_TRY(vt_forecaster_check_rollout(options.members.config, options.steps));
+    VT_TRY(vt_predict(&options, &call->launch));
+done:
     vt_members_close(&options.members);
     return status;
 }

@@ -22,6 +22,7 @@ typedef struct {
     char address[256];          /* MASTER_ADDR, else Slurm's first node, else "localhost" */
     int port;                   /* MASTER_PORT, else 29500 */
     bool mpi_too;               /* torchrun's variables, set from those of an MPI launcher that is present too */
+    bool *used;                 /* becomes true when a world is opened for it; or NULL */
 } vt_launch;
 
 /* local_rank, if the launcher did not say: rank modulo local_size, or the rank if local_size is unknown, too. An empty

@@ -224,6 +224,7 @@ vt_status vt_world_open(const vt_config *config, const vt_launch *launch, vt_wor
     vt_status status = VT_OK;
     vt_world *world = make_world(launch->rank, launch->world_size);
     world->launch = *launch;
+    if (launch->used != NULL) *launch->used = true;
     VT_TRY(open_engine(config, world));
     vt_memory_last_words(end_job, world->engine);
     VT_TRY(vt_world_open_everyone(world));
