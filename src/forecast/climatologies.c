@@ -10,15 +10,16 @@
 #include "storage/output_file.h"
 
 /* Whether the file is there. That it isn't is an error only if a flag names it. */
-static vt_status find_file(const vt_config *config, int option, const char *name, const char *path, const char *loss,
-                           bool speaks, bool *there)
+static vt_status find_file(const vt_evaluated *e, int option, const char *name, const char *path, const char *loss,
+                           bool *there)
 {
     vt_status status = VT_OK;
+    const vt_config *config = e->members->config;
     *there = vt_output_exists(path);
     if (*there) return VT_OK;
     VT_CHECK(config->origin[option] != VT_FROM_COMMAND_LINE, "--%s=%s is not there; `vitrain stats` makes such a file",
              name, path);
-    if (speaks)
+    if (vt_world_rank(e->world) == 0)
         vt_print("%s '%s' is not there, so %s can't be scored; `vitrain stats %s` makes it\n", name, path, loss,
                  config->data_dir != NULL ? config->data_dir : "DIR");
 done:
@@ -28,9 +29,11 @@ done:
 /* ---- the mean fields ---- */
 
 /* The window of time_means_path, [1, C, H, W]. */
-static vt_status read_mean(const vt_config *config, const vt_dataset *dataset, float **mean)
+static vt_status read_mean(vt_evaluated *e)
 {
     vt_status status = VT_OK;
+    const vt_config *config = e->members->config;
+    const vt_dataset *dataset = e->dataset;
     const int64_t channels = config->n_out_channels, height = config->img_size[0], width = config->img_size[1];
     vt_fields_about *about = NULL;
     int64_t *order = NULL, needed = channels;
@@ -67,7 +70,7 @@ static vt_status read_mean(const vt_config *config, const vt_dataset *dataset, f
                     (float)array.values[((order != NULL ? order[c] : c) * array.form.shape[2] + window->first_row + y) *
                                             array.form.shape[3] +
                                         vt_window_column(window, x)];
-    *mean = values;
+    e->mean = values;
 done:
     vt_npy_close(&array);
     vt_fields_about_close(&about);
@@ -81,60 +84,50 @@ done:
 static const char no_seasonal[] = "skill, ACC against the season and the skill horizon";
 
 /* Does it know the times of all targets? Else a remark says why not, an error where a flag names the file. */
-static vt_status check_targets(const vt_config *config, const vt_dataset *dataset, const int64_t *starts, int64_t count,
-                               int64_t rollout, bool speaks, vt_seasonal **seasonal)
+static vt_status check_targets(vt_evaluated *e)
 {
     vt_status status = VT_OK;
+    const vt_config *config = e->members->config;
     char text[VT_DATE_SIZE], *reason = NULL;
-    for (int64_t i = 0; i < count && reason == NULL; i++) {
+    for (int64_t i = 0; i < e->start_count && reason == NULL; i++) {
         vt_date date;
-        const bool dated = vt_dataset_date(dataset, starts[i], 0, &date);
+        const bool dated = vt_dataset_date(e->dataset, e->starts[i], 0, &date);
         if (!dated) reason = vt_text_copy("the dates of this set are not known");
-        for (int64_t lead = 1; dated && lead <= rollout && reason == NULL; lead++) {
-            vt_dataset_date(dataset, starts[i], lead, &date);
-            if (!vt_seasonal_has(*seasonal, date))
+        for (int64_t lead = 1; dated && lead <= e->options->rollout && reason == NULL; lead++) {
+            vt_dataset_date(e->dataset, e->starts[i], lead, &date);
+            if (!vt_seasonal_has(e->climatology, date))
                 reason = vt_text_format("it has no climatology for the time of day of %s", vt_date_format(date, text));
         }
     }
     if (reason == NULL) return VT_OK;
     VT_CHECK(config->origin[VT_OPTION_climatology_path] != VT_FROM_COMMAND_LINE, "--climatology_path=%s: %s",
              config->climatology_path, reason);
-    if (speaks)
+    if (vt_world_rank(e->world) == 0)
         vt_print("climatology_path '%s': %s, so %s can't be scored\n", config->climatology_path, reason, no_seasonal);
-    vt_seasonal_close(seasonal);
+    vt_seasonal_close(&e->climatology);
 done:
     free(reason);
     return status;
 }
 
-vt_status vt_climatologies_open(const vt_config *config, const vt_dataset *dataset, const int64_t *starts,
-                                int64_t count, int64_t rollout, bool speaks, vt_climatologies *climatologies)
+vt_status vt_climatologies_read(vt_evaluated *e)
 {
     vt_status status = VT_OK;
+    const vt_config *config = e->members->config;
     bool there = false;
     vt_fields_about *about = NULL;
-    *climatologies = (vt_climatologies){0};
-    VT_TRY(find_file(config, VT_OPTION_time_means_path, "time_means_path", config->time_means_path,
-                     "the mean field and ACC against it", speaks, &there));
-    if (there) VT_TRY(read_mean(config, dataset, &climatologies->mean));
-    VT_TRY(find_file(config, VT_OPTION_climatology_path, "climatology_path", config->climatology_path, no_seasonal,
-                     speaks, &there));
+    VT_TRY(find_file(e, VT_OPTION_time_means_path, "time_means_path", config->time_means_path,
+                     "the mean field and ACC against it", &there));
+    if (there) VT_TRY(read_mean(e));
+    VT_TRY(find_file(e, VT_OPTION_climatology_path, "climatology_path", config->climatology_path, no_seasonal, &there));
     if (!there) goto done;
-    VT_TRY(vt_known_climatology_open(config->climatology_path, vt_dataset_about(dataset), config->n_out_channels,
-                                     (vt_span){0, config->img_size[0]}, true, &climatologies->seasonal));
-    if (vt_seasonal_facts_of(climatologies->seasonal)->about != NULL)
-        VT_TRY(vt_fields_about_parse(vt_seasonal_facts_of(climatologies->seasonal)->about, config->climatology_path,
-                                     &about));
-    VT_TRY(vt_forecaster_compare(VT_STATISTICS_AND_DATA, config, dataset, about, config->climatology_path));
-    VT_TRY(check_targets(config, dataset, starts, count, rollout, speaks, &climatologies->seasonal));
+    VT_TRY(vt_known_climatology_open(config->climatology_path, vt_dataset_about(e->dataset), config->n_out_channels,
+                                     (vt_span){0, config->img_size[0]}, true, &e->climatology));
+    const char *said = vt_seasonal_facts_of(e->climatology)->about;
+    if (said != NULL) VT_TRY(vt_fields_about_parse(said, config->climatology_path, &about));
+    VT_TRY(vt_forecaster_compare(VT_STATISTICS_AND_DATA, config, e->dataset, about, config->climatology_path));
+    VT_TRY(check_targets(e));
 done:
     vt_fields_about_close(&about);
     return status;
-}
-
-void vt_climatologies_close(vt_climatologies *climatologies)
-{
-    free(climatologies->mean);
-    vt_seasonal_close(&climatologies->seasonal);
-    *climatologies = (vt_climatologies){0};
 }

@@ -71,8 +71,7 @@ static vt_status open_data(vt_evaluated *e)
     e->step = vt_dataset_minutes_a_time(e->dataset) * config->dt;
     vt_dataset_log_coordinates(e->dataset);
     VT_TRY(find_starts(e, e->options->every));
-    VT_TRY(vt_climatologies_open(config, e->dataset, e->starts, e->start_count, e->options->rollout,
-                                 vt_world_rank(e->world) == 0, &e->climatologies));
+    VT_TRY(vt_climatologies_read(e));
     take_channels(e);
     VT_TRY(find_map_channel(e));
 done:
@@ -98,7 +97,7 @@ static vt_status take_memory(vt_evaluated *e)
                                        .height = config->img_size[0],
                                        .width = config->img_size[1],
                                        .latitudes = vt_dataset_latitudes(e->dataset),
-                                       .climatology = e->climatologies.mean,
+                                       .climatology = e->mean,
                                        .stds = e->stds,
                                        .members = vt_members_number(e->members),
                                        .goes_round =
@@ -118,7 +117,7 @@ static vt_status take_forecast(vt_evaluated *e, int64_t index, int64_t i, int64_
 {
     vt_status status = VT_OK;
     const int64_t start = e->starts[index], leads = e->options->rollout;
-    const vt_seasonal *seasonal = e->climatologies.seasonal;
+    const vt_seasonal *seasonal = e->climatology;
     const float *forecast = vt_states_forecast(&e->states, i);
     float *persistence = e->persistence + i * e->members->config->n_out_channels * e->plane;
     vt_score_fields fields = {.forecast = forecast, .target = e->target, .persistence = persistence};
@@ -129,7 +128,7 @@ static vt_status take_forecast(vt_evaluated *e, int64_t index, int64_t i, int64_
         fields.seasonal = e->seasonal;
     }
     if (e->of_training) {
-        const float *climatology = seasonal != NULL ? fields.seasonal : e->climatologies.mean;
+        const float *climatology = seasonal != NULL ? fields.seasonal : e->mean;
         vt_training_errors_add(&e->errors, lead, forecast, e->target);
         if (climatology != NULL) vt_training_errors_add(&e->errors, leads, climatology, e->target);
         return VT_OK;
@@ -299,7 +298,8 @@ done:
     vt_scores_close(&e.spectra);
     vt_scratch_close(&e.errors.memory, e.errors.bytes);
     vt_forecast_file_close(&e.archive);
-    vt_climatologies_close(&e.climatologies);
+    free(e.mean);
+    vt_seasonal_close(&e.climatology);
     vt_states_close(&e.states);
     vt_forecaster_close(&e.forecaster);
     vt_dataset_close(&e.dataset);

@@ -47,7 +47,7 @@ static const int tables[3][COLUMNS] = {{RMSE, PERSISTENCE, CLIMATOLOGY, SKILL, A
 static void print_scores(const vt_evaluated *e, const int columns[COLUMNS], int64_t lead, int64_t channel)
 {
     const vt_scores *scores = e->scores;
-    const bool seasonal = e->climatologies.seasonal != NULL;
+    const bool seasonal = e->climatology != NULL;
     const int climatology = seasonal ? VT_SCORE_SEASONAL : VT_SCORE_CLIMATOLOGY;
     const int acc = seasonal ? VT_SCORE_SEASONAL_ACC : VT_SCORE_ACC;
     double values[VALUES] = {[RMSE] = vt_scores_mean(scores, lead, channel, VT_SCORE_RMSE),
@@ -108,7 +108,7 @@ static void print_table(const vt_evaluated *e)
     static const char place[] = "%-10s %-10s %*s";
     char text[VT_DATE_SIZE];
     const int64_t leads = e->options->rollout;
-    const bool seasonal = e->climatologies.seasonal != NULL;
+    const bool seasonal = e->climatology != NULL;
     const int width = (int)fmax(6, (double)strlen(vt_lead_format(e->step, (double)leads, text)));
     vt_print(place, "channel", "units", width, "lead");
     const int *columns = tables[e->errors.memory != NULL ? 2 : e->ensemble != NULL];
@@ -175,8 +175,8 @@ vt_status vt_evaluation_report(const vt_evaluated *e)
     if (ensemble != NULL) vt_print_wrapped("ensemble: %s; its mean is the forecast that is scored\n", ensemble);
     for (int64_t i = 1; i < members->model_count; i++) vt_print_wrapped("also of %s\n", model[i].checkpoint);
     if (weights != NULL) vt_print_wrapped("RMSE and ACC weigh %s\n", weights);
-    if (e->climatologies.seasonal != NULL)
-        vt_print_wrapped("climatology: %s\n", vt_seasonal_facts_of(e->climatologies.seasonal)->description);
+    if (e->climatology != NULL)
+        vt_print_wrapped("climatology: %s\n", vt_seasonal_facts_of(e->climatology)->description);
     if (e->errors.memory != NULL)
         vt_print_wrapped("dressed: CRPS of %s with a normal distribution around it, as wide as its errors from %lld "
                          "initial times of the training set %s; in the last column likewise of the climatology\n",

@@ -12,20 +12,6 @@
 #include "task/weather/seasonal.h"
 #include "task/weather/spectra.h"
 
-/* The mean fields over time (time_means_path) and the seasonal climatology (climatology_path), for the window of a set.
- */
-typedef struct {
-    float *mean;           /* [n_out_channels, height, width], or NULL */
-    vt_seasonal *seasonal; /* or NULL */
-} vt_climatologies;
-
-/* starts [count]: the samples that forecasts of `rollout` steps begin with. That a file isn't there, or that the dates
- * of the set aren't known, is a remark only (printed if `speaks`), unless a flag names the file; one that doesn't fit
- * is an error. */
-vt_status vt_climatologies_open(const vt_config *config, const vt_dataset *dataset, const int64_t *starts,
-                                int64_t count, int64_t rollout, bool speaks, vt_climatologies *climatologies);
-void vt_climatologies_close(vt_climatologies *climatologies);
-
 /* What is evaluated, what does it, and what was found. */
 typedef struct {
     vt_evaluation_options *options;
@@ -33,7 +19,8 @@ typedef struct {
     vt_world *world;
     vt_dataset *dataset;
     vt_forecaster *forecaster;
-    vt_climatologies climatologies;
+    float *mean; /* the fields over time (time_means_path), [n_out_channels, height, width]; NULL: not known */
+    vt_seasonal *climatology;     /* the seasonal one (climatology_path), for the window of the set; NULL: not known */
     int64_t *starts, start_count; /* initial times: samples whose file reaches the last lead time */
     int64_t step;                 /* the length of one (calendar.h) */
     char **names;                 /* [n_out_channels] */
@@ -54,6 +41,10 @@ typedef struct {
     double loss;               /* the training's, over loss_count samples, also those too near the end of their file */
     int64_t loss_count;
 } vt_evaluated;
+
+/* Reads e->mean and e->climatology. That a file isn't there, or that the dates of the set aren't known, is a remark
+ * only, which rank 0 prints, unless a flag names the file; one that doesn't fit is an error. */
+vt_status vt_climatologies_read(vt_evaluated *e);
 
 /* Writes loss.csv, scores.csv, horizons.csv, spectra.csv, and of an ensemble rank_histogram.csv; scores.html from
  * these, and the table on standard output: a line a channel and lead time, the first, 1, 3, 5 and 10 days and the last
