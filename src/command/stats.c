@@ -48,7 +48,7 @@ done:
     return status;
 }
 
-static void print_table(const vt_statistics *statistics, const vt_time_statistics *times)
+static void print_table(const vt_statistics *statistics)
 {
     const vt_fields_about *about = statistics->about;
     vt_print("%7s  %-12s %14s %14s %14s\n", "channel", "name", "mean", "std", "std of change");
@@ -57,8 +57,8 @@ static void print_table(const vt_statistics *statistics, const vt_time_statistic
         const char *transform = about->meanings != NULL ? about->meanings[c].transform : "";
         vt_print("%7lld  %-12s %14.7g %14.7g %14.7g%s%s\n", (long long)c, name[0] != '\0' ? name : "-",
                  vt_statistics_mean(statistics, c), vt_statistics_std(statistics, c),
-                 vt_text_plain_nan(vt_time_statistics_change_std(times, c)), transform[0] != '\0' ? "  of " : "",
-                 transform);
+                 vt_text_plain_nan(vt_time_statistics_change_std(statistics->by_time, c)),
+                 transform[0] != '\0' ? "  of " : "", transform);
     }
 }
 
@@ -77,29 +77,25 @@ vt_status vt_command_stats(const vt_call *call)
                                             .masked = flags->missing == VT_GAPS_MASK,
                                             .transform = flags->transform},
                                    .range = vt_window_range_of(flags->lat_range, flags->lon_range),
-                                   .tolerant = flags->skip_bad_samples};
+                                   .tolerant = flags->skip_bad_samples,
+                                   .dt = flags->dt,
+                                   .harmonics = flags->harmonics};
     char *files = NULL, *output = NULL, *notes = NULL;
     bool keeps = false;
     find_directories(call->operands[0], flags->output, flags->train_period != NULL, &files, &output);
     source.directory = files;
     VT_TRY(vt_config_check_window(flags->lat_range, flags->lon_range));
     if (!flags->force) VT_TRY(check_overwriting(output, &keeps));
-    source.times = vt_time_statistics_open(flags->dt, flags->harmonics);
     VT_TRY(vt_statistics_gather(&source, &statistics));
     VT_ASSERT(statistics != NULL);
     if (!keeps) VT_TRY(vt_statistics_write(statistics, output));
-    vt_fields_about *about = statistics->about;
-    about->dt = flags->dt;
-    VT_TRY(vt_time_statistics_write(source.times, output, about, &notes));
-    vt_fields_about_sign(about, "stats");
-    VT_TRY(vt_statistics_write_about(statistics, source.times, !keeps, output));
-    print_table(statistics, source.times);
+    VT_TRY(vt_statistics_write_rest(statistics, "stats", !keeps, output, &notes));
+    print_table(statistics);
     vt_print("%lld times of %s", (long long)statistics->times, files);
     if (statistics->left_out > 0) vt_print(", %lld left out", (long long)statistics->left_out);
     vt_print("; written to %s\n%s", output, notes);
     if (keeps) vt_print("the .npy files that were there stay as they are; --force replaces them\n");
 done:
-    vt_time_statistics_close(&source.times);
     vt_statistics_close(&statistics);
     free(files);
     free(output);

@@ -47,9 +47,12 @@ static void check_climatology(hid_t file, const char *group, const float *fields
     int64_t count;
     vt_date first, later;
     const int64_t step = (int64_t)golden_attribute(file, "/", "minutes");
-    vt_time_statistics *statistics = vt_time_statistics_open(1, (int64_t)golden_attribute(file, "/", "harmonics"));
-    const vt_seasonal_fit_options shape = {.channels = CHANNELS, .height = HEIGHT, .width = WIDTH, .masked = masked};
-    vt_time_statistics_begin(statistics, &shape, false, NULL);
+    const vt_seasonal_fit_options shape = {.channels = CHANNELS,
+                                           .height = HEIGHT,
+                                           .width = WIDTH,
+                                           .harmonics = (int64_t)golden_attribute(file, "/", "harmonics"),
+                                           .masked = masked};
+    vt_time_statistics *statistics = vt_time_statistics_open(1, &shape, false, NULL);
     vt_date_make(VT_CALENDAR_STANDARD, 2015, 9, 1, &first);
     for (int64_t t = 0; t < times; t++) {
         const vt_date date = vt_date_after(first, t * step);

@@ -362,14 +362,13 @@ TEST(changes_over_dt)
 {
     const float values[5] = {1, 2, 4, 8, 16};
     const double expected[2] = {sqrt((1 + 4 + 64) / 3. - pow(11 / 3., 2)), 0};
+    const vt_seasonal_fit_options shape = {.channels = 1, .height = 1, .width = 1};
     for (int64_t dt = 1; dt <= 2; dt++) {
         vt_date date;
         char *notes = NULL;
         vt_npy stds;
         EXPECT(vt_date_parse("2003-01-01", VT_CALENDAR_STANDARD, &date));
-        vt_time_statistics *statistics = vt_time_statistics_open(dt, 0);
-        vt_time_statistics_begin(statistics, &(vt_seasonal_fit_options){.channels = 1, .height = 1, .width = 1}, false,
-                                 NULL);
+        vt_time_statistics *statistics = vt_time_statistics_open(dt, &shape, false, NULL);
         for (int i = 0; i < 5; i++) {
             const vt_date own = vt_date_after(date, 360 * (i + (i >= 3)));
             const bool begins = i == 0 || i >= 3; /* time 4 begins a file, but follows by its date */
@@ -384,9 +383,7 @@ TEST(changes_over_dt)
         vt_time_statistics_close(&statistics);
         free(notes);
         /* what can't be made is not left over from another set */
-        statistics = vt_time_statistics_open(7, 0);
-        vt_time_statistics_begin(statistics, &(vt_seasonal_fit_options){.channels = 1, .height = 1, .width = 1}, false,
-                                 NULL);
+        statistics = vt_time_statistics_open(7, &shape, false, NULL);
         EXPECT_OK(vt_time_statistics_add(statistics, NULL, 360, true, values));
         EXPECT_OK(vt_time_statistics_write(statistics, vt_test_directory(), NULL, &notes));
         EXPECT(strstr(notes, "no time_diff_stds.npy: no two times of these files are 7 apart\nno climatology.h5: ") !=

@@ -33,6 +33,7 @@ void vt_statistics_close(vt_statistics **pointer)
     *pointer = NULL;
     vt_fields_about_close(&statistics->about);
     vt_statistics_close(&statistics->values);
+    vt_time_statistics_close(&statistics->by_time);
     free(statistics->count);
     free(statistics->mean);
     free(statistics->deviation);
@@ -89,17 +90,18 @@ double vt_statistics_std(const vt_statistics *statistics, int64_t channel)
 }
 
 /* Takes in a time, in the units of the data, which is transformed in place. */
-static vt_status add_time(const vt_statistics_source *source, const vt_dataset *dataset, const vt_date *date,
-                          int64_t step, bool begins, float *fields, vt_statistics *statistics)
+static vt_status add_time(const vt_dataset *dataset, const vt_date *date, int64_t step, bool begins, float *fields,
+                          vt_statistics *statistics)
 {
     vt_status status = VT_OK;
+    vt_time_statistics *by_time = statistics->by_time;
     if (statistics->values != NULL) {
         vt_statistics_add(statistics->values, fields);
-        if (source->times != NULL) VT_TRY(vt_time_statistics_add_values(source->times, date, fields));
+        if (by_time != NULL) VT_TRY(vt_time_statistics_add_values(by_time, date, fields));
         vt_transforms_apply(dataset->transforms, statistics->channels, statistics->points, fields);
     }
     vt_statistics_add(statistics, fields);
-    if (source->times != NULL) VT_TRY(vt_time_statistics_add(source->times, date, step, begins, fields));
+    if (by_time != NULL) VT_TRY(vt_time_statistics_add(by_time, date, step, begins, fields));
 done:
     return status;
 }
@@ -120,7 +122,7 @@ static vt_status gather_piece(const vt_statistics_source *source, vt_dataset *da
         const vt_status read =
             vt_fields_file_read(file, time, statistics->channels, &dataset->about->window, true, fields);
         if (read == VT_OK) {
-            VT_TRY(add_time(source, dataset, piece->dated ? &date : NULL, step, begins, fields, statistics));
+            VT_TRY(add_time(dataset, piece->dated ? &date : NULL, step, begins, fields, statistics));
         } else {
             if (!source->tolerant) return read;
             vt_log_warning("time %lld of %s is left out: %s", (long long)time, file->path, vt_error_text());
@@ -146,13 +148,14 @@ static void warn_of_channel(const vt_statistics *statistics, int64_t channel)
     free(text);
 }
 
-/* The window, and what is known of its times. */
-static void begin_times(const vt_dataset *dataset, vt_time_statistics *times)
+/* Of the window, and what is known of its times. */
+static vt_time_statistics *open_by_time(const vt_statistics_source *source, const vt_dataset *dataset)
 {
     const vt_dataset_options *options = &dataset->options;
     const vt_seasonal_fit_options shape = {.channels = options->in_channels,
                                            .height = options->height,
                                            .width = options->width,
+                                           .harmonics = source->harmonics,
                                            .masked = options->form.masked};
     const char *undated = NULL;
     bool assumes = false;
@@ -161,7 +164,7 @@ static void begin_times(const vt_dataset *dataset, vt_time_statistics *times)
         assumes = assumes || (!piece->proven && vt_dataset_step_is_assumed(dataset));
         if (!piece->dated && undated == NULL) undated = vt_fields_reading_path(&dataset->reading, piece->file);
     }
-    vt_time_statistics_begin(times, &shape, assumes, undated);
+    return vt_time_statistics_open(source->dt, &shape, assumes, undated);
 }
 
 vt_status vt_statistics_gather(const vt_statistics_source *source, vt_statistics **result)
@@ -186,13 +189,14 @@ vt_status vt_statistics_gather(const vt_statistics_source *source, vt_statistics
     fields = vt_allocate((size_t)(sizes->in_channels * sizes->height * sizes->width), sizeof *fields,
                          "the fields of one time");
     vt_log_lines(dataset->remarks.characters);
-    if (source->times != NULL) begin_times(dataset, source->times);
+    if (source->dt > 0) statistics->by_time = open_by_time(source, dataset);
     for (int64_t i = 0; i < dataset->index.piece_count; i++)
         VT_TRY(gather_piece(source, dataset, &dataset->index.pieces[i], fields, statistics));
     VT_CHECK(statistics->times > 0, "%s '%s': its files hold no time %s", source->option_name, source->directory,
              statistics->left_out > 0 ? "that can be read" : "at all");
     statistics->about = dataset->about;
     dataset->about = NULL;
+    if (source->dt > 0) statistics->about->dt = source->dt;
     for (int64_t c = 0; c < statistics->channels; c++)
         if (!(vt_statistics_std(statistics, c) > 0)) warn_of_channel(statistics, c);
     *result = statistics;
@@ -262,19 +266,21 @@ done:
     return status;
 }
 
-vt_status vt_statistics_write_about(vt_statistics *statistics, const vt_time_statistics *times, bool all,
-                                    const char *directory)
+vt_status vt_statistics_write_rest(vt_statistics *statistics, const char *command, bool all, const char *directory,
+                                   char **notes)
 {
     vt_status status = VT_OK;
     vt_fields_about *about = statistics->about;
     vt_fields_normalisation *numbers = &about->normalisation;
     double **const lists[3] = {&numbers->means, &numbers->stds, &numbers->change_stds};
+    VT_TRY(vt_time_statistics_write(statistics->by_time, directory, about, notes));
+    vt_fields_about_sign(about, command);
     for (int i = 0; i < 3; i++)
         *lists[i] = vt_allocate((size_t)statistics->channels, sizeof **lists[i], "the statistics");
     for (int64_t c = 0; c < statistics->channels; c++) {
         numbers->means[c] = vt_statistics_mean(statistics, c);
         numbers->stds[c] = vt_statistics_std(statistics, c);
-        numbers->change_stds[c] = vt_time_statistics_change_std(times, c);
+        numbers->change_stds[c] = vt_time_statistics_change_std(statistics->by_time, c);
     }
     for (int i = 0; i < VT_NORMALISING_FILES; i++) {
         vt_fields_about *before = NULL;

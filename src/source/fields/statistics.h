@@ -35,6 +35,7 @@ typedef struct vt_statistics {
     int32_t *point_count;         /* [channels, height, width] */
     vt_fields_about *about;       /* what they are of, or NULL; owned */
     struct vt_statistics *values; /* the same in the units of the data; NULL: no channel is transformed */
+    vt_time_statistics *by_time;  /* of the same fields; NULL: not wanted */
 } vt_statistics;
 
 vt_statistics *vt_statistics_open(int64_t channels, int64_t height, int64_t width);
@@ -51,21 +52,22 @@ typedef struct {
     vt_fields_form form;                 /* what the user says of them */
     vt_window_range range;               /* zeroed: whole fields */
     bool tolerant;                       /* times that can't be read are left out */
-    vt_time_statistics *times;           /* gathered in the same pass; NULL: not wanted */
+    int64_t dt, harmonics;               /* of vt_statistics.by_time; dt 0: not wanted */
 } vt_statistics_source;
 
 /* Of all files, in one pass. Values that can't be read, Inf, and NaN unless form.masked are errors, or with `tolerant`
  * warnings in the log. Warns of a channel that is constant or missing everywhere, which can't be normalised. */
 vt_status vt_statistics_gather(const vt_statistics_source *source, vt_statistics **statistics);
 
-/* Writes about.json, which describes the data, and the other files of the directory by their checksums: after these.
- * Without `all`, means and standard deviations there are of other origin. */
-vt_status vt_statistics_write_about(vt_statistics *statistics, const vt_time_statistics *times, bool all,
-                                    const char *directory);
-
 /* Writes global_means.npy, global_stds.npy ([1, C, 1, 1]) and time_means.npy ([1, C, H, W]), float32, into `directory`,
  * which is made when missing; files of these names are replaced. Where channels are transformed (form.transform), the
  * first two are of what they become, time_means.npy still in the units of the data. */
 vt_status vt_statistics_write(const vt_statistics *statistics, const char *directory);
+
+/* Writes the files of statistics->by_time, of which *notes (vt_time_statistics_write) tells, and then about.json, which
+ * says what all are of, which `command` made them, and their checksums. Without `all`, means and standard deviations
+ * that are there are of other origin. */
+vt_status vt_statistics_write_rest(vt_statistics *statistics, const char *command, bool all, const char *directory,
+                                   char **notes);
 
 #endif

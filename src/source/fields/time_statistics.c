@@ -13,8 +13,8 @@
 static const char purpose[] = "the statistics of times";
 
 struct vt_time_statistics {
-    int64_t dt, harmonics;
-    vt_seasonal_fit_options shape; /* once it has begun */
+    int64_t dt;
+    vt_seasonal_fit_options shape;
     vt_statistics *changes;
     float *recent;               /* [dt, channels, height, width]: the last times, a ring */
     int64_t in_row;              /* times that have followed one another up to the last one */
@@ -28,11 +28,14 @@ struct vt_time_statistics {
     vt_date last;
 };
 
-vt_time_statistics *vt_time_statistics_open(int64_t dt, int64_t harmonics)
+vt_time_statistics *vt_time_statistics_open(int64_t dt, const vt_seasonal_fit_options *shape, bool assumed,
+                                            const char *undated)
 {
     vt_time_statistics *statistics = vt_allocate(1, sizeof *statistics, purpose);
-    statistics->dt = dt;
-    statistics->harmonics = harmonics;
+    *statistics = (vt_time_statistics){.dt = dt, .shape = *shape, .assumed = assumed};
+    if (undated != NULL) statistics->undated = vt_text_copy(undated);
+    statistics->fit = vt_seasonal_fit_open(shape);
+    statistics->change_fit = vt_seasonal_fit_open(shape);
     return statistics;
 }
 
@@ -48,17 +51,6 @@ void vt_time_statistics_close(vt_time_statistics **pointer)
     free(statistics->recent);
     free(statistics->undated);
     free(statistics);
-}
-
-void vt_time_statistics_begin(vt_time_statistics *statistics, const vt_seasonal_fit_options *shape, bool assumed,
-                              const char *undated)
-{
-    statistics->assumed = assumed;
-    if (undated != NULL) statistics->undated = vt_text_copy(undated);
-    statistics->shape = *shape;
-    statistics->shape.harmonics = statistics->harmonics;
-    statistics->fit = vt_seasonal_fit_open(&statistics->shape);
-    statistics->change_fit = vt_seasonal_fit_open(&statistics->shape);
 }
 
 /* ---- changes ---- */
@@ -182,7 +174,6 @@ vt_status vt_time_statistics_write(vt_time_statistics *statistics, const char *d
     char *changes = vt_text_format("%s/time_diff_stds.npy", directory);
     char *climatology = vt_text_format("%s/climatology.h5", directory);
     *result = NULL;
-    VT_ASSERT(statistics->shape.channels > 0);
     VT_TRY(write_changes(statistics, changes, &notes));
     VT_TRY(write_climatology(statistics, climatology, about, &notes));
     *result = vt_text_copy(notes.characters);

@@ -12,14 +12,12 @@
 
 typedef struct vt_time_statistics vt_time_statistics;
 
-/* Of the changes x(t + dt) - x(t), dt in times of the files; harmonics of the seasonal climatology. */
-vt_time_statistics *vt_time_statistics_open(int64_t dt, int64_t harmonics);
+/* Of the changes x(t + dt) - x(t), dt in times of the files; `shape` is of the climatology. For what
+ * vt_time_statistics_write says: some files don't say how far apart their times are, which are taken to be 6 hours
+ * (assumed); a file says no date (undated; NULL: each says one). */
+vt_time_statistics *vt_time_statistics_open(int64_t dt, const vt_seasonal_fit_options *shape, bool assumed,
+                                            const char *undated);
 void vt_time_statistics_close(vt_time_statistics **statistics);
-
-/* Before the first time is added. For what vt_time_statistics_write says: some files don't say how far apart their
- * times are, which are taken to be 6 hours (assumed); a file says no date (undated; NULL: each says one). */
-void vt_time_statistics_begin(vt_time_statistics *statistics, const vt_seasonal_fit_options *shape, bool assumed,
-                              const char *undated);
 
 /* Takes in the fields [channels, height, width] of the next time. date: NULL where it is not known; there is then no
  * climatology. step: length (calendar.h) between two times, 0 where it is not known. Where a new piece `begins`, as a

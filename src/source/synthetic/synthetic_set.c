@@ -31,7 +31,6 @@ typedef struct {
     const vt_synthetic_set_options *options;
     vt_synthetic *synthetic;
     vt_statistics *statistics;
-    vt_time_statistics *times;
     double *latitudes, *longitudes;
     float *fields; /* [channels, height, width] */
     const char *names[VT_CLIMATE_CHANNELS];
@@ -145,10 +144,10 @@ static vt_status prepare(synthetic_set *set)
                                              .noise = options->noise};
     set->synthetic = vt_synthetic_open(&atmosphere);
     set->statistics = vt_statistics_open(options->channels, height, width);
-    set->times = vt_time_statistics_open(1, 1);
-    const vt_seasonal_fit_options shape = {.channels = options->channels, .height = height, .width = width};
+    const vt_seasonal_fit_options shape = {
+        .channels = options->channels, .height = height, .width = width, .harmonics = 1};
+    set->statistics->by_time = vt_time_statistics_open(1, &shape, false, NULL);
     for (int c = 0; c < VT_CLIMATE_CHANNELS; c++) set->names[c] = vt_climate_channels[c].name;
-    vt_time_statistics_begin(set->times, &shape, false, NULL);
 done:
     return status;
 }
@@ -162,7 +161,7 @@ static vt_status add_statistics(synthetic_set *set, const year_plan *plan, int64
     vt_statistics_add(set->statistics, set->fields);
     vt_date_make(VT_CALENDAR_STANDARD, plan->year, 1, 1, &date);
     date = vt_date_after(date, step * minutes);
-    return vt_time_statistics_add(set->times, &date, minutes, step == 0, set->fields);
+    return vt_time_statistics_add(set->statistics->by_time, &date, minutes, step == 0, set->fields);
 }
 
 static vt_status write_year(synthetic_set *set, const year_plan *plan)
@@ -215,13 +214,10 @@ vt_status vt_synthetic_set_write(const vt_synthetic_set_options *options)
     for (int64_t i = 0; i < set.plan_count; i++) VT_TRY(write_year(&set, &set.plans[i]));
     VT_TRY(vt_statistics_write(set.statistics, directory));
     VT_TRY(describe(&set));
-    VT_TRY(vt_time_statistics_write(set.times, directory, set.statistics->about, &notes));
-    vt_fields_about_sign(set.statistics->about, "synth");
-    VT_TRY(vt_statistics_write_about(set.statistics, set.times, true, directory));
+    VT_TRY(vt_statistics_write_rest(set.statistics, "synth", true, directory, &notes));
 done:
     free(directory);
     free(notes);
-    vt_time_statistics_close(&set.times);
     vt_statistics_close(&set.statistics);
     vt_synthetic_close(&set.synthetic);
     free(set.latitudes);
