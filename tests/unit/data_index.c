@@ -70,15 +70,13 @@ TEST(samples_and_their_times)
 
 TEST(samples_that_are_limited_or_kept_in_their_files)
 {
-    int64_t pieces[3] = {0};
-    bool serves[3] = {false};
     vt_fields_index index = three_files((vt_index_rule){1, 2, 1, 1, false});
     EXPECT(index.samples == 4 && index.frames == 5 && index.stretches[1].used == 0);
     vt_index_close(&index);
     index = three_files((vt_index_rule){1, 2, 1, VT_UNSET_INTEGER, true});
     EXPECT(index.stretch_count == 3 && index.samples == 1 && index.crossing == 0);
-    vt_index_count_pieces(&index, pieces, serves);
-    for (int file = 0; file < 3; file++) EXPECT(pieces[file] == 1 && serves[file] == (file == 2));
+    for (int file = 0; file < 3; file++)
+        EXPECT(index.files[file].pieces == 1 && index.files[file].serves == (file == 2));
     vt_index_close(&index);
 }
 

@@ -116,22 +116,19 @@ void vt_dataset_log_coordinates(const vt_dataset *dataset)
 static void warn_of_short_files(const vt_dataset *dataset)
 {
     const vt_dataset_options *options = &dataset->options;
-    const int64_t files = dataset->index.file_count, span = vt_index_span(&dataset->index.rule);
-    int64_t *pieces = vt_allocate((size_t)files + 1, sizeof *pieces, "the times of data files"), count = 0;
-    bool *serves = vt_allocate((size_t)files + 1, sizeof *serves, "the times of data files");
-    vt_index_count_pieces(&dataset->index, pieces, serves);
-    for (int64_t file = 0; file < files; file++) {
-        if (serves[file] || count++ > 0) continue;
+    const int64_t span = vt_index_span(&dataset->index.rule);
+    int64_t count = 0;
+    for (int64_t file = 0; file < dataset->index.file_count; file++) {
+        const vt_set_file *own = &dataset->index.files[file];
+        if (own->serves || count++ > 0) continue;
         vt_log_warning(
             "%s has %lld times%s, too few for a sample, which spans %lld (n_history %lld, dt %lld): not used",
-            vt_fields_reading_path(&dataset->reading, file), (long long)dataset->index.files[file].times,
-            pieces[file] > 1 ? " with gaps between them" : "", (long long)(span + 1), (long long)options->history,
+            vt_fields_reading_path(&dataset->reading, file), (long long)own->times,
+            own->pieces > 1 ? " with gaps between them" : "", (long long)(span + 1), (long long)options->history,
             (long long)options->dt);
     }
     if (count > 1)
         vt_log_warning("%lld files of %s in all are too short for a sample", (long long)count, options->directory);
-    free(pieces);
-    free(serves);
 }
 
 static void warn_of_repeated_times(const vt_dataset *dataset)

@@ -23,12 +23,9 @@ static int64_t end_of_piece(const vt_set_file *file, int64_t first)
 
 int64_t vt_index_add_file(vt_fields_index *index, const vt_set_file *given)
 {
-    const int64_t before = index->piece_count;
     vt_set_file file = *given;
     file.places = vt_copy(given->places, (size_t)file.times, sizeof *file.places, purpose);
     file.dates = vt_copy(given->dates, (size_t)file.times, sizeof *file.dates, purpose);
-    index->files = vt_grow(index->files, (size_t)index->file_count, sizeof file, purpose);
-    index->files[index->file_count] = file;
     for (int64_t first = 0, end; first < file.times; first = end) {
         end = end_of_piece(&file, first);
         vt_set_piece piece = {.file = index->file_count,
@@ -40,9 +37,11 @@ int64_t vt_index_add_file(vt_fields_index *index, const vt_set_file *given)
         if (piece.proven) piece.date.minutes = file.dates[first];
         index->pieces = vt_grow(index->pieces, (size_t)index->piece_count, sizeof piece, purpose);
         index->pieces[index->piece_count++] = piece;
+        file.pieces++;
     }
-    index->file_count++;
-    return index->piece_count - before;
+    index->files = vt_grow(index->files, (size_t)index->file_count, sizeof file, purpose);
+    index->files[index->file_count++] = file;
+    return file.pieces;
 }
 
 void vt_index_close(vt_fields_index *index)
@@ -103,6 +102,8 @@ static void add_stretch(vt_fields_index *index, vt_set_stretch *stretch)
     stretch->first_frame = index->frames;
     if (limit != VT_UNSET_INTEGER && limit - index->samples < within) within = limit - index->samples;
     stretch->used = within > 0 ? within + span : 0;
+    for (int64_t p = 0; p < stretch->pieces && samples > 0; p++)
+        index->files[index->pieces[stretch->first_piece + p].file].serves = true;
     index->samples += samples > 0 ? samples : 0;
     index->frames += stretch->used;
     index->stretches[index->stretch_count++] = *stretch;
@@ -137,45 +138,46 @@ void vt_index_join(vt_fields_index *index)
 
 /* ---- where a time is ---- */
 
-const vt_set_piece *vt_index_piece(const vt_fields_index *index, const vt_set_stretch *stretch, int64_t time,
-                                   int64_t *place)
+/* The last of `count` records of `size` bytes whose beginning is `value` or less, as that of the first one is, which
+ * `begins` points to. */
+static int64_t last_begun(const int64_t *begins, size_t size, int64_t count, int64_t value)
 {
-    VT_ASSERT(time >= 0 && time < stretch->times);
-    const vt_set_piece *pieces = index->pieces + stretch->first_piece;
-    int64_t low = 0, high = stretch->pieces; /* pieces[low].first <= time */
+    int64_t low = 0, high = count;
     while (high - low > 1) {
         const int64_t middle = low + (high - low) / 2;
-        if (pieces[middle].first <= time)
+        if (*(const int64_t *)(const void *)((const char *)begins + (size_t)middle * size) <= value)
             low = middle;
         else
             high = middle;
     }
-    const int64_t *places = index->files[pieces[low].file].places;
-    *place = pieces[low].first_time + time - pieces[low].first;
+    return low;
+}
+
+const vt_set_piece *vt_index_piece(const vt_fields_index *index, const vt_set_stretch *stretch, int64_t time,
+                                   int64_t *place)
+{
+    VT_ASSERT(time >= 0 && time < stretch->times);
+    const vt_set_piece *piece = index->pieces + stretch->first_piece;
+    piece += last_begun(&piece->first, sizeof *piece, stretch->pieces, time);
+    const int64_t *places = index->files[piece->file].places;
+    *place = piece->first_time + time - piece->first;
     if (places != NULL) *place = places[*place];
-    return &pieces[low];
+    return piece;
 }
 
 const vt_set_stretch *vt_index_sample(const vt_fields_index *index, int64_t sample, int64_t *time)
 {
     VT_ASSERT(sample >= 0 && sample < index->samples);
-    int64_t low = 0, high = index->stretch_count; /* stretches[low].first_sample <= sample */
-    while (high - low > 1) {
-        const int64_t middle = low + (high - low) / 2;
-        if (index->stretches[middle].first_sample <= sample)
-            low = middle;
-        else
-            high = middle;
-    }
-    *time = sample - index->stretches[low].first_sample + index->rule.history * index->rule.dt;
-    return &index->stretches[low];
+    const vt_set_stretch *stretch = index->stretches;
+    stretch += last_begun(&stretch->first_sample, sizeof *stretch, index->stretch_count, sample);
+    *time = sample - stretch->first_sample + index->rule.history * index->rule.dt;
+    return stretch;
 }
 
 const vt_set_stretch *vt_index_frame(const vt_fields_index *index, int64_t frame)
 {
-    const vt_set_stretch *stretch = &index->stretches[index->stretch_count - 1];
-    while (stretch->first_frame > frame) stretch--;
-    return stretch;
+    const vt_set_stretch *stretch = index->stretches;
+    return stretch + last_begun(&stretch->first_frame, sizeof *stretch, index->stretch_count, frame);
 }
 
 vt_date vt_index_date_in(const vt_fields_index *index, const vt_set_piece *piece, int64_t time)
@@ -192,16 +194,6 @@ bool vt_index_date(const vt_fields_index *index, const vt_set_stretch *stretch, 
     const vt_set_piece *piece = vt_index_piece(index, stretch, time, &unused);
     *date = vt_index_date_in(index, piece, time - piece->first);
     return piece->dated;
-}
-
-void vt_index_count_pieces(const vt_fields_index *index, int64_t *pieces, bool *serves)
-{
-    for (const vt_set_stretch *s = index->stretches; s < index->stretches + index->stretch_count; s++)
-        for (int64_t p = s->first_piece; p < s->first_piece + s->pieces; p++) {
-            const int64_t file = index->pieces[p].file;
-            pieces[file]++;
-            serves[file] = serves[file] || s->times > vt_index_span(&index->rule);
-        }
 }
 
 /* ---- times that occur twice ---- */

@@ -25,6 +25,9 @@ typedef struct {
     int64_t *dates;       /* [times]: minutes of each date, by the file's time coordinate; NULL: none says it */
     int64_t step;         /* between two times of the file (calendar.h); 0: unknown */
     int64_t last_by_name; /* without a coordinate: the last minute of what the file's name says, or INT64_MAX */
+    /* by the index: */
+    int64_t pieces; /* that its times are cut into */
+    bool serves;    /* one of them is part of a sample */
 } vt_set_file;
 
 /* Times of a file without a gap; all of a file whose times are unknown. */
@@ -88,9 +91,6 @@ vt_date vt_index_date_in(const vt_fields_index *index, const vt_set_piece *piece
 
 /* The date of a time of a stretch. False: it isn't known, and *date only counts the times from 0. */
 bool vt_index_date(const vt_fields_index *index, const vt_set_stretch *stretch, int64_t time, vt_date *date);
-
-/* pieces, serves [files], zeroed: how many pieces a file has, and whether one of them is part of a sample. */
-void vt_index_count_pieces(const vt_fields_index *index, int64_t *pieces, bool *serves);
 
 /* Times that two sets both use, or that two files of one set both hold. */
 typedef struct {
