@@ -118,6 +118,10 @@ vt_status vt_store_open(const char *path, vt_store **store);
 bool vt_store_is_directory(const char *path); /* of a kind whose stores are directories */
 void vt_store_close(vt_store **store);
 
+/* memory [bytes] = those at `offset` of the file that holds the arrays. The error is a cause; *got: how many could be
+ * read. Any thread. */
+vt_status vt_store_read(const vt_store *store, int64_t offset, int64_t bytes, void *memory, int64_t *got);
+
 vt_status vt_array_find(const vt_store *store, const char *name, vt_array **array);
 void vt_array_close(vt_array **array);
 bool vt_array_note_name(const vt_array *array, void *names); /* for `visit`: adds the name to a vt_names */

@@ -42,6 +42,20 @@ void vt_store_close(vt_store **store)
     *store = NULL;
 }
 
+vt_status vt_store_read(const vt_store *store, int64_t offset, int64_t bytes, void *memory, int64_t *got)
+{
+    vt_status status = VT_OK;
+    struct stat info = {0};
+    *got = vt_file_read_at(store->descriptor, memory, bytes, offset);
+    if (*got == bytes) return VT_OK;
+    VT_CHECK(errno == 0, "%s", strerror(errno));
+    fstat(store->descriptor, &info);
+    VT_FAIL("the file ends before it (it had %lld bytes when it was opened, now %lld; was it cut short?)",
+            (long long)store->size, (long long)info.st_size);
+done:
+    return status;
+}
+
 vt_status vt_array_find(const vt_store *store, const char *name, vt_array **array)
 {
     return store->kind->find_array(store, name, array);
@@ -133,26 +147,13 @@ void vt_array_fill(const vt_array *array, size_t bytes, unsigned char *memory)
     for (size_t i = 0; i < bytes; i += array->element_size) memcpy(memory + i, array->fill, array->element_size);
 }
 
-static vt_status read_stored(const vt_store *store, const vt_chunk_place *place, unsigned char *stored)
-{
-    vt_status status = VT_OK;
-    struct stat info = {0};
-    const int64_t got = vt_file_read_at(store->descriptor, stored, place->size, place->address);
-    if (got == place->size) return VT_OK;
-    VT_CHECK(errno == 0, "%s", strerror(errno));
-    fstat(store->descriptor, &info);
-    VT_FAIL("the file ends before it (it had %lld bytes when it was opened, now %lld; was it cut short?)",
-            (long long)store->size, (long long)info.st_size);
-done:
-    return status;
-}
-
 vt_status vt_array_load_chunk(const vt_array *array, const int64_t *first, const vt_chunk_place *place,
                               vt_decoder *decoder, size_t bytes, void *to, unsigned char **decoded)
 {
     vt_status status = VT_OK;
     const vt_store_kind *kind = array->store->kind;
     unsigned char *stored = to;
+    int64_t got;
     if (kind->load_chunk != NULL) return kind->load_chunk(array, first, decoder, bytes, to, decoded);
     if (place->address >= 0 || to == NULL)
         VT_TRY(vt_decoder_reserve(&decoder->stored, place->address >= 0 ? place->size : bytes, &stored));
@@ -161,7 +162,7 @@ vt_status vt_array_load_chunk(const vt_array *array, const int64_t *first, const
         vt_array_fill(array, bytes, stored);
         goto done;
     }
-    VT_TRY(read_stored(array->store, place, stored));
+    VT_TRY(vt_store_read(array->store, place->address, place->size, stored, &got));
     if (vt_decode(decoder, &array->pipeline, place->skipped_filters, stored, place->size, bytes, to, decoded) != VT_OK)
         status = vt_error_context("the chunk at byte %lld is damaged", (long long)place->address);
 done:

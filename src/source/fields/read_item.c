@@ -1,40 +1,27 @@
 /* Doing the items of a plan. */
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
-#include "base/file.h"
 #include "source/fields/read_plan_inside.h"
 
 /* Bytes that are read before their values are checked: about half of a core's second-level cache. */
 #define PIECE (INT64_C(512) << 10)
 
-/* The time that byte `offset` of the file belongs to. */
+/* The time that byte `offset` of the file belongs to: of a run. */
 static int64_t time_at(const vt_read_item *item, int64_t offset)
 {
-    if (item->kind != VT_ITEM_RUN) return item->start[0];
     return item->start[0] + (offset - item->offset) / (item->bytes / item->count[0]);
 }
 
 static vt_status read_bytes(const vt_read_item *item, int64_t offset, int64_t bytes, void *memory)
 {
-    vt_status status = VT_OK;
-    const vt_store *part = item->source->part;
-    struct stat info = {0};
-    const int64_t got = vt_file_read_at(part->descriptor, memory, bytes, offset);
-    if (got == bytes) return VT_OK;
-    VT_CHECK(errno == 0, "%s: can't read '%s' at time %lld: %s", part->path, item->source->name,
-             (long long)time_at(item, offset + got), strerror(errno));
-    fstat(part->descriptor, &info);
-    VT_FAIL("%s: can't read '%s' at time %lld: the file ends before it (it had %lld bytes when it was opened, "
-            "now %lld; was it cut short?)",
-            part->path, item->source->name, (long long)time_at(item, offset + got), (long long)part->size,
-            (long long)info.st_size);
-done:
-    return status;
+    const vt_field_source *source = item->source;
+    int64_t got;
+    if (vt_store_read(source->part, offset, bytes, memory, &got) == VT_OK) return VT_OK;
+    return vt_error_context("%s: can't read '%s' at time %lld", source->part->path, source->name,
+                            (long long)time_at(item, offset + got));
 }
 
 /* Are the item's values looked at? They are where the manner says so; where the library reads; where they are converted
