@@ -168,9 +168,9 @@ static void gather_plane(const unsigned char *box, int64_t rows, int64_t columns
 #undef GATHER
 }
 
-/* Copies the item's box to all frames that hold a part of it. */
-static vt_status place_box(const vt_fields_plan *plan, const vt_read_item *item, unsigned char *box,
-                           vt_decoder *decoder)
+/* Copies the item's box to the frames that hold a part of it, but for the first `done` of them. */
+static vt_status place_box(const vt_fields_plan *plan, const vt_read_item *item, int64_t done, bool checked,
+                           unsigned char *box, vt_decoder *decoder)
 {
     vt_status status = VT_OK;
     const vt_field_source *source = item->source;
@@ -181,12 +181,11 @@ static vt_status place_box(const vt_fields_plan *plan, const vt_read_item *item,
     find_strides(item, stride);
     const bool plain = has_plain_planes(item, stride);
     const int source_index = (int)(source - item->file->sources);
-    const bool checked = claims_check(plan, item);
     vt_column_span spans[2];
     const int span_count = vt_window_spans(&plan->window, spans);
     if ((packing_of(item).swapped || !plain) && item->frame_count > 0)
         VT_TRY(vt_decoder_reserve(&decoder->turned, (size_t)plane_bytes, &copy));
-    for (int64_t f = 0; f < item->frame_count; f++) {
+    for (int64_t f = done; f < item->frame_count; f++) {
         const vt_frame *frame = &plan->frames[item->first_frame + f];
         for (int64_t c = frame->first; c < frame->first + frame->channels; c++) {
             const vt_field_channel *channel = &item->file->channels[c];
@@ -250,20 +249,6 @@ static float *straight_place(const vt_fields_plan *plan, const vt_read_item *ite
 {
     const vt_frame *frame = &plan->frames[item->first_frame];
     return frame->values + (channel - frame->first) * plan->window.rows * plan->window.width;
-}
-
-/* Copies an item that was read straight into its place to the other frames of that time. */
-static void copy_straight(const vt_fields_plan *plan, const vt_read_item *item, int64_t channel)
-{
-    const int64_t plane = plan->window.rows * plan->window.width;
-    for (int64_t f = 1; f < item->frame_count; f++) {
-        const vt_frame *other = &plan->frames[item->first_frame + f];
-        const int64_t begin = channel > other->first ? channel : other->first, whole = other->first + other->channels;
-        const int64_t end = channel + item->count[1] < whole ? channel + item->count[1] : whole;
-        if (end <= begin) continue;
-        memcpy(other->values + (begin - other->first) * plane, straight_place(plan, item, begin),
-               (size_t)((end - begin) * plane) * sizeof(float));
-    }
 }
 
 /* Reads and checks piece by piece: while the values are still in a cache, checking takes only a fifth of the time of
@@ -348,28 +333,23 @@ static vt_status take_box(const vt_fields_plan *plan, const vt_read_item *item, 
     return status;
 }
 
+/* A box that is read straight into its place in the first frame goes from there to the others. */
 static vt_status read_item(const vt_fields_plan *plan, const vt_read_item *item, vt_decoder *decoder)
 {
     vt_status status = VT_OK;
     vt_kept_chunk chunk = {0};
-    unsigned char *box = NULL;
-    const int64_t channel = straight_channel(plan, item);
-    if (channel >= 0) {
-        float *place = straight_place(plan, item, channel);
-        const int64_t rows = item->count[1] * item->count[2];
-        const bool checked = claims_check(plan, item);
-        if (checked && item->kind == VT_ITEM_RUN) {
-            VT_TRY(read_checked(plan, item, channel));
-        } else {
-            VT_TRY(take_box(plan, item, decoder, place, &chunk, &box));
-            if (chunk.bytes != NULL) memcpy(place, box, (size_t)(rows * item->count[3]) * sizeof *place);
-            if (checked) VT_TRY(check_straight(plan, item, channel, place, 0, rows));
-        }
-        copy_straight(plan, item, channel);
+    const int64_t channel = straight_channel(plan, item), rows = item->count[1] * item->count[2];
+    const bool is_straight = channel >= 0, checked = claims_check(plan, item);
+    float *place = is_straight ? straight_place(plan, item, channel) : NULL;
+    unsigned char *box = (unsigned char *)place;
+    if (is_straight && checked && item->kind == VT_ITEM_RUN) {
+        VT_TRY(read_checked(plan, item, channel));
     } else {
-        VT_TRY(take_box(plan, item, decoder, NULL, &chunk, &box));
-        VT_TRY(place_box(plan, item, box, decoder)); /* it copies what it has to change */
+        VT_TRY(take_box(plan, item, decoder, place, &chunk, &box));
+        if (is_straight && chunk.bytes != NULL) memcpy(place, box, (size_t)(rows * item->count[3]) * sizeof *place);
+        if (is_straight && checked) VT_TRY(check_straight(plan, item, channel, place, 0, rows));
     }
+    VT_TRY(place_box(plan, item, is_straight, checked && !is_straight, box, decoder));
 done:
     if (chunk.bytes != NULL) vt_chunk_cache_release(plan->manner.cache, &chunk);
     return status;
