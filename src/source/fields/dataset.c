@@ -247,7 +247,7 @@ static vt_status open_files(vt_dataset *dataset)
         if (used)
             i++;
         else
-            vt_fields_reading_leave_out(reading, i);
+            vt_file_list_leave_out(&reading->list, i);
     }
     VT_CHECK(reading->list.group_count > 0, "%s '%s': none of its times lies in %s %s", options->option_name,
              options->directory, options->form.period_option, options->form.period);

@@ -255,26 +255,18 @@ static void try_out(const char *const *words, int64_t count)
     }
 }
 
-static vt_status try_files(const char *const *paths, int64_t path_count, const vt_fields_form *form)
+vt_status vt_fields_files_try(const char *const *paths, int64_t count, const vt_fields_form *form)
 {
-    const int64_t count = FORM_WORDS + path_count + 1;
-    const char **words = vt_allocate((size_t)count, sizeof *words, "the trial of files");
+    const char **words = vt_allocate((size_t)(FORM_WORDS + count + 1), sizeof *words, "the trial of files");
     words[VARIABLES] = form->variables;
     words[COORDINATES] = form->coordinates;
     words[TIME_STEP] = form->time_step;
     words[PERIOD] = form->period;
     words[FIXED] = form->fixed ? "fixed" : NULL;
-    memcpy(words + FORM_WORDS, paths, (size_t)path_count * sizeof *words);
-    const vt_status status = vt_trial(paths[0], 0, try_out, words, count);
+    memcpy(words + FORM_WORDS, paths, (size_t)count * sizeof *words);
+    const vt_status status = vt_trial(paths[0], 0, try_out, words, FORM_WORDS + count + 1);
     free(words);
     return status;
-}
-
-bool vt_fields_files_survive(const char *const *paths, int64_t count, const vt_fields_form *form)
-{
-    const bool survive = try_files(paths, count, form) == VT_OK;
-    if (!survive) vt_error_clear();
-    return survive;
 }
 
 vt_status vt_fields_file_open(const char *const *paths, int64_t path_count, const vt_fields_form *form,
@@ -282,7 +274,7 @@ vt_status vt_fields_file_open(const char *const *paths, int64_t path_count, cons
 {
     vt_status status = VT_OK;
     *result = NULL;
-    VT_TRY(try_files(paths, path_count, form));
+    VT_TRY(vt_fields_files_try(paths, path_count, form));
     VT_TRY(vt_fields_file_open_again(paths, path_count, form, result));
 done:
     return status;

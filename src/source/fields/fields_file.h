@@ -68,12 +68,11 @@ typedef struct {
 vt_status vt_fields_file_open(const char *const *paths, int64_t path_count, const vt_fields_form *form,
                               vt_fields_file **file);
 
-/* Whether HDF5 survives the files of several dates, all tried in one process, as a process for each would take long:
- * the paths of each date, with NULL between dates. If so, vt_fields_file_open_again may open them. */
-bool vt_fields_files_survive(const char *const *paths, int64_t count, const vt_fields_form *form);
+/* Fails unless HDF5 survives the files of several dates, all tried in one process (storage/trial.h), as a process for
+ * each would take long: the paths of each date, with NULL between dates. */
+vt_status vt_fields_files_try(const char *const *paths, int64_t count, const vt_fields_form *form);
 
-/* The same for a file that was tried or opened before: vt_fields_file_open first tries in a process of its own
- * (storage/trial.h) whether HDF5 survives it, this one doesn't. */
+/* The same as vt_fields_file_open for a file that was tried or opened before: that one tries it first. */
 vt_status vt_fields_file_open_again(const char *const *paths, int64_t path_count, const vt_fields_form *form,
                                     vt_fields_file **file);
 void vt_fields_file_close(vt_fields_file **file);

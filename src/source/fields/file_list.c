@@ -320,16 +320,16 @@ static void try_together(vt_file_list *list, int64_t group, const vt_fields_form
 {
     enum { TOGETHER = 16 };
     const int64_t left = list->group_count - group, count = left < TOGETHER ? left : TOGETHER;
-    if (list->group_count < TOGETHER || group < list->asked) return;
+    if (list->group_count < TOGETHER || list->groups[group].trial != VT_GROUP_UNTRIED) return;
     const char **paths = vt_allocate((size_t)(list->count + count), sizeof *paths, "the list of data files");
     int64_t words = 0;
     for (const vt_file_group *own = list->groups + group; own < list->groups + group + count; own++) {
         if (words > 0) paths[words++] = NULL;
         for (int64_t i = 0; i < own->count; i++) paths[words++] = list->paths[own->first + i];
     }
-    const bool survive = vt_fields_files_survive(paths, words, form);
-    for (int64_t i = 0; i < count; i++) list->groups[group + i].tried = survive;
-    list->asked = group + count;
+    const bool survive = vt_fields_files_try(paths, words, form) == VT_OK;
+    if (!survive) vt_error_clear();
+    for (int64_t i = 0; i < count; i++) list->groups[group + i].trial = survive ? VT_GROUP_GOOD : VT_GROUP_ALONE;
     free(paths);
 }
 
@@ -344,9 +344,10 @@ vt_status vt_file_list_use(vt_file_list *list, int64_t group, const vt_fields_fo
     vt_file_group *own = &list->groups[group];
     const char *const *paths = (const char *const *)list->paths + own->first;
     *file = NULL;
-    if (!own->tried) try_together(list, group, form);
-    VT_TRY((own->tried ? vt_fields_file_open_again : vt_fields_file_open)(paths, own->count, form, file));
-    own->tried = true;
+    try_together(list, group, form);
+    VT_TRY(
+        (own->trial == VT_GROUP_GOOD ? vt_fields_file_open_again : vt_fields_file_open)(paths, own->count, form, file));
+    own->trial = VT_GROUP_GOOD;
 done:
     return status;
 }
@@ -354,13 +355,14 @@ done:
 void vt_file_list_leave_out(vt_file_list *list, int64_t group)
 {
     vt_file_group *own = &list->groups[group];
+    vt_fields_file_close(&own->file);
     memmove(own, own + 1, (size_t)(--list->group_count - group) * sizeof *own);
-    list->asked -= group < list->asked;
 }
 
 void vt_file_list_close(vt_file_list *list)
 {
     vt_text_free_list(list->paths, list->count);
+    for (int64_t i = 0; i < list->group_count; i++) vt_fields_file_close(&list->groups[i].file);
     free(list->groups);
     free(list->misnamed);
     free(list->doubtful);

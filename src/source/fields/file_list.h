@@ -8,11 +8,18 @@
 #include "base/status.h"
 #include "source/fields/fields_file.h"
 
+/* ALONE: HDF5 did not survive all of those that were tried together. GOOD: it survived the group's files. */
+typedef enum { VT_GROUP_UNTRIED, VT_GROUP_ALONE, VT_GROUP_GOOD } vt_group_trial;
+
 /* Files of the same times: paths[first] … paths[first + count - 1]. */
 typedef struct {
     int64_t first, count;
     vt_date begin; /* of its times, where names say no date */
-    bool tried;    /* HDF5 survived its files */
+    vt_group_trial trial;
+    /* of a set that is being read (reading.h): */
+    vt_fields_file *file; /* NULL while closed */
+    uint64_t last_use;
+    int64_t users; /* frames of plans that hold it open */
 } vt_file_group;
 
 typedef struct {
@@ -20,7 +27,6 @@ typedef struct {
     int64_t count;
     vt_file_group *groups; /* [group_count], in the order of their names or times */
     int64_t group_count;
-    int64_t asked; /* groups before this one were tried together with others, if there are many */
     /* sentences about what else is in the directory; NULL: nothing of the kind */
     char *misnamed;   /* files that look like data of some year, but would not be read: a fault */
     char *doubtful;   /* what may be data, too: no year in the name, netCDF without `variables`, an unfinished copy */
@@ -43,7 +49,7 @@ vt_status vt_file_list_use(vt_file_list *list, int64_t group, const vt_fields_fo
 /* The path of a group's first file. */
 const char *vt_file_list_path(const vt_file_list *list, int64_t group);
 
-/* Takes a group out of the list; its paths stay. */
+/* Closes a group and takes it out of the list; its paths stay. */
 void vt_file_list_leave_out(vt_file_list *list, int64_t group);
 void vt_file_list_close(vt_file_list *list);
 

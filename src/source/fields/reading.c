@@ -1,9 +1,7 @@
 #include "source/fields/reading.h"
 
 #include <stdlib.h>
-#include <string.h>
 
-#include "base/memory.h"
 #include "base/text.h"
 
 /* Files are kept open because opening one costs a few round trips to a parallel file system; a set of ERA5 has 26
@@ -17,30 +15,16 @@
 vt_status vt_fields_reading_open(vt_fields_reading *reading, const char *directory, const char *option_name,
                                  const vt_fields_form *form, vt_source *source)
 {
-    vt_status status = VT_OK;
     pthread_mutex_init(&reading->lock, NULL);
     vt_chunk_cache_open(&reading->chunks, CHUNK_BUDGET);
     reading->plan = vt_fields_plan_open(source);
     reading->open_limit = OPEN_FILES;
     reading->form = form;
-    if (directory != NULL) VT_TRY(vt_file_list_open(directory, option_name, form, &reading->list));
-    reading->files = vt_allocate((size_t)reading->list.group_count, sizeof *reading->files, "the files of a data set");
-done:
-    return status;
-}
-
-static void close_file(vt_fields_reading *reading, vt_used_file *file)
-{
-    if (file->file == NULL) return;
-    vt_fields_file_close(&file->file);
-    reading->open_files--;
+    return directory != NULL ? vt_file_list_open(directory, option_name, form, &reading->list) : VT_OK;
 }
 
 void vt_fields_reading_close(vt_fields_reading *reading)
 {
-    for (int64_t i = 0; reading->files != NULL && i < reading->list.group_count; i++)
-        close_file(reading, &reading->files[i]);
-    free(reading->files);
     free(reading->obstacle);
     vt_file_list_close(&reading->list);
     vt_fields_plan_close(reading->plan);
@@ -67,33 +51,32 @@ void vt_fields_reading_expect(vt_fields_reading *reading, const vt_fields_file *
         reading->open_limit--;
 }
 
-void vt_fields_reading_leave_out(vt_fields_reading *reading, int64_t index)
+/* Closes those unused for longest until one more may be opened; if all are in use, none. */
+static void make_room(const vt_file_list *list, int64_t limit)
 {
-    close_file(reading, &reading->files[index]);
-    vt_file_list_leave_out(&reading->list, index);
-    memmove(&reading->files[index], &reading->files[index + 1],
-            (size_t)(reading->list.group_count - index) * sizeof *reading->files);
+    for (;;) {
+        vt_file_group *oldest = NULL;
+        int64_t open = 0;
+        for (vt_file_group *own = list->groups; own < list->groups + list->group_count; own++) {
+            open += own->file != NULL;
+            if (own->file == NULL || own->users > 0) continue;
+            if (oldest == NULL || own->last_use < oldest->last_use) oldest = own;
+        }
+        if (open < limit || oldest == NULL) return;
+        vt_fields_file_close(&oldest->file);
+    }
 }
 
 vt_status vt_fields_reading_use(vt_fields_reading *reading, int64_t index, vt_fields_file **result)
 {
     vt_status status = VT_OK;
-    vt_used_file *file = &reading->files[index];
-    file->last_use = ++reading->use_clock;
-    if (file->file == NULL) {
-        while (reading->open_files >= reading->open_limit) {
-            vt_used_file *oldest = NULL;
-            for (vt_used_file *other = reading->files; other < reading->files + reading->list.group_count; other++) {
-                if (other->file == NULL || other->users > 0) continue;
-                if (oldest == NULL || other->last_use < oldest->last_use) oldest = other;
-            }
-            if (oldest == NULL) break; /* all are in use: one more than the limit */
-            close_file(reading, oldest);
-        }
-        VT_TRY(vt_file_list_use(&reading->list, index, reading->form, &file->file));
-        reading->open_files++;
+    vt_file_group *own = &reading->list.groups[index];
+    own->last_use = ++reading->use_clock;
+    if (own->file == NULL) {
+        make_room(&reading->list, reading->open_limit);
+        VT_TRY(vt_file_list_use(&reading->list, index, reading->form, &own->file));
     }
-    *result = file->file;
+    *result = own->file;
 done:
     return status;
 }
@@ -109,7 +92,7 @@ void vt_fields_reading_lock(vt_fields_reading *reading, vt_read_plan *plan)
 static void add_frame(vt_fields_reading *reading, vt_read_plan *plan, const vt_frame *frame)
 {
     vt_fields_plan_add(plan, frame);
-    reading->files[frame->file].users++;
+    reading->list.groups[frame->file].users++;
 }
 
 vt_status vt_fields_reading_add(vt_fields_reading *reading, vt_read_plan *plan, vt_frame frame, int64_t number,
@@ -143,7 +126,7 @@ static void release(vt_fields_reading *reading, vt_read_plan *plan)
     int64_t count;
     const vt_frame *frames = vt_fields_plan_frames(plan, &count, &complete);
     for (int64_t f = 0; f < count; f++) {
-        reading->files[frames[f].file].users--;
+        reading->list.groups[frames[f].file].users--;
         if (frames[f].kept_as >= 0) vt_frame_cache_settle(reading->kept, frames[f].kept_as, complete);
     }
     vt_fields_plan_clear(plan);

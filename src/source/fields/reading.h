@@ -10,12 +10,6 @@
 #include "source/fields/read_plan.h"
 
 typedef struct {
-    vt_fields_file *file; /* NULL while closed */
-    uint64_t last_use;
-    int64_t users; /* frames of plans that hold it open */
-} vt_used_file;
-
-typedef struct {
     vt_file_list list;
     const vt_fields_form *form; /* what the user says of the files; not owned */
     char *obstacle;             /* of the first file that HDF5 has to read */
@@ -23,9 +17,8 @@ typedef struct {
     double chunk_bytes[2];      /* vt_fields_file_chunk_bytes of all files */
     vt_read_plan *plan;         /* with `decoder`: for single reads, by one thread at a time */
     vt_decoder decoder;
-    pthread_mutex_t lock; /* guards what follows */
-    vt_used_file *files;  /* [list.group_count] */
-    int64_t open_files, open_limit;
+    pthread_mutex_t lock; /* guards what follows, and which files of the list are open */
+    int64_t open_limit;   /* most files that are open at once, unless more are in use */
     uint64_t use_clock;
     vt_frame_cache *kept; /* NULL: no frames are kept */
 } vt_fields_reading;
@@ -45,9 +38,6 @@ static inline const char *vt_fields_reading_path(const vt_fields_reading *readin
 
 /* Counts what chunks of file `index` decode to, and how many such files may be open at once. */
 void vt_fields_reading_expect(vt_fields_reading *reading, const vt_fields_file *file, bool direct);
-
-/* Takes file `index` out of the list. */
-void vt_fields_reading_leave_out(vt_fields_reading *reading, int64_t index);
 
 /* The open file `index`; when too many are open, the one unused for longest is closed. With the lock, or before there
  * are threads. */
