@@ -275,9 +275,9 @@ static void print_statistics(const char *directory, const vt_fields_about *about
         char *path = vt_text_format("%s/%s", directory, names[i]);
         vt_npy array = {0};
         if (vt_npy_open(path, &array) == VT_OK) {
-            char *shape = vt_npy_shape_text(&array.form);
+            char shape[128];
+            vt_tensor_shape_text(&array.shape, shape);
             vt_text_append(&shapes, "%s %s %s", shapes.length > 0 ? "," : "", names[i], shape);
-            free(shape);
             vt_npy_close(&array);
         } else {
             vt_text_append(&noted, "%s%s", noted.length > 0 ? "; " : "", vt_error_text());

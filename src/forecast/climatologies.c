@@ -38,44 +38,44 @@ static vt_status read_mean(vt_evaluated *e)
     vt_fields_about *about = NULL;
     int64_t *order = NULL, needed = channels;
     vt_npy array = {0};
-    char *shape = NULL;
+    const int64_t *extent = array.shape.shape;
+    char shape[128];
     status = vt_npy_open(config->time_means_path, &array);
     if (status != VT_OK) vt_error_context("time_means_path (`vitrain stats` makes such a file)");
     if (status != VT_OK) goto done;
-    shape = vt_npy_shape_text(&array.form);
+    vt_tensor_shape_text(&array.shape, shape);
     VT_TRY(vt_statistics_about(config->time_means_path, VT_FILE_OF_TIME_MEANS, &about));
     VT_TRY(vt_forecaster_compare(VT_STATISTICS_AND_DATA, config, dataset, about, config->time_means_path));
     if (about != NULL) order = vt_fields_order(vt_dataset_about(dataset), about);
     if (order != NULL) needed = about->channels;
-    VT_CHECK(array.form.dimensions == 4 && array.form.shape[0] == 1 && array.form.shape[1] >= needed &&
-                 array.form.shape[2] >= height && array.form.shape[3] >= width,
+    VT_CHECK(array.shape.dimensions == 4 && extent[0] == 1 && extent[1] >= needed && extent[2] >= height &&
+                 extent[3] >= width,
              "time_means_path '%s' is %s, expected [1, C, H, W] with at least %lld channels of [%lld, %lld]",
              config->time_means_path, shape, (long long)needed, (long long)height, (long long)width);
     /* means of the window alone, or of the whole grid */
     const vt_frame_window whole = {.rows = height, .width = width};
-    const bool is_cut = array.form.shape[2] == height && array.form.shape[3] == width;
+    const bool is_cut = extent[2] == height && extent[3] == width;
     const vt_fields_about *data = vt_dataset_about(dataset);
     const vt_frame_window *window = is_cut ? &whole : &data->window;
     VT_CHECK(
-        is_cut || (array.form.shape[2] == data->rows && array.form.shape[3] == data->columns) ||
+        is_cut || (extent[2] == data->rows && extent[3] == data->columns) ||
             (isnan(config->lat_range[0]) && isnan(config->lon_range[0])),
         "time_means_path '%s' is %s, neither of the window [%lld, %lld] nor of the grid of the files; make it again "
         "with `vitrain stats`",
         config->time_means_path, shape, (long long)height, (long long)width);
     float *values = vt_allocate((size_t)(channels * height * width), sizeof *values, "the evaluation");
     for (int64_t c = 0; c < channels; c++)
-        for (int64_t y = 0; y < height; y++)
+        for (int64_t y = 0; y < height; y++) {
+            const int64_t channel = order != NULL ? order[c] : c;
+            const double *row = array.values + (channel * extent[2] + window->first_row + y) * extent[3];
             for (int64_t x = 0; x < width; x++)
-                values[(c * height + y) * width + x] =
-                    (float)array.values[((order != NULL ? order[c] : c) * array.form.shape[2] + window->first_row + y) *
-                                            array.form.shape[3] +
-                                        vt_window_column(window, x)];
+                values[(c * height + y) * width + x] = (float)row[vt_window_column(window, x)];
+        }
     e->mean = values;
 done:
     vt_npy_close(&array);
     vt_fields_about_close(&about);
     free(order);
-    free(shape);
     return status;
 }
 

@@ -54,23 +54,23 @@ done:
     return status;
 }
 
-static vt_status parse_shape(const char *path, const char *header, vt_npy_form *array)
+static vt_status parse_shape(const char *path, const char *header, vt_tensor_shape *shape)
 {
     vt_status status = VT_OK;
     const char *value = find_value(header, "shape");
     VT_CHECK(value != NULL && *value == '(', "%s: damaged .npy header: no 'shape' in \"%s\"", path, header);
-    array->count = 1;
+    int64_t count = 1;
     value += 1 + strspn(value + 1, " ");
     while (*value != ')') {
         char *end = NULL;
         long long extent = strtoll(value, &end, 10);
         VT_CHECK(end != value && extent >= 0, "%s: damaged .npy header: bad 'shape' in \"%s\"", path, header);
-        VT_CHECK(array->dimensions < VT_NPY_DIMENSIONS, "%s: the array has more than %d dimensions", path,
-                 VT_NPY_DIMENSIONS);
-        VT_CHECK(extent == 0 || array->count <= LARGEST_COUNT / extent, "%s: the array's shape in \"%s\" is too large",
-                 path, header);
-        array->shape[array->dimensions++] = extent;
-        array->count *= extent;
+        VT_CHECK(shape->dimensions < VT_TENSOR_DIMENSIONS, "%s: the array has more than %d dimensions", path,
+                 VT_TENSOR_DIMENSIONS);
+        VT_CHECK(extent == 0 || count <= LARGEST_COUNT / extent, "%s: the array's shape in \"%s\" is too large", path,
+                 header);
+        shape->shape[shape->dimensions++] = extent;
+        count *= extent;
         value = end + strspn(end, " ,");
     }
 done:
@@ -106,7 +106,7 @@ done:
 static vt_status read_values(const char *path, FILE *file, vt_npy *array)
 {
     vt_status status = VT_OK;
-    const size_t count = (size_t)array->form.count, size = array->form.element_size;
+    const size_t count = (size_t)vt_tensor_count(&array->shape), size = array->element_size;
     array->values = malloc(count * sizeof *array->values + 1);
     VT_CHECK(array->values != NULL, "out of memory for the %zu values of %s", count, path);
     VT_CHECK(fread(array->values, size, count, file) == count, "can't read %s: %s", path,
@@ -121,32 +121,33 @@ done:
 }
 
 /* The file stays open behind its header. */
-static vt_status look(const char *path, FILE **file, vt_npy_form *form)
+static vt_status look(const char *path, FILE **file, vt_npy *array)
 {
     vt_status status = VT_OK;
     char *header = NULL;
-    *form = (vt_npy_form){0};
+    *array = (vt_npy){0};
     int64_t size = 0;
     VT_TRY(vt_file_open(path, file, &size));
     VT_CHECK(fgetc(*file) != EOF || !ferror(*file), "can't read %s: %s", path, strerror(errno));
     rewind(*file);
     VT_TRY(read_header(path, *file, &header));
     VT_ASSERT(header != NULL);
-    VT_TRY(parse_type(path, header, &form->element_size));
-    VT_TRY(parse_shape(path, header, form));
-    form->offset = ftell(*file);
-    const int64_t there = (size - form->offset) / (int64_t)form->element_size;
-    VT_CHECK(there >= form->count, "%s: cut short: its header promises %lld values, but %lld are there", path,
-             (long long)form->count, (long long)there);
+    VT_TRY(parse_type(path, header, &array->element_size));
+    VT_TRY(parse_shape(path, header, &array->shape));
+    array->offset = ftell(*file);
+    const int64_t count = vt_tensor_count(&array->shape);
+    const int64_t there = (size - array->offset) / (int64_t)array->element_size;
+    VT_CHECK(there >= count, "%s: cut short: its header promises %lld values, but %lld are there", path,
+             (long long)count, (long long)there);
 done:
     free(header);
     return status;
 }
 
-vt_status vt_npy_look(const char *path, vt_npy_form *form)
+vt_status vt_npy_look(const char *path, vt_npy *array)
 {
     FILE *file = NULL;
-    const vt_status status = look(path, &file, form);
+    const vt_status status = look(path, &file, array);
     if (file != NULL) fclose(file);
     return status;
 }
@@ -155,8 +156,7 @@ vt_status vt_npy_open(const char *path, vt_npy *array)
 {
     vt_status status = VT_OK;
     FILE *file = NULL;
-    *array = (vt_npy){0};
-    VT_TRY(look(path, &file, &array->form));
+    VT_TRY(look(path, &file, array));
     VT_TRY(read_values(path, file, array));
 done:
     if (file != NULL) fclose(file);
@@ -168,16 +168,6 @@ void vt_npy_close(vt_npy *array)
 {
     free(array->values);
     *array = (vt_npy){0};
-}
-
-char *vt_npy_shape_text(const vt_npy_form *form)
-{
-    vt_text text = {0};
-    vt_text_append(&text, "[");
-    for (int i = 0; i < form->dimensions; i++)
-        vt_text_append(&text, "%s%lld", i > 0 ? ", " : "", (long long)form->shape[i]);
-    vt_text_append(&text, "]");
-    return text.characters;
 }
 
 /* Magic, version 1.0, length, and a dictionary padded so that the values start at a multiple of 64 bytes. */

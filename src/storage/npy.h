@@ -6,24 +6,17 @@
 #include <stdio.h>
 
 #include "base/status.h"
-
-enum { VT_NPY_DIMENSIONS = 8 };
+#include "storage/tensor_box.h"
 
 typedef struct {
-    int dimensions;
-    int64_t shape[VT_NPY_DIMENSIONS];
-    int64_t count; /* product of the shape */
+    vt_tensor_shape shape;
     size_t element_size;
     int64_t offset; /* of the values in the file */
-} vt_npy_form;
-
-typedef struct {
-    vt_npy_form form;
-    double *values; /* [count], row-major */
+    double *values; /* [shape], row-major; NULL: not read */
 } vt_npy;
 
 /* Reads the header alone. */
-vt_status vt_npy_look(const char *path, vt_npy_form *form);
+vt_status vt_npy_look(const char *path, vt_npy *array);
 
 /* Reads a whole array; to be closed. Errors: no such file, not .npy, another type or order, cut short. */
 vt_status vt_npy_open(const char *path, vt_npy *array);
@@ -34,8 +27,5 @@ vt_status vt_npy_write(const char *path, const float *values, const int64_t *sha
 
 /* What comes before the values [shape], float32. An error is left in the stream. */
 void vt_npy_write_header(FILE *file, const int64_t *shape, int dimensions);
-
-/* "[1, 20, 1, 1]"; malloc'd. */
-char *vt_npy_shape_text(const vt_npy_form *form);
 
 #endif

@@ -11,8 +11,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     double sum = 0;
     vt_error_clear();
     if (vt_npy_open(path, &array) == VT_OK) {
-        for (int64_t i = 0; i < array.form.count; i++) sum += array.values[i];
-        free(vt_npy_shape_text(&array.form));
+        for (int64_t i = 0; i < vt_tensor_count(&array.shape); i++) sum += array.values[i];
+        char text[128];
+        vt_tensor_shape_text(&array.shape, text);
         vt_npy_close(&array);
     }
     free(path);

@@ -33,11 +33,12 @@ TEST(npy_round_trip)
     vt_npy array;
     EXPECT_OK(vt_npy_write(path, values, shape, 3));
     EXPECT_OK(vt_npy_open(path, &array));
-    EXPECT(array.form.dimensions == 3 && array.form.count == 6 && memcmp(array.form.shape, shape, sizeof shape) == 0);
+    EXPECT(array.shape.dimensions == 3 && vt_tensor_count(&array.shape) == 6 &&
+           memcmp(array.shape.shape, shape, sizeof shape) == 0);
     for (int i = 0; array.values != NULL && i < 6; i++) EXPECT_NEAR(array.values[i], (double)values[i], 0);
-    char *text = vt_npy_shape_text(&array.form);
+    char text[128];
+    vt_tensor_shape_text(&array.shape, text);
     EXPECT(strcmp(text, "[2, 1, 3]") == 0, "%s", text);
-    free(text);
     vt_npy_close(&array);
     struct stat info;
     EXPECT(stat(path, &info) == 0);
@@ -155,7 +156,8 @@ static void expect_two_passes(int times, float (*fields)[CHANNELS][POINTS])
     for (int t = 0; t < times; t++) vt_statistics_add(statistics, &fields[t][0][0]);
     EXPECT_OK(vt_statistics_write(statistics, test_path("new/stats")));
     EXPECT_OK(vt_npy_open(test_path("new/stats/time_means.npy"), &time_means));
-    EXPECT(time_means.form.dimensions == 4 && time_means.form.shape[2] == HEIGHT && time_means.form.shape[3] == WIDTH);
+    EXPECT(time_means.shape.dimensions == 4 && time_means.shape.shape[2] == HEIGHT &&
+           time_means.shape.shape[3] == WIDTH);
     EXPECT_OK(test_read_pair(test_path("new/stats/global_means.npy"), test_path("new/stats/global_stds.npy"), CHANNELS,
                              means, stds));
     for (int c = 0; c < CHANNELS; c++) {

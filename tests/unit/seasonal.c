@@ -376,7 +376,7 @@ TEST(changes_over_dt)
         }
         EXPECT_OK(vt_time_statistics_write(statistics, vt_test_directory(), NULL, &notes));
         EXPECT_OK(vt_npy_open(test_path("time_diff_stds.npy"), &stds));
-        EXPECT(stds.form.dimensions == 4 && stds.form.shape[1] == 1);
+        EXPECT(stds.shape.dimensions == 4 && stds.shape.shape[1] == 1);
         EXPECT_NEAR(stds.values[0], expected[dt - 1], 1e-6);
         EXPECT(strstr(notes, dt == 1 ? "of 3 pairs of times" : "of 1 pairs of times") != NULL, "%s", notes);
         vt_npy_close(&stds);

@@ -306,7 +306,7 @@ static vt_status read_in_order(const char *path, const char *option_name, int64_
 {
     vt_status status = VT_OK;
     vt_npy array = {0};
-    char *shape = NULL;
+    char shape[128];
     int64_t needed = channels;
     for (int64_t c = 0; order != NULL && c < channels; c++)
         if (order[c] >= needed) needed = order[c] + 1;
@@ -314,10 +314,10 @@ static vt_status read_in_order(const char *path, const char *option_name, int64_
         status = vt_error_context("%s (`vitrain stats` makes such a file)", option_name);
         goto done;
     }
-    shape = vt_npy_shape_text(&array.form);
-    bool fits =
-        array.form.dimensions == 4 && array.form.shape[0] == 1 && array.form.shape[2] == 1 && array.form.shape[3] == 1;
-    VT_CHECK(fits && array.form.shape[1] >= needed,
+    vt_tensor_shape_text(&array.shape, shape);
+    const int64_t *extent = array.shape.shape;
+    const bool fits = array.shape.dimensions == 4 && extent[0] == 1 && extent[2] == 1 && extent[3] == 1;
+    VT_CHECK(fits && extent[1] >= needed,
              "%s: %s has shape %s, expected [1, C, 1, 1] with C at least %lld, the channels in use", option_name, path,
              shape, (long long)needed);
     for (int64_t c = 0; c < channels; c++) {
@@ -327,7 +327,6 @@ static vt_status read_in_order(const char *path, const char *option_name, int64_
         values[c] = (float)value;
     }
 done:
-    free(shape);
     vt_npy_close(&array);
     return status;
 }

@@ -72,24 +72,23 @@ done:
 static vt_status open_npy(vt_box *box, int64_t channels)
 {
     vt_status status = VT_OK;
-    vt_npy_form form;
-    char *shape = NULL;
-    VT_TRY(vt_npy_look(box->path, &form));
-    shape = vt_npy_shape_text(&form);
-    VT_CHECK(form.dimensions == 1 + AXES, "%s: the array's shape is %s, expected [L, L, L, channels]", box->path,
+    vt_npy array;
+    char shape[128];
+    VT_TRY(vt_npy_look(box->path, &array));
+    vt_tensor_shape_text(&array.shape, shape);
+    VT_CHECK(array.shape.dimensions == 1 + AXES, "%s: the array's shape is %s, expected [L, L, L, channels]", box->path,
              shape);
-    VT_CHECK(form.element_size == sizeof(float),
+    VT_CHECK(array.element_size == sizeof(float),
              "%s: the array's type is '<f8', expected '<f4' (save it with .astype('float32'))", box->path);
     box->channels_last = true;
-    box->channels = form.shape[AXES];
-    box->extent = form.shape[0];
-    VT_TRY(check_shape(box, "the array", form.shape, channels));
+    box->channels = array.shape.shape[AXES];
+    box->extent = array.shape.shape[0];
+    VT_TRY(check_shape(box, "the array", array.shape.shape, channels));
     box->descriptor = open(box->path, O_RDONLY | O_CLOEXEC);
     VT_CHECK(box->descriptor >= 0, "can't open %s: %s", box->path, strerror(errno));
     box->reach = VT_BOX_RUNS;
-    box->address = form.offset;
+    box->address = array.offset;
 done:
-    free(shape);
     return status;
 }
 
