@@ -15,24 +15,17 @@ typedef struct {
 /* The first and the last minute of "1979", "1979-03", "1979-03-05" or "1979-03-05T06:00". */
 static bool parse_end(const char *text, vt_calendar calendar, int64_t *first, int64_t *last)
 {
-    int64_t year, month = 1;
-    vt_date begin, end;
+    static const char rest[] = "YYYY-01-01"; /* of a year or a month */
+    vt_date begin;
     const size_t length = strlen(text);
-    char part[5] = "";
-    memcpy(part, text, length < 4 ? length : 4);
-    if (length < 4 || !vt_text_to_integer(part, &year)) return false;
-    if (length == 7 && text[4] == '-') {
-        if (!vt_text_to_integer(text + 5, &month) || month < 1 || month > 12) return false;
-    } else if (length != 4) {
-        if (!vt_date_parse(text, calendar, &begin)) return false;
-        *first = begin.minutes;
-        *last = *first + (length > 10 ? 0 : 24 * 60 - 1);
-        return true;
-    }
-    if (!vt_date_make(calendar, year, month, 1, &begin)) return false;
-    end = vt_date_after(begin, (length == 4 ? 12 : 1) * VT_A_MONTH);
+    const bool is_year = length == 4, is_month = length == 7 && text[4] == '-';
+    char *whole = vt_text_format("%s%s", text, is_year || is_month ? rest + length : "");
+    const bool is_date = vt_date_parse(whole, calendar, &begin);
+    free(whole);
+    if (!is_date) return false;
+    const int64_t extent = is_year ? 12 * VT_A_MONTH : is_month ? VT_A_MONTH : length > 10 ? 1 : 24 * 60;
     *first = begin.minutes;
-    *last = end.minutes - 1;
+    *last = vt_date_after(begin, extent).minutes - 1;
     return true;
 }
 

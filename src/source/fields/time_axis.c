@@ -13,33 +13,28 @@
 
 /* ---- units ---- */
 
-/* By UDUNITS' names; 0: it is none of them. */
-static double minutes_of_unit(const char *name, size_t length)
+/* By UDUNITS' names, as a length (calendar.h): months and years are the calendar's, as files that count in them mean,
+ * not UDUNITS' mean months and years. 0: it is none of them. */
+static double length_of_unit(const char *name, size_t length)
 {
     static const struct {
-        const char *name;
-        double minutes;
-    } units[] = {{"second", 1 / 60.}, {"sec", 1 / 60.},   {"s", 1 / 60.},
-                 {"minute", 1},       {"min", 1},         {"hour", 60},
-                 {"hr", 60},          {"h", 60},          {"day", 1440},
-                 {"d", 1440},         {"week", 7 * 1440}, {"millisecond", 1e-3 / 60},
-                 {"msec", 1e-3 / 60}, {"ms", 1e-3 / 60},  {"microsecond", 1e-6 / 60},
-                 {"us", 1e-6 / 60},   {"ns", 1e-9 / 60},  {"nanosecond", 1e-9 / 60}};
-    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) {
-        const size_t own = strlen(units[i].name);
-        const bool plural = length == own + 1 && tolower((unsigned char)name[own]) == 's';
-        if ((length == own || plural) && strncasecmp(name, units[i].name, own) == 0) return units[i].minutes;
-    }
+        double length;
+        const char *const names[4];
+    } units[] = {{1 / 60., {"second", "sec", "s"}},
+                 {1, {"minute", "min"}},
+                 {60, {"hour", "hr", "h"}},
+                 {1440, {"day", "d"}},
+                 {7 * 1440, {"week"}},
+                 {VT_A_MONTH, {"month"}},
+                 {12 * VT_A_MONTH, {"year"}},
+                 {1e-3 / 60, {"millisecond", "msec", "ms"}},
+                 {1e-6 / 60, {"microsecond", "us"}},
+                 {1e-9 / 60, {"nanosecond", "ns"}}};
+    const size_t singular = length - (length > 1 && tolower((unsigned char)name[length - 1]) == 's');
+    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++)
+        if (vt_text_place(name, length, units[i].names) >= 0 || vt_text_place(name, singular, units[i].names) >= 0)
+            return units[i].length;
     return 0;
-}
-
-/* Months and years are the calendar's, as files that count in them mean, not UDUNITS' mean months and years. */
-static int64_t months_of_unit(const char *name, size_t length)
-{
-    const int64_t plural = length > 0 && tolower((unsigned char)name[length - 1]) == 's';
-    const size_t own = length - (size_t)plural;
-    if (own == 5 && strncasecmp(name, "month", 5) == 0) return 1;
-    return own == 4 && strncasecmp(name, "year", 4) == 0 ? 12 : 0;
 }
 
 /* "", "Z", "UTC", "+1", "-06:00", "+0530": minutes east of Greenwich. */
@@ -68,10 +63,11 @@ bool vt_time_units_parse(const char *text, vt_calendar calendar, vt_time_units *
     *units = (vt_time_units){0};
     text += strspn(text, " ");
     const size_t unit = strcspn(text, " ");
-    units->minutes = minutes_of_unit(text, unit);
-    units->months = months_of_unit(text, unit);
+    const double length = length_of_unit(text, unit);
+    units->months = (int64_t)length / VT_A_MONTH;
+    units->minutes = units->months > 0 ? 0 : length;
     text += unit + strspn(text + unit, " ");
-    if ((units->minutes == 0 && units->months == 0) || strncasecmp(text, "since ", 6) != 0) return false;
+    if (length == 0 || strncasecmp(text, "since ", 6) != 0) return false;
     text += 6 + strspn(text + 6, " ");
     if (sscanf(text, "%4lld-%2lld-%2lld%n", &year, &month, &day, &end) != 3 || end == 0) return false;
     text += end;
