@@ -171,26 +171,20 @@ double vt_zarr_as_double(const vt_array *array, const unsigned char *bytes)
     return array->is_signed ? (double)((int64_t)(own.whole << above) >> above) : (double)own.whole;
 }
 
-static int base64_digit(char c)
-{
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    const char *place = c != '\0' ? strchr(digits, c) : NULL;
-    return place != NULL ? (int)(place - digits) : -1;
-}
-
+/* Of eight bytes, the first of which comes first; the last of eleven digits has two bits too many. */
 static bool from_base64(const char *text, double *value)
 {
-    unsigned char bytes[9] = {0};
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    uint64_t bits = 0;
     if (strlen(text) != 12 || text[11] != '=') return false;
     for (int i = 0; i < 11; i++) {
-        const int digit = base64_digit(text[i]);
-        if (digit < 0) return false;
-        for (int bit = 0; bit < 6; bit++) {
-            const int at = 6 * i + bit;
-            if ((digit >> (5 - bit) & 1) != 0) bytes[at / 8] |= (unsigned char)(0x80 >> at % 8);
-        }
+        const char *place = strchr(digits, text[i]);
+        if (place == NULL) return false;
+        const uint64_t digit = (uint64_t)(place - digits);
+        bits = i < 10 ? bits << 6 | digit : bits << 4 | digit >> 2;
     }
-    memcpy(value, bytes, sizeof *value);
+    bits = __builtin_bswap64(bits);
+    memcpy(value, &bits, sizeof *value);
     return true;
 }
 
