@@ -235,13 +235,12 @@ TEST(windows_that_go_round)
 
 TEST(advice_on_windows)
 {
-    const double latitudes[ROWS] = {80, 60, 40, 20, 0, -20, -40, -60, -80};
-    double longitudes[COLUMNS];
+    double latitudes[ROWS] = {80, 60, 40, 20, 0, -20, -40, -60, -80}, longitudes[COLUMNS];
     for (int i = 0; i < COLUMNS; i++) longitudes[i] = 22.5 * i;
-    const vt_window_grid grid = {"x", ROWS, COLUMNS, latitudes, longitudes};
+    const vt_fields_about grid = {.rows = ROWS, .columns = COLUMNS, .latitudes = latitudes, .longitudes = longitudes};
     const vt_window_range range = range_of(-40, 20, -45, 45);
     vt_frame_window window;
-    EXPECT_OK(vt_window_find(&range, &grid, &window));
+    EXPECT_OK(vt_window_find(&range, &grid, "x", &window));
     EXPECT(window.first_row == 3 && window.rows == 4 && window.first_column == 14 && window.width == 5);
     char *advice = vt_window_advice(&range, &grid, &window, 4);
     EXPECT(advice != NULL &&

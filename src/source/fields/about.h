@@ -44,7 +44,7 @@ typedef struct {
 } vt_fields_normalisation;
 
 /* What is not known is NULL, 0 or false, never guessed. */
-typedef struct {
+typedef struct vt_fields_about {
     int64_t channels;
     char **names;                   /* [channels], or NULL */
     vt_channel_meaning *meanings;   /* [channels], or NULL */

@@ -16,15 +16,14 @@ static vt_status find_window(const vt_dataset_options *options, const vt_fields_
 {
     vt_status status = VT_OK;
     const vt_window_range *range = &options->range;
-    const vt_window_grid grid = vt_fields_file_grid(file);
-    VT_TRY(vt_window_find(range, &grid, window));
+    VT_TRY(vt_window_find(range, file->about, file->path, window));
     const int64_t found[2] = {window->rows, range->by_columns ? window->width : options->width};
     const int64_t said[2] = {options->height, options->width};
     for (int k = 0; k < 2; k++)
         VT_CHECK(!(k == 0 ? range->by_rows : range->by_columns) || found[k] == said[k],
                  "%s: %s [%g, %g] holds %lld %s, but img_size says %lld; set --img_size=[%lld,%lld], or leave it to "
                  "the ranges",
-                 grid.path, k == 0 ? "lat_range" : "lon_range", k == 0 ? range->south : range->west,
+                 file->path, k == 0 ? "lat_range" : "lon_range", k == 0 ? range->south : range->west,
                  k == 0 ? range->north : range->east, (long long)found[k], k == 0 ? "rows" : "columns",
                  (long long)said[k], (long long)found[0], (long long)found[1]);
     window->rows = options->height;
@@ -72,8 +71,7 @@ static vt_status find_part(vt_dataset *dataset, const vt_fields_file *file, vt_f
         if (!is_first) *window = dataset->about->window;
         goto done;
     }
-    const vt_window_grid grid = vt_fields_file_grid(file);
-    VT_TRY(vt_window_find(&options->range, &grid, window));
+    VT_TRY(vt_window_find(&options->range, file->about, file->path, window));
     if (!is_first) goto done;
     options->height = options->rows = window->rows;
     options->width = window->width;

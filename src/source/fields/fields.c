@@ -59,12 +59,11 @@ static vt_status complete(vt_config *config)
         "give img_size");
     VT_TRY(vt_file_list_open(config->train_data_path, "train_data_path", &form, &list));
     VT_TRY(vt_file_list_use(&list, 0, &form, &file));
-    const vt_window_grid grid = vt_fields_file_grid(file);
-    VT_TRY(vt_window_find(&range, &grid, &window));
+    VT_TRY(vt_window_find(&range, file->about, file->path, &window));
     status = vt_config_set_window(config, window.rows, window.width);
     if (status == VT_OK) goto done;
-    advice = vt_window_advice(&range, &grid, &window, config->patch_size);
-    vt_error_context("%s: the window of lat_range and lon_range has [%lld, %lld] grid points%s%s%s", grid.path,
+    advice = vt_window_advice(&range, file->about, &window, config->patch_size);
+    vt_error_context("%s: the window of lat_range and lon_range has [%lld, %lld] grid points%s%s%s", file->path,
                      (long long)window.rows, (long long)window.width, advice != NULL ? " (" : "",
                      advice != NULL ? advice : "", advice != NULL ? ")" : "");
 done:

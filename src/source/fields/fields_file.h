@@ -88,13 +88,6 @@ static inline int64_t vt_fields_file_place(const vt_fields_file *file, int64_t t
  * `fields` has none. */
 vt_status vt_netcdf_variables(const char *path, int64_t extent[4], vt_text *words);
 
-/* Its grid, for the functions of window.h. */
-static inline vt_window_grid vt_fields_file_grid(const vt_fields_file *file)
-{
-    return (vt_window_grid){file->path, file->about->rows, file->about->columns, file->about->latitudes,
-                            file->about->longitudes};
-}
-
 /* Decoded bytes of the chunks that its times touch, which are decoded whole: of those that hold several times, and of
  * all. */
 void vt_fields_file_chunk_bytes(const vt_fields_file *file, double *several, double *all);

@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "base/text.h"
+#include "source/fields/about.h"
 
 static const double tolerance = 1e-4; /* degrees: coordinates are float32 mostly */
 
@@ -46,10 +47,8 @@ static double extent_of(const vt_window_range *range)
 }
 
 /* After how many columns the longitudes repeat, 0: never. A grid round the globe may hold its first meridian twice. */
-static int64_t period_of(const vt_window_grid *grid)
+static int64_t period_of(const double *longitudes, int64_t width)
 {
-    const double *longitudes = grid->longitudes;
-    const int64_t width = grid->width;
     if (width < 3) return 0;
     const double step = eastwards(longitudes[0], longitudes[1]);
     if (eastwards(longitudes[0], longitudes[width - 1]) < tolerance) return width - 1;
@@ -58,7 +57,7 @@ static int64_t period_of(const vt_window_grid *grid)
 
 bool vt_window_goes_round(const double *longitudes, int64_t width)
 {
-    return period_of(&(vt_window_grid){.width = width, .longitudes = longitudes}) > 0;
+    return period_of(longitudes, width) > 0;
 }
 
 int64_t vt_window_repeats(const double *longitudes, int64_t width)
@@ -73,25 +72,26 @@ static bool is_in_range(const vt_window_range *range, double latitude)
     return latitude >= range->south - tolerance && latitude <= range->north + tolerance;
 }
 
-static vt_status find_rows(const vt_window_range *range, const vt_window_grid *grid, vt_frame_window *window)
+static vt_status find_rows(const vt_window_range *range, const vt_fields_about *grid, const char *path,
+                           vt_frame_window *window)
 {
     vt_status status = VT_OK;
     const double *latitudes = grid->latitudes;
     int64_t first = 0, count = 0;
     if (!range->by_rows) goto done;
     VT_CHECK(latitudes != NULL,
-             "lat_range: %s has no latitudes, so a range of them can't be found; give the window as img_size",
-             grid->path);
-    while (first < grid->height && !is_in_range(range, latitudes[first])) first++;
-    while (first + count < grid->height && is_in_range(range, latitudes[first + count])) count++;
+             "lat_range: %s has no latitudes, so a range of them can't be found; give the window as img_size", path);
+    while (first < grid->rows && !is_in_range(range, latitudes[first])) first++;
+    while (first + count < grid->rows && is_in_range(range, latitudes[first + count])) count++;
     VT_CHECK(count > 0, "lat_range [%g, %g]: no row of %s is within; its latitudes go from %g to %g", range->south,
-             range->north, grid->path, latitudes[0], latitudes[grid->height - 1]);
+             range->north, path, latitudes[0], latitudes[grid->rows - 1]);
     *window = (vt_frame_window){first, count, window->first_column, window->width, window->period};
 done:
     return status;
 }
 
-static vt_status find_columns(const vt_window_range *range, const vt_window_grid *grid, vt_frame_window *window)
+static vt_status find_columns(const vt_window_range *range, const vt_fields_about *grid, const char *path,
+                              vt_frame_window *window)
 {
     vt_status status = VT_OK;
     const double *longitudes = grid->longitudes;
@@ -100,9 +100,8 @@ static vt_status find_columns(const vt_window_range *range, const vt_window_grid
     double nearest = 0, last = -1;
     if (!range->by_columns) goto done;
     VT_CHECK(longitudes != NULL,
-             "lon_range: %s has no longitudes, so a range of them can't be found; give the window as img_size",
-             grid->path);
-    const int64_t period = period_of(grid), columns = period > 0 ? period : grid->width;
+             "lon_range: %s has no longitudes, so a range of them can't be found; give the window as img_size", path);
+    const int64_t period = period_of(longitudes, grid->columns), columns = period > 0 ? period : grid->columns;
     for (int64_t i = 0; i < columns; i++) {
         const double degrees = eastwards(range->west, longitudes[i]);
         if (degrees > extent + tolerance) continue;
@@ -113,7 +112,7 @@ static vt_status find_columns(const vt_window_range *range, const vt_window_grid
         }
     }
     VT_CHECK(within > 0, "lon_range [%g, %g]: no column of %s is within; its longitudes go from %g to %g", range->west,
-             range->east, grid->path, longitudes[0], longitudes[grid->width - 1]);
+             range->east, path, longitudes[0], longitudes[grid->columns - 1]);
     for (; count < within; count++) {
         const int64_t column = first + count < columns ? first + count : period > 0 ? first + count - period : -1;
         const double degrees = column >= 0 ? eastwards(range->west, longitudes[column]) : -1;
@@ -123,7 +122,7 @@ static vt_status find_columns(const vt_window_range *range, const vt_window_grid
     VT_CHECK(count == within,
              "lon_range [%g, %g]: the %lld columns of %s that are within don't lie side by side from west to east (its "
              "longitudes go from %g to %g); choose a range that doesn't reach past both ends of the grid",
-             range->west, range->east, (long long)within, grid->path, longitudes[0], longitudes[grid->width - 1]);
+             range->west, range->east, (long long)within, path, longitudes[0], longitudes[grid->columns - 1]);
     window->first_column = first;
     window->width = count;
     window->period = period;
@@ -131,12 +130,13 @@ done:
     return status;
 }
 
-vt_status vt_window_find(const vt_window_range *range, const vt_window_grid *grid, vt_frame_window *window)
+vt_status vt_window_find(const vt_window_range *range, const vt_fields_about *grid, const char *path,
+                         vt_frame_window *window)
 {
     vt_status status = VT_OK;
-    *window = (vt_frame_window){0, grid->height, 0, grid->width, 0};
-    VT_TRY(find_rows(range, grid, window));
-    VT_TRY(find_columns(range, grid, window));
+    *window = (vt_frame_window){0, grid->rows, 0, grid->columns, 0};
+    VT_TRY(find_rows(range, grid, path, window));
+    VT_TRY(find_columns(range, grid, path, window));
 done:
     return status;
 }
@@ -144,13 +144,13 @@ done:
 /* ---- advice ---- */
 
 /* A longitude in the terms of the range: not before its western end. */
-static double longitude_at(const vt_window_range *range, const vt_window_grid *grid, const vt_frame_window *window,
+static double longitude_at(const vt_window_range *range, const vt_fields_about *grid, const vt_frame_window *window,
                            int64_t column)
 {
     return range->west + eastwards(range->west, grid->longitudes[vt_window_column(window, column)]);
 }
 
-char *vt_window_advice(const vt_window_range *range, const vt_window_grid *grid, const vt_frame_window *window,
+char *vt_window_advice(const vt_window_range *range, const vt_fields_about *grid, const vt_frame_window *window,
                        int64_t patch)
 {
     vt_text text = {0};
@@ -162,8 +162,8 @@ char *vt_window_advice(const vt_window_range *range, const vt_window_grid *grid,
         if (sizes[k] % patch == 0 || !by_range) continue;
         for (int j = 0; j < 2; j++) {
             const int64_t size = j == 0 ? below : above;
-            const int64_t room = k == 0 ? grid->height - window->first_row
-                                        : (window->period > 0 ? window->period : grid->width - window->first_column);
+            const int64_t room = k == 0 ? grid->rows - window->first_row
+                                        : (window->period > 0 ? window->period : grid->columns - window->first_column);
             if (size == 0 || size > room) continue;
             vt_frame_window changed = *window;
             changed.width = size;

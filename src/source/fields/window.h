@@ -41,21 +41,16 @@ typedef struct {
 /* From the options lat_range and lon_range, NAN if they are not set. */
 vt_window_range vt_window_range_of(const double lat_range[2], const double lon_range[2]);
 
-/* A grid as a file has it. */
-typedef struct {
-    const char *path;         /* of the file, for messages */
-    int64_t height, width;    /* grid points */
-    const double *latitudes;  /* [height], or NULL */
-    const double *longitudes; /* [width], as the columns run, from any meridian on; or NULL */
-} vt_window_grid;
+struct vt_fields_about; /* about.h: `grid` below is its grid, whose columns may begin at any meridian */
 
 /* The points of the grid within the range, both ends included; all rows, or columns, if it doesn't limit them. Fails if
- * the file has no coordinates, if no point is within the range, or if the points don't lie side by side. */
-vt_status vt_window_find(const vt_window_range *range, const vt_window_grid *grid, vt_frame_window *window);
+ * the file `path` says no coordinates, if no point is within the range, or if the points don't lie side by side. */
+vt_status vt_window_find(const vt_window_range *range, const struct vt_fields_about *grid, const char *path,
+                         vt_frame_window *window);
 
 /* The nearest smaller and larger window of whole patches, ends and sizes in the range's own terms: "lat_range [30, 60]
  * would be 12 rows, …", malloc'd; NULL if the window consists of whole patches. */
-char *vt_window_advice(const vt_window_range *range, const vt_window_grid *grid, const vt_frame_window *window,
+char *vt_window_advice(const vt_window_range *range, const struct vt_fields_about *grid, const vt_frame_window *window,
                        int64_t patch);
 
 #endif
