@@ -222,8 +222,8 @@ static double tolerance_of(const vt_fields_about *about, bool longitudes,
     return fmax(1e-3 * spacing, 360 * (double)FLT_EPSILON);
 }
 
-/* False if they differ, of which *difference is told. */
-static bool coordinates_agree(const finding *found, bool longitudes, char **difference)
+/* Notes the first of them that differ, unless something of the grid has been noted before. */
+static void compare_coordinates(finding *found, bool longitudes)
 {
     const vt_fields_about *data = found->data->about, *other = found->other->about;
     double (*const at)(const vt_fields_about *, int64_t) =
@@ -231,19 +231,18 @@ static bool coordinates_agree(const finding *found, bool longitudes, char **diff
     const int64_t count = longitudes ? data->window.width : data->window.rows;
     const char *what = longitudes ? "longitude" : "latitude";
     const double tolerance = tolerance_of(data, longitudes, at);
-    for (int64_t i = 0; i < count; i++) {
+    for (int64_t i = 0; i < count && found->different[GRID] == NULL; i++) {
         const double apart = at(data, i) - at(other, i);
         if (fabs(longitudes ? remainder(apart, 360) : apart) <= tolerance) continue;
         const double ends[4] = {at(data, 0), at(data, count - 1), at(other, 0), at(other, count - 1)};
         if (ends[0] == ends[2] && ends[1] == ends[3])
-            *difference = vt_text_format("%s %lld is %g degrees in %s, but %g in %s", what, (long long)i, at(data, i),
-                                         found->data->name, at(other, i), found->other->name);
+            found->different[GRID] = vt_text_format("%s %lld is %g degrees in %s, but %g in %s", what, (long long)i,
+                                                    at(data, i), found->data->name, at(other, i), found->other->name);
         else
-            *difference = vt_text_format("%ss differ: those of %s go from %g to %g, those of %s from %g to %g", what,
-                                         found->data->name, ends[0], ends[1], found->other->name, ends[2], ends[3]);
-        return false;
+            found->different[GRID] =
+                vt_text_format("%ss differ: those of %s go from %g to %g, those of %s from %g to %g", what,
+                               found->data->name, ends[0], ends[1], found->other->name, ends[2], ends[3]);
     }
-    return true;
 }
 
 /* Where both say where their windows lie, the grids around these don't matter. */
@@ -255,9 +254,8 @@ static void compare_grids(finding *found)
     const bool rows = both_known(found, data->latitudes != NULL, other->latitudes != NULL, "latitudes");
     const bool columns = both_known(found, data->longitudes != NULL, other->longitudes != NULL, "longitudes");
     if (a->rows == 0 || b->rows == 0) return;
-    if (same_window && rows) coordinates_agree(found, false, &found->different[GRID]);
-    if (same_window && columns && found->different[GRID] == NULL)
-        coordinates_agree(found, true, &found->different[GRID]);
+    if (same_window && rows) compare_coordinates(found, false);
+    if (same_window && columns) compare_coordinates(found, true);
     const bool whole =
         a->rows == data->rows && a->width == data->columns && b->rows == other->rows && b->width == other->columns;
     if (!same_window || (!(rows && columns) && (data->rows != other->rows || data->columns != other->columns))) {

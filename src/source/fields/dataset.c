@@ -306,7 +306,6 @@ static void take_source(vt_dataset *dataset)
     int64_t frame_channels = vt_dataset_frame_channels(dataset);
     source->tensor_count = vt_fields_specs(options->in_channels, options->out_channels, vt_dataset_forcings(options),
                                            options->targets, rows, width, source->specs);
-    dataset->times_used = source->frame_count;
     if (options->known_in_frames && source->frame_count > 0) {
         frame_channels += known - fixed;
         frame_channels = fixed > frame_channels ? fixed : frame_channels;
@@ -360,7 +359,7 @@ void vt_dataset_close(vt_dataset **pointer)
     vt_seasonal_close(&dataset->seasonal);
     free(dataset->transforms);
     vt_index_close(&dataset->index);
-    for (int k = 0; k < 2; k++) free(dataset->coordinates[k]);
+    free(dataset->longitudes);
     free(dataset->time_doubt);
     free(dataset->grid_doubt);
     free(dataset);
@@ -389,7 +388,8 @@ const char *const *vt_dataset_channel_names(const vt_dataset *dataset)
 
 const double *vt_dataset_known_coordinate(const vt_dataset *dataset, bool longitudes)
 {
-    return dataset->coordinates[longitudes ? 1 : 0];
+    if (longitudes) return dataset->longitudes;
+    return dataset->about->latitudes != NULL ? dataset->latitudes : NULL;
 }
 
 bool vt_dataset_is_of_earth(const vt_dataset *dataset)

@@ -12,7 +12,7 @@
 vt_status vt_dataset_check_round(const vt_dataset *dataset)
 {
     vt_status status = VT_OK;
-    const double *longitudes = dataset->coordinates[1];
+    const double *longitudes = dataset->longitudes;
     const int64_t width = dataset->options.width;
     VT_CHECK(!dataset->options.round || longitudes == NULL || vt_window_goes_round(longitudes, width),
              "pad: wrap is for grids that go round the globe, but the longitudes of %s '%s' go from %g to %g%s; use "
@@ -27,13 +27,14 @@ void vt_dataset_take_coordinates(vt_dataset *dataset)
 {
     const vt_fields_about *about = dataset->about;
     const int64_t height = dataset->options.height, rows = dataset->options.synthetic ? height : about->rows;
-    for (int k = 0; k < 2; k++) dataset->coordinates[k] = vt_fields_about_coordinates(about, k == 1);
-    const double *known = dataset->coordinates[0];
+    dataset->longitudes = vt_fields_about_coordinates(about, true);
+    dataset->latitudes = vt_fields_about_coordinates(about, false);
+    if (dataset->latitudes != NULL) return;
     dataset->latitudes = vt_allocate((size_t)height, sizeof *dataset->latitudes, "the grid of a data set");
     for (int64_t row = 0; row < height; row++) {
         const int64_t at = about->window.first_row + row;
         double even = rows > 1 ? 90.0 - 180.0 * (double)at / (double)(rows - 1) : 0.0;
-        dataset->latitudes[row] = known != NULL ? known[row] : about->no_latitudes ? 0 : even;
+        dataset->latitudes[row] = about->no_latitudes ? 0 : even;
     }
 }
 
@@ -75,7 +76,7 @@ bool vt_dataset_step_is_assumed(const vt_dataset *dataset)
 
 const char *vt_dataset_assumed_weights(const vt_dataset *dataset)
 {
-    if (dataset->coordinates[0] != NULL || dataset->options.synthetic) return NULL;
+    if (dataset->about->latitudes != NULL || dataset->options.synthetic) return NULL;
     return dataset->about->no_latitudes
                ? "all rows alike, as the files say that they run along no latitudes"
                : "rows as if they ran evenly from 90 to -90 degrees, as the files say no latitudes";
@@ -84,7 +85,7 @@ const char *vt_dataset_assumed_weights(const vt_dataset *dataset)
 static void warn_of_repeated_column(const vt_dataset *dataset)
 {
     const vt_dataset_options *options = &dataset->options;
-    const double *longitudes = dataset->coordinates[1];
+    const double *longitudes = dataset->longitudes;
     const int64_t again = longitudes != NULL ? vt_window_repeats(longitudes, options->width) : 0;
     if (again == 0) return;
     vt_log_warning("grid: column %lld of %s '%s' (longitude %g) is column 0 (%g) once more, so losses, scores and pad: "
@@ -105,7 +106,7 @@ void vt_dataset_log_coordinates(const vt_dataset *dataset)
     if (dataset->about->turned) vt_log_info("grid: rows that run from south to north are turned round");
     if (dataset->grid_doubt != NULL) vt_log_warning("%s; --coordinates=[lat=NAME] names another", dataset->grid_doubt);
     if (assumed != NULL) vt_log_info("grid: RMSE weighs %s; --coordinates=[lat=NAME] would name them", assumed);
-    if (dataset->options.round && dataset->coordinates[1] == NULL && !dataset->options.synthetic)
+    if (dataset->options.round && dataset->longitudes == NULL && !dataset->options.synthetic)
         vt_log_info("grid: pad: wrap takes it to go round the globe, as the files say no longitudes");
     if (dataset->about->rotated)
         vt_log_info("grid: latitudes are those of a rotated pole; by them RMSE weighs the rows");

@@ -218,8 +218,8 @@ static int64_t add_known_pieces(const vt_dataset *dataset, int64_t frame, vt_sam
     for (int64_t field = 0; field < vt_known_count(&options->known); field++) {
         const bool changes = vt_known_field_changes(&options->known, field, &place);
         const int64_t channel = place + (changes ? vt_dataset_frame_channels(dataset) : 0);
-        const vt_sample_piece own = {changes ? frame : dataset->times_used, VT_TENSOR_FORCINGS, (size_t)channel * plane,
-                                     plane};
+        const vt_sample_piece own = {changes ? frame : dataset->index.frames, VT_TENSOR_FORCINGS,
+                                     (size_t)channel * plane, plane};
         vt_sample_piece *before = list + count - 1;
         if (count > 0 && before->frame == own.frame && before->offset + before->bytes == own.offset)
             before->bytes += plane;
@@ -267,7 +267,7 @@ vt_status vt_dataset_read_frame(vt_source *source, int64_t index, void *values)
     const vt_dataset_options *options = &dataset->options;
     const int64_t points = options->rows * options->width;
     VT_ASSERT(index >= 0 && index < source->frame_count);
-    if (index == dataset->times_used) { /* behind the times: what doesn't change */
+    if (index == dataset->index.frames) { /* behind the times: what doesn't change */
         const size_t bytes = (size_t)(vt_known_fixed_count(&options->known) * points) * sizeof(float);
         memcpy(values, vt_known_fields_fixed(dataset->known), bytes);
         return VT_OK;
@@ -287,6 +287,6 @@ vt_status vt_dataset_keep_frames(vt_source *source)
 {
     vt_dataset *dataset = (vt_dataset *)source;
     const int64_t floats = vt_dataset_frame_channels(dataset) * dataset->options.rows * dataset->options.width;
-    if (dataset->times_used == 0 || dataset->reading.kept != NULL) return VT_OK;
-    return vt_frame_cache_open(dataset->times_used, floats, &dataset->reading.kept);
+    if (dataset->index.frames == 0 || dataset->reading.kept != NULL) return VT_OK;
+    return vt_frame_cache_open(dataset->index.frames, floats, &dataset->reading.kept);
 }

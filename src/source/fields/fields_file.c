@@ -184,7 +184,7 @@ static vt_status open_all(vt_fields_file *file, const char *const *paths, const 
     file->about->times = extent[0];
     file->about->rows = extent[2];
     file->about->columns = extent[3];
-    VT_TRY(vt_fields_open_times(file, form));
+    if (!form->fixed) VT_TRY(vt_fields_open_times(file, form));
     for (int i = 0; i < file->source_count && file->obstacle == NULL; i++)
         file->obstacle = file->sources[i].array->obstacle;
     describe(file, form);

@@ -202,10 +202,7 @@ static vt_status take_step(vt_fields_file *file, const vt_fields_form *form)
     vt_status status = VT_OK;
     int64_t length = 0;
     char step[VT_DATE_SIZE];
-    if (form->time_step == NULL) {
-        if (!form->fixed) VT_TRY(find_step(file, form));
-        goto done;
-    }
+    if (form->time_step == NULL) return find_step(file, form);
     VT_CHECK(vt_length_parse(form->time_step, &length),
              "time_step: '%s' is no length of time; expected one like 24h, 6h, "
              "30min, 1d or 1month",
@@ -230,11 +227,10 @@ vt_status vt_fields_open_times(vt_fields_file *file, const vt_fields_form *form)
 {
     vt_status status = VT_OK;
     const int64_t times = file->about->times;
-    for (int s = 0; s < file->source_count && times >= 1 && !form->fixed; s++)
-        VT_TRY(take_axis(file, &file->sources[s]));
-    if (!form->fixed) VT_TRY(vt_fields_choose_times(file, form));
+    for (int s = 0; s < file->source_count && times >= 1; s++) VT_TRY(take_axis(file, &file->sources[s]));
+    VT_TRY(vt_fields_choose_times(file, form));
     VT_TRY(take_step(file, form));
-    if (!form->fixed) take_date_of_name(file);
+    take_date_of_name(file);
 done:
     return status;
 }
