@@ -36,7 +36,7 @@ typedef struct {
 vt_status vt_coordinates_grid(const vt_coordinates *coordinates, vt_grid *grid);
 void vt_grid_close(vt_grid *grid);
 
-/* Values of a 1-D coordinate, [length], unpacked, within ±limit; malloc'd. The error calls them `what`. */
-vt_status vt_coordinate_values(const vt_array *array, int64_t length, double limit, const char *what, double **values);
+/* The levels of a coordinate, [count], malloc'd, and their units; pressures in Pa become hPa. */
+vt_status vt_coordinate_levels(const vt_array *array, int64_t count, double **levels, char units[32]);
 
 #endif

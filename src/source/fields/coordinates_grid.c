@@ -1,6 +1,8 @@
 /* The grid of a variable: which coordinates its rows and columns have, and their values. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <strings.h>
 
 #include "base/memory.h"
@@ -50,15 +52,20 @@ done:
     return status;
 }
 
-vt_status vt_coordinate_values(const vt_array *array, int64_t length, double limit, const char *what, double **values)
+vt_status vt_coordinate_levels(const vt_array *array, int64_t count, double **levels, char units[32])
 {
+    static const char *const pascals[] = {"Pa", "Pascal", "Pascals", NULL};
     vt_status status = VT_OK;
     double *numbers = NULL;
-    *values = NULL;
-    VT_TRY(read_numbers(array, 1, length, &numbers));
+    *levels = NULL;
+    VT_TRY(read_numbers(array, 1, count, &numbers));
     VT_ASSERT(numbers != NULL);
-    VT_TRY(check_values(array, length, limit, what, numbers));
-    *values = numbers;
+    VT_TRY(check_values(array, count, 1e7, "levels", numbers));
+    vt_cf_text(array, "units", units, 32);
+    const bool in_pascals = vt_text_place(units, strlen(units), pascals) >= 0;
+    for (int64_t i = 0; i < count && in_pascals; i++) numbers[i] /= 100;
+    if (in_pascals) snprintf(units, 32, "hPa");
+    *levels = numbers;
     numbers = NULL;
 done:
     free(numbers);

@@ -64,20 +64,6 @@ done:
     return status;
 }
 
-/* Pressures in Pa become hPa. */
-static vt_status read_levels(const vt_array *array, int64_t count, double **values, char units[32])
-{
-    vt_status status = VT_OK;
-    static const char *const pascals[] = {"Pa", "Pascal", "Pascals", NULL};
-    VT_TRY(vt_coordinate_values(array, count, 1e7, "levels", values));
-    vt_cf_text(array, "units", units, 32);
-    const bool in_pascals = vt_text_place(units, strlen(units), pascals) >= 0;
-    for (int64_t i = 0; i < count && in_pascals; i++) (*values)[i] /= 100;
-    if (in_pascals) snprintf(units, 32, "hPa");
-done:
-    return status;
-}
-
 /* Is the second dimension ERA5's `expver`, which tells preliminary values from final ones? */
 static bool has_versions(const vt_field_source *source)
 {
@@ -109,7 +95,7 @@ static vt_status find_level(const vt_field_source *source, const variable *wante
              "%s: '%s' has %lld levels, but there is no dataset 'level', 'pressure_level' or 'plev' of that length; "
              "--coordinates=[level=NAME] names another",
              source->part->path, source->name, (long long)levels);
-    VT_TRY(read_levels(array, levels, &values, meaning->level_units));
+    VT_TRY(vt_coordinate_levels(array, levels, &values, meaning->level_units));
     for (int64_t i = 0; i < levels; i++) vt_text_append(&found, "%s%g", i > 0 ? ", " : "", values[i]);
     VT_CHECK(wanted->has_level, "%s: '%s' has levels: choose one, as %s@%g (there are %s)", source->part->path,
              source->name, source->name, values[0], found.characters);
@@ -280,7 +266,8 @@ static void list_levels(const vt_field_source *source, vt_text *words)
     const int64_t levels = source->extent[1];
     if (levels == 1) vt_text_append(words, "%s%s", words->length > 0 ? ", " : "", source->name);
     if (levels > 1 && vt_coordinates_find(source->coordinates, VT_COORDINATE_LEVEL, &array, &doubt) == VT_OK &&
-        array != NULL && strcmp(array->name, "expver") != 0 && read_levels(array, levels, &values, units) == VT_OK)
+        array != NULL && strcmp(array->name, "expver") != 0 &&
+        vt_coordinate_levels(array, levels, &values, units) == VT_OK)
         for (int64_t i = 0; i < levels; i++)
             vt_text_append(words, "%s%s@%.12g", words->length > 0 ? ", " : "", source->name, values[i]);
     vt_error_clear();
