@@ -35,10 +35,7 @@ vt_status vt_forecaster_open_data(const vt_trained *model, vt_dataset_options op
     const vt_config *config = model->config;
     options.known = vt_known_options_of(config);
     if (config->normalise == VT_NORMALISE_CLIMATOLOGY) options.climatology = config->climatology_path;
-    if (options.form.variables == NULL && model->about != NULL && model->about->names != NULL) {
-        options.form.names = (const char *const *)model->about->names;
-        options.form.name_count = model->about->channels;
-    }
+    if (options.form.variables == NULL) options.form.like = model->about;
     return vt_dataset_open(&options, dataset);
 }
 

@@ -117,19 +117,15 @@ done:
     return status;
 }
 
-/* Puts the channels into the order of form->names, if it has all of them; the others follow as they come. */
+/* Puts the channels into the order of form->like, if it has all of them; the others follow as they come. */
 static void order_channels(vt_fields_file *file, const vt_fields_form *form)
 {
-    char **names = file->about->names;
+    char **names = file->about->names, **wanted = form->like != NULL ? form->like->names : NULL;
     vt_channel_meaning *meanings = file->about->meanings;
-    for (int64_t c = 0; names != NULL && c < form->name_count; c++) {
-        int64_t place = 0;
-        while (place < file->about->channels && strcmp(names[place], form->names[c]) != 0) place++;
-        if (place == file->about->channels) return;
-    }
-    for (int64_t c = 0; names != NULL && c < form->name_count; c++)
-        for (int64_t place = c + 1; place < file->about->channels && strcmp(names[c], form->names[c]) != 0; place++) {
-            if (strcmp(names[place], form->names[c]) != 0) continue;
+    int64_t *order = form->like != NULL ? vt_fields_order(form->like, file->about) : NULL;
+    for (int64_t c = 0; order != NULL && c < form->like->channels; c++)
+        for (int64_t place = c + 1; place < file->about->channels && strcmp(names[c], wanted[c]) != 0; place++) {
+            if (strcmp(names[place], wanted[c]) != 0) continue;
             char *const name = names[c];
             const vt_field_channel channel = file->channels[c];
             const vt_channel_meaning meaning = meanings[c];
@@ -140,6 +136,7 @@ static void order_channels(vt_fields_file *file, const vt_fields_form *form)
             file->channels[place] = channel;
             meanings[place] = meaning;
         }
+    free(order);
 }
 
 static void describe_times(vt_fields_file *file, const vt_fields_form *form)

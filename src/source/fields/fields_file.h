@@ -22,8 +22,7 @@ typedef struct {
     const char *period;        /* "1979..2015": only these times are used */
     const char *period_option; /* that says so, for messages: "train_period" */
     const char *accept;        /* "[grid, units]": differences that are let pass (about.h) */
-    const char *const *names;  /* [name_count]: channels that come first, in this order, if the file has them all */
-    int64_t name_count;
+    vt_fields_about *like;     /* its channels come first, in its order, if the file has them all */
     const char *transform, *bounds; /* what channels become, and where they stay (transforms.h); a dataset's alone */
     bool masked;                    /* NaN is a missing value, not an error */
     bool fixed; /* fields that don't change: a variable may lack the time, and no dates are looked for */
