@@ -158,7 +158,7 @@ TEST(netcdf_times_by_name)
         H5Fclose(file);
         vt_fields_file *opened = test_nc_open("x_2013-02.nc", NULL);
         const vt_time_axis *axis = &opened->times;
-        EXPECT(axis->by_name && (axis->doubt != NULL) == (known[i].doubt != NULL));
+        EXPECT(axis->named > 0 && (axis->doubt != NULL) == (known[i].doubt != NULL));
         EXPECT(axis->doubt == NULL || strstr(axis->doubt, known[i].doubt) != NULL, "'%s' lacks '%s'", axis->doubt,
                known[i].doubt);
         vt_fields_file_close(&opened);

@@ -82,27 +82,21 @@ done:
 
 /* ---- times ---- */
 
-/* 2013.h5 and 201301.h5 end with the year and the month; other names don't say when. */
-static int64_t last_by_name(const char *path)
-{
-    vt_date begin = {0};
-    const int64_t length = vt_date_of_file_name(path, &begin);
-    return length >= VT_A_MONTH ? vt_date_after(begin, length).minutes - 1 : INT64_MAX;
-}
-
 /* The times of a file that samples come from. The first file with gaps is warned of. */
 static void take_times(vt_dataset *dataset, const vt_fields_file *file)
 {
     vt_fields_index *index = &dataset->index;
     const vt_time_axis *axis = &file->times;
     char from[VT_DATE_SIZE], to[VT_DATE_SIZE], step[VT_DATE_SIZE];
+    /* 2013.h5 and 201301.h5 end with the year and the month; other names don't say when */
+    const int64_t last = axis->named >= VT_A_MONTH ? vt_date_after(axis->begin, axis->named).minutes - 1 : INT64_MAX;
     const vt_set_file own = {.times = file->about->times,
                              .places = file->places,
                              .dated = axis->known,
                              .begin = axis->begin,
                              .dates = axis->dates,
                              .step = axis->minutes,
-                             .last_by_name = axis->by_name ? last_by_name(file->path) : INT64_MAX};
+                             .last_by_name = last};
     if (axis->doubt != NULL && dataset->time_doubt == NULL) dataset->time_doubt = vt_text_copy(axis->doubt);
     const int64_t pieces = vt_index_add_file(index, &own);
     if (pieces < 2 || dataset->gaps++ > 0 || dataset->options.quiet || dataset->options.whole) return;

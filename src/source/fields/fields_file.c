@@ -143,11 +143,12 @@ static void describe_times(vt_fields_file *file, const vt_fields_form *form)
 {
     const vt_time_axis *axis = &file->times;
     vt_fields_about *about = file->about;
-    about->dated = axis->known && !axis->by_name;
+    about->dated = axis->known && axis->named == 0;
     about->step = axis->minutes;
     about->step_from = axis->minutes == 0 ? "assumed" : form->time_step != NULL ? "time_step" : "file";
     if (axis->known) about->calendar = axis->begin.calendar;
-    if (axis->by_name) vt_fields_about_add_span(about, axis->begin, vt_time_axis_date(axis, about->times - 1));
+    if (axis->known && !about->dated)
+        vt_fields_about_add_span(about, axis->begin, vt_time_axis_date(axis, about->times - 1));
     for (int64_t i = 0; i < about->times && about->dated; i++)
         vt_fields_about_add_span(about, vt_time_axis_date(axis, i), vt_time_axis_date(axis, i));
 }

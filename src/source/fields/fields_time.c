@@ -156,10 +156,10 @@ done:
 /* How far apart `times` times are if they fill the year, month or day that the file's name gives: a whole part of a
  * day, or a month. 0: they fill it in no such way. *most: how many times it may hold that are 6 hours apart, with both
  * ends; -1: the name gives none. A year may have a 29th of February or not, as models' years do. */
-static int64_t step_of_period(const char *path, int64_t times, int64_t *most)
+static int64_t step_of_period(const vt_time_axis *axis, int64_t times, int64_t *most)
 {
-    vt_date begin = {0};
-    const int64_t length = vt_date_of_file_name(path, &begin);
+    const vt_date begin = axis->begin;
+    const int64_t length = axis->named;
     const int64_t own = (vt_date_after(begin, length).minutes - begin.minutes) / 1440;
     const int64_t days[2] = {own, own > 100 ? 365 + 366 - own : own == 28 || own == 29 ? 28 + 29 - own : own};
     *most = length > 0 ? (days[0] > days[1] ? days[0] : days[1]) * (24 / VT_HOURS_A_TIME) + 1 : -1;
@@ -186,7 +186,7 @@ static vt_status find_step(vt_fields_file *file, const vt_fields_form *form)
                  file->path, text);
         goto done;
     }
-    file->times.minutes = step_of_period(file->path, file->about->times, &most);
+    file->times.minutes = step_of_period(&file->times, file->about->times, &most);
     VT_CHECK(file->times.minutes > 0 || most < 0 || file->about->times <= most,
              "%s: it has %lld times and no time coordinate, and the period that its name gives holds only %lld times "
              "%d hours apart; say how far apart they are: --time_step=1h",
@@ -216,21 +216,16 @@ done:
     return status;
 }
 
-static void take_date_of_name(vt_fields_file *file)
-{
-    vt_time_axis *axis = &file->times;
-    if (axis->known || file->about->times == 0) return;
-    axis->known = axis->by_name = vt_date_of_file_name(file->path, &axis->begin) > 0;
-}
-
 vt_status vt_fields_open_times(vt_fields_file *file, const vt_fields_form *form)
 {
     vt_status status = VT_OK;
+    vt_time_axis *axis = &file->times;
     const int64_t times = file->about->times;
     for (int s = 0; s < file->source_count && times >= 1; s++) VT_TRY(take_axis(file, &file->sources[s]));
+    if (!axis->known) axis->named = vt_date_of_file_name(file->path, &axis->begin);
     VT_TRY(vt_fields_choose_times(file, form));
     VT_TRY(take_step(file, form));
-    take_date_of_name(file);
+    axis->known = axis->known || (axis->named > 0 && file->about->times > 0);
 done:
     return status;
 }

@@ -73,9 +73,9 @@ static bool is_due(vt_date date, vt_date first, int64_t step, int64_t length)
 static vt_status choose_by_name(vt_fields_file *file, const vt_fields_form *form)
 {
     vt_status status = VT_OK;
-    vt_date begin;
     period wanted;
-    const int64_t length = vt_date_of_file_name(file->path, &begin);
+    const vt_date begin = file->times.begin;
+    const int64_t length = file->times.named;
     VT_CHECK(length > 0 || file->times.doubt == NULL, "%s can't choose its times: %s", form->period_option,
              file->times.doubt);
     VT_CHECK(length > 0, "%s: it has no time coordinate, and its name ends in no date, so %s can't choose its times",

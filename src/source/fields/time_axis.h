@@ -21,7 +21,7 @@ typedef struct {
     char *oddity;                /* times that lie beside the grid of the others, in a sentence, or NULL */
     int64_t minutes;             /* the length between two times (calendar.h); 0: one time only, or unknown */
     bool known;                  /* when its times are */
-    bool by_name;                /* no coordinate says it; `begin` is the date of the file's name */
+    int64_t named;               /* no coordinate says it: the length that the file's name gives from `begin` on */
     vt_date begin;               /* of the first time; all have its calendar */
     int64_t *dates;              /* of each time, the minutes of its date, by the coordinate; NULL: none says it */
     int64_t missing_count;       /* times that the file holds, but calls missing */
