@@ -43,19 +43,19 @@ static const struct {
                 {"scheduler.params.cos_min_ratio", "0"},
                 {"scheduler.params.warmup_type", "linear"}};
 
-static void put_text(conversion *c, const char *name, const char *value)
+static void put_text(conversion *c, bool is_set, const char *option, const char *value)
 {
-    vt_text_append(c->yaml, "  %s: %s\n", name, value);
+    if (is_set) vt_text_append(c->yaml, "  %s: %s\n", option, value);
 }
 
-static void put(conversion *c, const char *name, double value)
+static void put(conversion *c, bool is_set, const char *option, double value)
 {
     char text[VT_NUMBER_SIZE];
     if (value == floor(value) && fabs(value) < 1e15)
         snprintf(text, sizeof text, "%.0f", value);
     else
         vt_text_double(value, text);
-    put_text(c, name, text);
+    put_text(c, is_set, option, text);
 }
 
 /* ---- sections ---- */
@@ -64,10 +64,9 @@ static void put(conversion *c, const char *name, double value)
 static vt_status convert_batch(conversion *c)
 {
     vt_status status = VT_OK;
-    double global = 0, micro = 0, parts = 0;
-    VT_TRY(vt_keys_whole_number(&c->keys, "train_batch_size", 1, &global));
-    VT_TRY(vt_keys_whole_number(&c->keys, "train_micro_batch_size_per_gpu", 1, &micro));
-    VT_TRY(vt_keys_whole_number(&c->keys, "gradient_accumulation_steps", 1, &parts));
+    const double global = vt_keys_whole_number(&c->keys, "train_batch_size", 1, 0);
+    const double micro = vt_keys_whole_number(&c->keys, "train_micro_batch_size_per_gpu", 1, 0);
+    const double parts = vt_keys_whole_number(&c->keys, "gradient_accumulation_steps", 1, 0);
     const double local = micro * (parts > 0 ? parts : 1);
     VT_CHECK(global > 0 || micro > 0,
              "%s: it gives neither train_batch_size nor train_micro_batch_size_per_gpu, so the size of a batch is "
@@ -78,8 +77,8 @@ static vt_status convert_batch(conversion *c)
              "gradient_accumulation_steps %.0f; make it train_micro_batch_size_per_gpu x gradient_accumulation_steps x "
              "the number of GPUs",
              c->path, global, micro, parts > 0 ? parts : 1);
-    if (global > 0) put(c, "global_batch_size", global);
-    if (parts > 0) put(c, "grad_accumulation", parts);
+    put(c, global > 0, "global_batch_size", global);
+    put(c, parts > 0, "grad_accumulation", parts);
     if (global == 0) {
         free(c->local_batch);
         c->local_batch = vt_text_format("--local_batch_size=%.0f", local);
@@ -101,150 +100,116 @@ done:
 static vt_status convert_precision(conversion *c)
 {
     vt_status status = VT_OK;
-    bool fp16 = false, bf16 = false, refill = false;
-    double scale = 0, power = 16, window = 1000, hysteresis = 2, least = 1;
-    VT_TRY(vt_keys_truth(&c->keys, "fp16.enabled", &fp16));
-    VT_TRY(vt_keys_truth(&c->keys, "bf16.enabled", &bf16));
-    VT_TRY(vt_keys_truth(&c->keys, "bfloat16.enabled", &bf16));
-    VT_TRY(vt_keys_number(&c->keys, "fp16.loss_scale", 0, &scale));
-    VT_TRY(vt_keys_whole_number(&c->keys, "fp16.initial_scale_power", 0, &power));
-    VT_TRY(vt_keys_whole_number(&c->keys, "fp16.loss_scale_window", 1, &window));
-    VT_TRY(vt_keys_whole_number(&c->keys, "fp16.hysteresis", 1, &hysteresis));
-    VT_TRY(vt_keys_truth(&c->keys, "fp16.consecutive_hysteresis", &refill));
-    VT_TRY(vt_keys_number(&c->keys, "fp16.min_loss_scale", 0, &least));
+    vt_keys *keys = &c->keys;
+    const bool fp16 = vt_keys_truth(keys, "fp16.enabled", false);
+    const bool bf16 = vt_keys_truth(keys, "bfloat16.enabled", vt_keys_truth(keys, "bf16.enabled", false));
+    const bool refills = vt_keys_truth(keys, "fp16.consecutive_hysteresis", false);
+    const double scale = vt_keys_number(keys, "fp16.loss_scale", 0, 0);
+    const double least = vt_keys_number(keys, "fp16.min_loss_scale", 0, 1);
+    const bool follows = fp16 && scale == 0; /* overflows */
     VT_CHECK(!fp16 || !bf16, "%s: fp16 and bf16 are both enabled; disable one of the two", c->path);
-    put_text(c, "amp_mode", fp16 ? "fp16" : bf16 ? "bf16" : "none");
-    if (!fp16) goto done;
-    put(c, "loss_scale", scale);
-    if (scale > 0) {
+    put_text(c, true, "amp_mode", fp16 ? "fp16" : bf16 ? "bf16" : "none");
+    put(c, fp16, "loss_scale", scale);
+    put(c, follows, "loss_scale_power", vt_keys_whole_number(keys, "fp16.initial_scale_power", 0, 16));
+    put(c, follows, "loss_scale_window", vt_keys_whole_number(keys, "fp16.loss_scale_window", 1, 1000));
+    put(c, follows, "loss_scale_hysteresis", vt_keys_whole_number(keys, "fp16.hysteresis", 1, 2));
+    put_text(c, follows, "loss_scale_refill", refills ? "true" : "false");
+    put(c, follows && least > 0, "loss_scale_min", least);
+    if (fp16 && !follows)
         vt_text_append(c->notes, "fp16.loss_scale: one for good, so fp16's other settings have no effect\n");
-        goto done;
-    }
-    put(c, "loss_scale_power", power);
-    put(c, "loss_scale_window", window);
-    put(c, "loss_scale_hysteresis", hysteresis);
-    put_text(c, "loss_scale_refill", refill ? "true" : "false");
-    if (least > 0) put(c, "loss_scale_min", least);
 done:
     return status;
 }
 
 /* Type Adam decouples weight_decay, too, unless adam_w_mode is false. */
-static vt_status convert_adam(conversion *c, bool is_adamw)
+static void convert_adam(conversion *c, bool is_adamw)
 {
-    vt_status status = VT_OK;
-    const vt_yaml_node *betas = vt_keys_find(&c->keys, "optimizer.params.betas");
-    bool decouples = true, of_torch = false;
-    double eps = 1e-8, pair[2] = {0.9, 0.999};
+    vt_keys *keys = &c->keys;
+    const vt_yaml_node *betas = vt_keys_find(keys, "optimizer.params.betas");
+    const bool decouples = vt_keys_truth(keys, "optimizer.params.adam_w_mode", true) || is_adamw;
+    const bool of_torch = vt_keys_truth(keys, "optimizer.params.torch_adam", false);
+    const double decay = decouples && of_torch ? 0.01 : 0;
+    double pair[2] = {0.9, 0.999};
     char text[2][VT_NUMBER_SIZE];
-    VT_TRY(vt_keys_truth(&c->keys, "optimizer.params.adam_w_mode", &decouples));
-    VT_TRY(vt_keys_truth(&c->keys, "optimizer.params.torch_adam", &of_torch));
-    VT_TRY(vt_keys_number(&c->keys, "optimizer.params.eps", 0, &eps));
-    decouples = decouples || is_adamw;
-    double decay = decouples && of_torch ? 0.01 : 0;
-    VT_TRY(vt_keys_number(&c->keys, "optimizer.params.weight_decay", 0, &decay));
     for (size_t i = 0; betas != NULL && i < 2; i++)
         if (betas->kind != VT_YAML_SEQUENCE || betas->count != 2 || betas->child[i]->kind != VT_YAML_SCALAR ||
             !vt_text_to_double(betas->child[i]->text, &pair[i]))
-            VT_TRY(vt_keys_refuse("optimizer.params.betas", betas, "two numbers, like [0.9, 0.999]"));
-    put_text(c, "optimizer", decouples ? "AdamW" : "Adam");
+            vt_keys_refuse(keys, "optimizer.params.betas", betas, "two numbers, like [0.9, 0.999]");
+    put_text(c, true, "optimizer", decouples ? "AdamW" : "Adam");
     vt_text_append(c->yaml, "  betas: [%s, %s]\n", vt_text_double(pair[0], text[0]), vt_text_double(pair[1], text[1]));
-    put(c, "eps", eps);
-    put(c, "weight_decay", decay);
-done:
-    return status;
+    put(c, true, "eps", vt_keys_number(keys, "optimizer.params.eps", 0, 1e-8));
+    put(c, true, "weight_decay", vt_keys_number(keys, "optimizer.params.weight_decay", 0, decay));
 }
 
-static vt_status convert_sgd(conversion *c)
+static void convert_sgd(conversion *c)
 {
-    vt_status status = VT_OK;
-    double momentum = 0, decay = 0;
-    bool nesterov = false;
-    VT_TRY(vt_keys_number(&c->keys, "optimizer.params.momentum", 0, &momentum));
-    VT_TRY(vt_keys_number(&c->keys, "optimizer.params.weight_decay", 0, &decay));
-    VT_TRY(vt_keys_truth(&c->keys, "optimizer.params.nesterov", &nesterov));
-    put_text(c, "optimizer", "SGD");
-    put(c, "momentum", momentum);
-    put_text(c, "nesterov", nesterov ? "true" : "false");
-    put(c, "weight_decay", decay);
-done:
-    return status;
+    vt_keys *keys = &c->keys;
+    const bool nesterov = vt_keys_truth(keys, "optimizer.params.nesterov", false);
+    put_text(c, true, "optimizer", "SGD");
+    put(c, true, "momentum", vt_keys_number(keys, "optimizer.params.momentum", 0, 0));
+    put_text(c, true, "nesterov", nesterov ? "true" : "false");
+    put(c, true, "weight_decay", vt_keys_number(keys, "optimizer.params.weight_decay", 0, 0));
 }
 
 /* An optimizer's numbers are always written: DeepSpeed's defaults are not those of vitrain. */
-static vt_status convert_optimizer(conversion *c)
+static void convert_optimizer(conversion *c)
 {
-    vt_status status = VT_OK;
     const vt_yaml_node *section = vt_keys_find(&c->keys, "optimizer");
     const vt_yaml_node *type = vt_keys_find(&c->keys, "optimizer.type");
-    double rate = 1e-3;
     if (type == NULL && section != NULL)
-        VT_TRY(vt_keys_refuse("optimizer", section, "an object with type Adam, AdamW or SGD, and params"));
+        vt_keys_refuse(&c->keys, "optimizer", section, "an object with type Adam, AdamW or SGD, and params");
     if (type == NULL) {
         vt_text_append(c->notes,
                        "optimizer: not in the file, so it stays that of vitrain, as do lr and weight_decay\n");
-        goto done;
+        return;
     }
     const char *name = type->kind == VT_YAML_SCALAR ? type->text : "";
     if (strcasecmp(name, "Adam") == 0 || strcasecmp(name, "AdamW") == 0)
-        VT_TRY(convert_adam(c, strlen(name) > strlen("Adam")));
+        convert_adam(c, strlen(name) > strlen("Adam"));
     else if (strcasecmp(name, "SGD") == 0)
-        VT_TRY(convert_sgd(c));
+        convert_sgd(c);
     else
-        VT_TRY(vt_keys_refuse("optimizer.type", type, "Adam, AdamW or SGD"));
-    VT_TRY(vt_keys_number(&c->keys, "optimizer.params.lr", 0, &rate));
-    put(c, "lr", rate);
-done:
-    return status;
+        vt_keys_refuse(&c->keys, "optimizer.type", type, "Adam, AdamW or SGD");
+    put(c, true, "lr", vt_keys_number(&c->keys, "optimizer.params.lr", 0, 1e-3));
 }
 
-static vt_status convert_scheduler(conversion *c)
+static void convert_scheduler(conversion *c)
 {
-    vt_status status = VT_OK;
     const vt_yaml_node *section = vt_keys_find(&c->keys, "scheduler");
     const vt_yaml_node *type = vt_keys_find(&c->keys, "scheduler.type");
-    double steps = 0, warmup = 1000;
     if (type == NULL && section != NULL)
-        VT_TRY(vt_keys_refuse("scheduler", section, "an object with type WarmupCosineLR, and params"));
+        vt_keys_refuse(&c->keys, "scheduler", section, "an object with type WarmupCosineLR, and params");
     if (type == NULL) {
         vt_text_append(c->notes, "scheduler: not in the file, so lr_schedule stays that of vitrain, cosine; none is a "
                                  "constant rate\n");
-        goto done;
+        return;
     }
-    if (!vt_yaml_is(type, "WarmupCosineLR")) VT_TRY(vt_keys_refuse("scheduler.type", type, "WarmupCosineLR"));
-    VT_TRY(vt_keys_whole_number(&c->keys, "scheduler.params.total_num_steps", 1, &steps));
-    VT_TRY(vt_keys_whole_number(&c->keys, "scheduler.params.warmup_num_steps", 0, &warmup));
-    put_text(c, "lr_schedule", "cosine");
-    put(c, "warmup", warmup);
-    if (steps > 0) put(c, "num_iters", steps);
+    if (!vt_yaml_is(type, "WarmupCosineLR")) vt_keys_refuse(&c->keys, "scheduler.type", type, "WarmupCosineLR");
+    const double steps = vt_keys_whole_number(&c->keys, "scheduler.params.total_num_steps", 1, 0);
+    put_text(c, true, "lr_schedule", "cosine");
+    put(c, true, "warmup", vt_keys_whole_number(&c->keys, "scheduler.params.warmup_num_steps", 0, 1000));
+    put(c, steps > 0, "num_iters", steps);
     vt_text_append(c->notes,
                    "scheduler: here warm-up is linear, and multiplies a cosine of the whole run that ends at 0\n");
-done:
-    return status;
 }
 
-static vt_status convert_rest(conversion *c)
+static void convert_rest(conversion *c)
 {
-    vt_status status = VT_OK;
-    double clip = 1, print = 0, stage = 0, bucket = 0;
-    bool offload = false;
-    VT_TRY(vt_keys_number(&c->keys, "gradient_clipping", 0, &clip));
-    if (vt_keys_find(&c->keys, "gradient_clipping") == NULL)
+    vt_keys *keys = &c->keys;
+    const double clip = vt_keys_number(keys, "gradient_clipping", 0, 1);
+    const double print = vt_keys_whole_number(keys, "steps_per_print", 1, 0);
+    const double bucket = vt_keys_whole_number(keys, "zero_optimization.reduce_bucket_size", 1, 0);
+    if (vt_keys_find(keys, "gradient_clipping") == NULL)
         vt_text_append(c->notes, "gradient_clipping: not in the file, so it is 1.0, as in new versions of DeepSpeed; "
                                  "older ones did not clip (grad_clip: None)\n");
-    if (clip > 0) put(c, "grad_clip", clip);
-    if (clip == 0) put_text(c, "grad_clip", "None");
-    VT_TRY(vt_keys_whole_number(&c->keys, "steps_per_print", 1, &print));
-    if (print > 0) put(c, "log_every", print);
-    VT_TRY(vt_keys_whole_number(&c->keys, "zero_optimization.stage", 0, &stage));
-    put(c, "zero_stage", stage);
-    VT_TRY(vt_keys_whole_number(&c->keys, "zero_optimization.reduce_bucket_size", 1, &bucket));
-    if (bucket > 0) put(c, "bucket_cap_mb", 4 * bucket / 1048576);
-    if (vt_keys_find(&c->keys, "activation_checkpointing") != NULL) put_text(c, "recompute", "block");
-    VT_TRY(vt_keys_truth(&c->keys, "activation_checkpointing.cpu_checkpointing", &offload));
-    if (offload) put_text(c, "offload_activations", "host");
-done:
-    return status;
+    put(c, clip > 0, "grad_clip", clip);
+    put_text(c, clip == 0, "grad_clip", "None");
+    put(c, print > 0, "log_every", print);
+    put(c, true, "zero_stage", vt_keys_whole_number(keys, "zero_optimization.stage", 0, 0));
+    put(c, bucket > 0, "bucket_cap_mb", 4 * bucket / 1048576);
+    put_text(c, vt_keys_find(keys, "activation_checkpointing") != NULL, "recompute", "block");
+    put_text(c, vt_keys_truth(keys, "activation_checkpointing.cpu_checkpointing", false), "offload_activations",
+             "host");
 }
 
 /* ---- what is left ---- */
@@ -281,18 +246,15 @@ static bool is_switched_off(const conversion *c, const vt_key *k)
 }
 
 /* A section that is something else would look like a key without counterpart. */
-static vt_status check_sections(conversion *c)
+static void check_sections(conversion *c)
 {
-    vt_status status = VT_OK;
     static const char *const sections[] = {
         "fp16", "bf16", "bfloat16", "zero_optimization", "optimizer", "scheduler", "activation_checkpointing"};
     for (size_t i = 0; i < sizeof sections / sizeof *sections; i++) {
         const vt_yaml_node *section = vt_keys_find(&c->keys, sections[i]);
         if (section != NULL && section->kind != VT_YAML_MAPPING)
-            VT_TRY(vt_keys_refuse(sections[i], section, "an object with its settings"));
+            vt_keys_refuse(&c->keys, sections[i], section, "an object with its settings");
     }
-done:
-    return status;
 }
 
 static vt_status check_rest(conversion *c)
@@ -335,12 +297,13 @@ vt_status vt_deepspeed_convert(const char *path, vt_text *yaml, vt_text *notes)
     conversion c = {.path = path, .yaml = yaml, .notes = notes, .local_batch = vt_text_copy("")};
     VT_TRY(vt_keys_open(path, "DeepSpeed's settings ({\"train_batch_size\": 16, ...})", &c.keys));
     vt_text_append(yaml, "base:\n");
-    VT_TRY(check_sections(&c));
+    check_sections(&c);
     VT_TRY(convert_batch(&c));
     VT_TRY(convert_precision(&c));
-    VT_TRY(convert_optimizer(&c));
-    VT_TRY(convert_scheduler(&c));
-    VT_TRY(convert_rest(&c));
+    convert_optimizer(&c);
+    convert_scheduler(&c);
+    convert_rest(&c);
+    VT_TRY(c.keys.status);
     VT_TRY(check_rest(&c));
     VT_TRY(check_result(&c));
 done:

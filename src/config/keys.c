@@ -37,54 +37,46 @@ const vt_yaml_node *vt_keys_find(vt_keys *keys, const char *path)
     return NULL;
 }
 
-vt_status vt_keys_refuse(const char *path, const vt_yaml_node *node, const char *expected)
+void vt_keys_refuse(vt_keys *keys, const char *path, const vt_yaml_node *node, const char *expected)
 {
-    vt_status status = VT_OK;
     char found[96];
-    VT_CHECK(!vt_yaml_is(node, "auto"),
-             "%s:%zu:%zu: %s is \"auto\", which a program fills in that calls DeepSpeed; write the value itself",
-             VT_YAML_PLACE(node), path);
-    VT_FAIL("%s:%zu:%zu: %s is %s; expected %s", VT_YAML_PLACE(node), path, vt_yaml_describe(node, found), expected);
-done:
-    return status;
+    keys->status = VT_ERROR;
+    if (vt_yaml_is(node, "auto"))
+        vt_error_note(__FILE__, __LINE__,
+                      "%s:%zu:%zu: %s is \"auto\", which a program fills in that calls DeepSpeed; write the value "
+                      "itself",
+                      VT_YAML_PLACE(node), path);
+    else
+        vt_error_note(__FILE__, __LINE__, "%s:%zu:%zu: %s is %s; expected %s", VT_YAML_PLACE(node), path,
+                      vt_yaml_describe(node, found), expected);
 }
 
-vt_status vt_keys_number(vt_keys *keys, const char *path, double least, double *value)
+double vt_keys_number(vt_keys *keys, const char *path, double least, double preset)
 {
-    vt_status status = VT_OK;
     const vt_yaml_node *node = vt_keys_find(keys, path);
     char expected[64];
     double found = 0;
-    if (node == NULL) goto done;
+    if (node == NULL) return preset;
+    if (node->kind == VT_YAML_SCALAR && vt_text_to_double(node->text, &found) && found >= least) return found;
     snprintf(expected, sizeof expected, "a number of at least %g", least);
-    if (node->kind != VT_YAML_SCALAR || !vt_text_to_double(node->text, &found) || !(found >= least))
-        VT_TRY(vt_keys_refuse(path, node, expected));
-    *value = found;
-done:
-    return status;
+    vt_keys_refuse(keys, path, node, expected);
+    return preset;
 }
 
-vt_status vt_keys_whole_number(vt_keys *keys, const char *path, double least, double *value)
+double vt_keys_whole_number(vt_keys *keys, const char *path, double least, double preset)
 {
-    vt_status status = VT_OK;
-    VT_TRY(vt_keys_number(keys, path, least, value));
-    const vt_yaml_node *node = vt_keys_find(keys, path);
-    if (node != NULL && *value != floor(*value)) VT_TRY(vt_keys_refuse(path, node, "a whole number"));
-done:
-    return status;
+    const double value = vt_keys_number(keys, path, least, preset);
+    if (value != floor(value)) vt_keys_refuse(keys, path, vt_keys_find(keys, path), "a whole number");
+    return value;
 }
 
-vt_status vt_keys_truth(vt_keys *keys, const char *path, bool *value)
+bool vt_keys_truth(vt_keys *keys, const char *path, bool preset)
 {
-    vt_status status = VT_OK;
     const vt_yaml_node *node = vt_keys_find(keys, path);
-    if (node == NULL) goto done;
-    const bool is_true = vt_yaml_is(node, "true") || vt_yaml_is(node, "True");
-    if (!is_true && !vt_yaml_is(node, "false") && !vt_yaml_is(node, "False"))
-        VT_TRY(vt_keys_refuse(path, node, "true or false"));
-    *value = is_true;
-done:
-    return status;
+    if (node == NULL) return preset;
+    const int place = node->kind == VT_YAML_SCALAR ? vt_text_choice(node->text, "false|False|true|True") : -1;
+    if (place < 0) vt_keys_refuse(keys, path, node, "true or false");
+    return place >= 2;
 }
 
 vt_status vt_keys_open(const char *path, const char *holds, vt_keys *keys)
@@ -94,6 +86,7 @@ vt_status vt_keys_open(const char *path, const char *holds, vt_keys *keys)
     VT_TRY(vt_yaml_open(path, NULL, holds, &keys->file));
     VT_TRY(collect(keys, vt_yaml_top(keys->file), ""));
 done:
+    keys->status = status;
     return status;
 }
 

@@ -18,6 +18,7 @@ typedef struct {
     vt_yaml *file;
     vt_key *keys; /* in the file's order */
     size_t count;
+    vt_status status; /* VT_ERROR: a value was refused; the first one is noted */
 } vt_keys;
 
 /* `holds` as for vt_yaml_open. To be closed also after an error. */
@@ -27,14 +28,14 @@ void vt_keys_close(vt_keys *keys);
 /* The value, which is known from now on; NULL: it is not in the file, or null. */
 const vt_yaml_node *vt_keys_find(vt_keys *keys, const char *path);
 
-/* *value stays as it is where vt_keys_find finds nothing. Errors: it is no number, or less than `least`; no whole one;
- * neither true nor false. */
-vt_status vt_keys_number(vt_keys *keys, const char *path, double least, double *value);
-vt_status vt_keys_whole_number(vt_keys *keys, const char *path, double least, double *value);
-vt_status vt_keys_truth(vt_keys *keys, const char *path, bool *value);
+/* The value; `preset`: vt_keys_find finds nothing. What is no number, or less than `least`, no whole number, or neither
+ * true nor false is refused: callers go on, and look at keys->status in the end. */
+double vt_keys_number(vt_keys *keys, const char *path, double least, double preset);
+double vt_keys_whole_number(vt_keys *keys, const char *path, double least, double preset);
+bool vt_keys_truth(vt_keys *keys, const char *path, bool preset);
 
-/* Fails: "FILE:LINE:COLUMN: PATH is ...; expected ...". */
-vt_status vt_keys_refuse(const char *path, const vt_yaml_node *node, const char *expected);
+/* Notes "FILE:LINE:COLUMN: PATH is ...; expected ...", and sets keys->status. */
+void vt_keys_refuse(vt_keys *keys, const char *path, const vt_yaml_node *node, const char *expected);
 
 /* Is it this scalar? */
 bool vt_yaml_is(const vt_yaml_node *node, const char *text);
