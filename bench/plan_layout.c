@@ -57,16 +57,16 @@ static vt_status ranks_open(char *const *settings, const vt_launch *launch, benc
     VT_TRY(vt_config_open_text(usual, "bench/plan_layout", count, settings, launch->world_size, &r->config));
     VT_TRY(vt_world_open(r->config, launch, &r->world));
     const vt_config *config = r->config;
-    const vt_span rows = vt_model_part(config, vt_world_layout(r->world), vt_world_rank(r->world));
+    const vt_span rows = vt_model_part(config, &r->world->layout, r->world->rank);
     const int64_t samples = config->global_batch_size / config->data_parallel;
     const int64_t points = samples * rows.count * config->img_size[1];
     r->fields[0] = vt_practice_numbers(points * config->n_in_channels, 0);
     r->fields[1] = vt_practice_numbers(points * config->n_out_channels, 1);
     r->batch = (vt_batch){.sample_count = samples,
                           .global_count = config->global_batch_size,
-                          .first_in_batch = samples * vt_world_coordinate(r->world, VT_AXIS_DATA),
+                          .first_in_batch = samples * r->world->coordinate[VT_AXIS_DATA],
                           .tensors = {r->fields[0], r->fields[1]}};
-    VT_TRY(vt_backend_open_cpu(VT_ISA_AUTO, vt_world_ranks(r->world) == 1 ? 0 : vt_world_cores(r->world), &r->backend));
+    VT_TRY(vt_backend_open_cpu(VT_ISA_AUTO, r->world->ranks == 1 ? 0 : r->world->cores, &r->backend));
 done:
     return status;
 }
@@ -129,9 +129,9 @@ typedef struct {
 static void print_layout(const bench_ranks *l)
 {
     const vt_config *config = l->config;
-    printf("%d rank%s, tp %lld cp %lld dp %lld zero %lld%s%s, micro-batch %lld: ", vt_world_ranks(l->world),
-           vt_world_ranks(l->world) == 1 ? "" : "s", (long long)config->tensor_parallel,
-           (long long)config->context_parallel, (long long)config->data_parallel, (long long)config->zero_stage,
+    printf("%d rank%s, tp %lld cp %lld dp %lld zero %lld%s%s, micro-batch %lld: ", l->world->ranks,
+           l->world->ranks == 1 ? "" : "s", (long long)config->tensor_parallel, (long long)config->context_parallel,
+           (long long)config->data_parallel, (long long)config->zero_stage,
            config->sequence_parallel && config->tensor_parallel > 1 ? " sequence" : "",
            config->recompute == VT_RECOMPUTE_BLOCK ? " recompute" : "", (long long)vt_trainer_micro_batch(config));
 }
@@ -187,7 +187,7 @@ static vt_status compare_memory(bench_ranks *l, int *verdict)
         vt_world_most(l->world, vt_plan_total(&plan) - (double)plan.ring_bytes);
     const double error = planned / measured - 1;
     *verdict = fabs(error) > MEMORY_MARGIN ? MEMORY_OUTSIDE : WITHIN;
-    if (vt_world_rank(l->world) > 0) goto done;
+    if (l->world->rank > 0) goto done;
     print_layout(l);
     printf("memory %.1f MB, measured %.1f MB (%+.0f %%; shared with others %.1f MB)%s\n", planned / 1e6, measured / 1e6,
            100 * error, shared / 1e6, *verdict == WITHIN ? "" : " OUTSIDE 15 %");
@@ -211,7 +211,7 @@ static vt_status predict(layout *layouts, int count, int look)
     vt_hardware hardware;
     vt_option_cost option;
     const bench_ranks *first = &layouts[0].ranks;
-    int64_t local = first->config->global_batch_size / vt_world_ranks(first->world);
+    int64_t local = first->config->global_batch_size / first->world->ranks;
     VT_TRY(vt_calibrate(first->config, local > 0 ? local : 1, first->world, first->backend, &hardware));
     for (int i = 0; i < count; i++) { /* like `vitrain plan` */
         VT_TRY(vt_layouts_cost(layouts[i].ranks.config, &hardware, &option));
@@ -250,7 +250,7 @@ static int time_verdict(layout *l, double others)
     }
     const double error = vt_median(ratios, ROUNDS) - 1;
     const bool outside = fabs(error) > TIME_MARGIN;
-    if (vt_world_rank(l->ranks.world) == 0) {
+    if (l->ranks.world->rank == 0) {
         print_layout(&l->ranks);
         printf(
             "step %.3f s, measured %.3f s (%+.0f %%; rounds %+.0f … %+.0f %%; others had %.0f %% of the machine)%s\n",

@@ -187,8 +187,7 @@ vt_status vt_checkpoint_open(const char *directory, const vt_world *world, vt_te
     *damaged = true;
     VT_CHECK(version == 1 || vt_output_exists(checksum), "%s is missing; the checkpoint is not whole without it",
              checksum);
-    VT_TRY(check_shards(*index, directory, world != NULL ? vt_world_rank(world) : 0,
-                        world != NULL ? vt_world_ranks(world) : 1, true));
+    VT_TRY(check_shards(*index, directory, world != NULL ? world->rank : 0, world != NULL ? world->ranks : 1, true));
     VT_TRY(vt_checkpoint_check_beside(*index, directory));
     *damaged = false;
 done:

@@ -118,8 +118,8 @@ static bool is_copy(const vt_layout *layout, const vt_stored_tensor *tensor, con
 /* Which of ZeRO's slices a rank keeps: its place among those that share it. */
 static int shard_of(const vt_world *world, bool within_node, int rank)
 {
-    const vt_layout *layout = vt_world_layout(world);
-    const int *node_of = vt_world_node_of(world);
+    const vt_layout *layout = &world->layout;
+    const int *node_of = world->node_of;
     int *members = vt_allocate((size_t)layout->ranks, sizeof *members, "a checkpoint's tensors"), shard = 0;
     vt_layout_members(layout, rank, VT_AXES(VT_AXIS_DATA), members);
     for (int i = 0; members[i] != rank; i++) shard += !within_node || node_of[members[i]] == node_of[rank];
@@ -131,8 +131,8 @@ void vt_stored_own_boxes(const vt_checkpoint_subject *subject, vt_written_box **
 {
     const vt_world *world = subject->world;
     int64_t tensors = vt_stored_count(subject);
-    int *shards = vt_allocate((size_t)vt_world_ranks(world), sizeof *shards, "a checkpoint's tensors");
-    for (int rank = 0; rank < vt_world_ranks(world); rank++)
+    int *shards = vt_allocate((size_t)world->ranks, sizeof *shards, "a checkpoint's tensors");
+    for (int rank = 0; rank < world->ranks; rank++)
         shards[rank] = shard_of(world, subject->config->zero_group == VT_ZERO_NODE, rank);
     vt_written_box *boxes =
         vt_allocate((size_t)(tensors * VT_TENSOR_BOXES + 1), sizeof *boxes, "a checkpoint's tensors");
@@ -141,9 +141,9 @@ void vt_stored_own_boxes(const vt_checkpoint_subject *subject, vt_written_box **
         vt_stored_tensor tensor = vt_stored_at(subject, i);
         int copies = 0, place = 0;
         if (tensor.parameter == NULL || tensor.parameter->count == 0) continue; /* another stage's */
-        for (int rank = 0; rank < vt_world_ranks(world); rank++) {
-            if (!is_copy(vt_world_layout(world), &tensor, shards, rank, vt_world_rank(world))) continue;
-            if (rank == vt_world_rank(world)) place = copies;
+        for (int rank = 0; rank < world->ranks; rank++) {
+            if (!is_copy(&world->layout, &tensor, shards, rank, world->rank)) continue;
+            if (rank == world->rank) place = copies;
             copies++;
         }
         VT_ASSERT(copies > 0); /* this rank's own */
@@ -153,7 +153,7 @@ void vt_stored_own_boxes(const vt_checkpoint_subject *subject, vt_written_box **
         vt_tensor_box cut[VT_TENSOR_BOXES];
         int number = vt_stored_boxes(&tensor, cut);
         for (int j = 0; j < number; j++)
-            boxes[(*count)++] = (vt_written_box){(int32_t)i, vt_world_rank(world), j, number, cut[j]};
+            boxes[(*count)++] = (vt_written_box){(int32_t)i, world->rank, j, number, cut[j]};
     }
     free(shards);
     *result = boxes;
@@ -170,16 +170,16 @@ static int by_tensor(const void *a, const void *b)
 void vt_stored_all_boxes(const vt_world *world, const vt_written_box *own, int64_t own_count, vt_written_box **boxes,
                          int64_t *count)
 {
-    int64_t *counts = vt_allocate((size_t)vt_world_ranks(world), sizeof *counts, "a checkpoint's tensors");
-    vt_group_all_gather_equal(vt_world_everyone(world), &own_count, sizeof own_count, counts);
-    size_t *bytes = vt_allocate((size_t)vt_world_ranks(world), sizeof *bytes, "a checkpoint's tensors");
+    int64_t *counts = vt_allocate((size_t)world->ranks, sizeof *counts, "a checkpoint's tensors");
+    vt_group_all_gather_equal(world->everyone, &own_count, sizeof own_count, counts);
+    size_t *bytes = vt_allocate((size_t)world->ranks, sizeof *bytes, "a checkpoint's tensors");
     *count = 0;
-    for (int rank = 0; rank < vt_world_ranks(world); rank++) {
+    for (int rank = 0; rank < world->ranks; rank++) {
         bytes[rank] = (size_t)counts[rank] * sizeof *own;
         *count += counts[rank];
     }
     *boxes = vt_allocate((size_t)(*count + 1), sizeof **boxes, "a checkpoint's tensors");
-    vt_group_all_gather(vt_world_everyone(world), own, bytes, *boxes, NULL);
+    vt_group_all_gather(world->everyone, own, bytes, *boxes, NULL);
     qsort(*boxes, (size_t)*count, sizeof **boxes, by_tensor);
     free(bytes);
     free(counts);

@@ -36,7 +36,7 @@ struct vt_checkpoint_saver {
 
 static bool is_first(const vt_checkpoint_saver *saver)
 {
-    return vt_world_rank(saver->subject->world) == 0;
+    return saver->subject->world->rank == 0;
 }
 
 vt_status vt_checkpoint_saver_open(const vt_checkpoint_subject *subject, vt_checkpoint_store *store,

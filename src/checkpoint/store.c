@@ -328,7 +328,7 @@ static vt_status read_newest(const vt_checkpoint_store *store, const vt_checkpoi
 {
     vt_status status = VT_OK;
     vt_world *world = subject->world;
-    const bool lists = vt_world_rank(world) == 0;
+    const bool lists = world->rank == 0;
     vt_step_list list = {0};
     VT_TRY(vt_world_agree(world, lists ? vt_checkpoint_list(store->directory, "", &list) : VT_OK));
     double count = (double)list.count;
@@ -359,7 +359,7 @@ vt_status vt_checkpoint_store_restore(vt_checkpoint_store *store, const char *ch
 {
     vt_status status = VT_OK;
     vt_world *world = subject->world;
-    bool is_first = vt_world_rank(world) == 0, damaged = false;
+    bool is_first = world->rank == 0, damaged = false;
     char *path = NULL;
     VT_TRY(vt_world_agree(world, is_first ? tidy(store) : VT_OK)); /* all wait for it */
     if (chosen != NULL) {

@@ -122,7 +122,7 @@ static vt_status link_tensors(vt_tensor_file *file, const vt_checkpoint_subject 
                               int64_t count)
 {
     vt_status status = VT_OK;
-    int64_t ranks = vt_world_ranks(subject->world), begin = 0, end = 0;
+    int64_t ranks = subject->world->ranks, begin = 0, end = 0;
     const bool averages = vt_kept_average(vt_optimizer_kept(subject->optimizer)) >= 0;
     char average[VT_STORED_NAME];
     char **shards = vt_allocate((size_t)ranks, sizeof *shards, "a checkpoint");
@@ -172,7 +172,7 @@ vt_status vt_checkpoint_work_index(const vt_checkpoint_work *work)
     vt_status status = VT_OK;
     const vt_checkpoint_subject *subject = work->subject;
     vt_tensor_file *file = NULL;
-    const int64_t version = VT_CHECKPOINT_VERSION, ranks = vt_world_ranks(subject->world);
+    const int64_t version = VT_CHECKPOINT_VERSION, ranks = subject->world->ranks;
     char *path = vt_text_format("%s/checkpoint.h5", work->directory);
     char *about = vt_text_format("%s/about.json", work->directory);
     VT_TRY(vt_tensor_file_create(path, &file));
@@ -207,7 +207,7 @@ vt_status vt_checkpoint_work_begin(const char *directory, const vt_checkpoint_su
     vt_backend *backend = subject->backend;
     *work = (vt_checkpoint_work){.subject = subject,
                                  .directory = vt_text_copy(directory),
-                                 .id = vt_world_rank(world) == 0 ? vt_allocate(1, 33, "a checkpoint") : NULL,
+                                 .id = world->rank == 0 ? vt_allocate(1, 33, "a checkpoint") : NULL,
                                  .progress = *progress,
                                  .optimizer = vt_optimizer_progress_of(subject->optimizer),
                                  .copy = copy};
@@ -215,9 +215,9 @@ vt_status vt_checkpoint_work_begin(const char *directory, const vt_checkpoint_su
     work->progress.training_samples = subject->training_samples;
     work->progress.validation_samples = subject->validation_samples;
     if (backend->choices_text != NULL) work->choices = backend->choices_text(backend);
-    work->shard_bytes = vt_allocate((size_t)vt_world_ranks(world), sizeof *work->shard_bytes, "a checkpoint");
-    work->shard_checksums = vt_allocate((size_t)vt_world_ranks(world), sizeof *work->shard_checksums, "a checkpoint");
-    VT_TRY(vt_world_agree(world, vt_world_rank(world) == 0 ? choose_id(work->id) : VT_OK));
+    work->shard_bytes = vt_allocate((size_t)world->ranks, sizeof *work->shard_bytes, "a checkpoint");
+    work->shard_checksums = vt_allocate((size_t)world->ranks, sizeof *work->shard_checksums, "a checkpoint");
+    VT_TRY(vt_world_agree(world, world->rank == 0 ? choose_id(work->id) : VT_OK));
     vt_world_broadcast_text(world, &work->id);
     vt_stored_own_boxes(subject, &work->own, &work->own_count);
     if (copy != NULL) {
@@ -234,7 +234,7 @@ vt_status vt_checkpoint_work_shard(vt_checkpoint_work *work)
     const vt_world *world = work->subject->world;
     struct stat info;
     uint32_t checksum = 0;
-    char *shard = vt_checkpoint_shard_name(vt_world_rank(world), vt_world_ranks(world));
+    char *shard = vt_checkpoint_shard_name(world->rank, world->ranks);
     char *path = vt_text_format("%s/%s", work->directory, shard);
     VT_TRY(write_shard(path, work));
     VT_CHECK(stat(path, &info) == 0, "can't look at %s: %s", path, strerror(errno));
@@ -250,7 +250,7 @@ done:
 void vt_checkpoint_work_gather(vt_checkpoint_work *work)
 {
     const vt_world *world = work->subject->world;
-    vt_group *all = vt_world_everyone(world);
+    vt_group *all = world->everyone;
     vt_group_all_gather_equal(all, &work->own_bytes, sizeof work->own_bytes, work->shard_bytes);
     vt_group_all_gather_equal(all, &work->own_checksum, sizeof work->own_checksum, work->shard_checksums);
     vt_stored_all_boxes(world, work->own, work->own_count, &work->all, &work->all_count);

@@ -259,7 +259,7 @@ static void print_inflating(const bench *b, double *rounds, double reader, const
 static void print_reader(const bench *b, double seconds)
 {
     const double samples = (double)(b->batches * b->config->global_batch_size);
-    const long long ranks = vt_world_ranks(b->world), workers = (long long)vt_reader_workers(b->config, b->world);
+    const long long ranks = b->world->ranks, workers = (long long)vt_reader_workers(b->config, b->world);
     vt_print(
         "%lld batches of %lld samples of %.3f MB, %lld reader thread%s%s, %lld batches ahead; medians of %d rounds\n",
         (long long)b->batches, (long long)b->config->global_batch_size, 1e-6 * (double)b->sample_bytes, workers,
@@ -273,7 +273,7 @@ static vt_status measure(bench *b)
     vt_status status = VT_OK;
     double reader[ROUNDS], preads[ROUNDS], inflates[ROUNDS], places[ROUNDS], seconds = 0;
     const double samples = (double)(b->batches * b->config->global_batch_size);
-    const bool alone = vt_world_ranks(b->world) == 1, speaks = vt_world_rank(b->world) == 0;
+    const bool alone = b->world->ranks == 1, speaks = b->world->rank == 0;
     char *chunks = NULL;
     if (alone) VT_TRY(plan_plain(b));
     VT_TRY(read_round(b, &seconds)); /* brings the files into the page cache and the ring's pages into memory */

@@ -201,15 +201,15 @@ static vt_status calibrate(const char *path, const vt_launch *launch, vt_config 
     config->ranks = launch->world_size;
     VT_TRY(vt_world_open(config, launch, &world));
     VT_TRY(vt_backend_open_cpu((vt_cpu_isa)config->cpu_isa, vt_world_threads(config, world), &backend));
-    int64_t local = config->global_batch_size / vt_world_ranks(world);
+    int64_t local = config->global_batch_size / world->ranks;
     VT_TRY(vt_calibrate(config, local > 0 ? local : 1, world, backend, &hardware));
     comment = vt_text_format(
         "# Measured by vitrain plan --calibrate at the sizes of configuration %s, by %d rank%s at once:\n"
         "# %s. memory_gib is what was free. Not measured: overlap, power_w%s%s.\n",
-        config->config, vt_world_ranks(world), vt_world_ranks(world) == 1 ? "" : "s", backend->name,
-        hardware.ranks_per_node > 1 ? "" : ", within_*", vt_world_nodes(world) > 1 ? "" : ", between_*");
-    if (vt_world_rank(world) == 0) VT_TRY(vt_hardware_write(&hardware, comment, path));
-    if (vt_world_rank(world) == 0) vt_print("%s is written; use it with --hardware=%s\n", path, path);
+        config->config, world->ranks, world->ranks == 1 ? "" : "s", backend->name,
+        hardware.ranks_per_node > 1 ? "" : ", within_*", world->nodes > 1 ? "" : ", between_*");
+    if (world->rank == 0) VT_TRY(vt_hardware_write(&hardware, comment, path));
+    if (world->rank == 0) vt_print("%s is written; use it with --hardware=%s\n", path, path);
 done:
     free(comment);
     vt_backend_close(&backend);

@@ -19,7 +19,7 @@ static vt_status find_file(const vt_evaluated *e, int option, const char *name, 
     if (*there) return VT_OK;
     VT_CHECK(config->origin[option] != VT_FROM_COMMAND_LINE, "--%s=%s is not there; `vitrain stats` makes such a file",
              name, path);
-    if (vt_world_rank(e->world) == 0)
+    if (e->world->rank == 0)
         vt_print("%s '%s' is not there, so %s can't be scored; `vitrain stats %s` makes it\n", name, path, loss,
                  config->data_dir != NULL ? config->data_dir : "DIR");
 done:
@@ -102,7 +102,7 @@ static vt_status check_targets(vt_evaluated *e)
     if (reason == NULL) return VT_OK;
     VT_CHECK(config->origin[VT_OPTION_climatology_path] != VT_FROM_COMMAND_LINE, "--climatology_path=%s: %s",
              config->climatology_path, reason);
-    if (vt_world_rank(e->world) == 0)
+    if (e->world->rank == 0)
         vt_print("climatology_path '%s': %s, so %s can't be scored\n", config->climatology_path, reason, no_seasonal);
     vt_seasonal_close(&e->climatology);
 done:

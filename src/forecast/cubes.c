@@ -200,7 +200,7 @@ static vt_status run_phases(cubes *c, const vt_trained *model, vt_place *place)
     c->densities[1] = vt_allocate(points, sizeof(float), "the evaluation");
     open_spectra(c->config->data_size, &c->spectra);
     VT_TRY(go_through(c));
-    VT_TRY(vt_world_agree(c->world, vt_world_rank(c->world) == 0 ? report(c, model, place->directory) : VT_OK));
+    VT_TRY(vt_world_agree(c->world, c->world->rank == 0 ? report(c, model, place->directory) : VT_OK));
 done:
     return status;
 }

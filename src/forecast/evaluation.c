@@ -160,7 +160,7 @@ static vt_status open_archive(vt_evaluated *e, const char *path)
                                              .steps = options->rollout,
                                              .archive = true,
                                              .has_stds = e->of_training};
-    if (vt_world_rank(e->world) > 0) return VT_OK;
+    if (e->world->rank > 0) return VT_OK;
     VT_TRY(vt_forecast_file_open(&result, &e->archive));
     for (int64_t lead = 0; lead < options->rollout && e->of_training; lead++)
         VT_TRY(vt_forecast_file_write(e->archive, 0, VT_FORECAST_STD, lead, vt_training_errors_stds(&e->errors, lead)));
@@ -173,7 +173,7 @@ static vt_status take_lead(void *context, int64_t first)
 {
     vt_status status = VT_OK;
     vt_evaluated *e = context;
-    const bool has_forecasts = vt_world_coordinate(e->world, VT_AXIS_PIPELINE) == 0;
+    const bool has_forecasts = e->world->coordinate[VT_AXIS_PIPELINE] == 0;
     for (int64_t i = 0; i < e->states.count && has_forecasts && status == VT_OK; i++)
         status = take_forecast(e, first + i, i, e->states.lead - 1);
     VT_TRY(vt_world_agree(e->world, status));
@@ -263,7 +263,7 @@ static vt_status run_phases(vt_evaluated *e)
     VT_TRY(vt_source_check_same(e->world, (const vt_source *const[]){vt_dataset_source(e->dataset)}, 1, NULL));
     vt_source_add_files(vt_dataset_source(e->dataset), &e->options->place.made_from);
     VT_TRY(vt_place_take(&e->options->place, e->world));
-    if (vt_world_rank(e->world) == 0) vt_maps_clear(e->options->place.directory);
+    if (e->world->rank == 0) vt_maps_clear(e->options->place.directory);
     VT_TRY(vt_forecaster_open(e->members, e->world, e->dataset, vt_dataset_about(e->dataset), &e->forecaster));
     VT_TRY(vt_world_agree(e->world, take_memory(e)));
     if (e->options->forecasts != NULL) {
@@ -280,7 +280,7 @@ static vt_status run_phases(vt_evaluated *e)
     const vt_scores *const all[] = {e->scores, e->spectra, e->ensemble};
     for (int i = 0; i < 3; i++)
         if (all[i] != NULL) vt_world_sum(e->world, all[i]->sums, all[i]->count);
-    VT_TRY(vt_world_agree(e->world, vt_world_rank(e->world) == 0 ? vt_evaluation_report(e) : VT_OK));
+    VT_TRY(vt_world_agree(e->world, e->world->rank == 0 ? vt_evaluation_report(e) : VT_OK));
 done:
     return status;
 }
@@ -290,7 +290,7 @@ vt_status vt_evaluate(vt_evaluation_options *options, const vt_launch *launch)
     vt_status status = VT_OK;
     vt_evaluated e = {.options = options, .members = &options->members};
     VT_TRY(vt_world_open(e.members->config, launch, &e.world));
-    if (vt_world_rank(e.world) != 0) vt_log_mute();
+    if (e.world->rank != 0) vt_log_mute();
     status = run_phases(&e);
 done:
     vt_scores_close(&e.scores);

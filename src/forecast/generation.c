@@ -181,7 +181,7 @@ vt_status vt_language_generate(const vt_trained *model, const vt_generation *how
     VT_TRY(begin_text(&w, 0)); /* before the model is read */
     VT_TRY(vt_language_open(model, launch, &own));
     vt_world *world = own.world;
-    const bool prints = vt_world_rank(world) == 0;
+    const bool prints = world->rank == 0;
     VT_TRY(vt_world_agree(world,
                           vt_continuation_open(config, vt_trainer_model(own.trainer), own.backend, &w.continuation)));
     w.scores = vt_allocate((size_t)config->vocab_size, sizeof *w.scores, "a text");

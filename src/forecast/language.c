@@ -100,7 +100,7 @@ vt_status vt_language_evaluate(const vt_trained *model, bool test, vt_place *pla
     vt_source_add_file(text, &place->made_from);
     VT_TRY(vt_place_take(place, own.world));
     path = vt_text_format("%s/perplexity.csv", place->directory);
-    const bool is_first = vt_world_rank(own.world) == 0;
+    const bool is_first = own.world->rank == 0;
     VT_TRY(vt_world_agree(own.world, is_first ? open_report(model, text, path, &file) : VT_OK));
     for (int i = 0; i < 2 && (i == 0 || strides[1] != strides[0]); i++) {
         config->stride = strides[i];

@@ -52,7 +52,7 @@ done:
 
 vt_status vt_place_take(vt_place *place, vt_world *world)
 {
-    const vt_status status = vt_world_agree(world, vt_world_rank(world) == 0 ? take(place) : VT_OK);
+    const vt_status status = vt_world_agree(world, world->rank == 0 ? take(place) : VT_OK);
     if (status == VT_OK) vt_world_broadcast_text(world, &place->directory);
     return status;
 }

@@ -188,7 +188,7 @@ static vt_status run(prediction *p)
 {
     vt_status status = VT_OK;
     const vt_prediction_options *options = p->options;
-    const bool writes = vt_world_rank(p->world) == 0;
+    const bool writes = p->world->rank == 0;
     VT_TRY(vt_world_agree(p->world, open_data(p)));
     VT_TRY(vt_forecaster_open(&options->members, p->world, p->dataset, p->about, &p->forecaster));
     VT_TRY(vt_world_agree(p->world, vt_forecaster_find_forcings(p->forecaster, options->forcing_path, p->starts,
@@ -207,7 +207,7 @@ vt_status vt_predict(const vt_prediction_options *options, const vt_launch *laun
     vt_status status = VT_OK;
     prediction p = {.options = options};
     VT_TRY(vt_world_open(options->members.config, launch, &p.world));
-    if (vt_world_rank(p.world) != 0) vt_log_mute();
+    if (p.world->rank != 0) vt_log_mute();
     status = run(&p);
 done:
     vt_forecast_file_close(&p.result);

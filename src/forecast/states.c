@@ -201,8 +201,8 @@ vt_status vt_states_forecast_all(vt_states *states, const int64_t *samples, int6
     vt_status status = VT_OK;
     vt_world *world = states->world;
     const int64_t batch = states->batch, most = batch * states->config->data_parallel;
-    const int64_t rounds = rounds_of(count, most), own = vt_world_coordinate(world, VT_AXIS_DATA) * batch;
-    const bool shows = rounds > 1 && vt_world_rank(world) == 0 && vt_progress_is_seen(STDERR_FILENO);
+    const int64_t rounds = rounds_of(count, most), own = world->coordinate[VT_AXIS_DATA] * batch;
+    const bool shows = rounds > 1 && world->rank == 0 && vt_progress_is_seen(STDERR_FILENO);
     if (!shows) states->planned = smaller(rounds * batch, count) * leads * states->number;
     for (int64_t done = 0; done < count; done += states->together) {
         states->together = smaller(most, count - done);

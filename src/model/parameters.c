@@ -436,7 +436,7 @@ vt_piece vt_parameters_piece(const vt_parameters *parameters, const vt_parameter
 
 int64_t vt_parameters_copies(const vt_parameters *parameters, const vt_bucket *bucket, bool sliced)
 {
-    const vt_layout *layout = vt_world_layout(parameters->parallel->world);
+    const vt_layout *layout = &parameters->parallel->world->layout;
     int64_t copies = layout->ranks / layout->size[VT_AXIS_PIPELINE]; /* one stage has it */
     for (int axis = 0; axis < VT_AXIS_COUNT; axis++)
         if ((bucket->split_axes & VT_AXES(axis)) != 0) copies /= layout->size[axis];

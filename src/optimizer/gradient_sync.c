@@ -363,7 +363,7 @@ vt_status vt_gradient_sync_open(const vt_config *config, vt_backend *backend, vt
     vt_world *world = vt_parameters_parallel(parameters)->world;
     sync->backend = backend;
     sync->parameters = parameters;
-    sync->engine = vt_world_device_engine(world);
+    sync->engine = world->device_engine;
     sync->off = config->noddp;
     sync->count = vt_parameters_bucket_count(parameters);
     sync->trained = vt_parameters_trained_buckets(parameters);
@@ -417,8 +417,8 @@ vt_status vt_gradient_sync_trace(vt_gradient_sync *sync, const char *path)
 {
     const vt_world *world = vt_parameters_parallel(sync->parameters)->world;
     /* "backward" is a micro-batch's where there are stages */
-    sync->unit_backward = vt_world_layout(world)->size[VT_AXIS_PIPELINE] > 1 ? "unit" : "backward";
-    return vt_sync_trace_open(path, vt_world_rank(world), &sync->trace);
+    sync->unit_backward = world->layout.size[VT_AXIS_PIPELINE] > 1 ? "unit" : "backward";
+    return vt_sync_trace_open(path, world->rank, &sync->trace);
 }
 
 vt_sync_trace *vt_gradient_sync_rows(const vt_gradient_sync *sync)

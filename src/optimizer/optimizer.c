@@ -173,7 +173,7 @@ static vt_whole_part whole_part_of(const vt_optimizer *optimizer, const vt_param
     bool counts = true;
     for (int axis = 0; axis < VT_AXIS_COUNT; axis++)
         if ((optimizer->kind->whole->axes & ~parameter->split_axes & VT_AXES(axis)) != 0)
-            counts = counts && vt_world_coordinate(world, (vt_axis)axis) == 0;
+            counts = counts && world->coordinate[axis] == 0;
     return (vt_whole_part){.parameter = parameter,
                            .piece = vt_parameters_piece(parameters, parameter, VT_BLOCK_MOMENTS),
                            .value = own.offset[VT_BLOCK_VALUES],
@@ -204,7 +204,7 @@ static vt_status open_whole_tensors(const vt_config *config, vt_optimizer *optim
     const unsigned axes = optimizer->kind->whole->axes;
     int64_t ranks = shards;
     for (int axis = 0; axis < VT_AXIS_COUNT; axis++)
-        if ((axes & VT_AXES(axis)) != 0) ranks *= vt_world_layout(world)->size[axis];
+        if ((axes & VT_AXES(axis)) != 0) ranks *= world->layout.size[axis];
     VT_TRY(vt_world_group(world, axes | (sliced ? VT_AXES(VT_AXIS_DATA) : 0),
                           within ? VT_SCOPE_WITHIN_NODE : VT_SCOPE_ALL, "optimizer", optimizer->backend,
                           &whole->group));

@@ -11,12 +11,12 @@ static void broadcast_text(vt_world *world, int root, char **text)
 {
     if (world->ranks == 1 || world->engine->counts_only) return;
     int64_t size = *text != NULL ? (int64_t)strlen(*text) + 1 : 0; /* 0: NULL */
-    vt_group_broadcast(world->host, &size, sizeof size, root);
+    vt_group_broadcast(world->everyone, &size, sizeof size, root);
     if (world->rank != root) {
         free(*text);
         *text = size > 0 ? vt_allocate((size_t)size, 1, "a message") : NULL;
     }
-    vt_group_broadcast(world->host, *text, (size_t)size, root);
+    vt_group_broadcast(world->everyone, *text, (size_t)size, root);
 }
 
 /* The lowest rank that failed, of those with a note if there are any; -1: none. `stopped`: did any rank stop? */
@@ -28,7 +28,7 @@ static int find_failed(vt_world *world, vt_status status, bool *stopped)
     if (world->ranks == 1 || world->engine->counts_only) return status == VT_ERROR ? world->rank : -1;
     char *all = vt_allocate((size_t)world->ranks, 1, "the table of ranks"), own = (char)status;
     if (status == VT_ERROR && vt_error_text()[0] == '\0') own = UNNOTED;
-    vt_group_all_gather_equal(world->host, &own, 1, all);
+    vt_group_all_gather_equal(world->everyone, &own, 1, all);
     for (int rank = world->ranks - 1; rank >= 0; rank--) {
         if (all[rank] == VT_ERROR || (all[rank] == UNNOTED && (failed < 0 || all[failed] == UNNOTED))) failed = rank;
         *stopped = *stopped || all[rank] == VT_STOPPED;
@@ -101,7 +101,7 @@ bool vt_world_any(vt_world *world, bool value)
 
 void vt_world_sum(vt_world *world, double *values, int64_t count)
 {
-    vt_group_all_reduce(world->host, VT_SUM_FLOAT64, values, count, NULL);
+    vt_group_all_reduce(world->everyone, VT_SUM_FLOAT64, values, count, NULL);
 }
 
 double vt_world_most(vt_world *world, double value)

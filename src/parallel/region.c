@@ -19,7 +19,7 @@ vt_status vt_parallel_open(const vt_config *config, vt_world *world, vt_backend 
                            vt_parallel **result)
 {
     vt_status status = VT_OK;
-    const vt_layout *layout = vt_world_layout(world);
+    const vt_layout *layout = &world->layout;
     vt_parallel *parallel = vt_allocate(1, sizeof *parallel, "the ranks' parts");
     parallel->world = world;
     parallel->sequence = config->sequence_parallel && layout->size[VT_AXIS_TENSOR] > 1;
@@ -29,8 +29,8 @@ vt_status vt_parallel_open(const vt_config *config, vt_world *world, vt_backend 
     VT_TRY(vt_world_group(world, VT_AXES(VT_AXIS_TENSOR), VT_SCOPE_ALL, NULL, backend, &parallel->tensor));
     VT_TRY(vt_world_group(world, VT_AXES(VT_AXIS_CONTEXT), VT_SCOPE_ALL, NULL, backend, &parallel->context));
     VT_TRY(vt_world_group(world, parallel->token_axes, VT_SCOPE_ALL, NULL, backend, &parallel->tokens));
-    parallel->own = vt_parallel_tokens(layout, vt_world_rank(world), parallel->sequence, tokens);
-    parallel->inner = vt_parallel_tokens(layout, vt_world_rank(world), false, tokens);
+    parallel->own = vt_parallel_tokens(layout, world->rank, parallel->sequence, tokens);
+    parallel->inner = vt_parallel_tokens(layout, world->rank, false, tokens);
     parallel->tensor_spans = vt_allocate((size_t)parallel->tensor->size, sizeof(vt_span), "the ranks' parts");
     parallel->context_spans = vt_allocate((size_t)parallel->context->size, sizeof(vt_span), "the ranks' parts");
     for (int i = 0; i < parallel->tensor->size; i++)

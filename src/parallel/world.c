@@ -22,77 +22,10 @@ static vt_world *make_world(int rank, int ranks)
     vt_world *world = vt_allocate(1, sizeof *world, "the table of ranks");
     world->rank = rank;
     world->ranks = ranks;
-    world->threads = 1;
+    world->cores = 1;
     world->nodes = 1;
     world->node_of = vt_allocate((size_t)ranks, sizeof *world->node_of, "the table of ranks");
     return world;
-}
-
-/* ---- what others may know ---- */
-
-int vt_world_rank(const vt_world *world)
-{
-    return world->rank;
-}
-
-int vt_world_ranks(const vt_world *world)
-{
-    return world->ranks;
-}
-
-int vt_world_coordinate(const vt_world *world, vt_axis axis)
-{
-    return world->coordinate[axis];
-}
-
-int vt_world_cores(const vt_world *world)
-{
-    return world->threads;
-}
-
-int vt_world_nodes(const vt_world *world)
-{
-    return world->nodes;
-}
-
-const int *vt_world_node_of(const vt_world *world)
-{
-    return world->node_of;
-}
-
-const vt_launch *vt_world_launch(const vt_world *world)
-{
-    return &world->launch;
-}
-
-const vt_layout *vt_world_layout(const vt_world *world)
-{
-    return &world->layout;
-}
-
-vt_engine *vt_world_engine(const vt_world *world)
-{
-    return world->engine;
-}
-
-vt_engine *vt_world_device_engine(const vt_world *world)
-{
-    return world->device_engine != NULL ? world->device_engine : world->engine;
-}
-
-vt_group *vt_world_everyone(const vt_world *world)
-{
-    return world->host;
-}
-
-int vt_world_group_count(const vt_world *world)
-{
-    return world->group_count;
-}
-
-vt_group *vt_world_group_at(const vt_world *world, int index)
-{
-    return world->groups[index];
 }
 
 /* ---- who is where ---- */
@@ -131,7 +64,7 @@ static void set_places(vt_world *world, const introduction *all)
     }
     world->nodes = known;
     int cores = count_cores(own);
-    world->threads = cores > sharing && sharing > 0 ? cores / sharing : 1;
+    world->cores = cores > sharing && sharing > 0 ? cores / sharing : 1;
     if (world->launch.local_size < 0) { /* then the launcher may not have said local_rank either */
         world->launch.local_size = here;
         world->launch.local_rank = before;
@@ -159,7 +92,7 @@ static void meet_others(vt_world *world)
     introduction *own = &all[world->rank];
     vt_host_name(own->host);
     vt_threads_cores(own->cores);
-    vt_group_all_gather_equal(world->host, own, sizeof *own, all);
+    vt_group_all_gather_equal(world->everyone, own, sizeof *own, all);
     set_places(world, all);
     free(all);
 }
@@ -226,6 +159,7 @@ vt_status vt_world_open(const vt_config *config, const vt_launch *launch, vt_wor
     world->launch = *launch;
     if (launch->used != NULL) *launch->used = true;
     VT_TRY(open_engine(config, world));
+    world->device_engine = world->engine;
     vt_memory_last_words(end_job, world->engine);
     VT_TRY(vt_world_open_everyone(world));
     meet_others(world);
@@ -251,7 +185,7 @@ void vt_world_fail_early(const vt_launch *launch)
 int vt_world_threads(const vt_config *config, const vt_world *world)
 {
     if (config->num_threads != VT_UNSET_INTEGER) return (int)config->num_threads;
-    return world->ranks > 1 ? world->threads : 0;
+    return world->ranks > 1 ? world->cores : 0;
 }
 
 vt_status vt_world_open_backend(const vt_config *config, const vt_world *world, vt_backend **backend)
@@ -283,7 +217,7 @@ vt_status vt_world_open_device(const vt_config *config, vt_world *world, const v
              "comm auto or mpi");
     bool through_host = config->comm == VT_COMM_MPI || (config->comm == VT_COMM_AUTO && !vt_engine_has_nccl());
     if (world->ranks == 1 || backend->shares_host_memory || world->engine->device_memory || through_host) return VT_OK;
-    VT_TRY(vt_engine_open_nccl(&world->launch, world->host, config->comm_timeout, &world->device_engine));
+    VT_TRY(vt_engine_open_nccl(&world->launch, world->everyone, config->comm_timeout, &world->device_engine));
 done:
     return status;
 }
@@ -297,7 +231,7 @@ vt_status vt_world_open_dry(const vt_config *config, int rank, int ranks, const 
         world->node_of[i] = node_of[i];
         if (node_of[i] >= world->nodes) world->nodes = node_of[i] + 1;
     }
-    world->engine = vt_engine_open_alone(rank, ranks, true);
+    world->engine = world->device_engine = vt_engine_open_alone(rank, ranks, true);
     VT_TRY(vt_world_open_everyone(world));
     VT_TRY(set_layout(config, world));
 done:
@@ -327,7 +261,7 @@ void vt_world_close(vt_world **result, bool failed)
     }
     while (world->group_count > 0) vt_group_close(&world->groups[--world->group_count]);
     if (world->engine != NULL && !world->engine->counts_only) vt_memory_last_words(NULL, NULL);
-    vt_engine_close(&world->device_engine);
+    if (world->device_engine != world->engine) vt_engine_close(&world->device_engine);
     vt_engine_close(&world->engine);
     free(world->groups);
     free(world->node_of);

@@ -10,31 +10,26 @@
 /* Which ranks of an axis: all, those of this rank's node, or those in the same place of their nodes. */
 typedef enum { VT_SCOPE_ALL, VT_SCOPE_WITHIN_NODE, VT_SCOPE_ACROSS_NODES } vt_scope;
 
-typedef struct vt_world vt_world;
-
-/* ---- where this rank stands ---- */
-
-int vt_world_rank(const vt_world *world);
-int vt_world_ranks(const vt_world *world); /* how many there are */
-int vt_world_coordinate(const vt_world *world, vt_axis axis);
-int vt_world_cores(const vt_world *world); /* that this rank may use, divided by the local ranks that share them */
-int vt_world_nodes(const vt_world *world); /* how many there are */
-/* [ranks]: which node each rank runs on, 0, 1, … in the order of their first ranks. */
-const int *vt_world_node_of(const vt_world *world);
-/* With local_rank and local_size, also where the launcher did not say. */
-const vt_launch *vt_world_launch(const vt_world *world);
-const vt_layout *vt_world_layout(const vt_world *world);
-
-/* ---- what it communicates through ---- */
-
-vt_engine *vt_world_engine(const vt_world *world);
-/* The engine for the back end's memory: NCCL for GPUs, else the same. */
-vt_engine *vt_world_device_engine(const vt_world *world);
-/* All ranks, over host memory: for figures and agreements. */
-vt_group *vt_world_everyone(const vt_world *world);
-/* The groups that vt_world_group has made, in their order, all ranks' first. */
-int vt_world_group_count(const vt_world *world);
-vt_group *vt_world_group_at(const vt_world *world, int index);
+/* As this rank sees them. Only this room's files change it. */
+typedef struct {
+    /* where this rank stands */
+    int rank, ranks; /* this one, and how many there are */
+    int coordinate[VT_AXIS_COUNT];
+    int cores;        /* that this rank may use, divided by the local ranks that share them */
+    int nodes;        /* how many there are */
+    int *node_of;     /* [ranks]: which node each rank runs on, 0, 1, … in the order of their first ranks */
+    vt_launch launch; /* with local_rank and local_size, also where the launcher did not say */
+    vt_layout layout;
+    /* what it communicates through */
+    vt_engine *engine;
+    vt_engine *device_engine; /* for the back end's memory: NCCL for GPUs, else the same */
+    vt_group *everyone;       /* all ranks, over host memory: for figures and agreements */
+    vt_group **groups;        /* [group_count] that vt_world_group has made, in their order, all ranks' first */
+    int group_count;
+    /* what became of it */
+    bool agreed_failure; /* all ranks know of a failure, and end alike */
+    int speaker;         /* the rank that tells the user: vt_world_speaks */
+} vt_world;
 
 /* ---- opening and closing ---- */
 

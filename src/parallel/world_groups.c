@@ -17,8 +17,8 @@ vt_status vt_world_open_everyone(vt_world *world)
     vt_status status = VT_OK;
     int *all = vt_allocate((size_t)world->ranks, sizeof *all, "the table of ranks");
     for (int rank = 0; rank < world->ranks; rank++) all[rank] = rank;
-    VT_TRY(vt_group_open(world->engine, "world", all, world->ranks, world->rank, 0, NULL, &world->host));
-    add_group(world, world->host);
+    VT_TRY(vt_group_open(world->engine, "world", all, world->ranks, world->rank, 0, NULL, &world->everyone));
+    add_group(world, world->everyone);
 done:
     free(all);
     return status;
@@ -82,7 +82,7 @@ static vt_status open_group(vt_world *world, const char *name, const int *member
     while (place < count - 1 && members[place] != world->rank) place++;
     for (int i = 0; i < count; i++)
         if (members[i] < lowest) lowest = members[i];
-    bool on_device = world->device_engine != NULL && backend != NULL && !backend->shares_host_memory;
+    const bool on_device = backend != NULL && !backend->shares_host_memory;
     VT_TRY(vt_group_open(on_device ? world->device_engine : world->engine, name, members, count, place, lowest, backend,
                          group));
     add_group(world, *group);

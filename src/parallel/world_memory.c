@@ -58,7 +58,7 @@ static void *open_offered(const offer *offered)
 static bool node_agrees(vt_world *world, bool own)
 {
     bool *all = vt_allocate((size_t)world->ranks, sizeof *all, "the table of ranks"), agrees = true;
-    vt_group_all_gather_equal(world->host, &own, sizeof own, all);
+    vt_group_all_gather_equal(world->everyone, &own, sizeof own, all);
     for (int rank = 0; rank < world->ranks; rank++)
         agrees = agrees && (all[rank] || world->node_of[rank] != world->node_of[world->rank]);
     free(all);
@@ -74,7 +74,7 @@ void *vt_world_share_memory(vt_world *world, size_t *bytes, void (*prepare)(void
     while (world->node_of[first] != world->node_of[world->rank]) first++;
     if (first == world->rank && vt_world_ranks_of_memory(world, NULL) > 1) memory = make(*bytes, &own);
     if (memory != NULL) prepare(memory, *bytes);
-    vt_group_all_gather_equal(world->host, &own, sizeof own, all);
+    vt_group_all_gather_equal(world->everyone, &own, sizeof own, all);
     if (first != world->rank && all[first].file >= 0) memory = open_offered(&all[first]);
     if (all[first].file >= 0) *bytes = all[first].bytes;
     if (!node_agrees(world, memory != NULL) && memory != NULL) {

@@ -209,11 +209,11 @@ static void measure_group(const bench *b, vt_group *group, double *gb_s, double 
     vt_world_sum(b->world, &nothing, 1);
     double begin = vt_clock_seconds(), before = group->volume.bytes;
     for (int i = 0; i < TURNS; i++) exchange_all(group, b->wide, elements, counts, parts);
-    figures[0] = (vt_clock_seconds() - begin) / vt_world_ranks(b->world);
+    figures[0] = (vt_clock_seconds() - begin) / b->world->ranks;
     bytes = group->volume.bytes - before;
     begin = vt_clock_seconds();
     for (int i = 0; i < SHORT; i++) vt_group_all_reduce(group, VT_SUM_FLOAT32, b->wide, 1, NULL);
-    figures[1] = (vt_clock_seconds() - begin) / SHORT / vt_world_ranks(b->world);
+    figures[1] = (vt_clock_seconds() - begin) / SHORT / b->world->ranks;
     vt_world_sum(b->world, figures, 2);
     *us = 1e6 * fmax(figures[1], meeting_seconds(b, group)) / ceil(log2(group->size));
     /* on a busy machine short messages may take as long as long ones */
@@ -229,11 +229,11 @@ static vt_status measure_messages(const bench *b, vt_hardware *hardware)
     hardware->within_us = 20;
     hardware->between_gb_s = 1;
     hardware->between_us = 50;
-    const int here = vt_world_ranks(world) / vt_world_nodes(world);
+    const int here = world->ranks / world->nodes;
     hardware->ranks_per_node = here;
     VT_TRY(vt_world_group(world, VT_AXES_ALL, VT_SCOPE_WITHIN_NODE, "calibration", NULL, &within));
     if (within->size > 1) measure_group(b, within, &hardware->within_gb_s, &hardware->within_us);
-    if (vt_world_nodes(world) > 1) {
+    if (world->nodes > 1) {
         VT_TRY(vt_world_group(world, VT_AXES_ALL, VT_SCOPE_ACROSS_NODES, "calibration", NULL, &between));
         measure_group(b, between, &hardware->between_gb_s, &hardware->between_us);
     }
@@ -253,7 +253,7 @@ vt_status vt_calibrate(const vt_config *config, int64_t samples, vt_world *world
     void *wide = NULL;
     *hardware = (vt_hardware){.name = "calibrated", .host_memory = backend->shares_host_memory, .head_multiple = 1};
     double memory = backend->available_memory(backend);
-    hardware->memory_gib = memory / 1073741824 * vt_world_nodes(world) / vt_world_ranks(world);
+    hardware->memory_gib = memory / 1073741824 * world->nodes / world->ranks;
     VT_TRY(vt_world_agree(world,
                           backend->allocate(backend, VT_MEMORY_WORKSPACE, (size_t)elements * sizeof(float), &wide)));
     b.wide = wide;

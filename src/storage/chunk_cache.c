@@ -121,13 +121,13 @@ size_t vt_chunk_cache_bytes(const vt_chunk_cache *cache)
 static void find_sharers(vt_chunk_cache *cache, const vt_world *world)
 {
     static const vt_axis apart[] = {VT_AXIS_DATA, VT_AXIS_PIPELINE};
-    const vt_layout *layout = vt_world_layout(world);
-    const int *node_of = vt_world_node_of(world), own = vt_world_rank(world);
+    const vt_layout *layout = &world->layout;
+    const int *node_of = world->node_of, own = world->rank;
     cache->place = cache->sharers = 0;
-    for (int rank = 0; rank < vt_world_ranks(world); rank++) {
+    for (int rank = 0; rank < world->ranks; rank++) {
         bool shares = node_of[rank] == node_of[own];
         for (size_t i = 0; i < sizeof apart / sizeof apart[0]; i++)
-            shares = shares && vt_layout_coordinate(layout, rank, apart[i]) == vt_world_coordinate(world, apart[i]);
+            shares = shares && vt_layout_coordinate(layout, rank, apart[i]) == world->coordinate[apart[i]];
         cache->place += shares && rank < own;
         cache->sharers += shares;
     }
@@ -135,7 +135,7 @@ static void find_sharers(vt_chunk_cache *cache, const vt_world *world)
 
 void vt_chunk_cache_share(vt_chunk_cache *cache, vt_world *world)
 {
-    const vt_layout *layout = vt_world_layout(world);
+    const vt_layout *layout = &world->layout;
     const bool alone = layout->size[VT_AXIS_TENSOR] * layout->size[VT_AXIS_CONTEXT] == 1;
     if (alone && cache->own <= 0) return; /* neither later batches nor other ranks need a chunk again */
     find_sharers(cache, world);

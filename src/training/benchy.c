@@ -210,7 +210,7 @@ static vt_status write_json(bench *b)
 {
     vt_status status = VT_OK;
     FILE *file = b->file;
-    const int ranks = vt_world_ranks(b->world);
+    const int ranks = b->world->ranks;
     const vt_benchy_settings *settings = &b->settings;
     json_t *root = json_pack("{s:i, s:s, s:i, s:I, s:I}", "nranks", ranks, "unit", "samples/s over all ranks", "ranks",
                              ranks, "global_batch_size", (json_int_t)b->trainer->config->global_batch_size,
@@ -251,7 +251,7 @@ vt_status vt_run_benchy(const vt_run *run, bool *trains_on)
                                         "Profiling mode all. Starting profiler on all ranks.", NULL};
     vt_status status = VT_OK;
     bench b = {.trainer = run->loop.trainer, .world = run->world, .loader = run->loop.training_loader, .epoch = -1};
-    const bool first = vt_world_rank(b.world) == 0;
+    const bool first = b.world->rank == 0;
     const char *path = getenv("BENCHY_CONFIG_FILE");
     if (path != NULL && path[0] == '\0') path = NULL;
     VT_TRY(vt_world_agree(b.world, vt_benchy_settings_open(path, &b.settings)));

@@ -81,7 +81,7 @@ vt_status vt_step_evaluate(vt_trainer *trainer, const vt_batch *batch, vt_evalua
     const vt_batch here = vt_batch_upload(trainer, batch);
     double *loss = &evaluation->model.values[0], *count = &evaluation->model.counts[0];
     const double loss_before = *loss, count_before = *count;
-    trainer->record_anew = vt_world_ranks(trainer->world) > 1;
+    trainer->record_anew = trainer->world->ranks > 1;
     for (int64_t first = 0; first < most; first += micro) {
         const int64_t left = batch->sample_count - first, samples = left < micro ? left : micro;
         if (samples > 0)
@@ -193,12 +193,12 @@ vt_status vt_step_forecast(vt_trainer *trainer, const vt_batch *batch, vt_pictur
                            float *target)
 {
     const vt_status status = forecast_own(trainer, batch, part, prediction, target);
-    const vt_layout *layout = vt_world_layout(trainer->world);
+    const vt_layout *layout = &trainer->world->layout;
     const size_t bytes = (size_t)(part.height * part.width) * sizeof(float);
     if (trainer->stage.place.is_last && trainer->stage.place.is_first) return status;
     int *stages = vt_allocate((size_t)layout->ranks, sizeof *stages, "a picture");
     const int last = stages[vt_layout_members(layout, 0, VT_AXES(VT_AXIS_PIPELINE), stages) - 1];
-    vt_group *everyone = vt_world_everyone(trainer->world);
+    vt_group *everyone = trainer->world->everyone;
     float *const fields[2] = {prediction, target};
     for (int i = 0; i < 2; i++) {
         if (everyone->rank == last) vt_group_send(everyone, fields[i], bytes, 0, NULL);

@@ -347,7 +347,7 @@ static int64_t profiled_steps(const vt_loop *loop)
     const bool manual = config->enable_manual_profiling, all = config->profile_ranks == VT_PROFILE_ALL;
     int64_t last = loop->length.epochs - 1, epoch = manual ? MANUAL_EPOCH : PROFILED_EPOCH;
     int64_t steps = loop->length.steps_per_epoch;
-    if (!all && vt_world_rank(loop->trainer->world) != 0) return 0;
+    if (!all && loop->trainer->world->rank != 0) return 0;
     if (loop->progress.epoch != (epoch < last ? epoch : last)) return 0;
     return manual && steps > MANUAL_STEPS ? MANUAL_STEPS : steps;
 }

@@ -71,12 +71,12 @@ static void log_training(const vt_config *config)
 
 static void log_layout(const vt_config *config, const vt_world *world)
 {
-    const int *size = vt_world_layout(world)->size;
-    if (vt_world_ranks(world) == 1) return;
+    const int *size = world->layout.size;
+    if (world->ranks == 1) return;
     char *stages = vt_text_format(size[VT_AXIS_PIPELINE] > 1 ? " × pipeline %d" : "", size[VT_AXIS_PIPELINE]);
     vt_log_info("ranks: %d, started by %s, communicating through %s; tensor %d × context %d%s × data %d, order %s",
-                vt_world_ranks(world), vt_launch_name(vt_world_launch(world)->launcher), vt_world_engine(world)->name,
-                size[VT_AXIS_TENSOR], size[VT_AXIS_CONTEXT], stages, size[VT_AXIS_DATA], config->parallel_order);
+                world->ranks, vt_launch_name(world->launch.launcher), world->engine->name, size[VT_AXIS_TENSOR],
+                size[VT_AXIS_CONTEXT], stages, size[VT_AXIS_DATA], config->parallel_order);
     free(stages);
 }
 
@@ -150,7 +150,7 @@ static void log_offload(const vt_run *run)
 static vt_status log_stage_memory(const vt_run *run)
 {
     vt_status status = VT_OK;
-    const vt_layout *layout = vt_world_layout(run->world);
+    const vt_layout *layout = &run->world->layout;
     const int stages = layout->size[VT_AXIS_PIPELINE];
     vt_plan_options options = vt_plan_options_of(run->world, run->loop.trainer->backend);
     options.chunk_bytes = run->plan.chunk_bytes;
@@ -282,7 +282,7 @@ vt_status vt_run_log_opening(const vt_run *run)
     vt_config_print(config, log_key, NULL);
     vt_log_detail("---------------------------------------------------");
     log_parameters(run->loop.trainer->parameters, &split, &table);
-    if (vt_world_rank(run->world) == 0) VT_TRY(vt_file_write(path, table.characters, table.length));
+    if (run->world->rank == 0) VT_TRY(vt_file_write(path, table.characters, table.length));
 done:
     vt_text_close(&table);
     vt_split_close(&split);

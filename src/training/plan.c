@@ -34,16 +34,15 @@ static void plan_data(const vt_trainer *trainer, const vt_plan_options *options,
 static void note_work(const vt_world *world, const vt_backend *dry, vt_plan *plan)
 {
     plan->step = *vt_backend_dry_count(dry);
-    const int *node_of = vt_world_node_of(world);
-    VT_ASSERT(vt_world_group_count(world) <= VT_PLAN_GROUPS);
-    plan->group_count = vt_world_group_count(world);
-    for (int i = 0; i < vt_world_group_count(world); i++) {
-        const vt_group *group = vt_world_group_at(world, i);
+    const int *node_of = world->node_of;
+    VT_ASSERT(world->group_count <= VT_PLAN_GROUPS);
+    plan->group_count = world->group_count;
+    for (int i = 0; i < world->group_count; i++) {
+        const vt_group *group = world->groups[i];
         vt_plan_group *noted = &plan->groups[i];
         *noted = (vt_plan_group){.size = group->size, .volume = group->volume};
         memcpy(noted->name, group->name, sizeof noted->name);
-        for (int j = 0; j < group->size; j++)
-            noted->in_node += node_of[group->members[j]] == node_of[vt_world_rank(world)];
+        for (int j = 0; j < group->size; j++) noted->in_node += node_of[group->members[j]] == node_of[world->rank];
     }
 }
 
@@ -113,8 +112,8 @@ done:
 
 vt_plan_options vt_plan_options_of(const vt_world *world, const vt_backend *backend)
 {
-    return (vt_plan_options){.rank = vt_world_rank(world),
-                             .node_of = vt_world_node_of(world),
+    return (vt_plan_options){.rank = world->rank,
+                             .node_of = world->node_of,
                              .device_memory = backend != NULL && !backend->shares_host_memory,
                              .draws_ahead = backend != NULL && backend->draws_ahead};
 }
@@ -168,8 +167,7 @@ vt_status vt_plan_make(const vt_config *config, const vt_plan_options *options, 
     plan_offload(trainer, plan);
     plan->arena_bytes = trainer->rooms[0].arena.peak;
     plan->shared_bytes = trainer->micro_batches[0].shared.peak;
-    plan->message_bytes =
-        options->device_memory ? 0 : vt_world_engine(world)->most_copies + vt_world_engine(world)->hole;
+    plan->message_bytes = options->device_memory ? 0 : world->engine->most_copies + world->engine->hole;
     plan->bytes[VT_MEMORY_ACTIVATIONS] +=
         (size_t)trainer->room_count * plan->arena_bytes + (size_t)trainer->micro_batch_count * plan->shared_bytes;
     plan_data(trainer, options, plan);

@@ -16,15 +16,15 @@ enum { MOST_WORKERS = 16 }; /* of those that are chosen here: no memory keeps up
 
 vt_status vt_reader_open_source(const vt_config *config, const vt_world *world, vt_set set, vt_source **source)
 {
-    const vt_span rows = vt_model_part(config, vt_world_layout(world), vt_world_rank(world));
+    const vt_span rows = vt_model_part(config, &world->layout, world->rank);
     return vt_source_kind_of(config)->open(config, set, rows, source);
 }
 
 int64_t vt_reader_workers(const vt_config *config, const vt_world *world)
 {
     if (config->num_data_workers != VT_UNSET_INTEGER) return config->num_data_workers;
-    int64_t computing = config->num_threads != VT_UNSET_INTEGER ? config->num_threads : vt_world_cores(world);
-    int64_t spare = vt_world_cores(world) - computing;
+    int64_t computing = config->num_threads != VT_UNSET_INTEGER ? config->num_threads : world->cores;
+    int64_t spare = world->cores - computing;
     return spare < 1 ? 1 : spare > MOST_WORKERS ? MOST_WORKERS : spare;
 }
 
@@ -53,8 +53,8 @@ vt_status vt_reader_open_loader(const vt_config *config, const vt_world *world, 
     const bool training = use.training;
     vt_loader_options options = {.source = source,
                                  .global_batch_size = vt_reader_batch(config, training),
-                                 .part = vt_world_coordinate(world, VT_AXIS_DATA),
-                                 .parts = vt_world_layout(world)->size[VT_AXIS_DATA],
+                                 .part = world->coordinate[VT_AXIS_DATA],
+                                 .parts = world->layout.size[VT_AXIS_DATA],
                                  .drop_last = training && source->kind->blank == NULL,
                                  .fill = training && source->kind->blank != NULL,
                                  .shuffle = training && config->shuffle,
@@ -138,7 +138,7 @@ void vt_reader_open_cache(const vt_config *config, const vt_world *world, double
     vt_text_bytes(vt_source_frame_bytes(training), sizes[0]);
     vt_text_bytes(vt_source_frame_bytes(validation), sizes[1]);
     vt_text_bytes(fmax(before, 0), sizes[2]);
-    const char *rank = vt_world_ranks(world) > 1 ? " on each rank" : "";
+    const char *rank = world->ranks > 1 ? " on each rank" : "";
     if (first && second)
         vt_log_info("cache: what was read stays in memory: %s for training and %s for validation%s; %s are free",
                     sizes[0], sizes[1], rank, sizes[2]);

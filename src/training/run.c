@@ -131,7 +131,7 @@ done:
 static vt_status open_output(vt_run *run)
 {
     vt_status status = VT_OK;
-    if (vt_world_rank(run->world) != 0) return VT_OK;
+    if (run->world->rank != 0) return VT_OK;
     char *saved = vt_text_format("%s/config.yaml", run->directory);
     VT_TRY(vt_config_save(run->config, saved));
     vt_record_options record = {.config = run->config,
@@ -172,7 +172,7 @@ static vt_status open_trace(const vt_run *run)
     vt_status status = VT_OK;
     if (!run->config->comm_trace) return VT_OK;
     char *logs = vt_text_format("%s/logs", run->directory);
-    char *path = vt_text_format("%s/comm-%d.csv", logs, vt_world_rank(run->world));
+    char *path = vt_text_format("%s/comm-%d.csv", logs, run->world->rank);
     VT_TRY(vt_output_make_directory(logs));
     VT_TRY(vt_gradient_sync_trace(run->loop.trainer->sync, path));
 done:
@@ -208,8 +208,8 @@ static bool lacks_its_end(const vt_run *run)
 {
     const vt_run_progress *progress = &run->loop.progress;
     const bool ends_epoch = progress->epoch_steps == 0 && !isnan(progress->validation_loss);
-    const bool lacks = vt_world_rank(run->world) == 0 && run->resumes && !run->foreign && ends_epoch &&
-                       !vt_run_is_closed(run->directory);
+    const bool lacks =
+        run->world->rank == 0 && run->resumes && !run->foreign && ends_epoch && !vt_run_is_closed(run->directory);
     return vt_world_any(run->world, lacks);
 }
 
@@ -288,7 +288,7 @@ static vt_status begin(vt_run *run)
             return VT_OK;
         }
         vt_log_info("all steps are done, but the run died before the end of its log; writing it now");
-        if (vt_world_rank(world) == 0) vt_checkpoint_store_remove_old(run->checkpoints);
+        if (world->rank == 0) vt_checkpoint_store_remove_old(run->checkpoints);
     }
     log_epoch_length(run);
     vt_trainer_resume(run->loop.trainer, run->loop.progress.step, run->loop.length.schedule);
@@ -310,7 +310,7 @@ static vt_status step_back(vt_run *run)
     bool older = false;
     vt_error_move_out(&cause);
     const int speaker = vt_world_lift_failure(run->world);
-    if (vt_world_rank(run->world) == 0)
+    if (run->world->rank == 0)
         status = vt_checkpoint_store_step_back(run->checkpoints, run->loop.progress.step, &older);
     VT_TRY(vt_world_agree(run->world, status));
     older = vt_world_any(run->world, older);
@@ -378,7 +378,7 @@ vt_status vt_run_training(const vt_config *config, const vt_launch *launch)
     vt_run run = {.config = config, .lock = -1, .lock_above = -1};
     vt_stop_watch(vt_config_max_seconds(config)); /* MPI_Init leaves the handlers alone, and may wait for long */
     VT_TRY(vt_world_open(config, launch, &run.world));
-    if (vt_world_rank(run.world) != 0) vt_log_mute();
+    if (run.world->rank != 0) vt_log_mute();
     vt_log_bare_scripts(!config->log_prefix);
     status = run_phases(&run);
 done:

@@ -6,7 +6,7 @@ vt_status vt_stage_open(const vt_config *config, const vt_world *world, vt_param
                         vt_pipeline_stage *stage)
 {
     vt_status status = VT_OK;
-    const int place = vt_world_coordinate(world, VT_AXIS_PIPELINE);
+    const int place = world->coordinate[VT_AXIS_PIPELINE];
     vt_split split = {0};
     *stage = (vt_pipeline_stage){.units = vt_parameters_units(parameters), .place = {true, true}};
     if (config->pipeline_parallel == 1) return VT_OK;
@@ -23,7 +23,7 @@ done:
 
 unsigned vt_stage_unread(const vt_config *config, const vt_world *world, bool training)
 {
-    const int64_t place = vt_world_coordinate(world, VT_AXIS_PIPELINE);
+    const int64_t place = world->coordinate[VT_AXIS_PIPELINE];
     const vt_rollout_place at = {.is_first = place == 0, .is_last = place + 1 == config->pipeline_parallel};
     const bool compares = at.is_last && !training;
     unsigned unread = 0;

@@ -79,7 +79,7 @@ vt_status vt_run_open_directory(vt_run *run)
     vt_status status = VT_OK;
     const vt_config *config = run->config;
     vt_world *world = run->world;
-    const bool is_first = vt_world_rank(world) == 0;
+    const bool is_first = world->rank == 0;
     run->directory = vt_run_directory_path(config, is_on_gpu(run));
     VT_TRY(vt_checkpoint_store_open(run->directory, config->keep_last, &run->checkpoints));
     VT_TRY(vt_world_agree(world, is_first ? lock_and_choose(run) : VT_OK));
@@ -98,8 +98,8 @@ vt_status vt_run_read_initial(vt_run *run)
     vt_world *world = run->world;
     const char *path = run->config->init_from;
     if (path == NULL) return VT_OK;
-    VT_TRY(vt_world_agree(
-        world, vt_world_rank(world) == 0 ? vt_checkpoint_find(path, VT_CHECKPOINT_TO_BEGIN, &run->initial) : VT_OK));
+    VT_TRY(vt_world_agree(world,
+                          world->rank == 0 ? vt_checkpoint_find(path, VT_CHECKPOINT_TO_BEGIN, &run->initial) : VT_OK));
     vt_world_broadcast_text(world, &run->initial);
     vt_text_append(&run->initial_lines, "the parameters begin as those of %s", run->initial);
     VT_TRY(vt_checkpoint_read_parameters(run->initial, &run->subject, &run->initial_lines));

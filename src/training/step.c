@@ -141,12 +141,12 @@ static bool should_replay(const vt_trainer *trainer)
     return trainer->config->enable_jit && trainer->backend->replay != NULL && trainer->steps_here >= FIRST_STEPS &&
            !trainer->measured && !trainer->config->comm_trace &&
            (trainer->config->profile_graphs || !vt_profile_records()) &&
-           (vt_world_ranks(trainer->world) == 1 || vt_world_device_engine(trainer->world)->device_memory);
+           (trainer->world->ranks == 1 || trainer->world->device_engine->device_memory);
 }
 
 static bool replay(vt_trainer *trainer)
 {
-    vt_engine *engine = vt_world_device_engine(trainer->world);
+    vt_engine *engine = trainer->world->device_engine;
     if (trainer->record_anew || !trainer->backend->replay(trainer->backend)) return false;
     vt_gradient_sync_forget(trainer->sync);
     if (engine->replayed != NULL) engine->replayed(engine, trainer->backend);
@@ -215,10 +215,10 @@ int64_t vt_step_latency(const vt_trainer *trainer)
 
 int64_t vt_trainer_first_sample(const vt_trainer *trainer, int64_t own)
 {
-    const int ranks = vt_world_ranks(trainer->world);
+    const int ranks = trainer->world->ranks;
     double *samples = vt_allocate((size_t)ranks, sizeof *samples, "a bad sample");
     int64_t first = -1;
-    samples[vt_world_rank(trainer->world)] = (double)own + 1;
+    samples[trainer->world->rank] = (double)own + 1;
     vt_world_sum(trainer->world, samples, ranks);
     for (int rank = ranks - 1; rank >= 0; rank--)
         if (samples[rank] > 0) first = (int64_t)samples[rank] - 1;

@@ -45,7 +45,7 @@ static vt_status score_best(const vt_run *run, vt_loader *loader, double *loss)
     vt_evaluation result = {0};
     vt_checkpoint_subject subject = run->subject;
     char *above = vt_text_format("%s/checkpoints", run->directory);
-    char *path = vt_world_rank(run->world) == 0 ? vt_checkpoint_best(above) : NULL;
+    char *path = run->world->rank == 0 ? vt_checkpoint_best(above) : NULL;
     *loss = NAN;
     subject.forecasts = true;
     vt_world_broadcast_text(run->world, &path);

@@ -139,8 +139,7 @@ vt_status vt_trainer_build(const vt_config *config, const vt_trainer_options *op
     trainer->task = options->task;
     vt_parameters_storage storage;
     trainer->schedule = options->schedule != NULL ? options->schedule : vt_schedule_of(config);
-    trainer->shape =
-        vt_schedule_shape(config, vt_world_coordinate(world, VT_AXIS_PIPELINE), vt_config_longest_rollout(config));
+    trainer->shape = vt_schedule_shape(config, world->coordinate[VT_AXIS_PIPELINE], vt_config_longest_rollout(config));
     trainer->length.run = options->steps;
     VT_TRY(vt_model_check(config, backend));
     VT_TRY(vt_parallel_open(config, world, backend, model->tokens(config), &trainer->parallel));
@@ -292,6 +291,6 @@ void vt_trainer_set_epoch(vt_trainer *trainer, int64_t epoch)
 
 bool vt_trainer_counts_in_sums(const vt_trainer *trainer)
 {
-    return trainer->stage.place.is_last && vt_world_coordinate(trainer->world, VT_AXIS_TENSOR) == 0 &&
-           vt_world_coordinate(trainer->world, VT_AXIS_CONTEXT) == 0;
+    return trainer->stage.place.is_last && trainer->world->coordinate[VT_AXIS_TENSOR] == 0 &&
+           trainer->world->coordinate[VT_AXIS_CONTEXT] == 0;
 }

@@ -76,7 +76,7 @@ static inline void open_samples(side *s, const vt_test_samples *samples, const c
     const vt_trainer_options options = {.steps = 10, .world = r->world};
     EXPECT_OK(vt_trainer_open(r->config, &options, r->backend, &r->trainer));
     const int64_t batch = r->config->global_batch_size, local = batch / r->config->data_parallel;
-    const int64_t first = local * vt_world_coordinate(r->world, VT_AXIS_DATA);
+    const int64_t first = local * r->world->coordinate[VT_AXIS_DATA];
     s->batch = (vt_batch){.sample_count = local,
                           .global_count = batch - samples->left_out,
                           .first_sample = first,

@@ -27,7 +27,7 @@ static vt_world *open_world(const char *per_node, const char *settings)
 static double decoded_by_all(vt_world *world, vt_chunk_cache *cache)
 {
     double decoded = 0;
-    for (int64_t i = 0; i < CHUNKS; i++) decoded += use_chunk(cache, (i + vt_world_rank(world) * 7) % CHUNKS);
+    for (int64_t i = 0; i < CHUNKS; i++) decoded += use_chunk(cache, (i + world->rank * 7) % CHUNKS);
     vt_world_sum(world, &decoded, 1);
     return decoded;
 }
@@ -42,11 +42,10 @@ TEST(chunks_are_decoded_once_on_a_node)
         vt_chunk_cache_open(&cache, 1 << 20);
         use_chunk(&cache, CHUNKS); /* in memory of its own */
         vt_chunk_cache_share(&cache, world);
-        const int sharers = per_node > 1 ? tensor : 1, place = sharers > 1 ? vt_world_rank(world) % 2 : 0;
+        const int sharers = per_node > 1 ? tensor : 1, place = sharers > 1 ? world->rank % 2 : 0;
         EXPECT(cache.sharers == sharers && cache.place == place, "%d of %d", cache.place, cache.sharers);
         const double decoded = decoded_by_all(world, &cache);
-        EXPECT(decoded == CHUNKS * vt_world_nodes(world), "%g chunks were decoded on %d nodes", decoded,
-               vt_world_nodes(world));
+        EXPECT(decoded == CHUNKS * world->nodes, "%g chunks were decoded on %d nodes", decoded, world->nodes);
         vt_chunk_cache_close(&cache);
         vt_world_close(&world, false);
     }
@@ -59,7 +58,7 @@ TEST(chunks_of_a_rank_that_is_killed)
     vt_chunk_cache cache;
     vt_chunk_cache_open(&cache, 1 << 20);
     vt_chunk_cache_share(&cache, world);
-    for (int i = 0; i < KILLS && vt_world_rank(world) == 0; i++) {
+    for (int i = 0; i < KILLS && world->rank == 0; i++) {
         const pid_t other = fork(); /* another rank, as far as the memory knows */
         if (other == 0)
             for (int64_t n = 1000;; n++) use_chunk(&cache, n);

@@ -22,8 +22,8 @@ static void compare(const vt_volume *counted, const vt_volume *planned, const ch
 static void take_counts(const vt_world *world, vt_volume counted[VT_TRAFFIC_COUNT])
 {
     memset(counted, 0, VT_TRAFFIC_COUNT * sizeof *counted);
-    for (int i = 0; i < vt_world_group_count(world); i++) {
-        const vt_group *group = vt_world_group_at(world, i);
+    for (int i = 0; i < world->group_count; i++) {
+        const vt_group *group = world->groups[i];
         vt_volume_add(&counted[vt_traffic_of(group->name)], &group->volume, 1);
     }
 }

@@ -54,7 +54,7 @@ static void open_world(side *s, const char *settings, const vt_launch *launch)
     *s = (side){.rig = {.config = config_with(launch->world_size, common,
                                               SETTINGS("global_batch_size=%lld %s", (long long)batch_size, settings))}};
     EXPECT_OK(vt_world_open(s->rig.config, launch, &s->rig.world));
-    vt_world_engine(s->rig.world)->chain = chains ? chain_by_waiting : NULL;
+    s->rig.world->engine->chain = chains ? chain_by_waiting : NULL;
     EXPECT_OK(open_watched_cpu(&s->rig.backend));
 }
 
@@ -68,9 +68,8 @@ static void open_side(side *s, const char *settings, const vt_launch *launch)
 {
     open_world(s, settings, launch);
     EXPECT_OK(open_trainer(s));
-    int64_t local = batch_size / s->rig.config->data_parallel,
-            first = local * vt_world_coordinate(s->rig.world, VT_AXIS_DATA);
-    const vt_span rows = vt_model_part(s->rig.config, vt_world_layout(s->rig.world), vt_world_rank(s->rig.world));
+    int64_t local = batch_size / s->rig.config->data_parallel, first = local * s->rig.world->coordinate[VT_AXIS_DATA];
+    const vt_span rows = vt_model_part(s->rig.config, &s->rig.world->layout, s->rig.world->rank);
     s->input = make_fields(1, inputs, first, local, rows);
     s->target = make_fields(2, rollout * OUT, first, local, rows);
     s->batch = (vt_batch){.sample_count = local,

@@ -32,11 +32,11 @@ static void expect_members(vt_world *world, unsigned axes, vt_scope scope, const
     EXPECT_OK(vt_world_group(world, axes, scope, NULL, NULL, &again));
     EXPECT(group == again);
     if (group == NULL) return;
-    double members = 0, sum = (double)(1 << vt_world_rank(world));
+    double members = 0, sum = (double)(1 << world->rank);
     vt_group_all_reduce(group, VT_SUM_FLOAT64, &sum, 1, NULL);
     for (int i = 0; i < group->size; i++) members += 1 << group->members[i];
     EXPECT(sum == members, "%s sums over %g, its members are %g", group->name, sum, members);
-    EXPECT(group->members[group->rank] == vt_world_rank(world));
+    EXPECT(group->members[group->rank] == world->rank);
     char text[VT_GROUP_TEXT_SIZE];
     vt_group_text(group, text);
     if (expected != NULL) EXPECT(strcmp(text, expected) == 0, "'%s', expected '%s'", text, expected);
@@ -53,7 +53,7 @@ TEST(groups_of_every_axis)
         if (ranks % 2 == 0 || ranks == 1) expect_members(world, axes, VT_SCOPE_ACROSS_NODES, NULL);
     }
     char expected[64] = "";
-    int first = vt_world_rank(world) - vt_world_rank(world) % 4;
+    int first = world->rank - world->rank % 4;
     if (ranks % 4 == 0) {
         snprintf(expected, sizeof expected, "tp-cp [%d %d %d %d]", first, first + 1, first + 2, first + 3);
         expect_members(world, VT_AXES(VT_AXIS_TENSOR) | VT_AXES(VT_AXIS_CONTEXT), VT_SCOPE_ALL, expected);
@@ -65,14 +65,13 @@ TEST(groups_of_every_axis)
 TEST(nodes)
 {
     vt_world *world = open_world(2, "");
-    int ranks = vt_world_ranks(world), rank = vt_world_rank(world);
-    EXPECT(vt_world_nodes(world) == (ranks + 1) / 2, "%d", vt_world_nodes(world));
-    EXPECT(vt_world_node_of(world)[rank] == rank / 2);
+    int ranks = world->ranks, rank = world->rank;
+    EXPECT(world->nodes == (ranks + 1) / 2, "%d", world->nodes);
+    EXPECT(world->node_of[rank] == rank / 2);
     bool is_alone = rank == ranks - 1 && rank % 2 == 0;
     EXPECT(vt_world_ranks_of_memory(world, NULL) == (is_alone ? 1 : 2));
-    EXPECT(vt_world_cores(world) >= 1);
-    EXPECT(vt_world_launch(world)->local_size >= 1 &&
-           vt_world_launch(world)->local_rank < vt_world_launch(world)->local_size);
+    EXPECT(world->cores >= 1);
+    EXPECT(world->launch.local_size >= 1 && world->launch.local_rank < world->launch.local_size);
     vt_group *group = NULL;
     unsigned data = VT_AXES(VT_AXIS_DATA);
     if (ranks == 8) {
@@ -91,33 +90,33 @@ TEST(nodes)
 TEST(threads_share_the_cores)
 {
     vt_world *world = open_world(0, "");
-    double sum = vt_world_cores(world);
+    double sum = world->cores;
     vt_world_sum(world, &sum, 1);
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    EXPECT(sum <= (double)(cores > vt_world_ranks(world) ? cores : vt_world_ranks(world)), "%g threads in all", sum);
-    EXPECT(vt_world_nodes(world) == 1 && vt_world_launch(world)->local_size == vt_world_ranks(world));
+    EXPECT(sum <= (double)(cores > world->ranks ? cores : world->ranks), "%g threads in all", sum);
+    EXPECT(world->nodes == 1 && world->launch.local_size == world->ranks);
     vt_world_close(&world, false);
 }
 
 TEST(agree)
 {
     vt_world *world = open_world(0, "");
-    int last = vt_world_ranks(world) - 1;
+    int last = world->ranks - 1;
     EXPECT(vt_world_agree(world, VT_OK) == VT_OK);
-    EXPECT(vt_world_agree(world, vt_world_rank(world) == last ? VT_STOPPED : VT_OK) == VT_STOPPED);
-    EXPECT(vt_world_speaks(world) == (vt_world_rank(world) == 0));
+    EXPECT(vt_world_agree(world, world->rank == last ? VT_STOPPED : VT_OK) == VT_STOPPED);
+    EXPECT(vt_world_speaks(world) == (world->rank == 0));
     /* the last two fail: the lower one reports */
     int teller = last > 0 ? last - 1 : 0;
-    vt_status status = vt_world_rank(world) == 0 && last > 1 ? VT_STOPPED : VT_OK;
-    if (vt_world_rank(world) >= teller) status = vt_error_note(__FILE__, __LINE__, "'%s' can't be read", "x.h5");
+    vt_status status = world->rank == 0 && last > 1 ? VT_STOPPED : VT_OK;
+    if (world->rank >= teller) status = vt_error_note(__FILE__, __LINE__, "'%s' can't be read", "x.h5");
     EXPECT(vt_world_agree(world, status) == VT_ERROR);
-    EXPECT(vt_world_speaks(world) == (vt_world_rank(world) == teller));
+    EXPECT(vt_world_speaks(world) == (world->rank == teller));
     char host[VT_HOST_SIZE], expected[160];
     vt_host_name(host);
     snprintf(expected, sizeof expected, "rank %d on %s: 'x.h5' can't be read", teller, host);
     if (last == 0) snprintf(expected, sizeof expected, "'x.h5' can't be read");
     char text[200];
-    snprintf(text, sizeof text, "%s%s", vt_world_rank(world) == teller ? "" : "all ranks: stop: ", expected);
+    snprintf(text, sizeof text, "%s%s", world->rank == teller ? "" : "all ranks: stop: ", expected);
     EXPECT(strcmp(vt_error_text(), text) == 0, "'%s', expected '%s'", vt_error_text(), text);
     vt_error_clear();
     vt_world_close(&world, true); /* all know: nothing is aborted */
@@ -127,25 +126,25 @@ TEST(agree)
 TEST(cause)
 {
     vt_world *world = open_world(0, "");
-    const int last = vt_world_ranks(world) - 1;
+    const int last = world->ranks - 1;
     vt_status status = VT_ERROR; /* the others end because of the last one */
     char host[VT_HOST_SIZE], expected[160] = "'x.h5' is damaged";
     vt_host_name(host);
     if (last > 0) snprintf(expected, sizeof expected, "rank %d on %s: 'x.h5' is damaged", last, host);
-    if (vt_world_rank(world) == last) status = vt_error_note(__FILE__, __LINE__, "'%s' is damaged", "x.h5");
+    if (world->rank == last) status = vt_error_note(__FILE__, __LINE__, "'%s' is damaged", "x.h5");
     char *cause = vt_world_cause(world, status);
     EXPECT(cause != NULL && strcmp(cause, expected) == 0, "'%s', expected '%s'", cause, expected);
     free(cause);
     vt_error_clear();
     EXPECT(vt_world_cause(world, VT_OK) == NULL);
-    EXPECT(vt_world_agree(world, VT_OK) == VT_OK && vt_world_speaks(world) == (vt_world_rank(world) == 0));
+    EXPECT(vt_world_agree(world, VT_OK) == VT_OK && vt_world_speaks(world) == (world->rank == 0));
     vt_world_close(&world, false);
 }
 
 TEST(any_sum_and_text)
 {
     vt_world *world = open_world(0, "");
-    int rank = vt_world_rank(world), ranks = vt_world_ranks(world);
+    int rank = world->rank, ranks = world->ranks;
     EXPECT(!vt_world_any(world, false));
     EXPECT(vt_world_any(world, true));
     EXPECT(vt_world_any(world, rank == ranks - 1));
@@ -206,7 +205,7 @@ TEST(dry)
     vt_world *world = NULL;
     vt_group *group = NULL;
     EXPECT_OK(vt_world_open_dry(config, 13, 64, NULL, &world));
-    EXPECT(vt_world_coordinate(world, VT_AXIS_TENSOR) == 1 && vt_world_coordinate(world, VT_AXIS_DATA) == 3);
+    EXPECT(world->coordinate[VT_AXIS_TENSOR] == 1 && world->coordinate[VT_AXIS_DATA] == 3);
     EXPECT_OK(vt_world_group(world, VT_AXES(VT_AXIS_TENSOR), VT_SCOPE_ALL, NULL, NULL, &group));
     EXPECT(group->size == 4 && group->rank == 1 && group->members[0] == 12);
     int64_t counts[4] = {8, 8, 8, 8};
@@ -214,13 +213,11 @@ TEST(dry)
     vt_group_reduce_scatter(group, (float *)8, counts, (float *)16, &request); /* no memory is touched */
     EXPECT(!vt_request_test(&request));                                        /* in progress until it is waited for */
     const size_t copies = 2 * 128 + 32; /* of 32 floats two, and this rank's 8, which lie among them */
-    EXPECT(vt_world_engine(world)->copies == copies);
+    EXPECT(world->engine->copies == copies);
     vt_request_wait(&request);
-    EXPECT(vt_request_test(&request) && vt_world_engine(world)->copies == 0 &&
-           vt_world_engine(world)->hole == copies / 2);
+    EXPECT(vt_request_test(&request) && world->engine->copies == 0 && world->engine->hole == copies / 2);
     vt_group_all_reduce(group, VT_SUM_FLOAT32, (void *)8, 100, NULL);
-    EXPECT(vt_world_engine(world)->most_copies == 400 && vt_world_engine(world)->copies == 0 &&
-           vt_world_engine(world)->hole == copies / 2);
+    EXPECT(world->engine->most_copies == 400 && world->engine->copies == 0 && world->engine->hole == copies / 2);
     EXPECT(group->volume.operations == 2);
     EXPECT_NEAR(group->volume.bytes, 0.75 * 128 + 2 * 0.75 * 400, 0);
     EXPECT(vt_world_agree(world, VT_OK) == VT_OK);

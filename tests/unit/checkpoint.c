@@ -96,7 +96,7 @@ static vt_status write_checkpoint(const char *directory, const vt_checkpoint_sub
     VT_TRY(vt_checkpoint_work_begin(directory, subject, progress, NULL, &work));
     VT_TRY(vt_world_agree(world, vt_checkpoint_work_shard(&work)));
     vt_checkpoint_work_gather(&work);
-    VT_TRY(vt_world_agree(world, vt_world_rank(world) == 0 ? vt_checkpoint_work_index(&work) : VT_OK));
+    VT_TRY(vt_world_agree(world, world->rank == 0 ? vt_checkpoint_work_index(&work) : VT_OK));
 done:
     vt_checkpoint_work_close(&work);
     return status;

@@ -42,13 +42,13 @@ static double scatter_or_gather(int64_t ranks, double bytes)
 static int64_t data_ranks_of_node(const vt_world *world)
 {
     int64_t count = 1;
-    const int own = vt_world_rank(world), *node_of = vt_world_node_of(world);
-    for (int rank = 0; rank < vt_world_ranks(world); rank++) {
+    const int own = world->rank, *node_of = world->node_of;
+    for (int rank = 0; rank < world->ranks; rank++) {
         if (rank == own) continue;
         bool together = node_of[rank] == node_of[own];
         for (vt_axis axis = VT_AXIS_TENSOR; axis < VT_AXIS_COUNT; axis++)
-            together = together && (axis == VT_AXIS_DATA || vt_layout_coordinate(vt_world_layout(world), rank, axis) ==
-                                                                vt_world_coordinate(world, axis));
+            together = together && (axis == VT_AXIS_DATA ||
+                                    vt_layout_coordinate(&world->layout, rank, axis) == world->coordinate[axis]);
         count += together;
     }
     return count;
@@ -56,7 +56,7 @@ static int64_t data_ranks_of_node(const vt_world *world)
 
 static void add_stage(const vt_config *config, const vt_world *world, sizes *s)
 {
-    const int64_t stage = vt_world_coordinate(world, VT_AXIS_PIPELINE), last = config->pipeline_parallel - 1;
+    const int64_t stage = world->coordinate[VT_AXIS_PIPELINE], last = config->pipeline_parallel - 1;
     vt_split split;
     if (vt_split_open(config, &split) != VT_OK) return;
     s->units = split.units[stage];
@@ -68,7 +68,7 @@ static void add_stage(const vt_config *config, const vt_world *world, sizes *s)
 
 static sizes sizes_of(const vt_config *config, const vt_world *world)
 {
-    const vt_layout *layout = vt_world_layout(world);
+    const vt_layout *layout = &world->layout;
     sizes s = {.tensor = layout->size[VT_AXIS_TENSOR],
                .context = layout->size[VT_AXIS_CONTEXT],
                .data = layout->size[VT_AXIS_DATA],
@@ -85,11 +85,11 @@ static sizes sizes_of(const vt_config *config, const vt_world *world)
     s.ahead = rollout - 1 + s.behind;
     s.sequence = config->sequence_parallel && s.tensor > 1;
     s.batch = config->global_batch_size / s.data / s.parts;
-    s.inner = vt_parallel_tokens(layout, vt_world_rank(world), false, s.tokens).count;
-    s.own = vt_parallel_tokens(layout, vt_world_rank(world), s.sequence, s.tokens).count;
-    const vt_span rows = vt_model_part(config, layout, vt_world_rank(world));
+    s.inner = vt_parallel_tokens(layout, world->rank, false, s.tokens).count;
+    s.own = vt_parallel_tokens(layout, world->rank, s.sequence, s.tokens).count;
+    const vt_span rows = vt_model_part(config, layout, world->rank);
     s.forecast = (double)(s.batch * config->n_out_channels * rows.count * config->img_size[1]);
-    int next = (int)((vt_world_coordinate(world, VT_AXIS_CONTEXT) + 1) % s.context);
+    int next = (int)((world->coordinate[VT_AXIS_CONTEXT] + 1) % s.context);
     s.next = vt_layout_span(s.tokens, (int)s.context, next).count;
     if (config->zero_stage > 0) s.shards = config->zero_group == VT_ZERO_NODE ? data_ranks_of_node(world) : s.data;
     return s;
@@ -231,7 +231,7 @@ static void communication_by_formula(const vt_config *config, const vt_world *wo
     expected[VT_TRAFFIC_CONTEXT] = context_volume(&s, config->cp_comm == VT_CP_RING);
     expected[VT_TRAFFIC_PIPELINE] = pipeline_volume(config, &s);
     expected[VT_TRAFFIC_GRADIENTS] = gradient_volume(config, &s);
-    expected[VT_TRAFFIC_FIGURES] = figure_volume(&s, vt_world_ranks(world));
+    expected[VT_TRAFFIC_FIGURES] = figure_volume(&s, world->ranks);
 }
 
 /* ---- the tests ---- */
