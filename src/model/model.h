@@ -103,20 +103,14 @@ struct vt_model_kind {
     /* A tensor in the rows and columns of the prediction, normalised, float32: the target, say. Of more channels than
      * the prediction has, the first ones. */
     vt_matrix (*lay_out)(const vt_model *model, const vt_pass *pass, const vt_model_tensor *tensor);
-    /* For models whose prediction can be the next step's input, as one piece of a list; both NULL: it can't be.
-     * lay_back: fields [batch, channels, rows of this rank, …] = prediction / inverse_std + mean; writes the points of
-     * this rank's tokens alone, and what is not there becomes NaN. lay_out_backward adds the gradient of what lay_out
-     * returned to tensor->gradient. `backward` then also adds to the gradients of the input's pieces. */
-    void (*lay_back)(const vt_model *model, const vt_pass *pass, vt_matrix prediction, const float *mean,
-                     const float *inverse_std, float *fields);
-    void (*lay_out_backward)(const vt_model *model, const vt_pass *pass, vt_matrix drows,
-                             const vt_model_tensor *tensor);
     /* The inverse of lay_out, for whole samples: a prediction, or what lay_out returned, as [batch * channels, values
      * of a channel], in the units of the data. Gathers from the ranks that share a sample; the batch is then one
      * sample. */
     vt_matrix (*restore)(const vt_model *model, const vt_pass *pass, vt_matrix rows, const float *mean,
                          const float *inverse_std);
-    /* Where the points of fields stand in a prediction of `batch` samples. NULL: the model makes no ensembles. */
+    /* Where the points of fields stand in a prediction of `batch` samples, of this rank's rows: lay_out is patches_load
+     * by it. With it a prediction can be the next step's input, as one piece of a list (patches_store), and `backward`
+     * also adds to the gradients of the input's pieces. NULL: it can't be, and the model makes no ensembles. */
     vt_patch_grid (*prediction_grid)(const vt_model *model, int64_t batch);
     /* squares [batch, channels, 2] = for each channel of a prediction that consists of fields: the sum over this rank's
      * points of row_weights[row] * (prediction - target)², and the sum of the weights of missing points, in float64.

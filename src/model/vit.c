@@ -239,20 +239,6 @@ static vt_matrix lay_out(const vt_model *base, const vt_pass *pass, const vt_mod
     return rows;
 }
 
-static void lay_out_backward(const vt_model *base, const vt_pass *pass, vt_matrix drows, const vt_model_tensor *tensor)
-{
-    vt_patch_grid grid = output_grid(base, pass->batch);
-    grid.field_channels = vt_model_tensor_stride(tensor);
-    pass->backend->patches_load_backward(pass->backend, &grid, drows, tensor->values, tensor->gradient);
-}
-
-static void lay_back(const vt_model *base, const vt_pass *pass, vt_matrix prediction, const float *mean,
-                     const float *inverse_std, float *fields)
-{
-    const vt_patch_grid grid = output_grid(base, pass->batch);
-    pass->backend->patches_store(pass->backend, &grid, prediction, mean, inverse_std, fields);
-}
-
 static vt_matrix restore(const vt_model *base, const vt_pass *pass, vt_matrix rows, const float *mean,
                          const float *inverse_std)
 {
@@ -472,8 +458,6 @@ const vt_model_kind vt_model_vit = {.name = "vit",
                                     .forward = forward,
                                     .backward = backward,
                                     .lay_out = lay_out,
-                                    .lay_back = lay_back,
-                                    .lay_out_backward = lay_out_backward,
                                     .restore = restore,
                                     .prediction_grid = output_grid,
                                     .channel_squares = channel_squares};

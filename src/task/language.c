@@ -121,12 +121,6 @@ static void language_log_data(const vt_task *task)
             "no measure of how well it knows the language, and it can't write; --causal masks them");
 }
 
-static vt_status language_place(vt_task *task, vt_backend *backend, const vt_model *model, vt_span rows, int64_t batch)
-{
-    (void)task, (void)backend, (void)model, (void)rows, (void)batch;
-    return VT_OK;
-}
-
 static void language_score(vt_task *task, const vt_pass *pass, vt_matrix prediction, vt_matrix target,
                            const float *losses, vt_scores_of *sums)
 {
@@ -163,7 +157,6 @@ const vt_task_kind vt_task_language = {.name = "language",
                                        .identity = identity,
                                        .open = language_open,
                                        .log_data = language_log_data,
-                                       .place = language_place,
                                        .score = language_score,
                                        .finish = language_finish,
                                        .remark = language_remark,

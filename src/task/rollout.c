@@ -68,7 +68,7 @@ vt_status vt_rollout_open(const vt_task *task, const vt_model *model, vt_backend
     rollout->pieces = vt_allocate((size_t)config->n_history + 2, sizeof *rollout->pieces, "the rollout");
     rollout->states = vt_allocate((size_t)most, sizeof *rollout->states, "the rollout");
     rollout->gradients = vt_allocate((size_t)most, sizeof *rollout->gradients, "the rollout");
-    VT_CHECK((most == 1 && task->tendency == NULL) || model->kind->lay_back != NULL,
+    VT_CHECK((most == 1 && task->tendency == NULL) || model->kind->prediction_grid != NULL,
              "model %s can't go on from its own forecasts; use --rollout=1 and --predict=state", model->kind->name);
     if (most > 1 || config->augment == VT_AUGMENT_SIGN || task->noise != NULL || task->tendency != NULL ||
         vt_config_members(config) > 1)
@@ -292,7 +292,8 @@ vt_matrix vt_rollout_keep(const vt_rollout *rollout, const vt_pass *pass, vt_mat
         state = change;
     }
     if (fields == NULL) fields = push_zeros(rollout, pass);
-    rollout->model->kind->lay_back(rollout->model, pass, state, constants[ZERO], constants[ONE], fields);
+    const vt_patch_grid grid = rollout->model->kind->prediction_grid(rollout->model, pass->batch);
+    backend->patches_store(backend, &grid, state, constants[ZERO], constants[ONE], fields);
     return vt_rollout_fields(rollout, pass, fields);
 }
 
@@ -327,7 +328,9 @@ vt_matrix vt_rollout_backward(const vt_rollout *rollout, const vt_pass *pass, vt
             dnewest = vt_pass_push_wide(pass, dstate.rows, dstate.columns);
             backend->scaled_add(backend, dstate, rollout->constants[SEEN], channels, (vt_matrix){0}, dnewest);
         }
-        model->lay_out_backward(rollout->model, pass, dnewest, input);
+        vt_patch_grid grid = model->prediction_grid(rollout->model, pass->batch);
+        grid.field_channels = vt_model_tensor_stride(input);
+        backend->patches_load_backward(backend, &grid, dnewest, input->values, input->gradient);
     }
     if (tendency == NULL && dstate.type == pass->type) return dstate;
     vt_matrix doutput = vt_pass_push(pass, dstate.rows, dstate.columns);

@@ -97,7 +97,7 @@ struct vt_task_kind {
     void (*log_data)(const vt_task *task);
     void (*log_limits)(const vt_source *training, const vt_source *validation);
     /* Takes memory on the back end for micro-batches of `batch` samples, of which this rank has the rows `rows`. Fails
-     * if the task can't use this model's predictions. */
+     * if the task can't use this model's predictions. NULL: it needs none, and takes any. */
     vt_status (*place)(vt_task *task, vt_backend *backend, const vt_model *model, vt_span rows, int64_t batch);
     /* What each number of a sample's prediction counts in the loss, laid out as the prediction is, on the arena of this
      * pass of one sample; a matrix without memory, or NULL: all count alike. Only the ratios matter. */

@@ -154,7 +154,9 @@ vt_status vt_trainer_build(const vt_config *config, const vt_trainer_options *op
     VT_TRY(vt_optimizer_open(config, backend, trainer->parameters, &trainer->optimizer));
     const vt_span rows = model->part_needed(config, trainer->parallel->own);
     trainer->task->backend = backend;
-    VT_TRY(trainer->task->kind->place(trainer->task, backend, trainer->model, rows, vt_trainer_micro_batch(config)));
+    if (trainer->task->kind->place != NULL)
+        VT_TRY(
+            trainer->task->kind->place(trainer->task, backend, trainer->model, rows, vt_trainer_micro_batch(config)));
     trainer->tensor_count = vt_source_kind_of(config)->specs(config, rows, trainer->specs);
     VT_TRY(take_crps(trainer));
     VT_TRY(vt_stage_connect(config, world, backend, vt_trainer_rows(trainer) * trainer->parallel->own.count,
