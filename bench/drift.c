@@ -28,7 +28,7 @@ static void train(const vt_config *config, uint32_t run, double *losses)
     check(vt_trainer_open(config, &(vt_trainer_options){.steps = STEPS}, backend, &trainer));
     vt_parameters *parameters = vt_trainer_parameters(trainer);
     const int64_t elements = vt_parameters_block_elements(parameters, VT_BLOCK_VALUES);
-    if (run > 0) change_last_bits(vt_parameters_values(parameters), elements, run);
+    if (run > 0) change_last_bits(parameters->values, elements, run);
     vt_parameters_refresh(parameters);
     for (int step = 0; step < STEPS; step++) {
         vt_step_figures figures;

@@ -65,7 +65,7 @@ static void open_side(side *s, vt_backend *backend, const char *const *words)
     check(vt_parameters_allocate(s->parameters, VT_FLOAT32, &storage));
     check(vt_optimizer_open(s->config, backend, s->parameters, &s->optimizer));
     vt_parameters_start(s->parameters, 1, "");
-    backend->copy(backend, vt_parameters_gradients(s->parameters), vt_parameters_values(s->parameters),
+    backend->copy(backend, s->parameters->gradients, s->parameters->values,
                   (size_t)MATRICES * SIDE * SIDE * sizeof(float));
 }
 

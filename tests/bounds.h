@@ -24,8 +24,8 @@ static inline void start_from(vt_trainer *to, vt_trainer *from)
     const size_t bytes =
         (size_t)vt_parameters_block_elements(vt_trainer_parameters(from), VT_BLOCK_VALUES) * sizeof(float);
     void *values = vt_test_owned(malloc(bytes));
-    reader->copy_to_host(reader, values, vt_parameters_values(vt_trainer_parameters(from)), bytes);
-    writer->copy_from_host(writer, vt_parameters_values(vt_trainer_parameters(to)), values, bytes);
+    reader->copy_to_host(reader, values, vt_trainer_parameters(from)->values, bytes);
+    writer->copy_from_host(writer, vt_trainer_parameters(to)->values, values, bytes);
     vt_parameters_refresh(vt_trainer_parameters(to));
 }
 

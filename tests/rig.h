@@ -19,7 +19,7 @@ typedef struct {
 /* The one with this name, or NULL. */
 static inline vt_parameter *find_parameter(const vt_parameters *parameters, const char *name)
 {
-    for (int64_t i = 0; i < vt_parameters_count(parameters); i++)
+    for (int64_t i = 0; i < parameters->count; i++)
         if (strcmp(vt_parameters_at(parameters, i)->name, name) == 0) return vt_parameters_at(parameters, i);
     return NULL;
 }
@@ -87,8 +87,7 @@ static inline size_t rig_value_bytes(const rig *r)
 /* Do both have the same values, to the bit? */
 static inline bool rig_same_values(const rig *a, const rig *b)
 {
-    return memcmp(vt_parameters_values(rig_parameters(a)), vt_parameters_values(rig_parameters(b)),
-                  rig_value_bytes(a)) == 0;
+    return memcmp(rig_parameters(a)->values, rig_parameters(b)->values, rig_value_bytes(a)) == 0;
 }
 
 /* Makes steps on one batch; returns the last one's loss. */

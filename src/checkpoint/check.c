@@ -94,7 +94,7 @@ vt_status vt_checkpoint_check_model(vt_tensor_file *index, const char *directory
 {
     vt_status status = VT_OK;
     const vt_parameters *parameters = subject->parameters;
-    int64_t stored = 0, count = vt_parameters_count(parameters);
+    int64_t stored = 0, count = parameters->count;
     char found_text[128], wanted_text[128];
     vt_text words = {0};
     VT_TRY(vt_checkpoint_compare_vocabulary(directory, subject->task, &words));
@@ -203,7 +203,7 @@ static vt_status check_frozen(const char *directory, const vt_config *stored, co
 {
     vt_status status = VT_OK;
     const char *freeze = stored->freeze != NULL ? stored->freeze : "None";
-    for (int64_t i = 0; i < vt_parameters_count(subject->parameters); i++) {
+    for (int64_t i = 0; i < subject->parameters->count; i++) {
         const vt_parameter *parameter = vt_parameters_at(subject->parameters, i);
         VT_CHECK(
             parameter->frozen == vt_parameters_freezes(stored->freeze, parameter->name),

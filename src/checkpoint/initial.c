@@ -212,7 +212,7 @@ done:
 static vt_status take_all(source *from)
 {
     vt_status status = VT_OK;
-    const int64_t count = vt_parameters_count(from->subject->parameters);
+    const int64_t count = from->subject->parameters->count;
     char here[128], there[128];
     from->left = vt_allocate((size_t)count + 1, sizeof *from->left, "a checkpoint");
     for (int64_t i = 0; i < count; i++) {
@@ -289,7 +289,7 @@ static void tell_all(source *from)
         if (!from->used[i]) unused[count++].name = from->list.names[i];
     if (from->left_count > 0)
         vt_text_append(&from->told, "\ninit_from: %lld of %lld parameters are taken", (long long)from->taken,
-                       (long long)vt_parameters_count(from->subject->parameters));
+                       (long long)from->subject->parameters->count);
     tell(from, from->left, from->left_count, "begins anew");
     tell(from, unused, count, "not used");
     free(unused);

@@ -23,7 +23,7 @@ typedef struct {
     bool sliced;
 } vt_stored_tensor;
 
-/* Parameters first: the first vt_parameters_count of them. */
+/* Parameters first: as many as the registry has. */
 int64_t vt_stored_count(const vt_checkpoint_subject *subject);
 vt_stored_tensor vt_stored_at(const vt_checkpoint_subject *subject, int64_t index);
 

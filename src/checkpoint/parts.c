@@ -37,7 +37,7 @@ static vt_tensor_shape whole_shape(const vt_stored_tensor *tensor)
 
 int64_t vt_stored_count(const vt_checkpoint_subject *subject)
 {
-    return (1 + vt_kept_count(vt_optimizer_kept(subject->optimizer))) * vt_parameters_count(subject->parameters);
+    return (1 + vt_kept_count(vt_optimizer_kept(subject->optimizer))) * subject->parameters->count;
 }
 
 vt_stored_tensor vt_stored_at(const vt_checkpoint_subject *subject, int64_t index)
@@ -46,12 +46,12 @@ vt_stored_tensor vt_stored_at(const vt_checkpoint_subject *subject, int64_t inde
     char prefix[VT_STORED_NAME - VT_PARAMETER_NAME] = "parameters";
     const vt_parameters *parameters = subject->parameters;
     const vt_kept *kept = vt_optimizer_kept(subject->optimizer);
-    const int64_t count = vt_parameters_count(parameters);
+    const int64_t count = parameters->count;
     const int place = (int)(index / count) - 1; /* of what is kept; -1: the parameters themselves */
     const vt_parameter *parameter = vt_parameters_at(parameters, index % count);
     if (place < 0) {
         tensor.part.piece = vt_parameters_piece(parameters, parameter, VT_BLOCK_VALUES);
-        tensor.part.numbers = vt_parameters_values(parameters) + tensor.part.piece.offset;
+        tensor.part.numbers = parameters->values + tensor.part.piece.offset;
     } else {
         if (!vt_kept_part_of(kept, place, parameter, &tensor.part)) return tensor;
         snprintf(prefix, sizeof prefix, "%s%s", place == vt_kept_average(kept) ? "" : "optimizer/",

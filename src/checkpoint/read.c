@@ -180,7 +180,7 @@ static vt_status read_own_parts(const char *directory, const vt_checkpoint_subje
     if (vt_checkpoint_has_average(index))
         VT_TRY(vt_tensor_file_get_integer(index, "averaged_steps", &optimizer.averaged));
     *damaged = true;
-    const int64_t parameters = vt_parameters_count(subject->parameters);
+    const int64_t parameters = subject->parameters->count;
     const bool begins =
         vt_kept_average(vt_optimizer_kept(subject->optimizer)) >= 0 && !vt_checkpoint_has_average(index);
     VT_TRY(read_tensors(index, subject, vt_stored_count(subject) - (begins ? parameters : 0), NULL));
@@ -216,7 +216,7 @@ static vt_status read_own_parameters(const char *path, const vt_checkpoint_subje
     VT_TRY(vt_checkpoint_join_data(index, path, subject, VT_FORECAST_AND_DATA));
     VT_TRY(vt_checkpoint_check_model(index, path, subject));
     const bool averaged = subject->config->weights == VT_WEIGHTS_AVERAGE && vt_checkpoint_has_average(index);
-    VT_TRY(read_tensors(index, subject, vt_parameters_count(subject->parameters), averaged ? "average" : NULL));
+    VT_TRY(read_tensors(index, subject, subject->parameters->count, averaged ? "average" : NULL));
 done:
     vt_tensor_file_close(&index);
     return status;

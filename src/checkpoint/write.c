@@ -99,7 +99,7 @@ static vt_status write_description(vt_tensor_file *file, const vt_checkpoint_wor
     vt_status status = VT_OK;
     const vt_checkpoint_subject *subject = work->subject;
     const vt_config *config = subject->config;
-    const int64_t parameters = vt_parameters_count(subject->parameters);
+    const int64_t parameters = subject->parameters->count;
     const char *choices = work->choices;
     char *yaml = vt_config_text(config);
     VT_TRY(vt_tensor_file_set_integers(file, "seed", 1, &config->seed));
@@ -139,7 +139,7 @@ static vt_status link_tensors(vt_tensor_file *file, const vt_checkpoint_subject 
         }
         if (i + 1 < vt_stored_count(subject) && strcmp(vt_stored_at(subject, i + 1).name, tensor.name) == 0) continue;
         VT_TRY(vt_tensor_file_link(file, tensor.name, &shape, end - begin, parts + begin));
-        if (averages && i < vt_parameters_count(subject->parameters) && tensor.parameter->frozen) {
+        if (averages && i < subject->parameters->count && tensor.parameter->frozen) {
             snprintf(average, sizeof average, "average/%s", vt_stored_name(tensor.parameter)); /* its own average */
             VT_TRY(vt_tensor_file_link(file, average, &shape, end - begin, parts + begin));
         }

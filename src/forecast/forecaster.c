@@ -112,7 +112,7 @@ static vt_status keep_weights(vt_forecaster *forecaster, const vt_trained *model
     float *values = vt_allocate_large(weight_bytes(forecaster));
     VT_CHECK(values != NULL, "out of memory: could not get %zu bytes for the parameters of %s",
              weight_bytes(forecaster), model->checkpoint);
-    backend->copy_to_host(backend, values, vt_parameters_values(vt_trainer_parameters(forecaster->trainer)),
+    backend->copy_to_host(backend, values, vt_trainer_parameters(forecaster->trainer)->values,
                           weight_bytes(forecaster));
     forecaster->weights =
         vt_grow(forecaster->weights, (size_t)forecaster->weight_count, sizeof *forecaster->weights, "the forecaster");
@@ -158,8 +158,8 @@ void vt_forecaster_choose(vt_forecaster *forecaster, int64_t index)
 {
     vt_backend *backend = forecaster->backend;
     if (forecaster->weight_count == 0 || index == forecaster->chosen) return;
-    backend->copy_from_host(backend, vt_parameters_values(vt_trainer_parameters(forecaster->trainer)),
-                            forecaster->weights[index], weight_bytes(forecaster));
+    backend->copy_from_host(backend, vt_trainer_parameters(forecaster->trainer)->values, forecaster->weights[index],
+                            weight_bytes(forecaster));
     vt_gradient_sync_values_changed(vt_trainer_subject(forecaster->trainer).sync);
     forecaster->chosen = index;
 }

@@ -41,7 +41,7 @@ void vt_attention_build(vt_attention *attention, vt_parameters *parameters, cons
                         const vt_attention_options *options)
 {
     char name[VT_PARAMETER_NAME];
-    const vt_parallel *parallel = vt_parameters_parallel(parameters);
+    const vt_parallel *parallel = parameters->parallel;
     vt_span share = vt_parallel_share(parallel, options->heads); /* whole heads */
     attention->options = *options;
     attention->width = share.count * (options->dim / options->heads);

@@ -28,7 +28,7 @@ static size_t arena_bytes(const vt_config *config, int64_t units)
 
 static void place_caches(vt_continuation *c, int64_t count, int64_t columns)
 {
-    const vt_type type = vt_parameters_type(c->model->parameters);
+    const vt_type type = c->model->parameters->type;
     for (int64_t i = 0; i < count; i++) {
         vt_matrix *cache = &c->caches[i];
         *cache = vt_matrix_make((float *)(void *)c->keys, c->config->seq_len, columns);
@@ -42,7 +42,7 @@ vt_status vt_continuation_open(const vt_config *config, const vt_model *model, v
 {
     vt_status status = VT_OK;
     vt_continuation *c = vt_allocate(1, sizeof *c, "a text that is continued");
-    const int64_t units = vt_parameters_unit_count(model->parameters), window = config->seq_len;
+    const int64_t units = model->parameters->unit_count, window = config->seq_len;
     const int64_t heads = vt_parallel_share(model->parallel, config->num_heads).count;
     const int64_t columns = 2 * heads * (config->embed_dim / config->num_heads);
     *c = (vt_continuation){.config = config, .model = model, .backend = backend, .parallel = *model->parallel};
@@ -53,7 +53,7 @@ vt_status vt_continuation_open(const vt_config *config, const vt_model *model, v
     VT_CHECK(model->parallel->context->size == 1, "a text can't be continued with context_parallel %d; use 1",
              model->parallel->context->size);
     c->caches = vt_allocate((size_t)(2 * units), sizeof *c->caches, "a text that is continued");
-    const size_t bytes = (size_t)(2 * units * window * columns) * vt_type_size(vt_parameters_type(model->parameters));
+    const size_t bytes = (size_t)(2 * units * window * columns) * vt_type_size(model->parameters->type);
     VT_TAKE(backend, VT_MEMORY_ACTIVATIONS, bytes, c->keys);
     place_caches(c, 2 * units, columns);
     VT_TAKE(backend, VT_MEMORY_DATA, window, c->words);
@@ -104,7 +104,7 @@ vt_status vt_continuation_feed(vt_continuation *c, const int32_t *words, int64_t
                           .arena = &c->arena,
                           .parallel = &c->parallel,
                           .batch = 1,
-                          .type = vt_parameters_type(c->model->parameters),
+                          .type = c->model->parameters->type,
                           .fused = c->config->enable_jit,
                           .head = vt_model_head(c->model),
                           .caches = c->caches};

@@ -44,7 +44,7 @@ bool vt_parameters_freezes(const char *patterns, const char *name)
 static vt_status check(const vt_parameters *parameters, const char *patterns)
 {
     vt_status status = VT_OK;
-    const int64_t count = vt_parameters_count(parameters);
+    const int64_t count = parameters->count;
     int64_t trained = 0;
     for (int64_t i = 0; i < count; i++) {
         const vt_parameter *own = vt_parameters_at(parameters, i),
@@ -64,7 +64,7 @@ done:
 vt_status vt_parameters_freeze(vt_parameters *parameters, const char *patterns)
 {
     vt_status status = VT_OK;
-    const int64_t count = vt_parameters_count(parameters);
+    const int64_t count = parameters->count;
     char pattern[LONGEST];
     if (patterns == NULL) return VT_OK;
     for (const char *rest = begin_of(patterns); next_pattern(&rest, pattern);) {

@@ -3,7 +3,7 @@
 void vt_linear_build(vt_linear *linear, vt_parameters *parameters, const char *prefix, int64_t in, int64_t out,
                      vt_linear_split split, bool with_bias)
 {
-    const vt_parallel *parallel = vt_parameters_parallel(parameters);
+    const vt_parallel *parallel = parameters->parallel;
     const unsigned tensor = VT_AXES(VT_AXIS_TENSOR);
     vt_parameter *weight =
         vt_parameters_add(parameters, prefix, "weight", 2, (const int64_t[]){out, in}, VT_START_NORMAL, 0.02);

@@ -9,7 +9,7 @@ void vt_mlp_build(vt_mlp *mlp, vt_parameters *parameters, const char *prefix, co
     mlp->options = *options;
     snprintf(name, sizeof name, "%s.%s", prefix, options->names[0]);
     vt_linear_build(&mlp->fc1, parameters, name, dim, hidden, VT_LINEAR_BY_OUTPUT, true);
-    mlp->first_column = vt_parallel_share(vt_parameters_parallel(parameters), hidden).first;
+    mlp->first_column = vt_parallel_share(parameters->parallel, hidden).first;
     snprintf(name, sizeof name, "%s.%s", prefix, options->names[1]);
     vt_linear_build(&mlp->fc2, parameters, name, hidden, dim, VT_LINEAR_BY_INPUT, true);
 }

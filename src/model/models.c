@@ -69,7 +69,7 @@ vt_status vt_model_open(const vt_config *config, vt_parameters *parameters, vt_m
     /* a forecast's gradient goes on to the step before it, through all units */
     const bool through = vt_config_longest_rollout(config) > 1 && config->rollout_gradient != VT_ROLLOUT_GRADIENT_LAST;
     VT_TRY(kind->open(config, parameters, model));
-    **model = (vt_model){kind, parameters, vt_parameters_parallel(parameters), 0};
+    **model = (vt_model){kind, parameters, parameters->parallel, 0};
     VT_TRY(vt_parameters_freeze(parameters, config->freeze));
     if (!through) (*model)->first_trained = vt_parameters_first_trained(parameters);
 done:

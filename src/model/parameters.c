@@ -9,32 +9,12 @@
 /* Parameters and buckets begin at multiples of this many elements: 64 bytes, as vector loads like it. */
 enum { ALIGNMENT = 16 };
 
-struct vt_parameters {
-    vt_backend *backend;
-    const vt_parallel *parallel;
-    vt_parameter **list;   /* as registered; each allocated by itself, so that layers may keep pointers */
-    vt_parameter **stored; /* in the order of the blocks: those of which this rank has a part */
-    int64_t count, stored_count;
-    int64_t units;     /* begun so far */
-    vt_span own_units; /* count 0: all */
-    vt_bucket *buckets;
-    int64_t bucket_count;
-    int64_t elements;                 /* of a whole block, gaps included */
-    int64_t trained, trained_buckets; /* what of both belongs to parameters that are trained */
-    vt_parameters_storage storage;
-    vt_parameters_hooks hooks;
-    vt_type type;
-    float *values;
-    float *gradients;
-    uint16_t *halves; /* or NULL */
-};
-
 vt_status vt_parameters_open(vt_backend *backend, const vt_parallel *parallel, vt_parameters **parameters)
 {
     *parameters = vt_allocate(1, sizeof **parameters, "the list of parameters");
     (*parameters)->backend = backend;
     (*parameters)->parallel = parallel;
-    (*parameters)->units = 1;
+    (*parameters)->unit_count = 1;
     return VT_OK;
 }
 
@@ -51,11 +31,6 @@ void vt_parameters_close(vt_parameters **parameters)
     free(p->buckets);
     free(p);
     *parameters = NULL;
-}
-
-const vt_parallel *vt_parameters_parallel(const vt_parameters *parameters)
-{
-    return parameters->parallel;
 }
 
 /* ---- registering ---- */
@@ -76,7 +51,7 @@ vt_parameter *vt_parameters_add(vt_parameters *parameters, const char *prefix, c
     parameter->dimensions = dimensions;
     parameter->split = -1;
     parameter->sum_axes = parameters->parallel->token_axes;
-    parameter->unit = parameters->units - 1;
+    parameter->unit = parameters->unit_count - 1;
     parameter->start = start;
     parameter->spread = spread;
     for (int i = 0; i < dimensions; i++) parameter->shape[i] = parameter->local[i] = shape[i];
@@ -100,12 +75,7 @@ void vt_parameter_split(vt_parameter *parameter, int dimension, unsigned axes, v
 
 void vt_parameters_next_unit(vt_parameters *parameters)
 {
-    parameters->units++;
-}
-
-int64_t vt_parameters_unit_count(const vt_parameters *parameters)
-{
-    return parameters->units;
+    parameters->unit_count++;
 }
 
 void vt_parameters_keep_units(vt_parameters *parameters, vt_span units)
@@ -121,7 +91,7 @@ void vt_parameters_keep_units(vt_parameters *parameters, vt_span units)
 
 vt_span vt_parameters_units(const vt_parameters *parameters)
 {
-    return parameters->own_units.count > 0 ? parameters->own_units : (vt_span){0, parameters->units};
+    return parameters->own_units.count > 0 ? parameters->own_units : (vt_span){0, parameters->unit_count};
 }
 
 /* ---- laying out ---- */
@@ -333,11 +303,6 @@ void vt_parameters_start(vt_parameters *parameters, uint64_t seed, const char *p
 
 /* ---- looking up ---- */
 
-int64_t vt_parameters_count(const vt_parameters *parameters)
-{
-    return parameters->count;
-}
-
 vt_parameter *vt_parameters_at(const vt_parameters *parameters, int64_t index)
 {
     VT_ASSERT(index >= 0 && index < parameters->count);
@@ -363,41 +328,6 @@ int64_t vt_parameters_model_elements(const vt_parameters *parameters)
 int64_t vt_parameters_frozen_elements(const vt_parameters *parameters)
 {
     return sum_elements(parameters, true);
-}
-
-int64_t vt_parameters_bucket_count(const vt_parameters *parameters)
-{
-    return parameters->bucket_count;
-}
-
-int64_t vt_parameters_trained_buckets(const vt_parameters *parameters)
-{
-    return parameters->trained_buckets;
-}
-
-const vt_bucket *vt_parameters_bucket(const vt_parameters *parameters, int64_t index)
-{
-    return &parameters->buckets[index];
-}
-
-const vt_parameters_storage *vt_parameters_storage_of(const vt_parameters *parameters)
-{
-    return &parameters->storage;
-}
-
-vt_type vt_parameters_type(const vt_parameters *parameters)
-{
-    return parameters->type;
-}
-
-float *vt_parameters_values(const vt_parameters *parameters)
-{
-    return parameters->values;
-}
-
-float *vt_parameters_gradients(const vt_parameters *parameters)
-{
-    return parameters->gradients;
 }
 
 bool vt_parameters_is_sliced(const vt_parameters *parameters, vt_block_kind block)

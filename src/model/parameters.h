@@ -77,13 +77,30 @@ typedef struct {
     void (*gradients_ready)(void *context, int64_t unit);
 } vt_parameters_hooks;
 
-typedef struct vt_parameters vt_parameters;
+/* Only parameters.c changes it. */
+typedef struct {
+    vt_backend *backend;
+    const vt_parallel *parallel;
+    vt_parameter **list;   /* [count], as registered; each allocated by itself, so that layers may keep pointers */
+    vt_parameter **stored; /* in the order of the blocks: those of which this rank has a part */
+    int64_t count, stored_count;
+    int64_t unit_count; /* begun so far */
+    vt_span own_units;  /* vt_parameters_units; count 0: all */
+    vt_bucket *buckets;
+    int64_t bucket_count;
+    int64_t elements;                 /* of a whole block, gaps included */
+    int64_t trained, trained_buckets; /* what of both belongs to parameters that are trained: the first so many */
+    vt_parameters_storage storage;
+    vt_parameters_hooks hooks;
+    vt_type type;  /* that matrix products take */
+    float *values; /* the blocks */
+    float *gradients;
+    uint16_t *halves; /* or NULL */
+} vt_parameters;
 
 /* `parallel` outlives the registry. */
 vt_status vt_parameters_open(vt_backend *backend, const vt_parallel *parallel, vt_parameters **parameters);
 void vt_parameters_close(vt_parameters **parameters);
-
-const vt_parallel *vt_parameters_parallel(const vt_parameters *parameters);
 
 /* Registers "prefix.name" of this whole shape, in the current unit. Each rank has all of it, and its gradient is a sum
  * over the ranks that share a sample's tokens, unless the layer splits it, or changes `sum_axes` or `joined`. The
@@ -96,7 +113,6 @@ void vt_parameter_split(vt_parameter *parameter, int dimension, unsigned axes, v
 
 /* The parameters added from here on are the next unit: what is computed, and with ZeRO stage 3 gathered, together. */
 void vt_parameters_next_unit(vt_parameters *parameters);
-int64_t vt_parameters_unit_count(const vt_parameters *parameters);
 
 /* This rank has the parameters of these units only (a stage of a pipeline). The others stay in the list, with no
  * elements here. To be called before vt_parameters_allocate. */
@@ -159,19 +175,12 @@ vt_matrix vt_parameter_matrix(const vt_parameter *parameter);
  * alone. */
 void vt_parameters_start(vt_parameters *parameters, uint64_t seed, const char *prefix);
 
-int64_t vt_parameters_count(const vt_parameters *parameters); /* how many tensors */
+/* The registered parameter of this index. */
 vt_parameter *vt_parameters_at(const vt_parameters *parameters, int64_t index);
 int64_t vt_parameters_model_elements(const vt_parameters *parameters); /* of all whole tensors */
 int64_t vt_parameters_frozen_elements(const vt_parameters *parameters);
-int64_t vt_parameters_bucket_count(const vt_parameters *parameters);
-int64_t vt_parameters_trained_buckets(const vt_parameters *parameters); /* the first so many are not frozen */
-const vt_bucket *vt_parameters_bucket(const vt_parameters *parameters, int64_t index);
-const vt_parameters_storage *vt_parameters_storage_of(const vt_parameters *parameters);
-vt_type vt_parameters_type(const vt_parameters *parameters);
 
-/* The blocks, and the elements that this rank keeps of one: all, or its slices. */
-float *vt_parameters_values(const vt_parameters *parameters);
-float *vt_parameters_gradients(const vt_parameters *parameters);
+/* The elements that this rank keeps of a block: all, or its slices. */
 int64_t vt_parameters_block_elements(const vt_parameters *parameters, vt_block_kind block);
 bool vt_parameters_is_sliced(const vt_parameters *parameters, vt_block_kind block);
 

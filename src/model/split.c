@@ -89,7 +89,7 @@ static void count_units(const vt_model *model, const vt_config *config, vt_arena
 {
     vt_backend *backend = arena->backend;
     const vt_dry_count *count = vt_backend_dry_count(backend);
-    const int64_t units = vt_parameters_unit_count(model->parameters);
+    const int64_t units = model->parameters->unit_count;
     const vt_pass pass = {.backend = backend,
                           .arena = arena,
                           .parallel = model->parallel,
@@ -139,7 +139,7 @@ static vt_status learn_units(const vt_config *config, unit_facts **facts, int64_
     VT_TRY(vt_model_open(&own, parameters, &model));
     VT_TRY(vt_parameters_allocate(parameters, VT_FLOAT32, &(vt_parameters_storage){.shards = 1, .grain = 1}));
     VT_TRY(vt_arena_open(dry, SIZE_MAX, &arena));
-    *units = vt_parameters_unit_count(parameters);
+    *units = parameters->unit_count;
     *facts = vt_allocate((size_t)*units, sizeof **facts, "the pipeline's stages");
     count_units(model, &own, &arena, *facts);
 done:

@@ -112,8 +112,7 @@ static void build_embedding(transformer *model, vt_parameters *parameters)
     model->embedding =
         vt_parameters_add(parameters, "embed", "weight", 2, (const int64_t[]){words, dim},
                           normal ? VT_START_UNCUT : VT_START_UNIFORM, normal ? 1 : vt_xavier_bound(words, dim));
-    vt_parameter_split(model->embedding, 0, VT_AXES(VT_AXIS_TENSOR),
-                       vt_parallel_share(vt_parameters_parallel(parameters), words));
+    vt_parameter_split(model->embedding, 0, VT_AXES(VT_AXIS_TENSOR), vt_parallel_share(parameters->parallel, words));
 }
 
 static void build_layer(transformer *model, vt_parameters *parameters, int64_t i)

@@ -53,7 +53,7 @@ static vt_status vit_open(const vt_config *config, vt_parameters *parameters, vt
 {
     vit *model = vt_allocate(1, sizeof *model, "the model");
     const int64_t dim = config->embed_dim, depth = config->depth;
-    const vt_parallel *parallel = vt_parameters_parallel(parameters);
+    const vt_parallel *parallel = parameters->parallel;
     model->config = config;
     model->blocks = vt_allocate((size_t)depth, sizeof *model->blocks, "the model");
     build_patch_embed(&model->patch_embed, parameters, config);

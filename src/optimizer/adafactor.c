@@ -102,8 +102,8 @@ static vt_status open_adafactor(const vt_whole *whole, void **own)
         t->scales = a->scales + next;
         next += vt_factored_sums(&t->shape);
         t->sizes = a->sums + sums + 2 * i;
-        t->gradients = vt_parameters_gradients(whole->parameters) + part->gradient;
-        t->values = vt_parameters_values(whole->parameters) + part->value;
+        t->gradients = whole->parameters->gradients + part->gradient;
+        t->values = whole->parameters->values + part->value;
         t->rounded = vt_parameters_rounded(whole->parameters, part->value);
         t->row = kept_of(whole, part->parameter, "row");
         t->column = kept_of(whole, part->parameter, "column");

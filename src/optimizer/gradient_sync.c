@@ -103,7 +103,7 @@ static void gather_bucket(vt_gradient_sync *sync, int64_t index, float *whole)
     const vt_bucket *bucket = sync->buckets[index].bucket;
     const double before = sync->shards->volume.bytes;
     const float *slice =
-        vt_parameters_values(sync->parameters) + vt_parameters_slice_offset(sync->parameters, bucket, VT_BLOCK_VALUES);
+        sync->parameters->values + vt_parameters_slice_offset(sync->parameters, bucket, VT_BLOCK_VALUES);
     size_t bytes[sync->shards->size];
     for (int i = 0; i < sync->shards->size; i++)
         bytes[i] = (size_t)(bucket->count / sync->shards->size) * sizeof(float);
@@ -115,8 +115,8 @@ static void gather_bucket(vt_gradient_sync *sync, int64_t index, float *whole)
 static void keep_slice(vt_gradient_sync *sync, const bucket_state *state)
 {
     int64_t length = state->bucket->count / sync->shards->size;
-    float *kept = vt_parameters_gradients(sync->parameters) +
-                  vt_parameters_slice_offset(sync->parameters, state->bucket, VT_BLOCK_GRADIENTS);
+    float *kept =
+        sync->parameters->gradients + vt_parameters_slice_offset(sync->parameters, state->bucket, VT_BLOCK_GRADIENTS);
     vt_matrix sum = vt_matrix_make(kept, 1, length);
     vt_matrix part = vt_matrix_make(state->gradients + sync->shards->rank * length, 1, length);
     vt_matrix_add(sync->backend, sum, part, sum);
@@ -287,7 +287,7 @@ void vt_gradient_sync_values_changed(vt_gradient_sync *sync)
     }
     const bool is_sliced = vt_parameters_is_sliced(sync->parameters, VT_BLOCK_MOMENTS);
     for (int64_t i = 0; is_sliced && i < sync->trained; i++)
-        gather_bucket(sync, i, vt_parameters_values(sync->parameters) + sync->buckets[i].bucket->first);
+        gather_bucket(sync, i, sync->parameters->values + sync->buckets[i].bucket->first);
     for (int64_t i = 0; is_sliced && i < sync->trained; i++) vt_request_wait(&sync->gathers[i]);
     vt_parameters_refresh(sync->parameters);
 }
@@ -304,7 +304,7 @@ void vt_gradient_sync_values_updated(vt_gradient_sync *sync)
 static vt_status choose_phases(vt_gradient_sync *sync, const vt_config *config, unsigned sum, bucket_state *state)
 {
     vt_status status = VT_OK;
-    vt_world *world = vt_parameters_parallel(sync->parameters)->world;
+    vt_world *world = sync->parameters->parallel->world;
     const unsigned data = VT_AXES(VT_AXIS_DATA);
     vt_group *groups[MOST_PHASES] = {NULL};
     if (sync->shards->size == 1) {
@@ -326,7 +326,7 @@ done:
 /* Where each bucket lies in the room of its unit, and how large a room must be. Frozen ones are the last. */
 static void place_units(vt_gradient_sync *sync)
 {
-    int64_t units = vt_parameters_unit_count(sync->parameters);
+    int64_t units = sync->parameters->unit_count;
     for (int64_t unit = 0; unit < units; unit++) {
         int64_t place = 0;
         for (int64_t i = 0; i < sync->count; i++) {
@@ -348,7 +348,7 @@ static vt_status take_rooms(vt_gradient_sync *sync)
         VT_TAKE(sync->backend, VT_MEMORY_GRADIENTS, sync->room_elements[VT_BLOCK_GRADIENTS], room->gradients);
         if (!vt_parameters_is_sliced(sync->parameters, VT_BLOCK_VALUES)) continue;
         VT_TAKE(sync->backend, VT_MEMORY_PARAMETERS, sync->room_elements[VT_BLOCK_VALUES], room->values);
-        if (vt_type_is_half(vt_parameters_type(sync->parameters)))
+        if (vt_type_is_half(sync->parameters->type))
             VT_TAKE(sync->backend, VT_MEMORY_PARAMETERS, sync->room_elements[VT_BLOCK_VALUES], room->halves);
     }
 done:
@@ -360,13 +360,13 @@ vt_status vt_gradient_sync_open(const vt_config *config, vt_backend *backend, vt
 {
     vt_status status = VT_OK;
     vt_gradient_sync *sync = vt_allocate(1, sizeof *sync, "the gradients' buckets");
-    vt_world *world = vt_parameters_parallel(parameters)->world;
+    vt_world *world = parameters->parallel->world;
     sync->backend = backend;
     sync->parameters = parameters;
     sync->engine = world->device_engine;
     sync->off = config->noddp;
-    sync->count = vt_parameters_bucket_count(parameters);
-    sync->trained = vt_parameters_trained_buckets(parameters);
+    sync->count = parameters->bucket_count;
+    sync->trained = parameters->trained_buckets;
     sync->buckets = vt_allocate((size_t)sync->count + 1, sizeof *sync->buckets, "the gradients' buckets");
     sync->gathers = vt_allocate((size_t)sync->count + 1, sizeof *sync->gathers, "the gradients' buckets");
     sync->queue = vt_allocate((size_t)sync->count + 1, sizeof *sync->queue, "the gradients' buckets");
@@ -376,15 +376,15 @@ vt_status vt_gradient_sync_open(const vt_config *config, vt_backend *backend, vt
     VT_TRY(vt_world_group(world, sliced ? VT_AXES(VT_AXIS_DATA) : 0, sliced ? shard_scope(config) : VT_SCOPE_ALL,
                           "gradients", backend, &sync->shards));
     /* all ranks make all groups, those for the parameters of other stages, too */
-    for (int64_t i = 0; i < vt_parameters_count(parameters); i++) {
+    for (int64_t i = 0; i < parameters->count; i++) {
         bucket_state other = {0};
         VT_TRY(choose_phases(sync, config, vt_parameters_at(parameters, i)->sum_axes, &other));
     }
     for (int64_t i = 0; i < sync->count; i++) {
         bucket_state *state = &sync->buckets[i];
-        state->bucket = vt_parameters_bucket(parameters, i);
+        state->bucket = &parameters->buckets[i];
         if (!vt_parameters_is_sliced(parameters, VT_BLOCK_GRADIENTS) && i < sync->trained)
-            state->gradients = vt_parameters_gradients(parameters) + state->bucket->first;
+            state->gradients = parameters->gradients + state->bucket->first;
         VT_TRY(choose_phases(sync, config, state->bucket->sum_axes, state));
     }
     if (vt_parameters_is_sliced(parameters, VT_BLOCK_GRADIENTS)) VT_TRY(take_rooms(sync));
@@ -415,7 +415,7 @@ void vt_gradient_sync_close(vt_gradient_sync **sync)
 
 vt_status vt_gradient_sync_trace(vt_gradient_sync *sync, const char *path)
 {
-    const vt_world *world = vt_parameters_parallel(sync->parameters)->world;
+    const vt_world *world = sync->parameters->parallel->world;
     /* "backward" is a micro-batch's where there are stages */
     sync->unit_backward = world->layout.size[VT_AXIS_PIPELINE] > 1 ? "unit" : "backward";
     return vt_sync_trace_open(path, world->rank, &sync->trace);

@@ -69,15 +69,15 @@ static vt_piece piece_of(const vt_kept *kept, vt_kept_form form, const vt_parame
 static void lay_out(const vt_kept *kept, place_of *place)
 {
     const vt_parameters *parameters = kept->parameters;
-    place->first = vt_allocate((size_t)vt_parameters_count(parameters) + 1, sizeof *place->first, "the optimizer");
+    place->first = vt_allocate((size_t)parameters->count + 1, sizeof *place->first, "the optimizer");
     place->is_block = true;
-    for (int64_t i = 0; i < vt_parameters_count(parameters); i++) {
+    for (int64_t i = 0; i < parameters->count; i++) {
         const vt_parameter *parameter = vt_parameters_at(parameters, i);
         const vt_optimizer_state_kind *state = state_of(kept, place->state->name, parameter);
         const bool in_block = parameter->frozen || (state != NULL && state->form == VT_KEPT_NUMBERS);
         place->is_block = place->is_block && in_block;
     }
-    for (int64_t i = 0; i < vt_parameters_count(parameters); i++) {
+    for (int64_t i = 0; i < parameters->count; i++) {
         const vt_parameter *parameter = vt_parameters_at(parameters, i);
         const vt_optimizer_state_kind *state = state_of(kept, place->state->name, parameter);
         place->first[i] = -1;
@@ -97,7 +97,7 @@ static vt_status upload_ranges(vt_kept *kept, place_of *place, bool scales)
 {
     vt_status status = VT_OK;
     vt_backend *backend = kept->backend;
-    const int64_t count = vt_parameters_count(kept->parameters);
+    const int64_t count = kept->parameters->count;
     const int index = (int)(place - kept->places);
     int64_t *host = vt_allocate(2 * (size_t)count + 1, sizeof *host, "the optimizer");
     for (int64_t i = 0; i < count; i++) {
@@ -278,7 +278,7 @@ int32_t vt_kept_first_nonfinite(const vt_kept *kept, int index)
     vt_backend *backend = kept->backend;
     const place_of *place = &kept->places[index];
     const float *const numbers[2] = {place->numbers, place->scales};
-    const int64_t count = vt_parameters_count(kept->parameters);
+    const int64_t count = kept->parameters->count;
     int32_t least = (int32_t)count;
     for (int i = 0; i < 2; i++) {
         int32_t first = 0;

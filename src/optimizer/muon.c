@@ -157,7 +157,7 @@ static void step_round(const vt_whole *whole, muon *m, int64_t first, int64_t co
 {
     vt_backend *backend = whole->backend;
     vt_group *group = whole->group;
-    const float *gradients = vt_parameters_gradients(whole->parameters);
+    const float *gradients = whole->parameters->gradients;
     int64_t elements[group->size], total = 0;
     size_t bytes[group->size];
     for (int64_t i = 0; i < group->size; i++) {
@@ -185,7 +185,7 @@ static void step_round(const vt_whole *whole, muon *m, int64_t first, int64_t co
         const vt_whole_part *part = &whole->parts[m->matrices[i].part];
         copy_piece(backend, part, m->round + m->matrices[i].offset, m->piece, true);
         backend->muon_apply(backend, whole->rule, whole->state, step_scale(whole->config, part->parameter), m->piece,
-                            vt_parameters_values(whole->parameters) + part->value,
+                            whole->parameters->values + part->value,
                             vt_parameters_rounded(whole->parameters, part->value), part->piece.count);
     }
 }

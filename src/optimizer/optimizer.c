@@ -41,7 +41,7 @@ static vt_status upload_ranges(vt_optimizer *optimizer, vt_block_kind block)
     vt_status status = VT_OK;
     vt_backend *backend = optimizer->backend;
     const vt_parameters *parameters = optimizer->parameters;
-    const int64_t count = vt_parameters_count(parameters);
+    const int64_t count = parameters->count;
     int64_t *host = vt_allocate(2 * (size_t)count, sizeof *host, "the optimizer");
     for (int64_t i = 0; i < count; i++) {
         vt_piece piece = vt_parameters_piece(parameters, vt_parameters_at(parameters, i), block);
@@ -76,8 +76,7 @@ static vt_update rule_of(const vt_config *config, const vt_optimizer_kind *kind)
 static span span_of_bucket(const vt_optimizer *optimizer, const vt_bucket *bucket)
 {
     const vt_parameters *parameters = optimizer->parameters;
-    int shards =
-        vt_parameters_is_sliced(parameters, VT_BLOCK_MOMENTS) ? vt_parameters_storage_of(parameters)->shards : 1;
+    int shards = vt_parameters_is_sliced(parameters, VT_BLOCK_MOMENTS) ? parameters->storage.shards : 1;
     span own = {.kind = optimizer->kind, .count = bucket->count / shards};
     for (int block = 0; block < VT_BLOCK_COUNT; block++)
         own.offset[block] = vt_parameters_slice_offset(parameters, bucket, (vt_block_kind)block);
@@ -131,10 +130,10 @@ static bool follows(const span *last, const span *next, int64_t code_block)
 
 static void add_span(vt_optimizer *optimizer, const span *next)
 {
-    span *last = optimizer->span_count > 0 ? &optimizer->spans[optimizer->span_count - 1] : NULL;
+    const int64_t last = optimizer->span_count - 1;
     if (next->count == 0 || next->kind->whole != NULL) return;
-    if (last != NULL && follows(last, next, optimizer->rule.block))
-        last->count += next->count;
+    if (last >= 0 && follows(&optimizer->spans[last], next, optimizer->rule.block))
+        optimizer->spans[last].count += next->count;
     else
         optimizer->spans[optimizer->span_count++] = *next;
 }
@@ -145,11 +144,11 @@ static void find_spans(vt_optimizer *optimizer)
 {
     const vt_parameters *parameters = optimizer->parameters;
     const bool one_kind = optimizer->kind->rest == NULL;
-    const int64_t count = one_kind ? vt_parameters_trained_buckets(parameters) : vt_parameters_count(parameters);
+    const int64_t count = one_kind ? parameters->trained_buckets : parameters->count;
     optimizer->spans = vt_allocate((size_t)count + 1, sizeof(span), "the optimizer");
     for (int64_t i = 0; i < count; i++) {
         if (!one_kind && vt_parameters_at(parameters, i)->frozen) continue;
-        const span own = one_kind ? span_of_bucket(optimizer, vt_parameters_bucket(parameters, i))
+        const span own = one_kind ? span_of_bucket(optimizer, &parameters->buckets[i])
                                   : span_of_parameter(optimizer, vt_parameters_at(parameters, i));
         add_span(optimizer, &own);
     }
@@ -168,7 +167,7 @@ static double share_of(const vt_optimizer *optimizer, const vt_bucket *bucket)
 static vt_whole_part whole_part_of(const vt_optimizer *optimizer, const vt_parameter *parameter)
 {
     const vt_parameters *parameters = optimizer->parameters;
-    const vt_world *world = vt_parameters_parallel(parameters)->world;
+    const vt_world *world = parameters->parallel->world;
     const span own = span_of_parameter(optimizer, parameter);
     bool counts = true;
     for (int axis = 0; axis < VT_AXIS_COUNT; axis++)
@@ -179,7 +178,7 @@ static vt_whole_part whole_part_of(const vt_optimizer *optimizer, const vt_param
                            .value = own.offset[VT_BLOCK_VALUES],
                            .gradient = own.offset[VT_BLOCK_GRADIENTS],
                            .counts = counts,
-                           .share = share_of(optimizer, vt_parameters_bucket(parameters, parameter->bucket))};
+                           .share = share_of(optimizer, &parameters->buckets[parameter->bucket])};
 }
 
 /* Collective. */
@@ -187,12 +186,12 @@ static vt_status open_whole_tensors(const vt_config *config, vt_optimizer *optim
 {
     vt_status status = VT_OK;
     const vt_parameters *parameters = optimizer->parameters;
-    vt_world *world = vt_parameters_parallel(parameters)->world;
+    vt_world *world = parameters->parallel->world;
     if (optimizer->kind->whole == NULL) return VT_OK;
     const bool sliced = vt_parameters_is_sliced(parameters, VT_BLOCK_MOMENTS);
     const bool within = sliced && config->zero_group == VT_ZERO_NODE;
-    const int shards = sliced ? vt_parameters_storage_of(parameters)->shards : 1;
-    vt_whole_part *parts = vt_allocate((size_t)vt_parameters_count(parameters) + 1, sizeof *parts, "the optimizer");
+    const int shards = sliced ? parameters->storage.shards : 1;
+    vt_whole_part *parts = vt_allocate((size_t)parameters->count + 1, sizeof *parts, "the optimizer");
     vt_whole *whole = &optimizer->whole_tensors;
     *whole = (vt_whole){.config = config,
                         .backend = optimizer->backend,
@@ -212,7 +211,7 @@ static vt_status open_whole_tensors(const vt_config *config, vt_optimizer *optim
              "optimizer %s needs all %lld ranks that share a tensor on one node with zero_group node; use zero_group "
              "all",
              optimizer->kind->name, (long long)ranks);
-    for (int64_t i = 0; i < vt_parameters_count(parameters); i++) {
+    for (int64_t i = 0; i < parameters->count; i++) {
         const vt_parameter *parameter = vt_parameters_at(parameters, i);
         const bool is_trained = parameter->count > 0 && !parameter->frozen;
         if (is_trained && vt_optimizer_kind_for(optimizer->kind, parameter)->whole != NULL)
@@ -230,15 +229,14 @@ vt_status vt_optimizer_open(const vt_config *config, vt_backend *backend, vt_par
     vt_optimizer *optimizer = vt_allocate(1, sizeof *optimizer, "the optimizer");
     optimizer->kind = vt_optimizer_chosen(config);
     optimizer->rule = rule_of(config, optimizer->kind);
-    optimizer->rule.rounded = vt_parameters_type(parameters);
+    optimizer->rule.rounded = parameters->type;
     optimizer->first_scale = config->loss_scale > 0 ? config->loss_scale : ldexp(1, (int)config->loss_scale_power);
     optimizer->average_decay = config->ema_decay;
     optimizer->average_warms_up = vt_config_members(config) > 1;
     optimizer->backend = backend;
     optimizer->parameters = parameters;
     void *memory = NULL;
-    VT_TRY(vt_world_group(vt_parameters_parallel(parameters)->world, VT_AXES_ALL, VT_SCOPE_ALL, NULL, backend,
-                          &optimizer->world));
+    VT_TRY(vt_world_group(parameters->parallel->world, VT_AXES_ALL, VT_SCOPE_ALL, NULL, backend, &optimizer->world));
     VT_TRY(vt_kept_open(optimizer->kind, !isnan(config->ema_decay), config->optimizer_block, backend, parameters,
                         &optimizer->kept));
     find_spans(optimizer);
@@ -276,14 +274,14 @@ static void sum_squares(vt_optimizer *optimizer)
 {
     vt_backend *backend = optimizer->backend;
     const vt_parameters *parameters = optimizer->parameters;
-    const float *gradients = vt_parameters_gradients(parameters);
+    const float *gradients = parameters->gradients;
     const vt_whole_update *whole = optimizer->kind->whole;
     if (whole != NULL && whole->squares != NULL) {
         whole->squares(&optimizer->whole_tensors, optimizer->whole_memory, &optimizer->state->squares);
         return;
     }
-    for (int64_t i = 0; i < vt_parameters_trained_buckets(parameters); i++) {
-        const vt_bucket *bucket = vt_parameters_bucket(parameters, i);
+    for (int64_t i = 0; i < parameters->trained_buckets; i++) {
+        const vt_bucket *bucket = &parameters->buckets[i];
         const span own = span_of_bucket(optimizer, bucket);
         const double share = share_of(optimizer, bucket);
         backend->sum_of_squares(backend, gradients + own.offset[VT_BLOCK_GRADIENTS], own.count, share,
@@ -293,7 +291,7 @@ static void sum_squares(vt_optimizer *optimizer)
 
 static float *values_of(const vt_optimizer *optimizer, const span *own)
 {
-    return vt_parameters_values(optimizer->parameters) + own->offset[VT_BLOCK_VALUES];
+    return optimizer->parameters->values + own->offset[VT_BLOCK_VALUES];
 }
 
 static float *average_of(const vt_optimizer *optimizer, const span *own)
@@ -304,13 +302,13 @@ static float *average_of(const vt_optimizer *optimizer, const span *own)
 /* How many buckets have an average of their values: those that are trained, or none if the run keeps no average. */
 static int64_t averaged_buckets(const vt_optimizer *optimizer)
 {
-    return vt_kept_average(optimizer->kept) >= 0 ? vt_parameters_trained_buckets(optimizer->parameters) : 0;
+    return vt_kept_average(optimizer->kept) >= 0 ? optimizer->parameters->trained_buckets : 0;
 }
 
 static void update_spans(vt_optimizer *optimizer)
 {
     vt_backend *backend = optimizer->backend;
-    const float *gradients = vt_parameters_gradients(optimizer->parameters);
+    const float *gradients = optimizer->parameters->gradients;
     for (int64_t i = 0; i < optimizer->span_count; i++) {
         const span *own = &optimizer->spans[i];
         uint16_t *rounded = vt_parameters_rounded(optimizer->parameters, own->offset[VT_BLOCK_VALUES]);
@@ -320,7 +318,7 @@ static void update_spans(vt_optimizer *optimizer)
     if (optimizer->kind->whole != NULL)
         optimizer->kind->whole->step(&optimizer->whole_tensors, optimizer->whole_memory);
     for (int64_t i = 0; i < averaged_buckets(optimizer); i++) {
-        const span own = span_of_bucket(optimizer, vt_parameters_bucket(optimizer->parameters, i));
+        const span own = span_of_bucket(optimizer, &optimizer->parameters->buckets[i]);
         backend->average(backend, optimizer->average_decay, optimizer->average_warms_up, optimizer->state,
                          values_of(optimizer, &own), average_of(optimizer, &own), own.count);
     }
@@ -329,7 +327,7 @@ static void update_spans(vt_optimizer *optimizer)
 void vt_optimizer_average_begin(vt_optimizer *optimizer)
 {
     for (int64_t i = 0; i < averaged_buckets(optimizer); i++) {
-        const span own = span_of_bucket(optimizer, vt_parameters_bucket(optimizer->parameters, i));
+        const span own = span_of_bucket(optimizer, &optimizer->parameters->buckets[i]);
         optimizer->backend->copy(optimizer->backend, average_of(optimizer, &own), values_of(optimizer, &own),
                                  (size_t)own.count * sizeof(float));
     }
@@ -346,7 +344,7 @@ void vt_optimizer_average_restart(vt_optimizer *optimizer)
 void vt_optimizer_average_exchange(vt_optimizer *optimizer)
 {
     for (int64_t i = 0; i < averaged_buckets(optimizer); i++) {
-        const span own = span_of_bucket(optimizer, vt_parameters_bucket(optimizer->parameters, i));
+        const span own = span_of_bucket(optimizer, &optimizer->parameters->buckets[i]);
         optimizer->backend->exchange(optimizer->backend, values_of(optimizer, &own), average_of(optimizer, &own),
                                      own.count);
     }
@@ -378,8 +376,8 @@ void vt_optimizer_step(vt_optimizer *optimizer)
     sum_squares(optimizer);
     vt_group_all_reduce(optimizer->world, VT_SUM_FLOAT64, &state->squares, 2, NULL);
     backend->step_decide(backend, &optimizer->rule, state);
-    backend->first_nonfinite(backend, vt_parameters_gradients(parameters), optimizer->ranges[VT_BLOCK_GRADIENTS],
-                             vt_parameters_count(parameters), &state->squares, &state->first_nonfinite);
+    backend->first_nonfinite(backend, parameters->gradients, optimizer->ranges[VT_BLOCK_GRADIENTS], parameters->count,
+                             &state->squares, &state->first_nonfinite);
     update_spans(optimizer);
 }
 
@@ -414,11 +412,11 @@ void vt_optimizer_set_progress(vt_optimizer *optimizer, const vt_optimizer_progr
 const char *vt_optimizer_nonfinite_name(const vt_optimizer *optimizer, int32_t first)
 {
     const vt_parameters *parameters = optimizer->parameters;
-    const int64_t count = vt_parameters_count(parameters);
+    const int64_t count = parameters->count;
     double *bad = vt_allocate((size_t)count + 1, sizeof *bad, "the optimizer");
     const char *name = NULL;
     bad[first] = 1;
-    vt_world_sum(vt_parameters_parallel(parameters)->world, bad, count);
+    vt_world_sum(parameters->parallel->world, bad, count);
     for (int64_t i = count - 1; i >= 0; i--)
         if (bad[i] > 0) name = vt_parameters_at(parameters, i)->name;
     free(bad);
@@ -431,8 +429,8 @@ const char *vt_optimizer_first_nonfinite(vt_optimizer *optimizer, int place)
     const vt_parameters *parameters = optimizer->parameters;
     int32_t first = 0;
     if (place >= 0) return vt_optimizer_nonfinite_name(optimizer, vt_kept_first_nonfinite(optimizer->kept, place));
-    backend->first_nonfinite(backend, vt_parameters_values(parameters), optimizer->ranges[VT_BLOCK_VALUES],
-                             vt_parameters_count(parameters), NULL, optimizer->first);
+    backend->first_nonfinite(backend, parameters->values, optimizer->ranges[VT_BLOCK_VALUES], parameters->count, NULL,
+                             optimizer->first);
     backend->copy_to_host(backend, &first, optimizer->first, sizeof first);
     return vt_optimizer_nonfinite_name(optimizer, first);
 }

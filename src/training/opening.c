@@ -201,7 +201,7 @@ static void log_parameters(const vt_parameters *parameters, const vt_split *spli
                   is_split ? "  stage" : "");
     vt_text_append(table, "name,global_shape,local_shape,bytes%s%s\n", is_split ? ",stage" : "",
                    freezes ? ",frozen" : "");
-    for (int64_t i = 0; i < vt_parameters_count(parameters); i++) {
+    for (int64_t i = 0; i < parameters->count; i++) {
         const vt_parameter *p = vt_parameters_at(parameters, i);
         const long long bytes = (long long)p->count * (long long)sizeof(float);
         int64_t stage = 0;

@@ -36,7 +36,7 @@ float *golden_read_float(hid_t file, const char *path, int64_t *count)
 
 void golden_load(hid_t file, vt_backend *backend, vt_parameters *parameters)
 {
-    for (int64_t i = 0; i < vt_parameters_count(parameters); i++) {
+    for (int64_t i = 0; i < parameters->count; i++) {
         const vt_parameter *parameter = vt_parameters_at(parameters, i);
         char path[160];
         int64_t count;

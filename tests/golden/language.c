@@ -113,7 +113,7 @@ static const char *file_name(const vt_parameter *parameter)
 
 static void load_parameters(fixture *f)
 {
-    for (int64_t i = 0; i < vt_parameters_count(f->parameters); i++) {
+    for (int64_t i = 0; i < f->parameters->count; i++) {
         const vt_parameter *p = vt_parameters_at(f->parameters, i);
         float *values = vt_test_owned(malloc((size_t)p->count * sizeof *values));
         const int64_t columns = p->dimensions > 1 ? p->shape[1] : 1;
@@ -272,7 +272,7 @@ static double step(fixture *f, int64_t number, hid_t file, bool with_tensors)
     vt_matrix target = f->model->kind->lay_out(f->model, pass, &f->tensors[1]);
     if (with_tensors) compare_scores(f, file, prediction);
     loss->partials(loss, pass, prediction, target, none, f->sums_before);
-    f->backend->zero(f->backend, vt_parameters_gradients(f->parameters),
+    f->backend->zero(f->backend, f->parameters->gradients,
                      (size_t)vt_parameters_block_elements(f->parameters, VT_BLOCK_GRADIENTS) * sizeof(float));
     vt_model_backward_begin(f->model, f->saved);
     loss->backward(loss, pass, prediction, target, none, f->sums, 1 / (float)batch, NULL, prediction);
@@ -282,7 +282,7 @@ static double step(fixture *f, int64_t number, hid_t file, bool with_tensors)
     const float *losses = fetch(f, f->losses, batch * sizeof *losses);
     for (size_t i = 0; i < batch; i++) mean += (double)losses[i] / (double)batch;
     vt_model_backward(f->model, pass, f->tensors, prediction, f->saved);
-    for (int64_t i = 0; with_tensors && i < vt_parameters_count(f->parameters); i++) compare_gradient(f, file, i);
+    for (int64_t i = 0; with_tensors && i < f->parameters->count; i++) compare_gradient(f, file, i);
     vt_optimizer_step(f->optimizer);
     vt_arena_pop(&f->arena, 0);
     return mean;
@@ -347,8 +347,8 @@ LONG_TEST(transformers_of_the_courses_size_are_pytorchs)
             fixture f;
             open_fixture(&f, &full_models[i], VT_ISA_AUTO, false);
             if (run > 0)
-                change_last_bits(vt_parameters_values(f.parameters),
-                                 vt_parameters_block_elements(f.parameters, VT_BLOCK_VALUES), run);
+                change_last_bits(f.parameters->values, vt_parameters_block_elements(f.parameters, VT_BLOCK_VALUES),
+                                 run);
             for (int64_t s = 0; s < FULL_STEPS; s++) losses[run][s] = step(&f, s, file, false);
             close_fixture(&f);
         }

@@ -78,7 +78,7 @@ static vt_pass pass_of(fixture *f, vt_backend *backend, int64_t batch)
 
 static void load_parameters(fixture *f)
 {
-    for (int64_t i = 0; i < vt_parameters_count(f->parameters); i++) {
+    for (int64_t i = 0; i < f->parameters->count; i++) {
         const vt_parameter *parameter = vt_parameters_at(f->parameters, i);
         float *values = numbers(1 + (uint64_t)i, parameter->count, 0.06);
         f->backend->copy_from_host(f->backend, parameter->value, values, (size_t)parameter->count * sizeof *values);
@@ -183,7 +183,7 @@ static double difference_of(fixture *f, hid_t file, const char *group, const cha
 static double norm_of_gradients(fixture *f)
 {
     double squares = 0;
-    for (int64_t i = 0; i < vt_parameters_count(f->parameters); i++) {
+    for (int64_t i = 0; i < f->parameters->count; i++) {
         const vt_parameter *parameter = vt_parameters_at(f->parameters, i);
         const float *values = fetch(f, parameter->gradient, parameter->count);
         for (int64_t k = 0; k < parameter->count; k++) squares += (double)values[k] * (double)values[k];
@@ -212,7 +212,7 @@ static double pass_over(fixture *f, hid_t file, const char *group, differences *
     vt_parameters_clear_gradients(f->parameters);
     vt_model_backward(f->model, pass, f->tensors, gradient, f->saved);
     vt_arena_pop(&f->arena, 0);
-    for (int64_t i = 0; found != NULL && i < vt_parameters_count(f->parameters); i++) {
+    for (int64_t i = 0; found != NULL && i < f->parameters->count; i++) {
         const vt_parameter *parameter = vt_parameters_at(f->parameters, i);
         char name[VT_PARAMETER_NAME + 16];
         snprintf(name, sizeof name, "gradients/%s", parameter->name);
@@ -225,7 +225,7 @@ static void expect_within(fixture *f, const char *group, const differences *foun
 {
     EXPECT(found->prediction <= allowed->prediction, "%s: the prediction differs by %.3g, allowed %.3g", group,
            found->prediction, allowed->prediction);
-    for (int64_t i = 0; i < vt_parameters_count(f->parameters); i++)
+    for (int64_t i = 0; i < f->parameters->count; i++)
         EXPECT(found->gradients[i] <= allowed->gradients[i], "%s: the gradient of %s differs by %.3g, allowed %.3g",
                group, vt_parameters_at(f->parameters, i)->name, found->gradients[i], allowed->gradients[i]);
 }
@@ -299,7 +299,7 @@ LONG_TEST(unet_is_pytorchs_for_fifty_steps)
 
 static void round_parameters(fixture *f)
 {
-    for (int64_t i = 0; i < vt_parameters_count(f->parameters); i++) {
+    for (int64_t i = 0; i < f->parameters->count; i++) {
         const vt_parameter *p = vt_parameters_at(f->parameters, i);
         for (int64_t j = 0; j < p->count; j++)
             p->value[j] = vt_half_widen(VT_BFLOAT16, vt_half_round(VT_BFLOAT16, p->value[j]));
@@ -337,7 +337,7 @@ TEST(unet_in_bfloat16)
         move_targets(&wide, &unets[i], file);
         const int64_t count = vt_parameters_block_elements(wide.parameters, VT_BLOCK_VALUES);
         for (int64_t s = 0; s < HALF_STEPS; s++) {
-            values[s] = fetch(&wide, vt_parameters_values(wide.parameters), count);
+            values[s] = fetch(&wide, wide.parameters->values, count);
             losses[s] = step(&wide, s, file, unets[i].group, &in_float32);
         }
         close_fixture(&wide);
@@ -347,7 +347,7 @@ TEST(unet_in_bfloat16)
             open_fixture(&f, &unets[i], isa, VT_BFLOAT16, VT_RECOMPUTE_NONE);
             move_targets(&f, &unets[i], file);
             for (int64_t s = 0; s < HALF_STEPS; s++) {
-                memcpy(vt_parameters_values(f.parameters), values[s], (size_t)count * sizeof(float));
+                memcpy(f.parameters->values, values[s], (size_t)count * sizeof(float));
                 vt_parameters_refresh(f.parameters);
                 const double loss = step(&f, s, file, unets[i].group, &allowed);
                 EXPECT(fabs(loss - losses[s]) <= allowed.prediction * losses[s],
@@ -387,7 +387,7 @@ TEST(unet_has_the_gradients_of_finite_differences)
     vt_parameters_clear_gradients(f.parameters);
     vt_model_backward(f.model, &f.pass, f.tensors, prediction, f.saved);
     vt_arena_pop(&f.arena, 0);
-    for (int64_t i = 0; i < vt_parameters_count(f.parameters); i++) {
+    for (int64_t i = 0; i < f.parameters->count; i++) {
         const vt_parameter *parameter = vt_parameters_at(f.parameters, i);
         const float *direction = numbers(400 + (uint64_t)i, parameter->count, 0.06);
         double expected = 0, size = 0, sums[2];
@@ -425,8 +425,7 @@ TEST(unet_recomputes_the_same_bits_in_less_memory)
             }
             const int64_t count = vt_parameters_block_elements(f[0].parameters, VT_BLOCK_GRADIENTS);
             EXPECT(memcmp(losses[0], losses[1], sizeof losses[0]) == 0, "isa %d, type %d", (int)isa, t);
-            EXPECT(memcmp(vt_parameters_gradients(f[0].parameters), vt_parameters_gradients(f[1].parameters),
-                          (size_t)count * sizeof(float)) == 0,
+            EXPECT(memcmp(f[0].parameters->gradients, f[1].parameters->gradients, (size_t)count * sizeof(float)) == 0,
                    "isa %d, type %d", (int)isa, t);
             EXPECT(f[1].arena.peak < f[0].arena.peak, "%zu bytes instead of %zu", f[1].arena.peak, f[0].arena.peak);
             for (int r = 0; r < 2; r++) close_fixture(&f[r]);

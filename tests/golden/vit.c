@@ -168,7 +168,7 @@ static double check_gradients_below(fixture *f, const char *group, double tolera
     const double loss = rig_train(&f->rig, &batch, 1);
     const double scale =
         vt_optimizer_progress_of(vt_trainer_subject(f->rig.trainer).optimizer).loss_scale; /* 0: none */
-    for (int64_t i = 0; i < vt_parameters_count(rig_parameters(&f->rig)); i++) {
+    for (int64_t i = 0; i < rig_parameters(&f->rig)->count; i++) {
         const vt_parameter *parameter = vt_parameters_at(rig_parameters(&f->rig), i);
         if (strstr(parameter->name, ".k.bias") != NULL) {
             if (f->rig.config->amp_mode == VT_AMP_NONE) check_key_bias(f, parameter);
@@ -262,7 +262,7 @@ static void check_training(vt_cpu_isa isa, const char *variant, const char *sett
         expect_near(figures.gradient_norm, norms[step], 1e-4 * norms[step], "a gradient's norm", settings);
         expect_near(figures.learning_rate, rates[step], 1e-12, "a learning rate", settings);
     }
-    for (int64_t i = 0; steps == 50 && i < vt_parameters_count(rig_parameters(&f.rig)); i++) {
+    for (int64_t i = 0; steps == 50 && i < rig_parameters(&f.rig)->count; i++) {
         const vt_parameter *parameter = vt_parameters_at(rig_parameters(&f.rig), i);
         if (strstr(parameter->name, ".k.bias") != NULL) continue;
         double expected = *read_golden(&f, SETTINGS("training/%s/final_norms/%s", variant, parameter->name));
@@ -431,11 +431,11 @@ GPU_TEST(average_is_pytorchs)
         check_losses(&f, read_golden(&f, "losses"));
         const vt_parameters *parameters = rig_parameters(&f.rig);
         const int64_t count = (int64_t)(rig_value_bytes(&f.rig) / sizeof(float));
-        const float *before = to_host(&f, vt_parameters_values(parameters), count);
+        const float *before = to_host(&f, parameters->values, count);
         vt_trainer_exchange_average(f.rig.trainer);
         check_evaluation(&f, *read_golden(&f, "average_loss"), NULL);
         vt_trainer_exchange_average(f.rig.trainer);
-        const float *after = to_host(&f, vt_parameters_values(parameters), count);
+        const float *after = to_host(&f, parameters->values, count);
         EXPECT(memcmp(before, after, rig_value_bytes(&f.rig)) == 0);
         close_fixture(&f);
     }

@@ -89,7 +89,7 @@ GPU_TEST(steps_average_their_weights)
             if (step == 3) target[5] = INFINITY;
             rig_train(&r, &batch, 1);
             target[5] = kept_target;
-            const float *values = kept(&r, vt_parameters_values(rig_parameters(&r))), *average = average_of(&r);
+            const float *values = kept(&r, rig_parameters(&r)->values), *average = average_of(&r);
             double worst = 0, largest = 0;
             for (int64_t i = 0; i < count; i++) {
                 if (step == 0) expected[i] = (double)values[i];
@@ -100,12 +100,12 @@ GPU_TEST(steps_average_their_weights)
             /* Each update rounds a difference, a product and a sum, and keeps `decay` of the errors before it. */
             EXPECT(worst <= 3 * 0x1p-24 / (1 - decay) * largest, "path %d, step %d: off by %g", (int)isa, step, worst);
         }
-        const float *values = kept(&r, vt_parameters_values(rig_parameters(&r))), *average = average_of(&r);
+        const float *values = kept(&r, rig_parameters(&r)->values), *average = average_of(&r);
         EXPECT(memcmp(values, average, rig_value_bytes(&r)) != 0);
         vt_trainer_exchange_average(r.trainer);
-        EXPECT(memcmp(kept(&r, vt_parameters_values(rig_parameters(&r))), average, rig_value_bytes(&r)) == 0);
+        EXPECT(memcmp(kept(&r, rig_parameters(&r)->values), average, rig_value_bytes(&r)) == 0);
         vt_trainer_exchange_average(r.trainer);
-        EXPECT(memcmp(kept(&r, vt_parameters_values(rig_parameters(&r))), values, rig_value_bytes(&r)) == 0);
+        EXPECT(memcmp(kept(&r, rig_parameters(&r)->values), values, rig_value_bytes(&r)) == 0);
         EXPECT(memcmp(average_of(&r), average, rig_value_bytes(&r)) == 0);
         rig_close(&r);
     }

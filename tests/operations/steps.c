@@ -280,7 +280,7 @@ static float *train_and_evaluate(rig *m, vt_step_figures *figures, double *valid
     *validation = evaluation.loss;
     vt_evaluation_close(&evaluation);
     EXPECT_OK(train_from(m, OFFLOADED - 2, OFFLOADED, figures));
-    m->backend->copy_to_host(m->backend, values, vt_parameters_values(parameters), bytes);
+    m->backend->copy_to_host(m->backend, values, parameters->values, bytes);
     return values;
 }
 
@@ -419,8 +419,7 @@ GPU_TEST(a_non_finite_step_is_reported_one_step_late)
             size_t bytes =
                 (size_t)vt_parameters_block_elements(vt_trainer_parameters(m.trainer), VT_BLOCK_VALUES) * sizeof(float);
             values[i] = malloc(bytes);
-            m.backend->copy_to_host(m.backend, values[i], vt_parameters_values(vt_trainer_parameters(m.trainer)),
-                                    bytes);
+            m.backend->copy_to_host(m.backend, values[i], vt_trainer_parameters(m.trainer)->values, bytes);
             if (i == 1) EXPECT(memcmp(values[0], values[1], bytes) == 0, "path %d: there was an update", (int)isa);
             rig_close(&m);
         }

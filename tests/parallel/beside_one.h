@@ -108,7 +108,7 @@ static inline bool has_averages(const side *s)
 static inline void follow_averages(side *s, record *r, const char *what)
 {
     const size_t bytes = rig_value_bytes(&s->rig);
-    const float *values = vt_parameters_values(rig_parameters(&s->rig));
+    const float *values = rig_parameters(&s->rig)->values;
     float *before = malloc(bytes + 1);
     VT_ASSERT(before != NULL);
     memcpy(before, values, bytes);

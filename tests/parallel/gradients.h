@@ -23,8 +23,7 @@ static inline int64_t all_elements(const vt_trainer *trainer)
 {
     const vt_parameters *parameters = vt_trainer_parameters(trainer);
     int64_t count = 0;
-    for (int64_t i = 0; i < vt_parameters_count(parameters); i++)
-        count += whole_elements(vt_parameters_at(parameters, i));
+    for (int64_t i = 0; i < parameters->count; i++) count += whole_elements(vt_parameters_at(parameters, i));
     return count;
 }
 
@@ -35,8 +34,8 @@ static inline void add_piece(const vt_parameters *parameters, const vt_parameter
     vt_piece piece =
         vt_parameters_piece(parameters, p, VT_BLOCK_MOMENTS); /* what this rank updates: of the rest it has no sum */
     if (!vt_parameters_is_sliced(parameters, VT_BLOCK_GRADIENTS)) piece.offset = p->offset + piece.first;
-    double copies = (double)vt_parameters_copies(parameters, vt_parameters_bucket(parameters, p->bucket), sliced);
-    const float *gradients = vt_parameters_gradients(parameters) + piece.offset;
+    double copies = (double)vt_parameters_copies(parameters, &parameters->buckets[p->bucket], sliced);
+    const float *gradients = parameters->gradients + piece.offset;
     for (int64_t i = 0; i < piece.count; i++) {
         int64_t rest = piece.first + i, place = 0, step = 1;
         for (int d = p->dimensions - 1; d >= 0; d--) {
@@ -55,7 +54,7 @@ static inline double *gather_gradients(const vt_trainer *trainer)
     const int64_t elements = all_elements(trainer);
     double *all = calloc((size_t)elements, sizeof *all), *whole = all;
     VT_ASSERT(all != NULL);
-    for (int64_t i = 0; i < vt_parameters_count(parameters); i++) {
+    for (int64_t i = 0; i < parameters->count; i++) {
         const vt_parameter *p = vt_parameters_at(parameters, i);
         add_piece(parameters, p, whole);
         whole += whole_elements(p);
@@ -78,17 +77,17 @@ static inline double *measure_allowed(vt_trainer *trainer, const vt_batch *batch
 {
     vt_parameters *parameters = vt_trainer_parameters(trainer);
     vt_backend *backend = vt_trainer_subject(trainer).backend;
-    const int64_t count = vt_parameters_count(parameters);
+    const int64_t count = parameters->count;
     const int64_t elements = vt_parameters_block_elements(parameters, VT_BLOCK_VALUES);
     float *begin = malloc((size_t)elements * sizeof *begin), *drawn = malloc((size_t)elements * sizeof *drawn);
     double *allowed = calloc((size_t)count, sizeof *allowed), *first = NULL;
     VT_ASSERT(begin != NULL && drawn != NULL && allowed != NULL);
-    backend->copy_to_host(backend, begin, vt_parameters_values(parameters), (size_t)elements * sizeof *begin);
+    backend->copy_to_host(backend, begin, parameters->values, (size_t)elements * sizeof *begin);
     for (uint32_t draw = 0; draw < TRAJECTORY_RUNS; draw++) {
         vt_step_figures figures;
         memcpy(drawn, begin, (size_t)elements * sizeof *drawn);
         if (draw > 0) change_last_bits(drawn, elements, draw);
-        backend->copy_from_host(backend, vt_parameters_values(parameters), drawn, (size_t)elements * sizeof *drawn);
+        backend->copy_from_host(backend, parameters->values, drawn, (size_t)elements * sizeof *drawn);
         vt_parameters_refresh(parameters);
         vt_trainer_resume(trainer, 0, (vt_schedule_length){.run = 10, .epoch = 10, .begun = -1}); /* equal dropout */
         EXPECT_OK(vt_step_train(trainer, batch, &figures));
@@ -111,7 +110,7 @@ static inline double *measure_allowed(vt_trainer *trainer, const vt_batch *batch
 static inline void compare_gradients(const vt_parameters *parameters, const double *expected, const double *actual,
                                      const double *allowed, const char *what)
 {
-    for (int64_t i = 0, at = 0, size; i < vt_parameters_count(parameters); i++, at += size) {
+    for (int64_t i = 0, at = 0, size; i < parameters->count; i++, at += size) {
         const vt_parameter *p = vt_parameters_at(parameters, i);
         size = whole_elements(p);
         const double difference = distance(actual + at, expected + at, size);

@@ -238,7 +238,7 @@ static const float *average_of(const model *m)
 
 static bool has_values(const model *m, const float *values)
 {
-    return memcmp(vt_parameters_values(rig_parameters(&m->rig)), values, rig_value_bytes(&m->rig)) == 0;
+    return memcmp(rig_parameters(&m->rig)->values, values, rig_value_bytes(&m->rig)) == 0;
 }
 
 /* Whoever takes parameters alone gets their average, unless they ask for the live ones; an average of their own then
@@ -389,7 +389,7 @@ static const char *export_with(const model *m, const char *more)
 {
     static char path[512];
     vt_named_tensor tensors[64];
-    int64_t count = vt_parameters_count(rig_parameters(&m->rig));
+    int64_t count = rig_parameters(&m->rig)->count;
     for (int64_t i = 0; i < count; i++) {
         const vt_parameter *parameter = vt_parameters_at(rig_parameters(&m->rig), i);
         tensors[i] = (vt_named_tensor){parameter->name, {.dimensions = parameter->dimensions}, parameter->value};
@@ -446,7 +446,7 @@ static void put_tensor(const form *as, const char *name, const int64_t *shape, i
 static void put_parameters(const model *m, const form *as, vt_text *header, FILE *data)
 {
     const vt_parameters *parameters = rig_parameters(&m->rig);
-    for (int64_t i = 0; i < vt_parameters_count(parameters); i++) {
+    for (int64_t i = 0; i < parameters->count; i++) {
         const vt_parameter *parameter = vt_parameters_at(parameters, i);
         const char *q = strstr(parameter->name, ".attn.q.");
         int64_t shape[VT_PARAMETER_DIMENSIONS];
@@ -550,7 +550,7 @@ TEST(parameters_of_another_model)
             EXPECT_OK(vt_checkpoint_read_parameters(paths[file], &loaded.subject, &changes));
             const char *told = changes.characters + (file ? strcspn(changes.characters, "\n") : 0);
             EXPECT(strcmp(told, cases[i].told) == 0, "%s: %s", cases[i].settings, told);
-            for (int64_t p = 0; p < vt_parameters_count(rig_parameters(&loaded.rig)); p++) {
+            for (int64_t p = 0; p < rig_parameters(&loaded.rig)->count; p++) {
                 const char *name = vt_parameters_at(rig_parameters(&loaded.rig), p)->name;
                 const bool anew = vt_parameters_freezes(cases[i].anew, name); /* the same kind of list */
                 if (strcmp(name, "pos_embed") == 0 && strstr(told, "interpolated") != NULL) continue;

@@ -43,7 +43,7 @@ static double train_steps(model *m, int count)
 static void check_values(const model *frozen, const model *initial, const char *patterns)
 {
     const vt_parameters *parameters = rig_parameters(&frozen->rig);
-    for (int64_t i = 0; i < vt_parameters_count(parameters); i++) {
+    for (int64_t i = 0; i < parameters->count; i++) {
         const vt_parameter *p = vt_parameters_at(parameters, i);
         const vt_parameter *was = find_parameter(rig_parameters(&initial->rig), p->name);
         const bool same = memcmp(p->value, was->value, (size_t)p->count * sizeof(float)) == 0;
@@ -56,7 +56,7 @@ static void check_values(const model *frozen, const model *initial, const char *
 /* The gradients of the first step, in which all values are alike. */
 static void check_gradients(const model *frozen, const model *whole, const char *patterns)
 {
-    for (int64_t i = 0; i < vt_parameters_count(rig_parameters(&whole->rig)); i++) {
+    for (int64_t i = 0; i < rig_parameters(&whole->rig)->count; i++) {
         const vt_parameter *p = vt_parameters_at(rig_parameters(&frozen->rig), i);
         const vt_parameter *other = vt_parameters_at(rig_parameters(&whole->rig), i);
         if (!p->frozen)

@@ -138,7 +138,7 @@ static float *gradients(fixture *f, bool in_flight, int64_t first_stage)
     const int stages = first_stage > 0 ? 2 : 1;
     float *result = malloc((size_t)vt_parameters_model_elements(f->parameters) * sizeof *result), *end = result;
     VT_ASSERT(result != NULL);
-    for (int64_t i = 0; i < vt_parameters_count(f->parameters); i++) {
+    for (int64_t i = 0; i < f->parameters->count; i++) {
         const vt_parameter *p = vt_parameters_at(f->parameters, i);
         memset(p->gradient, 0, (size_t)p->count * sizeof(float));
     }
@@ -151,7 +151,7 @@ static float *gradients(fixture *f, bool in_flight, int64_t first_stage)
     for (int m = 0; in_flight && m < MICRO_BATCHES; m++) backward(f, a[m], stages);
     for (int m = 0; m < MICRO_BATCHES; m++)
         for (int s = 0; s < stages; s++) close_flight(&a[m][s]);
-    for (int64_t i = 0; i < vt_parameters_count(f->parameters); i++) {
+    for (int64_t i = 0; i < f->parameters->count; i++) {
         const vt_parameter *p = vt_parameters_at(f->parameters, i);
         memcpy(end, p->gradient, (size_t)p->count * sizeof(float));
         end += p->count;
@@ -288,7 +288,7 @@ static void check_gradients(const char *model)
     int64_t compared = 0;
     open_fixture(&f, model, VT_FLOAT32, "dropout=0.2");
     float *all = gradients(&f, false, 0), *gradient = all;
-    for (int64_t i = 0; i < vt_parameters_count(f.parameters); i++) {
+    for (int64_t i = 0; i < f.parameters->count; i++) {
         vt_parameter *p = vt_parameters_at(f.parameters, i);
         double squares = 0, loss = loss_beside(&f, p, gradient, 0);
         for (int64_t j = 0; j < p->count; j++) squares += (double)gradient[j] * (double)gradient[j];
@@ -301,7 +301,7 @@ static void check_gradients(const char *model)
         }
         gradient += p->count;
     }
-    EXPECT(2 * compared > vt_parameters_count(f.parameters), "%s: only %lld", model, (long long)compared);
+    EXPECT(2 * compared > f.parameters->count, "%s: only %lld", model, (long long)compared);
     free(all);
     close_fixture(&f);
 }

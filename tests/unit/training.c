@@ -153,7 +153,7 @@ static int64_t count_parameters(int64_t dim)
     EXPECT_OK(vt_parameters_open(dry, one.parallel, &parameters));
     EXPECT_OK(vt_model_open(one.config, parameters, &model));
     int64_t count = vt_parameters_model_elements(parameters);
-    EXPECT(vt_parameters_count(parameters) == 3 + 12 * 16 + 3);
+    EXPECT(parameters->count == 3 + 12 * 16 + 3);
     EXPECT(find_parameter(parameters, "blocks.11.attn.k.weight") != NULL);
     EXPECT(find_parameter(parameters, "head.bias") == NULL);
     vt_model_close(&model);
@@ -267,7 +267,7 @@ TEST(slices_keep_an_optimizers_grain)
         const vt_parameter *a = vt_parameters_add(parameters, "", "a", 1, shape, VT_START_ZERO, 0);
         const vt_parameter *b = vt_parameters_add(parameters, "", "b", 1, shape, VT_START_ZERO, 0);
         EXPECT_OK(vt_parameters_allocate(parameters, VT_FLOAT32, &(vt_parameters_storage){1e6, 1, 3, shard, 256}));
-        const vt_bucket *bucket = vt_parameters_bucket(parameters, 0);
+        const vt_bucket *bucket = &parameters->buckets[0];
         EXPECT(a->offset == 0 && b->offset == 1024 && bucket->count == 3 * 768);
         EXPECT(vt_parameters_block_elements(parameters, VT_BLOCK_MOMENTS) == 768);
         EXPECT(vt_parameters_block_elements(parameters, VT_BLOCK_GRADIENTS) == 3 * 768);
@@ -423,7 +423,7 @@ TEST(training_learns_one_batch)
 static void check_rounded(const small_model *m, const char *settings)
 {
     const vt_parameters *parameters = rig_parameters(&m->rig);
-    for (int64_t i = 0; i < vt_parameters_count(parameters); i++) {
+    for (int64_t i = 0; i < parameters->count; i++) {
         const vt_parameter *p = vt_parameters_at(parameters, i);
         const vt_matrix weight = vt_parameter_matrix(p);
         int64_t wrong = 0;
@@ -529,10 +529,10 @@ TEST(gradients_that_are_not_finite_change_nothing)
     const size_t bytes = rig_value_bytes(&m.rig);
     float *before = malloc(bytes);
     train_steps(&m, 2);
-    memcpy(before, vt_parameters_values(rig_parameters(&m.rig)), bytes);
+    memcpy(before, rig_parameters(&m.rig)->values, bytes);
     m.input[17] = NAN;
     EXPECT_ERROR(vt_step_train(m.rig.trainer, &m.batch, &figures), "the gradients are not finite");
-    EXPECT(memcmp(before, vt_parameters_values(rig_parameters(&m.rig)), bytes) == 0);
+    EXPECT(memcmp(before, rig_parameters(&m.rig)->values, bytes) == 0);
     EXPECT(m.rig.trainer->steps_started == 3 && m.rig.trainer->pending == 0);
     free(before);
     close_small(&m);
