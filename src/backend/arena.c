@@ -7,10 +7,10 @@ static char *const unreal_base = (char *)(uintptr_t)ALIGNMENT;
 
 vt_status vt_arena_open(vt_backend *backend, size_t capacity, vt_arena *arena)
 {
-    *arena = (vt_arena){.backend = backend, .capacity = capacity};
-    void *memory = unreal_base;
-    vt_status status = VT_OK;
-    if (capacity < SIZE_MAX) status = backend->allocate(backend, VT_MEMORY_ACTIVATIONS, capacity, &memory);
+    *arena = (vt_arena){.backend = backend, .base = unreal_base, .capacity = capacity};
+    if (capacity == SIZE_MAX) return VT_OK;
+    void *memory = NULL;
+    vt_status status = backend->allocate(backend, VT_MEMORY_ACTIVATIONS, capacity, &memory);
     arena->base = memory;
     return status;
 }
